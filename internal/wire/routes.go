@@ -1,0 +1,157 @@
+package wire
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+)
+
+// Operation is a row of the route table (contract, section 1).
+// Two rows with one Name are two ways to one operation: one handler, two routes.
+type Operation struct {
+	Name    string // what logs, journals and faults call it: "phone_check.create"
+	Title   string // what errors call it: "create PhoneCheck"
+	Method  string
+	Path    string // with {v} for the version and {…} for each id
+	Scope   string // the scope that a bearer token needs; empty where none is taken
+	Success int    // the status of success
+}
+
+// The route table, in the order of the contract.
+var (
+	Token  = Operation{"oauth2.token", "get token", http.MethodPost, "/oauth2/v1/token", "", 200}
+	Revoke = Operation{"oauth2.revoke", "revoke token", http.MethodPost, "/oauth2/v1/revoke", "", 200}
+	JWKS   = Operation{"jwks.get", "get key set", http.MethodGet, "/.well-known/jwks.json", "", 200}
+
+	CreatePhoneCheck     = Operation{"phone_check.create", "create PhoneCheck", http.MethodPost, "/phone_check/{v}/checks", ScopePhoneCheck, 201}
+	GetPhoneCheck        = Operation{"phone_check.get", "get PhoneCheck", http.MethodGet, "/phone_check/{v}/checks/{check_id}", ScopePhoneCheck, 200}
+	ListPhoneChecks      = Operation{"phone_check.list", "list PhoneChecks", http.MethodGet, "/phone_check/{v}/checks", ScopePhoneCheck, 200}
+	OpenPhoneCheck       = Operation{"phone_check.open", "open Check URL", http.MethodGet, "/phone_check/{v}/checks/{check_id}/redirect", "", 200}
+	CompletePhoneCheck   = Operation{"phone_check.complete", "complete PhoneCheck", http.MethodPatch, "/phone_check/{v}/checks/{check_id}", ScopePhoneCheck, 200}
+	ListPhoneCheckTraces = Operation{"phone_check.traces", "list traces of PhoneCheck", http.MethodGet, "/phone_check/{v}/checks/{check_id}/traces", ScopePhoneCheck, 200}
+	GetPhoneCheckTrace   = Operation{"phone_check.trace", "get trace of PhoneCheck", http.MethodGet, "/phone_check/{v}/checks/{check_id}/traces/{trace_id}", ScopePhoneCheck, 200}
+
+	CreateSubscriberCheck     = Operation{"subscriber_check.create", "create SubscriberCheck", http.MethodPost, "/subscriber_check/{v}/checks", ScopeSubscriberCheck, 201}
+	GetSubscriberCheck        = Operation{"subscriber_check.get", "get SubscriberCheck", http.MethodGet, "/subscriber_check/{v}/checks/{check_id}", ScopeSubscriberCheck, 200}
+	ListSubscriberChecks      = Operation{"subscriber_check.list", "list SubscriberChecks", http.MethodGet, "/subscriber_check/{v}/checks", ScopeSubscriberCheck, 200}
+	OpenSubscriberCheck       = Operation{"subscriber_check.open", "open Check URL", http.MethodGet, "/subscriber_check/{v}/checks/{check_id}/redirect", "", 200}
+	CompleteSubscriberCheck   = Operation{"subscriber_check.complete", "complete SubscriberCheck", http.MethodPatch, "/subscriber_check/{v}/checks/{check_id}", ScopeSubscriberCheck, 200}
+	ListSubscriberCheckTraces = Operation{"subscriber_check.traces", "list traces of SubscriberCheck", http.MethodGet, "/subscriber_check/{v}/checks/{check_id}/traces", ScopeSubscriberCheck, 200}
+	GetSubscriberCheckTrace   = Operation{"subscriber_check.trace", "get trace of SubscriberCheck", http.MethodGet, "/subscriber_check/{v}/checks/{check_id}/traces/{trace_id}", ScopeSubscriberCheck, 200}
+
+	CreateSIMCheck     = Operation{"sim_check.create", "create SIMCheck", http.MethodPost, "/sim_check/{v}/checks", ScopeSIMCheck, 201}
+	GetSIMCheck        = Operation{"sim_check.get", "get SIMCheck", http.MethodGet, "/sim_check/{v}/checks/{check_id}", ScopeSIMCheck, 200}
+	ListSIMChecks      = Operation{"sim_check.list", "list SIMChecks", http.MethodGet, "/sim_check/{v}/checks", ScopeSIMCheck, 200}
+	ListSIMCheckTraces = Operation{"sim_check.traces", "list traces of SIMCheck", http.MethodGet, "/sim_check/{v}/checks/{check_id}/traces", ScopeSIMCheck, 200}
+	GetSIMCheckTrace   = Operation{"sim_check.trace", "get trace of SIMCheck", http.MethodGet, "/sim_check/{v}/checks/{check_id}/traces/{trace_id}", ScopeSIMCheck, 200}
+
+	LookupDeviceIP      = Operation{"coverage.device_ip", "look up reachability", http.MethodGet, "/coverage/{v}/device_ips/{ip}", ScopeCoverage, 200}
+	LookupDeviceIPQuery = Operation{"coverage.device_ip", "look up reachability", http.MethodGet, "/coverage/{v}/device_ip", ScopeCoverage, 200}
+	GetCountry          = Operation{"coverage.country", "get country coverage", http.MethodGet, "/coverage/{v}/countries/{code}", ScopeCoverage, 200}
+
+	CreateProject = Operation{"projects.create", "create project", http.MethodPost, "/console/{v}/projects", ScopeProjects, 201}
+	ListProjects  = Operation{"projects.list", "list projects", http.MethodGet, "/console/{v}/projects", ScopeProjects, 200}
+	GetProject    = Operation{"projects.get", "get project", http.MethodGet, "/console/{v}/projects/{project_id}", ScopeProjects, 200}
+	UpdateProject = Operation{"projects.update", "update project", http.MethodPatch, "/console/{v}/projects/{project_id}", ScopeProjects, 200}
+	DeleteProject = Operation{"projects.delete", "delete project", http.MethodDelete, "/console/{v}/projects/{project_id}", ScopeProjects, 204}
+
+	CreateProjectCredentials = Operation{"project_credentials.create", "create project credentials", http.MethodPost, "/console/{v}/projects/{project_id}/credentials", ScopeProjects, 201}
+	ListProjectCredentials   = Operation{"project_credentials.list", "list project credentials", http.MethodGet, "/console/{v}/projects/{project_id}/credentials", ScopeProjects, 200}
+	GetProjectCredentials    = Operation{"project_credentials.get", "get project credentials", http.MethodGet, "/console/{v}/projects/{project_id}/credentials/{client_id}", ScopeProjects, 200}
+	DeleteProjectCredentials = Operation{"project_credentials.delete", "delete project credentials", http.MethodDelete, "/console/{v}/projects/{project_id}/credentials/{client_id}", ScopeProjects, 204}
+
+	ListWorkspaces  = Operation{"workspaces.list", "list workspaces", http.MethodGet, "/console/{v}/workspaces", ScopeWorkspaces, 200}
+	GetWorkspace    = Operation{"workspaces.get", "get workspace", http.MethodGet, "/console/{v}/workspaces/{workspace_id}", ScopeWorkspaces, 200}
+	UpdateWorkspace = Operation{"workspaces.update", "rename workspace", http.MethodPatch, "/console/{v}/workspaces/{workspace_id}", ScopeWorkspaces, 200}
+
+	ListMembers = Operation{"members.list", "list members", http.MethodGet, "/console/{v}/workspaces/{workspace_id}/members", ScopeWorkspaces, 200}
+	GetMember   = Operation{"members.get", "get member", http.MethodGet, "/console/{v}/workspaces/{workspace_id}/members/{member_id}", ScopeWorkspaces, 200}
+
+	CreateInvitation = Operation{"invitations.create", "create invitation", http.MethodPost, "/console/{v}/workspaces/{workspace_id}/invitations", ScopeWorkspaces, 201}
+	ListInvitations  = Operation{"invitations.list", "list invitations", http.MethodGet, "/console/{v}/workspaces/{workspace_id}/invitations", ScopeWorkspaces, 200}
+
+	CreateWorkspaceCredentials = Operation{"workspace_credentials.create", "create workspace credentials", http.MethodPost, "/console/{v}/workspaces/{workspace_id}/members/{member_id}/credentials", ScopeWorkspaces, 201}
+	ListWorkspaceCredentials   = Operation{"workspace_credentials.list", "list workspace credentials", http.MethodGet, "/console/{v}/workspaces/{workspace_id}/members/{member_id}/credentials", ScopeWorkspaces, 200}
+	GetWorkspaceCredentials    = Operation{"workspace_credentials.get", "get workspace credentials", http.MethodGet, "/console/{v}/workspaces/{workspace_id}/members/{member_id}/credentials/{client_id}", ScopeWorkspaces, 200}
+	DeleteWorkspaceCredentials = Operation{"workspace_credentials.delete", "delete workspace credentials", http.MethodDelete, "/console/{v}/workspaces/{workspace_id}/members/{member_id}/credentials/{client_id}", ScopeWorkspaces, 204}
+	ResetWorkspaceCredentials  = Operation{"workspace_credentials.reset", "reset workspace secret", http.MethodPost, "/console/{v}/workspaces/{workspace_id}/members/{member_id}/credentials/{client_id}/reset", ScopeWorkspaces, 200}
+
+	GetBillingAccount    = Operation{"billing.account", "get billing account", http.MethodGet, "/console/{v}/workspaces/{workspace_id}/billing_account", ScopeWorkspaces, 200}
+	UpdateBillingAccount = Operation{"billing.update_account", "update billing account", http.MethodPut, "/console/{v}/workspaces/{workspace_id}/billing_account", ScopeWorkspaces, 200}
+	AddPaymentMethod     = Operation{"payment_methods.create", "add payment method", http.MethodPost, "/console/{v}/workspaces/{workspace_id}/payment_methods", ScopeWorkspaces, 201}
+	ListPaymentMethods   = Operation{"payment_methods.list", "list payment methods", http.MethodGet, "/console/{v}/workspaces/{workspace_id}/payment_methods", ScopeWorkspaces, 200}
+	GetPaymentMethod     = Operation{"payment_methods.get", "get payment method", http.MethodGet, "/console/{v}/workspaces/{workspace_id}/payment_methods/{payment_method_id}", ScopeWorkspaces, 200}
+	DeletePaymentMethod  = Operation{"payment_methods.delete", "delete payment method", http.MethodDelete, "/console/{v}/workspaces/{workspace_id}/payment_methods/{payment_method_id}", ScopeWorkspaces, 204}
+	CreateTopUp          = Operation{"topups.create", "top up", http.MethodPost, "/console/{v}/workspaces/{workspace_id}/topups", ScopeWorkspaces, 201}
+	ListTopUps           = Operation{"topups.list", "list top-ups", http.MethodGet, "/console/{v}/workspaces/{workspace_id}/topups", ScopeWorkspaces, 200}
+	GetUsage             = Operation{"usage.get", "get usage", http.MethodGet, "/console/{v}/workspaces/{workspace_id}/usage/{period}", ScopeWorkspaces, 200}
+
+	// The projects once more, below a workspace: how a member of several reaches those of each.
+	CreateProjectIn            = CreateProject.below(ScopeWorkspaces)
+	ListProjectsIn             = ListProjects.below(ScopeWorkspaces)
+	GetProjectIn               = GetProject.below(ScopeWorkspaces)
+	UpdateProjectIn            = UpdateProject.below(ScopeWorkspaces)
+	DeleteProjectIn            = DeleteProject.below(ScopeWorkspaces)
+	CreateProjectCredentialsIn = CreateProjectCredentials.below(ScopeWorkspaces)
+	ListProjectCredentialsIn   = ListProjectCredentials.below(ScopeWorkspaces)
+	GetProjectCredentialsIn    = GetProjectCredentials.below(ScopeWorkspaces)
+	DeleteProjectCredentialsIn = DeleteProjectCredentials.below(ScopeWorkspaces)
+)
+
+// Operations returns every row of the route table.
+func Operations() []Operation {
+	return []Operation{
+		Token, Revoke, JWKS,
+		CreatePhoneCheck, GetPhoneCheck, ListPhoneChecks, OpenPhoneCheck, CompletePhoneCheck, ListPhoneCheckTraces, GetPhoneCheckTrace,
+		CreateSubscriberCheck, GetSubscriberCheck, ListSubscriberChecks, OpenSubscriberCheck, CompleteSubscriberCheck, ListSubscriberCheckTraces, GetSubscriberCheckTrace,
+		CreateSIMCheck, GetSIMCheck, ListSIMChecks, ListSIMCheckTraces, GetSIMCheckTrace,
+		LookupDeviceIP, LookupDeviceIPQuery, GetCountry,
+		CreateProject, ListProjects, GetProject, UpdateProject, DeleteProject,
+		CreateProjectCredentials, ListProjectCredentials, GetProjectCredentials, DeleteProjectCredentials,
+		ListWorkspaces, GetWorkspace, UpdateWorkspace,
+		ListMembers, GetMember,
+		CreateInvitation, ListInvitations,
+		CreateWorkspaceCredentials, ListWorkspaceCredentials, GetWorkspaceCredentials, DeleteWorkspaceCredentials, ResetWorkspaceCredentials,
+		GetBillingAccount, UpdateBillingAccount, AddPaymentMethod, ListPaymentMethods, GetPaymentMethod, DeletePaymentMethod, CreateTopUp, ListTopUps, GetUsage,
+		CreateProjectIn, ListProjectsIn, GetProjectIn, UpdateProjectIn, DeleteProjectIn,
+		CreateProjectCredentialsIn, ListProjectCredentialsIn, GetProjectCredentialsIn, DeleteProjectCredentialsIn,
+	}
+}
+
+// below is the same operation under /console/{v}/workspaces/{workspace_id}, which another scope allows.
+func (o Operation) below(scope string) Operation {
+	o.Path = strings.Replace(o.Path, "/console/{v}/", "/console/{v}/workspaces/{workspace_id}/", 1)
+	o.Scope = scope
+	return o
+}
+
+// Product is the product whose version stands in the path: its first segment.
+func (o Operation) Product() string {
+	product, _, _ := strings.Cut(strings.TrimPrefix(o.Path, "/"), "/")
+	return product
+}
+
+// URLPath builds the operation's path, each id escaped. An id that could leave its place in the path (empty, "." or "..") is an error, which does not repeat it.
+func (o Operation) URLPath(version string, ids ...string) (string, error) {
+	var b strings.Builder
+	for segment := range strings.SplitSeq(strings.TrimPrefix(o.Path, "/"), "/") {
+		b.WriteByte('/')
+		switch {
+		case segment == "{v}":
+			b.WriteString(version)
+		case strings.HasPrefix(segment, "{"):
+			if len(ids) == 0 {
+				return "", fmt.Errorf("the path needs a %s", strings.Trim(segment, "{}"))
+			}
+			if ids[0] == "" || ids[0] == "." || ids[0] == ".." {
+				return "", fmt.Errorf("the %s is empty or a dot segment", strings.Trim(segment, "{}"))
+			}
+			b.WriteString(url.PathEscape(ids[0]))
+			ids = ids[1:]
+		default:
+			b.WriteString(segment)
+		}
+	}
+	return b.String(), nil
+}
