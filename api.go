@@ -1,0 +1,148 @@
+package idverify
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+
+	"github.com/hashicorp/go-retryablehttp"
+
+	"github.com/idverify/idverify-go/internal/wire"
+)
+
+// api is what a Client and a Console stand on: one service, one pair of credentials, one cache of tokens.
+type api struct {
+	*settings
+	base        string // scheme and host
+	credentials Credentials
+	transport   http.RoundTripper // the caller's
+	tokens      *tokenCache
+}
+
+func newAPI(baseURL string, c Credentials, opts []Option) (*api, error) {
+	base, err := parseBaseURL(baseURL)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.validate(); err != nil {
+		return nil, err
+	}
+	s, err := newSettings(opts)
+	if err != nil {
+		return nil, err
+	}
+
+	a := &api{settings: s, base: base, credentials: c, transport: s.httpClient.Transport}
+	if a.transport == nil {
+		a.transport = http.DefaultTransport
+	}
+	a.tokens = &tokenCache{fetch: a.fetchToken, now: s.now, entries: make(map[string]*tokenEntry)}
+	return a, nil
+}
+
+// request is an operation with its arguments.
+type request struct {
+	op    wire.Operation
+	ids   []string   // one for each id in the path
+	query url.Values // nil for none
+	body  any        // sent as JSON; nil for none
+}
+
+// answer is a 2xx answer, its body read.
+type answer struct {
+	op     wire.Operation
+	status int
+	body   []byte
+}
+
+// shape is the JSON of a resource. It knows the value that it becomes, or why it is none; such an error does not repeat what was answered.
+type shape[T any] interface {
+	value() (*T, error)
+}
+
+// send carries out op and returns the resource that was answered. It is all that the operations share: path, scope, tries, problem documents, decoding.
+func send[J shape[T], T any](ctx context.Context, a *api, op wire.Operation, body any, ids ...string) (*T, error) {
+	ans, err := a.do(ctx, request{op: op, ids: ids, body: body})
+	if err != nil {
+		return nil, err
+	}
+	return decode[J](ans)
+}
+
+// decode returns the resource in ans. Names that it does not know are ignored, and so is the Content-Type.
+func decode[J shape[T], T any](ans *answer) (*T, error) {
+	var j J
+	if err := json.Unmarshal(ans.body, &j); err != nil {
+		return nil, newDecodeError(ans.op.Title, ans.status, ans.body, err)
+	}
+	v, err := j.value()
+	if err != nil {
+		return nil, newDecodeError(ans.op.Title, ans.status, ans.body, err)
+	}
+	return v, nil
+}
+
+// do sends r as often as the policy allows and returns the answer if its status is 2xx. Its errors are those of refuse, [*Error], [*TokenError], [*DecodeError] and *sendError.
+func (a *api) do(ctx context.Context, r request) (*answer, error) {
+	path, err := r.op.URLPath(a.versions.of(r.op), r.ids...)
+	if err != nil {
+		return nil, refuse(r.op, err.Error())
+	}
+	if len(r.query) > 0 {
+		path += "?" + r.query.Encode()
+	}
+	var body any
+	if r.body != nil {
+		if body, err = json.Marshal(r.body); err != nil {
+			return nil, refuse(r.op, "the parameters cannot be written as JSON")
+		}
+	}
+	req, err := retryablehttp.NewRequestWithContext(ctx, r.op.Method, a.base+path, body)
+	if err != nil {
+		return nil, refuse(r.op, "the request cannot be built: is the context nil?") // err would repeat the URL
+	}
+	req.Header.Set("Accept", wire.MediaHAL+", "+wire.MediaProblem+", "+wire.MediaJSON)
+	req.Header.Set("User-Agent", a.userAgent)
+	switch {
+	case body == nil:
+	case r.op.Method == http.MethodPatch:
+		req.Header.Set("Content-Type", wire.MediaJSONPatch)
+	default:
+		req.Header.Set("Content-Type", wire.MediaJSON)
+	}
+
+	c := &call{api: a, op: r.op}
+	resp, err := c.do(req, c.sendAuthorized)
+	if err != nil {
+		return nil, err
+	}
+	return c.read(resp)
+}
+
+// refuse is the error for arguments that are not sent at all. It does not repeat them.
+func refuse(op wire.Operation, why string) error {
+	return fmt.Errorf("idverify: %s: not sent: %w: %s", op.Title, ErrBadRequest, why)
+}
+
+// validate refuses credentials that cannot be written as a Basic header.
+func (c Credentials) validate() error {
+	if cmp.Or(c.ClientID, c.ClientSecret.Reveal()) == "" {
+		return errors.New("the credentials are empty")
+	}
+	if c.ClientID == "" {
+		return errors.New("the credentials have no client ID")
+	}
+	if c.ClientSecret.Reveal() == "" {
+		return errors.New("the credentials have no client secret")
+	}
+	for _, r := range c.ClientID {
+		if r == ':' || r < ' ' {
+			return errors.New("the client ID holds a colon or a control character")
+		}
+	}
+	return nil
+}

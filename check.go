@@ -1,0 +1,171 @@
+package idverify
+
+import (
+	"encoding/json"
+	"errors"
+	"math"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/idverify/idverify-go/internal/wire"
+)
+
+// CheckStatus is how far a check is. Values that this package does not know survive as the service wrote them.
+type CheckStatus string
+
+// The statuses of a check (specification, section 3). ACCEPTED and PENDING come before the end, the others are final.
+// Checks that end as EXPIRED or ERROR are not kept by the service: reading them answers [ErrNotFound], and only their callback shows them.
+const (
+	StatusAccepted  CheckStatus = wire.StatusAccepted  // created, the Check URL was not opened yet
+	StatusPending   CheckStatus = wire.StatusPending   // the Check URL was opened, the code was not exchanged yet (version v0.2)
+	StatusCompleted CheckStatus = wire.StatusCompleted // Match and NoSIMChange hold the result
+	StatusExpired   CheckStatus = wire.StatusExpired   // not finished within its TTL
+	StatusError     CheckStatus = wire.StatusError     // the network gave no result; ErrorCode says why
+)
+
+// Final reports whether the check has ended.
+func (s CheckStatus) Final() bool {
+	return s == StatusCompleted || s == StatusExpired || s == StatusError
+}
+
+// createCheckJSON is the body of every create. What is empty is not sent.
+type createCheckJSON struct {
+	PhoneNumber string `json:"phone_number"`
+	CallbackURL string `json:"callback_url,omitempty"`
+	RedirectURL string `json:"redirect_url,omitempty"`
+	ReferenceID string `json:"reference_id,omitempty"`
+	PhoneIP     string `json:"phone_ip,omitempty"`
+	Period      int    `json:"period,omitempty"` // minutes
+}
+
+// checkJSON is a check of any product (specification, section 2; contract, section 3).
+type checkJSON struct {
+	CheckID           string      `json:"check_id"`
+	Status            CheckStatus `json:"status"`
+	Match             *bool       `json:"match"`
+	NoSIMChange       *bool       `json:"no_sim_change"`
+	NoSIMChangePeriod number      `json:"no_sim_change_period"` // minutes
+	SIMChangeWithin   number      `json:"sim_change_within"`    // minutes
+	ChargeAmount      json.Number `json:"charge_amount"`
+	ChargeCurrency    string      `json:"charge_currency"`
+	SnapshotBalance   json.Number `json:"snapshot_balance"`
+	CreatedAt         timestamp   `json:"created_at"`
+	UpdatedAt         timestamp   `json:"updated_at"`
+	TTL               number      `json:"ttl"` // seconds
+	NetworkID         string      `json:"network_id"`
+	ErrorCode         string      `json:"error_code"`
+	ReferenceID       string      `json:"reference_id"`
+	CallbackURL       string      `json:"callback_url"`
+	Links             struct {
+		CheckURL struct {
+			Href string `json:"href"`
+		} `json:"check_url"`
+	} `json:"_links"`
+}
+
+// valid refuses an object that is no check: without these two a caller could neither find it again nor trust its result.
+func (j *checkJSON) valid() error {
+	switch {
+	case j.CheckID == "":
+		return errors.New("it has no check_id")
+	case j.Status == "":
+		return errors.New("it has no status")
+	}
+	return nil
+}
+
+// timestamp is a time on the wire. The service writes offsets without a colon; a reader takes RFC 3339 as well, and fractions of a second.
+type timestamp struct{ time.Time }
+
+// UnmarshalJSON implements json.Unmarshaler. null and "" are the zero time.
+func (t *timestamp) UnmarshalJSON(b []byte) error {
+	var s string
+	if err := json.Unmarshal(b, &s); err != nil {
+		return errors.New("a timestamp is no string")
+	}
+	if s == "" {
+		t.Time = time.Time{}
+		return nil
+	}
+	at, err := parseTime(s)
+	t.Time = at
+	return err
+}
+
+// parseTime reads wire.TimeFormat and RFC 3339. Its error does not repeat s.
+func parseTime(s string) (time.Time, error) {
+	// The zone is named by the reader's machine otherwise, and two equal times would not be ==.
+	s = strings.Replace(s, "z", "Z", 1)
+	for _, layout := range []string{wire.TimeFormat, time.RFC3339} {
+		if t, err := time.Parse(layout, s); err == nil {
+			return t.UTC(), nil
+		}
+	}
+	return time.Time{}, errors.New("a timestamp is not of the form yyyy-MM-ddTHH:mm:ss+0000")
+}
+
+// number is a count of units. A fraction is cut off; null and "" are 0.
+type number float64
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (n *number) UnmarshalJSON(b []byte) error {
+	var text json.Number
+	if err := json.Unmarshal(b, &text); err != nil {
+		return errors.New("a number is none")
+	}
+	f, err := text.Float64()
+	if text != "" && err != nil {
+		return errors.New("a number is out of range")
+	}
+	*n = number(f)
+	return nil
+}
+
+// times is n units as a duration, within its range.
+func (n number) times(unit time.Duration) time.Duration {
+	d := float64(n) * float64(unit)
+	switch {
+	case d >= math.MaxInt64:
+		return math.MaxInt64
+	case d <= math.MinInt64:
+		return math.MinInt64
+	}
+	return time.Duration(d)
+}
+
+// createBody is what all products' creates have in common.
+func createBody(a *api, op wire.Operation, phoneNumber string, phoneIP netip.Addr) (*createCheckJSON, error) {
+	number, err := NormalizePhoneNumber(phoneNumber)
+	if err != nil {
+		return nil, err
+	}
+	body := &createCheckJSON{PhoneNumber: number}
+	if phoneIP.IsValid() {
+		if phoneIP.Zone() != "" {
+			return nil, refuse(op, "the PhoneIP has a zone, which means something on one machine only")
+		}
+		body.PhoneIP = phoneIP.Unmap().String()
+	}
+	return body, nil
+}
+
+// needCodeExchange refuses what version v0.1 of op's product does not have: it has no code, so the result is there when the Check URL has been opened.
+func needCodeExchange(a *api, op wire.Operation, needed bool, what string) error {
+	if needed && a.versions.of(op) == wire.V01 {
+		return refuse(op, what+" needs a version with the code exchange: set it with WithVersions, to "+wire.V02)
+	}
+	return nil
+}
+
+// patchOperation is one operation of a JSON Patch (RFC 6902).
+type patchOperation struct {
+	Op    string `json:"op"`
+	Path  string `json:"path"`
+	Value any    `json:"value,omitempty"`
+}
+
+// codePatch is the body of the code exchange.
+func codePatch(code string) []patchOperation {
+	return []patchOperation{{Op: "add", Path: "/code", Value: code}}
+}

@@ -1,0 +1,211 @@
+package idverify
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/idverify/idverify-go/internal/wire"
+)
+
+// What an error means to a caller, for errors.Is. An [*Error] is exactly one of them, or none.
+var (
+	ErrBadRequest          = errors.New("bad request")             // an argument is missing, malformed or out of range; also those refused before anything is sent
+	ErrPhoneFormat         = errors.New("malformed phone number")  // see NormalizePhoneNumber
+	ErrUnauthorized        = errors.New("unauthorized")            // the credentials, or a token got with them, were refused
+	ErrInsufficientBalance = errors.New("insufficient balance")    // the workspace must be topped up
+	ErrForbidden           = errors.New("forbidden")               // the scope or the member's role does not allow it
+	ErrNotFound            = errors.New("not found")               // unknown, of another project or workspace, or not kept: checks that ended as EXPIRED or ERROR are not
+	ErrConflict            = errors.New("conflict")                // the state of the resource does not allow it; see Fragment
+	ErrNotMobileIP         = errors.New("not a mobile IP address") // the device is not on its mobile data connection
+	ErrNetworkNotSupported = errors.New("network not supported")   // the mobile network cannot do it: fall back to another way
+	ErrRateLimited         = errors.New("rate limited")            // see RetryAfter
+	ErrIPMismatch          = errors.New("IP address mismatch")     // the address is not that of the device with the phone number
+)
+
+// problems is the error catalogue: specification, section 7, and the contract, section 6. A fragment that is not in it is judged by its status, the first row with that status.
+var problems = []struct {
+	status   int
+	fragment string
+	is       error
+	hint     string // what to do, where we know it
+}{
+	{400, wire.BadRequest, ErrBadRequest, ""},
+	{400, wire.PhoneFormatInvalid, ErrPhoneFormat, "7 to 15 digits in international format, without plus"},
+	{400, wire.MNONotSupported, ErrNetworkNotSupported, "verify in another way"},
+	{401, wire.Unauthorized, ErrUnauthorized, "a new token was refused, too: do the credentials belong to this service?"},
+	{402, wire.InsufficientBalance, ErrInsufficientBalance, "top up, or use a sandbox project"},
+	{403, wire.Forbidden, ErrForbidden, "the scope of the credentials or the role of their member does not allow it"},
+	{404, wire.NotFound, ErrNotFound, ""},
+	{404, wire.CheckNotFound, ErrNotFound, "checks that ended as EXPIRED or ERROR are not kept: only their callback shows them"},
+	{404, wire.TraceNotFound, ErrNotFound, ""},
+	{404, wire.WorkspaceNotFound, ErrNotFound, ""},
+	{405, wire.MethodNotAllowed, ErrBadRequest, ""},
+	{409, wire.ProjectNameTaken, ErrConflict, ""},
+	{409, wire.CredentialsLimitReached, ErrConflict, "a project has at most two pairs of credentials: delete one first"},
+	{409, wire.CompanyDetailsRequired, ErrConflict, "set the billing account first"},
+	{409, wire.PaymentDetailsRequired, ErrConflict, "add a payment method first"},
+	{409, wire.CurrencyFixed, ErrConflict, "the first top-up chose the currency for good"},
+	{409, wire.CurrencyNotSupported, ErrConflict, ""},
+	{409, wire.IPMSISDNMismatch, ErrIPMismatch, ""},
+	{410, wire.TraceGone, ErrNotFound, "traces are kept for seven days"},
+	{412, wire.NotMobileIP, ErrNotMobileIP, "the device must use its mobile data connection"},
+	{413, wire.PayloadTooLarge, ErrBadRequest, ""},
+	{415, wire.UnsupportedMediaType, ErrBadRequest, ""},
+	{429, wire.TooManyRequests, ErrRateLimited, ""},
+	{501, wire.MNORedirectUnsupported, ErrNetworkNotSupported, "verify in another way"},
+}
+
+// Error is the service's refusal of an operation: a problem document (specification, section 7), or what stood in its place.
+//
+// Decide with errors.Is and the sentinels, such as [ErrNotMobileIP], or by [Error.Fragment]; Title and Detail are for people. Neither they nor the error's text hold phone numbers, addresses, tokens or URLs, whatever the service wrote.
+type Error struct {
+	Status    int    // HTTP status
+	Type      string // URI of the problem, ending in its fragment
+	Title     string // standard text of the status
+	Detail    string // short explanation; of an answer that is no problem document, how it begins
+	Operation string // what was tried, for example "create PhoneCheck"
+
+	RetryAfter time.Duration // how long the service asks to wait; 0 when it does not say
+	RateLimit  *RateLimit    // nil when the service does not say
+	RequestID  string        // the service's name for the call, to quote to its support; may be empty
+}
+
+// RateLimit is what the service says of its limit on requests.
+type RateLimit struct {
+	Limit     int       // requests in the period
+	Remaining int       // requests left in it
+	Reset     time.Time // when the next period begins
+}
+
+// Fragment names the problem, for example "not_mobile_ip". It is empty for an answer that is no problem document.
+func (e *Error) Fragment() string {
+	_, fragment, _ := strings.Cut(e.Type, "#")
+	return fragment
+}
+
+// Error implements error: operation, status, fragment, detail, and what to do.
+func (e *Error) Error() string {
+	return describe(e.Operation, e.Status, e.Fragment(), e.Detail, e.hint())
+}
+
+// Is makes errors.Is find the sentinel that e means.
+func (e *Error) Is(target error) bool { return e.sentinel() == target }
+
+func (e *Error) sentinel() error {
+	for _, p := range problems {
+		if p.fragment == e.Fragment() {
+			return p.is
+		}
+	}
+	for _, p := range problems {
+		if p.status == e.Status {
+			return p.is
+		}
+	}
+	return nil
+}
+
+func (e *Error) hint() string {
+	switch {
+	case e.RetryAfter > 0:
+		return "try again in " + e.RetryAfter.String()
+	case e.Status >= 300 && e.Status <= 399:
+		return redirectHint
+	}
+	for _, p := range problems {
+		if p.fragment == e.Fragment() {
+			return p.hint
+		}
+	}
+	return ""
+}
+
+const redirectHint = "redirects are not followed, so that credentials stay with the host of the base URL: is the base URL right?"
+
+// describe is the one form of our errors.
+func describe(operation string, status int, name, detail, hint string) string {
+	if name == "" {
+		name = http.StatusText(status)
+	}
+	s := fmt.Sprintf("idverify: %s: %d %s", operation, status, name)
+	if detail != "" {
+		s += ": " + detail
+	}
+	if hint != "" {
+		s += " (" + hint + ")"
+	}
+	return s
+}
+
+// TokenError is the token endpoint's refusal (RFC 6749, section 5.2). It is [ErrUnauthorized] when the credentials are refused, and [ErrRateLimited] after status 429.
+type TokenError struct {
+	Status      int    // HTTP status
+	Code        string // for example "invalid_client" or "invalid_scope"; empty for an answer that is not the endpoint's own
+	Description string // for people
+	Scope       string // what was asked for: scopes separated by a space
+
+	RetryAfter time.Duration // how long the service asks to wait; 0 when it does not say
+	RequestID  string        // may be empty
+}
+
+// Error implements error.
+func (e *TokenError) Error() string {
+	hint := ""
+	switch {
+	case e.RetryAfter > 0:
+		hint = "try again in " + e.RetryAfter.String()
+	case e.Code == wire.InvalidClient:
+		hint = "check client ID and secret; a project's secret cannot be reset: create new credentials"
+	case e.Code == wire.InvalidScope:
+		hint = "credentials of a project are for products and go with NewClient, those of a workspace are for management and go with NewConsole"
+	case e.Status >= 300 && e.Status <= 399:
+		hint = redirectHint
+	}
+	return describe(tokenOperation(e.Scope), e.Status, e.Code, e.Description, hint)
+}
+
+// Is makes errors.Is find [ErrUnauthorized] and [ErrRateLimited].
+func (e *TokenError) Is(target error) bool {
+	switch target {
+	case ErrUnauthorized:
+		return e.Code == wire.InvalidClient || e.Status == http.StatusUnauthorized
+	case ErrRateLimited:
+		return e.Status == http.StatusTooManyRequests
+	}
+	return false
+}
+
+// DecodeError is a 2xx answer that is not what it should be: no JSON, or not the resource that was asked for. A POST that ends so was accepted all the same.
+type DecodeError struct {
+	Operation string // what was tried
+	Status    int    // HTTP status
+	Reason    string // what is wrong with the answer
+}
+
+// Error implements error.
+func (e *DecodeError) Error() string {
+	return fmt.Sprintf("idverify: %s: %d, but the answer cannot be used: %s", e.Operation, e.Status, e.Reason)
+}
+
+// sendError is an operation that got no answer. What it wraps is never a *url.Error, which holds the URL.
+type sendError struct {
+	operation string
+	unsent    bool // nothing was written
+	unknown   bool // it may have been carried out, and another time would be once more
+	err       error
+}
+
+// Error implements error.
+func (e *sendError) Error() string {
+	s := "idverify: " + e.operation + ": " + causeText(e.err)
+	if e.unknown {
+		s += " (there is no answer, but it may have been carried out and charged: look before you send it again)"
+	}
+	return s
+}
+
+// Unwrap makes errors.Is find context.Canceled, context.DeadlineExceeded and the errors of package net.
+func (e *sendError) Unwrap() error { return e.err }

@@ -1,0 +1,181 @@
+package idverify
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"regexp"
+	"time"
+
+	"github.com/idverify/idverify-go/internal/wire"
+)
+
+// Option changes how a [Client] or a [Console] works. The zero argument of an Option means its default.
+type Option func(*settings)
+
+// settings are what the options say, defaults filled in by newSettings.
+type settings struct {
+	httpClient *http.Client
+	retry      RetryPolicy
+	logger     *slog.Logger
+	userAgent  string
+	versions   Versions
+	now        func() time.Time
+}
+
+// WithHTTPClient sends every request through a copy of c, which itself is left as it is: its Transport, its Jar and its Timeout are kept, the Timeout for each try.
+// Redirects are never followed, whatever c says: credentials stay with the host of the base URL.
+// The default is a client of its own with a pool of connections, HTTP/2 and a time-out of 30 s a try.
+func WithHTTPClient(c *http.Client) Option { return func(s *settings) { s.httpClient = c } }
+
+// WithRetry sets how often, and after what waits, a request is sent again. See [RetryPolicy].
+func WithRetry(p RetryPolicy) Option { return func(s *settings) { s.retry = p } }
+
+// WithLogger logs to l: at level debug a record for every try, at level warn a record for every wait before the next one. Without it nothing is logged.
+// No record holds a token, a secret, a phone number, an address or a URL.
+func WithLogger(l *slog.Logger) Option { return func(s *settings) { s.logger = l } }
+
+// WithUserAgent puts name, for example "shop/2.1", before this package's own name in the User-Agent header.
+func WithUserAgent(name string) Option { return func(s *settings) { s.userAgent = name } }
+
+// WithVersions chooses the version of each API. See [Versions].
+func WithVersions(v Versions) Option { return func(s *settings) { s.versions = v } }
+
+// WithClock decides with now whether a token has expired, and nothing else: waits and time-outs use package time. The default is [time.Now].
+func WithClock(now func() time.Time) Option { return func(s *settings) { s.now = now } }
+
+// RetryPolicy says how a request that failed is sent again. The zero value of a field means its default.
+//
+// GET, PUT and DELETE are sent again after a failed connection and after the statuses 429, 500, 502, 503 and 504.
+// POST and PATCH are sent again only when they cannot have been accepted, because a check costs money and a code works once:
+// after 429, after a connection that failed before anything was written, and when the access token could not be had.
+// Every other answer is final.
+//
+// The waits double from MinWait to MaxWait, with jitter. The service's Retry-After is a floor of the wait; when it is longer than MaxWait, or than the context allows, the answer is returned at once.
+type RetryPolicy struct {
+	MaxAttempts int           // tries in all, the first included: 4 by default, 1 never sends anything again
+	MinWait     time.Duration // 250 ms by default
+	MaxWait     time.Duration // 10 s by default
+}
+
+// Versions are the versions of the APIs as they stand in the path, for example "v0.2". An empty field means "v0.1".
+//
+// The code exchange ([PhoneCheckService.Complete], PhoneCheckParams.RedirectURL) needs version "v0.2" of its product.
+type Versions struct {
+	PhoneCheck      string
+	SIMCheck        string
+	SubscriberCheck string
+	Coverage        string
+	Console         string
+}
+
+// sdkUserAgent is what the User-Agent header says of this package.
+const sdkUserAgent = "idverify-go"
+
+// newSettings applies opts over the defaults and refuses what cannot work.
+func newSettings(opts []Option) (*settings, error) {
+	s := new(settings)
+	for _, opt := range opts {
+		if opt != nil {
+			opt(s)
+		}
+	}
+
+	if s.httpClient == nil {
+		s.httpClient = defaultHTTPClient()
+	}
+	if s.logger == nil {
+		s.logger = slog.New(slog.DiscardHandler)
+	}
+	if s.now == nil {
+		s.now = time.Now
+	}
+	for _, c := range s.userAgent {
+		if c < ' ' || c > '~' {
+			return nil, errors.New("the user agent must be printable ASCII")
+		}
+	}
+	if s.userAgent != "" {
+		s.userAgent += " "
+	}
+	s.userAgent += sdkUserAgent
+	if err := s.retry.fill(); err != nil {
+		return nil, err
+	}
+	return s, s.versions.fill()
+}
+
+// defaultHTTPClient is a client of one Client alone, so that nothing is shared behind a user's back. Its transport is net/http's default one with more room for connections kept open, since all of them go to one host.
+func defaultHTTPClient() *http.Client {
+	return &http.Client{
+		Timeout: 30 * time.Second,
+		Transport: &http.Transport{
+			Proxy:                 http.ProxyFromEnvironment,
+			ForceAttemptHTTP2:     true,
+			MaxIdleConns:          64,
+			MaxIdleConnsPerHost:   64,
+			IdleConnTimeout:       90 * time.Second,
+			TLSHandshakeTimeout:   10 * time.Second,
+			ExpectContinueTimeout: time.Second,
+		},
+	}
+}
+
+func (p *RetryPolicy) fill() error {
+	if p.MaxAttempts < 0 || p.MinWait < 0 || p.MaxWait < 0 {
+		return errors.New("the retry policy has a negative field")
+	}
+	if p.MaxAttempts == 0 {
+		p.MaxAttempts = 4
+	}
+	if p.MaxWait == 0 {
+		p.MaxWait = max(10*time.Second, p.MinWait)
+	}
+	if p.MinWait == 0 {
+		p.MinWait = min(250*time.Millisecond, p.MaxWait)
+	}
+	if p.MinWait > p.MaxWait {
+		return errors.New("the retry policy's MinWait is longer than its MaxWait")
+	}
+	return nil
+}
+
+var versionSyntax = regexp.MustCompile(`^v[0-9]+(\.[0-9]+)*$`)
+
+func (v *Versions) fill() error {
+	for _, p := range []struct {
+		product string
+		version *string
+	}{
+		{wire.PhoneCheck, &v.PhoneCheck},
+		{wire.SIMCheck, &v.SIMCheck},
+		{wire.SubscriberCheck, &v.SubscriberCheck},
+		{wire.Coverage, &v.Coverage},
+		{wire.Console, &v.Console},
+	} {
+		if *p.version == "" {
+			*p.version = wire.Versions[p.product][0]
+		}
+		if !versionSyntax.MatchString(*p.version) {
+			return fmt.Errorf("the version of %s must look like %q", p.product, wire.V01)
+		}
+	}
+	return nil
+}
+
+// of is the version of the API that operation op belongs to.
+func (v *Versions) of(op wire.Operation) string {
+	switch op.Product() {
+	case wire.PhoneCheck:
+		return v.PhoneCheck
+	case wire.SIMCheck:
+		return v.SIMCheck
+	case wire.SubscriberCheck:
+		return v.SubscriberCheck
+	case wire.Coverage:
+		return v.Coverage
+	default:
+		return v.Console
+	}
+}

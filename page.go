@@ -1,0 +1,123 @@
+package idverify
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"iter"
+	"net/url"
+	"strconv"
+
+	"github.com/idverify/idverify-go/internal/wire"
+)
+
+// ListOptions choose a page of a collection. Zero fields are not sent, so the service's defaults hold.
+type ListOptions struct {
+	Page   int    // from 1, the default
+	Size   int    // items on a page, 1 to 100; 10 by default
+	Sort   string // "created_at,desc" (the default) or "created_at,asc", likewise updated_at, and name for projects
+	Search string // an RSQL expression, for example "status==COMPLETED;created_at>=2026-01-02T00:00:00+0000"
+}
+
+// Page is one page of a collection.
+type Page[T any] struct {
+	Items         []*T
+	Number        int // of this page, from 1
+	Size          int // items that fit on a page
+	TotalPages    int // 0 when there are no items
+	TotalElements int
+}
+
+// query is o as query parameters, Search and Sort verbatim.
+func (o ListOptions) query() url.Values {
+	q := make(url.Values)
+	for _, n := range []struct {
+		name  string
+		value int
+	}{{"page", o.Page}, {"size", o.Size}} {
+		if n.value != 0 {
+			q.Set(n.name, strconv.Itoa(n.value))
+		}
+	}
+	if o.Sort != "" {
+		q.Set("sort", o.Sort)
+	}
+	if o.Search != "" {
+		q.Set("search", o.Search)
+	}
+	return q
+}
+
+// pageJSON is a collection: its items stand in _embedded under the collection's own name.
+type pageJSON struct {
+	Page *struct {
+		Size          int `json:"size"`
+		Number        int `json:"number"`
+		TotalPages    int `json:"total_pages"`
+		TotalElements int `json:"total_elements"`
+	} `json:"page"`
+	Embedded map[string]json.RawMessage `json:"_embedded"`
+}
+
+// list returns the page of r whose items are called name.
+func list[J shape[T], T any](ctx context.Context, a *api, r request, name string) (*Page[T], error) {
+	ans, err := a.do(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	unusable := func(err error) error { return newDecodeError(ans.op.Title, ans.status, ans.body, err) }
+
+	var p pageJSON
+	if err := json.Unmarshal(ans.body, &p); err != nil {
+		return nil, unusable(err)
+	}
+	if p.Page == nil {
+		return nil, unusable(errors.New("it has no page"))
+	}
+	var items []J
+	if raw, ok := p.Embedded[name]; ok {
+		if err := json.Unmarshal(raw, &items); err != nil {
+			return nil, unusable(err)
+		}
+	}
+	page := &Page[T]{
+		Items:         make([]*T, len(items)),
+		Number:        p.Page.Number,
+		Size:          p.Page.Size,
+		TotalPages:    p.Page.TotalPages,
+		TotalElements: p.Page.TotalElements,
+	}
+	for i, item := range items {
+		if page.Items[i], err = item.value(); err != nil {
+			return nil, unusable(err)
+		}
+	}
+	return page, nil
+}
+
+// all yields the items of the pages from o.Page on. An empty page ends it only when the service says that it is the last: items may go while pages are read.
+func all[T any](ctx context.Context, o ListOptions, list func(context.Context, ListOptions) (*Page[T], error)) iter.Seq2[*T, error] {
+	return func(yield func(*T, error) bool) {
+		o.Page = max(o.Page, 1)
+		for ; ; o.Page++ {
+			page, err := list(ctx, o)
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			for _, item := range page.Items {
+				if !yield(item, nil) {
+					return
+				}
+			}
+			if o.Page >= page.TotalPages {
+				return
+			}
+		}
+	}
+}
+
+// listOf is the request for a page of op's collection.
+func listOf(op wire.Operation, o ListOptions, ids ...string) request {
+	return request{op: op, ids: ids, query: o.query()}
+}

@@ -1,0 +1,58 @@
+package idverify
+
+import (
+	"fmt"
+	"strings"
+)
+
+// The length of a phone number in digits: at most 15 by ITU-T E.164, and no country has numbers below 7 with its code.
+const (
+	minPhoneDigits = 7
+	maxPhoneDigits = 15
+)
+
+// NormalizePhoneNumber returns s as the service takes it: the digits of the international format, without a plus sign: "+44 (7700) 900-000" becomes "447700900000".
+// Create calls it, so a number can be passed on as a person typed it.
+//
+// Spaces, brackets, dots and hyphens are dropped, and a plus sign in front. What could be read in two ways is refused rather than guessed: a leading zero ("0044…", "07700…"), an optional one ("+44 (0)7700…"), letters, extensions, two numbers.
+// The error is [ErrPhoneFormat] and does not repeat the number.
+//
+// Specification: section 2, field phone_number.
+func NormalizePhoneNumber(s string) (string, error) {
+	malformed := func(why string) (string, error) {
+		return "", fmt.Errorf("idverify: normalize phone number: %w: %s", ErrPhoneFormat, why)
+	}
+	var digits [maxPhoneDigits]byte
+	n := 0
+	plus := false
+	rest := strings.TrimSpace(s)
+	for i, r := range rest {
+		switch {
+		case r >= '0' && r <= '9':
+			if n == maxPhoneDigits {
+				return malformed("it has more than 15 digits")
+			}
+			digits[n] = byte(r)
+			n++
+		case r == '+' && n == 0 && !plus:
+			plus = true
+		case r == '(' && strings.HasPrefix(strings.ReplaceAll(rest[i:min(len(rest), i+8)], " ", ""), "(0)"):
+			return malformed("leave out the (0): it is not dialled from abroad")
+		case strings.ContainsRune(phoneSeparators, r):
+		default:
+			return malformed("it holds a character that is neither a digit nor a separator")
+		}
+	}
+	switch {
+	case n == 0:
+		return malformed("it has no digits")
+	case digits[0] == '0':
+		return malformed("it begins with a zero: write the country code first, as in 44 7700 900000")
+	case n < minPhoneDigits:
+		return malformed("it has fewer than 7 digits")
+	}
+	return string(digits[:n]), nil
+}
+
+// phoneSeparators are what people and address books put between digits: also no-break spaces, and hyphens that are not ASCII.
+const phoneSeparators = " \u00a0\u2009\u202f\t().-\u2010\u2011\u2013"

@@ -1,0 +1,132 @@
+package idverify
+
+import (
+	"encoding/json"
+	"errors"
+	"math"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/idverify/idverify-go/internal/wire"
+)
+
+// problem is the error in an answer that is not 2xx: a problem document, or whatever a proxy put in its place.
+func (c *call) problem(resp *http.Response, body []byte) *Error {
+	e := &Error{
+		Status:     resp.StatusCode,
+		Title:      http.StatusText(resp.StatusCode),
+		Operation:  c.op.Title,
+		RetryAfter: retryAfter(resp.Header),
+		RateLimit:  rateLimit(resp.Header, time.Now()),
+		RequestID:  requestID(resp.Header),
+	}
+	var p struct {
+		Type, Title, Detail string
+	}
+	secrets := []string{c.api.credentials.ClientSecret.Reveal()}
+	if c.token != nil {
+		secrets = append(secrets, c.token.AccessToken)
+	}
+	// A field of the wrong type is an error, but the other fields are there: what could be read counts.
+	_ = json.Unmarshal(body, &p)
+	if p.Type == "" && p.Title == "" && p.Detail == "" {
+		e.Detail = begins(body, secrets...)
+		return e
+	}
+	e.Type = cleanType(p.Type)
+	e.Detail = clean(p.Detail, secrets...)
+	if p.Title != "" {
+		e.Title = clean(p.Title, secrets...)
+	}
+	return e
+}
+
+// cleanType keeps the type of a problem only in the form that the specification gives it, a URI that ends in a plain fragment: other text may hold anything.
+func cleanType(s string) string {
+	base, fragment, ok := strings.Cut(s, "#")
+	if !ok || len(s) > 512 || strings.ContainsFunc(fragment, func(r rune) bool {
+		return r != '_' && r != '-' && (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z')
+	}) {
+		return ""
+	}
+	if clean(fragment) != fragment || strings.ContainsFunc(base, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return ""
+	}
+	return s
+}
+
+// newTokenError reads the token endpoint's refusal.
+func newTokenError(scope string, resp *http.Response, body []byte, c Credentials) *TokenError {
+	e := &TokenError{Status: resp.StatusCode, Scope: scope, RetryAfter: retryAfter(resp.Header), RequestID: requestID(resp.Header)}
+	var p struct {
+		Code        string `json:"error"`
+		Description string `json:"error_description"`
+	}
+	_ = json.Unmarshal(body, &p)
+	if p.Code == "" {
+		e.Description = begins(body, c.ClientSecret.Reveal())
+		return e
+	}
+	e.Code = clean(p.Code, c.ClientSecret.Reveal())
+	e.Description = clean(p.Description, c.ClientSecret.Reveal())
+	return e
+}
+
+// newDecodeError says what is wrong with body, and how it begins unless that may hold somebody's data.
+func newDecodeError(operation string, status int, body []byte, err error) *DecodeError {
+	reason := err.Error()
+	if typeErr, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		reason = "the field " + strconv.Quote(typeErr.Field) + " is of another type" // its own text repeats the value
+	}
+	reason = clean(reason)
+	if trimmed := strings.TrimSpace(string(body[:min(len(body), 16)])); trimmed != "" && trimmed[0] != '{' && trimmed[0] != '[' {
+		reason += ": " + begins(body)
+	}
+	return &DecodeError{Operation: operation, Status: status, Reason: reason}
+}
+
+// retryAfter is the wait in a Retry-After header, in seconds or as a date (RFC 9110, section 10.2.3); 0 for none that can be read.
+func retryAfter(h http.Header) time.Duration {
+	v := strings.TrimSpace(h.Get("Retry-After"))
+	if v == "" {
+		return 0
+	}
+	if strings.Trim(v, "0123456789") == "" {
+		seconds, err := strconv.ParseInt(v, 10, 64)
+		if err != nil || seconds > math.MaxInt64/int64(time.Second) {
+			return math.MaxInt64
+		}
+		return time.Duration(seconds) * time.Second
+	}
+	at, err := http.ParseTime(v)
+	if err != nil {
+		return 0
+	}
+	return max(0, time.Until(at))
+}
+
+// rateLimit reads the X-RateLimit headers; nil without a limit.
+func rateLimit(h http.Header, now time.Time) *RateLimit {
+	limit, err := strconv.Atoi(h.Get("X-RateLimit-Limit"))
+	if err != nil {
+		return nil
+	}
+	r := &RateLimit{Limit: limit}
+	r.Remaining, _ = strconv.Atoi(h.Get("X-RateLimit-Remaining"))
+	if reset, err := strconv.ParseInt(h.Get("X-RateLimit-Reset"), 10, 64); err == nil && reset >= 0 {
+		// Services differ: below 10^9, which as Unix time is 2001, it is the seconds left.
+		if reset < 1e9 {
+			r.Reset = now.Add(time.Duration(reset) * time.Second)
+		} else {
+			r.Reset = time.Unix(reset, 0)
+		}
+	}
+	return r
+}
+
+func requestID(h http.Header) string {
+	id := h.Get(wire.RequestIDHeader)
+	return clean(id[:min(len(id), 128)])
+}

@@ -1,0 +1,265 @@
+package idverify
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptrace"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/go-retryablehttp"
+	"golang.org/x/oauth2"
+
+	"github.com/idverify/idverify-go/internal/wire"
+)
+
+// How much of an answer is read. A page of a hundred checks takes some 60 KiB.
+const (
+	maxBody      = 10 << 20
+	maxErrorBody = 1 << 20
+)
+
+// call is one operation under way, with all its tries. It belongs to one goroutine.
+//
+// It is the transport of its own retry client, so that nothing travels in contexts: retryablehttp decides when, call decides whether and sends. It shows RoundTrip alone;
+// were there a CloseIdleConnections, retryablehttp would empty the caller's pool after every failure.
+type call struct {
+	api *api
+	op  wire.Operation
+
+	try     func(*http.Request) (*http.Response, error)
+	attempt int
+	wait    time.Duration // before the next try
+	token   *oauth2.Token // that the last try bore
+	err     error         // of the last try, because http.Client makes a mere text of it when its time-out strikes
+	unsure  bool          // an earlier try may have been carried out
+}
+
+// do tries until there is an answer, of whatever status, that the policy lets stand.
+func (c *call) do(req *retryablehttp.Request, try func(*http.Request) (*http.Response, error)) (*http.Response, error) {
+	c.try = try
+	client := &retryablehttp.Client{
+		HTTPClient: &http.Client{
+			Transport:     c,
+			Jar:           c.api.httpClient.Jar,
+			Timeout:       c.api.httpClient.Timeout,
+			CheckRedirect: keepRedirect,
+		},
+		RetryMax:     c.api.retry.MaxAttempts,
+		CheckRetry:   c.checkRetry,
+		Backoff:      func(time.Duration, time.Duration, int, *http.Response) time.Duration { return c.wait },
+		ErrorHandler: retryablehttp.PassthroughErrorHandler,
+	}
+	resp, err := client.Do(req)
+	if err == nil {
+		return resp, nil
+	}
+	if ctxErr := req.Context().Err(); ctxErr != nil {
+		return nil, c.sendError(ctxErr, c.unsent() && !c.unsure)
+	}
+	if c.err != nil {
+		return nil, c.err
+	}
+	return nil, c.sendError(err, true)
+}
+
+func (c *call) sendError(err error, unsent bool) error {
+	return &sendError{operation: c.op.Title, unsent: unsent, unknown: !unsent && !idempotent[c.op.Method], err: cause(err)}
+}
+
+// keepRedirect makes a redirect an answer: credentials never leave the host of the base URL.
+func keepRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+
+// RoundTrip implements http.RoundTripper: one try.
+func (c *call) RoundTrip(req *http.Request) (*http.Response, error) {
+	c.attempt++
+	resp, err := c.try(req)
+	c.err = err
+	return resp, err
+}
+
+// sendAuthorized sends req with a token. When the service refuses the token, it is dropped and req is sent once more with another.
+func (c *call) sendAuthorized(req *http.Request) (*http.Response, error) {
+	resp, err := c.sendWithToken(req)
+	if err != nil || resp.StatusCode != http.StatusUnauthorized {
+		return resp, err
+	}
+	c.api.tokens.drop(c.op.Scope, c.token)
+
+	again := req.Clone(req.Context())
+	if req.Body != nil {
+		if again.Body, err = req.GetBody(); err != nil {
+			return resp, nil
+		}
+	}
+	return c.sendWithToken(again)
+}
+
+func (c *call) sendWithToken(req *http.Request) (*http.Response, error) {
+	token, err := c.api.tokens.get(req.Context(), c.op.Scope)
+	if err != nil {
+		if req.Body != nil {
+			req.Body.Close()
+		}
+		return nil, err
+	}
+	c.token = token
+	// A transport must not change the request it was given.
+	req = req.Clone(req.Context())
+	req.Header.Set("Authorization", "Bearer "+token.AccessToken)
+	return c.exchange(req)
+}
+
+// exchange sends req and reads the answer whole, so that an answer cut off in the middle is a failed try like any other.
+func (c *call) exchange(req *http.Request) (*http.Response, error) {
+	var w written
+	begun := time.Now()
+	resp, err := c.api.transport.RoundTrip(req.WithContext(httptrace.WithClientTrace(req.Context(), w.trace())))
+	if err == nil {
+		err = c.readBody(resp)
+	}
+	if err == nil {
+		c.logTry(req.Context(), begun, slog.Int("status", resp.StatusCode), slog.String("request_id", requestID(resp.Header)))
+		return resp, nil
+	}
+
+	if _, ok := errors.AsType[*DecodeError](err); !ok {
+		err = c.sendError(err, w.nothing())
+	}
+	c.logTry(req.Context(), begun, slog.String("error", err.Error()))
+	return nil, err
+}
+
+// readBody puts the bytes of the answer in the place of its stream.
+func (c *call) readBody(resp *http.Response) error {
+	defer resp.Body.Close()
+	limit := maxBody
+	if !isSuccess(resp.StatusCode) {
+		limit = maxErrorBody
+	}
+	body, err := io.ReadAll(io.LimitReader(resp.Body, int64(limit)+1))
+	if !isSuccess(resp.StatusCode) {
+		// The status is the answer; what could be read of the reasons is welcome.
+		body, err = body[:min(len(body), limit)], nil
+	}
+	switch {
+	case err != nil:
+		return err
+	case len(body) > limit:
+		return newDecodeError(c.op.Title, resp.StatusCode, nil, errors.New("it is longer than 10 MiB"))
+	}
+	resp.Body = io.NopCloser(bytes.NewReader(body))
+	return nil
+}
+
+// written observes whether a request reached a connection. A transport that does not report is taken to have written it.
+type written struct{ reports, got atomic.Bool }
+
+func (w *written) trace() *httptrace.ClientTrace {
+	return &httptrace.ClientTrace{
+		GetConn: func(string) { w.reports.Store(true) },
+		GotConn: func(httptrace.GotConnInfo) { w.got.Store(true) },
+	}
+}
+
+func (w *written) nothing() bool { return w.reports.Load() && !w.got.Load() }
+
+// checkRetry decides after a try whether there is another, and after what wait: it implements retryablehttp.CheckRetry.
+func (c *call) checkRetry(ctx context.Context, resp *http.Response, _ error) (bool, error) {
+	again, floor := c.transient(resp)
+	if !again || c.attempt >= c.api.retry.MaxAttempts || ctx.Err() != nil {
+		return false, nil
+	}
+	c.wait = max(c.api.retry.backoff(c.attempt), floor)
+	if floor > c.api.retry.MaxWait {
+		return false, nil
+	}
+	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) <= c.wait {
+		return false, nil // what is known now is worth more than a time-out later
+	}
+
+	c.unsure = c.unsure || resp == nil && !c.unsent() || resp != nil && resp.StatusCode >= 500
+	c.api.logger.LogAttrs(ctx, slog.LevelWarn, "idverify: retry", slog.String("operation", c.op.Name), slog.Int("attempt", c.attempt), slog.Duration("wait", c.wait))
+	return true, nil
+}
+
+// transient tells whether the try may be repeated, and the least wait that the service asks for.
+func (c *call) transient(resp *http.Response) (again bool, floor time.Duration) {
+	if resp != nil {
+		return resp.StatusCode == http.StatusTooManyRequests || idempotent[c.op.Method] && isTransient(resp.StatusCode), retryAfter(resp.Header)
+	}
+	// A token request goes before the operation: whatever became of it, the operation was not sent.
+	if err, ok := errors.AsType[*TokenError](c.err); ok {
+		return isTransient(err.Status), err.RetryAfter
+	}
+	if err, ok := errors.AsType[*sendError](c.err); ok {
+		_, untrusted := errors.AsType[*tls.CertificateVerificationError](err.err)
+		return (err.unsent || idempotent[c.op.Method]) && !untrusted, 0
+	}
+	return false, 0
+}
+
+// unsent tells that the last try cannot have been carried out: it was answered, or failed before anything was written.
+func (c *call) unsent() bool {
+	err, ok := errors.AsType[*sendError](c.err)
+	return !ok || err.unsent
+}
+
+// idempotent are the methods that may be carried out twice.
+var idempotent = map[string]bool{http.MethodGet: true, http.MethodPut: true, http.MethodDelete: true}
+
+func isSuccess(status int) bool { return status >= 200 && status <= 299 }
+
+// isTransient tells a status that may be another the next time. 501 is an answer.
+func isTransient(status int) bool {
+	switch status {
+	case http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		return true
+	}
+	return false
+}
+
+// backoff is the wait after the attempt-th try: it doubles, and the upper half of it is chance, so that callers who failed together do not come back together.
+func (p *RetryPolicy) backoff(attempt int) time.Duration {
+	wait := p.MinWait
+	for range attempt - 1 {
+		if wait >= p.MaxWait/2 {
+			wait = p.MaxWait
+			break
+		}
+		wait *= 2
+	}
+	return wait/2 + rand.N(wait/2+1)
+}
+
+func (c *call) logTry(ctx context.Context, begun time.Time, outcome ...slog.Attr) {
+	if !c.api.logger.Enabled(ctx, slog.LevelDebug) {
+		return
+	}
+	attrs := append([]slog.Attr{slog.String("operation", c.op.Name), slog.Int("attempt", c.attempt), slog.Duration("duration", time.Since(begun))}, outcome...)
+	c.api.logger.LogAttrs(ctx, slog.LevelDebug, "idverify: try", attrs...)
+}
+
+// read returns the answer in resp, or the error that it is.
+func (c *call) read(resp *http.Response) (*answer, error) {
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return nil, c.sendError(err, false)
+	}
+	if !isSuccess(resp.StatusCode) && !c.alreadyDeleted(resp.StatusCode) {
+		return nil, c.problem(resp, body)
+	}
+	return &answer{op: c.op, status: resp.StatusCode, body: body}, nil
+}
+
+// alreadyDeleted tells that an earlier try of a DELETE was carried out although its answer was lost.
+func (c *call) alreadyDeleted(status int) bool {
+	return c.op.Method == http.MethodDelete && c.unsure && status == http.StatusNotFound
+}

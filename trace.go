@@ -1,0 +1,57 @@
+package idverify
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/idverify/idverify-go/internal/wire"
+)
+
+// Trace is what the service recorded of one step of a check: for support, not for decisions.
+type Trace struct {
+	TraceID string
+	Logs    []TraceLog
+}
+
+// TraceLog is one line of a trace.
+type TraceLog struct {
+	Timestamp  time.Time
+	Message    string
+	Attributes map[string]any // as JSON has them; nil for none
+}
+
+// traces returns all traces of a check, of however many pages.
+func traces(ctx context.Context, a *api, op wire.Operation, checkID string) ([]Trace, error) {
+	var found []Trace
+	pages := func(ctx context.Context, o ListOptions) (*Page[Trace], error) {
+		return list[traceJSON](ctx, a, listOf(op, o, checkID), "traces")
+	}
+	for t, err := range all(ctx, ListOptions{Size: 100}, pages) {
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, *t)
+	}
+	return found, nil
+}
+
+type traceJSON struct {
+	TraceID string `json:"trace_id"`
+	Logs    []struct {
+		Timestamp  timestamp      `json:"timestamp"`
+		Message    string         `json:"message"`
+		Attributes map[string]any `json:"attributes"`
+	} `json:"logs"`
+}
+
+func (j traceJSON) value() (*Trace, error) {
+	if j.TraceID == "" {
+		return nil, errors.New("it has no trace_id")
+	}
+	t := &Trace{TraceID: j.TraceID, Logs: make([]TraceLog, len(j.Logs))}
+	for i, l := range j.Logs {
+		t.Logs[i] = TraceLog{Timestamp: l.Timestamp.Time, Message: l.Message, Attributes: l.Attributes}
+	}
+	return t, nil
+}

@@ -1,0 +1,98 @@
+package idverify
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/idverify/idverify-go/internal/wire"
+)
+
+// How often Wait reads a check, and for how long when the check names no ttl.
+const (
+	firstPoll  = 500 * time.Millisecond
+	lastPoll   = 5 * time.Second
+	defaultTTL = 2 * time.Minute
+)
+
+// CheckEndedError says that a check ended without a result that can be read: the service does not keep checks that end as EXPIRED or ERROR, only their callback shows them (specification, section 3).
+// A check that never existed looks the same. errors.Is finds [ErrNotFound] when the service no longer knew the check.
+type CheckEndedError struct {
+	CheckID   string
+	Status    CheckStatus // the last one seen; empty when the check could not be read even once
+	ErrorCode string      // of a check that could be read as ERROR
+
+	operation string
+	err       error
+}
+
+// Error implements error.
+func (e *CheckEndedError) Error() string {
+	s := "idverify: " + e.operation
+	switch {
+	case e.err != nil && e.Status == "":
+		s += "the check cannot be read: it ended as EXPIRED or ERROR, which only its callback shows, or it never was"
+	case e.err != nil:
+		s += fmt.Sprintf("the check was %s and can no longer be read: it ended as EXPIRED or ERROR, which only its callback shows", clean(string(e.Status)))
+	case e.Status.Final():
+		s += "the check ended as " + string(e.Status)
+		if e.ErrorCode != "" {
+			s += ": " + clean(e.ErrorCode)
+		}
+	default:
+		s += fmt.Sprintf("the check is still %s although its ttl is over", clean(string(e.Status)))
+	}
+	return s
+}
+
+// Unwrap returns the service's answer to the last read, where that was a refusal.
+func (e *CheckEndedError) Unwrap() error { return e.err }
+
+// progress is what wait must know of a check of any product.
+type progress struct {
+	status    CheckStatus
+	errorCode string
+	ttl       time.Duration
+}
+
+// wait reads the check with get until it is COMPLETED.
+func wait[T any](ctx context.Context, op wire.Operation, checkID string, get func(context.Context, string) (*T, error), look func(*T) progress) (*T, error) {
+	ended := &CheckEndedError{CheckID: checkID, operation: "wait for check: "}
+	pause := firstPoll
+	var end time.Time
+	for {
+		check, err := get(ctx, checkID)
+		if errors.Is(err, ErrNotFound) {
+			ended.err = err
+			return nil, ended
+		}
+		if err != nil {
+			return nil, err
+		}
+		p := look(check)
+		ended.Status, ended.ErrorCode = p.status, p.errorCode
+		if p.status == StatusCompleted {
+			return check, nil
+		}
+		if end.IsZero() {
+			if p.ttl <= 0 {
+				p.ttl = defaultTTL
+			}
+			// Counted from here, since the service's clock may be another: a check is never waited for too short. One more read follows, which finds it gone.
+			end = time.Now().Add(p.ttl + lastPoll)
+		}
+		if p.status.Final() || !time.Now().Before(end) {
+			return nil, ended
+		}
+
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return nil, &sendError{operation: "wait for check", unsent: true, err: ctx.Err()}
+		}
+		pause = min(pause*3/2, lastPoll)
+	}
+}
