@@ -3,6 +3,7 @@ package idverify
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"math"
 	"net/netip"
 	"strings"
@@ -134,29 +135,50 @@ func (n number) times(unit time.Duration) time.Duration {
 	return time.Duration(d)
 }
 
-// createBody is what all products' creates have in common.
-func createBody(a *api, op wire.Operation, phoneNumber string, phoneIP netip.Addr) (*createCheckJSON, error) {
-	number, err := NormalizePhoneNumber(phoneNumber)
+// createArgs are the arguments of the creates of all products; each product has some of them.
+type createArgs struct {
+	phoneNumber, callbackURL, redirectURL, referenceID string
+	phoneIP                                            netip.Addr
+	period                                             time.Duration
+}
+
+// body is p as it is sent by op, or why it is not.
+func (p createArgs) body(a *api, op wire.Operation) (*createCheckJSON, error) {
+	number, err := NormalizePhoneNumber(p.phoneNumber)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("idverify: %s: not sent: %w", op.Title, err)
 	}
-	body := &createCheckJSON{PhoneNumber: number}
-	if phoneIP.IsValid() {
-		if phoneIP.Zone() != "" {
-			return nil, refuse(op, "the PhoneIP has a zone, which means something on one machine only")
-		}
-		body.PhoneIP = phoneIP.Unmap().String()
+	body := &createCheckJSON{
+		PhoneNumber: number,
+		CallbackURL: p.callbackURL,
+		RedirectURL: p.redirectURL,
+		ReferenceID: p.referenceID,
+		Period:      int(p.period / time.Minute),
+	}
+	switch {
+	case p.redirectURL != "" && !hasCodeExchange(a, op):
+		return nil, refuse(op, "RedirectURL "+needsCodeExchange)
+	case p.phoneIP.Zone() != "":
+		return nil, refuse(op, "PhoneIP has a zone, which means something on one machine only")
+	case p.period != 0 && (p.period < minPeriod || p.period > maxPeriod || p.period%time.Minute != 0):
+		return nil, refuse(op, "Period must be whole minutes, from an hour to 375 days")
+	}
+	if p.phoneIP.IsValid() {
+		body.PhoneIP = p.phoneIP.Unmap().String()
 	}
 	return body, nil
 }
 
-// needCodeExchange refuses what version v0.1 of op's product does not have: it has no code, so the result is there when the Check URL has been opened.
-func needCodeExchange(a *api, op wire.Operation, needed bool, what string) error {
-	if needed && a.versions.of(op) == wire.V01 {
-		return refuse(op, what+" needs a version with the code exchange: set it with WithVersions, to "+wire.V02)
-	}
-	return nil
-}
+// The range of a period in which a SIM change counts (contract, section 3: minutes, 60 to 540000).
+const (
+	minPeriod = 60 * time.Minute
+	maxPeriod = 540000 * time.Minute
+)
+
+// needsCodeExchange is what to do about a version v0.1: it has no code, since the result is there once the Check URL was opened.
+const needsCodeExchange = "needs a version with the code exchange: choose " + wire.V02 + " with WithVersions"
+
+func hasCodeExchange(a *api, op wire.Operation) bool { return a.versions.of(op) != wire.V01 }
 
 // patchOperation is one operation of a JSON Patch (RFC 6902).
 type patchOperation struct {
@@ -165,7 +187,13 @@ type patchOperation struct {
 	Value any    `json:"value,omitempty"`
 }
 
-// codePatch is the body of the code exchange.
-func codePatch(code string) []patchOperation {
-	return []patchOperation{{Op: "add", Path: "/code", Value: code}}
+// codePatch is the body of the code exchange op, or why it is not sent.
+func codePatch(a *api, op wire.Operation, code string) ([]patchOperation, error) {
+	switch {
+	case !hasCodeExchange(a, op):
+		return nil, refuse(op, "Complete "+needsCodeExchange)
+	case code == "":
+		return nil, refuse(op, "the code is empty")
+	}
+	return []patchOperation{{Op: "add", Path: "/code", Value: code}}, nil
 }

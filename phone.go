@@ -20,7 +20,7 @@ const (
 // Specification: section 2, field phone_number.
 func NormalizePhoneNumber(s string) (string, error) {
 	malformed := func(why string) (string, error) {
-		return "", fmt.Errorf("idverify: normalize phone number: %w: %s", ErrPhoneFormat, why)
+		return "", fmt.Errorf("%w: %s", ErrPhoneFormat, why)
 	}
 	var digits [maxPhoneDigits]byte
 	n := 0

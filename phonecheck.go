@@ -47,12 +47,9 @@ type PhoneCheck struct {
 //
 // Specification: section 4, POST /phone_check/{version}/checks.
 func (s *PhoneCheckService) Create(ctx context.Context, p PhoneCheckParams) (*PhoneCheck, error) {
-	body, err := createBody(s.api, wire.CreatePhoneCheck, p.PhoneNumber, p.PhoneIP)
+	args := createArgs{phoneNumber: p.PhoneNumber, callbackURL: p.CallbackURL, redirectURL: p.RedirectURL, referenceID: p.ReferenceID, phoneIP: p.PhoneIP}
+	body, err := args.body(s.api, wire.CreatePhoneCheck)
 	if err != nil {
-		return nil, err
-	}
-	body.CallbackURL, body.RedirectURL, body.ReferenceID = p.CallbackURL, p.RedirectURL, p.ReferenceID
-	if err := needCodeExchange(s.api, wire.CreatePhoneCheck, p.RedirectURL != "", "RedirectURL"); err != nil {
 		return nil, err
 	}
 	return send[phoneCheckJSON](ctx, s.api, wire.CreatePhoneCheck, body)
@@ -72,10 +69,11 @@ func (s *PhoneCheckService) Get(ctx context.Context, checkID string) (*PhoneChec
 //
 // Contract: PATCH /phone_check/{version}/checks/{check_id}.
 func (s *PhoneCheckService) Complete(ctx context.Context, checkID, code string) (*PhoneCheck, error) {
-	if err := needCodeExchange(s.api, wire.CompletePhoneCheck, true, "Complete"); err != nil {
+	body, err := codePatch(s.api, wire.CompletePhoneCheck, code)
+	if err != nil {
 		return nil, err
 	}
-	return send[phoneCheckJSON](ctx, s.api, wire.CompletePhoneCheck, codePatch(code), checkID)
+	return send[phoneCheckJSON](ctx, s.api, wire.CompletePhoneCheck, body, checkID)
 }
 
 // List returns one page of the project's PhoneChecks, the newest first unless o says otherwise.
@@ -95,7 +93,7 @@ func (s *PhoneCheckService) All(ctx context.Context, o ListOptions) iter.Seq2[*P
 //
 // A check that ends as EXPIRED or ERROR cannot be read: then the error is a [*CheckEndedError].
 func (s *PhoneCheckService) Wait(ctx context.Context, checkID string) (*PhoneCheck, error) {
-	return wait(ctx, wire.GetPhoneCheck, checkID, s.Get, func(c *PhoneCheck) progress {
+	return wait(ctx, "wait for PhoneCheck", checkID, s.Get, func(c *PhoneCheck) progress {
 		return progress{status: c.Status, errorCode: c.ErrorCode, ttl: c.TTL}
 	})
 }

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"time"
-
-	"github.com/idverify/idverify-go/internal/wire"
 )
 
 // How often Wait reads a check, and for how long when the check names no ttl.
@@ -29,7 +27,7 @@ type CheckEndedError struct {
 
 // Error implements error.
 func (e *CheckEndedError) Error() string {
-	s := "idverify: " + e.operation
+	s := "idverify: " + e.operation + ": "
 	switch {
 	case e.err != nil && e.Status == "":
 		s += "the check cannot be read: it ended as EXPIRED or ERROR, which only its callback shows, or it never was"
@@ -57,8 +55,8 @@ type progress struct {
 }
 
 // wait reads the check with get until it is COMPLETED.
-func wait[T any](ctx context.Context, op wire.Operation, checkID string, get func(context.Context, string) (*T, error), look func(*T) progress) (*T, error) {
-	ended := &CheckEndedError{CheckID: checkID, operation: "wait for check: "}
+func wait[T any](ctx context.Context, operation, checkID string, get func(context.Context, string) (*T, error), look func(*T) progress) (*T, error) {
+	ended := &CheckEndedError{CheckID: checkID, operation: operation}
 	pause := firstPoll
 	var end time.Time
 	for {
@@ -91,7 +89,7 @@ func wait[T any](ctx context.Context, op wire.Operation, checkID string, get fun
 		case <-timer.C:
 		case <-ctx.Done():
 			timer.Stop()
-			return nil, &sendError{operation: "wait for check", unsent: true, err: ctx.Err()}
+			return nil, &sendError{operation: operation, unsent: true, err: ctx.Err()}
 		}
 		pause = min(pause*3/2, lastPoll)
 	}
