@@ -44,6 +44,7 @@ type createCheckJSON struct {
 type checkJSON struct {
 	CheckID           string      `json:"check_id"`
 	Status            CheckStatus `json:"status"`
+	PhoneNumber       string      `json:"phone_number"`
 	Match             *bool       `json:"match"`
 	NoSIMChange       *bool       `json:"no_sim_change"`
 	NoSIMChangePeriod number      `json:"no_sim_change_period"` // minutes

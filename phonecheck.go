@@ -24,10 +24,11 @@ type PhoneCheckParams struct {
 
 // PhoneCheck is a check that a phone number matches a device (specification, section 2).
 type PhoneCheck struct {
-	CheckID  string
-	Status   CheckStatus
-	Match    *bool  // whether number and device belong together; nil until it is known, which is not false
-	CheckURL string // to be opened by the device; empty when it cannot be opened any more
+	CheckID     string
+	Status      CheckStatus
+	PhoneNumber string // as it was sent: digits alone
+	Match       *bool  // whether number and device belong together; nil until it is known, which is not false
+	CheckURL    string // to be opened by the device; empty when it cannot be opened any more
 
 	ChargeAmount    json.Number // decimal
 	ChargeCurrency  string      // for example "API"
@@ -38,6 +39,7 @@ type PhoneCheck struct {
 	NetworkID       string        // when COMPLETED
 	ErrorCode       string        // when ERROR, for example "mno_timeout"
 	ReferenceID     string
+	CallbackURL     string // of this check; empty when the project's is used
 }
 
 // Create starts a PhoneCheck for p.PhoneNumber. The check is ACCEPTED; its CheckURL must then be opened by the device itself, over its mobile data connection, within TTL.
@@ -122,6 +124,7 @@ func (j phoneCheckJSON) value() (*PhoneCheck, error) {
 	return &PhoneCheck{
 		CheckID:         j.CheckID,
 		Status:          j.Status,
+		PhoneNumber:     j.PhoneNumber,
 		Match:           j.Match,
 		CheckURL:        j.Links.CheckURL.Href,
 		ChargeAmount:    j.ChargeAmount,
@@ -133,5 +136,6 @@ func (j phoneCheckJSON) value() (*PhoneCheck, error) {
 		NetworkID:       j.NetworkID,
 		ErrorCode:       j.ErrorCode,
 		ReferenceID:     j.ReferenceID,
+		CallbackURL:     j.CallbackURL,
 	}, nil
 }

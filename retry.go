@@ -70,7 +70,7 @@ func (c *call) do(req *retryablehttp.Request, try func(*http.Request) (*http.Res
 }
 
 func (c *call) sendError(err error, unsent bool) error {
-	return &sendError{operation: c.op.Title, unsent: unsent, unknown: !unsent && !idempotent[c.op.Method], err: cause(err)}
+	return &sendError{operation: c.op.Title, unsent: unsent, unknown: !unsent && !idempotent(c.op), err: cause(err)}
 }
 
 // keepRedirect makes a redirect an answer: credentials never leave the host of the base URL.
@@ -192,7 +192,7 @@ func (c *call) checkRetry(ctx context.Context, resp *http.Response, _ error) (bo
 // transient tells whether the try may be repeated, and the least wait that the service asks for.
 func (c *call) transient(resp *http.Response) (again bool, floor time.Duration) {
 	if resp != nil {
-		return resp.StatusCode == http.StatusTooManyRequests || idempotent[c.op.Method] && isTransient(resp.StatusCode), retryAfter(resp.Header)
+		return resp.StatusCode == http.StatusTooManyRequests || idempotent(c.op) && isTransient(resp.StatusCode), retryAfter(resp.Header)
 	}
 	// A token request goes before the operation: whatever became of it, the operation was not sent.
 	if err, ok := errors.AsType[*TokenError](c.err); ok {
@@ -200,7 +200,7 @@ func (c *call) transient(resp *http.Response) (again bool, floor time.Duration) 
 	}
 	if err, ok := errors.AsType[*sendError](c.err); ok {
 		_, untrusted := errors.AsType[*tls.CertificateVerificationError](err.err)
-		return (err.unsent || idempotent[c.op.Method]) && !untrusted, 0
+		return (err.unsent || idempotent(c.op)) && !untrusted, 0
 	}
 	return false, 0
 }
@@ -211,8 +211,10 @@ func (c *call) unsent() bool {
 	return !ok || err.unsent
 }
 
-// idempotent are the methods that may be carried out twice.
-var idempotent = map[string]bool{http.MethodGet: true, http.MethodPut: true, http.MethodDelete: true}
+// idempotent tells an operation that may be carried out twice.
+func idempotent(op wire.Operation) bool {
+	return op.Method == http.MethodGet || op.Method == http.MethodPut || op.Method == http.MethodDelete
+}
 
 func isSuccess(status int) bool { return status >= 200 && status <= 299 }
 

@@ -25,8 +25,9 @@ type SIMCheckParams struct {
 
 // SIMCheck is a check whether a SIM was changed (specification, section 2).
 type SIMCheck struct {
-	CheckID string
-	Status  CheckStatus
+	CheckID     string
+	Status      CheckStatus
+	PhoneNumber string // as it was sent: digits alone
 
 	NoSIMChange       *bool         // true when no change is detected; nil when it is not known, as in ERROR, which is not false
 	NoSIMChangePeriod time.Duration // the period that NoSIMChange is about
@@ -102,6 +103,7 @@ func (j simCheckJSON) value() (*SIMCheck, error) {
 	return &SIMCheck{
 		CheckID:           j.CheckID,
 		Status:            j.Status,
+		PhoneNumber:       j.PhoneNumber,
 		NoSIMChange:       j.NoSIMChange,
 		NoSIMChangePeriod: j.NoSIMChangePeriod.times(time.Minute),
 		SIMChangeWithin:   j.SIMChangeWithin.times(time.Minute),

@@ -27,9 +27,10 @@ type SubscriberCheckParams struct {
 
 // SubscriberCheck is a check that a phone number matches a device and that its SIM was not changed (specification, section 2).
 type SubscriberCheck struct {
-	CheckID  string
-	Status   CheckStatus
-	CheckURL string // to be opened by the device; empty when it cannot be opened any more
+	CheckID     string
+	Status      CheckStatus
+	PhoneNumber string // as it was sent: digits alone
+	CheckURL    string // to be opened by the device; empty when it cannot be opened any more
 
 	Match             *bool         // whether number and device belong together; nil until it is known, which is not false
 	NoSIMChange       *bool         // true when no change is detected; nil until it is known and when it does not apply: without a match, and in ERROR
@@ -45,6 +46,7 @@ type SubscriberCheck struct {
 	NetworkID       string        // when COMPLETED
 	ErrorCode       string        // when ERROR, for example "mno_timeout"
 	ReferenceID     string
+	CallbackURL     string // of this check; empty when the project's is used
 }
 
 // Create starts a SubscriberCheck for p.PhoneNumber. The check is ACCEPTED; its CheckURL must then be opened by the device itself, over its mobile data connection, within TTL.
@@ -129,6 +131,7 @@ func (j subscriberCheckJSON) value() (*SubscriberCheck, error) {
 	return &SubscriberCheck{
 		CheckID:           j.CheckID,
 		Status:            j.Status,
+		PhoneNumber:       j.PhoneNumber,
 		CheckURL:          j.Links.CheckURL.Href,
 		Match:             j.Match,
 		NoSIMChange:       j.NoSIMChange,
@@ -143,5 +146,6 @@ func (j subscriberCheckJSON) value() (*SubscriberCheck, error) {
 		NetworkID:         j.NetworkID,
 		ErrorCode:         j.ErrorCode,
 		ReferenceID:       j.ReferenceID,
+		CallbackURL:       j.CallbackURL,
 	}, nil
 }
