@@ -1,0 +1,265 @@
+package idverify_test
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	idverify "github.com/idverify/idverify-go"
+)
+
+func TestNewClientRefusesWhatCannotWork(t *testing.T) {
+	t.Parallel()
+	const base = "https://eu.api.example.com"
+	for _, tt := range []struct {
+		name    string
+		baseURL string
+		creds   idverify.Credentials
+		opts    []idverify.Option
+		want    string
+	}{
+		{"plain HTTP", "http://eu.api.example.com", credentials, nil, "HTTPS only"},
+		{"no scheme", "eu.api.example.com", credentials, nil, "https://"},
+		{"empty", "", credentials, nil, "https://"},
+		{"no host", "https://", credentials, nil, "no host"},
+		{"a port alone", "https://:443", credentials, nil, "no host"},
+		{"opaque", "https:eu.api.example.com", credentials, nil, "no host"},
+		{"a user", "https://me:pa55word@eu.api.example.com", credentials, nil, "user"},
+		{"a path", base + "/api", credentials, nil, "end after the host"},
+		{"a query", base + "?a=b", credentials, nil, "end after the host"},
+		{"an empty query", base + "?", credentials, nil, "end after the host"},
+		{"a fragment", base + "#a", credentials, nil, "end after the host"},
+		{"not a URL", "https://a b\x7f", credentials, nil, "parse"},
+		{"empty credentials", base, idverify.Credentials{}, nil, "empty"},
+		{"no client ID", base, idverify.Credentials{ClientSecret: idverify.NewSecret("pa55word")}, nil, "client ID"},
+		{"no secret", base, idverify.Credentials{ClientID: "a"}, nil, "client secret"},
+		{"a colon in the client ID", base, idverify.Credentials{ClientID: "a:b", ClientSecret: idverify.NewSecret("pa55word")}, nil, "colon"},
+		{"a negative retry policy", base, credentials, []idverify.Option{idverify.WithRetry(idverify.RetryPolicy{MaxAttempts: -1})}, "negative"},
+		{"a minimum above the maximum", base, credentials, []idverify.Option{idverify.WithRetry(idverify.RetryPolicy{MinWait: 2, MaxWait: 1})}, "MinWait"},
+		{"a version that is a path", base, credentials, []idverify.Option{idverify.WithVersions(idverify.Versions{PhoneCheck: "../v0.1"})}, "phone_check"},
+		{"a user agent with a line break", base, credentials, []idverify.Option{idverify.WithUserAgent("a\r\nX: y")}, "user agent"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+
+			client, err := idverify.NewClient(tt.baseURL, tt.creds, tt.opts...)
+			_, consoleErr := idverify.NewConsole(tt.baseURL, tt.creds, tt.opts...)
+
+			if err == nil || client != nil {
+				t.Fatalf("NewClient accepted it; want an error that says %q", tt.want)
+			}
+			if consoleErr == nil {
+				t.Error("NewConsole accepted it")
+			}
+			if !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("error %q does not say %q", err, tt.want)
+			}
+			if strings.Contains(err.Error(), "pa55word") {
+				t.Errorf("error %q repeats a password", err)
+			}
+		})
+	}
+}
+
+func TestNewClientTakesABaseURLWithASlashAtItsEnd(t *testing.T) {
+	t.Parallel()
+
+	c, err := idverify.NewClient("https://eu.api.example.com:8443/", credentials, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	if got, want := c.JWKSURL(), "https://eu.api.example.com:8443/.well-known/jwks.json"; got != want {
+		t.Errorf("JWKSURL() = %q, want %q", got, want)
+	}
+}
+
+func TestRedirectsAreNotFollowed(t *testing.T) {
+	t.Parallel()
+	thief := httptest.NewTLSServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		t.Errorf("another host got a request with Authorization %q", r.Header.Get("Authorization"))
+	}))
+	t.Cleanup(thief.Close)
+	away := func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, thief.URL+"/?code=1", http.StatusTemporaryRedirect)
+	}
+
+	t.Run("of an operation", func(t *testing.T) {
+		t.Parallel()
+		srv := newService(t, away)
+
+		_, err := srv.client(t).PhoneChecks.Get(t.Context(), "a")
+
+		if e, ok := errors.AsType[*idverify.Error](err); !ok || e.Status != http.StatusTemporaryRedirect {
+			t.Errorf("error %v, want an *Error with status 307", err)
+		}
+		if strings.Contains(fmt.Sprint(err), thief.URL) {
+			t.Errorf("error %q holds a URL", err)
+		}
+	})
+	t.Run("of a token request", func(t *testing.T) {
+		t.Parallel()
+		srv := newService(t, nil)
+		srv.token = away
+
+		_, err := srv.client(t).PhoneChecks.Get(t.Context(), "a")
+
+		if e, ok := errors.AsType[*idverify.TokenError](err); !ok || e.Status != http.StatusTemporaryRedirect {
+			t.Errorf("error %v, want a *TokenError with status 307", err)
+		}
+	})
+}
+
+func TestTheCallersHTTPClientIsLeftAsItIs(t *testing.T) {
+	t.Parallel()
+	srv := newService(t, answerWith(200, string(fixture(t, "phone_check.json"))))
+	given := srv.Client()
+	before := *given
+
+	if _, err := srv.client(t, idverify.WithHTTPClient(given)).PhoneChecks.Get(t.Context(), "a"); err != nil {
+		t.Fatal(err)
+	}
+
+	if given.Transport != before.Transport || given.CheckRedirect != nil || given.Jar != before.Jar || given.Timeout != before.Timeout {
+		t.Error("the client given with WithHTTPClient was changed")
+	}
+}
+
+func TestConnectionsAreKeptAfterAFailure(t *testing.T) {
+	t.Parallel()
+	srv := newService(t, answerWith(500, ""))
+	addresses := make(chan string, 100)
+	srv.answer = func(w http.ResponseWriter, r *http.Request) {
+		addresses <- r.RemoteAddr
+		w.WriteHeader(http.StatusInternalServerError)
+	}
+	c := srv.client(t)
+
+	for range 3 {
+		_, _ = c.PhoneChecks.Get(t.Context(), "a")
+	}
+
+	close(addresses)
+	used := make(map[string]bool)
+	for a := range addresses {
+		used[a] = true
+	}
+	if len(used) != 1 {
+		t.Errorf("12 failed tries took %d connections, want 1: the pool was thrown away", len(used))
+	}
+}
+
+func TestIDsDoNotLeaveTheirPlaceInThePath(t *testing.T) {
+	t.Parallel()
+	srv := newService(t, problemWith(404, "check_not_found", "no such check"))
+	c := srv.client(t, idverify.WithVersions(idverify.Versions{PhoneCheck: "v0.2"}))
+
+	for _, id := range []string{"", ".", ".."} {
+		for name, err := range map[string]error{
+			"Get":      second(c.PhoneChecks.Get(t.Context(), id)),
+			"Complete": second(c.PhoneChecks.Complete(t.Context(), id, "code")),
+			"Trace":    second(c.PhoneChecks.Trace(t.Context(), "a", id)),
+			"Traces":   second(c.PhoneChecks.Traces(t.Context(), id)),
+			"Country":  second(c.Reachability.Country(t.Context(), id)),
+		} {
+			if !errors.Is(err, idverify.ErrBadRequest) {
+				t.Errorf("%s(%q): %v, want ErrBadRequest", name, id, err)
+			}
+		}
+	}
+	if n := len(srv.calls()) + len(srv.tokens()); n != 0 {
+		t.Fatalf("%d requests were sent for ids that cannot be", n)
+	}
+
+	for id, want := range map[string]string{
+		"../../console/v0.1/projects": "..%2F..%2Fconsole%2Fv0.1%2Fprojects",
+		"a/b":                         "a%2Fb",
+		"a?b#c":                       "a%3Fb%23c",
+		"a b%2f\x00\r\n":              "a%20b%252f%00%0D%0A",
+		"...":                         "...",
+	} {
+		if _, err := c.PhoneChecks.Get(t.Context(), id); !errors.Is(err, idverify.ErrNotFound) {
+			t.Errorf("Get(%q): %v, want ErrNotFound", id, err)
+		}
+		calls := srv.calls()
+		if got := calls[len(calls)-1].uri; got != "/phone_check/v0.2/checks/"+want {
+			t.Errorf("Get(%q) asked for %q, want %q", id, got, "/phone_check/v0.2/checks/"+want)
+		}
+	}
+}
+
+func TestArgumentsThatCannotBeRightAreNotSent(t *testing.T) {
+	t.Parallel()
+	srv := newService(t, answerWith(500, ""))
+	c := srv.client(t)
+	ctx := t.Context()
+	zoned := netip.MustParseAddr("fe80::1%eth0")
+
+	for name, tt := range map[string]struct {
+		err  error
+		want error
+	}{
+		"a number that is none":            {second(c.PhoneChecks.Create(ctx, idverify.PhoneCheckParams{PhoneNumber: "call me"})), idverify.ErrPhoneFormat},
+		"no number":                        {second(c.SIMChecks.Create(ctx, idverify.SIMCheckParams{})), idverify.ErrPhoneFormat},
+		"a redirect URL in v0.1":           {second(c.PhoneChecks.Create(ctx, idverify.PhoneCheckParams{PhoneNumber: aNumber, RedirectURL: "https://shop.example/"})), idverify.ErrBadRequest},
+		"the code exchange in v0.1":        {second(c.SubscriberChecks.Complete(ctx, "a", "code")), idverify.ErrBadRequest},
+		"no code":                          {second(srv.client(t, idverify.WithVersions(idverify.Versions{PhoneCheck: "v0.2"})).PhoneChecks.Complete(ctx, "a", "")), idverify.ErrBadRequest},
+		"an address with a zone":           {second(c.PhoneChecks.Create(ctx, idverify.PhoneCheckParams{PhoneNumber: aNumber, PhoneIP: zoned})), idverify.ErrBadRequest},
+		"a period below an hour":           {second(c.SIMChecks.Create(ctx, idverify.SIMCheckParams{PhoneNumber: aNumber, Period: 59 * time.Minute})), idverify.ErrBadRequest},
+		"a period above 540000 minutes":    {second(c.SIMChecks.Create(ctx, idverify.SIMCheckParams{PhoneNumber: aNumber, Period: 540001 * time.Minute})), idverify.ErrBadRequest},
+		"a negative period":                {second(c.SubscriberChecks.Create(ctx, idverify.SubscriberCheckParams{PhoneNumber: aNumber, Period: -time.Hour})), idverify.ErrBadRequest},
+		"a period that is no whole minute": {second(c.SubscriberChecks.Create(ctx, idverify.SubscriberCheckParams{PhoneNumber: aNumber, Period: time.Hour + time.Second})), idverify.ErrBadRequest},
+		"the zero address":                 {second(c.Reachability.Lookup(ctx, netip.Addr{})), idverify.ErrBadRequest},
+		"a zoned address":                  {second(c.Reachability.Lookup(ctx, zoned)), idverify.ErrBadRequest},
+		"a token for nothing":              {second(c.Token(ctx)), idverify.ErrBadRequest},
+		"a token for two scopes in one":    {second(c.Token(ctx, "coverage phone_check")), idverify.ErrBadRequest},
+		"a nil context":                    {second(c.PhoneChecks.Get(nil, "a")), idverify.ErrBadRequest}, //nolint:staticcheck // what a stranger does
+	} {
+		if !errors.Is(tt.err, tt.want) {
+			t.Errorf("%s: error %v, want %v", name, tt.err, tt.want)
+		}
+	}
+	if n := len(srv.calls()) + len(srv.tokens()); n != 0 {
+		t.Errorf("%d requests were sent", n)
+	}
+}
+
+func TestVersionsAreChosenPerProduct(t *testing.T) {
+	t.Parallel()
+	srv := newService(t, problemWith(404, "not_found", ""))
+	c := srv.client(t, idverify.WithVersions(idverify.Versions{PhoneCheck: "v0.2", Coverage: "v7"}))
+
+	_, _ = c.PhoneChecks.Get(t.Context(), "a")
+	_, _ = c.SubscriberChecks.Get(t.Context(), "a")
+	_, _ = c.Reachability.Country(t.Context(), "+44")
+
+	var got []string
+	for _, r := range srv.calls() {
+		got = append(got, r.uri)
+	}
+	want := "/phone_check/v0.2/checks/a /subscriber_check/v0.1/checks/a /coverage/v7/countries/44"
+	if strings.Join(got, " ") != want {
+		t.Errorf("asked for %q, want %q", got, want)
+	}
+}
+
+func TestRequestsSayWhoSendsThem(t *testing.T) {
+	t.Parallel()
+	srv := newService(t, problemWith(404, "not_found", ""))
+
+	_, _ = srv.client(t, idverify.WithUserAgent("shop/2.1")).PhoneChecks.Get(t.Context(), "a")
+
+	for _, r := range append(srv.calls(), srv.tokens()...) {
+		if got := r.header.Get("User-Agent"); got != "shop/2.1 idverify-go" {
+			t.Errorf("%s %s has User-Agent %q", r.method, r.uri, got)
+		}
+	}
+}
+
+// second is the error of a call whose value does not matter.
+func second[T any](_ T, err error) error { return err }

@@ -1,0 +1,153 @@
+package idverify_test
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	idverify "github.com/idverify/idverify-go"
+)
+
+// service is a TLS server that answers as a test tells it, for what the fake has no words for. It issues tokens token-1, token-2, … and keeps what it saw.
+type service struct {
+	*httptest.Server
+	token  http.HandlerFunc // nil: the next token
+	answer http.HandlerFunc
+
+	mu    sync.Mutex // guards what follows
+	seen  []seen
+	grant int
+}
+
+// seen is a request that the service got.
+type seen struct {
+	method, uri string
+	header      http.Header
+	body        []byte
+}
+
+// newService serves answer at every path but the token endpoint.
+func newService(t testing.TB, answer http.HandlerFunc) *service {
+	t.Helper()
+	s := &service{answer: answer}
+	s.Server = httptest.NewUnstartedServer(s)
+	s.Server.Config.ErrorLog = nil
+	s.StartTLS()
+	t.Cleanup(s.Close)
+	return s
+}
+
+func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	s.mu.Lock()
+	s.seen = append(s.seen, seen{r.Method, r.RequestURI, r.Header.Clone(), body})
+	if r.URL.Path == tokenPath && s.token == nil {
+		s.grant++
+	}
+	grant := s.grant
+	s.mu.Unlock()
+
+	switch {
+	case r.URL.Path != tokenPath:
+		s.answer(w, r)
+	case s.token != nil:
+		s.token(w, r)
+	default:
+		fmt.Fprintf(w, `{"access_token":"token-%d","token_type":"bearer","expires_in":3600}`, grant)
+	}
+}
+
+const tokenPath = "/oauth2/v1/token"
+
+// calls are the requests seen so far that were not for a token.
+func (s *service) calls() []seen { return s.requests(func(r seen) bool { return r.uri != tokenPath }) }
+
+// tokens are the token requests seen so far.
+func (s *service) tokens() []seen { return s.requests(func(r seen) bool { return r.uri == tokenPath }) }
+
+func (s *service) requests(keep func(seen) bool) []seen {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var kept []seen
+	for _, r := range s.seen {
+		if keep(r) {
+			kept = append(kept, r)
+		}
+	}
+	return kept
+}
+
+var credentials = idverify.Credentials{ClientID: "client-1", ClientSecret: idverify.NewSecret("s3cret-of-client-1")}
+
+// client is a Client of s that waits next to nothing between tries.
+func (s *service) client(t testing.TB, opts ...idverify.Option) *idverify.Client {
+	t.Helper()
+	opts = append([]idverify.Option{idverify.WithHTTPClient(s.Client()), idverify.WithRetry(quickly)}, opts...)
+	c, err := idverify.NewClient(s.URL, credentials, opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// quickly tries four times without delay worth mentioning.
+var quickly = idverify.RetryPolicy{MaxAttempts: 4, MinWait: 1, MaxWait: 1000}
+
+// fixture is a file of the contract fixtures.
+func fixture(t testing.TB, name string) []byte {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join("internal", "wire", "testdata", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// answerWith answers every request with status and body.
+func answerWith(status int, body string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(status)
+		io.WriteString(w, body)
+	}
+}
+
+// inTurn answers the n-th request with the n-th handler, and the last one from then on.
+func inTurn(handlers ...http.HandlerFunc) http.HandlerFunc {
+	var mu sync.Mutex
+	return func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		h := handlers[0]
+		if len(handlers) > 1 {
+			handlers = handlers[1:]
+		}
+		mu.Unlock()
+		h(w, r)
+	}
+}
+
+// drop cuts the connection after the request was read.
+func drop(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
+
+// problemWith is a problem document as the service writes it.
+func problemWith(status int, fragment, detail string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/problem+json")
+		w.WriteHeader(status)
+		fmt.Fprintf(w, `{"type":"https://docs.sandbox.test/reference/api-errors#%s","title":%q,"status":%d,"detail":%q}`, fragment, http.StatusText(status), status, detail)
+	}
+}
+
+const aNumber = "447700900000"
+
+var aCheck = idverify.PhoneCheckParams{PhoneNumber: aNumber}
