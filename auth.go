@@ -153,8 +153,8 @@ func (c *tokenCache) fly(ctx context.Context, scope string, e *tokenEntry, f *fl
 	ctx, cancel := context.WithTimeout(ctx, tokenTimeout)
 	defer cancel()
 	defer close(f.done)
+	begun := c.now()
 	f.token, f.err = c.fetch(ctx, scope)
-	now := c.now()
 
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -165,9 +165,9 @@ func (c *tokenCache) fly(ctx context.Context, scope string, e *tokenEntry, f *fl
 	switch {
 	case f.err == nil:
 		e.token = f.token
-		e.refresh = f.token.Expiry.Add(-min(f.token.Expiry.Sub(now)/10, maxEarly))
+		e.refresh = f.token.Expiry.Add(-min(f.token.Expiry.Sub(begun)/10, maxEarly))
 	case e.token != nil:
-		e.refresh = now.Add(refreshPause)
+		e.refresh = begun.Add(refreshPause)
 	default:
 		delete(c.entries, scope)
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -37,7 +38,7 @@ func newService(t testing.TB, answer http.HandlerFunc) *service {
 	t.Helper()
 	s := &service{answer: answer}
 	s.Server = httptest.NewUnstartedServer(s)
-	s.Server.Config.ErrorLog = nil
+	s.Server.Config.ErrorLog = log.New(io.Discard, "", 0) // connections that a test cuts are no news
 	s.StartTLS()
 	t.Cleanup(s.Close)
 	return s

@@ -1,0 +1,487 @@
+package idverify_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"mime/multipart"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	idverify "github.com/idverify/idverify-go"
+)
+
+func TestTheTokenRequestIsTheSpecifications(t *testing.T) {
+	t.Parallel()
+	srv := newService(t, answerWith(200, string(fixture(t, "phone_check.json"))))
+
+	if _, err := srv.client(t).PhoneChecks.Get(t.Context(), "a"); err != nil {
+		t.Fatal(err)
+	}
+
+	r := srv.tokens()[0]
+	if r.method != http.MethodPost {
+		t.Errorf("method %s, want POST", r.method)
+	}
+	if got, want := r.header.Get("Authorization"), "Basic "+base64.StdEncoding.EncodeToString([]byte("client-1:s3cret-of-client-1")); got != want {
+		t.Errorf("Authorization %q, want %q", got, want)
+	}
+	mediaType, params, err := mime.ParseMediaType(r.header.Get("Content-Type"))
+	if err != nil || mediaType != "multipart/form-data" {
+		t.Fatalf("Content-Type %q, want multipart/form-data", r.header.Get("Content-Type"))
+	}
+	form, err := multipart.NewReader(bytes.NewReader(r.body), params["boundary"]).ReadForm(1 << 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := fmt.Sprint(form.Value); got != "map[grant_type:[client_credentials] scope:[phone_check]]" {
+		t.Errorf("form %s", got)
+	}
+	if got := srv.calls()[0].header.Get("Authorization"); got != "Bearer token-1" {
+		t.Errorf("the check was asked for with Authorization %q, want the token", got)
+	}
+}
+
+func TestTwoHundredColdCallersMakeOneTokenRequest(t *testing.T) {
+	t.Parallel()
+	const callers = 200
+	srv := newService(t, answerWith(200, string(fixture(t, "phone_check.json"))))
+	c := srv.client(t)
+
+	for err := range atOnce(callers, func() error { return second(c.PhoneChecks.Get(t.Context(), "a")) }) {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+
+	if n := len(srv.tokens()); n != 1 {
+		t.Errorf("%d callers made %d token requests, want 1", callers, n)
+	}
+	if n := len(srv.calls()); n != callers {
+		t.Errorf("%d callers made %d requests", callers, n)
+	}
+}
+
+func TestAWrongSecretMakesOneTokenRequest(t *testing.T) {
+	t.Parallel()
+	srv := newService(t, answerWith(200, "{}"))
+	srv.token = answerWith(401, string(fixture(t, "token_error.json")))
+
+	_, err := srv.client(t).PhoneChecks.Create(t.Context(), aCheck)
+
+	e, ok := errors.AsType[*idverify.TokenError](err)
+	if !ok || e.Status != 401 || e.Code != "invalid_client" || e.Scope != "phone_check" || !errors.Is(err, idverify.ErrUnauthorized) {
+		t.Errorf("error %#v, want a *TokenError with code invalid_client", err)
+	}
+	if n := len(srv.tokens()); n != 1 {
+		t.Errorf("a wrong secret made %d token requests, want 1: more of them lock the account", n)
+	}
+	if n := len(srv.calls()); n != 0 {
+		t.Errorf("%d requests were sent without a token", n)
+	}
+}
+
+func TestACallerWhoGivesUpDoesNotHarmTheOthers(t *testing.T) {
+	t.Parallel()
+	asked, release := make(chan struct{}), make(chan struct{})
+	srv := newService(t, answerWith(200, string(fixture(t, "phone_check.json"))))
+	srv.token = func(w http.ResponseWriter, _ *http.Request) {
+		close(asked) // panics when there is a second token request
+		<-release
+		io.WriteString(w, `{"access_token":"late","expires_in":3600}`)
+	}
+	c := srv.client(t)
+
+	ctx, cancel := context.WithCancel(t.Context())
+	first, other := make(chan error, 1), make(chan error, 1)
+	go func() { first <- second(c.PhoneChecks.Get(ctx, "a")) }()
+	<-asked
+	go func() { other <- second(c.PhoneChecks.Get(t.Context(), "a")) }()
+	cancel()
+	gaveUp := <-first
+	close(release)
+
+	if !errors.Is(gaveUp, context.Canceled) {
+		t.Errorf("the first caller got %v, want context.Canceled", gaveUp)
+	}
+	if err := <-other; err != nil {
+		t.Errorf("the other caller got %v: the token request died with the first caller's context", err)
+	}
+}
+
+func TestTokensAreKeptPerSetOfScopes(t *testing.T) {
+	t.Parallel()
+	srv := newService(t, answerWith(200, string(fixture(t, "phone_check.json"))))
+	c := srv.client(t)
+	ctx := t.Context()
+
+	a := tokenFor(t, c, idverify.ScopeCoverage)
+	b := tokenFor(t, c, idverify.ScopePhoneCheck, idverify.ScopeCoverage)
+	if again := tokenFor(t, c, idverify.ScopeCoverage, idverify.ScopePhoneCheck, idverify.ScopeCoverage); again != b {
+		t.Errorf("the same scopes in another order got %q and %q", b, again)
+	}
+	_, _ = c.PhoneChecks.Get(ctx, "a")
+	_, _ = c.PhoneChecks.Get(ctx, "a")
+
+	if a == b {
+		t.Error("a token for coverage alone has phone_check, too")
+	}
+	if n := len(srv.tokens()); n != 3 {
+		t.Errorf("three sets of scopes made %d token requests", n)
+	}
+}
+
+func TestChangingATokenDoesNotChangeTheCache(t *testing.T) {
+	t.Parallel()
+	srv := newService(t, nil)
+	c := srv.client(t)
+
+	token, err := c.Token(t.Context(), idverify.ScopeCoverage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	token.AccessToken = "changed"
+
+	if got := tokenFor(t, c, idverify.ScopeCoverage); got != "token-1" {
+		t.Errorf("the cache answers %q", got)
+	}
+}
+
+func TestTokensEndWithTheirLifetime(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name      string
+		expiresIn string
+		used      time.Duration // so long it is used
+		replaced  time.Duration // then it is not
+	}{
+		{"an hour", `3600`, 58 * time.Minute, time.Hour},
+		{"as text", `"3600"`, 58 * time.Minute, time.Hour},
+		{"missing", `null`, 4 * time.Minute, 5 * time.Minute},
+		{"zero", `0`, 4 * time.Minute, 5 * time.Minute},
+		{"negative", `-1`, 4 * time.Minute, 5 * time.Minute},
+		{"beyond any clock", `1e300`, 29 * 24 * time.Hour, 30 * 24 * time.Hour},
+		{"a second", `1`, 800 * time.Millisecond, time.Second},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			var grant atomic.Int32
+			srv := newService(t, nil)
+			srv.token = func(w http.ResponseWriter, _ *http.Request) {
+				fmt.Fprintf(w, `{"access_token":"token-%d","expires_in":%s}`, grant.Add(1), tt.expiresIn)
+			}
+			clock := newClock()
+			c := srv.client(t, idverify.WithClock(clock.now))
+			first := tokenFor(t, c, idverify.ScopeCoverage)
+
+			clock.advance(tt.used)
+			if got := tokenFor(t, c, idverify.ScopeCoverage); got != first {
+				t.Errorf("after %v the token is %q, want still %q", tt.used, got, first)
+			}
+			clock.advance(tt.replaced - tt.used)
+			if got := tokenFor(t, c, idverify.ScopeCoverage); got == first {
+				t.Errorf("after %v the expired token is still used", tt.replaced)
+			}
+		})
+	}
+}
+
+func TestInTheLastMinuteOneRequestRenewsTheTokenWhileTheOldOneServes(t *testing.T) {
+	t.Parallel()
+	var grant atomic.Int32
+	release := make(chan struct{})
+	srv := newService(t, nil)
+	srv.token = func(w http.ResponseWriter, _ *http.Request) {
+		n := grant.Add(1)
+		if n > 1 {
+			<-release
+		}
+		fmt.Fprintf(w, `{"access_token":"token-%d","expires_in":3600}`, n)
+	}
+	clock := newClock()
+	c := srv.client(t, idverify.WithClock(clock.now))
+	tokenFor(t, c, idverify.ScopeCoverage)
+
+	clock.advance(59*time.Minute + time.Second)
+	for range 20 {
+		if got := tokenFor(t, c, idverify.ScopeCoverage); got != "token-1" {
+			t.Fatalf("token %q while the next one is fetched, want the old one", got)
+		}
+	}
+	close(release)
+	eventually(t, func() bool { return tokenFor(t, c, idverify.ScopeCoverage) == "token-2" })
+
+	if n := len(srv.tokens()); n != 2 {
+		t.Errorf("%d token requests, want 2", n)
+	}
+}
+
+func TestARenewalThatFailsLeavesTheOldToken(t *testing.T) {
+	t.Parallel()
+	failed := make(chan struct{}, 100)
+	srv := newService(t, nil)
+	srv.token = inTurn(
+		answerWith(200, `{"access_token":"token-1","expires_in":3600}`),
+		func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(503); failed <- struct{}{} },
+		answerWith(200, `{"access_token":"token-2","expires_in":3600}`),
+	)
+	clock := newClock()
+	c := srv.client(t, idverify.WithClock(clock.now))
+	tokenFor(t, c, idverify.ScopeCoverage)
+
+	clock.advance(59*time.Minute + time.Second)
+	got := tokenFor(t, c, idverify.ScopeCoverage)
+	<-failed
+
+	if got != "token-1" {
+		t.Errorf("token %q, want the old one: it is good for a minute yet", got)
+	}
+	clock.advance(10 * time.Second)
+	eventually(t, func() bool { return tokenFor(t, c, idverify.ScopeCoverage) == "token-2" })
+}
+
+func TestARefusedTokenIsReplacedOnceAndTheRequestSentAgain(t *testing.T) {
+	t.Parallel()
+	revoked := func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") == "Bearer token-1" {
+			problemWith(401, "unauthorized", "the token is not good any more")(w, r)
+			return
+		}
+		w.WriteHeader(201)
+		w.Write(fixture(t, "phone_check_created.json"))
+	}
+	srv := newService(t, revoked)
+
+	check, err := srv.client(t).PhoneChecks.Create(t.Context(), aCheck)
+
+	if err != nil || check.Status != idverify.StatusAccepted {
+		t.Fatalf("check %v, error %v", check, err)
+	}
+	calls := srv.calls()
+	if len(calls) != 2 || string(calls[0].body) != string(calls[1].body) || len(calls[1].body) == 0 {
+		t.Errorf("%d requests, the bodies %q: want the same one twice", len(calls), calls)
+	}
+	if n := len(srv.tokens()); n != 2 {
+		t.Errorf("%d token requests, want 2", n)
+	}
+}
+
+func TestARefusalOfEveryTokenIsAnAnswer(t *testing.T) {
+	t.Parallel()
+	srv := newService(t, problemWith(401, "unauthorized", "no"))
+
+	_, err := srv.client(t).PhoneChecks.Get(t.Context(), "a")
+
+	if !errors.Is(err, idverify.ErrUnauthorized) {
+		t.Errorf("error %v, want ErrUnauthorized", err)
+	}
+	if calls, tokens := len(srv.calls()), len(srv.tokens()); calls != 2 || tokens != 2 {
+		t.Errorf("%d requests and %d token requests, want 2 and 2", calls, tokens)
+	}
+}
+
+func TestManyCallersWithARevokedTokenFetchOneNewToken(t *testing.T) {
+	t.Parallel()
+	const callers = 100
+	var revoked atomic.Bool
+	srv := newService(t, func(w http.ResponseWriter, r *http.Request) {
+		if revoked.Load() && r.Header.Get("Authorization") == "Bearer token-1" {
+			problemWith(401, "unauthorized", "revoked")(w, r)
+			return
+		}
+		w.Write(fixture(t, "phone_check.json"))
+	})
+	c := srv.client(t)
+	if _, err := c.PhoneChecks.Get(t.Context(), "a"); err != nil {
+		t.Fatal(err)
+	}
+	revoked.Store(true)
+
+	for err := range atOnce(callers, func() error { return second(c.PhoneChecks.Get(t.Context(), "a")) }) {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+
+	if n := len(srv.tokens()); n != 2 {
+		t.Errorf("%d token requests, want 2: one before the revocation and one after it", n)
+	}
+}
+
+func TestATokenFetchedBeforeARefusalIsNotKept(t *testing.T) {
+	t.Parallel()
+	var grant atomic.Int32
+	fetching, release := make(chan struct{}), make(chan struct{})
+	srv := newService(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") != "Bearer token-3" {
+			problemWith(401, "unauthorized", "revoked")(w, r)
+			return
+		}
+		w.Write(fixture(t, "phone_check.json"))
+	})
+	srv.token = func(w http.ResponseWriter, _ *http.Request) {
+		n := grant.Add(1)
+		if n == 2 {
+			close(fetching)
+			<-release
+		}
+		fmt.Fprintf(w, `{"access_token":"token-%d","expires_in":3600}`, n)
+	}
+	clock := newClock()
+	c := srv.client(t, idverify.WithClock(clock.now))
+	tokenFor(t, c, idverify.ScopePhoneCheck)
+	clock.advance(59*time.Minute + time.Second)
+	tokenFor(t, c, idverify.ScopePhoneCheck) // begins the renewal
+	<-fetching
+
+	_, err := c.PhoneChecks.Get(t.Context(), "a") // with token-1: refused, so that token-3 is fetched
+	close(release)
+
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 20 {
+		if got := tokenFor(t, c, idverify.ScopePhoneCheck); got != "token-3" {
+			t.Fatalf("token %q: the renewal begun before the refusal was kept", got)
+		}
+	}
+}
+
+func TestAFailedTokenRequestIsRepeatedOnlyWhenItMayHelp(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name   string
+		answer http.HandlerFunc
+		want   int
+	}{
+		{"400", answerWith(400, `{"error":"invalid_scope"}`), 1},
+		{"401", answerWith(401, `{"error":"invalid_client"}`), 1},
+		{"403", answerWith(403, ``), 1},
+		{"429", answerWith(429, ``), 2},
+		{"500", answerWith(500, ``), 2},
+		{"503", answerWith(503, ``), 2},
+		{"501", answerWith(501, ``), 1},
+		{"a dropped connection", drop, 2},
+		{"an answer that is no token", answerWith(200, `<html>`), 1},
+		{"an answer without a token", answerWith(200, `{"token_type":"bearer"}`), 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			srv := newService(t, answerWith(201, string(fixture(t, "phone_check_created.json"))))
+			srv.token = inTurn(tt.answer, answerWith(200, `{"access_token":"a"}`))
+
+			_, err := srv.client(t).PhoneChecks.Create(t.Context(), aCheck)
+
+			if got := len(srv.tokens()); got != tt.want {
+				t.Errorf("%d token requests, want %d (error %v)", got, tt.want, err)
+			}
+			if (err == nil) != (tt.want == 2) {
+				t.Errorf("error %v after %d token requests", err, tt.want)
+			}
+			if n := len(srv.calls()); n > 1 {
+				t.Errorf("the check was created %d times", n)
+			}
+		})
+	}
+}
+
+func TestTokenIsRetriedLikeAnyOperation(t *testing.T) {
+	t.Parallel()
+	srv := newService(t, nil)
+	srv.token = inTurn(answerWith(503, ""), drop, answerWith(200, `{"access_token":"third"}`))
+
+	if got := tokenFor(t, srv.client(t), idverify.ScopeCoverage); got != "third" {
+		t.Errorf("token %q", got)
+	}
+}
+
+// tokenFor is c's token for scopes.
+func tokenFor(t testing.TB, c *idverify.Client, scopes ...idverify.Scope) string {
+	t.Helper()
+	token, err := c.Token(t.Context(), scopes...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return token.AccessToken
+}
+
+// atOnce calls f from n goroutines together and yields what they return.
+func atOnce(n int, f func() error) func(func(error) bool) {
+	var wg sync.WaitGroup
+	start := make(chan struct{})
+	errs := make(chan error, n)
+	for range n {
+		wg.Go(func() {
+			<-start
+			errs <- f()
+		})
+	}
+	close(start)
+	wg.Wait()
+	close(errs)
+	return func(yield func(error) bool) {
+		for err := range errs {
+			if !yield(err) {
+				return
+			}
+		}
+	}
+}
+
+// eventually repeats what makes progress each time it is asked.
+func eventually(t testing.TB, done func() bool) {
+	t.Helper()
+	for range 100000 {
+		if done() {
+			return
+		}
+		if t.Context().Err() != nil {
+			break
+		}
+	}
+	t.Fatal("it never happened")
+}
+
+// clock is a clock that moves by hand.
+type clock struct {
+	mu sync.Mutex
+	at time.Time
+}
+
+func newClock() *clock { return &clock{at: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)} }
+
+func (c *clock) now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.at
+}
+
+func (c *clock) advance(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.at = c.at.Add(d)
+}
+
+func TestTokenErrorsTellWhatToDo(t *testing.T) {
+	t.Parallel()
+	srv := newService(t, nil)
+	srv.token = answerWith(401, string(fixture(t, "token_error.json")))
+
+	_, err := srv.client(t).Token(t.Context(), idverify.ScopePhoneCheck)
+
+	want := `idverify: get token for scope "phone_check": 401 invalid_client: the client ID or the client secret is wrong (check client ID and secret; a project's secret cannot be reset: create new credentials)`
+	if err == nil || err.Error() != want {
+		t.Errorf("error\n%v\nwant\n%s", err, want)
+	}
+	if strings.Contains(fmt.Sprintf("%+v %#v", err, err), "s3cret") {
+		t.Error("the secret shows")
+	}
+}
