@@ -1,0 +1,322 @@
+package idverify_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	idverify "github.com/idverify/idverify-go"
+)
+
+// The retry classes of the client: what each kind of operation does after each kind of failure. Four tries are allowed.
+func TestFailuresAreRepeatedByTheirClass(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name             string
+		fail             http.HandlerFunc
+		get, post, patch int // tries in all
+	}{
+		{"400", answerWith(400, ""), 1, 1, 1},
+		{"401", answerWith(401, ""), 2, 2, 2}, // once more with another token
+		{"402", answerWith(402, ""), 1, 1, 1},
+		{"403", answerWith(403, ""), 1, 1, 1},
+		{"404", answerWith(404, ""), 1, 1, 1},
+		{"409", answerWith(409, ""), 1, 1, 1},
+		{"412", answerWith(412, ""), 1, 1, 1},
+		{"429", answerWith(429, ""), 4, 4, 4},
+		{"500", answerWith(500, ""), 4, 1, 1},
+		{"501", answerWith(501, ""), 1, 1, 1},
+		{"502", answerWith(502, ""), 4, 1, 1},
+		{"503", answerWith(503, ""), 4, 1, 1},
+		{"504", answerWith(504, ""), 4, 1, 1},
+		{"505", answerWith(505, ""), 1, 1, 1},
+		{"cut off after it was read", drop, 4, 1, 1},
+		{"cut off in the answer", cutOff, 4, 1, 1},
+		{"an answer that is no check", answerWith(200, "<html>"), 1, 1, 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			v02 := idverify.WithVersions(idverify.Versions{PhoneCheck: "v0.2"})
+			for _, op := range []struct {
+				name string
+				want int
+				do   func(*idverify.PhoneCheckService) error
+			}{
+				{"GET", tt.get, func(s *idverify.PhoneCheckService) error { return second(s.Get(t.Context(), "a")) }},
+				{"POST", tt.post, func(s *idverify.PhoneCheckService) error { return second(s.Create(t.Context(), aCheck)) }},
+				{"PATCH", tt.patch, func(s *idverify.PhoneCheckService) error { return second(s.Complete(t.Context(), "a", "code")) }},
+			} {
+				srv := newService(t, tt.fail)
+				// net/http repeats a GET by itself when a connection that was kept breaks.
+				srv.Client().Transport.(*http.Transport).DisableKeepAlives = true
+
+				err := op.do(srv.client(t, v02).PhoneChecks)
+
+				if err == nil {
+					t.Errorf("%s: no error", op.name)
+				}
+				if got := len(srv.calls()); got != op.want {
+					t.Errorf("%s was sent %d times, want %d (error %v)", op.name, got, op.want, err)
+				}
+			}
+		})
+	}
+}
+
+// cutOff promises more than it writes.
+func cutOff(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Length", "1000")
+	w.WriteHeader(http.StatusCreated)
+	io.WriteString(w, `{"check_id":`)
+}
+
+func TestAFailureThatPassesIsNotSeen(t *testing.T) {
+	t.Parallel()
+	srv := newService(t, inTurn(answerWith(500, ""), drop, cutOff, answerWith(200, string(fixture(t, "phone_check.json")))))
+
+	check, err := srv.client(t).PhoneChecks.Get(t.Context(), "a")
+
+	if err != nil || check.Match == nil || !*check.Match {
+		t.Errorf("check %+v, error %v", check, err)
+	}
+}
+
+func TestACreateIsSentAgainWhenNothingWasWritten(t *testing.T) {
+	t.Parallel()
+	srv := newService(t, answerWith(201, string(fixture(t, "phone_check_created.json"))))
+	transport := srv.Client().Transport.(*http.Transport).Clone()
+	var dials atomic.Int32
+	transport.DisableKeepAlives = true
+	transport.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		if n := dials.Add(1); n == 2 || n == 3 { // the first is for the token
+			return nil, errors.New("no route")
+		}
+		return new(net.Dialer).DialContext(ctx, network, addr)
+	}
+
+	check, err := srv.client(t, idverify.WithHTTPClient(&http.Client{Transport: transport})).PhoneChecks.Create(t.Context(), aCheck)
+
+	if err != nil || check == nil {
+		t.Fatalf("error %v: a connection that could not be made is no reason to lose a check", err)
+	}
+	if n := len(srv.calls()); n != 1 {
+		t.Errorf("the service saw %d creates", n)
+	}
+}
+
+func TestACreateIsNotSentAgainThroughATransportThatDoesNotReport(t *testing.T) {
+	t.Parallel()
+	var creates atomic.Int32
+	c := inProcess(t, func(r *http.Request) (*http.Response, error) {
+		creates.Add(1)
+		return nil, errors.New("lost")
+	})
+
+	_, err := c.PhoneChecks.Create(t.Context(), aCheck)
+
+	if n := creates.Load(); n != 1 {
+		t.Errorf("%d creates were sent although the first may have been accepted", n)
+	}
+	if err == nil || !strings.Contains(err.Error(), "it may have been carried out and charged") {
+		t.Errorf("error %v does not warn of sending it again", err)
+	}
+}
+
+func TestRetryAfterIsAFloorUpToMaxWait(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name       string
+		retryAfter string
+		deadline   time.Duration // 0: none
+		wantTries  int32
+		min, max   time.Duration // that it took
+	}{
+		{"absent", "", 0, 4, 350 * time.Millisecond, 2 * time.Second},
+		{"shorter than the backoff", "0", 0, 4, 350 * time.Millisecond, 2 * time.Second},
+		{"seconds", "7", 0, 4, 21 * time.Second, 21 * time.Second},
+		{"a date", "Sat, 01 Jan 2000 00:00:05 GMT", 0, 4, 5 * time.Second, 8 * time.Second},
+		{"a date in the past", "Fri, 31 Dec 1999 00:00:00 GMT", 0, 4, 350 * time.Millisecond, 2 * time.Second},
+		{"nonsense", "soon", 0, 4, 350 * time.Millisecond, 2 * time.Second},
+		{"negative", "-5", 0, 4, 350 * time.Millisecond, 2 * time.Second},
+		{"as long as MaxWait", "10", 0, 4, 30 * time.Second, 30 * time.Second},
+		{"longer than MaxWait", "11", 0, 1, 0, 0},
+		{"an hour", "3600", 0, 1, 0, 0},
+		{"beyond any clock", "99999999999999999999", 0, 1, 0, 0},
+		{"longer than the context", "7", 6 * time.Second, 1, 0, 0},
+		{"the context ends before the next try but one", "7", 10 * time.Second, 2, 7 * time.Second, 7 * time.Second},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				var tries atomic.Int32
+				c := inProcess(t, func(*http.Request) (*http.Response, error) {
+					tries.Add(1)
+					w := httptest.NewRecorder()
+					if tt.retryAfter != "" {
+						w.Header().Set("Retry-After", tt.retryAfter)
+					}
+					problemWith(429, "too_many_requests", "slow down")(w, nil)
+					return w.Result(), nil
+				}, idverify.WithRetry(idverify.RetryPolicy{}))
+				ctx := t.Context()
+				if tt.deadline > 0 {
+					var cancel context.CancelFunc
+					ctx, cancel = context.WithTimeout(ctx, tt.deadline)
+					defer cancel()
+				}
+				begun := time.Now()
+
+				_, err := c.PhoneChecks.Create(ctx, aCheck)
+
+				took := time.Since(begun)
+				if !errors.Is(err, idverify.ErrRateLimited) {
+					t.Errorf("error %v, want ErrRateLimited", err)
+				}
+				if tries.Load() != tt.wantTries {
+					t.Errorf("%d tries, want %d", tries.Load(), tt.wantTries)
+				}
+				if took < tt.min || took > tt.max {
+					t.Errorf("it took %v, want %v to %v", took, tt.min, tt.max)
+				}
+			})
+		})
+	}
+}
+
+func TestACancelledContextEndsTheWaitAtOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := inProcess(t, func(*http.Request) (*http.Response, error) {
+			w := httptest.NewRecorder()
+			w.Header().Set("Retry-After", "9")
+			w.WriteHeader(429)
+			return w.Result(), nil
+		}, idverify.WithRetry(idverify.RetryPolicy{}))
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(3*time.Second, cancel)
+		begun := time.Now()
+
+		_, err := c.PhoneChecks.Create(ctx, aCheck)
+
+		if !errors.Is(err, context.Canceled) || strings.Contains(fmt.Sprint(err), "may have been") {
+			t.Errorf("error %v, want context.Canceled without a warning: the service had refused the request", err)
+		}
+		if took := time.Since(begun); took != 3*time.Second {
+			t.Errorf("it took %v, want 3s", took)
+		}
+	})
+}
+
+func TestATimeOutOfTheHTTPClientIsATryThatFailed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var tries atomic.Int32
+		stuck := func(r *http.Request) (*http.Response, error) {
+			tries.Add(1)
+			<-r.Context().Done()
+			return nil, r.Context().Err()
+		}
+		c := inProcess(t, stuck, idverify.WithHTTPClient(&http.Client{Timeout: 5 * time.Second, Transport: inProcessTransport(stuck)}))
+
+		_, getErr := c.PhoneChecks.Get(t.Context(), "a")
+		gets := tries.Swap(0)
+		_, createErr := c.PhoneChecks.Create(t.Context(), aCheck)
+
+		if !errors.Is(getErr, context.DeadlineExceeded) || gets != 4 {
+			t.Errorf("Get: %d tries, error %v, want 4 tries and a deadline exceeded", gets, getErr)
+		}
+		if !errors.Is(createErr, context.DeadlineExceeded) || tries.Load() != 1 {
+			t.Errorf("Create: %d tries, error %v, want 1 try: it may have been accepted", tries.Load(), createErr)
+		}
+	})
+}
+
+func TestOneAttemptMeansOne(t *testing.T) {
+	t.Parallel()
+	srv := newService(t, answerWith(503, ""))
+
+	_, err := srv.client(t, idverify.WithRetry(idverify.RetryPolicy{MaxAttempts: 1})).PhoneChecks.Get(t.Context(), "a")
+
+	if n := len(srv.calls()); n != 1 {
+		t.Errorf("%d tries, want 1 (error %v)", n, err)
+	}
+}
+
+func TestAnUntrustedCertificateIsNotTriedAgain(t *testing.T) {
+	t.Parallel()
+	srv := newService(t, nil)
+	var dials atomic.Int32
+	transport := &http.Transport{DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+		dials.Add(1)
+		return new(net.Dialer).DialContext(ctx, network, addr)
+	}}
+	t.Cleanup(transport.CloseIdleConnections)
+
+	_, err := srv.client(t, idverify.WithHTTPClient(&http.Client{Transport: transport})).PhoneChecks.Get(t.Context(), "a")
+
+	if err == nil || !strings.Contains(err.Error(), "certificate") {
+		t.Errorf("error %v does not speak of the certificate", err)
+	}
+	if n := dials.Load(); n != 1 {
+		t.Errorf("%d connections, want 1: the certificate will be as bad the next time", n)
+	}
+}
+
+func TestErrorsWithoutAnAnswerNameNoAddress(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+	c, err := idverify.NewClient("https://"+l.Addr().String(), credentials, idverify.WithRetry(quickly))
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	_, err = c.Reachability.Lookup(t.Context(), netip.MustParseAddr("192.0.2.7"))
+
+	if err == nil || !strings.Contains(err.Error(), "connection refused") {
+		t.Errorf("error %v does not say why", err)
+	}
+	for _, address := range []string{"192.0.2.7", "127.0.0.1", "https://"} {
+		if strings.Contains(fmt.Sprintf("%+v", err), address) {
+			t.Errorf("error %q holds %s", err, address)
+		}
+	}
+	if _, ok := errors.AsType[*net.OpError](err); !ok {
+		t.Error("errors.As does not find what package net says")
+	}
+}
+
+// inProcess is a Client whose transport is answer, but for the tokens.
+func inProcess(t testing.TB, answer func(*http.Request) (*http.Response, error), opts ...idverify.Option) *idverify.Client {
+	t.Helper()
+	opts = append([]idverify.Option{idverify.WithHTTPClient(&http.Client{Transport: inProcessTransport(answer)}), idverify.WithRetry(quickly)}, opts...)
+	c, err := idverify.NewClient("https://idverify.sandbox.test", credentials, opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+type inProcessTransport func(*http.Request) (*http.Response, error)
+
+func (f inProcessTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.URL.Path == tokenPath {
+		w := httptest.NewRecorder()
+		io.WriteString(w, `{"access_token":"token-1","expires_in":3600}`)
+		return w.Result(), nil
+	}
+	return f(r)
+}
