@@ -1,0 +1,165 @@
+package signature
+
+import (
+	"encoding/base64"
+	"slices"
+	"strings"
+)
+
+// Bounds of an Authorization: nothing that the service sends comes near them, and nothing beyond them is looked at.
+const (
+	maxAuthorization = 8 << 10 // bytes
+	maxParameters    = 16
+	maxCovered       = 16 // names
+)
+
+// algorithm is the only one. What a message says of its algorithm is compared with it and never chosen by (specification, section 5.3).
+const algorithm = "rsa-sha256"
+
+// authorization is a parsed Authorization header or redirect parameter (specification, section 5.3).
+type authorization struct {
+	keyID     string
+	covered   []string // the names in headers, in their order
+	signature []byte
+}
+
+// parseAuthorization reads
+//
+//	Signature keyId="…",algorithm="rsa-sha256",headers="(request-target) host date …",signature="…"
+//
+// in any order of the parameters, each of which may stand there once. Names are compared without case, values are quoted strings without escapes, or tokens. Unknown parameters are passed over.
+func parseAuthorization(s string) (authorization, error) {
+	params, err := parseParameters(s)
+	if err != nil {
+		return authorization{}, err
+	}
+	if !validKeyID(params.keyID) {
+		return authorization{}, refuse(ErrMalformed, "the Authorization has no keyId of 1 to 256 printable characters")
+	}
+	covered, ok := parseCovered(params.headers)
+	if !ok {
+		return authorization{}, refuse(ErrMalformed, "the headers in the Authorization are no list of 1 to 16 lower-case names")
+	}
+	signature, ok := decodeBase64(params.signature)
+	if !ok || len(signature) == 0 {
+		return authorization{}, refuse(ErrMalformed, "the signature in the Authorization is not base64")
+	}
+	if params.algorithm != algorithm {
+		return authorization{}, refuse(ErrAlgorithm, "the algorithm is not rsa-sha256")
+	}
+	return authorization{keyID: params.keyID, covered: covered, signature: signature}, nil
+}
+
+// parameters are the ones with a meaning here, as they were sent.
+type parameters struct {
+	keyID, algorithm, headers, signature string
+}
+
+func parseParameters(s string) (parameters, error) {
+	var p parameters
+	if len(s) > maxAuthorization {
+		return p, refuse(ErrMalformed, "the Authorization is longer than 8 KiB")
+	}
+	scheme, rest, _ := strings.Cut(s, " ")
+	if !strings.EqualFold(scheme, "Signature") {
+		return p, refuse(ErrMalformed, "the Authorization is not of the scheme Signature")
+	}
+	seen := make([]string, 0, maxParameters)
+	for more := true; more; {
+		var name, value string
+		var ok bool
+		if name, value, rest, more, ok = cutParameter(rest); !ok {
+			return p, refuse(ErrMalformed, "the Authorization is not a list of parameters")
+		}
+		name = strings.ToLower(name)
+		if slices.Contains(seen, name) {
+			return p, refuse(ErrMalformed, "a parameter of the Authorization is repeated")
+		}
+		if len(seen) == maxParameters {
+			return p, refuse(ErrMalformed, "the Authorization has more than 16 parameters")
+		}
+		seen = append(seen, name)
+		switch name {
+		case "keyid":
+			p.keyID = value
+		case "algorithm":
+			p.algorithm = value
+		case "headers":
+			p.headers = value
+		case "signature":
+			p.signature = value
+		}
+	}
+	for _, name := range []string{"keyid", "algorithm", "headers", "signature"} {
+		if !slices.Contains(seen, name) {
+			return p, refuse(ErrMalformed, "the Authorization lacks one of keyId, algorithm, headers and signature")
+		}
+	}
+	return p, nil
+}
+
+// cutParameter takes one name=value off s, with the space around it, and tells whether a comma promises another.
+func cutParameter(s string) (name, value, rest string, more, ok bool) {
+	s = strings.TrimLeft(s, " \t")
+	name, s, ok = strings.Cut(s, "=")
+	if !ok || !isToken(name) {
+		return "", "", "", false, false
+	}
+	if quoted := strings.HasPrefix(s, `"`); quoted {
+		value, s, ok = strings.Cut(s[1:], `"`)
+		for i := range len(value) {
+			ok = ok && quotable(value[i])
+		}
+	} else {
+		end := strings.IndexAny(s, ", \t")
+		if end < 0 {
+			end = len(s)
+		}
+		value, s = s[:end], s[end:]
+		ok = isToken(value)
+	}
+	s = strings.TrimLeft(s, " \t")
+	rest, more = strings.CutPrefix(s, ",")
+	return name, value, rest, more, ok && (more || rest == "")
+}
+
+// parseCovered splits the names of headers. They are lower-case and separated by one space; a name in parentheses is no header.
+func parseCovered(s string) (names []string, ok bool) {
+	if strings.Count(s, " ") >= maxCovered {
+		return nil, false
+	}
+	names = strings.Split(s, " ")
+	for _, name := range names {
+		bare, special := strings.CutPrefix(name, "(")
+		if special {
+			bare, ok = strings.CutSuffix(bare, ")")
+			if !ok {
+				return nil, false
+			}
+		}
+		if !isToken(bare) || strings.ToLower(bare) != bare {
+			return nil, false
+		}
+	}
+	return names, true
+}
+
+// decodeBase64 decodes standard base64 that has exactly one spelling: no line breaks, no loose bits at the end.
+func decodeBase64(s string) (decoded []byte, ok bool) {
+	decoded, err := base64.StdEncoding.Strict().DecodeString(s)
+	return decoded, err == nil && !strings.ContainsAny(s, "\r\n")
+}
+
+// quotable are the bytes of a quoted string: printable ASCII but the quote itself and the backslash, whose escapes every reader understands differently.
+func quotable(c byte) bool { return ' ' <= c && c <= '~' && c != '"' && c != '\\' }
+
+// isToken reports a token of RFC 9110, section 5.6.2.
+func isToken(s string) bool {
+	for i := range len(s) {
+		c := s[i]
+		if !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0) {
+			return false
+		}
+	}
+	return s != ""
+}

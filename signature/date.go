@@ -1,0 +1,27 @@
+package signature
+
+import (
+	"net/http"
+	"time"
+)
+
+// parseDate reads an IMF-fixdate (RFC 9110, section 5.6.7) that has exactly one spelling: time.Parse alone takes any weekday, fractions of a second and months without case.
+func parseDate(s string) (t time.Time, ok bool) {
+	t, err := time.Parse(http.TimeFormat, s)
+	if err != nil {
+		return time.Time{}, false
+	}
+	var again [len(http.TimeFormat) + 8]byte
+	return t, string(t.AppendFormat(again[:0], http.TimeFormat)) == s
+}
+
+// checkSkew compares a date with the clock, both ways and inclusive (specification, section 5.3: "a clock skew tolerance of 5000 (milliseconds)").
+func (v *Verifier) checkSkew(date time.Time) error {
+	switch age := v.now().Sub(date); {
+	case age > v.skew:
+		return refuse(ErrSkew, "the date is older than the clock skew allows")
+	case age < -v.skew:
+		return refuse(ErrSkew, "the date is further in the future than the clock skew allows (is this machine's clock right?)")
+	}
+	return nil
+}

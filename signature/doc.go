@@ -1,0 +1,2 @@
+// Package signature verifies the callbacks and redirects that the service signs.
+package signature

@@ -1,0 +1,52 @@
+package signature
+
+import (
+	"context"
+	"errors"
+	"net/http"
+)
+
+// retryAfter is what a 503 advises, in seconds: the service's own first wait.
+const retryAfter = "10"
+
+// CallbackHandler returns a handler that passes only verified callbacks on to next, which finds the message by [MessageFromContext] and, as always, in r.Body.
+// A bad message gets 400 with a body that is always the same; one that cannot be judged now gets 503 with Retry-After, upon which the service tries again. It works behind http.StripPrefix and http.MaxBytesHandler; behind a proxy that changes host or path, see VerifierOptions.Target.
+//
+// To log refusals, call [Verifier.VerifyCallback] in a handler of your own.
+func (v *Verifier) CallbackHandler(next http.Handler) http.Handler {
+	return handler(v.VerifyCallback, next)
+}
+
+// RedirectHandler is [Verifier.CallbackHandler] for redirects: next gets only verified ones. A device that gets 503 may be reloaded by its user.
+func (v *Verifier) RedirectHandler(next http.Handler) http.Handler {
+	return handler(v.VerifyRedirect, next)
+}
+
+func handler(verify func(*http.Request) (*Message, error), next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		m, err := verify(r)
+		if err != nil {
+			answer(w, err)
+			return
+		}
+		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), messageKey{}, m)))
+	})
+}
+
+// answer tells the sender nothing but whether it is worth trying again: anything more would help an attacker to find out what is still wrong.
+func answer(w http.ResponseWriter, err error) {
+	if e, ok := errors.AsType[*Error](err); ok && e.Undecided() {
+		w.Header().Set("Retry-After", retryAfter)
+		http.Error(w, http.StatusText(http.StatusServiceUnavailable), http.StatusServiceUnavailable)
+		return
+	}
+	http.Error(w, http.StatusText(http.StatusBadRequest), http.StatusBadRequest)
+}
+
+type messageKey struct{}
+
+// MessageFromContext returns the message that [Verifier.CallbackHandler] or [Verifier.RedirectHandler] verified. It reports false outside of them.
+func MessageFromContext(ctx context.Context) (*Message, bool) {
+	m, ok := ctx.Value(messageKey{}).(*Message)
+	return m, ok
+}

@@ -1,0 +1,238 @@
+package signature
+
+import (
+	"cmp"
+	"context"
+	"crypto"
+	"crypto/rsa"
+	"crypto/sha256"
+	"crypto/subtle"
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+)
+
+// Defaults of VerifierOptions.
+const (
+	defaultCallbackHeader = "x-service-callback"
+	defaultClockSkew      = 5 * time.Second // specification, section 5.3: "a clock skew tolerance of 5000 (milliseconds)"
+	defaultMaxBody        = 1 << 20
+)
+
+// Verifier verifies the callbacks and redirects that the service sends to the given hosts. It may be used from many goroutines at once.
+type Verifier struct {
+	keys    KeySource
+	hosts   hostSet
+	skew    time.Duration
+	maxBody int64
+	replay  ReplayStore
+	header  string   // the callback header, in lower case
+	must    []string // what a callback's signature must cover
+	target  func(*http.Request) (host, requestURI string)
+	now     func() time.Time
+}
+
+// VerifierOptions are the choices of [NewVerifier]. Zero fields mean the defaults.
+type VerifierOptions struct {
+	// ClockSkew is how far a message's date may be from the clock, before and after, inclusive. Default 5 s. Dates count in whole seconds.
+	ClockSkew time.Duration
+
+	// MaxBody is the largest body of a callback, in bytes. Default 1 MiB.
+	MaxBody int64
+
+	// Replay remembers the messages that were accepted, so that a copy is refused with ErrReplay. Without it a copy is accepted for as long as its date is.
+	// Processes that share the work must share the store. See [NewMemoryReplayStore].
+	Replay ReplayStore
+
+	// CallbackHeader names the header with the kind of a callback. Default x-service-callback.
+	CallbackHeader string
+
+	// Target gives the host and the request target (path and query) as the service wrote them, where a proxy in front changes either. An empty string means that of the request itself.
+	// Take them only from what your own proxy always sets, such as X-Forwarded-Host; both are checked as the request's own would be. Default: r.Host and r.RequestURI.
+	Target func(r *http.Request) (host, requestURI string)
+
+	// Now is the clock. Default time.Now.
+	Now func() time.Time
+}
+
+// NewVerifier returns a verifier of messages signed with keys and meant for hosts, of which there must be at least one: the service signs for all its customers with the same keys, so only the host tells a message to you from one to another.
+//
+// A host is a name as in the callback or redirect URL ("api.example.com"), with a port where that has one ("api.example.com:8443"), or with "*" for any port ("localhost:*"). Case and the ports 80 and 443 make no difference. opts may be nil.
+func NewVerifier(keys KeySource, hosts []string, opts *VerifierOptions) (*Verifier, error) {
+	if keys == nil {
+		return nil, errors.New("signature: new verifier: the key source is nil")
+	}
+	set, err := newHostSet(hosts)
+	if err != nil {
+		return nil, err
+	}
+	if opts == nil {
+		opts = &VerifierOptions{}
+	}
+	v := &Verifier{
+		keys:    keys,
+		hosts:   set,
+		skew:    opts.ClockSkew,
+		maxBody: opts.MaxBody,
+		replay:  opts.Replay,
+		header:  callbackHeaderName(opts.CallbackHeader),
+		target:  opts.Target,
+		now:     opts.Now,
+	}
+	if v.skew == 0 {
+		v.skew = defaultClockSkew
+	}
+	if v.maxBody == 0 {
+		v.maxBody = defaultMaxBody
+	}
+	if v.now == nil {
+		v.now = time.Now
+	}
+	v.must = callbackCoverage(v.header)
+	switch {
+	case v.skew < 0:
+		return nil, errors.New("signature: new verifier: the clock skew is negative")
+	case v.maxBody < 0:
+		return nil, errors.New("signature: new verifier: the largest body is negative")
+	case !isToken(v.header):
+		return nil, errors.New("signature: new verifier: the callback header is not a header name")
+	}
+	return v, nil
+}
+
+// VerifyCallback verifies a callback that the service posted to one of the verifier's hosts and returns what it says. r.Body is read and restored, so that a handler behind can read it again.
+//
+// Any error is an [*Error]. [Error.Undecided] tells a message that could not be judged ([ErrKeySource], [ErrReplayStore], [ErrBody]: answer 503) from a bad one (everything else: answer 400).
+// [Verifier.CallbackHandler] answers so by itself. A good message should be answered with 2XX; the service may send it again all the same, so handle it by its check_id, once.
+//
+// Specification: section 5.3, "Callback signature".
+func (v *Verifier) VerifyCallback(r *http.Request) (*Message, error) {
+	m, err := v.callback(r)
+	if err != nil {
+		return nil, during("callback", err)
+	}
+	return m, nil
+}
+
+// callback takes the steps from the cheapest to the dearest: nothing is fetched, computed or read for a message that an earlier step refuses.
+func (v *Verifier) callback(r *http.Request) (*Message, error) {
+	if r.Method != http.MethodPost {
+		return nil, refuse(ErrMalformed, "the method is not POST")
+	}
+	if r.ContentLength > v.maxBody {
+		return nil, refuse(ErrTooLarge, "the body is larger than MaxBody")
+	}
+	values := r.Header["Authorization"]
+	if len(values) != 1 {
+		return nil, refuse(ErrMalformed, "there is not exactly one Authorization header")
+	}
+	auth, err := parseAuthorization(values[0])
+	if err != nil {
+		return nil, err
+	}
+	m, err := v.message(r, "post", auth.covered)
+	if err != nil {
+		return nil, err
+	}
+	if err := m.checkCoverage(v.must); err != nil {
+		return nil, err
+	}
+	var kind, digest string
+	for _, header := range []struct {
+		name  string
+		value *string
+	}{{"date", &m.date}, {v.header, &kind}, {"digest", &digest}} {
+		if *header.value, err = onlyValue(r.Header, header.name); err != nil {
+			return nil, err
+		}
+	}
+	if kind == "" {
+		return nil, refuse(ErrMalformed, "the callback header is empty")
+	}
+	sum, ok := parseDigest(digest)
+	if !ok {
+		return nil, refuse(ErrDigest, "the digest is not a SHA-256 in hexadecimal or base64")
+	}
+	date, err := v.checkAddressed(&m)
+	if err != nil {
+		return nil, err
+	}
+	if err := v.checkSignature(r.Context(), &m, &auth); err != nil {
+		return nil, err
+	}
+	body, err := v.readBody(r)
+	if err != nil {
+		return nil, err
+	}
+	if computed := sha256.Sum256(body); subtle.ConstantTimeCompare(computed[:], sum[:]) != 1 {
+		return nil, refuse(ErrDigest, "the digest does not match the body")
+	}
+	if err := v.claim(r.Context(), &auth, date); err != nil {
+		return nil, err
+	}
+	verified := &Message{KeyID: auth.keyID, Date: date, Kind: kind, Body: body}
+	if _, query, ok := strings.Cut(m.target, "?"); ok {
+		verified.Query, _ = url.ParseQuery(query) // as url.URL.Query does, without what cannot be parsed
+	}
+	return verified, nil
+}
+
+// message is what the signature of r would be over, where it was sent to as the service wrote it.
+func (v *Verifier) message(r *http.Request, method string, covered []string) (message, error) {
+	m := message{method: method, host: hostOf(r), header: r.Header, covered: covered}
+	uri := uriOf(r)
+	if v.target != nil {
+		host, requestURI := v.target(r)
+		m.host, uri = cmp.Or(host, m.host), cmp.Or(requestURI, uri)
+	}
+	var err error
+	m.target, err = requestTarget(uri, m.host)
+	return m, err
+}
+
+// checkAddressed refuses what was not meant for us, or not for now, and returns the date.
+func (v *Verifier) checkAddressed(m *message) (time.Time, error) {
+	date, ok := parseDate(m.date)
+	if !ok {
+		return date, refuse(ErrMalformed, "the date is not of the form Mon, 02 Jan 2006 15:04:05 GMT")
+	}
+	if !v.hosts.allows(m.host) {
+		return date, refuse(ErrHost, "the host is none of those given to the verifier")
+	}
+	return date, v.checkSkew(date)
+}
+
+// checkSignature finds the key and verifies the signature. It builds the signing string first: a message that has none needs no key.
+func (v *Verifier) checkSignature(ctx context.Context, m *message, auth *authorization) error {
+	text, err := m.signingString()
+	if err != nil {
+		return err
+	}
+	key, err := v.keys.PublicKey(ctx, auth.keyID)
+	switch {
+	case errors.Is(err, ErrUnknownKey):
+		return refuse(ErrUnknownKey, "the service has no key of this id")
+	case errors.Is(err, ErrKeySource):
+		return err
+	case err != nil:
+		return because(ErrKeySource, "the key source failed", err)
+	case key == nil:
+		return refuse(ErrKeySource, "the key source returned neither a key nor an error")
+	case !usable(key):
+		return refuse(ErrAlgorithm, "the key is not an RSA key of 2048 to 4096 bits")
+	}
+	sum := sha256.Sum256(text)
+	if rsa.VerifyPKCS1v15(key, crypto.SHA256, sum[:], auth.signature) != nil {
+		return refuse(ErrSignature, "the signature does not verify: the message was forged, or changed on its way")
+	}
+	return nil
+}
+
+func callbackHeaderName(name string) string {
+	if name == "" {
+		return defaultCallbackHeader
+	}
+	return strings.ToLower(name)
+}
