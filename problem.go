@@ -76,15 +76,22 @@ func newTokenError(scope string, resp *http.Response, body []byte, c Credentials
 
 // newDecodeError says what is wrong with body, and how it begins unless that may hold somebody's data.
 func newDecodeError(operation string, status int, body []byte, err error) *DecodeError {
-	reason := err.Error()
-	if typeErr, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		reason = "the field " + strconv.Quote(typeErr.Field) + " is of another type" // its own text repeats the value
-	}
-	reason = clean(reason)
+	reason := decodeReason(err)
 	if trimmed := strings.TrimSpace(string(body[:min(len(body), 16)])); trimmed != "" && trimmed[0] != '{' && trimmed[0] != '[' {
 		reason += ": " + begins(body)
 	}
 	return &DecodeError{Operation: operation, Status: status, Reason: reason}
+}
+
+// decodeReason is the text of a decoder's error, without the value that it may repeat.
+func decodeReason(err error) string {
+	if typeErr, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		if typeErr.Field == "" {
+			return "it is no JSON object"
+		}
+		return "the field " + strconv.Quote(typeErr.Field) + " is of another type"
+	}
+	return clean(err.Error())
 }
 
 // retryAfter is the wait in a Retry-After header, in seconds or as a date (RFC 9110, section 10.2.3); 0 for none that can be read.
