@@ -1,0 +1,261 @@
+package sandboxfake
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/idverify/idverify-go"
+	"github.com/idverify/idverify-go/signature"
+)
+
+// Delivery is one callback with all its tries.
+type Delivery struct {
+	ID        string
+	CheckID   string
+	Product   idverify.Product     // the value of the callback header
+	Status    idverify.CheckStatus // that the callback tells
+	ProjectID string
+	URL       string
+	Body      []byte
+	Attempts  []Attempt
+	NextTry   time.Time // zero when no further try is to come
+	Done      bool      // no try is under way or to come
+}
+
+// Acknowledged reports whether the receiver has answered with a 2XX.
+func (d Delivery) Acknowledged() bool {
+	return len(d.Attempts) > 0 && d.Attempts[len(d.Attempts)-1].Result == ResultAcknowledged
+}
+
+// Attempt is one try of a delivery.
+type Attempt struct {
+	Time   time.Time // on the server's clock
+	Header http.Header
+	Status int    // that the receiver answered; 0 when it did not
+	Result Result // what the service made of it
+	Error  string // why there was no answer
+	Fault  *Fault // that was injected
+}
+
+// Result is what the service makes of a receiver's answer (specification, section 6, "Delivery rules").
+type Result string
+
+// The results of a try.
+const (
+	ResultAcknowledged Result = "acknowledged" // 2XX
+	ResultRefused      Result = "refused"      // 3XX or 4XX
+	ResultTimedOut     Result = "timed out"    // no answer in 10 s
+	ResultUnreachable  Result = "unreachable"  // no connection, or one that broke
+	ResultFailed       Result = "failed"       // 5XX
+)
+
+// deliveryRules is the table of section 6, "Delivery rules".
+var deliveryRules = []struct {
+	from, to int // statuses
+	result   Result
+	retry    bool
+}{
+	{200, 299, ResultAcknowledged, false},
+	{300, 399, ResultRefused, false},
+	{400, 499, ResultRefused, false},
+	{500, 599, ResultFailed, true},
+}
+
+// The tries of a callback (specification, sections 6 and 8; contract, section 5).
+const (
+	maxAttempts     = 6
+	deliveryTimeout = 10 * time.Second
+)
+
+// retryWait is the wait before the next try, after so many.
+func retryWait(attempts int) time.Duration { return time.Duration(attempts) * 10 * time.Second }
+
+// maxInFlight bounds the tries under way at a time, each a goroutine and a connection. What is due beyond it waits for its turn.
+const maxInFlight = 64
+
+// delivery is a Delivery in the making. The server's mutex guards it.
+type delivery struct {
+	Delivery
+	project *project
+}
+
+// queueCallback queues the callback of a check that has come to its end, if there is a URL for it.
+func (s *Server) queueCallback(ck *check) {
+	target := ck.callbackURL
+	if target == "" {
+		target = ck.project.callbackFor(ck.product.name)
+	}
+	if target == "" || !ck.product.callbacks {
+		return
+	}
+	s.queueDelivery(&delivery{project: ck.project, Delivery: Delivery{
+		CheckID:   ck.id,
+		Product:   idverify.Product(ck.product.name),
+		Status:    idverify.CheckStatus(ck.status),
+		ProjectID: ck.project.id,
+		URL:       target,
+		Body:      s.callbackBody(ck),
+	}})
+}
+
+// callbackFor is the callback URL of a project for a product, or empty.
+func (p *project) callbackFor(product string) string {
+	if url := p.products[product].callbackURL; url != "" {
+		return url
+	}
+	return p.callbackURL
+}
+
+// queueDelivery gives d its id and has it tried as soon as nothing else is due.
+func (st *state) queueDelivery(d *delivery) {
+	d.ID = st.ids.uuid("delivery", d.project.id, &d.project.counter)
+	st.deliveries.add(d)
+	d.queue(st, st.clock.now())
+}
+
+// queue has d tried at due.
+func (d *delivery) queue(st *state, due time.Time) {
+	d.NextTry = due
+	st.clock.schedule(due, func() { st.server.attempt(d) })
+}
+
+// attempt begins the next try of d, or lets it wait for its turn.
+func (s *Server) attempt(d *delivery) {
+	d.NextTry = time.Time{}
+	if s.inFlight == maxInFlight {
+		s.waiting = append(s.waiting, d)
+		return
+	}
+	s.inFlight++
+	st := s.state
+	fault := st.takeFault(OperationCallback, d.project, d.project.workspace)
+	try := Attempt{Time: st.clock.now(), Fault: fault}
+	s.running.Go(func() {
+		s.deliver(st, d, &try)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.state == st && !s.closed {
+			s.settle(d, try)
+		}
+	})
+}
+
+// settle records how a try went, and queues the next one where the table says so.
+func (s *Server) settle(d *delivery, try Attempt) {
+	s.inFlight--
+	d.Attempts = append(d.Attempts, try)
+	d.Done = true
+	if try.Result == ResultFailed && len(d.Attempts) < maxAttempts {
+		d.Done = false
+		d.queue(s.state, s.clock.now().Add(retryWait(len(d.Attempts))))
+	}
+	if len(s.waiting) > 0 {
+		next := s.waiting[0]
+		s.waiting = slices.Delete(s.waiting, 0, 1)
+		s.attempt(next)
+	}
+	s.signal()
+	s.runDue()
+}
+
+// deliver makes one try, without the mutex, and notes in try what came of it.
+func (s *Server) deliver(st *state, d *delivery, try *Attempt) {
+	ctx, cancel := context.WithTimeout(st.ctx, deliveryTimeout)
+	defer cancel()
+	if try.Fault != nil && try.Fault.Latency > 0 {
+		s.mu.Lock()
+		s.delay(try.Fault.Latency, ctx.Done())
+		s.mu.Unlock()
+	}
+	request, err := s.signedCallback(ctx, d, try.Fault)
+	if err != nil {
+		try.Result, try.Error = ResultUnreachable, "the callback could not be made"
+		return
+	}
+	try.Header = request.Header
+	status, err := s.send(request, try.Fault)
+	switch {
+	case err == nil:
+		try.Status = status
+		try.Result = resultOf(status)
+	case errors.Is(err, context.DeadlineExceeded):
+		try.Result, try.Error = ResultTimedOut, fmt.Sprintf("no answer in %v", deliveryTimeout)
+	default:
+		try.Result, try.Error = ResultUnreachable, "the connection failed or broke: "+rootCause(err)
+	}
+}
+
+// send sends a callback, or pretends to where the fault says so, and returns the receiver's status.
+func (s *Server) send(request *http.Request, fault *Fault) (status int, err error) {
+	switch {
+	case fault != nil && fault.Drop:
+		return 0, errDropped
+	case fault != nil && fault.Status != 0:
+		return fault.Status, nil
+	}
+	response, err := s.callbacks.Do(request)
+	if err != nil {
+		return 0, err
+	}
+	defer response.Body.Close()
+	// The connection is used again only when the answer was read; what a receiver says beyond a few bytes is its own affair.
+	io.CopyN(io.Discard, response.Body, 4<<10)
+	return response.StatusCode, nil
+}
+
+var errDropped = errors.New("dropped by an injected fault")
+
+// signedCallback builds the request of one try, with a date and a signature of its own.
+func (s *Server) signedCallback(ctx context.Context, d *delivery, fault *Fault) (*http.Request, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, d.URL, nil)
+	if err != nil {
+		return nil, err
+	}
+	request.Header.Set("User-Agent", "sandboxfake")
+	request.Header.Set(s.opts.callbackHeader, string(d.Product))
+	if err := s.signer().SignCallback(request, d.Body); err != nil {
+		return nil, err
+	}
+	switch {
+	case fault != nil && fault.Truncate:
+		// The length promises more than comes.
+		request.Body, request.GetBody = io.NopCloser(strings.NewReader(string(d.Body[:len(d.Body)/2]))), nil
+	case fault != nil && fault.Body != "":
+		request.Body, request.GetBody = io.NopCloser(strings.NewReader(fault.Body)), nil
+		request.ContentLength = int64(len(fault.Body))
+	}
+	return request, nil
+}
+
+// signer is the one that signs now.
+func (s *Server) signer() *signature.Signer {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.keys.signer
+}
+
+func resultOf(status int) Result {
+	for _, rule := range deliveryRules {
+		if rule.from <= status && status <= rule.to {
+			return rule.result
+		}
+	}
+	return ResultRefused
+}
+
+// rootCause is the innermost error's text: net/url's and net's would tell the address, which may be the receiver's secret.
+func rootCause(err error) string {
+	for {
+		inner := errors.Unwrap(err)
+		if inner == nil {
+			return err.Error()
+		}
+		err = inner
+	}
+}

@@ -1,0 +1,331 @@
+package sandboxfake
+
+import (
+	"cmp"
+	"crypto/subtle"
+	"encoding/json"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/idverify/idverify-go"
+	"github.com/idverify/idverify-go/internal/wire"
+)
+
+// checkTTL is how long a check may take from its creation (contract, section 4).
+const checkTTL = 120 * time.Second
+
+// product is what the check products differ in.
+type product struct {
+	name       string
+	rules      []rule
+	onCreation bool // the outcome comes with the creation, in place of the opening of a Check URL
+	callbacks  bool
+	period     bool // it looks for a SIM change within a period
+}
+
+// products is the table of section 1, with the triggers of section 3 and the callbacks of section 6.
+var products = []product{
+	{name: wire.PhoneCheck, rules: phoneCheckRules, callbacks: true},
+	{name: wire.SIMCheck, rules: simCheckRules, onCreation: true, period: true},
+	{name: wire.SubscriberCheck, rules: subscriberCheckRules, callbacks: true, period: true},
+}
+
+// product is that of the call's path.
+func (c *call) product() *product {
+	i := slices.IndexFunc(products, func(p product) bool { return p.name == c.op.Product() })
+	return &products[i]
+}
+
+// check is one verification. It is small, since a server may keep a million.
+type check struct {
+	id                                           string
+	seq                                          uint64 // numbers the checks of a project
+	product                                      *product
+	project                                      *project
+	version                                      string // that created it, which decides its flow
+	phone, callbackURL, redirectURL, referenceID string
+	period                                       int // minutes
+	status, errorCode                            string
+	match, noSIMChange                           verdict
+	charge                                       money
+	currency                                     string
+	created, opened, updated                     time.Time
+	expiry                                       *event // while it can expire
+	code                                         string // while it can be exchanged
+}
+
+// checkParams is the body of a create call.
+type checkParams struct {
+	PhoneNumber *string `json:"phone_number"`
+	CallbackURL *string `json:"callback_url"`
+	RedirectURL *string `json:"redirect_url"`
+	ReferenceID string  `json:"reference_id"`
+	PhoneIP     *string `json:"phone_ip"`
+	Period      *int    `json:"period"`
+}
+
+// createCheck is POST /{product}/{version}/checks.
+func (s *Server) createCheck(c *call) (any, error) {
+	var params checkParams
+	if err := c.decode(wire.MediaJSON, &params); err != nil {
+		return nil, err
+	}
+	product := c.product()
+	ck, err := params.check(product, c.version)
+	if err != nil {
+		return nil, err
+	}
+	project := c.credential.project
+	if err := s.charge(ck, project); err != nil {
+		return nil, err
+	}
+	now := s.clock.now()
+	project.checkSeq++
+	ck.id, ck.seq, ck.project = s.ids.uuid(product.name, project.id, &project.counter), project.checkSeq, project
+	ck.status, ck.created, ck.updated = wire.StatusAccepted, wireTime(now), wireTime(now)
+	if product.onCreation {
+		s.decideCheck(ck)
+	} else {
+		ck.expiry = s.clock.schedule(now.Add(checkTTL), func() { s.finish(ck, rule{status: wire.StatusExpired}) })
+	}
+	if ck.persists() {
+		s.checks[ck.id] = ck
+		project.checks[product.name] = append(project.checks[product.name], ck)
+	}
+	view := s.checkView(ck)
+	view.SnapshotBalance = project.workspace.balance.number()
+	return view, nil
+}
+
+// check validates the params of a create call.
+func (p *checkParams) check(product *product, version string) (*check, error) {
+	ck := &check{product: product, version: version, referenceID: p.ReferenceID}
+	if p.PhoneNumber == nil {
+		return nil, newProblem(wire.BadRequest, "phone_number is missing")
+	}
+	if ck.phone = *p.PhoneNumber; !validPhoneNumber(ck.phone) {
+		return nil, newProblem(wire.PhoneFormatInvalid, "")
+	}
+	if p.CallbackURL != nil {
+		if ck.callbackURL = *p.CallbackURL; !validURL(ck.callbackURL) {
+			return nil, newProblem(wire.BadRequest, badCallbackURL)
+		}
+	}
+	if p.RedirectURL != nil && version == wire.V02 {
+		if ck.redirectURL = *p.RedirectURL; !validRedirectURL(ck.redirectURL) {
+			return nil, newProblem(wire.BadRequest, badRedirectURL)
+		}
+	}
+	if p.PhoneIP != nil {
+		if addr, err := netip.ParseAddr(*p.PhoneIP); err != nil || addr.Zone() != "" {
+			return nil, newProblem(wire.BadRequest, "phone_ip is no IP address")
+		}
+	}
+	if product.period {
+		ck.period = defaultPeriod
+		if p.Period != nil {
+			ck.period = *p.Period
+		}
+		if ck.period < minPeriod || ck.period > maxPeriod {
+			return nil, newProblem(wire.BadRequest, "period must be 60 to 540000 minutes")
+		}
+	}
+	return ck, nil
+}
+
+// The period in which a SIM change counts, in minutes (contract, section 3).
+const (
+	minPeriod     = 60
+	maxPeriod     = 540000
+	defaultPeriod = 10080
+)
+
+const (
+	badCallbackURL = "callback_url must be an absolute http or https URL without userinfo and fragment"
+	badRedirectURL = "redirect_url must be an absolute http or https URL without userinfo, fragment and the query parameters that the service adds"
+)
+
+// validPhoneNumber reports whether a number is 7 to 15 digits, the first not 0 (contract, section 6).
+func validPhoneNumber(s string) bool {
+	return len(s) >= 7 && len(s) <= 15 && s[0] != '0' && strings.Trim(s, "0123456789") == ""
+}
+
+// validURL reports whether a URL that was given to us can be called (contract, section 3).
+func validURL(text string) bool {
+	u, err := url.Parse(text)
+	printable := func(r rune) bool { return r > ' ' && r < 0x7f }
+	return err == nil && strings.TrimFunc(text, printable) == "" && (u.Scheme == "http" || u.Scheme == "https") && u.Hostname() != "" && u.User == nil && !strings.Contains(text, "#")
+}
+
+// redirectParams are what the service appends to a redirect URL, whose own query must not hold them.
+var redirectParams = []string{"check_id", "code", "error", "error_description", "authorization", "date"}
+
+func validRedirectURL(text string) bool {
+	if !validURL(text) {
+		return false
+	}
+	u, err := url.Parse(text)
+	if err != nil {
+		return false
+	}
+	query, err := url.ParseQuery(u.RawQuery)
+	return err == nil && !slices.ContainsFunc(redirectParams, query.Has)
+}
+
+// getCheck is GET /{product}/{version}/checks/{check_id}.
+func (s *Server) getCheck(c *call) (any, error) {
+	ck, err := s.ownCheck(c)
+	if err != nil {
+		return nil, err
+	}
+	return s.checkView(ck), nil
+}
+
+// checkListing lists checks, and tells what a search may ask of them.
+var checkListing = listing[*check]{
+	embedded: "checks",
+	created:  func(ck *check) time.Time { return ck.created },
+	updated:  func(ck *check) time.Time { return ck.updated },
+	fields: map[string]searchField[*check]{
+		"check_id":        textField(func(ck *check) string { return ck.id }),
+		"phone_number":    textField(func(ck *check) string { return ck.phone }),
+		"reference_id":    textField(func(ck *check) string { return ck.referenceID }),
+		"status":          textField(func(ck *check) string { return ck.status }),
+		"match":           verdictField(func(ck *check) verdict { return ck.match }),
+		"no_sim_change":   verdictField(func(ck *check) verdict { return ck.noSIMChange }),
+		"charge_amount":   moneyField(func(ck *check) money { return ck.charge }),
+		"charge_currency": textField(func(ck *check) string { return ck.currency }),
+		"created_at":      timeField(func(ck *check) time.Time { return ck.created }),
+		"updated_at":      timeField(func(ck *check) time.Time { return ck.updated }),
+	},
+	view: func(s *Server, ck *check) any { return s.checkView(ck) },
+}
+
+// listChecks is GET /{product}/{version}/checks.
+func (s *Server) listChecks(c *call) (any, error) {
+	return listPage(s, c, checkListing, c.credential.project.checks[c.op.Product()])
+}
+
+// ownCheck finds the check of the path among those of the token's project. That there is such a check of another is not told.
+func (s *Server) ownCheck(c *call) (*check, error) {
+	ck := s.checks[c.ids["check_id"]]
+	if ck == nil || ck.project != c.credential.project || ck.product.name != c.op.Product() {
+		return nil, newProblem(wire.CheckNotFound, "")
+	}
+	return ck, nil
+}
+
+// openCheck is GET /{product}/{version}/checks/{check_id}/redirect, the Check URL, which the device opens, once.
+func (s *Server) openCheck(c *call) (any, error) {
+	ck := s.checks[c.ids["check_id"]]
+	if ck == nil || ck.product.name != c.op.Product() || ck.status != wire.StatusAccepted {
+		return nil, newProblem(wire.CheckNotFound, "")
+	}
+	ck.opened = s.clock.now()
+	if ck.version == wire.V01 {
+		s.decideCheck(ck)
+		return &answer{status: http.StatusOK, media: wire.MediaJSON, body: openedView{CheckID: ck.id}}, nil
+	}
+	view := openedView{CheckID: ck.id}
+	if outcome := s.outcome(ck); outcome.status == wire.StatusError {
+		// There is nothing left to exchange a code for.
+		s.finish(ck, outcome)
+		view.Error, view.ErrorDescription = ck.errorCode, "The mobile network operator could not answer"
+	} else {
+		ck.code = s.ids.secret("code", ck.project.id, &ck.project.counter)
+		ck.status, ck.updated = wire.StatusPending, wireTime(ck.opened)
+		view.Code = ck.code
+	}
+	target := ck.redirectURL
+	if target == "" {
+		target = ck.project.products[ck.product.name].redirectURL
+	}
+	if target == "" {
+		return &answer{status: http.StatusOK, media: wire.MediaJSON, body: view}, nil
+	}
+	signer := s.keys.signer
+	return &answer{status: http.StatusFound, location: func() (string, error) { return view.redirect(target, signer) }}, nil
+}
+
+// completeCheck is PATCH /{product}/v0.2/checks/{check_id}: the exchange of the code for the outcome.
+func (s *Server) completeCheck(c *call) (any, error) {
+	ck, err := s.ownCheck(c)
+	if err != nil {
+		return nil, err
+	}
+	var patch []struct {
+		Op    string           `json:"op"`
+		Path  string           `json:"path"`
+		Value *json.RawMessage `json:"value"`
+	}
+	if err := c.decode(wire.MediaJSONPatch, &patch); err != nil {
+		return nil, err
+	}
+	var code string
+	if len(patch) != 1 || patch[0].Op != "add" || patch[0].Path != "/code" || patch[0].Value == nil || json.Unmarshal(*patch[0].Value, &code) != nil {
+		return nil, newProblem(wire.BadRequest, `The patch must be [{"op":"add","path":"/code","value":"…"}]`)
+	}
+	if ck.status != wire.StatusPending || subtle.ConstantTimeCompare([]byte(code), []byte(ck.code)) != 1 {
+		return nil, newProblem(wire.CheckNotFound, "There is no such check, or the code is not its own or was used")
+	}
+	s.decideCheck(ck)
+	return s.checkView(ck), nil
+}
+
+// outcome is what the operators say of a check: the sandbox table, or for a live project the function of WithOperator.
+func (s *Server) outcome(ck *check) rule {
+	if ck.project.mode == modeLive && s.opts.operator != nil {
+		return s.opts.operator(idverify.Product(ck.product.name), ck.phone).rule()
+	}
+	return decide(ck.product.rules, ck.phone)
+}
+
+// decideCheck ends a check with its outcome.
+func (s *Server) decideCheck(ck *check) { s.finish(ck, s.outcome(ck)) }
+
+// finish brings a check to its final status and queues its callback, in one critical section, so that nobody sees the one without the other.
+func (s *Server) finish(ck *check, outcome rule) {
+	s.clock.cancel(ck.expiry)
+	ck.expiry, ck.code = nil, ""
+	ck.status, ck.match, ck.noSIMChange = outcome.status, outcome.match, outcome.noSIMChange
+	ck.errorCode = outcome.errorCode
+	ck.updated = wireTime(s.clock.now())
+	if !ck.persists() {
+		s.forget(ck)
+	}
+	s.queueCallback(ck)
+}
+
+// persists reports whether a check can be read (specification, section 3, "Persistence rule").
+func (ck *check) persists() bool {
+	return ck.status != wire.StatusExpired && ck.status != wire.StatusError
+}
+
+// forget takes a check out of what can be read and listed.
+func (s *Server) forget(ck *check) {
+	delete(s.checks, ck.id)
+	list := ck.project.checks[ck.product.name]
+	if i, ok := slices.BinarySearchFunc(list, ck.seq, func(c *check, seq uint64) int { return cmp.Compare(c.seq, seq) }); ok {
+		ck.project.checks[ck.product.name] = slices.Delete(list, i, i+1)
+	}
+}
+
+// charge takes the price of a check from its workspace's account. Sandbox projects pay nothing (specification, section 1, "Project modes").
+func (s *Server) charge(ck *check, p *project) error {
+	w := p.workspace
+	ck.currency = w.currency
+	if p.mode == modeSandbox {
+		return nil
+	}
+	price := s.opts.price(ck.product.name)
+	if w.balance < price {
+		return newProblem(wire.InsufficientBalance, "")
+	}
+	w.balance -= price
+	ck.charge = price
+	return nil
+}

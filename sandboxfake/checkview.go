@@ -1,0 +1,149 @@
+package sandboxfake
+
+import (
+	"encoding/json"
+	"net/url"
+	"strings"
+
+	"github.com/idverify/idverify-go/internal/wire"
+	"github.com/idverify/idverify-go/signature"
+)
+
+// checkView is a check as it is answered (specification, section 2; contract, section 3).
+type checkView struct {
+	CheckID           string          `json:"check_id"`
+	PhoneNumber       string          `json:"phone_number"`
+	CallbackURL       string          `json:"callback_url,omitempty"`
+	ReferenceID       string          `json:"reference_id,omitempty"`
+	Status            string          `json:"status"`
+	Match             *bool           `json:"match,omitempty"`
+	NoSIMChange       *bool           `json:"no_sim_change,omitempty"`
+	NoSIMChangePeriod int             `json:"no_sim_change_period,omitempty"`
+	SIMChangeWithin   int             `json:"sim_change_within,omitempty"`
+	ChargeAmount      json.Number     `json:"charge_amount"`
+	ChargeCurrency    string          `json:"charge_currency"`
+	CreatedAt         string          `json:"created_at"`
+	UpdatedAt         string          `json:"updated_at"`
+	TTL               int             `json:"ttl,omitempty"`
+	SnapshotBalance   json.Number     `json:"snapshot_balance,omitempty"`
+	NetworkID         string          `json:"network_id,omitempty"`
+	ErrorCode         string          `json:"error_code,omitempty"`
+	Links             map[string]link `json:"_links"`
+}
+
+// link is a HAL link.
+type link struct {
+	Href string `json:"href"`
+}
+
+func (s *Server) checkView(ck *check) *checkView {
+	self := s.url + "/" + ck.product.name + "/" + ck.version + "/checks/" + ck.id
+	v := &checkView{
+		CheckID:        ck.id,
+		PhoneNumber:    ck.phone,
+		CallbackURL:    ck.callbackURL,
+		ReferenceID:    ck.referenceID,
+		Status:         ck.status,
+		Match:          ck.match.bool(),
+		NoSIMChange:    ck.noSIMChange.bool(),
+		ChargeAmount:   ck.charge.number(),
+		ChargeCurrency: ck.currency,
+		CreatedAt:      formatTime(ck.created),
+		UpdatedAt:      formatTime(ck.updated),
+		ErrorCode:      ck.errorCode,
+		Links:          map[string]link{"self": {self}},
+	}
+	if !ck.product.onCreation {
+		v.TTL = int(checkTTL.Seconds())
+	}
+	if ck.product.period {
+		v.NoSIMChangePeriod = ck.period
+		v.SIMChangeWithin = simChangeWithin(ck)
+	}
+	if ck.status == wire.StatusAccepted {
+		v.Links["check_url"] = link{self + "/redirect"}
+	}
+	if ck.status == wire.StatusCompleted {
+		v.NetworkID = sandboxNetwork.NetworkID
+	}
+	return v
+}
+
+// simChangeBuckets are the spans, in minutes, that tell when the SIM was changed; the last means more than a year ago (contract, section 3).
+var simChangeBuckets = []int{60, 360, 720, 1440, 2880, 4320, 10080, 43200, 129600, 259200, 525600, 525601}
+
+// simChangeWithin is the span for a check: within its period when there was a change, else more than a year.
+func simChangeWithin(ck *check) int {
+	last := len(simChangeBuckets) - 1
+	switch ck.noSIMChange {
+	case yes:
+		return simChangeBuckets[last]
+	case no:
+		i := 0
+		for i+1 < last && simChangeBuckets[i+1] <= ck.period {
+			i++
+		}
+		return simChangeBuckets[i]
+	}
+	return 0
+}
+
+// callbackView is the body of a callback (specification, section 6; contract, section 5).
+type callbackView struct {
+	CheckID        string      `json:"check_id"`
+	ReferenceID    string      `json:"reference_id,omitempty"`
+	Status         string      `json:"status"`
+	Match          *bool       `json:"match,omitempty"`
+	NoSIMChange    *bool       `json:"no_sim_change,omitempty"`
+	ChargeAmount   json.Number `json:"charge_amount"`
+	ChargeCurrency string      `json:"charge_currency"`
+	CreatedAt      string      `json:"created_at"`
+	UpdatedAt      string      `json:"updated_at"`
+	NetworkID      string      `json:"network_id,omitempty"`
+	ErrorCode      string      `json:"error_code,omitempty"`
+}
+
+func (s *Server) callbackBody(ck *check) []byte {
+	v := s.checkView(ck)
+	// The view holds nothing that JSON cannot show.
+	body, _ := json.Marshal(callbackView{
+		CheckID: v.CheckID, ReferenceID: v.ReferenceID, Status: v.Status, Match: v.Match, NoSIMChange: v.NoSIMChange,
+		ChargeAmount: v.ChargeAmount, ChargeCurrency: v.ChargeCurrency, CreatedAt: v.CreatedAt, UpdatedAt: v.UpdatedAt,
+		NetworkID: v.NetworkID, ErrorCode: v.ErrorCode,
+	})
+	return body
+}
+
+// openedView is what the device gets from a Check URL: in JSON, or as the parameters of a redirect (contract, section 4).
+type openedView struct {
+	CheckID          string `json:"check_id"`
+	Code             string `json:"code,omitempty"`
+	Error            string `json:"error,omitempty"`
+	ErrorDescription string `json:"error_description,omitempty"`
+}
+
+// redirect is the URL that the device is sent on to: the target with the view's parameters behind its own query, signed.
+func (v openedView) redirect(target string, signer *signature.Signer) (string, error) {
+	u, err := url.Parse(target)
+	if err != nil {
+		return "", err
+	}
+	params := []string{u.RawQuery}
+	if u.RawQuery == "" {
+		params = nil
+	}
+	add := func(name, value string) {
+		if value != "" {
+			params = append(params, name+"="+strings.ReplaceAll(url.QueryEscape(value), "+", "%20"))
+		}
+	}
+	add("check_id", v.CheckID)
+	add("code", v.Code)
+	add("error", v.Error)
+	add("error_description", v.ErrorDescription)
+	u.RawQuery = strings.Join(params, "&")
+	if err := signer.SignRedirect(u); err != nil {
+		return "", err
+	}
+	return u.String(), nil
+}

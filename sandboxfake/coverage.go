@@ -1,0 +1,121 @@
+package sandboxfake
+
+import (
+	"net"
+	"net/http"
+	"net/netip"
+	"strconv"
+	"strings"
+
+	"github.com/idverify/idverify-go/internal/wire"
+)
+
+// network of the coverage answers.
+type coverageNetwork struct {
+	NetworkID   string  `json:"network_id"`
+	NetworkName string  `json:"network_name"`
+	Prices      []price `json:"prices,omitempty"`
+}
+
+type price struct {
+	Currency string `json:"currency"`
+	Amount   string `json:"amount"`
+}
+
+// sandboxNetwork is the operator of every number and address in sandbox: 001-01 is set aside for tests.
+var sandboxNetwork = coverageNetwork{NetworkID: "00101", NetworkName: "Sandbox Mobile"}
+
+// sandboxCountry is where every address of the sandbox is.
+const sandboxCountry = "GB"
+
+// coverageProducts are the names of the products for readers of either shape (contract, section 3).
+var coverageProducts = []struct{ product, id, name string }{
+	{wire.PhoneCheck, "pck", "PhoneCheck"},
+	{wire.SIMCheck, "sck", "SIMCheck"},
+	{wire.SubscriberCheck, "suk", "SubscriberCheck"},
+}
+
+// countries is what the sandbox covers.
+var countries = []struct {
+	code        string
+	dialingCode int
+	coverage    string // of every product
+}{
+	{"GB", 44, "FULL"},
+	{"US", 1, "FULL"},
+	{"CA", 1, "PARTIAL"},
+	{"DE", 49, "FULL"},
+	{"FR", 33, "PARTIAL"},
+	{"ES", 34, "PARTIAL"},
+	{"IT", 39, "PARTIAL"},
+	{"NL", 31, "FULL"},
+	{"IN", 91, "PARTIAL"},
+	{"JP", 81, "COMING_SOON"},
+}
+
+// reachabilityView is the answer for an address (specification, section 2; contract, section 3).
+type reachabilityView struct {
+	NetworkID         string        `json:"network_id"`
+	NetworkName       string        `json:"network_name"`
+	CountryCode       string        `json:"country_code"`
+	SupportedProducts []string      `json:"supported_products"`
+	Products          []productView `json:"products"`
+}
+
+type productView struct {
+	ProductID   string            `json:"product_id"`
+	ProductName string            `json:"product_name"`
+	Coverage    string            `json:"coverage,omitempty"`
+	Networks    []coverageNetwork `json:"networks,omitempty"`
+}
+
+// deviceIP is GET /coverage/{version}/device_ips/{ip}, and /coverage/{version}/device_ip?ip=, where no address means the caller's.
+func (s *Server) deviceIP(c *call) (any, error) {
+	text, ok := c.ids["ip"]
+	if !ok {
+		query, err := c.query()
+		if err != nil {
+			return nil, err
+		}
+		if text = query.Get("ip"); !query.Has("ip") {
+			text, _, _ = net.SplitHostPort(c.r.RemoteAddr)
+		}
+	}
+	addr, err := netip.ParseAddr(text)
+	if err != nil || addr.Zone() != "" {
+		return nil, newProblem(wire.BadRequest, "ip is no IP address")
+	}
+	if status, fragment := ReachabilityOutcome(addr); status != http.StatusOK {
+		return nil, newProblem(fragment, "")
+	}
+	v := reachabilityView{NetworkID: sandboxNetwork.NetworkID, NetworkName: sandboxNetwork.NetworkName, CountryCode: sandboxCountry}
+	for _, p := range coverageProducts {
+		v.SupportedProducts = append(v.SupportedProducts, p.name)
+		v.Products = append(v.Products, productView{ProductID: p.id, ProductName: p.name})
+	}
+	return v, nil
+}
+
+// countryView is the answer for a country (contract, section 3).
+type countryView struct {
+	CountryCode string        `json:"country_code"`
+	DialingCode int           `json:"dialing_code"`
+	Products    []productView `json:"products"`
+}
+
+// country is GET /coverage/{version}/countries/{code}: an ISO code, or a dialling code, of which the first country is meant.
+func (s *Server) country(c *call) (any, error) {
+	code := c.ids["code"]
+	for _, country := range countries {
+		if strings.EqualFold(code, country.code) || code == strconv.Itoa(country.dialingCode) {
+			v := countryView{CountryCode: country.code, DialingCode: country.dialingCode}
+			for _, p := range coverageProducts {
+				network := sandboxNetwork
+				network.Prices = []price{{c.credential.workspace.currency, s.opts.price(p.product).String()}}
+				v.Products = append(v.Products, productView{ProductID: p.id, ProductName: p.name, Coverage: country.coverage, Networks: []coverageNetwork{network}})
+			}
+			return v, nil
+		}
+	}
+	return nil, newProblem(wire.NotFound, "No Reach")
+}

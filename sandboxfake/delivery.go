@@ -1,0 +1,82 @@
+package sandboxfake
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+)
+
+// Deliveries returns the callbacks that the journal holds, the oldest first: at most 1,024, or what [WithJournalLimit] says. See [Server.DroppedDeliveries]. The caller may change what it gets.
+func (s *Server) Deliveries() []Delivery {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := make([]Delivery, 0, len(s.deliveries.entries))
+	for d := range s.deliveries.all {
+		out = append(out, d.copy())
+	}
+	return out
+}
+
+// DroppedDeliveries returns how many callbacks the journal has let go to keep to its limit. They are delivered all the same.
+func (s *Server) DroppedDeliveries() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.deliveries.dropped
+}
+
+// AwaitDelivery waits for a callback that is as match wants it, and returns it. It asks match about each callback that the journal holds, and again after each try.
+// Its error is that of ctx, [ErrReset] or [ErrClosed]. match must not call the server.
+func (s *Server) AwaitDelivery(ctx context.Context, match func(Delivery) bool) (Delivery, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var found Delivery
+	err := s.await(ctx, func() bool {
+		for d := range s.deliveries.all {
+			if found = d.copy(); match(found) {
+				return true
+			}
+		}
+		return false
+	})
+	if err != nil {
+		return Delivery{}, err
+	}
+	return found, nil
+}
+
+// Redeliver has a callback of the journal sent once more, now, with a date and a signature of its own, whatever came of it before. It is a new delivery with the old one's body, and has its own tries.
+// It returns once the delivery is queued; an id that the journal does not hold is an error.
+func (s *Server) Redeliver(ctx context.Context, deliveryID string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("sandboxfake: redeliver: %w", err)
+	}
+	if s.closed {
+		return ErrClosed
+	}
+	i := slices.IndexFunc(s.deliveries.entries, func(d *delivery) bool { return d.ID == deliveryID })
+	if i < 0 {
+		return fmt.Errorf("sandboxfake: redeliver: the journal holds no such delivery")
+	}
+	again := &delivery{project: s.deliveries.entries[i].project, Delivery: s.deliveries.entries[i].copy()}
+	again.Attempts, again.Done = nil, false
+	s.queueDelivery(again)
+	s.runDue()
+	return nil
+}
+
+// copy is d as it is now, sharing nothing with it.
+func (d *delivery) copy() Delivery {
+	c := d.Delivery
+	c.Body = bytes.Clone(c.Body)
+	c.Attempts = slices.Clone(c.Attempts)
+	for i, a := range c.Attempts {
+		c.Attempts[i].Header = a.Header.Clone()
+		if a.Fault != nil {
+			c.Attempts[i].Fault = new(*a.Fault)
+		}
+	}
+	return c
+}

@@ -1,0 +1,221 @@
+package sandboxfake
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/idverify/idverify-go/internal/wire"
+)
+
+// handler answers one operation. It runs with the server's mutex held, so what it changes and what follows from it are seen together or not at all.
+// It returns the body, a whole *answer, or a *problem.
+type handler func(*Server, *call) (any, error)
+
+// call is one request on its way through the server.
+type call struct {
+	r          *http.Request
+	id         string // of the call, for the caller to quote
+	op         wire.Operation
+	version    string
+	ids        map[string]string // of the path
+	handle     handler
+	token      *token
+	credential *credential
+	body       []byte
+	bodyErr    error // the body was too long, or cut off
+	fault      *Fault
+}
+
+// answer is what goes back.
+type answer struct {
+	status int
+	header http.Header
+	media  string
+	body   any // marshalled as JSON; nil for none
+	raw    []byte
+	// The Location of a redirect, which is signed when the mutex is free: a signature takes longer than all the rest.
+	location func() (string, error)
+}
+
+// serve is the way of every request: read, admit, handle, write.
+func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
+	header := w.Header()
+	header.Set("Access-Control-Allow-Origin", "*")
+	header.Set("Date", s.Now().Format(http.TimeFormat))
+	if r.Method == http.MethodOptions {
+		header.Set("Access-Control-Allow-Methods", "GET, POST, PUT, PATCH, DELETE, OPTIONS")
+		header.Set("Access-Control-Allow-Headers", r.Header.Get("Access-Control-Request-Headers"))
+		w.WriteHeader(http.StatusNoContent)
+		return
+	}
+	c := &call{r: r}
+	c.body, c.bodyErr = readBody(r.Body)
+	a := s.answer(c)
+	header.Set(wire.RequestIDHeader, c.id)
+	if a.location != nil {
+		target, err := a.location()
+		if err != nil {
+			a = problemAnswer(err)
+		}
+		header.Set("Location", target)
+	}
+	c.fault.write(w, a)
+}
+
+// errBodyTooLarge is a body over wire.MaxBody.
+var errBodyTooLarge = errors.New("the body is too large")
+
+func readBody(r io.Reader) ([]byte, error) {
+	body, err := io.ReadAll(io.LimitReader(r, wire.MaxBody+1))
+	if len(body) > wire.MaxBody {
+		return nil, errBodyTooLarge
+	}
+	return body, err
+}
+
+// answer does the call in one critical section, but for the wait of a latency fault, and writes it in the journal.
+func (s *Server) answer(c *call) *answer {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.runDue()
+	a := s.handle(c)
+	s.journalRequest(c, a)
+	s.runDue()
+	return a
+}
+
+// handle admits the call and has its operation's handler, or the fault that is meant for it, answer.
+func (s *Server) handle(c *call) *answer {
+	if err := s.admit(c); err != nil {
+		return problemAnswer(err)
+	}
+	p, w := s.owner(c)
+	if c.fault = s.takeFault(c.op.Name, p, w); c.fault != nil && c.fault.Latency > 0 {
+		s.delay(c.fault.Latency, c.r.Context().Done())
+		s.runDue()
+		// The wait is long enough for a reset, or for the token's end.
+		if err := s.admit(c); err != nil {
+			return problemAnswer(err)
+		}
+	}
+	if c.fault != nil && c.fault.Status != 0 {
+		return c.fault.answer(c.op, s.clock.now())
+	}
+	body, err := c.handle(s, c)
+	if err != nil {
+		return problemAnswer(err)
+	}
+	if a, ok := body.(*answer); ok {
+		return a
+	}
+	return &answer{status: c.op.Success, media: wire.MediaHAL, body: body}
+}
+
+func problemAnswer(err error) *answer {
+	p, ok := err.(*problem)
+	if !ok {
+		p = statusProblem(http.StatusInternalServerError, "")
+	}
+	return &answer{status: p.Status, header: p.header, media: wire.MediaProblem, body: p}
+}
+
+// admit finds the call's operation and its token, and refuses in the contract's order: 401, 404 (no such route), 405, 403.
+func (s *Server) admit(c *call) error {
+	route := routes().find(c.r.URL.EscapedPath())
+	if !route.public() {
+		if c.token = s.bearer(c.r.Header.Get("Authorization")); c.token == nil {
+			return newProblem(wire.Unauthorized, "")
+		}
+		c.credential = c.token.credential
+	}
+	if route == nil {
+		return newProblem(wire.NotFound, "")
+	}
+	endpoint, ok := route.methods[c.r.Method]
+	if !ok || !endpoint.serves(route.version) {
+		p := newProblem(wire.MethodNotAllowed, "")
+		p.header = http.Header{"Allow": {route.allow()}}
+		return p
+	}
+	c.op, c.handle, c.ids, c.version = endpoint.op, endpoint.handle, route.ids, route.version
+	if c.op.Scope != "" && !c.token.allows(c.op.Scope) {
+		return newProblem(wire.Forbidden, "The token lacks the scope "+c.op.Scope)
+	}
+	return nil
+}
+
+// decode reads the body as JSON of a media type into v, and refuses in the contract's order: 415, 413, 400.
+func (c *call) decode(media string, v any) error {
+	got, _, err := mime.ParseMediaType(c.r.Header.Get("Content-Type"))
+	switch {
+	case err != nil || got != media:
+		return newProblem(wire.UnsupportedMediaType, "The body must be "+media)
+	case errors.Is(c.bodyErr, errBodyTooLarge):
+		return newProblem(wire.PayloadTooLarge, "")
+	case c.bodyErr != nil:
+		return newProblem(wire.BadRequest, "The body was cut off")
+	}
+	decoder := json.NewDecoder(bytes.NewReader(c.body))
+	if err := decoder.Decode(v); err != nil {
+		return newProblem(wire.BadRequest, badJSON(err))
+	}
+	if _, err := decoder.Token(); err != io.EOF {
+		return newProblem(wire.BadRequest, "The body has text after its JSON")
+	}
+	return nil
+}
+
+// badJSON says what is wrong with a body, and repeats nothing of it.
+func badJSON(err error) string {
+	var wrongType *json.UnmarshalTypeError
+	switch {
+	case errors.Is(err, io.EOF):
+		return "The body is empty"
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return "The body's JSON is cut off"
+	case errors.As(err, &wrongType) && wrongType.Field != "":
+		return "The field " + wrongType.Field + " has the wrong type"
+	case errors.As(err, &wrongType):
+		return "The body must be another JSON type"
+	}
+	return "The body is not JSON"
+}
+
+// marshal is the answer's body as it goes over the wire.
+func (a *answer) marshal() []byte {
+	if a.body == nil {
+		return a.raw
+	}
+	// The views hold nothing that JSON cannot show.
+	b, _ := json.Marshal(a.body)
+	return b
+}
+
+func (a *answer) write(w http.ResponseWriter) {
+	body := a.marshal()
+	a.writeHeader(w, len(body))
+	w.Write(body)
+}
+
+func (a *answer) writeHeader(w http.ResponseWriter, length int) {
+	header := w.Header()
+	for name, values := range a.header {
+		header[name] = values
+	}
+	if a.media != "" {
+		header.Set("Content-Type", a.media)
+	}
+	if a.status != http.StatusNoContent {
+		header.Set("Content-Length", strconv.Itoa(length))
+	}
+	w.WriteHeader(a.status)
+}
+
+// formatTime writes a time as the wire has it.
+func formatTime(t time.Time) string { return t.UTC().Format(wire.TimeFormat) }

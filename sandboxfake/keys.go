@@ -1,0 +1,104 @@
+package sandboxfake
+
+import (
+	"crypto/rsa"
+	"encoding/base64"
+	"math/big"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/idverify/idverify-go/internal/wire"
+	"github.com/idverify/idverify-go/signature"
+)
+
+// keySetMaxAge is how long a client may keep the key set, and how long a retired key stays in it (contract, section 1, "Cache-Control: max-age set").
+const keySetMaxAge = 5 * time.Minute
+
+// keyRing is the keys that sign callbacks and redirects. The last signs; all are published.
+type keyRing struct {
+	keys   []signingKey
+	made   int // how many there ever were
+	signer *signature.Signer
+}
+
+type signingKey struct {
+	id      string
+	key     *rsa.PrivateKey
+	retires time.Time // when it leaves the set; zero for the one that signs
+}
+
+// add makes a new key the one that signs. The keys are few and taken in turn; their ids are always new.
+func (k *keyRing) add(s *Server, st *state) error {
+	pool := s.network.identity.signing
+	key := signingKey{id: st.ids.uuid("key", "", &st.ids.root), key: pool[k.made%len(pool)]}
+	signer, err := signature.NewSigner(key.id, key.key, &signature.SignerOptions{
+		CallbackHeader: s.opts.callbackHeader,
+		Base64Digest:   s.opts.base64Digest,
+		Now:            s.Now,
+	})
+	if err != nil {
+		return err
+	}
+	k.made++
+	k.signer = signer
+	k.keys = append(k.keys, key)
+	return nil
+}
+
+// RotateKeys has a new key sign from now on. The old one stays published for five minutes on the server's clock, as long as clients may keep the set, and then leaves it.
+func (s *Server) RotateKeys() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.clock.now()
+	old := &s.keys.keys[len(s.keys.keys)-1]
+	old.retires = now.Add(keySetMaxAge)
+	retired := old.id
+	s.must(s.keys.add(s, s.state))
+	st := s.state
+	s.clock.schedule(now.Add(keySetMaxAge), func() { st.keys.remove(retired) })
+	s.runDue()
+}
+
+// remove takes a key out of the set.
+func (k *keyRing) remove(id string) {
+	for i, key := range k.keys {
+		if key.id == id {
+			k.keys = append(k.keys[:i:i], k.keys[i+1:]...)
+			return
+		}
+	}
+}
+
+// jwk is a public key as RFC 7517 has it (specification, section 4).
+type jwk struct {
+	KeyType   string `json:"kty"`
+	Exponent  string `json:"e"`
+	Modulus   string `json:"n"`
+	Use       string `json:"use"`
+	KeyID     string `json:"kid"`
+	Algorithm string `json:"alg"`
+}
+
+// keySet is GET /.well-known/jwks.json.
+func (s *Server) keySet(*call) (any, error) {
+	set := struct {
+		Keys []jwk `json:"keys"`
+	}{}
+	for _, key := range s.keys.keys {
+		set.Keys = append(set.Keys, jwk{
+			KeyType:   "RSA",
+			Exponent:  base64.RawURLEncoding.EncodeToString(big.NewInt(int64(key.key.E)).Bytes()),
+			Modulus:   base64.RawURLEncoding.EncodeToString(key.key.N.Bytes()),
+			Use:       "sig",
+			KeyID:     key.id,
+			Algorithm: "RS256",
+		})
+	}
+	return &answer{
+		status: http.StatusOK,
+		media:  wire.MediaJSON,
+		header: http.Header{"Cache-Control": {"public, max-age=" + strconv.Itoa(int(keySetMaxAge.Seconds()))}},
+		body:   set,
+	}, nil
+}

@@ -1,0 +1,184 @@
+package sandboxfake
+
+import (
+	"cmp"
+	"net/url"
+	"slices"
+	"sort"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/idverify/idverify-go/internal/wire"
+)
+
+// listing is how things of one kind are listed (contract, section 3, "A collection").
+type listing[T any] struct {
+	embedded string // their name below _embedded
+	created  func(T) time.Time
+	updated  func(T) time.Time         // nil: they are not sorted by it
+	name     func(T) string            // nil: they are not sorted by it
+	oldFirst bool                      // by default
+	fields   map[string]searchField[T] // by which they are searched
+	view     func(*Server, T) any
+}
+
+// pageView is a page of a collection.
+type pageView struct {
+	Page     pageNumbers      `json:"page"`
+	Embedded map[string][]any `json:"_embedded"`
+	Links    map[string]link  `json:"_links"`
+}
+
+type pageNumbers struct {
+	Size          int `json:"size"`
+	Number        int `json:"number"`
+	TotalPages    int `json:"total_pages"`
+	TotalElements int `json:"total_elements"`
+}
+
+// Sizes of a page (contract, section 3).
+const (
+	defaultPageSize = 10
+	maxPageSize     = 100
+)
+
+// listPage answers the page of items that the call asks for. The items stand in the order of their creation, and none was created before the one in front of it.
+func listPage[T any](s *Server, c *call, l listing[T], items []T) (any, error) {
+	query, err := c.query()
+	if err != nil {
+		return nil, err
+	}
+	number, err := queryInt(query, "page", 1, 1<<31-1, 1)
+	if err != nil {
+		return nil, err
+	}
+	size, err := queryInt(query, "size", 1, maxPageSize, defaultPageSize)
+	if err != nil {
+		return nil, err
+	}
+	if query.Has("search") {
+		keep, err := parseSearch(query.Get("search"), l.fields)
+		if err != nil {
+			return nil, newProblem(wire.BadRequest, "search: "+err.Error())
+		}
+		items = slices.DeleteFunc(slices.Clone(items), func(item T) bool { return !keep(item) })
+	}
+	at, err := l.order(query, items)
+	if err != nil {
+		return nil, err
+	}
+	page := pageNumbers{Size: size, Number: number, TotalElements: len(items), TotalPages: (len(items) + size - 1) / size}
+	v := pageView{Page: page, Embedded: map[string][]any{l.embedded: {}}, Links: page.links(s.url+c.r.URL.EscapedPath(), query)}
+	if number <= page.TotalPages {
+		for i := (number - 1) * size; i < min(number*size, len(items)); i++ {
+			v.Embedded[l.embedded] = append(v.Embedded[l.embedded], l.view(s, at(i)))
+		}
+	}
+	return v, nil
+}
+
+// order returns the i-th item in the order that the query wants. Ties stay in the order of creation.
+func (l listing[T]) order(query url.Values, items []T) (func(i int) T, error) {
+	property, direction := "created_at", "desc"
+	if l.oldFirst {
+		direction = "asc"
+	}
+	if query.Has("sort") {
+		var hasDirection bool
+		if property, direction, hasDirection = strings.Cut(query.Get("sort"), ","); !hasDirection {
+			direction = "desc"
+		}
+	}
+	if direction != "asc" && direction != "desc" {
+		return nil, newProblem(wire.BadRequest, "sort: the direction must be asc or desc")
+	}
+	var compare func(a, b T) int
+	switch {
+	case property == "created_at" && direction == "asc":
+		return func(i int) T { return items[i] }, nil
+	case property == "created_at":
+		return func(i int) T { return items[newestFirst(items, l.created, i)] }, nil
+	case property == "updated_at" && l.updated != nil:
+		compare = func(a, b T) int { return l.updated(a).Compare(l.updated(b)) }
+	case property == "name" && l.name != nil:
+		compare = func(a, b T) int { return cmp.Compare(l.name(a), l.name(b)) }
+	default:
+		return nil, newProblem(wire.BadRequest, "sort: these cannot be sorted by that property")
+	}
+	sorted := slices.Clone(items)
+	slices.SortStableFunc(sorted, func(a, b T) int {
+		if direction == "desc" {
+			return compare(b, a)
+		}
+		return compare(a, b)
+	})
+	return func(i int) T { return sorted[i] }, nil
+}
+
+// newestFirst is the index of what stands at place i when the newest come first and those of one time stay in the order of creation.
+// It finds the borders of that time by bisection, so a page costs the same among a million as among a hundred.
+func newestFirst[T any](items []T, created func(T) time.Time, i int) int {
+	mirror := len(items) - 1 - i
+	t := created(items[mirror])
+	low := sort.Search(mirror, func(k int) bool { return !created(items[k]).Before(t) })
+	high := mirror + sort.Search(len(items)-mirror, func(k int) bool { return created(items[mirror+k]).After(t) })
+	return low + i - (len(items) - high)
+}
+
+// links leads from page to page, with the query's other parameters kept.
+func (p pageNumbers) links(path string, query url.Values) map[string]link {
+	to := func(number int) link {
+		params := []string{"page=" + strconv.Itoa(number), "size=" + strconv.Itoa(p.Size)}
+		for _, name := range []string{"search", "sort"} {
+			if query.Has(name) {
+				params = append(params, name+"="+url.QueryEscape(query.Get(name)))
+			}
+		}
+		return link{path + "?" + strings.Join(params, "&")}
+	}
+	links := map[string]link{"self": to(p.Number), "first": to(1), "last": to(max(1, p.TotalPages))}
+	if p.Number < p.TotalPages {
+		links["next"] = to(p.Number + 1)
+	}
+	if p.Number > 1 {
+		links["prev"] = to(min(p.Number-1, max(1, p.TotalPages)))
+	}
+	return links
+}
+
+// query reads the call's query. A semicolon belongs to a value here: it is the "and" of a search. No parameter is given twice.
+func (c *call) query() (url.Values, error) {
+	query := make(url.Values)
+	for pair := range strings.SplitSeq(c.r.URL.RawQuery, "&") {
+		if pair == "" {
+			continue
+		}
+		rawName, rawValue, _ := strings.Cut(pair, "=")
+		name, err := url.QueryUnescape(rawName)
+		if err != nil {
+			return nil, newProblem(wire.BadRequest, "The query cannot be read")
+		}
+		value, err := url.QueryUnescape(rawValue)
+		if err != nil {
+			return nil, newProblem(wire.BadRequest, "The query cannot be read")
+		}
+		if query.Has(name) {
+			return nil, newProblem(wire.BadRequest, "A query parameter is given more than once")
+		}
+		query.Set(name, value)
+	}
+	return query, nil
+}
+
+// queryInt reads a parameter between low and high.
+func queryInt(query url.Values, name string, low, high, absent int) (int, error) {
+	if !query.Has(name) {
+		return absent, nil
+	}
+	n, err := strconv.Atoi(query.Get(name))
+	if err != nil || n < low || n > high {
+		return 0, newProblem(wire.BadRequest, name+" must be a number from "+strconv.Itoa(low)+" to "+strconv.Itoa(high))
+	}
+	return n, nil
+}

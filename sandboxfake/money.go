@@ -1,0 +1,48 @@
+package sandboxfake
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// money is an amount in millionths of its currency: exact, and fine enough for the price of one call.
+type money int64
+
+const (
+	moneyDigits = 6
+	moneyUnit   = 1_000_000
+)
+
+// parseMoney reads decimal text such as "0.05": no sign, no exponent, at most six digits behind the point and twelve before it.
+func parseMoney(text string) (money, error) {
+	whole, fraction, hasPoint := strings.Cut(text, ".")
+	if whole == "" || len(whole) > 12 || hasPoint && fraction == "" || len(fraction) > moneyDigits {
+		return 0, errMoney
+	}
+	digits := whole + fraction + strings.Repeat("0", moneyDigits-len(fraction))
+	n, err := strconv.ParseUint(digits, 10, 63)
+	if err != nil {
+		return 0, errMoney
+	}
+	return money(n), nil
+}
+
+var errMoney = fmt.Errorf("an amount is decimal text such as 12.50, with at most %d digits behind the point", moneyDigits)
+
+// String writes the amount without needless zeros.
+func (m money) String() string {
+	sign := ""
+	if m < 0 {
+		sign, m = "-", -m
+	}
+	fraction := strings.TrimRight(fmt.Sprintf("%0*d", moneyDigits, m%moneyUnit), "0")
+	if fraction == "" {
+		return fmt.Sprintf("%s%d", sign, m/moneyUnit)
+	}
+	return fmt.Sprintf("%s%d.%s", sign, m/moneyUnit, fraction)
+}
+
+// number is the amount as JSON has it.
+func (m money) number() json.Number { return json.Number(m.String()) }

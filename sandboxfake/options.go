@@ -1,0 +1,132 @@
+package sandboxfake
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/idverify/idverify-go"
+	"github.com/idverify/idverify-go/internal/wire"
+)
+
+// Option sets up a [Server].
+type Option func(*options) error
+
+type options struct {
+	seed           uint64
+	inMemory       bool
+	addr           string
+	frozenAt       time.Time
+	callbackHeader string
+	base64Digest   bool
+	journalLimit   int
+	prices         map[string]money // by product
+	operator       func(idverify.Product, string) Outcome
+}
+
+func newOptions(opts []Option) (options, error) {
+	o := options{addr: "127.0.0.1:0", callbackHeader: wire.CallbackHeader, journalLimit: 1024}
+	for _, opt := range opts {
+		if err := opt(&o); err != nil {
+			return o, err
+		}
+	}
+	return o, nil
+}
+
+// WithSeed chooses another sequence of ids, credentials, codes and tokens. Servers of one seed, 0 by default, give the same ones for the same calls.
+func WithSeed(seed uint64) Option {
+	return func(o *options) error {
+		o.seed = seed
+		return nil
+	}
+}
+
+// WithInMemory has the server open no socket: [Server.HTTPClient] reaches it through memory. A server inside a testing/synctest bubble needs it, and a test that starts thousands of servers wants it.
+// Callbacks then go to the hosts of [Server.Handle] and nowhere else.
+func WithInMemory() Option {
+	return func(o *options) error {
+		o.inMemory = true
+		return nil
+	}
+}
+
+// WithAddr sets the TCP address to listen on, "127.0.0.1:0" by default: a free port.
+func WithAddr(addr string) Option {
+	return func(o *options) error {
+		o.addr = addr
+		return nil
+	}
+}
+
+// WithFrozenClock has the server's clock stand at t until [Server.Advance] moves it. By default it runs with the system's, or with the bubble's in a testing/synctest bubble.
+func WithFrozenClock(t time.Time) Option {
+	return func(o *options) error {
+		if t.Before(certificateNotBefore) || t.After(certificateNotAfter) {
+			return fmt.Errorf("a frozen clock must stand between 1970 and 2083, when the test certificates are valid")
+		}
+		o.frozenAt = t.UTC()
+		return nil
+	}
+}
+
+// WithCallbackHeader names the header that tells a callback's product, "x-service-callback" by default.
+func WithCallbackHeader(name string) Option {
+	return func(o *options) error {
+		if name == "" {
+			return fmt.Errorf("the callback header needs a name")
+		}
+		o.callbackHeader = name
+		return nil
+	}
+}
+
+// WithBase64Digest has callbacks carry their Digest in base64, in place of hexadecimal: the specification shows both.
+func WithBase64Digest() Option {
+	return func(o *options) error {
+		o.base64Digest = true
+		return nil
+	}
+}
+
+// WithJournalLimit sets how many requests, and how many deliveries, the journals keep: 1,024 by default. The oldest give way.
+func WithJournalLimit(n int) Option {
+	return func(o *options) error {
+		if n < 1 {
+			return fmt.Errorf("a journal keeps at least one entry, not %d", n)
+		}
+		o.journalLimit = n
+		return nil
+	}
+}
+
+// WithPrices sets what a check of a live project costs, in decimal text such as "0.05", by product. A product that is not named costs 1, in the currency of its workspace.
+func WithPrices(prices map[idverify.Product]string) Option {
+	return func(o *options) error {
+		o.prices = make(map[string]money)
+		for product, text := range prices {
+			price, err := parseMoney(text)
+			if err != nil {
+				return fmt.Errorf("the price of %s: %w", product, err)
+			}
+			o.prices[string(product)] = price
+		}
+		return nil
+	}
+}
+
+// price is what a check of a live project costs.
+func (o *options) price(product string) money {
+	if price, ok := o.prices[product]; ok {
+		return price
+	}
+	return moneyUnit
+}
+
+// WithOperator has operator decide the checks of live projects, in place of the mobile networks. By default they end as in sandbox.
+// It is called in the middle of an answer and must not call the server.
+func WithOperator(operator func(product idverify.Product, phoneNumber string) Outcome) Option {
+	return func(o *options) error {
+		o.operator = operator
+		return nil
+	}
+}

@@ -1,0 +1,123 @@
+package sandboxfake
+
+import (
+	"net/http"
+	"regexp"
+	"time"
+
+	"github.com/idverify/idverify-go/internal/wire"
+)
+
+// Request is a call that the service saw, as its journal keeps it. Secrets are masked.
+type Request struct {
+	ID          string // the X-Request-Id of the answer
+	Time        time.Time
+	Operation   string // such as "phone_check.create"; empty when the path is none of the service's, or the call was refused before
+	Method      string
+	Path        string // with the query
+	Header      http.Header
+	Body        []byte
+	Status      int    // of the answer, also when a fault kept it from the caller
+	ClientID    string // of the credentials; empty when it came with none that are good
+	ProjectID   string
+	WorkspaceID string
+	Fault       *Fault // that broke it
+}
+
+// masked stands where a secret was.
+const masked = "[masked]"
+
+// Requests returns the calls that the journal holds, the oldest first: at most 1,024, or what [WithJournalLimit] says. See [Server.DroppedRequests]. The caller may change what it gets.
+func (s *Server) Requests() []Request {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := make([]Request, 0, len(s.requests.entries))
+	for entry := range s.requests.all {
+		r := *entry
+		r.Header = r.Header.Clone()
+		r.Body = append([]byte(nil), r.Body...)
+		if r.Fault != nil {
+			r.Fault = new(*r.Fault)
+		}
+		out = append(out, r)
+	}
+	return out
+}
+
+// DroppedRequests returns how many calls the journal has let go to keep to its limit.
+func (s *Server) DroppedRequests() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.requests.dropped
+}
+
+// journalRequest notes a call that has been answered.
+func (s *Server) journalRequest(c *call, a *answer) {
+	entry := &Request{
+		Time:      s.clock.now(),
+		Operation: c.op.Name,
+		Method:    c.r.Method,
+		Path:      c.r.RequestURI,
+		Header:    c.r.Header,
+		Body:      maskBody(c.op, c.body),
+		Status:    a.status,
+		Fault:     c.fault,
+	}
+	// The request is over: nobody reads its header any more.
+	for _, name := range []string{"Authorization", "Cookie"} {
+		if entry.Header.Get(name) != "" {
+			entry.Header.Set(name, masked)
+		}
+	}
+	if c.credential != nil {
+		entry.ClientID = c.credential.clientID
+	}
+	p, w := s.owner(c)
+	if p != nil {
+		entry.ProjectID = p.id
+	}
+	if w != nil {
+		entry.WorkspaceID = w.id
+	}
+	c.id = s.requestID(p)
+	entry.ID = c.id
+	s.requests.add(entry)
+}
+
+// requestID is the next one of a project, or of those that belong to none.
+func (st *state) requestID(p *project) string {
+	if p == nil {
+		return st.ids.uuid("request", "", &st.ids.root)
+	}
+	return st.ids.uuid("request", p.id, &p.counter)
+}
+
+// owner is the project, if any, and the workspace, if known, that a call belongs to.
+func (s *Server) owner(c *call) (*project, *workspace) {
+	credential := c.credential
+	if credential == nil {
+		clientID, _, _ := c.r.BasicAuth()
+		credential = s.accounts.credentials[clientID]
+	}
+	if credential != nil {
+		return credential.project, credential.workspace
+	}
+	// A Check URL is opened without credentials.
+	if check := s.checks[c.ids["check_id"]]; check != nil {
+		return check.project, check.project.workspace
+	}
+	return nil, nil
+}
+
+var cardNumber = regexp.MustCompile(`("card_number"\s*:\s*)"[^"]*"`)
+
+// maskBody hides what a body holds in confidence: a token to revoke, a card's number, a code.
+func maskBody(op wire.Operation, body []byte) []byte {
+	switch op.Name {
+	case wire.Revoke.Name, wire.CompletePhoneCheck.Name, wire.CompleteSubscriberCheck.Name:
+		return []byte(masked)
+	case wire.AddPaymentMethod.Name:
+		return cardNumber.ReplaceAll(body, []byte(`$1"`+masked+`"`))
+	}
+	return body
+}

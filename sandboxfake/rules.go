@@ -1,0 +1,131 @@
+package sandboxfake
+
+import (
+	"net/http"
+	"net/netip"
+	"strings"
+
+	"github.com/idverify/idverify-go"
+	"github.com/idverify/idverify-go/internal/wire"
+)
+
+// Outcome is what the sandbox decides for a phone number. Nil is "not applicable".
+type Outcome struct {
+	Status      idverify.CheckStatus // COMPLETED or ERROR
+	Match       *bool
+	NoSIMChange *bool
+	ErrorCode   string // of ERROR
+}
+
+// PhoneCheckOutcome returns how a PhoneCheck of number ends in sandbox (specification, section 3). Only the last two digits matter.
+func PhoneCheckOutcome(number string) Outcome { return decide(phoneCheckRules, number).outcome() }
+
+// SIMCheckOutcome returns how a SIMCheck of number ends in sandbox (specification, section 3).
+func SIMCheckOutcome(number string) Outcome { return decide(simCheckRules, number).outcome() }
+
+// SubscriberCheckOutcome returns how a SubscriberCheck of number ends in sandbox (specification, section 3).
+func SubscriberCheckOutcome(number string) Outcome {
+	return decide(subscriberCheckRules, number).outcome()
+}
+
+// ReachabilityOutcome returns the HTTP status that the sandbox answers for an address, and the fragment of the problem when it is not 200 (specification, section 3).
+func ReachabilityOutcome(addr netip.Addr) (status int, fragment string) {
+	addr = addr.Unmap().WithZone("")
+	// The rule looks at the digits: of an IPv6 address, those of the expanded form.
+	text := addr.StringExpanded()
+	for _, rule := range reachabilityRules {
+		for suffix := range strings.FieldsSeq(rule.suffixes) {
+			if strings.HasSuffix(text, suffix) {
+				return rule.status, rule.fragment
+			}
+		}
+	}
+	return http.StatusBadRequest, wire.BadRequest
+}
+
+// rule is a row of a sandbox table: the numbers that end in one of the suffixes, and what becomes of their checks.
+type rule struct {
+	suffixes           string
+	status             string
+	match, noSIMChange verdict
+	errorCode          string
+}
+
+// verdict is yes, no, or not applicable.
+type verdict int8
+
+const (
+	notApplicable verdict = iota
+	yes
+	no
+)
+
+// mnoServerError is the error_code of every ERROR in sandbox (contract, section 4).
+const mnoServerError = "mno_server_error"
+
+// The tables of section 3. The first row whose suffix fits decides, so the two-digit rows stand first.
+var (
+	phoneCheckRules = []rule{
+		{suffixes: "00 55 99", status: wire.StatusError, match: no, errorCode: mnoServerError},
+		{suffixes: "0 2 4 6 8", status: wire.StatusCompleted, match: yes},
+		{suffixes: "1 3 5 7 9", status: wire.StatusCompleted, match: no},
+	}
+	simCheckRules = []rule{
+		{suffixes: "99", status: wire.StatusError, errorCode: mnoServerError},
+		{suffixes: "0 1 2 3 4", status: wire.StatusCompleted, noSIMChange: yes},
+		{suffixes: "5 6 7 8 9", status: wire.StatusCompleted, noSIMChange: no},
+	}
+	subscriberCheckRules = []rule{
+		{suffixes: "00 55 99", status: wire.StatusError, match: no, errorCode: mnoServerError},
+		{suffixes: "0 2 4", status: wire.StatusCompleted, match: yes, noSIMChange: yes},
+		{suffixes: "6 8", status: wire.StatusCompleted, match: yes, noSIMChange: no},
+		{suffixes: "1 3 5 7 9", status: wire.StatusCompleted, match: no},
+	}
+	reachabilityRules = []struct {
+		suffixes string
+		status   int
+		fragment string
+	}{
+		{"99", http.StatusBadRequest, wire.MNONotSupported},
+		{"0 2 4 6 8 a c e", http.StatusOK, ""},
+		{"1 3 5 7 9 b d f", http.StatusPreconditionFailed, wire.NotMobileIP},
+	}
+)
+
+// decide finds the row for a number.
+func decide(rules []rule, number string) rule {
+	for _, rule := range rules {
+		for suffix := range strings.FieldsSeq(rule.suffixes) {
+			if strings.HasSuffix(number, suffix) {
+				return rule
+			}
+		}
+	}
+	return rule{status: wire.StatusError, errorCode: mnoServerError}
+}
+
+func (r rule) outcome() Outcome {
+	return Outcome{Status: idverify.CheckStatus(r.status), Match: r.match.bool(), NoSIMChange: r.noSIMChange.bool(), ErrorCode: r.errorCode}
+}
+
+// rule is the row that an operator's outcome stands for.
+func (o Outcome) rule() rule {
+	return rule{status: string(o.Status), match: verdictOf(o.Match), noSIMChange: verdictOf(o.NoSIMChange), errorCode: o.ErrorCode}
+}
+
+func verdictOf(b *bool) verdict {
+	switch {
+	case b == nil:
+		return notApplicable
+	case *b:
+		return yes
+	}
+	return no
+}
+
+func (v verdict) bool() *bool {
+	if v == notApplicable {
+		return nil
+	}
+	return new(v == yes)
+}

@@ -1,0 +1,244 @@
+package sandboxfake
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"time"
+
+	"github.com/idverify/idverify-go"
+	"github.com/idverify/idverify-go/internal/wire"
+	"github.com/idverify/idverify-go/signature"
+)
+
+// TB is what [New] needs of a test; *testing.T, *testing.B and *testing.F fit.
+type TB interface {
+	Helper()
+	Cleanup(func())
+	Fatalf(format string, args ...any)
+}
+
+// Server is the service in this process: a TLS server with the rules of the specification, and the handles that a test wants on it.
+// All methods are safe for concurrent use.
+type Server struct {
+	opts      options
+	tb        TB // nil for a server made by Start
+	url       string
+	network   *network
+	http      *httptest.Server
+	callbacks *http.Client
+	running   sync.WaitGroup // the attempts under way
+
+	mu      sync.Mutex    // guards all below
+	*state                // what Reset makes anew
+	timer   *time.Timer   // wakes a running clock for the next event
+	changed chan struct{} // closed at the next change, for those who wait; nil while nobody does
+	closed  bool
+}
+
+// ErrClosed is the error of what can't be done, or waited for, because the server was closed.
+var ErrClosed = errors.New("sandboxfake: the server is closed")
+
+// ErrReset is the error of what can't be waited for any more, because the server was reset.
+var ErrReset = errors.New("sandboxfake: the server was reset")
+
+// New starts a server for the length of a test and closes it through tb.Cleanup. It fails the test when it cannot start.
+//
+// Inside a testing/synctest bubble it needs [WithInMemory], and must be made in the bubble.
+func New(tb TB, opts ...Option) *Server {
+	tb.Helper()
+	s, err := Start(opts...)
+	if err != nil {
+		tb.Fatalf("%v", err)
+		return nil
+	}
+	s.tb = tb
+	tb.Cleanup(func() { s.Close() })
+	return s
+}
+
+// Start starts a server outside a test. The caller closes it.
+// It fails when an option is out of range, or when the address of [WithAddr] cannot be listened on.
+func Start(opts ...Option) (*Server, error) {
+	o, err := newOptions(opts)
+	if err != nil {
+		return nil, fmt.Errorf("sandboxfake: %w", err)
+	}
+	id, err := testIdentity()
+	if err != nil {
+		return nil, fmt.Errorf("sandboxfake: test keys: %w", err)
+	}
+	s := &Server{opts: o, network: newNetwork(id)}
+	s.callbacks = &http.Client{
+		Transport:     s.network.transport,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	if s.state, err = s.newState(); err != nil {
+		return nil, fmt.Errorf("sandboxfake: %w", err)
+	}
+	listener, err := s.listen()
+	if err != nil {
+		return nil, fmt.Errorf("sandboxfake: %w", err)
+	}
+	s.http = s.network.serve(tls.NewListener(listener, s.network.tlsConfig()), http.HandlerFunc(s.serve))
+	return s, nil
+}
+
+// listen opens the server's listener and sets its URL.
+func (s *Server) listen() (net.Listener, error) {
+	if s.opts.inMemory {
+		s.url = "https://" + memHost
+		s.network.self = newMemListener(memAddr(443))
+		return s.network.self, nil
+	}
+	listener, err := net.Listen("tcp", s.opts.addr)
+	if err != nil {
+		return nil, err
+	}
+	s.url = "https://" + listener.Addr().String()
+	return listener, nil
+}
+
+// Close stops the server: callbacks under way are cancelled, waiters get [ErrClosed], connections end. It returns when no goroutine of the server is left; closing again does nothing.
+// Like httptest.Server's, it waits for handlers that are still at work, also those of [Server.Handle].
+func (s *Server) Close() error {
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return nil
+	}
+	s.closed = true
+	s.cancel()
+	s.clock.events = nil
+	if s.timer != nil {
+		s.timer.Stop()
+	}
+	s.signal()
+	s.mu.Unlock()
+	s.running.Wait()
+	s.network.close()
+	s.http.Close()
+	return nil
+}
+
+// Reset brings the server back to what it was after New: no checks, projects or tokens but those it began with, the same ids over again, empty journals, no faults.
+// Callbacks under way and to come are cancelled; a frozen clock stands where it began, a running one shows the system's time. Hosts of [Server.Handle] stay. Do not call it from a handler.
+func (s *Server) Reset() {
+	fresh, err := s.newState()
+	s.must(err)
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return
+	}
+	s.cancel()
+	s.state = fresh
+	s.signal()
+	s.runDue()
+	s.mu.Unlock()
+	s.running.Wait()
+}
+
+// URL returns the base URL of the service, for idverify.NewClient.
+func (s *Server) URL() string { return s.url }
+
+// HTTPClient returns a client that trusts the server's certificate and reaches it, and the hosts of [Server.Handle], in every mode. Each call returns a new client over one transport.
+func (s *Server) HTTPClient() *http.Client { return &http.Client{Transport: s.network.transport} }
+
+// CACertPEM returns the certificate of the authority that signed the server's, for clients in other processes.
+// Its key is public: trust it in tests only.
+func (s *Server) CACertPEM() []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.network.identity.ca.Raw})
+}
+
+// Now returns the time on the server's clock.
+func (s *Server) Now() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.clock.now()
+}
+
+// Credentials returns those of the sandbox project that every server begins with. They may have the product scopes.
+func (s *Server) Credentials() idverify.Credentials { return s.initial.project }
+
+// ConsoleCredentials returns those of the owner of the workspace that every server begins with. They may have the management scopes.
+func (s *Server) ConsoleCredentials() idverify.Credentials { return s.initial.workspace }
+
+// Client returns a client of the server's own project, over its HTTP client and its clock. Options come after these and may replace them.
+func (s *Server) Client(opts ...idverify.Option) *idverify.Client {
+	preset := []idverify.Option{idverify.WithHTTPClient(s.HTTPClient()), idverify.WithClock(s.Now)}
+	client, err := idverify.NewClient(s.url, s.Credentials(), append(preset, opts...)...)
+	s.must(err)
+	return client
+}
+
+// Verifier returns a verifier of the server's callbacks and redirects to the given hosts, at least one, over the server's keys and its clock.
+func (s *Server) Verifier(hosts ...string) *signature.Verifier {
+	keys, err := signature.NewJWKS(s.url+wire.JWKS.Path, &signature.JWKSOptions{HTTPClient: s.HTTPClient(), Now: s.Now})
+	s.must(err)
+	verifier, err := signature.NewVerifier(keys, hosts, &signature.VerifierOptions{CallbackHeader: s.opts.callbackHeader, Now: s.Now})
+	s.must(err)
+	return verifier
+}
+
+// Handle makes h answer at https://host, and at http://host on port 80, for callbacks, [Server.Device] and [Server.HTTPClient], without a socket and with a certificate that they trust. It returns the base URL.
+// The host is a DNS name; a second handler for one host replaces the first.
+func (s *Server) Handle(host string, h http.Handler) (baseURL string) {
+	name := hostName(host)
+	s.must(s.network.handle(name, h))
+	return "https://" + name
+}
+
+// must reports a mistake of the test's author: to the test, or without one by a panic.
+func (s *Server) must(err error) {
+	if err == nil {
+		return
+	}
+	if s.tb != nil {
+		s.tb.Helper()
+		s.tb.Fatalf("sandboxfake: %v", err)
+	}
+	panic(fmt.Sprintf("sandboxfake: %v", err))
+}
+
+// signal wakes everybody who waits for a change. The mutex is held.
+func (s *Server) signal() {
+	if s.changed != nil {
+		close(s.changed)
+		s.changed = nil
+	}
+}
+
+// await waits until done, asking again after every change. The mutex is held, but while it waits.
+func (s *Server) await(ctx context.Context, done func() bool) error {
+	began := s.state
+	for {
+		switch {
+		case s.closed:
+			return ErrClosed
+		case s.state != began:
+			return ErrReset
+		case done():
+			return nil
+		}
+		if s.changed == nil {
+			s.changed = make(chan struct{})
+		}
+		changed := s.changed
+		s.mu.Unlock()
+		select {
+		case <-changed:
+		case <-ctx.Done():
+		}
+		s.mu.Lock()
+		if err := ctx.Err(); err != nil && !done() {
+			return fmt.Errorf("sandboxfake: %w", err)
+		}
+	}
+}

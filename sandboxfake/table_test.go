@@ -1,0 +1,180 @@
+package sandboxfake_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/netip"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/idverify/idverify-go/sandboxfake"
+)
+
+// The tables of the specification's section 3, written out once more by hand: for each last digit, and for the two-digit suffixes that win over it.
+// The text is the status and then match and no_sim_change: yes, no, or - where not applicable.
+var sandboxTables = []struct {
+	path   string
+	digits [10]string
+	wins   map[string]string
+	opened bool // the Check URL has to be opened
+}{
+	{
+		path:   "/phone_check/v0.1/checks",
+		digits: [10]string{"COMPLETED yes -", "COMPLETED no -", "COMPLETED yes -", "COMPLETED no -", "COMPLETED yes -", "COMPLETED no -", "COMPLETED yes -", "COMPLETED no -", "COMPLETED yes -", "COMPLETED no -"},
+		wins:   map[string]string{"00": "ERROR no -", "55": "ERROR no -", "99": "ERROR no -"},
+		opened: true,
+	},
+	{
+		path:   "/sim_check/v0.1/checks",
+		digits: [10]string{"COMPLETED - yes", "COMPLETED - yes", "COMPLETED - yes", "COMPLETED - yes", "COMPLETED - yes", "COMPLETED - no", "COMPLETED - no", "COMPLETED - no", "COMPLETED - no", "COMPLETED - no"},
+		wins:   map[string]string{"99": "ERROR - -"},
+	},
+	{
+		path:   "/subscriber_check/v0.1/checks",
+		digits: [10]string{"COMPLETED yes yes", "COMPLETED no -", "COMPLETED yes yes", "COMPLETED no -", "COMPLETED yes yes", "COMPLETED no -", "COMPLETED yes no", "COMPLETED no -", "COMPLETED yes no", "COMPLETED no -"},
+		wins:   map[string]string{"00": "ERROR no -", "55": "ERROR no -", "99": "ERROR no -"},
+		opened: true,
+	},
+}
+
+func TestSandboxAnswersEverySuffixAsTheSpecificationSays(t *testing.T) {
+	t.Parallel()
+	for _, table := range sandboxTables {
+		t.Run(table.path, func(t *testing.T) {
+			t.Parallel()
+			srv := sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithFrozenClock(frozenAt))
+			a := newAPI(t, srv)
+			var told bodies
+			host := srv.Handle("app.sandbox.test", &told)
+			for i := range 100 {
+				suffix := fmt.Sprintf("%02d", i)
+				want, wins := table.wins[suffix]
+				if !wins {
+					want = table.digits[i%10]
+				}
+
+				created := a.post(table.path, `{"phone_number":"4477009000`+suffix+`","callback_url":"`+host+`"}`)
+				if created.status != http.StatusCreated {
+					t.Fatalf("%s: create: %d %s", suffix, created.status, created.body)
+				}
+				id := created.json["check_id"].(string)
+				final := created
+				if table.opened {
+					if got := outcome(created.json); got != "ACCEPTED - -" {
+						t.Errorf("%s: created as %q, want no outcome before the Check URL is opened", suffix, got)
+					}
+					if r := a.get(table.path + "/" + id + "/redirect"); r.status != http.StatusOK {
+						t.Fatalf("%s: the device got %d %s", suffix, r.status, r.body)
+					}
+					if err := srv.Idle(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+					final.json = told.last(t)
+				}
+				if got := outcome(final.json); got != want {
+					t.Errorf("%s: ended as %q, want %q", suffix, got, want)
+				}
+
+				read := a.get(table.path + "/" + id)
+				if wins {
+					read.wantProblem(t, 404, "check_not_found")
+				} else if got := outcome(read.json); got != want {
+					t.Errorf("%s: read as %q, want %q", suffix, got, want)
+				}
+			}
+		})
+	}
+}
+
+// outcome is a check's end as the tables above write it.
+func outcome(check map[string]any) string {
+	text := fmt.Sprint(check["status"])
+	for _, name := range []string{"match", "no_sim_change"} {
+		switch check[name] {
+		case true:
+			text += " yes"
+		case false:
+			text += " no"
+		default:
+			text += " -"
+		}
+	}
+	return text
+}
+
+func TestReachabilityAnswersEverySuffixAsTheSpecificationSays(t *testing.T) {
+	t.Parallel()
+	srv := sandboxfake.New(t, sandboxfake.WithInMemory())
+	a := newAPI(t, srv)
+	for i := range 256 {
+		ip := fmt.Sprintf("192.0.2.%d", i)
+
+		byPath, byQuery := a.get("/coverage/v0.1/device_ips/"+ip), a.get("/coverage/v0.1/device_ip?ip="+ip)
+
+		switch {
+		case i%100 == 99:
+			byPath.wantProblem(t, 400, "mno_not_supported")
+			if byPath.json["detail"] != "MNO not supported" || byPath.json["title"] != "Bad Request" {
+				t.Errorf("%s: problem %s, want the specification's words", ip, byPath.body)
+			}
+		case i%2 == 1:
+			byPath.wantProblem(t, 412, "not_mobile_ip")
+			if byPath.json["detail"] != "Not a mobile IP" || byPath.json["title"] != "Precondition Failed" {
+				t.Errorf("%s: problem %s, want the specification's words", ip, byPath.body)
+			}
+		default:
+			if byPath.status != 200 {
+				t.Errorf("%s: %d, want 200", ip, byPath.status)
+			}
+			want := []any{"PhoneCheck", "SIMCheck", "SubscriberCheck"}
+			if diff := cmp.Diff(want, byPath.json["supported_products"]); diff != "" {
+				t.Errorf("%s: supported_products (-want +got):\n%s", ip, diff)
+			}
+		}
+		if diff := cmp.Diff(byPath.json, byQuery.json); diff != "" {
+			t.Errorf("%s: the two routes differ (-path +query):\n%s", ip, diff)
+		}
+		if status, fragment := sandboxfake.ReachabilityOutcome(netip.MustParseAddr(ip)); status != byPath.status || fragment != byPath.fragment() {
+			t.Errorf("%s: ReachabilityOutcome says %d %q, the wire %d %q", ip, status, fragment, byPath.status, byPath.fragment())
+		}
+	}
+}
+
+func TestReachabilityLooksAtTheDigitsOfTheExpandedIPv6Form(t *testing.T) {
+	t.Parallel()
+	a := newAPI(t, sandboxfake.New(t, sandboxfake.WithInMemory()))
+	for _, row := range []struct {
+		ip       string
+		status   int
+		fragment string
+	}{
+		{"2001:db8::a", 200, ""},
+		{"2001:db8::b", 412, "not_mobile_ip"},
+		{"2001:db8::c", 200, ""},
+		{"2001:db8::d", 412, "not_mobile_ip"},
+		{"2001:db8::e", 200, ""},
+		{"2001:db8::f", 412, "not_mobile_ip"},
+		{"2001:db8::", 200, ""},
+		{"2001:db8::99", 400, "mno_not_supported"},
+		{"2001:db8::9", 412, "not_mobile_ip"},
+		{"::ffff:192.0.2.99", 400, "mno_not_supported"},
+		{"fe80::2%25eth0", 400, "bad_request"},
+		{"not-an-address", 400, "bad_request"},
+		{"192.0.2", 400, "bad_request"},
+	} {
+		r := a.get("/coverage/v0.1/device_ips/" + row.ip)
+
+		if r.status != row.status || r.fragment() != row.fragment {
+			t.Errorf("%s: %d %q, want %d %q", row.ip, r.status, r.fragment(), row.status, row.fragment)
+		}
+	}
+}
+
+func TestReachabilityWithoutAnAddressMeansTheCallers(t *testing.T) {
+	t.Parallel()
+	a := newAPI(t, sandboxfake.New(t))
+
+	a.get("/coverage/v0.1/device_ip").wantProblem(t, 412, "not_mobile_ip") // 127.0.0.1
+	a.get("/coverage/v0.1/device_ip?ip=").wantProblem(t, 400, "bad_request")
+}

@@ -1,0 +1,81 @@
+package sandboxfake
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// Advance moves the server's clock by d and does what falls due on the way, in order: checks expire, callbacks are tried again.
+// It waits until nothing is in flight; then it takes each event with the clock at the event's own time, which stands still until a delivery is answered and its next try is queued; at last the clock shows d more than at the beginning.
+// A running clock goes on from there.
+//
+// When ctx ends, or the server is reset or closed, it returns an error and the clock stays where it came to. A negative d is an error. Do not call it from a handler.
+func (s *Server) Advance(ctx context.Context, d time.Duration) error {
+	if d < 0 {
+		return fmt.Errorf("sandboxfake: advance by %v: time does not go back", d)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.await(ctx, func() bool { return !s.clock.held && s.idle() }); err != nil {
+		return err
+	}
+	began := s.state
+	clock := &began.clock
+	clock.hold()
+	defer func() {
+		clock.release()
+		if s.state == began {
+			s.signal()
+			s.runDue()
+		}
+	}()
+	target := clock.at.Add(d)
+	for e := clock.nextBy(target); e != nil; e = clock.nextBy(target) {
+		if e.due.After(clock.at) {
+			clock.at = e.due
+		}
+		e.run()
+		if err := s.await(ctx, func() bool { return began.inFlight == 0 }); err != nil {
+			return err
+		}
+	}
+	clock.at = target
+	return nil
+}
+
+// Idle waits until no delivery is in flight and nothing is due now. Tries that are due later do not count. Do not call it from a handler.
+func (s *Server) Idle(ctx context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.await(ctx, func() bool { return !s.clock.held && s.idle() })
+}
+
+// idle reports whether nothing is in flight and nothing is due now. The mutex is held.
+func (s *Server) idle() bool { return s.inFlight == 0 && !s.clock.dueBy(s.clock.now()) }
+
+// runDue does what is due now, unless an Advance is doing so, and sets the timer for what is due next. The mutex is held.
+func (s *Server) runDue() {
+	if s.closed || s.clock.held {
+		return
+	}
+	for e := s.clock.nextBy(s.clock.now()); e != nil; e = s.clock.nextBy(s.clock.now()) {
+		e.run()
+	}
+	if s.clock.frozen || len(s.clock.events) == 0 {
+		return
+	}
+	wait := s.clock.events[0].due.Sub(s.clock.now())
+	if s.timer == nil {
+		s.timer = time.AfterFunc(wait, s.wake)
+	} else {
+		s.timer.Reset(wait)
+	}
+}
+
+// wake is the timer's.
+func (s *Server) wake() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.runDue()
+}

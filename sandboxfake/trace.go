@@ -1,0 +1,90 @@
+package sandboxfake
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"time"
+
+	"github.com/idverify/idverify-go/internal/wire"
+)
+
+// traceLifetime is how long a trace can be read (contract, section 6).
+const traceLifetime = 7 * 24 * time.Hour
+
+// traceView is one step of a check with what happened in it (contract, section 3).
+type traceView struct {
+	TraceID string     `json:"trace_id"`
+	Logs    []traceLog `json:"logs"`
+	at      time.Time
+}
+
+type traceLog struct {
+	Timestamp  string            `json:"timestamp"`
+	Message    string            `json:"message"`
+	Attributes map[string]string `json:"attributes,omitempty"`
+}
+
+func newTrace(ck *check, n int, at time.Time) *traceView {
+	d := sha256.Sum256(fmt.Appendf(nil, "trace %d %s", n, ck.id))
+	return &traceView{TraceID: fmt.Sprintf("%x-%x-%x-%x-%x", d[0:4], d[4:6], d[6:8], d[8:10], d[10:16]), at: at}
+}
+
+func (t *traceView) log(message string, attributes map[string]string) *traceView {
+	t.Logs = append(t.Logs, traceLog{formatTime(t.at), message, attributes})
+	return t
+}
+
+// traces tells a check's life from what the check itself still knows, so that it costs nothing to keep.
+func (ck *check) traces() []*traceView {
+	traces := []*traceView{newTrace(ck, 1, ck.created).log("check accepted", map[string]string{"product": ck.product.name, "version": ck.version})}
+	if !ck.opened.IsZero() {
+		traces = append(traces, newTrace(ck, 2, wireTime(ck.opened)).log("Check URL opened", nil))
+	}
+	if ck.status == wire.StatusCompleted {
+		traces = append(traces, newTrace(ck, 3, ck.updated).
+			log("network operator asked", map[string]string{"network_id": sandboxNetwork.NetworkID}).
+			log("check finished", map[string]string{"status": ck.status}))
+	}
+	return traces
+}
+
+// traceListing lists traces as they came.
+var traceListing = listing[*traceView]{
+	embedded: "traces",
+	created:  func(t *traceView) time.Time { return t.at },
+	oldFirst: true,
+	view:     func(_ *Server, t *traceView) any { return t },
+}
+
+// listTraces is GET /{product}/{version}/checks/{check_id}/traces. Traces that are too old are not among them.
+func (s *Server) listTraces(c *call) (any, error) {
+	ck, err := s.ownCheck(c)
+	if err != nil {
+		return nil, err
+	}
+	var readable []*traceView
+	for _, t := range ck.traces() {
+		if s.clock.now().Sub(t.at) <= traceLifetime {
+			readable = append(readable, t)
+		}
+	}
+	return listPage(s, c, traceListing, readable)
+}
+
+// getTrace is GET /{product}/{version}/checks/{check_id}/traces/{trace_id}.
+func (s *Server) getTrace(c *call) (any, error) {
+	ck, err := s.ownCheck(c)
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range ck.traces() {
+		switch {
+		case t.TraceID != c.ids["trace_id"]:
+		case s.clock.now().Sub(t.at) > traceLifetime:
+			return nil, newProblem(wire.TraceGone, "")
+		default:
+			return t, nil
+		}
+	}
+	return nil, newProblem(wire.TraceNotFound, "")
+}
