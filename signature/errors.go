@@ -61,7 +61,11 @@ func (e *Error) Undecided() bool {
 
 func refuse(reason error, detail string) error { return &Error{Reason: reason, detail: detail} }
 
+// because is a refusal with a cause. A cause of our own, from a JWKS or a MemoryReplayStore, says it all already.
 func because(reason error, detail string, cause error) error {
+	if e, ok := errors.AsType[*Error](cause); ok && e.Reason == reason {
+		return e
+	}
 	return &Error{Reason: reason, detail: detail + ": " + causeText(cause), cause: withoutURL(cause)}
 }
 

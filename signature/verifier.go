@@ -214,8 +214,6 @@ func (v *Verifier) checkSignature(ctx context.Context, m *message, auth *authori
 	switch {
 	case errors.Is(err, ErrUnknownKey):
 		return refuse(ErrUnknownKey, "the service has no key of this id")
-	case errors.Is(err, ErrKeySource):
-		return err
 	case err != nil:
 		return because(ErrKeySource, "the key source failed", err)
 	case key == nil:
