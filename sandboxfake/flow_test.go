@@ -1,0 +1,233 @@
+package sandboxfake_test
+
+import (
+	"encoding/base64"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/idverify/idverify-go/sandboxfake"
+	"github.com/idverify/idverify-go/signature"
+)
+
+const phoneChecks02 = "/phone_check/v0.2/checks"
+
+// exchange sends the code of a check.
+func (a *api) exchange(path, id, code string) reply {
+	a.t.Helper()
+	return a.call(http.MethodPatch, path+"/"+id, fmt.Sprintf(`[{"op":"add","path":"/code","value":%q}]`, code))
+}
+
+func TestInVersion02TheSameTableIsReachedAtTheExchange(t *testing.T) {
+	t.Parallel()
+	for _, table := range sandboxTables {
+		if !table.opened {
+			continue
+		}
+		path := strings.Replace(table.path, "v0.1", "v0.2", 1)
+		t.Run(path, func(t *testing.T) {
+			t.Parallel()
+			srv := sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithFrozenClock(frozenAt))
+			a := newAPI(t, srv)
+			var told bodies
+			host := srv.Handle("app.sandbox.test", &told)
+			for i := range 100 {
+				suffix := fmt.Sprintf("%02d", i)
+				want, wins := table.wins[suffix]
+				if !wins {
+					want = table.digits[i%10]
+				}
+				id := a.create(path, `{"phone_number":"4477009000`+suffix+`","callback_url":"`+host+`"}`)
+
+				opened := a.get(path + "/" + id + "/redirect")
+				code, _ := opened.json["code"].(string)
+				if wins {
+					if opened.json["error"] != "mno_server_error" || opened.json["error_description"] == nil || code != "" {
+						t.Errorf("%s: the device got %s, want an error in place of a code", suffix, opened.body)
+					}
+					a.exchange(path, id, "anything").wantProblem(t, 404, "check_not_found")
+				} else {
+					if got := a.get(path + "/" + id).json["status"]; got != "PENDING" {
+						t.Errorf("%s: %v after the opening, want PENDING", suffix, got)
+					}
+					if got := outcome(a.exchange(path, id, code).json); got != want {
+						t.Errorf("%s: the exchange answers %q, want %q", suffix, got, want)
+					}
+				}
+				if err := srv.Idle(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				if got := outcome(told.last(t)); got != want || told.count() != i+1 {
+					t.Errorf("%s: callback %d says %q, want one callback a check, and %q", suffix, told.count(), got, want)
+				}
+			}
+		})
+	}
+}
+
+func TestACodeIsGoodOnceAndForItsOwnCheck(t *testing.T) {
+	t.Parallel()
+	a := newAPI(t, sandboxfake.New(t, sandboxfake.WithInMemory()))
+	create := func(path string) string { return a.create(path, `{"phone_number":"447700900012"}`) }
+	one, other, unopened, old := create(phoneChecks02), create(phoneChecks02), create(phoneChecks02), create(phoneChecks)
+	codeOf := func(id string) string {
+		return a.get(phoneChecks02 + "/" + id + "/redirect").json["code"].(string)
+	}
+	code, othersCode := codeOf(one), codeOf(other)
+
+	a.get(phoneChecks02+"/"+one+"/redirect").wantProblem(t, 404, "check_not_found") // a second opening
+	a.exchange(phoneChecks02, one, othersCode).wantProblem(t, 404, "check_not_found")
+	a.exchange(phoneChecks02, unopened, code).wantProblem(t, 404, "check_not_found")
+	a.exchange(phoneChecks02, unopened, "").wantProblem(t, 404, "check_not_found")
+	a.exchange(phoneChecks02, old, code).wantProblem(t, 404, "check_not_found")
+	a.exchange(phoneChecks, one, code).wantProblem(t, 405, "method_not_allowed") // v0.1 has no exchange
+	if r := a.exchange(phoneChecks02, one, code); outcome(r.json) != "COMPLETED yes -" {
+		t.Errorf("after all that the right code answers %d %s, want the outcome", r.status, r.body)
+	}
+	a.exchange(phoneChecks02, one, code).wantProblem(t, 404, "check_not_found")
+	for _, patch := range []string{`{}`, `[]`, `null`, `[{"op":"replace","path":"/code","value":"x"}]`, `[{"op":"add","path":"/match","value":true}]`, `[{"op":"add","path":"/code"}]`, `[{"op":"add","path":"/code","value":7}]`,
+		`[{"op":"add","path":"/code","value":"x"},{"op":"add","path":"/code","value":"x"}]`} {
+		a.call(http.MethodPatch, phoneChecks02+"/"+other, patch).wantProblem(t, 400, "bad_request")
+	}
+}
+
+func TestIdsAreSharedBetweenVersionsAndTheCreatorDecidesTheFlow(t *testing.T) {
+	t.Parallel()
+	a := newAPI(t, sandboxfake.New(t, sandboxfake.WithInMemory()))
+	old := a.create(phoneChecks, `{"phone_number":"447700900012"}`)
+
+	opened := a.get(phoneChecks02 + "/" + old + "/redirect")
+
+	if opened.status != 200 || opened.json["code"] != nil {
+		t.Errorf("a v0.1 check opened by a v0.2 path: %d %s, want the v0.1 flow", opened.status, opened.body)
+	}
+	if got := outcome(a.get(phoneChecks02 + "/" + old).json); got != "COMPLETED yes -" {
+		t.Errorf("read by the v0.2 path it is %q", got)
+	}
+	a.get("/subscriber_check/v0.1/checks/"+old).wantProblem(t, 404, "check_not_found")
+}
+
+// The table of section 5.3, "Redirect signature": what the device brings back, and that it verifies.
+func TestTheDeviceIsSentOnWithASignedRedirect(t *testing.T) {
+	t.Parallel()
+	srv := sandboxfake.New(t, sandboxfake.WithInMemory())
+	a := newAPI(t, srv)
+	verifier := srv.Verifier("app.sandbox.test")
+	var message *signature.Message
+	var query string
+	host := srv.Handle("app.sandbox.test", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var err error
+		query = r.URL.RawQuery
+		if message, err = verifier.VerifyRedirect(r); err != nil {
+			t.Errorf("the redirect does not verify: %v", err)
+		}
+	}))
+	for _, row := range []struct {
+		name, number, target string
+		own                  string // the redirect URL's own query, kept byte for byte
+		names                []string
+	}{
+		{"success", "447700900012", "/done", "", []string{"check_id", "code", "authorization", "date"}},
+		{"error", "447700900099", "/done", "", []string{"check_id", "error", "error_description", "authorization", "date"}},
+		{"with a query of its own", "447700900012", "/done?b=%2f&a=x%20y&empty&plus=1+1", "b=%2f&a=x%20y&empty&plus=1+1", []string{"check_id", "code", "authorization", "date"}},
+		{"without a path", "447700900012", "", "", []string{"check_id", "code", "authorization", "date"}},
+		{"with an escaped path", "447700900012", "/a%2Fb/%7Ec", "", []string{"check_id", "code", "authorization", "date"}},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			id := a.create(phoneChecks02, fmt.Sprintf(`{"phone_number":%q,"redirect_url":%q}`, row.number, host+row.target))
+			message = nil
+
+			visit, err := srv.Device().Open(t.Context(), srv.URL()+phoneChecks02+"/"+id+"/redirect")
+
+			if err != nil {
+				t.Fatal(err)
+			}
+			if visit.Status != 200 || len(visit.Hops) != 2 || message == nil {
+				t.Fatalf("the device came to %d after %d hops", visit.Status, len(visit.Hops))
+			}
+			added, hasOwn := strings.CutPrefix(query, row.own)
+			if !hasOwn {
+				t.Errorf("query %q does not begin with the redirect URL's own %q", query, row.own)
+			}
+			var names []string
+			for pair := range strings.SplitSeq(strings.TrimPrefix(added, "&"), "&") {
+				name, value, _ := strings.Cut(pair, "=")
+				names = append(names, name)
+				if strings.Contains(value, "+") {
+					t.Errorf("%s has a bare plus, which forms read as a space", name)
+				}
+			}
+			if diff := cmp.Diff(row.names, names); diff != "" {
+				t.Errorf("parameters (-want +got):\n%s", diff)
+			}
+			values, _ := url.ParseQuery(added)
+			if header, err := base64.StdEncoding.DecodeString(values.Get("authorization")); err != nil || !strings.HasPrefix(string(header), "Signature keyId=") {
+				t.Errorf("authorization decodes to %q, %v", header, err)
+			}
+			if message.Query.Get("check_id") != id {
+				t.Errorf("the verified check_id is %q", message.Query.Get("check_id"))
+			}
+		})
+	}
+}
+
+func TestACodeThatIsNotExchangedExpiresWithItsCheck(t *testing.T) {
+	t.Parallel()
+	srv := sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithFrozenClock(frozenAt))
+	a := newAPI(t, srv)
+	id := a.create(phoneChecks02, `{"phone_number":"447700900012"}`)
+	code := a.get(phoneChecks02 + "/" + id + "/redirect").json["code"].(string)
+
+	if err := srv.Advance(t.Context(), 2*time.Minute); err != nil {
+		t.Fatal(err)
+	}
+
+	a.exchange(phoneChecks02, id, code).wantProblem(t, 404, "check_not_found")
+}
+
+func TestADeviceKeepsCookiesAndFollowsRelativeRedirects(t *testing.T) {
+	t.Parallel()
+	srv := sandboxfake.New(t, sandboxfake.WithInMemory())
+	a := newAPI(t, srv)
+	mux := http.NewServeMux()
+	mux.HandleFunc("/back", func(w http.ResponseWriter, r *http.Request) {
+		http.SetCookie(w, &http.Cookie{Name: "session", Value: "s1", Path: "/"})
+		w.Header().Set("Location", "step/two")
+		w.WriteHeader(http.StatusFound)
+	})
+	mux.HandleFunc("/step/two", func(w http.ResponseWriter, r *http.Request) {
+		cookie, err := r.Cookie("session")
+		if err != nil || cookie.Value != "s1" {
+			t.Errorf("the cookie is gone: %v", err)
+		}
+		w.WriteHeader(http.StatusTeapot)
+	})
+	host := srv.Handle("app.sandbox.test", mux)
+	id := a.create(phoneChecks02, `{"phone_number":"447700900012","redirect_url":"`+host+`/back"}`)
+
+	visit, err := srv.Device().Open(t.Context(), srv.URL()+phoneChecks02+"/"+id+"/redirect")
+
+	if err != nil {
+		t.Fatal(err)
+	}
+	if visit.Status != http.StatusTeapot || visit.URL.Path != "/step/two" || len(visit.Hops) != 3 {
+		t.Errorf("the device came to %d at %s after %d hops", visit.Status, visit.URL.Path, len(visit.Hops))
+	}
+}
+
+func TestADeviceGivesUpOnALoop(t *testing.T) {
+	t.Parallel()
+	srv := sandboxfake.New(t, sandboxfake.WithInMemory())
+	host := srv.Handle("app.sandbox.test", http.RedirectHandler("/", http.StatusFound))
+
+	_, err := srv.Device().Open(t.Context(), host)
+
+	if err == nil || strings.Contains(err.Error(), "app.sandbox.test") {
+		t.Errorf("error %v, want one that names the loop and no URL", err)
+	}
+}

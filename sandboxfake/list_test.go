@@ -1,0 +1,187 @@
+package sandboxfake_test
+
+import (
+	"fmt"
+	"net/url"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/idverify/idverify-go/sandboxfake"
+)
+
+// listed is the reference ids of a page's checks.
+func (r reply) listed() []string {
+	ids := []string{}
+	embedded, _ := r.json["_embedded"].(map[string]any)
+	for _, check := range embedded["checks"].([]any) {
+		ids = append(ids, fmt.Sprint(check.(map[string]any)["reference_id"]))
+	}
+	return ids
+}
+
+// sixChecks are three of one second, then two of another, then one of a third, in the order a to f. All but the last are finished.
+func sixChecks(t *testing.T) *api {
+	t.Helper()
+	srv := sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithFrozenClock(frozenAt))
+	a := newAPI(t, srv)
+	for i, name := range []string{"a", "b", "c", "d", "e", "f"} {
+		if i == 3 || i == 5 {
+			if err := srv.Advance(t.Context(), time.Second); err != nil {
+				t.Fatal(err)
+			}
+		}
+		id := a.create(phoneChecks, fmt.Sprintf(`{"phone_number":"44770090001%d","reference_id":%q}`, i, name))
+		if name != "f" {
+			a.get(phoneChecks + "/" + id + "/redirect")
+		}
+	}
+	return a
+}
+
+func TestListsAreSortedAndTiesStayInTheOrderOfCreation(t *testing.T) {
+	t.Parallel()
+	a := sixChecks(t)
+	for _, row := range []struct {
+		sort string
+		want []string
+	}{
+		{"", []string{"f", "d", "e", "a", "b", "c"}},
+		{"?sort=created_at,desc", []string{"f", "d", "e", "a", "b", "c"}},
+		{"?sort=created_at,asc", []string{"a", "b", "c", "d", "e", "f"}},
+		{"?sort=updated_at,desc", []string{"f", "d", "e", "a", "b", "c"}},
+		{"?sort=updated_at,asc", []string{"a", "b", "c", "d", "e", "f"}},
+	} {
+		if diff := cmp.Diff(row.want, a.get(phoneChecks+row.sort).listed()); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", row.sort, diff)
+		}
+	}
+}
+
+func TestPagesHoldEveryCheckOnceWhateverTheirSize(t *testing.T) {
+	t.Parallel()
+	a := sixChecks(t)
+	for size := 1; size <= 7; size++ {
+		var all []string
+		next := fmt.Sprintf("%s%s?size=%d", a.srv.URL(), phoneChecks, size)
+		for next != "" {
+			r := a.get(next)
+			all = append(all, r.listed()...)
+			link, _ := r.json["_links"].(map[string]any)["next"].(map[string]any)
+			next, _ = link["href"].(string)
+		}
+		if diff := cmp.Diff([]string{"f", "d", "e", "a", "b", "c"}, all); diff != "" {
+			t.Errorf("size %d (-want +got):\n%s", size, diff)
+		}
+	}
+}
+
+func TestAPagePastTheEndIsEmptyAndSoIsAListOfNothing(t *testing.T) {
+	t.Parallel()
+	a := sixChecks(t)
+
+	past, nothing := a.get(phoneChecks+"?page=9&size=4"), a.get("/sim_check/v0.1/checks")
+
+	if diff := cmp.Diff(map[string]any{"size": 4.0, "number": 9.0, "total_pages": 2.0, "total_elements": 6.0}, past.json["page"]); diff != "" || len(past.listed()) != 0 {
+		t.Errorf("past the end: %s", past.body)
+	}
+	if diff := cmp.Diff(map[string]any{"size": 10.0, "number": 1.0, "total_pages": 0.0, "total_elements": 0.0}, nothing.json["page"]); diff != "" || len(nothing.listed()) != 0 {
+		t.Errorf("nothing: %s", nothing.body)
+	}
+}
+
+func TestASearchFindsByFieldAndOperator(t *testing.T) {
+	t.Parallel()
+	a := sixChecks(t)
+	for _, row := range []struct {
+		search string
+		want   []string
+	}{
+		{"reference_id==b", []string{"b"}},
+		{"reference_id!=b", []string{"f", "d", "e", "a", "c"}},
+		{"reference_id>d", []string{"f", "e"}},
+		{"reference_id>=d", []string{"f", "d", "e"}},
+		{"reference_id<b", []string{"a"}},
+		{"reference_id<=b", []string{"a", "b"}},
+		{"status==COMPLETED;match==true", []string{"e", "a", "c"}},
+		{"match!=true", []string{"f", "d", "b"}}, // f has no match yet
+		{"match==false", []string{"d", "b"}},
+		{"reference_id==a,reference_id==f", []string{"f", "a"}},
+		{"reference_id==a,reference_id==b;match==true", []string{"a"}}, // and binds closer
+		{"(reference_id==a,reference_id==b);match==false", []string{"b"}},
+		{"created_at>2026-01-02T03:04:05", []string{"f", "d", "e"}},
+		{"created_at>='2026-01-02T03:04:06+0000';created_at<2026-01-02T03:04:07Z", []string{"d", "e"}},
+		{"created_at<2026-01-02T03", []string{}},
+		{"phone_number=='447700900010'", []string{"a"}},
+		{`reference_id=="\a"`, []string{"a"}},
+		{"charge_amount==0", []string{"f", "d", "e", "a", "b", "c"}},
+		{"charge_amount>0.5", []string{}},
+		{"no_sim_change==true", []string{}},
+	} {
+		r := a.get(phoneChecks + "?search=" + url.QueryEscape(row.search))
+		if r.status != 200 {
+			t.Errorf("%s: %d %s", row.search, r.status, r.body)
+			continue
+		}
+		if diff := cmp.Diff(row.want, r.listed()); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", row.search, diff)
+		}
+	}
+}
+
+func TestALinkKeepsTheSearch(t *testing.T) {
+	t.Parallel()
+	a := sixChecks(t)
+
+	first := a.get(phoneChecks + "?size=1&search=" + url.QueryEscape("match==false"))
+	next := first.json["_links"].(map[string]any)["next"].(map[string]any)["href"].(string)
+
+	if diff := cmp.Diff([]string{"b"}, a.get(next).listed()); diff != "" {
+		t.Errorf("the next page (-want +got):\n%s", diff)
+	}
+}
+
+func TestTracesTellACheckAndAreGoneAfterAWeek(t *testing.T) {
+	t.Parallel()
+	srv := sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithFrozenClock(frozenAt))
+	a := newAPI(t, srv)
+	id := a.create(phoneChecks, `{"phone_number":"447700900012"}`)
+	a.get(phoneChecks + "/" + id + "/redirect")
+	path := phoneChecks + "/" + id + "/traces"
+
+	traces := a.get(path).json["_embedded"].(map[string]any)["traces"].([]any)
+	if len(traces) != 3 {
+		t.Fatalf("%d traces, want accepted, opened, finished", len(traces))
+	}
+	trace := path + "/" + traces[0].(map[string]any)["trace_id"].(string)
+	if diff := cmp.Diff(traces[0], any(a.get(trace).json)); diff != "" {
+		t.Errorf("read alone (-listed +read):\n%s", diff)
+	}
+	a.get(path+"/unknown").wantProblem(t, 404, "trace_not_found")
+	a.get(phoneChecks+"/unknown/traces").wantProblem(t, 404, "check_not_found")
+	if err := srv.Advance(t.Context(), 7*24*time.Hour+time.Second); err != nil {
+		t.Fatal(err)
+	}
+	a.token = a.tokenFor(srv.Credentials(), "phone_check")
+	a.get(trace).wantProblem(t, 410, "trace_gone")
+}
+
+func TestCountriesAreFoundByISOCodeAndByDiallingCode(t *testing.T) {
+	t.Parallel()
+	a := newAPI(t, sandboxfake.New(t, sandboxfake.WithInMemory()))
+	for _, row := range []struct {
+		code, country string
+	}{{"GB", "GB"}, {"gb", "GB"}, {"44", "GB"}, {"DE", "DE"}, {"1", "US"}} {
+		if r := a.get("/coverage/v0.1/countries/" + row.code); r.json["country_code"] != row.country {
+			t.Errorf("%s: %d %s, want %s", row.code, r.status, r.body, row.country)
+		}
+	}
+
+	r := a.get("/coverage/v0.1/countries/XX")
+
+	r.wantProblem(t, 404, "not_found")
+	if r.json["detail"] != "No Reach" {
+		t.Errorf("detail is %q, want No Reach", r.json["detail"])
+	}
+}
