@@ -54,9 +54,15 @@ type request struct {
 
 // answer is a 2xx answer, its body read.
 type answer struct {
+	api    *api
 	op     wire.Operation
 	status int
 	body   []byte
+}
+
+// unusable is the error of an answer that is not what it should be, because of err.
+func (ans *answer) unusable(err error) error {
+	return newDecodeError(ans.op.Title, ans.status, ans.body, err, ans.api.secrets()...)
 }
 
 // shape is the JSON of a resource. It knows the value that it becomes, or why it is none; such an error does not repeat what was answered.
@@ -77,11 +83,11 @@ func send[J shape[T], T any](ctx context.Context, a *api, op wire.Operation, bod
 func decode[J shape[T], T any](ans *answer) (*T, error) {
 	var j J
 	if err := json.Unmarshal(ans.body, &j); err != nil {
-		return nil, newDecodeError(ans.op.Title, ans.status, ans.body, err)
+		return nil, ans.unusable(err)
 	}
 	v, err := j.value()
 	if err != nil {
-		return nil, newDecodeError(ans.op.Title, ans.status, ans.body, err)
+		return nil, ans.unusable(err)
 	}
 	return v, nil
 }

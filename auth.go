@@ -183,6 +183,19 @@ func (c *tokenCache) drop(scope string, token *oauth2.Token) {
 	}
 }
 
+// secrets are what no error may show, whatever the service wrote into its answer.
+func (a *api) secrets() []string {
+	secrets := []string{a.credentials.ClientSecret.Reveal()}
+	a.tokens.mu.Lock()
+	defer a.tokens.mu.Unlock()
+	for _, e := range a.tokens.entries {
+		if e.token != nil {
+			secrets = append(secrets, e.token.AccessToken)
+		}
+	}
+	return secrets
+}
+
 // fetchToken asks the token endpoint, once.
 func (a *api) fetchToken(ctx context.Context, scope string) (*oauth2.Token, error) {
 	req, err := a.tokenRequest(ctx, scope)
@@ -203,7 +216,7 @@ func (a *api) fetchToken(ctx context.Context, scope string) (*oauth2.Token, erro
 
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxErrorBody))
 	if !isSuccess(resp.StatusCode) {
-		return nil, newTokenError(scope, resp, body, a.credentials)
+		return nil, newTokenError(scope, resp, body, a.secrets())
 	}
 	if err != nil {
 		return nil, &sendError{operation: tokenOperation(scope), unsent: true, err: err}

@@ -67,7 +67,7 @@ type checkJSON struct {
 }
 
 // valid refuses an object that is no check: without these two a caller could neither find it again nor trust its result.
-func (j *checkJSON) valid() error {
+func (j checkJSON) valid() error {
 	switch {
 	case j.CheckID == "":
 		return errors.New("it has no check_id")

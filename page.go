@@ -65,19 +65,17 @@ func list[J shape[T], T any](ctx context.Context, a *api, r request, name string
 	if err != nil {
 		return nil, err
 	}
-	unusable := func(err error) error { return newDecodeError(ans.op.Title, ans.status, ans.body, err) }
-
 	var p pageJSON
 	if err := json.Unmarshal(ans.body, &p); err != nil {
-		return nil, unusable(err)
+		return nil, ans.unusable(err)
 	}
 	if p.Page == nil {
-		return nil, unusable(errors.New("it has no page"))
+		return nil, ans.unusable(errors.New("it has no page"))
 	}
 	var items []J
 	if raw, ok := p.Embedded[name]; ok {
 		if err := json.Unmarshal(raw, &items); err != nil {
-			return nil, unusable(err)
+			return nil, ans.unusable(err)
 		}
 	}
 	page := &Page[T]{
@@ -89,7 +87,7 @@ func list[J shape[T], T any](ctx context.Context, a *api, r request, name string
 	}
 	for i, item := range items {
 		if page.Items[i], err = item.value(); err != nil {
-			return nil, unusable(err)
+			return nil, ans.unusable(err)
 		}
 	}
 	return page, nil

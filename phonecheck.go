@@ -115,10 +115,10 @@ func (s *PhoneCheckService) Trace(ctx context.Context, checkID, traceID string) 
 }
 
 // phoneCheckJSON is a PhoneCheck on the wire.
-type phoneCheckJSON struct{ checkJSON }
+type phoneCheckJSON checkJSON
 
 func (j phoneCheckJSON) value() (*PhoneCheck, error) {
-	if err := j.valid(); err != nil {
+	if err := checkJSON(j).valid(); err != nil {
 		return nil, err
 	}
 	return &PhoneCheck{

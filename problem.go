@@ -25,10 +25,7 @@ func (c *call) problem(resp *http.Response, body []byte) *Error {
 	var p struct {
 		Type, Title, Detail string
 	}
-	secrets := []string{c.api.credentials.ClientSecret.Reveal()}
-	if c.token != nil {
-		secrets = append(secrets, c.token.AccessToken)
-	}
+	secrets := c.api.secrets()
 	// A field of the wrong type is an error, but the other fields are there: what could be read counts.
 	_ = json.Unmarshal(body, &p)
 	if p.Type == "" && p.Title == "" && p.Detail == "" {
@@ -58,7 +55,7 @@ func cleanType(s string) string {
 }
 
 // newTokenError reads the token endpoint's refusal.
-func newTokenError(scope string, resp *http.Response, body []byte, c Credentials) *TokenError {
+func newTokenError(scope string, resp *http.Response, body []byte, secrets []string) *TokenError {
 	e := &TokenError{Status: resp.StatusCode, Scope: scope, RetryAfter: retryAfter(resp.Header), RequestID: requestID(resp.Header)}
 	var p struct {
 		Code        string `json:"error"`
@@ -66,19 +63,19 @@ func newTokenError(scope string, resp *http.Response, body []byte, c Credentials
 	}
 	_ = json.Unmarshal(body, &p)
 	if p.Code == "" {
-		e.Description = begins(body, c.ClientSecret.Reveal())
+		e.Description = begins(body, secrets...)
 		return e
 	}
-	e.Code = clean(p.Code, c.ClientSecret.Reveal())
-	e.Description = clean(p.Description, c.ClientSecret.Reveal())
+	e.Code = clean(p.Code, secrets...)
+	e.Description = clean(p.Description, secrets...)
 	return e
 }
 
 // newDecodeError says what is wrong with body, and how it begins unless that may hold somebody's data.
-func newDecodeError(operation string, status int, body []byte, err error) *DecodeError {
+func newDecodeError(operation string, status int, body []byte, err error, secrets ...string) *DecodeError {
 	reason := decodeReason(err)
 	if trimmed := strings.TrimSpace(string(body[:min(len(body), 16)])); trimmed != "" && trimmed[0] != '{' && trimmed[0] != '[' {
-		reason += ": " + begins(body)
+		reason += ": " + begins(body, secrets...)
 	}
 	return &DecodeError{Operation: operation, Status: status, Reason: reason}
 }
@@ -133,7 +130,11 @@ func rateLimit(h http.Header, now time.Time) *RateLimit {
 	return r
 }
 
+// requestID is the service's name for a call, where it looks like one.
 func requestID(h http.Header) string {
 	id := h.Get(wire.RequestIDHeader)
-	return clean(id[:min(len(id), 128)])
+	if len(id) > 128 || strings.ContainsFunc(id, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return ""
+	}
+	return clean(id)
 }

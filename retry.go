@@ -258,7 +258,7 @@ func (c *call) read(resp *http.Response) (*answer, error) {
 	if !isSuccess(resp.StatusCode) && !c.alreadyDeleted(resp.StatusCode) {
 		return nil, c.problem(resp, body)
 	}
-	return &answer{op: c.op, status: resp.StatusCode, body: body}, nil
+	return &answer{api: c.api, op: c.op, status: resp.StatusCode, body: body}, nil
 }
 
 // alreadyDeleted tells that an earlier try of a DELETE was carried out although its answer was lost.

@@ -1,6 +1,7 @@
 package idverify_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -308,6 +309,11 @@ func inProcess(t testing.TB, answer func(*http.Request) (*http.Response, error),
 		t.Fatal(err)
 	}
 	return c
+}
+
+// response is an answer of a transport.
+func response(status int, body []byte) *http.Response {
+	return &http.Response{StatusCode: status, Header: make(http.Header), Body: io.NopCloser(bytes.NewReader(body))}
 }
 
 type inProcessTransport func(*http.Request) (*http.Response, error)

@@ -21,7 +21,7 @@ var (
 // clean makes foreign text fit for an error or a log: one line of printable characters, of bearable length, without anything secret or personal.
 func clean(s string, secrets ...string) string {
 	const longest = 300
-	s = s[:min(len(s), 4*longest)]
+	s = s[:min(len(s), 16*longest)]
 	for _, secret := range secrets {
 		if secret != "" {
 			s = strings.ReplaceAll(s, secret, redacted)
@@ -60,7 +60,7 @@ func redactAddress(s string) string {
 
 // begins shows how a body begins that is not what it should be.
 func begins(body []byte, secrets ...string) string {
-	text := clean(string(body[:min(len(body), 400)]), secrets...)
+	text := clean(string(body[:min(len(body), 4<<10)]), secrets...)
 	if text == "" {
 		return "the body is empty"
 	}

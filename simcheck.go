@@ -94,10 +94,10 @@ func (s *SIMCheckService) Trace(ctx context.Context, checkID, traceID string) (*
 }
 
 // simCheckJSON is a SIMCheck on the wire.
-type simCheckJSON struct{ checkJSON }
+type simCheckJSON checkJSON
 
 func (j simCheckJSON) value() (*SIMCheck, error) {
-	if err := j.valid(); err != nil {
+	if err := checkJSON(j).valid(); err != nil {
 		return nil, err
 	}
 	return &SIMCheck{

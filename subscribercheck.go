@@ -122,10 +122,10 @@ func (s *SubscriberCheckService) Trace(ctx context.Context, checkID, traceID str
 }
 
 // subscriberCheckJSON is a SubscriberCheck on the wire.
-type subscriberCheckJSON struct{ checkJSON }
+type subscriberCheckJSON checkJSON
 
 func (j subscriberCheckJSON) value() (*SubscriberCheck, error) {
-	if err := j.valid(); err != nil {
+	if err := checkJSON(j).valid(); err != nil {
 		return nil, err
 	}
 	return &SubscriberCheck{

@@ -1,0 +1,350 @@
+package idverify_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"crypto/rsa"
+	"encoding/json"
+	"errors"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	idverify "github.com/idverify/idverify-go"
+	"github.com/idverify/idverify-go/signature"
+)
+
+func TestParseCallbackReadsEveryField(t *testing.T) {
+	t.Parallel()
+	created := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	for _, tt := range []struct {
+		fixture, kind string
+		want          idverify.Callback
+	}{
+		{"callback_phone_check.json", "phone_check", idverify.Callback{
+			Product: idverify.ProductPhoneCheck, CheckID: "0c8b1f7e-5a43-4d0e-9b62-7f1d3a5c9e21", ReferenceID: "sign-up 42", Status: idverify.StatusCompleted, Match: new(true),
+			ChargeAmount: "1", ChargeCurrency: "API", CreatedAt: created, UpdatedAt: created.Add(6 * time.Second), NetworkID: "00101"}},
+		{"callback_phone_check_error.json", "phone_check", idverify.Callback{
+			Product: idverify.ProductPhoneCheck, CheckID: "0c8b1f7e-5a43-4d0e-9b62-7f1d3a5c9e21", Status: idverify.StatusError, Match: new(false),
+			ChargeAmount: "1", ChargeCurrency: "API", CreatedAt: created, UpdatedAt: created.Add(6 * time.Second), ErrorCode: "mno_server_error"}},
+		{"callback_phone_check_expired.json", "phone_check", idverify.Callback{
+			Product: idverify.ProductPhoneCheck, CheckID: "0c8b1f7e-5a43-4d0e-9b62-7f1d3a5c9e21", Status: idverify.StatusExpired,
+			ChargeAmount: "1", ChargeCurrency: "API", CreatedAt: created, UpdatedAt: created.Add(2 * time.Minute)}},
+		{"callback_subscriber_check.json", "subscriber_check", idverify.Callback{
+			Product: idverify.ProductSubscriberCheck, CheckID: "d2f4a6c8-3e5b-4d7f-9a1c-4e6b8d0f2a3c", ReferenceID: "log-in 9", Status: idverify.StatusCompleted, Match: new(true), NoSIMChange: new(false),
+			ChargeAmount: "2", ChargeCurrency: "EUR", CreatedAt: created, UpdatedAt: created.Add(8 * time.Second), NetworkID: "00101"}},
+	} {
+		t.Run(tt.fixture, func(t *testing.T) {
+			t.Parallel()
+			tt.want.Body = fixture(t, tt.fixture)
+
+			got, err := idverify.ParseCallback(&signature.Message{Kind: tt.kind, Body: tt.want.Body})
+
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(&tt.want, got); diff != "" {
+				t.Errorf("callback (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestParseCallbackRefusesABodyThatIsNoChecks(t *testing.T) {
+	t.Parallel()
+	for name, body := range map[string]string{
+		"empty":                "",
+		"cut off":              `{"check_id":"a","status":"COMPL`,
+		"null":                 `null`,
+		"a list":               `[]`,
+		"no check_id":          `{"status":"COMPLETED","match":true}`,
+		"no status":            `{"check_id":"a","match":true}`,
+		"match is text":        `{"check_id":"a","status":"COMPLETED","match":"447700900000"}`,
+		"a number for an id":   `{"check_id":447700900000,"status":"COMPLETED"}`,
+		"trailing text":        `{"check_id":"a","status":"COMPLETED"} {}`,
+		"a time that is none":  `{"check_id":"a","status":"COMPLETED","created_at":"447700900000"}`,
+		"a ttl that is a list": `{"check_id":"a","status":"COMPLETED","ttl":[447700900000]}`,
+	} {
+		c, err := idverify.ParseCallback(&signature.Message{Kind: "phone_check", Body: []byte(body)})
+
+		if err == nil || c != nil {
+			t.Errorf("%s: accepted as %+v", name, c)
+		}
+		if err != nil && strings.Contains(err.Error(), "447700900000") {
+			t.Errorf("%s: error %q repeats the body", name, err)
+		}
+	}
+	if _, err := idverify.ParseCallback(nil); err == nil {
+		t.Error("no message at all is accepted")
+	}
+}
+
+func TestParseCallbackPassesOnWhatItDoesNotKnow(t *testing.T) {
+	t.Parallel()
+
+	c, err := idverify.ParseCallback(&signature.Message{Kind: "invoice", Body: []byte("total: 1")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	later, err := idverify.ParseCallback(&signature.Message{Kind: "phone_check", Body: []byte(`{"check_id":"a","status":"FROZEN","new_field":[1]}`)})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	if c.Product != "invoice" || string(c.Body) != "total: 1" {
+		t.Errorf("callback %+v", c)
+	}
+	if later.Status != "FROZEN" || later.Match != nil || later.Status.Final() {
+		t.Errorf("callback %+v", later)
+	}
+}
+
+func TestCallbackHandlerHasFourAnswers(t *testing.T) {
+	t.Parallel()
+	good := string(fixture(t, "callback_phone_check.json"))
+	for _, tt := range []struct {
+		name    string
+		kind    string
+		body    string
+		keys    signature.KeySource
+		spoil   func(*http.Request)
+		handle  func(context.Context, *idverify.Callback) error
+		want    int
+		handled int
+	}{
+		{"handled", "phone_check", good, ownKeys(), nil, accept, 204, 1},
+		{"a kind to come", "invoice", "{}", ownKeys(), nil, accept, 204, 1},
+		{"not verified", "phone_check", good, ownKeys(), func(r *http.Request) { r.Header.Set("X-Service-Callback", "subscriber_check") }, accept, 400, 0},
+		{"another body", "phone_check", good, ownKeys(), func(r *http.Request) {
+			r.Body = io.NopCloser(strings.NewReader(strings.Replace(good, "true", "tru3", 1)))
+		}, accept, 400, 0},
+		{"an unknown key", "phone_check", good, signature.StaticKeys{}, nil, accept, 400, 0},
+		{"keys out of reach", "phone_check", good, noKeys{}, nil, accept, 503, 0},
+		{"not stored", "phone_check", good, ownKeys(), nil, func(context.Context, *idverify.Callback) error {
+			return errors.New("the database of 447700900000 is down")
+		}, 500, 1},
+		{"verified, but no check", "phone_check", "{}", ownKeys(), nil, accept, 500, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			v, err := signature.NewVerifier(tt.keys, []string{"shop.sandbox.test"}, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			handled := 0
+			h := idverify.CallbackHandler(v, func(ctx context.Context, c *idverify.Callback) error {
+				handled++
+				return tt.handle(ctx, c)
+			})
+			r := signedCallback(t, tt.kind, tt.body)
+			if tt.spoil != nil {
+				tt.spoil(r)
+			}
+			w := httptest.NewRecorder()
+
+			h.ServeHTTP(w, r)
+
+			if w.Code != tt.want {
+				t.Errorf("answer %d, want %d", w.Code, tt.want)
+			}
+			if handled != tt.handled {
+				t.Errorf("handled %d times, want %d", handled, tt.handled)
+			}
+			if strings.Contains(w.Body.String(), "database") {
+				t.Errorf("the answer %q tells the sender of our errors", w.Body)
+			}
+			if tt.want == 503 && w.Header().Get("Retry-After") == "" {
+				t.Error("503 without Retry-After")
+			}
+		})
+	}
+}
+
+func TestAPanicInTheHandlerIsAnsweredSoThatTheServiceTriesAgain(t *testing.T) {
+	t.Parallel()
+	v, err := signature.NewVerifier(ownKeys(), []string{"shop.sandbox.test"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := httptest.NewUnstartedServer(idverify.CallbackHandler(v, func(context.Context, *idverify.Callback) error { panic("a bug") }))
+	logged := new(syncBuffer)
+	srv.Config.ErrorLog = log.New(logged, "", 0)
+	srv.Start()
+	t.Cleanup(srv.Close)
+	r := signedCallback(t, "phone_check", string(fixture(t, "callback_phone_check.json")))
+	r.RequestURI = ""
+	r.URL, _ = url.Parse(srv.URL + r.URL.RequestURI())
+
+	resp, err := srv.Client().Do(r)
+	if err != nil {
+		t.Fatalf("no answer (%v): after a broken connection the service does not try again, and the callback is lost", err)
+	}
+	resp.Body.Close()
+
+	if resp.StatusCode != http.StatusInternalServerError {
+		t.Errorf("answer %d, want 500", resp.StatusCode)
+	}
+	srv.Close()
+	if !strings.Contains(logged.String(), "a bug") {
+		t.Error("the panic was swallowed")
+	}
+}
+
+func TestParseRedirect(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		query string
+		want  *idverify.Redirect // nil: refused
+	}{
+		{"check_id=a&code=b&basket=7", &idverify.Redirect{CheckID: "a", Code: "b", Query: url.Values{"check_id": {"a"}, "code": {"b"}, "basket": {"7"}}}},
+		{"check_id=a&error=mno_timeout&error_description=too+late", &idverify.Redirect{CheckID: "a", ErrorCode: "mno_timeout", ErrorDescription: "too late",
+			Query: url.Values{"check_id": {"a"}, "error": {"mno_timeout"}, "error_description": {"too late"}}}},
+		{"check_id=a", nil},
+		{"code=b", nil},
+		{"check_id=a&code=b&error=c", nil},
+		{"", nil},
+	} {
+		query, err := url.ParseQuery(tt.query)
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		got, err := idverify.ParseRedirect(&signature.Message{Query: query})
+
+		if (err == nil) != (tt.want != nil) {
+			t.Errorf("%q: error %v", tt.query, err)
+		}
+		if diff := cmp.Diff(tt.want, got); diff != "" {
+			t.Errorf("%q (-want +got):\n%s", tt.query, diff)
+		}
+	}
+	if _, err := idverify.ParseRedirect(nil); err == nil {
+		t.Error("no message at all is accepted")
+	}
+}
+
+func TestRedirectHandlerPassesOnOnlyVerifiedRedirects(t *testing.T) {
+	t.Parallel()
+	v, err := signature.NewVerifier(ownKeys(), []string{"shop.sandbox.test"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		query, change string
+		want          int
+	}{
+		{"basket=7&check_id=a&code=b", "", 200},
+		{"basket=7&check_id=a&code=b", "&code=c", 400},
+		{"check_id=a", "", 400},
+	} {
+		u, err := url.Parse("https://shop.sandbox.test/return?" + tt.query)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := signer(t).SignRedirect(u); err != nil {
+			t.Fatal(err)
+		}
+		w := httptest.NewRecorder()
+
+		idverify.RedirectHandler(v, func(w http.ResponseWriter, _ *http.Request, r *idverify.Redirect) {
+			io.WriteString(w, r.CheckID+r.Code+r.Query.Get("basket"))
+		}).ServeHTTP(w, httptest.NewRequest(http.MethodGet, u.String()+tt.change, nil))
+
+		if w.Code != tt.want || tt.want == 200 && w.Body.String() != "ab7" {
+			t.Errorf("%q%q: answer %d %q, want %d", tt.query, tt.change, w.Code, w.Body, tt.want)
+		}
+	}
+}
+
+func FuzzParseCallback(f *testing.F) {
+	for _, name := range []string{"callback_phone_check.json", "callback_phone_check_error.json", "callback_subscriber_check.json", "phone_check_created.json"} {
+		f.Add("phone_check", fixture(f, name))
+	}
+	f.Add("invoice", []byte(`{"check_id":1}`))
+	f.Fuzz(func(t *testing.T, kind string, body []byte) {
+		c, err := idverify.ParseCallback(&signature.Message{Kind: kind, Body: body})
+		if (c == nil) == (err == nil) {
+			t.Fatalf("callback %v and error %v", c, err)
+		}
+		if c == nil {
+			return
+		}
+		if c.Product == idverify.ProductPhoneCheck && (c.CheckID == "" || c.Status == "") {
+			t.Errorf("a check without id or status: %s", body)
+		}
+		if c.Match != nil && !json.Valid(body) {
+			t.Errorf("a verdict out of what is no JSON: %s", body)
+		}
+	})
+}
+
+// ownKey is a key made for this run.
+var ownKey = sync.OnceValues(func() (*rsa.PrivateKey, error) { return rsa.GenerateKey(rand.Reader, 2048) })
+
+func signer(t testing.TB) *signature.Signer {
+	t.Helper()
+	key, err := ownKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := signature.NewSigner("key-1", key, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func ownKeys() signature.KeySource {
+	key, err := ownKey()
+	if err != nil {
+		return noKeys{}
+	}
+	return signature.StaticKeys{"key-1": &key.PublicKey}
+}
+
+// noKeys is a key source that is out of reach.
+type noKeys struct{}
+
+func (noKeys) PublicKey(context.Context, string) (*rsa.PublicKey, error) {
+	return nil, errors.New("out of reach")
+}
+
+func accept(context.Context, *idverify.Callback) error { return nil }
+
+// signedCallback is a callback as a server gets it.
+func signedCallback(t testing.TB, kind, body string) *http.Request {
+	t.Helper()
+	r := httptest.NewRequest(http.MethodPost, "https://shop.sandbox.test/callbacks?source=idverify", nil)
+	r.Header.Set("X-Service-Callback", kind)
+	if err := signer(t).SignCallback(r, []byte(body)); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// syncBuffer is a buffer that a server may write to.
+type syncBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (b *syncBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *syncBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}

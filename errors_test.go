@@ -1,0 +1,271 @@
+package idverify_test
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	idverify "github.com/idverify/idverify-go"
+)
+
+// The error catalogue: specification, section 7, and the contract, section 6.
+func TestEveryProblemMeansOneThing(t *testing.T) {
+	t.Parallel()
+	sentinels := []error{
+		idverify.ErrBadRequest, idverify.ErrPhoneFormat, idverify.ErrUnauthorized, idverify.ErrInsufficientBalance, idverify.ErrForbidden, idverify.ErrNotFound,
+		idverify.ErrConflict, idverify.ErrNotMobileIP, idverify.ErrNetworkNotSupported, idverify.ErrRateLimited, idverify.ErrIPMismatch,
+	}
+	for _, tt := range []struct {
+		status   int
+		fragment string
+		want     error // nil: none
+	}{
+		{400, "bad_request", idverify.ErrBadRequest},
+		{400, "phone_format_invalid", idverify.ErrPhoneFormat},
+		{400, "mno_not_supported", idverify.ErrNetworkNotSupported},
+		{401, "unauthorized", idverify.ErrUnauthorized},
+		{402, "insufficient_balance", idverify.ErrInsufficientBalance},
+		{403, "forbidden", idverify.ErrForbidden},
+		{404, "not_found", idverify.ErrNotFound},
+		{404, "check_not_found", idverify.ErrNotFound},
+		{404, "trace_not_found", idverify.ErrNotFound},
+		{404, "workspace_not_found", idverify.ErrNotFound},
+		{405, "method_not_allowed", idverify.ErrBadRequest},
+		{415, "unsupported_media_type", idverify.ErrBadRequest},
+		{409, "project_name_taken", idverify.ErrConflict},
+		{409, "credentials_limit_reached", idverify.ErrConflict},
+		{409, "company_details_required", idverify.ErrConflict},
+		{409, "payment_details_required", idverify.ErrConflict},
+		{409, "currency_fixed", idverify.ErrConflict},
+		{409, "currency_not_supported", idverify.ErrConflict},
+		{409, "ip_msisdn_mismatch", idverify.ErrIPMismatch},
+		{410, "trace_gone", idverify.ErrNotFound},
+		{412, "not_mobile_ip", idverify.ErrNotMobileIP},
+		{413, "payload_too_large", idverify.ErrBadRequest},
+		{429, "too_many_requests", idverify.ErrRateLimited},
+		{501, "mno_redirect_unsupported", idverify.ErrNetworkNotSupported},
+
+		{400, "new_kind_of_error", idverify.ErrBadRequest}, // a fragment to come is judged by its status
+		{404, "", idverify.ErrNotFound},
+		{409, "", idverify.ErrConflict},
+		{412, "", idverify.ErrNotMobileIP},
+		{418, "teapot", nil},
+		{500, "", nil},
+		{503, "", nil},
+	} {
+		t.Run(fmt.Sprint(tt.status, " ", tt.fragment), func(t *testing.T) {
+			t.Parallel()
+			srv := newService(t, problemWith(tt.status, tt.fragment, "the reason"))
+
+			_, err := srv.client(t, once).PhoneChecks.Create(t.Context(), aCheck)
+
+			e, ok := errors.AsType[*idverify.Error](err)
+			if !ok || e.Status != tt.status || e.Fragment() != tt.fragment || e.Detail != "the reason" || e.Title != http.StatusText(tt.status) || e.Operation != "create PhoneCheck" {
+				t.Fatalf("error %#v", err)
+			}
+			for _, sentinel := range sentinels {
+				if got := errors.Is(err, sentinel); got != (sentinel == tt.want) {
+					t.Errorf("errors.Is(err, %q) = %v", sentinel, got)
+				}
+			}
+		})
+	}
+}
+
+func TestErrorsAreWrittenForThePersonOnCall(t *testing.T) {
+	t.Parallel()
+	redirect := func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusFound) }
+	for _, tt := range []struct {
+		name   string
+		answer http.HandlerFunc
+		want   string
+	}{
+		{"a problem", problemWith(402, "insufficient_balance", "the workspace's balance does not cover the check"),
+			"idverify: create PhoneCheck: 402 insufficient_balance: the workspace's balance does not cover the check (top up, or use a sandbox project)"},
+		{"a problem of the specification", answerWith(412, string(fixture(t, "problem.json"))),
+			"idverify: create PhoneCheck: 412 not_mobile_ip: Not a mobile IP (the device must use its mobile data connection)"},
+		{"a problem without status", answerWith(404, `{"type":"https://docs.sandbox.test/reference/api-errors#not_found","title":"Not Found","detail":"No Reach"}`),
+			"idverify: create PhoneCheck: 404 not_found: No Reach"},
+		{"a proxy's page", answerWith(502, "<html>\n<h1>Bad\tgateway</h1>"),
+			`idverify: create PhoneCheck: 502 Bad Gateway: the body begins "<html> <h1>Bad gateway</h1>"`},
+		{"nothing", answerWith(500, ""),
+			"idverify: create PhoneCheck: 500 Internal Server Error: the body is empty"},
+		{"JSON of another kind", answerWith(400, `{"message":"no"}`),
+			`idverify: create PhoneCheck: 400 Bad Request: the body begins "{\"message\":\"no\"}"`},
+		{"a redirect", redirect,
+			"idverify: create PhoneCheck: 302 Found: the body is empty (redirects are not followed, so that credentials stay with the host of the base URL: is the base URL right?)"},
+		{"a page in place of a check", answerWith(200, "<html>Welcome to the airport"),
+			`idverify: create PhoneCheck: 200, but the answer cannot be used: invalid character '<' looking for beginning of value: the body begins "<html>Welcome to the airport"`},
+		{"an object that is no check", answerWith(201, `{"id":1}`),
+			"idverify: create PhoneCheck: 201, but the answer cannot be used: it has no check_id"},
+		{"a check of the wrong types", answerWith(201, `{"check_id":447700900000,"status":"ACCEPTED"}`),
+			`idverify: create PhoneCheck: 201, but the answer cannot be used: the field "check_id" is of another type`},
+		{"null", answerWith(200, `null`),
+			`idverify: create PhoneCheck: 200, but the answer cannot be used: it has no check_id: the body begins "null"`},
+		{"more than can be read", func(w http.ResponseWriter, _ *http.Request) { w.Write(make([]byte, 10<<20+1)) },
+			"idverify: create PhoneCheck: 200, but the answer cannot be used: it is longer than 10 MiB"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			srv := newService(t, tt.answer)
+
+			_, err := srv.client(t, once).PhoneChecks.Create(t.Context(), aCheck)
+
+			if err == nil || err.Error() != tt.want {
+				t.Errorf("error\n%v\nwant\n%s", err, tt.want)
+			}
+		})
+	}
+}
+
+func TestRateLimitsAreTold(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		reset string
+		want  func(now, reset time.Time) bool
+	}{
+		{"1767323045", func(_, reset time.Time) bool { return reset.Equal(time.Unix(1767323045, 0)) }},
+		{"30", func(now, reset time.Time) bool { return reset.Sub(now).Round(10*time.Second) == 30*time.Second }},
+		{"", func(_, reset time.Time) bool { return reset.IsZero() }},
+		{"-1", func(_, reset time.Time) bool { return reset.IsZero() }},
+	} {
+		srv := newService(t, func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Retry-After", "3600")
+			w.Header().Set("X-RateLimit-Limit", "10")
+			w.Header().Set("X-RateLimit-Remaining", "0")
+			w.Header().Set("X-RateLimit-Reset", tt.reset)
+			w.Header().Set("X-Request-Id", "req-7")
+			problemWith(429, "too_many_requests", "slow down")(w, r)
+		})
+
+		_, err := srv.client(t).PhoneChecks.Create(t.Context(), aCheck)
+
+		e, ok := errors.AsType[*idverify.Error](err)
+		if !ok || e.RetryAfter != time.Hour || e.RequestID != "req-7" || e.RateLimit == nil || e.RateLimit.Limit != 10 || e.RateLimit.Remaining != 0 {
+			t.Fatalf("error %#v", err)
+		}
+		if !tt.want(time.Now(), e.RateLimit.Reset) {
+			t.Errorf("X-RateLimit-Reset %q was read as %v", tt.reset, e.RateLimit.Reset)
+		}
+		if want := "idverify: create PhoneCheck: 429 too_many_requests: slow down (try again in 1h0m0s)"; err.Error() != want {
+			t.Errorf("error\n%v\nwant\n%s", err, want)
+		}
+		if n := len(srv.calls()); n != 1 {
+			t.Errorf("%d tries: an hour is not waited for", n)
+		}
+	}
+}
+
+func TestNothingSecretOrPersonalShows(t *testing.T) {
+	t.Parallel()
+	logs := new(syncBuffer)
+	var printed strings.Builder
+	const ip = "192.0.2.77"
+	everything := "number " + aNumber + " or +44 7700 900-000 at " + ip + " and [2001:db8::77]:443, Bearer token-1, Basic Y2xpZW50, token-1, s3cret-of-client-1, https://user.example/?a=" + aNumber
+	srv := newService(t, nil)
+	hide := []string{aNumber, "7700 900", ip, "2001:db8::77", "token-1", "Y2xpZW50", "s3cret", "user.example", srv.URL}
+	logger := slog.New(slog.NewTextHandler(logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	c := srv.client(t, idverify.WithLogger(logger))
+	console, err := idverify.NewConsole(srv.URL, credentials, idverify.WithHTTPClient(srv.Client()))
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	for _, answer := range []http.HandlerFunc{
+		problemWith(400, "bad_request", everything),
+		problemWith(429, "too_many_requests", everything),
+		problemWith(400, aNumber, "the fragment itself"),
+		answerWith(502, everything),
+		answerWith(200, everything),
+		answerWith(200, `{"check_id":`+aNumber+`}`),
+		func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("X-Request-Id", everything)
+			w.WriteHeader(500)
+		},
+		drop,
+	} {
+		srv.answer = answer
+		_, err := c.PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: aNumber, PhoneIP: netip.MustParseAddr(ip)})
+		printEveryWay(&printed, err)
+		_, err = c.Reachability.Lookup(t.Context(), netip.MustParseAddr(ip))
+		printEveryWay(&printed, err)
+	}
+	_, err = c.PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: aNumber + "000000"})
+	printEveryWay(&printed, err)
+	srv.Close()
+	_, err = c.Reachability.Lookup(t.Context(), netip.MustParseAddr(ip))
+	printEveryWay(&printed, err)
+	fmt.Fprintf(&printed, "%+v %#v %+v %#v %v %s %q %x\n", *c, *c, *console, *console, credentials, credentials, credentials, credentials)
+
+	for _, secret := range hide {
+		if strings.Contains(printed.String(), secret) {
+			t.Errorf("%q shows in an error or in %%+v of the client:\n%s", secret, lineWith(printed.String(), secret))
+		}
+		if strings.Contains(logs.String(), secret) {
+			t.Errorf("%q shows in a log:\n%s", secret, lineWith(logs.String(), secret))
+		}
+	}
+	if !strings.Contains(logs.String(), "level=DEBUG") || !strings.Contains(logs.String(), "level=WARN") {
+		t.Errorf("the log has no record of tries or of retries:\n%s", logs)
+	}
+}
+
+func TestNothingIsLoggedUnasked(t *testing.T) {
+	// Not parallel: the default logger is the process's.
+	logs := new(syncBuffer)
+	before := slog.Default()
+	slog.SetDefault(slog.New(slog.NewTextHandler(logs, &slog.HandlerOptions{Level: slog.LevelDebug})))
+	t.Cleanup(func() { slog.SetDefault(before) })
+	srv := newService(t, answerWith(500, ""))
+
+	_, _ = srv.client(t).PhoneChecks.Get(t.Context(), "a")
+
+	if logs.String() != "" {
+		t.Errorf("logged:\n%s", logs)
+	}
+}
+
+func printEveryWay(b *strings.Builder, err error) {
+	for e := err; e != nil; e = errors.Unwrap(e) {
+		fmt.Fprintf(b, "%v\n%+v\n", err, err)
+		if ours, ok := e.(*idverify.Error); ok {
+			fmt.Fprintf(b, "%+v\n", *ours)
+		}
+	}
+}
+
+func lineWith(text, s string) string {
+	for line := range strings.Lines(text) {
+		if strings.Contains(line, s) {
+			return line
+		}
+	}
+	return ""
+}
+
+// once allows one try.
+var once = idverify.WithRetry(idverify.RetryPolicy{MaxAttempts: 1})
+
+func FuzzErrorBody(f *testing.F) {
+	f.Add(412, fixture(f, "problem.json"))
+	f.Add(502, []byte("<html>\xff\x00"))
+	f.Add(400, []byte(`{"type":"#`+aNumber+`","detail":["a"]}`))
+	f.Add(401, fixture(f, "token_error.json"))
+	f.Add(429, []byte(`{"detail":"call +44 7700 900000 at 10.0.0.1:80 or ::1"}`))
+	f.Fuzz(func(t *testing.T, status int, body []byte) {
+		if status < 300 || status > 599 {
+			return
+		}
+		c := inProcess(t, func(*http.Request) (*http.Response, error) { return response(status, body), nil }, once)
+		_, err := c.PhoneChecks.Create(t.Context(), aCheck)
+		text := fmt.Sprintf("%+v", err)
+		if err == nil || strings.Contains(text, aNumber) || strings.Contains(text, "token-1") || strings.ContainsAny(text, "\n\r\x00") || len(text) > 2000 {
+			t.Errorf("error %q", text)
+		}
+	})
+}

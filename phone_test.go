@@ -1,0 +1,111 @@
+package idverify_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	idverify "github.com/idverify/idverify-go"
+)
+
+func TestPhoneNumbersAreTakenAsPeopleWriteThem(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]string{
+		"447700900000":              "447700900000",
+		"+447700900000":             "447700900000",
+		"+44 7700 900-000":          "447700900000",
+		" +44 (7700) 900.000\t":     "447700900000",
+		"+1 (212) 555-0100":         "12125550100",
+		"+44\u00a07700\u202f900000": "447700900000",
+		"44‑7700‑900‑000":           "447700900000",
+		"1234567":                   "1234567",
+		"123456789012345":           "123456789012345",
+		"+49 (89) 000 00":           "498900000",
+	} {
+		got, err := idverify.NormalizePhoneNumber(in)
+
+		if got != want || err != nil {
+			t.Errorf("NormalizePhoneNumber(%q) = %q, %v; want %q", in, got, err, want)
+		}
+	}
+}
+
+func TestPhoneNumbersThatCouldBeReadInTwoWaysAreRefused(t *testing.T) {
+	t.Parallel()
+	for name, in := range map[string]string{
+		"empty":                     "",
+		"separators alone":          " +-() ",
+		"six digits":                "123456",
+		"sixteen digits":            "1234567890123456",
+		"a megabyte":                strings.Repeat("4", 1<<20),
+		"a national number":         "07700 900000",
+		"the international prefix":  "0044 7700 900000",
+		"a zero in brackets":        "+44 (0)7700 900000",
+		"a zero in wide brackets":   "+44 ( 0 ) 7700 900000",
+		"a plus in the middle":      "44+7700900000",
+		"two pluses":                "++447700900000",
+		"letters":                   "+44 7700 CALLME",
+		"an extension":              "+44 7700 900000 x12",
+		"two numbers":               "4477009/0000441",
+		"a list":                    "4477009, 4477008",
+		"a line break in it":        "447700\n900000",
+		"a NUL":                     "447700900000\x00",
+		"Arabic-Indic digits":       "٤٤٧٧٠٠٩٠٠٠٠٠",
+		"full-width digits":         "４４７７００９０００００",
+		"bytes that are no UTF-8":   "447700900000\xff",
+		"a number with an exponent": "4.477e11",
+	} {
+		got, err := idverify.NormalizePhoneNumber(in)
+
+		if got != "" || !errors.Is(err, idverify.ErrPhoneFormat) {
+			t.Errorf("%s: %q, %v; want ErrPhoneFormat", name, got, err)
+		}
+		if err != nil && (strings.ContainsAny(err.Error(), "\n\x00") || strings.Contains(err.Error(), "900000") && !strings.Contains(err.Error(), "44 7700 900000")) {
+			t.Errorf("%s: error %q repeats the number", name, err)
+		}
+	}
+}
+
+func TestCreateSendsTheNormalizedNumber(t *testing.T) {
+	t.Parallel()
+	srv := newService(t, answerWith(201, string(fixture(t, "phone_check_created.json"))))
+
+	_, err := srv.client(t).PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: "+44 (7700) 900-000"})
+
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := string(srv.calls()[0].body), `{"phone_number":"447700900000"}`; got != want {
+		t.Errorf("sent %s, want %s", got, want)
+	}
+}
+
+func FuzzNormalizePhoneNumber(f *testing.F) {
+	for _, s := range []string{"+44 7700 900-000", "0044", "(0)", "123456789012345", "4４", "\xff", "+"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		got, err := idverify.NormalizePhoneNumber(s)
+		if err != nil {
+			if got != "" || !errors.Is(err, idverify.ErrPhoneFormat) {
+				t.Fatalf("%q, %v", got, err)
+			}
+			return
+		}
+		if len(got) < 7 || len(got) > 15 || got[0] == '0' || strings.Trim(got, "0123456789") != "" {
+			t.Errorf("NormalizePhoneNumber(%q) = %q", s, got)
+		}
+		digits := strings.Map(func(r rune) rune {
+			if r < '0' || r > '9' {
+				return -1
+			}
+			return r
+		}, s)
+		if digits != got {
+			t.Errorf("NormalizePhoneNumber(%q) = %q: the digits are %q", s, got, digits)
+		}
+		if again, err := idverify.NormalizePhoneNumber(got); again != got || err != nil {
+			t.Errorf("the second time %q became %q, %v", got, again, err)
+		}
+	})
+}
