@@ -1,0 +1,129 @@
+package idverify_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	idverify "github.com/idverify/idverify-go"
+)
+
+func TestTimesAreReadInEveryFormOfTheContract(t *testing.T) {
+	t.Parallel()
+	want := time.Date(2020, 6, 1, 16, 43, 30, 0, time.UTC)
+	for text, want := range map[string]time.Time{
+		`"2020-06-01T16:43:30+0000"`:       want,
+		`"2020-06-01T16:43:30+00:00"`:      want,
+		`"2020-06-01T16:43:30Z"`:           want,
+		`"2020-06-01T16:43:30z"`:           want,
+		`"2020-06-01T18:43:30+0200"`:       want,
+		`"2020-06-01T11:13:30-05:30"`:      want,
+		`"2020-06-01T16:43:30.250+0000"`:   want.Add(250 * time.Millisecond),
+		`"2020-06-01T16:43:30.000000001Z"`: want.Add(1),
+		`""`:                               {},
+		`null`:                             {},
+	} {
+		check, err := decodeCheck(t, `{"check_id":"a","status":"COMPLETED","created_at":`+text+`}`)
+
+		if err != nil || !check.CreatedAt.Equal(want) || check.CreatedAt.Location() != time.UTC {
+			t.Errorf("%s was read as %v (error %v), want %v", text, check, err, want)
+		}
+	}
+	for _, text := range []string{`"yesterday"`, `1591029810`, `"2020-06-01"`, `"2020-06-01T16:43:30"`, `"2020-13-01T16:43:30Z"`, `{}`} {
+		if _, err := decodeCheck(t, `{"check_id":"a","status":"COMPLETED","created_at":`+text+`}`); !isDecodeError(err) {
+			t.Errorf("%s: error %v, want a *DecodeError", text, err)
+		}
+	}
+}
+
+func TestAbsentIsNotFalse(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{``: "nil", `,"match":null`: "nil", `,"match":false`: "false", `,"match":true`: "true"} {
+		check, err := decodeCheck(t, `{"check_id":"a","status":"COMPLETED"`+text+`}`)
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		got := "nil"
+		if check.Match != nil {
+			got = fmt.Sprint(*check.Match)
+		}
+		if got != want {
+			t.Errorf("match%s was read as %s, want %s", text, got, want)
+		}
+	}
+}
+
+func TestUnknownFieldsAndValuesDoNotBreakAReader(t *testing.T) {
+	t.Parallel()
+
+	check, err := decodeCheck(t, `{"check_id":"a","status":"FROZEN","new":{"deep":[1,null]},"ttl":1e9,"charge_amount":"0.10","_links":{"next":{"href":7}}}`)
+
+	if err != nil || check.Status != "FROZEN" || check.ChargeAmount != "0.10" || check.TTL <= 0 {
+		t.Errorf("check %+v, error %v", check, err)
+	}
+}
+
+func TestReachabilityIsReadInBothShapes(t *testing.T) {
+	t.Parallel()
+	all := []idverify.Product{idverify.ProductPhoneCheck, idverify.ProductSIMCheck, idverify.ProductSubscriberCheck}
+	for body, want := range map[string][]idverify.Product{
+		`"supported_products":["PhoneCheck","SIMCheck","SubscriberCheck"]`:                                             all,
+		`"supported_products":["phone check","SIM check","subscriber check"]`:                                          all,
+		`"supported_products":["phone_check","sim_check","subscriber_check"]`:                                          all,
+		`"products":[{"product_id":"pck"},{"product_id":"sck"},{"product_id":"suk","product_name":"SubscriberCheck"}]`: all,
+		`"supported_products":["LocationCheck"]`:                                                                       {"LocationCheck"},
+		`"supported_products":[],"products":[{"product_id":"pck"}]`:                                                    nil,
+		`"network_name":"n"`: nil,
+	} {
+		srv := newService(t, answerWith(200, `{"network_id":"00101",`+body+`}`))
+
+		r, err := srv.client(t).Reachability.Lookup(t.Context(), netip.MustParseAddr("::ffff:192.0.2.2"))
+
+		if err != nil || !slices.Equal(r.SupportedProducts, want) {
+			t.Errorf("%s was read as %v (error %v), want %v", body, r, err, want)
+			continue
+		}
+		if r.Supports(idverify.ProductSIMCheck) != slices.Contains(want, idverify.ProductSIMCheck) {
+			t.Errorf("%s: Supports disagrees with SupportedProducts", body)
+		}
+		if got := srv.calls()[0].uri; got != "/coverage/v0.1/device_ips/192.0.2.2" {
+			t.Errorf("asked for %q: an IPv4 address in IPv6 form is an IPv4 address", got)
+		}
+	}
+}
+
+func decodeCheck(t testing.TB, body string) (*idverify.PhoneCheck, error) {
+	t.Helper()
+	c := inProcess(t, func(*http.Request) (*http.Response, error) { return response(200, []byte(body)), nil })
+	return c.PhoneChecks.Get(t.Context(), "a")
+}
+
+func isDecodeError(err error) bool {
+	_, ok := errors.AsType[*idverify.DecodeError](err)
+	return ok
+}
+
+func FuzzAnswerBody(f *testing.F) {
+	for _, name := range []string{"phone_check.json", "phone_check_created.json", "phone_check_error.json", "subscriber_check.json", "problem.json"} {
+		f.Add(fixture(f, name))
+	}
+	f.Add([]byte(`{"check_id":"a","status":"b","ttl":"1e400"}`))
+	f.Add([]byte(`{"check_id":"a","status":"b","ttl":-9e18,"created_at":"0000-01-01T00:00:00.5z"}`))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		check, err := decodeCheck(t, string(body))
+		switch {
+		case err != nil && !isDecodeError(err):
+			t.Errorf("error %v, want a *DecodeError", err)
+		case err == nil && (check.CheckID == "" || check.Status == ""):
+			t.Errorf("a check without id or status out of %s", body)
+		case err == nil && !json.Valid(body):
+			t.Errorf("a check out of what is no JSON: %s", body)
+		}
+	})
+}

@@ -1,0 +1,179 @@
+package idverify_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	idverify "github.com/idverify/idverify-go"
+)
+
+func TestListSendsOnlyWhatIsAskedFor(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		options idverify.ListOptions
+		want    string
+	}{
+		{idverify.ListOptions{}, "/phone_check/v0.1/checks"},
+		{idverify.ListOptions{Page: 2}, "/phone_check/v0.1/checks?page=2"},
+		{idverify.ListOptions{Page: 3, Size: 100, Sort: "created_at,asc", Search: "status==COMPLETED;created_at>=2026-01-02T00:00:00+0000"},
+			"/phone_check/v0.1/checks?page=3&search=status%3D%3DCOMPLETED%3Bcreated_at%3E%3D2026-01-02T00%3A00%3A00%2B0000&size=100&sort=created_at%2Casc"},
+		{idverify.ListOptions{Page: -1, Size: 101, Sort: "color"}, "/phone_check/v0.1/checks?page=-1&size=101&sort=color"}, // the service's to refuse
+	} {
+		srv := newService(t, answerWith(200, string(fixture(t, "phone_checks.json"))))
+
+		_, err := srv.client(t).PhoneChecks.List(t.Context(), tt.options)
+
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := srv.calls()[0].uri; got != tt.want {
+			t.Errorf("%+v asked for %q, want %q", tt.options, got, tt.want)
+		}
+	}
+}
+
+func TestAllReadsEachPageWhenItIsNeeded(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name      string
+		pages     [][]string
+		start     int
+		take      int // then stop; 0: all
+		want      string
+		wantPages string
+	}{
+		{"three pages", [][]string{{"a", "b"}, {"c", "d"}, {"e"}}, 0, 0, "a b c d e", "1 2 3"},
+		{"from the second page", [][]string{{"a", "b"}, {"c", "d"}, {"e"}}, 2, 0, "c d e", "2 3"},
+		{"an empty page in the middle", [][]string{{"a", "b"}, {}, {"e"}}, 0, 0, "a b e", "1 2 3"},
+		{"nothing", nil, 0, 0, "", "1"},
+		{"past the end", [][]string{{"a"}}, 7, 0, "", "7"},
+		{"stopped on the first page", [][]string{{"a", "b"}, {"c"}}, 0, 1, "a", "1"},
+		{"stopped at the end of a page", [][]string{{"a", "b"}, {"c"}}, 0, 2, "a b", "1"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			var asked []string
+			srv := newService(t, func(w http.ResponseWriter, r *http.Request) {
+				n := 0
+				fmt.Sscan(r.FormValue("page"), &n)
+				asked = append(asked, fmt.Sprint(n))
+				var ids []string
+				if n <= len(tt.pages) {
+					ids = tt.pages[n-1]
+				}
+				writePage(w, n, len(tt.pages), ids)
+			})
+
+			var got []string
+			for check, err := range srv.client(t).PhoneChecks.All(t.Context(), idverify.ListOptions{Page: tt.start}) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got = append(got, check.CheckID); len(got) == tt.take {
+					break
+				}
+			}
+
+			if strings.Join(got, " ") != tt.want {
+				t.Errorf("checks %q, want %q", got, tt.want)
+			}
+			if strings.Join(asked, " ") != tt.wantPages {
+				t.Errorf("pages %q, want %q", asked, tt.wantPages)
+			}
+		})
+	}
+}
+
+func TestAnErrorIsTheLastThingAllYields(t *testing.T) {
+	t.Parallel()
+	srv := newService(t, inTurn(
+		func(w http.ResponseWriter, _ *http.Request) { writePage(w, 1, 9, []string{"a"}) },
+		problemWith(403, "forbidden", "the scope was taken away"),
+	))
+
+	var got []string
+	for check, err := range srv.client(t).PhoneChecks.All(t.Context(), idverify.ListOptions{}) {
+		if check != nil {
+			got = append(got, check.CheckID)
+		} else if errors.Is(err, idverify.ErrForbidden) {
+			got = append(got, "forbidden")
+		}
+	}
+
+	if !slices.Equal(got, []string{"a", "forbidden"}) {
+		t.Errorf("yielded %q", got)
+	}
+}
+
+func TestAllCanBeReadTwice(t *testing.T) {
+	t.Parallel()
+	srv := newService(t, func(w http.ResponseWriter, _ *http.Request) { writePage(w, 1, 1, []string{"a"}) })
+	checks := srv.client(t).PhoneChecks.All(t.Context(), idverify.ListOptions{})
+
+	for range 2 {
+		n := 0
+		for range checks {
+			n++
+		}
+		if n != 1 {
+			t.Errorf("%d checks, want 1", n)
+		}
+	}
+}
+
+func TestTracesComeFromAllPages(t *testing.T) {
+	t.Parallel()
+	srv := newService(t, inTurn(
+		answerWith(200, `{"page":{"number":1,"total_pages":2},"_embedded":{"traces":[{"trace_id":"a"}]}}`),
+		answerWith(200, `{"page":{"number":2,"total_pages":2},"_embedded":{"traces":[{"trace_id":"b"}]}}`),
+	))
+
+	traces, err := srv.client(t).SubscriberChecks.Traces(t.Context(), "check")
+
+	if err != nil || len(traces) != 2 || traces[1].TraceID != "b" {
+		t.Errorf("traces %v, error %v", traces, err)
+	}
+}
+
+func TestAListThatIsNoneIsADecodeError(t *testing.T) {
+	t.Parallel()
+	for _, body := range []string{``, `null`, `{}`, `[]`, `{"page":{},"_embedded":{"checks":{}}}`, `{"page":{},"_embedded":{"checks":[{}]}}`, `{"page":{"size":"many"}}`, `<html>`} {
+		srv := newService(t, answerWith(200, body))
+
+		page, err := srv.client(t).PhoneChecks.List(t.Context(), idverify.ListOptions{})
+
+		if _, ok := errors.AsType[*idverify.DecodeError](err); !ok || page != nil {
+			t.Errorf("%s: page %v, error %v; want a *DecodeError", body, page, err)
+		}
+	}
+}
+
+func TestAllEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	srv := newService(t, func(w http.ResponseWriter, _ *http.Request) { writePage(w, 1, 1<<30, []string{"a"}) })
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+
+	var last error
+	for _, err := range srv.client(t).PhoneChecks.All(ctx, idverify.ListOptions{}) {
+		last = err
+		cancel()
+	}
+
+	if !errors.Is(last, context.Canceled) {
+		t.Errorf("ended with %v, want context.Canceled", last)
+	}
+}
+
+func writePage(w http.ResponseWriter, n, of int, ids []string) {
+	var items []string
+	for _, id := range ids {
+		items = append(items, fmt.Sprintf(`{"check_id":%q,"status":"COMPLETED"}`, id))
+	}
+	fmt.Fprintf(w, `{"page":{"size":2,"number":%d,"total_pages":%d,"total_elements":%d},"_embedded":{"checks":[%s]}}`, n, of, 2*of, strings.Join(items, ","))
+}
