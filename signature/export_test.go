@@ -1,0 +1,51 @@
+package signature
+
+import (
+	"crypto/rsa"
+	"net/http"
+	"time"
+)
+
+// Doors for tests: the readers of foreign bytes, one by one.
+var (
+	ParseDate       = parseDate
+	ParseDigest     = parseDigest
+	ParseKeySet     = parseKeySet
+	DecodeParameter = decodeParameter
+	SplitHost       = func(host string) (name, port string) { h := splitHost(host); return h.name, h.port }
+	Usable          = func(key *rsa.PublicKey) bool { return usable(key) }
+)
+
+// Authorization is an authorization with open fields.
+type Authorization struct {
+	KeyID     string
+	Covered   []string
+	Signature []byte
+}
+
+func ParseAuthorization(s string) (Authorization, error) {
+	a, err := parseAuthorization(s)
+	return Authorization{a.keyID, a.covered, a.signature}, err
+}
+
+// CutQuery returns what is left of a query, the values cut out of it, and how often each name that must occur once does.
+func CutQuery(raw string) (rest, authorization, date string, counts [3]int) {
+	q := cutQuery(raw)
+	return q.rest, q.authorization, q.date, [3]int{q.authorizations, q.dates, q.checkIDs}
+}
+
+// SigningString is that of a message with a signature over covered.
+func SigningString(method, target, host, date string, header http.Header, covered []string) ([]byte, error) {
+	m := message{method: method, target: target, host: host, date: date, header: header, covered: covered}
+	return m.signingString()
+}
+
+// Claims is how many claims the store holds, run out or not.
+func (s *MemoryReplayStore) Claims() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.queue)
+}
+
+// Expires is when the current set does.
+func (j *JWKS) Expires() time.Time { return j.current.Load().expires }
