@@ -218,7 +218,8 @@ func TestArgumentsThatCannotBeRightAreNotSent(t *testing.T) {
 		"a zoned address":                  {second(c.Reachability.Lookup(ctx, zoned)), idverify.ErrBadRequest},
 		"a token for nothing":              {second(c.Token(ctx)), idverify.ErrBadRequest},
 		"a token for two scopes in one":    {second(c.Token(ctx, "coverage phone_check")), idverify.ErrBadRequest},
-		"a nil context":                    {second(c.PhoneChecks.Get(nil, "a")), idverify.ErrBadRequest}, //nolint:staticcheck // what a stranger does
+		//lint:ignore SA1012 it is what a stranger does
+		"a nil context": {second(c.PhoneChecks.Get(nil, "a")), idverify.ErrBadRequest},
 	} {
 		if !errors.Is(tt.err, tt.want) {
 			t.Errorf("%s: error %v, want %v", name, tt.err, tt.want)
