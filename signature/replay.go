@@ -43,23 +43,17 @@ func (s *MemoryReplayStore) Claim(_ context.Context, id [32]byte, ttl time.Durat
 		delete(s.expiry, s.queue[0])
 		s.queue = s.queue[1:]
 	}
-	if expiry, claimed := s.expiry[id]; claimed {
-		s.expiry[id] = latest(expiry, now.Add(ttl))
-		return now.After(expiry), nil
-	}
-	if len(s.queue) >= s.max {
+	expiry, queued := s.expiry[id]
+	switch {
+	case queued && !now.After(expiry):
+		return false, nil
+	case !queued && len(s.queue) >= s.max:
 		return false, &Error{Operation: "replay claim", Reason: ErrReplayStore, detail: "the memory replay store is full"}
+	case !queued:
+		s.queue = append(s.queue, id)
 	}
 	s.expiry[id] = now.Add(ttl)
-	s.queue = append(s.queue, id)
 	return true, nil
-}
-
-func latest(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
 }
 
 // claim is the last step, so that only a message that is good in every other respect takes room in the store.

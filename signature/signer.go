@@ -60,7 +60,10 @@ func (s *Signer) SignCallback(r *http.Request, body []byte) error {
 	if r.Method != http.MethodPost {
 		return errors.New("signature: sign callback: the method is not POST")
 	}
-	if len(r.Header.Values(s.header)) != 1 {
+	if hostOf(r) == "" {
+		return errors.New("signature: sign callback: the request has no host")
+	}
+	if len(r.Header.Values(s.header)) != 1 || r.Header.Get(s.header) == "" {
 		return fmt.Errorf("signature: sign callback: set the header %s to the kind of the callback first, once", s.header)
 	}
 	m := message{method: "post", host: hostOf(r), header: r.Header}

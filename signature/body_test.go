@@ -1,0 +1,106 @@
+package signature_test
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"github.com/idverify/idverify-go/signature"
+)
+
+// watchedBody tells whether anyone read it.
+type watchedBody struct {
+	io.Reader
+	read, closed bool
+}
+
+func (b *watchedBody) Read(p []byte) (int, error) { b.read = true; return b.Reader.Read(p) }
+func (b *watchedBody) Close() error               { b.closed = true; return nil }
+
+func TestTheBodyIsNotReadBeforeTheSignatureVerifies(t *testing.T) {
+	t.Parallel()
+	w := signedCallback()
+	w.setSignature(make([]byte, 256))
+	r := w.request(t)
+	watched := &watchedBody{Reader: strings.NewReader(body)}
+	r.Body = watched
+
+	_, err := newVerifier(t, signature.VerifierOptions{}).VerifyCallback(r)
+
+	if !errors.Is(err, signature.ErrSignature) || watched.read {
+		t.Errorf("error %v, body read: %v; a stranger could make us read and hash without end", err, watched.read)
+	}
+}
+
+func TestABodyIsRestoredAlsoWhenItIsRefused(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name string
+		body io.Reader
+		want error
+		rest string
+	}{
+		{"another body", strings.NewReader("other"), signature.ErrDigest, "other"},
+		{"a body above MaxBody without Content-Length", strings.NewReader(strings.Repeat("a", 100)), signature.ErrTooLarge, strings.Repeat("a", 100)},
+		{"a body that breaks off", io.MultiReader(strings.NewReader(body[:9]), iotest.ErrReader(io.ErrUnexpectedEOF)), signature.ErrBody, body[:9]},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			r := signedCallback().request(t)
+			watched := &watchedBody{Reader: tt.body}
+			r.Body, r.ContentLength = watched, -1
+
+			_, err := newVerifier(t, signature.VerifierOptions{MaxBody: 60}).VerifyCallback(r)
+
+			if !errors.Is(err, tt.want) {
+				t.Errorf("got %v, want %v", err, tt.want)
+			}
+			if rest, _ := io.ReadAll(r.Body); string(rest) != tt.rest {
+				t.Errorf("the body is %q afterwards, want %q", rest, tt.rest)
+			}
+			if r.Body.Close(); !watched.closed {
+				t.Error("closing the restored body does not close the original: connections leak")
+			}
+		})
+	}
+}
+
+func TestABodyIsReadToMaxBodyWhateverContentLengthSays(t *testing.T) {
+	t.Parallel()
+	r := signedCallback().request(t)
+	r.ContentLength, r.Body = 5, io.NopCloser(io.MultiReader(strings.NewReader(body), strings.NewReader(strings.Repeat("a", 1<<20))))
+
+	_, err := newVerifier(t, signature.VerifierOptions{}).VerifyCallback(r)
+
+	if !errors.Is(err, signature.ErrTooLarge) {
+		t.Errorf("got %v, want ErrTooLarge", err)
+	}
+}
+
+func TestALimitSetBeforeTheVerifierIsTooLargeToo(t *testing.T) {
+	t.Parallel()
+	r := signedCallback().request(t)
+	r.Body = http.MaxBytesReader(httptest.NewRecorder(), r.Body, 10)
+
+	_, err := newVerifier(t, signature.VerifierOptions{}).VerifyCallback(r)
+
+	if e, ok := errors.AsType[*signature.Error](err); !ok || e.Undecided() || !errors.Is(err, signature.ErrTooLarge) {
+		t.Errorf("got %v, want ErrTooLarge", err)
+	}
+}
+
+func TestABodyThatBreaksOffIsUndecided(t *testing.T) {
+	t.Parallel()
+	r := signedCallback().request(t)
+	r.Body = io.NopCloser(iotest.TimeoutReader(iotest.OneByteReader(strings.NewReader(body))))
+
+	_, err := newVerifier(t, signature.VerifierOptions{}).VerifyCallback(r)
+
+	if e, ok := errors.AsType[*signature.Error](err); !ok || !e.Undecided() || !errors.Is(err, signature.ErrBody) || !errors.Is(err, iotest.ErrTimeout) {
+		t.Errorf("got %v, want ErrBody: a 400 would lose a good callback for ever", err)
+	}
+}

@@ -1,0 +1,151 @@
+package signature_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/idverify/idverify-go/signature"
+)
+
+func TestARedirectOfTheServiceVerifies(t *testing.T) {
+	t.Parallel()
+
+	m, err := newVerifier(t, signature.VerifierOptions{}).VerifyRedirect(signedRedirect().request(t))
+
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := &signature.Message{KeyID: keyID, Date: now, Query: url.Values{"check_id": {"c1"}, "code": {"a+b"}}}
+	if diff := cmp.Diff(want, m); diff != "" {
+		t.Errorf("message (-want +got):\n%s", diff)
+	}
+}
+
+// oddQueries are queries of redirect URLs that a reader which parses and encodes again would change.
+var oddQueries = []string{
+	"check_id=c1",
+	"check_id=c1&code=a%2Bb",
+	"z=1&a=2&check_id=c1",
+	"a=2&a=1&check_id=c1",
+	"check_id=c1&a=%2f%2F%20+",
+	"check_id=c1&valueless",
+	"check_id=c1&empty=",
+	"check_id=c1&=nameless",
+	"check_id=c1&a=b=c",
+	"check_id=c1&&b=1",
+	"&check_id=c1&",
+	"check_id=c1&a=%zz%",
+	"check_id=c1&a;b=1;c",
+	"check_id=c1&date1=x&xdate=y&Date=z&Authorization=w",
+	"check_id=c1&a=b?c/d:e@f",
+	"check%5fid=c1",
+	"check_id=c1&u=é",
+}
+
+func TestEveryByteOfAnOddQueryIsKept(t *testing.T) {
+	t.Parallel()
+	for _, query := range oddQueries {
+		t.Run(query, func(t *testing.T) {
+			t.Parallel()
+			w := newRedirect()
+			w.target = "/back?" + query
+			w.signRedirect()
+
+			m, err := newVerifier(t, signature.VerifierOptions{}).VerifyRedirect(w.request(t))
+
+			if err != nil {
+				t.Fatalf("a good redirect is lost: %v", err)
+			}
+			want, _ := url.ParseQuery(query)
+			if diff := cmp.Diff(want, m.Query); diff != "" {
+				t.Errorf("query (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestTheSignedParametersMayStandAnywhere moves authorization and date about the query and respells them.
+func TestTheSignedParametersMayStandAnywhere(t *testing.T) {
+	t.Parallel()
+	w := newRedirect()
+	authorization, date := w.authorization(), w.get("Date")
+	w.drop("Date")
+	unescaped := func(s string) string { plain, _ := url.QueryUnescape(parameter(s)); return plain }
+	everyByte := func(s string) string {
+		var b strings.Builder
+		for _, c := range []byte(s) {
+			fmt.Fprintf(&b, "%%%02x", c)
+		}
+		return b.String()
+	}
+	for name, query := range map[string]string{
+		"at the end":            "check_id=c1&code=a%2Bb&authorization=" + parameter(authorization) + "&date=" + parameter(date),
+		"in front":              "date=" + parameter(date) + "&authorization=" + parameter(authorization) + "&check_id=c1&code=a%2Bb",
+		"in the middle":         "check_id=c1&authorization=" + parameter(authorization) + "&date=" + parameter(date) + "&code=a%2Bb",
+		"apart":                 "authorization=" + parameter(authorization) + "&check_id=c1&date=" + parameter(date) + "&code=a%2Bb",
+		"not escaped":           "check_id=c1&code=a%2Bb&authorization=" + unescaped(authorization) + "&date=" + unescaped(date),
+		"every byte escaped":    "check_id=c1&code=a%2Bb&authorization=" + everyByte(unescaped(authorization)) + "&date=" + everyByte(unescaped(date)),
+		"with the keys escaped": "check_id=c1&code=a%2Bb&%61uthorization=" + parameter(authorization) + "&d%61te=" + parameter(date),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			moved := *w
+			moved.target = "/back?" + query
+
+			_, err := newVerifier(t, signature.VerifierOptions{}).VerifyRedirect(moved.request(t))
+
+			if err != nil {
+				t.Errorf("a good redirect is lost: %v", err)
+			}
+		})
+	}
+}
+
+func TestARedirectMayLiveAnywhere(t *testing.T) {
+	t.Parallel()
+	for _, target := range []string{"/?check_id=c1", "/a%2Fb/c?check_id=c1", "//a?check_id=c1", "/a;b=c?check_id=c1", "https://" + host + "?check_id=c1"} {
+		w := newRedirect()
+		w.target = target
+		if strings.HasPrefix(target, "https") {
+			w.signedAs = "get /?check_id=c1"
+		}
+		w.signRedirect()
+
+		if _, err := newVerifier(t, signature.VerifierOptions{}).VerifyRedirect(w.request(t)); err != nil {
+			t.Errorf("%s: %v", target, err)
+		}
+	}
+}
+
+func TestARedirectCountsTheSkewAsACallbackDoes(t *testing.T) {
+	t.Parallel()
+	for _, skew := range []time.Duration{-5 * time.Second, 0, 5 * time.Second} {
+		w := newRedirect()
+		w.set("Date", now.Add(skew).Format(http.TimeFormat))
+		w.signRedirect()
+
+		if _, err := newVerifier(t, signature.VerifierOptions{}).VerifyRedirect(w.request(t)); err != nil {
+			t.Errorf("%v: %v", skew, err)
+		}
+	}
+}
+
+// TestAChangeOfAnyByteOfARedirectIsRefused includes the bytes of the two parameters themselves, where another spelling could pass unnoticed.
+func TestAChangeOfAnyByteOfARedirectIsRefused(t *testing.T) {
+	t.Parallel()
+	v := newVerifier(t, signature.VerifierOptions{})
+	good := signedRedirect()
+	for i := range len(good.target) {
+		r := good.request(t)
+		r.RequestURI = good.target[:i] + string(good.target[i]^1) + good.target[i+1:]
+
+		if _, err := v.VerifyRedirect(r); err == nil {
+			t.Fatalf("byte %d of %d can be changed on the way", i, len(good.target))
+		}
+	}
+}

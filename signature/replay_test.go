@@ -1,0 +1,221 @@
+package signature_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/idverify/idverify-go/signature"
+)
+
+func TestOfFiftyCopiesOfOneMessageExactlyOneIsAccepted(t *testing.T) {
+	t.Parallel()
+	v := newVerifier(t, signature.VerifierOptions{Replay: signature.NewMemoryReplayStore(0)})
+	w := signedCallback()
+	var accepted, replayed atomic.Int32
+	var wg sync.WaitGroup
+
+	for range 50 {
+		r := w.request(t)
+		wg.Go(func() {
+			switch _, err := v.VerifyCallback(r); {
+			case err == nil:
+				accepted.Add(1)
+			case errors.Is(err, signature.ErrReplay):
+				replayed.Add(1)
+			}
+		})
+	}
+	wg.Wait()
+
+	if accepted.Load() != 1 || replayed.Load() != 49 {
+		t.Errorf("%d accepted, %d refused as replays; want 1 and 49", accepted.Load(), replayed.Load())
+	}
+}
+
+// TestACopyInAnotherSpellingIsAReplay changes what is not covered: the headers around the signature.
+func TestACopyInAnotherSpellingIsAReplay(t *testing.T) {
+	t.Parallel()
+	for name, respell := range map[string]func(*wire){
+		"the parameters turned round": reversed,
+		"another parameter":           auth("Signature ", `Signature x="1",`),
+		"another header":              add("X-Request-Id", "2"),
+		"the absolute form":           toTarget("https://" + host + target),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			v := newVerifier(t, signature.VerifierOptions{Replay: signature.NewMemoryReplayStore(0)})
+			w := signedCallback()
+			if _, err := v.VerifyCallback(w.request(t)); err != nil {
+				t.Fatal(err)
+			}
+			respell(w)
+
+			_, err := v.VerifyCallback(w.request(t))
+
+			if !errors.Is(err, signature.ErrReplay) {
+				t.Errorf("got %v, want ErrReplay", err)
+			}
+		})
+	}
+}
+
+func TestOnlyAGoodMessageTakesRoomInTheReplayStore(t *testing.T) {
+	t.Parallel()
+	store := signature.NewMemoryReplayStore(0)
+	v := newVerifier(t, signature.VerifierOptions{Replay: store})
+	changed := signedCallback()
+	withBody(strings.ToUpper(body))(changed)
+
+	_, bad := v.VerifyCallback(changed.request(t))
+	before := store.Claims()
+	_, good := v.VerifyCallback(signedCallback().request(t))
+
+	if !errors.Is(bad, signature.ErrDigest) || before != 0 {
+		t.Errorf("a changed copy: %v, %d claims; want ErrDigest and none: it must not use the original up", bad, before)
+	}
+	if good != nil {
+		t.Errorf("the original behind a changed copy: %v", good)
+	}
+}
+
+func TestARetryOfTheServiceIsNoReplay(t *testing.T) {
+	t.Parallel()
+	later := now
+	store := signature.NewMemoryReplayStore(0)
+	v := newVerifier(t, signature.VerifierOptions{Replay: store, Now: func() time.Time { return later }})
+	_, first := v.VerifyCallback(signedCallback().request(t))
+	later = now.Add(10 * time.Second)
+	w := newCallback()
+	dated(10 * time.Second)(w)
+	w.signCallback()
+
+	_, second := v.VerifyCallback(w.request(t))
+
+	if first != nil || second != nil {
+		t.Errorf("first %v, second %v; each attempt is signed afresh and must be accepted", first, second)
+	}
+}
+
+func TestARedirectReloadedIsAReplay(t *testing.T) {
+	t.Parallel()
+	v := newVerifier(t, signature.VerifierOptions{Replay: signature.NewMemoryReplayStore(0)})
+	w := signedRedirect()
+
+	_, first := v.VerifyRedirect(w.request(t))
+	_, second := v.VerifyRedirect(w.request(t))
+
+	if first != nil || !errors.Is(second, signature.ErrReplay) {
+		t.Errorf("first %v, second %v", first, second)
+	}
+}
+
+// storeFunc is a ReplayStore of a test.
+type storeFunc func(ctx context.Context, id [32]byte, ttl time.Duration) (bool, error)
+
+func (f storeFunc) Claim(ctx context.Context, id [32]byte, ttl time.Duration) (bool, error) {
+	return f(ctx, id, ttl)
+}
+
+func TestAMessageIsClaimedForAsLongAsItsDateIsAcceptable(t *testing.T) {
+	t.Parallel()
+	for _, skew := range []time.Duration{-5 * time.Second, 0, 5 * time.Second} {
+		var got time.Duration
+		v := newVerifier(t, signature.VerifierOptions{Replay: storeFunc(func(_ context.Context, _ [32]byte, ttl time.Duration) (bool, error) {
+			got = ttl
+			return true, nil
+		})})
+		w := newCallback()
+		w.set("Date", now.Add(skew).Format(http.TimeFormat))
+		w.signCallback()
+
+		if _, err := v.VerifyCallback(w.request(t)); err != nil {
+			t.Fatal(err)
+		}
+
+		if acceptable := 5*time.Second + skew; got <= acceptable || got > acceptable+2*time.Second {
+			t.Errorf("dated %v from now: claimed for %v, acceptable for %v more", skew, got, acceptable)
+		}
+	}
+}
+
+func TestAMessageIsUndecidedWhileTheReplayStoreIsOutOfReach(t *testing.T) {
+	t.Parallel()
+	outage := errors.New("connection refused")
+	failing := storeFunc(func(context.Context, [32]byte, time.Duration) (bool, error) { return false, outage })
+	full := signature.NewMemoryReplayStore(1)
+	if _, err := full.Claim(t.Context(), [32]byte{1}, time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	for name, store := range map[string]signature.ReplayStore{"failing": failing, "full": full} {
+		_, err := newVerifier(t, signature.VerifierOptions{Replay: store}).VerifyCallback(signedCallback().request(t))
+
+		if e, ok := errors.AsType[*signature.Error](err); !ok || !e.Undecided() || !errors.Is(err, signature.ErrReplayStore) {
+			t.Errorf("%s: got %v, want ErrReplayStore", name, err)
+		}
+		if name == "failing" && !errors.Is(err, outage) {
+			t.Errorf("%v hides its cause", err)
+		}
+	}
+}
+
+func TestTheMemoryStoreForgetsWhatHasRunOutAndNothingElse(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := signature.NewMemoryReplayStore(3)
+		claim := func(id byte, ttl time.Duration) string {
+			fresh, err := s.Claim(t.Context(), [32]byte{id}, ttl)
+			if err != nil {
+				return "full"
+			}
+			return fmt.Sprint(fresh)
+		}
+		for _, step := range []struct {
+			wait time.Duration
+			id   byte
+			ttl  time.Duration
+			want string
+		}{
+			{0, 1, 10 * time.Second, "true"},
+			{0, 1, 10 * time.Second, "false"},
+			{0, 2, 5 * time.Second, "true"},
+			{0, 3, 10 * time.Second, "true"},
+			{0, 4, 10 * time.Second, "full"},
+			{5 * time.Second, 2, 5 * time.Second, "false"}, // inclusive
+			{time.Nanosecond, 2, 5 * time.Second, "true"},  // run out, though one in front of it has not
+			{0, 4, 10 * time.Second, "full"},
+			{5*time.Second - time.Nanosecond, 1, 5 * time.Second, "false"},
+			{time.Nanosecond, 4, 5 * time.Second, "true"},
+			{0, 5, 5 * time.Second, "full"},
+		} {
+			time.Sleep(step.wait) // the bubble's clock
+
+			if got := claim(step.id, step.ttl); got != step.want {
+				t.Fatalf("%+v: got %s", step, got)
+			}
+		}
+	})
+}
+
+func TestTheMemoryStoreStaysBounded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := signature.NewMemoryReplayStore(100)
+		for i := range 10_000 {
+			if _, err := s.Claim(t.Context(), [32]byte{byte(i), byte(i >> 8)}, 50*time.Millisecond); err != nil {
+				t.Fatalf("claim %d: %v; the store is bounded by what has not run out", i, err)
+			}
+			time.Sleep(time.Millisecond) // the bubble's clock
+		}
+		if n := s.Claims(); n > 100 {
+			t.Errorf("%d claims are kept", n)
+		}
+	})
+}
