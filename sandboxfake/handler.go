@@ -5,9 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"maps"
 	"mime"
 	"net/http"
+	"reflect"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/idverify/idverify-go/internal/wire"
@@ -59,11 +62,11 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	a := s.answer(c)
 	header.Set(wire.RequestIDHeader, c.id)
 	if a.location != nil {
-		target, err := a.location()
-		if err != nil {
+		if target, err := a.location(); err != nil {
 			a = problemAnswer(err)
+		} else {
+			header.Set("Location", target)
 		}
-		header.Set("Location", target)
 	}
 	c.fault.write(w, a)
 }
@@ -161,7 +164,7 @@ func (c *call) decode(media string, v any) error {
 	case c.bodyErr != nil:
 		return newProblem(wire.BadRequest, "The body was cut off")
 	}
-	decoder := json.NewDecoder(bytes.NewReader(c.body))
+	decoder := json.NewDecoder(bytes.NewReader(exactFields(c.body, v)))
 	if err := decoder.Decode(v); err != nil {
 		return newProblem(wire.BadRequest, badJSON(err))
 	}
@@ -169,6 +172,28 @@ func (c *call) decode(media string, v any) error {
 		return newProblem(wire.BadRequest, "The body has text after its JSON")
 	}
 	return nil
+}
+
+// exactFields takes the fields out of a JSON object that the struct behind v does not name to the letter: encoding/json would take "Phone_Number" for "phone_number", and the service does not.
+func exactFields(body []byte, v any) []byte {
+	kind := reflect.TypeOf(v).Elem()
+	var fields map[string]json.RawMessage
+	if kind.Kind() != reflect.Struct || json.Unmarshal(body, &fields) != nil {
+		return body
+	}
+	known := make(map[string]bool)
+	for i := range kind.NumField() {
+		name, _, _ := strings.Cut(kind.Field(i).Tag.Get("json"), ",")
+		known[name] = true
+	}
+	before := len(fields)
+	maps.DeleteFunc(fields, func(name string, _ json.RawMessage) bool { return !known[name] })
+	if len(fields) == before {
+		return body
+	}
+	// What was just unmarshalled can be marshalled.
+	exact, _ := json.Marshal(fields)
+	return exact
 }
 
 // badJSON says what is wrong with a body, and repeats nothing of it.

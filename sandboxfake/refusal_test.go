@@ -243,6 +243,7 @@ func TestBadBodiesOfACreateAreToldApart(t *testing.T) {
 		{"16 digits", phoneChecks, `{"phone_number":"4477009000000000"}`, 400, "phone_format_invalid"},
 		{"digits of another script", phoneChecks, `{"phone_number":"٤٤٧٧٠٠٩٠٠٠٠٠"}`, 400, "phone_format_invalid"},
 		{"unknown fields", phoneChecks, `{"phone_number":"447700900000","colour":"red"}`, 201, ""},
+		{"a name in another case", phoneChecks, `{"Phone_Number":"447700900000"}`, 400, "bad_request"},
 		{"a relative callback URL", phoneChecks, `{"phone_number":"447700900000","callback_url":"/callbacks"}`, 400, "bad_request"},
 		{"another scheme", phoneChecks, `{"phone_number":"447700900000","callback_url":"ftp://app.sandbox.test"}`, 400, "bad_request"},
 		{"userinfo", phoneChecks, `{"phone_number":"447700900000","callback_url":"https://me:pw@app.sandbox.test"}`, 400, "bad_request"},
