@@ -37,9 +37,10 @@ func TestSignedCallbacksVerifyOverTLS(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
 				var got *signature.Message
-				tt.verifier.Now = clock
+				opts := tt.verifier
+				opts.Now = clock
 				srv := httptest.NewUnstartedServer(nil)
-				v, err := signature.NewVerifier(serviceKeys(), []string{srv.Listener.Addr().String()}, &tt.verifier)
+				v, err := signature.NewVerifier(serviceKeys(), []string{srv.Listener.Addr().String()}, &opts)
 				if err != nil {
 					t.Fatal(err)
 				}

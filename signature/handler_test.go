@@ -1,0 +1,238 @@
+package signature_test
+
+import (
+	"context"
+	"crypto/rsa"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/idverify/idverify-go/signature"
+)
+
+// received is what a handler behind the verifier saw.
+type received struct {
+	Kind, Body, Query string
+	Read              string // from r.Body
+}
+
+// recorder is a handler that keeps what it saw, and answers 204.
+func recorder(got *received) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		m, ok := signature.MessageFromContext(r.Context())
+		if !ok {
+			http.Error(w, "no message", http.StatusInternalServerError)
+			return
+		}
+		read, _ := io.ReadAll(r.Body)
+		*got = received{m.Kind, string(m.Body), m.Query.Encode(), string(read)}
+		w.WriteHeader(http.StatusNoContent)
+	})
+}
+
+// serve runs h over TLS and returns a verifier-ready host and a client.
+func serve(t *testing.T, build func(host string) http.Handler) *httptest.Server {
+	t.Helper()
+	srv := httptest.NewUnstartedServer(nil)
+	srv.Config.Handler = build(srv.Listener.Addr().String())
+	srv.StartTLS()
+	t.Cleanup(srv.Close)
+	return srv
+}
+
+func verifierFor(t *testing.T, source signature.KeySource, opts signature.VerifierOptions, hosts ...string) *signature.Verifier {
+	t.Helper()
+	opts.Now = clock
+	v, err := signature.NewVerifier(source, hosts, &opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+func answerTo(t *testing.T, client *http.Client, r *http.Request) (status int, header http.Header, body string) {
+	t.Helper()
+	response, err := client.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	read, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return response.StatusCode, response.Header, string(read)
+}
+
+func TestTheHandlerPassesVerifiedCallbacksOn(t *testing.T) {
+	t.Parallel()
+	for name, around := range map[string]func(*signature.Verifier, http.Handler) http.Handler{
+		"alone": func(v *signature.Verifier, h http.Handler) http.Handler { return v.CallbackHandler(h) },
+		"behind StripPrefix": func(v *signature.Verifier, h http.Handler) http.Handler {
+			return http.StripPrefix("/callbacks", v.CallbackHandler(h))
+		},
+		"behind MaxBytesHandler": func(v *signature.Verifier, h http.Handler) http.Handler {
+			return http.MaxBytesHandler(v.CallbackHandler(h), 1<<10)
+		},
+		"in a ServeMux": func(v *signature.Verifier, h http.Handler) http.Handler {
+			mux := http.NewServeMux()
+			mux.Handle("POST /callbacks/{name}", v.CallbackHandler(h))
+			return mux
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var got received
+			srv := serve(t, func(host string) http.Handler {
+				return around(verifierFor(t, serviceKeys(), signature.VerifierOptions{}, host), recorder(&got))
+			})
+			r := callbackRequest(t, srv.URL+"/callbacks/a%2Fb?x=%2f&x")
+			if err := newSigner(t, signature.SignerOptions{}).SignCallback(r, []byte(body)); err != nil {
+				t.Fatal(err)
+			}
+
+			status, _, _ := answerTo(t, srv.Client(), r)
+
+			if status != http.StatusNoContent {
+				t.Fatalf("answered %d: the callback is lost", status)
+			}
+			if diff := cmp.Diff(received{"subscriber_check", body, "x=%2F&x=", body}, got); diff != "" {
+				t.Errorf("the handler saw (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestTheHandlerPassesVerifiedRedirectsOn(t *testing.T) {
+	t.Parallel()
+	var got received
+	srv := serve(t, func(host string) http.Handler {
+		return verifierFor(t, serviceKeys(), signature.VerifierOptions{}, host).RedirectHandler(recorder(&got))
+	})
+	u, err := url.Parse(srv.URL + "/back?check_id=c1&code=a%2Bb")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := newSigner(t, signature.SignerOptions{}).SignRedirect(u); err != nil {
+		t.Fatal(err)
+	}
+	r, err := http.NewRequest(http.MethodGet, u.String(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	status, _, _ := answerTo(t, srv.Client(), r)
+
+	if diff := cmp.Diff(received{Query: "check_id=c1&code=a%2Bb"}, got); status != http.StatusNoContent || diff != "" {
+		t.Errorf("answered %d, the handler saw (-want +got):\n%s", status, diff)
+	}
+}
+
+// TestEveryBadMessageGetsTheSameAnswer runs the attacks through the handlers: a sender must not learn what is still wrong.
+func TestEveryBadMessageGetsTheSameAnswer(t *testing.T) {
+	t.Parallel()
+	v := newVerifier(t, signature.VerifierOptions{})
+	never := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("a bad message reached the handler") })
+	answers := make(map[string]string)
+	try := func(h http.Handler, a attack, w *wire, sign func(*wire)) {
+		if a.signed != nil {
+			a.signed(w)
+		}
+		sign(w)
+		if a.sent != nil {
+			a.sent(w)
+		}
+		recorder := httptest.NewRecorder()
+		h.ServeHTTP(recorder, w.request(t))
+		answers[fmt.Sprint(recorder.Code, recorder.Header(), recorder.Body)] = a.name
+	}
+
+	for _, a := range callbackAttacks {
+		try(v.CallbackHandler(never), a, newCallback(), (*wire).signCallback)
+	}
+	for _, a := range redirectAttacks {
+		try(v.RedirectHandler(never), a, newRedirect(), (*wire).signRedirect)
+	}
+
+	if len(answers) != 1 {
+		t.Errorf("the answers tell attacks apart: %q", answers)
+	}
+	for answer := range answers {
+		if !strings.HasPrefix(answer, "400 ") {
+			t.Errorf("answered %s, want 400: the service would send it again", answer)
+		}
+	}
+}
+
+func TestAnUndecidedMessageIsAskedForAgain(t *testing.T) {
+	t.Parallel()
+	outage := keyFunc(func(context.Context, string) (*rsa.PublicKey, error) { return nil, errors.New("secret-detail") })
+	failing := storeFunc(func(context.Context, [32]byte, time.Duration) (bool, error) {
+		return false, errors.New("secret-detail")
+	})
+	for name, v := range map[string]*signature.Verifier{
+		"keys":         verifierFor(t, outage, signature.VerifierOptions{}, host),
+		"replay store": verifierFor(t, serviceKeys(), signature.VerifierOptions{Replay: failing}, host),
+	} {
+		never := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("an undecided message reached the handler") })
+		callback, redirect := httptest.NewRecorder(), httptest.NewRecorder()
+
+		v.CallbackHandler(never).ServeHTTP(callback, signedCallback().request(t))
+		v.RedirectHandler(never).ServeHTTP(redirect, signedRedirect().request(t))
+
+		for _, got := range []*httptest.ResponseRecorder{callback, redirect} {
+			if got.Code != http.StatusServiceUnavailable || got.Header().Get("Retry-After") == "" || strings.Contains(got.Body.String(), "secret") {
+				t.Errorf("%s: answered %d %q %v; want 503: after a 400 the service never tries again", name, got.Code, got.Body, got.Header())
+			}
+		}
+	}
+}
+
+func TestTheHandlerWorksBehindAReverseProxy(t *testing.T) {
+	t.Parallel()
+	var got received
+	backend := serve(t, func(string) http.Handler {
+		v := verifierFor(t, serviceKeys(), signature.VerifierOptions{Target: func(r *http.Request) (string, string) {
+			return r.Header.Get("X-Forwarded-Host"), r.Header.Get("X-Original-Uri")
+		}}, host)
+		return v.CallbackHandler(recorder(&got))
+	})
+	inner, err := url.Parse(backend.URL + "/internal")
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := serve(t, func(string) http.Handler {
+		return &httputil.ReverseProxy{Transport: backend.Client().Transport, Rewrite: func(r *httputil.ProxyRequest) {
+			r.SetURL(inner)
+			r.Out.Host = inner.Host
+			r.SetXForwarded()
+			r.Out.Header.Set("X-Original-Uri", r.In.RequestURI)
+		}}
+	})
+	r := callbackRequest(t, proxy.URL+"/callbacks/phone?x=1")
+	r.Host = host
+	if err := newSigner(t, signature.SignerOptions{}).SignCallback(r, []byte(body)); err != nil {
+		t.Fatal(err)
+	}
+
+	status, _, _ := answerTo(t, proxy.Client(), r)
+
+	if status != http.StatusNoContent || got.Body != body {
+		t.Errorf("answered %d", status)
+	}
+}
+
+func TestThereIsNoMessageOutsideOfTheHandlers(t *testing.T) {
+	t.Parallel()
+	if m, ok := signature.MessageFromContext(t.Context()); ok || m != nil {
+		t.Error("a message nobody verified")
+	}
+}

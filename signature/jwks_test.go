@@ -1,0 +1,461 @@
+package signature_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/idverify/idverify-go/signature"
+)
+
+// TestNothingIsFetchedBeforeTheFirstKeyIsAskedFor also has that the second key costs no fetch, and that the connection is given up.
+func TestNothingIsFetchedBeforeTheFirstKeyIsAskedFor(t *testing.T) {
+	t.Parallel()
+	s := newKeyServer(t, jwk("a", "service-1"), jwk("b", "service-2"))
+	j := s.jwks(t, signature.JWKSOptions{})
+	before := s.fetches()
+
+	s.want(t, j, "a", "service-1")
+	s.want(t, j, "b", "service-2")
+
+	if before != 0 || s.fetches() != 1 {
+		t.Errorf("%d fetches before the first key was asked for and %d in all, want 0 and 1", before, s.fetches())
+	}
+	if !s.closed.Load() {
+		t.Error("the connection is kept, though the next fetch is minutes away")
+	}
+}
+
+func TestAKeySetIsUsedForItsMaxAge(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		cacheControl string
+		maxAge       time.Duration // the option
+		want         time.Duration
+	}{
+		{"", 0, 5 * time.Minute},
+		{"max-age=600", 0, 10 * time.Minute},
+		{"public, Max-Age=600, must-revalidate", 0, 10 * time.Minute},
+		{`max-age="600"`, 0, 10 * time.Minute},
+		{"s-maxage=600", 0, 5 * time.Minute},
+		{"no-cache", 0, 5 * time.Minute},
+		{"max-age=0", 0, time.Minute},
+		{"max-age=59", 0, time.Minute},
+		{"max-age=86400", 0, 24 * time.Hour},
+		{"max-age=86401", 0, 24 * time.Hour},
+		{"max-age=99999999999999999999", 0, 24 * time.Hour},
+		{"max-age=-1", 0, 5 * time.Minute},
+		{"max-age=soon", 0, 5 * time.Minute},
+		{"max-age", 0, 5 * time.Minute},
+		{"max-age=600", 2 * time.Minute, 2 * time.Minute},
+		{"", 2 * time.Minute, 2 * time.Minute},
+		{"max-age=1", 10 * time.Second, 10 * time.Second},
+	} {
+		t.Run(fmt.Sprint(tt.cacheControl, " ", tt.maxAge), func(t *testing.T) {
+			t.Parallel()
+			s := newKeyServer(t, jwk("a", "service-1"))
+			s.cacheControl = tt.cacheControl
+			j := s.jwks(t, signature.JWKSOptions{MaxAge: tt.maxAge})
+			s.want(t, j, "a", "service-1")
+
+			s.advance(tt.want - time.Nanosecond)
+			s.want(t, j, "a", "service-1")
+			during := s.fetches()
+			s.advance(time.Nanosecond)
+			s.want(t, j, "a", "service-1")
+
+			if during != 1 || s.fetches() != 2 {
+				t.Errorf("%d fetches until the set was %v old, %d after; want 1 and 2", during, tt.want, s.fetches())
+			}
+		})
+	}
+}
+
+func TestAKeyThatIsGoneFromTheSetVerifiesNothingMore(t *testing.T) {
+	t.Parallel()
+	s := newKeyServer(t, jwk("a", "service-1"), jwk("b", "service-2"))
+	j := s.jwks(t, signature.JWKSOptions{})
+	s.want(t, j, "a", "service-1")
+	s.publish(jwk("b", "service-2"))
+
+	s.advance(5 * time.Minute)
+
+	s.wantError(t, j, "a", signature.ErrUnknownKey)
+	s.want(t, j, "b", "service-2")
+}
+
+// badAnswers are no key sets.
+var badAnswers = map[string]http.HandlerFunc{
+	"500":                          answering(500, "", ""),
+	"503 with a good body":         answering(503, "", keySet(jwk("b", "service-2"))),
+	"404":                          answering(404, "", "not found"),
+	"201":                          answering(201, "", keySet(jwk("b", "service-2"))),
+	"304":                          answering(304, "", ""),
+	"an empty body":                answering(200, "", ""),
+	"HTML":                         answering(200, "", "<html>"),
+	"half of it":                   answering(200, "", keySet(jwk("b", "service-2"))[:300]),
+	"no keys":                      answering(200, "", `{"keys":[]}`),
+	"null keys":                    answering(200, "", `{"keys":null}`),
+	"keys of another type":         answering(200, "", `{"keys":"a"}`),
+	"an array":                     answering(200, "", `[`+jwk("b", "service-2")+`]`),
+	"null":                         answering(200, "", `null`),
+	"only keys that cannot verify": answering(200, "", keySet(jwk("b", "weak"))),
+	"a body above 1 MiB":           answering(200, "", keySet(jwk("b", "service-2"))+strings.Repeat(" ", 1<<20)),
+	"a redirect to another host":   answering(302, "https://keys.example.net/", ""),
+	"a redirect to http":           func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "http://"+r.Host+"/", 302) },
+	"a redirect to itself":         func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, r.URL.Path, 302) },
+	"a body that breaks off": func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Length", "1000")
+		fmt.Fprint(w, `{"keys":[`)
+	},
+	"a broken connection": func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
+}
+
+func answering(status int, location, body string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		if location != "" {
+			w.Header().Set("Location", location)
+		}
+		w.WriteHeader(status)
+		if body != "" {
+			fmt.Fprint(w, body)
+		}
+	}
+}
+
+func TestABadAnswerChangesNothing(t *testing.T) {
+	t.Parallel()
+	for name, bad := range badAnswers {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newKeyServer(t, jwk("a", "service-1"))
+			j := s.jwks(t, signature.JWKSOptions{MaxStale: time.Hour})
+			s.want(t, j, "a", "service-1")
+
+			s.answer(bad)
+			s.advance(time.Hour)
+			s.want(t, j, "a", "service-1") // exactly MaxStale old
+			s.wantError(t, j, "b", signature.ErrKeySource)
+			s.advance(time.Nanosecond)
+			err := s.wantError(t, j, "a", signature.ErrKeySource)
+			s.answer(nil)
+			s.advance(time.Hour)
+			s.want(t, j, "a", "service-1")
+
+			if s := err.Error(); strings.Contains(s, "127.0.0.1") || strings.Contains(s, "://") {
+				t.Errorf("the error holds an address: %v", s)
+			}
+		})
+	}
+}
+
+func TestABadFirstAnswerLeavesTheMessageUndecided(t *testing.T) {
+	t.Parallel()
+	for name, bad := range badAnswers {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newKeyServer(t, jwk(keyID, "service-1"))
+			s.answer(bad)
+			v, err := signature.NewVerifier(s.jwks(t, signature.JWKSOptions{}), []string{host}, &signature.VerifierOptions{Now: clock})
+			if err != nil {
+				t.Fatal(err)
+			}
+
+			_, err = v.VerifyCallback(signedCallback().request(t))
+
+			e, ok := errors.AsType[*signature.Error](err)
+			if !ok || !e.Undecided() || !strings.HasPrefix(err.Error(), "signature: callback undecided: get key set: ") {
+				t.Errorf("got %v", err)
+			}
+			s.answer(nil)
+			s.advance(time.Second)
+			if _, err := v.VerifyCallback(signedCallback().request(t)); err != nil {
+				t.Errorf("after the outage: %v", err)
+			}
+		})
+	}
+}
+
+func TestKeysThatCannotVerifyAreLeftOut(t *testing.T) {
+	t.Parallel()
+	private := strings.Replace(jwk("bad", "service-2"), "{", `{"d":"AQAB",`, 1)
+	for name, bad := range map[string]string{
+		"for encryption":             strings.Replace(jwk("bad", "service-2"), `"use":"sig"`, `"use":"enc"`, 1),
+		"for another algorithm":      strings.Replace(jwk("bad", "service-2"), "RS256", "PS256", 1),
+		"for HMAC":                   strings.Replace(jwk("bad", "service-2"), "RS256", "HS256", 1),
+		"for signing only":           strings.Replace(jwk("bad", "service-2"), "{", `{"key_ops":["sign"],`, 1),
+		"with private parts":         private,
+		"of 1024 bits":               jwk("bad", "weak"),
+		"of 4352 bits":               jwk("bad", "monstrous"),
+		"with the exponent 1":        strings.Replace(jwk("bad", "service-2"), "AQAB", "AQ", 1),
+		"with an endless exponent":   strings.Replace(jwk("bad", "service-2"), "AQAB", "AQAAAAAAAQAB", 1),
+		"without exponent":           strings.Replace(jwk("bad", "service-2"), `"e":"AQAB",`, "", 1),
+		"of bad base64":              strings.Replace(jwk("bad", "service-2"), `"n":"`, `"n":"!`, 1),
+		"symmetric":                  `{"kty":"oct","kid":"bad","k":"AQAB","alg":"RS256"}`,
+		"elliptic":                   `{"kty":"EC","kid":"bad","crv":"P-256","x":"gI0GAILBdu7T53akrFmMyGcsF3n5dO7MmwNBHKW5SV0","y":"SLW_xSffzlPWrHEVI30DHM_4egVwt3NQqeUD7nMFpps"}`,
+		"of no type":                 `{"kid":"bad"}`,
+		"with a kid that is no text": strings.Replace(jwk("bad", "service-2"), `"kid":"bad"`, `"kid":1`, 1),
+		"of one kid, twice":          jwk("bad", "service-1") + "," + jwk("bad", "service-2"),
+		"of one kid, thrice":         jwk("bad", "service-1") + "," + jwk("bad", "service-2") + "," + jwk("bad", "service-1"),
+		"null":                       `null`,
+		"a number":                   `7`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newKeyServer(t, jwk("before", "service-1"), bad, jwk("after", "service-2"))
+			j := s.jwks(t, signature.JWKSOptions{})
+
+			s.wantError(t, j, "bad", signature.ErrUnknownKey)
+			s.wantError(t, j, "", signature.ErrUnknownKey)
+			s.want(t, j, "before", "service-1")
+			s.want(t, j, "after", "service-2")
+		})
+	}
+}
+
+func TestKeysThatSayLessAreUsed(t *testing.T) {
+	t.Parallel()
+	s := newKeyServer(t,
+		strings.NewReplacer(`"use":"sig",`, "", `"alg":"RS256",`, "").Replace(jwk("bare", "service-1")),
+		strings.Replace(jwk("ops", "service-2"), "{", `{"key_ops":["verify"],"x":{"unknown":[1]},`, 1),
+		jwk("strong", "strong"))
+	j := s.jwks(t, signature.JWKSOptions{})
+
+	s.want(t, j, "bare", "service-1")
+	s.want(t, j, "ops", "service-2")
+	s.want(t, j, "strong", "strong")
+}
+
+func TestAnUnknownKeyIsFetchedForOncePerMinRefetch(t *testing.T) {
+	t.Parallel()
+	s := newKeyServer(t, jwk("a", "service-1"))
+	j := s.jwks(t, signature.JWKSOptions{MinRefetch: 10 * time.Second})
+	s.want(t, j, "a", "service-1")
+
+	s.wantError(t, j, "x", signature.ErrUnknownKey) // fetched for it
+	for i := range 100 {
+		s.wantError(t, j, fmt.Sprint("x", i), signature.ErrKeySource)
+	}
+	s.want(t, j, "a", "service-1")
+	within := s.fetches()
+	s.advance(10 * time.Second)
+	s.wantError(t, j, "x", signature.ErrUnknownKey)
+
+	if within != 2 || s.fetches() != 3 {
+		t.Errorf("%d fetches within MinRefetch and %d after, want 2 and 3: strangers make us fetch", within, s.fetches())
+	}
+}
+
+func TestANewKeyInsideTheWindowIsUndecidedAndThenFound(t *testing.T) {
+	t.Parallel()
+	s := newKeyServer(t, jwk("a", "service-1"))
+	j := s.jwks(t, signature.JWKSOptions{})
+	s.want(t, j, "a", "service-1")
+	s.wantError(t, j, "stranger's", signature.ErrUnknownKey)
+	s.publish(jwk("a", "service-1"), jwk("new", "service-2"))
+
+	s.advance(30*time.Second - time.Nanosecond)
+	s.wantError(t, j, "new", signature.ErrKeySource)
+	s.advance(time.Nanosecond)
+
+	s.want(t, j, "new", "service-2")
+}
+
+func TestANewKeyIsFoundAtOnceWhenNobodyAskedForUnknownOnes(t *testing.T) {
+	t.Parallel()
+	s := newKeyServer(t, jwk("a", "service-1"))
+	j := s.jwks(t, signature.JWKSOptions{})
+	s.want(t, j, "a", "service-1")
+
+	s.publish(jwk("new", "service-2"))
+
+	s.want(t, j, "new", "service-2")
+	s.wantError(t, j, "a", signature.ErrKeySource)
+}
+
+func TestAFailedFetchIsTriedAgainAfterOneTwoAndFourSeconds(t *testing.T) {
+	t.Parallel()
+	s := newKeyServer(t, jwk("a", "service-1"))
+	s.answer(answering(500, "", ""))
+	j := s.jwks(t, signature.JWKSOptions{MinRefetch: 3 * time.Second})
+	for i, wait := range []time.Duration{0, time.Second, 2 * time.Second, 3 * time.Second, 3 * time.Second} {
+		if wait > 0 {
+			s.advance(wait - time.Nanosecond)
+			s.wantError(t, j, "a", signature.ErrKeySource)
+			s.advance(time.Nanosecond)
+		}
+
+		s.wantError(t, j, "a", signature.ErrKeySource)
+
+		if s.fetches() != i+1 {
+			t.Fatalf("%d fetches, want %d", s.fetches(), i+1)
+		}
+	}
+}
+
+func TestAThousandCallersShareOneFetch(t *testing.T) {
+	t.Parallel()
+	s := newKeyServer(t, jwk("a", "service-1"))
+	j := s.jwks(t, signature.JWKSOptions{})
+	var wg sync.WaitGroup
+	var failed atomic.Int32
+
+	for range 1000 {
+		wg.Go(func() {
+			if _, err := j.PublicKey(t.Context(), "a"); err != nil {
+				failed.Add(1)
+			}
+		})
+	}
+	wg.Wait()
+
+	if failed.Load() != 0 || s.fetches() != 1 {
+		t.Errorf("%d failed, %d fetches; want 0 and 1", failed.Load(), s.fetches())
+	}
+}
+
+func TestACallerThatLeavesHarmsNobody(t *testing.T) {
+	t.Parallel()
+	s := newKeyServer(t, jwk("a", "service-1"))
+	arrived, release := make(chan struct{}), make(chan struct{})
+	s.answer(func(w http.ResponseWriter, _ *http.Request) {
+		close(arrived)
+		<-release
+		fmt.Fprint(w, keySet(jwk("a", "service-1")))
+	})
+	j := s.jwks(t, signature.JWKSOptions{})
+	ctx, cancel := context.WithCancel(t.Context())
+	first, second := make(chan error, 1), make(chan error, 1)
+	go func() { _, err := j.PublicKey(ctx, "a"); first <- err }()
+	<-arrived
+	go func() { _, err := j.PublicKey(t.Context(), "a"); second <- err }()
+
+	cancel()
+	left := <-first
+	close(release)
+	stayed := <-second
+
+	if !errors.Is(left, signature.ErrKeySource) || !errors.Is(left, context.Canceled) {
+		t.Errorf("who began the fetch and left got %v, want ErrKeySource and context.Canceled", left)
+	}
+	if stayed != nil || s.fetches() != 1 {
+		t.Errorf("who stayed got %v after %d fetches", stayed, s.fetches())
+	}
+}
+
+// TestAFetchBegunBeforeTheQuestionDoesNotDecide has a key published while a fetch is under way that has read the set already.
+func TestAFetchBegunBeforeTheQuestionDoesNotDecide(t *testing.T) {
+	t.Parallel()
+	s := newKeyServer(t, jwk("a", "service-1"))
+	arrived, release := make(chan struct{}), make(chan struct{})
+	s.answer(func(w http.ResponseWriter, _ *http.Request) {
+		close(arrived)
+		<-release
+		s.answer(nil)
+		fmt.Fprint(w, keySet(jwk("a", "service-1")))
+	})
+	j := s.jwks(t, signature.JWKSOptions{})
+	old := make(chan error, 1)
+	go func() { _, err := j.PublicKey(t.Context(), "a"); old <- err }()
+	<-arrived
+	s.publish(jwk("a", "service-1"), jwk("new", "service-2"))
+	found := make(chan error, 1)
+	go func() { _, err := j.PublicKey(t.Context(), "new"); found <- err }()
+
+	close(release)
+
+	if err := <-old; err != nil {
+		t.Error(err)
+	}
+	if err := <-found; err != nil {
+		t.Errorf("got %v: a key that was published before the question is refused", err)
+	}
+}
+
+func TestKeysRotateUnderLoad(t *testing.T) {
+	t.Parallel()
+	s := newKeyServer(t, jwk("a", "service-1"), jwk("b", "service-2"))
+	j := s.jwks(t, signature.JWKSOptions{MaxAge: time.Nanosecond})
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for range 50 {
+				s.advance(time.Nanosecond)
+				key, err := j.PublicKey(t.Context(), "b")
+				if err != nil || !key.Equal(&keys()["service-2"].PublicKey) {
+					t.Errorf("key %v, error %v", key != nil, err)
+					return
+				}
+			}
+		})
+	}
+	for i := range 50 {
+		s.publish(jwk("b", "service-2"), jwk(fmt.Sprint("c", i), "service-1"))
+	}
+	wg.Wait()
+}
+
+func TestARedirectOnTheSameHostIsFollowed(t *testing.T) {
+	t.Parallel()
+	s := newKeyServer(t, jwk("a", "service-1"))
+	s.answer(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/moved" {
+			http.Redirect(w, r, "/moved", http.StatusFound)
+			return
+		}
+		fmt.Fprint(w, keySet(jwk("a", "service-1")))
+	})
+
+	s.want(t, s.jwks(t, signature.JWKSOptions{}), "a", "service-1")
+}
+
+func TestTheCallersClientIsLeftAlone(t *testing.T) {
+	t.Parallel()
+	s := newKeyServer(t, jwk("a", "service-1"))
+	s.answer(func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/moved", http.StatusFound) })
+	client := s.srv.Client()
+	refusal := errors.New("no redirects here")
+	client.CheckRedirect = func(*http.Request, []*http.Request) error { return refusal }
+
+	err := s.wantError(t, s.jwks(t, signature.JWKSOptions{HTTPClient: client}), "a", signature.ErrKeySource)
+
+	if !errors.Is(err, refusal) || client.CheckRedirect(nil, nil) != refusal {
+		t.Errorf("got %v: the caller's own redirect policy is not kept", err)
+	}
+}
+
+func TestNewJWKSTakesHTTPSAlone(t *testing.T) {
+	t.Parallel()
+	for _, url := range []string{"", "http://eu.example.com/.well-known/jwks.json", "eu.example.com", "https://", "https://:443/", "https://u:p@eu.example.com/", "https://eu.example.com/#a", "file:///etc/keys", "https://eu.example.com/%zz", "\x00"} {
+		if _, err := signature.NewJWKS(url, nil); err == nil {
+			t.Errorf("%q is taken", url)
+		}
+	}
+	for _, opts := range []signature.JWKSOptions{{MaxAge: -1}, {MinRefetch: -1}, {MaxStale: -1}} {
+		if _, err := signature.NewJWKS("https://eu.example.com/", &opts); err == nil {
+			t.Errorf("%+v is taken", opts)
+		}
+	}
+	if _, err := signature.NewJWKS("HTTPS://eu.example.com:8443/keys?a=b", nil); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestStaticKeysAreFoundByTheirIDs(t *testing.T) {
+	t.Parallel()
+	key, err := serviceKeys().PublicKey(t.Context(), keyID)
+	_, unknown := signature.StaticKeys{"nil": nil}.PublicKey(t.Context(), "nil")
+
+	if err != nil || key != &keys()["service-1"].PublicKey {
+		t.Errorf("key %v, error %v", key, err)
+	}
+	if !errors.Is(unknown, signature.ErrUnknownKey) {
+		t.Errorf("got %v, want ErrUnknownKey", unknown)
+	}
+}

@@ -1,0 +1,146 @@
+package signature_test
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/idverify/idverify-go/signature"
+)
+
+// keyServer publishes a key set over TLS, and keeps the clock of those who read it.
+type keyServer struct {
+	srv          *httptest.Server
+	cacheControl string // set before the first fetch
+	closed       atomic.Bool
+
+	mu      sync.Mutex // guards all below
+	keys    []string
+	handler http.HandlerFunc // answers in place of the key set, if not nil
+	count   int
+	now     time.Time
+}
+
+func newKeyServer(tb testing.TB, keys ...string) *keyServer {
+	tb.Helper()
+	s := &keyServer{keys: keys, now: now}
+	s.srv = httptest.NewUnstartedServer(s)
+	s.srv.Config.ErrorLog = log.New(io.Discard, "", 0)
+	s.srv.StartTLS()
+	tb.Cleanup(s.srv.Close)
+	return s
+}
+
+func (s *keyServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	s.count++
+	keys, handler := s.keys, s.handler
+	s.mu.Unlock()
+	s.closed.Store(r.Close)
+	if handler != nil {
+		handler(w, r)
+		return
+	}
+	if s.cacheControl != "" {
+		w.Header().Set("Cache-Control", s.cacheControl)
+	}
+	fmt.Fprint(w, keySet(keys...))
+}
+
+func (s *keyServer) publish(keys ...string) { s.mu.Lock(); defer s.mu.Unlock(); s.keys = keys }
+
+func (s *keyServer) answer(h http.HandlerFunc) { s.mu.Lock(); defer s.mu.Unlock(); s.handler = h }
+
+func (s *keyServer) fetches() int { s.mu.Lock(); defer s.mu.Unlock(); return s.count }
+
+func (s *keyServer) advance(d time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.now = s.now.Add(d)
+}
+
+func (s *keyServer) clock() time.Time { s.mu.Lock(); defer s.mu.Unlock(); return s.now }
+
+func (s *keyServer) jwks(tb testing.TB, opts signature.JWKSOptions) *signature.JWKS {
+	tb.Helper()
+	if opts.HTTPClient == nil {
+		opts.HTTPClient = s.srv.Client()
+	}
+	opts.Now = s.clock
+	j, err := signature.NewJWKS(s.srv.URL+"/.well-known/jwks.json", &opts)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return j
+}
+
+func (s *keyServer) want(tb testing.TB, j *signature.JWKS, keyID, name string) {
+	tb.Helper()
+	key, err := j.PublicKey(tb.Context(), keyID)
+	if err != nil || !key.Equal(&keys()[name].PublicKey) {
+		tb.Errorf("key %q: got %v, %v; want that of %s", keyID, key != nil, err, name)
+	}
+}
+
+func (s *keyServer) wantError(tb testing.TB, j *signature.JWKS, keyID string, want error) error {
+	tb.Helper()
+	key, err := j.PublicKey(tb.Context(), keyID)
+	if key != nil || !errors.Is(err, want) {
+		tb.Errorf("key %q: got %v, %v; want %v", keyID, key != nil, err, want)
+	}
+	return err
+}
+
+// jwk is a public key in JSON, as the specification shows one.
+func jwk(kid, name string) string {
+	n := base64.RawURLEncoding.EncodeToString(keys()[name].N.Bytes())
+	return fmt.Sprintf(`{"kty":"RSA","e":"AQAB","use":"sig","kid":%q,"alg":"RS256","n":%q}`, kid, n)
+}
+
+func keySet(keys ...string) string { return `{"keys":[` + strings.Join(keys, ",") + `]}` }
+
+// roundTrip is a transport of a test that needs no socket, for bubbles.
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// TestAFetchThatHangsEndsAfterFiveSeconds runs in a bubble, which also ends only once no goroutine is left behind.
+func TestAFetchThatHangsEndsAfterFiveSeconds(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		hanging := roundTrip(func(r *http.Request) (*http.Response, error) {
+			<-r.Context().Done()
+			return nil, r.Context().Err()
+		})
+		j, err := signature.NewJWKS("https://eu.example.com/jwks.json", &signature.JWKSOptions{HTTPClient: &http.Client{Transport: hanging}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		leaving, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		defer cancel()
+
+		_, left := j.PublicKey(leaving, "a")
+		leftAfter := time.Since(began)
+		_, stayed := j.PublicKey(t.Context(), "a")
+		stayedFor := time.Since(began)
+
+		if !errors.Is(left, context.DeadlineExceeded) || leftAfter != 2*time.Second {
+			t.Errorf("who had 2 s got %v after %v", left, leftAfter)
+		}
+		if !errors.Is(stayed, signature.ErrKeySource) || stayedFor != 5*time.Second || !strings.Contains(stayed.Error(), "no answer within 5 s") {
+			t.Errorf("who had all day got %v after %v; the service waits 10 s for its answer", stayed, stayedFor)
+		}
+	})
+}
