@@ -1,0 +1,391 @@
+package idverify_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	idverify "github.com/idverify/idverify-go"
+)
+
+// The contract fixtures of the console against the client.
+func TestEveryFieldOfTheConsoleIsRead(t *testing.T) {
+	t.Parallel()
+	created := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	const projectID, memberID, clientID = "e6a8c0d2-7b9d-4e1f-8a3c-8b0d2f4a6c7e", "f7b9d1e3-8c0e-4f2a-9b4d-9c1e3a5b7d8f", "08c0e2f4-9d1f-4a3b-8c5e-0d2f4b6c8e9a"
+	secret := idverify.NewSecret("shown-once-project-secret")
+	issued := &idverify.IssuedCredentials{
+		Credentials: idverify.Credentials{ClientID: clientID, ClientSecret: secret},
+		Scopes:      []idverify.Scope{idverify.ScopePhoneCheck, idverify.ScopeSIMCheck, idverify.ScopeSubscriberCheck, idverify.ScopeCoverage},
+		CreatedAt:   created,
+	}
+	balance := idverify.Balance{Currency: "API", AmountAvailable: "100", AmountReserved: "0", CreditLimit: "5"}
+
+	for _, tt := range []struct {
+		fixture string
+		do      func(context.Context, *idverify.Console) (any, error)
+		want    any
+	}{
+		{"project.json", func(ctx context.Context, c *idverify.Console) (any, error) { return c.Projects.Get(ctx, "p") }, &idverify.Project{
+			ProjectID: projectID, Name: "Shop", Mode: idverify.ModeSandbox, CallbackURL: "https://shop.sandbox.test/callbacks",
+			PhoneCheck:      idverify.ProductURLs{CallbackURL: "https://shop.sandbox.test/callbacks/phone", RedirectURL: "https://shop.sandbox.test/return/phone"},
+			SubscriberCheck: idverify.ProductURLs{CallbackURL: "https://shop.sandbox.test/callbacks/subscriber", RedirectURL: "https://shop.sandbox.test/return/subscriber"},
+			MemberID:        memberID, CreatedAt: created, UpdatedAt: created.Add(time.Second)}},
+		{"project_created.json", func(ctx context.Context, c *idverify.Console) (any, error) {
+			return c.Projects.Create(ctx, idverify.ProjectParams{Name: "Shop"})
+		}, &idverify.Project{
+			ProjectID: projectID, Name: "Shop", Mode: idverify.ModeLive, MemberID: memberID, CreatedAt: created, UpdatedAt: created, Credentials: []*idverify.IssuedCredentials{issued}}},
+		{"credentials.json", func(ctx context.Context, c *idverify.Console) (any, error) {
+			return c.ProjectCredentials.Create(ctx, "p")
+		}, issued},
+		{"credentials.json", func(ctx context.Context, c *idverify.Console) (any, error) {
+			return c.WorkspaceCredentials.ResetSecret(ctx, "m", "c")
+		}, issued},
+		{"workspace.json", func(ctx context.Context, c *idverify.Console) (any, error) { return c.Workspaces.Get(ctx) }, &idverify.Workspace{
+			WorkspaceID: "19d1f3a5-0e2a-4b4c-9d6f-1e3a5c7d9f0b", Name: "Sandbox Ltd", DataResidency: "EU", CreatedAt: created, Balance: balance,
+			Me: idverify.Member{MemberID: memberID, Name: "Ada", Role: idverify.RoleOwner}}},
+		{"workspace.json", func(ctx context.Context, c *idverify.Console) (any, error) { return c.Billing.Balance(ctx) }, &balance},
+		{"member.json", func(ctx context.Context, c *idverify.Console) (any, error) { return c.Members.Get(ctx, "m") }, &idverify.Member{MemberID: memberID, Name: "Ada", Role: idverify.RoleOwner}},
+		{"invitation.json", func(ctx context.Context, c *idverify.Console) (any, error) {
+			return c.Invitations.Create(ctx, idverify.InvitationParams{Name: "Grace", Role: idverify.RoleAdmin})
+		}, &idverify.Invitation{InvitationID: "2ae2a4b6-1f3b-4c5d-8e7a-2f4b6d8e0a1c", Name: "Grace", Role: idverify.RoleAdmin, Reference: "ticket 12"}},
+		{"billing_account.json", func(ctx context.Context, c *idverify.Console) (any, error) { return c.Billing.Account(ctx) }, &idverify.BillingAccount{
+			CompanyName: "Sandbox Ltd", ContactName: "Ada", ContactEmail: "ada@sandbox.test", Address1: "1 Test Street", Address2: "Floor 2", City: "Testville", Zip: "TE5 7ST", Country: "GB"}},
+		{"payment_method.json", func(ctx context.Context, c *idverify.Console) (any, error) { return c.Billing.PaymentMethod(ctx, "p") }, &idverify.PaymentMethod{
+			PaymentMethodID: "3bf3b5c7-2a4c-4d6e-9f8b-3a5c7e9f1b2d", LastFourDigits: "4242", ExpiryMonth: 12, ExpiryYear: 2030, Currencies: []string{"EUR", "GBP"}}},
+		{"top_up.json", func(ctx context.Context, c *idverify.Console) (any, error) {
+			return c.Billing.TopUp(ctx, idverify.TopUpParams{Amount: "25.50"})
+		}, &idverify.TopUp{
+			TopUpID: "4ca4c6d8-3b5d-4e7f-8a9c-4b6d8f0a2c3e", PaymentMethodID: "3bf3b5c7-2a4c-4d6e-9f8b-3a5c7e9f1b2d", Currency: "EUR", Amount: "25.50", CreatedAt: created}},
+		{"usage.json", func(ctx context.Context, c *idverify.Console) (any, error) {
+			return c.Usage.Hourly(ctx, idverify.UsageQuery{From: created})
+		}, []idverify.Usage{{
+			Date: created.Truncate(time.Hour), Product: idverify.ProductPhoneCheck, ProjectID: projectID, Counter: 3, Amount: "3", Currency: "API"}}},
+	} {
+		t.Run(tt.fixture, func(t *testing.T) {
+			t.Parallel()
+			srv := newService(t, answerWith(200, string(fixture(t, tt.fixture))))
+
+			got, err := tt.do(t.Context(), srv.console(t))
+
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tt.want, got, cmp.Comparer(func(a, b idverify.Secret) bool { return a.Reveal() == b.Reveal() })); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			if strings.Contains(fmt.Sprintf("%+v %#v", got, got), secret.Reveal()) {
+				t.Error("the secret prints")
+			}
+		})
+	}
+}
+
+// Every row of the contract's table of operations that a Console calls, as it is sent: for the caller's own workspace and for another.
+func TestEveryConsoleOperationIsSentAsTheContractSays(t *testing.T) {
+	t.Parallel()
+	o := idverify.ListOptions{}
+	do := map[string]func(context.Context, *idverify.Console) error{
+		"projects.create": func(ctx context.Context, c *idverify.Console) error {
+			return second(c.Projects.Create(ctx, idverify.ProjectParams{Name: "n"}))
+		},
+		"projects.list":   func(ctx context.Context, c *idverify.Console) error { return second(c.Projects.List(ctx, o)) },
+		"projects.get":    func(ctx context.Context, c *idverify.Console) error { return second(c.Projects.Get(ctx, "PROJECT")) },
+		"projects.update": func(ctx context.Context, c *idverify.Console) error { return second(c.Projects.Update(ctx, "PROJECT")) },
+		"projects.delete": func(ctx context.Context, c *idverify.Console) error { return c.Projects.Delete(ctx, "PROJECT") },
+		"project_credentials.create": func(ctx context.Context, c *idverify.Console) error {
+			return second(c.ProjectCredentials.Create(ctx, "PROJECT"))
+		},
+		"project_credentials.list": func(ctx context.Context, c *idverify.Console) error {
+			return second(c.ProjectCredentials.List(ctx, "PROJECT", o))
+		},
+		"project_credentials.get": func(ctx context.Context, c *idverify.Console) error {
+			return second(c.ProjectCredentials.Get(ctx, "PROJECT", "CLIENT"))
+		},
+		"project_credentials.delete": func(ctx context.Context, c *idverify.Console) error {
+			return c.ProjectCredentials.Delete(ctx, "PROJECT", "CLIENT")
+		},
+		"workspaces.list":   func(ctx context.Context, c *idverify.Console) error { return second(c.Workspaces.List(ctx, o)) },
+		"workspaces.get":    func(ctx context.Context, c *idverify.Console) error { return second(c.Workspaces.Get(ctx)) },
+		"workspaces.update": func(ctx context.Context, c *idverify.Console) error { return second(c.Workspaces.Rename(ctx, "n")) },
+		"members.list":      func(ctx context.Context, c *idverify.Console) error { return second(c.Members.List(ctx, o)) },
+		"members.get":       func(ctx context.Context, c *idverify.Console) error { return second(c.Members.Get(ctx, "MEMBER")) },
+		"invitations.create": func(ctx context.Context, c *idverify.Console) error {
+			return second(c.Invitations.Create(ctx, idverify.InvitationParams{Name: "n", Role: idverify.RoleViewer}))
+		},
+		"invitations.list": func(ctx context.Context, c *idverify.Console) error { return second(c.Invitations.List(ctx, o)) },
+		"workspace_credentials.create": func(ctx context.Context, c *idverify.Console) error {
+			return second(c.WorkspaceCredentials.Create(ctx, "MEMBER"))
+		},
+		"workspace_credentials.list": func(ctx context.Context, c *idverify.Console) error {
+			return second(c.WorkspaceCredentials.List(ctx, "MEMBER", o))
+		},
+		"workspace_credentials.get": func(ctx context.Context, c *idverify.Console) error {
+			return second(c.WorkspaceCredentials.Get(ctx, "MEMBER", "CLIENT"))
+		},
+		"workspace_credentials.delete": func(ctx context.Context, c *idverify.Console) error {
+			return c.WorkspaceCredentials.Delete(ctx, "MEMBER", "CLIENT")
+		},
+		"workspace_credentials.reset": func(ctx context.Context, c *idverify.Console) error {
+			return second(c.WorkspaceCredentials.ResetSecret(ctx, "MEMBER", "CLIENT"))
+		},
+		"billing.account": func(ctx context.Context, c *idverify.Console) error { return second(c.Billing.Account(ctx)) },
+		"billing.update_account": func(ctx context.Context, c *idverify.Console) error {
+			return second(c.Billing.UpdateAccount(ctx, idverify.BillingAccount{CompanyName: "n"}))
+		},
+		"payment_methods.create": func(ctx context.Context, c *idverify.Console) error {
+			return second(c.Billing.AddPaymentMethod(ctx, idverify.PaymentMethodParams{}))
+		},
+		"payment_methods.list": func(ctx context.Context, c *idverify.Console) error { return second(c.Billing.PaymentMethods(ctx, o)) },
+		"payment_methods.get": func(ctx context.Context, c *idverify.Console) error {
+			return second(c.Billing.PaymentMethod(ctx, "METHOD"))
+		},
+		"payment_methods.delete": func(ctx context.Context, c *idverify.Console) error {
+			return c.Billing.DeletePaymentMethod(ctx, "METHOD")
+		},
+		"topups.create": func(ctx context.Context, c *idverify.Console) error {
+			return second(c.Billing.TopUp(ctx, idverify.TopUpParams{Amount: "1"}))
+		},
+		"topups.list": func(ctx context.Context, c *idverify.Console) error { return second(c.Billing.TopUps(ctx, o)) },
+		"usage.get": func(ctx context.Context, c *idverify.Console) error {
+			return second(c.Usage.Daily(ctx, idverify.UsageQuery{From: time.Unix(0, 0)}))
+		},
+	}
+	for _, op := range operations(t) {
+		if !strings.HasPrefix(op.Path, "/console/") {
+			continue
+		}
+		call, ok := do[op.Operation]
+		if !ok {
+			t.Errorf("no method carries out %s", op.Operation)
+			continue
+		}
+		for _, workspace := range []string{"default", "ANOTHER"} {
+			nested := strings.Contains(op.Path, "{workspace_id}/projects")
+			if strings.HasPrefix(op.Operation, "project") && nested != (workspace == "ANOTHER") {
+				continue // the same operation in its other form
+			}
+			t.Run(op.Operation+" in "+workspace, func(t *testing.T) {
+				t.Parallel()
+				srv := newService(t, problemWith(404, "not_found", ""))
+				c := srv.console(t)
+				if workspace == "ANOTHER" {
+					c = c.Workspace("ANOTHER")
+				}
+
+				err := call(t.Context(), c)
+
+				if !errors.Is(err, idverify.ErrNotFound) {
+					t.Errorf("error %v, want ErrNotFound", err)
+				}
+				ids := strings.NewReplacer("{v}", "v0.1", "{workspace_id}", workspace, "{project_id}", "PROJECT", "{client_id}", "CLIENT", "{member_id}", "MEMBER", "{payment_method_id}", "METHOD", "{period}", "daily")
+				sent := srv.calls()[0]
+				path, _, _ := strings.Cut(sent.uri, "?")
+				if want := ids.Replace(op.Path); sent.method != op.Method || path != want {
+					t.Errorf("sent %s %s, want %s %s", sent.method, path, op.Method, want)
+				}
+				if got := scopeOf(t, srv.tokens()[0]); got != op.Scope {
+					t.Errorf("asked for scope %q, want %q", got, op.Scope)
+				}
+			})
+		}
+	}
+}
+
+func TestConsoleBodies(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name string
+		do   func(context.Context, *idverify.Console) error
+		want string
+	}{
+		{"a project with a name alone", func(ctx context.Context, c *idverify.Console) error {
+			return second(c.Projects.Create(ctx, idverify.ProjectParams{Name: "Shop"}))
+		}, `{"name":"Shop"}`},
+		{"a project with everything", func(ctx context.Context, c *idverify.Console) error {
+			return second(c.Projects.Create(ctx, idverify.ProjectParams{Name: "Shop", Mode: idverify.ModeSandbox, CallbackURL: "https://a/",
+				PhoneCheck: idverify.ProductURLs{CallbackURL: "https://b/", RedirectURL: "https://c/"}, SubscriberCheck: idverify.ProductURLs{RedirectURL: "https://d/"}}))
+		}, `{"name":"Shop","mode":"sandbox","callback_url":"https://a/","configuration":{"phone_check":{"callback_url":"https://b/","redirect_url":"https://c/"},"subscriber_check":{"redirect_url":"https://d/"}}}`},
+		{"no change", func(ctx context.Context, c *idverify.Console) error { return second(c.Projects.Update(ctx, "p")) }, `[]`},
+		{"every change", func(ctx context.Context, c *idverify.Console) error {
+			return second(c.Projects.Update(ctx, "p", idverify.SetName("n"), idverify.SetMode(idverify.ModeLive), idverify.SetCallbackURL("https://a/"), idverify.RemoveCallbackURL(),
+				idverify.SetProductCallbackURL(idverify.ProductPhoneCheck, "https://b/"), idverify.RemoveProductCallbackURL(idverify.ProductPhoneCheck),
+				idverify.SetProductRedirectURL(idverify.ProductSubscriberCheck, "https://c/"), idverify.RemoveProductRedirectURL(idverify.ProductSubscriberCheck)))
+		}, `[{"op":"replace","path":"/name","value":"n"},{"op":"replace","path":"/mode","value":"live"},{"op":"add","path":"/callback_url","value":"https://a/"},{"op":"remove","path":"/callback_url"},
+			{"op":"add","path":"/configuration/phone_check/callback_url","value":"https://b/"},{"op":"remove","path":"/configuration/phone_check/callback_url"},
+			{"op":"add","path":"/configuration/subscriber_check/redirect_url","value":"https://c/"},{"op":"remove","path":"/configuration/subscriber_check/redirect_url"}]`},
+		{"an empty name", func(ctx context.Context, c *idverify.Console) error { return second(c.Workspaces.Rename(ctx, "")) }, `[{"op":"replace","path":"/name","value":""}]`},
+		{"an invitation", func(ctx context.Context, c *idverify.Console) error {
+			return second(c.Invitations.Create(ctx, idverify.InvitationParams{Name: "Grace", Role: idverify.RoleViewer, Reference: "r"}))
+		}, `{"name":"Grace","role":"VIEWER","reference":"r"}`},
+		{"an account", func(ctx context.Context, c *idverify.Console) error {
+			return second(c.Billing.UpdateAccount(ctx, idverify.BillingAccount{CompanyName: "a", ContactName: "b", ContactEmail: "c", Address1: "d", City: "f", Zip: "g", Country: "h"}))
+		}, `{"company_name":"a","contact_name":"b","contact_email":"c","address1":"d","address2":"","city":"f","zip":"g","country":"h"}`},
+		{"a payment method", func(ctx context.Context, c *idverify.Console) error {
+			return second(c.Billing.AddPaymentMethod(ctx, idverify.PaymentMethodParams{CardNumber: idverify.NewSecret("4000056655665556"), ExpiryMonth: 12, ExpiryYear: 2030, Currencies: []string{"EUR"}}))
+		}, `{"card_number":"4000056655665556","expiry_month":12,"expiry_year":2030,"currencies":["EUR"]}`},
+		{"a top-up", func(ctx context.Context, c *idverify.Console) error {
+			return second(c.Billing.TopUp(ctx, idverify.TopUpParams{PaymentMethodID: "m", Currency: "EUR", Amount: "25.50"}))
+		}, `{"payment_method_id":"m","currency":"EUR","amount":25.50}`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			srv := newService(t, problemWith(400, "bad_request", "no"))
+
+			_ = tt.do(t.Context(), srv.console(t))
+
+			var got, want any
+			if err := errors.Join(json.Unmarshal(srv.calls()[0].body, &got), json.Unmarshal([]byte(tt.want), &want)); err != nil {
+				t.Fatal(err)
+			}
+			if !reflect.DeepEqual(got, want) {
+				t.Errorf("sent %s, want %s", srv.calls()[0].body, tt.want)
+			}
+		})
+	}
+}
+
+func TestConsoleArgumentsThatCannotBeRightAreNotSent(t *testing.T) {
+	t.Parallel()
+	srv := newService(t, answerWith(500, ""))
+	c := srv.console(t)
+	ctx := t.Context()
+
+	for name, err := range map[string]error{
+		"no workspace":       second(c.Workspace("").Workspaces.Get(ctx)),
+		"a parent workspace": second(c.Workspace("..").Members.List(ctx, idverify.ListOptions{})),
+		"no project":         c.Projects.Delete(ctx, ""),
+		"a zero change":      second(c.Projects.Update(ctx, "p", idverify.ProjectChange{})),
+		"no amount at all":   second(c.Billing.TopUp(ctx, idverify.TopUpParams{Amount: "a lot"})),
+		"usage since ever":   second(c.Usage.Monthly(ctx, idverify.UsageQuery{})),
+	} {
+		if !errors.Is(err, idverify.ErrBadRequest) {
+			t.Errorf("%s: error %v, want ErrBadRequest", name, err)
+		}
+	}
+	if n := len(srv.calls()) + len(srv.tokens()); n != 0 {
+		t.Errorf("%d requests were sent", n)
+	}
+}
+
+func TestUsageAsksForItsPeriods(t *testing.T) {
+	t.Parallel()
+	from := time.Date(2026, 1, 2, 4, 4, 5, 0, time.FixedZone("", 3600))
+	q := idverify.UsageQuery{From: from, To: from.Add(48 * time.Hour), GroupBy: []idverify.UsageGroup{idverify.UsageByProduct, idverify.UsageByProject}}
+	for _, tt := range []struct {
+		do   func(*idverify.UsageService, context.Context, idverify.UsageQuery) ([]idverify.Usage, error)
+		want string
+	}{
+		{(*idverify.UsageService).Hourly, "hourly date>=2026-01-02T03;date<=2026-01-04T03"},
+		{(*idverify.UsageService).Daily, "daily date>=2026-01-02;date<=2026-01-04"},
+		{(*idverify.UsageService).Monthly, "monthly date>=2026-01;date<=2026-01"},
+	} {
+		var got string
+		srv := newService(t, func(w http.ResponseWriter, r *http.Request) {
+			got = r.URL.Path[strings.LastIndex(r.URL.Path, "/")+1:] + " " + r.FormValue("search")
+			if r.FormValue("group_by") != "product_id,project_id" {
+				t.Errorf("group_by %q", r.FormValue("group_by"))
+			}
+			w.Write([]byte(`{"page":{"number":1,"total_pages":1},"_embedded":{"usage":[{"date":"2026-01-02"},{"date":"2026-01"}]}}`))
+		})
+
+		usage, err := tt.do(srv.console(t).Usage, t.Context(), q)
+
+		if err != nil || len(usage) != 2 {
+			t.Errorf("usage %v, error %v", usage, err)
+		}
+		if got != tt.want {
+			t.Errorf("asked for %q, want %q", got, tt.want)
+		}
+	}
+}
+
+func TestRotateCreatesBeforeItDeletes(t *testing.T) {
+	t.Parallel()
+	created := answerWith(201, string(fixture(t, "credentials.json")))
+	for _, tt := range []struct {
+		name    string
+		answers []http.HandlerFunc
+		calls   string
+		issued  bool
+		err     error
+	}{
+		{"all well", []http.HandlerFunc{created, answerWith(204, "")}, "POST DELETE", true, nil},
+		{"two pairs there", []http.HandlerFunc{problemWith(409, "credentials_limit_reached", "two already")}, "POST", false, idverify.ErrConflict},
+		{"the old one is another member's", []http.HandlerFunc{created, problemWith(403, "forbidden", "not yours")}, "POST DELETE", true, idverify.ErrForbidden},
+	} {
+		srv := newService(t, inTurn(tt.answers...))
+
+		issued, err := srv.console(t).ProjectCredentials.Rotate(t.Context(), "p", "old")
+
+		var calls []string
+		for _, r := range srv.calls() {
+			calls = append(calls, r.method)
+		}
+		if strings.Join(calls, " ") != tt.calls {
+			t.Errorf("%s: sent %q, want %q", tt.name, calls, tt.calls)
+		}
+		if (issued != nil) != tt.issued || !errors.Is(err, tt.err) {
+			t.Errorf("%s: issued %v, error %v", tt.name, issued, err)
+		}
+		if issued != nil && issued.ClientSecret.Reveal() == "" {
+			t.Errorf("%s: the new secret is lost", tt.name)
+		}
+	}
+}
+
+func TestARepeatedDeleteThatFindsNothingHasSucceeded(t *testing.T) {
+	t.Parallel()
+	gone := problemWith(404, "not_found", "no such project")
+	for _, tt := range []struct {
+		name    string
+		answers []http.HandlerFunc
+		want    error
+	}{
+		{"deleted", []http.HandlerFunc{answerWith(204, "")}, nil},
+		{"never there", []http.HandlerFunc{gone}, idverify.ErrNotFound},
+		{"the answer was lost", []http.HandlerFunc{drop, gone}, nil},
+		{"it failed half-way", []http.HandlerFunc{answerWith(502, ""), gone}, nil},
+		{"it was refused at first", []http.HandlerFunc{answerWith(429, ""), gone}, idverify.ErrNotFound},
+	} {
+		srv := newService(t, inTurn(tt.answers...))
+
+		err := srv.console(t).Projects.Delete(t.Context(), "p")
+
+		if !errors.Is(err, tt.want) || tt.want == nil && err != nil {
+			t.Errorf("%s: error %v, want %v", tt.name, err, tt.want)
+		}
+	}
+}
+
+func TestCredentialsWithoutTheirSecretAreOnlyGoodForReading(t *testing.T) {
+	t.Parallel()
+	srv := newService(t, answerWith(200, `{"client_id":"a","created_at":"2026-01-02T03:04:05+0000"}`))
+	c := srv.console(t)
+
+	read, err := c.ProjectCredentials.Get(t.Context(), "p", "a")
+	if err != nil || read.ClientSecret.Reveal() != "" {
+		t.Errorf("read %v, error %v", read, err)
+	}
+	if _, err := c.ProjectCredentials.Create(t.Context(), "p"); !isDecodeError(err) {
+		t.Errorf("created without a secret: error %v, want a *DecodeError", err)
+	}
+}
+
+// console is a Console of s that waits next to nothing between tries.
+func (s *service) console(t testing.TB) *idverify.Console {
+	t.Helper()
+	c, err := idverify.NewConsole(s.URL, credentials, idverify.WithHTTPClient(s.Client()), idverify.WithRetry(quickly))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}

@@ -1,0 +1,190 @@
+package idverify
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"iter"
+	"time"
+
+	"github.com/idverify/idverify-go/internal/wire"
+)
+
+// Role is what a member may do in a workspace (specification, section 1). Values that this package does not know survive as the service wrote them.
+type Role string
+
+// The roles. A workspace has exactly one owner.
+const (
+	RoleOwner  Role = "OWNER"  // everything, and alone what concerns billing
+	RoleAdmin  Role = "ADMIN"  // everything but billing
+	RoleViewer Role = "VIEWER" // reads projects; creates and deletes credentials of their own
+)
+
+// Workspace is a container of members, projects and a balance (specification, section 2).
+type Workspace struct {
+	WorkspaceID   string
+	Name          string
+	DataResidency string // for example "EU"
+	CreatedAt     time.Time
+	Balance       Balance
+	Me            Member // the caller, as a member of it
+}
+
+// Balance is what is left on a workspace's account.
+type Balance struct {
+	Currency        string      // "API" until the first top-up
+	AmountAvailable json.Number // decimal
+	AmountReserved  json.Number // decimal
+	CreditLimit     json.Number // decimal
+}
+
+// Member is a user of a workspace.
+type Member struct {
+	MemberID string
+	Name     string
+	Role     Role
+}
+
+// WorkspaceService reads and renames workspaces. Get it from [Console].Workspaces.
+type WorkspaceService struct{ workspace *boundWorkspace }
+
+// Get reads the workspace of the console.
+//
+// Contract: GET /console/{version}/workspaces/{workspace_id}.
+func (s *WorkspaceService) Get(ctx context.Context) (*Workspace, error) {
+	return sendIn[workspaceJSON](ctx, s.workspace, wire.GetWorkspace, nil)
+}
+
+// List returns one page of the workspaces that the caller is a member of.
+//
+// Contract: GET /console/{version}/workspaces.
+func (s *WorkspaceService) List(ctx context.Context, o ListOptions) (*Page[Workspace], error) {
+	return list[workspaceJSON](ctx, s.workspace.api, listOf(wire.ListWorkspaces, o), "workspaces")
+}
+
+// All yields the workspaces that the caller is a member of; an error is the last thing it yields.
+func (s *WorkspaceService) All(ctx context.Context, o ListOptions) iter.Seq2[*Workspace, error] {
+	return all(ctx, o, s.List)
+}
+
+// Rename gives the workspace of the console another name. It takes an owner or an admin.
+//
+// Contract: PATCH /console/{version}/workspaces/{workspace_id}.
+func (s *WorkspaceService) Rename(ctx context.Context, name string) (*Workspace, error) {
+	return sendIn[workspaceJSON](ctx, s.workspace, wire.UpdateWorkspace, []patchOperation{{Op: "replace", Path: "/name", Value: name}})
+}
+
+// MemberService reads the members of a workspace. Get it from [Console].Members.
+type MemberService struct{ workspace *boundWorkspace }
+
+// List returns one page of the members.
+//
+// Contract: GET /console/{version}/workspaces/{workspace_id}/members.
+func (s *MemberService) List(ctx context.Context, o ListOptions) (*Page[Member], error) {
+	return listIn[memberJSON](ctx, s.workspace, wire.ListMembers, o, "members")
+}
+
+// All yields the members; an error is the last thing it yields.
+func (s *MemberService) All(ctx context.Context, o ListOptions) iter.Seq2[*Member, error] {
+	return all(ctx, o, s.List)
+}
+
+// Get reads one member.
+//
+// Contract: GET /console/{version}/workspaces/{workspace_id}/members/{member_id}.
+func (s *MemberService) Get(ctx context.Context, memberID string) (*Member, error) {
+	return sendIn[memberJSON](ctx, s.workspace, wire.GetMember, nil, memberID)
+}
+
+// InvitationParams are the arguments of [InvitationService.Create]. Name and Role are needed.
+type InvitationParams struct {
+	Name      string
+	Role      Role   // RoleAdmin or RoleViewer
+	Reference string // your own name for the invitation, answered back
+}
+
+// Invitation asks somebody to join a workspace. It is accepted by signing up with it, which is no call of this API.
+type Invitation struct {
+	InvitationID string
+	Name         string
+	Role         Role
+	Reference    string
+}
+
+// InvitationService invites people to a workspace. Get it from [Console].Invitations.
+type InvitationService struct{ workspace *boundWorkspace }
+
+// Create invites somebody. It takes an owner or an admin.
+//
+// Contract: POST /console/{version}/workspaces/{workspace_id}/invitations.
+func (s *InvitationService) Create(ctx context.Context, p InvitationParams) (*Invitation, error) {
+	return sendIn[invitationJSON](ctx, s.workspace, wire.CreateInvitation, invitationJSON{Name: p.Name, Role: p.Role, Reference: p.Reference})
+}
+
+// List returns one page of the invitations.
+//
+// Contract: GET /console/{version}/workspaces/{workspace_id}/invitations.
+func (s *InvitationService) List(ctx context.Context, o ListOptions) (*Page[Invitation], error) {
+	return listIn[invitationJSON](ctx, s.workspace, wire.ListInvitations, o, "invitations")
+}
+
+type workspaceJSON struct {
+	WorkspaceID   string    `json:"workspace_id"`
+	Name          string    `json:"name"`
+	DataResidency string    `json:"data_residency"`
+	CreatedAt     timestamp `json:"created_at"`
+	Embedded      struct {
+		Balance struct {
+			Currency        string      `json:"currency"`
+			AmountAvailable json.Number `json:"amount_available"`
+			AmountReserved  json.Number `json:"amount_reserved"`
+			CreditLimit     json.Number `json:"credit_limit"`
+		} `json:"balance"`
+		Me struct {
+			MemberID string `json:"member_id"`
+			Name     string `json:"name"`
+			Role     Role   `json:"role"`
+		} `json:"me"`
+	} `json:"_embedded"`
+}
+
+func (j workspaceJSON) value() (*Workspace, error) {
+	if j.WorkspaceID == "" {
+		return nil, errors.New("it has no workspace_id")
+	}
+	return &Workspace{
+		WorkspaceID:   j.WorkspaceID,
+		Name:          j.Name,
+		DataResidency: j.DataResidency,
+		CreatedAt:     j.CreatedAt.Time,
+		Balance:       Balance(j.Embedded.Balance),
+		Me:            Member(j.Embedded.Me),
+	}, nil
+}
+
+type memberJSON struct {
+	MemberID string `json:"member_id"`
+	Name     string `json:"name"`
+	Role     Role   `json:"role"`
+}
+
+func (j memberJSON) value() (*Member, error) {
+	if j.MemberID == "" {
+		return nil, errors.New("it has no member_id")
+	}
+	return new(Member(j)), nil
+}
+
+type invitationJSON struct {
+	InvitationID string `json:"invitation_id,omitempty"`
+	Name         string `json:"name"`
+	Role         Role   `json:"role"`
+	Reference    string `json:"reference,omitempty"`
+}
+
+func (j invitationJSON) value() (*Invitation, error) {
+	if j.InvitationID == "" {
+		return nil, errors.New("it has no invitation_id")
+	}
+	return new(Invitation(j)), nil
+}
