@@ -128,7 +128,7 @@ var callbackAttacks = []attack{
 	{"ecdsa-sha256", nil, auth("rsa-sha256", "ecdsa-sha256"), signature.ErrAlgorithm},
 	{"none", nil, auth("rsa-sha256", "none"), signature.ErrAlgorithm},
 	{"RSA-SHA256 in capitals", nil, auth("rsa-sha256", "RSA-SHA256"), signature.ErrAlgorithm},
-	{"an empty algorithm", nil, auth(`"rsa-sha256"`, `""`), signature.ErrAlgorithm},
+	{"an empty algorithm", nil, auth(`"rsa-sha256"`, `""`), signature.ErrMalformed},
 
 	// The coverage. The signature is the service's own, over less than it must be.
 	{"the request target not covered", covering("host date x-service-callback digest"), nil, signature.ErrCoverage},

@@ -44,13 +44,17 @@ func parseAuthorization(s string) (authorization, error) {
 	if !ok || len(signature) == 0 {
 		return authorization{}, refuse(ErrMalformed, "the signature in the Authorization is not base64")
 	}
-	if params.algorithm != algorithm {
+	switch params.algorithm {
+	case algorithm:
+		return authorization{keyID: params.keyID, covered: covered, signature: signature}, nil
+	case "":
+		return authorization{}, refuse(ErrMalformed, "the Authorization has no algorithm")
+	default:
 		return authorization{}, refuse(ErrAlgorithm, "the algorithm is not rsa-sha256")
 	}
-	return authorization{keyID: params.keyID, covered: covered, signature: signature}, nil
 }
 
-// parameters are the ones with a meaning here, as they were sent.
+// parameters are the ones with a meaning here, as they were sent; one that is not there is empty, which none may be.
 type parameters struct {
 	keyID, algorithm, headers, signature string
 }
@@ -71,28 +75,22 @@ func parseParameters(s string) (parameters, error) {
 		if name, value, rest, more, ok = cutParameter(rest); !ok {
 			return p, refuse(ErrMalformed, "the Authorization is not a list of parameters")
 		}
-		name = strings.ToLower(name)
-		if slices.Contains(seen, name) {
+		if slices.ContainsFunc(seen, func(s string) bool { return strings.EqualFold(s, name) }) {
 			return p, refuse(ErrMalformed, "a parameter of the Authorization is repeated")
 		}
 		if len(seen) == maxParameters {
 			return p, refuse(ErrMalformed, "the Authorization has more than 16 parameters")
 		}
 		seen = append(seen, name)
-		switch name {
-		case "keyid":
+		switch {
+		case strings.EqualFold(name, "keyId"):
 			p.keyID = value
-		case "algorithm":
+		case strings.EqualFold(name, "algorithm"):
 			p.algorithm = value
-		case "headers":
+		case strings.EqualFold(name, "headers"):
 			p.headers = value
-		case "signature":
+		case strings.EqualFold(name, "signature"):
 			p.signature = value
-		}
-	}
-	for _, name := range []string{"keyid", "algorithm", "headers", "signature"} {
-		if !slices.Contains(seen, name) {
-			return p, refuse(ErrMalformed, "the Authorization lacks one of keyId, algorithm, headers and signature")
 		}
 	}
 	return p, nil

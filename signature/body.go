@@ -7,8 +7,17 @@ import (
 	"net/http"
 )
 
-// firstRead bounds what a Content-Length alone can make us allocate.
-const firstRead = 64 << 10
+// Bounds of what is allocated before anything was read: a Content-Length alone proves nothing.
+const (
+	leastRead = 512
+	mostRead  = 64 << 10
+)
+
+// restoredBody is a body that was read and can be read again. Closing it closes the original.
+type restoredBody struct {
+	bytes.Reader
+	io.Closer
+}
 
 // readBody reads the whole body, at most MaxBody of it whatever Content-Length says, and restores it: also what was read of a body that is then refused.
 func (v *Verifier) readBody(r *http.Request) ([]byte, error) {
@@ -16,26 +25,38 @@ func (v *Verifier) readBody(r *http.Request) ([]byte, error) {
 		r.Body = http.NoBody
 	}
 	original := r.Body
-	limited := io.LimitedReader{R: original, N: v.maxBody + 1}
-	var buf bytes.Buffer
-	buf.Grow(int(min(max(r.ContentLength, 0), firstRead)) + bytes.MinRead)
-	_, err := buf.ReadFrom(&limited)
-	body := buf.Bytes()
-	if err != nil || limited.N == 0 {
-		r.Body = &restoredBody{Reader: io.MultiReader(bytes.NewReader(body), original), Closer: original}
-	} else {
-		r.Body = &restoredBody{Reader: bytes.NewReader(body), Closer: original}
+	body, err := readAtMost(original, make([]byte, 0, min(max(r.ContentLength+1, leastRead), mostRead)), v.maxBody+1)
+	tooLarge := int64(len(body)) > v.maxBody
+	if err == nil && !tooLarge {
+		restored := &restoredBody{Closer: original}
+		restored.Reset(body)
+		r.Body = restored
+		return body, nil
 	}
-	if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge || limited.N == 0 {
+	r.Body = struct {
+		io.Reader
+		io.Closer
+	}{io.MultiReader(bytes.NewReader(body), original), original}
+	if _, limited := errors.AsType[*http.MaxBytesError](err); limited || tooLarge {
 		return nil, refuse(ErrTooLarge, "the body is larger than MaxBody, or than a limit set before the verifier")
 	}
-	if err != nil {
-		return nil, because(ErrBody, "the body could not be read to its end", err)
-	}
-	return body, nil
+	return nil, because(ErrBody, "the body could not be read to its end", err)
 }
 
-type restoredBody struct {
-	io.Reader
-	io.Closer
+// readAtMost appends to b what r holds, until its end or most bytes.
+func readAtMost(r io.Reader, b []byte, most int64) ([]byte, error) {
+	for int64(len(b)) < most {
+		if len(b) == cap(b) {
+			b = append(b, 0)[:len(b)]
+		}
+		n, err := r.Read(b[len(b):min(int64(cap(b)), most)])
+		b = b[:len(b)+n]
+		if err == io.EOF {
+			return b, nil
+		}
+		if err != nil {
+			return b, err
+		}
+	}
+	return b, nil
 }

@@ -53,8 +53,8 @@ func (m *message) checkCoverage(must []string) error {
 }
 
 // signingString is one line for each covered name, in their order: "name: value" (specification, section 5.3, callback, 4).
-func (m *message) signingString() ([]byte, error) {
-	text := make([]byte, 0, 512)
+// It is appended to text, so that the caller can keep it off the heap.
+func (m *message) signingString(text []byte) ([]byte, error) {
 	for i, name := range m.covered {
 		if i > 0 {
 			text = append(text, '\n')
@@ -71,7 +71,7 @@ func (m *message) signingString() ([]byte, error) {
 		case "date":
 			text = append(text, m.date...)
 		default:
-			value, err := onlyValue(m.header, name)
+			value, err := onlyValue(m.header, http.CanonicalHeaderKey(name))
 			if err != nil {
 				return nil, err
 			}
@@ -81,9 +81,9 @@ func (m *message) signingString() ([]byte, error) {
 	return text, nil
 }
 
-// onlyValue is the value of a covered header, which must occur exactly once: of two, the signature would cover the one and the application could read the other.
-func onlyValue(header http.Header, name string) (string, error) {
-	values := header[http.CanonicalHeaderKey(name)]
+// onlyValue is the value of a covered header by its canonical key. It must occur exactly once: of two, the signature would cover the one and the application could read the other.
+func onlyValue(header http.Header, key string) (string, error) {
+	values := header[key]
 	if len(values) != 1 {
 		return "", refuse(ErrCoverage, "a covered header does not occur exactly once")
 	}

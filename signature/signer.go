@@ -114,7 +114,7 @@ func (s *Signer) SignRedirect(u *url.URL) error {
 
 // sign returns the Authorization for m.
 func (s *Signer) sign(m *message) (string, error) {
-	text, err := m.signingString()
+	text, err := m.signingString(nil)
 	if err != nil {
 		return "", err
 	}

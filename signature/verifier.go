@@ -23,15 +23,15 @@ const (
 
 // Verifier verifies the callbacks and redirects that the service sends to the given hosts. It may be used from many goroutines at once.
 type Verifier struct {
-	keys    KeySource
-	hosts   hostSet
-	skew    time.Duration
-	maxBody int64
-	replay  ReplayStore
-	header  string   // the callback header, in lower case
-	must    []string // what a callback's signature must cover
-	target  func(*http.Request) (host, requestURI string)
-	now     func() time.Time
+	keys      KeySource
+	hosts     hostSet
+	skew      time.Duration
+	maxBody   int64
+	replay    ReplayStore
+	headerKey string   // the canonical key of the callback header
+	must      []string // what a callback's signature must cover
+	target    func(*http.Request) (host, requestURI string)
+	now       func() time.Time
 }
 
 // VerifierOptions are the choices of [NewVerifier]. Zero fields mean the defaults.
@@ -71,15 +71,17 @@ func NewVerifier(keys KeySource, hosts []string, opts *VerifierOptions) (*Verifi
 	if opts == nil {
 		opts = &VerifierOptions{}
 	}
+	header := callbackHeaderName(opts.CallbackHeader)
 	v := &Verifier{
-		keys:    keys,
-		hosts:   set,
-		skew:    opts.ClockSkew,
-		maxBody: opts.MaxBody,
-		replay:  opts.Replay,
-		header:  callbackHeaderName(opts.CallbackHeader),
-		target:  opts.Target,
-		now:     opts.Now,
+		keys:      keys,
+		hosts:     set,
+		skew:      opts.ClockSkew,
+		maxBody:   opts.MaxBody,
+		replay:    opts.Replay,
+		headerKey: http.CanonicalHeaderKey(header),
+		must:      callbackCoverage(header),
+		target:    opts.Target,
+		now:       opts.Now,
 	}
 	if v.skew == 0 {
 		v.skew = defaultClockSkew
@@ -90,13 +92,12 @@ func NewVerifier(keys KeySource, hosts []string, opts *VerifierOptions) (*Verifi
 	if v.now == nil {
 		v.now = time.Now
 	}
-	v.must = callbackCoverage(v.header)
 	switch {
 	case v.skew < 0:
 		return nil, errors.New("signature: new verifier: the clock skew is negative")
 	case v.maxBody < 0:
 		return nil, errors.New("signature: new verifier: the largest body is negative")
-	case !isToken(v.header):
+	case !isToken(header):
 		return nil, errors.New("signature: new verifier: the callback header is not a header name")
 	}
 	return v, nil
@@ -141,10 +142,10 @@ func (v *Verifier) callback(r *http.Request) (*Message, error) {
 	}
 	var kind, digest string
 	for _, header := range []struct {
-		name  string
+		key   string
 		value *string
-	}{{"date", &m.date}, {v.header, &kind}, {"digest", &digest}} {
-		if *header.value, err = onlyValue(r.Header, header.name); err != nil {
+	}{{"Date", &m.date}, {v.headerKey, &kind}, {"Digest", &digest}} {
+		if *header.value, err = onlyValue(r.Header, header.key); err != nil {
 			return nil, err
 		}
 	}
@@ -206,7 +207,7 @@ func (v *Verifier) checkAddressed(m *message) (time.Time, error) {
 
 // checkSignature finds the key and verifies the signature. It builds the signing string first: a message that has none needs no key.
 func (v *Verifier) checkSignature(ctx context.Context, m *message, auth *authorization) error {
-	text, err := m.signingString()
+	text, err := m.signingString(make([]byte, 0, 512))
 	if err != nil {
 		return err
 	}
