@@ -145,7 +145,7 @@ type createArgs struct {
 
 // body is p as it is sent by op, or why it is not.
 func (p createArgs) body(a *api, op wire.Operation) (*createCheckJSON, error) {
-	number, err := NormalizePhoneNumber(p.phoneNumber)
+	number, err := normalize(p.phoneNumber)
 	if err != nil {
 		return nil, fmt.Errorf("idverify: %s: not sent: %w", op.Title, err)
 	}

@@ -19,6 +19,15 @@ const (
 //
 // Specification: section 2, field phone_number.
 func NormalizePhoneNumber(s string) (string, error) {
+	number, err := normalize(s)
+	if err != nil {
+		return "", fmt.Errorf("idverify: normalize phone number: %w", err)
+	}
+	return number, nil
+}
+
+// normalize is NormalizePhoneNumber for callers who say themselves what they were doing.
+func normalize(s string) (string, error) {
 	malformed := func(why string) (string, error) {
 		return "", fmt.Errorf("%w: %s", ErrPhoneFormat, why)
 	}

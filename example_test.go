@@ -1,0 +1,342 @@
+package idverify_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"os"
+
+	idverify "github.com/idverify/idverify-go"
+	"github.com/idverify/idverify-go/sandboxfake"
+)
+
+func ExampleNewClient() {
+	client, err := idverify.NewClient("https://eu.api.example.com", idverify.Credentials{
+		ClientID:     os.Getenv("IDVERIFY_CLIENT_ID"),
+		ClientSecret: idverify.NewSecret(os.Getenv("IDVERIFY_CLIENT_SECRET")),
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(client.JWKSURL())
+}
+
+// A PhoneCheck from end to end. The fake takes the service's place, and its device that of the user's phone.
+func ExamplePhoneCheckService_Create() {
+	service, err := sandboxfake.Start()
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer service.Close()
+	client, ctx := service.Client(), context.Background()
+
+	check, err := client.PhoneChecks.Create(ctx, idverify.PhoneCheckParams{PhoneNumber: "+44 7700 900-012"})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(check.Status)
+
+	// In production the app on the device opens check.CheckURL.
+	if _, err := service.Device().Open(ctx, check.CheckURL); err != nil {
+		fmt.Println(err)
+		return
+	}
+	check, err = client.PhoneChecks.Wait(ctx, check.CheckID)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(check.Status, *check.Match)
+	// Output:
+	// ACCEPTED
+	// COMPLETED true
+}
+
+// With version v0.2 the device brings back a code.
+func ExamplePhoneCheckService_Complete() {
+	service, err := sandboxfake.Start()
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer service.Close()
+	ctx := context.Background()
+	client := service.Client(idverify.WithVersions(idverify.Versions{PhoneCheck: "v0.2"}))
+
+	check, err := client.PhoneChecks.Create(ctx, idverify.PhoneCheckParams{PhoneNumber: "447700900001"})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	// Without a redirect URL the device itself gets the code, as JSON, and hands it to the backend.
+	visit, err := service.Device().Open(ctx, check.CheckURL)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	var brought struct {
+		Code string `json:"code"`
+	}
+	if err := json.Unmarshal(visit.Body, &brought); err != nil {
+		fmt.Println(err)
+		return
+	}
+	check, err = client.PhoneChecks.Complete(ctx, check.CheckID, brought.Code)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(check.Status, *check.Match)
+	// Output: COMPLETED false
+}
+
+func ExamplePhoneCheckService_All() {
+	service, err := sandboxfake.Start()
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer service.Close()
+	client, ctx := service.Client(), context.Background()
+	for _, reference := range []string{"first", "second", "third"} {
+		if _, err := client.PhoneChecks.Create(ctx, idverify.PhoneCheckParams{PhoneNumber: "447700900012", ReferenceID: reference}); err != nil {
+			fmt.Println(err)
+			return
+		}
+	}
+
+	for check, err := range client.PhoneChecks.All(ctx, idverify.ListOptions{Size: 2, Sort: "created_at,asc"}) {
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		fmt.Println(check.ReferenceID, check.Status)
+	}
+	// Output:
+	// first ACCEPTED
+	// second ACCEPTED
+	// third ACCEPTED
+}
+
+func ExampleSIMCheckService_Create() {
+	service, err := sandboxfake.Start()
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer service.Close()
+	client, ctx := service.Client(), context.Background()
+
+	for _, number := range []string{"447700900001", "447700900007", "447700900099"} {
+		check, err := client.SIMChecks.Create(ctx, idverify.SIMCheckParams{PhoneNumber: number})
+		switch {
+		case err != nil:
+			fmt.Println(err)
+		case check.NoSIMChange == nil:
+			fmt.Println("not known:", check.Status, check.ErrorCode)
+		case *check.NoSIMChange:
+			fmt.Println("the SIM is the same")
+		default:
+			fmt.Println("the SIM was changed: ask for more")
+		}
+	}
+	// Output:
+	// the SIM is the same
+	// the SIM was changed: ask for more
+	// not known: ERROR mno_server_error
+}
+
+func ExampleSubscriberCheckService_Create() {
+	service, err := sandboxfake.Start()
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer service.Close()
+	client, ctx := service.Client(), context.Background()
+
+	check, err := client.SubscriberChecks.Create(ctx, idverify.SubscriberCheckParams{PhoneNumber: "447700900006"})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	if _, err := service.Device().Open(ctx, check.CheckURL); err != nil {
+		fmt.Println(err)
+		return
+	}
+	check, err = client.SubscriberChecks.Get(ctx, check.CheckID)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println("match:", *check.Match, "no SIM change:", *check.NoSIMChange)
+	// Output: match: true no SIM change: false
+}
+
+// The outcome of a look-up decides how to verify.
+func ExampleReachabilityService_Lookup() {
+	service, err := sandboxfake.Start()
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer service.Close()
+	client, ctx := service.Client(), context.Background()
+
+	for _, ip := range []string{"192.0.2.2", "192.0.2.1", "192.0.2.99"} {
+		r, err := client.Reachability.Lookup(ctx, netip.MustParseAddr(ip))
+		switch {
+		case errors.Is(err, idverify.ErrNotMobileIP):
+			fmt.Println("ask the user to turn off Wi-Fi")
+		case errors.Is(err, idverify.ErrNetworkNotSupported):
+			fmt.Println("send a text message instead")
+		case err != nil:
+			fmt.Println(err)
+		case r.Supports(idverify.ProductPhoneCheck):
+			fmt.Println("create a PhoneCheck")
+		}
+	}
+	// Output:
+	// create a PhoneCheck
+	// ask the user to turn off Wi-Fi
+	// send a text message instead
+}
+
+// A token that is good for reachability alone can be handed to a device.
+func ExampleClient_Token() {
+	service, err := sandboxfake.Start()
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer service.Close()
+
+	token, err := service.Client().Token(context.Background(), idverify.ScopeCoverage)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(token.Type(), token.AccessToken != "")
+	// Output: Bearer true
+}
+
+// The result of a check comes to the callback URL, signed.
+func ExampleCallbackHandler() {
+	service, err := sandboxfake.Start()
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer service.Close()
+	client, ctx := service.Client(), context.Background()
+
+	// In production: signature.NewVerifier(keys, …) with the keys of signature.NewJWKS(client.JWKSURL(), nil).
+	verifier := service.Verifier("shop.sandbox.test")
+	done := make(chan string, 1)
+	shop := http.NewServeMux()
+	shop.Handle("POST /callbacks", idverify.CallbackHandler(verifier, func(_ context.Context, c *idverify.Callback) error {
+		done <- fmt.Sprint(c.Product, " ", c.ReferenceID, ": ", c.Status)
+		return nil // stored: an error would have the service try again
+	}))
+
+	check, err := client.PhoneChecks.Create(ctx, idverify.PhoneCheckParams{
+		PhoneNumber: "447700900055",
+		ReferenceID: "sign-up 42",
+		CallbackURL: service.Handle("shop.sandbox.test", shop) + "/callbacks",
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	if _, err := service.Device().Open(ctx, check.CheckURL); err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(<-done)
+	// Output: phone_check sign-up 42: ERROR
+}
+
+// The device comes back with a code, which belongs to the session that began the check.
+func ExampleRedirectHandler() {
+	service, err := sandboxfake.Start()
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer service.Close()
+	ctx := context.Background()
+	client := service.Client(idverify.WithVersions(idverify.Versions{PhoneCheck: "v0.2"}))
+
+	session := make(map[string]bool) // the checks that this user's session began
+	shop := http.NewServeMux()
+	shop.Handle("GET /verified", idverify.RedirectHandler(service.Verifier("shop.sandbox.test"), func(w http.ResponseWriter, r *http.Request, came *idverify.Redirect) {
+		if !session[came.CheckID] {
+			http.Error(w, "this check is not yours", http.StatusForbidden)
+			return
+		}
+		if came.ErrorCode != "" {
+			fmt.Fprint(w, "not verified: ", came.ErrorCode)
+			return
+		}
+		check, err := client.PhoneChecks.Complete(r.Context(), came.CheckID, came.Code)
+		if err != nil {
+			http.Error(w, "try again later", http.StatusBadGateway)
+			return
+		}
+		fmt.Fprint(w, "verified: ", *check.Match)
+	}))
+
+	check, err := client.PhoneChecks.Create(ctx, idverify.PhoneCheckParams{
+		PhoneNumber: "447700900012",
+		RedirectURL: service.Handle("shop.sandbox.test", shop) + "/verified",
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	session[check.CheckID] = true
+	visit, err := service.Device().Open(ctx, check.CheckURL)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(string(visit.Body))
+	// Output: verified: true
+}
+
+func ExampleError() {
+	service, err := sandboxfake.Start()
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer service.Close()
+
+	_, err = service.Client().PhoneChecks.Get(context.Background(), "no-such-check")
+	if e, ok := errors.AsType[*idverify.Error](err); ok {
+		fmt.Println(e.Status, e.Fragment(), errors.Is(err, idverify.ErrNotFound))
+	}
+	// Output: 404 check_not_found true
+}
+
+func ExampleNormalizePhoneNumber() {
+	number, err := idverify.NormalizePhoneNumber("+44 (7700) 900-000")
+	fmt.Println(number, err)
+	_, err = idverify.NormalizePhoneNumber("07700 900000")
+	fmt.Println(err)
+	// Output:
+	// 447700900000 <nil>
+	// idverify: normalize phone number: malformed phone number: it begins with a zero: write the country code first, as in 44 7700 900000
+}
+
+func ExampleSecret() {
+	secret := idverify.NewSecret("do not print me")
+	fmt.Printf("%v %+v\n", secret, idverify.Credentials{ClientID: "a", ClientSecret: secret})
+	// Output: [REDACTED] {ClientID:a ClientSecret:[REDACTED]}
+}

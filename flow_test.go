@@ -1,0 +1,307 @@
+package idverify_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	idverify "github.com/idverify/idverify-go"
+	"github.com/idverify/idverify-go/sandboxfake"
+)
+
+// matching is a number whose PhoneCheck matches in sandbox.
+const matching = "447700900012"
+
+func TestAPhoneCheckFromCreateToItsCallback(t *testing.T) {
+	t.Parallel()
+	for number, want := range map[string]string{
+		"447700900012": "COMPLETED true",
+		"447700900013": "COMPLETED false",
+		"447700900055": "ERROR false",
+	} {
+		t.Run(number, func(t *testing.T) {
+			t.Parallel()
+			srv := sandboxfake.New(t)
+			callbacks := make(chan *idverify.Callback, 1)
+			shop := srv.Handle("shop.sandbox.test", idverify.CallbackHandler(srv.Verifier("shop.sandbox.test"), func(_ context.Context, c *idverify.Callback) error {
+				callbacks <- c
+				return nil
+			}))
+
+			check, err := srv.Client().PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: number, ReferenceID: "r", CallbackURL: shop + "/callbacks"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := srv.Device().Open(t.Context(), check.CheckURL); err != nil {
+				t.Fatal(err)
+			}
+			c := <-callbacks
+
+			if got := fmt.Sprint(c.Status, " ", *c.Match); got != want || c.CheckID != check.CheckID || c.Product != idverify.ProductPhoneCheck || c.ReferenceID != "r" || !c.CreatedAt.Equal(check.CreatedAt) {
+				t.Errorf("callback %+v of check %+v, want %s", c, check, want)
+			}
+			read, err := srv.Client().PhoneChecks.Get(t.Context(), check.CheckID)
+			if c.Status == idverify.StatusError {
+				if !errors.Is(err, idverify.ErrNotFound) {
+					t.Errorf("an ERROR check is read as %+v, error %v", read, err)
+				}
+				return
+			}
+			if err != nil || read.Status != c.Status || *read.Match != *c.Match || read.NetworkID != c.NetworkID {
+				t.Errorf("check %+v, error %v, but its callback said %+v", read, err, c)
+			}
+		})
+	}
+}
+
+func TestCreateIsSentOnceWhenTheAnswerIsLost(t *testing.T) {
+	t.Parallel()
+	for name, fault := range map[string]sandboxfake.Fault{
+		"dropped":   {Drop: true},
+		"truncated": {Truncate: true},
+		"500":       {Status: http.StatusInternalServerError},
+		"503":       {Status: http.StatusServiceUnavailable, RetryAfter: time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			srv := sandboxfake.New(t)
+			srv.Inject(sandboxfake.Match{Operation: "phone_check.create"}, fault)
+
+			_, err := srv.Client().PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: matching})
+
+			if err == nil {
+				t.Fatal("want an error: the answer never came")
+			}
+			if n := countRequests(srv, "phone_check.create"); n != 1 {
+				t.Errorf("the service saw %d creates, want 1: each is charged", n)
+			}
+		})
+	}
+}
+
+func TestTransientFaultsOfTheServiceAreNotSeen(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		srv := sandboxfake.New(t, sandboxfake.WithInMemory())
+		c := srv.Client()
+		check, err := c.PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: matching})
+		if err != nil {
+			t.Fatal(err)
+		}
+		srv.Inject(sandboxfake.Match{Operation: "phone_check.get"},
+			sandboxfake.Fault{Status: 503, RetryAfter: 9 * time.Second}, sandboxfake.Fault{Drop: true}, sandboxfake.Fault{Truncate: true})
+		srv.Inject(sandboxfake.Match{Operation: "phone_check.create"}, sandboxfake.Fault{Status: 429, RetryAfter: 8 * time.Second})
+		begun := time.Now()
+
+		_, getErr := c.PhoneChecks.Get(t.Context(), check.CheckID)
+		got := time.Since(begun)
+		_, createErr := c.PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: matching})
+
+		if getErr != nil || createErr != nil {
+			t.Errorf("Get: %v, Create: %v", getErr, createErr)
+		}
+		if got < 9*time.Second || got > 12*time.Second {
+			t.Errorf("Get took %v, want 9s that the service asked for and a little backoff", got)
+		}
+	})
+}
+
+func TestWaitSeesACheckThroughToItsEnd(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		srv := sandboxfake.New(t, sandboxfake.WithInMemory())
+		c := srv.Client()
+		opened, err := c.PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: matching})
+		if err != nil {
+			t.Fatal(err)
+		}
+		forgotten, err := c.PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: matching})
+		if err != nil {
+			t.Fatal(err)
+		}
+		device := srv.Device()
+		time.AfterFunc(20*time.Second, func() { device.Open(t.Context(), opened.CheckURL) })
+
+		check, err := c.PhoneChecks.Wait(t.Context(), opened.CheckID)
+		_, expired := c.PhoneChecks.Wait(t.Context(), forgotten.CheckID)
+
+		if err != nil || !*check.Match {
+			t.Errorf("the opened check: %+v, %v", check, err)
+		}
+		if e, ok := errors.AsType[*idverify.CheckEndedError](expired); !ok || e.Status != idverify.StatusAccepted || !errors.Is(expired, idverify.ErrNotFound) {
+			t.Errorf("the forgotten check: %v, want a *CheckEndedError", expired)
+		}
+	})
+}
+
+func TestACodeExchangeThroughAVerifiedRedirect(t *testing.T) {
+	t.Parallel()
+	srv := sandboxfake.New(t)
+	c := srv.Client(idverify.WithVersions(idverify.Versions{SubscriberCheck: "v0.2"}))
+	shop := srv.Handle("shop.sandbox.test", idverify.RedirectHandler(srv.Verifier("shop.sandbox.test"), func(w http.ResponseWriter, r *http.Request, came *idverify.Redirect) {
+		check, err := c.SubscriberChecks.Complete(r.Context(), came.CheckID, came.Code)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadGateway)
+			return
+		}
+		_, again := c.SubscriberChecks.Complete(r.Context(), came.CheckID, came.Code)
+		fmt.Fprint(w, check.Status, *check.Match, *check.NoSIMChange, came.Query.Get("basket"), errors.Is(again, idverify.ErrNotFound))
+	}))
+
+	check, err := c.SubscriberChecks.Create(t.Context(), idverify.SubscriberCheckParams{PhoneNumber: "447700900016", RedirectURL: shop + "/verified?basket=a%2Fb"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	visit, err := srv.Device().Open(t.Context(), check.CheckURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	if got, want := string(visit.Body), "COMPLETED"+"true"+" "+"false"+"a/b"+"true"; visit.Status != 200 || strings.ReplaceAll(got, " ", "") != strings.ReplaceAll(want, " ", "") {
+		t.Errorf("the device came to %d %q, want %q", visit.Status, got, want)
+	}
+}
+
+func TestListsFollowTheFake(t *testing.T) {
+	t.Parallel()
+	srv := sandboxfake.New(t)
+	c := srv.Client()
+	for i := range 23 {
+		if _, err := c.SIMChecks.Create(t.Context(), idverify.SIMCheckParams{PhoneNumber: matching, ReferenceID: fmt.Sprint(i)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	var references []string
+	for check, err := range c.SIMChecks.All(t.Context(), idverify.ListOptions{Sort: "created_at,asc"}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		references = append(references, check.ReferenceID)
+	}
+	page, err := c.SIMChecks.List(t.Context(), idverify.ListOptions{Page: 3, Size: 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	traces, err := c.SIMChecks.Traces(t.Context(), page.Items[0].CheckID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	trace, err := c.SIMChecks.Trace(t.Context(), page.Items[0].CheckID, traces[0].TraceID)
+
+	if len(references) != 23 || references[0] != "0" || references[22] != "22" {
+		t.Errorf("All yielded %q", references)
+	}
+	if len(page.Items) != 3 || page.Number != 3 || page.TotalPages != 3 || page.TotalElements != 23 {
+		t.Errorf("page %+v", page)
+	}
+	if err != nil || trace.TraceID != traces[0].TraceID || len(trace.Logs) == 0 {
+		t.Errorf("trace %+v, error %v", trace, err)
+	}
+}
+
+func TestTwoHundredColdCallersOfTheFakeMakeOneTokenRequest(t *testing.T) {
+	t.Parallel()
+	srv := sandboxfake.New(t)
+	c := srv.Client()
+
+	for err := range atOnce(200, func() error {
+		return second(c.PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: matching}))
+	}) {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+
+	if n := countRequests(srv, "oauth2.token"); n != 1 {
+		t.Errorf("%d token requests, want 1", n)
+	}
+}
+
+func TestATokenForADeviceReachesReachabilityAlone(t *testing.T) {
+	t.Parallel()
+	srv := sandboxfake.New(t)
+
+	token, err := srv.Client().Token(t.Context(), idverify.ScopeCoverage)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	for path, want := range map[string]int{"/coverage/v0.1/device_ips/192.0.2.2": 200, "/phone_check/v0.1/checks": 403} {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, srv.URL()+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		token.SetAuthHeader(r)
+		resp, err := srv.HTTPClient().Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != want {
+			t.Errorf("%s: %d, want %d", path, resp.StatusCode, want)
+		}
+	}
+}
+
+func TestWrongCredentialsOfEitherKind(t *testing.T) {
+	t.Parallel()
+	srv := sandboxfake.New(t)
+	wrong, err := idverify.NewClient(srv.URL(), idverify.Credentials{ClientID: srv.Credentials().ClientID, ClientSecret: idverify.NewSecret("wrong")}, idverify.WithHTTPClient(srv.HTTPClient()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	workspace, err := idverify.NewClient(srv.URL(), srv.ConsoleCredentials(), idverify.WithHTTPClient(srv.HTTPClient()))
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	_, wrongErr := wrong.PhoneChecks.Get(t.Context(), "a")
+	_, workspaceErr := workspace.PhoneChecks.Get(t.Context(), "a")
+
+	if e, ok := errors.AsType[*idverify.TokenError](wrongErr); !ok || e.Code != "invalid_client" || !errors.Is(wrongErr, idverify.ErrUnauthorized) {
+		t.Errorf("a wrong secret: %v", wrongErr)
+	}
+	if e, ok := errors.AsType[*idverify.TokenError](workspaceErr); !ok || e.Code != "invalid_scope" || !strings.Contains(workspaceErr.Error(), "NewConsole") {
+		t.Errorf("credentials of a workspace: %v, want invalid_scope and a word on NewConsole", workspaceErr)
+	}
+}
+
+func TestACheckCanBeStoredAsJSONAndReadBack(t *testing.T) {
+	t.Parallel()
+	srv := sandboxfake.New(t)
+	check, err := srv.Client().PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: matching})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	stored, err := json.Marshal(check)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var read idverify.PhoneCheck
+	if err := json.Unmarshal(stored, &read); err != nil {
+		t.Fatal(err)
+	}
+
+	if read != *check {
+		t.Errorf("read %+v, stored %+v", read, *check)
+	}
+}
+
+// countRequests is how many requests of an operation the service saw.
+func countRequests(srv *sandboxfake.Server, operation string) int {
+	n := 0
+	for _, r := range srv.Requests() {
+		if r.Operation == operation {
+			n++
+		}
+	}
+	return n
+}
