@@ -127,3 +127,49 @@ func FuzzAnswerBody(f *testing.F) {
 		}
 	})
 }
+
+func FuzzTime(f *testing.F) {
+	for _, s := range []string{"2020-06-01T16:43:30+0000", "2020-06-01T16:43:30.5+00:00", "2020-06-01T16:43:30z", "", "0000-00-00T00:00:00Z", "9999-12-31T23:59:59-2359"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		text, err := json.Marshal(s)
+		if err != nil {
+			return
+		}
+		check, err := decodeCheck(t, `{"check_id":"a","status":"COMPLETED","created_at":`+string(text)+`}`)
+		if err != nil {
+			if !isDecodeError(err) {
+				t.Errorf("%q: error %v, want a *DecodeError", s, err)
+			}
+			return
+		}
+		if check.CreatedAt.IsZero() {
+			return
+		}
+		again, err := decodeCheck(t, `{"check_id":"a","status":"COMPLETED","created_at":"`+check.CreatedAt.Format(time.RFC3339Nano)+`"}`)
+		if err != nil || !again.CreatedAt.Equal(check.CreatedAt) {
+			t.Errorf("%q was read as %v, and that as %v (error %v)", s, check.CreatedAt, again, err)
+		}
+	})
+}
+
+func FuzzRetryAfter(f *testing.F) {
+	for _, s := range []string{"0", "3600", "-1", "1e3", "99999999999999999999", "Sat, 01 Jan 2000 00:00:05 GMT", "Sat, 01 Jan 9999 00:00:05 GMT", "soon", " 5 "} {
+		f.Add(s, s)
+	}
+	f.Fuzz(func(t *testing.T, after, reset string) {
+		c := inProcess(t, func(*http.Request) (*http.Response, error) {
+			r := response(429, nil)
+			r.Header["Retry-After"] = []string{after}
+			r.Header["X-Ratelimit-Limit"] = []string{"1"}
+			r.Header["X-Ratelimit-Reset"] = []string{reset}
+			return r, nil
+		}, once)
+		_, err := c.PhoneChecks.Get(t.Context(), "a")
+		e, ok := errors.AsType[*idverify.Error](err)
+		if !ok || e.RetryAfter < 0 {
+			t.Errorf("%q was read as %v", after, err)
+		}
+	})
+}
