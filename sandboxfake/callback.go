@@ -82,7 +82,8 @@ const maxInFlight = 64
 // delivery is a Delivery in the making. The server's mutex guards it.
 type delivery struct {
 	Delivery
-	project *project
+	project  *project
+	revision uint64 // the state's, when it last changed
 }
 
 // queueCallback queues the callback of a check that has come to its end, if there is a URL for it.
@@ -122,12 +123,20 @@ func (st *state) queueDelivery(d *delivery) {
 // queue has d tried at due.
 func (d *delivery) queue(st *state, due time.Time) {
 	d.NextTry = due
+	st.changed(d)
 	st.clock.schedule(due, func() { st.server.attempt(d) })
+}
+
+// changed numbers a change of d, for those who wait for one.
+func (st *state) changed(d *delivery) {
+	st.revision++
+	d.revision = st.revision
 }
 
 // attempt begins the next try of d, or lets it wait for its turn.
 func (s *Server) attempt(d *delivery) {
 	d.NextTry = time.Time{}
+	s.state.changed(d)
 	if s.inFlight == maxInFlight {
 		s.waiting = append(s.waiting, d)
 		return
@@ -136,7 +145,7 @@ func (s *Server) attempt(d *delivery) {
 	st := s.state
 	fault := st.takeFault(OperationCallback, d.project, d.project.workspace)
 	try := Attempt{Time: st.clock.now(), Fault: fault}
-	s.running.Go(func() {
+	st.running.Go(func() {
 		s.deliver(st, d, &try)
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -151,6 +160,7 @@ func (s *Server) settle(d *delivery, try Attempt) {
 	s.inFlight--
 	d.Attempts = append(d.Attempts, try)
 	d.Done = true
+	s.state.changed(d)
 	if try.Result == ResultFailed && len(d.Attempts) < maxAttempts {
 		d.Done = false
 		d.queue(s.state, s.clock.now().Add(retryWait(len(d.Attempts))))
@@ -169,9 +179,7 @@ func (s *Server) deliver(st *state, d *delivery, try *Attempt) {
 	ctx, cancel := context.WithTimeout(st.ctx, deliveryTimeout)
 	defer cancel()
 	if try.Fault != nil && try.Fault.Latency > 0 {
-		s.mu.Lock()
-		s.delay(try.Fault.Latency, ctx.Done())
-		s.mu.Unlock()
+		wait(ctx, try.Fault.Latency)
 	}
 	request, err := s.signedCallback(ctx, d, try.Fault)
 	if err != nil {
@@ -184,7 +192,7 @@ func (s *Server) deliver(st *state, d *delivery, try *Attempt) {
 	case err == nil:
 		try.Status = status
 		try.Result = resultOf(status)
-	case errors.Is(err, context.DeadlineExceeded):
+	case isTimeout(err):
 		try.Result, try.Error = ResultTimedOut, fmt.Sprintf("no answer in %v", deliveryTimeout)
 	default:
 		try.Result, try.Error = ResultUnreachable, "the connection failed or broke: "+rootCause(err)
@@ -194,6 +202,8 @@ func (s *Server) deliver(st *state, d *delivery, try *Attempt) {
 // send sends a callback, or pretends to where the fault says so, and returns the receiver's status.
 func (s *Server) send(request *http.Request, fault *Fault) (status int, err error) {
 	switch {
+	case request.Context().Err() != nil:
+		return 0, request.Context().Err()
 	case fault != nil && fault.Drop:
 		return 0, errDropped
 	case fault != nil && fault.Status != 0:
@@ -209,6 +219,15 @@ func (s *Server) send(request *http.Request, fault *Fault) (status int, err erro
 	return response.StatusCode, nil
 }
 
+// isTimeout tells a time-out from a refusal: it may be the delivery's own or that of a layer below, such as the TLS handshake's.
+func isTimeout(err error) bool {
+	timeout, ok := errors.AsType[interface {
+		error
+		Timeout() bool
+	}](err)
+	return ok && timeout.Timeout()
+}
+
 var errDropped = errors.New("dropped by an injected fault")
 
 // signedCallback builds the request of one try, with a date and a signature of its own.
@@ -219,7 +238,7 @@ func (s *Server) signedCallback(ctx context.Context, d *delivery, fault *Fault) 
 	}
 	request.Header.Set("User-Agent", "sandboxfake")
 	request.Header.Set(s.opts.callbackHeader, string(d.Product))
-	if err := s.signer().SignCallback(request, d.Body); err != nil {
+	if err := s.callbackSigner(fault).SignCallback(request, d.Body); err != nil {
 		return nil, err
 	}
 	switch {
@@ -233,11 +252,11 @@ func (s *Server) signedCallback(ctx context.Context, d *delivery, fault *Fault) 
 	return request, nil
 }
 
-// signer is the one that signs now.
-func (s *Server) signer() *signature.Signer {
+// callbackSigner is the one that signs now.
+func (s *Server) callbackSigner(fault *Fault) *signature.Signer {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.keys.signer
+	return s.keys.signerUnder(fault)
 }
 
 func resultOf(status int) Result {

@@ -247,7 +247,7 @@ func (s *Server) openCheck(c *call) (any, error) {
 	if target == "" {
 		return &answer{status: http.StatusOK, media: wire.MediaJSON, body: view}, nil
 	}
-	signer := s.keys.signer
+	signer := s.keys.signerUnder(c.fault)
 	return &answer{status: http.StatusFound, location: func() (string, error) { return view.redirect(target, signer) }}, nil
 }
 

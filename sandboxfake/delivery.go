@@ -25,18 +25,23 @@ func (s *Server) DroppedDeliveries() int {
 	return s.deliveries.dropped
 }
 
-// AwaitDelivery waits for a callback that is as match wants it, and returns it. It asks match about each callback that the journal holds, and again after each try.
+// AwaitDelivery waits for a callback that is as match wants it, and returns it. It asks match about each callback that the journal holds, and again about each that changes: one is queued, tried, answered.
 // Its error is that of ctx, [ErrReset] or [ErrClosed]. match must not call the server.
 func (s *Server) AwaitDelivery(ctx context.Context, match func(Delivery) bool) (Delivery, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var found Delivery
+	asked := uint64(0)
 	err := s.await(ctx, func() bool {
 		for d := range s.deliveries.all {
+			if d.revision <= asked {
+				continue
+			}
 			if found = d.copy(); match(found) {
 				return true
 			}
 		}
+		asked = s.revision
 		return false
 	})
 	if err != nil {

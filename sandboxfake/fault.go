@@ -1,11 +1,11 @@
 package sandboxfake
 
 import (
-	"bytes"
+	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/idverify/idverify-go/internal/wire"
@@ -23,22 +23,24 @@ type Match struct {
 }
 
 // Fault is what goes wrong with one call, or with one try of a callback. The zero Fault is none: it lets a call pass.
-// Latency may stand with any other; of the others give one, or Status with Body.
+// Latency may stand with any other; of the others give one, or Status with Fragment, RetryAfter and Body.
 type Fault struct {
-	// Status is answered in place of the service's answer, and the call has no effect. The problem document says Fragment, or, when that is empty, what the status is known for.
+	// Status, 200 to 599, is answered in place of the service's answer, and the call has no effect. The problem document says Fragment, or, when that is empty, what the status is known for.
 	// For a callback it is the receiver's answer: the receiver is not called.
 	Status   int
 	Fragment string
 	// RetryAfter is sent with the Status in whole seconds, rounded up; with 429 the X-RateLimit headers say the same.
 	RetryAfter time.Duration
-	// Latency passes before the call has an effect. It needs a running clock.
+	// Latency passes before the call has its effect, or before the callback is sent; a callback that is held up for 10 s has timed out. It needs a running clock.
 	Latency time.Duration
 	// Drop cuts the connection: the call has its effect, and the answer is lost. The receiver of a callback sees nothing.
 	Drop bool
 	// Truncate cuts the answer, or the callback, in the middle of its body: the call has its effect.
 	Truncate bool
-	// Body is sent in place of the answer's body, or of the callback's, whose headers then do not fit it.
+	// Body is sent in place of the answer's body, or of the callback's, whose Digest then does not fit it.
 	Body string
+	// WrongKey signs a callback, or the redirect of a Check URL, with a key that is not published, in the name of the one that is: the signature does not verify.
+	WrongKey bool
 }
 
 // injection is one Inject.
@@ -48,15 +50,16 @@ type injection struct {
 	next   int // the fault of the next match
 }
 
-// Inject has calls fail: the n-th call that fits m gets the n-th fault, further ones pass. When several injections fit a call, each counts it, and the latest with a fault left breaks it.
-// It returns what takes the injection back.
+// Inject has calls fail: the n-th call that fits m gets the n-th fault, further ones pass. Calls that are refused for their token, path, scope or rate are not counted.
+// When several injections fit a call, each counts it, and the latest with a fault left breaks it. The function it returns takes the injection back; so does [Server.Reset].
 //
-// A fault with latency fails the test on a frozen clock, which nothing moves while the call waits: use a running clock in a testing/synctest bubble.
+// It fails the test when no call could ever fit m, or when a fault contradicts itself. So does latency on a frozen clock, which nothing moves while the call waits: use a running clock in a testing/synctest bubble.
 func (s *Server) Inject(m Match, faults ...Fault) (remove func()) {
+	s.must(m.check())
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.clock.frozen && slices.ContainsFunc(faults, func(f Fault) bool { return f.Latency > 0 }) {
-		s.must(errors.New("inject: latency needs a running clock: on a frozen one it would never pass (use a testing/synctest bubble)"))
+	for _, f := range faults {
+		s.must(f.check(s.clock.frozen))
 	}
 	st := s.state
 	added := &injection{match: m, faults: slices.Clone(faults)}
@@ -66,6 +69,36 @@ func (s *Server) Inject(m Match, faults ...Fault) (remove func()) {
 		defer s.mu.Unlock()
 		st.injections = slices.DeleteFunc(st.injections, func(i *injection) bool { return i == added })
 	}
+}
+
+// check refuses the name of an operation that there is not: a slip of the pen would have a test pass for the wrong reason.
+func (m Match) check() error {
+	if m.Operation == "" || m.Operation == OperationCallback || slices.ContainsFunc(wire.Operations(), func(op wire.Operation) bool { return op.Name == m.Operation }) {
+		return nil
+	}
+	return fmt.Errorf("inject: there is no operation %q: use a name such as %q, or OperationCallback", m.Operation, wire.CreatePhoneCheck.Name)
+}
+
+func (f Fault) check(frozen bool) error {
+	kinds := 0
+	for _, given := range []bool{f.Status != 0, f.Drop, f.Truncate, f.Body != "" && f.Status == 0, f.WrongKey} {
+		if given {
+			kinds++
+		}
+	}
+	switch {
+	case kinds > 1:
+		return errors.New("inject: a fault is one of Status, Drop, Truncate, Body and WrongKey, each alone but for a Status with a Body")
+	case f.Status != 0 && (f.Status < 200 || f.Status > 599):
+		return fmt.Errorf("inject: status %d is no final HTTP status from 200 to 599", f.Status)
+	case f.Status == 0 && (f.Fragment != "" || f.RetryAfter != 0):
+		return errors.New("inject: Fragment and RetryAfter go with a Status")
+	case f.Latency < 0 || f.RetryAfter < 0:
+		return errors.New("inject: time does not go back: latency and RetryAfter must not be negative")
+	case f.Latency > 0 && frozen:
+		return errors.New("inject: latency needs a running clock: on a frozen one it would never pass (use a testing/synctest bubble)")
+	}
+	return nil
 }
 
 // takeFault finds the fault of a call, or nil.
@@ -98,28 +131,38 @@ func (m Match) fits(operation string, p *project, w *workspace) bool {
 	return true
 }
 
-// delay waits for a fault's latency with the mutex free.
-func (s *Server) delay(latency time.Duration, done <-chan struct{}) {
-	ended := s.ctx.Done()
+// holdUp keeps a call waiting for its fault's latency, with the mutex free. A caller who gives up, or Close, ends the wait; Reset ends the call, which is of neither state.
+func (s *Server) holdUp(c *call) {
+	began := s.state
+	ctx, cancel := context.WithCancel(c.r.Context())
+	defer cancel()
+	defer context.AfterFunc(began.ctx, cancel)()
 	s.mu.Unlock()
-	defer s.mu.Lock()
-	timer := time.NewTimer(latency)
+	wait(ctx, c.fault.Latency)
+	s.mu.Lock()
+	if s.state != began {
+		panic(http.ErrAbortHandler)
+	}
+	s.runDue()
+}
+
+// wait waits for d, or until ctx ends.
+func wait(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-	case <-done:
-	case <-ended:
+	case <-ctx.Done():
 	}
 }
 
-// answer is what a fault with a status says in place of the operation op.
-func (f *Fault) answer(op wire.Operation, now time.Time) *answer {
+// answer is what a fault with a status says in place of the operation op, to a caller with a rate limit.
+func (f *Fault) answer(op wire.Operation, now time.Time, limit int) *answer {
 	a := &answer{status: f.Status, header: make(http.Header)}
 	if f.RetryAfter > 0 {
-		seconds := int((f.RetryAfter + time.Second - 1) / time.Second)
-		a.header.Set("Retry-After", strconv.Itoa(seconds))
+		a.header.Set("Retry-After", wholeSeconds(f.RetryAfter))
 		if f.Status == http.StatusTooManyRequests {
-			setRateLimit(a.header, 0, 0, now.Add(f.RetryAfter))
+			(&rateLimit{limit: max(limit, 1), reset: now.Add(f.RetryAfter)}).set(a.header)
 		}
 	}
 	switch {
@@ -152,13 +195,6 @@ func statusProblem(status int, fragment string) *problem {
 	return p
 }
 
-// setRateLimit sets the headers that go with a 429 (contract, section 6).
-func setRateLimit(header http.Header, limit, remaining int, reset time.Time) {
-	header.Set("X-RateLimit-Limit", strconv.Itoa(limit))
-	header.Set("X-RateLimit-Remaining", strconv.Itoa(remaining))
-	header.Set("X-RateLimit-Reset", strconv.FormatInt(reset.Unix(), 10))
-}
-
 // write sends an answer as the fault, which may be nil, leaves it.
 func (f *Fault) write(w http.ResponseWriter, a *answer) {
 	switch {
@@ -173,7 +209,7 @@ func (f *Fault) write(w http.ResponseWriter, a *answer) {
 		http.NewResponseController(w).Flush()
 		panic(http.ErrAbortHandler)
 	case f.Body != "" && f.Status == 0:
-		a.body, a.raw = nil, bytes.Clone([]byte(f.Body))
+		a.body, a.raw = nil, []byte(f.Body)
 		a.write(w)
 	default:
 		a.write(w)

@@ -33,6 +33,7 @@ type call struct {
 	body       []byte
 	bodyErr    error // the body was too long, or cut off
 	fault      *Fault
+	rate       *rateLimit // what WithRateLimit leaves the caller; nil without
 }
 
 // answer is what goes back.
@@ -61,6 +62,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	c.body, c.bodyErr = readBody(r.Body)
 	a := s.answer(c)
 	header.Set(wire.RequestIDHeader, c.id)
+	c.rate.set(header)
 	if a.location != nil {
 		if target, err := a.location(); err != nil {
 			a = problemAnswer(err)
@@ -98,17 +100,19 @@ func (s *Server) handle(c *call) *answer {
 	if err := s.admit(c); err != nil {
 		return problemAnswer(err)
 	}
+	if err := s.limitRate(c); err != nil {
+		return problemAnswer(err)
+	}
 	p, w := s.owner(c)
 	if c.fault = s.takeFault(c.op.Name, p, w); c.fault != nil && c.fault.Latency > 0 {
-		s.delay(c.fault.Latency, c.r.Context().Done())
-		s.runDue()
-		// The wait is long enough for a reset, or for the token's end.
+		s.holdUp(c)
+		// The wait may outlast the token.
 		if err := s.admit(c); err != nil {
 			return problemAnswer(err)
 		}
 	}
 	if c.fault != nil && c.fault.Status != 0 {
-		return c.fault.answer(c.op, s.clock.now())
+		return c.fault.answer(c.op, s.clock.now(), s.opts.rateLimit)
 	}
 	body, err := c.handle(s, c)
 	if err != nil {

@@ -20,6 +20,7 @@ type keyRing struct {
 	keys   []signingKey
 	made   int // how many there ever were
 	signer *signature.Signer
+	forger *signature.Signer // signs in the name of the same key id with a key that is not published
 }
 
 type signingKey struct {
@@ -32,18 +33,31 @@ type signingKey struct {
 func (k *keyRing) add(s *Server, st *state) error {
 	pool := s.network.identity.signing
 	key := signingKey{id: st.ids.uuid("key", "", &st.ids.root), key: pool[k.made%len(pool)]}
-	signer, err := signature.NewSigner(key.id, key.key, &signature.SignerOptions{
+	opts := &signature.SignerOptions{
 		CallbackHeader: s.opts.callbackHeader,
 		Base64Digest:   s.opts.base64Digest,
 		Now:            s.Now,
-	})
+	}
+	signer, err := signature.NewSigner(key.id, key.key, opts)
+	if err != nil {
+		return err
+	}
+	forger, err := signature.NewSigner(key.id, s.network.identity.wrongKey, opts)
 	if err != nil {
 		return err
 	}
 	k.made++
-	k.signer = signer
+	k.signer, k.forger = signer, forger
 	k.keys = append(k.keys, key)
 	return nil
+}
+
+// signerUnder is the one that signs now, as a fault, which may be nil, leaves it.
+func (k *keyRing) signerUnder(f *Fault) *signature.Signer {
+	if f != nil && f.WrongKey {
+		return k.forger
+	}
+	return k.signer
 }
 
 // RotateKeys has a new key sign from now on. The old one stays published for five minutes on the server's clock, as long as clients may keep the set, and then leaves it.

@@ -57,9 +57,15 @@ func newNetwork(id *identity) *network {
 
 // handle makes h answer for name, in the place of an earlier handler for it.
 func (n *network) handle(name string, h http.Handler) error {
-	certificate, err := n.identity.issue(name)
-	if err != nil {
-		return err
+	if name == "" || name == memHost || net.ParseIP(name) != nil || strings.ContainsAny(name, " /:@?#") {
+		return fmt.Errorf("handle: the host must be a DNS name, such as app.sandbox.test, and not the service's own")
+	}
+	certificate := &n.identity.leaf
+	if n.identity.leaf.Leaf.VerifyHostname(name) != nil {
+		var err error
+		if certificate, err = n.identity.issue(name); err != nil {
+			return err
+		}
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -94,6 +100,9 @@ func (n *network) dial(ctx context.Context, network, addr string) (net.Conn, err
 		listener := n.secureListen
 		if _, port, _ := net.SplitHostPort(addr); port == "80" {
 			listener = n.plainListen
+		}
+		if listener == nil { // the host came after Close
+			return nil, ErrClosed
 		}
 		return listener.dial(ctx, n.callerAddr())
 	}

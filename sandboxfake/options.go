@@ -19,6 +19,7 @@ type options struct {
 	callbackHeader string
 	base64Digest   bool
 	journalLimit   int
+	rateLimit      int              // calls an hour; 0: any number
 	prices         map[string]money // by product
 	operator       func(idverify.Product, string) Outcome
 }

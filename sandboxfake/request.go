@@ -1,14 +1,14 @@
 package sandboxfake
 
 import (
+	"bytes"
 	"net/http"
-	"regexp"
 	"time"
 
 	"github.com/idverify/idverify-go/internal/wire"
 )
 
-// Request is a call that the service saw, as its journal keeps it. Secrets are masked.
+// Request is a call that the service saw, as its journal keeps it. Credentials in headers are masked, and so are bodies that hold a code, a token or a card's number.
 type Request struct {
 	ID          string // the X-Request-Id of the answer
 	Time        time.Time
@@ -35,7 +35,7 @@ func (s *Server) Requests() []Request {
 	for entry := range s.requests.all {
 		r := *entry
 		r.Header = r.Header.Clone()
-		r.Body = append([]byte(nil), r.Body...)
+		r.Body = bytes.Clone(r.Body)
 		if r.Fault != nil {
 			r.Fault = new(*r.Fault)
 		}
@@ -64,7 +64,7 @@ func (s *Server) journalRequest(c *call, a *answer) {
 		Fault:     c.fault,
 	}
 	// The request is over: nobody reads its header any more.
-	for _, name := range []string{"Authorization", "Cookie"} {
+	for _, name := range []string{"Authorization", "Proxy-Authorization", "Cookie"} {
 		if entry.Header.Get(name) != "" {
 			entry.Header.Set(name, masked)
 		}
@@ -109,15 +109,17 @@ func (s *Server) owner(c *call) (*project, *workspace) {
 	return nil, nil
 }
 
-var cardNumber = regexp.MustCompile(`("card_number"\s*:\s*)"[^"]*"`)
-
-// maskBody hides what a body holds in confidence: a token to revoke, a card's number, a code.
+// maskBody hides what a body holds in confidence: a token to revoke, a code, a card's number, and whatever stands in one that was refused before it was known what it is.
 func maskBody(op wire.Operation, body []byte) []byte {
+	secret := false
 	switch op.Name {
-	case wire.Revoke.Name, wire.CompletePhoneCheck.Name, wire.CompleteSubscriberCheck.Name:
+	case wire.Revoke.Name, wire.CompletePhoneCheck.Name, wire.CompleteSubscriberCheck.Name, wire.AddPaymentMethod.Name, "":
+		secret = true
+	case wire.Token.Name:
+		secret = bytes.Contains(body, []byte("client_secret"))
+	}
+	if secret && len(body) > 0 {
 		return []byte(masked)
-	case wire.AddPaymentMethod.Name:
-		return cardNumber.ReplaceAll(body, []byte(`$1"`+masked+`"`))
 	}
 	return body
 }

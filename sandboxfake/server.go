@@ -33,7 +33,7 @@ type Server struct {
 	network   *network
 	http      *httptest.Server
 	callbacks *http.Client
-	running   sync.WaitGroup // the attempts under way
+	life      sync.Mutex // held by Reset and Close until what they ended has ended
 
 	mu      sync.Mutex    // guards all below
 	*state                // what Reset makes anew
@@ -106,30 +106,35 @@ func (s *Server) listen() (net.Listener, error) {
 }
 
 // Close stops the server: callbacks under way are cancelled, waiters get [ErrClosed], connections end. It returns when no goroutine of the server is left; closing again does nothing.
-// Like httptest.Server's, it waits for handlers that are still at work, also those of [Server.Handle].
+// Like httptest.Server's, it waits for handlers that are still at work, also those of [Server.Handle]; the contexts of their requests end. Do not call it from a handler. The error is always nil.
 func (s *Server) Close() error {
+	s.life.Lock()
+	defer s.life.Unlock()
 	s.mu.Lock()
 	if s.closed {
 		s.mu.Unlock()
 		return nil
 	}
 	s.closed = true
-	s.cancel()
-	s.clock.events = nil
+	ended := s.state
+	ended.cancel()
 	if s.timer != nil {
 		s.timer.Stop()
 	}
 	s.signal()
 	s.mu.Unlock()
-	s.running.Wait()
+	ended.running.Wait()
 	s.network.close()
 	s.http.Close()
 	return nil
 }
 
 // Reset brings the server back to what it was after New: no checks, projects or tokens but those it began with, the same ids over again, empty journals, no faults.
-// Callbacks under way and to come are cancelled; a frozen clock stands where it began, a running one shows the system's time. Hosts of [Server.Handle] stay. Do not call it from a handler.
+// Callbacks under way and to come are cancelled, waiters get [ErrReset], and a call held up by a [Fault]'s latency is cut off. A frozen clock stands where it began, a running one shows the system's time.
+// Hosts of [Server.Handle] stay. After Close it does nothing. Do not call it from a handler.
 func (s *Server) Reset() {
+	s.life.Lock()
+	defer s.life.Unlock()
 	fresh, err := s.newState()
 	s.must(err)
 	s.mu.Lock()
@@ -137,12 +142,12 @@ func (s *Server) Reset() {
 		s.mu.Unlock()
 		return
 	}
-	s.cancel()
+	ended := s.state
+	ended.cancel()
 	s.state = fresh
 	s.signal()
-	s.runDue()
 	s.mu.Unlock()
-	s.running.Wait()
+	ended.running.Wait()
 }
 
 // URL returns the base URL of the service, for idverify.NewClient.
@@ -188,7 +193,7 @@ func (s *Server) Verifier(hosts ...string) *signature.Verifier {
 }
 
 // Handle makes h answer at https://host, and at http://host on port 80, for callbacks, [Server.Device] and [Server.HTTPClient], without a socket and with a certificate that they trust. It returns the base URL.
-// The host is a DNS name; a second handler for one host replaces the first.
+// The host is a DNS name other than the service's own; a second handler for one host replaces the first.
 func (s *Server) Handle(host string, h http.Handler) (baseURL string) {
 	name := hostName(host)
 	s.must(s.network.handle(name, h))

@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/idverify/idverify-go"
@@ -13,9 +14,10 @@ import (
 
 // state is everything that Reset makes anew. The server's mutex guards it.
 type state struct {
-	server *Server
-	ctx    context.Context // ends with the state: every attempt under way runs on it
-	cancel context.CancelFunc
+	server  *Server
+	ctx     context.Context // ends with the state: every attempt under way runs on it
+	cancel  context.CancelFunc
+	running sync.WaitGroup // the attempts under way, of which each has its goroutine
 
 	clock      clock
 	ids        ids
@@ -26,8 +28,10 @@ type state struct {
 	deliveries journal[*delivery]
 	requests   journal[*Request]
 	injections []*injection
-	inFlight   int         // attempts under way
-	waiting    []*delivery // due, but too many are in flight
+	windows    map[*workspace]*rateWindow // of WithRateLimit
+	revision   uint64                     // counts the changes of deliveries
+	inFlight   int                        // attempts under way
+	waiting    []*delivery                // due, but too many are in flight
 
 	initial struct{ project, workspace idverify.Credentials }
 }
@@ -38,6 +42,7 @@ func (s *Server) newState() (*state, error) {
 		server:     s,
 		ids:        ids{seed: s.opts.seed},
 		checks:     make(map[string]*check),
+		windows:    make(map[*workspace]*rateWindow),
 		deliveries: journal[*delivery]{limit: s.opts.journalLimit},
 		requests:   journal[*Request]{limit: s.opts.journalLimit},
 	}

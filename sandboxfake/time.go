@@ -61,6 +61,7 @@ func (s *Server) runDue() {
 	}
 	for e := s.clock.nextBy(s.clock.now()); e != nil; e = s.clock.nextBy(s.clock.now()) {
 		e.run()
+		s.signal()
 	}
 	if s.clock.frozen || len(s.clock.events) == 0 {
 		return
