@@ -1,0 +1,204 @@
+package redis_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/idverify/idverify-go"
+	"github.com/idverify/idverify-go/replaystore/redis"
+	"github.com/idverify/idverify-go/sandboxfake"
+	"github.com/idverify/idverify-go/signature"
+)
+
+const (
+	replicas = 16
+	host     = "shop.sandbox.test"
+)
+
+// shop is an application of many replicas: each has its own keys, its own verifier and its own connections to Redis, as processes have.
+type shop struct {
+	handlers []http.Handler
+	next     atomic.Uint32 // the replica whose turn it is
+
+	mu      sync.Mutex // guards handled
+	handled map[string]int
+}
+
+func newShop(t testing.TB, service *sandboxfake.Server, store func(testing.TB) *redis.Store) *shop {
+	t.Helper()
+	s := &shop{handled: make(map[string]int)}
+	for range replicas {
+		keys, err := signature.NewJWKS(service.Client().JWKSURL(), &signature.JWKSOptions{HTTPClient: service.HTTPClient(), Now: service.Now})
+		if err != nil {
+			t.Fatal(err)
+		}
+		verifier, err := signature.NewVerifier(keys, []string{host}, &signature.VerifierOptions{Replay: store(t), Now: service.Now})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.handlers = append(s.handlers, idverify.CallbackHandler(verifier, func(_ context.Context, c *idverify.Callback) error {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.handled[c.CheckID]++
+			return nil
+		}))
+	}
+	return s
+}
+
+// anyReplica passes r to the replica whose turn it is, and returns its answer. r can be passed again.
+func (s *shop) anyReplica(r *http.Request, body []byte) int {
+	r = r.Clone(r.Context())
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	w := httptest.NewRecorder()
+	s.handlers[s.next.Add(1)%replicas].ServeHTTP(w, r)
+	return w.Code
+}
+
+// balance answers every request as spread does.
+func balance(service *sandboxfake.Server, spread func(*http.Request, []byte) int) (callbackURL string) {
+	return service.Handle(host, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			w.WriteHeader(http.StatusBadRequest)
+			return
+		}
+		w.WriteHeader(spread(r, body))
+	}))
+}
+
+// runChecks brings n PhoneChecks to their end, eight at a time.
+func runChecks(t testing.TB, service *sandboxfake.Server, callbackURL string, n int) {
+	t.Helper()
+	client := service.Client()
+	var begun atomic.Int32
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			device := service.Device()
+			for i := begun.Add(1); i <= int32(n); i = begun.Add(1) {
+				check, err := client.PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{
+					PhoneNumber: fmt.Sprintf("44770090%04d", i),
+					CallbackURL: callbackURL,
+				})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if _, err := device.Open(t.Context(), check.CheckURL); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// checkHandled fails the test unless each of n checks was handled once.
+func (s *shop) checkHandled(t testing.TB, n int) {
+	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.handled) != n {
+		t.Errorf("%d of %d checks were handled: the others' records are lost", len(s.handled), n)
+	}
+	for id, times := range s.handled {
+		if times != 1 {
+			t.Errorf("the check %s was handled %d times", id, times)
+		}
+	}
+}
+
+func TestSixteenReplicasAcceptEachMessageOnce(t *testing.T) {
+	t.Parallel()
+	const checks = 100
+	srv := startServer(t)
+	service := sandboxfake.New(t, sandboxfake.WithInMemory())
+	app := newShop(t, service, srv.store)
+	var accepted, refused, other atomic.Int32
+	url := balance(service, func(r *http.Request, body []byte) int {
+		var wg sync.WaitGroup
+		for range replicas {
+			wg.Go(func() {
+				switch app.anyReplica(r, body) {
+				case http.StatusNoContent:
+					accepted.Add(1)
+				case http.StatusBadRequest:
+					refused.Add(1)
+				default:
+					other.Add(1)
+				}
+			})
+		}
+		wg.Wait()
+		return http.StatusNoContent
+	})
+
+	runChecks(t, service, url, checks)
+	if err := service.Idle(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+
+	if accepted.Load() != checks || refused.Load() != checks*(replicas-1) || other.Load() != 0 {
+		t.Errorf("of %d messages with %d copies each, %d were accepted, %d refused, %d answered otherwise; want %d, %d and 0",
+			checks, replicas, accepted.Load(), refused.Load(), other.Load(), checks, checks*(replicas-1))
+	}
+	app.checkHandled(t, checks)
+}
+
+// TestNothingIsLostOrDoubledWhenRedisRestarts pulls the plug of Redis in the middle of the load and lets the replicas run into it, until it comes back with what it had written down.
+// Behind every message that was accepted comes a copy, which must not be.
+func TestNothingIsLostOrDoubledWhenRedisRestarts(t *testing.T) {
+	t.Parallel()
+	const checks, killAfter, restartAfter = 300, 100, 20
+	srv := startServer(t, "--appendonly", "yes", "--appendfsync", "always")
+	service := sandboxfake.New(t, sandboxfake.WithInMemory())
+	app := newShop(t, service, srv.store)
+	var accepted, undecided, refused, doubled atomic.Int32
+	away := make(chan struct{})
+	url := balance(service, func(r *http.Request, body []byte) int {
+		status := app.anyReplica(r, body)
+		switch status {
+		case http.StatusNoContent:
+			if app.anyReplica(r, body) == http.StatusNoContent {
+				doubled.Add(1)
+			}
+			if accepted.Add(1) == killAfter {
+				srv.kill()
+			}
+		case http.StatusServiceUnavailable:
+			if undecided.Add(1) == restartAfter {
+				close(away)
+			}
+		default:
+			refused.Add(1)
+		}
+		return status
+	})
+
+	var load sync.WaitGroup
+	load.Go(func() { runChecks(t, service, url, checks) })
+	<-away
+	srv.start(t)
+	load.Wait()
+	for range 5 { // the waits of the service between its tries: 10, 20, 30, 40, 50 s
+		if err := service.Advance(t.Context(), 50*time.Second); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	if doubled.Load() != 0 || refused.Load() != 0 {
+		t.Errorf("%d copies were accepted, %d messages refused; want none", doubled.Load(), refused.Load())
+	}
+	app.checkHandled(t, checks)
+	t.Logf("%d accepted, %d undecided while Redis was away", accepted.Load(), undecided.Load())
+}

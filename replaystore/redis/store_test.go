@@ -1,0 +1,223 @@
+package redis_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/idverify/idverify-go/replaystore/redis"
+)
+
+var anID = [32]byte{1, 2, 3}
+
+func TestASecondClaimIsNotFresh(t *testing.T) {
+	t.Parallel()
+	srv := startServer(t)
+
+	first, err1 := srv.store(t).Claim(t.Context(), anID, time.Minute)
+	second, err2 := srv.store(t).Claim(t.Context(), anID, time.Minute)
+	other, err3 := srv.store(t).Claim(t.Context(), [32]byte{4}, time.Minute)
+
+	if err := errors.Join(err1, err2, err3); err != nil {
+		t.Fatal(err)
+	}
+	if !first || second || !other {
+		t.Errorf("fresh: first %v, a copy %v, another message %v; want true, false, true", first, second, other)
+	}
+}
+
+func TestOfManyClaimsAtOnceExactlyOneIsFresh(t *testing.T) {
+	t.Parallel()
+	const replicas, claims = 16, 50
+	srv := startServer(t)
+	var fresh, failed atomic.Int32
+	var wg sync.WaitGroup
+
+	for range replicas {
+		store := srv.store(t)
+		for range claims {
+			wg.Go(func() {
+				switch ok, err := store.Claim(t.Context(), anID, time.Minute); {
+				case err != nil:
+					failed.Add(1)
+				case ok:
+					fresh.Add(1)
+				}
+			})
+		}
+	}
+	wg.Wait()
+
+	if fresh.Load() != 1 || failed.Load() != 0 {
+		t.Errorf("%d of %d claims are fresh, %d failed; want 1 and none: each fresh one is a callback handled once more", fresh.Load(), replicas*claims, failed.Load())
+	}
+}
+
+func TestAClaimLivesForItsTTLUnderItsPrefix(t *testing.T) {
+	t.Parallel()
+	srv := startServer(t)
+	client := srv.client(t)
+	for _, tt := range []struct {
+		name        string
+		ttl         time.Duration
+		least, most time.Duration
+	}{
+		{"as asked", time.Minute, 50 * time.Second, time.Minute},
+		{"in whole milliseconds, not less", time.Minute + 1, 50 * time.Second, time.Minute + time.Millisecond},
+		{"a second at least", 0, 1, time.Second},
+		{"a date that went stale meanwhile", -time.Hour, 1, time.Second},
+	} {
+		prefix := strings.ReplaceAll(tt.name, " ", "-") + ":"
+		store := newStore(t, client, &redis.Options{Prefix: prefix})
+
+		fresh, err := store.Claim(t.Context(), anID, tt.ttl)
+
+		if !fresh || err != nil {
+			t.Fatalf("%s: fresh %v, %v; another prefix is another store", tt.name, fresh, err)
+		}
+		got, err := client.PTTL(t.Context(), prefix+"010203"+strings.Repeat("0", 58)).Result()
+		if err != nil || got < tt.least || got > tt.most {
+			t.Errorf("%s: the key lives for %v (%v), want %v to %v", tt.name, got, err, tt.least, tt.most)
+		}
+	}
+}
+
+// TestAClaimWhoseAnswerIsLostIsStillFresh: the client sends the command again by itself, and finds the key that its own first try left. Taken for a replay, the callback would be refused with 400, and lost.
+func TestAClaimWhoseAnswerIsLostIsStillFresh(t *testing.T) {
+	t.Parallel()
+	srv := startServer(t)
+	var lost atomic.Bool
+	store := newStore(t, newClient(t, &goredis.Options{Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		conn, err := new(net.Dialer).DialContext(ctx, "unix", srv.socket())
+		return &losingConn{Conn: conn, lost: &lost}, err
+	}}), nil)
+
+	fresh, err := store.Claim(t.Context(), anID, time.Minute)
+	again, againErr := store.Claim(t.Context(), anID, time.Minute)
+
+	if !lost.Load() {
+		t.Fatal("no answer was lost: the test tests nothing")
+	}
+	if !fresh || err != nil {
+		t.Errorf("fresh %v, %v; want true: nobody else has claimed it", fresh, err)
+	}
+	if again || againErr != nil {
+		t.Errorf("a copy behind it: fresh %v, %v; want false", again, againErr)
+	}
+}
+
+// losingConn breaks once, when the first SET has been carried out, in place of its answer.
+type losingConn struct {
+	net.Conn
+	lost *atomic.Bool
+	set  bool
+}
+
+func (c *losingConn) Write(b []byte) (int, error) {
+	c.set = c.set || bytes.Contains(b, []byte("\r\nset\r\n"))
+	return c.Conn.Write(b)
+}
+
+func (c *losingConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if c.set && c.lost.CompareAndSwap(false, true) {
+		c.Conn.Close()
+		return 0, io.ErrUnexpectedEOF
+	}
+	return n, err
+}
+
+func TestNothingIsDecidedWithoutRedis(t *testing.T) {
+	t.Parallel()
+	full := startServer(t, "--maxmemory", "1", "--maxmemory-policy", "noeviction")
+	closed := unreachable(t)
+	closed.Close()
+	for _, tt := range []struct {
+		name   string
+		client goredis.UniversalClient
+		limit  time.Duration
+		want   string
+	}{
+		{"not there", unreachable(t), time.Minute, "dial: connect: no such file or directory"},
+		{"silent", silent(t), time.Millisecond, "context deadline exceeded"},
+		{"full", full.client(t), time.Minute, "OOM command not allowed"},
+		{"closed", closed, time.Minute, "client is closed"},
+		{"one of a cluster", answering(t, errors.New("MOVED 3999 10.0.0.7:6381")), time.Minute, "give a ClusterClient"},
+		{"unknown to the resolver", answering(t, &net.DNSError{Err: "no such host", Name: "redis.internal"}), time.Minute, "look up host: no such host"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			store := newStore(t, tt.client, &redis.Options{Timeout: tt.limit})
+
+			fresh, err := store.Claim(t.Context(), anID, time.Minute)
+
+			if fresh || err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Fatalf("fresh %v, error %v; want an error that says %q", fresh, err, tt.want)
+			}
+			if strings.Contains(err.Error(), "/none") || strings.Contains(err.Error(), "10.0") || strings.Contains(err.Error(), "internal") {
+				t.Errorf("the error tells where Redis is: %v", err)
+			}
+		})
+	}
+}
+
+func TestAClaimEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	store := newStore(t, silent(t), &redis.Options{Timeout: time.Hour})
+	reason := errors.New("the caller left")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	claimed := make(chan error)
+	go func() {
+		_, err := store.Claim(ctx, anID, time.Minute)
+		claimed <- err
+	}()
+
+	cancel(reason)
+
+	if err := <-claimed; !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v, want context.Canceled", err)
+	}
+}
+
+// answering is a client whose every command ends with err.
+func answering(t testing.TB, err error) *goredis.Client {
+	t.Helper()
+	client := unreachable(t)
+	client.AddHook(hook{err})
+	return client
+}
+
+type hook struct{ err error }
+
+func (h hook) DialHook(next goredis.DialHook) goredis.DialHook { return next }
+
+func (h hook) ProcessHook(goredis.ProcessHook) goredis.ProcessHook {
+	return func(_ context.Context, cmd goredis.Cmder) error {
+		cmd.SetErr(h.err)
+		return h.err
+	}
+}
+
+func (h hook) ProcessPipelineHook(next goredis.ProcessPipelineHook) goredis.ProcessPipelineHook {
+	return next
+}
+
+func TestNewRefusesWhatCannotWork(t *testing.T) {
+	t.Parallel()
+
+	_, noClient := redis.New(nil, nil)
+	_, negative := redis.New(unreachable(t), &redis.Options{Timeout: -1})
+
+	if noClient == nil || negative == nil {
+		t.Errorf("nil client: %v; negative timeout: %v; want errors", noClient, negative)
+	}
+}
