@@ -98,16 +98,13 @@ func parseParameters(s string) (parameters, error) {
 
 // cutParameter takes one name=value off s, with the space around it, and tells whether a comma promises another.
 func cutParameter(s string) (name, value, rest string, more, ok bool) {
-	s = strings.TrimLeft(s, " \t")
-	name, s, ok = strings.Cut(s, "=")
+	name, s, ok = strings.Cut(skipSpace(s), "=")
 	if !ok || !isToken(name) {
 		return "", "", "", false, false
 	}
 	if quoted := strings.HasPrefix(s, `"`); quoted {
 		value, s, ok = strings.Cut(s[1:], `"`)
-		for i := range len(value) {
-			ok = ok && quotable(value[i])
-		}
+		ok = ok && isQuotable(value)
 	} else {
 		end := strings.IndexAny(s, ", \t")
 		if end < 0 {
@@ -116,8 +113,7 @@ func cutParameter(s string) (name, value, rest string, more, ok bool) {
 		value, s = s[:end], s[end:]
 		ok = isToken(value)
 	}
-	s = strings.TrimLeft(s, " \t")
-	rest, more = strings.CutPrefix(s, ",")
+	rest, more = strings.CutPrefix(skipSpace(s), ",")
 	return name, value, rest, more, ok && (more || rest == "")
 }
 
@@ -145,11 +141,25 @@ func parseCovered(s string) (names []string, ok bool) {
 // decodeBase64 decodes standard base64 that has exactly one spelling: no line breaks, no loose bits at the end.
 func decodeBase64(s string) (decoded []byte, ok bool) {
 	decoded, err := base64.StdEncoding.Strict().DecodeString(s)
-	return decoded, err == nil && !strings.ContainsAny(s, "\r\n")
+	return decoded, err == nil && base64.StdEncoding.EncodedLen(len(decoded)) == len(s)
 }
 
-// quotable are the bytes of a quoted string: printable ASCII but the quote itself and the backslash, whose escapes every reader understands differently.
-func quotable(c byte) bool { return ' ' <= c && c <= '~' && c != '"' && c != '\\' }
+func skipSpace(s string) string {
+	for s != "" && (s[0] == ' ' || s[0] == '\t') {
+		s = s[1:]
+	}
+	return s
+}
+
+// isQuotable tells whether s can stand between quotes: printable ASCII but the quote itself and the backslash, whose escapes every reader understands differently.
+func isQuotable(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
+			return false
+		}
+	}
+	return true
+}
 
 // isToken reports a token of RFC 9110, section 5.6.2.
 func isToken(s string) bool {

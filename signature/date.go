@@ -15,13 +15,17 @@ func parseDate(s string) (t time.Time, ok bool) {
 	return t, string(t.AppendFormat(again[:0], http.TimeFormat)) == s
 }
 
-// checkSkew compares a date with the clock, both ways and inclusive (specification, section 5.3: "a clock skew tolerance of 5000 (milliseconds)").
-func (v *Verifier) checkSkew(date time.Time) error {
+// checkDate reads a date and compares it with the clock, both ways and inclusive (specification, section 5.3: "a clock skew tolerance of 5000 (milliseconds)").
+func (v *Verifier) checkDate(s string) (time.Time, error) {
+	date, ok := parseDate(s)
+	if !ok {
+		return date, refuse(ErrMalformed, "the date is not of the form Mon, 02 Jan 2006 15:04:05 GMT")
+	}
 	switch age := v.now().Sub(date); {
 	case age > v.skew:
-		return refuse(ErrSkew, "the date is older than the clock skew allows")
+		return date, refuse(ErrSkew, "the date is older than the clock skew allows")
 	case age < -v.skew:
-		return refuse(ErrSkew, "the date is further in the future than the clock skew allows (is this machine's clock right?)")
+		return date, refuse(ErrSkew, "the date is further in the future than the clock skew allows (is this machine's clock right?)")
 	}
-	return nil
+	return date, nil
 }

@@ -43,14 +43,4 @@ func usable(key *rsa.PublicKey) bool {
 const maxKeyID = 256
 
 // validKeyID tells whether a key id can stand in a quoted parameter.
-func validKeyID(id string) bool {
-	if id == "" || len(id) > maxKeyID {
-		return false
-	}
-	for i := range len(id) {
-		if !quotable(id[i]) {
-			return false
-		}
-	}
-	return true
-}
+func validKeyID(id string) bool { return id != "" && len(id) <= maxKeyID && isQuotable(id) }

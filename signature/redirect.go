@@ -53,7 +53,10 @@ func (v *Verifier) redirect(r *http.Request) (*Message, error) {
 	if err := m.checkCoverage(redirectCoverage()); err != nil {
 		return nil, err
 	}
-	date, err := v.checkAddressed(&m)
+	if err := v.checkHost(&m); err != nil {
+		return nil, err
+	}
+	date, err := v.checkDate(m.date)
 	if err != nil {
 		return nil, err
 	}
