@@ -42,3 +42,32 @@ func (b *bodies) last(t testing.TB) map[string]any {
 	}
 	return b.all[len(b.all)-1]
 }
+
+// finish creates a PhoneCheck with a callback to target and opens its Check URL, so that the callback is queued.
+func (a *api) finish(target string) (id string) {
+	a.t.Helper()
+	id = a.create(phoneChecks, `{"phone_number":"447700900012","callback_url":"`+target+`"}`)
+	if r := a.get(phoneChecks + "/" + id + "/redirect"); r.status != http.StatusOK {
+		a.t.Fatalf("open: %d %s", r.status, r.body)
+	}
+	return id
+}
+
+// holding is a receiver that tells of each callback that has come, and answers it when the test says so.
+type holding struct {
+	came   chan *http.Request
+	answer chan int
+}
+
+func newHolding() *holding {
+	return &holding{came: make(chan *http.Request, 100), answer: make(chan int)}
+}
+
+func (h *holding) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	h.came <- r
+	select {
+	case status := <-h.answer:
+		w.WriteHeader(status)
+	case <-r.Context().Done():
+	}
+}

@@ -1,0 +1,357 @@
+package sandboxfake_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/idverify/idverify-go/sandboxfake"
+)
+
+// clocks are the two kinds of clock, both in a bubble.
+var clocks = []struct {
+	name string
+	opts []sandboxfake.Option
+}{
+	{"running", []sandboxfake.Option{sandboxfake.WithInMemory()}},
+	{"frozen", []sandboxfake.Option{sandboxfake.WithInMemory(), sandboxfake.WithFrozenClock(frozenAt)}},
+}
+
+// onEachClock runs a test in a bubble with a server of either clock.
+func onEachClock(t *testing.T, test func(*testing.T, *sandboxfake.Server)) {
+	t.Helper()
+	t.Parallel()
+	for _, clock := range clocks {
+		t.Run(clock.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) { test(t, sandboxfake.New(t, clock.opts...)) })
+		})
+	}
+}
+
+// advancing calls Advance in a goroutine, and returns where its error comes.
+func advancing(ctx context.Context, srv *sandboxfake.Server, d time.Duration) <-chan error {
+	done := make(chan error, 1)
+	go func() { done <- srv.Advance(ctx, d) }()
+	return done
+}
+
+func TestAdvanceWaitsForTheDeliveryInFlightBeforeTheClockMoves(t *testing.T) {
+	onEachClock(t, func(t *testing.T, srv *sandboxfake.Server) {
+		app := newHolding()
+		newAPI(t, srv).finish(srv.Handle("app.sandbox.test", app))
+		<-app.came
+		before := srv.Now()
+
+		done := advancing(t.Context(), srv, time.Hour)
+		synctest.Wait()
+		if now := srv.Now(); !now.Equal(before) {
+			t.Errorf("the clock moved by %v while a delivery was in flight", now.Sub(before))
+		}
+		app.answer <- http.StatusNoContent
+
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+		if got := srv.Now().Sub(before); got != time.Hour {
+			t.Errorf("Advance moved the clock by %v, want an hour", got)
+		}
+	})
+}
+
+func TestAdvanceTakesWhatFallsDueOneByOneWithTheClockAtItsTime(t *testing.T) {
+	onEachClock(t, func(t *testing.T, srv *sandboxfake.Server) {
+		a := newAPI(t, srv)
+		began := srv.Now()
+		var mu sync.Mutex // guards all below
+		var seen []string
+		var at []time.Duration
+		host := srv.Handle("app.sandbox.test", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			// Work takes the bubble's time, and none of the server's while it advances.
+			early := srv.Now()
+			<-time.After(3 * time.Second)
+			mu.Lock()
+			defer mu.Unlock()
+			if late := srv.Now(); !late.Equal(early) {
+				t.Errorf("the clock went on by %v while the callback was answered", late.Sub(early))
+			}
+			seen, at = append(seen, r.URL.Path), append(at, early.Sub(began))
+			w.WriteHeader(http.StatusInternalServerError)
+		}))
+		// Both expire at one time: the first to be created comes first, over and over.
+		for _, name := range []string{"/first", "/second"} {
+			a.create(phoneChecks, `{"phone_number":"447700900012","callback_url":"`+host+name+`"}`)
+		}
+
+		if err := srv.Advance(t.Context(), 140*time.Second); err != nil {
+			t.Fatal(err)
+		}
+
+		if diff := cmp.Diff([]string{"/first", "/second", "/first", "/second"}, seen); diff != "" {
+			t.Errorf("order of the callbacks (-want +got):\n%s", diff)
+		}
+		if diff := cmp.Diff([]time.Duration{120 * time.Second, 120 * time.Second, 130 * time.Second, 130 * time.Second}, at); diff != "" {
+			t.Errorf("the server's clock at the callbacks (-want +got):\n%s", diff)
+		}
+		if got := srv.Now().Sub(began); got != 140*time.Second {
+			t.Errorf("after Advance the clock shows %v more, want 140 s", got)
+		}
+		for _, d := range srv.Deliveries() {
+			if d.Done || len(d.Attempts) != 2 || !d.NextTry.Equal(began.Add(150*time.Second)) {
+				t.Errorf("delivery after two tries: done %v, %d attempts, next try after %v, want the third at 150 s", d.Done, len(d.Attempts), d.NextTry.Sub(began))
+			}
+		}
+	})
+}
+
+func TestAfterAdvanceARunningClockGoesOnAndAFrozenOneStands(t *testing.T) {
+	onEachClock(t, func(t *testing.T, srv *sandboxfake.Server) {
+		began := srv.Now()
+		if err := srv.Advance(t.Context(), time.Hour); err != nil {
+			t.Fatal(err)
+		}
+
+		<-time.After(time.Minute)
+
+		want := time.Hour
+		if !began.Equal(frozenAt) {
+			want += time.Minute
+		}
+		if got := srv.Now().Sub(began); got != want {
+			t.Errorf("a minute after an Advance of an hour the clock shows %v more, want %v", got, want)
+		}
+	})
+}
+
+func TestAReceiverMayCreateChecksWhileTheClockAdvances(t *testing.T) {
+	onEachClock(t, func(t *testing.T, srv *sandboxfake.Server) {
+		a := newAPI(t, srv)
+		began := srv.Now()
+		var at []time.Duration
+		var host string
+		host = srv.Handle("app.sandbox.test", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if at = append(at, srv.Now().Sub(began)); len(at) == 1 {
+				a.finish(host)                                                                             // is told at once
+				a.create(phoneChecks, `{"phone_number":"447700900012","callback_url":"`+host+`/expired"}`) // expires on the way
+			}
+		}))
+		a.create(phoneChecks, `{"phone_number":"447700900012","callback_url":"`+host+`"}`)
+
+		if err := srv.Advance(t.Context(), 240*time.Second); err != nil {
+			t.Fatal(err)
+		}
+
+		if diff := cmp.Diff([]time.Duration{120 * time.Second, 120 * time.Second, 240 * time.Second}, at); diff != "" {
+			t.Errorf("times of the callbacks (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestTwoAdvancesTakeTurns(t *testing.T) {
+	onEachClock(t, func(t *testing.T, srv *sandboxfake.Server) {
+		app := newHolding()
+		newAPI(t, srv).finish(srv.Handle("app.sandbox.test", app))
+		<-app.came
+		began := srv.Now()
+
+		one, other := advancing(t.Context(), srv, time.Minute), advancing(t.Context(), srv, time.Hour)
+		app.answer <- http.StatusNoContent
+
+		if err := errors.Join(<-one, <-other); err != nil {
+			t.Fatal(err)
+		}
+		if got := srv.Now().Sub(began); got != time.Hour+time.Minute {
+			t.Errorf("the clock shows %v more, want the sum of both", got)
+		}
+	})
+}
+
+func TestTimeDoesNotGoBack(t *testing.T) {
+	onEachClock(t, func(t *testing.T, srv *sandboxfake.Server) {
+		began := srv.Now()
+
+		if err := srv.Advance(t.Context(), -1); err == nil {
+			t.Error("a negative Advance was taken")
+		}
+		if err := srv.Advance(t.Context(), 0); err != nil {
+			t.Errorf("an Advance by nothing: %v", err)
+		}
+
+		if now := srv.Now(); !now.Equal(began) {
+			t.Errorf("the clock moved by %v", now.Sub(began))
+		}
+	})
+}
+
+// What can end an Advance in the middle, while the callback of an expired check is in flight.
+func TestAnAdvanceThatIsCutShortSaysWhyAndLeavesTheClockWhereItCameTo(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		name string
+		end  func(srv *sandboxfake.Server, cancel func())
+		want error
+		at   time.Duration // the clock's, counted from the start
+	}{
+		{"its context ends", func(_ *sandboxfake.Server, cancel func()) { cancel() }, context.Canceled, 120 * time.Second},
+		{"Reset", func(srv *sandboxfake.Server, _ func()) { srv.Reset() }, sandboxfake.ErrReset, 0},
+		{"Close", func(srv *sandboxfake.Server, _ func()) { srv.Close() }, sandboxfake.ErrClosed, 120 * time.Second},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			onEachClock(t, func(t *testing.T, srv *sandboxfake.Server) {
+				app := newHolding()
+				host := srv.Handle("app.sandbox.test", app)
+				newAPI(t, srv).create(phoneChecks, `{"phone_number":"447700900012","callback_url":"`+host+`"}`)
+				began := srv.Now()
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				done := advancing(ctx, srv, time.Hour)
+				<-app.came
+
+				row.end(srv, cancel)
+
+				if err := <-done; !errors.Is(err, row.want) {
+					t.Errorf("Advance returned %v, want %v", err, row.want)
+				}
+				if got := srv.Now().Sub(began); got != row.at {
+					t.Errorf("the clock shows %v more, want %v", got, row.at)
+				}
+				if row.want != context.Canceled {
+					return
+				}
+				app.answer <- http.StatusNoContent
+				if err := srv.Advance(t.Context(), time.Second); err != nil {
+					t.Errorf("another Advance after it: %v", err)
+				}
+			})
+		})
+	}
+}
+
+func TestIdleWaitsForWhatIsInFlightAndNotForLaterTries(t *testing.T) {
+	onEachClock(t, func(t *testing.T, srv *sandboxfake.Server) {
+		app := newHolding()
+		newAPI(t, srv).finish(srv.Handle("app.sandbox.test", app))
+		<-app.came
+		began := srv.Now()
+		done := make(chan error, 1)
+		go func() { done <- srv.Idle(t.Context()) }()
+		synctest.Wait()
+		select {
+		case err := <-done:
+			t.Fatalf("Idle returned %v with a delivery in flight", err)
+		default:
+		}
+
+		app.answer <- http.StatusServiceUnavailable
+
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+		if d := srv.Deliveries()[0]; d.Done || len(d.Attempts) != 1 || !d.NextTry.Equal(began.Add(10*time.Second)) {
+			t.Errorf("after Idle: %d attempts, done %v, want one, and another to come in 10 s", len(d.Attempts), d.Done)
+		}
+	})
+}
+
+func TestIdleWaitsForAnExpiryThatIsDueNow(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		srv := sandboxfake.New(t, sandboxfake.WithInMemory())
+		a := newAPI(t, srv)
+		id := a.create(phoneChecks, `{"phone_number":"447700900012"}`)
+
+		<-time.After(2 * time.Minute)
+		if err := srv.Idle(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+
+		a.get(phoneChecks+"/"+id).wantProblem(t, 404, "check_not_found")
+	})
+}
+
+func TestOnARunningClockWhatFallsDueHappensByItself(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		srv := sandboxfake.New(t, sandboxfake.WithInMemory())
+		a := newAPI(t, srv)
+		var told bodies
+		host := srv.Handle("app.sandbox.test", &told)
+		a.create(phoneChecks, `{"phone_number":"447700900012","callback_url":"`+host+`"}`)
+		// What Advance added to the clock brings the expiry nearer.
+		if err := srv.Advance(t.Context(), 100*time.Second); err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+
+		delivery, err := srv.AwaitDelivery(t.Context(), sandboxfake.Delivery.Acknowledged)
+
+		if err != nil {
+			t.Fatal(err)
+		}
+		if waited := time.Since(began); waited != 20*time.Second || delivery.Status != "EXPIRED" {
+			t.Errorf("after %v came %s, want EXPIRED after the 20 s that were left", waited, delivery.Status)
+		}
+	})
+}
+
+func TestWaitersAreToldOfResetAndClose(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		name string
+		end  func(*sandboxfake.Server)
+		want error
+	}{
+		{"Reset", (*sandboxfake.Server).Reset, sandboxfake.ErrReset},
+		{"Close", func(srv *sandboxfake.Server) { srv.Close() }, sandboxfake.ErrClosed},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			onEachClock(t, func(t *testing.T, srv *sandboxfake.Server) {
+				app := newHolding()
+				newAPI(t, srv).finish(srv.Handle("app.sandbox.test", app))
+				<-app.came
+				idle, delivered := make(chan error, 1), make(chan error, 1)
+				go func() { idle <- srv.Idle(t.Context()) }()
+				go func() {
+					_, err := srv.AwaitDelivery(t.Context(), sandboxfake.Delivery.Acknowledged)
+					delivered <- err
+				}()
+				synctest.Wait()
+
+				row.end(srv)
+
+				if err := <-idle; !errors.Is(err, row.want) {
+					t.Errorf("Idle returned %v, want %v", err, row.want)
+				}
+				if err := <-delivered; !errors.Is(err, row.want) {
+					t.Errorf("AwaitDelivery returned %v, want %v", err, row.want)
+				}
+			})
+		})
+	}
+}
+
+func TestAClosedServerRefusesToWait(t *testing.T) {
+	t.Parallel()
+	srv := sandboxfake.New(t, sandboxfake.WithInMemory())
+	srv.Close()
+	srv.Close()
+	srv.Reset()
+
+	_, awaited := srv.AwaitDelivery(t.Context(), sandboxfake.Delivery.Acknowledged)
+	for name, err := range map[string]error{
+		"Advance":       srv.Advance(t.Context(), time.Second),
+		"Idle":          srv.Idle(t.Context()),
+		"Redeliver":     srv.Redeliver(t.Context(), "any"),
+		"AwaitDelivery": awaited,
+	} {
+		if !errors.Is(err, sandboxfake.ErrClosed) {
+			t.Errorf("%s returned %v, want ErrClosed", name, err)
+		}
+	}
+}
