@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"log/slog"
 	"mime/multipart"
 	"net/http"
 	"slices"
@@ -208,12 +207,12 @@ func (a *api) fetchToken(ctx context.Context, scope string) (*oauth2.Token, erro
 	resp, err := client.Do(req)
 	if err != nil {
 		err = &sendError{operation: tokenOperation(scope), unsent: true, err: cause(err)}
-		a.logToken(ctx, begun, slog.String("error", err.Error()))
+	}
+	a.logTry(ctx, wire.Token, 1, begun, resp, err)
+	if err != nil {
 		return nil, err
 	}
 	defer resp.Body.Close()
-	a.logToken(ctx, begun, slog.Int("status", resp.StatusCode), slog.String("request_id", requestID(resp.Header)))
-
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxErrorBody))
 	if !isSuccess(resp.StatusCode) {
 		return nil, newTokenError(scope, resp, body, a.secrets())
@@ -267,11 +266,6 @@ func parseToken(scope string, status int, body []byte, requested time.Time) (*oa
 		ExpiresIn:   int64(lifetime / time.Second),
 		Expiry:      requested.Add(lifetime),
 	}, nil
-}
-
-func (a *api) logToken(ctx context.Context, begun time.Time, outcome slog.Attr, more ...slog.Attr) {
-	attrs := append([]slog.Attr{slog.String("operation", wire.Token.Name), slog.Duration("duration", time.Since(begun)), outcome}, more...)
-	a.logger.LogAttrs(ctx, slog.LevelDebug, "idverify: try", attrs...)
 }
 
 // tokenOperation is what errors call a token request.

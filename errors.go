@@ -111,7 +111,7 @@ func (e *Error) sentinel() error {
 func (e *Error) hint() string {
 	switch {
 	case e.RetryAfter > 0:
-		return "try again in " + e.RetryAfter.String()
+		return "try again in " + e.RetryAfter.Round(time.Second).String()
 	case e.Status >= 300 && e.Status <= 399:
 		return redirectHint
 	}
@@ -156,7 +156,7 @@ func (e *TokenError) Error() string {
 	hint := ""
 	switch {
 	case e.RetryAfter > 0:
-		hint = "try again in " + e.RetryAfter.String()
+		hint = "try again in " + e.RetryAfter.Round(time.Second).String()
 	case e.Code == wire.InvalidClient:
 		hint = "check client ID and secret; a project's secret cannot be reset: create new credentials"
 	case e.Code == wire.InvalidScope:

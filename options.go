@@ -85,6 +85,7 @@ func newSettings(opts []Option) (*settings, error) {
 	if s.httpClient == nil {
 		s.httpClient = defaultHTTPClient()
 	}
+	s.httpClient = new(*s.httpClient) // what its owner changes later is not our business
 	if s.logger == nil {
 		s.logger = slog.New(slog.DiscardHandler)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"net/http"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -32,7 +33,7 @@ func (c *call) problem(resp *http.Response, body []byte) *Error {
 		e.Detail = begins(body, secrets...)
 		return e
 	}
-	e.Type = cleanType(p.Type)
+	e.Type = cleanType(p.Type, secrets...)
 	e.Detail = clean(p.Detail, secrets...)
 	if p.Title != "" {
 		e.Title = clean(p.Title, secrets...)
@@ -40,16 +41,17 @@ func (c *call) problem(resp *http.Response, body []byte) *Error {
 	return e
 }
 
-// cleanType keeps the type of a problem only in the form that the specification gives it, a URI that ends in a plain fragment: other text may hold anything.
-func cleanType(s string) string {
-	base, fragment, ok := strings.Cut(s, "#")
-	if !ok || len(s) > 512 || strings.ContainsFunc(fragment, func(r rune) bool {
-		return r != '_' && r != '-' && (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z')
-	}) {
+// problemType is the form that the specification gives to the type of a problem: a URI that ends in a plain fragment. Other text may hold anything.
+var problemType = regexp.MustCompile(`^[!-~]{0,400}#[\w-]{1,100}$`)
+
+// cleanType is the type of a problem as far as it is fit to be shown.
+func cleanType(s string, secrets ...string) string {
+	base, fragment, _ := strings.Cut(s, "#")
+	if !problemType.MatchString(s) || clean(fragment, secrets...) != fragment {
 		return ""
 	}
-	if clean(fragment) != fragment || strings.ContainsFunc(base, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return ""
+	if address := strings.TrimPrefix(base, "https://"); clean(address, secrets...) != address {
+		return "#" + fragment
 	}
 	return s
 }

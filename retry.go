@@ -124,16 +124,14 @@ func (c *call) exchange(req *http.Request) (*http.Response, error) {
 	if err == nil {
 		err = c.readBody(resp)
 	}
-	if err == nil {
-		c.logTry(req.Context(), begun, slog.Int("status", resp.StatusCode), slog.String("request_id", requestID(resp.Header)))
-		return resp, nil
-	}
-
-	if _, ok := errors.AsType[*DecodeError](err); !ok {
+	if _, ok := errors.AsType[*DecodeError](err); err != nil && !ok {
 		err = c.sendError(err, w.nothing())
 	}
-	c.logTry(req.Context(), begun, slog.String("error", err.Error()))
-	return nil, err
+	c.api.logTry(req.Context(), c.op, c.attempt, begun, resp, err)
+	if err != nil {
+		return nil, err
+	}
+	return resp, nil
 }
 
 // readBody puts the bytes of the answer in the place of its stream.
@@ -240,12 +238,18 @@ func (p *RetryPolicy) backoff(attempt int) time.Duration {
 	return wait/2 + rand.N(wait/2+1)
 }
 
-func (c *call) logTry(ctx context.Context, begun time.Time, outcome ...slog.Attr) {
-	if !c.api.logger.Enabled(ctx, slog.LevelDebug) {
+// logTry records a try: what came back, or why nothing did.
+func (a *api) logTry(ctx context.Context, op wire.Operation, attempt int, begun time.Time, resp *http.Response, err error) {
+	if !a.logger.Enabled(ctx, slog.LevelDebug) {
 		return
 	}
-	attrs := append([]slog.Attr{slog.String("operation", c.op.Name), slog.Int("attempt", c.attempt), slog.Duration("duration", time.Since(begun))}, outcome...)
-	c.api.logger.LogAttrs(ctx, slog.LevelDebug, "idverify: try", attrs...)
+	attrs := []slog.Attr{slog.String("operation", op.Name), slog.Int("attempt", attempt), slog.Duration("duration", time.Since(begun))}
+	if err != nil {
+		attrs = append(attrs, slog.String("error", err.Error()))
+	} else {
+		attrs = append(attrs, slog.Int("status", resp.StatusCode), slog.String("request_id", requestID(resp.Header)))
+	}
+	a.logger.LogAttrs(ctx, slog.LevelDebug, "idverify: try", attrs...)
 }
 
 // read returns the answer in resp, or the error that it is.
