@@ -2,6 +2,7 @@ package signature_test
 
 import (
 	"bufio"
+	"bytes"
 	"crypto"
 	"crypto/rsa"
 	"crypto/sha256"
@@ -11,6 +12,7 @@ import (
 	"encoding/hex"
 	"encoding/pem"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"slices"
@@ -212,3 +214,6 @@ func (w *wire) request(tb testing.TB) *http.Request {
 func signedCallback() *wire { w := newCallback(); w.signCallback(); return w }
 
 func signedRedirect() *wire { w := newRedirect(); w.signRedirect(); return w }
+
+// restored is a request body of these bytes.
+func restored(content []byte) io.ReadCloser { return io.NopCloser(bytes.NewReader(content)) }

@@ -1,0 +1,215 @@
+package signature_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/rsa"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/idverify/idverify-go/signature"
+)
+
+// authorizationSeeds are Authorizations, good and bad, from the tables.
+func authorizationSeeds() []string {
+	seeds := []string{signedCallback().get("Authorization")}
+	for _, a := range callbackAttacks {
+		w := newCallback()
+		if a.signed != nil {
+			a.signed(w)
+		}
+		w.signCallback()
+		if a.sent != nil {
+			a.sent(w)
+		}
+		if s := w.get("Authorization"); len(s) < 1000 {
+			seeds = append(seeds, s)
+		}
+	}
+	slices.Sort(seeds)
+	return slices.Compact(seeds)
+}
+
+// The grammar of an Authorization once more, as slow and plain as can be.
+var (
+	slowParameter = `[ \t]*([!#$%&'*+.^_\x60|~0-9A-Za-z-]+)=(?:"([ !#-\[\]-~]*)"|([!#$%&'*+.^_\x60|~0-9A-Za-z-]+))[ \t]*`
+	slowScheme    = regexp.MustCompile(`^(?i:Signature) ((?:` + slowParameter + `,)*` + slowParameter + `)$`)
+	slowOne       = regexp.MustCompile(slowParameter + `(?:,|$)`)
+	slowName      = regexp.MustCompile(`^(?:\([!#$%&'*+.^_\x60|~0-9a-z-]+\)|[!#$%&'*+.^_\x60|~0-9a-z-]+)$`)
+)
+
+// slowAuthorization reads an Authorization by that grammar.
+func slowAuthorization(s string) (a signature.Authorization, ok bool) {
+	list := slowScheme.FindStringSubmatch(s)
+	if list == nil || len(s) > 8<<10 {
+		return a, false
+	}
+	params := make(map[string]string)
+	for _, m := range slowOne.FindAllStringSubmatch(list[1], -1) {
+		name := strings.ToLower(m[1])
+		if _, twice := params[name]; twice {
+			return a, false
+		}
+		params[name] = m[2] + m[3]
+	}
+	if len(params) > 16 || params["algorithm"] != "rsa-sha256" {
+		return a, false
+	}
+	a.KeyID = params["keyid"]
+	if a.KeyID == "" || len(a.KeyID) > 256 {
+		return a, false
+	}
+	a.Covered = strings.Split(params["headers"], " ")
+	if len(a.Covered) > 16 || slices.ContainsFunc(a.Covered, func(name string) bool { return !slowName.MatchString(name) }) {
+		return a, false
+	}
+	var err error
+	a.Signature, err = base64.StdEncoding.DecodeString(params["signature"])
+	return a, err == nil && len(a.Signature) > 0 && base64.StdEncoding.EncodeToString(a.Signature) == params["signature"]
+}
+
+// FuzzAuthorization holds the parser against the slow one.
+func FuzzAuthorization(f *testing.F) {
+	for _, seed := range authorizationSeeds() {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		got, err := signature.ParseAuthorization(s)
+		want, ok := slowAuthorization(s)
+
+		if (err == nil) != ok {
+			t.Fatalf("%q: got %v, the slow parser says %v", s, err, ok)
+		}
+		if diff := cmp.Diff(want, got); ok && diff != "" {
+			t.Errorf("%q (-slow +fast):\n%s", s, diff)
+		}
+	})
+}
+
+func FuzzRedirectQuery(f *testing.F) {
+	for _, query := range oddQueries {
+		f.Add(query)
+		f.Add(query + "&authorization=QQ%3D%3D&date=QQ%3D%3D")
+	}
+	f.Add("authorization=a&date=b")
+	f.Add("&&authorization&date&&check_id")
+	f.Add("authorization=a;date=b&%64ate=c")
+	f.Fuzz(func(t *testing.T, raw string) {
+		rest, authorization, date, counts := signature.CutQuery(raw)
+
+		kept := strings.Split(raw, "&")
+		var cut []string
+		kept = slices.DeleteFunc(kept, func(segment string) bool {
+			key, _, _ := strings.Cut(segment, "=")
+			key, err := url.QueryUnescape(key)
+			mine := err == nil && (key == "authorization" || key == "date")
+			if mine {
+				cut = append(cut, segment)
+			}
+			return mine
+		})
+		if want := strings.Join(kept, "&"); rest != want {
+			t.Errorf("%q: %q is left, want %q", raw, rest, want)
+		}
+		if counts[0]+counts[1] != len(cut) {
+			t.Errorf("%q: %d cut, want %d", raw, counts[0]+counts[1], len(cut))
+		}
+		parsed, err := url.ParseQuery(raw)
+		if err == nil && (len(parsed["authorization"]) != counts[0] || len(parsed["date"]) != counts[1] || len(parsed["check_id"]) != counts[2]) {
+			t.Errorf("%q: counted %v, a reader of the query sees %v", raw, counts, parsed)
+		}
+		for _, value := range []string{authorization, date} {
+			if decoded, ok := signature.DecodeParameter(value); ok {
+				plain, err := url.PathUnescape(value)
+				if err != nil || base64.StdEncoding.EncodeToString([]byte(decoded)) != plain || strings.ContainsFunc(decoded, func(r rune) bool { return r < ' ' || r > '~' }) {
+					t.Errorf("%q decodes to %q", value, decoded)
+				}
+			}
+		}
+	})
+}
+
+func FuzzDate(f *testing.F) {
+	for _, s := range []string{now.Format(http.TimeFormat), "Mon, 01 Jan 0001 00:00:00 GMT", "Mon, 32 Jan 2006 15:04:05 GMT", "Wed, 29 Feb 2023 15:04:05 GMT", "Fri, 02 Jan 2026 03:04:60 GMT", "Fri, 02 Jan 2026 03:04:05.5 GMT", "fri, 02 jan 2026 03:04:05 GMT", now.Format(time.RFC850), now.Format(time.ANSIC), now.Format(time.RFC1123Z), ""} {
+		f.Add(s)
+	}
+	form := regexp.MustCompile(`^(Mon|Tue|Wed|Thu|Fri|Sat|Sun), \d\d (Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) \d{4} \d\d:\d\d:\d\d GMT$`)
+	f.Fuzz(func(t *testing.T, s string) {
+		got, ok := signature.ParseDate(s)
+
+		if ok && (!form.MatchString(s) || got.Format(http.TimeFormat) != s || got.Location() != time.UTC) {
+			t.Errorf("%q was read as %v", s, got)
+		}
+		if want, err := http.ParseTime(s); !ok && err == nil && want.UTC().Format(http.TimeFormat) == s {
+			t.Errorf("%q was not read", s)
+		}
+	})
+}
+
+func FuzzDigest(f *testing.F) {
+	sum := sha256.Sum256([]byte(body))
+	for _, s := range []string{digestOf(body), strings.ToUpper(digestOf(body)), "SHA-256=" + base64.StdEncoding.EncodeToString(sum[:]), "SHA-256=" + base64.URLEncoding.EncodeToString(sum[:]), "MD5=1B2M2Y8AsgTpgAmY7PhCfg==", "SHA-256=", "SHA-256", "=", "SHA-256=" + strings.Repeat("A", 42) + "B="} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		got, ok := signature.ParseDigest(s)
+
+		name, value, _ := strings.Cut(s, "=")
+		inHex := strings.EqualFold(value, hex.EncodeToString(got[:]))
+		inBase64 := value == base64.StdEncoding.EncodeToString(got[:])
+		if ok && (!strings.EqualFold(name, "sha-256") || !inHex && !inBase64) {
+			t.Errorf("%q was read as %x", s, got)
+		}
+	})
+}
+
+func FuzzKeySet(f *testing.F) {
+	good := jwk("a", "service-1")
+	for _, s := range []string{keySet(good), keySet(good, jwk("a", "service-2")), keySet(good, jwk("b", "weak")), good, `{"keys":[]}`, `{"keys":null}`, `{"keys":[null,7,"a",{}]}`, `{"keys":[` + strings.Replace(good, "{", `{"d":"AQAB",`, 1) + `]}`, `{"keys":[{"kty":"oct","k":"AQAB"}]}`, `{`, `[]`, ``, strings.Repeat("[", 1000)} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, set []byte) {
+		keys, err := signature.ParseKeySet(set)
+
+		if (err == nil) != (len(keys) > 0) {
+			t.Fatalf("%d keys, error %v", len(keys), err)
+		}
+		for id, key := range keys {
+			if !signature.Usable(key) || id == "" || len(id) > 256 || !bytes.Contains(set, []byte("keys")) && !bytes.Contains(set, []byte("kty")) {
+				t.Errorf("key %q is handed out", id)
+			}
+		}
+	})
+}
+
+// FuzzRequest sends whole requests, of which only the untouched ones may verify.
+func FuzzRequest(f *testing.F) {
+	callback, redirect := signedCallback(), signedRedirect()
+	f.Add(callback.method, callback.target, callback.host, callback.get("Authorization"), callback.get("Date"), callback.get("Digest"), callback.get("X-Service-Callback"), []byte(body))
+	f.Add(redirect.method, redirect.target, redirect.host, "", "", "", "", []byte(nil))
+	f.Fuzz(func(t *testing.T, method, target, host, authorization, date, digest, kind string, content []byte) {
+		v, err := signature.NewVerifier(keyFunc(func(ctx context.Context, id string) (*rsa.PublicKey, error) { return serviceKeys().PublicKey(ctx, id) }), []string{"api.example.com"}, &signature.VerifierOptions{Now: clock})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := &http.Request{Method: method, RequestURI: target, URL: &url.URL{Path: "/"}, Host: host, Body: http.NoBody, Header: http.Header{
+			"Authorization": {authorization}, "Date": {date}, "Digest": {digest}, "X-Service-Callback": {kind}}}
+		r.Body = restored(content)
+
+		if m, err := v.VerifyCallback(r); err == nil && (string(m.Body) != body || m.Kind != "phone_check" || !m.Date.Equal(now)) {
+			t.Errorf("verified %+v", m)
+		}
+		if m, err := v.VerifyRedirect(r); err == nil && (m.Query.Get("check_id") != "c1" || m.Query.Get("code") != "a+b" || len(m.Query) != 2) {
+			t.Errorf("verified %+v", m)
+		}
+	})
+}

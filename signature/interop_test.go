@@ -1,0 +1,187 @@
+package signature_test
+
+import (
+	"bytes"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/idverify/idverify-go/signature"
+)
+
+// job is what testdata/interop/interop.js is asked to do, and result what it says.
+type job struct {
+	Op       string            `json:"op"`
+	Key      string            `json:"key"`
+	KeyID    string            `json:"keyId"`
+	Host     string            `json:"host"`
+	URL      string            `json:"url"`
+	Date     string            `json:"date,omitempty"`
+	Kind     string            `json:"kind,omitempty"`
+	Body     string            `json:"body"`
+	Encoding string            `json:"encoding,omitempty"`
+	Headers  map[string]string `json:"headers,omitempty"`
+}
+
+type result struct {
+	OK      bool              `json:"ok"`
+	Error   string            `json:"error"`
+	URL     string            `json:"url"`
+	Headers map[string]string `json:"headers"`
+}
+
+// node runs the jobs through npm http-signature, or skips the test and says how to make it run. Where IDVERIFY_INTEROP is set, as in continuous integration, it must run.
+func node(t *testing.T, jobs []job) []result {
+	t.Helper()
+	const dir = "testdata/interop"
+	missing := t.Skipf
+	if os.Getenv("IDVERIFY_INTEROP") != "" {
+		missing = t.Fatalf
+	}
+	path, err := exec.LookPath("node")
+	if err != nil {
+		missing("interop with npm http-signature did not run: Node.js is not installed")
+	}
+	probe := exec.CommandContext(t.Context(), path, "-e", "require('http-signature')")
+	probe.Dir = dir
+	if err := probe.Run(); err != nil {
+		missing("interop with npm http-signature did not run: install it with 'npm ci' in signature/%s", dir)
+	}
+	input, err := json.Marshal(jobs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), path, "interop.js")
+	cmd.Dir, cmd.Stdin, cmd.Stderr = dir, bytes.NewReader(input), os.Stderr
+	output, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var results []result
+	if err := json.Unmarshal(output, &results); err != nil || len(results) != len(jobs) {
+		t.Fatalf("%d results for %d jobs, %v", len(results), len(jobs), err)
+	}
+	return results
+}
+
+// interopKeys are the service's key pair in PEM.
+func interopKeys(t *testing.T) (private, public string) {
+	t.Helper()
+	key := keys()["service-1"]
+	spki, err := x509.MarshalPKIXPublicKey(&key.PublicKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	private = string(pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)}))
+	return private, string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: spki}))
+}
+
+func TestInteropCallbacksOfNodeVerifyHere(t *testing.T) {
+	t.Parallel()
+	private, _ := interopKeys(t)
+	var jobs []job
+	for _, encoding := range []string{"hex", "base64"} {
+		for _, query := range oddQueries {
+			jobs = append(jobs, job{Op: "signCallback", Key: private, KeyID: keyID, Host: host, URL: "/a%2Fb?" + query, Date: now.Format(http.TimeFormat), Kind: "phone_check", Body: body + "ä", Encoding: encoding})
+		}
+	}
+	v := newVerifier(t, signature.VerifierOptions{})
+
+	for i, result := range node(t, jobs) {
+		w := newCallback()
+		w.target = jobs[i].URL
+		withBody(jobs[i].Body)(w)
+		for _, name := range []string{"date", "x-service-callback", "digest", "authorization"} {
+			w.set(name, result.Headers[name])
+		}
+
+		if _, err := v.VerifyCallback(w.request(t)); err != nil {
+			t.Errorf("%s, %s: %v %s", jobs[i].Encoding, jobs[i].URL, err, result.Error)
+		}
+	}
+}
+
+func TestInteropCallbacksOfOursVerifyInNode(t *testing.T) {
+	t.Parallel()
+	_, public := interopKeys(t)
+	var jobs []job
+	for _, inBase64 := range []bool{false, true} {
+		s := newSigner(t, signature.SignerOptions{Base64Digest: inBase64, Now: time.Now})
+		for _, query := range oddQueries {
+			r := callbackRequest(t, "https://"+host+"/a%2Fb?"+query)
+			if err := s.SignCallback(r, []byte(body)); err != nil {
+				t.Fatal(err)
+			}
+			headers := map[string]string{"host": host}
+			for name := range r.Header {
+				headers[strings.ToLower(name)] = r.Header.Get(name)
+			}
+			jobs = append(jobs, job{Op: "verifyCallback", Key: public, KeyID: keyID, URL: r.URL.RequestURI(), Body: body, Headers: headers})
+		}
+	}
+	good := len(jobs)
+	for _, forged := range jobs[:good] {
+		forged.URL += "x"
+		jobs = append(jobs, forged)
+		forged.URL, forged.Body = strings.TrimSuffix(forged.URL, "x"), body+" "
+		jobs = append(jobs, forged)
+	}
+
+	for i, result := range node(t, jobs) {
+		if want := i < good; result.OK != want {
+			t.Errorf("job %d, %s: verified %v, want %v %s", i, jobs[i].URL, result.OK, want, result.Error)
+		}
+	}
+}
+
+func TestInteropRedirectsOfNodeVerifyHere(t *testing.T) {
+	t.Parallel()
+	private, _ := interopKeys(t)
+	var jobs []job
+	for _, query := range oddQueries {
+		jobs = append(jobs, job{Op: "signRedirect", Key: private, KeyID: keyID, Host: host, URL: "/back/a%20b?" + query, Date: now.Format(http.TimeFormat)})
+	}
+	v := newVerifier(t, signature.VerifierOptions{})
+
+	for i, result := range node(t, jobs) {
+		w := newRedirect()
+		w.drop("Date")
+		w.target = result.URL
+
+		if _, err := v.VerifyRedirect(w.request(t)); err != nil {
+			t.Errorf("%s: %v %s", jobs[i].URL, err, result.Error)
+		}
+	}
+}
+
+func TestInteropRedirectsOfOursVerifyInNode(t *testing.T) {
+	t.Parallel()
+	_, public := interopKeys(t)
+	s := newSigner(t, signature.SignerOptions{Now: time.Now})
+	var jobs []job
+	for _, query := range oddQueries {
+		u := &url.URL{Scheme: "https", Host: host, Path: "/back/a b", RawQuery: query}
+		if err := s.SignRedirect(u); err != nil {
+			t.Fatal(err)
+		}
+		jobs = append(jobs, job{Op: "verifyRedirect", Key: public, KeyID: keyID, Host: host, URL: u.RequestURI()})
+	}
+	good := len(jobs)
+	for _, forged := range jobs[:good] {
+		forged.URL += "&x"
+		jobs = append(jobs, forged)
+	}
+
+	for i, result := range node(t, jobs) {
+		if want := i < good; result.OK != want {
+			t.Errorf("job %d, %s: verified %v, want %v %s", i, jobs[i].URL, result.OK, want, result.Error)
+		}
+	}
+}
