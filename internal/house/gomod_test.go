@@ -1,0 +1,52 @@
+package house
+
+import (
+	"encoding/json"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// chosen are the modules that the core may require, besides those of golang.org/x. What they require themselves follows as indirect.
+var chosen = []string{
+	"github.com/google/go-cmp", // in tests alone
+	"github.com/hashicorp/go-retryablehttp",
+	"github.com/lestrrat-go/jwx/v2",
+}
+
+func TestGoModRequiresOnlyTheChosenModules(t *testing.T) {
+	t.Parallel()
+	command := exec.CommandContext(t.Context(), "go", "mod", "edit", "-json")
+	command.Dir = root
+
+	out, err := command.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var mod struct {
+		Module    struct{ Path string }
+		Toolchain string
+		Require   []struct {
+			Path     string
+			Indirect bool
+		}
+		Replace []struct{ Old struct{ Path string } }
+		Tool    []struct{ Path string }
+	}
+	if err := json.Unmarshal(out, &mod); err != nil {
+		t.Fatal(err)
+	}
+
+	if mod.Module.Path != module {
+		t.Errorf("the module is %s, want %s", mod.Module.Path, module)
+	}
+	for _, r := range mod.Require {
+		if !r.Indirect && !slices.Contains(chosen, r.Path) && !strings.HasPrefix(r.Path, "golang.org/x/") {
+			t.Errorf("go.mod requires %s: every user would have to trust it too; put it into a nested module", r.Path)
+		}
+	}
+	if mod.Toolchain != "" || len(mod.Replace) > 0 || len(mod.Tool) > 0 {
+		t.Errorf("go.mod has a toolchain, a replace or a tool line: these are for tools.mod and nested modules, not for our users")
+	}
+}
