@@ -86,16 +86,17 @@ func (s *server) kill() {
 
 func (s *server) socket() string { return filepath.Join(s.dir, "s") }
 
-// client is a new client of s that gives up soon.
+// client is a new client of s. It waits long for an answer, however busy the machine, and not at all for a server that is not there.
 func (s *server) client(t testing.TB) *goredis.Client {
 	t.Helper()
-	return newClient(t, &goredis.Options{Network: "unix", Addr: s.socket(), MaxRetries: 1, DialerRetries: 1})
+	return newClient(t, &goredis.Options{Network: "unix", Addr: s.socket(), MaxRetries: 1, DialerRetries: 1,
+		DialTimeout: time.Minute, ReadTimeout: time.Minute, WriteTimeout: time.Minute, PoolTimeout: time.Minute})
 }
 
 // store is a store over a client of its own, as each replica has one.
 func (s *server) store(t testing.TB) *redis.Store {
 	t.Helper()
-	return newStore(t, s.client(t), nil)
+	return newStore(t, s.client(t), &redis.Options{Timeout: time.Minute})
 }
 
 func newClient(t testing.TB, opts *goredis.Options) *goredis.Client {

@@ -77,7 +77,7 @@ func TestAClaimLivesForItsTTLUnderItsPrefix(t *testing.T) {
 		{"a date that went stale meanwhile", -time.Hour, 1, time.Second},
 	} {
 		prefix := strings.ReplaceAll(tt.name, " ", "-") + ":"
-		store := newStore(t, client, &redis.Options{Prefix: prefix})
+		store := newStore(t, client, &redis.Options{Prefix: prefix, Timeout: time.Minute})
 
 		fresh, err := store.Claim(t.Context(), anID, tt.ttl)
 
@@ -99,7 +99,7 @@ func TestAClaimWhoseAnswerIsLostIsStillFresh(t *testing.T) {
 	store := newStore(t, newClient(t, &goredis.Options{Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		conn, err := new(net.Dialer).DialContext(ctx, "unix", srv.socket())
 		return &losingConn{Conn: conn, lost: &lost}, err
-	}}), nil)
+	}}), &redis.Options{Timeout: time.Minute})
 
 	fresh, err := store.Claim(t.Context(), anID, time.Minute)
 	again, againErr := store.Claim(t.Context(), anID, time.Minute)
