@@ -1,0 +1,259 @@
+package signature_test
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/rsa"
+	"errors"
+	"fmt"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/idverify/idverify-go/signature"
+)
+
+// The whole way in a test of your own: a key pair, a signer in the service's place, and the handler under test.
+func Example() {
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		log.Fatal(err)
+	}
+	signer, err := signature.NewSigner("test-key", key, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	verifier, err := signature.NewVerifier(signature.StaticKeys{"test-key": &key.PublicKey}, []string{"api.example.com"}, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	handler := verifier.CallbackHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		m, _ := signature.MessageFromContext(r.Context())
+		fmt.Printf("%s: %s\n", m.Kind, m.Body)
+		w.WriteHeader(http.StatusNoContent)
+	}))
+
+	r := httptest.NewRequest(http.MethodPost, "https://api.example.com/callbacks", nil)
+	r.Header.Set("x-service-callback", "phone_check")
+	if err := signer.SignCallback(r, []byte(`{"check_id":"c1","status":"COMPLETED","match":true}`)); err != nil {
+		log.Fatal(err)
+	}
+	w := httptest.NewRecorder()
+	handler.ServeHTTP(w, r)
+	fmt.Println(w.Code)
+	// Output:
+	// phone_check: {"check_id":"c1","status":"COMPLETED","match":true}
+	// 204
+}
+
+// In production: the service's published keys, and a store that refuses copies.
+func ExampleNewVerifier() {
+	keys, err := signature.NewJWKS("https://eu.api.example.com/.well-known/jwks.json", nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	verifier, err := signature.NewVerifier(keys, []string{"api.example.com"}, &signature.VerifierOptions{
+		Replay: signature.NewMemoryReplayStore(0),
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	mux := http.NewServeMux()
+	mux.Handle("POST /callbacks", verifier.CallbackHandler(http.NotFoundHandler()))
+	mux.Handle("GET /back", verifier.RedirectHandler(http.NotFoundHandler()))
+
+	w := httptest.NewRecorder()
+	mux.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/callbacks", strings.NewReader("{}")))
+	fmt.Println(w.Code)
+	// Output: 400
+}
+
+// A handler that logs why it refuses, and answers as CallbackHandler does.
+func ExampleVerifier_VerifyCallback() {
+	verifier := exampleVerifier()
+	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		m, err := verifier.VerifyCallback(r)
+		if e, ok := errors.AsType[*signature.Error](err); ok {
+			fmt.Println(err) // to your log; the sender learns nothing
+			if e.Undecided() {
+				w.Header().Set("Retry-After", "10")
+				w.WriteHeader(http.StatusServiceUnavailable)
+				return
+			}
+			w.WriteHeader(http.StatusBadRequest)
+			return
+		}
+		fmt.Println(m.Kind)
+		w.WriteHeader(http.StatusNoContent)
+	})
+
+	for _, body := range []string{`{"match":true}`, `{"match":null}`} {
+		r := exampleCallback(`{"match":true}`)
+		r.Body = http.MaxBytesReader(nil, restored([]byte(body)), 1<<10)
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, r)
+		fmt.Println(w.Code)
+	}
+	// Output:
+	// phone_check
+	// 204
+	// signature: callback refused: the digest does not match the body
+	// 400
+}
+
+// The device comes back with a code, which is only worth anything to the session that began the check.
+func ExampleVerifier_RedirectHandler() {
+	sessionCheckID := "c1" // from your session store
+	handler := exampleVerifier().RedirectHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		m, _ := signature.MessageFromContext(r.Context())
+		if m.Query.Get("check_id") != sessionCheckID {
+			http.Error(w, "this check was begun elsewhere", http.StatusForbidden)
+			return
+		}
+		fmt.Println("complete", m.Query.Get("check_id"), "with", m.Query.Get("code"))
+		http.Redirect(w, r, "/done", http.StatusSeeOther) // a reload must not come here again
+	}))
+
+	u := &url.URL{Scheme: "https", Host: "api.example.com", Path: "/back", RawQuery: "check_id=c1&code=a%2Bb"}
+	if err := exampleSigner().SignRedirect(u); err != nil {
+		log.Fatal(err)
+	}
+	w := httptest.NewRecorder()
+	handler.ServeHTTP(w, httptest.NewRequest(http.MethodGet, u.String(), nil))
+	fmt.Println(w.Code)
+	// Output:
+	// complete c1 with a+b
+	// 303
+}
+
+// What a proxy in front changed is told by what that proxy sets.
+func ExampleVerifierOptions_target() {
+	verifier, err := signature.NewVerifier(exampleKeys(), []string{"api.example.com"}, &signature.VerifierOptions{
+		Target: func(r *http.Request) (host, requestURI string) {
+			return r.Header.Get("X-Forwarded-Host"), r.Header.Get("X-Original-URI")
+		},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	r := exampleCallback("{}")
+	r.Header.Set("X-Forwarded-Host", r.Host)
+	r.Header.Set("X-Original-URI", r.RequestURI)
+	r.Host, r.RequestURI = "10.0.0.7:8080", "/internal/callbacks"
+
+	_, err = verifier.VerifyCallback(r)
+	fmt.Println(err)
+	// Output: <nil>
+}
+
+// A program counts refusals by their reason.
+func ExampleError() {
+	r := exampleCallback("{}")
+	r.Host = "another-customer.example.net"
+	_, err := exampleVerifier().VerifyCallback(r)
+
+	if e, ok := errors.AsType[*signature.Error](err); ok {
+		fmt.Println(e.Operation, "·", e.Reason, "·", e.Undecided())
+	}
+	fmt.Println(errors.Is(err, signature.ErrHost))
+	// Output:
+	// callback · host not allowed · false
+	// true
+}
+
+// A replay store over a database that several processes share. Claim must be one atomic step, such as Redis' SET with NX and EX.
+func ExampleReplayStore() {
+	var store signature.ReplayStore = sharedStore{claim: func(_ context.Context, key string, ttl time.Duration) (bool, error) {
+		fmt.Println("SET", key[:7], "1 NX EX", int(ttl.Round(time.Second).Seconds()))
+		return true, nil
+	}}
+
+	fresh, err := store.Claim(context.Background(), [32]byte{0xab}, 6*time.Second)
+	fmt.Println(fresh, err)
+	// Output:
+	// SET replay: 1 NX EX 6
+	// true <nil>
+}
+
+type sharedStore struct {
+	claim func(ctx context.Context, key string, ttl time.Duration) (bool, error)
+}
+
+func (s sharedStore) Claim(ctx context.Context, id [32]byte, ttl time.Duration) (bool, error) {
+	return s.claim(ctx, fmt.Sprintf("replay:%x", id), ttl)
+}
+
+func ExampleMemoryReplayStore() {
+	store := signature.NewMemoryReplayStore(0)
+	for range 2 {
+		fresh, err := store.Claim(context.Background(), [32]byte{1}, time.Minute)
+		fmt.Println(fresh, err)
+	}
+	// Output:
+	// true <nil>
+	// false <nil>
+}
+
+// Keys of your own choosing, such as a second key set for a migration.
+func ExampleKeySource() {
+	var source signature.KeySource = exampleKeys()
+
+	_, err := source.PublicKey(context.Background(), "nobody's")
+	fmt.Println(errors.Is(err, signature.ErrUnknownKey))
+	// Output: true
+}
+
+// A key set must come over https: whoever can change it can sign as the service.
+func ExampleNewJWKS() {
+	_, err := signature.NewJWKS("http://eu.api.example.com/.well-known/jwks.json", nil)
+	fmt.Println(err)
+	// Output: signature: new JWKS: the URL is not an absolute https URL without user and fragment
+}
+
+func ExampleSigner_SignRedirect() {
+	u, err := url.Parse("https://app.example.com/back?lang=de&check_id=c1&code=abc")
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := exampleSigner().SignRedirect(u); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(strings.HasPrefix(u.RawQuery, "lang=de&check_id=c1&code=abc&authorization="), u.Query().Has("date"))
+	// Output: true true
+}
+
+// The rest are the parts that the examples share: a test key, its signer, and a verifier for api.example.com.
+
+func exampleKeys() signature.StaticKeys {
+	return signature.StaticKeys{keyID: &keys()["service-1"].PublicKey}
+}
+
+func exampleSigner() *signature.Signer {
+	signer, err := signature.NewSigner(keyID, keys()["service-1"], nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	return signer
+}
+
+func exampleVerifier() *signature.Verifier {
+	verifier, err := signature.NewVerifier(exampleKeys(), []string{"api.example.com"}, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	return verifier
+}
+
+func exampleCallback(body string) *http.Request {
+	r := httptest.NewRequest(http.MethodPost, "https://api.example.com/callbacks", nil)
+	r.Header.Set("x-service-callback", "phone_check")
+	if err := exampleSigner().SignCallback(r, []byte(body)); err != nil {
+		log.Fatal(err)
+	}
+	return r
+}
