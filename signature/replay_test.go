@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"sync"
@@ -123,6 +124,34 @@ type storeFunc func(ctx context.Context, id [32]byte, ttl time.Duration) (bool, 
 func (f storeFunc) Claim(ctx context.Context, id [32]byte, ttl time.Duration) (bool, error) {
 	return f(ctx, id, ttl)
 }
+
+// TestACopyThatHoldsItsBodyBackIsNotAccepted: its headers came in time, the rest when the claim of the original had run out.
+func TestACopyThatHoldsItsBodyBackIsNotAccepted(t *testing.T) {
+	t.Parallel()
+	clock := now
+	claimed := false
+	store := storeFunc(func(context.Context, [32]byte, time.Duration) (bool, error) {
+		claimed = true
+		return true, nil
+	})
+	v := newVerifier(t, signature.VerifierOptions{Replay: store, Now: func() time.Time { return clock }})
+	r := signedCallback().request(t)
+	held := r.Body
+	r.Body = io.NopCloser(io.MultiReader(readerFunc(func([]byte) (int, error) {
+		clock = now.Add(7 * time.Second)
+		return 0, io.EOF
+	}), held))
+
+	_, err := v.VerifyCallback(r)
+
+	if e, ok := errors.AsType[*signature.Error](err); !ok || !e.Undecided() || claimed {
+		t.Errorf("got %v, claimed %v; want it undecided and not claimed", err, claimed)
+	}
+}
+
+type readerFunc func([]byte) (int, error)
+
+func (f readerFunc) Read(b []byte) (int, error) { return f(b) }
 
 func TestAMessageIsClaimedForAsLongAsItsDateIsAcceptable(t *testing.T) {
 	t.Parallel()

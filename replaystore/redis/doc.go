@@ -6,7 +6,7 @@
 //	…
 //	verifier, err := signature.NewVerifier(keys, hosts, &signature.VerifierOptions{Replay: replays})
 //
-// A claim is one command, SET key value NX PX ttl, and lives no longer than its message stays acceptable, some ten seconds: a thousand messages a second need about 2 MB.
+// A claim is one command, SET key value PX ttl NX, and lives little longer than its message stays acceptable, some ten seconds: a thousand messages a second need about 2 MB.
 //
 // # What Redis must be set to
 //

@@ -19,8 +19,6 @@ const (
 	defaultPrefix = "idverify:replay:"
 	// defaultTimeout is a fifth of what the service waits for the answer to a callback; after a time-out of its own it would not try again.
 	defaultTimeout = 2 * time.Second
-	// leastTTL is for a message whose date went stale while its key was fetched: two copies of it may have waited together.
-	leastTTL = time.Second
 )
 
 // Store is a [signature.ReplayStore] in Redis. It may be used from many goroutines at once, and by any number of processes together.
@@ -73,7 +71,8 @@ func (s *Store) Claim(ctx context.Context, id [32]byte, ttl time.Duration) (fres
 	answered := make(chan answer, 1)
 	// A client that is busy with a connection heeds no cancellation. It ends by its own time-outs, and the next step sees that ctx has ended.
 	go func() {
-		fresh, err := s.claim(ctx, s.prefix+hex.EncodeToString(id[:]), max(ttl, leastTTL))
+		// A copy whose claim began in time may be under way for as long as a claim takes.
+		fresh, err := s.claim(ctx, s.prefix+hex.EncodeToString(id[:]), max(ttl, 0)+s.timeout)
 		answered <- answer{fresh, err}
 	}()
 	select {
