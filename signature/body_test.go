@@ -3,11 +3,13 @@ package signature_test
 import (
 	"errors"
 	"io"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
 	"testing/iotest"
+	"time"
 
 	"github.com/idverify/idverify-go/signature"
 )
@@ -102,5 +104,15 @@ func TestABodyThatBreaksOffIsUndecided(t *testing.T) {
 
 	if e, ok := errors.AsType[*signature.Error](err); !ok || !e.Undecided() || !errors.Is(err, signature.ErrBody) || !errors.Is(err, iotest.ErrTimeout) {
 		t.Errorf("got %v, want ErrBody: a 400 would lose a good callback for ever", err)
+	}
+}
+
+func TestTheLargestMaxBodyIsNoTrap(t *testing.T) {
+	t.Parallel()
+
+	_, err := newVerifier(t, signature.VerifierOptions{MaxBody: math.MaxInt64, ClockSkew: 24 * time.Hour}).VerifyCallback(signedCallback().request(t))
+
+	if err != nil {
+		t.Errorf("a good callback is lost: %v", err)
 	}
 }

@@ -8,17 +8,20 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"errors"
+	"math"
 	"net/http"
 	"net/url"
 	"strings"
 	"time"
 )
 
-// Defaults of VerifierOptions.
+// Defaults of VerifierOptions, and a bound.
 const (
 	defaultCallbackHeader = "x-service-callback"
 	defaultClockSkew      = 5 * time.Second // specification, section 5.3: "a clock skew tolerance of 5000 (milliseconds)"
 	defaultMaxBody        = 1 << 20
+
+	maxClockSkew = 24 * time.Hour
 )
 
 // Verifier verifies the callbacks and redirects that the service sends to the given hosts. It may be used from many goroutines at once.
@@ -36,7 +39,7 @@ type Verifier struct {
 
 // VerifierOptions are the choices of [NewVerifier]. Zero fields mean the defaults.
 type VerifierOptions struct {
-	// ClockSkew is how far a message's date may be from the clock, before and after, inclusive. Default 5 s. Dates count in whole seconds.
+	// ClockSkew is how far a message's date may be from the clock, before and after, inclusive. Default 5 s, at most 24 h. Dates count in whole seconds.
 	ClockSkew time.Duration
 
 	// MaxBody is the largest body of a callback, in bytes. Default 1 MiB.
@@ -76,7 +79,7 @@ func NewVerifier(keys KeySource, hosts []string, opts *VerifierOptions) (*Verifi
 		keys:      keys,
 		hosts:     set,
 		skew:      opts.ClockSkew,
-		maxBody:   opts.MaxBody,
+		maxBody:   min(opts.MaxBody, math.MaxInt64-1), // one byte more is read to see that there is more
 		replay:    opts.Replay,
 		headerKey: http.CanonicalHeaderKey(header),
 		must:      callbackCoverage(header),
@@ -93,8 +96,8 @@ func NewVerifier(keys KeySource, hosts []string, opts *VerifierOptions) (*Verifi
 		v.now = time.Now
 	}
 	switch {
-	case v.skew < 0:
-		return nil, errors.New("signature: new verifier: the clock skew is negative")
+	case v.skew < 0 || v.skew > maxClockSkew:
+		return nil, errors.New("signature: new verifier: the clock skew is negative or above 24 h")
 	case v.maxBody < 0:
 		return nil, errors.New("signature: new verifier: the largest body is negative")
 	case !isToken(header):

@@ -209,6 +209,7 @@ func TestNewVerifierRefusesWhatCanNeverWork(t *testing.T) {
 	}
 	for name, opts := range map[string]signature.VerifierOptions{
 		"a negative skew":             {ClockSkew: -1},
+		"a skew above a day":          {ClockSkew: 24*time.Hour + 1},
 		"a negative MaxBody":          {MaxBody: -1},
 		"a header that cannot be one": {CallbackHeader: "x callback"},
 	} {
