@@ -36,7 +36,8 @@ func CutQuery(raw string) (rest, authorization, date string, counts [3]int) {
 
 // SigningString is that of a message with a signature over covered.
 func SigningString(method, target, host, date string, header http.Header, covered []string) ([]byte, error) {
-	m := message{method: method, target: target, host: host, date: date, header: header, covered: covered}
+	m := message{method: method, target: target, host: host, date: date, header: header}
+	m.covered = covered
 	return m.signingString(nil)
 }
 

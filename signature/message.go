@@ -24,14 +24,15 @@ func callbackCoverage(callbackHeader string) []string {
 
 func redirectCoverage() []string { return []string{"(request-target)", "host", "date"} }
 
-// message is what a signature is computed over.
+// message is a message in its parts: what a signature is computed over, and what it says of itself.
 type message struct {
-	method  string // in lower case
-	target  string // path and query
-	host    string
-	date    string
-	header  http.Header
-	covered []string
+	authorization
+	method       string // in lower case
+	target       string // path and query
+	host         string
+	date         string
+	kind, digest string // of a callback
+	header       http.Header
 }
 
 // checkCoverage refuses a signature that leaves out a name of must, names one twice, or covers what only other versions of the draft know.
@@ -85,7 +86,7 @@ func (m *message) signingString(text []byte) ([]byte, error) {
 func onlyValue(header http.Header, key string) (string, error) {
 	values := header[key]
 	if len(values) != 1 {
-		return "", refuse(ErrCoverage, "a covered header does not occur exactly once")
+		return "", refuse(ErrCoverage, "a header that is or must be covered does not occur exactly once")
 	}
 	if !oneLine(values[0]) {
 		return "", refuse(ErrMalformed, "a covered header holds control characters")

@@ -22,52 +22,47 @@ func (v *Verifier) VerifyRedirect(r *http.Request) (*Message, error) {
 
 // redirect takes the same steps as callback, in the same order.
 func (v *Verifier) redirect(r *http.Request) (*Message, error) {
-	if r.Method != http.MethodGet {
-		return nil, refuse(ErrMalformed, "the method is not GET")
-	}
-	m, err := v.message(r, "get", nil)
+	m, query, err := v.receivedRedirect(r)
 	if err != nil {
 		return nil, err
 	}
-	path, query, _ := strings.Cut(m.target, "?")
-	q := cutQuery(query)
+	date, err := v.checkSent(&m, redirectCoverage())
+	if err != nil {
+		return nil, err
+	}
+	if err := v.checkSignature(r.Context(), &m); err != nil {
+		return nil, err
+	}
+	if err := v.claim(r.Context(), &m, date); err != nil {
+		return nil, err
+	}
+	parsed, _ := url.ParseQuery(query) // as url.URL.Query does, without what cannot be parsed
+	return &Message{KeyID: m.keyID, Date: date, Query: parsed}, nil
+}
+
+// receivedRedirect takes the parts of a redirect out of r, and returns what is left of its query.
+func (v *Verifier) receivedRedirect(r *http.Request) (m message, query string, err error) {
+	if r.Method != http.MethodGet {
+		return m, "", refuse(ErrMalformed, "the method is not GET")
+	}
+	if m, err = v.received(r, "get"); err != nil {
+		return m, "", err
+	}
+	path, raw, _ := strings.Cut(m.target, "?")
+	q := cutQuery(raw)
 	if q.authorizations != 1 || q.dates != 1 || q.checkIDs != 1 {
-		return nil, refuse(ErrMalformed, "the query does not hold exactly one authorization, one date and one check_id")
+		return m, "", refuse(ErrMalformed, "the query does not hold exactly one authorization, one date and one check_id")
 	}
-	m.target = path
-	if q.rest != "" {
-		m.target += "?" + q.rest
-	}
+	m.target = path + "?" + q.rest // never empty, for it holds the check_id
 	value, ok := decodeParameter(q.authorization)
 	if !ok {
-		return nil, refuse(ErrMalformed, "the authorization in the query is not printable text in base64")
+		return m, "", refuse(ErrMalformed, "the authorization in the query is not printable text in base64")
 	}
 	if m.date, ok = decodeParameter(q.date); !ok {
-		return nil, refuse(ErrMalformed, "the date in the query is not printable text in base64")
+		return m, "", refuse(ErrMalformed, "the date in the query is not printable text in base64")
 	}
-	auth, err := parseAuthorization(value)
-	if err != nil {
-		return nil, err
-	}
-	m.covered = auth.covered
-	if err := m.checkCoverage(redirectCoverage()); err != nil {
-		return nil, err
-	}
-	if err := v.checkHost(&m); err != nil {
-		return nil, err
-	}
-	date, err := v.checkDate(m.date)
-	if err != nil {
-		return nil, err
-	}
-	if err := v.checkSignature(r.Context(), &m, &auth); err != nil {
-		return nil, err
-	}
-	if err := v.claim(r.Context(), &auth, date); err != nil {
-		return nil, err
-	}
-	parsed, _ := url.ParseQuery(q.rest) // as url.URL.Query does, without what cannot be parsed
-	return &Message{KeyID: auth.keyID, Date: date, Query: parsed}, nil
+	m.authorization, err = parseAuthorization(value)
+	return m, q.rest, err
 }
 
 // redirectQuery is a raw query taken apart. The bytes that were signed cannot be had by parsing and encoding again, which would reorder and respell them, so segments are cut out instead.

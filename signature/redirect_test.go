@@ -106,6 +106,16 @@ func TestTheSignedParametersMayStandAnywhere(t *testing.T) {
 	}
 }
 
+// TestAPlusInAParameterIsAPlus has the one byte of base64 that query readers take for a space.
+func TestAPlusInAParameterIsAPlus(t *testing.T) {
+	t.Parallel()
+	for _, value := range []string{"fn5+", "fn5%2B", "fn5%2b"} {
+		if got, ok := signature.DecodeParameter(value); !ok || got != "~~~" {
+			t.Errorf("%s is read as %q", value, got)
+		}
+	}
+}
+
 func TestARedirectMayLiveAnywhere(t *testing.T) {
 	t.Parallel()
 	for _, target := range []string{"/?check_id=c1", "/a%2Fb/c?check_id=c1", "//a?check_id=c1", "/a;b=c?check_id=c1", "https://" + host + "?check_id=c1"} {

@@ -57,7 +57,7 @@ func (s *MemoryReplayStore) Claim(_ context.Context, id [32]byte, ttl time.Durat
 }
 
 // claim is the last step, so that only a message that is good in every other respect takes room in the store.
-func (v *Verifier) claim(ctx context.Context, auth *authorization, date time.Time) error {
+func (v *Verifier) claim(ctx context.Context, m *message, date time.Time) error {
 	if v.replay == nil {
 		return nil
 	}
@@ -68,7 +68,7 @@ func (v *Verifier) claim(ctx context.Context, auth *authorization, date time.Tim
 		return refuse(ErrReplayStore, "the message began in time and was read too late to tell it from a copy")
 	}
 	// A second more than the date stays acceptable, for stores that count in whole seconds.
-	fresh, err := v.replay.Claim(ctx, replayID(auth), left+time.Second)
+	fresh, err := v.replay.Claim(ctx, m.id(), left+time.Second)
 	if err != nil {
 		return because(ErrReplayStore, "the replay store failed", err)
 	}
@@ -78,11 +78,11 @@ func (v *Verifier) claim(ctx context.Context, auth *authorization, date time.Tim
 	return nil
 }
 
-// replayID is the hash of the key id and the signature as bytes, which has one spelling where the header has many.
-func replayID(auth *authorization) [32]byte {
+// id is the hash of the key id and the signature as bytes, which has one spelling where the header has many.
+func (m *message) id() [32]byte {
 	h := sha256.New()
-	h.Write([]byte(auth.keyID))
+	h.Write([]byte(m.keyID))
 	h.Write([]byte{0})
-	h.Write(auth.signature)
+	h.Write(m.signature)
 	return [32]byte(h.Sum(nil))
 }

@@ -103,7 +103,8 @@ func (s *Signer) SignRedirect(u *url.URL) error {
 	if err != nil {
 		return fmt.Errorf("signature: sign redirect: %w", err)
 	}
-	m := message{method: "get", target: target, host: u.Host, date: s.now().UTC().Format(http.TimeFormat), covered: redirectCoverage()}
+	m := message{method: "get", target: target, host: u.Host, date: s.now().UTC().Format(http.TimeFormat)}
+	m.covered = redirectCoverage()
 	authorization, err := s.sign(&m)
 	if err != nil {
 		return fmt.Errorf("signature: sign redirect: %w", err)

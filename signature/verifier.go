@@ -6,11 +6,9 @@ import (
 	"crypto"
 	"crypto/rsa"
 	"crypto/sha256"
-	"crypto/subtle"
 	"errors"
 	"math"
 	"net/http"
-	"net/url"
 	"strings"
 	"time"
 )
@@ -106,89 +104,9 @@ func NewVerifier(keys KeySource, hosts []string, opts *VerifierOptions) (*Verifi
 	return v, nil
 }
 
-// VerifyCallback verifies a callback that the service posted to one of the verifier's hosts and returns what it says. r.Body is read and restored, so that a handler behind can read it again.
-//
-// Any error is an [*Error]. [Error.Undecided] tells a message that could not be judged ([ErrKeySource], [ErrReplayStore], [ErrBody]: answer 503) from a bad one (everything else: answer 400).
-// [Verifier.CallbackHandler] answers so by itself. A good message should be answered with 2XX; the service may send it again all the same, so handle it by its check_id, once.
-//
-// Specification: section 5.3, "Callback signature".
-func (v *Verifier) VerifyCallback(r *http.Request) (*Message, error) {
-	m, err := v.callback(r)
-	if err != nil {
-		return nil, during("callback", err)
-	}
-	return m, nil
-}
-
-// callback takes the steps from the cheapest to the dearest: nothing is fetched, computed or read for a message that an earlier step refuses.
-func (v *Verifier) callback(r *http.Request) (*Message, error) {
-	if r.Method != http.MethodPost {
-		return nil, refuse(ErrMalformed, "the method is not POST")
-	}
-	if r.ContentLength > v.maxBody {
-		return nil, refuse(ErrTooLarge, "the body is larger than MaxBody")
-	}
-	values := r.Header["Authorization"]
-	if len(values) != 1 {
-		return nil, refuse(ErrMalformed, "there is not exactly one Authorization header")
-	}
-	auth, err := parseAuthorization(values[0])
-	if err != nil {
-		return nil, err
-	}
-	m, err := v.message(r, "post", auth.covered)
-	if err != nil {
-		return nil, err
-	}
-	if err := m.checkCoverage(v.must); err != nil {
-		return nil, err
-	}
-	if err := v.checkHost(&m); err != nil {
-		return nil, err
-	}
-	var kind, digest string
-	for _, header := range []struct {
-		key   string
-		value *string
-	}{{"Date", &m.date}, {v.headerKey, &kind}, {"Digest", &digest}} {
-		if *header.value, err = onlyValue(r.Header, header.key); err != nil {
-			return nil, err
-		}
-	}
-	if kind == "" {
-		return nil, refuse(ErrMalformed, "the callback header is empty")
-	}
-	sum, ok := parseDigest(digest)
-	if !ok {
-		return nil, refuse(ErrDigest, "the digest is not a SHA-256 in hexadecimal or base64")
-	}
-	date, err := v.checkDate(m.date)
-	if err != nil {
-		return nil, err
-	}
-	if err := v.checkSignature(r.Context(), &m, &auth); err != nil {
-		return nil, err
-	}
-	body, err := v.readBody(r)
-	if err != nil {
-		return nil, err
-	}
-	if computed := sha256.Sum256(body); subtle.ConstantTimeCompare(computed[:], sum[:]) != 1 {
-		return nil, refuse(ErrDigest, "the digest does not match the body")
-	}
-	if err := v.claim(r.Context(), &auth, date); err != nil {
-		return nil, err
-	}
-	verified := &Message{KeyID: auth.keyID, Date: date, Kind: kind, Body: body}
-	if _, query, ok := strings.Cut(m.target, "?"); ok {
-		verified.Query, _ = url.ParseQuery(query) // as url.URL.Query does, without what cannot be parsed
-	}
-	return verified, nil
-}
-
-// message is what the signature of r would be over, where it was sent to as the service wrote it.
-func (v *Verifier) message(r *http.Request, method string, covered []string) (message, error) {
-	m := message{method: method, host: hostOf(r), header: r.Header, covered: covered}
+// received is what came in r, as far as callbacks and redirects have it in common: where it was sent to, as the service wrote it.
+func (v *Verifier) received(r *http.Request, method string) (message, error) {
+	m := message{method: method, host: hostOf(r), header: r.Header}
 	uri := uriOf(r)
 	if v.target != nil {
 		host, requestURI := v.target(r)
@@ -199,20 +117,24 @@ func (v *Verifier) message(r *http.Request, method string, covered []string) (me
 	return m, err
 }
 
-func (v *Verifier) checkHost(m *message) error {
-	if !v.hosts.allows(m.host) {
-		return refuse(ErrHost, "the host is none of those given to the verifier")
+// checkSent refuses what was signed for too little, for another host or for another time, and returns the date.
+func (v *Verifier) checkSent(m *message, must []string) (time.Time, error) {
+	if err := m.checkCoverage(must); err != nil {
+		return time.Time{}, err
 	}
-	return nil
+	if !v.hosts.allows(m.host) {
+		return time.Time{}, refuse(ErrHost, "the host is none of those given to the verifier")
+	}
+	return v.checkDate(m.date)
 }
 
 // checkSignature finds the key and verifies the signature. It builds the signing string first: a message that has none needs no key.
-func (v *Verifier) checkSignature(ctx context.Context, m *message, auth *authorization) error {
+func (v *Verifier) checkSignature(ctx context.Context, m *message) error {
 	text, err := m.signingString(make([]byte, 0, 512))
 	if err != nil {
 		return err
 	}
-	key, err := v.keys.PublicKey(ctx, auth.keyID)
+	key, err := v.keys.PublicKey(ctx, m.keyID)
 	switch {
 	case errors.Is(err, ErrUnknownKey):
 		return refuse(ErrUnknownKey, "the service has no key of this id")
@@ -224,7 +146,7 @@ func (v *Verifier) checkSignature(ctx context.Context, m *message, auth *authori
 		return refuse(ErrAlgorithm, "the key is not an RSA key of 2048 to 4096 bits")
 	}
 	sum := sha256.Sum256(text)
-	if rsa.VerifyPKCS1v15(key, crypto.SHA256, sum[:], auth.signature) != nil {
+	if rsa.VerifyPKCS1v15(key, crypto.SHA256, sum[:], m.signature) != nil {
 		return refuse(ErrSignature, "the signature does not verify: the message was forged, or changed on its way")
 	}
 	return nil

@@ -1,0 +1,88 @@
+package signature
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"net/http"
+	"net/url"
+	"strings"
+)
+
+// VerifyCallback verifies a callback that the service posted to one of the verifier's hosts and returns what it says. r.Body is read and restored, so that a handler behind can read it again.
+//
+// Any error is an [*Error]. [Error.Undecided] tells a message that could not be judged ([ErrKeySource], [ErrReplayStore], [ErrBody]: answer 503) from a bad one (everything else: answer 400).
+// [Verifier.CallbackHandler] answers so by itself. A good message should be answered with 2XX; the service may send it again all the same, so handle it by its check_id, once.
+//
+// Specification: section 5.3, "Callback signature".
+func (v *Verifier) VerifyCallback(r *http.Request) (*Message, error) {
+	m, err := v.callback(r)
+	if err != nil {
+		return nil, during("callback", err)
+	}
+	return m, nil
+}
+
+// callback takes the steps from the cheapest to the dearest: nothing is fetched, computed or read for a message that an earlier step refuses.
+func (v *Verifier) callback(r *http.Request) (*Message, error) {
+	m, err := v.receivedCallback(r)
+	if err != nil {
+		return nil, err
+	}
+	date, err := v.checkSent(&m, v.must)
+	if err != nil {
+		return nil, err
+	}
+	if m.kind == "" {
+		return nil, refuse(ErrMalformed, "the callback header is empty")
+	}
+	digest, ok := parseDigest(m.digest)
+	if !ok {
+		return nil, refuse(ErrDigest, "the digest is not a SHA-256 in hexadecimal or base64")
+	}
+	if err := v.checkSignature(r.Context(), &m); err != nil {
+		return nil, err
+	}
+	body, err := v.readBody(r)
+	if err != nil {
+		return nil, err
+	}
+	if sum := sha256.Sum256(body); subtle.ConstantTimeCompare(sum[:], digest[:]) != 1 {
+		return nil, refuse(ErrDigest, "the digest does not match the body")
+	}
+	if err := v.claim(r.Context(), &m, date); err != nil {
+		return nil, err
+	}
+	verified := &Message{KeyID: m.keyID, Date: date, Kind: m.kind, Body: body}
+	if _, query, ok := strings.Cut(m.target, "?"); ok {
+		verified.Query, _ = url.ParseQuery(query) // as url.URL.Query does, without what cannot be parsed
+	}
+	return verified, nil
+}
+
+// receivedCallback takes the parts of a callback out of r, each of which must be there once.
+func (v *Verifier) receivedCallback(r *http.Request) (m message, err error) {
+	if r.Method != http.MethodPost {
+		return m, refuse(ErrMalformed, "the method is not POST")
+	}
+	if r.ContentLength > v.maxBody {
+		return m, refuse(ErrTooLarge, "the body is larger than MaxBody")
+	}
+	values := r.Header["Authorization"]
+	if len(values) != 1 {
+		return m, refuse(ErrMalformed, "there is not exactly one Authorization header")
+	}
+	if m, err = v.received(r, "post"); err != nil {
+		return m, err
+	}
+	if m.authorization, err = parseAuthorization(values[0]); err != nil {
+		return m, err
+	}
+	if m.date, err = onlyValue(r.Header, "Date"); err != nil {
+		return m, err
+	}
+	if m.kind, err = onlyValue(r.Header, v.headerKey); err != nil {
+		return m, err
+	}
+	m.digest, err = onlyValue(r.Header, "Digest")
+	return m, err
+}
