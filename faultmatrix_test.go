@@ -1,0 +1,301 @@
+package idverify_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	idverify "github.com/idverify/idverify-go"
+	"github.com/idverify/idverify-go/internal/wire"
+	"github.com/idverify/idverify-go/sandboxfake"
+)
+
+// faultRows say what becomes of an operation when one fault hits it, by what the operation is: one that may be carried out twice, or one that costs money or works once.
+// "ok" and "503" are what the caller gets, the number is how often the service saw the operation.
+var faultRows = []struct {
+	name  string
+	fault sandboxfake.Fault
+
+	again string // GET, PUT and DELETE
+	once  string // POST and PATCH
+}{
+	{"400", status(400), "400 after 1", "400 after 1"},
+	{"401", status(401), "ok after 2", "ok after 2"}, // with another token
+	{"402", status(402), "402 after 1", "402 after 1"},
+	{"403", status(403), "403 after 1", "403 after 1"},
+	{"404", status(404), "404 after 1", "404 after 1"},
+	{"409", status(409), "409 after 1", "409 after 1"},
+	{"412", status(412), "412 after 1", "412 after 1"},
+	{"429", status(429), "ok after 2", "ok after 2"},
+	{"429 for 3 s", sandboxfake.Fault{Status: 429, RetryAfter: 3 * time.Second}, "ok after 2", "ok after 2"},
+	{"429 for an hour", sandboxfake.Fault{Status: 429, RetryAfter: time.Hour}, "429 after 1", "429 after 1"},
+	{"500", status(500), "ok after 2", "500 after 1"},
+	{"501", status(501), "501 after 1", "501 after 1"},
+	{"502", status(502), "ok after 2", "502 after 1"},
+	{"503", status(503), "ok after 2", "503 after 1"},
+	{"503 for 3 s", sandboxfake.Fault{Status: 503, RetryAfter: 3 * time.Second}, "ok after 2", "503 after 1"},
+	{"504", status(504), "ok after 2", "504 after 1"},
+	{"a redirect", status(302), "302 after 1", "302 after 1"}, // not followed
+	{"cut off behind the request", sandboxfake.Fault{Drop: true}, "ok after 2", "lost after 1"},
+	{"cut off in the answer", sandboxfake.Fault{Truncate: true}, "ok after 2", "lost after 1"},
+	{"no answer", sandboxfake.Fault{Latency: time.Hour}, "ok after 2", "lost after 1"},
+	{"a slow answer", sandboxfake.Fault{Latency: 20 * time.Second}, "ok after 1", "ok after 1"},
+	{"HTML in place of JSON", sandboxfake.Fault{Body: "<html><h1>Bad gateway</h1></html>"}, "unusable after 1", "unusable after 1"},
+	{"another JSON", sandboxfake.Fault{Body: "[1]"}, "unusable after 1", "unusable after 1"},
+}
+
+// tokenRows are the same for a fault of the token request that goes before: the operation was not sent yet, so all of them may go on after it.
+var tokenRows = []struct {
+	name  string
+	fault sandboxfake.Fault
+	want  string
+}{
+	{"400", status(400), "token 400 after 0"},
+	{"401", sandboxfake.Fault{Status: 401, Fragment: "invalid_client"}, "token 401 after 0"},
+	{"403", status(403), "token 403 after 0"},
+	{"429", status(429), "ok after 1"},
+	{"429 for 3 s", sandboxfake.Fault{Status: 429, RetryAfter: 3 * time.Second}, "ok after 1"},
+	{"429 for an hour", sandboxfake.Fault{Status: 429, RetryAfter: time.Hour}, "token 429 after 0"},
+	{"500", status(500), "ok after 1"},
+	{"501", status(501), "token 501 after 0"},
+	{"502", status(502), "ok after 1"},
+	{"503", status(503), "ok after 1"},
+	{"504", status(504), "ok after 1"},
+	{"a redirect", status(302), "token 302 after 0"},
+	{"cut off behind the request", sandboxfake.Fault{Drop: true}, "ok after 1"},
+	{"cut off in the answer", sandboxfake.Fault{Truncate: true}, "ok after 1"},
+	{"no answer", sandboxfake.Fault{Latency: time.Hour}, "ok after 1"},
+	{"a slow answer", sandboxfake.Fault{Latency: 20 * time.Second}, "ok after 1"},
+	{"HTML in place of JSON", sandboxfake.Fault{Body: "<html></html>"}, "unusable after 0"},
+}
+
+func status(code int) sandboxfake.Fault { return sandboxfake.Fault{Status: code} }
+
+// stage is a service with something for each operation to work on.
+type stage struct {
+	t      testing.TB
+	srv    *sandboxfake.Server
+	client *idverify.Client
+	ids    []string // what prepare made
+}
+
+// matrixOperation is one operation of the client: what must be there before, and the call.
+type matrixOperation struct {
+	op      wire.Operation
+	prepare func(*stage) []string
+	do      func(context.Context, *stage) error
+}
+
+// productOperations are all operations of a Client.
+var productOperations = []matrixOperation{
+	{wire.CreatePhoneCheck, nil, func(ctx context.Context, s *stage) error {
+		return second(s.client.PhoneChecks.Create(ctx, idverify.PhoneCheckParams{PhoneNumber: matching}))
+	}},
+	{wire.GetPhoneCheck, aPhoneCheck, func(ctx context.Context, s *stage) error { return second(s.client.PhoneChecks.Get(ctx, s.ids[0])) }},
+	{wire.ListPhoneChecks, aPhoneCheck, func(ctx context.Context, s *stage) error {
+		return second(s.client.PhoneChecks.List(ctx, idverify.ListOptions{}))
+	}},
+	{wire.CompletePhoneCheck, anOpenPhoneCheck, func(ctx context.Context, s *stage) error {
+		return second(s.client.PhoneChecks.Complete(ctx, s.ids[0], s.ids[1]))
+	}},
+	{wire.ListPhoneCheckTraces, aPhoneCheck, func(ctx context.Context, s *stage) error { return second(s.client.PhoneChecks.Traces(ctx, s.ids[0])) }},
+	{wire.GetPhoneCheckTrace, aTraceOfAPhoneCheck, func(ctx context.Context, s *stage) error {
+		return second(s.client.PhoneChecks.Trace(ctx, s.ids[0], s.ids[1]))
+	}},
+	{wire.CreateSubscriberCheck, nil, func(ctx context.Context, s *stage) error {
+		return second(s.client.SubscriberChecks.Create(ctx, idverify.SubscriberCheckParams{PhoneNumber: matching}))
+	}},
+	{wire.GetSubscriberCheck, aSubscriberCheck, func(ctx context.Context, s *stage) error {
+		return second(s.client.SubscriberChecks.Get(ctx, s.ids[0]))
+	}},
+	{wire.ListSubscriberChecks, aSubscriberCheck, func(ctx context.Context, s *stage) error {
+		return second(s.client.SubscriberChecks.List(ctx, idverify.ListOptions{}))
+	}},
+	{wire.CompleteSubscriberCheck, anOpenSubscriberCheck, func(ctx context.Context, s *stage) error {
+		return second(s.client.SubscriberChecks.Complete(ctx, s.ids[0], s.ids[1]))
+	}},
+	{wire.ListSubscriberCheckTraces, aSubscriberCheck, func(ctx context.Context, s *stage) error {
+		return second(s.client.SubscriberChecks.Traces(ctx, s.ids[0]))
+	}},
+	{wire.GetSubscriberCheckTrace, aTraceOfASubscriberCheck, func(ctx context.Context, s *stage) error {
+		return second(s.client.SubscriberChecks.Trace(ctx, s.ids[0], s.ids[1]))
+	}},
+	{wire.CreateSIMCheck, nil, func(ctx context.Context, s *stage) error {
+		return second(s.client.SIMChecks.Create(ctx, idverify.SIMCheckParams{PhoneNumber: matching}))
+	}},
+	{wire.GetSIMCheck, aSIMCheck, func(ctx context.Context, s *stage) error { return second(s.client.SIMChecks.Get(ctx, s.ids[0])) }},
+	{wire.ListSIMChecks, aSIMCheck, func(ctx context.Context, s *stage) error {
+		return second(s.client.SIMChecks.List(ctx, idverify.ListOptions{}))
+	}},
+	{wire.ListSIMCheckTraces, aSIMCheck, func(ctx context.Context, s *stage) error { return second(s.client.SIMChecks.Traces(ctx, s.ids[0])) }},
+	{wire.GetSIMCheckTrace, aTraceOfASIMCheck, func(ctx context.Context, s *stage) error {
+		return second(s.client.SIMChecks.Trace(ctx, s.ids[0], s.ids[1]))
+	}},
+	{wire.LookupDeviceIP, nil, func(ctx context.Context, s *stage) error {
+		return second(s.client.Reachability.Lookup(ctx, netip.MustParseAddr("203.0.113.8")))
+	}},
+	{wire.GetCountry, nil, func(ctx context.Context, s *stage) error { return second(s.client.Reachability.Country(ctx, "GB")) }},
+}
+
+// TestEveryProductOperationUnderEveryFault is the fault matrix: 19 operations times 23 faults of their own and 17 of the token request before.
+// Whatever the fault, no POST and no PATCH is carried out twice.
+func TestEveryProductOperationUnderEveryFault(t *testing.T) {
+	t.Parallel()
+	for _, m := range productOperations {
+		t.Run(m.op.Name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s := &stage{t: t, srv: sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithJournalLimit(1<<16))}
+				for _, row := range faultRows {
+					want := row.once
+					if mayBeRepeated(m.op) {
+						want = row.again
+					}
+					s.check(m, "fault "+row.name, m.op, row.fault, want)
+				}
+				for _, row := range tokenRows {
+					s.check(m, "token fault "+row.name, wire.Token, row.fault, row.want)
+				}
+			})
+		})
+	}
+}
+
+// mayBeRepeated tells operations by their method, from RFC 9110, section 9.2.2, and not from the client's own table.
+func mayBeRepeated(op wire.Operation) bool {
+	return slices.Contains([]string{http.MethodGet, http.MethodPut, http.MethodDelete}, op.Method)
+}
+
+// check has m run into one fault and compares what comes of it.
+func (s *stage) check(m matrixOperation, name string, hit wire.Operation, fault sandboxfake.Fault, want string) {
+	s.t.Helper()
+	s.client = s.newClient()
+	if m.prepare != nil {
+		s.ids = m.prepare(s)
+	}
+	s.client = s.newClient() // one that has no token yet
+	before := len(s.srv.Requests())
+	remove := s.srv.Inject(sandboxfake.Match{Operation: hit.Name}, fault)
+	defer remove()
+
+	err := m.do(s.t.Context(), s)
+
+	synctest.Wait() // the service may still be at work on a call that we gave up
+	seen, accepted := 0, 0
+	for _, r := range s.srv.Requests()[before:] {
+		if r.Operation == m.op.Name {
+			seen++
+			if r.Status == m.op.Success {
+				accepted++
+			}
+		}
+	}
+	if got := fmt.Sprintf("%s after %d", outcome(err), seen); got != want {
+		s.t.Errorf("%s: %s, want %s (%v)", name, got, want, err)
+	}
+	if accepted > 1 && !mayBeRepeated(m.op) {
+		s.t.Errorf("%s: carried out %d times: each is charged", name, accepted)
+	}
+}
+
+func (s *stage) newClient() *idverify.Client {
+	h := s.srv.HTTPClient()
+	h.Timeout = 30 * time.Second
+	return s.srv.Client(idverify.WithHTTPClient(h), idverify.WithVersions(idverify.Versions{PhoneCheck: "v0.2", SubscriberCheck: "v0.2"}))
+}
+
+// outcome is what a caller can tell of err.
+func outcome(err error) string {
+	if err == nil {
+		return "ok"
+	}
+	if e, ok := errors.AsType[*idverify.Error](err); ok {
+		return fmt.Sprint(e.Status)
+	}
+	if e, ok := errors.AsType[*idverify.TokenError](err); ok {
+		return fmt.Sprintf("token %d", e.Status)
+	}
+	if _, ok := errors.AsType[*idverify.DecodeError](err); ok {
+		return "unusable"
+	}
+	return "lost"
+}
+
+func TestTheFaultMatrixHasEveryProductOperation(t *testing.T) {
+	t.Parallel()
+	products := []string{wire.ScopePhoneCheck, wire.ScopeSubscriberCheck, wire.ScopeSIMCheck, wire.ScopeCoverage}
+
+	for _, op := range wire.Operations() {
+		if slices.Contains(products, op.Scope) && op.Path != wire.LookupDeviceIPQuery.Path &&
+			!slices.ContainsFunc(productOperations, func(m matrixOperation) bool { return m.op == op }) {
+			t.Errorf("%s is not in the matrix: nobody knows what a fault does to it", op.Name)
+		}
+	}
+}
+
+// The preparations.
+
+func aPhoneCheck(s *stage) []string {
+	return []string{must(s.client.PhoneChecks.Create(s.t.Context(), idverify.PhoneCheckParams{PhoneNumber: matching}))(s.t).CheckID}
+}
+
+func aSubscriberCheck(s *stage) []string {
+	return []string{must(s.client.SubscriberChecks.Create(s.t.Context(), idverify.SubscriberCheckParams{PhoneNumber: matching}))(s.t).CheckID}
+}
+
+func aSIMCheck(s *stage) []string {
+	return []string{must(s.client.SIMChecks.Create(s.t.Context(), idverify.SIMCheckParams{PhoneNumber: matching}))(s.t).CheckID}
+}
+
+func anOpenPhoneCheck(s *stage) []string {
+	check := must(s.client.PhoneChecks.Create(s.t.Context(), idverify.PhoneCheckParams{PhoneNumber: matching}))(s.t)
+	return []string{check.CheckID, s.open(check.CheckURL)}
+}
+
+func anOpenSubscriberCheck(s *stage) []string {
+	check := must(s.client.SubscriberChecks.Create(s.t.Context(), idverify.SubscriberCheckParams{PhoneNumber: matching}))(s.t)
+	return []string{check.CheckID, s.open(check.CheckURL)}
+}
+
+func aTraceOfAPhoneCheck(s *stage) []string {
+	id := aPhoneCheck(s)[0]
+	return []string{id, must(s.client.PhoneChecks.Traces(s.t.Context(), id))(s.t)[0].TraceID}
+}
+
+func aTraceOfASubscriberCheck(s *stage) []string {
+	id := aSubscriberCheck(s)[0]
+	return []string{id, must(s.client.SubscriberChecks.Traces(s.t.Context(), id))(s.t)[0].TraceID}
+}
+
+func aTraceOfASIMCheck(s *stage) []string {
+	id := aSIMCheck(s)[0]
+	return []string{id, must(s.client.SIMChecks.Traces(s.t.Context(), id))(s.t)[0].TraceID}
+}
+
+// open opens a Check URL and returns the code that the device gets.
+func (s *stage) open(checkURL string) (code string) {
+	visit := must(s.srv.Device().Open(s.t.Context(), checkURL))(s.t)
+	var body struct{ Code string }
+	if err := json.Unmarshal(visit.Body, &body); err != nil || body.Code == "" {
+		s.t.Fatalf("the Check URL answered %s, %v; want a code", visit.Body, err)
+	}
+	return body.Code
+}
+
+// must takes what a preparation returned.
+func must[T any](v T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
