@@ -1,0 +1,124 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"log/slog"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/idverify/idverify-go/sandboxfake"
+)
+
+func TestTheProgramShowsAMethodForEachAddress(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+
+	err := run(t.Context(), &out, slog.New(slog.DiscardHandler))
+
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `ADDRESS      METHOD
+192.0.2.10   silent
+192.0.2.11   turn off wifi
+192.0.2.99   sms
+2001:db8::a  silent
+`
+	if diff := cmp.Diff(want, out.String()); diff != "" {
+		t.Errorf("output (-want +got):\n%s", diff)
+	}
+}
+
+func TestThereIsAlwaysAMethod(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		name   string
+		addr   string
+		fault  sandboxfake.Fault
+		want   method
+		logged bool
+	}{
+		{"a mobile address", "192.0.2.10", sandboxfake.Fault{}, silent, false},
+		{"an address of a Wi-Fi", "192.0.2.11", sandboxfake.Fault{}, mobileData, false},
+		{"a network that is not supported", "192.0.2.99", sandboxfake.Fault{}, sms, false},
+		{"a network without PhoneCheck", "192.0.2.10", sandboxfake.Fault{Body: `{"network_id":"1","network_name":"One","country_code":"GB","supported_products":["SIMCheck"]}`}, sms, false},
+		{"another refusal of the same status", "192.0.2.10", sandboxfake.Fault{Status: 400, Fragment: "bad_request"}, sms, true},
+		{"a gateway's page", "192.0.2.10", sandboxfake.Fault{Status: 403, Body: "<html>"}, sms, true},
+		{"no address", "", sandboxfake.Fault{}, sms, true},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			service := sandboxfake.New(t, sandboxfake.WithInMemory())
+			service.Inject(sandboxfake.Match{Operation: "coverage.device_ip"}, row.fault)
+			var log bytes.Buffer
+			c := &chooser{client: service.Client(), log: slog.New(slog.NewTextHandler(&log, nil))}
+			addr, _ := netip.ParseAddr(row.addr)
+
+			got := c.choose(t.Context(), addr)
+
+			if got != row.want {
+				t.Errorf("choose = %q, want %q", got, row.want)
+			}
+			if logged := log.Len() > 0; logged != row.logged {
+				t.Errorf("logged = %t, want %t: what is not the customer's doing, somebody must know: %q", logged, row.logged, log.String())
+			}
+			if row.addr != "" && strings.Contains(log.String(), row.addr) {
+				t.Errorf("the log holds the address: %q", log.String())
+			}
+		})
+	}
+}
+
+func TestASlowServiceMeansATextMessage(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		service := sandboxfake.New(t, sandboxfake.WithInMemory())
+		service.Inject(sandboxfake.Match{Operation: "coverage.device_ip", Repeat: true}, sandboxfake.Fault{Latency: time.Minute})
+		c := &chooser{client: service.Client(), log: slog.New(slog.DiscardHandler)}
+		begun := time.Now()
+
+		got := c.choose(t.Context(), netip.MustParseAddr("192.0.2.10"))
+
+		if waited := time.Since(begun); got != sms || waited != patience {
+			t.Errorf("choose = %q after %s, want %q after %s", got, waited, sms, patience)
+		}
+	})
+}
+
+func TestTheAddressIsThatOfTheConnection(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		name, remote string
+		want         method
+	}{
+		{"IPv4", "192.0.2.10:50000", silent},
+		{"IPv4, not mobile", "192.0.2.11:50000", mobileData},
+		{"IPv6", "[2001:db8::a]:50000", silent},
+		{"IPv4 within IPv6", "[::ffff:192.0.2.10]:50000", silent},
+		{"IPv6 with a zone", "[fe80::a%eth0]:50000", silent},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			service := sandboxfake.New(t, sandboxfake.WithInMemory())
+			c := &chooser{client: service.Client(), log: slog.New(slog.DiscardHandler)}
+			r := httptest.NewRequestWithContext(t.Context(), "GET", "/method", nil)
+			r.RemoteAddr = row.remote
+			r.Header.Set("X-Forwarded-For", "192.0.2.99")
+			w := httptest.NewRecorder()
+
+			c.ServeHTTP(w, r)
+
+			var got struct{ Method method }
+			if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || got.Method != row.want {
+				t.Errorf("answer %s (%v), want method %q", w.Body.Bytes(), err, row.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,53 @@
+// Simswap shows a SIMCheck before a payout: who took over a phone number by a new SIM gets no money, and who merely has bad luck is not locked out.
+//
+//	go run ./examples/simswap
+//
+// decide.go is what you copy. This file runs it on the fake.
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"text/tabwriter"
+	"time"
+
+	"github.com/idverify/idverify-go/sandboxfake"
+)
+
+func main() {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	if err := run(ctx, os.Stdout, slog.New(slog.NewTextHandler(os.Stderr, nil))); err != nil {
+		fmt.Fprintln(os.Stderr, "simswap:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, out io.Writer, log *slog.Logger) error {
+	// In production: idverify.NewClient with the service's base URL and your project's credentials.
+	service, err := sandboxfake.Start()
+	if err != nil {
+		return err
+	}
+	defer service.Close()
+	g := &guard{client: service.Client(), log: log}
+
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "PAYOUT\tDECISION")
+	for _, p := range []payout{
+		{"old SIM", 50000, "447700900012"},
+		{"new SIM", 50000, "447700900017"},
+		{"no answer", 50000, "447700900099"},
+		{"small amount", 500, "447700900017"},
+	} {
+		d, err := g.decide(ctx, p)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(table, "%s\t%s\n", p.ID, d)
+	}
+	return table.Flush()
+}
