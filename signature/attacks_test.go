@@ -104,6 +104,8 @@ var callbackAttacks = []attack{
 	{"a tab in the keyId", nil, auth("key-1", "key\t1"), signature.ErrMalformed},
 	{"an open quote", nil, auth(`",algorithm`, `,algorithm`), signature.ErrMalformed},
 	{"text behind a quote", nil, auth(`"key-1"`, `"key-1"x`), signature.ErrMalformed},
+	{"text behind the last quote", nil, func(w *wire) { w.set("Authorization", w.get("Authorization")+"x") }, signature.ErrMalformed},
+	{"a backslash in an unknown parameter", nil, auth("Signature ", `Signature x="\",`), signature.ErrMalformed},
 	{"a comma in front", nil, auth("Signature ", "Signature ,"), signature.ErrMalformed},
 	{"two commas", nil, auth(`",algorithm`, `",,algorithm`), signature.ErrMalformed},
 	{"a comma at the end", nil, func(w *wire) { w.set("Authorization", w.get("Authorization")+",") }, signature.ErrMalformed},
@@ -115,6 +117,7 @@ var callbackAttacks = []attack{
 	{"an Authorization above 8 KiB", nil, auth("Signature ", `Signature pad="`+strings.Repeat("a", 8<<10)+`",`), signature.ErrMalformed},
 	{"a signature that is not base64", nil, auth(`signature="`, `signature="*`), signature.ErrMalformed},
 	{"a signature without padding", nil, auth(`=="`, `"`), signature.ErrMalformed},
+	{"loose bits at the end of a signature", nil, loosened, signature.ErrMalformed},
 	{"an empty signature", nil, func(w *wire) {
 		w.set("Authorization", w.get("Authorization")[:strings.Index(w.get("Authorization"), `ture="`)]+`ture=""`)
 	}, signature.ErrMalformed},
@@ -263,6 +266,13 @@ var redirectAttacks = []attack{
 func (w *wire) setSignature(sig []byte) {
 	head, _, _ := strings.Cut(w.get("Authorization"), `signature="`)
 	w.set("Authorization", head+`signature="`+base64.StdEncoding.EncodeToString(sig)+`"`)
+}
+
+// loosened sets a bit that the last character of a signature has and its bytes have not: another spelling of the same signature.
+func loosened(w *wire) {
+	s := w.get("Authorization")
+	i := strings.LastIndex(s, "==") - 1
+	w.set("Authorization", s[:i]+string(s[i]+1)+s[i+1:])
 }
 
 // target1 replaces text in the target, once.

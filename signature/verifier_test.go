@@ -345,6 +345,24 @@ func TestRequestsMadeByHandVerifyOrFailButNeverPanic(t *testing.T) {
 	}
 }
 
+// TestASpecialNameIsNoHeader has a header that no server would let through, in a request made by hand.
+func TestASpecialNameIsNoHeader(t *testing.T) {
+	t.Parallel()
+	w := newCallback()
+	w.covered = allCovered(" (created)")
+	w.add("(created)", "1767323045")
+	w.signCallback()
+	w.drop("(created)")
+	r := w.request(t)
+	r.Header["(created)"] = []string{"1767323045"}
+
+	_, err := newVerifier(t, signature.VerifierOptions{}).VerifyCallback(r)
+
+	if !errors.Is(err, signature.ErrCoverage) {
+		t.Errorf("got %v, want ErrCoverage: other versions of the draft mean something else by it", err)
+	}
+}
+
 func TestErrorsTellTheReasonAndNothingOfTheMessage(t *testing.T) {
 	t.Parallel()
 	w := signedCallback()
