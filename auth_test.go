@@ -14,6 +14,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	idverify "github.com/idverify/idverify-go"
@@ -47,26 +48,6 @@ func TestTheTokenRequestIsTheSpecifications(t *testing.T) {
 	}
 	if got := srv.calls()[0].header.Get("Authorization"); got != "Bearer token-1" {
 		t.Errorf("the check was asked for with Authorization %q, want the token", got)
-	}
-}
-
-func TestTwoHundredColdCallersMakeOneTokenRequest(t *testing.T) {
-	t.Parallel()
-	const callers = 200
-	srv := newService(t, answerWith(200, string(fixture(t, "phone_check.json"))))
-	c := srv.client(t)
-
-	for err := range atOnce(callers, func() error { return second(c.PhoneChecks.Get(t.Context(), "a")) }) {
-		if err != nil {
-			t.Error(err)
-		}
-	}
-
-	if n := len(srv.tokens()); n != 1 {
-		t.Errorf("%d callers made %d token requests, want 1", callers, n)
-	}
-	if n := len(srv.calls()); n != callers {
-		t.Errorf("%d callers made %d requests", callers, n)
 	}
 }
 
@@ -196,56 +177,126 @@ func TestTokensEndWithTheirLifetime(t *testing.T) {
 
 func TestInTheLastMinuteOneRequestRenewsTheTokenWhileTheOldOneServes(t *testing.T) {
 	t.Parallel()
-	var grant atomic.Int32
-	release := make(chan struct{})
-	srv := newService(t, nil)
-	srv.token = func(w http.ResponseWriter, _ *http.Request) {
-		n := grant.Add(1)
-		if n > 1 {
-			<-release
-		}
-		fmt.Fprintf(w, `{"access_token":"token-%d","expires_in":3600}`, n)
-	}
-	clock := newClock()
-	c := srv.client(t, idverify.WithClock(clock.now))
-	tokenFor(t, c, idverify.ScopeCoverage)
+	synctest.Test(t, func(t *testing.T) {
+		e := newEndpoint()
+		e.hold = time.Second
+		c := e.client(t)
+		tokenFor(t, c, idverify.ScopeCoverage)
 
-	clock.advance(59*time.Minute + time.Second)
-	for range 20 {
-		if got := tokenFor(t, c, idverify.ScopeCoverage); got != "token-1" {
-			t.Fatalf("token %q while the next one is fetched, want the old one", got)
+		time.Sleep(59*time.Minute - time.Nanosecond)
+		early := e.count()
+		time.Sleep(time.Nanosecond)
+		for range 20 {
+			if got := tokenFor(t, c, idverify.ScopeCoverage); got != "token-1" {
+				t.Fatalf("token %q while the next one is fetched, want the old one", got)
+			}
 		}
-	}
-	close(release)
-	eventually(t, func() bool { return tokenFor(t, c, idverify.ScopeCoverage) == "token-2" })
+		time.Sleep(2 * time.Second)
+		got := tokenFor(t, c, idverify.ScopeCoverage)
 
-	if n := len(srv.tokens()); n != 2 {
-		t.Errorf("%d token requests, want 2", n)
-	}
+		if early != 1 || got != "token-2" || e.count() != 2 {
+			t.Errorf("%d token requests before the last minute, token %q in it, %d requests in all; want 1, token-2 and 2", early, got, e.count())
+		}
+	})
 }
 
-func TestARenewalThatFailsLeavesTheOldToken(t *testing.T) {
+func TestARenewalThatFailsLeavesTheOldTokenAndIsNotRepeatedAtOnce(t *testing.T) {
 	t.Parallel()
-	failed := make(chan struct{}, 100)
-	srv := newService(t, nil)
-	srv.token = inTurn(
-		answerWith(200, `{"access_token":"token-1","expires_in":3600}`),
-		func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(503); failed <- struct{}{} },
-		answerWith(200, `{"access_token":"token-2","expires_in":3600}`),
-	)
-	clock := newClock()
-	c := srv.client(t, idverify.WithClock(clock.now))
-	tokenFor(t, c, idverify.ScopeCoverage)
+	synctest.Test(t, func(t *testing.T) {
+		e := newEndpoint()
+		e.fail = map[int]bool{2: true}
+		c := e.client(t)
+		tokenFor(t, c, idverify.ScopeCoverage)
 
-	clock.advance(59*time.Minute + time.Second)
-	got := tokenFor(t, c, idverify.ScopeCoverage)
-	<-failed
+		time.Sleep(59*time.Minute + 10*time.Second)
+		for range 20 {
+			if got := tokenFor(t, c, idverify.ScopeCoverage); got != "token-1" {
+				t.Fatalf("token %q, want the old one: it is good for a while yet", got)
+			}
+			synctest.Wait()
+		}
+		atOnce := e.count()
+		time.Sleep(10 * time.Second)
+		tokenFor(t, c, idverify.ScopeCoverage)
+		synctest.Wait()
 
-	if got != "token-1" {
-		t.Errorf("token %q, want the old one: it is good for a minute yet", got)
+		if got := tokenFor(t, c, idverify.ScopeCoverage); atOnce != 2 || got != "token-3" {
+			t.Errorf("%d token requests at once, then token %q; want 2 and token-3", atOnce, got)
+		}
+	})
+}
+
+func TestATokenFetchedBeforeARefusalIsNotKept(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		e := newEndpoint()
+		c := e.client(t)
+		tokenFor(t, c, idverify.ScopePhoneCheck)
+		time.Sleep(59*time.Minute + time.Second)
+		e.hold = 10 * time.Second
+		tokenFor(t, c, idverify.ScopePhoneCheck) // begins the renewal
+		synctest.Wait()
+		e.hold = 0
+		e.refused = "token-1 token-2"
+		begun := time.Now()
+
+		_, err := c.PhoneChecks.Get(t.Context(), "a") // with token-1: refused, so that token-3 is fetched
+		took := time.Since(begun)
+		time.Sleep(time.Minute) // the renewal has ended
+
+		if err != nil || took > 0 {
+			t.Errorf("after %v: error %v; want a token at once, and not the one under way", took, err)
+		}
+		if got := tokenFor(t, c, idverify.ScopePhoneCheck); got != "token-3" {
+			t.Errorf("token %q: the renewal begun before the refusal was kept", got)
+		}
+	})
+}
+
+// endpoint is the service in process, for tests in a bubble: its n-th token is token-n, good for an hour.
+type endpoint struct {
+	mu      sync.Mutex // guards n; the others are set while no request is under way
+	n       int
+	fail    map[int]bool  // the token requests that fail
+	hold    time.Duration // that a token request takes, but for the first
+	refused string        // the tokens that are not good any more
+}
+
+func newEndpoint() *endpoint { return new(endpoint) }
+
+func (e *endpoint) count() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.n
+}
+
+func (e *endpoint) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.URL.Path != tokenPath {
+		if token := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "); strings.Contains(e.refused, token) {
+			return response(401, nil), nil
+		}
+		return response(200, []byte(`{"check_id":"a","status":"COMPLETED"}`)), nil
 	}
-	clock.advance(10 * time.Second)
-	eventually(t, func() bool { return tokenFor(t, c, idverify.ScopeCoverage) == "token-2" })
+	e.mu.Lock()
+	e.n++
+	n, hold := e.n, e.hold
+	e.mu.Unlock()
+	if n > 1 {
+		time.Sleep(hold) // virtual
+	}
+	if e.fail[n] {
+		return response(503, nil), nil
+	}
+	return response(200, fmt.Appendf(nil, `{"access_token":"token-%d","expires_in":3600}`, n)), nil
+}
+
+func (e *endpoint) client(t testing.TB) *idverify.Client {
+	t.Helper()
+	c, err := idverify.NewClient("https://idverify.sandbox.test", credentials, idverify.WithHTTPClient(&http.Client{Transport: e}), idverify.WithRetry(quickly))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
 }
 
 func TestARefusedTokenIsReplacedOnceAndTheRequestSentAgain(t *testing.T) {
@@ -290,7 +341,7 @@ func TestARefusalOfEveryTokenIsAnAnswer(t *testing.T) {
 
 func TestManyCallersWithARevokedTokenFetchOneNewToken(t *testing.T) {
 	t.Parallel()
-	const callers = 100
+	const callers = 40
 	var revoked atomic.Bool
 	srv := newService(t, func(w http.ResponseWriter, r *http.Request) {
 		if revoked.Load() && r.Header.Get("Authorization") == "Bearer token-1" {
@@ -313,45 +364,6 @@ func TestManyCallersWithARevokedTokenFetchOneNewToken(t *testing.T) {
 
 	if n := len(srv.tokens()); n != 2 {
 		t.Errorf("%d token requests, want 2: one before the revocation and one after it", n)
-	}
-}
-
-func TestATokenFetchedBeforeARefusalIsNotKept(t *testing.T) {
-	t.Parallel()
-	var grant atomic.Int32
-	fetching, release := make(chan struct{}), make(chan struct{})
-	srv := newService(t, func(w http.ResponseWriter, r *http.Request) {
-		if r.Header.Get("Authorization") != "Bearer token-3" {
-			problemWith(401, "unauthorized", "revoked")(w, r)
-			return
-		}
-		w.Write(fixture(t, "phone_check.json"))
-	})
-	srv.token = func(w http.ResponseWriter, _ *http.Request) {
-		n := grant.Add(1)
-		if n == 2 {
-			close(fetching)
-			<-release
-		}
-		fmt.Fprintf(w, `{"access_token":"token-%d","expires_in":3600}`, n)
-	}
-	clock := newClock()
-	c := srv.client(t, idverify.WithClock(clock.now))
-	tokenFor(t, c, idverify.ScopePhoneCheck)
-	clock.advance(59*time.Minute + time.Second)
-	tokenFor(t, c, idverify.ScopePhoneCheck) // begins the renewal
-	<-fetching
-
-	_, err := c.PhoneChecks.Get(t.Context(), "a") // with token-1: refused, so that token-3 is fetched
-	close(release)
-
-	if err != nil {
-		t.Fatal(err)
-	}
-	for range 20 {
-		if got := tokenFor(t, c, idverify.ScopePhoneCheck); got != "token-3" {
-			t.Fatalf("token %q: the renewal begun before the refusal was kept", got)
-		}
 	}
 }
 
@@ -434,20 +446,6 @@ func atOnce(n int, f func() error) func(func(error) bool) {
 			}
 		}
 	}
-}
-
-// eventually repeats what makes progress each time it is asked.
-func eventually(t testing.TB, done func() bool) {
-	t.Helper()
-	for range 100000 {
-		if done() {
-			return
-		}
-		if t.Context().Err() != nil {
-			break
-		}
-	}
-	t.Fatal("it never happened")
 }
 
 // clock is a clock that moves by hand.
