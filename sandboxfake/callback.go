@@ -145,8 +145,11 @@ func (s *Server) attempt(d *delivery) {
 	st := s.state
 	fault := st.takeFault(OperationCallback, d.project, d.project.workspace)
 	try := Attempt{Time: st.clock.now(), Fault: fault}
+	n := len(d.Attempts) + 1
 	st.running.Go(func() {
+		began := time.Now()
 		s.deliver(st, d, &try)
+		s.opts.log.attempt(d, n, try, time.Since(began))
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if s.state == st && !s.closed {
@@ -209,7 +212,11 @@ func (s *Server) send(request *http.Request, fault *Fault) (status int, err erro
 	case fault != nil && fault.Status != 0:
 		return fault.Status, nil
 	}
-	response, err := s.callbacks.Do(request)
+	client := s.callbacks
+	if fault != nil && fault.Truncate {
+		client = s.unbuffered()
+	}
+	response, err := client.Do(request)
 	if err != nil {
 		return 0, err
 	}
@@ -217,6 +224,13 @@ func (s *Server) send(request *http.Request, fault *Fault) (status int, err erro
 	// The connection is used again only when the answer was read; what a receiver says beyond a few bytes is its own affair.
 	io.CopyN(io.Discard, response.Body, 4<<10)
 	return response.StatusCode, nil
+}
+
+// unbuffered is a client that sends at once what it has of a body: with a buffer, a request whose body ends too early is never sent at all.
+func (s *Server) unbuffered() *http.Client {
+	transport := s.network.transport.Clone()
+	transport.WriteBufferSize, transport.DisableKeepAlives = 1, true
+	return &http.Client{Transport: transport, CheckRedirect: s.callbacks.CheckRedirect}
 }
 
 // isTimeout tells a time-out from a refusal: it may be the delivery's own or that of a layer below, such as the TLS handshake's.

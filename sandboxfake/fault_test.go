@@ -1,0 +1,446 @@
+package sandboxfake_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/idverify/idverify-go/sandboxfake"
+	"github.com/idverify/idverify-go/signature"
+)
+
+// attempt sends a request and returns the status that came, and what was lost on the way.
+func (a *api) attempt(method, path, body string) (status int, err error) {
+	a.t.Helper()
+	request := a.request(method, path, body)
+	request.Header.Set("Authorization", "Bearer "+a.token)
+	request.Header.Set("Content-Type", "application/json")
+	response, err := a.srv.HTTPClient().Do(request)
+	if err != nil {
+		return 0, err
+	}
+	defer response.Body.Close()
+	_, err = io.ReadAll(response.Body)
+	return response.StatusCode, err
+}
+
+func TestAFaultBreaksAnyOneOperationOnce(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(filepath.Join("..", "internal", "wire", "testdata", "operations.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rows []operationRow
+	if err := json.Unmarshal(text, &rows); err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range rows {
+		if row.Scope == "projects" || row.Scope == "workspaces" {
+			continue // needs the console, whose tests know its ids
+		}
+		t.Run(row.Method+" "+row.Path, func(t *testing.T) {
+			t.Parallel()
+			srv := sandboxfake.New(t, sandboxfake.WithInMemory())
+			a := newAPI(t, srv)
+			path := strings.ReplaceAll(row.Path, "{v}", "v0.1")
+			if strings.HasSuffix(row.Operation, ".complete") {
+				path = strings.ReplaceAll(row.Path, "{v}", "v0.2")
+			}
+			for _, id := range []string{"check_id", "trace_id", "ip", "code"} {
+				path = strings.ReplaceAll(path, "{"+id+"}", "unknown")
+			}
+			srv.Inject(sandboxfake.Match{Operation: row.Operation}, sandboxfake.Fault{Status: 503, RetryAfter: 1500 * time.Millisecond})
+
+			broken, after := a.call(row.Method, path, ""), a.call(row.Method, path, "")
+
+			broken.wantProblem(t, 503, "")
+			if got := broken.header.Get("Retry-After"); got != "2" {
+				t.Errorf("Retry-After %q, want whole seconds, rounded up", got)
+			}
+			if after.status == 503 {
+				t.Error("a second call fails, too: one fault is for one call")
+			}
+		})
+	}
+}
+
+func TestTheNthCallGetsTheNthFault(t *testing.T) {
+	t.Parallel()
+	get := sandboxfake.Match{Operation: "phone_check.list"}
+	repeated := get
+	repeated.Repeat = true
+	for _, row := range []struct {
+		name   string
+		inject func(*sandboxfake.Server)
+		want   []int
+	}{
+		{"none", func(*sandboxfake.Server) {}, []int{200, 200, 200, 200, 200}},
+		{"the first and the third", func(srv *sandboxfake.Server) {
+			srv.Inject(get, sandboxfake.Fault{Status: 500}, sandboxfake.Fault{}, sandboxfake.Fault{Status: 502})
+		}, []int{500, 200, 502, 200, 200}},
+		{"repeated", func(srv *sandboxfake.Server) {
+			srv.Inject(repeated, sandboxfake.Fault{Status: 500}, sandboxfake.Fault{})
+		}, []int{500, 200, 500, 200, 500}},
+		{"two injections: the later one breaks, both count", func(srv *sandboxfake.Server) {
+			srv.Inject(get, sandboxfake.Fault{Status: 500}, sandboxfake.Fault{Status: 501})
+			srv.Inject(get, sandboxfake.Fault{Status: 503})
+		}, []int{503, 501, 200, 200, 200}},
+		{"any operation", func(srv *sandboxfake.Server) {
+			srv.Inject(sandboxfake.Match{}, sandboxfake.Fault{Status: 500})
+		}, []int{500, 200, 200, 200, 200}},
+		{"another operation", func(srv *sandboxfake.Server) {
+			srv.Inject(sandboxfake.Match{Operation: "sim_check.list"}, sandboxfake.Fault{Status: 500})
+		}, []int{200, 200, 200, 200, 200}},
+		{"another project", func(srv *sandboxfake.Server) {
+			srv.Inject(sandboxfake.Match{Project: "another"}, sandboxfake.Fault{Status: 500})
+		}, []int{200, 200, 200, 200, 200}},
+		{"another workspace", func(srv *sandboxfake.Server) {
+			srv.Inject(sandboxfake.Match{Workspace: "another"}, sandboxfake.Fault{Status: 500})
+		}, []int{200, 200, 200, 200, 200}},
+		{"this project", func(srv *sandboxfake.Server) {
+			srv.Inject(sandboxfake.Match{Project: srv.Requests()[0].ProjectID}, sandboxfake.Fault{Status: 500})
+		}, []int{500, 200, 200, 200, 200}},
+		{"this workspace", func(srv *sandboxfake.Server) {
+			srv.Inject(sandboxfake.Match{Workspace: srv.Requests()[0].WorkspaceID}, sandboxfake.Fault{Status: 500})
+		}, []int{500, 200, 200, 200, 200}},
+		{"taken back", func(srv *sandboxfake.Server) {
+			srv.Inject(repeated, sandboxfake.Fault{Status: 500})()
+		}, []int{200, 200, 200, 200, 200}},
+		{"a callback's", func(srv *sandboxfake.Server) {
+			srv.Inject(sandboxfake.Match{Operation: sandboxfake.OperationCallback}, sandboxfake.Fault{Status: 500})
+		}, []int{200, 200, 200, 200, 200}},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			srv := sandboxfake.New(t, sandboxfake.WithInMemory())
+			a := newAPI(t, srv)
+			row.inject(srv)
+
+			var got []int
+			for range row.want {
+				got = append(got, a.get(phoneChecks).status)
+			}
+
+			if diff := cmp.Diff(row.want, got); diff != "" {
+				t.Errorf("statuses (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestAFaultsUndoAfterResetTouchesNothing(t *testing.T) {
+	t.Parallel()
+	srv := sandboxfake.New(t, sandboxfake.WithInMemory())
+	list := sandboxfake.Match{Operation: "phone_check.list"}
+	undo := srv.Inject(list, sandboxfake.Fault{Status: 500})
+	srv.Reset()
+	a := newAPI(t, srv)
+	before := a.get(phoneChecks).status
+	srv.Inject(list, sandboxfake.Fault{Status: 500})
+	undo()
+	undo()
+
+	if after := a.get(phoneChecks).status; before != 200 || after != 500 {
+		t.Errorf("answers %d and %d, want none of the old fault, and the new one", before, after)
+	}
+}
+
+// What a broken create does to the caller and to the service: a POST whose answer is lost has been charged.
+func TestEachKindOfFaultBreaksWhatItSays(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		name   string
+		fault  sandboxfake.Fault
+		status int  // that the caller sees
+		lost   bool // the answer did not come whole
+		effect int  // checks there are afterwards
+	}{
+		{"status", sandboxfake.Fault{Status: 402}, 402, false, 0},
+		{"status that the service never answers", sandboxfake.Fault{Status: 418}, 418, false, 0},
+		{"status with a body", sandboxfake.Fault{Status: 502, Body: "<html>"}, 502, false, 0},
+		{"drop", sandboxfake.Fault{Drop: true}, 0, true, 1},
+		{"truncate", sandboxfake.Fault{Truncate: true}, 201, true, 1},
+		{"body", sandboxfake.Fault{Body: "not JSON"}, 201, false, 1},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			srv := sandboxfake.New(t, sandboxfake.WithInMemory())
+			a := newAPI(t, srv)
+			srv.Inject(sandboxfake.Match{Operation: "phone_check.create"}, row.fault)
+
+			status, err := a.attempt(http.MethodPost, phoneChecks, `{"phone_number":"447700900012"}`)
+
+			if status != row.status || (err != nil) != row.lost {
+				t.Errorf("the caller sees %d, %v, want %d, lost %v", status, err, row.status, row.lost)
+			}
+			if got := a.get(phoneChecks).json["page"].(map[string]any)["total_elements"]; got != float64(row.effect) {
+				t.Errorf("there are %v checks afterwards, want %d", got, row.effect)
+			}
+			requests := srv.Requests()
+			entry := requests[len(requests)-2]
+			if entry.Operation != "phone_check.create" || entry.Fault == nil || *entry.Fault != row.fault {
+				t.Errorf("the journal says %s broken by %+v, want the fault", entry.Operation, entry.Fault)
+			}
+		})
+	}
+}
+
+func TestAnInjectedStatusSaysWhatItIsKnownForOrWhatTheTestSays(t *testing.T) {
+	t.Parallel()
+	srv := sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithFrozenClock(frozenAt))
+	a := newAPI(t, srv)
+	srv.Inject(sandboxfake.Match{Operation: "phone_check.list"},
+		sandboxfake.Fault{Status: 402},
+		sandboxfake.Fault{Status: 409, Fragment: "ip_msisdn_mismatch"},
+		sandboxfake.Fault{Status: 501},
+		sandboxfake.Fault{Status: 429, RetryAfter: time.Minute},
+		sandboxfake.Fault{Status: 429})
+
+	a.get(phoneChecks).wantProblem(t, 402, "insufficient_balance")
+	a.get(phoneChecks).wantProblem(t, 409, "ip_msisdn_mismatch")
+	a.get(phoneChecks).wantProblem(t, 501, "mno_redirect_unsupported")
+	limited, bare := a.get(phoneChecks), a.get(phoneChecks)
+
+	limited.wantProblem(t, 429, "too_many_requests")
+	want := map[string]string{"Retry-After": "60", "X-Ratelimit-Limit": "1", "X-Ratelimit-Remaining": "0", "X-Ratelimit-Reset": "1767323105"}
+	if diff := cmp.Diff(want, rateHeaders(limited)); diff != "" {
+		t.Errorf("headers of a 429 (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(map[string]string{}, rateHeaders(bare)); diff != "" {
+		t.Errorf("headers of a 429 without RetryAfter (-want +got):\n%s", diff)
+	}
+}
+
+// rateHeaders are the headers of an answer that speak of rates.
+func rateHeaders(r reply) map[string]string {
+	got := make(map[string]string)
+	for name := range r.header {
+		if name == "Retry-After" || strings.HasPrefix(name, "X-Ratelimit") {
+			got[name] = r.header.Get(name)
+		}
+	}
+	return got
+}
+
+func TestATokenFaultSpeaksTheTokenEndpointsLanguage(t *testing.T) {
+	t.Parallel()
+	srv := sandboxfake.New(t, sandboxfake.WithInMemory())
+	a := &api{t: t, srv: srv}
+	srv.Inject(sandboxfake.Match{Operation: "oauth2.token"}, sandboxfake.Fault{Status: 401, Fragment: "invalid_client"}, sandboxfake.Fault{Status: 400})
+	form := map[string][]string{"grant_type": {"client_credentials"}, "scope": {"phone_check"}}
+
+	first, second := a.tokenCall(srv.Credentials(), form), a.tokenCall(srv.Credentials(), form)
+
+	if first.status != 401 || first.json["error"] != "invalid_client" || second.status != 400 || second.json["error"] != "invalid_request" {
+		t.Errorf("answers %d %s and %d %s, want RFC 6749 errors", first.status, first.body, second.status, second.body)
+	}
+}
+
+func TestLatencyPassesBeforeTheCallHasItsEffect(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		srv := sandboxfake.New(t, sandboxfake.WithInMemory())
+		a := newAPI(t, srv)
+		srv.Inject(sandboxfake.Match{Operation: "phone_check.create"}, sandboxfake.Fault{Latency: 7 * time.Second})
+		began := time.Now()
+		created := make(chan reply, 1)
+		go func() { created <- a.post(phoneChecks, `{"phone_number":"447700900012"}`) }()
+		synctest.Wait()
+
+		others := a.get(phoneChecks)
+
+		if time.Since(began) != 0 || others.json["page"].(map[string]any)["total_elements"] != 0.0 {
+			t.Errorf("another call took %v and saw %s, want no wait and no effect yet", time.Since(began), others.body)
+		}
+		if r := <-created; r.status != 201 || time.Since(began) != 7*time.Second {
+			t.Errorf("%d after %v, want 201 after 7 s", r.status, time.Since(began))
+		}
+	})
+}
+
+func TestResetCutsOffACallThatIsHeldUp(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		srv := sandboxfake.New(t, sandboxfake.WithInMemory())
+		a := newAPI(t, srv)
+		srv.Inject(sandboxfake.Match{Operation: "phone_check.create"}, sandboxfake.Fault{Latency: time.Hour})
+		began := time.Now()
+		cut := make(chan error, 1)
+		go func() {
+			_, err := a.attempt(http.MethodPost, phoneChecks, `{"phone_number":"447700900012"}`)
+			cut <- err
+		}()
+		synctest.Wait()
+
+		srv.Reset()
+
+		if err := <-cut; err == nil || time.Since(began) != 0 {
+			t.Errorf("the call ended with %v after %v, want a cut connection at once", err, time.Since(began))
+		}
+		if n := len(srv.Requests()); n != 0 {
+			t.Errorf("the journal has %d calls after Reset", n)
+		}
+	})
+}
+
+func TestACallbackFaultBreaksOneTry(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		name   string
+		fault  sandboxfake.Fault
+		result sandboxfake.Result
+		seen   int32 // callbacks that came to the receiver, good or bad
+		tries  int
+	}{
+		{"2XX", sandboxfake.Fault{Status: 202}, sandboxfake.ResultAcknowledged, 0, 1},
+		{"4XX", sandboxfake.Fault{Status: 404}, sandboxfake.ResultRefused, 0, 1},
+		{"5XX is tried again", sandboxfake.Fault{Status: 502}, sandboxfake.ResultFailed, 1, 2},
+		{"drop", sandboxfake.Fault{Drop: true}, sandboxfake.ResultUnreachable, 0, 1},
+		{"latency", sandboxfake.Fault{Latency: 9 * time.Second}, sandboxfake.ResultAcknowledged, 1, 1},
+		{"latency beyond the time-out", sandboxfake.Fault{Latency: 10 * time.Second}, sandboxfake.ResultTimedOut, 0, 1},
+		{"a status that comes too late", sandboxfake.Fault{Status: 500, Latency: time.Minute}, sandboxfake.ResultTimedOut, 0, 1},
+		{"body", sandboxfake.Fault{Body: `{"match":true}`}, sandboxfake.ResultRefused, 1, 1},
+		{"wrong key", sandboxfake.Fault{WrongKey: true}, sandboxfake.ResultRefused, 1, 1},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				srv := sandboxfake.New(t, sandboxfake.WithInMemory())
+				a := newAPI(t, srv)
+				verifier := srv.Verifier("app.sandbox.test")
+				var seen atomic.Int32
+				host := srv.Handle("app.sandbox.test", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					seen.Add(1)
+					if _, err := verifier.VerifyCallback(r); err != nil {
+						w.WriteHeader(http.StatusBadRequest)
+					}
+				}))
+				srv.Inject(sandboxfake.Match{Operation: sandboxfake.OperationCallback}, row.fault)
+
+				a.finish(host)
+				delivery, err := srv.AwaitDelivery(t.Context(), func(d sandboxfake.Delivery) bool { return d.Done })
+
+				if err != nil {
+					t.Fatal(err)
+				}
+				first := delivery.Attempts[0]
+				if first.Result != row.result || first.Fault == nil || *first.Fault != row.fault {
+					t.Errorf("the first try ended as %q by fault %+v, want %q by the one injected", first.Result, first.Fault, row.result)
+				}
+				if len(delivery.Attempts) != row.tries || seen.Load() != row.seen {
+					t.Errorf("%d tries, of which the receiver saw %d, want %d and %d", len(delivery.Attempts), seen.Load(), row.tries, row.seen)
+				}
+			})
+		})
+	}
+}
+
+func TestATruncatedCallbackComesWithHalfItsBody(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		srv := sandboxfake.New(t, sandboxfake.WithInMemory())
+		read := errors.New("nothing came")
+		host := srv.Handle("app.sandbox.test", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			_, read = io.ReadAll(r.Body)
+		}))
+		srv.Inject(sandboxfake.Match{Operation: sandboxfake.OperationCallback}, sandboxfake.Fault{Truncate: true})
+
+		newAPI(t, srv).finish(host)
+		synctest.Wait()
+
+		if !errors.Is(read, io.ErrUnexpectedEOF) {
+			t.Errorf("the receiver read the body with %v, want io.ErrUnexpectedEOF", read)
+		}
+		if d := srv.Deliveries()[0]; !d.Done || d.Attempts[0].Result != sandboxfake.ResultUnreachable {
+			t.Errorf("the delivery ended as %+v, want unreachable", d.Attempts)
+		}
+	})
+}
+
+func TestARedirectSignedByAWrongKeyDoesNotVerify(t *testing.T) {
+	t.Parallel()
+	srv := sandboxfake.New(t, sandboxfake.WithInMemory())
+	a := newAPI(t, srv)
+	verifier := srv.Verifier("app.sandbox.test")
+	var refused error
+	host := srv.Handle("app.sandbox.test", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, refused = verifier.VerifyRedirect(r)
+	}))
+	srv.Inject(sandboxfake.Match{Operation: "phone_check.open"}, sandboxfake.Fault{WrongKey: true})
+	for _, want := range []error{signature.ErrSignature, nil} {
+		id := a.create(phoneChecks02, `{"phone_number":"447700900012","redirect_url":"`+host+`"}`)
+
+		if _, err := srv.Device().Open(t.Context(), srv.URL()+phoneChecks02+"/"+id+"/redirect"); err != nil {
+			t.Fatal(err)
+		}
+
+		if !errors.Is(refused, want) {
+			t.Errorf("the verifier says %v, want %v", refused, want)
+		}
+	}
+}
+
+func TestInjectRefusesWhatCouldNeverWork(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		name  string
+		match sandboxfake.Match
+		fault sandboxfake.Fault
+		says  string
+	}{
+		{"an operation that there is not", sandboxfake.Match{Operation: "phone_check.creat"}, sandboxfake.Fault{Status: 500}, "no operation"},
+		{"two faults in one", sandboxfake.Match{}, sandboxfake.Fault{Status: 500, Drop: true}, "each alone"},
+		{"no HTTP status", sandboxfake.Match{}, sandboxfake.Fault{Status: 1000}, "no final HTTP status"},
+		{"an interim status", sandboxfake.Match{}, sandboxfake.Fault{Status: 100}, "no final HTTP status"},
+		{"a fragment without a status", sandboxfake.Match{}, sandboxfake.Fault{Fragment: "bad_request"}, "go with a Status"},
+		{"RetryAfter without a status", sandboxfake.Match{}, sandboxfake.Fault{RetryAfter: 1}, "go with a Status"},
+		{"negative latency", sandboxfake.Match{}, sandboxfake.Fault{Latency: -1}, "does not go back"},
+		{"latency on a frozen clock", sandboxfake.Match{}, sandboxfake.Fault{Latency: 1}, "testing/synctest"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			author := new(failing)
+			srv := sandboxfake.New(author, sandboxfake.WithInMemory(), sandboxfake.WithFrozenClock(frozenAt))
+			t.Cleanup(func() { srv.Close() })
+
+			message := author.catch(func() { srv.Inject(row.match, row.fault) })
+
+			if !strings.Contains(message, row.says) {
+				t.Errorf("the test fails with %q, want it to say %q", message, row.says)
+			}
+			if _, err := srv.HTTPClient().Get(srv.URL() + "/.well-known/jwks.json"); err != nil {
+				t.Errorf("afterwards the server answers no more: %v", err)
+			}
+		})
+	}
+}
+
+// failing is a test that fails by a panic, which catch turns into the message.
+type failing struct{}
+
+func (*failing) Helper()                        {}
+func (*failing) Cleanup(func())                 {}
+func (*failing) Fatalf(format string, v ...any) { panic(fatal(fmt.Sprintf(format, v...))) }
+
+type fatal string
+
+func (*failing) catch(f func()) (message string) {
+	defer func() {
+		if m, ok := recover().(fatal); ok {
+			message = string(m)
+		}
+	}()
+	f()
+	return ""
+}
