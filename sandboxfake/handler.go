@@ -49,6 +49,11 @@ type answer struct {
 
 // serve is the way of every request: read, admit, handle, write.
 func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
+	if s.isControl(r) {
+		s.control.ServeHTTP(w, r)
+		return
+	}
+	began := time.Now()
 	header := w.Header()
 	header.Set("Access-Control-Allow-Origin", "*")
 	header.Set("Date", s.Now().Format(http.TimeFormat))
@@ -70,6 +75,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 			header.Set("Location", target)
 		}
 	}
+	s.opts.log.call(c, a.status, time.Since(began))
 	c.fault.write(w, a)
 }
 

@@ -31,8 +31,11 @@ type signingKey struct {
 
 // add makes a new key the one that signs. The keys are few and taken in turn; their ids are always new.
 func (k *keyRing) add(s *Server, st *state) error {
-	pool := s.network.identity.signing
-	key := signingKey{id: st.ids.uuid("key", "", &st.ids.root), key: pool[k.made%len(pool)]}
+	var key signingKey
+	var err error
+	if key.id, key.key, err = s.signingKey(st, k.made); err != nil {
+		return err
+	}
 	opts := &signature.SignerOptions{
 		CallbackHeader: s.opts.callbackHeader,
 		Base64Digest:   s.opts.base64Digest,

@@ -22,6 +22,10 @@ type options struct {
 	rateLimit      int              // calls an hour; 0: any number
 	prices         map[string]money // by product
 	operator       func(idverify.Product, string) Outcome
+	freshKeys      bool
+	control        bool
+	remoteControl  bool
+	log            *requestLog // nil: none
 }
 
 func newOptions(opts []Option) (options, error) {

@@ -33,7 +33,9 @@ type Server struct {
 	network   *network
 	http      *httptest.Server
 	callbacks *http.Client
-	life      sync.Mutex // held by Reset and Close until what they ended has ended
+	control   http.Handler // of WithControlPlane; nil without
+	fresh     freshKeys    // of WithFreshKeys
+	life      sync.Mutex   // held by Reset and Close until what they ended has ended
 
 	mu      sync.Mutex    // guards all below
 	*state                // what Reset makes anew
@@ -70,9 +72,9 @@ func Start(opts ...Option) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("sandboxfake: %w", err)
 	}
-	id, err := testIdentity()
+	id, err := o.identity()
 	if err != nil {
-		return nil, fmt.Errorf("sandboxfake: test keys: %w", err)
+		return nil, fmt.Errorf("sandboxfake: keys: %w", err)
 	}
 	s := &Server{opts: o, network: newNetwork(id)}
 	s.callbacks = &http.Client{
@@ -82,6 +84,7 @@ func Start(opts ...Option) (*Server, error) {
 	if s.state, err = s.newState(); err != nil {
 		return nil, fmt.Errorf("sandboxfake: %w", err)
 	}
+	s.control = s.controlPlane()
 	listener, err := s.listen()
 	if err != nil {
 		return nil, fmt.Errorf("sandboxfake: %w", err)

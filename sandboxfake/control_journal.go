@@ -1,0 +1,128 @@
+package sandboxfake
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+)
+
+// deliveryView is a Delivery on the wire of the control plane.
+type deliveryView struct {
+	DeliveryID   string        `json:"delivery_id"`
+	CheckID      string        `json:"check_id"`
+	Product      string        `json:"product"`
+	Status       string        `json:"status"`
+	ProjectID    string        `json:"project_id"`
+	URL          string        `json:"url"`
+	Body         string        `json:"body"`
+	Attempts     []attemptView `json:"attempts"`
+	NextTry      *time.Time    `json:"next_try,omitempty"`
+	Done         bool          `json:"done"`
+	Acknowledged bool          `json:"acknowledged"`
+}
+
+// attemptView is an Attempt on the wire of the control plane.
+type attemptView struct {
+	Time   time.Time         `json:"time"`
+	Header http.Header       `json:"header"`
+	Status int               `json:"status,omitempty"`
+	Result string            `json:"result"`
+	Error  string            `json:"error,omitempty"`
+	Fault  *controlFaultView `json:"fault,omitempty"`
+}
+
+func newDeliveryView(d Delivery) deliveryView {
+	v := deliveryView{
+		DeliveryID: d.ID, CheckID: d.CheckID, Product: string(d.Product), Status: string(d.Status), ProjectID: d.ProjectID,
+		URL: d.URL, Body: string(d.Body), Attempts: []attemptView{}, Done: d.Done, Acknowledged: d.Acknowledged(),
+	}
+	if !d.NextTry.IsZero() {
+		v.NextTry = &d.NextTry
+	}
+	for _, a := range d.Attempts {
+		v.Attempts = append(v.Attempts, attemptView{a.Time, a.Header, a.Status, string(a.Result), a.Error, newControlFaultView(a.Fault)})
+	}
+	return v
+}
+
+// maxControlWait bounds wait_seconds, so that a connection is not held for ever.
+const maxControlWait = 600
+
+// controlDeliveries is GET /_sandbox/deliveries. A wait that ends without a delivery is no error: the answer is what there is.
+func (s *Server) controlDeliveries(r *http.Request) (any, error) {
+	query := r.URL.Query()
+	checkID := query.Get("check_id")
+	if text := query.Get("wait_seconds"); text != "" {
+		seconds, err := strconv.ParseFloat(text, 64)
+		if err != nil || !(seconds >= 0 && seconds <= maxControlWait) {
+			return nil, errors.New("wait_seconds must be from 0 to 600")
+		}
+		if checkID == "" {
+			return nil, errors.New("wait_seconds needs a check_id")
+		}
+		ctx, cancel := context.WithTimeout(r.Context(), time.Duration(seconds*float64(time.Second)))
+		defer cancel()
+		_, err = s.AwaitDelivery(ctx, func(d Delivery) bool { return d.CheckID == checkID && d.Done })
+		if err != nil && ctx.Err() == nil {
+			return nil, err
+		}
+	}
+	view := struct {
+		Deliveries []deliveryView `json:"deliveries"`
+		Dropped    int            `json:"dropped"`
+	}{[]deliveryView{}, s.DroppedDeliveries()}
+	for _, d := range s.Deliveries() {
+		if checkID == "" || d.CheckID == checkID {
+			view.Deliveries = append(view.Deliveries, newDeliveryView(d))
+		}
+	}
+	return view, nil
+}
+
+func (s *Server) controlRedeliver(r *http.Request) (any, error) {
+	var params struct {
+		DeliveryID string `json:"delivery_id"`
+	}
+	if err := decodeControl(r, &params); err != nil {
+		return nil, err
+	}
+	return nil, s.Redeliver(r.Context(), params.DeliveryID)
+}
+
+// requestView is a Request on the wire of the control plane.
+type requestView struct {
+	RequestID   string            `json:"request_id"`
+	Time        time.Time         `json:"time"`
+	Operation   string            `json:"operation"`
+	Method      string            `json:"method"`
+	Path        string            `json:"path"`
+	Header      http.Header       `json:"header"`
+	Body        string            `json:"body"`
+	Status      int               `json:"status"`
+	ClientID    string            `json:"client_id,omitempty"`
+	ProjectID   string            `json:"project_id,omitempty"`
+	WorkspaceID string            `json:"workspace_id,omitempty"`
+	Fault       *controlFaultView `json:"fault,omitempty"`
+}
+
+// controlRequests is GET /_sandbox/requests.
+func (s *Server) controlRequests(r *http.Request) (any, error) {
+	view := struct {
+		Requests []requestView `json:"requests"`
+		Dropped  int           `json:"dropped"`
+	}{[]requestView{}, s.DroppedRequests()}
+	operations := r.URL.Query()["operation"]
+	for _, q := range s.Requests() {
+		if len(operations) > 0 && !slices.Contains(operations, q.Operation) {
+			continue
+		}
+		view.Requests = append(view.Requests, requestView{
+			q.ID, q.Time, q.Operation, q.Method, q.Path, q.Header, string(q.Body), q.Status,
+			q.ClientID, q.ProjectID, q.WorkspaceID, newControlFaultView(q.Fault),
+		})
+	}
+	return view, nil
+}
