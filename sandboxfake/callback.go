@@ -131,6 +131,7 @@ func (d *delivery) queue(st *state, due time.Time) {
 func (st *state) changed(d *delivery) {
 	st.revision++
 	d.revision = st.revision
+	st.server.signal()
 }
 
 // attempt begins the next try of d, or lets it wait for its turn.
@@ -173,7 +174,6 @@ func (s *Server) settle(d *delivery, try Attempt) {
 		s.waiting = slices.Delete(s.waiting, 0, 1)
 		s.attempt(next)
 	}
-	s.signal()
 	s.runDue()
 }
 

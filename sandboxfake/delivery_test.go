@@ -2,6 +2,7 @@ package sandboxfake_test
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"slices"
 	"sync/atomic"
@@ -155,6 +156,188 @@ func TestACheckThatIsNotOpenedExpiresAtItsTTLAndOnlyTheCallbackShowsIt(t *testin
 	}
 }
 
+func TestADeliveryNeverKeepsTheAPICallWaiting(t *testing.T) {
+	onEachClock(t, func(t *testing.T, srv *sandboxfake.Server) {
+		a := newAPI(t, srv)
+		app := newHolding()
+		host := srv.Handle("app.sandbox.test", app)
+		began := time.Now()
+		// More than are delivered at a time.
+		for range 100 {
+			a.finish(host)
+		}
+
+		if waited := time.Since(began); waited != 0 {
+			t.Errorf("with receivers that do not answer, the calls took %v", waited)
+		}
+		synctest.Wait()
+		for range 100 {
+			app.answer <- http.StatusNoContent
+		}
+		if err := srv.Idle(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range srv.Deliveries() {
+			if !d.Acknowledged() || !d.Done || len(d.Attempts) != 1 {
+				t.Errorf("delivery with %d attempts, acknowledged %v", len(d.Attempts), d.Acknowledged())
+			}
+		}
+	})
+}
+
+func TestResetAndCloseCancelWhatIsUnderWayAndToCome(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		name string
+		end  func(*sandboxfake.Server)
+	}{
+		{"Reset", (*sandboxfake.Server).Reset},
+		{"Close", func(srv *sandboxfake.Server) { srv.Close() }},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			onEachClock(t, func(t *testing.T, srv *sandboxfake.Server) {
+				a := newAPI(t, srv)
+				app := newHolding()
+				var tried atomic.Int32
+				a.finish(srv.Handle("held.sandbox.test", app))
+				underWay := (<-app.came).Context()
+				failing := srv.Handle("failing.sandbox.test", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					tried.Add(1)
+					w.WriteHeader(http.StatusServiceUnavailable)
+				}))
+				a.finish(failing)
+				a.create(phoneChecks, `{"phone_number":"447700900012","callback_url":"`+failing+`"}`) // would expire
+				synctest.Wait()
+
+				row.end(srv)
+
+				if synctest.Wait(); underWay.Err() == nil {
+					t.Error("the callback under way goes on")
+				}
+				<-time.After(time.Hour)
+				if row.name == "Reset" {
+					if err := srv.Advance(t.Context(), time.Hour); err != nil {
+						t.Fatal(err)
+					}
+					if n := len(srv.Deliveries()) + len(srv.Requests()); n != 0 {
+						t.Errorf("the journals hold %d entries", n)
+					}
+				}
+				if n := tried.Load(); n != 1 {
+					t.Errorf("%d tries, want none after it", n-1)
+				}
+			})
+		})
+	}
+}
+
+func TestAfterResetTheSameCallsGiveTheSameIDs(t *testing.T) {
+	t.Parallel()
+	srv := sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithFrozenClock(frozenAt))
+	run := func() []string {
+		a := newAPI(t, srv)
+		host := srv.Handle("app.sandbox.test", new(bodies))
+		ids := []string{a.token, a.finish(host), a.keyIDs()[0], srv.Credentials().ClientID}
+		if err := srv.Advance(t.Context(), time.Hour); err != nil {
+			t.Fatal(err)
+		}
+		return append(ids, srv.Deliveries()[0].ID)
+	}
+	before := run()
+	srv.RotateKeys()
+
+	srv.Reset()
+
+	if !srv.Now().Equal(frozenAt) {
+		t.Errorf("the frozen clock stands at %v, want where it began", srv.Now())
+	}
+	if diff := cmp.Diff(before, run()); diff != "" {
+		t.Errorf("ids (-before +after Reset):\n%s", diff)
+	}
+}
+
+func TestRedeliverSendsTheSameBodyOnceMore(t *testing.T) {
+	t.Parallel()
+	srv := sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithFrozenClock(frozenAt))
+	a := newAPI(t, srv)
+	var told bodies
+	a.finish(srv.Handle("app.sandbox.test", &told))
+	if err := srv.Advance(t.Context(), time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	first := srv.Deliveries()[0]
+
+	if err := srv.Redeliver(t.Context(), first.ID); err != nil {
+		t.Fatal(err)
+	}
+	again, err := srv.AwaitDelivery(t.Context(), func(d sandboxfake.Delivery) bool { return d.ID != first.ID && d.Done })
+
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !cmp.Equal(again.Body, first.Body) || again.CheckID != first.CheckID || len(again.Attempts) != 1 || told.count() != 2 {
+		t.Errorf("redelivered as %+v, want the same body, tried once", again)
+	}
+	if again.Attempts[0].Header.Get("Authorization") == first.Attempts[0].Header.Get("Authorization") || again.Attempts[0].Header.Get("Date") == first.Attempts[0].Header.Get("Date") {
+		t.Error("it has the first one's date or signature, and would be refused as a replay")
+	}
+	if cmp.Diff(first, srv.Deliveries()[0]) != "" {
+		t.Error("the first delivery's entry has changed")
+	}
+	if err := srv.Redeliver(t.Context(), "unknown"); err == nil {
+		t.Error("an unknown delivery is sent again")
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := srv.Redeliver(ended, first.ID); !errors.Is(err, context.Canceled) {
+		t.Errorf("with a context that has ended: %v", err)
+	}
+}
+
+func TestAwaitDeliverySeesEachChangeAndThePast(t *testing.T) {
+	onEachClock(t, func(t *testing.T, srv *sandboxfake.Server) {
+		a := newAPI(t, srv)
+		app := newHolding()
+		host := srv.Handle("app.sandbox.test", app)
+		type change struct {
+			tries         int
+			waits, isDone bool
+		}
+		var seen []change
+		var found sandboxfake.Delivery
+		awaited := make(chan error, 1)
+		go func() {
+			var err error
+			found, err = srv.AwaitDelivery(t.Context(), func(d sandboxfake.Delivery) bool {
+				if now := (change{len(d.Attempts), !d.NextTry.IsZero(), d.Done}); len(seen) == 0 || seen[len(seen)-1] != now {
+					seen = append(seen, now)
+				}
+				return d.Done
+			})
+			awaited <- err
+		}()
+		a.finish(host)
+		synctest.Wait()
+		app.answer <- http.StatusServiceUnavailable
+		synctest.Wait()
+		advanced := advancing(t.Context(), srv, 10*time.Second)
+		synctest.Wait()
+		app.answer <- http.StatusNoContent
+
+		if err := errors.Join(<-awaited, <-advanced); err != nil {
+			t.Fatal(err)
+		}
+		want := []change{{0, false, false}, {1, true, false}, {1, false, false}, {2, false, true}}
+		if diff := cmp.Diff(want, seen, cmp.AllowUnexported(change{})); diff != "" {
+			t.Errorf("changes (-want +got):\n%s", diff)
+		}
+		past, err := srv.AwaitDelivery(t.Context(), sandboxfake.Delivery.Acknowledged)
+		if err != nil || past.ID != found.ID {
+			t.Errorf("a delivery of the past is found as %q, %v", past.ID, err)
+		}
+	})
+}
+
 func TestAwaitDeliveryEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	srv := sandboxfake.New(t, sandboxfake.WithInMemory())
@@ -163,7 +346,7 @@ func TestAwaitDeliveryEndsWithItsContext(t *testing.T) {
 
 	_, err := srv.AwaitDelivery(ctx, func(sandboxfake.Delivery) bool { return false })
 
-	if err == nil {
-		t.Error("want the context's error")
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("it returned %v, want the context's error", err)
 	}
 }

@@ -1,0 +1,213 @@
+package sandboxfake_test
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/idverify/idverify-go"
+	"github.com/idverify/idverify-go/sandboxfake"
+)
+
+func TestTheJournalTellsACallAndItsAnswer(t *testing.T) {
+	t.Parallel()
+	srv := sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithFrozenClock(frozenAt))
+	a := newAPI(t, srv)
+	body := `{"phone_number":"447700900012"}`
+
+	created := a.post(phoneChecks, body)
+	a.get(phoneChecks + "/" + created.json["check_id"].(string) + "/redirect")
+	a.get("/nowhere?at=all")
+
+	requests := srv.Requests()
+	var got []string
+	for _, r := range requests {
+		got = append(got, fmt.Sprint(r.Operation, " ", r.Method, " ", r.Status))
+	}
+	want := []string{"oauth2.token POST 200", "phone_check.create POST 201", "phone_check.open GET 200", " GET 404"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("journal (-want +got):\n%s", diff)
+	}
+	create, open := requests[1], requests[2]
+	if create.ID != created.header.Get("X-Request-Id") || create.ClientID != srv.Credentials().ClientID || !create.Time.Equal(frozenAt) || string(create.Body) != body || create.Path != phoneChecks {
+		t.Errorf("the create is told as %+v", create)
+	}
+	if create.ProjectID == "" || open.ProjectID != create.ProjectID || open.WorkspaceID != create.WorkspaceID || open.ClientID != "" {
+		t.Errorf("the opening of the Check URL, without credentials, belongs to project %q, want %q", open.ProjectID, create.ProjectID)
+	}
+	if requests[3].Path != "/nowhere?at=all" {
+		t.Errorf("path %q, want it with its query", requests[3].Path)
+	}
+}
+
+func TestTheJournalMasksSecrets(t *testing.T) {
+	t.Parallel()
+	srv := sandboxfake.New(t, sandboxfake.WithInMemory())
+	a := newAPI(t, srv)
+	id := a.create(phoneChecks02, `{"phone_number":"447700900012"}`)
+	code := a.get(phoneChecks02 + "/" + id + "/redirect").json["code"].(string)
+	a.exchange(phoneChecks02, id, code)
+	const card = "4000000000000002"
+	a.post("/console/v0.1/workspaces/default/payment_methods", `{"card_number":"`+card+`"}`) // refused, and for its scope
+	token, secret := a.token, srv.Credentials().ClientSecret.Reveal()
+	a.token = "expired"
+	a.exchange(phoneChecks02, id, code)
+	request := a.request(http.MethodPost, "/oauth2/v1/revoke", url.Values{"token": {token}}.Encode())
+	request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	request.Header.Set("Cookie", "session="+secret)
+	request.SetBasicAuth(srv.Credentials().ClientID, secret)
+	a.do(request)
+	a.tokenCall(srv.Credentials(), url.Values{"client_secret": {secret}})
+
+	text := fmt.Sprintf("%+v", srv.Requests())
+
+	for _, r := range srv.Requests() {
+		text += string(r.Body)
+	}
+	basic := a.request(http.MethodGet, "/", "")
+	basic.SetBasicAuth(srv.Credentials().ClientID, secret)
+	for what, s := range map[string]string{"token": token, "secret": secret, "Basic credentials": strings.TrimPrefix(basic.Header.Get("Authorization"), "Basic "), "code": code, "card's number": card} {
+		if strings.Contains(text, s) {
+			t.Errorf("the journal shows the %s", what)
+		}
+	}
+	if n := strings.Count(text, "[masked]"); n == 0 {
+		t.Error("nothing is masked")
+	}
+}
+
+func TestWhatAJournalHandsOutIsTheCallersOwn(t *testing.T) {
+	t.Parallel()
+	srv := sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithFrozenClock(frozenAt))
+	a := newAPI(t, srv)
+	srv.Inject(sandboxfake.Match{Operation: "phone_check.create"}, sandboxfake.Fault{Body: "{}"})
+	srv.Inject(sandboxfake.Match{Operation: sandboxfake.OperationCallback}, sandboxfake.Fault{Body: "{}"})
+	a.post(phoneChecks, `{"phone_number":"447700900012"}`)
+	a.finish(srv.Handle("app.sandbox.test", new(bodies)))
+	if err := srv.Idle(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	requests, deliveries := srv.Requests(), srv.Deliveries()
+
+	spoilt := srv.Requests()
+	for i := range spoilt {
+		spoilt[i].Header.Set("User-Agent", "spoilt")
+		spoilt[i].Header["Accept-Encoding"][0] = "spoilt"
+		clear(spoilt[i].Body)
+		if spoilt[i].Fault != nil {
+			spoilt[i].Fault.Body = "spoilt"
+		}
+	}
+	told := srv.Deliveries()
+	clear(told[0].Body)
+	told[0].Attempts[0].Status = 999
+	told[0].Attempts[0].Header.Set("Digest", "spoilt")
+	told[0].Attempts[0].Fault.Body = "spoilt"
+
+	if diff := cmp.Diff(requests, srv.Requests()); diff != "" {
+		t.Errorf("a caller's change reached the journal of requests (-before +after):\n%s", diff)
+	}
+	if diff := cmp.Diff(deliveries, srv.Deliveries()); diff != "" {
+		t.Errorf("a caller's change reached the journal of deliveries (-before +after):\n%s", diff)
+	}
+}
+
+func TestAJournalKeepsTheNewestAndCountsWhatItDropped(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		name  string
+		opts  []sandboxfake.Option
+		limit int
+	}{
+		{"by default", nil, 1024},
+		{"by option", []sandboxfake.Option{sandboxfake.WithJournalLimit(3)}, 3},
+		{"the least", []sandboxfake.Option{sandboxfake.WithJournalLimit(1)}, 1},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			srv := sandboxfake.New(t, append(row.opts, sandboxfake.WithInMemory())...)
+			a := newAPI(t, srv)
+			const more = 4
+
+			var paths []string
+			for i := range row.limit + more - 1 { // the token's call is the first
+				path := fmt.Sprint("/coverage/v0.1/countries/", i)
+				a.get(path)
+				paths = append(paths, path)
+			}
+
+			var kept []string
+			for _, r := range srv.Requests() {
+				kept = append(kept, r.Path)
+			}
+			if diff := cmp.Diff(paths[more-1:], kept); diff != "" {
+				t.Errorf("kept calls (-want +got):\n%s", diff)
+			}
+			if got := srv.DroppedRequests(); got != more {
+				t.Errorf("%d dropped, want %d", got, more)
+			}
+		})
+	}
+}
+
+func TestADeliveryThatTheJournalDroppedIsDeliveredAllTheSame(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		srv := sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithJournalLimit(1))
+		a := newAPI(t, srv)
+		var told bodies
+		host := srv.Handle("app.sandbox.test", &told)
+		for range 3 {
+			a.create(phoneChecks, `{"phone_number":"447700900012","callback_url":"`+host+`"}`)
+		}
+
+		if err := srv.Advance(t.Context(), 2*time.Minute); err != nil {
+			t.Fatal(err)
+		}
+
+		if told.count() != 3 || len(srv.Deliveries()) != 1 || srv.DroppedDeliveries() != 2 {
+			t.Errorf("%d callbacks came, %d are kept, %d dropped, want 3, 1 and 2", told.count(), len(srv.Deliveries()), srv.DroppedDeliveries())
+		}
+	})
+}
+
+func TestADeliveryTellsEachTryWithWhatWasSent(t *testing.T) {
+	t.Parallel()
+	srv := sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithFrozenClock(frozenAt))
+	a := newAPI(t, srv)
+	var sent []http.Header
+	host := srv.Handle("app.sandbox.test", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		sent = append(sent, r.Header)
+		w.WriteHeader(500 + len(sent))
+	}))
+	id := a.finish(host + "/callbacks?tenant=1")
+	if err := srv.Advance(t.Context(), 10*time.Second); err != nil {
+		t.Fatal(err)
+	}
+
+	got := srv.Deliveries()[0]
+
+	if got.CheckID != id || got.Product != idverify.ProductPhoneCheck || got.Status != "COMPLETED" || got.URL != host+"/callbacks?tenant=1" || !bytes.Contains(got.Body, []byte(id)) {
+		t.Errorf("the delivery is told as %+v", got)
+	}
+	if got.Done || !got.NextTry.Equal(frozenAt.Add(30*time.Second)) || len(got.Attempts) != 2 {
+		t.Fatalf("done %v, next try %v, %d attempts, want the third to come after 30 s", got.Done, got.NextTry, len(got.Attempts))
+	}
+	for i, attempt := range got.Attempts {
+		if attempt.Status != 501+i || !attempt.Time.Equal(frozenAt.Add([]time.Duration{0, 10 * time.Second}[i])) {
+			t.Errorf("try %d: %d at %v", i+1, attempt.Status, attempt.Time)
+		}
+		for _, name := range []string{"Authorization", "Date", "Digest", "X-Service-Callback", "Content-Type"} {
+			if attempt.Header.Get(name) == "" || attempt.Header.Get(name) != sent[i].Get(name) {
+				t.Errorf("try %d: %s is told as %q, and was %q", i+1, name, attempt.Header.Get(name), sent[i].Get(name))
+			}
+		}
+	}
+}
