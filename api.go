@@ -129,6 +129,11 @@ func (a *api) do(ctx context.Context, r request) (*answer, error) {
 	return c.read(resp)
 }
 
+// secrets are what no error may show, whatever the service wrote into its answer.
+func (a *api) secrets() []string {
+	return append(a.tokens.tokens(), a.credentials.ClientSecret.Reveal())
+}
+
 // refuse is the error for arguments that are not sent at all. It does not repeat them.
 func refuse(op wire.Operation, why string) error {
 	return fmt.Errorf("idverify: %s: not sent: %w: %s", op.Title, ErrBadRequest, why)

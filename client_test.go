@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/http/cookiejar"
 	"net/http/httptest"
 	"net/netip"
 	"strings"
@@ -127,6 +128,28 @@ func TestTheCallersHTTPClientIsLeftAsItIs(t *testing.T) {
 
 	if given.Transport != before.Transport || given.CheckRedirect != nil || given.Jar != before.Jar || given.Timeout != before.Timeout {
 		t.Error("the client given with WithHTTPClient was changed")
+	}
+}
+
+func TestTheCookieJarAndTheTimeOutOfTheHTTPClientCount(t *testing.T) {
+	t.Parallel()
+	srv := newService(t, func(w http.ResponseWriter, r *http.Request) {
+		http.SetCookie(w, &http.Cookie{Name: "route", Value: "b"})
+		problemWith(404, "not_found", "")(w, r)
+	})
+	given := srv.Client()
+	given.Jar, _ = cookiejar.New(nil)
+	c := srv.client(t, idverify.WithHTTPClient(given))
+	given.Timeout = 1 // too late: the client has its copy
+
+	_, _ = c.PhoneChecks.Get(t.Context(), "a")
+	_, err := c.PhoneChecks.Get(t.Context(), "a")
+
+	if !errors.Is(err, idverify.ErrNotFound) {
+		t.Errorf("error %v: what happens to the caller's client later must not matter", err)
+	}
+	if calls := srv.calls(); len(calls) != 2 || calls[1].header.Get("Cookie") != "route=b" {
+		t.Errorf("calls %v, want the second one with the cookie", calls)
 	}
 }
 

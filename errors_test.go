@@ -123,6 +123,21 @@ func TestErrorsAreWrittenForThePersonOnCall(t *testing.T) {
 	}
 }
 
+func TestARefusalWhoseReasonsAreCutOffIsStillARefusal(t *testing.T) {
+	t.Parallel()
+	srv := newService(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Length", "1000")
+		w.WriteHeader(http.StatusPaymentRequired)
+		w.Write([]byte(`{"type":"https://docs.sandbox.test/`))
+	})
+
+	_, err := srv.client(t).PhoneChecks.Get(t.Context(), "a")
+
+	if !errors.Is(err, idverify.ErrInsufficientBalance) || len(srv.calls()) != 1 {
+		t.Errorf("error %v after %d tries, want ErrInsufficientBalance after one", err, len(srv.calls()))
+	}
+}
+
 func TestRateLimitsAreTold(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

@@ -119,6 +119,8 @@ func defaultHTTPClient() *http.Client {
 			IdleConnTimeout:       90 * time.Second,
 			TLSHandshakeTimeout:   10 * time.Second,
 			ExpectContinueTimeout: time.Second,
+			// A tenth of net/http's own bound: what an answer may say before its body.
+			MaxResponseHeaderBytes: 1 << 20,
 		},
 	}
 }

@@ -27,6 +27,9 @@ func (c *call) problem(resp *http.Response, body []byte) *Error {
 		Type, Title, Detail string
 	}
 	secrets := c.api.secrets()
+	if c.token != nil { // which another caller may have dropped from the cache
+		secrets = append(secrets, c.token.AccessToken)
+	}
 	// A field of the wrong type is an error, but the other fields are there: what could be read counts.
 	_ = json.Unmarshal(body, &p)
 	if p.Type == "" && p.Title == "" && p.Detail == "" {
