@@ -32,6 +32,8 @@ var house = []row{
 	{pkg: ".", may: "internal/wire signature", also: "github.com/hashicorp/go-retryablehttp golang.org/x/oauth2"},
 	{pkg: "sandboxfake", may: "internal/wire signature ."},
 	{pkg: "cmd/sandboxfake", may: "signature . sandboxfake"},
+	{pkg: "examples/passwordless", may: "signature . sandboxfake examples/passwordless/signin"},
+	{pkg: "examples/passwordless/signin", may: "signature ."},
 	{pkg: "examples/*", may: "signature . sandboxfake"},
 }
 

@@ -1,0 +1,283 @@
+package signin_test
+
+import (
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/idverify/idverify-go/sandboxfake"
+)
+
+func TestEveryEndIsToldInPlainWords(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		name   string
+		number string
+		open   bool // the Check URL
+		want   string
+	}{
+		{"the number is the phone's", "+44 7700 900-012", true, "Verified"},
+		{"the number is another phone's", "+44 7700 900-013", true, "Not verified"},
+		{"the network gives no answer", "+44 7700 900-099", true, "No answer"},
+		{"the Check URL is not opened in time", "+44 7700 900-012", false, "Time is up"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			s := newShop(t)
+			b := s.browser(t)
+			checkURL := b.begin(row.number)
+
+			if row.open {
+				b.open(checkURL)
+			} else if err := s.service.Advance(t.Context(), 3*time.Minute); err != nil {
+				t.Fatal(err)
+			}
+
+			if got := b.open(s.url + "/check"); got.title != row.want || got.status != http.StatusOK {
+				t.Errorf("the page says %q, status %d, want %q", got.title, got.status, row.want)
+			}
+		})
+	}
+}
+
+func TestARedirectOfAnotherSessionIsRefusedAndItsCodeKept(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	victim, attacker := s.browser(t), s.browser(t)
+	attacker.begin("+44 7700 900-014")
+	redirect := victim.redirectOf(victim.begin("+44 7700 900-012"))
+
+	refused := attacker.open(redirect)
+
+	if refused.title != "Begun somewhere else" || refused.status != http.StatusForbidden {
+		t.Errorf("the attacker sees %q, status %d, want a refusal", refused.title, refused.status)
+	}
+	if n := s.calls("phone_check.complete"); n != 0 {
+		t.Errorf("%d codes were exchanged for another session", n)
+	}
+	if got := attacker.open(s.url + "/check"); got.title != "One more step" {
+		t.Errorf("the attacker's own check says %q, want it as it was", got.title)
+	}
+	if got := victim.open(redirect); got.title != "Verified" {
+		t.Errorf("the victim sees %q, want their own sign-in to go on", got.title)
+	}
+}
+
+// The attacker enters the victim's number and sends them the Check URL, to be verified by the victim's phone.
+func TestACheckURLSentToSomebodyElseVerifiesNothing(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	victim, attacker := s.browser(t), s.browser(t)
+	checkURL := attacker.begin("+44 7700 900-012")
+
+	seen := victim.open(checkURL)
+
+	if seen.title != "Begun somewhere else" {
+		t.Errorf("the victim sees %q, want a warning", seen.title)
+	}
+	if err := s.service.Advance(t.Context(), 3*time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	if got := attacker.open(s.url + "/check"); got.title != "Time is up" {
+		t.Errorf("the attacker sees %q, want no sign-in", got.title)
+	}
+}
+
+func TestARedirectOpenedManyTimesExchangesItsCodeOnce(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	b := s.browser(t)
+	redirect := b.redirectOf(b.begin("+44 7700 900-012"))
+
+	var opened sync.WaitGroup
+	for range 10 {
+		opened.Go(func() { b.open(redirect) })
+	}
+	opened.Wait()
+
+	if n := s.calls("phone_check.complete"); n != 1 {
+		t.Errorf("%d exchanges, want 1: a code works once", n)
+	}
+	if got := b.open(redirect); got.title != "Verified" {
+		t.Errorf("the page says %q, want Verified", got.title)
+	}
+}
+
+func TestARedirectThatDoesNotVerifyChangesNothing(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	b := s.browser(t)
+	s.service.Inject(sandboxfake.Match{Operation: "phone_check.open"}, sandboxfake.Fault{WrongKey: true})
+	checkURL := b.begin("+44 7700 900-012")
+
+	got := b.open(checkURL)
+
+	if got.title != "This link cannot be used" || got.status != http.StatusBadRequest {
+		t.Errorf("the page says %q, status %d, want a refusal", got.title, got.status)
+	}
+	if n := s.calls("phone_check.complete"); n != 0 {
+		t.Errorf("the code of a forged redirect was exchanged %d times", n)
+	}
+}
+
+func TestARedirectThatCannotBeJudgedAsksForPatience(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	b := s.browser(t)
+	redirect := b.redirectOf(b.begin("+44 7700 900-012"))
+	s.service.Inject(sandboxfake.Match{Operation: "jwks.get"}, sandboxfake.Fault{Status: 503})
+
+	first := b.open(redirect)
+
+	if first.title != "Try again later" || first.status != http.StatusServiceUnavailable {
+		t.Errorf("the page says %q, status %d, want to be asked for patience", first.title, first.status)
+	}
+}
+
+func TestTheResultArrivesThoughTheAnswerOfTheExchangeIsLost(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	b := s.browser(t)
+	s.service.Inject(sandboxfake.Match{Operation: "phone_check.complete"}, sandboxfake.Fault{Drop: true})
+
+	b.open(b.begin("+44 7700 900-012"))
+	if err := s.service.Idle(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+
+	if got := b.open(s.url + "/check"); got.title != "Verified" {
+		t.Errorf("the page says %q, want Verified: the callback told it", got.title)
+	}
+}
+
+func TestAnExchangeThatIsNotCarriedOutLeavesThePageWaiting(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	b := s.browser(t)
+	s.service.Inject(sandboxfake.Match{Operation: "phone_check.complete"}, sandboxfake.Fault{Status: 503})
+
+	waiting := b.open(b.begin("+44 7700 900-012"))
+	if err := s.service.Advance(t.Context(), 3*time.Minute); err != nil {
+		t.Fatal(err)
+	}
+
+	if waiting.title != "Just a moment" {
+		t.Errorf("the page says %q, want Just a moment", waiting.title)
+	}
+	if got := b.open(s.url + "/check"); got.title != "Time is up" {
+		t.Errorf("the page says %q in the end, want Time is up", got.title)
+	}
+}
+
+func TestANumberThatIsNoneIsAskedForAgain(t *testing.T) {
+	t.Parallel()
+	for _, number := range []string{"", "07700 900012", "call me", `"><script>alert(1)</script>`, strings.Repeat("4", 5000)} {
+		s := newShop(t)
+		b := s.browser(t)
+
+		got := b.post(number)
+
+		if got.status != http.StatusUnprocessableEntity || !strings.Contains(got.body, `role="alert"`) {
+			t.Errorf("%.20q: status %d, want the form again with what is wrong", number, got.status)
+		}
+		if strings.Contains(got.body, "<script>") {
+			t.Errorf("%.20q: the page holds what was typed as markup", number)
+		}
+		if n := s.calls("phone_check.create"); n != 0 {
+			t.Errorf("%.20q: %d checks were created, want none", number, n)
+		}
+	}
+}
+
+func TestARefusalOfTheServiceIsNotTheUsersFault(t *testing.T) {
+	t.Parallel()
+	for _, fault := range []sandboxfake.Fault{{Status: 402}, {Status: 503}, {Drop: true}, {Body: "<html>"}} {
+		s := newShop(t)
+		s.service.Inject(sandboxfake.Match{Operation: "phone_check.create"}, fault)
+
+		got := s.browser(t).post("+44 7700 900-012")
+
+		if got.title != "Try again later" || got.status != http.StatusServiceUnavailable {
+			t.Errorf("%+v: the page says %q, status %d, want Try again later", fault, got.title, got.status)
+		}
+	}
+}
+
+func TestOtherSitesCannotBeginACheck(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	b := s.browser(t)
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.url+"/", strings.NewReader("number=447700900012"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	r.Header.Set("Sec-Fetch-Site", "cross-site")
+
+	got := b.do(r)
+
+	if got.status != http.StatusForbidden || s.calls("phone_check.create") != 0 {
+		t.Errorf("status %d, want 403 and no check: each is charged", got.status)
+	}
+}
+
+func TestABrowserWithoutCookiesIsTold(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	b := s.browser(t)
+	b.client.Jar = nil
+
+	got := b.post("+44 7700 900-012")
+
+	if got.title != "Nothing under way" {
+		t.Errorf("the page says %q, want what to do about cookies", got.title)
+	}
+}
+
+func TestTheCookieIsForThisSiteAndNoScript(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	b := s.browser(t)
+	b.client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+
+	got := b.post("+44 7700 900-012")
+
+	cookie := got.header.Get("Set-Cookie")
+	for _, want := range []string{"__Host-", "Path=/;", "HttpOnly", "Secure", "SameSite=Lax"} {
+		if !strings.Contains(cookie, want) {
+			t.Errorf("the cookie %q lacks %s", cookie, want)
+		}
+	}
+}
+
+func TestEveryPageIsForbiddenToLeak(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	b := s.browser(t)
+	checkURL := b.begin("+44 7700 900-012")
+
+	for _, url := range []string{s.url + "/", s.url + "/check", checkURL} {
+		got := b.open(url)
+
+		for header, want := range map[string]string{
+			"Content-Security-Policy": "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+			"Referrer-Policy":         "same-origin",
+			"Cache-Control":           "no-store",
+			"X-Content-Type-Options":  "nosniff",
+		} {
+			if got.header.Get(header) != want {
+				t.Errorf("%s: %s is %q, want %q", got.title, header, got.header.Get(header), want)
+			}
+		}
+		if strings.Contains(got.url, "code=") {
+			t.Errorf("%s: the code stays in the address", got.title)
+		}
+	}
+	for _, secret := range []string{"447700900012", "7700 900", "code="} {
+		if strings.Contains(s.log.String(), secret) {
+			t.Errorf("the log holds %q:\n%s", secret, s.log.String())
+		}
+	}
+}
