@@ -4,9 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"net/netip"
-	"strings"
 	"time"
 
 	"github.com/idverify/idverify-go/internal/wire"
@@ -75,65 +73,6 @@ func (j checkJSON) valid() error {
 		return errors.New("it has no status")
 	}
 	return nil
-}
-
-// timestamp is a time on the wire. The service writes offsets without a colon; a reader takes RFC 3339 as well, and fractions of a second.
-type timestamp struct{ time.Time }
-
-// UnmarshalJSON implements json.Unmarshaler. null and "" are the zero time.
-func (t *timestamp) UnmarshalJSON(b []byte) error {
-	var s string
-	if err := json.Unmarshal(b, &s); err != nil {
-		return errors.New("a timestamp is no string")
-	}
-	if s == "" {
-		t.Time = time.Time{}
-		return nil
-	}
-	at, err := parseTime(s)
-	t.Time = at
-	return err
-}
-
-// parseTime reads wire.TimeFormat and RFC 3339. Its error does not repeat s.
-func parseTime(s string) (time.Time, error) {
-	// The zone is named by the reader's machine otherwise, and two equal times would not be ==.
-	s = strings.Replace(s, "z", "Z", 1)
-	for _, layout := range []string{wire.TimeFormat, time.RFC3339} {
-		if t, err := time.Parse(layout, s); err == nil {
-			return t.UTC(), nil
-		}
-	}
-	return time.Time{}, errors.New("a timestamp is not of the form yyyy-MM-ddTHH:mm:ss+0000")
-}
-
-// number is a count of units. A fraction is cut off; null and "" are 0.
-type number float64
-
-// UnmarshalJSON implements json.Unmarshaler.
-func (n *number) UnmarshalJSON(b []byte) error {
-	var text json.Number
-	if err := json.Unmarshal(b, &text); err != nil {
-		return errors.New("a number is none")
-	}
-	f, err := text.Float64()
-	if text != "" && err != nil {
-		return errors.New("a number is out of range")
-	}
-	*n = number(f)
-	return nil
-}
-
-// times is n units as a duration, within its range.
-func (n number) times(unit time.Duration) time.Duration {
-	d := float64(n) * float64(unit)
-	switch {
-	case d >= math.MaxInt64:
-		return math.MaxInt64
-	case d <= math.MinInt64:
-		return math.MinInt64
-	}
-	return time.Duration(d)
 }
 
 // createArgs are the arguments of the creates of all products; each product has some of them.
