@@ -27,7 +27,7 @@ const (
 // The set is fetched when the first key is asked for, not before, and again when it is past its max-age or a key id is not in it. Callers that need a fetch share one and wait for it, no longer than their own context lets them; all others are answered from memory.
 //   - A good answer replaces the whole set: a key that is gone from it verifies nothing more. Anything else changes nothing, and the last good set serves on until MaxStale.
 //   - A key id that is not in the set causes a fetch at most once per MinRefetch, whoever asks. Only a set that was fetched after the question says [ErrUnknownKey]; in between the answer is [ErrKeySource], because the key may be new.
-//   - After a failed fetch the next one waits 1 s, then 2 s, 4 s and so on up to MinRefetch.
+//   - After a failed fetch the next one waits 1 s, then 2 s, 4 s and so on up to MinRefetch, and those whose key is in the old set do not wait for it.
 //
 // Keys that cannot verify are left out: those that are not RSA of 2048 to 4096 bits, have no kid, are for encryption or another algorithm, hold private parts, or share their kid with another.
 type JWKS struct {
@@ -143,9 +143,14 @@ func (j *JWKS) fetchedKey(ctx context.Context, keyID string) (*rsa.PublicKey, er
 			return set.keys[keyID], nil
 		}
 		f, err := j.join(ctx, fresh)
+		outage := j.failures > 0
 		j.mu.Unlock()
 		if err != nil {
 			return j.staleKey(set, keyID, err)
+		}
+		// In an outage nobody waits for a fetch that will most likely fail, as long as the old set will do.
+		if key, _ := j.staleKey(set, keyID, nil); outage && key != nil {
+			return key, nil
 		}
 		select {
 		case <-f.done:

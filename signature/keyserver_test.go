@@ -115,6 +115,50 @@ type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
+// TestNobodyWaitsForAFetchDuringAnOutage has a key set that hangs once it was fetched: the first to notice waits for it, the others do not.
+func TestNobodyWaitsForAFetchDuringAnOutage(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var fetches int
+		transport := roundTrip(func(r *http.Request) (*http.Response, error) {
+			if fetches++; fetches == 1 {
+				w := httptest.NewRecorder()
+				fmt.Fprint(w, keySet(jwk("a", "service-1")))
+				return w.Result(), nil
+			}
+			<-r.Context().Done()
+			return nil, r.Context().Err()
+		})
+		j, err := signature.NewJWKS("https://eu.example.com/jwks.json", &signature.JWKSOptions{HTTPClient: &http.Client{Transport: transport}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, step := range []struct{ wait, want time.Duration }{
+			{0, 0},
+			{5 * time.Minute, 5 * time.Second},
+			{time.Second, 0},
+			{0, 0},
+			{time.Minute, 0},
+		} {
+			time.Sleep(step.wait) // the bubble's clock
+			asked := time.Now()
+
+			if _, err := j.PublicKey(t.Context(), "a"); err != nil {
+				t.Errorf("step %d: %v", i, err)
+			}
+
+			if got := time.Since(asked); got != step.want {
+				t.Errorf("step %d: waited %v, want %v", i, got, step.want)
+			}
+		}
+		time.Sleep(5 * time.Second) // until the last fetch has given up
+		synctest.Wait()
+		if fetches != 4 {
+			t.Errorf("%d fetches, want 4: one good, one waited for, two behind the callers' backs", fetches)
+		}
+	})
+}
+
 // TestAFetchThatHangsEndsAfterFiveSeconds runs in a bubble, which also ends only once no goroutine is left behind.
 func TestAFetchThatHangsEndsAfterFiveSeconds(t *testing.T) {
 	t.Parallel()
