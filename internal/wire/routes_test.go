@@ -1,0 +1,63 @@
+package wire_test
+
+import (
+	"encoding/json"
+	"os"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/idverify/idverify-go/internal/wire"
+)
+
+// operations.json is written by hand from the contract, section 1, so that a mistake in the shared table is seen.
+func TestTheRouteTableIsTheContracts(t *testing.T) {
+	t.Parallel()
+	type row struct {
+		Operation, Method, Path, Scope string
+		Success                        int
+	}
+	text, err := os.ReadFile("testdata/operations.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want []row
+	if err := json.Unmarshal(text, &want); err != nil {
+		t.Fatal(err)
+	}
+
+	var got []row
+	for _, op := range wire.Operations() {
+		got = append(got, row{op.Name, op.Method, op.Path, op.Scope, op.Success})
+	}
+
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-contract +table):\n%s", diff)
+	}
+}
+
+func TestIDsKeepTheirPlaceInThePath(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		op   wire.Operation
+		ids  []string
+		want string // empty: refused
+	}{
+		{wire.GetPhoneCheck, []string{"a"}, "/phone_check/v0.1/checks/a"},
+		{wire.GetPhoneCheck, []string{"a/../b"}, "/phone_check/v0.1/checks/a%2F..%2Fb"},
+		{wire.GetPhoneCheck, []string{"a?b#c%2F"}, "/phone_check/v0.1/checks/a%3Fb%23c%252F"},
+		{wire.LookupDeviceIP, []string{"2001:db8::1"}, "/coverage/v0.1/device_ips/2001:db8::1"},
+		{wire.GetProjectIn, []string{"w", "p"}, "/console/v0.1/workspaces/w/projects/p"},
+		{wire.JWKS, nil, "/.well-known/jwks.json"},
+		{wire.GetPhoneCheck, nil, ""},
+		{wire.GetPhoneCheck, []string{""}, ""},
+		{wire.GetPhoneCheck, []string{"."}, ""},
+		{wire.GetPhoneCheckTrace, []string{"a", ".."}, ""},
+	} {
+		got, err := tt.op.URLPath(wire.V01, tt.ids...)
+
+		if got != tt.want || (err != nil) != (tt.want == "") {
+			t.Errorf("%s %q: %q, %v; want %q", tt.op.Name, tt.ids, got, err, tt.want)
+		}
+	}
+}
