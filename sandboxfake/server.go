@@ -104,8 +104,21 @@ func (s *Server) listen() (net.Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.url = "https://" + listener.Addr().String()
+	s.url = "https://" + advertised(s.opts.addr, listener.Addr())
 	return listener, nil
+}
+
+// advertised is how clients reach a listener that was asked for as addr: by the host's own name, and by loopback where it listens on every address.
+func advertised(addr string, got net.Addr) string {
+	host, _, _ := net.SplitHostPort(addr)
+	_, port, _ := net.SplitHostPort(got.String())
+	switch host {
+	case "", "0.0.0.0":
+		host = "127.0.0.1"
+	case "::":
+		host = "::1"
+	}
+	return net.JoinHostPort(host, port)
 }
 
 // Close stops the server: callbacks under way are cancelled, waiters get [ErrClosed], connections end. It returns when no goroutine of the server is left; closing again does nothing.

@@ -1,0 +1,63 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/idverify/idverify-go"
+	"github.com/idverify/idverify-go/sandboxfake"
+)
+
+// announcement is what -json prints.
+type announcement struct {
+	URL       string      `json:"url"`
+	CAFile    string      `json:"ca_file"`
+	Project   credentials `json:"project"`
+	Workspace credentials `json:"workspace"`
+}
+
+type credentials struct {
+	ClientID     string `json:"client_id"`
+	ClientSecret string `json:"client_secret"`
+}
+
+func newCredentials(c idverify.Credentials) credentials {
+	return credentials{c.ClientID, c.ClientSecret.Reveal()}
+}
+
+// announce says how to reach the server, in one write: a reader who waits for a line gets it whole.
+func announce(w io.Writer, asJSON bool, server *sandboxfake.Server, caFile string) error {
+	a := announcement{server.URL(), caFile, newCredentials(server.Credentials()), newCredentials(server.ConsoleCredentials())}
+	if asJSON {
+		return json.NewEncoder(w).Encode(a)
+	}
+	_, err := io.WriteString(w, a.text())
+	return err
+}
+
+// text tells a newcomer what there is and what to do next. The commands are for a POSIX shell, each on a line of its own.
+func (a announcement) text() string {
+	ca := shellQuote(a.CAFile)
+	return fmt.Sprintf(`The service's sandbox is at %[1]s
+
+  CA certificate   %[2]s
+  project          client ID %[3]s
+                   client secret %[4]s
+  workspace        client ID %[5]s
+                   client secret %[6]s
+  clock, faults, callbacks, journals: %[1]s/_sandbox/
+
+Get a token and create a PhoneCheck; in sandbox the number's last digits decide how it ends:
+
+TOKEN=$(curl -sS --cacert %[7]s -u %[3]s:%[4]s -F grant_type=client_credentials -F scope=phone_check %[1]s/oauth2/v1/token | sed 's/.*"access_token":"\([^"]*\)".*/\1/')
+curl -sS --cacert %[7]s -H "Authorization: Bearer $TOKEN" -H 'Content-Type: application/json' -d '{"phone_number":"447700900012"}' %[1]s/phone_check/v0.1/checks
+
+Then open the check_url of the answer, as the phone would, and read the check again. Ctrl-C stops the server.
+
+`, a.URL, a.CAFile, a.Project.ClientID, a.Project.ClientSecret, a.Workspace.ClientID, a.Workspace.ClientSecret, ca)
+}
+
+// shellQuote makes s one word of a POSIX shell.
+func shellQuote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }

@@ -1,0 +1,220 @@
+package main_test
+
+import (
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+func TestASignalEndsTheProgramCleanly(t *testing.T) {
+	t.Parallel()
+	for _, signal := range signals {
+		t.Run(signal.String(), func(t *testing.T) {
+			t.Parallel()
+			p, a := startJSON(t)
+			a.token(t, a.client(t))
+
+			code, rest := p.stop(signal)
+
+			if code != 0 {
+				t.Errorf("exit code %d, want 0: the program did as it was asked", code)
+			}
+			if rest != "" {
+				t.Errorf("after its line it printed %q: a script reads one line", rest)
+			}
+			if _, err := os.Stat(filepath.Dir(a.CAFile)); !os.IsNotExist(err) {
+				t.Errorf("the temporary CA file is left behind: %v", err)
+			}
+		})
+	}
+}
+
+func TestASeedFixesTheCredentialsAndNothingElseDoes(t *testing.T) {
+	t.Parallel()
+
+	_, first := startJSON(t, "-seed", "7")
+	_, second := startJSON(t, "-seed", "7")
+	_, other := startJSON(t)
+	_, another := startJSON(t)
+
+	if first.Project != second.Project || first.Workspace != second.Workspace {
+		t.Error("two runs with one seed have different credentials: a client's configuration would not hold")
+	}
+	if other.Project == another.Project || other.Workspace == another.Workspace {
+		t.Error("two runs without a seed share credentials: they should be drawn anew")
+	}
+}
+
+func TestKeysAreOfOneRunUnlessTheFixedOnesAreAskedFor(t *testing.T) {
+	t.Parallel()
+	ca := func(args ...string) string {
+		_, a := startJSON(t, args...)
+		cert, err := os.ReadFile(a.CAFile)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(cert)
+	}
+
+	fixed, fixedToo, fresh, freshToo := ca("-fixed-keys"), ca("-fixed-keys"), ca(), ca()
+
+	if fixed != fixedToo {
+		t.Error("the fixed keys differ from run to run: clients could not keep the CA file")
+	}
+	if fresh == freshToo || fresh == fixed {
+		t.Error("runs share a CA whose key somebody else may have")
+	}
+}
+
+func TestTheCAFileIsWrittenWhereTheFlagSays(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "it's the CA.pem")
+
+	p, a := startJSON(t, "-ca-file", path)
+	a.token(t, a.client(t))
+	p.stop(os.Interrupt)
+
+	if a.CAFile != path {
+		t.Errorf("the line names %s, want the path of the flag", a.CAFile)
+	}
+	if _, err := os.Stat(path); err != nil {
+		t.Errorf("a file of the user's choice is gone after the stop: %v", err)
+	}
+}
+
+func TestTheExitCodeTellsWrongFlagsFromAFailedStart(t *testing.T) {
+	t.Parallel()
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { taken.Close() }) // after the parallel rows
+	for _, row := range []struct {
+		name string
+		args []string
+		code int
+		says string
+	}{
+		{"help", []string{"-h"}, 0, "-addr host:port"},
+		{"unknown flag", []string{"-port", "1"}, 2, "flag provided but not defined: -port"},
+		{"seed that is no number", []string{"-seed", "x"}, 2, "seed"},
+		{"seed below zero", []string{"-seed", "-1"}, 2, "seed"},
+		{"argument", []string{"start"}, 2, `not "start"`},
+		{"address taken", []string{"-addr", taken.Addr().String(), "-fixed-keys"}, 1, "address already in use"},
+		{"address without port", []string{"-addr", "127.0.0.1", "-fixed-keys"}, 1, "missing port"},
+		{"CA file in no directory", []string{"-ca-file", filepath.Join(t.TempDir(), "none", "ca.pem"), "-fixed-keys"}, 1, "write the CA file"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			p := start(t, row.args...)
+
+			p.cmd.Wait()
+
+			if code := p.cmd.ProcessState.ExitCode(); code != row.code {
+				t.Errorf("exit code %d, want %d", code, row.code)
+			}
+			if !strings.Contains(p.log.String(), row.says) {
+				t.Errorf("it says %q, want a word of %q", p.log.String(), row.says)
+			}
+		})
+	}
+}
+
+func TestThePrintedCommandsWorkWhenPasted(t *testing.T) {
+	t.Parallel()
+	for _, tool := range []string{"sh", "curl", "sed"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			t.Skipf("the printed commands were not run: there is no %s here", tool)
+		}
+	}
+	p := start(t, "-ca-file", filepath.Join(t.TempDir(), "it's the CA.pem"))
+	var commands []string
+	for len(commands) < 2 {
+		line, err := p.stdout.ReadString('\n')
+		if err != nil {
+			t.Fatalf("no two commands in the text: %v", err)
+		}
+		if strings.Contains(line, "curl ") {
+			commands = append(commands, line)
+		}
+	}
+
+	output, err := exec.CommandContext(t.Context(), "sh", "-ec", strings.Join(commands, "")).CombinedOutput()
+
+	if err != nil {
+		t.Fatalf("a newcomer who pastes the commands gets: %v\n%s", err, output)
+	}
+	if !strings.Contains(string(output), `"status":"ACCEPTED"`) || !strings.Contains(string(output), `"check_url"`) {
+		t.Errorf("the commands answer %s, want a check that is ACCEPTED with its Check URL", output)
+	}
+}
+
+func TestTheLogHasALineForEachCallAndNothingInConfidence(t *testing.T) {
+	t.Parallel()
+	p, a := startJSON(t)
+	client := a.client(t)
+	token := a.token(t, client)
+	for _, path := range []string{
+		"/phone_check/v0.1/checks?search=phone_number%3D%3D447700900012",
+		"/phone_check/v0.1/checks/447700900012",
+		"/coverage/v0.1/device_ips/192.0.2.10",
+		"/coverage/v0.1/device_ips/2001:db8::a",
+		"/coverage/v0.1/device_ip?ip=192.0.2.10",
+		"/phone-check/v0.1/checks",
+		"/" + token,
+		"/a%0Ab",
+	} {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, a.URL+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Header.Set("Authorization", "Bearer "+token)
+		do(t, client, request)
+	}
+
+	p.stop(os.Interrupt)
+
+	want := []string{
+		`POST   /oauth2/v1/token oauth2\.token 200`,
+		`GET    /phone_check/v0\.1/checks phone_check\.list 200`,
+		`GET    /phone_check/v0\.1/checks/\[masked\] phone_check\.get 404`,
+		`GET    /coverage/v0\.1/device_ips/\[masked\] coverage\.device_ip 200`,
+		`GET    /coverage/v0\.1/device_ips/\[masked\] coverage\.device_ip 200`,
+		`GET    /coverage/v0\.1/device_ip coverage\.device_ip 200`,
+		`GET    /phone-check/v0\.1/checks - 404`,
+		`GET    /\[masked\] - 404`,
+		`GET    /\[masked\] - 404`,
+	}
+	lines := strings.Split(strings.TrimSuffix(p.log.String(), "\n"), "\n")
+	if len(lines) != len(want) {
+		t.Fatalf("%d lines for %d calls:\n%s", len(lines), len(want), p.log.String())
+	}
+	for i, line := range lines {
+		pattern := `^\d\d:\d\d:\d\d\.\d{3} ` + want[i] + ` \d+\.\dms$`
+		if !regexp.MustCompile(pattern).MatchString(line) {
+			t.Errorf("line %q, want %s", line, pattern)
+		}
+	}
+	for _, secret := range []string{"447700900012", "192.0.2.10", "2001:db8", "127.0.0.1", token, a.Project.ClientSecret} {
+		if strings.Contains(p.log.String(), secret) {
+			t.Errorf("the log tells %q", secret)
+		}
+	}
+}
+
+func TestQuietLogsNothing(t *testing.T) {
+	t.Parallel()
+	p, a := startJSON(t, "-quiet", "-fixed-keys")
+	a.token(t, a.client(t))
+
+	p.stop(os.Interrupt)
+
+	if p.log.String() != "" {
+		t.Errorf("with -quiet it logs %q", p.log.String())
+	}
+}

@@ -1,0 +1,192 @@
+package main_test
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// built is the program, built once for all tests; TestMain removes it.
+var built = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "sandboxfake-test-")
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, "sandboxfake")
+	if output, err := exec.Command("go", "build", "-o", path, ".").CombinedOutput(); err != nil {
+		os.RemoveAll(dir)
+		return "", fmt.Errorf("build the program: %w\n%s", err, output)
+	}
+	return path, nil
+})
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if path, err := built(); err == nil {
+		os.RemoveAll(filepath.Dir(path))
+	}
+	os.Exit(code)
+}
+
+// program is a run of the built program.
+type program struct {
+	t      *testing.T
+	cmd    *exec.Cmd
+	stdout *bufio.Reader
+	log    syncBuffer
+}
+
+// syncBuffer is a buffer that is written and read by two.
+type syncBuffer struct {
+	mu  sync.Mutex // guards buf
+	buf bytes.Buffer
+}
+
+func (b *syncBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *syncBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}
+
+// start runs the program until the end of the test. Temporary files of its own are below the test's directory.
+func start(t *testing.T, args ...string) *program {
+	t.Helper()
+	path, err := built()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &program{t: t, cmd: exec.Command(path, args...)}
+	p.cmd.Env = append(os.Environ(), "TMPDIR="+t.TempDir())
+	p.cmd.Stderr = &p.log
+	stdout, err := p.cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.stdout = bufio.NewReader(stdout)
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		p.cmd.Process.Kill()
+		p.cmd.Wait()
+	})
+	return p
+}
+
+// stop sends a signal and returns the exit code and what was still to read from standard output.
+func (p *program) stop(signal os.Signal) (code int, rest string) {
+	p.t.Helper()
+	if err := p.cmd.Process.Signal(signal); err != nil {
+		p.t.Fatal(err)
+	}
+	text, err := io.ReadAll(p.stdout)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	if err := p.cmd.Wait(); err != nil {
+		if _, ok := errors.AsType[*exec.ExitError](err); !ok {
+			p.t.Fatal(err)
+		}
+	}
+	return p.cmd.ProcessState.ExitCode(), string(text)
+}
+
+// announced is the line of -json, with nothing in it but what is promised.
+type announced struct {
+	URL       string      `json:"url"`
+	CAFile    string      `json:"ca_file"`
+	Project   credentials `json:"project"`
+	Workspace credentials `json:"workspace"`
+}
+
+type credentials struct {
+	ClientID     string `json:"client_id"`
+	ClientSecret string `json:"client_secret"`
+}
+
+// startJSON runs the program with -json and reads its line.
+func startJSON(t *testing.T, args ...string) (*program, announced) {
+	t.Helper()
+	p := start(t, append([]string{"-json"}, args...)...)
+	line, err := p.stdout.ReadString('\n')
+	if err != nil {
+		t.Fatalf("no line of JSON: %v\n%s", err, p.log.String())
+	}
+	var a announced
+	decoder := json.NewDecoder(strings.NewReader(line))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&a); err != nil {
+		t.Fatalf("the line is not what DESIGN promises: %v", err)
+	}
+	return p, a
+}
+
+// client trusts the CA file of the program.
+func (a announced) client(t *testing.T) *http.Client {
+	t.Helper()
+	cert, err := os.ReadFile(a.CAFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(cert) {
+		t.Fatal("the CA file holds no certificate")
+	}
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}}
+	t.Cleanup(transport.CloseIdleConnections)
+	return &http.Client{Transport: transport, Timeout: 30 * time.Second}
+}
+
+// token gets a token for the project.
+func (a announced) token(t *testing.T, client *http.Client) string {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, a.URL+"/oauth2/v1/token", strings.NewReader("grant_type=client_credentials&scope=phone_check+coverage"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	request.SetBasicAuth(a.Project.ClientID, a.Project.ClientSecret)
+	var token struct {
+		AccessToken string `json:"access_token"`
+	}
+	if status, body := do(t, client, request); status != http.StatusOK || json.Unmarshal(body, &token) != nil || token.AccessToken == "" {
+		t.Fatalf("the printed credentials get no token: %d %s", status, body)
+	}
+	return token.AccessToken
+}
+
+func do(t *testing.T, client *http.Client, request *http.Request) (status int, body []byte) {
+	t.Helper()
+	response, err := client.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	if body, err = io.ReadAll(response.Body); err != nil {
+		t.Fatal(err)
+	}
+	return response.StatusCode, body
+}
+
+// signals are those that end the program.
+var signals = []os.Signal{os.Interrupt, syscall.SIGTERM}
