@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/idverify/idverify-go"
 	"github.com/idverify/idverify-go/internal/wire"
 )
 
@@ -17,14 +16,76 @@ type accounts struct {
 	credentials map[string]*credential // by client id
 }
 
-// role is what a member may do in a workspace (specification, section 1, "Roles").
-type role string
+// user is a person, who may be a member of any number of workspaces and owns one of them: the first.
+type user struct {
+	name        string
+	memberships []*member
+}
 
+// in is the user as a member of w, or nil.
+func (u *user) in(w *workspace) *member {
+	for _, m := range u.memberships {
+		if m.workspace == w {
+			return m
+		}
+	}
+	return nil
+}
+
+// workspace is a container of members, projects and one account.
+type workspace struct {
+	id, name       string
+	created        time.Time
+	members        []*member
+	invitations    []*invitation // that are open
+	projects       []*project
+	currency       string
+	balance        money
+	paidIn         money // of all top-ups together
+	billing        *billingAccount
+	paymentMethods []*paymentMethod
+	topUps         []*topUp
+	usage          map[usageKey]*usage
+	counter        counter
+}
+
+// initialBalance is what a new workspace may spend before its first top-up, in the platform's own currency, so that a live project can be tried.
 const (
-	roleOwner  role = "OWNER"
-	roleAdmin  role = "ADMIN"
-	roleViewer role = "VIEWER"
+	initialBalance  = 100 * moneyUnit
+	initialCurrency = "API"
 )
+
+// member is a user in a workspace.
+type member struct {
+	id          string
+	user        *user
+	role        role
+	workspace   *workspace
+	created     time.Time
+	credentials []*credential // of the workspace
+	counter     counter
+}
+
+// project is how an application reaches the products.
+type project struct {
+	id string
+	settings
+	workspace        *workspace
+	member           *member // who made it
+	created, updated time.Time
+	credentials      []*credential
+	checks           map[string][]*check // what lists show, by product, in order of creation
+	checkSeq         uint64
+	counter          counter
+}
+
+// settings is what the members decide about a project.
+type settings struct {
+	name        string
+	mode        mode
+	callbackURL string                 // for every product that has none of its own
+	products    map[string]productURLs // by product; never changed, but replaced
+}
 
 // mode is how a project's checks are answered (specification, section 1, "Project modes").
 type mode string
@@ -33,39 +94,6 @@ const (
 	modeLive    mode = "live"
 	modeSandbox mode = "sandbox"
 )
-
-// workspace is a container of members, projects and one account.
-type workspace struct {
-	id, name string
-	created  time.Time
-	members  []*member
-	projects []*project
-	currency string
-	balance  money
-	counter  counter
-}
-
-// member is a user in a workspace.
-type member struct {
-	id, name  string
-	role      role
-	workspace *workspace
-	created   time.Time
-}
-
-// project is how an application reaches the products.
-type project struct {
-	id, name         string
-	mode             mode
-	workspace        *workspace
-	member           *member // who made it
-	created, updated time.Time
-	callbackURL      string                 // for every product that has none of its own
-	products         map[string]productURLs // by product
-	checks           map[string][]*check    // what lists show, by product, in order of creation
-	checkSeq         uint64
-	counter          counter
-}
 
 // productURLs is a project's configuration for one product.
 type productURLs struct{ callbackURL, redirectURL string }
@@ -89,36 +117,53 @@ func (st *state) bootstrap() error {
 		projects:    make(map[string]*project),
 		credentials: make(map[string]*credential),
 	}
-	owner := st.newWorkspace("Sandbox workspace", "Owner")
-	st.initial.workspace = st.newCredential(owner, nil)
-	p := st.newProject(owner, "Sandbox project", modeSandbox)
-	st.initial.project = st.newCredential(owner, p)
+	owner, err := st.signUp("Owner", "Sandbox workspace", nil)
+	if err != nil {
+		return err
+	}
+	p, err := st.seedProject(owner.Credentials.ClientID, &projectParams{Name: new("Sandbox project"), Mode: new(string(modeSandbox))})
+	if err != nil {
+		return err
+	}
+	st.initial.workspace, st.initial.project = owner.Credentials, p.Credentials
 	return nil
 }
 
-// newWorkspace makes a workspace and its owner.
-func (st *state) newWorkspace(name, ownerName string) *member {
-	now := wireTime(st.clock.now())
-	w := &workspace{id: st.ids.uuid("workspace", "", &st.ids.root), name: name, created: now, currency: "API"}
-	owner := &member{id: st.ids.uuid("member", w.id, &w.counter), name: ownerName, role: roleOwner, workspace: w, created: now}
-	w.members = append(w.members, owner)
+// newUser makes a user and the workspace that they own.
+func (st *state) newUser(name, workspaceName string) *user {
+	w := &workspace{
+		id:       st.ids.uuid("workspace "+workspaceName, "", &st.ids.root),
+		name:     workspaceName,
+		created:  wireTime(st.clock.now()),
+		currency: initialCurrency,
+		balance:  initialBalance,
+		usage:    make(map[usageKey]*usage),
+	}
 	st.accounts.workspaces[w.id] = w
-	return owner
+	u := &user{name: name}
+	st.join(u, w, roleOwner)
+	return u
+}
+
+// join makes u a member of w.
+func (st *state) join(u *user, w *workspace, r role) *member {
+	m := &member{id: st.ids.uuid("member "+u.name, w.id, &w.counter), user: u, role: r, workspace: w, created: wireTime(st.clock.now())}
+	w.members = append(w.members, m)
+	u.memberships = append(u.memberships, m)
+	return m
 }
 
 // newProject makes a project of m's workspace. Its id comes from its name, so that it does not depend on what other projects there are.
-func (st *state) newProject(m *member, name string, mode mode) *project {
+func (st *state) newProject(m *member, chosen settings) *project {
 	w := m.workspace
 	now := wireTime(st.clock.now())
 	p := &project{
-		id:        st.ids.uuid("project "+name, w.id, &w.counter),
-		name:      name,
-		mode:      mode,
+		id:        st.ids.uuid("project "+chosen.name, w.id, &w.counter),
+		settings:  chosen,
 		workspace: w,
 		member:    m,
 		created:   now,
 		updated:   now,
-		products:  make(map[string]productURLs),
 		checks:    make(map[string][]*check),
 	}
 	w.projects = append(w.projects, p)
@@ -126,23 +171,67 @@ func (st *state) newProject(m *member, name string, mode mode) *project {
 	return p
 }
 
+// endProject takes a project away with its credentials, their tokens and its checks, which do not expire any more. Callbacks that are on their way arrive.
+func (st *state) endProject(p *project) {
+	for _, c := range slices.Clone(p.credentials) {
+		st.endCredential(c)
+	}
+	for _, checks := range p.checks {
+		for _, ck := range checks {
+			st.clock.cancel(ck.expiry)
+			delete(st.checks, ck.id)
+		}
+	}
+	p.workspace.projects = without(p.workspace.projects, p)
+	delete(st.accounts.projects, p.id)
+}
+
 // newCredential makes a pair for m: of project p, or of the workspace when p is nil. The answer is the only place where the secret is ever seen.
-func (st *state) newCredential(m *member, p *project) idverify.Credentials {
-	owner, counter := m.workspace.id, &m.workspace.counter
-	if p != nil {
-		owner, counter = p.id, &p.counter
-	}
-	c := &credential{
-		clientID:  st.ids.uuid("client_id", owner, counter),
-		workspace: m.workspace,
-		member:    m,
-		project:   p,
-		created:   wireTime(st.clock.now()),
-	}
+func (st *state) newCredential(m *member, p *project) (c *credential, secret string) {
+	c = &credential{workspace: m.workspace, member: m, project: p, created: wireTime(st.clock.now())}
+	owner, counter := c.owner()
+	c.clientID = st.ids.uuid("client_id", owner, counter)
+	st.accounts.credentials[c.clientID] = c
+	list := c.list()
+	*list = append(*list, c)
+	return c, st.newSecret(c)
+}
+
+// newSecret gives a pair its secret, or another one.
+func (st *state) newSecret(c *credential) string {
+	owner, counter := c.owner()
 	secret := st.ids.secret("client_secret", owner, counter)
 	c.secretHash = sha256.Sum256([]byte(secret))
-	st.accounts.credentials[c.clientID] = c
-	return idverify.Credentials{ClientID: c.clientID, ClientSecret: idverify.NewSecret(secret)}
+	return secret
+}
+
+// endCredential takes a pair away, and its tokens with it.
+func (st *state) endCredential(c *credential) {
+	c.deleted = true
+	delete(st.accounts.credentials, c.clientID)
+	list := c.list()
+	*list = without(*list, c)
+}
+
+// owner is whom the pair's ids are counted for.
+func (c *credential) owner() (id string, of *counter) {
+	if c.project != nil {
+		return c.project.id, &c.project.counter
+	}
+	return c.member.id, &c.member.counter
+}
+
+// list is where the pair is listed.
+func (c *credential) list() *[]*credential {
+	if c.project != nil {
+		return &c.project.credentials
+	}
+	return &c.member.credentials
+}
+
+// without is list but for one item.
+func without[T comparable](list []T, item T) []T {
+	return slices.DeleteFunc(list, func(other T) bool { return other == item })
 }
 
 // authenticate finds the credential of a client id and its secret, or returns nil.
@@ -164,10 +253,13 @@ var (
 	workspaceScopes = []string{wire.ScopeProjects, wire.ScopeWorkspaces, wire.ScopeConsole}
 )
 
-// mayHave reports whether tokens for the scope are given to this kind of credential.
-func (c *credential) mayHave(scope string) bool {
+// scopes is what the pair may be exchanged for.
+func (c *credential) scopes() []string {
 	if c.project != nil {
-		return slices.Contains(projectScopes, scope)
+		return projectScopes
 	}
-	return slices.Contains(workspaceScopes, scope)
+	return workspaceScopes
 }
+
+// mayHave reports whether tokens for the scope are given to this kind of credential.
+func (c *credential) mayHave(scope string) bool { return slices.Contains(c.scopes(), scope) }

@@ -51,6 +51,7 @@ type check struct {
 	period                                       int // minutes
 	status, errorCode                            string
 	match, noSIMChange                           verdict
+	live                                         bool // its project was, when it was created and paid
 	charge                                       money
 	currency                                     string
 	created, opened, updated                     time.Time
@@ -87,6 +88,7 @@ func (s *Server) createCheck(c *call) (any, error) {
 	project.checkSeq++
 	ck.id, ck.seq, ck.project = s.ids.uuid(product.name, project.id, &project.counter), project.checkSeq, project
 	ck.status, ck.created, ck.updated = wire.StatusAccepted, wireTime(now), wireTime(now)
+	project.workspace.countUsage(ck)
 	if product.onCreation {
 		s.decideCheck(ck)
 	} else {
@@ -257,16 +259,12 @@ func (s *Server) completeCheck(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	var patch []struct {
-		Op    string           `json:"op"`
-		Path  string           `json:"path"`
-		Value *json.RawMessage `json:"value"`
-	}
-	if err := c.decode(wire.MediaJSONPatch, &patch); err != nil {
+	patch, err := c.decodePatch()
+	if err != nil {
 		return nil, err
 	}
 	var code string
-	if len(patch) != 1 || patch[0].Op != "add" || patch[0].Path != "/code" || patch[0].Value == nil || json.Unmarshal(*patch[0].Value, &code) != nil {
+	if len(patch) != 1 || patch[0].verb != "add" || patch[0].path != "/code" || json.Unmarshal(patch[0].value, &code) != nil {
 		return nil, newProblem(wire.BadRequest, `The patch must be [{"op":"add","path":"/code","value":"…"}]`)
 	}
 	if ck.status != wire.StatusPending || subtle.ConstantTimeCompare([]byte(code), []byte(ck.code)) != 1 {
@@ -278,7 +276,7 @@ func (s *Server) completeCheck(c *call) (any, error) {
 
 // outcome is what the operators say of a check: the sandbox table, or for a live project the function of WithOperator.
 func (s *Server) outcome(ck *check) rule {
-	if ck.project.mode == modeLive && s.opts.operator != nil {
+	if ck.live && s.opts.operator != nil {
 		return s.opts.operator(idverify.Product(ck.product.name), ck.phone).rule()
 	}
 	return decide(ck.product.rules, ck.phone)
@@ -326,6 +324,6 @@ func (s *Server) charge(ck *check, p *project) error {
 		return newProblem(wire.InsufficientBalance, "")
 	}
 	w.balance -= price
-	ck.charge = price
+	ck.charge, ck.live = price, true
 	return nil
 }

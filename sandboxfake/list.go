@@ -49,6 +49,27 @@ func listPage[T any](s *Server, c *call, l listing[T], items []T) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	items, err = l.filter(query, items)
+	if err != nil {
+		return nil, err
+	}
+	return l.page(s, c, query, items)
+}
+
+// filter is the items that the query searches for; all of them when it does not search.
+func (l listing[T]) filter(query url.Values, items []T) ([]T, error) {
+	if !query.Has("search") {
+		return items, nil
+	}
+	keep, err := parseSearch(query.Get("search"), l.fields)
+	if err != nil {
+		return nil, newProblem(wire.BadRequest, "search: "+err.Error())
+	}
+	return slices.DeleteFunc(slices.Clone(items), func(item T) bool { return !keep(item) }), nil
+}
+
+// page answers the page of items that the query asks for.
+func (l listing[T]) page(s *Server, c *call, query url.Values, items []T) (any, error) {
 	number, err := queryInt(query, "page", 1, 1<<31-1, 1)
 	if err != nil {
 		return nil, err
@@ -56,13 +77,6 @@ func listPage[T any](s *Server, c *call, l listing[T], items []T) (any, error) {
 	size, err := queryInt(query, "size", 1, maxPageSize, defaultPageSize)
 	if err != nil {
 		return nil, err
-	}
-	if query.Has("search") {
-		keep, err := parseSearch(query.Get("search"), l.fields)
-		if err != nil {
-			return nil, newProblem(wire.BadRequest, "search: "+err.Error())
-		}
-		items = slices.DeleteFunc(slices.Clone(items), func(item T) bool { return !keep(item) })
 	}
 	at, err := l.order(query, items)
 	if err != nil {
@@ -130,7 +144,7 @@ func newestFirst[T any](items []T, created func(T) time.Time, i int) int {
 func (p pageNumbers) links(path string, query url.Values) map[string]link {
 	to := func(number int) link {
 		params := []string{"page=" + strconv.Itoa(number), "size=" + strconv.Itoa(p.Size)}
-		for _, name := range []string{"search", "sort"} {
+		for _, name := range []string{"search", "sort", "group_by"} {
 			if query.Has(name) {
 				params = append(params, name+"="+url.QueryEscape(query.Get(name)))
 			}

@@ -54,6 +54,15 @@ func (st *state) issueToken(c *credential, scopes []string) *token {
 	return t
 }
 
+// revokeAll ends the tokens of a credential.
+func (t *tokens) revokeAll(c *credential) {
+	for _, issued := range t.issued {
+		if issued.credential == c {
+			issued.revoked = true
+		}
+	}
+}
+
 // bearer finds the good token of an Authorization header, or returns nil.
 func (st *state) bearer(header string) *token {
 	scheme, text, _ := strings.Cut(header, " ")

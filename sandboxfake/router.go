@@ -10,7 +10,7 @@ import (
 	"github.com/idverify/idverify-go/internal/wire"
 )
 
-// handlers names what answers each operation of the route table.
+// handlers names what answers each operation of the route table, and the least role that it takes in the console (specification, section 1, "Roles").
 func handlers() map[string]handler {
 	return map[string]handler{
 		wire.Token.Name:  (*Server).issueTokenFor,
@@ -41,6 +41,42 @@ func handlers() map[string]handler {
 
 		wire.LookupDeviceIP.Name: (*Server).deviceIP,
 		wire.GetCountry.Name:     (*Server).country,
+
+		wire.CreateProject.Name: console(roleAdmin, (*Server).createProject),
+		wire.ListProjects.Name:  console(roleViewer, (*Server).listProjects),
+		wire.GetProject.Name:    console(roleViewer, (*Server).getProject),
+		wire.UpdateProject.Name: console(roleAdmin, (*Server).updateProject),
+		wire.DeleteProject.Name: console(roleAdmin, (*Server).deleteProject),
+
+		wire.CreateProjectCredentials.Name: console(roleViewer, (*Server).createProjectCredentials),
+		wire.ListProjectCredentials.Name:   console(roleViewer, (*Server).listProjectCredentials),
+		wire.GetProjectCredentials.Name:    console(roleViewer, (*Server).getProjectCredentials),
+		wire.DeleteProjectCredentials.Name: console(roleViewer, (*Server).deleteProjectCredentials),
+
+		wire.ListWorkspaces.Name:  console(roleViewer, (*Server).listWorkspaces),
+		wire.GetWorkspace.Name:    console(roleViewer, (*Server).getWorkspace),
+		wire.UpdateWorkspace.Name: console(roleAdmin, (*Server).updateWorkspace),
+
+		wire.ListMembers.Name:      console(roleViewer, (*Server).listMembers),
+		wire.GetMember.Name:        console(roleViewer, (*Server).getMember),
+		wire.CreateInvitation.Name: console(roleAdmin, (*Server).createInvitation),
+		wire.ListInvitations.Name:  console(roleAdmin, (*Server).listInvitations),
+
+		wire.CreateWorkspaceCredentials.Name: console(roleViewer, (*Server).createWorkspaceCredentials),
+		wire.ListWorkspaceCredentials.Name:   console(roleViewer, (*Server).listWorkspaceCredentials),
+		wire.GetWorkspaceCredentials.Name:    console(roleViewer, (*Server).getWorkspaceCredentials),
+		wire.DeleteWorkspaceCredentials.Name: console(roleViewer, (*Server).deleteWorkspaceCredentials),
+		wire.ResetWorkspaceCredentials.Name:  console(roleViewer, (*Server).resetWorkspaceCredentials),
+
+		wire.GetBillingAccount.Name:    console(roleOwner, (*Server).getBillingAccount),
+		wire.UpdateBillingAccount.Name: console(roleOwner, (*Server).updateBillingAccount),
+		wire.AddPaymentMethod.Name:     console(roleOwner, (*Server).addPaymentMethod),
+		wire.ListPaymentMethods.Name:   console(roleOwner, (*Server).listPaymentMethods),
+		wire.GetPaymentMethod.Name:     console(roleOwner, (*Server).getPaymentMethod),
+		wire.DeletePaymentMethod.Name:  console(roleOwner, (*Server).deletePaymentMethod),
+		wire.CreateTopUp.Name:          console(roleOwner, (*Server).createTopUp),
+		wire.ListTopUps.Name:           console(roleOwner, (*Server).listTopUps),
+		wire.GetUsage.Name:             console(roleViewer, (*Server).getUsage),
 	}
 }
 

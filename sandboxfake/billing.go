@@ -1,0 +1,271 @@
+package sandboxfake
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/idverify/idverify-go/internal/wire"
+)
+
+// The order of billing (specification, section 1, "Billing"): company details, payment details, top-up. What comes too early is a conflict.
+
+// billingAccount is the company that pays, as it is given and answered (contract, section 3).
+type billingAccount struct {
+	CompanyName  string `json:"company_name"`
+	ContactName  string `json:"contact_name"`
+	ContactEmail string `json:"contact_email"`
+	Address1     string `json:"address1"`
+	Address2     string `json:"address2"`
+	City         string `json:"city"`
+	Zip          string `json:"zip"`
+	Country      string `json:"country"`
+}
+
+// getBillingAccount is GET …/workspaces/{workspace_id}/billing_account.
+func (s *Server) getBillingAccount(_ *call, m *member) (any, error) {
+	if m.workspace.billing == nil {
+		return nil, newProblem(wire.NotFound, "There are no company details yet")
+	}
+	return m.workspace.billing, nil
+}
+
+// updateBillingAccount is PUT …/workspaces/{workspace_id}/billing_account: the new details stand in place of all the old ones.
+func (s *Server) updateBillingAccount(c *call, m *member) (any, error) {
+	var account billingAccount
+	if err := c.decode(wire.MediaJSON, &account); err != nil {
+		return nil, err
+	}
+	if strings.TrimSpace(account.CompanyName) == "" {
+		return nil, newProblem(wire.BadRequest, "company_name is missing")
+	}
+	m.workspace.billing = &account
+	return account, nil
+}
+
+// currencies are what an account may be topped up in (contract, section 3); before, it is in the platform's own.
+var currencies = []string{"USD", "GBP", "EUR"}
+
+// paymentMethod is a card. Only the end of its number is kept.
+type paymentMethod struct {
+	id, lastFour string
+	expiryMonth  int
+	expiryYear   int
+	currencies   []string
+	created      time.Time
+}
+
+// paymentMethodView is a card as it is answered (contract, section 3).
+type paymentMethodView struct {
+	PaymentMethodID string   `json:"payment_method_id"`
+	LastFourDigits  string   `json:"last_four_digits"`
+	ExpiryMonth     int      `json:"expiry_month"`
+	ExpiryYear      int      `json:"expiry_year"`
+	Currencies      []string `json:"currencies"`
+}
+
+func (p *paymentMethod) view() paymentMethodView {
+	return paymentMethodView{p.id, p.lastFour, p.expiryMonth, p.expiryYear, p.currencies}
+}
+
+// paymentMethodParams is the body that adds a card.
+type paymentMethodParams struct {
+	CardNumber  string   `json:"card_number"`
+	ExpiryMonth int      `json:"expiry_month"`
+	ExpiryYear  int      `json:"expiry_year"`
+	Currencies  []string `json:"currencies"`
+}
+
+// check validates the params. A card is not refused for its age: a test would fail from that day on.
+func (p *paymentMethodParams) check() error {
+	bad := ""
+	switch {
+	case len(p.CardNumber) < 12 || len(p.CardNumber) > 19 || strings.Trim(p.CardNumber, "0123456789") != "":
+		bad = "card_number must be 12 to 19 digits"
+	case p.ExpiryMonth < 1 || p.ExpiryMonth > 12:
+		bad = "expiry_month must be 1 to 12"
+	case p.ExpiryYear < 1000 || p.ExpiryYear > 9999:
+		bad = "expiry_year must have four digits"
+	case len(p.Currencies) == 0:
+		bad = "currencies is missing"
+	}
+	for i, currency := range p.Currencies {
+		if !slices.Contains(currencies, currency) || slices.Contains(p.Currencies[:i], currency) {
+			bad = badCurrency
+		}
+	}
+	if bad != "" {
+		return newProblem(wire.BadRequest, bad)
+	}
+	return nil
+}
+
+var badCurrency = "a currency must be one of " + strings.Join(currencies, ", ") + ", each named once"
+
+// addPaymentMethod is POST …/workspaces/{workspace_id}/payment_methods.
+func (s *Server) addPaymentMethod(c *call, m *member) (any, error) {
+	var params paymentMethodParams
+	if err := c.decode(wire.MediaJSON, &params); err != nil {
+		return nil, err
+	}
+	if err := params.check(); err != nil {
+		return nil, err
+	}
+	w := m.workspace
+	switch {
+	case w.billing == nil:
+		return nil, newProblem(wire.CompanyDetailsRequired, "")
+	case w.currencyFixed() && !slices.Contains(params.Currencies, w.currency):
+		return nil, newProblem(wire.CurrencyNotSupported, "The payment method must support the account's currency, "+w.currency)
+	}
+	p := &paymentMethod{
+		id:          s.ids.uuid("payment_method", w.id, &w.counter),
+		lastFour:    params.CardNumber[len(params.CardNumber)-4:],
+		expiryMonth: params.ExpiryMonth,
+		expiryYear:  params.ExpiryYear,
+		currencies:  params.Currencies,
+		created:     wireTime(s.clock.now()),
+	}
+	w.paymentMethods = append(w.paymentMethods, p)
+	return p.view(), nil
+}
+
+// currencyFixed reports whether the first top-up has chosen the account's currency.
+func (w *workspace) currencyFixed() bool { return len(w.topUps) > 0 }
+
+// paymentMethodListing lists cards.
+var paymentMethodListing = listing[*paymentMethod]{
+	embedded: "payment_methods",
+	created:  func(p *paymentMethod) time.Time { return p.created },
+	fields: map[string]searchField[*paymentMethod]{
+		"payment_method_id": textField(func(p *paymentMethod) string { return p.id }),
+		"last_four_digits":  textField(func(p *paymentMethod) string { return p.lastFour }),
+	},
+	view: func(_ *Server, p *paymentMethod) any { return p.view() },
+}
+
+// listPaymentMethods is GET …/workspaces/{workspace_id}/payment_methods.
+func (s *Server) listPaymentMethods(c *call, m *member) (any, error) {
+	return listPage(s, c, paymentMethodListing, m.workspace.paymentMethods)
+}
+
+// paymentMethod finds a card of w, or returns nil.
+func (w *workspace) paymentMethod(id string) *paymentMethod {
+	i := slices.IndexFunc(w.paymentMethods, func(p *paymentMethod) bool { return p.id == id })
+	if i < 0 {
+		return nil
+	}
+	return w.paymentMethods[i]
+}
+
+// getPaymentMethod is GET …/payment_methods/{payment_method_id}.
+func (s *Server) getPaymentMethod(c *call, m *member) (any, error) {
+	p := m.workspace.paymentMethod(c.ids["payment_method_id"])
+	if p == nil {
+		return nil, newProblem(wire.NotFound, "There is no such payment method")
+	}
+	return p.view(), nil
+}
+
+// deletePaymentMethod is DELETE …/payment_methods/{payment_method_id}.
+func (s *Server) deletePaymentMethod(c *call, m *member) (any, error) {
+	p := m.workspace.paymentMethod(c.ids["payment_method_id"])
+	if p == nil {
+		return nil, newProblem(wire.NotFound, "There is no such payment method")
+	}
+	m.workspace.paymentMethods = without(m.workspace.paymentMethods, p)
+	return &answer{status: c.op.Success}, nil
+}
+
+// topUp is a payment into the account.
+type topUp struct {
+	id, methodID, currency string
+	amount                 money
+	created                time.Time
+}
+
+// topUpView is a top-up as it is answered (contract, section 3).
+type topUpView struct {
+	TopUpID         string `json:"top_up_id"`
+	PaymentMethodID string `json:"payment_method_id"`
+	Currency        string `json:"currency"`
+	Amount          string `json:"amount"`
+	CreatedAt       string `json:"created_at"`
+}
+
+func (t *topUp) view() topUpView {
+	return topUpView{t.id, t.methodID, t.currency, t.amount.String(), formatTime(t.created)}
+}
+
+// maxPaidIn is what a workspace may pay in over all its life, so that no sum of amounts leaves its bounds.
+const maxPaidIn = 1_000_000_000_000 * moneyUnit
+
+// createTopUp is POST …/workspaces/{workspace_id}/topups.
+func (s *Server) createTopUp(c *call, m *member) (any, error) {
+	var params struct {
+		PaymentMethodID string      `json:"payment_method_id"`
+		Currency        string      `json:"currency"`
+		Amount          json.Number `json:"amount"` // takes a number in quotes, too
+	}
+	if err := c.decode(wire.MediaJSON, &params); err != nil {
+		return nil, err
+	}
+	w := m.workspace
+	amount, err := parseMoney(params.Amount.String())
+	switch {
+	case err != nil:
+		return nil, newProblem(wire.BadRequest, err.Error())
+	case amount <= 0 || amount > maxPaidIn-w.paidIn:
+		return nil, newProblem(wire.BadRequest, "amount must be above 0, and all that is ever paid in at most a million millions")
+	case !slices.Contains(currencies, params.Currency):
+		return nil, newProblem(wire.BadRequest, badCurrency)
+	}
+	method := w.paymentMethod(params.PaymentMethodID)
+	switch {
+	case w.billing == nil:
+		return nil, newProblem(wire.CompanyDetailsRequired, "")
+	case len(w.paymentMethods) == 0:
+		return nil, newProblem(wire.PaymentDetailsRequired, "")
+	case method == nil:
+		return nil, newProblem(wire.BadRequest, "payment_method_id names no payment method of the workspace")
+	case w.currencyFixed() && params.Currency != w.currency:
+		return nil, newProblem(wire.CurrencyFixed, "The first top-up fixed the account's currency: "+w.currency)
+	case !slices.Contains(method.currencies, params.Currency):
+		return nil, newProblem(wire.CurrencyNotSupported, "")
+	}
+	if !w.currencyFixed() {
+		// "any unused API balance is lost when the currency changes" (specification, section 1, "Billing").
+		w.currency, w.balance = params.Currency, 0
+	}
+	w.balance += amount
+	w.paidIn += amount
+	t := &topUp{
+		id:       s.ids.uuid("top_up", w.id, &w.counter),
+		methodID: method.id,
+		currency: w.currency,
+		amount:   amount,
+		created:  wireTime(s.clock.now()),
+	}
+	w.topUps = append(w.topUps, t)
+	return t.view(), nil
+}
+
+// topUpListing lists top-ups.
+var topUpListing = listing[*topUp]{
+	embedded: "top_ups",
+	created:  func(t *topUp) time.Time { return t.created },
+	fields: map[string]searchField[*topUp]{
+		"top_up_id":         textField(func(t *topUp) string { return t.id }),
+		"payment_method_id": textField(func(t *topUp) string { return t.methodID }),
+		"currency":          textField(func(t *topUp) string { return t.currency }),
+		"amount":            moneyField(func(t *topUp) money { return t.amount }),
+		"created_at":        timeField(func(t *topUp) time.Time { return t.created }),
+	},
+	view: func(_ *Server, t *topUp) any { return t.view() },
+}
+
+// listTopUps is GET …/workspaces/{workspace_id}/topups.
+func (s *Server) listTopUps(c *call, m *member) (any, error) {
+	return listPage(s, c, topUpListing, m.workspace.topUps)
+}

@@ -1,0 +1,157 @@
+package sandboxfake
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/idverify/idverify-go/internal/wire"
+)
+
+// memberView is a member as it is answered (contract, section 3).
+type memberView struct {
+	MemberID string `json:"member_id"`
+	Name     string `json:"name"`
+	Role     role   `json:"role"`
+}
+
+func (m *member) view() memberView { return memberView{m.id, m.user.name, m.role} }
+
+// memberListing lists members.
+var memberListing = listing[*member]{
+	embedded: "members",
+	created:  func(m *member) time.Time { return m.created },
+	fields: map[string]searchField[*member]{
+		"member_id": textField(func(m *member) string { return m.id }),
+		"name":      textField(func(m *member) string { return m.user.name }),
+		"role":      textField(func(m *member) string { return string(m.role) }),
+	},
+	view: func(_ *Server, m *member) any { return m.view() },
+}
+
+// listMembers is GET …/workspaces/{workspace_id}/members.
+func (s *Server) listMembers(c *call, m *member) (any, error) {
+	return listPage(s, c, memberListing, m.workspace.members)
+}
+
+// getMember is GET …/members/{member_id}.
+func (s *Server) getMember(c *call, m *member) (any, error) {
+	found, err := m.colleague(c)
+	if err != nil {
+		return nil, err
+	}
+	return found.view(), nil
+}
+
+// colleague finds the member of the path in m's workspace.
+func (m *member) colleague(c *call) (*member, error) {
+	i := slices.IndexFunc(m.workspace.members, func(other *member) bool { return other.id == c.ids["member_id"] })
+	if i < 0 {
+		return nil, newProblem(wire.NotFound, "There is no such member")
+	}
+	return m.workspace.members[i], nil
+}
+
+// invitation asks somebody to join a workspace. It is open until somebody signs up with it.
+type invitation struct {
+	id, name, reference string
+	role                role
+	workspace           *workspace
+	created             time.Time
+}
+
+// invitationView is an invitation as it is answered (contract, section 1).
+type invitationView struct {
+	InvitationID string `json:"invitation_id"`
+	Name         string `json:"name"`
+	Role         role   `json:"role"`
+	Reference    string `json:"reference,omitempty"`
+}
+
+func (i *invitation) view() invitationView { return invitationView{i.id, i.name, i.role, i.reference} }
+
+// createInvitation is POST …/workspaces/{workspace_id}/invitations.
+func (s *Server) createInvitation(c *call, m *member) (any, error) {
+	var params struct {
+		Name      *string `json:"name"`
+		Role      role    `json:"role"`
+		Reference string  `json:"reference"`
+	}
+	if err := c.decode(wire.MediaJSON, &params); err != nil {
+		return nil, err
+	}
+	if err := checkName(params.Name); err != nil {
+		return nil, err
+	}
+	// There is exactly one owner, and that is not given away (specification, section 8).
+	if params.Role != roleAdmin && params.Role != roleViewer {
+		return nil, newProblem(wire.BadRequest, "role must be ADMIN or VIEWER")
+	}
+	w := m.workspace
+	i := &invitation{
+		id:        s.ids.uuid("invitation", w.id, &w.counter),
+		name:      *params.Name,
+		reference: params.Reference,
+		role:      params.Role,
+		workspace: w,
+		created:   wireTime(s.clock.now()),
+	}
+	w.invitations = append(w.invitations, i)
+	return i.view(), nil
+}
+
+// invitationListing lists open invitations.
+var invitationListing = listing[*invitation]{
+	embedded: "invitations",
+	created:  func(i *invitation) time.Time { return i.created },
+	fields: map[string]searchField[*invitation]{
+		"invitation_id": textField(func(i *invitation) string { return i.id }),
+		"name":          textField(func(i *invitation) string { return i.name }),
+		"role":          textField(func(i *invitation) string { return string(i.role) }),
+		"reference":     textField(func(i *invitation) string { return i.reference }),
+	},
+	view: func(_ *Server, i *invitation) any { return i.view() },
+}
+
+// listInvitations is GET …/workspaces/{workspace_id}/invitations.
+func (s *Server) listInvitations(c *call, m *member) (any, error) {
+	return listPage(s, c, invitationListing, m.workspace.invitations)
+}
+
+// openInvitation finds an invitation of any workspace.
+func (a *accounts) openInvitation(id string) *invitation {
+	for _, w := range a.workspaces {
+		for _, i := range w.invitations {
+			if i.id == id {
+				return i
+			}
+		}
+	}
+	return nil
+}
+
+// signUp makes a user with a workspace of their own, who joins those that the invitations are for (specification, section 1, "Account model"). It does all of it, or nothing.
+func (st *state) signUp(name, workspaceName string, invitationIDs []string) (*Account, error) {
+	if err := errors.Join(checkName(&name), checkName(&workspaceName)); err != nil {
+		return nil, fmt.Errorf("sign up: %w", err)
+	}
+	var accepted []*invitation
+	for _, id := range invitationIDs {
+		i := st.accounts.openInvitation(id)
+		switch {
+		case i == nil:
+			return nil, errors.New("sign up: there is no such invitation, or it was accepted before")
+		case slices.ContainsFunc(accepted, func(other *invitation) bool { return other.workspace == i.workspace }):
+			return nil, errors.New("sign up: two invitations are for one workspace")
+		}
+		accepted = append(accepted, i)
+	}
+	u := st.newUser(name, workspaceName)
+	account := st.newAccount(u.memberships[0])
+	for _, i := range accepted {
+		i.workspace.invitations = without(i.workspace.invitations, i)
+		account.Joined = append(account.Joined, st.newAccount(st.join(u, i.workspace, i.role)))
+	}
+	return account, nil
+}

@@ -1,0 +1,279 @@
+package sandboxfake
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/idverify/idverify-go/internal/wire"
+)
+
+// projectView is a project as it is answered (specification, section 2; contract, section 3).
+type projectView struct {
+	ProjectID string `json:"project_id"`
+	settingsView
+	MemberID  string               `json:"member_id"`
+	CreatedAt string               `json:"created_at"`
+	UpdatedAt string               `json:"updated_at"`
+	Embedded  *embeddedCredentials `json:"_embedded,omitempty"` // on creation
+	Links     map[string]link      `json:"_links"`
+}
+
+type embeddedCredentials struct {
+	Credentials []credentialView `json:"credentials"`
+}
+
+// settingsView is what may be patched.
+type settingsView struct {
+	Name          string                     `json:"name"`
+	Mode          mode                       `json:"mode"`
+	CallbackURL   string                     `json:"callback_url,omitempty"`
+	Configuration map[string]productURLsView `json:"configuration"`
+}
+
+type productURLsView struct {
+	CallbackURL string `json:"callback_url,omitempty"`
+	RedirectURL string `json:"redirect_url,omitempty"`
+}
+
+// configuredProducts are those that a project has URLs for: they have a Check URL and callbacks.
+var configuredProducts = []string{wire.PhoneCheck, wire.SubscriberCheck}
+
+func (s settings) view() settingsView {
+	v := settingsView{Name: s.name, Mode: s.mode, CallbackURL: s.callbackURL, Configuration: make(map[string]productURLsView)}
+	for _, product := range configuredProducts {
+		v.Configuration[product] = productURLsView{s.products[product].callbackURL, s.products[product].redirectURL}
+	}
+	return v
+}
+
+// projectView shows a project where the call found it: by itself, or below its workspace.
+func (s *Server) projectView(c *call, p *project) projectView {
+	path := s.url + "/console/" + c.version
+	if _, below := c.ids["workspace_id"]; below {
+		path = s.workspacePath(c, p.workspace)
+	}
+	return projectView{
+		ProjectID:    p.id,
+		settingsView: p.settings.view(),
+		MemberID:     p.member.id,
+		CreatedAt:    formatTime(p.created),
+		UpdatedAt:    formatTime(p.updated),
+		Links:        map[string]link{"self": {path + "/projects/" + p.id}},
+	}
+}
+
+// projectParams is the body of a create call.
+type projectParams struct {
+	Name          *string                    `json:"name"`
+	Mode          *string                    `json:"mode"`
+	CallbackURL   *string                    `json:"callback_url"`
+	Configuration map[string]json.RawMessage `json:"configuration"`
+}
+
+// settings validates the params.
+func (p *projectParams) settings() (settings, error) {
+	if err := checkName(p.Name); err != nil {
+		return settings{}, err
+	}
+	chosen := settings{name: *p.Name, mode: modeLive, products: make(map[string]productURLs)}
+	if p.Mode != nil {
+		chosen.mode = mode(*p.Mode)
+	}
+	if chosen.mode != modeLive && chosen.mode != modeSandbox {
+		return settings{}, newProblem(wire.BadRequest, "mode must be live or sandbox")
+	}
+	if p.CallbackURL != nil {
+		if chosen.callbackURL = *p.CallbackURL; !validURL(chosen.callbackURL) {
+			return settings{}, newProblem(wire.BadRequest, badCallbackURL)
+		}
+	}
+	for _, product := range configuredProducts {
+		if raw, ok := p.Configuration[product]; ok {
+			urls, err := parseProductURLs(raw)
+			if err != nil {
+				return settings{}, err
+			}
+			chosen.products[product] = urls
+		}
+	}
+	return chosen, nil
+}
+
+// parseProductURLs reads the configuration of one product.
+func parseProductURLs(raw json.RawMessage) (productURLs, error) {
+	// A map takes names to the letter, as the service does; a struct would not.
+	var fields map[string]json.RawMessage
+	if json.Unmarshal(raw, &fields) != nil {
+		return productURLs{}, newProblem(wire.BadRequest, "The configuration of a product must be an object")
+	}
+	var urls productURLs
+	if raw, ok := fields["callback_url"]; ok {
+		if json.Unmarshal(raw, &urls.callbackURL) != nil || !validURL(urls.callbackURL) {
+			return productURLs{}, newProblem(wire.BadRequest, badCallbackURL)
+		}
+	}
+	if raw, ok := fields["redirect_url"]; ok {
+		if json.Unmarshal(raw, &urls.redirectURL) != nil || !validRedirectURL(urls.redirectURL) {
+			return productURLs{}, newProblem(wire.BadRequest, badRedirectURL)
+		}
+	}
+	return urls, nil
+}
+
+// createProject is POST /console/{version}/projects: a project with its first pair of credentials.
+func (s *Server) createProject(c *call, m *member) (any, error) {
+	var params projectParams
+	if err := c.decode(wire.MediaJSON, &params); err != nil {
+		return nil, err
+	}
+	p, credentials, err := s.addProject(m, &params)
+	if err != nil {
+		return nil, err
+	}
+	view := s.projectView(c, p)
+	view.Embedded = &embeddedCredentials{[]credentialView{credentials}}
+	return view, nil
+}
+
+// addProject makes a project of m's workspace, for the wire and for [Server.NewProject].
+func (st *state) addProject(m *member, params *projectParams) (*project, credentialView, error) {
+	chosen, err := params.settings()
+	if err != nil {
+		return nil, credentialView{}, err
+	}
+	if m.workspace.hasProject(chosen.name) {
+		return nil, credentialView{}, newProblem(wire.ProjectNameTaken, "")
+	}
+	p := st.newProject(m, chosen)
+	credential, secret := st.newCredential(m, p)
+	return p, credential.view(secret), nil
+}
+
+// hasProject reports whether a project of w has the name, to the letter.
+func (w *workspace) hasProject(name string) bool {
+	return slices.ContainsFunc(w.projects, func(p *project) bool { return p.name == name })
+}
+
+// listProjects is GET /console/{version}/projects.
+func (s *Server) listProjects(c *call, m *member) (any, error) {
+	created := func(p *project) time.Time { return p.created }
+	updated := func(p *project) time.Time { return p.updated }
+	name := func(p *project) string { return p.name }
+	return listPage(s, c, listing[*project]{
+		embedded: "projects",
+		created:  created,
+		updated:  updated,
+		name:     name,
+		fields: map[string]searchField[*project]{
+			"project_id": textField(func(p *project) string { return p.id }),
+			"name":       textField(name),
+			"mode":       textField(func(p *project) string { return string(p.mode) }),
+			"member_id":  textField(func(p *project) string { return p.member.id }),
+			"created_at": timeField(created),
+			"updated_at": timeField(updated),
+		},
+		view: func(s *Server, p *project) any { return s.projectView(c, p) },
+	}, m.workspace.projects)
+}
+
+// ownProject finds the project of the path in m's workspace. That there is such a project of another is not told.
+func (s *Server) ownProject(c *call, m *member) (*project, error) {
+	p := s.accounts.projects[c.ids["project_id"]]
+	if p == nil || p.workspace != m.workspace {
+		return nil, newProblem(wire.NotFound, "There is no such project")
+	}
+	return p, nil
+}
+
+// getProject is GET /console/{version}/projects/{project_id}.
+func (s *Server) getProject(c *call, m *member) (any, error) {
+	p, err := s.ownProject(c, m)
+	if err != nil {
+		return nil, err
+	}
+	return s.projectView(c, p), nil
+}
+
+// updateProject is PATCH /console/{version}/projects/{project_id}: all of a JSON Patch, or nothing.
+func (s *Server) updateProject(c *call, m *member) (any, error) {
+	p, err := s.ownProject(c, m)
+	if err != nil {
+		return nil, err
+	}
+	patch, err := c.decodePatch()
+	if err != nil {
+		return nil, err
+	}
+	patched := p.settings
+	for _, op := range patch {
+		if patched, err = patched.with(op); err != nil {
+			return nil, err
+		}
+	}
+	if patched.name != p.name && p.workspace.hasProject(patched.name) {
+		return nil, newProblem(wire.ProjectNameTaken, "")
+	}
+	if len(patch) > 0 {
+		p.settings, p.updated = patched, wireTime(s.clock.now())
+	}
+	return s.projectView(c, p), nil
+}
+
+// patchPaths is what the patch of a project may touch (contract, section 3).
+var patchPaths = []struct{ path, verbs string }{
+	{"/name", "replace"},
+	{"/mode", "replace"},
+	{"/callback_url", "add replace remove"},
+	{"/configuration", "add replace remove"},
+	{"/configuration/phone_check", "add replace remove"},
+	{"/configuration/phone_check/callback_url", "add replace remove"},
+	{"/configuration/phone_check/redirect_url", "add replace remove"},
+	{"/configuration/subscriber_check", "add replace remove"},
+	{"/configuration/subscriber_check/callback_url", "add replace remove"},
+	{"/configuration/subscriber_check/redirect_url", "add replace remove"},
+}
+
+// with is the settings after an operation. It changes them as they are shown, and reads that as the body of a create call, so that there is one set of rules.
+// The configuration and its products are always shown, empty or not: removing one empties it.
+func (s settings) with(op patchOperation) (settings, error) {
+	i := slices.IndexFunc(patchPaths, func(row struct{ path, verbs string }) bool { return row.path == op.path })
+	if i < 0 || !slices.Contains(strings.Fields(patchPaths[i].verbs), op.verb) {
+		return settings{}, newProblem(wire.BadRequest, "The patch names a path, or an operation on it, that a project does not take")
+	}
+	// What is shown can be marshalled, and what was marshalled read.
+	text, _ := json.Marshal(s.view())
+	var document map[string]any
+	json.Unmarshal(text, &document)
+	names := strings.Split(op.path[1:], "/")
+	object, last := document, names[len(names)-1]
+	for _, name := range names[:len(names)-1] {
+		object = object[name].(map[string]any)
+	}
+	_, exists := object[last]
+	switch {
+	case op.verb != "add" && !exists:
+		return settings{}, newProblem(wire.BadRequest, "The patch replaces or removes what is not there")
+	case op.verb == "remove":
+		delete(object, last)
+	default:
+		object[last] = op.value
+	}
+	text, _ = json.Marshal(document)
+	var params projectParams
+	if json.Unmarshal(text, &params) != nil {
+		return settings{}, newProblem(wire.BadRequest, "The patch has a value of the wrong type")
+	}
+	return params.settings()
+}
+
+// deleteProject is DELETE /console/{version}/projects/{project_id}.
+func (s *Server) deleteProject(c *call, m *member) (any, error) {
+	p, err := s.ownProject(c, m)
+	if err != nil {
+		return nil, err
+	}
+	s.endProject(p)
+	return &answer{status: c.op.Success}, nil
+}

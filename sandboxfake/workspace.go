@@ -1,0 +1,88 @@
+package sandboxfake
+
+import (
+	"encoding/json"
+	"slices"
+	"time"
+
+	"github.com/idverify/idverify-go/internal/wire"
+)
+
+// dataResidency is where the sandbox says that it keeps its data (contract, section 3).
+const dataResidency = "EU"
+
+// workspaceView is a workspace as it is answered (contract, section 3).
+type workspaceView struct {
+	WorkspaceID   string `json:"workspace_id"`
+	Name          string `json:"name"`
+	DataResidency string `json:"data_residency"`
+	CreatedAt     string `json:"created_at"`
+	Embedded      struct {
+		Balance balanceView `json:"balance"`
+		Me      memberView  `json:"me"`
+	} `json:"_embedded"`
+	Links map[string]link `json:"_links"`
+}
+
+// balanceView is what is on a workspace's account. Nothing is ever reserved, and nothing is lent.
+type balanceView struct {
+	Currency        string      `json:"currency"`
+	AmountAvailable json.Number `json:"amount_available"`
+	AmountReserved  json.Number `json:"amount_reserved"`
+	CreditLimit     json.Number `json:"credit_limit"`
+}
+
+// workspaceView shows m's workspace to m.
+func (s *Server) workspaceView(c *call, m *member) workspaceView {
+	w := m.workspace
+	v := workspaceView{
+		WorkspaceID:   w.id,
+		Name:          w.name,
+		DataResidency: dataResidency,
+		CreatedAt:     formatTime(w.created),
+		Links:         map[string]link{"self": {s.workspacePath(c, w)}},
+	}
+	v.Embedded.Balance = balanceView{Currency: w.currency, AmountAvailable: w.balance.number(), AmountReserved: money(0).number(), CreditLimit: money(0).number()}
+	v.Embedded.Me = m.view()
+	return v
+}
+
+// listWorkspaces is GET /console/{version}/workspaces: all that the caller's user is a member of.
+func (s *Server) listWorkspaces(c *call, m *member) (any, error) {
+	memberships := slices.Clone(m.user.memberships)
+	created := func(m *member) time.Time { return m.workspace.created }
+	// The workspaces that a user joined are older than the one that came with the sign-up.
+	slices.SortStableFunc(memberships, func(a, b *member) int { return created(a).Compare(created(b)) })
+	return listPage(s, c, listing[*member]{
+		embedded: "workspaces",
+		created:  created,
+		fields: map[string]searchField[*member]{
+			"workspace_id": textField(func(m *member) string { return m.workspace.id }),
+			"name":         textField(func(m *member) string { return m.workspace.name }),
+			"created_at":   timeField(created),
+		},
+		view: func(s *Server, m *member) any { return s.workspaceView(c, m) },
+	}, memberships)
+}
+
+// getWorkspace is GET /console/{version}/workspaces/{workspace_id}.
+func (s *Server) getWorkspace(c *call, m *member) (any, error) { return s.workspaceView(c, m), nil }
+
+// updateWorkspace is PATCH /console/{version}/workspaces/{workspace_id}, which gives it another name.
+func (s *Server) updateWorkspace(c *call, m *member) (any, error) {
+	patch, err := c.decodePatch()
+	if err != nil {
+		return nil, err
+	}
+	name := m.workspace.name
+	for _, op := range patch {
+		if op.verb != "replace" || op.path != "/name" || json.Unmarshal(op.value, &name) != nil {
+			return nil, newProblem(wire.BadRequest, "The patch of a workspace may only replace /name, by a string")
+		}
+		if err := checkName(&name); err != nil {
+			return nil, err
+		}
+	}
+	m.workspace.name = name
+	return s.workspaceView(c, m), nil
+}
