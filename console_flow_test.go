@@ -1,0 +1,236 @@
+package idverify_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	idverify "github.com/idverify/idverify-go"
+	"github.com/idverify/idverify-go/sandboxfake"
+)
+
+func TestAWorkspaceFromNothingToAPaidCheck(t *testing.T) {
+	t.Parallel()
+	srv := sandboxfake.New(t)
+	console, ctx := srv.Console(), t.Context()
+
+	if _, err := console.Billing.Account(ctx); !errors.Is(err, idverify.ErrNotFound) {
+		t.Errorf("before the company details: %v, want ErrNotFound", err)
+	}
+	card := idverify.PaymentMethodParams{CardNumber: idverify.NewSecret("4000056655665556"), ExpiryMonth: 12, ExpiryYear: 2030, Currencies: []string{"EUR", "GBP"}}
+	if _, err := console.Billing.AddPaymentMethod(ctx, card); !errors.Is(err, idverify.ErrConflict) {
+		t.Errorf("a card before the company details: %v, want ErrConflict", err)
+	}
+	if _, err := console.Billing.UpdateAccount(ctx, idverify.BillingAccount{CompanyName: "Sandbox Ltd", Country: "GB"}); err != nil {
+		t.Fatal(err)
+	}
+	method, err := console.Billing.AddPaymentMethod(ctx, card)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := console.Billing.TopUp(ctx, idverify.TopUpParams{PaymentMethodID: method.PaymentMethodID, Currency: "EUR", Amount: "25.50"}); err != nil {
+		t.Fatal(err)
+	}
+	project, err := console.Projects.Create(ctx, idverify.ProjectParams{Name: "Shop", Mode: idverify.ModeLive})
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := idverify.NewClient(srv.URL(), project.Credentials[0].Credentials, idverify.WithHTTPClient(srv.HTTPClient()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	check, err := client.SIMChecks.Create(ctx, idverify.SIMCheckParams{PhoneNumber: matching})
+	if err != nil {
+		t.Fatal(err)
+	}
+	balance, err := console.Billing.Balance(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	usage, err := console.Usage.Daily(ctx, idverify.UsageQuery{From: srv.Now(), To: srv.Now().Add(time.Hour), GroupBy: []idverify.UsageGroup{idverify.UsageByProduct, idverify.UsageByProject}})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	if method.LastFourDigits != "5556" || balance.Currency != "EUR" || balance.AmountAvailable != check.SnapshotBalance {
+		t.Errorf("card %+v, balance %+v, check %+v", method, balance, check)
+	}
+	if len(usage) != 1 || usage[0].Product != idverify.ProductSIMCheck || usage[0].ProjectID != project.ProjectID || usage[0].Counter != 1 || usage[0].Amount != check.ChargeAmount {
+		t.Errorf("usage %+v of check %+v", usage, check)
+	}
+}
+
+func TestAProjectIsChangedAllAtOnce(t *testing.T) {
+	t.Parallel()
+	srv := sandboxfake.New(t)
+	projects, ctx := srv.Console().Projects, t.Context()
+	project, err := projects.Create(ctx, idverify.ProjectParams{Name: "Shop"})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	changed, err := projects.Update(ctx, project.ProjectID, idverify.SetName("Store"), idverify.SetMode(idverify.ModeSandbox), idverify.SetCallbackURL("https://a.example/"),
+		idverify.SetProductCallbackURL(idverify.ProductPhoneCheck, "https://b.example/"), idverify.SetProductRedirectURL(idverify.ProductSubscriberCheck, "https://c.example/"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, half := projects.Update(ctx, project.ProjectID, idverify.SetName("Nowhere"), idverify.SetMode("half"))
+	removed, err := projects.Update(ctx, project.ProjectID, idverify.RemoveCallbackURL(), idverify.RemoveProductCallbackURL(idverify.ProductPhoneCheck), idverify.RemoveProductRedirectURL(idverify.ProductSubscriberCheck))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, again := projects.Update(ctx, project.ProjectID, idverify.RemoveCallbackURL())
+	deleted := projects.Delete(ctx, project.ProjectID)
+	_, gone := projects.Get(ctx, project.ProjectID)
+
+	if changed.Name != "Store" || changed.Mode != idverify.ModeSandbox || changed.CallbackURL != "https://a.example/" || changed.PhoneCheck.CallbackURL != "https://b.example/" || changed.SubscriberCheck.RedirectURL != "https://c.example/" {
+		t.Errorf("changed to %+v", changed)
+	}
+	if !errors.Is(half, idverify.ErrBadRequest) || removed.Name != "Store" {
+		t.Errorf("half a change: %v, then %+v", half, removed)
+	}
+	if removed.CallbackURL != "" || removed.PhoneCheck != (idverify.ProductURLs{}) || removed.SubscriberCheck != (idverify.ProductURLs{}) {
+		t.Errorf("removed to %+v", removed)
+	}
+	if !errors.Is(again, idverify.ErrBadRequest) {
+		t.Errorf("removing what is not there: %v, want ErrBadRequest", again)
+	}
+	if deleted != nil || !errors.Is(gone, idverify.ErrNotFound) {
+		t.Errorf("deleted: %v, then read: %v", deleted, gone)
+	}
+}
+
+func TestCredentialsAreRotatedWithoutAMomentOfNone(t *testing.T) {
+	t.Parallel()
+	srv := sandboxfake.New(t)
+	console, ctx := srv.Console(), t.Context()
+	project, err := console.Projects.Create(ctx, idverify.ProjectParams{Name: "Shop", Mode: idverify.ModeSandbox})
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := project.Credentials[0]
+
+	fresh, err := console.ProjectCredentials.Rotate(ctx, project.ProjectID, old.ClientID)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	works := func(c *idverify.IssuedCredentials) error {
+		client, err := idverify.NewClient(srv.URL(), c.Credentials, idverify.WithHTTPClient(srv.HTTPClient()))
+		if err != nil {
+			return err
+		}
+		return second(client.Token(ctx, idverify.ScopePhoneCheck))
+	}
+	if err := works(fresh); err != nil {
+		t.Errorf("the new pair: %v", err)
+	}
+	if err := works(old); !errors.Is(err, idverify.ErrUnauthorized) {
+		t.Errorf("the old pair: %v, want ErrUnauthorized", err)
+	}
+	page, err := console.ProjectCredentials.List(ctx, project.ProjectID, idverify.ListOptions{})
+	if err != nil || len(page.Items) != 1 || page.Items[0].ClientID != fresh.ClientID || page.Items[0].ClientSecret.Reveal() != "" {
+		t.Errorf("pairs %v, error %v", page, err)
+	}
+}
+
+func TestAResetSecretEndsTheOldOne(t *testing.T) {
+	t.Parallel()
+	srv := sandboxfake.New(t)
+	console, ctx := srv.Console(), t.Context()
+	me, err := console.Workspaces.Get(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair, err := console.WorkspaceCredentials.Create(ctx, me.Me.MemberID)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	reset, err := console.WorkspaceCredentials.ResetSecret(ctx, me.Me.MemberID, pair.ClientID)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	for name, tt := range map[string]struct {
+		credentials idverify.Credentials
+		want        error
+	}{"old": {pair.Credentials, idverify.ErrUnauthorized}, "new": {reset.Credentials, nil}} {
+		c, err := idverify.NewConsole(srv.URL(), tt.credentials, idverify.WithHTTPClient(srv.HTTPClient()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Workspaces.Get(ctx); !errors.Is(err, tt.want) || tt.want == nil && err != nil {
+			t.Errorf("the %s secret: %v, want %v", name, err, tt.want)
+		}
+	}
+}
+
+func TestAWorkspaceByItsIDIsTheSameWorkspace(t *testing.T) {
+	t.Parallel()
+	srv := sandboxfake.New(t)
+	console, ctx := srv.Console(), t.Context()
+	mine, err := console.Workspaces.Get(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	project, err := console.Projects.Create(ctx, idverify.ProjectParams{Name: "Shop"})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	byID := console.Workspace(mine.WorkspaceID)
+	renamed, err := byID.Workspaces.Rename(ctx, "Another Ltd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	read, err := byID.Projects.Get(ctx, project.ProjectID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, foreign := console.Workspace("no-such-workspace").Projects.Get(ctx, project.ProjectID)
+
+	if renamed.Name != "Another Ltd" || renamed.WorkspaceID != mine.WorkspaceID || read.Name != project.Name {
+		t.Errorf("renamed to %+v, read %+v", renamed, read)
+	}
+	if !errors.Is(foreign, idverify.ErrNotFound) {
+		t.Errorf("another's workspace: %v, want ErrNotFound", foreign)
+	}
+}
+
+// A workspace gets a project, and the project's credentials a client.
+func ExampleNewConsole() {
+	service, err := sandboxfake.Start()
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer service.Close()
+	console, err := idverify.NewConsole(service.URL(), service.ConsoleCredentials(), idverify.WithHTTPClient(service.HTTPClient()))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+
+	ctx := context.Background()
+	project, err := console.Projects.Create(ctx, idverify.ProjectParams{Name: "Shop", Mode: idverify.ModeSandbox})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	// The secret is shown this once: store it.
+	client, err := idverify.NewClient(service.URL(), project.Credentials[0].Credentials, idverify.WithHTTPClient(service.HTTPClient()))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	check, err := client.SIMChecks.Create(ctx, idverify.SIMCheckParams{PhoneNumber: "447700900012"})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(project.Name, project.Mode, check.Status)
+	// Output: Shop sandbox COMPLETED
+}
