@@ -21,6 +21,7 @@ var benchBody = `{"check_id":"c1","status":"COMPLETED","match":true,"pad":"` + s
 // benchCallback returns a request that can be verified again and again, and the function that puts its body back.
 func benchCallback(b *testing.B) (r *http.Request, rewind func()) {
 	w := newCallback()
+	w.target = "/callbacks"
 	withBody(benchBody)(w)
 	w.set("Digest", digestOf(benchBody))
 	w.signCallback()
