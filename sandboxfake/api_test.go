@@ -19,9 +19,10 @@ var frozenAt = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 // api speaks plain HTTP with a server, so that the tests judge the wire and not our client.
 type api struct {
-	t     testing.TB
-	srv   *sandboxfake.Server
-	token string
+	t      testing.TB
+	srv    *sandboxfake.Server
+	client *http.Client // nil: the server's
+	token  string
 }
 
 // reply is an answer, with its JSON.
@@ -104,6 +105,9 @@ func (a *api) request(method, path, body string) *http.Request {
 func (a *api) do(request *http.Request) reply {
 	a.t.Helper()
 	client := a.srv.HTTPClient()
+	if a.client != nil {
+		client = new(*a.client)
+	}
 	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	response, err := client.Do(request)
 	if err != nil {

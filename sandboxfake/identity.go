@@ -81,7 +81,7 @@ func newIdentity(caDER []byte, caKey *ecdsa.PrivateKey, leafDER []byte, leafKey 
 	return &identity{
 		ca:       ca,
 		caKey:    caKey,
-		leaf:     tls.Certificate{Certificate: [][]byte{leafDER, caDER}, PrivateKey: leafKey, Leaf: leaf},
+		leaf:     tls.Certificate{Certificate: [][]byte{leafDER}, PrivateKey: leafKey, Leaf: leaf},
 		signing:  signing,
 		wrongKey: wrong,
 		roots:    roots,
@@ -117,5 +117,5 @@ func (id *identity) issue(host string) (*tls.Certificate, error) {
 	if err != nil {
 		return nil, fmt.Errorf("certificate for a Handle host: %w", err)
 	}
-	return &tls.Certificate{Certificate: [][]byte{der, id.ca.Raw}, PrivateKey: key}, nil
+	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, nil
 }

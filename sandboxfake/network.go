@@ -45,8 +45,11 @@ func newNetwork(id *identity) *network {
 	n := &network{identity: id, hosts: make(map[string]*host)}
 	n.ctx, n.cancel = context.WithCancel(context.Background())
 	n.transport = &http.Transport{
-		DialContext:           n.dial,
-		TLSClientConfig:       &tls.Config{RootCAs: id.roots},
+		DialContext:     n.dial,
+		TLSClientConfig: &tls.Config{RootCAs: id.roots},
+		// An idle connection keeps its buffers, and a process may have thousands; no answer is long.
+		ReadBufferSize:        512,
+		WriteBufferSize:       512,
 		MaxIdleConnsPerHost:   64,
 		IdleConnTimeout:       90 * time.Second,
 		TLSHandshakeTimeout:   10 * time.Second,
@@ -159,6 +162,8 @@ func (n *network) serve(l net.Listener, h http.Handler) *httptest.Server {
 		Config: &http.Server{
 			Handler:     h,
 			BaseContext: func(net.Listener) context.Context { return n.ctx },
+			// Not nil: no HTTP/2, whose setup would be a good part of the start.
+			TLSNextProto: make(map[string]func(*http.Server, *tls.Conn, http.Handler)),
 			// A client that does not trust the test CA sees the error itself.
 			ErrorLog: log.New(io.Discard, "", 0),
 		},

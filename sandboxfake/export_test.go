@@ -1,0 +1,26 @@
+package sandboxfake
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+
+	"github.com/idverify/idverify-go/internal/wire"
+)
+
+// StoreChecks has the server keep n more checks of its own project, as n create calls would, without the cost of a connection.
+func (s *Server) StoreChecks(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	body := []byte(`{"phone_number":"447700900012","callback_url":"https://app.sandbox.test/callbacks"}`)
+	request := httptest.NewRequest(http.MethodPost, "/phone_check/v0.1/checks", nil)
+	request.Header.Set("Content-Type", wire.MediaJSON)
+	credential := s.accounts.credentials[s.initial.project.ClientID]
+	for range n {
+		c := &call{r: request, op: wire.CreatePhoneCheck, version: wire.V01, credential: credential, body: bytes.Clone(body)}
+		if _, err := s.createCheck(c); err != nil {
+			panic(fmt.Sprintf("create a check: %v", err))
+		}
+	}
+}

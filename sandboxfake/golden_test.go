@@ -1,0 +1,203 @@
+package sandboxfake_test
+
+import (
+	"bytes"
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/idverify/idverify-go/sandboxfake"
+)
+
+// The golden files are another process's answers: this one must give the same.
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// golden compares text with a file of testdata.
+func golden(t *testing.T, name, text string) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), text); diff != "" {
+		t.Errorf("this process answers otherwise than the one that wrote %s (-written +now):\n%s", name, diff)
+	}
+}
+
+// recorder is a round tripper that writes down answers, byte for byte.
+type recorder struct {
+	next http.RoundTripper
+	text bytes.Buffer
+}
+
+func (r *recorder) RoundTrip(request *http.Request) (*http.Response, error) {
+	response, err := r.next.RoundTrip(request)
+	if err != nil {
+		return nil, err
+	}
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		return nil, err
+	}
+	response.Body = io.NopCloser(bytes.NewReader(body))
+	fmt.Fprintf(&r.text, "%s %s\n%s\n", request.Method, request.URL.Path, response.Status)
+	writeHeader(&r.text, response.Header)
+	fmt.Fprintf(&r.text, "\n%s\n\n", body)
+	return response, nil
+}
+
+func writeHeader(w io.Writer, header http.Header) {
+	for _, name := range slices.Sorted(maps.Keys(header)) {
+		fmt.Fprintf(w, "%s: %s\n", name, strings.Join(header[name], ", "))
+	}
+}
+
+// story is a project's life, one call after another: every product, the flows of both versions, an expiry, retries of a callback, a rotation of keys. It returns what was answered and delivered, and the ids, codes and tokens in it.
+func story(t *testing.T, srv *sandboxfake.Server) (whole, ids string) {
+	t.Helper()
+	record := &recorder{next: srv.HTTPClient().Transport}
+	a := newAPI(t, srv)
+	a.client = &http.Client{Transport: record}
+	a.token = a.tokenFor(srv.Credentials(), "phone_check sim_check subscriber_check coverage")
+	noted := []string{srv.Credentials().ClientID, srv.Credentials().ClientSecret.Reveal(), srv.ConsoleCredentials().ClientID, a.token}
+	fail := false
+	host := srv.Handle("app.sandbox.test", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if fail = !fail; fail {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+	}))
+	advance := func(d time.Duration) {
+		t.Helper()
+		if err := srv.Advance(t.Context(), d); err != nil {
+			t.Fatal(err)
+		}
+	}
+	noted = append(noted, a.keyIDs()...)
+	srv.RotateKeys()
+	noted = append(noted, a.keyIDs()...)
+	for i, path := range []string{phoneChecks, phoneChecks02, "/subscriber_check/v0.2/checks", "/sim_check/v0.1/checks"} {
+		body := fmt.Sprintf(`{"phone_number":"44770090001%d","callback_url":%q,"redirect_url":%q,"reference_id":"story %d"}`, 2*i%10, host+"/callback", host+"/redirect?a=%20b", i)
+		id := a.create(path, body)
+		noted = append(noted, id)
+		opened := a.get(path + "/" + id + "/redirect")
+		if location := opened.header.Get("Location"); location != "" {
+			code := codeOf(t, location)
+			noted = append(noted, code)
+			a.exchange(path, id, code)
+		}
+		advance(10 * time.Second)
+		a.get(path + "/" + id)
+	}
+	noted = append(noted, a.create(phoneChecks, fmt.Sprintf(`{"phone_number":"447700900013","callback_url":%q}`, host)))
+	advance(200 * time.Second)
+	a.get(phoneChecks + "?size=2")
+	a.get("/coverage/v0.1/device_ips/192.0.2.2")
+	a.get("/coverage/v0.1/countries/GB")
+	for _, d := range srv.Deliveries() {
+		noted = append(noted, d.ID)
+		fmt.Fprintf(&record.text, "delivery %s %s %s\n%s\n", d.ID, d.Status, d.URL, d.Body)
+		for _, attempt := range d.Attempts {
+			fmt.Fprintf(&record.text, "%s %s %d\n", attempt.Time.Format(time.RFC3339Nano), attempt.Result, attempt.Status)
+			writeHeader(&record.text, attempt.Header)
+		}
+	}
+	return record.text.String(), strings.Join(noted, "\n") + "\n"
+}
+
+// codeOf is the code that a redirect carries.
+func codeOf(t *testing.T, location string) string {
+	t.Helper()
+	_, rest, found := strings.Cut(location, "&code=")
+	if !found {
+		t.Fatalf("no code in the redirect %s", location)
+	}
+	code, _, _ := strings.Cut(rest, "&")
+	return code
+}
+
+func TestInMemoryAndFrozenOneProjectsCallsGiveTheBytesOfAnotherProcess(t *testing.T) {
+	t.Parallel()
+	srv := sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithFrozenClock(frozenAt))
+
+	whole, ids := story(t, srv)
+
+	golden(t, "golden_bytes.txt", whole)
+	golden(t, "golden_ids.txt", ids)
+}
+
+func TestInTheOtherModesOneProjectsCallsGiveTheIDsOfAnotherProcess(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		name string
+		opts []sandboxfake.Option
+	}{
+		{"loopback, running", nil},
+		{"loopback, frozen", []sandboxfake.Option{sandboxfake.WithFrozenClock(frozenAt)}},
+		{"in memory, running", []sandboxfake.Option{sandboxfake.WithInMemory()}},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			_, ids := story(t, sandboxfake.New(t, row.opts...))
+
+			if *update {
+				t.Skip("the byte-equal mode writes the file that is read here")
+			}
+			golden(t, "golden_ids.txt", ids)
+		})
+	}
+}
+
+func TestAnotherSeedGivesOtherIDs(t *testing.T) {
+	t.Parallel()
+	_, ids := story(t, sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithSeed(1)))
+	text, err := os.ReadFile(filepath.Join("testdata", "golden_ids.txt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	zero := strings.Fields(string(text))
+
+	for _, id := range strings.Fields(ids) {
+		if slices.Contains(zero, id) {
+			t.Errorf("%s is also one of seed 0", id)
+		}
+	}
+}
+
+func TestWhatOtherServersDoAtTheSameTimeChangesNoByte(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	var others sync.WaitGroup
+	for range 2 {
+		other := newAPI(t, sandboxfake.New(t, sandboxfake.WithInMemory()))
+		others.Go(func() {
+			for ctx.Err() == nil {
+				other.post(phoneChecks, `{"phone_number":"447700900012"}`)
+				other.srv.RotateKeys()
+			}
+		})
+	}
+	defer others.Wait()
+	defer cancel()
+
+	whole, _ := story(t, sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithFrozenClock(frozenAt)))
+
+	golden(t, "golden_bytes.txt", whole)
+}
