@@ -1,0 +1,48 @@
+package browsertest
+
+import (
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/chromedp"
+)
+
+// faults is a script that returns what would keep somebody from using the page.
+const faults = `(() => {
+	const found = [];
+	if (document.documentElement.lang !== "en") found.push("the page has no language");
+	if (document.querySelectorAll("h1").length !== 1) found.push("the page wants one h1");
+	if (document.documentElement.scrollWidth > innerWidth) found.push("the page must be scrolled sideways");
+	for (const input of document.querySelectorAll("input"))
+		if (!input.labels.length) found.push("an input has no label");
+	for (const control of document.querySelectorAll("input, button, a.button"))
+		if (control.getBoundingClientRect().height < 44) found.push(control.tagName + " is too low for a finger");
+
+	// The contrast of WCAG 2.2, section 1.4.3: 4.5 to 1 for text.
+	const channels = color => color.match(/[\d.]+/g).map(Number);
+	const luminance = color => channels(color).slice(0, 3)
+		.map(c => (c /= 255) <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4)
+		.reduce((sum, c, i) => sum + c * [0.2126, 0.7152, 0.0722][i], 0);
+	const ground = element => {
+		const color = getComputedStyle(element).backgroundColor;
+		return channels(color)[3] === 0 && element.parentElement ? ground(element.parentElement) : color;
+	};
+	for (const element of document.querySelectorAll("body *")) {
+		if (![...element.childNodes].some(n => n.nodeType === Node.TEXT_NODE && n.textContent.trim())) continue;
+		if (getComputedStyle(element).display === "none") continue;
+		const [light, dark] = [luminance(getComputedStyle(element).color), luminance(ground(element))].sort((a, b) => b - a);
+		const contrast = (light + 0.05) / (dark + 0.05);
+		if (contrast < 4.5) found.push(element.tagName + " has a contrast of " + contrast.toFixed(2));
+	}
+	return found;
+})()`
+
+// isAccessible fails the test when the page shuts somebody out: by its structure, on the narrowest phone, in light and in dark.
+func (p *phone) isAccessible() {
+	p.t.Helper()
+	p.do(chromedp.EmulateViewport(320, 568, chromedp.EmulateMobile))
+	for _, scheme := range []string{"light", "dark"} {
+		command(p, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}})
+		for _, fault := range evaluate[[]string](p, faults) {
+			p.t.Errorf("%s, in %s: %s", p.url(), scheme, fault)
+		}
+	}
+}
