@@ -1,0 +1,99 @@
+package soak_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"sync"
+
+	"github.com/idverify/idverify-go"
+	"github.com/idverify/idverify-go/sandboxfake"
+)
+
+// worker creates checks and sees them through, as a backend and the device of its customer do. Errors are expected: the books decide.
+type worker struct {
+	*round
+	random *rand.Rand
+	device *sandboxfake.Device
+}
+
+func (r *round) work(random *rand.Rand) {
+	w := &worker{r, random, r.service.Device()}
+	for i := r.begun.Add(1); i <= int64(r.created); i = r.begun.Add(1) {
+		reference := fmt.Sprint(i)
+		number := fmt.Sprintf("4477009%05d", random.IntN(100_000))
+		switch p := random.IntN(100); {
+		case p < 30:
+			w.simCheck(number, reference)
+		case p < 65:
+			w.phoneCheck(number, reference)
+		default:
+			w.subscriberCheck(number, reference)
+		}
+	}
+}
+
+// step does one step of a check, between two jumps of the clock.
+func step[T any](w *worker, do func() (T, error)) (T, error) {
+	defer w.hold().Unlock()
+	return do()
+}
+
+// hold keeps the clock from jumping until the Unlock of what it returns.
+func (w *worker) hold() sync.Locker {
+	l := w.time.RLocker()
+	l.Lock()
+	return l
+}
+
+// simCheck ends on creation. One in ERROR is not kept and has no callback, so there is none here: nobody could tell it from a lost one.
+func (w *worker) simCheck(number, reference string) {
+	if sandboxfake.SIMCheckOutcome(number).Status == idverify.StatusError {
+		number = number[:len(number)-2] + "00"
+	}
+	step(w, func() (*idverify.SIMCheck, error) {
+		return w.client.SIMChecks.Create(w.t.Context(), idverify.SIMCheckParams{PhoneNumber: number, ReferenceID: reference})
+	})
+}
+
+func (w *worker) phoneCheck(number, reference string) {
+	check, err := step(w, func() (*idverify.PhoneCheck, error) {
+		return w.client.PhoneChecks.Create(w.t.Context(), idverify.PhoneCheckParams{PhoneNumber: number, ReferenceID: reference})
+	})
+	if err != nil {
+		return
+	}
+	w.shop.expect(check.CheckID)
+	w.openURL(check.CheckURL)
+	if w.random.IntN(10) == 0 {
+		read, err := step(w, func() (*idverify.PhoneCheck, error) { return w.client.PhoneChecks.Get(w.t.Context(), check.CheckID) })
+		if err == nil && read.Status == idverify.StatusCompleted && *read.Match != *sandboxfake.PhoneCheckOutcome(number).Match {
+			w.t.Errorf("the check of a number that ends in %s was read as match %v", number[len(number)-2:], *read.Match)
+		}
+	}
+}
+
+// subscriberCheck has the code exchange: the device comes back with a code, which the shop hands on.
+func (w *worker) subscriberCheck(number, reference string) {
+	check, err := step(w, func() (*idverify.SubscriberCheck, error) {
+		return w.client.SubscriberChecks.Create(w.t.Context(), idverify.SubscriberCheckParams{PhoneNumber: number, ReferenceID: reference})
+	})
+	if err != nil {
+		return
+	}
+	w.shop.expect(check.CheckID)
+	w.openURL(check.CheckURL)
+	code := w.shop.takeCode(check.CheckID)
+	if code == "" {
+		return
+	}
+	step(w, func() (*idverify.SubscriberCheck, error) {
+		return w.client.SubscriberChecks.Complete(w.t.Context(), check.CheckID, code)
+	})
+}
+
+// openURL opens a Check URL, but not always: such a check expires.
+func (w *worker) openURL(checkURL string) {
+	if w.random.IntN(20) > 0 {
+		step(w, func() (*sandboxfake.Visit, error) { return w.device.Open(w.t.Context(), checkURL) })
+	}
+}
