@@ -35,6 +35,7 @@ func (u *user) in(w *workspace) *member {
 // workspace is a container of members, projects and one account.
 type workspace struct {
 	id, name       string
+	seq            int // numbers the workspaces, in order of creation
 	created        time.Time
 	members        []*member
 	invitations    []*invitation // that are open
@@ -134,6 +135,7 @@ func (st *state) newUser(name, workspaceName string) *user {
 	w := &workspace{
 		id:       st.ids.uuid("workspace "+workspaceName, "", &st.ids.root),
 		name:     workspaceName,
+		seq:      len(st.accounts.workspaces),
 		created:  wireTime(st.clock.now()),
 		currency: initialCurrency,
 		balance:  initialBalance,

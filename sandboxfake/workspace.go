@@ -1,6 +1,7 @@
 package sandboxfake
 
 import (
+	"cmp"
 	"encoding/json"
 	"slices"
 	"time"
@@ -50,9 +51,9 @@ func (s *Server) workspaceView(c *call, m *member) workspaceView {
 // listWorkspaces is GET /console/{version}/workspaces: all that the caller's user is a member of.
 func (s *Server) listWorkspaces(c *call, m *member) (any, error) {
 	memberships := slices.Clone(m.user.memberships)
-	created := func(m *member) time.Time { return m.workspace.created }
 	// The workspaces that a user joined are older than the one that came with the sign-up.
-	slices.SortStableFunc(memberships, func(a, b *member) int { return created(a).Compare(created(b)) })
+	slices.SortFunc(memberships, func(a, b *member) int { return cmp.Compare(a.workspace.seq, b.workspace.seq) })
+	created := func(m *member) time.Time { return m.workspace.created }
 	return listPage(s, c, listing[*member]{
 		embedded: "workspaces",
 		created:  created,

@@ -1,0 +1,253 @@
+package sandboxfake_test
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/idverify/idverify-go"
+	"github.com/idverify/idverify-go/sandboxfake"
+)
+
+// The account model of the specification's section 1, and the limits of section 8, sentence by sentence.
+
+func TestAUserWhoSignedUpAloneOwnsAWorkspace(t *testing.T) {
+	t.Parallel()
+	srv := consoleServer(t)
+
+	ada := srv.SignUp("Ada")
+
+	seen := as(t, srv, ada.Credentials).want(200, http.MethodGet, workspaces+"/default", "")
+	if seen.text("workspace_id") != ada.WorkspaceID || seen.text("_embedded", "me", "role") != "OWNER" || seen.text("_embedded", "me", "member_id") != ada.MemberID {
+		t.Errorf("the workspace is %s, want Ada as its owner: %+v", seen.body, ada)
+	}
+	if ada.Role != idverify.RoleOwner || len(ada.Joined) != 0 {
+		t.Errorf("Ada is %+v, want the owner of one workspace", ada)
+	}
+}
+
+func TestAUserWhoSignedUpByInvitationJoinsWithTheGrantedRoleAndOwnsAWorkspaceToo(t *testing.T) {
+	t.Parallel()
+	for _, role := range []idverify.Role{idverify.RoleAdmin, idverify.RoleViewer} {
+		t.Run(string(role), func(t *testing.T) {
+			t.Parallel()
+			srv := consoleServer(t)
+			owner := asOwner(t, srv)
+			invitation := owner.post(workspaces+"/default/invitations", fmt.Sprintf(`{"name":"Grace","role":%q}`, role)).text("invitation_id")
+
+			grace := srv.SignUp("Grace", invitation)
+
+			joined := grace.Joined[0]
+			if joined.Role != role || joined.WorkspaceID != owner.get(workspaces+"/default").text("workspace_id") {
+				t.Errorf("Grace joined as %+v, want %s of the inviter's workspace", joined, role)
+			}
+			if grace.Role != idverify.RoleOwner || grace.WorkspaceID == joined.WorkspaceID {
+				t.Errorf("Grace is %+v, want the owner of a workspace apart", grace)
+			}
+			me := as(t, srv, grace.Credentials).get(workspaces + "/" + joined.WorkspaceID)
+			if me.text("_embedded", "me", "role") != string(role) {
+				t.Errorf("in the joined workspace she is %s, want %s", me.body, role)
+			}
+		})
+	}
+}
+
+func TestAnInvitationIsOpenUntilSomebodySignsUpWithIt(t *testing.T) {
+	t.Parallel()
+	srv := consoleServer(t)
+	owner := asOwner(t, srv)
+	id := owner.post(workspaces+"/default/invitations", `{"name":"Grace","role":"ADMIN","reference":"ticket 12"}`).text("invitation_id")
+	list := workspaces + "/default/invitations"
+
+	before := owner.get(list).column("invitations", "invitation_id")
+	srv.SignUp("Grace", id)
+	after := owner.get(list).column("invitations", "invitation_id")
+
+	if !slices.Equal(before, []string{id}) || len(after) != 0 {
+		t.Errorf("open before: %v, after: %v, want it, then none", before, after)
+	}
+}
+
+func TestASignUpWithABadInvitationIsRefusedWhole(t *testing.T) {
+	t.Parallel()
+	author := new(failing)
+	srv := sandboxfake.New(author, sandboxfake.WithInMemory())
+	t.Cleanup(func() { srv.Close() })
+	owner := asOwner(t, srv)
+	open := func() string {
+		return owner.post(workspaces+"/default/invitations", `{"name":"Grace","role":"ADMIN"}`).text("invitation_id")
+	}
+	used, first, second := open(), open(), open()
+	srv.SignUp("Grace", used)
+	for _, row := range []struct {
+		name, user  string
+		invitations []string
+	}{
+		{"unknown", "Mallory", []string{"unknown"}},
+		{"accepted before", "Mallory", []string{used}},
+		{"a good one before a bad one", "Mallory", []string{first, "unknown"}},
+		{"two of one workspace", "Mallory", []string{first, second}},
+		{"no name", "", []string{first}},
+	} {
+		if author.catch(func() { srv.SignUp(row.user, row.invitations...) }) == "" {
+			t.Errorf("%s: nobody is told of it", row.name)
+		}
+	}
+
+	if diff := cmp.Diff([]string{"Owner", "Grace"}, owner.get(workspaces+"/default/members?sort=created_at,asc").column("members", "name")); diff != "" {
+		t.Errorf("members (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{first, second}, owner.get(workspaces+"/default/invitations?sort=created_at,asc").column("invitations", "invitation_id")); diff != "" {
+		t.Errorf("open invitations (-want +got):\n%s", diff)
+	}
+}
+
+func TestAUserCannotCreateAFurtherWorkspace(t *testing.T) {
+	t.Parallel()
+	owner := asOwner(t, consoleServer(t))
+
+	r := owner.post(workspaces, `{"name":"Another"}`)
+
+	r.wantProblem(t, 405, "method_not_allowed")
+	if n := len(owner.get(workspaces).column("workspaces", "name")); n != 1 {
+		t.Errorf("the owner has %d workspaces, want 1", n)
+	}
+}
+
+func TestAUserMayBeAMemberOfAnyNumberOfWorkspaces(t *testing.T) {
+	t.Parallel()
+	srv := consoleServer(t)
+	var invitations, want []string
+	for i := range 12 {
+		inviter := srv.NewWorkspace(fmt.Sprintf("Workspace %02d", i))
+		a := as(t, srv, inviter.Credentials)
+		invitations = append(invitations, a.post(workspaces+"/default/invitations", `{"name":"Grace","role":"VIEWER"}`).text("invitation_id"))
+		want = append(want, inviter.WorkspaceID)
+	}
+
+	grace := srv.SignUp("Grace", invitations...)
+
+	a := as(t, srv, grace.Credentials)
+	got := a.get(workspaces+"?size=100&sort=created_at,asc").column("workspaces", "workspace_id")
+	if diff := cmp.Diff(append(want, grace.WorkspaceID), got); diff != "" {
+		t.Errorf("workspaces of Grace (-want +got):\n%s", diff)
+	}
+	for i, id := range want {
+		if role := a.get(workspaces+"/"+id).text("_embedded", "me", "role"); role != "VIEWER" || grace.Joined[i].WorkspaceID != id {
+			t.Errorf("in workspace %d she is %q, and joined %+v", i, role, grace.Joined[i])
+		}
+	}
+}
+
+func TestUsersOfAnyDomainShareAWorkspace(t *testing.T) {
+	t.Parallel()
+	srv := consoleServer(t)
+	owner := asOwner(t, srv)
+
+	owner.invite("ada@one.test", "ADMIN")
+	owner.invite("grace@two.test", "VIEWER")
+
+	got := owner.get(workspaces+"/default/members?sort=created_at,asc").column("members", "name")
+	if diff := cmp.Diff([]string{"Owner", "ada@one.test", "grace@two.test"}, got); diff != "" {
+		t.Errorf("members (-want +got):\n%s", diff)
+	}
+}
+
+func TestAWorkspaceHasExactlyOneOwner(t *testing.T) {
+	t.Parallel()
+	srv := consoleServer(t)
+	owner := asOwner(t, srv)
+	admin := as(t, srv, owner.invite("Ada", "ADMIN").Credentials)
+
+	for _, a := range []*api{owner, admin} {
+		a.post(workspaces+"/default/invitations", `{"name":"Mallory","role":"OWNER"}`).wantProblem(t, 400, "bad_request")
+	}
+
+	if diff := cmp.Diff([]string{"OWNER", "ADMIN"}, owner.get(workspaces+"/default/members?sort=created_at,asc").column("members", "role")); diff != "" {
+		t.Errorf("roles (-want +got):\n%s", diff)
+	}
+}
+
+func TestAdminsAndViewersAreWithoutLimit(t *testing.T) {
+	t.Parallel()
+	for _, role := range []string{"ADMIN", "VIEWER"} {
+		t.Run(role, func(t *testing.T) {
+			t.Parallel()
+			owner := asOwner(t, consoleServer(t))
+
+			for i := range 120 {
+				owner.invite(fmt.Sprintf("Member %d", i), role)
+			}
+
+			if got := owner.get(workspaces+"/default/members?search=role=="+role).at("page", "total_elements"); got != 120.0 {
+				t.Errorf("%v members are %s, want 120", got, role)
+			}
+		})
+	}
+}
+
+func TestInvitationsAreForAName(t *testing.T) {
+	t.Parallel()
+	owner := asOwner(t, consoleServer(t))
+	for _, row := range []struct {
+		name, body string
+		status     int
+	}{
+		{"an admin", `{"name":"Ada","role":"ADMIN"}`, 201},
+		{"with a reference", `{"name":"Ada","role":"VIEWER","reference":"ticket 12"}`, 201},
+		{"unknown fields", `{"name":"Ada","role":"VIEWER","colour":"red"}`, 201},
+		{"no name", `{"role":"ADMIN"}`, 400},
+		{"an empty name", `{"name":" ","role":"ADMIN"}`, 400},
+		{"a name in another case", `{"Name":"Ada","role":"ADMIN"}`, 400},
+		{"no role", `{"name":"Ada"}`, 400},
+		{"a role in another case", `{"name":"Ada","role":"admin"}`, 400},
+		{"an unknown role", `{"name":"Ada","role":"GUEST"}`, 400},
+		{"a role of the wrong type", `{"name":"Ada","role":1}`, 400},
+		{"cut off", `{"name":"Ada"`, 400},
+		{"empty", ``, 400},
+	} {
+		r := owner.post(workspaces+"/default/invitations", row.body)
+		if row.status == 201 && r.status != 201 {
+			t.Errorf("%s: %d %s, want 201", row.name, r.status, r.body)
+		}
+		if row.status == 400 {
+			r.wantProblem(t, 400, "bad_request")
+		}
+	}
+}
+
+func TestAWorkspaceIsRenamedByItsOwnerOrAnAdmin(t *testing.T) {
+	t.Parallel()
+	srv := consoleServer(t)
+	owner := asOwner(t, srv)
+	admin := as(t, srv, owner.invite("Ada", "ADMIN").Credentials)
+	name := func() string { return owner.get(workspaces + "/default").text("name") }
+	long := strings.Repeat("n", 255)
+	for _, row := range []struct {
+		title, patch string
+		status       int
+		want         string
+	}{
+		{"another name", `[{"op":"replace","path":"/name","value":"Shop"}]`, 200, "Shop"},
+		{"the last of two", `[{"op":"replace","path":"/name","value":"A"},{"op":"replace","path":"/name","value":"B"}]`, 200, "B"},
+		{"no operation", `[]`, 200, "B"},
+		{"255 characters", `[{"op":"replace","path":"/name","value":"` + long + `"}]`, 200, long},
+		{"256 characters", `[{"op":"replace","path":"/name","value":"` + long + `n"}]`, 400, long},
+		{"a good operation and a bad one", `[{"op":"replace","path":"/name","value":"C"},{"op":"replace","path":"/name","value":""}]`, 400, long},
+		{"another path", `[{"op":"replace","path":"/data_residency","value":"US"}]`, 400, long},
+		{"removal", `[{"op":"remove","path":"/name"}]`, 400, long},
+		{"a number", `[{"op":"replace","path":"/name","value":7}]`, 400, long},
+		{"a line break", `[{"op":"replace","path":"/name","value":"a\nb"}]`, 400, long},
+		{"no list", `{"name":"D"}`, 400, long},
+	} {
+		r := admin.call(http.MethodPatch, workspaces+"/default", row.patch)
+
+		if r.status != row.status || name() != row.want {
+			t.Errorf("%s: %d %s, and the name is %q, want %d and %q", row.title, r.status, r.body, name(), row.status, row.want)
+		}
+	}
+}

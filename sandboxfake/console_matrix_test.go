@@ -1,0 +1,320 @@
+package sandboxfake_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/idverify/idverify-go"
+	"github.com/idverify/idverify-go/sandboxfake"
+)
+
+// The callers of the matrix: the three roles of one workspace, the owner of another, a project's token, and nobody.
+const (
+	callOwner = iota
+	callAdmin
+	callViewer
+	callStranger
+	callProject
+	callNobody
+	callers
+)
+
+// matrix is every operation of the console, in the order of the contract fixture, with the status for each caller.
+// The paths mean the workspace of the three roles, its project, and credentials that are the caller's own unless the row says otherwise.
+// A path without a workspace means the caller's own, so the stranger creates and lists there.
+var matrix = []struct {
+	operation, whose string // whose: another member's, not the caller's own
+	status           [callers]int
+}{
+	//                                        owner admin viewer stranger project nobody
+	{"projects.create", "", [callers]int{201, 201, 403, 201, 403, 401}},
+	{"projects.list", "", [callers]int{200, 200, 200, 200, 403, 401}},
+	{"projects.get", "", [callers]int{200, 200, 200, 404, 403, 401}},
+	{"projects.update", "", [callers]int{200, 200, 403, 404, 403, 401}},
+	{"projects.delete", "", [callers]int{204, 204, 403, 404, 403, 401}},
+	{"project_credentials.create", "", [callers]int{201, 201, 201, 404, 403, 401}},
+	{"project_credentials.list", "", [callers]int{200, 200, 200, 404, 403, 401}},
+	{"project_credentials.get", "", [callers]int{200, 200, 200, 404, 403, 401}},
+	{"project_credentials.get", "another's", [callers]int{200, 200, 200, 404, 403, 401}},
+	{"project_credentials.delete", "", [callers]int{204, 204, 204, 404, 403, 401}},
+	{"project_credentials.delete", "another's", [callers]int{204, 204, 403, 404, 403, 401}},
+	{"workspaces.list", "", [callers]int{200, 200, 200, 200, 403, 401}},
+	{"workspaces.get", "", [callers]int{200, 200, 200, 404, 403, 401}},
+	{"workspaces.update", "", [callers]int{200, 200, 403, 404, 403, 401}},
+	{"members.list", "", [callers]int{200, 200, 200, 404, 403, 401}},
+	{"members.get", "another's", [callers]int{200, 200, 200, 404, 403, 401}},
+	{"invitations.create", "", [callers]int{201, 201, 403, 404, 403, 401}},
+	{"invitations.list", "", [callers]int{200, 200, 403, 404, 403, 401}},
+	{"workspace_credentials.create", "", [callers]int{201, 201, 201, 404, 403, 401}},
+	{"workspace_credentials.create", "another's", [callers]int{403, 403, 403, 404, 403, 401}},
+	{"workspace_credentials.list", "", [callers]int{200, 200, 200, 404, 403, 401}},
+	{"workspace_credentials.list", "another's", [callers]int{200, 200, 403, 404, 403, 401}},
+	{"workspace_credentials.get", "", [callers]int{200, 200, 200, 404, 403, 401}},
+	{"workspace_credentials.get", "another's", [callers]int{200, 200, 403, 404, 403, 401}},
+	{"workspace_credentials.delete", "", [callers]int{204, 204, 204, 404, 403, 401}},
+	{"workspace_credentials.delete", "another's", [callers]int{204, 204, 403, 404, 403, 401}},
+	{"workspace_credentials.reset", "", [callers]int{200, 200, 200, 404, 403, 401}},
+	{"workspace_credentials.reset", "another's", [callers]int{403, 403, 403, 404, 403, 401}},
+	{"billing.account", "", [callers]int{200, 403, 403, 404, 403, 401}},
+	{"billing.update_account", "", [callers]int{200, 403, 403, 404, 403, 401}},
+	{"payment_methods.create", "", [callers]int{201, 403, 403, 404, 403, 401}},
+	{"payment_methods.list", "", [callers]int{200, 403, 403, 404, 403, 401}},
+	{"payment_methods.get", "", [callers]int{200, 403, 403, 404, 403, 401}},
+	{"payment_methods.delete", "", [callers]int{204, 403, 403, 404, 403, 401}},
+	{"topups.create", "", [callers]int{201, 403, 403, 404, 403, 401}},
+	{"topups.list", "", [callers]int{200, 403, 403, 404, 403, 401}},
+	{"usage.get", "", [callers]int{200, 200, 200, 404, 403, 401}},
+	// Below a workspace:
+	{"projects.create", "", [callers]int{201, 201, 403, 404, 403, 401}},
+	{"projects.list", "", [callers]int{200, 200, 200, 404, 403, 401}},
+	{"projects.get", "", [callers]int{200, 200, 200, 404, 403, 401}},
+	{"projects.update", "", [callers]int{200, 200, 403, 404, 403, 401}},
+	{"projects.delete", "", [callers]int{204, 204, 403, 404, 403, 401}},
+	{"project_credentials.create", "", [callers]int{201, 201, 201, 404, 403, 401}},
+	{"project_credentials.list", "", [callers]int{200, 200, 200, 404, 403, 401}},
+	{"project_credentials.get", "", [callers]int{200, 200, 200, 404, 403, 401}},
+	{"project_credentials.get", "another's", [callers]int{200, 200, 200, 404, 403, 401}},
+	{"project_credentials.delete", "", [callers]int{204, 204, 204, 404, 403, 401}},
+	{"project_credentials.delete", "another's", [callers]int{204, 204, 403, 404, 403, 401}},
+}
+
+// party is everybody of the matrix.
+type party struct {
+	srv      *sandboxfake.Server
+	owner    *sandboxfake.Account // of the workspace
+	members  [callers]*sandboxfake.Account
+	apis     [callers]*api
+	cells    int // names the projects of the cells
+	sections []operationRow
+}
+
+func newParty(t *testing.T) *party {
+	t.Helper()
+	srv := consoleServer(t)
+	p := &party{srv: srv, owner: srv.NewWorkspace("The workspace"), sections: consoleOperations(t)}
+	owner := as(t, srv, p.owner.Credentials)
+	p.members = [callers]*sandboxfake.Account{p.owner, owner.invite("Ada", "ADMIN"), owner.invite("Grace", "VIEWER"), srv.NewWorkspace("Another workspace")}
+	for i, m := range p.members[:callProject] {
+		p.apis[i] = as(t, srv, m.Credentials)
+	}
+	p.apis[callProject] = &api{t: t, srv: srv}
+	p.apis[callProject].token = p.apis[callProject].tokenFor(p.owner.NewProject(idverify.ProjectParams{Name: "Token"}).Credentials, "phone_check")
+	p.apis[callNobody] = &api{t: t, srv: srv}
+	owner.want(200, http.MethodPut, workspaces+"/default/billing_account", `{"company_name":"Sandbox Ltd"}`)
+	return p
+}
+
+// consoleOperations is the console's part of the contract fixture.
+func consoleOperations(t *testing.T) []operationRow {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "internal", "wire", "testdata", "operations.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all, rows []operationRow
+	if err := json.Unmarshal(text, &all); err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range all {
+		if strings.HasPrefix(row.Path, "/console/") {
+			rows = append(rows, row)
+		}
+	}
+	return rows
+}
+
+// path fills in the ids for one cell: things of its own, so that no cell spoils another.
+func (p *party) path(op operationRow, whose string, caller int) string {
+	p.cells++
+	owner := p.apis[callOwner]
+	// Who is no member has nothing of their own here: then it is the owner's.
+	member := p.members[callOwner]
+	if caller <= callViewer {
+		member = p.members[caller]
+	}
+	if whose == "another's" {
+		member = p.members[(caller+1)%callStranger]
+	}
+	memberAPI := as(owner.t, p.srv, member.Credentials)
+	path := op.Path
+	fill := func(name string, id func() string) {
+		if strings.Contains(path, "{"+name+"}") {
+			path = strings.ReplaceAll(path, "{"+name+"}", id())
+		}
+	}
+	ofProject := strings.Contains(path, "{project_id}")
+	project := ""
+	fill("v", func() string { return "v0.1" })
+	fill("workspace_id", func() string { return p.owner.WorkspaceID })
+	fill("project_id", func() string {
+		project = p.owner.NewProject(idverify.ProjectParams{Name: fmt.Sprintf("Project %d", p.cells)}).ProjectID
+		return project
+	})
+	fill("member_id", func() string { return member.MemberID })
+	fill("client_id", func() string {
+		if ofProject {
+			return memberAPI.want(201, http.MethodPost, projects+"/"+project+"/credentials", "").text("client_id")
+		}
+		return memberAPI.want(201, http.MethodPost, workspaces+"/default/members/"+member.MemberID+"/credentials", "").text("client_id")
+	})
+	fill("payment_method_id", func() string { return p.card() })
+	fill("period", func() string { return "hourly?search=date%3E2026" })
+	return path
+}
+
+// card adds a payment method to the workspace.
+func (p *party) card() string {
+	return p.apis[callOwner].want(201, http.MethodPost, workspaces+"/default/payment_methods", newCard).text("payment_method_id")
+}
+
+const newCard = `{"card_number":"4242424242424242","expiry_month":12,"expiry_year":2030,"currencies":["EUR","GBP"]}`
+
+// body is a good body for an operation.
+func (p *party) body(operation string) string {
+	switch operation {
+	case "projects.create":
+		return fmt.Sprintf(`{"name":"Created %d"}`, p.cells)
+	case "projects.update", "workspaces.update":
+		return fmt.Sprintf(`[{"op":"replace","path":"/name","value":"Renamed %d"}]`, p.cells)
+	case "invitations.create":
+		return `{"name":"Joan","role":"VIEWER"}`
+	case "billing.update_account":
+		return `{"company_name":"Sandbox Ltd"}`
+	case "payment_methods.create":
+		return newCard
+	case "topups.create":
+		return fmt.Sprintf(`{"payment_method_id":%q,"currency":"EUR","amount":1}`, p.card())
+	}
+	return ""
+}
+
+func TestEveryOperationOfTheConsoleForEveryCaller(t *testing.T) {
+	t.Parallel()
+	p := newParty(t)
+	callerNames := [callers]string{"owner", "admin", "viewer", "member of another workspace", "project token", "no token"}
+	section := -1
+	for _, row := range matrix {
+		if row.whose != "another's" || p.sections[section].Operation != row.operation {
+			section++
+		}
+		op := p.sections[section]
+		if op.Operation != row.operation {
+			t.Fatalf("the matrix has %s where the contract has %s: every operation has its row", row.operation, op.Operation)
+		}
+		for caller, want := range row.status {
+			path, body := p.path(op, row.whose, caller), p.body(op.Operation)
+
+			r := p.apis[caller].call(op.Method, path, body)
+
+			if r.status != want {
+				t.Errorf("%s %s, %s: %s gets %d %s, want %d", op.Operation, row.whose, op.Path, callerNames[caller], r.status, r.body, want)
+			}
+			if want >= 400 && r.fragment() != map[int]string{401: "unauthorized", 403: "forbidden", 404: missing(op)}[want] {
+				t.Errorf("%s %s: %s is refused with %s", op.Operation, row.whose, callerNames[caller], r.body)
+			}
+		}
+	}
+	if section != len(p.sections)-1 {
+		t.Errorf("the matrix ends at operation %d of %d", section+1, len(p.sections))
+	}
+}
+
+// missing is what a stranger is told is not there.
+func missing(op operationRow) string {
+	if strings.Contains(op.Path, "{workspace_id}") {
+		return "workspace_not_found"
+	}
+	return "not_found"
+}
+
+func TestTwoWorkspacesNeverSeeEachOther(t *testing.T) {
+	t.Parallel()
+	srv := consoleServer(t)
+	ada, grace := srv.NewWorkspace("Ada's"), srv.NewWorkspace("Grace's")
+	seen := make(map[string][]string)
+	for _, account := range []*sandboxfake.Account{ada, grace} {
+		a := as(t, srv, account.Credentials)
+		project := account.NewProject(idverify.ProjectParams{Name: "Shop"})
+		product := &api{t: t, srv: srv}
+		product.token = product.tokenFor(project.Credentials, "phone_check")
+		product.create(phoneChecks, `{"phone_number":"447700900012"}`)
+		a.post(workspaces+"/default/invitations", `{"name":"Joan","role":"VIEWER"}`)
+		a.want(200, http.MethodPut, workspaces+"/default/billing_account", `{"company_name":"Sandbox Ltd"}`)
+		method := a.want(201, http.MethodPost, workspaces+"/default/payment_methods", newCard).text("payment_method_id")
+		a.want(201, http.MethodPost, workspaces+"/default/topups", fmt.Sprintf(`{"payment_method_id":%q,"currency":"EUR","amount":1}`, method))
+		var ids []string
+		for _, list := range []struct{ path, embedded, id string }{
+			{workspaces, "workspaces", "workspace_id"},
+			{workspaces + "/default/members", "members", "member_id"},
+			{workspaces + "/default/invitations", "invitations", "invitation_id"},
+			{workspaces + "/default/members/" + account.MemberID + "/credentials", "credentials", "client_id"},
+			{projects, "projects", "project_id"},
+			{projects + "/" + project.ProjectID + "/credentials", "credentials", "client_id"},
+			{workspaces + "/default/payment_methods", "payment_methods", "payment_method_id"},
+			{workspaces + "/default/topups", "top_ups", "top_up_id"},
+			{workspaces + "/default/usage/daily?group_by=project_id&search=date%3E2026", "usage", "project_id"},
+		} {
+			column := a.get(list.path).column(list.embedded, list.id)
+			if len(column) != 1 {
+				t.Errorf("%s: %s lists %v, want its own alone", account.WorkspaceID, list.path, column)
+			}
+			ids = append(ids, column...)
+		}
+		seen[account.WorkspaceID] = ids
+	}
+
+	for i, id := range seen[ada.WorkspaceID] {
+		if id == seen[grace.WorkspaceID][i] {
+			t.Errorf("both workspaces see %s", id)
+		}
+	}
+}
+
+func TestARoleIsThatOfTheWorkspaceOfThePath(t *testing.T) {
+	t.Parallel()
+	srv := consoleServer(t)
+	owner := asOwner(t, srv)
+	id := owner.post(workspaces+"/default/invitations", `{"name":"Grace","role":"VIEWER"}`).text("invitation_id")
+	grace := srv.SignUp("Grace", id)
+
+	for name, c := range map[string]idverify.Credentials{"her own workspace's credentials": grace.Credentials, "the joined one's": grace.Joined[0].Credentials} {
+		a := as(t, srv, c)
+		own := a.post(workspaces+"/"+grace.WorkspaceID+"/projects", fmt.Sprintf(`{"name":%q}`, name))
+		joined := a.post(workspaces+"/"+grace.Joined[0].WorkspaceID+"/projects", fmt.Sprintf(`{"name":%q}`, name))
+		if own.status != 201 || joined.status != 403 {
+			t.Errorf("with %s: %d in the workspace she owns, %d where she is a viewer, want 201 and 403", name, own.status, joined.status)
+		}
+	}
+}
+
+func TestAProjectBelowItsWorkspaceIsTheSameProject(t *testing.T) {
+	t.Parallel()
+	srv := consoleServer(t)
+	owner := asOwner(t, srv)
+	workspace := owner.get(workspaces + "/default").text("workspace_id")
+	created := owner.want(201, http.MethodPost, workspaces+"/"+workspace+"/projects", `{"name":"Shop"}`)
+	id := created.text("project_id")
+
+	direct, below := owner.get(projects+"/"+id), owner.get(workspaces+"/"+workspace+"/projects/"+id)
+
+	if self := below.text("_links", "self", "href"); self != srv.URL()+workspaces+"/"+workspace+"/projects/"+id {
+		t.Errorf("self is %s, want the nested path, which works for members of several workspaces", self)
+	}
+	delete(direct.json, "_links")
+	delete(below.json, "_links")
+	if diff := cmp.Diff(direct.json, below.json); diff != "" {
+		t.Errorf("the two ways to a project differ (-direct +below):\n%s", diff)
+	}
+	for scope, other := range map[string]string{"projects": workspaces + "/" + workspace + "/projects", "workspaces": projects} {
+		a := &api{t: t, srv: srv}
+		a.token = a.tokenFor(srv.ConsoleCredentials(), scope)
+		a.get(other).wantProblem(t, 403, "forbidden")
+	}
+}

@@ -1,0 +1,85 @@
+package sandboxfake_test
+
+import (
+	"fmt"
+	"net/http"
+	"testing"
+
+	"github.com/idverify/idverify-go"
+	"github.com/idverify/idverify-go/sandboxfake"
+)
+
+const (
+	workspaces = "/console/v0.1/workspaces"
+	projects   = "/console/v0.1/projects"
+)
+
+// consoleServer is a server with a clock that stands still.
+func consoleServer(t testing.TB, opts ...sandboxfake.Option) *sandboxfake.Server {
+	t.Helper()
+	return sandboxfake.New(t, append(opts, sandboxfake.WithInMemory(), sandboxfake.WithFrozenClock(frozenAt))...)
+}
+
+// as returns an api with a token for the management scopes.
+func as(t testing.TB, srv *sandboxfake.Server, c idverify.Credentials) *api {
+	t.Helper()
+	a := &api{t: t, srv: srv}
+	a.token = a.tokenFor(c, "console")
+	return a
+}
+
+// asOwner returns an api of the owner of the server's first workspace.
+func asOwner(t testing.TB, srv *sandboxfake.Server) *api {
+	t.Helper()
+	return as(t, srv, srv.ConsoleCredentials())
+}
+
+// invite has somebody sign up by an invitation of a's workspace, and returns them as a member of it.
+func (a *api) invite(name, role string) *sandboxfake.Account {
+	a.t.Helper()
+	r := a.want(201, http.MethodPost, workspaces+"/default/invitations", fmt.Sprintf(`{"name":%q,"role":%q}`, name, role))
+	return a.srv.SignUp(name, r.text("invitation_id")).Joined[0]
+}
+
+// want makes a call that must be answered with that status.
+func (a *api) want(status int, method, path, body string) reply {
+	a.t.Helper()
+	r := a.call(method, path, body)
+	if r.status != status {
+		a.t.Fatalf("%s %s: %d %s, want %d", method, path, r.status, r.body, status)
+	}
+	return r
+}
+
+// at finds a value below names in an answer.
+func (r reply) at(names ...string) any {
+	var v any = r.json
+	for _, name := range names {
+		object, _ := v.(map[string]any)
+		v = object[name]
+	}
+	return v
+}
+
+// text is the text below names in an answer.
+func (r reply) text(names ...string) string {
+	text, _ := r.at(names...).(string)
+	return text
+}
+
+// column is one field of all that a page holds.
+func (r reply) column(embedded, field string) []string {
+	column := []string{}
+	items, _ := r.at("_embedded", embedded).([]any)
+	for _, item := range items {
+		column = append(column, fmt.Sprint(item.(map[string]any)[field]))
+	}
+	return column
+}
+
+// money is the balance and the currency of a workspace.
+func (a *api) money(workspaceID string) string {
+	a.t.Helper()
+	r := a.want(200, http.MethodGet, workspaces+"/"+workspaceID, "")
+	return fmt.Sprint(r.at("_embedded", "balance", "amount_available"), " ", r.text("_embedded", "balance", "currency"))
+}
