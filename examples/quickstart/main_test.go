@@ -1,0 +1,46 @@
+package main
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestTheProgramShowsEveryCheck(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+
+	err := run(t.Context(), &out)
+
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `PhoneCheck: does the number belong to this phone?
+NUMBER            STATUS     MATCH  THE CALLBACK WAS
++44 7700 900-012  COMPLETED  yes    signed by the service
++44 7700 900-013  COMPLETED  no     signed by the service
++44 7700 900-099  ERROR      no     signed by the service
+
+SIMCheck: is the SIM the same as a week ago?
+NUMBER            STATUS     NO SIM CHANGE
++44 7700 900-012  COMPLETED  yes
++44 7700 900-016  COMPLETED  no
++44 7700 900-099  ERROR      -
+
+SubscriberCheck: both, by a code that the phone brings back
+NUMBER            STATUS     MATCH  NO SIM CHANGE
++44 7700 900-012  COMPLETED  yes    yes
++44 7700 900-016  COMPLETED  yes    no
++44 7700 900-013  COMPLETED  no     -
+
+Reachability: is this the address of a phone on mobile data?
+ADDRESS     ANSWER
+192.0.2.10  yes: Sandbox Mobile
+192.0.2.11  no: not a mobile address (is it on Wi-Fi?)
+192.0.2.99  no: its network is not supported
+`
+	if diff := cmp.Diff(want, out.String()); diff != "" {
+		t.Errorf("output (-want +got):\n%s", diff)
+	}
+}
