@@ -145,12 +145,12 @@ func (j *JWKS) fetchedKey(ctx context.Context, keyID string) (*rsa.PublicKey, er
 		f, err := j.join(ctx, fresh)
 		outage := j.failures > 0
 		j.mu.Unlock()
-		if err != nil {
-			return j.staleKey(set, keyID, err)
-		}
 		// In an outage nobody waits for a fetch that will most likely fail, as long as the old set will do.
-		if key, _ := j.staleKey(set, keyID, nil); outage && key != nil {
+		if key := j.oldKey(set, keyID); key != nil && (outage || err != nil) {
 			return key, nil
+		}
+		if err != nil {
+			return nil, err
 		}
 		select {
 		case <-f.done:
@@ -158,7 +158,10 @@ func (j *JWKS) fetchedKey(ctx context.Context, keyID string) (*rsa.PublicKey, er
 			return nil, because(ErrKeySource, "get key set", ctx.Err())
 		}
 		if f.err != nil {
-			return j.staleKey(set, keyID, f.err)
+			if key := j.oldKey(set, keyID); key != nil {
+				return key, nil
+			}
+			return nil, f.err
 		}
 		if key := f.set.keys[keyID]; key != nil {
 			return key, nil
@@ -170,12 +173,12 @@ func (j *JWKS) fetchedKey(ctx context.Context, keyID string) (*rsa.PublicKey, er
 	}
 }
 
-// staleKey answers from the last good set when no newer one is to be had. That a key is not in it means nothing.
-func (j *JWKS) staleKey(set *keySet, keyID string, err error) (*rsa.PublicKey, error) {
-	if set != nil && set.keys[keyID] != nil && j.now().Sub(set.fetched) <= j.maxStale {
-		return set.keys[keyID], nil
+// oldKey is the key in the last good set, for when no newer set is to be had. That a key is not in it means nothing.
+func (j *JWKS) oldKey(set *keySet, keyID string) *rsa.PublicKey {
+	if set == nil || j.now().Sub(set.fetched) > j.maxStale {
+		return nil
 	}
-	return nil, err
+	return set.keys[keyID]
 }
 
 // join returns the fetch under way, or begins one if it may. The caller holds the lock.
