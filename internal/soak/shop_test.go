@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/idverify/idverify-go"
+	"github.com/idverify/idverify-go/sandboxfake"
 	"github.com/idverify/idverify-go/signature"
 )
 
@@ -32,9 +33,9 @@ type shop struct {
 
 // book is what a shop knows of its checks.
 type book struct {
-	known    map[string]bool               // those whose create was answered
-	handled  map[string]*idverify.Callback // what was stored, by check id
-	failures map[string]int                // tries answered 5XX, by check id
+	known    map[string]sandboxfake.Outcome // those whose create was answered, and how they must end unless they expire
+	handled  map[string]*idverify.Callback  // what was stored, by check id
+	failures map[string]int                 // tries answered 5XX, by check id
 
 	attempts, failed, repeated int
 }
@@ -74,7 +75,7 @@ func (s *shop) open(r *round) {
 	defer s.mu.Unlock()
 	s.round = r
 	s.codes = make(map[string]string)
-	s.book = &book{known: make(map[string]bool), handled: make(map[string]*idverify.Callback), failures: make(map[string]int)}
+	s.book = &book{known: make(map[string]sandboxfake.Outcome), handled: make(map[string]*idverify.Callback), failures: make(map[string]int)}
 }
 
 func (s *shop) close() *book {
@@ -84,10 +85,10 @@ func (s *shop) close() *book {
 }
 
 // expect notes a check that was created.
-func (s *shop) expect(checkID string) {
+func (s *shop) expect(checkID string, o sandboxfake.Outcome) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.book.known[checkID] = true
+	s.book.known[checkID] = o
 }
 
 func (s *shop) takeCode(checkID string) string {
@@ -129,15 +130,14 @@ func (s *shop) serveCallback(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(answer.Code)
 }
 
-// plan is how often the tries of a check fail: one check in five, up to four times, or five where the keys are sure to be at hand for the last try.
+// plan is how often the tries of a check fail: one check in twelve, up to four times, or five where the keys are sure to be at hand for the last try.
 func (s *shop) plan(id string) int {
 	h := fnv.New32a()
 	io.WriteString(h, id)
-	n := int(h.Sum32() % 30)
 	if s.round.calm {
-		return max(0, n-24) // 1 to 5
+		return max(0, int(h.Sum32()%60)-54) // 1 to 5
 	}
-	return max(0, n-25) // 1 to 4
+	return max(0, int(h.Sum32()%48)-43) // 1 to 4
 }
 
 // store is what an application's handler is: idempotent on the check id.

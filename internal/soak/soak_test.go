@@ -28,7 +28,7 @@ var (
 
 const (
 	workers     = 8
-	roundChecks = 5000 // after so many, the books are made up and a new project begins
+	roundChecks = 5000 // after so many at most, the books are made up and a new project begins
 )
 
 // TestSoak is alone in its package: it counts goroutines and memory.
@@ -61,7 +61,7 @@ func soak(t *testing.T, seed uint64, n int) (total tally) {
 	w := newWorld(t, seed)
 	defer w.close()
 	for round := 0; total.created < n && !t.Failed(); round++ {
-		r := w.newRound(round, min(roundChecks, n-total.created))
+		r := w.newRound(round, min(roundChecks, (n+1)/2, n-total.created)) // two rounds at least: a calm one and another
 		r.run()
 		total.add(r.tally)
 		if round%10 == 9 {

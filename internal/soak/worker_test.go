@@ -22,9 +22,9 @@ func (r *round) work(random *rand.Rand) {
 		reference := fmt.Sprint(i)
 		number := fmt.Sprintf("4477009%05d", random.IntN(100_000))
 		switch p := random.IntN(100); {
-		case p < 30:
+		case p < 35:
 			w.simCheck(number, reference)
-		case p < 65:
+		case p < 87:
 			w.phoneCheck(number, reference)
 		default:
 			w.subscriberCheck(number, reference)
@@ -62,7 +62,7 @@ func (w *worker) phoneCheck(number, reference string) {
 	if err != nil {
 		return
 	}
-	w.shop.expect(check.CheckID)
+	w.shop.expect(check.CheckID, sandboxfake.PhoneCheckOutcome(number))
 	w.openURL(check.CheckURL)
 	if w.random.IntN(10) == 0 {
 		read, err := step(w, func() (*idverify.PhoneCheck, error) { return w.client.PhoneChecks.Get(w.t.Context(), check.CheckID) })
@@ -80,7 +80,7 @@ func (w *worker) subscriberCheck(number, reference string) {
 	if err != nil {
 		return
 	}
-	w.shop.expect(check.CheckID)
+	w.shop.expect(check.CheckID, sandboxfake.SubscriberCheckOutcome(number))
 	w.openURL(check.CheckURL)
 	code := w.shop.takeCode(check.CheckID)
 	if code == "" {

@@ -6,11 +6,14 @@ import (
 	"math/big"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/idverify/idverify-go"
 	"github.com/idverify/idverify-go/sandboxfake"
@@ -185,7 +188,7 @@ func (r *round) moveTime(done <-chan struct{}) {
 
 // redeliver has the service send some callbacks a second time, as it may.
 func (r *round) redeliver() {
-	deliveries := r.service.Deliveries()
+	deliveries := slices.DeleteFunc(r.service.Deliveries(), func(d sandboxfake.Delivery) bool { return d.ProjectID != r.project.ProjectID })
 	for range 20 {
 		if err := r.service.Redeliver(r.t.Context(), deliveries[r.random.IntN(len(deliveries))].ID); err != nil {
 			r.t.Error(err)
@@ -213,10 +216,14 @@ func (r *round) makeUpBooks(before *big.Rat) {
 	if paid.Cmp(owed) != 0 {
 		r.t.Errorf("round %d: %s was paid, but the checks that we know of cost %s: the others are lost", r.number, paid.FloatString(2), owed.FloatString(2))
 	}
-	for id := range book.known {
-		if _, ok := book.handled[id]; !ok {
+	for id, want := range book.known {
+		switch c := book.handled[id]; {
+		case c == nil:
 			r.lost++
 			r.t.Errorf("round %d: the check %s has no callback", r.number, id)
+		case c.Status == idverify.StatusExpired:
+		case c.Status != want.Status || !cmp.Equal(c.Match, want.Match) || !cmp.Equal(c.NoSIMChange, want.NoSIMChange):
+			r.t.Errorf("round %d: the callback of %s says %+v, want %+v", r.number, id, c, want)
 		}
 	}
 	references := make(map[string]string)
