@@ -1,0 +1,450 @@
+package sandboxfake_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/idverify/idverify-go"
+	"github.com/idverify/idverify-go/sandboxfake"
+)
+
+// newProject creates a project over the wire.
+func (a *api) newProject(body string) (id string, c idverify.Credentials) {
+	a.t.Helper()
+	r := a.want(201, http.MethodPost, projects, body)
+	pair := r.at("_embedded", "credentials").([]any)[0].(map[string]any)
+	return r.text("project_id"), idverify.Credentials{ClientID: pair["client_id"].(string), ClientSecret: idverify.NewSecret(pair["client_secret"].(string))}
+}
+
+// forProducts returns an api with a token of a project.
+func forProducts(t testing.TB, srv *sandboxfake.Server, c idverify.Credentials) *api {
+	t.Helper()
+	a := &api{t: t, srv: srv}
+	a.token = a.tokenFor(c, "phone_check sim_check subscriber_check coverage")
+	return a
+}
+
+// tokenStatus is how a token request of the credentials is answered.
+func (a *api) tokenStatus(c idverify.Credentials, scope string) int {
+	a.t.Helper()
+	return a.tokenCall(c, map[string][]string{"grant_type": {"client_credentials"}, "scope": {scope}}).status
+}
+
+func TestAProjectIsCreatedWithAModeThatCanBeChanged(t *testing.T) {
+	t.Parallel()
+	owner := asOwner(t, consoleServer(t))
+	for _, row := range []struct{ given, mode string }{
+		{`{"name":"A"}`, "live"},
+		{`{"name":"B","mode":"live"}`, "live"},
+		{`{"name":"C","mode":"sandbox"}`, "sandbox"},
+	} {
+		id, _ := owner.newProject(row.given)
+		if got := owner.get(projects + "/" + id).text("mode"); got != row.mode {
+			t.Errorf("created by %s it is %s, want %s", row.given, got, row.mode)
+		}
+		for _, mode := range []string{"sandbox", "live"} {
+			r := owner.call(http.MethodPatch, projects+"/"+id, fmt.Sprintf(`[{"op":"replace","path":"/mode","value":%q}]`, mode))
+			if r.status != 200 || r.text("mode") != mode {
+				t.Errorf("from %s to %s: %d %s", row.mode, mode, r.status, r.body)
+			}
+		}
+	}
+}
+
+func TestAProjectsModeDecidesWhatAnAcceptedCheckCosts(t *testing.T) {
+	t.Parallel()
+	srv := consoleServer(t)
+	owner := asOwner(t, srv)
+	id, credentials := owner.newProject(`{"name":"Shop"}`)
+	product := forProducts(t, srv, credentials)
+	charge := func() string {
+		r := product.want(201, http.MethodPost, phoneChecks, `{"phone_number":"447700900012"}`)
+		return fmt.Sprint(r.at("charge_amount"), " ", r.text("charge_currency"), ", left ", r.at("snapshot_balance"))
+	}
+
+	live := charge()
+	owner.want(200, http.MethodPatch, projects+"/"+id, `[{"op":"replace","path":"/mode","value":"sandbox"}]`)
+	sandbox := charge()
+
+	if live != "1 API, left 99" || sandbox != "0 API, left 99" || owner.money("default") != "99 API" {
+		t.Errorf("a live check: %s; a sandbox check: %s; then the account: %s", live, sandbox, owner.money("default"))
+	}
+}
+
+func TestACheckKeepsTheModeOfItsCreation(t *testing.T) {
+	t.Parallel()
+	operator := func(idverify.Product, string) sandboxfake.Outcome {
+		return sandboxfake.Outcome{Status: idverify.StatusCompleted, Match: new(false)}
+	}
+	srv := consoleServer(t, sandboxfake.WithOperator(operator))
+	owner := asOwner(t, srv)
+	id, credentials := owner.newProject(`{"name":"Shop"}`)
+	product := forProducts(t, srv, credentials)
+	live := product.create(phoneChecks, `{"phone_number":"447700900012"}`)
+	owner.want(200, http.MethodPatch, projects+"/"+id, `[{"op":"replace","path":"/mode","value":"sandbox"}]`)
+	sandbox := product.create(phoneChecks, `{"phone_number":"447700900012"}`)
+
+	product.get(phoneChecks + "/" + live + "/redirect")
+	product.get(phoneChecks + "/" + sandbox + "/redirect")
+
+	if match := product.get(phoneChecks + "/" + live).at("match"); match != false {
+		t.Errorf("a paid check has match %v, want the operator's false", match)
+	}
+	if match := product.get(phoneChecks + "/" + sandbox).at("match"); match != true {
+		t.Errorf("a sandbox check has match %v, want the table's true", match)
+	}
+}
+
+func TestTheCallbackURLOfAProjectServesEveryProductWithoutItsOwn(t *testing.T) {
+	t.Parallel()
+	srv := consoleServer(t)
+	owner := asOwner(t, srv)
+	shop, phone := new(bodies), new(bodies)
+	shopURL, phoneURL := srv.Handle("shop.sandbox.test", shop), srv.Handle("phone.sandbox.test", phone)
+	_, credentials := owner.newProject(fmt.Sprintf(`{"name":"Shop","mode":"sandbox","callback_url":%q,"configuration":{"phone_check":{"callback_url":%q}}}`, shopURL, phoneURL))
+	product := forProducts(t, srv, credentials)
+
+	for _, path := range []string{phoneChecks, "/subscriber_check/v0.1/checks"} {
+		product.get(path + "/" + product.create(path, `{"phone_number":"447700900012"}`) + "/redirect")
+	}
+	if err := srv.Idle(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+
+	var told []string
+	for _, d := range srv.Deliveries() {
+		told = append(told, string(d.Product)+" "+d.URL)
+	}
+	if diff := cmp.Diff([]string{"phone_check " + phoneURL, "subscriber_check " + shopURL}, told); diff != "" {
+		t.Errorf("deliveries (-want +got):\n%s", diff)
+	}
+}
+
+func TestAProjectHasAtMostTwoPairsOfCredentials(t *testing.T) {
+	t.Parallel()
+	srv := consoleServer(t)
+	owner := asOwner(t, srv)
+	viewer := as(t, srv, owner.invite("Grace", "VIEWER").Credentials)
+	id, first := owner.newProject(`{"name":"Shop"}`)
+	path := projects + "/" + id + "/credentials"
+
+	second := viewer.want(201, http.MethodPost, path, "")
+	for _, a := range []*api{owner, viewer} {
+		a.post(path, "").wantProblem(t, 409, "credentials_limit_reached")
+	}
+	owner.want(204, http.MethodDelete, path+"/"+first.ClientID, "")
+	third := owner.want(201, http.MethodPost, path, "")
+
+	if diff := cmp.Diff([]string{second.text("client_id"), third.text("client_id")}, owner.get(path+"?sort=created_at,asc").column("credentials", "client_id")); diff != "" {
+		t.Errorf("pairs (-want +got):\n%s", diff)
+	}
+}
+
+func TestTheSecretOfAProjectIsShownOnceAndCannotBeReset(t *testing.T) {
+	t.Parallel()
+	srv := consoleServer(t)
+	owner := asOwner(t, srv)
+	id, credentials := owner.newProject(`{"name":"Shop"}`)
+	path := projects + "/" + id + "/credentials"
+
+	answers := []reply{owner.get(path), owner.get(path + "/" + credentials.ClientID), owner.get(projects + "/" + id), owner.get(projects)}
+
+	for _, r := range answers {
+		if r.status != 200 || strings.Contains(string(r.body), "client_secret") || strings.Contains(string(r.body), credentials.ClientSecret.Reveal()) {
+			t.Errorf("answer %d %s: a secret is shown once", r.status, r.body)
+		}
+	}
+	owner.post(path+"/"+credentials.ClientID+"/reset", "").wantProblem(t, 404, "not_found")
+}
+
+func TestTheSecretOfAWorkspaceCanBeReset(t *testing.T) {
+	t.Parallel()
+	srv := consoleServer(t)
+	owner := asOwner(t, srv)
+	grace := owner.invite("Grace", "VIEWER")
+	viewer := as(t, srv, grace.Credentials)
+	other := as(t, srv, grace.Credentials)
+	path := workspaces + "/default/members/" + grace.MemberID + "/credentials/" + grace.Credentials.ClientID
+
+	r := viewer.want(200, http.MethodPost, path+"/reset", "")
+
+	fresh := idverify.Credentials{ClientID: r.text("client_id"), ClientSecret: idverify.NewSecret(r.text("client_secret"))}
+	if fresh.ClientID != grace.Credentials.ClientID || fresh.ClientSecret.Reveal() == grace.Credentials.ClientSecret.Reveal() {
+		t.Errorf("reset: %s, want another secret for the same client id", r.body)
+	}
+	if old, now := owner.tokenStatus(grace.Credentials, "console"), owner.tokenStatus(fresh, "console"); old != 401 || now != 200 {
+		t.Errorf("a token for the old secret: %d, for the new one: %d, want 401 and 200", old, now)
+	}
+	for _, a := range []*api{viewer, other} {
+		a.get(workspaces+"/default").wantProblem(t, 401, "unauthorized")
+	}
+	if seen := owner.get(path); seen.status != 200 || strings.Contains(string(seen.body), "client_secret") {
+		t.Errorf("read: %d %s, want the pair without its secret", seen.status, seen.body)
+	}
+}
+
+func TestCredentialsMayHaveTheScopesOfTheirKindOnly(t *testing.T) {
+	t.Parallel()
+	srv := consoleServer(t)
+	owner := asOwner(t, srv)
+	_, project := owner.newProject(`{"name":"Shop"}`)
+	workspace := srv.SignUp("Ada").Credentials
+	for _, row := range []struct {
+		scope              string
+		project, workspace int
+	}{
+		{"phone_check", 200, 400}, {"sim_check", 200, 400}, {"subscriber_check", 200, 400}, {"coverage", 200, 400},
+		{"projects", 400, 200}, {"workspaces", 400, 200}, {"console", 400, 200},
+		{"projects phone_check", 400, 400}, // the specification's example of two scopes shows the syntax
+	} {
+		if p, w := owner.tokenStatus(project, row.scope), owner.tokenStatus(workspace, row.scope); p != row.project || w != row.workspace {
+			t.Errorf("%s: a project's credentials get %d, a workspace's %d, want %d and %d", row.scope, p, w, row.project, row.workspace)
+		}
+	}
+}
+
+func TestDeletedCredentialsAndTheirTokensEndAtOnce(t *testing.T) {
+	t.Parallel()
+	srv := consoleServer(t)
+	owner := asOwner(t, srv)
+	id, credentials := owner.newProject(`{"name":"Shop"}`)
+	product := forProducts(t, srv, credentials)
+	grace := owner.invite("Grace", "VIEWER")
+	viewer := as(t, srv, grace.Credentials)
+
+	owner.want(204, http.MethodDelete, projects+"/"+id+"/credentials/"+credentials.ClientID, "")
+	owner.want(204, http.MethodDelete, workspaces+"/default/members/"+grace.MemberID+"/credentials/"+grace.Credentials.ClientID, "")
+
+	product.get(phoneChecks).wantProblem(t, 401, "unauthorized")
+	viewer.get(projects).wantProblem(t, 401, "unauthorized")
+	if p, w := owner.tokenStatus(credentials, "phone_check"), owner.tokenStatus(grace.Credentials, "console"); p != 401 || w != 401 {
+		t.Errorf("deleted credentials get tokens: %d and %d, want 401", p, w)
+	}
+	owner.call(http.MethodDelete, projects+"/"+id+"/credentials/"+credentials.ClientID, "").wantProblem(t, 404, "not_found")
+}
+
+func TestDeletingAProjectEndsItsCredentialsTokensAndChecks(t *testing.T) {
+	t.Parallel()
+	srv := consoleServer(t)
+	owner := asOwner(t, srv)
+	told := new(bodies)
+	id, credentials := owner.newProject(fmt.Sprintf(`{"name":"Shop","mode":"sandbox","callback_url":%q}`, srv.Handle("shop.sandbox.test", told)))
+	product := forProducts(t, srv, credentials)
+	open := product.create(phoneChecks, `{"phone_number":"447700900012"}`)
+	other := newAPI(t, srv)
+	kept := other.create(phoneChecks, `{"phone_number":"447700900012"}`)
+
+	owner.want(204, http.MethodDelete, projects+"/"+id, "")
+
+	owner.get(projects+"/"+id).wantProblem(t, 404, "not_found")
+	owner.call(http.MethodDelete, projects+"/"+id, "").wantProblem(t, 404, "not_found")
+	product.get(phoneChecks+"/"+open).wantProblem(t, 401, "unauthorized")
+	product.get(phoneChecks+"/"+open+"/redirect").wantProblem(t, 404, "check_not_found")
+	if status := owner.tokenStatus(credentials, "phone_check"); status != 401 {
+		t.Errorf("its credentials get a token: %d, want 401", status)
+	}
+	if r := other.get(phoneChecks + "/" + kept); r.status != 200 {
+		t.Errorf("a check of another project: %d %s, want it untouched", r.status, r.body)
+	}
+	if err := srv.Advance(t.Context(), 10*time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	if d := srv.Deliveries(); len(d) != 0 {
+		t.Errorf("its check still expired: %+v", d)
+	}
+	if r := owner.post(projects, `{"name":"Shop"}`); r.status != 201 || r.text("project_id") == id {
+		t.Errorf("the name again: %d %s, want a new project", r.status, r.body)
+	}
+}
+
+func TestProjectNamesAreUniqueInTheirWorkspace(t *testing.T) {
+	t.Parallel()
+	srv := consoleServer(t)
+	owner, stranger := asOwner(t, srv), as(t, srv, srv.SignUp("Ada").Credentials)
+	owner.newProject(`{"name":"Shop"}`)
+	id, _ := owner.newProject(`{"name":"Store"}`)
+
+	owner.post(projects, `{"name":"Shop"}`).wantProblem(t, 409, "project_name_taken")
+	owner.call(http.MethodPatch, projects+"/"+id, `[{"op":"replace","path":"/name","value":"Shop"}]`).wantProblem(t, 409, "project_name_taken")
+	owner.want(200, http.MethodPatch, projects+"/"+id, `[{"op":"replace","path":"/name","value":"Store"}]`)
+	owner.newProject(`{"name":"shop"}`)
+	stranger.newProject(`{"name":"Shop"}`)
+}
+
+func TestBadBodiesOfAProjectAreRefused(t *testing.T) {
+	t.Parallel()
+	owner := asOwner(t, consoleServer(t))
+	for i, row := range []struct {
+		body   string // with a name of its own for %q
+		status int
+	}{
+		{`{"name":%q}`, 201},
+		{`{"name":%q,"colour":"red"}`, 201},
+		{`{"name":%q,"configuration":{}}`, 201},
+		{`{"name":%q,"configuration":null}`, 201},
+		{`{"name":%q,"configuration":{"phone_check":{},"sim_check":7}}`, 201}, // a SIMCheck has no URLs: an unknown field
+		{`{"name":%q,"configuration":{"phone_check":{"Callback_URL":7}}}`, 201},
+		{`{"name":%q,"configuration":{"phone_check":{"redirect_url":"https://shop.sandbox.test/?a=1"}}}`, 201},
+		{`{"name":7}`, 400},
+		{`{"name":""}`, 400},
+		{`{"name":"\t"}`, 400},
+		{`{"name":null}`, 400},
+		{`{}`, 400},
+		{`{"Name":%q}`, 400},
+		{`{"name":%q,"mode":"test"}`, 400},
+		{`{"name":%q,"mode":"LIVE"}`, 400},
+		{`{"name":%q,"mode":""}`, 400},
+		{`{"name":%q,"callback_url":""}`, 400},
+		{`{"name":%q,"callback_url":"/callbacks"}`, 400},
+		{`{"name":%q,"configuration":[]}`, 400},
+		{`{"name":%q,"configuration":{"phone_check":"https://shop.sandbox.test"}}`, 400},
+		{`{"name":%q,"configuration":{"phone_check":{"callback_url":"ftp://shop.sandbox.test"}}}`, 400},
+		{`{"name":%q,"configuration":{"phone_check":{"callback_url":null}}}`, 400},
+		{`{"name":%q,"configuration":{"subscriber_check":{"redirect_url":"https://shop.sandbox.test/?code=1"}}}`, 400},
+		{`{"name":%q`, 400},
+		{`[]`, 400},
+	} {
+		body := row.body
+		if strings.Contains(body, "%q") {
+			body = fmt.Sprintf(body, fmt.Sprintf("Project %d", i))
+		}
+		r := owner.post(projects, body)
+		if row.status == 201 && r.status != 201 {
+			t.Errorf("%s: %d %s, want 201", body, r.status, r.body)
+		}
+		if row.status == 400 {
+			r.wantProblem(t, 400, "bad_request")
+		}
+	}
+}
+
+// A PATCH of a project is a JSON Patch, and all of it counts or nothing (contract, section 3).
+func TestAPatchOfAProjectIsTakenWholeOrRefusedWhole(t *testing.T) {
+	t.Parallel()
+	const (
+		before = `{"callback_url":"https://shop.test/","configuration":{"phone_check":{"callback_url":"https://p.test/"},"subscriber_check":{"redirect_url":"https://s.test/"}},"mode":"live","name":"Shop"}`
+		empty  = `"phone_check":{},"subscriber_check":{}`
+	)
+	for _, row := range []struct{ name, patch, want string }{
+		{"nothing", `[]`, before},
+		{"name and mode", `[{"op":"replace","path":"/name","value":"Store"},{"op":"replace","path":"/mode","value":"sandbox"}]`, strings.Replace(strings.Replace(before, "Shop", "Store", 1), "live", "sandbox", 1)},
+		{"add over a value", `[{"op":"add","path":"/callback_url","value":"https://b.test/"}]`, strings.Replace(before, "https://shop.test/", "https://b.test/", 1)},
+		{"replace a value", `[{"op":"replace","path":"/configuration/phone_check/callback_url","value":"https://b.test/"}]`, strings.Replace(before, "https://p.test/", "https://b.test/", 1)},
+		{"remove a value", `[{"op":"remove","path":"/configuration/phone_check/callback_url"}]`, strings.Replace(before, `"callback_url":"https://p.test/"`, ``, 1)},
+		{"replace a product", `[{"op":"replace","path":"/configuration/phone_check","value":{}}]`, strings.Replace(before, `"callback_url":"https://p.test/"`, ``, 1)},
+		{"remove a product", `[{"op":"remove","path":"/configuration/phone_check"}]`, strings.Replace(before, `"callback_url":"https://p.test/"`, ``, 1)},
+		{"remove a product, then add to it", `[{"op":"remove","path":"/configuration/phone_check"},{"op":"add","path":"/configuration/phone_check/callback_url","value":"https://b.test/"}]`, strings.Replace(before, "https://p.test/", "https://b.test/", 1)},
+		{"replace the configuration", `[{"op":"replace","path":"/configuration","value":{"phone_check":{"callback_url":"https://b.test/"}}}]`, `{"callback_url":"https://shop.test/","configuration":{"phone_check":{"callback_url":"https://b.test/"},"subscriber_check":{}},"mode":"live","name":"Shop"}`},
+		{"remove the configuration", `[{"op":"remove","path":"/configuration"}]`, `{"callback_url":"https://shop.test/","configuration":{` + empty + `},"mode":"live","name":"Shop"}`},
+		{"a field that the operation does not know", `[{"op":"remove","path":"/configuration/phone_check/callback_url","from":"/x"}]`, strings.Replace(before, `"callback_url":"https://p.test/"`, ``, 1)},
+
+		{"a good operation and a bad one", `[{"op":"replace","path":"/name","value":"Store"},{"op":"replace","path":"/mode","value":"half"}]`, ""},
+		{"a bad operation and a good one", `[{"op":"replace","path":"/mode","value":"half"},{"op":"replace","path":"/mode","value":"sandbox"}]`, ""},
+		{"an unknown path", `[{"op":"add","path":"/colour","value":"red"}]`, ""},
+		{"a path that is shown, but not the members' to change", `[{"op":"replace","path":"/project_id","value":"mine"}]`, ""},
+		{"a product without URLs", `[{"op":"add","path":"/configuration/sim_check","value":{}}]`, ""},
+		{"deeper than there is", `[{"op":"add","path":"/configuration/phone_check/callback_url/x","value":"https://b.test/"}]`, ""},
+		{"the whole document", `[{"op":"replace","path":"","value":{"name":"Store"}}]`, ""},
+		{"a path without its slash", `[{"op":"replace","path":"name","value":"Store"}]`, ""},
+		{"a path in another case", `[{"op":"replace","path":"/Name","value":"Store"}]`, ""},
+		{"remove the name", `[{"op":"remove","path":"/name"}]`, ""},
+		{"add the mode", `[{"op":"add","path":"/mode","value":"sandbox"}]`, ""},
+		{"remove what is not there", `[{"op":"remove","path":"/configuration/phone_check/redirect_url"}]`, ""},
+		{"replace what is not there", `[{"op":"replace","path":"/configuration/phone_check/redirect_url","value":"https://b.test/"}]`, ""},
+		{"remove twice", `[{"op":"remove","path":"/callback_url"},{"op":"remove","path":"/callback_url"}]`, ""},
+		{"test", `[{"op":"test","path":"/name","value":"Shop"}]`, ""},
+		{"copy", `[{"op":"copy","from":"/name","path":"/callback_url"}]`, ""},
+		{"move", `[{"op":"move","from":"/callback_url","path":"/configuration/phone_check/callback_url","value":"x"}]`, ""},
+		{"no op", `[{"path":"/name","value":"Store"}]`, ""},
+		{"no path", `[{"op":"replace","value":"Store"}]`, ""},
+		{"no value", `[{"op":"replace","path":"/name"}]`, ""},
+		{"null", `[{"op":"add","path":"/callback_url","value":null}]`, ""},
+		{"a number", `[{"op":"replace","path":"/name","value":7}]`, ""},
+		{"an object for a URL", `[{"op":"add","path":"/callback_url","value":{}}]`, ""},
+		{"a URL for an object", `[{"op":"add","path":"/configuration/phone_check","value":"https://b.test/"}]`, ""},
+		{"a URL that cannot be called", `[{"op":"add","path":"/callback_url","value":"b.test"}]`, ""},
+		{"a redirect URL with a code", `[{"op":"add","path":"/configuration/phone_check/redirect_url","value":"https://b.test/?code=1"}]`, ""},
+		{"a bad URL deep in an object", `[{"op":"add","path":"/configuration","value":{"phone_check":{"callback_url":"b.test"}}}]`, ""},
+		{"names in another case", `[{"OP":"replace","Path":"/name","VALUE":"Store"}]`, ""},
+		{"op of the wrong type", `[{"op":1,"path":"/name","value":"Store"}]`, ""},
+		{"no operation at all", `[null]`, ""},
+		{"a text for an operation", `["replace"]`, ""},
+		{"an object", `{"name":"Store"}`, ""},
+		{"null for a patch", `null`, ""},
+		{"cut off", `[{"op":"replace","path":"/name","value":"Sto`, ""},
+		{"empty", ``, ""},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			srv := consoleServer(t)
+			owner := asOwner(t, srv)
+			id, _ := owner.newProject(before)
+			if err := srv.Advance(t.Context(), time.Minute); err != nil {
+				t.Fatal(err)
+			}
+
+			r := owner.call(http.MethodPatch, projects+"/"+id, row.patch)
+
+			want := row.want
+			if want == "" {
+				want = before
+				r.wantProblem(t, 400, "bad_request")
+			}
+			stored := owner.get(projects + "/" + id)
+			if r.status == 200 {
+				if diff := cmp.Diff(stored.json, r.json); diff != "" {
+					t.Errorf("the answer is not what is stored (-stored +answered):\n%s", diff)
+				}
+			}
+			if changed := stored.text("created_at") != stored.text("updated_at"); changed != (row.want != "" && row.patch != `[]`) {
+				t.Errorf("updated_at is %s, created_at %s", stored.text("updated_at"), stored.text("created_at"))
+			}
+			shown := make(map[string]any)
+			for _, name := range []string{"name", "mode", "callback_url", "configuration"} {
+				if v, ok := stored.json[name]; ok {
+					shown[name] = v
+				}
+			}
+			got, err := json.Marshal(shown)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(want, string(got)); diff != "" {
+				t.Errorf("the project (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestProjectsAreListedInTheOrdersThatTheyHave(t *testing.T) {
+	t.Parallel()
+	srv := consoleServer(t)
+	owner := as(t, srv, srv.SignUp("Ada").Credentials)
+	for _, name := range []string{"b", "c", "a"} {
+		owner.newProject(fmt.Sprintf(`{"name":%q}`, name))
+		if err := srv.Advance(t.Context(), time.Second); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, row := range []struct {
+		query string
+		want  []string
+	}{
+		{"", []string{"a", "c", "b"}},
+		{"?sort=name,asc", []string{"a", "b", "c"}},
+		{"?sort=name,desc&size=2", []string{"c", "b"}},
+		{"?sort=created_at,asc&size=2&page=2", []string{"a"}},
+		{"?search=name!=b", []string{"a", "c"}},
+		{"?search=mode==sandbox", []string{}},
+	} {
+		if diff := cmp.Diff(row.want, owner.get(projects+row.query).column("projects", "name")); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", row.query, diff)
+		}
+	}
+}
