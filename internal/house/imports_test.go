@@ -32,6 +32,7 @@ var house = []row{
 	{pkg: ".", may: "internal/wire signature", also: "github.com/hashicorp/go-retryablehttp golang.org/x/oauth2"},
 	{pkg: "sandboxfake", may: "internal/wire signature ."},
 	{pkg: "cmd/sandboxfake", may: "signature . sandboxfake"},
+	{pkg: "conformance", may: "."},
 	{pkg: "examples/passwordless", may: "signature . sandboxfake examples/passwordless/signin"},
 	{pkg: "examples/passwordless/signin", may: "signature ."},
 	{pkg: "examples/*", may: "signature . sandboxfake"},
