@@ -120,8 +120,14 @@ func uriOf(r *http.Request) string {
 	return r.RequestURI
 }
 
+// maxTarget bounds a request target, in bytes: more than any browser sends, and than an Authorization of maxAuthorization needs in every escape.
+const maxTarget = 64 << 10
+
 // requestTarget is the path and query of a request URI, byte for byte. The absolute form, which proxies and httptest.NewRequest write, must name the host.
 func requestTarget(uri, host string) (string, error) {
+	if len(uri) > maxTarget {
+		return "", refuse(ErrMalformed, "the request target is longer than 64 KiB")
+	}
 	for i := range len(uri) {
 		if c := uri[i]; c <= ' ' || c == 0x7f {
 			return "", refuse(ErrMalformed, "the request target holds spaces or control characters")
