@@ -1,0 +1,305 @@
+package sandboxfake_test
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/idverify/idverify-go"
+	"github.com/idverify/idverify-go/sandboxfake"
+)
+
+// payer is an owner who has got as far as payment details.
+func payer(t testing.TB, srv *sandboxfake.Server, card string) (owner *api, methodID string) {
+	t.Helper()
+	owner = as(t, srv, srv.NewWorkspace("Payer").Credentials)
+	owner.want(200, http.MethodPut, workspaces+"/default/billing_account", `{"company_name":"Sandbox Ltd"}`)
+	return owner, owner.want(201, http.MethodPost, workspaces+"/default/payment_methods", card).text("payment_method_id")
+}
+
+// topUp pays in.
+func (a *api) topUp(methodID, currency, amount string) reply {
+	a.t.Helper()
+	return a.post(workspaces+"/default/topups", fmt.Sprintf(`{"payment_method_id":%q,"currency":%q,"amount":%s}`, methodID, currency, amount))
+}
+
+// The rules of the specification's section 1, "Billing", in its order. That only the owner bills is a part of the matrix.
+
+func TestBillingGoesByCompanyDetailsThenPaymentDetailsThenTopUp(t *testing.T) {
+	t.Parallel()
+	srv := consoleServer(t)
+	owner := asOwner(t, srv)
+	methods := workspaces + "/default/payment_methods"
+
+	owner.get(workspaces+"/default/billing_account").wantProblem(t, 404, "not_found")
+	owner.post(methods, newCard).wantProblem(t, 409, "company_details_required")
+	owner.topUp("", "EUR", "1").wantProblem(t, 409, "company_details_required")
+	owner.want(200, http.MethodPut, workspaces+"/default/billing_account", `{"company_name":"Sandbox Ltd"}`)
+	owner.topUp("", "EUR", "1").wantProblem(t, 409, "payment_details_required")
+	id := owner.want(201, http.MethodPost, methods, newCard).text("payment_method_id")
+	if r := owner.topUp(id, "EUR", "1"); r.status != 201 {
+		t.Errorf("all is there, and the top-up gets %d %s", r.status, r.body)
+	}
+	owner.want(204, http.MethodDelete, methods+"/"+id, "")
+	owner.call(http.MethodDelete, methods+"/"+id, "").wantProblem(t, 404, "not_found")
+	owner.topUp(id, "EUR", "1").wantProblem(t, 409, "payment_details_required")
+}
+
+func TestANewWorkspaceHasABalanceInThePlatformsOwnCurrency(t *testing.T) {
+	t.Parallel()
+	srv := consoleServer(t)
+
+	ada := srv.SignUp("Ada")
+
+	if got := as(t, srv, ada.Credentials).money("default"); got != "100 API" {
+		t.Errorf("the account begins with %s, want 100 API", got)
+	}
+}
+
+func TestTheFirstTopUpChoosesTheCurrencyAndTheUnusedAPIBalanceIsLost(t *testing.T) {
+	t.Parallel()
+	srv := consoleServer(t)
+	owner, method := payer(t, srv, newCard)
+
+	first := owner.topUp(method, "GBP", "25.50")
+	after := owner.money("default")
+	second := owner.topUp(method, "GBP", `"0.000001"`)
+
+	if first.status != 201 || first.text("currency") != "GBP" || first.text("amount") != "25.5" || after != "25.5 GBP" {
+		t.Errorf("first top-up: %d %s, then the account holds %s, want 25.5 GBP and nothing of the 100 API", first.status, first.body, after)
+	}
+	if got := owner.money("default"); second.status != 201 || got != "25.500001 GBP" {
+		t.Errorf("second top-up: %d %s, then the account holds %s, want it added", second.status, second.body, got)
+	}
+}
+
+func TestTheCurrencyCannotBeChangedAfterTheFirstTopUp(t *testing.T) {
+	t.Parallel()
+	srv := consoleServer(t)
+	owner, method := payer(t, srv, newCard)
+	owner.topUp(method, "GBP", "1")
+
+	owner.topUp(method, "EUR", "1").wantProblem(t, 409, "currency_fixed")
+
+	if got := owner.money("default"); got != "1 GBP" {
+		t.Errorf("the account holds %s, want 1 GBP still", got)
+	}
+}
+
+func TestALaterPaymentMethodMustSupportTheCurrency(t *testing.T) {
+	t.Parallel()
+	srv := consoleServer(t)
+	owner, method := payer(t, srv, newCard)
+	onlyUSD := strings.Replace(newCard, `["EUR","GBP"]`, `["USD"]`, 1)
+	before := owner.want(201, http.MethodPost, workspaces+"/default/payment_methods", onlyUSD).text("payment_method_id")
+	owner.topUp(before, "EUR", "1").wantProblem(t, 409, "currency_not_supported")
+	owner.topUp(method, "EUR", "1")
+
+	owner.post(workspaces+"/default/payment_methods", onlyUSD).wantProblem(t, 409, "currency_not_supported")
+	owner.topUp(before, "EUR", "1").wantProblem(t, 409, "currency_not_supported")
+	owner.want(201, http.MethodPost, workspaces+"/default/payment_methods", newCard)
+}
+
+func TestTheNumberOfACardIsKeptNowhere(t *testing.T) {
+	t.Parallel()
+	srv := consoleServer(t)
+	owner, method := payer(t, srv, newCard)
+
+	one, all := owner.get(workspaces+"/default/payment_methods/"+method), owner.get(workspaces+"/default/payment_methods")
+
+	if one.text("last_four_digits") != "4242" {
+		t.Errorf("the card is %s, want its last four digits", one.body)
+	}
+	var journal strings.Builder
+	for _, r := range srv.Requests() {
+		journal.Write(r.Body)
+	}
+	for place, text := range map[string]string{"an answer": string(one.body), "a list": string(all.body), "the journal": journal.String()} {
+		if strings.Contains(text, "42424242") {
+			t.Errorf("%s holds the card's number: %s", place, text)
+		}
+	}
+}
+
+func TestBadBodiesOfBillingAreRefused(t *testing.T) {
+	t.Parallel()
+	srv := consoleServer(t)
+	owner, method := payer(t, srv, newCard)
+	account, methods, topUps := workspaces+"/default/billing_account", workspaces+"/default/payment_methods", workspaces+"/default/topups"
+	card := func(field, value string) string {
+		fields := map[string]string{"card_number": `"4242424242424242"`, "expiry_month": "12", "expiry_year": "2030", "currencies": `["EUR"]`}
+		fields[field] = value
+		return fmt.Sprintf(`{"card_number":%s,"expiry_month":%s,"expiry_year":%s,"currencies":%s}`, fields["card_number"], fields["expiry_month"], fields["expiry_year"], fields["currencies"])
+	}
+	topUp := func(amount, currency string) string {
+		return fmt.Sprintf(`{"payment_method_id":%q,"currency":%s,"amount":%s}`, method, currency, amount)
+	}
+	for _, row := range []struct{ method, path, body string }{
+		{"PUT", account, `{}`}, {"PUT", account, `{"company_name":" "}`}, {"PUT", account, `{"company_name":7}`}, {"PUT", account, `{"Company_Name":"A"}`}, {"PUT", account, `[]`}, {"PUT", account, ``},
+		{"POST", methods, `{}`}, {"POST", methods, card("card_number", `""`)}, {"POST", methods, card("card_number", `"4242 4242 4242 4242"`)}, {"POST", methods, card("card_number", `"42424242424"`)},
+		{"POST", methods, card("card_number", `4242424242424242`)}, {"POST", methods, card("expiry_month", `0`)}, {"POST", methods, card("expiry_month", `13`)}, {"POST", methods, card("expiry_year", `30`)},
+		{"POST", methods, card("currencies", `[]`)}, {"POST", methods, card("currencies", `["API"]`)}, {"POST", methods, card("currencies", `["eur"]`)}, {"POST", methods, card("currencies", `["EUR","EUR"]`)}, {"POST", methods, card("currencies", `"EUR"`)},
+		{"POST", topUps, `{}`}, {"POST", topUps, topUp(`0`, `"EUR"`)}, {"POST", topUps, topUp(`-1`, `"EUR"`)}, {"POST", topUps, topUp(`1e3`, `"EUR"`)}, {"POST", topUps, topUp(`0.0000001`, `"EUR"`)},
+		{"POST", topUps, topUp(`"many"`, `"EUR"`)}, {"POST", topUps, topUp(`null`, `"EUR"`)}, {"POST", topUps, topUp(`9999999999999`, `"EUR"`)}, {"POST", topUps, topUp(`1`, `"API"`)}, {"POST", topUps, topUp(`1`, `"CHF"`)},
+		{"POST", topUps, topUp(`1`, `null`)}, {"POST", topUps, `{"payment_method_id":"unknown","currency":"EUR","amount":1}`},
+	} {
+		r := owner.call(row.method, row.path, row.body)
+
+		if r.status != 400 || r.fragment() != "bad_request" {
+			t.Errorf("%s %s %s: %d %s, want 400", row.method, row.path, row.body, r.status, r.body)
+		}
+		if strings.Contains(string(r.body), "4242") {
+			t.Errorf("the problem repeats the card's number: %s", r.body)
+		}
+	}
+	if got := owner.money("default"); got != "100 API" {
+		t.Errorf("the account holds %s, want it untouched", got)
+	}
+}
+
+func TestNoSumOfTopUpsLeavesItsBounds(t *testing.T) {
+	t.Parallel()
+	srv := consoleServer(t)
+	owner, method := payer(t, srv, newCard)
+
+	for range 2 {
+		owner.want(201, http.MethodPost, workspaces+"/default/topups", fmt.Sprintf(`{"payment_method_id":%q,"currency":"EUR","amount":499999999999.999999}`, method))
+	}
+	owner.topUp(method, "EUR", "1").wantProblem(t, 400, "bad_request")
+
+	if body := string(owner.get(workspaces + "/default").body); !strings.Contains(body, `"amount_available":999999999999.999998`) {
+		t.Errorf("the account is %s, want it exact, with the third top-up refused", body)
+	}
+}
+
+func TestBillingAccountsAreReplacedWhole(t *testing.T) {
+	t.Parallel()
+	owner := asOwner(t, consoleServer(t))
+	path := workspaces + "/default/billing_account"
+	owner.want(200, http.MethodPut, path, `{"company_name":"Sandbox Ltd","city":"Testville"}`)
+
+	owner.want(200, http.MethodPut, path, `{"company_name":"Sandbox Inc"}`)
+
+	if r := owner.get(path); r.text("company_name") != "Sandbox Inc" || r.text("city") != "" {
+		t.Errorf("the details are %s, want the new ones alone", r.body)
+	}
+}
+
+func TestALiveCheckWithoutBalanceIsRefusedAndChangesNothing(t *testing.T) {
+	t.Parallel()
+	srv := consoleServer(t, sandboxfake.WithPrices(map[idverify.Product]string{idverify.ProductPhoneCheck: "60", idverify.ProductSIMCheck: "0.000001"}))
+	account := srv.NewWorkspace("Shop")
+	owner := as(t, srv, account.Credentials)
+	product := forProducts(t, srv, account.NewProject(idverify.ProjectParams{Name: "Live"}).Credentials)
+	product.create(phoneChecks, `{"phone_number":"447700900012"}`)
+
+	product.post(phoneChecks, `{"phone_number":"447700900012"}`).wantProblem(t, 402, "insufficient_balance")
+
+	if n := product.get(phoneChecks).at("page", "total_elements"); n != 1.0 || owner.money("default") != "40 API" {
+		t.Errorf("%v checks and %s, want 1 and 40 API", n, owner.money("default"))
+	}
+	product.create("/sim_check/v0.1/checks", `{"phone_number":"447700900012"}`)
+	if got := owner.money("default"); got != "39.999999 API" {
+		t.Errorf("after a SIMCheck for a millionth the account holds %s", got)
+	}
+	usage := owner.get(workspaces + "/default/usage/daily?group_by=product_id&search=date%3E2026")
+	if diff := cmp.Diff([]string{"60", "0.000001"}, usage.column("usage", "amount")); diff != "" {
+		t.Errorf("usage, which the refused check is no part of (-want +got):\n%s", diff)
+	}
+}
+
+func TestProductCallsOfAnyMemberConsumeTheOneAccount(t *testing.T) {
+	t.Parallel()
+	srv := consoleServer(t)
+	owner := asOwner(t, srv)
+	for _, role := range []string{"ADMIN", "VIEWER"} {
+		member := as(t, srv, owner.invite(role, role).Credentials)
+		id, _ := owner.newProject(fmt.Sprintf(`{"name":%q}`, role))
+		pair := member.want(201, http.MethodPost, projects+"/"+id+"/credentials", "")
+		product := forProducts(t, srv, idverify.Credentials{ClientID: pair.text("client_id"), ClientSecret: idverify.NewSecret(pair.text("client_secret"))})
+
+		product.create(phoneChecks, `{"phone_number":"447700900012"}`)
+	}
+
+	if got := owner.money("default"); got != "98 API" {
+		t.Errorf("after a check each of an admin and a viewer the account holds %s, want 98 API", got)
+	}
+}
+
+// What left the account is what the accepted checks cost, to the millionth, whoever comes at once.
+func TestAThousandConcurrentChecksAreChargedExactly(t *testing.T) {
+	t.Parallel()
+	srv := sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithPrices(map[idverify.Product]string{
+		idverify.ProductPhoneCheck: "0.123457", idverify.ProductSIMCheck: "0.2", idverify.ProductSubscriberCheck: "0.333333",
+	}))
+	account := srv.NewWorkspace("Shop")
+	var apis []*api
+	for i := range 4 {
+		apis = append(apis, forProducts(t, srv, account.NewProject(idverify.ProjectParams{Name: fmt.Sprintf("Project %d", i)}).Credentials))
+	}
+	millionths := map[string]int{phoneChecks: 123457, "/sim_check/v0.1/checks": 200000, "/subscriber_check/v0.1/checks": 333333}
+	paths := []string{phoneChecks, "/sim_check/v0.1/checks", "/subscriber_check/v0.1/checks"}
+
+	var mu sync.Mutex
+	spent, accepted, refused := 0, 0, 0
+	var wg sync.WaitGroup
+	jobs := make(chan int)
+	for range 32 {
+		wg.Go(func() {
+			for i := range jobs {
+				path := paths[i%len(paths)]
+				r := apis[i%len(apis)].post(path, `{"phone_number":"447700900012"}`)
+				mu.Lock()
+				switch {
+				case r.status == 201:
+					accepted++
+					spent += millionths[path]
+				case r.status == 402:
+					refused++
+				default:
+					t.Errorf("create: %d %s", r.status, r.body)
+				}
+				mu.Unlock()
+				if strings.Contains(string(r.body), `"snapshot_balance":-`) {
+					t.Errorf("the balance went below zero: %s", r.body)
+				}
+			}
+		})
+	}
+	for i := range 1000 {
+		jobs <- i
+	}
+	close(jobs)
+	wg.Wait()
+
+	decimal := func(n int) string {
+		return strings.TrimRight(strings.TrimRight(fmt.Sprintf("%d.%06d", n/1_000_000, n%1_000_000), "0"), ".")
+	}
+	left := 100_000_000 - spent
+	want := fmt.Sprintf(`"amount_available":%s,`, decimal(left))
+	owner := as(t, srv, account.Credentials)
+	body := string(owner.get(workspaces + "/default").body)
+	if accepted+refused != 1000 || refused == 0 || left < 0 || !strings.Contains(body, want) {
+		t.Errorf("%d accepted for %d millionths, %d refused; the account is %s, want %s", accepted, spent, refused, body, want)
+	}
+	if left >= 333333 {
+		t.Errorf("%d millionths are left, and still a check was refused", left)
+	}
+	counted, charged := 0, 0
+	for _, row := range owner.get(workspaces+"/default/usage/hourly?group_by=product_id&search=date%3E2000").at("_embedded", "usage").([]any) {
+		u := row.(map[string]any)
+		n := int(u["counter"].(float64))
+		price := map[any]int{"phone_check": 123457, "sim_check": 200000, "subscriber_check": 333333}[u["product_id"]]
+		if u["amount"] != decimal(n*price) {
+			t.Errorf("usage says %v for %d checks at %d millionths", u["amount"], n, price)
+		}
+		counted, charged = counted+n, charged+n*price
+	}
+	if counted != accepted || charged != spent {
+		t.Errorf("usage has %d checks for %d millionths, want %d for %d", counted, charged, accepted, spent)
+	}
+}

@@ -1,0 +1,159 @@
+package sandboxfake_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/idverify/idverify-go"
+	"github.com/idverify/idverify-go/sandboxfake"
+)
+
+func ExampleServer_NewProject() {
+	srv, err := sandboxfake.Start(sandboxfake.WithInMemory()) // in a test: sandboxfake.New(t)
+	if err != nil {
+		panic(err)
+	}
+	defer srv.Close()
+	ctx := context.Background()
+
+	// A project of its own keeps a test apart from those that share the server.
+	shop := srv.NewProject(idverify.ProjectParams{Name: "Shop", Mode: idverify.ModeLive})
+	check, err := shop.Client().PhoneChecks.Create(ctx, idverify.PhoneCheckParams{PhoneNumber: "447700900012"})
+	if err != nil {
+		panic(err)
+	}
+	balance, err := srv.Console().Billing.Balance(ctx)
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println("charged", check.ChargeAmount, check.ChargeCurrency, "and left", balance.AmountAvailable)
+	// Output: charged 1 API and left 99
+}
+
+func ExampleServer_SignUp() {
+	srv, err := sandboxfake.Start(sandboxfake.WithInMemory()) // in a test: sandboxfake.New(t)
+	if err != nil {
+		panic(err)
+	}
+	defer srv.Close()
+	ctx := context.Background()
+
+	invitation, err := srv.Console().Invitations.Create(ctx, idverify.InvitationParams{Name: "Grace", Role: idverify.RoleViewer})
+	if err != nil {
+		panic(err)
+	}
+	grace := srv.SignUp("Grace", invitation.InvitationID)
+
+	joined := grace.Joined[0]
+	_, err = joined.Console().Projects.Create(ctx, idverify.ProjectParams{Name: "Not for viewers"})
+	fmt.Println(joined.Role, errors.Is(err, idverify.ErrForbidden))
+	_, err = grace.Console().Projects.Create(ctx, idverify.ProjectParams{Name: "Her own"})
+	fmt.Println(grace.Role, err)
+	// Output:
+	// VIEWER true
+	// OWNER <nil>
+}
+
+func TestASeededProjectIsTheOneThatTheWireMakes(t *testing.T) {
+	t.Parallel()
+	params := idverify.ProjectParams{
+		Name: "Shop", Mode: idverify.ModeSandbox, CallbackURL: "https://shop.sandbox.test/",
+		PhoneCheck:      idverify.ProductURLs{CallbackURL: "https://shop.sandbox.test/phone", RedirectURL: "https://shop.sandbox.test/return"},
+		SubscriberCheck: idverify.ProductURLs{RedirectURL: "https://shop.sandbox.test/return"},
+	}
+	seeded, wired := consoleServer(t), consoleServer(t)
+
+	project := seeded.NewProject(params)
+	created, err := wired.Console().Projects.Create(t.Context(), params)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	if project.ProjectID != created.ProjectID || project.Credentials.ClientID != created.Credentials[0].ClientID || project.Credentials.ClientSecret.Reveal() != created.Credentials[0].ClientSecret.Reveal() {
+		t.Errorf("seeded %s with client id %s, by the wire %s with %s: want the same", project.ProjectID, project.Credentials.ClientID, created.ProjectID, created.Credentials[0].ClientID)
+	}
+	read := func(srv *sandboxfake.Server) *idverify.Project {
+		p, err := srv.Console().Projects.Get(t.Context(), project.ProjectID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	if diff := cmp.Diff(read(wired), read(seeded)); diff != "" {
+		t.Errorf("read again (-wire +seeded):\n%s", diff)
+	}
+}
+
+func TestSeedingRefusesWhatTheWireRefuses(t *testing.T) {
+	t.Parallel()
+	author := new(failing)
+	srv := sandboxfake.New(author, sandboxfake.WithInMemory())
+	t.Cleanup(func() { srv.Close() })
+	viewer := asOwner(t, srv).invite("Grace", "VIEWER")
+	gone := srv.SignUp("Ada")
+	as(t, srv, gone.Credentials).want(204, http.MethodDelete, workspaces+"/default/members/"+gone.MemberID+"/credentials/"+gone.Credentials.ClientID, "")
+	srv.NewProject(idverify.ProjectParams{Name: "Taken"})
+	for _, row := range []struct {
+		name    string
+		mistake func()
+		says    string
+	}{
+		{"a project without a name", func() { srv.NewProject(idverify.ProjectParams{}) }, "name"},
+		{"a name that is taken", func() { srv.NewProject(idverify.ProjectParams{Name: "Taken"}) }, "name"},
+		{"an unknown mode", func() { srv.NewProject(idverify.ProjectParams{Name: "A", Mode: "half"}) }, "mode"},
+		{"a URL that cannot be called", func() { srv.NewProject(idverify.ProjectParams{Name: "A", CallbackURL: "shop"}) }, "callback_url"},
+		{"a viewer's project", func() { viewer.NewProject(idverify.ProjectParams{Name: "A"}) }, "viewer"},
+		{"a project by deleted credentials", func() { gone.NewProject(idverify.ProjectParams{Name: "A"}) }, "credentials are gone"},
+		{"a workspace without a name", func() { srv.NewWorkspace("") }, "name"},
+		{"a user whose name is too long", func() { srv.SignUp(strings.Repeat("n", 256)) }, "name"},
+	} {
+		if message := author.catch(row.mistake); !strings.Contains(message, row.says) {
+			t.Errorf("%s: the test is told %q, want it to say %q", row.name, message, row.says)
+		}
+	}
+}
+
+func TestSeedsEndWithAReset(t *testing.T) {
+	t.Parallel()
+	srv := consoleServer(t)
+	account := srv.NewWorkspace("Shop")
+	project := account.NewProject(idverify.ProjectParams{Name: "Shop"})
+
+	srv.Reset()
+
+	a := &api{t: t, srv: srv}
+	if c, p := a.tokenStatus(account.Credentials, "console"), a.tokenStatus(project.Credentials, "phone_check"); c != 401 || p != 401 {
+		t.Errorf("tokens after the reset: %d and %d, want 401", c, p)
+	}
+	if again := srv.NewWorkspace("Shop"); again.WorkspaceID != account.WorkspaceID {
+		t.Errorf("after a reset the ids begin over again: %s, before %s", again.WorkspaceID, account.WorkspaceID)
+	}
+}
+
+// Ids come from names and from the counters of their owner: a test that shares its server gets those that it would get alone.
+func TestIdsDoNotDependOnWhatOthersDo(t *testing.T) {
+	t.Parallel()
+	quiet, busy := consoleServer(t), consoleServer(t)
+	for i := range 3 {
+		other := busy.NewWorkspace(fmt.Sprintf("Other %d", i))
+		other.NewProject(idverify.ProjectParams{Name: "Shop"})
+		busy.NewProject(idverify.ProjectParams{Name: fmt.Sprintf("Other %d", i)})
+	}
+	ids := func(srv *sandboxfake.Server) []string {
+		account := srv.NewWorkspace("Mine")
+		own, shared := account.NewProject(idverify.ProjectParams{Name: "Shop"}), srv.NewProject(idverify.ProjectParams{Name: "Shop"})
+		check := forProducts(t, srv, shared.Credentials).create(phoneChecks, `{"phone_number":"447700900012"}`)
+		return []string{account.WorkspaceID, account.MemberID, account.Credentials.ClientID, account.Credentials.ClientSecret.Reveal(),
+			own.ProjectID, own.Credentials.ClientID, shared.ProjectID, shared.Credentials.ClientID, check}
+	}
+
+	if diff := cmp.Diff(ids(quiet), ids(busy)); diff != "" {
+		t.Errorf("ids (-alone +among others):\n%s", diff)
+	}
+}
