@@ -1,0 +1,337 @@
+package conformance
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"mime"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+)
+
+// product is a check product with a Check URL.
+type product struct {
+	scope string // and the value of x-service-callback
+	path  string // of its checks
+}
+
+// The products. SIMChecks have no Check URL.
+var (
+	phoneCheck      = product{"phone_check", "/phone_check/v0.1/checks"}
+	subscriberCheck = product{"subscriber_check", "/subscriber_check/v0.1/checks"}
+)
+
+const simCheckPath = "/sim_check/v0.1/checks"
+
+// phoneNumber is a number that ends as a rule wants it, from a range that belongs to nobody: it is set aside for drama.
+func phoneNumber(lastTwo string) string { return "4477009000" + lastTwo }
+
+// timeForm is that of timestamps: yyyy-MM-ddTHH:mm:ss+0000 (section 2).
+const timeForm = "2006-01-02T15:04:05-0700"
+
+// checkBody is the body of a create call.
+func checkBody(number, callbackURL, redirectURL string) string {
+	fields := map[string]string{"phone_number": number}
+	if callbackURL != "" {
+		fields["callback_url"] = callbackURL
+	}
+	if redirectURL != "" {
+		fields["redirect_url"] = redirectURL
+	}
+	// A map of text can be marshalled.
+	body, _ := json.Marshal(fields)
+	return string(body)
+}
+
+// create creates a check and judges what all have in common.
+func (r *run) create(ctx context.Context, p product, body string) (object, error) {
+	answer, err := r.call(ctx, p.scope, http.MethodPost, p.path, body)
+	if err != nil {
+		return nil, err
+	}
+	check, err := answer.object(201)
+	if err != nil {
+		return nil, err
+	}
+	return check, check.judgeCheck()
+}
+
+// judgeCheck judges the fields that every check, and every callback, has (sections 2 and 6).
+func (o object) judgeCheck() error {
+	for _, name := range []string{"check_id", "status", "charge_currency"} {
+		if _, err := o.text(name); err != nil {
+			return err
+		}
+	}
+	charge, ok := o["charge_amount"].(float64)
+	if !ok {
+		return errors.New("charge_amount is missing or no number")
+	}
+	created, err := o.text("created_at")
+	if err != nil {
+		return err
+	}
+	if _, err := time.Parse(timeForm, created); err != nil {
+		return errors.New("created_at has not the form yyyy-MM-ddTHH:mm:ss+0000")
+	}
+	if charge != 0 {
+		return errCharged
+	}
+	return nil
+}
+
+// start creates a check for an expectation about what follows, which rests on the creation.
+func (r *run) start(ctx context.Context, p product, suffix, callbackURL string) (object, error) {
+	check, err := r.create(ctx, p, checkBody(phoneNumber(suffix), callbackURL, ""))
+	if err != nil && p == phoneCheck && !errors.Is(err, errCharged) {
+		return nil, blocked{restsOnPhoneCheck}
+	}
+	return check, err
+}
+
+func (r *run) phoneCheckIsCreated(ctx context.Context) error {
+	_, err := r.create(ctx, phoneCheck, checkBody(phoneNumber("02"), "", ""))
+	if errors.Is(err, errCharged) {
+		r.stopped = err
+		return nil // the next expectation's affair
+	}
+	return err
+}
+
+func (r *run) sandboxIsFree(ctx context.Context) error {
+	_, err := r.start(ctx, phoneCheck, "02", "")
+	return err
+}
+
+func (r *run) badPhoneNumbers(ctx context.Context) error {
+	for _, number := range []string{"+" + phoneNumber("02"), "44 7700 900002", "number", ""} {
+		answer, err := r.call(ctx, phoneCheck.scope, http.MethodPost, phoneCheck.path, checkBody(number, "", ""))
+		if err != nil {
+			return err
+		}
+		if err := answer.refused(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *run) problems(ctx context.Context) error {
+	answer, err := r.call(ctx, phoneCheck.scope, http.MethodPost, phoneCheck.path, checkBody("number", "", ""))
+	if err != nil {
+		return err
+	}
+	if err := answer.refused(); err != nil {
+		return err
+	}
+	_, err = answer.problem()
+	return err
+}
+
+// problem reads a problem document (section 7) and judges it. It returns the fragment of its type.
+func (a *reply) problem() (fragment string, err error) {
+	if media, _, _ := mime.ParseMediaType(a.header.Get("Content-Type")); media != "application/problem+json" && media != mediaJSON {
+		return "", errors.New("the Content-Type of the problem document is not JSON")
+	}
+	o, err := parseObject(a.body)
+	if err != nil {
+		return "", err
+	}
+	kind, err := o.text("type")
+	if err != nil {
+		return "", err
+	}
+	u, err := url.Parse(kind)
+	if err != nil || u.Fragment == "" {
+		return "", errors.New("type is no URI with a fragment")
+	}
+	if _, err := o.text("detail"); err != nil {
+		return "", err
+	}
+	return u.Fragment, o.want(object{"title": http.StatusText(a.status), "status": float64(a.status)})
+}
+
+// open opens a Check URL as a device does, over every redirect, until one leads to the URL stop. It returns the last answer and where that redirect leads.
+func (r *run) open(ctx context.Context, check object, stop string) (last *reply, location string, err error) {
+	target, ok := check.at("_links", "check_url", "href").(string)
+	if !ok {
+		return nil, "", errors.New("the check has no Check URL")
+	}
+	for range 10 {
+		if last, err = r.send(ctx, http.MethodGet, target, "", "", nil); err != nil {
+			return nil, "", fmt.Errorf("open the Check URL: %w", err)
+		}
+		location = last.header.Get("Location")
+		if last.status/100 != 3 || location == "" || stop != "" && strings.HasPrefix(location, stop) {
+			return last, location, nil
+		}
+		base, err := url.Parse(target)
+		if err != nil {
+			return nil, "", errors.New("open the Check URL: a redirect cannot be read")
+		}
+		next, err := base.Parse(location)
+		if err != nil {
+			return nil, "", errors.New("open the Check URL: a redirect cannot be read")
+		}
+		target = next.String()
+	}
+	return nil, "", errors.New("open the Check URL: it redirects without end")
+}
+
+// pollEvery is how often a check is read until it has come to its end.
+const pollEvery = 250 * time.Millisecond
+
+// settled reads a check until its answer is final: its status is, or it is gone.
+func (r *run) settled(ctx context.Context, p product, check object) (*reply, object, error) {
+	id, err := check.text("check_id")
+	if err != nil {
+		return nil, nil, err
+	}
+	deadline := time.NewTimer(r.config.Patience)
+	defer deadline.Stop()
+	for {
+		answer, err := r.call(ctx, p.scope, http.MethodGet, p.path+"/"+url.PathEscape(id), "")
+		if err != nil {
+			return nil, nil, err
+		}
+		if answer.status == http.StatusNotFound {
+			return answer, nil, nil
+		}
+		o, err := answer.object(200)
+		if err != nil {
+			return nil, nil, fmt.Errorf("read the check: %w", err)
+		}
+		if status := o["status"]; status != "ACCEPTED" && status != "PENDING" {
+			return answer, o, nil
+		}
+		select {
+		case <-time.After(pollEvery):
+		case <-deadline.C:
+			return nil, nil, fmt.Errorf("the check has not come to its end in %v", r.config.Patience)
+		case <-ctx.Done():
+			return nil, nil, ctx.Err()
+		}
+	}
+}
+
+// outcomes judges the rows of a sandbox table: numbers that end so come to this end, once the Check URL was opened.
+func outcomes(p product, want object, suffixes ...string) func(*run, context.Context) error {
+	return func(r *run, ctx context.Context) error {
+		for _, suffix := range suffixes {
+			check, err := r.start(ctx, p, suffix, "")
+			if err != nil {
+				return err
+			}
+			if _, _, err := r.open(ctx, check, ""); err != nil {
+				return err
+			}
+			answer, end, err := r.settled(ctx, p, check)
+			if err != nil {
+				return err
+			}
+			if end == nil {
+				return fmt.Errorf("a number that ends in %s: the check is gone (%s)", suffix, statusText(answer.status))
+			}
+			if err := end.want(want); err != nil {
+				return fmt.Errorf("a number that ends in %s: %w", suffix, err)
+			}
+		}
+		return nil
+	}
+}
+
+// notKept judges the rows that end in ERROR: such a check is neither read nor listed (section 3, "Persistence rule").
+func notKept(p product, suffixes ...string) func(*run, context.Context) error {
+	return func(r *run, ctx context.Context) error {
+		for _, suffix := range suffixes {
+			check, err := r.start(ctx, p, suffix, "")
+			if err != nil {
+				return err
+			}
+			if _, _, err := r.open(ctx, check, ""); err != nil {
+				return err
+			}
+			_, end, err := r.settled(ctx, p, check)
+			if err != nil {
+				return err
+			}
+			if end != nil {
+				return fmt.Errorf("a number that ends in %s: the check can still be read, its status is %v", suffix, shown(end["status"]))
+			}
+			listed, err := r.listed(ctx, p, check)
+			if err != nil {
+				return err
+			}
+			if listed {
+				return fmt.Errorf("a number that ends in %s: the check is still listed", suffix)
+			}
+		}
+		return nil
+	}
+}
+
+// listed reports whether a check is on the first page of the newest.
+func (r *run) listed(ctx context.Context, p product, check object) (bool, error) {
+	answer, err := r.call(ctx, p.scope, http.MethodGet, p.path+"?size=100", "")
+	if err != nil {
+		return false, err
+	}
+	page, err := answer.object(200)
+	if err != nil {
+		return false, fmt.Errorf("list checks: %w", err)
+	}
+	checks, ok := page.at("_embedded", "checks").([]any)
+	if !ok {
+		return false, errors.New("the list has no _embedded.checks")
+	}
+	for _, each := range checks {
+		if o, ok := each.(map[string]any); ok && o["check_id"] == check["check_id"] {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+func (r *run) phoneChecksAreListed(ctx context.Context) error {
+	check, err := r.start(ctx, phoneCheck, "02", "")
+	if err != nil {
+		return err
+	}
+	if _, _, err := r.open(ctx, check, ""); err != nil {
+		return err
+	}
+	if _, _, err := r.settled(ctx, phoneCheck, check); err != nil {
+		return err
+	}
+	listed, err := r.listed(ctx, phoneCheck, check)
+	if err == nil && !listed {
+		return errors.New("the check is not among the newest")
+	}
+	return err
+}
+
+// simOutcomes judges the rows of the table of SIMChecks, which come to their end when they are created.
+func simOutcomes(want object, suffixes ...string) func(*run, context.Context) error {
+	return func(r *run, ctx context.Context) error {
+		for _, suffix := range suffixes {
+			answer, err := r.call(ctx, "sim_check", http.MethodPost, simCheckPath, checkBody(phoneNumber(suffix), "", ""))
+			if err != nil {
+				return err
+			}
+			check, err := answer.object(200)
+			if err != nil {
+				return err
+			}
+			if err := check.want(want); err != nil {
+				return fmt.Errorf("a number that ends in %s: %w", suffix, err)
+			}
+			if charge, _ := check["charge_amount"].(float64); charge != 0 {
+				return errCharged
+			}
+		}
+		return nil
+	}
+}

@@ -1,0 +1,346 @@
+package conformance_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/idverify/idverify-go"
+	"github.com/idverify/idverify-go/conformance"
+	"github.com/idverify/idverify-go/sandboxfake"
+)
+
+// run runs the suite and shows its table.
+func run(t *testing.T, config conformance.Config) *conformance.Report {
+	t.Helper()
+	report, err := conformance.Run(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("\n%s", report)
+	return report
+}
+
+// allHeld fails the test for every expectation that did not hold, also for those that were not run.
+func allHeld(t *testing.T, report *conformance.Report) {
+	t.Helper()
+	for _, result := range report.Results {
+		if result.Verdict != conformance.Held {
+			t.Errorf("%d %s (section %s): %s: %s", result.Number, result.Text, result.Section, result.Verdict, result.Reason)
+		}
+	}
+}
+
+// inMemory is a Config for a new fake in memory. Call it in a bubble, where waiting costs nothing.
+func inMemory(t *testing.T) (*sandboxfake.Server, conformance.Config) {
+	t.Helper()
+	srv := sandboxfake.New(t, sandboxfake.WithInMemory())
+	return srv, conformance.Config{
+		BaseURL:    srv.URL(),
+		HTTPClient: srv.HTTPClient(),
+		Project:    srv.Credentials(),
+		Workspace:  srv.ConsoleCredentials(),
+		Receiver:   receiver(t, func(r http.Handler) string { return srv.Handle("conformance.sandbox.test", r) }),
+		Advance:    srv.Advance,
+	}
+}
+
+// receiver returns a receiver at the URL where serve puts it.
+func receiver(t *testing.T, serve func(http.Handler) string) *conformance.Receiver {
+	t.Helper()
+	var r *conformance.Receiver
+	url := serve(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) { r.ServeHTTP(w, request) }))
+	r, err := conformance.NewReceiver(url + "/callbacks")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func TestTheFakeInMemoryConforms(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		_, config := inMemory(t)
+
+		allHeld(t, run(t, config))
+	})
+}
+
+func TestTheFakeOverLoopbackConforms(t *testing.T) {
+	t.Parallel()
+	srv := sandboxfake.New(t, sandboxfake.WithFreshKeys(), sandboxfake.WithBase64Digest())
+
+	report := run(t, conformance.Config{
+		BaseURL:    srv.URL(),
+		HTTPClient: srv.HTTPClient(),
+		Project:    srv.Credentials(),
+		Workspace:  srv.ConsoleCredentials(),
+		Receiver:   receiver(t, loopback(t)),
+		Advance:    srv.Advance,
+	})
+
+	allHeld(t, report)
+}
+
+// loopback serves a handler over plain HTTP on this machine.
+func loopback(t *testing.T) func(http.Handler) string {
+	return func(h http.Handler) string {
+		srv := httptest.NewServer(h)
+		t.Cleanup(srv.Close)
+		return srv.URL
+	}
+}
+
+func TestTheFakeAsAProgramConforms(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "sandboxfake")
+	if output, err := exec.CommandContext(t.Context(), "go", "build", "-o", path, "../cmd/sandboxfake").CombinedOutput(); err != nil {
+		t.Fatalf("build the program: %v\n%s", err, output)
+	}
+	program := exec.CommandContext(t.Context(), path, "-json", "-quiet")
+	program.Cancel = func() error { return program.Process.Signal(os.Interrupt) } // so that it removes its CA file
+	stdout, err := program.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := program.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { program.Wait() })
+	line, err := bufio.NewReader(stdout).ReadBytes('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	type pair struct {
+		ClientID     string `json:"client_id"`
+		ClientSecret string `json:"client_secret"`
+	}
+	var announced struct {
+		URL                string
+		CAFile             string `json:"ca_file"`
+		Project, Workspace pair
+	}
+	if err := json.Unmarshal(line, &announced); err != nil {
+		t.Fatal(err)
+	}
+	cert, err := os.ReadFile(announced.CAFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(cert)
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}}
+	t.Cleanup(transport.CloseIdleConnections)
+	client := &http.Client{Transport: transport}
+	credentials := func(p pair) idverify.Credentials {
+		return idverify.Credentials{ClientID: p.ClientID, ClientSecret: idverify.NewSecret(p.ClientSecret)}
+	}
+
+	report := run(t, conformance.Config{
+		BaseURL:    announced.URL,
+		HTTPClient: client,
+		Project:    credentials(announced.Project),
+		Workspace:  credentials(announced.Workspace),
+		Receiver:   receiver(t, loopback(t)),
+		Advance: func(ctx context.Context, d time.Duration) error {
+			return post(ctx, client, announced.URL+"/_sandbox/advance", fmt.Sprintf(`{"seconds":%v}`, d.Seconds()))
+		},
+	})
+
+	allHeld(t, report)
+}
+
+func post(ctx context.Context, client *http.Client, url, body string) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(body))
+	if err != nil {
+		return err
+	}
+	request.Header.Set("Content-Type", "application/json")
+	response, err := client.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	if answer, err := io.ReadAll(response.Body); err != nil || response.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s: %d %s %v", url, response.StatusCode, answer, err)
+	}
+	return nil
+}
+
+// TestLive runs the suite against the live service, with a sandbox project, where the environment names it: see the package's documentation.
+func TestLive(t *testing.T) {
+	base := os.Getenv("IDVERIFY_BASE_URL")
+	if base == "" {
+		t.Skip("the live service was not tried: set IDVERIFY_BASE_URL, IDVERIFY_CLIENT_ID and IDVERIFY_CLIENT_SECRET to those of a sandbox project")
+	}
+	credentials := func(prefix string) idverify.Credentials {
+		return idverify.Credentials{ClientID: os.Getenv(prefix + "CLIENT_ID"), ClientSecret: idverify.NewSecret(os.Getenv(prefix + "CLIENT_SECRET"))}
+	}
+	config := conformance.Config{BaseURL: base, Project: credentials("IDVERIFY_"), Workspace: credentials("IDVERIFY_WORKSPACE_")}
+	if public := os.Getenv("IDVERIFY_RECEIVER_URL"); public != "" {
+		addr := os.Getenv("IDVERIFY_RECEIVER_ADDR")
+		if addr == "" {
+			addr = "127.0.0.1:8080"
+		}
+		r, err := conformance.NewReceiver(public)
+		if err != nil {
+			t.Fatal(err)
+		}
+		listener, err := net.Listen("tcp", addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		srv := &httptest.Server{Listener: listener, Config: &http.Server{Handler: r, ReadHeaderTimeout: 10 * time.Second}}
+		srv.Start()
+		t.Cleanup(srv.Close)
+		config.Receiver = r
+	}
+
+	for _, result := range run(t, config).Failed() {
+		t.Errorf("%d %s (section %s): %s", result.Number, result.Text, result.Section, result.Reason)
+	}
+}
+
+func TestWhatTheConfigLacksIsNotRunAndSaysSo(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		_, config := inMemory(t)
+		config.Workspace, config.Receiver, config.Advance = idverify.Credentials{}, nil, nil
+
+		report := run(t, config)
+
+		reasons := make(map[string]int)
+		for _, result := range report.Results {
+			if result.Verdict == conformance.Failed {
+				t.Errorf("%d failed: %s", result.Number, result.Reason)
+			}
+			reasons[result.Reason]++
+		}
+		for _, want := range []string{
+			"it needs workspace credentials",
+			"it needs a receiver for callbacks",
+			"it needs a receiver for callbacks and a clock that can be moved",
+			"it needs workspace credentials and a receiver for callbacks",
+		} {
+			if reasons[want] == 0 {
+				t.Errorf("no expectation says %q; the reasons are %v", want, reasons)
+			}
+		}
+	})
+}
+
+func TestAProjectThatIsNoSandboxStopsTheSuiteAtItsFirstCheck(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		srv, config := inMemory(t)
+		live := srv.NewProject(idverify.ProjectParams{Name: "Live"})
+		config.Project = live.Credentials
+
+		report := run(t, config)
+
+		var creates int
+		for _, r := range srv.Requests() {
+			if strings.HasSuffix(r.Operation, "_check.create") && r.Status == http.StatusCreated {
+				creates++
+			}
+		}
+		if creates != 1 {
+			t.Errorf("the suite made %d checks that cost something, want 1: it has to stop there", creates)
+		}
+		if failed := report.Failed(); len(failed) != 1 || !strings.Contains(failed[0].Reason, "no sandbox project") {
+			t.Errorf("failed are %v, want that the project is no sandbox", failed)
+		}
+	})
+}
+
+func TestATimeThatIsUpEndsTheSuite(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		_, config := inMemory(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+
+		report, err := conformance.Run(ctx, config)
+
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, result := range report.Results {
+			if result.Verdict != conformance.NotRun || result.Reason != "the time was up" {
+				t.Errorf("%d is %s: %s, want not run: the time was up", result.Number, result.Verdict, result.Reason)
+			}
+		}
+	})
+}
+
+func TestAConfigThatCannotBeUsedIsRefused(t *testing.T) {
+	t.Parallel()
+	good := idverify.Credentials{ClientID: "id", ClientSecret: idverify.NewSecret("secret")}
+	for _, row := range []struct {
+		name   string
+		config conformance.Config
+		says   string
+	}{
+		{"nothing", conformance.Config{}, "BaseURL"},
+		{"plain HTTP", conformance.Config{BaseURL: "http://service.example", Project: good}, "BaseURL"},
+		{"a path", conformance.Config{BaseURL: "https://service.example/api", Project: good}, "BaseURL"},
+		{"no credentials", conformance.Config{BaseURL: "https://service.example"}, "client ID"},
+		{"no secret", conformance.Config{BaseURL: "https://service.example", Project: idverify.Credentials{ClientID: "id"}}, "client secret"},
+		{"patience below zero", conformance.Config{BaseURL: "https://service.example", Project: good, Patience: -1}, "Patience"},
+	} {
+		if _, err := conformance.Run(t.Context(), row.config); err == nil || !strings.Contains(err.Error(), row.says) {
+			t.Errorf("%s: error %v, want one that names %s", row.name, err, row.says)
+		}
+	}
+	for _, url := range []string{"", "/callbacks", "ftp://host/", "https://host/?a", "https://host/#a", "https://user@host/"} {
+		if _, err := conformance.NewReceiver(url); err == nil {
+			t.Errorf("a receiver at %q is not refused", url)
+		}
+	}
+}
+
+func TestExpectationsAreNumberedAndCiteTheSpecification(t *testing.T) {
+	t.Parallel()
+	seen := make(map[string]bool)
+	for i, e := range conformance.Expectations() {
+		if e.Number != i+1 || e.Section == "" || e.Text == "" || seen[e.Text] {
+			t.Errorf("expectation %d is %d, section %q, %q: it needs its number, its section and a sentence of its own", i+1, e.Number, e.Section, e.Text)
+		}
+		seen[e.Text] = true
+	}
+}
+
+func TestTheReportTellsNothingInConfidence(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		srv, config := inMemory(t)
+		srv.Inject(sandboxfake.Match{Repeat: true}, sandboxfake.Fault{Body: `{"access_token":"T0ken","token_type":"bearer","check_id":"447700900002","status":"447700900002"}`})
+
+		var table bytes.Buffer
+		n, err := run(t, config).WriteTo(&table)
+
+		if err != nil || n != int64(table.Len()) {
+			t.Errorf("WriteTo returns %d, %v for %d bytes", n, err, table.Len())
+		}
+		for _, secret := range []string{"4477009", "T0ken", "192.0.2", config.Project.ClientSecret.Reveal(), "https://"} {
+			if strings.Contains(table.String(), secret) {
+				t.Errorf("the report tells %q", secret)
+			}
+		}
+	})
+}

@@ -1,0 +1,172 @@
+package conformance
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/idverify/idverify-go"
+)
+
+const projectsPath = "/console/v0.1/projects"
+
+// createProject makes a project, which the run deletes at its end, and returns its path and its credentials.
+func (r *run) createProject(ctx context.Context, mode, callbackURL string) (project object, path string, c idverify.Credentials, err error) {
+	fields := map[string]string{"name": "conformance " + rand.Text(), "mode": mode}
+	if callbackURL != "" {
+		fields["callback_url"] = callbackURL
+	}
+	// A map of text can be marshalled.
+	body, _ := json.Marshal(fields)
+	answer, err := r.call(ctx, "projects", http.MethodPost, projectsPath, string(body))
+	if err != nil {
+		return nil, "", c, err
+	}
+	if project, err = answer.object(201); err != nil {
+		return nil, "", c, err
+	}
+	id, err := project.text("project_id")
+	if err != nil {
+		return nil, "", c, err
+	}
+	r.projects = append(r.projects, id)
+	pairs, _ := project.at("_embedded", "credentials").([]any)
+	if len(pairs) != 1 {
+		return nil, "", c, errors.New("the created project does not show one pair of credentials")
+	}
+	pair, _ := pairs[0].(map[string]any)
+	clientID, err := object(pair).text("client_id")
+	if err != nil {
+		return nil, "", c, err
+	}
+	secret, err := object(pair).text("client_secret")
+	if err != nil {
+		return nil, "", c, err
+	}
+	return project, projectsPath + "/" + url.PathEscape(id), idverify.Credentials{ClientID: clientID, ClientSecret: idverify.NewSecret(secret)}, nil
+}
+
+// aProject is a project for an expectation about what is done with it, which rests on its creation.
+func (r *run) aProject(ctx context.Context, mode, callbackURL string) (path string, c idverify.Credentials, err error) {
+	_, path, c, err = r.createProject(ctx, mode, callbackURL)
+	if err != nil {
+		err = blocked{restsOnProject}
+	}
+	return path, c, err
+}
+
+func (r *run) projectIsCreated(ctx context.Context) error {
+	project, _, c, err := r.createProject(ctx, "sandbox", "")
+	if err != nil {
+		return err
+	}
+	if err := project.want(object{"mode": "sandbox"}); err != nil {
+		return err
+	}
+	if _, err := r.newToken(ctx, c, "phone_check"); err != nil {
+		return fmt.Errorf("the new credentials get no token: %w", err)
+	}
+	return nil
+}
+
+func (r *run) secretIsShownOnce(ctx context.Context) error {
+	path, c, err := r.aProject(ctx, "sandbox", "")
+	if err != nil {
+		return err
+	}
+	for _, each := range []string{path, path + "/credentials", path + "/credentials/" + url.PathEscape(c.ClientID)} {
+		answer, err := r.call(ctx, "projects", http.MethodGet, each, "")
+		if err != nil {
+			return err
+		}
+		if _, err := answer.object(200); err != nil {
+			return err
+		}
+		if strings.Contains(string(answer.body), c.ClientSecret.Reveal()) {
+			return errors.New("an answer shows the secret again")
+		}
+	}
+	return nil
+}
+
+func (r *run) twoPairs(ctx context.Context) error {
+	path, _, err := r.aProject(ctx, "sandbox", "")
+	if err != nil {
+		return err
+	}
+	second, err := r.call(ctx, "projects", http.MethodPost, path+"/credentials", "{}")
+	if err != nil {
+		return err
+	}
+	if _, err := second.object(201); err != nil {
+		return fmt.Errorf("the second pair: %w", err)
+	}
+	third, err := r.call(ctx, "projects", http.MethodPost, path+"/credentials", "{}")
+	if err != nil {
+		return err
+	}
+	if err := third.refused(); err != nil {
+		return fmt.Errorf("the third pair: %w", err)
+	}
+	return nil
+}
+
+func (r *run) modeIsUpdated(ctx context.Context) error {
+	path, _, err := r.aProject(ctx, "live", "")
+	if err != nil {
+		return err
+	}
+	patched, err := r.call(ctx, "projects", http.MethodPatch, path, `[{"op":"replace","path":"/mode","value":"sandbox"}]`)
+	if err != nil {
+		return err
+	}
+	if _, err := patched.object(200); err != nil {
+		return err
+	}
+	answer, err := r.call(ctx, "projects", http.MethodGet, path, "")
+	if err != nil {
+		return err
+	}
+	project, err := answer.object(200)
+	if err != nil {
+		return err
+	}
+	return project.want(object{"mode": "sandbox"})
+}
+
+// callbackURLOverrides has a check of a project with a callback URL name another.
+func (r *run) callbackURLOverrides(ctx context.Context) error {
+	projects, checks := r.config.Receiver.open(http.StatusNoContent), r.config.Receiver.open(http.StatusNoContent)
+	defer projects.close()
+	defer checks.close()
+	_, c, err := r.aProject(ctx, "sandbox", projects.url)
+	if err != nil {
+		return err
+	}
+	other := *r
+	other.config.Project, other.tokens = c, make(map[string]string)
+	for _, row := range []struct {
+		name, callbackURL string
+		box               *inbox
+	}{{"without a callback_url", "", projects}, {"with a callback_url", checks.url, checks}} {
+		check, err := other.start(ctx, phoneCheck, "02", row.callbackURL)
+		if err != nil {
+			return err
+		}
+		if _, _, err := other.open(ctx, check, ""); err != nil {
+			return err
+		}
+		if _, err := row.box.first(ctx, r.config.Patience); err != nil {
+			return fmt.Errorf("a check %s: %w", row.name, err)
+		}
+	}
+	if messages, _ := projects.all(); len(messages) != 1 {
+		return fmt.Errorf("the project's callback URL got %d callbacks, not 1", len(messages))
+	}
+	return nil
+}

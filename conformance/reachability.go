@@ -1,0 +1,61 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+)
+
+// devicePath is the reachability of an address that ends so: of a range that is set aside for documentation.
+func devicePath(suffix string) string { return "/coverage/v0.1/device_ips/192.0.2." + suffix }
+
+func (r *run) reachable(ctx context.Context) error {
+	for _, suffix := range []string{"10", "2", "4", "6", "8"} {
+		answer, err := r.call(ctx, "coverage", http.MethodGet, devicePath(suffix), "")
+		if err != nil {
+			return err
+		}
+		o, err := answer.object(200)
+		if err != nil {
+			return fmt.Errorf("an address that ends in %s: %w", suffix, err)
+		}
+		for _, name := range []string{"network_id", "network_name", "country_code"} {
+			if _, err := o.text(name); err != nil {
+				return err
+			}
+		}
+		if code := o["country_code"].(string); len(code) != 2 {
+			return errors.New("country_code has not two letters")
+		}
+		if products, ok := o["supported_products"].([]any); !ok || len(products) == 0 {
+			return errors.New("supported_products is no list, or is empty")
+		}
+	}
+	return nil
+}
+
+// unreachable judges a row of the table of errors (section 7).
+func unreachable(suffix string, status int, fragment, detail string) func(*run, context.Context) error {
+	return func(r *run, ctx context.Context) error {
+		answer, err := r.call(ctx, "coverage", http.MethodGet, devicePath(suffix), "")
+		if err != nil {
+			return err
+		}
+		if answer.status != status {
+			return fmt.Errorf("the answer is %s, not %s", statusText(answer.status), statusText(status))
+		}
+		got, err := answer.problem()
+		if err != nil {
+			return err
+		}
+		if got != fragment {
+			return fmt.Errorf("the type's fragment is %s, not %q", shown(got), fragment)
+		}
+		o, err := parseObject(answer.body)
+		if err != nil {
+			return err
+		}
+		return o.want(object{"detail": detail})
+	}
+}

@@ -1,0 +1,191 @@
+package conformance
+
+import (
+	"context"
+	"crypto/rsa"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/big"
+	"net/http"
+	"strings"
+
+	"github.com/idverify/idverify-go"
+)
+
+func (r *run) tokenIsGiven(ctx context.Context) error {
+	token, err := r.newToken(ctx, r.config.Project, "phone_check")
+	if err != nil {
+		return err
+	}
+	r.tokens["phone_check"] = token
+	return nil
+}
+
+// noTokenFor judges a token call that should be refused.
+func (r *run) noTokenFor(ctx context.Context, c idverify.Credentials, grantType, scope string) error {
+	answer, err := r.tokenCall(ctx, c, grantType, scope)
+	if err != nil {
+		return err
+	}
+	return answer.refused()
+}
+
+func (r *run) wrongSecret(ctx context.Context) error {
+	c := r.config.Project
+	c.ClientSecret = idverify.NewSecret("not the secret")
+	return r.noTokenFor(ctx, c, "client_credentials", "phone_check")
+}
+
+func (r *run) wrongGrantType(ctx context.Context) error {
+	return r.noTokenFor(ctx, r.config.Project, "password", "phone_check")
+}
+
+func (r *run) noScope(ctx context.Context) error {
+	return r.noTokenFor(ctx, r.config.Project, "client_credentials", "")
+}
+
+func (r *run) severalScopes(ctx context.Context) error {
+	if _, err := r.token(ctx, "phone_check"); err != nil {
+		return err
+	}
+	token, err := r.newToken(ctx, r.config.Project, "phone_check sim_check")
+	if err != nil {
+		return err
+	}
+	for _, path := range []string{phoneCheck.path, simCheckPath} {
+		answer, err := r.send(ctx, http.MethodGet, r.config.BaseURL+path, "Bearer "+token, "", nil)
+		if err != nil {
+			return err
+		}
+		if answer.status/100 != 2 {
+			return fmt.Errorf("with that token the list of checks at %s is %s", path, statusText(answer.status))
+		}
+	}
+	return nil
+}
+
+func (r *run) scopeIsKept(ctx context.Context) error {
+	answer, err := r.call(ctx, "phone_check", http.MethodGet, simCheckPath, "")
+	if err != nil {
+		return err
+	}
+	if answer.status != http.StatusUnauthorized && answer.status != http.StatusForbidden {
+		return fmt.Errorf("the answer of another product is %s, not 401 or 403", statusText(answer.status))
+	}
+	return nil
+}
+
+func (r *run) noToken(ctx context.Context) error {
+	for _, authorization := range []string{"", "Bearer", "Bearer wrong"} {
+		answer, err := r.send(ctx, http.MethodGet, r.config.BaseURL+phoneCheck.path, authorization, "", nil)
+		if err != nil {
+			return err
+		}
+		if err := answer.refused(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *run) basicAtProduct(ctx context.Context) error {
+	answer, err := r.send(ctx, http.MethodPost, r.config.BaseURL+phoneCheck.path, basic(r.config.Project), mediaJSON, []byte(`{"phone_number":"`+phoneNumber("02")+`"}`))
+	if err != nil {
+		return err
+	}
+	return answer.refused()
+}
+
+func (r *run) workspaceAtProducts(ctx context.Context) error {
+	for _, scope := range []string{"phone_check", "projects phone_check"} {
+		if err := r.noTokenFor(ctx, r.config.Workspace, "client_credentials", scope); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *run) plainHTTP(ctx context.Context) error {
+	target := "http://" + strings.TrimPrefix(r.config.BaseURL, "https://") + keySetPath
+	answer, err := r.send(ctx, http.MethodGet, target, "", "", nil)
+	if err != nil {
+		return ctx.Err() // the call failed, as it should
+	}
+	if answer.status/100 == 2 {
+		return fmt.Errorf("the answer over plain HTTP is %s", statusText(answer.status))
+	}
+	return nil
+}
+
+const keySetPath = "/.well-known/jwks.json"
+
+func (r *run) keySet(ctx context.Context) error {
+	answer, err := r.send(ctx, http.MethodGet, r.config.BaseURL+keySetPath, "", "", nil)
+	if err != nil {
+		return err
+	}
+	if _, err := answer.object(200); err != nil {
+		return err
+	}
+	var set struct {
+		Keys []map[string]any `json:"keys"`
+	}
+	if err := json.Unmarshal(answer.body, &set); err != nil || len(set.Keys) == 0 {
+		return errors.New("keys is no array of objects, or is empty")
+	}
+	keys := make(map[string]*rsa.PublicKey)
+	for i, jwk := range set.Keys {
+		id, key, err := publicKey(jwk)
+		if err != nil {
+			return fmt.Errorf("key %d: %w", i+1, err)
+		}
+		if keys[id] != nil {
+			return fmt.Errorf("key %d: its kid is that of another", i+1)
+		}
+		keys[id] = key
+	}
+	r.keys = keys
+	return nil
+}
+
+// publicKey reads a key of the set (section 4).
+func publicKey(jwk object) (id string, key *rsa.PublicKey, err error) {
+	if err := jwk.want(object{"kty": "RSA", "use": "sig", "alg": "RS256"}); err != nil {
+		return "", nil, err
+	}
+	if id, err = jwk.text("kid"); err != nil {
+		return "", nil, err
+	}
+	var numbers [2]*big.Int
+	for i, name := range []string{"n", "e"} {
+		text, err := jwk.text(name)
+		if err != nil {
+			return "", nil, err
+		}
+		octets, err := base64.RawURLEncoding.DecodeString(text)
+		if err != nil {
+			return "", nil, fmt.Errorf("%s is no base64url", name)
+		}
+		numbers[i] = new(big.Int).SetBytes(octets)
+	}
+	if numbers[0].BitLen() < 2048 || !numbers[1].IsInt64() || numbers[1].Int64() < 3 || numbers[1].Int64() > 1<<31-1 {
+		return "", nil, errors.New("it is no RSA key of 2048 bits or more")
+	}
+	return id, &rsa.PublicKey{N: numbers[0], E: int(numbers[1].Int64())}, nil
+}
+
+// key is the public key of a key id. The set is asked for once, and once more when it lacks the key: it may have changed.
+func (r *run) key(ctx context.Context, id string) (*rsa.PublicKey, error) {
+	if key := r.keys[id]; key != nil {
+		return key, nil
+	}
+	if err := r.keySet(ctx); err != nil {
+		return nil, blocked{restsOnKeySet}
+	}
+	if key := r.keys[id]; key != nil {
+		return key, nil
+	}
+	return nil, errors.New("the key set has no key with that keyId")
+}
