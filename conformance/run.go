@@ -26,6 +26,7 @@ type run struct {
 	tokens   map[string]string         // by scopes, of the project's credentials and of the workspace's, which have no scope in common
 	keys     map[string]*rsa.PublicKey // by key id; nil until they are asked for
 	projects []string                  // the ids of those to delete at the end
+	charged  bool                      // a check has cost something
 	stopped  error                     // why nothing more is to be sent
 }
 
