@@ -83,6 +83,9 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 var errBodyTooLarge = errors.New("the body is too large")
 
 func readBody(r io.Reader) ([]byte, error) {
+	if r == http.NoBody {
+		return nil, nil
+	}
 	body, err := io.ReadAll(io.LimitReader(r, wire.MaxBody+1))
 	if len(body) > wire.MaxBody {
 		return nil, errBodyTooLarge

@@ -33,14 +33,14 @@ var errMoney = fmt.Errorf("an amount is decimal text such as 12.50, with at most
 
 // String writes the amount without needless zeros.
 func (m money) String() string {
+	if m%moneyUnit == 0 {
+		return strconv.FormatInt(int64(m/moneyUnit), 10)
+	}
 	sign := ""
 	if m < 0 {
 		sign, m = "-", -m
 	}
 	fraction := strings.TrimRight(fmt.Sprintf("%0*d", moneyDigits, m%moneyUnit), "0")
-	if fraction == "" {
-		return fmt.Sprintf("%s%d", sign, m/moneyUnit)
-	}
 	return fmt.Sprintf("%s%d.%s", sign, m/moneyUnit, fraction)
 }
 

@@ -5,7 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
-	"fmt"
+	"encoding/hex"
 	"sync"
 	"time"
 
@@ -86,7 +86,14 @@ func (i *ids) uuid(kind, owner string, c *counter) string {
 	d := i.digest(kind, owner, c)
 	d[6] = d[6]&0x0f | 0x80 // version 8: made by a rule of our own (RFC 9562)
 	d[8] = d[8]&0x3f | 0x80
-	return fmt.Sprintf("%x-%x-%x-%x-%x", d[0:4], d[4:6], d[6:8], d[8:10], d[10:16])
+	text := make([]byte, 0, 36)
+	for i, part := range [][]byte{d[0:4], d[4:6], d[6:8], d[8:10], d[10:16]} {
+		if i > 0 {
+			text = append(text, '-')
+		}
+		text = hex.AppendEncode(text, part)
+	}
+	return string(text)
 }
 
 // secret is the next token, code or client secret of a kind: 43 characters that stand in a URL as they are.
