@@ -1,11 +1,144 @@
 package idverify_test
 
 import (
+	"encoding/json"
+	"fmt"
+	"io"
 	"net/http"
+	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	idverify "github.com/idverify/idverify-go"
 )
+
+// A ratio is taken in one run, with the two sides taking turns, and from their medians: a busy machine slows both. docs/performance.md quotes nothing else.
+
+// takeTurns runs base and other in turns and reports other's median time over base's as the metric name.
+func takeTurns(b *testing.B, name string, base, other func() error) {
+	b.Helper()
+	var bases, others []time.Duration
+	for b.Loop() {
+		began := time.Now()
+		if err := base(); err != nil {
+			b.Fatal(err)
+		}
+		between := time.Now()
+		if err := other(); err != nil {
+			b.Fatal(err)
+		}
+		bases, others = append(bases, between.Sub(began)), append(others, time.Since(between))
+	}
+	slices.Sort(bases)
+	slices.Sort(others)
+	b.ReportMetric(float64(others[len(others)/2])/float64(bases[len(bases)/2]), name)
+}
+
+// reportAllocations reports how many allocations other makes beyond those of base, both in this process alone.
+func reportAllocations(b *testing.B, base, other func() error) {
+	b.Helper()
+	count := func(f func() error) float64 {
+		return testing.AllocsPerRun(100, func() {
+			if err := f(); err != nil {
+				b.Fatal(err)
+			}
+		})
+	}
+	b.ReportMetric(count(other)-count(base), "more-allocs")
+}
+
+// BenchmarkOverNetHTTP is a read of a check with the client beside the call that somebody would write by hand: a request with the token, and the answer decoded into a struct.
+func BenchmarkOverNetHTTP(b *testing.B) {
+	body := fixture(b, "phone_check.json")
+	b.Run("TLS", func(b *testing.B) {
+		srv := newService(b, answerWith(200, string(body)))
+		c := srv.client(b)
+		takeTurns(b, "x-nethttp",
+			func() error { return byHand(b, srv.Client(), srv.URL) },
+			func() error { return second(c.PhoneChecks.Get(b.Context(), "a")) })
+	})
+	b.Run("allocations", func(b *testing.B) {
+		answer := func(*http.Request) (*http.Response, error) { return response(200, body), nil }
+		c := inProcess(b, answer)
+		plain := &http.Client{Transport: inProcessTransport(answer)}
+		base := func() error { return byHand(b, plain, "https://idverify.sandbox.test") }
+		other := func() error { return second(c.PhoneChecks.Get(b.Context(), "a")) }
+		takeTurns(b, "x-nethttp-without-network", base, other)
+		reportAllocations(b, base, other)
+	})
+}
+
+// byHand is the call without the client.
+func byHand(b *testing.B, client *http.Client, base string) error {
+	r, err := http.NewRequestWithContext(b.Context(), http.MethodGet, base+"/phone_check/v0.1/checks/a", nil)
+	if err != nil {
+		return err
+	}
+	r.Header.Set("Authorization", "Bearer token-1")
+	r.Header.Set("Accept", "application/json")
+	resp, err := client.Do(r)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return err
+	}
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("status %d", resp.StatusCode)
+	}
+	return json.Unmarshal(body, new(plainCheck))
+}
+
+// plainCheck is what somebody would decode a check into.
+type plainCheck struct {
+	CheckID         string      `json:"check_id"`
+	Status          string      `json:"status"`
+	PhoneNumber     string      `json:"phone_number"`
+	Match           *bool       `json:"match"`
+	ChargeAmount    json.Number `json:"charge_amount"`
+	ChargeCurrency  string      `json:"charge_currency"`
+	SnapshotBalance json.Number `json:"snapshot_balance"`
+	CreatedAt       string      `json:"created_at"`
+	UpdatedAt       string      `json:"updated_at"`
+	TTL             int         `json:"ttl"`
+	NetworkID       string      `json:"network_id"`
+	ErrorCode       string      `json:"error_code"`
+	ReferenceID     string      `json:"reference_id"`
+	Links           struct {
+		CheckURL struct {
+			Href string `json:"href"`
+		} `json:"check_url"`
+	} `json:"_links"`
+}
+
+// BenchmarkPageOf100 is List with a page of a hundred checks beside json.Unmarshal of the same bytes into plain structs.
+func BenchmarkPageOf100(b *testing.B) {
+	one := strings.TrimSpace(string(fixture(b, "phone_check.json")))
+	body := []byte(`{"page":{"size":100,"number":1,"total_pages":1,"total_elements":100},"_embedded":{"checks":[` + strings.TrimSuffix(strings.Repeat(one+",", 100), ",") + `]}}`)
+	c := inProcess(b, func(*http.Request) (*http.Response, error) { return response(200, body), nil })
+	var plain struct {
+		Embedded struct {
+			Checks []*plainCheck `json:"checks"`
+		} `json:"_embedded"`
+	}
+	base := func() error {
+		plain.Embedded.Checks = nil
+		return json.Unmarshal(body, &plain)
+	}
+	other := func() error {
+		page, err := c.PhoneChecks.List(b.Context(), idverify.ListOptions{Size: 100})
+		if err == nil && len(page.Items) != 100 {
+			return fmt.Errorf("%d items", len(page.Items))
+		}
+		return err
+	}
+	b.SetBytes(int64(2 * len(body)))
+	takeTurns(b, "x-unmarshal", base, other)
+	reportAllocations(b, base, other)
+}
 
 // BenchmarkGet is what the client itself costs: everything but the network.
 func BenchmarkGet(b *testing.B) {
