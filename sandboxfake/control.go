@@ -55,6 +55,7 @@ var controls = []struct {
 	{"GET", "deliveries", "", "the callbacks and their tries; with ?check_id=…&wait_seconds=10 those of one check, as soon as they are done", (*Server).controlDeliveries},
 	{"POST", "redeliver", `{"delivery_id": "…"}`, "sends a callback once more", (*Server).controlRedeliver},
 	{"GET", "requests", "", "the calls that the service saw", (*Server).controlRequests},
+	{"POST", "signup", `{"name": "Ada", "invitation_ids": []}`, "signs a user up, who owns a new workspace and joins those of the invitations; answers their credentials", (*Server).controlSignUp},
 	{"POST", "keys", "", "has a new key sign; the old one stays published for five minutes", (*Server).controlRotateKeys},
 	{"POST", "reset", "", "brings everything back to what it was at the start", (*Server).controlReset},
 }

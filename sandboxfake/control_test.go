@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/idverify/idverify-go"
 	"github.com/idverify/idverify-go/sandboxfake"
 )
 
@@ -53,7 +54,7 @@ func TestTheHelpPageTellsEveryControl(t *testing.T) {
 	if help.status != http.StatusOK || !strings.HasPrefix(help.header.Get("Content-Type"), "text/plain") {
 		t.Fatalf("the help page is %d %s", help.status, help.header.Get("Content-Type"))
 	}
-	for _, path := range []string{"time", "advance", "idle", "faults", "deliveries", "redeliver", "requests", "keys", "reset"} {
+	for _, path := range []string{"time", "advance", "idle", "faults", "deliveries", "redeliver", "requests", "signup", "keys", "reset"} {
 		if !strings.Contains(string(help.body), "/_sandbox/"+path+"\n") {
 			t.Errorf("the help page does not name %s", path)
 		}
@@ -185,6 +186,27 @@ func TestKeysRotateOverTheControlPlane(t *testing.T) {
 	}
 }
 
+func TestASignUpOverTheControlPlaneJoinsTheInviter(t *testing.T) {
+	t.Parallel()
+	a := controlled(t)
+	invitation, err := a.srv.Console().Invitations.Create(t.Context(), idverify.InvitationParams{Name: "Ada", Role: idverify.RoleViewer})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	account := a.control(http.MethodPost, "signup", `{"name":"Ada","invitation_ids":["`+invitation.InvitationID+`"]}`)
+
+	credentials, _ := account.json["credentials"].(map[string]any)
+	joined, _ := account.json["joined"].([]any)
+	if account.status != http.StatusOK || account.json["role"] != "OWNER" || len(joined) != 1 || joined[0].(map[string]any)["role"] != "VIEWER" {
+		t.Fatalf("sign-up: %d %s, want an owner who joined as a viewer", account.status, account.body)
+	}
+	a.token = a.tokenFor(idverify.Credentials{ClientID: credentials["client_id"].(string), ClientSecret: idverify.NewSecret(credentials["client_secret"].(string))}, "workspaces")
+	if got := a.get("/console/v0.1/workspaces"); got.status != http.StatusOK || got.json["page"].(map[string]any)["total_elements"] != 2.0 {
+		t.Errorf("Ada's workspaces: %d %s, want two", got.status, got.body)
+	}
+}
+
 func TestResetOverTheControlPlaneForgetsAll(t *testing.T) {
 	t.Parallel()
 	a := controlled(t)
@@ -225,6 +247,8 @@ func TestABadControlIsRefusedAndChangesNothing(t *testing.T) {
 		{"latency below zero", http.MethodPost, "faults", `{"faults":[{"latency_seconds":-1}]}`, 400},
 		{"latency on a frozen clock", http.MethodPost, "faults", `{"faults":[{"latency_seconds":1}]}`, 400},
 		{"delivery that there is not", http.MethodPost, "redeliver", `{"delivery_id":"x"}`, 400},
+		{"sign-up without a name", http.MethodPost, "signup", `{}`, 400},
+		{"sign-up with an invitation that there is not", http.MethodPost, "signup", `{"name":"Ada","invitation_ids":["x"]}`, 400},
 		{"a wait that is no number", http.MethodGet, "deliveries?check_id=x&wait_seconds=soon", "", 400},
 		{"a wait without an end", http.MethodGet, "deliveries?check_id=x&wait_seconds=NaN", "", 400},
 		{"a wait for any delivery", http.MethodGet, "deliveries?wait_seconds=1", "", 400},
@@ -317,7 +341,9 @@ func TestFreshKeysAreTrustedAndSignAndAreNobodyElses(t *testing.T) {
 	if err := <-verified; err != nil {
 		t.Errorf("a callback signed with a fresh key: %v", err)
 	}
-	keyOf := func(a *api) map[string]any { return a.get("/.well-known/jwks.json").json["keys"].([]any)[0].(map[string]any) }
+	keyOf := func(a *api) map[string]any {
+		return a.get("/.well-known/jwks.json").json["keys"].([]any)[0].(map[string]any)
+	}
 	before := keyOf(first)
 	if other := keyOf(second); before["n"] == other["n"] || before["kid"] == other["kid"] {
 		t.Error("two servers of one seed share a fresh key, or its id: a kept key set would not do")

@@ -1,0 +1,48 @@
+package sandboxfake
+
+import "net/http"
+
+// accountView is an Account on the wire of the control plane: with the secrets, since nothing else ever shows them.
+type accountView struct {
+	WorkspaceID string          `json:"workspace_id"`
+	MemberID    string          `json:"member_id"`
+	Role        string          `json:"role"`
+	Credentials credentialsPair `json:"credentials"`
+	Joined      []accountView   `json:"joined,omitempty"`
+}
+
+type credentialsPair struct {
+	ClientID     string `json:"client_id"`
+	ClientSecret string `json:"client_secret"`
+}
+
+func newAccountView(a *Account) accountView {
+	v := accountView{
+		WorkspaceID: a.WorkspaceID,
+		MemberID:    a.MemberID,
+		Role:        string(a.Role),
+		Credentials: credentialsPair{a.Credentials.ClientID, a.Credentials.ClientSecret.Reveal()},
+	}
+	for _, joined := range a.Joined {
+		v.Joined = append(v.Joined, newAccountView(joined))
+	}
+	return v
+}
+
+// controlSignUp is what a person does on the service's web pages: see [Server.SignUp].
+func (s *Server) controlSignUp(r *http.Request) (any, error) {
+	var params struct {
+		Name          string   `json:"name"`
+		InvitationIDs []string `json:"invitation_ids"`
+	}
+	if err := decodeControl(r, &params); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	account, err := s.signUp(params.Name, params.Name, params.InvitationIDs)
+	if err != nil {
+		return nil, err
+	}
+	return newAccountView(account), nil
+}
