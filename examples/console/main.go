@@ -1,0 +1,128 @@
+// Console sets up a workspace from nothing to a first paid check, on the fake in this process, and prints each step.
+//
+//	go run ./examples/console
+//
+// The order is the service's: a project, then company details, then a payment method, then a top-up. In production you sign up on the service's web pages and begin with the workspace's credentials.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/idverify/idverify-go"
+	"github.com/idverify/idverify-go/sandboxfake"
+)
+
+func main() {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	if err := run(ctx, os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "console:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, out io.Writer) error {
+	// The service's side: somebody signs up and gets a workspace of their own with its credentials.
+	service, err := sandboxfake.Start(sandboxfake.WithPrices(map[idverify.Product]string{idverify.ProductPhoneCheck: "0.05"}))
+	if err != nil {
+		return err
+	}
+	defer service.Close()
+	owner := service.SignUp("Ada")
+
+	console, err := idverify.NewConsole(service.URL(), owner.Credentials, idverify.WithHTTPClient(service.HTTPClient()))
+	if err != nil {
+		return err
+	}
+	balance, err := console.Billing.Balance(ctx)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "1. Ada signed up: her workspace begins with %s %s to try things\n", balance.AmountAvailable, balance.Currency)
+
+	project, err := console.Projects.Create(ctx, idverify.ProjectParams{Name: "Shop", Mode: idverify.ModeSandbox})
+	if err != nil {
+		return err
+	}
+	// This is the only time that the service tells the secret: Reveal it into your vault.
+	shop := project.Credentials[0].Credentials
+	fmt.Fprintf(out, "2. Project %s in mode %s; its secret goes to the vault, not to the log: %v\n", project.Name, project.Mode, shop.ClientSecret)
+
+	// Topping up out of order is refused, and the error says what comes first.
+	_, err = console.Billing.TopUp(ctx, idverify.TopUpParams{PaymentMethodID: "none-yet", Currency: "EUR", Amount: "25"})
+	if !errors.Is(err, idverify.ErrConflict) {
+		return fmt.Errorf("a top-up before the company details: want ErrConflict, got %w", err)
+	}
+	fmt.Fprintf(out, "3. Too early: %v\n", err)
+
+	if err := topUp(ctx, out, console); err != nil {
+		return err
+	}
+
+	project, err = console.Projects.Update(ctx, project.ProjectID, idverify.SetMode(idverify.ModeLive))
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "7. Project %s is now in mode %s: from here on checks cost money\n", project.Name, project.Mode)
+
+	return firstPaidCheck(ctx, out, service, console, shop)
+}
+
+// topUp brings money into the account, in the service's order.
+func topUp(ctx context.Context, out io.Writer, console *idverify.Console) error {
+	company, err := console.Billing.UpdateAccount(ctx, idverify.BillingAccount{
+		CompanyName: "Ada Ltd", ContactName: "Ada", ContactEmail: "ada@example.com",
+		Address1: "1 Engine Street", City: "London", Zip: "N1 1AA", Country: "GB",
+	})
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "4. Company details: %s, %s\n", company.CompanyName, company.City)
+
+	card, err := console.Billing.AddPaymentMethod(ctx, idverify.PaymentMethodParams{
+		CardNumber: idverify.NewSecret("4242424242424242"), ExpiryMonth: 12, ExpiryYear: time.Now().Year() + 3, Currencies: []string{"EUR", "GBP"},
+	})
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "5. Payment method: card ending in %s\n", card.LastFourDigits)
+
+	if _, err := console.Billing.TopUp(ctx, idverify.TopUpParams{PaymentMethodID: card.PaymentMethodID, Currency: "EUR", Amount: "25"}); err != nil {
+		return err
+	}
+	balance, err := console.Billing.Balance(ctx)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "6. Topped up: %s %s; the first top-up fixed the currency, and what was left in API is gone\n", balance.AmountAvailable, balance.Currency)
+	return nil
+}
+
+// firstPaidCheck uses the project as an application does, and shows what that cost.
+func firstPaidCheck(ctx context.Context, out io.Writer, service *sandboxfake.Server, console *idverify.Console, shop idverify.Credentials) error {
+	client, err := idverify.NewClient(service.URL(), shop, idverify.WithHTTPClient(service.HTTPClient()))
+	if err != nil {
+		return err
+	}
+	check, err := client.PhoneChecks.Create(ctx, idverify.PhoneCheckParams{PhoneNumber: "+44 7700 900-012"})
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "8. First paid check: it cost %s %s, and %s is left\n", check.ChargeAmount, check.ChargeCurrency, check.SnapshotBalance)
+
+	days, err := console.Usage.Daily(ctx, idverify.UsageQuery{From: time.Now().Add(-24 * time.Hour), GroupBy: []idverify.UsageGroup{idverify.UsageByProduct}})
+	if err != nil {
+		return err
+	}
+	for _, day := range days {
+		if day.Amount != "0" {
+			fmt.Fprintf(out, "9. Usage: %d call of %s for %s %s\n", day.Counter, day.Product, day.Amount, day.Currency)
+		}
+	}
+	return nil
+}
