@@ -1,0 +1,142 @@
+// The whole way of a PhoneCheck in Node 18 or later: token, check, Check URL, a callback that is received and verified, the redirect verified, the code exchanged.
+// Signatures are verified with npm http-signature; the rest is Node's own.
+//
+//   go run ./cmd/sandboxfake -json > sandbox.json
+//   NODE_EXTRA_CA_CERTS=<ca_file of that line> node walkthrough.js sandbox.json
+'use strict';
+
+const assert = require('node:assert/strict');
+const crypto = require('node:crypto');
+const fs = require('node:fs');
+const http = require('node:http');
+const httpSignature = require('http-signature');
+
+const { url, project } = JSON.parse(fs.readFileSync(process.argv[2] ?? 0, 'utf8'));
+
+// What a message must cover, and how old it may be. http-signature counts seconds.
+const CALLBACK = ['(request-target)', 'host', 'date', 'x-service-callback', 'digest'];
+const REDIRECT = ['(request-target)', 'host', 'date'];
+const CLOCK_SKEW = 5;
+
+async function call(path, { status = 200, ...init } = {}) {
+  const response = await fetch(url + path, init);
+  const text = await response.text();
+  assert.equal(response.status, status, text);
+  return text && JSON.parse(text);
+}
+
+async function token(scope) {
+  const body = new FormData();
+  body.set('grant_type', 'client_credentials');
+  body.set('scope', scope);
+  const basic = Buffer.from(`${project.client_id}:${project.client_secret}`).toString('base64');
+  return (await call('/oauth2/v1/token', { method: 'POST', body, headers: { authorization: `Basic ${basic}` } })).access_token;
+}
+
+// The service's public keys, by key id. A server keeps them for as long as Cache-Control says.
+async function publicKeys() {
+  const { keys } = await call('/.well-known/jwks.json');
+  return new Map(keys.map((jwk) => [jwk.kid, crypto.createPublicKey({ key: jwk, format: 'jwk' }).export({ type: 'spki', format: 'pem' })]));
+}
+
+// Throws unless the message is the service's: fresh, signed by a key of the set, and all of it covered.
+function verify(keys, message, covered) {
+  const parsed = httpSignature.parseRequest(message, { clockSkew: CLOCK_SKEW, headers: covered, algorithms: ['rsa-sha256'] });
+  const key = keys.get(parsed.keyId);
+  assert.ok(key, 'the key id is not in the key set');
+  assert.ok(httpSignature.verifySignature(parsed, key), 'the signature does not verify');
+}
+
+// http-signature leaves the digest alone: without this line anybody could change the body.
+function verifyDigest(header, body) {
+  const sum = (encoding) => 'SHA-256=' + crypto.createHash('sha256').update(body).digest(encoding);
+  assert.ok([sum('hex'), sum('base64')].includes(header), 'the digest does not match the body');
+}
+
+// Listens for one callback, answers it as the service wants it, and resolves with its payload.
+function receiver(keys) {
+  let resolve, reject;
+  const callback = new Promise((...settle) => { [resolve, reject] = settle; });
+  const server = http.createServer(async (request, response) => {
+    const chunks = [];
+    for await (const chunk of request) chunks.push(chunk);
+    const body = Buffer.concat(chunks);
+    try {
+      verify(keys, request, CALLBACK);
+      verifyDigest(request.headers.digest, body);
+      response.writeHead(204).end();
+      resolve({ kind: request.headers['x-service-callback'], payload: JSON.parse(body) });
+    } catch (error) {
+      response.writeHead(400).end();
+      reject(error);
+    }
+  });
+  return new Promise((ready) => server.listen(0, '127.0.0.1', () => ready({ server, callback, port: server.address().port })));
+}
+
+// Undoes what the service does to a redirect URL: authorization and date come out of the query, and every other byte stays.
+function verifyRedirect(keys, location) {
+  const { host, pathname, search } = new URL(location);
+  const taken = {};
+  const rest = search.slice(1).split('&').filter((segment) => {
+    const [name, value] = segment.split('=');
+    if (name !== 'authorization' && name !== 'date') return true;
+    taken[name] = Buffer.from(decodeURIComponent(value), 'base64').toString();
+    return false;
+  });
+  verify(keys, { method: 'GET', url: `${pathname}?${rest.join('&')}`, headers: { host, ...taken }, httpVersion: '1.1' }, REDIRECT);
+  return new URLSearchParams(rest.join('&'));
+}
+
+async function main() {
+  const keys = await publicKeys();
+  const authorization = `Bearer ${await token('phone_check')}`;
+  const json = { authorization, 'content-type': 'application/json' };
+
+  // A check whose result comes by callback. An even last digit matches.
+  const { server, callback, port } = await receiver(keys);
+  const first = await call('/phone_check/v0.1/checks', {
+    method: 'POST', headers: json, status: 201,
+    body: JSON.stringify({ phone_number: '447700900012', callback_url: `http://127.0.0.1:${port}/callbacks` }),
+  });
+  await fetch(first._links.check_url.href); // the device does this, over its mobile data connection
+  const { kind, payload } = await callback;
+  server.close();
+  assert.deepEqual([kind, payload.check_id, payload.status, payload.match], ['phone_check', first.check_id, 'COMPLETED', true]);
+  console.log('the callback is the service’s: the number matches');
+
+  // A check whose device comes back with a code. An odd last digit does not match.
+  const second = await call('/phone_check/v0.2/checks', {
+    method: 'POST', headers: json, status: 201,
+    body: JSON.stringify({ phone_number: '447700900013', redirect_url: 'https://app.example.com/back?cart=a%2fb' }),
+  });
+  const sentOn = await fetch(second._links.check_url.href, { redirect: 'manual' });
+  const query = verifyRedirect(keys, sentOn.headers.get('location'));
+  assert.deepEqual([query.get('cart'), query.get('check_id')], ['a/b', second.check_id]);
+  const result = await call(`/phone_check/v0.2/checks/${second.check_id}`, {
+    method: 'PATCH', headers: { authorization, 'content-type': 'application/json-patch+json' },
+    body: JSON.stringify([{ op: 'add', path: '/code', value: query.get('code') }]),
+  });
+  assert.deepEqual([result.status, result.match], ['COMPLETED', false]);
+  console.log('the redirect is the service’s: the number does not match');
+
+  // A forged callback is refused: here the service is told to sign with a key that it does not publish.
+  await call('/_sandbox/faults', {
+    method: 'POST', headers: { 'content-type': 'application/json' }, status: 204,
+    body: JSON.stringify({ match: { operation: 'callback' }, faults: [{ wrong_key: true }] }),
+  });
+  const forged = await receiver(keys);
+  const third = await call('/phone_check/v0.1/checks', {
+    method: 'POST', headers: json, status: 201,
+    body: JSON.stringify({ phone_number: '447700900012', callback_url: `http://127.0.0.1:${forged.port}/callbacks` }),
+  });
+  await fetch(third._links.check_url.href);
+  await assert.rejects(forged.callback, /does not verify/);
+  forged.server.close();
+  console.log('a forged callback is refused');
+}
+
+main().catch((error) => {
+  console.error(error);
+  process.exitCode = 1;
+});
