@@ -1,0 +1,44 @@
+// Package sandboxfake is the identity-verification service in your own process: a TLS server with the rules of its sandbox, for tests that need no network and give the same answer every time.
+//
+// One line starts it; it closes itself at the end of the test:
+//
+//	func TestSignUp(t *testing.T) {
+//		srv := sandboxfake.New(t)
+//		client := srv.Client() // an *idverify.Client with the credentials of a sandbox project
+//		check, err := client.PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: "447700900012"})
+//		…
+//		visit, err := srv.Device().Open(t.Context(), check.CheckURL) // what the phone does
+//		…
+//	}
+//
+// The last digits of the phone number decide how a check ends, see [PhoneCheckOutcome], [SIMCheckOutcome], [SubscriberCheckOutcome] and [ReachabilityOutcome].
+//
+// # Your handlers
+//
+// [Server.Handle] makes an http.Handler of yours answer at an https host in memory: callbacks, redirects and [Server.Device] reach it, no port is opened.
+// [Server.Verifier] returns a verifier that trusts the server's keys. [Server.Deliveries] tells each callback with its tries, and [Server.Requests] each call.
+//
+// # Time
+//
+// Everything that depends on time reads the server's clock: the expiry of tokens and checks, the tries of a callback, the dates of signatures, the windows of a rate limit, the overlap of rotated keys.
+// By default the clock runs. [WithFrozenClock] has it stand, and [Server.Advance] moves it, of either kind, doing on the way whatever falls due. [Server.Idle] waits for the deliveries that are under way.
+// No test needs to sleep, or to try until it works.
+//
+// Inside a testing/synctest bubble use [WithInMemory] and make the server in the bubble. The clock is then the bubble's: the six tries of a callback over two and a half minutes take a millisecond.
+//
+// # When things go wrong
+//
+// [Server.Inject] has the n-th call of an operation, or the n-th try of a callback, fail as its [Fault] says: a status, a lost or truncated answer, latency, a signature by a wrong key. [WithRateLimit] has the service answer 429.
+//
+// # Determinism
+//
+// Ids, codes, tokens and secrets come from the seed ([WithSeed]), the project and a counter: the same calls give the same ones, in every process.
+// With [WithInMemory] and [WithFrozenClock] together the answers to one project's calls, made one after another, are equal to the byte, whatever other projects and servers do meanwhile. Give each parallel test a server, or a project, of its own: a server costs about a millisecond and some 60 KiB.
+//
+// # Honesty
+//
+// There is no short cut around HTTP: helpers and the wire share one validation, and what the specification forbids fails as it says. What the specification leaves open is decided in docs/assumptions.md.
+// The certificates and signing keys are fixed test keys that everybody has, unless [WithFreshKeys] is given: trust them in tests only.
+//
+// docs/testing.md has recipes: a first test, parallel tests, expiry, retries, key rotation, faults, and how to sign a callback of your own.
+package sandboxfake

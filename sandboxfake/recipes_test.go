@@ -1,0 +1,277 @@
+package sandboxfake_test
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/rsa"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/idverify/idverify-go"
+	"github.com/idverify/idverify-go/sandboxfake"
+	"github.com/idverify/idverify-go/signature"
+)
+
+// The recipes of docs/testing.md: the functions below stand there word for word, and the last test of this file sees to it. They do without t.Parallel where it is not the subject.
+
+func TestOwnerOfTheNumberMatches(t *testing.T) {
+	srv := sandboxfake.New(t)
+	client := srv.Client()
+
+	check, err := client.PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: "447700900012"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := srv.Device().Open(t.Context(), check.CheckURL); err != nil {
+		t.Fatal(err)
+	}
+	check, err = client.PhoneChecks.Wait(t.Context(), check.CheckID)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	if check.Match == nil || !*check.Match {
+		t.Error("the number of the device itself does not match")
+	}
+}
+
+func TestCallbackReachesOurHandler(t *testing.T) {
+	srv := sandboxfake.New(t)
+	results := make(chan *idverify.Callback, 1)
+	url := srv.Handle("shop.sandbox.test", idverify.CallbackHandler(srv.Verifier("shop.sandbox.test"), func(_ context.Context, c *idverify.Callback) error {
+		results <- c
+		return nil
+	}))
+
+	check, err := srv.Client().PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: "447700900013", CallbackURL: url + "/callbacks"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := srv.Device().Open(t.Context(), check.CheckURL); err != nil {
+		t.Fatal(err)
+	}
+
+	if c := <-results; c.CheckID != check.CheckID || c.Match == nil || *c.Match {
+		t.Errorf("callback of check %s says match %v, want our check's, and no match", c.CheckID, c.Match)
+	}
+}
+
+func TestEveryNumberInParallel(t *testing.T) {
+	for number, match := range map[string]bool{"447700900012": true, "447700900013": false} {
+		t.Run(number, func(t *testing.T) {
+			t.Parallel()
+			srv := sandboxfake.New(t, sandboxfake.WithInMemory()) // its own: nothing is shared
+
+			check, err := srv.Client().PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: number})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := srv.Device().Open(t.Context(), check.CheckURL); err != nil {
+				t.Fatal(err)
+			}
+			check, err = srv.Client().PhoneChecks.Get(t.Context(), check.CheckID)
+			if err != nil {
+				t.Fatal(err)
+			}
+
+			if check.Match == nil || *check.Match != match {
+				t.Errorf("match %v, want %v", check.Match, match)
+			}
+		})
+	}
+}
+
+func TestAnExpiredCheckIsSeenInItsCallbackAlone(t *testing.T) {
+	srv := sandboxfake.New(t, sandboxfake.WithFrozenClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)))
+	client := srv.Client()
+	url := srv.Handle("shop.sandbox.test", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {}))
+	check, err := client.PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: "447700900012", CallbackURL: url})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	if err := srv.Advance(t.Context(), check.TTL); err != nil {
+		t.Fatal(err)
+	}
+
+	if _, err := client.PhoneChecks.Get(t.Context(), check.CheckID); !errors.Is(err, idverify.ErrNotFound) {
+		t.Errorf("reading it: %v, want ErrNotFound", err)
+	}
+	if d := srv.Deliveries(); len(d) != 1 || d[0].Status != idverify.StatusExpired {
+		t.Errorf("deliveries %+v, want one that says EXPIRED", d)
+	}
+}
+
+func TestACallbackIsTriedAgainUntilWeTakeIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { // minutes of waiting in no time
+		srv := sandboxfake.New(t, sandboxfake.WithInMemory())
+		broken := true
+		url := srv.Handle("shop.sandbox.test", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if broken {
+				w.WriteHeader(http.StatusServiceUnavailable)
+			}
+		}))
+		check, err := srv.Client().PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: "447700900012", CallbackURL: url})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := srv.Device().Open(t.Context(), check.CheckURL); err != nil {
+			t.Fatal(err)
+		}
+		if err := srv.Advance(t.Context(), time.Minute); err != nil { // three waits: 10, 20 and 30 s
+			t.Fatal(err)
+		}
+		broken = false
+		began := srv.Now()
+
+		delivery, err := srv.AwaitDelivery(t.Context(), sandboxfake.Delivery.Acknowledged)
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		if waited := srv.Now().Sub(began); len(delivery.Attempts) != 5 || waited != 40*time.Second {
+			t.Errorf("taken at try %d after another %v, want the fifth after 40 s", len(delivery.Attempts), waited)
+		}
+	})
+}
+
+func TestCallbacksVerifyAcrossAKeyRotation(t *testing.T) {
+	srv := sandboxfake.New(t, sandboxfake.WithFrozenClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)))
+	verifier := srv.Verifier("shop.sandbox.test")
+	url := srv.Handle("shop.sandbox.test", idverify.CallbackHandler(verifier, func(context.Context, *idverify.Callback) error { return nil }))
+	for range 2 {
+		check, err := srv.Client().PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: "447700900012", CallbackURL: url})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := srv.Device().Open(t.Context(), check.CheckURL); err != nil {
+			t.Fatal(err)
+		}
+
+		srv.RotateKeys()
+		// A verifier asks for the keys again when it meets an unknown one, but not twice within 30 s.
+		if err := srv.Advance(t.Context(), time.Minute); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	for _, d := range srv.Deliveries() {
+		if !d.Acknowledged() || len(d.Attempts) != 1 {
+			t.Errorf("a callback needed %d tries, acknowledged %v", len(d.Attempts), d.Acknowledged())
+		}
+	}
+}
+
+func TestACreateWhoseAnswerIsLostIsNotSentAgain(t *testing.T) {
+	srv := sandboxfake.New(t)
+	create := sandboxfake.Match{Operation: "phone_check.create"}
+	srv.Inject(create, sandboxfake.Fault{Drop: true})
+
+	_, err := srv.Client().PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: "447700900012"})
+
+	if err == nil {
+		t.Error("want an error: the answer was lost")
+	}
+	sent := 0
+	for _, r := range srv.Requests() {
+		if r.Operation == create.Operation {
+			sent++
+		}
+	}
+	if sent != 1 {
+		t.Errorf("sent %d times, want once: each is charged", sent)
+	}
+}
+
+func TestAForgedCallbackIsRefused(t *testing.T) {
+	srv := sandboxfake.New(t)
+	url := srv.Handle("shop.sandbox.test", idverify.CallbackHandler(srv.Verifier("shop.sandbox.test"), func(context.Context, *idverify.Callback) error {
+		t.Error("the forged callback was handled")
+		return nil
+	}))
+	srv.Inject(sandboxfake.Match{Operation: sandboxfake.OperationCallback}, sandboxfake.Fault{WrongKey: true})
+	check, err := srv.Client().PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: "447700900012", CallbackURL: url})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	if _, err := srv.Device().Open(t.Context(), check.CheckURL); err != nil {
+		t.Fatal(err)
+	}
+	delivery, err := srv.AwaitDelivery(t.Context(), func(d sandboxfake.Delivery) bool { return d.Done })
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	if got := delivery.Attempts[0].Status; got != http.StatusBadRequest {
+		t.Errorf("answered with %d, want 400", got)
+	}
+}
+
+func TestACallbackOfOurOwnMaking(t *testing.T) {
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	signer, err := signature.NewSigner("test key", key, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	verifier, err := signature.NewVerifier(signature.StaticKeys{"test key": &key.PublicKey}, []string{"shop.example.com"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got *idverify.Callback
+	handler := idverify.CallbackHandler(verifier, func(_ context.Context, c *idverify.Callback) error {
+		got = c
+		return nil
+	})
+	request := httptest.NewRequest(http.MethodPost, "https://shop.example.com/callbacks", nil)
+	request.Header.Set("x-service-callback", "phone_check")
+	body := `{"check_id":"c1","status":"COMPLETED","match":true,"charge_amount":1,"charge_currency":"API","created_at":"2026-01-02T03:04:05+0000","updated_at":"2026-01-02T03:04:05+0000"}`
+	if err := signer.SignCallback(request, []byte(body)); err != nil {
+		t.Fatal(err)
+	}
+	answer := httptest.NewRecorder()
+
+	handler.ServeHTTP(answer, request)
+
+	if answer.Code != http.StatusNoContent || got == nil || got.CheckID != "c1" {
+		t.Errorf("answered %d with callback %+v, want 204 and check c1", answer.Code, got)
+	}
+}
+
+func TestTheRecipesOfTheDocsAreTheseFunctions(t *testing.T) {
+	t.Parallel()
+	doc, err := os.ReadFile(filepath.Join("..", "docs", "testing.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	source, err := os.ReadFile("recipes_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	recipes, _, _ := strings.Cut(string(source), "\nfunc TestTheRecipesOf")
+
+	shown := 0
+	for i, block := range strings.Split(string(doc), "```") {
+		code, isGo := strings.CutPrefix(block, "go\n")
+		if i%2 == 0 || !isGo {
+			continue
+		}
+		shown++
+		if !strings.Contains(recipes, "\n"+code) {
+			t.Errorf("this recipe is none of the tests that run:\n%s", code)
+		}
+	}
+	if want := strings.Count(recipes, "\nfunc Test"); shown != want {
+		t.Errorf("the docs show %d recipes, there are %d", shown, want)
+	}
+}
