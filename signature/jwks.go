@@ -212,7 +212,7 @@ func (j *JWKS) run(ctx context.Context, f *fetch) {
 	defer j.mu.Unlock()
 	if f.err == nil {
 		j.current.Store(f.set)
-		j.failures, j.retryAt = 0, time.Time{}
+		j.failures = 0
 	} else {
 		j.retryAt = j.now().Add(min(time.Second<<min(j.failures, 20), j.minRefetch))
 		j.failures++

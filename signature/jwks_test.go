@@ -199,6 +199,7 @@ func TestKeysThatCannotVerifyAreLeftOut(t *testing.T) {
 		"of bad base64":              strings.Replace(jwk("bad", "service-2"), `"n":"`, `"n":"!`, 1),
 		"symmetric":                  `{"kty":"oct","kid":"bad","k":"AQAB","alg":"RS256"}`,
 		"elliptic":                   `{"kty":"EC","kid":"bad","crv":"P-256","x":"gI0GAILBdu7T53akrFmMyGcsF3n5dO7MmwNBHKW5SV0","y":"SLW_xSffzlPWrHEVI30DHM_4egVwt3NQqeUD7nMFpps"}`,
+		"without kid":                strings.Replace(jwk("bad", "service-2"), `"kid":"bad",`, "", 1),
 		"of no type":                 `{"kid":"bad"}`,
 		"with a kid that is no text": strings.Replace(jwk("bad", "service-2"), `"kid":"bad"`, `"kid":1`, 1),
 		"of one kid, twice":          jwk("bad", "service-1") + "," + jwk("bad", "service-2"),
@@ -288,6 +289,9 @@ func TestAFailedFetchIsTriedAgainAfterOneTwoAndFourSeconds(t *testing.T) {
 		if wait > 0 {
 			s.advance(wait - time.Nanosecond)
 			s.wantError(t, j, "a", signature.ErrKeySource)
+			if s.fetches() != i {
+				t.Fatalf("fetched again before %v had passed", wait)
+			}
 			s.advance(time.Nanosecond)
 		}
 
