@@ -20,25 +20,26 @@ import (
 	"time"
 )
 
-// built is the program, built once for all tests; TestMain removes it.
+// buildDir is set by TestMain, which removes it.
+var buildDir string
+
+// built is the program, built once for all tests, when the first of them asks.
 var built = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "sandboxfake-test-")
-	if err != nil {
-		return "", err
-	}
-	path := filepath.Join(dir, "sandboxfake")
+	path := filepath.Join(buildDir, "sandboxfake")
 	if output, err := exec.Command("go", "build", "-o", path, ".").CombinedOutput(); err != nil {
-		os.RemoveAll(dir)
 		return "", fmt.Errorf("build the program: %w\n%s", err, output)
 	}
 	return path, nil
 })
 
 func TestMain(m *testing.M) {
-	code := m.Run()
-	if path, err := built(); err == nil {
-		os.RemoveAll(filepath.Dir(path))
+	var err error
+	if buildDir, err = os.MkdirTemp("", "sandboxfake-test-"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
 	}
+	code := m.Run()
+	os.RemoveAll(buildDir)
 	os.Exit(code)
 }
 

@@ -1,0 +1,46 @@
+package main_test
+
+import (
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/idverify/idverify-go/conformance"
+)
+
+func TestThePageOnOtherLanguagesShowsWhatRuns(t *testing.T) {
+	t.Parallel()
+	read := func(path string) string {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	_, section, found := strings.Cut(read("../../docs/testing.md"), "\n## Other languages\n")
+	if !found {
+		t.Fatal("docs/testing.md has no section on other languages")
+	}
+	scripts := map[string]string{
+		"sh": read("testdata/walkthrough/walkthrough.sh"),
+		"js": read("testdata/walkthrough/walkthrough.js"),
+	}
+
+	shown := regexp.MustCompile("(?s)```(sh|js)\n(.*?)\n```").FindAllStringSubmatch(section, -1)
+
+	if len(shown) != len(scripts) {
+		t.Errorf("the page shows %d scripts, want one with curl and one with Node", len(shown))
+	}
+	for _, block := range shown {
+		for paragraph := range strings.SplitSeq(block[2], "\n\n") {
+			if !strings.Contains(scripts[block[1]], paragraph) {
+				t.Errorf("the page shows what does not run:\n%s", paragraph)
+			}
+		}
+	}
+	if want := fmt.Sprintf("%d numbered expectations", len(conformance.Expectations())); !strings.Contains(section, want) {
+		t.Errorf("the page does not say that there are %s", want)
+	}
+}
