@@ -22,7 +22,7 @@ import (
 	"time"
 
 	"github.com/idverify/idverify-go"
-	"github.com/idverify/idverify-go/examples/passwordless/signin"
+	"github.com/idverify/idverify-go/examples/passwordless/internal/signin"
 	"github.com/idverify/idverify-go/sandboxfake"
 )
 

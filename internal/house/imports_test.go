@@ -33,8 +33,8 @@ var house = []row{
 	{pkg: "sandboxfake", may: "internal/wire signature ."},
 	{pkg: "cmd/sandboxfake", may: "signature . sandboxfake"},
 	{pkg: "conformance", may: "."},
-	{pkg: "examples/passwordless", may: "signature . sandboxfake examples/passwordless/signin"},
-	{pkg: "examples/passwordless/signin", may: "signature ."},
+	{pkg: "examples/passwordless", may: "signature . sandboxfake examples/passwordless/internal/signin"},
+	{pkg: "examples/passwordless/internal/signin", may: "signature ."},
 	{pkg: "examples/*", may: "signature . sandboxfake"},
 }
 

@@ -13,7 +13,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 
 	"github.com/idverify/idverify-go"
-	"github.com/idverify/idverify-go/examples/passwordless/signin"
+	"github.com/idverify/idverify-go/examples/passwordless/internal/signin"
 	"github.com/idverify/idverify-go/sandboxfake"
 )
 
