@@ -1,0 +1,160 @@
+package sandboxfake_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/big"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/idverify/idverify-go"
+	"github.com/idverify/idverify-go/sandboxfake"
+)
+
+// served is an api without the connection, which would cost more than what is fuzzed.
+func served(t testing.TB, srv *sandboxfake.Server, token, method, target, body string) reply {
+	t.Helper()
+	request := httptest.NewRequest(method, target, strings.NewReader(body))
+	request.Header.Set("Authorization", "Bearer "+token)
+	request.Header.Set("Content-Type", "application/json")
+	if method == http.MethodPatch {
+		request.Header.Set("Content-Type", "application/json-patch+json")
+	}
+	recorder := httptest.NewRecorder()
+	sandboxfake.Serve(srv, recorder, request)
+	r := reply{status: recorder.Code, header: recorder.Header(), body: recorder.Body.Bytes()}
+	if len(r.body) > 0 {
+		if err := json.Unmarshal(r.body, &r.json); err != nil {
+			t.Fatalf("the answer to %s %q is not JSON: %s", method, body, r.body)
+		}
+	}
+	return r
+}
+
+// Whatever the patch: it is taken, and leaves what a create call would take, or it is refused, and leaves everything as it was.
+func FuzzProjectPatch(f *testing.F) {
+	for _, patch := range []string{
+		`[]`, `null`, `[null]`, `{}`, ``, `[{"op":"replace","path":"/name","value":"Store"}]`, `[{"op":"replace","path":"/mode","value":"sandbox"},{"op":"remove","path":"/callback_url"}]`,
+		`[{"op":"add","path":"/configuration","value":{"phone_check":{"callback_url":"https://b.test/"}}}]`, `[{"op":"remove","path":"/configuration/phone_check"}]`,
+		`[{"op":"add","path":"/configuration/subscriber_check/redirect_url","value":"https://b.test/?a=1"}]`, `[{"op":"test","path":"/name","value":"Shop"}]`, `[{"op":"add","path":"/callback_url","value":null}]`,
+		`[{"op":"replace","path":"/name","value":"\ud800"}]`, `[{"op":"add","path":"/configuration/~0","value":1}]`, `[{"op":"replace","path":"/name","value":"a","value":"b"}]`,
+	} {
+		f.Add(patch)
+	}
+	srv := consoleServer(f)
+	account := srv.NewWorkspace("Fuzz")
+	token := (&api{t: f, srv: srv}).tokenFor(account.Credentials, "console")
+	project := projects + "/" + account.NewProject(idverify.ProjectParams{Name: "Shop", CallbackURL: "https://shop.test/"}).ProjectID
+	f.Fuzz(func(t *testing.T, patch string) {
+		before := served(t, srv, token, http.MethodGet, project, "")
+
+		r := served(t, srv, token, http.MethodPatch, project, patch)
+
+		after := served(t, srv, token, http.MethodGet, project, "")
+		if r.status != 200 {
+			if r.status < 400 || r.status > 499 || !cmp.Equal(before.json, after.json) {
+				t.Errorf("refused with %d %s, and the project went from %s to %s", r.status, r.body, before.body, after.body)
+			}
+			return
+		}
+		if !cmp.Equal(r.json, after.json) {
+			t.Errorf("answered %s, stored %s", r.body, after.body)
+		}
+		// The same settings make a project, once the name is free.
+		if d := served(t, srv, token, http.MethodDelete, project, ""); d.status != 204 {
+			t.Fatalf("delete: %d %s", d.status, d.body)
+		}
+		again := served(t, srv, token, http.MethodPost, projects, string(after.body))
+		if again.status != 201 {
+			t.Fatalf("a create call refuses what the patch left: %s: %d %s", after.body, again.status, again.body)
+		}
+		project = projects + "/" + again.text("project_id")
+		for _, field := range []string{"name", "mode", "callback_url", "configuration"} {
+			if diff := cmp.Diff(after.json[field], again.json[field]); diff != "" {
+				t.Errorf("%s (-patched +created):\n%s", field, diff)
+			}
+		}
+	})
+}
+
+// Whatever the search: it is refused as a bad request, or it chooses among what there is, and "and" takes away and adds nothing.
+func FuzzSearch(f *testing.F) {
+	for _, search := range []string{"name==a", "name!=b;mode==live", "(name==a,name=='b');created_at>2026-01-02T03", `name=="\""`, "((name==a))", "name", "name==", ";", "created_at>=2026,", "name=in=(a,b)", "'", "(name==a),name==c"} {
+		f.Add(search)
+	}
+	srv := consoleServer(f)
+	account := srv.NewWorkspace("Fuzz")
+	token := (&api{t: f, srv: srv}).tokenFor(account.Credentials, "console")
+	for _, name := range []string{"a", "b", "c"} {
+		account.NewProject(idverify.ProjectParams{Name: name})
+	}
+	f.Fuzz(func(t *testing.T, search string) {
+		found := func(search string) reply {
+			return served(t, srv, token, http.MethodGet, projects+"?sort=name,asc&search="+url.QueryEscape(search), "")
+		}
+
+		r := found(search)
+
+		if r.status == 400 {
+			return
+		}
+		names := r.column("projects", "name")
+		if r.status != 200 || !strings.Contains("a b c", strings.Join(names, " ")) && strings.Join(names, " ") != "a c" {
+			t.Errorf("%q: %d %s", search, r.status, r.body)
+		}
+		grouped := found("(" + search + ");name==a")
+		if grouped.status == 200 && strings.Contains(strings.Join(names, " "), "a") != (len(grouped.column("projects", "name")) == 1) {
+			t.Errorf("%q finds %v, and with name==a it finds %s", search, names, grouped.body)
+		}
+	})
+}
+
+// Whatever the amount: it is refused, or it is what is added to the account, to the last digit.
+func FuzzTopUpAmount(f *testing.F) {
+	for _, amount := range []string{"1", "25.50", "0.000001", "0", "-1", "1e3", "0.0000001", `"7"`, `"007.10"`, "999999999999.999999", "1000000000000", "null", "{}", "١"} {
+		f.Add(amount)
+	}
+	srv := consoleServer(f)
+	f.Fuzz(func(t *testing.T, amount string) {
+		if !json.Valid([]byte(amount)) {
+			return // it would not be the amount's affair alone
+		}
+		// A workspace of its own, since all that is ever paid in has a limit.
+		account := srv.NewWorkspace("Fuzz")
+		token := (&api{t: t, srv: srv}).tokenFor(account.Credentials, "console")
+		path := workspaces + "/default"
+		served(t, srv, token, http.MethodPut, path+"/billing_account", `{"company_name":"Sandbox Ltd"}`)
+		method := served(t, srv, token, http.MethodPost, path+"/payment_methods", newCard).text("payment_method_id")
+
+		r := served(t, srv, token, http.MethodPost, path+"/topups", fmt.Sprintf(`{"payment_method_id":%q,"currency":"EUR","amount":%s}`, method, amount))
+
+		var workspace struct {
+			Embedded struct {
+				Balance struct {
+					Currency string      `json:"currency"`
+					Amount   json.Number `json:"amount_available"`
+				} `json:"balance"`
+			} `json:"_embedded"`
+		}
+		if err := json.Unmarshal(served(t, srv, token, http.MethodGet, path, "").body, &workspace); err != nil {
+			t.Fatal(err)
+		}
+		balance := workspace.Embedded.Balance
+		if r.status != 201 {
+			if r.status != 400 || balance.Currency != "API" || balance.Amount != "100" {
+				t.Errorf("amount %s: %d %s, and the account is %+v", amount, r.status, r.body, balance)
+			}
+			return
+		}
+		want, isNumber := new(big.Rat).SetString(r.text("amount"))
+		got, _ := new(big.Rat).SetString(balance.Amount.String())
+		if !isNumber || got.Cmp(want) != 0 || want.Sign() <= 0 {
+			t.Errorf("amount %s: answered %s, and the account is %+v", amount, r.body, balance)
+		}
+	})
+}
