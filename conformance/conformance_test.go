@@ -268,6 +268,17 @@ func TestAProjectThatIsNoSandboxStopsTheSuiteAtItsFirstCheck(t *testing.T) {
 	})
 }
 
+func TestARateLimitIsWaitedForAndIsNoFault(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		srv, config := inMemory(t)
+		slow := sandboxfake.Fault{Status: http.StatusTooManyRequests, RetryAfter: 20 * time.Second}
+		srv.Inject(sandboxfake.Match{Operation: "phone_check.create", Repeat: true}, slow, slow, sandboxfake.Fault{})
+
+		allHeld(t, run(t, config))
+	})
+}
+
 func TestATimeThatIsUpEndsTheSuite(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -106,7 +107,7 @@ func withoutURL(err error) error {
 	return errors.New("the connection failed or broke")
 }
 
-// call makes a call of the API with a token of one scope of the project, or of the workspace for a management scope.
+// call makes a call of the API with a token of one scope of the project, or of the workspace for a management scope. It waits for as long as a 429 says, within bounds.
 func (r *run) call(ctx context.Context, scope, method, path, body string) (*reply, error) {
 	token, err := r.token(ctx, scope)
 	if err != nil {
@@ -119,8 +120,29 @@ func (r *run) call(ctx context.Context, scope, method, path, body string) (*repl
 	case body != "":
 		media = mediaJSON
 	}
-	return r.send(ctx, method, r.config.BaseURL+path, "Bearer "+token, media, []byte(body))
+	for tries := 1; ; tries++ {
+		answer, err := r.send(ctx, method, r.config.BaseURL+path, "Bearer "+token, media, []byte(body))
+		if err != nil || answer.status != http.StatusTooManyRequests || tries == maxTries {
+			return answer, err
+		}
+		// Rate limits are not shown in the specification: one is no fault, and what it refused was not done.
+		seconds, err := strconv.Atoi(answer.header.Get("Retry-After"))
+		if err != nil || seconds < 0 || seconds > maxRetryAfter {
+			return answer, nil
+		}
+		select {
+		case <-time.After(time.Duration(seconds) * time.Second):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
 }
+
+// How long, and how often, the suite waits where the service has had too many requests.
+const (
+	maxTries      = 3
+	maxRetryAfter = 60 // seconds
+)
 
 // basic is the Authorization of section 5.1.
 func basic(c idverify.Credentials) string {
