@@ -1,9 +1,11 @@
 package idverify
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"math"
+	"strconv"
 	"strings"
 	"time"
 
@@ -15,8 +17,10 @@ type timestamp struct{ time.Time }
 
 // UnmarshalJSON implements json.Unmarshaler. null and "" are the zero time.
 func (t *timestamp) UnmarshalJSON(b []byte) error {
-	var s string
-	if err := json.Unmarshal(b, &s); err != nil {
+	s := ""
+	if text, ok := bytes.CutPrefix(b, []byte{'"'}); ok && !bytes.ContainsRune(text, '\\') {
+		s = string(text[:len(text)-1]) // a page holds hundreds of this kind
+	} else if err := json.Unmarshal(b, &s); err != nil {
 		return errors.New("a timestamp is no string")
 	}
 	if s == "" {
@@ -44,6 +48,10 @@ type number float64
 
 // UnmarshalJSON implements json.Unmarshaler.
 func (n *number) UnmarshalJSON(b []byte) error {
+	if f, err := strconv.ParseFloat(string(b), 64); err == nil { // likewise
+		*n = number(f)
+		return nil
+	}
 	var text json.Number
 	if err := json.Unmarshal(b, &text); err != nil {
 		return errors.New("a number is none")

@@ -21,6 +21,7 @@ func TestTimesAreReadInEveryFormOfTheContract(t *testing.T) {
 		`"2020-06-01T16:43:30+00:00"`:      want,
 		`"2020-06-01T16:43:30Z"`:           want,
 		`"2020-06-01T16:43:30z"`:           want,
+		`"2020-06-01T16:43:30\u002b0000"`:  want, // as writers that escape "+" have it
 		`"2020-06-01T18:43:30+0200"`:       want,
 		`"2020-06-01T11:13:30-05:30"`:      want,
 		`"2020-06-01T16:43:30.250+0000"`:   want.Add(250 * time.Millisecond),

@@ -23,6 +23,7 @@ import (
 const (
 	maxBody      = 10 << 20
 	maxErrorBody = 1 << 20
+	firstRead    = 64 << 10
 )
 
 // call is one operation under way, with all its tries. It belongs to one goroutine.
@@ -37,6 +38,7 @@ type call struct {
 	attempt int
 	wait    time.Duration // before the next try
 	token   *oauth2.Token // that the last try bore
+	body    []byte        // of the last answer
 	err     error         // of the last try, because http.Client makes a mere text of it when its time-out strikes
 	unsure  bool          // an earlier try may have been carried out
 }
@@ -110,9 +112,6 @@ func (c *call) sendWithToken(req *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	c.token = token
-	// A transport must not change the request it was given.
-	req = req.Clone(req.Context())
-	req.Header.Set("Authorization", "Bearer "+token.AccessToken)
 	return c.exchange(req)
 }
 
@@ -120,7 +119,11 @@ func (c *call) sendWithToken(req *http.Request) (*http.Response, error) {
 func (c *call) exchange(req *http.Request) (*http.Response, error) {
 	var w written
 	begun := time.Now()
-	resp, err := c.api.transport.RoundTrip(req.WithContext(httptrace.WithClientTrace(req.Context(), w.trace())))
+	// A transport must not change the request it was given: this one has a header of its own.
+	bearing := req.WithContext(httptrace.WithClientTrace(req.Context(), w.trace()))
+	bearing.Header = req.Header.Clone()
+	bearing.Header.Set("Authorization", "Bearer "+c.token.AccessToken)
+	resp, err := c.api.transport.RoundTrip(bearing)
 	if err == nil {
 		err = c.readBody(resp)
 	}
@@ -134,14 +137,17 @@ func (c *call) exchange(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// readBody puts the bytes of the answer in the place of its stream.
+// readBody reads the answer into c.body.
 func (c *call) readBody(resp *http.Response) error {
 	defer resp.Body.Close()
 	limit := maxBody
 	if !isSuccess(resp.StatusCode) {
 		limit = maxErrorBody
 	}
-	body, err := io.ReadAll(io.LimitReader(resp.Body, int64(limit)+1))
+	// A length that was promised saves growing, but a promise alone gets no more than a page's worth.
+	buf := bytes.NewBuffer(make([]byte, 0, min(max(resp.ContentLength, 0), firstRead)+bytes.MinRead))
+	_, err := buf.ReadFrom(io.LimitReader(resp.Body, int64(limit)+1))
+	body := buf.Bytes()
 	if !isSuccess(resp.StatusCode) {
 		// The status is the answer; what could be read of the reasons is welcome.
 		body, err = body[:min(len(body), limit)], nil
@@ -152,7 +158,7 @@ func (c *call) readBody(resp *http.Response) error {
 	case len(body) > limit:
 		return newDecodeError(c.op.Title, resp.StatusCode, nil, errors.New("it is longer than 10 MiB"))
 	}
-	resp.Body = io.NopCloser(bytes.NewReader(body))
+	c.body, resp.Body = body, http.NoBody
 	return nil
 }
 
@@ -254,15 +260,11 @@ func (a *api) logTry(ctx context.Context, op wire.Operation, attempt int, begun 
 
 // read returns the answer in resp, or the error that it is.
 func (c *call) read(resp *http.Response) (*answer, error) {
-	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		return nil, c.sendError(err, false)
-	}
+	resp.Body.Close() // it is empty, but the time-out of an http.Client ends with it
 	if !isSuccess(resp.StatusCode) && !c.alreadyDeleted(resp.StatusCode) {
-		return nil, c.problem(resp, body)
+		return nil, c.problem(resp, c.body)
 	}
-	return &answer{api: c.api, op: c.op, status: resp.StatusCode, body: body}, nil
+	return &answer{api: c.api, op: c.op, status: resp.StatusCode, body: c.body}, nil
 }
 
 // alreadyDeleted tells that an earlier try of a DELETE was carried out although its answer was lost.
