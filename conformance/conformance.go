@@ -115,11 +115,11 @@ func (c *Config) check() error {
 	u, err := url.Parse(c.BaseURL)
 	switch {
 	case err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil || strings.Trim(u.Path, "/") != "" || u.RawQuery != "":
-		return errors.New("BaseURL must be https://host[:port]")
+		return errors.New("the BaseURL must be https://host[:port]")
 	case c.Project.ClientID == "" || c.Project.ClientSecret.Reveal() == "":
-		return errors.New("Project needs a client ID and a client secret")
+		return errors.New("the Project needs a client ID and a client secret")
 	case c.Patience < 0:
-		return errors.New("Patience must not be negative")
+		return errors.New("the Patience must not be negative")
 	}
 	return nil
 }

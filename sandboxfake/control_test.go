@@ -409,13 +409,14 @@ func TestTheRequestLogTellsCallsTriesAndFaults(t *testing.T) {
 	a.get(phoneChecks)
 	close(lines)
 
-	var log string
+	var all strings.Builder
 	for line := range lines {
 		if strings.Count(line, "\n") != 1 {
 			t.Errorf("one write holds %q, want a line", line)
 		}
-		log += line
+		all.WriteString(line)
 	}
+	log := all.String()
 
 	for _, want := range []string{
 		" POST   /oauth2/v1/token oauth2.token 200 ",

@@ -15,6 +15,8 @@
 //	-remote-control   answer /_sandbox/ to every address, for example to other containers, and not to this machine alone
 //	-quiet            no log
 //
+// Give it the name that its clients use, and the certificate is good for that, too: in a container called sandbox, -addr sandbox:8443 -remote-control.
+//
 // It exits with 0 when it was asked to stop, with 1 when it could not start, and with 2 when a flag is wrong.
 package main
 
