@@ -1,0 +1,59 @@
+package sandboxfake_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/idverify/idverify-go"
+	"github.com/idverify/idverify-go/sandboxfake"
+)
+
+// A whole test in a bubble: client, callbacks, expiry and redelivery, over three minutes that pass at once.
+// In a test file of yours its name begins with Test.
+func testExpiredCheckIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := sandboxfake.New(t, sandboxfake.WithInMemory())
+		client := srv.Client()
+		began := time.Now()
+		told := make(chan *idverify.Callback, 1)
+		tries := 0
+		url := srv.Handle("shop.sandbox.test", idverify.CallbackHandler(srv.Verifier("shop.sandbox.test"), func(_ context.Context, c *idverify.Callback) error {
+			if tries++; tries < 3 {
+				return errors.New("the database is away") // so that the service tries again
+			}
+			told <- c
+			return nil
+		}))
+		check, err := client.PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: "447700900012", CallbackURL: url})
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		c := <-told // nobody opens the Check URL
+
+		if c.CheckID != check.CheckID || c.Status != idverify.StatusExpired {
+			t.Errorf("callback says %s, want EXPIRED", c.Status)
+		}
+		if waited := time.Since(began); waited != 120*time.Second+10*time.Second+20*time.Second {
+			t.Errorf("it was taken after %v, want the ttl and two waits", waited)
+		}
+		if _, err := client.PhoneChecks.Get(t.Context(), check.CheckID); !errors.Is(err, idverify.ErrNotFound) {
+			t.Errorf("reading it: %v, want ErrNotFound", err)
+		}
+		// Once more by hand, as from the service's console.
+		if err := srv.Redeliver(t.Context(), srv.Deliveries()[0].ID); err != nil {
+			t.Fatal(err)
+		}
+		if again := <-told; again.CheckID != check.CheckID {
+			t.Errorf("redelivered %s, want the same callback", again.CheckID)
+		}
+	})
+}
+
+// In a testing/synctest bubble minutes pass at once: see testExpiredCheckIsTold above.
+func Example_synctest() {
+	var _ func(*testing.T) = testExpiredCheckIsTold
+}

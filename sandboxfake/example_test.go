@@ -1,0 +1,313 @@
+package sandboxfake_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"net/http"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/idverify/idverify-go"
+	"github.com/idverify/idverify-go/sandboxfake"
+)
+
+func TestTheExampleInABubbleHolds(t *testing.T) {
+	t.Parallel()
+	testExpiredCheckIsTold(t)
+}
+
+// start is what New is in a test. The clock stands at frozenAt, so that the examples below can show what they print.
+func start(opts ...sandboxfake.Option) *sandboxfake.Server {
+	srv, err := sandboxfake.Start(append([]sandboxfake.Option{sandboxfake.WithInMemory(), sandboxfake.WithFrozenClock(frozenAt)}, opts...)...)
+	if err != nil {
+		log.Fatal(err)
+	}
+	return srv
+}
+
+// open has a phone of the server open the Check URL of a new check, and returns the check's id.
+func open(srv *sandboxfake.Server, number, callbackURL string) string {
+	ctx := context.Background()
+	check, err := srv.Client().PhoneChecks.Create(ctx, idverify.PhoneCheckParams{PhoneNumber: number, CallbackURL: callbackURL})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if _, err := srv.Device().Open(ctx, check.CheckURL); err != nil {
+		log.Fatal(err)
+	}
+	return check.CheckID
+}
+
+func ExampleNew() {
+	// In a test file: func TestSignUp(t *testing.T).
+	test := func(t *testing.T) {
+		srv := sandboxfake.New(t)
+		client := srv.Client()
+		check, err := client.SIMChecks.Create(t.Context(), idverify.SIMCheckParams{PhoneNumber: "447700900019"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if check.NoSIMChange == nil || *check.NoSIMChange {
+			t.Error("want a SIM that was changed lately: the number ends in 9")
+		}
+	}
+	_ = test
+}
+
+// Start is for programs, and for tests that share a server.
+func ExampleStart() {
+	ctx := context.Background()
+	srv, err := sandboxfake.Start()
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer srv.Close()
+
+	client, err := idverify.NewClient(srv.URL(), srv.Credentials(), idverify.WithHTTPClient(srv.HTTPClient()))
+	if err != nil {
+		log.Fatal(err)
+	}
+	check, err := client.SIMChecks.Create(ctx, idverify.SIMCheckParams{PhoneNumber: "447700900012"})
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	fmt.Println(check.Status, *check.NoSIMChange)
+	// Output: COMPLETED true
+}
+
+func ExampleServer_Handle() {
+	srv := start()
+	defer srv.Close()
+	told := make(chan *idverify.Callback, 1)
+	url := srv.Handle("shop.sandbox.test", idverify.CallbackHandler(srv.Verifier("shop.sandbox.test"), func(_ context.Context, c *idverify.Callback) error {
+		told <- c
+		return nil
+	}))
+
+	open(srv, "447700900013", url+"/callbacks")
+
+	c := <-told
+	fmt.Println(url, c.Status, *c.Match)
+	// Output: https://shop.sandbox.test COMPLETED false
+}
+
+func ExampleServer_Device() {
+	ctx := context.Background()
+	srv := start()
+	defer srv.Close()
+	shop := srv.Handle("shop.sandbox.test", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprint(w, "welcome back")
+	}))
+	client := srv.Client(idverify.WithVersions(idverify.Versions{PhoneCheck: "v0.2"}))
+	check, err := client.PhoneChecks.Create(ctx, idverify.PhoneCheckParams{PhoneNumber: "447700900012", RedirectURL: shop + "/verified"})
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	visit, err := srv.Device().Open(ctx, check.CheckURL)
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	fmt.Println(visit.Status, visit.URL.Path, string(visit.Body), visit.URL.Query().Get("check_id") == check.CheckID)
+	// Output: 200 /verified welcome back true
+}
+
+func ExampleServer_Advance() {
+	ctx := context.Background()
+	srv := start()
+	defer srv.Close()
+	url := srv.Handle("shop.sandbox.test", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Println("tried after", srv.Now().Sub(frozenAt))
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}))
+	if _, err := srv.Client().PhoneChecks.Create(ctx, idverify.PhoneCheckParams{PhoneNumber: "447700900012", CallbackURL: url}); err != nil {
+		log.Fatal(err)
+	}
+
+	// The check expires after two minutes; its callback is tried again ten seconds later.
+	if err := srv.Advance(ctx, 140*time.Second); err != nil {
+		log.Fatal(err)
+	}
+
+	fmt.Println("now it is", srv.Now().Sub(frozenAt))
+	// Output:
+	// tried after 2m0s
+	// tried after 2m10s
+	// now it is 2m20s
+}
+
+func ExampleServer_Idle() {
+	srv := start()
+	defer srv.Close()
+	handled := 0
+	url := srv.Handle("shop.sandbox.test", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { handled++ }))
+	open(srv, "447700900012", url)
+
+	if err := srv.Idle(context.Background()); err != nil {
+		log.Fatal(err)
+	}
+
+	fmt.Println(handled, "callback")
+	// Output: 1 callback
+}
+
+func ExampleServer_AwaitDelivery() {
+	srv := start()
+	defer srv.Close()
+	id := open(srv, "447700900055", srv.Handle("shop.sandbox.test", http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})))
+
+	d, err := srv.AwaitDelivery(context.Background(), func(d sandboxfake.Delivery) bool { return d.CheckID == id && d.Done })
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	fmt.Println(d.Product, d.Status, len(d.Attempts), d.Attempts[0].Result)
+	// Output: phone_check ERROR 1 acknowledged
+}
+
+func ExampleServer_Redeliver() {
+	ctx := context.Background()
+	srv := start()
+	defer srv.Close()
+	open(srv, "447700900012", srv.Handle("shop.sandbox.test", http.NotFoundHandler()))
+	lost, err := srv.AwaitDelivery(ctx, func(d sandboxfake.Delivery) bool { return d.Done })
+	if err != nil {
+		log.Fatal(err)
+	}
+	srv.Handle("shop.sandbox.test", http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})) // mended
+
+	if err := srv.Redeliver(ctx, lost.ID); err != nil {
+		log.Fatal(err)
+	}
+	if _, err := srv.AwaitDelivery(ctx, sandboxfake.Delivery.Acknowledged); err != nil {
+		log.Fatal(err)
+	}
+
+	for _, d := range srv.Deliveries() {
+		fmt.Println(d.Attempts[0].Status, d.Attempts[0].Result)
+	}
+	// Output:
+	// 404 refused
+	// 200 acknowledged
+}
+
+func ExampleServer_Inject() {
+	ctx := context.Background()
+	srv := start()
+	defer srv.Close()
+	client := srv.Client()
+	undo := srv.Inject(sandboxfake.Match{Operation: "phone_check.create", Repeat: true}, sandboxfake.Fault{Status: 402})
+
+	_, broken := client.PhoneChecks.Create(ctx, idverify.PhoneCheckParams{PhoneNumber: "447700900012"})
+	undo()
+	_, mended := client.PhoneChecks.Create(ctx, idverify.PhoneCheckParams{PhoneNumber: "447700900012"})
+
+	fmt.Println(errors.Is(broken, idverify.ErrInsufficientBalance), mended)
+	// Output: true <nil>
+}
+
+func ExampleServer_Requests() {
+	srv := start()
+	defer srv.Close()
+	open(srv, "447700900012", "")
+
+	for _, r := range srv.Requests() {
+		fmt.Println(r.Status, r.Operation, r.Header.Get("Authorization"))
+	}
+	// Output:
+	// 200 oauth2.token [masked]
+	// 201 phone_check.create [masked]
+	// 200 phone_check.open
+}
+
+func ExampleServer_RotateKeys() {
+	ctx := context.Background()
+	srv := start()
+	defer srv.Close()
+	url := srv.Handle("shop.sandbox.test", idverify.CallbackHandler(srv.Verifier("shop.sandbox.test"), func(context.Context, *idverify.Callback) error { return nil }))
+	for range 2 {
+		open(srv, "447700900012", url)
+		srv.RotateKeys()
+		if err := srv.Advance(ctx, time.Minute); err != nil {
+			log.Fatal(err)
+		}
+	}
+
+	for _, d := range srv.Deliveries() {
+		fmt.Println(d.Acknowledged())
+	}
+	// Output:
+	// true
+	// true
+}
+
+func ExampleServer_Reset() {
+	srv := start()
+	defer srv.Close()
+	before := open(srv, "447700900012", "")
+
+	srv.Reset()
+
+	after := open(srv, "447700900012", "")
+	fmt.Println(before == after, len(srv.Deliveries()))
+	// Output: true 0
+}
+
+func ExampleWithRateLimit() {
+	ctx := context.Background()
+	srv := start(sandboxfake.WithRateLimit(1))
+	defer srv.Close()
+	client := srv.Client()
+	check := idverify.SIMCheckParams{PhoneNumber: "447700900012"}
+
+	_, first := client.SIMChecks.Create(ctx, check)
+	_, second := client.SIMChecks.Create(ctx, check)
+	var limited *idverify.Error
+	errors.As(second, &limited)
+	if err := srv.Advance(ctx, limited.RetryAfter); err != nil {
+		log.Fatal(err)
+	}
+	_, third := client.SIMChecks.Create(ctx, check)
+
+	fmt.Println(first, errors.Is(second, idverify.ErrRateLimited), limited.RetryAfter, third)
+	// Output: <nil> true 1h0m0s <nil>
+}
+
+func ExamplePhoneCheckOutcome() {
+	for _, number := range []string{"447700900012", "447700900013", "447700900055"} {
+		outcome := sandboxfake.PhoneCheckOutcome(number)
+		fmt.Println(outcome.Status, *outcome.Match)
+	}
+	// Output:
+	// COMPLETED true
+	// COMPLETED false
+	// ERROR false
+}
+
+func ExampleSIMCheckOutcome() {
+	fmt.Println(*sandboxfake.SIMCheckOutcome("447700900014").NoSIMChange, *sandboxfake.SIMCheckOutcome("447700900015").NoSIMChange)
+	// Output: true false
+}
+
+func ExampleSubscriberCheckOutcome() {
+	swapped := sandboxfake.SubscriberCheckOutcome("447700900018")
+	stranger := sandboxfake.SubscriberCheckOutcome("447700900013")
+	fmt.Println(*swapped.Match, *swapped.NoSIMChange, *stranger.Match, stranger.NoSIMChange == nil)
+	// Output: true false false true
+}
+
+func ExampleReachabilityOutcome() {
+	for _, ip := range []string{"192.0.2.8", "192.0.2.7", "192.0.2.99"} {
+		status, fragment := sandboxfake.ReachabilityOutcome(netip.MustParseAddr(ip))
+		fmt.Printf("%s %d %q\n", ip, status, fragment)
+	}
+	// Output:
+	// 192.0.2.8 200 ""
+	// 192.0.2.7 412 "not_mobile_ip"
+	// 192.0.2.99 400 "mno_not_supported"
+}

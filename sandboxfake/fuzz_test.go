@@ -1,0 +1,175 @@
+package sandboxfake
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/idverify/idverify-go/internal/wire"
+)
+
+// The parsers of foreign bytes. Whatever comes, there is an answer, and it is the service's own: none is a 5XX, none a panic.
+
+// fuzzServer is a server with one check, and a token for it, that is asked without a connection.
+func fuzzServer(f *testing.F) (s *Server, token string, ck *check) {
+	f.Helper()
+	s = New(f, WithInMemory(), WithFrozenClock(certificateNotBefore.AddDate(50, 0, 0)))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	credential := s.accounts.credentials[s.initial.project.ClientID]
+	ck = &check{product: &products[0], version: wire.V02, project: credential.project, id: "c1", phone: "447700900012", status: wire.StatusPending, code: "the code"}
+	s.checks[ck.id] = ck
+	ck.project.checks[wire.PhoneCheck] = append(ck.project.checks[wire.PhoneCheck], ck)
+	return s, s.issueToken(credential, projectScopes).text, ck
+}
+
+// ask sends a request through the server's handler and returns the answer.
+func ask(t *testing.T, s *Server, request *http.Request) *httptest.ResponseRecorder {
+	t.Helper()
+	w := httptest.NewRecorder()
+	s.serve(w, request)
+	if w.Code >= 500 {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+	if w.Code >= 400 && !json.Valid(w.Body.Bytes()) {
+		t.Errorf("the refusal is no JSON: %s", w.Body)
+	}
+	return w
+}
+
+func FuzzSearch(f *testing.F) {
+	for _, seed := range []string{"status==COMPLETED", "match==true;created_at>=2026-01-02T03,reference_id!='a,b'", "(status==PENDING,(match!=false))", `phone_number=="4477\"`, "charge_amount<0.5", "((((", "==", "status=="} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		keep, err := parseSearch(text, checkListing.fields)
+
+		if err != nil {
+			if len(text) > 8 && strings.Contains(err.Error(), text) {
+				t.Errorf("the error repeats the search: %v", err)
+			}
+			return
+		}
+		ck := &check{status: wire.StatusCompleted, match: yes}
+		if keep(ck) != keep(ck) {
+			t.Error("a search does not give one answer twice")
+		}
+		// What is a search is one in parentheses, too, unless they become too many.
+		if strings.Count(text, "(") < maxSearchDepth {
+			again, err := parseSearch("("+text+")", checkListing.fields)
+			if err != nil || again(ck) != keep(ck) {
+				t.Errorf("in parentheses it is another: %v", err)
+			}
+		}
+	})
+}
+
+func FuzzTokenForm(f *testing.F) {
+	f.Add("application/x-www-form-urlencoded", []byte("grant_type=client_credentials&scope=phone_check"))
+	f.Add("multipart/form-data; boundary=b", []byte("--b\r\nContent-Disposition: form-data; name=\"grant_type\"\r\n\r\nclient_credentials\r\n--b\r\nContent-Disposition: form-data; name=\"scope\"\r\n\r\nphone_check\r\n--b--\r\n"))
+	f.Add("multipart/form-data", []byte("--"))
+	f.Add("multipart/form-data; boundary=b", []byte("--b\r\nContent-Disposition: form-data; name=\"scope"))
+	f.Add("application/x-www-form-urlencoded", []byte("scope=%zz&scope;"))
+	f.Add("application/json", []byte("{}"))
+	s, _, _ := fuzzServer(f)
+	credentials := s.Credentials()
+	f.Fuzz(func(t *testing.T, contentType string, body []byte) {
+		request := httptest.NewRequest(http.MethodPost, wire.Token.Path, bytes.NewReader(body))
+		request.Header.Set("Content-Type", contentType)
+		request.SetBasicAuth(credentials.ClientID, credentials.ClientSecret.Reveal())
+
+		w := ask(t, s, request)
+
+		form, err := parseForm(contentType, body)
+		if w.Code == http.StatusOK && (err != nil || form.Get("grant_type") != "client_credentials" || form.Get("scope") == "") {
+			t.Errorf("a token for the form %v, %v", form, err)
+		}
+	})
+}
+
+func FuzzCreateBody(f *testing.F) {
+	for _, seed := range []string{`{"phone_number":"447700900012"}`, `{"phone_number":"447700900012","callback_url":"https://app.sandbox.test/?a=b","redirect_url":"http://app.sandbox.test","reference_id":"r","phone_ip":"2001:db8::1"}`, `{"phone_number":7}`, `{"Phone_Number":"447700900012"}`, `{"phone_number":"447700900012"} {}`, `[`, ``, "\xff"} {
+		f.Add([]byte(seed))
+	}
+	s, token, _ := fuzzServer(f)
+	f.Fuzz(func(t *testing.T, body []byte) {
+		request := httptest.NewRequest(http.MethodPost, "/phone_check/v0.2/checks", bytes.NewReader(body))
+		request.Header.Set("Authorization", "Bearer "+token)
+		request.Header.Set("Content-Type", wire.MediaJSON)
+
+		w := ask(t, s, request)
+
+		if w.Code != http.StatusCreated {
+			return
+		}
+		var view struct {
+			PhoneNumber string `json:"phone_number"`
+			CallbackURL string `json:"callback_url"`
+		}
+		if err := json.Unmarshal(w.Body.Bytes(), &view); err != nil || !validPhoneNumber(view.PhoneNumber) {
+			t.Errorf("a check for the number %q, %v", view.PhoneNumber, err)
+		}
+		if u, err := url.Parse(view.CallbackURL); view.CallbackURL != "" && (err != nil || u.Host == "" || u.User != nil) {
+			t.Errorf("a check with the callback URL %q", view.CallbackURL)
+		}
+	})
+}
+
+func FuzzCompleteBody(f *testing.F) {
+	for _, seed := range []string{`[{"op":"add","path":"/code","value":"the code"}]`, `[{"op":"add","path":"/code","value":"another"}]`, `[{"OP":"add","path":"/code","value":"the code"}]`, `[]`, `{}`, `null`, `[{"op":"add","path":"/code","value":["the code"]}]`, `[{"op":"add"`} {
+		f.Add([]byte(seed))
+	}
+	s, token, ck := fuzzServer(f)
+	f.Fuzz(func(t *testing.T, body []byte) {
+		ck.status, ck.code = wire.StatusPending, "the code"
+		request := httptest.NewRequest(http.MethodPatch, "/phone_check/v0.2/checks/c1", bytes.NewReader(body))
+		request.Header.Set("Authorization", "Bearer "+token)
+		request.Header.Set("Content-Type", wire.MediaJSONPatch)
+
+		w := ask(t, s, request)
+
+		done := ck.status == wire.StatusCompleted
+		if done != (w.Code == http.StatusOK) {
+			t.Errorf("%d, and the check is %s", w.Code, ck.status)
+		}
+		if done && !bytes.Contains(body, []byte("code")) && !bytes.Contains(body, []byte(`\u`)) {
+			t.Errorf("completed by %q, which has no code", body)
+		}
+	})
+}
+
+func FuzzPath(f *testing.F) {
+	for _, seed := range []string{"/phone_check/v0.1/checks", "/phone_check/v0.2/checks/c1/traces/t1", "/phone_check/v0.1/checks/a%2Fb", "/phone_check/v9/checks", "//", "", "/console/v0.1/workspaces/default/members/m/credentials/c/reset", "/coverage/v0.1/device_ips/%zz", "/.well-known/jwks.json", "/phone_check/v0.1/checks/../checks"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, path string) {
+		found := routes().find(path)
+
+		if found == nil {
+			return
+		}
+		for method, endpoint := range found.methods {
+			if endpoint.op.Method != method {
+				t.Errorf("%q leads to %s %s under %s", path, endpoint.op.Method, endpoint.op.Path, method)
+			}
+			// The ids put into the operation's path lead to the same place.
+			var ids []string
+			for segment := range strings.SplitSeq(endpoint.op.Path, "/") {
+				if name := strings.Trim(segment, "{}"); name != segment && name != "v" {
+					ids = append(ids, found.ids[name])
+				}
+			}
+			built, err := endpoint.op.URLPath(found.version, ids...)
+			if err != nil {
+				continue // a dot segment, which a client does not send
+			}
+			if again := routes().find(built); again == nil || again.methods[method].op != endpoint.op {
+				t.Errorf("%q leads to %s, and %q does not", path, endpoint.op.Name, built)
+			}
+		}
+	})
+}
