@@ -40,5 +40,9 @@
 // There is no short cut around HTTP: helpers and the wire share one validation, and what the specification forbids fails as it says. What the specification leaves open is decided in docs/assumptions.md.
 // The certificates and signing keys are fixed test keys that everybody has, unless [WithFreshKeys] is given: trust them in tests only.
 //
+// # Other languages
+//
+// Package cmd/sandboxfake is a server as a program. [WithControlPlane] has it do over HTTP, under /_sandbox/, what the methods of Server do here, and [WithRequestLog] tells each call in a line.
+//
 // docs/testing.md has recipes: a first test, parallel tests, expiry, retries, key rotation, faults, and how to sign a callback of your own.
 package sandboxfake
