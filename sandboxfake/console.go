@@ -1,7 +1,6 @@
 package sandboxfake
 
 import (
-	"encoding/json"
 	"slices"
 	"strings"
 	"unicode"
@@ -49,36 +48,6 @@ func (s *Server) memberOf(c *call) *member {
 		return c.credential.member
 	}
 	return c.credential.member.user.in(s.accounts.workspaces[id])
-}
-
-// patchOperation is an operation of a JSON Patch (RFC 6902), of which the service takes add, replace and remove.
-type patchOperation struct {
-	verb, path string
-	value      json.RawMessage // nil for none
-}
-
-// decodePatch reads the body as a JSON Patch. What it may touch is for the caller to say.
-func (c *call) decodePatch() ([]patchOperation, error) {
-	// Maps take names to the letter, as the service does; structs would not.
-	var operations []map[string]json.RawMessage
-	if err := c.decode(wire.MediaJSONPatch, &operations); err != nil {
-		return nil, err
-	}
-	if operations == nil {
-		return nil, newProblem(wire.BadRequest, "The patch must be a list of operations")
-	}
-	patch := make([]patchOperation, len(operations))
-	for i, fields := range operations {
-		op := &patch[i]
-		if json.Unmarshal(fields["op"], &op.verb) != nil || json.Unmarshal(fields["path"], &op.path) != nil {
-			return nil, newProblem(wire.BadRequest, "An operation of the patch lacks its op or its path")
-		}
-		op.value = fields["value"]
-		if op.verb != "remove" && (op.value == nil || string(op.value) == "null") {
-			return nil, newProblem(wire.BadRequest, "An operation of the patch lacks its value")
-		}
-	}
-	return patch, nil
 }
 
 // maxNameLength is that of the names of users, workspaces, projects and invitations, in characters.
