@@ -1,0 +1,38 @@
+package house
+
+import (
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+var licenceRow = regexp.MustCompile(`(?m)^\| ([a-z]\S*) \| \S+ \|$`)
+
+func TestTheListOfLicencesIsComplete(t *testing.T) {
+	t.Parallel()
+	command := exec.CommandContext(t.Context(), "go", "list", "-deps", "-f", "{{with .Module}}{{.Path}}{{end}}", ".", "./signature", "./sandboxfake")
+	command.Dir = root
+	out, err := command.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	linked := strings.Fields(string(out))
+	slices.Sort(linked)
+	linked = slices.DeleteFunc(slices.Compact(linked), func(path string) bool { return path == module })
+
+	list, err := os.ReadFile(root + "/THIRD_PARTY_LICENSES.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var listed []string
+	for _, m := range licenceRow.FindAllSubmatch(list, -1) {
+		listed = append(listed, string(m[1]))
+	}
+
+	if !slices.Equal(listed, linked) {
+		t.Errorf("THIRD_PARTY_LICENSES.md lists %q, want %q: users look there for what they ship", listed, linked)
+	}
+}
