@@ -1,0 +1,279 @@
+package fakes
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"mime/multipart"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/johannesboyne/gofakes3"
+	"github.com/johannesboyne/gofakes3/backend/s3mem"
+	"github.com/oauth2-proxy/mockoidc"
+
+	"github.com/idverify/idverify-go/sandboxfake"
+)
+
+// fake is a running server with the calls that are compared.
+type fake struct {
+	client *http.Client
+	ping   string               // a URL that answers at once, whatever it answers
+	read   func() *http.Request // of something that is stored, or of a constant
+	create func() *http.Request // nil: it has nothing to create
+	close  func()
+}
+
+// fakes are started by name; httptest is what the others are compared with.
+var fakes = []struct {
+	name  string
+	start func(testing.TB) fake
+}{
+	{"httptest", startHTTPTest},
+	{"sandboxfake", func(t testing.TB) fake { return startSandbox(t) }},
+	{"sandboxfake-in-memory", func(t testing.TB) fake { return startSandbox(t, sandboxfake.WithInMemory()) }},
+	{"mockoidc", startMockOIDC},
+	{"gofakes3", startGoFakeS3},
+}
+
+// answer is a body of the size of a check's.
+var answer = []byte(`{"check_id":"` + strings.Repeat("a", 500) + `"}`)
+
+func startHTTPTest(testing.TB) fake {
+	srv := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		io.Copy(io.Discard, r.Body)
+		w.Write(answer)
+	}))
+	return fake{
+		client: srv.Client(),
+		ping:   srv.URL,
+		read:   func() *http.Request { return request(http.MethodGet, srv.URL, nil) },
+		create: func() *http.Request { return request(http.MethodPost, srv.URL, newCheck) },
+		close:  srv.Close,
+	}
+}
+
+var newCheck = []byte(`{"phone_number":"447700900012"}`)
+
+func startSandbox(t testing.TB, opts ...sandboxfake.Option) fake {
+	srv, err := sandboxfake.Start(opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := srv.HTTPClient()
+	var token, check string
+	bearing := func(method, path string, body []byte) *http.Request {
+		if token == "" {
+			token = sandboxToken(t, srv)
+		}
+		r := request(method, srv.URL()+path, body)
+		r.Header.Set("Authorization", "Bearer "+token)
+		r.Header.Set("Content-Type", "application/json")
+		return r
+	}
+	return fake{
+		client: client,
+		ping:   srv.URL() + "/.well-known/jwks.json",
+		read: func() *http.Request {
+			if check == "" {
+				check = field(t, do(t, client, bearing(http.MethodPost, "/phone_check/v0.1/checks", newCheck)), "check_id")
+			}
+			return bearing(http.MethodGet, "/phone_check/v0.1/checks/"+check, nil)
+		},
+		create: func() *http.Request { return bearing(http.MethodPost, "/phone_check/v0.1/checks", newCheck) },
+		close:  func() { srv.Close() },
+	}
+}
+
+// sandboxToken gets a token as the specification has it.
+func sandboxToken(t testing.TB, srv *sandboxfake.Server) string {
+	var form bytes.Buffer
+	w := multipart.NewWriter(&form)
+	w.WriteField("grant_type", "client_credentials")
+	w.WriteField("scope", "phone_check")
+	w.Close()
+	r := request(http.MethodPost, srv.URL()+"/oauth2/v1/token", form.Bytes())
+	r.Header.Set("Content-Type", w.FormDataContentType())
+	r.SetBasicAuth(srv.Credentials().ClientID, srv.Credentials().ClientSecret.Reveal())
+	return field(t, do(t, srv.HTTPClient(), r), "access_token")
+}
+
+// startMockOIDC reads its discovery document: it has no resources.
+func startMockOIDC(t testing.TB) fake {
+	m, err := mockoidc.Run()
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := &http.Client{Transport: &http.Transport{}}
+	return fake{
+		client: client,
+		ping:   m.DiscoveryEndpoint(),
+		read:   func() *http.Request { return request(http.MethodGet, m.DiscoveryEndpoint(), nil) },
+		close: func() {
+			client.CloseIdleConnections()
+			m.Shutdown()
+		},
+	}
+}
+
+func startGoFakeS3(t testing.TB) fake {
+	srv := httptest.NewTLSServer(gofakes3.New(s3mem.New()).Server())
+	n := 0
+	put := func() *http.Request {
+		n++
+		return request(http.MethodPut, fmt.Sprint(srv.URL, "/bucket/", n), answer)
+	}
+	return fake{
+		client: srv.Client(),
+		ping:   srv.URL,
+		read: func() *http.Request {
+			if n == 0 {
+				do(t, srv.Client(), request(http.MethodPut, srv.URL+"/bucket", nil))
+				do(t, srv.Client(), put())
+			}
+			return request(http.MethodGet, srv.URL+"/bucket/1", nil)
+		},
+		create: put,
+		close:  srv.Close,
+	}
+}
+
+// BenchmarkStart is from nothing to the first answer, and to the end.
+func BenchmarkStart(b *testing.B) {
+	run := func(start func(testing.TB) fake) func() {
+		return func() {
+			f := start(b)
+			answered(b, f.client, request(http.MethodGet, f.ping, nil))
+			f.close()
+		}
+	}
+	for _, f := range fakes[1:] {
+		b.Run(f.name, func(b *testing.B) { takeTurns(b, run(fakes[0].start), run(f.start)) })
+	}
+}
+
+func BenchmarkRead(b *testing.B) {
+	for _, f := range fakes[1:] {
+		b.Run(f.name, func(b *testing.B) { compare(b, f.start, func(f fake) func() *http.Request { return f.read }) })
+	}
+}
+
+func BenchmarkCreate(b *testing.B) {
+	for _, f := range fakes[1:] {
+		if f.name == "mockoidc" {
+			continue
+		}
+		b.Run(f.name, func(b *testing.B) { compare(b, f.start, func(f fake) func() *http.Request { return f.create }) })
+	}
+}
+
+// compare has a call to a fake and one to httptest take turns, each over a connection that stands.
+func compare(b *testing.B, start func(testing.TB) fake, call func(fake) func() *http.Request) {
+	base, other := fakes[0].start(b), start(b)
+	defer base.close()
+	defer other.close()
+	do(b, base.client, base.read())
+	do(b, other.client, other.read())
+	one := func(f fake) func() {
+		next := call(f)
+		return func() { do(b, f.client, next()) }
+	}
+	takeTurns(b, one(base), one(other))
+}
+
+// BenchmarkMemory is the live memory of a server that has answered once, beside httptest's.
+func BenchmarkMemory(b *testing.B) {
+	for _, f := range fakes {
+		b.Run(f.name, func(b *testing.B) {
+			const n = 50
+			var kib float64
+			for b.Loop() {
+				before := live()
+				running := make([]fake, n)
+				for i := range running {
+					running[i] = f.start(b)
+					do(b, running[i].client, running[i].read())
+				}
+				kib = float64(live()-before) / n / 1024
+				for _, f := range running {
+					f.close()
+				}
+			}
+			b.ReportMetric(kib, "KiB/server")
+		})
+	}
+}
+
+func live() int64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc + m.StackInuse)
+}
+
+// takeTurns runs base and other in turns and reports the ratio of their medians.
+func takeTurns(b *testing.B, base, other func()) {
+	b.Helper()
+	var bases, others []time.Duration
+	for b.Loop() {
+		began := time.Now()
+		base()
+		between := time.Now()
+		other()
+		bases, others = append(bases, between.Sub(began)), append(others, time.Since(between))
+	}
+	slices.Sort(bases)
+	slices.Sort(others)
+	b.ReportMetric(float64(others[len(others)/2])/float64(bases[len(bases)/2]), "x-httptest")
+}
+
+// request cannot fail: the URLs are the servers' own.
+func request(method, url string, body []byte) *http.Request {
+	r, err := http.NewRequest(method, url, bytes.NewReader(body))
+	if err != nil {
+		panic(err)
+	}
+	return r
+}
+
+// do sends r and returns the body of a 2xx answer.
+func do(t testing.TB, client *http.Client, r *http.Request) []byte {
+	status, body := answered(t, client, r)
+	if status/100 != 2 {
+		t.Fatalf("%s %s: %d %s", r.Method, r.URL.Path, status, body)
+	}
+	return body
+}
+
+func answered(t testing.TB, client *http.Client, r *http.Request) (int, []byte) {
+	resp, err := client.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, body
+}
+
+// field is a string in a JSON object.
+func field(t testing.TB, body []byte, name string) string {
+	var fields map[string]any
+	if err := json.Unmarshal(body, &fields); err != nil {
+		t.Fatal(err)
+	}
+	s, ok := fields[name].(string)
+	if !ok {
+		t.Fatalf("%s has no %s", body, name)
+	}
+	return s
+}
