@@ -11,24 +11,30 @@ import (
 
 // checkView is a check as it is answered (specification, section 2; contract, section 3).
 type checkView struct {
-	CheckID           string          `json:"check_id"`
-	PhoneNumber       string          `json:"phone_number"`
-	CallbackURL       string          `json:"callback_url,omitempty"`
-	ReferenceID       string          `json:"reference_id,omitempty"`
-	Status            string          `json:"status"`
-	Match             *bool           `json:"match,omitempty"`
-	NoSIMChange       *bool           `json:"no_sim_change,omitempty"`
-	NoSIMChangePeriod int             `json:"no_sim_change_period,omitempty"`
-	SIMChangeWithin   int             `json:"sim_change_within,omitempty"`
-	ChargeAmount      json.Number     `json:"charge_amount"`
-	ChargeCurrency    string          `json:"charge_currency"`
-	CreatedAt         string          `json:"created_at"`
-	UpdatedAt         string          `json:"updated_at"`
-	TTL               int             `json:"ttl,omitempty"`
-	SnapshotBalance   json.Number     `json:"snapshot_balance,omitempty"`
-	NetworkID         string          `json:"network_id,omitempty"`
-	ErrorCode         string          `json:"error_code,omitempty"`
-	Links             map[string]link `json:"_links"`
+	CheckID           string      `json:"check_id"`
+	PhoneNumber       string      `json:"phone_number"`
+	CallbackURL       string      `json:"callback_url,omitempty"`
+	ReferenceID       string      `json:"reference_id,omitempty"`
+	Status            string      `json:"status"`
+	Match             *bool       `json:"match,omitempty"`
+	NoSIMChange       *bool       `json:"no_sim_change,omitempty"`
+	NoSIMChangePeriod int         `json:"no_sim_change_period,omitempty"`
+	SIMChangeWithin   int         `json:"sim_change_within,omitempty"`
+	ChargeAmount      json.Number `json:"charge_amount"`
+	ChargeCurrency    string      `json:"charge_currency"`
+	CreatedAt         string      `json:"created_at"`
+	UpdatedAt         string      `json:"updated_at"`
+	TTL               int         `json:"ttl,omitempty"`
+	SnapshotBalance   json.Number `json:"snapshot_balance,omitempty"`
+	NetworkID         string      `json:"network_id,omitempty"`
+	ErrorCode         string      `json:"error_code,omitempty"`
+	Links             checkLinks  `json:"_links"`
+}
+
+// checkLinks are the links of a check.
+type checkLinks struct {
+	CheckURL *link `json:"check_url,omitempty"` // while it can be opened
+	Self     link  `json:"self"`
 }
 
 // link is a HAL link.
@@ -51,7 +57,7 @@ func (s *Server) checkView(ck *check) *checkView {
 		CreatedAt:      formatTime(ck.created),
 		UpdatedAt:      formatTime(ck.updated),
 		ErrorCode:      ck.errorCode,
-		Links:          map[string]link{"self": {self}},
+		Links:          checkLinks{Self: link{self}},
 	}
 	if !ck.product.onCreation {
 		v.TTL = int(checkTTL.Seconds())
@@ -61,7 +67,7 @@ func (s *Server) checkView(ck *check) *checkView {
 		v.SIMChangeWithin = simChangeWithin(ck)
 	}
 	if ck.status == wire.StatusAccepted {
-		v.Links["check_url"] = link{self + "/redirect"}
+		v.Links.CheckURL = &link{self + "/redirect"}
 	}
 	if ck.status == wire.StatusCompleted {
 		v.NetworkID = sandboxNetwork.NetworkID
