@@ -201,7 +201,7 @@ func (r *Report) WriteTo(w io.Writer) (int64, error) {
 // String is the table of WriteTo.
 func (r *Report) String() string {
 	var b strings.Builder
-	r.WriteTo(&b)
+	_, _ = r.WriteTo(&b)
 	return b.String()
 }
 

@@ -157,7 +157,7 @@ func (r *run) tokenCall(ctx context.Context, c idverify.Credentials, grantType, 
 	form := multipart.NewWriter(&body)
 	for name, value := range map[string]string{"grant_type": grantType, "scope": scope} {
 		if value != "" {
-			form.WriteField(name, value)
+			_ = form.WriteField(name, value) // to memory
 		}
 	}
 	form.Close()
@@ -214,7 +214,7 @@ func (r *run) advance(ctx context.Context, d time.Duration) error {
 func (r *run) cleanUp(ctx context.Context) {
 	ctx = context.WithoutCancel(ctx)
 	for _, id := range r.projects {
-		r.call(ctx, "projects", http.MethodDelete, projectsPath+"/"+url.PathEscape(id), "")
+		_, _ = r.call(ctx, "projects", http.MethodDelete, projectsPath+"/"+url.PathEscape(id), "")
 	}
 }
 

@@ -222,7 +222,7 @@ func (s *Server) send(request *http.Request, fault *Fault) (status int, err erro
 	}
 	defer response.Body.Close()
 	// The connection is used again only when the answer was read; what a receiver says beyond a few bytes is its own affair.
-	io.CopyN(io.Discard, response.Body, 4<<10)
+	_, _ = io.CopyN(io.Discard, response.Body, 4<<10)
 	return response.StatusCode, nil
 }
 

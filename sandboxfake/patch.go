@@ -62,7 +62,7 @@ func (s settings) with(op patchOperation) (settings, error) {
 	// What is shown can be marshalled, and what was marshalled read.
 	text, _ := json.Marshal(s.view())
 	var document map[string]any
-	json.Unmarshal(text, &document)
+	_ = json.Unmarshal(text, &document)
 	names := strings.Split(op.path[1:], "/")
 	object, last := document, names[len(names)-1]
 	for _, name := range names[:len(names)-1] {
