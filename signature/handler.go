@@ -3,6 +3,7 @@ package signature
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net/http"
 )
 
@@ -12,20 +13,24 @@ const retryAfter = "10"
 // CallbackHandler returns a handler that passes only verified callbacks on to next, which finds the message by [MessageFromContext] and, as always, in r.Body.
 // A bad message gets 400 with a body that is always the same; one that cannot be judged now gets 503 with Retry-After, upon which the service tries again. It works behind http.StripPrefix and http.MaxBytesHandler; behind a proxy that changes host or path, see VerifierOptions.Target.
 //
-// To log refusals, call [Verifier.VerifyCallback] in a handler of your own.
+// Why a message is not passed on stands in the log of VerifierOptions.Logger.
 func (v *Verifier) CallbackHandler(next http.Handler) http.Handler {
-	return handler(v.VerifyCallback, next)
+	return v.handler(v.VerifyCallback, next)
 }
 
 // RedirectHandler is [Verifier.CallbackHandler] for redirects: next gets only verified ones. A device that gets 503 may be reloaded by its user.
 func (v *Verifier) RedirectHandler(next http.Handler) http.Handler {
-	return handler(v.VerifyRedirect, next)
+	return v.handler(v.VerifyRedirect, next)
 }
 
-func handler(verify func(*http.Request) (*Message, error), next http.Handler) http.Handler {
+// Logger returns that of VerifierOptions, for handlers built on these; it is never nil.
+func (v *Verifier) Logger() *slog.Logger { return v.logger }
+
+func (v *Verifier) handler(verify func(*http.Request) (*Message, error), next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		m, err := verify(r)
 		if err != nil {
+			v.logger.WarnContext(r.Context(), "signature: message not passed on", slog.String("error", err.Error()))
 			answer(w, err)
 			return
 		}

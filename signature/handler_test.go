@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -193,6 +194,24 @@ func TestAnUndecidedMessageIsAskedForAgain(t *testing.T) {
 				t.Errorf("%s: answered %d %q %v; want 503: after a 400 the service never tries again", name, got.Code, got.Body, got.Header())
 			}
 		}
+	}
+}
+
+func TestTheLogTellsWhyAMessageWasNotPassedOn(t *testing.T) {
+	t.Parallel()
+	var log strings.Builder
+	verifier := verifierFor(t, serviceKeys(), signature.VerifierOptions{Logger: slog.New(slog.NewTextHandler(&log, nil))}, host)
+	r := httptest.NewRequest(http.MethodPost, "https://"+host+"/callbacks", strings.NewReader("{}"))
+	r.Header.Set("Authorization", "Bearer not-a-signature")
+
+	w := httptest.NewRecorder()
+	verifier.CallbackHandler(http.NotFoundHandler()).ServeHTTP(w, r)
+
+	if !strings.Contains(log.String(), "the Authorization is not of the scheme Signature") || strings.Contains(log.String(), "not-a-signature") {
+		t.Errorf("the log says %q, want the reason and nothing of the message", log.String())
+	}
+	if strings.Contains(w.Body.String(), "scheme") {
+		t.Errorf("the sender is told %q", w.Body)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -417,6 +418,47 @@ func TestARedirectOnTheSameHostIsFollowed(t *testing.T) {
 	})
 
 	s.want(t, s.jwks(t, signature.JWKSOptions{}), "a", "service-1")
+}
+
+// TestRedirectsLeadNowhereElse has a good key set behind each redirect, so that following it would be believed.
+func TestRedirectsLeadNowhereElse(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		to   func(from string) string
+		want int // requests
+	}{
+		"to another host": {func(string) string { return "https://eu.example.net/moved" }, 1},
+		"to a host below": {func(string) string { return "https://keys.eu.example.com/moved" }, 1},
+		"to another port": {func(string) string { return "https://eu.example.com:8443/moved" }, 1},
+		"to http":         {func(string) string { return "http://eu.example.com/moved" }, 1},
+		"round and round": {func(from string) string { return from + "x" }, 6},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var requests int
+			transport := roundTrip(func(r *http.Request) (*http.Response, error) {
+				requests++
+				w := httptest.NewRecorder()
+				if r.URL.Path == "/moved" {
+					fmt.Fprint(w, keySet(jwk("a", "service-1")))
+				} else {
+					w.Header().Set("Location", tt.to(r.URL.Path))
+					w.WriteHeader(http.StatusFound)
+				}
+				return w.Result(), nil
+			})
+			j, err := signature.NewJWKS("https://eu.example.com/", &signature.JWKSOptions{HTTPClient: &http.Client{Transport: transport}})
+			if err != nil {
+				t.Fatal(err)
+			}
+
+			_, err = j.PublicKey(t.Context(), "a")
+
+			if !errors.Is(err, signature.ErrKeySource) || requests != tt.want {
+				t.Errorf("got %v after %d requests, want ErrKeySource after %d: keys from elsewhere are not the service's", err, requests, tt.want)
+			}
+		})
+	}
 }
 
 func TestTheCallersClientIsLeftAlone(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"crypto/rsa"
 	"crypto/sha256"
 	"errors"
+	"log/slog"
 	"math"
 	"net/http"
 	"strings"
@@ -33,6 +34,7 @@ type Verifier struct {
 	must      []string // what a callback's signature must cover
 	target    func(*http.Request) (host, requestURI string)
 	now       func() time.Time
+	logger    *slog.Logger
 }
 
 // VerifierOptions are the choices of [NewVerifier]. Zero fields mean the defaults.
@@ -56,6 +58,9 @@ type VerifierOptions struct {
 
 	// Now is the clock. Default time.Now.
 	Now func() time.Time
+
+	// Logger gets a record at level warn from [Verifier.CallbackHandler] and [Verifier.RedirectHandler] for each message that they do not pass on, with the reason: the sender is told none. Default: nothing is logged.
+	Logger *slog.Logger
 }
 
 // NewVerifier returns a verifier of messages signed with keys and meant for hosts, of which there must be at least one: the service signs for all its customers with the same keys, so only the host tells a message to you from one to another.
@@ -83,6 +88,7 @@ func NewVerifier(keys KeySource, hosts []string, opts *VerifierOptions) (*Verifi
 		must:      callbackCoverage(header),
 		target:    opts.Target,
 		now:       opts.Now,
+		logger:    opts.Logger,
 	}
 	if v.skew == 0 {
 		v.skew = defaultClockSkew
@@ -92,6 +98,9 @@ func NewVerifier(keys KeySource, hosts []string, opts *VerifierOptions) (*Verifi
 	}
 	if v.now == nil {
 		v.now = time.Now
+	}
+	if v.logger == nil {
+		v.logger = slog.New(slog.DiscardHandler)
 	}
 	switch {
 	case v.skew < 0 || v.skew > maxClockSkew:
