@@ -1,6 +1,7 @@
 package signature_test
 
 import (
+	"encoding/base64"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -112,6 +113,15 @@ func TestAPlusInAParameterIsAPlus(t *testing.T) {
 	for _, value := range []string{"fn5+", "fn5%2B", "fn5%2b"} {
 		if got, ok := signature.DecodeParameter(value); !ok || got != "~~~" {
 			t.Errorf("%s is read as %q", value, got)
+		}
+	}
+}
+
+func TestAParameterIsPrintableText(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{"a\nb", "a\x00", "\x7f", "ä", ""} {
+		if _, ok := signature.DecodeParameter(base64.StdEncoding.EncodeToString([]byte(text))); ok {
+			t.Errorf("%q is taken", text)
 		}
 	}
 }
