@@ -36,9 +36,9 @@ func newAPI(baseURL string, c Credentials, opts []Option) (*api, error) {
 		return nil, err
 	}
 
-	a := &api{settings: s, base: base, credentials: c, transport: s.httpClient.Transport}
-	if a.transport == nil {
-		a.transport = http.DefaultTransport
+	a := &api{settings: s, base: base, credentials: c, transport: unredirected{s.httpClient.Transport}}
+	if s.httpClient.Transport == nil {
+		a.transport = unredirected{http.DefaultTransport}
 	}
 	a.tokens = &tokenCache{fetch: a.fetchToken, now: s.now, entries: make(map[string]*tokenEntry)}
 	return a, nil

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"time"
 
@@ -75,6 +76,8 @@ func ParseCallback(m *signature.Message) (*Callback, error) {
 // So return an error when the callback could not be stored, and nil when it was stored before. A kind that this package does not know is passed on like the others.
 // handle is called concurrently and must return within ten seconds, the service's time-out, after which it does not try again.
 //
+// What is answered with 400, 503 or 500 is logged, with the reason, to VerifierOptions.Logger, and nowhere without it.
+//
 // Specification: sections 5.3 and 6.
 func CallbackHandler(v *signature.Verifier, handle func(context.Context, *Callback) error) http.Handler {
 	return v.CallbackHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -85,6 +88,7 @@ func CallbackHandler(v *signature.Verifier, handle func(context.Context, *Callba
 			err = handle(r.Context(), c)
 		}
 		if err != nil {
+			v.Logger().ErrorContext(r.Context(), "idverify: callback not handled", slog.String("kind", m.Kind), slog.String("error", err.Error()))
 			// Nothing of err: it is ours, not the service's.
 			http.Error(w, http.StatusText(http.StatusInternalServerError), http.StatusInternalServerError)
 			return

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"io"
 	"log"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -136,7 +137,8 @@ func TestCallbackHandlerHasFourAnswers(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			v, err := signature.NewVerifier(tt.keys, []string{"shop.sandbox.test"}, nil)
+			var log strings.Builder
+			v, err := signature.NewVerifier(tt.keys, []string{"shop.sandbox.test"}, &signature.VerifierOptions{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -161,6 +163,9 @@ func TestCallbackHandlerHasFourAnswers(t *testing.T) {
 			}
 			if strings.Contains(w.Body.String(), "database") {
 				t.Errorf("the answer %q tells the sender of our errors", w.Body)
+			}
+			if (tt.want == 204) != (log.Len() == 0) {
+				t.Errorf("the log says %q: whoever is on call must find there why a callback was not handled, and nothing else", log.String())
 			}
 			if tt.want == 503 && w.Header().Get("Retry-After") == "" {
 				t.Error("503 without Retry-After")

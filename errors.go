@@ -1,6 +1,7 @@
 package idverify
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -45,8 +46,8 @@ var problems = []struct {
 	{405, wire.MethodNotAllowed, ErrBadRequest, ""},
 	{409, wire.ProjectNameTaken, ErrConflict, ""},
 	{409, wire.CredentialsLimitReached, ErrConflict, "a project has at most two pairs of credentials: delete one first"},
-	{409, wire.CompanyDetailsRequired, ErrConflict, "set the billing account first"},
-	{409, wire.PaymentDetailsRequired, ErrConflict, "add a payment method first"},
+	{409, wire.CompanyDetailsRequired, ErrConflict, "Billing.UpdateAccount"},
+	{409, wire.PaymentDetailsRequired, ErrConflict, "Billing.AddPaymentMethod"},
 	{409, wire.CurrencyFixed, ErrConflict, "the first top-up chose the currency for good"},
 	{409, wire.CurrencyNotSupported, ErrConflict, ""},
 	{409, wire.IPMSISDNMismatch, ErrIPMismatch, ""},
@@ -196,11 +197,12 @@ type sendError struct {
 	unsent    bool // nothing was written
 	unknown   bool // it may have been carried out, and another time would be once more
 	err       error
+	text      string // of err, where the service may have had a part in it, without our secrets
 }
 
 // Error implements error.
 func (e *sendError) Error() string {
-	s := "idverify: " + e.operation + ": " + causeText(e.err)
+	s := "idverify: " + e.operation + ": " + cmp.Or(e.text, causeText(e.err))
 	if e.unknown {
 		s += " (there is no answer, but it may have been carried out and charged: look before you send it again)"
 	}

@@ -230,6 +230,55 @@ func TestNothingSecretOrPersonalShows(t *testing.T) {
 	}
 }
 
+func TestForeignTextIsScrubbedHoweverItIsWritten(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ detail, want string }{
+		{"ip:10.1.2.3", "ip:[REDACTED]"},
+		{"client IP:203.0.113.9", "client IP:[REDACTED]"},
+		{"addr 203.0.113.9:denied", "addr [REDACTED]:denied"},
+		{"IP 203.0.113.9.Bad", "IP [REDACTED].Bad"},
+		{"203.0.113.9:99999", "[REDACTED]"},
+		{"ip:2001:db8::7", "ip[REDACTED]"},
+		{"at [2001:db8::7]:443", "at [[REDACTED]]:443"},
+		{"44 7700 900 012", "[REDACTED]"},
+		{"07700-900-012", "[REDACTED]"},
+		{"(07700) 900012 is taken", "[REDACTED] is taken"},
+		{"basic:abcdef==", "[REDACTED]"},
+		{"Bearer aaaaaaaaaaaaaaaaaaaaaaaaaaaa", "[REDACTED]"},
+		// What is none of these stays readable.
+		{"Bearer token expired", "Bearer token expired"},
+		{"the Basic header is missing", "the Basic header is missing"},
+		{"since 03:04:05", "since 03:04:05"},
+		{"between 60 and 540000 minutes", "between 60 and 540000 minutes"},
+		{"try v0.2", "try v0.2"},
+	} {
+		t.Run(tt.detail, func(t *testing.T) {
+			t.Parallel()
+			srv := newService(t, answerWith(400, fmt.Sprintf(`{"type":"https://docs.example/#bad_request","detail":%q}`, tt.detail)))
+
+			_, err := srv.client(t).PhoneChecks.Get(t.Context(), "a")
+
+			if e, ok := errors.AsType[*idverify.Error](err); !ok || e.Detail != tt.want {
+				t.Errorf("error %v, want the detail %q", err, tt.want)
+			}
+		})
+	}
+}
+
+func TestARedirectIsAnAnswerWhateverItsLocation(t *testing.T) {
+	t.Parallel()
+	srv := newService(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Location", "/%zz?access_token=token-1&secret=s3cret-of-client-1")
+		w.WriteHeader(http.StatusFound)
+	})
+
+	_, err := srv.client(t).PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: aNumber})
+
+	if e, ok := errors.AsType[*idverify.Error](err); !ok || e.Status != http.StatusFound || strings.Contains(err.Error(), "token-1") {
+		t.Errorf("error %v, want the status 302 and nothing of its Location", err)
+	}
+}
+
 func TestNothingIsLoggedUnasked(t *testing.T) {
 	// Not parallel: the default logger is the process's.
 	logs := new(syncBuffer)

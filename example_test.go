@@ -332,7 +332,7 @@ func ExampleNormalizePhoneNumber() {
 	fmt.Println(err)
 	// Output:
 	// 447700900000 <nil>
-	// idverify: normalize phone number: malformed phone number: it begins with a zero: write the country code first, as in 44 7700 900000
+	// idverify: normalize phone number: malformed phone number: it begins with a zero: write the country code first, as in 44 7700 900012
 }
 
 func ExampleSecret() {

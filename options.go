@@ -59,7 +59,7 @@ type RetryPolicy struct {
 	MaxWait     time.Duration // 10 s by default
 }
 
-// Versions are the versions of the APIs as they stand in the path, for example "v0.2". An empty field means "v0.1".
+// Versions are the versions of the APIs as they stand in the path. An empty field means "v0.1", which every API has; PhoneCheck, SubscriberCheck and Console have "v0.2", too. One that the service does not have is [ErrNotFound] at the first call.
 //
 // The code exchange ([PhoneCheckService.Complete], PhoneCheckParams.RedirectURL) needs version "v0.2" of its product.
 type Versions struct {

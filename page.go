@@ -93,12 +93,23 @@ func list[J shape[T], T any](ctx context.Context, a *api, r request, name string
 	return page, nil
 }
 
+var errEmptyPages = errors.New("idverify: list: the service promises more pages and sends nothing but empty ones")
+
+// maxEmptyPages is how many pages in a row may be empty before a service that promises more is not believed any longer.
+const maxEmptyPages = 10
+
 // all yields the items of the pages from o.Page on. An empty page ends it only when the service says that it is the last: items may go while pages are read.
 func all[T any](ctx context.Context, o ListOptions, list func(context.Context, ListOptions) (*Page[T], error)) iter.Seq2[*T, error] {
 	return func(yield func(*T, error) bool) {
 		o.Page = max(o.Page, 1)
-		for ; ; o.Page++ {
+		for empty := 0; ; o.Page++ {
 			page, err := list(ctx, o)
+			if empty++; err == nil && len(page.Items) > 0 {
+				empty = 0
+			}
+			if err == nil && empty > maxEmptyPages && o.Page < page.TotalPages {
+				err = errEmptyPages
+			}
 			if err != nil {
 				yield(nil, err)
 				return

@@ -11,7 +11,7 @@ const (
 	maxPhoneDigits = 15
 )
 
-// NormalizePhoneNumber returns s as the service takes it: the digits of the international format, without a plus sign: "+44 (7700) 900-000" becomes "447700900000".
+// NormalizePhoneNumber returns s as the service takes it: the digits of the international format, without a plus sign: "+44 (7700) 900-012" becomes "447700900012".
 // Create calls it, so a number can be passed on as a person typed it.
 //
 // Spaces, brackets, dots and hyphens are dropped, and a plus sign in front. What could be read in two ways is refused rather than guessed: a leading zero ("0044…", "07700…"), an optional one ("+44 (0)7700…"), letters, extensions, two numbers.
@@ -56,7 +56,7 @@ func normalize(s string) (string, error) {
 	case n == 0:
 		return malformed("it has no digits")
 	case digits[0] == '0':
-		return malformed("it begins with a zero: write the country code first, as in 44 7700 900000")
+		return malformed("it begins with a zero: write the country code first, as in 44 7700 900012")
 	case n < minPhoneDigits:
 		return malformed("it has fewer than 7 digits")
 	}

@@ -2,6 +2,7 @@ package idverify
 
 import (
 	"errors"
+	"log/slog"
 	"net/http"
 	"net/url"
 
@@ -43,7 +44,7 @@ func ParseRedirect(m *signature.Message) (*Redirect, error) {
 }
 
 // RedirectHandler returns the handler for your redirect URL: it verifies each redirect with v and passes it to handle, which answers the device: it compares r.CheckID with the session, exchanges r.Code, and shows a page.
-// A redirect that does not verify is answered 400, one that cannot be verified now 503. handle is called concurrently.
+// A redirect that does not verify is answered 400, one that cannot be verified now 503; the reason is logged to VerifierOptions.Logger. handle is called concurrently.
 //
 // Specification: section 5.3, "Redirect signature".
 func RedirectHandler(v *signature.Verifier, handle func(http.ResponseWriter, *http.Request, *Redirect)) http.Handler {
@@ -51,6 +52,7 @@ func RedirectHandler(v *signature.Verifier, handle func(http.ResponseWriter, *ht
 		m, _ := signature.MessageFromContext(r.Context())
 		redirect, err := ParseRedirect(m)
 		if err != nil {
+			v.Logger().WarnContext(r.Context(), "idverify: redirect not passed on", slog.String("error", err.Error()))
 			http.Error(w, http.StatusText(http.StatusBadRequest), http.StatusBadRequest)
 			return
 		}

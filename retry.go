@@ -48,10 +48,9 @@ func (c *call) do(req *retryablehttp.Request, try func(*http.Request) (*http.Res
 	c.try = try
 	client := &retryablehttp.Client{
 		HTTPClient: &http.Client{
-			Transport:     c,
-			Jar:           c.api.httpClient.Jar,
-			Timeout:       c.api.httpClient.Timeout,
-			CheckRedirect: keepRedirect,
+			Transport: c,
+			Jar:       c.api.httpClient.Jar,
+			Timeout:   c.api.httpClient.Timeout,
 		},
 		RetryMax:     c.api.retry.MaxAttempts,
 		CheckRetry:   c.checkRetry,
@@ -72,11 +71,20 @@ func (c *call) do(req *retryablehttp.Request, try func(*http.Request) (*http.Res
 }
 
 func (c *call) sendError(err error, unsent bool) error {
-	return &sendError{operation: c.op.Title, unsent: unsent, unknown: !unsent && !idempotent(c.op), err: cause(err)}
+	return &sendError{operation: c.op.Title, unsent: unsent, unknown: !unsent && !idempotent(c.op), err: cause(err), text: causeText(cause(err), c.api.secrets()...)}
 }
 
-// keepRedirect makes a redirect an answer: credentials never leave the host of the base URL.
-func keepRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+// unredirected makes a redirect an answer like any other, so that credentials never leave the host of the base URL. It takes the Location away:
+// http.Client would read it before it asks whether to follow, and fail with its text where it cannot be read.
+type unredirected struct{ http.RoundTripper }
+
+func (t unredirected) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := t.RoundTripper.RoundTrip(r)
+	if err == nil {
+		resp.Header.Del("Location")
+	}
+	return resp, err
+}
 
 // RoundTrip implements http.RoundTripper: one try.
 func (c *call) RoundTrip(req *http.Request) (*http.Response, error) {

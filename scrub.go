@@ -3,7 +3,6 @@ package idverify
 import (
 	"errors"
 	"net"
-	"net/netip"
 	"net/url"
 	"regexp"
 	"strconv"
@@ -11,22 +10,26 @@ import (
 	"unicode"
 )
 
+// What is taken out of foreign text. Rather one thing too many than a number too few: of a date, too, nobody knows what it is.
 var (
-	// addressLike finds what may be an IP address, perhaps with a port; a time of day looks like one, too.
-	addressLike = regexp.MustCompile(`(?i)[0-9a-f]*[.:][0-9a-f.:]+`)
-	// sensitive finds credentials, URLs and phone numbers. A run of seven digits is taken for a number: rather one too many.
-	sensitive = regexp.MustCompile(`(?i)\b(?:bearer|basic)\s+[\w.~+/=-]+|\b[a-z][a-z0-9+.-]*://\S+|\+\d[\d ().-]{5,}\d|\+?\d{7,}`)
+	ipv4 = regexp.MustCompile(`\d{1,3}(?:\.\d{1,3}){3}(?::\d+)?`)
+	// ipv6 finds runs with two colons; a time of day is one, too.
+	ipv6      = regexp.MustCompile(`(?i)[0-9a-f]*:[0-9a-f]*:[0-9a-f:]*`)
+	timeOfDay = regexp.MustCompile(`^\d{1,2}:\d\d:\d\d$`)
+	// sensitive finds credentials, which have a digit or are longer than the words that may follow such a scheme in a sentence; URLs; and seven digits or more, however they are joined.
+	sensitive = regexp.MustCompile(`(?i)\b(?:bearer|basic)[\s:]+(?:[\w.~+/-]*[0-9=][\w.~+/=-]*|[\w.~+/=-]{16,})|\b[a-z][a-z0-9+.-]*://\S+|\+?\(?\d(?:[ ().-]{0,3}\d){6,}`)
 )
 
 // clean makes foreign text fit for an error or a log: one line of printable characters, of bearable length, without anything secret or personal.
 func clean(s string, secrets ...string) string {
 	const longest = 300
-	s = s[:min(len(s), 16*longest)]
+	// Before anything is cut: half a secret would not be found any more.
 	for _, secret := range secrets {
 		if secret != "" {
 			s = strings.ReplaceAll(s, secret, redacted)
 		}
 	}
+	s = s[:min(len(s), 16*longest)]
 	s = strings.Map(func(r rune) rune {
 		if r == unicode.ReplacementChar || !unicode.IsPrint(r) {
 			return ' '
@@ -34,7 +37,13 @@ func clean(s string, secrets ...string) string {
 		return r
 	}, s)
 	s = strings.Join(strings.Fields(s), " ")
-	s = addressLike.ReplaceAllStringFunc(s, redactAddress)
+	s = ipv4.ReplaceAllString(s, redacted)
+	s = ipv6.ReplaceAllStringFunc(s, func(run string) string {
+		if timeOfDay.MatchString(run) {
+			return run
+		}
+		return redacted
+	})
 	s = sensitive.ReplaceAllString(s, redacted)
 	if runes := []rune(s); len(runes) > longest {
 		s = string(runes[:longest]) + "…"
@@ -42,25 +51,9 @@ func clean(s string, secrets ...string) string {
 	return s
 }
 
-func redactAddress(s string) string {
-	text := strings.TrimRight(s, ".:") // the end of a sentence
-	_, err := netip.ParseAddr(text)
-	if err != nil {
-		_, err = netip.ParseAddrPort(text)
-	}
-	if err != nil {
-		_, err = netip.ParseAddr(s)
-		text = s
-	}
-	if err != nil {
-		return s
-	}
-	return redacted + s[len(text):]
-}
-
 // begins shows how a body begins that is not what it should be.
 func begins(body []byte, secrets ...string) string {
-	text := clean(string(body[:min(len(body), 4<<10)]), secrets...)
+	text := clean(string(body[:min(len(body), 64<<10)]), secrets...)
 	if text == "" {
 		return "the body is empty"
 	}
@@ -76,12 +69,12 @@ func cause(err error) error {
 }
 
 // causeText says why nothing was answered, without the addresses that package net puts into its errors.
-func causeText(err error) string {
+func causeText(err error, secrets ...string) string {
 	if dnsErr, ok := errors.AsType[*net.DNSError](err); ok {
-		return "look up the service's host: " + clean(dnsErr.Err)
+		return "look up the service's host: " + clean(dnsErr.Err, secrets...)
 	}
 	if opErr, ok := errors.AsType[*net.OpError](err); ok && opErr.Err != nil {
-		return opErr.Op + ": " + clean(opErr.Err.Error())
+		return opErr.Op + ": " + clean(opErr.Err.Error(), secrets...)
 	}
-	return clean(err.Error())
+	return clean(err.Error(), secrets...)
 }

@@ -85,12 +85,12 @@ func (a *api) fetchToken(ctx context.Context, scope string) (*oauth2.Token, erro
 	if err != nil {
 		return nil, err
 	}
-	client := &http.Client{Transport: a.transport, Timeout: a.httpClient.Timeout, CheckRedirect: keepRedirect}
+	client := &http.Client{Transport: a.transport, Timeout: a.httpClient.Timeout}
 	requested := a.now()
 	begun := time.Now()
 	resp, err := client.Do(req)
 	if err != nil {
-		err = &sendError{operation: tokenOperation(scope), unsent: true, err: cause(err)}
+		err = &sendError{operation: tokenOperation(scope), unsent: true, err: cause(err), text: causeText(cause(err), a.secrets()...)}
 	}
 	a.logTry(ctx, wire.Token, 1, begun, resp, err)
 	if err != nil {

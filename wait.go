@@ -30,7 +30,7 @@ func (e *CheckEndedError) Error() string {
 	s := "idverify: " + e.operation + ": "
 	switch {
 	case e.err != nil && e.Status == "":
-		s += "the check cannot be read: it ended as EXPIRED or ERROR, which only its callback shows, or it never was"
+		s += "the check cannot be read: it ended as EXPIRED or ERROR, which only its callback shows (give checks a CallbackURL to learn it), or it never was"
 	case e.err != nil:
 		s += fmt.Sprintf("the check was %s and can no longer be read: it ended as EXPIRED or ERROR, which only its callback shows", clean(string(e.Status)))
 	case e.Status.Final():

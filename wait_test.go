@@ -57,7 +57,7 @@ func TestWaitExplainsACheckThatCannotBeRead(t *testing.T) {
 		{"it ends", []string{`{"check_id":"a","status":"PENDING","ttl":120}`, gone}, idverify.StatusPending,
 			"idverify: wait for SubscriberCheck: the check was PENDING and can no longer be read: it ended as EXPIRED or ERROR, which only its callback shows", true},
 		{"it has ended", []string{gone}, "",
-			"idverify: wait for SubscriberCheck: the check cannot be read: it ended as EXPIRED or ERROR, which only its callback shows, or it never was", true},
+			"idverify: wait for SubscriberCheck: the check cannot be read: it ended as EXPIRED or ERROR, which only its callback shows (give checks a CallbackURL to learn it), or it never was", true},
 		{"it can be read after all", []string{`{"check_id":"a","status":"ERROR","match":false,"error_code":"mno_timeout"}`}, idverify.StatusError,
 			"idverify: wait for SubscriberCheck: the check ended as ERROR: mno_timeout", false},
 		{"it never ends", []string{`{"check_id":"a","status":"ACCEPTED","ttl":60}`}, idverify.StatusAccepted,

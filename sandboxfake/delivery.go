@@ -25,7 +25,7 @@ func (s *Server) DroppedDeliveries() int {
 	return s.deliveries.dropped
 }
 
-// AwaitDelivery waits for a callback that is as match wants it, and returns it. It asks match about each callback that the journal holds, and again about each that changes: one is queued, tried, answered.
+// AwaitDelivery waits for a callback that is as match wants it, and returns it. It asks match about each callback that the journal holds, and again about each that changes: one is queued, tried, answered. To wait for the receiver's answer, have match look at Done.
 // Its error is that of ctx, [ErrReset] or [ErrClosed]. match must not call the server.
 func (s *Server) AwaitDelivery(ctx context.Context, match func(Delivery) bool) (Delivery, error) {
 	s.mu.Lock()
@@ -45,7 +45,7 @@ func (s *Server) AwaitDelivery(ctx context.Context, match func(Delivery) bool) (
 		return false
 	})
 	if err != nil {
-		return Delivery{}, err
+		return Delivery{}, fmt.Errorf("%w: await delivery: none of the %d callbacks fits (has the check, or its project, a callback URL?)", err, len(s.deliveries.entries))
 	}
 	return found, nil
 }

@@ -127,7 +127,7 @@ func (s *Server) issueTokenFor(c *call) (any, error) {
 		case scope == "" || slices.Contains(scopes[:i], scope):
 			return tokenError(400, wire.InvalidScope, "scopes are separated by a single space, each named once"), nil
 		case !c.credential.mayHave(scope):
-			return tokenError(400, wire.InvalidScope, "a scope is unknown, or not for this kind of credentials: a project's are for products, a workspace's for its management"), nil
+			return tokenError(400, wire.InvalidScope, "a scope is unknown, or not for this kind of credentials"), nil
 		}
 	}
 	t := s.issueToken(c.credential, scopes)
@@ -158,7 +158,7 @@ func (s *Server) revokeToken(c *call) (any, error) {
 func (s *Server) tokenForm(c *call) (url.Values, *answer) {
 	clientID, secret, _ := c.r.BasicAuth()
 	if c.credential = s.accounts.authenticate(clientID, secret); c.credential == nil {
-		return nil, tokenError(401, wire.InvalidClient, "the client ID and secret of the Basic header are not known here")
+		return nil, tokenError(401, wire.InvalidClient, "the service does not know these credentials")
 	}
 	if c.bodyErr != nil {
 		return nil, tokenError(400, wire.InvalidRequest, "the body is too long or was cut off")

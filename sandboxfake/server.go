@@ -65,7 +65,7 @@ func New(tb TB, opts ...Option) *Server {
 	return s
 }
 
-// Start starts a server outside a test. The caller closes it.
+// Start starts a server outside a test. The caller closes it. Where a method of a server made by [New] fails the test, that of this one panics: it is a mistake of the program's author.
 // It fails when an option is out of range, or when the address of [WithAddr] cannot be listened on.
 func Start(opts ...Option) (*Server, error) {
 	o, err := newOptions(opts)
@@ -166,7 +166,7 @@ func (s *Server) Reset() {
 	ended.running.Wait()
 }
 
-// URL returns the base URL of the service, for idverify.NewClient.
+// URL returns the base URL of the service. Its certificate is the fake's own: give idverify.NewClient WithHTTPClient(s.HTTPClient()), and signature.NewJWKS the same as its HTTPClient, or take [Server.Client] and [Server.Verifier], which have both.
 func (s *Server) URL() string { return s.url }
 
 // HTTPClient returns a client that trusts the server's certificate and reaches it, and the hosts of [Server.Handle], in every mode. Each call returns a new client over one transport.
@@ -191,7 +191,7 @@ func (s *Server) Credentials() idverify.Credentials { return s.initial.project }
 // ConsoleCredentials returns those of the owner of the workspace that every server begins with. They may have the management scopes.
 func (s *Server) ConsoleCredentials() idverify.Credentials { return s.initial.workspace }
 
-// Client returns a client of the server's own project, over its HTTP client and its clock. Options come after these and may replace them.
+// Client returns a client of the server's own project, over its HTTP client and its clock. Options come after these and may replace them; one that NewClient refuses fails the test.
 func (s *Server) Client(opts ...idverify.Option) *idverify.Client {
 	preset := []idverify.Option{idverify.WithHTTPClient(s.HTTPClient()), idverify.WithClock(s.Now)}
 	client, err := idverify.NewClient(s.url, s.Credentials(), append(preset, opts...)...)
@@ -199,7 +199,7 @@ func (s *Server) Client(opts ...idverify.Option) *idverify.Client {
 	return client
 }
 
-// Verifier returns a verifier of the server's callbacks and redirects to the given hosts, at least one, over the server's keys and its clock.
+// Verifier returns a verifier of the server's callbacks and redirects to the given hosts, at least one, over the server's keys and its clock. A host that NewVerifier refuses fails the test.
 func (s *Server) Verifier(hosts ...string) *signature.Verifier {
 	keys, err := signature.NewJWKS(s.url+wire.JWKS.Path, &signature.JWKSOptions{HTTPClient: s.HTTPClient(), Now: s.Now})
 	s.must(err)
@@ -209,7 +209,7 @@ func (s *Server) Verifier(hosts ...string) *signature.Verifier {
 }
 
 // Handle makes h answer at https://host, and at http://host on port 80, for callbacks, [Server.Device] and [Server.HTTPClient], without a socket and with a certificate that they trust. It returns the base URL.
-// The host is a DNS name other than the service's own; a second handler for one host replaces the first.
+// The host is a DNS name other than the service's own; a second handler for one host replaces the first. Another host fails the test.
 func (s *Server) Handle(host string, h http.Handler) (baseURL string) {
 	name := hostName(host)
 	s.must(s.network.handle(name, h))
