@@ -1,9 +1,11 @@
 package conformance_test
 
 import (
+	"context"
 	"slices"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/idverify/idverify-go/sandboxfake"
 )
@@ -53,4 +55,29 @@ func TestTheSuiteNamesWhatAMutantBreaks(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestTheSuiteNamesAServiceThatNeverStopsTrying(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		srv, config := inMemory(t)
+		config.Advance = func(ctx context.Context, d time.Duration) error {
+			for _, delivery := range srv.Deliveries() {
+				if err := srv.Redeliver(ctx, delivery.ID); err != nil {
+					return err
+				}
+			}
+			return srv.Advance(ctx, d)
+		}
+
+		report := run(t, config)
+
+		var failed []int
+		for _, result := range report.Failed() {
+			failed = append(failed, result.Number)
+		}
+		if want := []int{38, 39, 40, 41}; !slices.Equal(failed, want) {
+			t.Errorf("the suite names %v, want %v", failed, want)
+		}
+	})
 }

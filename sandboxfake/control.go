@@ -99,7 +99,7 @@ func (s *Server) guardControl(next http.Handler) http.Handler {
 func fromLoopback(r *http.Request) bool {
 	host, _, _ := net.SplitHostPort(r.RemoteAddr)
 	addr, err := netip.ParseAddr(host)
-	return err == nil && addr.Unmap().IsLoopback()
+	return err == nil && addr.IsLoopback()
 }
 
 // controlHelp is GET /_sandbox/.
