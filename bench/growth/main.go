@@ -1,0 +1,97 @@
+// Growth draws docs/growth.svg from the lines of BenchmarkGrowth on its standard input: for each call, its cost among 10^2 to 10^6 stored checks over that among a hundred.
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"log"
+	"math"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+func main() {
+	if err := draw(os.Stdin, os.Stdout); err != nil {
+		log.Fatal("growth: ", err)
+	}
+}
+
+// point is one result: among stored checks, the call cost ratio times as much.
+type point struct{ stored, ratio float64 }
+
+func draw(in io.Reader, out io.Writer) error {
+	lines := make(map[string][]point)
+	var calls []string // in the order of the input
+	scanner := bufio.NewScanner(in)
+	for scanner.Scan() {
+		call, p, ok := parse(scanner.Text())
+		if !ok {
+			continue
+		}
+		if lines[call] == nil {
+			calls = append(calls, call)
+		}
+		lines[call] = append(lines[call], p)
+	}
+	if err := scanner.Err(); err != nil {
+		return err
+	}
+	if len(calls) == 0 {
+		return fmt.Errorf("no lines of BenchmarkGrowth on the standard input")
+	}
+
+	fmt.Fprintln(out, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 640 340" font-family="sans-serif" font-size="13">`)
+	fmt.Fprintln(out, `<title>The cost of a call among stored checks, over its cost among a hundred</title><rect width="640" height="340" fill="#fff"/>`)
+	for _, ratio := range []float64{0, 0.5, 1, 1.5, 2} {
+		fmt.Fprintf(out, `<path d="M60 %.0fH500" stroke="#ddd"/><text x="50" y="%.0f" text-anchor="end">×%g</text>`+"\n", y(ratio), y(ratio)+4, ratio)
+	}
+	for exponent := 2; exponent <= 6; exponent++ {
+		fmt.Fprintf(out, `<text x="%.0f" y="310" text-anchor="middle">10<tspan dy="-5" font-size="9">%d</tspan></text>`+"\n", x(math.Pow10(exponent)), exponent)
+	}
+	fmt.Fprintln(out, `<text x="280" y="333" text-anchor="middle">stored checks</text>`)
+	for i, call := range calls {
+		colour := []string{"#0b62a4", "#c2410c", "#15803d", "#7e22ce", "#334155"}[i%5]
+		points := lines[call]
+		slices.SortFunc(points, func(a, b point) int { return int(a.stored - b.stored) })
+		var path strings.Builder
+		for j, p := range points {
+			command := "L"
+			if j == 0 {
+				command = "M"
+			}
+			fmt.Fprintf(&path, "%s%.1f %.1f", command, x(p.stored), y(p.ratio))
+		}
+		fmt.Fprintf(out, `<path d="%s" fill="none" stroke="%s" stroke-width="2"/><text x="512" y="%d" fill="%s">%s</text>`+"\n", path.String(), colour, 60+22*i, colour, strings.ReplaceAll(call, "-", " "))
+	}
+	fmt.Fprintln(out, "</svg>")
+	return nil
+}
+
+// parse reads a line such as "sandboxfake BenchmarkGrowth/1000/read-2  933  234468 ns/op  484.3 B/check  0.9972 x-100".
+func parse(line string) (call string, p point, ok bool) {
+	fields := strings.Fields(line)
+	for i, field := range fields {
+		switch {
+		case strings.HasPrefix(field, "BenchmarkGrowth/"):
+			parts := strings.Split(field, "/")
+			if len(parts) != 3 {
+				return "", point{}, false
+			}
+			call = parts[2]
+			if at := strings.LastIndex(call, "-"); at > 0 && strings.Trim(call[at+1:], "0123456789") == "" {
+				call = call[:at] // the number of processors
+			}
+			p.stored, _ = strconv.ParseFloat(parts[1], 64)
+		case field == "x-100" && i > 0:
+			p.ratio, _ = strconv.ParseFloat(fields[i-1], 64)
+		}
+	}
+	return call, p, call != "" && p.stored > 0 && p.ratio > 0
+}
+
+// x and y place a number of checks, on a logarithmic scale, and a ratio.
+func x(stored float64) float64 { return 60 + 110*(math.Log10(stored)-2) }
+func y(ratio float64) float64  { return 290 - 130*min(ratio, 2) }
