@@ -1,8 +1,8 @@
-// Callbacks shows a callback handler as production wants it: verify, store once, acknowledge, and work afterwards.
+// Callbacks shows a callback handler as production wants it: verify, store once with the check of ours that it is about, acknowledge, and work afterwards.
 //
 //	go run ./examples/callbacks
 //
-// receiver.go and work.go are what you copy. This file runs them on the fake, which delivers good callbacks, one of them twice, and a forged one.
+// receiver.go, checks.go and work.go are what you copy. This file runs them on the fake, which delivers good callbacks, one of them twice, and a forged one.
 package main
 
 import (
@@ -41,7 +41,7 @@ func run(ctx context.Context, out io.Writer, log *slog.Logger) error {
 	defer service.Close()
 	client := service.Client()
 
-	// Our side. It needs no replay store: a copy of a callback is a second one of its check, which the inbox knows already.
+	// Our side. It needs no replay store: a copy of a callback is a second one of its check, whose end is stored already.
 	keys, err := signature.NewJWKS(client.JWKSURL(), &signature.JWKSOptions{HTTPClient: service.HTTPClient()})
 	if err != nil {
 		return err
@@ -50,9 +50,9 @@ func run(ctx context.Context, out io.Writer, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	box := newInbox()
+	ours := newChecks()
 	mux := http.NewServeMux()
-	mux.Handle("POST /callbacks", &receiver{verifier: verifier, store: box.put, log: log})
+	mux.Handle("POST /callbacks", &receiver{verifier: verifier, store: ours.put, log: log})
 
 	verdicts := make(chan string)
 	var worker sync.WaitGroup
@@ -60,9 +60,9 @@ func run(ctx context.Context, out io.Writer, log *slog.Logger) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	worker.Go(func() {
-		work(ctx, box, log, func(ctx context.Context, c *idverify.Callback) error {
+		work(ctx, ours, log, func(ctx context.Context, customer string, c *idverify.Callback) error {
 			select {
-			case verdicts <- c.ReferenceID + ": " + verdict(c):
+			case verdicts <- customer + ": " + verdict(c):
 				return nil
 			case <-ctx.Done():
 				return ctx.Err()
@@ -74,8 +74,12 @@ func run(ctx context.Context, out io.Writer, log *slog.Logger) error {
 	callbackURL := service.Handle(host, mux) + "/callbacks"
 	phone := service.Device()
 	for _, number := range []string{"447700900012", "447700900013", "447700900099"} {
-		check, err := client.PhoneChecks.Create(ctx, idverify.PhoneCheckParams{PhoneNumber: number, ReferenceID: "customer " + number[10:], CallbackURL: callbackURL})
+		check, err := client.PhoneChecks.Create(ctx, idverify.PhoneCheckParams{PhoneNumber: number, CallbackURL: callbackURL})
 		if err != nil {
+			return err
+		}
+		// Before anybody is given the Check URL: a callback counts for the checks alone that are stored here.
+		if err := ours.add(ctx, check.CheckID, idverify.ProductPhoneCheck, "customer "+number[10:]); err != nil {
 			return err
 		}
 		if _, err := phone.Open(ctx, check.CheckURL); err != nil {

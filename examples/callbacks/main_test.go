@@ -10,7 +10,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -35,7 +34,7 @@ customer 99: the network gave no answer (mno_server_error): verify in another wa
 	if diff := cmp.Diff(want, out.String()); diff != "" {
 		t.Errorf("output (-want +got):\n%s", diff)
 	}
-	for _, line := range []string{"fresh=false", "the signature does not verify"} {
+	for _, line := range []string{`outcome="stored before"`, "the signature does not verify"} {
 		if !strings.Contains(log.String(), line) {
 			t.Errorf("the log does not say %q:\n%s", line, log.String())
 		}
@@ -50,9 +49,7 @@ func TestEveryEndOfACheckIsWorkedOffOnce(t *testing.T) {
 	s.start(t, "447700900055", true)
 	s.start(t, "447700900014", false)
 
-	if err := s.service.Advance(t.Context(), 3*time.Minute); err != nil {
-		t.Fatal(err)
-	}
+	s.advance(t, 3*time.Minute)
 	for _, d := range s.service.Deliveries() {
 		if err := s.service.Redeliver(t.Context(), d.ID); err != nil {
 			t.Fatal(err)
@@ -79,9 +76,7 @@ func TestACallbackThatCannotBeStoredComesAgain(t *testing.T) {
 	s.failures = 2
 	s.start(t, "447700900012", true)
 
-	if err := s.service.Advance(t.Context(), time.Minute); err != nil {
-		t.Fatal(err)
-	}
+	s.advance(t, time.Minute)
 
 	if diff := cmp.Diff([]string{"447700900012: verified"}, s.workOff(t, 1)); diff != "" {
 		t.Errorf("verdicts (-want +got):\n%s", diff)
@@ -97,9 +92,7 @@ func TestACallbackThatCannotBeJudgedComesAgain(t *testing.T) {
 	s.service.Inject(sandboxfake.Match{Operation: "jwks.get"}, sandboxfake.Fault{Status: 503})
 	s.start(t, "447700900012", true)
 
-	if err := s.service.Advance(t.Context(), time.Minute); err != nil {
-		t.Fatal(err)
-	}
+	s.advance(t, time.Minute)
 
 	got := statuses(s.service.Deliveries()[0])
 	if got[0] != http.StatusServiceUnavailable || got[len(got)-1] != http.StatusNoContent {
@@ -117,49 +110,19 @@ func TestAForgedCallbackIsRefusedAndLogged(t *testing.T) {
 	if got := statuses(s.service.Deliveries()[0]); !slices.Equal(got, []int{400}) {
 		t.Errorf("the sender was answered %v, want 400", got)
 	}
-	if s.inbox.oldest() != nil {
-		t.Error("a forged callback is in the inbox")
+	if _, ok := s.checks.next(); ok {
+		t.Error("a forged callback is stored")
 	}
 	if !strings.Contains(s.log.String(), "callback refused") {
 		t.Errorf("the log does not say why it was refused:\n%s", s.log.String())
 	}
 }
 
-func TestWorkThatFailsIsDoneAgain(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		box := newInbox()
-		for _, id := range []string{"first", "second"} {
-			if _, err := box.put(t.Context(), &idverify.Callback{CheckID: id}); err != nil {
-				t.Fatal(err)
-			}
-		}
-		ctx, stop := context.WithCancel(t.Context())
-		var done []string
-		tries := 0
-
-		work(ctx, box, slog.New(slog.DiscardHandler), func(_ context.Context, c *idverify.Callback) error {
-			if tries++; tries < 4 {
-				return errors.New("the database is away")
-			}
-			done = append(done, c.CheckID)
-			if c.CheckID == "second" {
-				stop()
-			}
-			return nil
-		})
-
-		if !slices.Equal(done, []string{"first", "second"}) {
-			t.Errorf("worked off %v, want both in order", done)
-		}
-	})
-}
-
 // shop is a backend with the receiver, on a fake with a frozen clock.
 type shop struct {
 	service     *sandboxfake.Server
 	client      *idverify.Client
-	inbox       *inbox
+	checks      *checks
 	callbackURL string
 	log         syncBuffer
 	failures    int // of the store, before it works
@@ -167,35 +130,62 @@ type shop struct {
 
 func newShop(t *testing.T) *shop {
 	service := sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithFrozenClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)))
-	s := &shop{service: service, client: service.Client(), inbox: newInbox()}
+	s := &shop{service: service, client: service.Client(), checks: newChecks()}
 	s.callbackURL = service.Handle(host, &receiver{
 		verifier: service.Verifier(host),
 		log:      slog.New(slog.NewTextHandler(&s.log, nil)),
-		store: func(ctx context.Context, c *idverify.Callback) (bool, error) {
+		store: func(ctx context.Context, c *idverify.Callback) (outcome, error) {
 			if s.failures > 0 {
 				s.failures--
-				return false, errors.New("the database is away")
+				return "", errors.New("the database is away")
 			}
-			return s.inbox.put(ctx, c)
+			return s.checks.put(ctx, c)
 		},
 	}) + "/callbacks"
 	return s
 }
 
-// start creates a PhoneCheck, has a phone open its Check URL or not, and waits for the callback's first try.
+// start creates and stores a PhoneCheck for the customer of that name, has a phone open its Check URL or not, and waits for the callback's first try.
 func (s *shop) start(t *testing.T, number string, open bool) {
 	t.Helper()
-	check, err := s.client.PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: number, ReferenceID: number, CallbackURL: s.callbackURL})
+	check := s.create(t, s.client, number, "")
+	s.add(t, check.CheckID, number)
+	if open {
+		s.open(t, check)
+	}
+}
+
+// create has a client, not necessarily ours, create a PhoneCheck whose callback goes to the shop.
+func (s *shop) create(t *testing.T, client *idverify.Client, number, reference string) *idverify.PhoneCheck {
+	t.Helper()
+	check, err := client.PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: number, ReferenceID: reference, CallbackURL: s.callbackURL})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !open {
-		return
+	return check
+}
+
+func (s *shop) add(t *testing.T, checkID, customer string) {
+	t.Helper()
+	if err := s.checks.add(t.Context(), checkID, idverify.ProductPhoneCheck, customer); err != nil {
+		t.Fatal(err)
 	}
+}
+
+// open has a phone open the Check URL, and waits for the callback's first try.
+func (s *shop) open(t *testing.T, check *idverify.PhoneCheck) {
+	t.Helper()
 	if _, err := s.service.Device().Open(t.Context(), check.CheckURL); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.service.Idle(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (s *shop) advance(t *testing.T, d time.Duration) {
+	t.Helper()
+	if err := s.service.Advance(t.Context(), d); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -206,17 +196,17 @@ func (s *shop) workOff(t *testing.T, n int) []string {
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	var verdicts []string
-	if s.inbox.oldest() == nil {
-		t.Fatal("the inbox is empty: a callback was lost")
+	if _, ok := s.checks.next(); !ok {
+		t.Fatal("nothing waits: a callback was lost")
 	}
-	work(ctx, s.inbox, slog.New(slog.DiscardHandler), func(_ context.Context, c *idverify.Callback) error {
-		if verdicts = append(verdicts, c.ReferenceID+": "+verdict(c)); len(verdicts) == n {
+	work(ctx, s.checks, slog.New(slog.DiscardHandler), func(_ context.Context, customer string, c *idverify.Callback) error {
+		if verdicts = append(verdicts, customer+": "+verdict(c)); len(verdicts) == n {
 			stop()
 		}
 		return nil
 	})
-	if left := s.inbox.oldest(); left != nil {
-		t.Errorf("a callback is still in the inbox, status %s: it was stored twice", left.Status)
+	if left, ok := s.checks.next(); ok {
+		t.Errorf("a callback still waits, status %s: it was stored twice, or is not ours", left.callback.Status)
 	}
 	return verdicts
 }

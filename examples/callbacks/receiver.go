@@ -5,18 +5,21 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
-	"sync"
+	"time"
 
 	"github.com/idverify/idverify-go"
 	"github.com/idverify/idverify-go/signature"
 )
 
-// receiver is the handler of the callback URL: it verifies a callback, stores it, and acknowledges it. What the callback is for is done afterwards, by work.
+// receiver is the handler of the callback URL: it verifies a callback, stores it with the check of ours that it is about, and acknowledges it. What the callback is for is done afterwards, by work.
 //
-// idverify.CallbackHandler does the same in one line. This one is written out because it also logs what it refuses, and why.
+// That a callback verifies does not make it one of ours. Whoever creates a check names its callback URL, so another customer of the service can name this one, with a phone number and a ReferenceID of their choice,
+// and the service signs their callback for our host. What they cannot choose is the check_id: store therefore takes those alone that our backend stored when it created the check.
+//
+// idverify.CallbackHandler does the same in fewer lines. This one is written out because it also tells a young check from an old one, and logs what it refuses, and why.
 type receiver struct {
 	verifier *signature.Verifier
-	store    func(context.Context, *idverify.Callback) (fresh bool, err error)
+	store    func(context.Context, *idverify.Callback) (outcome, error)
 	log      *slog.Logger
 }
 
@@ -41,64 +44,27 @@ func (rc *receiver) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "try again", http.StatusInternalServerError)
 		return
 	}
-	fresh, err := rc.store(r.Context(), callback)
+	outcome, err := rc.store(r.Context(), callback)
 	if err != nil {
 		rc.log.ErrorContext(r.Context(), "callback not stored", "check_id", callback.CheckID, "error", err)
 		http.Error(w, "try again", http.StatusInternalServerError)
 		return
 	}
-	rc.log.InfoContext(r.Context(), "callback stored", "check_id", callback.CheckID, "status", callback.Status, "fresh", fresh)
+	rc.log.InfoContext(r.Context(), "callback verified", "check_id", callback.CheckID, "status", callback.Status, "outcome", outcome)
+	if outcome == foreign && young(callback, message.Date) {
+		http.Error(w, "try again", http.StatusInternalServerError)
+		return
+	}
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// inbox keeps callbacks until they are worked off, each check once.
-//
-// This one is lost with the process. Yours is a table, and put and done are one statement each:
-//
-//	CREATE TABLE callbacks (check_id text PRIMARY KEY, body bytea NOT NULL, done boolean NOT NULL DEFAULT false)
-//	INSERT INTO callbacks (check_id, body) VALUES ($1, $2) ON CONFLICT (check_id) DO NOTHING
-//	UPDATE callbacks SET done = true WHERE check_id = $1
-type inbox struct {
-	arrived chan struct{} // holds one when something waits
+// createTime is more than our backend takes from the service's creating a check until it stored the check.
+const createTime = time.Minute
 
-	mu      sync.Mutex      // guards what follows
-	seen    map[string]bool // by check id
-	waiting []*idverify.Callback
-}
-
-func newInbox() *inbox {
-	return &inbox{arrived: make(chan struct{}, 1), seen: make(map[string]bool)}
-}
-
-// put stores c unless its check is stored already: a check ends once, so a second callback of it says nothing new.
-func (b *inbox) put(_ context.Context, c *idverify.Callback) (fresh bool, err error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.seen[c.CheckID] {
-		return false, nil
-	}
-	b.seen[c.CheckID] = true
-	b.waiting = append(b.waiting, c)
-	select {
-	case b.arrived <- struct{}{}:
-	default: // it holds one already
-	}
-	return true, nil
-}
-
-// oldest is the callback that has waited longest, nil for none.
-func (b *inbox) oldest() *idverify.Callback {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if len(b.waiting) == 0 {
-		return nil
-	}
-	return b.waiting[0]
-}
-
-// done takes the oldest out.
-func (b *inbox) done() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.waiting = b.waiting[1:]
+// young tells that an unknown check may be ours all the same: a device can be quicker than the answer to Create and the row that we write then, and so can its callback.
+// Acknowledged, such a callback would be lost. Refused with a 5XX, it comes again, six times in all over minutes, and finds the row.
+// An older check is somebody else's, or one whose Create failed on our side, which nobody waits for: its callback need not come again.
+// Both times are the service's, so our clock does not matter.
+func young(c *idverify.Callback, signed time.Time) bool {
+	return c.CreatedAt.IsZero() || signed.Sub(c.CreatedAt) < createTime
 }

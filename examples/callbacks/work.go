@@ -8,41 +8,48 @@ import (
 	"github.com/idverify/idverify-go"
 )
 
-// The waits after work that failed.
+// The waits after work that failed: doubled each time, up to the last.
 const (
 	firstWait = time.Second
 	lastWait  = time.Minute
 )
 
-// work does what the stored callbacks are for, one after another, until ctx ends. What fails stays at the head of the inbox and is done again after a wait:
+// work does what the stored callbacks are for, one after another, until ctx ends. What fails is put off and done again after a wait, and the others go on meanwhile: one that fails for ever must not hold up the rest.
 // do must bear being called twice for one check, since the process may end between the work and its record.
-func work(ctx context.Context, b *inbox, log *slog.Logger, do func(context.Context, *idverify.Callback) error) {
-	wait := firstWait
-	for {
-		callback := b.oldest()
-		if callback == nil {
-			select {
-			case <-b.arrived:
-				continue
-			case <-ctx.Done():
-				return
-			}
-		}
-		err := do(ctx, callback)
-		if err == nil {
-			b.done()
-			wait = firstWait
+func work(ctx context.Context, cs *checks, log *slog.Logger, do func(ctx context.Context, customer string, c *idverify.Callback) error) {
+	for ctx.Err() == nil {
+		c, ok := cs.next()
+		if wait := time.Until(c.due); !ok || wait > 0 {
+			rest(ctx, cs.arrived, ok, wait)
 			continue
 		}
-		log.ErrorContext(ctx, "callback not worked off", "check_id", callback.CheckID, "wait", wait, "error", err)
-		timer := time.NewTimer(wait)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			return
+		id := c.callback.CheckID
+		err := do(ctx, c.customer, c.callback)
+		if err == nil {
+			cs.done(id)
+			continue
 		}
-		wait = min(2*wait, lastWait)
+		wait := lastWait
+		if c.tries < 6 { // 64 s and more are over the last wait
+			wait = firstWait << c.tries
+		}
+		log.ErrorContext(ctx, "callback not worked off", "check_id", id, "tries", c.tries+1, "wait", wait, "error", err)
+		cs.later(id, wait)
+	}
+}
+
+// rest returns when a callback arrives, when ctx ends, and, if timed, after wait.
+func rest(ctx context.Context, arrived <-chan struct{}, timed bool, wait time.Duration) {
+	var due <-chan time.Time
+	if timed {
+		timer := time.NewTimer(wait)
+		defer timer.Stop()
+		due = timer.C
+	}
+	select {
+	case <-arrived:
+	case <-due:
+	case <-ctx.Done():
 	}
 }
 
