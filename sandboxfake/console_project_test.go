@@ -354,6 +354,7 @@ func TestAPatchOfAProjectIsTakenWholeOrRefusedWhole(t *testing.T) {
 		{"a path without its slash", `[{"op":"replace","path":"name","value":"Store"}]`, ""},
 		{"a path in another case", `[{"op":"replace","path":"/Name","value":"Store"}]`, ""},
 		{"remove the name", `[{"op":"remove","path":"/name"}]`, ""},
+		{"add the name", `[{"op":"add","path":"/name","value":"Store"}]`, ""},
 		{"add the mode", `[{"op":"add","path":"/mode","value":"sandbox"}]`, ""},
 		{"remove what is not there", `[{"op":"remove","path":"/configuration/phone_check/redirect_url"}]`, ""},
 		{"replace what is not there", `[{"op":"replace","path":"/configuration/phone_check/redirect_url","value":"https://b.test/"}]`, ""},
