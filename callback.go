@@ -88,13 +88,21 @@ func CallbackHandler(v *signature.Verifier, handle func(context.Context, *Callba
 			err = handle(r.Context(), c)
 		}
 		if err != nil {
-			v.Logger().ErrorContext(r.Context(), "idverify: callback not handled", slog.String("kind", m.Kind), slog.String("error", err.Error()))
+			v.Logger().ErrorContext(r.Context(), "idverify: callback not handled", slog.String("kind", m.Kind), slog.String("check_id", checkID(c)), slog.String("error", err.Error()))
 			// Nothing of err: it is ours, not the service's.
 			http.Error(w, http.StatusText(http.StatusInternalServerError), http.StatusInternalServerError)
 			return
 		}
 		w.WriteHeader(http.StatusNoContent)
 	}))
+}
+
+// checkID is that of a callback that could be read, for the log.
+func checkID(c *Callback) string {
+	if c == nil {
+		return ""
+	}
+	return c.CheckID
 }
 
 // answerPanic answers 500 and lets the panic go on. Without the answer net/http would cut the connection, and after that the service does not try again.

@@ -23,7 +23,7 @@ func (v *Verifier) checkDate(s string) (time.Time, error) {
 	}
 	switch age := v.now().Sub(date); {
 	case age > v.skew:
-		return date, refuse(ErrSkew, "the date is older than the clock skew allows")
+		return date, refuse(ErrSkew, "the date is older than the clock skew allows (is this machine's clock right?)")
 	case age < -v.skew:
 		return date, refuse(ErrSkew, "the date is further in the future than the clock skew allows (is this machine's clock right?)")
 	}

@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// fetchTimeout is half of what the service waits for the answer to a callback, which waits for the fetch.
-	fetchTimeout = 5 * time.Second
+	// A callback may wait for two fetches, one under way when it came and one of its own, and the service waits 10 s for its answer.
+	fetchTimeout = 3 * time.Second
 
 	maxKeySetBody = 1 << 20
 	maxRedirects  = 5
@@ -24,13 +24,15 @@ const (
 
 // fetchBody gets a key set: within fetchTimeout, 200 only, bounded. It leaves no connection behind, because the next fetch is minutes away.
 func fetchBody(ctx context.Context, client *http.Client, url string) (http.Header, []byte, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, fetchTimeout, errors.New("no answer within 5 s"))
+	ctx, cancel := context.WithTimeoutCause(ctx, fetchTimeout, errors.New("no answer within 3 s"))
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return nil, nil, because(ErrKeySource, "get key set", err)
 	}
 	r.Header.Set("Accept", "application/json")
+	// A set out of a cache on the way may be older than the key that is looked for.
+	r.Header.Set("Cache-Control", "no-cache")
 	r.Close = true
 	response, err := client.Do(r)
 	if err != nil {
@@ -73,13 +75,19 @@ func sameHostOnly(next func(*http.Request, []*http.Request) error) func(*http.Re
 	}
 }
 
-// lifetime is how long a set may be used, by the max-age of its answer and at most longest.
+// cachedFor is how long the answer lay in caches on its way (RFC 9111, section 5.1).
+func cachedFor(header http.Header) time.Duration {
+	seconds, _ := strconv.ParseUint(header.Get("Age"), 10, 31)
+	return time.Duration(seconds) * time.Second
+}
+
+// lifetime is how long a set may be used, by the max-age of its answer, less the age that it came with, and at most longest.
 func lifetime(header http.Header, longest time.Duration) time.Duration {
 	named, ok := maxAge(header)
 	if !ok {
 		return min(unnamedMaxAge, longest)
 	}
-	return min(max(named, shortestMaxAge), longest)
+	return min(max(named-cachedFor(header), shortestMaxAge), longest)
 }
 
 // maxAge reads the max-age of Cache-Control (RFC 9111, section 5.2.2.1).

@@ -30,12 +30,21 @@ func (v *Verifier) handler(verify func(*http.Request) (*Message, error), next ht
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		m, err := verify(r)
 		if err != nil {
-			v.logger.WarnContext(r.Context(), "signature: message not passed on", slog.String("error", err.Error()))
+			v.logRefusal(r.Context(), err)
 			answer(w, err)
 			return
 		}
 		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), messageKey{}, m)))
 	})
+}
+
+// logRefusal tells the receiver: at level warn of a bad message, which may be a stranger's, and at level error of an undecided one, which is an outage of ours.
+func (v *Verifier) logRefusal(ctx context.Context, err error) {
+	level := slog.LevelWarn
+	if e, ok := errors.AsType[*Error](err); ok && e.Undecided() {
+		level = slog.LevelError
+	}
+	v.logger.LogAttrs(ctx, level, "signature: message not passed on", slog.String("error", err.Error()))
 }
 
 // answer tells the sender nothing but whether it is worth trying again: anything more would help an attacker to find out what is still wrong.

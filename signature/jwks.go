@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rsa"
 	"errors"
+	"log/slog"
 	"maps"
 	"net/http"
 	"net/url"
@@ -37,6 +38,7 @@ type JWKS struct {
 	minRefetch time.Duration
 	maxStale   time.Duration
 	now        func() time.Time
+	logger     *slog.Logger
 
 	current atomic.Pointer[keySet] // the last good set, nil before the first
 
@@ -44,13 +46,14 @@ type JWKS struct {
 	started   int        // how many fetches were begun
 	fetch     *fetch     // the one under way, or nil
 	failures  int        // how many fetches failed since the last good one
+	lastErr   error      // of the last of them
 	retryAt   time.Time  // no fetch before, because the last one failed
 	refetchAt time.Time  // no fetch for an unknown key before
 }
 
 // JWKSOptions are the choices of [NewJWKS]. Zero fields mean the defaults.
 type JWKSOptions struct {
-	// HTTPClient fetches the key set. It is copied, never changed. Its redirects are followed on the same host only, and a fetch takes at most 5 s whatever its Timeout. Default: a new http.Client over http.DefaultTransport.
+	// HTTPClient fetches the key set. It is copied, never changed. Its redirects are followed on the same host only, and a fetch takes at most 3 s whatever its Timeout. Default: a new http.Client over http.DefaultTransport.
 	HTTPClient *http.Client
 
 	// MaxAge is the longest that a set is used without being fetched again, however long its Cache-Control allows: how soon a key that was withdrawn is refused. Default 24 h.
@@ -65,6 +68,9 @@ type JWKSOptions struct {
 
 	// Now is the clock by which sets age. Default time.Now.
 	Now func() time.Time
+
+	// Logger gets a record at level warn for each fetch that fails, also while the last good set still serves: an outage shows here long before a message cannot be verified. Default: nothing is logged.
+	Logger *slog.Logger
 }
 
 // keySet is one good answer. It is never changed.
@@ -72,6 +78,7 @@ type keySet struct {
 	keys    map[string]*rsa.PublicKey
 	fetched time.Time
 	expires time.Time
+	cached  bool // it lay in a cache on its way
 }
 
 // fetch is one request for the key set, shared by all who wait for it.
@@ -91,7 +98,7 @@ func NewJWKS(keySetURL string, opts *JWKSOptions) (*JWKS, error) {
 	if opts == nil {
 		opts = &JWKSOptions{}
 	}
-	j := &JWKS{url: u.String(), maxAge: opts.MaxAge, minRefetch: opts.MinRefetch, maxStale: opts.MaxStale, now: opts.Now}
+	j := &JWKS{url: u.String(), maxAge: opts.MaxAge, minRefetch: opts.MinRefetch, maxStale: opts.MaxStale, now: opts.Now, logger: opts.Logger}
 	if opts.HTTPClient != nil {
 		j.client = *opts.HTTPClient
 	}
@@ -107,6 +114,9 @@ func NewJWKS(keySetURL string, opts *JWKSOptions) (*JWKS, error) {
 	}
 	if j.now == nil {
 		j.now = time.Now
+	}
+	if j.logger == nil {
+		j.logger = slog.New(slog.DiscardHandler)
 	}
 	if min(j.maxAge, j.minRefetch, j.maxStale) < 0 {
 		return nil, errors.New("signature: new JWKS: MaxAge, MinRefetch and MaxStale must not be negative")
@@ -168,6 +178,9 @@ func (j *JWKS) fetchedKey(ctx context.Context, keyID string) (*rsa.PublicKey, er
 		}
 		// A fetch that was under way when we asked may have read the set before the key was in it.
 		if f.number > asked {
+			if f.set.cached {
+				return nil, refuse(ErrKeySource, "the key is not in the key set, which came out of a cache and may be older than the key")
+			}
 			return nil, refuse(ErrUnknownKey, "the key set, just fetched, holds no key of this id")
 		}
 	}
@@ -175,11 +188,14 @@ func (j *JWKS) fetchedKey(ctx context.Context, keyID string) (*rsa.PublicKey, er
 
 // oldKey is the key in the last good set, for when no newer set is to be had. That a key is not in it means nothing.
 func (j *JWKS) oldKey(set *keySet, keyID string) *rsa.PublicKey {
-	if set == nil || j.now().Sub(set.fetched) > j.maxStale {
+	if !j.usable(set) {
 		return nil
 	}
 	return set.keys[keyID]
 }
+
+// usable reports whether a set may still serve when no newer one is to be had.
+func (j *JWKS) usable(set *keySet) bool { return set != nil && j.now().Sub(set.fetched) <= j.maxStale }
 
 // join returns the fetch under way, or begins one if it may. The caller holds the lock.
 func (j *JWKS) join(ctx context.Context, forUnknownKey bool) (*fetch, error) {
@@ -188,7 +204,7 @@ func (j *JWKS) join(ctx context.Context, forUnknownKey bool) (*fetch, error) {
 	}
 	now := j.now()
 	if now.Before(j.retryAt) {
-		return nil, refuse(ErrKeySource, "get key set: the last try failed a moment ago")
+		return nil, because(ErrKeySource, "get key set", j.lastErr)
 	}
 	if forUnknownKey {
 		if now.Before(j.refetchAt) {
@@ -214,6 +230,8 @@ func (j *JWKS) run(ctx context.Context, f *fetch) {
 		j.current.Store(f.set)
 		j.failures = 0
 	} else {
+		j.lastErr = f.err
+		j.logger.Warn("signature: key set not fetched", slog.Int("failures", j.failures+1), slog.Bool("old set serves", j.usable(j.current.Load())), slog.String("error", f.err.Error()))
 		j.retryAt = j.now().Add(min(time.Second<<min(j.failures, 20), j.minRefetch))
 		j.failures++
 	}
@@ -232,7 +250,7 @@ func (j *JWKS) get(ctx context.Context) (*keySet, error) {
 		return nil, err
 	}
 	now := j.now()
-	return &keySet{keys: keys, fetched: now, expires: now.Add(lifetime(header, j.maxAge))}, nil
+	return &keySet{keys: keys, fetched: now, expires: now.Add(lifetime(header, j.maxAge)), cached: cachedFor(header) > 0}, nil
 }
 
 // parseKeySet returns the keys that can verify, by their kid. A set without any is an error: it never replaces a good one.

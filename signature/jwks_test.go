@@ -269,6 +269,27 @@ func TestANewKeyInsideTheWindowIsUndecidedAndThenFound(t *testing.T) {
 	s.want(t, j, "new", "service-2")
 }
 
+func TestASetOutOfACacheDoesNotMakeAKeyUnknown(t *testing.T) {
+	t.Parallel()
+	s := newKeyServer(t)
+	var noCache atomic.Bool
+	s.answer(func(w http.ResponseWriter, r *http.Request) {
+		noCache.Store(r.Header.Get("Cache-Control") == "no-cache")
+		w.Header().Set("Age", "240")
+		fmt.Fprint(w, keySet(jwk("a", "service-1")))
+	})
+	j := s.jwks(t, signature.JWKSOptions{})
+
+	err := s.wantError(t, j, "b", signature.ErrKeySource)
+
+	if errors.Is(err, signature.ErrUnknownKey) {
+		t.Errorf("error %v: the key may be newer than the cached set, want ErrKeySource", err)
+	}
+	if !noCache.Load() {
+		t.Error("caches on the way were not asked to let the request through")
+	}
+}
+
 func TestANewKeyIsFoundAtOnceWhenNobodyAskedForUnknownOnes(t *testing.T) {
 	t.Parallel()
 	s := newKeyServer(t, jwk("a", "service-1"))

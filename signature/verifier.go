@@ -59,7 +59,7 @@ type VerifierOptions struct {
 	// Now is the clock. Default time.Now.
 	Now func() time.Time
 
-	// Logger gets a record at level warn from [Verifier.CallbackHandler] and [Verifier.RedirectHandler] for each message that they do not pass on, with the reason: the sender is told none. Default: nothing is logged.
+	// Logger gets a record from [Verifier.CallbackHandler] and [Verifier.RedirectHandler] for each message that they do not pass on, with the reason, which the sender is not told: at level warn of a bad message, at level error of an undecided one. Default: nothing is logged.
 	Logger *slog.Logger
 }
 
@@ -132,7 +132,7 @@ func (v *Verifier) checkSent(m *message, must []string) (time.Time, error) {
 		return time.Time{}, err
 	}
 	if !v.hosts.allows(m.host) {
-		return time.Time{}, refuse(ErrHost, "the host is none of those given to the verifier")
+		return time.Time{}, refuse(ErrHost, "the host is none of those given to the verifier (does a proxy change it? see VerifierOptions.Target)")
 	}
 	return v.checkDate(m.date)
 }
@@ -156,7 +156,7 @@ func (v *Verifier) checkSignature(ctx context.Context, m *message) error {
 	}
 	sum := sha256.Sum256(text)
 	if rsa.VerifyPKCS1v15(key, crypto.SHA256, sum[:], m.signature) != nil {
-		return refuse(ErrSignature, "the signature does not verify: the message was forged, or changed on its way")
+		return refuse(ErrSignature, "the signature does not verify: the message was forged, or changed on its way (does a proxy change the path? see VerifierOptions.Target)")
 	}
 	return nil
 }

@@ -22,6 +22,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -136,6 +137,20 @@ func serve(ctx context.Context, f *flags, stdout, stderr io.Writer) error {
 	return nil
 }
 
+// replaceFile puts a new file in the place of path, in one step: who waits for it never reads half of it, and a file or link that somebody else left there is not written through.
+func replaceFile(path string, content []byte) error {
+	f, err := os.CreateTemp(filepath.Dir(path), ".sandboxfake-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name())
+	_, err = f.Write(content)
+	if err := errors.Join(err, f.Chmod(0o644), f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), path)
+}
+
 // writeCA writes the CA certificate to path, or to a temporary file when path is empty, which remove takes away again. It returns the absolute path.
 func writeCA(path string, cert []byte) (file string, remove func(), err error) {
 	remove = func() {}
@@ -147,7 +162,7 @@ func writeCA(path string, cert []byte) (file string, remove func(), err error) {
 		path, remove = filepath.Join(dir, "ca.pem"), func() { os.RemoveAll(dir) }
 	}
 	if path, err = filepath.Abs(path); err == nil {
-		err = os.WriteFile(path, cert, 0o644)
+		err = replaceFile(path, cert)
 	}
 	if err != nil {
 		remove()
