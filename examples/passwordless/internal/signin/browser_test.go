@@ -22,7 +22,7 @@ import (
 // host is where the pages are.
 const host = "shop.sandbox.test"
 
-// shop is the page on a fake with a frozen clock.
+// shop is the page on a fake. That of newShop has a frozen clock.
 type shop struct {
 	service *sandboxfake.Server
 	url     string
@@ -31,7 +31,13 @@ type shop struct {
 
 func newShop(t *testing.T) *shop {
 	t.Helper()
-	service := sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithFrozenClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)))
+	return newShopOf(t, sandboxfake.WithFrozenClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)))
+}
+
+// newShopOf is the page on a fake with options.
+func newShopOf(t *testing.T, opts ...sandboxfake.Option) *shop {
+	t.Helper()
+	service := sandboxfake.New(t, append(opts, sandboxfake.WithInMemory())...)
 	client := service.Client(idverify.WithVersions(idverify.Versions{PhoneCheck: "v0.2"}), idverify.WithRetry(idverify.RetryPolicy{MaxAttempts: 1}))
 	keys, err := signature.NewJWKS(client.JWKSURL(), &signature.JWKSOptions{HTTPClient: service.HTTPClient(), Now: service.Now})
 	if err != nil {

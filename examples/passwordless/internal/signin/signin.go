@@ -1,7 +1,7 @@
 // Package signin signs people in by their phone number, without a password and without a text message: a web page asks for the number, the device's browser opens the Check URL of a PhoneCheck over the mobile data connection,
 // and comes back by a signed redirect with a code, which the backend exchanges for the result.
 //
-// What makes it safe: the redirect is verified, its check must be the one that this browser's session began, and only then is its code exchanged.
+// What makes it safe: the redirect is verified, its check must be the one that this browser's session began, and only then is its code exchanged. A callback verifies nobody whose browser did not come back so.
 // So a redirect that was made for somebody else, or that somebody was tricked into opening, leads nowhere.
 package signin
 
@@ -29,7 +29,7 @@ type Config struct {
 //
 // Each POST / creates a check, which costs money on a live project: in production put a limit on them in front, by address and by number.
 func New(c Config) http.Handler {
-	a := &app{Config: c, sessions: sessions{byID: make(map[string]*session), byCheck: make(map[string]*session)}}
+	a := &app{Config: c, sessions: newSessions()}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", a.ask)
 	mux.HandleFunc("POST /{$}", a.begin)
@@ -43,7 +43,7 @@ func New(c Config) http.Handler {
 
 type app struct {
 	Config
-	sessions sessions
+	sessions *sessions
 }
 
 // ask shows the form.
@@ -78,8 +78,6 @@ func (a *app) begin(w http.ResponseWriter, r *http.Request) {
 		checkID:  check.CheckID,
 		checkURL: check.CheckURL,
 		digits:   number[len(number)-2:],
-		state:    started,
-		began:    time.Now(),
 	})))
 	http.Redirect(w, r, "/check", http.StatusSeeOther)
 }
@@ -147,7 +145,7 @@ func (a *app) complete(ctx context.Context, came *idverify.Redirect) {
 	}
 }
 
-// callback records the end of a check, which for an expired one is told nowhere else. It can be trusted like the redirect: no check is COMPLETED whose code we did not exchange, and we exchange none but for the session that began it.
+// callback records the end of a check, which for an expired one is told nowhere else. It finds the session by its check, so one about a check that was not begun here changes nothing; and it verifies nobody whose browser did not come back, see end.
 func (a *app) callback(_ context.Context, c *idverify.Callback) error {
 	a.sessions.end(c.CheckID, outcome(c.Status, c.Match))
 	return nil
