@@ -14,6 +14,8 @@ import (
 
 // Callback is what the service says of a check that has ended (specification, section 6). It is the only record of a check that ended as EXPIRED or ERROR.
 //
+// A verified one need not be about a check of yours: another customer of the service can create a check with your callback URL, and the service signs its callback for your host. Act only on a CheckID that you stored when Create returned, with its Product.
+//
 // The service may send one more than once: handle it by CheckID, so that a second time does no harm.
 type Callback struct {
 	Product     Product // of a kind that this package does not know, its name, and perhaps nothing below but Body
@@ -28,7 +30,7 @@ type Callback struct {
 	UpdatedAt      time.Time
 	NetworkID      string // when COMPLETED
 	ErrorCode      string // when ERROR, for example "mno_timeout"
-	ReferenceID    string // the one given on creation
+	ReferenceID    string // given on creation by whoever made the check, so decide nothing by it: CheckID tells whether it was you
 
 	Body []byte // as it was signed
 }
@@ -74,6 +76,9 @@ func ParseCallback(m *signature.Message) (*Callback, error) {
 //	500  handle returned an error or panicked, or a verified body cannot be read; the service sends it again, at most six times in all
 //
 // So return an error when the callback could not be stored, and nil when it was stored before. A kind that this package does not know is passed on like the others.
+//
+// handle decides whether the check is yours (see [Callback]). A CheckID that is not stored may be one whose Create is just returning: return an error while CreatedAt is young, so that it comes again, and nil afterwards, without acting on it.
+//
 // handle is called concurrently and must return within ten seconds, the service's time-out, after which it does not try again.
 //
 // What is answered with 400, 503 or 500 is logged, with the reason, to VerifierOptions.Logger, and nowhere without it.

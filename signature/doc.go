@@ -14,7 +14,7 @@
 //
 // # What is checked
 //
-// A [Message] comes from the service (RSA-SHA256 over the request target, the host, the date, and of a callback its kind and the digest of its body, with a key of the service's published set), is meant for you (the host), was sent just now (the date, within 5 s) and was not changed (the digest).
+// A [Message] comes from the service (RSA-SHA256 over the request target, the host, the date, and of a callback its kind and the digest of its body, with a key of the service's published set), is for one of your hosts, was sent just now (the date, within 5 s) and was not changed (the digest).
 // With a [ReplayStore] it is also accepted only once. Everything cheap is checked before a key is looked up, and the signature before the body is read.
 //
 // # Bad and undecided
@@ -24,6 +24,7 @@
 //
 // # What stays yours
 //
+//   - A verified callback need not be about a check of yours: another customer of the service can create one with your callback URL, and the service signs its callback for your host. Act only on check_ids that your backend created, with the right product; a reference_id is chosen by whoever made the check.
 //   - The service may send a callback more than once, each time signed afresh: handle it by its check_id, once.
 //   - A verified redirect says that the service sent the device, not which session it belongs to: compare its check_id with that of the session that began the check.
 //   - The date is compared with your clock: keep it synchronised.

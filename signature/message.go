@@ -9,6 +9,7 @@ import (
 )
 
 // Message is a callback or redirect that was verified: it comes from the service, for one of the verifier's hosts, now, and unchanged.
+// Whose check it is about is not verified: another customer of the service can name your callback URL. Compare its check_id with those that you created.
 type Message struct {
 	KeyID string     // the id of the key that signed it
 	Date  time.Time  // when it was signed, in UTC
