@@ -18,8 +18,8 @@ type timestamp struct{ time.Time }
 // UnmarshalJSON implements json.Unmarshaler. null and "" are the zero time.
 func (t *timestamp) UnmarshalJSON(b []byte) error {
 	s := ""
-	if text, ok := bytes.CutPrefix(b, []byte{'"'}); ok && !bytes.ContainsRune(text, '\\') {
-		s = string(text[:len(text)-1]) // a page holds hundreds of this kind
+	if len(b) > 1 && b[0] == '"' && !bytes.ContainsRune(b, '\\') {
+		s = string(b[1 : len(b)-1]) // a page holds hundreds of this kind
 	} else if err := json.Unmarshal(b, &s); err != nil {
 		return errors.New("a timestamp is no string")
 	}
