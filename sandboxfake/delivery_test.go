@@ -171,6 +171,9 @@ func TestADeliveryNeverKeepsTheAPICallWaiting(t *testing.T) {
 			t.Errorf("with receivers that do not answer, the calls took %v", waited)
 		}
 		synctest.Wait()
+		if n := len(app.came); n != 64 {
+			t.Errorf("%d callbacks are under way, want 64 at a time", n)
+		}
 		for range 100 {
 			app.answer <- http.StatusNoContent
 		}

@@ -2,6 +2,7 @@ package sandboxfake_test
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -94,7 +95,15 @@ func TestWhatAJournalHandsOutIsTheCallersOwn(t *testing.T) {
 	if err := srv.Idle(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	requests, deliveries := srv.Requests(), srv.Deliveries()
+	// As text, which shares nothing with the journals.
+	journals := func() string {
+		text, err := json.MarshalIndent([]any{srv.Requests(), srv.Deliveries()}, "", "\t")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	before := journals()
 
 	spoilt := srv.Requests()
 	for i := range spoilt {
@@ -111,11 +120,8 @@ func TestWhatAJournalHandsOutIsTheCallersOwn(t *testing.T) {
 	told[0].Attempts[0].Header.Set("Digest", "spoilt")
 	told[0].Attempts[0].Fault.Body = "spoilt"
 
-	if diff := cmp.Diff(requests, srv.Requests()); diff != "" {
-		t.Errorf("a caller's change reached the journal of requests (-before +after):\n%s", diff)
-	}
-	if diff := cmp.Diff(deliveries, srv.Deliveries()); diff != "" {
-		t.Errorf("a caller's change reached the journal of deliveries (-before +after):\n%s", diff)
+	if diff := cmp.Diff(before, journals()); diff != "" {
+		t.Errorf("a caller's change reached the journals (-before +after):\n%s", diff)
 	}
 }
 
