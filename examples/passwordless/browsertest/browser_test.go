@@ -1,8 +1,8 @@
 // Package browsertest holds the test of the passwordless example in a real browser. It is a module of its own, so that nobody who uses idverify has to fetch a browser's driver.
 //
-//	go test -artifacts -outputdir=screenshots .
+//	go test -artifacts .
 //
-// keeps the screenshots. It needs Chromium or Chrome in the PATH, and is skipped without.
+// keeps the screenshots, below _artifacts. It needs Chromium or Chrome in the PATH, and is skipped without.
 package browsertest
 
 import (
