@@ -72,6 +72,8 @@ type Error struct {
 	RetryAfter time.Duration // how long the service asks to wait; 0 when it does not say
 	RateLimit  *RateLimit    // nil when the service does not say
 	RequestID  string        // the service's name for the call, to quote to its support; may be empty
+
+	unsure bool // it may have been carried out all the same, and another time would be once more
 }
 
 // RateLimit is what the service says of its limit on requests.
@@ -111,10 +113,14 @@ func (e *Error) sentinel() error {
 
 func (e *Error) hint() string {
 	switch {
-	case e.RetryAfter > 0:
-		return "try again in " + e.RetryAfter.Round(time.Second).String()
+	case e.unsure:
+		return unsureHint
+	case e.RetryAfter > 0 && isTransient(e.Status):
+		return tryAgain(e.RetryAfter)
 	case e.Status >= 300 && e.Status <= 399:
 		return redirectHint
+	case e.Fragment() == "" && (e.Status == http.StatusNotFound || e.Status == http.StatusMethodNotAllowed):
+		return "is the base URL that of the service?"
 	}
 	for _, p := range problems {
 		if p.fragment == e.Fragment() {
@@ -122,6 +128,17 @@ func (e *Error) hint() string {
 		}
 	}
 	return ""
+}
+
+// unsureHint is for a POST or PATCH whose outcome nobody knows.
+const unsureHint = "it may have been carried out and charged: look before you send it again"
+
+// tryAgain advises a wait; of a nonsensical one it says no more than that it is long.
+func tryAgain(wait time.Duration) string {
+	if wait > 24*time.Hour {
+		return "try again much later: the service asks for more than a day"
+	}
+	return "try again in " + wait.Round(time.Second).String()
 }
 
 const redirectHint = "redirects are not followed, so that credentials stay with the host of the base URL: is the base URL right?"
@@ -157,7 +174,7 @@ func (e *TokenError) Error() string {
 	hint := ""
 	switch {
 	case e.RetryAfter > 0:
-		hint = "try again in " + e.RetryAfter.Round(time.Second).String()
+		hint = tryAgain(e.RetryAfter)
 	case e.Code == wire.InvalidClient:
 		hint = "check client ID and secret; a project's secret cannot be reset: create new credentials"
 	case e.Code == wire.InvalidScope:
@@ -184,11 +201,17 @@ type DecodeError struct {
 	Operation string // what was tried
 	Status    int    // HTTP status
 	Reason    string // what is wrong with the answer
+
+	accepted bool // by an operation that must not be carried out twice
 }
 
 // Error implements error.
 func (e *DecodeError) Error() string {
-	return fmt.Sprintf("idverify: %s: %d, but the answer cannot be used: %s", e.Operation, e.Status, e.Reason)
+	s := fmt.Sprintf("idverify: %s: %d, but the answer cannot be used: %s", e.Operation, e.Status, e.Reason)
+	if e.accepted {
+		s += " (it was carried out all the same: look before you send it again)"
+	}
+	return s
 }
 
 // sendError is an operation that got no answer. What it wraps is never a *url.Error, which holds the URL.
@@ -204,7 +227,7 @@ type sendError struct {
 func (e *sendError) Error() string {
 	s := "idverify: " + e.operation + ": " + cmp.Or(e.text, causeText(e.err))
 	if e.unknown {
-		s += " (there is no answer, but it may have been carried out and charged: look before you send it again)"
+		s += " (" + unsureHint + ")"
 	}
 	return s
 }

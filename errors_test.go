@@ -1,13 +1,16 @@
 package idverify_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/netip"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	idverify "github.com/idverify/idverify-go"
@@ -92,23 +95,23 @@ func TestErrorsAreWrittenForThePersonOnCall(t *testing.T) {
 		{"a problem without status", answerWith(404, `{"type":"https://docs.sandbox.test/reference/api-errors#not_found","title":"Not Found","detail":"No Reach"}`),
 			"idverify: create PhoneCheck: 404 not_found: No Reach"},
 		{"a proxy's page", answerWith(502, "<html>\n<h1>Bad\tgateway</h1>"),
-			`idverify: create PhoneCheck: 502 Bad Gateway: the body begins "<html> <h1>Bad gateway</h1>"`},
+			`idverify: create PhoneCheck: 502 Bad Gateway: the body begins "<html> <h1>Bad gateway</h1>" (it may have been carried out and charged: look before you send it again)`},
 		{"nothing", answerWith(500, ""),
-			"idverify: create PhoneCheck: 500 Internal Server Error: the body is empty"},
+			"idverify: create PhoneCheck: 500 Internal Server Error: the body is empty (it may have been carried out and charged: look before you send it again)"},
 		{"JSON of another kind", answerWith(400, `{"message":"no"}`),
 			`idverify: create PhoneCheck: 400 Bad Request: the body begins "{\"message\":\"no\"}"`},
 		{"a redirect", redirect,
 			"idverify: create PhoneCheck: 302 Found: the body is empty (redirects are not followed, so that credentials stay with the host of the base URL: is the base URL right?)"},
 		{"a page in place of a check", answerWith(200, "<html>Welcome to the airport"),
-			`idverify: create PhoneCheck: 200, but the answer cannot be used: invalid character '<' looking for beginning of value: the body begins "<html>Welcome to the airport"`},
+			`idverify: create PhoneCheck: 200, but the answer cannot be used: it is no JSON: the body begins "<html>Welcome to the airport" (it was carried out all the same: look before you send it again)`},
 		{"an object that is no check", answerWith(201, `{"id":1}`),
-			"idverify: create PhoneCheck: 201, but the answer cannot be used: it has no check_id"},
+			"idverify: create PhoneCheck: 201, but the answer cannot be used: it has no check_id (it was carried out all the same: look before you send it again)"},
 		{"a check of the wrong types", answerWith(201, `{"check_id":447700900000,"status":"ACCEPTED"}`),
-			`idverify: create PhoneCheck: 201, but the answer cannot be used: the field "check_id" is of another type`},
+			`idverify: create PhoneCheck: 201, but the answer cannot be used: the field "check_id" is of another type (it was carried out all the same: look before you send it again)`},
 		{"null", answerWith(200, `null`),
-			`idverify: create PhoneCheck: 200, but the answer cannot be used: it has no check_id: the body begins "null"`},
+			`idverify: create PhoneCheck: 200, but the answer cannot be used: it has no check_id: the body begins "null" (it was carried out all the same: look before you send it again)`},
 		{"more than can be read", func(w http.ResponseWriter, _ *http.Request) { w.Write(make([]byte, 10<<20+1)) },
-			"idverify: create PhoneCheck: 200, but the answer cannot be used: it is longer than 10 MiB"},
+			"idverify: create PhoneCheck: 200, but the answer cannot be used: it is longer than 10 MiB (it was carried out all the same: look before you send it again)"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -249,6 +252,7 @@ func TestForeignTextIsScrubbedHoweverItIsWritten(t *testing.T) {
 		{"Bearer token expired", "Bearer token expired"},
 		{"the Basic header is missing", "the Basic header is missing"},
 		{"since 03:04:05", "since 03:04:05"},
+		{"valid until 2026-11-21T03:04:05Z", "valid until 2026-11-21T03:04:05Z"},
 		{"between 60 and 540000 minutes", "between 60 and 540000 minutes"},
 		{"try v0.2", "try v0.2"},
 	} {
@@ -276,6 +280,58 @@ func TestARedirectIsAnAnswerWhateverItsLocation(t *testing.T) {
 
 	if e, ok := errors.AsType[*idverify.Error](err); !ok || e.Status != http.StatusFound || strings.Contains(err.Error(), "token-1") {
 		t.Errorf("error %v, want the status 302 and nothing of its Location", err)
+	}
+}
+
+func TestTheTimeOutOfTheHTTPClientIsAlwaysCalledThat(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		// It grants tokens, and answers nothing else.
+		silent := roundTripper(func(r *http.Request) (*http.Response, error) {
+			if r.URL.Path == tokenPath {
+				return &http.Response{StatusCode: 200, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(`{"access_token":"token-1","token_type":"bearer","expires_in":36000}`)), Request: r}, nil
+			}
+			<-r.Context().Done()
+			return nil, errors.New("net/http: request canceled")
+		})
+		c, err := idverify.NewClient("https://eu.example.com", credentials,
+			idverify.WithHTTPClient(&http.Client{Transport: silent, Timeout: time.Second}), idverify.WithRetry(idverify.RetryPolicy{MaxAttempts: 1}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 100 {
+			_, err := c.PhoneChecks.Get(t.Context(), "a")
+
+			if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "WithHTTPClient") {
+				t.Fatalf("error %v, want one that names the time-out and where it is set", err)
+			}
+		}
+	})
+}
+
+func TestARequestIDStaysWholeForTheSupport(t *testing.T) {
+	t.Parallel()
+	const id = "1d79ee4c-2021-4123-9456-426614174000"
+	srv := newService(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("X-Request-Id", id)
+		w.WriteHeader(http.StatusForbidden)
+	})
+
+	_, err := srv.client(t).PhoneChecks.Get(t.Context(), "a")
+
+	if e, ok := errors.AsType[*idverify.Error](err); !ok || e.RequestID != id {
+		t.Errorf("error %+v, want the request ID %s", err, id)
+	}
+}
+
+func TestWaitTellsAnother404FromAnEndedCheck(t *testing.T) {
+	t.Parallel()
+	srv := newService(t, answerWith(404, "<html>no such page"))
+
+	_, err := srv.client(t).PhoneChecks.Wait(t.Context(), "a")
+
+	if _, ended := errors.AsType[*idverify.CheckEndedError](err); ended || !errors.Is(err, idverify.ErrNotFound) {
+		t.Errorf("error %v: this 404 says nothing of the check", err)
 	}
 }
 

@@ -239,10 +239,10 @@ func TestSlowAnswersTakeTheCallersTimeAtMost(t *testing.T) {
 		{"a dripping refusal", attack{answer: raw(strings.Replace(body, "200", "500", 1), " ", time.Second)}, (*hostile).get, 30 * time.Second},
 		{"a silent token", attack{token: silence}, (*hostile).get, 30 * time.Second},
 		{"a dripping token", attack{token: raw(body, " ", time.Second)}, (*hostile).get, 30 * time.Second},
-		{"a silent key set", attack{keySet: silence}, (*hostile).key, 5 * time.Second},
-		{"a dripping key set", attack{keySet: raw(body, " ", time.Second)}, (*hostile).key, 5 * time.Second},
+		{"a silent key set", attack{keySet: silence}, (*hostile).key, 3 * time.Second},
+		{"a dripping key set", attack{keySet: raw(body, " ", time.Second)}, (*hostile).key, 3 * time.Second},
 	} {
-		for _, deadline := range []time.Duration{3 * time.Second, 0} {
+		for _, deadline := range []time.Duration{2 * time.Second, 0} {
 			t.Run(fmt.Sprint(tt.name, ", deadline ", deadline), func(t *testing.T) {
 				t.Parallel()
 				synctest.Test(t, func(t *testing.T) {

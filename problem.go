@@ -16,6 +16,7 @@ import (
 // problem is the error in an answer that is not 2xx: a problem document, or whatever a proxy put in its place.
 func (c *call) problem(resp *http.Response, body []byte) *Error {
 	e := &Error{
+		unsure:     !idempotent(c.op) && isTransient(resp.StatusCode) && resp.StatusCode != http.StatusTooManyRequests,
 		Status:     resp.StatusCode,
 		Title:      http.StatusText(resp.StatusCode),
 		Operation:  c.op.Title,
@@ -76,6 +77,12 @@ func newTokenError(scope string, resp *http.Response, body []byte, secrets []str
 	return e
 }
 
+// of notes whether the operation was one that must not be carried out twice.
+func (e *DecodeError) of(op wire.Operation) *DecodeError {
+	e.accepted = !idempotent(op)
+	return e
+}
+
 // newDecodeError says what is wrong with body, and how it begins unless that may hold somebody's data.
 func newDecodeError(operation string, status int, body []byte, err error, secrets ...string) *DecodeError {
 	reason := decodeReason(err)
@@ -87,6 +94,9 @@ func newDecodeError(operation string, status int, body []byte, err error, secret
 
 // decodeReason is the text of a decoder's error, without the value that it may repeat.
 func decodeReason(err error) string {
+	if _, ok := errors.AsType[*json.SyntaxError](err); ok {
+		return "it is no JSON"
+	}
 	if typeErr, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		if typeErr.Field == "" {
 			return "it is no JSON object"
@@ -135,11 +145,18 @@ func rateLimit(h http.Header, now time.Time) *RateLimit {
 	return r
 }
 
+// plainID is an id that cannot be a number or an address: it has a letter or more, and no dots and colons.
+var plainID = regexp.MustCompile(`^[0-9_-]*[A-Za-z][0-9A-Za-z_-]*$`)
+
 // requestID is the service's name for a call, where it looks like one.
 func requestID(h http.Header) string {
 	id := h.Get(wire.RequestIDHeader)
 	if len(id) > 128 || strings.ContainsFunc(id, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		return ""
+	}
+	// An id is to be quoted whole, although digits in it may look like a phone number.
+	if plainID.MatchString(id) {
+		return id
 	}
 	return clean(id)
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"math/rand/v2"
@@ -35,6 +36,7 @@ type call struct {
 	op  wire.Operation
 
 	try     func(*http.Request) (*http.Response, error)
+	caller  context.Context // as opposed to that of a try, which the time-out of the http.Client ends
 	attempt int
 	wait    time.Duration // before the next try
 	token   *oauth2.Token // that the last try bore
@@ -45,7 +47,7 @@ type call struct {
 
 // do tries until there is an answer, of whatever status, that the policy lets stand.
 func (c *call) do(req *retryablehttp.Request, try func(*http.Request) (*http.Response, error)) (*http.Response, error) {
-	c.try = try
+	c.try, c.caller = try, req.Context()
 	client := &retryablehttp.Client{
 		HTTPClient: &http.Client{
 			Transport: c,
@@ -62,6 +64,10 @@ func (c *call) do(req *retryablehttp.Request, try func(*http.Request) (*http.Res
 		return resp, nil
 	}
 	if ctxErr := req.Context().Err(); ctxErr != nil {
+		// Where the wait was for a token, its error says so.
+		if own, ok := errors.AsType[*sendError](c.err); ok && !c.unsure && errors.Is(own, ctxErr) {
+			return nil, own
+		}
 		return nil, c.sendError(ctxErr, c.unsent() && !c.unsure)
 	}
 	if c.err != nil {
@@ -136,6 +142,10 @@ func (c *call) exchange(req *http.Request) (*http.Response, error) {
 		err = c.readBody(resp)
 	}
 	if _, ok := errors.AsType[*DecodeError](err); err != nil && !ok {
+		// net/http reports its own time-out in more than one way, and never as what it is.
+		if deadline, ok := req.Context().Deadline(); ok && !time.Now().Before(deadline) && c.caller.Err() == nil {
+			err = errClientTimeout
+		}
 		err = c.sendError(err, w.nothing())
 	}
 	c.api.logTry(req.Context(), c.op, c.attempt, begun, resp, err)
@@ -144,6 +154,8 @@ func (c *call) exchange(req *http.Request) (*http.Response, error) {
 	}
 	return resp, nil
 }
+
+var errClientTimeout = fmt.Errorf("no answer within the time-out of the HTTP client (see WithHTTPClient): %w", context.DeadlineExceeded)
 
 // readBody reads the answer into c.body.
 func (c *call) readBody(resp *http.Response) error {
@@ -164,7 +176,7 @@ func (c *call) readBody(resp *http.Response) error {
 	case err != nil:
 		return err
 	case len(body) > limit:
-		return newDecodeError(c.op.Title, resp.StatusCode, nil, errors.New("it is longer than 10 MiB"))
+		return newDecodeError(c.op.Title, resp.StatusCode, nil, errors.New("it is longer than 10 MiB")).of(c.op)
 	}
 	c.body, resp.Body = body, http.NoBody
 	return nil
@@ -197,8 +209,19 @@ func (c *call) checkRetry(ctx context.Context, resp *http.Response, _ error) (bo
 	}
 
 	c.unsure = c.unsure || resp == nil && !c.unsent() || resp != nil && resp.StatusCode >= 500
-	c.api.logger.LogAttrs(ctx, slog.LevelWarn, "idverify: retry", slog.String("operation", c.op.Name), slog.Int("attempt", c.attempt), slog.Duration("wait", c.wait))
+	c.api.logger.LogAttrs(ctx, slog.LevelWarn, "idverify: retry", slog.String("operation", c.op.Name), slog.Int("attempt", c.attempt), slog.Duration("wait", c.wait), c.outcome(resp))
 	return true, nil
+}
+
+// outcome is what came of the last try, for the log.
+func (c *call) outcome(resp *http.Response) slog.Attr {
+	switch {
+	case resp != nil:
+		return slog.Int("status", resp.StatusCode)
+	case c.err != nil:
+		return slog.String("error", c.err.Error())
+	}
+	return slog.String("error", "there is no answer")
 }
 
 // transient tells whether the try may be repeated, and the least wait that the service asks for.

@@ -1,7 +1,9 @@
 package idverify
 
 import (
+	"crypto/x509"
 	"errors"
+	"io"
 	"net"
 	"net/url"
 	"regexp"
@@ -10,11 +12,12 @@ import (
 	"unicode"
 )
 
-// What is taken out of foreign text. Rather one thing too many than a number too few: of a date, too, nobody knows what it is.
+// What is taken out of foreign text. Rather one thing too many than a number too few.
 var (
 	ipv4 = regexp.MustCompile(`\d{1,3}(?:\.\d{1,3}){3}(?::\d+)?`)
 	// ipv6 finds runs with two colons; a time of day is one, too.
 	ipv6      = regexp.MustCompile(`(?i)[0-9a-f]*:[0-9a-f]*:[0-9a-f:]*`)
+	date      = regexp.MustCompile(`^(?:19|20)\d\d-[01]\d-[0-3]\d$`)
 	timeOfDay = regexp.MustCompile(`^\d{1,2}:\d\d:\d\d$`)
 	// sensitive finds credentials, which have a digit or are longer than the words that may follow such a scheme in a sentence; URLs; and seven digits or more, however they are joined.
 	sensitive = regexp.MustCompile(`(?i)\b(?:bearer|basic)[\s:]+(?:[\w.~+/-]*[0-9=][\w.~+/=-]*|[\w.~+/=-]{16,})|\b[a-z][a-z0-9+.-]*://\S+|\+?\(?\d(?:[ ().-]{0,3}\d){6,}`)
@@ -44,7 +47,12 @@ func clean(s string, secrets ...string) string {
 		}
 		return redacted
 	})
-	s = sensitive.ReplaceAllString(s, redacted)
+	s = sensitive.ReplaceAllStringFunc(s, func(found string) string {
+		if date.MatchString(found) {
+			return found
+		}
+		return redacted
+	})
 	if runes := []rune(s); len(runes) > longest {
 		s = string(runes[:longest]) + "…"
 	}
@@ -75,6 +83,15 @@ func causeText(err error, secrets ...string) string {
 	}
 	if opErr, ok := errors.AsType[*net.OpError](err); ok && opErr.Err != nil {
 		return opErr.Op + ": " + clean(opErr.Err.Error(), secrets...)
+	}
+	if _, ok := errors.AsType[x509.HostnameError](err); ok {
+		return "the certificate is for another host"
+	}
+	switch {
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return "the answer was cut off"
+	case errors.Is(err, io.EOF):
+		return "the connection was closed before the answer"
 	}
 	return clean(err.Error(), secrets...)
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/idverify/idverify-go/internal/wire"
 )
 
 // How often Wait reads a check, and for how long when the check names no ttl.
@@ -61,7 +63,8 @@ func wait[T any](ctx context.Context, operation, checkID string, get func(contex
 	var end time.Time
 	for {
 		check, err := get(ctx, checkID)
-		if errors.Is(err, ErrNotFound) {
+		// Another 404 is that of a wrong version or of something in between, and says nothing of the check.
+		if e, ok := errors.AsType[*Error](err); ok && e.Fragment() == wire.CheckNotFound {
 			ended.err = err
 			return nil, ended
 		}
@@ -89,7 +92,7 @@ func wait[T any](ctx context.Context, operation, checkID string, get func(contex
 		case <-timer.C:
 		case <-ctx.Done():
 			timer.Stop()
-			return nil, &sendError{operation: operation, unsent: true, err: ctx.Err()}
+			return nil, &sendError{operation: operation, unsent: true, err: ctx.Err(), text: ctx.Err().Error() + ": the check is still " + clean(string(p.status))}
 		}
 		pause = min(pause*3/2, lastPoll)
 	}

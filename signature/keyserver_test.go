@@ -159,8 +159,8 @@ func TestNobodyWaitsForAFetchDuringAnOutage(t *testing.T) {
 	})
 }
 
-// TestAFetchThatHangsEndsAfterFiveSeconds runs in a bubble, which also ends only once no goroutine is left behind.
-func TestAFetchThatHangsEndsAfterFiveSeconds(t *testing.T) {
+// TestAFetchThatHangsEndsAfterThreeSeconds runs in a bubble, which also ends only once no goroutine is left behind.
+func TestAFetchThatHangsEndsAfterThreeSeconds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		hanging := roundTrip(func(r *http.Request) (*http.Response, error) {
