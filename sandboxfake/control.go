@@ -86,7 +86,7 @@ func (s *Server) guardControl(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		media, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
 		switch {
-		case !s.opts.remoteControl && !fromLoopback(r):
+		case !s.opts.remoteControl && (!fromLoopback(r) || !s.forThisMachine(r)):
 			writeControl(w, nil, newProblem(wire.Forbidden, "The control plane answers this machine alone, unless the server is told otherwise"))
 		case r.Method == http.MethodPost && media != wire.MediaJSON:
 			writeControl(w, nil, newProblem(wire.UnsupportedMediaType, "Send Content-Type: application/json, also without a body"))
@@ -100,6 +100,18 @@ func fromLoopback(r *http.Request) bool {
 	host, _, _ := net.SplitHostPort(r.RemoteAddr)
 	addr, err := netip.ParseAddr(host)
 	return err == nil && addr.IsLoopback()
+}
+
+// forThisMachine tells a call that was meant for this machine from one that a tunnel or a proxy on it has brought here, which comes from loopback, too.
+func (s *Server) forThisMachine(r *http.Request) bool {
+	for name := range r.Header {
+		if name == "Forwarded" || name == "Via" || strings.HasPrefix(name, "X-Forwarded-") {
+			return false
+		}
+	}
+	host := hostName(r.Host)
+	addr, err := netip.ParseAddr(strings.Trim(host, "[]"))
+	return err == nil && addr.Unmap().IsLoopback() || host == "localhost" || host == hostName(strings.TrimPrefix(s.url, "https://"))
 }
 
 // controlHelp is GET /_sandbox/.

@@ -305,19 +305,29 @@ func TestTheControlPlaneAnswersOtherMachinesOnlyWhenToldTo(t *testing.T) {
 		name   string
 		option sandboxfake.Option
 		from   string
+		host   string
+		header string // set to anything
 		status int
 	}{
-		{"this machine", sandboxfake.WithControlPlane(), "127.0.0.1:5000", 200},
-		{"this machine by IPv6", sandboxfake.WithControlPlane(), "[::1]:5000", 200},
-		{"this machine by mapped IPv4", sandboxfake.WithControlPlane(), "[::ffff:127.0.0.1]:5000", 200},
-		{"another", sandboxfake.WithControlPlane(), "192.0.2.1:5000", 403},
-		{"another by IPv6", sandboxfake.WithControlPlane(), "[2001:db8::1]:5000", 403},
-		{"no address", sandboxfake.WithControlPlane(), "", 403},
-		{"another, when told to", sandboxfake.WithRemoteControl(), "192.0.2.1:5000", 200},
+		{"this machine", sandboxfake.WithControlPlane(), "127.0.0.1:5000", "127.0.0.1:4000", "", 200},
+		{"this machine by IPv6", sandboxfake.WithControlPlane(), "[::1]:5000", "127.0.0.1:4000", "", 200},
+		{"this machine by mapped IPv4", sandboxfake.WithControlPlane(), "[::ffff:127.0.0.1]:5000", "127.0.0.1:4000", "", 200},
+		{"another", sandboxfake.WithControlPlane(), "192.0.2.1:5000", "127.0.0.1:4000", "", 403},
+		{"another by IPv6", sandboxfake.WithControlPlane(), "[2001:db8::1]:5000", "127.0.0.1:4000", "", 403},
+		{"no address", sandboxfake.WithControlPlane(), "", "127.0.0.1:4000", "", 403},
+		{"this machine by name", sandboxfake.WithControlPlane(), "127.0.0.1:5000", "localhost:4000", "", 200},
+		{"this machine, under the server's name", sandboxfake.WithControlPlane(), "127.0.0.1:5000", "idverify.sandbox.test", "", 200},
+		{"another name for this machine", sandboxfake.WithControlPlane(), "127.0.0.1:5000", "evil.example", "", 403},
+		{"through a tunnel on this machine", sandboxfake.WithControlPlane(), "127.0.0.1:5000", "127.0.0.1:4000", "X-Forwarded-For", 403},
+		{"through a proxy on this machine", sandboxfake.WithControlPlane(), "127.0.0.1:5000", "127.0.0.1:4000", "Forwarded", 403},
+		{"another, when told to", sandboxfake.WithRemoteControl(), "192.0.2.1:5000", "127.0.0.1:4000", "", 200},
 	} {
 		srv := sandboxfake.New(t, sandboxfake.WithInMemory(), row.option)
 		request := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/_sandbox/time", nil)
-		request.RemoteAddr = row.from
+		request.RemoteAddr, request.Host = row.from, row.host
+		if row.header != "" {
+			request.Header.Set(row.header, "anything")
+		}
 		recorder := httptest.NewRecorder()
 
 		sandboxfake.Serve(srv, recorder, request)

@@ -170,7 +170,11 @@ func (f *Fault) answer(op wire.Operation, now time.Time, limit int) *answer {
 		a.raw, a.media = []byte(f.Body), http.DetectContentType([]byte(f.Body))
 	case op.Product() == wire.Token.Product() && f.Status < 500:
 		code := f.Fragment
-		if code == "" {
+		switch {
+		case code != "":
+		case f.Status == http.StatusUnauthorized:
+			code = wire.InvalidClient
+		default:
 			code = wire.InvalidRequest
 		}
 		a.body, a.media = tokenErrorView{code, "injected"}, wire.MediaJSON

@@ -227,7 +227,7 @@ func (l *memListener) dial(ctx context.Context, from net.Addr) (net.Conn, error)
 	case l.conns <- server:
 		return client, nil
 	case <-l.closed:
-		return nil, &net.OpError{Op: "dial", Net: l.addr.Network(), Addr: l.addr, Err: net.ErrClosed}
+		return nil, &net.OpError{Op: "dial", Net: l.addr.Network(), Addr: l.addr, Err: ErrClosed}
 	case <-ctx.Done():
 		return nil, &net.OpError{Op: "dial", Net: l.addr.Network(), Addr: l.addr, Err: ctx.Err()}
 	}

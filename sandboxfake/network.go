@@ -3,6 +3,7 @@ package sandboxfake
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -58,9 +59,13 @@ func newNetwork(id *identity) *network {
 	return n
 }
 
-// handle makes h answer for name, in the place of an earlier handler for it.
-func (n *network) handle(name string, h http.Handler) error {
-	if name == "" || name == memHost || net.ParseIP(name) != nil || strings.ContainsAny(name, " /:@?#") {
+// handle makes h answer for a host, in the place of an earlier handler for it.
+func (n *network) handle(hostport string, h http.Handler) error {
+	if h == nil {
+		return errors.New("handle: the handler is nil")
+	}
+	name := hostName(hostport)
+	if name == "" || name == memHost || net.ParseIP(name) != nil || strings.ContainsAny(hostport, " /@?#") || strings.Contains(name, ":") {
 		return fmt.Errorf("handle: the host must be a DNS name, such as app.sandbox.test, and not the service's own")
 	}
 	certificate := &n.identity.leaf

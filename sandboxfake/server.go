@@ -211,9 +211,8 @@ func (s *Server) Verifier(hosts ...string) *signature.Verifier {
 // Handle makes h answer at https://host, and at http://host on port 80, for callbacks, [Server.Device] and [Server.HTTPClient], without a socket and with a certificate that they trust. It returns the base URL.
 // The host is a DNS name other than the service's own; a second handler for one host replaces the first. Another host fails the test.
 func (s *Server) Handle(host string, h http.Handler) (baseURL string) {
-	name := hostName(host)
-	s.must(s.network.handle(name, h))
-	return "https://" + name
+	s.must(s.network.handle(host, h))
+	return "https://" + hostName(host)
 }
 
 // must reports a mistake of the test's author: to the test, or without one by a panic.

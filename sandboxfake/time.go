@@ -15,6 +15,9 @@ func (s *Server) Advance(ctx context.Context, d time.Duration) error {
 	if d < 0 {
 		return fmt.Errorf("sandboxfake: advance by %v: time does not go back", d)
 	}
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("sandboxfake: advance: %w", err)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.await(ctx, func() bool { return !s.clock.held && s.idle() }); err != nil {
