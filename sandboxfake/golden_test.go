@@ -174,7 +174,7 @@ func TestAnotherSeedGivesOtherIDs(t *testing.T) {
 	}
 	zero := strings.Fields(string(text))
 
-	for _, id := range strings.Fields(ids) {
+	for id := range strings.FieldsSeq(ids) {
 		if slices.Contains(zero, id) {
 			t.Errorf("%s is also one of seed 0", id)
 		}

@@ -195,8 +195,8 @@ func exactFields(body []byte, v any) []byte {
 		return body
 	}
 	known := make(map[string]bool)
-	for i := range kind.NumField() {
-		name, _, _ := strings.Cut(kind.Field(i).Tag.Get("json"), ",")
+	for field := range kind.Fields() {
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 		known[name] = true
 	}
 	before := len(fields)
@@ -243,9 +243,7 @@ func (a *answer) write(w http.ResponseWriter) {
 
 func (a *answer) writeHeader(w http.ResponseWriter, length int) {
 	header := w.Header()
-	for name, values := range a.header {
-		header[name] = values
-	}
+	maps.Copy(header, a.header)
 	if a.media != "" {
 		header.Set("Content-Type", a.media)
 	}

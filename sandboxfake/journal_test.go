@@ -67,19 +67,20 @@ func TestTheJournalMasksSecrets(t *testing.T) {
 	a.do(request)
 	a.tokenCall(srv.Credentials(), url.Values{"client_secret": {secret}})
 
-	text := fmt.Sprintf("%+v", srv.Requests())
+	var text strings.Builder
+	text.WriteString(fmt.Sprintf("%+v", srv.Requests()))
 
 	for _, r := range srv.Requests() {
-		text += string(r.Body)
+		text.WriteString(string(r.Body))
 	}
 	basic := a.request(http.MethodGet, "/", "")
 	basic.SetBasicAuth(srv.Credentials().ClientID, secret)
 	for what, s := range map[string]string{"token": token, "secret": secret, "Basic credentials": strings.TrimPrefix(basic.Header.Get("Authorization"), "Basic "), "code": code, "card's number": card} {
-		if strings.Contains(text, s) {
+		if strings.Contains(text.String(), s) {
 			t.Errorf("the journal shows the %s", what)
 		}
 	}
-	if n := strings.Count(text, "[masked]"); n == 0 {
+	if n := strings.Count(text.String(), "[masked]"); n == 0 {
 		t.Error("nothing is masked")
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/netip"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -89,18 +90,19 @@ func TestSandboxAnswersEverySuffixAsTheSpecificationSays(t *testing.T) {
 
 // outcome is a check's end as the tables above write it.
 func outcome(check map[string]any) string {
-	text := fmt.Sprint(check["status"])
+	var text strings.Builder
+	text.WriteString(fmt.Sprint(check["status"]))
 	for _, name := range []string{"match", "no_sim_change"} {
 		switch check[name] {
 		case true:
-			text += " yes"
+			text.WriteString(" yes")
 		case false:
-			text += " no"
+			text.WriteString(" no")
 		default:
-			text += " -"
+			text.WriteString(" -")
 		}
 	}
-	return text
+	return text.String()
 }
 
 func TestReachabilityAnswersEverySuffixAsTheSpecificationSays(t *testing.T) {

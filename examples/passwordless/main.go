@@ -70,7 +70,7 @@ func run(ctx context.Context, listener net.Listener, log *slog.Logger) error {
 		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 		defer cancel()
 		err = server.Shutdown(end)
-		_ = <-served // http.ErrServerClosed
+		<-served // http.ErrServerClosed
 	}
 	if errors.Is(err, http.ErrServerClosed) {
 		return nil
