@@ -186,15 +186,22 @@ func (s *Server) Now() time.Time {
 }
 
 // Credentials returns those of the sandbox project that every server begins with. They may have the product scopes.
-func (s *Server) Credentials() idverify.Credentials { return s.initial.project }
+func (s *Server) Credentials() idverify.Credentials {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.initial.project
+}
 
 // ConsoleCredentials returns those of the owner of the workspace that every server begins with. They may have the management scopes.
-func (s *Server) ConsoleCredentials() idverify.Credentials { return s.initial.workspace }
+func (s *Server) ConsoleCredentials() idverify.Credentials {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.initial.workspace
+}
 
 // Client returns a client of the server's own project, over its HTTP client and its clock. Options come after these and may replace them; one that NewClient refuses fails the test.
 func (s *Server) Client(opts ...idverify.Option) *idverify.Client {
-	preset := []idverify.Option{idverify.WithHTTPClient(s.HTTPClient()), idverify.WithClock(s.Now)}
-	client, err := idverify.NewClient(s.url, s.Credentials(), append(preset, opts...)...)
+	client, err := idverify.NewClient(s.url, s.Credentials(), s.preset(opts)...)
 	s.must(err)
 	return client
 }

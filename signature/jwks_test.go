@@ -109,8 +109,10 @@ var badAnswers = map[string]http.HandlerFunc{
 	"only keys that cannot verify": answering(200, "", keySet(jwk("b", "weak"))),
 	"a body above 1 MiB":           answering(200, "", keySet(jwk("b", "service-2"))+strings.Repeat(" ", 1<<20)),
 	"a redirect to another host":   answering(302, "https://keys.example.net/", ""),
-	"a redirect to http":           func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "http://"+r.Host+"/", http.StatusFound) },
-	"a redirect to itself":         func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, r.URL.Path, http.StatusFound) },
+	"a redirect to http": func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, "http://"+r.Host+"/", http.StatusFound)
+	},
+	"a redirect to itself": func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, r.URL.Path, http.StatusFound) },
 	"a body that breaks off": func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Length", "1000")
 		fmt.Fprint(w, `{"keys":[`)
