@@ -74,7 +74,9 @@ func TestSignUp(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	service.Device().Open(t.Context(), check.CheckURL)
+	if _, err := service.Device().Open(t.Context(), check.CheckURL); err != nil {
+		t.Fatal(err)
+	}
 	check, err = client.PhoneChecks.Wait(t.Context(), check.CheckID)
 	if err != nil || !*check.Match {
 		t.Errorf("%+v, %v", check, err)

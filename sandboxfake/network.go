@@ -173,6 +173,10 @@ func (n *network) serve(l net.Listener, h http.Handler) *httptest.Server {
 			ErrorLog: log.New(io.Discard, "", 0),
 		},
 	}
+	if n.self == nil {
+		// Over a socket there may be strangers, who begin a request and never end it.
+		server.Config.ReadHeaderTimeout, server.Config.IdleTimeout = 10*time.Second, 2*time.Minute
+	}
 	server.Start()
 	return server
 }
