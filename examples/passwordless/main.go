@@ -70,7 +70,9 @@ func run(ctx context.Context, listener net.Listener, log *slog.Logger) error {
 		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 		defer cancel()
 		err = server.Shutdown(end)
-		<-served // http.ErrServerClosed
+		if closed := <-served; err == nil {
+			err = closed // http.ErrServerClosed
+		}
 	}
 	if errors.Is(err, http.ErrServerClosed) {
 		return nil
