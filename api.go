@@ -61,7 +61,7 @@ type answer struct {
 }
 
 // unusable is the error of an answer that is not what it should be, because of err.
-func (ans *answer) unusable(err error) error {
+func (ans answer) unusable(err error) error {
 	return newDecodeError(ans.op.Title, ans.status, ans.body, err, ans.api.secrets()...).of(ans.op)
 }
 
@@ -80,7 +80,7 @@ func send[J shape[T], T any](ctx context.Context, a *api, op wire.Operation, bod
 }
 
 // decode returns the resource in ans. Names that it does not know are ignored, and so is the Content-Type.
-func decode[J shape[T], T any](ans *answer) (*T, error) {
+func decode[J shape[T], T any](ans answer) (*T, error) {
 	var j J
 	if err := json.Unmarshal(ans.body, &j); err != nil {
 		return nil, ans.unusable(err)
@@ -93,23 +93,23 @@ func decode[J shape[T], T any](ans *answer) (*T, error) {
 }
 
 // do sends r as often as the policy allows and returns the answer if its status is 2xx. Its errors are those of refuse, [*Error], [*TokenError], [*DecodeError] and *sendError.
-func (a *api) do(ctx context.Context, r request) (*answer, error) {
-	path, err := r.op.URLPath(a.versions.of(r.op), r.ids...)
+func (a *api) do(ctx context.Context, r request) (answer, error) {
+	target, err := r.op.URL(a.base, a.versions.of(r.op), r.ids...)
 	if err != nil {
-		return nil, refuse(r.op, err.Error())
+		return answer{}, refuse(r.op, err.Error())
 	}
 	if len(r.query) > 0 {
-		path += "?" + r.query.Encode()
+		target += "?" + r.query.Encode()
 	}
 	var body any
 	if r.body != nil {
 		if body, err = json.Marshal(r.body); err != nil {
-			return nil, refuse(r.op, "the parameters cannot be written as JSON")
+			return answer{}, refuse(r.op, "the parameters cannot be written as JSON")
 		}
 	}
-	req, err := retryablehttp.NewRequestWithContext(ctx, r.op.Method, a.base+path, body)
+	req, err := retryablehttp.NewRequestWithContext(ctx, r.op.Method, target, body)
 	if err != nil {
-		return nil, refuse(r.op, "the request cannot be built: is the context nil?") // err would repeat the URL
+		return answer{}, refuse(r.op, "the request cannot be built: is the context nil?") // err would repeat the URL
 	}
 	req.Header.Set("Accept", wire.MediaHAL+", "+wire.MediaProblem+", "+wire.MediaJSON)
 	req.Header.Set("User-Agent", a.userAgent)
@@ -122,9 +122,9 @@ func (a *api) do(ctx context.Context, r request) (*answer, error) {
 	}
 
 	c := &call{api: a, op: r.op}
-	resp, err := c.do(req, c.sendAuthorized)
+	resp, err := c.do(req, (*call).sendAuthorized)
 	if err != nil {
-		return nil, err
+		return answer{}, err
 	}
 	return c.read(resp)
 }

@@ -27,12 +27,20 @@ type tokenCache struct {
 
 	mu      sync.Mutex
 	entries map[string]*tokenEntry // by scopes; mu guards what they hold, too
+
+	hits sync.Map // from scopes to hit: the tokens that need no refresh yet, so that all the callers who just want one take no lock
 }
 
 type tokenEntry struct {
 	token   *oauth2.Token // nil: none yet, or dropped
 	refresh time.Time     // when to fetch the next one
 	flight  *flight       // the fetch under way, if any
+}
+
+// hit is what of a tokenEntry does not change until there is another token.
+type hit struct {
+	token *oauth2.Token
+	until time.Time
 }
 
 // flight is one fetch. Its result is set before done is closed.
@@ -48,6 +56,9 @@ func (c *tokenCache) get(ctx context.Context, scope string) (*oauth2.Token, erro
 		return nil, &sendError{operation: tokenOperation(scope), unsent: true, err: err}
 	}
 	now := c.now()
+	if h, ok := c.hits.Load(scope); ok && now.Before(h.(hit).until) {
+		return h.(hit).token, nil
+	}
 
 	c.mu.Lock()
 	e := c.entries[scope]
@@ -95,7 +106,8 @@ func (c *tokenCache) fly(ctx context.Context, scope string, e *tokenEntry, f *fl
 	switch {
 	case f.err == nil:
 		e.token = f.token
-		e.refresh = f.token.Expiry.Add(-min(f.token.Expiry.Sub(begun)/10, maxEarly))
+		e.refresh = f.token.Expiry.Add(-min(max(f.token.Expiry.Sub(begun)/10, 0), maxEarly))
+		c.hits.Store(scope, hit{e.token, e.refresh})
 	case e.token != nil:
 		e.refresh = begun.Add(refreshPause)
 	default:
@@ -110,6 +122,7 @@ func (c *tokenCache) drop(scope string, token *oauth2.Token) {
 	defer c.mu.Unlock()
 	if e := c.entries[scope]; e != nil && e.token == token {
 		e.token, e.flight = nil, nil
+		c.hits.Delete(scope)
 	}
 }
 

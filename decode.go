@@ -17,18 +17,21 @@ type timestamp struct{ time.Time }
 
 // UnmarshalJSON implements json.Unmarshaler. null and "" are the zero time.
 func (t *timestamp) UnmarshalJSON(b []byte) error {
-	s := ""
 	if len(b) > 1 && b[0] == '"' && !bytes.ContainsRune(b, '\\') {
-		s = string(b[1 : len(b)-1]) // a page holds hundreds of this kind
-	} else if err := json.Unmarshal(b, &s); err != nil {
+		return t.parse(string(b[1 : len(b)-1])) // a page holds hundreds of this kind
+	}
+	var s string
+	if err := json.Unmarshal(b, &s); err != nil {
 		return errors.New("a timestamp is no string")
 	}
-	if s == "" {
-		t.Time = time.Time{}
-		return nil
+	return t.parse(s)
+}
+
+func (t *timestamp) parse(s string) (err error) {
+	t.Time = time.Time{}
+	if s != "" {
+		t.Time, err = parseTime(s)
 	}
-	at, err := parseTime(s)
-	t.Time = at
 	return err
 }
 

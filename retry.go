@@ -35,10 +35,11 @@ type call struct {
 	api *api
 	op  wire.Operation
 
-	try     func(*http.Request) (*http.Response, error)
+	retries retryablehttp.Client
+	client  http.Client
+	try     func(*call, *http.Request) (*http.Response, error)
 	caller  context.Context // as opposed to that of a try, which the time-out of the http.Client ends
 	attempt int
-	wait    time.Duration // before the next try
 	token   *oauth2.Token // that the last try bore
 	body    []byte        // of the last answer
 	err     error         // of the last try, because http.Client makes a mere text of it when its time-out strikes
@@ -46,20 +47,26 @@ type call struct {
 }
 
 // do tries until there is an answer, of whatever status, that the policy lets stand.
-func (c *call) do(req *retryablehttp.Request, try func(*http.Request) (*http.Response, error)) (*http.Response, error) {
+func (c *call) do(req *retryablehttp.Request, try func(*call, *http.Request) (*http.Response, error)) (*http.Response, error) {
 	c.try, c.caller = try, req.Context()
-	client := &retryablehttp.Client{
-		HTTPClient: &http.Client{
-			Transport: c,
-			Jar:       c.api.httpClient.Jar,
-			Timeout:   c.api.httpClient.Timeout,
+	c.client = http.Client{
+		Transport: c,
+		Jar:       c.api.httpClient.Jar,
+		Timeout:   c.api.httpClient.Timeout,
+	}
+	c.retries = retryablehttp.Client{
+		HTTPClient: &c.client,
+		RetryMax:   c.api.retry.MaxAttempts,
+		CheckRetry: c.checkRetry,
+		Backoff:    func(wait, _ time.Duration, _ int, _ *http.Response) time.Duration { return wait }, // checkRetry chose it
+		PrepareRetry: func(again *http.Request) error {
+			again.Header = again.Header.Clone() // the transport of the try before may still be reading that one
+			again.Header.Del("Cookie")          // the jar adds them to every try
+			return nil
 		},
-		RetryMax:     c.api.retry.MaxAttempts,
-		CheckRetry:   c.checkRetry,
-		Backoff:      func(time.Duration, time.Duration, int, *http.Response) time.Duration { return c.wait },
 		ErrorHandler: retryablehttp.PassthroughErrorHandler,
 	}
-	resp, err := client.Do(req)
+	resp, err := c.retries.Do(req)
 	if err == nil {
 		return resp, nil
 	}
@@ -95,7 +102,7 @@ func (t unredirected) RoundTrip(r *http.Request) (*http.Response, error) {
 // RoundTrip implements http.RoundTripper: one try.
 func (c *call) RoundTrip(req *http.Request) (*http.Response, error) {
 	c.attempt++
-	resp, err := c.try(req)
+	resp, err := c.try(c, req)
 	c.err = err
 	return resp, err
 }
@@ -131,13 +138,14 @@ func (c *call) sendWithToken(req *http.Request) (*http.Response, error) {
 
 // exchange sends req and reads the answer whole, so that an answer cut off in the middle is a failed try like any other.
 func (c *call) exchange(req *http.Request) (*http.Response, error) {
-	var w written
 	begun := time.Now()
-	// A transport must not change the request it was given: this one has a header of its own.
-	bearing := req.WithContext(httptrace.WithClientTrace(req.Context(), w.trace()))
-	bearing.Header = req.Header.Clone()
-	bearing.Header.Set("Authorization", "Bearer "+c.token.AccessToken)
-	resp, err := c.api.transport.RoundTrip(bearing)
+	req.Header.Set("Authorization", "Bearer "+c.token.AccessToken) // req is this try's own
+	var w *written
+	if c.op.Method != http.MethodGet { // which may be sent again, whatever became of it
+		w = new(written)
+		req = req.WithContext(httptrace.WithClientTrace(req.Context(), w.trace()))
+	}
+	resp, err := c.api.transport.RoundTrip(req)
 	if err == nil {
 		err = c.readBody(resp)
 	}
@@ -146,7 +154,7 @@ func (c *call) exchange(req *http.Request) (*http.Response, error) {
 		if deadline, ok := req.Context().Deadline(); ok && !time.Now().Before(deadline) && c.caller.Err() == nil {
 			err = errClientTimeout
 		}
-		err = c.sendError(err, w.nothing())
+		err = c.sendError(err, w != nil && w.nothing())
 	}
 	c.api.logTry(req.Context(), c.op, c.attempt, begun, resp, err)
 	if err != nil {
@@ -200,16 +208,17 @@ func (c *call) checkRetry(ctx context.Context, resp *http.Response, _ error) (bo
 	if !again || c.attempt >= c.api.retry.MaxAttempts || ctx.Err() != nil {
 		return false, nil
 	}
-	c.wait = max(c.api.retry.backoff(c.attempt), floor)
+	wait := max(c.api.retry.backoff(c.attempt), floor)
 	if floor > c.api.retry.MaxWait {
 		return false, nil
 	}
-	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) <= c.wait {
+	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) <= wait {
 		return false, nil // what is known now is worth more than a time-out later
 	}
 
+	c.retries.RetryWaitMin = wait
 	c.unsure = c.unsure || resp == nil && !c.unsent() || resp != nil && resp.StatusCode >= 500
-	c.api.logger.LogAttrs(ctx, slog.LevelWarn, "idverify: retry", slog.String("operation", c.op.Name), slog.Int("attempt", c.attempt), slog.Duration("wait", c.wait), c.outcome(resp))
+	c.api.logger.LogAttrs(ctx, slog.LevelWarn, "idverify: retry", slog.String("operation", c.op.Name), slog.Int("attempt", c.attempt), slog.Duration("wait", wait), c.outcome(resp))
 	return true, nil
 }
 
@@ -290,12 +299,12 @@ func (a *api) logTry(ctx context.Context, op wire.Operation, attempt int, begun 
 }
 
 // read returns the answer in resp, or the error that it is.
-func (c *call) read(resp *http.Response) (*answer, error) {
+func (c *call) read(resp *http.Response) (answer, error) {
 	resp.Body.Close() // it is empty, but the time-out of an http.Client ends with it
 	if !isSuccess(resp.StatusCode) && !c.alreadyDeleted(resp.StatusCode) {
-		return nil, c.problem(resp, c.body)
+		return answer{}, c.problem(resp, c.body)
 	}
-	return &answer{api: c.api, op: c.op, status: resp.StatusCode, body: c.body}, nil
+	return answer{api: c.api, op: c.op, status: resp.StatusCode, body: c.body}, nil
 }
 
 // alreadyDeleted tells that an earlier try of a DELETE was carried out although its answer was lost.

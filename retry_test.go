@@ -8,8 +8,11 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/cookiejar"
 	"net/http/httptest"
 	"net/netip"
+	"net/url"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -89,6 +92,32 @@ func TestAFailureThatPassesIsNotSeen(t *testing.T) {
 
 	if err != nil || check.Match == nil || !*check.Match {
 		t.Errorf("check %+v, error %v", check, err)
+	}
+}
+
+func TestTheJarsCookiesAreSentOnceInEveryTry(t *testing.T) {
+	t.Parallel()
+	srv := newService(t, inTurn(answerWith(503, ""), answerWith(401, ""), answerWith(200, string(fixture(t, "phone_check.json")))))
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	base, err := url.Parse(srv.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	jar.SetCookies(base, []*http.Cookie{{Name: "node", Value: "7"}})
+	c := srv.client(t, idverify.WithHTTPClient(&http.Client{Transport: srv.Client().Transport, Jar: jar}))
+
+	_, err = c.PhoneChecks.Get(t.Context(), "a")
+
+	if n := len(srv.calls()); err != nil || n != 3 {
+		t.Errorf("%d tries, error %v", n, err)
+	}
+	for i, try := range srv.calls() {
+		if got := try.header.Values("Cookie"); !slices.Equal(got, []string{"node=7"}) {
+			t.Errorf("try %d bears the cookies %q", i+1, got)
+		}
 	}
 }
 

@@ -47,7 +47,7 @@ func (a *api) token(ctx context.Context, scopes []Scope) (*oauth2.Token, error) 
 
 	// The tries are those of every operation; each of them asks the cache.
 	c := &call{api: a, op: wire.Token}
-	resp, err := c.do(req, func(r *http.Request) (*http.Response, error) {
+	resp, err := c.do(req, func(c *call, r *http.Request) (*http.Response, error) {
 		token, err := a.tokens.get(r.Context(), scope)
 		if err != nil {
 			return nil, err

@@ -132,9 +132,12 @@ func (o Operation) Product() string {
 	return product
 }
 
-// URLPath builds the operation's path, each id escaped. An id that could leave its place in the path (empty, "." or "..") is an error, which does not repeat it.
-func (o Operation) URLPath(version string, ids ...string) (string, error) {
+// URL is base, a scheme and host, with the operation's path, each id escaped. An id that could leave its place in the path (empty, "." or "..") is an error, which does not repeat it.
+func (o Operation) URL(base, version string, ids ...string) (string, error) {
+	const usualIDs = 64
 	var b strings.Builder
+	b.Grow(len(base) + len(o.Path) + usualIDs)
+	b.WriteString(base)
 	for segment := range strings.SplitSeq(strings.TrimPrefix(o.Path, "/"), "/") {
 		b.WriteByte('/')
 		switch {
