@@ -57,12 +57,13 @@ type answer struct {
 	api    *api
 	op     wire.Operation
 	status int
+	header http.Header
 	body   []byte
 }
 
 // unusable is the error of an answer that is not what it should be, because of err.
 func (ans answer) unusable(err error) error {
-	return newDecodeError(ans.op.Title, ans.status, ans.body, err, ans.api.secrets()...).of(ans.op)
+	return newDecodeError(ans.op.Title, ans.status, ans.body, err, ans.api.secrets()...).of(ans.op, ans.header)
 }
 
 // shape is the JSON of a resource. It knows the value that it becomes, or why it is none; such an error does not repeat what was answered.

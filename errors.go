@@ -74,6 +74,7 @@ type Error struct {
 	RequestID  string        // the service's name for the call, to quote to its support; may be empty
 
 	unsure bool // it may have been carried out all the same, and another time would be once more
+	tries  int
 }
 
 // RateLimit is what the service says of its limit on requests.
@@ -89,9 +90,9 @@ func (e *Error) Fragment() string {
 	return fragment
 }
 
-// Error implements error: operation, status, fragment, detail, and what to do.
+// Error implements error: operation, status, fragment, detail, what to do, and what to quote.
 func (e *Error) Error() string {
-	return describe(e.Operation, e.Status, e.Fragment(), e.Detail, e.hint())
+	return describe(e.Operation, e.Status, e.Fragment(), e.Detail, e.hint()) + trail(e.RequestID, e.tries)
 }
 
 // Is makes errors.Is find the sentinel that e means.
@@ -158,6 +159,19 @@ func describe(operation string, status int, name, detail, hint string) string {
 	return s
 }
 
+// trail is what leads from an error to the records of the service and to our log.
+func trail(requestID string, tries int) string {
+	switch {
+	case requestID != "" && tries > 1:
+		return fmt.Sprintf(" [request %s, %d tries]", requestID, tries)
+	case requestID != "":
+		return fmt.Sprintf(" [request %s]", requestID)
+	case tries > 1:
+		return fmt.Sprintf(" [%d tries]", tries)
+	}
+	return ""
+}
+
 // TokenError is the token endpoint's refusal (RFC 6749, section 5.2). It is [ErrUnauthorized] when the credentials are refused, and [ErrRateLimited] after status 429.
 type TokenError struct {
 	Status      int    // HTTP status
@@ -182,7 +196,7 @@ func (e *TokenError) Error() string {
 	case e.Status >= 300 && e.Status <= 399:
 		hint = redirectHint
 	}
-	return describe(tokenOperation(e.Scope), e.Status, e.Code, e.Description, hint)
+	return describe(tokenOperation(e.Scope), e.Status, e.Code, e.Description, hint) + trail(e.RequestID, 1)
 }
 
 // Is makes errors.Is find [ErrUnauthorized] and [ErrRateLimited].
@@ -201,6 +215,7 @@ type DecodeError struct {
 	Operation string // what was tried
 	Status    int    // HTTP status
 	Reason    string // what is wrong with the answer
+	RequestID string // may be empty
 
 	accepted bool // by an operation that must not be carried out twice
 }
@@ -211,7 +226,7 @@ func (e *DecodeError) Error() string {
 	if e.accepted {
 		s += " (it was carried out all the same: look before you send it again)"
 	}
-	return s
+	return s + trail(e.RequestID, 1)
 }
 
 // sendError is an operation that got no answer. What it wraps is never a *url.Error, which holds the URL.
@@ -221,6 +236,7 @@ type sendError struct {
 	unknown   bool // it may have been carried out, and another time would be once more
 	err       error
 	text      string // of err, where the service may have had a part in it, without our secrets
+	tries     int
 }
 
 // Error implements error.
@@ -229,7 +245,7 @@ func (e *sendError) Error() string {
 	if e.unknown {
 		s += " (" + unsureHint + ")"
 	}
-	return s
+	return s + trail("", e.tries)
 }
 
 // Unwrap makes errors.Is find context.Canceled, context.DeadlineExceeded and the errors of package net.

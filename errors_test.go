@@ -141,6 +141,41 @@ func TestARefusalWhoseReasonsAreCutOffIsStillARefusal(t *testing.T) {
 	}
 }
 
+func TestErrorsEndWithWhatLeadsToTheRecords(t *testing.T) {
+	t.Parallel()
+	named := func(answer http.HandlerFunc) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("X-Request-Id", "req-7")
+			answer(w, r)
+		}
+	}
+	for _, tt := range []struct {
+		name          string
+		token, answer http.HandlerFunc
+		want          string
+	}{
+		{"a refusal", nil, named(answerWith(404, "")), " [request req-7]"},
+		{"one that was tried again", nil, named(answerWith(503, "")), " [request req-7, 3 tries]"},
+		{"one without a name", nil, answerWith(503, ""), " [3 tries]"},
+		{"no answer", nil, drop, " [3 tries]"},
+		{"an answer that cannot be used", nil, named(answerWith(200, "{}")), " [request req-7]"},
+		{"no token", named(answerWith(401, "")), nil, " [request req-7]"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			srv := newService(t, tt.answer)
+			srv.token = tt.token
+			srv.Client().Transport.(*http.Transport).DisableKeepAlives = true
+
+			_, err := srv.client(t, idverify.WithRetry(idverify.RetryPolicy{MaxAttempts: 3, MinWait: 1, MaxWait: 1})).PhoneChecks.Get(t.Context(), "a")
+
+			if err == nil || !strings.HasSuffix(err.Error(), tt.want) || strings.Count(err.Error(), "[") != 1 {
+				t.Errorf("error %v, want it to end in %s", err, tt.want)
+			}
+		})
+	}
+}
+
 func TestRateLimitsAreTold(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -170,7 +205,7 @@ func TestRateLimitsAreTold(t *testing.T) {
 		if !tt.want(time.Now(), e.RateLimit.Reset) {
 			t.Errorf("X-RateLimit-Reset %q was read as %v", tt.reset, e.RateLimit.Reset)
 		}
-		if want := "idverify: create PhoneCheck: 429 too_many_requests: slow down (try again in 1h0m0s)"; err.Error() != want {
+		if want := "idverify: create PhoneCheck: 429 too_many_requests: slow down (try again in 1h0m0s) [request req-7]"; err.Error() != want {
 			t.Errorf("error\n%v\nwant\n%s", err, want)
 		}
 		if n := len(srv.calls()); n != 1 {
@@ -228,8 +263,10 @@ func TestNothingSecretOrPersonalShows(t *testing.T) {
 			t.Errorf("%q shows in a log:\n%s", secret, lineWith(logs.String(), secret))
 		}
 	}
-	if !strings.Contains(logs.String(), "level=DEBUG") || !strings.Contains(logs.String(), "level=WARN") {
-		t.Errorf("the log has no record of tries or of retries:\n%s", logs)
+	for _, want := range []string{"level=DEBUG", "level=WARN", "operation=oauth2.token", "scope=phone_check"} {
+		if !strings.Contains(logs.String(), want) {
+			t.Errorf("the log has no %s:\n%s", want, logs)
+		}
 	}
 }
 

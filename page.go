@@ -6,6 +6,7 @@ import (
 	"errors"
 	"iter"
 	"net/url"
+	"slices"
 	"strconv"
 
 	"github.com/idverify/idverify-go/internal/wire"
@@ -124,6 +125,21 @@ func all[T any](ctx context.Context, o ListOptions, list func(context.Context, L
 			}
 		}
 	}
+}
+
+// collect gathers items. A service without end is no reason to collect without end: more than most are an error.
+func collect[T any](op wire.Operation, most int, items iter.Seq2[*T, error]) ([]T, error) {
+	var found []T
+	for item, err := range items {
+		if err != nil {
+			return nil, err
+		}
+		if len(found) == most {
+			return nil, &DecodeError{Operation: op.Title, Status: op.Success, Reason: "there is no end of pages"}
+		}
+		found = append(found, *item)
+	}
+	return slices.Clip(found), nil
 }
 
 // listOf is the request for a page of op's collection.

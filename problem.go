@@ -17,6 +17,7 @@ import (
 func (c *call) problem(resp *http.Response, body []byte) *Error {
 	e := &Error{
 		unsure:     !idempotent(c.op) && isTransient(resp.StatusCode) && resp.StatusCode != http.StatusTooManyRequests,
+		tries:      c.attempt,
 		Status:     resp.StatusCode,
 		Title:      http.StatusText(resp.StatusCode),
 		Operation:  c.op.Title,
@@ -77,9 +78,9 @@ func newTokenError(scope string, resp *http.Response, body []byte, secrets []str
 	return e
 }
 
-// of notes whether the operation was one that must not be carried out twice.
-func (e *DecodeError) of(op wire.Operation) *DecodeError {
-	e.accepted = !idempotent(op)
+// of notes whether the operation was one that must not be carried out twice, and the name of the call.
+func (e *DecodeError) of(op wire.Operation, answered http.Header) *DecodeError {
+	e.accepted, e.RequestID = !idempotent(op), requestID(answered)
 	return e
 }
 

@@ -84,7 +84,7 @@ func (c *call) do(req *retryablehttp.Request, try func(*call, *http.Request) (*h
 }
 
 func (c *call) sendError(err error, unsent bool) error {
-	return &sendError{operation: c.op.Title, unsent: unsent, unknown: !unsent && !idempotent(c.op), err: cause(err), text: causeText(cause(err), c.api.secrets()...)}
+	return &sendError{operation: c.op.Title, unsent: unsent, unknown: !unsent && !idempotent(c.op), err: cause(err), text: causeText(cause(err), c.api.secrets()...), tries: c.attempt}
 }
 
 // unredirected makes a redirect an answer like any other, so that credentials never leave the host of the base URL. It takes the Location away:
@@ -184,7 +184,7 @@ func (c *call) readBody(resp *http.Response) error {
 	case err != nil:
 		return err
 	case len(body) > limit:
-		return newDecodeError(c.op.Title, resp.StatusCode, nil, errors.New("it is longer than 10 MiB")).of(c.op)
+		return newDecodeError(c.op.Title, resp.StatusCode, nil, errors.New("it is longer than 10 MiB")).of(c.op, resp.Header)
 	}
 	c.body, resp.Body = body, http.NoBody
 	return nil
@@ -285,7 +285,7 @@ func (p *RetryPolicy) backoff(attempt int) time.Duration {
 }
 
 // logTry records a try: what came back, or why nothing did.
-func (a *api) logTry(ctx context.Context, op wire.Operation, attempt int, begun time.Time, resp *http.Response, err error) {
+func (a *api) logTry(ctx context.Context, op wire.Operation, attempt int, begun time.Time, resp *http.Response, err error, more ...slog.Attr) {
 	if !a.logger.Enabled(ctx, slog.LevelDebug) {
 		return
 	}
@@ -295,7 +295,7 @@ func (a *api) logTry(ctx context.Context, op wire.Operation, attempt int, begun 
 	} else {
 		attrs = append(attrs, slog.Int("status", resp.StatusCode), slog.String("request_id", requestID(resp.Header)))
 	}
-	a.logger.LogAttrs(ctx, slog.LevelDebug, "idverify: try", attrs...)
+	a.logger.LogAttrs(ctx, slog.LevelDebug, "idverify: try", append(attrs, more...)...)
 }
 
 // read returns the answer in resp, or the error that it is.
@@ -304,7 +304,7 @@ func (c *call) read(resp *http.Response) (answer, error) {
 	if !isSuccess(resp.StatusCode) && !c.alreadyDeleted(resp.StatusCode) {
 		return answer{}, c.problem(resp, c.body)
 	}
-	return answer{api: c.api, op: c.op, status: resp.StatusCode, body: c.body}, nil
+	return answer{api: c.api, op: c.op, status: resp.StatusCode, header: resp.Header, body: c.body}, nil
 }
 
 // alreadyDeleted tells that an earlier try of a DELETE was carried out although its answer was lost.

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"log/slog"
 	"mime/multipart"
 	"net/http"
 	"slices"
@@ -92,7 +93,7 @@ func (a *api) fetchToken(ctx context.Context, scope string) (*oauth2.Token, erro
 	if err != nil {
 		err = &sendError{operation: tokenOperation(scope), unsent: true, err: cause(err), text: causeText(cause(err), a.secrets()...)}
 	}
-	a.logTry(ctx, wire.Token, 1, begun, resp, err)
+	a.logTry(ctx, wire.Token, 1, begun, resp, err, slog.String("scope", scope))
 	if err != nil {
 		return nil, err
 	}

@@ -23,22 +23,11 @@ type TraceLog struct {
 
 // traces returns all traces of a check, of however many pages.
 func traces(ctx context.Context, a *api, op wire.Operation, checkID string) ([]Trace, error) {
-	// A check takes a few steps. A service without end is no reason to collect without end.
-	const most = 10_000
-	var found []Trace
+	const most = 10_000 // a check takes a few steps
 	pages := func(ctx context.Context, o ListOptions) (*Page[Trace], error) {
 		return list[traceJSON](ctx, a, listOf(op, o, checkID), "traces")
 	}
-	for t, err := range all(ctx, ListOptions{Size: 100}, pages) {
-		if err != nil {
-			return nil, err
-		}
-		if len(found) == most {
-			return nil, &DecodeError{Operation: op.Title, Status: op.Success, Reason: "there is no end of traces"}
-		}
-		found = append(found, *t)
-	}
-	return found, nil
+	return collect(op, most, all(ctx, ListOptions{Size: 100}, pages))
 }
 
 type traceJSON struct {

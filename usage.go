@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"slices"
 	"strings"
 	"time"
 
@@ -61,6 +60,9 @@ func (s *UsageService) Monthly(ctx context.Context, q UsageQuery) ([]Usage, erro
 	return s.usage(ctx, "monthly", monthFormat, q)
 }
 
+// maxUsage is years of hours, of many projects.
+const maxUsage = 1_000_000
+
 // The date of a period, by its length.
 const (
 	hourFormat  = "2006-01-02T15"
@@ -89,14 +91,7 @@ func (s *UsageService) usage(ctx context.Context, period, format string, q Usage
 		}
 		return list[usageJSON](ctx, s.workspace.api, r, "usage")
 	}
-	var found []Usage
-	for u, err := range all(ctx, ListOptions{Size: 100, Search: search}, pages) {
-		if err != nil {
-			return nil, err
-		}
-		found = append(found, *u)
-	}
-	return slices.Clip(found), nil
+	return collect(wire.GetUsage, maxUsage, all(ctx, ListOptions{Size: 100, Search: search}, pages))
 }
 
 type usageJSON struct {

@@ -1,6 +1,7 @@
 package signature
 
 import (
+	"fmt"
 	"net/http"
 	"time"
 )
@@ -21,11 +22,12 @@ func (v *Verifier) checkDate(s string) (time.Time, error) {
 	if !ok {
 		return date, refuse(ErrMalformed, "the date is not of the form Mon, 02 Jan 2006 15:04:05 GMT")
 	}
-	switch age := v.now().Sub(date); {
+	now := v.now()
+	switch age, ahead := now.Sub(date), date.Sub(now); {
 	case age > v.skew:
-		return date, refuse(ErrSkew, "the date is older than the clock skew allows (is this machine's clock right?)")
-	case age < -v.skew:
-		return date, refuse(ErrSkew, "the date is further in the future than the clock skew allows (is this machine's clock right?)")
+		return date, refuse(ErrSkew, fmt.Sprintf("the date is %v old, where %v is allowed (is this machine's clock right?)", age.Round(time.Millisecond), v.skew))
+	case ahead > v.skew:
+		return date, refuse(ErrSkew, fmt.Sprintf("the date is %v in the future, where %v is allowed (is this machine's clock right?)", ahead.Round(time.Millisecond), v.skew))
 	}
 	return date, nil
 }

@@ -18,7 +18,7 @@ func TestTheProgramGetsFromNothingToAPaidCheck(t *testing.T) {
 	}
 	want := `1. Ada signed up: her workspace begins with 100 API to try things
 2. Project Shop in mode sandbox; its secret goes to the vault, not to the log: [REDACTED]
-3. Too early: idverify: top up: 409 company_details_required: Add the company details first (Billing.UpdateAccount)
+3. Too early, company_details_required: Add the company details first
 4. Company details: Ada Ltd, London
 5. Payment method: card ending in 4242
 6. Topped up: 25 EUR; the first top-up fixed the currency, and what was left in API is gone
