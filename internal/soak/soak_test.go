@@ -88,6 +88,7 @@ type tally struct {
 	attempts  int // of the service to deliver them
 	failed    int // of these, answered 5XX
 	repeated  int // of these, of a check that was handled before
+	timedOut  int // tries without an answer in time, and so sent again
 	lost      int // checks without a callback
 	doubled   int // creates that made two checks
 	requests  int // that the client sent
@@ -105,6 +106,7 @@ func (t *tally) add(u tally) {
 	t.attempts += u.attempts
 	t.failed += u.failed
 	t.repeated += u.repeated
+	t.timedOut += u.timedOut
 	t.lost += u.lost
 	t.doubled += u.doubled
 	t.requests += u.requests
@@ -124,7 +126,7 @@ func (t *tally) report(took time.Duration) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d creates in %v, %.0f a second\n", t.created, took.Round(time.Second), float64(t.created)/took.Seconds())
 	fmt.Fprintf(&b, "%d accepted and paid, %d callbacks processed, %d lost, %d doubled\n", t.accepted, t.processed, t.lost, t.doubled)
-	fmt.Fprintf(&b, "%d delivery attempts, %d answered 5XX, %d for a check that was handled before\n", t.attempts, t.failed, t.repeated)
+	fmt.Fprintf(&b, "%d delivery attempts, %d answered 5XX, %d for a check that was handled before, %d timed out\n", t.attempts, t.failed, t.repeated, t.timedOut)
 	fmt.Fprintf(&b, "%d requests of the client, %d of them for tokens\n", t.requests, t.tokens)
 	fmt.Fprintf(&b, "%d jumps of the clock, %v in all, %d key rotations\n", t.jumps, t.jumped, t.rotations)
 	sum := 0

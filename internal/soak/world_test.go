@@ -37,7 +37,7 @@ type world struct {
 
 func newWorld(t *testing.T, seed uint64) *world {
 	t.Helper()
-	service, err := sandboxfake.Start(sandboxfake.WithInMemory(), sandboxfake.WithSeed(seed), sandboxfake.WithPrices(prices))
+	service, err := sandboxfake.Start(sandboxfake.WithInMemory(), sandboxfake.WithSeed(seed), sandboxfake.WithPrices(prices), sandboxfake.WithJournalLimit(2*roundChecks))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,10 +104,11 @@ type round struct {
 	client  *idverify.Client
 	begun   atomic.Int64 // checks
 	random  *rand.Rand
+	resent  map[string]bool // by delivery id
 }
 
 func (w *world) newRound(number, checks int) *round {
-	r := &round{world: w, number: number, calm: number%2 == 0, tally: tally{created: checks}, random: w.newRandom(number, 0)}
+	r := &round{world: w, number: number, calm: number%2 == 0, tally: tally{created: checks}, random: w.newRandom(number, 0), resent: make(map[string]bool)}
 	var err error
 	r.project, err = w.console.Projects.Create(w.t.Context(), idverify.ProjectParams{
 		Name:            fmt.Sprint("round ", number),
@@ -153,6 +154,9 @@ func (r *round) run() {
 	}
 	r.redeliver()
 	r.jump(5 * time.Minute)
+	for r.resendTimedOut() {
+		r.jump(5 * time.Minute)
+	}
 	r.makeUpBooks(before)
 	if err := r.console.Projects.Delete(r.t.Context(), r.project.ProjectID); err != nil {
 		r.t.Error(err)
@@ -188,12 +192,31 @@ func (r *round) moveTime(done <-chan struct{}) {
 
 // redeliver has the service send some callbacks a second time, as it may.
 func (r *round) redeliver() {
-	deliveries := slices.DeleteFunc(r.service.Deliveries(), func(d sandboxfake.Delivery) bool { return d.ProjectID != r.project.ProjectID })
-	deliveries = deliveries[len(deliveries)/2:] // the journal lets the oldest go
+	deliveries := r.deliveries()
 	for range 20 {
-		if err := r.service.Redeliver(r.t.Context(), deliveries[r.random.IntN(len(deliveries))].ID); err != nil {
-			r.t.Error(err)
+		r.resend(deliveries[r.random.IntN(len(deliveries))])
+	}
+}
+
+// resendTimedOut has the service send once more what it gave up after ten seconds without an answer: there is no second try after a time-out, and a busy machine must not decide what is lost.
+func (r *round) resendTimedOut() (some bool) {
+	for _, d := range r.deliveries() {
+		if !r.resent[d.ID] && len(d.Attempts) > 0 && d.Attempts[len(d.Attempts)-1].Result == sandboxfake.ResultTimedOut {
+			r.resent[d.ID], some = true, true
+			r.timedOut++
+			r.resend(d)
 		}
+	}
+	return some
+}
+
+func (r *round) deliveries() []sandboxfake.Delivery {
+	return slices.DeleteFunc(r.service.Deliveries(), func(d sandboxfake.Delivery) bool { return d.ProjectID != r.project.ProjectID })
+}
+
+func (r *round) resend(d sandboxfake.Delivery) {
+	if err := r.service.Redeliver(r.t.Context(), d.ID); err != nil {
+		r.t.Error(err)
 	}
 }
 
