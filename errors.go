@@ -215,7 +215,7 @@ type DecodeError struct {
 	Operation string // what was tried
 	Status    int    // HTTP status
 	Reason    string // what is wrong with the answer
-	RequestID string // may be empty
+	RequestID string // the service's name for the call; may be empty
 
 	accepted bool // by an operation that must not be carried out twice
 }
