@@ -27,8 +27,11 @@ type fake struct {
 	ping   string               // a URL that answers at once, whatever it answers
 	read   func() *http.Request // of something that is stored, or of a constant
 	create func() *http.Request // nil: it has nothing to create
+	list   func() *http.Request // of pageSize things that are stored; nil: it has none
 	close  func()
 }
+
+const pageSize = 10
 
 // fakes are started by name; httptest is what the others are compared with.
 var fakes = []struct {
@@ -45,9 +48,16 @@ var fakes = []struct {
 // answer is a body of the size of a check's.
 var answer = []byte(`{"check_id":"` + strings.Repeat("a", 500) + `"}`)
 
+// page is one of the size of a page of checks.
+var page = bytes.Repeat(answer, pageSize)
+
 func startHTTPTest(testing.TB) fake {
 	srv := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		io.Copy(io.Discard, r.Body)
+		if r.URL.Path == "/list" {
+			w.Write(page)
+			return
+		}
 		w.Write(answer)
 	}))
 	return fake{
@@ -55,6 +65,7 @@ func startHTTPTest(testing.TB) fake {
 		ping:   srv.URL,
 		read:   func() *http.Request { return request(http.MethodGet, srv.URL, nil) },
 		create: func() *http.Request { return request(http.MethodPost, srv.URL, newCheck) },
+		list:   func() *http.Request { return request(http.MethodGet, srv.URL+"/list", nil) },
 		close:  srv.Close,
 	}
 }
@@ -68,6 +79,7 @@ func startSandbox(t testing.TB, opts ...sandboxfake.Option) fake {
 	}
 	client := srv.HTTPClient()
 	var token, check string
+	stored := 0
 	bearing := func(method, path string, body []byte) *http.Request {
 		if token == "" {
 			token = sandboxToken(t, srv)
@@ -77,17 +89,27 @@ func startSandbox(t testing.TB, opts ...sandboxfake.Option) fake {
 		r.Header.Set("Content-Type", "application/json")
 		return r
 	}
+	create := func() *http.Request {
+		stored++
+		return bearing(http.MethodPost, "/phone_check/v0.1/checks", newCheck)
+	}
 	return fake{
 		client: client,
 		ping:   srv.URL() + "/.well-known/jwks.json",
 		read: func() *http.Request {
 			if check == "" {
-				check = field(t, do(t, client, bearing(http.MethodPost, "/phone_check/v0.1/checks", newCheck)), "check_id")
+				check = field(t, do(t, client, create()), "check_id")
 			}
 			return bearing(http.MethodGet, "/phone_check/v0.1/checks/"+check, nil)
 		},
-		create: func() *http.Request { return bearing(http.MethodPost, "/phone_check/v0.1/checks", newCheck) },
-		close:  func() { srv.Close() },
+		create: create,
+		list: func() *http.Request {
+			for stored < pageSize {
+				do(t, client, create())
+			}
+			return bearing(http.MethodGet, fmt.Sprint("/phone_check/v0.1/checks?size=", pageSize), nil)
+		},
+		close: func() { srv.Close() },
 	}
 }
 
@@ -129,18 +151,27 @@ func startGoFakeS3(t testing.TB) fake {
 		n++
 		return request(http.MethodPut, fmt.Sprint(srv.URL, "/bucket/", n), answer)
 	}
+	fill := func(least int) {
+		if n == 0 {
+			do(t, srv.Client(), request(http.MethodPut, srv.URL+"/bucket", nil))
+		}
+		for n < least {
+			do(t, srv.Client(), put())
+		}
+	}
 	return fake{
 		client: srv.Client(),
 		ping:   srv.URL,
 		read: func() *http.Request {
-			if n == 0 {
-				do(t, srv.Client(), request(http.MethodPut, srv.URL+"/bucket", nil))
-				do(t, srv.Client(), put())
-			}
+			fill(1)
 			return request(http.MethodGet, srv.URL+"/bucket/1", nil)
 		},
 		create: put,
-		close:  srv.Close,
+		list: func() *http.Request {
+			fill(pageSize)
+			return request(http.MethodGet, fmt.Sprint(srv.URL, "/bucket?max-keys=", pageSize), nil)
+		},
+		close: srv.Close,
 	}
 }
 
@@ -170,6 +201,15 @@ func BenchmarkCreate(b *testing.B) {
 			continue
 		}
 		b.Run(f.name, func(b *testing.B) { compare(b, f.start, func(f fake) func() *http.Request { return f.create }) })
+	}
+}
+
+func BenchmarkList(b *testing.B) {
+	for _, f := range fakes[1:] {
+		if f.name == "mockoidc" {
+			continue
+		}
+		b.Run(f.name, func(b *testing.B) { compare(b, f.start, func(f fake) func() *http.Request { return f.list }) })
 	}
 }
 
