@@ -13,11 +13,11 @@ import (
 	"github.com/idverify/idverify-go/signature"
 )
 
-// TestADayOfReplicas is the arithmetic of docs/replicas.md: what each replica asks for beside its own calls, over a day with a call and a callback every ten minutes, and through a key rotation at its end.
+// TestADayOfReplicas is the arithmetic of docs/replicas.md: what each replica asks for beside its own calls, over a day with a call and a callback every minute, and through two key rotations at its end.
 func TestADayOfReplicas(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		const replicas, day, pause = 4, 24 * time.Hour, 10 * time.Minute
+		const replicas, day, renewal, maxAge = 2, 24 * time.Hour, 59 * time.Minute, 5 * time.Minute
 		srv := sandboxfake.New(t, sandboxfake.WithInMemory())
 		var tokens, keySets atomic.Int64
 		counted := &http.Client{Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
@@ -29,47 +29,58 @@ func TestADayOfReplicas(t *testing.T) {
 			}
 			return srv.HTTPClient().Transport.RoundTrip(r)
 		})}
-		keyID := publishedKey(t, srv)
 		clients, keys := make([]*idverify.Client, replicas), make([]*signature.JWKS, replicas)
 		for i := range replicas {
 			clients[i] = srv.Client(idverify.WithHTTPClient(counted))
 			keys[i] = must(signature.NewJWKS(srv.URL()+keySetPath, &signature.JWKSOptions{HTTPClient: counted}))(t)
 		}
-
-		for range day / pause {
-			for i := range replicas {
-				if _, err := clients[i].Reachability.Country(t.Context(), "GB"); err != nil {
-					t.Fatal(err)
+		// Of a call only the token counts here, so the rest of it is spared.
+		live := func(d time.Duration, keyID string) {
+			for range d / time.Minute {
+				for i := range replicas {
+					must(clients[i].Token(t.Context(), idverify.ScopeCoverage))(t)
+					must(keys[i].PublicKey(t.Context(), keyID))(t)
 				}
-				if _, err := keys[i].PublicKey(t.Context(), keyID); err != nil {
-					t.Fatal(err)
+				time.Sleep(time.Minute)
+			}
+		}
+		// rush has eight messages come to each replica at once, and counts the key set requests that they cause.
+		rush := func(keyID string) int64 {
+			before := keySets.Load()
+			for i := range replicas {
+				for err := range atOnce(8, func() error { return second(keys[i].PublicKey(t.Context(), keyID)) }) {
+					if err != nil {
+						t.Errorf("a message signed with the new key: %v", err)
+					}
 				}
 			}
-			time.Sleep(pause)
+			return keySets.Load() - before
 		}
 
-		// Every 59 minutes at the most; calls every ten minutes stretch it to an hour.
-		if got, most := tokens.Load(), int64(replicas*(day/(59*time.Minute)+1)); got > most {
-			t.Errorf("%d token requests in a day, want %d at most", got, most)
+		first := publishedKey(t, srv)
+		live(day, first)
+
+		if got, want := tokens.Load(), int64(replicas*((day+renewal-1)/renewal)); got != want {
+			t.Errorf("%d token requests in a day, want %d: one every 59 minutes for each of %d replicas", got, want, replicas)
 		}
-		// With five minutes of max-age, each of the day's callbacks finds its copy stale.
-		if got, most := keySets.Load(), int64(replicas*(day/pause)); got > most {
-			t.Errorf("%d key set requests in a day, want %d at most", got, most)
+		if got, want := keySets.Load(), int64(replicas*(day/maxAge)); got != want {
+			t.Errorf("%d key set requests in a day, want %d: one every max-age for each of %d replicas", got, want, replicas)
 		}
 		t.Logf("%d replicas: %d token requests, %d key set requests", replicas, tokens.Load(), keySets.Load())
 
-		before := keySets.Load()
+		live(2*time.Minute, first) // the copies are fresh, so that nothing but the rotation makes the replicas ask
 		srv.RotateKeys()
-		newID := publishedKey(t, srv)
-		for i := range replicas {
-			for err := range atOnce(8, func() error { return second(keys[i].PublicKey(t.Context(), newID)) }) {
-				if err != nil {
-					t.Errorf("a message signed with the new key: %v", err)
-				}
-			}
+		unannounced := publishedKey(t, srv)
+		if got := rush(unannounced); got != replicas {
+			t.Errorf("a key that signs as soon as it is published costs %d key set requests, want one for each of %d replicas", got, replicas)
 		}
-		if got := keySets.Load() - before; got > replicas {
-			t.Errorf("%d key set requests through a rotation, want one for each of %d replicas at most", got, replicas)
+
+		live(2*time.Minute, unannounced)
+		srv.RotateKeys()
+		announced := publishedKey(t, srv)
+		live(maxAge, unannounced) // as if the new key did not sign yet: none of its messages comes to these replicas
+		if got := rush(announced); got != 0 {
+			t.Errorf("a key that was published one max-age before it signs costs %d key set requests, want none", got)
 		}
 	})
 }
