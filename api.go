@@ -63,7 +63,10 @@ type answer struct {
 
 // unusable is the error of an answer that is not what it should be, because of err.
 func (ans answer) unusable(err error) error {
-	return newDecodeError(ans.op.Title, ans.status, ans.body, err, ans.api.secrets()...).of(ans.op, ans.header)
+	secrets := ans.api.secrets()
+	e := newDecodeError(ans.op.Title, ans.status, ans.body, err, secrets...)
+	e.accepted, e.RequestID = !idempotent(ans.op), requestID(ans.header, secrets...)
+	return e
 }
 
 // shape is the JSON of a resource. It knows the value that it becomes, or why it is none; such an error does not repeat what was answered.

@@ -106,7 +106,7 @@ func (c *tokenCache) fly(ctx context.Context, scope string, e *tokenEntry, f *fl
 	switch {
 	case f.err == nil:
 		e.token = f.token
-		e.refresh = f.token.Expiry.Add(-min(max(f.token.Expiry.Sub(begun)/10, 0), maxEarly))
+		e.refresh = f.token.Expiry.Add(-min(time.Duration(f.token.ExpiresIn)*time.Second/10, maxEarly))
 		c.hits.Store(scope, hit{e.token, e.refresh})
 	case e.token != nil:
 		e.refresh = begun.Add(refreshPause)

@@ -62,6 +62,7 @@ var problems = []struct {
 // Error is the service's refusal of an operation: a problem document (specification, section 7), or what stood in its place.
 //
 // Decide with errors.Is and the sentinels, such as [ErrNotMobileIP], or by [Error.Fragment]; Title and Detail are for people. Neither they nor the error's text hold phone numbers, addresses, tokens or URLs, whatever the service wrote.
+// The text ends with the RequestID, so no two are alike: count and group errors by Operation, Status and Fragment.
 type Error struct {
 	Status    int    // HTTP status
 	Type      string // URI of the problem, ending in its fragment
@@ -132,7 +133,7 @@ func (e *Error) hint() string {
 }
 
 // unsureHint is for a POST or PATCH whose outcome nobody knows.
-const unsureHint = "it may have been carried out and charged: look before you send it again"
+const unsureHint = "it may have been carried out and charged, once at most: look before you send it again"
 
 // tryAgain advises a wait; of a nonsensical one it says no more than that it is long.
 func tryAgain(wait time.Duration) string {

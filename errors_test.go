@@ -95,9 +95,9 @@ func TestErrorsAreWrittenForThePersonOnCall(t *testing.T) {
 		{"a problem without status", answerWith(404, `{"type":"https://docs.sandbox.test/reference/api-errors#not_found","title":"Not Found","detail":"No Reach"}`),
 			"idverify: create PhoneCheck: 404 not_found: No Reach"},
 		{"a proxy's page", answerWith(502, "<html>\n<h1>Bad\tgateway</h1>"),
-			`idverify: create PhoneCheck: 502 Bad Gateway: the body begins "<html> <h1>Bad gateway</h1>" (it may have been carried out and charged: look before you send it again)`},
+			`idverify: create PhoneCheck: 502 Bad Gateway: the body begins "<html> <h1>Bad gateway</h1>" (it may have been carried out and charged, once at most: look before you send it again)`},
 		{"nothing", answerWith(500, ""),
-			"idverify: create PhoneCheck: 500 Internal Server Error: the body is empty (it may have been carried out and charged: look before you send it again)"},
+			"idverify: create PhoneCheck: 500 Internal Server Error: the body is empty (it may have been carried out and charged, once at most: look before you send it again)"},
 		{"JSON of another kind", answerWith(400, `{"message":"no"}`),
 			`idverify: create PhoneCheck: 400 Bad Request: the body begins "{\"message\":\"no\"}"`},
 		{"a redirect", redirect,
@@ -143,23 +143,18 @@ func TestARefusalWhoseReasonsAreCutOffIsStillARefusal(t *testing.T) {
 
 func TestErrorsEndWithWhatLeadsToTheRecords(t *testing.T) {
 	t.Parallel()
-	named := func(answer http.HandlerFunc) http.HandlerFunc {
-		return func(w http.ResponseWriter, r *http.Request) {
-			w.Header().Set("X-Request-Id", "req-7")
-			answer(w, r)
-		}
-	}
 	for _, tt := range []struct {
 		name          string
 		token, answer http.HandlerFunc
 		want          string
 	}{
-		{"a refusal", nil, named(answerWith(404, "")), " [request req-7]"},
-		{"one that was tried again", nil, named(answerWith(503, "")), " [request req-7, 3 tries]"},
+		{"a refusal", nil, named("req-7", answerWith(404, "")), " [request req-7]"},
+		{"one that was tried again", nil, named("req-7", answerWith(503, "")), " [request req-7, 3 tries]"},
 		{"one without a name", nil, answerWith(503, ""), " [3 tries]"},
 		{"no answer", nil, drop, " [3 tries]"},
-		{"an answer that cannot be used", nil, named(answerWith(200, "{}")), " [request req-7]"},
-		{"no token", named(answerWith(401, "")), nil, " [request req-7]"},
+		{"an answer that cannot be used", nil, named("req-7", answerWith(200, "{}")), " [request req-7]"},
+		{"no token", named("req-7", answerWith(401, "")), nil, " [request req-7]"},
+		{"a token that cannot be used", named("req-7", answerWith(200, "<html>")), nil, " [request req-7]"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -173,6 +168,14 @@ func TestErrorsEndWithWhatLeadsToTheRecords(t *testing.T) {
 				t.Errorf("error %v, want it to end in %s", err, tt.want)
 			}
 		})
+	}
+}
+
+// named gives an answer the name of its call.
+func named(requestID string, answer http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("X-Request-Id", requestID)
+		answer(w, r)
 	}
 }
 
@@ -236,10 +239,10 @@ func TestNothingSecretOrPersonalShows(t *testing.T) {
 		answerWith(502, everything),
 		answerWith(200, everything),
 		answerWith(200, `{"check_id":`+aNumber+`}`),
-		func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("X-Request-Id", everything)
-			w.WriteHeader(500)
-		},
+		named(everything, answerWith(500, "")),
+		named("s3cret-of-client-1", answerWith(500, "")),
+		named("id-of-token-1", answerWith(403, "")),
+		named("id-of-token-1", answerWith(200, "{}")),
 		drop,
 	} {
 		srv.answer = answer

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"runtime"
 	"strings"
 	"sync"
@@ -57,7 +58,7 @@ func (h *hostile) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.URL.Path == tokenPath && h.token != nil:
 		h.token(w, r)
 	case r.URL.Path == tokenPath:
-		io.WriteString(w, `{"access_token":"t","token_type":"bearer","expires_in":3600}`)
+		io.WriteString(w, `{"access_token":"token-of-a-hostile-service","token_type":"bearer","expires_in":3600}`)
 	case r.URL.Path == keySetPath:
 		h.keySet(w, r)
 	default:
@@ -75,6 +76,16 @@ func (h *hostile) client(t testing.TB) *idverify.Client {
 // get reads a PhoneCheck.
 func (h *hostile) get(ctx context.Context, t testing.TB) error {
 	return second(h.client(t).PhoneChecks.Get(ctx, "a"))
+}
+
+// list reads a page of PhoneChecks.
+func (h *hostile) list(ctx context.Context, t testing.TB) error {
+	return second(h.client(t).PhoneChecks.List(ctx, idverify.ListOptions{}))
+}
+
+// reach looks an address up.
+func (h *hostile) reach(ctx context.Context, t testing.TB) error {
+	return second(h.client(t).Reachability.Lookup(ctx, netip.MustParseAddr("192.0.2.1")))
 }
 
 // key looks a signing key up.
@@ -154,6 +165,27 @@ func answering(body string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, body) }
 }
 
+// packed answers with body, compressed.
+func packed(body string) http.HandlerFunc {
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	io.WriteString(z, body)
+	z.Close()
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Encoding", "gzip")
+		w.Write(b.Bytes())
+	}
+}
+
+// pageOf is a page of n items, and keysOf a set of n keys.
+func pageOf(n int, item string) string {
+	return `{"page":{"number":1,"total_pages":1},"_embedded":{"checks":[` + strings.Repeat(item+",", n) + item + `]}}`
+}
+
+func keysOf(n int, key string) string {
+	return `{"keys":[` + strings.Repeat(key+",", n) + key + `]}`
+}
+
 const (
 	kib = 1 << 10
 	mib = 1 << 20
@@ -163,7 +195,6 @@ const (
 
 // TestHostileAnswersCostBoundedMemory is not parallel: it measures what this process allocates, and must be alone in it.
 func TestHostileAnswersCostBoundedMemory(t *testing.T) {
-	manyKeys := `{"keys":[` + strings.Repeat(`{"kty":"RSA"},`, 18_000) + `{}]}`
 	hugeKey := `{"keys":[{"kty":"RSA","kid":"key-1","e":"AQAB","n":"` + strings.Repeat("A", mib-100) + `"}]}`
 	for _, tt := range []struct {
 		name             string
@@ -183,12 +214,23 @@ func TestHostileAnswersCostBoundedMemory(t *testing.T) {
 		{"early hints without end", attack{answer: raw("", "HTTP/1.1 103 Early Hints\r\nLink: a\r\n\r\n", 0)}, (*hostile).get, 1*mib + buffers, 32 * mib},
 		{"JSON of great depth", attack{answer: answering(strings.Repeat(`{"a":`, mib))}, (*hostile).get, 6 * mib, 80 * mib},
 		{"a number of great length", attack{answer: answering(`{"check_id":"a","status":"PENDING","ttl":` + strings.Repeat("9", 4*mib) + `}`)}, (*hostile).get, 5 * mib, 80 * mib},
+		{"a redirect without end", attack{answer: endless(302)}, (*hostile).get, 1*mib + buffers, 16 * mib},
+		{"a page of three million things", attack{answer: answering(pageOf(3*mib, "{}"))}, (*hostile).list, 10 * mib, 96 * mib},
+		{"a page of five million numbers", attack{answer: answering(pageOf(5*mib-kib, "0"))}, (*hostile).list, 10 * mib, 96 * mib},
+		{"a page of three million things, compressed", attack{answer: packed(pageOf(3*mib, "{}"))}, (*hostile).list, buffers, 64 * mib},
+		{"a page of as many things as may be", attack{answer: answering(pageOf(32_000, "{}"))}, (*hostile).list, 1 * mib, 64 * mib},
+		{"a page of as many numbers as may be", attack{answer: answering(pageOf(65_000, "0"))}, (*hostile).list, 1 * mib, 128 * mib},
+		{"three million products", attack{answer: answering(`{"products":[` + strings.Repeat("{},", 3*mib) + `{}]}`)}, (*hostile).reach, 10 * mib, 96 * mib},
 
 		{"a key set without end", attack{keySet: endless(200)}, (*hostile).key, 1*mib + buffers, 16 * mib},
 		{"a refused key set without end", attack{keySet: endless(500)}, (*hostile).key, buffers, 4 * mib},
 		{"a compressed bomb as key set", attack{keySet: bomb(200)}, (*hostile).key, buffers, 16 * mib},
 		{"a key set of great depth", attack{keySet: answering(`{"keys":` + strings.Repeat("[", mib-10))}, (*hostile).key, 1 * mib, 32 * mib},
-		{"18,000 keys that are none", attack{keySet: answering(manyKeys)}, (*hostile).key, 1 * mib, 128 * mib},
+		{"a redirect of the key set without end", attack{keySet: endless(302)}, (*hostile).key, buffers, 4 * mib},
+		{"half a million numbers as keys", attack{keySet: answering(keysOf(mib/2-kib, "0"))}, (*hostile).key, 1 * mib, 8 * mib},
+		{"18,000 keys that are none", attack{keySet: answering(keysOf(18_000, `{"kty":"RSA"}`))}, (*hostile).key, 1 * mib, 8 * mib},
+		{"as many keys that are none as may be", attack{keySet: answering(keysOf(2_000, `{"kty":"RSA"}`))}, (*hostile).key, 1 * mib, 32 * mib},
+		{"as many numbers as keys as may be", attack{keySet: answering(keysOf(4_000, "0"))}, (*hostile).key, 1 * mib, 32 * mib},
 		{"a key of six million bits", attack{keySet: answering(hugeKey)}, (*hostile).key, 1 * mib, 64 * mib},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"iter"
 	"net/url"
 	"slices"
@@ -135,7 +136,7 @@ func collect[T any](op wire.Operation, most int, items iter.Seq2[*T, error]) ([]
 			return nil, err
 		}
 		if len(found) == most {
-			return nil, &DecodeError{Operation: op.Title, Status: op.Success, Reason: "there is no end of pages"}
+			return nil, &DecodeError{Operation: op.Title, Status: op.Success, Reason: fmt.Sprintf("there are more than %d items", most)}
 		}
 		found = append(found, *item)
 	}

@@ -6,6 +6,7 @@ import (
 	"math"
 	"net/http"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -15,6 +16,10 @@ import (
 
 // problem is the error in an answer that is not 2xx: a problem document, or whatever a proxy put in its place.
 func (c *call) problem(resp *http.Response, body []byte) *Error {
+	secrets := c.api.secrets()
+	if c.token != nil { // which another caller may have dropped from the cache
+		secrets = append(secrets, c.token.AccessToken)
+	}
 	e := &Error{
 		unsure:     !idempotent(c.op) && isTransient(resp.StatusCode) && resp.StatusCode != http.StatusTooManyRequests,
 		tries:      c.attempt,
@@ -23,14 +28,10 @@ func (c *call) problem(resp *http.Response, body []byte) *Error {
 		Operation:  c.op.Title,
 		RetryAfter: retryAfter(resp.Header),
 		RateLimit:  rateLimit(resp.Header, time.Now()),
-		RequestID:  requestID(resp.Header),
+		RequestID:  requestID(resp.Header, secrets...),
 	}
 	var p struct {
 		Type, Title, Detail string
-	}
-	secrets := c.api.secrets()
-	if c.token != nil { // which another caller may have dropped from the cache
-		secrets = append(secrets, c.token.AccessToken)
 	}
 	// A field of the wrong type is an error, but the other fields are there: what could be read counts.
 	_ = json.Unmarshal(body, &p)
@@ -63,7 +64,7 @@ func cleanType(s string, secrets ...string) string {
 
 // newTokenError reads the token endpoint's refusal.
 func newTokenError(scope string, resp *http.Response, body []byte, secrets []string) *TokenError {
-	e := &TokenError{Status: resp.StatusCode, Scope: scope, RetryAfter: retryAfter(resp.Header), RequestID: requestID(resp.Header)}
+	e := &TokenError{Status: resp.StatusCode, Scope: scope, RetryAfter: retryAfter(resp.Header), RequestID: requestID(resp.Header, secrets...)}
 	var p struct {
 		Code        string `json:"error"`
 		Description string `json:"error_description"`
@@ -75,12 +76,6 @@ func newTokenError(scope string, resp *http.Response, body []byte, secrets []str
 	}
 	e.Code = clean(p.Code, secrets...)
 	e.Description = clean(p.Description, secrets...)
-	return e
-}
-
-// of notes whether the operation was one that must not be carried out twice, and the name of the call.
-func (e *DecodeError) of(op wire.Operation, answered http.Header) *DecodeError {
-	e.accepted, e.RequestID = !idempotent(op), requestID(answered)
 	return e
 }
 
@@ -150,10 +145,13 @@ func rateLimit(h http.Header, now time.Time) *RateLimit {
 var plainID = regexp.MustCompile(`^[0-9_-]*[A-Za-z][0-9A-Za-z_-]*$`)
 
 // requestID is the service's name for a call, where it looks like one.
-func requestID(h http.Header) string {
+func requestID(h http.Header, secrets ...string) string {
 	id := h.Get(wire.RequestIDHeader)
 	if len(id) > 128 || strings.ContainsFunc(id, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		return ""
+	}
+	if slices.ContainsFunc(secrets, func(secret string) bool { return secret != "" && strings.Contains(id, secret) }) {
+		return redacted
 	}
 	// An id is to be quoted whole, although digits in it may look like a phone number.
 	if plainID.MatchString(id) {

@@ -20,11 +20,12 @@ import (
 	"github.com/idverify/idverify-go/internal/wire"
 )
 
-// How much of an answer is read. A page of a hundred checks takes some 60 KiB.
+// How much of an answer is read, and how many values it may hold, because ten bytes of JSON can become a kilobyte of Go. A page of a hundred checks takes some 60 KiB and holds 2,500.
 const (
 	maxBody      = 10 << 20
 	maxErrorBody = 1 << 20
 	firstRead    = 64 << 10
+	maxValues    = 1 << 16
 )
 
 // call is one operation under way, with all its tries. It belongs to one goroutine.
@@ -72,7 +73,7 @@ func (c *call) do(req *retryablehttp.Request, try func(*call, *http.Request) (*h
 	}
 	if ctxErr := req.Context().Err(); ctxErr != nil {
 		// Where the wait was for a token, its error says so.
-		if own, ok := errors.AsType[*sendError](c.err); ok && !c.unsure && errors.Is(own, ctxErr) {
+		if own, ok := errors.AsType[*sendError](c.err); ok && (!c.unsure || idempotent(c.op)) && errors.Is(own, ctxErr) {
 			return nil, own
 		}
 		return nil, c.sendError(ctxErr, c.unsent() && !c.unsure)
@@ -140,8 +141,9 @@ func (c *call) sendWithToken(req *http.Request) (*http.Response, error) {
 func (c *call) exchange(req *http.Request) (*http.Response, error) {
 	begun := time.Now()
 	req.Header.Set("Authorization", "Bearer "+c.token.AccessToken) // req is this try's own
+	// A GET may be sent again, whatever became of it. Of the others it must be known whether they were written.
 	var w *written
-	if c.op.Method != http.MethodGet { // which may be sent again, whatever became of it
+	if c.op.Method != http.MethodGet {
 		w = new(written)
 		req = req.WithContext(httptrace.WithClientTrace(req.Context(), w.trace()))
 	}
@@ -184,10 +186,24 @@ func (c *call) readBody(resp *http.Response) error {
 	case err != nil:
 		return err
 	case len(body) > limit:
-		return newDecodeError(c.op.Title, resp.StatusCode, nil, errors.New("it is longer than 10 MiB")).of(c.op, resp.Header)
+		return c.tooMuch(resp, "it is longer than 10 MiB")
+	case isSuccess(resp.StatusCode) && values(body) > maxValues:
+		return c.tooMuch(resp, "it holds more than 65,536 values")
 	}
 	c.body, resp.Body = body, http.NoBody
 	return nil
+}
+
+func (c *call) tooMuch(resp *http.Response, why string) error {
+	return answer{api: c.api, op: c.op, status: resp.StatusCode, header: resp.Header}.unusable(errors.New(why))
+}
+
+// values is how many values the JSON in body holds at most: each but the first stands behind one of these.
+func values(body []byte) (n int) {
+	for _, mark := range []byte(",[{") {
+		n += bytes.Count(body, []byte{mark})
+	}
+	return n
 }
 
 // written observes whether a request reached a connection. A transport that does not report is taken to have written it.
@@ -293,7 +309,7 @@ func (a *api) logTry(ctx context.Context, op wire.Operation, attempt int, begun 
 	if err != nil {
 		attrs = append(attrs, slog.String("error", err.Error()))
 	} else {
-		attrs = append(attrs, slog.Int("status", resp.StatusCode), slog.String("request_id", requestID(resp.Header)))
+		attrs = append(attrs, slog.Int("status", resp.StatusCode), slog.String("request_id", requestID(resp.Header, a.secrets()...)))
 	}
 	a.logger.LogAttrs(ctx, slog.LevelDebug, "idverify: try", append(attrs, more...)...)
 }

@@ -14,6 +14,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -118,6 +119,36 @@ func TestTheJarsCookiesAreSentOnceInEveryTry(t *testing.T) {
 		if got := try.header.Values("Cookie"); !slices.Equal(got, []string{"node=7"}) {
 			t.Errorf("try %d bears the cookies %q", i+1, got)
 		}
+	}
+}
+
+// lateReader reads the header of a request after it has answered, as the write loop of net/http's transport may.
+type lateReader struct {
+	http.RoundTripper
+	readers sync.WaitGroup
+}
+
+func (l *lateReader) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := l.RoundTripper.RoundTrip(r)
+	l.readers.Go(func() {
+		for range 1000 {
+			r.Header.Write(io.Discard)
+		}
+	})
+	return resp, err
+}
+
+// The race detector tells when a try writes to what the one before still reads.
+func TestEveryTryHasAHeaderOfItsOwn(t *testing.T) {
+	t.Parallel()
+	srv := newService(t, inTurn(answerWith(429, ""), answerWith(401, ""), answerWith(429, ""), answerWith(201, string(fixture(t, "phone_check_created.json")))))
+	late := &lateReader{RoundTripper: srv.Client().Transport}
+	defer late.readers.Wait()
+
+	_, err := srv.client(t, idverify.WithHTTPClient(&http.Client{Transport: late})).PhoneChecks.Create(t.Context(), aCheck)
+
+	if n := len(srv.calls()); err != nil || n != 4 {
+		t.Errorf("%d requests, error %v", n, err)
 	}
 }
 

@@ -105,7 +105,11 @@ func (a *api) fetchToken(ctx context.Context, scope string) (*oauth2.Token, erro
 	if err != nil {
 		return nil, &sendError{operation: tokenOperation(scope), unsent: true, err: err}
 	}
-	return parseToken(scope, resp.StatusCode, body, requested)
+	token, err := parseToken(scope, resp.StatusCode, body, requested)
+	if unusable, ok := errors.AsType[*DecodeError](err); ok {
+		unusable.RequestID = requestID(resp.Header, a.secrets()...)
+	}
+	return token, err
 }
 
 // tokenRequest is the request of specification, section 4: a multipart form with Basic authentication.

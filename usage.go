@@ -11,6 +11,8 @@ import (
 )
 
 // UsageService tells what a workspace's calls were and what they cost. Get it from [Console].Usage.
+//
+// Each method reads all pages. More than a million rows are a [*DecodeError]: ask for less time at once.
 type UsageService struct{ workspace *boundWorkspace }
 
 // UsageQuery chooses what usage is told. From is needed.

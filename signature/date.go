@@ -25,9 +25,9 @@ func (v *Verifier) checkDate(s string) (time.Time, error) {
 	now := v.now()
 	switch age, ahead := now.Sub(date), date.Sub(now); {
 	case age > v.skew:
-		return date, refuse(ErrSkew, fmt.Sprintf("the date is %v old, where %v is allowed (is this machine's clock right?)", age.Round(time.Millisecond), v.skew))
+		return date, refuse(ErrSkew, fmt.Sprintf("the date is %v old, where %v is allowed (is this machine's clock right?)", age, v.skew))
 	case ahead > v.skew:
-		return date, refuse(ErrSkew, fmt.Sprintf("the date is %v in the future, where %v is allowed (is this machine's clock right?)", ahead.Round(time.Millisecond), v.skew))
+		return date, refuse(ErrSkew, fmt.Sprintf("the date is %v in the future, where %v is allowed (is this machine's clock right?)", ahead, v.skew))
 	}
 	return date, nil
 }

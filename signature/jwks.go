@@ -1,6 +1,7 @@
 package signature
 
 import (
+	"bytes"
 	"context"
 	"crypto/rsa"
 	"errors"
@@ -253,8 +254,14 @@ func (j *JWKS) get(ctx context.Context) (*keySet, error) {
 	return &keySet{keys: keys, fetched: now, expires: now.Add(lifetime(header, j.maxAge)), cached: cachedFor(header) > 0}, nil
 }
 
+// maxKeySetValues is how many values the JSON of a key set may hold: those of some hundred keys. jwx makes kilobytes of the smallest one.
+const maxKeySetValues = 4096
+
 // parseKeySet returns the keys that can verify, by their kid. A set without any is an error: it never replaces a good one.
 func parseKeySet(body []byte) (map[string]*rsa.PublicKey, error) {
+	if bytes.Count(body, []byte(","))+bytes.Count(body, []byte("["))+bytes.Count(body, []byte("{")) > maxKeySetValues {
+		return nil, refuse(ErrKeySource, "get key set: the body holds more than 4,096 values")
+	}
 	set, err := jwk.Parse(body, jwk.WithIgnoreParseError(true))
 	if err != nil {
 		return nil, refuse(ErrKeySource, "get key set: the body is not a JSON Web Key Set")
