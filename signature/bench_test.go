@@ -5,6 +5,8 @@ import (
 	"crypto"
 	"crypto/rsa"
 	"crypto/sha256"
+	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"slices"
@@ -18,13 +20,16 @@ import (
 // benchBody is a callback's body of 300 bytes.
 var benchBody = `{"check_id":"c1","status":"COMPLETED","match":true,"pad":"` + strings.Repeat("a", 300-60) + `"}`
 
-// benchCallback returns a request that can be verified again and again, and the function that puts its body back.
-func benchCallback(b *testing.B) (r *http.Request, rewind func()) {
+// benchCallback returns a request to path, attacked when attack is given, and the function that puts its body back so that it can be verified again.
+func benchCallback(b *testing.B, path string, attack func(*wire)) (r *http.Request, rewind func()) {
 	w := newCallback()
-	w.target = "/callbacks"
+	w.target = path
 	withBody(benchBody)(w)
 	w.set("Digest", digestOf(benchBody))
 	w.signCallback()
+	if attack != nil {
+		attack(w)
+	}
 	r = w.request(b)
 	content := []byte(benchBody)
 	reader := bytes.NewReader(nil)
@@ -35,51 +40,82 @@ func benchCallback(b *testing.B) (r *http.Request, rewind func()) {
 	}
 }
 
-// BenchmarkRawRSA is what all the others are measured against: the one RSA verification that cannot be saved.
-func BenchmarkRawRSA(b *testing.B) {
-	raw := rawRSA(b)
-	b.ReportAllocs()
-	for b.Loop() {
-		if err := raw(); err != nil {
-			b.Fatal(err)
+// BenchmarkOverRawRSA is each operation beside the one RSA verification that cannot be saved. The two take turns, and the ratio is that of their medians, which a busy machine changes little.
+func BenchmarkOverRawRSA(b *testing.B) {
+	v := newVerifier(b, signature.VerifierOptions{})
+	verify := func(path string) func() error {
+		r, rewind := benchCallback(b, path, nil)
+		return func() error {
+			rewind()
+			_, err := v.VerifyCallback(r)
+			return err
 		}
+	}
+	refuse := func(want error, attack func(*wire)) func() error {
+		r, rewind := benchCallback(b, "/callbacks", attack)
+		return func() error {
+			rewind()
+			if _, err := v.VerifyCallback(r); !errors.Is(err, want) {
+				return fmt.Errorf("got %v, want %v", err, want)
+			}
+			return nil
+		}
+	}
+	raw := rawRSA(b)
+	for _, bm := range []struct {
+		name  string
+		times int // so many make a turn that is not too short for the clock
+		run   func() error
+	}{
+		{"raw", 1, raw},
+		{"callback", 1, verify("/callbacks")},
+		{"callback-with-query", 1, verify(target)},
+		{"handler", 1, handleCallback(b, v)},
+		{"redirect", 1, verifyRedirect(b, v)},
+		{"key-lookup", 500, lookUpKey(b)},
+		{"replay-claim", 50, claim(b)},
+		{"refuse-grammar", 50, refuse(signature.ErrMalformed, auth(`keyId="key-1",`, ""))},
+		{"refuse-host", 20, refuse(signature.ErrHost, toHost("api.example.net"))},
+		{"refuse-old-date", 10, refuse(signature.ErrSkew, dated(-time.Hour))},
+		{"refuse-forged", 1, refuse(signature.ErrSignature, func(w *wire) { w.setSignature(bytes.Repeat([]byte{1}, 256)) })},
+		{"sign-callback", 1, signCallback(b)},
+	} {
+		b.Run(bm.name, func(b *testing.B) {
+			takeTurns(b, raw, bm.run, bm.times)
+			b.ReportMetric(allocations(b, bm.run), "allocs")
+		})
 	}
 }
 
-// BenchmarkOverRawRSA takes turns between the raw verification and each of the others and reports the medians' ratio, which a busy machine changes little.
-func BenchmarkOverRawRSA(b *testing.B) {
-	v := newVerifier(b, signature.VerifierOptions{})
-	callback, rewind := benchCallback(b)
-	redirect := signedRedirect().request(b)
-	h := v.CallbackHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))
-	w := discard{http.Header{}}
-	raw := rawRSA(b)
-	for _, bm := range []struct {
-		name string
-		run  func() error
-	}{
-		{"callback", func() error { rewind(); _, err := v.VerifyCallback(callback); return err }},
-		{"handler", func() error { rewind(); h.ServeHTTP(w, callback); return nil }},
-		{"redirect", func() error { _, err := v.VerifyRedirect(redirect); return err }},
-	} {
-		b.Run(bm.name, func(b *testing.B) {
-			var raws, runs []time.Duration
-			for b.Loop() {
-				began := time.Now()
-				if err := raw(); err != nil {
-					b.Fatal(err)
-				}
-				between := time.Now()
-				if err := bm.run(); err != nil {
-					b.Fatal(err)
-				}
-				raws, runs = append(raws, between.Sub(began)), append(runs, time.Since(between))
+// takeTurns runs base, and other so many times, in turns, and reports the median time of one other over base's.
+func takeTurns(b *testing.B, base, other func() error, times int) {
+	b.Helper()
+	var bases, others []time.Duration
+	for b.Loop() {
+		began := time.Now()
+		if err := base(); err != nil {
+			b.Fatal(err)
+		}
+		between := time.Now()
+		for range times {
+			if err := other(); err != nil {
+				b.Fatal(err)
 			}
-			slices.Sort(raws)
-			slices.Sort(runs)
-			b.ReportMetric(float64(runs[len(runs)/2])/float64(raws[len(raws)/2]), "x-raw")
-		})
+		}
+		bases, others = append(bases, between.Sub(began)), append(others, time.Since(between))
 	}
+	slices.Sort(bases)
+	slices.Sort(others)
+	b.ReportMetric(float64(others[len(others)/2])/float64(bases[len(bases)/2])/float64(times), "x-raw")
+}
+
+func allocations(b *testing.B, run func() error) float64 {
+	b.Helper()
+	return testing.AllocsPerRun(100, func() {
+		if err := run(); err != nil {
+			b.Fatal(err)
+		}
+	})
 }
 
 // rawRSA is one verification and nothing else.
@@ -93,54 +129,24 @@ func rawRSA(b *testing.B) func() error {
 	return func() error { return rsa.VerifyPKCS1v15(&key.PublicKey, crypto.SHA256, sum[:], sig) }
 }
 
-func BenchmarkVerifyCallback(b *testing.B) {
-	v := newVerifier(b, signature.VerifierOptions{})
-	r, rewind := benchCallback(b)
-	b.ReportAllocs()
-	for b.Loop() {
+func handleCallback(b *testing.B, v *signature.Verifier) func() error {
+	verified := 0
+	h := v.CallbackHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if m, ok := signature.MessageFromContext(r.Context()); ok && len(m.Body) == len(benchBody) {
+			verified++
+		}
+		w.WriteHeader(http.StatusNoContent)
+	}))
+	r, rewind := benchCallback(b, "/callbacks", nil)
+	w := discard{http.Header{}}
+	return func() error {
 		rewind()
-		if _, err := v.VerifyCallback(r); err != nil {
-			b.Fatal(err)
+		before := verified
+		h.ServeHTTP(w, r)
+		if verified == before {
+			return errors.New("not verified")
 		}
-	}
-}
-
-func BenchmarkVerifyCallbackParallel(b *testing.B) {
-	v := newVerifier(b, signature.VerifierOptions{})
-	b.ReportAllocs()
-	b.RunParallel(func(pb *testing.PB) {
-		r, rewind := benchCallback(b)
-		for pb.Next() {
-			rewind()
-			if _, err := v.VerifyCallback(r); err != nil {
-				b.Error(err)
-				return
-			}
-		}
-	})
-}
-
-// BenchmarkReplayClaim has a store in which claims run out as fast as they come.
-func BenchmarkReplayClaim(b *testing.B) {
-	store := signature.NewMemoryReplayStore(1 << 30)
-	var id [32]byte
-	b.ReportAllocs()
-	for i := 0; b.Loop(); i++ {
-		id[0], id[1], id[2], id[3] = byte(i), byte(i>>8), byte(i>>16), byte(i>>24)
-		if _, err := store.Claim(b.Context(), id, 10*time.Millisecond); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
-func BenchmarkVerifyRedirect(b *testing.B) {
-	v := newVerifier(b, signature.VerifierOptions{})
-	r := signedRedirect().request(b)
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := v.VerifyRedirect(r); err != nil {
-			b.Fatal(err)
-		}
+		return nil
 	}
 }
 
@@ -151,68 +157,49 @@ func (d discard) Header() http.Header         { return d.header }
 func (d discard) Write(p []byte) (int, error) { return len(p), nil }
 func (d discard) WriteHeader(int)             {}
 
-func BenchmarkCallbackHandler(b *testing.B) {
-	v := newVerifier(b, signature.VerifierOptions{})
-	h := v.CallbackHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if m, ok := signature.MessageFromContext(r.Context()); !ok || len(m.Body) != len(benchBody) {
-			b.Error("not verified")
+func verifyRedirect(b *testing.B, v *signature.Verifier) func() error {
+	r := signedRedirect().request(b)
+	return func() error { _, err := v.VerifyRedirect(r); return err }
+}
+
+func lookUpKey(b *testing.B) func() error {
+	s := newKeyServer(b, jwk("a", "service-1"), jwk("b", "service-2"))
+	j := s.jwks(b, signature.JWKSOptions{})
+	ctx := b.Context()
+	return func() error { _, err := j.PublicKey(ctx, "a"); return err }
+}
+
+// claim has a store in which claims run out as fast as they come.
+func claim(b *testing.B) func() error {
+	store := signature.NewMemoryReplayStore(1 << 30)
+	var id [32]byte
+	i := 0
+	ctx := b.Context()
+	return func() error {
+		i++
+		id[0], id[1], id[2], id[3] = byte(i), byte(i>>8), byte(i>>16), byte(i>>24)
+		if fresh, err := store.Claim(ctx, id, 10*time.Millisecond); err != nil || !fresh {
+			return fmt.Errorf("claim: %v, %w", fresh, err)
 		}
-		w.WriteHeader(http.StatusNoContent)
-	}))
-	r, rewind := benchCallback(b)
-	w := discard{http.Header{}}
+		return nil
+	}
+}
+
+func signCallback(b *testing.B) func() error {
+	s := newSigner(b, signature.SignerOptions{})
+	r := callbackRequest(b, "https://"+host+target)
+	content := []byte(benchBody)
+	return func() error { return s.SignCallback(r, content) }
+}
+
+// BenchmarkVerifyCallback is one side alone, for a profile.
+func BenchmarkVerifyCallback(b *testing.B) {
+	v := newVerifier(b, signature.VerifierOptions{})
+	r, rewind := benchCallback(b, "/callbacks", nil)
 	b.ReportAllocs()
 	for b.Loop() {
 		rewind()
-		h.ServeHTTP(w, r)
-	}
-}
-
-func BenchmarkJWKSKeyLookup(b *testing.B) {
-	s := newKeyServer(b, jwk("a", "service-1"), jwk("b", "service-2"))
-	j, err := signature.NewJWKS(s.srv.URL, &signature.JWKSOptions{HTTPClient: s.srv.Client()})
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := j.PublicKey(b.Context(), "a"); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
-func BenchmarkRefuse(b *testing.B) {
-	for _, bm := range []struct {
-		name   string
-		attack func(*wire)
-	}{
-		{"grammar", auth(`keyId="key-1",`, "")},
-		{"host", toHost("api.example.net")},
-		{"old date", dated(-time.Hour)},
-		{"forged signature", func(w *wire) { w.setSignature(bytes.Repeat([]byte{1}, 256)) }},
-	} {
-		b.Run(bm.name, func(b *testing.B) {
-			v := newVerifier(b, signature.VerifierOptions{})
-			w := signedCallback()
-			bm.attack(w)
-			r := w.request(b)
-			b.ReportAllocs()
-			for b.Loop() {
-				if _, err := v.VerifyCallback(r); err == nil {
-					b.Fatal("verified")
-				}
-			}
-		})
-	}
-}
-
-func BenchmarkSignCallback(b *testing.B) {
-	s := newSigner(b, signature.SignerOptions{})
-	r := callbackRequest(b, "https://"+host+target)
-	b.ReportAllocs()
-	for b.Loop() {
-		if err := s.SignCallback(r, []byte(benchBody)); err != nil {
+		if _, err := v.VerifyCallback(r); err != nil {
 			b.Fatal(err)
 		}
 	}
