@@ -34,6 +34,7 @@ type shop struct {
 // book is what a shop knows of its checks.
 type book struct {
 	known    map[string]sandboxfake.Outcome // those whose create was answered, and how they must end unless they expire
+	finished map[string]bool                // those that were seen through: they must not have expired
 	handled  map[string]*idverify.Callback  // what was stored, by check id
 	failures map[string]int                 // tries answered 5XX, by check id
 
@@ -75,7 +76,7 @@ func (s *shop) open(r *round) {
 	defer s.mu.Unlock()
 	s.round = r
 	s.codes = make(map[string]string)
-	s.book = &book{known: make(map[string]sandboxfake.Outcome), handled: make(map[string]*idverify.Callback), failures: make(map[string]int)}
+	s.book = &book{known: make(map[string]sandboxfake.Outcome), finished: make(map[string]bool), handled: make(map[string]*idverify.Callback), failures: make(map[string]int)}
 }
 
 func (s *shop) close() *book {
@@ -89,6 +90,13 @@ func (s *shop) expect(checkID string, o sandboxfake.Outcome) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.book.known[checkID] = o
+}
+
+// finish notes a check that was seen through.
+func (s *shop) finish(checkID string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.book.finished[checkID] = true
 }
 
 func (s *shop) takeCode(checkID string) string {

@@ -1,7 +1,7 @@
 // Package soak_test is the proof that nothing is lost and nothing is done twice: the client, the verifier and a callback handler work against the fake for as long as one likes, while everything fails that may fail.
 //
 //	go test ./internal/soak                                                       # some seconds
-//	go test ./internal/soak -v -timeout 0 -soak.checks 1000000                    # the long run of docs/performance.md
+//	go test ./internal/soak -v -timeout 0 -soak.time 0 -soak.checks 1000000              # the long run of docs/performance.md
 //	go test ./internal/soak -v -soak.seed 42                                      # that of an earlier run, which prints its seed
 //
 // The faults, the numbers, the jumps of the clock and the failures of the handler all come from the seed; what meets what is up to the scheduler.
@@ -23,6 +23,7 @@ import (
 
 var (
 	flagChecks = flag.Int("soak.checks", 1500, "how many checks to create")
+	flagTime   = flag.Duration("soak.time", 5*time.Minute, "after how long no other round begins; 0 for never")
 	flagSeed   = flag.Uint64("soak.seed", 0, "what to draw everything from; 0 draws the seed, too")
 )
 
@@ -60,7 +61,8 @@ func TestSoak(t *testing.T) {
 func soak(t *testing.T, seed uint64, n int) (total tally) {
 	w := newWorld(t, seed)
 	defer w.close()
-	for round := 0; total.created < n && !t.Failed(); round++ {
+	began := time.Now()
+	for round := 0; total.created < n && !t.Failed() && (*flagTime == 0 || time.Since(began) < *flagTime); round++ {
 		r := w.newRound(round, min(roundChecks, (n+1)/2, n-total.created)) // two rounds at least: a calm one and another
 		r.run()
 		total.add(r.tally)
@@ -85,6 +87,7 @@ type tally struct {
 	created   int // creates that were called
 	accepted  int // and paid
 	processed int // callbacks that were handled for the first time: one for each check with a callback
+	expired   int // of these, of checks that nobody saw through
 	attempts  int // of the service to deliver them
 	failed    int // of these, answered 5XX
 	repeated  int // of these, of a check that was handled before
@@ -103,6 +106,7 @@ func (t *tally) add(u tally) {
 	t.created += u.created
 	t.accepted += u.accepted
 	t.processed += u.processed
+	t.expired += u.expired
 	t.attempts += u.attempts
 	t.failed += u.failed
 	t.repeated += u.repeated
@@ -125,7 +129,7 @@ func (t *tally) add(u tally) {
 func (t *tally) report(took time.Duration) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d creates in %v, %.0f a second\n", t.created, took.Round(time.Second), float64(t.created)/took.Seconds())
-	fmt.Fprintf(&b, "%d accepted and paid, %d callbacks processed, %d lost, %d doubled\n", t.accepted, t.processed, t.lost, t.doubled)
+	fmt.Fprintf(&b, "%d accepted and paid, %d callbacks processed, %d of them of checks that expired, %d lost, %d doubled\n", t.accepted, t.processed, t.expired, t.lost, t.doubled)
 	fmt.Fprintf(&b, "%d delivery attempts, %d answered 5XX, %d for a check that was handled before, %d timed out\n", t.attempts, t.failed, t.repeated, t.timedOut)
 	fmt.Fprintf(&b, "%d requests of the client, %d of them for tokens\n", t.requests, t.tokens)
 	fmt.Fprintf(&b, "%d jumps of the clock, %v in all, %d key rotations\n", t.jumps, t.jumped, t.rotations)

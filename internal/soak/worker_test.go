@@ -3,6 +3,7 @@ package soak_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"net/http"
 	"sync"
 
 	"github.com/idverify/idverify-go"
@@ -63,7 +64,9 @@ func (w *worker) phoneCheck(number, reference string) {
 		return
 	}
 	w.shop.expect(check.CheckID, sandboxfake.PhoneCheckOutcome(number))
-	w.openURL(check.CheckURL)
+	if w.openURL(check.CheckURL) {
+		w.shop.finish(check.CheckID)
+	}
 	if w.random.IntN(10) == 0 {
 		read, err := step(w, func() (*idverify.PhoneCheck, error) { return w.client.PhoneChecks.Get(w.t.Context(), check.CheckID) })
 		if err == nil && read.Status == idverify.StatusCompleted && *read.Match != *sandboxfake.PhoneCheckOutcome(number).Match {
@@ -86,14 +89,19 @@ func (w *worker) subscriberCheck(number, reference string) {
 	if code == "" {
 		return
 	}
-	step(w, func() (*idverify.SubscriberCheck, error) {
+	_, err = step(w, func() (*idverify.SubscriberCheck, error) {
 		return w.client.SubscriberChecks.Complete(w.t.Context(), check.CheckID, code)
 	})
+	if err == nil {
+		w.shop.finish(check.CheckID)
+	}
 }
 
-// openURL opens a Check URL, but not always: such a check expires.
-func (w *worker) openURL(checkURL string) {
-	if w.random.IntN(20) > 0 {
-		step(w, func() (*sandboxfake.Visit, error) { return w.device.Open(w.t.Context(), checkURL) })
+// openURL opens a Check URL, but not always: one that is not opened expires. It tells whether the device came to a good end.
+func (w *worker) openURL(checkURL string) bool {
+	if w.random.IntN(20) == 0 {
+		return false
 	}
+	visit, err := step(w, func() (*sandboxfake.Visit, error) { return w.device.Open(w.t.Context(), checkURL) })
+	return err == nil && visit.Status == http.StatusOK
 }

@@ -154,7 +154,7 @@ func (r *round) run() {
 	}
 	r.redeliver()
 	r.jump(5 * time.Minute)
-	for r.resendTimedOut() {
+	for n := 0; n < 5 && r.resendTimedOut(); n++ {
 		r.jump(5 * time.Minute)
 	}
 	r.makeUpBooks(before)
@@ -222,14 +222,25 @@ func (r *round) resend(d sandboxfake.Delivery) {
 
 // makeUpBooks compares what was paid with what came back.
 func (r *round) makeUpBooks(before *big.Rat) {
-	sims, err := r.client.SIMChecks.List(r.t.Context(), idverify.ListOptions{Size: 1})
-	if err != nil {
-		r.t.Fatal(err)
-	}
 	book := r.shop.close()
-	count := map[idverify.Product]int{idverify.ProductSIMCheck: sims.TotalElements}
-	for _, c := range book.handled {
-		count[c.Product]++
+	count := make(map[idverify.Product]int)
+	references := make(map[string]string) // to the check that was created with it
+	note := func(product idverify.Product, reference, checkID string) {
+		count[product]++
+		if other, twice := references[reference]; twice {
+			r.doubled++
+			r.t.Errorf("round %d: one create made two checks, %s and %s", r.number, checkID, other)
+		}
+		references[reference] = checkID
+	}
+	for c, err := range r.client.SIMChecks.All(r.t.Context(), idverify.ListOptions{Size: 100}) {
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		note(idverify.ProductSIMCheck, c.ReferenceID, c.CheckID)
+	}
+	for id, c := range book.handled {
+		note(c.Product, c.ReferenceID, id)
 	}
 	paid := new(big.Rat).Sub(before, r.balance())
 	owed := new(big.Rat)
@@ -245,21 +256,18 @@ func (r *round) makeUpBooks(before *big.Rat) {
 		case c == nil:
 			r.lost++
 			r.t.Errorf("round %d: the check %s has no callback", r.number, id)
-		case c.Status == idverify.StatusExpired:
+		case c.Status == idverify.StatusExpired && !book.finished[id]:
+			r.expired++
 		case c.Status != want.Status || !cmp.Equal(c.Match, want.Match) || !cmp.Equal(c.NoSIMChange, want.NoSIMChange):
 			r.t.Errorf("round %d: the callback of %s says %+v, want %+v", r.number, id, c, want)
 		}
 	}
-	references := make(map[string]string)
-	for id, c := range book.handled {
-		if other, twice := references[c.ReferenceID]; twice {
-			r.doubled++
-			r.t.Errorf("round %d: one create made two checks, %s and %s", r.number, id, other)
-		}
-		references[c.ReferenceID] = id
-	}
 	r.processed, r.attempts, r.failed, r.repeated = len(book.handled), book.attempts, book.failed, book.repeated
 	r.checkTokens()
+	// A round in which next to nothing happened proves nothing.
+	if r.accepted < r.created*9/10 || r.expired > r.processed/3 || r.timedOut > r.attempts/10 {
+		r.t.Errorf("round %d: of %d creates %d were accepted, of %d callbacks %d told of an end by time, of %d tries %d timed out", r.number, r.created, r.accepted, r.processed, r.expired, r.attempts, r.timedOut)
+	}
 }
 
 // checkTokens: each jump may end the three tokens, each refusal one.
@@ -271,8 +279,13 @@ func (r *round) checkTokens() {
 		}
 	}
 	most := 3*(1+2*(r.jumps+6)) + r.faults[refused.name]
-	if good := r.watch.get("good tokens"); good > most {
+	good := r.watch.get("good tokens")
+	if good > most {
 		r.t.Errorf("round %d: %d tokens were fetched, want %d at most: %d jumps, %d refusals", r.number, good, most, r.jumps, r.faults[refused.name])
+	}
+	// Less than a quarter of the token requests fail.
+	if r.tokens > 2*good+50 {
+		r.t.Errorf("round %d: %d token requests were sent for %d tokens", r.number, r.tokens, good)
 	}
 }
 
