@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -87,6 +89,9 @@ type stage struct {
 	console *idverify.Console
 	ids     []string // what prepare made
 	named   int      // how many names were given
+
+	refused  int           // the connection that cannot be made, counted from 1; 0 for none
+	patience time.Duration // of the caller; 0 for patience without end
 }
 
 // matrixOperation is one operation of the client: what must be there before, and the call.
@@ -147,7 +152,7 @@ var productOperations = []matrixOperation{
 	{wire.GetCountry, nil, func(ctx context.Context, s *stage) error { return second(s.client.Reachability.Country(ctx, "GB")) }},
 }
 
-// TestEveryOperationUnderEveryFault is the fault matrix: each operation times 23 faults of its own and 17 of the token request before.
+// TestEveryOperationUnderEveryFault is the fault matrix: each operation times 23 faults of its own, 17 of the token request before, connections that cannot be made, and a caller that gives up.
 // Whatever the fault, no POST and no PATCH is carried out twice.
 func TestEveryOperationUnderEveryFault(t *testing.T) {
 	t.Parallel()
@@ -169,6 +174,15 @@ func TestEveryOperationUnderEveryFault(t *testing.T) {
 				for _, row := range tokenRows {
 					s.check(m, "token fault "+row.name, wire.Token, row.fault, row.want)
 				}
+				// Nothing was written: also a POST is sent again.
+				for _, s.refused = range []int{1, 2} {
+					s.check(m, fmt.Sprintf("connection %d refused", s.refused), m.op, sandboxfake.Fault{}, "ok after 1")
+				}
+				s.refused = 0
+				s.patience = 7 * time.Second
+				s.check(m, "the caller gives up", m.op, sandboxfake.Fault{Latency: time.Hour}, "given up after 1")
+				s.check(m, "the caller gives up waiting for a token", wire.Token, sandboxfake.Fault{Latency: time.Hour}, "given up after 0")
+				s.check(m, "a wait that the caller has no time for", wire.Token, sandboxfake.Fault{Status: 503, RetryAfter: 8 * time.Second}, "token 503 after 0")
 			})
 		})
 	}
@@ -182,16 +196,34 @@ func mayBeRepeated(op wire.Operation) bool {
 // check has m run into one fault and compares what comes of it.
 func (s *stage) check(m matrixOperation, name string, hit wire.Operation, fault sandboxfake.Fault, want string) {
 	s.t.Helper()
-	s.connect()
+	h := s.srv.HTTPClient()
+	h.Timeout = 30 * time.Second
+	s.connect(h)
 	if m.prepare != nil {
 		s.ids = m.prepare(s)
 	}
-	s.connect()
+	if s.refused > 0 {
+		h.Transport = refusing(h.Transport.(*http.Transport), s.refused)
+	}
+	s.connect(h)
 	before := len(s.srv.Requests())
 	remove := s.srv.Inject(sandboxfake.Match{Operation: hit.Name}, fault)
 	defer remove()
+	ctx, cancel := s.t.Context(), context.CancelFunc(func() {})
+	if s.patience > 0 {
+		ctx, cancel = context.WithTimeout(ctx, s.patience)
+	}
+	defer cancel()
+	began := time.Now()
 
-	err := m.do(s.t.Context(), s)
+	err := m.do(ctx, s)
+
+	switch took := time.Since(began); {
+	case s.patience > 0 && took > s.patience:
+		s.t.Errorf("%s: it took %v, where the caller waits %v", name, took, s.patience)
+	case err == nil && took < fault.RetryAfter:
+		s.t.Errorf("%s: it was sent again within %v, where the service asks for %v", name, took, fault.RetryAfter)
+	}
 
 	synctest.Wait() // the service may still be at work on a call that we gave up
 	seen, accepted := 0, 0
@@ -212,11 +244,23 @@ func (s *stage) check(m matrixOperation, name string, hit wire.Operation, fault 
 }
 
 // connect makes clients that have no token yet.
-func (s *stage) connect() {
-	h := s.srv.HTTPClient()
-	h.Timeout = 30 * time.Second
+func (s *stage) connect(h *http.Client) {
 	s.client = s.srv.Client(idverify.WithHTTPClient(h), idverify.WithVersions(idverify.Versions{PhoneCheck: "v0.2", SubscriberCheck: "v0.2"}))
 	s.console = s.srv.Console(idverify.WithHTTPClient(h))
+}
+
+// refusing makes a connection for each request, but not the n-th.
+func refusing(t *http.Transport, n int) *http.Transport {
+	t = t.Clone()
+	t.DisableKeepAlives = true
+	dial, dials := t.DialContext, 0
+	t.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+		if dials++; dials == n {
+			return nil, errors.New("connection refused")
+		}
+		return dial(ctx, network, address)
+	}
+	return t
 }
 
 // outcome is what a caller can tell of err.
@@ -232,6 +276,9 @@ func outcome(err error) string {
 	}
 	if _, ok := errors.AsType[*idverify.DecodeError](err); ok {
 		return "unusable"
+	}
+	if errors.Is(err, context.DeadlineExceeded) && !strings.Contains(err.Error(), "time-out of the HTTP client") {
+		return "given up"
 	}
 	return "lost"
 }
