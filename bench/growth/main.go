@@ -70,12 +70,12 @@ func draw(in io.Reader, out io.Writer) error {
 	return nil
 }
 
-// parse reads a line such as "sandboxfake BenchmarkGrowth/1000/read-2  933  234468 ns/op  484.3 B/check  0.9972 x-100".
+// parse reads a line such as "sandboxfake Growth/1000/read-2  933  234468 ns/op  0.9972 x-100".
 func parse(line string) (call string, p point, ok bool) {
 	fields := strings.Fields(line)
 	for i, field := range fields {
 		switch {
-		case strings.HasPrefix(field, "BenchmarkGrowth/"):
+		case strings.HasPrefix(field, "Growth/"):
 			parts := strings.Split(field, "/")
 			if len(parts) != 3 {
 				return "", point{}, false
