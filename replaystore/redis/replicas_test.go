@@ -159,15 +159,23 @@ func TestSixteenReplicasAcceptEachMessageOnce(t *testing.T) {
 	app.checkHandled(t, checks)
 }
 
+// message is one that was accepted, kept to be sent again.
+type message struct {
+	request *http.Request
+	body    []byte
+}
+
 // TestNothingIsLostOrDoubledWhenRedisRestarts pulls the plug of Redis in the middle of the load and lets the replicas run into it, until it comes back with what it had written down.
-// Behind every message that was accepted comes a copy, which must not be.
+// Behind every message that was accepted comes a copy, and another of each once Redis is back; none must be accepted.
 func TestNothingIsLostOrDoubledWhenRedisRestarts(t *testing.T) {
 	t.Parallel()
 	const checks, killAfter, restartAfter = 300, 100, 20
 	srv := startServer(t, "--appendonly", "yes", "--appendfsync", "always")
 	service := sandboxfake.New(t, sandboxfake.WithInMemory())
 	app := newShop(t, service, srv.store)
-	var accepted, undecided, refused, doubled atomic.Int32
+	var mu sync.Mutex // guards accepted
+	var accepted []message
+	var undecided, refused, doubled atomic.Int32
 	away := make(chan struct{})
 	url := balance(service, func(r *http.Request, body []byte) int {
 		status := app.anyReplica(r, body)
@@ -176,7 +184,11 @@ func TestNothingIsLostOrDoubledWhenRedisRestarts(t *testing.T) {
 			if app.anyReplica(r, body) == http.StatusNoContent {
 				doubled.Add(1)
 			}
-			if accepted.Add(1) == killAfter {
+			mu.Lock()
+			accepted = append(accepted, message{r.Clone(t.Context()), body}) // its own context ends with the answer
+			n := len(accepted)
+			mu.Unlock()
+			if n == killAfter {
 				srv.kill()
 			}
 		case http.StatusServiceUnavailable:
@@ -192,7 +204,20 @@ func TestNothingIsLostOrDoubledWhenRedisRestarts(t *testing.T) {
 	var load sync.WaitGroup
 	load.Go(func() { runChecks(t, service, url, checks) })
 	<-away
+	mu.Lock()
+	before := accepted // nothing was accepted since the kill
+	mu.Unlock()
 	srv.start(t)
+	var forgotten, undecidedCopies int
+	for _, m := range before {
+		status := app.anyReplica(m.request, m.body)
+		for ; status == http.StatusServiceUnavailable; status = app.anyReplica(m.request, m.body) {
+			undecidedCopies++ // after twenty failed dials a client looks only once a second whether Redis is back
+		}
+		if status != http.StatusBadRequest {
+			forgotten++
+		}
+	}
 	load.Wait()
 	for range 5 { // the waits of the service between its tries: 10, 20, 30, 40, 50 s
 		if err := service.Advance(t.Context(), 50*time.Second); err != nil {
@@ -200,9 +225,12 @@ func TestNothingIsLostOrDoubledWhenRedisRestarts(t *testing.T) {
 		}
 	}
 
+	if forgotten != 0 {
+		t.Errorf("%d of %d messages from before the restart were accepted again after it, want none: their claims are lost", forgotten, len(before))
+	}
 	if doubled.Load() != 0 || refused.Load() != 0 {
 		t.Errorf("%d copies were accepted, %d messages refused; want none", doubled.Load(), refused.Load())
 	}
 	app.checkHandled(t, checks)
-	t.Logf("%d accepted, %d undecided while Redis was away", accepted.Load(), undecided.Load())
+	t.Logf("%d accepted, %d of them before the restart, %d undecided while Redis was away, %d copies while replicas found it again", len(accepted), len(before), undecided.Load(), undecidedCopies)
 }
