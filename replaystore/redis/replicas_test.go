@@ -212,7 +212,7 @@ func TestNothingIsLostOrDoubledWhenRedisRestarts(t *testing.T) {
 	for _, m := range before {
 		status := app.anyReplica(m.request, m.body)
 		for ; status == http.StatusServiceUnavailable; status = app.anyReplica(m.request, m.body) {
-			undecidedCopies++ // after twenty failed dials a client looks only once a second whether Redis is back
+			undecidedCopies++ // after many failed dials a client looks only once a second whether Redis is back
 		}
 		if status != http.StatusBadRequest {
 			forgotten++
