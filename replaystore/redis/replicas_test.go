@@ -107,6 +107,27 @@ func runChecks(t testing.TB, service *sandboxfake.Server, callbackURL string, n 
 	wg.Wait()
 }
 
+// resendTimedOut has the service send once more what it gave up after ten seconds without an answer and no replica handled: there is no second try after a time-out, and a busy disk must not decide what is lost.
+func (s *shop) resendTimedOut(t testing.TB, service *sandboxfake.Server) (resent int) {
+	t.Helper()
+	for _, d := range service.Deliveries() {
+		s.mu.Lock()
+		handled := s.handled[d.CheckID] > 0
+		s.mu.Unlock()
+		if handled || len(d.Attempts) == 0 || d.Attempts[len(d.Attempts)-1].Result != sandboxfake.ResultTimedOut {
+			continue
+		}
+		if err := service.Redeliver(t.Context(), d.ID); err != nil {
+			t.Fatal(err)
+		}
+		resent++
+	}
+	if err := service.Idle(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return resent
+}
+
 // checkHandled fails the test unless each of n checks was handled once.
 func (s *shop) checkHandled(t testing.TB, n int) {
 	t.Helper()
@@ -224,6 +245,7 @@ func TestNothingIsLostOrDoubledWhenRedisRestarts(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	timedOut := app.resendTimedOut(t, service)
 
 	if forgotten != 0 {
 		t.Errorf("%d of %d messages from before the restart were accepted again after it, want none: their claims are lost", forgotten, len(before))
@@ -232,5 +254,5 @@ func TestNothingIsLostOrDoubledWhenRedisRestarts(t *testing.T) {
 		t.Errorf("%d copies were accepted, %d messages refused; want none", doubled.Load(), refused.Load())
 	}
 	app.checkHandled(t, checks)
-	t.Logf("%d accepted, %d of them before the restart, %d undecided while Redis was away, %d copies while replicas found it again", len(accepted), len(before), undecided.Load(), undecidedCopies)
+	t.Logf("%d accepted, %d of them before the restart, %d undecided while Redis was away, %d copies while replicas found it again, %d timed out", len(accepted), len(before), undecided.Load(), undecidedCopies, timedOut)
 }
