@@ -1,0 +1,245 @@
+package idverify
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptrace"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/go-retryablehttp"
+	"golang.org/x/oauth2"
+
+	"github.com/idverify/idverify-go/internal/wire"
+)
+
+// How much of an answer is read, and how many values it may hold, because ten bytes of JSON can become a kilobyte of Go. A page of a hundred checks takes some 60 KiB and holds 2,500.
+const (
+	maxBody      = 10 << 20
+	maxErrorBody = 1 << 20
+	firstRead    = 64 << 10
+	maxValues    = 1 << 16
+)
+
+// call is one operation under way, with all its tries. It belongs to one goroutine.
+//
+// It is the transport of its own retry client, so that nothing travels in contexts: retryablehttp decides when, call decides whether and sends. It shows RoundTrip alone;
+// were there a CloseIdleConnections, retryablehttp would empty the caller's pool after every failure.
+type call struct {
+	api *api
+	op  wire.Operation
+
+	retries retryablehttp.Client
+	client  http.Client
+	try     func(*call, *http.Request) (*http.Response, error)
+	caller  context.Context // as opposed to that of a try, which the time-out of the http.Client ends
+	attempt int
+	token   *oauth2.Token // that the last try bore
+	body    []byte        // of the last answer
+	err     error         // of the last try, because http.Client makes a mere text of it when its time-out strikes
+	unsure  bool          // an earlier try may have been carried out
+}
+
+// do tries until there is an answer, of whatever status, that the policy lets stand.
+func (c *call) do(req *retryablehttp.Request, try func(*call, *http.Request) (*http.Response, error)) (*http.Response, error) {
+	c.try, c.caller = try, req.Context()
+	c.client = http.Client{
+		Transport: c,
+		Jar:       c.api.httpClient.Jar,
+		Timeout:   c.api.httpClient.Timeout,
+	}
+	c.retries = retryablehttp.Client{
+		HTTPClient: &c.client,
+		RetryMax:   c.api.retry.MaxAttempts,
+		CheckRetry: c.checkRetry,
+		Backoff:    func(wait, _ time.Duration, _ int, _ *http.Response) time.Duration { return wait }, // checkRetry chose it
+		PrepareRetry: func(again *http.Request) error {
+			again.Header = again.Header.Clone() // the transport of the try before may still be reading that one
+			again.Header.Del("Cookie")          // the jar adds them to every try
+			return nil
+		},
+		ErrorHandler: retryablehttp.PassthroughErrorHandler,
+	}
+	resp, err := c.retries.Do(req)
+	if err == nil {
+		return resp, nil
+	}
+	if ctxErr := req.Context().Err(); ctxErr != nil {
+		// Where the wait was for a token, its error says so.
+		if own, ok := errors.AsType[*sendError](c.err); ok && (!c.unsure || idempotent(c.op)) && errors.Is(own, ctxErr) {
+			return nil, own
+		}
+		return nil, c.sendError(ctxErr, c.unsent() && !c.unsure)
+	}
+	if c.err != nil {
+		return nil, c.err
+	}
+	return nil, c.sendError(err, true)
+}
+
+func (c *call) sendError(err error, unsent bool) error {
+	return &sendError{operation: c.op.Title, unsent: unsent, unknown: !unsent && !idempotent(c.op), err: cause(err), text: causeText(cause(err), c.api.secrets()...), tries: c.attempt}
+}
+
+// unredirected makes a redirect an answer like any other, so that credentials never leave the host of the base URL. It takes the Location away:
+// http.Client would read it before it asks whether to follow, and fail with its text where it cannot be read.
+type unredirected struct{ http.RoundTripper }
+
+func (t unredirected) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := t.RoundTripper.RoundTrip(r)
+	if err == nil {
+		resp.Header.Del("Location")
+	}
+	return resp, err
+}
+
+// RoundTrip implements http.RoundTripper: one try.
+func (c *call) RoundTrip(req *http.Request) (*http.Response, error) {
+	c.attempt++
+	resp, err := c.try(c, req)
+	c.err = err
+	return resp, err
+}
+
+// sendAuthorized sends req with a token. When the service refuses the token, it is dropped and req is sent once more with another.
+func (c *call) sendAuthorized(req *http.Request) (*http.Response, error) {
+	resp, err := c.sendWithToken(req)
+	if err != nil || resp.StatusCode != http.StatusUnauthorized {
+		return resp, err
+	}
+	c.api.tokens.drop(c.op.Scope, c.token)
+
+	again := req.Clone(req.Context())
+	if req.Body != nil {
+		if again.Body, err = req.GetBody(); err != nil {
+			return resp, nil
+		}
+	}
+	return c.sendWithToken(again)
+}
+
+func (c *call) sendWithToken(req *http.Request) (*http.Response, error) {
+	token, err := c.api.tokens.get(req.Context(), c.op.Scope)
+	if err != nil {
+		if req.Body != nil {
+			req.Body.Close()
+		}
+		return nil, err
+	}
+	c.token = token
+	return c.exchange(req)
+}
+
+// exchange sends req and reads the answer whole, so that an answer cut off in the middle is a failed try like any other.
+func (c *call) exchange(req *http.Request) (*http.Response, error) {
+	begun := time.Now()
+	req.Header.Set("Authorization", "Bearer "+c.token.AccessToken) // req is this try's own
+	// A GET may be sent again, whatever became of it. Of the others it must be known whether they were written.
+	var w *written
+	if c.op.Method != http.MethodGet {
+		w = new(written)
+		req = req.WithContext(httptrace.WithClientTrace(req.Context(), w.trace()))
+	}
+	resp, err := c.api.transport.RoundTrip(req)
+	if err == nil {
+		err = c.readBody(resp)
+	}
+	if _, ok := errors.AsType[*DecodeError](err); err != nil && !ok {
+		// net/http reports its own time-out in more than one way, and never as what it is.
+		if deadline, ok := req.Context().Deadline(); ok && !time.Now().Before(deadline) && c.caller.Err() == nil {
+			err = errClientTimeout
+		}
+		err = c.sendError(err, w != nil && w.nothing())
+	}
+	c.api.logTry(req.Context(), c.op, c.attempt, begun, resp, err)
+	if err != nil {
+		return nil, err
+	}
+	return resp, nil
+}
+
+var errClientTimeout = fmt.Errorf("no answer within the time-out of the HTTP client (see WithHTTPClient): %w", context.DeadlineExceeded)
+
+// readBody reads the answer into c.body.
+func (c *call) readBody(resp *http.Response) error {
+	defer resp.Body.Close()
+	limit := maxBody
+	if !isSuccess(resp.StatusCode) {
+		limit = maxErrorBody
+	}
+	// A length that was promised saves growing, but a promise alone gets no more than a page's worth.
+	buf := bytes.NewBuffer(make([]byte, 0, min(max(resp.ContentLength, 0), firstRead)+bytes.MinRead))
+	_, err := buf.ReadFrom(io.LimitReader(resp.Body, int64(limit)+1))
+	body := buf.Bytes()
+	if !isSuccess(resp.StatusCode) {
+		// The status is the answer; what could be read of the reasons is welcome.
+		body, err = body[:min(len(body), limit)], nil
+	}
+	switch {
+	case err != nil:
+		return err
+	case len(body) > limit:
+		return c.tooMuch(resp, "it is longer than 10 MiB")
+	case isSuccess(resp.StatusCode) && values(body) > maxValues:
+		return c.tooMuch(resp, "it holds more than 65,536 values")
+	}
+	c.body, resp.Body = body, http.NoBody
+	return nil
+}
+
+func (c *call) tooMuch(resp *http.Response, why string) error {
+	return answer{api: c.api, op: c.op, status: resp.StatusCode, header: resp.Header}.unusable(errors.New(why))
+}
+
+// values is how many values the JSON in body holds at most: each but the first stands behind one of these.
+func values(body []byte) (n int) {
+	for _, mark := range []byte(",[{") {
+		n += bytes.Count(body, []byte{mark})
+	}
+	return n
+}
+
+// written observes whether a request reached a connection. A transport that does not report is taken to have written it.
+type written struct{ reports, got atomic.Bool }
+
+func (w *written) trace() *httptrace.ClientTrace {
+	return &httptrace.ClientTrace{
+		GetConn: func(string) { w.reports.Store(true) },
+		GotConn: func(httptrace.GotConnInfo) { w.got.Store(true) },
+	}
+}
+
+func (w *written) nothing() bool { return w.reports.Load() && !w.got.Load() }
+
+// logTry records a try: what came back, or why nothing did.
+func (a *api) logTry(ctx context.Context, op wire.Operation, attempt int, begun time.Time, resp *http.Response, err error, more ...slog.Attr) {
+	if !a.logger.Enabled(ctx, slog.LevelDebug) {
+		return
+	}
+	attrs := []slog.Attr{slog.String("operation", op.Name), slog.Int("attempt", attempt), slog.Duration("duration", time.Since(begun))}
+	if err != nil {
+		attrs = append(attrs, slog.String("error", err.Error()))
+	} else {
+		attrs = append(attrs, slog.Int("status", resp.StatusCode), slog.String("request_id", requestID(resp.Header, a.secrets()...)))
+	}
+	a.logger.LogAttrs(ctx, slog.LevelDebug, "idverify: try", append(attrs, more...)...)
+}
+
+// read returns the answer in resp, or the error that it is.
+func (c *call) read(resp *http.Response) (answer, error) {
+	resp.Body.Close() // it is empty, but the time-out of an http.Client ends with it
+	if !isSuccess(resp.StatusCode) && !c.alreadyDeleted(resp.StatusCode) {
+		return answer{}, c.problem(resp, c.body)
+	}
+	return answer{api: c.api, op: c.op, status: resp.StatusCode, header: resp.Header, body: c.body}, nil
+}
+
+// alreadyDeleted tells that an earlier try of a DELETE was carried out although its answer was lost.
+func (c *call) alreadyDeleted(status int) bool {
+	return c.op.Method == http.MethodDelete && c.unsure && status == http.StatusNotFound
+}
