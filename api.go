@@ -105,27 +105,29 @@ func (a *api) do(ctx context.Context, r request) (answer, error) {
 	if len(r.query) > 0 {
 		target += "?" + r.query.Encode()
 	}
-	var body any
+	if r.body == nil && !idempotent(r.op) {
+		r.body = struct{}{} // net/http re-sends a request without a body, see writeTracker
+	}
+	c := &call{api: a, op: r.op}
 	if r.body != nil {
-		if body, err = json.Marshal(r.body); err != nil {
+		if c.payload, err = json.Marshal(r.body); err != nil {
 			return answer{}, refuse(r.op, "the parameters cannot be written as JSON")
 		}
 	}
-	req, err := retryablehttp.NewRequestWithContext(ctx, r.op.Method, target, body)
+	req, err := retryablehttp.NewRequestWithContext(ctx, r.op.Method, target, nil)
 	if err != nil {
 		return answer{}, refuse(r.op, "the request cannot be built: is the context nil?") // err would repeat the URL
 	}
 	req.Header.Set("Accept", wire.MediaHAL+", "+wire.MediaProblem+", "+wire.MediaJSON)
 	req.Header.Set("User-Agent", a.userAgent)
 	switch {
-	case body == nil:
+	case c.payload == nil:
 	case r.op.Method == http.MethodPatch:
 		req.Header.Set("Content-Type", wire.MediaJSONPatch)
 	default:
 		req.Header.Set("Content-Type", wire.MediaJSON)
 	}
 
-	c := &call{api: a, op: r.op}
 	resp, err := c.do(req, (*call).sendAuthorized)
 	if err != nil {
 		return answer{}, err

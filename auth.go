@@ -53,7 +53,7 @@ type flight struct {
 // get returns a token that has not expired.
 func (c *tokenCache) get(ctx context.Context, scope string) (*oauth2.Token, error) {
 	if err := ctx.Err(); err != nil {
-		return nil, &sendError{operation: tokenOperation(scope), unsent: true, err: err}
+		return nil, &sendError{operation: tokenOperation(scope), err: err}
 	}
 	now := c.now()
 	if h, ok := c.hits.Load(scope); ok && now.Before(h.(hit).until) {
@@ -85,7 +85,7 @@ func (c *tokenCache) get(ctx context.Context, scope string) (*oauth2.Token, erro
 	case <-f.done:
 		return f.token, f.err
 	case <-ctx.Done():
-		return nil, &sendError{operation: tokenOperation(scope), unsent: true, err: ctx.Err()}
+		return nil, &sendError{operation: tokenOperation(scope), err: ctx.Err()}
 	}
 }
 

@@ -8,8 +8,6 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
-	"net/http/httptrace"
-	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-retryablehttp"
@@ -26,10 +24,11 @@ const (
 	maxValues    = 1 << 16
 )
 
-// call is one operation under way, with all its tries. It belongs to one goroutine.
+// call is one operation in progress, with all its attempts. It belongs to one goroutine.
 //
-// It is the transport of its own retry client, so that nothing travels in contexts: retryablehttp decides when, call decides whether and sends. It shows RoundTrip alone;
-// were there a CloseIdleConnections, retryablehttp would empty the caller's pool after every failure.
+// It is the transport of its own retry client, so that nothing travels in contexts: retryablehttp
+// decides when to retry, call decides whether, and sends. It has no CloseIdleConnections method,
+// because retryablehttp would empty the caller's connection pool after every failure.
 type call struct {
 	api *api
 	op  wire.Operation
@@ -37,12 +36,13 @@ type call struct {
 	retries retryablehttp.Client
 	client  http.Client
 	try     func(*call, *http.Request) (*http.Response, error)
-	caller  context.Context // as opposed to that of a try, which the time-out of the http.Client ends
+	payload []byte          // the request body; nil for none
+	caller  context.Context // the caller's; the context of an attempt also ends with the http.Client's timeout
 	attempt int
-	token   *oauth2.Token // that the last try bore
-	body    []byte        // of the last answer
-	err     error         // of the last try, because http.Client makes a mere text of it when its time-out strikes
-	unsure  bool          // an earlier try may have been carried out
+	token   *oauth2.Token // of the last attempt
+	body    []byte        // of the last response
+	err     error         // of the last attempt; http.Client reduces it to a text when its timeout expires
+	unsure  bool          // the service may have processed an earlier write of the request
 }
 
 // do tries until there is an answer, of whatever status, that the policy lets stand.
@@ -70,20 +70,30 @@ func (c *call) do(req *retryablehttp.Request, try func(*call, *http.Request) (*h
 		return resp, nil
 	}
 	if ctxErr := req.Context().Err(); ctxErr != nil {
-		// Where the wait was for a token, its error says so.
+		// An error that occurred while waiting for a token says so.
 		if own, ok := errors.AsType[*sendError](c.err); ok && (!c.unsure || idempotent(c.op)) && errors.Is(own, ctxErr) {
 			return nil, own
 		}
-		return nil, c.sendError(ctxErr, c.unsent() && !c.unsure)
+		return nil, c.sendError(ctxErr, c.written() || c.unsure)
 	}
 	if c.err != nil {
 		return nil, c.err
 	}
-	return nil, c.sendError(err, true)
+	return nil, c.sendError(err, false)
 }
 
-func (c *call) sendError(err error, unsent bool) error {
-	return &sendError{operation: c.op.Title, unsent: unsent, unknown: !unsent && !idempotent(c.op), err: cause(err), text: causeText(cause(err), c.api.secrets()...), tries: c.attempt}
+// sendError returns the error of an operation without a response. Parameter written reports whether
+// the service may have received the whole request.
+func (c *call) sendError(err error, written bool) error {
+	return &sendError{
+		operation: c.op.Title,
+		written:   written,
+		unknown:   written && !idempotent(c.op),
+		hint:      unknownHint(c.op),
+		err:       cause(err),
+		text:      causeText(cause(err), c.api.secrets()...),
+		tries:     c.attempt,
+	}
 }
 
 // unredirected makes a redirect an answer like any other, so that credentials never leave the host of the base URL. It takes the Location away:
@@ -98,7 +108,7 @@ func (t unredirected) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// RoundTrip implements http.RoundTripper: one try.
+// RoundTrip implements http.RoundTripper for one attempt.
 func (c *call) RoundTrip(req *http.Request) (*http.Response, error) {
 	c.attempt++
 	resp, err := c.try(c, req)
@@ -106,7 +116,8 @@ func (c *call) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// sendAuthorized sends req with a token. When the service refuses the token, it is dropped and req is sent once more with another.
+// sendAuthorized sends req with a token. If the service rejects the token, sendAuthorized drops it
+// and sends req again with a new one.
 func (c *call) sendAuthorized(req *http.Request) (*http.Response, error) {
 	resp, err := c.sendWithToken(req)
 	if err != nil || resp.StatusCode != http.StatusUnauthorized {
@@ -114,48 +125,40 @@ func (c *call) sendAuthorized(req *http.Request) (*http.Response, error) {
 	}
 	c.api.tokens.drop(c.op.Scope, c.token)
 
-	again := req.Clone(req.Context())
-	if req.Body != nil {
-		if again.Body, err = req.GetBody(); err != nil {
-			return resp, nil
-		}
-	}
-	return c.sendWithToken(again)
+	return c.sendWithToken(req.Clone(req.Context()))
 }
 
 func (c *call) sendWithToken(req *http.Request) (*http.Response, error) {
 	token, err := c.api.tokens.get(req.Context(), c.op.Scope)
 	if err != nil {
-		if req.Body != nil {
-			req.Body.Close()
-		}
 		return nil, err
 	}
 	c.token = token
 	return c.exchange(req)
 }
 
-// exchange sends req and reads the answer whole, so that an answer cut off in the middle is a failed try like any other.
+// exchange sends req and reads the whole response, so that a truncated response fails the attempt
+// like a lost connection.
 func (c *call) exchange(req *http.Request) (*http.Response, error) {
 	begun := time.Now()
-	req.Header.Set("Authorization", "Bearer "+c.token.AccessToken) // req is this try's own
-	// A GET may be sent again, whatever became of it. Of the others it must be known whether they were written.
-	var w *written
-	if c.op.Method != http.MethodGet {
-		w = new(written)
-		req = req.WithContext(httptrace.WithClientTrace(req.Context(), w.trace()))
-	}
+	req.Header.Set("Authorization", "Bearer "+c.token.AccessToken) // the header belongs to this attempt
+	tracker := newWriteTracker(c.op, c.payload)
+	req = tracker.track(req)
+	defer tracker.cancel()
+
 	resp, err := c.api.transport.RoundTrip(req)
 	if err == nil {
 		err = c.readBody(resp)
 	}
 	if _, ok := errors.AsType[*DecodeError](err); err != nil && !ok {
-		// net/http reports its own time-out in more than one way, and never as what it is.
+		lost, written := tracker.fail(err)
+		// net/http reports its own timeout in several ways, none of which names it.
 		if deadline, ok := req.Context().Deadline(); ok && !time.Now().Before(deadline) && c.caller.Err() == nil {
-			err = errClientTimeout
+			lost = errClientTimeout
 		}
-		err = c.sendError(err, w != nil && w.nothing())
+		err = c.sendError(lost, written || resp != nil)
 	}
+	c.unsure = c.unsure || idempotent(c.op) && tracker.rewritten()
 	c.api.logTry(req.Context(), c.op, c.attempt, begun, resp, err)
 	if err != nil {
 		return nil, err
@@ -163,9 +166,9 @@ func (c *call) exchange(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-var errClientTimeout = fmt.Errorf("no answer within the time-out of the HTTP client (see WithHTTPClient): %w", context.DeadlineExceeded)
+var errClientTimeout = fmt.Errorf("no response within the timeout of the HTTP client (see WithHTTPClient): %w", context.DeadlineExceeded)
 
-// readBody reads the answer into c.body.
+// readBody reads the response body into c.body.
 func (c *call) readBody(resp *http.Response) error {
 	defer resp.Body.Close()
 	limit := maxBody
@@ -204,18 +207,6 @@ func values(body []byte) (n int) {
 	return n
 }
 
-// written observes whether a request reached a connection. A transport that does not report is taken to have written it.
-type written struct{ reports, got atomic.Bool }
-
-func (w *written) trace() *httptrace.ClientTrace {
-	return &httptrace.ClientTrace{
-		GetConn: func(string) { w.reports.Store(true) },
-		GotConn: func(httptrace.GotConnInfo) { w.got.Store(true) },
-	}
-}
-
-func (w *written) nothing() bool { return w.reports.Load() && !w.got.Load() }
-
 // logTry records a try: what came back, or why nothing did.
 func (a *api) logTry(ctx context.Context, op wire.Operation, attempt int, begun time.Time, resp *http.Response, err error, more ...slog.Attr) {
 	if !a.logger.Enabled(ctx, slog.LevelDebug) {
@@ -239,7 +230,7 @@ func (c *call) read(resp *http.Response) (answer, error) {
 	return answer{api: c.api, op: c.op, status: resp.StatusCode, header: resp.Header, body: c.body}, nil
 }
 
-// alreadyDeleted tells that an earlier try of a DELETE was carried out although its answer was lost.
+// alreadyDeleted reports whether an earlier write of a DELETE explains the status 404.
 func (c *call) alreadyDeleted(status int) bool {
 	return c.op.Method == http.MethodDelete && c.unsure && status == http.StatusNotFound
 }

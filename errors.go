@@ -74,8 +74,9 @@ type Error struct {
 	RateLimit  *RateLimit    // nil when the service does not say
 	RequestID  string        // the service's name for the call, to quote to its support; may be empty
 
-	unsure bool // it may have been carried out all the same, and another time would be once more
-	tries  int
+	unknown     bool   // the operation is not idempotent, and may have been processed
+	unknownHint string // what to do then
+	tries       int
 }
 
 // RateLimit is what the service says of its limit on requests.
@@ -115,8 +116,8 @@ func (e *Error) sentinel() error {
 
 func (e *Error) hint() string {
 	switch {
-	case e.unsure:
-		return unsureHint
+	case e.unknown:
+		return e.unknownHint
 	case e.RetryAfter > 0 && isTransient(e.Status):
 		return tryAgain(e.RetryAfter)
 	case e.Status >= 300 && e.Status <= 399:
@@ -132,8 +133,16 @@ func (e *Error) hint() string {
 	return ""
 }
 
-// unsureHint is for a POST or PATCH whose outcome nobody knows.
-const unsureHint = "it may have been carried out and charged, once at most: look before you send it again"
+// unknownHint returns the advice for a failed op that may have been processed.
+func unknownHint(op wire.Operation) string {
+	switch op {
+	case wire.CreatePhoneCheck, wire.CreateSIMCheck, wire.CreateSubscriberCheck:
+		return "outcome unknown: the check may exist and may have been charged; search by ReferenceID before you retry"
+	case wire.CompletePhoneCheck, wire.CompleteSubscriberCheck:
+		return "outcome unknown: the code may have been used; read the check before you retry"
+	}
+	return "outcome unknown: it may have been processed; check before you retry"
+}
 
 // tryAgain advises a wait; of a nonsensical one it says no more than that it is long.
 func tryAgain(wait time.Duration) string {
@@ -230,13 +239,15 @@ func (e *DecodeError) Error() string {
 	return s + trail(e.RequestID, 1)
 }
 
-// sendError is an operation that got no answer. What it wraps is never a *url.Error, which holds the URL.
+// sendError is the error of an operation without a response. It never wraps a *url.Error, which
+// contains the URL.
 type sendError struct {
 	operation string
-	unsent    bool // nothing was written
-	unknown   bool // it may have been carried out, and another time would be once more
+	written   bool   // the service may have received the whole request
+	unknown   bool   // written, by an operation that is not idempotent
+	hint      string // what to do then
 	err       error
-	text      string // of err, where the service may have had a part in it, without our secrets
+	text      string // of err, redacted; empty if the service had no part in it
 	tries     int
 }
 
@@ -244,7 +255,7 @@ type sendError struct {
 func (e *sendError) Error() string {
 	s := "idverify: " + e.operation + ": " + cmp.Or(e.text, causeText(e.err))
 	if e.unknown {
-		s += " (" + unsureHint + ")"
+		s += " (" + e.hint + ")"
 	}
 	return s + trail("", e.tries)
 }

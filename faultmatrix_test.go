@@ -277,7 +277,7 @@ func outcome(err error) string {
 	if _, ok := errors.AsType[*idverify.DecodeError](err); ok {
 		return "unusable"
 	}
-	if errors.Is(err, context.DeadlineExceeded) && !strings.Contains(err.Error(), "time-out of the HTTP client") {
+	if errors.Is(err, context.DeadlineExceeded) && !strings.Contains(err.Error(), "timeout of the HTTP client") {
 		return "given up"
 	}
 	return "lost"

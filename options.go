@@ -24,9 +24,16 @@ type settings struct {
 	now        func() time.Time
 }
 
-// WithHTTPClient sends every request through a copy of c, which itself is left as it is: its Transport, its Jar and its Timeout are kept, the Timeout for each try.
-// Redirects are never followed, whatever c says: credentials stay with the host of the base URL.
-// The default is a client of its own with a pool of connections, HTTP/2 and a time-out of 30 s a try.
+// WithHTTPClient makes every call, token requests included, through c. Its Transport, Jar and Timeout
+// are used, the Timeout for each attempt; c itself is not changed. Redirects are never followed, so
+// that credentials stay with the host of the base URL.
+//
+// A transport must not send a request more than once: retries are this package's task, see
+// [RetryPolicy]. The body of a POST or PATCH can be read to its end once in each attempt, and so can
+// all copies that its GetBody returns together. A transport that keeps a copy of its own and sends it
+// again can charge twice.
+//
+// The default is a new client with a pool of connections, HTTP/2 and a timeout of 30 s for each attempt.
 func WithHTTPClient(c *http.Client) Option { return func(s *settings) { s.httpClient = c } }
 
 // WithRetry sets how often, and after what waits, a request is sent again. See [RetryPolicy].
@@ -45,16 +52,23 @@ func WithVersions(v Versions) Option { return func(s *settings) { s.versions = v
 // WithClock decides with now whether a token has expired, and nothing else: waits and time-outs use package time. The default is [time.Now].
 func WithClock(now func() time.Time) Option { return func(s *settings) { s.now = now } }
 
-// RetryPolicy says how a request that failed is sent again. The zero value of a field means its default.
+// RetryPolicy controls how often a failed request is sent again. The zero value of a field selects
+// its default.
 //
-// GET, PUT and DELETE are sent again after a failed connection and after the statuses 429, 500, 502, 503 and 504.
-// POST and PATCH are sent again only when they cannot have been accepted, because a check costs money and a code works once:
-// after 429, after a connection that failed before anything was written, and when the access token could not be had.
-// Every other answer is final.
+// GET, PUT and DELETE are retried after a lost connection and after the statuses 429, 500, 502, 503
+// and 504. A POST or PATCH is retried only if the service cannot have processed it, because a check
+// costs money and a code works once: after 429, if the access token was not obtained, and if the
+// request was not written completely. Every other response is final.
 //
-// The waits double from MinWait to MaxWait, with jitter. The service's Retry-After is a floor of the wait; when it is longer than MaxWait, or than the context allows, the answer is returned at once.
+// One attempt writes a POST or PATCH completely at most once, over HTTP/1.1 and HTTP/2, and any
+// other request at most twice. After a complete write without a response the outcome is unknown, and
+// the error says so, even if the connection was reset with a code that promises that the request was
+// not processed: proxies send such codes after their backend has read the request.
+//
+// The waits double from MinWait to MaxWait, with jitter. The service's Retry-After is a minimum; if it
+// exceeds MaxWait or the context's deadline, the response is returned at once.
 type RetryPolicy struct {
-	MaxAttempts int           // tries in all, the first included: 4 by default, 1 never sends anything again
+	MaxAttempts int           // attempts in all, including the first: 4 by default, 1 disables retries
 	MinWait     time.Duration // 250 ms by default
 	MaxWait     time.Duration // 10 s by default
 }

@@ -21,14 +21,15 @@ func (c *call) problem(resp *http.Response, body []byte) *Error {
 		secrets = append(secrets, c.token.AccessToken)
 	}
 	e := &Error{
-		unsure:     !idempotent(c.op) && isTransient(resp.StatusCode) && resp.StatusCode != http.StatusTooManyRequests,
-		tries:      c.attempt,
-		Status:     resp.StatusCode,
-		Title:      http.StatusText(resp.StatusCode),
-		Operation:  c.op.Title,
-		RetryAfter: retryAfter(resp.Header),
-		RateLimit:  rateLimit(resp.Header, time.Now()),
-		RequestID:  requestID(resp.Header, secrets...),
+		unknown:     !idempotent(c.op) && isTransient(resp.StatusCode) && resp.StatusCode != http.StatusTooManyRequests,
+		unknownHint: unknownHint(c.op),
+		tries:       c.attempt,
+		Status:      resp.StatusCode,
+		Title:       http.StatusText(resp.StatusCode),
+		Operation:   c.op.Title,
+		RetryAfter:  retryAfter(resp.Header),
+		RateLimit:   rateLimit(resp.Header, time.Now()),
+		RequestID:   requestID(resp.Header, secrets...),
 	}
 	var p struct {
 		Type, Title, Detail string

@@ -27,7 +27,7 @@ func (c *call) checkRetry(ctx context.Context, resp *http.Response, _ error) (bo
 	}
 
 	c.retries.RetryWaitMin = wait
-	c.unsure = c.unsure || resp == nil && !c.unsent() || resp != nil && resp.StatusCode >= 500
+	c.unsure = c.unsure || resp == nil && c.written() || resp != nil && resp.StatusCode >= 500
 	c.api.logger.LogAttrs(ctx, slog.LevelWarn, "idverify: retry", slog.String("operation", c.op.Name), slog.Int("attempt", c.attempt), slog.Duration("wait", wait), c.outcome(resp))
 	return true, nil
 }
@@ -54,18 +54,19 @@ func (c *call) transient(resp *http.Response) (again bool, floor time.Duration) 
 	}
 	if err, ok := errors.AsType[*sendError](c.err); ok {
 		_, untrusted := errors.AsType[*tls.CertificateVerificationError](err.err)
-		return (err.unsent || idempotent(c.op)) && !untrusted, 0
+		return (!err.written || idempotent(c.op)) && !untrusted, 0
 	}
 	return false, 0
 }
 
-// unsent tells that the last try cannot have been carried out: it was answered, or failed before anything was written.
-func (c *call) unsent() bool {
+// written reports whether the last attempt ended without a response after the request may have been
+// written completely.
+func (c *call) written() bool {
 	err, ok := errors.AsType[*sendError](c.err)
-	return !ok || err.unsent
+	return ok && err.written
 }
 
-// idempotent tells an operation that may be carried out twice.
+// idempotent reports whether op has the same effect when the service processes it twice.
 func idempotent(op wire.Operation) bool {
 	return op.Method == http.MethodGet || op.Method == http.MethodPut || op.Method == http.MethodDelete
 }

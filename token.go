@@ -82,16 +82,20 @@ func joinScopes(scopes []Scope) (string, error) {
 
 // fetchToken asks the token endpoint, once.
 func (a *api) fetchToken(ctx context.Context, scope string) (*oauth2.Token, error) {
-	req, err := a.tokenRequest(ctx, scope)
+	req, form, err := a.tokenRequest(ctx, scope)
 	if err != nil {
 		return nil, err
 	}
 	client := &http.Client{Transport: a.transport, Timeout: a.httpClient.Timeout}
 	requested := a.now()
 	begun := time.Now()
+	tracker := newWriteTracker(wire.Token, form)
+	req = tracker.track(req)
+	defer tracker.cancel()
 	resp, err := client.Do(req)
 	if err != nil {
-		err = &sendError{operation: tokenOperation(scope), unsent: true, err: cause(err), text: causeText(cause(err), a.secrets()...)}
+		err, _ = tracker.fail(err)
+		err = &sendError{operation: tokenOperation(scope), err: cause(err), text: causeText(cause(err), a.secrets()...)}
 	}
 	a.logTry(ctx, wire.Token, 1, begun, resp, err, slog.String("scope", scope))
 	if err != nil {
@@ -103,7 +107,7 @@ func (a *api) fetchToken(ctx context.Context, scope string) (*oauth2.Token, erro
 		return nil, newTokenError(scope, resp, body, a.secrets())
 	}
 	if err != nil {
-		return nil, &sendError{operation: tokenOperation(scope), unsent: true, err: err}
+		return nil, &sendError{operation: tokenOperation(scope), err: err}
 	}
 	token, err := parseToken(scope, resp.StatusCode, body, requested)
 	if unusable, ok := errors.AsType[*DecodeError](err); ok {
@@ -112,22 +116,23 @@ func (a *api) fetchToken(ctx context.Context, scope string) (*oauth2.Token, erro
 	return token, err
 }
 
-// tokenRequest is the request of specification, section 4: a multipart form with Basic authentication.
-func (a *api) tokenRequest(ctx context.Context, scope string) (*http.Request, error) {
+// tokenRequest returns a request with Basic authentication for the token endpoint, without its
+// body, and the body: a multipart form.
+func (a *api) tokenRequest(ctx context.Context, scope string) (*http.Request, []byte, error) {
 	var form bytes.Buffer
 	w := multipart.NewWriter(&form)
 	if err := errors.Join(w.WriteField("grant_type", "client_credentials"), w.WriteField("scope", scope), w.Close()); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	req, err := http.NewRequestWithContext(ctx, wire.Token.Method, a.base+wire.Token.Path, &form)
+	req, err := http.NewRequestWithContext(ctx, wire.Token.Method, a.base+wire.Token.Path, nil)
 	if err != nil {
-		return nil, refuse(wire.Token, "the request cannot be built")
+		return nil, nil, refuse(wire.Token, "the request cannot be built")
 	}
 	req.SetBasicAuth(a.credentials.ClientID, a.credentials.ClientSecret.Reveal())
 	req.Header.Set("Content-Type", w.FormDataContentType())
 	req.Header.Set("Accept", wire.MediaJSON)
 	req.Header.Set("User-Agent", a.userAgent)
-	return req, nil
+	return req, form.Bytes(), nil
 }
 
 // parseToken reads a token that was requested at the given time: counted from there its life is never thought longer than it is.

@@ -92,7 +92,7 @@ func wait[T any](ctx context.Context, operation, checkID string, get func(contex
 		case <-timer.C:
 		case <-ctx.Done():
 			timer.Stop()
-			return nil, &sendError{operation: operation, unsent: true, err: ctx.Err(), text: ctx.Err().Error() + ": the check is still " + clean(string(p.status))}
+			return nil, &sendError{operation: operation, err: ctx.Err(), text: ctx.Err().Error() + ": the check is still " + clean(string(p.status))}
 		}
 		pause = min(pause*3/2, lastPoll)
 	}

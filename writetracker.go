@@ -1,0 +1,170 @@
+package idverify
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptrace"
+	"sync"
+
+	"github.com/idverify/idverify-go/internal/wire"
+)
+
+// maxWrites is how often one attempt may start to write its request.
+const maxWrites = 2
+
+var (
+	errConnectionLost  = errors.New("connection lost after the request was sent")
+	errConnectionsLost = errors.New("connection lost twice while the request was sent")
+)
+
+// writeTracker limits how often one attempt writes its request, and records whether it did.
+//
+// net/http sends a request again by itself, below the retry policy: over HTTP/2 after
+// REFUSED_STREAM, PROTOCOL_ERROR and GOAWAY, over HTTP/1.1 after an idle connection died. What the
+// protocol promises about such a request is not relied on, because proxies send REFUSED_STREAM
+// after their backend has read the request. Therefore:
+//   - The body of a POST or PATCH can be read to its end once. This is counted over all copies that
+//     GetBody returns, so net/http can still use another connection while no copy was read.
+//   - No request is written to a third connection or stream. A request without a body (GET, DELETE)
+//     has no other limit.
+type writeTracker struct {
+	body    []byte // nil if the request has none
+	maxEnds int    // how often body can be read to its end
+	cancel  context.CancelFunc
+
+	mu       sync.Mutex // guards the fields below
+	reports  bool       // the transport supports net/http/httptrace
+	conns    int        // connections or streams that were obtained
+	ends     int        // how often body was read to its end
+	exceeded bool       // a third connection was obtained, and canceled
+	failed   bool       // the attempt has failed: nothing may be written any more
+}
+
+// newWriteTracker returns a tracker for one attempt of op. A body must not be changed afterwards.
+func newWriteTracker(op wire.Operation, body []byte) *writeTracker {
+	t := &writeTracker{body: body, maxEnds: 1}
+	if idempotent(op) || op == wire.Token {
+		t.maxEnds = maxWrites
+	}
+	return t
+}
+
+// track returns a copy of req whose writes are limited. The caller must call t.cancel when it has
+// read the response.
+func (t *writeTracker) track(req *http.Request) *http.Request {
+	ctx, cancel := context.WithCancel(req.Context())
+	t.cancel = cancel
+	req = req.WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		GetConn: func(string) { t.setReports() },
+		GotConn: t.gotConn,
+	}))
+	if t.body != nil {
+		req.Body = &trackedBody{tracker: t}
+		req.GetBody = t.newBody
+		req.ContentLength = int64(len(t.body))
+	}
+	return req
+}
+
+func (t *writeTracker) setReports() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.reports = true
+}
+
+// gotConn is called before the request is written to a connection or stream.
+func (t *writeTracker) gotConn(info httptrace.GotConnInfo) {
+	t.mu.Lock()
+	t.conns++
+	exceeded := t.conns > maxWrites
+	t.exceeded = exceeded
+	t.mu.Unlock()
+	if !exceeded {
+		return
+	}
+	t.cancel()
+	// HTTP/2 checks the context before it writes the headers. HTTP/1.1 does not, but there the
+	// connection belongs to this request alone.
+	if conn, ok := info.Conn.(*tls.Conn); ok && conn.ConnectionState().NegotiatedProtocol != "h2" {
+		conn.NetConn().Close()
+	}
+}
+
+// newBody implements the GetBody of a request.
+func (t *writeTracker) newBody() (io.ReadCloser, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.failed || t.ends >= t.maxEnds {
+		return nil, errConnectionLost
+	}
+	return &trackedBody{tracker: t}, nil
+}
+
+// fail ends an attempt that failed with err. It returns the error to report, and whether the request
+// may have been written completely. Nothing can be read from the body afterwards, so what was not
+// written by now never is, although a transport may still be working on the request.
+//
+// A request with a body was not written completely if the body was not read to its end. Otherwise a
+// connection decides; a transport that does not report connections is assumed to have written.
+func (t *writeTracker) fail(err error) (cause error, written bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.failed = true
+	if t.exceeded {
+		err = errConnectionsLost // net/http's error would look like a cancellation by the caller
+	}
+	if t.body != nil {
+		return err, t.ends > 0
+	}
+	return err, t.conns > 0 || !t.reports
+}
+
+// rewritten reports whether the request may have been written completely more than once.
+func (t *writeTracker) rewritten() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.conns > 1
+}
+
+// trackedBody reads the body of a tracked request. Several may be in use at once: net/http can read
+// a body while it cancels the stream.
+type trackedBody struct {
+	tracker *writeTracker
+
+	// The tracker's mutex guards these fields.
+	offset int
+	closed bool
+}
+
+func (b *trackedBody) Read(p []byte) (int, error) {
+	t := b.tracker
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case b.closed || t.failed:
+		return 0, http.ErrBodyReadAfterClose
+	case b.offset == len(t.body):
+		return 0, io.EOF
+	}
+	rest := t.body[b.offset:]
+	if len(p) < len(rest) {
+		b.offset += copy(p, rest)
+		return len(p), nil
+	}
+	if t.ends >= t.maxEnds {
+		return 0, errConnectionLost
+	}
+	t.ends++
+	b.offset = len(t.body)
+	return copy(p, rest), io.EOF
+}
+
+func (b *trackedBody) Close() error {
+	b.tracker.mu.Lock()
+	defer b.tracker.mu.Unlock()
+	b.closed = true
+	return nil
+}
