@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 
@@ -19,8 +20,7 @@ import (
 	idverify "github.com/idverify/idverify-go"
 )
 
-// rawHTTP2 is an HTTP/2 server that misbehaves frame by frame. It issues tokens; to every other
-// request it reacts as react says.
+// rawHTTP2 is an HTTP/2 server that misbehaves frame by frame: it does nothing but call react.
 type rawHTTP2 struct {
 	listener  net.Listener
 	tls       *httptest.Server // for its certificate
@@ -34,7 +34,7 @@ type rawHTTP2 struct {
 	open     map[net.Conn]bool
 	dialed   []*net.TCPConn
 	complete map[string]int // requests that arrived whole, by method and path
-	streams  int            // requests other than for a token whose headers arrived
+	streams  int            // requests whose headers arrived, except those for a token
 }
 
 // rawEvent is the part of a request that has just arrived.
@@ -50,7 +50,7 @@ type rawStream struct {
 	*http2.Framer
 	conn         net.Conn
 	id           uint32
-	number       int // counts the requests other than for a token, over all connections, from 1
+	number       int // counts the requests from 1, over all connections, except those for a token
 	method, path string
 	ended        bool // nothing more is written to it
 }
@@ -139,16 +139,23 @@ func (s *rawHTTP2) wait() {
 	s.conns.Wait()
 }
 
-// received returns how many requests with this method, other than for a token, arrived whole.
+// received returns how many requests with this method arrived whole, except those for a token.
 func (s *rawHTTP2) received(method string) (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for request, times := range s.complete {
-		if request != "POST "+tokenPath && len(request) > len(method) && request[:len(method)+1] == method+" " {
+		if strings.HasPrefix(request, method+" ") && !strings.HasSuffix(request, " "+tokenPath) {
 			n += times
 		}
 	}
 	return n
+}
+
+// receivedTokens returns how many token requests arrived whole.
+func (s *rawHTTP2) receivedTokens() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.complete["POST "+tokenPath]
 }
 
 func (s *rawHTTP2) serve(conn net.Conn) {
@@ -199,13 +206,12 @@ func (s *rawHTTP2) serve(conn net.Conn) {
 }
 
 func (s *rawHTTP2) headers(stream *rawStream) {
-	if stream.path == tokenPath {
-		return
+	if stream.path != tokenPath {
+		s.mu.Lock()
+		s.streams++
+		stream.number = s.streams
+		s.mu.Unlock()
 	}
-	s.mu.Lock()
-	s.streams++
-	stream.number = s.streams
-	s.mu.Unlock()
 	s.react(stream, headersReceived)
 }
 
@@ -213,11 +219,19 @@ func (s *rawHTTP2) end(stream *rawStream) {
 	s.mu.Lock()
 	s.complete[stream.method+" "+stream.path]++
 	s.mu.Unlock()
-	if stream.path == tokenPath {
-		stream.respond(http.StatusOK, `{"access_token":"token-1","token_type":"bearer","expires_in":3600}`)
-		return
-	}
 	s.react(stream, requestReceived)
+}
+
+// withToken returns a reaction that issues tokens, and passes everything else to react.
+func withToken(react func(*rawStream, rawEvent)) func(*rawStream, rawEvent) {
+	return func(s *rawStream, event rawEvent) {
+		switch {
+		case s.path != tokenPath:
+			react(s, event)
+		case event == requestReceived:
+			s.respond(http.StatusOK, `{"access_token":"token-1","token_type":"bearer","expires_in":3600}`)
+		}
+	}
 }
 
 func (s *rawStream) respond(status int, body string) {

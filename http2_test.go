@@ -1,0 +1,258 @@
+package idverify_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/net/http2"
+
+	idverify "github.com/idverify/idverify-go"
+)
+
+// aFault is what a server or proxy does to a request instead of responding.
+type aFault struct {
+	name  string
+	at    rawEvent
+	apply func(*rawStream)
+}
+
+// streamFaults returns the ways to fail a request over HTTP/2, before and after it is complete:
+// RST_STREAM with each code, GOAWAY that names an earlier, this or a later stream as the last one
+// processed, and a lost connection.
+func streamFaults() []aFault {
+	var faults []aFault
+	for _, at := range []struct {
+		name  string
+		event rawEvent
+	}{{"before END_STREAM", headersReceived}, {"after END_STREAM", requestReceived}} {
+		add := func(name string, apply func(*rawStream)) {
+			faults = append(faults, aFault{name + " " + at.name, at.event, apply})
+		}
+		for code := http2.ErrCodeNo; code <= http2.ErrCodeHTTP11Required; code++ {
+			add("RST_STREAM "+code.String(), func(s *rawStream) { s.reset(code) })
+		}
+		for _, code := range []http2.ErrCode{http2.ErrCodeNo, http2.ErrCodeProtocol, http2.ErrCodeEnhanceYourCalm} {
+			add("GOAWAY before the stream "+code.String(), func(s *rawStream) {
+				s.ended = true
+				s.WriteGoAway(max(s.id, 2)-2, code, nil)
+			})
+			for position, last := range map[string]func(id uint32) uint32{
+				"before the stream":  func(id uint32) uint32 { return max(id, 2) - 2 },
+				"at the stream":      func(id uint32) uint32 { return id },
+				"after every stream": func(uint32) uint32 { return 1<<31 - 1 },
+			} {
+				add("GOAWAY "+position+", then closed "+code.String(), func(s *rawStream) {
+					s.WriteGoAway(last(s.id), code, nil)
+					s.conn.Close()
+				})
+			}
+		}
+		add("connection closed", func(s *rawStream) { s.conn.Close() })
+	}
+	return faults
+}
+
+// anOperation is an operation of the service, and how to call it.
+type anOperation struct {
+	name, method string
+	response     string
+	call         func(context.Context, rawClients) error
+}
+
+var (
+	createOperation = anOperation{"Create", http.MethodPost, `{"check_id":"c","status":"ACCEPTED"}`, func(ctx context.Context, c rawClients) error {
+		_, err := c.client.PhoneChecks.Create(ctx, aCheck)
+		return err
+	}}
+	completeOperation = anOperation{"Complete", http.MethodPatch, `{"check_id":"c","status":"COMPLETED","match":true}`, func(ctx context.Context, c rawClients) error {
+		_, err := c.client.PhoneChecks.Complete(ctx, "c", "code")
+		return err
+	}}
+	resetOperation = anOperation{"Reset", http.MethodPost, `{"client_id":"client","client_secret":"another-secret"}`, func(ctx context.Context, c rawClients) error {
+		_, err := c.console.WorkspaceCredentials.ResetSecret(ctx, "member", "client")
+		return err
+	}}
+	getOperation = anOperation{"Get", http.MethodGet, `{"check_id":"c","status":"COMPLETED","match":true}`, func(ctx context.Context, c rawClients) error {
+		_, err := c.client.PhoneChecks.Get(ctx, "c")
+		return err
+	}}
+	deleteOperation = anOperation{"Delete", http.MethodDelete, "", func(ctx context.Context, c rawClients) error {
+		return c.console.ProjectCredentials.Delete(ctx, "project", "client")
+	}}
+	putOperation = anOperation{"UpdateAccount", http.MethodPut, `{"company_name":"c"}`, func(ctx context.Context, c rawClients) error {
+		_, err := c.console.Billing.UpdateAccount(ctx, idverify.BillingAccount{CompanyName: "c"})
+		return err
+	}}
+)
+
+// fastRetry has the default number of attempts, and waits that a test can afford.
+var fastRetry = idverify.RetryPolicy{MinWait: time.Microsecond, MaxWait: time.Millisecond}
+
+// A POST or PATCH that was written completely is never written again, whatever HTTP/2 promises
+// about the stream: a proxy may send REFUSED_STREAM after its backend has processed the request.
+func TestClient_WritesOnceOverHTTP2(t *testing.T) {
+	t.Parallel()
+	for _, op := range []anOperation{createOperation, completeOperation, resetOperation} {
+		for _, fault := range streamFaults() {
+			for _, then := range []string{"then a response", "always"} {
+				t.Run(fmt.Sprintf("%s/%s/%s", op.name, fault.name, then), func(t *testing.T) {
+					t.Parallel()
+					srv := newRawHTTP2(t, withToken(func(s *rawStream, event rawEvent) {
+						switch {
+						case event == fault.at && (s.number == 1 || then == "always"):
+							fault.apply(s)
+						case event == requestReceived:
+							s.respond(http.StatusOK, op.response)
+						}
+					}))
+
+					ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+					defer cancel()
+					err := op.call(ctx, srv.clients(t, idverify.WithRetry(fastRetry)))
+
+					srv.wait()
+					switch n := srv.received(op.method); {
+					case n > 1:
+						t.Errorf("the service received %d complete requests, want at most 1: each may be charged (error %v)", n, err)
+					case err == nil && n != 1:
+						t.Errorf("success, but the service received %d complete requests", n)
+					}
+					if err == nil && fault.at == requestReceived {
+						t.Error("success although the only complete request had no response")
+					}
+					if err != nil && !strings.Contains(err.Error(), "outcome unknown") {
+						t.Errorf("error %q does not say that the outcome is unknown", err)
+					}
+					if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+						t.Errorf("error %v looks like the caller's cancellation", err)
+					}
+				})
+			}
+		}
+	}
+}
+
+// net/http re-sends a request without a body as often as the peer resets it.
+func TestClient_LimitsWritesOverHTTP2(t *testing.T) {
+	t.Parallel()
+	for _, op := range []anOperation{getOperation, deleteOperation, putOperation} {
+		for _, fault := range streamFaults() {
+			t.Run(op.name+"/"+fault.name, func(t *testing.T) {
+				t.Parallel()
+				srv := newRawHTTP2(t, withToken(func(s *rawStream, event rawEvent) {
+					if event == fault.at {
+						fault.apply(s)
+					}
+				}))
+				once := idverify.WithRetry(idverify.RetryPolicy{MaxAttempts: 1})
+
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				err := op.call(ctx, srv.clients(t, once))
+
+				srv.wait()
+				if n := srv.received(op.method); n > 2 || err == nil {
+					t.Errorf("the service received %d requests in one attempt (error %v), want at most 2 and an error", n, err)
+				}
+				if strings.Contains(fmt.Sprint(err), "outcome unknown") || errors.Is(err, context.Canceled) {
+					t.Errorf("error %v, want one about the connection: the operation can be repeated", err)
+				}
+			})
+		}
+	}
+}
+
+// A token request is written at most twice, and an operation whose token was not obtained never.
+func TestClient_LimitsTokenWritesOverHTTP2(t *testing.T) {
+	t.Parallel()
+	for _, fault := range streamFaults() {
+		t.Run(fault.name, func(t *testing.T) {
+			t.Parallel()
+			srv := newRawHTTP2(t, func(s *rawStream, event rawEvent) {
+				if event == fault.at {
+					fault.apply(s)
+				}
+			})
+
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			err := createOperation.call(ctx, srv.clients(t, idverify.WithRetry(idverify.RetryPolicy{MaxAttempts: 1})))
+
+			srv.wait()
+			if n := srv.receivedTokens(); n > 2 || err == nil {
+				t.Errorf("the service received %d token requests in one attempt (error %v), want at most 2 and an error", n, err)
+			}
+			if n := srv.received(http.MethodPost); n != 0 {
+				t.Errorf("the service received %d creates without a token", n)
+			}
+			if strings.Contains(fmt.Sprint(err), "outcome unknown") || errors.Is(err, context.Canceled) {
+				t.Errorf("error %v, want one about the connection: the check was not sent", err)
+			}
+		})
+	}
+}
+
+// A GET whose first write is lost succeeds in the same attempt.
+func TestClient_RepeatsLostGet(t *testing.T) {
+	t.Parallel()
+	srv := newRawHTTP2(t, withToken(func(s *rawStream, event rawEvent) {
+		switch {
+		case event != requestReceived:
+		case s.number == 1:
+			s.reset(http2.ErrCodeRefusedStream)
+		default:
+			s.respond(http.StatusOK, getOperation.response)
+		}
+	}))
+
+	err := getOperation.call(t.Context(), srv.clients(t, idverify.WithRetry(idverify.RetryPolicy{MaxAttempts: 1})))
+
+	srv.wait()
+	if n := srv.received(http.MethodGet); err != nil || n != 2 {
+		t.Errorf("%d requests, error %v, want 2 and success", n, err)
+	}
+}
+
+// The connection of the token request dies before it is used again. The client has noticed: no
+// request is lost, and none arrives twice.
+func TestClient_SurvivesDeadIdleConnection(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name string
+		kill func(*rawStream)
+	}{
+		{"GOAWAY", func(s *rawStream) { s.WriteGoAway(s.id, http2.ErrCodeNo, nil); s.conn.Close() }},
+		{"closed", func(s *rawStream) { s.conn.Close() }},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			srv := newRawHTTP2(t, withToken(func(s *rawStream, event rawEvent) {
+				switch {
+				case event != requestReceived:
+				case s.method == http.MethodGet:
+					s.respond(http.StatusOK, getOperation.response)
+					tt.kill(s)
+				default:
+					s.respond(http.StatusCreated, createOperation.response)
+				}
+			}))
+			c := srv.clients(t, idverify.WithRetry(fastRetry))
+			if err := getOperation.call(t.Context(), c); err != nil {
+				t.Fatal(err)
+			}
+			srv.conns.Wait() // the client has closed the connection, too
+
+			err := createOperation.call(t.Context(), c)
+
+			srv.wait()
+			if n := srv.received(http.MethodPost); err != nil || n != 1 {
+				t.Errorf("%d creates, error %v, want 1 and success", n, err)
+			}
+		})
+	}
+}
