@@ -187,15 +187,15 @@ type topUp struct {
 
 // topUpView is a top-up as it is answered (contract, section 3).
 type topUpView struct {
-	TopUpID         string `json:"top_up_id"`
-	PaymentMethodID string `json:"payment_method_id"`
-	Currency        string `json:"currency"`
-	Amount          string `json:"amount"`
-	CreatedAt       string `json:"created_at"`
+	TopUpID         string      `json:"top_up_id"`
+	PaymentMethodID string      `json:"payment_method_id"`
+	Currency        string      `json:"currency"`
+	Amount          json.Number `json:"amount"`
+	CreatedAt       string      `json:"created_at"`
 }
 
 func (t *topUp) view() topUpView {
-	return topUpView{t.id, t.methodID, t.currency, t.amount.String(), formatTime(t.created)}
+	return topUpView{t.id, t.methodID, t.currency, t.amount.number(), formatTime(t.created)}
 }
 
 // maxPaidIn is what a workspace may pay in over all its life, so that no sum of amounts leaves its bounds.

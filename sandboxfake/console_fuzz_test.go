@@ -151,10 +151,10 @@ func FuzzTopUpAmount(f *testing.F) {
 			}
 			return
 		}
-		want, isNumber := new(big.Rat).SetString(r.text("amount"))
+		want, isNumber := new(big.Rat).SetString(r.number(t, "amount"))
 		got, _ := new(big.Rat).SetString(balance.Amount.String())
 		if !isNumber || got.Cmp(want) != 0 || want.Sign() <= 0 {
-			t.Errorf("amount %s: answered %s, and the account is %+v", amount, r.body, balance)
+			t.Errorf("amount %s: response %s, and the account is %+v", amount, r.body, balance)
 		}
 	})
 }

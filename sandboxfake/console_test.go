@@ -1,8 +1,11 @@
 package sandboxfake_test
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"net/http"
+	"strconv"
 	"testing"
 
 	"github.com/idverify/idverify-go"
@@ -65,6 +68,39 @@ func (r reply) at(names ...string) any {
 func (r reply) text(names ...string) string {
 	text, _ := r.at(names...).(string)
 	return text
+}
+
+// number returns the JSON number below names in a response, as it was written.
+func (r reply) number(t testing.TB, names ...string) string {
+	t.Helper()
+	decoder := json.NewDecoder(bytes.NewReader(r.body))
+	decoder.UseNumber()
+	var v any
+	if err := decoder.Decode(&v); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		if i, err := strconv.Atoi(name); err == nil {
+			v = v.([]any)[i]
+			continue
+		}
+		v = v.(map[string]any)[name]
+	}
+	number, ok := v.(json.Number)
+	if !ok {
+		t.Fatalf("%v is %#v, want a JSON number", names, v)
+	}
+	return number.String()
+}
+
+// amounts are the amounts of a page of usage, as they were written.
+func (r reply) amounts(t testing.TB) []string {
+	t.Helper()
+	var amounts []string
+	for i := range r.column("usage", "amount") {
+		amounts = append(amounts, r.number(t, "_embedded", "usage", strconv.Itoa(i), "amount"))
+	}
+	return amounts
 }
 
 // column is one field of all that a page holds.

@@ -78,13 +78,16 @@ func TestUsageIsCountedByHourDayAndMonthAndByProductAndProject(t *testing.T) {
 	}{
 		{"hourly", "date>=2026-01-30T22", "", []string{"2026-01-30T22 4 3 API", "2026-01-30T23 1 1 API", "2026-01-31T00 1 0 API", "2026-02-01T00 1 1 API", "2026-02-01T00 1 1 EUR"}},
 		{"hourly", "date>2026-01-30T22;date<2026-02-01T00", "", []string{"2026-01-30T23 1 1 API", "2026-01-31T00 1 0 API"}},
-		{"hourly", "date==2026-01-30T22", "product_id", []string{"2026-01-30T22 phone_check 3 2 API", "2026-01-30T22 sim_check 1 1 API"}},
+		{"hourly", "date==2026-01-30T22", "product_id", []string{"2026-01-30T22 pck 3 2 API", "2026-01-30T22 sck 1 1 API"}},
 		{"hourly", "date==2026-01-30T22", "project_id", []string{"2026-01-30T22 live 3 3 API", "2026-01-30T22 sandbox 1 0 API"}},
 		{"daily", "date>=2026-01-30", "", []string{"2026-01-30 5 4 API", "2026-01-31 1 0 API", "2026-02-01 1 1 API", "2026-02-01 1 1 EUR"}},
-		{"daily", "date<=2026-01-31", "product_id,project_id", []string{"2026-01-30 phone_check live 3 3 API", "2026-01-30 phone_check sandbox 1 0 API", "2026-01-30 sim_check live 1 1 API", "2026-01-31 sim_check sandbox 1 0 API"}},
-		{"daily", "date>=2026-01-30;product_id==sim_check", "", []string{"2026-01-30 1 1 API", "2026-01-31 1 0 API"}},
+		{"daily", "date<=2026-01-31", "product_id,project_id", []string{"2026-01-30 pck live 3 3 API", "2026-01-30 pck sandbox 1 0 API", "2026-01-30 sck live 1 1 API", "2026-01-31 sck sandbox 1 0 API"}},
+		{"daily", "date<=2026-01-31", "product_id&group_by=project_id", []string{"2026-01-30 pck live 3 3 API", "2026-01-30 pck sandbox 1 0 API", "2026-01-30 sck live 1 1 API", "2026-01-31 sck sandbox 1 0 API"}},
+		{"daily", "date>=2026-01-30;product_id!=pck", "product_id", []string{"2026-01-30 sck 1 1 API", "2026-01-31 sck 1 0 API"}},
+		{"daily", "date>=2026-01-30;product_id==sim_check", "", []string{}},
+		{"daily", "date>=2026-01-30;product_id==sck", "", []string{"2026-01-30 1 1 API", "2026-01-31 1 0 API"}},
 		{"monthly", "date>=2026-01", "", []string{"2026-01 6 4 API", "2026-02 1 1 API", "2026-02 1 1 EUR"}},
-		{"monthly", "date==2026-01", "project_id,product_id", []string{"2026-01 phone_check live 3 3 API", "2026-01 phone_check sandbox 1 0 API", "2026-01 sim_check live 1 1 API", "2026-01 sim_check sandbox 1 0 API"}},
+		{"monthly", "date==2026-01", "project_id,product_id", []string{"2026-01 pck live 3 3 API", "2026-01 pck sandbox 1 0 API", "2026-01 sck live 1 1 API", "2026-01 sck sandbox 1 0 API"}},
 		{"monthly", "date<2026-01", "", []string{}},
 	} {
 		query := "?search=" + url.QueryEscape(row.search)
@@ -117,8 +120,26 @@ func TestUsageIsPagedWithItsSearchAndItsGroups(t *testing.T) {
 		next = r.text("_links", "next", "href")
 	}
 
-	want := []string{"2026-01-30 phone_check 4 3 API", "2026-01-30 sim_check 1 1 API", "2026-01-31 sim_check 1 0 API", "2026-02-01 phone_check 1 1 API", "2026-02-01 phone_check 1 1 EUR"}
+	want := []string{"2026-01-30 pck 4 3 API", "2026-01-30 sck 1 1 API", "2026-01-31 sck 1 0 API", "2026-02-01 pck 1 1 API", "2026-02-01 pck 1 1 EUR"}
 	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("all pages (-want +got):\n%s", diff)
+	}
+}
+
+func TestUsage_LinksKeepRepeatedGroups(t *testing.T) {
+	t.Parallel()
+	owner, names := busyWorkspace(t)
+	var got []string
+	next := owner.srv.URL() + workspaces + "/default/usage/monthly?size=1&group_by=product_id&group_by=project_id&search=" + url.QueryEscape("date==2026-01")
+
+	for next != "" {
+		r := owner.want(200, http.MethodGet, next, "")
+		got = append(got, r.usageRows(names)...)
+		next = r.text("_links", "next", "href")
+	}
+
+	want := []string{"2026-01 pck live 3 3 API", "2026-01 pck sandbox 1 0 API", "2026-01 sck live 1 1 API", "2026-01 sck sandbox 1 0 API"}
+	if diff := cmp.Diff(want, sorted(got)); diff != "" {
 		t.Errorf("all pages (-want +got):\n%s", diff)
 	}
 }
@@ -142,8 +163,9 @@ func TestMalformedQueriesOfUsageAreRefused(t *testing.T) {
 	t.Parallel()
 	owner, _ := busyWorkspace(t)
 	for _, query := range []string{
-		"", "?search=", "?search=product_id==phone_check", "?search=date", "?search=date>=soon", "?search=date>2026,", "?search=colour==red;date>2026",
+		"", "?search=", "?search=product_id==pck", "?search=date", "?search=date>=soon", "?search=date>2026,", "?search=colour==red;date>2026",
 		"?search=date>2026&group_by=", "?search=date>2026&group_by=colour", "?search=date>2026&group_by=product_id,", "?search=date>2026&group_by=product_id,product_id",
+		"?search=date>2026&group_by=product_id&group_by=product_id", "?search=date>2026&group_by=product_id&group_by=", "?search=date>2026&search=date>2026",
 		"?search=date>2026&size=0", "?search=date>2026&sort=name,asc",
 	} {
 		r := owner.get(workspaces + "/default/usage/daily" + query)

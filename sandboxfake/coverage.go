@@ -1,6 +1,7 @@
 package sandboxfake
 
 import (
+	"encoding/json"
 	"net"
 	"net/http"
 	"net/netip"
@@ -18,8 +19,8 @@ type coverageNetwork struct {
 }
 
 type price struct {
-	Currency string `json:"currency"`
-	Amount   string `json:"amount"`
+	Currency string      `json:"currency"`
+	Amount   json.Number `json:"amount"`
 }
 
 // sandboxNetwork is the operator of every number and address in sandbox: 001-01 is set aside for tests.
@@ -28,7 +29,8 @@ var sandboxNetwork = coverageNetwork{NetworkID: "00101", NetworkName: "Sandbox M
 // sandboxCountry is where every address of the sandbox is.
 const sandboxCountry = "GB"
 
-// coverageProducts are the names of the products for readers of either shape (contract, section 3).
+// coverageProducts are the IDs and names of the products in coverage and usage (our decision;
+// docs/assumptions.md, section 3).
 var coverageProducts = []struct{ product, id, name string }{
 	{wire.PhoneCheck, "pck", "PhoneCheck"},
 	{wire.SIMCheck, "sck", "SIMCheck"},
@@ -111,7 +113,7 @@ func (s *Server) country(c *call) (any, error) {
 			v := countryView{CountryCode: country.code, DialingCode: country.dialingCode}
 			for _, p := range coverageProducts {
 				network := sandboxNetwork
-				network.Prices = []price{{c.credential.workspace.currency, s.opts.price(p.product).String()}}
+				network.Prices = []price{{c.credential.workspace.currency, s.opts.price(p.product).number()}}
 				v.Products = append(v.Products, productView{ProductID: p.id, ProductName: p.name, Coverage: country.coverage, Networks: []coverageNetwork{network}})
 			}
 			return v, nil

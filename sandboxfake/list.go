@@ -140,13 +140,16 @@ func newestFirst[T any](items []T, created func(T) time.Time, i int) int {
 	return low + i - (len(items) - high)
 }
 
-// links leads from page to page, with the query's other parameters kept.
+// linkedParams are the parameters of a query that the links of a page keep.
+var linkedParams = []string{"name", "search", "sort", "group_by"}
+
+// links returns the links from page to page, with the query's other parameters kept.
 func (p pageNumbers) links(path string, query url.Values) map[string]link {
 	to := func(number int) link {
 		params := []string{"page=" + strconv.Itoa(number), "size=" + strconv.Itoa(p.Size)}
-		for _, name := range []string{"search", "sort", "group_by"} {
-			if query.Has(name) {
-				params = append(params, name+"="+url.QueryEscape(query.Get(name)))
+		for _, name := range linkedParams {
+			for _, value := range query[name] {
+				params = append(params, name+"="+url.QueryEscape(value))
 			}
 		}
 		return link{path + "?" + strings.Join(params, "&")}
@@ -161,7 +164,8 @@ func (p pageNumbers) links(path string, query url.Values) map[string]link {
 	return links
 }
 
-// query reads the call's query. A semicolon belongs to a value here: it is the "and" of a search. No parameter is given twice.
+// query reads the call's query. A semicolon is part of a value here: it is the "and" of a search.
+// Only group_by may be given more than once.
 func (c *call) query() (url.Values, error) {
 	query := make(url.Values)
 	for pair := range strings.SplitSeq(c.r.URL.RawQuery, "&") {
@@ -177,10 +181,10 @@ func (c *call) query() (url.Values, error) {
 		if err != nil {
 			return nil, newProblem(wire.BadRequest, "The query cannot be read")
 		}
-		if query.Has(name) {
+		if query.Has(name) && name != "group_by" {
 			return nil, newProblem(wire.BadRequest, "A query parameter is given more than once")
 		}
-		query.Set(name, value)
+		query.Add(name, value)
 	}
 	return query, nil
 }

@@ -2,6 +2,7 @@ package sandboxfake
 
 import (
 	"cmp"
+	"encoding/json"
 	"maps"
 	"slices"
 	"strings"
@@ -47,14 +48,24 @@ var usagePeriods = map[string]string{
 	"monthly": "2006-01",
 }
 
-// usageView is a line of the account as it is answered (contract, section 3).
+// usageView is a row of usage in a response (our decision; docs/assumptions.md, section 3).
 type usageView struct {
-	Date      string `json:"date"`
-	ProductID string `json:"product_id,omitempty"`
-	ProjectID string `json:"project_id,omitempty"`
-	Counter   int    `json:"counter"`
-	Amount    string `json:"amount"`
-	Currency  string `json:"currency"`
+	Date      string      `json:"date"`
+	ProductID string      `json:"product_id,omitempty"`
+	ProjectID string      `json:"project_id,omitempty"`
+	Counter   int         `json:"counter"`
+	Amount    json.Number `json:"amount"`
+	Currency  string      `json:"currency"`
+}
+
+// usageProductID returns the ID of a product in usage, or an empty string for no product.
+func usageProductID(product string) string {
+	for _, p := range coverageProducts {
+		if p.product == product {
+			return p.id
+		}
+	}
+	return ""
 }
 
 // getUsage is GET …/workspaces/{workspace_id}/usage/{period}: the checks that were accepted, in each period that had any, the oldest first.
@@ -75,11 +86,11 @@ func (s *Server) getUsage(c *call, m *member) (any, error) {
 		oldFirst: true,
 		fields: map[string]searchField[usageRow]{
 			"date":       func(text string) (func(usageRow) (int, bool), error) { dated = true; return date(text) },
-			"product_id": textField(func(r usageRow) string { return r.product }),
+			"product_id": textField(func(r usageRow) string { return usageProductID(r.product) }),
 			"project_id": textField(func(r usageRow) string { return r.project }),
 		},
 		view: func(_ *Server, r usageRow) any {
-			return usageView{Date: r.date.Format(layout), ProductID: r.product, ProjectID: r.project, Counter: r.counter, Amount: r.amount.String(), Currency: r.currency}
+			return usageView{Date: r.date.Format(layout), ProductID: usageProductID(r.product), ProjectID: r.project, Counter: r.counter, Amount: r.amount.number(), Currency: r.currency}
 		},
 	}
 	// What is searched is what was counted, before it is summed up.
@@ -90,7 +101,7 @@ func (s *Server) getUsage(c *call, m *member) (any, error) {
 	if !dated {
 		return nil, newProblem(wire.BadRequest, "search must say which dates, such as date>=2026-01-02T03")
 	}
-	byProduct, byProject, err := usageGroups(query.Get("group_by"), query.Has("group_by"))
+	byProduct, byProject, err := usageGroups(query["group_by"])
 	if err != nil {
 		return nil, err
 	}
@@ -108,19 +119,20 @@ func (w *workspace) usageIn(layout string) []usageRow {
 	return rows
 }
 
-// usageGroups reads group_by: product_id, project_id, or both, separated by a comma.
-func usageGroups(text string, given bool) (byProduct, byProject bool, err error) {
-	if !given {
+// usageGroups reads the values of group_by: product_id, project_id, or both, separated by a comma
+// or in a parameter each.
+func usageGroups(values []string) (byProduct, byProject bool, err error) {
+	if len(values) == 0 {
 		return false, false, nil
 	}
-	for name := range strings.SplitSeq(text, ",") {
+	for name := range strings.SplitSeq(strings.Join(values, ","), ",") {
 		switch {
 		case name == "product_id" && !byProduct:
 			byProduct = true
 		case name == "project_id" && !byProject:
 			byProject = true
 		default:
-			return false, false, newProblem(wire.BadRequest, "group_by must be product_id, project_id, or both with a comma between")
+			return false, false, newProblem(wire.BadRequest, "group_by must be product_id, project_id or both, each named once")
 		}
 	}
 	return byProduct, byProject, nil
