@@ -34,7 +34,7 @@ func (s *Server) getBillingAccount(_ *call, m *member) (any, error) {
 // updateBillingAccount is PUT …/workspaces/{workspace_id}/billing_account: the new details stand in place of all the old ones.
 func (s *Server) updateBillingAccount(c *call, m *member) (any, error) {
 	var account billingAccount
-	if err := c.decode(wire.MediaJSON, &account); err != nil {
+	if err := c.decode(&account); err != nil {
 		return nil, err
 	}
 	if strings.TrimSpace(account.CompanyName) == "" {
@@ -106,7 +106,7 @@ var badCurrency = "a currency must be one of " + strings.Join(currencies, ", ") 
 // addPaymentMethod is POST …/workspaces/{workspace_id}/payment_methods.
 func (s *Server) addPaymentMethod(c *call, m *member) (any, error) {
 	var params paymentMethodParams
-	if err := c.decode(wire.MediaJSON, &params); err != nil {
+	if err := c.decode(&params); err != nil {
 		return nil, err
 	}
 	if err := params.check(); err != nil {
@@ -208,7 +208,7 @@ func (s *Server) createTopUp(c *call, m *member) (any, error) {
 		Currency        string      `json:"currency"`
 		Amount          json.Number `json:"amount"` // takes a number in quotes, too
 	}
-	if err := c.decode(wire.MediaJSON, &params); err != nil {
+	if err := c.decode(&params); err != nil {
 		return nil, err
 	}
 	w := m.workspace

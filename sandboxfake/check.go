@@ -72,7 +72,7 @@ type checkParams struct {
 // createCheck is POST /{product}/{version}/checks.
 func (s *Server) createCheck(c *call) (any, error) {
 	var params checkParams
-	if err := c.decode(wire.MediaJSON, &params); err != nil {
+	if err := c.decode(&params); err != nil {
 		return nil, err
 	}
 	product := c.product()

@@ -233,12 +233,17 @@ func TestAWorkspaceIsRenamedByItsOwnerOrAnAdmin(t *testing.T) {
 		want         string
 	}{
 		{"another name", `[{"op":"replace","path":"/name","value":"Shop"}]`, 200, "Shop"},
+		{"add, which replaces a member that exists", `[{"op":"add","path":"/name","value":"Added"}]`, 200, "Added"},
 		{"the last of two", `[{"op":"replace","path":"/name","value":"A"},{"op":"replace","path":"/name","value":"B"}]`, 200, "B"},
 		{"no operation", `[]`, 200, "B"},
 		{"255 characters", `[{"op":"replace","path":"/name","value":"` + long + `"}]`, 200, long},
 		{"256 characters", `[{"op":"replace","path":"/name","value":"` + long + `n"}]`, 400, long},
 		{"a good operation and a bad one", `[{"op":"replace","path":"/name","value":"C"},{"op":"replace","path":"/name","value":""}]`, 400, long},
 		{"another path", `[{"op":"replace","path":"/data_residency","value":"US"}]`, 400, long},
+		{"an add of a member that does not exist", `[{"op":"add","path":"/data_residency","value":"US"}]`, 400, long},
+		{"an add of a number", `[{"op":"add","path":"/name","value":7}]`, 400, long},
+		{"an add of null", `[{"op":"add","path":"/name","value":null}]`, 400, long},
+		{"a move", `[{"op":"move","path":"/name","value":"Moved"}]`, 400, long},
 		{"removal", `[{"op":"remove","path":"/name"}]`, 400, long},
 		{"a number", `[{"op":"replace","path":"/name","value":7}]`, 400, long},
 		{"a line break", `[{"op":"replace","path":"/name","value":"a\nb"}]`, 400, long},

@@ -9,6 +9,7 @@ import (
 	"mime"
 	"net/http"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -166,12 +167,20 @@ func (s *Server) admit(c *call) error {
 	return nil
 }
 
-// decode reads the body as JSON of a media type into v, and refuses in the contract's order: 415, 413, 400.
-func (c *call) decode(media string, v any) error {
+// bodyMedia are the media types that the JSON body of a request may have (our decision;
+// docs/assumptions.md, section 1).
+var bodyMedia = []string{wire.MediaJSON, wire.MediaHAL}
+
+// decode reads a JSON body into v.
+func (c *call) decode(v any) error { return c.decodeAs(bodyMedia, v) }
+
+// decodeAs reads the JSON body of one of several media types into v. It checks in the order 415,
+// 413, 400 (our decision; docs/assumptions.md, section 1).
+func (c *call) decodeAs(media []string, v any) error {
 	got, _, err := mime.ParseMediaType(c.r.Header.Get("Content-Type"))
 	switch {
-	case err != nil || got != media:
-		return newProblem(wire.UnsupportedMediaType, "The body must be "+media)
+	case err != nil || !slices.Contains(media, got):
+		return newProblem(wire.UnsupportedMediaType, "The body must be "+strings.Join(media, " or "))
 	case errors.Is(c.bodyErr, errBodyTooLarge):
 		return newProblem(wire.PayloadTooLarge, "")
 	case c.bodyErr != nil:

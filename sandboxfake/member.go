@@ -78,7 +78,7 @@ func (s *Server) createInvitation(c *call, m *member) (any, error) {
 		Role      role    `json:"role"`
 		Reference string  `json:"reference"`
 	}
-	if err := c.decode(wire.MediaJSON, &params); err != nil {
+	if err := c.decode(&params); err != nil {
 		return nil, err
 	}
 	if err := checkName(params.Name); err != nil {

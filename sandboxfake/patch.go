@@ -18,7 +18,7 @@ type patchOperation struct {
 func (c *call) decodePatch() ([]patchOperation, error) {
 	// Maps take names to the letter, as the service does; structs would not.
 	var operations []map[string]json.RawMessage
-	if err := c.decode(wire.MediaJSONPatch, &operations); err != nil {
+	if err := c.decodeAs([]string{wire.MediaJSONPatch}, &operations); err != nil {
 		return nil, err
 	}
 	if operations == nil {

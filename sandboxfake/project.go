@@ -124,7 +124,7 @@ func parseProductURLs(raw json.RawMessage) (productURLs, error) {
 // createProject is POST /console/{version}/projects: a project with its first pair of credentials.
 func (s *Server) createProject(c *call, m *member) (any, error) {
 	var params projectParams
-	if err := c.decode(wire.MediaJSON, &params); err != nil {
+	if err := c.decode(&params); err != nil {
 		return nil, err
 	}
 	p, credentials, err := s.addProject(m, &params)
@@ -155,8 +155,17 @@ func (w *workspace) hasProject(name string) bool {
 	return slices.ContainsFunc(w.projects, func(p *project) bool { return p.name == name })
 }
 
-// listProjects is GET /console/{version}/projects.
+// listProjects is GET /console/{version}/projects. The parameter name selects the project of
+// exactly that name.
 func (s *Server) listProjects(c *call, m *member) (any, error) {
+	query, err := c.query()
+	if err != nil {
+		return nil, err
+	}
+	projects := m.workspace.projects
+	if query.Has("name") {
+		projects = slices.DeleteFunc(slices.Clone(projects), func(p *project) bool { return p.name != query.Get("name") })
+	}
 	created := func(p *project) time.Time { return p.created }
 	updated := func(p *project) time.Time { return p.updated }
 	name := func(p *project) string { return p.name }
@@ -174,7 +183,7 @@ func (s *Server) listProjects(c *call, m *member) (any, error) {
 			"updated_at": timeField(updated),
 		},
 		view: func(s *Server, p *project) any { return s.projectView(c, p) },
-	}, m.workspace.projects)
+	}, projects)
 }
 
 // ownProject finds the project of the path in m's workspace. That there is such a project of another is not told.

@@ -69,7 +69,7 @@ func (s *Server) listWorkspaces(c *call, m *member) (any, error) {
 // getWorkspace is GET /console/{version}/workspaces/{workspace_id}.
 func (s *Server) getWorkspace(c *call, m *member) (any, error) { return s.workspaceView(c, m), nil }
 
-// updateWorkspace is PATCH /console/{version}/workspaces/{workspace_id}, which gives it another name.
+// updateWorkspace is PATCH /console/{version}/workspaces/{workspace_id}, which renames it.
 func (s *Server) updateWorkspace(c *call, m *member) (any, error) {
 	patch, err := c.decodePatch()
 	if err != nil {
@@ -77,8 +77,9 @@ func (s *Server) updateWorkspace(c *call, m *member) (any, error) {
 	}
 	name := m.workspace.name
 	for _, op := range patch {
-		if op.verb != "replace" || op.path != "/name" || json.Unmarshal(op.value, &name) != nil {
-			return nil, newProblem(wire.BadRequest, "The patch of a workspace may only replace /name, by a string")
+		// RFC 6902, section 4.1: to add a member that exists is to replace it.
+		if op.verb != "add" && op.verb != "replace" || op.path != "/name" || json.Unmarshal(op.value, &name) != nil {
+			return nil, newProblem(wire.BadRequest, "The patch of a workspace may only add or replace /name, a string")
 		}
 		if err := checkName(&name); err != nil {
 			return nil, err
