@@ -42,10 +42,11 @@ func ask(t *testing.T, s *Server, request *http.Request) *httptest.ResponseRecor
 }
 
 func FuzzSearch(f *testing.F) {
-	for _, seed := range []string{"status==COMPLETED", "match==true;created_at>=2026-01-02T03,reference_id!='a,b'", "(status==PENDING,(match!=false))", `phone_number=="4477\"`, "charge_amount<0.5", "((((", "==", "status=="} {
+	for _, seed := range []string{"status==COMPLETED", "match==true;created_at>=2026-01-02T03,reference_id!='a,b'", "(status==PENDING,(match!=false))", `phone_number=="4477\"`, "charge_amount<0.5", "((((", "==", "status==", "status===COMPLETED", "status<>COMPLETED", "reference_id==a!b", "a~b", "a b", `a\"'b`, "ä€"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
+		fuzzSearchValue(t, text)
 		keep, err := parseSearch(text, checkListing.fields)
 
 		if err != nil {
@@ -67,6 +68,28 @@ func FuzzSearch(f *testing.F) {
 			}
 		}
 	})
+}
+
+// fuzzSearchValue searches for text as a value: quoted, any text finds exactly itself; unquoted,
+// only a text without reserved characters does.
+func fuzzSearchValue(t *testing.T, text string) {
+	t.Helper()
+	escaped := strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(text)
+	keep, err := parseSearch(`reference_id=="`+escaped+`"`, checkListing.fields)
+	if err != nil || !keep(&check{referenceID: text}) || keep(&check{referenceID: text + "x"}) {
+		t.Errorf("quoted, the value %q does not find itself alone: %v", text, err)
+	}
+	if strings.ContainsAny(text, ";,)") || text != "" && strings.ContainsAny(text[:1], `"'`) {
+		return // the end of the value, or a quoted one
+	}
+	keep, err = parseSearch("reference_id=="+text, checkListing.fields)
+	valid := text != "" && !strings.ContainsAny(text, `"'(=!~<> `)
+	if (err == nil) != valid {
+		t.Errorf("unquoted, the value %q: error %v", text, err)
+	}
+	if err == nil && !keep(&check{referenceID: text}) {
+		t.Errorf("unquoted, the value %q does not find itself", text)
+	}
 }
 
 func FuzzTokenForm(f *testing.F) {

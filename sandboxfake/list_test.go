@@ -130,6 +130,34 @@ func TestASearchFindsByFieldAndOperator(t *testing.T) {
 	}
 }
 
+// RSQL reserves these characters: unquoted they end a value or make the search invalid.
+func TestSearch_ReservedCharacters(t *testing.T) {
+	t.Parallel()
+	a := newAPI(t, sandboxfake.New(t, sandboxfake.WithInMemory()))
+	for _, reserved := range `"'();,=!~<> ` {
+		value := "a" + string(reserved) + "b"
+		a.create(phoneChecks, fmt.Sprintf(`{"phone_number":"447700900012","reference_id":%q}`, value))
+		search := func(value string) reply {
+			return a.get(phoneChecks + "?search=" + url.QueryEscape("reference_id=="+value))
+		}
+
+		for _, unquoted := range []string{value, string(reserved) + "b", "a" + string(reserved)} {
+			if r := search(unquoted); r.status != 400 || r.fragment() != "bad_request" {
+				t.Errorf("unquoted %s: %d %s, want 400: an empty list would hide the mistake", unquoted, r.status, r.body)
+			}
+		}
+		quoted := `"` + value + `"`
+		if reserved == '"' {
+			quoted = `'` + value + `'`
+		}
+		for _, text := range []string{quoted, `"a\` + string(reserved) + `b"`} {
+			if r := search(text); r.status != 200 || len(r.listed()) != 1 || r.listed()[0] != value {
+				t.Errorf("quoted %s: %d %s, want the check of that reference", text, r.status, r.body)
+			}
+		}
+	}
+}
+
 func TestALinkKeepsTheSearch(t *testing.T) {
 	t.Parallel()
 	a := sixChecks(t)

@@ -9,7 +9,9 @@ import (
 	"github.com/idverify/idverify-go/internal/wire"
 )
 
-// A search is RSQL: comparisons such as status==COMPLETED, joined by ";" (and) and "," (or), "and" binding closer, with parentheses and quoted values (contract, section 3).
+// A search is RSQL: comparisons such as status==COMPLETED, joined by ";" (and) and "," (or), where
+// "and" binds more tightly, with parentheses and quoted values. Our decision; docs/assumptions.md,
+// section 3.
 
 // maxSearchDepth bounds parentheses in parentheses.
 const maxSearchDepth = 32
@@ -22,7 +24,7 @@ func parseSearch[T any](text string, fields map[string]searchField[T]) (func(T) 
 		return nil, err
 	}
 	if p.rest != "" {
-		return nil, errors.New("there is something behind its end")
+		return nil, errors.New("unexpected input after the expression")
 	}
 	return keep, nil
 }
@@ -96,8 +98,11 @@ var searchOperators = []struct {
 	{"<", func(order int) bool { return order < 0 }},
 }
 
+// searchReserved are the characters that a field's name and an unquoted value cannot contain.
+const searchReserved = "\"'();,=!~<> "
+
 func (p *searchParser[T]) comparison() (func(T) bool, error) {
-	end := strings.IndexAny(p.rest, "=!<>;,()'\" ")
+	end := strings.IndexAny(p.rest, searchReserved)
 	if end < 0 {
 		end = len(p.rest)
 	}
@@ -129,7 +134,7 @@ func (p *searchParser[T]) comparison() (func(T) bool, error) {
 	return nil, errors.New("a comparison must be one of ==, !=, >, >=, <, <=")
 }
 
-// value reads a value, in quotes or up to the next separator.
+// value reads a value: quoted, or unquoted and without reserved characters.
 func (p *searchParser[T]) value() (string, error) {
 	if p.rest == "" {
 		return "", errors.New("a value is missing")
@@ -137,12 +142,16 @@ func (p *searchParser[T]) value() (string, error) {
 	if quote := p.rest[0]; quote == '\'' || quote == '"' {
 		return p.quoted(quote)
 	}
-	end := strings.IndexAny(p.rest, ";,()'\" ")
+	end := strings.IndexAny(p.rest, searchReserved)
 	if end < 0 {
 		end = len(p.rest)
 	}
 	value := p.rest[:end]
-	if p.rest = p.rest[end:]; value == "" {
+	p.rest = p.rest[end:]
+	switch {
+	case p.rest != "" && !strings.Contains(";,)", p.rest[:1]):
+		return "", errors.New("a value with reserved characters must be quoted")
+	case value == "":
 		return "", errors.New("a value is missing")
 	}
 	return value, nil
