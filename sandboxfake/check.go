@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/netip"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -146,36 +145,9 @@ const (
 	defaultPeriod = 10080
 )
 
-const (
-	badCallbackURL = "callback_url must be an absolute http or https URL without userinfo and fragment"
-	badRedirectURL = "redirect_url must be an absolute http or https URL without userinfo, fragment and the query parameters that the service adds"
-)
-
 // validPhoneNumber reports whether a number is 7 to 15 digits, the first not 0 (contract, section 6).
 func validPhoneNumber(s string) bool {
 	return len(s) >= 7 && len(s) <= 15 && s[0] != '0' && strings.Trim(s, "0123456789") == ""
-}
-
-// validURL reports whether a URL that was given to us can be called (contract, section 3).
-func validURL(text string) bool {
-	u, err := url.Parse(text)
-	printable := func(r rune) bool { return r > ' ' && r < 0x7f }
-	return err == nil && strings.TrimFunc(text, printable) == "" && (u.Scheme == "http" || u.Scheme == "https") && u.Hostname() != "" && u.User == nil && !strings.Contains(text, "#")
-}
-
-// redirectParams are what the service appends to a redirect URL, whose own query must not hold them.
-var redirectParams = []string{"check_id", "code", "error", "error_description", "authorization", "date"}
-
-func validRedirectURL(text string) bool {
-	if !validURL(text) {
-		return false
-	}
-	u, err := url.Parse(text)
-	if err != nil {
-		return false
-	}
-	query, err := url.ParseQuery(u.RawQuery)
-	return err == nil && !slices.ContainsFunc(redirectParams, query.Has)
 }
 
 // getCheck is GET /{product}/{version}/checks/{check_id}.

@@ -128,12 +128,14 @@ type openedView struct {
 	ErrorDescription string `json:"error_description,omitempty"`
 }
 
-// redirect is the URL that the device is sent on to: the target with the view's parameters behind its own query, signed.
+// redirect returns the signed URL that the device is redirected to: the target with the parameters
+// of the view after its own query.
 func (v openedView) redirect(target string, signer *signature.Signer) (string, error) {
 	u, err := url.Parse(target)
 	if err != nil {
 		return "", err
 	}
+	u.Host = browserHost(u)
 	params := []string{u.RawQuery}
 	if u.RawQuery == "" {
 		params = nil

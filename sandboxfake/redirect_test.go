@@ -1,0 +1,167 @@
+package sandboxfake_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"testing"
+
+	"github.com/idverify/idverify-go"
+	"github.com/idverify/idverify-go/sandboxfake"
+)
+
+// location opens the Check URL of a new v0.2 check and returns where the device is redirected to.
+func (a *api) location(body string) *url.URL {
+	a.t.Helper()
+	r := a.get(phoneChecks02 + "/" + a.create(phoneChecks02, body) + "/redirect")
+	if r.status != http.StatusFound {
+		a.t.Fatalf("open: %d %s, want a redirect", r.status, r.body)
+	}
+	location, err := url.Parse(r.header.Get("Location"))
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return location
+}
+
+// browserRequest is the request that arrives at the customer when a browser follows location.
+func browserRequest(location *url.URL, host string) *http.Request {
+	r := httptest.NewRequest(http.MethodGet, location.RequestURI(), nil)
+	r.Host = host
+	return r
+}
+
+// A browser sends the host in lower case and without the default port, however the URL writes it.
+func TestRedirect_HostAsBrowsersSendIt(t *testing.T) {
+	t.Parallel()
+	srv := consoleServer(t)
+	account := srv.NewWorkspace("Shop")
+	plain := account.NewProject(idverify.ProjectParams{Name: "Plain", Mode: idverify.ModeSandbox})
+	for i, row := range []struct{ origin, location, host string }{
+		{"https://app.sandbox.test", "https://app.sandbox.test", "app.sandbox.test"},
+		{"https://APP.Sandbox.TEST", "https://app.sandbox.test", "app.sandbox.test"},
+		{"https://app.sandbox.test:443", "https://app.sandbox.test", "app.sandbox.test"},
+		{"HTTPS://APP.sandbox.test:0443", "https://app.sandbox.test", "app.sandbox.test"},
+		{"https://app.sandbox.test:", "https://app.sandbox.test", "app.sandbox.test"},
+		{"http://App.sandbox.test:80", "http://app.sandbox.test", "app.sandbox.test"},
+		{"http://app.sandbox.test:443", "http://app.sandbox.test:443", "app.sandbox.test:443"},
+		{"https://app.sandbox.test:80", "https://app.sandbox.test:80", "app.sandbox.test:80"},
+		{"https://APP.sandbox.test:8443", "https://app.sandbox.test:8443", "app.sandbox.test:8443"},
+		{"https://[2001:DB8::A]:443", "https://[2001:db8::a]", "[2001:db8::a]"},
+		{"https://[2001:DB8::A]:8443", "https://[2001:db8::a]:8443", "[2001:db8::a]:8443"},
+	} {
+		configured := account.NewProject(idverify.ProjectParams{
+			Name: fmt.Sprintf("Configured %d", i), Mode: idverify.ModeSandbox,
+			PhoneCheck: idverify.ProductURLs{RedirectURL: row.origin + "/Back?A=%2f"},
+		})
+		for name, location := range map[string]*url.URL{
+			"of the check":            forProducts(t, srv, plain.Credentials).location(fmt.Sprintf(`{"phone_number":"447700900012","redirect_url":%q}`, row.origin+"/Back?A=%2f")),
+			"of the check, in ERROR":  forProducts(t, srv, plain.Credentials).location(fmt.Sprintf(`{"phone_number":"447700900055","redirect_url":%q}`, row.origin+"/Back?A=%2f")),
+			"of the project":          forProducts(t, srv, configured.Credentials).location(`{"phone_number":"447700900012"}`),
+			"of the project in ERROR": forProducts(t, srv, configured.Credentials).location(`{"phone_number":"447700900055"}`),
+		} {
+			if got := location.Scheme + "://" + location.Host; got != row.location || location.Path != "/Back" {
+				t.Errorf("%s %s: the device is redirected to %s%s, want %s/Back", row.origin, name, got, location.Path, row.location)
+			}
+			if _, err := srv.Verifier(row.host).VerifyRedirect(browserRequest(location, row.host)); err != nil {
+				t.Errorf("%s %s: the redirect of a browser does not verify: %v", row.origin, name, err)
+			}
+		}
+	}
+}
+
+// A check's own redirect URL replaces the project's, and each product has its own.
+func TestRedirect_ProjectURL(t *testing.T) {
+	t.Parallel()
+	srv := consoleServer(t)
+	project := srv.NewProject(idverify.ProjectParams{
+		Name: "Shop", Mode: idverify.ModeSandbox,
+		PhoneCheck:      idverify.ProductURLs{RedirectURL: "https://phone.sandbox.test/back"},
+		SubscriberCheck: idverify.ProductURLs{RedirectURL: "https://subscriber.sandbox.test/back"},
+	})
+	product := forProducts(t, srv, project.Credentials)
+	for _, row := range []struct{ path, body, want string }{
+		{phoneChecks02, `{"phone_number":"447700900012"}`, "phone.sandbox.test"},
+		{phoneChecks02, `{"phone_number":"447700900012","redirect_url":"https://check.sandbox.test"}`, "check.sandbox.test"},
+		{"/subscriber_check/v0.2/checks", `{"phone_number":"447700900012"}`, "subscriber.sandbox.test"},
+	} {
+		id := product.create(row.path, row.body)
+
+		r := product.get(row.path + "/" + id + "/redirect")
+
+		location, err := url.Parse(r.header.Get("Location"))
+		if err != nil || r.status != http.StatusFound || location.Host != row.want {
+			t.Errorf("%s %s: %d to %q, want a redirect to %s", row.path, row.body, r.status, location, row.want)
+			continue
+		}
+		if query := location.Query(); query.Get("check_id") != id || query.Get("code") == "" {
+			t.Errorf("%s: the redirect %s lacks the check's id and code", row.path, location)
+		}
+		if _, err := srv.Verifier(row.want).VerifyRedirect(browserRequest(location, row.want)); err != nil {
+			t.Errorf("%s: %v", row.path, err)
+		}
+	}
+}
+
+// Without a redirect URL the device gets JSON, and what it gets completes the check.
+func TestRedirect_WithoutURL(t *testing.T) {
+	t.Parallel()
+	a := newAPI(t, sandboxfake.New(t, sandboxfake.WithInMemory()))
+	id := a.create(phoneChecks02, `{"phone_number":"447700900012"}`)
+
+	r := a.get(phoneChecks02 + "/" + id + "/redirect")
+
+	if r.status != 200 || r.header.Get("Content-Type") != "application/json" || r.text("check_id") != id || r.text("code") == "" {
+		t.Errorf("the device gets %d %s %s, want 200 with JSON", r.status, r.header.Get("Content-Type"), r.body)
+	}
+}
+
+func TestServer_RejectsInvalidURLs(t *testing.T) {
+	t.Parallel()
+	srv := consoleServer(t)
+	a, owner := newAPI(t, srv), asOwner(t, srv)
+	invalid := []string{
+		"", " ", "back", "/back", "//app.sandbox.test", "app.sandbox.test/back", "mailto:me@app.sandbox.test", "https:", "https://", "https:///back", "https://:443/back", "https:app.sandbox.test",
+		"ftp://app.sandbox.test", "javascript:alert(1)", "https://user@app.sandbox.test", "https://user:password@app.sandbox.test", "https://@app.sandbox.test",
+		"https://app.sandbox.test/#", "https://app.sandbox.test/#fragment", "https://app.sandbox.test/a b", "https://app.sandbox.test/ä", "https://app.sandbox.test/a?b=ä",
+		" https://app.sandbox.test", "https://app.sandbox.test ", "https://app.sandbox.test/a\u007fb", "https://app.sandbox.test/a\tb", "https://app.sandbox.test:port", "https://app.sandbox.test/%zz",
+		"https://bücher.sandbox.test", "https://b%C3%BCcher.sandbox.test", "https://[fe80::1%25eth0]/",
+	}
+	valid := []string{
+		"https://app.sandbox.test", "http://app.sandbox.test", "HTTPS://app.sandbox.test", "https://app.sandbox.test:8443/a/b?c=d&e", "https://192.0.2.1", "https://[2001:db8::1]/", "https://xn--bcher-kva.sandbox.test",
+		"https://app.sandbox.test/~!$&'()*+,;=:@%2F?~!$&'()*+,:@/?", "https://localhost",
+	}
+	// The parameters that the service adds are not allowed in a redirect URL, escaped or not.
+	var added []string
+	for _, param := range []string{"check_id", "code", "error", "error_description", "authorization", "date"} {
+		added = append(added, "https://app.sandbox.test/?"+param+"=1", "https://app.sandbox.test/?a=b&"+param, fmt.Sprintf("https://app.sandbox.test/?%%%02x%s=1", param[0], param[1:]))
+	}
+	added = append(added, "https://app.sandbox.test/?a=%zz", "https://app.sandbox.test/?a;b")
+	similar := []string{"https://app.sandbox.test/?codes=1&Code=2&check-id=3", "https://app.sandbox.test/?a=code&b=date"}
+
+	post := func(field, value string) map[string]reply {
+		pair := fmt.Sprintf("{%q:%q}", field, value)
+		return map[string]reply{
+			"check":   a.post(phoneChecks02, fmt.Sprintf(`{"phone_number":"447700900012",%s`, pair[1:])),
+			"project": owner.post(projects, fmt.Sprintf(`{"name":%q,"configuration":{"phone_check":%s}}`, field+value, pair)),
+		}
+	}
+	expect := func(field string, values []string, status int) {
+		t.Helper()
+		for _, value := range values {
+			for where, r := range post(field, value) {
+				if r.status != status || status == 400 && r.fragment() != "bad_request" {
+					t.Errorf("%s %q of a %s: %d %s, want %d", field, value, where, r.status, r.body, status)
+				}
+			}
+		}
+	}
+	for _, field := range []string{"callback_url", "redirect_url"} {
+		expect(field, invalid, 400)
+		expect(field, valid, 201)
+	}
+	expect("redirect_url", added, 400)
+	expect("redirect_url", similar, 201)
+	expect("callback_url", added[:1], 201)
+}

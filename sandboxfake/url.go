@@ -1,0 +1,60 @@
+package sandboxfake
+
+import (
+	"net"
+	"net/url"
+	"slices"
+	"strings"
+)
+
+// The rules for the URLs that a customer gives to the service (our decision; docs/assumptions.md,
+// section 3).
+
+const (
+	badCallbackURL = "callback_url must be an absolute http or https URL without userinfo and fragment"
+	badRedirectURL = "redirect_url must be an absolute http or https URL without userinfo, fragment and the query parameters that the service adds"
+)
+
+// validURL reports whether text is an absolute http or https URL without userinfo and fragment, in
+// printable ASCII. A host with an escape is not one: it means a name outside ASCII, which a browser
+// would send as punycode, or the zone of an address.
+func validURL(text string) bool {
+	unprintable := func(r rune) bool { return r <= ' ' || r >= 0x7f }
+	u, err := url.Parse(text)
+	switch {
+	case err != nil || strings.ContainsFunc(text, unprintable) || strings.Contains(text, "#"):
+		return false
+	case u.Scheme != "http" && u.Scheme != "https", u.User != nil:
+		return false
+	}
+	return u.Hostname() != "" && !strings.Contains(u.Hostname(), "%") && !strings.ContainsFunc(u.Host, unprintable)
+}
+
+// redirectParams are the parameters that the service appends to a redirect URL, whose own query
+// must not have them.
+var redirectParams = []string{"check_id", "code", "error", "error_description", "authorization", "date"}
+
+// validRedirectURL reports whether text is a valid URL with none of redirectParams in its query.
+func validRedirectURL(text string) bool {
+	if !validURL(text) {
+		return false
+	}
+	_, rawQuery, _ := strings.Cut(text, "?")
+	query, err := url.ParseQuery(rawQuery)
+	return err == nil && !slices.ContainsFunc(redirectParams, query.Has)
+}
+
+// browserHost returns the host of a valid URL as a browser sends it: in lower case and without the
+// default port. The signature of a redirect covers the Host header that arrives at the customer.
+func browserHost(u *url.URL) string {
+	host := strings.ToLower(u.Hostname())
+	port := strings.TrimLeft(u.Port(), "0")
+	switch {
+	case port == "", u.Scheme == "http" && port == "80", u.Scheme == "https" && port == "443":
+		if strings.Contains(host, ":") {
+			return "[" + host + "]"
+		}
+		return host
+	}
+	return net.JoinHostPort(host, port)
+}
