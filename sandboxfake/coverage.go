@@ -2,7 +2,7 @@ package sandboxfake
 
 import (
 	"encoding/json"
-	"net"
+	"errors"
 	"net/http"
 	"net/netip"
 	"strconv"
@@ -71,7 +71,24 @@ type productView struct {
 	Networks    []coverageNetwork `json:"networks,omitempty"`
 }
 
-// deviceIP is GET /coverage/{version}/device_ips/{ip}, and /coverage/{version}/device_ip?ip=, where no address means the caller's.
+// WithCallerIP sets the IP address that the service sees for every caller that asks for its own
+// reachability, as web SDKs do before they open a Check URL. The last digits of the address decide
+// the result, see [ReachabilityOutcome].
+//
+// By default it is the address of the connection. Over loopback and in memory that is 127.0.0.1,
+// which ends in 1: not a mobile IP.
+func WithCallerIP(ip netip.Addr) Option {
+	return func(o *options) error {
+		if !ip.IsValid() || ip.Zone() != "" {
+			return errors.New("the caller's IP address must be valid and without a zone")
+		}
+		o.callerIP = ip
+		return nil
+	}
+}
+
+// deviceIP is GET /coverage/{version}/device_ips/{ip}, and GET /coverage/{version}/device_ip?ip=…,
+// which without ip looks up the caller's own address.
 func (s *Server) deviceIP(c *call) (any, error) {
 	text, ok := c.ids["ip"]
 	if !ok {
@@ -79,14 +96,33 @@ func (s *Server) deviceIP(c *call) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		if text = query.Get("ip"); !query.Has("ip") {
-			text, _, _ = net.SplitHostPort(c.r.RemoteAddr)
+		if !query.Has("ip") {
+			return s.callerIP(c)
 		}
+		text = query.Get("ip")
 	}
 	addr, err := netip.ParseAddr(text)
 	if err != nil || addr.Zone() != "" {
-		return nil, newProblem(wire.BadRequest, "ip is no IP address")
+		return nil, newProblem(wire.BadRequest, "ip is not an IP address")
 	}
+	return reachability(addr)
+}
+
+// callerIP is GET /public/coverage/{version}/device_ip. It needs no token and looks up no address
+// but the caller's own.
+func (s *Server) callerIP(c *call) (any, error) {
+	if s.opts.callerIP.IsValid() {
+		return reachability(s.opts.callerIP)
+	}
+	addr, err := netip.ParseAddrPort(c.r.RemoteAddr)
+	if err != nil {
+		return nil, newProblem(wire.BadRequest, "The caller has no IP address")
+	}
+	return reachability(addr.Addr())
+}
+
+// reachability is the result for an address.
+func reachability(addr netip.Addr) (any, error) {
 	if status, fragment := ReachabilityOutcome(addr); status != http.StatusOK {
 		return nil, newProblem(fragment, "")
 	}

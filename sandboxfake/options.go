@@ -2,6 +2,7 @@ package sandboxfake
 
 import (
 	"fmt"
+	"net/netip"
 	"time"
 
 	"github.com/idverify/idverify-go"
@@ -22,6 +23,7 @@ type options struct {
 	rateLimit      int              // calls an hour; 0: any number
 	prices         map[string]money // by product
 	operator       func(idverify.Product, string) Outcome
+	callerIP       netip.Addr // the zero Addr: the connection's
 	freshKeys      bool
 	control        bool
 	remoteControl  bool

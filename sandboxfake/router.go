@@ -40,6 +40,7 @@ func handlers() map[string]handler {
 		wire.GetSIMCheckTrace.Name:   (*Server).getTrace,
 
 		wire.LookupDeviceIP.Name: (*Server).deviceIP,
+		wire.LookupCallerIP.Name: (*Server).callerIP,
 		wire.GetCountry.Name:     (*Server).country,
 
 		wire.CreateProject.Name: console(roleAdmin, (*Server).createProject),
@@ -147,7 +148,7 @@ func (n *router) find(escapedPath string) *route {
 		if err != nil || text == "" {
 			return nil
 		}
-		if product == "" {
+		if product == "" || product == wire.Public {
 			product = text
 		}
 		switch {
@@ -172,7 +173,8 @@ func (n *router) find(escapedPath string) *route {
 	return found
 }
 
-// public reports whether the path takes no bearer: the token endpoints, the key set and Check URLs.
+// public reports whether the path needs no bearer token: the token endpoints, the key set, Check
+// URLs and the reachability of the caller.
 func (r *route) public() bool {
 	if r == nil {
 		return false

@@ -48,6 +48,7 @@ var (
 
 	LookupDeviceIP      = Operation{"coverage.device_ip", "look up reachability", http.MethodGet, "/coverage/{v}/device_ips/{ip}", ScopeCoverage, 200}
 	LookupDeviceIPQuery = Operation{"coverage.device_ip", "look up reachability", http.MethodGet, "/coverage/{v}/device_ip", ScopeCoverage, 200}
+	LookupCallerIP      = Operation{"coverage.caller_ip", "look up reachability of the caller", http.MethodGet, "/public/coverage/{v}/device_ip", "", 200}
 	GetCountry          = Operation{"coverage.country", "get country coverage", http.MethodGet, "/coverage/{v}/countries/{code}", ScopeCoverage, 200}
 
 	CreateProject = Operation{"projects.create", "create project", http.MethodPost, "/console/{v}/projects", ScopeProjects, 201}
@@ -106,7 +107,7 @@ func Operations() []Operation {
 		CreatePhoneCheck, GetPhoneCheck, ListPhoneChecks, OpenPhoneCheck, CompletePhoneCheck, ListPhoneCheckTraces, GetPhoneCheckTrace,
 		CreateSubscriberCheck, GetSubscriberCheck, ListSubscriberChecks, OpenSubscriberCheck, CompleteSubscriberCheck, ListSubscriberCheckTraces, GetSubscriberCheckTrace,
 		CreateSIMCheck, GetSIMCheck, ListSIMChecks, ListSIMCheckTraces, GetSIMCheckTrace,
-		LookupDeviceIP, LookupDeviceIPQuery, GetCountry,
+		LookupDeviceIP, LookupDeviceIPQuery, LookupCallerIP, GetCountry,
 		CreateProject, ListProjects, GetProject, UpdateProject, DeleteProject,
 		CreateProjectCredentials, ListProjectCredentials, GetProjectCredentials, DeleteProjectCredentials,
 		ListWorkspaces, GetWorkspace, UpdateWorkspace,
@@ -126,9 +127,12 @@ func (o Operation) below(scope string) Operation {
 	return o
 }
 
-// Product is the product whose version stands in the path: its first segment.
+// Public is the first segment of the paths that browsers call without a token. The product follows.
+const Public = "public"
+
+// Product returns the product whose version is in the path: its first segment after Public.
 func (o Operation) Product() string {
-	product, _, _ := strings.Cut(strings.TrimPrefix(o.Path, "/"), "/")
+	product, _, _ := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(o.Path, "/"+Public), "/"), "/")
 	return product
 }
 
