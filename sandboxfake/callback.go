@@ -55,12 +55,15 @@ const (
 	ResultFailed       Result = "failed"       // 5XX
 )
 
-// deliveryRules is the table of section 6, "Delivery rules".
-var deliveryRules = []struct {
+// deliveryRule is a row of deliveryRules: what follows from the status of a receiver's response.
+type deliveryRule struct {
 	from, to int // statuses
 	result   Result
 	retry    bool
-}{
+}
+
+// deliveryRules is the table of section 6, "Delivery rules".
+var deliveryRules = []deliveryRule{
 	{200, 299, ResultAcknowledged, false},
 	{300, 399, ResultRefused, false},
 	{400, 499, ResultRefused, false},
@@ -165,7 +168,7 @@ func (s *Server) settle(d *delivery, try Attempt) {
 	d.Attempts = append(d.Attempts, try)
 	d.Done = true
 	s.state.changed(d)
-	if try.Result == ResultFailed && len(d.Attempts) < maxAttempts {
+	if ruleFor(try.Status).retry && len(d.Attempts) < maxAttempts {
 		d.Done = false
 		d.queue(s.state, s.clock.now().Add(retryWait(len(d.Attempts))))
 	}
@@ -194,7 +197,7 @@ func (s *Server) deliver(st *state, d *delivery, try *Attempt) {
 	switch {
 	case err == nil:
 		try.Status = status
-		try.Result = resultOf(status)
+		try.Result = ruleFor(status).result
 	case isTimeout(err):
 		try.Result, try.Error = ResultTimedOut, fmt.Sprintf("no answer in %v", deliveryTimeout)
 	default:
@@ -273,13 +276,15 @@ func (s *Server) callbackSigner(fault *Fault) *signature.Signer {
 	return s.keys.signerUnder(fault)
 }
 
-func resultOf(status int) Result {
+// ruleFor returns the rule for a status. An attempt without a response, whose status is 0, is not
+// retried; neither is one with a status outside the table.
+func ruleFor(status int) deliveryRule {
 	for _, rule := range deliveryRules {
 		if rule.from <= status && status <= rule.to {
-			return rule.result
+			return rule
 		}
 	}
-	return ResultRefused
+	return deliveryRule{result: ResultRefused}
 }
 
 // rootCause is the innermost error's text: net/url's and net's would tell the address, which may be the receiver's secret.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -60,11 +61,17 @@ func TestWhatTheReceiverAnswersDecidesAboutAnotherTry(t *testing.T) {
 	}{
 		{"2XX acknowledges", 200, 1, sandboxfake.ResultAcknowledged},
 		{"2XX acknowledges", 204, 1, sandboxfake.ResultAcknowledged},
+		{"2XX acknowledges", 299, 1, sandboxfake.ResultAcknowledged},
+		{"3XX is not tried again, nor followed", 300, 1, sandboxfake.ResultRefused},
 		{"3XX is not tried again, nor followed", 302, 1, sandboxfake.ResultRefused},
+		{"3XX is not tried again, nor followed", 399, 1, sandboxfake.ResultRefused},
 		{"4XX is not tried again", 400, 1, sandboxfake.ResultRefused},
 		{"4XX is not tried again", 429, 1, sandboxfake.ResultRefused},
+		{"4XX is not tried again", 499, 1, sandboxfake.ResultRefused},
 		{"5XX is tried six times", 500, 6, sandboxfake.ResultFailed},
 		{"5XX is tried six times", 503, 6, sandboxfake.ResultFailed},
+		{"5XX is tried six times", 599, 6, sandboxfake.ResultFailed},
+		{"a status of no class is not retried", 600, 1, sandboxfake.ResultRefused},
 		{"a time-out is not tried again", timesOut, 1, sandboxfake.ResultTimedOut},
 		{"a connection that breaks is not tried again", breaks, 1, sandboxfake.ResultUnreachable},
 	} {
@@ -102,6 +109,13 @@ func TestWhatTheReceiverAnswersDecidesAboutAnotherTry(t *testing.T) {
 				}
 				if !delivery.Done {
 					t.Error("the delivery is not done")
+				}
+				if delivery.ProjectID == "" || delivery.ProjectID != srv.Requests()[0].ProjectID {
+					t.Errorf("the delivery is of project %q, want the project of the check", delivery.ProjectID)
+				}
+				want := map[int]string{timesOut: "no answer in 10s", breaks: "EOF"}[row.status]
+				if last := delivery.Attempts[len(delivery.Attempts)-1]; (want == "") != (last.Error == "") || !strings.Contains(last.Error, want) {
+					t.Errorf("the last attempt failed with %q, want %q in it", last.Error, want)
 				}
 			})
 		})

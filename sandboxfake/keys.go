@@ -24,9 +24,8 @@ type keyRing struct {
 }
 
 type signingKey struct {
-	id      string
-	key     *rsa.PrivateKey
-	retires time.Time // when it leaves the set; zero for the one that signs
+	id  string
+	key *rsa.PrivateKey
 }
 
 // add makes a new key the one that signs. The keys are few and taken in turn; their ids are always new.
@@ -68,9 +67,7 @@ func (s *Server) RotateKeys() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.clock.now()
-	old := &s.keys.keys[len(s.keys.keys)-1]
-	old.retires = now.Add(keySetMaxAge)
-	retired := old.id
+	retired := s.keys.keys[len(s.keys.keys)-1].id
 	s.must(s.keys.add(s, s.state))
 	st := s.state
 	s.clock.schedule(now.Add(keySetMaxAge), func() { st.keys.remove(retired) })

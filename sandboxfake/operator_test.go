@@ -1,0 +1,109 @@
+package sandboxfake_test
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/idverify/idverify-go"
+	"github.com/idverify/idverify-go/sandboxfake"
+)
+
+// What the operator function returns is what the customer gets: by the API, in the callback, and in
+// the redirect of an ERROR.
+func TestWithOperator_Outcome(t *testing.T) {
+	t.Parallel()
+	outcomes := map[string]sandboxfake.Outcome{
+		"447700900001": {Status: idverify.StatusCompleted, Match: new(true), NoSIMChange: new(false)},
+		"447700900002": {Status: idverify.StatusCompleted, Match: new(false), NoSIMChange: new(true)},
+		"447700900003": {Status: idverify.StatusCompleted},
+		"447700900004": {Status: idverify.StatusError, Match: new(false), ErrorCode: "mno_timeout"},
+		"447700900005": {Status: idverify.StatusError, ErrorCode: "ip_mismatch"},
+	}
+	srv := consoleServer(t, sandboxfake.WithOperator(func(_ idverify.Product, number string) sandboxfake.Outcome { return outcomes[number] }))
+	var received bodies
+	host := srv.Handle("app.sandbox.test", &received)
+	product := forProducts(t, srv, srv.NewProject(idverify.ProjectParams{Name: "Live"}).Credentials)
+	show := func(o sandboxfake.Outcome) string {
+		fields := map[string]any{"status": string(o.Status)}
+		if o.Match != nil {
+			fields["match"] = *o.Match
+		}
+		if o.NoSIMChange != nil {
+			fields["no_sim_change"] = *o.NoSIMChange
+		}
+		return outcome(fields)
+	}
+	errorCode := func(body map[string]any) string {
+		code, _ := body["error_code"].(string)
+		return code
+	}
+	for number, want := range outcomes {
+		for _, path := range []string{phoneChecks, "/subscriber_check/v0.1/checks"} {
+			id := product.create(path, fmt.Sprintf(`{"phone_number":%q,"callback_url":%q}`, number, host))
+			product.want(200, http.MethodGet, path+"/"+id+"/redirect", "")
+			if err := srv.Idle(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+
+			got := received.last(t)
+			if got["check_id"] != id || outcome(got) != show(want) || errorCode(got) != want.ErrorCode {
+				t.Errorf("%s %s: the callback has %v, want %s %q", path, number, got, show(want), want.ErrorCode)
+			}
+			if read := product.get(path + "/" + id); want.Status == idverify.StatusError && read.status != 404 || want.Status == idverify.StatusCompleted && outcome(read.json) != show(want) {
+				t.Errorf("%s %s: read as %d %s, want %s", path, number, read.status, read.body, show(want))
+			}
+		}
+
+		sim := product.post("/sim_check/v0.1/checks", fmt.Sprintf(`{"phone_number":%q}`, number))
+		if sim.status != 201 || outcome(sim.json) != show(want) || errorCode(sim.json) != want.ErrorCode {
+			t.Errorf("SIMCheck %s: %d %s, want %s %q", number, sim.status, sim.body, show(want), want.ErrorCode)
+		}
+
+		opened := product.get(phoneChecks02 + "/" + product.create(phoneChecks02, fmt.Sprintf(`{"phone_number":%q,"redirect_url":"https://app.sandbox.test/back"}`, number)) + "/redirect")
+		if location := opened.header.Get("Location"); want.ErrorCode != "" && !strings.Contains(location, "&error="+want.ErrorCode+"&") {
+			t.Errorf("%s: the device is redirected to %s, want the error %s", number, location, want.ErrorCode)
+		}
+	}
+}
+
+// The operator function decides live checks only.
+func TestWithOperator_SandboxProject(t *testing.T) {
+	t.Parallel()
+	srv := consoleServer(t, sandboxfake.WithOperator(func(idverify.Product, string) sandboxfake.Outcome {
+		return sandboxfake.Outcome{Status: idverify.StatusError, ErrorCode: "mno_timeout"}
+	}))
+	a := newAPI(t, srv)
+
+	r := a.post("/sim_check/v0.1/checks", `{"phone_number":"447700900000"}`)
+
+	if diff := cmp.Diff("COMPLETED - yes", outcome(r.json)); diff != "" {
+		t.Errorf("a check of a sandbox project (-want +got):\n%s", diff)
+	}
+}
+
+// The outcome functions return what the wire shows, the error code included.
+func TestPhoneCheckOutcome_ErrorCode(t *testing.T) {
+	t.Parallel()
+	for name, got := range map[string]sandboxfake.Outcome{
+		"PhoneCheck":      sandboxfake.PhoneCheckOutcome("447700900055"),
+		"SIMCheck":        sandboxfake.SIMCheckOutcome("447700900099"),
+		"SubscriberCheck": sandboxfake.SubscriberCheckOutcome("447700900099"),
+	} {
+		if got.Status != idverify.StatusError || got.ErrorCode != "mno_server_error" {
+			t.Errorf("%s: %+v, want ERROR with mno_server_error", name, got)
+		}
+	}
+	for name, got := range map[string]sandboxfake.Outcome{
+		"PhoneCheck":      sandboxfake.PhoneCheckOutcome("no digits"),
+		"SIMCheck":        sandboxfake.SIMCheckOutcome(""),
+		"SubscriberCheck": sandboxfake.SubscriberCheckOutcome("x"),
+	} {
+		if got.Status != idverify.StatusError || got.ErrorCode != "mno_server_error" || got.Match != nil {
+			t.Errorf("%s of a number without digits: %+v, want ERROR", name, got)
+		}
+	}
+}
