@@ -24,3 +24,10 @@ func (s *Server) StoreChecks(n int) {
 		}
 	}
 }
+
+// StoredTokens returns how many access tokens the server keeps in each of its two indexes.
+func (s *Server) StoredTokens() (byText, issued int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.tokens.byText), len(s.tokens.issued)
+}

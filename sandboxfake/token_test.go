@@ -1,0 +1,238 @@
+package sandboxfake_test
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/idverify/idverify-go"
+)
+
+const (
+	tokenPath  = "/oauth2/v1/token"
+	revokePath = "/oauth2/v1/revoke"
+)
+
+// revoke calls the revocation endpoint with a form.
+func (a *api) revoke(c idverify.Credentials, form url.Values) reply {
+	a.t.Helper()
+	return a.postForm(revokePath, c, "application/x-www-form-urlencoded", form.Encode())
+}
+
+func (a *api) postForm(path string, c idverify.Credentials, contentType, body string) reply {
+	a.t.Helper()
+	request := a.request(http.MethodPost, path, body)
+	if contentType != "" {
+		request.Header.Set("Content-Type", contentType)
+	}
+	request.SetBasicAuth(c.ClientID, c.ClientSecret.Reveal())
+	return a.do(request)
+}
+
+func TestRevoke_OnlyOwnTokens(t *testing.T) {
+	t.Parallel()
+	srv := consoleServer(t)
+	a := &api{t: t, srv: srv}
+	account, stranger := srv.NewWorkspace("Shop"), srv.NewWorkspace("Stranger")
+	project := account.NewProject(idverify.ProjectParams{Name: "Shop"})
+	sibling := account.NewProject(idverify.ProjectParams{Name: "Sibling"})
+	owner := as(t, srv, account.Credentials)
+	second := owner.want(201, http.MethodPost, projects+"/"+project.ProjectID+"/credentials", "")
+	product, console := a.tokenFor(project.Credentials, "phone_check"), a.tokenFor(account.Credentials, "console")
+	status := func(token, path string) int {
+		caller := &api{t: t, srv: srv, token: token}
+		return caller.get(path).status
+	}
+	for name, c := range map[string]idverify.Credentials{
+		"another project's":              sibling.Credentials,
+		"another pair's of the project":  {ClientID: second.text("client_id"), ClientSecret: idverify.NewSecret(second.text("client_secret"))},
+		"the workspace's":                account.Credentials,
+		"another workspace's":            stranger.Credentials,
+		"another project's of a strange": stranger.NewProject(idverify.ProjectParams{Name: "Strange"}).Credentials,
+	} {
+		for _, token := range []string{product, console} {
+			if name == "the workspace's" && token == console {
+				continue
+			}
+			// The response does not disclose whether the token exists.
+			r := a.revoke(c, url.Values{"token": {token}})
+			unknown := a.revoke(c, url.Values{"token": {"unknown"}})
+			if r.status != 200 || unknown.status != 200 || len(r.body)+len(unknown.body) != 0 {
+				t.Errorf("%s credentials: %d %q, for an unknown token %d %q; want 200 without a body for both", name, r.status, r.body, unknown.status, unknown.body)
+			}
+		}
+		if status(product, phoneChecks) != 200 || status(console, projects) != 200 {
+			t.Errorf("%s credentials revoked a token that is not theirs", name)
+		}
+	}
+
+	if r := a.revoke(project.Credentials, url.Values{"token": {product}, "token_type_hint": {"access_token"}}); r.status != 200 || len(r.body) != 0 || r.header.Get("Content-Type") != "" {
+		t.Errorf("revoke: %d %q %q, want 200 without a body", r.status, r.header.Get("Content-Type"), r.body)
+	}
+	if status(product, phoneChecks) != 401 || status(console, projects) != 200 {
+		t.Error("the own token is not revoked, or another one is")
+	}
+}
+
+// Both token endpoints check credentials and form in the same way.
+func TestTokenEndpoints_Rejections(t *testing.T) {
+	t.Parallel()
+	srv := consoleServer(t)
+	a := &api{t: t, srv: srv}
+	good := srv.Credentials()
+	token := a.tokenFor(good, "phone_check")
+	const form = "application/x-www-form-urlencoded"
+	fields := "grant_type=client_credentials&scope=phone_check&token=" + token
+	part := "--b\r\nContent-Disposition: form-data; name=\"token\"\r\n\r\n" + token + "\r\n"
+	for _, row := range []struct {
+		name        string
+		credentials idverify.Credentials
+		media, body string
+		status      int
+		code, why   string // of the error
+	}{
+		{"no credentials", idverify.Credentials{}, form, fields, 401, "invalid_client", "credentials"},
+		{"an unknown client", idverify.Credentials{ClientID: "unknown", ClientSecret: good.ClientSecret}, form, fields, 401, "invalid_client", "credentials"},
+		{"another's secret", idverify.Credentials{ClientID: good.ClientID, ClientSecret: srv.ConsoleCredentials().ClientSecret}, form, fields, 401, "invalid_client", "credentials"},
+		{"a parameter twice", good, form, fields + "&token=" + token + "&scope=sim_check", 400, "invalid_request", "more than once"},
+		{"an unrelated parameter twice", good, form, fields + "&a=1&a=2", 400, "invalid_request", "more than once"},
+		{"JSON", good, "application/json", `{"token":"` + token + `"}`, 400, "invalid_request", "must be multipart/form-data"},
+		{"no Content-Type", good, "", fields, 400, "invalid_request", "Content-Type"},
+		{"a malformed Content-Type", good, "form; =", fields, 400, "invalid_request", "Content-Type"},
+		{"a malformed form", good, form, fields + "&a=%zz", 400, "invalid_request", "form"},
+		{"multipart without a boundary", good, "multipart/form-data", part + "--b--\r\n", 400, "invalid_request", "multipart form"},
+		{"multipart that ends in a header", good, "multipart/form-data; boundary=b", part + "--b\r\nContent-Dis", 400, "invalid_request", "multipart form"},
+		{"multipart that ends in a value", good, "multipart/form-data; boundary=b", part[:len(part)-9], 400, "invalid_request", "multipart form"},
+		{"over 64 KiB", good, form, fields + "&a=" + strings.Repeat("x", 64<<10), 400, "invalid_request", "too long"},
+	} {
+		for _, path := range []string{tokenPath, revokePath} {
+			r := a.postForm(path, row.credentials, row.media, row.body)
+
+			description := r.text("error_description")
+			if r.status != row.status || r.text("error") != row.code || !strings.Contains(description, row.why) || r.header.Get("Content-Type") != "application/json" {
+				t.Errorf("%s, %s: %d %s %s, want %d %s: …%s…", path, row.name, r.status, r.header.Get("Content-Type"), r.body, row.status, row.code, row.why)
+			}
+			if strings.Contains(description, token) {
+				t.Errorf("%s, %s: the error repeats the token", path, row.name)
+			}
+		}
+	}
+	for name, body := range map[string]string{"no token": "token_type_hint=access_token", "an empty token": "token="} {
+		if r := a.postForm(revokePath, good, form, body); r.status != 400 || r.text("error") != "invalid_request" || !strings.Contains(r.text("error_description"), "token is missing") {
+			t.Errorf("revoke with %s: %d %s, want invalid_request", name, r.status, r.body)
+		}
+	}
+
+	a.token = token
+	if r := a.get(phoneChecks); r.status != 200 {
+		t.Errorf("after rejected revocations the token gets %d, want 200", r.status)
+	}
+}
+
+func TestToken_Response(t *testing.T) {
+	t.Parallel()
+	srv := consoleServer(t)
+	a := &api{t: t, srv: srv}
+
+	r := a.tokenCall(srv.Credentials(), url.Values{"grant_type": {"client_credentials"}, "scope": {"sim_check phone_check"}})
+
+	got := map[string]any{"status": r.status, "type": r.json["token_type"], "expires": r.json["expires_in"], "scope": r.json["scope"], "media": r.header.Get("Content-Type"), "cache": r.header.Get("Cache-Control")}
+	want := map[string]any{"status": 200, "type": "bearer", "expires": 3600.0, "scope": "sim_check phone_check", "media": "application/json", "cache": "no-store"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// A token is good for an hour to the nanosecond, whatever the scheme's case.
+func TestToken_Expiry(t *testing.T) {
+	t.Parallel()
+	srv := consoleServer(t)
+	a := &api{t: t, srv: srv}
+	token := a.tokenFor(srv.Credentials(), "phone_check")
+	status := func(authorization string) int {
+		request := a.request(http.MethodGet, phoneChecks, "")
+		request.Header.Set("Authorization", authorization)
+		return a.do(request).status
+	}
+
+	for authorization, want := range map[string]int{
+		"Bearer " + token: 200, "bearer " + token: 200, "BEARER " + token: 200,
+		token: 401, "Basic " + token: 401, "Bearer": 401, "Bearer ": 401, "Bearer  " + token: 401, "Bearer " + token + " ": 200, "Bearer " + token + "x": 401,
+	} {
+		if got := status(authorization); got != want {
+			t.Errorf("Authorization %q gets %d, want %d", strings.ReplaceAll(authorization, token, "<token>"), got, want)
+		}
+	}
+	for _, step := range []struct {
+		by   time.Duration
+		want int
+	}{{time.Hour - 1, 200}, {1, 401}} {
+		if err := srv.Advance(t.Context(), step.by); err != nil {
+			t.Fatal(err)
+		}
+		if got := status("Bearer " + token); got != step.want {
+			t.Errorf("at %v the token gets %d, want %d", srv.Now().Sub(frozenAt), got, step.want)
+		}
+	}
+}
+
+// Each pair of credentials authenticates with its own secret; a reset revokes its tokens alone.
+func TestToken_ResetRevokesOnlyItsOwn(t *testing.T) {
+	t.Parallel()
+	srv := consoleServer(t)
+	account := srv.NewWorkspace("Shop")
+	owner := as(t, srv, account.Credentials)
+	own := workspaces + "/default/members/" + account.MemberID + "/credentials"
+	pair := owner.want(201, http.MethodPost, own, "")
+	other := as(t, srv, idverify.Credentials{ClientID: pair.text("client_id"), ClientSecret: idverify.NewSecret(pair.text("client_secret"))})
+	another := as(t, srv, account.Credentials)
+
+	owner.want(200, http.MethodPost, own+"/"+account.Credentials.ClientID+"/reset", "{}")
+
+	if a, b, c := owner.get(projects).status, another.get(projects).status, other.get(projects).status; a != 401 || b != 401 || c != 200 {
+		t.Errorf("after the reset its tokens get %d and %d, another pair's %d; want 401, 401, 200", a, b, c)
+	}
+}
+
+// Expired tokens are freed, so that a server that runs for weeks does not grow.
+func TestToken_ExpiredOnesAreFreed(t *testing.T) {
+	t.Parallel()
+	srv := consoleServer(t)
+	a := &api{t: t, srv: srv}
+	advance := func(d time.Duration) {
+		t.Helper()
+		if err := srv.Advance(t.Context(), d); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stored := func(want int) {
+		t.Helper()
+		if byText, issued := srv.StoredTokens(); byText != want || issued != want {
+			t.Errorf("%v after the start the server stores %d and %d tokens, want %d", srv.Now().Sub(frozenAt), byText, issued, want)
+		}
+	}
+	for range 3 {
+		a.tokenFor(srv.Credentials(), "phone_check")
+	}
+	advance(30 * time.Minute)
+	kept := a.tokenFor(srv.Credentials(), "phone_check")
+	stored(4)
+
+	advance(30 * time.Minute)
+	a.tokenFor(srv.Credentials(), "phone_check")
+	stored(2)
+
+	a.token = kept
+	if r := a.get(phoneChecks); r.status != 200 {
+		t.Errorf("a token that has not expired gets %d", r.status)
+	}
+	for range 100 {
+		advance(time.Hour)
+		a.tokenFor(srv.Credentials(), "phone_check")
+	}
+	stored(1)
+}
