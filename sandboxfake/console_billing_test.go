@@ -140,7 +140,8 @@ func TestBadBodiesOfBillingAreRefused(t *testing.T) {
 	}
 	for _, row := range []struct{ method, path, body string }{
 		{"PUT", account, `{}`}, {"PUT", account, `{"company_name":" "}`}, {"PUT", account, `{"company_name":7}`}, {"PUT", account, `{"Company_Name":"A"}`}, {"PUT", account, `[]`}, {"PUT", account, ``},
-		{"POST", methods, `{}`}, {"POST", methods, card("card_number", `""`)}, {"POST", methods, card("card_number", `"4242 4242 4242 4242"`)}, {"POST", methods, card("card_number", `"42424242424"`)},
+		{"POST", methods, `{}`}, {"POST", methods, card("card_number", `""`)}, {"POST", methods, card("card_number", `"4242 4242 4242 4242"`)}, {"POST", methods, card("card_number", `"42424242424"`)}, {"POST", methods, card("card_number", `"42424242424242424242"`)}, {"POST", methods, card("card_number", `"4242424242424a"`)},
+		{"POST", methods, card("expiry_month", `-1`)}, {"POST", methods, card("expiry_year", `999`)}, {"POST", methods, card("expiry_year", `10000`)}, {"POST", methods, card("expiry_year", `-2030`)},
 		{"POST", methods, card("card_number", `4242424242424242`)}, {"POST", methods, card("expiry_month", `0`)}, {"POST", methods, card("expiry_month", `13`)}, {"POST", methods, card("expiry_year", `30`)},
 		{"POST", methods, card("currencies", `[]`)}, {"POST", methods, card("currencies", `["API"]`)}, {"POST", methods, card("currencies", `["eur"]`)}, {"POST", methods, card("currencies", `["EUR","EUR"]`)}, {"POST", methods, card("currencies", `"EUR"`)},
 		{"POST", topUps, `{}`}, {"POST", topUps, topUp(`0`, `"EUR"`)}, {"POST", topUps, topUp(`-1`, `"EUR"`)}, {"POST", topUps, topUp(`1e3`, `"EUR"`)}, {"POST", topUps, topUp(`0.0000001`, `"EUR"`)},
@@ -227,6 +228,106 @@ func TestProductCallsOfAnyMemberConsumeTheOneAccount(t *testing.T) {
 
 	if got := owner.money("default"); got != "98 API" {
 		t.Errorf("after a check each of an admin and a viewer the account holds %s, want 98 API", got)
+	}
+}
+
+// A card number has 12 to 19 digits, and what is posted is what the card shows.
+func TestPaymentMethods_Bounds(t *testing.T) {
+	t.Parallel()
+	srv := consoleServer(t)
+	owner, _ := payer(t, srv, newCard)
+	for _, row := range []struct {
+		number      string
+		month, year int
+	}{
+		{"424242420012", 1, 1000}, {"4242424242424240019", 12, 9999}, {"4242424242420016", 6, 2030},
+	} {
+		body := fmt.Sprintf(`{"card_number":%q,"expiry_month":%d,"expiry_year":%d,"currencies":["USD","GBP"]}`, row.number, row.month, row.year)
+		r := owner.want(201, http.MethodPost, workspaces+"/default/payment_methods", body)
+
+		want := map[string]any{
+			"payment_method_id": r.text("payment_method_id"), "last_four_digits": row.number[len(row.number)-4:],
+			"expiry_month": float64(row.month), "expiry_year": float64(row.year), "currencies": []any{"USD", "GBP"},
+		}
+		if diff := cmp.Diff(want, r.json); diff != "" {
+			t.Errorf("created (-want +got):\n%s", diff)
+		}
+		read := owner.want(200, http.MethodGet, workspaces+"/default/payment_methods/"+r.text("payment_method_id"), "")
+		if diff := cmp.Diff(want, read.json); diff != "" {
+			t.Errorf("read (-want +got):\n%s", diff)
+		}
+	}
+	owner.get(workspaces+"/default/payment_methods/unknown").wantProblem(t, 404, "not_found")
+}
+
+func TestTopUps_Response(t *testing.T) {
+	t.Parallel()
+	srv := consoleServer(t)
+	owner, method := payer(t, srv, newCard)
+
+	r := owner.topUp(method, "GBP", "25.50")
+
+	want := map[string]any{"top_up_id": r.text("top_up_id"), "payment_method_id": method, "currency": "GBP", "amount": 25.5, "created_at": "2026-01-02T03:04:05+0000"}
+	if diff := cmp.Diff(want, r.json); diff != "" || r.text("top_up_id") == "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// All top-ups of a workspace come to at most 10^12, that included.
+func TestTopUps_Limit(t *testing.T) {
+	t.Parallel()
+	srv := consoleServer(t)
+	owner, method := payer(t, srv, newCard)
+	for _, row := range []struct {
+		amount string
+		status int
+	}{
+		{"999999999999.999999", 201}, {"0.000002", 400}, {"0.000001", 201}, {"0.000001", 400},
+	} {
+		if r := owner.topUp(method, "EUR", row.amount); r.status != row.status {
+			t.Errorf("top-up of %s: %d %s, want %d", row.amount, r.status, r.body, row.status)
+		}
+	}
+	if got := owner.get(workspaces+"/default").number(t, "_embedded", "balance", "amount_available"); got != "1000000000000" {
+		t.Errorf("the balance is %s, want 1000000000000", got)
+	}
+}
+
+// The problems of billing name what the owner has to do.
+func TestBilling_ProblemDetails(t *testing.T) {
+	t.Parallel()
+	srv := consoleServer(t)
+	owner, method := payer(t, srv, newCard)
+	owner.topUp(method, "GBP", "1")
+	onlyUSD := strings.Replace(newCard, `["EUR","GBP"]`, `["USD"]`, 1)
+	for _, row := range []struct {
+		r    reply
+		want []string
+	}{
+		{owner.topUp(method, "EUR", "1"), []string{"GBP"}},
+		{owner.post(workspaces+"/default/payment_methods", onlyUSD), []string{"GBP"}},
+		{owner.topUp(method, "CHF", "1"), []string{"USD, GBP, EUR", "once"}},
+		{owner.topUp("unknown", "GBP", "1"), []string{"payment_method_id"}},
+	} {
+		for _, want := range row.want {
+			if detail := row.r.text("detail"); !strings.Contains(detail, want) {
+				t.Errorf("detail %q, want %q in it", detail, want)
+			}
+		}
+	}
+}
+
+// A balance that equals the price pays for the check.
+func TestCheck_PriceEqualsBalance(t *testing.T) {
+	t.Parallel()
+	for price, wants := range map[string][]int{"100": {201, 402}, "50": {201, 201, 402}, "100.000001": {402}, "99.999999": {201, 402}, "0": {201, 201}} {
+		srv := consoleServer(t, sandboxfake.WithPrices(map[idverify.Product]string{idverify.ProductPhoneCheck: price}))
+		product := forProducts(t, srv, srv.NewWorkspace("Shop").NewProject(idverify.ProjectParams{Name: "Live"}).Credentials)
+		for i, want := range wants {
+			if r := product.post(phoneChecks, `{"phone_number":"447700900012"}`); r.status != want {
+				t.Errorf("price %s, check %d from a balance of 100: %d %s, want %d", price, i+1, r.status, r.body, want)
+			}
+		}
 	}
 }
 

@@ -1,0 +1,113 @@
+package sandboxfake_test
+
+import (
+	"fmt"
+	"net/http"
+	"testing"
+
+	"github.com/idverify/idverify-go"
+)
+
+// Members who do not exist and those of other workspaces look the same, and so do credentials.
+func TestWorkspaceCredentials_OtherMembers(t *testing.T) {
+	t.Parallel()
+	srv := consoleServer(t)
+	account, stranger := srv.NewWorkspace("Shop"), srv.NewWorkspace("Stranger")
+	owner := as(t, srv, account.Credentials)
+	admin, viewer := owner.invite("Ada", "ADMIN"), owner.invite("Grace", "VIEWER")
+	const members = workspaces + "/default/members/"
+	for _, caller := range []struct {
+		name                                 string
+		api                                  *api
+		own                                  string
+		unknown, create, list, alien, delete int // the status for an unknown member's credentials, and for an admin's or a viewer's
+	}{
+		{"owner", owner, account.MemberID, 404, 403, 200, 404, 204},
+		{"admin", as(t, srv, admin.Credentials), admin.MemberID, 404, 403, 200, 404, 204},
+		{"viewer", as(t, srv, viewer.Credentials), viewer.MemberID, 403, 403, 403, 403, 403},
+	} {
+		colleague := viewer
+		if caller.own == viewer.MemberID {
+			colleague = admin
+		}
+		theirs := as(t, srv, colleague.Credentials).want(201, http.MethodPost, members+colleague.MemberID+"/credentials", "").text("client_id")
+		for _, row := range []struct {
+			method, path string
+			status       int
+		}{
+			{"GET", "unknown/credentials", caller.unknown},
+			{"GET", "unknown/credentials/" + theirs, caller.unknown},
+			{"DELETE", "unknown/credentials/" + theirs, caller.unknown},
+			{"GET", stranger.MemberID + "/credentials", caller.alien},
+			{"GET", stranger.MemberID + "/credentials/" + stranger.Credentials.ClientID, caller.alien},
+			{"DELETE", stranger.MemberID + "/credentials/" + stranger.Credentials.ClientID, caller.alien},
+			{"POST", "unknown/credentials", 403},
+			{"POST", "unknown/credentials/" + theirs + "/reset", 403},
+			{"POST", stranger.MemberID + "/credentials", 403},
+			{"POST", stranger.MemberID + "/credentials/" + stranger.Credentials.ClientID + "/reset", 403},
+			{"POST", colleague.MemberID + "/credentials", caller.create},
+			{"POST", colleague.MemberID + "/credentials/" + theirs + "/reset", 403},
+			{"GET", colleague.MemberID + "/credentials", caller.list},
+			{"GET", colleague.MemberID + "/credentials/" + theirs, caller.list},
+			// The member and the pair must belong together.
+			{"GET", caller.own + "/credentials/" + theirs, 404},
+			{"DELETE", caller.own + "/credentials/" + theirs, 404},
+			{"POST", caller.own + "/credentials/" + theirs + "/reset", 404},
+			{"GET", caller.own + "/credentials/unknown", 404},
+			{"POST", caller.own + "/credentials/unknown/reset", 404},
+			{"DELETE", colleague.MemberID + "/credentials/" + theirs, caller.delete},
+		} {
+			r := caller.api.call(row.method, members+row.path, "")
+
+			if want := map[int]string{403: "forbidden", 404: "not_found"}[row.status]; r.status != row.status || r.fragment() != want {
+				t.Errorf("%s: %s %s: %d %s, want %d %s", caller.name, row.method, row.path, r.status, r.body, row.status, want)
+			}
+			if row.status == 204 && (len(r.body) != 0 || r.header.Get("Content-Type") != "") {
+				t.Errorf("%s: %s %s has a body %q of type %q, want none", caller.name, row.method, row.path, r.body, r.header.Get("Content-Type"))
+			}
+		}
+	}
+	as(t, srv, stranger.Credentials).want(200, http.MethodGet, workspaces+"/default", "")
+}
+
+// A viewer deletes the credentials of a project that are their own, and no others.
+func TestProjectCredentials_DeleteAsViewer(t *testing.T) {
+	t.Parallel()
+	srv := consoleServer(t)
+	owner := asOwner(t, srv)
+	viewer := as(t, srv, owner.invite("Grace", "VIEWER").Credentials)
+	id, first := owner.newProject(`{"name":"Shop"}`)
+	path := projects + "/" + id + "/credentials/"
+	second := viewer.want(201, http.MethodPost, projects+"/"+id+"/credentials", "{}")
+	created := idverify.Credentials{ClientID: second.text("client_id"), ClientSecret: idverify.NewSecret(second.text("client_secret"))}
+
+	viewer.call(http.MethodDelete, path+first.ClientID, "").wantProblem(t, 403, "forbidden")
+	viewer.call(http.MethodDelete, path+"unknown", "").wantProblem(t, 404, "not_found")
+	if r := viewer.want(204, http.MethodDelete, path+created.ClientID, ""); len(r.body) != 0 || r.header.Get("Content-Type") != "" {
+		t.Errorf("the response has a body %q of type %q, want none", r.body, r.header.Get("Content-Type"))
+	}
+
+	if a, b := owner.tokenStatus(first, "phone_check"), owner.tokenStatus(created, "phone_check"); a != 200 || b != 401 {
+		t.Errorf("then the first pair gets %d, the deleted one %d, want 200 and 401", a, b)
+	}
+}
+
+// A response without content has neither a body nor a media type.
+func TestServer_NoContent(t *testing.T) {
+	t.Parallel()
+	srv := consoleServer(t)
+	owner, method := payer(t, srv, newCard)
+	project, credentials := owner.newProject(`{"name":"Shop"}`)
+	for _, path := range []string{
+		workspaces + "/default/payment_methods/" + method,
+		projects + "/" + project + "/credentials/" + credentials.ClientID,
+		projects + "/" + project,
+	} {
+		r := owner.want(204, http.MethodDelete, path, "")
+
+		if got := fmt.Sprintf("%q %q", r.body, r.header.Get("Content-Type")); got != `"" ""` {
+			t.Errorf("DELETE %s: body and media type are %s, want none", path, got)
+		}
+		owner.call(http.MethodDelete, path, "").wantProblem(t, 404, "not_found")
+	}
+}
