@@ -1,0 +1,348 @@
+package sandboxfake_test
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/idverify/idverify-go"
+	"github.com/idverify/idverify-go/internal/wire"
+	"github.com/idverify/idverify-go/sandboxfake"
+)
+
+// The callers of tenantTable, all with valid credentials, and none of them the victim: the owner of
+// a workspace, with a project, an admin and a viewer.
+const (
+	otherProject        = iota // a project of the victim's workspace
+	otherWorkspace             // a project, or for the console the owner, of another workspace
+	throughOwnWorkspace        // the same, by the path of their own workspace with the victim's IDs
+	otherAdmin                 // an admin of the victim's workspace
+	otherViewer                // a viewer of the victim's workspace
+	intruders
+)
+
+var intruderNames = [intruders]string{"another project", "another workspace", "another workspace by its own path", "an admin", "a viewer"}
+
+// The results.
+const (
+	ownRealm    = "own"    // success in the intruder's own realm: nothing of the victim's is read or changed
+	public      = "public" // needs no credentials
+	skip        = ""       // not about isolation: the row does not apply, or the intruder's role allows it
+	checkGone   = "404 check_not_found"
+	noWorkspace = "404 workspace_not_found"
+	missing404  = "404 not_found"
+	noScope     = "403 forbidden" // the scope or the role does not allow the operation at all
+)
+
+// tenantTable is every operation with the result for each intruder who names the victim's IDs.
+var tenantTable = map[string][intruders]string{
+	"POST /oauth2/v1/token":      {"401 invalid_client", "401 invalid_client", skip, skip, skip}, // with the victim's client ID
+	"POST /oauth2/v1/revoke":     {ownRealm, ownRealm, skip, skip, skip},                         // of the victim's token
+	"GET /.well-known/jwks.json": {public, public, skip, skip, skip},
+
+	"POST /phone_check/{v}/checks":                                  {ownRealm, ownRealm, skip, skip, skip},
+	"GET /phone_check/{v}/checks":                                   {ownRealm, ownRealm, skip, skip, skip},
+	"GET /phone_check/{v}/checks/{check_id}":                        {checkGone, checkGone, skip, skip, skip},
+	"GET /phone_check/{v}/checks/{check_id}/redirect":               {public, public, skip, skip, skip}, // the device has no credentials
+	"PATCH /phone_check/{v}/checks/{check_id}":                      {checkGone, checkGone, skip, skip, skip},
+	"GET /phone_check/{v}/checks/{check_id}/traces":                 {checkGone, checkGone, skip, skip, skip},
+	"GET /phone_check/{v}/checks/{check_id}/traces/{trace_id}":      {checkGone, checkGone, skip, skip, skip},
+	"POST /subscriber_check/{v}/checks":                             {ownRealm, ownRealm, skip, skip, skip},
+	"GET /subscriber_check/{v}/checks":                              {ownRealm, ownRealm, skip, skip, skip},
+	"GET /subscriber_check/{v}/checks/{check_id}":                   {checkGone, checkGone, skip, skip, skip},
+	"GET /subscriber_check/{v}/checks/{check_id}/redirect":          {public, public, skip, skip, skip},
+	"PATCH /subscriber_check/{v}/checks/{check_id}":                 {checkGone, checkGone, skip, skip, skip},
+	"GET /subscriber_check/{v}/checks/{check_id}/traces":            {checkGone, checkGone, skip, skip, skip},
+	"GET /subscriber_check/{v}/checks/{check_id}/traces/{trace_id}": {checkGone, checkGone, skip, skip, skip},
+	"POST /sim_check/{v}/checks":                                    {ownRealm, ownRealm, skip, skip, skip},
+	"GET /sim_check/{v}/checks":                                     {ownRealm, ownRealm, skip, skip, skip},
+	"GET /sim_check/{v}/checks/{check_id}":                          {checkGone, checkGone, skip, skip, skip},
+	"GET /sim_check/{v}/checks/{check_id}/traces":                   {checkGone, checkGone, skip, skip, skip},
+	"GET /sim_check/{v}/checks/{check_id}/traces/{trace_id}":        {checkGone, checkGone, skip, skip, skip},
+
+	"GET /coverage/{v}/device_ips/{ip}":  {ownRealm, ownRealm, skip, skip, skip},
+	"GET /coverage/{v}/device_ip":        {ownRealm, ownRealm, skip, skip, skip},
+	"GET /public/coverage/{v}/device_ip": {public, public, skip, skip, skip},
+	"GET /coverage/{v}/countries/{code}": {ownRealm, ownRealm, skip, skip, skip},
+
+	"POST /console/{v}/projects":                                        {noScope, ownRealm, skip, skip, skip},
+	"GET /console/{v}/projects":                                         {noScope, ownRealm, skip, skip, skip},
+	"GET /console/{v}/projects/{project_id}":                            {noScope, missing404, skip, skip, skip},
+	"PATCH /console/{v}/projects/{project_id}":                          {noScope, missing404, skip, skip, noScope},
+	"DELETE /console/{v}/projects/{project_id}":                         {noScope, missing404, skip, skip, noScope},
+	"POST /console/{v}/projects/{project_id}/credentials":               {noScope, missing404, skip, skip, skip},
+	"GET /console/{v}/projects/{project_id}/credentials":                {noScope, missing404, skip, skip, skip},
+	"GET /console/{v}/projects/{project_id}/credentials/{client_id}":    {noScope, missing404, skip, skip, skip},
+	"DELETE /console/{v}/projects/{project_id}/credentials/{client_id}": {noScope, missing404, skip, skip, noScope},
+
+	"GET /console/{v}/workspaces":                                    {noScope, ownRealm, skip, skip, skip},
+	"GET /console/{v}/workspaces/{workspace_id}":                     {noScope, noWorkspace, ownRealm, skip, skip},
+	"PATCH /console/{v}/workspaces/{workspace_id}":                   {noScope, noWorkspace, ownRealm, skip, noScope},
+	"GET /console/{v}/workspaces/{workspace_id}/members":             {noScope, noWorkspace, ownRealm, skip, skip},
+	"GET /console/{v}/workspaces/{workspace_id}/members/{member_id}": {noScope, noWorkspace, missing404, skip, skip},
+	"POST /console/{v}/workspaces/{workspace_id}/invitations":        {noScope, noWorkspace, ownRealm, skip, noScope},
+	"GET /console/{v}/workspaces/{workspace_id}/invitations":         {noScope, noWorkspace, ownRealm, skip, noScope},
+
+	// Nobody creates or resets the credentials of another member, who would not be the only one to know the secret.
+	"POST /console/{v}/workspaces/{workspace_id}/members/{member_id}/credentials":                   {noScope, noWorkspace, noScope, noScope, noScope},
+	"GET /console/{v}/workspaces/{workspace_id}/members/{member_id}/credentials":                    {noScope, noWorkspace, missing404, skip, noScope},
+	"GET /console/{v}/workspaces/{workspace_id}/members/{member_id}/credentials/{client_id}":        {noScope, noWorkspace, missing404, skip, noScope},
+	"DELETE /console/{v}/workspaces/{workspace_id}/members/{member_id}/credentials/{client_id}":     {noScope, noWorkspace, missing404, skip, noScope},
+	"POST /console/{v}/workspaces/{workspace_id}/members/{member_id}/credentials/{client_id}/reset": {noScope, noWorkspace, noScope, noScope, noScope},
+
+	"GET /console/{v}/workspaces/{workspace_id}/billing_account":                        {noScope, noWorkspace, ownRealm, noScope, noScope},
+	"PUT /console/{v}/workspaces/{workspace_id}/billing_account":                        {noScope, noWorkspace, ownRealm, noScope, noScope},
+	"POST /console/{v}/workspaces/{workspace_id}/payment_methods":                       {noScope, noWorkspace, ownRealm, noScope, noScope},
+	"GET /console/{v}/workspaces/{workspace_id}/payment_methods":                        {noScope, noWorkspace, ownRealm, noScope, noScope},
+	"GET /console/{v}/workspaces/{workspace_id}/payment_methods/{payment_method_id}":    {noScope, noWorkspace, missing404, noScope, noScope},
+	"DELETE /console/{v}/workspaces/{workspace_id}/payment_methods/{payment_method_id}": {noScope, noWorkspace, missing404, noScope, noScope},
+	"POST /console/{v}/workspaces/{workspace_id}/topups":                                {noScope, noWorkspace, "400 bad_request", noScope, noScope}, // with the victim's card
+	"GET /console/{v}/workspaces/{workspace_id}/topups":                                 {noScope, noWorkspace, ownRealm, noScope, noScope},
+	"GET /console/{v}/workspaces/{workspace_id}/usage/{period}":                         {noScope, noWorkspace, ownRealm, skip, skip},
+
+	"POST /console/{v}/workspaces/{workspace_id}/projects":                                        {noScope, noWorkspace, ownRealm, skip, noScope},
+	"GET /console/{v}/workspaces/{workspace_id}/projects":                                         {noScope, noWorkspace, ownRealm, skip, skip},
+	"GET /console/{v}/workspaces/{workspace_id}/projects/{project_id}":                            {noScope, noWorkspace, missing404, skip, skip},
+	"PATCH /console/{v}/workspaces/{workspace_id}/projects/{project_id}":                          {noScope, noWorkspace, missing404, skip, noScope},
+	"DELETE /console/{v}/workspaces/{workspace_id}/projects/{project_id}":                         {noScope, noWorkspace, missing404, skip, noScope},
+	"POST /console/{v}/workspaces/{workspace_id}/projects/{project_id}/credentials":               {noScope, noWorkspace, missing404, skip, skip},
+	"GET /console/{v}/workspaces/{workspace_id}/projects/{project_id}/credentials":                {noScope, noWorkspace, missing404, skip, skip},
+	"GET /console/{v}/workspaces/{workspace_id}/projects/{project_id}/credentials/{client_id}":    {noScope, noWorkspace, missing404, skip, skip},
+	"DELETE /console/{v}/workspaces/{workspace_id}/projects/{project_id}/credentials/{client_id}": {noScope, noWorkspace, missing404, skip, noScope},
+}
+
+// tenants are a victim with something of every kind, and the intruders.
+type tenants struct {
+	srv            *sandboxfake.Server
+	victim         *sandboxfake.Account
+	project        *sandboxfake.Project
+	owner, product *api              // the victim's
+	ids            map[string]string // the victim's, by the name of the path's segment
+	checks, codes  map[string]string // the victim's, by product
+	traces         map[string]string
+	productCallers [intruders]*api // nil where the intruder has no project
+	consoleCallers [intruders]*api
+	credentials    [intruders]idverify.Credentials
+	realms         int // names what the intruders create
+}
+
+func newTenants(t *testing.T) *tenants {
+	t.Helper()
+	srv := consoleServer(t, sandboxfake.WithCallerIP(netip.MustParseAddr("192.0.2.2")))
+	n := &tenants{srv: srv, victim: srv.NewWorkspace("Victim"), checks: make(map[string]string), codes: make(map[string]string), traces: make(map[string]string)}
+	n.owner = as(t, srv, n.victim.Credentials)
+	n.project = n.victim.NewProject(idverify.ProjectParams{Name: "Victim's project"})
+	n.product = forProducts(t, srv, n.project.Credentials)
+	for _, product := range []string{wire.PhoneCheck, wire.SubscriberCheck, wire.SIMCheck} {
+		path := "/" + product + "/" + slices.Max(wire.Versions[product]) + "/checks"
+		id := n.product.create(path, `{"phone_number":"447700900012","reference_id":"the victim's reference"}`)
+		if product != wire.SIMCheck {
+			n.codes[product] = n.product.want(200, http.MethodGet, path+"/"+id+"/redirect", "").text("code")
+		}
+		n.checks[product] = id
+		n.traces[product] = n.product.get(path+"/"+id+"/traces").column("traces", "trace_id")[0]
+	}
+	const workspace = workspaces + "/default"
+	n.owner.want(200, http.MethodPut, workspace+"/billing_account", `{"company_name":"Victim Ltd"}`)
+	card := n.owner.want(201, http.MethodPost, workspace+"/payment_methods", newCard).text("payment_method_id")
+	if r := n.owner.topUp(card, "EUR", "5"); r.status != 201 {
+		t.Fatalf("top up: %d %s", r.status, r.body)
+	}
+	n.owner.want(201, http.MethodPost, workspace+"/invitations", `{"name":"Joan","role":"VIEWER"}`)
+	n.ids = map[string]string{"project_id": n.project.ProjectID, "workspace_id": n.victim.WorkspaceID, "member_id": n.victim.MemberID, "payment_method_id": card}
+
+	sibling := n.victim.NewProject(idverify.ProjectParams{Name: "Sibling"})
+	stranger := srv.NewWorkspace("Stranger")
+	theirs := stranger.NewProject(idverify.ProjectParams{Name: "Strange"})
+	admin, viewer := n.owner.invite("Ada", "ADMIN"), n.owner.invite("Grace", "VIEWER")
+	as(t, srv, stranger.Credentials).want(200, http.MethodPut, workspace+"/billing_account", `{"company_name":"Strange Ltd"}`)
+	as(t, srv, stranger.Credentials).want(201, http.MethodPost, workspace+"/payment_methods", newCard)
+	n.productCallers = [intruders]*api{otherProject: forProducts(t, srv, sibling.Credentials), otherWorkspace: forProducts(t, srv, theirs.Credentials)}
+	n.consoleCallers = [intruders]*api{n.productCallers[otherProject], as(t, srv, stranger.Credentials), as(t, srv, stranger.Credentials), as(t, srv, admin.Credentials), as(t, srv, viewer.Credentials)}
+	n.credentials = [intruders]idverify.Credentials{otherProject: sibling.Credentials, otherWorkspace: theirs.Credentials}
+	return n
+}
+
+// path returns the path of an operation with the victim's IDs, or with unknown ones.
+func (n *tenants) path(op wire.Operation, intruder int, known bool) string {
+	path := op.Path
+	if versions := wire.Versions[op.Product()]; len(versions) > 0 {
+		path = strings.ReplaceAll(path, "{v}", slices.Max(versions))
+	}
+	ids := maps.Clone(n.ids)
+	ids["check_id"], ids["trace_id"] = n.checks[op.Product()], n.traces[op.Product()]
+	ids["client_id"] = n.victim.Credentials.ClientID
+	if strings.Contains(op.Path, "{project_id}") {
+		ids["client_id"] = n.project.Credentials.ClientID
+	}
+	for name, id := range ids {
+		if !known && (name != "workspace_id" || intruder != throughOwnWorkspace) {
+			id = "00000000-0000-8000-8000-000000000000"
+		}
+		if name == "workspace_id" && intruder == throughOwnWorkspace {
+			id = "default"
+		}
+		path = strings.ReplaceAll(path, "{"+name+"}", id)
+	}
+	return strings.NewReplacer("{ip}", "192.0.2.2", "{code}", "GB", "{period}", "hourly").Replace(path)
+}
+
+// request returns a call of an operation that would succeed if the IDs were the intruder's own.
+func (n *tenants) request(op wire.Operation, intruder int, known bool) *http.Request {
+	n.realms++
+	caller, body, media := n.consoleCallers[intruder], "", wire.MediaJSON
+	if op.Product() != wire.Console {
+		caller = n.productCallers[intruder]
+	}
+	path := n.path(op, intruder, known)
+	switch op.Name {
+	case wire.Token.Name:
+		body, media = url.Values{"grant_type": {"client_credentials"}, "scope": {"phone_check"}}.Encode(), wire.MediaForm
+	case wire.Revoke.Name:
+		body, media = url.Values{"token": {n.product.token}}.Encode(), wire.MediaForm
+	case wire.CreatePhoneCheck.Name, wire.CreateSubscriberCheck.Name, wire.CreateSIMCheck.Name:
+		body = `{"phone_number":"447700900013"}`
+	case wire.CompletePhoneCheck.Name, wire.CompleteSubscriberCheck.Name:
+		body, media = fmt.Sprintf(`[{"op":"add","path":"/code","value":%q}]`, n.codes[op.Product()]), wire.MediaJSONPatch
+	case wire.CreateProject.Name:
+		body = fmt.Sprintf(`{"name":"Intruder's %d"}`, n.realms)
+	case wire.UpdateProject.Name, wire.UpdateWorkspace.Name:
+		body, media = fmt.Sprintf(`[{"op":"replace","path":"/name","value":"Intruder's %d"}]`, n.realms), wire.MediaJSONPatch
+	case wire.CreateInvitation.Name:
+		body = `{"name":"Mallory","role":"ADMIN"}`
+	case wire.UpdateBillingAccount.Name:
+		body = `{"company_name":"Intruder Ltd"}`
+	case wire.AddPaymentMethod.Name:
+		body = newCard
+	case wire.CreateTopUp.Name:
+		body = fmt.Sprintf(`{"payment_method_id":%q,"currency":"EUR","amount":1}`, n.ids["payment_method_id"])
+	case wire.GetUsage.Name:
+		path += "?group_by=project_id&search=date%3E2026"
+	}
+	request := caller.request(op.Method, path, body)
+	if body != "" {
+		request.Header.Set("Content-Type", media)
+	}
+	switch op.Name {
+	case wire.Token.Name:
+		request.SetBasicAuth(n.project.Credentials.ClientID, n.credentials[intruder].ClientSecret.Reveal())
+	case wire.Revoke.Name:
+		request.SetBasicAuth(n.credentials[intruder].ClientID, n.credentials[intruder].ClientSecret.Reveal())
+	default:
+		request.Header.Set("Authorization", "Bearer "+caller.token)
+	}
+	return request
+}
+
+// snapshot is everything that the victim can read, with tokens from the start: a revoked one shows.
+func (n *tenants) snapshot(intruder int) string {
+	var all strings.Builder
+	for _, path := range []string{
+		workspaces + "/default/members", workspaces + "/default/invitations", workspaces + "/default/members/" + n.victim.MemberID + "/credentials",
+		projects + "/" + n.project.ProjectID, projects + "/" + n.project.ProjectID + "/credentials",
+		workspaces + "/default/billing_account", workspaces + "/default/payment_methods", workspaces + "/default/topups",
+		workspaces + "/default/usage/monthly?search=date%3E2026;project_id==" + n.project.ProjectID,
+	} {
+		r := n.owner.get(path)
+		fmt.Fprintf(&all, "%s %d %s\n", path, r.status, r.body)
+	}
+	workspace := n.owner.get(workspaces + "/default")
+	fmt.Fprintln(&all, workspace.text("name"))
+	if intruder != otherProject { // which is charged to the same balance
+		fmt.Fprintln(&all, workspace.number(n.owner.t, "_embedded", "balance", "amount_available"))
+	}
+	for _, product := range []string{wire.PhoneCheck, wire.SubscriberCheck, wire.SIMCheck} {
+		r := n.product.get("/" + product + "/v0.1/checks")
+		fmt.Fprintf(&all, "%s %d %s\n", product, r.status, r.body)
+	}
+	return all.String()
+}
+
+// secrets are texts by which a response would show something of the victim's.
+func (n *tenants) secrets() []string {
+	secrets := slices.Concat(slices.Collect(maps.Values(n.ids)), slices.Collect(maps.Values(n.checks)), slices.Collect(maps.Values(n.codes)), slices.Collect(maps.Values(n.traces)))
+	return append(secrets, "the victim's reference", "Victim", n.victim.Credentials.ClientID, n.project.Credentials.ClientID, n.product.token)
+}
+
+func TestTenants_AreIsolated(t *testing.T) {
+	t.Parallel()
+	n := newTenants(t)
+	rows := maps.Clone(tenantTable)
+	for _, op := range wire.Operations() {
+		key := op.Method + " " + op.Path
+		row, ok := rows[key]
+		if !ok {
+			t.Errorf("%s has no row: nobody knows whether it keeps tenants apart", key)
+			continue
+		}
+		delete(rows, key)
+		if row[otherProject] == skip || row[otherWorkspace] == skip {
+			t.Errorf("%s: the row says nothing about another project or another workspace", key)
+		}
+		if (row[throughOwnWorkspace] == skip) == strings.Contains(op.Path, "{workspace_id}") {
+			t.Errorf("%s: the row must say what happens by the intruder's own workspace where there is one", key)
+		}
+		for intruder, want := range row {
+			if want != skip && want != public {
+				n.check(t, op, intruder, want)
+			}
+		}
+	}
+	for key := range rows {
+		t.Errorf("the table has %s, which is not an operation", key)
+	}
+}
+
+// check makes an intruder's call and checks its result, what it shows, and that it changes nothing.
+func (n *tenants) check(t *testing.T, op wire.Operation, intruder int, want string) {
+	t.Helper()
+	name := fmt.Sprintf("%s by %s (%s %s)", op.Name, intruderNames[intruder], op.Method, op.Path)
+	before := n.snapshot(intruder)
+
+	r := n.product.do(n.request(op, intruder, true))
+
+	if diff := cmp.Diff(before, n.snapshot(intruder)); diff != "" {
+		t.Errorf("%s changed what is the victim's (-before +after):\n%s", name, diff)
+	}
+	got := strconv.Itoa(r.status) + " " + r.fragment()
+	switch {
+	case op.Name == wire.Token.Name:
+		got = strconv.Itoa(r.status) + " " + r.text("error")
+	case r.status == op.Success:
+		got = ownRealm
+	}
+	if got != want {
+		t.Errorf("%s: %s: %s, want %s", name, got, r.body, want)
+	}
+	if !sameWorkspace(intruder) || op.Product() != wire.Console {
+		for _, secret := range n.secrets() {
+			if strings.Contains(string(r.body), secret) {
+				t.Errorf("%s shows %q of the victim: %s", name, secret, r.body)
+			}
+		}
+	}
+	// What belongs to another and what does not exist look the same.
+	if !strings.HasPrefix(want, "404") {
+		return
+	}
+	unknown := n.product.do(n.request(op, intruder, false))
+	r.header.Del("X-Request-Id")
+	unknown.header.Del("X-Request-Id")
+	if diff := cmp.Diff(string(unknown.body), string(r.body)); diff != "" || r.status != unknown.status {
+		t.Errorf("%s: %d, and for unknown IDs %d (-unknown +victim's):\n%s", name, r.status, unknown.status, diff)
+	}
+	if diff := cmp.Diff(unknown.header, r.header); diff != "" {
+		t.Errorf("%s: headers disclose that it exists (-unknown +victim's):\n%s", name, diff)
+	}
+}
+
+// sameWorkspace reports whether an intruder is a member of the victim's workspace, and so sees parts of it.
+func sameWorkspace(intruder int) bool { return intruder >= otherAdmin }
