@@ -1,0 +1,199 @@
+package proxytest
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// behavior is what a backend does with a request that it has read completely.
+type behavior struct {
+	name string
+	act  func(net.Conn, *http.Request) (open bool)
+	idle bool // closes idle connections when it is armed
+	deaf bool // closes connections without reading from them
+	good bool // responds as the service does
+}
+
+// behaviors are what an armed backend can do.
+var behaviors = []behavior{
+	{name: "responds", act: respond, good: true},
+	{name: "closes idle connections", act: respond, idle: true, good: true},
+	{name: "closes before reading", act: hangUp, idle: true, deaf: true},
+	{name: "closes", act: hangUp},
+	{name: "resets", act: reset},
+	{name: "truncates the header", act: truncated(20)},
+	{name: "truncates the body", act: truncated(-5)},
+	{name: "sends garbage", act: garbage},
+}
+
+// backend is a service on a TCP port that responds as it should until it is armed.
+type backend struct {
+	behavior behavior
+	listener net.Listener
+	wg       sync.WaitGroup
+
+	mu       sync.Mutex
+	armed    bool
+	closed   bool
+	conns    map[net.Conn]bool
+	requests []string // method and path of each request that was read to its end since arm
+}
+
+// startBackend starts a backend and stops it when the test ends.
+func startBackend(t *testing.T, b behavior) *backend {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &backend{behavior: b, listener: listener, conns: make(map[net.Conn]bool)}
+	s.wg.Go(s.accept)
+	t.Cleanup(func() {
+		s.listener.Close()
+		s.mu.Lock()
+		s.closed = true
+		s.closeConns()
+		s.mu.Unlock()
+		s.wg.Wait()
+	})
+	return s
+}
+
+// arm makes the backend behave badly from now on, and forgets what it has received.
+func (s *backend) arm() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.armed, s.requests = true, nil
+	if s.behavior.idle {
+		s.closeConns()
+	}
+}
+
+// received returns the complete requests since arm with that method, or all if it is empty.
+func (s *backend) received(method string) []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var requests []string
+	for _, r := range s.requests {
+		if method == "" || strings.HasPrefix(r, method+" ") {
+			requests = append(requests, r)
+		}
+	}
+	return requests
+}
+
+// closeConns closes all connections. The caller holds mu.
+func (s *backend) closeConns() {
+	for conn := range s.conns {
+		conn.Close()
+	}
+}
+
+func (s *backend) accept() {
+	for {
+		conn, err := s.listener.Accept()
+		if err != nil {
+			return
+		}
+		s.mu.Lock()
+		if s.closed || s.armed && s.behavior.deaf {
+			conn.Close()
+		} else {
+			s.conns[conn] = true
+			s.wg.Go(func() { s.serve(conn) })
+		}
+		s.mu.Unlock()
+	}
+}
+
+func (s *backend) serve(conn net.Conn) {
+	defer func() {
+		conn.Close()
+		s.mu.Lock()
+		delete(s.conns, conn)
+		s.mu.Unlock()
+	}()
+	reader := bufio.NewReader(conn)
+	for {
+		r, err := http.ReadRequest(reader)
+		if err != nil {
+			return
+		}
+		if _, err := io.Copy(io.Discard, r.Body); err != nil {
+			return // the request is not complete
+		}
+		act := respond
+		s.mu.Lock()
+		if s.armed {
+			s.requests = append(s.requests, r.Method+" "+r.RequestURI)
+			act = s.behavior.act
+		}
+		s.mu.Unlock()
+		if !act(conn, r) {
+			return
+		}
+	}
+}
+
+// respond responds as the service does.
+func respond(conn net.Conn, r *http.Request) bool {
+	_, err := io.WriteString(conn, response(r))
+	return err == nil
+}
+
+func hangUp(net.Conn, *http.Request) bool { return false }
+
+func reset(conn net.Conn, _ *http.Request) bool {
+	conn.(*net.TCPConn).SetLinger(0)
+	return false
+}
+
+// truncated sends the first n bytes of the response, or all but the last -n.
+func truncated(n int) func(net.Conn, *http.Request) bool {
+	return func(conn net.Conn, r *http.Request) bool {
+		text := response(r)
+		end := n
+		if n < 0 {
+			end += len(text)
+		}
+		io.WriteString(conn, text[:end])
+		return false
+	}
+}
+
+func garbage(conn net.Conn, _ *http.Request) bool {
+	io.WriteString(conn, "\x16\x03\x01 this is not HTTP \x00\xff\r\n\r\nnor is this\r\n")
+	return false
+}
+
+const (
+	checkID     = "check-1"
+	projectID   = "project-1"
+	clientID    = "client-1"
+	phoneNumber = "447700900000"
+)
+
+// response is the service's response to r.
+func response(r *http.Request) string {
+	check := `{"check_id":"` + checkID + `","status":"%s","phone_number":"` + phoneNumber + `"}`
+	status, body := http.StatusOK, ""
+	switch {
+	case r.URL.Path == "/oauth2/v1/token":
+		body = `{"access_token":"synthetic-access-token","token_type":"bearer","expires_in":3600}`
+	case r.Method == http.MethodPost:
+		status, body = http.StatusCreated, fmt.Sprintf(check, "ACCEPTED")
+	case r.Method == http.MethodDelete:
+		body = `{"deleted":true}` // a body, so that it can be truncated
+	case strings.Contains(r.URL.Path, "/credentials/"):
+		body = `{"client_id":"` + clientID + `"}`
+	default:
+		body = fmt.Sprintf(check, "COMPLETED")
+	}
+	return fmt.Sprintf("HTTP/1.1 %d %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", status, http.StatusText(status), len(body), body)
+}

@@ -1,0 +1,165 @@
+package proxytest
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/idverify/idverify-go"
+)
+
+// maxAttempts is the default of RetryPolicy.MaxAttempts, and maxWrites how often one attempt
+// writes an idempotent request.
+const (
+	maxAttempts = 4
+	maxWrites   = 2
+)
+
+// resends is how often a proxy itself sends an idempotent request that it received once: after
+// a failure on a connection that it had kept open, it sends the request on another one.
+var resends = map[string]int{"nginx": 2, "haproxy": 1, "caddy": 2}
+
+// operation is a call of the client.
+type operation struct {
+	name   string
+	method string
+	once   bool // it must reach the backend at most once
+	run    func(context.Context, *idverify.Client, *idverify.Console) (result string, err error)
+	want   string // the result
+}
+
+var operations = []operation{
+	{"create", http.MethodPost, true, func(ctx context.Context, c *idverify.Client, _ *idverify.Console) (string, error) {
+		return checkResult(c.PhoneChecks.Create(ctx, idverify.PhoneCheckParams{PhoneNumber: phoneNumber}))
+	}, checkID + " ACCEPTED"},
+	{"complete", http.MethodPatch, true, func(ctx context.Context, c *idverify.Client, _ *idverify.Console) (string, error) {
+		return checkResult(c.PhoneChecks.Complete(ctx, checkID, "synthetic-code"))
+	}, checkID + " COMPLETED"},
+	{"get", http.MethodGet, false, func(ctx context.Context, c *idverify.Client, _ *idverify.Console) (string, error) {
+		return checkResult(c.PhoneChecks.Get(ctx, checkID))
+	}, checkID + " COMPLETED"},
+	{"delete", http.MethodDelete, false, func(ctx context.Context, _ *idverify.Client, c *idverify.Console) (string, error) {
+		return "", c.ProjectCredentials.Delete(ctx, projectID, clientID)
+	}, ""},
+	{"token", http.MethodPost, false, func(ctx context.Context, c *idverify.Client, _ *idverify.Console) (string, error) {
+		token, err := c.Token(ctx, idverify.ScopeCoverage)
+		if err != nil {
+			return "", err
+		}
+		return token.AccessToken, nil
+	}, "synthetic-access-token"},
+}
+
+func checkResult(c *idverify.PhoneCheck, err error) (string, error) {
+	if err != nil {
+		return "", err
+	}
+	return c.CheckID + " " + string(c.Status), nil
+}
+
+// TestClient_BehindProxy runs each operation behind each proxy and counts the complete requests
+// that reach the backend: what the service would charge for.
+func TestClient_BehindProxy(t *testing.T) {
+	t.Parallel()
+	for _, p := range proxies {
+		t.Run(p.name, func(t *testing.T) {
+			t.Parallel()
+			var rows []clientRow
+			var routes []route
+			for _, b := range behaviors {
+				for _, protocol := range protocols {
+					for _, op := range operations {
+						row := clientRow{protocol: protocol, op: op, backend: startBackend(t, b), resends: resends[p.name]}
+						row.host = fmt.Sprintf("row%d.example.com", len(rows))
+						rows = append(rows, row)
+						routes = append(routes, route{Host: row.host, Backend: row.backend.listener.Addr().String()})
+					}
+				}
+			}
+			running := startProxy(t, p.name, routes...)
+
+			for _, row := range rows {
+				t.Run(row.backend.behavior.name+"/"+row.protocol+"/"+row.op.name, func(t *testing.T) {
+					t.Parallel()
+					row.test(t, running)
+				})
+			}
+		})
+	}
+}
+
+// clientRow is one operation over one protocol, and a backend of its own.
+type clientRow struct {
+	protocol string
+	op       operation
+	backend  *backend
+	host     string
+	resends  int
+}
+
+func (row clientRow) test(t *testing.T, p *proxy) {
+	client, console := p.clients(t, row.host, row.protocol, !row.op.once)
+	// A call that succeeds leaves a token in the client, and open connections behind and in
+	// front of the proxy.
+	if _, err := client.PhoneChecks.Get(t.Context(), checkID); err != nil {
+		t.Fatalf("a call to the backend before it was armed: %v", err)
+	}
+	if _, err := console.ProjectCredentials.Get(t.Context(), projectID, clientID); err != nil {
+		t.Fatalf("a call to the backend before it was armed: %v", err)
+	}
+	row.backend.arm()
+
+	result, err := row.op.run(t.Context(), client, console)
+
+	requests := row.backend.received(row.op.method)
+	t.Logf("%d complete requests reached the backend; result %q, error %v", len(requests), result, err)
+	limit := maxAttempts * maxWrites * row.resends
+	if row.op.once {
+		limit = 1
+	}
+	if len(requests) > limit {
+		t.Errorf("%d complete requests reached the backend, want at most %d: %q", len(requests), limit, requests)
+	}
+	switch b := row.backend.behavior; {
+	case err == nil && (!b.good || result != row.op.want):
+		t.Errorf("the call succeeded with %q although the backend %s", result, b.name)
+	case err == nil && len(requests) == 0:
+		t.Errorf("the call succeeded with %q although no request reached the backend", result)
+	case err != nil && b.good && !b.idle:
+		t.Errorf("the call failed although the backend responds: %v", err)
+	case err != nil && row.op.once && len(requests) > 0 && !outcomeUnknown(err):
+		t.Errorf("the error does not say that the outcome is unknown, but a request reached the backend: %v", err)
+	}
+}
+
+// clients returns a client and a console that reach host through the proxy. Quick ones retry
+// almost without waiting; everything else is as by default.
+func (p *proxy) clients(t *testing.T, host, protocol string, quick bool) (*idverify.Client, *idverify.Console) {
+	t.Helper()
+	options := []idverify.Option{
+		idverify.WithHTTPClient(&http.Client{Transport: p.transport(t, protocol), Timeout: 30 * time.Second}),
+		idverify.WithVersions(idverify.Versions{PhoneCheck: "v0.2"}),
+	}
+	if quick {
+		options = append(options, idverify.WithRetry(idverify.RetryPolicy{MinWait: time.Millisecond, MaxWait: 10 * time.Millisecond}))
+	}
+	credentials := idverify.Credentials{ClientID: "synthetic-client", ClientSecret: idverify.NewSecret("synthetic-secret")}
+	client, err := idverify.NewClient("https://"+host, credentials, options...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	console, err := idverify.NewConsole("https://"+host, credentials, options...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client, console
+}
+
+// outcomeUnknown reports whether err says that the operation may have been performed.
+func outcomeUnknown(err error) bool {
+	text := err.Error()
+	return strings.Contains(text, "outcome unknown") || strings.Contains(text, "may have been carried out") || strings.Contains(text, "was carried out all the same")
+}

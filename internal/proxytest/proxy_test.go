@@ -1,0 +1,189 @@
+// Package proxytest tests the client and the verifier behind real proxies: nginx, HAProxy and
+// Caddy. Each proxy runs as a child process, with TLS and HTTP/2 in front.
+//
+// A proxy that is not installed skips its tests. Where IDVERIFY_INTEROP is set, as in continuous
+// integration, it fails them.
+package proxytest
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"text/template"
+	"time"
+)
+
+// proxies are the proxies under test, and how each is started.
+var proxies = []struct {
+	name   string
+	config string // its file in testdata
+	args   []string
+}{
+	{"nginx", "nginx.conf", []string{"-e", "stderr", "-c"}},
+	{"haproxy", "haproxy.cfg", []string{"-db", "-f"}},
+	{"caddy", "Caddyfile", []string{"run", "--adapter", "caddyfile", "--config"}},
+}
+
+// setup is what the template of a configuration file refers to.
+type setup struct {
+	Dir         string // for files of the proxy
+	Socket      string // the Unix socket to listen on, so that no port can be taken
+	Certificate string // a PEM file with certificate and key
+	Routes      []route
+}
+
+// route is a virtual host of a proxy and the backend that it forwards to.
+type route struct {
+	Host    string
+	Backend string
+	Slash   string // of nginx: what follows the upstream in proxy_pass
+}
+
+// proxy is a running proxy.
+type proxy struct {
+	socket string
+	ca     authority
+}
+
+// startProxy starts the proxy of that name with routes over the configuration in testdata.
+func startProxy(t *testing.T, name string, routes ...route) *proxy {
+	t.Helper()
+	for _, p := range proxies {
+		if p.name == name {
+			config, err := os.ReadFile(filepath.Join("testdata", p.config))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return runProxy(t, name, p.args, func(s setup) string {
+				s.Routes = routes
+				var text strings.Builder
+				if err := template.Must(template.New(name).Parse(string(config))).Execute(&text, s); err != nil {
+					t.Fatal(err)
+				}
+				return text.String()
+			})
+		}
+	}
+	t.Fatalf("there is no proxy %q", name)
+	return nil
+}
+
+// runProxy starts a proxy with the configuration that config returns, waits until it accepts
+// connections, and stops it when the test ends.
+func runProxy(t *testing.T, name string, args []string, config func(setup) string) *proxy {
+	t.Helper()
+	path := find(t, name)
+	dir, err := os.MkdirTemp("", name) // the path of t.TempDir is too long for a socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	p := &proxy{socket: filepath.Join(dir, "socket"), ca: newAuthority(t)}
+	s := setup{Dir: dir, Socket: p.socket, Certificate: filepath.Join(dir, "tls.pem")}
+	file := filepath.Join(dir, "config")
+	for name, content := range map[string]string{s.Certificate: p.ca.pem, file: config(s)} {
+		if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	output, err := os.Create(filepath.Join(dir, "output"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		output.Close()
+		if said, err := os.ReadFile(output.Name()); err == nil && t.Failed() {
+			t.Logf("output of %s:\n%s", name, said)
+		}
+	})
+
+	exited := runChild(t, output, append(append([]string{path}, args...), file)...)
+	p.waitUntilReady(t, exited)
+	return p
+}
+
+// runChild runs a command until the test ends, or until this process ends in any other way: a
+// shell in the background waits for the end of a pipe that this process holds open. The channel
+// that it returns is closed when the command has exited.
+func runChild(t *testing.T, output *os.File, command ...string) <-chan struct{} {
+	t.Helper()
+	lifeline, hold, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const script = `(read -r _; kill $$) <&3 >/dev/null 2>&1 & exec "$@" 3<&-`
+	cmd := exec.Command("sh", append([]string{"-c", script, "sh"}, command...)...)
+	cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = output, output, []*os.File{lifeline}
+	cmd.Dir = filepath.Dir(output.Name())
+	cmd.Env = append(os.Environ(), "HOME="+cmd.Dir, "XDG_DATA_HOME="+cmd.Dir, "XDG_CONFIG_HOME="+cmd.Dir)
+	err = cmd.Start()
+	lifeline.Close()
+	if err != nil {
+		hold.Close()
+		t.Fatal(err)
+	}
+	exited := make(chan struct{})
+	go func() {
+		defer close(exited)
+		cmd.Wait() // the proxy is stopped by a signal, so there is always an error
+	}()
+	t.Cleanup(func() {
+		hold.Close()
+		select {
+		case <-exited:
+		case <-time.After(10 * time.Second):
+			cmd.Process.Kill()
+			<-exited
+		}
+	})
+	return exited
+}
+
+// waitUntilReady waits until the proxy completes a TLS handshake.
+func (p *proxy) waitUntilReady(t *testing.T, exited <-chan struct{}) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for {
+		conn, err := p.dial(ctx)
+		if err == nil {
+			conn.Close()
+			return
+		}
+		if !errors.Is(err, syscall.ENOENT) && !errors.Is(err, syscall.ECONNREFUSED) {
+			t.Fatalf("connect to the proxy: %v", err)
+		}
+		select {
+		case <-exited:
+			t.Fatal("the proxy exited at start")
+		case <-ctx.Done():
+			t.Fatalf("the proxy does not accept connections: %v", err)
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
+func (p *proxy) dial(ctx context.Context) (net.Conn, error) {
+	return new(net.Dialer).DialContext(ctx, "unix", p.socket)
+}
+
+// find returns the path of a proxy, or skips the test.
+func find(t *testing.T, name string) string {
+	t.Helper()
+	for _, file := range []string{name, "/usr/sbin/" + name} { // which is often not in PATH
+		if path, err := exec.LookPath(file); err == nil {
+			return path
+		}
+	}
+	if os.Getenv("IDVERIFY_INTEROP") != "" {
+		t.Fatalf("%s is not installed", name)
+	}
+	t.Skipf("%s is not installed", name)
+	return ""
+}

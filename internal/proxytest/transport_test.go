@@ -1,0 +1,83 @@
+package proxytest
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"net"
+	"net/http"
+	"testing"
+	"time"
+)
+
+// protocols are the ways to speak to a proxy.
+var protocols = []string{"h2", "http/1.1"}
+
+// transport connects to the proxy, whatever the host of the request, and insists on the given
+// protocol. For HTTP/2 it is set up like that of the default client.
+func (p *proxy) transport(t *testing.T, protocol string) *http.Transport {
+	t.Helper()
+	transport := &http.Transport{
+		DialContext:       func(ctx context.Context, _, _ string) (net.Conn, error) { return p.dial(ctx) },
+		ForceAttemptHTTP2: protocol == "h2",
+		TLSClientConfig: &tls.Config{
+			RootCAs: p.ca.roots,
+			VerifyConnection: func(s tls.ConnectionState) error {
+				if s.NegotiatedProtocol != protocol {
+					return fmt.Errorf("the proxy chose protocol %q, want %q", s.NegotiatedProtocol, protocol)
+				}
+				return nil
+			},
+		},
+	}
+	if protocol != "h2" {
+		transport.TLSClientConfig.NextProtos = []string{protocol}
+	}
+	t.Cleanup(transport.CloseIdleConnections)
+	return transport
+}
+
+// authority is a certificate that is its own authority.
+type authority struct {
+	pem   string // certificate and key
+	roots *x509.CertPool
+}
+
+// newAuthority makes a certificate for example.com and its subdomains.
+func newAuthority(t *testing.T) authority {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber:          big.NewInt(1),
+		Subject:               pkix.Name{CommonName: "proxytest"},
+		DNSNames:              []string{"example.com", "*.example.com"},
+		NotBefore:             time.Now().Add(-time.Hour),
+		NotAfter:              time.Now().Add(24 * time.Hour),
+		KeyUsage:              x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+		IsCA:                  true,
+		BasicConstraintsValid: true,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	certificate := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	a := authority{roots: x509.NewCertPool()}
+	a.roots.AppendCertsFromPEM(certificate)
+	a.pem = string(certificate) + string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}))
+	return a
+}
