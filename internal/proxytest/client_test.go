@@ -64,22 +64,22 @@ func checkResult(c *idverify.PhoneCheck, err error) (string, error) {
 // that reach the backend: what the service would charge for.
 func TestClient_BehindProxy(t *testing.T) {
 	t.Parallel()
-	for _, p := range proxies {
-		t.Run(p.name, func(t *testing.T) {
+	for name, resends := range resends {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var rows []clientRow
 			var routes []route
 			for _, b := range behaviors {
 				for _, protocol := range protocols {
 					for _, op := range operations {
-						row := clientRow{protocol: protocol, op: op, backend: startBackend(t, b), resends: resends[p.name]}
+						row := clientRow{protocol: protocol, op: op, backend: startBackend(t, b), resends: resends}
 						row.host = fmt.Sprintf("row%d.example.com", len(rows))
 						rows = append(rows, row)
 						routes = append(routes, route{Host: row.host, Backend: row.backend.listener.Addr().String()})
 					}
 				}
 			}
-			running := startProxy(t, p.name, routes...)
+			running := startProxy(t, name, routes...)
 
 			for _, row := range rows {
 				t.Run(row.backend.behavior.name+"/"+row.protocol+"/"+row.op.name, func(t *testing.T) {
@@ -102,14 +102,7 @@ type clientRow struct {
 
 func (row clientRow) test(t *testing.T, p *proxy) {
 	client, console := p.clients(t, row.host, row.protocol, !row.op.once)
-	// A call that succeeds leaves a token in the client, and open connections behind and in
-	// front of the proxy.
-	if _, err := client.PhoneChecks.Get(t.Context(), checkID); err != nil {
-		t.Fatalf("a call to the backend before it was armed: %v", err)
-	}
-	if _, err := console.ProjectCredentials.Get(t.Context(), projectID, clientID); err != nil {
-		t.Fatalf("a call to the backend before it was armed: %v", err)
-	}
+	warmUp(t, client, console)
 	row.backend.arm()
 
 	result, err := row.op.run(t.Context(), client, console)
@@ -135,6 +128,35 @@ func (row clientRow) test(t *testing.T, p *proxy) {
 	}
 }
 
+// TestClient_SurvivesProxyRestart sends requests after all connections of the client have been
+// closed: nothing was written, so that each must succeed.
+func TestClient_SurvivesProxyRestart(t *testing.T) {
+	t.Parallel()
+	for name := range resends {
+		for _, protocol := range protocols {
+			t.Run(name+"/"+protocol, func(t *testing.T) {
+				t.Parallel()
+				const host = "service.example.com"
+				backend := startBackend(t, behavior{act: respond})
+				p := startProxy(t, name, route{Host: host, Backend: backend.listener.Addr().String()})
+				client, console := p.clients(t, host, protocol, false)
+				warmUp(t, client, console)
+
+				for _, op := range operations {
+					p.restart(t)
+					backend.arm()
+
+					result, err := op.run(t.Context(), client, console)
+
+					if requests := backend.received(op.method); err != nil || result != op.want || len(requests) != 1 {
+						t.Errorf("%s: result %q, error %v, requests %q; want %q and one request", op.name, result, err, requests, op.want)
+					}
+				}
+			})
+		}
+	}
+}
+
 // clients returns a client and a console that reach host through the proxy. Quick ones retry
 // almost without waiting; everything else is as by default.
 func (p *proxy) clients(t *testing.T, host, protocol string, quick bool) (*idverify.Client, *idverify.Console) {
@@ -156,6 +178,18 @@ func (p *proxy) clients(t *testing.T, host, protocol string, quick bool) (*idver
 		t.Fatal(err)
 	}
 	return client, console
+}
+
+// warmUp makes calls that succeed. They leave tokens in the client and the console, and open
+// connections on both sides of the proxy.
+func warmUp(t *testing.T, client *idverify.Client, console *idverify.Console) {
+	t.Helper()
+	if _, err := client.PhoneChecks.Get(t.Context(), checkID); err != nil {
+		t.Fatalf("a call to a backend that responds: %v", err)
+	}
+	if _, err := console.ProjectCredentials.Get(t.Context(), projectID, clientID); err != nil {
+		t.Fatalf("a call to a backend that responds: %v", err)
+	}
 }
 
 // outcomeUnknown reports whether err says that the operation may have been performed.

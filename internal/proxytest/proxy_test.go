@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -19,23 +20,20 @@ import (
 	"time"
 )
 
-// proxies are the proxies under test, and how each is started.
-var proxies = []struct {
-	name   string
-	config string // its file in testdata
-	args   []string
-}{
-	{"nginx", "nginx.conf", []string{"-e", "stderr", "-c"}},
-	{"haproxy", "haproxy.cfg", []string{"-db", "-f"}},
-	{"caddy", "Caddyfile", []string{"run", "--adapter", "caddyfile", "--config"}},
+// command is the command line of each proxy, without the name of its configuration file.
+var command = map[string][]string{
+	"nginx":   {"nginx", "-e", "stderr", "-c"},
+	"haproxy": {"haproxy", "-db", "-f"},
+	"caddy":   {"caddy", "run", "--adapter", "caddyfile", "--config"},
 }
 
-// setup is what the template of a configuration file refers to.
+// setup is what the templates of the configuration files in testdata refer to.
 type setup struct {
 	Dir         string // for files of the proxy
 	Socket      string // the Unix socket to listen on, so that no port can be taken
 	Certificate string // a PEM file with certificate and key
 	Routes      []route
+	Documented  string // a configuration of docs/production.md, in place of Routes
 }
 
 // route is a virtual host of a proxy and the backend that it forwards to.
@@ -45,38 +43,41 @@ type route struct {
 	Slash   string // of nginx: what follows the upstream in proxy_pass
 }
 
+// expand returns the configuration file of the proxy with that name.
+func (s setup) expand(t *testing.T, name string) string {
+	t.Helper()
+	config, err := template.ParseFiles(filepath.Join("testdata", name+".conf"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var text strings.Builder
+	if err := config.Execute(&text, s); err != nil {
+		t.Fatal(err)
+	}
+	return text.String()
+}
+
 // proxy is a running proxy.
 type proxy struct {
-	socket string
-	ca     authority
+	socket  string
+	ca      authority
+	command []string
+	output  *os.File
+	stop    func()
 }
 
-// startProxy starts the proxy of that name with routes over the configuration in testdata.
+// startProxy starts the proxy of that name with routes.
 func startProxy(t *testing.T, name string, routes ...route) *proxy {
 	t.Helper()
-	for _, p := range proxies {
-		if p.name == name {
-			config, err := os.ReadFile(filepath.Join("testdata", p.config))
-			if err != nil {
-				t.Fatal(err)
-			}
-			return runProxy(t, name, p.args, func(s setup) string {
-				s.Routes = routes
-				var text strings.Builder
-				if err := template.Must(template.New(name).Parse(string(config))).Execute(&text, s); err != nil {
-					t.Fatal(err)
-				}
-				return text.String()
-			})
-		}
-	}
-	t.Fatalf("there is no proxy %q", name)
-	return nil
+	return startConfig(t, name, func(s setup) string {
+		s.Routes = routes
+		return s.expand(t, name)
+	})
 }
 
-// runProxy starts a proxy with the configuration that config returns, waits until it accepts
+// startConfig starts a proxy with the configuration that config returns, waits until it accepts
 // connections, and stops it when the test ends.
-func runProxy(t *testing.T, name string, args []string, config func(setup) string) *proxy {
+func startConfig(t *testing.T, name string, config func(setup) string) *proxy {
 	t.Helper()
 	path := find(t, name)
 	dir, err := os.MkdirTemp("", name) // the path of t.TempDir is too long for a socket
@@ -103,15 +104,33 @@ func runProxy(t *testing.T, name string, args []string, config func(setup) strin
 		}
 	})
 
-	exited := runChild(t, output, append(append([]string{path}, args...), file)...)
-	p.waitUntilReady(t, exited)
+	p.command, p.output = slices.Concat([]string{path}, command[name][1:], []string{file}), output
+	p.start(t)
 	return p
 }
 
-// runChild runs a command until the test ends, or until this process ends in any other way: a
-// shell in the background waits for the end of a pipe that this process holds open. The channel
-// that it returns is closed when the command has exited.
-func runChild(t *testing.T, output *os.File, command ...string) <-chan struct{} {
+// start starts the process of the proxy and waits until it accepts connections.
+func (p *proxy) start(t *testing.T) {
+	t.Helper()
+	exited, stop := runChild(t, p.output, p.command...)
+	p.stop = stop
+	p.waitUntilReady(t, exited)
+}
+
+// restart stops the process of the proxy, which closes all its connections, and starts another.
+func (p *proxy) restart(t *testing.T) {
+	t.Helper()
+	p.stop()
+	if err := os.Remove(p.socket); err != nil && !errors.Is(err, os.ErrNotExist) {
+		t.Fatal(err)
+	}
+	p.start(t)
+}
+
+// runChild runs a command until stop is called or the test ends, or until this process ends in any
+// other way: a shell in the background waits for the end of a pipe that this process holds open.
+// The channel exited is closed when the command has exited.
+func runChild(t *testing.T, output *os.File, command ...string) (exited <-chan struct{}, stop func()) {
 	t.Helper()
 	lifeline, hold, err := os.Pipe()
 	if err != nil {
@@ -128,21 +147,22 @@ func runChild(t *testing.T, output *os.File, command ...string) <-chan struct{} 
 		hold.Close()
 		t.Fatal(err)
 	}
-	exited := make(chan struct{})
+	done := make(chan struct{})
 	go func() {
-		defer close(exited)
+		defer close(done)
 		cmd.Wait() // the proxy is stopped by a signal, so there is always an error
 	}()
-	t.Cleanup(func() {
+	stop = func() {
 		hold.Close()
 		select {
-		case <-exited:
+		case <-done:
 		case <-time.After(10 * time.Second):
 			cmd.Process.Kill()
-			<-exited
+			<-done
 		}
-	})
-	return exited
+	}
+	t.Cleanup(stop)
+	return done, stop
 }
 
 // waitUntilReady waits until the proxy completes a TLS handshake.

@@ -1,0 +1,77 @@
+package proxytest
+
+import (
+	"crypto/rand"
+	"crypto/rsa"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/idverify/idverify-go/signature"
+)
+
+// app is an application behind a proxy that receives callbacks and redirects.
+type app struct {
+	signer *signature.Signer
+	addr   string
+
+	mu       sync.Mutex
+	err      error // why the last message was rejected
+	accepted int
+	header   http.Header // of the last message
+}
+
+// startApp starts an application whose verifier accepts messages to hosts.
+func startApp(t *testing.T, target func(*http.Request) (host, requestURI string), hosts ...string) *app {
+	t.Helper()
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := new(app)
+	if a.signer, err = signature.NewSigner("key-1", key, nil); err != nil {
+		t.Fatal(err)
+	}
+	verifier, err := signature.NewVerifier(signature.StaticKeys{"key-1": &key.PublicKey}, hosts, &signature.VerifierOptions{
+		Target:    target,
+		ClockSkew: time.Hour, // on a busy machine, messages can take longer than the default
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(a.handler(verifier))
+	t.Cleanup(server.Close)
+	a.addr = strings.TrimPrefix(server.URL, "http://")
+	return a
+}
+
+// handler passes messages to the handlers of the verifier, and records why they are rejected.
+func (a *app) handler(v *signature.Verifier) http.Handler {
+	accept := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.accepted++
+	})
+	callbacks, redirects := v.CallbackHandler(accept), v.RedirectHandler(accept)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		verify, handler := v.VerifyRedirect, redirects
+		if r.Method == http.MethodPost {
+			verify, handler = v.VerifyCallback, callbacks
+		}
+		_, err := verify(r)
+		a.mu.Lock()
+		a.err, a.header = err, r.Header
+		a.mu.Unlock()
+		handler.ServeHTTP(w, r)
+	})
+}
+
+// outcome returns what became of the last message, and how many were accepted so far.
+func (a *app) outcome() (accepted int, err error, header http.Header) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.accepted, a.err, a.header
+}

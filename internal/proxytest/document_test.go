@@ -1,0 +1,137 @@
+package proxytest
+
+import (
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/idverify/idverify-go/signature"
+)
+
+// page is docs/production.md.
+type page string
+
+func readPage(t *testing.T) page {
+	t.Helper()
+	text, err := os.ReadFile("../../docs/production.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return page(text)
+}
+
+// The configurations of each proxy on the page, in their order.
+const (
+	unchanged = iota // forwards host and request target unchanged
+	rewriting        // changes both, and passes the original values on in headers
+	configurations
+)
+
+// blocks returns the fenced blocks of that language.
+func (p page) blocks(t *testing.T, language string, want int) []string {
+	t.Helper()
+	var blocks []string
+	for _, match := range regexp.MustCompile("(?ms)^```(\\w+)\n(.*?)^```$").FindAllStringSubmatch(string(p), -1) {
+		if match[1] == language {
+			blocks = append(blocks, match[2])
+		}
+	}
+	if len(blocks) != want {
+		t.Fatalf("the page has %d blocks of %s, want %d", len(blocks), language, want)
+	}
+	return blocks
+}
+
+var codeSpan = regexp.MustCompile("`([^`]+)`")
+
+// code returns the spans of code in a cell of a table.
+func code(cell string) []string {
+	var spans []string
+	for _, match := range codeSpan.FindAllStringSubmatch(cell, -1) {
+		spans = append(spans, match[1])
+	}
+	return spans
+}
+
+// table returns the cells of the rows below the given head.
+func (p page) table(t *testing.T, head string) [][]string {
+	t.Helper()
+	_, text, ok := strings.Cut(string(p), head+"\n")
+	if !ok {
+		t.Fatalf("the page has no table %q", head)
+	}
+	var rows [][]string
+	for line := range strings.Lines(text) {
+		if !strings.HasPrefix(line, "|") {
+			break
+		}
+		cells := strings.Split(strings.Trim(line, "|\n"), " | ")
+		for i, cell := range cells {
+			cells[i] = strings.TrimSpace(cell)
+		}
+		if !strings.HasPrefix(line, "|---") {
+			rows = append(rows, cells)
+		}
+	}
+	return rows
+}
+
+// trap is a configuration or URL under which genuine messages are rejected.
+type trap struct {
+	proxy   string
+	line    string // to replace; empty if the URL is the trap
+	changed string
+	url     string
+	effect  string
+	reasons []error
+}
+
+// traps returns the rows of both tables of what fails.
+func (p page) traps(t *testing.T) []trap {
+	t.Helper()
+	var traps []trap
+	for _, cells := range p.table(t, "| Proxy | Line above | Changed to | Effect | Error |") {
+		traps = append(traps, trap{
+			proxy:   strings.ToLower(cells[0]),
+			line:    strings.Join(code(cells[1]), "\n"),
+			changed: strings.Join(code(cells[2]), "\n"),
+			effect:  cells[3],
+			reasons: reasons(t, cells[4]),
+		})
+	}
+	for _, cells := range p.table(t, "| Proxy | URL | Effect | Error |") {
+		traps = append(traps, trap{
+			proxy:   strings.ToLower(cells[0]),
+			url:     strings.Join(code(cells[1]), ""),
+			effect:  cells[2],
+			reasons: reasons(t, cells[3]),
+		})
+	}
+	return traps
+}
+
+// reasons returns the errors of package signature that a cell names.
+func reasons(t *testing.T, cell string) []error {
+	t.Helper()
+	var reasons []error
+	for _, name := range code(cell) {
+		switch name {
+		case "ErrHost":
+			reasons = append(reasons, signature.ErrHost)
+		case "ErrSignature":
+			reasons = append(reasons, signature.ErrSignature)
+		default:
+			t.Fatalf("the page names an unexpected error %q", name)
+		}
+	}
+	return reasons
+}
+
+func (tr trap) name() string {
+	name := tr.changed + tr.url
+	if name == "" {
+		name = "without " + tr.line
+	}
+	return tr.proxy + "/" + strings.NewReplacer("/", "|", "\n", " ").Replace(name)
+}
