@@ -21,7 +21,7 @@ func (c *call) problem(resp *http.Response, body []byte) *Error {
 		secrets = append(secrets, c.token.AccessToken)
 	}
 	e := &Error{
-		unknown:     !idempotent(c.op) && isTransient(resp.StatusCode) && resp.StatusCode != http.StatusTooManyRequests,
+		unknown:     !idempotent(c.op) && (resp.StatusCode < 300 || resp.StatusCode > 499) && resp.StatusCode != http.StatusNotImplemented,
 		unknownHint: unknownHint(c.op),
 		tries:       c.attempt,
 		Status:      resp.StatusCode,
