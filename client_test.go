@@ -177,45 +177,6 @@ func TestConnectionsAreKeptAfterAFailure(t *testing.T) {
 	}
 }
 
-func TestIDsDoNotLeaveTheirPlaceInThePath(t *testing.T) {
-	t.Parallel()
-	srv := newService(t, problemWith(404, "check_not_found", "no such check"))
-	c := srv.client(t, idverify.WithVersions(idverify.Versions{PhoneCheck: "v0.2"}))
-
-	for _, id := range []string{"", ".", ".."} {
-		for name, err := range map[string]error{
-			"Get":      second(c.PhoneChecks.Get(t.Context(), id)),
-			"Complete": second(c.PhoneChecks.Complete(t.Context(), id, "code")),
-			"Trace":    second(c.PhoneChecks.Trace(t.Context(), "a", id)),
-			"Traces":   second(c.PhoneChecks.Traces(t.Context(), id)),
-			"Country":  second(c.Reachability.Country(t.Context(), id)),
-		} {
-			if !errors.Is(err, idverify.ErrBadRequest) {
-				t.Errorf("%s(%q): %v, want ErrBadRequest", name, id, err)
-			}
-		}
-	}
-	if n := len(srv.calls()) + len(srv.tokens()); n != 0 {
-		t.Fatalf("%d requests were sent for ids that cannot be", n)
-	}
-
-	for id, want := range map[string]string{
-		"../../console/v0.1/projects": "..%2F..%2Fconsole%2Fv0.1%2Fprojects",
-		"a/b":                         "a%2Fb",
-		"a?b#c":                       "a%3Fb%23c",
-		"a b%2f\x00\r\n":              "a%20b%252f%00%0D%0A",
-		"...":                         "...",
-	} {
-		if _, err := c.PhoneChecks.Get(t.Context(), id); !errors.Is(err, idverify.ErrNotFound) {
-			t.Errorf("Get(%q): %v, want ErrNotFound", id, err)
-		}
-		calls := srv.calls()
-		if got := calls[len(calls)-1].uri; got != "/phone_check/v0.2/checks/"+want {
-			t.Errorf("Get(%q) asked for %q, want %q", id, got, "/phone_check/v0.2/checks/"+want)
-		}
-	}
-}
-
 func TestArgumentsThatCannotBeRightAreNotSent(t *testing.T) {
 	t.Parallel()
 	srv := newService(t, answerWith(500, ""))

@@ -37,7 +37,7 @@ func NewConsole(baseURL string, c Credentials, opts ...Option) (*Console, error)
 	if err != nil {
 		return nil, fmt.Errorf("idverify: new console: %w", err)
 	}
-	return newConsole(&boundWorkspace{api: api, id: "default", main: true}), nil
+	return newConsole(&boundWorkspace{api: api, id: wire.DefaultWorkspace, main: true}), nil
 }
 
 // Workspace returns the same console bound to the workspace with that id, of which its user is a member. It sends nothing, and shares the tokens of c.

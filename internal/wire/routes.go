@@ -1,10 +1,13 @@
 package wire
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 )
 
 // Operation is a row of the route table (contract, section 1).
@@ -136,7 +139,9 @@ func (o Operation) Product() string {
 	return product
 }
 
-// URL is base, a scheme and host, with the operation's path, each id escaped. An id that could leave its place in the path (empty, "." or "..") is an error, which does not repeat it.
+// URL returns base, a scheme and host, followed by the operation's path with each ID escaped.
+//
+// An ID that could leave its place in the path is an error: see checkID. The error does not repeat the ID.
 func (o Operation) URL(base, version string, ids ...string) (string, error) {
 	const usualIDs = 64
 	var b strings.Builder
@@ -148,11 +153,12 @@ func (o Operation) URL(base, version string, ids ...string) (string, error) {
 		case segment == "{v}":
 			b.WriteString(version)
 		case strings.HasPrefix(segment, "{"):
+			name := strings.Trim(segment, "{}")
 			if len(ids) == 0 {
-				return "", fmt.Errorf("the path needs a %s", strings.Trim(segment, "{}"))
+				return "", fmt.Errorf("the path needs a %s", name)
 			}
-			if ids[0] == "" || ids[0] == "." || ids[0] == ".." {
-				return "", fmt.Errorf("the %s is empty or a dot segment", strings.Trim(segment, "{}"))
+			if err := checkID(ids[0]); err != nil {
+				return "", fmt.Errorf("the %s %w", name, err)
 			}
 			b.WriteString(url.PathEscape(ids[0]))
 			ids = ids[1:]
@@ -162,3 +168,41 @@ func (o Operation) URL(base, version string, ids ...string) (string, error) {
 	}
 	return b.String(), nil
 }
+
+// checkID rejects an ID that a proxy could turn into another path. Escaping is not enough: some
+// proxies decode the path before they forward it, so that %2F separates segments again.
+//
+// Our decision; docs/assumptions.md, section 7.
+func checkID(id string) error {
+	// Some servers drop everything from a semicolon before they resolve dot segments.
+	segment, _, _ := strings.Cut(id, ";")
+	switch {
+	case id == "":
+		return errors.New("is empty")
+	case strings.TrimSpace(segment) == "." || strings.TrimSpace(segment) == "..":
+		return errors.New("is a dot segment")
+	case strings.ContainsAny(id, `/\%`):
+		return errors.New("contains a slash, a backslash or a percent sign")
+	case !utf8.ValidString(id) || strings.ContainsFunc(id, unicode.IsControl):
+		return errors.New("contains a control character or is not valid UTF-8")
+	}
+	return nil
+}
+
+// Resource returns which of ids names the resource that the operation reads, changes or returns:
+// the one at the end of the path. It is empty for collections, for coverage, which is looked up by
+// keys that a response may write differently, and for the alias "default" of a workspace.
+func (o Operation) Resource(ids []string) string {
+	path := strings.TrimSuffix(o.Path, "/reset")
+	if len(ids) == 0 || !strings.HasSuffix(path, "_id}") {
+		return ""
+	}
+	id := ids[len(ids)-1]
+	if id == DefaultWorkspace && strings.HasSuffix(path, "/{workspace_id}") {
+		return ""
+	}
+	return id
+}
+
+// DefaultWorkspace stands in a path for the workspace that the credentials belong to.
+const DefaultWorkspace = "default"

@@ -42,11 +42,10 @@ func TestIDsKeepTheirPlaceInThePath(t *testing.T) {
 	for _, tt := range []struct {
 		op   wire.Operation
 		ids  []string
-		want string // empty: refused
+		want string // empty: rejected
 	}{
 		{wire.GetPhoneCheck, []string{"a"}, "/phone_check/v0.1/checks/a"},
-		{wire.GetPhoneCheck, []string{"a/../b"}, "/phone_check/v0.1/checks/a%2F..%2Fb"},
-		{wire.GetPhoneCheck, []string{"a?b#c%2F"}, "/phone_check/v0.1/checks/a%3Fb%23c%252F"},
+		{wire.GetPhoneCheck, []string{"a?b#c d"}, "/phone_check/v0.1/checks/a%3Fb%23c%20d"},
 		{wire.LookupDeviceIP, []string{"2001:db8::1"}, "/coverage/v0.1/device_ips/2001:db8::1"},
 		{wire.GetProjectIn, []string{"w", "p"}, "/console/v0.1/workspaces/w/projects/p"},
 		{wire.JWKS, nil, "/.well-known/jwks.json"},
@@ -54,11 +53,42 @@ func TestIDsKeepTheirPlaceInThePath(t *testing.T) {
 		{wire.GetPhoneCheck, []string{""}, ""},
 		{wire.GetPhoneCheck, []string{"."}, ""},
 		{wire.GetPhoneCheckTrace, []string{"a", ".."}, ""},
+		{wire.GetPhoneCheck, []string{"a/../b"}, ""},
+		{wire.GetPhoneCheck, []string{`a\b`}, ""},
+		{wire.GetPhoneCheck, []string{"a%2Fb"}, ""},
+		{wire.GetPhoneCheck, []string{"..;"}, ""},
+		{wire.GetPhoneCheck, []string{"a\n"}, ""},
 	} {
 		got, err := tt.op.URL("https://api.sandbox.test", wire.V01, tt.ids...)
 
 		if got, _ = strings.CutPrefix(got, "https://api.sandbox.test"); got != tt.want || (err != nil) != (tt.want == "") {
 			t.Errorf("%s %q: %q, %v; want %q", tt.op.Name, tt.ids, got, err, tt.want)
+		}
+	}
+}
+
+func TestOperation_Resource(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		op   wire.Operation
+		ids  []string
+		want string
+	}{
+		{wire.CreatePhoneCheck, nil, ""},
+		{wire.GetPhoneCheck, []string{"check"}, "check"},
+		{wire.CompletePhoneCheck, []string{"check"}, "check"},
+		{wire.ListPhoneCheckTraces, []string{"check"}, ""},
+		{wire.GetPhoneCheckTrace, []string{"check", "trace"}, "trace"},
+		{wire.GetCountry, []string{"GB"}, ""},
+		{wire.GetProjectIn, []string{"workspace", "default"}, "default"},
+		{wire.CreateProjectCredentialsIn, []string{"workspace", "project"}, ""},
+		{wire.GetWorkspace, []string{"workspace"}, "workspace"},
+		{wire.GetWorkspace, []string{"default"}, ""},
+		{wire.ResetWorkspaceCredentials, []string{"workspace", "member", "client"}, "client"},
+		{wire.GetUsage, []string{"workspace", "daily"}, ""},
+	} {
+		if got := tt.op.Resource(tt.ids); got != tt.want {
+			t.Errorf("%s %q: %q, want %q", tt.op.Name, tt.ids, got, tt.want)
 		}
 	}
 }
