@@ -52,16 +52,18 @@ type request struct {
 	body  any        // sent as JSON; nil for none
 }
 
-// answer is a 2xx answer, its body read.
+// answer is a 2xx response whose body has been read.
 type answer struct {
 	api    *api
 	op     wire.Operation
 	status int
 	header http.Header
 	body   []byte
+
+	request request // set by api.do
 }
 
-// unusable is the error of an answer that is not what it should be, because of err.
+// unusable returns the error for a response that cannot be used because of err.
 func (ans answer) unusable(err error) error {
 	secrets := ans.api.secrets()
 	e := newDecodeError(ans.op.Title, ans.status, ans.body, err, secrets...)
@@ -69,12 +71,14 @@ func (ans answer) unusable(err error) error {
 	return e
 }
 
-// shape is the JSON of a resource. It knows the value that it becomes, or why it is none; such an error does not repeat what was answered.
+// shape is the JSON of a resource.
 type shape[T any] interface {
+	// value returns the resource, or an error that does not repeat the response.
 	value() (*T, error)
 }
 
-// send carries out op and returns the resource that was answered. It is all that the operations share: path, scope, tries, problem documents, decoding.
+// send performs op and returns the resource in the response. Everything that operations share is
+// here and in do: path, scope, attempts, problem documents, decoding.
 func send[J shape[T], T any](ctx context.Context, a *api, op wire.Operation, body any, ids ...string) (*T, error) {
 	ans, err := a.do(ctx, request{op: op, ids: ids, body: body})
 	if err != nil {
@@ -83,17 +87,41 @@ func send[J shape[T], T any](ctx context.Context, a *api, op wire.Operation, bod
 	return decode[J](ans)
 }
 
-// decode returns the resource in ans. Names that it does not know are ignored, and so is the Content-Type.
+// decode returns the resource in ans if it is the one that was requested. Unknown fields are
+// ignored, and so is the Content-Type.
 func decode[J shape[T], T any](ans answer) (*T, error) {
 	var j J
 	if err := json.Unmarshal(ans.body, &j); err != nil {
 		return nil, ans.unusable(err)
 	}
 	v, err := j.value()
+	if err == nil {
+		err = ans.request.confirm(&j)
+	}
 	if err != nil {
 		return nil, ans.unusable(err)
 	}
 	return v, nil
+}
+
+// confirm returns an error if shape is about another resource than the one that r asks for. A cache
+// or a proxy that mixes up responses must not pass another person's result off as this one's.
+func (r request) confirm(shape any) error {
+	if want := r.op.Resource(r.ids); want != "" {
+		if s, ok := shape.(interface{ id() string }); !ok || s.id() != want {
+			return errors.New("it is about another resource than the requested one")
+		}
+	}
+	sent, ok := r.body.(*createCheckJSON)
+	if !ok {
+		return nil
+	}
+	if s, ok := shape.(interface{ number() string }); ok && s.number() != "" {
+		if number, err := normalize(s.number()); err != nil || number != sent.PhoneNumber {
+			return errors.New("it is about another phone number than the one in the request")
+		}
+	}
+	return nil
 }
 
 // do sends r as often as the policy allows and returns the answer if its status is 2xx. Its errors are those of refuse, [*Error], [*TokenError], [*DecodeError] and *sendError.
@@ -132,7 +160,9 @@ func (a *api) do(ctx context.Context, r request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	return c.read(resp)
+	ans, err := c.read(resp)
+	ans.request = r
+	return ans, err
 }
 
 // secrets are what no error may show, whatever the service wrote into its answer.

@@ -24,7 +24,7 @@ func TestTheTokenRequestIsTheSpecifications(t *testing.T) {
 	t.Parallel()
 	srv := newService(t, answerWith(200, string(fixture(t, "phone_check.json"))))
 
-	if _, err := srv.client(t).PhoneChecks.Get(t.Context(), "a"); err != nil {
+	if _, err := srv.client(t).PhoneChecks.Get(t.Context(), aCheckID); err != nil {
 		t.Fatal(err)
 	}
 
@@ -83,9 +83,9 @@ func TestACallerWhoGivesUpDoesNotHarmTheOthers(t *testing.T) {
 
 	ctx, cancel := context.WithCancel(t.Context())
 	first, other := make(chan error, 1), make(chan error, 1)
-	go func() { first <- second(c.PhoneChecks.Get(ctx, "a")) }()
+	go func() { first <- second(c.PhoneChecks.Get(ctx, aCheckID)) }()
 	<-asked
-	go func() { other <- second(c.PhoneChecks.Get(t.Context(), "a")) }()
+	go func() { other <- second(c.PhoneChecks.Get(t.Context(), aCheckID)) }()
 	cancel()
 	gaveUp := <-first
 	close(release)
@@ -351,12 +351,12 @@ func TestManyCallersWithARevokedTokenFetchOneNewToken(t *testing.T) {
 		w.Write(fixture(t, "phone_check.json"))
 	})
 	c := srv.client(t)
-	if _, err := c.PhoneChecks.Get(t.Context(), "a"); err != nil {
+	if _, err := c.PhoneChecks.Get(t.Context(), aCheckID); err != nil {
 		t.Fatal(err)
 	}
 	revoked.Store(true)
 
-	for err := range atOnce(callers, func() error { return second(c.PhoneChecks.Get(t.Context(), "a")) }) {
+	for err := range atOnce(callers, func() error { return second(c.PhoneChecks.Get(t.Context(), aCheckID)) }) {
 		if err != nil {
 			t.Error(err)
 		}

@@ -154,6 +154,8 @@ type paymentMethodJSON struct {
 	Currencies      []string `json:"currencies"`
 }
 
+func (j paymentMethodJSON) id() string { return j.PaymentMethodID }
+
 func (j paymentMethodJSON) value() (*PaymentMethod, error) {
 	if j.PaymentMethodID == "" {
 		return nil, errors.New("it has no payment_method_id")

@@ -122,7 +122,7 @@ func TestTheCallersHTTPClientIsLeftAsItIs(t *testing.T) {
 	given := srv.Client()
 	before := *given
 
-	if _, err := srv.client(t, idverify.WithHTTPClient(given)).PhoneChecks.Get(t.Context(), "a"); err != nil {
+	if _, err := srv.client(t, idverify.WithHTTPClient(given)).PhoneChecks.Get(t.Context(), aCheckID); err != nil {
 		t.Fatal(err)
 	}
 

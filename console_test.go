@@ -34,7 +34,7 @@ func TestEveryFieldOfTheConsoleIsRead(t *testing.T) {
 		do      func(context.Context, *idverify.Console) (any, error)
 		want    any
 	}{
-		{"project.json", func(ctx context.Context, c *idverify.Console) (any, error) { return c.Projects.Get(ctx, "p") }, &idverify.Project{
+		{"project.json", func(ctx context.Context, c *idverify.Console) (any, error) { return c.Projects.Get(ctx, projectID) }, &idverify.Project{
 			ProjectID: projectID, Name: "Shop", Mode: idverify.ModeSandbox, CallbackURL: "https://shop.sandbox.test/callbacks",
 			PhoneCheck:      idverify.ProductURLs{CallbackURL: "https://shop.sandbox.test/callbacks/phone", RedirectURL: "https://shop.sandbox.test/return/phone"},
 			SubscriberCheck: idverify.ProductURLs{CallbackURL: "https://shop.sandbox.test/callbacks/subscriber", RedirectURL: "https://shop.sandbox.test/return/subscriber"},
@@ -47,19 +47,21 @@ func TestEveryFieldOfTheConsoleIsRead(t *testing.T) {
 			return c.ProjectCredentials.Create(ctx, "p")
 		}, issued},
 		{"credentials.json", func(ctx context.Context, c *idverify.Console) (any, error) {
-			return c.WorkspaceCredentials.ResetSecret(ctx, "m", "c")
+			return c.WorkspaceCredentials.ResetSecret(ctx, "m", clientID)
 		}, issued},
 		{"workspace.json", func(ctx context.Context, c *idverify.Console) (any, error) { return c.Workspaces.Get(ctx) }, &idverify.Workspace{
 			WorkspaceID: "19d1f3a5-0e2a-4b4c-9d6f-1e3a5c7d9f0b", Name: "Sandbox Ltd", DataResidency: "EU", CreatedAt: created, Balance: balance,
 			Me: idverify.Member{MemberID: memberID, Name: "Ada", Role: idverify.RoleOwner}}},
 		{"workspace.json", func(ctx context.Context, c *idverify.Console) (any, error) { return c.Billing.Balance(ctx) }, &balance},
-		{"member.json", func(ctx context.Context, c *idverify.Console) (any, error) { return c.Members.Get(ctx, "m") }, &idverify.Member{MemberID: memberID, Name: "Ada", Role: idverify.RoleOwner}},
+		{"member.json", func(ctx context.Context, c *idverify.Console) (any, error) { return c.Members.Get(ctx, memberID) }, &idverify.Member{MemberID: memberID, Name: "Ada", Role: idverify.RoleOwner}},
 		{"invitation.json", func(ctx context.Context, c *idverify.Console) (any, error) {
 			return c.Invitations.Create(ctx, idverify.InvitationParams{Name: "Grace", Role: idverify.RoleAdmin})
 		}, &idverify.Invitation{InvitationID: "2ae2a4b6-1f3b-4c5d-8e7a-2f4b6d8e0a1c", Name: "Grace", Role: idverify.RoleAdmin, Reference: "ticket 12"}},
 		{"billing_account.json", func(ctx context.Context, c *idverify.Console) (any, error) { return c.Billing.Account(ctx) }, &idverify.BillingAccount{
 			CompanyName: "Sandbox Ltd", ContactName: "Ada", ContactEmail: "ada@sandbox.test", Address1: "1 Test Street", Address2: "Floor 2", City: "Testville", Zip: "TE5 7ST", Country: "GB"}},
-		{"payment_method.json", func(ctx context.Context, c *idverify.Console) (any, error) { return c.Billing.PaymentMethod(ctx, "p") }, &idverify.PaymentMethod{
+		{"payment_method.json", func(ctx context.Context, c *idverify.Console) (any, error) {
+			return c.Billing.PaymentMethod(ctx, "3bf3b5c7-2a4c-4d6e-9f8b-3a5c7e9f1b2d")
+		}, &idverify.PaymentMethod{
 			PaymentMethodID: "3bf3b5c7-2a4c-4d6e-9f8b-3a5c7e9f1b2d", LastFourDigits: "4242", ExpiryMonth: 12, ExpiryYear: 2030, Currencies: []string{"EUR", "GBP"}}},
 		{"top_up.json", func(ctx context.Context, c *idverify.Console) (any, error) {
 			return c.Billing.TopUp(ctx, idverify.TopUpParams{Amount: "25.50"})

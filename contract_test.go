@@ -20,7 +20,7 @@ func TestEveryFieldOfEveryResourceIsRead(t *testing.T) {
 	t.Parallel()
 	created := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	after := func(d time.Duration) time.Time { return created.Add(d) }
-	const phoneCheckID, simCheckID, subscriberCheckID = "0c8b1f7e-5a43-4d0e-9b62-7f1d3a5c9e21", "a3d5c7e9-1b2f-4a6c-8d0e-2f4b6d8a0c1e", "d2f4a6c8-3e5b-4d7f-9a1c-4e6b8d0f2a3c"
+	const phoneCheckID, simCheckID, subscriberCheckID = aCheckID, aSIMCheckID, aSubscriberCheckID
 	const base, callbackURL = "https://idverify.sandbox.test", "https://shop.sandbox.test/callbacks?source=idverify"
 
 	for _, tt := range []struct {
@@ -70,7 +70,9 @@ func TestEveryFieldOfEveryResourceIsRead(t *testing.T) {
 				}},
 				{Product: idverify.ProductSubscriberCheck, Name: "SubscriberCheck", Coverage: "COMING_SOON"},
 			}}},
-		{"trace.json", func(ctx context.Context, c *idverify.Client) (any, error) { return c.PhoneChecks.Trace(ctx, "a", "b") }, &idverify.Trace{
+		{"trace.json", func(ctx context.Context, c *idverify.Client) (any, error) {
+			return c.PhoneChecks.Trace(ctx, "a", "b4c6d8e0-5f7a-4b9c-8d1e-6f8a0b2c4d5e")
+		}, &idverify.Trace{
 			TraceID: "b4c6d8e0-5f7a-4b9c-8d1e-6f8a0b2c4d5e", Logs: []idverify.TraceLog{
 				{Timestamp: created, Message: "check accepted", Attributes: map[string]any{"product": "phone_check", "version": "v0.1"}},
 				{Timestamp: after(6 * time.Second), Message: "check finished"},
@@ -97,13 +99,13 @@ func TestEveryFieldOfEveryResourceIsRead(t *testing.T) {
 }
 
 func getPhoneCheck(ctx context.Context, c *idverify.Client) (any, error) {
-	return c.PhoneChecks.Get(ctx, "a")
+	return c.PhoneChecks.Get(ctx, aCheckID)
 }
 func getSIMCheck(ctx context.Context, c *idverify.Client) (any, error) {
-	return c.SIMChecks.Get(ctx, "a")
+	return c.SIMChecks.Get(ctx, aSIMCheckID)
 }
 func getSubscriberCheck(ctx context.Context, c *idverify.Client) (any, error) {
-	return c.SubscriberChecks.Get(ctx, "a")
+	return c.SubscriberChecks.Get(ctx, aSubscriberCheckID)
 }
 
 func TestATokenIsRead(t *testing.T) {

@@ -107,6 +107,8 @@ type issuedJSON struct {
 	CreatedAt    timestamp `json:"created_at"`
 }
 
+func (j issuedJSON) id() string { return j.ClientID }
+
 func (j issuedJSON) value() (*IssuedCredentials, error) {
 	if j.ClientID == "" {
 		return nil, errors.New("it has no client_id")
@@ -118,8 +120,10 @@ func (j issuedJSON) value() (*IssuedCredentials, error) {
 	return c, nil
 }
 
-// createdCredentialsJSON is a pair whose secret is shown, now or never.
+// createdCredentialsJSON is a pair in the only response that contains its secret.
 type createdCredentialsJSON issuedJSON
+
+func (j createdCredentialsJSON) id() string { return j.ClientID }
 
 func (j createdCredentialsJSON) value() (*IssuedCredentials, error) {
 	if j.ClientSecret == nil || j.ClientSecret.Reveal() == "" {

@@ -220,21 +220,24 @@ func (e *TokenError) Is(target error) bool {
 	return false
 }
 
-// DecodeError is a 2xx answer that is not what it should be: no JSON, or not the resource that was asked for. A POST that ends so was accepted all the same.
+// DecodeError is a 2xx response that cannot be used: it is not JSON, lacks a field that the client
+// needs, or is about another resource or phone number than the request.
+//
+// After a POST or PATCH the outcome is unknown: the service may have performed the operation.
 type DecodeError struct {
-	Operation string // what was tried
+	Operation string // for example "create PhoneCheck"
 	Status    int    // HTTP status
-	Reason    string // what is wrong with the answer
-	RequestID string // the service's name for the call; may be empty
+	Reason    string // why the response cannot be used
+	RequestID string // the X-Request-Id header of the response, or empty
 
-	accepted bool // by an operation that must not be carried out twice
+	accepted bool // by an operation that is not idempotent
 }
 
 // Error implements error.
 func (e *DecodeError) Error() string {
 	s := fmt.Sprintf("idverify: %s: %d, but the answer cannot be used: %s", e.Operation, e.Status, e.Reason)
 	if e.accepted {
-		s += " (it was carried out all the same: look before you send it again)"
+		s += " (outcome unknown: it may have been processed; check before you retry)"
 	}
 	return s + trail(e.RequestID, 1)
 }

@@ -117,6 +117,9 @@ func (s *PhoneCheckService) Trace(ctx context.Context, checkID, traceID string) 
 // phoneCheckJSON is a PhoneCheck on the wire.
 type phoneCheckJSON checkJSON
 
+func (j phoneCheckJSON) id() string     { return j.CheckID }
+func (j phoneCheckJSON) number() string { return j.PhoneNumber }
+
 func (j phoneCheckJSON) value() (*PhoneCheck, error) {
 	if err := checkJSON(j).valid(); err != nil {
 		return nil, err

@@ -186,6 +186,8 @@ type productURLsJSON struct {
 	RedirectURL string `json:"redirect_url,omitempty"`
 }
 
+func (j projectJSON) id() string { return j.ProjectID }
+
 func (j projectJSON) value() (*Project, error) {
 	if j.ProjectID == "" {
 		return nil, errors.New("it has no project_id")

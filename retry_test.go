@@ -89,7 +89,7 @@ func TestAFailureThatPassesIsNotSeen(t *testing.T) {
 	t.Parallel()
 	srv := newService(t, inTurn(answerWith(500, ""), drop, cutOff, answerWith(200, string(fixture(t, "phone_check.json")))))
 
-	check, err := srv.client(t).PhoneChecks.Get(t.Context(), "a")
+	check, err := srv.client(t).PhoneChecks.Get(t.Context(), aCheckID)
 
 	if err != nil || check.Match == nil || !*check.Match {
 		t.Errorf("check %+v, error %v", check, err)
@@ -110,7 +110,7 @@ func TestTheJarsCookiesAreSentOnceInEveryTry(t *testing.T) {
 	jar.SetCookies(base, []*http.Cookie{{Name: "node", Value: "7"}})
 	c := srv.client(t, idverify.WithHTTPClient(&http.Client{Transport: srv.Client().Transport, Jar: jar}))
 
-	_, err = c.PhoneChecks.Get(t.Context(), "a")
+	_, err = c.PhoneChecks.Get(t.Context(), aCheckID)
 
 	if n := len(srv.calls()); err != nil || n != 3 {
 		t.Errorf("%d tries, error %v", n, err)

@@ -149,6 +149,13 @@ func problemWith(status int, fragment, detail string) http.HandlerFunc {
 	}
 }
 
+// The IDs of the checks in the contract fixtures.
+const (
+	aCheckID           = "0c8b1f7e-5a43-4d0e-9b62-7f1d3a5c9e21" // of a PhoneCheck
+	aSIMCheckID        = "a3d5c7e9-1b2f-4a6c-8d0e-2f4b6d8a0c1e"
+	aSubscriberCheckID = "d2f4a6c8-3e5b-4d7f-9a1c-4e6b8d0f2a3c"
+)
+
 const aNumber = "447700900000"
 
 var aCheck = idverify.PhoneCheckParams{PhoneNumber: aNumber}

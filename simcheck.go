@@ -96,6 +96,9 @@ func (s *SIMCheckService) Trace(ctx context.Context, checkID, traceID string) (*
 // simCheckJSON is a SIMCheck on the wire.
 type simCheckJSON checkJSON
 
+func (j simCheckJSON) id() string     { return j.CheckID }
+func (j simCheckJSON) number() string { return j.PhoneNumber }
+
 func (j simCheckJSON) value() (*SIMCheck, error) {
 	if err := checkJSON(j).valid(); err != nil {
 		return nil, err

@@ -124,6 +124,9 @@ func (s *SubscriberCheckService) Trace(ctx context.Context, checkID, traceID str
 // subscriberCheckJSON is a SubscriberCheck on the wire.
 type subscriberCheckJSON checkJSON
 
+func (j subscriberCheckJSON) id() string     { return j.CheckID }
+func (j subscriberCheckJSON) number() string { return j.PhoneNumber }
+
 func (j subscriberCheckJSON) value() (*SubscriberCheck, error) {
 	if err := checkJSON(j).valid(); err != nil {
 		return nil, err

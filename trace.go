@@ -39,6 +39,8 @@ type traceJSON struct {
 	} `json:"logs"`
 }
 
+func (j traceJSON) id() string { return j.TraceID }
+
 func (j traceJSON) value() (*Trace, error) {
 	if j.TraceID == "" {
 		return nil, errors.New("it has no trace_id")

@@ -148,6 +148,8 @@ type workspaceJSON struct {
 	} `json:"_embedded"`
 }
 
+func (j workspaceJSON) id() string { return j.WorkspaceID }
+
 func (j workspaceJSON) value() (*Workspace, error) {
 	if j.WorkspaceID == "" {
 		return nil, errors.New("it has no workspace_id")
@@ -167,6 +169,8 @@ type memberJSON struct {
 	Name     string `json:"name"`
 	Role     Role   `json:"role"`
 }
+
+func (j memberJSON) id() string { return j.MemberID }
 
 func (j memberJSON) value() (*Member, error) {
 	if j.MemberID == "" {
