@@ -3,6 +3,7 @@ package idverify
 import (
 	"cmp"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -40,7 +41,12 @@ func newAPI(baseURL string, c Credentials, opts []Option) (*api, error) {
 	if s.httpClient.Transport == nil {
 		a.transport = unredirected{http.DefaultTransport}
 	}
-	a.tokens = &tokenCache{fetch: a.fetchToken, now: s.now, entries: make(map[string]*tokenEntry)}
+	a.tokens = &tokenCache{
+		fetch:   a.fetchToken,
+		now:     s.now,
+		redact:  func(text string) string { return clean(text, a.secrets()...) },
+		entries: make(map[string]*tokenEntry),
+	}
 	return a, nil
 }
 
@@ -165,9 +171,16 @@ func (a *api) do(ctx context.Context, r request) (answer, error) {
 	return ans, err
 }
 
-// secrets are what no error may show, whatever the service wrote into its answer.
+// secrets returns the texts that no error or log may contain, whatever the service wrote into its
+// response: tokens, the client secret, and the credentials of a Basic header.
 func (a *api) secrets() []string {
-	return append(a.tokens.tokens(), a.credentials.ClientSecret.Reveal())
+	secret := a.credentials.ClientSecret.Reveal()
+	basic := []byte(a.credentials.ClientID + ":" + secret)
+	return append(a.tokens.tokens(), secret,
+		base64.StdEncoding.EncodeToString(basic),
+		base64.URLEncoding.EncodeToString(basic),
+		base64.RawStdEncoding.EncodeToString(basic),
+		base64.RawURLEncoding.EncodeToString(basic))
 }
 
 // refuse is the error for arguments that are not sent at all. It does not repeat them.

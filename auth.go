@@ -2,6 +2,10 @@ package idverify
 
 import (
 	"context"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -15,6 +19,8 @@ const (
 	maxEarly = time.Minute
 	// refreshPause is the wait after an early refresh that failed: the old token still serves.
 	refreshPause = 5 * time.Second
+	// maxPrevious is how many tokens that are no longer in use are still redacted.
+	maxPrevious = 16
 )
 
 // tokenCache holds the tokens of one pair of credentials, one for each set of scopes.
@@ -24,9 +30,12 @@ const (
 type tokenCache struct {
 	fetch func(ctx context.Context, scope string) (*oauth2.Token, error)
 	now   func() time.Time
+	// redact sanitizes a text from the caller's code.
+	redact func(string) string
 
-	mu      sync.Mutex
-	entries map[string]*tokenEntry // by scopes; mu guards what they hold, too
+	mu       sync.Mutex
+	entries  map[string]*tokenEntry // by scopes; mu also guards the entries' fields
+	previous []Secret               // the last tokens that were replaced or dropped, the oldest first
 
 	hits sync.Map // from scopes to hit: the tokens that need no refresh yet, so that all the callers who just want one take no lock
 }
@@ -74,7 +83,7 @@ func (c *tokenCache) get(ctx context.Context, scope string) (*oauth2.Token, erro
 	if f == nil && (token == nil || !now.Before(e.refresh)) {
 		f = &flight{done: make(chan struct{})}
 		e.flight = f
-		go c.fly(context.WithoutCancel(ctx), scope, e, f)
+		go c.fly(context.WithoutCancel(ctx), scope, e, f, now)
 	}
 	c.mu.Unlock()
 
@@ -90,21 +99,36 @@ func (c *tokenCache) get(ctx context.Context, scope string) (*oauth2.Token, erro
 }
 
 // fly fetches a token for e. It ends by itself, after tokenTimeout at the latest.
-func (c *tokenCache) fly(ctx context.Context, scope string, e *tokenEntry, f *flight) {
+//
+// The caller's transport, clock and logger run on this goroutine, where a panic would end the
+// process and a runtime.Goexit would leave the callers waiting. Both become the error of the flight.
+// Parameter begun is the time at the start, so that this function itself never calls the clock.
+func (c *tokenCache) fly(ctx context.Context, scope string, e *tokenEntry, f *flight, begun time.Time) {
+	defer c.land(scope, e, f, begun)
+	f.err = fmt.Errorf("idverify: %s: not sent: the HTTP transport, the clock or the logger called runtime.Goexit", tokenOperation(scope))
+	defer func() {
+		if p := recover(); p != nil {
+			f.token, f.err = nil, fmt.Errorf("idverify: %s: not sent: panic in %s: %s", tokenOperation(scope), panicSite(), c.redact(panicText(p)))
+		}
+	}()
 	ctx, cancel := context.WithTimeout(ctx, tokenTimeout)
 	defer cancel()
-	defer close(f.done)
-	begun := c.now()
 	f.token, f.err = c.fetch(ctx, scope)
+}
 
+// land ends the flight f: it stores the result and wakes the callers.
+func (c *tokenCache) land(scope string, e *tokenEntry, f *flight, begun time.Time) {
+	defer close(f.done)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if e.flight != f {
-		return // void: begun before the service refused the token
+		c.remember(f.token) // void: begun before the service rejected the token
+		return
 	}
 	e.flight = nil
 	switch {
 	case f.err == nil:
+		c.remember(e.token)
 		e.token = f.token
 		e.refresh = f.token.Expiry.Add(-min(time.Duration(f.token.ExpiresIn)*time.Second/10, maxEarly))
 		c.hits.Store(scope, hit{e.token, e.refresh})
@@ -115,18 +139,56 @@ func (c *tokenCache) fly(ctx context.Context, scope string, e *tokenEntry, f *fl
 	}
 }
 
+// panicText returns the text of a panic value. Of a value that is neither an error nor a string it
+// returns only the type, because its fields may contain anything.
+func panicText(p any) string {
+	switch p.(type) {
+	case error, string:
+		return fmt.Sprint(p) // which survives a panic in the method Error
+	}
+	return fmt.Sprintf("a value of type %T", p)
+}
+
+// panicSite returns the name of the function that panicked. It is called from a deferred function.
+func panicSite() string {
+	pcs := make([]uintptr, 32)
+	frames := runtime.CallersFrames(pcs[:runtime.Callers(3, pcs)]) // without Callers, panicSite and the deferred function
+	for {
+		frame, more := frames.Next()
+		if !strings.HasPrefix(frame.Function, "runtime.") {
+			return frame.Function
+		}
+		if !more {
+			return "an unknown function"
+		}
+	}
+}
+
 // drop forgets token, which the service refused. It compares first, because many callers may come with the same old token when the next one is there already;
 // a fetch under way was begun before the refusal and may bring what was revoked with it, so its result is not kept.
 func (c *tokenCache) drop(scope string, token *oauth2.Token) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if e := c.entries[scope]; e != nil && e.token == token {
+		c.remember(token)
 		e.token, e.flight = nil, nil
 		c.hits.Delete(scope)
 	}
 }
 
-// tokens are the texts of all tokens in the cache.
+// remember keeps the text of a token that was replaced or dropped, for redaction: an attempt with it
+// may still be in flight. The caller holds c.mu.
+func (c *tokenCache) remember(token *oauth2.Token) {
+	if token == nil {
+		return
+	}
+	if len(c.previous) == maxPrevious {
+		c.previous = slices.Delete(c.previous, 0, 1)
+	}
+	c.previous = append(c.previous, NewSecret(token.AccessToken))
+}
+
+// tokens returns the texts of the tokens in the cache and of the last ones that were in it.
 func (c *tokenCache) tokens() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -135,6 +197,9 @@ func (c *tokenCache) tokens() []string {
 		if e.token != nil {
 			texts = append(texts, e.token.AccessToken)
 		}
+	}
+	for _, token := range c.previous {
+		texts = append(texts, token.Reveal())
 	}
 	return texts
 }

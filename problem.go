@@ -6,7 +6,6 @@ import (
 	"math"
 	"net/http"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -151,7 +150,7 @@ func requestID(h http.Header, secrets ...string) string {
 	if len(id) > 128 || strings.ContainsFunc(id, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		return ""
 	}
-	if slices.ContainsFunc(secrets, func(secret string) bool { return secret != "" && strings.Contains(id, secret) }) {
+	if redactSecrets(id, len(id), secrets) != id {
 		return redacted
 	}
 	// An id is to be quoted whole, although digits in it may look like a phone number.

@@ -12,7 +12,7 @@ import (
 	"unicode"
 )
 
-// What is taken out of foreign text. Rather one thing too many than a number too few.
+// The patterns that clean removes. They match too much rather than too little.
 var (
 	ipv4 = regexp.MustCompile(`\d{1,3}(?:\.\d{1,3}){3}(?::\d+)?`)
 	// ipv6 finds runs with two colons; a time of day is one, too.
@@ -23,16 +23,11 @@ var (
 	sensitive = regexp.MustCompile(`(?i)\b(?:bearer|basic)[\s:]+(?:[\w.~+/-]*[0-9=][\w.~+/=-]*|[\w.~+/=-]{16,})|\b[a-z][a-z0-9+.-]*://\S+|\+?\(?\d(?:[ ().-]{0,3}\d){6,}`)
 )
 
-// clean makes foreign text fit for an error or a log: one line of printable characters, of bearable length, without anything secret or personal.
+// clean sanitizes untrusted text for an error or a log: the result is one line of at most 300 printable
+// characters, without secrets, phone numbers, addresses and URLs.
 func clean(s string, secrets ...string) string {
 	const longest = 300
-	// Before anything is cut: half a secret would not be found any more.
-	for _, secret := range secrets {
-		if secret != "" {
-			s = strings.ReplaceAll(s, secret, redacted)
-		}
-	}
-	s = s[:min(len(s), 16*longest)]
+	s = redactSecrets(s, 16*longest, secrets)
 	s = strings.Map(func(r rune) rune {
 		if r == unicode.ReplacementChar || !unicode.IsPrint(r) {
 			return ' '
@@ -59,7 +54,7 @@ func clean(s string, secrets ...string) string {
 	return s
 }
 
-// begins shows how a body begins that is not what it should be.
+// begins returns how an unexpected body begins.
 func begins(body []byte, secrets ...string) string {
 	text := clean(string(body[:min(len(body), 64<<10)]), secrets...)
 	if text == "" {

@@ -1,0 +1,136 @@
+package idverify
+
+import (
+	"html"
+	"regexp"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// redactSecrets returns s with a placeholder in place of every secret, plain or with characters
+// escaped for a URL, HTML or JSON. It stops when the result has limit bytes: truncating s first
+// could leave a part of a secret that is not recognized.
+func redactSecrets(s string, limit int, secrets []string) string {
+	var b strings.Builder
+	for i := 0; i < len(s) && b.Len() < limit; {
+		if n := secretAt(s, i, secrets); n > 0 {
+			b.WriteString(redacted)
+			i += n
+			continue
+		}
+		b.WriteByte(s[i])
+		i++
+	}
+	return b.String()
+}
+
+const (
+	// wordLength is the length from which a secret is redacted within a word, too. A shorter one
+	// would make other words unreadable.
+	wordLength = 8
+	// enough is how many leading characters of a longer secret are redacted if the rest differs. It
+	// bounds the time that a hostile text can take.
+	enough = 64
+	// partial is how many leading characters are redacted at the end of a text, which may have been
+	// truncated within the secret.
+	partial = 12
+)
+
+// secretAt returns the length of the longest secret that begins at s[i], or 0 if there is none.
+func secretAt(s string, i int, secrets []string) int {
+	longest := 0
+	for _, secret := range secrets {
+		if secret == "" || s[i] != secret[0] && !strings.ContainsRune(`%+&\`, rune(s[i])) {
+			continue // the usual case, decided fast
+		}
+		for _, unescape := range notations {
+			matched, n := spelled(s[i:], secret, unescape)
+			switch {
+			case len(secret) < wordLength && !isWordAt(s, i, n):
+			case matched == len(secret), matched >= enough, matched >= partial && i+n == len(s):
+				longest = max(longest, n)
+			}
+		}
+	}
+	return longest
+}
+
+// spelled returns how many leading bytes of secret s begins with in a notation, and their length in s.
+func spelled(s, secret string, unescape func(string) (string, int)) (matched, n int) {
+	for matched < len(secret) && n < len(s) {
+		char, length := s[n:n+1], 1
+		if escaped, escape := unescape(s[n:]); escape > 0 {
+			char, length = escaped, escape
+		}
+		if !strings.HasPrefix(secret[matched:], char) {
+			break
+		}
+		matched += len(char)
+		n += length
+	}
+	return matched, n
+}
+
+// notations are the ways to write a character: as it is, and escaped for a path, a form, HTML and
+// JSON. Each returns the character at the start of s and the length of its escape, or 0 if the
+// character is not escaped.
+var notations = []func(s string) (char string, length int){
+	func(string) (string, int) { return "", 0 },
+	percentEscape,
+	func(s string) (string, int) {
+		if s[0] == '+' {
+			return " ", 1
+		}
+		return percentEscape(s)
+	},
+	func(s string) (string, int) {
+		if s[0] != '&' {
+			return "", 0
+		}
+		entity := htmlEntity.FindString(s)
+		if char := html.UnescapeString(entity); char != entity {
+			return char, len(entity)
+		}
+		return "", 0
+	},
+	func(s string) (string, int) {
+		if s[0] != '\\' {
+			return "", 0
+		}
+		escape := jsonEscape.FindString(s)
+		if char, err := strconv.Unquote(`"` + strings.Replace(escape, `\/`, "/", 1) + `"`); err == nil {
+			return char, len(escape)
+		}
+		return "", 0
+	},
+}
+
+var (
+	htmlEntity = regexp.MustCompile(`^&[#0-9A-Za-z]{1,10};`)
+	jsonEscape = regexp.MustCompile(`^\\(?:["\\/bfnrt]|u[0-9A-Fa-f]{4})`)
+	anyEscape  = regexp.MustCompile(`(?:%[0-9A-Fa-f]{2}|\\[bfnrt]|\\u[0-9A-Fa-f]{4})$`)
+)
+
+func percentEscape(s string) (string, int) {
+	if s[0] != '%' || len(s) < 3 {
+		return "", 0
+	}
+	b, err := strconv.ParseUint(s[1:3], 16, 8)
+	if err != nil {
+		return "", 0
+	}
+	return string([]byte{byte(b)}), 3
+}
+
+// isWordAt reports whether the n bytes at s[i] are a word of their own.
+func isWordAt(s string, i, n int) bool {
+	before, _ := utf8.DecodeLastRuneInString(s[:i])
+	after, _ := utf8.DecodeRuneInString(s[i+n:])
+	return (!isWordRune(before) || anyEscape.MatchString(s[max(0, i-6):i])) && !isWordRune(after)
+}
+
+func isWordRune(r rune) bool {
+	return r == '_' || r != utf8.RuneError && (unicode.IsLetter(r) || unicode.IsDigit(r))
+}

@@ -1,0 +1,198 @@
+package idverify_test
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"html"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	idverify "github.com/idverify/idverify-go"
+)
+
+func TestError_RedactsEscapedSecrets(t *testing.T) {
+	t.Parallel()
+	const clientID = "client-1"
+	everyByte := func(s string) string {
+		var b strings.Builder
+		for i := range len(s) {
+			fmt.Fprintf(&b, "%%%02x", s[i])
+		}
+		return b.String()
+	}
+	asJSON := func(s string) string { b, _ := json.Marshal(s); return strings.Trim(string(b), `"`) }
+	notations := map[string]func(string) string{
+		"plain":               func(s string) string { return s },
+		"query":               url.QueryEscape,
+		"path":                url.PathEscape,
+		"query, lower case":   func(s string) string { return lowerEscapes(url.QueryEscape(s)) },
+		"every byte":          everyByte,
+		"encodeURIComponent":  func(s string) string { return strings.ReplaceAll(url.QueryEscape(s), "%27", "'") },
+		"HTML":                html.EscapeString,
+		"HTML, named quotes":  strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&quot;", "'", "&apos;").Replace,
+		"HTML, hexadecimal":   strings.NewReplacer("&", "&#x26;", "<", "&#X3c;", ">", "&#x03E;", `"`, "&#x22;", "'", "&#x27;", "=", "&#x3d;", "+", "&#43;").Replace,
+		"JSON":                asJSON,
+		"JSON, slashes":       func(s string) string { return strings.ReplaceAll(asJSON(s), "/", `\/`) },
+		"JSON, upper case":    strings.NewReplacer(`"`, `\"`, "<", `\u003C`, "&", `\u0026`, "+", `\u002B`, "/", `\u002f`).Replace,
+		"one after the other": func(s string) string { return s + "\n" + s },
+	}
+	const secret, token = `p<&"ss/+w'ord=1 2`, `tok/en+"with<all>&'of=it`
+	basic := []byte(clientID + ":" + secret)
+	values := map[string]string{
+		"the client secret": secret,
+		"the token":         token,
+		"base64":            base64.StdEncoding.EncodeToString(basic),
+		"base64, raw":       base64.RawStdEncoding.EncodeToString(basic),
+		"base64url":         base64.URLEncoding.EncodeToString(basic),
+		"base64url, raw":    base64.RawURLEncoding.EncodeToString(basic),
+	}
+	for name, escape := range notations {
+		for what, value := range values {
+			echo := escape(value)
+			t.Run(what+"/"+name, func(t *testing.T) {
+				t.Parallel()
+				logs := new(syncBuffer)
+				page := "<h1>401</h1> (" + echo + ") end"
+				detail, _ := json.Marshal("seen (" + echo + ") end")
+				srv := newService(t, inTurn(
+					answerWith(403, page),
+					answerWith(403, `{"type":"https://docs.example/#forbidden","detail":`+string(detail)+`}`),
+					answerWith(200, page),
+				))
+				srv.token = func(w http.ResponseWriter, _ *http.Request) { // which is VSCHAR, as in RFC 6749
+					body, _ := json.Marshal(map[string]any{"access_token": token, "expires_in": 3600})
+					w.Write(body)
+				}
+				logger := slog.New(slog.NewTextHandler(logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
+				c, err := idverify.NewClient(srv.URL, idverify.Credentials{ClientID: clientID, ClientSecret: idverify.NewSecret(secret)},
+					idverify.WithHTTPClient(srv.Client()), idverify.WithLogger(logger))
+				if err != nil {
+					t.Fatal(err)
+				}
+
+				for range 3 {
+					_, err := c.PhoneChecks.Get(t.Context(), "a")
+
+					text := fmt.Sprintf("%+v", err)
+					if e, ok := errors.AsType[*idverify.Error](err); ok {
+						text += e.Detail
+					}
+					if strings.Contains(text, echo) || strings.Contains(text, echo[:len(echo)/2]) || !strings.Contains(text, "([REDACTED]") {
+						t.Errorf("%q echoed as %q: error %s", value, echo, text)
+					}
+				}
+				if strings.Contains(logs.String(), echo) {
+					t.Errorf("%q is in the log:\n%s", echo, logs)
+				}
+			})
+		}
+	}
+}
+
+// lowerEscapes returns s with its percent escapes in lower case.
+func lowerEscapes(s string) string {
+	b := []byte(s)
+	for i := 0; i+2 < len(b); i++ {
+		if b[i] == '%' {
+			copy(b[i+1:], strings.ToLower(string(b[i+1:i+3])))
+		}
+	}
+	return string(b)
+}
+
+func TestError_RedactsShortSecretsAsWords(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ detail, want string }{
+		{"the stream ended", "the stream ended"},
+		{"tr: try, str, tré and tr_1", "[REDACTED]: try, str, tré and tr_1"},
+		{"(tr) tr-1 =tr", "([REDACTED]) [REDACTED]-1 =[REDACTED]"},
+		{"%22tr%22 \\ntr &quot;tr&quot;", `%22[REDACTED]%22 \n[REDACTED] &quot;[REDACTED]&quot;`},
+		{"secret7 and xsecret7", "[REDACTED] and xsecret7"},
+		{"the substr", "the substr"},
+		{"tr", "[REDACTED]"},
+	} {
+		srv := newService(t, answerWith(400, fmt.Sprintf(`{"type":"https://docs.example/#bad_request","detail":%q}`, tt.detail)))
+		srv.token = answerWith(200, `{"access_token":"tr","expires_in":3600}`)
+		c, err := idverify.NewClient(srv.URL, idverify.Credentials{ClientID: "c", ClientSecret: idverify.NewSecret("secret7")}, idverify.WithHTTPClient(srv.Client()))
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		_, err = c.PhoneChecks.Get(t.Context(), "a")
+
+		if e, ok := errors.AsType[*idverify.Error](err); !ok || e.Detail != tt.want {
+			t.Errorf("error %v, want the detail %q", err, tt.want)
+		}
+	}
+}
+
+// A body may be truncated within a secret, by the service, a proxy or our own limits.
+func TestError_RedactsTruncatedSecrets(t *testing.T) {
+	t.Parallel()
+	token := "begin-" + strings.Repeat("of-a-long-token-", 100)
+	for name, body := range map[string]string{
+		"at the end":              "the token was " + token[:40],
+		"with another end":        "the token was " + token[:200] + "? no",
+		"beyond what is examined": strings.Repeat(token+" ", 1000),
+		"beyond what is shown":    strings.Repeat("z ", 140) + token,
+	} {
+		srv := newService(t, answerWith(403, body))
+		srv.token = answerWith(200, `{"access_token":"`+token+`","expires_in":3600}`)
+
+		_, err := srv.client(t).PhoneChecks.Get(t.Context(), "a")
+
+		if err == nil || strings.Contains(err.Error(), "begin-of-a") || !strings.Contains(err.Error(), "[REDACTED]") {
+			t.Errorf("%s: error %v", name, err)
+		}
+	}
+}
+
+// A token that the service rejects is dropped, and its response may echo it, or the one before.
+func TestError_RedactsPreviousTokens(t *testing.T) {
+	t.Parallel()
+	srv := newService(t, nil)
+	srv.answer = func(w http.ResponseWriter, r *http.Request) {
+		n := len(srv.tokens())
+		w.Header().Set("X-Request-Id", "id-of-token-of-this-test-1")
+		w.WriteHeader(http.StatusUnauthorized)
+		fmt.Fprintf(w, "not token-of-this-test-%d, nor token-of-this-test-1.", n)
+	}
+	srv.token = func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprintf(w, `{"access_token":"token-of-this-test-%d","expires_in":3600}`, len(srv.tokens()))
+	}
+	c := srv.client(t)
+
+	for range 4 {
+		_, err := c.PhoneChecks.Get(t.Context(), "a")
+
+		if !errors.Is(err, idverify.ErrUnauthorized) || strings.Contains(err.Error(), "of-this-test") || !strings.Contains(err.Error(), "not [REDACTED], nor [REDACTED]") {
+			t.Errorf("error %v after %d tokens", err, len(srv.tokens()))
+		}
+	}
+}
+
+// Whatever the service makes of its tokens, an error must not take long to write.
+func TestError_RedactionTakesBoundedTime(t *testing.T) {
+	t.Parallel()
+	for name, char := range map[string]string{"letters": "a", "backslashes": `\`, "percent signs": "%", "ampersands": "&"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			srv := newService(t, answerWith(500, strings.Repeat(strings.Repeat(char, 60)+"!", 17_000)))
+			token, _ := json.Marshal(strings.Repeat(char, 500_000))
+			srv.token = answerWith(200, `{"access_token":`+string(token)+`}`)
+			srv.Client().Transport.(*http.Transport).MaxResponseHeaderBytes = 2 << 20
+			srv.Config.MaxHeaderBytes = 2 << 20
+
+			_, err := srv.client(t, once).PhoneChecks.Get(t.Context(), "a")
+
+			if err == nil || len(err.Error()) > 1000 {
+				t.Errorf("error of %d bytes", len(fmt.Sprint(err)))
+			}
+		})
+	}
+}
