@@ -1,0 +1,258 @@
+package idverify_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/cookiejar"
+	"net/url"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	idverify "github.com/idverify/idverify-go"
+)
+
+// panicBody panics when it is read.
+type panicBody struct{ end func() }
+
+func (b panicBody) Read([]byte) (int, error) { b.end(); return 0, io.EOF }
+func (panicBody) Close() error               { return nil }
+
+// failingError is an error whose text cannot be had.
+type failingError struct{}
+
+func (failingError) Error() string { panic("no text") }
+
+// The caller's code runs on the goroutine that fetches a token for all callers. Its failure must
+// neither end the process nor leave callers waiting.
+func TestClient_SurvivesPanicInTokenFetch(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name string
+		end  func()
+		want string
+	}{
+		{"panic", func() { panic("no s3cret-of-client-1 for 447700900000 at 192.0.2.7") }, "no [REDACTED] for [REDACTED] at [REDACTED]"},
+		{"error", func() { panic(errors.New("Basic Y2xpZW50LTE6czNjcmV0LW9mLWNsaWVudC0x")) }, "[REDACTED]"},
+		{"runtime error", func() { var m map[string]int; m["a"] = 1 }, "assignment to entry in nil map"},
+		{"nil", func() { panic(nil) }, "nil"},
+		{"value", func() { panic(struct{ secret string }{"s3cret-of-client-1"}) }, "a value of type struct"},
+		{"error without a text", func() { panic(failingError{}) }, "no text"},
+		{"Goexit", runtime.Goexit, "called runtime.Goexit"},
+	} {
+		for _, place := range []string{"transport", "body", "clock", "logger"} {
+			t.Run(tt.name+" in "+place, func(t *testing.T) {
+				t.Parallel()
+				synctest.Test(t, func(t *testing.T) {
+					var failed atomic.Bool
+					var calls atomic.Int32 // of the clock; the first two are those of the callers
+					fail := func(here string) {
+						if place == here && failed.CompareAndSwap(false, true) {
+							tt.end()
+						}
+					}
+					e := newEndpoint()
+					transport := roundTripper(func(r *http.Request) (*http.Response, error) {
+						if r.URL.Path == tokenPath {
+							time.Sleep(time.Second) // until every caller waits
+							fail("transport")
+						}
+						resp, err := e.RoundTrip(r)
+						if r.URL.Path == tokenPath && place == "body" && !failed.Load() {
+							resp.Body = panicBody{func() { fail("body") }}
+						}
+						return resp, err
+					})
+					const callers = 20
+					opts := []idverify.Option{idverify.WithHTTPClient(&http.Client{Transport: transport})}
+					if place == "clock" {
+						opts = append(opts, idverify.WithClock(func() time.Time {
+							if calls.Add(1) == 2 { // the first call is that of a caller
+								fail("clock")
+							}
+							return time.Now()
+						}))
+					}
+					if place == "logger" {
+						opts = append(opts, idverify.WithLogger(slog.New(failingHandler{func() { fail("logger") }})))
+					}
+					c, err := idverify.NewClient("https://idverify.sandbox.test", credentials, opts...)
+					if err != nil {
+						t.Fatal(err)
+					}
+
+					errs := make(chan error, callers)
+					for range callers {
+						go func() { errs <- second(c.PhoneChecks.Get(t.Context(), "a")) }()
+						if place == "clock" {
+							synctest.Wait() // the first caller starts the fetch alone
+						}
+					}
+					for range callers {
+						err := <-errs
+						if place == "clock" && err == nil {
+							continue // it came after the failed fetch
+						}
+						if err == nil || !strings.Contains(err.Error(), tt.want) || !strings.HasPrefix(err.Error(), `idverify: get token for scope "phone_check": not sent: `) {
+							t.Errorf("error %v, want one with %q", err, tt.want)
+						}
+						for _, secret := range []string{"s3cret", "Y2xp", "4477", "192.0"} {
+							if strings.Contains(fmt.Sprintf("%+v %#v", err, err), secret) {
+								t.Errorf("error %+v contains %q", err, secret)
+							}
+						}
+					}
+					if !failed.Load() {
+						t.Fatal("nothing failed")
+					}
+					if err := second(c.PhoneChecks.Get(t.Context(), "a")); err != nil {
+						t.Errorf("the next call: %v", err)
+					}
+				})
+			})
+		}
+	}
+}
+
+func TestClient_NamesPanickingFunction(t *testing.T) {
+	t.Parallel()
+	c, err := idverify.NewClient("https://idverify.sandbox.test", credentials, idverify.WithHTTPClient(&http.Client{Transport: brokenTransport{}}))
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	_, err = c.Token(t.Context(), idverify.ScopeCoverage)
+
+	if err == nil || !strings.Contains(err.Error(), "panic in github.com/idverify/idverify-go_test.brokenTransport.RoundTrip: runtime error: ") {
+		t.Errorf("error %v, want the function that panicked", err)
+	}
+}
+
+type brokenTransport struct{ tripper *roundTripper }
+
+func (b brokenTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	return (*b.tripper)(r)
+}
+
+func TestClient_SurvivesPanicInTokenRefresh(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(){"panic": func() { panic("a bug") }, "Goexit": runtime.Goexit} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				e := newEndpoint()
+				failing := false
+				fetches := 0
+				c, err := idverify.NewClient("https://idverify.sandbox.test", credentials, idverify.WithHTTPClient(&http.Client{Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+					if fetches++; failing {
+						end()
+					}
+					return e.RoundTrip(r)
+				})}))
+				if err != nil {
+					t.Fatal(err)
+				}
+				tokenFor(t, c, idverify.ScopeCoverage)
+				time.Sleep(59*time.Minute + time.Second) // the refresh is due
+				failing = true
+
+				for range 20 {
+					if got := tokenFor(t, c, idverify.ScopeCoverage); got != "token-1" {
+						t.Fatalf("token %q, want token-1, which is still valid", got)
+					}
+					synctest.Wait()
+				}
+				atOnce := fetches
+				failing = false
+				time.Sleep(10 * time.Second)
+				tokenFor(t, c, idverify.ScopeCoverage)
+				synctest.Wait()
+
+				if got := tokenFor(t, c, idverify.ScopeCoverage); atOnce != 2 || got != "token-2" {
+					t.Errorf("%d token requests, then token %q; want 2, because a failed refresh pauses, and token-2", atOnce, got)
+				}
+			})
+		})
+	}
+}
+
+// On the caller's own goroutine a panic remains the caller's.
+func TestClient_PassesOnPanicOfCaller(t *testing.T) {
+	t.Parallel()
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, opt := range map[string]func(fail func()) []idverify.Option{
+		"transport": func(fail func()) []idverify.Option {
+			return []idverify.Option{idverify.WithHTTPClient(&http.Client{Transport: inProcessTransport(func(*http.Request) (*http.Response, error) {
+				fail()
+				return response(200, []byte(`{"check_id":"a","status":"COMPLETED"}`)), nil
+			})})}
+		},
+		"cookie jar": func(fail func()) []idverify.Option {
+			return []idverify.Option{idverify.WithHTTPClient(&http.Client{Jar: failingJar{jar, fail}, Transport: newEndpoint()})}
+		},
+		"clock": func(fail func()) []idverify.Option {
+			return []idverify.Option{idverify.WithHTTPClient(&http.Client{Transport: newEndpoint()}), idverify.WithClock(func() time.Time { fail(); return time.Now() })}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var failed atomic.Bool
+			fail := func() {
+				if failed.CompareAndSwap(false, true) {
+					panic("a bug of the caller")
+				}
+			}
+			c, err := idverify.NewClient("https://idverify.sandbox.test", credentials, opt(fail)...)
+			if err != nil {
+				t.Fatal(err)
+			}
+
+			got := func() (p any) {
+				defer func() { p = recover() }()
+				_, err := c.PhoneChecks.Get(t.Context(), "a")
+				t.Errorf("no panic, error %v", err)
+				return nil
+			}()
+
+			if got != "a bug of the caller" {
+				t.Errorf("panic %v, want the caller's own", got)
+			}
+			if _, err := c.PhoneChecks.Get(t.Context(), "a"); err != nil {
+				t.Errorf("the next call: %v", err)
+			}
+		})
+	}
+}
+
+type failingJar struct {
+	http.CookieJar
+	fail func()
+}
+
+func (j failingJar) Cookies(u *url.URL) []*http.Cookie { j.fail(); return j.CookieJar.Cookies(u) }
+
+// failingHandler is a slog.Handler that fails at records of token requests.
+type failingHandler struct{ fail func() }
+
+func (h failingHandler) Enabled(context.Context, slog.Level) bool { return true }
+func (h failingHandler) WithAttrs([]slog.Attr) slog.Handler       { return h }
+func (h failingHandler) WithGroup(string) slog.Handler            { return h }
+func (h failingHandler) Handle(_ context.Context, r slog.Record) error {
+	r.Attrs(func(a slog.Attr) bool {
+		if a.Value.String() == "oauth2.token" {
+			h.fail()
+		}
+		return true
+	})
+	return nil
+}
