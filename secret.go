@@ -1,29 +1,44 @@
 package idverify
 
 import (
+	"crypto/subtle"
 	"fmt"
 	"log/slog"
 )
 
-// redacted stands wherever a Secret would be printed.
+// redacted is printed in place of a Secret.
 const redacted = "[REDACTED]"
 
-// Secret is a text that nothing prints: not fmt with any verb, not encoding/json, not log/slog, not %+v of a struct that holds one in an unexported field.
-// Only [Secret.Reveal] gives it back. The zero Secret is empty. A Secret may be copied and compared with ==, which tells only whether both are the same value of NewSecret.
+// Secret is a text that nothing prints: not fmt with any verb, not encoding/json, not log/slog, and
+// not a printer that reads unexported fields by reflection, such as those of test assertions. Only
+// [Secret.Reveal] returns the text.
+//
+// The zero Secret is empty. A Secret may be copied. [Secret.Equal] compares texts; == and
+// reflect.DeepEqual report only whether both Secrets come from the same call of NewSecret.
 type Secret struct {
-	// Behind a pointer, because fmt prints what unexported fields hold without asking their methods; of a pointer inside a struct it prints the address.
-	text *string
+	// A pointer, because functions are not comparable, and because fmt prints the fields of a
+	// struct without their methods, but of a pointer in it only the address.
+	hidden *hidden
 }
 
-// NewSecret returns s as a Secret.
-func NewSecret(s string) Secret { return Secret{text: &s} }
+// hidden has the text in a closure: reflection cannot read the variables of a function.
+type hidden struct{ text func() string }
 
-// Reveal returns the text itself: to store it in a vault, never to print it.
+// NewSecret returns s as a Secret.
+func NewSecret(s string) Secret { return Secret{&hidden{func() string { return s }}} }
+
+// Reveal returns the text: to store it in a vault, never to print it.
 func (s Secret) Reveal() string {
-	if s.text == nil {
+	if s.hidden == nil {
 		return ""
 	}
-	return *s.text
+	return s.hidden.text()
+}
+
+// Equal reports whether s and t have the same text, in a time that does not depend on where they
+// differ. Comparisons with go-cmp use it.
+func (s Secret) Equal(t Secret) bool {
+	return subtle.ConstantTimeCompare([]byte(s.Reveal()), []byte(t.Reveal())) == 1
 }
 
 // Format implements [fmt.Formatter]: every verb prints a placeholder.
