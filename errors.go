@@ -83,7 +83,7 @@ type Error struct {
 type RateLimit struct {
 	Limit     int       // requests in the period
 	Remaining int       // requests left in it
-	Reset     time.Time // when the next period begins
+	Reset     time.Time // when the next period begins; a value of up to a year (in seconds) counts from now, a larger one is Unix time
 }
 
 // Fragment names the problem, for example "not_mobile_ip". It is empty for an answer that is no problem document.

@@ -122,7 +122,11 @@ func retryAfter(h http.Header) time.Duration {
 	return max(0, time.Until(at))
 }
 
-// rateLimit reads the X-RateLimit headers; nil without a limit.
+// longestReset is a year in seconds. Services differ in what they write to X-RateLimit-Reset: up to
+// a year it is the time left, because no period is longer; anything above is Unix time.
+const longestReset = 366 * 24 * 60 * 60
+
+// rateLimit reads the X-RateLimit headers. It returns nil if there is no limit.
 func rateLimit(h http.Header, now time.Time) *RateLimit {
 	limit, err := strconv.Atoi(h.Get("X-RateLimit-Limit"))
 	if err != nil {
@@ -131,8 +135,7 @@ func rateLimit(h http.Header, now time.Time) *RateLimit {
 	r := &RateLimit{Limit: limit}
 	r.Remaining, _ = strconv.Atoi(h.Get("X-RateLimit-Remaining"))
 	if reset, err := strconv.ParseInt(h.Get("X-RateLimit-Reset"), 10, 64); err == nil && reset >= 0 {
-		// Services differ: below 10^9, which as Unix time is 2001, it is the seconds left.
-		if reset < 1e9 {
+		if reset <= longestReset {
 			r.Reset = now.Add(time.Duration(reset) * time.Second)
 		} else {
 			r.Reset = time.Unix(reset, 0)
@@ -147,7 +150,7 @@ var plainID = regexp.MustCompile(`^[0-9_-]*[A-Za-z][0-9A-Za-z_-]*$`)
 // requestID is the service's name for a call, where it looks like one.
 func requestID(h http.Header, secrets ...string) string {
 	id := h.Get(wire.RequestIDHeader)
-	if len(id) > 128 || strings.ContainsFunc(id, func(r rune) bool { return r <= ' ' || r > '~' }) {
+	if len(id) > 128 || strings.ContainsFunc(id, notVisible) {
 		return ""
 	}
 	if redactSecrets(id, len(id), secrets) != id {

@@ -71,7 +71,7 @@ func joinScopes(scopes []Scope) (string, error) {
 	}
 	names := make([]string, len(scopes))
 	for i, s := range scopes {
-		if s == "" || strings.ContainsFunc(string(s), func(r rune) bool { return r <= ' ' || r > '~' }) {
+		if s == "" || strings.ContainsFunc(string(s), notVisible) {
 			return "", refuse(wire.Token, "a scope is empty or holds a space")
 		}
 		names[i] = string(s)
@@ -149,6 +149,10 @@ func parseToken(scope string, status int, body []byte, requested time.Time) (*oa
 	if t.AccessToken == "" {
 		return nil, newDecodeError(tokenOperation(scope), status, nil, errors.New("it has no access_token"))
 	}
+	// net/http would reject the header of the operation, which then looks like one that was sent.
+	if strings.ContainsFunc(t.AccessToken, notVisible) {
+		return nil, newDecodeError(tokenOperation(scope), status, nil, errors.New("its access_token contains a character that a header cannot carry"))
+	}
 
 	lifetime := defaultLifetime
 	if seconds, err := t.ExpiresIn.Float64(); err == nil && seconds > 0 {
@@ -161,6 +165,9 @@ func parseToken(scope string, status int, body []byte, requested time.Time) (*oa
 		Expiry:      requested.Add(lifetime),
 	}, nil
 }
+
+// notVisible reports whether r is anything but a visible ASCII character.
+func notVisible(r rune) bool { return r <= ' ' || r > '~' }
 
 // tokenOperation is what errors call a token request.
 func tokenOperation(scope string) string { return wire.Token.Title + " for scope \"" + scope + "\"" }

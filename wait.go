@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/idverify/idverify-go/internal/wire"
@@ -80,8 +81,9 @@ func wait[T any](ctx context.Context, operation, checkID string, get func(contex
 			if p.ttl <= 0 {
 				p.ttl = defaultTTL
 			}
-			// Counted from here, since the service's clock may be another: a check is never waited for too short. One more read follows, which finds it gone.
-			end = time.Now().Add(p.ttl + lastPoll)
+			// The ttl counts from the first read, because the service's clock may differ: Wait never
+			// ends too early. One more read follows, which finds that the check has ended.
+			end = time.Now().Add(min(p.ttl, math.MaxInt64-lastPoll) + lastPoll)
 		}
 		if p.status.Final() || !time.Now().Before(end) {
 			return nil, ended

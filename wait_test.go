@@ -120,3 +120,46 @@ func TestWaitEndsWithItsContextAndWithAnError(t *testing.T) {
 		}
 	})
 }
+
+func TestPhoneCheckService_WaitHonorsTTL(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name, ttl string
+		min, max  time.Duration
+	}{
+		{"a short one", `10`, 15 * time.Second, 20 * time.Second},
+		{"the service's", `120`, 125 * time.Second, 130 * time.Second},
+		{"a long one", `3600`, time.Hour + 5*time.Second, time.Hour + 10*time.Second},
+		{"none", `null`, 125 * time.Second, 130 * time.Second},
+		{"zero", `0`, 125 * time.Second, 130 * time.Second},
+		{"negative", `-5`, 125 * time.Second, 130 * time.Second},
+		{"beyond any number", `-1e300`, 125 * time.Second, 130 * time.Second},
+		{"a fraction", `0.5`, 5500 * time.Millisecond, 11 * time.Second},
+		{"absurd", `9223372036`, 2 * time.Hour, 2 * time.Hour}, // when the context of the test ends
+		{"absurd, with a fraction", `9223372036.8`, 2 * time.Hour, 2 * time.Hour},
+		{"beyond the clock", `1e300`, 2 * time.Hour, 2 * time.Hour},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				c := inProcess(t, func(*http.Request) (*http.Response, error) {
+					return response(200, []byte(`{"check_id":"a","status":"ACCEPTED","ttl":`+tt.ttl+`}`)), nil
+				})
+				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Hour)
+				defer cancel()
+				begun := time.Now()
+
+				check, err := c.PhoneChecks.Wait(ctx, "a")
+
+				took := time.Since(begun)
+				if took < tt.min || took > tt.max || check != nil {
+					t.Errorf("ttl %s: Wait took %v, want %v to %v (check %v, error %v)", tt.ttl, took, tt.min, tt.max, check, err)
+				}
+				_, ended := errors.AsType[*idverify.CheckEndedError](err)
+				if inTime := tt.max < 2*time.Hour; ended != inTime || errors.Is(err, context.DeadlineExceeded) == inTime {
+					t.Errorf("ttl %s: error %v", tt.ttl, err)
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,99 @@
+package idverify_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	idverify "github.com/idverify/idverify-go"
+)
+
+// A token that no header can carry must not look like an operation that was sent and may be charged.
+func TestClient_RejectsInvalidToken(t *testing.T) {
+	t.Parallel()
+	for _, token := range []string{"token\r\nX-Injected: 1", "token\n", "\rtoken", "to ken", "token ", "to\x00ken", "to\tken", "tok\u00e9n", "token\x7f", "\u2028token"} {
+		srv := newService(t, answerWith(201, `{"check_id":"a","status":"ACCEPTED"}`))
+		body, err := json.Marshal(map[string]any{"access_token": token, "expires_in": 3600})
+		if err != nil {
+			t.Fatal(err)
+		}
+		srv.token = named("req-7", answerWith(200, string(body)))
+
+		_, err = srv.client(t).PhoneChecks.Create(t.Context(), aCheck)
+
+		e, ok := errors.AsType[*idverify.DecodeError](err)
+		if !ok || e.RequestID != "req-7" || !strings.Contains(e.Reason, "access_token") {
+			t.Errorf("%q: error %v, want a *DecodeError of the token request", token, err)
+		}
+		if text := fmt.Sprint(err); strings.Contains(text, "charged") || strings.Contains(text, "unknown") || strings.Contains(text, "ken\"") || strings.Contains(text, "Injected") {
+			t.Errorf("%q: error %q, want neither a warning, because nothing was sent, nor the token", token, text)
+		}
+		if calls, tokens := len(srv.calls()), len(srv.tokens()); calls != 0 || tokens != 1 {
+			t.Errorf("%q: %d requests and %d token requests, want 0 and 1", token, calls, tokens)
+		}
+	}
+}
+
+func TestClient_SendsUnusualToken(t *testing.T) {
+	t.Parallel()
+	const token = "!\"#$%&'()*+,-./09:;<=>?@AZ[\\]^_`az{|}~"
+	srv := newService(t, answerWith(200, `{"check_id":"a","status":"ACCEPTED"}`))
+	srv.token = func(w http.ResponseWriter, _ *http.Request) {
+		json.NewEncoder(w).Encode(map[string]any{"access_token": token})
+	}
+
+	_, err := srv.client(t).PhoneChecks.Get(t.Context(), "a")
+
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := srv.calls()[0].header.Get("Authorization"); got != "Bearer "+token {
+		t.Errorf("Authorization %q, want the token %q", got, token)
+	}
+}
+
+func TestRateLimit_Reset(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		now := time.Now() // 2000-01-01 in a bubble
+		for _, tt := range []struct {
+			reset string
+			want  time.Time
+		}{
+			{"0", now},
+			{"30", now.Add(30 * time.Second)},
+			{"3600", now.Add(time.Hour)},
+			{"31622400", now.Add(366 * 24 * time.Hour)},
+			{"31622401", time.Unix(31622401, 0)},
+			{fmt.Sprint(now.Add(time.Hour).Unix()), now.Add(time.Hour)},
+			{fmt.Sprint(now.Add(-time.Hour).Unix()), now.Add(-time.Hour)},
+			{"999999999", time.Unix(999999999, 0)},
+			{"1000000000", time.Unix(1000000000, 0)},
+			{"1767323045", time.Unix(1767323045, 0)},
+			{"-1", time.Time{}},
+			{"soon", time.Time{}},
+			{"", time.Time{}},
+			{"99999999999999999999", time.Time{}},
+		} {
+			c := inProcess(t, func(*http.Request) (*http.Response, error) {
+				resp := response(403, nil)
+				resp.Header.Set("X-RateLimit-Limit", "10")
+				resp.Header.Set("X-RateLimit-Remaining", "7")
+				resp.Header.Set("X-RateLimit-Reset", tt.reset)
+				return resp, nil
+			})
+
+			_, err := c.PhoneChecks.Get(t.Context(), "a")
+
+			e, ok := errors.AsType[*idverify.Error](err)
+			if !ok || e.RateLimit == nil || e.RateLimit.Limit != 10 || e.RateLimit.Remaining != 7 || !e.RateLimit.Reset.Equal(tt.want) {
+				t.Errorf("X-RateLimit-Reset %q at %v: %+v, want %v", tt.reset, now, e.RateLimit, tt.want)
+			}
+		}
+	})
+}
