@@ -1,0 +1,313 @@
+package idverify_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math"
+	"net"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	idverify "github.com/idverify/idverify-go"
+)
+
+// What an operation returns after a first attempt that failed, when the second one gets a response.
+func TestClient_OutcomeOfSecondAttempt(t *testing.T) {
+	t.Parallel()
+	get := func(ctx context.Context, c *idverify.Console) error { return second(c.Projects.Get(ctx, "p")) }
+	remove := func(ctx context.Context, c *idverify.Console) error { return c.Projects.Delete(ctx, "p") }
+	put := func(ctx context.Context, c *idverify.Console) error {
+		return second(c.Billing.UpdateAccount(ctx, idverify.BillingAccount{CompanyName: "n"}))
+	}
+	notFound := problemWith(404, "not_found", "no such project")
+	unsent := http.HandlerFunc(nil) // the connection cannot be made
+	for _, tt := range []struct {
+		name   string
+		do     func(context.Context, *idverify.Console) error
+		first  http.HandlerFunc
+		second http.HandlerFunc
+		want   error
+	}{
+		// Only 404 after an attempt that may have deleted the project means that it is deleted.
+		{"DELETE, 404", remove, notFound, notFound, idverify.ErrNotFound},
+		{"DELETE, 500 then 404", remove, answerWith(500, ""), notFound, nil},
+		{"DELETE, 503 then 404", remove, answerWith(503, ""), notFound, nil},
+		{"DELETE, 503 then 204", remove, answerWith(503, ""), answerWith(204, ""), nil},
+		{"DELETE, 503 then 403", remove, answerWith(503, ""), problemWith(403, "forbidden", ""), idverify.ErrForbidden},
+		{"DELETE, 503 then 400", remove, answerWith(503, ""), problemWith(400, "bad_request", ""), idverify.ErrBadRequest},
+		{"DELETE, 503 then 409", remove, answerWith(503, ""), problemWith(409, "conflict", ""), idverify.ErrConflict},
+		{"DELETE, lost then 404", remove, drop, notFound, nil},
+		{"DELETE, lost then 403", remove, drop, problemWith(403, "forbidden", ""), idverify.ErrForbidden},
+		{"DELETE, 429 then 404", remove, answerWith(429, ""), notFound, idverify.ErrNotFound},
+		{"DELETE, unsent then 404", remove, unsent, notFound, idverify.ErrNotFound},
+		{"DELETE, unsent then 204", remove, unsent, answerWith(204, ""), nil},
+		{"GET, 503 then 404", get, answerWith(503, ""), notFound, idverify.ErrNotFound},
+		{"GET, lost then 404", get, drop, notFound, idverify.ErrNotFound},
+		{"GET, 503 then 403", get, answerWith(503, ""), problemWith(403, "forbidden", ""), idverify.ErrForbidden},
+		{"PUT, 503 then 404", put, answerWith(503, ""), notFound, idverify.ErrNotFound},
+		{"PUT, 503 then 200", put, answerWith(503, ""), answerWith(200, `{"company_name":"n"}`), nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			failDials := 0
+			if tt.first == nil {
+				tt.first, failDials = tt.second, 1
+			}
+			srv := newService(t, inTurn(tt.first, tt.second))
+			transport := srv.Client().Transport.(*http.Transport).Clone()
+			transport.DisableKeepAlives = true
+			var dials atomic.Int32
+			transport.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
+				if n := int(dials.Add(1)); n > 1 && n <= 1+failDials { // the first is for the token
+					return nil, errors.New("no route")
+				}
+				return new(net.Dialer).DialContext(ctx, network, addr)
+			}
+			console, err := idverify.NewConsole(srv.URL, credentials, idverify.WithHTTPClient(&http.Client{Transport: transport}), idverify.WithRetry(quickly))
+			if err != nil {
+				t.Fatal(err)
+			}
+
+			err = tt.do(t.Context(), console)
+
+			if !errors.Is(err, tt.want) || (err == nil) != (tt.want == nil) {
+				t.Errorf("error %v, want %v", err, tt.want)
+			}
+		})
+	}
+}
+
+func TestClient_RetriesBareRateLimit(t *testing.T) {
+	t.Parallel()
+	srv := newService(t, answerWith(429, ""))
+	recovering := newService(t, inTurn(answerWith(429, ""), answerWith(201, `{"check_id":"a","status":"ACCEPTED"}`)))
+
+	_, err := srv.client(t).PhoneChecks.Create(t.Context(), aCheck)
+	check, recovered := recovering.client(t).PhoneChecks.Create(t.Context(), aCheck)
+
+	e, ok := errors.AsType[*idverify.Error](err)
+	if !ok || !errors.Is(err, idverify.ErrRateLimited) || e.RateLimit != nil || e.RetryAfter != 0 || len(srv.calls()) != 4 {
+		t.Errorf("error %#v after %d attempts, want ErrRateLimited after 4", err, len(srv.calls()))
+	}
+	if text := fmt.Sprint(err); strings.Contains(text, "charged") || strings.Contains(text, "unknown") || strings.Contains(text, "try again") {
+		t.Errorf("error %q: the service rejected the request and did not say for how long", text)
+	}
+	if recovered != nil || check.CheckID != "a" || len(recovering.calls()) != 2 {
+		t.Errorf("check %+v, error %v after %d attempts", check, recovered, len(recovering.calls()))
+	}
+}
+
+// A failure before the timeout of the http.Client is not that timeout.
+func TestClient_ReportsTimeoutOnlyAtDeadline(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name     string
+		after    time.Duration // that the transport fails
+		timeout  time.Duration // of the http.Client; 0: none
+		deadline time.Duration // of the caller's context; 0: none
+		want     error         // nil: the transport's own
+		client   bool          // the error names the http.Client
+	}{
+		{"at once", 0, 10 * time.Second, 0, nil, false},
+		{"at once, with a deadline", 0, 0, 10 * time.Second, nil, false},
+		{"just before the timeout", 10*time.Second - 1, 10 * time.Second, 0, nil, false},
+		{"just before the deadline", 10*time.Second - 1, 0, 10 * time.Second, nil, false},
+		{"without either", time.Hour, 0, 0, nil, false},
+		{"at the timeout", time.Hour, 10 * time.Second, 0, context.DeadlineExceeded, true},
+		{"at the timeout, before the deadline", time.Hour, 10 * time.Second, 20 * time.Second, context.DeadlineExceeded, true},
+		{"at the deadline", time.Hour, 0, 10 * time.Second, context.DeadlineExceeded, false},
+		{"at the deadline, before the timeout", time.Hour, 20 * time.Second, 10 * time.Second, context.DeadlineExceeded, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				errReset := errors.New("connection reset by peer")
+				transport := inProcessTransport(func(r *http.Request) (*http.Response, error) {
+					select {
+					case <-time.After(tt.after):
+						return nil, errReset
+					case <-r.Context().Done():
+						return nil, errors.New("net/http: request canceled")
+					}
+				})
+				c := inProcess(t, nil, once, idverify.WithHTTPClient(&http.Client{Transport: transport, Timeout: tt.timeout}))
+				ctx := t.Context()
+				if tt.deadline > 0 {
+					var cancel context.CancelFunc
+					ctx, cancel = context.WithTimeout(ctx, tt.deadline)
+					defer cancel()
+				}
+
+				_, err := c.PhoneChecks.Get(ctx, "a")
+
+				want := tt.want
+				if want == nil {
+					want = errReset
+				}
+				if !errors.Is(err, want) || errors.Is(err, context.DeadlineExceeded) != (tt.want != nil) {
+					t.Errorf("error %v, want %v", err, want)
+				}
+				if got := strings.Contains(fmt.Sprint(err), "WithHTTPClient"); got != tt.client {
+					t.Errorf("error %v; it names the http.Client: %v, want %v", err, got, tt.client)
+				}
+			})
+		})
+	}
+}
+
+// The waits double up to MaxWait, of which at least half is waited for.
+func TestRetryPolicy_Backoff(t *testing.T) {
+	t.Parallel()
+	const s = time.Second
+	for _, tt := range []struct {
+		policy idverify.RetryPolicy
+		want   []time.Duration // the longest wait before each retry
+	}{
+		{idverify.RetryPolicy{MaxAttempts: 6, MinWait: s, MaxWait: 8 * s}, []time.Duration{s, 2 * s, 4 * s, 8 * s, 8 * s}},
+		{idverify.RetryPolicy{MaxAttempts: 5, MinWait: 3 * s, MaxWait: 10 * s}, []time.Duration{3 * s, 6 * s, 10 * s, 10 * s}},
+		{idverify.RetryPolicy{MaxAttempts: 4, MinWait: 5 * s, MaxWait: 5 * s}, []time.Duration{5 * s, 5 * s, 5 * s}},
+		{idverify.RetryPolicy{}, []time.Duration{s / 4, s / 2, s}},
+		{idverify.RetryPolicy{MaxAttempts: 3, MaxWait: 100 * time.Millisecond}, []time.Duration{s / 10, s / 10}},
+		{idverify.RetryPolicy{MaxAttempts: 3, MinWait: 20 * s}, []time.Duration{20 * s, 20 * s}},
+		{idverify.RetryPolicy{MaxAttempts: 3, MinWait: math.MaxInt64 / 3, MaxWait: math.MaxInt64 / 2}, []time.Duration{math.MaxInt64 / 3, math.MaxInt64 / 2}},
+	} {
+		t.Run(fmt.Sprintf("%v to %v", tt.policy.MinWait, tt.policy.MaxWait), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				var last time.Time
+				var waits []time.Duration
+				c := inProcess(t, func(*http.Request) (*http.Response, error) {
+					if now := time.Now(); !last.IsZero() {
+						waits = append(waits, now.Sub(last))
+					}
+					last = time.Now()
+					return response(503, nil), nil
+				}, idverify.WithRetry(tt.policy))
+				varied := false
+				for range 20 {
+					waits, last = nil, time.Time{}
+
+					_, err := c.PhoneChecks.Get(t.Context(), "a")
+
+					if err == nil || len(waits) != len(tt.want) {
+						t.Fatalf("error %v after the waits %v, want %d waits", err, waits, len(tt.want))
+					}
+					for i, wait := range waits {
+						if most := tt.want[i]; wait > most || wait < most/2 {
+							t.Errorf("wait %d is %v, want %v to %v", i+1, wait, most/2, most)
+						}
+						varied = varied || wait != tt.want[i] && wait != waits[0]
+					}
+					if tt.want[0] > time.Hour {
+						return // 20 of these do not fit into the range of a clock
+					}
+				}
+				if !varied {
+					t.Error("the waits never vary: callers that failed together retry together")
+				}
+			})
+		})
+	}
+}
+
+// Every response body is closed, whatever becomes of the response: else connections leak.
+func TestClient_ClosesBodies(t *testing.T) {
+	t.Parallel()
+	for name, bodies := range map[string][2]string{
+		"success":           {`{"access_token":"a"}`, `{"check_id":"a","status":"COMPLETED"}`},
+		"not a check":       {`{"access_token":"a"}`, `<html>`},
+		"too long":          {`{"access_token":"a"}`, strings.Repeat(" ", 11<<20)},
+		"too many values":   {`{"access_token":"a"}`, strings.Repeat(",", 70_000)},
+		"not a token":       {`<html>`, ``},
+		"token too long":    {strings.Repeat(" ", 2<<20), ``},
+		"token with status": {`401`, ``},
+		"problem":           {`{"access_token":"a"}`, `403`},
+		"transient problem": {`{"access_token":"a"}`, `503`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var opened, closed atomic.Int32
+			c, err := idverify.NewClient("https://idverify.sandbox.test", credentials, idverify.WithRetry(quickly), idverify.WithHTTPClient(&http.Client{
+				Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+					body := bodies[1]
+					if r.URL.Path == tokenPath {
+						body = bodies[0]
+					}
+					status := 200
+					fmt.Sscan(body, &status)
+					resp := response(status, nil)
+					opened.Add(1)
+					resp.Body = &closeCounter{strings.NewReader(body), &closed}
+					return resp, nil
+				}),
+			}))
+			if err != nil {
+				t.Fatal(err)
+			}
+
+			_, _ = c.PhoneChecks.Get(t.Context(), "a")
+
+			if opened.Load() == 0 || closed.Load() < opened.Load() {
+				t.Errorf("%d bodies, of which %d were closed", opened.Load(), closed.Load())
+			}
+		})
+	}
+}
+
+type closeCounter struct {
+	io.Reader
+	closed *atomic.Int32
+}
+
+func (c *closeCounter) Close() error { c.closed.Add(1); return nil }
+
+func TestClient_LogsAttempts(t *testing.T) {
+	t.Parallel()
+	logs := new(syncBuffer)
+	srv := newService(t, inTurn(named("req-1", answerWith(503, "")), drop, named("req-3", answerWith(200, `{"check_id":"a","status":"COMPLETED"}`))))
+	srv.Client().Transport.(*http.Transport).DisableKeepAlives = true
+	c := srv.client(t, idverify.WithLogger(slog.New(slog.NewJSONHandler(logs, &slog.HandlerOptions{Level: slog.LevelDebug}))))
+
+	if _, err := c.PhoneChecks.Get(t.Context(), "a"); err != nil {
+		t.Fatal(err)
+	}
+
+	var got []string
+	for decoder := json.NewDecoder(bytes.NewReader([]byte(logs.String()))); decoder.More(); {
+		var r struct {
+			Level, Operation, Error string
+			RequestID               string `json:"request_id"`
+			Attempt, Status         int
+			Duration, Wait          *int64
+		}
+		if err := decoder.Decode(&r); err != nil {
+			t.Fatal(err)
+		}
+		failed := ""
+		if r.Error != "" {
+			failed = "failed"
+		}
+		got = append(got, strings.Join(strings.Fields(fmt.Sprint(r.Level, " ", r.Operation, " ", r.Attempt, " ", r.Status, " ", r.RequestID, " ", failed)), " "))
+		if r.Level == "WARN" && (r.Wait == nil) || r.Level == "DEBUG" && r.Duration == nil {
+			t.Errorf("record %+v has no wait or duration", r)
+		}
+	}
+	want := []string{
+		"DEBUG oauth2.token 1 200",
+		"DEBUG phone_check.get 1 503 req-1", "WARN phone_check.get 1 503",
+		"DEBUG phone_check.get 2 0 failed", "WARN phone_check.get 2 0 failed",
+		"DEBUG phone_check.get 3 200 req-3",
+	}
+	if strings.Join(got, "\n") != strings.Join(want, "\n") {
+		t.Errorf("records\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
