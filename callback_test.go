@@ -75,13 +75,15 @@ func TestParseCallbackRefusesABodyThatIsNoChecks(t *testing.T) {
 		"a time that is none":  `{"check_id":"a","status":"COMPLETED","created_at":"447700900000"}`,
 		"a ttl that is a list": `{"check_id":"a","status":"COMPLETED","ttl":[447700900000]}`,
 	} {
-		c, err := idverify.ParseCallback(&signature.Message{Kind: "phone_check", Body: []byte(body)})
+		for _, kind := range []string{"phone_check", "subscriber_check"} {
+			c, err := idverify.ParseCallback(&signature.Message{Kind: kind, Body: []byte(body)})
 
-		if err == nil || c != nil {
-			t.Errorf("%s: accepted as %+v", name, c)
-		}
-		if err != nil && strings.Contains(err.Error(), "447700900000") {
-			t.Errorf("%s: error %q repeats the body", name, err)
+			if err == nil || c != nil {
+				t.Errorf("%s, %s: accepted as %+v", kind, name, c)
+			}
+			if err != nil && (strings.Contains(err.Error(), "447700900000") || !strings.Contains(err.Error(), kind)) {
+				t.Errorf("%s, %s: error %q repeats the body or does not name the kind", kind, name, err)
+			}
 		}
 	}
 	if _, err := idverify.ParseCallback(nil); err == nil {
@@ -134,6 +136,8 @@ func TestCallbackHandlerHasFourAnswers(t *testing.T) {
 			return errors.New("the database of 447700900000 is down")
 		}, 500, 1},
 		{"verified, but no check", "phone_check", "{}", ownKeys(), nil, accept, 500, 0},
+		{"verified, but no SubscriberCheck", "subscriber_check", `{"check_id":"a"}`, ownKeys(), nil, accept, 500, 0},
+		{"verified, but not JSON", "subscriber_check", "<html>", ownKeys(), nil, accept, 500, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -161,8 +165,11 @@ func TestCallbackHandlerHasFourAnswers(t *testing.T) {
 			if handled != tt.handled {
 				t.Errorf("handled %d times, want %d", handled, tt.handled)
 			}
-			if strings.Contains(w.Body.String(), "database") {
-				t.Errorf("the answer %q tells the sender of our errors", w.Body)
+			if body := w.Body.String(); tt.want == 500 && body != "Internal Server Error\n" || strings.Contains(body, "database") {
+				t.Errorf("the response %q says more than its status", body)
+			}
+			if tt.want == 500 && (!strings.Contains(log.String(), "kind="+tt.kind) || tt.handled == 1 && !strings.Contains(log.String(), "check_id=0c8b1f7e-5a43-4d0e-9b62-7f1d3a5c9e21") || !strings.Contains(log.String(), " error=")) {
+				t.Errorf("the log %q names neither the callback nor the error", log.String())
 			}
 			if (tt.want == 204) != (log.Len() == 0) {
 				t.Errorf("the log says %q: whoever is on call must find there why a callback was not handled, and nothing else", log.String())
@@ -193,10 +200,11 @@ func TestAPanicInTheHandlerIsAnsweredSoThatTheServiceTriesAgain(t *testing.T) {
 	if err != nil {
 		t.Fatalf("no answer (%v): after a broken connection the service does not try again, and the callback is lost", err)
 	}
+	body, _ := io.ReadAll(resp.Body) // the connection ends after the response
 	resp.Body.Close()
 
-	if resp.StatusCode != http.StatusInternalServerError {
-		t.Errorf("answer %d, want 500", resp.StatusCode)
+	if resp.StatusCode != http.StatusInternalServerError || string(body) != "Internal Server Error\n" {
+		t.Errorf("response %d %q, want 500 and nothing about the panic", resp.StatusCode, body)
 	}
 	srv.Close()
 	if !strings.Contains(logged.String(), "a bug") {
@@ -239,10 +247,6 @@ func TestParseRedirect(t *testing.T) {
 
 func TestRedirectHandlerPassesOnOnlyVerifiedRedirects(t *testing.T) {
 	t.Parallel()
-	v, err := signature.NewVerifier(ownKeys(), []string{"shop.sandbox.test"}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
 	for _, tt := range []struct {
 		query, change string
 		want          int
@@ -251,6 +255,11 @@ func TestRedirectHandlerPassesOnOnlyVerifiedRedirects(t *testing.T) {
 		{"basket=7&check_id=a&code=b", "&code=c", 400},
 		{"check_id=a", "", 400},
 	} {
+		var log strings.Builder
+		v, err := signature.NewVerifier(ownKeys(), []string{"shop.sandbox.test"}, &signature.VerifierOptions{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		if err != nil {
+			t.Fatal(err)
+		}
 		u, err := url.Parse("https://shop.sandbox.test/return?" + tt.query)
 		if err != nil {
 			t.Fatal(err)
@@ -266,6 +275,9 @@ func TestRedirectHandlerPassesOnOnlyVerifiedRedirects(t *testing.T) {
 
 		if w.Code != tt.want || tt.want == 200 && w.Body.String() != "ab7" {
 			t.Errorf("%q%q: answer %d %q, want %d", tt.query, tt.change, w.Code, w.Body, tt.want)
+		}
+		if tt.want == 400 && (w.Body.String() != "Bad Request\n" || !strings.Contains(log.String(), " error=")) || tt.want == 200 && log.Len() > 0 {
+			t.Errorf("%q%q: response %q, log %q; want the reason in the log alone", tt.query, tt.change, w.Body, log.String())
 		}
 	}
 }

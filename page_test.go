@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -176,4 +177,75 @@ func writePage(w http.ResponseWriter, n, of int, ids []string) {
 		items = append(items, fmt.Sprintf(`{"check_id":%q,"status":"COMPLETED"}`, id))
 	}
 	fmt.Fprintf(w, `{"page":{"size":2,"number":%d,"total_pages":%d,"total_elements":%d},"_embedded":{"checks":[%s]}}`, n, of, 2*of, strings.Join(items, ","))
+}
+
+// A service that promises pages without end must not keep a caller reading them.
+func TestPhoneCheckService_AllStopsAtEmptyPages(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name    string
+		total   int          // pages that the service promises
+		items   map[int]bool // pages that are not empty
+		want    int          // requests
+		wantErr bool
+	}{
+		{"ten empty pages", 10, nil, 10, false},
+		{"the eleventh is the last", 11, nil, 11, false},
+		{"the eleventh is not the last", 12, nil, 11, true},
+		{"without end", 1_000_000, nil, 11, true},
+		{"an item in between", 22, map[int]bool{11: true}, 22, false},
+		{"an item in between, then without end", 1_000_000, map[int]bool{11: true}, 22, true},
+		{"an item first", 1_000_000, map[int]bool{1: true}, 12, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			requests := 0
+			c := inProcess(t, func(r *http.Request) (*http.Response, error) {
+				requests++
+				var ids []string
+				n := 0
+				if fmt.Sscan(r.URL.Query().Get("page"), &n); tt.items[n] {
+					ids = []string{"a"}
+				}
+				w := httptest.NewRecorder()
+				writePage(w, n, tt.total, ids)
+				return w.Result(), nil
+			})
+
+			items := 0
+			var last error
+			for check, err := range c.PhoneChecks.All(t.Context(), idverify.ListOptions{}) {
+				if check != nil {
+					items++
+				}
+				last = err
+			}
+
+			if requests != tt.want || items != len(tt.items) || (last != nil) != tt.wantErr {
+				t.Errorf("%d requests, %d items, error %v; want %d, %d and an error: %v", requests, items, last, tt.want, len(tt.items), tt.wantErr)
+			}
+		})
+	}
+}
+
+func TestPhoneCheckService_TracesAreBounded(t *testing.T) {
+	t.Parallel()
+	page := `"_embedded":{"traces":[` + strings.Repeat(`{"trace_id":"a","logs":[]},`, 99) + `{"trace_id":"a","logs":[]}]}}`
+	for pages, want := range map[int]bool{100: true, 101: false} {
+		c := inProcess(t, func(r *http.Request) (*http.Response, error) {
+			return response(200, fmt.Appendf(nil, `{"page":{"number":%s,"total_pages":%d},%s`, r.URL.Query().Get("page"), pages, page)), nil
+		})
+
+		traces, err := c.PhoneChecks.Traces(t.Context(), "a")
+
+		if want != (err == nil) || want != (len(traces) == 10_000) {
+			t.Errorf("%d pages: %d traces, error %v", pages, len(traces), err)
+		}
+		if want {
+			continue
+		}
+		if e, ok := errors.AsType[*idverify.DecodeError](err); !ok || e.Operation != "list traces of PhoneCheck" || e.Status != 200 || e.Reason != "there are more than 10000 items" {
+			t.Errorf("error %#v, want a *DecodeError with operation, status and reason", err)
+		}
+	}
 }

@@ -2,6 +2,7 @@ package idverify
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 )
 
@@ -45,8 +46,8 @@ func normalize(s string) (string, error) {
 			n++
 		case r == '+' && n == 0 && !plus:
 			plus = true
-		case r == '(' && strings.HasPrefix(strings.ReplaceAll(rest[i:min(len(rest), i+8)], " ", ""), "(0)"):
-			return malformed("leave out the (0): it is not dialled from abroad")
+		case r == '(' && trunkPrefix.MatchString(rest[i:]):
+			return malformed("leave out the (0): it is not dialed from abroad")
 		case strings.ContainsRune(phoneSeparators, r):
 		default:
 			return malformed("it holds a character that is neither a digit nor a separator")
@@ -62,6 +63,9 @@ func normalize(s string) (string, error) {
 	}
 	return string(digits[:n]), nil
 }
+
+// trunkPrefix matches a zero in parentheses, however it is spaced.
+var trunkPrefix = regexp.MustCompile(`^\([^0-9)]*0[^0-9)]*\)`)
 
 // phoneSeparators are what people and address books put between digits: also no-break spaces, and hyphens that are not ASCII.
 const phoneSeparators = " \u00a0\u2009\u202f\t().-\u2010\u2011\u2013"

@@ -21,6 +21,9 @@ func TestPhoneNumbersAreTakenAsPeopleWriteThem(t *testing.T) {
 		"1234567":                   "1234567",
 		"123456789012345":           "123456789012345",
 		"+49 (89) 000 00":           "498900000",
+		"+1(202)5550100":            "12025550100",
+		"(44)7700900000":            "447700900000",
+		"44 (770) 0900000":          "447700900000",
 	} {
 		got, err := idverify.NormalizePhoneNumber(in)
 
@@ -42,6 +45,17 @@ func TestPhoneNumbersThatCouldBeReadInTwoWaysAreRefused(t *testing.T) {
 		"the international prefix":  "0044 7700 900000",
 		"a zero in brackets":        "+44 (0)7700 900000",
 		"a zero in wide brackets":   "+44 ( 0 ) 7700 900000",
+		"no space at a zero":        "+44(0)7700900012",
+		"a zero and then a space":   "+44(0) 7700 900012",
+		"a zero between tabs":       "+44 (\t0\t) 7700900012",
+		"a zero far from brackets":  "+44 (          0) 7700900012",
+		"a zero in no-break spaces": "+44 (\u00a00\u202f)7700900012",
+		"a zero in front":           "(0)447700900012",
+		"a letter in front":         "x447700900012",
+		"a full-width plus":         "＋447700900012",
+		"a hash in front":           "#447700900012",
+		"a letter after the plus":   "+x447700900012",
+		"a bracket of letters":      "44(x)7700900012",
 		"a plus in the middle":      "44+7700900000",
 		"two pluses":                "++447700900000",
 		"letters":                   "+44 7700 CALLME",

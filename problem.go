@@ -88,7 +88,7 @@ func newDecodeError(operation string, status int, body []byte, err error, secret
 	return &DecodeError{Operation: operation, Status: status, Reason: reason}
 }
 
-// decodeReason is the text of a decoder's error, without the value that it may repeat.
+// decodeReason returns the text of a decoder's error without the value that caused it.
 func decodeReason(err error) string {
 	if _, ok := errors.AsType[*json.SyntaxError](err); ok {
 		return "it is no JSON"
@@ -99,7 +99,11 @@ func decodeReason(err error) string {
 		}
 		return "the field " + strconv.Quote(typeErr.Field) + " is of another type"
 	}
-	return clean(err.Error())
+	// Other errors of encoding/json repeat the value, for example an invalid json.Number.
+	if reason := clean(err.Error()); !strings.HasPrefix(reason, "json: ") {
+		return reason
+	}
+	return "a field has an invalid value"
 }
 
 // retryAfter is the wait in a Retry-After header, in seconds or as a date (RFC 9110, section 10.2.3); 0 for none that can be read.

@@ -71,12 +71,15 @@ func cause(err error) error {
 	return err
 }
 
-// causeText says why nothing was answered, without the addresses that package net puts into its errors.
+// causeText returns why there is no response, without the addresses that errors of package net contain.
 func causeText(err error, secrets ...string) string {
 	if dnsErr, ok := errors.AsType[*net.DNSError](err); ok {
 		return "look up the service's host: " + clean(dnsErr.Err, secrets...)
 	}
-	if opErr, ok := errors.AsType[*net.OpError](err); ok && opErr.Err != nil {
+	if opErr, ok := errors.AsType[*net.OpError](err); ok {
+		if opErr.Err == nil {
+			return opErr.Op // its method Error would panic
+		}
 		return opErr.Op + ": " + clean(opErr.Err.Error(), secrets...)
 	}
 	if _, ok := errors.AsType[x509.HostnameError](err); ok {

@@ -1,10 +1,12 @@
 package idverify_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -55,6 +57,73 @@ func TestClient_SendsUnusualToken(t *testing.T) {
 	if got := srv.calls()[0].header.Get("Authorization"); got != "Bearer "+token {
 		t.Errorf("Authorization %q, want the token %q", got, token)
 	}
+}
+
+// A transport that never returns, and a caller without a deadline: the token request ends by itself.
+func TestClient_BoundsTokenRequest(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c, err := idverify.NewClient("https://idverify.sandbox.test", credentials, once, idverify.WithHTTPClient(&http.Client{
+			Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+				<-r.Context().Done()
+				return nil, r.Context().Err()
+			}),
+		}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		begun := time.Now()
+
+		_, err = c.PhoneChecks.Get(t.Context(), "a")
+
+		if took := time.Since(begun); took != 30*time.Second || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("after %v: %v; want a deadline exceeded after 30s", took, err)
+		}
+	})
+}
+
+// A short token is replaced in the last tenth of its lifetime. After a failure the next request
+// waits for five seconds.
+func TestClient_RefreshesShortToken(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var requests []time.Duration
+		begun := time.Now()
+		failing := false
+		c, err := idverify.NewClient("https://idverify.sandbox.test", credentials, once, idverify.WithHTTPClient(&http.Client{
+			Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+				requests = append(requests, time.Since(begun))
+				if failing {
+					return response(503, nil), nil
+				}
+				return response(200, fmt.Appendf(nil, `{"access_token":"token-%d","expires_in":300}`, len(requests))), nil
+			}),
+		}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		use := func(at time.Duration, want string) {
+			t.Helper()
+			time.Sleep(at - time.Since(begun))
+			if got := tokenFor(t, c, idverify.ScopeCoverage); got != want {
+				t.Errorf("at %v: token %q, want %q", at, got, want)
+			}
+			synctest.Wait()
+		}
+
+		use(0, "token-1")
+		use(270*time.Second-1, "token-1")
+		failing = true
+		use(270*time.Second, "token-1") // the refresh fails
+		use(275*time.Second-1, "token-1")
+		failing = false
+		use(275*time.Second, "token-1") // the refresh succeeds
+		use(276*time.Second, "token-3")
+
+		if want := []time.Duration{0, 270 * time.Second, 275 * time.Second}; !slices.Equal(requests, want) {
+			t.Errorf("token requests at %v, want %v", requests, want)
+		}
+	})
 }
 
 func TestRateLimit_Reset(t *testing.T) {

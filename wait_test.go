@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -35,8 +34,8 @@ func TestWaitReturnsTheCheckOnceItIsCompleted(t *testing.T) {
 		if err != nil || check.Status != idverify.StatusCompleted || check.Match == nil || *check.Match {
 			t.Fatalf("check %+v, error %v", check, err)
 		}
-		if polls[1]-polls[0] != 500*time.Millisecond {
-			t.Errorf("the second read came after %v, want 500ms", polls[1]-polls[0])
+		if polls[1]-polls[0] != 500*time.Millisecond || polls[2]-polls[1] != 750*time.Millisecond {
+			t.Errorf("the reads came at %v, want pauses of 500ms, then 750ms", polls[:3])
 		}
 		if last := len(polls) - 1; polls[last]-polls[last-1] != 5*time.Second || len(polls) > 20 {
 			t.Errorf("%d reads at %v: want the pauses to grow to 5s", len(polls), polls)
@@ -111,7 +110,7 @@ func TestWaitEndsWithItsContextAndWithAnError(t *testing.T) {
 
 		_, err := c.PhoneChecks.Wait(ctx, "a")
 
-		if !errors.Is(err, context.DeadlineExceeded) || time.Since(begun) != 7*time.Second || !strings.HasPrefix(fmt.Sprint(err), "idverify: wait for PhoneCheck: ") {
+		if !errors.Is(err, context.DeadlineExceeded) || time.Since(begun) != 7*time.Second || fmt.Sprint(err) != "idverify: wait for PhoneCheck: context deadline exceeded: the check is still ACCEPTED" {
 			t.Errorf("after %v: %v", time.Since(begun), err)
 		}
 		status = 403

@@ -1,0 +1,490 @@
+package idverify_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	idverify "github.com/idverify/idverify-go"
+)
+
+var sentinels = []error{
+	idverify.ErrBadRequest, idverify.ErrPhoneFormat, idverify.ErrUnauthorized, idverify.ErrInsufficientBalance, idverify.ErrForbidden, idverify.ErrNotFound,
+	idverify.ErrConflict, idverify.ErrNotMobileIP, idverify.ErrNetworkNotSupported, idverify.ErrRateLimited, idverify.ErrIPMismatch,
+}
+
+// is returns the sentinels that err is.
+func is(err error) []error {
+	var found []error
+	for _, s := range sentinels {
+		if errors.Is(err, s) {
+			found = append(found, s)
+		}
+	}
+	return found
+}
+
+// The catalog of docs/assumptions.md, section 6, written by hand, and what a status means alone.
+func TestError_Is(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		status   int
+		fragment string
+		want     error // nil: none
+		hint     string
+	}{
+		{400, "bad_request", idverify.ErrBadRequest, ""},
+		{400, "phone_format_invalid", idverify.ErrPhoneFormat, "7 to 15 digits"},
+		{400, "mno_not_supported", idverify.ErrNetworkNotSupported, "verify in another way"},
+		{401, "unauthorized", idverify.ErrUnauthorized, "belong to this service"},
+		{402, "insufficient_balance", idverify.ErrInsufficientBalance, "top up"},
+		{403, "forbidden", idverify.ErrForbidden, "scope"},
+		{404, "not_found", idverify.ErrNotFound, ""},
+		{404, "check_not_found", idverify.ErrNotFound, "callback"},
+		{404, "trace_not_found", idverify.ErrNotFound, ""},
+		{404, "workspace_not_found", idverify.ErrNotFound, ""},
+		{405, "method_not_allowed", idverify.ErrBadRequest, ""},
+		{409, "project_name_taken", idverify.ErrConflict, ""},
+		{409, "credentials_limit_reached", idverify.ErrConflict, "two pairs"},
+		{409, "company_details_required", idverify.ErrConflict, "Billing.UpdateAccount"},
+		{409, "payment_details_required", idverify.ErrConflict, "Billing.AddPaymentMethod"},
+		{409, "currency_fixed", idverify.ErrConflict, "first top-up"},
+		{409, "currency_not_supported", idverify.ErrConflict, ""},
+		{409, "ip_msisdn_mismatch", idverify.ErrIPMismatch, ""},
+		{410, "trace_gone", idverify.ErrNotFound, "seven days"},
+		{412, "not_mobile_ip", idverify.ErrNotMobileIP, "mobile data"},
+		{413, "payload_too_large", idverify.ErrBadRequest, ""},
+		{415, "unsupported_media_type", idverify.ErrBadRequest, ""},
+		{429, "too_many_requests", idverify.ErrRateLimited, ""},
+		{501, "mno_redirect_unsupported", idverify.ErrNetworkNotSupported, "verify in another way"},
+		{400, "not_mobile_ip", idverify.ErrNotMobileIP, "mobile data"}, // the fragment decides
+
+		{400, "future_problem", idverify.ErrBadRequest, ""},
+		{401, "future_problem", idverify.ErrUnauthorized, ""},
+		{402, "future_problem", idverify.ErrInsufficientBalance, ""},
+		{403, "future_problem", idverify.ErrForbidden, ""},
+		{404, "future_problem", idverify.ErrNotFound, ""},
+		{405, "future_problem", idverify.ErrBadRequest, ""},
+		{406, "future_problem", nil, ""},
+		{408, "future_problem", nil, ""},
+		{409, "future_problem", idverify.ErrConflict, ""},
+		{410, "future_problem", idverify.ErrNotFound, ""},
+		{411, "future_problem", nil, ""},
+		{412, "future_problem", idverify.ErrNotMobileIP, ""},
+		{413, "future_problem", idverify.ErrBadRequest, ""},
+		{414, "future_problem", nil, ""},
+		{415, "future_problem", idverify.ErrBadRequest, ""},
+		{416, "future_problem", nil, ""},
+		{428, "future_problem", nil, ""},
+		{429, "future_problem", idverify.ErrRateLimited, ""},
+		{430, "future_problem", nil, ""},
+		{500, "future_problem", nil, ""},
+		{501, "future_problem", idverify.ErrNetworkNotSupported, ""},
+		{502, "future_problem", nil, ""},
+		{503, "future_problem", nil, ""},
+	} {
+		t.Run(fmt.Sprint(tt.status, " ", tt.fragment), func(t *testing.T) {
+			t.Parallel()
+			srv := newService(t, problemWith(tt.status, tt.fragment, "because"))
+
+			_, err := srv.client(t, once).PhoneChecks.Get(t.Context(), "a")
+
+			if got := is(err); tt.want == nil && len(got) != 0 || tt.want != nil && (len(got) != 1 || got[0] != tt.want) {
+				t.Errorf("error %v is %v, want %v alone", err, got, tt.want)
+			}
+			if !strings.Contains(fmt.Sprint(err), tt.hint) || tt.hint == "" && strings.Contains(fmt.Sprint(err), "(") {
+				t.Errorf("error %v, want the hint %q", err, tt.hint)
+			}
+			if e, ok := errors.AsType[*idverify.Error](err); !ok || e.Fragment() != tt.fragment || e.Status != tt.status || e.Detail != "because" || e.Title != http.StatusText(tt.status) {
+				t.Errorf("error %#v", err)
+			}
+		})
+	}
+}
+
+func TestTokenError_Is(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		status int
+		code   string
+		want   error // nil: none
+		hint   string
+	}{
+		{401, "invalid_client", idverify.ErrUnauthorized, "client ID and secret"},
+		{400, "invalid_client", idverify.ErrUnauthorized, "client ID and secret"},
+		{401, "", idverify.ErrUnauthorized, ""},
+		{401, "another_code", idverify.ErrUnauthorized, ""},
+		{400, "invalid_scope", nil, "NewConsole"},
+		{400, "invalid_request", nil, ""},
+		{400, "unsupported_grant_type", nil, ""},
+		{400, "", nil, ""},
+		{402, "", nil, ""},
+		{403, "", nil, ""},
+		{404, "", nil, ""},
+		{428, "", nil, ""},
+		{429, "", idverify.ErrRateLimited, ""},
+		{430, "", nil, ""},
+		{500, "", nil, ""},
+		{503, "server_error", nil, ""},
+		{300, "", nil, "redirects are not followed"},
+		{302, "", nil, "redirects are not followed"},
+		{399, "", nil, "redirects are not followed"},
+	} {
+		t.Run(fmt.Sprint(tt.status, " ", tt.code), func(t *testing.T) {
+			t.Parallel()
+			srv := newService(t, nil)
+			body := "<html>"
+			if tt.code != "" {
+				body = `{"error":"` + tt.code + `","error_description":"because"}`
+			}
+			srv.token = named("req-7", answerWith(tt.status, body))
+
+			_, err := srv.client(t, once).PhoneChecks.Get(t.Context(), "a")
+
+			if got := is(err); tt.want == nil && len(got) != 0 || tt.want != nil && (len(got) != 1 || got[0] != tt.want) {
+				t.Errorf("error %v is %v, want %v alone", err, got, tt.want)
+			}
+			if errors.Is(err, io.EOF) || errors.Is(err, context.Canceled) {
+				t.Errorf("error %v is anything", err)
+			}
+			if !strings.Contains(fmt.Sprint(err), tt.hint) || tt.hint == "" && strings.Contains(fmt.Sprint(err), "(") {
+				t.Errorf("error %v, want the hint %q", err, tt.hint)
+			}
+			e, ok := errors.AsType[*idverify.TokenError](err)
+			if !ok || e.Code != tt.code || e.Status != tt.status || e.Scope != "phone_check" || e.RequestID != "req-7" {
+				t.Fatalf("error %#v", err)
+			}
+			if want := map[bool]string{true: `the body begins "<html>"`, false: "because"}[tt.code == ""]; e.Description != want {
+				t.Errorf("description %q, want %q", e.Description, want)
+			}
+		})
+	}
+}
+
+func TestTokenError_RetryAfter(t *testing.T) {
+	t.Parallel()
+	for seconds, want := range map[string]string{
+		"90":                   "(try again in 1m30s)",
+		"86400":                "(try again in 24h0m0s)",
+		"86401":                "(try again much later: the service asks for more than a day)",
+		"9223372036":           "(try again much later: the service asks for more than a day)",
+		"9223372037":           "(try again much later: the service asks for more than a day)",
+		"99999999999999999999": "(try again much later: the service asks for more than a day)",
+	} {
+		srv := newService(t, nil)
+		srv.token = func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Retry-After", seconds)
+			w.WriteHeader(429)
+		}
+
+		_, err := srv.client(t).Token(t.Context(), idverify.ScopeCoverage)
+
+		e, ok := errors.AsType[*idverify.TokenError](err)
+		if !ok || e.RetryAfter <= 0 || !strings.HasSuffix(err.Error(), want) || len(srv.tokens()) != 1 {
+			t.Errorf("Retry-After %s: %v after %d attempts, want %s after 1", seconds, err, len(srv.tokens()), want)
+		}
+	}
+}
+
+func TestError_Text(t *testing.T) {
+	t.Parallel()
+	const docs = "https://docs.sandbox.test/reference/api-errors"
+	long := strings.Repeat("a", 300)
+	for _, tt := range []struct {
+		name   string
+		status int
+		header map[string]string
+		body   string
+		want   string // after the operation
+		typ    string // of a problem
+		title  string // "": the standard text of the status
+	}{
+		{name: "a type alone", status: 412, body: `{"type":"` + docs + `#not_mobile_ip"}`,
+			want: "412 not_mobile_ip (the device must use its mobile data connection)", typ: docs + "#not_mobile_ip"},
+		{name: "a title alone", status: 403, body: `{"title":"Not Yours"}`, want: "403 Forbidden", title: "Not Yours"},
+		{name: "a detail alone", status: 418, body: `{"detail":"short"}`, want: "418 I'm a teapot: short"},
+		{name: "a detail of the wrong type", status: 412, body: `{"type":"` + docs + `#not_mobile_ip","detail":["a"]}`,
+			want: "412 not_mobile_ip (the device must use its mobile data connection)", typ: docs + "#not_mobile_ip"},
+		{name: "a relative type", status: 412, body: `{"type":"#not_mobile_ip"}`, want: "412 not_mobile_ip (the device must use its mobile data connection)", typ: "#not_mobile_ip"},
+		{name: "a type with an address", status: 412, body: `{"type":"https://docs.example/192.0.2.7#not_mobile_ip"}`,
+			want: "412 not_mobile_ip (the device must use its mobile data connection)", typ: "#not_mobile_ip"},
+		{name: "a type without a fragment", status: 418, body: `{"type":"about:blank","detail":"d"}`, want: "418 I'm a teapot: d"},
+		{name: "a fragment with a space", status: 418, body: `{"type":"` + docs + `#not mobile","detail":"d"}`, want: "418 I'm a teapot: d"},
+		{name: "a fragment with a number", status: 418, body: `{"type":"` + docs + `#447700900000","detail":"d"}`, want: "418 I'm a teapot: d"},
+		{name: "a type with a control character", status: 418, body: `{"type":"` + docs + `\u0007#a","detail":"d"}`, want: "418 I'm a teapot: d"},
+		{name: "control characters", status: 418, body: `{"detail":"a\u0000b\r\nc\td\u001b[31me\u0085f\u2028g\ufffdh\u200bi"}`, want: "418 I'm a teapot: a b c d [31me f g h i"},
+		{name: "control characters in a page", status: 502, body: "a\x00b\x1b[2Jc\xffd\u009be", want: `502 Bad Gateway: the body begins "a b [2Jc d e"`},
+		{name: "300 characters", status: 418, body: `{"detail":"` + long + `"}`, want: "418 I'm a teapot: " + long},
+		{name: "301 characters", status: 418, body: `{"detail":"` + long + `b"}`, want: "418 I'm a teapot: " + long + "…"},
+		{name: "300 wide characters", status: 418, body: `{"detail":"` + strings.Repeat("é", 300) + `"}`, want: "418 I'm a teapot: " + strings.Repeat("é", 300)},
+		{name: "404 without a problem", status: 404, want: "404 Not Found: the body is empty (is the base URL that of the service?)"},
+		{name: "405 without a problem", status: 405, want: "405 Method Not Allowed: the body is empty (is the base URL that of the service?)"},
+		{name: "403 without a problem", status: 403, want: "403 Forbidden: the body is empty"},
+		{name: "406 without a problem", status: 406, want: "406 Not Acceptable: the body is empty"},
+		{name: "300", status: 300, want: "300 Multiple Choices: the body is empty (redirects are not followed, so that credentials stay with the host of the base URL: is the base URL right?)"},
+		{name: "399", status: 399, want: "399 : the body is empty (redirects are not followed, so that credentials stay with the host of the base URL: is the base URL right?)"},
+		{name: "400", status: 400, want: "400 Bad Request: the body is empty"},
+		{name: "a wait after 503", status: 503, header: map[string]string{"Retry-After": "60"}, want: "503 Service Unavailable: the body is empty (try again in 1m0s)"},
+		{name: "a wait after 403", status: 403, header: map[string]string{"Retry-After": "60"}, want: "403 Forbidden: the body is empty"},
+		{name: "many values in a problem", status: 418, body: strings.Repeat(",", 70_000), want: `418 I'm a teapot: the body begins "` + strings.Repeat(",", 300) + `…"`},
+		{name: "a long page", status: 418, body: strings.Repeat("a", 2<<20), want: `418 I'm a teapot: the body begins "` + long + `…"`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			srv := newService(t, func(w http.ResponseWriter, r *http.Request) {
+				for name, value := range tt.header {
+					w.Header().Set(name, value)
+				}
+				answerWith(tt.status, tt.body)(w, r)
+			})
+
+			_, err := srv.client(t, once).PhoneChecks.Get(t.Context(), "a")
+
+			if want := "idverify: get PhoneCheck: " + tt.want; err == nil || err.Error() != want {
+				t.Errorf("error\n%v\nwant\n%s", err, want)
+			}
+			title := tt.title
+			if title == "" {
+				title = http.StatusText(tt.status)
+			}
+			if e, ok := errors.AsType[*idverify.Error](err); !ok || e.Type != tt.typ || e.Title != title {
+				t.Errorf("type %q and title %q, want %q and %q", e.Type, e.Title, tt.typ, title)
+			}
+		})
+	}
+}
+
+func TestDecodeError_Text(t *testing.T) {
+	t.Parallel()
+	const prefix = "idverify: get PhoneCheck: 200, but the answer cannot be used: "
+	for _, tt := range []struct{ body, want string }{
+		{`[]`, "it is no JSON object"},
+		{`[447700900000]`, "it is no JSON object"},
+		{`7`, `it is no JSON object: the body begins "7"`},
+		{`"447700900000"`, `it is no JSON object: the body begins "\"[REDACTED]\""`},
+		{`{`, "it is no JSON"},
+		{"\n\t {\"check_id\":447700900000}", `the field "check_id" is of another type`},
+		{"<p>447700900000", `it is no JSON: the body begins "<p>[REDACTED]"`},
+		{"a\x00\x1b", `it is no JSON: the body begins "a"`},
+		{``, "it is no JSON"},
+		{`{"check_id":"a","status":"COMPLETED","created_at":"447700900000"}`, "a timestamp is not of the form yyyy-MM-ddTHH:mm:ss+0000"},
+		{`{"check_id":"a","status":"COMPLETED","ttl":1e999}`, "a number is out of range"},
+		{`{"check_id":"a","status":"COMPLETED","ttl":"soon"}`, "a number is none"},
+		{`{"check_id":"a","status":"COMPLETED","charge_amount":"of Ada"}`, "a field has an invalid value"},
+	} {
+		srv := newService(t, named("req-7", answerWith(200, tt.body)))
+
+		_, err := srv.client(t).PhoneChecks.Get(t.Context(), "a")
+
+		if want := prefix + tt.want + " [request req-7]"; err == nil || err.Error() != want {
+			t.Errorf("%q: error\n%v\nwant\n%s", tt.body, err, want)
+		}
+	}
+	srv := newService(t, named("req-7", answerWith(200, strings.Repeat(" ", 10<<20+1))))
+	if _, err := srv.client(t).PhoneChecks.Get(t.Context(), "a"); err == nil || err.Error() != prefix+"it is longer than 10 MiB [request req-7]" {
+		t.Errorf("more than 10 MiB: %v", err)
+	}
+	srv = newService(t, named("req-7", answerWith(200, `{"check_id":"a","status":"COMPLETED","new":[`+strings.Repeat("0,", 65_536)+`0]}`)))
+	if _, err := srv.client(t).PhoneChecks.Get(t.Context(), "a"); err == nil || err.Error() != prefix+"it holds more than 65,536 values [request req-7]" {
+		t.Errorf("more than 65,536 values: %v", err)
+	}
+}
+
+func TestError_RequestID(t *testing.T) {
+	t.Parallel()
+	for id, want := range map[string]string{
+		"req-7":                                "req-7",
+		"1d79ee4c-2021-4123-9456-426614174000": "1d79ee4c-2021-4123-9456-426614174000",
+		strings.Repeat("a", 128):               strings.Repeat("a", 128),
+		strings.Repeat("a", 129):               "",
+		"a b":                                  "",
+		"a\tb":                                 "",
+		"a~!b":                                 "a~!b",
+		"réq":                                  "",
+		"a\x80":                                "",
+		"":                                     "",
+		"192.0.2.7":                            "[REDACTED]",
+		"447700900000":                         "[REDACTED]",
+		"call-192.0.2.7":                       "call-[REDACTED]",
+		"id-s3cret-of-client-1":                "[REDACTED]",
+		"1234":                                 "1234",
+		"a.b:c":                                "a.b:c",
+	} {
+		c := inProcess(t, func(*http.Request) (*http.Response, error) {
+			resp := response(403, nil)
+			resp.Header.Set("X-Request-Id", id)
+			return resp, nil
+		})
+
+		_, err := c.PhoneChecks.Get(t.Context(), "a")
+
+		if e, ok := errors.AsType[*idverify.Error](err); !ok || e.RequestID != want {
+			t.Errorf("X-Request-Id %q is reported as %q, want %q", id, e.RequestID, want)
+		}
+	}
+}
+
+func TestError_RetryAfter(t *testing.T) {
+	t.Parallel()
+	for value, want := range map[string]time.Duration{
+		"":                              0,
+		"0":                             0,
+		"1":                             time.Second,
+		" 90 ":                          90 * time.Second,
+		"9223372036":                    9223372036 * time.Second,
+		"9223372037":                    1<<63 - 1,
+		"9223372036854775808":           1<<63 - 1,
+		"-1":                            0,
+		"1.5":                           0,
+		"1s":                            0,
+		"soon":                          0,
+		"Fri, 31 Dec 1999 00:00:00 GMT": 0,
+	} {
+		c := inProcess(t, func(*http.Request) (*http.Response, error) {
+			resp := response(403, nil)
+			resp.Header.Set("Retry-After", value)
+			return resp, nil
+		})
+
+		_, err := c.PhoneChecks.Get(t.Context(), "a")
+
+		if e, ok := errors.AsType[*idverify.Error](err); !ok || e.RetryAfter != want {
+			t.Errorf("Retry-After %q is reported as %v, want %v", value, e.RetryAfter, want)
+		}
+	}
+}
+
+// Why no response came, without an address and without our secrets.
+func TestClient_TransportErrorText(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name string
+		err  error
+		want string
+	}{
+		{"DNS", &net.DNSError{Err: "no such host", Name: "eu.api.example.com", Server: "192.0.2.53:53"}, "look up the service's host: no such host"},
+		{"dial", &net.OpError{Op: "dial", Net: "tcp", Addr: &net.TCPAddr{IP: net.IPv4(192, 0, 2, 7), Port: 443}, Err: errors.New("connection refused")}, "dial: connection refused"},
+		{"an operation without a cause", &net.OpError{Op: "dial", Net: "tcp"}, "dial"},
+		{"end of file", io.EOF, "the connection was closed before the answer"},
+		{"unexpected end of file", io.ErrUnexpectedEOF, "the answer was cut off"},
+		{"anything else", errors.New("no s3cret-of-client-1, Basic Y2xpZW50LTE6czNjcmV0LW9mLWNsaWVudC0x or 192.0.2.7"), "no [REDACTED], Basic [REDACTED] or [REDACTED]"},
+		{"an error with our secret in the operation", &net.OpError{Op: "write", Err: errors.New("s3cret-of-client-1")}, "write: [REDACTED]"},
+	} {
+		for _, at := range []string{"operation", "token"} {
+			t.Run(tt.name+"/"+at, func(t *testing.T) {
+				t.Parallel()
+				c, err := idverify.NewClient("https://idverify.sandbox.test", credentials, once, idverify.WithHTTPClient(&http.Client{
+					Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+						if r.URL.Path == tokenPath && at == "operation" {
+							return response(200, []byte(`{"access_token":"token-1"}`)), nil
+						}
+						return nil, tt.err
+					}),
+				}))
+				if err != nil {
+					t.Fatal(err)
+				}
+
+				_, err = c.PhoneChecks.Get(t.Context(), "a")
+
+				want := map[string]string{"operation": "idverify: get PhoneCheck: ", "token": `idverify: get token for scope "phone_check": `}[at] + tt.want
+				if err == nil || err.Error() != want || !errors.Is(err, tt.err) {
+					t.Errorf("error\n%v\nwant\n%s", err, want)
+				}
+			})
+		}
+	}
+}
+
+func TestClient_TokenErrorsNameScope(t *testing.T) {
+	t.Parallel()
+	canceled, cancel := context.WithCancel(t.Context())
+	cancel()
+	srv := newService(t, nil)
+	_, err := srv.client(t).Token(canceled, idverify.ScopeCoverage, idverify.ScopePhoneCheck)
+	if want := `idverify: get token for scope "coverage phone_check": context canceled`; err == nil || err.Error() != want || !errors.Is(err, context.Canceled) {
+		t.Errorf("canceled before: %v, want %s", err, want)
+	}
+
+	srv.token = func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Length", "1000")
+		io.WriteString(w, `{"access_token":"secret-token`)
+	}
+	_, err = srv.client(t, once).Token(t.Context(), idverify.ScopeCoverage)
+	if want := `idverify: get token for scope "coverage": the answer was cut off`; err == nil || err.Error() != want {
+		t.Errorf("truncated: %v, want %s", err, want)
+	}
+
+	//lint:ignore SA1012 it is a mistake that users make
+	if _, err := srv.client(t).Token(nil, idverify.ScopeCoverage); !errors.Is(err, idverify.ErrBadRequest) { //nolint:staticcheck // the same
+		t.Errorf("a nil context: %v, want ErrBadRequest", err)
+	}
+	for scope, valid := range map[idverify.Scope]bool{"": false, " ": false, "a b": false, "a\n": false, "a\x7f": false, "é": false, "!": true, "~": true, "a:b/c": true} {
+		srv := newService(t, nil)
+		_, err := srv.client(t).Token(t.Context(), scope)
+		if valid != (err == nil) || !valid && (!errors.Is(err, idverify.ErrBadRequest) || len(srv.tokens()) > 0) {
+			t.Errorf("scope %q: error %v after %d requests", scope, err, len(srv.tokens()))
+		}
+	}
+}
+
+func TestClient_TokenIsRead(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		expiresIn string
+		want      int64 // seconds
+	}{
+		{`3600`, 3600}, {`"3600"`, 3600}, {`1.5`, 1}, {`null`, 300}, {`0`, 300}, {`-1`, 300}, {`1e300`, 30 * 24 * 3600}, {`2592000`, 2592000}, {`2592001`, 2592000},
+	} {
+		srv := newService(t, nil)
+		srv.token = answerWith(200, `{"access_token":"a","token_type":"Bearer","expires_in":`+tt.expiresIn+`}`)
+		clock := newClock()
+
+		token, err := srv.client(t, idverify.WithClock(clock.now)).Token(t.Context(), idverify.ScopeCoverage)
+
+		if err != nil {
+			t.Fatal(err)
+		}
+		left := token.Expiry.Sub(clock.now())
+		if token.TokenType != "Bearer" || token.ExpiresIn != tt.want || left < time.Duration(tt.want)*time.Second || left >= time.Duration(tt.want+1)*time.Second {
+			t.Errorf("expires_in %s: type %q, ExpiresIn %d, Expiry in %v; want %d", tt.expiresIn, token.TokenType, token.ExpiresIn, left, tt.want)
+		}
+		if r := srv.tokens()[0]; r.header.Get("Accept") != "application/json" || !strings.HasPrefix(r.header.Get("User-Agent"), "idverify-go") {
+			t.Errorf("the token request has the header %v", r.header)
+		}
+	}
+	for _, expiresIn := range []string{`"the-token"`, `""`, `[]`, `true`} {
+		srv := newService(t, nil)
+		srv.token = answerWith(200, `{"access_token":"the-token-itself","expires_in":`+expiresIn+`}`)
+
+		_, err := srv.client(t).Token(t.Context(), idverify.ScopeCoverage)
+
+		if _, ok := errors.AsType[*idverify.DecodeError](err); !ok || strings.Contains(err.Error(), "the-token") {
+			t.Errorf("expires_in %s: %v, want a *DecodeError without the token", expiresIn, err)
+		}
+	}
+}
+
+// A body of the token endpoint is read to 1 MiB.
+func TestClient_LimitsTokenBody(t *testing.T) {
+	t.Parallel()
+	for _, size := range []int{1<<20 - 1, 1 << 20, 1<<20 + 1} {
+		srv := newService(t, nil)
+		body, _ := json.Marshal(map[string]string{"access_token": "a", "new": ""})
+		padded := strings.Replace(string(body), `""`, `"`+strings.Repeat("a", size-len(body))+`"`, 1)
+		srv.token = answerWith(200, padded)
+
+		_, err := srv.client(t).Token(t.Context(), idverify.ScopeCoverage)
+
+		if (err == nil) != (size <= 1<<20) {
+			t.Errorf("a token response of %d bytes: error %v", len(padded), err)
+		}
+	}
+}
