@@ -140,7 +140,7 @@ func TestBadBodiesOfBillingAreRefused(t *testing.T) {
 	}
 	for _, row := range []struct{ method, path, body string }{
 		{"PUT", account, `{}`}, {"PUT", account, `{"company_name":" "}`}, {"PUT", account, `{"company_name":7}`}, {"PUT", account, `{"Company_Name":"A"}`}, {"PUT", account, `[]`}, {"PUT", account, ``},
-		{"POST", methods, `{}`}, {"POST", methods, card("card_number", `""`)}, {"POST", methods, card("card_number", `"4242 4242 4242 4242"`)}, {"POST", methods, card("card_number", `"42424242424"`)}, {"POST", methods, card("card_number", `"42424242424242424242"`)}, {"POST", methods, card("card_number", `"4242424242424a"`)},
+		{"POST", methods, `{}`}, {"POST", methods, card("card_number", `""`)}, {"POST", methods, card("card_number", `"4242 4242 4242 4242"`)}, {"POST", methods, card("card_number", `"42424242424"`)}, {"POST", methods, card("card_number", `"42424242424242424242"`)}, {"POST", methods, card("card_number", `"4242424242424a"`)}, {"POST", methods, card("card_number", `"4242424242424~"`)},
 		{"POST", methods, card("expiry_month", `-1`)}, {"POST", methods, card("expiry_year", `999`)}, {"POST", methods, card("expiry_year", `10000`)}, {"POST", methods, card("expiry_year", `-2030`)},
 		{"POST", methods, card("card_number", `4242424242424242`)}, {"POST", methods, card("expiry_month", `0`)}, {"POST", methods, card("expiry_month", `13`)}, {"POST", methods, card("expiry_year", `30`)},
 		{"POST", methods, card("currencies", `[]`)}, {"POST", methods, card("currencies", `["API"]`)}, {"POST", methods, card("currencies", `["eur"]`)}, {"POST", methods, card("currencies", `["EUR","EUR"]`)}, {"POST", methods, card("currencies", `"EUR"`)},
