@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/idverify/idverify-go"
 )
 
@@ -68,6 +70,34 @@ func TestWorkspaceCredentials_OtherMembers(t *testing.T) {
 		}
 	}
 	as(t, srv, stranger.Credentials).want(200, http.MethodGet, workspaces+"/default", "")
+}
+
+// Read or listed, a pair is what it was when it was created, but for the secret.
+func TestCredentials_ReadAsCreated(t *testing.T) {
+	t.Parallel()
+	srv := consoleServer(t)
+	account := srv.NewWorkspace("Shop")
+	owner := as(t, srv, account.Credentials)
+	project, _ := owner.newProject(`{"name":"Shop"}`)
+	for path, scopes := range map[string][]any{
+		projects + "/" + project + "/credentials":                            {"phone_check", "sim_check", "subscriber_check", "coverage"},
+		workspaces + "/default/members/" + account.MemberID + "/credentials": {"projects", "workspaces", "console"},
+	} {
+		created := owner.want(201, http.MethodPost, path, "")
+		read := owner.want(200, http.MethodGet, path+"/"+created.text("client_id"), "")
+		listed := owner.want(200, http.MethodGet, path+"?search=client_id=="+created.text("client_id"), "").at("_embedded", "credentials").([]any)
+
+		if created.text("client_secret") == "" || created.text("client_id") == "" {
+			t.Errorf("%s: created %s, want a client ID and a secret", path, created.body)
+		}
+		want := map[string]any{"client_id": created.text("client_id"), "scopes": scopes, "created_at": "2026-01-02T03:04:05+0000"}
+		if diff := cmp.Diff(want, read.json); diff != "" {
+			t.Errorf("%s: read (-want +got):\n%s", path, diff)
+		}
+		if diff := cmp.Diff([]any{want}, listed); diff != "" {
+			t.Errorf("%s: listed (-want +got):\n%s", path, diff)
+		}
+	}
 }
 
 // A viewer deletes the credentials of a project that are their own, and no others.

@@ -54,7 +54,7 @@ func collections(t *testing.T) []collection {
 		if product == nil {
 			product = forProducts(t, srv, project.Credentials)
 		}
-		checkIDs = append(checkIDs, product.create("/subscriber_check/v0.1/checks", fmt.Sprintf(`{"phone_number":"44770090001%d","reference_id":"check %d"}`, 2*i+2, i)))
+		checkIDs = append(checkIDs, product.create("/subscriber_check/v0.1/checks", fmt.Sprintf(`{"phone_number":"44770090001%d","reference_id":"check %d"}`, []int{2, 6, 3}[i], i)))
 	}
 	// They are changed in another order than they were created in.
 	for _, i := range []int{1, 0, 2} {
@@ -99,7 +99,8 @@ func collections(t *testing.T) []collection {
 			"invitation_id==" + invitationIDs[1]: {1}, `name=="Guest 1"`: {1}, "role==ADMIN": {2, 0}, `reference=="ref 2"`: {2},
 		}, byCreation, []string{"name", "updated_at"}},
 		{product, "/subscriber_check/v0.1/checks", "checks", "check_id", checkIDs, updated(map[string][]int{
-			"check_id==" + checkIDs[1]: {1}, "phone_number==447700900014": {1}, `reference_id=="check 0"`: {0}, "status==COMPLETED": all, "match==true": all, "no_sim_change==true": {1, 0}, "no_sim_change==false": {2},
+			"check_id==" + checkIDs[1]: {1}, "phone_number==447700900016": {1}, `reference_id=="check 0"`: {0}, "status==COMPLETED": all, "match==true": {1, 0}, "match==false": {2}, "match!=true": {2}, "match<true": {2},
+			"no_sim_change==true": {0}, "no_sim_change==false": {1}, "no_sim_change!=true": {2, 1}, "no_sim_change>false": {0}, "no_sim_change<=true": {1, 0}, // the last check has no no_sim_change
 			"charge_amount==1": all, "charge_amount>1": none, "charge_amount<=0.999999": none, "charge_currency==EUR": all, "charge_currency==API": none,
 		}), byUpdate, []string{"name", "status", "match"}},
 	}

@@ -76,6 +76,9 @@ func TestACodeIsGoodOnceAndForItsOwnCheck(t *testing.T) {
 	create := func(path string) string { return a.create(path, `{"phone_number":"447700900012"}`) }
 	one, other, unopened, old := create(phoneChecks02), create(phoneChecks02), create(phoneChecks02), create(phoneChecks)
 	codeOf := func(id string) string {
+		// The paths of the other product do not lead to the check.
+		a.get("/subscriber_check/v0.2/checks/"+id+"/redirect").wantProblem(t, 404, "check_not_found")
+		a.get("/subscriber_check/v0.2/checks/"+id).wantProblem(t, 404, "check_not_found")
 		return a.get(phoneChecks02 + "/" + id + "/redirect").json["code"].(string)
 	}
 	code, othersCode := codeOf(one), codeOf(other)
@@ -90,7 +93,7 @@ func TestACodeIsGoodOnceAndForItsOwnCheck(t *testing.T) {
 		t.Errorf("after all that the right code answers %d %s, want the outcome", r.status, r.body)
 	}
 	a.exchange(phoneChecks02, one, code).wantProblem(t, 404, "check_not_found")
-	for _, patch := range []string{`{}`, `[]`, `null`, `[{"op":"replace","path":"/code","value":"x"}]`, `[{"op":"add","path":"/match","value":true}]`, `[{"op":"add","path":"/code"}]`, `[{"op":"add","path":"/code","value":7}]`,
+	for _, patch := range []string{`{}`, `[]`, `null`, `[{"op":"replace","path":"/code","value":"x"}]`, `[{"op":"add","path":"/match","value":true}]`, `[{"op":"add","path":"/code"}]`, `[{"op":"add","path":"/code","value":7}]`, `[{"op":"add","path":"/codes","value":"` + othersCode + `"}]`, `[{"op":"replace","path":"/code","value":"` + othersCode + `"}]`,
 		`[{"op":"add","path":"/code","value":"x"},{"op":"add","path":"/code","value":"x"}]`} {
 		a.call(http.MethodPatch, phoneChecks02+"/"+other, patch).wantProblem(t, 400, "bad_request")
 	}

@@ -82,6 +82,21 @@ func TestAPagePastTheEndIsEmptyAndSoIsAListOfNothing(t *testing.T) {
 	a := sixChecks(t)
 
 	past, nothing := a.get(phoneChecks+"?page=9&size=4"), a.get("/sim_check/v0.1/checks")
+	for _, query := range []string{"", "?page=2"} {
+		empty := a.get("/sim_check/v0.1/checks" + query)
+		for _, name := range []string{"self", "first", "last", "prev"} {
+			href := empty.text("_links", name, "href")
+			if (href == "") != (name == "prev" && query == "") {
+				t.Errorf("list of nothing%s: the %s link is %q", query, name, href)
+			}
+			if href == "" {
+				continue
+			}
+			if r := a.get(href); r.status != 200 || len(r.listed()) != 0 {
+				t.Errorf("list of nothing%s: the %s link %q leads to %d %s, want an empty page", query, name, href, r.status, r.body)
+			}
+		}
+	}
 
 	if diff := cmp.Diff(map[string]any{"size": 4.0, "number": 9.0, "total_pages": 2.0, "total_elements": 6.0}, past.json["page"]); diff != "" || len(past.listed()) != 0 {
 		t.Errorf("past the end: %s", past.body)

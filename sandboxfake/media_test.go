@@ -121,6 +121,11 @@ func TestProjects_NameFilter(t *testing.T) {
 			if diff := cmp.Diff(row.want, r.column("projects", "name")); diff != "" {
 				t.Errorf("%s?%s (-want +got):\n%s", path, row.query, diff)
 			}
+			for _, id := range r.column("projects", "member_id") {
+				if id != account.MemberID {
+					t.Errorf("%s?%s: a project of member %q, want %q, who created it", path, row.query, id, account.MemberID)
+				}
+			}
 			if row.query == "" {
 				continue
 			}

@@ -173,6 +173,14 @@ func TestReachabilityLooksAtTheDigitsOfTheExpandedIPv6Form(t *testing.T) {
 	}
 }
 
+// The zero Addr has no digits.
+func TestReachabilityOutcome_ZeroAddr(t *testing.T) {
+	t.Parallel()
+	if status, fragment := sandboxfake.ReachabilityOutcome(netip.Addr{}); status != 400 || fragment != "bad_request" {
+		t.Errorf("%d %q, want 400 bad_request", status, fragment)
+	}
+}
+
 func TestReachabilityWithoutAnAddressMeansTheCallers(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t, sandboxfake.New(t))
