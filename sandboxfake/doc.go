@@ -13,6 +13,8 @@
 //
 // The last digits of the phone number decide how a check ends, see [PhoneCheckOutcome], [SIMCheckOutcome], [SubscriberCheckOutcome] and [ReachabilityOutcome].
 //
+// [WithCallerIP] sets the address of callers that ask for their own reachability, as web SDKs do.
+//
 // # Your handlers
 //
 // [Server.Handle] makes an http.Handler of yours answer at an https host in memory: callbacks, redirects and [Server.Device] reach it, no port is opened.
