@@ -70,8 +70,8 @@ func (a *app) handler(v *signature.Verifier) http.Handler {
 }
 
 // outcome returns what became of the last message, and how many were accepted so far.
-func (a *app) outcome() (accepted int, err error, header http.Header) {
+func (a *app) outcome() (accepted int, header http.Header, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.accepted, a.err, a.header
+	return a.accepted, a.header, a.err
 }

@@ -110,7 +110,7 @@ func TestVerifier_BehindProxy(t *testing.T) {
 
 						status := a.send(t, transport, m, header)
 
-						accepted, err, received := a.outcome()
+						accepted, received, err := a.outcome()
 						forwarded := received.Get("X-Original-URI") == "/evil"
 						if forwarded != (tt.target == nil) {
 							t.Fatalf("%s: header X-Original-URI of the sender was forwarded: %t, want the opposite", protocol, forwarded)
@@ -159,7 +159,7 @@ func TestVerifier_BehindMisconfiguredProxy(t *testing.T) {
 					for _, m := range sent {
 						status := a.send(t, transport, m, nil)
 
-						_, err, _ := a.outcome()
+						_, _, err := a.outcome()
 						if err == nil {
 							continue
 						}
