@@ -229,7 +229,7 @@ func TestError_Text(t *testing.T) {
 		{name: "403 without a problem", status: 403, want: "403 Forbidden: the body is empty"},
 		{name: "406 without a problem", status: 406, want: "406 Not Acceptable: the body is empty"},
 		{name: "300", status: 300, want: "300 Multiple Choices: the body is empty (redirects are not followed, so that credentials stay with the host of the base URL: is the base URL right?)"},
-		{name: "399", status: 399, want: "399 : the body is empty (redirects are not followed, so that credentials stay with the host of the base URL: is the base URL right?)"},
+		{name: "399", status: 399, want: "399: the body is empty (redirects are not followed, so that credentials stay with the host of the base URL: is the base URL right?)"},
 		{name: "400", status: 400, want: "400 Bad Request: the body is empty"},
 		{name: "a wait after 503", status: 503, header: map[string]string{"Retry-After": "60"}, want: "503 Service Unavailable: the body is empty (try again in 1m0s)"},
 		{name: "a wait after 403", status: 403, header: map[string]string{"Retry-After": "60"}, want: "403 Forbidden: the body is empty"},

@@ -159,7 +159,10 @@ func describe(operation string, status int, name, detail, hint string) string {
 	if name == "" {
 		name = http.StatusText(status)
 	}
-	s := fmt.Sprintf("idverify: %s: %d %s", operation, status, name)
+	s := fmt.Sprintf("idverify: %s: %d", operation, status)
+	if name != "" {
+		s += " " + name
+	}
 	if detail != "" {
 		s += ": " + detail
 	}

@@ -96,6 +96,8 @@ func TestErrorsAreWrittenForThePersonOnCall(t *testing.T) {
 			"idverify: create PhoneCheck: 404 not_found: No Reach"},
 		{"a proxy's page", answerWith(502, "<html>\n<h1>Bad\tgateway</h1>"),
 			`idverify: create PhoneCheck: 502 Bad Gateway: the body begins "<html> <h1>Bad gateway</h1>" (outcome unknown: the check may exist and may have been charged; search by ReferenceID before you retry)`},
+		{"a proxy's own status", answerWith(520, ""),
+			"idverify: create PhoneCheck: 520: the body is empty (outcome unknown: the check may exist and may have been charged; search by ReferenceID before you retry)"},
 		{"nothing", answerWith(500, ""),
 			"idverify: create PhoneCheck: 500 Internal Server Error: the body is empty (outcome unknown: the check may exist and may have been charged; search by ReferenceID before you retry)"},
 		{"JSON of another kind", answerWith(400, `{"message":"no"}`),

@@ -20,7 +20,7 @@ func (c *call) problem(resp *http.Response, body []byte) *Error {
 		secrets = append(secrets, c.token.AccessToken)
 	}
 	e := &Error{
-		unknown:     !idempotent(c.op) && (resp.StatusCode < 300 || resp.StatusCode > 499) && resp.StatusCode != http.StatusNotImplemented,
+		unknown:     !idempotent(c.op) && outcomeUnknown(resp.StatusCode),
 		unknownHint: unknownHint(c.op),
 		tries:       c.attempt,
 		Status:      resp.StatusCode,
@@ -45,6 +45,14 @@ func (c *call) problem(resp *http.Response, body []byte) *Error {
 		e.Title = clean(p.Title, secrets...)
 	}
 	return e
+}
+
+// outcomeUnknown reports whether the service may have processed a request that got this status:
+// from the service or from a proxy that lost the connection to it. A proxy can also invent a status
+// that does not exist, such as nginx's 0 for a response that is not HTTP. 501 is a rejection, see
+// mno_redirect_unsupported.
+func outcomeUnknown(status int) bool {
+	return status < 200 || status >= 500 && status != http.StatusNotImplemented
 }
 
 // problemType is the form that the specification gives to the type of a problem: a URI that ends in a plain fragment. Other text may hold anything.
