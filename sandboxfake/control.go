@@ -170,7 +170,7 @@ const maxControlSeconds = 100 * 365 * 24 * 3600
 // controlSpan is a span as the control plane has it, in seconds.
 func controlSpan(name string, seconds float64) (time.Duration, error) {
 	if !(seconds >= 0 && seconds <= maxControlSeconds) { // so that NaN is refused too
-		return 0, fmt.Errorf("%s must be from 0 to %d", name, maxControlSeconds)
+		return 0, fmt.Errorf("%s must be from 0 to %d", name, int64(maxControlSeconds))
 	}
 	return time.Duration(seconds * float64(time.Second)), nil
 }
