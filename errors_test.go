@@ -10,10 +10,10 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	idverify "github.com/idverify/idverify-go"
+	"github.com/idverify/idverify-go/internal/synctest"
 )
 
 // The error catalogue: specification, section 7, and the contract, section 6.

@@ -17,10 +17,10 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	idverify "github.com/idverify/idverify-go"
+	"github.com/idverify/idverify-go/internal/synctest"
 )
 
 // The retry classes of the client: what each kind of operation does after each kind of failure. Four tries are allowed.

@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"net/http"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	idverify "github.com/idverify/idverify-go"
+	"github.com/idverify/idverify-go/internal/synctest"
 )
 
 func TestWaitReturnsTheCheckOnceItIsCompleted(t *testing.T) {

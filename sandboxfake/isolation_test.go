@@ -5,8 +5,8 @@ import (
 	"net/http"
 	"runtime"
 	"testing"
-	"testing/synctest"
 
+	"github.com/idverify/idverify-go/internal/synctest"
 	"github.com/idverify/idverify-go/sandboxfake"
 )
 

@@ -13,9 +13,9 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
+	"github.com/idverify/idverify-go/internal/synctest"
 	"github.com/idverify/idverify-go/signature"
 )
 

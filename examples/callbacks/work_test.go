@@ -6,10 +6,10 @@ import (
 	"log/slog"
 	"slices"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/idverify/idverify-go"
+	"github.com/idverify/idverify-go/internal/synctest"
 )
 
 func TestWorkThatFailsIsDoneAgain(t *testing.T) {

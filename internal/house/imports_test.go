@@ -28,6 +28,7 @@ type row struct {
 var house = []row{
 	{pkg: "internal/wire"},
 	{pkg: "internal/house"},
+	{pkg: "internal/synctest"},
 	{pkg: "signature", also: "github.com/lestrrat-go/jwx/v2/jwk"},
 	{pkg: ".", may: "internal/wire signature", also: "github.com/hashicorp/go-retryablehttp golang.org/x/oauth2"},
 	{pkg: "sandboxfake", may: "internal/wire signature ."},
@@ -103,6 +104,18 @@ func TestJWXIsImportedInOneFile(t *testing.T) {
 
 	if !slices.Equal(importers, []string{"signature/jwks.go"}) {
 		t.Errorf("jwx is imported in %q, want signature/jwks.go alone", importers)
+	}
+}
+
+func TestBubbles_SkippedInFIPSMode(t *testing.T) {
+	t.Parallel()
+
+	// Users read the imports of this example; its test calls synctest.SkipInFIPSMode.
+	allowed := []string{"internal/synctest/synctest.go", "sandboxfake/example_synctest_test.go"}
+	for _, f := range goFiles(t) {
+		if slices.Contains(f.imports, "testing/synctest") && !slices.Contains(allowed, f.path) {
+			t.Errorf("%s imports testing/synctest: import internal/synctest, or the test panics under GODEBUG=fips140=on", f.path)
+		}
 	}
 }
 

@@ -4,8 +4,9 @@ import (
 	"net/http/cookiejar"
 	"net/url"
 	"testing"
-	"testing/synctest"
 	"time"
+
+	"github.com/idverify/idverify-go/internal/synctest"
 )
 
 func TestASessionEndsThoughTheBrowserKeepsItsCookie(t *testing.T) {

@@ -4,10 +4,10 @@ import (
 	"fmt"
 	"net/http"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/idverify/idverify-go"
+	"github.com/idverify/idverify-go/internal/synctest"
 )
 
 // The attacker begins with the victim's number, and the victim opens the Check URL. The service answers so in version v0.1 of PhoneCheck alone, to which a copy of this package may be changed.
