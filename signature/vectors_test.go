@@ -2,6 +2,7 @@ package signature_test
 
 import (
 	"crypto"
+	"crypto/fips140"
 	"crypto/rsa"
 	"crypto/sha256"
 	"crypto/x509"
@@ -58,7 +59,11 @@ func TestThePublishedVectorsVerify(t *testing.T) {
 			}
 
 			sum := sha256.Sum256(text)
-			if err := rsa.VerifyPKCS1v15(key, crypto.SHA256, sum[:], auth.Signature); err != nil {
+			// The key of the vectors has 1024 bits, which GODEBUG=fips140=only forbids.
+			fips140.WithoutEnforcement(func() {
+				err = rsa.VerifyPKCS1v15(key, crypto.SHA256, sum[:], auth.Signature)
+			})
+			if err != nil {
 				t.Errorf("the vector does not verify over\n%s", text)
 			}
 			if base64.StdEncoding.EncodeToString(auth.Signature) != v.signature || strings.Join(auth.Covered, " ") != v.headers || auth.KeyID != "Test" {
