@@ -23,29 +23,35 @@ import (
 	"github.com/idverify/idverify-go/signature"
 )
 
-// hostile is a service, or whoever took its place, that wants to exhaust who calls it.
+// hostile is a service, or an attacker in its place, that tries to exhaust its callers.
 type hostile struct {
 	attack
 	base     string
 	http     *http.Client
+	bodies   *bodyCounter
 	handlers sync.WaitGroup
-	written  atomic.Int64 // the bytes of bodies and headers that its callers took, and what stood in the connection's buffers
 }
 
-// attack is what it answers.
+// attack is what the hostile service responds with.
 type attack struct {
-	token, answer, keySet http.HandlerFunc // nil: a good token
+	token, answer, keySet http.HandlerFunc // a nil token handler issues a good token
 }
 
-// newHostile serves a in memory.
+// newHostile serves a in memory. Its client is the default one of NewClient, except that it dials
+// the fake network and speaks HTTP/1.1, because some attacks take over the connection.
 func newHostile(t testing.TB, a attack) *hostile {
 	t.Helper()
 	h := &hostile{attack: a}
-	t.Cleanup(h.handlers.Wait) // after the server, which does not wait for connections that were taken over
+	t.Cleanup(h.handlers.Wait) // after the server, which does not wait for hijacked connections
 	srv := sandboxfake.New(t, sandboxfake.WithInMemory())
-	transport := srv.HTTPClient().Transport.(*http.Transport).Clone()
-	transport.MaxResponseHeaderBytes = 1 * mib // as the client that is made where the caller gives none
-	h.http = &http.Client{Transport: transport, Timeout: 30 * time.Second}
+	fake := srv.HTTPClient().Transport.(*http.Transport)
+	h.http = idverify.DefaultHTTPClient()
+	transport := h.http.Transport.(*http.Transport)
+	transport.Proxy, transport.ForceAttemptHTTP2 = nil, false
+	transport.DialContext, transport.TLSClientConfig = fake.DialContext, fake.TLSClientConfig.Clone()
+	t.Cleanup(transport.CloseIdleConnections)
+	h.bodies = &bodyCounter{next: transport}
+	h.http.Transport = h.bodies
 	h.base = srv.Handle("hostile.sandbox.test", h)
 	return h
 }
@@ -53,17 +59,45 @@ func newHostile(t testing.TB, a attack) *hostile {
 func (h *hostile) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.handlers.Add(1)
 	defer h.handlers.Done()
-	w = &counted{w, h}
 	switch {
 	case r.URL.Path == tokenPath && h.token != nil:
 		h.token(w, r)
 	case r.URL.Path == tokenPath:
-		io.WriteString(w, `{"access_token":"token-of-a-hostile-service","token_type":"bearer","expires_in":3600}`)
+		io.WriteString(w, goodToken)
 	case r.URL.Path == keySetPath:
 		h.keySet(w, r)
 	default:
 		h.answer(w, r)
 	}
+}
+
+const goodToken = `{"access_token":"token-of-a-hostile-service","token_type":"bearer","expires_in":3600}`
+
+// bodyCounter counts the bytes that are read from response bodies, after decompression. What the
+// transport itself reads is not counted: its buffers, and how much of a closed body it discards to
+// keep the connection, differ between releases of Go.
+type bodyCounter struct {
+	next http.RoundTripper
+	read atomic.Int64
+}
+
+func (c *bodyCounter) RoundTrip(r *http.Request) (*http.Response, error) {
+	response, err := c.next.RoundTrip(r)
+	if err == nil {
+		response.Body = &countedBody{response.Body, c}
+	}
+	return response, err
+}
+
+type countedBody struct {
+	io.ReadCloser
+	counter *bodyCounter
+}
+
+func (b *countedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	b.counter.read.Add(int64(n))
+	return n, err
 }
 
 const keySetPath = "/.well-known/jwks.json"
@@ -93,20 +127,6 @@ func (h *hostile) key(ctx context.Context, t testing.TB) error {
 	keys := must(signature.NewJWKS(h.base+keySetPath, &signature.JWKSOptions{HTTPClient: h.http}))(t)
 	return second(keys.PublicKey(ctx, "key-1"))
 }
-
-// counted counts what a handler writes.
-type counted struct {
-	http.ResponseWriter
-	h *hostile
-}
-
-func (c *counted) Write(b []byte) (int, error) {
-	n, err := c.ResponseWriter.Write(b)
-	c.h.written.Add(int64(n))
-	return n, err
-}
-
-func (c *counted) Unwrap() http.ResponseWriter { return c.ResponseWriter }
 
 // The attacks.
 
@@ -148,9 +168,7 @@ func raw(text, again string, pause time.Duration) http.HandlerFunc {
 		}
 		defer conn.Close()
 		for next := text; ; next = again {
-			n, err := io.WriteString(conn, next)
-			w.(*counted).h.written.Add(int64(n))
-			if err != nil {
+			if _, err := io.WriteString(conn, next); err != nil {
 				return
 			}
 			if pause > 0 {
@@ -186,51 +204,92 @@ func keysOf(n int, key string) string {
 	return `{"keys":[` + strings.Repeat(key+",", n) + key + `]}`
 }
 
+// manyHeaders is a response of the given size in header lines of 1 KiB, followed by body.
+func manyHeaders(size int, body string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		for range size / kib {
+			w.Header().Add("X-A", strings.Repeat("a", kib-len("X-A: \r\n")))
+		}
+		io.WriteString(w, body)
+	}
+}
+
 const (
 	kib = 1 << 10
 	mib = 1 << 20
-	// buffers is what a connection may hold of an answer that nobody reads any more, in net/http, in TLS and in memory.
-	buffers = 256 * kib
 )
 
-// TestHostileAnswersCostBoundedMemory is not parallel: it measures what this process allocates, and must be alone in it.
+// The limits of the code under test. Each read bound of TestHostileAnswersCostBoundedMemory is the
+// limit plus the one byte that shows that the limit was exceeded.
+const (
+	maxBody         = 10 * mib // of a successful response
+	maxErrorBody    = 1 * mib  // of any other response, and of a token
+	maxValues       = 65_536   // JSON values in a successful response
+	maxKeySet       = 1 * mib  // of a key set
+	maxKeySetValues = 4_096    // JSON values in a key set
+)
+
+// The bounds on allocations. They include what the hostile server and net/http allocate, and leave
+// room for the race detector and for other releases of Go.
+const (
+	// The buffer of a body grows by doubling, or by a quarter in io.ReadAll: it allocates up to
+	// 5 bytes for each byte read. The server and TLS copy each byte a few times more.
+	forBody      = 16 * maxBody
+	forErrorBody = 24 * maxErrorBody
+	forKeySet    = 24 * maxKeySet
+	// A small JSON value, such as {} or 0 in a list, costs up to 2 KiB in Go values and errors.
+	forValues       = 2 * kib * maxValues
+	forKeySetValues = 8 * kib * maxKeySetValues
+	// The header limit is 1 MiB, and a header map of many small fields takes up to 25 bytes for
+	// each byte received. With the default limit of net/http, 10 MiB, these rows exceed the bound.
+	forHeaders = 48 * mib
+	// A big.Int of the modulus, in several copies.
+	forHugeKey = 64 * mib
+	// A body that is rejected before it is decoded costs a few copies of its bytes.
+	forRejected = 4 * mib
+)
+
+// TestHostileAnswersCostBoundedMemory is not parallel: it measures the allocations of the process.
 func TestHostileAnswersCostBoundedMemory(t *testing.T) {
 	hugeKey := `{"keys":[{"kty":"RSA","kid":"key-1","e":"AQAB","n":"` + strings.Repeat("A", mib-100) + `"}]}`
 	for _, tt := range []struct {
-		name             string
-		attack           attack
-		do               func(*hostile, context.Context, testing.TB) error
-		taken, allocated int64 // bytes, at most
+		name            string
+		attack          attack
+		do              func(*hostile, context.Context, testing.TB) error
+		read, allocated int64 // bytes, at most
 	}{
-		{"an answer without end", attack{answer: endless(200)}, (*hostile).get, 10*mib + buffers, 128 * mib},
-		{"a refusal without end", attack{answer: endless(500)}, (*hostile).get, 1*mib + buffers, 16 * mib},
-		{"a compressed bomb", attack{answer: bomb(200)}, (*hostile).get, buffers, 128 * mib},
-		{"a compressed bomb as refusal", attack{answer: bomb(403)}, (*hostile).get, buffers, 16 * mib},
-		{"a token without end", attack{token: endless(200)}, (*hostile).get, 1*mib + buffers, 16 * mib},
-		{"a refused token without end", attack{token: endless(401)}, (*hostile).get, 1*mib + buffers, 16 * mib},
-		{"a compressed bomb as token", attack{token: bomb(200)}, (*hostile).get, buffers, 16 * mib},
-		{"a header without end", attack{answer: raw("HTTP/1.1 200 OK\r\nX-A: ", strings.Repeat("a", 32*kib), 0)}, (*hostile).get, 1*mib + buffers, 32 * mib},
-		{"headers without end", attack{answer: raw("HTTP/1.1 200 OK\r\n", strings.Repeat("X-A: a\r\n", 4*kib), 0)}, (*hostile).get, 1*mib + buffers, 32 * mib},
-		{"early hints without end", attack{answer: raw("", "HTTP/1.1 103 Early Hints\r\nLink: a\r\n\r\n", 0)}, (*hostile).get, 1*mib + buffers, 32 * mib},
-		{"JSON of great depth", attack{answer: answering(strings.Repeat(`{"a":`, mib))}, (*hostile).get, 6 * mib, 80 * mib},
-		{"a number of great length", attack{answer: answering(`{"check_id":"a","status":"PENDING","ttl":` + strings.Repeat("9", mib) + `}`)}, (*hostile).get, 2 * mib, 40 * mib},
-		{"a redirect without end", attack{answer: endless(302)}, (*hostile).get, 1*mib + buffers, 16 * mib},
-		{"a page of three million things", attack{answer: answering(pageOf(3*mib, "{}"))}, (*hostile).list, 10 * mib, 160 * mib},
-		{"a page of three million things, compressed", attack{answer: packed(pageOf(3*mib, "{}"))}, (*hostile).list, buffers, 128 * mib},
-		{"a page of as many things as may be", attack{answer: answering(pageOf(32_000, "{}"))}, (*hostile).list, 1 * mib, 64 * mib},
-		{"a page of as many numbers as may be", attack{answer: answering(pageOf(65_000, "0"))}, (*hostile).list, 1 * mib, 128 * mib},
-		{"three million products", attack{answer: answering(`{"products":[` + strings.Repeat("{},", 3*mib) + `{}]}`)}, (*hostile).reach, 10 * mib, 160 * mib},
+		{"endless body", attack{answer: endless(200)}, (*hostile).get, maxBody + 1, forBody},
+		{"endless error body", attack{answer: endless(500)}, (*hostile).get, maxErrorBody + 1, forErrorBody},
+		{"compression bomb", attack{answer: bomb(200)}, (*hostile).get, maxBody + 1, forBody},
+		{"compression bomb as error", attack{answer: bomb(403)}, (*hostile).get, maxErrorBody + 1, forErrorBody},
+		{"endless token", attack{token: endless(200)}, (*hostile).get, maxErrorBody + 1, forErrorBody},
+		{"endless token error", attack{token: endless(401)}, (*hostile).get, maxErrorBody + 1, forErrorBody},
+		{"compression bomb as token", attack{token: bomb(200)}, (*hostile).get, maxErrorBody + 1, forErrorBody},
+		{"endless redirect", attack{answer: endless(302)}, (*hostile).get, maxErrorBody + 1, forErrorBody},
+		{"endless header", attack{answer: raw("HTTP/1.1 200 OK\r\nX-A: ", strings.Repeat("a", 32*kib), 0)}, (*hostile).get, 0, forHeaders},
+		{"endless headers", attack{answer: raw("HTTP/1.1 200 OK\r\n", strings.Repeat("X-A: a\r\n", 4*kib), 0)}, (*hostile).get, 0, forHeaders},
+		{"endless early hints", attack{answer: raw("", "HTTP/1.1 103 Early Hints\r\nLink: a\r\n\r\n", 0)}, (*hostile).get, 0, forHeaders},
 
-		{"a key set without end", attack{keySet: endless(200)}, (*hostile).key, 1*mib + buffers, 16 * mib},
-		{"a refused key set without end", attack{keySet: endless(500)}, (*hostile).key, buffers, 4 * mib},
-		{"a compressed bomb as key set", attack{keySet: bomb(200)}, (*hostile).key, buffers, 16 * mib},
-		{"a key set of great depth", attack{keySet: answering(`{"keys":` + strings.Repeat("[", mib-10))}, (*hostile).key, 1 * mib, 32 * mib},
-		{"a redirect of the key set without end", attack{keySet: endless(302)}, (*hostile).key, buffers, 4 * mib},
-		{"half a million numbers as keys", attack{keySet: answering(keysOf(mib/2-kib, "0"))}, (*hostile).key, 1 * mib, 16 * mib},
-		{"18,000 keys that are none", attack{keySet: answering(keysOf(18_000, `{"kty":"RSA"}`))}, (*hostile).key, 1 * mib, 16 * mib},
-		{"as many keys that are none as may be", attack{keySet: answering(keysOf(2_000, `{"kty":"RSA"}`))}, (*hostile).key, 1 * mib, 32 * mib},
-		{"as many numbers as keys as may be", attack{keySet: answering(keysOf(4_000, "0"))}, (*hostile).key, 1 * mib, 32 * mib},
-		{"a key of six million bits", attack{keySet: answering(hugeKey)}, (*hostile).key, 1 * mib, 64 * mib},
+		{"deep JSON", attack{answer: answering(strings.Repeat(`{"a":`, mib))}, (*hostile).get, maxBody + 1, forBody},
+		{"long number", attack{answer: answering(`{"check_id":"a","status":"PENDING","ttl":` + strings.Repeat("9", mib) + `}`)}, (*hostile).get, maxBody + 1, forBody},
+		{"page of three million items", attack{answer: answering(pageOf(3*mib, "{}"))}, (*hostile).list, maxBody + 1, forBody},
+		{"compressed page of three million items", attack{answer: packed(pageOf(3*mib, "{}"))}, (*hostile).list, maxBody + 1, forBody},
+		{"three million products", attack{answer: answering(`{"products":[` + strings.Repeat("{},", 3*mib) + `{}]}`)}, (*hostile).reach, maxBody + 1, forBody},
+		{"page of as many items as allowed", attack{answer: answering(pageOf(maxValues/2-10, "{}"))}, (*hostile).list, maxBody + 1, forValues},
+		{"page of as many numbers as allowed", attack{answer: answering(pageOf(maxValues-10, "0"))}, (*hostile).list, maxBody + 1, forValues},
+		{"page of one number too many", attack{answer: answering(pageOf(maxValues, "0"))}, (*hostile).list, maxBody + 1, forRejected},
+
+		{"endless key set", attack{keySet: endless(200)}, (*hostile).key, maxKeySet + 1, forKeySet},
+		{"endless key set error", attack{keySet: endless(500)}, (*hostile).key, 0, forRejected},
+		{"compression bomb as key set", attack{keySet: bomb(200)}, (*hostile).key, maxKeySet + 1, forKeySet},
+		{"endless redirect of the key set", attack{keySet: endless(302)}, (*hostile).key, 0, forRejected},
+		{"deep key set", attack{keySet: answering(`{"keys":` + strings.Repeat("[", mib-10))}, (*hostile).key, maxKeySet + 1, forKeySet},
+		{"half a million numbers as keys", attack{keySet: answering(keysOf(mib/2-kib, "0"))}, (*hostile).key, maxKeySet + 1, forKeySet},
+		{"18,000 malformed keys", attack{keySet: answering(keysOf(18_000, `{"kty":"RSA"}`))}, (*hostile).key, maxKeySet + 1, forKeySet},
+		{"as many malformed keys as allowed", attack{keySet: answering(keysOf(maxKeySetValues/2-10, `{"kty":"RSA"}`))}, (*hostile).key, maxKeySet + 1, forKeySetValues},
+		{"as many numbers as keys as allowed", attack{keySet: answering(keysOf(maxKeySetValues-10, "0"))}, (*hostile).key, maxKeySet + 1, forKeySetValues},
+		{"one number too many as keys", attack{keySet: answering(keysOf(maxKeySetValues, "0"))}, (*hostile).key, maxKeySet + 1, forRejected},
+		{"key of six million bits", attack{keySet: answering(hugeKey)}, (*hostile).key, maxKeySet + 1, forHugeKey},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			h := newHostile(t, tt.attack)
@@ -242,16 +301,40 @@ func TestHostileAnswersCostBoundedMemory(t *testing.T) {
 			if err == nil {
 				t.Error("no error")
 			}
-			if len(fmt.Sprint(err)) > 2*kib {
-				t.Errorf("the error is %d bytes long: nobody wants the attack in the log", len(fmt.Sprint(err)))
+			if n := len(fmt.Sprint(err)); n > 2*kib {
+				t.Errorf("the error has %d bytes, want 2 KiB at most: it ends up in logs", n)
 			}
-			if written := h.written.Load(); written > tt.taken {
-				t.Errorf("%d bytes were taken, want %d at most", written, tt.taken)
+			// The good token that precedes most attacks is read, too.
+			if read := h.bodies.read.Load(); read > tt.read+int64(len(goodToken)) {
+				t.Errorf("%d bytes of bodies were read, want %d at most", read, tt.read)
 			}
 			if allocated > tt.allocated {
 				t.Errorf("%d bytes were allocated, want %d at most", allocated, tt.allocated)
 			}
-			t.Logf("%d KiB taken, %d KiB allocated: %v", h.written.Load()/kib, allocated/kib, err)
+			t.Logf("%d KiB read, %d KiB allocated: %v", h.bodies.read.Load()/kib, allocated/kib, err)
+		})
+	}
+}
+
+func TestClient_BoundsResponseHeaders(t *testing.T) {
+	t.Parallel()
+	const check = `{"check_id":"a","status":"PENDING"}`
+	for _, tt := range []struct {
+		size int
+		ok   bool
+	}{
+		{mib / 2, true},
+		{2 * mib, false},
+	} {
+		t.Run(fmt.Sprint(tt.size/kib, " KiB"), func(t *testing.T) {
+			t.Parallel()
+			h := newHostile(t, attack{answer: manyHeaders(tt.size, check)})
+
+			err := h.get(t.Context(), t)
+
+			if ok := err == nil; ok != tt.ok {
+				t.Errorf("a response with %d KiB of headers: error %v, want success: %v", tt.size/kib, err, tt.ok)
+			}
 		})
 	}
 }
