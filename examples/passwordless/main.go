@@ -1,11 +1,16 @@
-// Passwordless is a web page that signs people in by their phone number. It needs no set-up: the service is a fake in the same process.
+// Passwordless is a web page that signs people in by their phone number. It needs no setup: the
+// service is a fake in the same process.
 //
 //	go run ./examples/passwordless
 //
-// Then open the address that it prints, with a browser on this machine. The Check URL is the fake's, whose certificate no browser knows: it warns you once, and you go on to 127.0.0.1. With the real service there is no such warning.
-// Safari keeps no Secure cookies for http://127.0.0.1; other browsers do.
+// Then open the address that it prints in a browser on this machine. The Check URL belongs to the
+// fake, whose certificate browsers do not trust: your browser warns you once, and you continue to
+// 127.0.0.1. With the real service there is no such warning. Safari does not store Secure cookies for
+// http://127.0.0.1; other browsers do.
 //
-// Package signin, below, is what you copy. This file runs it.
+// Copy package signin, below. This file runs it in one process. With several processes, pass
+// signature.VerifierOptions a replay store that all of them share, such as package replaystore/redis,
+// and keep the sessions of package signin in a shared store, too.
 package main
 
 import (
@@ -24,6 +29,7 @@ import (
 	"github.com/idverify/idverify-go"
 	"github.com/idverify/idverify-go/examples/passwordless/internal/signin"
 	"github.com/idverify/idverify-go/sandboxfake"
+	"github.com/idverify/idverify-go/signature"
 )
 
 func main() {
@@ -44,17 +50,23 @@ func main() {
 
 // run serves the page on listener until ctx ends.
 func run(ctx context.Context, listener net.Listener, log *slog.Logger) error {
-	// The service's side. In production this is its base URL and your project's credentials; here it is a fake, which a browser on this machine can reach.
+	// In production these are the base URL of the service and your project's credentials. Here the
+	// service is a fake that a browser on this machine can reach.
 	service, err := sandboxfake.Start()
 	if err != nil {
 		return err
 	}
 	defer service.Close()
+	client := service.Client(idverify.WithVersions(idverify.Versions{PhoneCheck: "v0.2"}))
+	verifier, err := newVerifier(service, client.JWKSURL())
+	if err != nil {
+		return err
+	}
 
 	server := &http.Server{
 		Handler: signin.New(signin.Config{
-			Client:   service.Client(idverify.WithVersions(idverify.Versions{PhoneCheck: "v0.2"})),
-			Verifier: service.Verifier("127.0.0.1:*"), // in production the host of BaseURL, and the keys of signature.NewJWKS
+			Client:   client,
+			Verifier: verifier,
 			BaseURL:  "http://" + listener.Addr().String(),
 			Log:      log,
 			Demo:     true,
@@ -66,7 +78,7 @@ func run(ctx context.Context, listener net.Listener, log *slog.Logger) error {
 	select {
 	case err = <-served:
 	case <-ctx.Done():
-		// The page may be asking for news once more.
+		// Let requests in flight finish.
 		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 		defer cancel()
 		err = server.Shutdown(end)
@@ -78,4 +90,20 @@ func run(ctx context.Context, listener net.Listener, log *slog.Logger) error {
 		return nil
 	}
 	return err
+}
+
+// newVerifier returns a verifier that accepts each message once.
+func newVerifier(service *sandboxfake.Server, keySetURL string) (*signature.Verifier, error) {
+	keys, err := signature.NewJWKS(keySetURL, &signature.JWKSOptions{
+		HTTPClient: service.HTTPClient(), // only this client trusts the fake's certificate
+		Now:        service.Now,
+	})
+	if err != nil {
+		return nil, err
+	}
+	hosts := []string{"127.0.0.1:*"} // in production the host of BaseURL
+	return signature.NewVerifier(keys, hosts, &signature.VerifierOptions{
+		Replay: signature.NewMemoryReplayStore(0), // several processes must share their store
+		Now:    service.Now,
+	})
 }

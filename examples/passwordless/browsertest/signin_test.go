@@ -15,6 +15,7 @@ import (
 	"github.com/idverify/idverify-go"
 	"github.com/idverify/idverify-go/examples/passwordless/internal/signin"
 	"github.com/idverify/idverify-go/sandboxfake"
+	"github.com/idverify/idverify-go/signature"
 )
 
 func TestTheFourEndsInABrowser(t *testing.T) {
@@ -51,7 +52,7 @@ func TestTheFourEndsInABrowser(t *testing.T) {
 	}
 }
 
-// The attacker's check is of the attacker's number. If the victim's browser took the redirect, the victim would be signed in as the attacker; the other way round the attacker as the victim.
+// The attacker learns the victim's redirect URL and opens it first.
 func TestARedirectOfAnotherSessionIsRefusedInABrowser(t *testing.T) {
 	browser := newBrowser(t)
 	s := newShop(t)
@@ -67,11 +68,17 @@ func TestARedirectOfAnotherSessionIsRefusedInABrowser(t *testing.T) {
 	attacker.screenshot("attack")
 	attacker.isAccessible()
 	if n := s.calls("phone_check.complete"); n != 0 {
-		t.Errorf("%d codes were exchanged for another session", n)
+		t.Errorf("%d codes were exchanged, want 0", n)
 	}
 	attacker.open(s.url + "/check")
 	attacker.sees("One more step")
+	victim.sees("Opened somewhere else") // the page that offers the Check URL updates itself
+	victim.screenshot("ended")
+	victim.isAccessible()
 	victim.open(redirect)
+	victim.sees("Opened somewhere else")
+	victim.begin(s.url, "+44 7700 900 012")
+	victim.goOn()
 	victim.sees("Verified")
 }
 
@@ -149,9 +156,21 @@ func newShop(t *testing.T) *shop {
 	service := sandboxfake.New(t, sandboxfake.WithFrozenClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)))
 	server := httptest.NewUnstartedServer(nil)
 	s := &shop{service: service, url: "http://" + server.Listener.Addr().String()}
+	client := service.Client(idverify.WithVersions(idverify.Versions{PhoneCheck: "v0.2"}))
+	keys, err := signature.NewJWKS(client.JWKSURL(), &signature.JWKSOptions{HTTPClient: service.HTTPClient(), Now: service.Now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	verifier, err := signature.NewVerifier(keys, []string{"127.0.0.1:*"}, &signature.VerifierOptions{
+		Now:    service.Now,
+		Replay: signature.NewMemoryReplayStore(0),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 	server.Config.Handler = signin.New(signin.Config{
-		Client:   service.Client(idverify.WithVersions(idverify.Versions{PhoneCheck: "v0.2"})),
-		Verifier: service.Verifier("127.0.0.1:*"),
+		Client:   client,
+		Verifier: verifier,
 		BaseURL:  s.url,
 		Log:      slog.New(slog.DiscardHandler),
 		Demo:     true,

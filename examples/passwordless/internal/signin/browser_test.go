@@ -43,7 +43,10 @@ func newShopOf(t *testing.T, opts ...sandboxfake.Option) *shop {
 	if err != nil {
 		t.Fatal(err)
 	}
-	verifier, err := signature.NewVerifier(keys, []string{host}, &signature.VerifierOptions{Now: service.Now})
+	verifier, err := signature.NewVerifier(keys, []string{host}, &signature.VerifierOptions{
+		Now:    service.Now,
+		Replay: signature.NewMemoryReplayStore(0),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

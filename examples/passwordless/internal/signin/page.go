@@ -7,7 +7,7 @@ import (
 	"net/http"
 )
 
-// page is what page.html shows.
+// page is the data of page.html.
 type page struct {
 	Title string   // what happened, in two or three words
 	Text  []string // paragraphs: what it means, and what to do
@@ -23,17 +23,17 @@ type page struct {
 	Demo bool
 }
 
-// The pages that have no session to speak of.
+// The pages that do not depend on a session.
 var (
 	noSession = page{
-		Title: "Nothing under way",
-		Text:  []string{"This browser has no sign-in under way. If you have just begun one, your browser did not keep our cookie: allow cookies for this site, and begin again."},
+		Title: "No sign-in in progress",
+		Text:  []string{"This browser has no sign-in in progress. If you have just begun one, your browser did not keep our cookie: allow cookies for this site, and begin again."},
 		Again: true,
 	}
 	notYours = page{
 		Title: "Begun somewhere else",
 		Text: []string{
-			"This sign-in was begun in another browser, so it is not used here.",
+			"This sign-in was begun in another browser, so it has ended. To sign in, begin again in this browser.",
 			"Did somebody send you a link to open? They may be trying to sign in as you. You are safe: nothing was confirmed.",
 		},
 		Again: true,
@@ -50,7 +50,7 @@ var (
 	}
 )
 
-// pageOf tells in plain words how far the check of s is.
+// pageOf returns the page for the progress of the session's check.
 func pageOf(s session) page {
 	switch s.state {
 	case started:
@@ -83,6 +83,15 @@ func pageOf(s session) page {
 			Text:  []string{"The check was not finished in time. Nothing was decided: begin again."},
 			Again: true,
 		}
+	case elsewhere:
+		return page{
+			Title: "Opened somewhere else",
+			Text: []string{
+				"The link that brings you back here was opened in another browser first. So that nobody else can use it, this sign-in has ended.",
+				"Begin again, and finish in the browser in which you begin.",
+			},
+			Again: true,
+		}
 	}
 	return page{
 		Title: "No answer",
@@ -99,10 +108,11 @@ var source string
 
 var pages = template.Must(template.New("page").Parse(source))
 
-// policy lets a page load what is its own, and nobody frame it.
+// policy allows a page to load resources of its own origin only, and forbids framing.
 const policy = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
-// render answers p. Its parts come from this package and the user's own form, and all go through html/template.
+// render responds with p. html/template escapes all its parts, some of which come from the user's own
+// form.
 func (a *app) render(w http.ResponseWriter, status int, p page) {
 	p.Demo = a.Demo
 	var b bytes.Buffer

@@ -1,6 +1,7 @@
 package signin_test
 
 import (
+	"net/http"
 	"net/http/cookiejar"
 	"net/url"
 	"testing"
@@ -16,7 +17,7 @@ func TestASessionEndsThoughTheBrowserKeepsItsCookie(t *testing.T) {
 		want string
 	}{
 		{15 * time.Minute, "Verified"},
-		{15*time.Minute + time.Nanosecond, "Nothing under way"},
+		{15*time.Minute + time.Nanosecond, "No sign-in in progress"},
 	} {
 		t.Run(row.age.String(), func(t *testing.T) {
 			t.Parallel()
@@ -37,21 +38,37 @@ func TestASessionEndsThoughTheBrowserKeepsItsCookie(t *testing.T) {
 	}
 }
 
-// keepCookies has the browser forget when its cookies end.
+// keepCookies makes the browser forget when its cookies expire.
 func (b *browser) keepCookies() {
+	b.t.Helper()
+	cookies := b.cookies()
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.client.Jar = jar
+	b.setCookies(cookies)
+}
+
+// cookies returns the browser's cookies for the shop, names and values only.
+func (b *browser) cookies() []*http.Cookie {
 	b.t.Helper()
 	shop, err := url.Parse(b.shop.url)
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	jar, err := cookiejar.New(nil)
+	return b.client.Jar.Cookies(shop)
+}
+
+// setCookies stores cookies for the shop that do not expire.
+func (b *browser) setCookies(cookies []*http.Cookie) {
+	b.t.Helper()
+	shop, err := url.Parse(b.shop.url)
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	cookies := b.client.Jar.Cookies(shop)
 	for _, c := range cookies {
 		c.Path, c.Secure = "/", true
 	}
-	jar.SetCookies(shop, cookies)
-	b.client.Jar = jar
+	b.client.Jar.SetCookies(shop, cookies)
 }

@@ -9,21 +9,23 @@ import (
 	"github.com/idverify/idverify-go"
 )
 
-// state is how far the check of a session is.
+// state is the progress of a session's check.
 type state string
 
 const (
 	started     state = "started"  // the Check URL is to be opened
 	pending     state = "pending"  // the device came back, and its code is being exchanged
-	verified    state = "verified" // this and what follows is final
+	verified    state = "verified" // this state and all below are final
 	notVerified state = "not verified"
 	failed      state = "error"
 	expired     state = "expired"
+	elsewhere   state = "opened elsewhere" // another browser brought the redirect
 )
 
 func (s state) final() bool { return s != started && s != pending }
 
-// outcome is the state that a check ends in. Status comes first: only a COMPLETED check has an answer, and Match is nil where there is none.
+// outcome returns the final state of a check. Only a COMPLETED check has a result, and Match is nil
+// where it does not apply.
 func outcome(status idverify.CheckStatus, match *bool) state {
 	switch {
 	case status == idverify.StatusExpired:
@@ -39,6 +41,7 @@ func outcome(status idverify.CheckStatus, match *bool) state {
 // session is one browser's attempt to sign in.
 type session struct {
 	id       string // the browser's cookie
+	formerID string // the cookie before the device came back, empty until then
 	checkID  string
 	checkURL string
 	digits   string // the last two of the phone number: enough for its owner, and no more than needed
@@ -46,9 +49,11 @@ type session struct {
 	began    time.Time
 }
 
-// sessions are the attempts under way. In production they live in your session store, and a pair of replicas shares it.
+// sessions are the attempts of the last minutes. This process alone knows them. With several
+// processes, keep them in a session store that all of them share, and make claim and end one atomic
+// operation of that store each: a redirect or a callback may reach any of the processes.
 type sessions struct {
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards all below
 	byID    map[string]*session
 	byCheck map[string]*session
 	inOrder []*session // of creation
@@ -58,12 +63,13 @@ func newSessions() *sessions {
 	return &sessions{byID: make(map[string]*session), byCheck: make(map[string]*session)}
 }
 
-// sessionAge is how long an attempt is remembered: some time longer than a check lives, so that its end can be read.
+// sessionAge is how long an attempt is remembered: longer than a check lives, so that the user can
+// read the result.
 const sessionAge = 15 * time.Minute
 
 func (s *session) tooOld() bool { return time.Since(s.began) > sessionAge }
 
-// begin remembers a started session and returns the id for the browser's cookie. The id is a new one for each attempt, so nobody can have planted it.
+// begin stores a started session and returns the ID for the browser's cookie.
 func (ss *sessions) begin(s session) (id string) {
 	s.id = rand.Text()
 	s.state = started
@@ -77,18 +83,20 @@ func (ss *sessions) begin(s session) (id string) {
 	return s.id
 }
 
-// forget drops the sessions that are too old. Anybody can begin sessions, so it looks at those that it drops and one more, however many there are.
+// forget deletes the sessions that are too old. Anyone can begin sessions, so the cost of a new one
+// must not grow with their number: forget visits those that it deletes and one more.
 func (ss *sessions) forget() {
 	for len(ss.inOrder) > 0 && ss.inOrder[0].tooOld() {
 		old := ss.inOrder[0]
 		delete(ss.byID, old.id)
+		delete(ss.byID, old.formerID)
 		delete(ss.byCheck, old.checkID)
-		ss.inOrder[0] = nil // or the array would keep it
+		ss.inOrder[0] = nil // release it from the backing array
 		ss.inOrder = ss.inOrder[1:]
 	}
 }
 
-// of is the session of the browser that sent r.
+// of returns the session of the browser that sent r.
 func (ss *sessions) of(r *http.Request) (session, bool) {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
@@ -98,25 +106,40 @@ func (ss *sessions) of(r *http.Request) (session, bool) {
 	return session{}, false
 }
 
-// claim tells whether the browser that sent r began the check, and whether its code is still to be exchanged: true once, however often a redirect is opened.
-func (ss *sessions) claim(r *http.Request, checkID string) (own, first bool) {
+// claim binds the redirect of a check to the browser that brought it. own reports whether the session
+// of that browser began the check. The first claim also returns a new ID for the browser's cookie:
+// exchange the code of that redirect only.
+//
+// The new ID prevents session fixation. An attacker who planted the cookie of a session in the
+// victim's browser knows only the former ID, which never shows the result.
+//
+// A redirect brought by another browser ends the session of its check. Either somebody sent the Check
+// URL to a victim, or somebody else knows the redirect URL of the session's owner.
+func (ss *sessions) claim(r *http.Request, checkID string) (newID string, own bool) {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
 	s := ss.find(r)
 	if s == nil || s.checkID != checkID {
-		return false, false
+		if owner := ss.byCheck[checkID]; owner != nil && !owner.state.final() {
+			owner.state = elsewhere
+		}
+		return "", false
 	}
-	first = s.state == started
-	if first {
-		s.state = pending
+	if s.state != started {
+		return "", true
 	}
-	return true, first
+	s.state = pending
+	s.formerID, s.id = s.id, rand.Text()
+	ss.byID[s.id] = s
+	return s.id, true
 }
 
-// end records how a check ended. The first end stands.
+// end records how a check ended. Only the first end counts.
 //
-// An answer counts only for a session whose own browser came back. Without that nobody knows whose phone opened the Check URL: an attacker can begin with a victim's number and have the victim open it.
-// In version v0.1 of PhoneCheck such a check is COMPLETED; in v0.2, which this package is for, only the exchange of the code makes it so.
+// A result counts only for a session whose own browser came back. Otherwise nobody knows whose phone
+// opened the Check URL: an attacker can begin with the victim's number and send the victim the Check
+// URL. In version v0.1 of PhoneCheck such a check becomes COMPLETED; in v0.2, which this package is
+// for, only the exchange of the code completes a check.
 func (ss *sessions) end(checkID string, as state) {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
@@ -130,23 +153,27 @@ func (ss *sessions) end(checkID string, as state) {
 	s.state = as
 }
 
-// cookieName has the prefix that browsers accept with Secure, Path=/ and no Domain alone, so that no neighbouring host can set the cookie.
+// cookieName has the prefix that browsers accept only with Secure, Path=/ and no Domain, so that no
+// neighboring host can set the cookie.
 const cookieName = "__Host-signin"
 
-// find is the session of the browser that sent r, nil for none. The cookie's age is the browser's word, so the session's own decides.
+// find returns the session of the browser that sent r, or nil. The browser may keep its cookie too
+// long, so the age of the session decides. The former ID of a session shows only that the check is in
+// progress, for a page that was requested before the new cookie arrived.
 func (ss *sessions) find(r *http.Request) *session {
 	c, err := r.Cookie(cookieName)
 	if err != nil {
 		return nil
 	}
 	s := ss.byID[c.Value]
-	if s == nil || s.tooOld() {
+	if s == nil || s.tooOld() || c.Value == s.formerID && s.state.final() {
 		return nil
 	}
 	return s
 }
 
-// cookie binds the browser to the session. Lax, not Strict: the device comes back by a redirect from the service's site, and a strict cookie would stay at home.
+// cookie binds the browser to the session. It is Lax, not Strict: the redirect comes from the
+// service's site, and browsers do not send strict cookies with it.
 func cookie(id string) *http.Cookie {
 	return &http.Cookie{
 		Name:     cookieName,

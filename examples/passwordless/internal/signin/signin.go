@@ -1,8 +1,18 @@
-// Package signin signs people in by their phone number, without a password and without a text message: a web page asks for the number, the device's browser opens the Check URL of a PhoneCheck over the mobile data connection,
-// and comes back by a signed redirect with a code, which the backend exchanges for the result.
+// Package signin signs people in by their phone number, without a password or a text message. A web
+// page asks for the number, the device's browser opens the Check URL of a PhoneCheck over the mobile
+// data connection and comes back by a signed redirect with a code, and the backend exchanges the code
+// for the result.
 //
-// What makes it safe: the redirect is verified, its check must be the one that this browser's session began, and only then is its code exchanged. A callback verifies nobody whose browser did not come back so.
-// So a redirect that was made for somebody else, or that somebody was tricked into opening, leads nowhere.
+// The following rules make it safe. Keep them when you copy the package:
+//   - The redirect is verified, and is accepted once: the verifier has a replay store.
+//   - The check of the redirect must be the one that this browser's session began. Otherwise the code
+//     is not exchanged, and the session that began the check ends.
+//   - The browser that brings the redirect gets a new session cookie, and only the new one shows the
+//     result.
+//   - A callback verifies only a session whose browser came back, and only a PhoneCheck.
+//
+// The package keeps its sessions in memory, for one process. Several processes need a session store
+// and a replay store that all of them share; see sessions and [Config].
 package signin
 
 import (
@@ -16,18 +26,29 @@ import (
 	"github.com/idverify/idverify-go/signature"
 )
 
-// Config is what [New] needs. All fields but Demo must be set.
+// Config configures [New]. All fields but Demo are required.
 type Config struct {
-	Client   *idverify.Client    // with version v0.2 of PhoneCheck, see idverify.WithVersions
-	Verifier *signature.Verifier // for the host of BaseURL
-	BaseURL  string              // where browsers and the service reach the handler, for example "https://shop.example.com"
-	Log      *slog.Logger        // gets no phone number, no code and no cookie
-	Demo     bool                // tell people which numbers to try
+	// Client calls version v0.2 of PhoneCheck; see idverify.WithVersions.
+	Client *idverify.Client
+	// Verifier verifies messages to the host of BaseURL. It must have a replay store, see
+	// signature.VerifierOptions: without one, anyone who learns a redirect URL can use it for as
+	// long as its date is accepted. Several processes must share the store, for example with
+	// package replaystore/redis; with a store in each process, a copy of a redirect is accepted
+	// once by each.
+	Verifier *signature.Verifier
+	// BaseURL is where browsers and the service reach the handler, for example
+	// "https://shop.example.com".
+	BaseURL string
+	// Log receives no phone numbers, codes or cookies.
+	Log *slog.Logger
+	// Demo adds the numbers of the fake's outcomes to the pages.
+	Demo bool
 }
 
 // New returns the handler of the pages, the redirect URL and the callback URL.
 //
-// Each POST / creates a check, which costs money on a live project: in production put a limit on them in front, by address and by number.
+// Each POST / creates a check, which costs money in a live project. In production, limit these
+// requests by address and by number.
 func New(c Config) http.Handler {
 	a := &app{Config: c, sessions: newSessions()}
 	mux := http.NewServeMux()
@@ -37,7 +58,8 @@ func New(c Config) http.Handler {
 	mux.HandleFunc("GET /verified", a.redirect)
 	mux.Handle("POST /callbacks", idverify.CallbackHandler(c.Verifier, a.callback))
 	mux.Handle("GET /static/", http.FileServerFS(static))
-	// Other sites cannot have their visitors begin checks. The service is no browser and passes.
+	// Other sites cannot make their visitors begin checks. The service sends none of the headers that
+	// identify a browser, so its callbacks pass.
 	return http.NewCrossOriginProtection().Handler(mux)
 }
 
@@ -82,7 +104,7 @@ func (a *app) begin(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, "/check", http.StatusSeeOther)
 }
 
-// check shows how far the check of this browser's session is.
+// check shows the progress of the check that this browser's session began.
 func (a *app) check(w http.ResponseWriter, r *http.Request) {
 	s, ok := a.sessions.of(r)
 	if !ok {
@@ -92,46 +114,71 @@ func (a *app) check(w http.ResponseWriter, r *http.Request) {
 	a.render(w, http.StatusOK, pageOf(s))
 }
 
-// redirect takes the device back from the Check URL.
+// redirect receives the device that comes back from the Check URL.
 func (a *app) redirect(w http.ResponseWriter, r *http.Request) {
-	message, err := a.Verifier.VerifyRedirect(r)
-	if err != nil {
-		a.Log.WarnContext(r.Context(), "redirect not accepted", "error", err)
-		if e, ok := errors.AsType[*signature.Error](err); ok && e.Undecided() {
-			a.render(w, http.StatusServiceUnavailable, later)
+	came, err := a.verified(r)
+	switch {
+	case errors.Is(err, signature.ErrReplay):
+		// The URL was opened before. A browser with a session, such as one that reloads the page,
+		// sees the state of that session; nothing changes.
+		if _, ok := a.sessions.of(r); ok {
+			http.Redirect(w, r, "/check", http.StatusSeeOther)
 			return
 		}
 		a.render(w, http.StatusBadRequest, badLink)
 		return
-	}
-	came, err := idverify.ParseRedirect(message)
-	if err != nil {
-		a.Log.ErrorContext(r.Context(), "redirect not read", "error", err)
+	case undecided(err):
+		a.render(w, http.StatusServiceUnavailable, later)
+		return
+	case err != nil:
 		a.render(w, http.StatusBadRequest, badLink)
 		return
 	}
 
-	own, first := a.sessions.claim(r, came.CheckID)
+	newID, own := a.sessions.claim(r, came.CheckID)
 	if !own {
-		a.Log.WarnContext(r.Context(), "redirect of another session", "check_id", came.CheckID)
+		a.Log.WarnContext(r.Context(), "redirect opened in another browser, session ended", "check_id", came.CheckID)
 		a.render(w, http.StatusForbidden, notYours)
 		return
 	}
-	if first {
+	if newID != "" {
+		http.SetCookie(w, cookie(newID))
 		a.complete(r.Context(), came)
 	}
-	// On to a URL without the code: nothing to leak from the history, and nothing to break by reloading.
+	// Redirect to a URL without the code, so that the code does not remain in the history and the
+	// page can be reloaded.
 	http.Redirect(w, r, "/check", http.StatusSeeOther)
 }
 
-// complete exchanges the code that the device brought. When no answer is had the session stays pending, and the callback tells the result.
+// verified verifies and parses a redirect, and logs why it was rejected.
+func (a *app) verified(r *http.Request) (*idverify.Redirect, error) {
+	message, err := a.Verifier.VerifyRedirect(r)
+	if err != nil {
+		a.Log.WarnContext(r.Context(), "redirect rejected", "error", err)
+		return nil, err
+	}
+	came, err := idverify.ParseRedirect(message)
+	if err != nil {
+		a.Log.ErrorContext(r.Context(), "redirect not parsed", "error", err)
+	}
+	return came, err
+}
+
+// undecided reports whether verification was unavailable, so that the message may be genuine.
+func undecided(err error) bool {
+	e, ok := errors.AsType[*signature.Error](err)
+	return ok && e.Undecided()
+}
+
+// complete exchanges the code that the device brought. Without a response the session stays pending,
+// and the callback brings the result.
 func (a *app) complete(ctx context.Context, came *idverify.Redirect) {
 	if came.ErrorCode != "" {
 		a.Log.InfoContext(ctx, "check ended", "check_id", came.CheckID, "error_code", came.ErrorCode)
 		a.sessions.end(came.CheckID, failed)
 		return
 	}
-	// The code works once: a browser that gives up now must not cost the result.
+	// The code works once. Complete the exchange even if the browser disconnects.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
 	check, err := a.Client.PhoneChecks.Complete(ctx, came.CheckID, came.Code)
@@ -145,8 +192,14 @@ func (a *app) complete(ctx context.Context, came *idverify.Redirect) {
 	}
 }
 
-// callback records the end of a check, which for an expired one is told nowhere else. It finds the session by its check, so one about a check that was not begun here changes nothing; and it verifies nobody whose browser did not come back, see end.
-func (a *app) callback(_ context.Context, c *idverify.Callback) error {
+// callback records the end of a check. For an expired check there is no other record. A check that did
+// not begin here has no session, so its callback changes nothing. All checks that begin here are
+// PhoneChecks, so a callback of another product is about another check, whatever its ID.
+func (a *app) callback(ctx context.Context, c *idverify.Callback) error {
+	if c.Product != idverify.ProductPhoneCheck {
+		a.Log.WarnContext(ctx, "callback of another product ignored", "product", c.Product)
+		return nil
+	}
 	a.sessions.end(c.CheckID, outcome(c.Status, c.Match))
 	return nil
 }
