@@ -1,0 +1,210 @@
+package idverify_test
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"io"
+	"net/http"
+	"net/netip"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	idverify "github.com/idverify/idverify-go"
+	"github.com/idverify/idverify-go/sandboxfake"
+	"github.com/idverify/idverify-go/signature"
+)
+
+// hostile is a service, or an attacker in its place, that tries to exhaust its callers.
+type hostile struct {
+	attack
+	base     string
+	http     *http.Client
+	bodies   *bodyCounter
+	handlers sync.WaitGroup
+}
+
+// attack is what the hostile service responds with.
+type attack struct {
+	token, answer, keySet http.HandlerFunc // a nil token handler issues a good token
+}
+
+// newHostile serves a in memory. Its client is the default one of NewClient, except that it dials
+// the fake network and speaks HTTP/1.1, because some attacks take over the connection.
+func newHostile(t testing.TB, a attack) *hostile {
+	t.Helper()
+	h := &hostile{attack: a}
+	t.Cleanup(h.handlers.Wait) // after the server, which does not wait for hijacked connections
+	srv := sandboxfake.New(t, sandboxfake.WithInMemory())
+	fake := srv.HTTPClient().Transport.(*http.Transport)
+	h.http = idverify.DefaultHTTPClient()
+	transport := h.http.Transport.(*http.Transport)
+	transport.Proxy, transport.ForceAttemptHTTP2 = nil, false
+	transport.DialContext, transport.TLSClientConfig = fake.DialContext, fake.TLSClientConfig.Clone()
+	t.Cleanup(transport.CloseIdleConnections)
+	h.bodies = &bodyCounter{next: transport}
+	h.http.Transport = h.bodies
+	h.base = srv.Handle("hostile.sandbox.test", h)
+	return h
+}
+
+func (h *hostile) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	h.handlers.Add(1)
+	defer h.handlers.Done()
+	switch {
+	case r.URL.Path == tokenPath && h.token != nil:
+		h.token(w, r)
+	case r.URL.Path == tokenPath:
+		io.WriteString(w, goodToken)
+	case r.URL.Path == keySetPath:
+		h.keySet(w, r)
+	default:
+		h.answer(w, r)
+	}
+}
+
+const goodToken = `{"access_token":"token-of-a-hostile-service","token_type":"bearer","expires_in":3600}`
+
+// bodyCounter counts the bytes that are read from response bodies, after decompression. What the
+// transport itself reads is not counted: its buffers, and how much of a closed body it discards to
+// keep the connection, differ between releases of Go.
+type bodyCounter struct {
+	next http.RoundTripper
+	read atomic.Int64
+}
+
+func (c *bodyCounter) RoundTrip(r *http.Request) (*http.Response, error) {
+	response, err := c.next.RoundTrip(r)
+	if err == nil {
+		response.Body = &countedBody{response.Body, c}
+	}
+	return response, err
+}
+
+type countedBody struct {
+	io.ReadCloser
+	counter *bodyCounter
+}
+
+func (b *countedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	b.counter.read.Add(int64(n))
+	return n, err
+}
+
+const keySetPath = "/.well-known/jwks.json"
+
+func (h *hostile) client(t testing.TB) *idverify.Client {
+	t.Helper()
+	return must(idverify.NewClient(h.base, credentials, idverify.WithHTTPClient(h.http), idverify.WithRetry(idverify.RetryPolicy{MaxAttempts: 1})))(t)
+}
+
+// get reads a PhoneCheck.
+func (h *hostile) get(ctx context.Context, t testing.TB) error {
+	return second(h.client(t).PhoneChecks.Get(ctx, "a"))
+}
+
+// list reads a page of PhoneChecks.
+func (h *hostile) list(ctx context.Context, t testing.TB) error {
+	return second(h.client(t).PhoneChecks.List(ctx, idverify.ListOptions{}))
+}
+
+// reach looks an address up.
+func (h *hostile) reach(ctx context.Context, t testing.TB) error {
+	return second(h.client(t).Reachability.Lookup(ctx, netip.MustParseAddr("192.0.2.1")))
+}
+
+// key looks a signing key up.
+func (h *hostile) key(ctx context.Context, t testing.TB) error {
+	keys := must(signature.NewJWKS(h.base+keySetPath, &signature.JWKSOptions{HTTPClient: h.http}))(t)
+	return second(keys.PublicKey(ctx, "key-1"))
+}
+
+// The attacks.
+
+// endless answers with a body that never ends.
+func endless(status int) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(status)
+		for chunk := []byte(`{"a":"` + strings.Repeat("a", 32<<10)); ; {
+			if _, err := w.Write(chunk); err != nil {
+				return
+			}
+		}
+	}
+}
+
+// bomb answers with a body that unpacks to a thousand times its size, and never ends either.
+func bomb(status int) http.HandlerFunc {
+	var packed bytes.Buffer
+	z := gzip.NewWriter(&packed)
+	z.Write(make([]byte, mib))
+	z.Close()
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Encoding", "gzip")
+		w.WriteHeader(status)
+		for {
+			if _, err := w.Write(packed.Bytes()); err != nil {
+				return
+			}
+		}
+	}
+}
+
+// raw takes the connection over and writes text once, and then repeats again until it is cut, with a pause before each.
+func raw(text, again string, pause time.Duration) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			panic(err)
+		}
+		defer conn.Close()
+		for next := text; ; next = again {
+			if _, err := io.WriteString(conn, next); err != nil {
+				return
+			}
+			if pause > 0 {
+				time.Sleep(pause) // a bubble's time: only the tests of slow answers pause
+			}
+		}
+	}
+}
+
+// answering answers with body.
+func answering(body string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, body) }
+}
+
+// packed answers with body, compressed.
+func packed(body string) http.HandlerFunc {
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	io.WriteString(z, body)
+	z.Close()
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Encoding", "gzip")
+		w.Write(b.Bytes())
+	}
+}
+
+// pageOf is a page of n items, and keysOf a set of n keys.
+func pageOf(n int, item string) string {
+	return `{"page":{"number":1,"total_pages":1},"_embedded":{"checks":[` + strings.Repeat(item+",", n) + item + `]}}`
+}
+
+func keysOf(n int, key string) string {
+	return `{"keys":[` + strings.Repeat(key+",", n) + key + `]}`
+}
+
+// manyHeaders is a response of the given size in header lines of 1 KiB, followed by body.
+func manyHeaders(size int, body string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		for range size / kib {
+			w.Header().Add("X-A", strings.Repeat("a", kib-len("X-A: \r\n")))
+		}
+		io.WriteString(w, body)
+	}
+}
