@@ -13,8 +13,9 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
+
+	"github.com/idverify/idverify-go/internal/synctest"
 
 	idverify "github.com/idverify/idverify-go"
 )
