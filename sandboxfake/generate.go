@@ -1,23 +1,24 @@
 package sandboxfake
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/rsa"
 	"crypto/sha256"
 	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/base64"
-	"math/big"
 	"net"
 	"sync"
 )
 
-// WithFreshKeys has the server make keys of its own, which nobody else has: its certificate authority and certificate when it starts, and a signing key then and at each [Server.RotateKeys].
-// By default all servers share fixed test keys, which everybody can read, because making an RSA key takes longer than most tests. Use it where others may reach the server.
+// WithFreshKeys makes the server generate its own keys, which nobody else has: its certificate
+// authorities and certificates when it starts, and a signing key then and at each
+// [Server.RotateKeys]. Use it where others may reach the server.
+// By default all servers share fixed, public test keys, because generating an RSA key takes longer
+// than most tests.
 //
-// The certificate is also good for the host of [WithAddr]. The ids of the signing keys come from the keys and not from the seed, so that a receiver who kept the key set of an earlier run asks again.
+// The certificate is valid for localhost, loopback and the host of [WithAddr]; with the fixed keys
+// only loopback names are possible. The IDs of the signing keys are derived from the keys and not
+// from the seed, so that a receiver that cached the key set of an earlier run fetches it again.
 func WithFreshKeys() Option {
 	return func(o *options) error {
 		o.freshKeys = true
@@ -25,65 +26,69 @@ func WithFreshKeys() Option {
 	}
 }
 
-// identity is the one that the options ask for.
-func (o *options) identity() (*identity, error) {
-	if !o.freshKeys {
-		return testIdentity()
+// freshIdentity generates an identity for a service at host, "" for loopback only.
+func freshIdentity(host string) (*identity, error) {
+	names := []string{"localhost", "127.0.0.1", "::1"}
+	if host != "" {
+		names = append(names, host)
 	}
-	caKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
+	id := new(identity)
+	var err error
+	if id.exported, err = newFreshAuthority("sandboxfake CA of one run", names); err != nil {
 		return nil, err
 	}
-	ca := &x509.Certificate{
-		SerialNumber:          big.NewInt(1),
-		Subject:               pkix.Name{CommonName: "sandboxfake CA of one run"},
-		NotBefore:             certificateNotBefore,
-		NotAfter:              certificateNotAfter,
-		KeyUsage:              x509.KeyUsageCertSign,
-		BasicConstraintsValid: true,
-		IsCA:                  true,
-	}
-	caDER, err := x509.CreateCertificate(rand.Reader, ca, ca, &caKey.PublicKey, caKey)
-	if err != nil {
+	if id.service, err = id.exported.issue(names...); err != nil {
 		return nil, err
 	}
-	if ca, err = x509.ParseCertificate(caDER); err != nil {
+	if id.inProcess, err = newFreshAuthority("sandboxfake in-process CA of one run", nil); err != nil {
 		return nil, err
 	}
-	leafKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
+	if id.hosts, err = id.inProcess.issue("example.com", "*"+memDomain); err != nil {
 		return nil, err
 	}
-	leafDER, err := x509.CreateCertificate(rand.Reader, o.leafTemplate(), ca, &leafKey.PublicKey, caKey)
-	if err != nil {
+	if id.wrongKey, err = newSigningKey(); err != nil {
 		return nil, err
 	}
-	wrong, err := newSigningKey()
-	if err != nil {
-		return nil, err
-	}
-	return newIdentity(caDER, caKey, leafDER, leafKey, nil, wrong)
+	id.roots = id.newRoots()
+	return id, nil
 }
 
-// leafTemplate is the certificate of the test keys, for the host of WithAddr as well.
-func (o *options) leafTemplate() *x509.Certificate {
-	leaf := &x509.Certificate{
-		SerialNumber: big.NewInt(2),
-		Subject:      pkix.Name{CommonName: "sandboxfake"},
-		NotBefore:    certificateNotBefore,
-		NotAfter:     certificateNotAfter,
-		KeyUsage:     x509.KeyUsageDigitalSignature,
-		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-		DNSNames:     []string{"localhost", "example.com", "*.sandbox.test"},
-		IPAddresses:  []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback},
+// newFreshAuthority generates an authority that is good for names and loopback only, or for any
+// name if there are none.
+func newFreshAuthority(commonName string, names []string) (authority, error) {
+	template, key, err := newTemplate(commonName)
+	if err != nil {
+		return authority{}, err
 	}
-	switch host := hostName(o.addr); {
-	case net.ParseIP(host) != nil:
-		leaf.IPAddresses = append(leaf.IPAddresses, net.ParseIP(host))
-	case host != "":
-		leaf.DNSNames = append(leaf.DNSNames, host)
+	template.KeyUsage = x509.KeyUsageCertSign
+	template.BasicConstraintsValid, template.IsCA, template.MaxPathLenZero = true, true, true
+	if len(names) > 0 {
+		constrain(template, names)
 	}
-	return leaf
+	self := authority{template, key}
+	pair, err := self.sign(template, key)
+	return authority{pair.Leaf, key}, err
+}
+
+// constrain limits what the authority of a certificate may sign, so that a machine that trusts it
+// cannot be deceived about other hosts, whoever gets the authority's key (RFC 5280, section
+// 4.2.1.10).
+func constrain(template *x509.Certificate, names []string) {
+	template.PermittedDNSDomainsCritical = true
+	template.PermittedIPRanges = []*net.IPNet{
+		{IP: net.IPv4(127, 0, 0, 0).To4(), Mask: net.CIDRMask(8, 32)},
+	}
+	for _, name := range names {
+		ip := net.ParseIP(name)
+		switch {
+		case ip == nil:
+			template.PermittedDNSDomains = append(template.PermittedDNSDomains, name)
+		case ip.To4() == nil:
+			template.PermittedIPRanges = append(template.PermittedIPRanges, &net.IPNet{IP: ip, Mask: net.CIDRMask(128, 128)})
+		case !ip.IsLoopback():
+			template.PermittedIPRanges = append(template.PermittedIPRanges, &net.IPNet{IP: ip.To4(), Mask: net.CIDRMask(32, 32)})
+		}
+	}
 }
 
 func newSigningKey() (*rsa.PrivateKey, error) { return rsa.GenerateKey(rand.Reader, 2048) }

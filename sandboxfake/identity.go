@@ -10,29 +10,45 @@ import (
 	"crypto/x509/pkix"
 	_ "embed"
 	"encoding/pem"
-	"fmt"
+	"errors"
 	"math/big"
+	"net"
 	"strings"
 	"sync"
 	"time"
 )
 
-// identity is what a server proves itself with: a certificate authority with one server certificate, and the RSA keys that sign callbacks and redirects.
+// identity holds the certificates of a server and the RSA keys that sign its callbacks and
+// redirects.
 type identity struct {
-	ca       *x509.Certificate
-	caKey    *ecdsa.PrivateKey
-	leaf     tls.Certificate
-	signing  []*rsa.PrivateKey // taken in turn, a rotation each
+	// exported signs the service's own certificate. Other processes trust it, so its certificate
+	// is constrained to the names of the service.
+	exported authority
+	service  tls.Certificate
+	// inProcess signs the certificates of the hosts of Handle, and that of the service in memory.
+	// Only the clients of this server trust it: it may sign any name.
+	inProcess authority
+	hosts     tls.Certificate // for example.com and *.sandbox.test
+
+	signing  []*rsa.PrivateKey // used in turn, one per rotation
 	wrongKey *rsa.PrivateKey   // never published
-	roots    *x509.CertPool    // the system's roots and ours
+	roots    *x509.CertPool    // the system's roots and both authorities
 }
 
-// testKeysPEM holds fixed keys that everybody has: they identify nobody. Their PEM headers say TESTING, so that scanners for lost secrets leave them alone.
+// authority is a certificate authority.
+type authority struct {
+	certificate *x509.Certificate
+	key         *ecdsa.PrivateKey
+}
+
+// testKeysPEM holds fixed, public keys. Their PEM headers say TESTING, so that secret scanners
+// ignore them.
 //
 //go:embed testkeys.pem
 var testKeysPEM string
 
-// testIdentity is the identity of every server of every process: generating an RSA key would take longer than the rest of a test.
+// testIdentity is shared by all servers of a process that have no fresh keys: generating an RSA
+// key would take longer than the rest of a test.
 var testIdentity = sync.OnceValues(func() (*identity, error) {
 	var blocks [][]byte
 	for rest := []byte(strings.ReplaceAll(testKeysPEM, "TESTING KEY", "PRIVATE KEY")); ; {
@@ -42,16 +58,17 @@ var testIdentity = sync.OnceValues(func() (*identity, error) {
 		}
 		blocks, rest = append(blocks, block.Bytes), next
 	}
-	caKey, err := x509.ParseECPrivateKey(blocks[1])
-	if err != nil {
-		return nil, err
-	}
-	leafKey, err := x509.ParseECPrivateKey(blocks[3])
-	if err != nil {
-		return nil, err
+	// The file has four pairs of a certificate and its key, followed by the signing keys.
+	var pairs [4]tls.Certificate
+	for i := range pairs {
+		pair, err := newPair(blocks[2*i], blocks[2*i+1])
+		if err != nil {
+			return nil, err
+		}
+		pairs[i] = pair
 	}
 	var signing []*rsa.PrivateKey
-	for _, der := range blocks[4:] {
+	for _, der := range blocks[2*len(pairs):] {
 		key, err := x509.ParsePKCS1PrivateKey(der)
 		if err != nil {
 			return nil, err
@@ -59,63 +76,131 @@ var testIdentity = sync.OnceValues(func() (*identity, error) {
 		signing = append(signing, key)
 	}
 	last := len(signing) - 1
-	return newIdentity(blocks[0], caKey, blocks[2], leafKey, signing[:last], signing[last])
+	id := &identity{
+		exported:  newAuthority(pairs[0]),
+		service:   pairs[1],
+		inProcess: newAuthority(pairs[2]),
+		hosts:     pairs[3],
+		signing:   signing[:last],
+		wrongKey:  signing[last],
+	}
+	id.roots = id.newRoots()
+	return id, nil
 })
 
-// newIdentity puts the parts together.
-func newIdentity(caDER []byte, caKey *ecdsa.PrivateKey, leafDER []byte, leafKey *ecdsa.PrivateKey, signing []*rsa.PrivateKey, wrong *rsa.PrivateKey) (*identity, error) {
-	ca, err := x509.ParseCertificate(caDER)
+func newPair(certificateDER, keyDER []byte) (tls.Certificate, error) {
+	certificate, err := x509.ParseCertificate(certificateDER)
 	if err != nil {
-		return nil, err
+		return tls.Certificate{}, err
 	}
-	leaf, err := x509.ParseCertificate(leafDER)
-	if err != nil {
-		return nil, err
-	}
+	key, err := x509.ParseECPrivateKey(keyDER)
+	return tls.Certificate{Certificate: [][]byte{certificateDER}, PrivateKey: key, Leaf: certificate}, err
+}
+
+func newAuthority(pair tls.Certificate) authority {
+	return authority{pair.Leaf, pair.PrivateKey.(*ecdsa.PrivateKey)}
+}
+
+// newRoots returns a pool of the system's roots and both authorities.
+func (id *identity) newRoots() *x509.CertPool {
 	// A machine without roots of its own still reaches everything in this process.
 	roots, err := x509.SystemCertPool()
 	if err != nil {
 		roots = x509.NewCertPool()
 	}
-	roots.AddCert(ca)
-	return &identity{
-		ca:       ca,
-		caKey:    caKey,
-		leaf:     tls.Certificate{Certificate: [][]byte{leafDER}, PrivateKey: leafKey, Leaf: leaf},
-		signing:  signing,
-		wrongKey: wrong,
-		roots:    roots,
-	}, nil
+	roots.AddCert(id.exported.certificate)
+	roots.AddCert(id.inProcess.certificate)
+	return roots
 }
 
-// Test certificates are valid at any time that a frozen clock or a bubble, which begins in the year 2000, may show.
+// Test certificates are valid at every time that a frozen clock, or a bubble, which begins in
+// 2000, may show.
 var (
 	certificateNotBefore = time.Unix(0, 0)
 	certificateNotAfter  = time.Date(2084, 1, 1, 0, 0, 0, 0, time.UTC)
 )
 
-// issue returns a certificate for host, signed by the identity's authority.
-func (id *identity) issue(host string) (*tls.Certificate, error) {
+// issue returns a new server certificate for names, which are DNS names or IP addresses.
+func (a authority) issue(names ...string) (tls.Certificate, error) {
+	template, key, err := newTemplate("sandboxfake")
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	template.KeyUsage = x509.KeyUsageDigitalSignature
+	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
+	for _, name := range names {
+		if ip := net.ParseIP(name); ip != nil {
+			template.IPAddresses = append(template.IPAddresses, ip)
+		} else {
+			template.DNSNames = append(template.DNSNames, name)
+		}
+	}
+	return a.sign(template, key)
+}
+
+// sign returns a certificate for key.
+func (a authority) sign(template *x509.Certificate, key *ecdsa.PrivateKey) (tls.Certificate, error) {
+	der, err := x509.CreateCertificate(rand.Reader, template, a.certificate, &key.PublicKey, a.key)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	leaf, err := x509.ParseCertificate(der)
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}, err
+}
+
+// newTemplate returns a certificate to sign, and a new key for it.
+func newTemplate(commonName string) (*x509.Certificate, *ecdsa.PrivateKey, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	template := &x509.Certificate{
+	return &x509.Certificate{
 		SerialNumber: serial,
-		Subject:      pkix.Name{CommonName: host},
-		DNSNames:     []string{host},
+		Subject:      pkix.Name{CommonName: commonName},
 		NotBefore:    certificateNotBefore,
 		NotAfter:     certificateNotAfter,
-		KeyUsage:     x509.KeyUsageDigitalSignature,
-		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, id.ca, &key.PublicKey, id.caKey)
+	}, key, nil
+}
+
+// errFixedKeysHost is a host that the certificate of the test keys is not valid for.
+var errFixedKeysHost = errors.New("the fixed test keys are valid for localhost, 127.0.0.1 and [::1] only: use fresh keys to listen on another host")
+
+// identity returns the identity that the options ask for.
+func (o *options) identity() (*identity, error) {
+	host, err := o.certificateHost()
 	if err != nil {
-		return nil, fmt.Errorf("certificate for a Handle host: %w", err)
+		return nil, err
 	}
-	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, nil
+	if o.freshKeys {
+		return freshIdentity(host)
+	}
+	id, err := testIdentity()
+	if err == nil && host != "" && id.service.Leaf.VerifyHostname(host) != nil {
+		return nil, errFixedKeysHost
+	}
+	return id, err
+}
+
+// certificateHost returns the host of WithAddr that the service's certificate must be valid for,
+// or "" for loopback.
+func (o *options) certificateHost() (string, error) {
+	if o.inMemory {
+		return "", nil
+	}
+	host := hostName(o.addr)
+	if ip := net.ParseIP(host); ip != nil {
+		if ip.IsUnspecified() {
+			host = ""
+		}
+		return host, nil
+	}
+	// VerifyHostname accepts no other character in a name.
+	if strings.Trim(host, "abcdefghijklmnopqrstuvwxyz0123456789.-_") != "" || strings.HasPrefix(host, ".") {
+		return "", errors.New("no certificate can be issued for the host of the address to listen on: use a DNS name or an IP address without zone")
+	}
+	return host, nil
 }

@@ -16,8 +16,12 @@ import (
 	"time"
 )
 
-// memHost is the service's own host in memory, below the name that the test certificate is good for.
-const memHost = "idverify.sandbox.test"
+// memHost is the service's own host in memory, below the domain that the in-process certificate is
+// valid for.
+const (
+	memDomain = ".sandbox.test"
+	memHost   = "idverify" + memDomain
+)
 
 // network is where the connections of a server, its clients, its device and its callbacks go: to hosts in this process first, and, unless all is in memory, to the system's network.
 type network struct {
@@ -68,19 +72,19 @@ func (n *network) handle(hostport string, h http.Handler) error {
 	if name == "" || name == memHost || net.ParseIP(name) != nil || strings.ContainsAny(hostport, " /@?#") || strings.Contains(name, ":") {
 		return fmt.Errorf("handle: the host must be a DNS name, such as app.sandbox.test, and not the service's own")
 	}
-	certificate := &n.identity.leaf
-	if n.identity.leaf.Leaf.VerifyHostname(name) != nil {
+	certificate := n.identity.hosts
+	if certificate.Leaf.VerifyHostname(name) != nil {
 		var err error
-		if certificate, err = n.identity.issue(name); err != nil {
-			return err
+		if certificate, err = n.identity.inProcess.issue(name); err != nil {
+			return fmt.Errorf("handle: certificate: %w", err)
 		}
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.hosts[name] = &host{handler: h, certificate: certificate}
+	n.hosts[name] = &host{handler: h, certificate: &certificate}
 	if n.secure == nil && !n.closed {
 		n.secureListen, n.plainListen = newMemListener(memAddr(443)), newMemListener(memAddr(80))
-		n.secure = n.serve(tls.NewListener(n.secureListen, n.tlsConfig()), http.HandlerFunc(n.serveHost))
+		n.secure = n.serve(tls.NewListener(n.secureListen, n.tlsConfig(n.identity.hosts)), http.HandlerFunc(n.serveHost))
 		n.plain = n.serve(n.plainListen, http.HandlerFunc(n.serveHost))
 	}
 	return nil
@@ -128,10 +132,11 @@ func (n *network) callerAddr() net.Addr {
 	return memAddr(int(49152 + n.dialed.Add(1)%16384))
 }
 
-// tlsConfig is that of the service and of the hosts.
-func (n *network) tlsConfig() *tls.Config {
+// tlsConfig returns the configuration of a listener. It serves certificate, except for the hosts of
+// Handle, which have their own.
+func (n *network) tlsConfig(certificate tls.Certificate) *tls.Config {
 	return &tls.Config{
-		Certificates: []tls.Certificate{n.identity.leaf},
+		Certificates: []tls.Certificate{certificate},
 		GetCertificate: func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 			if h := n.lookup(hello.ServerName); h != nil {
 				return h.certificate, nil

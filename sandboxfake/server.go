@@ -89,7 +89,7 @@ func Start(opts ...Option) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("sandboxfake: %w", err)
 	}
-	s.http = s.network.serve(tls.NewListener(listener, s.network.tlsConfig()), http.HandlerFunc(s.serve))
+	s.http = s.network.serve(listener, http.HandlerFunc(s.serve))
 	return s, nil
 }
 
@@ -98,14 +98,14 @@ func (s *Server) listen() (net.Listener, error) {
 	if s.opts.inMemory {
 		s.url = "https://" + memHost
 		s.network.self = newMemListener(memAddr(443))
-		return s.network.self, nil
+		return tls.NewListener(s.network.self, s.network.tlsConfig(s.network.identity.hosts)), nil
 	}
 	listener, err := net.Listen("tcp", s.opts.addr)
 	if err != nil {
 		return nil, err
 	}
 	s.url = "https://" + advertised(s.opts.addr, listener.Addr())
-	return listener, nil
+	return tls.NewListener(listener, s.network.tlsConfig(s.network.identity.service)), nil
 }
 
 // advertised is how clients reach a listener that was asked for as addr: by the host's own name, and by loopback where it listens on every address.
@@ -172,10 +172,12 @@ func (s *Server) URL() string { return s.url }
 // HTTPClient returns a client that trusts the server's certificate and reaches it, and the hosts of [Server.Handle], in every mode. Each call returns a new client over one transport.
 func (s *Server) HTTPClient() *http.Client { return &http.Client{Transport: s.network.transport} }
 
-// CACertPEM returns the certificate of the authority that signed the server's, for clients in other processes.
-// Its key is public: trust it in tests only.
+// CACertPEM returns the certificate of the authority that signed the server's, for clients in other
+// processes. The authority is constrained to loopback and the host of [WithAddr]; hosts of
+// [Server.Handle] have certificates of another one. Unless [WithFreshKeys] is set its key is public:
+// trust it in tests only.
 func (s *Server) CACertPEM() []byte {
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.network.identity.ca.Raw})
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.network.identity.exported.certificate.Raw})
 }
 
 // Now returns the time on the server's clock.

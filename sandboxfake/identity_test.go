@@ -1,0 +1,239 @@
+package sandboxfake_test
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/idverify/idverify-go/sandboxfake"
+)
+
+// exportedRoots returns a pool of only the exported authority of srv, as a client in another
+// process would have.
+func exportedRoots(t *testing.T, srv *sandboxfake.Server) *x509.CertPool {
+	t.Helper()
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(srv.CACertPEM()) {
+		t.Fatal("CACertPEM is not a PEM certificate")
+	}
+	return roots
+}
+
+func TestServer_CACertPEMConstraints(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		name string
+		opts []sandboxfake.Option
+		dns  []string
+		ips  []string
+	}{
+		{"fixed keys", nil, []string{"localhost"}, []string{"127.0.0.0/8", "::1/128"}},
+		{"fresh keys", []sandboxfake.Option{sandboxfake.WithFreshKeys()}, []string{"localhost"}, []string{"127.0.0.0/8", "::1/128"}},
+		{"fresh keys on every address", []sandboxfake.Option{sandboxfake.WithFreshKeys(), sandboxfake.WithAddr(":0")}, []string{"localhost"}, []string{"127.0.0.0/8", "::1/128"}},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			srv := sandboxfake.New(t, row.opts...)
+
+			block, rest := pem.Decode(srv.CACertPEM())
+
+			if block == nil || len(rest) != 0 {
+				t.Fatal("want one PEM block")
+			}
+			ca, err := x509.ParseCertificate(block.Bytes)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var ips []string
+			for _, ip := range ca.PermittedIPRanges {
+				ips = append(ips, ip.String())
+			}
+			if diff := cmp.Diff(row.dns, ca.PermittedDNSDomains); diff != "" {
+				t.Errorf("permitted DNS names (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(row.ips, ips); diff != "" {
+				t.Errorf("permitted addresses (-want +got):\n%s", diff)
+			}
+			if !ca.PermittedDNSDomainsCritical || !ca.IsCA || !ca.MaxPathLenZero {
+				t.Errorf("critical %v, CA %v, no authority below %v, want all", ca.PermittedDNSDomainsCritical, ca.IsCA, ca.MaxPathLenZero)
+			}
+		})
+	}
+}
+
+// Each client accepts the service, and rejects another name that its authority signed.
+func TestServer_CACertPEMInClients(t *testing.T) {
+	t.Parallel()
+	for _, keys := range []struct {
+		name string
+		opts []sandboxfake.Option
+	}{{"fixed keys", nil}, {"fresh keys", []sandboxfake.Option{sandboxfake.WithFreshKeys()}}} {
+		srv := sandboxfake.New(t, keys.opts...)
+		caFile := filepath.Join(t.TempDir(), "ca.pem")
+		if err := os.WriteFile(caFile, srv.CACertPEM(), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		rogue, err := sandboxfake.IssueExported(srv, "shop.example")
+		if err != nil {
+			t.Fatal(err)
+		}
+		elsewhere := httptest.NewUnstartedServer(http.NotFoundHandler())
+		elsewhere.Config.ErrorLog = log.New(io.Discard, "", 0)
+		elsewhere.TLS = &tls.Config{Certificates: []tls.Certificate{rogue}}
+		elsewhere.StartTLS()
+		t.Cleanup(elsewhere.Close) // after the parallel subtests
+		own, other := strings.TrimPrefix(srv.URL(), "https://"), elsewhere.Listener.Addr().String()
+
+		t.Run(keys.name+" in Go", func(t *testing.T) {
+			t.Parallel()
+			dial := func(addr, name string) error {
+				conn, err := tls.Dial("tcp", addr, &tls.Config{RootCAs: exportedRoots(t, srv), ServerName: name})
+				if err == nil {
+					conn.Close()
+				}
+				return err
+			}
+
+			if err := dial(own, "localhost"); err != nil {
+				t.Errorf("the service is rejected: %v", err)
+			}
+			invalid, ok := errors.AsType[x509.CertificateInvalidError](dial(other, "shop.example"))
+			if !ok || invalid.Reason != x509.CANotAuthorizedForThisName {
+				t.Errorf("another host: %v, want a violation of the name constraints", dial(other, "shop.example"))
+			}
+		})
+		t.Run(keys.name+" in curl", func(t *testing.T) {
+			t.Parallel()
+			needTool(t, "curl")
+			curl := func(addr, name string) (string, error) {
+				output, err := exec.CommandContext(t.Context(), "curl", "-sS", "--noproxy", "*", "--cacert", caFile, "--connect-to", "::"+addr, "https://"+name+"/.well-known/jwks.json").CombinedOutput()
+				return string(output), err
+			}
+
+			if output, err := curl(own, "localhost"); err != nil {
+				t.Errorf("the service is rejected: %v %s", err, output)
+			}
+			if output, err := curl(other, "shop.example"); err == nil || !strings.Contains(output, "permitted subtree violation") {
+				t.Errorf("another host: %v %s, want a permitted subtree violation", err, output)
+			}
+		})
+		t.Run(keys.name+" in Node", func(t *testing.T) {
+			t.Parallel()
+			needTool(t, "node")
+			const script = `
+				const [ca, host, port, servername] = process.argv.slice(1);
+				const options = { host, port, servername, ca: require('fs').readFileSync(ca) };
+				const socket = require('tls').connect(options, () => { console.log('accepted'); socket.destroy(); });
+				socket.on('error', (error) => console.log(error.message));`
+			node := func(addr, name string) string {
+				host, port, err := net.SplitHostPort(addr)
+				if err != nil {
+					t.Fatal(err)
+				}
+				output, err := exec.CommandContext(t.Context(), "node", "-e", script, caFile, host, port, name).CombinedOutput()
+				if err != nil {
+					t.Fatalf("%v %s", err, output)
+				}
+				return strings.TrimSpace(string(output))
+			}
+
+			if got := node(own, "localhost"); got != "accepted" {
+				t.Errorf("the service is rejected: %s", got)
+			}
+			if got := node(other, "shop.example"); !strings.Contains(got, "permitted subtree violation") {
+				t.Errorf("another host: %s, want a permitted subtree violation", got)
+			}
+		})
+	}
+}
+
+// needTool skips a test without a program, except in continuous integration.
+func needTool(t *testing.T, name string) {
+	t.Helper()
+	if _, err := exec.LookPath(name); err == nil {
+		return
+	}
+	if os.Getenv("IDVERIFY_INTEROP") != "" {
+		t.Fatalf("%s is not installed", name)
+	}
+	t.Skipf("%s is not installed", name)
+}
+
+func TestServer_HandleUsesAnotherCA(t *testing.T) {
+	t.Parallel()
+	for name, opts := range map[string][]sandboxfake.Option{"fixed keys": nil, "fresh keys": {sandboxfake.WithFreshKeys()}} {
+		for _, host := range []string{"app.sandbox.test", "example.com", "other.example"} {
+			t.Run(name+" "+host, func(t *testing.T) {
+				t.Parallel()
+				srv := sandboxfake.New(t, opts...)
+				url := srv.Handle(host, http.NotFoundHandler())
+				transport := srv.HTTPClient().Transport.(*http.Transport).Clone()
+				transport.TLSClientConfig.RootCAs = exportedRoots(t, srv)
+				t.Cleanup(transport.CloseIdleConnections)
+				exported := &http.Client{Transport: transport}
+
+				response, err := srv.HTTPClient().Get(url)
+				if err != nil {
+					t.Fatalf("the server's own client does not trust the host: %v", err)
+				}
+				response.Body.Close()
+				_, err = exported.Get(url)
+
+				if _, ok := errors.AsType[x509.UnknownAuthorityError](err); !ok {
+					t.Errorf("a client of the exported CA gets %v, want an unknown authority: that CA would vouch for any name", err)
+				}
+				response, err = exported.Get(srv.URL())
+				if err != nil {
+					t.Fatalf("a client of the exported CA does not trust the service: %v", err)
+				}
+				response.Body.Close()
+			})
+		}
+	}
+}
+
+func TestStart_HostOfCertificate(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		name, addr string
+		fresh      bool
+		want       string // in the error; empty: it starts
+	}{
+		{"fixed keys by name", "localhost:0", false, ""},
+		{"fixed keys on every address", "0.0.0.0:0", false, ""},
+		{"fixed keys on another loopback address", "127.0.0.2:0", false, "fixed test keys are valid for localhost"},
+		{"fixed keys by another name", "sandbox:0", false, "fixed test keys are valid for localhost"},
+		{"a name of other characters", "bücher.example:0", true, "no certificate can be issued"},
+		{"an address with a zone", "[fe80::1%lo]:0", true, "no certificate can be issued"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			opts := []sandboxfake.Option{sandboxfake.WithAddr(row.addr)}
+			if row.fresh {
+				opts = append(opts, sandboxfake.WithFreshKeys())
+			}
+
+			srv, err := sandboxfake.Start(opts...)
+
+			if err == nil {
+				srv.Close()
+			}
+			if row.want == "" && err != nil || row.want != "" && (err == nil || !strings.Contains(err.Error(), row.want)) {
+				t.Errorf("error %v, want %q", err, row.want)
+			}
+		})
+	}
+}
