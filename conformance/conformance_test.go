@@ -133,6 +133,7 @@ func TestTheFakeAsAProgramConforms(t *testing.T) {
 	var announced struct {
 		URL                string
 		CAFile             string `json:"ca_file"`
+		ControlToken       string `json:"control_token"`
 		Project, Workspace pair
 	}
 	if err := json.Unmarshal(line, &announced); err != nil {
@@ -158,18 +159,20 @@ func TestTheFakeAsAProgramConforms(t *testing.T) {
 		Workspace:  credentials(announced.Workspace),
 		Receiver:   receiver(t, loopback(t)),
 		Advance: func(ctx context.Context, d time.Duration) error {
-			return post(ctx, client, announced.URL+"/_sandbox/advance", fmt.Sprintf(`{"seconds":%v}`, d.Seconds()))
+			return post(ctx, client, announced.ControlToken, announced.URL+"/_sandbox/advance", fmt.Sprintf(`{"seconds":%v}`, d.Seconds()))
 		},
 	})
 
 	allHeld(t, report)
 }
 
-func post(ctx context.Context, client *http.Client, url, body string) error {
+// post sends a call to the control plane.
+func post(ctx context.Context, client *http.Client, token, url, body string) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(body))
 	if err != nil {
 		return err
 	}
+	request.Header.Set("Authorization", "Bearer "+token)
 	request.Header.Set("Content-Type", "application/json")
 	response, err := client.Do(request)
 	if err != nil {

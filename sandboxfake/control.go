@@ -1,29 +1,31 @@
 package sandboxfake
 
 import (
-	"bytes"
-	"encoding/json"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
 	"errors"
 	"fmt"
-	"io"
 	"mime"
 	"net"
 	"net/http"
 	"net/netip"
-	"slices"
 	"strings"
-	"time"
 
+	"github.com/idverify/idverify-go"
 	"github.com/idverify/idverify-go/internal/wire"
 )
 
-// controlPath is where the control plane is, beside the service's own paths.
+// controlPath is the path of the control plane, alongside the service's own paths.
 const controlPath = "/_sandbox/"
 
-// WithControlPlane has the server answer under /_sandbox/ as well: what the methods of [Server] do, as plain JSON, for tests in other languages. GET /_sandbox/ says what there is.
+// WithControlPlane serves the methods of [Server] as plain JSON below /_sandbox/, for tests in other
+// languages. GET /_sandbox/ returns a list of operations.
 //
-// It takes no credentials, so it answers connections from this machine alone, see [WithRemoteControl], and not the pages of other sites in a browser on it.
-// What it does is in no journal and costs no call of a rate limit.
+// Every request needs the header "Authorization: Bearer" with the token that [Server.ControlToken]
+// returns, except for that list and GET /_sandbox/health. The control plane serves loopback
+// connections only, see [WithRemoteControl], and no web pages of other origins.
+// Requests to it appear in no journal and do not count towards a rate limit.
 func WithControlPlane() Option {
 	return func(o *options) error {
 		o.control = true
@@ -31,7 +33,8 @@ func WithControlPlane() Option {
 	}
 }
 
-// WithRemoteControl is [WithControlPlane] for every address that reaches the server, such as that of another container. Whoever reaches it can read what the journals hold, phone numbers among it.
+// WithRemoteControl is [WithControlPlane] for connections from any address, such as that of another
+// container. Anyone with the token can read the journals, which contain phone numbers.
 func WithRemoteControl() Option {
 	return func(o *options) error {
 		o.control, o.remoteControl = true, true
@@ -39,33 +42,63 @@ func WithRemoteControl() Option {
 	}
 }
 
-// controls is the table of the control plane, and its help page.
+// Lengths of a control token.
+const (
+	minControlToken = 16
+	maxControlToken = 256
+)
+
+// WithControlToken is [WithControlPlane] with a fixed token, of 16 to 256 letters, digits and the
+// characters -._~+/= (RFC 6750). By default the server generates a random one.
+func WithControlToken(token string) Option {
+	return func(o *options) error {
+		const allowed = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~+/="
+		if len(token) < minControlToken || len(token) > maxControlToken || strings.Trim(token, allowed) != "" {
+			return fmt.Errorf("a control token needs %d to %d letters, digits or characters of -._~+/=", minControlToken, maxControlToken)
+		}
+		o.control, o.controlToken = true, idverify.NewSecret(token)
+		return nil
+	}
+}
+
+// newControlToken returns a random token. It never depends on the seed, which others may know.
+func newControlToken() idverify.Secret { return idverify.NewSecret(rand.Text()) }
+
+// ControlToken returns the bearer token of the control plane, or "" if there is no control plane.
+// Reset keeps it.
+func (s *Server) ControlToken() string { return s.opts.controlToken.Reveal() }
+
+// controls lists the operations of the control plane, for its routes and its help page.
 var controls = []struct {
 	method, path string
-	example      string // a body; empty where none is read
+	example      string // a body; empty if none is read
 	does         string
 	handle       func(*Server, *http.Request) (any, error)
 }{
-	{"GET", "time", "", "the time on the server's clock", (*Server).controlTime},
-	{"POST", "advance", `{"seconds": 120}`, "moves the clock, does what falls due on the way, and answers when that is done", (*Server).controlAdvance},
-	{"POST", "idle", "", "answers when no callback is in flight and none is due now", (*Server).controlIdle},
-	{"GET", "faults", "", "the faults that were injected, and how many are still to come", (*Server).controlFaults},
-	{"POST", "faults", `{"match": {"operation": "phone_check.create"}, "faults": [{"status": 503}]}`, "breaks the next calls that match, one fault a call", (*Server).controlInject},
-	{"DELETE", "faults", "", "takes all faults back", (*Server).controlClearFaults},
-	{"GET", "deliveries", "", "the callbacks and their tries; with ?check_id=…&wait_seconds=10 those of one check, as soon as they are done", (*Server).controlDeliveries},
-	{"POST", "redeliver", `{"delivery_id": "…"}`, "sends a callback once more", (*Server).controlRedeliver},
-	{"GET", "requests", "", "the calls that the service saw", (*Server).controlRequests},
-	{"POST", "signup", `{"name": "Ada", "invitation_ids": []}`, "signs a user up, who owns a new workspace and joins those of the invitations; answers their credentials", (*Server).controlSignUp},
-	{"POST", "keys", "", "has a new key sign; the old one stays published for five minutes", (*Server).controlRotateKeys},
-	{"POST", "reset", "", "brings everything back to what it was at the start", (*Server).controlReset},
+	{"GET", "health", "", "returns 200 as soon as the service is up; needs no token", (*Server).controlHealth},
+	{"GET", "operations", "", "lists the operations of the service, by the names that faults and requests use", (*Server).controlOperations},
+	{"GET", "time", "", "returns the time on the server's clock", (*Server).controlTime},
+	{"POST", "advance", `{"seconds": 120}`, "moves the clock, runs every event that becomes due, and returns when they are done", (*Server).controlAdvance},
+	{"POST", "expire", `{"check_id": "…"}`, "makes a check expire now, without moving the clock", (*Server).controlExpire},
+	{"POST", "idle", "", "returns when no callback is in flight and none is due now", (*Server).controlIdle},
+	{"GET", "faults", "", "returns the faults that were injected, and how many are left", (*Server).controlFaults},
+	{"POST", "faults", `{"match": {"operation": "phone_check.create"}, "faults": [{"status": 503}]}`, "makes the next matching calls fail, one per fault", (*Server).controlInject},
+	{"DELETE", "faults", "", "removes all faults", (*Server).controlClearFaults},
+	{"GET", "deliveries", "", "returns the callbacks with their attempts; with ?check_id=…&wait_seconds=10 those of one check, as soon as one is done", (*Server).controlDeliveries},
+	{"POST", "redeliver", `{"delivery_id": "…"}`, "sends a callback again", (*Server).controlRedeliver},
+	{"GET", "requests", "", "returns the requests that the service received; with ?operation=… those of one operation", (*Server).controlRequests},
+	{"POST", "signup", `{"name": "Ada", "invitation_ids": []}`, "signs a user up, who owns a new workspace and joins those of the invitations; returns their credentials", (*Server).controlSignUp},
+	{"POST", "keys", "", "rotates the signing key; the old one stays published for five minutes", (*Server).controlRotateKeys},
+	{"POST", "reset", "", "restores the state of the start", (*Server).controlReset},
 }
 
-// controlPlane serves the table, or nothing where the option is not set.
+// controlPlane returns the handler of the control plane, or nil if the option is not set.
 func (s *Server) controlPlane() http.Handler {
 	if !s.opts.control {
 		return nil
 	}
 	mux := http.NewServeMux()
+	mux.Handle("GET "+strings.TrimSuffix(controlPath, "/"), http.RedirectHandler(controlPath, http.StatusTemporaryRedirect))
 	mux.HandleFunc("GET "+controlPath+"{$}", s.controlHelp)
 	for _, row := range controls {
 		mux.HandleFunc(row.method+" "+controlPath+row.path, func(w http.ResponseWriter, r *http.Request) {
@@ -73,21 +106,41 @@ func (s *Server) controlPlane() http.Handler {
 			writeControl(w, body, err)
 		})
 	}
+	mux.HandleFunc(controlPath, controlNotFound)
 	return http.NewCrossOriginProtection().Handler(s.guardControl(mux))
 }
 
 // isControl reports whether a request is for the control plane.
 func (s *Server) isControl(r *http.Request) bool {
-	return s.control != nil && strings.HasPrefix(r.URL.Path, controlPath)
+	return s.control != nil && strings.HasPrefix(r.URL.Path+"/", controlPath)
 }
 
-// guardControl refuses who is not to control the server. A page of another site can have a browser post to this machine, but not as JSON without asking first, which is never granted here.
+// isOpenControl reports whether a request needs no token: it discloses nothing and changes nothing.
+func isOpenControl(r *http.Request) bool {
+	switch r.URL.Path {
+	case controlPath, strings.TrimSuffix(controlPath, "/"), controlPath + "health":
+		return r.Method == http.MethodGet || r.Method == http.MethodHead
+	}
+	return false
+}
+
+// guardControl rejects requests without the token, from another machine, or by a web form.
+//
+// Nothing but the token identifies the caller: a request through a reverse proxy on this machine
+// also comes from loopback. The other rules are defense in depth. A page of another origin cannot
+// send JSON without a CORS preflight, which is never granted here.
 func (s *Server) guardControl(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		media, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
 		switch {
-		case !s.opts.remoteControl && (!fromLoopback(r) || !s.forThisMachine(r)):
-			writeControl(w, nil, newProblem(wire.Forbidden, "The control plane answers this machine alone, unless the server is told otherwise"))
+		case isOpenControl(r):
+			next.ServeHTTP(w, r)
+		case !s.hasControlToken(r):
+			p := newProblem(wire.Unauthorized, "Send the control token, which the server printed at its start, as Authorization: Bearer")
+			p.header = http.Header{"Www-Authenticate": {`Bearer realm="control plane"`}}
+			writeControl(w, nil, p)
+		case !s.opts.remoteControl && !fromLoopback(r):
+			writeControl(w, nil, newProblem(wire.Forbidden, "The control plane serves this machine only, unless the server was started with remote control"))
 		case r.Method == http.MethodPost && media != wire.MediaJSON:
 			writeControl(w, nil, newProblem(wire.UnsupportedMediaType, "Send Content-Type: application/json, also without a body"))
 		default:
@@ -96,28 +149,28 @@ func (s *Server) guardControl(next http.Handler) http.Handler {
 	})
 }
 
+// hasControlToken reports whether a request carries the control token.
+func (s *Server) hasControlToken(r *http.Request) bool {
+	values := r.Header.Values("Authorization")
+	if len(values) != 1 {
+		return false
+	}
+	scheme, token, _ := strings.Cut(values[0], " ")
+	// The hashes have one length, so that the comparison does not disclose the token's.
+	got, want := sha256.Sum256([]byte(token)), sha256.Sum256([]byte(s.opts.controlToken.Reveal()))
+	return strings.EqualFold(scheme, "Bearer") && subtle.ConstantTimeCompare(got[:], want[:]) == 1
+}
+
 func fromLoopback(r *http.Request) bool {
 	host, _, _ := net.SplitHostPort(r.RemoteAddr)
 	addr, err := netip.ParseAddr(host)
 	return err == nil && addr.IsLoopback()
 }
 
-// forThisMachine tells a call that was meant for this machine from one that a tunnel or a proxy on it has brought here, which comes from loopback, too.
-func (s *Server) forThisMachine(r *http.Request) bool {
-	for name := range r.Header {
-		if name == "Forwarded" || name == "Via" || strings.HasPrefix(name, "X-Forwarded-") {
-			return false
-		}
-	}
-	host := hostName(r.Host)
-	addr, err := netip.ParseAddr(strings.Trim(host, "[]"))
-	return err == nil && addr.Unmap().IsLoopback() || host == "localhost" || host == hostName(strings.TrimPrefix(s.url, "https://"))
-}
-
 // controlHelp is GET /_sandbox/.
 func (s *Server) controlHelp(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	fmt.Fprintf(w, "sandboxfake, the control plane of %s\n\n", s.url)
+	fmt.Fprintf(w, "sandboxfake: the control plane of %s\n\n", s.url)
 	for _, row := range controls {
 		fmt.Fprintf(w, "%-6s %s%s\n       %s\n", row.method, controlPath, row.path, row.does)
 		if row.example != "" {
@@ -125,194 +178,64 @@ func (s *Server) controlHelp(w http.ResponseWriter, _ *http.Request) {
 		}
 	}
 	fmt.Fprintf(w, `
-Every POST needs the header Content-Type: application/json. Errors are problem documents.
+Every request needs the header Authorization: Bearer with the control token, which the program prints
+at its start, except for this page and health. Every POST needs the header Content-Type:
+application/json. Errors are problem documents.
 
-A match:  operation (as the requests name it, or "callback"), project, workspace, repeat
+A match:  operation (see operations), project, workspace, repeat
 A fault:  one of status (with fragment, retry_after_seconds, body), drop, truncate, body, wrong_key; latency_seconds with any of them
 
-Do not advance, wait or reset from the handler of a callback: they wait for its answer.
+Do not advance, wait or reset from the handler of a callback: they wait for its response.
 `)
 }
 
-// writeControl answers with JSON, or with the problem that err is.
+// controlNotFound serves what is not in the table.
+func controlNotFound(w http.ResponseWriter, r *http.Request) {
+	p := newProblem(wire.NotFound, "GET "+controlPath+" lists the operations")
+	var allowed []string
+	for _, row := range controls {
+		if controlPath+row.path == r.URL.Path {
+			allowed = append(allowed, row.method)
+		}
+	}
+	if len(allowed) > 0 {
+		p = newProblem(wire.MethodNotAllowed, "")
+		p.header = http.Header{"Allow": {strings.Join(allowed, ", ")}}
+	}
+	writeControl(w, nil, p)
+}
+
+func (s *Server) controlHealth(*http.Request) (any, error) {
+	return struct {
+		Status string `json:"status"`
+	}{"ok"}, nil
+}
+
+// writeControl writes a JSON response, or the problem of err.
 func writeControl(w http.ResponseWriter, body any, err error) {
 	a := &answer{status: http.StatusOK, media: wire.MediaJSON, body: body}
-	if p, ok := errors.AsType[*problem](err); ok {
-		a = problemAnswer(p)
-	} else if err != nil {
-		a = problemAnswer(newProblem(wire.BadRequest, err.Error()))
-	} else if body == nil {
+	switch {
+	case err != nil:
+		a = problemAnswer(controlProblem(err))
+	case body == nil:
 		a = &answer{status: http.StatusNoContent}
 	}
 	a.write(w)
 }
 
-// decodeControl reads a body into v. A name that it does not know is an error: a slip of the pen would have a test pass for the wrong reason.
-func decodeControl(r *http.Request, v any) error {
-	body, err := readBody(r.Body)
-	if err != nil {
-		return err
+// controlProblem returns the problem of an error. The text of an error that is not a problem is
+// written for Go callers, so it is not sent.
+func controlProblem(err error) *problem {
+	if p, ok := errors.AsType[*problem](err); ok {
+		return p
 	}
-	decoder := json.NewDecoder(bytes.NewReader(body))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(v); err != nil {
-		return fmt.Errorf("the body: %w", err)
+	p := &problem{Type: "about:blank", Status: http.StatusServiceUnavailable, Detail: "The call ended early"}
+	switch {
+	case errors.Is(err, ErrReset):
+		p.Status, p.Detail = http.StatusConflict, "The server was reset during the call"
+	case errors.Is(err, ErrClosed):
+		p.Detail = "The server is shutting down"
 	}
-	if _, err := decoder.Token(); err != io.EOF {
-		return errors.New("the body has text after its JSON")
-	}
-	return nil
-}
-
-// maxControlSeconds is a hundred years, well inside a time.Duration.
-const maxControlSeconds = 100 * 365 * 24 * 3600
-
-// controlSpan is a span as the control plane has it, in seconds.
-func controlSpan(name string, seconds float64) (time.Duration, error) {
-	if !(seconds >= 0 && seconds <= maxControlSeconds) { // so that NaN is refused too
-		return 0, fmt.Errorf("%s must be from 0 to %d", name, int64(maxControlSeconds))
-	}
-	return time.Duration(seconds * float64(time.Second)), nil
-}
-
-// controlTimeView is the time of the server's clock.
-type controlTimeView struct {
-	Now time.Time `json:"now"`
-}
-
-func (s *Server) controlTime(*http.Request) (any, error) { return controlTimeView{s.Now()}, nil }
-
-func (s *Server) controlAdvance(r *http.Request) (any, error) {
-	var params struct {
-		Seconds *float64 `json:"seconds"`
-	}
-	if err := decodeControl(r, &params); err != nil {
-		return nil, err
-	}
-	if params.Seconds == nil {
-		return nil, errors.New("seconds is missing")
-	}
-	d, err := controlSpan("seconds", *params.Seconds)
-	if err != nil {
-		return nil, err
-	}
-	if err := s.Advance(r.Context(), d); err != nil {
-		return nil, err
-	}
-	return controlTimeView{s.Now()}, nil
-}
-
-func (s *Server) controlIdle(r *http.Request) (any, error) { return nil, s.Idle(r.Context()) }
-
-func (s *Server) controlRotateKeys(*http.Request) (any, error) {
-	s.RotateKeys()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return struct {
-		KeyID string `json:"key_id"`
-	}{s.keys.keys[len(s.keys.keys)-1].id}, nil
-}
-
-func (s *Server) controlReset(*http.Request) (any, error) {
-	s.Reset()
-	return nil, nil
-}
-
-// controlFaultView is a Fault on the wire.
-type controlFaultView struct {
-	Status            int     `json:"status,omitempty"`
-	Fragment          string  `json:"fragment,omitempty"`
-	RetryAfterSeconds float64 `json:"retry_after_seconds,omitempty"`
-	LatencySeconds    float64 `json:"latency_seconds,omitempty"`
-	Drop              bool    `json:"drop,omitempty"`
-	Truncate          bool    `json:"truncate,omitempty"`
-	Body              string  `json:"body,omitempty"`
-	WrongKey          bool    `json:"wrong_key,omitempty"`
-}
-
-func (v controlFaultView) fault() (Fault, error) {
-	retryAfter, err := controlSpan("retry_after_seconds", v.RetryAfterSeconds)
-	if err != nil {
-		return Fault{}, err
-	}
-	latency, err := controlSpan("latency_seconds", v.LatencySeconds)
-	if err != nil {
-		return Fault{}, err
-	}
-	return Fault{v.Status, v.Fragment, retryAfter, latency, v.Drop, v.Truncate, v.Body, v.WrongKey}, nil
-}
-
-func newControlFaultView(f *Fault) *controlFaultView {
-	if f == nil {
-		return nil
-	}
-	return &controlFaultView{f.Status, f.Fragment, f.RetryAfter.Seconds(), f.Latency.Seconds(), f.Drop, f.Truncate, f.Body, f.WrongKey}
-}
-
-// controlMatchView is a Match on the wire.
-type controlMatchView struct {
-	Operation string `json:"operation,omitempty"`
-	Project   string `json:"project,omitempty"`
-	Workspace string `json:"workspace,omitempty"`
-	Repeat    bool   `json:"repeat,omitempty"`
-}
-
-// controlInjectionView is an Inject on the wire.
-type controlInjectionView struct {
-	Match  controlMatchView    `json:"match"`
-	Faults []*controlFaultView `json:"faults"`
-	Left   *int                `json:"left,omitempty"` // answered: how many of the faults are still to come in this round
-}
-
-func (s *Server) controlFaults(*http.Request) (any, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	view := struct {
-		Faults []controlInjectionView `json:"injections"`
-	}{[]controlInjectionView{}}
-	for _, i := range s.injections {
-		v := controlInjectionView{Match: controlMatchView(i.match), Left: new(len(i.faults) - i.next)}
-		for _, f := range i.faults {
-			v.Faults = append(v.Faults, newControlFaultView(&f))
-		}
-		view.Faults = append(view.Faults, v)
-	}
-	return view, nil
-}
-
-func (s *Server) controlInject(r *http.Request) (any, error) {
-	var params controlInjectionView
-	if err := decodeControl(r, &params); err != nil {
-		return nil, err
-	}
-	match := Match(params.Match)
-	if err := match.check(); err != nil {
-		return nil, err
-	}
-	if len(params.Faults) == 0 {
-		return nil, errors.New("faults is empty")
-	}
-	var faults []Fault
-	for _, v := range params.Faults {
-		if v == nil {
-			return nil, errors.New("a fault is null: {} is the one that lets a call pass")
-		}
-		f, err := v.fault()
-		if err != nil {
-			return nil, err
-		}
-		if err := f.check(!s.opts.frozenAt.IsZero()); err != nil {
-			return nil, err
-		}
-		faults = append(faults, f)
-	}
-	s.Inject(match, faults...)
-	return nil, nil
-}
-
-func (s *Server) controlClearFaults(*http.Request) (any, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.injections = slices.Delete(s.injections, 0, len(s.injections))
-	return nil, nil
+	p.Title = http.StatusText(p.Status)
+	return p
 }

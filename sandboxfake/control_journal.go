@@ -48,20 +48,21 @@ func newDeliveryView(d Delivery) deliveryView {
 	return v
 }
 
-// maxControlWait bounds wait_seconds, so that a connection is not held for ever.
+// maxControlWait bounds wait_seconds, so that a connection is not held permanently.
 const maxControlWait = 600
 
-// controlDeliveries is GET /_sandbox/deliveries. A wait that ends without a delivery is no error: the answer is what there is.
+// controlDeliveries is GET /_sandbox/deliveries. If a wait ends without a delivery, it returns those
+// that there are.
 func (s *Server) controlDeliveries(r *http.Request) (any, error) {
 	query := r.URL.Query()
 	checkID := query.Get("check_id")
 	if text := query.Get("wait_seconds"); text != "" {
 		seconds, err := strconv.ParseFloat(text, 64)
 		if err != nil || !(seconds >= 0 && seconds <= maxControlWait) {
-			return nil, errors.New("wait_seconds must be from 0 to 600")
+			return nil, badControl("wait_seconds must be from 0 to %d", maxControlWait)
 		}
 		if checkID == "" {
-			return nil, errors.New("wait_seconds needs a check_id")
+			return nil, badControl("wait_seconds needs a check_id")
 		}
 		ctx, cancel := context.WithTimeout(r.Context(), time.Duration(seconds*float64(time.Second)))
 		defer cancel()
@@ -89,7 +90,11 @@ func (s *Server) controlRedeliver(r *http.Request) (any, error) {
 	if err := decodeControl(r, &params); err != nil {
 		return nil, err
 	}
-	return nil, s.Redeliver(r.Context(), params.DeliveryID)
+	err := s.Redeliver(r.Context(), params.DeliveryID)
+	if errors.Is(err, errNoDelivery) {
+		return nil, badControl("The journal has no delivery with this delivery_id")
+	}
+	return nil, err
 }
 
 // requestView is a Request on the wire of the control plane.

@@ -42,7 +42,7 @@ func (s *Server) controlSignUp(r *http.Request) (any, error) {
 	defer s.mu.Unlock()
 	account, err := s.signUp(params.Name, params.Name, params.InvitationIDs)
 	if err != nil {
-		return nil, err
+		return nil, badControl("%v", err)
 	}
 	return newAccountView(account), nil
 }

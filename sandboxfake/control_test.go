@@ -3,11 +3,13 @@ package sandboxfake_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -19,10 +21,11 @@ import (
 	"github.com/idverify/idverify-go/sandboxfake"
 )
 
-// control sends a call to the control plane, a body as JSON.
+// control sends a call with the token to the control plane, and a body as JSON.
 func (a *api) control(method, path, body string) reply {
 	a.t.Helper()
 	request := a.request(method, "/_sandbox/"+path, body)
+	request.Header.Set("Authorization", "Bearer "+a.srv.ControlToken())
 	if method == http.MethodPost {
 		request.Header.Set("Content-Type", "application/json")
 	}
@@ -46,18 +49,18 @@ func TestTheControlPlaneIsOffByDefault(t *testing.T) {
 	}
 }
 
-func TestTheHelpPageTellsEveryControl(t *testing.T) {
+func TestServer_ControlHelp(t *testing.T) {
 	t.Parallel()
 	a := controlled(t)
 
-	help := a.control(http.MethodGet, "", "")
+	help := a.do(a.request(http.MethodGet, "/_sandbox/", ""))
 
 	if help.status != http.StatusOK || !strings.HasPrefix(help.header.Get("Content-Type"), "text/plain") {
 		t.Fatalf("the help page is %d %s", help.status, help.header.Get("Content-Type"))
 	}
-	for _, path := range []string{"time", "advance", "idle", "faults", "deliveries", "redeliver", "requests", "signup", "keys", "reset"} {
+	for _, path := range []string{"health", "operations", "time", "advance", "expire", "idle", "faults", "deliveries", "redeliver", "requests", "signup", "keys", "reset"} {
 		if !strings.Contains(string(help.body), "/_sandbox/"+path+"\n") {
-			t.Errorf("the help page does not name %s", path)
+			t.Errorf("the help page does not list %s", path)
 		}
 	}
 }
@@ -223,18 +226,24 @@ func TestResetOverTheControlPlaneForgetsAll(t *testing.T) {
 	}
 }
 
-func TestABadControlIsRefusedAndChangesNothing(t *testing.T) {
+// goIdentifier finds what a caller in another language does not know: our package and its exported
+// names, and the terms of encoding/json and context.
+var goIdentifier = regexp.MustCompile(`sandboxfake|json:|Go |struct|float64|context|\bnil\b|[a-z][A-Z]|\b[A-Z][a-z]+[A-Z]`)
+
+func TestServer_ControlRejectsInvalidCalls(t *testing.T) {
 	t.Parallel()
 	a := controlled(t, sandboxfake.WithFrozenClock(frozenAt))
 	for _, row := range []struct {
 		name, method, path, body string
 		status                   int
 	}{
-		{"path that is none", http.MethodGet, "nothing", "", 404},
+		{"unknown path", http.MethodGet, "nothing", "", 404},
 		{"wrong method", http.MethodGet, "reset", "", 405},
 		{"empty body", http.MethodPost, "advance", "", 400},
 		{"body cut off", http.MethodPost, "advance", `{"seconds":`, 400},
 		{"two bodies", http.MethodPost, "advance", `{"seconds":1}{"seconds":1}`, 400},
+		{"not JSON", http.MethodPost, "advance", `seconds`, 400},
+		{"another JSON type", http.MethodPost, "advance", `[]`, 400},
 		{"no seconds", http.MethodPost, "advance", `{}`, 400},
 		{"seconds as text", http.MethodPost, "advance", `{"seconds":"1"}`, 400},
 		{"time backwards", http.MethodPost, "advance", `{"seconds":-1}`, 400},
@@ -247,7 +256,10 @@ func TestABadControlIsRefusedAndChangesNothing(t *testing.T) {
 		{"a fault with a bad status", http.MethodPost, "faults", `{"faults":[{"status":100}]}`, 400},
 		{"latency below zero", http.MethodPost, "faults", `{"faults":[{"latency_seconds":-1}]}`, 400},
 		{"latency on a frozen clock", http.MethodPost, "faults", `{"faults":[{"latency_seconds":1}]}`, 400},
-		{"delivery that there is not", http.MethodPost, "redeliver", `{"delivery_id":"x"}`, 400},
+		{"a fragment without a status", http.MethodPost, "faults", `{"faults":[{"fragment":"not_found"}]}`, 400},
+		{"a match of the wrong type", http.MethodPost, "faults", `{"match":{"operation":1},"faults":[{}]}`, 400},
+		{"a check that does not exist", http.MethodPost, "expire", `{"check_id":"x"}`, 404},
+		{"unknown delivery", http.MethodPost, "redeliver", `{"delivery_id":"x"}`, 400},
 		{"sign-up without a name", http.MethodPost, "signup", `{}`, 400},
 		{"sign-up with an invitation that there is not", http.MethodPost, "signup", `{"name":"Ada","invitation_ids":["x"]}`, 400},
 		{"a wait that is no number", http.MethodGet, "deliveries?check_id=x&wait_seconds=soon", "", 400},
@@ -260,81 +272,18 @@ func TestABadControlIsRefusedAndChangesNothing(t *testing.T) {
 		if got.status != row.status {
 			t.Errorf("%s: %d %s, want %d", row.name, got.status, got.body, row.status)
 		}
+		if got.header.Get("Content-Type") != "application/problem+json" {
+			t.Errorf("%s: %s, want a problem document", row.name, got.header.Get("Content-Type"))
+		}
+		if found := goIdentifier.FindString(fmt.Sprint(got.json["detail"])); found != "" {
+			t.Errorf("%s: the detail %q contains %q: a caller in another language does not know it", row.name, got.json["detail"], found)
+		}
 	}
 	if !a.srv.Now().Equal(frozenAt) {
-		t.Error("a refused advance moved the clock")
+		t.Error("a rejected advance moved the clock")
 	}
 	if got := a.control(http.MethodGet, "faults", ""); len(got.json["injections"].([]any)) != 0 {
-		t.Errorf("a refused fault is in force: %s", got.body)
-	}
-}
-
-func TestAPageOfAnotherSiteCannotControlTheServer(t *testing.T) {
-	t.Parallel()
-	a := controlled(t)
-	for _, row := range []struct {
-		name   string
-		method string
-		header http.Header
-		status int
-	}{
-		{"a form without asking", http.MethodPost, http.Header{"Content-Type": {"text/plain"}}, 415},
-		{"a form, urlencoded", http.MethodPost, http.Header{"Content-Type": {"application/x-www-form-urlencoded"}}, 415},
-		{"no content type", http.MethodPost, nil, 415},
-		{"JSON of another site, as a browser marks it", http.MethodPost, http.Header{"Content-Type": {"application/json"}, "Sec-Fetch-Site": {"cross-site"}}, 403},
-		{"JSON of another site, as an old browser marks it", http.MethodPost, http.Header{"Content-Type": {"application/json"}, "Origin": {"https://evil.example"}}, 403},
-		{"JSON of no browser", http.MethodPost, http.Header{"Content-Type": {"application/json; charset=utf-8"}}, 204},
-	} {
-		request := a.request(row.method, "/_sandbox/idle", "")
-		request.Header = row.header
-
-		if got := a.do(request); got.status != row.status || got.header.Get("Access-Control-Allow-Origin") != "" {
-			t.Errorf("%s: %d, allowed origin %q, want %d and none", row.name, got.status, got.header.Get("Access-Control-Allow-Origin"), row.status)
-		}
-	}
-	preflight := a.request(http.MethodOptions, "/_sandbox/idle", "")
-	preflight.Header = http.Header{"Origin": {"https://evil.example"}, "Access-Control-Request-Method": {"POST"}, "Access-Control-Request-Headers": {"content-type"}}
-	if got := a.do(preflight); got.status/100 == 2 || got.header.Get("Access-Control-Allow-Headers") != "" {
-		t.Errorf("a browser that asks first is answered %d %v: it must be refused", got.status, got.header)
-	}
-}
-
-func TestTheControlPlaneAnswersOtherMachinesOnlyWhenToldTo(t *testing.T) {
-	t.Parallel()
-	for _, row := range []struct {
-		name   string
-		option sandboxfake.Option
-		from   string
-		host   string
-		header string // set to anything
-		status int
-	}{
-		{"this machine", sandboxfake.WithControlPlane(), "127.0.0.1:5000", "127.0.0.1:4000", "", 200},
-		{"this machine by IPv6", sandboxfake.WithControlPlane(), "[::1]:5000", "127.0.0.1:4000", "", 200},
-		{"this machine by mapped IPv4", sandboxfake.WithControlPlane(), "[::ffff:127.0.0.1]:5000", "127.0.0.1:4000", "", 200},
-		{"another", sandboxfake.WithControlPlane(), "192.0.2.1:5000", "127.0.0.1:4000", "", 403},
-		{"another by IPv6", sandboxfake.WithControlPlane(), "[2001:db8::1]:5000", "127.0.0.1:4000", "", 403},
-		{"no address", sandboxfake.WithControlPlane(), "", "127.0.0.1:4000", "", 403},
-		{"this machine by name", sandboxfake.WithControlPlane(), "127.0.0.1:5000", "localhost:4000", "", 200},
-		{"this machine, under the server's name", sandboxfake.WithControlPlane(), "127.0.0.1:5000", "idverify.sandbox.test", "", 200},
-		{"another name for this machine", sandboxfake.WithControlPlane(), "127.0.0.1:5000", "evil.example", "", 403},
-		{"through a tunnel on this machine", sandboxfake.WithControlPlane(), "127.0.0.1:5000", "127.0.0.1:4000", "X-Forwarded-For", 403},
-		{"through a proxy on this machine", sandboxfake.WithControlPlane(), "127.0.0.1:5000", "127.0.0.1:4000", "Forwarded", 403},
-		{"another, when told to", sandboxfake.WithRemoteControl(), "192.0.2.1:5000", "127.0.0.1:4000", "", 200},
-	} {
-		srv := sandboxfake.New(t, sandboxfake.WithInMemory(), row.option)
-		request := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/_sandbox/time", nil)
-		request.RemoteAddr, request.Host = row.from, row.host
-		if row.header != "" {
-			request.Header.Set(row.header, "anything")
-		}
-		recorder := httptest.NewRecorder()
-
-		sandboxfake.Serve(srv, recorder, request)
-
-		if recorder.Code != row.status {
-			t.Errorf("%s: %d, want %d", row.name, recorder.Code, row.status)
-		}
+		t.Errorf("a rejected fault was injected: %s", got.body)
 	}
 }
 
@@ -483,6 +432,7 @@ func TestAControlThatWaitsEndsWithItsCaller(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	answered := make(chan error, 1)
 	request := a.request(http.MethodPost, "/_sandbox/idle", "").WithContext(ctx)
+	request.Header.Set("Authorization", "Bearer "+a.srv.ControlToken())
 	request.Header.Set("Content-Type", "application/json")
 
 	go func() {
@@ -509,6 +459,7 @@ func FuzzControlBodies(f *testing.F) {
 		for _, path := range []string{"advance", "faults", "redeliver"} {
 			request := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/_sandbox/"+path, strings.NewReader(body))
 			request.Header.Set("Content-Type", "application/json")
+			request.Header.Set("Authorization", "Bearer "+srv.ControlToken())
 			request.RemoteAddr = "127.0.0.1:5000"
 			recorder := httptest.NewRecorder()
 

@@ -3,6 +3,7 @@ package sandboxfake
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 )
@@ -63,7 +64,7 @@ func (s *Server) Redeliver(ctx context.Context, deliveryID string) error {
 	}
 	i := slices.IndexFunc(s.deliveries.entries, func(d *delivery) bool { return d.ID == deliveryID })
 	if i < 0 {
-		return fmt.Errorf("sandboxfake: redeliver: the journal holds no such delivery")
+		return fmt.Errorf("sandboxfake: redeliver: %w", errNoDelivery)
 	}
 	again := &delivery{project: s.deliveries.entries[i].project, Delivery: s.deliveries.entries[i].copy()}
 	again.Attempts, again.Done = nil, false
@@ -71,6 +72,8 @@ func (s *Server) Redeliver(ctx context.Context, deliveryID string) error {
 	s.runDue()
 	return nil
 }
+
+var errNoDelivery = errors.New("the journal has no such delivery")
 
 // copy is d as it is now, sharing nothing with it.
 func (d *delivery) copy() Delivery {

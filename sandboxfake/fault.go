@@ -55,11 +55,11 @@ type injection struct {
 //
 // It fails the test when no call could ever fit m, or when a fault contradicts itself. So does latency on a frozen clock, which nothing moves while the call waits: use a running clock in a testing/synctest bubble.
 func (s *Server) Inject(m Match, faults ...Fault) (remove func()) {
-	s.must(m.check())
+	s.mustInject(m.check())
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, f := range faults {
-		s.must(f.check(s.clock.frozen))
+		s.mustInject(f.check(s.clock.frozen))
 	}
 	st := s.state
 	added := &injection{match: m, faults: slices.Clone(faults)}
@@ -71,12 +71,21 @@ func (s *Server) Inject(m Match, faults ...Fault) (remove func()) {
 	}
 }
 
-// check refuses the name of an operation that there is not: a slip of the pen would have a test pass for the wrong reason.
+// mustInject is must for an argument of Inject.
+func (s *Server) mustInject(err error) {
+	if err != nil {
+		s.must(fmt.Errorf("inject: %w", err))
+	}
+}
+
+// check rejects an unknown operation, because a misspelled name would let a test pass for the wrong
+// reason. Its errors, and those of Fault.check, also reach callers of the control plane: they name
+// no Go identifiers.
 func (m Match) check() error {
 	if m.Operation == "" || m.Operation == OperationCallback || slices.ContainsFunc(wire.Operations(), func(op wire.Operation) bool { return op.Name == m.Operation }) {
 		return nil
 	}
-	return fmt.Errorf("inject: there is no operation %q: use a name such as %q, or OperationCallback", m.Operation, wire.CreatePhoneCheck.Name)
+	return fmt.Errorf("there is no operation %q: use a name such as %q or %q", m.Operation, wire.CreatePhoneCheck.Name, OperationCallback)
 }
 
 func (f Fault) check(frozen bool) error {
@@ -88,15 +97,15 @@ func (f Fault) check(frozen bool) error {
 	}
 	switch {
 	case kinds > 1:
-		return errors.New("inject: a fault is one of Status, Drop, Truncate, Body and WrongKey, each alone but for a Status with a Body")
+		return errors.New("a fault is one of status, drop, truncate, body and wrong key; only a status can have a body")
 	case f.Status != 0 && (f.Status < 200 || f.Status > 599):
-		return fmt.Errorf("inject: status %d is no final HTTP status from 200 to 599", f.Status)
+		return fmt.Errorf("status %d is not a final HTTP status from 200 to 599", f.Status)
 	case f.Status == 0 && (f.Fragment != "" || f.RetryAfter != 0):
-		return errors.New("inject: Fragment and RetryAfter go with a Status")
+		return errors.New("a fragment or a time to retry after needs a status")
 	case f.Latency < 0 || f.RetryAfter < 0:
-		return errors.New("inject: time does not go back: latency and RetryAfter must not be negative")
+		return errors.New("the latency and the time to retry after must not be negative")
 	case f.Latency > 0 && frozen:
-		return errors.New("inject: latency needs a running clock: on a frozen one it would never pass (use a testing/synctest bubble)")
+		return errors.New("latency needs a running clock: on a frozen one it would never pass")
 	}
 	return nil
 }

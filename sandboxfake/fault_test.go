@@ -400,13 +400,13 @@ func TestInjectRefusesWhatCouldNeverWork(t *testing.T) {
 		says  string
 	}{
 		{"an operation that there is not", sandboxfake.Match{Operation: "phone_check.creat"}, sandboxfake.Fault{Status: 500}, "no operation"},
-		{"two faults in one", sandboxfake.Match{}, sandboxfake.Fault{Status: 500, Drop: true}, "each alone"},
-		{"no HTTP status", sandboxfake.Match{}, sandboxfake.Fault{Status: 1000}, "no final HTTP status"},
-		{"an interim status", sandboxfake.Match{}, sandboxfake.Fault{Status: 100}, "no final HTTP status"},
-		{"a fragment without a status", sandboxfake.Match{}, sandboxfake.Fault{Fragment: "bad_request"}, "go with a Status"},
-		{"RetryAfter without a status", sandboxfake.Match{}, sandboxfake.Fault{RetryAfter: 1}, "go with a Status"},
-		{"negative latency", sandboxfake.Match{}, sandboxfake.Fault{Latency: -1}, "does not go back"},
-		{"latency on a frozen clock", sandboxfake.Match{}, sandboxfake.Fault{Latency: 1}, "testing/synctest"},
+		{"two faults in one", sandboxfake.Match{}, sandboxfake.Fault{Status: 500, Drop: true}, "a fault is one of"},
+		{"no HTTP status", sandboxfake.Match{}, sandboxfake.Fault{Status: 1000}, "not a final HTTP status"},
+		{"an interim status", sandboxfake.Match{}, sandboxfake.Fault{Status: 100}, "not a final HTTP status"},
+		{"a fragment without a status", sandboxfake.Match{}, sandboxfake.Fault{Fragment: "bad_request"}, "needs a status"},
+		{"RetryAfter without a status", sandboxfake.Match{}, sandboxfake.Fault{RetryAfter: 1}, "needs a status"},
+		{"negative latency", sandboxfake.Match{}, sandboxfake.Fault{Latency: -1}, "must not be negative"},
+		{"latency on a frozen clock", sandboxfake.Match{}, sandboxfake.Fault{Latency: 1}, "needs a running clock"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()

@@ -27,6 +27,7 @@ type options struct {
 	freshKeys      bool
 	control        bool
 	remoteControl  bool
+	controlToken   idverify.Secret
 	log            *requestLog // nil: none
 }
 
@@ -36,6 +37,9 @@ func newOptions(opts []Option) (options, error) {
 		if err := opt(&o); err != nil {
 			return o, err
 		}
+	}
+	if o.control && o.controlToken.Reveal() == "" {
+		o.controlToken = newControlToken()
 	}
 	return o, nil
 }

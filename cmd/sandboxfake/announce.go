@@ -10,12 +10,13 @@ import (
 	"github.com/idverify/idverify-go/sandboxfake"
 )
 
-// announcement is what -json prints.
+// announcement is the line of -json.
 type announcement struct {
-	URL       string      `json:"url"`
-	CAFile    string      `json:"ca_file"`
-	Project   credentials `json:"project"`
-	Workspace credentials `json:"workspace"`
+	URL          string      `json:"url"`
+	CAFile       string      `json:"ca_file"`
+	Project      credentials `json:"project"`
+	Workspace    credentials `json:"workspace"`
+	ControlToken string      `json:"control_token"`
 }
 
 type credentials struct {
@@ -27,9 +28,10 @@ func newCredentials(c idverify.Credentials) credentials {
 	return credentials{c.ClientID, c.ClientSecret.Reveal()}
 }
 
-// announce says how to reach the server, in one write: a reader who waits for a line gets it whole.
+// announce writes how to reach the server, in one write: a reader that waits for a line gets all of
+// it.
 func announce(w io.Writer, asJSON bool, server *sandboxfake.Server, caFile string) error {
-	a := announcement{server.URL(), caFile, newCredentials(server.Credentials()), newCredentials(server.ConsoleCredentials())}
+	a := announcement{server.URL(), caFile, newCredentials(server.Credentials()), newCredentials(server.ConsoleCredentials()), server.ControlToken()}
 	if asJSON {
 		return json.NewEncoder(w).Encode(a)
 	}
@@ -37,27 +39,33 @@ func announce(w io.Writer, asJSON bool, server *sandboxfake.Server, caFile strin
 	return err
 }
 
-// text tells a newcomer what there is and what to do next. The commands are for a POSIX shell, each on a line of its own.
+// text describes the server and the first steps for a newcomer. The commands are for a POSIX shell,
+// each on its own line.
 func (a announcement) text() string {
 	ca := shellQuote(a.CAFile)
-	return fmt.Sprintf(`The service's sandbox is at %[1]s
+	return fmt.Sprintf(`The sandbox of the service runs at %[1]s
 
   CA certificate   %[2]s
   project          client ID %[3]s
                    client secret %[4]s
   workspace        client ID %[5]s
                    client secret %[6]s
-  clock, faults, callbacks, journals: %[1]s/_sandbox/
+  control plane    %[1]s/_sandbox/ (clock, faults, callbacks, journals)
+                   control token %[8]s
 
-Get a token and create a PhoneCheck; in sandbox the number's last digits decide how it ends:
+Get a token and create a PhoneCheck. In the sandbox the last digits of the number decide the result:
 
 TOKEN=$(curl -sS --cacert %[7]s -u %[3]s:%[4]s -F grant_type=client_credentials -F scope=phone_check %[1]s/oauth2/v1/token | sed 's/.*"access_token":"\([^"]*\)".*/\1/')
 curl -sS --cacert %[7]s -H "Authorization: Bearer $TOKEN" -H 'Content-Type: application/json' -d '{"phone_number":"447700900012"}' %[1]s/phone_check/v0.1/checks
 
-Then open the check_url of the answer, as the phone would, and read the check again. Ctrl-C stops the server.
+Then open the check_url of the response, as the phone would, read the check again, and list the requests that the service received:
 
-`, a.URL, a.CAFile, a.Project.ClientID, a.Project.ClientSecret, a.Workspace.ClientID, a.Workspace.ClientSecret, ca)
+curl -sS --cacert %[7]s -H 'Authorization: Bearer %[8]s' %[1]s/_sandbox/requests
+
+Ctrl-C stops the server.
+
+`, a.URL, a.CAFile, a.Project.ClientID, a.Project.ClientSecret, a.Workspace.ClientID, a.Workspace.ClientSecret, ca, a.ControlToken)
 }
 
-// shellQuote makes s one word of a POSIX shell.
+// shellQuote quotes s as one word of a POSIX shell.
 func shellQuote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }

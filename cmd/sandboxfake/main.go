@@ -72,7 +72,11 @@ type flags struct {
 	json          bool
 	remoteControl bool
 	quiet         bool
+	controlToken  string
 }
+
+// controlTokenEnv is the environment variable that sets the control token.
+const controlTokenEnv = "SANDBOXFAKE_CONTROL_TOKEN"
 
 // parseFlags reads the command line. Where there is nothing to run, it returns nil and the exit code.
 func parseFlags(args []string, stderr io.Writer) (*flags, int) {
@@ -89,6 +93,7 @@ func parseFlags(args []string, stderr io.Writer) (*flags, int) {
 	set.BoolVar(&f.fixedKeys, "fixed-keys", false, "use the test keys that everybody has, in place of new ones")
 	set.StringVar(&f.caFile, "ca-file", "", "write the CA certificate to this `path` and leave it there; by default it is a temporary file")
 	set.BoolVar(&f.remoteControl, "remote-control", false, "answer /_sandbox/ to every address, and not to this machine alone")
+	set.StringVar(&f.controlToken, "control-token", "", "the `token` that /_sandbox/ requires, of at least 16 characters; better set "+controlTokenEnv+", because other users see flags; random by default")
 	set.BoolVar(&f.quiet, "quiet", false, "do not log calls")
 	switch err := set.Parse(args); {
 	case err == flag.ErrHelp:
@@ -100,12 +105,18 @@ func parseFlags(args []string, stderr io.Writer) (*flags, int) {
 		set.Usage()
 		return nil, exitUsage
 	}
+	if f.controlToken == "" {
+		f.controlToken = os.Getenv(controlTokenEnv)
+	}
 	return f, exitOK
 }
 
 // options are what the flags mean to the server.
 func (f *flags) options(log io.Writer) []sandboxfake.Option {
 	options := []sandboxfake.Option{sandboxfake.WithAddr(f.addr), sandboxfake.WithSeed(f.seed), sandboxfake.WithControlPlane()}
+	if f.controlToken != "" {
+		options = append(options, sandboxfake.WithControlToken(f.controlToken))
+	}
 	if f.remoteControl {
 		options = append(options, sandboxfake.WithRemoteControl())
 	}

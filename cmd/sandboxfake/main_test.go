@@ -134,10 +134,10 @@ func TestThePrintedCommandsWorkWhenPasted(t *testing.T) {
 	}
 	p := start(t, "-ca-file", filepath.Join(t.TempDir(), "it's the CA.pem"))
 	var commands []string
-	for len(commands) < 2 {
+	for len(commands) < 3 {
 		line, err := p.stdout.ReadString('\n')
 		if err != nil {
-			t.Fatalf("no two commands in the text: %v", err)
+			t.Fatalf("the text has %d commands, want 3: %v", len(commands), err)
 		}
 		if strings.Contains(line, "curl ") {
 			commands = append(commands, line)
@@ -150,7 +150,10 @@ func TestThePrintedCommandsWorkWhenPasted(t *testing.T) {
 		t.Fatalf("a newcomer who pastes the commands gets: %v\n%s", err, output)
 	}
 	if !strings.Contains(string(output), `"status":"ACCEPTED"`) || !strings.Contains(string(output), `"check_url"`) {
-		t.Errorf("the commands answer %s, want a check that is ACCEPTED with its Check URL", output)
+		t.Errorf("the commands return %s, want a check that is ACCEPTED with its Check URL", output)
+	}
+	if !strings.Contains(string(output), `"operation":"phone_check.create"`) {
+		t.Errorf("the commands return %s, want the journal of requests", output)
 	}
 }
 

@@ -112,12 +112,13 @@ func (p *program) stop(signal os.Signal) (code int, rest string) {
 	return p.cmd.ProcessState.ExitCode(), string(text)
 }
 
-// announced is the line of -json, with nothing in it but what is promised.
+// announced is the line of -json, with its documented fields.
 type announced struct {
 	URL       string      `json:"url"`
 	CAFile    string      `json:"ca_file"`
 	Project   credentials `json:"project"`
 	Workspace credentials `json:"workspace"`
+	Token     string      `json:"control_token"`
 }
 
 type credentials struct {
@@ -137,7 +138,7 @@ func startJSON(t *testing.T, args ...string) (*program, announced) {
 	decoder := json.NewDecoder(strings.NewReader(line))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&a); err != nil {
-		t.Fatalf("the line is not what DESIGN promises: %v", err)
+		t.Fatalf("the line has other fields than those documented: %v", err)
 	}
 	return p, a
 }

@@ -35,7 +35,7 @@ func TestTheWalkThroughWithCurl(t *testing.T) {
 	need(t, installed("sh", "curl", "sed"), "sh, curl and sed are needed")
 	p, a := startJSON(t)
 	script := exec.CommandContext(t.Context(), "sh", "testdata/walkthrough/walkthrough.sh")
-	script.Env = append(os.Environ(), "URL="+a.URL, "CA="+a.CAFile, "ID="+a.Project.ClientID, "SECRET="+a.Project.ClientSecret)
+	script.Env = append(os.Environ(), "URL="+a.URL, "CA="+a.CAFile, "ID="+a.Project.ClientID, "SECRET="+a.Project.ClientSecret, "CONTROL="+a.Token)
 
 	output, err := script.CombinedOutput()
 

@@ -11,7 +11,7 @@ const fs = require('node:fs');
 const http = require('node:http');
 const httpSignature = require('http-signature');
 
-const { url, project } = JSON.parse(fs.readFileSync(process.argv[2] ?? 0, 'utf8'));
+const { url, project, control_token: controlToken } = JSON.parse(fs.readFileSync(process.argv[2] ?? 0, 'utf8'));
 
 // What a message must cover, and how old it may be. http-signature counts seconds.
 const CALLBACK = ['(request-target)', 'host', 'date', 'x-service-callback', 'digest'];
@@ -120,9 +120,9 @@ async function main() {
   assert.deepEqual([result.status, result.match], ['COMPLETED', false]);
   console.log('the redirect is the service’s: the number does not match');
 
-  // A forged callback is refused: here the service is told to sign with a key that it does not publish.
+  // A forged callback is rejected. Here the service signs with a key that it does not publish.
   await call('/_sandbox/faults', {
-    method: 'POST', headers: { 'content-type': 'application/json' }, status: 204,
+    method: 'POST', headers: { authorization: `Bearer ${controlToken}`, 'content-type': 'application/json' }, status: 204,
     body: JSON.stringify({ match: { operation: 'callback' }, faults: [{ wrong_key: true }] }),
   });
   const forged = await receiver(keys);

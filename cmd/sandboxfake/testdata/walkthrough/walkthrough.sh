@@ -2,12 +2,12 @@
 # The whole way of a PhoneCheck with curl alone: token, check, Check URL, callback, redirect, code exchange, and what happens when things go wrong.
 #
 #   go run ./cmd/sandboxfake -addr 127.0.0.1:8443 -seed 1 -ca-file ca.pem
-#   URL=https://127.0.0.1:8443 CA=ca.pem ID=<client id> SECRET=<client secret> sh walkthrough.sh
+#   URL=https://127.0.0.1:8443 CA=ca.pem ID=<client id> SECRET=<client secret> CONTROL=<control token> sh walkthrough.sh
 #
 # It needs curl and sed. It verifies no signatures: walkthrough.js does.
 set -eu
 
-: "${URL:?the URL that sandboxfake printed}" "${CA:?the path of its CA file}" "${ID:?the client ID of its project}" "${SECRET:?the client secret}"
+: "${URL:?the URL that sandboxfake printed}" "${CA:?the path of its CA file}" "${ID:?the client ID of its project}" "${SECRET:?the client secret}" "${CONTROL:?the control token}"
 
 call() { curl -sS --fail-with-body --cacert "$CA" "$@"; }
 field() { sed -n "s/.*\"$1\":\"\{0,1\}\([^\",}]*\).*/\1/p"; }                # a field of a JSON object, by its name
@@ -17,7 +17,7 @@ expect() { [ "$2" = "$3" ] || { echo "$1: got '$2', want '$3'" >&2; exit 1; }; e
 # A token for one product. It is good for an hour: keep it.
 TOKEN=$(call -u "$ID:$SECRET" -F grant_type=client_credentials -F scope=phone_check "$URL/oauth2/v1/token" | field access_token)
 api() { call -H "Authorization: Bearer $TOKEN" "$@"; }
-control() { call -H 'Content-Type: application/json' "$@"; }
+control() { call -H "Authorization: Bearer $CONTROL" -H 'Content-Type: application/json' "$@"; }
 
 # A check. In sandbox the last digits decide: 12 matches. The callback goes to port 9, where nobody listens: see below.
 CHECK=$(api -H 'Content-Type: application/json' -d '{"phone_number":"447700900012","callback_url":"http://127.0.0.1:9/callbacks"}' "$URL/phone_check/v0.1/checks")

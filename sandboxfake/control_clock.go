@@ -1,0 +1,59 @@
+package sandboxfake
+
+import (
+	"net/http"
+	"time"
+)
+
+// controlTimeView is the time on the server's clock.
+type controlTimeView struct {
+	Now time.Time `json:"now"`
+}
+
+func (s *Server) controlTime(*http.Request) (any, error) { return controlTimeView{s.Now()}, nil }
+
+func (s *Server) controlAdvance(r *http.Request) (any, error) {
+	var params struct {
+		Seconds *float64 `json:"seconds"`
+	}
+	if err := decodeControl(r, &params); err != nil {
+		return nil, err
+	}
+	if params.Seconds == nil {
+		return nil, badControl("seconds is missing")
+	}
+	d, err := controlSpan("seconds", *params.Seconds)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.Advance(r.Context(), d); err != nil {
+		return nil, err
+	}
+	return controlTimeView{s.Now()}, nil
+}
+
+func (s *Server) controlExpire(r *http.Request) (any, error) {
+	var params struct {
+		CheckID string `json:"check_id"`
+	}
+	if err := decodeControl(r, &params); err != nil {
+		return nil, err
+	}
+	return nil, s.expire(params.CheckID)
+}
+
+func (s *Server) controlIdle(r *http.Request) (any, error) { return nil, s.Idle(r.Context()) }
+
+func (s *Server) controlRotateKeys(*http.Request) (any, error) {
+	s.RotateKeys()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return struct {
+		KeyID string `json:"key_id"`
+	}{s.keys.keys[len(s.keys.keys)-1].id}, nil
+}
+
+func (s *Server) controlReset(*http.Request) (any, error) {
+	s.Reset()
+	return nil, nil
+}

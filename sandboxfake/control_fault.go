@@ -1,0 +1,126 @@
+package sandboxfake
+
+import (
+	"net/http"
+	"slices"
+
+	"github.com/idverify/idverify-go/internal/wire"
+)
+
+// controlFaultView is a Fault on the wire.
+type controlFaultView struct {
+	Status            int     `json:"status,omitempty"`
+	Fragment          string  `json:"fragment,omitempty"`
+	RetryAfterSeconds float64 `json:"retry_after_seconds,omitempty"`
+	LatencySeconds    float64 `json:"latency_seconds,omitempty"`
+	Drop              bool    `json:"drop,omitempty"`
+	Truncate          bool    `json:"truncate,omitempty"`
+	Body              string  `json:"body,omitempty"`
+	WrongKey          bool    `json:"wrong_key,omitempty"`
+}
+
+func (v controlFaultView) fault() (Fault, error) {
+	retryAfter, err := controlSpan("retry_after_seconds", v.RetryAfterSeconds)
+	if err != nil {
+		return Fault{}, err
+	}
+	latency, err := controlSpan("latency_seconds", v.LatencySeconds)
+	if err != nil {
+		return Fault{}, err
+	}
+	return Fault{v.Status, v.Fragment, retryAfter, latency, v.Drop, v.Truncate, v.Body, v.WrongKey}, nil
+}
+
+func newControlFaultView(f *Fault) *controlFaultView {
+	if f == nil {
+		return nil
+	}
+	return &controlFaultView{f.Status, f.Fragment, f.RetryAfter.Seconds(), f.Latency.Seconds(), f.Drop, f.Truncate, f.Body, f.WrongKey}
+}
+
+// controlMatchView is a Match on the wire.
+type controlMatchView struct {
+	Operation string `json:"operation,omitempty"`
+	Project   string `json:"project,omitempty"`
+	Workspace string `json:"workspace,omitempty"`
+	Repeat    bool   `json:"repeat,omitempty"`
+}
+
+// controlInjectionView is an Inject on the wire.
+type controlInjectionView struct {
+	Match  controlMatchView    `json:"match"`
+	Faults []*controlFaultView `json:"faults"`
+	Left   *int                `json:"left,omitempty"` // in responses: how many faults are left in this round
+}
+
+// operationView is an operation that a match can name. A callback has no path of the service.
+type operationView struct {
+	Operation string `json:"operation"`
+	Method    string `json:"method,omitempty"`
+	Path      string `json:"path,omitempty"`
+}
+
+// controlOperations is GET /_sandbox/operations. An operation with two paths is listed twice.
+func (s *Server) controlOperations(*http.Request) (any, error) {
+	view := struct {
+		Operations []operationView `json:"operations"`
+	}{}
+	for _, op := range wire.Operations() {
+		view.Operations = append(view.Operations, operationView{op.Name, op.Method, op.Path})
+	}
+	view.Operations = append(view.Operations, operationView{Operation: OperationCallback})
+	return view, nil
+}
+
+func (s *Server) controlFaults(*http.Request) (any, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	view := struct {
+		Faults []controlInjectionView `json:"injections"`
+	}{[]controlInjectionView{}}
+	for _, i := range s.injections {
+		v := controlInjectionView{Match: controlMatchView(i.match), Left: new(len(i.faults) - i.next)}
+		for _, f := range i.faults {
+			v.Faults = append(v.Faults, newControlFaultView(&f))
+		}
+		view.Faults = append(view.Faults, v)
+	}
+	return view, nil
+}
+
+func (s *Server) controlInject(r *http.Request) (any, error) {
+	var params controlInjectionView
+	if err := decodeControl(r, &params); err != nil {
+		return nil, err
+	}
+	match := Match(params.Match)
+	if err := match.check(); err != nil {
+		return nil, badControl("%v", err)
+	}
+	if len(params.Faults) == 0 {
+		return nil, badControl("faults is empty")
+	}
+	var faults []Fault
+	for _, v := range params.Faults {
+		if v == nil {
+			return nil, badControl("A fault is null: use {} to let a call pass")
+		}
+		f, err := v.fault()
+		if err != nil {
+			return nil, err
+		}
+		if err := f.check(!s.opts.frozenAt.IsZero()); err != nil {
+			return nil, badControl("%v", err)
+		}
+		faults = append(faults, f)
+	}
+	s.Inject(match, faults...)
+	return nil, nil
+}
+
+func (s *Server) controlClearFaults(*http.Request) (any, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.injections = slices.Delete(s.injections, 0, len(s.injections))
+	return nil, nil
+}

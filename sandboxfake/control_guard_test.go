@@ -1,0 +1,287 @@
+package sandboxfake_test
+
+import (
+	"crypto/tls"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/idverify/idverify-go/sandboxfake"
+)
+
+// bearer is the Authorization header of a control token.
+func bearer(token string) http.Header { return http.Header{"Authorization": {"Bearer " + token}} }
+
+func TestServer_ControlNeedsToken(t *testing.T) {
+	t.Parallel()
+	a := controlled(t, sandboxfake.WithFrozenClock(frozenAt))
+	token := a.srv.ControlToken()
+	for _, row := range []struct {
+		name, method, path string
+		header             http.Header
+		status             int
+	}{
+		{"the help text", http.MethodGet, "/_sandbox/", nil, 200},
+		{"the head of the help text", http.MethodHead, "/_sandbox/", nil, 200},
+		{"health", http.MethodGet, "/_sandbox/health", nil, 200},
+		{"the path without slash", http.MethodGet, "/_sandbox", nil, 307},
+		{"another method on health", http.MethodPost, "/_sandbox/health", nil, 401},
+		{"no token", http.MethodGet, "/_sandbox/requests", nil, 401},
+		{"no token for a POST", http.MethodPost, "/_sandbox/reset", http.Header{"Content-Type": {"application/json"}}, 401},
+		{"no token for an unknown path", http.MethodGet, "/_sandbox/nothing", nil, 401},
+		{"no token with an escaped path", http.MethodGet, "/%5fsandbox/requests", nil, 401},
+		{"no token with a path to be cleaned", http.MethodGet, "/_sandbox/health/../requests", nil, 401},
+		{"another token", http.MethodGet, "/_sandbox/requests", bearer(strings.ToLower(token)), 401},
+		{"the beginning of the token", http.MethodGet, "/_sandbox/requests", bearer(token[:len(token)-1]), 401},
+		{"an empty token", http.MethodGet, "/_sandbox/requests", bearer(""), 401},
+		{"a token of the service", http.MethodGet, "/_sandbox/requests", bearer(a.token), 401},
+		{"another scheme", http.MethodGet, "/_sandbox/requests", http.Header{"Authorization": {"Basic " + token}}, 401},
+		{"two tokens", http.MethodGet, "/_sandbox/requests", http.Header{"Authorization": {"Bearer " + token, "Bearer " + token}}, 401},
+		{"a token in the query", http.MethodGet, "/_sandbox/requests?access_token=" + token, nil, 401},
+		{"the token", http.MethodGet, "/_sandbox/requests", bearer(token), 200},
+		{"the token with a scheme in lower case", http.MethodGet, "/_sandbox/requests", http.Header{"Authorization": {"bearer " + token}}, 200},
+	} {
+		request := a.request(row.method, row.path, "")
+		request.Header = row.header
+
+		got := a.do(request)
+
+		if got.status != row.status {
+			t.Errorf("%s: %d %s, want %d", row.name, got.status, got.body, row.status)
+		}
+		if challenge := got.header.Get("WWW-Authenticate"); (row.status == 401) != strings.HasPrefix(challenge, "Bearer ") {
+			t.Errorf("%s: %d with WWW-Authenticate %q, want a challenge with a 401 only", row.name, got.status, challenge)
+		}
+		if row.status == 307 && got.header.Get("Location") != "/_sandbox/" {
+			t.Errorf("%s: redirects to %q, want /_sandbox/", row.name, got.header.Get("Location"))
+		}
+	}
+	if got := a.get(phoneChecks); got.status != http.StatusOK {
+		t.Errorf("a call of the service is %d, want 200: a reset without token took effect", got.status)
+	}
+}
+
+func TestServer_ControlToken(t *testing.T) {
+	t.Parallel()
+	start := func(opts ...sandboxfake.Option) *sandboxfake.Server {
+		return sandboxfake.New(t, append(opts, sandboxfake.WithInMemory())...)
+	}
+
+	first, second := start(sandboxfake.WithControlPlane()), start(sandboxfake.WithRemoteControl())
+	before := first.ControlToken()
+	first.Reset()
+
+	if before == "" || second.ControlToken() == "" || before == second.ControlToken() {
+		t.Error("two servers of one seed share a control token, or have none: anyone who knows the seed could control them")
+	}
+	if first.ControlToken() != before {
+		t.Error("a reset changed the control token")
+	}
+	if got := start().ControlToken(); got != "" {
+		t.Errorf("a server without control plane has the token %q, want none", got)
+	}
+	const fixed = "a.fixed-token_of~ours+/1234=="
+	if got := start(sandboxfake.WithControlToken(fixed)).ControlToken(); got != fixed {
+		t.Errorf("the token is %q, want the one of the option", got)
+	}
+	for _, token := range []string{"", "tooshort", strings.Repeat("x", 257), "a token with spaces", "a-token-with-\n-in-it", `a-token-with-"quotes"`} {
+		if srv, err := sandboxfake.Start(sandboxfake.WithInMemory(), sandboxfake.WithControlToken(token)); err == nil {
+			srv.Close()
+			t.Errorf("the control token %q is accepted", token)
+		}
+	}
+}
+
+// A reverse proxy on the same machine connects from loopback, as curl does. Only the token
+// distinguishes their callers.
+func TestServer_ControlBehindProxy(t *testing.T) {
+	t.Parallel()
+	srv := sandboxfake.New(t, sandboxfake.WithControlPlane())
+	backend, err := url.Parse(srv.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range []struct {
+		name    string
+		rewrite func(*httputil.ProxyRequest)
+	}{
+		{"the Host of the backend and no other header", func(r *httputil.ProxyRequest) { r.SetURL(backend) }},
+		{"the Host of the client and X-Forwarded headers", func(r *httputil.ProxyRequest) {
+			r.SetURL(backend)
+			r.SetXForwarded()
+			r.Out.Host = "sandbox.example"
+		}},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: exportedRoots(t, srv)}}
+			t.Cleanup(transport.CloseIdleConnections)
+			proxy := httptest.NewServer(&httputil.ReverseProxy{Rewrite: row.rewrite, Transport: transport, ErrorLog: log.New(io.Discard, "", 0)})
+			t.Cleanup(proxy.Close)
+			get := func(header http.Header) int {
+				request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, proxy.URL+"/_sandbox/requests", nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				request.Header = header
+				response, err := proxy.Client().Do(request)
+				if err != nil {
+					t.Fatal(err)
+				}
+				response.Body.Close()
+				return response.StatusCode
+			}
+
+			without, with := get(http.Header{}), get(bearer(srv.ControlToken()))
+
+			if without != http.StatusUnauthorized || with != http.StatusOK {
+				t.Errorf("without the token %d, with it %d, want 401 and 200", without, with)
+			}
+		})
+	}
+}
+
+func TestServer_ControlOfOtherOrigins(t *testing.T) {
+	t.Parallel()
+	a := controlled(t)
+	for _, row := range []struct {
+		name   string
+		header http.Header
+		status int
+	}{
+		{"a form without preflight", http.Header{"Content-Type": {"text/plain"}}, 415},
+		{"a form, urlencoded", http.Header{"Content-Type": {"application/x-www-form-urlencoded"}}, 415},
+		{"no content type", http.Header{}, 415},
+		{"JSON of another site, as a browser marks it", http.Header{"Content-Type": {"application/json"}, "Sec-Fetch-Site": {"cross-site"}}, 403},
+		{"JSON of another site, as an old browser marks it", http.Header{"Content-Type": {"application/json"}, "Origin": {"https://evil.example"}}, 403},
+		{"JSON of a program", http.Header{"Content-Type": {"application/json; charset=utf-8"}}, 204},
+	} {
+		request := a.request(http.MethodPost, "/_sandbox/idle", "")
+		request.Header = row.header
+		request.Header.Set("Authorization", "Bearer "+a.srv.ControlToken())
+
+		if got := a.do(request); got.status != row.status || got.header.Get("Access-Control-Allow-Origin") != "" {
+			t.Errorf("%s: %d, allowed origin %q, want %d and none", row.name, got.status, got.header.Get("Access-Control-Allow-Origin"), row.status)
+		}
+	}
+	preflight := a.request(http.MethodOptions, "/_sandbox/idle", "")
+	preflight.Header = http.Header{"Origin": {"https://evil.example"}, "Access-Control-Request-Method": {"POST"}, "Access-Control-Request-Headers": {"authorization,content-type"}}
+	if got := a.do(preflight); got.status/100 == 2 || got.header.Get("Access-Control-Allow-Headers") != "" {
+		t.Errorf("a preflight gets %d %v: it must be rejected", got.status, got.header)
+	}
+}
+
+func TestServer_ControlFromOtherMachines(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		name   string
+		option sandboxfake.Option
+		path   string
+		from   string
+		status int
+	}{
+		{"this machine", sandboxfake.WithControlPlane(), "time", "127.0.0.1:5000", 200},
+		{"this machine by IPv6", sandboxfake.WithControlPlane(), "time", "[::1]:5000", 200},
+		{"this machine by mapped IPv4", sandboxfake.WithControlPlane(), "time", "[::ffff:127.0.0.1]:5000", 200},
+		{"another", sandboxfake.WithControlPlane(), "time", "192.0.2.1:5000", 403},
+		{"another by IPv6", sandboxfake.WithControlPlane(), "time", "[2001:db8::1]:5000", 403},
+		{"no address", sandboxfake.WithControlPlane(), "time", "", 403},
+		{"health from another", sandboxfake.WithControlPlane(), "health", "192.0.2.1:5000", 200},
+		{"another, with remote control", sandboxfake.WithRemoteControl(), "time", "192.0.2.1:5000", 200},
+	} {
+		srv := sandboxfake.New(t, sandboxfake.WithInMemory(), row.option)
+		request := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/_sandbox/"+row.path, nil)
+		request.RemoteAddr = row.from
+		request.Header = bearer(srv.ControlToken())
+		recorder := httptest.NewRecorder()
+
+		sandboxfake.Serve(srv, recorder, request)
+
+		if recorder.Code != row.status {
+			t.Errorf("%s: %d, want %d", row.name, recorder.Code, row.status)
+		}
+	}
+}
+
+func TestServer_ControlOperations(t *testing.T) {
+	t.Parallel()
+	a := controlled(t)
+
+	listed := a.control(http.MethodGet, "operations", "").json["operations"].([]any)
+
+	names := make(map[string]bool)
+	for _, row := range listed {
+		name := row.(map[string]any)["operation"].(string)
+		names[name] = true
+		// Each name can be given to a fault.
+		if got := a.control(http.MethodPost, "faults", `{"match":{"operation":"`+name+`"},"faults":[{}]}`); got.status != http.StatusNoContent {
+			t.Errorf("a fault for %s: %d %s", name, got.status, got.body)
+		}
+	}
+	for _, want := range []string{"phone_check.create", "oauth2.token", "callback"} {
+		if !names[want] {
+			t.Errorf("%s is not listed", want)
+		}
+	}
+}
+
+func TestServer_Expire(t *testing.T) {
+	t.Parallel()
+	expirers := map[string]func(*api, string){
+		"Go": func(a *api, id string) { a.srv.Expire(id) },
+		"control plane": func(a *api, id string) {
+			if got := a.control(http.MethodPost, "expire", `{"check_id":"`+id+`"}`); got.status != http.StatusNoContent {
+				a.t.Errorf("expire: %d %s", got.status, got.body)
+			}
+		},
+	}
+	for name, expire := range expirers {
+		for _, path := range []string{phoneChecks, phoneChecks02} {
+			t.Run(name+path, func(t *testing.T) {
+				t.Parallel()
+				a := controlled(t, sandboxfake.WithFrozenClock(frozenAt))
+				var receiver bodies
+				id := a.create(path, `{"phone_number":"447700900012","callback_url":"`+a.srv.Handle("app.sandbox.test", &receiver)+`"}`)
+				other := a.create(path, `{"phone_number":"447700900012"}`)
+				if path == phoneChecks02 {
+					a.get(path + "/" + id + "/redirect") // PENDING expires too
+				}
+
+				expire(a, id)
+
+				if err := a.srv.Idle(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				if !a.srv.Now().Equal(frozenAt) {
+					t.Errorf("the clock moved to %v", a.srv.Now())
+				}
+				a.get(path+"/"+id).wantProblem(t, 404, "check_not_found")
+				if got := a.get(path + "/" + other); got.status != http.StatusOK {
+					t.Errorf("another check is %d, want 200", got.status)
+				}
+				if body := receiver.last(t); body["check_id"] != id || body["status"] != "EXPIRED" || body["match"] != nil {
+					t.Errorf("the callback is %v, want EXPIRED without match", body)
+				}
+			})
+		}
+	}
+}
+
+func TestServer_ExpireEndedCheck(t *testing.T) {
+	t.Parallel()
+	a := controlled(t)
+	id := a.create(phoneChecks, `{"phone_number":"447700900012"}`)
+	a.get(phoneChecks + "/" + id + "/redirect")
+
+	got := a.control(http.MethodPost, "expire", `{"check_id":"`+id+`"}`)
+
+	got.wantProblem(t, http.StatusBadRequest, "bad_request")
+	if check := a.get(phoneChecks + "/" + id); check.json["status"] != "COMPLETED" {
+		t.Errorf("the check is %s, want COMPLETED as before", check.body)
+	}
+}
