@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/idverify/idverify-go"
-	"github.com/idverify/idverify-go/signature"
 )
 
 // Delivery is one callback with all its tries.
@@ -180,19 +179,24 @@ func (s *Server) settle(d *delivery, try Attempt) {
 	s.runDue()
 }
 
-// deliver makes one try, without the mutex, and notes in try what came of it.
+// deliver makes one attempt, without the mutex, and stores its result in try.
 func (s *Server) deliver(st *state, d *delivery, try *Attempt) {
-	ctx, cancel := context.WithTimeout(st.ctx, deliveryTimeout)
-	defer cancel()
+	timeout := deliveryTimeout
 	if try.Fault != nil && try.Fault.Latency > 0 {
-		wait(ctx, try.Fault.Latency)
+		latency := min(try.Fault.Latency, timeout)
+		wait(st.ctx, latency)
+		timeout -= latency
 	}
-	request, err := s.signedCallback(ctx, d, try.Fault)
+	request, err := s.signedCallback(st, d, try.Fault)
 	if err != nil {
 		try.Result, try.Error = ResultUnreachable, "the callback could not be made"
 		return
 	}
 	try.Header = request.Header
+	// The timeout begins here: waiting for a date is not the receiver's time.
+	ctx, cancel := context.WithTimeout(st.ctx, timeout)
+	defer cancel()
+	request = request.WithContext(ctx)
 	status, err := s.send(request, try.Fault)
 	switch {
 	case err == nil:
@@ -247,15 +251,22 @@ func isTimeout(err error) bool {
 
 var errDropped = errors.New("dropped by an injected fault")
 
-// signedCallback builds the request of one try, with a date and a signature of its own.
-func (s *Server) signedCallback(ctx context.Context, d *delivery, fault *Fault) (*http.Request, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, d.URL, nil)
+// signedCallback returns the request of one attempt, with its own date and signature.
+func (s *Server) signedCallback(st *state, d *delivery, fault *Fault) (*http.Request, error) {
+	request, err := http.NewRequestWithContext(st.ctx, http.MethodPost, d.URL, nil)
 	if err != nil {
 		return nil, err
 	}
 	request.Header.Set("User-Agent", "sandboxfake")
 	request.Header.Set(s.opts.callbackHeader, string(d.Product))
-	if err := s.callbackSigner(fault).SignCallback(request, d.Body); err != nil {
+	s.mu.Lock()
+	key := s.keys.signingUnder(fault)
+	s.mu.Unlock()
+	signer, err := s.signer(st.ctx, d.CheckID, key)
+	if err != nil {
+		return nil, err
+	}
+	if err := signer.SignCallback(request, d.Body); err != nil {
 		return nil, err
 	}
 	switch {
@@ -267,13 +278,6 @@ func (s *Server) signedCallback(ctx context.Context, d *delivery, fault *Fault) 
 		request.ContentLength = int64(len(fault.Body))
 	}
 	return request, nil
-}
-
-// callbackSigner is the one that signs now.
-func (s *Server) callbackSigner(fault *Fault) *signature.Signer {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.keys.signerUnder(fault)
 }
 
 // ruleFor returns the rule for a status. An attempt without a response, whose status is 0, is not

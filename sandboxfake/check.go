@@ -221,8 +221,8 @@ func (s *Server) openCheck(c *call) (any, error) {
 	if target == "" {
 		return &answer{status: http.StatusOK, media: wire.MediaJSON, body: view}, nil
 	}
-	signer := s.keys.signerUnder(c.fault)
-	return &answer{status: http.StatusFound, location: func() (string, error) { return view.redirect(target, signer) }}, nil
+	key := s.keys.signingUnder(c.fault)
+	return &answer{status: http.StatusFound, location: func() (string, error) { return s.signedRedirect(c.r.Context(), view, target, key) }}, nil
 }
 
 // completeCheck is PATCH /{product}/v0.2/checks/{check_id}: the exchange of the code for the outcome.

@@ -80,6 +80,8 @@ var controls = []struct {
 	{"GET", "time", "", "returns the time on the server's clock", (*Server).controlTime},
 	{"POST", "advance", `{"seconds": 120}`, "moves the clock, runs every event that becomes due, and returns when they are done", (*Server).controlAdvance},
 	{"POST", "expire", `{"check_id": "…"}`, "makes a check expire now, without moving the clock", (*Server).controlExpire},
+	{"GET", "dates", "", "returns which clock dates the signatures of callbacks and redirects", (*Server).controlDates},
+	{"POST", "dates", `{"clock": "sandbox"}`, "dates them by the server's clock, or with system by the system's", (*Server).controlSetDates},
 	{"POST", "idle", "", "returns when no callback is in flight and none is due now", (*Server).controlIdle},
 	{"GET", "faults", "", "returns the faults that were injected, and how many are left", (*Server).controlFaults},
 	{"POST", "faults", `{"match": {"operation": "phone_check.create"}, "faults": [{"status": 503}]}`, "makes the next matching calls fail, one per fault", (*Server).controlInject},

@@ -42,6 +42,40 @@ func (s *Server) controlExpire(r *http.Request) (any, error) {
 	return nil, s.expire(params.CheckID)
 }
 
+// controlDatesView is which clock dates signatures.
+type controlDatesView struct {
+	Clock string `json:"clock"`
+}
+
+// The clocks of controlDatesView.
+const (
+	systemClock  = "system"
+	sandboxClock = "sandbox"
+)
+
+func (s *Server) controlDates(*http.Request) (any, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.dates.system {
+		return controlDatesView{systemClock}, nil
+	}
+	return controlDatesView{sandboxClock}, nil
+}
+
+func (s *Server) controlSetDates(r *http.Request) (any, error) {
+	var params controlDatesView
+	if err := decodeControl(r, &params); err != nil {
+		return nil, err
+	}
+	if params.Clock != systemClock && params.Clock != sandboxClock {
+		return nil, badControl("clock must be %s or %s", systemClock, sandboxClock)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.dates.system = params.Clock == systemClock
+	return nil, nil
+}
+
 func (s *Server) controlIdle(r *http.Request) (any, error) { return nil, s.Idle(r.Context()) }
 
 func (s *Server) controlRotateKeys(*http.Request) (any, error) {

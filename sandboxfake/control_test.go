@@ -58,7 +58,7 @@ func TestServer_ControlHelp(t *testing.T) {
 	if help.status != http.StatusOK || !strings.HasPrefix(help.header.Get("Content-Type"), "text/plain") {
 		t.Fatalf("the help page is %d %s", help.status, help.header.Get("Content-Type"))
 	}
-	for _, path := range []string{"health", "operations", "time", "advance", "expire", "idle", "faults", "deliveries", "redeliver", "requests", "signup", "keys", "reset"} {
+	for _, path := range []string{"health", "operations", "time", "advance", "expire", "dates", "idle", "faults", "deliveries", "redeliver", "requests", "signup", "keys", "reset"} {
 		if !strings.Contains(string(help.body), "/_sandbox/"+path+"\n") {
 			t.Errorf("the help page does not list %s", path)
 		}

@@ -22,9 +22,12 @@
 //
 // # Time
 //
-// Everything that depends on time reads the server's clock: the expiry of tokens and checks, the tries of a callback, the dates of signatures, the windows of a rate limit, the overlap of rotated keys.
-// By default the clock runs. [WithFrozenClock] has it stand, and [Server.Advance] moves it, of either kind, doing on the way whatever falls due. [Server.Idle] waits for the deliveries that are under way.
-// No test needs to sleep, or to try until it works.
+// Everything that depends on time reads the server's clock: the expiry of tokens and checks, the
+// attempts of a callback, the windows of a rate limit, the overlap of rotated keys, and, unless
+// [WithSystemDates] is set, the dates of signatures.
+// By default the clock runs. [WithFrozenClock] freezes it. [Server.Advance] moves either kind forward
+// and runs every event that becomes due. [Server.Expire] makes one check expire without moving the
+// clock. [Server.Idle] waits for the deliveries in progress. No test needs to sleep or to poll.
 //
 // Inside a testing/synctest bubble use [WithInMemory] and make the server in the bubble. The clock is then the bubble's: the six tries of a callback over two and a half minutes take a millisecond.
 //
@@ -44,7 +47,8 @@
 //
 // # Other languages
 //
-// Package cmd/sandboxfake is a server as a program. [WithControlPlane] has it do over HTTP, under /_sandbox/, what the methods of Server do here, and [WithRequestLog] tells each call in a line.
+// Package cmd/sandboxfake is a server as a program. [WithControlPlane] serves the methods of Server
+// over HTTP, below /_sandbox/, and [WithRequestLog] writes a line for each call.
 //
 // docs/testing.md has recipes: a first test, parallel tests, expiry, retries, key rotation, faults, and how to sign a callback of your own.
 package sandboxfake

@@ -15,12 +15,11 @@ import (
 // keySetMaxAge is how long a client may keep the key set, and how long a retired key stays in it (contract, section 1, "Cache-Control: max-age set").
 const keySetMaxAge = 5 * time.Minute
 
-// keyRing is the keys that sign callbacks and redirects. The last signs; all are published.
+// keyRing holds the keys that sign callbacks and redirects. The last one signs; all are published.
 type keyRing struct {
-	keys   []signingKey
-	made   int // how many there ever were
-	signer *signature.Signer
-	forger *signature.Signer // signs in the name of the same key id with a key that is not published
+	keys     []signingKey
+	made     int             // how many there ever were
+	wrongKey *rsa.PrivateKey // never published
 }
 
 type signingKey struct {
@@ -28,53 +27,45 @@ type signingKey struct {
 	key *rsa.PrivateKey
 }
 
-// add makes a new key the one that signs. The keys are few and taken in turn; their ids are always new.
+// add makes a new key the one that signs. There are few keys, used in turn; their IDs are always new.
 func (k *keyRing) add(s *Server, st *state) error {
-	var key signingKey
-	var err error
-	if key.id, key.key, err = s.signingKey(st, k.made); err != nil {
-		return err
-	}
-	opts := &signature.SignerOptions{
-		CallbackHeader: s.opts.callbackHeader,
-		Base64Digest:   s.opts.base64Digest,
-		Now:            s.Now,
-	}
-	signer, err := signature.NewSigner(key.id, key.key, opts)
+	id, key, err := s.signingKey(st, k.made)
 	if err != nil {
 		return err
 	}
-	forger, err := signature.NewSigner(key.id, s.network.identity.wrongKey, opts)
-	if err != nil {
+	// Options that no signer accepts fail here, and not at the first message.
+	if _, err := signature.NewSigner(id, key, &signature.SignerOptions{CallbackHeader: s.opts.callbackHeader}); err != nil {
 		return err
 	}
 	k.made++
-	k.signer, k.forger = signer, forger
-	k.keys = append(k.keys, key)
+	k.keys = append(k.keys, signingKey{id, key})
+	k.wrongKey = s.network.identity.wrongKey
 	return nil
 }
 
-// signerUnder is the one that signs now, as a fault, which may be nil, leaves it.
-func (k *keyRing) signerUnder(f *Fault) *signature.Signer {
+// signingUnder returns the key that signs now. Under a fault with WrongKey, it has the ID of that key
+// only. The fault may be nil.
+func (k *keyRing) signingUnder(f *Fault) signingKey {
+	key := k.keys[len(k.keys)-1]
 	if f != nil && f.WrongKey {
-		return k.forger
+		key.key = k.wrongKey
 	}
-	return k.signer
+	return key
 }
 
-// RotateKeys has a new key sign from now on. The old one stays published for five minutes on the server's clock, as long as clients may keep the set, and then leaves it.
+// RotateKeys makes a new key sign from now on. The old one stays published for five minutes on the
+// server's clock, as long as clients may cache the set, and is then removed.
 func (s *Server) RotateKeys() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := s.clock.now()
-	retired := s.keys.keys[len(s.keys.keys)-1].id
+	retired := s.keys.signingUnder(nil).id
 	s.must(s.keys.add(s, s.state))
 	st := s.state
-	s.clock.schedule(now.Add(keySetMaxAge), func() { st.keys.remove(retired) })
+	s.clock.schedule(s.clock.now().Add(keySetMaxAge), func() { st.keys.remove(retired) })
 	s.runDue()
 }
 
-// remove takes a key out of the set.
+// remove removes a key from the set.
 func (k *keyRing) remove(id string) {
 	for i, key := range k.keys {
 		if key.id == id {

@@ -17,6 +17,7 @@ type options struct {
 	inMemory       bool
 	addr           string
 	frozenAt       time.Time
+	systemDates    bool
 	callbackHeader string
 	base64Digest   bool
 	journalLimit   int

@@ -208,11 +208,12 @@ func (s *Server) Client(opts ...idverify.Option) *idverify.Client {
 	return client
 }
 
-// Verifier returns a verifier of the server's callbacks and redirects to the given hosts, at least one, over the server's keys and its clock. A host that NewVerifier refuses fails the test.
+// Verifier returns a verifier of the server's callbacks and redirects to the given hosts, at least one, with the server's
+// keys and the clock that dates its signatures. A host that NewVerifier rejects fails the test.
 func (s *Server) Verifier(hosts ...string) *signature.Verifier {
 	keys, err := signature.NewJWKS(s.url+wire.JWKS.Path, &signature.JWKSOptions{HTTPClient: s.HTTPClient(), Now: s.Now})
 	s.must(err)
-	verifier, err := signature.NewVerifier(keys, hosts, &signature.VerifierOptions{CallbackHeader: s.opts.callbackHeader, Now: s.Now})
+	verifier, err := signature.NewVerifier(keys, hosts, &signature.VerifierOptions{CallbackHeader: s.opts.callbackHeader, Now: s.messageNow})
 	s.must(err)
 	return verifier
 }

@@ -22,6 +22,7 @@ type state struct {
 	clock      clock
 	ids        ids
 	keys       keyRing
+	dates      messageDates
 	accounts   accounts
 	tokens     tokens
 	checks     map[string]*check // by check id, of every project
@@ -47,6 +48,7 @@ func (s *Server) newState() (*state, error) {
 		requests:   journal[*Request]{limit: s.opts.journalLimit},
 	}
 	st.ctx, st.cancel = context.WithCancel(context.Background())
+	st.dates.system = s.opts.systemDates
 	st.clock.frozen = !s.opts.frozenAt.IsZero()
 	st.clock.at = s.opts.frozenAt
 	if err := st.keys.add(s, st); err != nil {

@@ -1,0 +1,98 @@
+package sandboxfake
+
+import (
+	"context"
+	"maps"
+	"time"
+
+	"github.com/idverify/idverify-go/signature"
+)
+
+// WithSystemDates dates the signatures of callbacks and redirects by the system's clock, however far
+// [Server.Advance] moved the server's: for receivers that check dates against real time. By default
+// they show the time of the server's clock. Every other time stays that of the server's clock.
+//
+// Two messages of one check then never carry the same date, because a receiver would reject the
+// second as a replay: the server waits for the next second.
+func WithSystemDates() Option {
+	return func(o *options) error {
+		o.systemDates = true
+		return nil
+	}
+}
+
+// maxDateWait bounds the wait for a date of its own. A last date further ahead is of before the
+// system's clock was set back.
+const maxDateWait = time.Minute
+
+// messageDates chooses the dates of signatures. The server's mutex guards it.
+type messageDates struct {
+	system bool                 // dates come from the system's clock
+	last   map[string]time.Time // of each check that had a message in this second or later
+	second time.Time            // of the last change
+}
+
+// next returns the date of a message of a check, which is at most maxDateWait after now, and which
+// no other message of the check has.
+func (d *messageDates) next(checkID string, now time.Time) time.Time {
+	date := now.UTC().Truncate(time.Second)
+	if !date.Equal(d.second) {
+		d.second = date
+		maps.DeleteFunc(d.last, func(_ string, last time.Time) bool {
+			return last.Before(date) || last.Sub(date) > maxDateWait
+		})
+	}
+	if last, ok := d.last[checkID]; ok {
+		date = last.Add(time.Second)
+	}
+	if d.last == nil {
+		d.last = make(map[string]time.Time)
+	}
+	d.last[checkID] = date
+	return date
+}
+
+// signer returns a signer of one message of a check, which is to be sent at once. It waits until the
+// message has a date of its own, or until ctx ends. The mutex is free.
+func (s *Server) signer(ctx context.Context, checkID string, key signingKey) (*signature.Signer, error) {
+	date := s.messageDate(ctx, checkID)
+	return signature.NewSigner(key.id, key.key, &signature.SignerOptions{
+		CallbackHeader: s.opts.callbackHeader,
+		Base64Digest:   s.opts.base64Digest,
+		Now:            func() time.Time { return date },
+	})
+}
+
+// signedRedirect returns the URL that a device is sent to, with its own date and signature.
+func (s *Server) signedRedirect(ctx context.Context, view openedView, target string, key signingKey) (string, error) {
+	signer, err := s.signer(ctx, view.CheckID, key)
+	if err != nil {
+		return "", err
+	}
+	return view.redirect(target, signer)
+}
+
+func (s *Server) messageDate(ctx context.Context, checkID string) time.Time {
+	s.mu.Lock()
+	if !s.dates.system {
+		defer s.mu.Unlock()
+		return s.clock.now()
+	}
+	now := time.Now()
+	date := s.dates.next(checkID, now)
+	s.mu.Unlock()
+	if d := date.Sub(now); d > 0 {
+		wait(ctx, d)
+	}
+	return date
+}
+
+// messageNow returns the time on the clock that dates messages.
+func (s *Server) messageNow() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.dates.system {
+		return time.Now()
+	}
+	return s.clock.now()
+}

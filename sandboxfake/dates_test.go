@@ -1,0 +1,204 @@
+package sandboxfake_test
+
+import (
+	"net/http"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/idverify/idverify-go/sandboxfake"
+	"github.com/idverify/idverify-go/signature"
+)
+
+// dated is a receiver that rejects replays, as a careful one does, and stores when each message that
+// it accepted came and what date it carries.
+type dated struct {
+	verifier *signature.Verifier
+	status   int // of its responses to callbacks
+
+	mu       sync.Mutex // guards all below
+	dates    []time.Time
+	times    []time.Time
+	rejected []error
+}
+
+func (d *dated) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	verify := d.verifier.VerifyCallback
+	if r.Method == http.MethodGet {
+		verify = d.verifier.VerifyRedirect
+	}
+	message, err := verify(r)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err != nil {
+		d.rejected = append(d.rejected, err)
+		w.WriteHeader(http.StatusBadRequest)
+		return
+	}
+	d.dates, d.times = append(d.dates, message.Date), append(d.times, time.Now())
+	if r.Method != http.MethodGet {
+		w.WriteHeader(d.status)
+	}
+}
+
+// newDated returns a receiver that measures dates by a clock, served at app.sandbox.test.
+func newDated(t *testing.T, srv *sandboxfake.Server, now func() time.Time) (*dated, string) {
+	t.Helper()
+	keys, err := signature.NewJWKS(srv.URL()+"/.well-known/jwks.json", &signature.JWKSOptions{HTTPClient: srv.HTTPClient()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	verifier, err := signature.NewVerifier(keys, []string{"app.sandbox.test"}, &signature.VerifierOptions{Now: now, Replay: signature.NewMemoryReplayStore(100)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &dated{verifier: verifier, status: http.StatusNoContent}
+	return d, srv.Handle("app.sandbox.test", d)
+}
+
+func TestWithSystemDates_AfterAdvance(t *testing.T) {
+	t.Parallel()
+	for name, opts := range map[string][]sandboxfake.Option{"running clock": nil, "frozen clock": {sandboxfake.WithFrozenClock(frozenAt)}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				a := newAPI(t, sandboxfake.New(t, append(opts, sandboxfake.WithInMemory(), sandboxfake.WithSystemDates())...))
+				receiver, target := newDated(t, a.srv, time.Now)
+				if err := a.srv.Advance(t.Context(), 30*time.Minute); err != nil {
+					t.Fatal(err)
+				}
+				receiver.status = http.StatusServiceUnavailable
+
+				a.finish(target + "/callbacks")
+				if err := a.srv.Advance(t.Context(), 5*time.Minute); err != nil {
+					t.Fatal(err)
+				}
+				receiver.status = http.StatusNoContent
+				if err := a.srv.Redeliver(t.Context(), a.srv.Deliveries()[0].ID); err != nil {
+					t.Fatal(err)
+				}
+				if err := a.srv.Idle(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+
+				if len(receiver.rejected) != 0 || len(receiver.dates) != 7 {
+					t.Fatalf("%d messages accepted, rejected %v, want six attempts and a new delivery, all accepted", len(receiver.dates), receiver.rejected)
+				}
+				for i, date := range receiver.dates {
+					if behind := receiver.times[i].Sub(date); behind < 0 || behind >= time.Second {
+						t.Errorf("message %d came %v after its date, want within a second of the system's clock", i, behind)
+					}
+					if i > 0 && !date.After(receiver.dates[i-1]) {
+						t.Errorf("message %d is dated %v, not after the one before: a receiver rejects it as a replay", i, date)
+					}
+				}
+				// The payload keeps the server's clock.
+				attempts := a.srv.Deliveries()[0].Attempts
+				if got := attempts[5].Time.Sub(attempts[0].Time); got != 150*time.Second {
+					t.Errorf("the attempts span %v on the server's clock, want 150 s", got)
+				}
+			})
+		})
+	}
+}
+
+func TestWithSystemDates_RedirectAndCallback(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a := newAPI(t, sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithSystemDates()))
+		receiver, target := newDated(t, a.srv, time.Now)
+		ids := make([]string, 3)
+		for i := range ids {
+			ids[i] = a.create(phoneChecks02, `{"phone_number":"447700900012","callback_url":"`+target+`","redirect_url":"`+target+`"}`)
+		}
+
+		for _, id := range ids {
+			visit, err := a.srv.Device().Open(t.Context(), a.srv.URL()+phoneChecks02+"/"+id+"/redirect")
+			if err != nil {
+				t.Fatal(err)
+			}
+			code := visit.URL.Query().Get("code")
+			if got := a.call(http.MethodPatch, phoneChecks02+"/"+id, `[{"op":"add","path":"/code","value":"`+code+`"}]`); got.status != http.StatusOK {
+				t.Fatalf("exchange: %d %s", got.status, got.body)
+			}
+		}
+		if err := a.srv.Idle(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+
+		if len(receiver.rejected) != 0 || len(receiver.dates) != 6 {
+			t.Fatalf("%d messages accepted, rejected %v, want a redirect and a callback of each check", len(receiver.dates), receiver.rejected)
+		}
+		// Only messages of one check wait for each other: the bubble's clock moves while all wait.
+		counts := make(map[time.Time]int)
+		for _, date := range receiver.dates {
+			counts[date]++
+		}
+		first := receiver.dates[0]
+		if diff := cmp.Diff(map[time.Time]int{first: 3, first.Add(time.Second): 3}, counts); diff != "" {
+			t.Errorf("messages by date (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestServer_DatesByServerClock(t *testing.T) {
+	t.Parallel()
+	a := newAPI(t, sandboxfake.New(t, sandboxfake.WithInMemory()))
+	receiver, target := newDated(t, a.srv, a.srv.Now)
+	if err := a.srv.Advance(t.Context(), 30*time.Minute); err != nil {
+		t.Fatal(err)
+	}
+
+	a.finish(target)
+	if err := a.srv.Idle(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+
+	if len(receiver.dates) != 1 || len(receiver.rejected) != 0 {
+		t.Errorf("accepted %v, rejected %v, want one message dated by the server's clock", receiver.dates, receiver.rejected)
+	}
+}
+
+func TestServer_ControlDates(t *testing.T) {
+	t.Parallel()
+	a := controlled(t, sandboxfake.WithFrozenClock(frozenAt))
+	receiver, target := newDated(t, a.srv, a.srv.Now)
+	receiver.verifier = a.srv.Verifier("app.sandbox.test") // follows the choice
+	date := func() string {
+		t.Helper()
+		a.finish(target)
+		if err := a.srv.Idle(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		deliveries := a.srv.Deliveries()
+		return deliveries[len(deliveries)-1].Attempts[0].Header.Get("Date")
+	}
+	frozen := frozenAt.Format(http.TimeFormat)
+
+	byDefault := a.control(http.MethodGet, "dates", "").json["clock"]
+	own := date()
+	chosen := a.control(http.MethodPost, "dates", `{"clock":"system"}`)
+	system := date()
+	shown := a.control(http.MethodGet, "dates", "").json["clock"]
+	unknown := a.control(http.MethodPost, "dates", `{"clock":"utc"}`)
+	a.control(http.MethodPost, "reset", "")
+	a.token = a.tokenFor(a.srv.Credentials(), "phone_check")
+	after := date()
+
+	if byDefault != "sandbox" || own != frozen {
+		t.Errorf("by default %v dates signatures, %q, want the frozen clock", byDefault, own)
+	}
+	if chosen.status != http.StatusNoContent || shown != "system" || system == frozen {
+		t.Errorf("after the choice (%d) %v dates signatures, %q, want the system's clock", chosen.status, shown, system)
+	}
+	unknown.wantProblem(t, http.StatusBadRequest, "bad_request")
+	if len(receiver.rejected) != 0 {
+		t.Errorf("the server's own verifier rejects %v", receiver.rejected)
+	}
+	if after != frozen {
+		t.Errorf("after a reset signatures are dated %q, want the frozen clock as at the start", after)
+	}
+}
