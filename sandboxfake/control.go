@@ -91,7 +91,7 @@ var controls = []struct {
 	{"GET", "requests", "", "returns the requests that the service received; with ?operation=… those of one operation", (*Server).controlRequests},
 	{"POST", "signup", `{"name": "Ada", "invitation_ids": []}`, "signs a user up, who owns a new workspace and joins those of the invitations; returns their credentials", (*Server).controlSignUp},
 	{"POST", "keys", "", "rotates the signing key; the old one stays published for five minutes", (*Server).controlRotateKeys},
-	{"POST", "reset", "", "restores the state of the start", (*Server).controlReset},
+	{"POST", "reset", `{"seed": 2}`, "restores the state of the start, with the same credentials; a seed, which may be left out, chooses the IDs from now on", (*Server).controlReset},
 }
 
 // controlPlane returns the handler of the control plane, or nil if the option is not set.

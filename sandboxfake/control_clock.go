@@ -87,7 +87,16 @@ func (s *Server) controlRotateKeys(*http.Request) (any, error) {
 	}{s.keys.keys[len(s.keys.keys)-1].id}, nil
 }
 
-func (s *Server) controlReset(*http.Request) (any, error) {
-	s.Reset()
+// controlReset is POST /_sandbox/reset, with or without a body.
+func (s *Server) controlReset(r *http.Request) (any, error) {
+	var params struct {
+		Seed *uint64 `json:"seed"`
+	}
+	if r.ContentLength != 0 {
+		if err := decodeControl(r, &params); err != nil {
+			return nil, err
+		}
+	}
+	s.reset(params.Seed)
 	return nil, nil
 }

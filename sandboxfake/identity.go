@@ -175,14 +175,22 @@ func (o *options) identity() (*identity, error) {
 	if err != nil {
 		return nil, err
 	}
-	if o.freshKeys {
-		return freshIdentity(host)
-	}
 	id, err := testIdentity()
-	if err == nil && host != "" && id.service.Leaf.VerifyHostname(host) != nil {
-		return nil, errFixedKeysHost
+	if o.freshKeys {
+		id, err = freshIdentity(host)
+	} else if err == nil && host != "" && id.service.Leaf.VerifyHostname(host) != nil {
+		err = errFixedKeysHost
 	}
-	return id, err
+	if err != nil || len(o.receiverCAs) == 0 {
+		return id, err
+	}
+	// Other servers share the test identity.
+	id = new(*id)
+	id.roots = id.roots.Clone()
+	for _, certificate := range o.receiverCAs {
+		id.roots.AddCert(certificate)
+	}
+	return id, nil
 }
 
 // certificateHost returns the host of WithAddr that the service's certificate must be valid for,

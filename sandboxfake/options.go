@@ -1,8 +1,12 @@
 package sandboxfake
 
 import (
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/idverify/idverify-go"
@@ -14,6 +18,7 @@ type Option func(*options) error
 
 type options struct {
 	seed           uint64
+	newIDs         bool // after each reset
 	inMemory       bool
 	addr           string
 	frozenAt       time.Time
@@ -30,6 +35,7 @@ type options struct {
 	remoteControl  bool
 	controlToken   idverify.Secret
 	log            *requestLog // nil: none
+	receiverCAs    []*x509.Certificate
 }
 
 func newOptions(opts []Option) (options, error) {
@@ -49,6 +55,40 @@ func newOptions(opts []Option) (options, error) {
 func WithSeed(seed uint64) Option {
 	return func(o *options) error {
 		o.seed = seed
+		return nil
+	}
+}
+
+// WithNewIDsAfterReset makes the server continue with other IDs, codes, tokens and secrets after each
+// [Server.Reset], so that they do not collide with those in a database that was kept. The initial
+// workspace, project, credentials and signing key stay the same. The n-th reset has the same effect
+// on every server of one seed.
+func WithNewIDsAfterReset() Option {
+	return func(o *options) error {
+		o.newIDs = true
+		return nil
+	}
+}
+
+// WithReceiverCA makes callbacks, [Server.Device] and [Server.HTTPClient] trust the certificate
+// authorities in pemCertificates, in addition to the system's: for receivers that have a certificate
+// of a private authority. It is an error if there is no certificate.
+func WithReceiverCA(pemCertificates []byte) Option {
+	return func(o *options) error {
+		found := false
+		for block, rest := pem.Decode(pemCertificates); block != nil; block, rest = pem.Decode(rest) {
+			if block.Type != "CERTIFICATE" {
+				continue
+			}
+			certificate, err := x509.ParseCertificate(block.Bytes)
+			if err != nil {
+				return fmt.Errorf("receiver CA: invalid certificate: %w", err)
+			}
+			o.receiverCAs, found = append(o.receiverCAs, certificate), true
+		}
+		if !found {
+			return errors.New("receiver CA: no PEM certificate found")
+		}
 		return nil
 	}
 }
@@ -74,7 +114,7 @@ func WithAddr(addr string) Option {
 func WithFrozenClock(t time.Time) Option {
 	return func(o *options) error {
 		if t.Before(certificateNotBefore) || t.After(certificateNotAfter) {
-			return fmt.Errorf("a frozen clock must stand between 1970 and 2083, when the test certificates are valid")
+			return errors.New("a frozen clock must show a time between 1970 and 2083, when the test certificates are valid")
 		}
 		o.frozenAt = t.UTC()
 		return nil
@@ -85,7 +125,7 @@ func WithFrozenClock(t time.Time) Option {
 func WithCallbackHeader(name string) Option {
 	return func(o *options) error {
 		if name == "" {
-			return fmt.Errorf("the callback header needs a name")
+			return errors.New("the callback header needs a name")
 		}
 		o.callbackHeader = name
 		return nil
@@ -116,6 +156,9 @@ func WithPrices(prices map[idverify.Product]string) Option {
 	return func(o *options) error {
 		o.prices = make(map[string]money)
 		for product, text := range prices {
+			if !slices.Contains([]idverify.Product{idverify.ProductPhoneCheck, idverify.ProductSIMCheck, idverify.ProductSubscriberCheck}, product) {
+				return fmt.Errorf("there is no product %q with a price", product)
+			}
 			price, err := parseMoney(text)
 			if err != nil {
 				return fmt.Errorf("the price of %s: %w", product, err)

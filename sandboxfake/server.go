@@ -35,7 +35,8 @@ type Server struct {
 	callbacks *http.Client
 	control   http.Handler // of WithControlPlane; nil without
 	fresh     freshKeys    // of WithFreshKeys
-	life      sync.Mutex   // held by Reset and Close until what they ended has ended
+	life      sync.Mutex   // held by Reset and Close until everything they ended has ended
+	resets    uint64       // how many there were; life guards it
 
 	mu      sync.Mutex    // guards all below
 	*state                // what Reset makes anew
@@ -81,7 +82,7 @@ func Start(opts ...Option) (*Server, error) {
 		Transport:     s.network.transport,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
-	if s.state, err = s.newState(); err != nil {
+	if s.state, err = s.newState(o.seed); err != nil {
 		return nil, fmt.Errorf("sandboxfake: %w", err)
 	}
 	s.control = s.controlPlane()
@@ -145,13 +146,27 @@ func (s *Server) Close() error {
 	return nil
 }
 
-// Reset brings the server back to what it was after New: no checks, projects or tokens but those it began with, the same ids over again, empty journals, no faults.
-// Callbacks under way and to come are cancelled, waiters get [ErrReset], and a call held up by a [Fault]'s latency is cut off. A frozen clock stands where it began, a running one shows the system's time.
-// Hosts of [Server.Handle] stay. After Close it does nothing. Do not call it from a handler.
-func (s *Server) Reset() {
+// Reset restores the state after New: no checks, projects or tokens other than the initial ones,
+// empty journals, no faults. The same calls then return the same IDs as before, unless
+// [WithNewIDsAfterReset] is set.
+// Callbacks in flight and due later are canceled, waiters get [ErrReset], and a call that is delayed
+// by the latency of a [Fault] is aborted. A frozen clock shows its first time, a running one the
+// system's. Hosts of [Server.Handle] stay. After Close it does nothing. Do not call it from a handler.
+func (s *Server) Reset() { s.reset(nil) }
+
+// reset is Reset with a seed, or with the one that the options choose.
+func (s *Server) reset(seed *uint64) {
 	s.life.Lock()
 	defer s.life.Unlock()
-	fresh, err := s.newState()
+	s.resets++
+	switch {
+	case seed != nil:
+	case s.opts.newIDs:
+		seed = new((&ids{seed: s.opts.seed}).afterReset(s.resets))
+	default:
+		seed = &s.opts.seed
+	}
+	fresh, err := s.newState(*seed)
 	s.must(err)
 	s.mu.Lock()
 	if s.closed {

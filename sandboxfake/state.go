@@ -37,8 +37,11 @@ type state struct {
 	initial struct{ project, workspace idverify.Credentials }
 }
 
-// newState returns the state of a new server: a workspace with its owner, and a sandbox project, made by the same code that serves the wire.
-func (s *Server) newState() (*state, error) {
+// newState returns the state of a new server, or of one that was reset: a workspace with its owner,
+// and a sandbox project, made by the same code that serves HTTP requests. These always have the same
+// IDs and credentials, so that clients need no new configuration after a reset. All other IDs come
+// from seed.
+func (s *Server) newState(seed uint64) (*state, error) {
 	st := &state{
 		server:     s,
 		ids:        ids{seed: s.opts.seed},
@@ -54,7 +57,11 @@ func (s *Server) newState() (*state, error) {
 	if err := st.keys.add(s, st); err != nil {
 		return nil, err
 	}
-	return st, st.bootstrap()
+	if err := st.bootstrap(); err != nil {
+		return nil, err
+	}
+	st.ids.seed = seed
+	return st, nil
 }
 
 // wireTime is a time as the service keeps it: in whole seconds, as the wire shows it.
@@ -64,6 +71,13 @@ func wireTime(t time.Time) time.Time { return t.UTC().Truncate(time.Second) }
 type ids struct {
 	seed uint64
 	root counter
+}
+
+// afterReset returns the seed after the n-th reset.
+func (i *ids) afterReset(n uint64) uint64 {
+	c := counter{"reset": n - 1}
+	d := i.digest("reset", "", &c)
+	return binary.BigEndian.Uint64(d[:])
 }
 
 // counter numbers the things of one owner, by kind, so that what one owner does leaves the ids of another alone.

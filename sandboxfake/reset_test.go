@@ -1,0 +1,134 @@
+package sandboxfake_test
+
+import (
+	"encoding/pem"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/idverify/idverify-go"
+	"github.com/idverify/idverify-go/sandboxfake"
+)
+
+// resetIDs creates a check after each of n resets, with the credentials of the start.
+func resetIDs(t *testing.T, a *api, n int, reset func(int)) []string {
+	t.Helper()
+	credentials := a.srv.Credentials()
+	var ids []string
+	for i := range n + 1 {
+		if i > 0 {
+			reset(i)
+		}
+		if now := a.srv.Credentials(); now.ClientID != credentials.ClientID || now.ClientSecret.Reveal() != credentials.ClientSecret.Reveal() {
+			t.Fatal("a reset changed the credentials: clients would need a new configuration")
+		}
+		a.token = a.tokenFor(credentials, "phone_check")
+		ids = append(ids, a.create(phoneChecks, `{"phone_number":"447700900012"}`))
+	}
+	return ids
+}
+
+// distinct returns how many different IDs there are.
+func distinct(ids []string) int { return len(slices.Compact(slices.Sorted(slices.Values(ids)))) }
+
+func TestWithNewIDsAfterReset(t *testing.T) {
+	t.Parallel()
+	run := func(opts ...sandboxfake.Option) []string {
+		a := controlled(t, opts...)
+		return resetIDs(t, a, 3, func(int) { a.srv.Reset() })
+	}
+
+	same, first, second := run(), run(sandboxfake.WithNewIDsAfterReset()), run(sandboxfake.WithNewIDsAfterReset())
+
+	if distinct(same) != 1 {
+		t.Errorf("without the option the IDs are %q, want the same after each reset", same)
+	}
+	if !slices.Equal(first, second) {
+		t.Errorf("two servers of one seed create %q and %q, want the same", first, second)
+	}
+	if distinct(first) != 4 {
+		t.Errorf("the checks are %q, want another ID after each reset", first)
+	}
+}
+
+func TestServer_ControlResetSeed(t *testing.T) {
+	t.Parallel()
+	a := controlled(t, sandboxfake.WithNewIDsAfterReset())
+	seeds := []string{`{"seed":7}`, `{"seed":18446744073709551615}`, `{"seed":7}`, `{"seed":0}`, ``}
+
+	ids := resetIDs(t, a, len(seeds), func(i int) {
+		if got := a.control(http.MethodPost, "reset", seeds[i-1]); got.status != http.StatusNoContent {
+			t.Fatalf("reset %s: %d %s", seeds[i-1], got.status, got.body)
+		}
+	})
+
+	if ids[1] != ids[3] || ids[0] != ids[4] {
+		t.Errorf("the IDs are %q, want those of one seed to be equal: the second and fourth, and of the first seed the first and fifth", ids)
+	}
+	if distinct(ids) != 4 {
+		t.Errorf("the IDs are %q, want those of other seeds, and of the option, to differ", ids)
+	}
+	for _, body := range []string{`{"seed":-1}`, `{"seed":"7"}`, `{"seed":18446744073709551616}`, `{"sed":7}`, `seed`} {
+		before := a.create(phoneChecks, `{"phone_number":"447700900012"}`)
+		a.control(http.MethodPost, "reset", body).wantProblem(t, http.StatusBadRequest, "bad_request")
+		if got := a.get(phoneChecks + "/" + before); got.status != http.StatusOK {
+			t.Errorf("after a rejected reset with %s the check is %d, want 200", body, got.status)
+		}
+	}
+}
+
+func TestWithReceiverCA(t *testing.T) {
+	t.Parallel()
+	var receiver bodies
+	backend := httptest.NewUnstartedServer(&receiver)
+	backend.Config.ErrorLog = log.New(io.Discard, "", 0)
+	backend.StartTLS()
+	t.Cleanup(backend.Close)
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: backend.Certificate().Raw})
+	deliver := func(opts ...sandboxfake.Option) sandboxfake.Result {
+		t.Helper()
+		a := newAPI(t, sandboxfake.New(t, opts...))
+		a.finish(backend.URL + "/callbacks")
+		if err := a.srv.Idle(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		return a.srv.Deliveries()[0].Attempts[0].Result
+	}
+
+	with, without := deliver(sandboxfake.WithReceiverCA(append([]byte("a comment\n"), ca...))), deliver()
+
+	if with != sandboxfake.ResultAcknowledged || receiver.count() != 1 {
+		t.Errorf("the delivery to a receiver of a private CA is %q, want %q", with, sandboxfake.ResultAcknowledged)
+	}
+	if without != sandboxfake.ResultUnreachable {
+		t.Errorf("without the option, on another server, it is %q, want %q", without, sandboxfake.ResultUnreachable)
+	}
+	for name, text := range map[string]string{
+		"nothing":         "",
+		"no PEM":          "certificate",
+		"a key":           "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n",
+		"not a valid one": "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
+	} {
+		if srv, err := sandboxfake.Start(sandboxfake.WithInMemory(), sandboxfake.WithReceiverCA([]byte(text))); err == nil {
+			srv.Close()
+			t.Errorf("%s is accepted as a CA", name)
+		}
+	}
+}
+
+func TestWithPrices_UnknownProduct(t *testing.T) {
+	t.Parallel()
+
+	srv, err := sandboxfake.Start(sandboxfake.WithInMemory(), sandboxfake.WithPrices(map[idverify.Product]string{"phone_chek": "1"}))
+
+	if err == nil {
+		srv.Close()
+	}
+	if err == nil || !strings.Contains(err.Error(), "phone_chek") {
+		t.Errorf("error %v, want one that names the product: its price would have no effect", err)
+	}
+}
