@@ -1,43 +1,66 @@
-// Sandboxfake runs the service as a program, for clients in any language: a TLS server with the rules of the service's sandbox, on this machine, with nothing to pay.
+// Sandboxfake runs the sandbox of the service as a program, for clients in any language: a TLS server
+// on this machine, free of charge.
 //
 //	go run ./cmd/sandboxfake
 //
-// It prints its URL, the file of its certificate authority, credentials of a project and of its workspace, and two commands to paste. Then it logs a line for each call and each try of a callback, until it gets SIGINT or SIGTERM.
-// What [sandboxfake.Server] offers a Go test (moving the clock, faults, the journals) is under /_sandbox/, which explains itself.
+// It prints its URL, the path of its CA certificate, the credentials of a project and of its
+// workspace, a control token, and commands to paste. Then it logs a line for each call and each
+// attempt of a callback, until SIGINT or SIGTERM.
+// The methods of [sandboxfake.Server], such as Advance and Inject, are below /_sandbox/: every request
+// there needs the control token as a bearer token. GET /_sandbox/ needs none and lists the operations,
+// and GET /_sandbox/health returns 200 once the program is up.
 //
-// Every run has keys and credentials of its own, unless the flags ask for fixed ones:
+// Every run has its own keys, credentials and control token, unless these flags fix them:
 //
-//	-addr host:port   listen there; 127.0.0.1:0 by default, a free port
-//	-json             print one line of JSON in place of the text, for scripts
-//	-seed n           the same ids, credentials, codes and tokens in every run with this n
-//	-fixed-keys       the test keys that everybody has, in place of new ones: it starts faster, and clients may keep the CA file
-//	-ca-file path     write the CA certificate there and leave it there; by default it is a temporary file
-//	-remote-control   answer /_sandbox/ to every address, for example to other containers, and not to this machine alone
-//	-quiet            no log
+//	-addr host:port        listen on this address; 127.0.0.1:0 by default, a free port
+//	-json                  print one line of JSON instead of text, for scripts
+//	-seed n                the same IDs, credentials, codes and tokens in every run with this n
+//	-new-ids-after-reset   other IDs after each reset, for a database that is kept; same credentials
+//	-fixed-keys            use public test keys: it starts faster, and clients can keep the CA file
+//	-ca-file path          write the CA certificate to this path and keep it; by default a temporary file
+//	-control-token token   the token that /_sandbox/ requires; see below
+//	-remote-control        serve /_sandbox/ to any address, for example other containers
+//	-quiet                 no log
 //
-// Give it the name that its clients use, and the certificate is good for that, too: in a container called sandbox, -addr sandbox:8443 -remote-control.
+// These choose how the service behaves:
 //
-// It exits with 0 when it was asked to stop, with 1 when it could not start, and with 2 when a flag is wrong.
+//	-digest hex|base64               encoding of the Digest of callbacks; hex by default
+//	-callback-header name            the header with the product of a callback; x-service-callback by default
+//	-rate-limit n                    calls per workspace and hour; 0, the default, for no limit
+//	-price product=amount            price of a check of a live project, such as phone_check=0.05; repeatable
+//	-frozen-clock time               freeze the clock at an RFC 3339 time; only advance moves it
+//	-signature-dates system|sandbox  the clock that dates signatures: the system's by default, or the one
+//	                                 that advance moves
+//	-receiver-ca path                trust the CA certificates in this file for callbacks over https
+//	-journal-limit n                 requests and deliveries that the journals keep; 1024 by default
+//
+// The environment variable SANDBOXFAKE_CONTROL_TOKEN sets the control token too. Prefer it to the
+// flag, which other users of the machine can see.
+//
+// To use the program under a name, give it the name that its clients use, and the certificate is valid
+// for it: in a container called sandbox, -addr sandbox:8443 -remote-control. The CA certificate can
+// vouch for no other names. With -fixed-keys only localhost, 127.0.0.1 and [::1] are possible.
+//
+// The exit code is 0 after a signal, 1 if the program could not start, also because of
+// the value of a flag, and 2 if a flag
+// cannot be parsed.
 package main
 
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"os"
 	"os/signal"
 	"path/filepath"
-	"strconv"
 	"syscall"
 
 	"github.com/idverify/idverify-go/sandboxfake"
 )
 
 func main() {
-	// Before anything is printed: who reads the URL may stop us at once.
+	// Before anything is printed: a reader of the URL may stop the program at once.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	// A second signal ends the program at once.
 	context.AfterFunc(ctx, stop)
@@ -51,7 +74,7 @@ const (
 	exitUsage = 2
 )
 
-// run is the program: it serves until ctx ends, and returns the exit code.
+// run serves until ctx ends, and returns the exit code.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	flags, code := parseFlags(args, stderr)
 	if flags == nil {
@@ -64,74 +87,13 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return exitOK
 }
 
-// flags are the command line's.
-type flags struct {
-	addr, caFile  string
-	seed          uint64
-	fixedKeys     bool
-	json          bool
-	remoteControl bool
-	quiet         bool
-	controlToken  string
-}
-
-// controlTokenEnv is the environment variable that sets the control token.
-const controlTokenEnv = "SANDBOXFAKE_CONTROL_TOKEN"
-
-// parseFlags reads the command line. Where there is nothing to run, it returns nil and the exit code.
-func parseFlags(args []string, stderr io.Writer) (*flags, int) {
-	// Unless a seed is given, credentials are drawn anew for each run.
-	f := &flags{seed: rand.Uint64()}
-	set := flag.NewFlagSet("sandboxfake", flag.ContinueOnError)
-	set.SetOutput(stderr)
-	set.StringVar(&f.addr, "addr", "127.0.0.1:0", "listen on this `host:port`; port 0 is a free one")
-	set.BoolVar(&f.json, "json", false, "print one line of JSON in place of the text")
-	set.Func("seed", "the same ids and credentials in every run with this `number`; by default others each time", func(text string) (err error) {
-		f.seed, err = strconv.ParseUint(text, 10, 64)
-		return err
-	})
-	set.BoolVar(&f.fixedKeys, "fixed-keys", false, "use the test keys that everybody has, in place of new ones")
-	set.StringVar(&f.caFile, "ca-file", "", "write the CA certificate to this `path` and leave it there; by default it is a temporary file")
-	set.BoolVar(&f.remoteControl, "remote-control", false, "answer /_sandbox/ to every address, and not to this machine alone")
-	set.StringVar(&f.controlToken, "control-token", "", "the `token` that /_sandbox/ requires, of at least 16 characters; better set "+controlTokenEnv+", because other users see flags; random by default")
-	set.BoolVar(&f.quiet, "quiet", false, "do not log calls")
-	switch err := set.Parse(args); {
-	case err == flag.ErrHelp:
-		return nil, exitOK
-	case err != nil:
-		return nil, exitUsage
-	case set.NArg() > 0:
-		fmt.Fprintf(stderr, "sandboxfake takes flags only, not %q\n", set.Arg(0))
-		set.Usage()
-		return nil, exitUsage
-	}
-	if f.controlToken == "" {
-		f.controlToken = os.Getenv(controlTokenEnv)
-	}
-	return f, exitOK
-}
-
-// options are what the flags mean to the server.
-func (f *flags) options(log io.Writer) []sandboxfake.Option {
-	options := []sandboxfake.Option{sandboxfake.WithAddr(f.addr), sandboxfake.WithSeed(f.seed), sandboxfake.WithControlPlane()}
-	if f.controlToken != "" {
-		options = append(options, sandboxfake.WithControlToken(f.controlToken))
-	}
-	if f.remoteControl {
-		options = append(options, sandboxfake.WithRemoteControl())
-	}
-	if !f.fixedKeys {
-		options = append(options, sandboxfake.WithFreshKeys())
-	}
-	if !f.quiet {
-		options = append(options, sandboxfake.WithRequestLog(log))
-	}
-	return options
-}
-
 // serve runs the server until ctx ends.
 func serve(ctx context.Context, f *flags, stdout, stderr io.Writer) error {
-	server, err := sandboxfake.Start(f.options(stderr)...)
+	options, err := f.options(stderr)
+	if err != nil {
+		return err
+	}
+	server, err := sandboxfake.Start(options...)
 	if err != nil {
 		return err
 	}
@@ -148,7 +110,8 @@ func serve(ctx context.Context, f *flags, stdout, stderr io.Writer) error {
 	return nil
 }
 
-// replaceFile puts a new file in the place of path, in one step: who waits for it never reads half of it, and a file or link that somebody else left there is not written through.
+// replaceFile replaces the file at path in one step: a reader that waits for it never reads half of
+// it, and an existing link is not followed.
 func replaceFile(path string, content []byte) error {
 	f, err := os.CreateTemp(filepath.Dir(path), ".sandboxfake-*")
 	if err != nil {
@@ -162,7 +125,8 @@ func replaceFile(path string, content []byte) error {
 	return os.Rename(f.Name(), path)
 }
 
-// writeCA writes the CA certificate to path, or to a temporary file when path is empty, which remove takes away again. It returns the absolute path.
+// writeCA writes the CA certificate to path, or to a temporary file if path is empty, which remove
+// deletes. It returns the absolute path.
 func writeCA(path string, cert []byte) (file string, remove func(), err error) {
 	remove = func() {}
 	if path == "" {

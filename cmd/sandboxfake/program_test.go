@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -69,15 +70,22 @@ func (b *syncBuffer) String() string {
 	return b.buf.String()
 }
 
-// start runs the program until the end of the test. Temporary files of its own are below the test's directory.
+// start runs the program until the end of the test. Its temporary files are below the test's
+// directory.
 func start(t *testing.T, args ...string) *program {
+	t.Helper()
+	return startEnv(t, nil, args...)
+}
+
+// startEnv is start with more variables in the environment.
+func startEnv(t *testing.T, env []string, args ...string) *program {
 	t.Helper()
 	path, err := built()
 	if err != nil {
 		t.Fatal(err)
 	}
 	p := &program{t: t, cmd: exec.Command(path, args...)}
-	p.cmd.Env = append(os.Environ(), "TMPDIR="+t.TempDir())
+	p.cmd.Env = append(append(os.Environ(), "TMPDIR="+t.TempDir()), env...)
 	p.cmd.Stderr = &p.log
 	stdout, err := p.cmd.StdoutPipe()
 	if err != nil {
@@ -129,7 +137,13 @@ type credentials struct {
 // startJSON runs the program with -json and reads its line.
 func startJSON(t *testing.T, args ...string) (*program, announced) {
 	t.Helper()
-	p := start(t, append([]string{"-json"}, args...)...)
+	return startJSONEnv(t, nil, args...)
+}
+
+// startJSONEnv is startJSON with more variables in the environment.
+func startJSONEnv(t *testing.T, env []string, args ...string) (*program, announced) {
+	t.Helper()
+	p := startEnv(t, env, append([]string{"-json"}, args...)...)
 	line, err := p.stdout.ReadString('\n')
 	if err != nil {
 		t.Fatalf("no line of JSON: %v\n%s", err, p.log.String())
@@ -159,10 +173,17 @@ func (a announced) client(t *testing.T) *http.Client {
 	return &http.Client{Transport: transport, Timeout: 30 * time.Second}
 }
 
-// token gets a token for the project.
+// token returns a token for products of the project.
 func (a announced) token(t *testing.T, client *http.Client) string {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, a.URL+"/oauth2/v1/token", strings.NewReader("grant_type=client_credentials&scope=phone_check+coverage"))
+	return a.tokenFor(t, client, "phone_check coverage")
+}
+
+// tokenFor returns a token of the project's credentials for scopes.
+func (a announced) tokenFor(t *testing.T, client *http.Client, scopes string) string {
+	t.Helper()
+	form := url.Values{"grant_type": {"client_credentials"}, "scope": {scopes}}
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, a.URL+"/oauth2/v1/token", strings.NewReader(form.Encode()))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,159 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/idverify/idverify-go"
+	"github.com/idverify/idverify-go/sandboxfake"
+)
+
+// flags are the values of the command line and the environment.
+type flags struct {
+	// How the program runs.
+	addr, caFile  string
+	seed          uint64
+	newIDs        bool
+	fixedKeys     bool
+	controlToken  string
+	remoteControl bool
+	json          bool
+	quiet         bool
+
+	// How the service behaves.
+	digest         string
+	callbackHeader string
+	rateLimit      int
+	prices         map[idverify.Product]string
+	frozenAt       *time.Time // nil: the clock runs
+	signatureDates string
+	receiverCA     string
+	journalLimit   int
+}
+
+// The values of -digest and -signature-dates.
+const (
+	hexDigest    = "hex"
+	base64Digest = "base64"
+	systemDates  = "system"
+	sandboxDates = "sandbox"
+)
+
+// controlTokenEnv is the environment variable that sets the control token.
+const controlTokenEnv = "SANDBOXFAKE_CONTROL_TOKEN"
+
+// parseFlags reads the command line. If there is nothing to run, it returns nil and the exit code.
+func parseFlags(args []string, stderr io.Writer) (*flags, int) {
+	// Unless a seed is given, each run has other IDs and credentials.
+	f := &flags{seed: rand.Uint64(), digest: hexDigest, signatureDates: systemDates, prices: make(map[idverify.Product]string)}
+	set := flag.NewFlagSet("sandboxfake", flag.ContinueOnError)
+	set.SetOutput(stderr)
+	f.define(set)
+	switch err := set.Parse(args); {
+	case err == flag.ErrHelp:
+		return nil, exitOK
+	case err != nil:
+		return nil, exitUsage
+	case set.NArg() > 0:
+		fmt.Fprintf(stderr, "sandboxfake takes flags only, not %q\n", set.Arg(0))
+		set.Usage()
+		return nil, exitUsage
+	}
+	// Not the flag's default, which its help would show.
+	if f.controlToken == "" {
+		f.controlToken = os.Getenv(controlTokenEnv)
+	}
+	return f, exitOK
+}
+
+func (f *flags) define(set *flag.FlagSet) {
+	set.StringVar(&f.addr, "addr", "127.0.0.1:0", "listen on this `host:port`; port 0 is a free one")
+	set.StringVar(&f.caFile, "ca-file", "", "write the CA certificate to this `path` and keep it; by default a temporary file")
+	set.Func("seed", "the same IDs and credentials in every run with this `number`; by default others in each run", func(text string) (err error) {
+		f.seed, err = strconv.ParseUint(text, 10, 64)
+		return err
+	})
+	set.BoolVar(&f.newIDs, "new-ids-after-reset", false, "use other IDs after each reset, for a database that is kept; same credentials")
+	set.BoolVar(&f.fixedKeys, "fixed-keys", false, "use public test keys instead of new ones")
+	set.StringVar(&f.controlToken, "control-token", "", "the `token` that /_sandbox/ requires, of at least 16 characters; random by default. Prefer the environment variable "+controlTokenEnv+": other users can see flags")
+	set.BoolVar(&f.remoteControl, "remote-control", false, "serve /_sandbox/ to any address, not to this machine only")
+	set.BoolVar(&f.json, "json", false, "print one line of JSON instead of text")
+	set.BoolVar(&f.quiet, "quiet", false, "do not log calls")
+
+	set.Func("digest", "`encoding` of the Digest of callbacks, hex or base64; hex by default", oneOf(&f.digest, hexDigest, base64Digest))
+	set.StringVar(&f.callbackHeader, "callback-header", "x-service-callback", "`name` of the header with the product of a callback")
+	set.IntVar(&f.rateLimit, "rate-limit", 0, "limit each workspace to this `number` of calls per hour; 0 for no limit")
+	set.Func("price", "price of a check of a live project, as `product=amount` such as phone_check=0.05; repeatable", func(text string) error {
+		product, amount, ok := strings.Cut(text, "=")
+		if !ok {
+			return errors.New("want product=amount")
+		}
+		f.prices[idverify.Product(product)] = amount
+		return nil
+	})
+	set.Func("frozen-clock", "freeze the clock at this RFC 3339 `time`, such as 2026-01-02T03:04:05Z; only advance moves it", func(text string) error {
+		at, err := time.Parse(time.RFC3339, text)
+		f.frozenAt = &at
+		return err
+	})
+	set.Func("signature-dates", "`clock` that dates signatures: system, or sandbox, the one that advance moves; system by default", oneOf(&f.signatureDates, systemDates, sandboxDates))
+	set.StringVar(&f.receiverCA, "receiver-ca", "", "trust the CA certificates in the file at this `path` for callbacks over https")
+	set.IntVar(&f.journalLimit, "journal-limit", 1024, "`number` of requests, and of deliveries, that the journals keep")
+}
+
+// oneOf returns the function of a flag that accepts one of values.
+func oneOf(value *string, values ...string) func(string) error {
+	return func(text string) error {
+		if !slices.Contains(values, text) {
+			return fmt.Errorf("want %s", strings.Join(values, " or "))
+		}
+		*value = text
+		return nil
+	}
+}
+
+// options returns the options of the server, which logs to log.
+func (f *flags) options(log io.Writer) ([]sandboxfake.Option, error) {
+	options := []sandboxfake.Option{
+		sandboxfake.WithAddr(f.addr),
+		sandboxfake.WithSeed(f.seed),
+		sandboxfake.WithControlPlane(),
+		sandboxfake.WithCallbackHeader(f.callbackHeader),
+		sandboxfake.WithPrices(f.prices),
+		sandboxfake.WithJournalLimit(f.journalLimit),
+	}
+	for _, row := range []struct {
+		set    bool
+		option func() sandboxfake.Option
+	}{
+		{f.newIDs, sandboxfake.WithNewIDsAfterReset},
+		{!f.fixedKeys, sandboxfake.WithFreshKeys},
+		{f.controlToken != "", func() sandboxfake.Option { return sandboxfake.WithControlToken(f.controlToken) }},
+		{f.remoteControl, sandboxfake.WithRemoteControl},
+		{!f.quiet, func() sandboxfake.Option { return sandboxfake.WithRequestLog(log) }},
+		{f.digest == base64Digest, sandboxfake.WithBase64Digest},
+		{f.rateLimit != 0, func() sandboxfake.Option { return sandboxfake.WithRateLimit(f.rateLimit) }},
+		{f.frozenAt != nil, func() sandboxfake.Option { return sandboxfake.WithFrozenClock(*f.frozenAt) }},
+		{f.signatureDates == systemDates, sandboxfake.WithSystemDates},
+	} {
+		if row.set {
+			options = append(options, row.option())
+		}
+	}
+	if f.receiverCA != "" {
+		certificates, err := os.ReadFile(f.receiverCA)
+		if err != nil {
+			return nil, fmt.Errorf("sandboxfake: receiver CA: %w", err)
+		}
+		options = append(options, sandboxfake.WithReceiverCA(certificates))
+	}
+	return options, nil
+}

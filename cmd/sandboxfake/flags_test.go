@@ -1,0 +1,313 @@
+package main_test
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// call sends a request with a bearer token, "" for none, and returns the JSON of the response.
+func (a announced) call(t *testing.T, bearer, method, path, body string) (status int, got map[string]any) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), method, a.URL+path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Content-Type", "application/json")
+	if bearer != "" {
+		request.Header.Set("Authorization", "Bearer "+bearer)
+	}
+	status, text := do(t, a.client(t), request)
+	if len(text) > 0 {
+		if err := json.Unmarshal(text, &got); err != nil {
+			t.Fatalf("%s %s returns %d %q: %v", method, path, status, text, err)
+		}
+	}
+	return status, got
+}
+
+// control is call with the control token. It fails the test unless the response is a success.
+func (a announced) control(t *testing.T, method, path, body string) map[string]any {
+	t.Helper()
+	status, got := a.call(t, a.Token, method, "/_sandbox/"+path, body)
+	if status/100 != 2 {
+		t.Fatalf("%s %s returns %d %v", method, path, status, got)
+	}
+	return got
+}
+
+// create creates a PhoneCheck and returns it.
+func (a announced) create(t *testing.T, token, callbackURL string) map[string]any {
+	t.Helper()
+	status, check := a.call(t, token, http.MethodPost, "/phone_check/v0.1/checks", `{"phone_number":"447700900012","callback_url":"`+callbackURL+`"}`)
+	if status != http.StatusCreated {
+		t.Fatalf("create returns %d %v", status, check)
+	}
+	return check
+}
+
+// deliver finishes a PhoneCheck with a callback to a URL, and returns the delivery.
+func (a announced) deliver(t *testing.T, callbackURL string) map[string]any {
+	t.Helper()
+	check := a.create(t, a.token(t, a.client(t)), callbackURL)
+	a.call(t, "", http.MethodGet, strings.TrimPrefix(check["_links"].(map[string]any)["check_url"].(map[string]any)["href"].(string), a.URL), "")
+	deliveries := a.control(t, http.MethodGet, fmt.Sprintf("deliveries?wait_seconds=30&check_id=%s", check["check_id"]), "")["deliveries"].([]any)
+	if len(deliveries) != 1 {
+		t.Fatalf("%d deliveries, want 1", len(deliveries))
+	}
+	return deliveries[0].(map[string]any)
+}
+
+// received is a receiver of one callback.
+type received struct {
+	header http.Header
+	body   []byte
+}
+
+// receive returns the URL of a receiver and the channel of what it gets.
+func receive(t *testing.T) (url string, got chan received) {
+	t.Helper()
+	got = make(chan received, 16)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		got <- received{r.Header, body}
+		w.WriteHeader(http.StatusNoContent)
+	}))
+	t.Cleanup(server.Close)
+	return server.URL, got
+}
+
+func TestProgram_DigestFlag(t *testing.T) {
+	t.Parallel()
+	for encoding, encode := range map[string]func([]byte) string{"hex": hex.EncodeToString, "base64": base64.StdEncoding.EncodeToString} {
+		t.Run(encoding, func(t *testing.T) {
+			t.Parallel()
+			_, a := startJSON(t, "-fixed-keys", "-digest", encoding)
+			url, got := receive(t)
+
+			a.deliver(t, url)
+
+			callback := <-got
+			sum := sha256.Sum256(callback.body)
+			if digest := callback.header.Get("Digest"); digest != "SHA-256="+encode(sum[:]) {
+				t.Errorf("Digest %q, want it in %s", digest, encoding)
+			}
+		})
+	}
+}
+
+func TestProgram_CallbackHeaderFlag(t *testing.T) {
+	t.Parallel()
+	_, a := startJSON(t, "-fixed-keys", "-callback-header", "X-Acme-Callback")
+	url, got := receive(t)
+
+	a.deliver(t, url)
+
+	callback := <-got
+	if callback.header.Get("X-Acme-Callback") != "phone_check" || !strings.Contains(callback.header.Get("Authorization"), " x-acme-callback ") {
+		t.Errorf("the callback has the header %v, want a signed X-Acme-Callback", callback.header)
+	}
+}
+
+func TestProgram_RateLimitFlag(t *testing.T) {
+	t.Parallel()
+	_, a := startJSON(t, "-fixed-keys", "-rate-limit", "2")
+	token := a.token(t, a.client(t))
+
+	var statuses []int
+	for range 3 {
+		status, _ := a.call(t, token, http.MethodGet, "/phone_check/v0.1/checks", "")
+		statuses = append(statuses, status)
+	}
+
+	if fmt.Sprint(statuses) != "[200 200 429]" {
+		t.Errorf("statuses %v, want the third call to exceed the limit", statuses)
+	}
+}
+
+func TestProgram_PriceFlag(t *testing.T) {
+	t.Parallel()
+	_, a := startJSON(t, "-fixed-keys", "-price", "phone_check=2.5", "-price", "sim_check=0.25")
+	workspace := announced{URL: a.URL, CAFile: a.CAFile, Project: a.Workspace}
+	_, project := a.call(t, workspace.tokenFor(t, a.client(t), "projects"), http.MethodPost, "/console/v0.1/projects", `{"name":"Live"}`)
+	pair := project["_embedded"].(map[string]any)["credentials"].([]any)[0].(map[string]any)
+	live := announced{URL: a.URL, CAFile: a.CAFile, Project: credentials{pair["client_id"].(string), pair["client_secret"].(string)}}
+	token := live.tokenFor(t, a.client(t), "phone_check sim_check")
+
+	phone := live.create(t, token, "https://shop.example.com/callbacks")
+	_, sim := live.call(t, token, http.MethodPost, "/sim_check/v0.1/checks", `{"phone_number":"447700900012"}`)
+
+	if phone["charge_amount"] != 2.5 || sim["charge_amount"] != 0.25 {
+		t.Errorf("charged %v and %v, want 2.5 and 0.25", phone["charge_amount"], sim["charge_amount"])
+	}
+}
+
+func TestProgram_FrozenClockFlag(t *testing.T) {
+	t.Parallel()
+	_, a := startJSON(t, "-fixed-keys", "-frozen-clock", "2026-01-02T03:04:05+01:00")
+
+	before := a.control(t, http.MethodGet, "time", "")["now"]
+	check := a.create(t, a.token(t, a.client(t)), "https://shop.example.com/callbacks")
+	after := a.control(t, http.MethodPost, "advance", `{"seconds":60}`)["now"]
+
+	if before != "2026-01-02T02:04:05Z" || check["created_at"] != "2026-01-02T02:04:05+0000" || after != "2026-01-02T02:05:05Z" {
+		t.Errorf("the clock shows %v, a check %v, and after a minute %v", before, check["created_at"], after)
+	}
+}
+
+func TestProgram_SignatureDatesFlag(t *testing.T) {
+	t.Parallel()
+	const advanced = 10 * time.Hour
+	for _, row := range []struct {
+		name  string
+		args  []string
+		ahead time.Duration // of the system's clock
+	}{
+		{"by default", nil, 0},
+		{"system", []string{"-signature-dates", "system"}, 0},
+		{"sandbox", []string{"-signature-dates", "sandbox"}, advanced},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			_, a := startJSON(t, append(row.args, "-fixed-keys")...)
+			url, got := receive(t)
+			a.control(t, http.MethodPost, "advance", fmt.Sprintf(`{"seconds":%v}`, advanced.Seconds()))
+
+			a.deliver(t, url)
+
+			callback := <-got
+			date, err := http.ParseTime(callback.header.Get("Date"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if ahead := time.Until(date).Round(time.Hour); ahead != row.ahead {
+				t.Errorf("the callback is dated %v ahead of the system's clock, want %v", ahead, row.ahead)
+			}
+			var payload struct {
+				CreatedAt string `json:"created_at"`
+			}
+			if err := json.Unmarshal(callback.body, &payload); err != nil {
+				t.Fatal(err)
+			}
+			created, err := time.Parse("2006-01-02T15:04:05-0700", payload.CreatedAt)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if ahead := time.Until(created).Round(time.Hour); ahead != advanced {
+				t.Errorf("the payload shows a time %v ahead, want that of the clock that was advanced", ahead)
+			}
+		})
+	}
+}
+
+func TestProgram_NewIDsAfterResetFlag(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		name string
+		args []string
+		same bool
+	}{{"without", nil, true}, {"with", []string{"-new-ids-after-reset"}, false}} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			_, a := startJSON(t, append(row.args, "-fixed-keys")...)
+			create := func() any {
+				return a.create(t, a.token(t, a.client(t)), "https://shop.example.com/callbacks")["check_id"]
+			}
+
+			before := create()
+			a.control(t, http.MethodPost, "reset", "")
+			after := create()
+
+			if (before == after) != row.same {
+				t.Errorf("the check IDs are %v and %v, want the same: %v", before, after, row.same)
+			}
+		})
+	}
+}
+
+func TestProgram_ReceiverCAFlag(t *testing.T) {
+	t.Parallel()
+	receiver := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))
+	receiver.Config.ErrorLog = log.New(io.Discard, "", 0)
+	receiver.StartTLS()
+	t.Cleanup(receiver.Close)
+	path := filepath.Join(t.TempDir(), "receiver-ca.pem")
+	if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: receiver.Certificate().Raw}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, without := startJSON(t, "-fixed-keys")
+	_, with := startJSON(t, "-fixed-keys", "-receiver-ca", path)
+
+	rejected, accepted := without.deliver(t, receiver.URL), with.deliver(t, receiver.URL)
+
+	if rejected["acknowledged"] != false || accepted["acknowledged"] != true {
+		t.Errorf("acknowledged %v without the CA and %v with it, want false and true", rejected["acknowledged"], accepted["acknowledged"])
+	}
+}
+
+func TestProgram_JournalLimitFlag(t *testing.T) {
+	t.Parallel()
+	_, a := startJSON(t, "-fixed-keys", "-journal-limit", "2")
+	token := a.token(t, a.client(t))
+	for range 3 {
+		a.create(t, token, "https://shop.example.com/callbacks")
+	}
+
+	got := a.control(t, http.MethodGet, "requests", "")
+
+	if kept := got["requests"].([]any); len(kept) != 2 || got["dropped"] != 2.0 {
+		t.Errorf("the journal keeps %d requests and dropped %v, want 2 and 2", len(kept), got["dropped"])
+	}
+}
+
+func TestProgram_ControlToken(t *testing.T) {
+	t.Parallel()
+	const flagged, inEnvironment = "control-token-of-the-flag", "control-token-of-the-environment"
+	env := []string{"SANDBOXFAKE_CONTROL_TOKEN=" + inEnvironment}
+	for _, row := range []struct {
+		name  string
+		env   []string
+		args  []string
+		token string // "": random
+	}{
+		{"by default", nil, nil, ""},
+		{"flag", nil, []string{"-control-token", flagged}, flagged},
+		{"environment", env, nil, inEnvironment},
+		{"flag and environment", env, []string{"-control-token", flagged}, flagged},
+	} {
+		_, a := startJSONEnv(t, row.env, append(row.args, "-fixed-keys", "-seed", "1")...)
+
+		without, _ := a.call(t, "", http.MethodGet, "/_sandbox/requests", "")
+		with, _ := a.call(t, a.Token, http.MethodGet, "/_sandbox/requests", "")
+		health, _ := a.call(t, "", http.MethodGet, "/_sandbox/health", "")
+
+		if row.token != "" && a.Token != row.token || a.Token == "" {
+			t.Errorf("%s: the token is %q, want %q", row.name, a.Token, row.token)
+		}
+		if without != http.StatusUnauthorized || with != http.StatusOK || health != http.StatusOK {
+			t.Errorf("%s: %d without the token, %d with it, health %d, want 401, 200 and 200", row.name, without, with, health)
+		}
+	}
+	_, first := startJSON(t, "-fixed-keys", "-seed", "1")
+	_, second := startJSON(t, "-fixed-keys", "-seed", "1")
+	if first.Token == second.Token {
+		t.Error("two runs with one seed share a control token: anyone who knows the seed could control them")
+	}
+	help := startEnv(t, env, "-h")
+	help.cmd.Wait()
+	if strings.Contains(help.log.String(), inEnvironment) {
+		t.Error("the help text shows the control token")
+	}
+}
