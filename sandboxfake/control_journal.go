@@ -106,6 +106,7 @@ type requestView struct {
 	Path        string            `json:"path"`
 	Header      http.Header       `json:"header"`
 	Body        string            `json:"body"`
+	Truncated   bool              `json:"truncated,omitempty"`
 	Status      int               `json:"status"`
 	ClientID    string            `json:"client_id,omitempty"`
 	ProjectID   string            `json:"project_id,omitempty"`
@@ -125,7 +126,7 @@ func (s *Server) controlRequests(r *http.Request) (any, error) {
 			continue
 		}
 		view.Requests = append(view.Requests, requestView{
-			q.ID, q.Time, q.Operation, q.Method, q.Path, q.Header, string(q.Body), q.Status,
+			q.ID, q.Time, q.Operation, q.Method, q.Path, q.Header, string(q.Body), q.Truncated, q.Status,
 			q.ClientID, q.ProjectID, q.WorkspaceID, newControlFaultView(q.Fault),
 		})
 	}

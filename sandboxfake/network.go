@@ -84,8 +84,8 @@ func (n *network) handle(hostport string, h http.Handler) error {
 	n.hosts[name] = &host{handler: h, certificate: &certificate}
 	if n.secure == nil && !n.closed {
 		n.secureListen, n.plainListen = newMemListener(memAddr(443)), newMemListener(memAddr(80))
-		n.secure = n.serve(tls.NewListener(n.secureListen, n.tlsConfig(n.identity.hosts)), http.HandlerFunc(n.serveHost))
-		n.plain = n.serve(n.plainListen, http.HandlerFunc(n.serveHost))
+		n.secure = n.serve(tls.NewListener(n.secureListen, n.tlsConfig(n.identity.hosts)), http.HandlerFunc(n.serveHost), http.DefaultMaxHeaderBytes)
+		n.plain = n.serve(n.plainListen, http.HandlerFunc(n.serveHost), http.DefaultMaxHeaderBytes)
 	}
 	return nil
 }
@@ -165,13 +165,16 @@ func (n *network) close() {
 	n.transport.CloseIdleConnections()
 }
 
-// serve starts an httptest.Server on a listener of ours. Its own client and certificate, which would cost a parse of an RSA key, stay unused.
-func (n *network) serve(l net.Listener, h http.Handler) *httptest.Server {
+// serve starts an httptest.Server on a listener of ours. Its own client and certificate, which would
+// cost a parse of an RSA key, stay unused.
+func (n *network) serve(l net.Listener, h http.Handler, maxHeader int) *httptest.Server {
 	server := &httptest.Server{
 		Listener: l,
 		Config: &http.Server{
 			Handler:     h,
 			BaseContext: func(net.Listener) context.Context { return n.ctx },
+			// net/http adds 4 KiB.
+			MaxHeaderBytes: maxHeader,
 			// Not nil: no HTTP/2, whose setup would be a good part of the start.
 			TLSNextProto: make(map[string]func(*http.Server, *tls.Conn, http.Handler)),
 			// A client that does not trust the test CA sees the error itself.
@@ -179,7 +182,7 @@ func (n *network) serve(l net.Listener, h http.Handler) *httptest.Server {
 		},
 	}
 	if n.self == nil {
-		// Over a socket there may be strangers, who begin a request and never end it.
+		// Over a socket anyone may connect, and begin a request and never end it.
 		server.Config.ReadHeaderTimeout, server.Config.IdleTimeout = 10*time.Second, 2*time.Minute
 	}
 	server.Start()

@@ -8,23 +8,29 @@ import (
 	"github.com/idverify/idverify-go/internal/wire"
 )
 
-// Request is a call that the service saw, as its journal keeps it. Credentials in headers are masked, and so are bodies that hold a code, a token or a card's number.
+// Request is a request that the service received, as its journal keeps it. Credentials in headers are
+// masked, and so are bodies that contain a code, a token or a card number.
+//
+// The journal keeps 4 KiB of the path, 16 KiB of the body, and of the header 64 lines and 16 KiB with at
+// most 1 KiB per value. Longer texts end in "[truncated]". The service rejects a header of more than
+// 36 KiB with 431, before the journal.
 type Request struct {
-	ID          string // the X-Request-Id of the answer
+	ID          string // the X-Request-Id of the response
 	Time        time.Time
-	Operation   string // such as "phone_check.create"; empty when the path is none of the service's, or the call was refused before
+	Operation   string // such as "phone_check.create"; empty for an unknown path, or if the request was rejected before
 	Method      string
 	Path        string // with the query
 	Header      http.Header
 	Body        []byte
-	Status      int    // of the answer, also when a fault kept it from the caller
-	ClientID    string // of the credentials; empty when it came with none that are good
+	Truncated   bool   // Path, Header or Body is incomplete
+	Status      int    // of the response, also when a fault kept it from the caller
+	ClientID    string // of the credentials; empty without valid ones
 	ProjectID   string
 	WorkspaceID string
-	Fault       *Fault // that broke it
+	Fault       *Fault // that was injected
 }
 
-// masked stands where a secret was.
+// masked replaces a secret.
 const masked = "[masked]"
 
 // Requests returns the calls that the journal holds, the oldest first: at most 1,024, or what [WithJournalLimit] says. See [Server.DroppedRequests]. The caller may change what it gets.
@@ -51,7 +57,7 @@ func (s *Server) DroppedRequests() int {
 	return s.requests.dropped
 }
 
-// journalRequest notes a call that has been answered.
+// journalRequest adds a request to the journal after its response was determined.
 func (s *Server) journalRequest(c *call, a *answer) {
 	entry := &Request{
 		Time:      s.clock.now(),
@@ -63,12 +69,13 @@ func (s *Server) journalRequest(c *call, a *answer) {
 		Status:    a.status,
 		Fault:     c.fault,
 	}
-	// The request is over: nobody reads its header any more.
+	// The request is over: nothing else reads its header.
 	for _, name := range []string{"Authorization", "Proxy-Authorization", "Cookie"} {
 		if entry.Header.Get(name) != "" {
 			entry.Header.Set(name, masked)
 		}
 	}
+	entry.truncate()
 	if c.credential != nil {
 		entry.ClientID = c.credential.clientID
 	}

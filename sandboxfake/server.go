@@ -90,7 +90,7 @@ func Start(opts ...Option) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("sandboxfake: %w", err)
 	}
-	s.http = s.network.serve(listener, http.HandlerFunc(s.serve))
+	s.http = s.network.serve(listener, http.HandlerFunc(s.serve), maxHeader)
 	return s, nil
 }
 

@@ -1,0 +1,166 @@
+package sandboxfake_test
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/idverify/idverify-go/sandboxfake"
+)
+
+// The documented bounds of a Request, and what truncation adds.
+const (
+	journalPath   = 4 << 10
+	journalBody   = 16 << 10
+	journalLines  = 64
+	journalValue  = 1 << 10
+	journalHeader = 16 << 10
+	truncatedMark = "[truncated]"
+)
+
+// lines returns a header of n lines with values of a size.
+func lines(n, size int) http.Header {
+	h := make(http.Header)
+	for i := range n {
+		h.Set(fmt.Sprintf("X-%04d", i), strings.Repeat("v", size))
+	}
+	return h
+}
+
+func TestServer_HeaderLimit(t *testing.T) {
+	t.Parallel()
+	for name, opts := range map[string][]sandboxfake.Option{"over a socket": nil, "in memory": {sandboxfake.WithInMemory()}} {
+		for _, row := range []struct {
+			name   string
+			header http.Header
+			status int
+		}{
+			{"30 KiB in one line", lines(1, 30<<10), 200},
+			{"30 KiB in 1024 lines", lines(1024, 20), 200},
+			{"64 KiB in one line", lines(1, 64<<10), 431},
+			{"64 KiB in 4096 lines", lines(4096, 6), 431},
+		} {
+			t.Run(name+" "+row.name, func(t *testing.T) {
+				t.Parallel()
+				a := newAPI(t, sandboxfake.New(t, opts...))
+				request := a.request(http.MethodGet, phoneChecks, "")
+				request.Header = row.header.Clone()
+				request.Header.Set("Authorization", "Bearer "+a.token)
+
+				got := a.do(request)
+
+				if got.status != row.status {
+					t.Errorf("%d %s, want %d", got.status, got.body, row.status)
+				}
+				want := 2 // the token and this request
+				if row.status == 431 {
+					want = 1
+				}
+				if n := len(a.srv.Requests()); n != want {
+					t.Errorf("the journal has %d requests, want %d", n, want)
+				}
+			})
+		}
+	}
+}
+
+func TestServer_RequestsAreBounded(t *testing.T) {
+	t.Parallel()
+	a := controlled(t)
+	number := `{"phone_number":"447700900012"}`
+	for _, row := range []struct {
+		name       string
+		query      string
+		header     http.Header
+		body       string
+		path, text int // lengths that are kept
+		lines      int // of the row's header
+		cut        bool
+	}{
+		{"small", "", lines(3, 10), number, len(phoneChecks), len(number), 3, false},
+		{"the longest line", "", lines(1, journalValue), number, len(phoneChecks), len(number), 1, false},
+		{"a longer line", "", lines(1, journalValue+1), number, len(phoneChecks), len(number), 1, true},
+		{"too many lines", "", lines(1000, 1), number, len(phoneChecks), len(number), 59, true},
+		{"too much in few lines", "", lines(20, 1000), number, len(phoneChecks), len(number), 16, true},
+		{"the longest path", "?" + strings.Repeat("q", journalPath-len(phoneChecks)-1), nil, number, journalPath, len(number), 0, false},
+		{"a longer path", "?" + strings.Repeat("q", journalPath), nil, number, journalPath + len(truncatedMark), len(number), 0, true},
+		{"the longest body", "", nil, number + strings.Repeat(" ", journalBody-len(number)), len(phoneChecks), journalBody, 0, false},
+		{"a longer body", "", nil, number + strings.Repeat(" ", 60<<10), len(phoneChecks), journalBody + len(truncatedMark), 0, true},
+	} {
+		request := a.request(http.MethodPost, phoneChecks+row.query, row.body)
+		request.Header = row.header.Clone()
+		if request.Header == nil {
+			request.Header = make(http.Header)
+		}
+		request.Header.Set("Authorization", "Bearer "+a.token)
+		request.Header.Set("Content-Type", "application/json")
+
+		got := a.do(request)
+
+		if got.status != http.StatusCreated {
+			t.Fatalf("%s: %d %s, want 201: the journal's bounds are not the service's", row.name, got.status, got.body)
+		}
+		requests := a.srv.Requests()
+		r := requests[len(requests)-1]
+		kept, size, own := 0, 0, 0
+		for name, values := range r.Header {
+			for _, value := range values {
+				kept++
+				size += len(name) + len(value)
+				if len(value) > journalValue+len(truncatedMark) {
+					t.Errorf("%s: a value of %d bytes is kept", row.name, len(value))
+				}
+			}
+			if strings.HasPrefix(name, "X-") {
+				own++
+			}
+		}
+		if kept > journalLines || size > journalHeader {
+			t.Errorf("%s: %d lines and %d bytes of the header are kept, want at most %d and %d", row.name, kept, size, journalLines, journalHeader)
+		}
+		if own < row.lines {
+			t.Errorf("%s: %d lines of the header are kept, want %d to be of use", row.name, own, row.lines)
+		}
+		if len(r.Path) != row.path || len(r.Body) != row.text || !strings.HasPrefix(string(r.Body), number) || !strings.HasPrefix(r.Path, phoneChecks) {
+			t.Errorf("%s: %d bytes of path and %d of body, want %d and %d", row.name, len(r.Path), len(r.Body), row.path, row.text)
+		}
+		if r.Truncated != row.cut || r.Operation != "phone_check.create" || r.Status != http.StatusCreated {
+			t.Errorf("%s: truncated %v, operation %s, status %d, want %v and the rest complete", row.name, r.Truncated, r.Operation, r.Status, row.cut)
+		}
+		listed := a.control(http.MethodGet, "requests", "").json["requests"].([]any)
+		shown := listed[len(listed)-1].(map[string]any)
+		if diff := cmp.Diff(r.Path, shown["path"]); diff != "" || (shown["truncated"] == true) != row.cut {
+			t.Errorf("%s: the control plane shows truncated %v, path (-want +got):\n%s", row.name, shown["truncated"], diff)
+		}
+	}
+}
+
+// It runs alone, without t.Parallel: it measures the memory of the process.
+func TestServer_RequestsMemory(t *testing.T) {
+	// Beside the texts, an entry has the slices and the map of its header, and a client that
+	// keeps its connection has buffers.
+	const entries, each = 256, journalPath + journalBody + journalHeader + 16<<10
+	a := newAPI(t, sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithJournalLimit(entries)))
+	header := lines(1500, 10)
+	header.Set("Authorization", "Bearer "+a.token)
+	header.Set("Content-Type", "application/json")
+	body := `{"phone_number":"0"` + strings.Repeat(" ", 60<<10) + `}`
+	send := func() {
+		request := a.request(http.MethodPost, phoneChecks+"?"+strings.Repeat("q", 5<<10), body)
+		request.Header = header
+		a.do(request).wantProblem(t, http.StatusBadRequest, "phone_format_invalid")
+	}
+	send()
+	before := heap()
+
+	for range entries {
+		send()
+	}
+
+	if grown := int64(heap()) - int64(before); grown > entries*each {
+		t.Errorf("%d requests of 100 KiB take %d KiB each, want at most %d", entries, grown/entries>>10, each>>10)
+	}
+}
