@@ -142,7 +142,7 @@ func TestServer_RequestsAreBounded(t *testing.T) {
 func TestServer_RequestsMemory(t *testing.T) {
 	// Beside the texts, an entry has the slices and the map of its header, and a client that
 	// keeps its connection has buffers.
-	const entries, each = 256, journalPath + journalBody + journalHeader + 16<<10
+	const entries, each = 128, journalPath + journalBody + journalHeader + 16<<10
 	a := newAPI(t, sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithJournalLimit(entries)))
 	header := lines(1500, 10)
 	header.Set("Authorization", "Bearer "+a.token)
