@@ -49,7 +49,7 @@ const maxControlSeconds = 100 * 365 * 24 * 3600
 // controlSpan returns a duration that was given in seconds.
 func controlSpan(name string, seconds float64) (time.Duration, error) {
 	if !(seconds >= 0 && seconds <= maxControlSeconds) { // rejects NaN too
-		return 0, badControl("%s must be from 0 to %d", name, maxControlSeconds)
+		return 0, badControl("%s must be from 0 to %d", name, int64(maxControlSeconds))
 	}
 	return time.Duration(seconds * float64(time.Second)), nil
 }

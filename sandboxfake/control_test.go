@@ -456,7 +456,7 @@ func FuzzControlBodies(f *testing.F) {
 	}
 	srv := sandboxfake.New(f, sandboxfake.WithInMemory(), sandboxfake.WithControlPlane())
 	f.Fuzz(func(t *testing.T, body string) {
-		for _, path := range []string{"advance", "faults", "redeliver"} {
+		for _, path := range []string{"advance", "dates", "expire", "faults", "redeliver", "reset", "signup"} {
 			request := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/_sandbox/"+path, strings.NewReader(body))
 			request.Header.Set("Content-Type", "application/json")
 			request.Header.Set("Authorization", "Bearer "+srv.ControlToken())
