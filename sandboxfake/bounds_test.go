@@ -39,7 +39,7 @@ func TestServer_HeaderLimit(t *testing.T) {
 			status int
 		}{
 			{"30 KiB in one line", lines(1, 30<<10), 200},
-			{"30 KiB in 1024 lines", lines(1024, 20), 200},
+			{"30 KiB in 400 lines", lines(400, 64), 200}, // Go 1.27 allows 500
 			{"64 KiB in one line", lines(1, 64<<10), 431},
 			{"64 KiB in 4096 lines", lines(4096, 6), 431},
 		} {
@@ -83,7 +83,7 @@ func TestServer_RequestsAreBounded(t *testing.T) {
 		{"small", "", lines(3, 10), number, len(phoneChecks), len(number), 3, false},
 		{"the longest line", "", lines(1, journalValue), number, len(phoneChecks), len(number), 1, false},
 		{"a longer line", "", lines(1, journalValue+1), number, len(phoneChecks), len(number), 1, true},
-		{"too many lines", "", lines(1000, 1), number, len(phoneChecks), len(number), 59, true},
+		{"too many lines", "", lines(400, 1), number, len(phoneChecks), len(number), 59, true},
 		{"too much in few lines", "", lines(20, 1000), number, len(phoneChecks), len(number), 16, true},
 		{"the longest path", "?" + strings.Repeat("q", journalPath-len(phoneChecks)-1), nil, number, journalPath, len(number), 0, false},
 		{"a longer path", "?" + strings.Repeat("q", journalPath), nil, number, journalPath + len(truncatedMark), len(number), 0, true},
@@ -144,7 +144,7 @@ func TestServer_RequestsMemory(t *testing.T) {
 	// keeps its connection has buffers.
 	const entries, each = 128, journalPath + journalBody + journalHeader + 16<<10
 	a := newAPI(t, sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithJournalLimit(entries)))
-	header := lines(1500, 10)
+	header := lines(400, 60)
 	header.Set("Authorization", "Bearer "+a.token)
 	header.Set("Content-Type", "application/json")
 	body := `{"phone_number":"0"` + strings.Repeat(" ", 60<<10) + `}`
