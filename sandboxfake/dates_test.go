@@ -4,8 +4,9 @@ import (
 	"net/http"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
+
+	"github.com/idverify/idverify-go/internal/synctest"
 
 	"github.com/google/go-cmp/cmp"
 
