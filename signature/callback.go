@@ -10,8 +10,10 @@ import (
 
 // VerifyCallback verifies a callback that the service posted to one of the verifier's hosts and returns what it says. r.Body is read and restored, so that a handler behind can read it again.
 //
-// Any error is an [*Error]. [Error.Undecided] tells a message that could not be judged ([ErrKeySource], [ErrReplayStore], [ErrBody]: answer 503) from a bad one (everything else: answer 400).
-// [Verifier.CallbackHandler] answers so by itself. A good message should be answered with 2XX; the service may send it again all the same, so handle it by its check_id, once.
+// Every error is an [*Error]. [Error.Undecided] distinguishes a message that cannot be verified now ([ErrKeySource],
+// [ErrReplayStore], [ErrBody], [ErrTooLate]: respond with 503) from an invalid one (all others: respond with 400).
+// [Verifier.CallbackHandler] does so. Respond to a valid message with 2XX. The service may still send it again, so
+// process each check_id once.
 //
 // Specification: section 5.3, "Callback signature".
 func (v *Verifier) VerifyCallback(r *http.Request) (*Message, error) {
@@ -49,7 +51,7 @@ func (v *Verifier) callback(r *http.Request) (*Message, error) {
 	if sum := sha256.Sum256(body); subtle.ConstantTimeCompare(sum[:], digest[:]) != 1 {
 		return nil, refuse(ErrDigest, "the digest does not match the body")
 	}
-	if err := v.claim(r.Context(), &m, date); err != nil {
+	if err := v.accept(r.Context(), &m, date); err != nil {
 		return nil, err
 	}
 	verified := &Message{KeyID: m.keyID, Date: date, Kind: m.kind, Body: body}

@@ -16,7 +16,9 @@ func parseDate(s string) (t time.Time, ok bool) {
 	return t, string(t.AppendFormat(again[:0], http.TimeFormat)) == s
 }
 
-// checkDate reads a date and compares it with the clock, both ways and inclusive (specification, section 5.3: "a clock skew tolerance of 5000 (milliseconds)").
+// checkDate parses a date and compares it with the clock. The skew is inclusive in both directions.
+//
+// Protocol: section 5.3, "a clock skew tolerance of 5000 (milliseconds)".
 func (v *Verifier) checkDate(s string) (time.Time, error) {
 	date, ok := parseDate(s)
 	if !ok {

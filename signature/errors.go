@@ -21,11 +21,13 @@ var (
 	ErrTooLarge   = errors.New("message too large")             // a body above VerifierOptions.MaxBody
 )
 
-// Why a message could not be judged. It may well be a good one: answer 503, so that the service tries again, and never 400.
+// Reasons why a message cannot be verified now. The message may be valid: respond with 503, so that the service sends
+// it again, and never with 400.
 var (
 	ErrKeySource   = errors.New("keys out of reach")         // the key is not at hand, and whether it exists cannot be found out now
 	ErrReplayStore = errors.New("replay store out of reach") // it failed or is full
 	ErrBody        = errors.New("body cut off")              // the signature verified, but the body broke off or the deadline for reading it passed
+	ErrTooLate     = errors.New("message verified too late") // the date was valid when the message arrived, but no longer when its key and body had been read
 )
 
 // Error is what every verification error is. It wraps one of the sentinels above and, where another error caused it, that one too, so that errors.Is also finds context.Canceled.
@@ -54,9 +56,10 @@ func (e *Error) Unwrap() []error {
 	return []error{e.Reason, e.cause}
 }
 
-// Undecided tells that nothing is known against the message: the keys, the replay store or the body were out of reach. It should be answered with 503, everything else with 400.
+// Undecided reports whether the message may be valid and cannot be verified now. Respond to it with 503, and to a
+// message with any other error with 400.
 func (e *Error) Undecided() bool {
-	return e.Reason == ErrKeySource || e.Reason == ErrReplayStore || e.Reason == ErrBody
+	return e.Reason == ErrKeySource || e.Reason == ErrReplayStore || e.Reason == ErrBody || e.Reason == ErrTooLate
 }
 
 func refuse(reason error, detail string) error { return &Error{Reason: reason, detail: detail} }

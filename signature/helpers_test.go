@@ -3,6 +3,7 @@ package signature_test
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"crypto"
 	"crypto/fips140"
 	"crypto/rsa"
@@ -223,3 +224,14 @@ func signedRedirect() *wire { w := newRedirect(); w.signRedirect(); return w }
 
 // restored is a request body of these bytes.
 func restored(content []byte) io.ReadCloser { return io.NopCloser(bytes.NewReader(content)) }
+
+// slowKeys is a key source that calls wait before each lookup.
+type slowKeys struct {
+	signature.StaticKeys
+	wait func()
+}
+
+func (k slowKeys) PublicKey(ctx context.Context, id string) (*rsa.PublicKey, error) {
+	k.wait()
+	return k.StaticKeys.PublicKey(ctx, id)
+}

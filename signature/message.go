@@ -1,6 +1,7 @@
 package signature
 
 import (
+	"crypto/rsa"
 	"net/http"
 	"net/url"
 	"slices"
@@ -34,6 +35,7 @@ type message struct {
 	date         string
 	kind, digest string // of a callback
 	header       http.Header
+	key          *rsa.PublicKey // set when the signature has been verified with it
 }
 
 // checkCoverage refuses a signature that leaves out a name of must, names one twice, or covers what only other versions of the draft know.

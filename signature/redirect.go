@@ -33,7 +33,7 @@ func (v *Verifier) redirect(r *http.Request) (*Message, error) {
 	if err := v.checkSignature(r.Context(), &m); err != nil {
 		return nil, err
 	}
-	if err := v.claim(r.Context(), &m, date); err != nil {
+	if err := v.accept(r.Context(), &m, date); err != nil {
 		return nil, err
 	}
 	parsed, _ := url.ParseQuery(query) // as url.URL.Query does, without what cannot be parsed

@@ -7,14 +7,17 @@ import (
 	"time"
 )
 
-// ReplayStore remembers which messages were accepted. An implementation over a shared database lets several processes do so together.
+// ReplayStore records which messages were accepted. An implementation over a shared database serves several processes.
 //
-// Claim records id for at least ttl and reports whether it was not recorded before: of any number of claims of one id at the same time exactly one is fresh. An error leaves the message undecided ([ErrReplayStore]); a store that is full must return one, because forgetting a message early would let its copy in.
+// Claim records id for at least ttl and reports whether it was not recorded before: of any number of concurrent claims of
+// one id exactly one is fresh. The verifier claims each message for 2 × ClockSkew + 1 s, which covers replicas whose
+// clocks differ. With an error the message cannot be verified now ([ErrReplayStore]). A store that is full must return
+// one, because a claim that is dropped early lets a copy in.
 type ReplayStore interface {
 	Claim(ctx context.Context, id [32]byte, ttl time.Duration) (fresh bool, err error)
 }
 
-// defaultReplayMax is some 13,000 messages a second at the default skew.
+// defaultReplayMax is about 12,000 messages a second at the default skew.
 const defaultReplayMax = 1 << 17
 
 // MemoryReplayStore is a [ReplayStore] for one process. It may be used from many goroutines at once, runs none of its own, and uses the system's clock.
@@ -26,7 +29,8 @@ type MemoryReplayStore struct {
 	queue  [][32]byte // the claims in the order they came
 }
 
-// NewMemoryReplayStore returns a store of at most max claims, about 100 bytes each. A busy receiver needs one for each message of the last ten seconds, twice the clock skew. Zero or less means 131,072.
+// NewMemoryReplayStore returns a store of at most max claims, about 100 bytes each. A receiver needs one claim for each
+// message of the last 11 s: twice the clock skew, and one second. Zero or less means 131,072.
 func NewMemoryReplayStore(max int) *MemoryReplayStore {
 	if max <= 0 {
 		max = defaultReplayMax
@@ -56,19 +60,18 @@ func (s *MemoryReplayStore) Claim(_ context.Context, id [32]byte, ttl time.Durat
 	return true, nil
 }
 
-// claim is the last step, so that only a message that is good in every other respect takes room in the store.
-func (v *Verifier) claim(ctx context.Context, m *message, date time.Time) error {
+// accept is the last step, so that only a message that is valid in every other respect takes room in the replay store.
+func (v *Verifier) accept(ctx context.Context, m *message, date time.Time) error {
+	// The key or the body may have taken long. A copy whose body is held back would otherwise be accepted long after
+	// its date, when the claim of the original has expired. The error is retryable, because a valid message that was
+	// merely slow is signed again for its next attempt.
+	if v.now().Sub(date).Abs() > v.skew {
+		return refuse(ErrTooLate, "the date was valid when the message arrived, but no longer when its key and body had been read")
+	}
 	if v.replay == nil {
 		return nil
 	}
-	// The key or the body may have been long in coming, and no claim outlives its date by much: a copy that held its body back would find the original's claim run out.
-	// Undecided, since an honest message was only unlucky, and is signed afresh for its next try.
-	left := date.Add(v.skew).Sub(v.now())
-	if left < 0 {
-		return refuse(ErrReplayStore, "the message began in time and was read too late to tell it from a copy")
-	}
-	// A second more than the date stays acceptable, for stores that count in whole seconds.
-	fresh, err := v.replay.Claim(ctx, m.id(), left+time.Second)
+	fresh, err := v.replay.Claim(ctx, m.id(), v.claimTTL())
 	if err != nil {
 		return because(ErrReplayStore, "the replay store failed", err)
 	}
@@ -78,11 +81,15 @@ func (v *Verifier) claim(ctx context.Context, m *message, date time.Time) error 
 	return nil
 }
 
-// id is the hash of the key id and the signature as bytes, which has one spelling where the header has many.
+// claimTTL is how long a claim lives, counted from the claim. A clock within the skew reads at least date - skew now and
+// accepts the date until it reads date + skew, so no replica accepts a copy later than 2 × skew from now, even if its
+// clock differs from ours or is set back. The second more is for stores that count in whole seconds.
+func (v *Verifier) claimTTL() time.Duration { return 2*v.skew + time.Second }
+
+// id identifies a verified message by the modulus of its key and its signature. The key ID is not part of it: it is not
+// signed, and one key may be published under several IDs.
 func (m *message) id() [32]byte {
-	h := sha256.New()
-	h.Write([]byte(m.keyID))
-	h.Write([]byte{0})
-	h.Write(m.signature)
-	return [32]byte(h.Sum(nil))
+	text := make([]byte, 0, 2*maxKeyBits/8)
+	text = m.key.N.FillBytes(text[:m.key.Size()])
+	return sha256.Sum256(append(text, m.signature...))
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -153,24 +152,29 @@ type readerFunc func([]byte) (int, error)
 
 func (f readerFunc) Read(b []byte) (int, error) { return f(b) }
 
-func TestAMessageIsClaimedForAsLongAsItsDateIsAcceptable(t *testing.T) {
+func TestVerifier_ClaimTTL(t *testing.T) {
 	t.Parallel()
-	for _, skew := range []time.Duration{-5 * time.Second, 0, 5 * time.Second} {
-		var got time.Duration
-		v := newVerifier(t, signature.VerifierOptions{Replay: storeFunc(func(_ context.Context, _ [32]byte, ttl time.Duration) (bool, error) {
-			got = ttl
-			return true, nil
-		})})
-		w := newCallback()
-		w.set("Date", now.Add(skew).Format(http.TimeFormat))
-		w.signCallback()
+	for _, tt := range []struct{ skew, date, want time.Duration }{
+		{0, -5 * time.Second, 11 * time.Second},
+		{0, 0, 11 * time.Second},
+		{0, 5 * time.Second, 11 * time.Second},
+		{time.Minute, -time.Minute, 121 * time.Second},
+		{24 * time.Hour, 0, 48*time.Hour + time.Second},
+	} {
+		for _, kind := range kindsOfMessages {
+			var got time.Duration
+			v := newVerifier(t, signature.VerifierOptions{ClockSkew: tt.skew, Replay: storeFunc(func(_ context.Context, _ [32]byte, ttl time.Duration) (bool, error) {
+				got = ttl
+				return true, nil
+			})})
 
-		if _, err := v.VerifyCallback(w.request(t)); err != nil {
-			t.Fatal(err)
-		}
+			if _, err := kind.verify(v, kind.signedAt(now.Add(tt.date)).request(t)); err != nil {
+				t.Fatal(err)
+			}
 
-		if acceptable := 5*time.Second + skew; got <= acceptable || got > acceptable+2*time.Second {
-			t.Errorf("dated %v from now: claimed for %v, acceptable for %v more", skew, got, acceptable)
+			if got != tt.want {
+				t.Errorf("%s dated %v from now, skew %v: claimed for %v, want %v", kind.name, tt.date, tt.skew, got, tt.want)
+			}
 		}
 	}
 }

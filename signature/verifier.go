@@ -137,7 +137,8 @@ func (v *Verifier) checkSent(m *message, must []string) (time.Time, error) {
 	return v.checkDate(m.date)
 }
 
-// checkSignature finds the key and verifies the signature. It builds the signing string first: a message that has none needs no key.
+// checkSignature looks up the key, verifies the signature and sets m.key. It builds the signing string first: a message
+// that has none needs no key.
 func (v *Verifier) checkSignature(ctx context.Context, m *message) error {
 	text, err := m.signingString(make([]byte, 0, 512))
 	if err != nil {
@@ -158,6 +159,7 @@ func (v *Verifier) checkSignature(ctx context.Context, m *message) error {
 	if rsa.VerifyPKCS1v15(key, crypto.SHA256, sum[:], m.signature) != nil {
 		return refuse(ErrSignature, "the signature does not verify: the message was forged, or changed on its way (does a proxy change the path? see VerifierOptions.Target)")
 	}
+	m.key = key
 	return nil
 }
 

@@ -6,7 +6,8 @@
 //	…
 //	verifier, err := signature.NewVerifier(keys, hosts, &signature.VerifierOptions{Replay: replays})
 //
-// A claim is one command, SET key value PX ttl NX, and lives little longer than its message stays acceptable, some ten seconds: a thousand messages a second need about 2 MB.
+// A claim is one command, SET key value PX ttl NX, and lives for about 13 seconds at the default clock skew: a thousand
+// messages a second need about 3 MB.
 //
 // # What Redis must be set to
 //
