@@ -36,8 +36,9 @@ type Error struct {
 	Operation string // "callback", "redirect", or "key lookup" of a [JWKS] that was asked directly
 	Reason    error  // the sentinel
 
-	detail string
-	cause  error
+	detail  string
+	cause   error
+	routine bool // see routine
 }
 
 // Error says which operation failed and why: "signature: callback refused: the digest does not match the body".
@@ -63,6 +64,17 @@ func (e *Error) Undecided() bool {
 }
 
 func refuse(reason error, detail string) error { return &Error{Reason: reason, detail: detail} }
+
+// routine marks an error that any sender can cause. It is logged at level warn even if the message may be valid, so that
+// alerts on level error report outages alone.
+func routine(err error) error {
+	if e, ok := errors.AsType[*Error](err); ok {
+		marked := *e
+		marked.routine = true
+		return &marked
+	}
+	return err
+}
 
 // because is a refusal with a cause. A cause of our own, from a JWKS or a MemoryReplayStore, says it all already.
 func because(reason error, detail string, cause error) error {

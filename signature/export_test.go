@@ -3,7 +3,6 @@ package signature
 import (
 	"crypto/rsa"
 	"net/http"
-	"time"
 )
 
 // Doors for tests: the readers of foreign bytes, one by one.
@@ -47,6 +46,3 @@ func (s *MemoryReplayStore) Claims() int {
 	defer s.mu.Unlock()
 	return len(s.queue)
 }
-
-// Expires is when the current set does.
-func (j *JWKS) Expires() time.Time { return j.current.Load().expires }

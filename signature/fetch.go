@@ -15,12 +15,27 @@ const (
 	// A callback may wait for two fetches, one under way when it came and one of its own, and the service waits 10 s for its answer.
 	fetchTimeout = 3 * time.Second
 
-	maxKeySetBody = 1 << 20
-	maxRedirects  = 5
+	maxKeySetHeader = 64 << 10
+	maxKeySetBody   = 1 << 20
+	maxRedirects    = 5
 
 	shortestMaxAge = time.Minute
 	unnamedMaxAge  = 5 * time.Minute // where the answer names none
 )
+
+// defaultTransport returns a clone of http.DefaultTransport with bounded response headers, so that it uses the same
+// proxies, certificates and HTTP/2. If http.DefaultTransport has been replaced by another type, it is used as it is.
+func defaultTransport() http.RoundTripper {
+	t, ok := http.DefaultTransport.(*http.Transport)
+	if !ok {
+		return http.DefaultTransport
+	}
+	t = t.Clone()
+	if t.MaxResponseHeaderBytes <= 0 || t.MaxResponseHeaderBytes > maxKeySetHeader {
+		t.MaxResponseHeaderBytes = maxKeySetHeader
+	}
+	return t
+}
 
 // fetchBody gets a key set: within fetchTimeout, 200 only, bounded. It leaves no connection behind, because the next fetch is minutes away.
 func fetchBody(ctx context.Context, client *http.Client, url string) (http.Header, []byte, error) {

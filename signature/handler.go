@@ -30,7 +30,7 @@ func (v *Verifier) handler(verify func(*http.Request) (*Message, error), next ht
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		m, err := verify(r)
 		if err != nil {
-			v.logRefusal(r.Context(), err)
+			v.logger.LogAttrs(r.Context(), severity(r.Context(), err), "signature: message not passed on", slog.String("error", err.Error()))
 			answer(w, err)
 			return
 		}
@@ -38,13 +38,17 @@ func (v *Verifier) handler(verify func(*http.Request) (*Message, error), next ht
 	})
 }
 
-// logRefusal tells the receiver: at level warn of a bad message, which may be a stranger's, and at level error of an undecided one, which is an outage of ours.
-func (v *Verifier) logRefusal(ctx context.Context, err error) {
-	level := slog.LevelWarn
-	if e, ok := errors.AsType[*Error](err); ok && e.Undecided() {
-		level = slog.LevelError
+// severity is the level at which a rejected message is logged: error if the key source or the replay store is unavailable
+// or the receiver is set up wrongly, warn for everything that a sender can cause.
+func severity(ctx context.Context, err error) slog.Level {
+	e, ok := errors.AsType[*Error](err)
+	switch {
+	case !ok || !e.Undecided() || e.routine:
+		return slog.LevelWarn
+	case errors.Is(ctx.Err(), context.Canceled): // the sender closed the connection
+		return slog.LevelWarn
 	}
-	v.logger.LogAttrs(ctx, level, "signature: message not passed on", slog.String("error", err.Error()))
+	return slog.LevelError
 }
 
 // answer tells the sender nothing but whether it is worth trying again: anything more would help an attacker to find out what is still wrong.

@@ -1,20 +1,17 @@
 package signature
 
 import (
-	"bytes"
 	"context"
 	"crypto/rsa"
 	"errors"
+	"fmt"
 	"log/slog"
-	"maps"
 	"net/http"
 	"net/url"
-	"slices"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/lestrrat-go/jwx/v2/jwk"
 )
 
 // Defaults of JWKSOptions.
@@ -31,7 +28,12 @@ const (
 //   - A key id that is not in the set causes a fetch at most once per MinRefetch, whoever asks. Only a set that was fetched after the question says [ErrUnknownKey]; in between the answer is [ErrKeySource], because the key may be new.
 //   - After a failed fetch the next one waits 1 s, then 2 s, 4 s and so on up to MinRefetch, and those whose key is in the old set do not wait for it.
 //
-// Keys that cannot verify are left out: those that are not RSA of 2048 to 4096 bits, have no kid, are for encryption or another algorithm, hold private parts, or share their kid with another.
+// A set is also fetched again when the wall clock shows that its max-age is over while the monotonic clock does not, as
+// after a suspend, and when the wall clock has been set back to before the last fetch.
+//
+// Keys that cannot verify are left out: keys that are not RSA of 2048 to 4096 bits, have no kid, or are for encryption or
+// another algorithm. A kid that two usable keys share, or that appears with private parts anywhere in the set, verifies
+// nothing.
 type JWKS struct {
 	url        string
 	client     http.Client
@@ -43,18 +45,20 @@ type JWKS struct {
 
 	current atomic.Pointer[keySet] // the last good set, nil before the first
 
-	mu        sync.Mutex // guards all below
-	started   int        // how many fetches were begun
-	fetch     *fetch     // the one under way, or nil
-	failures  int        // how many fetches failed since the last good one
-	lastErr   error      // of the last of them
-	retryAt   time.Time  // no fetch before, because the last one failed
-	refetchAt time.Time  // no fetch for an unknown key before
+	mu           sync.Mutex // guards all below
+	started      int        // number of fetches started
+	fetch        *fetch     // the fetch in progress, or nil
+	failures     int        // failed fetches since the last successful one
+	lastErr      error      // of the last failed fetch
+	retryPause   pause      // no fetch during it, because the last one failed
+	refetchPause pause      // no fetch for an unknown key during it
 }
 
 // JWKSOptions are the choices of [NewJWKS]. Zero fields mean the defaults.
 type JWKSOptions struct {
-	// HTTPClient fetches the key set. It is copied, never changed. Its redirects are followed on the same host only, and a fetch takes at most 3 s whatever its Timeout. Default: a new http.Client over http.DefaultTransport.
+	// HTTPClient fetches the key set. It is copied, never changed. Its redirects are followed on the same host only, and a
+	// fetch takes at most 3 s whatever its Timeout. Without it, or without its Transport, the key set is fetched over a
+	// clone of http.DefaultTransport that accepts at most 64 KiB of response headers.
 	HTTPClient *http.Client
 
 	// MaxAge is the longest that a set is used without being fetched again, however long its Cache-Control allows: how soon a key that was withdrawn is refused. Default 24 h.
@@ -70,24 +74,21 @@ type JWKSOptions struct {
 	// Now is the clock by which sets age. Default time.Now.
 	Now func() time.Time
 
-	// Logger gets a record at level warn for each fetch that fails, also while the last good set still serves: an outage shows here long before a message cannot be verified. Default: nothing is logged.
+	// Logger gets a record at level error for each fetch that fails, also while the last good set is still used. Alert on
+	// it: an outage is logged here long before a message cannot be verified, and no sender of messages can cause it.
+	// Default: nothing is logged.
 	Logger *slog.Logger
 }
 
-// keySet is one good answer. It is never changed.
-type keySet struct {
-	keys    map[string]*rsa.PublicKey
-	fetched time.Time
-	expires time.Time
-	cached  bool // it lay in a cache on its way
-}
-
-// fetch is one request for the key set, shared by all who wait for it.
+// fetch is one request for the key set. All callers that wait for it share its result.
 type fetch struct {
-	number int           // which one, from 1
-	done   chan struct{} // closed when set and err are there
+	number int           // counted from 1
+	begun  time.Time     // when it was started
+	ended  time.Time     // when it ended, or begun if the clock failed
+	done   chan struct{} // closed when set and err are set
 	set    *keySet
 	err    error
+	fault  bool // the caller's HTTP client or clock panicked or ended the goroutine
 }
 
 // NewJWKS returns a key source over the key set at an https URL, such as idverify.Client.JWKSURL returns. Nothing is fetched yet. Plain http is refused: whoever can change the answer can sign as the service. opts may be nil.
@@ -102,6 +103,9 @@ func NewJWKS(keySetURL string, opts *JWKSOptions) (*JWKS, error) {
 	j := &JWKS{url: u.String(), maxAge: opts.MaxAge, minRefetch: opts.MinRefetch, maxStale: opts.MaxStale, now: opts.Now, logger: opts.Logger}
 	if opts.HTTPClient != nil {
 		j.client = *opts.HTTPClient
+	}
+	if j.client.Transport == nil {
+		j.client.Transport = defaultTransport()
 	}
 	j.client.CheckRedirect = sameHostOnly(j.client.CheckRedirect)
 	if j.maxAge == 0 {
@@ -127,7 +131,7 @@ func NewJWKS(keySetURL string, opts *JWKSOptions) (*JWKS, error) {
 
 // PublicKey implements [KeySource]. It fails with [ErrUnknownKey] when the service has no such key, and with [ErrKeySource], which also wraps the error of ctx, when that is not known now.
 func (j *JWKS) PublicKey(ctx context.Context, keyID string) (*rsa.PublicKey, error) {
-	if set := j.current.Load(); set != nil && j.now().Before(set.expires) {
+	if set := j.current.Load(); set != nil && set.fresh(j.now()) {
 		if key := set.keys[keyID]; key != nil {
 			return key, nil
 		}
@@ -148,7 +152,7 @@ func (j *JWKS) fetchedKey(ctx context.Context, keyID string) (*rsa.PublicKey, er
 			asked = j.started
 		}
 		set := j.current.Load()
-		fresh := set != nil && j.now().Before(set.expires)
+		fresh := set != nil && set.fresh(j.now())
 		if fresh && set.keys[keyID] != nil {
 			j.mu.Unlock()
 			return set.keys[keyID], nil
@@ -166,7 +170,8 @@ func (j *JWKS) fetchedKey(ctx context.Context, keyID string) (*rsa.PublicKey, er
 		select {
 		case <-f.done:
 		case <-ctx.Done():
-			return nil, because(ErrKeySource, "get key set", ctx.Err())
+			// The fetch logs its own failure. That a caller left says nothing about it.
+			return nil, routine(because(ErrKeySource, "get key set", ctx.Err()))
 		}
 		if f.err != nil {
 			if key := j.oldKey(set, keyID); key != nil {
@@ -180,51 +185,64 @@ func (j *JWKS) fetchedKey(ctx context.Context, keyID string) (*rsa.PublicKey, er
 		// A fetch that was under way when we asked may have read the set before the key was in it.
 		if f.number > asked {
 			if f.set.cached {
-				return nil, refuse(ErrKeySource, "the key is not in the key set, which came out of a cache and may be older than the key")
+				return nil, routine(refuse(ErrKeySource, "the key is not in the key set, which came out of a cache and may be older than the key"))
 			}
 			return nil, refuse(ErrUnknownKey, "the key set, just fetched, holds no key of this id")
 		}
 	}
 }
 
-// oldKey is the key in the last good set, for when no newer set is to be had. That a key is not in it means nothing.
+// oldKey returns the key in the last good set, for when no newer set is available. A key that is missing from it may exist.
 func (j *JWKS) oldKey(set *keySet, keyID string) *rsa.PublicKey {
-	if !j.usable(set) {
+	if set == nil || !set.usable(j.now(), j.maxStale) {
 		return nil
 	}
 	return set.keys[keyID]
 }
 
-// usable reports whether a set may still serve when no newer one is to be had.
-func (j *JWKS) usable(set *keySet) bool { return set != nil && j.now().Sub(set.fetched) <= j.maxStale }
-
-// join returns the fetch under way, or begins one if it may. The caller holds the lock.
+// join returns the fetch in progress, or starts one unless a pause forbids it. The caller holds the lock.
 func (j *JWKS) join(ctx context.Context, forUnknownKey bool) (*fetch, error) {
 	if j.fetch != nil {
 		return j.fetch, nil
 	}
 	now := j.now()
-	if now.Before(j.retryAt) {
+	if !j.retryPause.over(now) {
 		return nil, because(ErrKeySource, "get key set", j.lastErr)
 	}
 	if forUnknownKey {
-		if now.Before(j.refetchAt) {
-			return nil, refuse(ErrKeySource, "the key is not in the key set, which was fetched for an unknown key a moment ago")
+		if !j.refetchPause.over(now) {
+			return nil, routine(refuse(ErrKeySource, "the key is not in the key set, which was fetched for an unknown key a moment ago"))
 		}
-		j.refetchAt = now.Add(j.minRefetch)
+		j.refetchPause = pause{from: now, length: j.minRefetch}
 	}
 	j.started++
-	f := &fetch{number: j.started, done: make(chan struct{})}
+	f := &fetch{number: j.started, begun: now, done: make(chan struct{})}
 	j.fetch = f
-	// On a context of its own: the first caller may give up, the callers behind it still want the answer. It ends by fetchTimeout.
+	// Detach from the first caller's context: if it is canceled, other callers still need the set. The fetch ends after
+	// fetchTimeout.
 	go j.run(context.WithoutCancel(ctx), f)
 	return f, nil
 }
 
-// run fetches the key set and tells those who wait.
+// run fetches the key set and publishes the result, even if the caller's HTTP client, clock or logger panics or calls
+// runtime.Goexit.
 func (j *JWKS) run(ctx context.Context, f *fetch) {
-	f.set, f.err = j.get(ctx)
+	f.ended, f.err, f.fault = f.begun, refuse(ErrKeySource, "get key set: the HTTP client or the clock ended the goroutine"), true
+	defer j.publish(f)
+	defer j.logFailure(ctx, f)
+	defer func() {
+		if p := recover(); p != nil {
+			f.err, f.fault = refuse(ErrKeySource, "get key set: the HTTP client or the clock panicked: "+panicText(p)), true
+		}
+	}()
 
+	set, err := j.get(ctx)
+	ended := j.now()
+	f.set, f.ended, f.err, f.fault = set, ended, err, false
+}
+
+// publish hands the result to the callers that wait for it. It runs no code of the caller.
+func (j *JWKS) publish(f *fetch) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if f.err == nil {
@@ -232,15 +250,41 @@ func (j *JWKS) run(ctx context.Context, f *fetch) {
 		j.failures = 0
 	} else {
 		j.lastErr = f.err
-		j.logger.Warn("signature: key set not fetched", slog.Int("failures", j.failures+1), slog.Bool("old set serves", j.usable(j.current.Load())), slog.String("error", f.err.Error()))
-		j.retryAt = j.now().Add(min(time.Second<<min(j.failures, 20), j.minRefetch))
+		j.retryPause = pause{from: f.ended, length: min(time.Second<<min(j.failures, 20), j.minRefetch)}
+		if f.fault && j.failures == 0 {
+			j.retryPause = pause{} // the service did not fail, so the next call may fetch at once
+		}
 		j.failures++
 	}
 	j.fetch = nil
 	close(f.done)
 }
 
-// get fetches and reads the key set. A redirect that is not followed and everything that is not 200 is no key set.
+// logFailure logs a failed fetch. A logger that panics must not end the process.
+func (j *JWKS) logFailure(ctx context.Context, f *fetch) {
+	if f.err == nil {
+		return
+	}
+	defer func() { _ = recover() }()
+	j.mu.Lock()
+	failures := j.failures + 1
+	j.mu.Unlock()
+	set := j.current.Load()
+	j.logger.LogAttrs(ctx, slog.LevelError, "signature: key set not fetched",
+		slog.Int("failures", failures),
+		slog.Bool("old_set_usable", set != nil && set.usable(f.ended, j.maxStale)),
+		slog.String("error", during("key lookup", f.err).Error()))
+}
+
+// panicText describes a panic of the caller's code. Values other than runtime errors may contain a URL or a secret.
+func panicText(p any) string {
+	if e, ok := p.(runtime.Error); ok {
+		return e.Error()
+	}
+	return fmt.Sprintf("%T", p)
+}
+
+// get fetches and parses the key set. Only a response with status 200 has one.
 func (j *JWKS) get(ctx context.Context) (*keySet, error) {
 	header, body, err := fetchBody(ctx, &j.client, j.url)
 	if err != nil {
@@ -250,56 +294,5 @@ func (j *JWKS) get(ctx context.Context) (*keySet, error) {
 	if err != nil {
 		return nil, err
 	}
-	now := j.now()
-	return &keySet{keys: keys, fetched: now, expires: now.Add(lifetime(header, j.maxAge)), cached: cachedFor(header) > 0}, nil
-}
-
-// maxKeySetValues is how many values the JSON of a key set may hold: those of some hundred keys. jwx makes kilobytes of the smallest one.
-const maxKeySetValues = 4096
-
-// parseKeySet returns the keys that can verify, by their kid. A set without any is an error: it never replaces a good one.
-func parseKeySet(body []byte) (map[string]*rsa.PublicKey, error) {
-	if bytes.Count(body, []byte(","))+bytes.Count(body, []byte("["))+bytes.Count(body, []byte("{")) > maxKeySetValues {
-		return nil, refuse(ErrKeySource, "get key set: the body holds more than 4,096 values")
-	}
-	set, err := jwk.Parse(body, jwk.WithIgnoreParseError(true))
-	if err != nil {
-		return nil, refuse(ErrKeySource, "get key set: the body is not a JSON Web Key Set")
-	}
-	keys := make(map[string]*rsa.PublicKey)
-	for i := range set.Len() {
-		parsed, _ := set.Key(i)
-		key := publicKey(parsed)
-		if key == nil {
-			continue
-		}
-		if _, twice := keys[parsed.KeyID()]; twice {
-			key = nil // of two keys with one kid neither is meant, nor is a third
-		}
-		keys[parsed.KeyID()] = key
-	}
-	maps.DeleteFunc(keys, func(_ string, key *rsa.PublicKey) bool { return key == nil })
-	if len(keys) == 0 {
-		return nil, refuse(ErrKeySource, "get key set: there is no key in it that can verify")
-	}
-	return keys, nil
-}
-
-// publicKey is the key if it can verify the service's messages, else nil. Private parts that anyone can read make a key worthless; jwx gives no public key of those.
-func publicKey(parsed jwk.Key) *rsa.PublicKey {
-	var key rsa.PublicKey
-	public, ok := parsed.(jwk.RSAPublicKey)
-	if !ok || len(public.E()) > 4 || public.Raw(&key) != nil || !usable(&key) { // jwx cuts longer exponents off
-		return nil
-	}
-	if !validKeyID(public.KeyID()) || public.KeyUsage() != "" && public.KeyUsage() != string(jwk.ForSignature) {
-		return nil
-	}
-	if alg := public.Algorithm().String(); alg != "" && alg != "RS256" {
-		return nil
-	}
-	if ops := public.KeyOps(); len(ops) > 0 && !slices.Contains(ops, jwk.KeyOpVerify) {
-		return nil
-	}
-	return &key
+	return &keySet{keys: keys, fetched: j.now(), lifetime: lifetime(header, j.maxAge), cached: cachedFor(header) > 0}, nil
 }

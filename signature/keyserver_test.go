@@ -70,6 +70,8 @@ func (s *keyServer) advance(d time.Duration) {
 	s.now = s.now.Add(d)
 }
 
+func (s *keyServer) set(now time.Time) { s.mu.Lock(); defer s.mu.Unlock(); s.now = now }
+
 func (s *keyServer) clock() time.Time { s.mu.Lock(); defer s.mu.Unlock(); return s.now }
 
 func (s *keyServer) jwks(tb testing.TB, opts signature.JWKSOptions) *signature.JWKS {

@@ -66,7 +66,7 @@ func (v *Verifier) accept(ctx context.Context, m *message, date time.Time) error
 	// its date, when the claim of the original has expired. The error is retryable, because a valid message that was
 	// merely slow is signed again for its next attempt.
 	if v.now().Sub(date).Abs() > v.skew {
-		return refuse(ErrTooLate, "the date was valid when the message arrived, but no longer when its key and body had been read")
+		return routine(refuse(ErrTooLate, "the date was valid when the message arrived, but no longer when its key and body had been read"))
 	}
 	if v.replay == nil {
 		return nil

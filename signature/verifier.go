@@ -59,7 +59,11 @@ type VerifierOptions struct {
 	// Now is the clock. Default time.Now.
 	Now func() time.Time
 
-	// Logger gets a record from [Verifier.CallbackHandler] and [Verifier.RedirectHandler] for each message that they do not pass on, with the reason, which the sender is not told: at level warn of a bad message, at level error of an undecided one. Default: nothing is logged.
+	// Logger gets a record from [Verifier.CallbackHandler] and [Verifier.RedirectHandler] for each message that they do
+	// not pass on, with the reason, which the response does not contain. The level is error if the key source or the
+	// replay store is unavailable or the receiver is set up wrongly, so an alert on that level reports outages. It is warn
+	// for everything that a sender can cause, such as an invalid message or an invented key ID. Default: nothing is
+	// logged.
 	Logger *slog.Logger
 }
 

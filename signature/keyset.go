@@ -1,0 +1,150 @@
+package signature
+
+import (
+	"bytes"
+	"crypto/rsa"
+	"encoding/json"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/lestrrat-go/jwx/v2/jwk"
+)
+
+// keySet is one successful response. It is never changed.
+type keySet struct {
+	keys     map[string]*rsa.PublicKey
+	fetched  time.Time
+	lifetime time.Duration
+	cached   bool // the response came from a cache on its way
+}
+
+// fresh reports whether the set may be used without being fetched again.
+func (s *keySet) fresh(now time.Time) bool {
+	age, ok := elapsed(s.fetched, now)
+	return ok && age < s.lifetime
+}
+
+// usable reports whether the set may be used while no newer one is available.
+func (s *keySet) usable(now time.Time, maxStale time.Duration) bool {
+	age, ok := elapsed(s.fetched, now)
+	return ok && age <= maxStale
+}
+
+// elapsed returns the time between two readings of a clock, by the wall clock or by the monotonic clock, whichever shows
+// more: the wall clock may have been set back, and the monotonic clock stops while a machine sleeps. It reports false if
+// the wall clock has been set back to before from, because the time is then unknown.
+func elapsed(from, now time.Time) (d time.Duration, ok bool) {
+	wall := now.Round(0).Sub(from.Round(0)) // Round strips the monotonic reading
+	return max(wall, now.Sub(from)), wall >= 0
+}
+
+// pause is a time in which nothing is fetched. The zero pause is over.
+type pause struct {
+	from   time.Time
+	length time.Duration
+}
+
+func (p pause) over(now time.Time) bool {
+	d, ok := elapsed(p.from, now)
+	return !ok || d >= p.length
+}
+
+// maxKeySetValues is how many values the JSON of a key set may hold: those of some hundred keys. jwx makes kilobytes of the smallest one.
+const maxKeySetValues = 4096
+
+// parseKeySet returns the keys that can verify, by their kid. A set without any is an error: it never replaces a good one.
+func parseKeySet(body []byte) (map[string]*rsa.PublicKey, error) {
+	if bytes.Count(body, []byte(","))+bytes.Count(body, []byte("["))+bytes.Count(body, []byte("{")) > maxKeySetValues {
+		return nil, refuse(ErrKeySource, "get key set: the body holds more than 4,096 values")
+	}
+	exposed, err := exposedKeyIDs(body)
+	if err != nil {
+		return nil, refuse(ErrKeySource, "get key set: the body is not a JSON Web Key Set")
+	}
+	set, err := jwk.Parse(body, jwk.WithIgnoreParseError(true))
+	if err != nil {
+		return nil, refuse(ErrKeySource, "get key set: the body is not a JSON Web Key Set")
+	}
+	keys := make(map[string]*rsa.PublicKey)
+	for i := range set.Len() {
+		parsed, _ := set.Key(i)
+		key := publicKey(parsed)
+		if key == nil || exposed[parsed.KeyID()] {
+			continue
+		}
+		if _, twice := keys[parsed.KeyID()]; twice {
+			key = nil // of two keys with one kid neither is meant, nor is a third
+		}
+		keys[parsed.KeyID()] = key
+	}
+	maps.DeleteFunc(keys, func(_ string, key *rsa.PublicKey) bool { return key == nil })
+	if len(keys) == 0 {
+		return nil, refuse(ErrKeySource, "get key set: it contains no key that can verify")
+	}
+	return keys, nil
+}
+
+// exposedKeyIDs returns the kids that appear with private parts. Anyone can sign with such a key, so a public key of the
+// same kid must not verify anything either. It reads the JSON itself, because jwx drops keys that it cannot parse and
+// accepts text after the end.
+func exposedKeyIDs(body []byte) (map[string]bool, error) {
+	var set struct {
+		Keys rawKeys `json:"keys"`
+	}
+	if err := json.Unmarshal(body, &set); err != nil {
+		return nil, err
+	}
+	exposed := make(map[string]bool)
+	for _, raw := range set.Keys {
+		var members map[string]json.RawMessage
+		if json.Unmarshal(raw, &members) != nil || !isPrivate(members) {
+			continue
+		}
+		var kid string
+		if json.Unmarshal(members["kid"], &kid) == nil {
+			exposed[kid] = true
+		}
+	}
+	return exposed, nil
+}
+
+// isPrivate reports whether a JSON Web Key has a private or secret member (RFC 7518, section 6), whatever its value.
+func isPrivate(members map[string]json.RawMessage) bool {
+	for _, name := range []string{"d", "p", "q", "dp", "dq", "qi", "oth", "k"} {
+		if _, ok := members[name]; ok {
+			return true
+		}
+	}
+	return false
+}
+
+// rawKeys collects the keys of a set, also of one that has the member keys twice: jwx may use either.
+type rawKeys []json.RawMessage
+
+// UnmarshalJSON implements [json.Unmarshaler].
+func (k *rawKeys) UnmarshalJSON(b []byte) error {
+	var keys []json.RawMessage
+	err := json.Unmarshal(b, &keys)
+	*k = append(*k, keys...)
+	return err
+}
+
+// publicKey is the key if it can verify the service's messages, else nil. Private parts that anyone can read make a key worthless; jwx gives no public key of those.
+func publicKey(parsed jwk.Key) *rsa.PublicKey {
+	var key rsa.PublicKey
+	public, ok := parsed.(jwk.RSAPublicKey)
+	if !ok || len(public.E()) > 4 || public.Raw(&key) != nil || !usable(&key) { // jwx cuts longer exponents off
+		return nil
+	}
+	if !validKeyID(public.KeyID()) || public.KeyUsage() != "" && public.KeyUsage() != string(jwk.ForSignature) {
+		return nil
+	}
+	if alg := public.Algorithm().String(); alg != "" && alg != "RS256" {
+		return nil
+	}
+	if ops := public.KeyOps(); len(ops) > 0 && !slices.Contains(ops, jwk.KeyOpVerify) {
+		return nil
+	}
+	return &key
+}

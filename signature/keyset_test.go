@@ -1,0 +1,108 @@
+package signature_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/idverify/idverify-go/signature"
+)
+
+// withMembers returns a JSON Web Key with more members in front of its own.
+func withMembers(jwk, members string) string { return strings.Replace(jwk, "{", "{"+members+",", 1) }
+
+// TestJWKS_IgnoresExposedKeys publishes a good public key along with a twin that has private parts. Whoever reads the set
+// can sign with such a key.
+func TestJWKS_IgnoresExposedKeys(t *testing.T) {
+	t.Parallel()
+	good := jwk("a", "service-1")
+	for _, tt := range []struct{ name, twin string }{
+		{"RSA private key", withMembers(jwk("a", "service-2"), `"d":"AQAB"`)},
+		{"RSA key with one prime", withMembers(jwk("a", "service-2"), `"p":"AQAB"`)},
+		{"RSA key with further primes", withMembers(jwk("a", "service-2"), `"oth":[]`)},
+		{"private exponent is null", withMembers(jwk("a", "service-2"), `"d":null`)},
+		{"private exponent is not base64", withMembers(jwk("a", "service-2"), `"d":"!"`)},
+		{"two private exponents", withMembers(jwk("a", "service-2"), `"d":"AQAB","d":null`)},
+		{"unusable RSA private key", withMembers(jwk("a", "weak"), `"d":"AQAB"`)},
+		{"EC private key", `{"kty":"EC","kid":"a","crv":"P-256","x":"AA","y":"AA","d":"AA"}`},
+		{"symmetric key", `{"kty":"oct","kid":"a","k":"AQAB"}`},
+		{"unknown type", `{"kid":"a","d":"AQAB"}`},
+		{"escaped kid", withMembers(strings.Replace(jwk("a", "service-2"), `"kid":"a"`, `"kid":"\u0061"`, 1), `"d":"AQAB"`)},
+	} {
+		for order, keys := range map[string][]string{"before": {tt.twin, good}, "after": {good, tt.twin}} {
+			t.Run(tt.name+" "+order, func(t *testing.T) {
+				t.Parallel()
+				s := newKeyServer(t, append(keys, jwk("other", "strong"))...)
+				j := s.jwks(t, signature.JWKSOptions{})
+
+				s.wantError(t, j, "a", signature.ErrUnknownKey)
+				s.want(t, j, "other", "strong")
+			})
+		}
+	}
+}
+
+func TestJWKS_IgnoresExposedKeysOfSecondMember(t *testing.T) {
+	t.Parallel()
+	private := withMembers(jwk("a", "service-2"), `"d":"AQAB"`)
+	rest := jwk("a", "service-1") + "," + jwk("other", "strong")
+	for name, body := range map[string]string{
+		"private key in the first member":  `{"keys":[` + private + `],"keys":[` + rest + `]}`,
+		"private key in the second member": `{"keys":[` + rest + `],"keys":[` + private + `]}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			keys, _ := signature.ParseKeySet([]byte(body))
+
+			if keys["a"] != nil {
+				t.Error("a key whose private parts are published can verify")
+			}
+		})
+	}
+}
+
+// TestJWKS_UnusableTwin publishes a second key of the same kid that can never verify, without private parts. Only one
+// key can be meant.
+func TestJWKS_UnusableTwin(t *testing.T) {
+	t.Parallel()
+	for name, twin := range map[string]string{
+		"for encryption": strings.Replace(jwk("a", "service-2"), `"use":"sig"`, `"use":"enc"`, 1),
+		"too short":      jwk("a", "weak"),
+		"elliptic":       `{"kty":"EC","kid":"a","crv":"P-256","x":"gI0GAILBdu7T53akrFmMyGcsF3n5dO7MmwNBHKW5SV0","y":"SLW_xSffzlPWrHEVI30DHM_4egVwt3NQqeUD7nMFpps"}`,
+	} {
+		for order, keys := range map[string][]string{"before": {twin, jwk("a", "service-1")}, "after": {jwk("a", "service-1"), twin}} {
+			t.Run(name+" "+order, func(t *testing.T) {
+				t.Parallel()
+				s := newKeyServer(t, keys...)
+
+				s.want(t, s.jwks(t, signature.JWKSOptions{}), "a", "service-1")
+			})
+		}
+	}
+}
+
+func TestJWKS_RejectsTextAfterKeySet(t *testing.T) {
+	t.Parallel()
+	set := keySet(jwk("b", "service-2"))
+	for name, body := range map[string]string{
+		"second key set": set + set,
+		"HTML":           set + "<script>",
+		"one bracket":    set + "}",
+		"NUL":            set + "\x00",
+		"null":           set + " null",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newKeyServer(t, jwk("a", "service-1"))
+			j := s.jwks(t, signature.JWKSOptions{})
+			s.want(t, j, "a", "service-1")
+			s.answer(answering(200, "", body))
+
+			s.wantError(t, j, "b", signature.ErrKeySource)
+
+			s.want(t, j, "a", "service-1")
+		})
+	}
+	s := newKeyServer(t)
+	s.answer(answering(200, "", "\r\n\t "+keySet(jwk("a", "service-1"))+"\r\n\t "))
+	s.want(t, s.jwks(t, signature.JWKSOptions{}), "a", "service-1")
+}

@@ -1,0 +1,245 @@
+package signature_test
+
+import (
+	"context"
+	"crypto/rsa"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"testing/iotest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/idverify/idverify-go/signature"
+)
+
+// logRecorder is a slog.Handler that keeps the records.
+type logRecorder struct {
+	mu      sync.Mutex // guards records
+	records []logRecord
+}
+
+type logRecord struct {
+	Level   slog.Level
+	Message string
+	Attrs   map[string]any
+}
+
+func (l *logRecorder) Enabled(context.Context, slog.Level) bool { return true }
+func (l *logRecorder) WithAttrs([]slog.Attr) slog.Handler       { return l }
+func (l *logRecorder) WithGroup(string) slog.Handler            { return l }
+
+func (l *logRecorder) Handle(_ context.Context, r slog.Record) error {
+	record := logRecord{r.Level, r.Message, make(map[string]any)}
+	r.Attrs(func(a slog.Attr) bool {
+		record.Attrs[a.Key] = a.Value.Any()
+		return true
+	})
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.records = append(l.records, record)
+	return nil
+}
+
+// at returns the records of a level.
+func (l *logRecorder) at(level slog.Level) []logRecord {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var records []logRecord
+	for _, r := range l.records {
+		if r.Level == level {
+			records = append(records, r)
+		}
+	}
+	return records
+}
+
+// TestVerifier_ForgedMessagesLogWarnings sends messages with invented key IDs, as anyone can. The alert that
+// docs/security.md recommends is on level error.
+func TestVerifier_ForgedMessagesLogWarnings(t *testing.T) {
+	t.Parallel()
+	const forged = 100
+	for _, kind := range kindsOfMessages {
+		t.Run(kind.name, func(t *testing.T) {
+			t.Parallel()
+			log := new(logRecorder)
+			s := newKeyServer(t, jwk(keyID, "service-1"))
+			keys := s.jwks(t, signature.JWKSOptions{Logger: slog.New(log)})
+			v := verifierFor(t, keys, signature.VerifierOptions{Logger: slog.New(log)}, host)
+			responses := make(map[int]int)
+
+			for i := range forged {
+				w := kind.make()
+				keyNamed(fmt.Sprint("invented-", i), "stranger")(w)
+				kind.sign(w)
+				response := httptest.NewRecorder()
+				handlerOf(v, kind, http.NotFoundHandler()).ServeHTTP(response, w.request(t))
+				responses[response.Code]++
+			}
+
+			if records := log.at(slog.LevelError); len(records) > 0 {
+				t.Errorf("%d forged messages made %d records at level error, want none: anyone can trigger the alert\n%v", forged, len(records), records[0])
+			}
+			if records := log.at(slog.LevelWarn); len(records) != forged {
+				t.Errorf("%d records at level warn, want %d", len(records), forged)
+			}
+			// The first two cause a fetch: that of the first set, and the one for an unknown key.
+			if diff := cmp.Diff(map[int]int{400: 2, 503: forged - 2}, responses); diff != "" {
+				t.Errorf("responses (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// handlerOf returns the handler of v for messages of that kind.
+func handlerOf(v *signature.Verifier, kind kindOfMessage, next http.Handler) http.Handler {
+	if kind.name == "redirect" {
+		return v.RedirectHandler(next)
+	}
+	return v.CallbackHandler(next)
+}
+
+// logCase is a message that is not verified, and how that is logged.
+type logCase struct {
+	name   string
+	keys   signature.KeySource
+	replay signature.ReplayStore
+	change func(*http.Request) *http.Request
+	level  slog.Level
+	text   string // in the record
+	status int
+}
+
+func logCases(t *testing.T) []logCase {
+	t.Helper()
+	outage := errors.New("connection refused")
+	full := signature.NewMemoryReplayStore(1)
+	if _, err := full.Claim(t.Context(), [32]byte{1}, time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	failingKeys := keyFunc(func(context.Context, string) (*rsa.PublicKey, error) { return nil, outage })
+	waitingKeys := keyFunc(func(ctx context.Context, _ string) (*rsa.PublicKey, error) {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	})
+	failingStore := storeFunc(func(context.Context, [32]byte, time.Duration) (bool, error) { return false, outage })
+	leftStore := storeFunc(func(ctx context.Context, _ [32]byte, _ time.Duration) (bool, error) { return false, ctx.Err() })
+	canceled := func(r *http.Request) *http.Request {
+		ctx, cancel := context.WithCancel(r.Context())
+		cancel()
+		return r.WithContext(ctx)
+	}
+	expired := func(r *http.Request) *http.Request {
+		ctx, cancel := context.WithDeadline(r.Context(), time.Unix(0, 0))
+		t.Cleanup(cancel)
+		return r.WithContext(ctx)
+	}
+	cached, down := newKeyServer(t), newKeyServer(t)
+	cached.answer(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Age", "1")
+		fmt.Fprint(w, keySet(jwk("other", "service-1")))
+	})
+	down.answer(answering(500, "", ""))
+	hanging, err := signature.NewJWKS("https://eu.example.com/jwks.json", &signature.JWKSOptions{HTTPClient: &http.Client{Transport: roundTrip(func(*http.Request) (*http.Response, error) {
+		<-t.Context().Done() // until the test ends
+		return nil, t.Context().Err()
+	})}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	body := func(body io.Reader) func(*http.Request) *http.Request {
+		return func(r *http.Request) *http.Request { r.Body = io.NopCloser(body); return r }
+	}
+	return []logCase{
+		// What any sender can cause.
+		{"malformed", nil, nil, func(r *http.Request) *http.Request { r.Header.Del("Authorization"); return r }, slog.LevelWarn, "Authorization", 400},
+		{"unknown key", signature.StaticKeys{}, nil, nil, slog.LevelWarn, "no key of this id", 400},
+		{"forged", signature.StaticKeys{keyID: &keys()["stranger"].PublicKey}, nil, nil, slog.LevelWarn, "does not verify", 400},
+		{"cached key set", cached.jwks(t, signature.JWKSOptions{}), nil, nil, slog.LevelWarn, "cache", 503},
+		{"sender left during the key lookup", waitingKeys, nil, canceled, slog.LevelWarn, "context canceled", 503},
+		{"sender left during the fetch", hanging, nil, canceled, slog.LevelWarn, "context canceled", 503},
+		{"deadline of the receiver during the fetch", hanging, nil, expired, slog.LevelWarn, "deadline exceeded", 503},
+		{"sender left during the claim", nil, leftStore, canceled, slog.LevelWarn, "context canceled", 503},
+
+		// Outages and mistakes of the receiver.
+		{"key source down", failingKeys, nil, nil, slog.LevelError, "connection refused", 503},
+		{"deadline of the receiver during the key lookup", waitingKeys, nil, expired, slog.LevelError, "deadline exceeded", 503},
+		{"key source without result", keyFunc(func(context.Context, string) (*rsa.PublicKey, error) { return nil, nil }), nil, nil, slog.LevelError, "neither a key nor an error", 503},
+		{"key set down", down.jwks(t, signature.JWKSOptions{}), nil, nil, slog.LevelError, "500", 503},
+		{"replay store down", nil, failingStore, nil, slog.LevelError, "connection refused", 503},
+		{"replay store full", nil, full, nil, slog.LevelError, "full", 503},
+		{"connection lost", nil, nil, body(iotest.ErrReader(io.ErrUnexpectedEOF)), slog.LevelError, "body", 503},
+	}
+}
+
+func TestVerifier_LogLevels(t *testing.T) {
+	t.Parallel()
+	for _, tt := range logCases(t) {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			log := new(logRecorder)
+			source := tt.keys
+			if source == nil {
+				source = serviceKeys()
+			}
+			v := verifierFor(t, source, signature.VerifierOptions{Replay: tt.replay, Logger: slog.New(log)}, host)
+			r := signedCallback().request(t)
+			if tt.change != nil {
+				r = tt.change(r)
+			}
+			response := httptest.NewRecorder()
+
+			v.CallbackHandler(http.NotFoundHandler()).ServeHTTP(response, r)
+
+			if response.Code != tt.status {
+				t.Errorf("response %d, want %d", response.Code, tt.status)
+			}
+			if retry := response.Header().Get("Retry-After"); tt.status == 503 && retry != "10" {
+				t.Errorf("Retry-After %q, want 10 s, the service's first wait", retry)
+			}
+			if len(log.records) != 1 {
+				t.Fatalf("records %v, want one", log.records)
+			}
+			got := log.records[0]
+			if got.Level != tt.level || got.Message != "signature: message not passed on" || !strings.Contains(fmt.Sprint(got.Attrs["error"]), tt.text) {
+				t.Errorf("record %v, want level %v and an error with %q", got, tt.level, tt.text)
+			}
+		})
+	}
+}
+
+// TestJWKS_LogsEachFailedFetchOnce has an outage with many messages.
+func TestJWKS_LogsEachFailedFetchOnce(t *testing.T) {
+	t.Parallel()
+	log := new(logRecorder)
+	s := newKeyServer(t, jwk("a", "service-1"))
+	j := s.jwks(t, signature.JWKSOptions{Logger: slog.New(log), MaxStale: 10 * time.Minute})
+	s.want(t, j, "a", "service-1")
+	if len(log.records) > 0 {
+		t.Fatalf("records of a successful fetch: %v", log.records)
+	}
+	s.answer(answering(503, "", ""))
+	s.advance(10 * time.Minute)
+
+	for range 100 {
+		s.wantError(t, j, "invented", signature.ErrKeySource)
+	}
+	s.advance(time.Second)
+	for range 100 {
+		s.wantError(t, j, "invented", signature.ErrKeySource)
+	}
+
+	failed := func(failures int64, usable bool) logRecord {
+		return logRecord{slog.LevelError, "signature: key set not fetched", map[string]any{
+			"failures": failures, "old_set_usable": usable, "error": "signature: key lookup undecided: get key set: answered 503 Service Unavailable (answer 503, so that it is tried again)"}}
+	}
+	if diff := cmp.Diff([]logRecord{failed(1, true), failed(2, false)}, log.records); diff != "" {
+		t.Errorf("records (-want +got):\n%s", diff)
+	}
+}
