@@ -1,0 +1,134 @@
+package signature_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/idverify/idverify-go/signature"
+)
+
+// faultyHandler is a slog.Handler that fails as the test says.
+type faultyHandler struct {
+	slog.Handler
+	fail func()
+}
+
+func (h faultyHandler) Handle(context.Context, slog.Record) error { h.fail(); return nil }
+
+// TestJWKS_SurvivesFaultsOfTheCaller has the caller's transport, clock or logger panic, or end the goroutine of the fetch.
+func TestJWKS_SurvivesFaultsOfTheCaller(t *testing.T) {
+	t.Parallel()
+	const secret = "https://user:secret@10.0.0.7/"
+	var none []int
+	for _, fault := range []struct {
+		name, text string
+		fail       func()
+	}{
+		{"panic", "panicked: *errors.errorString", func() { panic(errors.New(secret)) }},
+		{"panic with a string", "panicked: string", func() { panic(secret) }},
+		{"runtime error", "index out of range [7] with length 0", func() { _ = none[7] }},
+		{"Goexit", "ended the goroutine", runtime.Goexit},
+	} {
+		for _, place := range []string{"transport", "clock", "clock after the response", "logger"} {
+			t.Run(fault.name+" in the "+place, func(t *testing.T) {
+				t.Parallel()
+				synctest.Test(t, func(t *testing.T) {
+					broken, fetching := true, false
+					transport := roundTrip(func(r *http.Request) (*http.Response, error) {
+						time.Sleep(time.Second) // until all callers wait
+						if broken && place == "transport" {
+							fault.fail()
+						}
+						if broken && place == "logger" {
+							return nil, errors.New("connection refused")
+						}
+						fetching = true
+						w := httptest.NewRecorder()
+						fmt.Fprint(w, keySet(jwk("a", "service-1")))
+						return w.Result(), nil
+					})
+					reads := 0
+					clock := func() time.Time {
+						if fetching {
+							reads++
+						}
+						if broken && (place == "clock" && reads == 1 || place == "clock after the response" && reads == 2) {
+							fault.fail()
+						}
+						return time.Now()
+					}
+					j, err := signature.NewJWKS("https://eu.example.com/jwks.json", &signature.JWKSOptions{
+						HTTPClient: &http.Client{Transport: transport},
+						Now:        clock,
+						Logger: slog.New(faultyHandler{slog.DiscardHandler, func() {
+							if place == "logger" {
+								fault.fail()
+							}
+						}}),
+					})
+					if err != nil {
+						t.Fatal(err)
+					}
+					const callers = 3
+					results := make(chan error, callers)
+
+					for range callers {
+						go func() { _, err := j.PublicKey(t.Context(), "a"); results <- err }()
+					}
+					time.Sleep(2 * time.Second)
+					synctest.Wait()
+
+					if len(results) != callers {
+						t.Fatalf("%d of %d callers still wait", callers-len(results), callers)
+					}
+					for range callers {
+						err := <-results
+						if !errors.Is(err, signature.ErrKeySource) || strings.Contains(err.Error(), "secret") {
+							t.Errorf("error = %v, want ErrKeySource and nothing of the panic's value", err)
+						}
+						if place != "logger" && !strings.Contains(err.Error(), fault.text) {
+							t.Errorf("error = %v, want the cause %q", err, fault.text)
+						}
+					}
+					broken = false
+					if place == "logger" {
+						time.Sleep(time.Second) // that fetch failed, so there is a pause
+					}
+					if _, err := j.PublicKey(t.Context(), "a"); err != nil {
+						t.Errorf("next call: %v", err)
+					}
+				})
+			})
+		}
+	}
+}
+
+// TestJWKS_PausesAfterRepeatedFaults has a transport that panics each time: not every message may start a fetch.
+func TestJWKS_PausesAfterRepeatedFaults(t *testing.T) {
+	t.Parallel()
+	fetches := 0
+	transport := roundTrip(func(*http.Request) (*http.Response, error) { fetches++; panic("broken") })
+	j, err := signature.NewJWKS("https://eu.example.com/jwks.json", &signature.JWKSOptions{HTTPClient: &http.Client{Transport: transport}, Now: clock})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	for range 10 {
+		if _, err := j.PublicKey(t.Context(), "a"); !errors.Is(err, signature.ErrKeySource) {
+			t.Errorf("error = %v, want ErrKeySource", err)
+		}
+	}
+
+	if fetches != 2 {
+		t.Errorf("%d fetches, want 2: the first, and one more at once", fetches)
+	}
+}
