@@ -2,7 +2,9 @@ package signature_test
 
 import (
 	"errors"
+	"fmt"
 	"io"
+	"log/slog"
 	"math"
 	"net/http"
 	"net/http/httptest"
@@ -114,5 +116,57 @@ func TestTheLargestMaxBodyIsNoTrap(t *testing.T) {
 
 	if err != nil {
 		t.Errorf("a good callback is lost: %v", err)
+	}
+}
+
+// TestVerifier_ConsumedBody puts middleware in front of the verifier that reads the body. That is a mistake of the
+// receiver, so the callback must not be lost.
+func TestVerifier_ConsumedBody(t *testing.T) {
+	t.Parallel()
+	for name, consume := range map[string]func(r *http.Request){
+		"all of it":        func(r *http.Request) { io.ReadAll(r.Body) },
+		"one byte":         func(r *http.Request) { r.Body.Read(make([]byte, 1)) },
+		"all but one byte": func(r *http.Request) { io.CopyN(io.Discard, r.Body, int64(len(body)-1)) },
+		"as a form": func(r *http.Request) {
+			r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+			r.ParseForm()
+		},
+		"replaced by none":  func(r *http.Request) { r.Body = http.NoBody },
+		"read and closed":   func(r *http.Request) { io.ReadAll(r.Body); r.Body.Close() },
+		"closed, not read":  func(r *http.Request) { r.Body.Close() },
+		"removed":           func(r *http.Request) { r.Body = nil },
+		"beyond the length": func(r *http.Request) { io.ReadAll(r.Body); r.Body.Read(make([]byte, 1)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			logs := new(logRecorder)
+			passed := false
+			srv := serve(t, func(host string) http.Handler {
+				v := verifierFor(t, serviceKeys(), signature.VerifierOptions{Logger: slog.New(logs)}, host)
+				verified := v.CallbackHandler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { passed = true }))
+				return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					consume(r)
+					verified.ServeHTTP(w, r)
+				})
+			})
+			r := callbackRequest(t, srv.URL+"/callbacks")
+			if err := newSigner(t, signature.SignerOptions{}).SignCallback(r, []byte(body)); err != nil {
+				t.Fatal(err)
+			}
+
+			status, header, _ := answerTo(t, srv.Client(), r)
+
+			if passed || status != http.StatusServiceUnavailable || header.Get("Retry-After") == "" {
+				t.Errorf("handled: %v, response %d; want 503 with Retry-After, so that the service sends it again", passed, status)
+			}
+			records := logs.at(slog.LevelError)
+			if len(records) != 1 {
+				t.Fatalf("records at level error: %v, want one", records)
+			}
+			text := fmt.Sprint(records[0].Attrs["error"])
+			if !strings.Contains(text, "middleware in front of the verifier has read it") && !strings.Contains(text, "read on closed body") && !strings.Contains(text, "Read on closed Body") {
+				t.Errorf("log says %q, want the cause", text)
+			}
+		})
 	}
 }

@@ -26,7 +26,7 @@ var (
 var (
 	ErrKeySource   = errors.New("keys out of reach")         // the key is not at hand, and whether it exists cannot be found out now
 	ErrReplayStore = errors.New("replay store out of reach") // it failed or is full
-	ErrBody        = errors.New("body cut off")              // the signature verified, but the body broke off or the deadline for reading it passed
+	ErrBody        = errors.New("body cut off")              // the signature verified, but the body could not be read to its end, or middleware had read it before
 	ErrTooLate     = errors.New("message verified too late") // the date was valid when the message arrived, but no longer when its key and body had been read
 )
 
