@@ -2,7 +2,6 @@ package redis
 
 import (
 	"context"
-	"crypto/rand"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -17,34 +16,39 @@ import (
 
 const (
 	defaultPrefix = "idverify:replay:"
-	// defaultTimeout is a fifth of what the service waits for the answer to a callback; after a time-out of its own it would not try again.
+	// defaultTimeout is a fifth of the service's timeout for a callback, after which it does not retry.
 	defaultTimeout = 2 * time.Second
 )
 
-// Store is a [signature.ReplayStore] in Redis. It may be used from many goroutines at once, and by any number of processes together.
+// Store is a [signature.ReplayStore] in Redis. It is safe for concurrent use, and any number of processes may share one
+// Redis.
 type Store struct {
 	client  goredis.UniversalClient
 	prefix  string
 	timeout time.Duration
+	open    openClaims
 }
 
 var _ signature.ReplayStore = (*Store)(nil)
 
 // Options are the choices of [New]. Zero fields mean the defaults.
 type Options struct {
-	// Prefix begins every key; 64 hexadecimal characters follow. Verifiers of one callback URL share it. Default "idverify:replay:".
+	// Prefix is the beginning of every key; 64 hexadecimal characters follow. Verifiers of one callback URL share it.
+	// Default "idverify:replay:".
 	Prefix string
 
-	// Timeout is the longest that a claim takes, whatever the client's own time-outs and retries: the service takes its message back after ten seconds, for good. Default 2 s.
+	// Timeout is the longest that Claim and Check take, whatever the client's own timeouts and retries: the service gives
+	// a callback up after ten seconds and does not retry it. Default 2 s.
 	Timeout time.Duration
 }
 
-// New returns a store over client, which stays yours: close it when the store is no longer used. A Client, a ClusterClient, a Ring and a failover client will do. Nothing is sent yet. opts may be nil.
+// New returns a store over client: a Client, a ClusterClient, a Ring or a failover client. Close the client when the store
+// is no longer used. New sends nothing; call [Store.Check] to check the configuration of Redis. opts may be nil.
 func New(client goredis.UniversalClient, opts *Options) (*Store, error) {
 	if opts == nil {
 		opts = &Options{}
 	}
-	s := &Store{client: client, prefix: opts.Prefix, timeout: opts.Timeout}
+	s := &Store{client: client, prefix: opts.Prefix, timeout: opts.Timeout, open: openClaims{byID: make(map[[32]byte]*openClaim)}}
 	if s.prefix == "" {
 		s.prefix = defaultPrefix
 	}
@@ -60,48 +64,71 @@ func New(client goredis.UniversalClient, opts *Options) (*Store, error) {
 	return s, nil
 }
 
-// Claim implements [signature.ReplayStore]. An error says that nothing is decided: Redis is out of reach, full, or did not answer in time. It wraps the client's error, and that of ctx.
+// Claim implements [signature.ReplayStore]. It returns an error that wraps that of the client, or of ctx, if Redis is
+// unavailable, full, or does not respond in time.
+//
+// Redis may have recorded a claim that returned an error. Such a claim passes to exactly one later call of this Store, so
+// that a redirect that its user reloads after the error is not a replay.
 func (s *Store) Claim(ctx context.Context, id [32]byte, ttl time.Duration) (fresh bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
-	defer cancel()
-	type answer struct {
-		fresh bool
-		err   error
-	}
-	answered := make(chan answer, 1)
-	// A client that is busy with a connection heeds no cancellation. It ends by its own time-outs, and the next step sees that ctx has ended.
-	go func() {
-		// A copy whose claim began in time may be under way for as long as a claim takes.
-		fresh, err := s.claim(ctx, s.prefix+hex.EncodeToString(id[:]), max(ttl, 0)+s.timeout)
-		answered <- answer{fresh, err}
-	}()
-	select {
-	case a := <-answered:
-		fresh, err = a.fresh, a.err
-	case <-ctx.Done():
-		err = ctx.Err()
-	}
+	// A copy that was in time may be in progress for as long as a claim takes.
+	ttl = max(ttl, 0) + s.timeout
+	claim := s.open.begin(id)
+	recorded, err := within(ctx, s.timeout, func(ctx context.Context) (bool, error) {
+		return s.record(ctx, s.prefix+hex.EncodeToString(id[:]), claim.value, ttl)
+	})
+	fresh = s.open.end(claim, recorded, err, ttl)
 	if err != nil {
 		return false, fmt.Errorf("redis replay store: claim: %w", &cause{err})
 	}
 	return fresh, nil
 }
 
-// claim writes a value of its own. The client sends a command again when its answer was lost, and then finds the key there: the value tells whether it is our own, or an earlier message's.
-func (s *Store) claim(ctx context.Context, key string, ttl time.Duration) (fresh bool, err error) {
-	mine := rand.Text()
-	fresh, err = s.client.SetNX(ctx, key, mine, (ttl + time.Millisecond - 1).Truncate(time.Millisecond)).Result()
-	if fresh || err != nil {
-		return fresh, err
+// record writes value unless the key exists, and reports whether the key then holds it. The client sends a command again
+// when its response was lost, and then finds the key: the value distinguishes our own record from another one.
+func (s *Store) record(ctx context.Context, key, value string, ttl time.Duration) (ours bool, err error) {
+	ours, err = s.client.SetNX(ctx, key, value, (ttl + time.Millisecond - 1).Truncate(time.Millisecond)).Result()
+	if ours || err != nil {
+		return ours, err
 	}
 	holder, err := s.client.Get(ctx, key).Result()
 	if errors.Is(err, goredis.Nil) {
 		return false, errVanished
 	}
-	return holder == mine, err
+	return holder == value, err
 }
 
-var errVanished = errors.New("the claim was there and is gone: it ran out, or Redis forgot it")
+var (
+	errVanished = errors.New("the claim was there and is gone: it expired, or Redis dropped it")
+	errFault    = errors.New("the client panicked or ended its goroutine")
+)
+
+// within calls f, and returns when f has, when ctx ends or when the timeout is over. A client that is busy with a
+// connection ignores the end of its context, so f may go on: it ends by the client's own timeouts, and what it still
+// records belongs to an open claim.
+func within[T any](ctx context.Context, timeout time.Duration, f func(context.Context) (T, error)) (T, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	type result struct {
+		value T
+		err   error
+	}
+	done := make(chan result, 1)
+	go func() {
+		r := result{err: errFault}
+		defer func() {
+			_ = recover() // of a hook or dialer of the caller: r is still errFault
+			done <- r
+		}()
+		value, err := f(ctx)
+		r = result{value, err}
+	}()
+	select {
+	case r := <-done:
+		return r.value, r.err
+	case <-ctx.Done():
+		return *new(T), ctx.Err()
+	}
+}
 
 // cause is an error of the client without the addresses in its text.
 type cause struct{ err error }

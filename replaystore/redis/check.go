@@ -1,0 +1,91 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	goredis "github.com/redis/go-redis/v9"
+)
+
+// Results of [Store.Check], for [errors.Is].
+var (
+	ErrEviction      = errors.New("claims may be evicted before they expire (set maxmemory-policy noeviction)")
+	ErrPolicyUnknown = errors.New("the eviction policy cannot be read (allow the command INFO, or check that maxmemory-policy is noeviction)")
+)
+
+// Check reports whether Redis keeps claims until they expire. Call it at start. It sends INFO to the server, or to each
+// master of a cluster and each shard of a ring, and returns
+//   - nil if maxmemory-policy is noeviction, or if there is no maxmemory,
+//   - an error that wraps [ErrEviction] if any other policy applies: an evicted claim lets a copy of its message in,
+//   - an error that wraps [ErrPolicyUnknown] if the user may not send INFO or the response has no policy, as with some
+//     managed services,
+//   - the client's error if Redis is unavailable.
+//
+// It takes no longer than Options.Timeout.
+func (s *Store) Check(ctx context.Context) error {
+	_, err := within(ctx, s.timeout, func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, checkPolicies(ctx, s.client)
+	})
+	if err != nil {
+		return fmt.Errorf("redis replay store: check: %w", err)
+	}
+	return nil
+}
+
+// checkPolicies checks every server that holds claims, and returns each different error once.
+func checkPolicies(ctx context.Context, client goredis.UniversalClient) error {
+	var mu sync.Mutex // guards found
+	var found []error
+	check := func(ctx context.Context, server *goredis.Client) error {
+		if err := checkPolicy(ctx, server); err != nil {
+			mu.Lock()
+			defer mu.Unlock()
+			if !slices.ContainsFunc(found, func(e error) bool { return e.Error() == err.Error() }) {
+				found = append(found, err)
+			}
+		}
+		return nil // go on with the other servers
+	}
+	var err error
+	switch c := client.(type) {
+	case *goredis.ClusterClient:
+		err = c.ForEachMaster(ctx, check)
+	case *goredis.Ring:
+		err = c.ForEachShard(ctx, check)
+	case *goredis.Client:
+		err = check(ctx, c)
+	default:
+		return ErrPolicyUnknown
+	}
+	if err != nil {
+		found = append(found, &cause{err})
+	}
+	return errors.Join(found...)
+}
+
+// checkPolicy checks one server.
+func checkPolicy(ctx context.Context, server *goredis.Client) error {
+	info, err := server.Info(ctx, "memory").Result()
+	if err != nil {
+		if _, replied := errors.AsType[goredis.Error](err); replied && (strings.HasPrefix(err.Error(), "NOPERM") || strings.HasPrefix(err.Error(), "ERR unknown command")) {
+			return ErrPolicyUnknown
+		}
+		return &cause{err}
+	}
+	fields := make(map[string]string)
+	for line := range strings.Lines(info) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
+		fields[name] = value
+	}
+	switch policy := fields["maxmemory_policy"]; {
+	case policy == "noeviction" || fields["maxmemory"] == "0":
+		return nil
+	case policy == "":
+		return ErrPolicyUnknown
+	}
+	return ErrEviction
+}

@@ -1,0 +1,177 @@
+package redis_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/idverify/idverify-go/replaystore/redis"
+)
+
+// isOnly reports whether err is want, and not another result of Check.
+func isOnly(err, want error) bool {
+	if want == nil {
+		return err == nil
+	}
+	for _, result := range []error{redis.ErrEviction, redis.ErrPolicyUnknown} {
+		if errors.Is(err, result) != (result == want) {
+			return false
+		}
+	}
+	return strings.HasPrefix(err.Error(), "redis replay store: check: ")
+}
+
+func TestStore_Check(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name string
+		args []string
+		want error
+	}{
+		{"as installed", nil, nil},
+		{"noeviction", []string{"--maxmemory", "100mb", "--maxmemory-policy", "noeviction"}, nil},
+		{"no limit", []string{"--maxmemory", "0", "--maxmemory-policy", "allkeys-lru"}, nil},
+		{"allkeys-lru", []string{"--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"}, redis.ErrEviction},
+		{"volatile-ttl", []string{"--maxmemory", "100mb", "--maxmemory-policy", "volatile-ttl"}, redis.ErrEviction},
+		{"full", []string{"--maxmemory", "1", "--maxmemory-policy", "noeviction"}, nil},
+		{"INFO forbidden", []string{"--user", "default", "on", "nopass", "~*", "+@all", "-info"}, redis.ErrPolicyUnknown},
+		{"INFO renamed", []string{"--rename-command", "INFO", ""}, redis.ErrPolicyUnknown},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+
+			err := startServer(t, tt.args...).store(t).Check(t.Context())
+
+			if !isOnly(err, tt.want) {
+				t.Errorf("error = %v, want %v", err, tt.want)
+			}
+		})
+	}
+}
+
+// TestStore_CheckResponses has what no server on this machine sends.
+func TestStore_CheckResponses(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name, info string
+		want       error
+	}{
+		{"no policy", "# Memory\r\nused_memory:1\r\nmaxmemory:100\r\n", redis.ErrPolicyUnknown},
+		{"policy without limit", "maxmemory_policy:volatile-lru\r\n", redis.ErrEviction},
+		{"noeviction without limit", "maxmemory_policy:noeviction\r\n", nil},
+		{"empty", "", redis.ErrPolicyUnknown},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			client := unreachable(t)
+			client.AddHook(hookFunc(func(cmd goredis.Cmder) error { cmd.(*goredis.StringCmd).SetVal(tt.info); return nil }))
+
+			err := newStore(t, client, nil).Check(t.Context())
+
+			if !isOnly(err, tt.want) {
+				t.Errorf("error = %v, want %v", err, tt.want)
+			}
+		})
+	}
+}
+
+func TestStore_CheckWithoutRedis(t *testing.T) {
+	t.Parallel()
+	loading := errors.New("LOADING Redis is loading the dataset in memory")
+	for _, tt := range []struct {
+		name   string
+		client goredis.UniversalClient
+		limit  time.Duration
+		want   string
+	}{
+		{"not there", unreachable(t), time.Minute, "dial: connect: no such file or directory"},
+		{"silent", silent(t), time.Millisecond, "context deadline exceeded"},
+		{"one of a cluster", answering(t, errors.New("MOVED 3999 10.0.0.7:6381")), time.Minute, "give a ClusterClient"},
+		{"loading", answering(t, loading), time.Minute, "LOADING"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+
+			err := newStore(t, tt.client, &redis.Options{Timeout: tt.limit}).Check(t.Context())
+
+			if err == nil || !strings.Contains(err.Error(), tt.want) || errors.Is(err, redis.ErrEviction) || errors.Is(err, redis.ErrPolicyUnknown) {
+				t.Fatalf("error = %v, want one that says %q", err, tt.want)
+			}
+			if strings.Contains(err.Error(), "/none") || strings.Contains(err.Error(), "10.0") {
+				t.Errorf("the error contains an address: %v", err)
+			}
+		})
+	}
+}
+
+// TestStore_CheckAsksEveryServer has the second of two servers evict.
+func TestStore_CheckAsksEveryServer(t *testing.T) {
+	t.Parallel()
+	keeps := startServer(t)
+	evicts := startServer(t, "--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lfu")
+	sockets := map[string]string{"keeps.test:6379": keeps.socket(), "evicts.test:6379": evicts.socket()}
+	dial := func(ctx context.Context, _, addr string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", sockets[addr])
+	}
+	cluster := func(names ...string) goredis.UniversalClient {
+		slots := make([]goredis.ClusterSlot, len(names))
+		for i, name := range names {
+			slots[i] = goredis.ClusterSlot{Start: i * 8192, End: i*8192 + 8191, Nodes: []goredis.ClusterNode{{Addr: name + ".test:6379"}}}
+		}
+		client := goredis.NewClusterClient(&goredis.ClusterOptions{
+			ClusterSlots: func(context.Context) ([]goredis.ClusterSlot, error) { return slots, nil },
+			Dialer:       dial,
+		})
+		t.Cleanup(func() { client.Close() })
+		return client
+	}
+	ring := func(names ...string) goredis.UniversalClient {
+		addrs := make(map[string]string)
+		for _, name := range names {
+			addrs[name] = name + ".test:6379"
+		}
+		client := goredis.NewRing(&goredis.RingOptions{Addrs: addrs, Dialer: dial})
+		t.Cleanup(func() { client.Close() })
+		return client
+	}
+	for name, tt := range map[string]struct {
+		client goredis.UniversalClient
+		want   error
+	}{
+		"cluster that keeps claims":         {cluster("keeps"), nil},
+		"cluster with one that evicts them": {cluster("keeps", "evicts"), redis.ErrEviction},
+		"ring that keeps claims":            {ring("keeps"), nil},
+		"ring with one that evicts them":    {ring("keeps", "evicts"), redis.ErrEviction},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			err := newStore(t, tt.client, &redis.Options{Timeout: time.Minute}).Check(t.Context())
+
+			if !isOnly(err, tt.want) {
+				t.Errorf("error = %v, want %v", err, tt.want)
+			}
+		})
+	}
+}
+
+func TestNew_SendsNothing(t *testing.T) {
+	t.Parallel()
+	var dials atomic.Int32
+	client := newClient(t, &goredis.Options{Dialer: func(context.Context, string, string) (net.Conn, error) {
+		dials.Add(1)
+		return nil, errors.New("connection refused")
+	}})
+
+	newStore(t, client, nil)
+
+	if dials.Load() != 0 {
+		t.Errorf("New connected %d times, want none", dials.Load())
+	}
+}

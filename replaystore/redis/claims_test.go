@@ -1,0 +1,359 @@
+package redis_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"crypto/rsa"
+	"errors"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/idverify/idverify-go/replaystore/redis"
+	"github.com/idverify/idverify-go/signature"
+)
+
+// stall makes the connections of a client withhold the replies to SET, which Redis has carried out.
+type stall struct {
+	server   *server
+	active   atomic.Bool
+	recorded chan struct{} // receives a value for each reply that is withheld
+}
+
+func newStall(server *server) *stall {
+	s := &stall{server: server, recorded: make(chan struct{}, 1000)}
+	s.active.Store(true)
+	return s
+}
+
+// store returns a store whose client does not retry.
+func (s *stall) store(t testing.TB) *redis.Store {
+	t.Helper()
+	client := newClient(t, &goredis.Options{
+		MaxRetries:  -1,
+		ReadTimeout: time.Minute,
+		Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			conn, err := new(net.Dialer).DialContext(ctx, "unix", s.server.socket())
+			return &stalledConn{Conn: conn, stall: s, closed: make(chan struct{})}, err
+		},
+	})
+	return newStore(t, client, &redis.Options{Timeout: time.Minute})
+}
+
+type stalledConn struct {
+	net.Conn
+	stall *stall
+
+	set    atomic.Bool
+	once   sync.Once
+	closed chan struct{}
+}
+
+func (c *stalledConn) Write(b []byte) (int, error) {
+	if bytes.Contains(b, []byte("\r\nset\r\n")) {
+		c.set.Store(true)
+	}
+	return c.Conn.Write(b)
+}
+
+func (c *stalledConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if !c.set.Load() || !c.stall.active.Load() {
+		return n, err
+	}
+	c.stall.recorded <- struct{}{}
+	<-c.closed
+	return 0, net.ErrClosed
+}
+
+func (c *stalledConn) Close() error {
+	c.once.Do(func() { close(c.closed) })
+	return c.Conn.Close()
+}
+
+// claimInVain claims id until Redis has recorded it, and gives up then.
+func (s *stall) claimInVain(t testing.TB, store *redis.Store, id [32]byte) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	failed := make(chan error)
+	go func() {
+		_, err := store.Claim(ctx, id, time.Minute)
+		failed <- err
+	}()
+	<-s.recorded
+	cancel()
+	if err := <-failed; !errors.Is(err, context.Canceled) {
+		t.Fatalf("first claim: error = %v, want context.Canceled", err)
+	}
+}
+
+// TestStore_PassesRecordedClaimOnce has Redis record a claim whose call returned an error.
+func TestStore_PassesRecordedClaimOnce(t *testing.T) {
+	t.Parallel()
+	const calls = 50
+	for name, fail := range map[string]func(t *testing.T, srv *server) *redis.Store{
+		"no reply in time": func(t *testing.T, srv *server) *redis.Store {
+			stall := newStall(srv)
+			store := stall.store(t)
+			stall.claimInVain(t, store, anID)
+			stall.active.Store(false)
+			return store
+		},
+		"no reply in time, twice at once": func(t *testing.T, srv *server) *redis.Store {
+			stall := newStall(srv)
+			store := stall.store(t)
+			ctx, cancel := context.WithCancel(t.Context())
+			var wg sync.WaitGroup
+			for range 2 {
+				wg.Go(func() {
+					if _, err := store.Claim(ctx, anID, time.Minute); err == nil {
+						t.Error("a claim without reply returned no error")
+					}
+				})
+			}
+			<-stall.recorded
+			<-stall.recorded
+			cancel()
+			wg.Wait()
+			stall.active.Store(false)
+			return store
+		},
+		"connection lost": func(t *testing.T, srv *server) *redis.Store {
+			var lost atomic.Bool
+			store := newStore(t, newClient(t, &goredis.Options{MaxRetries: -1, Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) {
+				conn, err := new(net.Dialer).DialContext(ctx, "unix", srv.socket())
+				return &losingConn{Conn: conn, lost: &lost}, err
+			}}), &redis.Options{Timeout: time.Minute})
+			if _, err := store.Claim(t.Context(), anID, time.Minute); err == nil || !lost.Load() {
+				t.Fatalf("first claim: error = %v, want one", err)
+			}
+			return store
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			srv := startServer(t)
+			store := fail(t, srv)
+			if n := store.OpenClaims(); n != 1 {
+				t.Errorf("%d claims open, want 1", n)
+			}
+			// Another process cannot know whose record it is.
+			if fresh, err := srv.store(t).Claim(t.Context(), anID, time.Minute); fresh || err != nil {
+				t.Errorf("other process: fresh %v, error %v; want false", fresh, err)
+			}
+			var fresh, failed atomic.Int32
+			var wg sync.WaitGroup
+
+			for range calls {
+				wg.Go(func() {
+					switch ok, err := store.Claim(t.Context(), anID, time.Minute); {
+					case err != nil:
+						failed.Add(1)
+					case ok:
+						fresh.Add(1)
+					}
+				})
+			}
+			wg.Wait()
+			last, err := store.Claim(t.Context(), anID, time.Minute)
+
+			if fresh.Load() != 1 || failed.Load() != 0 {
+				t.Errorf("%d of %d later calls are fresh, %d failed; want 1 and none", fresh.Load(), calls, failed.Load())
+			}
+			if last || err != nil {
+				t.Errorf("call after that: fresh %v, error %v; want false", last, err)
+			}
+		})
+	}
+}
+
+// TestStore_FailsAgainAndPasses has two calls fail one after the other.
+func TestStore_FailsAgainAndPasses(t *testing.T) {
+	t.Parallel()
+	stall := newStall(startServer(t))
+	store := stall.store(t)
+	stall.claimInVain(t, store, anID)
+	stall.claimInVain(t, store, anID)
+	stall.active.Store(false)
+
+	first, err1 := store.Claim(t.Context(), anID, time.Minute)
+	second, err2 := store.Claim(t.Context(), anID, time.Minute)
+
+	if err := errors.Join(err1, err2); !first || second || err != nil {
+		t.Errorf("fresh %v, then %v, error %v; want true, then false", first, second, err)
+	}
+}
+
+// TestStore_OtherProcessClaimsFirst has the first call fail before Redis recorded anything.
+func TestStore_OtherProcessClaimsFirst(t *testing.T) {
+	t.Parallel()
+	srv := startServer(t)
+	var down atomic.Bool
+	down.Store(true)
+	store := newStore(t, newClient(t, &goredis.Options{MaxRetries: -1, DialerRetries: 1, Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		if down.Load() {
+			return nil, errors.New("connection refused")
+		}
+		return new(net.Dialer).DialContext(ctx, "unix", srv.socket())
+	}}), &redis.Options{Timeout: time.Minute})
+	if _, err := store.Claim(t.Context(), anID, time.Minute); err == nil {
+		t.Fatal("a claim without Redis returned no error")
+	}
+	other, err := srv.store(t).Claim(t.Context(), anID, time.Minute)
+	if !other || err != nil {
+		t.Fatalf("other process: fresh %v, error %v; want true", other, err)
+	}
+	down.Store(false)
+
+	for range 2 {
+		if fresh, err := store.Claim(t.Context(), anID, time.Minute); fresh || err != nil {
+			t.Errorf("fresh %v, error %v; want false: the other process accepted the message", fresh, err)
+		}
+	}
+	if n := store.OpenClaims(); n > 1 {
+		t.Errorf("%d claims open, want at most 1", n)
+	}
+}
+
+// TestStore_ForgetsOpenClaims bounds what an outage leaves in memory.
+func TestStore_ForgetsOpenClaims(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		down := errors.New("connection refused")
+		var reply error
+		client := goredis.NewClient(&goredis.Options{})
+		defer client.Close()
+		client.AddHook(hookFunc(func(cmd goredis.Cmder) error {
+			if set, ok := cmd.(*goredis.BoolCmd); ok && reply == nil {
+				set.SetVal(true)
+			}
+			return reply
+		}))
+		store := newStore(t, client, &redis.Options{Timeout: 2 * time.Second})
+		claim := func(i int) {
+			if fresh, err := store.Claim(t.Context(), [32]byte{byte(i), byte(i >> 8), byte(i >> 16)}, 11*time.Second); fresh == (reply != nil) || (err == nil) != (reply == nil) {
+				t.Fatalf("claim %d: fresh %v, error %v", i, fresh, err)
+			}
+		}
+		for i := range 10 {
+			claim(i)
+		}
+		if n := store.OpenClaims(); n != 0 {
+			t.Errorf("%d claims open after successful ones, want none", n)
+		}
+		reply = down
+
+		for i := range redis.MaxOpenClaims + 10 {
+			claim(i)
+			claim(i)
+		}
+		atMost := store.OpenClaims()
+		time.Sleep(13 * time.Second) // the bubble's clock: the records, if any, live for 13 s
+		reply = nil
+		claim(1 << 20)
+		before := store.OpenClaims()
+		time.Sleep(time.Nanosecond)
+		claim(1<<20 + 1)
+		after := store.OpenClaims()
+
+		if atMost != redis.MaxOpenClaims || before != atMost || after != 0 {
+			t.Errorf("%d claims open in the outage, %d when their records expire, %d afterwards; want %d, the same and none", atMost, before, after, redis.MaxOpenClaims)
+		}
+	})
+}
+
+// hookFunc carries commands out in place of a server.
+type hookFunc func(goredis.Cmder) error
+
+func (h hookFunc) DialHook(next goredis.DialHook) goredis.DialHook { return next }
+
+func (h hookFunc) ProcessHook(goredis.ProcessHook) goredis.ProcessHook {
+	return func(_ context.Context, cmd goredis.Cmder) error {
+		err := h(cmd)
+		cmd.SetErr(err)
+		return err
+	}
+}
+
+func (h hookFunc) ProcessPipelineHook(next goredis.ProcessPipelineHook) goredis.ProcessPipelineHook {
+	return next
+}
+
+// TestStore_SurvivesFaultsOfTheCaller has a hook of the client panic, which runs on a goroutine of the store.
+func TestStore_SurvivesFaultsOfTheCaller(t *testing.T) {
+	t.Parallel()
+	client := unreachable(t)
+	client.AddHook(hookFunc(func(goredis.Cmder) error { panic("broken") }))
+	store := newStore(t, client, &redis.Options{Timeout: time.Minute})
+
+	fresh, err := store.Claim(t.Context(), anID, time.Minute)
+	checked := store.Check(t.Context())
+
+	if fresh || err == nil || checked == nil {
+		t.Errorf("fresh %v, error %v, error of Check %v; want errors", fresh, err, checked)
+	}
+}
+
+// TestVerifier_ReloadAfterLostReply is the reason for all this: the user of a redirect that got 503 reloads the page.
+func TestVerifier_ReloadAfterLostReply(t *testing.T) {
+	t.Parallel()
+	srv := startServer(t)
+	stall := newStall(srv)
+	store := stall.store(t)
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	clock := func() time.Time { return time.Unix(1_700_000_000, 0) }
+	signer, err := signature.NewSigner("key", key, &signature.SignerOptions{Now: clock})
+	if err != nil {
+		t.Fatal(err)
+	}
+	verifier, err := signature.NewVerifier(signature.StaticKeys{"key": &key.PublicKey}, []string{host}, &signature.VerifierOptions{Replay: store, Now: clock})
+	if err != nil {
+		t.Fatal(err)
+	}
+	handler := verifier.RedirectHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))
+	u := &url.URL{Scheme: "https", Host: host, Path: "/back", RawQuery: "check_id=c1&code=a"}
+	if err := signer.SignRedirect(u); err != nil {
+		t.Fatal(err)
+	}
+	open := func(ctx context.Context) int {
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, httptest.NewRequest(http.MethodGet, u.String(), nil).WithContext(ctx))
+		return w.Code
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	first := make(chan int)
+	go func() { first <- open(ctx) }()
+	<-stall.recorded
+	cancel()
+	if status := <-first; status != http.StatusServiceUnavailable {
+		t.Fatalf("response %d while Redis does not reply, want 503", status)
+	}
+	stall.active.Store(false)
+
+	reloaded, again := open(t.Context()), open(t.Context())
+
+	if reloaded != http.StatusNoContent || again != http.StatusBadRequest {
+		t.Errorf("responses to reloads: %d, then %d; want 204, then 400", reloaded, again)
+	}
+	// The claim outlives the date on every replica: twice the skew, a second more, and what a claim may take.
+	client := srv.client(t)
+	keys, err := client.Keys(t.Context(), "*").Result()
+	if err != nil || len(keys) != 1 {
+		t.Fatalf("keys %v, error %v; want one", keys, err)
+	}
+	if ttl, err := client.PTTL(t.Context(), keys[0]).Result(); err != nil || ttl < 61*time.Second || ttl > 71*time.Second {
+		t.Errorf("the claim lives for %v (error %v), want up to 11 s and the timeout of a minute", ttl, err)
+	}
+}
