@@ -40,9 +40,9 @@ func SigningString(method, target, host, date string, header http.Header, covere
 	return m.signingString(nil)
 }
 
-// Claims is how many claims the store holds, run out or not.
+// Claims is how many claims the store holds, expired or not.
 func (s *MemoryReplayStore) Claims() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.queue)
+	return max(len(s.queue), len(s.expiry))
 }

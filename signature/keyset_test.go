@@ -106,3 +106,60 @@ func TestJWKS_RejectsTextAfterKeySet(t *testing.T) {
 	s.answer(answering(200, "", "\r\n\t "+keySet(jwk("a", "service-1"))+"\r\n\t "))
 	s.want(t, s.jwks(t, signature.JWKSOptions{}), "a", "service-1")
 }
+
+// TestJWKS_SizeLimits has sets at their limits and one beyond. jwx takes much memory for small values.
+func TestJWKS_SizeLimits(t *testing.T) {
+	t.Parallel()
+	const values = 4096
+	plain := keySet(jwk("a", "service-1"))
+	used := strings.Count(plain, ",") + strings.Count(plain, "[") + strings.Count(plain, "{")
+	// padded returns the set with one more member.
+	padded := func(member string) string { return strings.Replace(plain, "{", "{"+member+",", 1) }
+	for _, tt := range []struct {
+		name, body, err string
+	}{
+		{"as many values as allowed", padded(`"x":[` + strings.Repeat("1,", values-used-2) + "1]"), ""},
+		{"a value more", padded(`"x":[` + strings.Repeat("1,", values-used-1) + "1]"), "more than 4,096 values"},
+		{"too many nested lists", padded(`"x":` + strings.Repeat("[", values) + strings.Repeat("]", values)), "more than 4,096 values"},
+		{"too many nested objects", padded(`"x":` + strings.Repeat(`{"x":`, values) + "1" + strings.Repeat("}", values)), "more than 4,096 values"},
+		{"1 MiB", plain + strings.Repeat(" ", 1<<20-len(plain)), ""},
+		{"1 MiB and a byte", plain + strings.Repeat(" ", 1<<20-len(plain)+1), "larger than 1 MiB"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			s := newKeyServer(t)
+			s.answer(answering(200, "", tt.body))
+
+			key, err := s.jwks(t, signature.JWKSOptions{}).PublicKey(t.Context(), "a")
+
+			if tt.err == "" && (err != nil || key == nil) {
+				t.Errorf("error = %v, want the key", err)
+			}
+			if tt.err != "" && (err == nil || !strings.Contains(err.Error(), tt.err)) {
+				t.Errorf("error = %v, want %q", err, tt.err)
+			}
+		})
+	}
+}
+
+// TestJWKS_Exponents has the largest exponents. jwx truncates those of more than four bytes.
+func TestJWKS_Exponents(t *testing.T) {
+	t.Parallel()
+	withExponent := func(e string) string { return strings.Replace(jwk("a", "service-1"), "AQAB", e, 1) }
+	for e, usable := range map[string]bool{
+		"Aw":         true,  // 3
+		"AQAAAQ":     true,  // four bytes
+		"AQAAAAE":    false, // five bytes
+		"AAAAAAEAAQ": false, // 65537 in seven bytes
+		"Ag":         false, // 2
+	} {
+		s := newKeyServer(t, withExponent(e), jwk("other", "service-2"))
+		j := s.jwks(t, signature.JWKSOptions{})
+
+		key, err := j.PublicKey(t.Context(), "a")
+
+		if (err == nil && key != nil) != usable {
+			t.Errorf("exponent %s: error = %v, want usable: %v", e, err, usable)
+		}
+	}
+}

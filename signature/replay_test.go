@@ -252,3 +252,54 @@ func TestTheMemoryStoreStaysBounded(t *testing.T) {
 		}
 	})
 }
+
+func failingStore(err error) storeFunc {
+	return func(context.Context, [32]byte, time.Duration) (bool, error) { return false, err }
+}
+
+// TestMemoryReplayStore_StaysFull checks that the store counts each claim until it expires, also one that was claimed
+// again after it had expired.
+func TestMemoryReplayStore_StaysFull(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := signature.NewMemoryReplayStore(1)
+		claim := func(id byte) (bool, error) { return s.Claim(t.Context(), [32]byte{id}, 11*time.Second) }
+		for i := range 3 {
+			if fresh, err := claim(1); !fresh || err != nil {
+				t.Fatalf("round %d: fresh %v, error %v; want true", i, fresh, err)
+			}
+			if n := s.Claims(); n != 1 {
+				t.Errorf("round %d: %d claims, want 1", i, n)
+			}
+
+			fresh, err := claim(2)
+
+			if fresh || !errors.Is(err, signature.ErrReplayStore) {
+				t.Errorf("round %d: second claim: fresh %v, error %v; want ErrReplayStore", i, fresh, err)
+			}
+			time.Sleep(11*time.Second + time.Nanosecond) // the bubble's clock
+			if fresh, err := claim(3); !fresh || err != nil {
+				t.Errorf("round %d: claim after the first expired: fresh %v, error %v; want true", i, fresh, err)
+			}
+			if n := s.Claims(); n != 1 {
+				t.Errorf("round %d: %d claims, want 1: expired ones are kept", i, n)
+			}
+			time.Sleep(11*time.Second + time.Nanosecond)
+		}
+	})
+}
+
+func TestNewMemoryReplayStore_DefaultSize(t *testing.T) {
+	t.Parallel()
+	const size = 131_072
+	s := signature.NewMemoryReplayStore(0)
+	for i := range size {
+		if fresh, err := s.Claim(t.Context(), [32]byte{byte(i), byte(i >> 8), byte(i >> 16)}, time.Hour); !fresh || err != nil {
+			t.Fatalf("claim %d: fresh %v, error %v; want true", i, fresh, err)
+		}
+	}
+
+	if _, err := s.Claim(t.Context(), [32]byte{31: 1}, time.Hour); !errors.Is(err, signature.ErrReplayStore) {
+		t.Errorf("claim %d: error = %v, want ErrReplayStore", size, err)
+	}
+}

@@ -2,7 +2,9 @@ package signature_test
 
 import (
 	"bytes"
+	"crypto/rsa"
 	"io"
+	"math/big"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -200,5 +202,53 @@ func TestAServersRequestIsSignedAsItCameIn(t *testing.T) {
 
 	if _, err := newVerifier(t, signature.VerifierOptions{}).VerifyCallback(r); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestSigner_DigestForms(t *testing.T) {
+	t.Parallel()
+	for inBase64, want := range map[bool]string{
+		false: "SHA-256=e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
+		true:  "SHA-256=47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=",
+	} {
+		r := callbackRequest(t, "https://"+host+target)
+
+		if err := newSigner(t, signature.SignerOptions{Base64Digest: inBase64}).SignCallback(r, nil); err != nil {
+			t.Fatal(err)
+		}
+
+		if got := r.Header.Get("Digest"); got != want {
+			t.Errorf("Base64Digest %v: digest %q, want %q", inBase64, got, want)
+		}
+	}
+}
+
+// TestSigner_LeavesNothingHalfSigned has signing fail.
+func TestSigner_LeavesNothingHalfSigned(t *testing.T) {
+	t.Parallel()
+	broken := *keys()["service-1"]
+	broken.D = big.NewInt(3)
+	broken.Precomputed = rsa.PrecomputedValues{}
+	faulty, err := signature.NewSigner(keyID, &broken, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, tt := range map[string]struct {
+		signer *signature.Signer
+		query  string
+	}{
+		"broken key":           {faulty, "check_id=c1"},
+		"space in the query":   {newSigner(t, signature.SignerOptions{}), "check_id=c1&a=b c"},
+		"newline in the query": {newSigner(t, signature.SignerOptions{}), "check_id=c1\n"},
+	} {
+		u := &url.URL{Scheme: "https", Host: host, Path: "/back", RawQuery: tt.query}
+
+		if err := tt.signer.SignRedirect(u); err == nil || u.RawQuery != tt.query {
+			t.Errorf("%s: error %v, query %q; want an error and the query as it was", name, err, u.RawQuery)
+		}
+	}
+	r := callbackRequest(t, "https://"+host+target)
+	if err := faulty.SignCallback(r, []byte(body)); err == nil || r.Header.Get("Authorization") != "" {
+		t.Errorf("broken key: error %v, Authorization %q; want an error and none", err, r.Header.Get("Authorization"))
 	}
 }

@@ -1,0 +1,164 @@
+package signature_test
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/idverify/idverify-go/signature"
+)
+
+// withAuthorization returns a request whose Authorization was changed after net/http read it, which rejects some bytes.
+func withAuthorization(t *testing.T, change func(string) string) *http.Request {
+	t.Helper()
+	w := signedCallback()
+	r := w.request(t)
+	r.Header.Set("Authorization", change(w.get("Authorization")))
+	return r
+}
+
+// behind returns a change that adds parameters behind the others.
+func behind(params string) func(string) string {
+	return func(s string) string { return s + params }
+}
+
+// inFront returns a change that adds parameters in front of the others.
+func inFront(params string) func(string) string {
+	return func(s string) string { return strings.Replace(s, "Signature ", "Signature "+params, 1) }
+}
+
+// paddedTo returns a change that makes the Authorization n bytes long.
+func paddedTo(n int) func(string) string {
+	return func(s string) string {
+		const pad = `,pad=""`
+		return s + pad[:len(pad)-1] + strings.Repeat("a", n-len(s)-len(pad)) + `"`
+	}
+}
+
+// numbered returns n parameters, each with a comma in front.
+func numbered(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, ",p%d=1", i)
+	}
+	return b.String()
+}
+
+func TestVerifier_AuthorizationGrammar(t *testing.T) {
+	t.Parallel()
+	v := newVerifier(t, signature.VerifierOptions{})
+	for _, tt := range []struct {
+		name   string
+		change func(string) string
+		valid  bool
+	}{
+		{"16 parameters", behind(numbered(12)), true},
+		{"17 parameters, the unknown ones last", behind(numbered(13)), false},
+		{"8 KiB", paddedTo(8 << 10), true},
+		{"8 KiB and a byte", paddedTo(8<<10 + 1), false},
+		{"unterminated quote at the end", func(s string) string { return strings.TrimSuffix(s, `"`) }, false},
+		{"unterminated quote of an unknown parameter", behind(`,x="`), false},
+		{"empty value without quotes", inFront("x=,"), false},
+		{"empty value without quotes at the end", behind(",x="), false},
+		{"name without value at the end", behind(",x"), false},
+		{"quote within an unquoted value", inFront(`x=a"b",`), false},
+		{"non-ASCII unquoted value", inFront("x=ä,"), false},
+		{"space within an unquoted value", inFront("x=a b,"), false},
+		{"empty quoted value", inFront(`x="",`), true},
+		{"no parameters", func(string) string { return "Signature " }, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+
+			_, err := v.VerifyCallback(withAuthorization(t, tt.change))
+
+			if tt.valid && err != nil {
+				t.Errorf("a valid callback is lost: %v", err)
+			}
+			if !tt.valid && !errors.Is(err, signature.ErrMalformed) {
+				t.Errorf("error = %v, want ErrMalformed", err)
+			}
+		})
+	}
+}
+
+// TestVerifier_AuthorizationBytes has every byte in every place of the grammar.
+func TestVerifier_AuthorizationBytes(t *testing.T) {
+	t.Parallel()
+	const token = "!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ" // RFC 9110, section 5.6.2
+	v := newVerifier(t, signature.VerifierOptions{})
+	for _, tt := range []struct {
+		name  string
+		form  string // of a parameter
+		valid func(c byte) bool
+	}{
+		{"name", "%s=1,", func(c byte) bool { return strings.IndexByte(token, c) >= 0 || c == ' ' || c == '\t' }},
+		{"second byte of a name", "a%s=1,", func(c byte) bool { return strings.IndexByte(token, c) >= 0 }},
+		{"unquoted value", "x=a%sb,", func(c byte) bool { return strings.IndexByte(token, c) >= 0 }},
+		{"quoted value", `x="%s",`, func(c byte) bool { return ' ' <= c && c <= '~' && c != '"' && c != '\\' }},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			for i := range 256 {
+				c := byte(i)
+				if c == '=' && tt.name != "quoted value" || c == ',' && tt.name == "unquoted value" {
+					continue // the parameter has another form then
+				}
+				parameter := fmt.Sprintf(tt.form, string([]byte{c}))
+				if tt.name == "name" && (c == ' ' || c == '\t') {
+					parameter = fmt.Sprintf(tt.form, string([]byte{c})+"a")
+				}
+
+				_, err := v.VerifyCallback(withAuthorization(t, inFront(parameter)))
+
+				if (err == nil) != tt.valid(c) {
+					t.Errorf("byte %#x: error = %v, want valid: %v", c, err, tt.valid(c))
+				}
+			}
+		})
+	}
+}
+
+// TestVerifier_KeyIDBytes has every byte in a key ID, from the signer to the key source.
+func TestVerifier_KeyIDBytes(t *testing.T) {
+	t.Parallel()
+	for i := range 256 {
+		id := "key " + string([]byte{byte(i)})
+		valid := ' ' <= i && i <= '~' && i != '"' && i != '\\'
+		signer, err := signature.NewSigner(id, keys()["service-1"], &signature.SignerOptions{Now: clock})
+		if (err == nil) != valid {
+			t.Errorf("key ID with byte %#x: error of NewSigner = %v, want valid: %v", i, err, valid)
+		}
+		if err != nil || i > '(' && i < '{' {
+			continue // signing is slow
+		}
+		r := callbackRequest(t, "https://"+host+target)
+		if err := signer.SignCallback(r, []byte(body)); err != nil {
+			t.Fatal(err)
+		}
+
+		m, err := verifierFor(t, signature.StaticKeys{id: &keys()["service-1"].PublicKey}, signature.VerifierOptions{}, host).VerifyCallback(r)
+
+		if err != nil || m.KeyID != id {
+			t.Errorf("key ID %q: %v, want it verified", id, err)
+		}
+	}
+}
+
+func TestVerifier_CoversSixteenNames(t *testing.T) {
+	t.Parallel()
+	v := newVerifier(t, signature.VerifierOptions{})
+	w := newCallback()
+	names := " a b c d e f g h i j k"
+	for name := range strings.FieldsSeq(names) {
+		w.add(name, "1")
+	}
+	w.covered = allCovered(names)
+	w.signCallback()
+
+	if _, err := v.VerifyCallback(w.request(t)); err != nil {
+		t.Errorf("16 covered names: %v", err)
+	}
+}

@@ -1,0 +1,209 @@
+package signature_test
+
+import (
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/idverify/idverify-go/signature"
+)
+
+// TestJWKS_UsesOldKeysInOutage asks repeatedly, so that the pauses between fetches have calls, too.
+func TestJWKS_UsesOldKeysInOutage(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		maxStale, usable time.Duration
+	}{
+		"default":     {0, 24 * time.Hour},
+		"as the user": {time.Hour, time.Hour},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newKeyServer(t, jwk("a", "service-1"))
+			j := s.jwks(t, signature.JWKSOptions{MaxStale: tt.maxStale})
+			s.want(t, j, "a", "service-1")
+			s.answer(answering(503, "", ""))
+			s.advance(tt.usable - time.Minute)
+
+			for range 3 {
+				s.want(t, j, "a", "service-1")
+				s.wantError(t, j, "b", signature.ErrKeySource)
+			}
+			s.advance(time.Minute)
+			s.want(t, j, "a", "service-1")
+			s.advance(time.Nanosecond)
+			for range 2 {
+				s.wantError(t, j, "a", signature.ErrKeySource)
+			}
+		})
+	}
+}
+
+// TestJWKS_SecondOutageStartsOver has an outage, a success, and an outage again.
+func TestJWKS_SecondOutageStartsOver(t *testing.T) {
+	t.Parallel()
+	log := new(logRecorder)
+	s := newKeyServer(t, jwk("a", "service-1"))
+	j := s.jwks(t, signature.JWKSOptions{Logger: slog.New(log)})
+	for _, pause := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second} {
+		s.answer(answering(503, "", ""))
+		s.wantError(t, j, "a", signature.ErrKeySource)
+		s.advance(pause)
+	}
+	s.answer(nil)
+	s.want(t, j, "a", "service-1")
+	s.advance(25 * time.Hour)
+	s.answer(answering(503, "", ""))
+
+	s.wantError(t, j, "a", signature.ErrKeySource)
+	failed := s.fetches()
+	s.advance(time.Second)
+	s.wantError(t, j, "a", signature.ErrKeySource)
+
+	if s.fetches() != failed+1 {
+		t.Errorf("%d fetches a second after the first failure, want one more than %d", s.fetches(), failed)
+	}
+	var failures []any
+	for _, r := range log.at(slog.LevelError) {
+		failures = append(failures, r.Attrs["failures"])
+	}
+	if got := fmt.Sprint(failures); got != "[1 2 3 1 2]" {
+		t.Errorf("failures in the log: %s, want [1 2 3 1 2]", got)
+	}
+}
+
+// TestJWKS_AgeShortensLifetime has a set from a cache, which was fetched before we asked for it.
+func TestJWKS_AgeShortensLifetime(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		age  string
+		want time.Duration
+	}{
+		{"249", 351 * time.Second},
+		{"540", time.Minute},
+		{"541", time.Minute}, // the shortest
+		{"99999999999", time.Minute},
+		{"0", 10 * time.Minute},
+		{"-1", 10 * time.Minute},
+		{"soon", 10 * time.Minute},
+	} {
+		t.Run(tt.age, func(t *testing.T) {
+			t.Parallel()
+			s := newKeyServer(t)
+			s.answer(func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Age", tt.age)
+				w.Header().Set("Cache-Control", "max-age=600")
+				fmt.Fprint(w, keySet(jwk("a", "service-1")))
+			})
+			j := s.jwks(t, signature.JWKSOptions{})
+			s.want(t, j, "a", "service-1")
+
+			s.advance(tt.want - time.Nanosecond)
+			s.want(t, j, "a", "service-1")
+			before := s.fetches()
+			s.advance(time.Nanosecond)
+			s.want(t, j, "a", "service-1")
+
+			if before != 1 || s.fetches() != 2 {
+				t.Errorf("%d fetches within %v, then %d; want 1 and 2", before, tt.want, s.fetches())
+			}
+		})
+	}
+}
+
+// TestJWKS_ErrorTexts has the cause of each failure, without names and addresses.
+func TestJWKS_ErrorTexts(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		err  error
+		want string
+	}{
+		{&net.DNSError{Err: "no such host", Name: "keys.internal", Server: "10.0.0.2:53"}, "look up host: no such host"},
+		{&net.OpError{Op: "dial", Net: "tcp", Addr: &net.TCPAddr{IP: net.IPv4(10, 0, 0, 7), Port: 443}, Err: errors.New("connection refused")}, "dial: connection refused"},
+		{&net.OpError{Op: "dial", Net: "tcp", Addr: &net.TCPAddr{IP: net.IPv4(10, 0, 0, 7), Port: 443}, Err: &net.DNSError{Err: "timeout", Name: "keys.internal"}}, "look up host: timeout"},
+		{x509.HostnameError{Certificate: new(x509.Certificate), Host: "keys.internal"}, "the certificate is for another host"},
+		{x509.UnknownAuthorityError{}, "x509: certificate signed by unknown authority"},
+	} {
+		t.Run(tt.want, func(t *testing.T) {
+			t.Parallel()
+			transport := roundTrip(func(*http.Request) (*http.Response, error) { return nil, tt.err })
+			j, err := signature.NewJWKS("https://keys.internal/jwks.json", &signature.JWKSOptions{HTTPClient: &http.Client{Transport: transport}})
+			if err != nil {
+				t.Fatal(err)
+			}
+
+			_, err = j.PublicKey(t.Context(), "a")
+
+			if want := "signature: key lookup undecided: get key set: " + tt.want + " (answer 503, so that it is tried again)"; err == nil || err.Error() != want {
+				t.Errorf("error = %v, want %q", err, want)
+			}
+			if strings.Contains(err.Error(), "internal") || strings.Contains(err.Error(), "10.0") {
+				t.Errorf("the error contains an address: %v", err)
+			}
+		})
+	}
+	s := newKeyServer(t)
+	for status, want := range map[string]string{
+		"404":                        "answered 404 Not Found",
+		"a body above 1 MiB":         "the body is larger than 1 MiB",
+		"HTML":                       "the body is not a JSON Web Key Set",
+		"no keys":                    "it contains no key that can verify",
+		"a body that breaks off":     "read body: unexpected EOF",
+		"a redirect to another host": "redirected to another host",
+		"a redirect to itself":       "redirected too often",
+	} {
+		s.answer(badAnswers[status])
+		if _, err := s.jwks(t, signature.JWKSOptions{}).PublicKey(t.Context(), "a"); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: error = %v, want %q", status, err, want)
+		}
+	}
+}
+
+// closeRecorder is a response body.
+type closeRecorder struct {
+	io.Reader
+	closed *atomic.Bool
+}
+
+func (b closeRecorder) Close() error { b.closed.Store(true); return nil }
+
+func TestJWKS_RequestAndResponse(t *testing.T) {
+	t.Parallel()
+	for _, status := range []int{200, 500} {
+		var closed atomic.Bool
+		var header http.Header
+		transport := roundTrip(func(r *http.Request) (*http.Response, error) {
+			header = r.Header
+			w := httptest.NewRecorder()
+			w.WriteHeader(status)
+			response := w.Result()
+			response.Body = closeRecorder{strings.NewReader(keySet(jwk("a", "service-1"))), &closed}
+			return response, nil
+		})
+		j, err := signature.NewJWKS("https://eu.example.com/jwks.json", &signature.JWKSOptions{HTTPClient: &http.Client{Transport: transport}})
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		_, err = j.PublicKey(t.Context(), "a")
+
+		if (err == nil) != (status == 200) {
+			t.Errorf("status %d: error = %v", status, err)
+		}
+		if !closed.Load() {
+			t.Errorf("status %d: the response body is not closed: connections leak", status)
+		}
+		if got := header.Get("Accept"); got != "application/json" {
+			t.Errorf("Accept %q, want application/json", got)
+		}
+	}
+}

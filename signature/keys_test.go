@@ -1,0 +1,82 @@
+package signature_test
+
+import (
+	"context"
+	"crypto/rsa"
+	"errors"
+	"fmt"
+	"math/big"
+	"strings"
+	"testing"
+
+	"github.com/idverify/idverify-go/signature"
+)
+
+// TestVerifier_KeyStrength uses keys that did not sign the message: a key that is strong enough is used and gives
+// ErrSignature.
+func TestVerifier_KeyStrength(t *testing.T) {
+	t.Parallel()
+	modulus := func(bits int) *big.Int {
+		n := new(big.Int).Lsh(big.NewInt(1), uint(bits-1))
+		return n.SetBit(n, 0, 1)
+	}
+	even := new(big.Int).Lsh(big.NewInt(1), 2047)
+	for _, tt := range []struct {
+		name string
+		key  rsa.PublicKey
+		want error
+	}{
+		{"2048 bits", rsa.PublicKey{N: modulus(2048), E: 65537}, signature.ErrSignature},
+		{"2047 bits", rsa.PublicKey{N: modulus(2047), E: 65537}, signature.ErrAlgorithm},
+		{"4096 bits", rsa.PublicKey{N: modulus(4096), E: 65537}, signature.ErrSignature},
+		{"4097 bits", rsa.PublicKey{N: modulus(4097), E: 65537}, signature.ErrAlgorithm},
+		{"even modulus", rsa.PublicKey{N: even, E: 65537}, signature.ErrAlgorithm},
+		{"no modulus", rsa.PublicKey{E: 65537}, signature.ErrAlgorithm},
+		{"exponent 3", rsa.PublicKey{N: modulus(2048), E: 3}, signature.ErrSignature},
+		{"exponent 1", rsa.PublicKey{N: modulus(2048), E: 1}, signature.ErrAlgorithm},
+		{"exponent 2", rsa.PublicKey{N: modulus(2048), E: 2}, signature.ErrAlgorithm},
+		{"exponent 4", rsa.PublicKey{N: modulus(2048), E: 4}, signature.ErrAlgorithm},
+		{"exponent 0", rsa.PublicKey{N: modulus(2048)}, signature.ErrAlgorithm},
+		{"exponent -3", rsa.PublicKey{N: modulus(2048), E: -3}, signature.ErrAlgorithm},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			v := verifierFor(t, signature.StaticKeys{keyID: &tt.key}, signature.VerifierOptions{}, host)
+
+			_, err := v.VerifyCallback(signedCallback().request(t))
+
+			if !errors.Is(err, tt.want) {
+				t.Errorf("error = %v, want %v", err, tt.want)
+			}
+		})
+	}
+}
+
+// TestVerifier_ErrorOfKeySource has a key source return errors of this package that mean something else elsewhere. None
+// of them may reject the message for good, except ErrUnknownKey.
+func TestVerifier_ErrorOfKeySource(t *testing.T) {
+	t.Parallel()
+	for _, reason := range []error{signature.ErrSignature, signature.ErrReplay, signature.ErrMalformed, signature.ErrReplayStore, signature.ErrTooLate, signature.ErrKeySource} {
+		for name, cause := range map[string]error{
+			"reason":       reason,
+			"error":        &signature.Error{Operation: "callback", Reason: reason},
+			"wrapped":      fmt.Errorf("vault: %w", &signature.Error{Operation: "callback", Reason: reason}),
+			"wrapped here": fmt.Errorf("vault: %w", reason),
+		} {
+			source := keyFunc(func(context.Context, string) (*rsa.PublicKey, error) { return nil, cause })
+
+			_, err := verifierFor(t, source, signature.VerifierOptions{}, host).VerifyCallback(signedCallback().request(t))
+
+			e, ok := errors.AsType[*signature.Error](err)
+			if !ok || !e.Undecided() || e.Reason != signature.ErrKeySource || e.Operation != "callback" {
+				t.Errorf("%s %q: error = %v, want ErrKeySource: the callback would be lost", name, reason, err)
+			}
+		}
+	}
+	unknown := keyFunc(func(context.Context, string) (*rsa.PublicKey, error) {
+		return nil, fmt.Errorf("vault: %w", signature.ErrUnknownKey)
+	})
+	if _, err := verifierFor(t, unknown, signature.VerifierOptions{}, host).VerifyCallback(signedCallback().request(t)); !errors.Is(err, signature.ErrUnknownKey) || !strings.Contains(err.Error(), "no key of this id") {
+		t.Errorf("error = %v, want ErrUnknownKey", err)
+	}
+}

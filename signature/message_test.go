@@ -1,0 +1,227 @@
+package signature_test
+
+import (
+	"encoding/base64"
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/idverify/idverify-go/signature"
+)
+
+// TestVerifier_CoveredValueBytes has every byte in a covered header. A value must not end its line of the signing string.
+func TestVerifier_CoveredValueBytes(t *testing.T) {
+	t.Parallel()
+	v := newVerifier(t, signature.VerifierOptions{})
+	for i := range 256 {
+		if i > '0' && i < 'z' {
+			continue // signing is slow
+		}
+		kind := "phone" + string([]byte{byte(i)}) + "check"
+		w := newCallback()
+		w.set("X-Service-Callback", kind)
+		w.signCallback()
+		w.set("X-Service-Callback", "phone_check")
+		r := w.request(t)
+		r.Header.Set("X-Service-Callback", kind) // net/http would reject some bytes
+
+		m, err := v.VerifyCallback(r)
+
+		if valid := i >= ' ' && i != 0x7f || i == '\t'; valid && (err != nil || m.Kind != kind) {
+			t.Errorf("byte %#x: %v, want it verified", i, err)
+		} else if !valid && !errors.Is(err, signature.ErrMalformed) {
+			t.Errorf("byte %#x: error = %v, want ErrMalformed", i, err)
+		}
+	}
+}
+
+// TestVerifier_TargetBytes has every byte in a request target. Every target here is signed.
+func TestVerifier_TargetBytes(t *testing.T) {
+	t.Parallel()
+	v := newVerifier(t, signature.VerifierOptions{})
+	for i := range 256 {
+		if i > '0' && i < 'z' {
+			continue // signing is slow
+		}
+		w := newCallback()
+		w.target = "/a" + string([]byte{byte(i)}) + "b"
+		w.signCallback()
+		target := w.target
+		w.target = "/"
+		r := w.request(t)
+		r.RequestURI = target // net/http would reject some bytes
+
+		_, err := v.VerifyCallback(r)
+
+		if valid := i > ' ' && i != 0x7f; valid && err != nil {
+			t.Errorf("byte %#x: %v, want it verified", i, err)
+		} else if !valid && !errors.Is(err, signature.ErrMalformed) {
+			t.Errorf("byte %#x: error = %v, want ErrMalformed", i, err)
+		}
+	}
+}
+
+func TestVerifier_TargetForms(t *testing.T) {
+	t.Parallel()
+	const max = 64 << 10
+	for _, tt := range []struct {
+		name, signed, sent string
+		want               error
+	}{
+		{"64 KiB", "/" + strings.Repeat("a", max-1), "", nil},
+		{"64 KiB and a byte", "/" + strings.Repeat("a", max), "", signature.ErrMalformed},
+		{"absolute form, http", target, "http://" + host + target, nil},
+		{"absolute form, capitals", target, "HTTPS://API.EXAMPLE.COM:443" + target, nil},
+		{"absolute form without path", "/?a=/b", "https://" + host + "?a=/b", nil},
+		{"absolute form without host", target, "https://" + target, signature.ErrHost},
+		{"scheme alone", "https", "", signature.ErrMalformed},
+		{"authority form", host + ":443", "", signature.ErrMalformed},
+		{"relative path", "callbacks", "", signature.ErrMalformed},
+		{"another scheme", target, "ws://" + host + target, signature.ErrMalformed},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			w := newCallback()
+			w.target = tt.signed
+			w.signCallback()
+			w.target = "/"
+			r := w.request(t)
+			r.RequestURI = tt.sent
+			if tt.sent == "" {
+				r.RequestURI = tt.signed
+			}
+
+			_, err := newVerifier(t, signature.VerifierOptions{}).VerifyCallback(r)
+
+			if !errors.Is(err, tt.want) {
+				t.Errorf("error = %v, want %v", err, tt.want)
+			}
+		})
+	}
+}
+
+// TestVerifier_ClientRequest verifies requests as a client builds them, where URL has what the server's fields have.
+func TestVerifier_ClientRequest(t *testing.T) {
+	t.Parallel()
+	v := newVerifier(t, signature.VerifierOptions{})
+	fromURL := callbackRequest(t, "https://"+host+target)
+	if err := newSigner(t, signature.SignerOptions{}).SignCallback(fromURL, []byte(body)); err != nil {
+		t.Fatal(err)
+	}
+	fromURL.Host = ""
+	if _, err := v.VerifyCallback(fromURL); err != nil {
+		t.Errorf("host in URL alone: %v", err)
+	}
+
+	bare := signedCallback().request(t)
+	bare.Host, bare.URL = "", nil
+	if _, err := v.VerifyCallback(bare); !errors.Is(err, signature.ErrHost) {
+		t.Errorf("neither Host nor URL: error = %v, want ErrHost", err)
+	}
+}
+
+func TestNewVerifier_RejectsImpossibleHosts(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"[::1", "::1]", "[zz]", "[::1~]", "[::1]x", "api~example.com", "api.example.com:8/", "api.example.com:8a", "api.example.com:123456", "[]:80", "api.example.com:8:8"} {
+		if _, err := signature.NewVerifier(serviceKeys(), []string{name}, nil); err == nil {
+			t.Errorf("host %q is accepted, though no message can be for it", name)
+		}
+	}
+	for _, name := range []string{"[::1]", "[2001:db8::a.1.2.3]:65535", "a-b_c.example", "LOCALHOST"} {
+		if _, err := signature.NewVerifier(serviceKeys(), []string{name}, nil); err != nil {
+			t.Errorf("host %q: %v", name, err)
+		}
+	}
+}
+
+// TestVerifier_CallbackHeaderBytes has every byte in the name of the callback header.
+func TestVerifier_CallbackHeaderBytes(t *testing.T) {
+	t.Parallel()
+	const token = "!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+	for i := range 256 {
+		name := "x-a" + string([]byte{byte(i)})
+
+		_, err := signature.NewVerifier(serviceKeys(), []string{host}, &signature.VerifierOptions{CallbackHeader: name})
+
+		if valid := strings.IndexByte(token, byte(i)) >= 0; (err == nil) != valid {
+			t.Errorf("byte %#x: error = %v, want valid: %v", i, err, valid)
+		}
+	}
+}
+
+// TestVerifier_RedirectParameterBytes has every byte in a decoded parameter.
+func TestVerifier_RedirectParameterBytes(t *testing.T) {
+	t.Parallel()
+	for i := range 256 {
+		text := "a" + string([]byte{byte(i)})
+
+		got, ok := signature.DecodeParameter(base64.StdEncoding.EncodeToString([]byte(text)))
+
+		if valid := ' ' <= i && i <= '~'; ok != valid || ok && got != text {
+			t.Errorf("byte %#x: %q, %v; want valid: %v", i, got, ok, valid)
+		}
+	}
+}
+
+// TestVerifier_ErrorTexts has what a receiver reads in its log.
+func TestVerifier_ErrorTexts(t *testing.T) {
+	t.Parallel()
+	outage := errors.New("connection refused")
+	store := signature.NewMemoryReplayStore(0)
+	for _, tt := range []struct {
+		name   string
+		change func(*wire)
+		kind   kindOfMessage
+		opts   signature.VerifierOptions
+		want   string
+	}{
+		{"coverage", covering("(request-target) host x-service-callback digest"), kindsOfMessages[0], signature.VerifierOptions{}, "signature: callback refused: the signature does not cover date"},
+		{"redirect", keyNamed("other", "stranger"), kindsOfMessages[1], signature.VerifierOptions{}, "signature: redirect refused: the service has no key of this id"},
+		{"too large", withBody(strings.Repeat("a", 10)), kindsOfMessages[0], signature.VerifierOptions{MaxBody: 9}, "signature: callback refused: the body is larger than MaxBody"},
+		{"replay", func(*wire) {}, kindsOfMessages[1], signature.VerifierOptions{Replay: store}, "signature: redirect refused: this very message was accepted before"},
+		{"retryable", func(*wire) {}, kindsOfMessages[0], signature.VerifierOptions{Replay: failingStore(outage)}, "signature: callback undecided: the replay store failed: connection refused (answer 503, so that it is tried again)"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			v := newVerifier(t, tt.opts)
+			if tt.opts.Replay == store {
+				if _, err := tt.kind.verify(v, tt.kind.signedAt(now).request(t)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			w := tt.kind.make()
+			tt.change(w)
+			tt.kind.sign(w)
+
+			_, err := tt.kind.verify(v, w.request(t))
+
+			if err == nil || err.Error() != tt.want {
+				t.Errorf("error = %v, want %q", err, tt.want)
+			}
+		})
+	}
+}
+
+// TestVerifier_ResponseTexts has the whole response to a rejected message.
+func TestVerifier_ResponseTexts(t *testing.T) {
+	t.Parallel()
+	for status, v := range map[int]*signature.Verifier{
+		http.StatusBadRequest:         newVerifier(t, signature.VerifierOptions{ClockSkew: 1, Replay: failingStore(errors.New("x"))}),
+		http.StatusServiceUnavailable: newVerifier(t, signature.VerifierOptions{Replay: failingStore(errors.New("x"))}),
+	} {
+		srv := serve(t, func(string) http.Handler { return v.CallbackHandler(http.NotFoundHandler()) })
+		r := callbackRequest(t, srv.URL)
+		r.Host = host
+		if status == http.StatusServiceUnavailable {
+			if err := newSigner(t, signature.SignerOptions{}).SignCallback(r, []byte(body)); err != nil {
+				t.Fatal(err)
+			}
+		}
+
+		got, header, text := answerTo(t, srv.Client(), r)
+
+		if got != status || text != http.StatusText(status)+"\n" || header.Get("Content-Type") != "text/plain; charset=utf-8" {
+			t.Errorf("response %d %q %v, want %d and its standard text", got, text, header, status)
+		}
+	}
+}
