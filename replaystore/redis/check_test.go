@@ -29,48 +29,80 @@ func isOnly(err, want error) bool {
 
 func TestStore_Check(t *testing.T) {
 	t.Parallel()
+	srv := startServer(t)
+	admin := srv.client(t)
+	if err := srv.store(t).Check(t.Context()); err != nil {
+		t.Errorf("as installed: error = %v, want none", err)
+	}
 	for _, tt := range []struct {
-		name string
-		args []string
-		want error
+		maxmemory, policy string
+		want              error
 	}{
-		{"as installed", nil, nil},
-		{"noeviction", []string{"--maxmemory", "100mb", "--maxmemory-policy", "noeviction"}, nil},
-		{"no limit", []string{"--maxmemory", "0", "--maxmemory-policy", "allkeys-lru"}, nil},
-		{"allkeys-lru", []string{"--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"}, redis.ErrEviction},
-		{"volatile-ttl", []string{"--maxmemory", "100mb", "--maxmemory-policy", "volatile-ttl"}, redis.ErrEviction},
-		{"full", []string{"--maxmemory", "1", "--maxmemory-policy", "noeviction"}, nil},
-		{"INFO forbidden", []string{"--user", "default", "on", "nopass", "~*", "+@all", "-info"}, redis.ErrPolicyUnknown},
-		{"INFO renamed", []string{"--rename-command", "INFO", ""}, redis.ErrPolicyUnknown},
+		{"100mb", "noeviction", nil},
+		{"0", "allkeys-lru", nil},
+		{"100mb", "allkeys-lru", redis.ErrEviction},
+		{"100mb", "allkeys-lfu", redis.ErrEviction},
+		{"100mb", "allkeys-random", redis.ErrEviction},
+		{"100mb", "volatile-lru", redis.ErrEviction},
+		{"100mb", "volatile-lfu", redis.ErrEviction},
+		{"100mb", "volatile-random", redis.ErrEviction},
+		{"100mb", "volatile-ttl", redis.ErrEviction},
+		{"1", "noeviction", nil}, // full
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
+		if err := errors.Join(
+			admin.ConfigSet(t.Context(), "maxmemory", tt.maxmemory).Err(),
+			admin.ConfigSet(t.Context(), "maxmemory-policy", tt.policy).Err(),
+		); err != nil {
+			t.Fatal(err)
+		}
 
-			err := startServer(t, tt.args...).store(t).Check(t.Context())
+		err := srv.store(t).Check(t.Context())
 
-			if !isOnly(err, tt.want) {
-				t.Errorf("error = %v, want %v", err, tt.want)
-			}
-		})
+		if !isOnly(err, tt.want) {
+			t.Errorf("maxmemory %s, %s: error = %v, want %v", tt.maxmemory, tt.policy, err, tt.want)
+		}
 	}
 }
+
+func TestStore_CheckWithoutPermission(t *testing.T) {
+	t.Parallel()
+	srv := startServer(t, "--user", "default", "on", "nopass", "~*", "+@all", "-info")
+	store := srv.store(t)
+
+	err := store.Check(t.Context())
+
+	if !isOnly(err, redis.ErrPolicyUnknown) {
+		t.Errorf("error = %v, want ErrPolicyUnknown", err)
+	}
+	if fresh, err := store.Claim(t.Context(), anID, time.Minute); !fresh || err != nil {
+		t.Errorf("claim: fresh %v, error %v; want true", fresh, err)
+	}
+}
+
+// redisError is an error reply of Redis.
+type redisError string
+
+func (e redisError) Error() string { return string(e) }
+func (redisError) RedisError()     {}
 
 // TestStore_CheckResponses has what no server on this machine sends.
 func TestStore_CheckResponses(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name, info string
+		reply      error
 		want       error
 	}{
-		{"no policy", "# Memory\r\nused_memory:1\r\nmaxmemory:100\r\n", redis.ErrPolicyUnknown},
-		{"policy without limit", "maxmemory_policy:volatile-lru\r\n", redis.ErrEviction},
-		{"noeviction without limit", "maxmemory_policy:noeviction\r\n", nil},
-		{"empty", "", redis.ErrPolicyUnknown},
+		{"no policy", "# Memory\r\nused_memory:1\r\nmaxmemory:100\r\n", nil, redis.ErrPolicyUnknown},
+		{"policy without limit", "maxmemory_policy:volatile-lru\r\n", nil, redis.ErrEviction},
+		{"noeviction without limit", "maxmemory_policy:noeviction\r\n", nil, nil},
+		{"empty", "", nil, redis.ErrPolicyUnknown},
+		{"command renamed", "", redisError("ERR unknown command 'info', with args beginning with: 'memory'"), redis.ErrPolicyUnknown},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			client := unreachable(t)
-			client.AddHook(hookFunc(func(cmd goredis.Cmder) error { cmd.(*goredis.StringCmd).SetVal(tt.info); return nil }))
+			client.AddHook(hookFunc(func(cmd goredis.Cmder) error { cmd.(*goredis.StringCmd).SetVal(tt.info); return tt.reply }))
 
 			err := newStore(t, client, nil).Check(t.Context())
 
@@ -83,7 +115,7 @@ func TestStore_CheckResponses(t *testing.T) {
 
 func TestStore_CheckWithoutRedis(t *testing.T) {
 	t.Parallel()
-	loading := errors.New("LOADING Redis is loading the dataset in memory")
+	loading := redisError("LOADING Redis is loading the dataset in memory")
 	for _, tt := range []struct {
 		name   string
 		client goredis.UniversalClient

@@ -2,6 +2,7 @@ package redis
 
 import (
 	"crypto/rand"
+	"strconv"
 	"sync"
 	"time"
 )
@@ -13,9 +14,16 @@ const maxOpenClaims = 1 << 17
 // recorded them. All claims of one id write the same value while they are open, so that the process recognizes its own
 // record later.
 type openClaims struct {
+	owner string // no other store has it; part of every value
+
 	mu     sync.Mutex // guards all below, and the claims
+	number uint64     // of values
 	byID   map[[32]byte]*openClaim
 	queued []*openClaim // those that failed, by their expiry
+}
+
+func newOpenClaims() openClaims {
+	return openClaims{owner: rand.Text(), byID: make(map[[32]byte]*openClaim)}
 }
 
 // openClaim is one id.
@@ -36,7 +44,8 @@ func (o *openClaims) begin(id [32]byte) *openClaim {
 	o.dropExpired()
 	c := o.byID[id]
 	if c == nil {
-		c = &openClaim{id: id, value: rand.Text()}
+		o.number++
+		c = &openClaim{id: id, value: o.owner + "." + strconv.FormatUint(o.number, 36)}
 		o.byID[id] = c
 	}
 	c.calls++

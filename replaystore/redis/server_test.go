@@ -69,7 +69,7 @@ func (s *server) start(t testing.TB) {
 	}
 	client := goredis.NewClient(&goredis.Options{Network: "unix", Addr: s.socket(), MaxRetries: 1000, MaxRetryBackoff: 10 * time.Millisecond})
 	defer client.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if err := client.Ping(ctx).Err(); err != nil {
 		t.Fatalf("redis-server does not answer: %v", err)

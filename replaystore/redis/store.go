@@ -48,7 +48,7 @@ func New(client goredis.UniversalClient, opts *Options) (*Store, error) {
 	if opts == nil {
 		opts = &Options{}
 	}
-	s := &Store{client: client, prefix: opts.Prefix, timeout: opts.Timeout, open: openClaims{byID: make(map[[32]byte]*openClaim)}}
+	s := &Store{client: client, prefix: opts.Prefix, timeout: opts.Timeout, open: newOpenClaims()}
 	if s.prefix == "" {
 		s.prefix = defaultPrefix
 	}
