@@ -17,10 +17,19 @@
 // A [Message] comes from the service (RSA-SHA256 over the request target, the host, the date, and of a callback its kind and the digest of its body, with a key of the service's published set), is for one of your hosts, was sent just now (the date, within 5 s) and was not changed (the digest).
 // With a [ReplayStore] it is also accepted only once. Everything cheap is checked before a key is looked up, and the signature before the body is read.
 //
-// # Bad and undecided
+// # Errors
 //
-// Every error is an [*Error] with one reason, for [errors.Is]. Most say that the message is bad: answer 400. [ErrKeySource], [ErrReplayStore] and [ErrBody] say that it could not be judged: answer 503, so that the service tries again.
-// The difference matters, because the service never repeats what was answered with 4XX, and a check that ended as EXPIRED or ERROR is seen nowhere but in its callback. [Error.Undecided] tells them apart, and the handlers answer so by themselves, always with the same body: a sender learns nothing.
+// Every error is an [*Error] with one reason, for [errors.Is]. Most reasons mean that the message is invalid: respond with
+// 400. [ErrKeySource], [ErrReplayStore], [ErrBody] and [ErrTooLate] mean that it cannot be verified now: respond with 503,
+// so that the service sends it again. The difference matters, because the service never repeats a message after a response
+// of 4XX, and a check that ended as EXPIRED or ERROR is reported by its callback alone. [Error.Undecided] distinguishes the
+// two. The handlers respond accordingly, always with the same body, so that a sender learns nothing.
+//
+// # Alerts
+//
+// Set JWKSOptions.Logger and VerifierOptions.Logger and alert on records at level error: they report an unavailable key
+// set, key source or replay store, or a receiver that is set up wrongly. Everything that a sender can cause is logged at
+// level warn.
 //
 // # What stays yours
 //

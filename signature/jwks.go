@@ -143,53 +143,71 @@ func (j *JWKS) PublicKey(ctx context.Context, keyID string) (*rsa.PublicKey, err
 	return key, nil
 }
 
-// fetchedKey answers from a set that is fetched, or being fetched, now.
+// fetchedKey returns a key from a set that is being fetched now.
 func (j *JWKS) fetchedKey(ctx context.Context, keyID string) (*rsa.PublicKey, error) {
-	var asked int // the number of the last fetch that was begun before we asked
+	asked := 0 // the number of fetches that were started before this call
 	for first := true; ; first = false {
-		j.mu.Lock()
+		q := j.query(ctx, keyID)
 		if first {
-			asked = j.started
+			asked = q.started
 		}
-		set := j.current.Load()
-		fresh := set != nil && set.fresh(j.now())
-		if fresh && set.keys[keyID] != nil {
-			j.mu.Unlock()
-			return set.keys[keyID], nil
-		}
-		f, err := j.join(ctx, fresh)
-		outage := j.failures > 0
-		j.mu.Unlock()
-		// In an outage nobody waits for a fetch that will most likely fail, as long as the old set will do.
-		if key := j.oldKey(set, keyID); key != nil && (outage || err != nil) {
-			return key, nil
-		}
-		if err != nil {
-			return nil, err
+		if q.key != nil || q.err != nil {
+			return q.key, q.err
 		}
 		select {
-		case <-f.done:
+		case <-q.fetch.done:
 		case <-ctx.Done():
 			// The fetch logs its own failure. That a caller left says nothing about it.
 			return nil, routine(because(ErrKeySource, "get key set", ctx.Err()))
 		}
-		if f.err != nil {
-			if key := j.oldKey(set, keyID); key != nil {
+		if q.fetch.err != nil {
+			if key := j.oldKey(q.set, keyID); key != nil {
 				return key, nil
 			}
-			return nil, f.err
+			return nil, q.fetch.err
 		}
-		if key := f.set.keys[keyID]; key != nil {
+		if key := q.fetch.set.keys[keyID]; key != nil {
 			return key, nil
 		}
-		// A fetch that was under way when we asked may have read the set before the key was in it.
-		if f.number > asked {
-			if f.set.cached {
+		// A fetch that was in progress when this call began may have read the set before the key was in it.
+		if q.fetch.number > asked {
+			if q.fetch.set.cached {
 				return nil, routine(refuse(ErrKeySource, "the key is not in the key set, which came out of a cache and may be older than the key"))
 			}
 			return nil, refuse(ErrUnknownKey, "the key set, just fetched, holds no key of this id")
 		}
 	}
+}
+
+// query is what is known about a key without waiting: the key, an error, or the fetch to wait for.
+type query struct {
+	started int     // the number of fetches started before
+	set     *keySet // the last good set, or nil
+	key     *rsa.PublicKey
+	fetch   *fetch
+	err     error
+}
+
+// query looks for a key in the last good set, and otherwise joins a fetch. The lock is released even if the caller's clock
+// panics.
+func (j *JWKS) query(ctx context.Context, keyID string) query {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	q := query{started: j.started, set: j.current.Load()}
+	fresh := q.set != nil && q.set.fresh(j.now())
+	if fresh && q.set.keys[keyID] != nil {
+		q.key = q.set.keys[keyID]
+		return q
+	}
+	q.fetch, q.err = j.join(ctx, fresh)
+	// In an outage nobody waits for a fetch that will most likely fail, as long as the old set is usable.
+	if j.failures > 0 {
+		q.key = j.oldKey(q.set, keyID)
+	}
+	if q.key != nil {
+		q.err = nil
+	}
+	return q
 }
 
 // oldKey returns the key in the last good set, for when no newer set is available. A key that is missing from it may exist.

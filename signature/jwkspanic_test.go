@@ -132,3 +132,45 @@ func TestJWKS_PausesAfterRepeatedFaults(t *testing.T) {
 		t.Errorf("%d fetches, want 2: the first, and one more at once", fetches)
 	}
 }
+
+// TestJWKS_ClockPanicsInCall has the clock panic on the goroutine of a call. The call panics, as with any function that
+// is passed to it, but the next one must not wait for a lock.
+func TestJWKS_ClockPanicsInCall(t *testing.T) {
+	t.Parallel()
+	for reads := 1; ; reads++ {
+		s := newKeyServer(t, jwk("a", "service-1"), jwk("b", "service-2"))
+		read := 0
+		armed := false
+		j, err := signature.NewJWKS(s.srv.URL, &signature.JWKSOptions{HTTPClient: s.srv.Client(), Now: func() time.Time {
+			if armed {
+				if read++; read == reads {
+					panic("broken clock")
+				}
+			}
+			return s.clock()
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.want(t, j, "a", "service-1")
+		s.advance(time.Hour)
+		s.answer(answering(503, "", ""))
+		s.wantError(t, j, "c", signature.ErrKeySource) // from here on nothing is fetched, so all reads are those of calls
+		armed = true
+
+		panicked := func() (panicked bool) {
+			defer func() { panicked = recover() != nil }()
+			j.PublicKey(t.Context(), "a")
+			return false
+		}()
+		armed = false
+		s.want(t, j, "b", "service-2")
+
+		if !panicked {
+			if reads < 3 {
+				t.Errorf("the clock was read %d times, so the test covers too little", reads-1)
+			}
+			return
+		}
+	}
+}
