@@ -107,3 +107,25 @@ func TestPhoneCheckOutcome_ErrorCode(t *testing.T) {
 		}
 	}
 }
+
+// A SIM change is within the longest span that the period covers; without one it is over a year ago.
+func TestCheck_SIMChangeWithin(t *testing.T) {
+	t.Parallel()
+	a := newAPI(t, sandboxfake.New(t, sandboxfake.WithInMemory()))
+	spans := []int{60, 360, 720, 1440, 2880, 4320, 10080, 43200, 129600, 259200, 525600}
+	for i, span := range spans {
+		last := 540000
+		if i+1 < len(spans) {
+			last = spans[i+1] - 1
+		}
+		for _, period := range []int{span, last} {
+			for number, want := range map[string]int{"447700900005": span, "447700900000": 525601} {
+				r := a.post("/sim_check/v0.1/checks", fmt.Sprintf(`{"phone_number":%q,"period":%d}`, number, period))
+
+				if got := r.json["sim_change_within"]; got != float64(want) || r.json["no_sim_change_period"] != float64(period) {
+					t.Errorf("number %s, period %d: sim_change_within %v of period %v, want %d", number, period, got, r.json["no_sim_change_period"], want)
+				}
+			}
+		}
+	}
+}
