@@ -10,8 +10,9 @@ import (
 	"runtime"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
+
+	"github.com/idverify/idverify-go/internal/synctest"
 
 	"github.com/idverify/idverify-go/signature"
 )

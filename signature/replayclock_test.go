@@ -6,8 +6,9 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
-	"testing/synctest"
 	"time"
+
+	"github.com/idverify/idverify-go/internal/synctest"
 
 	"github.com/idverify/idverify-go/signature"
 )

@@ -102,8 +102,8 @@ func TestJWXIsImportedInOneFile(t *testing.T) {
 		}
 	}
 
-	if !slices.Equal(importers, []string{"signature/jwks.go"}) {
-		t.Errorf("jwx is imported in %q, want signature/jwks.go alone", importers)
+	if !slices.Equal(importers, []string{"signature/keyset.go"}) {
+		t.Errorf("jwx is imported in %q, want signature/keyset.go alone", importers)
 	}
 }
 
