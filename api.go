@@ -60,18 +60,18 @@ type request struct {
 
 // answer is a 2xx response whose body has been read.
 type answer struct {
-	api    *api
-	op     wire.Operation
-	status int
-	header http.Header
-	body   []byte
+	secrets func() []string // for errors; see call.secrets
+	op      wire.Operation
+	status  int
+	header  http.Header
+	body    []byte
 
 	request request // set by api.do
 }
 
 // unusable returns the error for a response that cannot be used because of err.
 func (ans answer) unusable(err error) error {
-	secrets := ans.api.secrets()
+	secrets := ans.secrets()
 	e := newDecodeError(ans.op.Title, ans.status, ans.body, err, secrets...)
 	e.accepted, e.RequestID = !idempotent(ans.op), requestID(ans.header, secrets...)
 	return e

@@ -91,7 +91,7 @@ func (c *call) sendError(err error, written bool) error {
 		unknown:   written && !idempotent(c.op),
 		hint:      unknownHint(c.op),
 		err:       cause(err),
-		text:      causeText(cause(err), c.api.secrets()...),
+		text:      causeText(cause(err), c.secrets()...),
 		tries:     c.attempt,
 	}
 }
@@ -196,7 +196,7 @@ func (c *call) readBody(resp *http.Response) error {
 }
 
 func (c *call) tooMuch(resp *http.Response, why string) error {
-	return answer{api: c.api, op: c.op, status: resp.StatusCode, header: resp.Header}.unusable(errors.New(why))
+	return answer{secrets: c.secrets, op: c.op, status: resp.StatusCode, header: resp.Header}.unusable(errors.New(why))
 }
 
 // values is how many values the JSON in body holds at most: each but the first stands behind one of these.
@@ -227,7 +227,7 @@ func (c *call) read(resp *http.Response) (answer, error) {
 	if !isSuccess(resp.StatusCode) && !c.alreadyDeleted(resp.StatusCode) {
 		return answer{}, c.problem(resp, c.body)
 	}
-	return answer{api: c.api, op: c.op, status: resp.StatusCode, header: resp.Header, body: c.body}, nil
+	return answer{secrets: c.secrets, op: c.op, status: resp.StatusCode, header: resp.Header, body: c.body}, nil
 }
 
 // alreadyDeleted reports whether an earlier write of a DELETE explains the status 404.

@@ -201,7 +201,9 @@ func TestPhoneCheckService_AllStopsAtEmptyPages(t *testing.T) {
 			t.Parallel()
 			requests := 0
 			c := inProcess(t, func(r *http.Request) (*http.Response, error) {
-				requests++
+				if requests++; requests > 100 {
+					return response(400, nil), nil // else this test would not end either
+				}
 				var ids []string
 				n := 0
 				if fmt.Sscan(r.URL.Query().Get("page"), &n); tt.items[n] {

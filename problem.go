@@ -15,10 +15,7 @@ import (
 
 // problem is the error in an answer that is not 2xx: a problem document, or whatever a proxy put in its place.
 func (c *call) problem(resp *http.Response, body []byte) *Error {
-	secrets := c.api.secrets()
-	if c.token != nil { // which another caller may have dropped from the cache
-		secrets = append(secrets, c.token.AccessToken)
-	}
+	secrets := c.secrets()
 	e := &Error{
 		unknown:     !idempotent(c.op) && outcomeUnknown(resp.StatusCode),
 		unknownHint: unknownHint(c.op),
@@ -53,6 +50,16 @@ func (c *call) problem(resp *http.Response, body []byte) *Error {
 // mno_redirect_unsupported.
 func outcomeUnknown(status int) bool {
 	return status < 200 || status >= 500 && status != http.StatusNotImplemented
+}
+
+// secrets returns those of the client and the token of the last attempt, which may have left the cache
+// long ago.
+func (c *call) secrets() []string {
+	secrets := c.api.secrets()
+	if c.token != nil {
+		secrets = append(secrets, c.token.AccessToken)
+	}
+	return secrets
 }
 
 // problemType is the form that the specification gives to the type of a problem: a URI that ends in a plain fragment. Other text may hold anything.

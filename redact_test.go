@@ -196,3 +196,44 @@ func TestError_RedactionTakesBoundedTime(t *testing.T) {
 		})
 	}
 }
+
+// An attempt may outlive its token by many others, which other callers fetched and dropped.
+func TestError_RedactsTokenOfAttempt(t *testing.T) {
+	t.Parallel()
+	const token = "1-token-of-the-attempt"
+	for name, finish := range map[string]func() (*http.Response, error){
+		"problem":         func() (*http.Response, error) { return response(403, []byte("<html>"+token)), nil },
+		"not a check":     func() (*http.Response, error) { return response(200, []byte("<html>"+token)), nil },
+		"transport error": func() (*http.Response, error) { return nil, errors.New("lost " + token) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var c *idverify.Client
+			tokens := 0
+			c, err := idverify.NewClient("https://idverify.sandbox.test", credentials, once, idverify.WithHTTPClient(&http.Client{
+				Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+					switch {
+					case r.URL.Path == tokenPath:
+						tokens++
+						return response(200, fmt.Appendf(nil, `{"access_token":"%d-token-of-the-attempt"}`, tokens)), nil
+					case strings.HasSuffix(r.URL.Path, "/other"):
+						return response(401, nil), nil
+					}
+					for range 20 {
+						_, _ = c.PhoneChecks.Get(t.Context(), "other")
+					}
+					return finish()
+				}),
+			}))
+			if err != nil {
+				t.Fatal(err)
+			}
+
+			_, err = c.PhoneChecks.Get(t.Context(), "a")
+
+			if err == nil || tokens < 20 || strings.Contains(err.Error(), token) || !strings.Contains(err.Error(), "[REDACTED]") {
+				t.Errorf("error %v after %d tokens", err, tokens)
+			}
+		})
+	}
+}
