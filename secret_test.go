@@ -83,8 +83,9 @@ func TestSecret_Equal(t *testing.T) {
 	t.Parallel()
 	a, same, other := idverify.NewSecret("text-1"), idverify.NewSecret("text-1"), idverify.NewSecret("text-2")
 	copied := a
+	var zero, otherZero idverify.Secret
 
-	if copied != a || a == other || (idverify.Secret{}) != (idverify.Secret{}) {
+	if copied != a || a == other || zero != otherZero {
 		t.Error("== does not compare copies of one Secret as equal, and others as different")
 	}
 	for _, tt := range []struct {
