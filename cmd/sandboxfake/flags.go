@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"net/netip"
 	"os"
 	"slices"
 	"strconv"
@@ -35,6 +36,7 @@ type flags struct {
 	prices         map[idverify.Product]string
 	frozenAt       *time.Time // nil: the clock runs
 	signatureDates string
+	callerIP       netip.Addr // the zero Addr: that of the connection
 	receiverCA     string
 	journalLimit   int
 }
@@ -105,6 +107,7 @@ func (f *flags) define(set *flag.FlagSet) {
 		return err
 	})
 	set.Func("signature-dates", "`clock` that dates signatures: system, or sandbox, the one that advance moves; system by default", oneOf(&f.signatureDates, systemDates, sandboxDates))
+	set.TextVar(&f.callerIP, "caller-ip", netip.Addr{}, "`address` of every caller that asks for its own reachability; by default that of its connection")
 	set.StringVar(&f.receiverCA, "receiver-ca", "", "trust the CA certificates in the file at this `path` for callbacks over https")
 	set.IntVar(&f.journalLimit, "journal-limit", 1024, "`number` of requests, and of deliveries, that the journals keep")
 }
@@ -143,6 +146,7 @@ func (f *flags) options(log io.Writer) ([]sandboxfake.Option, error) {
 		{f.rateLimit != 0, func() sandboxfake.Option { return sandboxfake.WithRateLimit(f.rateLimit) }},
 		{f.frozenAt != nil, func() sandboxfake.Option { return sandboxfake.WithFrozenClock(*f.frozenAt) }},
 		{f.signatureDates == systemDates, sandboxfake.WithSystemDates},
+		{f.callerIP.IsValid(), func() sandboxfake.Option { return sandboxfake.WithCallerIP(f.callerIP) }},
 	} {
 		if row.set {
 			options = append(options, row.option())

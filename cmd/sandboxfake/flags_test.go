@@ -257,6 +257,19 @@ func TestProgram_ReceiverCAFlag(t *testing.T) {
 	}
 }
 
+func TestProgram_CallerIPFlag(t *testing.T) {
+	t.Parallel()
+	_, without := startJSON(t, "-fixed-keys")
+	_, with := startJSON(t, "-fixed-keys", "-caller-ip", "192.0.2.2")
+
+	loopback, _ := without.call(t, "", http.MethodGet, "/public/coverage/v0.1/device_ip", "")
+	mobile, _ := with.call(t, "", http.MethodGet, "/public/coverage/v0.1/device_ip", "")
+
+	if loopback != http.StatusPreconditionFailed || mobile != http.StatusOK {
+		t.Errorf("reachability of 127.0.0.1: %d, of 192.0.2.2: %d, want 412 and 200", loopback, mobile)
+	}
+}
+
 func TestProgram_JournalLimitFlag(t *testing.T) {
 	t.Parallel()
 	_, a := startJSON(t, "-fixed-keys", "-journal-limit", "2")

@@ -31,6 +31,7 @@
 //	-frozen-clock time               freeze the clock at an RFC 3339 time; only advance moves it
 //	-signature-dates system|sandbox  the clock that dates signatures: the system's by default, or the one
 //	                                 that advance moves
+//	-caller-ip address               the address of every caller that asks for its own reachability
 //	-receiver-ca path                trust the CA certificates in this file for callbacks over https
 //	-journal-limit n                 requests and deliveries that the journals keep; 1024 by default
 //
@@ -41,9 +42,8 @@
 // for it: in a container called sandbox, -addr sandbox:8443 -remote-control. The CA certificate can
 // vouch for no other names. With -fixed-keys only localhost, 127.0.0.1 and [::1] are possible.
 //
-// The exit code is 0 after a signal, 1 if the program could not start, also because of
-// the value of a flag, and 2 if a flag
-// cannot be parsed.
+// The exit code is 0 after a signal, 1 if the program could not start, also because of the value of
+// a flag, and 2 if a flag cannot be parsed.
 package main
 
 import (

@@ -113,6 +113,8 @@ func TestTheExitCodeTellsWrongFlagsFromAFailedStart(t *testing.T) {
 		{"empty journal", []string{"-journal-limit", "0", "-fixed-keys"}, 1, "journal"},
 		{"invalid callback header", []string{"-callback-header", "a b", "-fixed-keys"}, 1, "callback header"},
 		{"short control token", []string{"-control-token", "short", "-fixed-keys"}, 1, "control token"},
+		{"caller IP that is malformed", []string{"-caller-ip", "192.0.2"}, 2, "caller-ip"},
+		{"caller IP with a zone", []string{"-caller-ip", "fe80::2%eth0", "-fixed-keys"}, 1, "without a zone"},
 		{"receiver CA that is missing", []string{"-receiver-ca", filepath.Join(t.TempDir(), "none.pem"), "-fixed-keys"}, 1, "receiver CA"},
 		{"fixed keys for another name", []string{"-addr", "127.0.0.2:0", "-fixed-keys"}, 1, "fixed test keys are valid for localhost"},
 		{"argument", []string{"start"}, 2, `not "start"`},
