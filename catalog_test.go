@@ -1,8 +1,6 @@
 package idverify_test
 
 import (
-	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -106,90 +104,6 @@ func TestError_Is(t *testing.T) {
 				t.Errorf("error %#v", err)
 			}
 		})
-	}
-}
-
-func TestTokenError_Is(t *testing.T) {
-	t.Parallel()
-	for _, tt := range []struct {
-		status int
-		code   string
-		want   error // nil: none
-		hint   string
-	}{
-		{401, "invalid_client", idverify.ErrUnauthorized, "client ID and secret"},
-		{400, "invalid_client", idverify.ErrUnauthorized, "client ID and secret"},
-		{401, "", idverify.ErrUnauthorized, ""},
-		{401, "another_code", idverify.ErrUnauthorized, ""},
-		{400, "invalid_scope", nil, "NewConsole"},
-		{400, "invalid_request", nil, ""},
-		{400, "unsupported_grant_type", nil, ""},
-		{400, "", nil, ""},
-		{402, "", nil, ""},
-		{403, "", nil, ""},
-		{404, "", nil, ""},
-		{428, "", nil, ""},
-		{429, "", idverify.ErrRateLimited, ""},
-		{430, "", nil, ""},
-		{500, "", nil, ""},
-		{503, "server_error", nil, ""},
-		{300, "", nil, "redirects are not followed"},
-		{302, "", nil, "redirects are not followed"},
-		{399, "", nil, "redirects are not followed"},
-	} {
-		t.Run(fmt.Sprint(tt.status, " ", tt.code), func(t *testing.T) {
-			t.Parallel()
-			srv := newService(t, nil)
-			body := "<html>"
-			if tt.code != "" {
-				body = `{"error":"` + tt.code + `","error_description":"because"}`
-			}
-			srv.token = named("req-7", answerWith(tt.status, body))
-
-			_, err := srv.client(t, once).PhoneChecks.Get(t.Context(), "a")
-
-			if got := is(err); tt.want == nil && len(got) != 0 || tt.want != nil && (len(got) != 1 || got[0] != tt.want) {
-				t.Errorf("error %v is %v, want %v alone", err, got, tt.want)
-			}
-			if errors.Is(err, io.EOF) || errors.Is(err, context.Canceled) {
-				t.Errorf("error %v is anything", err)
-			}
-			if !strings.Contains(fmt.Sprint(err), tt.hint) || tt.hint == "" && strings.Contains(fmt.Sprint(err), "(") {
-				t.Errorf("error %v, want the hint %q", err, tt.hint)
-			}
-			e, ok := errors.AsType[*idverify.TokenError](err)
-			if !ok || e.Code != tt.code || e.Status != tt.status || e.Scope != "phone_check" || e.RequestID != "req-7" {
-				t.Fatalf("error %#v", err)
-			}
-			if want := map[bool]string{true: `the body begins "<html>"`, false: "because"}[tt.code == ""]; e.Description != want {
-				t.Errorf("description %q, want %q", e.Description, want)
-			}
-		})
-	}
-}
-
-func TestTokenError_RetryAfter(t *testing.T) {
-	t.Parallel()
-	for seconds, want := range map[string]string{
-		"90":                   "(try again in 1m30s)",
-		"86400":                "(try again in 24h0m0s)",
-		"86401":                "(try again much later: the service asks for more than a day)",
-		"9223372036":           "(try again much later: the service asks for more than a day)",
-		"9223372037":           "(try again much later: the service asks for more than a day)",
-		"99999999999999999999": "(try again much later: the service asks for more than a day)",
-	} {
-		srv := newService(t, nil)
-		srv.token = func(w http.ResponseWriter, r *http.Request) {
-			w.Header().Set("Retry-After", seconds)
-			w.WriteHeader(429)
-		}
-
-		_, err := srv.client(t).Token(t.Context(), idverify.ScopeCoverage)
-
-		e, ok := errors.AsType[*idverify.TokenError](err)
-		if !ok || e.RetryAfter <= 0 || !strings.HasSuffix(err.Error(), want) || len(srv.tokens()) != 1 {
-			t.Errorf("Retry-After %s: %v after %d attempts, want %s after 1", seconds, err, len(srv.tokens()), want)
-		}
 	}
 }
 
@@ -399,92 +313,6 @@ func TestClient_TransportErrorText(t *testing.T) {
 					t.Errorf("error\n%v\nwant\n%s", err, want)
 				}
 			})
-		}
-	}
-}
-
-func TestClient_TokenErrorsNameScope(t *testing.T) {
-	t.Parallel()
-	canceled, cancel := context.WithCancel(t.Context())
-	cancel()
-	srv := newService(t, nil)
-	_, err := srv.client(t).Token(canceled, idverify.ScopeCoverage, idverify.ScopePhoneCheck)
-	if want := `idverify: get token for scope "coverage phone_check": context canceled`; err == nil || err.Error() != want || !errors.Is(err, context.Canceled) {
-		t.Errorf("canceled before: %v, want %s", err, want)
-	}
-
-	srv.token = func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Length", "1000")
-		io.WriteString(w, `{"access_token":"secret-token`)
-	}
-	_, err = srv.client(t, once).Token(t.Context(), idverify.ScopeCoverage)
-	if want := `idverify: get token for scope "coverage": the answer was cut off`; err == nil || err.Error() != want {
-		t.Errorf("truncated: %v, want %s", err, want)
-	}
-
-	//lint:ignore SA1012 it is a mistake that users make
-	if _, err := srv.client(t).Token(nil, idverify.ScopeCoverage); !errors.Is(err, idverify.ErrBadRequest) { //nolint:staticcheck // the same
-		t.Errorf("a nil context: %v, want ErrBadRequest", err)
-	}
-	for scope, valid := range map[idverify.Scope]bool{"": false, " ": false, "a b": false, "a\n": false, "a\x7f": false, "é": false, "!": true, "~": true, "a:b/c": true} {
-		srv := newService(t, nil)
-		_, err := srv.client(t).Token(t.Context(), scope)
-		if valid != (err == nil) || !valid && (!errors.Is(err, idverify.ErrBadRequest) || len(srv.tokens()) > 0) {
-			t.Errorf("scope %q: error %v after %d requests", scope, err, len(srv.tokens()))
-		}
-	}
-}
-
-func TestClient_TokenIsRead(t *testing.T) {
-	t.Parallel()
-	for _, tt := range []struct {
-		expiresIn string
-		want      int64 // seconds
-	}{
-		{`3600`, 3600}, {`"3600"`, 3600}, {`1.5`, 1}, {`null`, 300}, {`0`, 300}, {`-1`, 300}, {`1e300`, 30 * 24 * 3600}, {`2592000`, 2592000}, {`2592001`, 2592000},
-	} {
-		srv := newService(t, nil)
-		srv.token = answerWith(200, `{"access_token":"a","token_type":"Bearer","expires_in":`+tt.expiresIn+`}`)
-		clock := newClock()
-
-		token, err := srv.client(t, idverify.WithClock(clock.now)).Token(t.Context(), idverify.ScopeCoverage)
-
-		if err != nil {
-			t.Fatal(err)
-		}
-		left := token.Expiry.Sub(clock.now())
-		if token.TokenType != "Bearer" || token.ExpiresIn != tt.want || left < time.Duration(tt.want)*time.Second || left >= time.Duration(tt.want+1)*time.Second {
-			t.Errorf("expires_in %s: type %q, ExpiresIn %d, Expiry in %v; want %d", tt.expiresIn, token.TokenType, token.ExpiresIn, left, tt.want)
-		}
-		if r := srv.tokens()[0]; r.header.Get("Accept") != "application/json" || !strings.HasPrefix(r.header.Get("User-Agent"), "idverify-go") {
-			t.Errorf("the token request has the header %v", r.header)
-		}
-	}
-	for _, expiresIn := range []string{`"the-token"`, `""`, `[]`, `true`} {
-		srv := newService(t, nil)
-		srv.token = answerWith(200, `{"access_token":"the-token-itself","expires_in":`+expiresIn+`}`)
-
-		_, err := srv.client(t).Token(t.Context(), idverify.ScopeCoverage)
-
-		if _, ok := errors.AsType[*idverify.DecodeError](err); !ok || strings.Contains(err.Error(), "the-token") {
-			t.Errorf("expires_in %s: %v, want a *DecodeError without the token", expiresIn, err)
-		}
-	}
-}
-
-// A body of the token endpoint is read to 1 MiB.
-func TestClient_LimitsTokenBody(t *testing.T) {
-	t.Parallel()
-	for _, size := range []int{1<<20 - 1, 1 << 20, 1<<20 + 1} {
-		srv := newService(t, nil)
-		body, _ := json.Marshal(map[string]string{"access_token": "a", "new": ""})
-		padded := strings.Replace(string(body), `""`, `"`+strings.Repeat("a", size-len(body))+`"`, 1)
-		srv.token = answerWith(200, padded)
-
-		_, err := srv.client(t).Token(t.Context(), idverify.ScopeCoverage)
-
-		if (err == nil) != (size <= 1<<20) {
-			t.Errorf("a token response of %d bytes: error %v", len(padded), err)
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -166,4 +167,90 @@ func TestRateLimit_Reset(t *testing.T) {
 			}
 		}
 	})
+}
+
+func TestClient_TokenErrorsNameScope(t *testing.T) {
+	t.Parallel()
+	canceled, cancel := context.WithCancel(t.Context())
+	cancel()
+	srv := newService(t, nil)
+	_, err := srv.client(t).Token(canceled, idverify.ScopeCoverage, idverify.ScopePhoneCheck)
+	if want := `idverify: get token for scope "coverage phone_check": context canceled`; err == nil || err.Error() != want || !errors.Is(err, context.Canceled) {
+		t.Errorf("canceled before: %v, want %s", err, want)
+	}
+
+	srv.token = func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Length", "1000")
+		io.WriteString(w, `{"access_token":"secret-token`)
+	}
+	_, err = srv.client(t, once).Token(t.Context(), idverify.ScopeCoverage)
+	if want := `idverify: get token for scope "coverage": the answer was cut off`; err == nil || err.Error() != want {
+		t.Errorf("truncated: %v, want %s", err, want)
+	}
+
+	//lint:ignore SA1012 it is a mistake that users make
+	if _, err := srv.client(t).Token(nil, idverify.ScopeCoverage); !errors.Is(err, idverify.ErrBadRequest) { //nolint:staticcheck // the same
+		t.Errorf("a nil context: %v, want ErrBadRequest", err)
+	}
+	for scope, valid := range map[idverify.Scope]bool{"": false, " ": false, "a b": false, "a\n": false, "a\x7f": false, "é": false, "!": true, "~": true, "a:b/c": true} {
+		srv := newService(t, nil)
+		_, err := srv.client(t).Token(t.Context(), scope)
+		if valid != (err == nil) || !valid && (!errors.Is(err, idverify.ErrBadRequest) || len(srv.tokens()) > 0) {
+			t.Errorf("scope %q: error %v after %d requests", scope, err, len(srv.tokens()))
+		}
+	}
+}
+
+func TestClient_TokenIsRead(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		expiresIn string
+		want      int64 // seconds
+	}{
+		{`3600`, 3600}, {`"3600"`, 3600}, {`1.5`, 1}, {`null`, 300}, {`0`, 300}, {`-1`, 300}, {`1e300`, 30 * 24 * 3600}, {`2592000`, 2592000}, {`2592001`, 2592000},
+	} {
+		srv := newService(t, nil)
+		srv.token = answerWith(200, `{"access_token":"a","token_type":"Bearer","expires_in":`+tt.expiresIn+`}`)
+		clock := newClock()
+
+		token, err := srv.client(t, idverify.WithClock(clock.now)).Token(t.Context(), idverify.ScopeCoverage)
+
+		if err != nil {
+			t.Fatal(err)
+		}
+		left := token.Expiry.Sub(clock.now())
+		if token.TokenType != "Bearer" || token.ExpiresIn != tt.want || left < time.Duration(tt.want)*time.Second || left >= time.Duration(tt.want+1)*time.Second {
+			t.Errorf("expires_in %s: type %q, ExpiresIn %d, Expiry in %v; want %d", tt.expiresIn, token.TokenType, token.ExpiresIn, left, tt.want)
+		}
+		if r := srv.tokens()[0]; r.header.Get("Accept") != "application/json" || !strings.HasPrefix(r.header.Get("User-Agent"), "idverify-go") {
+			t.Errorf("the token request has the header %v", r.header)
+		}
+	}
+	for _, expiresIn := range []string{`"the-token"`, `""`, `[]`, `true`} {
+		srv := newService(t, nil)
+		srv.token = answerWith(200, `{"access_token":"the-token-itself","expires_in":`+expiresIn+`}`)
+
+		_, err := srv.client(t).Token(t.Context(), idverify.ScopeCoverage)
+
+		if _, ok := errors.AsType[*idverify.DecodeError](err); !ok || strings.Contains(err.Error(), "the-token") {
+			t.Errorf("expires_in %s: %v, want a *DecodeError without the token", expiresIn, err)
+		}
+	}
+}
+
+// A body of the token endpoint is read to 1 MiB.
+func TestClient_LimitsTokenBody(t *testing.T) {
+	t.Parallel()
+	for _, size := range []int{1<<20 - 1, 1 << 20, 1<<20 + 1} {
+		srv := newService(t, nil)
+		body, _ := json.Marshal(map[string]string{"access_token": "a", "new": ""})
+		padded := strings.Replace(string(body), `""`, `"`+strings.Repeat("a", size-len(body))+`"`, 1)
+		srv.token = answerWith(200, padded)
+
+		_, err := srv.client(t).Token(t.Context(), idverify.ScopeCoverage)
+
+		if (err == nil) != (size <= 1<<20) {
+			t.Errorf("a token response of %d bytes: error %v", len(padded), err)
+		}
+	}
 }
