@@ -95,4 +95,3 @@ func TestTokenError_RetryAfter(t *testing.T) {
 		}
 	}
 }
-
