@@ -19,9 +19,12 @@ import (
 	"github.com/idverify/idverify-go/signature"
 )
 
-// childURL is set in the process that TestJWKS_DefaultClient starts: environment variables for certificates and proxies
-// are read once per process.
-const childURL = "IDVERIFY_TEST_KEY_SET_URL"
+// These are set in the process that TestJWKS_DefaultClient starts: environment variables for certificates and proxies are
+// read once per process, and http.DefaultTransport belongs to all tests of one.
+const (
+	childURL      = "IDVERIFY_TEST_KEY_SET_URL"
+	childReplaced = "IDVERIFY_TEST_REPLACED_TRANSPORT"
+)
 
 // TestJWKS_DefaultClient fetches key sets without an HTTPClient, in a process of its own.
 func TestJWKS_DefaultClient(t *testing.T) {
@@ -34,19 +37,20 @@ func TestJWKS_DefaultClient(t *testing.T) {
 		t.Skip("SSL_CERT_FILE has no effect on this system")
 	}
 	for _, tt := range []struct {
-		name    string
-		http2   bool
-		proxied bool
-		header  int // bytes of response headers
-		want    string
+		name   string
+		http2  bool
+		env    string
+		header int // bytes of response headers
+		want   string
 	}{
-		{"HTTP/1.1", false, false, 0, "found HTTP/1.1"},
-		{"HTTP/2", true, false, 0, "found HTTP/2.0"},
-		{"through a proxy", true, true, 0, "found HTTP/2.0"},
-		{"HTTP/1.1 with large headers", false, false, 60 << 10, "found HTTP/1.1"},
-		{"HTTP/2 with large headers", true, false, 60 << 10, "found HTTP/2.0"},
-		{"HTTP/1.1 with headers above 64 KiB", false, false, 70 << 10, "exceeded 65536 bytes"},
-		{"HTTP/2 with headers above 64 KiB", true, false, 70 << 10, "get key set: "},
+		{"HTTP/1.1", false, "", 0, "found HTTP/1.1"},
+		{"HTTP/2", true, "", 0, "found HTTP/2.0"},
+		{"through a proxy", true, "HTTPS_PROXY", 0, "found HTTP/2.0"},
+		{"HTTP/1.1 with large headers", false, "", 60 << 10, "found HTTP/1.1"},
+		{"HTTP/2 with large headers", true, "", 60 << 10, "found HTTP/2.0"},
+		{"HTTP/1.1 with headers above 64 KiB", false, "", 70 << 10, "exceeded 65536 bytes"},
+		{"HTTP/2 with headers above 64 KiB", true, "", 70 << 10, "get key set: "},
+		{"replaced default transport", true, childReplaced, 0, "replaced transport used\nfound HTTP/2.0"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -75,7 +79,10 @@ func TestJWKS_DefaultClient(t *testing.T) {
 			}
 			child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestJWKS_DefaultClient$")
 			child.Env = append(os.Environ(), "SSL_CERT_FILE="+certificate, "SSL_CERT_DIR="+t.TempDir(), childURL+"="+srv.URL)
-			if tt.proxied {
+			switch tt.env {
+			case childReplaced:
+				child.Env = append(child.Env, childReplaced+"=1")
+			case "HTTPS_PROXY":
 				proxy := httptest.NewServer(connectTo(srv.Listener.Addr().String()))
 				defer proxy.Close()
 				// Loopback addresses are never proxied, and example.com is in the test certificate.
@@ -104,6 +111,13 @@ func TestJWKS_DefaultClient(t *testing.T) {
 
 // fetchInChild prints the result of a key lookup and waits for the end of its input.
 func fetchInChild(t *testing.T, url string) {
+	original := http.DefaultTransport.(*http.Transport)
+	if os.Getenv(childReplaced) != "" {
+		http.DefaultTransport = roundTrip(func(r *http.Request) (*http.Response, error) {
+			fmt.Println("replaced transport used")
+			return original.RoundTrip(r)
+		})
+	}
 	j, err := signature.NewJWKS(url, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -112,6 +126,9 @@ func fetchInChild(t *testing.T, url string) {
 		fmt.Println(err)
 	} else {
 		fmt.Println("found")
+	}
+	if original.MaxResponseHeaderBytes != 0 {
+		t.Error("http.DefaultTransport was changed")
 	}
 	io.Copy(io.Discard, os.Stdin)
 }

@@ -31,9 +31,7 @@ func defaultTransport() http.RoundTripper {
 		return http.DefaultTransport
 	}
 	t = t.Clone()
-	if t.MaxResponseHeaderBytes <= 0 || t.MaxResponseHeaderBytes > maxKeySetHeader {
-		t.MaxResponseHeaderBytes = maxKeySetHeader
-	}
+	t.MaxResponseHeaderBytes = maxKeySetHeader
 	return t
 }
 

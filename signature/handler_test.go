@@ -249,6 +249,18 @@ func TestTheHandlerWorksBehindAReverseProxy(t *testing.T) {
 	}
 }
 
+func TestVerifier_Logger(t *testing.T) {
+	t.Parallel()
+	logger := slog.New(new(logRecorder))
+
+	if got := newVerifier(t, signature.VerifierOptions{Logger: logger}).Logger(); got != logger {
+		t.Error("Logger does not return the logger of VerifierOptions")
+	}
+	if newVerifier(t, signature.VerifierOptions{}).Logger() == nil {
+		t.Error("Logger returns nil without a logger in VerifierOptions")
+	}
+}
+
 func TestThereIsNoMessageOutsideOfTheHandlers(t *testing.T) {
 	t.Parallel()
 	if m, ok := signature.MessageFromContext(t.Context()); ok || m != nil {

@@ -181,8 +181,9 @@ func TestJWKS_RequestAndResponse(t *testing.T) {
 	for _, status := range []int{200, 500} {
 		var closed atomic.Bool
 		var header http.Header
+		var method string
 		transport := roundTrip(func(r *http.Request) (*http.Response, error) {
-			header = r.Header
+			header, method = r.Header, r.Method
 			w := httptest.NewRecorder()
 			w.WriteHeader(status)
 			response := w.Result()
@@ -202,8 +203,8 @@ func TestJWKS_RequestAndResponse(t *testing.T) {
 		if !closed.Load() {
 			t.Errorf("status %d: the response body is not closed: connections leak", status)
 		}
-		if got := header.Get("Accept"); got != "application/json" {
-			t.Errorf("Accept %q, want application/json", got)
+		if got := header.Get("Accept"); method != http.MethodGet || got != "application/json" {
+			t.Errorf("%s with Accept %q, want GET with application/json", method, got)
 		}
 	}
 }

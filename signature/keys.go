@@ -30,9 +30,9 @@ const (
 	maxKeyBits = 4096
 )
 
-// usable tells whether signatures of the key mean anything. With an exponent of one every message is its own signature.
+// usable reports whether signatures of the key prove anything. With an exponent of one every message is its own signature.
 func usable(key *rsa.PublicKey) bool {
-	if key == nil || key.N == nil {
+	if key.N == nil {
 		return false
 	}
 	bits := key.N.BitLen()
