@@ -172,8 +172,8 @@ func (w *walker) walk(v reflect.Value) {
 			w.walk(v.Index(i))
 		}
 	case reflect.Struct:
-		for i := range v.NumField() {
-			w.walk(v.Field(i))
+		for _, field := range v.Fields() {
+			w.walk(field)
 		}
 	case reflect.Pointer:
 		if !v.IsNil() {

@@ -2,6 +2,7 @@ package sandboxfake_test
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -65,11 +66,9 @@ func collections(t *testing.T) []collection {
 
 	all, none := []int{2, 1, 0}, []int{}
 	dated := func(searches map[string][]int) map[string][]int {
-		for search, want := range map[string][]int{
+		maps.Copy(searches, map[string][]int{
 			"created_at<2026-01-02T03:05": {0}, "created_at>=2026-01-02T03:05": {2, 1}, "created_at==2026-01-02T03:05:05": {1}, "created_at<2026-01-02": none, "created_at>2026": all,
-		} {
-			searches[search] = want
-		}
+		})
 		return searches
 	}
 	updated := func(searches map[string][]int) map[string][]int {
