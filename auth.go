@@ -101,8 +101,9 @@ func (c *tokenCache) get(ctx context.Context, scope string) (*oauth2.Token, erro
 // fly fetches a token for e. It ends by itself, after tokenTimeout at the latest.
 //
 // The caller's transport, clock and logger run on this goroutine, where a panic would end the
-// process and a runtime.Goexit would leave the callers waiting. Both become the error of the flight.
-// Parameter begun is the time at the start, so that this function itself never calls the clock.
+// process and a runtime.Goexit would leave the callers waiting. Both become the error of the
+// flight. Parameter begun is the time at the start, so that this function itself never calls the
+// clock.
 func (c *tokenCache) fly(ctx context.Context, scope string, e *tokenEntry, f *flight, begun time.Time) {
 	defer c.land(scope, e, f, begun)
 	f.err = fmt.Errorf("idverify: %s: not sent: the HTTP transport, the clock or the logger called runtime.Goexit", tokenOperation(scope))
@@ -176,8 +177,8 @@ func (c *tokenCache) drop(scope string, token *oauth2.Token) {
 	}
 }
 
-// remember keeps the text of a token that was replaced or dropped, for redaction: an attempt with it
-// may still be in flight. The caller holds c.mu.
+// remember keeps the text of a token that was replaced or dropped, for redaction: an attempt with
+// it may still be in flight. The caller holds c.mu.
 func (c *tokenCache) remember(token *oauth2.Token) {
 	if token == nil {
 		return

@@ -16,7 +16,8 @@ import (
 	"github.com/idverify/idverify-go/internal/wire"
 )
 
-// How much of an answer is read, and how many values it may hold, because ten bytes of JSON can become a kilobyte of Go. A page of a hundred checks takes some 60 KiB and holds 2,500.
+// How much of an answer is read, and how many values it may hold, because ten bytes of JSON can
+// become a kilobyte of Go. A page of a hundred checks takes some 60 KiB and holds 2,500.
 const (
 	maxBody      = 10 << 20
 	maxErrorBody = 1 << 20
@@ -96,8 +97,9 @@ func (c *call) sendError(err error, written bool) error {
 	}
 }
 
-// unredirected makes a redirect an answer like any other, so that credentials never leave the host of the base URL. It takes the Location away:
-// http.Client would read it before it asks whether to follow, and fail with its text where it cannot be read.
+// unredirected makes a redirect an answer like any other, so that credentials never leave the host
+// of the base URL. It takes the Location away: http.Client would read it before it asks whether to
+// follow, and fail with its text where it cannot be read.
 type unredirected struct{ http.RoundTripper }
 
 func (t unredirected) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -199,7 +201,8 @@ func (c *call) tooMuch(resp *http.Response, why string) error {
 	return answer{secrets: c.secrets, op: c.op, status: resp.StatusCode, header: resp.Header}.unusable(errors.New(why))
 }
 
-// values is how many values the JSON in body holds at most: each but the first stands behind one of these.
+// values is how many values the JSON in body holds at most: each but the first stands behind one of
+// these.
 func values(body []byte) (n int) {
 	for _, mark := range []byte(",[{") {
 		n += bytes.Count(body, []byte{mark})

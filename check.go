@@ -64,8 +64,8 @@ type checkJSON struct {
 	} `json:"_links"`
 }
 
-// valid rejects an object that is not a check: without these two fields a caller can neither find it
-// again nor trust its result.
+// valid rejects an object that is not a check: without these two fields a caller can neither find
+// it again nor trust its result.
 func (j checkJSON) valid() error {
 	switch {
 	case j.CheckID == "":

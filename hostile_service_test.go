@@ -154,7 +154,8 @@ func bomb(status int) http.HandlerFunc {
 	}
 }
 
-// raw takes the connection over and writes text once, and then repeats again until it is cut, with a pause before each.
+// raw takes the connection over and writes text once, and then repeats again until it is cut, with
+// a pause before each.
 func raw(text, again string, pause time.Duration) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		conn, _, err := http.NewResponseController(w).Hijack()

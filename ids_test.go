@@ -15,7 +15,8 @@ import (
 // ids returns the ID for a placeholder of a path, such as "check_id".
 type ids func(placeholder string) string
 
-// callsWithIDs has a call for every operation of the route table whose path contains IDs that a caller chooses.
+// callsWithIDs has a call for every operation of the route table whose path contains IDs that a
+// caller chooses.
 var callsWithIDs = map[string]func(context.Context, *idverify.Client, *idverify.Console, ids) error{
 	"phone_check.get": func(ctx context.Context, c *idverify.Client, _ *idverify.Console, id ids) error {
 		return second(c.PhoneChecks.Get(ctx, id("check_id")))
@@ -144,8 +145,8 @@ var callsWithIDs = map[string]func(context.Context, *idverify.Client, *idverify.
 	},
 }
 
-// notCalled are the operations with IDs that the client does not perform: devices open Check URLs. An
-// IP address is a netip.Addr, which cannot contain anything but an address and a zone.
+// notCalled are the operations with IDs that the client does not perform: devices open Check URLs.
+// An IP address is a netip.Addr, which cannot contain anything but an address and a zone.
 var notCalled = map[string]bool{"phone_check.open": true, "subscriber_check.open": true, "coverage.device_ip": true}
 
 // withIDs returns the operations whose path contains IDs, and the placeholders of each.

@@ -24,16 +24,17 @@ type settings struct {
 	now        func() time.Time
 }
 
-// WithHTTPClient makes every call, token requests included, through c. Its Transport, Jar and Timeout
-// are used, the Timeout for each attempt; c itself is not changed. Redirects are never followed, so
-// that credentials stay with the host of the base URL.
+// WithHTTPClient makes every call, token requests included, through c. Its Transport, Jar and
+// Timeout are used, the Timeout for each attempt; c itself is not changed. Redirects are never
+// followed, so that credentials stay with the host of the base URL.
 //
 // A transport must not send a request more than once: retries are this package's task, see
-// [RetryPolicy]. The body of a POST or PATCH can be read to its end once in each attempt, and so can
-// all copies that its GetBody returns together. A transport that keeps a copy of its own and sends it
-// again can charge twice.
+// [RetryPolicy]. The body of a POST or PATCH can be read to its end once in each attempt, and so
+// can all copies that its GetBody returns together. A transport that keeps a copy of its own and
+// sends it again can charge twice.
 //
-// The default is a new client with a pool of connections, HTTP/2 and a timeout of 30 s for each attempt.
+// The default is a new client with a pool of connections, HTTP/2 and a timeout of 30 s for each
+// attempt.
 func WithHTTPClient(c *http.Client) Option { return func(s *settings) { s.httpClient = c } }
 
 // WithRetry sets how often, and after what waits, a request is sent again. See [RetryPolicy].
@@ -61,12 +62,12 @@ func WithClock(now func() time.Time) Option { return func(s *settings) { s.now =
 // request was not written completely. Every other response is final.
 //
 // One attempt writes a POST or PATCH completely at most once, over HTTP/1.1 and HTTP/2, and any
-// other request at most twice. After a complete write without a response the outcome is unknown, and
-// the error says so, even if the connection was reset with a code that promises that the request was
-// not processed: proxies send such codes after their backend has read the request.
+// other request at most twice. After a complete write without a response the outcome is unknown,
+// and the error says so, even if the connection was reset with a code that promises that the
+// request was not processed: proxies send such codes after their backend has read the request.
 //
-// The waits double from MinWait to MaxWait, with jitter. The service's Retry-After is a minimum; if it
-// exceeds MaxWait or the context's deadline, the response is returned at once.
+// The waits double from MinWait to MaxWait, with jitter. The service's Retry-After is a minimum; if
+// it exceeds MaxWait or the context's deadline, the response is returned at once.
 type RetryPolicy struct {
 	MaxAttempts int           // attempts in all, including the first: 4 by default, 1 disables retries
 	MinWait     time.Duration // 250 ms by default

@@ -52,8 +52,8 @@ func outcomeUnknown(status int) bool {
 	return status < 200 || status >= 500 && status != http.StatusNotImplemented
 }
 
-// secrets returns those of the client and the token of the last attempt, which may have left the cache
-// long ago.
+// secrets returns those of the client and the token of the last attempt, which may have left the
+// cache long ago.
 func (c *call) secrets() []string {
 	secrets := c.api.secrets()
 	if c.token != nil {

@@ -57,7 +57,8 @@ func secretAt(s string, i int, secrets []string) int {
 	return longest
 }
 
-// spelled returns how many leading bytes of secret s begins with in a notation, and their length in s.
+// spelled returns how many leading bytes of secret s begins with in a notation, and their length in
+// s.
 func spelled(s, secret string, unescape func(string) (string, int)) (matched, n int) {
 	for matched < len(secret) && n < len(s) {
 		char, length := s[n:n+1], 1

@@ -23,8 +23,8 @@ var (
 	sensitive = regexp.MustCompile(`(?i)\b(?:bearer|basic)[\s:]+(?:[\w.~+/-]*[0-9=][\w.~+/=-]*|[\w.~+/=-]{16,})|\b[a-z][a-z0-9+.-]*://\S+|\+?\(?\d(?:[ ().-]{0,3}\d){6,}`)
 )
 
-// clean sanitizes untrusted text for an error or a log: the result is one line of at most 300 printable
-// characters, without secrets, phone numbers, addresses and URLs.
+// clean sanitizes untrusted text for an error or a log: the result is one line of at most 300
+// printable characters, without secrets, phone numbers, addresses and URLs.
 func clean(s string, secrets ...string) string {
 	const longest = 300
 	s = redactSecrets(s, 16*longest, secrets)
@@ -71,7 +71,8 @@ func cause(err error) error {
 	return err
 }
 
-// causeText returns why there is no response, without the addresses that errors of package net contain.
+// causeText returns why there is no response, without the addresses that errors of package net
+// contain.
 func causeText(err error, secrets ...string) string {
 	if dnsErr, ok := errors.AsType[*net.DNSError](err); ok {
 		return "look up the service's host: " + clean(dnsErr.Err, secrets...)

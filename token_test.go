@@ -17,7 +17,8 @@ import (
 	idverify "github.com/idverify/idverify-go"
 )
 
-// A token that no header can carry must not look like an operation that was sent and may be charged.
+// A token that no header can carry must not look like an operation that was sent and may be
+// charged.
 func TestClient_RejectsInvalidToken(t *testing.T) {
 	t.Parallel()
 	for _, token := range []string{"token\r\nX-Injected: 1", "token\n", "\rtoken", "to ken", "token ", "to\x00ken", "to\tken", "tok\u00e9n", "token\x7f", "\u2028token"} {
@@ -61,7 +62,8 @@ func TestClient_SendsUnusualToken(t *testing.T) {
 	}
 }
 
-// A transport that never returns, and a caller without a deadline: the token request ends by itself.
+// A transport that never returns, and a caller without a deadline: the token request ends by
+// itself.
 func TestClient_BoundsTokenRequest(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -103,9 +103,9 @@ func (t *writeTracker) newBody() (io.ReadCloser, error) {
 	return &trackedBody{tracker: t}, nil
 }
 
-// fail ends an attempt that failed with err. It returns the error to report, and whether the request
-// may have been written completely. Nothing can be read from the body afterwards, so what was not
-// written by now never is, although a transport may still be working on the request.
+// fail ends an attempt that failed with err. It returns the error to report, and whether the
+// request may have been written completely. Nothing can be read from the body afterwards, so what
+// was not written by now never is, although a transport may still be working on the request.
 //
 // A request with a body was not written completely if the body was not read to its end. Otherwise a
 // connection decides; a transport that does not report connections is assumed to have written.

@@ -19,8 +19,8 @@ import (
 // controlPath is the path of the control plane, alongside the service's own paths.
 const controlPath = "/_sandbox/"
 
-// WithControlPlane serves the methods of [Server] as plain JSON below /_sandbox/, for tests in other
-// languages. GET /_sandbox/ returns a list of operations.
+// WithControlPlane serves the methods of [Server] as plain JSON below /_sandbox/, for tests in
+// other languages. GET /_sandbox/ returns a list of operations.
 //
 // Every request needs the header "Authorization: Bearer" with the token that [Server.ControlToken]
 // returns, except for that list and GET /_sandbox/health. The control plane serves loopback

@@ -51,8 +51,8 @@ func newDeliveryView(d Delivery) deliveryView {
 // maxControlWait bounds wait_seconds, so that a connection is not held permanently.
 const maxControlWait = 600
 
-// controlDeliveries is GET /_sandbox/deliveries. If a wait ends without a delivery, it returns those
-// that there are.
+// controlDeliveries is GET /_sandbox/deliveries. If a wait ends without a delivery, it returns
+// those that there are.
 func (s *Server) controlDeliveries(r *http.Request) (any, error) {
 	query := r.URL.Query()
 	checkID := query.Get("check_id")

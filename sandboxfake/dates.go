@@ -8,9 +8,10 @@ import (
 	"github.com/idverify/idverify-go/signature"
 )
 
-// WithSystemDates dates the signatures of callbacks and redirects by the system's clock, however far
-// [Server.Advance] moved the server's: for receivers that check dates against real time. By default
-// they show the time of the server's clock. Every other time stays that of the server's clock.
+// WithSystemDates dates the signatures of callbacks and redirects by the system's clock, however
+// far [Server.Advance] moved the server's: for receivers that check dates against real time. By
+// default they show the time of the server's clock. Every other time stays that of the server's
+// clock.
 //
 // Two messages of one check then never carry the same date, because a receiver would reject the
 // second as a replay: the server waits for the next second.
@@ -52,8 +53,8 @@ func (d *messageDates) next(checkID string, now time.Time) time.Time {
 	return date
 }
 
-// signer returns a signer of one message of a check, which is to be sent at once. It waits until the
-// message has a date of its own, or until ctx ends. The mutex is free.
+// signer returns a signer of one message of a check, which is to be sent at once. It waits until
+// the message has a date of its own, or until ctx ends. The mutex is free.
 func (s *Server) signer(ctx context.Context, checkID string, key signingKey) (*signature.Signer, error) {
 	date := s.messageDate(ctx, checkID)
 	return signature.NewSigner(key.id, key.key, &signature.SignerOptions{

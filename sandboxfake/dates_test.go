@@ -14,8 +14,8 @@ import (
 	"github.com/idverify/idverify-go/signature"
 )
 
-// dated is a receiver that rejects replays, as a careful one does, and stores when each message that
-// it accepted came and what date it carries.
+// dated is a receiver that rejects replays, as a careful one does, and stores when each message
+// that it accepted came and what date it carries.
 type dated struct {
 	verifier *signature.Verifier
 	status   int // of its responses to callbacks

@@ -24,10 +24,10 @@
 //
 // Everything that depends on time reads the server's clock: the expiry of tokens and checks, the
 // attempts of a callback, the windows of a rate limit, the overlap of rotated keys, and, unless
-// [WithSystemDates] is set, the dates of signatures.
-// By default the clock runs. [WithFrozenClock] freezes it. [Server.Advance] moves either kind forward
-// and runs every event that becomes due. [Server.Expire] makes one check expire without moving the
-// clock. [Server.Idle] waits for the deliveries in progress. No test needs to sleep or to poll.
+// [WithSystemDates] is set, the dates of signatures. By default the clock runs. [WithFrozenClock]
+// freezes it. [Server.Advance] moves either kind forward and runs every event that becomes due.
+// [Server.Expire] makes one check expire without moving the clock. [Server.Idle] waits for the
+// deliveries in progress. No test needs to sleep or to poll.
 //
 // Inside a testing/synctest bubble use [WithInMemory] and make the server in the bubble. The clock is then the bubble's: the six tries of a callback over two and a half minutes take a millisecond.
 //

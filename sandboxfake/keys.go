@@ -27,7 +27,8 @@ type signingKey struct {
 	key *rsa.PrivateKey
 }
 
-// add makes a new key the one that signs. There are few keys, used in turn; their IDs are always new.
+// add makes a new key the one that signs. There are few keys, used in turn; their IDs are always
+// new.
 func (k *keyRing) add(s *Server, st *state) error {
 	id, key, err := s.signingKey(st, k.made)
 	if err != nil {
@@ -43,8 +44,8 @@ func (k *keyRing) add(s *Server, st *state) error {
 	return nil
 }
 
-// signingUnder returns the key that signs now. Under a fault with WrongKey, it has the ID of that key
-// only. The fault may be nil.
+// signingUnder returns the key that signs now. Under a fault with WrongKey, it has the ID of that
+// key only. The fault may be nil.
 func (k *keyRing) signingUnder(f *Fault) signingKey {
 	key := k.keys[len(k.keys)-1]
 	if f != nil && f.WrongKey {

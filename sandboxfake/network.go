@@ -165,8 +165,8 @@ func (n *network) close() {
 	n.transport.CloseIdleConnections()
 }
 
-// serve starts an httptest.Server on a listener of ours. Its own client and certificate, which would
-// cost a parse of an RSA key, stay unused.
+// serve starts an httptest.Server on a listener of ours. Its own client and certificate, which
+// would cost a parse of an RSA key, stay unused.
 func (n *network) serve(l net.Listener, h http.Handler, maxHeader int) *httptest.Server {
 	server := &httptest.Server{
 		Listener: l,

@@ -108,7 +108,8 @@ func TestPhoneCheckOutcome_ErrorCode(t *testing.T) {
 	}
 }
 
-// A SIM change is within the longest span that the period covers; without one it is over a year ago.
+// A SIM change is within the longest span that the period covers; without one it is over a year
+// ago.
 func TestCheck_SIMChangeWithin(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t, sandboxfake.New(t, sandboxfake.WithInMemory()))

@@ -59,10 +59,10 @@ func WithSeed(seed uint64) Option {
 	}
 }
 
-// WithNewIDsAfterReset makes the server continue with other IDs, codes, tokens and secrets after each
-// [Server.Reset], so that they do not collide with those in a database that was kept. The initial
-// workspace, project, credentials and signing key stay the same. The n-th reset has the same effect
-// on every server of one seed.
+// WithNewIDsAfterReset makes the server continue with other IDs, codes, tokens and secrets after
+// each [Server.Reset], so that they do not collide with those in a database that was kept. The
+// initial workspace, project, credentials and signing key stay the same. The n-th reset has the
+// same effect on every server of one seed.
 func WithNewIDsAfterReset() Option {
 	return func(o *options) error {
 		o.newIDs = true
@@ -71,8 +71,8 @@ func WithNewIDsAfterReset() Option {
 }
 
 // WithReceiverCA makes callbacks, [Server.Device] and [Server.HTTPClient] trust the certificate
-// authorities in pemCertificates, in addition to the system's: for receivers that have a certificate
-// of a private authority. It is an error if there is no certificate.
+// authorities in pemCertificates, in addition to the system's: for receivers that have a
+// certificate of a private authority. It is an error if there is no certificate.
 func WithReceiverCA(pemCertificates []byte) Option {
 	return func(o *options) error {
 		found := false

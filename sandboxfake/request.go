@@ -8,12 +8,12 @@ import (
 	"github.com/idverify/idverify-go/internal/wire"
 )
 
-// Request is a request that the service received, as its journal keeps it. Credentials in headers are
-// masked, and so are bodies that contain a code, a token or a card number.
+// Request is a request that the service received, as its journal keeps it. Credentials in headers
+// are masked, and so are bodies that contain a code, a token or a card number.
 //
-// The journal keeps 4 KiB of the path, 16 KiB of the body, and of the header 64 lines and 16 KiB with at
-// most 1 KiB per value. Longer texts end in "[truncated]". The service rejects a header of more than
-// 36 KiB with 431, before the journal.
+// The journal keeps 4 KiB of the path, 16 KiB of the body, and of the header 64 lines and 16 KiB
+// with at most 1 KiB per value. Longer texts end in "[truncated]". The service rejects a header of
+// more than 36 KiB with 431, before the journal.
 type Request struct {
 	ID          string // the X-Request-Id of the response
 	Time        time.Time

@@ -148,10 +148,10 @@ func (s *Server) Close() error {
 
 // Reset restores the state after New: no checks, projects or tokens other than the initial ones,
 // empty journals, no faults. The same calls then return the same IDs as before, unless
-// [WithNewIDsAfterReset] is set.
-// Callbacks in flight and due later are canceled, waiters get [ErrReset], and a call that is delayed
-// by the latency of a [Fault] is aborted. A frozen clock shows its first time, a running one the
-// system's. Hosts of [Server.Handle] stay. After Close it does nothing. Do not call it from a handler.
+// [WithNewIDsAfterReset] is set. Callbacks in flight and due later are canceled, waiters get
+// [ErrReset], and a call that is delayed by the latency of a [Fault] is aborted. A frozen clock
+// shows its first time, a running one the system's. Hosts of [Server.Handle] stay. After Close it
+// does nothing. Do not call it from a handler.
 func (s *Server) Reset() { s.reset(nil) }
 
 // reset is Reset with a seed, or with the one that the options choose.
@@ -189,8 +189,8 @@ func (s *Server) HTTPClient() *http.Client { return &http.Client{Transport: s.ne
 
 // CACertPEM returns the certificate of the authority that signed the server's, for clients in other
 // processes. The authority is constrained to loopback and the host of [WithAddr]; hosts of
-// [Server.Handle] have certificates of another one. Unless [WithFreshKeys] is set its key is public:
-// trust it in tests only.
+// [Server.Handle] have certificates of another one. Unless [WithFreshKeys] is set its key is
+// public: trust it in tests only.
 func (s *Server) CACertPEM() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.network.identity.exported.certificate.Raw})
 }
@@ -223,8 +223,9 @@ func (s *Server) Client(opts ...idverify.Option) *idverify.Client {
 	return client
 }
 
-// Verifier returns a verifier of the server's callbacks and redirects to the given hosts, at least one, with the server's
-// keys and the clock that dates its signatures. A host that NewVerifier rejects fails the test.
+// Verifier returns a verifier of the server's callbacks and redirects to the given hosts, at least
+// one, with the server's keys and the clock that dates its signatures. A host that NewVerifier
+// rejects fails the test.
 func (s *Server) Verifier(hosts ...string) *signature.Verifier {
 	keys, err := signature.NewJWKS(s.url+wire.JWKS.Path, &signature.JWKSOptions{HTTPClient: s.HTTPClient(), Now: s.Now})
 	s.must(err)

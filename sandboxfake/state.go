@@ -38,9 +38,9 @@ type state struct {
 }
 
 // newState returns the state of a new server, or of one that was reset: a workspace with its owner,
-// and a sandbox project, made by the same code that serves HTTP requests. These always have the same
-// IDs and credentials, so that clients need no new configuration after a reset. All other IDs come
-// from seed.
+// and a sandbox project, made by the same code that serves HTTP requests. These always have the
+// same IDs and credentials, so that clients need no new configuration after a reset. All other IDs
+// come from seed.
 func (s *Server) newState(seed uint64) (*state, error) {
 	st := &state{
 		server:     s,

@@ -91,7 +91,8 @@ var tenantTable = map[string][intruders]string{
 	"POST /console/{v}/workspaces/{workspace_id}/invitations":        {noScope, noWorkspace, ownRealm, skip, noScope},
 	"GET /console/{v}/workspaces/{workspace_id}/invitations":         {noScope, noWorkspace, ownRealm, skip, noScope},
 
-	// Nobody creates or resets the credentials of another member, who would not be the only one to know the secret.
+	// Nobody creates or resets the credentials of another member, who would not be the only one to
+	// know the secret.
 	"POST /console/{v}/workspaces/{workspace_id}/members/{member_id}/credentials":                   {noScope, noWorkspace, noScope, noScope, noScope},
 	"GET /console/{v}/workspaces/{workspace_id}/members/{member_id}/credentials":                    {noScope, noWorkspace, missing404, skip, noScope},
 	"GET /console/{v}/workspaces/{workspace_id}/members/{member_id}/credentials/{client_id}":        {noScope, noWorkspace, missing404, skip, noScope},
@@ -344,5 +345,6 @@ func (n *tenants) check(t *testing.T, op wire.Operation, intruder int, want stri
 	}
 }
 
-// sameWorkspace reports whether an intruder is a member of the victim's workspace, and so sees parts of it.
+// sameWorkspace reports whether an intruder is a member of the victim's workspace, and so sees
+// parts of it.
 func sameWorkspace(intruder int) bool { return intruder >= otherAdmin }

@@ -10,7 +10,8 @@ import (
 	"github.com/idverify/idverify-go/signature"
 )
 
-// withAuthorization returns a request whose Authorization was changed after net/http read it, which rejects some bytes.
+// withAuthorization returns a request whose Authorization was changed after net/http read it, which
+// rejects some bytes.
 func withAuthorization(t *testing.T, change func(string) string) *http.Request {
 	t.Helper()
 	w := signedCallback()

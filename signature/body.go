@@ -19,7 +19,8 @@ type restoredBody struct {
 	io.Closer
 }
 
-// readBody reads the body, at most MaxBody of it whatever Content-Length says, and restores it, even if it returns an error.
+// readBody reads the body, at most MaxBody of it whatever Content-Length says, and restores it,
+// even if it returns an error.
 func (v *Verifier) readBody(r *http.Request) ([]byte, error) {
 	if r.Body == nil {
 		r.Body = http.NoBody
@@ -31,7 +32,8 @@ func (v *Verifier) readBody(r *http.Request) ([]byte, error) {
 		restored := &restoredBody{Closer: original}
 		restored.Reset(body)
 		r.Body = restored
-		// A server reports a body that the connection cut short as an error, so without one the rest was read earlier.
+		// A server reports a body that the connection cut short as an error, so without one the rest was
+		// read earlier.
 		if int64(len(body)) < r.ContentLength {
 			return nil, refuse(ErrBody, "the body ends before its Content-Length: middleware in front of the verifier has read it (put the verifier first, or restore r.Body)")
 		}

@@ -119,8 +119,8 @@ func TestTheLargestMaxBodyIsNoTrap(t *testing.T) {
 	}
 }
 
-// TestVerifier_ConsumedBody puts middleware in front of the verifier that reads the body. That is a mistake of the
-// receiver, so the callback must not be lost.
+// TestVerifier_ConsumedBody puts middleware in front of the verifier that reads the body. That is a
+// mistake of the receiver, so the callback must not be lost.
 func TestVerifier_ConsumedBody(t *testing.T) {
 	t.Parallel()
 	for name, consume := range map[string]func(r *http.Request){

@@ -19,8 +19,9 @@ import (
 	"github.com/idverify/idverify-go/signature"
 )
 
-// These are set in the process that TestJWKS_DefaultClient starts: environment variables for certificates and proxies are
-// read once per process, and http.DefaultTransport belongs to all tests of one.
+// These are set in the process that TestJWKS_DefaultClient starts: environment variables for
+// certificates and proxies are read once per process, and http.DefaultTransport belongs to all
+// tests of one.
 const (
 	childURL      = "IDVERIFY_TEST_KEY_SET_URL"
 	childReplaced = "IDVERIFY_TEST_REPLACED_TRANSPORT"

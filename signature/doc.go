@@ -19,17 +19,19 @@
 //
 // # Errors
 //
-// Every error is an [*Error] with one reason, for [errors.Is]. Most reasons mean that the message is invalid: respond with
-// 400. [ErrKeySource], [ErrReplayStore], [ErrBody] and [ErrTooLate] mean that it cannot be verified now: respond with 503,
-// so that the service sends it again. The difference matters, because the service never repeats a message after a response
-// of 4XX, and a check that ended as EXPIRED or ERROR is reported by its callback alone. [Error.Undecided] distinguishes the
-// two. The handlers respond accordingly, always with the same body, so that a sender learns nothing.
+// Every error is an [*Error] with one reason, for [errors.Is]. Most reasons mean that the message
+// is invalid: respond with 400. [ErrKeySource], [ErrReplayStore], [ErrBody] and [ErrTooLate] mean
+// that it cannot be verified now: respond with 503, so that the service sends it again. The
+// difference matters, because the service never repeats a message after a response of 4XX, and a
+// check that ended as EXPIRED or ERROR is reported by its callback alone. [Error.Undecided]
+// distinguishes the two. The handlers respond accordingly, always with the same body, so that a
+// sender learns nothing.
 //
 // # Alerts
 //
-// Set JWKSOptions.Logger and VerifierOptions.Logger and alert on records at level error: they report an unavailable key
-// set, key source or replay store, or a receiver that is set up wrongly. Everything that a sender can cause is logged at
-// level warn.
+// Set JWKSOptions.Logger and VerifierOptions.Logger and alert on records at level error: they
+// report an unavailable key set, key source or replay store, or a receiver that is set up wrongly.
+// Everything that a sender can cause is logged at level warn.
 //
 // # What stays yours
 //

@@ -21,8 +21,8 @@ var (
 	ErrTooLarge   = errors.New("message too large")             // a body above VerifierOptions.MaxBody
 )
 
-// Reasons why a message cannot be verified now. The message may be valid: respond with 503, so that the service sends
-// it again, and never with 400.
+// Reasons why a message cannot be verified now. The message may be valid: respond with 503, so that
+// the service sends it again, and never with 400.
 var (
 	ErrKeySource   = errors.New("keys out of reach")         // the key is not at hand, and whether it exists cannot be found out now
 	ErrReplayStore = errors.New("replay store out of reach") // it failed or is full
@@ -57,16 +57,16 @@ func (e *Error) Unwrap() []error {
 	return []error{e.Reason, e.cause}
 }
 
-// Undecided reports whether the message may be valid and cannot be verified now. Respond to it with 503, and to a
-// message with any other error with 400.
+// Undecided reports whether the message may be valid and cannot be verified now. Respond to it with
+// 503, and to a message with any other error with 400.
 func (e *Error) Undecided() bool {
 	return e.Reason == ErrKeySource || e.Reason == ErrReplayStore || e.Reason == ErrBody || e.Reason == ErrTooLate
 }
 
 func refuse(reason error, detail string) error { return &Error{Reason: reason, detail: detail} }
 
-// routine marks an error that any sender can cause. It is logged at level warn even if the message may be valid, so that
-// alerts on level error report outages alone.
+// routine marks an error that any sender can cause. It is logged at level warn even if the message
+// may be valid, so that alerts on level error report outages alone.
 func routine(err error) error {
 	if e, ok := errors.AsType[*Error](err); ok {
 		marked := *e

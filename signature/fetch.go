@@ -23,8 +23,9 @@ const (
 	unnamedMaxAge  = 5 * time.Minute // where the answer names none
 )
 
-// defaultTransport returns a clone of http.DefaultTransport with bounded response headers, so that it uses the same
-// proxies, certificates and HTTP/2. If http.DefaultTransport has been replaced by another type, it is used as it is.
+// defaultTransport returns a clone of http.DefaultTransport with bounded response headers, so that
+// it uses the same proxies, certificates and HTTP/2. If http.DefaultTransport has been replaced by
+// another type, it is used as it is.
 func defaultTransport() http.RoundTripper {
 	t, ok := http.DefaultTransport.(*http.Transport)
 	if !ok {

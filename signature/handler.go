@@ -38,8 +38,9 @@ func (v *Verifier) handler(verify func(*http.Request) (*Message, error), next ht
 	})
 }
 
-// severity is the level at which a rejected message is logged: error if the key source or the replay store is unavailable
-// or the receiver is set up wrongly, warn for everything that a sender can cause.
+// severity is the level at which a rejected message is logged: error if the key source or the
+// replay store is unavailable or the receiver is set up wrongly, warn for everything that a sender
+// can cause.
 func severity(ctx context.Context, err error) slog.Level {
 	e, ok := errors.AsType[*Error](err)
 	switch {

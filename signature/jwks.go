@@ -28,12 +28,13 @@ const (
 //   - A key id that is not in the set causes a fetch at most once per MinRefetch, whoever asks. Only a set that was fetched after the question says [ErrUnknownKey]; in between the answer is [ErrKeySource], because the key may be new.
 //   - After a failed fetch the next one waits 1 s, then 2 s, 4 s and so on up to MinRefetch, and those whose key is in the old set do not wait for it.
 //
-// A set is also fetched again when the wall clock shows that its max-age is over while the monotonic clock does not, as
-// after a suspend, and when the wall clock has been set back to before the last fetch.
+// A set is also fetched again when the wall clock shows that its max-age is over while the
+// monotonic clock does not, as after a suspend, and when the wall clock has been set back to before
+// the last fetch.
 //
-// Keys that cannot verify are left out: keys that are not RSA of 2048 to 4096 bits, have no kid, or are for encryption or
-// another algorithm. A kid that two usable keys share, or that appears with private parts anywhere in the set, verifies
-// nothing.
+// Keys that cannot verify are left out: keys that are not RSA of 2048 to 4096 bits, have no kid, or
+// are for encryption or another algorithm. A kid that two usable keys share, or that appears with
+// private parts anywhere in the set, verifies nothing.
 type JWKS struct {
 	url        string
 	client     http.Client
@@ -56,9 +57,10 @@ type JWKS struct {
 
 // JWKSOptions are the choices of [NewJWKS]. Zero fields mean the defaults.
 type JWKSOptions struct {
-	// HTTPClient fetches the key set. It is copied, never changed. Its redirects are followed on the same host only, and a
-	// fetch takes at most 3 s whatever its Timeout. Without it, or without its Transport, the key set is fetched over a
-	// clone of http.DefaultTransport that accepts at most 64 KiB of response headers.
+	// HTTPClient fetches the key set. It is copied, never changed. Its redirects are followed on the
+	// same host only, and a fetch takes at most 3 s whatever its Timeout. Without it, or without its
+	// Transport, the key set is fetched over a clone of http.DefaultTransport that accepts at most 64
+	// KiB of response headers.
 	HTTPClient *http.Client
 
 	// MaxAge is the longest that a set is used without being fetched again, however long its Cache-Control allows: how soon a key that was withdrawn is refused. Default 24 h.
@@ -74,9 +76,9 @@ type JWKSOptions struct {
 	// Now is the clock by which sets age. Default time.Now.
 	Now func() time.Time
 
-	// Logger gets a record at level error for each fetch that fails, also while the last good set is still used. Alert on
-	// it: an outage is logged here long before a message cannot be verified, and no sender of messages can cause it.
-	// Default: nothing is logged.
+	// Logger gets a record at level error for each fetch that fails, also while the last good set is
+	// still used. Alert on it: an outage is logged here long before a message cannot be verified, and
+	// no sender of messages can cause it. Default: nothing is logged.
 	Logger *slog.Logger
 }
 
@@ -169,7 +171,8 @@ func (j *JWKS) fetchedKey(ctx context.Context, keyID string) (*rsa.PublicKey, er
 		if key := q.fetch.set.keys[keyID]; key != nil {
 			return key, nil
 		}
-		// A fetch that was in progress when this call began may have read the set before the key was in it.
+		// A fetch that was in progress when this call began may have read the set before the key was in
+		// it.
 		if q.fetch.number > asked {
 			if q.fetch.set.cached {
 				return nil, routine(refuse(ErrKeySource, "the key is not in the key set, which came out of a cache and may be older than the key"))
@@ -188,8 +191,8 @@ type query struct {
 	err     error
 }
 
-// query looks for a key in the last good set, and otherwise joins a fetch. The lock is released even if the caller's clock
-// panics.
+// query looks for a key in the last good set, and otherwise joins a fetch. The lock is released
+// even if the caller's clock panics.
 func (j *JWKS) query(ctx context.Context, keyID string) query {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -200,7 +203,8 @@ func (j *JWKS) query(ctx context.Context, keyID string) query {
 		return q
 	}
 	q.fetch, q.err = j.join(ctx, fresh)
-	// In an outage nobody waits for a fetch that will most likely fail, as long as the old set is usable.
+	// In an outage nobody waits for a fetch that will most likely fail, as long as the old set is
+	// usable.
 	if j.failures > 0 {
 		q.key = j.oldKey(q.set, keyID)
 	}
@@ -210,7 +214,8 @@ func (j *JWKS) query(ctx context.Context, keyID string) query {
 	return q
 }
 
-// oldKey returns the key in the last good set, for when no newer set is available. A key that is missing from it may exist.
+// oldKey returns the key in the last good set, for when no newer set is available. A key that is
+// missing from it may exist.
 func (j *JWKS) oldKey(set *keySet, keyID string) *rsa.PublicKey {
 	if set == nil || !set.usable(j.now(), j.maxStale) {
 		return nil
@@ -218,7 +223,8 @@ func (j *JWKS) oldKey(set *keySet, keyID string) *rsa.PublicKey {
 	return set.keys[keyID]
 }
 
-// join returns the fetch in progress, or starts one unless a pause forbids it. The caller holds the lock.
+// join returns the fetch in progress, or starts one unless a pause forbids it. The caller holds the
+// lock.
 func (j *JWKS) join(ctx context.Context, forUnknownKey bool) (*fetch, error) {
 	if j.fetch != nil {
 		return j.fetch, nil
@@ -236,14 +242,14 @@ func (j *JWKS) join(ctx context.Context, forUnknownKey bool) (*fetch, error) {
 	j.started++
 	f := &fetch{number: j.started, begun: now, done: make(chan struct{})}
 	j.fetch = f
-	// Detach from the first caller's context: if it is canceled, other callers still need the set. The fetch ends after
-	// fetchTimeout.
+	// Detach from the first caller's context: if it is canceled, other callers still need the set. The
+	// fetch ends after fetchTimeout.
 	go j.run(context.WithoutCancel(ctx), f)
 	return f, nil
 }
 
-// run fetches the key set and publishes the result, even if the caller's HTTP client, clock or logger panics or calls
-// runtime.Goexit.
+// run fetches the key set and publishes the result, even if the caller's HTTP client, clock or
+// logger panics or calls runtime.Goexit.
 func (j *JWKS) run(ctx context.Context, f *fetch) {
 	f.ended, f.err, f.fault = f.begun, refuse(ErrKeySource, "get key set: the HTTP client or the clock ended the goroutine"), true
 	defer j.publish(f)
@@ -294,7 +300,8 @@ func (j *JWKS) logFailure(ctx context.Context, f *fetch) {
 		slog.String("error", during("key lookup", f.err).Error()))
 }
 
-// panicText describes a panic of the caller's code. Values other than runtime errors may contain a URL or a secret.
+// panicText describes a panic of the caller's code. Values other than runtime errors may contain a
+// URL or a secret.
 func panicText(p any) string {
 	if e, ok := p.(runtime.Error); ok {
 		return e.Error()

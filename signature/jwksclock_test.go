@@ -8,8 +8,9 @@ import (
 	"github.com/idverify/idverify-go/signature"
 )
 
-// afterSuspend returns the reading of time.Now after a machine slept from t on. Linux stops the monotonic clock meanwhile.
-// Only the wall clock of t is changed, which package time offers no function for.
+// afterSuspend returns the reading of time.Now after a machine slept from t on. Linux stops the
+// monotonic clock meanwhile. Only the wall clock of t is changed, which package time offers no
+// function for.
 func afterSuspend(tb testing.TB, t time.Time, slept time.Duration) time.Time {
 	tb.Helper()
 	woken := t
@@ -21,8 +22,8 @@ func afterSuspend(tb testing.TB, t time.Time, slept time.Duration) time.Time {
 	return woken
 }
 
-// TestJWKS_ExpiryByBothClocks moves the wall clock and the monotonic clock apart. A key set that is expired by either one
-// must be fetched again, or a revoked key still verifies.
+// TestJWKS_ExpiryByBothClocks moves the wall clock and the monotonic clock apart. A key set that is
+// expired by either one must be fetched again, or a revoked key still verifies.
 func TestJWKS_ExpiryByBothClocks(t *testing.T) {
 	t.Parallel()
 	const maxAge = 5 * time.Minute
@@ -112,8 +113,8 @@ func TestJWKS_MaxStaleByBothClocks(t *testing.T) {
 	}
 }
 
-// TestJWKS_PausesEndWhenClockIsSetBack uses a clock without monotonic readings. A pause must not last until the wall
-// clock has caught up.
+// TestJWKS_PausesEndWhenClockIsSetBack uses a clock without monotonic readings. A pause must not
+// last until the wall clock has caught up.
 func TestJWKS_PausesEndWhenClockIsSetBack(t *testing.T) {
 	t.Parallel()
 	t.Run("after a failed fetch", func(t *testing.T) {

@@ -27,7 +27,8 @@ func (h faultyHandler) Enabled(context.Context, slog.Level) bool { return true }
 
 func (h faultyHandler) Handle(context.Context, slog.Record) error { h.fail(); return nil }
 
-// TestJWKS_SurvivesFaultsOfTheCaller has the caller's transport, clock or logger panic, or end the goroutine of the fetch.
+// TestJWKS_SurvivesFaultsOfTheCaller has the caller's transport, clock or logger panic, or end the
+// goroutine of the fetch.
 func TestJWKS_SurvivesFaultsOfTheCaller(t *testing.T) {
 	t.Parallel()
 	const secret = "https://user:secret@10.0.0.7/"
@@ -115,7 +116,8 @@ func TestJWKS_SurvivesFaultsOfTheCaller(t *testing.T) {
 	}
 }
 
-// TestJWKS_PausesAfterRepeatedFaults has a transport that panics each time: not every message may start a fetch.
+// TestJWKS_PausesAfterRepeatedFaults has a transport that panics each time: not every message may
+// start a fetch.
 func TestJWKS_PausesAfterRepeatedFaults(t *testing.T) {
 	t.Parallel()
 	fetches := 0
@@ -136,8 +138,8 @@ func TestJWKS_PausesAfterRepeatedFaults(t *testing.T) {
 	}
 }
 
-// TestJWKS_ClockPanicsInCall has the clock panic on the goroutine of a call. The call panics, as with any function that
-// is passed to it, but the next one must not wait for a lock.
+// TestJWKS_ClockPanicsInCall has the clock panic on the goroutine of a call. The call panics, as
+// with any function that is passed to it, but the next one must not wait for a lock.
 func TestJWKS_ClockPanicsInCall(t *testing.T) {
 	t.Parallel()
 	for reads := 1; ; reads++ {

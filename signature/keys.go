@@ -30,7 +30,8 @@ const (
 	maxKeyBits = 4096
 )
 
-// usable reports whether signatures of the key prove anything. With an exponent of one every message is its own signature.
+// usable reports whether signatures of the key prove anything. With an exponent of one every
+// message is its own signature.
 func usable(key *rsa.PublicKey) bool {
 	if key.N == nil {
 		return false

@@ -31,9 +31,10 @@ func (s *keySet) usable(now time.Time, maxStale time.Duration) bool {
 	return ok && age <= maxStale
 }
 
-// elapsed returns the time between two readings of a clock, by the wall clock or by the monotonic clock, whichever shows
-// more: the wall clock may have been set back, and the monotonic clock stops while a machine sleeps. It reports false if
-// the wall clock has been set back to before from, because the time is then unknown.
+// elapsed returns the time between two readings of a clock, by the wall clock or by the monotonic
+// clock, whichever shows more: the wall clock may have been set back, and the monotonic clock stops
+// while a machine sleeps. It reports false if the wall clock has been set back to before from,
+// because the time is then unknown.
 func elapsed(from, now time.Time) (d time.Duration, ok bool) {
 	wall := now.Round(0).Sub(from.Round(0)) // Round strips the monotonic reading
 	return max(wall, now.Sub(from)), wall >= 0
@@ -50,10 +51,12 @@ func (p pause) over(now time.Time) bool {
 	return !ok || d >= p.length
 }
 
-// maxKeySetValues is how many values the JSON of a key set may hold: those of some hundred keys. jwx makes kilobytes of the smallest one.
+// maxKeySetValues is how many values the JSON of a key set may hold: those of some hundred keys.
+// jwx makes kilobytes of the smallest one.
 const maxKeySetValues = 4096
 
-// parseKeySet returns the keys that can verify, by their kid. A set without any is an error: it never replaces a good one.
+// parseKeySet returns the keys that can verify, by their kid. A set without any is an error: it
+// never replaces a good one.
 func parseKeySet(body []byte) (map[string]*rsa.PublicKey, error) {
 	if bytes.Count(body, []byte(","))+bytes.Count(body, []byte("["))+bytes.Count(body, []byte("{")) > maxKeySetValues {
 		return nil, refuse(ErrKeySource, "get key set: the body holds more than 4,096 values")
@@ -85,9 +88,9 @@ func parseKeySet(body []byte) (map[string]*rsa.PublicKey, error) {
 	return keys, nil
 }
 
-// exposedKeyIDs returns the kids that appear with private parts. Anyone can sign with such a key, so a public key of the
-// same kid must not verify anything either. It reads the JSON itself, because jwx drops keys that it cannot parse and
-// accepts text after the end.
+// exposedKeyIDs returns the kids that appear with private parts. Anyone can sign with such a key,
+// so a public key of the same kid must not verify anything either. It reads the JSON itself,
+// because jwx drops keys that it cannot parse and accepts text after the end.
 func exposedKeyIDs(body []byte) (map[string]bool, error) {
 	var set struct {
 		Keys rawKeys `json:"keys"`
@@ -109,7 +112,8 @@ func exposedKeyIDs(body []byte) (map[string]bool, error) {
 	return exposed, nil
 }
 
-// isPrivate reports whether a JSON Web Key has a private or secret member (RFC 7518, section 6), whatever its value.
+// isPrivate reports whether a JSON Web Key has a private or secret member (RFC 7518, section 6),
+// whatever its value.
 func isPrivate(members map[string]json.RawMessage) bool {
 	for _, name := range []string{"d", "p", "q", "dp", "dq", "qi", "oth", "k"} {
 		if _, ok := members[name]; ok {
@@ -119,7 +123,8 @@ func isPrivate(members map[string]json.RawMessage) bool {
 	return false
 }
 
-// rawKeys collects the keys of a set, also of one that has the member keys twice: jwx may use either.
+// rawKeys collects the keys of a set, also of one that has the member keys twice: jwx may use
+// either.
 type rawKeys []json.RawMessage
 
 // UnmarshalJSON implements [json.Unmarshaler].
@@ -130,7 +135,8 @@ func (k *rawKeys) UnmarshalJSON(b []byte) error {
 	return err
 }
 
-// publicKey is the key if it can verify the service's messages, else nil. Private parts that anyone can read make a key worthless; jwx gives no public key of those.
+// publicKey is the key if it can verify the service's messages, else nil. Private parts that anyone
+// can read make a key worthless; jwx gives no public key of those.
 func publicKey(parsed jwk.Key) *rsa.PublicKey {
 	var key rsa.PublicKey
 	public, ok := parsed.(jwk.RSAPublicKey)

@@ -10,8 +10,8 @@ import (
 // withMembers returns a JSON Web Key with more members in front of its own.
 func withMembers(jwk, members string) string { return strings.Replace(jwk, "{", "{"+members+",", 1) }
 
-// TestJWKS_IgnoresExposedKeys publishes a good public key along with a twin that has private parts. Whoever reads the set
-// can sign with such a key.
+// TestJWKS_IgnoresExposedKeys publishes a good public key along with a twin that has private parts.
+// Whoever reads the set can sign with such a key.
 func TestJWKS_IgnoresExposedKeys(t *testing.T) {
 	t.Parallel()
 	good := jwk("a", "service-1")
@@ -63,8 +63,8 @@ func TestJWKS_IgnoresExposedKeysOfSecondMember(t *testing.T) {
 	}
 }
 
-// TestJWKS_UnusableTwin publishes a second key of the same kid that can never verify, without private parts. Only one
-// key can be meant.
+// TestJWKS_UnusableTwin publishes a second key of the same kid that can never verify, without
+// private parts. Only one key can be meant.
 func TestJWKS_UnusableTwin(t *testing.T) {
 	t.Parallel()
 	for name, twin := range map[string]string{
@@ -110,7 +110,8 @@ func TestJWKS_RejectsTextAfterKeySet(t *testing.T) {
 	s.want(t, s.jwks(t, signature.JWKSOptions{}), "a", "service-1")
 }
 
-// TestJWKS_SizeLimits has sets at their limits and one beyond. jwx takes much memory for small values.
+// TestJWKS_SizeLimits has sets at their limits and one beyond. jwx takes much memory for small
+// values.
 func TestJWKS_SizeLimits(t *testing.T) {
 	t.Parallel()
 	const values = 4096

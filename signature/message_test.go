@@ -10,7 +10,8 @@ import (
 	"github.com/idverify/idverify-go/signature"
 )
 
-// TestVerifier_CoveredValueBytes has every byte in a covered header. A value must not end its line of the signing string.
+// TestVerifier_CoveredValueBytes has every byte in a covered header. A value must not end its line
+// of the signing string.
 func TestVerifier_CoveredValueBytes(t *testing.T) {
 	t.Parallel()
 	v := newVerifier(t, signature.VerifierOptions{})
@@ -101,7 +102,8 @@ func TestVerifier_TargetForms(t *testing.T) {
 	}
 }
 
-// TestVerifier_ClientRequest verifies requests as a client builds them, where URL has what the server's fields have.
+// TestVerifier_ClientRequest verifies requests as a client builds them, where URL has what the
+// server's fields have.
 func TestVerifier_ClientRequest(t *testing.T) {
 	t.Parallel()
 	v := newVerifier(t, signature.VerifierOptions{})

@@ -7,12 +7,14 @@ import (
 	"time"
 )
 
-// ReplayStore records which messages were accepted. An implementation over a shared database serves several processes.
+// ReplayStore records which messages were accepted. An implementation over a shared database serves
+// several processes.
 //
-// Claim records id for at least ttl and reports whether it was not recorded before: of any number of concurrent claims of
-// one id exactly one is fresh. The verifier claims each message for 2 × ClockSkew + 1 s, which covers replicas whose
-// clocks differ. With an error the message cannot be verified now ([ErrReplayStore]). A store that is full must return
-// one, because a claim that is dropped early lets a copy in.
+// Claim records id for at least ttl and reports whether it was not recorded before: of any number
+// of concurrent claims of one id exactly one is fresh. The verifier claims each message for 2 ×
+// ClockSkew + 1 s, which covers replicas whose clocks differ. With an error the message cannot be
+// verified now ([ErrReplayStore]). A store that is full must return one, because a claim that is
+// dropped early lets a copy in.
 type ReplayStore interface {
 	Claim(ctx context.Context, id [32]byte, ttl time.Duration) (fresh bool, err error)
 }
@@ -29,8 +31,9 @@ type MemoryReplayStore struct {
 	queue  [][32]byte // the claims in the order they came
 }
 
-// NewMemoryReplayStore returns a store of at most max claims, about 100 bytes each. A receiver needs one claim for each
-// message of the last 11 s: twice the clock skew, and one second. Zero or less means 131,072.
+// NewMemoryReplayStore returns a store of at most max claims, about 100 bytes each. A receiver
+// needs one claim for each message of the last 11 s: twice the clock skew, and one second. Zero or
+// less means 131,072.
 func NewMemoryReplayStore(max int) *MemoryReplayStore {
 	if max <= 0 {
 		max = defaultReplayMax
@@ -60,11 +63,12 @@ func (s *MemoryReplayStore) Claim(_ context.Context, id [32]byte, ttl time.Durat
 	return true, nil
 }
 
-// accept is the last step, so that only a message that is valid in every other respect takes room in the replay store.
+// accept is the last step, so that only a message that is valid in every other respect takes room
+// in the replay store.
 func (v *Verifier) accept(ctx context.Context, m *message, date time.Time) error {
-	// The key or the body may have taken long. A copy whose body is held back would otherwise be accepted long after
-	// its date, when the claim of the original has expired. The error is retryable, because a valid message that was
-	// merely slow is signed again for its next attempt.
+	// The key or the body may have taken long. A copy whose body is held back would otherwise be
+	// accepted long after its date, when the claim of the original has expired. The error is
+	// retryable, because a valid message that was merely slow is signed again for its next attempt.
 	if v.now().Sub(date).Abs() > v.skew {
 		return routine(refuse(ErrTooLate, "the date was valid when the message arrived, but no longer when its key and body had been read"))
 	}
@@ -81,13 +85,14 @@ func (v *Verifier) accept(ctx context.Context, m *message, date time.Time) error
 	return nil
 }
 
-// claimTTL is how long a claim lives, counted from the claim. A clock within the skew reads at least date - skew now and
-// accepts the date until it reads date + skew, so no replica accepts a copy later than 2 × skew from now, even if its
-// clock differs from ours or is set back. The second more is for stores that count in whole seconds.
+// claimTTL is how long a claim lives, counted from the claim. A clock within the skew reads at
+// least date - skew now and accepts the date until it reads date + skew, so no replica accepts a
+// copy later than 2 × skew from now, even if its clock differs from ours or is set back. The second
+// more is for stores that count in whole seconds.
 func (v *Verifier) claimTTL() time.Duration { return 2*v.skew + time.Second }
 
-// id identifies a verified message by the modulus of its key and its signature. The key ID is not part of it: it is not
-// signed, and one key may be published under several IDs.
+// id identifies a verified message by the modulus of its key and its signature. The key ID is not
+// part of it: it is not signed, and one key may be published under several IDs.
 func (m *message) id() [32]byte {
 	text := make([]byte, 0, 2*maxKeyBits/8)
 	text = m.key.N.FillBytes(text[:m.key.Size()])

@@ -257,8 +257,8 @@ func failingStore(err error) storeFunc {
 	return func(context.Context, [32]byte, time.Duration) (bool, error) { return false, err }
 }
 
-// TestMemoryReplayStore_StaysFull checks that the store counts each claim until it expires, also one that was claimed
-// again after it had expired.
+// TestMemoryReplayStore_StaysFull checks that the store counts each claim until it expires, also
+// one that was claimed again after it had expired.
 func TestMemoryReplayStore_StaysFull(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -37,9 +37,9 @@ func (k kindOfMessage) signedAt(date time.Time) *wire {
 	return w
 }
 
-// TestVerifier_ClaimOutlivesDate sends a copy of a message whose date is still valid on the clock of the verifier that
-// receives the copy. That clock differs from the one that claimed the original, because it belongs to another replica
-// or because it was set.
+// TestVerifier_ClaimOutlivesDate sends a copy of a message whose date is still valid on the clock
+// of the verifier that receives the copy. That clock differs from the one that claimed the
+// original, because it belongs to another replica or because it was set.
 func TestVerifier_ClaimOutlivesDate(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -80,8 +80,8 @@ func TestVerifier_ClaimOutlivesDate(t *testing.T) {
 	}
 }
 
-// TestVerifier_ReplayUnderSecondKeyID resends a message under another ID of the same key. The key ID is not signed, so
-// anyone can change it.
+// TestVerifier_ReplayUnderSecondKeyID resends a message under another ID of the same key. The key
+// ID is not signed, so anyone can change it.
 func TestVerifier_ReplayUnderSecondKeyID(t *testing.T) {
 	t.Parallel()
 	key := &keys()["service-1"].PublicKey

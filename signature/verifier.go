@@ -59,11 +59,11 @@ type VerifierOptions struct {
 	// Now is the clock. Default time.Now.
 	Now func() time.Time
 
-	// Logger gets a record from [Verifier.CallbackHandler] and [Verifier.RedirectHandler] for each message that they do
-	// not pass on, with the reason, which the response does not contain. The level is error if the key source or the
-	// replay store is unavailable or the receiver is set up wrongly, so an alert on that level reports outages. It is warn
-	// for everything that a sender can cause, such as an invalid message or an invented key ID. Default: nothing is
-	// logged.
+	// Logger gets a record from [Verifier.CallbackHandler] and [Verifier.RedirectHandler] for each
+	// message that they do not pass on, with the reason, which the response does not contain. The
+	// level is error if the key source or the replay store is unavailable or the receiver is set up
+	// wrongly, so an alert on that level reports outages. It is warn for everything that a sender can
+	// cause, such as an invalid message or an invented key ID. Default: nothing is logged.
 	Logger *slog.Logger
 }
 
@@ -141,8 +141,8 @@ func (v *Verifier) checkSent(m *message, must []string) (time.Time, error) {
 	return v.checkDate(m.date)
 }
 
-// checkSignature looks up the key, verifies the signature and sets m.key. It builds the signing string first: a message
-// that has none needs no key.
+// checkSignature looks up the key, verifies the signature and sets m.key. It builds the signing
+// string first: a message that has none needs no key.
 func (v *Verifier) checkSignature(ctx context.Context, m *message) error {
 	text, err := m.signingString(make([]byte, 0, 512))
 	if err != nil {

@@ -1,14 +1,14 @@
-// Sandboxfake runs the sandbox of the service as a program, for clients in any language: a TLS server
-// on this machine, free of charge.
+// Sandboxfake runs the sandbox of the service as a program, for clients in any language: a TLS
+// server on this machine, free of charge.
 //
 //	go run ./cmd/sandboxfake
 //
 // It prints its URL, the path of its CA certificate, the credentials of a project and of its
 // workspace, a control token, and commands to paste. Then it logs a line for each call and each
-// attempt of a callback, until SIGINT or SIGTERM.
-// The methods of [sandboxfake.Server], such as Advance and Inject, are below /_sandbox/: every request
-// there needs the control token as a bearer token. GET /_sandbox/ needs none and lists the operations,
-// and GET /_sandbox/health returns 200 once the program is up.
+// attempt of a callback, until SIGINT or SIGTERM. The methods of [sandboxfake.Server], such as
+// Advance and Inject, are below /_sandbox/: every request there needs the control token as a bearer
+// token. GET /_sandbox/ needs none and lists the operations, and GET /_sandbox/health returns 200
+// once the program is up.
 //
 // Every run has its own keys, credentials and control token, unless these flags fix them:
 //
@@ -38,9 +38,10 @@
 // The environment variable SANDBOXFAKE_CONTROL_TOKEN sets the control token too. Prefer it to the
 // flag, which other users of the machine can see.
 //
-// To use the program under a name, give it the name that its clients use, and the certificate is valid
-// for it: in a container called sandbox, -addr sandbox:8443 -remote-control. The CA certificate can
-// vouch for no other names. With -fixed-keys only localhost, 127.0.0.1 and [::1] are possible.
+// To use the program under a name, give it the name that its clients use, and the certificate is
+// valid for it: in a container called sandbox, -addr sandbox:8443 -remote-control. The CA
+// certificate can vouch for no other names. With -fixed-keys only localhost, 127.0.0.1 and [::1]
+// are possible.
 //
 // The exit code is 0 after a signal, 1 if the program could not start, also because of the value of
 // a flag, and 2 if a flag cannot be parsed.

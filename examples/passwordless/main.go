@@ -5,12 +5,12 @@
 //
 // Then open the address that it prints in a browser on this machine. The Check URL belongs to the
 // fake, whose certificate browsers do not trust: your browser warns you once, and you continue to
-// 127.0.0.1. With the real service there is no such warning. Safari does not store Secure cookies for
-// http://127.0.0.1; other browsers do.
+// 127.0.0.1. With the real service there is no such warning. Safari does not store Secure cookies
+// for http://127.0.0.1; other browsers do.
 //
 // Copy package signin, below. This file runs it in one process. With several processes, pass
-// signature.VerifierOptions a replay store that all of them share, such as package replaystore/redis,
-// and keep the sessions of package signin in a shared store, too.
+// signature.VerifierOptions a replay store that all of them share, such as package
+// replaystore/redis, and keep the sessions of package signin in a shared store, too.
 package main
 
 import (

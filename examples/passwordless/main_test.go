@@ -68,8 +68,8 @@ func start(t *testing.T) (base string, stop func() error) {
 	return "http://" + listener.Addr().String(), func() error { cancel(); return <-ended }
 }
 
-// client does not follow redirects and, like a person who ignores the browser's warning, accepts the
-// fake's certificate.
+// client does not follow redirects and, like a person who ignores the browser's warning, accepts
+// the fake's certificate.
 var client = http.Client{
 	Transport:     &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true},
 	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },

@@ -17,12 +17,13 @@ var (
 	ErrPolicyUnknown = errors.New("the eviction policy cannot be read (allow the command INFO, or check that maxmemory-policy is noeviction)")
 )
 
-// Check reports whether Redis keeps claims until they expire. Call it at start. It sends INFO to the server, or to each
-// master of a cluster and each shard of a ring, and returns
+// Check reports whether Redis keeps claims until they expire. Call it at start. It sends INFO to
+// the server, or to each master of a cluster and each shard of a ring, and returns
 //   - nil if maxmemory-policy is noeviction, or if there is no maxmemory,
-//   - an error that wraps [ErrEviction] if any other policy applies: an evicted claim lets a copy of its message in,
-//   - an error that wraps [ErrPolicyUnknown] if the user may not send INFO or the response has no policy, as with some
-//     managed services,
+//   - an error that wraps [ErrEviction] if any other policy applies: an evicted claim lets a copy
+//     of its message in,
+//   - an error that wraps [ErrPolicyUnknown] if the user may not send INFO or the response has no
+//     policy, as with some managed services,
 //   - the client's error if Redis is unavailable.
 //
 // It takes no longer than Options.Timeout.

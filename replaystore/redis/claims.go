@@ -7,12 +7,13 @@ import (
 	"time"
 )
 
-// maxOpenClaims bounds the claims whose outcome is unknown: those of an outage at 10,000 messages a second.
+// maxOpenClaims bounds the claims whose outcome is unknown: those of an outage at 10,000 messages a
+// second.
 const maxOpenClaims = 1 << 17
 
-// openClaims are the claims of one process that have no result yet, or failed with an unknown outcome: Redis may have
-// recorded them. All claims of one id write the same value while they are open, so that the process recognizes its own
-// record later.
+// openClaims are the claims of one process that have no result yet, or failed with an unknown
+// outcome: Redis may have recorded them. All claims of one id write the same value while they are
+// open, so that the process recognizes its own record later.
 type openClaims struct {
 	owner string // no other store has it; part of every value
 
@@ -52,8 +53,8 @@ func (o *openClaims) begin(id [32]byte) *openClaim {
 	return c
 }
 
-// end reports whether the call that began with c made a fresh claim. recorded is whether Redis holds c.value, and ttl how
-// long a record lives.
+// end reports whether the call that began with c made a fresh claim. recorded is whether Redis
+// holds c.value, and ttl how long a record lives.
 func (o *openClaims) end(c *openClaim, recorded bool, err error, ttl time.Duration) (fresh bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

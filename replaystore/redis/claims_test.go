@@ -288,7 +288,8 @@ func (h hookFunc) ProcessPipelineHook(next goredis.ProcessPipelineHook) goredis.
 	return next
 }
 
-// TestStore_SurvivesFaultsOfTheCaller has a hook of the client panic, which runs on a goroutine of the store.
+// TestStore_SurvivesFaultsOfTheCaller has a hook of the client panic, which runs on a goroutine of
+// the store.
 func TestStore_SurvivesFaultsOfTheCaller(t *testing.T) {
 	t.Parallel()
 	client := unreachable(t)
@@ -303,7 +304,8 @@ func TestStore_SurvivesFaultsOfTheCaller(t *testing.T) {
 	}
 }
 
-// TestVerifier_ReloadAfterLostReply is the reason for all this: the user of a redirect that got 503 reloads the page.
+// TestVerifier_ReloadAfterLostReply is the reason for all this: the user of a redirect that got 503
+// reloads the page.
 func TestVerifier_ReloadAfterLostReply(t *testing.T) {
 	t.Parallel()
 	srv := startServer(t)
@@ -327,8 +329,8 @@ func TestVerifier_ReloadAfterLostReply(t *testing.T) {
 	}
 }
 
-// TestVerifier_ClaimTTL checks the lifetime that Redis is told: twice the skew and a second more, and what a claim may
-// take.
+// TestVerifier_ClaimTTL checks the lifetime that Redis is told: twice the skew and a second more,
+// and what a claim may take.
 func TestVerifier_ClaimTTL(t *testing.T) {
 	t.Parallel()
 	var set []any

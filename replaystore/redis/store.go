@@ -16,12 +16,13 @@ import (
 
 const (
 	defaultPrefix = "idverify:replay:"
-	// defaultTimeout is a fifth of the service's timeout for a callback, after which it does not retry.
+	// defaultTimeout is a fifth of the service's timeout for a callback, after which it does not
+	// retry.
 	defaultTimeout = 2 * time.Second
 )
 
-// Store is a [signature.ReplayStore] in Redis. It is safe for concurrent use, and any number of processes may share one
-// Redis.
+// Store is a [signature.ReplayStore] in Redis. It is safe for concurrent use, and any number of
+// processes may share one Redis.
 type Store struct {
 	client  goredis.UniversalClient
 	prefix  string
@@ -33,17 +34,18 @@ var _ signature.ReplayStore = (*Store)(nil)
 
 // Options are the choices of [New]. Zero fields mean the defaults.
 type Options struct {
-	// Prefix is the beginning of every key; 64 hexadecimal characters follow. Verifiers of one callback URL share it.
-	// Default "idverify:replay:".
+	// Prefix is the beginning of every key; 64 hexadecimal characters follow. Verifiers of one
+	// callback URL share it. Default "idverify:replay:".
 	Prefix string
 
-	// Timeout is the longest that Claim and Check take, whatever the client's own timeouts and retries: the service gives
-	// a callback up after ten seconds and does not retry it. Default 2 s.
+	// Timeout is the longest that Claim and Check take, whatever the client's own timeouts and
+	// retries: the service gives a callback up after ten seconds and does not retry it. Default 2 s.
 	Timeout time.Duration
 }
 
-// New returns a store over client: a Client, a ClusterClient, a Ring or a failover client. Close the client when the store
-// is no longer used. New sends nothing; call [Store.Check] to check the configuration of Redis. opts may be nil.
+// New returns a store over client: a Client, a ClusterClient, a Ring or a failover client. Close
+// the client when the store is no longer used. New sends nothing; call [Store.Check] to check the
+// configuration of Redis. opts may be nil.
 func New(client goredis.UniversalClient, opts *Options) (*Store, error) {
 	if opts == nil {
 		opts = &Options{}
@@ -64,11 +66,11 @@ func New(client goredis.UniversalClient, opts *Options) (*Store, error) {
 	return s, nil
 }
 
-// Claim implements [signature.ReplayStore]. It returns an error that wraps that of the client, or of ctx, if Redis is
-// unavailable, full, or does not respond in time.
+// Claim implements [signature.ReplayStore]. It returns an error that wraps that of the client, or
+// of ctx, if Redis is unavailable, full, or does not respond in time.
 //
-// Redis may have recorded a claim that returned an error. Such a claim passes to exactly one later call of this Store, so
-// that a redirect that its user reloads after the error is not a replay.
+// Redis may have recorded a claim that returned an error. Such a claim passes to exactly one later
+// call of this Store, so that a redirect that its user reloads after the error is not a replay.
 func (s *Store) Claim(ctx context.Context, id [32]byte, ttl time.Duration) (fresh bool, err error) {
 	// A copy that was in time may be in progress for as long as a claim takes.
 	ttl = max(ttl, 0) + s.timeout
@@ -83,8 +85,9 @@ func (s *Store) Claim(ctx context.Context, id [32]byte, ttl time.Duration) (fres
 	return fresh, nil
 }
 
-// record writes value unless the key exists, and reports whether the key then holds it. The client sends a command again
-// when its response was lost, and then finds the key: the value distinguishes our own record from another one.
+// record writes value unless the key exists, and reports whether the key then holds it. The client
+// sends a command again when its response was lost, and then finds the key: the value distinguishes
+// our own record from another one.
 func (s *Store) record(ctx context.Context, key, value string, ttl time.Duration) (ours bool, err error) {
 	ours, err = s.client.SetNX(ctx, key, value, (ttl + time.Millisecond - 1).Truncate(time.Millisecond)).Result()
 	if ours || err != nil {
@@ -102,9 +105,9 @@ var (
 	errFault    = errors.New("the client panicked or ended its goroutine")
 )
 
-// within calls f, and returns when f has, when ctx ends or when the timeout is over. A client that is busy with a
-// connection ignores the end of its context, so f may go on: it ends by the client's own timeouts, and what it still
-// records belongs to an open claim.
+// within calls f, and returns when f has, when ctx ends or when the timeout is over. A client that
+// is busy with a connection ignores the end of its context, so f may go on: it ends by the client's
+// own timeouts, and what it still records belongs to an open claim.
 func within[T any](ctx context.Context, timeout time.Duration, f func(context.Context) (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()

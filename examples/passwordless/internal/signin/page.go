@@ -111,8 +111,8 @@ var pages = template.Must(template.New("page").Parse(source))
 // policy allows a page to load resources of its own origin only, and forbids framing.
 const policy = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
-// render responds with p. html/template escapes all its parts, some of which come from the user's own
-// form.
+// render responds with p. html/template escapes all its parts, some of which come from the user's
+// own form.
 func (a *app) render(w http.ResponseWriter, status int, p page) {
 	p.Demo = a.Demo
 	var b bytes.Buffer

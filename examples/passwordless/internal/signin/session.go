@@ -106,15 +106,15 @@ func (ss *sessions) of(r *http.Request) (session, bool) {
 	return session{}, false
 }
 
-// claim binds the redirect of a check to the browser that brought it. own reports whether the session
-// of that browser began the check. The first claim also returns a new ID for the browser's cookie:
-// exchange the code of that redirect only.
+// claim binds the redirect of a check to the browser that brought it. own reports whether the
+// session of that browser began the check. The first claim also returns a new ID for the browser's
+// cookie: exchange the code of that redirect only.
 //
 // The new ID prevents session fixation. An attacker who planted the cookie of a session in the
 // victim's browser knows only the former ID, which never shows the result.
 //
-// A redirect brought by another browser ends the session of its check. Either somebody sent the Check
-// URL to a victim, or somebody else knows the redirect URL of the session's owner.
+// A redirect brought by another browser ends the session of its check. Either somebody sent the
+// Check URL to a victim, or somebody else knows the redirect URL of the session's owner.
 func (ss *sessions) claim(r *http.Request, checkID string) (newID string, own bool) {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
@@ -136,10 +136,10 @@ func (ss *sessions) claim(r *http.Request, checkID string) (newID string, own bo
 
 // end records how a check ended. Only the first end counts.
 //
-// A result counts only for a session whose own browser came back. Otherwise nobody knows whose phone
-// opened the Check URL: an attacker can begin with the victim's number and send the victim the Check
-// URL. In version v0.1 of PhoneCheck such a check becomes COMPLETED; in v0.2, which this package is
-// for, only the exchange of the code completes a check.
+// A result counts only for a session whose own browser came back. Otherwise nobody knows whose
+// phone opened the Check URL: an attacker can begin with the victim's number and send the victim
+// the Check URL. In version v0.1 of PhoneCheck such a check becomes COMPLETED; in v0.2, which this
+// package is for, only the exchange of the code completes a check.
 func (ss *sessions) end(checkID string, as state) {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
@@ -158,8 +158,8 @@ func (ss *sessions) end(checkID string, as state) {
 const cookieName = "__Host-signin"
 
 // find returns the session of the browser that sent r, or nil. The browser may keep its cookie too
-// long, so the age of the session decides. The former ID of a session shows only that the check is in
-// progress, for a page that was requested before the new cookie arrived.
+// long, so the age of the session decides. The former ID of a session shows only that the check is
+// in progress, for a page that was requested before the new cookie arrived.
 func (ss *sessions) find(r *http.Request) *session {
 	c, err := r.Cookie(cookieName)
 	if err != nil {

@@ -11,8 +11,9 @@ import (
 	"github.com/idverify/idverify-go/internal/synctest"
 )
 
-// The attacker begins with the victim's number, and the victim opens the Check URL. Only version v0.1
-// of PhoneCheck then sends a callback with a result; a copy of this package may be changed to use it.
+// The attacker begins with the victim's number, and the victim opens the Check URL. Only version
+// v0.1 of PhoneCheck then sends a callback with a result; a copy of this package may be changed to
+// use it.
 func TestACallbackVerifiesNobodyWhoseBrowserDidNotComeBack(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {

@@ -1,14 +1,14 @@
 // Package signin signs people in by their phone number, without a password or a text message. A web
-// page asks for the number, the device's browser opens the Check URL of a PhoneCheck over the mobile
-// data connection and comes back by a signed redirect with a code, and the backend exchanges the code
-// for the result.
+// page asks for the number, the device's browser opens the Check URL of a PhoneCheck over the
+// mobile data connection and comes back by a signed redirect with a code, and the backend exchanges
+// the code for the result.
 //
 // The following rules make it safe. Keep them when you copy the package:
 //   - The redirect is verified, and is accepted once: the verifier has a replay store.
-//   - The check of the redirect must be the one that this browser's session began. Otherwise the code
-//     is not exchanged, and the session that began the check ends.
-//   - The browser that brings the redirect gets a new session cookie, and only the new one shows the
-//     result.
+//   - The check of the redirect must be the one that this browser's session began. Otherwise the
+//     code is not exchanged, and the session that began the check ends.
+//   - The browser that brings the redirect gets a new session cookie, and only the new one shows
+//     the result.
 //   - A callback verifies only a session whose browser came back, and only a PhoneCheck.
 //
 // The package keeps its sessions in memory, for one process. Several processes need a session store
@@ -170,8 +170,8 @@ func undecided(err error) bool {
 	return ok && e.Undecided()
 }
 
-// complete exchanges the code that the device brought. Without a response the session stays pending,
-// and the callback brings the result.
+// complete exchanges the code that the device brought. Without a response the session stays
+// pending, and the callback brings the result.
 func (a *app) complete(ctx context.Context, came *idverify.Redirect) {
 	if came.ErrorCode != "" {
 		a.Log.InfoContext(ctx, "check ended", "check_id", came.CheckID, "error_code", came.ErrorCode)
@@ -192,9 +192,9 @@ func (a *app) complete(ctx context.Context, came *idverify.Redirect) {
 	}
 }
 
-// callback records the end of a check. For an expired check there is no other record. A check that did
-// not begin here has no session, so its callback changes nothing. All checks that begin here are
-// PhoneChecks, so a callback of another product is about another check, whatever its ID.
+// callback records the end of a check. For an expired check there is no other record. A check that
+// did not begin here has no session, so its callback changes nothing. All checks that begin here
+// are PhoneChecks, so a callback of another product is about another check, whatever its ID.
 func (a *app) callback(ctx context.Context, c *idverify.Callback) error {
 	if c.Product != idverify.ProductPhoneCheck {
 		a.Log.WarnContext(ctx, "callback of another product ignored", "product", c.Product)
