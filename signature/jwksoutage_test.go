@@ -208,3 +208,30 @@ func TestJWKS_RequestAndResponse(t *testing.T) {
 		}
 	}
 }
+
+// TestJWKS_KeyFetchedMeanwhile has another call fetch the set between the two looks that a call takes at it.
+func TestJWKS_KeyFetchedMeanwhile(t *testing.T) {
+	t.Parallel()
+	s := newKeyServer(t, jwk("a", "service-1"))
+	var j *signature.JWKS
+	armed := false
+	j, err := signature.NewJWKS(s.srv.URL, &signature.JWKSOptions{HTTPClient: s.srv.Client(), Now: func() time.Time {
+		if armed {
+			armed = false
+			s.want(t, j, "a", "service-1")
+		}
+		return s.clock()
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.want(t, j, "a", "service-1")
+	s.advance(time.Hour)
+	armed = true
+
+	s.want(t, j, "a", "service-1")
+
+	if s.fetches() != 2 {
+		t.Errorf("%d fetches, want 2: the set was fetched a moment ago", s.fetches())
+	}
+}
