@@ -7,8 +7,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/url"
+	"time"
 
 	"github.com/hashicorp/go-retryablehttp"
 
@@ -46,6 +48,9 @@ func newAPI(baseURL string, c Credentials, opts []Option) (*api, error) {
 		now:     s.now,
 		redact:  func(text string) string { return clean(text, a.secrets()...) },
 		entries: make(map[string]*tokenEntry),
+		logFailure: func(ctx context.Context, scope string, expiry time.Time, err error) {
+			s.logger.LogAttrs(ctx, slog.LevelWarn, "idverify: token not renewed", slog.String("scope", scope), slog.Time("expires", expiry), slog.String("error", err.Error()))
+		},
 	}
 	return a, nil
 }
@@ -73,7 +78,9 @@ type answer struct {
 func (ans answer) unusable(err error) error {
 	secrets := ans.secrets()
 	e := newDecodeError(ans.op.Title, ans.status, ans.body, err, secrets...)
-	e.accepted, e.RequestID = !idempotent(ans.op), requestID(ans.header, secrets...)
+	if e.RequestID = requestID(ans.header, secrets...); !idempotent(ans.op) {
+		e.hint = unknownHint(ans.op)
+	}
 	return e
 }
 
@@ -110,21 +117,21 @@ func decode[J shape[T], T any](ans answer) (*T, error) {
 	return v, nil
 }
 
-// confirm returns an error if shape is about another resource than the one that r asks for. A cache
-// or a proxy that mixes up responses must not pass another person's result off as this one's.
-func (r request) confirm(shape any) error {
+// confirm returns an error if a response describes another resource than the one requested. A cache
+// or proxy that mixes up responses must not pass another person's result off as this one's.
+func (r request) confirm(response any) error {
 	if want := r.op.Resource(r.ids); want != "" {
-		if s, ok := shape.(interface{ id() string }); !ok || s.id() != want {
-			return errors.New("it is about another resource than the requested one")
+		if s, ok := response.(interface{ id() string }); !ok || s.id() != want {
+			return errors.New("it describes another resource: does a cache or proxy mix up responses?")
 		}
 	}
 	sent, ok := r.body.(*createCheckJSON)
 	if !ok {
 		return nil
 	}
-	if s, ok := shape.(interface{ number() string }); ok && s.number() != "" {
+	if s, ok := response.(interface{ number() string }); ok && s.number() != "" {
 		if number, err := normalize(s.number()); err != nil || number != sent.PhoneNumber {
-			return errors.New("it is about another phone number than the one in the request")
+			return errors.New("it describes another phone number: does a cache or proxy mix up responses?")
 		}
 	}
 	return nil

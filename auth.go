@@ -19,7 +19,7 @@ const (
 	maxEarly = time.Minute
 	// refreshPause is the wait after an early refresh that failed: the old token still serves.
 	refreshPause = 5 * time.Second
-	// maxPrevious is how many tokens that are no longer in use are still redacted.
+	// maxPrevious is the number of replaced or dropped tokens that are still redacted.
 	maxPrevious = 16
 )
 
@@ -32,6 +32,9 @@ type tokenCache struct {
 	now   func() time.Time
 	// redact sanitizes a text from the caller's code.
 	redact func(string) string
+	// logFailure logs a fetch that failed while the current token, which expires at the given time,
+	// is still in the cache.
+	logFailure func(ctx context.Context, scope string, expiry time.Time, err error)
 
 	mu       sync.Mutex
 	entries  map[string]*tokenEntry // by scopes; mu also guards the entries' fields
@@ -106,15 +109,27 @@ func (c *tokenCache) get(ctx context.Context, scope string) (*oauth2.Token, erro
 // clock.
 func (c *tokenCache) fly(ctx context.Context, scope string, e *tokenEntry, f *flight, begun time.Time) {
 	defer c.land(scope, e, f, begun)
-	f.err = fmt.Errorf("idverify: %s: not sent: the HTTP transport, the clock or the logger called runtime.Goexit", tokenOperation(scope))
+	defer c.report(ctx, scope, e, f)
+	f.err = fmt.Errorf("idverify: %s: failed: the HTTP transport, the clock or the logger called runtime.Goexit", tokenOperation(scope))
 	defer func() {
 		if p := recover(); p != nil {
-			f.token, f.err = nil, fmt.Errorf("idverify: %s: not sent: panic in %s: %s", tokenOperation(scope), panicSite(), c.redact(panicText(p)))
+			f.token, f.err = nil, fmt.Errorf("idverify: %s: failed: panic in %s: %s", tokenOperation(scope), panicSite(), c.redact(panicText(p)))
 		}
 	}()
 	ctx, cancel := context.WithTimeout(ctx, tokenTimeout)
 	defer cancel()
 	f.token, f.err = c.fetch(ctx, scope)
+}
+
+// report logs a failed refresh: no caller gets its error as long as the current token is valid.
+func (c *tokenCache) report(ctx context.Context, scope string, e *tokenEntry, f *flight) {
+	defer func() { _ = recover() }() // the logger must not end the process
+	c.mu.Lock()
+	current := e.token
+	c.mu.Unlock()
+	if f.err != nil && current != nil {
+		c.logFailure(ctx, scope, current.Expiry, f.err)
+	}
 }
 
 // land ends the flight f: it stores the result and wakes the callers.
@@ -123,7 +138,7 @@ func (c *tokenCache) land(scope string, e *tokenEntry, f *flight, begun time.Tim
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if e.flight != f {
-		c.remember(f.token) // void: begun before the service rejected the token
+		c.remember(f.token) // it is not used: its fetch began before the service rejected the old one
 		return
 	}
 	e.flight = nil

@@ -83,7 +83,7 @@ type Error struct {
 type RateLimit struct {
 	Limit     int       // requests in the period
 	Remaining int       // requests left in it
-	Reset     time.Time // when the next period begins; a value of up to a year (in seconds) counts from now, a larger one is Unix time
+	Reset     time.Time // when the next period begins
 }
 
 // Fragment names the problem, for example "not_mobile_ip". It is empty for an answer that is no problem document.
@@ -138,10 +138,12 @@ func unknownHint(op wire.Operation) string {
 	switch op {
 	case wire.CreatePhoneCheck, wire.CreateSIMCheck, wire.CreateSubscriberCheck:
 		return "outcome unknown: the check may exist and may have been charged; search by ReferenceID before you retry"
+	case wire.CreateTopUp:
+		return "outcome unknown: the top-up may have been charged; look for it in Billing.TopUps before you retry"
 	case wire.CompletePhoneCheck, wire.CompleteSubscriberCheck:
 		return "outcome unknown: the code may have been used; read the check before you retry"
 	}
-	return "outcome unknown: it may have been processed; check before you retry"
+	return "outcome unknown: it may have been processed; read the current state before you retry"
 }
 
 // tryAgain advises a wait; of a nonsensical one it says no more than that it is long.
@@ -233,14 +235,14 @@ type DecodeError struct {
 	Reason    string // why the response cannot be used
 	RequestID string // the X-Request-Id header of the response, or empty
 
-	accepted bool // by an operation that is not idempotent
+	hint string // what to do if the outcome is unknown; empty for an idempotent operation
 }
 
 // Error implements error.
 func (e *DecodeError) Error() string {
 	s := fmt.Sprintf("idverify: %s: %d, but the answer cannot be used: %s", e.Operation, e.Status, e.Reason)
-	if e.accepted {
-		s += " (outcome unknown: it may have been processed; check before you retry)"
+	if e.hint != "" {
+		s += " (" + e.hint + ")"
 	}
 	return s + trail(e.RequestID, 1)
 }

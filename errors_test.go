@@ -105,15 +105,15 @@ func TestErrorsAreWrittenForThePersonOnCall(t *testing.T) {
 		{"a redirect", redirect,
 			"idverify: create PhoneCheck: 302 Found: the body is empty (redirects are not followed, so that credentials stay with the host of the base URL: is the base URL right?)"},
 		{"a page in place of a check", answerWith(200, "<html>Welcome to the airport"),
-			`idverify: create PhoneCheck: 200, but the answer cannot be used: it is no JSON: the body begins "<html>Welcome to the airport" (outcome unknown: it may have been processed; check before you retry)`},
+			`idverify: create PhoneCheck: 200, but the answer cannot be used: it is no JSON: the body begins "<html>Welcome to the airport" (outcome unknown: the check may exist and may have been charged; search by ReferenceID before you retry)`},
 		{"an object that is no check", answerWith(201, `{"id":1}`),
-			"idverify: create PhoneCheck: 201, but the answer cannot be used: it has no check_id (outcome unknown: it may have been processed; check before you retry)"},
+			"idverify: create PhoneCheck: 201, but the answer cannot be used: it has no check_id (outcome unknown: the check may exist and may have been charged; search by ReferenceID before you retry)"},
 		{"a check of the wrong types", answerWith(201, `{"check_id":447700900000,"status":"ACCEPTED"}`),
-			`idverify: create PhoneCheck: 201, but the answer cannot be used: the field "check_id" is of another type (outcome unknown: it may have been processed; check before you retry)`},
+			`idverify: create PhoneCheck: 201, but the answer cannot be used: the field "check_id" is of another type (outcome unknown: the check may exist and may have been charged; search by ReferenceID before you retry)`},
 		{"null", answerWith(200, `null`),
-			`idverify: create PhoneCheck: 200, but the answer cannot be used: it has no check_id: the body begins "null" (outcome unknown: it may have been processed; check before you retry)`},
+			`idverify: create PhoneCheck: 200, but the answer cannot be used: it has no check_id: the body begins "null" (outcome unknown: the check may exist and may have been charged; search by ReferenceID before you retry)`},
 		{"more than can be read", func(w http.ResponseWriter, _ *http.Request) { w.Write(make([]byte, 10<<20+1)) },
-			"idverify: create PhoneCheck: 200, but the answer cannot be used: it is longer than 10 MiB (outcome unknown: it may have been processed; check before you retry)"},
+			"idverify: create PhoneCheck: 200, but the answer cannot be used: it is longer than 10 MiB (outcome unknown: the check may exist and may have been charged; search by ReferenceID before you retry)"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

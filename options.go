@@ -24,14 +24,13 @@ type settings struct {
 	now        func() time.Time
 }
 
-// WithHTTPClient makes every call, token requests included, through c. Its Transport, Jar and
-// Timeout are used, the Timeout for each attempt; c itself is not changed. Redirects are never
-// followed, so that credentials stay with the host of the base URL.
+// WithHTTPClient sends every request, including token requests, with the Transport and Timeout of c.
+// Timeout applies to each attempt. The Jar is not used for token requests. c itself is not changed.
+// Redirects are never followed, so that credentials stay with the host of the base URL.
 //
-// A transport must not send a request more than once: retries are this package's task, see
-// [RetryPolicy]. The body of a POST or PATCH can be read to its end once in each attempt, and so
-// can all copies that its GetBody returns together. A transport that keeps a copy of its own and
-// sends it again can charge twice.
+// A Transport should not retry: see [RetryPolicy]. The body of a POST or PATCH and all copies from
+// its GetBody can be read to the end only once in total. A Transport that buffers the body and sends
+// it again can cause a second charge.
 //
 // The default is a new client with a pool of connections, HTTP/2 and a timeout of 30 s for each
 // attempt.
@@ -40,8 +39,10 @@ func WithHTTPClient(c *http.Client) Option { return func(s *settings) { s.httpCl
 // WithRetry sets how often, and after what waits, a request is sent again. See [RetryPolicy].
 func WithRetry(p RetryPolicy) Option { return func(s *settings) { s.retry = p } }
 
-// WithLogger logs to l: at level debug a record for every try, at level warn a record for every wait before the next one. Without it nothing is logged.
-// No record holds a token, a secret, a phone number, an address or a URL.
+// WithLogger logs to l. At level debug there is a record for every attempt. At level warn there is one
+// for every retry, and one for every access token that could not be renewed while the current one is
+// still valid: calls succeed until it expires, so alert on it. By default nothing is logged. No record
+// contains a token, a secret, a phone number, an address or a URL.
 func WithLogger(l *slog.Logger) Option { return func(s *settings) { s.logger = l } }
 
 // WithUserAgent puts name, for example "shop/2.1", before this package's own name in the User-Agent header.
@@ -58,13 +59,14 @@ func WithClock(now func() time.Time) Option { return func(s *settings) { s.now =
 //
 // GET, PUT and DELETE are retried after a lost connection and after the statuses 429, 500, 502, 503
 // and 504. A POST or PATCH is retried only if the service cannot have processed it, because a check
-// costs money and a code works once: after 429, if the access token was not obtained, and if the
-// request was not written completely. Every other response is final.
+// costs money and a code works once: after 429, after a token request that failed with a transport
+// error or one of these statuses, and if the request was not written completely. After 401 any
+// request is sent once more with a new token, within the same attempt. Every other response is final.
 //
-// One attempt writes a POST or PATCH completely at most once, over HTTP/1.1 and HTTP/2, and any
-// other request at most twice. After a complete write without a response the outcome is unknown,
-// and the error says so, even if the connection was reset with a code that promises that the
-// request was not processed: proxies send such codes after their backend has read the request.
+// With one token, one attempt writes a POST or PATCH completely at most once, over HTTP/1.1 and
+// HTTP/2, and any other request at most twice. After a complete write without a response the outcome
+// is unknown, and the error says so, even if the connection was reset with a code that promises that
+// the request was not processed: proxies send such codes after their backend has read the request.
 //
 // The waits double from MinWait to MaxWait, with jitter. The service's Retry-After is a minimum; if
 // it exceeds MaxWait or the context's deadline, the response is returned at once.

@@ -101,7 +101,7 @@ func TestClient_SurvivesPanicInTokenFetch(t *testing.T) {
 						if place == "clock" && err == nil {
 							continue // it came after the failed fetch
 						}
-						if err == nil || !strings.Contains(err.Error(), tt.want) || !strings.HasPrefix(err.Error(), `idverify: get token for scope "phone_check": not sent: `) {
+						if err == nil || !strings.Contains(err.Error(), tt.want) || !strings.HasPrefix(err.Error(), `idverify: get token for scope "phone_check": failed: `) {
 							t.Errorf("error %v, want one with %q", err, tt.want)
 						}
 						for _, secret := range []string{"s3cret", "Y2xp", "4477", "192.0"} {

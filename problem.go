@@ -52,8 +52,8 @@ func outcomeUnknown(status int) bool {
 	return status < 200 || status >= 500 && status != http.StatusNotImplemented
 }
 
-// secrets returns those of the client and the token of the last attempt, which may have left the
-// cache long ago.
+// secrets returns the secrets of the client and the token of the last attempt, which may no longer be
+// cached.
 func (c *call) secrets() []string {
 	secrets := c.api.secrets()
 	if c.token != nil {
@@ -145,7 +145,7 @@ func retryAfter(h http.Header) time.Duration {
 // a year it is the time left, because no period is longer; anything above is Unix time.
 const longestReset = 366 * 24 * 60 * 60
 
-// rateLimit reads the X-RateLimit headers. It returns nil if there is no limit.
+// rateLimit reads the X-RateLimit headers. It returns nil if the header is missing or malformed.
 func rateLimit(h http.Header, now time.Time) *RateLimit {
 	limit, err := strconv.Atoi(h.Get("X-RateLimit-Limit"))
 	if err != nil {

@@ -38,12 +38,13 @@ const (
 	partial = 12
 )
 
-// secretAt returns the length of the longest secret that begins at s[i], or 0 if there is none.
+// secretAt returns the length of the text at s[i] that spells a secret, or enough of one, in any
+// notation; 0 if there is none.
 func secretAt(s string, i int, secrets []string) int {
 	longest := 0
 	for _, secret := range secrets {
 		if secret == "" || s[i] != secret[0] && !strings.ContainsRune(`%+&\`, rune(s[i])) {
-			continue // the usual case, decided fast
+			continue // fast path
 		}
 		for _, unescape := range notations {
 			matched, n := spelled(s[i:], secret, unescape)
@@ -75,8 +76,8 @@ func spelled(s, secret string, unescape func(string) (string, int)) (matched, n 
 }
 
 // notations are the ways to write a character: as it is, and escaped for a path, a form, HTML and
-// JSON. Each returns the character at the start of s and the length of its escape, or 0 if the
-// character is not escaped.
+// JSON. Each returns the character that the escape at the start of s stands for, and the length of
+// the escape; length 0 if there is no escape.
 var notations = []func(s string) (char string, length int){
 	func(string) (string, int) { return "", 0 },
 	percentEscape,

@@ -14,10 +14,11 @@ const redacted = "[REDACTED]"
 // [Secret.Reveal] returns the text.
 //
 // The zero Secret is empty. A Secret may be copied. [Secret.Equal] compares texts; == and
-// reflect.DeepEqual report only whether both Secrets come from the same call of NewSecret.
+// reflect.DeepEqual report only whether both Secrets come from the same call of NewSecret. Two zero
+// Secrets are equal.
 type Secret struct {
-	// A pointer, because functions are not comparable, and because fmt prints the fields of a
-	// struct without their methods, but of a pointer in it only the address.
+	// A pointer, because functions are not comparable, and because fmt prints unexported fields
+	// without calling their methods. For a pointer in such a field it prints only the address.
 	hidden *hidden
 }
 
@@ -27,7 +28,7 @@ type hidden struct{ text func() string }
 // NewSecret returns s as a Secret.
 func NewSecret(s string) Secret { return Secret{&hidden{func() string { return s }}} }
 
-// Reveal returns the text: to store it in a vault, never to print it.
+// Reveal returns the text. Use it to store a secret, not to print it.
 func (s Secret) Reveal() string {
 	if s.hidden == nil {
 		return ""

@@ -149,7 +149,7 @@ func parseToken(scope string, status int, body []byte, requested time.Time) (*oa
 	if t.AccessToken == "" {
 		return nil, newDecodeError(tokenOperation(scope), status, nil, errors.New("it has no access_token"))
 	}
-	// net/http would reject the header of the operation, which then looks like one that was sent.
+	// net/http rejects such a header, and the operation would be reported as possibly sent.
 	if strings.ContainsFunc(t.AccessToken, notVisible) {
 		return nil, newDecodeError(tokenOperation(scope), status, nil, errors.New("its access_token contains a character that a header cannot carry"))
 	}

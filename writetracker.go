@@ -20,16 +20,19 @@ var (
 	errConnectionsLost = errors.New("connection lost twice while the request was sent")
 )
 
-// writeTracker limits how often one attempt writes its request, and records whether it did.
+// writeTracker limits how often net/http writes one request, and records whether it may have been
+// written completely. An attempt that is repeated after 401 has two trackers.
 //
 // net/http sends a request again by itself, below the retry policy: over HTTP/2 after
-// REFUSED_STREAM, PROTOCOL_ERROR and GOAWAY, over HTTP/1.1 after an idle connection died. What the
-// protocol promises about such a request is not relied on, because proxies send REFUSED_STREAM
-// after their backend has read the request. Therefore:
+// REFUSED_STREAM, PROTOCOL_ERROR and GOAWAY, over HTTP/1.1 after an idle connection died.
+// writeTracker does not rely on what the protocol promises about such a request: proxies send
+// REFUSED_STREAM after their backend has read the request. Therefore:
 //   - The body of a POST or PATCH can be read to its end once. This is counted over all copies that
-//     GetBody returns, so net/http can still use another connection while no copy was read.
+//     GetBody returns, so net/http can still use another connection as long as no copy was read to
+//     its end.
 //   - No request is written to a third connection or stream. A request without a body (GET, DELETE)
-//     has no other limit.
+//     has no other limit. Over HTTP/1.1 this requires that the transport's connections are of type
+//     *tls.Conn, as those of net/http are by default.
 type writeTracker struct {
 	body    []byte // nil if the request has none
 	maxEnds int    // how often body can be read to its end
@@ -39,11 +42,11 @@ type writeTracker struct {
 	reports  bool       // the transport supports net/http/httptrace
 	conns    int        // connections or streams that were obtained
 	ends     int        // how often body was read to its end
-	exceeded bool       // a third connection was obtained, and canceled
+	exceeded bool       // a third connection was obtained, so the request was canceled
 	failed   bool       // the attempt has failed: nothing may be written any more
 }
 
-// newWriteTracker returns a tracker for one attempt of op. A body must not be changed afterwards.
+// newWriteTracker returns a tracker for one send of op. The caller must not change body afterwards.
 func newWriteTracker(op wire.Operation, body []byte) *writeTracker {
 	t := &writeTracker{body: body, maxEnds: 1}
 	if idempotent(op) || op == wire.Token {
@@ -103,12 +106,12 @@ func (t *writeTracker) newBody() (io.ReadCloser, error) {
 	return &trackedBody{tracker: t}, nil
 }
 
-// fail ends an attempt that failed with err. It returns the error to report, and whether the
-// request may have been written completely. Nothing can be read from the body afterwards, so what
-// was not written by now never is, although a transport may still be working on the request.
+// fail ends an attempt that failed with err. It returns the error to report, and whether the request
+// may have been written completely. From then on the body cannot be read, even if a transport is
+// still working on the request.
 //
-// A request with a body was not written completely if the body was not read to its end. Otherwise a
-// connection decides; a transport that does not report connections is assumed to have written.
+// A request with a body counts as written if the body was read to its end. A request without one
+// counts as written if a connection was obtained, or if the transport does not report connections.
 func (t *writeTracker) fail(err error) (cause error, written bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
