@@ -184,6 +184,8 @@ func TestInTheLastMinuteOneRequestRenewsTheTokenWhileTheOldOneServes(t *testing.
 		tokenFor(t, c, idverify.ScopeCoverage)
 
 		time.Sleep(59*time.Minute - time.Nanosecond)
+		tokenFor(t, c, idverify.ScopeCoverage)
+		synctest.Wait()
 		early := e.count()
 		time.Sleep(time.Nanosecond)
 		for range 20 {

@@ -71,11 +71,11 @@ func (c *call) do(req *retryablehttp.Request, try func(*call, *http.Request) (*h
 		return resp, nil
 	}
 	if ctxErr := req.Context().Err(); ctxErr != nil {
-		// An error that occurred while waiting for a token says so.
-		if own, ok := errors.AsType[*sendError](c.err); ok && (!c.unsure || idempotent(c.op)) && errors.Is(own, ctxErr) {
+		// The error of waiting for a token names the token request: return it as it is.
+		if own, ok := errors.AsType[*sendError](c.err); ok && errors.Is(own, ctxErr) {
 			return nil, own
 		}
-		return nil, c.sendError(ctxErr, c.written() || c.unsure)
+		return nil, c.sendError(ctxErr, c.written())
 	}
 	if c.err != nil {
 		return nil, c.err

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -197,24 +198,61 @@ func TestClient_LimitsTokenWritesOverHTTP2(t *testing.T) {
 	}
 }
 
-// A GET whose first write is lost succeeds in the same attempt.
-func TestClient_RepeatsLostGet(t *testing.T) {
+// A request that can be repeated succeeds in the same attempt when its first write is lost.
+func TestClient_RepeatsLostWrite(t *testing.T) {
 	t.Parallel()
-	srv := newRawHTTP2(t, withToken(func(s *rawStream, event rawEvent) {
-		switch {
-		case event != requestReceived:
-		case s.number == 1:
-			s.reset(http2.ErrCodeRefusedStream)
-		default:
-			s.respond(http.StatusOK, getOperation.response)
-		}
-	}))
+	for _, op := range []anOperation{getOperation, putOperation} {
+		t.Run(op.name, func(t *testing.T) {
+			t.Parallel()
+			var tokens atomic.Int32
+			srv := newRawHTTP2(t, func(s *rawStream, event rawEvent) {
+				switch {
+				case event != requestReceived:
+				case s.path == tokenPath && tokens.Add(1) == 1, s.path != tokenPath && s.number == 1:
+					s.reset(http2.ErrCodeRefusedStream)
+				case s.path == tokenPath:
+					s.respondToken()
+				default:
+					s.respond(http.StatusOK, op.response)
+				}
+			})
 
-	err := getOperation.call(t.Context(), srv.clients(t, idverify.WithRetry(idverify.RetryPolicy{MaxAttempts: 1})))
+			err := op.call(t.Context(), srv.clients(t, idverify.WithRetry(idverify.RetryPolicy{MaxAttempts: 1})))
 
-	srv.wait()
-	if n := srv.received(http.MethodGet); err != nil || n != 2 {
-		t.Errorf("%d requests, error %v, want 2 and success", n, err)
+			srv.wait()
+			if n, tokens := srv.received(op.method), srv.receivedTokens(); err != nil || n != 2 || tokens != 2 {
+				t.Errorf("%d requests and %d for a token, error %v, want 2 of each and success", n, tokens, err)
+			}
+		})
+	}
+}
+
+// The second write of a DELETE finds nothing if the first one has deleted the resource.
+func TestClient_DeletedByLostWrite(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		op   anOperation
+		want error
+	}{{deleteOperation, nil}, {getOperation, idverify.ErrNotFound}} {
+		t.Run(tt.op.name, func(t *testing.T) {
+			t.Parallel()
+			srv := newRawHTTP2(t, withToken(func(s *rawStream, event rawEvent) {
+				switch {
+				case event != requestReceived:
+				case s.number == 1:
+					s.reset(http2.ErrCodeRefusedStream)
+				default:
+					s.respond(http.StatusNotFound, `{"type":"https://docs.example/reference/api-errors#not_found"}`)
+				}
+			}))
+
+			err := tt.op.call(t.Context(), srv.clients(t, idverify.WithRetry(idverify.RetryPolicy{MaxAttempts: 1})))
+
+			srv.wait()
+			if n := srv.received(tt.op.method); n != 2 || !errors.Is(err, tt.want) {
+				t.Errorf("%d requests, error %v, want 2 and %v", n, err, tt.want)
+			}
+		})
 	}
 }
 

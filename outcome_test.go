@@ -49,6 +49,7 @@ func TestClient_OutcomeOfSecondAttempt(t *testing.T) {
 		{"DELETE, lost then 404", remove, drop, notFound, nil},
 		{"DELETE, lost then 403", remove, drop, problemWith(403, "forbidden", ""), idverify.ErrForbidden},
 		{"DELETE, 429 then 404", remove, answerWith(429, ""), notFound, idverify.ErrNotFound},
+		{"DELETE, lost, 429 then 404", remove, drop, inTurn(answerWith(429, ""), notFound), nil},
 		{"DELETE, unsent then 404", remove, unsent, notFound, idverify.ErrNotFound},
 		{"DELETE, unsent then 204", remove, unsent, answerWith(204, ""), nil},
 		{"GET, 503 then 404", get, answerWith(503, ""), notFound, idverify.ErrNotFound},
@@ -310,5 +311,128 @@ func TestClient_LogsAttempts(t *testing.T) {
 	}
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("records\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// Statuses outside 100 to 599 reach the client from proxies. None of them is a success.
+func TestClient_UnusualStatus(t *testing.T) {
+	t.Parallel()
+	const check = `{"check_id":"c","status":"COMPLETED","match":true}`
+	for status, success := range map[int]bool{0: false, 9: false, 199: false, 200: true, 299: true, 300: false, 600: false} {
+		c := inProcess(t, func(*http.Request) (*http.Response, error) { return response(status, []byte(check)), nil })
+
+		_, err := c.PhoneChecks.Get(t.Context(), "c")
+
+		e, _ := errors.AsType[*idverify.Error](err)
+		if success && err != nil || !success && (e == nil || e.Status != status) {
+			t.Errorf("status %d: error %v, want success: %t", status, err, success)
+		}
+	}
+}
+
+// A call that was in flight when its token was dropped, and the next one could not be obtained, is
+// rejected, too. There is no token to drop any more.
+func TestClient_TokenDroppedTwice(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		tokens := 0
+		slow := make(chan struct{})
+		c, err := idverify.NewClient("https://idverify.sandbox.test", credentials, idverify.WithHTTPClient(&http.Client{Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+			switch {
+			case r.URL.Path != tokenPath:
+				if strings.HasSuffix(r.URL.Path, "/slow") {
+					<-slow
+				}
+				return response(http.StatusUnauthorized, nil), nil
+			case tokens > 0:
+				return response(http.StatusUnauthorized, []byte(`{"error":"invalid_client"}`)), nil
+			}
+			tokens++
+			return response(http.StatusOK, []byte(`{"access_token":"token-1","expires_in":3600}`)), nil
+		})}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		slowErr := make(chan error)
+		go func() {
+			_, err := c.PhoneChecks.Get(t.Context(), "slow")
+			slowErr <- err
+		}()
+		synctest.Wait()
+
+		_, fastErr := c.PhoneChecks.Get(t.Context(), "fast")
+		close(slow)
+
+		for _, err := range []error{fastErr, <-slowErr} {
+			if e, ok := errors.AsType[*idverify.TokenError](err); !ok || e.Code != "invalid_client" {
+				t.Errorf("error %v, want a *TokenError with code invalid_client", err)
+			}
+		}
+	})
+}
+
+func TestClient_TokenRequestHonorsTimeout(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c, err := idverify.NewClient("https://idverify.sandbox.test", credentials, idverify.WithRetry(idverify.RetryPolicy{MaxAttempts: 1}), idverify.WithHTTPClient(&http.Client{
+			Timeout:   5 * time.Second,
+			Transport: roundTripper(func(r *http.Request) (*http.Response, error) { <-r.Context().Done(); return nil, r.Context().Err() }),
+		}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		begun := time.Now()
+
+		_, err = c.Token(t.Context(), idverify.ScopeCoverage)
+
+		if took := time.Since(begun); err == nil || took != 5*time.Second {
+			t.Errorf("error %v after %v, want one after 5s", err, took)
+		}
+	})
+}
+
+func TestCheckStatus_Final(t *testing.T) {
+	t.Parallel()
+	for status, want := range map[idverify.CheckStatus]bool{
+		idverify.StatusAccepted: false, idverify.StatusPending: false, "": false, "NEW": false,
+		idverify.StatusCompleted: true, idverify.StatusExpired: true, idverify.StatusError: true,
+	} {
+		if got := status.Final(); got != want {
+			t.Errorf("%q: Final() = %t, want %t", status, got, want)
+		}
+	}
+}
+
+func TestSIMCheckService_CreatePeriod(t *testing.T) {
+	t.Parallel()
+	for period, minutes := range map[time.Duration]int{
+		0:                                0, // not sent
+		time.Hour:                        60,
+		61 * time.Minute:                 61,
+		540000 * time.Minute:             540000,
+		time.Hour - time.Minute:          -1,
+		time.Hour - 1:                    -1,
+		time.Hour + 1:                    -1,
+		540001 * time.Minute:             -1,
+		-time.Hour:                       -1,
+		540000*time.Minute + time.Second: -1,
+	} {
+		srv := newService(t, answerWith(201, `{"check_id":"c","status":"COMPLETED","no_sim_change":true}`))
+
+		_, err := srv.client(t).SIMChecks.Create(t.Context(), idverify.SIMCheckParams{PhoneNumber: "447700900000", Period: period})
+
+		if minutes < 0 {
+			if !errors.Is(err, idverify.ErrBadRequest) || len(srv.calls()) > 0 {
+				t.Errorf("%v: error %v, want ErrBadRequest, and nothing sent", period, err)
+			}
+			continue
+		}
+		var sent struct{ Period int }
+		if err == nil {
+			err = json.Unmarshal(srv.calls()[0].body, &sent)
+		}
+		if err != nil || sent.Period != minutes {
+			t.Errorf("%v: error %v, %d minutes were sent, want %d", period, err, sent.Period, minutes)
+		}
 	}
 }

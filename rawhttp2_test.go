@@ -229,7 +229,7 @@ func withToken(react func(*rawStream, rawEvent)) func(*rawStream, rawEvent) {
 		case s.path != tokenPath:
 			react(s, event)
 		case event == requestReceived:
-			s.respond(http.StatusOK, `{"access_token":"token-1","token_type":"bearer","expires_in":3600}`)
+			s.respondToken()
 		}
 	}
 }
@@ -247,6 +247,10 @@ func (s *rawStream) respond(status int, body string) {
 	if body != "" {
 		s.WriteData(s.id, true, []byte(body))
 	}
+}
+
+func (s *rawStream) respondToken() {
+	s.respond(http.StatusOK, `{"access_token":"token-1","token_type":"bearer","expires_in":3600}`)
 }
 
 // reset ends the stream with RST_STREAM.
