@@ -157,10 +157,15 @@ func (c *tokenCache) land(scope string, e *tokenEntry, f *flight, begun time.Tim
 
 // panicText returns the text of a panic value. Of a value that is neither an error nor a string it
 // returns only the type, because its fields may contain anything.
-func panicText(p any) string {
+func panicText(p any) (text string) {
+	defer func() {
+		if recover() != nil { // in the method Error of p
+			text = fmt.Sprintf("a value of type %T", p)
+		}
+	}()
 	switch p.(type) {
 	case error, string:
-		return fmt.Sprint(p) // which survives a panic in the method Error
+		return fmt.Sprint(p)
 	}
 	return fmt.Sprintf("a value of type %T", p)
 }

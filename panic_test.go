@@ -26,10 +26,15 @@ type panicBody struct{ end func() }
 func (b panicBody) Read([]byte) (int, error) { b.end(); return 0, io.EOF }
 func (panicBody) Close() error               { return nil }
 
-// failingError is an error whose text cannot be had.
+// failingError is an error whose method Error panics.
 type failingError struct{}
 
 func (failingError) Error() string { panic("no text") }
+
+// endlessError is an error whose method Error panics with the error itself.
+type endlessError struct{}
+
+func (e endlessError) Error() string { panic(e) }
 
 // The caller's code runs on the goroutine that fetches a token for all callers. Its failure must
 // neither end the process nor leave callers waiting.
@@ -46,6 +51,7 @@ func TestClient_SurvivesPanicInTokenFetch(t *testing.T) {
 		{"nil", func() { panic(nil) }, "nil"},
 		{"value", func() { panic(struct{ secret string }{"s3cret-of-client-1"}) }, "a value of type struct"},
 		{"error without a text", func() { panic(failingError{}) }, "no text"},
+		{"error without an end", func() { panic(endlessError{}) }, "a value of type idverify_test.endlessError"},
 		{"Goexit", runtime.Goexit, "called runtime.Goexit"},
 	} {
 		for _, place := range []string{"transport", "body", "clock", "logger"} {

@@ -1,18 +1,23 @@
 package idverify_test
 
 import (
+	"context"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"html"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/url"
 	"strings"
 	"testing"
+	"testing/iotest"
+	"time"
 
 	idverify "github.com/idverify/idverify-go"
+	"github.com/idverify/idverify-go/internal/synctest"
 )
 
 func TestError_RedactsEscapedSecrets(t *testing.T) {
@@ -236,4 +241,54 @@ func TestError_RedactsTokenOfAttempt(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The error of reading the body of a token response comes from the caller's transport.
+func TestError_RedactsTokenResponseError(t *testing.T) {
+	t.Parallel()
+	secret := credentials.ClientSecret.Reveal()
+	c := inProcessEndpoint(t, func() *http.Response {
+		resp := response(http.StatusOK, nil)
+		resp.Body = io.NopCloser(iotest.ErrReader(errors.New("lost " + secret)))
+		return resp
+	})
+
+	_, err := c.Token(t.Context(), idverify.ScopeCoverage)
+
+	if text := fmt.Sprint(err); !strings.Contains(text, "lost [REDACTED]") || strings.Contains(text, secret) {
+		t.Errorf("error %v, want one without the client secret", err)
+	}
+}
+
+// The service may echo a token where a status is expected.
+func TestCheckEndedError_RedactsSecrets(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := inProcess(t, func(*http.Request) (*http.Response, error) {
+			return response(http.StatusOK, []byte(`{"check_id":"a","status":"token-1","ttl":10}`)), nil
+		})
+
+		_, ended := c.PhoneChecks.Wait(t.Context(), "a")
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, canceled := c.PhoneChecks.Wait(ctx, "a")
+
+		for _, err := range []error{ended, canceled} {
+			if text := fmt.Sprint(err); !strings.Contains(text, "still [REDACTED]") {
+				t.Errorf("error %v, want one without the token", err)
+			}
+		}
+	})
+}
+
+// inProcessEndpoint returns a client that makes one attempt, and whose token requests get respond.
+func inProcessEndpoint(t testing.TB, respond func() *http.Response) *idverify.Client {
+	t.Helper()
+	c, err := idverify.NewClient("https://idverify.sandbox.test", credentials, once, idverify.WithHTTPClient(&http.Client{
+		Transport: roundTripper(func(*http.Request) (*http.Response, error) { return respond(), nil }),
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
 }

@@ -107,7 +107,7 @@ func (a *api) fetchToken(ctx context.Context, scope string) (*oauth2.Token, erro
 		return nil, newTokenError(scope, resp, body, a.secrets())
 	}
 	if err != nil {
-		return nil, &sendError{operation: tokenOperation(scope), err: err}
+		return nil, &sendError{operation: tokenOperation(scope), err: cause(err), text: causeText(cause(err), a.secrets()...)}
 	}
 	token, err := parseToken(scope, resp.StatusCode, body, requested)
 	if unusable, ok := errors.AsType[*DecodeError](err); ok {

@@ -26,6 +26,8 @@ type CheckEndedError struct {
 
 	operation string
 	err       error
+
+	statusText, errorText string // Status and ErrorCode, redacted
 }
 
 // Error implements error.
@@ -35,14 +37,14 @@ func (e *CheckEndedError) Error() string {
 	case e.err != nil && e.Status == "":
 		s += "the check cannot be read: it ended as EXPIRED or ERROR, which only its callback shows (give checks a CallbackURL to learn it), or it never was"
 	case e.err != nil:
-		s += fmt.Sprintf("the check was %s and can no longer be read: it ended as EXPIRED or ERROR, which only its callback shows", clean(string(e.Status)))
+		s += fmt.Sprintf("the check was %s and can no longer be read: it ended as EXPIRED or ERROR, which only its callback shows", e.statusText)
 	case e.Status.Final():
 		s += "the check ended as " + string(e.Status)
 		if e.ErrorCode != "" {
-			s += ": " + clean(e.ErrorCode)
+			s += ": " + e.errorText
 		}
 	default:
-		s += fmt.Sprintf("the check is still %s although its ttl is over", clean(string(e.Status)))
+		s += fmt.Sprintf("the check is still %s although its ttl is over", e.statusText)
 	}
 	return s
 }
@@ -58,7 +60,7 @@ type progress struct {
 }
 
 // wait reads the check with get until it is COMPLETED.
-func wait[T any](ctx context.Context, operation, checkID string, get func(context.Context, string) (*T, error), look func(*T) progress) (*T, error) {
+func wait[T any](ctx context.Context, a *api, operation, checkID string, get func(context.Context, string) (*T, error), look func(*T) progress) (*T, error) {
 	ended := &CheckEndedError{CheckID: checkID, operation: operation}
 	pause := firstPoll
 	var end time.Time
@@ -74,6 +76,7 @@ func wait[T any](ctx context.Context, operation, checkID string, get func(contex
 		}
 		p := look(check)
 		ended.Status, ended.ErrorCode = p.status, p.errorCode
+		ended.statusText, ended.errorText = clean(string(p.status), a.secrets()...), clean(p.errorCode, a.secrets()...)
 		if p.status == StatusCompleted {
 			return check, nil
 		}
@@ -94,7 +97,7 @@ func wait[T any](ctx context.Context, operation, checkID string, get func(contex
 		case <-timer.C:
 		case <-ctx.Done():
 			timer.Stop()
-			return nil, &sendError{operation: operation, err: ctx.Err(), text: ctx.Err().Error() + ": the check is still " + clean(string(p.status))}
+			return nil, &sendError{operation: operation, err: ctx.Err(), text: ctx.Err().Error() + ": the check is still " + ended.statusText}
 		}
 		pause = min(pause*3/2, lastPoll)
 	}

@@ -171,7 +171,8 @@ func (o Operation) URL(base, version string, ids ...string) (string, error) {
 }
 
 // checkID rejects an ID that a proxy could turn into another path. Escaping is not enough: some
-// proxies decode the path before they forward it, so that %2F separates segments again.
+// proxies decode the path before they forward it, so that %2F separates segments again, and %3F and
+// %23 end the path.
 //
 // Our decision; docs/assumptions.md, section 7.
 func checkID(id string) error {
@@ -182,8 +183,8 @@ func checkID(id string) error {
 		return errors.New("is empty")
 	case strings.TrimSpace(segment) == "." || strings.TrimSpace(segment) == "..":
 		return errors.New("is a dot segment")
-	case strings.ContainsAny(id, `/\%`):
-		return errors.New("contains a slash, a backslash or a percent sign")
+	case strings.ContainsAny(id, `/\%?#`):
+		return errors.New("contains one of the characters / \\ % ? #")
 	case !utf8.ValidString(id) || strings.ContainsFunc(id, unicode.IsControl):
 		return errors.New("contains a control character or is not valid UTF-8")
 	}

@@ -45,7 +45,7 @@ func TestIDsKeepTheirPlaceInThePath(t *testing.T) {
 		want string // empty: rejected
 	}{
 		{wire.GetPhoneCheck, []string{"a"}, "/phone_check/v0.1/checks/a"},
-		{wire.GetPhoneCheck, []string{"a?b#c d"}, "/phone_check/v0.1/checks/a%3Fb%23c%20d"},
+		{wire.GetPhoneCheck, []string{"a&b c d"}, "/phone_check/v0.1/checks/a&b%20c%20d"},
 		{wire.LookupDeviceIP, []string{"2001:db8::1"}, "/coverage/v0.1/device_ips/2001:db8::1"},
 		{wire.GetProjectIn, []string{"w", "p"}, "/console/v0.1/workspaces/w/projects/p"},
 		{wire.JWKS, nil, "/.well-known/jwks.json"},
@@ -57,6 +57,8 @@ func TestIDsKeepTheirPlaceInThePath(t *testing.T) {
 		{wire.GetPhoneCheck, []string{`a\b`}, ""},
 		{wire.GetPhoneCheck, []string{"a%2Fb"}, ""},
 		{wire.GetPhoneCheck, []string{"..;"}, ""},
+		{wire.GetPhoneCheck, []string{"a?b"}, ""},
+		{wire.GetPhoneCheck, []string{"a#b"}, ""},
 		{wire.GetPhoneCheck, []string{"a\n"}, ""},
 	} {
 		got, err := tt.op.URL("https://api.sandbox.test", wire.V01, tt.ids...)
