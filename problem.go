@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"net/http"
+	"reflect"
 	"regexp"
 	"strconv"
 	"strings"
@@ -109,8 +110,11 @@ func decodeReason(err error) string {
 		return "it is no JSON"
 	}
 	if typeErr, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		if typeErr.Field == "" {
+		switch {
+		case typeErr.Field == "" && typeErr.Type != nil && typeErr.Type.Kind() == reflect.Struct:
 			return "it is no JSON object"
+		case typeErr.Field == "": // an invalid json.Number, since Go 1.27
+			return "a field has an invalid value"
 		}
 		return "the field " + strconv.Quote(typeErr.Field) + " is of another type"
 	}
