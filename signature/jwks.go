@@ -149,7 +149,7 @@ func (j *JWKS) PublicKey(ctx context.Context, keyID string) (*rsa.PublicKey, err
 func (j *JWKS) fetchedKey(ctx context.Context, keyID string) (*rsa.PublicKey, error) {
 	asked := 0 // the number of fetches that were started before this call
 	for first := true; ; first = false {
-		q := j.query(ctx, keyID)
+		q := j.lookup(ctx, keyID)
 		if first {
 			asked = q.started
 		}
@@ -159,14 +159,14 @@ func (j *JWKS) fetchedKey(ctx context.Context, keyID string) (*rsa.PublicKey, er
 		select {
 		case <-q.fetch.done:
 		case <-ctx.Done():
-			// The fetch logs its own failure. That a caller left says nothing about it.
+			// The fetch logs its own failure.
 			return nil, routine(because(ErrKeySource, "get key set", ctx.Err()))
 		}
 		if q.fetch.err != nil {
 			if key := j.oldKey(q.set, keyID); key != nil {
 				return key, nil
 			}
-			return nil, q.fetch.err
+			return nil, j.missing(q.set, q.fetch.err)
 		}
 		if key := q.fetch.set.keys[keyID]; key != nil {
 			return key, nil
@@ -191,9 +191,9 @@ type query struct {
 	err     error
 }
 
-// query looks for a key in the last good set, and otherwise joins a fetch. The lock is released
+// lookup looks for a key in the last good set, and otherwise joins a fetch. The lock is released
 // even if the caller's clock panics.
-func (j *JWKS) query(ctx context.Context, keyID string) query {
+func (j *JWKS) lookup(ctx context.Context, keyID string) query {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	q := query{started: j.started, set: j.current.Load()}
@@ -211,11 +211,24 @@ func (j *JWKS) query(ctx context.Context, keyID string) query {
 	if q.key != nil {
 		q.err = nil
 	}
+	if q.err != nil {
+		q.err = j.missing(q.set, q.err)
+	}
 	return q
 }
 
-// oldKey returns the key in the last good set, for when no newer set is available. A key that is
-// missing from it may exist.
+// missing returns err, the reason why no newer set is available. The error is routine if there is a
+// usable set without the key: anyone can invent a key ID, and the outage itself is logged once for
+// each failed fetch.
+func (j *JWKS) missing(set *keySet, err error) error {
+	if now := j.now(); set != nil && (set.fresh(now) || set.usable(now, j.maxStale)) {
+		return routine(err)
+	}
+	return err
+}
+
+// oldKey returns the key in the last good set, for when no newer set is available. A missing key may
+// still exist.
 func (j *JWKS) oldKey(set *keySet, keyID string) *rsa.PublicKey {
 	if set == nil || !set.usable(j.now(), j.maxStale) {
 		return nil

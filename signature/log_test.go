@@ -65,35 +65,67 @@ func (l *logRecorder) at(level slog.Level) []logRecord {
 func TestVerifier_ForgedMessagesLogWarnings(t *testing.T) {
 	t.Parallel()
 	const forged = 100
-	for _, kind := range kindsOfMessages {
-		t.Run(kind.name, func(t *testing.T) {
-			t.Parallel()
-			log := new(logRecorder)
-			s := newKeyServer(t, jwk(keyID, "service-1"))
-			keys := s.jwks(t, signature.JWKSOptions{Logger: slog.New(log)})
-			v := verifierFor(t, keys, signature.VerifierOptions{Logger: slog.New(log)}, host)
-			responses := make(map[int]int)
+	for _, tt := range []struct {
+		name      string
+		prepare   func(*testing.T, *keyServer, *signature.JWKS) // nil before the first fetch
+		opts      signature.JWKSOptions
+		failures  int // failed fetches, each of which is logged at level error
+		responses map[int]int
+	}{
+		// The first two cause a fetch: that of the first set, and the one for an unknown key.
+		{"available", nil, signature.JWKSOptions{}, 0, map[int]int{400: 2, 503: forged - 2}},
+		{"outage with a fresh set", func(t *testing.T, s *keyServer, j *signature.JWKS) {
+			s.want(t, j, keyID, "service-1")
+			s.answer(answering(503, "", ""))
+		}, signature.JWKSOptions{}, 1, map[int]int{503: forged}},
+		{"outage with a fresh set beyond MaxStale", func(t *testing.T, s *keyServer, j *signature.JWKS) {
+			s.want(t, j, keyID, "service-1")
+			s.answer(answering(503, "", ""))
+			s.advance(2 * time.Minute)
+		}, signature.JWKSOptions{MaxStale: time.Minute}, 1, map[int]int{503: forged}},
+		{"outage with an old set", func(t *testing.T, s *keyServer, j *signature.JWKS) {
+			s.want(t, j, keyID, "service-1")
+			s.answer(answering(503, "", ""))
+			s.advance(time.Hour)
+		}, signature.JWKSOptions{}, 1, map[int]int{503: forged}},
+	} {
+		for _, kind := range kindsOfMessages {
+			t.Run(tt.name+"/"+kind.name, func(t *testing.T) {
+				t.Parallel()
+				fetches, messages := new(logRecorder), new(logRecorder)
+				s := newKeyServer(t, jwk(keyID, "service-1"))
+				opts := tt.opts
+				opts.Logger = slog.New(fetches)
+				keys := s.jwks(t, opts)
+				v := verifierFor(t, keys, signature.VerifierOptions{Logger: slog.New(messages)}, host)
+				responses := make(map[int]int)
+				if tt.prepare != nil {
+					tt.prepare(t, s, keys)
+				}
 
-			for i := range forged {
-				w := kind.make()
-				keyNamed(fmt.Sprint("invented-", i), "stranger")(w)
-				kind.sign(w)
-				response := httptest.NewRecorder()
-				handlerOf(v, kind, http.NotFoundHandler()).ServeHTTP(response, w.request(t))
-				responses[response.Code]++
-			}
+				for i := range forged {
+					w := kind.make()
+					keyNamed(fmt.Sprint("invented-", i), "stranger")(w)
+					kind.sign(w)
+					response := httptest.NewRecorder()
+					handlerOf(v, kind, http.NotFoundHandler()).ServeHTTP(response, w.request(t))
+					responses[response.Code]++
+				}
 
-			if records := log.at(slog.LevelError); len(records) > 0 {
-				t.Errorf("%d forged messages made %d records at level error, want none: anyone can trigger the alert\n%v", forged, len(records), records[0])
-			}
-			if records := log.at(slog.LevelWarn); len(records) != forged {
-				t.Errorf("%d records at level warn, want %d", len(records), forged)
-			}
-			// The first two cause a fetch: that of the first set, and the one for an unknown key.
-			if diff := cmp.Diff(map[int]int{400: 2, 503: forged - 2}, responses); diff != "" {
-				t.Errorf("responses (-want +got):\n%s", diff)
-			}
-		})
+				if records := messages.at(slog.LevelError); len(records) > 0 {
+					t.Errorf("%d forged messages made %d records at level error, want none: anyone can trigger the alert\n%v", forged, len(records), records[0])
+				}
+				if records := messages.at(slog.LevelWarn); len(records) != forged {
+					t.Errorf("%d records at level warn, want %d", len(records), forged)
+				}
+				if records := fetches.at(slog.LevelError); len(records) != tt.failures {
+					t.Errorf("%d records of failed fetches, want %d", len(records), tt.failures)
+				}
+				if diff := cmp.Diff(tt.responses, responses); diff != "" {
+					t.Errorf("responses (-want +got):\n%s", diff)
+				}
+			})
+		}
 	}
 }
 
