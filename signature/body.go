@@ -19,6 +19,9 @@ type restoredBody struct {
 	io.Closer
 }
 
+// consumed is the cause of most incomplete bodies that the sender is not responsible for.
+const consumed = "middleware in front of the verifier has read it (put the verifier first, or restore r.Body)"
+
 // readBody reads the body, at most MaxBody of it whatever Content-Length says, and restores it,
 // even if it returns an error.
 func (v *Verifier) readBody(r *http.Request) ([]byte, error) {
@@ -32,10 +35,9 @@ func (v *Verifier) readBody(r *http.Request) ([]byte, error) {
 		restored := &restoredBody{Closer: original}
 		restored.Reset(body)
 		r.Body = restored
-		// A server reports a body that the connection cut short as an error, so without one the rest was
-		// read earlier.
+		// net/http reports a truncated body as an error. A short body without an error was read earlier.
 		if int64(len(body)) < r.ContentLength {
-			return nil, refuse(ErrBody, "the body ends before its Content-Length: middleware in front of the verifier has read it (put the verifier first, or restore r.Body)")
+			return nil, refuse(ErrBody, "the body ends before its Content-Length: "+consumed)
 		}
 		return body, nil
 	}
@@ -46,7 +48,11 @@ func (v *Verifier) readBody(r *http.Request) ([]byte, error) {
 	if _, limited := errors.AsType[*http.MaxBytesError](err); limited || tooLarge {
 		return nil, refuse(ErrTooLarge, "the body is larger than MaxBody, or than a limit set before the verifier")
 	}
-	return nil, because(ErrBody, "the body could not be read to its end", err)
+	if errors.Is(err, http.ErrBodyReadAfterClose) {
+		return nil, because(ErrBody, "the body is closed: "+consumed, err)
+	}
+	// A sender can cut the connection within a copy of a genuine message.
+	return nil, routine(because(ErrBody, "the body could not be read to its end", err))
 }
 
 // readAtMost appends to b what r holds, until its end or most bytes.

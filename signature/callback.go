@@ -49,7 +49,12 @@ func (v *Verifier) callback(r *http.Request) (*Message, error) {
 		return nil, err
 	}
 	if sum := sha256.Sum256(body); subtle.ConstantTimeCompare(sum[:], digest[:]) != 1 {
-		return nil, refuse(ErrDigest, "the digest does not match the body")
+		// With an unknown length, a body that middleware has read is empty. Anyone on the path of the
+		// message can also empty it, so the error is routine.
+		if len(body) == 0 && r.ContentLength < 0 {
+			return nil, routine(refuse(ErrBody, "the body is empty, but the message was signed with one: "+consumed))
+		}
+		return nil, refuse(ErrDigest, "the digest does not match the body (was it changed on its way, or rewritten by middleware in front of the verifier?)")
 	}
 	if err := v.accept(r.Context(), &m, date); err != nil {
 		return nil, err

@@ -188,6 +188,12 @@ func logCases(t *testing.T) []logCase {
 	body := func(body io.Reader) func(*http.Request) *http.Request {
 		return func(r *http.Request) *http.Request { r.Body = io.NopCloser(body); return r }
 	}
+	unknownLength := func(body string) func(*http.Request) *http.Request {
+		return func(r *http.Request) *http.Request {
+			r.Body, r.ContentLength = io.NopCloser(strings.NewReader(body)), -1
+			return r
+		}
+	}
 	return []logCase{
 		// What any sender can cause.
 		{"malformed", nil, nil, func(r *http.Request) *http.Request { r.Header.Del("Authorization"); return r }, slog.LevelWarn, "Authorization", 400},
@@ -197,6 +203,9 @@ func logCases(t *testing.T) []logCase {
 		{"sender left during the key lookup", waitingKeys, nil, canceled, slog.LevelWarn, "context canceled", 503},
 		{"sender left during the fetch", hanging, nil, canceled, slog.LevelWarn, "context canceled", 503},
 		{"deadline of the receiver during the fetch", hanging, nil, expired, slog.LevelWarn, "deadline exceeded", 503},
+		{"connection lost", nil, nil, body(iotest.ErrReader(io.ErrUnexpectedEOF)), slog.LevelWarn, "could not be read to its end", 503},
+		{"body emptied", nil, nil, unknownLength(""), slog.LevelWarn, "middleware in front of the verifier has read it", 503},
+		{"body truncated", nil, nil, unknownLength("{"), slog.LevelWarn, "digest does not match", 400},
 		{"sender left during the claim", nil, leftStore, canceled, slog.LevelWarn, "context canceled", 503},
 
 		// Outages and mistakes of the receiver.
@@ -206,7 +215,8 @@ func logCases(t *testing.T) []logCase {
 		{"key set down", down.jwks(t, signature.JWKSOptions{}), nil, nil, slog.LevelError, "500", 503},
 		{"replay store down", nil, failingStore, nil, slog.LevelError, "connection refused", 503},
 		{"replay store full", nil, full, nil, slog.LevelError, "full", 503},
-		{"connection lost", nil, nil, body(iotest.ErrReader(io.ErrUnexpectedEOF)), slog.LevelError, "body", 503},
+		{"body consumed", nil, nil, body(strings.NewReader("")), slog.LevelError, "middleware in front of the verifier has read it", 503},
+		{"body closed", nil, nil, body(iotest.ErrReader(http.ErrBodyReadAfterClose)), slog.LevelError, "middleware in front of the verifier has read it", 503},
 	}
 }
 
