@@ -9,11 +9,16 @@ import (
 var (
 	ParseDate       = parseDate
 	ParseDigest     = parseDigest
-	ParseKeySet     = parseKeySet
 	DecodeParameter = decodeParameter
 	SplitHost       = func(host string) (name, port string) { h := splitHost(host); return h.name, h.port }
 	Usable          = func(key *rsa.PublicKey) bool { return usable(key) }
 )
+
+// ParseKeySet returns the keys of a key set that can verify.
+func ParseKeySet(body []byte) (map[string]*rsa.PublicKey, error) {
+	keys, _, err := parseKeySet(body)
+	return keys, err
+}
 
 // Authorization is an authorization with open fields.
 type Authorization struct {

@@ -4,11 +4,9 @@ import (
 	"context"
 	"crypto/rsa"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net/http"
 	"net/url"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -78,19 +76,22 @@ type JWKSOptions struct {
 
 	// Logger gets a record at level error for each fetch that fails, also while the last good set is
 	// still used. Alert on it: an outage is logged here long before a message cannot be verified, and
-	// no sender of messages can cause it. Default: nothing is logged.
+	// no sender of messages can cause it. It also gets a record at level error for each fetched set
+	// with RSA keys that are not used because they are published twice or with private parts.
+	// Default: nothing is logged.
 	Logger *slog.Logger
 }
 
 // fetch is one request for the key set. All callers that wait for it share its result.
 type fetch struct {
-	number int           // counted from 1
-	begun  time.Time     // when it was started
-	ended  time.Time     // when it ended, or begun if the clock failed
-	done   chan struct{} // closed when set and err are set
-	set    *keySet
-	err    error
-	fault  bool // the caller's HTTP client or clock panicked or ended the goroutine
+	number  int           // counted from 1
+	begun   time.Time     // when it was started
+	ended   time.Time     // when it ended, or begun if the clock failed
+	done    chan struct{} // closed when set and err are set
+	set     *keySet
+	err     error
+	ignored ignoredKeys
+	fault   bool // the caller's HTTP client or clock panicked or ended the goroutine
 }
 
 // NewJWKS returns a key source over the key set at an https URL, such as idverify.Client.JWKSURL returns. Nothing is fetched yet. Plain http is refused: whoever can change the answer can sign as the service. opts may be nil.
@@ -259,78 +260,4 @@ func (j *JWKS) join(ctx context.Context, forUnknownKey bool) (*fetch, error) {
 	// fetch ends after fetchTimeout.
 	go j.run(context.WithoutCancel(ctx), f)
 	return f, nil
-}
-
-// run fetches the key set and publishes the result, even if the caller's HTTP client, clock or
-// logger panics or calls runtime.Goexit.
-func (j *JWKS) run(ctx context.Context, f *fetch) {
-	f.ended, f.err, f.fault = f.begun, refuse(ErrKeySource, "get key set: the HTTP client or the clock ended the goroutine"), true
-	defer j.publish(f)
-	defer j.logFailure(ctx, f)
-	defer func() {
-		if p := recover(); p != nil {
-			f.err, f.fault = refuse(ErrKeySource, "get key set: the HTTP client or the clock panicked: "+panicText(p)), true
-		}
-	}()
-
-	set, err := j.get(ctx)
-	ended := j.now()
-	f.set, f.ended, f.err, f.fault = set, ended, err, false
-}
-
-// publish hands the result to the callers that wait for it. It runs no code of the caller.
-func (j *JWKS) publish(f *fetch) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if f.err == nil {
-		j.current.Store(f.set)
-		j.failures = 0
-	} else {
-		j.lastErr = f.err
-		j.retryPause = pause{from: f.ended, length: min(time.Second<<min(j.failures, 20), j.minRefetch)}
-		if f.fault && j.failures == 0 {
-			j.retryPause = pause{} // the service did not fail, so the next call may fetch at once
-		}
-		j.failures++
-	}
-	j.fetch = nil
-	close(f.done)
-}
-
-// logFailure logs a failed fetch. A logger that panics must not end the process.
-func (j *JWKS) logFailure(ctx context.Context, f *fetch) {
-	if f.err == nil {
-		return
-	}
-	defer func() { _ = recover() }()
-	j.mu.Lock()
-	failures := j.failures + 1
-	j.mu.Unlock()
-	set := j.current.Load()
-	j.logger.LogAttrs(ctx, slog.LevelError, "signature: key set not fetched",
-		slog.Int("failures", failures),
-		slog.Bool("old_set_usable", set != nil && set.usable(f.ended, j.maxStale)),
-		slog.String("error", during("key lookup", f.err).Error()))
-}
-
-// panicText describes a panic of the caller's code. Values other than runtime errors may contain a
-// URL or a secret.
-func panicText(p any) string {
-	if e, ok := p.(runtime.Error); ok {
-		return e.Error()
-	}
-	return fmt.Sprintf("%T", p)
-}
-
-// get fetches and parses the key set. Only a response with status 200 has one.
-func (j *JWKS) get(ctx context.Context) (*keySet, error) {
-	header, body, err := fetchBody(ctx, &j.client, j.url)
-	if err != nil {
-		return nil, err
-	}
-	keys, err := parseKeySet(body)
-	if err != nil {
-		return nil, err
-	}
-	return &keySet{keys: keys, fetched: j.now(), lifetime: lifetime(header, j.maxAge), cached: cachedFor(header) > 0}, nil
 }

@@ -37,9 +37,9 @@ func TestJWKS_SurvivesFaultsOfTheCaller(t *testing.T) {
 		name, text string
 		fail       func()
 	}{
-		{"panic", "panicked: *errors.errorString", func() { panic(errors.New(secret)) }},
-		{"panic with a string", "panicked: string", func() { panic(secret) }},
-		{"runtime error", "index out of range [7] with length 0", func() { _ = none[7] }},
+		{"panic", ": *errors.errorString", func() { panic(errors.New(secret)) }},
+		{"panic with a string", ": string", func() { panic(secret) }},
+		{"runtime error", ": runtime error: index out of range [7] with length 0", func() { _ = none[7] }},
 		{"Goexit", "ended the goroutine", runtime.Goexit},
 	} {
 		for _, place := range []string{"transport", "clock", "clock after the response", "logger"} {
@@ -101,6 +101,9 @@ func TestJWKS_SurvivesFaultsOfTheCaller(t *testing.T) {
 						}
 						if place != "logger" && !strings.Contains(err.Error(), fault.text) {
 							t.Errorf("error = %v, want the cause %q", err, fault.text)
+						}
+						if site := "panicked in github.com/idverify/idverify-go/signature_test.TestJWKS_SurvivesFaultsOfTheCaller.func"; place != "logger" && fault.name != "Goexit" && !strings.Contains(err.Error(), site) {
+							t.Errorf("error = %v, want the function that panicked", err)
 						}
 					}
 					broken = false

@@ -55,25 +55,36 @@ func (p pause) over(now time.Time) bool {
 // jwx makes kilobytes of the smallest one.
 const maxKeySetValues = 4096
 
+// ignoredKeys counts the IDs of RSA keys that are not used.
+type ignoredKeys struct {
+	private   int // because a key of that ID has private parts
+	duplicate int // because several usable keys share the ID
+}
+
 // parseKeySet returns the keys that can verify, by their kid. A set without any is an error: it
 // never replaces a good one.
-func parseKeySet(body []byte) (map[string]*rsa.PublicKey, error) {
+func parseKeySet(body []byte) (map[string]*rsa.PublicKey, ignoredKeys, error) {
+	var ignored ignoredKeys
 	if bytes.Count(body, []byte(","))+bytes.Count(body, []byte("["))+bytes.Count(body, []byte("{")) > maxKeySetValues {
-		return nil, refuse(ErrKeySource, "get key set: the body holds more than 4,096 values")
+		return nil, ignored, refuse(ErrKeySource, "get key set: the body holds more than 4,096 values")
 	}
 	exposed, err := exposedKeyIDs(body)
 	if err != nil {
-		return nil, refuse(ErrKeySource, "get key set: the body is not a JSON Web Key Set")
+		return nil, ignored, refuse(ErrKeySource, "get key set: the body is not a JSON Web Key Set")
 	}
 	set, err := jwk.Parse(body, jwk.WithIgnoreParseError(true))
 	if err != nil {
-		return nil, refuse(ErrKeySource, "get key set: the body is not a JSON Web Key Set")
+		return nil, ignored, refuse(ErrKeySource, "get key set: the body is not a JSON Web Key Set")
 	}
 	keys := make(map[string]*rsa.PublicKey)
 	for i := range set.Len() {
 		parsed, _ := set.Key(i)
 		key := publicKey(parsed)
-		if key == nil || exposed[parsed.KeyID()] {
+		if key == nil {
+			continue
+		}
+		if _, ok := exposed[parsed.KeyID()]; ok {
+			exposed[parsed.KeyID()] = true
 			continue
 		}
 		if _, twice := keys[parsed.KeyID()]; twice {
@@ -81,14 +92,21 @@ func parseKeySet(body []byte) (map[string]*rsa.PublicKey, error) {
 		}
 		keys[parsed.KeyID()] = key
 	}
-	maps.DeleteFunc(keys, func(_ string, key *rsa.PublicKey) bool { return key == nil })
-	if len(keys) == 0 {
-		return nil, refuse(ErrKeySource, "get key set: it contains no key that can verify")
+	for _, rsaKey := range exposed {
+		if rsaKey {
+			ignored.private++
+		}
 	}
-	return keys, nil
+	shared := len(keys)
+	maps.DeleteFunc(keys, func(_ string, key *rsa.PublicKey) bool { return key == nil })
+	ignored.duplicate = shared - len(keys)
+	if len(keys) == 0 {
+		return nil, ignored, refuse(ErrKeySource, "get key set: it contains no key that can verify")
+	}
+	return keys, ignored, nil
 }
 
-// exposedKeyIDs returns the kids that appear with private parts. Anyone can sign with such a key,
+// exposedKeyIDs returns the kids that appear with private parts, and whether on an RSA key. Anyone can sign with such a key,
 // so a public key of the same kid must not verify anything either. It reads the JSON itself,
 // because jwx drops keys that it cannot parse and accepts text after the end.
 func exposedKeyIDs(body []byte) (map[string]bool, error) {
@@ -104,9 +122,10 @@ func exposedKeyIDs(body []byte) (map[string]bool, error) {
 		if json.Unmarshal(raw, &members) != nil || !isPrivate(members) {
 			continue
 		}
-		var kid string
+		var kid, kty string
+		_ = json.Unmarshal(members["kty"], &kty)
 		if json.Unmarshal(members["kid"], &kid) == nil {
-			exposed[kid] = true
+			exposed[kid] = exposed[kid] || kty == "RSA"
 		}
 	}
 	return exposed, nil

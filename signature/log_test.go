@@ -197,7 +197,7 @@ func logCases(t *testing.T) []logCase {
 	return []logCase{
 		// What any sender can cause.
 		{"malformed", nil, nil, func(r *http.Request) *http.Request { r.Header.Del("Authorization"); return r }, slog.LevelWarn, "Authorization", 400},
-		{"unknown key", signature.StaticKeys{}, nil, nil, slog.LevelWarn, "no key of this id", 400},
+		{"unknown key", signature.StaticKeys{}, nil, nil, slog.LevelWarn, "no usable key of this ID", 400},
 		{"forged", signature.StaticKeys{keyID: &keys()["stranger"].PublicKey}, nil, nil, slog.LevelWarn, "does not verify", 400},
 		{"cached key set", cached.jwks(t, signature.JWKSOptions{}), nil, nil, slog.LevelWarn, "cache", 503},
 		{"sender left during the key lookup", waitingKeys, nil, canceled, slog.LevelWarn, "context canceled", 503},
@@ -251,6 +251,50 @@ func TestVerifier_LogLevels(t *testing.T) {
 			got := log.records[0]
 			if got.Level != tt.level || got.Message != "signature: message not passed on" || !strings.Contains(fmt.Sprint(got.Attrs["error"]), tt.text) {
 				t.Errorf("record %v, want level %v and an error with %q", got, tt.level, tt.text)
+			}
+		})
+	}
+}
+
+// TestJWKS_LogsIgnoredKeys publishes keys that are not used, although they are strong enough.
+func TestJWKS_LogsIgnoredKeys(t *testing.T) {
+	t.Parallel()
+	private := func(kid string) string {
+		return strings.Replace(jwk(kid, "service-2"), `"kty"`, `"d":"AQAB","p":1,"kty"`, 1)
+	}
+	const symmetric = `{"kty":"oct","k":"AQAB","kid":"b"}`
+	for _, tt := range []struct {
+		name string
+		keys []string
+		want string // attributes of the record; empty if there is none
+	}{
+		{"all used", []string{jwk("b", "service-2"), jwk("weak", "weak"), jwk("weak", "weak")}, ""},
+		{"private parts", []string{private("b"), private("c")}, "map[duplicate:0 private_parts:2]"},
+		{"private parts next to the public key", []string{private("b"), jwk("b", "service-2")}, "map[duplicate:0 private_parts:1]"},
+		{"symmetric key", []string{symmetric}, ""},
+		{"symmetric key of the same ID", []string{jwk("b", "service-2"), symmetric}, "map[duplicate:0 private_parts:1]"},
+		{"duplicate", []string{jwk("b", "service-2"), jwk("b", "strong"), jwk("b", "service-2")}, "map[duplicate:1 private_parts:0]"},
+		{"both", []string{jwk("b", "service-2"), jwk("b", "strong"), private("c")}, "map[duplicate:1 private_parts:1]"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			log := new(logRecorder)
+			s := newKeyServer(t, append(tt.keys, jwk("a", "service-1"))...)
+			j := s.jwks(t, signature.JWKSOptions{Logger: slog.New(log)})
+
+			for range 3 {
+				s.want(t, j, "a", "service-1")
+			}
+
+			var got string
+			if len(log.records) > 0 {
+				got = fmt.Sprint(log.records[0].Attrs)
+				if r := log.records[0]; r.Level != slog.LevelError || r.Message != "signature: keys of the key set ignored" {
+					t.Errorf("record %v, want ignored keys at level error", r)
+				}
+			}
+			if len(log.records) > 1 || got != tt.want {
+				t.Errorf("records %v, want one with %q", log.records, tt.want)
 			}
 		})
 	}

@@ -179,7 +179,7 @@ func TestVerifier_ErrorTexts(t *testing.T) {
 		want   string
 	}{
 		{"coverage", covering("(request-target) host x-service-callback digest"), kindsOfMessages[0], signature.VerifierOptions{}, "signature: callback refused: the signature does not cover date"},
-		{"redirect", keyNamed("other", "stranger"), kindsOfMessages[1], signature.VerifierOptions{}, "signature: redirect refused: the service has no key of this id"},
+		{"redirect", keyNamed("other", "stranger"), kindsOfMessages[1], signature.VerifierOptions{}, "signature: redirect refused: the key set has no usable key of this ID (a key that is published twice, or with private parts, is not used)"},
 		{"too large", withBody(strings.Repeat("a", 10)), kindsOfMessages[0], signature.VerifierOptions{MaxBody: 9}, "signature: callback refused: the body is larger than MaxBody"},
 		{"replay", func(*wire) {}, kindsOfMessages[1], signature.VerifierOptions{Replay: store}, "signature: redirect refused: this very message was accepted before"},
 		{"retryable", func(*wire) {}, kindsOfMessages[0], signature.VerifierOptions{Replay: failingStore(outage)}, "signature: callback undecided: the replay store failed: connection refused (answer 503, so that it is tried again)"},

@@ -151,7 +151,7 @@ func (v *Verifier) checkSignature(ctx context.Context, m *message) error {
 	key, err := v.keys.PublicKey(ctx, m.keyID)
 	switch {
 	case errors.Is(err, ErrUnknownKey):
-		return refuse(ErrUnknownKey, "the service has no key of this id")
+		return refuse(ErrUnknownKey, "the key set has no usable key of this ID (a key that is published twice, or with private parts, is not used)")
 	case err != nil:
 		return because(ErrKeySource, "the key source failed", err)
 	case key == nil:

@@ -1,0 +1,106 @@
+package signature
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"strings"
+	"time"
+)
+
+// run fetches the key set and publishes the result, even if the caller's HTTP client, clock or
+// logger panics or calls runtime.Goexit.
+func (j *JWKS) run(ctx context.Context, f *fetch) {
+	f.ended, f.err, f.fault = f.begun, refuse(ErrKeySource, "get key set: the HTTP client or the clock ended the goroutine"), true
+	defer j.publish(f)
+	defer j.logResult(ctx, f)
+	defer func() {
+		if p := recover(); p != nil {
+			f.err, f.fault = refuse(ErrKeySource, "get key set: the HTTP client or the clock panicked in "+panicSite()+": "+panicText(p)), true
+		}
+	}()
+
+	set, ignored, err := j.get(ctx)
+	ended := j.now()
+	f.set, f.ignored, f.ended, f.err, f.fault = set, ignored, ended, err, false
+}
+
+// publish hands the result to the callers that wait for it. It runs no code of the caller.
+func (j *JWKS) publish(f *fetch) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if f.err == nil {
+		j.current.Store(f.set)
+		j.failures = 0
+	} else {
+		j.lastErr = f.err
+		j.retryPause = pause{from: f.ended, length: min(time.Second<<min(j.failures, 20), j.minRefetch)}
+		if f.fault && j.failures == 0 {
+			j.retryPause = pause{} // the service did not fail, so the next call may fetch at once
+		}
+		j.failures++
+	}
+	j.fetch = nil
+	close(f.done)
+}
+
+// logResult logs a failed fetch, and the keys of a successful one that are not used. A logger that
+// panics must not end the process.
+func (j *JWKS) logResult(ctx context.Context, f *fetch) {
+	defer func() { _ = recover() }()
+	if f.err == nil {
+		if f.ignored != (ignoredKeys{}) {
+			j.logger.LogAttrs(ctx, slog.LevelError, "signature: keys of the key set ignored",
+				slog.Int("private_parts", f.ignored.private),
+				slog.Int("duplicate", f.ignored.duplicate))
+		}
+		return
+	}
+	j.mu.Lock()
+	failures := j.failures + 1
+	j.mu.Unlock()
+	set := j.current.Load()
+	j.logger.LogAttrs(ctx, slog.LevelError, "signature: key set not fetched",
+		slog.Int("failures", failures),
+		slog.Bool("old_set_usable", set != nil && set.usable(f.ended, j.maxStale)),
+		slog.String("error", during("key lookup", f.err).Error()))
+}
+
+// panicText describes a panic of the caller's code. Values other than runtime errors may contain a
+// URL or a secret.
+func panicText(p any) string {
+	if e, ok := p.(runtime.Error); ok {
+		return e.Error()
+	}
+	return fmt.Sprintf("%T", p)
+}
+
+// panicSite returns the name of the function that panicked. It is called from a deferred function.
+func panicSite() string {
+	pcs := make([]uintptr, 32)
+	frames := runtime.CallersFrames(pcs[:runtime.Callers(3, pcs)]) // without Callers, panicSite and the deferred function
+	for {
+		frame, more := frames.Next()
+		if !strings.HasPrefix(frame.Function, "runtime.") {
+			return frame.Function
+		}
+		if !more {
+			return "an unknown function"
+		}
+	}
+}
+
+// get fetches and parses the key set. Only a response with status 200 has one.
+func (j *JWKS) get(ctx context.Context) (*keySet, ignoredKeys, error) {
+	header, body, err := fetchBody(ctx, &j.client, j.url)
+	if err != nil {
+		return nil, ignoredKeys{}, err
+	}
+	keys, ignored, err := parseKeySet(body)
+	if err != nil {
+		return nil, ignored, err
+	}
+	set := &keySet{keys: keys, fetched: j.now(), lifetime: lifetime(header, j.maxAge), cached: cachedFor(header) > 0}
+	return set, ignored, nil
+}
