@@ -30,8 +30,8 @@
 // # Alerts
 //
 // Set JWKSOptions.Logger and VerifierOptions.Logger and alert on records at level error: they
-// report an unavailable key set, key source or replay store, or a receiver that is set up wrongly.
-// Everything that a sender can cause is logged at level warn.
+// report an unavailable or partly unusable key set, an unavailable key source or replay store, or
+// middleware that has consumed a body. Everything that a sender can cause is logged at level warn.
 //
 // # What stays yours
 //

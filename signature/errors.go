@@ -7,27 +7,57 @@ import (
 	"net/url"
 )
 
-// Why a message was refused, for [errors.Is]. An [*Error] is exactly one of these, or one of the undecided below.
+// Reasons why a message is invalid, for [errors.Is]. An [*Error] has exactly one of these reasons, or
+// one of those below.
 var (
-	ErrMalformed  = errors.New("malformed message")             // a part of it cannot be read: the Authorization, the date, the request target, the query
-	ErrAlgorithm  = errors.New("algorithm not allowed")         // not rsa-sha256, or a key that is too weak for it
-	ErrCoverage   = errors.New("insufficient coverage")         // the signature leaves out what it must cover, or covers what does not occur exactly once
-	ErrSkew       = errors.New("date outside the allowed skew") // too old, too new, or a clock is wrong
-	ErrHost       = errors.New("host not allowed")              // meant for another host than those given to NewVerifier
-	ErrUnknownKey = errors.New("unknown key")                   // the service has no key of this id
-	ErrSignature  = errors.New("signature does not verify")     // forged, or changed on its way
-	ErrDigest     = errors.New("digest does not match")         // the body is not the one that was signed, or the digest is no SHA-256
-	ErrReplay     = errors.New("message replayed")              // this very message was accepted before
-	ErrTooLarge   = errors.New("message too large")             // a body above VerifierOptions.MaxBody
+	// ErrMalformed means that the Authorization, the date, the request target or the query cannot be
+	// parsed.
+	ErrMalformed = errors.New("malformed message")
+
+	// ErrAlgorithm means that the algorithm is not rsa-sha256, or that the key is too weak for it.
+	ErrAlgorithm = errors.New("algorithm not allowed")
+
+	// ErrCoverage means that the signature does not cover a required part of the message, or covers a
+	// header that does not occur exactly once.
+	ErrCoverage = errors.New("insufficient coverage")
+
+	// ErrSkew means that the date is too old or in the future, or that a clock is wrong.
+	ErrSkew = errors.New("date outside the allowed skew")
+
+	// ErrHost means that the message was sent to a host that was not given to NewVerifier.
+	ErrHost = errors.New("host not allowed")
+
+	// ErrUnknownKey means that the service has no usable key of this ID.
+	ErrUnknownKey = errors.New("unknown key")
+
+	// ErrSignature means that the message was forged or changed on its way.
+	ErrSignature = errors.New("signature does not verify")
+
+	// ErrDigest means that the body is not the one that was signed, or that the digest is not a SHA-256.
+	ErrDigest = errors.New("digest does not match")
+
+	// ErrReplay means that the same message was accepted before.
+	ErrReplay = errors.New("message replayed")
+
+	// ErrTooLarge means that the body is larger than VerifierOptions.MaxBody.
+	ErrTooLarge = errors.New("message too large")
 )
 
 // Reasons why a message cannot be verified now. The message may be valid: respond with 503, so that
 // the service sends it again, and never with 400.
 var (
-	ErrKeySource   = errors.New("keys out of reach")         // the key is not at hand, and whether it exists cannot be found out now
-	ErrReplayStore = errors.New("replay store out of reach") // it failed or is full
-	ErrBody        = errors.New("body cut off")              // the signature verified, but the body could not be read to its end, or middleware had read it before
-	ErrTooLate     = errors.New("message verified too late") // the date was valid when the message arrived, but no longer when its key and body had been read
+	// ErrKeySource means that the key is not available, and that it is not known whether it exists.
+	ErrKeySource = errors.New("keys out of reach")
+
+	// ErrReplayStore means that the replay store failed or is full.
+	ErrReplayStore = errors.New("replay store out of reach")
+
+	// ErrBody means that the signature verified, but the body could not be read to its end, or
+	// middleware had read it before.
+	ErrBody = errors.New("body incomplete")
+
+	// ErrTooLate means that the date expired while the key or the body was being read.
+	ErrTooLate = errors.New("message verified too late")
 )
 
 // Error is what every verification error is. It wraps one of the sentinels above and, where another error caused it, that one too, so that errors.Is also finds context.Canceled.
@@ -44,9 +74,20 @@ type Error struct {
 // Error says which operation failed and why: "signature: callback refused: the digest does not match the body".
 func (e *Error) Error() string {
 	if e.Undecided() {
-		return "signature: " + e.Operation + " undecided: " + e.detail + " (answer 503, so that it is tried again)"
+		return "signature: " + e.Operation + " undecided: " + e.detail + e.hint()
 	}
 	return "signature: " + e.Operation + " refused: " + e.detail
+}
+
+// hint returns what to do with a message that cannot be verified now.
+func (e *Error) hint() string {
+	switch e.Operation {
+	case "callback":
+		return " (respond with 503: the service sends it again)"
+	case "redirect":
+		return " (respond with 503: the service does not send a redirect again; the user can reload the page within the clock skew, or start over)"
+	}
+	return ""
 }
 
 // Unwrap gives [errors.Is] and [errors.As] the sentinel and the cause.
@@ -65,8 +106,9 @@ func (e *Error) Undecided() bool {
 
 func refuse(reason error, detail string) error { return &Error{Reason: reason, detail: detail} }
 
-// routine marks an error that any sender can cause. It is logged at level warn even if the message
-// may be valid, so that alerts on level error report outages alone.
+// routine marks an error that a sender can cause. It is logged at level warn even if the message may
+// be valid, so that level error is left to an unavailable key source or replay store and to
+// middleware that has consumed the body.
 func routine(err error) error {
 	if e, ok := errors.AsType[*Error](err); ok {
 		marked := *e

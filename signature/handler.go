@@ -7,18 +7,24 @@ import (
 	"net/http"
 )
 
-// retryAfter is what a 503 advises, in seconds: the service's own first wait.
+// retryAfter is the Retry-After of a 503 to a callback, in seconds: the service's own first wait. A
+// redirect has none, because its date expires before that.
 const retryAfter = "10"
 
 // CallbackHandler returns a handler that passes only verified callbacks on to next, which finds the message by [MessageFromContext] and, as always, in r.Body.
-// A bad message gets 400 with a body that is always the same; one that cannot be judged now gets 503 with Retry-After, upon which the service tries again. It works behind http.StripPrefix and http.MaxBytesHandler; behind a proxy that changes host or path, see VerifierOptions.Target.
+// It responds to an invalid message with 400 and a body that is always the same. It responds to a
+// message that cannot be verified now with 503 and Retry-After, and the service sends it again. It
+// works behind http.StripPrefix and http.MaxBytesHandler; behind a proxy that changes host or path,
+// see VerifierOptions.Target.
 //
-// Why a message is not passed on stands in the log of VerifierOptions.Logger.
+// VerifierOptions.Logger logs why a message is not passed on.
 func (v *Verifier) CallbackHandler(next http.Handler) http.Handler {
 	return v.handler(v.VerifyCallback, next)
 }
 
-// RedirectHandler is [Verifier.CallbackHandler] for redirects: next gets only verified ones. A device that gets 503 may be reloaded by its user.
+// RedirectHandler is [Verifier.CallbackHandler] for redirects: next gets only verified ones. The
+// service does not send a redirect again, so a 503 has no Retry-After: the user can reload the page
+// within the clock skew.
 func (v *Verifier) RedirectHandler(next http.Handler) http.Handler {
 	return v.handler(v.VerifyRedirect, next)
 }
@@ -38,9 +44,9 @@ func (v *Verifier) handler(verify func(*http.Request) (*Message, error), next ht
 	})
 }
 
-// severity is the level at which a rejected message is logged: error if the key source or the
-// replay store is unavailable or the receiver is set up wrongly, warn for everything that a sender
-// can cause.
+// severity returns the level for a rejected message: error if the key source or the replay store is
+// unavailable, or if middleware has consumed the body; warn for everything else, including a request
+// whose context was canceled.
 func severity(ctx context.Context, err error) slog.Level {
 	e, ok := errors.AsType[*Error](err)
 	switch {
@@ -52,10 +58,13 @@ func severity(ctx context.Context, err error) slog.Level {
 	return slog.LevelError
 }
 
-// answer tells the sender nothing but whether it is worth trying again: anything more would help an attacker to find out what is still wrong.
+// answer discloses only whether the message may be sent again. Anything else would help an attacker
+// to find out what is still wrong.
 func answer(w http.ResponseWriter, err error) {
 	if e, ok := errors.AsType[*Error](err); ok && e.Undecided() {
-		w.Header().Set("Retry-After", retryAfter)
+		if e.Operation == "callback" {
+			w.Header().Set("Retry-After", retryAfter)
+		}
 		http.Error(w, http.StatusText(http.StatusServiceUnavailable), http.StatusServiceUnavailable)
 		return
 	}

@@ -189,8 +189,14 @@ func TestAnUndecidedMessageIsAskedForAgain(t *testing.T) {
 		v.CallbackHandler(never).ServeHTTP(callback, signedCallback().request(t))
 		v.RedirectHandler(never).ServeHTTP(redirect, signedRedirect().request(t))
 
+		if retry := callback.Header().Get("Retry-After"); retry != "10" {
+			t.Errorf("%s: callback: Retry-After %q, want 10 s, the service's first wait", name, retry)
+		}
+		if retry, ok := redirect.Header()["Retry-After"]; ok {
+			t.Errorf("%s: redirect: Retry-After %q, want none: the date expires before that", name, retry)
+		}
 		for _, got := range []*httptest.ResponseRecorder{callback, redirect} {
-			if got.Code != http.StatusServiceUnavailable || got.Header().Get("Retry-After") == "" || strings.Contains(got.Body.String(), "secret") {
+			if got.Code != http.StatusServiceUnavailable || strings.Contains(got.Body.String(), "secret") {
 				t.Errorf("%s: answered %d %q %v; want 503: after a 400 the service never tries again", name, got.Code, got.Body, got.Header())
 			}
 		}

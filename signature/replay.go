@@ -3,6 +3,7 @@ package signature
 import (
 	"context"
 	"crypto/sha256"
+	"fmt"
 	"sync"
 	"time"
 )
@@ -32,8 +33,8 @@ type MemoryReplayStore struct {
 }
 
 // NewMemoryReplayStore returns a store of at most max claims, about 100 bytes each. A receiver
-// needs one claim for each message of the last 11 s: twice the clock skew, and one second. Zero or
-// less means 131,072.
+// needs one claim for each message of the last 11 s at the default skew: twice the skew, and one
+// second. Zero or less means 131,072.
 func NewMemoryReplayStore(max int) *MemoryReplayStore {
 	if max <= 0 {
 		max = defaultReplayMax
@@ -63,14 +64,14 @@ func (s *MemoryReplayStore) Claim(_ context.Context, id [32]byte, ttl time.Durat
 	return true, nil
 }
 
-// accept is the last step, so that only a message that is valid in every other respect takes room
-// in the replay store.
+// accept checks the date again and claims the message. It is the last step, so that only a message
+// that is valid in every other respect takes room in the replay store.
 func (v *Verifier) accept(ctx context.Context, m *message, date time.Time) error {
 	// The key or the body may have taken long. A copy whose body is held back would otherwise be
 	// accepted long after its date, when the claim of the original has expired. The error is
 	// retryable, because a valid message that was merely slow is signed again for its next attempt.
-	if v.now().Sub(date).Abs() > v.skew {
-		return routine(refuse(ErrTooLate, "the date was valid when the message arrived, but no longer when its key and body had been read"))
+	if age := v.now().Sub(date); age.Abs() > v.skew {
+		return routine(refuse(ErrTooLate, fmt.Sprintf("the date expired while the key or the body was being read: it is %s old now (check what delays the key lookup and the body)", age.Round(time.Millisecond))))
 	}
 	if v.replay == nil {
 		return nil
@@ -85,10 +86,9 @@ func (v *Verifier) accept(ctx context.Context, m *message, date time.Time) error
 	return nil
 }
 
-// claimTTL is how long a claim lives, counted from the claim. A clock within the skew reads at
-// least date - skew now and accepts the date until it reads date + skew, so no replica accepts a
-// copy later than 2 × skew from now, even if its clock differs from ours or is set back. The second
-// more is for stores that count in whole seconds.
+// claimTTL is how long a claim lives, counted from the claim. A clock that reads at least date - skew
+// at the claim accepts the date for at most 2 × skew more. A clock that is set back after the claim
+// can accept it longer. The extra second is for stores that count in whole seconds.
 func (v *Verifier) claimTTL() time.Duration { return 2*v.skew + time.Second }
 
 // id identifies a verified message by the modulus of its key and its signature. The key ID is not

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -173,9 +174,11 @@ func TestVerifier_ChecksDateAfterKeyLookup(t *testing.T) {
 
 			if e, ok := errors.AsType[*signature.Error](err); !ok || !e.Undecided() || !errors.Is(err, signature.ErrTooLate) {
 				t.Errorf("error = %v, want ErrTooLate, which is retryable", err)
+			} else if !strings.Contains(err.Error(), "it is 6s old now") {
+				t.Errorf("error = %v, want the age of the date", err)
 			}
 			if store.Claims() != 0 {
-				t.Error("the message was claimed, so its copy could not be told from it")
+				t.Error("the message was claimed, so a copy would be accepted")
 			}
 		})
 	}

@@ -61,9 +61,10 @@ type VerifierOptions struct {
 
 	// Logger gets a record from [Verifier.CallbackHandler] and [Verifier.RedirectHandler] for each
 	// message that they do not pass on, with the reason, which the response does not contain. The
-	// level is error if the key source or the replay store is unavailable or the receiver is set up
-	// wrongly, so an alert on that level reports outages. It is warn for everything that a sender can
-	// cause, such as an invalid message or an invented key ID. Default: nothing is logged.
+	// level is error if the key source or the replay store is unavailable, or if middleware has
+	// consumed the body. It is warn for everything else, including a request whose context was
+	// canceled: a sender can cause all of that, for example with an invented key ID. Default: nothing
+	// is logged.
 	Logger *slog.Logger
 }
 
