@@ -13,18 +13,25 @@ import (
 
 // Results of [Store.Check], for [errors.Is].
 var (
-	ErrEviction      = errors.New("claims may be evicted before they expire (set maxmemory-policy noeviction)")
+	// ErrEviction means that Redis evicts keys when its memory is full. An evicted claim lets a copy of
+	// its message in, so fail the deployment.
+	ErrEviction = errors.New("claims may be evicted before they expire (set maxmemory-policy noeviction)")
+
+	// ErrPolicyUnknown means that Check cannot read the policy. Log it, go on, and check the
+	// configuration of Redis by other means.
 	ErrPolicyUnknown = errors.New("the eviction policy cannot be read (allow the command INFO, or check that maxmemory-policy is noeviction)")
 )
 
 // Check reports whether Redis keeps claims until they expire. Call it at start. It sends INFO to
 // the server, or to each master of a cluster and each shard of a ring, and returns
 //   - nil if maxmemory-policy is noeviction, or if there is no maxmemory,
-//   - an error that wraps [ErrEviction] if any other policy applies: an evicted claim lets a copy
-//     of its message in,
+//   - an error that wraps [ErrEviction] and names the policy if any other applies,
 //   - an error that wraps [ErrPolicyUnknown] if the user may not send INFO or the response has no
-//     policy, as with some managed services,
+//     policy, as with some managed services, or if the client is not a Client, ClusterClient or Ring,
 //   - the client's error if Redis is unavailable.
+//
+// Fail the deployment on ErrEviction. Log any other error and go on: while Redis is unavailable,
+// claims fail and nothing is accepted unchecked.
 //
 // It takes no longer than Options.Timeout.
 func (s *Store) Check(ctx context.Context) error {
@@ -60,10 +67,10 @@ func checkPolicies(ctx context.Context, client goredis.UniversalClient) error {
 	case *goredis.Client:
 		err = check(ctx, c)
 	default:
-		return ErrPolicyUnknown
+		return fmt.Errorf("the client is a %T: %w", client, ErrPolicyUnknown)
 	}
 	if err != nil {
-		found = append(found, &cause{err})
+		found = append(found, &cause{explain(ctx, err)})
 	}
 	return errors.Join(found...)
 }
@@ -75,18 +82,19 @@ func checkPolicy(ctx context.Context, server *goredis.Client) error {
 		if _, replied := errors.AsType[goredis.Error](err); replied && (strings.HasPrefix(err.Error(), "NOPERM") || strings.HasPrefix(err.Error(), "ERR unknown command")) {
 			return ErrPolicyUnknown
 		}
-		return &cause{err}
+		return &cause{explain(ctx, err)}
 	}
 	fields := make(map[string]string)
 	for line := range strings.Lines(info) {
 		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
 		fields[name] = value
 	}
-	switch policy := fields["maxmemory_policy"]; {
+	policy := fields["maxmemory_policy"]
+	switch {
 	case policy == "noeviction" || fields["maxmemory"] == "0":
 		return nil
 	case policy == "":
 		return ErrPolicyUnknown
 	}
-	return ErrEviction
+	return fmt.Errorf("maxmemory-policy is %q: %w", policy, ErrEviction)
 }

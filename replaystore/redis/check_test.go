@@ -61,6 +61,9 @@ func TestStore_Check(t *testing.T) {
 		if !isOnly(err, tt.want) {
 			t.Errorf("maxmemory %s, %s: error = %v, want %v", tt.maxmemory, tt.policy, err, tt.want)
 		}
+		if err != nil && !strings.Contains(err.Error(), "maxmemory-policy is \""+tt.policy+"\"") {
+			t.Errorf("error = %v, want the policy %s", err, tt.policy)
+		}
 	}
 }
 
@@ -113,6 +116,20 @@ func TestStore_CheckResponses(t *testing.T) {
 	}
 }
 
+// otherClient is a client of another type, such as one that adds metrics.
+type otherClient struct{ goredis.UniversalClient }
+
+func TestStore_CheckOtherClient(t *testing.T) {
+	t.Parallel()
+	srv := startServer(t)
+
+	err := newStore(t, otherClient{srv.client(t)}, nil).Check(t.Context())
+
+	if !isOnly(err, redis.ErrPolicyUnknown) || !strings.Contains(err.Error(), "the client is a redis_test.otherClient") {
+		t.Errorf("error = %v, want ErrPolicyUnknown and the type of the client", err)
+	}
+}
+
 func TestStore_CheckWithoutRedis(t *testing.T) {
 	t.Parallel()
 	loading := redisError("LOADING Redis is loading the dataset in memory")
@@ -123,7 +140,7 @@ func TestStore_CheckWithoutRedis(t *testing.T) {
 		want   string
 	}{
 		{"not there", unreachable(t), time.Minute, "dial: connect: no such file or directory"},
-		{"silent", silent(t), time.Millisecond, "context deadline exceeded"},
+		{"silent", silent(t), time.Millisecond, "no response from Redis within 1ms (Options.Timeout)"},
 		{"one of a cluster", answering(t, errors.New("MOVED 3999 10.0.0.7:6381")), time.Minute, "give a ClusterClient"},
 		{"loading", answering(t, loading), time.Minute, "LOADING"},
 	} {

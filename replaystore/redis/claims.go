@@ -7,18 +7,18 @@ import (
 	"time"
 )
 
-// maxOpenClaims bounds the claims whose outcome is unknown: those of an outage at 10,000 messages a
-// second.
+// maxOpenClaims bounds the claims with an unknown outcome. It is enough for an outage at 10,000
+// messages a second.
 const maxOpenClaims = 1 << 17
 
 // openClaims are the claims of one process that have no result yet, or failed with an unknown
-// outcome: Redis may have recorded them. All claims of one id write the same value while they are
+// outcome: Redis may have recorded them. All claims of one ID write the same value while they are
 // open, so that the process recognizes its own record later.
 type openClaims struct {
 	owner string // no other store has it; part of every value
 
 	mu     sync.Mutex // guards all below, and the claims
-	number uint64     // of values
+	number uint64     // of the last value
 	byID   map[[32]byte]*openClaim
 	queued []*openClaim // those that failed, by their expiry
 }
@@ -27,7 +27,7 @@ func newOpenClaims() openClaims {
 	return openClaims{owner: rand.Text(), byID: make(map[[32]byte]*openClaim)}
 }
 
-// openClaim is one id.
+// openClaim is the open claim of one ID, shared by its concurrent calls.
 type openClaim struct {
 	id      [32]byte
 	value   string    // what the process records for the id

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -288,19 +289,34 @@ func (h hookFunc) ProcessPipelineHook(next goredis.ProcessPipelineHook) goredis.
 	return next
 }
 
-// TestStore_SurvivesFaultsOfTheCaller has a hook of the client panic, which runs on a goroutine of
-// the store.
+// TestStore_SurvivesFaultsOfTheCaller makes a hook of the client panic or end its goroutine, which
+// is one of the store.
 func TestStore_SurvivesFaultsOfTheCaller(t *testing.T) {
 	t.Parallel()
-	client := unreachable(t)
-	client.AddHook(hookFunc(func(goredis.Cmder) error { panic("broken") }))
-	store := newStore(t, client, &redis.Options{Timeout: time.Minute})
+	for _, tt := range []struct {
+		name string
+		fail func()
+		want string
+	}{
+		{"panic", func() { panic("secret") }, "the client panicked with a value of type string"},
+		{"Goexit", runtime.Goexit, "the client ended its goroutine"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			client := unreachable(t)
+			client.AddHook(hookFunc(func(goredis.Cmder) error { tt.fail(); return nil }))
+			store := newStore(t, client, &redis.Options{Timeout: time.Minute})
 
-	fresh, err := store.Claim(t.Context(), anID, time.Minute)
-	checked := store.Check(t.Context())
+			fresh, err := store.Claim(t.Context(), anID, time.Minute)
+			checked := store.Check(t.Context())
 
-	if fresh || err == nil || checked == nil {
-		t.Errorf("fresh %v, error %v, error of Check %v; want errors", fresh, err, checked)
+			if want := "redis replay store: claim: " + tt.want; fresh || err == nil || err.Error() != want {
+				t.Errorf("fresh %v, error %v; want %q", fresh, err, want)
+			}
+			if want := "redis replay store: check: " + tt.want; checked == nil || checked.Error() != want {
+				t.Errorf("error of Check = %v, want %q", checked, want)
+			}
+		})
 	}
 }
 

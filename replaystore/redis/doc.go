@@ -13,16 +13,16 @@
 //
 // A claim that Redis drops early lets a copy in, and your handler is called a second time with the
 // same check ID. To keep all claims, set maxmemory-policy noeviction. A full Redis then returns an
-// error, and the service sends the message again. [Store.Check] reports any other policy; call it
-// at start. To keep claims across a restart, set appendonly yes and appendfsync always. A failover
+// error, and the service sends the message again. [Store.Check] reports any other policy. Call
+// it at start, fail the deployment on [ErrEviction], and log any other error and go on. To keep claims across a restart, set appendonly yes and appendfsync always. A failover
 // to a replica that lagged behind loses the claims that it had not received.
 //
 // # When Redis is unavailable
 //
 // Claim returns an error, the verifier responds with 503, and the service sends the callback again,
-// signed anew, 10, 20, 30, 40 and 50 seconds later. Nothing is lost in an outage of up to two and a
+// with a new signature, 10, 20, 30, 40 and 50 seconds later. Nothing is lost in an outage of up to two and a
 // half minutes, and nothing is accepted unchecked. A redirect is not sent again, but its user can
 // reload it within the clock skew: a claim that Redis recorded although Claim returned an error
-// passes to exactly one later call in the same process. A reload that reaches another process is
+// passes to at most one later call in the same process. A reload that reaches another process is
 // rejected as a replay.
 package redis

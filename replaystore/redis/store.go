@@ -16,8 +16,8 @@ import (
 
 const (
 	defaultPrefix = "idverify:replay:"
-	// defaultTimeout is a fifth of the service's timeout for a callback, after which it does not
-	// retry.
+	// defaultTimeout is a fifth of the 10 s that the service waits for a response to a callback. The
+	// service does not retry after that timeout.
 	defaultTimeout = 2 * time.Second
 )
 
@@ -39,7 +39,8 @@ type Options struct {
 	Prefix string
 
 	// Timeout is the longest that Claim and Check take, whatever the client's own timeouts and
-	// retries: the service gives a callback up after ten seconds and does not retry it. Default 2 s.
+	// retries. The service waits 10 s for a response to a callback and does not retry after that
+	// timeout. Default 2 s.
 	Timeout time.Duration
 }
 
@@ -69,14 +70,16 @@ func New(client goredis.UniversalClient, opts *Options) (*Store, error) {
 // Claim implements [signature.ReplayStore]. It returns an error that wraps that of the client, or
 // of ctx, if Redis is unavailable, full, or does not respond in time.
 //
-// Redis may have recorded a claim that returned an error. Such a claim passes to exactly one later
-// call of this Store, so that a redirect that its user reloads after the error is not a replay.
+// Redis may have recorded a claim that returned an error. Such a claim passes to at most one later
+// call of this Store, so that a redirect that its user reloads after the error is not a replay. It
+// passes to none once it has expired, after a restart, or if too many claims failed before it.
 func (s *Store) Claim(ctx context.Context, id [32]byte, ttl time.Duration) (fresh bool, err error) {
 	// A copy that was in time may be in progress for as long as a claim takes.
 	ttl = max(ttl, 0) + s.timeout
 	claim := s.open.begin(id)
 	recorded, err := within(ctx, s.timeout, func(ctx context.Context) (bool, error) {
-		return s.record(ctx, s.prefix+hex.EncodeToString(id[:]), claim.value, ttl)
+		recorded, err := s.record(ctx, s.prefix+hex.EncodeToString(id[:]), claim.value, ttl)
+		return recorded, explain(ctx, err)
 	})
 	fresh = s.open.end(claim, recorded, err, ttl)
 	if err != nil {
@@ -102,14 +105,33 @@ func (s *Store) record(ctx context.Context, key, value string, ttl time.Duration
 
 var (
 	errVanished = errors.New("the claim was there and is gone: it expired, or Redis dropped it")
-	errFault    = errors.New("the client panicked or ended its goroutine")
+	errExited   = errors.New("the client ended its goroutine")
 )
+
+// timeoutError reports that Options.Timeout is over.
+type timeoutError struct{ after time.Duration }
+
+// Error implements error.
+func (e *timeoutError) Error() string {
+	return fmt.Sprintf("no response from Redis within %s (Options.Timeout)", e.after)
+}
+
+// Unwrap gives [errors.Is] the standard error.
+func (e *timeoutError) Unwrap() error { return context.DeadlineExceeded }
+
+// explain replaces the error of ctx by a timeoutError if Options.Timeout ended ctx.
+func explain(ctx context.Context, err error) error {
+	if timeout, ok := errors.AsType[*timeoutError](context.Cause(ctx)); ok && errors.Is(err, context.DeadlineExceeded) {
+		return timeout
+	}
+	return err
+}
 
 // within calls f, and returns when f has, when ctx ends or when the timeout is over. A client that
 // is busy with a connection ignores the end of its context, so f may go on: it ends by the client's
 // own timeouts, and what it still records belongs to an open claim.
 func within[T any](ctx context.Context, timeout time.Duration, f func(context.Context) (T, error)) (T, error) {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, &timeoutError{timeout})
 	defer cancel()
 	type result struct {
 		value T
@@ -117,9 +139,12 @@ func within[T any](ctx context.Context, timeout time.Duration, f func(context.Co
 	}
 	done := make(chan result, 1)
 	go func() {
-		r := result{err: errFault}
+		r := result{err: errExited}
 		defer func() {
-			_ = recover() // of a hook or dialer of the caller: r is still errFault
+			// A hook or dialer of the caller may panic. Its value may contain an address.
+			if p := recover(); p != nil {
+				r.err = fmt.Errorf("the client panicked with a value of type %T", p)
+			}
 			done <- r
 		}()
 		value, err := f(ctx)
@@ -129,7 +154,7 @@ func within[T any](ctx context.Context, timeout time.Duration, f func(context.Co
 	case r := <-done:
 		return r.value, r.err
 	case <-ctx.Done():
-		return *new(T), ctx.Err()
+		return *new(T), explain(ctx, ctx.Err())
 	}
 }
 

@@ -147,7 +147,7 @@ func TestNothingIsDecidedWithoutRedis(t *testing.T) {
 		want   string
 	}{
 		{"not there", unreachable(t), time.Minute, "dial: connect: no such file or directory"},
-		{"silent", silent(t), time.Millisecond, "context deadline exceeded"},
+		{"silent", silent(t), time.Millisecond, "no response from Redis within 1ms (Options.Timeout)"},
 		{"full", full.client(t), time.Minute, "OOM command not allowed"},
 		{"closed", closed, time.Minute, "client is closed"},
 		{"one of a cluster", answering(t, errors.New("MOVED 3999 10.0.0.7:6381")), time.Minute, "give a ClusterClient"},
@@ -161,6 +161,9 @@ func TestNothingIsDecidedWithoutRedis(t *testing.T) {
 
 			if fresh || err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Fatalf("fresh %v, error %v; want an error that says %q", fresh, err, tt.want)
+			}
+			if errors.Is(err, context.DeadlineExceeded) != (tt.name == "silent") {
+				t.Errorf("error = %v, want context.DeadlineExceeded after a timeout only", err)
 			}
 			if strings.Contains(err.Error(), "/none") || strings.Contains(err.Error(), "10.0") || strings.Contains(err.Error(), "internal") {
 				t.Errorf("the error tells where Redis is: %v", err)
