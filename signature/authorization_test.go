@@ -85,7 +85,7 @@ func TestVerifier_AuthorizationGrammar(t *testing.T) {
 	}
 }
 
-// TestVerifier_AuthorizationBytes has every byte in every place of the grammar.
+// TestVerifier_AuthorizationBytes checks every byte in every place of the grammar.
 func TestVerifier_AuthorizationBytes(t *testing.T) {
 	t.Parallel()
 	const token = "!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ" // RFC 9110, section 5.6.2
@@ -122,7 +122,7 @@ func TestVerifier_AuthorizationBytes(t *testing.T) {
 	}
 }
 
-// TestVerifier_KeyIDBytes has every byte in a key ID, from the signer to the key source.
+// TestVerifier_KeyIDBytes checks every byte in a key ID, from the signer to the key source.
 func TestVerifier_KeyIDBytes(t *testing.T) {
 	t.Parallel()
 	for i := range 256 {

@@ -171,7 +171,8 @@ func TestVerifier_ConsumedBody(t *testing.T) {
 	}
 }
 
-// TestVerifier_ConsumedBodyOfUnknownLength has no Content-Length that a body could be shorter than.
+// TestVerifier_ConsumedBodyOfUnknownLength sends callbacks without Content-Length through middleware
+// that reads the body.
 func TestVerifier_ConsumedBodyOfUnknownLength(t *testing.T) {
 	t.Parallel()
 	for _, version := range []int{1, 2} {

@@ -48,7 +48,7 @@ func TestJWKS_UsesOldKeysInOutage(t *testing.T) {
 	}
 }
 
-// TestJWKS_SecondOutageStartsOver has an outage, a success, and an outage again.
+// TestJWKS_SecondOutageStartsOver checks the pauses of a second outage.
 func TestJWKS_SecondOutageStartsOver(t *testing.T) {
 	t.Parallel()
 	log := new(logRecorder)
@@ -81,7 +81,7 @@ func TestJWKS_SecondOutageStartsOver(t *testing.T) {
 	}
 }
 
-// TestJWKS_AgeShortensLifetime has a set from a cache, which was fetched before we asked for it.
+// TestJWKS_AgeShortensLifetime checks sets from a cache, which are older than the request for them.
 func TestJWKS_AgeShortensLifetime(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -120,7 +120,7 @@ func TestJWKS_AgeShortensLifetime(t *testing.T) {
 	}
 }
 
-// TestJWKS_ErrorTexts has the cause of each failure, without names and addresses.
+// TestJWKS_ErrorTexts checks that the error contains the cause, and no name or address.
 func TestJWKS_ErrorTexts(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -209,7 +209,8 @@ func TestJWKS_RequestAndResponse(t *testing.T) {
 	}
 }
 
-// TestJWKS_KeyFetchedMeanwhile has another call fetch the set between the two looks that a call takes at it.
+// TestJWKS_KeyFetchedMeanwhile makes another call fetch the set between the two times that a call
+// reads it.
 func TestJWKS_KeyFetchedMeanwhile(t *testing.T) {
 	t.Parallel()
 	s := newKeyServer(t, jwk("a", "service-1"))

@@ -27,7 +27,7 @@ func (h faultyHandler) Enabled(context.Context, slog.Level) bool { return true }
 
 func (h faultyHandler) Handle(context.Context, slog.Record) error { h.fail(); return nil }
 
-// TestJWKS_SurvivesFaultsOfTheCaller has the caller's transport, clock or logger panic, or end the
+// TestJWKS_SurvivesFaultsOfTheCaller makes the caller's transport, clock or logger panic, or end the
 // goroutine of the fetch.
 func TestJWKS_SurvivesFaultsOfTheCaller(t *testing.T) {
 	t.Parallel()
@@ -119,7 +119,7 @@ func TestJWKS_SurvivesFaultsOfTheCaller(t *testing.T) {
 	}
 }
 
-// TestJWKS_PausesAfterRepeatedFaults has a transport that panics each time: not every message may
+// TestJWKS_PausesAfterRepeatedFaults makes the transport panic each time: not every message may
 // start a fetch.
 func TestJWKS_PausesAfterRepeatedFaults(t *testing.T) {
 	t.Parallel()
@@ -141,7 +141,7 @@ func TestJWKS_PausesAfterRepeatedFaults(t *testing.T) {
 	}
 }
 
-// TestJWKS_ClockPanicsInCall has the clock panic on the goroutine of a call. The call panics, as
+// TestJWKS_ClockPanicsInCall makes the clock panic on the goroutine of a call. The call panics, as
 // with any function that is passed to it, but the next one must not wait for a lock.
 func TestJWKS_ClockPanicsInCall(t *testing.T) {
 	t.Parallel()

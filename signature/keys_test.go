@@ -52,8 +52,8 @@ func TestVerifier_KeyStrength(t *testing.T) {
 	}
 }
 
-// TestVerifier_ErrorOfKeySource has a key source return errors of this package that mean something
-// else elsewhere. None of them may reject the message for good, except ErrUnknownKey.
+// TestVerifier_ErrorOfKeySource makes a key source return errors of this package that mean something
+// else elsewhere. None of them may reject the message permanently, except ErrUnknownKey.
 func TestVerifier_ErrorOfKeySource(t *testing.T) {
 	t.Parallel()
 	for _, reason := range []error{signature.ErrSignature, signature.ErrReplay, signature.ErrMalformed, signature.ErrReplayStore, signature.ErrTooLate, signature.ErrKeySource} {

@@ -110,7 +110,7 @@ func TestJWKS_RejectsTextAfterKeySet(t *testing.T) {
 	s.want(t, s.jwks(t, signature.JWKSOptions{}), "a", "service-1")
 }
 
-// TestJWKS_SizeLimits has sets at their limits and one beyond. jwx takes much memory for small
+// TestJWKS_SizeLimits checks sets at their limits and one beyond. jwx takes much memory for small
 // values.
 func TestJWKS_SizeLimits(t *testing.T) {
 	t.Parallel()
@@ -146,7 +146,7 @@ func TestJWKS_SizeLimits(t *testing.T) {
 	}
 }
 
-// TestJWKS_Exponents has the largest exponents. jwx truncates those of more than four bytes.
+// TestJWKS_Exponents checks the largest exponents. jwx truncates those of more than four bytes.
 func TestJWKS_Exponents(t *testing.T) {
 	t.Parallel()
 	withExponent := func(e string) string { return strings.Replace(jwk("a", "service-1"), "AQAB", e, 1) }

@@ -300,7 +300,7 @@ func TestJWKS_LogsIgnoredKeys(t *testing.T) {
 	}
 }
 
-// TestJWKS_LogsEachFailedFetchOnce has an outage with many messages.
+// TestJWKS_LogsEachFailedFetchOnce checks the records of an outage with many messages.
 func TestJWKS_LogsEachFailedFetchOnce(t *testing.T) {
 	t.Parallel()
 	log := new(logRecorder)

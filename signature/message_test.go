@@ -10,7 +10,7 @@ import (
 	"github.com/idverify/idverify-go/signature"
 )
 
-// TestVerifier_CoveredValueBytes has every byte in a covered header. A value must not end its line
+// TestVerifier_CoveredValueBytes checks every byte in a covered header. A value must not end its line
 // of the signing string.
 func TestVerifier_CoveredValueBytes(t *testing.T) {
 	t.Parallel()
@@ -37,7 +37,7 @@ func TestVerifier_CoveredValueBytes(t *testing.T) {
 	}
 }
 
-// TestVerifier_TargetBytes has every byte in a request target. Every target here is signed.
+// TestVerifier_TargetBytes checks every byte in a request target. Every target here is signed.
 func TestVerifier_TargetBytes(t *testing.T) {
 	t.Parallel()
 	v := newVerifier(t, signature.VerifierOptions{})
@@ -137,7 +137,7 @@ func TestNewVerifier_RejectsImpossibleHosts(t *testing.T) {
 	}
 }
 
-// TestVerifier_CallbackHeaderBytes has every byte in the name of the callback header.
+// TestVerifier_CallbackHeaderBytes checks every byte in the name of the callback header.
 func TestVerifier_CallbackHeaderBytes(t *testing.T) {
 	t.Parallel()
 	const token = "!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -152,7 +152,7 @@ func TestVerifier_CallbackHeaderBytes(t *testing.T) {
 	}
 }
 
-// TestVerifier_RedirectParameterBytes has every byte in a decoded parameter.
+// TestVerifier_RedirectParameterBytes checks every byte in a decoded parameter.
 func TestVerifier_RedirectParameterBytes(t *testing.T) {
 	t.Parallel()
 	for i := range 256 {
@@ -166,7 +166,7 @@ func TestVerifier_RedirectParameterBytes(t *testing.T) {
 	}
 }
 
-// TestVerifier_ErrorTexts has what a receiver reads in its log.
+// TestVerifier_ErrorTexts checks what a receiver reads in its log.
 func TestVerifier_ErrorTexts(t *testing.T) {
 	t.Parallel()
 	outage := errors.New("connection refused")
@@ -205,7 +205,7 @@ func TestVerifier_ErrorTexts(t *testing.T) {
 	}
 }
 
-// TestVerifier_ResponseTexts has the whole response to a rejected message.
+// TestVerifier_ResponseTexts checks the whole response to a rejected message.
 func TestVerifier_ResponseTexts(t *testing.T) {
 	t.Parallel()
 	for status, v := range map[int]*signature.Verifier{

@@ -223,8 +223,8 @@ func TestSigner_DigestForms(t *testing.T) {
 	}
 }
 
-// TestSigner_LeavesNothingHalfSigned has signing fail.
-func TestSigner_LeavesNothingHalfSigned(t *testing.T) {
+// TestSigner_FailureLeavesRequestUnchanged makes signing fail.
+func TestSigner_FailureLeavesRequestUnchanged(t *testing.T) {
 	t.Parallel()
 	broken := *keys()["service-1"]
 	broken.D = big.NewInt(3)

@@ -88,7 +88,7 @@ type redisError string
 func (e redisError) Error() string { return string(e) }
 func (redisError) RedisError()     {}
 
-// TestStore_CheckResponses has what no server on this machine sends.
+// TestStore_CheckResponses checks responses that the tests' Redis server does not send.
 func TestStore_CheckResponses(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -159,7 +159,7 @@ func TestStore_CheckWithoutRedis(t *testing.T) {
 	}
 }
 
-// TestStore_CheckAsksEveryServer has the second of two servers evict.
+// TestStore_CheckAsksEveryServer makes the second of two servers evict.
 func TestStore_CheckAsksEveryServer(t *testing.T) {
 	t.Parallel()
 	keeps := startServer(t)

@@ -3,14 +3,8 @@ package redis_test
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
-	"crypto/rsa"
 	"errors"
-	"fmt"
 	"net"
-	"net/http"
-	"net/http/httptest"
-	"net/url"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -21,10 +15,9 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/idverify/idverify-go/replaystore/redis"
-	"github.com/idverify/idverify-go/signature"
 )
 
-// stall makes the connections of a client withhold the replies to SET, which Redis has carried out.
+// stall makes the connections of a client withhold the replies to SET, which Redis has processed.
 type stall struct {
 	server   *server
 	active   atomic.Bool
@@ -98,7 +91,7 @@ func (s *stall) claimInVain(t testing.TB, store *redis.Store, id [32]byte) {
 	}
 }
 
-// TestStore_PassesRecordedClaimOnce has Redis record a claim whose call returned an error.
+// TestStore_PassesRecordedClaimOnce makes Redis record a claim whose call returned an error.
 func TestStore_PassesRecordedClaimOnce(t *testing.T) {
 	t.Parallel()
 	const calls = 50
@@ -178,7 +171,7 @@ func TestStore_PassesRecordedClaimOnce(t *testing.T) {
 	}
 }
 
-// TestStore_FailsAgainAndPasses has two calls fail one after the other.
+// TestStore_FailsAgainAndPasses makes two calls fail one after the other.
 func TestStore_FailsAgainAndPasses(t *testing.T) {
 	t.Parallel()
 	stall := newStall(startServer(t))
@@ -195,7 +188,7 @@ func TestStore_FailsAgainAndPasses(t *testing.T) {
 	}
 }
 
-// TestStore_OtherProcessClaimsFirst has the first call fail before Redis recorded anything.
+// TestStore_OtherProcessClaimsFirst makes the first call fail before Redis recorded anything.
 func TestStore_OtherProcessClaimsFirst(t *testing.T) {
 	t.Parallel()
 	srv := startServer(t)
@@ -272,7 +265,7 @@ func TestStore_ForgetsOpenClaims(t *testing.T) {
 	})
 }
 
-// hookFunc carries commands out in place of a server.
+// hookFunc processes commands in place of a server.
 type hookFunc func(goredis.Cmder) error
 
 func (h hookFunc) DialHook(next goredis.DialHook) goredis.DialHook { return next }
@@ -318,83 +311,4 @@ func TestStore_SurvivesFaultsOfTheCaller(t *testing.T) {
 			}
 		})
 	}
-}
-
-// TestVerifier_ReloadAfterLostReply is the reason for all this: the user of a redirect that got 503
-// reloads the page.
-func TestVerifier_ReloadAfterLostReply(t *testing.T) {
-	t.Parallel()
-	srv := startServer(t)
-	stall := newStall(srv)
-	store := stall.store(t)
-	f := newRedirect(t, store)
-	ctx, cancel := context.WithCancel(t.Context())
-	first := make(chan int)
-	go func() { first <- f.open(ctx) }()
-	<-stall.recorded
-	cancel()
-	if status := <-first; status != http.StatusServiceUnavailable {
-		t.Fatalf("response %d while Redis does not reply, want 503", status)
-	}
-	stall.active.Store(false)
-
-	reloaded, again := f.open(t.Context()), f.open(t.Context())
-
-	if reloaded != http.StatusNoContent || again != http.StatusBadRequest {
-		t.Errorf("responses to reloads: %d, then %d; want 204, then 400", reloaded, again)
-	}
-}
-
-// TestVerifier_ClaimTTL checks the lifetime that Redis is told: twice the skew and a second more,
-// and what a claim may take.
-func TestVerifier_ClaimTTL(t *testing.T) {
-	t.Parallel()
-	var set []any
-	client := unreachable(t)
-	client.AddHook(hookFunc(func(cmd goredis.Cmder) error { set = cmd.Args(); cmd.(*goredis.BoolCmd).SetVal(true); return nil }))
-	f := newRedirect(t, newStore(t, client, nil))
-
-	if status := f.open(t.Context()); status != http.StatusNoContent {
-		t.Fatalf("response %d, want 204", status)
-	}
-
-	if got := fmt.Sprint(set[3:]); got != "[ex 13 nx]" {
-		t.Errorf("command ends with %s, want a lifetime of 13 s", got)
-	}
-}
-
-// redirect is a signed redirect, and the handler that it is opened with.
-type redirect struct {
-	url     string
-	handler http.Handler
-}
-
-func newRedirect(t *testing.T, store signature.ReplayStore) redirect {
-	t.Helper()
-	key, err := rsa.GenerateKey(rand.Reader, 2048)
-	if err != nil {
-		t.Fatal(err)
-	}
-	clock := func() time.Time { return time.Unix(1_700_000_000, 0) }
-	signer, err := signature.NewSigner("key", key, &signature.SignerOptions{Now: clock})
-	if err != nil {
-		t.Fatal(err)
-	}
-	verifier, err := signature.NewVerifier(signature.StaticKeys{"key": &key.PublicKey}, []string{host}, &signature.VerifierOptions{Replay: store, Now: clock})
-	if err != nil {
-		t.Fatal(err)
-	}
-	handler := verifier.RedirectHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))
-	u := &url.URL{Scheme: "https", Host: host, Path: "/back", RawQuery: "check_id=c1&code=a"}
-	if err := signer.SignRedirect(u); err != nil {
-		t.Fatal(err)
-	}
-	return redirect{u.String(), handler}
-}
-
-// open returns the status of the response.
-func (r redirect) open(ctx context.Context) int {
-	w := httptest.NewRecorder()
-	r.handler.ServeHTTP(w, httptest.NewRequest(http.MethodGet, r.url, nil).WithContext(ctx))
-	return w.Code
 }

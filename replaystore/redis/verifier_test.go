@@ -1,0 +1,95 @@
+package redis_test
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/rsa"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"testing"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/idverify/idverify-go/signature"
+)
+
+// TestVerifier_ReloadAfterLostReply reloads the page of a redirect that got 503.
+func TestVerifier_ReloadAfterLostReply(t *testing.T) {
+	t.Parallel()
+	srv := startServer(t)
+	stall := newStall(srv)
+	store := stall.store(t)
+	f := newRedirect(t, store)
+	ctx, cancel := context.WithCancel(t.Context())
+	first := make(chan int)
+	go func() { first <- f.open(ctx) }()
+	<-stall.recorded
+	cancel()
+	if status := <-first; status != http.StatusServiceUnavailable {
+		t.Fatalf("response %d while Redis does not reply, want 503", status)
+	}
+	stall.active.Store(false)
+
+	reloaded, again := f.open(t.Context()), f.open(t.Context())
+
+	if reloaded != http.StatusNoContent || again != http.StatusBadRequest {
+		t.Errorf("responses to reloads: %d, then %d; want 204, then 400", reloaded, again)
+	}
+}
+
+// TestVerifier_ClaimTTL checks the lifetime sent to Redis: twice the skew, one second, and the time
+// that a claim may take.
+func TestVerifier_ClaimTTL(t *testing.T) {
+	t.Parallel()
+	var set []any
+	client := unreachable(t)
+	client.AddHook(hookFunc(func(cmd goredis.Cmder) error { set = cmd.Args(); cmd.(*goredis.BoolCmd).SetVal(true); return nil }))
+	f := newRedirect(t, newStore(t, client, nil))
+
+	if status := f.open(t.Context()); status != http.StatusNoContent {
+		t.Fatalf("response %d, want 204", status)
+	}
+
+	if got := fmt.Sprint(set[3:]); got != "[ex 13 nx]" {
+		t.Errorf("command ends with %s, want a lifetime of 13 s", got)
+	}
+}
+
+// redirect is a signed redirect, and the handler that it is opened with.
+type redirect struct {
+	url     string
+	handler http.Handler
+}
+
+func newRedirect(t *testing.T, store signature.ReplayStore) redirect {
+	t.Helper()
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	clock := func() time.Time { return time.Unix(1_700_000_000, 0) }
+	signer, err := signature.NewSigner("key", key, &signature.SignerOptions{Now: clock})
+	if err != nil {
+		t.Fatal(err)
+	}
+	verifier, err := signature.NewVerifier(signature.StaticKeys{"key": &key.PublicKey}, []string{host}, &signature.VerifierOptions{Replay: store, Now: clock})
+	if err != nil {
+		t.Fatal(err)
+	}
+	handler := verifier.RedirectHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))
+	u := &url.URL{Scheme: "https", Host: host, Path: "/back", RawQuery: "check_id=c1&code=a"}
+	if err := signer.SignRedirect(u); err != nil {
+		t.Fatal(err)
+	}
+	return redirect{u.String(), handler}
+}
+
+// open returns the status of the response.
+func (r redirect) open(ctx context.Context) int {
+	w := httptest.NewRecorder()
+	r.handler.ServeHTTP(w, httptest.NewRequest(http.MethodGet, r.url, nil).WithContext(ctx))
+	return w.Code
+}
