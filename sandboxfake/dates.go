@@ -14,7 +14,8 @@ import (
 // clock.
 //
 // Two messages of one check then never carry the same date, because a receiver would reject the
-// second as a replay: the server waits for the next second.
+// second as a replay: the server waits for the next second, so that 100 messages of one check take
+// 100 seconds.
 func WithSystemDates() Option {
 	return func(o *options) error {
 		o.systemDates = true
@@ -22,26 +23,22 @@ func WithSystemDates() Option {
 	}
 }
 
-// maxDateWait bounds the wait for a date of its own. A last date further ahead is of before the
-// system's clock was set back.
-const maxDateWait = time.Minute
-
 // messageDates chooses the dates of signatures. The server's mutex guards it.
 type messageDates struct {
 	system bool                 // dates come from the system's clock
-	last   map[string]time.Time // of each check that had a message in this second or later
-	second time.Time            // of the last change
+	last   map[string]time.Time // the last date of each check, unless it was past at the last cleaning
+	second time.Time            // when last was last cleaned up
 }
 
-// next returns the date of a message of a check, which is at most maxDateWait after now, and which
-// no other message of the check has.
+// next returns a date for a message of a check: now in whole seconds, or one second after the
+// check's last date. It has no upper bound: a receiver rejects a date that was already used, but
+// accepts a late message. After the system's clock was set back, a check may therefore wait until
+// the clock has passed its last date.
 func (d *messageDates) next(checkID string, now time.Time) time.Time {
 	date := now.UTC().Truncate(time.Second)
 	if !date.Equal(d.second) {
 		d.second = date
-		maps.DeleteFunc(d.last, func(_ string, last time.Time) bool {
-			return last.Before(date) || last.Sub(date) > maxDateWait
-		})
+		maps.DeleteFunc(d.last, func(_ string, last time.Time) bool { return last.Before(date) })
 	}
 	if last, ok := d.last[checkID]; ok {
 		date = last.Add(time.Second)
@@ -54,7 +51,7 @@ func (d *messageDates) next(checkID string, now time.Time) time.Time {
 }
 
 // signer returns a signer of one message of a check, which is to be sent at once. It waits until
-// the message has a date of its own, or until ctx ends. The mutex is free.
+// the message has a date of its own, or until ctx ends. The caller must not hold s.mu.
 func (s *Server) signer(ctx context.Context, checkID string, key signingKey) (*signature.Signer, error) {
 	date := s.messageDate(ctx, checkID)
 	return signature.NewSigner(key.id, key.key, &signature.SignerOptions{

@@ -145,6 +145,29 @@ func TestWithSystemDates_RedirectAndCallback(t *testing.T) {
 	})
 }
 
+func TestWithSystemDates_ManyMessagesAtOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const again = 100
+		a := newAPI(t, sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithSystemDates()))
+		receiver, target := newDated(t, a.srv, time.Now)
+		a.finish(target)
+
+		for range again {
+			if err := a.srv.Redeliver(t.Context(), a.srv.Deliveries()[0].ID); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := a.srv.Idle(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+
+		if len(receiver.rejected) != 0 || len(receiver.dates) != again+1 {
+			t.Errorf("%d messages accepted, rejected %v, want %d: two of one check had the same date", len(receiver.dates), receiver.rejected, again+1)
+		}
+	})
+}
+
 func TestServer_DatesByServerClock(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t, sandboxfake.New(t, sandboxfake.WithInMemory()))

@@ -27,8 +27,8 @@ type signingKey struct {
 	key *rsa.PrivateKey
 }
 
-// add makes a new key the one that signs. There are few keys, used in turn; their IDs are always
-// new.
+// add appends the next key, which signs from then on. The fixed keys are reused in turn under new
+// IDs; fresh keys have IDs derived from them.
 func (k *keyRing) add(s *Server, st *state) error {
 	id, key, err := s.signingKey(st, k.made)
 	if err != nil {
