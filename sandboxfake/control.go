@@ -19,13 +19,15 @@ import (
 // controlPath is the path of the control plane, alongside the service's own paths.
 const controlPath = "/_sandbox/"
 
-// WithControlPlane serves the methods of [Server] as plain JSON below /_sandbox/, for tests in
-// other languages. GET /_sandbox/ returns a list of operations.
+// WithControlPlane serves the clock, faults, deliveries, requests, sign-up, keys and reset of
+// [Server] as JSON below /_sandbox/, for tests in other languages. GET /_sandbox/ returns a list of
+// operations.
 //
 // Every request needs the header "Authorization: Bearer" with the token that [Server.ControlToken]
-// returns, except for that list and GET /_sandbox/health. The control plane serves loopback
-// connections only, see [WithRemoteControl], and no web pages of other origins.
-// Requests to it appear in no journal and do not count towards a rate limit.
+// returns, except for that list and GET /_sandbox/health, which any address can read. All others
+// also require a loopback connection, see [WithRemoteControl]. Requests by web pages of other
+// origins are rejected. Requests to the control plane appear in no journal and do not count toward
+// a rate limit.
 func WithControlPlane() Option {
 	return func(o *options) error {
 		o.control = true
@@ -73,25 +75,26 @@ var controls = []struct {
 	method, path string
 	example      string // a body; empty if none is read
 	does         string
+	query        []string // the query parameters it accepts
 	handle       func(*Server, *http.Request) (any, error)
 }{
-	{"GET", "health", "", "returns 200 as soon as the service is up; needs no token", (*Server).controlHealth},
-	{"GET", "operations", "", "lists the operations of the service, by the names that faults and requests use", (*Server).controlOperations},
-	{"GET", "time", "", "returns the time on the server's clock", (*Server).controlTime},
-	{"POST", "advance", `{"seconds": 120}`, "moves the clock, runs every event that becomes due, and returns when they are done", (*Server).controlAdvance},
-	{"POST", "expire", `{"check_id": "…"}`, "makes a check expire now, without moving the clock", (*Server).controlExpire},
-	{"GET", "dates", "", "returns which clock dates the signatures of callbacks and redirects", (*Server).controlDates},
-	{"POST", "dates", `{"clock": "sandbox"}`, "dates them by the server's clock, or with system by the system's", (*Server).controlSetDates},
-	{"POST", "idle", "", "returns when no callback is in flight and none is due now", (*Server).controlIdle},
-	{"GET", "faults", "", "returns the faults that were injected, and how many are left", (*Server).controlFaults},
-	{"POST", "faults", `{"match": {"operation": "phone_check.create"}, "faults": [{"status": 503}]}`, "makes the next matching calls fail, one per fault", (*Server).controlInject},
-	{"DELETE", "faults", "", "removes all faults", (*Server).controlClearFaults},
-	{"GET", "deliveries", "", "returns the callbacks with their attempts; with ?check_id=…&wait_seconds=10 those of one check, as soon as one is done", (*Server).controlDeliveries},
-	{"POST", "redeliver", `{"delivery_id": "…"}`, "sends a callback again", (*Server).controlRedeliver},
-	{"GET", "requests", "", "returns the requests that the service received; with ?operation=… those of one operation", (*Server).controlRequests},
-	{"POST", "signup", `{"name": "Ada", "invitation_ids": []}`, "signs a user up, who owns a new workspace and joins those of the invitations; returns their credentials", (*Server).controlSignUp},
-	{"POST", "keys", "", "rotates the signing key; the old one stays published for five minutes", (*Server).controlRotateKeys},
-	{"POST", "reset", `{"seed": 2}`, "restores the state of the start, with the same credentials; a seed, which may be left out, chooses the IDs from now on", (*Server).controlReset},
+	{"GET", "health", "", "returns 200 as soon as the service is up; needs no token", nil, (*Server).controlHealth},
+	{"GET", "operations", "", "lists the operations of the service, by the names that faults and requests use", nil, (*Server).controlOperations},
+	{"GET", "time", "", "returns the time on the server's clock", nil, (*Server).controlTime},
+	{"POST", "advance", `{"seconds": 120}`, "moves the clock, runs every event that becomes due, and returns when they are done", nil, (*Server).controlAdvance},
+	{"POST", "expire", `{"check_id": "…"}`, "makes a check expire now, without moving the clock", nil, (*Server).controlExpire},
+	{"GET", "dates", "", "returns which clock dates the signatures of callbacks and redirects", nil, (*Server).controlDates},
+	{"POST", "dates", `{"clock": "sandbox"}`, `sets the clock that dates signatures: "sandbox" (the server's) or "system"`, nil, (*Server).controlSetDates},
+	{"POST", "idle", "", "returns when no callback is in flight and none is due now", nil, (*Server).controlIdle},
+	{"GET", "faults", "", "returns the faults that were injected, and how many are left", nil, (*Server).controlFaults},
+	{"POST", "faults", `{"match": {"operation": "phone_check.create"}, "faults": [{"status": 503}]}`, "makes the next matching calls fail, one per fault", nil, (*Server).controlInject},
+	{"DELETE", "faults", "", "removes all faults", nil, (*Server).controlClearFaults},
+	{"GET", "deliveries", "", "returns the callbacks with their attempts; with ?check_id=… those of one check; with &wait_seconds=10 once all attempts of one have ended", []string{"check_id", "wait_seconds"}, (*Server).controlDeliveries},
+	{"POST", "redeliver", `{"delivery_id": "…"}`, "sends a callback again", nil, (*Server).controlRedeliver},
+	{"GET", "requests", "", "returns the requests that the service received; with ?operation=… those of one operation", []string{"operation"}, (*Server).controlRequests},
+	{"POST", "signup", `{"name": "Ada", "invitation_ids": []}`, "signs up a user, who owns a new workspace and joins the inviting ones; returns the credentials", nil, (*Server).controlSignUp},
+	{"POST", "keys", "", "rotates the signing key; the old one stays published for five minutes", nil, (*Server).controlRotateKeys},
+	{"POST", "reset", `{"seed": 2}`, "restores the state of the start, with the same credentials. An optional seed chooses the IDs until the next reset", nil, (*Server).controlReset},
 }
 
 // controlPlane returns the handler of the control plane, or nil if the option is not set.
@@ -104,6 +107,10 @@ func (s *Server) controlPlane() http.Handler {
 	mux.HandleFunc("GET "+controlPath+"{$}", s.controlHelp)
 	for _, row := range controls {
 		mux.HandleFunc(row.method+" "+controlPath+row.path, func(w http.ResponseWriter, r *http.Request) {
+			if err := checkControlQuery(r, row.query); err != nil {
+				writeControl(w, nil, err)
+				return
+			}
 			body, err := row.handle(s, r)
 			writeControl(w, body, err)
 		})
@@ -191,7 +198,7 @@ Do not advance, wait or reset from the handler of a callback: they wait for its 
 `)
 }
 
-// controlNotFound serves what is not in the table.
+// controlNotFound responds to a request that no route matches.
 func controlNotFound(w http.ResponseWriter, r *http.Request) {
 	p := newProblem(wire.NotFound, "GET "+controlPath+" lists the operations")
 	var allowed []string

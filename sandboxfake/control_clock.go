@@ -22,7 +22,7 @@ func (s *Server) controlAdvance(r *http.Request) (any, error) {
 	if params.Seconds == nil {
 		return nil, badControl("seconds is missing")
 	}
-	d, err := controlSpan("seconds", *params.Seconds)
+	d, err := controlSpan("seconds", *params.Seconds, maxControlSeconds)
 	if err != nil {
 		return nil, err
 	}
@@ -42,7 +42,7 @@ func (s *Server) controlExpire(r *http.Request) (any, error) {
 	return nil, s.expire(params.CheckID)
 }
 
-// controlDatesView is which clock dates signatures.
+// controlDatesView names the clock that dates signatures.
 type controlDatesView struct {
 	Clock string `json:"clock"`
 }

@@ -6,7 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
+	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -43,13 +46,28 @@ func decodeControl(r *http.Request, v any) error {
 	return nil
 }
 
+// checkControlQuery rejects a query with a parameter that is not in known, because a misspelled one
+// would have no effect.
+func checkControlQuery(r *http.Request, known []string) error {
+	query, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return badControl("The query is malformed")
+	}
+	for _, name := range slices.Sorted(maps.Keys(query)) {
+		if !slices.Contains(known, name) {
+			return badControl("The query parameter %q is unknown", name)
+		}
+	}
+	return nil
+}
+
 // maxControlSeconds is a hundred years, well within a time.Duration.
 const maxControlSeconds = 100 * 365 * 24 * 3600
 
-// controlSpan returns a duration that was given in seconds.
-func controlSpan(name string, seconds float64) (time.Duration, error) {
-	if !(seconds >= 0 && seconds <= maxControlSeconds) { // rejects NaN too
-		return 0, badControl("%s must be from 0 to %d", name, int64(maxControlSeconds))
+// controlSpan returns a duration that was given in seconds, at most limit.
+func controlSpan(name string, seconds float64, limit int64) (time.Duration, error) {
+	if !(seconds >= 0 && seconds <= float64(limit)) { // rejects NaN too
+		return 0, badControl("%s must be from 0 to %d", name, limit)
 	}
 	return time.Duration(seconds * float64(time.Second)), nil
 }

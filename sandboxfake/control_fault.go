@@ -20,22 +20,28 @@ type controlFaultView struct {
 }
 
 func (v controlFaultView) fault() (Fault, error) {
-	retryAfter, err := controlSpan("retry_after_seconds", v.RetryAfterSeconds)
+	retryAfter, err := controlSpan("retry_after_seconds", v.RetryAfterSeconds, maxControlSeconds)
 	if err != nil {
 		return Fault{}, err
 	}
-	latency, err := controlSpan("latency_seconds", v.LatencySeconds)
+	latency, err := controlSpan("latency_seconds", v.LatencySeconds, maxControlSeconds)
 	if err != nil {
 		return Fault{}, err
 	}
-	return Fault{v.Status, v.Fragment, retryAfter, latency, v.Drop, v.Truncate, v.Body, v.WrongKey}, nil
+	return Fault{
+		Status: v.Status, Fragment: v.Fragment, RetryAfter: retryAfter, Latency: latency,
+		Drop: v.Drop, Truncate: v.Truncate, Body: v.Body, WrongKey: v.WrongKey,
+	}, nil
 }
 
 func newControlFaultView(f *Fault) *controlFaultView {
 	if f == nil {
 		return nil
 	}
-	return &controlFaultView{f.Status, f.Fragment, f.RetryAfter.Seconds(), f.Latency.Seconds(), f.Drop, f.Truncate, f.Body, f.WrongKey}
+	return &controlFaultView{
+		Status: f.Status, Fragment: f.Fragment, RetryAfterSeconds: f.RetryAfter.Seconds(), LatencySeconds: f.Latency.Seconds(),
+		Drop: f.Drop, Truncate: f.Truncate, Body: f.Body, WrongKey: f.WrongKey,
+	}
 }
 
 // controlMatchView is a Match on the wire.
@@ -76,14 +82,14 @@ func (s *Server) controlFaults(*http.Request) (any, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	view := struct {
-		Faults []controlInjectionView `json:"injections"`
+		Injections []controlInjectionView `json:"injections"`
 	}{[]controlInjectionView{}}
 	for _, i := range s.injections {
 		v := controlInjectionView{Match: controlMatchView(i.match), Left: new(len(i.faults) - i.next)}
 		for _, f := range i.faults {
 			v.Faults = append(v.Faults, newControlFaultView(&f))
 		}
-		view.Faults = append(view.Faults, v)
+		view.Injections = append(view.Injections, v)
 	}
 	return view, nil
 }

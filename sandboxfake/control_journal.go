@@ -51,20 +51,24 @@ func newDeliveryView(d Delivery) deliveryView {
 // maxControlWait bounds wait_seconds, so that a connection is not held permanently.
 const maxControlWait = 600
 
-// controlDeliveries is GET /_sandbox/deliveries. If a wait ends without a delivery, it returns
-// those that there are.
+// controlDeliveries is GET /_sandbox/deliveries. With wait_seconds it returns once all attempts of a
+// delivery of the check have ended. If the wait times out, it returns the deliveries so far.
 func (s *Server) controlDeliveries(r *http.Request) (any, error) {
 	query := r.URL.Query()
 	checkID := query.Get("check_id")
-	if text := query.Get("wait_seconds"); text != "" {
-		seconds, err := strconv.ParseFloat(text, 64)
-		if err != nil || !(seconds >= 0 && seconds <= maxControlWait) {
-			return nil, badControl("wait_seconds must be from 0 to %d", maxControlWait)
+	if query.Has("wait_seconds") {
+		seconds, err := strconv.ParseFloat(query.Get("wait_seconds"), 64)
+		if err != nil {
+			return nil, badControl("wait_seconds must be a number")
+		}
+		timeout, err := controlSpan("wait_seconds", seconds, maxControlWait)
+		if err != nil {
+			return nil, err
 		}
 		if checkID == "" {
 			return nil, badControl("wait_seconds needs a check_id")
 		}
-		ctx, cancel := context.WithTimeout(r.Context(), time.Duration(seconds*float64(time.Second)))
+		ctx, cancel := context.WithTimeout(r.Context(), timeout)
 		defer cancel()
 		_, err = s.AwaitDelivery(ctx, func(d Delivery) bool { return d.CheckID == checkID && d.Done })
 		if err != nil && ctx.Err() == nil {

@@ -265,6 +265,12 @@ func TestServer_ControlRejectsInvalidCalls(t *testing.T) {
 		{"a wait that is no number", http.MethodGet, "deliveries?check_id=x&wait_seconds=soon", "", 400},
 		{"a wait without an end", http.MethodGet, "deliveries?check_id=x&wait_seconds=NaN", "", 400},
 		{"a wait for any delivery", http.MethodGet, "deliveries?wait_seconds=1", "", 400},
+		{"an empty wait", http.MethodGet, "deliveries?check_id=x&wait_seconds=", "", 400},
+		{"a wait that is too long", http.MethodGet, "deliveries?check_id=x&wait_seconds=601", "", 400},
+		{"unknown query parameter", http.MethodGet, "deliveries?check_id=x&wait_second=10", "", 400},
+		{"query parameter of another operation", http.MethodGet, "requests?check_id=x", "", 400},
+		{"query of an operation without parameters", http.MethodPost, "idle?wait_seconds=1", "", 400},
+		{"malformed query", http.MethodGet, "requests?operation=%zz", "", 400},
 		{"body too large", http.MethodPost, "advance", `{"seconds":1` + strings.Repeat(" ", 64<<10) + `}`, 400},
 	} {
 		got := a.control(row.method, row.path, row.body)

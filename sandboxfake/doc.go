@@ -47,8 +47,9 @@
 //
 // # Other languages
 //
-// Package cmd/sandboxfake is a server as a program. [WithControlPlane] serves the methods of Server
-// over HTTP, below /_sandbox/, and [WithRequestLog] writes a line for each call.
+// Package cmd/sandboxfake is a server as a program. [WithControlPlane] serves the clock, faults,
+// deliveries, requests, sign-up, keys and reset of Server as JSON below /_sandbox/.
+// [WithRequestLog] writes a line for each call.
 //
 // docs/testing.md has recipes: a first test, parallel tests, expiry, retries, key rotation, faults, and how to sign a callback of your own.
 package sandboxfake

@@ -5,10 +5,11 @@
 //
 // It prints its URL, the path of its CA certificate, the credentials of a project and of its
 // workspace, a control token, and commands to paste. Then it logs a line for each call and each
-// attempt of a callback, until SIGINT or SIGTERM. The methods of [sandboxfake.Server], such as
-// Advance and Inject, are below /_sandbox/: every request there needs the control token as a bearer
-// token. GET /_sandbox/ needs none and lists the operations, and GET /_sandbox/health returns 200
-// once the program is up.
+// attempt of a callback, until SIGINT or SIGTERM. The clock, faults, deliveries, requests, sign-up,
+// keys and reset of [sandboxfake.Server] are below /_sandbox/. Every request there needs the control
+// token as a bearer token and, unless -remote-control is set, a connection from this machine. Two
+// need neither: GET /_sandbox/ lists the operations, and GET /_sandbox/health returns 200 once the
+// program is up.
 //
 // Every run has its own keys, credentials and control token, unless these flags fix them:
 //
