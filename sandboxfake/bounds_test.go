@@ -1,6 +1,7 @@
 package sandboxfake_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
@@ -138,9 +139,91 @@ func TestServer_RequestsAreBounded(t *testing.T) {
 	}
 }
 
+// The documented bounds of the texts in a callback.
+const (
+	urlLimit         = 2048
+	referenceIDLimit = 1024
+	otherFields      = 1024 // of a callback, at most
+)
+
+func TestServer_DeliveriesAreBounded(t *testing.T) {
+	t.Parallel()
+	a := newAPI(t, sandboxfake.New(t, sandboxfake.WithInMemory()))
+	verified := make(chan error, 1)
+	host := a.srv.Handle("app.sandbox.test", http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_, err := a.srv.Verifier("app.sandbox.test").VerifyCallback(r)
+		verified <- err
+	}))
+	target := host + "/" + strings.Repeat("u", urlLimit-len(host)-1)
+	for _, row := range []struct {
+		name, referenceID string
+		size              int // of the reference ID in the body
+	}{
+		{"HTML", strings.Repeat("<>&", referenceIDLimit/3), referenceIDLimit},
+		{"control characters", strings.Repeat("\x01", referenceIDLimit), 6 * referenceIDLimit},
+	} {
+		created := a.post(phoneChecks, fmt.Sprintf(`{"phone_number":"447700900012","callback_url":%q,"reference_id":%s}`, target, quoteJSON(t, row.referenceID)))
+		if created.status != http.StatusCreated {
+			t.Fatalf("%s: create: %d %s, want 201", row.name, created.status, created.body)
+		}
+		a.get(phoneChecks + "/" + created.text("check_id") + "/redirect")
+		if err := <-verified; err != nil {
+			t.Errorf("%s: the callback is rejected: %v", row.name, err)
+		}
+		deliveries := a.srv.Deliveries()
+		first := deliveries[len(deliveries)-1]
+		if err := a.srv.Redeliver(t.Context(), first.ID); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-verified; err != nil {
+			t.Errorf("%s: the callback is rejected when it is delivered again: %v", row.name, err)
+		}
+
+		deliveries = a.srv.Deliveries()
+		again := deliveries[len(deliveries)-1]
+
+		if diff := cmp.Diff(string(first.Body), string(again.Body)); diff != "" {
+			t.Errorf("%s: the second delivery has another body (-first +second):\n%s", row.name, diff)
+		}
+		var body struct {
+			ReferenceID string `json:"reference_id"`
+		}
+		if err := json.Unmarshal(again.Body, &body); err != nil || body.ReferenceID != row.referenceID {
+			t.Errorf("%s: the body has another reference ID, error %v", row.name, err)
+		}
+		if len(again.Body) > row.size+otherFields || len(again.URL) > urlLimit {
+			t.Errorf("%s: the journal keeps %d bytes of body and %d of URL, want at most %d and %d", row.name, len(again.Body), len(again.URL), row.size+otherFields, urlLimit)
+		}
+	}
+}
+
+func TestServer_RejectsLongTexts(t *testing.T) {
+	t.Parallel()
+	srv := consoleServer(t)
+	a, owner := newAPI(t, srv), asOwner(t, srv)
+	long := "https://app.sandbox.test/" + strings.Repeat("u", urlLimit)
+	for name, got := range map[string]reply{
+		"callback URL of a check":   a.post(phoneChecks02, `{"phone_number":"447700900012","callback_url":"`+long+`"}`),
+		"redirect URL of a check":   a.post(phoneChecks02, `{"phone_number":"447700900012","redirect_url":"`+long+`"}`),
+		"callback URL of a project": owner.post(projects, `{"name":"shop","configuration":{"phone_check":{"callback_url":"`+long+`"}}}`),
+		"reference ID":              a.post(phoneChecks02, `{"phone_number":"447700900012","reference_id":"`+strings.Repeat("r", referenceIDLimit+1)+`"}`),
+	} {
+		t.Run(name, func(t *testing.T) { got.wantProblem(t, http.StatusBadRequest, "bad_request") })
+	}
+}
+
+func quoteJSON(t *testing.T, text string) string {
+	t.Helper()
+	quoted, err := json.Marshal(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(quoted)
+}
+
 // It runs alone, without t.Parallel: it measures the memory of the process.
 func TestServer_RequestsMemory(t *testing.T) {
-	// Beside the texts, an entry has the slices and the map of its header, and a client that
+	// Besides the texts, an entry has the slices and the map of its header, and a client that
 	// keeps its connection has buffers.
 	const entries, each = 128, journalPath + journalBody + journalHeader + 16<<10
 	a := newAPI(t, sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithJournalLimit(entries)))

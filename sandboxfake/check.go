@@ -68,6 +68,10 @@ type checkParams struct {
 	Period      *int    `json:"period"`
 }
 
+// maxReferenceID bounds the length of a reference ID, in bytes. The journal of deliveries keeps
+// callbacks, which repeat it (our decision; docs/assumptions.md, section 3).
+const maxReferenceID = 1024
+
 // createCheck is POST /{product}/{version}/checks.
 func (s *Server) createCheck(c *call) (any, error) {
 	var params checkParams
@@ -110,6 +114,9 @@ func (p *checkParams) check(product *product, version string) (*check, error) {
 	}
 	if ck.phone = *p.PhoneNumber; !validPhoneNumber(ck.phone) {
 		return nil, newProblem(wire.PhoneFormatInvalid, "")
+	}
+	if len(ck.referenceID) > maxReferenceID {
+		return nil, newProblem(wire.BadRequest, "reference_id must have at most 1024 bytes")
 	}
 	if p.CallbackURL != nil {
 		if ck.callbackURL = *p.CallbackURL; !validURL(ck.callbackURL) {

@@ -10,19 +10,22 @@ import (
 // The rules for the URLs that a customer gives to the service (our decision; docs/assumptions.md,
 // section 3).
 
+// maxURL bounds the length of a URL. The journal of deliveries keeps callback URLs.
+const maxURL = 2048
+
 const (
-	badCallbackURL = "callback_url must be an absolute http or https URL without userinfo and fragment"
-	badRedirectURL = "redirect_url must be an absolute http or https URL without userinfo, fragment and the query parameters that the service adds"
+	badCallbackURL = "callback_url must be an absolute http or https URL of at most 2048 bytes without userinfo and fragment"
+	badRedirectURL = "redirect_url must be an absolute http or https URL of at most 2048 bytes without userinfo, fragment and the query parameters that the service adds"
 )
 
-// validURL reports whether text is an absolute http or https URL without userinfo and fragment, in
-// printable ASCII. A host with an escape is not one: it means a name outside ASCII, which a browser
-// would send as punycode, or the zone of an address.
+// validURL reports whether text is an absolute http or https URL of at most maxURL bytes without
+// userinfo and fragment, in printable ASCII. A host with a percent escape is rejected: it is an
+// internationalized name, which browsers send as punycode, or has an IPv6 zone.
 func validURL(text string) bool {
 	unprintable := func(r rune) bool { return r <= ' ' || r >= 0x7f }
 	u, err := url.Parse(text)
 	switch {
-	case err != nil || strings.ContainsFunc(text, unprintable) || strings.Contains(text, "#"):
+	case err != nil || len(text) > maxURL || strings.ContainsFunc(text, unprintable) || strings.Contains(text, "#"):
 		return false
 	case u.Scheme != "http" && u.Scheme != "https", u.User != nil:
 		return false
