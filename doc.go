@@ -11,8 +11,9 @@
 // the result comes to your callback URL, where [CallbackHandler] verifies it. [PhoneCheckService.Wait] is for programs without such a URL.
 // With version v0.2 of a product, see [WithVersions], the device comes back with a code, to a URL that [RedirectHandler] serves, and [PhoneCheckService.Complete] exchanges it for the result.
 //
-// Read Status before Match and NoSIMChange. These are nil when there is no answer, and no answer is not false: a network that was out of order must not lock anybody out, nor let anybody in.
-// A check that ends as EXPIRED or ERROR is not kept by the service. Only its callback shows it.
+// Decide by Status: Match and NoSIMChange are valid only when Status is COMPLETED. In ERROR, Match
+// may be false, which is not a result: a network outage must not lock a customer out, nor let
+// anyone in. The service does not keep a check that ends as EXPIRED or ERROR. Only its callback shows it.
 //
 // # Clients
 //

@@ -8,7 +8,7 @@
 // 127.0.0.1. With the real service there is no such warning. Safari does not store Secure cookies
 // for http://127.0.0.1; other browsers do.
 //
-// Copy package signin, below. This file runs it in one process. With several processes, pass
+// Copy the package internal/signin. This file runs it in one process. With several processes, pass
 // signature.VerifierOptions a replay store that all of them share, such as package
 // replaystore/redis, and keep the sessions of package signin in a shared store, too.
 package main

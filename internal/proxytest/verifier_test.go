@@ -197,7 +197,7 @@ func language(proxy string) string {
 }
 
 // runDocumented runs a configuration of the page with the addresses of the test in place of those
-// that the page tells its readers to replace.
+// that readers must replace.
 func runDocumented(t *testing.T, name, config, addr string) *proxy {
 	t.Helper()
 	return startConfig(t, name, func(s setup) string {
@@ -228,8 +228,8 @@ func target(r *http.Request) (host, requestURI string) {
 	return r.Header.Get("X-Forwarded-Host"), r.Header.Get("X-Original-URI")
 }
 
-// TestTargetOfPage holds the Go code of docs/production.md to that of this file.
-func TestTargetOfPage(t *testing.T) {
+// TestDocument_TargetCode checks that the Go code on the page equals the code in this file.
+func TestDocument_TargetCode(t *testing.T) {
 	t.Parallel()
 	source, err := os.ReadFile("verifier_test.go")
 	if err != nil {

@@ -127,7 +127,7 @@ func (a *app) redirect(w http.ResponseWriter, r *http.Request) {
 		}
 		a.render(w, http.StatusBadRequest, badLink)
 		return
-	case undecided(err):
+	case unavailable(err):
 		a.render(w, http.StatusServiceUnavailable, later)
 		return
 	case err != nil:
@@ -137,7 +137,7 @@ func (a *app) redirect(w http.ResponseWriter, r *http.Request) {
 
 	newID, own := a.sessions.claim(r, came.CheckID)
 	if !own {
-		a.Log.WarnContext(r.Context(), "redirect opened in another browser, session ended", "check_id", came.CheckID)
+		a.Log.WarnContext(r.Context(), "redirect rejected: this browser's session did not begin the check", "check_id", came.CheckID)
 		a.render(w, http.StatusForbidden, notYours)
 		return
 	}
@@ -164,14 +164,15 @@ func (a *app) verified(r *http.Request) (*idverify.Redirect, error) {
 	return came, err
 }
 
-// undecided reports whether verification was unavailable, so that the message may be genuine.
-func undecided(err error) bool {
+// unavailable reports whether verification was unavailable, so that the message may be genuine.
+func unavailable(err error) bool {
 	e, ok := errors.AsType[*signature.Error](err)
 	return ok && e.Undecided()
 }
 
-// complete exchanges the code that the device brought. Without a response the session stays
-// pending, and the callback brings the result.
+// complete exchanges the code that the device brought. If the code or the check is not found, the
+// session ends as expired. On any other error the session stays pending, and the callback brings
+// the result.
 func (a *app) complete(ctx context.Context, came *idverify.Redirect) {
 	if came.ErrorCode != "" {
 		a.Log.InfoContext(ctx, "check ended", "check_id", came.CheckID, "error_code", came.ErrorCode)
