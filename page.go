@@ -13,12 +13,22 @@ import (
 	"github.com/idverify/idverify-go/internal/wire"
 )
 
-// ListOptions choose a page of a collection. Zero fields are not sent, so the service's defaults hold.
+// ListOptions selects a page of a collection. Zero fields are not sent, so the service's defaults
+// apply.
+//
+// Search is an RSQL expression, for example
+//
+//	reference_id=="order-1"
+//	status==COMPLETED;created_at>=2026-01-02T00:00:00+0000
+//
+// Quote a value that contains a space or one of "'();,=!~<>, with double or single quotes. Within
+// quotes, a backslash makes the next character literal: write \" for a quote and \\ for a backslash.
+// Quote a value that comes from a user or another system in any case.
 type ListOptions struct {
 	Page   int    // from 1, the default
 	Size   int    // items on a page, 1 to 100; 10 by default
 	Sort   string // "created_at,desc" (the default) or "created_at,asc", likewise updated_at, and name for projects
-	Search string // an RSQL expression, for example "status==COMPLETED;created_at>=2026-01-02T00:00:00+0000"
+	Search string // an RSQL expression, see above
 }
 
 // Page is one page of a collection.

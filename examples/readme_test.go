@@ -30,12 +30,26 @@ func firstCheck(ctx context.Context, client *idverify.Client) error {
 	check, err := client.PhoneChecks.Create(ctx, idverify.PhoneCheckParams{
 		PhoneNumber: "+44 7700 900-012",
 		CallbackURL: "https://shop.example.com/callbacks",
+		ReferenceID: "order-1", // to find the check if the outcome of this call is unknown
 	})
 	if err != nil {
 		return err
 	}
 	// Hand it to the app: the device itself opens it, over its mobile data connection.
 	return sendToApp(ctx, check.CheckURL)
+}
+
+func afterUnknownOutcome(ctx context.Context, client *idverify.Client) error {
+	page, err := client.PhoneChecks.List(ctx, idverify.ListOptions{Search: `reference_id=="order-1"`})
+	if err != nil {
+		return err
+	}
+	for _, check := range page.Items {
+		if err := store(ctx, check.CheckID, "created"); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func verifiedCallbacks(client *idverify.Client) error {
@@ -87,7 +101,11 @@ func TestTheSnippetsRunAgainstTheFake(t *testing.T) {
 	t.Parallel()
 	service := sandboxfake.New(t, sandboxfake.WithInMemory())
 
-	if err := firstCheck(t.Context(), service.Client(versions())); err != nil {
+	client := service.Client(versions())
+	if err := firstCheck(t.Context(), client); err != nil {
+		t.Error(err)
+	}
+	if err := afterUnknownOutcome(t.Context(), client); err != nil {
 		t.Error(err)
 	}
 }
@@ -102,8 +120,8 @@ func TestTheSnippetsOfTheReadmeAreThoseCompiledHere(t *testing.T) {
 
 	blocks := goBlock.FindAllStringSubmatch(readme, -1)
 
-	if len(blocks) != 5 {
-		t.Errorf("README.md has %d snippets of Go, want 5", len(blocks))
+	if len(blocks) != 6 {
+		t.Errorf("README.md has %d snippets of Go, want 6", len(blocks))
 	}
 	for _, block := range blocks {
 		snippet := block[1]

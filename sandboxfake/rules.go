@@ -28,7 +28,12 @@ func SubscriberCheckOutcome(number string) Outcome {
 	return decide(subscriberCheckRules, number).outcome()
 }
 
-// ReachabilityOutcome returns the HTTP status that the sandbox answers for an address, and the fragment of the problem when it is not 200 (specification, section 3).
+// ReachabilityOutcome returns the HTTP status of the sandbox for an address, and the fragment of the
+// problem if it is not 200. An address that ends in 99 is 400 mno_not_supported. Otherwise the last
+// digit decides: even, or a, c, e, is 200; odd, or b, d, f, is 412 not_mobile_ip. Of an IPv6 address
+// the expanded form counts. The zero Addr is 400 bad_request.
+//
+// Protocol: specification, section 3.
 func ReachabilityOutcome(addr netip.Addr) (status int, fragment string) {
 	addr = addr.Unmap().WithZone("")
 	// The rule looks at the digits: of an IPv6 address, those of the expanded form.
