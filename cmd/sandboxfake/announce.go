@@ -58,6 +58,8 @@ Get a token and create a PhoneCheck. In the sandbox the last digits of the numbe
 TOKEN=$(curl -sS --cacert %[7]s -u %[3]s:%[4]s -F grant_type=client_credentials -F scope=phone_check %[1]s/oauth2/v1/token | sed 's/.*"access_token":"\([^"]*\)".*/\1/')
 curl -sS --cacert %[7]s -H "Authorization: Bearer $TOKEN" -H 'Content-Type: application/json' -d '{"phone_number":"447700900012"}' %[1]s/phone_check/v0.1/checks
 
+On Linux, a Go client trusts the CA certificate with SSL_CERT_FILE=%[7]s in its environment.
+
 Then open the check_url of the response, as the phone would, read the check again, and list the requests that the service received:
 
 curl -sS --cacert %[7]s -H 'Authorization: Bearer %[8]s' %[1]s/_sandbox/requests
