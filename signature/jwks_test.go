@@ -63,17 +63,8 @@ func TestAKeySetIsUsedForItsMaxAge(t *testing.T) {
 			s := newKeyServer(t, jwk("a", "service-1"))
 			s.cacheControl = tt.cacheControl
 			j := s.jwks(t, signature.JWKSOptions{MaxAge: tt.maxAge})
-			s.want(t, j, "a", "service-1")
 
-			s.advance(tt.want - time.Nanosecond)
-			s.want(t, j, "a", "service-1")
-			during := s.fetches()
-			s.advance(time.Nanosecond)
-			s.want(t, j, "a", "service-1")
-
-			if during != 1 || s.fetches() != 2 {
-				t.Errorf("%d fetches until the set was %v old, %d after; want 1 and 2", during, tt.want, s.fetches())
-			}
+			s.wantRefetchAfter(t, j, tt.want)
 		})
 	}
 }

@@ -104,18 +104,8 @@ func TestJWKS_AgeShortensLifetime(t *testing.T) {
 				w.Header().Set("Cache-Control", "max-age=600")
 				fmt.Fprint(w, keySet(jwk("a", "service-1")))
 			})
-			j := s.jwks(t, signature.JWKSOptions{})
-			s.want(t, j, "a", "service-1")
 
-			s.advance(tt.want - time.Nanosecond)
-			s.want(t, j, "a", "service-1")
-			before := s.fetches()
-			s.advance(time.Nanosecond)
-			s.want(t, j, "a", "service-1")
-
-			if before != 1 || s.fetches() != 2 {
-				t.Errorf("%d fetches within %v, then %d; want 1 and 2", before, tt.want, s.fetches())
-			}
+			s.wantRefetchAfter(t, s.jwks(t, signature.JWKSOptions{}), tt.want)
 		})
 	}
 }

@@ -104,6 +104,21 @@ func (s *keyServer) wantError(tb testing.TB, j *signature.JWKS, keyID string, wa
 	return err
 }
 
+// wantRefetchAfter checks that the set with key "a" is fetched, and again when it is that old, not
+// before.
+func (s *keyServer) wantRefetchAfter(tb testing.TB, j *signature.JWKS, age time.Duration) {
+	tb.Helper()
+	s.want(tb, j, "a", "service-1")
+	s.advance(age - time.Nanosecond)
+	s.want(tb, j, "a", "service-1")
+	before := s.fetches()
+	s.advance(time.Nanosecond)
+	s.want(tb, j, "a", "service-1")
+	if before != 1 || s.fetches() != 2 {
+		tb.Errorf("%d fetches until the set was %v old, %d after; want 1 and 2", before, age, s.fetches())
+	}
+}
+
 // jwk is a public key in JSON, as the specification shows one.
 func jwk(kid, name string) string {
 	n := base64.RawURLEncoding.EncodeToString(keys()[name].N.Bytes())

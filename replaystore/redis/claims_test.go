@@ -123,11 +123,7 @@ func TestStore_PassesRecordedClaimOnce(t *testing.T) {
 			return store
 		},
 		"connection lost": func(t *testing.T, srv *server) *redis.Store {
-			var lost atomic.Bool
-			store := newStore(t, newClient(t, &goredis.Options{MaxRetries: -1, Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) {
-				conn, err := new(net.Dialer).DialContext(ctx, "unix", srv.socket())
-				return &losingConn{Conn: conn, lost: &lost}, err
-			}}), &redis.Options{Timeout: time.Minute})
+			store, lost := losingStore(t, srv, -1)
 			if _, err := store.Claim(t.Context(), anID, time.Minute); err == nil || !lost.Load() {
 				t.Fatalf("first claim: error = %v, want one", err)
 			}

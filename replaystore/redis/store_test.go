@@ -94,11 +94,7 @@ func TestAClaimLivesForItsTTLUnderItsPrefix(t *testing.T) {
 func TestAClaimWhoseAnswerIsLostIsStillFresh(t *testing.T) {
 	t.Parallel()
 	srv := startServer(t)
-	var lost atomic.Bool
-	store := newStore(t, newClient(t, &goredis.Options{Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		conn, err := new(net.Dialer).DialContext(ctx, "unix", srv.socket())
-		return &losingConn{Conn: conn, lost: &lost}, err
-	}}), &redis.Options{Timeout: time.Minute})
+	store, lost := losingStore(t, srv, 0)
 
 	fresh, err := store.Claim(t.Context(), anID, time.Minute)
 	again, againErr := store.Claim(t.Context(), anID, time.Minute)
@@ -114,7 +110,19 @@ func TestAClaimWhoseAnswerIsLostIsStillFresh(t *testing.T) {
 	}
 }
 
-// losingConn breaks once, when the first SET has been carried out, in place of its answer.
+// losingStore returns a store whose first SET gets no reply, and whether that has happened. Zero
+// retries mean the client's default.
+func losingStore(t testing.TB, srv *server, retries int) (*redis.Store, *atomic.Bool) {
+	t.Helper()
+	lost := new(atomic.Bool)
+	client := newClient(t, &goredis.Options{MaxRetries: retries, Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		conn, err := new(net.Dialer).DialContext(ctx, "unix", srv.socket())
+		return &losingConn{Conn: conn, lost: lost}, err
+	}})
+	return newStore(t, client, &redis.Options{Timeout: time.Minute}), lost
+}
+
+// losingConn loses the connection once, after Redis has processed the first SET and before its reply.
 type losingConn struct {
 	net.Conn
 	lost *atomic.Bool
