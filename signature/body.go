@@ -48,11 +48,17 @@ func (v *Verifier) readBody(r *http.Request) ([]byte, error) {
 	if _, limited := errors.AsType[*http.MaxBytesError](err); limited || tooLarge {
 		return nil, refuse(ErrTooLarge, "the body is larger than MaxBody, or than a limit set before the verifier")
 	}
-	if errors.Is(err, http.ErrBodyReadAfterClose) {
+	if isClosed(err) {
 		return nil, because(ErrBody, "the body is closed: "+consumed, err)
 	}
 	// A sender can cut the connection within a copy of a genuine message.
 	return nil, routine(because(ErrBody, "the body could not be read to its end", err))
+}
+
+// isClosed reports whether a body was closed before it was read. net/http exports the error of
+// HTTP/1 only.
+func isClosed(err error) bool {
+	return errors.Is(err, http.ErrBodyReadAfterClose) || err.Error() == "body closed by handler"
 }
 
 // readAtMost appends to b what r holds, until its end or most bytes.

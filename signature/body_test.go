@@ -137,37 +137,39 @@ func TestVerifier_ConsumedBody(t *testing.T) {
 		"removed":           func(r *http.Request) { r.Body = nil },
 		"beyond the length": func(r *http.Request) { io.ReadAll(r.Body); r.Body.Read(make([]byte, 1)) },
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			logs := new(logRecorder)
-			passed := false
-			srv := serve(t, func(host string) http.Handler {
-				v := verifierFor(t, serviceKeys(), signature.VerifierOptions{Logger: slog.New(logs)}, host)
-				verified := v.CallbackHandler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { passed = true }))
-				return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-					consume(r)
-					verified.ServeHTTP(w, r)
+		for _, version := range []int{1, 2} {
+			t.Run(fmt.Sprint(name, ", HTTP/", version), func(t *testing.T) {
+				t.Parallel()
+				logs := new(logRecorder)
+				passed := false
+				srv := serveVersion(t, version, func(host string) http.Handler {
+					v := verifierFor(t, serviceKeys(), signature.VerifierOptions{Logger: slog.New(logs)}, host)
+					verified := v.CallbackHandler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { passed = true }))
+					return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+						consume(r)
+						verified.ServeHTTP(w, r)
+					})
 				})
+				r := callbackRequest(t, srv.URL+"/callbacks")
+				if err := newSigner(t, signature.SignerOptions{}).SignCallback(r, []byte(body)); err != nil {
+					t.Fatal(err)
+				}
+
+				status, header, _ := answerTo(t, srv.Client(), r)
+
+				if passed || status != http.StatusServiceUnavailable || header.Get("Retry-After") == "" {
+					t.Errorf("handled: %v, response %d; want 503 with Retry-After, so that the service sends it again", passed, status)
+				}
+				records := logs.at(slog.LevelError)
+				if len(records) != 1 {
+					t.Fatalf("records at level error: %v, want one", records)
+				}
+				text := fmt.Sprint(records[0].Attrs["error"])
+				if !strings.Contains(text, "middleware in front of the verifier has read it") {
+					t.Errorf("log says %q, want the cause", text)
+				}
 			})
-			r := callbackRequest(t, srv.URL+"/callbacks")
-			if err := newSigner(t, signature.SignerOptions{}).SignCallback(r, []byte(body)); err != nil {
-				t.Fatal(err)
-			}
-
-			status, header, _ := answerTo(t, srv.Client(), r)
-
-			if passed || status != http.StatusServiceUnavailable || header.Get("Retry-After") == "" {
-				t.Errorf("handled: %v, response %d; want 503 with Retry-After, so that the service sends it again", passed, status)
-			}
-			records := logs.at(slog.LevelError)
-			if len(records) != 1 {
-				t.Fatalf("records at level error: %v, want one", records)
-			}
-			text := fmt.Sprint(records[0].Attrs["error"])
-			if !strings.Contains(text, "middleware in front of the verifier has read it") {
-				t.Errorf("log says %q, want the cause", text)
-			}
-		})
+		}
 	}
 }
 
@@ -178,20 +180,18 @@ func TestVerifier_ConsumedBodyOfUnknownLength(t *testing.T) {
 	for _, version := range []int{1, 2} {
 		t.Run(fmt.Sprint("HTTP/", version), func(t *testing.T) {
 			t.Parallel()
-			srv := httptest.NewUnstartedServer(nil)
-			srv.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				if r.ProtoMajor != version || r.ContentLength != -1 {
-					t.Errorf("HTTP/%d with Content-Length %d, want HTTP/%d with an unknown one", r.ProtoMajor, r.ContentLength, version)
-				}
-				io.ReadAll(r.Body)
-				verifierFor(t, serviceKeys(), signature.VerifierOptions{}, host).CallbackHandler(http.NotFoundHandler()).ServeHTTP(w, r)
+			srv := serveVersion(t, version, func(host string) http.Handler {
+				verified := verifierFor(t, serviceKeys(), signature.VerifierOptions{}, host).CallbackHandler(http.NotFoundHandler())
+				return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					if r.ProtoMajor != version || r.ContentLength != -1 {
+						t.Errorf("HTTP/%d with Content-Length %d, want HTTP/%d with an unknown one", r.ProtoMajor, r.ContentLength, version)
+					}
+					io.ReadAll(r.Body)
+					verified.ServeHTTP(w, r)
+				})
 			})
-			srv.EnableHTTP2 = version == 2
-			srv.StartTLS()
-			t.Cleanup(srv.Close)
 			for content, want := range map[string]int{body: http.StatusServiceUnavailable, "": http.StatusNotFound} {
 				r := callbackRequest(t, srv.URL+"/callbacks")
-				r.Host = host
 				if err := newSigner(t, signature.SignerOptions{}).SignCallback(r, []byte(content)); err != nil {
 					t.Fatal(err)
 				}

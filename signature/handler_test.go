@@ -42,8 +42,15 @@ func recorder(got *received) http.Handler {
 // serve runs h over TLS and returns a verifier-ready host and a client.
 func serve(t *testing.T, build func(host string) http.Handler) *httptest.Server {
 	t.Helper()
+	return serveVersion(t, 1, build)
+}
+
+// serveVersion serves HTTP/1 or HTTP/2.
+func serveVersion(t *testing.T, version int, build func(host string) http.Handler) *httptest.Server {
+	t.Helper()
 	srv := httptest.NewUnstartedServer(nil)
 	srv.Config.Handler = build(srv.Listener.Addr().String())
+	srv.EnableHTTP2 = version == 2
 	srv.StartTLS()
 	t.Cleanup(srv.Close)
 	return srv
