@@ -17,7 +17,7 @@ import (
 const manyDigits = "499999999999.999999"
 
 // Every amount in a response is a JSON number, and the client returns exactly its digits.
-func TestAmounts_AreExactNumbers(t *testing.T) {
+func TestServer_ExactAmounts(t *testing.T) {
 	t.Parallel()
 	srv := consoleServer(t, sandboxfake.WithPrices(map[idverify.Product]string{idverify.ProductPhoneCheck: "0.333333"}))
 	account := srv.NewWorkspace("Shop")

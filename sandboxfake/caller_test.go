@@ -48,7 +48,7 @@ func TestCallerIP_WithoutToken(t *testing.T) {
 	}
 }
 
-func TestCallerIP_IsThatOfTheConnection(t *testing.T) {
+func TestWithCallerIP_DefaultsToConnection(t *testing.T) {
 	t.Parallel()
 	for name, srv := range map[string]*sandboxfake.Server{
 		"in memory":     sandboxfake.New(t, sandboxfake.WithInMemory()),

@@ -232,7 +232,7 @@ func TestProductCallsOfAnyMemberConsumeTheOneAccount(t *testing.T) {
 }
 
 // A card number has 12 to 19 digits, and what is posted is what the card shows.
-func TestPaymentMethods_Bounds(t *testing.T) {
+func TestServer_PaymentMethodBounds(t *testing.T) {
 	t.Parallel()
 	srv := consoleServer(t)
 	owner, _ := payer(t, srv, newCard)
@@ -260,7 +260,7 @@ func TestPaymentMethods_Bounds(t *testing.T) {
 	owner.get(workspaces+"/default/payment_methods/unknown").wantProblem(t, 404, "not_found")
 }
 
-func TestTopUps_Response(t *testing.T) {
+func TestServer_TopUpResponse(t *testing.T) {
 	t.Parallel()
 	srv := consoleServer(t)
 	owner, method := payer(t, srv, newCard)
@@ -274,7 +274,7 @@ func TestTopUps_Response(t *testing.T) {
 }
 
 // All top-ups of a workspace come to at most 10^12, that included.
-func TestTopUps_Limit(t *testing.T) {
+func TestServer_TopUpLimit(t *testing.T) {
 	t.Parallel()
 	srv := consoleServer(t)
 	owner, method := payer(t, srv, newCard)
@@ -294,7 +294,7 @@ func TestTopUps_Limit(t *testing.T) {
 }
 
 // The problems of billing name what the owner has to do.
-func TestBilling_ProblemDetails(t *testing.T) {
+func TestServer_BillingProblemDetails(t *testing.T) {
 	t.Parallel()
 	srv := consoleServer(t)
 	owner, method := payer(t, srv, newCard)

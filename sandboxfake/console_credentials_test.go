@@ -14,7 +14,7 @@ import (
 func TestWorkspaceCredentials_OtherMembers(t *testing.T) {
 	t.Parallel()
 	srv := consoleServer(t)
-	account, stranger := srv.NewWorkspace("Shop"), srv.NewWorkspace("Stranger")
+	account, other := srv.NewWorkspace("Shop"), srv.NewWorkspace("Other")
 	owner := as(t, srv, account.Credentials)
 	admin, viewer := owner.invite("Ada", "ADMIN"), owner.invite("Grace", "VIEWER")
 	const members = workspaces + "/default/members/"
@@ -40,13 +40,13 @@ func TestWorkspaceCredentials_OtherMembers(t *testing.T) {
 			{"GET", "unknown/credentials", caller.unknown},
 			{"GET", "unknown/credentials/" + theirs, caller.unknown},
 			{"DELETE", "unknown/credentials/" + theirs, caller.unknown},
-			{"GET", stranger.MemberID + "/credentials", caller.alien},
-			{"GET", stranger.MemberID + "/credentials/" + stranger.Credentials.ClientID, caller.alien},
-			{"DELETE", stranger.MemberID + "/credentials/" + stranger.Credentials.ClientID, caller.alien},
+			{"GET", other.MemberID + "/credentials", caller.alien},
+			{"GET", other.MemberID + "/credentials/" + other.Credentials.ClientID, caller.alien},
+			{"DELETE", other.MemberID + "/credentials/" + other.Credentials.ClientID, caller.alien},
 			{"POST", "unknown/credentials", 403},
 			{"POST", "unknown/credentials/" + theirs + "/reset", 403},
-			{"POST", stranger.MemberID + "/credentials", 403},
-			{"POST", stranger.MemberID + "/credentials/" + stranger.Credentials.ClientID + "/reset", 403},
+			{"POST", other.MemberID + "/credentials", 403},
+			{"POST", other.MemberID + "/credentials/" + other.Credentials.ClientID + "/reset", 403},
 			{"POST", colleague.MemberID + "/credentials", caller.create},
 			{"POST", colleague.MemberID + "/credentials/" + theirs + "/reset", 403},
 			{"GET", colleague.MemberID + "/credentials", caller.list},
@@ -69,10 +69,10 @@ func TestWorkspaceCredentials_OtherMembers(t *testing.T) {
 			}
 		}
 	}
-	as(t, srv, stranger.Credentials).want(200, http.MethodGet, workspaces+"/default", "")
+	as(t, srv, other.Credentials).want(200, http.MethodGet, workspaces+"/default", "")
 }
 
-// Read or listed, a pair is what it was when it was created, but for the secret.
+// Get and List return the created pair without its secret.
 func TestCredentials_ReadAsCreated(t *testing.T) {
 	t.Parallel()
 	srv := consoleServer(t)

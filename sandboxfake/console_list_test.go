@@ -114,7 +114,7 @@ func (c collection) pick(indexes []int) []string {
 	return ids
 }
 
-func TestLists_Search(t *testing.T) {
+func TestServer_ListSearch(t *testing.T) {
 	t.Parallel()
 	for _, c := range collections(t) {
 		for search, want := range c.searches {
@@ -137,7 +137,7 @@ func TestLists_Search(t *testing.T) {
 }
 
 // A page leads to all others with its search, its order and its size, forward and back.
-func TestLists_LinksKeepTheQuery(t *testing.T) {
+func TestServer_ListLinksKeepQuery(t *testing.T) {
 	t.Parallel()
 	for _, c := range collections(t) {
 		for sort, indexes := range c.sorts {
@@ -182,7 +182,7 @@ func TestLists_LinksKeepTheQuery(t *testing.T) {
 	}
 }
 
-func TestLists_RejectUnsupportedSorts(t *testing.T) {
+func TestServer_ListRejectsUnsupportedSorts(t *testing.T) {
 	t.Parallel()
 	for _, c := range collections(t) {
 		for _, property := range append(c.unsorted, "", "colour") {

@@ -108,17 +108,23 @@ func TestUsageIsCountedByHourDayAndMonthAndByProductAndProject(t *testing.T) {
 	}
 }
 
+// usagePages returns the rows of all pages of the usage at path, by following the links.
+func (a *api) usagePages(path string, names map[string]string) []string {
+	a.t.Helper()
+	var rows []string
+	for next := a.srv.URL() + workspaces + "/default/usage/" + path; next != ""; {
+		r := a.want(200, http.MethodGet, next, "")
+		rows = append(rows, r.usageRows(names)...)
+		next = r.text("_links", "next", "href")
+	}
+	return rows
+}
+
 func TestUsageIsPagedWithItsSearchAndItsGroups(t *testing.T) {
 	t.Parallel()
 	owner, names := busyWorkspace(t)
-	var got []string
-	next := owner.srv.URL() + workspaces + "/default/usage/daily?size=2&group_by=product_id&search=" + url.QueryEscape("date>=2026-01-30")
 
-	for next != "" {
-		r := owner.want(200, http.MethodGet, next, "")
-		got = append(got, r.usageRows(names)...)
-		next = r.text("_links", "next", "href")
-	}
+	got := owner.usagePages("daily?size=2&group_by=product_id&search="+url.QueryEscape("date>=2026-01-30"), names)
 
 	want := []string{"2026-01-30 pck 4 3 API", "2026-01-30 sck 1 1 API", "2026-01-31 sck 1 0 API", "2026-02-01 pck 1 1 API", "2026-02-01 pck 1 1 EUR"}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -126,17 +132,11 @@ func TestUsageIsPagedWithItsSearchAndItsGroups(t *testing.T) {
 	}
 }
 
-func TestUsage_LinksKeepRepeatedGroups(t *testing.T) {
+func TestServer_UsageLinksKeepGroups(t *testing.T) {
 	t.Parallel()
 	owner, names := busyWorkspace(t)
-	var got []string
-	next := owner.srv.URL() + workspaces + "/default/usage/monthly?size=1&group_by=product_id&group_by=project_id&search=" + url.QueryEscape("date==2026-01")
 
-	for next != "" {
-		r := owner.want(200, http.MethodGet, next, "")
-		got = append(got, r.usageRows(names)...)
-		next = r.text("_links", "next", "href")
-	}
+	got := owner.usagePages("monthly?size=1&group_by=product_id&group_by=project_id&search="+url.QueryEscape("date==2026-01"), names)
 
 	want := []string{"2026-01 pck live 3 3 API", "2026-01 pck sandbox 1 0 API", "2026-01 sck live 1 1 API", "2026-01 sck sandbox 1 0 API"}
 	if diff := cmp.Diff(want, sorted(got)); diff != "" {

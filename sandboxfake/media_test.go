@@ -94,7 +94,7 @@ func TestCredentials_OptionalBody(t *testing.T) {
 	}
 }
 
-func TestProjects_NameFilter(t *testing.T) {
+func TestServer_ProjectNameFilter(t *testing.T) {
 	t.Parallel()
 	srv := consoleServer(t)
 	account := srv.NewWorkspace("Shop")

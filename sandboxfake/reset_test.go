@@ -35,7 +35,7 @@ func resetIDs(t *testing.T, a *api, n int, reset func(int)) []string {
 // distinct returns how many different IDs there are.
 func distinct(ids []string) int { return len(slices.Compact(slices.Sorted(slices.Values(ids)))) }
 
-func TestWithNewIDsAfterReset(t *testing.T) {
+func TestServer_ResetWithNewIDs(t *testing.T) {
 	t.Parallel()
 	run := func(opts ...sandboxfake.Option) []string {
 		a := controlled(t, opts...)
@@ -81,7 +81,7 @@ func TestServer_ControlResetSeed(t *testing.T) {
 	}
 }
 
-func TestWithReceiverCA(t *testing.T) {
+func TestServer_TrustsReceiverCA(t *testing.T) {
 	t.Parallel()
 	var receiver bodies
 	backend := httptest.NewUnstartedServer(&receiver)

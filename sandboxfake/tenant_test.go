@@ -18,108 +18,6 @@ import (
 	"github.com/idverify/idverify-go/sandboxfake"
 )
 
-// The callers of tenantTable, all with valid credentials, and none of them the victim: the owner of
-// a workspace, with a project, an admin and a viewer.
-const (
-	otherProject        = iota // a project of the victim's workspace
-	otherWorkspace             // a project, or for the console the owner, of another workspace
-	throughOwnWorkspace        // the same, by the path of their own workspace with the victim's IDs
-	otherAdmin                 // an admin of the victim's workspace
-	otherViewer                // a viewer of the victim's workspace
-	intruders
-)
-
-var intruderNames = [intruders]string{"another project", "another workspace", "another workspace by its own path", "an admin", "a viewer"}
-
-// The results.
-const (
-	ownRealm    = "own"    // success in the intruder's own realm: nothing of the victim's is read or changed
-	public      = "public" // needs no credentials
-	skip        = ""       // not about isolation: the row does not apply, or the intruder's role allows it
-	checkGone   = "404 check_not_found"
-	noWorkspace = "404 workspace_not_found"
-	missing404  = "404 not_found"
-	noScope     = "403 forbidden" // the scope or the role does not allow the operation at all
-)
-
-// tenantTable is every operation with the result for each intruder who names the victim's IDs.
-var tenantTable = map[string][intruders]string{
-	"POST /oauth2/v1/token":      {"401 invalid_client", "401 invalid_client", skip, skip, skip}, // with the victim's client ID
-	"POST /oauth2/v1/revoke":     {ownRealm, ownRealm, skip, skip, skip},                         // of the victim's token
-	"GET /.well-known/jwks.json": {public, public, skip, skip, skip},
-
-	"POST /phone_check/{v}/checks":                                  {ownRealm, ownRealm, skip, skip, skip},
-	"GET /phone_check/{v}/checks":                                   {ownRealm, ownRealm, skip, skip, skip},
-	"GET /phone_check/{v}/checks/{check_id}":                        {checkGone, checkGone, skip, skip, skip},
-	"GET /phone_check/{v}/checks/{check_id}/redirect":               {public, public, skip, skip, skip}, // the device has no credentials
-	"PATCH /phone_check/{v}/checks/{check_id}":                      {checkGone, checkGone, skip, skip, skip},
-	"GET /phone_check/{v}/checks/{check_id}/traces":                 {checkGone, checkGone, skip, skip, skip},
-	"GET /phone_check/{v}/checks/{check_id}/traces/{trace_id}":      {checkGone, checkGone, skip, skip, skip},
-	"POST /subscriber_check/{v}/checks":                             {ownRealm, ownRealm, skip, skip, skip},
-	"GET /subscriber_check/{v}/checks":                              {ownRealm, ownRealm, skip, skip, skip},
-	"GET /subscriber_check/{v}/checks/{check_id}":                   {checkGone, checkGone, skip, skip, skip},
-	"GET /subscriber_check/{v}/checks/{check_id}/redirect":          {public, public, skip, skip, skip},
-	"PATCH /subscriber_check/{v}/checks/{check_id}":                 {checkGone, checkGone, skip, skip, skip},
-	"GET /subscriber_check/{v}/checks/{check_id}/traces":            {checkGone, checkGone, skip, skip, skip},
-	"GET /subscriber_check/{v}/checks/{check_id}/traces/{trace_id}": {checkGone, checkGone, skip, skip, skip},
-	"POST /sim_check/{v}/checks":                                    {ownRealm, ownRealm, skip, skip, skip},
-	"GET /sim_check/{v}/checks":                                     {ownRealm, ownRealm, skip, skip, skip},
-	"GET /sim_check/{v}/checks/{check_id}":                          {checkGone, checkGone, skip, skip, skip},
-	"GET /sim_check/{v}/checks/{check_id}/traces":                   {checkGone, checkGone, skip, skip, skip},
-	"GET /sim_check/{v}/checks/{check_id}/traces/{trace_id}":        {checkGone, checkGone, skip, skip, skip},
-
-	"GET /coverage/{v}/device_ips/{ip}":  {ownRealm, ownRealm, skip, skip, skip},
-	"GET /coverage/{v}/device_ip":        {ownRealm, ownRealm, skip, skip, skip},
-	"GET /public/coverage/{v}/device_ip": {public, public, skip, skip, skip},
-	"GET /coverage/{v}/countries/{code}": {ownRealm, ownRealm, skip, skip, skip},
-
-	"POST /console/{v}/projects":                                        {noScope, ownRealm, skip, skip, skip},
-	"GET /console/{v}/projects":                                         {noScope, ownRealm, skip, skip, skip},
-	"GET /console/{v}/projects/{project_id}":                            {noScope, missing404, skip, skip, skip},
-	"PATCH /console/{v}/projects/{project_id}":                          {noScope, missing404, skip, skip, noScope},
-	"DELETE /console/{v}/projects/{project_id}":                         {noScope, missing404, skip, skip, noScope},
-	"POST /console/{v}/projects/{project_id}/credentials":               {noScope, missing404, skip, skip, skip},
-	"GET /console/{v}/projects/{project_id}/credentials":                {noScope, missing404, skip, skip, skip},
-	"GET /console/{v}/projects/{project_id}/credentials/{client_id}":    {noScope, missing404, skip, skip, skip},
-	"DELETE /console/{v}/projects/{project_id}/credentials/{client_id}": {noScope, missing404, skip, skip, noScope},
-
-	"GET /console/{v}/workspaces":                                    {noScope, ownRealm, skip, skip, skip},
-	"GET /console/{v}/workspaces/{workspace_id}":                     {noScope, noWorkspace, ownRealm, skip, skip},
-	"PATCH /console/{v}/workspaces/{workspace_id}":                   {noScope, noWorkspace, ownRealm, skip, noScope},
-	"GET /console/{v}/workspaces/{workspace_id}/members":             {noScope, noWorkspace, ownRealm, skip, skip},
-	"GET /console/{v}/workspaces/{workspace_id}/members/{member_id}": {noScope, noWorkspace, missing404, skip, skip},
-	"POST /console/{v}/workspaces/{workspace_id}/invitations":        {noScope, noWorkspace, ownRealm, skip, noScope},
-	"GET /console/{v}/workspaces/{workspace_id}/invitations":         {noScope, noWorkspace, ownRealm, skip, noScope},
-
-	// Nobody creates or resets the credentials of another member, who would not be the only one to
-	// know the secret.
-	"POST /console/{v}/workspaces/{workspace_id}/members/{member_id}/credentials":                   {noScope, noWorkspace, noScope, noScope, noScope},
-	"GET /console/{v}/workspaces/{workspace_id}/members/{member_id}/credentials":                    {noScope, noWorkspace, missing404, skip, noScope},
-	"GET /console/{v}/workspaces/{workspace_id}/members/{member_id}/credentials/{client_id}":        {noScope, noWorkspace, missing404, skip, noScope},
-	"DELETE /console/{v}/workspaces/{workspace_id}/members/{member_id}/credentials/{client_id}":     {noScope, noWorkspace, missing404, skip, noScope},
-	"POST /console/{v}/workspaces/{workspace_id}/members/{member_id}/credentials/{client_id}/reset": {noScope, noWorkspace, noScope, noScope, noScope},
-
-	"GET /console/{v}/workspaces/{workspace_id}/billing_account":                        {noScope, noWorkspace, ownRealm, noScope, noScope},
-	"PUT /console/{v}/workspaces/{workspace_id}/billing_account":                        {noScope, noWorkspace, ownRealm, noScope, noScope},
-	"POST /console/{v}/workspaces/{workspace_id}/payment_methods":                       {noScope, noWorkspace, ownRealm, noScope, noScope},
-	"GET /console/{v}/workspaces/{workspace_id}/payment_methods":                        {noScope, noWorkspace, ownRealm, noScope, noScope},
-	"GET /console/{v}/workspaces/{workspace_id}/payment_methods/{payment_method_id}":    {noScope, noWorkspace, missing404, noScope, noScope},
-	"DELETE /console/{v}/workspaces/{workspace_id}/payment_methods/{payment_method_id}": {noScope, noWorkspace, missing404, noScope, noScope},
-	"POST /console/{v}/workspaces/{workspace_id}/topups":                                {noScope, noWorkspace, "400 bad_request", noScope, noScope}, // with the victim's card
-	"GET /console/{v}/workspaces/{workspace_id}/topups":                                 {noScope, noWorkspace, ownRealm, noScope, noScope},
-	"GET /console/{v}/workspaces/{workspace_id}/usage/{period}":                         {noScope, noWorkspace, ownRealm, skip, skip},
-
-	"POST /console/{v}/workspaces/{workspace_id}/projects":                                        {noScope, noWorkspace, ownRealm, skip, noScope},
-	"GET /console/{v}/workspaces/{workspace_id}/projects":                                         {noScope, noWorkspace, ownRealm, skip, skip},
-	"GET /console/{v}/workspaces/{workspace_id}/projects/{project_id}":                            {noScope, noWorkspace, missing404, skip, skip},
-	"PATCH /console/{v}/workspaces/{workspace_id}/projects/{project_id}":                          {noScope, noWorkspace, missing404, skip, noScope},
-	"DELETE /console/{v}/workspaces/{workspace_id}/projects/{project_id}":                         {noScope, noWorkspace, missing404, skip, noScope},
-	"POST /console/{v}/workspaces/{workspace_id}/projects/{project_id}/credentials":               {noScope, noWorkspace, missing404, skip, skip},
-	"GET /console/{v}/workspaces/{workspace_id}/projects/{project_id}/credentials":                {noScope, noWorkspace, missing404, skip, skip},
-	"GET /console/{v}/workspaces/{workspace_id}/projects/{project_id}/credentials/{client_id}":    {noScope, noWorkspace, missing404, skip, skip},
-	"DELETE /console/{v}/workspaces/{workspace_id}/projects/{project_id}/credentials/{client_id}": {noScope, noWorkspace, missing404, skip, noScope},
-}
-
 // tenants are a victim with something of every kind, and the intruders.
 type tenants struct {
 	srv            *sandboxfake.Server
@@ -161,13 +59,13 @@ func newTenants(t *testing.T) *tenants {
 	n.ids = map[string]string{"project_id": n.project.ProjectID, "workspace_id": n.victim.WorkspaceID, "member_id": n.victim.MemberID, "payment_method_id": card}
 
 	sibling := n.victim.NewProject(idverify.ProjectParams{Name: "Sibling"})
-	stranger := srv.NewWorkspace("Stranger")
-	theirs := stranger.NewProject(idverify.ProjectParams{Name: "Strange"})
+	other := srv.NewWorkspace("Other")
+	theirs := other.NewProject(idverify.ProjectParams{Name: "Other project"})
 	admin, viewer := n.owner.invite("Ada", "ADMIN"), n.owner.invite("Grace", "VIEWER")
-	as(t, srv, stranger.Credentials).want(200, http.MethodPut, workspace+"/billing_account", `{"company_name":"Strange Ltd"}`)
-	as(t, srv, stranger.Credentials).want(201, http.MethodPost, workspace+"/payment_methods", newCard)
+	as(t, srv, other.Credentials).want(200, http.MethodPut, workspace+"/billing_account", `{"company_name":"Other Ltd"}`)
+	as(t, srv, other.Credentials).want(201, http.MethodPost, workspace+"/payment_methods", newCard)
 	n.productCallers = [intruders]*api{otherProject: forProducts(t, srv, sibling.Credentials), otherWorkspace: forProducts(t, srv, theirs.Credentials)}
-	n.consoleCallers = [intruders]*api{n.productCallers[otherProject], as(t, srv, stranger.Credentials), as(t, srv, stranger.Credentials), as(t, srv, admin.Credentials), as(t, srv, viewer.Credentials)}
+	n.consoleCallers = [intruders]*api{n.productCallers[otherProject], as(t, srv, other.Credentials), as(t, srv, other.Credentials), as(t, srv, admin.Credentials), as(t, srv, viewer.Credentials)}
 	n.credentials = [intruders]idverify.Credentials{otherProject: sibling.Credentials, otherWorkspace: theirs.Credentials}
 	return n
 }
@@ -273,7 +171,7 @@ func (n *tenants) secrets() []string {
 	return append(secrets, "the victim's reference", "Victim", n.victim.Credentials.ClientID, n.project.Credentials.ClientID, n.product.token)
 }
 
-func TestTenants_AreIsolated(t *testing.T) {
+func TestServer_IsolatesTenants(t *testing.T) {
 	t.Parallel()
 	n := newTenants(t)
 	rows := maps.Clone(tenantTable)

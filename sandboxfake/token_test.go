@@ -37,7 +37,7 @@ func TestRevoke_OnlyOwnTokens(t *testing.T) {
 	t.Parallel()
 	srv := consoleServer(t)
 	a := &api{t: t, srv: srv}
-	account, stranger := srv.NewWorkspace("Shop"), srv.NewWorkspace("Stranger")
+	account, other := srv.NewWorkspace("Shop"), srv.NewWorkspace("Other")
 	project := account.NewProject(idverify.ProjectParams{Name: "Shop"})
 	sibling := account.NewProject(idverify.ProjectParams{Name: "Sibling"})
 	owner := as(t, srv, account.Credentials)
@@ -48,11 +48,11 @@ func TestRevoke_OnlyOwnTokens(t *testing.T) {
 		return caller.get(path).status
 	}
 	for name, c := range map[string]idverify.Credentials{
-		"another project's":              sibling.Credentials,
-		"another pair's of the project":  {ClientID: second.text("client_id"), ClientSecret: idverify.NewSecret(second.text("client_secret"))},
-		"the workspace's":                account.Credentials,
-		"another workspace's":            stranger.Credentials,
-		"another project's of a strange": stranger.NewProject(idverify.ProjectParams{Name: "Strange"}).Credentials,
+		"another project's":             sibling.Credentials,
+		"another pair's of the project": {ClientID: second.text("client_id"), ClientSecret: idverify.NewSecret(second.text("client_secret"))},
+		"the workspace's":               account.Credentials,
+		"another workspace's":           other.Credentials,
+		"another workspace's project":   other.NewProject(idverify.ProjectParams{Name: "Other project"}).Credentials,
 	} {
 		for _, token := range []string{product, console} {
 			if name == "the workspace's" && token == console {
@@ -199,7 +199,7 @@ func TestToken_ResetRevokesOnlyItsOwn(t *testing.T) {
 }
 
 // Expired tokens are freed, so that a server that runs for weeks does not grow.
-func TestToken_ExpiredOnesAreFreed(t *testing.T) {
+func TestServer_FreesExpiredTokens(t *testing.T) {
 	t.Parallel()
 	srv := consoleServer(t)
 	a := &api{t: t, srv: srv}
