@@ -166,10 +166,10 @@ func newTemplate(commonName string) (*x509.Certificate, *ecdsa.PrivateKey, error
 	}, key, nil
 }
 
-// errFixedKeysHost is a host that the certificate of the test keys is not valid for.
+// errFixedKeysHost is returned for a host that the certificate of the test keys is not valid for.
 var errFixedKeysHost = errors.New("the fixed test keys are valid for localhost, 127.0.0.1 and [::1] only: use fresh keys to listen on another host")
 
-// identity returns the identity that the options ask for.
+// identity returns the identity that the options require.
 func (o *options) identity() (*identity, error) {
 	host, err := o.certificateHost()
 	if err != nil {

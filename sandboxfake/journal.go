@@ -78,8 +78,8 @@ func fitsJournal(h http.Header) bool {
 	return lines <= maxJournalLines && size <= maxJournalHeader
 }
 
-// truncateHeader returns the part of a header that the journal keeps: the first lines by the
-// alphabet of their names, each shortened, that are not too long together.
+// truncateHeader returns the part of a header that the journal keeps: the first lines, sorted by
+// name and shortened, that fit into maxJournalHeader. A line that does not fit is skipped.
 func truncateHeader(h http.Header) http.Header {
 	kept := make(http.Header)
 	lines, size := 0, 0

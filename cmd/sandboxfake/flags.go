@@ -96,7 +96,7 @@ func (f *flags) define(set *flag.FlagSet) {
 	set.Func("price", "price of a check of a live project, as `product=amount` such as phone_check=0.05; repeatable", func(text string) error {
 		product, amount, ok := strings.Cut(text, "=")
 		if !ok {
-			return errors.New("want product=amount")
+			return errors.New("must be product=amount")
 		}
 		f.prices[idverify.Product(product)] = amount
 		return nil
@@ -116,7 +116,7 @@ func (f *flags) define(set *flag.FlagSet) {
 func oneOf(value *string, values ...string) func(string) error {
 	return func(text string) error {
 		if !slices.Contains(values, text) {
-			return fmt.Errorf("want %s", strings.Join(values, " or "))
+			return fmt.Errorf("must be %s", strings.Join(values, " or "))
 		}
 		*value = text
 		return nil

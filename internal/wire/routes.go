@@ -206,5 +206,5 @@ func (o Operation) Resource(ids []string) string {
 	return id
 }
 
-// DefaultWorkspace stands in a path for the workspace that the credentials belong to.
+// DefaultWorkspace is the path segment for the workspace of the credentials.
 const DefaultWorkspace = "default"
