@@ -178,7 +178,7 @@ func TestABadFirstAnswerLeavesTheMessageUndecided(t *testing.T) {
 
 func TestKeysThatCannotVerifyAreLeftOut(t *testing.T) {
 	t.Parallel()
-	private := strings.Replace(jwk("bad", "service-2"), "{", `{"d":"AQAB",`, 1)
+	private := strings.Replace(jwk("bad", "strong"), "{", `{"d":"AQAB",`, 1)
 	for name, bad := range map[string]string{
 		"for encryption":             strings.Replace(jwk("bad", "service-2"), `"use":"sig"`, `"use":"enc"`, 1),
 		"for another algorithm":      strings.Replace(jwk("bad", "service-2"), "RS256", "PS256", 1),

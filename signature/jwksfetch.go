@@ -69,7 +69,12 @@ func (j *JWKS) logResult(ctx context.Context, f *fetch) {
 
 // panicText describes a panic of the caller's code. Values other than runtime errors may contain a
 // URL or a secret.
-func panicText(p any) string {
+func panicText(p any) (text string) {
+	defer func() {
+		if recover() != nil { // in the method Error of p
+			text = fmt.Sprintf("%T", p)
+		}
+	}()
 	if e, ok := p.(runtime.Error); ok {
 		return e.Error()
 	}

@@ -3,9 +3,11 @@ package signature
 import (
 	"bytes"
 	"crypto/rsa"
+	"encoding/base64"
 	"encoding/json"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/lestrrat-go/jwx/v2/jwk"
@@ -68,7 +70,7 @@ func parseKeySet(body []byte) (map[string]*rsa.PublicKey, ignoredKeys, error) {
 	if bytes.Count(body, []byte(","))+bytes.Count(body, []byte("["))+bytes.Count(body, []byte("{")) > maxKeySetValues {
 		return nil, ignored, refuse(ErrKeySource, "get key set: the body holds more than 4,096 values")
 	}
-	exposed, err := exposedKeyIDs(body)
+	exposed, moduli, err := exposedKeys(body)
 	if err != nil {
 		return nil, ignored, refuse(ErrKeySource, "get key set: the body is not a JSON Web Key Set")
 	}
@@ -83,7 +85,7 @@ func parseKeySet(body []byte) (map[string]*rsa.PublicKey, ignoredKeys, error) {
 		if key == nil {
 			continue
 		}
-		if _, ok := exposed[parsed.KeyID()]; ok {
+		if _, ok := exposed[parsed.KeyID()]; ok || moduli[string(key.N.Bytes())] {
 			exposed[parsed.KeyID()] = true
 			continue
 		}
@@ -106,29 +108,35 @@ func parseKeySet(body []byte) (map[string]*rsa.PublicKey, ignoredKeys, error) {
 	return keys, ignored, nil
 }
 
-// exposedKeyIDs returns the kids that appear with private parts, and whether on an RSA key. Anyone can sign with such a key,
-// so a public key of the same kid must not verify anything either. It reads the JSON itself,
-// because jwx drops keys that it cannot parse and accepts text after the end.
-func exposedKeyIDs(body []byte) (map[string]bool, error) {
+// exposedKeys returns the kids that appear with private parts, and whether on an RSA key, and the
+// moduli that do, as big-endian bytes. Anyone can sign with such a key, so a public key of the same
+// kid or modulus must not verify anything either. It reads the JSON itself, because jwx drops keys
+// that it cannot parse and accepts text after the end.
+func exposedKeys(body []byte) (ids, moduli map[string]bool, err error) {
 	var set struct {
 		Keys rawKeys `json:"keys"`
 	}
 	if err := json.Unmarshal(body, &set); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	exposed := make(map[string]bool)
+	ids, moduli = make(map[string]bool), make(map[string]bool)
 	for _, raw := range set.Keys {
 		var members map[string]json.RawMessage
 		if json.Unmarshal(raw, &members) != nil || !isPrivate(members) {
 			continue
 		}
-		var kid, kty string
+		var kid, kty, n string
 		_ = json.Unmarshal(members["kty"], &kty)
 		if json.Unmarshal(members["kid"], &kid) == nil {
-			exposed[kid] = exposed[kid] || kty == "RSA"
+			ids[kid] = ids[kid] || kty == "RSA"
+		}
+		if json.Unmarshal(members["n"], &n) == nil {
+			if b, err := base64.RawURLEncoding.DecodeString(strings.TrimRight(n, "=")); err == nil {
+				moduli[string(bytes.TrimLeft(b, "\x00"))] = true
+			}
 		}
 	}
-	return exposed, nil
+	return ids, moduli, nil
 }
 
 // isPrivate reports whether a JSON Web Key has a private or secret member (RFC 7518, section 6),

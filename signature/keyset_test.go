@@ -63,6 +63,30 @@ func TestJWKS_IgnoresExposedKeysOfSecondMember(t *testing.T) {
 	}
 }
 
+// TestJWKS_IgnoresExposedModulus publishes the private parts of a key under another kid: anyone can
+// sign with the public key, too.
+func TestJWKS_IgnoresExposedModulus(t *testing.T) {
+	t.Parallel()
+	padded := func(key string) string { return strings.Replace(key, `"n":"`, `"n":"AAAA`, 1) } // leading zeros
+	for name, private := range map[string]string{
+		"another kid":   withMembers(jwk("leaked", "service-1"), `"d":"AQAB"`),
+		"no kid":        withMembers(strings.Replace(jwk("leaked", "service-1"), `"kid":"leaked",`, "", 1), `"d":"AQAB"`),
+		"numeric kid":   withMembers(strings.Replace(jwk("leaked", "service-1"), `"leaked"`, "1", 1), `"d":"AQAB"`),
+		"leading zeros": withMembers(padded(jwk("leaked", "service-1")), `"d":"AQAB"`),
+	} {
+		for order, keys := range map[string][]string{"before": {private, jwk("a", "service-1")}, "after": {jwk("a", "service-1"), private}} {
+			t.Run(name+" "+order, func(t *testing.T) {
+				t.Parallel()
+				s := newKeyServer(t, append(keys, jwk("other", "strong"))...)
+				j := s.jwks(t, signature.JWKSOptions{})
+
+				s.wantError(t, j, "a", signature.ErrUnknownKey)
+				s.want(t, j, "other", "strong")
+			})
+		}
+	}
+}
+
 // TestJWKS_UnusableTwin publishes a second key of the same kid that can never verify, without
 // private parts. Only one key can be meant.
 func TestJWKS_UnusableTwin(t *testing.T) {

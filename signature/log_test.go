@@ -274,7 +274,7 @@ func TestJWKS_LogsIgnoredKeys(t *testing.T) {
 		{"symmetric key", []string{symmetric}, ""},
 		{"symmetric key of the same ID", []string{jwk("b", "service-2"), symmetric}, "map[duplicate:0 private_parts:1]"},
 		{"duplicate", []string{jwk("b", "service-2"), jwk("b", "strong"), jwk("b", "service-2")}, "map[duplicate:1 private_parts:0]"},
-		{"both", []string{jwk("b", "service-2"), jwk("b", "strong"), private("c")}, "map[duplicate:1 private_parts:1]"},
+		{"both", []string{jwk("b", "service-1"), jwk("b", "strong"), private("c")}, "map[duplicate:1 private_parts:1]"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
