@@ -222,7 +222,10 @@ func (j *JWKS) lookup(ctx context.Context, keyID string) query {
 // usable set without the key: anyone can invent a key ID, and the outage itself is logged once for
 // each failed fetch.
 func (j *JWKS) missing(set *keySet, err error) error {
-	if now := j.now(); set != nil && (set.fresh(now) || set.usable(now, j.maxStale)) {
+	if set == nil {
+		return err
+	}
+	if now := j.now(); set.fresh(now) || set.usable(now, j.maxStale) {
 		return routine(err)
 	}
 	return err
