@@ -60,8 +60,8 @@ func (l *logRecorder) at(level slog.Level) []logRecord {
 	return records
 }
 
-// TestVerifier_ForgedMessagesLogWarnings sends messages with invented key IDs, as anyone can. The
-// alert that docs/security.md recommends is on level error.
+// TestVerifier_ForgedMessagesLogWarnings sends messages with invented key IDs. The alert that
+// docs/security.md recommends is on level error.
 func TestVerifier_ForgedMessagesLogWarnings(t *testing.T) {
 	t.Parallel()
 	const forged = 100
