@@ -13,7 +13,8 @@
 //
 // Decide by Status: Match and NoSIMChange are valid only when Status is COMPLETED. In ERROR, Match
 // may be false, which is not a result: a network outage must not lock a customer out, nor let
-// anyone in. The service does not keep a check that ends as EXPIRED or ERROR. Only its callback shows it.
+// anyone in. The service does not keep a check that ends as EXPIRED or ERROR. Only its callback
+// shows it.
 //
 // # Clients
 //
