@@ -31,8 +31,8 @@ const (
 // the last fetch.
 //
 // Keys that cannot verify are left out: keys that are not RSA of 2048 to 4096 bits, have no kid, or
-// are for encryption or another algorithm. A kid that two usable keys share, or that appears with
-// private parts anywhere in the set, verifies nothing.
+// are for encryption or another algorithm. A kid that two usable keys share, and a kid or modulus that
+// appears with private parts anywhere in the set, verifies nothing.
 type JWKS struct {
 	url        string
 	client     http.Client

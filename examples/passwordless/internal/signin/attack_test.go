@@ -50,7 +50,35 @@ func TestRedirect_OtherBrowserEndsSession(t *testing.T) {
 	}
 }
 
-// The attacker begins with the victim's number, has the victim open the Check URL, and learns the
+// As below, but the attacker is faster than the victim's browser. The victim's arrival ends the
+// attacker's session.
+func TestRedirect_VictimComesSecond(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	victim, attacker := s.browser(t), s.browser(t)
+	redirect := victim.redirectOf(attacker.begin("+44 7700 900-012"))
+	first := attacker.open(redirect)
+
+	second := victim.open(redirect)
+
+	if first.title != "Verified" {
+		t.Fatalf("the attacker sees %q: the test expects that the redirect was used", first.title)
+	}
+	if second.title != "This link cannot be used" {
+		t.Errorf("the victim sees %q, want This link cannot be used", second.title)
+	}
+	if got := attacker.open(s.url + "/check"); got.title != "Opened somewhere else" {
+		t.Errorf("afterwards the attacker sees %q, want the sign-in to have ended", got.title)
+	}
+	reloaded := s.browser(t)
+	own := reloaded.redirectOf(reloaded.begin("+44 7700 900-014"))
+	reloaded.open(own)
+	if got := reloaded.open(own); got.title != "Verified" {
+		t.Errorf("after a reload the owner sees %q, want Verified", got.title)
+	}
+}
+
+// The attacker begins with the victim's number, makes the victim open the Check URL, and learns the
 // redirect URL at once: from a shared screen, a log, or a synchronized history. The attacker's
 // browser has the session of the check.
 func TestRedirect_AttackerOpensVictimsURL(t *testing.T) {

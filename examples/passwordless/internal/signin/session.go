@@ -120,9 +120,7 @@ func (ss *sessions) claim(r *http.Request, checkID string) (newID string, own bo
 	defer ss.mu.Unlock()
 	s := ss.find(r)
 	if s == nil || s.checkID != checkID {
-		if owner := ss.byCheck[checkID]; owner != nil && !owner.state.final() {
-			owner.state = elsewhere
-		}
+		ss.revoke(checkID)
 		return "", false
 	}
 	if s.state != started {
@@ -132,6 +130,28 @@ func (ss *sessions) claim(r *http.Request, checkID string) (newID string, own bo
 	s.formerID, s.id = s.id, rand.Text()
 	ss.byID[s.id] = s
 	return s.id, true
+}
+
+// replayed handles a redirect of a check that was accepted before. If the browser that brings it now
+// did not begin the check, somebody else came first, perhaps an attacker who began with the victim's
+// number: the session ends, even if it is verified. A reload by its own browser changes nothing, even
+// one that was sent before the new cookie arrived.
+func (ss *sessions) replayed(r *http.Request, checkID string) {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	if c, err := r.Cookie(cookieName); err == nil {
+		if s := ss.byID[c.Value]; s != nil && s.checkID == checkID {
+			return
+		}
+	}
+	ss.revoke(checkID)
+}
+
+// revoke ends the session of a check unless it has ended without a sign-in. The caller holds ss.mu.
+func (ss *sessions) revoke(checkID string) {
+	if owner := ss.byCheck[checkID]; owner != nil && (owner.state == verified || !owner.state.final()) {
+		owner.state = elsewhere
+	}
 }
 
 // end records how a check ended. Only the first end counts.

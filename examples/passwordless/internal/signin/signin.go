@@ -6,7 +6,8 @@
 // The following rules make it safe. Keep them when you copy the package:
 //   - The redirect is verified, and is accepted once: the verifier has a replay store.
 //   - The check of the redirect must be the one that this browser's session began. Otherwise the
-//     code is not exchanged, and the session that began the check ends.
+//     code is not exchanged, and the session that began the check ends, also if another browser
+//     brings the redirect second.
 //   - The browser that brings the redirect gets a new session cookie, and only the new one shows
 //     the result.
 //   - A callback verifies only a session whose browser came back, and only a PhoneCheck.
@@ -119,8 +120,9 @@ func (a *app) redirect(w http.ResponseWriter, r *http.Request) {
 	came, err := a.verified(r)
 	switch {
 	case errors.Is(err, signature.ErrReplay):
-		// The URL was opened before. A browser with a session, such as one that reloads the page,
-		// sees the state of that session; nothing changes.
+		// The URL was opened before, and verifies apart from that. A browser with a session, such as
+		// one that reloads the page, sees the state of that session.
+		a.sessions.replayed(r, r.URL.Query().Get("check_id"))
 		if _, ok := a.sessions.of(r); ok {
 			http.Redirect(w, r, "/check", http.StatusSeeOther)
 			return
