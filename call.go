@@ -16,8 +16,8 @@ import (
 	"github.com/idverify/idverify-go/internal/wire"
 )
 
-// How much of an answer is read, and how many values it may hold, because ten bytes of JSON can
-// become a kilobyte of Go. A page of a hundred checks takes some 60 KiB and holds 2,500.
+// Limits of a response body, in bytes and in JSON values, because ten bytes of JSON can become a
+// kilobyte in Go. A page of a hundred checks has about 60 KiB and 2,500 values.
 const (
 	maxBody      = 10 << 20
 	maxErrorBody = 1 << 20
@@ -46,7 +46,7 @@ type call struct {
 	unsure  bool          // the service may have processed an earlier write of the request
 }
 
-// do tries until there is an answer, of whatever status, that the policy lets stand.
+// do makes attempts until the policy accepts a response, whatever its status.
 func (c *call) do(req *retryablehttp.Request, try func(*call, *http.Request) (*http.Response, error)) (*http.Response, error) {
 	c.try, c.caller = try, req.Context()
 	c.client = http.Client{
@@ -60,8 +60,8 @@ func (c *call) do(req *retryablehttp.Request, try func(*call, *http.Request) (*h
 		CheckRetry: c.checkRetry,
 		Backoff:    func(wait, _ time.Duration, _ int, _ *http.Response) time.Duration { return wait }, // checkRetry chose it
 		PrepareRetry: func(again *http.Request) error {
-			again.Header = again.Header.Clone() // the transport of the try before may still be reading that one
-			again.Header.Del("Cookie")          // the jar adds them to every try
+			again.Header = again.Header.Clone() // the previous attempt may still be reading the old one
+			again.Header.Del("Cookie")          // the jar adds them in every attempt
 			return nil
 		},
 		ErrorHandler: retryablehttp.PassthroughErrorHandler,
@@ -97,9 +97,9 @@ func (c *call) sendError(err error, written bool) error {
 	}
 }
 
-// unredirected makes a redirect an answer like any other, so that credentials never leave the host
-// of the base URL. It takes the Location away: http.Client would read it before it asks whether to
-// follow, and fail with its text where it cannot be read.
+// unredirected returns redirects to the caller, so that credentials never leave the host of the base
+// URL. It deletes the Location, because http.Client parses it even if it does not follow it, and
+// fails with its text if it is malformed.
 type unredirected struct{ http.RoundTripper }
 
 func (t unredirected) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -177,12 +177,12 @@ func (c *call) readBody(resp *http.Response) error {
 	if !isSuccess(resp.StatusCode) {
 		limit = maxErrorBody
 	}
-	// A length that was promised saves growing, but a promise alone gets no more than a page's worth.
+	// Content-Length avoids growing the buffer, but it is a claim of the peer: allocate a page at most.
 	buf := bytes.NewBuffer(make([]byte, 0, min(max(resp.ContentLength, 0), firstRead)+bytes.MinRead))
 	_, err := buf.ReadFrom(io.LimitReader(resp.Body, int64(limit)+1))
 	body := buf.Bytes()
 	if !isSuccess(resp.StatusCode) {
-		// The status is the answer; what could be read of the reasons is welcome.
+		// The status decides. An incomplete body may still explain it.
 		body, err = body[:min(len(body), limit)], nil
 	}
 	switch {
@@ -201,8 +201,8 @@ func (c *call) tooMuch(resp *http.Response, why string) error {
 	return answer{secrets: c.secrets, op: c.op, status: resp.StatusCode, header: resp.Header}.unusable(errors.New(why))
 }
 
-// values is how many values the JSON in body holds at most: each but the first stands behind one of
-// these.
+// values returns an upper bound of the number of values in the JSON in body: every value but the
+// first follows one of these characters.
 func values(body []byte) (n int) {
 	for _, mark := range []byte(",[{") {
 		n += bytes.Count(body, []byte{mark})
@@ -210,7 +210,7 @@ func values(body []byte) (n int) {
 	return n
 }
 
-// logTry records a try: what came back, or why nothing did.
+// logTry logs an attempt: the response, or the error.
 func (a *api) logTry(ctx context.Context, op wire.Operation, attempt int, begun time.Time, resp *http.Response, err error, more ...slog.Attr) {
 	if !a.logger.Enabled(ctx, slog.LevelDebug) {
 		return
@@ -224,9 +224,9 @@ func (a *api) logTry(ctx context.Context, op wire.Operation, attempt int, begun 
 	a.logger.LogAttrs(ctx, slog.LevelDebug, "idverify: try", append(attrs, more...)...)
 }
 
-// read returns the answer in resp, or the error that it is.
+// read returns the response, or the error that it describes.
 func (c *call) read(resp *http.Response) (answer, error) {
-	resp.Body.Close() // it is empty, but the time-out of an http.Client ends with it
+	resp.Body.Close() // the body has been read, but closing it stops the timer of the http.Client
 	if !isSuccess(resp.StatusCode) && !c.alreadyDeleted(resp.StatusCode) {
 		return answer{}, c.problem(resp, c.body)
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/idverify/idverify-go/internal/wire"
 )
 
-// checkRetry decides after a try whether there is another, and after what wait: it implements retryablehttp.CheckRetry.
+// checkRetry reports whether to retry, and sets the delay. It implements retryablehttp.CheckRetry.
 func (c *call) checkRetry(ctx context.Context, resp *http.Response, _ error) (bool, error) {
 	again, floor := c.transient(resp)
 	if !again || c.attempt >= c.api.retry.MaxAttempts || ctx.Err() != nil {
@@ -23,7 +23,7 @@ func (c *call) checkRetry(ctx context.Context, resp *http.Response, _ error) (bo
 		return false, nil
 	}
 	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) <= wait {
-		return false, nil // what is known now is worth more than a time-out later
+		return false, nil // the error known now is more useful than a timeout later
 	}
 
 	c.retries.RetryWaitMin = wait
@@ -32,7 +32,7 @@ func (c *call) checkRetry(ctx context.Context, resp *http.Response, _ error) (bo
 	return true, nil
 }
 
-// outcome is what came of the last try, for the log.
+// outcome returns the status or the error of the last attempt, for the log.
 func (c *call) outcome(resp *http.Response) slog.Attr {
 	switch {
 	case resp != nil:
@@ -43,12 +43,13 @@ func (c *call) outcome(resp *http.Response) slog.Attr {
 	return slog.String("error", "there is no answer")
 }
 
-// transient tells whether the try may be repeated, and the least wait that the service asks for.
+// transient reports whether the last attempt may be retried, and the minimum delay that the service
+// asks for.
 func (c *call) transient(resp *http.Response) (again bool, floor time.Duration) {
 	if resp != nil {
 		return resp.StatusCode == http.StatusTooManyRequests || idempotent(c.op) && isTransient(resp.StatusCode), retryAfter(resp.Header)
 	}
-	// A token request goes before the operation: whatever became of it, the operation was not sent.
+	// The token request precedes the operation, so the operation was not sent.
 	if err, ok := errors.AsType[*TokenError](c.err); ok {
 		return isTransient(err.Status), err.RetryAfter
 	}
@@ -73,7 +74,7 @@ func idempotent(op wire.Operation) bool {
 
 func isSuccess(status int) bool { return status >= 200 && status <= 299 }
 
-// isTransient tells a status that may be another the next time. 501 is an answer.
+// isTransient reports whether a later attempt may get another status. 501 is permanent.
 func isTransient(status int) bool {
 	switch status {
 	case http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
@@ -82,7 +83,8 @@ func isTransient(status int) bool {
 	return false
 }
 
-// backoff is the wait after the attempt-th try: it doubles, and the upper half of it is chance, so that callers who failed together do not come back together.
+// backoff returns the delay after the given attempt. It doubles from attempt to attempt, and its
+// upper half is random, so that callers that failed together do not retry together.
 func (p *RetryPolicy) backoff(attempt int) time.Duration {
 	wait := p.MinWait
 	for range attempt - 1 {
