@@ -56,14 +56,14 @@ func BenchmarkOverNetHTTP(b *testing.B) {
 		c := srv.client(b)
 		takeTurns(b, "x-nethttp",
 			func() error { return byHand(b, srv.Client(), srv.URL) },
-			func() error { return second(c.PhoneChecks.Get(b.Context(), "a")) })
+			func() error { return second(c.PhoneChecks.Get(b.Context(), aCheckID)) })
 	})
 	b.Run("allocations", func(b *testing.B) {
 		answer := func(*http.Request) (*http.Response, error) { return response(200, body), nil }
 		c := inProcess(b, answer)
 		plain := &http.Client{Transport: inProcessTransport(answer)}
 		base := func() error { return byHand(b, plain, "https://idverify.sandbox.test") }
-		other := func() error { return second(c.PhoneChecks.Get(b.Context(), "a")) }
+		other := func() error { return second(c.PhoneChecks.Get(b.Context(), aCheckID)) }
 		takeTurns(b, "x-nethttp-without-network", base, other)
 		reportAllocations(b, base, other)
 	})
@@ -71,7 +71,7 @@ func BenchmarkOverNetHTTP(b *testing.B) {
 
 // byHand is the call without the client.
 func byHand(b *testing.B, client *http.Client, base string) error {
-	r, err := http.NewRequestWithContext(b.Context(), http.MethodGet, base+"/phone_check/v0.1/checks/a", nil)
+	r, err := http.NewRequestWithContext(b.Context(), http.MethodGet, base+"/phone_check/v0.1/checks/"+aCheckID, nil)
 	if err != nil {
 		return err
 	}
@@ -145,7 +145,7 @@ func BenchmarkGet(b *testing.B) {
 	c := inProcess(b, func(*http.Request) (*http.Response, error) { return response(200, body), nil })
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := c.PhoneChecks.Get(b.Context(), "a"); err != nil {
+		if _, err := c.PhoneChecks.Get(b.Context(), aCheckID); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -157,7 +157,7 @@ func BenchmarkGetOverTLS(b *testing.B) {
 	c := srv.client(b)
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := c.PhoneChecks.Get(b.Context(), "a"); err != nil {
+		if _, err := c.PhoneChecks.Get(b.Context(), aCheckID); err != nil {
 			b.Fatal(err)
 		}
 	}
