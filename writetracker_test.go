@@ -1,10 +1,13 @@
 package idverify_test
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"strings"
@@ -12,6 +15,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"testing/iotest"
 
 	idverify "github.com/idverify/idverify-go"
 )
@@ -144,8 +148,12 @@ func TestClient_RetriesUnsentRequest(t *testing.T) {
 func TestClient_EndsBodyWithAttempt(t *testing.T) {
 	t.Parallel()
 	var bodies []io.Reader
+	var getBody func() (io.ReadCloser, error)
 	c := inProcess(t, func(r *http.Request) (*http.Response, error) {
 		bodies = append(bodies, r.Body)
+		if getBody == nil {
+			getBody = r.GetBody
+		}
 		if len(bodies) == 1 {
 			io.ReadFull(r.Body, make([]byte, 5))
 			return nil, errors.New("lost")
@@ -153,6 +161,9 @@ func TestClient_EndsBodyWithAttempt(t *testing.T) {
 		rest, _ := io.ReadAll(bodies[0])
 		if len(rest) > 0 {
 			t.Errorf("%d bytes were read from the body of an attempt that has failed", len(rest))
+		}
+		if _, err := getBody(); err == nil {
+			t.Error("GetBody of an attempt that has failed succeeds")
 		}
 		return response(http.StatusCreated, []byte(createOperation.response)), nil
 	})
@@ -189,5 +200,84 @@ func TestClient_LimitsCopiesOfBody(t *testing.T) {
 
 	if !strings.Contains(fmt.Sprint(err), "outcome unknown") {
 		t.Errorf("error %v, want an unknown outcome", err)
+	}
+}
+
+// Transports rely on Content-Length, on the end of the body, and on Close.
+func TestClient_BodyOfRequest(t *testing.T) {
+	t.Parallel()
+	for name, read := range map[string]func(io.ReadCloser) ([]byte, error){
+		"at once":      func(b io.ReadCloser) ([]byte, error) { return io.ReadAll(b) },
+		"byte by byte": func(b io.ReadCloser) ([]byte, error) { return io.ReadAll(iotest.OneByteReader(b)) },
+	} {
+		c := inProcess(t, func(r *http.Request) (*http.Response, error) {
+			body, err := read(r.Body)
+			var sent struct {
+				PhoneNumber string `json:"phone_number"`
+			}
+			if err == nil {
+				err = json.Unmarshal(body, &sent)
+			}
+			if err != nil || sent.PhoneNumber != aCheck.PhoneNumber || r.ContentLength != int64(len(body)) {
+				t.Errorf("%s: %d bytes %q, Content-Length %d, error %v", name, len(body), body, r.ContentLength, err)
+			}
+			return response(http.StatusCreated, []byte(createOperation.response)), nil
+		})
+
+		if _, err := c.PhoneChecks.Create(t.Context(), aCheck); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+
+	c := inProcess(t, func(r *http.Request) (*http.Response, error) {
+		r.Body.Close()
+		if n, err := r.Body.Read(make([]byte, 100)); n > 0 || err == nil || err == io.EOF {
+			t.Errorf("%d bytes, error %v after Close, want only an error", n, err)
+		}
+		return nil, errors.New("lost")
+	})
+	if _, err := c.PhoneChecks.Create(t.Context(), aCheck); err == nil || strings.Contains(err.Error(), "outcome unknown") {
+		t.Errorf("error %v, want one that says nothing of an unknown outcome: nothing was read", err)
+	}
+}
+
+// A transport that does not report its connections may have sent a DELETE that it lost.
+func TestClient_DeletedThroughOpaqueTransport(t *testing.T) {
+	t.Parallel()
+	var attempts atomic.Int32
+	c, err := idverify.NewConsole("https://idverify.sandbox.test", credentials, idverify.WithRetry(quickly), idverify.WithHTTPClient(&http.Client{
+		Transport: inProcessTransport(func(*http.Request) (*http.Response, error) {
+			if attempts.Add(1) == 1 {
+				return nil, errors.New("lost")
+			}
+			return response(http.StatusNotFound, []byte(`{"type":"https://docs.example/reference/api-errors#not_found"}`)), nil
+		}),
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	err = c.ProjectCredentials.Delete(t.Context(), "project", "client")
+
+	if n := attempts.Load(); err != nil || n != 2 {
+		t.Errorf("%d attempts, error %v, want 2 and success: the first one may have deleted them", n, err)
+	}
+}
+
+func TestWithLogger_RetryOfLostRequest(t *testing.T) {
+	t.Parallel()
+	var log bytes.Buffer
+	var attempts atomic.Int32
+	c := inProcess(t, func(*http.Request) (*http.Response, error) {
+		if attempts.Add(1) == 1 {
+			return nil, errors.New("no route")
+		}
+		return response(http.StatusOK, []byte(getOperation.response)), nil
+	}, idverify.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+
+	_, err := c.PhoneChecks.Get(t.Context(), "c")
+
+	if got := log.String(); err != nil || !strings.Contains(got, "idverify: retry") || !strings.Contains(got, "no route") {
+		t.Errorf("error %v, log %q, want a record of the retry with its cause", err, got)
 	}
 }
