@@ -1,6 +1,7 @@
 package idverify
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,18 +34,19 @@ type CheckEndedError struct {
 // Error implements error.
 func (e *CheckEndedError) Error() string {
 	s := "idverify: " + e.operation + ": "
+	status := cmp.Or(e.statusText, clean(string(e.Status))) // a caller may have made e
 	switch {
 	case e.err != nil && e.Status == "":
 		s += "the check cannot be read: it ended as EXPIRED or ERROR, which only its callback shows (give checks a CallbackURL to learn it), or it never was"
 	case e.err != nil:
-		s += fmt.Sprintf("the check was %s and can no longer be read: it ended as EXPIRED or ERROR, which only its callback shows", e.statusText)
+		s += fmt.Sprintf("the check was %s and can no longer be read: it ended as EXPIRED or ERROR, which only its callback shows", status)
 	case e.Status.Final():
 		s += "the check ended as " + string(e.Status)
 		if e.ErrorCode != "" {
-			s += ": " + e.errorText
+			s += ": " + cmp.Or(e.errorText, clean(e.ErrorCode))
 		}
 	default:
-		s += fmt.Sprintf("the check is still %s although its ttl is over", e.statusText)
+		s += fmt.Sprintf("the check is still %s although its ttl is over", status)
 	}
 	return s
 }

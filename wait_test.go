@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -160,5 +161,18 @@ func TestPhoneCheckService_WaitHonorsTTL(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// Callers make such errors in tests of their own code.
+func TestCheckEndedError_MadeByCaller(t *testing.T) {
+	t.Parallel()
+	for want, err := range map[string]error{
+		"still PENDING":            &idverify.CheckEndedError{Status: idverify.StatusPending},
+		"ended as ERROR: mno_down": &idverify.CheckEndedError{Status: idverify.StatusError, ErrorCode: "mno_down"},
+	} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("error %q does not contain %q", err, want)
+		}
 	}
 }
