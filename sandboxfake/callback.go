@@ -15,16 +15,16 @@ import (
 
 // Delivery is one callback with all its tries.
 type Delivery struct {
-	ID        string
-	CheckID   string
-	Product   idverify.Product     // the value of the callback header
-	Status    idverify.CheckStatus // that the callback tells
-	ProjectID string
-	URL       string
-	Body      []byte
-	Attempts  []Attempt
-	NextTry   time.Time // zero when no further try is to come
-	Done      bool      // no try is under way or to come
+	ID          string
+	CheckID     string
+	Product     idverify.Product     // the value of the callback header
+	Status      idverify.CheckStatus // that the callback tells
+	ProjectID   string
+	URL         string
+	Body        []byte
+	Attempts    []Attempt
+	NextAttempt time.Time // zero when no further try is to come
+	Done        bool      // no try is under way or to come
 }
 
 // Acknowledged reports whether the receiver has answered with a 2XX.
@@ -36,36 +36,36 @@ func (d Delivery) Acknowledged() bool {
 type Attempt struct {
 	Time   time.Time // on the server's clock
 	Header http.Header
-	Status int    // that the receiver answered; 0 when it did not
-	Result Result // what the service made of it
-	Error  string // why there was no answer
-	Fault  *Fault // that was injected
+	Status int           // that the receiver answered; 0 when it did not
+	Result AttemptResult // what the service made of it
+	Error  string        // why there was no answer
+	Fault  *Fault        // that was injected
 }
 
-// Result is what the service makes of a receiver's answer (specification, section 6, "Delivery rules").
-type Result string
+// AttemptResult is what the service makes of a receiver's answer (specification, section 6, "Delivery rules").
+type AttemptResult string
 
 // The results of a try.
 const (
-	ResultAcknowledged Result = "acknowledged" // 2XX
-	ResultRefused      Result = "refused"      // 3XX or 4XX
-	ResultTimedOut     Result = "timed out"    // no answer in 10 s
-	ResultUnreachable  Result = "unreachable"  // no connection, or one that broke
-	ResultFailed       Result = "failed"       // 5XX
+	ResultAcknowledged AttemptResult = "acknowledged" // 2XX
+	ResultRejected     AttemptResult = "rejected"     // 3XX or 4XX
+	ResultTimedOut     AttemptResult = "timed out"    // no answer in 10 s
+	ResultUnreachable  AttemptResult = "unreachable"  // no connection, or one that broke
+	ResultFailed       AttemptResult = "failed"       // 5XX
 )
 
 // deliveryRule is a row of deliveryRules: what follows from the status of a receiver's response.
 type deliveryRule struct {
 	from, to int // statuses
-	result   Result
+	result   AttemptResult
 	retry    bool
 }
 
 // deliveryRules is the table of section 6, "Delivery rules".
 var deliveryRules = []deliveryRule{
 	{200, 299, ResultAcknowledged, false},
-	{300, 399, ResultRefused, false},
-	{400, 499, ResultRefused, false},
+	{300, 399, ResultRejected, false},
+	{400, 499, ResultRejected, false},
 	{500, 599, ResultFailed, true},
 }
 
@@ -124,7 +124,7 @@ func (st *state) queueDelivery(d *delivery) {
 
 // queue has d tried at due.
 func (d *delivery) queue(st *state, due time.Time) {
-	d.NextTry = due
+	d.NextAttempt = due
 	st.changed(d)
 	st.clock.schedule(due, func() { st.server.attempt(d) })
 }
@@ -138,7 +138,7 @@ func (st *state) changed(d *delivery) {
 
 // attempt begins the next try of d, or lets it wait for its turn.
 func (s *Server) attempt(d *delivery) {
-	d.NextTry = time.Time{}
+	d.NextAttempt = time.Time{}
 	s.state.changed(d)
 	if s.inFlight == maxInFlight {
 		s.waiting = append(s.waiting, d)
@@ -288,7 +288,7 @@ func ruleFor(status int) deliveryRule {
 			return rule
 		}
 	}
-	return deliveryRule{result: ResultRefused}
+	return deliveryRule{result: ResultRejected}
 }
 
 // rootCause is the innermost error's text: net/url's and net's would tell the address, which may be the receiver's secret.

@@ -253,7 +253,7 @@ func (s *Server) completeCheck(c *call) (any, error) {
 	return s.checkView(ck), nil
 }
 
-// outcome is what the operators say of a check: the sandbox table, or for a live project the function of WithOperator.
+// outcome is what the operators say of a check: the sandbox table, or for a live project the function of WithOutcomeFunc.
 func (s *Server) outcome(ck *check) rule {
 	if ck.live && s.opts.operator != nil {
 		return s.opts.operator(idverify.Product(ck.product.name), ck.phone).rule()

@@ -82,7 +82,7 @@ func TestACheckKeepsTheModeOfItsCreation(t *testing.T) {
 	operator := func(idverify.Product, string) sandboxfake.Outcome {
 		return sandboxfake.Outcome{Status: idverify.StatusCompleted, Match: new(false)}
 	}
-	srv := consoleServer(t, sandboxfake.WithOperator(operator))
+	srv := consoleServer(t, sandboxfake.WithOutcomeFunc(operator))
 	owner := asOwner(t, srv)
 	id, credentials := owner.newProject(`{"name":"Shop"}`)
 	product := forProducts(t, srv, credentials)

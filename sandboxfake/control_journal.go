@@ -19,7 +19,7 @@ type deliveryView struct {
 	URL          string        `json:"url"`
 	Body         string        `json:"body"`
 	Attempts     []attemptView `json:"attempts"`
-	NextTry      *time.Time    `json:"next_try,omitempty"`
+	NextAttempt  *time.Time    `json:"next_attempt,omitempty"`
 	Done         bool          `json:"done"`
 	Acknowledged bool          `json:"acknowledged"`
 }
@@ -39,8 +39,8 @@ func newDeliveryView(d Delivery) deliveryView {
 		DeliveryID: d.ID, CheckID: d.CheckID, Product: string(d.Product), Status: string(d.Status), ProjectID: d.ProjectID,
 		URL: d.URL, Body: string(d.Body), Attempts: []attemptView{}, Done: d.Done, Acknowledged: d.Acknowledged(),
 	}
-	if !d.NextTry.IsZero() {
-		v.NextTry = &d.NextTry
+	if !d.NextAttempt.IsZero() {
+		v.NextAttempt = &d.NextAttempt
 	}
 	for _, a := range d.Attempts {
 		v.Attempts = append(v.Attempts, attemptView{a.Time, a.Header, a.Status, string(a.Result), a.Error, newControlFaultView(a.Fault)})

@@ -57,21 +57,21 @@ func TestWhatTheReceiverAnswersDecidesAboutAnotherTry(t *testing.T) {
 		name   string
 		status int
 		tries  int
-		result sandboxfake.Result
+		result sandboxfake.AttemptResult
 	}{
 		{"2XX acknowledges", 200, 1, sandboxfake.ResultAcknowledged},
 		{"2XX acknowledges", 204, 1, sandboxfake.ResultAcknowledged},
 		{"2XX acknowledges", 299, 1, sandboxfake.ResultAcknowledged},
-		{"3XX is not retried, nor followed", 300, 1, sandboxfake.ResultRefused},
-		{"3XX is not retried, nor followed", 302, 1, sandboxfake.ResultRefused},
-		{"3XX is not retried, nor followed", 399, 1, sandboxfake.ResultRefused},
-		{"4XX is not retried", 400, 1, sandboxfake.ResultRefused},
-		{"4XX is not retried", 429, 1, sandboxfake.ResultRefused},
-		{"4XX is not retried", 499, 1, sandboxfake.ResultRefused},
+		{"3XX is not retried, nor followed", 300, 1, sandboxfake.ResultRejected},
+		{"3XX is not retried, nor followed", 302, 1, sandboxfake.ResultRejected},
+		{"3XX is not retried, nor followed", 399, 1, sandboxfake.ResultRejected},
+		{"4XX is not retried", 400, 1, sandboxfake.ResultRejected},
+		{"4XX is not retried", 429, 1, sandboxfake.ResultRejected},
+		{"4XX is not retried", 499, 1, sandboxfake.ResultRejected},
 		{"5XX gets six attempts", 500, 6, sandboxfake.ResultFailed},
 		{"5XX gets six attempts", 503, 6, sandboxfake.ResultFailed},
 		{"5XX gets six attempts", 599, 6, sandboxfake.ResultFailed},
-		{"a status of no class is not retried", 600, 1, sandboxfake.ResultRefused},
+		{"a status of no class is not retried", 600, 1, sandboxfake.ResultRejected},
 		{"a timeout is not retried", timesOut, 1, sandboxfake.ResultTimedOut},
 		{"a connection that breaks is not retried", breaks, 1, sandboxfake.ResultUnreachable},
 	} {
@@ -326,7 +326,7 @@ func TestAwaitDeliverySeesEachChangeAndThePast(t *testing.T) {
 		go func() {
 			var err error
 			found, err = srv.AwaitDelivery(t.Context(), func(d sandboxfake.Delivery) bool {
-				if now := (change{len(d.Attempts), !d.NextTry.IsZero(), d.Done}); len(seen) == 0 || seen[len(seen)-1] != now {
+				if now := (change{len(d.Attempts), !d.NextAttempt.IsZero(), d.Done}); len(seen) == 0 || seen[len(seen)-1] != now {
 					seen = append(seen, now)
 				}
 				return d.Done

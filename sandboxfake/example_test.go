@@ -194,7 +194,7 @@ func ExampleServer_Redeliver() {
 		fmt.Println(d.Attempts[0].Status, d.Attempts[0].Result)
 	}
 	// Output:
-	// 404 refused
+	// 404 rejected
 	// 200 acknowledged
 }
 

@@ -299,19 +299,19 @@ func TestACallbackFaultBreaksOneTry(t *testing.T) {
 	for _, row := range []struct {
 		name   string
 		fault  sandboxfake.Fault
-		result sandboxfake.Result
+		result sandboxfake.AttemptResult
 		seen   int32 // callbacks that came to the receiver, good or bad
 		tries  int
 	}{
 		{"2XX", sandboxfake.Fault{Status: 202}, sandboxfake.ResultAcknowledged, 0, 1},
-		{"4XX", sandboxfake.Fault{Status: 404}, sandboxfake.ResultRefused, 0, 1},
+		{"4XX", sandboxfake.Fault{Status: 404}, sandboxfake.ResultRejected, 0, 1},
 		{"5XX is tried again", sandboxfake.Fault{Status: 502}, sandboxfake.ResultFailed, 1, 2},
 		{"drop", sandboxfake.Fault{Drop: true}, sandboxfake.ResultUnreachable, 0, 1},
 		{"latency", sandboxfake.Fault{Latency: 9 * time.Second}, sandboxfake.ResultAcknowledged, 1, 1},
 		{"latency beyond the time-out", sandboxfake.Fault{Latency: 10 * time.Second}, sandboxfake.ResultTimedOut, 0, 1},
 		{"a status that comes too late", sandboxfake.Fault{Status: 500, Latency: time.Minute}, sandboxfake.ResultTimedOut, 0, 1},
-		{"body", sandboxfake.Fault{Body: `{"match":true}`}, sandboxfake.ResultRefused, 1, 1},
-		{"wrong key", sandboxfake.Fault{WrongKey: true}, sandboxfake.ResultRefused, 1, 1},
+		{"body", sandboxfake.Fault{Body: `{"match":true}`}, sandboxfake.ResultRejected, 1, 1},
+		{"wrong key", sandboxfake.Fault{WrongKey: true}, sandboxfake.ResultRejected, 1, 1},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()

@@ -204,8 +204,8 @@ func TestADeliveryTellsEachTryWithWhatWasSent(t *testing.T) {
 	if got.CheckID != id || got.Product != idverify.ProductPhoneCheck || got.Status != "COMPLETED" || got.URL != host+"/callbacks?tenant=1" || !bytes.Contains(got.Body, []byte(id)) {
 		t.Errorf("the delivery is told as %+v", got)
 	}
-	if got.Done || !got.NextTry.Equal(frozenAt.Add(30*time.Second)) || len(got.Attempts) != 2 {
-		t.Fatalf("done %v, next try %v, %d attempts, want the third to come after 30 s", got.Done, got.NextTry, len(got.Attempts))
+	if got.Done || !got.NextAttempt.Equal(frozenAt.Add(30*time.Second)) || len(got.Attempts) != 2 {
+		t.Fatalf("done %v, next try %v, %d attempts, want the third to come after 30 s", got.Done, got.NextAttempt, len(got.Attempts))
 	}
 	for i, attempt := range got.Attempts {
 		if attempt.Status != 501+i || !attempt.Time.Equal(frozenAt.Add([]time.Duration{0, 10 * time.Second}[i])) {

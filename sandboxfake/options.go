@@ -177,9 +177,9 @@ func (o *options) price(product string) money {
 	return moneyUnit
 }
 
-// WithOperator has operator decide the checks of live projects, in place of the mobile networks. By default they end as in sandbox.
+// WithOutcomeFunc has operator decide the checks of live projects, in place of the mobile networks. By default they end as in sandbox.
 // It is called in the middle of an answer and must not call the server.
-func WithOperator(operator func(product idverify.Product, phoneNumber string) Outcome) Option {
+func WithOutcomeFunc(operator func(product idverify.Product, phoneNumber string) Outcome) Option {
 	return func(o *options) error {
 		o.operator = operator
 		return nil

@@ -89,7 +89,7 @@ func TestServer_TrustsReceiverCA(t *testing.T) {
 	backend.StartTLS()
 	t.Cleanup(backend.Close)
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: backend.Certificate().Raw})
-	deliver := func(opts ...sandboxfake.Option) sandboxfake.Result {
+	deliver := func(opts ...sandboxfake.Option) sandboxfake.AttemptResult {
 		t.Helper()
 		a := newAPI(t, sandboxfake.New(t, opts...))
 		a.finish(backend.URL + "/callbacks")

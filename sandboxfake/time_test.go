@@ -103,8 +103,8 @@ func TestAdvanceTakesWhatFallsDueOneByOneWithTheClockAtItsTime(t *testing.T) {
 			t.Errorf("after Advance the clock shows %v more, want 140 s", got)
 		}
 		for _, d := range srv.Deliveries() {
-			if d.Done || len(d.Attempts) != 2 || !d.NextTry.Equal(began.Add(150*time.Second)) {
-				t.Errorf("delivery after two tries: done %v, %d attempts, next try after %v, want the third at 150 s", d.Done, len(d.Attempts), d.NextTry.Sub(began))
+			if d.Done || len(d.Attempts) != 2 || !d.NextAttempt.Equal(began.Add(150*time.Second)) {
+				t.Errorf("delivery after two tries: done %v, %d attempts, next try after %v, want the third at 150 s", d.Done, len(d.Attempts), d.NextAttempt.Sub(began))
 			}
 		}
 	})
@@ -253,7 +253,7 @@ func TestIdleWaitsForWhatIsInFlightAndNotForLaterTries(t *testing.T) {
 		if err := <-done; err != nil {
 			t.Fatal(err)
 		}
-		if d := srv.Deliveries()[0]; d.Done || len(d.Attempts) != 1 || !d.NextTry.Equal(began.Add(10*time.Second)) {
+		if d := srv.Deliveries()[0]; d.Done || len(d.Attempts) != 1 || !d.NextAttempt.Equal(began.Add(10*time.Second)) {
 			t.Errorf("after Idle: %d attempts, done %v, want one, and another to come in 10 s", len(d.Attempts), d.Done)
 		}
 	})

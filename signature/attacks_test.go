@@ -367,7 +367,7 @@ func (a attack) run(t *testing.T, w *wire, sign func(*wire), verify func(*signat
 		t.Fatalf("got message %v and error %v, want it refused for: %v", m != nil, err, a.want)
 	}
 	e, ok := errors.AsType[*signature.Error](err)
-	if !ok || e.Undecided() {
+	if !ok || e.Retryable() {
 		t.Errorf("%v does not say that the message is bad: the service would send it again", err)
 	}
 	if asked := source.asked.Load(); cheap[a.want] && asked > 0 {

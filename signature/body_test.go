@@ -92,7 +92,7 @@ func TestALimitSetBeforeTheVerifierIsTooLargeToo(t *testing.T) {
 
 	_, err := newVerifier(t, signature.VerifierOptions{}).VerifyCallback(r)
 
-	if e, ok := errors.AsType[*signature.Error](err); !ok || e.Undecided() || !errors.Is(err, signature.ErrTooLarge) {
+	if e, ok := errors.AsType[*signature.Error](err); !ok || e.Retryable() || !errors.Is(err, signature.ErrTooLarge) {
 		t.Errorf("got %v, want ErrTooLarge", err)
 	}
 }
@@ -104,7 +104,7 @@ func TestABodyThatBreaksOffIsUndecided(t *testing.T) {
 
 	_, err := newVerifier(t, signature.VerifierOptions{}).VerifyCallback(r)
 
-	if e, ok := errors.AsType[*signature.Error](err); !ok || !e.Undecided() || !errors.Is(err, signature.ErrBody) || !errors.Is(err, iotest.ErrTimeout) {
+	if e, ok := errors.AsType[*signature.Error](err); !ok || !e.Retryable() || !errors.Is(err, signature.ErrBody) || !errors.Is(err, iotest.ErrTimeout) {
 		t.Errorf("got %v, want ErrBody: a 400 would lose a good callback for ever", err)
 	}
 }

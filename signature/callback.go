@@ -10,7 +10,7 @@ import (
 
 // VerifyCallback verifies a callback that the service posted to one of the verifier's hosts and returns what it says. r.Body is read and restored, so that a handler behind can read it again.
 //
-// Every error is an [*Error]. [Error.Undecided] distinguishes a message that cannot be verified now
+// Every error is an [*Error]. [Error.Retryable] distinguishes a message that cannot be verified now
 // ([ErrKeySource], [ErrReplayStore], [ErrBody], [ErrTooLate]: respond with 503) from an invalid one
 // (all others: respond with 400). [Verifier.CallbackHandler] does so. Respond to a valid message
 // with 2XX. The service may still send it again, so process each check_id once.

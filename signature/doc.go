@@ -23,7 +23,7 @@
 // is invalid: respond with 400. [ErrKeySource], [ErrReplayStore], [ErrBody] and [ErrTooLate] mean
 // that it cannot be verified now: respond with 503, so that the service sends it again. The
 // difference matters, because the service never repeats a message after a response of 4XX, and a
-// check that ended as EXPIRED or ERROR is reported by its callback alone. [Error.Undecided]
+// check that ended as EXPIRED or ERROR is reported by its callback alone. [Error.Retryable]
 // distinguishes the two. The handlers respond accordingly, always with the same body, so that a
 // sender learns nothing.
 //

@@ -73,7 +73,7 @@ type Error struct {
 
 // Error says which operation failed and why: "signature: callback refused: the digest does not match the body".
 func (e *Error) Error() string {
-	if e.Undecided() {
+	if e.Retryable() {
 		return "signature: " + e.Operation + " undecided: " + e.detail + e.hint()
 	}
 	return "signature: " + e.Operation + " refused: " + e.detail
@@ -98,9 +98,9 @@ func (e *Error) Unwrap() []error {
 	return []error{e.Reason, e.cause}
 }
 
-// Undecided reports whether the message may be valid and cannot be verified now. Respond to it with
+// Retryable reports whether the message may be valid and cannot be verified now. Respond to it with
 // 503, and to a message with any other error with 400.
-func (e *Error) Undecided() bool {
+func (e *Error) Retryable() bool {
 	return e.Reason == ErrKeySource || e.Reason == ErrReplayStore || e.Reason == ErrBody || e.Reason == ErrTooLate
 }
 

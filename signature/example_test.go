@@ -79,7 +79,7 @@ func ExampleVerifier_VerifyCallback() {
 		m, err := verifier.VerifyCallback(r)
 		if e, ok := errors.AsType[*signature.Error](err); ok {
 			fmt.Println(err) // to your log; the sender learns nothing
-			if e.Undecided() {
+			if e.Retryable() {
 				w.Header().Set("Retry-After", "10")
 				w.WriteHeader(http.StatusServiceUnavailable)
 				return
@@ -158,7 +158,7 @@ func ExampleError() {
 	_, err := exampleVerifier().VerifyCallback(r)
 
 	if e, ok := errors.AsType[*signature.Error](err); ok {
-		fmt.Println(e.Operation, "·", e.Reason, "·", e.Undecided())
+		fmt.Println(e.Operation, "·", e.Reason, "·", e.Retryable())
 	}
 	fmt.Println(errors.Is(err, signature.ErrHost))
 	// Output:

@@ -50,7 +50,7 @@ func (v *Verifier) handler(verify func(*http.Request) (*Message, error), next ht
 func severity(ctx context.Context, err error) slog.Level {
 	e, ok := errors.AsType[*Error](err)
 	switch {
-	case !ok || !e.Undecided() || e.routine:
+	case !ok || !e.Retryable() || e.routine:
 		return slog.LevelWarn
 	case errors.Is(ctx.Err(), context.Canceled): // the sender closed the connection
 		return slog.LevelWarn
@@ -61,7 +61,7 @@ func severity(ctx context.Context, err error) slog.Level {
 // answer discloses only whether the message may be sent again. Anything else would help an attacker
 // to find out what is still wrong.
 func answer(w http.ResponseWriter, err error) {
-	if e, ok := errors.AsType[*Error](err); ok && e.Undecided() {
+	if e, ok := errors.AsType[*Error](err); ok && e.Retryable() {
 		if e.Operation == "callback" {
 			w.Header().Set("Retry-After", retryAfter)
 		}

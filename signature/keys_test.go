@@ -68,7 +68,7 @@ func TestVerifier_ErrorOfKeySource(t *testing.T) {
 			_, err := verifierFor(t, source, signature.VerifierOptions{}, host).VerifyCallback(signedCallback().request(t))
 
 			e, ok := errors.AsType[*signature.Error](err)
-			if !ok || !e.Undecided() || e.Reason != signature.ErrKeySource || e.Operation != "callback" {
+			if !ok || !e.Retryable() || e.Reason != signature.ErrKeySource || e.Operation != "callback" {
 				t.Errorf("%s %q: error = %v, want ErrKeySource: the callback would be lost", name, reason, err)
 			}
 		}

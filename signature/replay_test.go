@@ -143,7 +143,7 @@ func TestACopyThatHoldsItsBodyBackIsNotAccepted(t *testing.T) {
 
 	_, err := v.VerifyCallback(r)
 
-	if e, ok := errors.AsType[*signature.Error](err); !ok || !e.Undecided() || claimed {
+	if e, ok := errors.AsType[*signature.Error](err); !ok || !e.Retryable() || claimed {
 		t.Errorf("got %v, claimed %v; want it undecided and not claimed", err, claimed)
 	}
 }
@@ -190,7 +190,7 @@ func TestAMessageIsUndecidedWhileTheReplayStoreIsOutOfReach(t *testing.T) {
 	for name, store := range map[string]signature.ReplayStore{"failing": failing, "full": full} {
 		_, err := newVerifier(t, signature.VerifierOptions{Replay: store}).VerifyCallback(signedCallback().request(t))
 
-		if e, ok := errors.AsType[*signature.Error](err); !ok || !e.Undecided() || !errors.Is(err, signature.ErrReplayStore) {
+		if e, ok := errors.AsType[*signature.Error](err); !ok || !e.Retryable() || !errors.Is(err, signature.ErrReplayStore) {
 			t.Errorf("%s: got %v, want ErrReplayStore", name, err)
 		}
 		if name == "failing" && !errors.Is(err, outage) {

@@ -172,7 +172,7 @@ func TestVerifier_ChecksDateAfterKeyLookup(t *testing.T) {
 
 			_, err = kind.verify(v, kind.signedAt(now).request(t))
 
-			if e, ok := errors.AsType[*signature.Error](err); !ok || !e.Undecided() || !errors.Is(err, signature.ErrTooLate) {
+			if e, ok := errors.AsType[*signature.Error](err); !ok || !e.Retryable() || !errors.Is(err, signature.ErrTooLate) {
 				t.Errorf("error = %v, want ErrTooLate, which is retryable", err)
 			} else if !strings.Contains(err.Error(), "it is 6s old now") {
 				t.Errorf("error = %v, want the age of the date", err)

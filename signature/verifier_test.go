@@ -274,7 +274,7 @@ func TestAMessageIsUndecidedWhileItsKeyIsOutOfReach(t *testing.T) {
 			_, err = v.VerifyCallback(signedCallback().request(t).WithContext(ctx))
 
 			e, ok := errors.AsType[*signature.Error](err)
-			if !ok || !e.Undecided() || !errors.Is(err, signature.ErrKeySource) {
+			if !ok || !e.Retryable() || !errors.Is(err, signature.ErrKeySource) {
 				t.Errorf("got %v, want ErrKeySource: the message may be good and must be tried again", err)
 			}
 			if name == "an error" && !errors.Is(err, outage) {
@@ -375,7 +375,7 @@ func TestErrorsTellTheReasonAndNothingOfTheMessage(t *testing.T) {
 	}
 	for _, a := range append(callbackAttacks, redirectAttacks...) {
 		e := signature.Error{Operation: "callback", Reason: a.want}
-		if !errors.Is(&e, a.want) || e.Undecided() {
+		if !errors.Is(&e, a.want) || e.Retryable() {
 			t.Errorf("%s: %v", a.name, a.want)
 		}
 	}

@@ -27,7 +27,7 @@ func (rc *receiver) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	message, err := rc.verifier.VerifyCallback(r)
 	if err != nil {
 		rc.log.WarnContext(r.Context(), "callback not accepted", "error", err)
-		if e, ok := errors.AsType[*signature.Error](err); ok && e.Undecided() {
+		if e, ok := errors.AsType[*signature.Error](err); ok && e.Retryable() {
 			// It may be a good one. The service tries again after a 5XX, and after nothing else.
 			w.Header().Set("Retry-After", "10")
 			http.Error(w, "try again", http.StatusServiceUnavailable)

@@ -169,7 +169,7 @@ func (a *app) verified(r *http.Request) (*idverify.Redirect, error) {
 // unavailable reports whether verification was unavailable, so that the message may be genuine.
 func unavailable(err error) bool {
 	e, ok := errors.AsType[*signature.Error](err)
-	return ok && e.Undecided()
+	return ok && e.Retryable()
 }
 
 // complete exchanges the code that the device brought. If the code or the check is not found, the

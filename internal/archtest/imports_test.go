@@ -1,5 +1,5 @@
-// Package house holds the tests of how the module is built: who may import whom, and what it may depend on. It has no code of its own.
-package house
+// Package archtest holds the tests of how the module is built: who may import whom, and what it may depend on. It has no code of its own.
+package archtest
 
 import (
 	"go/parser"
@@ -24,10 +24,10 @@ type row struct {
 	also string // packages of other modules
 }
 
-// house is the table of docs/architecture.md, "Who may import whom". The first row whose package fits decides; a package without a row has no place yet.
-var house = []row{
+// importRules is the table of docs/architecture.md, "Who may import whom". The first row whose package fits decides; a package without a row has no place yet.
+var importRules = []row{
 	{pkg: "internal/wire"},
-	{pkg: "internal/house"},
+	{pkg: "internal/archtest"},
 	{pkg: "internal/synctest"},
 	{pkg: "signature", also: "github.com/lestrrat-go/jwx/v2/jwk"},
 	{pkg: ".", may: "internal/wire signature", also: "github.com/hashicorp/go-retryablehttp golang.org/x/oauth2"},
@@ -46,17 +46,17 @@ func TestPackagesImportOnlyWhatTheHouseAllows(t *testing.T) {
 		if f.test {
 			continue
 		}
-		i := slices.IndexFunc(house, func(r row) bool { return r.fits(f.pkg) })
+		i := slices.IndexFunc(importRules, func(r row) bool { return r.fits(f.pkg) })
 		if i < 0 {
 			t.Errorf("%s: package %s has no row in the table of who may import whom", f.path, f.pkg)
 			continue
 		}
 		for _, path := range f.imports {
 			if ours, ok := local(path); ok {
-				if !listed(house[i].may, ours) {
+				if !listed(importRules[i].may, ours) {
 					t.Errorf("%s imports %s, which package %s may not", f.path, ours, f.pkg)
 				}
-			} else if isModule(path) && !listed(house[i].also, path) {
+			} else if isModule(path) && !listed(importRules[i].also, path) {
 				t.Errorf("%s imports %s, which package %s may not", f.path, path, f.pkg)
 			}
 		}
@@ -83,7 +83,7 @@ func TestTestsImportOneModuleMoreThanTheCode(t *testing.T) {
 			if _, ours := local(path); !f.test || ours || !isModule(path) {
 				continue
 			}
-			chosen := slices.ContainsFunc(house, func(r row) bool { return listed(r.also, path) })
+			chosen := slices.ContainsFunc(importRules, func(r row) bool { return listed(r.also, path) })
 			if !chosen && path != "github.com/google/go-cmp/cmp" && !strings.HasPrefix(path, "golang.org/x/") {
 				t.Errorf("%s imports %s: tests use go-cmp and golang.org/x", f.path, path)
 			}

@@ -14,7 +14,7 @@ import (
 
 // What the operator function returns is what the customer gets: by the API, in the callback, and in
 // the redirect of an ERROR.
-func TestWithOperator_Outcome(t *testing.T) {
+func TestWithOutcomeFunc_Outcome(t *testing.T) {
 	t.Parallel()
 	outcomes := map[string]sandboxfake.Outcome{
 		"447700900001": {Status: idverify.StatusCompleted, Match: new(true), NoSIMChange: new(false)},
@@ -23,7 +23,7 @@ func TestWithOperator_Outcome(t *testing.T) {
 		"447700900004": {Status: idverify.StatusError, Match: new(false), ErrorCode: "mno_timeout"},
 		"447700900005": {Status: idverify.StatusError, ErrorCode: "ip_mismatch"},
 	}
-	srv := consoleServer(t, sandboxfake.WithOperator(func(_ idverify.Product, number string) sandboxfake.Outcome { return outcomes[number] }))
+	srv := consoleServer(t, sandboxfake.WithOutcomeFunc(func(_ idverify.Product, number string) sandboxfake.Outcome { return outcomes[number] }))
 	var received bodies
 	host := srv.Handle("app.sandbox.test", &received)
 	product := forProducts(t, srv, srv.NewProject(idverify.ProjectParams{Name: "Live"}).Credentials)
@@ -71,9 +71,9 @@ func TestWithOperator_Outcome(t *testing.T) {
 }
 
 // The operator function decides live checks only.
-func TestWithOperator_SandboxProject(t *testing.T) {
+func TestWithOutcomeFunc_SandboxProject(t *testing.T) {
 	t.Parallel()
-	srv := consoleServer(t, sandboxfake.WithOperator(func(idverify.Product, string) sandboxfake.Outcome {
+	srv := consoleServer(t, sandboxfake.WithOutcomeFunc(func(idverify.Product, string) sandboxfake.Outcome {
 		return sandboxfake.Outcome{Status: idverify.StatusError, ErrorCode: "mno_timeout"}
 	}))
 	a := newAPI(t, srv)
