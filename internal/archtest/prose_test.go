@@ -1,0 +1,320 @@
+package archtest
+
+import (
+	"cmp"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// vocabulary lists expressions that this project does not use, and what to write instead. See
+// CONTRIBUTING.md, "Prose".
+var vocabulary = []struct {
+	avoid   string // a regular expression; case is ignored
+	unless  string // a match inside a match of this expression is permitted
+	instead string
+}{
+	{`\banswer(s|ed|ing)?\b`, ``, "response (HTTP), result (of a check), return, respond with"},
+	{`\b(try|tries|tried|trying)\b`, `please try again|try again in a moment`, "attempt (noun), retry, run, test"},
+	{`\b(tell|tells|told|telling)\b`, ``, "report, return, contain, distinguish, disclose"},
+	{`\brefus(e|es|ed|ing|al|als)\b`, `connection refused|refused connection`, "reject (input), fail with (an operation)"},
+	{`\b(specifications?|contracts?)\b`, `openapi specification`, "docs/protocol.md, or the RFC"},
+	{`\bto be had\b`, ``, "available, obtained"},
+	{`\bout of reach\b`, ``, "unavailable, unreachable"},
+	{`\ball the same\b`, ``, "still, nevertheless"},
+	{`\bwants\b|\bwanted to be\b`, ``, "requires, expects"},
+	{`\bwhat is (not|no)\b`, ``, "name the thing"},
+	{`\b(is|are|was|were) (no|none)\b`, `\bthere (is|are|was|were) no(ne)?\b|\b(is|are|was|were) no (longer|more|less|later|earlier|older|newer)\b`, "is not a, is invalid, is missing"},
+	{`\b(is|are|was|were) what\b`, ``, "an active verb"},
+	{`\bscrub(s|bed|bing)?\b`, ``, "redact, sanitize"},
+	{`\bunder way\b`, ``, "in flight (request), in progress (work)"},
+	{`\b(fall|falls|fell|falling) due\b`, ``, "become due"},
+	{`\b(run|runs|ran|running) out\b`, ``, "expire"},
+	{`\bwithdr(aw|aws|ew|awn|awing|awal)\b`, ``, "revoke, remove"},
+	{`\bundecided\b`, ``, "retryable, verification unavailable"},
+	{`\bjudg(e|es|ed|ing|ment)\b`, ``, "verify, evaluate"},
+	{`\b(stand|stands|stood)\b`, `\bstands? for\b`, "is, is stored, appears"},
+	{`\bcarr(y|ies|ied|ying) out\b`, ``, "perform, process"},
+	{`\btime-outs?\b`, ``, "timeout"},
+	{`\bset-ups?\b`, ``, "setup"},
+	{`\bbeside\b`, ``, "alongside, next to"},
+	{`\b(afresh|anew)\b`, ``, "again"},
+	{`\bfor (good|ever)\b`, ``, "permanently"},
+	{`\bforeign\b`, ``, "untrusted, other"},
+	{`\bstrangers?\b`, ``, "anyone, another client"},
+	{`\b(cut|cuts|cutting) off\b`, ``, "truncated"},
+	{`\b(break|breaks|broke|broken|breaking) off\b`, ``, "connection lost, truncated"},
+	{`\bwhoever\b`, ``, "anyone who, the caller"},
+	{`\bhonesty?\b`, ``, "accurate, faithful"},
+	{`\b(the|an|its|same|check|request|project|key|workspace|credential|member|client|by|of|with|unknown|new|old|another|each|every|these|those) ids?\b`, ``, "ID"},
+	{`\b(behavi|hono|colo|favo|neighbo)urs?(ed|ing|s|able)?\b`, ``, "American spelling"},
+	{`\b(cancelled|cancelling|labelled|labelling|modelled|signalled|licences?|artefacts?|whilst|amongst|catalogues?)\b`, ``, "American spelling"},
+	{`\b(recogn|initial|serial|normal|author|organ|summar|minim|maxim|optim|modern|synchron|general|special|util|real)is(e|es|ed|ing|ation)\b`, ``, "American spelling"},
+}
+
+// permitted lists the places that may use an expression of the vocabulary, with the reason.
+var permitted = []struct {
+	path   string // of the file, from the module's root
+	text   string // the finding's match
+	reason string
+}{}
+
+// baseline is the number of findings that a directory had when this test was written. It may only
+// fall.
+var baseline = map[string]int{
+	".":                                     712,
+	"bench":                                 6,
+	"bench/fakes":                           16,
+	"bench/growth":                          1,
+	"cmd/sandboxfake":                       26,
+	"conformance":                           187,
+	"docs":                                  209,
+	"examples":                              6,
+	"examples/callbacks":                    75,
+	"examples/console":                      7,
+	"examples/opentelemetry":                19,
+	"examples/passwordless":                 2,
+	"examples/passwordless/browsertest":     16,
+	"examples/passwordless/internal/signin": 39,
+	"examples/quickstart":                   20,
+	"examples/reachability":                 18,
+	"examples/simswap":                      27,
+	"internal/archtest":                     8,
+	"internal/proxytest":                    5,
+	"internal/soak":                         54,
+	"internal/wire":                         27,
+	"replaystore/redis":                     48,
+	"sandboxfake":                           787,
+	"signature":                             358,
+}
+
+const maxColumns = 100
+
+// finding is a violation of a prose rule.
+type finding struct {
+	path string
+	line int
+	text string
+	rule string
+}
+
+func TestProse_Vocabulary(t *testing.T) {
+	t.Parallel()
+
+	found := make(map[string][]finding) // by directory
+	for _, path := range proseFiles(t) {
+		dir := filepath.ToSlash(filepath.Dir(path))
+		found[dir] = append(found[dir], findings(t, path)...)
+	}
+
+	for _, dir := range slices.Sorted(maps.Keys(found)) {
+		if n := len(found[dir]); n > baseline[dir] {
+			for _, f := range found[dir][:min(n, 20)] {
+				t.Errorf("%s:%d: %q: %s", f.path, f.line, f.text, f.rule)
+			}
+			t.Errorf("%s has %d findings, at most %d are permitted", dir, n, baseline[dir])
+		}
+	}
+}
+
+func TestProse_FindsViolations(t *testing.T) {
+	t.Parallel()
+
+	const source = "package p\n\n" +
+		"// F tells what the service answers.\n" +
+		"func F() error { return errors.New(\"the request was refused\") }\n\n" +
+		"func TestAnOldMessageIsNotBelieved(t *testing.T) {}\n\n" +
+		"// A comment that is longer than a hundred columns, and therefore hard to read, must be wrapped by the author of the line\n"
+
+	var got []string
+	for _, f := range goFindings(t, "p_test.go", []byte(source)) {
+		got = append(got, fmt.Sprintf("%s:%d %s", f.path, f.line, f.text))
+	}
+
+	want := []string{
+		"p_test.go:3 tells", "p_test.go:3 answers", "p_test.go:4 refused",
+		"p_test.go:6 TestAnOldMessageIsNotBelieved", "p_test.go:8 121 columns",
+	}
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Errorf("findings = %q, want %q", got, want)
+	}
+}
+
+// proseFiles returns the Go and Markdown files of the repository, including nested modules.
+func proseFiles(t *testing.T) []string {
+	t.Helper()
+	var files []string
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		skip := d.Name() == "testdata" || d.Name() == "node_modules" || strings.HasPrefix(d.Name(), ".") && d.Name() != ".github"
+		if d.IsDir() && skip && path != root {
+			return filepath.SkipDir
+		}
+		self := d.Name() == "prose_test.go" // it contains the vocabulary
+		if ext := filepath.Ext(path); !d.IsDir() && !self && (ext == ".go" || ext == ".md") {
+			rel, err := filepath.Rel(root, path)
+			if err != nil {
+				return err
+			}
+			files = append(files, rel)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(files) < 100 {
+		t.Fatalf("found %d files, want the whole repository", len(files))
+	}
+	return files
+}
+
+func findings(t *testing.T, path string) []finding {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(root, path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if filepath.Ext(path) == ".go" {
+		return goFindings(t, filepath.ToSlash(path), text)
+	}
+	return markdownFindings(filepath.ToSlash(path), string(text))
+}
+
+// inlineCode matches a code span of Markdown, which usually contains identifiers.
+var inlineCode = regexp.MustCompile("`[^`]*`")
+
+func markdownFindings(path, text string) []finding {
+	var all []finding
+	number := 0
+	for line := range strings.Lines(text) {
+		number++
+		all = append(all, words(path, number, inlineCode.ReplaceAllString(line, "``"))...)
+	}
+	return all
+}
+
+// testName matches the names of tests, benchmarks and fuzz targets that follow the rule:
+// TestType_Behavior or TestType.
+var testName = regexp.MustCompile(`^(Test|Benchmark|Fuzz)[A-Z0-9][A-Za-z0-9]*(_[A-Za-z0-9]+)?$`)
+
+// sentence matches a test name that is a sentence: it begins with an article or a pronoun, or it has
+// no underscore and a verb.
+var sentence = regexp.MustCompile(`^(Test|Benchmark|Fuzz)(A|An|The|Every|All|No|Each|What|Who|Only|Nobody)[A-Z]|^[A-Za-z0-9]+[a-z](Is|Are|Does|Do|Has|Have|May|Must|Cannot|Can|Keeps|Gets|Ends|Makes|Leaves)[A-Z][A-Za-z0-9]*$`)
+
+const maxTestName = 60
+
+// goFindings checks comments, string literals with more than one word, and names of tests.
+func goFindings(t *testing.T, path string, source []byte) []finding {
+	t.Helper()
+	files := token.NewFileSet()
+	file, err := parser.ParseFile(files, path, source, parser.ParseComments|parser.SkipObjectResolution)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	var all []finding
+	for _, group := range file.Comments {
+		for _, comment := range group.List {
+			place := files.Position(comment.Pos())
+			for i, line := range strings.Split(comment.Text, "\n") {
+				all = append(all, words(path, place.Line+i, line)...)
+				if i > 0 || strings.TrimLeft(string(source[place.Offset-place.Column+1:place.Offset]), "\t") == "" {
+					if n := len([]rune(line)) + place.Column - 1; n > maxColumns && canWrap(line) {
+						all = append(all, finding{path, place.Line + i, strconv.Itoa(n) + " columns", "wrap comments at 100 columns"})
+					}
+				}
+			}
+		}
+	}
+	ast.Inspect(file, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.ImportSpec:
+			return false
+		case *ast.BasicLit:
+			if n.Kind == token.STRING && strings.Contains(n.Value, " ") {
+				all = append(all, words(path, files.Position(n.Pos()).Line, n.Value)...)
+			}
+		case *ast.FuncDecl:
+			name := n.Name.Name
+			if strings.HasSuffix(path, "_test.go") && n.Recv == nil && isTest(name) && (!testName.MatchString(name) || sentence.MatchString(name) || len(name) > maxTestName) {
+				all = append(all, finding{path, files.Position(n.Pos()).Line, name, "name tests TestType_Behavior"})
+			}
+		}
+		return true
+	})
+	slices.SortStableFunc(all, func(a, b finding) int { return cmp.Compare(a.line, b.line) })
+	return all
+}
+
+func isTest(name string) bool {
+	return name != "TestMain" && (strings.HasPrefix(name, "Test") || strings.HasPrefix(name, "Benchmark") || strings.HasPrefix(name, "Fuzz"))
+}
+
+// canWrap reports whether a comment line may be wrapped: it is not a directive for a tool, and not
+// one long word such as a URL.
+func canWrap(comment string) bool {
+	directive := strings.HasPrefix(comment, "//go:") || strings.HasPrefix(comment, "//nolint") || strings.HasPrefix(comment, "//lint:") || strings.HasPrefix(comment, "// Output:")
+	return !directive && strings.Contains(comment[min(len(comment), 20):], " ")
+}
+
+// words returns the findings of the vocabulary in a text that begins at the given line of a file.
+func words(path string, line int, text string) []finding {
+	var all []finding
+	for _, v := range compiled() {
+		var allowed [][]int
+		if v.unless != nil {
+			allowed = v.unless.FindAllStringIndex(text, -1)
+		}
+		for _, m := range v.avoid.FindAllStringIndex(text, -1) {
+			match := text[m[0]:m[1]]
+			inside := slices.ContainsFunc(allowed, func(a []int) bool { return a[0] <= m[0] && m[1] <= a[1] })
+			if !inside && !isPermitted(path, match) {
+				all = append(all, finding{path, line + strings.Count(text[:m[0]], "\n"), match, "write: " + v.instead})
+			}
+		}
+	}
+	return all
+}
+
+type compiledWord struct {
+	avoid, unless *regexp.Regexp
+	instead       string
+}
+
+// compiled returns the vocabulary with its regular expressions.
+var compiled = sync.OnceValue(func() []compiledWord {
+	all := make([]compiledWord, 0, len(vocabulary))
+	for _, v := range vocabulary {
+		c := compiledWord{avoid: regexp.MustCompile(`(?i)` + v.avoid), instead: v.instead}
+		if v.unless != "" {
+			c.unless = regexp.MustCompile(`(?i)` + v.unless)
+		}
+		all = append(all, c)
+	}
+	return all
+})
+
+func isPermitted(path, match string) bool {
+	for _, p := range permitted {
+		if p.path == path && strings.EqualFold(p.text, match) {
+			return true
+		}
+	}
+	return false
+}
