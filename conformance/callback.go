@@ -25,40 +25,40 @@ func (r *run) awaitCallback(ctx context.Context, p product, suffix string) (m *m
 }
 
 // aCallback is that of a PhoneCheck, for an expectation about what is in it, which rests on its coming.
-func (r *run) aCallback(ctx context.Context) (m *message, check object, target string, err error) {
+func (r *run) requireCallback(ctx context.Context) (m *message, check object, target string, err error) {
 	m, check, target, err = r.awaitCallback(ctx, phoneCheck, "02")
 	if err != nil && !errors.Is(err, errCharged) {
-		err = blocked{restsOnCallback}
+		err = blocked{callbackExpectation}
 	}
 	return m, check, target, err
 }
 
-func (r *run) callbackComes(ctx context.Context) error {
+func (r *run) sendsCallback(ctx context.Context) error {
 	m, _, _, err := r.awaitCallback(ctx, phoneCheck, "02")
 	if err != nil {
 		return err
 	}
 	if m.method != http.MethodPost {
-		return fmt.Errorf("its method is %s", shown(m.method))
+		return fmt.Errorf("its method is %s", redact(m.method))
 	}
 	return nil
 }
 
 func (r *run) callbackPayload(ctx context.Context) error {
-	m, check, _, err := r.aCallback(ctx)
+	m, check, _, err := r.requireCallback(ctx)
 	if err != nil {
 		return err
 	}
-	return judgePayload(m, check, object{"status": "COMPLETED", "match": true})
+	return validatePayload(m, check, object{"status": "COMPLETED", "match": true})
 }
 
 // judgePayload judges the body of a callback (section 6).
-func judgePayload(m *message, check, want object) error {
+func validatePayload(m *message, check, want object) error {
 	payload, err := parseObject(m.body)
 	if err != nil {
 		return err
 	}
-	if err := payload.judgeCheck(); err != nil {
+	if err := payload.validateCheck(); err != nil {
 		return err
 	}
 	if payload["check_id"] != check["check_id"] {
@@ -68,7 +68,7 @@ func judgePayload(m *message, check, want object) error {
 }
 
 func (r *run) callbackHeaders(ctx context.Context) error {
-	m, _, _, err := r.aCallback(ctx)
+	m, _, _, err := r.requireCallback(ctx)
 	if err != nil {
 		return err
 	}
@@ -85,13 +85,13 @@ func (r *run) callbackHeaders(ctx context.Context) error {
 		return errors.New("the Content-Length is missing or is not that of the body")
 	}
 	if kind := m.header.Get(callbackHeader); kind != phoneCheck.scope {
-		return fmt.Errorf("%s is %s, not %q", callbackHeader, shown(kind), phoneCheck.scope)
+		return fmt.Errorf("%s is %s, not %q", callbackHeader, redact(kind), phoneCheck.scope)
 	}
 	return nil
 }
 
 func (r *run) callbackSignature(ctx context.Context) error {
-	m, _, target, err := r.aCallback(ctx)
+	m, _, target, err := r.requireCallback(ctx)
 	if err != nil {
 		return err
 	}
@@ -99,11 +99,11 @@ func (r *run) callbackSignature(ctx context.Context) error {
 }
 
 func (r *run) callbackDigest(ctx context.Context) error {
-	m, _, _, err := r.aCallback(ctx)
+	m, _, _, err := r.requireCallback(ctx)
 	if err != nil {
 		return err
 	}
-	return judgeDigest(m.header.Get("Digest"), m.body)
+	return validateDigest(m.header.Get("Digest"), m.body)
 }
 
 // callbackOf judges the callback of a check of a number that ends so.
@@ -114,17 +114,17 @@ func callbackOf(p product, suffix string, want object) func(*run, context.Contex
 			return err
 		}
 		if kind := m.header.Get(callbackHeader); kind != p.scope {
-			return fmt.Errorf("%s is %s, not %q", callbackHeader, shown(kind), p.scope)
+			return fmt.Errorf("%s is %s, not %q", callbackHeader, redact(kind), p.scope)
 		}
-		return judgePayload(m, check, want)
+		return validatePayload(m, check, want)
 	}
 }
 
-// triesTime is the time in which all tries of a callback are over.
-const triesTime = 10 * time.Minute
+// retryWindow is the time in which all tries of a callback are over.
+const retryWindow = 10 * time.Minute
 
 // tries judges how often a callback is tried that is answered with status (section 6, "Delivery rules").
-func tries(status, atLeast, atMost int) func(*run, context.Context) error {
+func attempts(status, atLeast, atMost int) func(*run, context.Context) error {
 	return func(r *run, ctx context.Context) error {
 		box := r.config.Receiver.open(status)
 		defer box.close()
@@ -136,14 +136,14 @@ func tries(status, atLeast, atMost int) func(*run, context.Context) error {
 			return err
 		}
 		if _, err := box.first(ctx, r.config.Patience); err != nil {
-			return blocked{restsOnCallback}
+			return blocked{callbackExpectation}
 		}
-		if err := r.advance(ctx, triesTime); err != nil {
+		if err := r.advance(ctx, retryWindow); err != nil {
 			return err
 		}
 		messages, _ := box.all()
 		if len(messages) < atLeast || len(messages) > atMost {
-			return fmt.Errorf("it was tried %d times in %v, not %d to %d times", len(messages), triesTime, atLeast, atMost)
+			return fmt.Errorf("it was tried %d times in %v, not %d to %d times", len(messages), retryWindow, atLeast, atMost)
 		}
 		if atMost == 1 {
 			return nil
@@ -174,10 +174,10 @@ func (r *run) expires(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := judgePayload(m, check, object{"status": "EXPIRED"}); err != nil {
+	if err := validatePayload(m, check, object{"status": "EXPIRED"}); err != nil {
 		return err
 	}
-	_, end, err := r.settled(ctx, phoneCheck, check)
+	_, end, err := r.awaitResult(ctx, phoneCheck, check)
 	if err == nil && end != nil {
 		return errors.New("the expired check can still be read")
 	}

@@ -30,7 +30,7 @@ const simCheckPath = "/sim_check/v0.1/checks"
 func phoneNumber(lastTwo string) string { return "4477009000" + lastTwo }
 
 // timeForm is that of timestamps: yyyy-MM-ddTHH:mm:ss+0000 (section 2).
-const timeForm = "2006-01-02T15:04:05-0700"
+const timeFormat = "2006-01-02T15:04:05-0700"
 
 // checkBody is the body of a create call.
 func checkBody(number, callbackURL, redirectURL string) string {
@@ -48,19 +48,19 @@ func checkBody(number, callbackURL, redirectURL string) string {
 
 // create creates a check and judges what all have in common.
 func (r *run) create(ctx context.Context, p product, body string) (object, error) {
-	answer, err := r.call(ctx, p.scope, http.MethodPost, p.path, body)
+	resp, err := r.call(ctx, p.scope, http.MethodPost, p.path, body)
 	if err != nil {
 		return nil, err
 	}
-	check, err := answer.object(201)
+	check, err := resp.object(201)
 	if err != nil {
 		return nil, err
 	}
-	return check, check.judgeCheck()
+	return check, check.validateCheck()
 }
 
 // judgeCheck judges the fields that every check, and every callback, has (sections 2 and 6).
-func (o object) judgeCheck() error {
+func (o object) validateCheck() error {
 	for _, name := range []string{"check_id", "status", "charge_currency"} {
 		if _, err := o.text(name); err != nil {
 			return err
@@ -74,7 +74,7 @@ func (o object) judgeCheck() error {
 	if err != nil {
 		return err
 	}
-	if _, err := time.Parse(timeForm, created); err != nil {
+	if _, err := time.Parse(timeFormat, created); err != nil {
 		return errors.New("created_at has not the form yyyy-MM-ddTHH:mm:ss+0000")
 	}
 	if charge != 0 {
@@ -87,12 +87,12 @@ func (o object) judgeCheck() error {
 func (r *run) start(ctx context.Context, p product, suffix, callbackURL string) (object, error) {
 	check, err := r.create(ctx, p, checkBody(phoneNumber(suffix), callbackURL, ""))
 	if err != nil && p == phoneCheck && !errors.Is(err, errCharged) {
-		return nil, blocked{restsOnPhoneCheck}
+		return nil, blocked{phoneCheckExpectation}
 	}
 	return check, err
 }
 
-func (r *run) phoneCheckIsCreated(ctx context.Context) error {
+func (r *run) createsPhoneCheck(ctx context.Context) error {
 	_, err := r.create(ctx, phoneCheck, checkBody(phoneNumber("02"), "", ""))
 	if errors.Is(err, errCharged) {
 		r.charged = true
@@ -111,11 +111,11 @@ func (r *run) sandboxIsFree(ctx context.Context) error {
 
 func (r *run) badPhoneNumbers(ctx context.Context) error {
 	for _, number := range []string{"+" + phoneNumber("02"), "44 7700 900002", "number", ""} {
-		answer, err := r.call(ctx, phoneCheck.scope, http.MethodPost, phoneCheck.path, checkBody(number, "", ""))
+		resp, err := r.call(ctx, phoneCheck.scope, http.MethodPost, phoneCheck.path, checkBody(number, "", ""))
 		if err != nil {
 			return err
 		}
-		if err := answer.refused(); err != nil {
+		if err := resp.rejected(); err != nil {
 			return err
 		}
 	}
@@ -123,19 +123,19 @@ func (r *run) badPhoneNumbers(ctx context.Context) error {
 }
 
 func (r *run) problems(ctx context.Context) error {
-	answer, err := r.call(ctx, phoneCheck.scope, http.MethodPost, phoneCheck.path, checkBody("number", "", ""))
+	resp, err := r.call(ctx, phoneCheck.scope, http.MethodPost, phoneCheck.path, checkBody("number", "", ""))
 	if err != nil {
 		return err
 	}
-	if err := answer.refused(); err != nil {
+	if err := resp.rejected(); err != nil {
 		return err
 	}
-	_, err = answer.problem()
+	_, err = resp.problem()
 	return err
 }
 
 // problem reads a problem document (section 7) and judges it. It returns the fragment of its type.
-func (a *reply) problem() (fragment string, err error) {
+func (a *response) problem() (fragment string, err error) {
 	if media, _, _ := mime.ParseMediaType(a.header.Get("Content-Type")); media != "application/problem+json" && media != mediaJSON {
 		return "", errors.New("the Content-Type of the problem document is not JSON")
 	}
@@ -158,7 +158,7 @@ func (a *reply) problem() (fragment string, err error) {
 }
 
 // open opens a Check URL as a device does, over every redirect, until one leads to the URL stop. It returns the last answer and where that redirect leads.
-func (r *run) open(ctx context.Context, check object, stop string) (last *reply, location string, err error) {
+func (r *run) open(ctx context.Context, check object, stop string) (last *response, location string, err error) {
 	target, ok := check.at("_links", "check_url", "href").(string)
 	if !ok {
 		return nil, "", errors.New("the check has no Check URL")
@@ -185,10 +185,10 @@ func (r *run) open(ctx context.Context, check object, stop string) (last *reply,
 }
 
 // pollEvery is how often a check is read until it has come to its end.
-const pollEvery = 250 * time.Millisecond
+const pollInterval = 250 * time.Millisecond
 
 // settled reads a check until its answer is final: its status is, or it is gone.
-func (r *run) settled(ctx context.Context, p product, check object) (*reply, object, error) {
+func (r *run) awaitResult(ctx context.Context, p product, check object) (*response, object, error) {
 	id, err := check.text("check_id")
 	if err != nil {
 		return nil, nil, err
@@ -196,22 +196,22 @@ func (r *run) settled(ctx context.Context, p product, check object) (*reply, obj
 	deadline := time.NewTimer(r.config.Patience)
 	defer deadline.Stop()
 	for {
-		answer, err := r.call(ctx, p.scope, http.MethodGet, p.path+"/"+url.PathEscape(id), "")
+		resp, err := r.call(ctx, p.scope, http.MethodGet, p.path+"/"+url.PathEscape(id), "")
 		if err != nil {
 			return nil, nil, err
 		}
-		if answer.status == http.StatusNotFound {
-			return answer, nil, nil
+		if resp.status == http.StatusNotFound {
+			return resp, nil, nil
 		}
-		o, err := answer.object(200)
+		o, err := resp.object(200)
 		if err != nil {
 			return nil, nil, fmt.Errorf("read the check: %w", err)
 		}
 		if status := o["status"]; status != "ACCEPTED" && status != "PENDING" {
-			return answer, o, nil
+			return resp, o, nil
 		}
 		select {
-		case <-time.After(pollEvery):
+		case <-time.After(pollInterval):
 		case <-deadline.C:
 			return nil, nil, fmt.Errorf("the check has not come to its end in %v", r.config.Patience)
 		case <-ctx.Done():
@@ -231,12 +231,12 @@ func outcomes(p product, want object, suffixes ...string) func(*run, context.Con
 			if _, _, err := r.open(ctx, check, ""); err != nil {
 				return err
 			}
-			answer, end, err := r.settled(ctx, p, check)
+			resp, end, err := r.awaitResult(ctx, p, check)
 			if err != nil {
 				return err
 			}
 			if end == nil {
-				return fmt.Errorf("a number that ends in %s: the check is gone (%s)", suffix, statusText(answer.status))
+				return fmt.Errorf("a number that ends in %s: the check is gone (%s)", suffix, statusText(resp.status))
 			}
 			if err := end.want(want); err != nil {
 				return fmt.Errorf("a number that ends in %s: %w", suffix, err)
@@ -247,7 +247,7 @@ func outcomes(p product, want object, suffixes ...string) func(*run, context.Con
 }
 
 // notKept judges the rows that end in ERROR: such a check is neither read nor listed (section 3, "Persistence rule").
-func notKept(p product, suffixes ...string) func(*run, context.Context) error {
+func notStored(p product, suffixes ...string) func(*run, context.Context) error {
 	return func(r *run, ctx context.Context) error {
 		for _, suffix := range suffixes {
 			check, err := r.start(ctx, p, suffix, "")
@@ -257,12 +257,12 @@ func notKept(p product, suffixes ...string) func(*run, context.Context) error {
 			if _, _, err := r.open(ctx, check, ""); err != nil {
 				return err
 			}
-			_, end, err := r.settled(ctx, p, check)
+			_, end, err := r.awaitResult(ctx, p, check)
 			if err != nil {
 				return err
 			}
 			if end != nil {
-				return fmt.Errorf("a number that ends in %s: the check can still be read, its status is %v", suffix, shown(end["status"]))
+				return fmt.Errorf("a number that ends in %s: the check can still be read, its status is %v", suffix, redact(end["status"]))
 			}
 			listed, err := r.listed(ctx, p, check)
 			if err != nil {
@@ -278,11 +278,11 @@ func notKept(p product, suffixes ...string) func(*run, context.Context) error {
 
 // listed reports whether a check is on the first page of the newest.
 func (r *run) listed(ctx context.Context, p product, check object) (bool, error) {
-	answer, err := r.call(ctx, p.scope, http.MethodGet, p.path+"?size=100", "")
+	resp, err := r.call(ctx, p.scope, http.MethodGet, p.path+"?size=100", "")
 	if err != nil {
 		return false, err
 	}
-	page, err := answer.object(200)
+	page, err := resp.object(200)
 	if err != nil {
 		return false, fmt.Errorf("list checks: %w", err)
 	}
@@ -298,7 +298,7 @@ func (r *run) listed(ctx context.Context, p product, check object) (bool, error)
 	return false, nil
 }
 
-func (r *run) phoneChecksAreListed(ctx context.Context) error {
+func (r *run) listsPhoneChecks(ctx context.Context) error {
 	check, err := r.start(ctx, phoneCheck, "02", "")
 	if err != nil {
 		return err
@@ -306,7 +306,7 @@ func (r *run) phoneChecksAreListed(ctx context.Context) error {
 	if _, _, err := r.open(ctx, check, ""); err != nil {
 		return err
 	}
-	if _, _, err := r.settled(ctx, phoneCheck, check); err != nil {
+	if _, _, err := r.awaitResult(ctx, phoneCheck, check); err != nil {
 		return err
 	}
 	listed, err := r.listed(ctx, phoneCheck, check)
@@ -320,11 +320,11 @@ func (r *run) phoneChecksAreListed(ctx context.Context) error {
 func simOutcomes(want object, suffixes ...string) func(*run, context.Context) error {
 	return func(r *run, ctx context.Context) error {
 		for _, suffix := range suffixes {
-			answer, err := r.call(ctx, "sim_check", http.MethodPost, simCheckPath, checkBody(phoneNumber(suffix), "", ""))
+			resp, err := r.call(ctx, "sim_check", http.MethodPost, simCheckPath, checkBody(phoneNumber(suffix), "", ""))
 			if err != nil {
 				return err
 			}
-			check, err := answer.object(200)
+			check, err := resp.object(200)
 			if err != nil {
 				return err
 			}

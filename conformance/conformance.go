@@ -81,7 +81,7 @@ func Run(ctx context.Context, config Config) (*Report, error) {
 	defer r.cleanUp(ctx)
 	report := new(Report)
 	for _, e := range Expectations() {
-		report.Results = append(report.Results, r.try(ctx, e))
+		report.Results = append(report.Results, r.evaluate(ctx, e))
 	}
 	return report, nil
 }
@@ -97,17 +97,17 @@ const (
 
 // missing says what of the needs the Config lacks, or nothing.
 func (c *Config) missing(n need) string {
-	var lacks []string
+	var missing []string
 	if n&workspace != 0 && c.Workspace.ClientID == "" {
-		lacks = append(lacks, "workspace credentials")
+		missing = append(missing, "workspace credentials")
 	}
 	if n&receiver != 0 && c.Receiver == nil {
-		lacks = append(lacks, "a receiver for callbacks")
+		missing = append(missing, "a receiver for callbacks")
 	}
 	if n&clock != 0 && c.Advance == nil {
-		lacks = append(lacks, "a clock that can be moved")
+		missing = append(missing, "a clock that can be moved")
 	}
-	return strings.Join(lacks, " and ")
+	return strings.Join(missing, " and ")
 }
 
 // check refuses what no run could use.
@@ -133,10 +133,10 @@ func (b blocked) Error() string { return fmt.Sprintf("it rests on expectation %d
 var errCharged = errors.New("the project charges for checks: it is no sandbox project, and the suite stops before it costs more")
 
 // try judges one expectation.
-func (r *run) try(ctx context.Context, e Expectation) Result {
+func (r *run) evaluate(ctx context.Context, e Expectation) Result {
 	result := Result{Expectation: e, Verdict: NotRun}
-	if lacks := r.config.missing(e.needs); lacks != "" {
-		result.Reason = "it needs " + lacks
+	if missing := r.config.missing(e.needs); missing != "" {
+		result.Reason = "it needs " + missing
 		return result
 	}
 	if r.stopped != nil {
@@ -148,7 +148,7 @@ func (r *run) try(ctx context.Context, e Expectation) Result {
 		return result
 	}
 	err := e.check(r, ctx)
-	rests, isBlocked := errors.AsType[blocked](err)
+	dependency, isBlocked := errors.AsType[blocked](err)
 	switch {
 	case err == nil:
 		result.Verdict = Held
@@ -156,8 +156,8 @@ func (r *run) try(ctx context.Context, e Expectation) Result {
 	case ctx.Err() != nil:
 		result.Reason = "the time was up"
 		return result
-	case isBlocked && rests.number != e.Number:
-		result.Reason = rests.Error()
+	case isBlocked && dependency.number != e.Number:
+		result.Reason = dependency.Error()
 		return result
 	case errors.Is(err, errCharged):
 		r.stopped = err

@@ -64,7 +64,7 @@ func inMemory(t *testing.T) (*sandboxfake.Server, conformance.Config) {
 func receiver(t *testing.T, serve func(http.Handler) string) *conformance.Receiver {
 	t.Helper()
 	var r *conformance.Receiver
-	url := serve(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) { r.ServeHTTP(w, request) }))
+	url := serve(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) { r.ServeHTTP(w, req) }))
 	r, err := conformance.NewReceiver(url + "/callbacks")
 	if err != nil {
 		t.Fatal(err)
@@ -168,19 +168,19 @@ func TestTheFakeAsAProgramConforms(t *testing.T) {
 
 // post sends a call to the control plane.
 func post(ctx context.Context, client *http.Client, token, url, body string) error {
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(body))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(body))
 	if err != nil {
 		return err
 	}
-	request.Header.Set("Authorization", "Bearer "+token)
-	request.Header.Set("Content-Type", "application/json")
-	response, err := client.Do(request)
+	req.Header.Set("Authorization", "Bearer "+token)
+	req.Header.Set("Content-Type", "application/json")
+	httpResp, err := client.Do(req)
 	if err != nil {
 		return err
 	}
-	defer response.Body.Close()
-	if answer, err := io.ReadAll(response.Body); err != nil || response.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s: %d %s %v", url, response.StatusCode, answer, err)
+	defer httpResp.Body.Close()
+	if resp, err := io.ReadAll(httpResp.Body); err != nil || httpResp.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s: %d %s %v", url, httpResp.StatusCode, resp, err)
 	}
 	return nil
 }

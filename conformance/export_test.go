@@ -4,8 +4,8 @@ package conformance
 func ParseAuthorization(text string) error { _, err := parseAuthorization(text); return err }
 
 // TakeApart returns the query that is left, and what was cut out of it.
-func TakeApart(location string) (query, authorization, date string, err error) {
-	u, authorization, date, err := takeApart(location)
+func SplitRedirect(location string) (query, authorization, date string, err error) {
+	u, authorization, date, err := splitRedirect(location)
 	if err != nil {
 		return "", "", "", err
 	}

@@ -12,13 +12,13 @@ import (
 )
 
 // answering is a service that answers every call alike.
-type answering struct {
+type staticTransport struct {
 	status                int
 	contentType, location string
 	body                  []byte
 }
 
-func (a answering) RoundTrip(r *http.Request) (*http.Response, error) {
+func (a staticTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	header := http.Header{"Content-Type": {a.contentType}}
 	if a.location != "" {
 		header.Set("Location", a.location)
@@ -52,7 +52,7 @@ func FuzzAnswers(f *testing.F) {
 
 		report, err := conformance.Run(t.Context(), conformance.Config{
 			BaseURL:    "https://service.test",
-			HTTPClient: &http.Client{Transport: answering{status: status, contentType: contentType, location: location, body: []byte(body)}},
+			HTTPClient: &http.Client{Transport: staticTransport{status: status, contentType: contentType, location: location, body: []byte(body)}},
 			Project:    credentials,
 			Workspace:  credentials,
 			Receiver:   receiver,
@@ -84,7 +84,7 @@ func FuzzRedirects(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, location string) {
-		query, authorization, date, err := conformance.TakeApart(location)
+		query, authorization, date, err := conformance.SplitRedirect(location)
 		if err != nil {
 			return
 		}

@@ -23,11 +23,11 @@ func (r *run) createProject(ctx context.Context, mode, callbackURL string) (proj
 	}
 	// A map of text can be marshalled.
 	body, _ := json.Marshal(fields)
-	answer, err := r.call(ctx, "projects", http.MethodPost, projectsPath, string(body))
+	resp, err := r.call(ctx, "projects", http.MethodPost, projectsPath, string(body))
 	if err != nil {
 		return nil, "", c, err
 	}
-	if project, err = answer.object(201); err != nil {
+	if project, err = resp.object(201); err != nil {
 		return nil, "", c, err
 	}
 	id, err := project.text("project_id")
@@ -52,15 +52,15 @@ func (r *run) createProject(ctx context.Context, mode, callbackURL string) (proj
 }
 
 // aProject is a project for an expectation about what is done with it, which rests on its creation.
-func (r *run) aProject(ctx context.Context, mode, callbackURL string) (path string, c idverify.Credentials, err error) {
+func (r *run) requireProject(ctx context.Context, mode, callbackURL string) (path string, c idverify.Credentials, err error) {
 	_, path, c, err = r.createProject(ctx, mode, callbackURL)
 	if err != nil {
-		err = blocked{restsOnProject}
+		err = blocked{projectExpectation}
 	}
 	return path, c, err
 }
 
-func (r *run) projectIsCreated(ctx context.Context) error {
+func (r *run) createsProject(ctx context.Context) error {
 	project, _, c, err := r.createProject(ctx, "sandbox", "")
 	if err != nil {
 		return err
@@ -74,28 +74,28 @@ func (r *run) projectIsCreated(ctx context.Context) error {
 	return nil
 }
 
-func (r *run) secretIsShownOnce(ctx context.Context) error {
-	path, c, err := r.aProject(ctx, "sandbox", "")
+func (r *run) showsSecretOnce(ctx context.Context) error {
+	path, c, err := r.requireProject(ctx, "sandbox", "")
 	if err != nil {
 		return err
 	}
 	for _, each := range []string{path, path + "/credentials", path + "/credentials/" + url.PathEscape(c.ClientID)} {
-		answer, err := r.call(ctx, "projects", http.MethodGet, each, "")
+		resp, err := r.call(ctx, "projects", http.MethodGet, each, "")
 		if err != nil {
 			return err
 		}
-		if _, err := answer.object(200); err != nil {
+		if _, err := resp.object(200); err != nil {
 			return err
 		}
-		if strings.Contains(string(answer.body), c.ClientSecret.Reveal()) {
+		if strings.Contains(string(resp.body), c.ClientSecret.Reveal()) {
 			return errors.New("an answer shows the secret again")
 		}
 	}
 	return nil
 }
 
-func (r *run) twoPairs(ctx context.Context) error {
-	path, _, err := r.aProject(ctx, "sandbox", "")
+func (r *run) limitsCredentials(ctx context.Context) error {
+	path, _, err := r.requireProject(ctx, "sandbox", "")
 	if err != nil {
 		return err
 	}
@@ -110,14 +110,14 @@ func (r *run) twoPairs(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := third.refused(); err != nil {
+	if err := third.rejected(); err != nil {
 		return fmt.Errorf("the third pair: %w", err)
 	}
 	return nil
 }
 
-func (r *run) modeIsUpdated(ctx context.Context) error {
-	path, _, err := r.aProject(ctx, "live", "")
+func (r *run) updatesMode(ctx context.Context) error {
+	path, _, err := r.requireProject(ctx, "live", "")
 	if err != nil {
 		return err
 	}
@@ -128,11 +128,11 @@ func (r *run) modeIsUpdated(ctx context.Context) error {
 	if _, err := patched.object(200); err != nil {
 		return err
 	}
-	answer, err := r.call(ctx, "projects", http.MethodGet, path, "")
+	resp, err := r.call(ctx, "projects", http.MethodGet, path, "")
 	if err != nil {
 		return err
 	}
-	project, err := answer.object(200)
+	project, err := resp.object(200)
 	if err != nil {
 		return err
 	}
@@ -144,7 +144,7 @@ func (r *run) callbackURLOverrides(ctx context.Context) error {
 	projects, checks := r.config.Receiver.open(http.StatusNoContent), r.config.Receiver.open(http.StatusNoContent)
 	defer projects.close()
 	defer checks.close()
-	_, c, err := r.aProject(ctx, "sandbox", projects.url)
+	_, c, err := r.requireProject(ctx, "sandbox", projects.url)
 	if err != nil {
 		return err
 	}

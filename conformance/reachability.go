@@ -12,11 +12,11 @@ func devicePath(suffix string) string { return "/coverage/v0.1/device_ips/192.0.
 
 func (r *run) reachable(ctx context.Context) error {
 	for _, suffix := range []string{"10", "2", "4", "6", "8"} {
-		answer, err := r.call(ctx, "coverage", http.MethodGet, devicePath(suffix), "")
+		resp, err := r.call(ctx, "coverage", http.MethodGet, devicePath(suffix), "")
 		if err != nil {
 			return err
 		}
-		o, err := answer.object(200)
+		o, err := resp.object(200)
 		if err != nil {
 			return fmt.Errorf("an address that ends in %s: %w", suffix, err)
 		}
@@ -38,21 +38,21 @@ func (r *run) reachable(ctx context.Context) error {
 // unreachable judges a row of the table of errors (section 7).
 func unreachable(suffix string, status int, fragment, detail string) func(*run, context.Context) error {
 	return func(r *run, ctx context.Context) error {
-		answer, err := r.call(ctx, "coverage", http.MethodGet, devicePath(suffix), "")
+		resp, err := r.call(ctx, "coverage", http.MethodGet, devicePath(suffix), "")
 		if err != nil {
 			return err
 		}
-		if answer.status != status {
-			return fmt.Errorf("the answer is %s, not %s", statusText(answer.status), statusText(status))
+		if resp.status != status {
+			return fmt.Errorf("the answer is %s, not %s", statusText(resp.status), statusText(status))
 		}
-		got, err := answer.problem()
+		got, err := resp.problem()
 		if err != nil {
 			return err
 		}
 		if got != fragment {
-			return fmt.Errorf("the type's fragment is %s, not %q", shown(got), fragment)
+			return fmt.Errorf("the type's fragment is %s, not %q", redact(got), fragment)
 		}
-		o, err := parseObject(answer.body)
+		o, err := parseObject(resp.body)
 		if err != nil {
 			return err
 		}

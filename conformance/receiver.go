@@ -36,26 +36,26 @@ func NewReceiver(publicURL string) (*Receiver, error) {
 }
 
 // ServeHTTP takes what the service sends, and answers as the expectation wants it.
-func (r *Receiver) ServeHTTP(w http.ResponseWriter, request *http.Request) {
+func (r *Receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	r.mu.Lock()
-	box := r.inboxes[path.Base(request.URL.Path)]
+	box := r.inboxes[path.Base(req.URL.Path)]
 	r.mu.Unlock()
 	if box == nil {
-		http.NotFound(w, request)
+		http.NotFound(w, req)
 		return
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, request.Body, maxCallback))
+	body, err := io.ReadAll(http.MaxBytesReader(w, req.Body, maxCallback))
 	if err != nil {
 		// What comes is judged as it is: cut off, it fits no digest.
 		body = append(body, " (cut off)"...)
 	}
-	header := request.Header.Clone()
-	header.Set("Content-Length", fmt.Sprint(request.ContentLength))
+	header := req.Header.Clone()
+	header.Set("Content-Length", fmt.Sprint(req.ContentLength))
 	if box.status >= 300 && box.status < 400 {
 		w.Header().Set("Location", box.url)
 	}
 	w.WriteHeader(box.status)
-	box.add(&message{method: request.Method, header: header, body: body})
+	box.add(&message{method: req.Method, header: header, body: body})
 }
 
 // message is what the receiver got.

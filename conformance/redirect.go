@@ -16,7 +16,7 @@ var phoneCheckV2 = product{"phone_check", "/phone_check/v0.2/checks"}
 const redirectURL = "https://example.com/conformance?from=conformance&a=%2f+b"
 
 // comeBack opens the Check URL of a new check with a redirect URL, and returns the check and where the device is sent.
-func (r *run) comeBack(ctx context.Context, suffix string) (check object, location string, err error) {
+func (r *run) openRedirect(ctx context.Context, suffix string) (check object, location string, err error) {
 	if check, err = r.create(ctx, phoneCheckV2, checkBody(phoneNumber(suffix), "", redirectURL)); err != nil {
 		return nil, "", err
 	}
@@ -30,12 +30,12 @@ func (r *run) comeBack(ctx context.Context, suffix string) (check object, locati
 	return check, location, nil
 }
 
-func (r *run) redirectComes(ctx context.Context) error {
-	check, location, err := r.comeBack(ctx, "02")
+func (r *run) redirectsDevice(ctx context.Context) error {
+	check, location, err := r.openRedirect(ctx, "02")
 	if err != nil {
 		return err
 	}
-	target, _, date, err := takeApart(location)
+	target, _, date, err := splitRedirect(location)
 	if err != nil {
 		return err
 	}
@@ -53,22 +53,22 @@ func (r *run) redirectComes(ctx context.Context) error {
 }
 
 // aRedirect is that of a check, for an expectation about what is in it, which rests on its coming.
-func (r *run) aRedirect(ctx context.Context, suffix string) (check object, location string, err error) {
-	check, location, err = r.comeBack(ctx, suffix)
+func (r *run) requireRedirect(ctx context.Context, suffix string) (check object, location string, err error) {
+	check, location, err = r.openRedirect(ctx, suffix)
 	if err != nil && !errors.Is(err, errCharged) {
-		err = blocked{restsOnRedirect}
+		err = blocked{redirectExpectation}
 	}
 	return check, location, err
 }
 
 func (r *run) redirectSignature(ctx context.Context) error {
-	_, location, err := r.aRedirect(ctx, "02")
+	_, location, err := r.requireRedirect(ctx, "02")
 	if err != nil {
 		return err
 	}
-	target, header, date, err := takeApart(location)
+	target, header, date, err := splitRedirect(location)
 	if err != nil {
-		return blocked{restsOnRedirect}
+		return blocked{redirectExpectation}
 	}
 	a, err := parseAuthorization(header)
 	if err != nil {
@@ -88,32 +88,32 @@ func (r *run) exchange(ctx context.Context) error {
 		suffix string
 		match  bool
 	}{{"02", true}, {"03", false}} {
-		check, location, err := r.aRedirect(ctx, row.suffix)
+		check, location, err := r.requireRedirect(ctx, row.suffix)
 		if err != nil {
 			return err
 		}
 		u, err := url.Parse(location)
 		if err != nil {
-			return blocked{restsOnRedirect}
+			return blocked{redirectExpectation}
 		}
 		path := phoneCheckV2.path + "/" + url.PathEscape(check["check_id"].(string))
 		patch := `[{"op":"add","path":"/code","value":"` + u.Query().Get("code") + `"}]`
-		answer, err := r.call(ctx, phoneCheckV2.scope, http.MethodPatch, path, patch)
+		resp, err := r.call(ctx, phoneCheckV2.scope, http.MethodPatch, path, patch)
 		if err != nil {
 			return err
 		}
-		end, err := answer.object(200)
+		end, err := resp.object(200)
 		if err != nil {
 			return fmt.Errorf("exchange the code: %w", err)
 		}
 		if err := end.want(object{"status": "COMPLETED", "match": row.match}); err != nil {
 			return fmt.Errorf("a number that ends in %s: %w", row.suffix, err)
 		}
-		again, err := r.call(ctx, phoneCheckV2.scope, http.MethodPatch, path, patch)
+		repeated, err := r.call(ctx, phoneCheckV2.scope, http.MethodPatch, path, patch)
 		if err != nil {
 			return err
 		}
-		if err := again.refused(); err != nil {
+		if err := repeated.rejected(); err != nil {
 			return fmt.Errorf("exchange the code once more: %w", err)
 		}
 	}

@@ -52,7 +52,7 @@ func newRun(config Config) (*run, error) {
 const callTimeout = 30 * time.Second
 
 // maxAnswer bounds what is read of an answer, in bytes.
-const maxAnswer = 4 << 20
+const maxBody = 4 << 20
 
 // Media types of bodies that the suite sends.
 const (
@@ -61,7 +61,7 @@ const (
 )
 
 // reply is an answer of the service.
-type reply struct {
+type response struct {
 	status int
 	header http.Header
 	body   []byte
@@ -71,29 +71,29 @@ type reply struct {
 type object map[string]any
 
 // send makes a call. The errors tell neither URL nor address.
-func (r *run) send(ctx context.Context, method, target, authorization, media string, body []byte) (*reply, error) {
+func (r *run) send(ctx context.Context, method, target, authorization, media string, body []byte) (*response, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, method, target, bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(ctx, method, target, bytes.NewReader(body))
 	if err != nil {
 		return nil, errors.New("a URL of the service cannot be read")
 	}
 	if authorization != "" {
-		request.Header.Set("Authorization", authorization)
+		req.Header.Set("Authorization", authorization)
 	}
 	if media != "" {
-		request.Header.Set("Content-Type", media)
+		req.Header.Set("Content-Type", media)
 	}
-	response, err := r.client.Do(request)
+	httpResp, err := r.client.Do(req)
 	if err != nil {
 		return nil, withoutURL(err)
 	}
-	defer response.Body.Close()
-	answer := &reply{status: response.StatusCode, header: response.Header}
-	if answer.body, err = io.ReadAll(io.LimitReader(response.Body, maxAnswer)); err != nil {
+	defer httpResp.Body.Close()
+	resp := &response{status: httpResp.StatusCode, header: httpResp.Header}
+	if resp.body, err = io.ReadAll(io.LimitReader(httpResp.Body, maxBody)); err != nil {
 		return nil, fmt.Errorf("the answer broke off: %w", withoutURL(err))
 	}
-	return answer, nil
+	return resp, nil
 }
 
 // withoutURL is a failure of net/http without the URL, which may hold a code or an address.
@@ -108,7 +108,7 @@ func withoutURL(err error) error {
 }
 
 // call makes a call of the API with a token of one scope of the project, or of the workspace for a management scope. It waits for as long as a 429 says, within bounds.
-func (r *run) call(ctx context.Context, scope, method, path, body string) (*reply, error) {
+func (r *run) call(ctx context.Context, scope, method, path, body string) (*response, error) {
 	token, err := r.token(ctx, scope)
 	if err != nil {
 		return nil, err
@@ -120,15 +120,15 @@ func (r *run) call(ctx context.Context, scope, method, path, body string) (*repl
 	case body != "":
 		media = mediaJSON
 	}
-	for tries := 1; ; tries++ {
-		answer, err := r.send(ctx, method, r.config.BaseURL+path, "Bearer "+token, media, []byte(body))
-		if err != nil || answer.status != http.StatusTooManyRequests || tries == maxTries {
-			return answer, err
+	for attempt := 1; ; attempt++ {
+		resp, err := r.send(ctx, method, r.config.BaseURL+path, "Bearer "+token, media, []byte(body))
+		if err != nil || resp.status != http.StatusTooManyRequests || attempt == maxAttempts {
+			return resp, err
 		}
 		// Rate limits are not shown in the specification: one is no fault, and what it refused was not done.
-		seconds, err := strconv.Atoi(answer.header.Get("Retry-After"))
+		seconds, err := strconv.Atoi(resp.header.Get("Retry-After"))
 		if err != nil || seconds < 0 || seconds > maxRetryAfter {
-			return answer, nil
+			return resp, nil
 		}
 		select {
 		case <-time.After(time.Duration(seconds) * time.Second):
@@ -140,19 +140,19 @@ func (r *run) call(ctx context.Context, scope, method, path, body string) (*repl
 
 // How long, and how often, the suite waits where the service has had too many requests.
 const (
-	maxTries      = 3
+	maxAttempts   = 3
 	maxRetryAfter = 60 // seconds
 )
 
 // basic is the Authorization of section 5.1.
 func basic(c idverify.Credentials) string {
-	request := http.Request{Header: make(http.Header)}
-	request.SetBasicAuth(c.ClientID, c.ClientSecret.Reveal())
-	return request.Header.Get("Authorization")
+	req := http.Request{Header: make(http.Header)}
+	req.SetBasicAuth(c.ClientID, c.ClientSecret.Reveal())
+	return req.Header.Get("Authorization")
 }
 
 // tokenCall asks for a token with a multipart form (section 4), of which empty fields are left out.
-func (r *run) tokenCall(ctx context.Context, c idverify.Credentials, grantType, scope string) (*reply, error) {
+func (r *run) tokenCall(ctx context.Context, c idverify.Credentials, grantType, scope string) (*response, error) {
 	var body bytes.Buffer
 	form := multipart.NewWriter(&body)
 	for name, value := range map[string]string{"grant_type": grantType, "scope": scope} {
@@ -183,11 +183,11 @@ func (r *run) token(ctx context.Context, scope string) (string, error) {
 
 // newToken asks for a token and judges the answer.
 func (r *run) newToken(ctx context.Context, c idverify.Credentials, scope string) (string, error) {
-	answer, err := r.tokenCall(ctx, c, "client_credentials", scope)
+	resp, err := r.tokenCall(ctx, c, "client_credentials", scope)
 	if err != nil {
 		return "", err
 	}
-	o, err := answer.object(200)
+	o, err := resp.object(200)
 	if err != nil {
 		return "", err
 	}
@@ -219,7 +219,7 @@ func (r *run) cleanUp(ctx context.Context) {
 }
 
 // object reads the answer as a JSON object with a status; 200 stands for any 2XX.
-func (a *reply) object(status int) (object, error) {
+func (a *response) object(status int) (object, error) {
 	if a.status != status && (status != 200 || a.status/100 != 2) {
 		return nil, fmt.Errorf("the answer is %s, not %s", statusText(a.status), statusText(status))
 	}
@@ -235,7 +235,7 @@ func parseObject(body []byte) (object, error) {
 }
 
 // refused judges an answer that should be a refusal: some 4XX.
-func (a *reply) refused() error {
+func (a *response) rejected() error {
 	if a.status/100 != 4 {
 		return fmt.Errorf("the answer is %s, not a refusal (4XX)", statusText(a.status))
 	}
@@ -277,7 +277,7 @@ func (o object) want(fields object) error {
 		case want != absent && got == nil:
 			return fmt.Errorf("%s is missing, and should be %v", name, want)
 		case want != absent && got != want:
-			return fmt.Errorf("%s is %v, not %v", name, shown(got), want)
+			return fmt.Errorf("%s is %v, not %v", name, redact(got), want)
 		}
 	}
 	return nil
@@ -287,7 +287,7 @@ func (o object) want(fields object) error {
 const absent = "(absent)"
 
 // shown is a value for an error message; what is not a word or a truth value may be confidential.
-func shown(v any) string {
+func redact(v any) string {
 	switch v := v.(type) {
 	case bool:
 		return fmt.Sprint(v)

@@ -63,7 +63,7 @@ func (r *run) verify(ctx context.Context, a *authorization, lines map[string]str
 	for _, name := range a.covered {
 		value, ok := lines[name]
 		if !ok {
-			return fmt.Errorf("the signature covers %s, which the message does not have", shown(name))
+			return fmt.Errorf("the signature covers %s, which the message does not have", redact(name))
 		}
 		text = append(text, name+": "+value)
 	}
@@ -102,7 +102,7 @@ func (r *run) verifyCallback(ctx context.Context, target string, m *message) err
 }
 
 // judgeDigest judges a Digest header against a body. Section 5.3 tells of base64 and shows hexadecimal, so either will do.
-func judgeDigest(header string, body []byte) error {
+func validateDigest(header string, body []byte) error {
 	value, ok := strings.CutPrefix(header, "SHA-256=")
 	if !ok {
 		return errors.New("the Digest is missing or has not the form SHA-256=…")
@@ -115,7 +115,7 @@ func judgeDigest(header string, body []byte) error {
 }
 
 // takeApart undoes what the service does to a redirect URL: it cuts authorization and date out of the query, leaves its other bytes, and decodes both.
-func takeApart(location string) (target *url.URL, authorization, date string, err error) {
+func splitRedirect(location string) (target *url.URL, authorization, date string, err error) {
 	if target, err = url.Parse(location); err != nil {
 		return nil, "", "", errors.New("the redirect cannot be read as a URL")
 	}

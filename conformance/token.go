@@ -14,7 +14,7 @@ import (
 	"github.com/idverify/idverify-go"
 )
 
-func (r *run) tokenIsGiven(ctx context.Context) error {
+func (r *run) issuesToken(ctx context.Context) error {
 	token, err := r.newToken(ctx, r.config.Project, "phone_check")
 	if err != nil {
 		return err
@@ -24,26 +24,26 @@ func (r *run) tokenIsGiven(ctx context.Context) error {
 }
 
 // noTokenFor judges a token call that should be refused.
-func (r *run) noTokenFor(ctx context.Context, c idverify.Credentials, grantType, scope string) error {
-	answer, err := r.tokenCall(ctx, c, grantType, scope)
+func (r *run) expectNoToken(ctx context.Context, c idverify.Credentials, grantType, scope string) error {
+	resp, err := r.tokenCall(ctx, c, grantType, scope)
 	if err != nil {
 		return err
 	}
-	return answer.refused()
+	return resp.rejected()
 }
 
 func (r *run) wrongSecret(ctx context.Context) error {
 	c := r.config.Project
 	c.ClientSecret = idverify.NewSecret("not the secret")
-	return r.noTokenFor(ctx, c, "client_credentials", "phone_check")
+	return r.expectNoToken(ctx, c, "client_credentials", "phone_check")
 }
 
 func (r *run) wrongGrantType(ctx context.Context) error {
-	return r.noTokenFor(ctx, r.config.Project, "password", "phone_check")
+	return r.expectNoToken(ctx, r.config.Project, "password", "phone_check")
 }
 
 func (r *run) noScope(ctx context.Context) error {
-	return r.noTokenFor(ctx, r.config.Project, "client_credentials", "")
+	return r.expectNoToken(ctx, r.config.Project, "client_credentials", "")
 }
 
 func (r *run) severalScopes(ctx context.Context) error {
@@ -55,52 +55,52 @@ func (r *run) severalScopes(ctx context.Context) error {
 		return err
 	}
 	for _, path := range []string{phoneCheck.path, simCheckPath} {
-		answer, err := r.send(ctx, http.MethodGet, r.config.BaseURL+path, "Bearer "+token, "", nil)
+		resp, err := r.send(ctx, http.MethodGet, r.config.BaseURL+path, "Bearer "+token, "", nil)
 		if err != nil {
 			return err
 		}
-		if answer.status/100 != 2 {
-			return fmt.Errorf("with that token the list of checks at %s is %s", path, statusText(answer.status))
+		if resp.status/100 != 2 {
+			return fmt.Errorf("with that token the list of checks at %s is %s", path, statusText(resp.status))
 		}
 	}
 	return nil
 }
 
-func (r *run) scopeIsKept(ctx context.Context) error {
-	answer, err := r.call(ctx, "phone_check", http.MethodGet, simCheckPath, "")
+func (r *run) enforcesScope(ctx context.Context) error {
+	resp, err := r.call(ctx, "phone_check", http.MethodGet, simCheckPath, "")
 	if err != nil {
 		return err
 	}
-	if answer.status != http.StatusUnauthorized && answer.status != http.StatusForbidden {
-		return fmt.Errorf("the answer of another product is %s, not 401 or 403", statusText(answer.status))
+	if resp.status != http.StatusUnauthorized && resp.status != http.StatusForbidden {
+		return fmt.Errorf("the answer of another product is %s, not 401 or 403", statusText(resp.status))
 	}
 	return nil
 }
 
 func (r *run) noToken(ctx context.Context) error {
 	for _, authorization := range []string{"", "Bearer", "Bearer wrong"} {
-		answer, err := r.send(ctx, http.MethodGet, r.config.BaseURL+phoneCheck.path, authorization, "", nil)
+		resp, err := r.send(ctx, http.MethodGet, r.config.BaseURL+phoneCheck.path, authorization, "", nil)
 		if err != nil {
 			return err
 		}
-		if err := answer.refused(); err != nil {
+		if err := resp.rejected(); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (r *run) basicAtProduct(ctx context.Context) error {
-	answer, err := r.send(ctx, http.MethodPost, r.config.BaseURL+phoneCheck.path, basic(r.config.Project), mediaJSON, []byte(`{"phone_number":"`+phoneNumber("02")+`"}`))
+func (r *run) rejectsBasicAuth(ctx context.Context) error {
+	resp, err := r.send(ctx, http.MethodPost, r.config.BaseURL+phoneCheck.path, basic(r.config.Project), mediaJSON, []byte(`{"phone_number":"`+phoneNumber("02")+`"}`))
 	if err != nil {
 		return err
 	}
-	return answer.refused()
+	return resp.rejected()
 }
 
-func (r *run) workspaceAtProducts(ctx context.Context) error {
+func (r *run) limitsWorkspaceScopes(ctx context.Context) error {
 	for _, scope := range []string{"phone_check", "projects phone_check"} {
-		if err := r.noTokenFor(ctx, r.config.Workspace, "client_credentials", scope); err != nil {
+		if err := r.expectNoToken(ctx, r.config.Workspace, "client_credentials", scope); err != nil {
 			return err
 		}
 	}
@@ -109,12 +109,12 @@ func (r *run) workspaceAtProducts(ctx context.Context) error {
 
 func (r *run) plainHTTP(ctx context.Context) error {
 	target := "http://" + strings.TrimPrefix(r.config.BaseURL, "https://") + keySetPath
-	answer, err := r.send(ctx, http.MethodGet, target, "", "", nil)
+	resp, err := r.send(ctx, http.MethodGet, target, "", "", nil)
 	if err != nil {
 		return ctx.Err() // the call failed, as it should
 	}
-	if answer.status/100 == 2 {
-		return fmt.Errorf("the answer over plain HTTP is %s", statusText(answer.status))
+	if resp.status/100 == 2 {
+		return fmt.Errorf("the answer over plain HTTP is %s", statusText(resp.status))
 	}
 	return nil
 }
@@ -122,17 +122,17 @@ func (r *run) plainHTTP(ctx context.Context) error {
 const keySetPath = "/.well-known/jwks.json"
 
 func (r *run) keySet(ctx context.Context) error {
-	answer, err := r.send(ctx, http.MethodGet, r.config.BaseURL+keySetPath, "", "", nil)
+	resp, err := r.send(ctx, http.MethodGet, r.config.BaseURL+keySetPath, "", "", nil)
 	if err != nil {
 		return err
 	}
-	if _, err := answer.object(200); err != nil {
+	if _, err := resp.object(200); err != nil {
 		return err
 	}
 	var set struct {
 		Keys []map[string]any `json:"keys"`
 	}
-	if err := json.Unmarshal(answer.body, &set); err != nil || len(set.Keys) == 0 {
+	if err := json.Unmarshal(resp.body, &set); err != nil || len(set.Keys) == 0 {
 		return errors.New("keys is no array of objects, or is empty")
 	}
 	keys := make(map[string]*rsa.PublicKey)
@@ -182,7 +182,7 @@ func (r *run) key(ctx context.Context, id string) (*rsa.PublicKey, error) {
 		return key, nil
 	}
 	if err := r.keySet(ctx); err != nil {
-		return nil, blocked{restsOnKeySet}
+		return nil, blocked{keySetExpectation}
 	}
 	if key := r.keys[id]; key != nil {
 		return key, nil
