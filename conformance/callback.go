@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// awaitCallback ends a check of a number that ends so, and waits for its callback. It returns the URL that it was sent to.
+// awaitCallback creates a check of a number with the suffix, opens its Check URL and waits for the
+// callback. It returns the URL to which the callback was sent.
 func (r *run) awaitCallback(ctx context.Context, p product, suffix string) (m *message, check object, target string, err error) {
 	box := r.config.Receiver.open(http.StatusNoContent)
 	defer box.close()
@@ -24,7 +25,8 @@ func (r *run) awaitCallback(ctx context.Context, p product, suffix string) (m *m
 	return m, check, box.url, err
 }
 
-// aCallback is that of a PhoneCheck, for an expectation about what is in it, which rests on its coming.
+// requireCallback returns a PhoneCheck callback for an expectation about its contents. If none
+// arrives, the caller is blocked by callbackExpectation.
 func (r *run) requireCallback(ctx context.Context) (m *message, check object, target string, err error) {
 	m, check, target, err = r.awaitCallback(ctx, phoneCheck, "02")
 	if err != nil && !errors.Is(err, errCharged) {
@@ -39,7 +41,7 @@ func (r *run) sendsCallback(ctx context.Context) error {
 		return err
 	}
 	if m.method != http.MethodPost {
-		return fmt.Errorf("its method is %s", redact(m.method))
+		return fmt.Errorf("method is %s, want POST", redact(m.method))
 	}
 	return nil
 }
@@ -52,7 +54,7 @@ func (r *run) callbackPayload(ctx context.Context) error {
 	return validatePayload(m, check, object{"status": "COMPLETED", "match": true})
 }
 
-// judgePayload judges the body of a callback (section 6).
+// validatePayload validates the body of a callback.
 func validatePayload(m *message, check, want object) error {
 	payload, err := parseObject(m.body)
 	if err != nil {
@@ -62,7 +64,7 @@ func validatePayload(m *message, check, want object) error {
 		return err
 	}
 	if payload["check_id"] != check["check_id"] {
-		return errors.New("check_id is that of another check")
+		return errors.New("check_id is not that of the check")
 	}
 	return payload.want(want)
 }
@@ -73,19 +75,19 @@ func (r *run) callbackHeaders(ctx context.Context) error {
 		return err
 	}
 	if media, _, _ := mime.ParseMediaType(m.header.Get("Content-Type")); media != mediaJSON {
-		return errors.New("the Content-Type is not application/json")
+		return errors.New("Content-Type is not application/json")
 	}
 	if _, err := http.ParseTime(m.header.Get("Date")); err != nil {
-		return errors.New("the Date is missing or cannot be read")
+		return errors.New("Date is missing or invalid")
 	}
 	if m.header.Get("Digest") == "" {
-		return errors.New("the Digest is missing")
+		return errors.New("Digest is missing")
 	}
 	if m.header.Get("Content-Length") != strconv.Itoa(len(m.body)) {
-		return errors.New("the Content-Length is missing or is not that of the body")
+		return errors.New("Content-Length is missing or is not the length of the body")
 	}
 	if kind := m.header.Get(callbackHeader); kind != phoneCheck.scope {
-		return fmt.Errorf("%s is %s, not %q", callbackHeader, redact(kind), phoneCheck.scope)
+		return fmt.Errorf("%s is %s, want %q", callbackHeader, redact(kind), phoneCheck.scope)
 	}
 	return nil
 }
@@ -106,7 +108,7 @@ func (r *run) callbackDigest(ctx context.Context) error {
 	return validateDigest(m.header.Get("Digest"), m.body)
 }
 
-// callbackOf judges the callback of a check of a number that ends so.
+// callbackOf tests the callback for a check of a number with the suffix.
 func callbackOf(p product, suffix string, want object) func(*run, context.Context) error {
 	return func(r *run, ctx context.Context) error {
 		m, check, _, err := r.awaitCallback(ctx, p, suffix)
@@ -114,16 +116,16 @@ func callbackOf(p product, suffix string, want object) func(*run, context.Contex
 			return err
 		}
 		if kind := m.header.Get(callbackHeader); kind != p.scope {
-			return fmt.Errorf("%s is %s, not %q", callbackHeader, redact(kind), p.scope)
+			return fmt.Errorf("%s is %s, want %q", callbackHeader, redact(kind), p.scope)
 		}
 		return validatePayload(m, check, want)
 	}
 }
 
-// retryWindow is the time in which all tries of a callback are over.
+// retryWindow is a period in which the service makes all attempts of a delivery.
 const retryWindow = 10 * time.Minute
 
-// tries judges how often a callback is tried that is answered with status (section 6, "Delivery rules").
+// attempts tests how many attempts the service makes when the receiver responds with status.
 func attempts(status, atLeast, atMost int) func(*run, context.Context) error {
 	return func(r *run, ctx context.Context) error {
 		box := r.config.Receiver.open(status)
@@ -143,21 +145,21 @@ func attempts(status, atLeast, atMost int) func(*run, context.Context) error {
 		}
 		messages, _ := box.all()
 		if len(messages) < atLeast || len(messages) > atMost {
-			return fmt.Errorf("it was tried %d times in %v, not %d to %d times", len(messages), retryWindow, atLeast, atMost)
+			return fmt.Errorf("%d attempts in %v, want %d to %d", len(messages), retryWindow, atLeast, atMost)
 		}
 		if atMost == 1 {
 			return nil
 		}
 		for i, m := range messages {
 			if err := r.verifyCallback(ctx, box.url, m); err != nil {
-				return fmt.Errorf("try %d: %w", i+1, err)
+				return fmt.Errorf("attempt %d: %w", i+1, err)
 			}
 		}
 		return nil
 	}
 }
 
-// checkLifetime is longer than a check may wait for its Check URL to be opened.
+// checkLifetime is longer than an unopened check lives.
 const checkLifetime = 121 * time.Second
 
 func (r *run) expires(ctx context.Context) error {

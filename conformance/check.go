@@ -12,13 +12,13 @@ import (
 	"time"
 )
 
-// product is a check product with a Check URL.
+// product is a check product with Check URLs.
 type product struct {
-	scope string // and the value of x-service-callback
-	path  string // of its checks
+	scope string // also the value of x-service-callback
+	path  string // of the checks
 }
 
-// The products. SIMChecks have no Check URL.
+// The products with Check URLs; SIMCheck has none.
 var (
 	phoneCheck      = product{"phone_check", "/phone_check/v0.1/checks"}
 	subscriberCheck = product{"subscriber_check", "/subscriber_check/v0.1/checks"}
@@ -26,13 +26,13 @@ var (
 
 const simCheckPath = "/sim_check/v0.1/checks"
 
-// phoneNumber is a number that ends as a rule wants it, from a range that belongs to nobody: it is set aside for drama.
+// phoneNumber returns a number with the given last two digits, from a range reserved for fiction.
 func phoneNumber(lastTwo string) string { return "4477009000" + lastTwo }
 
-// timeForm is that of timestamps: yyyy-MM-ddTHH:mm:ss+0000 (section 2).
+// timeFormat is the format of timestamps: yyyy-MM-ddTHH:mm:ss+0000.
 const timeFormat = "2006-01-02T15:04:05-0700"
 
-// checkBody is the body of a create call.
+// checkBody returns the body of a create request.
 func checkBody(number, callbackURL, redirectURL string) string {
 	fields := map[string]string{"phone_number": number}
 	if callbackURL != "" {
@@ -41,12 +41,12 @@ func checkBody(number, callbackURL, redirectURL string) string {
 	if redirectURL != "" {
 		fields["redirect_url"] = redirectURL
 	}
-	// A map of text can be marshalled.
+	// A map of strings always marshals.
 	body, _ := json.Marshal(fields)
 	return string(body)
 }
 
-// create creates a check and judges what all have in common.
+// create creates a check and validates the fields that all checks have.
 func (r *run) create(ctx context.Context, p product, body string) (object, error) {
 	resp, err := r.call(ctx, p.scope, http.MethodPost, p.path, body)
 	if err != nil {
@@ -59,7 +59,7 @@ func (r *run) create(ctx context.Context, p product, body string) (object, error
 	return check, check.validateCheck()
 }
 
-// judgeCheck judges the fields that every check, and every callback, has (sections 2 and 6).
+// validateCheck validates the fields that every check and every callback has.
 func (o object) validateCheck() error {
 	for _, name := range []string{"check_id", "status", "charge_currency"} {
 		if _, err := o.text(name); err != nil {
@@ -68,14 +68,14 @@ func (o object) validateCheck() error {
 	}
 	charge, ok := o["charge_amount"].(float64)
 	if !ok {
-		return errors.New("charge_amount is missing or no number")
+		return errors.New("charge_amount is missing or not a number")
 	}
 	created, err := o.text("created_at")
 	if err != nil {
 		return err
 	}
 	if _, err := time.Parse(timeFormat, created); err != nil {
-		return errors.New("created_at has not the form yyyy-MM-ddTHH:mm:ss+0000")
+		return errors.New("created_at does not have the form yyyy-MM-ddTHH:mm:ss+0000")
 	}
 	if charge != 0 {
 		return errCharged
@@ -83,7 +83,8 @@ func (o object) validateCheck() error {
 	return nil
 }
 
-// start creates a check for an expectation about what follows, which rests on the creation.
+// start creates a check for an expectation about what follows. If a PhoneCheck cannot be created,
+// the caller is blocked by phoneCheckExpectation.
 func (r *run) start(ctx context.Context, p product, suffix, callbackURL string) (object, error) {
 	check, err := r.create(ctx, p, checkBody(phoneNumber(suffix), callbackURL, ""))
 	if err != nil && p == phoneCheck && !errors.Is(err, errCharged) {
@@ -96,14 +97,14 @@ func (r *run) createsPhoneCheck(ctx context.Context) error {
 	_, err := r.create(ctx, phoneCheck, checkBody(phoneNumber("02"), "", ""))
 	if errors.Is(err, errCharged) {
 		r.charged = true
-		return nil // the next expectation's affair
+		return nil // reported by sandboxIsFree
 	}
 	return err
 }
 
 func (r *run) sandboxIsFree(ctx context.Context) error {
 	if r.charged {
-		return errCharged // and not a second time
+		return errCharged // do not create another charged check
 	}
 	_, err := r.start(ctx, phoneCheck, "02", "")
 	return err
@@ -134,10 +135,10 @@ func (r *run) problems(ctx context.Context) error {
 	return err
 }
 
-// problem reads a problem document (section 7) and judges it. It returns the fragment of its type.
+// problem validates a problem document and returns the fragment of its type.
 func (a *response) problem() (fragment string, err error) {
 	if media, _, _ := mime.ParseMediaType(a.header.Get("Content-Type")); media != "application/problem+json" && media != mediaJSON {
-		return "", errors.New("the Content-Type of the problem document is not JSON")
+		return "", errors.New("Content-Type of the problem document is not JSON")
 	}
 	o, err := parseObject(a.body)
 	if err != nil {
@@ -149,7 +150,7 @@ func (a *response) problem() (fragment string, err error) {
 	}
 	u, err := url.Parse(kind)
 	if err != nil || u.Fragment == "" {
-		return "", errors.New("type is no URI with a fragment")
+		return "", errors.New("type is not a URI with a fragment")
 	}
 	if _, err := o.text("detail"); err != nil {
 		return "", err
@@ -157,7 +158,8 @@ func (a *response) problem() (fragment string, err error) {
 	return u.Fragment, o.want(object{"title": http.StatusText(a.status), "status": float64(a.status)})
 }
 
-// open opens a Check URL as a device does, over every redirect, until one leads to the URL stop. It returns the last answer and where that redirect leads.
+// open opens a Check URL as a device does. It follows redirects until one leads to the URL stop,
+// and returns the last response and its Location.
 func (r *run) open(ctx context.Context, check object, stop string) (last *response, location string, err error) {
 	target, ok := check.at("_links", "check_url", "href").(string)
 	if !ok {
@@ -165,7 +167,7 @@ func (r *run) open(ctx context.Context, check object, stop string) (last *respon
 	}
 	for range 10 {
 		if last, err = r.send(ctx, http.MethodGet, target, "", "", nil); err != nil {
-			return nil, "", fmt.Errorf("open the Check URL: %w", err)
+			return nil, "", fmt.Errorf("open Check URL: %w", err)
 		}
 		location = last.header.Get("Location")
 		if last.status/100 != 3 || location == "" || stop != "" && strings.HasPrefix(location, stop) {
@@ -173,21 +175,22 @@ func (r *run) open(ctx context.Context, check object, stop string) (last *respon
 		}
 		base, err := url.Parse(target)
 		if err != nil {
-			return nil, "", errors.New("open the Check URL: a redirect cannot be read")
+			return nil, "", errors.New("open Check URL: invalid redirect")
 		}
 		next, err := base.Parse(location)
 		if err != nil {
-			return nil, "", errors.New("open the Check URL: a redirect cannot be read")
+			return nil, "", errors.New("open Check URL: invalid redirect")
 		}
 		target = next.String()
 	}
-	return nil, "", errors.New("open the Check URL: it redirects without end")
+	return nil, "", errors.New("open Check URL: too many redirects")
 }
 
-// pollEvery is how often a check is read until it has come to its end.
+// pollInterval is the interval at which a check is read until it has a result.
 const pollInterval = 250 * time.Millisecond
 
-// settled reads a check until its answer is final: its status is, or it is gone.
+// awaitResult reads a check until its status is final or it is not found. The object is nil if it
+// was not found.
 func (r *run) awaitResult(ctx context.Context, p product, check object) (*response, object, error) {
 	id, err := check.text("check_id")
 	if err != nil {
@@ -205,7 +208,7 @@ func (r *run) awaitResult(ctx context.Context, p product, check object) (*respon
 		}
 		o, err := resp.object(200)
 		if err != nil {
-			return nil, nil, fmt.Errorf("read the check: %w", err)
+			return nil, nil, fmt.Errorf("get check: %w", err)
 		}
 		if status := o["status"]; status != "ACCEPTED" && status != "PENDING" {
 			return resp, o, nil
@@ -213,14 +216,15 @@ func (r *run) awaitResult(ctx context.Context, p product, check object) (*respon
 		select {
 		case <-time.After(pollInterval):
 		case <-deadline.C:
-			return nil, nil, fmt.Errorf("the check has not come to its end in %v", r.config.Patience)
+			return nil, nil, fmt.Errorf("the check has no result after %v", r.config.Patience)
 		case <-ctx.Done():
 			return nil, nil, ctx.Err()
 		}
 	}
 }
 
-// outcomes judges the rows of a sandbox table: numbers that end so come to this end, once the Check URL was opened.
+// outcomes tests rows of a sandbox table: after its Check URL is opened, a check of a number with
+// one of the suffixes has the wanted fields.
 func outcomes(p product, want object, suffixes ...string) func(*run, context.Context) error {
 	return func(r *run, ctx context.Context) error {
 		for _, suffix := range suffixes {
@@ -236,17 +240,17 @@ func outcomes(p product, want object, suffixes ...string) func(*run, context.Con
 				return err
 			}
 			if end == nil {
-				return fmt.Errorf("a number that ends in %s: the check is gone (%s)", suffix, statusText(resp.status))
+				return fmt.Errorf("number ending in %s: the check is gone (%s)", suffix, statusText(resp.status))
 			}
 			if err := end.want(want); err != nil {
-				return fmt.Errorf("a number that ends in %s: %w", suffix, err)
+				return fmt.Errorf("number ending in %s: %w", suffix, err)
 			}
 		}
 		return nil
 	}
 }
 
-// notKept judges the rows that end in ERROR: such a check is neither read nor listed (section 3, "Persistence rule").
+// notStored tests the rows whose result is ERROR: such a check can be neither read nor listed.
 func notStored(p product, suffixes ...string) func(*run, context.Context) error {
 	return func(r *run, ctx context.Context) error {
 		for _, suffix := range suffixes {
@@ -262,21 +266,21 @@ func notStored(p product, suffixes ...string) func(*run, context.Context) error 
 				return err
 			}
 			if end != nil {
-				return fmt.Errorf("a number that ends in %s: the check can still be read, its status is %v", suffix, redact(end["status"]))
+				return fmt.Errorf("number ending in %s: the check can still be read, its status is %v", suffix, redact(end["status"]))
 			}
 			listed, err := r.listed(ctx, p, check)
 			if err != nil {
 				return err
 			}
 			if listed {
-				return fmt.Errorf("a number that ends in %s: the check is still listed", suffix)
+				return fmt.Errorf("number ending in %s: the check is still listed", suffix)
 			}
 		}
 		return nil
 	}
 }
 
-// listed reports whether a check is on the first page of the newest.
+// listed reports whether a check is on the first page of checks.
 func (r *run) listed(ctx context.Context, p product, check object) (bool, error) {
 	resp, err := r.call(ctx, p.scope, http.MethodGet, p.path+"?size=100", "")
 	if err != nil {
@@ -311,12 +315,12 @@ func (r *run) listsPhoneChecks(ctx context.Context) error {
 	}
 	listed, err := r.listed(ctx, phoneCheck, check)
 	if err == nil && !listed {
-		return errors.New("the check is not among the newest")
+		return errors.New("the check is not on the first page")
 	}
 	return err
 }
 
-// simOutcomes judges the rows of the table of SIMChecks, which come to their end when they are created.
+// simOutcomes tests rows of the SIMCheck table. A SIMCheck has its result when it is created.
 func simOutcomes(want object, suffixes ...string) func(*run, context.Context) error {
 	return func(r *run, ctx context.Context) error {
 		for _, suffix := range suffixes {
@@ -329,7 +333,7 @@ func simOutcomes(want object, suffixes ...string) func(*run, context.Context) er
 				return err
 			}
 			if err := check.want(want); err != nil {
-				return fmt.Errorf("a number that ends in %s: %w", suffix, err)
+				return fmt.Errorf("number ending in %s: %w", suffix, err)
 			}
 			if charge, _ := check["charge_amount"].(float64); charge != 0 {
 				return errCharged

@@ -15,13 +15,14 @@ import (
 
 const projectsPath = "/console/v0.1/projects"
 
-// createProject makes a project, which the run deletes at its end, and returns its path and its credentials.
+// createProject creates a project, which the run deletes at its end, and returns its path and
+// credentials.
 func (r *run) createProject(ctx context.Context, mode, callbackURL string) (project object, path string, c idverify.Credentials, err error) {
 	fields := map[string]string{"name": "conformance " + rand.Text(), "mode": mode}
 	if callbackURL != "" {
 		fields["callback_url"] = callbackURL
 	}
-	// A map of text can be marshalled.
+	// A map of strings always marshals.
 	body, _ := json.Marshal(fields)
 	resp, err := r.call(ctx, "projects", http.MethodPost, projectsPath, string(body))
 	if err != nil {
@@ -37,7 +38,7 @@ func (r *run) createProject(ctx context.Context, mode, callbackURL string) (proj
 	r.projects = append(r.projects, id)
 	pairs, _ := project.at("_embedded", "credentials").([]any)
 	if len(pairs) != 1 {
-		return nil, "", c, errors.New("the created project does not show one pair of credentials")
+		return nil, "", c, errors.New("the created project does not contain exactly one pair of credentials")
 	}
 	pair, _ := pairs[0].(map[string]any)
 	clientID, err := object(pair).text("client_id")
@@ -51,7 +52,8 @@ func (r *run) createProject(ctx context.Context, mode, callbackURL string) (proj
 	return project, projectsPath + "/" + url.PathEscape(id), idverify.Credentials{ClientID: clientID, ClientSecret: idverify.NewSecret(secret)}, nil
 }
 
-// aProject is a project for an expectation about what is done with it, which rests on its creation.
+// requireProject creates a project for an expectation about its use. If that fails, the caller is
+// blocked by projectExpectation.
 func (r *run) requireProject(ctx context.Context, mode, callbackURL string) (path string, c idverify.Credentials, err error) {
 	_, path, c, err = r.createProject(ctx, mode, callbackURL)
 	if err != nil {
@@ -69,7 +71,7 @@ func (r *run) createsProject(ctx context.Context) error {
 		return err
 	}
 	if _, err := r.newToken(ctx, c, "phone_check"); err != nil {
-		return fmt.Errorf("the new credentials get no token: %w", err)
+		return fmt.Errorf("get a token with the new credentials: %w", err)
 	}
 	return nil
 }
@@ -88,7 +90,7 @@ func (r *run) showsSecretOnce(ctx context.Context) error {
 			return err
 		}
 		if strings.Contains(string(resp.body), c.ClientSecret.Reveal()) {
-			return errors.New("an answer shows the secret again")
+			return errors.New("a later response contains the secret")
 		}
 	}
 	return nil
@@ -104,14 +106,14 @@ func (r *run) limitsCredentials(ctx context.Context) error {
 		return err
 	}
 	if _, err := second.object(201); err != nil {
-		return fmt.Errorf("the second pair: %w", err)
+		return fmt.Errorf("second pair: %w", err)
 	}
 	third, err := r.call(ctx, "projects", http.MethodPost, path+"/credentials", "{}")
 	if err != nil {
 		return err
 	}
 	if err := third.rejected(); err != nil {
-		return fmt.Errorf("the third pair: %w", err)
+		return fmt.Errorf("third pair: %w", err)
 	}
 	return nil
 }
@@ -139,7 +141,7 @@ func (r *run) updatesMode(ctx context.Context) error {
 	return project.want(object{"mode": "sandbox"})
 }
 
-// callbackURLOverrides has a check of a project with a callback URL name another.
+// callbackURLOverrides tests checks with and without a callback_url in a project that has one.
 func (r *run) callbackURLOverrides(ctx context.Context) error {
 	projects, checks := r.config.Receiver.open(http.StatusNoContent), r.config.Receiver.open(http.StatusNoContent)
 	defer projects.close()
@@ -153,7 +155,7 @@ func (r *run) callbackURLOverrides(ctx context.Context) error {
 	for _, row := range []struct {
 		name, callbackURL string
 		box               *inbox
-	}{{"without a callback_url", "", projects}, {"with a callback_url", checks.url, checks}} {
+	}{{"without callback_url", "", projects}, {"with callback_url", checks.url, checks}} {
 		check, err := other.start(ctx, phoneCheck, "02", row.callbackURL)
 		if err != nil {
 			return err
@@ -162,11 +164,11 @@ func (r *run) callbackURLOverrides(ctx context.Context) error {
 			return err
 		}
 		if _, err := row.box.first(ctx, r.config.Patience); err != nil {
-			return fmt.Errorf("a check %s: %w", row.name, err)
+			return fmt.Errorf("check %s: %w", row.name, err)
 		}
 	}
 	if messages, _ := projects.all(); len(messages) != 1 {
-		return fmt.Errorf("the project's callback URL got %d callbacks, not 1", len(messages))
+		return fmt.Errorf("the project's callback URL received %d callbacks, want 1", len(messages))
 	}
 	return nil
 }

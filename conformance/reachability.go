@@ -7,7 +7,8 @@ import (
 	"net/http"
 )
 
-// devicePath is the reachability of an address that ends so: of a range that is set aside for documentation.
+// devicePath returns the path of an address with the suffix, from a range reserved for
+// documentation.
 func devicePath(suffix string) string { return "/coverage/v0.1/device_ips/192.0.2." + suffix }
 
 func (r *run) reachable(ctx context.Context) error {
@@ -18,7 +19,7 @@ func (r *run) reachable(ctx context.Context) error {
 		}
 		o, err := resp.object(200)
 		if err != nil {
-			return fmt.Errorf("an address that ends in %s: %w", suffix, err)
+			return fmt.Errorf("address ending in %s: %w", suffix, err)
 		}
 		for _, name := range []string{"network_id", "network_name", "country_code"} {
 			if _, err := o.text(name); err != nil {
@@ -26,16 +27,16 @@ func (r *run) reachable(ctx context.Context) error {
 			}
 		}
 		if code := o["country_code"].(string); len(code) != 2 {
-			return errors.New("country_code has not two letters")
+			return errors.New("country_code does not have two letters")
 		}
 		if products, ok := o["supported_products"].([]any); !ok || len(products) == 0 {
-			return errors.New("supported_products is no list, or is empty")
+			return errors.New("supported_products is empty or not a list")
 		}
 	}
 	return nil
 }
 
-// unreachable judges a row of the table of errors (section 7).
+// unreachable tests an address whose lookup fails with a problem.
 func unreachable(suffix string, status int, fragment, detail string) func(*run, context.Context) error {
 	return func(r *run, ctx context.Context) error {
 		resp, err := r.call(ctx, "coverage", http.MethodGet, devicePath(suffix), "")
@@ -43,14 +44,14 @@ func unreachable(suffix string, status int, fragment, detail string) func(*run, 
 			return err
 		}
 		if resp.status != status {
-			return fmt.Errorf("the answer is %s, not %s", statusText(resp.status), statusText(status))
+			return fmt.Errorf("status is %s, want %s", statusText(resp.status), statusText(status))
 		}
 		got, err := resp.problem()
 		if err != nil {
 			return err
 		}
 		if got != fragment {
-			return fmt.Errorf("the type's fragment is %s, not %q", redact(got), fragment)
+			return fmt.Errorf("fragment of type is %s, want %q", redact(got), fragment)
 		}
 		o, err := parseObject(resp.body)
 		if err != nil {

@@ -14,28 +14,30 @@ import (
 	"time"
 )
 
-// Receiver gets the service's callbacks for the suite. Serve it where its public URL leads; each expectation has an address of its own below that.
-// It may serve several runs at once.
+// Receiver receives the service's callbacks. Serve it at its public URL; each expectation uses its
+// own path below that. It is safe for concurrent use and may serve several runs.
 type Receiver struct {
 	publicURL string
 
-	mu      sync.Mutex // guards all below
+	mu      sync.Mutex // guards inboxes
 	inboxes map[string]*inbox
 }
 
-// maxCallback bounds what is read of a callback, in bytes.
+// maxCallback limits the body of a callback, in bytes.
 const maxCallback = 1 << 20
 
-// NewReceiver returns a receiver that the service reaches at publicURL: absolute, http or https, without query and fragment. A proxy between may shorten the path, but keeps its last segment.
+// NewReceiver returns a receiver that the service reaches at publicURL, an absolute http or https
+// URL without userinfo, query or fragment. A proxy in front of it may rewrite the path but must
+// keep the last segment.
 func NewReceiver(publicURL string) (*Receiver, error) {
 	u, err := url.Parse(publicURL)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-		return nil, errors.New("conformance: the receiver's public URL must be absolute, http or https, without userinfo, query and fragment")
+		return nil, errors.New("conformance: public URL of the receiver must be an absolute http or https URL without userinfo, query and fragment")
 	}
 	return &Receiver{publicURL: strings.TrimSuffix(publicURL, "/"), inboxes: make(map[string]*inbox)}, nil
 }
 
-// ServeHTTP takes what the service sends, and answers as the expectation wants it.
+// ServeHTTP records a callback and responds with the status that the expectation set.
 func (r *Receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	r.mu.Lock()
 	box := r.inboxes[path.Base(req.URL.Path)]
@@ -46,8 +48,8 @@ func (r *Receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, req.Body, maxCallback))
 	if err != nil {
-		// What comes is judged as it is: cut off, it fits no digest.
-		body = append(body, " (cut off)"...)
+		// Keep the message: its digest will not match.
+		body = append(body, " (truncated)"...)
 	}
 	header := req.Header.Clone()
 	header.Set("Content-Length", fmt.Sprint(req.ContentLength))
@@ -58,26 +60,27 @@ func (r *Receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	box.add(&message{method: req.Method, header: header, body: body})
 }
 
-// message is what the receiver got.
+// message is a callback as received.
 type message struct {
 	method string
 	header http.Header
 	body   []byte
 }
 
-// inbox is the address of one expectation, below the receiver's.
+// inbox receives the callbacks of one expectation.
 type inbox struct {
 	receiver *Receiver
 	name     string
 	url      string
-	status   int // that it answers
+	status   int // of the response
 
-	mu       sync.Mutex // guards both below
+	mu       sync.Mutex // guards messages and changed
 	messages []*message
-	changed  chan struct{} // closed at the next message
+	changed  chan struct{} // closed when a message arrives
 }
 
-// open makes an inbox that answers with status. The query is for the signature to cover.
+// open creates an inbox that responds with status. Its URL has a query, which the signature must
+// cover.
 func (r *Receiver) open(status int) *inbox {
 	name := rand.Text()
 	box := &inbox{receiver: r, name: name, url: r.publicURL + "/" + name + "?from=conformance&a=%2f+b", status: status, changed: make(chan struct{})}
@@ -101,14 +104,14 @@ func (b *inbox) add(m *message) {
 	b.changed = make(chan struct{})
 }
 
-// all is what has come so far, and a channel that is closed when more does.
+// all returns the messages so far and a channel that is closed when another arrives.
 func (b *inbox) all() ([]*message, <-chan struct{}) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.messages, b.changed
 }
 
-// first waits for a message and returns it.
+// first waits up to patience for the first message.
 func (b *inbox) first(ctx context.Context, patience time.Duration) (*message, error) {
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
@@ -120,7 +123,7 @@ func (b *inbox) first(ctx context.Context, patience time.Duration) (*message, er
 		select {
 		case <-changed:
 		case <-timer.C:
-			return nil, fmt.Errorf("no callback came in %v", patience)
+			return nil, fmt.Errorf("no callback within %v", patience)
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}

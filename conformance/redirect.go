@@ -9,13 +9,15 @@ import (
 	"strings"
 )
 
-// phoneCheckV2 is the PhoneCheck whose device comes back with a code.
+// phoneCheckV2 is the PhoneCheck version whose redirect carries a code.
 var phoneCheckV2 = product{"phone_check", "/phone_check/v0.2/checks"}
 
-// redirectURL is where devices come back to. Nobody goes there: the suite reads the redirect and does not follow it. Its query is for the signature to cover.
+// redirectURL is the redirect_url of checks. The suite reads the redirect and does not follow it.
+// Its query contains escapes that the signature must cover byte for byte.
 const redirectURL = "https://example.com/conformance?from=conformance&a=%2f+b"
 
-// comeBack opens the Check URL of a new check with a redirect URL, and returns the check and where the device is sent.
+// openRedirect creates a check with a redirect URL and opens its Check URL. It returns the check
+// and the Location of the redirect.
 func (r *run) openRedirect(ctx context.Context, suffix string) (check object, location string, err error) {
 	if check, err = r.create(ctx, phoneCheckV2, checkBody(phoneNumber(suffix), "", redirectURL)); err != nil {
 		return nil, "", err
@@ -25,7 +27,7 @@ func (r *run) openRedirect(ctx context.Context, suffix string) (check object, lo
 		return nil, "", err
 	}
 	if last.status/100 != 3 || !strings.HasPrefix(location, redirectURL+"&") {
-		return nil, "", fmt.Errorf("the Check URL does not lead to redirect_url with its query as it was: it is %s", statusText(last.status))
+		return nil, "", fmt.Errorf("the Check URL does not redirect to redirect_url with an unchanged query: status is %s", statusText(last.status))
 	}
 	return check, location, nil
 }
@@ -40,11 +42,11 @@ func (r *run) redirectsDevice(ctx context.Context) error {
 		return err
 	}
 	if _, err := http.ParseTime(date); err != nil {
-		return errors.New("the redirect's date cannot be read")
+		return errors.New("date of the redirect is invalid")
 	}
 	query := target.Query()
 	if query.Get("check_id") != check["check_id"] {
-		return errors.New("the redirect's check_id is missing or that of another check")
+		return errors.New("check_id of the redirect is missing or is not that of the check")
 	}
 	if query.Get("code") == "" {
 		return errors.New("the redirect has no code")
@@ -52,7 +54,8 @@ func (r *run) redirectsDevice(ctx context.Context) error {
 	return nil
 }
 
-// aRedirect is that of a check, for an expectation about what is in it, which rests on its coming.
+// requireRedirect returns a redirect for an expectation about its contents. If there is none, the
+// caller is blocked by redirectExpectation.
 func (r *run) requireRedirect(ctx context.Context, suffix string) (check object, location string, err error) {
 	check, location, err = r.openRedirect(ctx, suffix)
 	if err != nil && !errors.Is(err, errCharged) {
@@ -82,7 +85,8 @@ func (r *run) redirectSignature(ctx context.Context) error {
 	return r.verify(ctx, a, map[string]string{"(request-target)": "get " + target.RequestURI(), "host": target.Host, "date": date})
 }
 
-// exchange judges rows of the sandbox table by the exchange of the code.
+// exchange tests rows of the sandbox table through the code exchange, and that a code works only
+// once.
 func (r *run) exchange(ctx context.Context) error {
 	for _, row := range []struct {
 		suffix string
@@ -104,17 +108,17 @@ func (r *run) exchange(ctx context.Context) error {
 		}
 		end, err := resp.object(200)
 		if err != nil {
-			return fmt.Errorf("exchange the code: %w", err)
+			return fmt.Errorf("exchange code: %w", err)
 		}
 		if err := end.want(object{"status": "COMPLETED", "match": row.match}); err != nil {
-			return fmt.Errorf("a number that ends in %s: %w", row.suffix, err)
+			return fmt.Errorf("number ending in %s: %w", row.suffix, err)
 		}
 		repeated, err := r.call(ctx, phoneCheckV2.scope, http.MethodPatch, path, patch)
 		if err != nil {
 			return err
 		}
 		if err := repeated.rejected(); err != nil {
-			return fmt.Errorf("exchange the code once more: %w", err)
+			return fmt.Errorf("exchange code again: %w", err)
 		}
 	}
 	return nil

@@ -20,15 +20,15 @@ import (
 	"github.com/idverify/idverify-go"
 )
 
-// run is one run of the suite: what it has learnt so far. One goroutine uses it.
+// run is the state of one run. It is not safe for concurrent use.
 type run struct {
 	config   Config
 	client   *http.Client
-	tokens   map[string]string         // by scopes, of the project's credentials and of the workspace's, which have no scope in common
-	keys     map[string]*rsa.PublicKey // by key id; nil until they are asked for
-	projects []string                  // the ids of those to delete at the end
-	charged  bool                      // a check has cost something
-	stopped  error                     // why nothing more is to be sent
+	tokens   map[string]string         // by scope; project and workspace credentials have no scope in common
+	keys     map[string]*rsa.PublicKey // by key ID; nil until fetched
+	projects []string                  // IDs of the projects to delete at the end
+	charged  bool                      // a check was charged
+	stopped  error                     // why the rest is not run
 }
 
 func newRun(config Config) (*run, error) {
@@ -43,40 +43,40 @@ func newRun(config Config) (*run, error) {
 	if config.HTTPClient != nil {
 		client = *config.HTTPClient
 	}
-	// Where an answer sends the device is for the expectations to judge.
+	// The expectations inspect redirects themselves.
 	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	return &run{config: config, client: &client, tokens: make(map[string]string)}, nil
 }
 
-// callTimeout bounds one call.
+// callTimeout limits one request and its response.
 const callTimeout = 30 * time.Second
 
-// maxAnswer bounds what is read of an answer, in bytes.
+// maxBody limits the response body, in bytes.
 const maxBody = 4 << 20
 
-// Media types of bodies that the suite sends.
+// Media types of request bodies.
 const (
 	mediaJSON  = "application/json"
 	mediaPatch = "application/json-patch+json"
 )
 
-// reply is an answer of the service.
+// response is a response of the service with its whole body.
 type response struct {
 	status int
 	header http.Header
 	body   []byte
 }
 
-// object is a JSON object of the service.
+// object is a JSON object from the service.
 type object map[string]any
 
-// send makes a call. The errors tell neither URL nor address.
+// send sends one request. Its errors contain neither URL nor address.
 func (r *run) send(ctx context.Context, method, target, authorization, media string, body []byte) (*response, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, method, target, bytes.NewReader(body))
 	if err != nil {
-		return nil, errors.New("a URL of the service cannot be read")
+		return nil, errors.New("invalid URL from the service")
 	}
 	if authorization != "" {
 		req.Header.Set("Authorization", authorization)
@@ -91,23 +91,25 @@ func (r *run) send(ctx context.Context, method, target, authorization, media str
 	defer httpResp.Body.Close()
 	resp := &response{status: httpResp.StatusCode, header: httpResp.Header}
 	if resp.body, err = io.ReadAll(io.LimitReader(httpResp.Body, maxBody)); err != nil {
-		return nil, fmt.Errorf("the answer broke off: %w", withoutURL(err))
+		return nil, fmt.Errorf("truncated response: %w", withoutURL(err))
 	}
 	return resp, nil
 }
 
-// withoutURL is a failure of net/http without the URL, which may hold a code or an address.
+// withoutURL describes an error of net/http without its URL, which may contain a code or an
+// address.
 func withoutURL(err error) error {
 	if timeout, ok := errors.AsType[interface {
 		error
 		Timeout() bool
 	}](err); ok && timeout.Timeout() {
-		return errors.New("no answer came in time")
+		return errors.New("request timed out")
 	}
-	return errors.New("the connection failed or broke")
+	return errors.New("connection failed or lost")
 }
 
-// call makes a call of the API with a token of one scope of the project, or of the workspace for a management scope. It waits for as long as a 429 says, within bounds.
+// call sends an API request with a token for scope. It retries after a 429 with a Retry-After of at
+// most maxRetryAfter.
 func (r *run) call(ctx context.Context, scope, method, path, body string) (*response, error) {
 	token, err := r.token(ctx, scope)
 	if err != nil {
@@ -125,7 +127,7 @@ func (r *run) call(ctx context.Context, scope, method, path, body string) (*resp
 		if err != nil || resp.status != http.StatusTooManyRequests || attempt == maxAttempts {
 			return resp, err
 		}
-		// Rate limits are not shown in the specification: one is no fault, and what it refused was not done.
+		// A rate limit is not a fault, and the service did not process the request.
 		seconds, err := strconv.Atoi(resp.header.Get("Retry-After"))
 		if err != nil || seconds < 0 || seconds > maxRetryAfter {
 			return resp, nil
@@ -138,33 +140,34 @@ func (r *run) call(ctx context.Context, scope, method, path, body string) (*resp
 	}
 }
 
-// How long, and how often, the suite waits where the service has had too many requests.
+// Limits on retries after 429.
 const (
 	maxAttempts   = 3
 	maxRetryAfter = 60 // seconds
 )
 
-// basic is the Authorization of section 5.1.
+// basic returns the Basic Authorization header for c.
 func basic(c idverify.Credentials) string {
 	req := http.Request{Header: make(http.Header)}
 	req.SetBasicAuth(c.ClientID, c.ClientSecret.Reveal())
 	return req.Header.Get("Authorization")
 }
 
-// tokenCall asks for a token with a multipart form (section 4), of which empty fields are left out.
+// tokenCall requests a token with a multipart form. Empty fields are omitted.
 func (r *run) tokenCall(ctx context.Context, c idverify.Credentials, grantType, scope string) (*response, error) {
 	var body bytes.Buffer
 	form := multipart.NewWriter(&body)
 	for name, value := range map[string]string{"grant_type": grantType, "scope": scope} {
 		if value != "" {
-			_ = form.WriteField(name, value) // to memory
+			_ = form.WriteField(name, value) // cannot fail: writes to memory
 		}
 	}
 	form.Close()
 	return r.send(ctx, http.MethodPost, r.config.BaseURL+"/oauth2/v1/token", basic(c), form.FormDataContentType(), body.Bytes())
 }
 
-// token is a token for a scope, asked for once. Where there is none, the expectation rests on 1.
+// token returns a cached or new token for scope. If the service issues none, the caller is blocked
+// by expectation 1.
 func (r *run) token(ctx context.Context, scope string) (string, error) {
 	if token := r.tokens[scope]; token != "" {
 		return token, nil
@@ -181,7 +184,7 @@ func (r *run) token(ctx context.Context, scope string) (string, error) {
 	return token, nil
 }
 
-// newToken asks for a token and judges the answer.
+// newToken requests a token and validates the response.
 func (r *run) newToken(ctx context.Context, c idverify.Credentials, scope string) (string, error) {
 	resp, err := r.tokenCall(ctx, c, "client_credentials", scope)
 	if err != nil {
@@ -201,16 +204,16 @@ func (r *run) newToken(ctx context.Context, c idverify.Credentials, scope string
 	return token, nil
 }
 
-// advance moves the service's clock. Tokens may have expired on the way.
+// advance moves the service's clock forward. It drops the cached tokens, which may have expired.
 func (r *run) advance(ctx context.Context, d time.Duration) error {
 	if err := r.config.Advance(ctx, d); err != nil {
-		return errors.New("the service's clock could not be moved")
+		return errors.New("cannot advance the service's clock")
 	}
 	clear(r.tokens)
 	return nil
 }
 
-// cleanUp deletes the projects that the run made, also after ctx has ended.
+// cleanUp deletes the projects that the run created, even if ctx has ended.
 func (r *run) cleanUp(ctx context.Context) {
 	ctx = context.WithoutCancel(ctx)
 	for _, id := range r.projects {
@@ -218,10 +221,10 @@ func (r *run) cleanUp(ctx context.Context) {
 	}
 }
 
-// object reads the answer as a JSON object with a status; 200 stands for any 2XX.
+// object decodes the body as a JSON object. The status must match; 200 matches any 2xx.
 func (a *response) object(status int) (object, error) {
 	if a.status != status && (status != 200 || a.status/100 != 2) {
-		return nil, fmt.Errorf("the answer is %s, not %s", statusText(a.status), statusText(status))
+		return nil, fmt.Errorf("status is %s, want %s", statusText(a.status), statusText(status))
 	}
 	return parseObject(a.body)
 }
@@ -229,15 +232,15 @@ func (a *response) object(status int) (object, error) {
 func parseObject(body []byte) (object, error) {
 	var o object
 	if err := json.Unmarshal(body, &o); err != nil || o == nil {
-		return nil, errors.New("the body is no JSON object")
+		return nil, errors.New("body is not a JSON object")
 	}
 	return o, nil
 }
 
-// refused judges an answer that should be a refusal: some 4XX.
+// rejected returns an error unless the status is 4xx.
 func (a *response) rejected() error {
 	if a.status/100 != 4 {
-		return fmt.Errorf("the answer is %s, not a refusal (4XX)", statusText(a.status))
+		return fmt.Errorf("status is %s, want 4xx", statusText(a.status))
 	}
 	return nil
 }
@@ -246,15 +249,15 @@ func statusText(status int) string {
 	return strings.TrimSpace(fmt.Sprintf("%d %s", status, http.StatusText(status)))
 }
 
-// text is a field that must be text and not empty.
+// text returns the field name, which must be a non-empty string.
 func (o object) text(name string) (string, error) {
 	if s, ok := o[name].(string); ok && s != "" {
 		return s, nil
 	}
-	return "", fmt.Errorf("%s is missing, empty or no text", name)
+	return "", fmt.Errorf("%s is missing, empty or not a string", name)
 }
 
-// at is the object or value at a path of names, or nil.
+// at returns the value at a path of field names, or nil.
 func (o object) at(names ...string) any {
 	var value any = map[string]any(o)
 	for _, name := range names {
@@ -267,26 +270,28 @@ func (o object) at(names ...string) any {
 	return value
 }
 
-// want judges fields by what they must be; absent stands for a field that must not be there, or be null.
+// want compares fields with their expected values. The value absent means that the field must be
+// missing or null.
 func (o object) want(fields object) error {
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
 		want, got := fields[name], o[name]
 		switch {
 		case want == absent && got != nil:
-			return fmt.Errorf("%s is %v, and should be absent", name, got)
+			return fmt.Errorf("%s is %v, want it absent", name, got)
 		case want != absent && got == nil:
-			return fmt.Errorf("%s is missing, and should be %v", name, want)
+			return fmt.Errorf("%s is missing, want %v", name, want)
 		case want != absent && got != want:
-			return fmt.Errorf("%s is %v, not %v", name, redact(got), want)
+			return fmt.Errorf("%s is %v, want %v", name, redact(got), want)
 		}
 	}
 	return nil
 }
 
-// absent is a field that is not applicable.
+// absent is the expected value of a field that does not apply.
 const absent = "(absent)"
 
-// shown is a value for an error message; what is not a word or a truth value may be confidential.
+// redact formats v for an error message. Anything but a bool or a plain word may be confidential,
+// so only its type is shown.
 func redact(v any) string {
 	switch v := v.(type) {
 	case bool:

@@ -15,13 +15,13 @@ import (
 	"strings"
 )
 
-// callbackCoverage is what the signature of a callback covers, in this order (section 5.3).
+// callbackCoverage lists what a callback signature must cover, in order.
 var callbackCoverage = []string{"(request-target)", "host", "date", callbackHeader, "digest"}
 
-// callbackHeader tells the product of a callback.
+// callbackHeader names the product of a callback.
 const callbackHeader = "x-service-callback"
 
-// authorization is a signature header value taken apart.
+// authorization is a parsed Authorization header.
 type authorization struct {
 	keyID     string
 	covered   []string
@@ -30,40 +30,40 @@ type authorization struct {
 
 var signatureParameter = regexp.MustCompile(`^([a-zA-Z]+)="([^"]*)"$`)
 
-// parseAuthorization reads Signature keyId="…",algorithm="rsa-sha256",headers="…",signature="…".
+// parseAuthorization parses Signature keyId="…",algorithm="rsa-sha256",headers="…",signature="…".
 func parseAuthorization(text string) (*authorization, error) {
 	list, ok := strings.CutPrefix(text, "Signature ")
 	if !ok {
-		return nil, errors.New("the authorization's scheme is not Signature")
+		return nil, errors.New("scheme of the authorization is not Signature")
 	}
 	parameters := make(map[string]string)
 	for parameter := range strings.SplitSeq(list, ",") {
 		parts := signatureParameter.FindStringSubmatch(parameter)
 		if parts == nil {
-			return nil, errors.New(`the authorization is not a list of name="value"`)
+			return nil, errors.New(`authorization is not a list of name="value"`)
 		}
 		parameters[parts[1]] = parts[2]
 	}
 	if parameters["algorithm"] != "rsa-sha256" {
-		return nil, errors.New(`the authorization's algorithm is not "rsa-sha256"`)
+		return nil, errors.New(`algorithm of the authorization is not "rsa-sha256"`)
 	}
 	if parameters["keyId"] == "" {
-		return nil, errors.New("the authorization has no keyId")
+		return nil, errors.New("authorization has no keyId")
 	}
 	signature, err := base64.StdEncoding.DecodeString(parameters["signature"])
 	if err != nil || len(signature) == 0 {
-		return nil, errors.New("the authorization's signature is no base64")
+		return nil, errors.New("signature of the authorization is missing or not base64")
 	}
 	return &authorization{parameters["keyId"], strings.Split(parameters["headers"], " "), signature}, nil
 }
 
-// verify judges a signature over the lines that it covers, each "name: value".
+// verify verifies a signature over the lines that it covers, each "name: value".
 func (r *run) verify(ctx context.Context, a *authorization, lines map[string]string) error {
 	var text []string
 	for _, name := range a.covered {
 		value, ok := lines[name]
 		if !ok {
-			return fmt.Errorf("the signature covers %s, which the message does not have", redact(name))
+			return fmt.Errorf("the signature covers %s, which the message does not contain", redact(name))
 		}
 		text = append(text, name+": "+value)
 	}
@@ -78,7 +78,7 @@ func (r *run) verify(ctx context.Context, a *authorization, lines map[string]str
 	return nil
 }
 
-// verifyCallback judges the signature of a callback that was sent to target.
+// verifyCallback verifies the signature of a callback that was sent to target.
 func (r *run) verifyCallback(ctx context.Context, target string, m *message) error {
 	a, err := parseAuthorization(m.header.Get("Authorization"))
 	if err != nil {
@@ -87,7 +87,7 @@ func (r *run) verifyCallback(ctx context.Context, target string, m *message) err
 	if !slices.Equal(a.covered, callbackCoverage) {
 		return fmt.Errorf("the signature does not cover %q in this order", strings.Join(callbackCoverage, " "))
 	}
-	// What the suite gave as callback_url counts, and not what a proxy made of it.
+	// Use the callback_url of the check: a proxy may have rewritten the request's path and host.
 	u, err := url.Parse(target)
 	if err != nil {
 		return err
@@ -101,23 +101,24 @@ func (r *run) verifyCallback(ctx context.Context, target string, m *message) err
 	})
 }
 
-// judgeDigest judges a Digest header against a body. Section 5.3 tells of base64 and shows hexadecimal, so either will do.
+// validateDigest compares a Digest header with the body. The value may be hexadecimal or base64.
 func validateDigest(header string, body []byte) error {
 	value, ok := strings.CutPrefix(header, "SHA-256=")
 	if !ok {
-		return errors.New("the Digest is missing or has not the form SHA-256=…")
+		return errors.New("Digest is missing or does not have the form SHA-256=…")
 	}
 	sum := sha256.Sum256(body)
 	if !strings.EqualFold(value, hex.EncodeToString(sum[:])) && value != base64.StdEncoding.EncodeToString(sum[:]) {
-		return errors.New("the Digest does not fit the body")
+		return errors.New("Digest does not match the body")
 	}
 	return nil
 }
 
-// takeApart undoes what the service does to a redirect URL: it cuts authorization and date out of the query, leaves its other bytes, and decodes both.
+// splitRedirect removes authorization and date from the redirect's query and decodes them. The
+// other bytes of the query remain unchanged.
 func splitRedirect(location string) (target *url.URL, authorization, date string, err error) {
 	if target, err = url.Parse(location); err != nil {
-		return nil, "", "", errors.New("the redirect cannot be read as a URL")
+		return nil, "", "", errors.New("the redirect is not a valid URL")
 	}
 	var rest []string
 	found := make(map[string][]byte)
@@ -129,10 +130,10 @@ func splitRedirect(location string) (target *url.URL, authorization, date string
 		}
 		unescaped, err := url.PathUnescape(value)
 		if err != nil || found[name] != nil {
-			return nil, "", "", fmt.Errorf("the redirect's %s stands there twice or cannot be read", name)
+			return nil, "", "", fmt.Errorf("%s of the redirect is repeated or not URL-encoded", name)
 		}
 		if found[name], err = base64.StdEncoding.DecodeString(unescaped); err != nil {
-			return nil, "", "", fmt.Errorf("the redirect's %s is no base64", name)
+			return nil, "", "", fmt.Errorf("%s of the redirect is not base64", name)
 		}
 	}
 	for _, name := range []string{"authorization", "date"} {

@@ -23,7 +23,7 @@ func (r *run) issuesToken(ctx context.Context) error {
 	return nil
 }
 
-// noTokenFor judges a token call that should be refused.
+// expectNoToken sends a token request that the service must reject.
 func (r *run) expectNoToken(ctx context.Context, c idverify.Credentials, grantType, scope string) error {
 	resp, err := r.tokenCall(ctx, c, grantType, scope)
 	if err != nil {
@@ -34,7 +34,7 @@ func (r *run) expectNoToken(ctx context.Context, c idverify.Credentials, grantTy
 
 func (r *run) wrongSecret(ctx context.Context) error {
 	c := r.config.Project
-	c.ClientSecret = idverify.NewSecret("not the secret")
+	c.ClientSecret = idverify.NewSecret("wrong secret")
 	return r.expectNoToken(ctx, c, "client_credentials", "phone_check")
 }
 
@@ -60,7 +60,7 @@ func (r *run) severalScopes(ctx context.Context) error {
 			return err
 		}
 		if resp.status/100 != 2 {
-			return fmt.Errorf("with that token the list of checks at %s is %s", path, statusText(resp.status))
+			return fmt.Errorf("with that token, listing checks at %s returns %s", path, statusText(resp.status))
 		}
 	}
 	return nil
@@ -72,7 +72,7 @@ func (r *run) enforcesScope(ctx context.Context) error {
 		return err
 	}
 	if resp.status != http.StatusUnauthorized && resp.status != http.StatusForbidden {
-		return fmt.Errorf("the answer of another product is %s, not 401 or 403", statusText(resp.status))
+		return fmt.Errorf("status for another product is %s, want 401 or 403", statusText(resp.status))
 	}
 	return nil
 }
@@ -111,10 +111,10 @@ func (r *run) plainHTTP(ctx context.Context) error {
 	target := "http://" + strings.TrimPrefix(r.config.BaseURL, "https://") + keySetPath
 	resp, err := r.send(ctx, http.MethodGet, target, "", "", nil)
 	if err != nil {
-		return ctx.Err() // the call failed, as it should
+		return ctx.Err() // rejected, as required
 	}
 	if resp.status/100 == 2 {
-		return fmt.Errorf("the answer over plain HTTP is %s", statusText(resp.status))
+		return fmt.Errorf("status over plain HTTP is %s", statusText(resp.status))
 	}
 	return nil
 }
@@ -133,7 +133,7 @@ func (r *run) keySet(ctx context.Context) error {
 		Keys []map[string]any `json:"keys"`
 	}
 	if err := json.Unmarshal(resp.body, &set); err != nil || len(set.Keys) == 0 {
-		return errors.New("keys is no array of objects, or is empty")
+		return errors.New("keys is empty or not an array of objects")
 	}
 	keys := make(map[string]*rsa.PublicKey)
 	for i, jwk := range set.Keys {
@@ -142,7 +142,7 @@ func (r *run) keySet(ctx context.Context) error {
 			return fmt.Errorf("key %d: %w", i+1, err)
 		}
 		if keys[id] != nil {
-			return fmt.Errorf("key %d: its kid is that of another", i+1)
+			return fmt.Errorf("key %d: duplicate kid", i+1)
 		}
 		keys[id] = key
 	}
@@ -150,7 +150,7 @@ func (r *run) keySet(ctx context.Context) error {
 	return nil
 }
 
-// publicKey reads a key of the set (section 4).
+// publicKey parses a key of the set and returns its ID.
 func publicKey(jwk object) (id string, key *rsa.PublicKey, err error) {
 	if err := jwk.want(object{"kty": "RSA", "use": "sig", "alg": "RS256"}); err != nil {
 		return "", nil, err
@@ -166,17 +166,18 @@ func publicKey(jwk object) (id string, key *rsa.PublicKey, err error) {
 		}
 		octets, err := base64.RawURLEncoding.DecodeString(text)
 		if err != nil {
-			return "", nil, fmt.Errorf("%s is no base64url", name)
+			return "", nil, fmt.Errorf("%s is not base64url", name)
 		}
 		numbers[i] = new(big.Int).SetBytes(octets)
 	}
 	if numbers[0].BitLen() < 2048 || !numbers[1].IsInt64() || numbers[1].Int64() < 3 || numbers[1].Int64() > 1<<31-1 {
-		return "", nil, errors.New("it is no RSA key of 2048 bits or more")
+		return "", nil, errors.New("not an RSA key of 2048 bits or more")
 	}
 	return id, &rsa.PublicKey{N: numbers[0], E: int(numbers[1].Int64())}, nil
 }
 
-// key is the public key of a key id. The set is asked for once, and once more when it lacks the key: it may have changed.
+// key returns the public key with that ID. It fetches the key set again if the ID is unknown,
+// because the set may have changed.
 func (r *run) key(ctx context.Context, id string) (*rsa.PublicKey, error) {
 	if key := r.keys[id]; key != nil {
 		return key, nil
@@ -187,5 +188,5 @@ func (r *run) key(ctx context.Context, id string) (*rsa.PublicKey, error) {
 	if key := r.keys[id]; key != nil {
 		return key, nil
 	}
-	return nil, errors.New("the key set has no key with that keyId")
+	return nil, errors.New("the key set has no key with this keyId")
 }
