@@ -14,65 +14,72 @@ import (
 	"github.com/idverify/idverify-go"
 )
 
-// Config is what the suite is told of the service that it judges. BaseURL and Project are needed; expectations that need more say so and are not run without it.
+// Config configures a run. BaseURL and Project are required. Expectations that require another
+// field are not run without it.
 type Config struct {
-	// BaseURL of the service: https, without a path.
+	// BaseURL is the service's https URL, without a path.
 	BaseURL string
-	// HTTPClient reaches the service, for example with the fake's certificate. Nil: http.DefaultClient. The suite follows redirects itself.
+	// HTTPClient sends the requests. It must trust the service's certificate. If nil, a client with
+	// default settings is used. Run replaces CheckRedirect in a copy of the client.
 	HTTPClient *http.Client
-	// Project holds credentials of a sandbox project. The suite stops at the first check that costs anything.
+	// Project contains the credentials of a sandbox project. Run stops at the first check that is
+	// charged.
 	Project idverify.Credentials
-	// Workspace holds credentials of the project's workspace. The suite makes projects with them, and deletes them at its end.
+	// Workspace contains credentials of the project's workspace. The suite creates projects with them
+	// and deletes these projects at the end.
 	Workspace idverify.Credentials
-	// Receiver is where callbacks reach the suite.
+	// Receiver receives the service's callbacks.
 	Receiver *Receiver
-	// Advance moves the service's clock: a fake has such a thing, the live service has none. It returns when what fell due was done.
+	// Advance moves the service's clock forward and returns when all events that became due have run.
+	// A fake can provide it; the live service cannot.
 	Advance func(context.Context, time.Duration) error
-	// Patience is how long a callback, or the end of a check, may take. Zero: 15 seconds.
+	// Patience is the longest wait for a callback or for the result of a check. Zero means 15 seconds.
 	Patience time.Duration
 }
 
-// Verdict is what came of an expectation.
+// Verdict is the outcome of an expectation.
 type Verdict string
 
-// The verdicts. What is not run is neither held nor failed: the service's answer is not known.
+// Verdicts of an expectation. NotRun says nothing about the service.
 const (
 	Held   Verdict = "held"
 	Failed Verdict = "FAILED"
 	NotRun Verdict = "not run"
 )
 
-// Expectation is one thing that the specification says of the wire.
+// Expectation is one requirement of the protocol.
 type Expectation struct {
-	// Number is its place in [Expectations], from 1.
+	// Number is the position in [Expectations], starting at 1.
 	Number int
-	// Section of the specification that says it.
+	// Section is the section of docs/protocol.md.
 	Section string
-	// Text says it in a sentence.
+	// Text states the requirement.
 	Text string
-	// Assumes names what the specification leaves open and the expectation takes for decided, as docs/assumptions.md lists it. When it fails, and this is not empty, look there first.
+	// Assumes names the decision of this module that the expectation relies on, or is empty. If such
+	// an expectation fails, check the decision in docs/protocol.md first: your service may differ.
 	Assumes string
 
 	needs need
 	check func(*run, context.Context) error
 }
 
-// Result is an expectation with its verdict.
+// Result is the verdict on one expectation.
 type Result struct {
 	Expectation
 	Verdict Verdict
-	Reason  string // why it failed or was not run; empty when it held
+	Reason  string // why it failed or was not run; empty if it held
 }
 
-// Report is what came of a run, in the order of [Expectations].
+// Report contains the results of a run, in the order of [Expectations].
 type Report struct {
 	Results []Result
 }
 
-// Run tries every expectation against a service, one after another, and reports what held. It takes as long as the service does; with Receiver and without a callback that comes, Patience for each.
-// The error is for a Config that cannot be used; what the service does wrong is in the report. When ctx ends, the rest is not run.
+// Run tests every expectation in turn and reports the results. It waits up to Patience for each
+// callback that does not arrive. Run returns an error only if config is invalid; faults of the
+// service are in the report. After ctx ends, the remaining expectations are not run.
 //
-// The error and the report hold no secret, token, phone number or IP address.
+// Neither the error nor the report contains secrets, tokens, phone numbers or IP addresses.
 func Run(ctx context.Context, config Config) (*Report, error) {
 	r, err := newRun(config)
 	if err != nil {
@@ -86,7 +93,7 @@ func Run(ctx context.Context, config Config) (*Report, error) {
 	return report, nil
 }
 
-// need is what an expectation needs of the Config beyond what is always there.
+// need is a set of optional Config fields that an expectation requires.
 type need int
 
 const (
@@ -95,7 +102,7 @@ const (
 	clock
 )
 
-// missing says what of the needs the Config lacks, or nothing.
+// missing names the required fields that c lacks, or returns "".
 func (c *Config) missing(n need) string {
 	var missing []string
 	if n&workspace != 0 && c.Workspace.ClientID == "" {
@@ -105,38 +112,39 @@ func (c *Config) missing(n need) string {
 		missing = append(missing, "a receiver for callbacks")
 	}
 	if n&clock != 0 && c.Advance == nil {
-		missing = append(missing, "a clock that can be moved")
+		missing = append(missing, "a clock that the suite can advance")
 	}
 	return strings.Join(missing, " and ")
 }
 
-// check refuses what no run could use.
+// check validates the required fields.
 func (c *Config) check() error {
 	u, err := url.Parse(c.BaseURL)
 	switch {
 	case err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil || strings.Trim(u.Path, "/") != "" || u.RawQuery != "":
-		return errors.New("the BaseURL must be https://host[:port]")
+		return errors.New("BaseURL must be https://host[:port]")
 	case c.Project.ClientID == "" || c.Project.ClientSecret.Reveal() == "":
-		return errors.New("the Project needs a client ID and a client secret")
+		return errors.New("Project requires a client ID and a client secret")
 	case c.Patience < 0:
-		return errors.New("the Patience must not be negative")
+		return errors.New("Patience must not be negative")
 	}
 	return nil
 }
 
-// blocked is an expectation that cannot be judged because another, on which it rests, does not hold.
+// blocked is the error of an expectation that cannot be evaluated because the expectation with that
+// number failed.
 type blocked struct{ number int }
 
-func (b blocked) Error() string { return fmt.Sprintf("it rests on expectation %d", b.number) }
+func (b blocked) Error() string { return fmt.Sprintf("depends on expectation %d", b.number) }
 
-// errCharged stops a run: the project is not a sandbox.
-var errCharged = errors.New("the project charges for checks: it is no sandbox project, and the suite stops before it costs more")
+// errCharged stops a run: the project is not a sandbox project.
+var errCharged = errors.New("the project is charged for checks (use a sandbox project)")
 
-// try judges one expectation.
+// evaluate runs one expectation and returns its result.
 func (r *run) evaluate(ctx context.Context, e Expectation) Result {
 	result := Result{Expectation: e, Verdict: NotRun}
 	if missing := r.config.missing(e.needs); missing != "" {
-		result.Reason = "it needs " + missing
+		result.Reason = "requires " + missing
 		return result
 	}
 	if r.stopped != nil {
@@ -144,7 +152,7 @@ func (r *run) evaluate(ctx context.Context, e Expectation) Result {
 		return result
 	}
 	if ctx.Err() != nil {
-		result.Reason = "the time was up"
+		result.Reason = "the context ended"
 		return result
 	}
 	err := e.check(r, ctx)
@@ -154,7 +162,7 @@ func (r *run) evaluate(ctx context.Context, e Expectation) Result {
 		result.Verdict = Held
 		return result
 	case ctx.Err() != nil:
-		result.Reason = "the time was up"
+		result.Reason = "the context ended"
 		return result
 	case isBlocked && dependency.number != e.Number:
 		result.Reason = dependency.Error()
@@ -177,7 +185,8 @@ func (r *Report) Failed() []Result {
 	return failed
 }
 
-// WriteTo writes the report as a table: a line an expectation, with the reason below where it did not hold, and a sum.
+// WriteTo writes the report as a table with one line per expectation, followed by the reason if it
+// did not hold, and the totals.
 func (r *Report) WriteTo(w io.Writer) (int64, error) {
 	counted := &countingWriter{w: w}
 	table := tabwriter.NewWriter(counted, 0, 0, 2, ' ', 0)
@@ -190,7 +199,7 @@ func (r *Report) WriteTo(w io.Writer) (int64, error) {
 			fmt.Fprintf(table, "\t\t\t  %s\n", result.Reason)
 		}
 		if result.Verdict == Failed && result.Assumes != "" {
-			fmt.Fprintf(table, "\t\t\t  it assumes %s (docs/assumptions.md)\n", result.Assumes)
+			fmt.Fprintf(table, "\t\t\t  assumes %s (docs/protocol.md)\n", result.Assumes)
 		}
 	}
 	fmt.Fprintf(table, "\n%d expectations: %d held, %d failed, %d not run\n", len(r.Results), count[Held], count[Failed], count[NotRun])
@@ -198,14 +207,14 @@ func (r *Report) WriteTo(w io.Writer) (int64, error) {
 	return counted.n, err
 }
 
-// String is the table of WriteTo.
+// String returns the table that WriteTo writes.
 func (r *Report) String() string {
 	var b strings.Builder
 	_, _ = r.WriteTo(&b)
 	return b.String()
 }
 
-// countingWriter counts what went through it.
+// countingWriter counts the bytes written.
 type countingWriter struct {
 	w io.Writer
 	n int64

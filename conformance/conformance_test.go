@@ -25,7 +25,7 @@ import (
 	"github.com/idverify/idverify-go/sandboxfake"
 )
 
-// run runs the suite and shows its table.
+// run runs the suite and logs the report.
 func run(t *testing.T, config conformance.Config) *conformance.Report {
 	t.Helper()
 	report, err := conformance.Run(t.Context(), config)
@@ -36,7 +36,7 @@ func run(t *testing.T, config conformance.Config) *conformance.Report {
 	return report
 }
 
-// allHeld fails the test for every expectation that did not hold, also for those that were not run.
+// allHeld reports an error for each expectation that failed or was not run.
 func allHeld(t *testing.T, report *conformance.Report) {
 	t.Helper()
 	for _, result := range report.Results {
@@ -46,7 +46,8 @@ func allHeld(t *testing.T, report *conformance.Report) {
 	}
 }
 
-// inMemory is a Config for a new fake in memory. Call it in a bubble, where waiting costs nothing.
+// inMemory returns a Config for a new in-memory fake. Call it in a synctest bubble, where waits
+// take no real time.
 func inMemory(t *testing.T) (*sandboxfake.Server, conformance.Config) {
 	t.Helper()
 	srv := sandboxfake.New(t, sandboxfake.WithInMemory())
@@ -60,7 +61,7 @@ func inMemory(t *testing.T) (*sandboxfake.Server, conformance.Config) {
 	}
 }
 
-// receiver returns a receiver at the URL where serve puts it.
+// receiver returns a receiver whose URL is the one that serve returns.
 func receiver(t *testing.T, serve func(http.Handler) string) *conformance.Receiver {
 	t.Helper()
 	var r *conformance.Receiver
@@ -72,7 +73,7 @@ func receiver(t *testing.T, serve func(http.Handler) string) *conformance.Receiv
 	return r
 }
 
-func TestTheFakeInMemoryConforms(t *testing.T) {
+func TestRun_FakeInMemory(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		_, config := inMemory(t)
@@ -81,7 +82,7 @@ func TestTheFakeInMemoryConforms(t *testing.T) {
 	})
 }
 
-func TestTheFakeOverLoopbackConforms(t *testing.T) {
+func TestRun_FakeOverLoopback(t *testing.T) {
 	t.Parallel()
 	srv := sandboxfake.New(t, sandboxfake.WithFreshKeys(), sandboxfake.WithBase64Digest())
 
@@ -97,7 +98,7 @@ func TestTheFakeOverLoopbackConforms(t *testing.T) {
 	allHeld(t, report)
 }
 
-// loopback serves a handler over plain HTTP on this machine.
+// loopback serves a handler over plain HTTP on a loopback address.
 func loopback(t *testing.T) func(http.Handler) string {
 	return func(h http.Handler) string {
 		srv := httptest.NewServer(h)
@@ -106,14 +107,14 @@ func loopback(t *testing.T) func(http.Handler) string {
 	}
 }
 
-func TestTheFakeAsAProgramConforms(t *testing.T) {
+func TestRun_FakeProgram(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "sandboxfake")
 	if output, err := exec.CommandContext(t.Context(), "go", "build", "-o", path, "../cmd/sandboxfake").CombinedOutput(); err != nil {
-		t.Fatalf("build the program: %v\n%s", err, output)
+		t.Fatalf("build sandboxfake: %v\n%s", err, output)
 	}
 	program := exec.CommandContext(t.Context(), path, "-json", "-quiet")
-	program.Cancel = func() error { return program.Process.Signal(os.Interrupt) } // so that it removes its CA file
+	program.Cancel = func() error { return program.Process.Signal(os.Interrupt) } // lets it remove its CA file
 	stdout, err := program.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -166,7 +167,7 @@ func TestTheFakeAsAProgramConforms(t *testing.T) {
 	allHeld(t, report)
 }
 
-// post sends a call to the control plane.
+// post sends a request to the control plane.
 func post(ctx context.Context, client *http.Client, token, url, body string) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(body))
 	if err != nil {
@@ -185,11 +186,12 @@ func post(ctx context.Context, client *http.Client, token, url, body string) err
 	return nil
 }
 
-// TestLive runs the suite against the live service, with a sandbox project, where the environment names it: see the package's documentation.
-func TestLive(t *testing.T) {
+// TestRun_LiveService runs the suite against a live service. The package documentation lists the
+// environment variables.
+func TestRun_LiveService(t *testing.T) {
 	base := os.Getenv("IDVERIFY_BASE_URL")
 	if base == "" {
-		t.Skip("the live service was not tried: set IDVERIFY_BASE_URL, IDVERIFY_CLIENT_ID and IDVERIFY_CLIENT_SECRET to those of a sandbox project")
+		t.Skip("set IDVERIFY_BASE_URL, IDVERIFY_CLIENT_ID and IDVERIFY_CLIENT_SECRET to test a live service with a sandbox project")
 	}
 	credentials := func(prefix string) idverify.Credentials {
 		return idverify.Credentials{ClientID: os.Getenv(prefix + "CLIENT_ID"), ClientSecret: idverify.NewSecret(os.Getenv(prefix + "CLIENT_SECRET"))}
@@ -219,7 +221,7 @@ func TestLive(t *testing.T) {
 	}
 }
 
-func TestWhatTheConfigLacksIsNotRunAndSaysSo(t *testing.T) {
+func TestRun_PartialConfig(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		_, config := inMemory(t)
@@ -235,19 +237,19 @@ func TestWhatTheConfigLacksIsNotRunAndSaysSo(t *testing.T) {
 			reasons[result.Reason]++
 		}
 		for _, want := range []string{
-			"it needs workspace credentials",
-			"it needs a receiver for callbacks",
-			"it needs a receiver for callbacks and a clock that can be moved",
-			"it needs workspace credentials and a receiver for callbacks",
+			"requires workspace credentials",
+			"requires a receiver for callbacks",
+			"requires a receiver for callbacks and a clock that the suite can advance",
+			"requires workspace credentials and a receiver for callbacks",
 		} {
 			if reasons[want] == 0 {
-				t.Errorf("no expectation says %q; the reasons are %v", want, reasons)
+				t.Errorf("no expectation has the reason %q; got %v", want, reasons)
 			}
 		}
 	})
 }
 
-func TestAProjectThatIsNoSandboxStopsTheSuiteAtItsFirstCheck(t *testing.T) {
+func TestRun_StopsAtChargedCheck(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		srv, config := inMemory(t)
@@ -263,15 +265,15 @@ func TestAProjectThatIsNoSandboxStopsTheSuiteAtItsFirstCheck(t *testing.T) {
 			}
 		}
 		if creates != 1 {
-			t.Errorf("the suite made %d checks that cost something, want 1: it has to stop there", creates)
+			t.Errorf("the suite created %d charged checks, want 1", creates)
 		}
-		if failed := report.Failed(); len(failed) != 1 || !strings.Contains(failed[0].Reason, "no sandbox project") {
-			t.Errorf("failed are %v, want that the project is no sandbox", failed)
+		if failed := report.Failed(); len(failed) != 1 || !strings.Contains(failed[0].Reason, "use a sandbox project") {
+			t.Errorf("failed expectations = %v, want one that asks for a sandbox project", failed)
 		}
 	})
 }
 
-func TestARateLimitIsWaitedForAndIsNoFault(t *testing.T) {
+func TestRun_WaitsForRateLimit(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		srv, config := inMemory(t)
@@ -282,7 +284,7 @@ func TestARateLimitIsWaitedForAndIsNoFault(t *testing.T) {
 	})
 }
 
-func TestATimeThatIsUpEndsTheSuite(t *testing.T) {
+func TestRun_CanceledContext(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		_, config := inMemory(t)
@@ -295,14 +297,14 @@ func TestATimeThatIsUpEndsTheSuite(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, result := range report.Results {
-			if result.Verdict != conformance.NotRun || result.Reason != "the time was up" {
-				t.Errorf("%d is %s: %s, want not run: the time was up", result.Number, result.Verdict, result.Reason)
+			if result.Verdict != conformance.NotRun || result.Reason != "the context ended" {
+				t.Errorf("expectation %d is %s: %s, want not run: the context ended", result.Number, result.Verdict, result.Reason)
 			}
 		}
 	})
 }
 
-func TestAConfigThatCannotBeUsedIsRefused(t *testing.T) {
+func TestRun_InvalidConfig(t *testing.T) {
 	t.Parallel()
 	good := idverify.Credentials{ClientID: "id", ClientSecret: idverify.NewSecret("secret")}
 	for _, row := range []struct {
@@ -312,34 +314,34 @@ func TestAConfigThatCannotBeUsedIsRefused(t *testing.T) {
 	}{
 		{"nothing", conformance.Config{}, "BaseURL"},
 		{"plain HTTP", conformance.Config{BaseURL: "http://service.example", Project: good}, "BaseURL"},
-		{"a path", conformance.Config{BaseURL: "https://service.example/api", Project: good}, "BaseURL"},
+		{"URL with a path", conformance.Config{BaseURL: "https://service.example/api", Project: good}, "BaseURL"},
 		{"no credentials", conformance.Config{BaseURL: "https://service.example"}, "client ID"},
 		{"no secret", conformance.Config{BaseURL: "https://service.example", Project: idverify.Credentials{ClientID: "id"}}, "client secret"},
-		{"patience below zero", conformance.Config{BaseURL: "https://service.example", Project: good, Patience: -1}, "Patience"},
+		{"negative patience", conformance.Config{BaseURL: "https://service.example", Project: good, Patience: -1}, "Patience"},
 	} {
 		if _, err := conformance.Run(t.Context(), row.config); err == nil || !strings.Contains(err.Error(), row.says) {
-			t.Errorf("%s: error %v, want one that names %s", row.name, err, row.says)
+			t.Errorf("%s: error = %v, want one that contains %q", row.name, err, row.says)
 		}
 	}
 	for _, url := range []string{"", "/callbacks", "ftp://host/", "https://host/?a", "https://host/#a", "https://user@host/"} {
 		if _, err := conformance.NewReceiver(url); err == nil {
-			t.Errorf("a receiver at %q is not refused", url)
+			t.Errorf("NewReceiver(%q) returns no error", url)
 		}
 	}
 }
 
-func TestExpectationsAreNumberedAndCiteTheSpecification(t *testing.T) {
+func TestExpectations_AreComplete(t *testing.T) {
 	t.Parallel()
 	seen := make(map[string]bool)
 	for i, e := range conformance.Expectations() {
 		if e.Number != i+1 || e.Section == "" || e.Text == "" || seen[e.Text] {
-			t.Errorf("expectation %d is %d, section %q, %q: it needs its number, its section and a sentence of its own", i+1, e.Number, e.Section, e.Text)
+			t.Errorf("expectation %d: number = %d, section = %q, text = %q, want its number, a section and a unique text", i+1, e.Number, e.Section, e.Text)
 		}
 		seen[e.Text] = true
 	}
 }
 
-func TestTheReportTellsNothingInConfidence(t *testing.T) {
+func TestReport_ContainsNoSecrets(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		srv, config := inMemory(t)
@@ -349,11 +351,11 @@ func TestTheReportTellsNothingInConfidence(t *testing.T) {
 		n, err := run(t, config).WriteTo(&table)
 
 		if err != nil || n != int64(table.Len()) {
-			t.Errorf("WriteTo returns %d, %v for %d bytes", n, err, table.Len())
+			t.Errorf("WriteTo = %d, %v for %d bytes", n, err, table.Len())
 		}
 		for _, secret := range []string{"4477009", "T0ken", "192.0.2", config.Project.ClientSecret.Reveal(), "https://"} {
 			if strings.Contains(table.String(), secret) {
-				t.Errorf("the report tells %q", secret)
+				t.Errorf("the report contains %q", secret)
 			}
 		}
 	})

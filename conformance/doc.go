@@ -1,22 +1,28 @@
-// Package conformance judges a service by the specification: a list of numbered expectations, each citing its section, that it tries over plain HTTP against any base URL.
+// Package conformance tests an identity-verification service against the protocol. The suite is a
+// list of numbered expectations. Each cites its section of docs/protocol.md and is tested over
+// plain HTTP requests against a base URL.
 //
-// It is written without this module's client, verifier and signer, so that it sees the wire itself and not what they make of it. Three kinds of service want judging:
-// the fake of package sandboxfake, in all its forms; a fake of your own, in whatever language; and the live service, with a sandbox project, which costs nothing.
+// The package does not use this module's client, verifier or signer, so a fault in them cannot hide
+// a fault of the service. Use it to test the fake of package sandboxfake, a fake of your own in any
+// language, or the live service with a sandbox project, which costs nothing.
 //
 //	report, err := conformance.Run(ctx, conformance.Config{BaseURL: baseURL, Project: credentials})
 //
-// The report tells for each expectation whether it held, failed, or was not run, and why: some need workspace credentials, a receiver that the service reaches, or a clock that can be moved.
-// Where the specification leaves something open, such as the path of an operation, an expectation says what it assumes.
+// The report lists each expectation as held, failed or not run, with the reason. Some expectations
+// require workspace credentials, a receiver that the service can reach, or a clock that the suite
+// can advance. An expectation that relies on a decision of this module, such as the path of an
+// operation, names it in Assumes.
 //
-// The tests of this package run the suite against the live service when the environment says where it is:
+// The package's tests run the suite against the live service if these environment variables are
+// set:
 //
 //	IDVERIFY_BASE_URL                  https://…
-//	IDVERIFY_CLIENT_ID                 of a sandbox project
+//	IDVERIFY_CLIENT_ID                 credentials of a sandbox project
 //	IDVERIFY_CLIENT_SECRET
-//	IDVERIFY_WORKSPACE_CLIENT_ID       optional: of its workspace
+//	IDVERIFY_WORKSPACE_CLIENT_ID       optional: credentials of its workspace
 //	IDVERIFY_WORKSPACE_CLIENT_SECRET
-//	IDVERIFY_RECEIVER_URL              optional: a public URL, and
-//	IDVERIFY_RECEIVER_ADDR             the local address that it leads to, 127.0.0.1:8080 by default
+//	IDVERIFY_RECEIVER_URL              optional: the public URL of the receiver
+//	IDVERIFY_RECEIVER_ADDR             the address to listen on, 127.0.0.1:8080 by default
 //
-//	go test ./conformance -run TestLive -v
+//	go test ./conformance -run TestRun_LiveService -v
 package conformance

@@ -8,7 +8,7 @@ import (
 	"github.com/idverify/idverify-go/sandboxfake"
 )
 
-// A fake, or the service itself, judged with what is at hand: a project's credentials.
+// Project credentials suffice to test a service. Expectations that require more are not run.
 func Example() {
 	service, err := sandboxfake.Start(sandboxfake.WithInMemory())
 	if err != nil {
@@ -29,5 +29,5 @@ func Example() {
 	}
 	first := report.Results[0]
 	fmt.Printf("%d failed; the first: %s: %s\n", len(report.Failed()), first.Text, first.Verdict)
-	// Output: 0 failed; the first: project credentials get a bearer token by Basic and a multipart form: held
+	// Output: 0 failed; the first: the token endpoint issues a bearer token for Basic authentication and a multipart form: held
 }

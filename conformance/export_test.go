@@ -1,9 +1,9 @@
 package conformance
 
-// ParseAuthorization and TakeApart read what the service signs.
+// ParseAuthorization parses the Authorization header of a signed message.
 func ParseAuthorization(text string) error { _, err := parseAuthorization(text); return err }
 
-// TakeApart returns the query that is left, and what was cut out of it.
+// SplitRedirect returns the remaining query and the two removed parameters, decoded.
 func SplitRedirect(location string) (query, authorization, date string, err error) {
 	u, authorization, date, err := splitRedirect(location)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/idverify/idverify-go/conformance"
 )
 
-// answering is a service that answers every call alike.
+// staticTransport returns the same response to every request.
 type staticTransport struct {
 	status                int
 	contentType, location string
@@ -26,8 +26,9 @@ func (a staticTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: a.status, Header: header, Body: io.NopCloser(bytes.NewReader(a.body)), Request: r}, nil
 }
 
-// FuzzAnswers judges services that answer anything: the suite must come to its end and tell none of it.
-func FuzzAnswers(f *testing.F) {
+// FuzzRun runs the suite against services with arbitrary responses. Run must terminate, and its
+// report must not contain secrets or numbers.
+func FuzzRun(f *testing.F) {
 	const all = `{"access_token":"a","token_type":"bearer","check_id":"c","status":"COMPLETED","match":true,"no_sim_change":true,"charge_amount":0,"charge_currency":"API","created_at":"2020-06-01T16:43:30+0000",` +
 		`"_links":{"check_url":{"href":"https://service.test/open"}},"_embedded":{"checks":[{"check_id":"c"},null,1],"credentials":[{"client_id":"a","client_secret":"b"}]},` +
 		`"project_id":"p","mode":"sandbox","network_id":"1","network_name":"n","country_code":"GB","supported_products":["PhoneCheck"],"type":"https://a/#b","title":"OK","detail":"d",` +
@@ -42,7 +43,7 @@ func FuzzAnswers(f *testing.F) {
 	f.Add(500, "", "%zz", "")
 	f.Fuzz(func(t *testing.T, status int, contentType, location, body string) {
 		if status < 200 || status > 599 || status == http.StatusTooManyRequests {
-			t.Skip("no final status of HTTP, or one that has the suite wait")
+			t.Skip("not a final status, or one that the suite waits for")
 		}
 		receiver, err := conformance.NewReceiver("https://receiver.test/")
 		if err != nil {
@@ -63,16 +64,16 @@ func FuzzAnswers(f *testing.F) {
 			t.Fatal(err)
 		}
 		if len(report.Results) != len(conformance.Expectations()) || len(report.Failed()) == 0 {
-			t.Errorf("a service that answers everything alike passes:\n%s", report)
+			t.Errorf("the suite does not fail for a service with a single response:\n%s", report)
 		}
 		if strings.Contains(report.String(), "4477009") || strings.Contains(report.String(), "s3cret") {
-			t.Errorf("the report tells a number or a secret:\n%s", report)
+			t.Errorf("the report contains a number or a secret:\n%s", report)
 		}
 	})
 }
 
-// FuzzRedirects takes apart redirects of all kinds: what is not cut out stays as it was.
-func FuzzRedirects(f *testing.F) {
+// FuzzSplitRedirect checks that the remaining query is unchanged.
+func FuzzSplitRedirect(f *testing.F) {
 	for _, seed := range []string{
 		"https://example.com/back?check_id=c&authorization=YQ%3D%3D&date=Yg%3D%3D",
 		"https://example.com/back?a=%2f+b&authorization=YQ==&date=Yg==&x",
@@ -92,13 +93,13 @@ func FuzzRedirects(f *testing.F) {
 		conformance.ParseAuthorization(date)
 		for segment := range strings.SplitSeq(query, "&") {
 			if !strings.Contains(location, segment) {
-				t.Errorf("%q was respelled: the signature would not verify", segment)
+				t.Errorf("%q was re-encoded: the signature would not verify", segment)
 			}
 		}
 	})
 }
 
-func TestAnAuthorizationOfAnotherKindIsNamed(t *testing.T) {
+func TestParseAuthorization_Invalid(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct{ text, says string }{
 		{``, "scheme"},
@@ -110,7 +111,7 @@ func TestAnAuthorizationOfAnotherKindIsNamed(t *testing.T) {
 		{`Signature keyId=k,algorithm="rsa-sha256"`, "list"},
 	} {
 		if err := conformance.ParseAuthorization(row.text); err == nil || !strings.Contains(err.Error(), row.says) {
-			t.Errorf("%s: %v, want an error about %s", row.text, err, row.says)
+			t.Errorf("%s: error = %v, want one that contains %q", row.text, err, row.says)
 		}
 	}
 }
