@@ -34,23 +34,23 @@ func parseAuthorization(s string) (authorization, error) {
 		return authorization{}, err
 	}
 	if !validKeyID(params.keyID) {
-		return authorization{}, refuse(ErrMalformed, "the Authorization has no keyId of 1 to 256 printable characters")
+		return authorization{}, newError(ErrMalformed, "the Authorization has no keyId of 1 to 256 printable characters")
 	}
 	covered, ok := parseCovered(params.headers)
 	if !ok {
-		return authorization{}, refuse(ErrMalformed, "the headers in the Authorization are no list of 1 to 16 lower-case names")
+		return authorization{}, newError(ErrMalformed, "the headers in the Authorization are no list of 1 to 16 lower-case names")
 	}
 	signature, ok := decodeBase64(params.signature)
 	if !ok || len(signature) == 0 {
-		return authorization{}, refuse(ErrMalformed, "the signature in the Authorization is not base64")
+		return authorization{}, newError(ErrMalformed, "the signature in the Authorization is not base64")
 	}
 	switch params.algorithm {
 	case algorithm:
 		return authorization{keyID: params.keyID, covered: covered, signature: signature}, nil
 	case "":
-		return authorization{}, refuse(ErrMalformed, "the Authorization has no algorithm")
+		return authorization{}, newError(ErrMalformed, "the Authorization has no algorithm")
 	default:
-		return authorization{}, refuse(ErrAlgorithm, "the algorithm is not rsa-sha256")
+		return authorization{}, newError(ErrAlgorithm, "the algorithm is not rsa-sha256")
 	}
 }
 
@@ -62,24 +62,24 @@ type parameters struct {
 func parseParameters(s string) (parameters, error) {
 	var p parameters
 	if len(s) > maxAuthorization {
-		return p, refuse(ErrMalformed, "the Authorization is longer than 8 KiB")
+		return p, newError(ErrMalformed, "the Authorization is longer than 8 KiB")
 	}
 	scheme, rest, _ := strings.Cut(s, " ")
 	if !strings.EqualFold(scheme, "Signature") {
-		return p, refuse(ErrMalformed, "the Authorization is not of the scheme Signature")
+		return p, newError(ErrMalformed, "the Authorization is not of the scheme Signature")
 	}
 	seen := make([]string, 0, maxParameters)
 	for more := true; more; {
 		var name, value string
 		var ok bool
 		if name, value, rest, more, ok = cutParameter(rest); !ok {
-			return p, refuse(ErrMalformed, "the Authorization is not a list of parameters")
+			return p, newError(ErrMalformed, "the Authorization is not a list of parameters")
 		}
 		if slices.ContainsFunc(seen, func(s string) bool { return strings.EqualFold(s, name) }) {
-			return p, refuse(ErrMalformed, "a parameter of the Authorization is repeated")
+			return p, newError(ErrMalformed, "a parameter of the Authorization is repeated")
 		}
 		if len(seen) == maxParameters {
-			return p, refuse(ErrMalformed, "the Authorization has more than 16 parameters")
+			return p, newError(ErrMalformed, "the Authorization has more than 16 parameters")
 		}
 		seen = append(seen, name)
 		switch {

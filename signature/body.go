@@ -9,8 +9,8 @@ import (
 
 // Bounds of what is allocated before anything was read: a Content-Length alone proves nothing.
 const (
-	leastRead = 512
-	mostRead  = 64 << 10
+	minBuffer = 512
+	maxBuffer = 64 << 10
 )
 
 // restoredBody is a body that was read and can be read again. Closing it closes the original.
@@ -19,8 +19,8 @@ type restoredBody struct {
 	io.Closer
 }
 
-// consumed is the cause of most incomplete bodies that the sender is not responsible for.
-const consumed = "middleware in front of the verifier has read it (put the verifier first, or restore r.Body)"
+// bodyConsumed is the cause of most incomplete bodies that the sender is not responsible for.
+const bodyConsumed = "middleware in front of the verifier has read it (put the verifier first, or restore r.Body)"
 
 // readBody reads the body, at most MaxBody of it whatever Content-Length says, and restores it,
 // even if it returns an error.
@@ -29,7 +29,7 @@ func (v *Verifier) readBody(r *http.Request) ([]byte, error) {
 		r.Body = http.NoBody
 	}
 	original := r.Body
-	body, err := readAtMost(original, make([]byte, 0, min(max(r.ContentLength+1, leastRead), mostRead)), v.maxBody+1)
+	body, err := readAtMost(original, make([]byte, 0, min(max(r.ContentLength+1, minBuffer), maxBuffer)), v.maxBody+1)
 	tooLarge := int64(len(body)) > v.maxBody
 	if err == nil && !tooLarge {
 		restored := &restoredBody{Closer: original}
@@ -37,7 +37,7 @@ func (v *Verifier) readBody(r *http.Request) ([]byte, error) {
 		r.Body = restored
 		// net/http reports a truncated body as an error. A short body without an error was read earlier.
 		if int64(len(body)) < r.ContentLength {
-			return nil, refuse(ErrBody, "the body ends before its Content-Length: "+consumed)
+			return nil, newError(ErrBody, "the body ends before its Content-Length: "+bodyConsumed)
 		}
 		return body, nil
 	}
@@ -46,13 +46,13 @@ func (v *Verifier) readBody(r *http.Request) ([]byte, error) {
 		io.Closer
 	}{io.MultiReader(bytes.NewReader(body), original), original}
 	if _, limited := errors.AsType[*http.MaxBytesError](err); limited || tooLarge {
-		return nil, refuse(ErrTooLarge, "the body is larger than MaxBody, or than a limit set before the verifier")
+		return nil, newError(ErrTooLarge, "the body is larger than MaxBody, or than a limit set before the verifier")
 	}
 	if isClosed(err) {
-		return nil, because(ErrBody, "the body is closed: "+consumed, err)
+		return nil, wrapError(ErrBody, "the body is closed: "+bodyConsumed, err)
 	}
 	// A sender can cut the connection within a copy of a genuine message.
-	return nil, routine(because(ErrBody, "the body could not be read to its end", err))
+	return nil, asWarning(wrapError(ErrBody, "the body could not be read to its end", err))
 }
 
 // isClosed reports whether a body was closed before it was read. net/http exports the error of
@@ -61,13 +61,13 @@ func isClosed(err error) bool {
 	return errors.Is(err, http.ErrBodyReadAfterClose) || err.Error() == "body closed by handler"
 }
 
-// readAtMost appends to b what r holds, until its end or most bytes.
-func readAtMost(r io.Reader, b []byte, most int64) ([]byte, error) {
-	for int64(len(b)) < most {
+// readAtMost appends to b what r holds, until its end or limit bytes.
+func readAtMost(r io.Reader, b []byte, limit int64) ([]byte, error) {
+	for int64(len(b)) < limit {
 		if len(b) == cap(b) {
 			b = append(b, 0)[:len(b)]
 		}
-		n, err := r.Read(b[len(b):min(int64(cap(b)), most)])
+		n, err := r.Read(b[len(b):min(int64(cap(b)), limit)])
 		b = b[:len(b)+n]
 		if err == io.EOF {
 			return b, nil

@@ -19,7 +19,7 @@ import (
 func (v *Verifier) VerifyCallback(r *http.Request) (*Message, error) {
 	m, err := v.callback(r)
 	if err != nil {
-		return nil, during("callback", err)
+		return nil, withOperation("callback", err)
 	}
 	return m, nil
 }
@@ -30,16 +30,16 @@ func (v *Verifier) callback(r *http.Request) (*Message, error) {
 	if err != nil {
 		return nil, err
 	}
-	date, err := v.checkSent(&m, v.must)
+	date, err := v.checkSent(&m, v.required)
 	if err != nil {
 		return nil, err
 	}
 	if m.kind == "" {
-		return nil, refuse(ErrMalformed, "the callback header is empty")
+		return nil, newError(ErrMalformed, "the callback header is empty")
 	}
 	digest, ok := parseDigest(m.digest)
 	if !ok {
-		return nil, refuse(ErrDigest, "the digest is not a SHA-256 in hexadecimal or base64")
+		return nil, newError(ErrDigest, "the digest is not a SHA-256 in hexadecimal or base64")
 	}
 	if err := v.checkSignature(r.Context(), &m); err != nil {
 		return nil, err
@@ -52,9 +52,9 @@ func (v *Verifier) callback(r *http.Request) (*Message, error) {
 		// With an unknown length, a body that middleware has read is empty. Anyone on the path of the
 		// message can also empty it, so the error is routine.
 		if len(body) == 0 && r.ContentLength < 0 {
-			return nil, routine(refuse(ErrBody, "the body is empty, but the message was signed with one: "+consumed))
+			return nil, asWarning(newError(ErrBody, "the body is empty, but the message was signed with one: "+bodyConsumed))
 		}
-		return nil, refuse(ErrDigest, "the digest does not match the body (was it changed on its way, or rewritten by middleware in front of the verifier?)")
+		return nil, newError(ErrDigest, "the digest does not match the body (was it changed on its way, or rewritten by middleware in front of the verifier?)")
 	}
 	if err := v.accept(r.Context(), &m, date); err != nil {
 		return nil, err
@@ -69,14 +69,14 @@ func (v *Verifier) callback(r *http.Request) (*Message, error) {
 // receivedCallback takes the parts of a callback out of r, each of which must be there once.
 func (v *Verifier) receivedCallback(r *http.Request) (m message, err error) {
 	if r.Method != http.MethodPost {
-		return m, refuse(ErrMalformed, "the method is not POST")
+		return m, newError(ErrMalformed, "the method is not POST")
 	}
 	if r.ContentLength > v.maxBody {
-		return m, refuse(ErrTooLarge, "the body is larger than MaxBody")
+		return m, newError(ErrTooLarge, "the body is larger than MaxBody")
 	}
 	values := r.Header["Authorization"]
 	if len(values) != 1 {
-		return m, refuse(ErrMalformed, "there is not exactly one Authorization header")
+		return m, newError(ErrMalformed, "there is not exactly one Authorization header")
 	}
 	if m, err = v.received(r, "post"); err != nil {
 		return m, err

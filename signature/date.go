@@ -12,8 +12,8 @@ func parseDate(s string) (t time.Time, ok bool) {
 	if err != nil {
 		return time.Time{}, false
 	}
-	var again [len(http.TimeFormat) + 8]byte
-	return t, string(t.AppendFormat(again[:0], http.TimeFormat)) == s
+	var formatted [len(http.TimeFormat) + 8]byte
+	return t, string(t.AppendFormat(formatted[:0], http.TimeFormat)) == s
 }
 
 // checkDate parses a date and compares it with the clock. The skew is inclusive in both directions.
@@ -22,14 +22,14 @@ func parseDate(s string) (t time.Time, ok bool) {
 func (v *Verifier) checkDate(s string) (time.Time, error) {
 	date, ok := parseDate(s)
 	if !ok {
-		return date, refuse(ErrMalformed, "the date is not of the form Mon, 02 Jan 2006 15:04:05 GMT")
+		return date, newError(ErrMalformed, "the date is not of the form Mon, 02 Jan 2006 15:04:05 GMT")
 	}
 	now := v.now()
 	switch age, ahead := now.Sub(date), date.Sub(now); {
 	case age > v.skew:
-		return date, refuse(ErrSkew, fmt.Sprintf("the date is %v old, where %v is allowed (is this machine's clock right?)", age, v.skew))
+		return date, newError(ErrSkew, fmt.Sprintf("the date is %v old, where %v is allowed (is this machine's clock right?)", age, v.skew))
 	case ahead > v.skew:
-		return date, refuse(ErrSkew, fmt.Sprintf("the date is %v in the future, where %v is allowed (is this machine's clock right?)", ahead, v.skew))
+		return date, newError(ErrSkew, fmt.Sprintf("the date is %v in the future, where %v is allowed (is this machine's clock right?)", ahead, v.skew))
 	}
 	return date, nil
 }

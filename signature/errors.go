@@ -66,9 +66,9 @@ type Error struct {
 	Operation string // "callback", "redirect", or "key lookup" of a [JWKS] that was asked directly
 	Reason    error  // the sentinel
 
-	detail  string
-	cause   error
-	routine bool // see routine
+	detail string
+	cause  error
+	warn   bool // see asWarning
 }
 
 // Error says which operation failed and why: "signature: callback refused: the digest does not match the body".
@@ -104,30 +104,30 @@ func (e *Error) Retryable() bool {
 	return e.Reason == ErrKeySource || e.Reason == ErrReplayStore || e.Reason == ErrBody || e.Reason == ErrTooLate
 }
 
-func refuse(reason error, detail string) error { return &Error{Reason: reason, detail: detail} }
+func newError(reason error, detail string) error { return &Error{Reason: reason, detail: detail} }
 
-// routine marks an error that a sender can cause. It is logged at level warn even if the message may
+// asWarning marks an error that a sender can cause. It is logged at level warn even if the message may
 // be valid, so that level error is left to an unavailable key source or replay store and to
 // middleware that has consumed the body.
-func routine(err error) error {
+func asWarning(err error) error {
 	if e, ok := errors.AsType[*Error](err); ok {
 		marked := *e
-		marked.routine = true
+		marked.warn = true
 		return &marked
 	}
 	return err
 }
 
-// because is a refusal with a cause. A cause of our own, from a JWKS or a MemoryReplayStore, says it all already.
-func because(reason error, detail string, cause error) error {
+// wrapError is a refusal with a cause. A cause of our own, from a JWKS or a MemoryReplayStore, says it all already.
+func wrapError(reason error, detail string, cause error) error {
 	if e, ok := errors.AsType[*Error](cause); ok && e.Reason == reason {
 		return e
 	}
 	return &Error{Reason: reason, detail: detail + ": " + causeText(cause), cause: withoutURL(cause)}
 }
 
-// during names the operation that err belongs to. The error is copied, because a key set hands one error to many waiters.
-func during(operation string, err error) error {
+// withOperation names the operation that err belongs to. The error is copied, because a key set hands one error to many waiters.
+func withOperation(operation string, err error) error {
 	if e, ok := errors.AsType[*Error](err); ok {
 		named := *e
 		named.Operation = operation

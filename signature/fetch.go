@@ -19,8 +19,8 @@ const (
 	maxKeySetBody   = 1 << 20
 	maxRedirects    = 5
 
-	shortestMaxAge = time.Minute
-	unnamedMaxAge  = 5 * time.Minute // where the answer names none
+	minLifetime     = time.Minute
+	defaultLifetime = 5 * time.Minute // where the answer names none
 )
 
 // defaultTransport returns a clone of http.DefaultTransport with bounded response headers, so that
@@ -42,7 +42,7 @@ func fetchBody(ctx context.Context, client *http.Client, url string) (http.Heade
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
-		return nil, nil, because(ErrKeySource, "get key set", err)
+		return nil, nil, wrapError(ErrKeySource, "get key set", err)
 	}
 	r.Header.Set("Accept", "application/json")
 	// A set out of a cache on the way may be older than the key that is looked for.
@@ -50,18 +50,18 @@ func fetchBody(ctx context.Context, client *http.Client, url string) (http.Heade
 	r.Close = true
 	response, err := client.Do(r)
 	if err != nil {
-		return nil, nil, because(ErrKeySource, "get key set", fetchCause(ctx, err))
+		return nil, nil, wrapError(ErrKeySource, "get key set", fetchCause(ctx, err))
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
-		return nil, nil, refuse(ErrKeySource, fmt.Sprintf("get key set: answered %d %s", response.StatusCode, http.StatusText(response.StatusCode)))
+		return nil, nil, newError(ErrKeySource, fmt.Sprintf("get key set: answered %d %s", response.StatusCode, http.StatusText(response.StatusCode)))
 	}
 	body, err := io.ReadAll(io.LimitReader(response.Body, maxKeySetBody+1))
 	if err != nil {
-		return nil, nil, because(ErrKeySource, "get key set: read body", fetchCause(ctx, err))
+		return nil, nil, wrapError(ErrKeySource, "get key set: read body", fetchCause(ctx, err))
 	}
 	if len(body) > maxKeySetBody {
-		return nil, nil, refuse(ErrKeySource, "get key set: the body is larger than 1 MiB")
+		return nil, nil, newError(ErrKeySource, "get key set: the body is larger than 1 MiB")
 	}
 	return response.Header, body, nil
 }
@@ -95,13 +95,13 @@ func cachedFor(header http.Header) time.Duration {
 	return time.Duration(seconds) * time.Second
 }
 
-// lifetime is how long a set may be used, by the max-age of its answer, less the age that it came with, and at most longest.
-func lifetime(header http.Header, longest time.Duration) time.Duration {
-	named, ok := maxAge(header)
+// lifetime is how long a set may be used, by the max-age of its answer, less the age that it came with, and at most limit.
+func lifetime(header http.Header, limit time.Duration) time.Duration {
+	age, ok := maxAge(header)
 	if !ok {
-		return min(unnamedMaxAge, longest)
+		return min(defaultLifetime, limit)
 	}
-	return min(max(named-cachedFor(header), shortestMaxAge), longest)
+	return min(max(age-cachedFor(header), minLifetime), limit)
 }
 
 // maxAge reads the max-age of Cache-Control (RFC 9111, section 5.2.2.1).

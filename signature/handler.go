@@ -36,21 +36,21 @@ func (v *Verifier) handler(verify func(*http.Request) (*Message, error), next ht
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		m, err := verify(r)
 		if err != nil {
-			v.logger.LogAttrs(r.Context(), severity(r.Context(), err), "signature: message not passed on", slog.String("error", err.Error()))
-			answer(w, err)
+			v.logger.LogAttrs(r.Context(), logLevel(r.Context(), err), "signature: message not passed on", slog.String("error", err.Error()))
+			respond(w, err)
 			return
 		}
 		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), messageKey{}, m)))
 	})
 }
 
-// severity returns the level for a rejected message: error if the key source or the replay store is
+// logLevel returns the level for a rejected message: error if the key source or the replay store is
 // unavailable, or if middleware has consumed the body; warn for everything else, including a request
 // whose context was canceled.
-func severity(ctx context.Context, err error) slog.Level {
+func logLevel(ctx context.Context, err error) slog.Level {
 	e, ok := errors.AsType[*Error](err)
 	switch {
-	case !ok || !e.Retryable() || e.routine:
+	case !ok || !e.Retryable() || e.warn:
 		return slog.LevelWarn
 	case errors.Is(ctx.Err(), context.Canceled): // the sender closed the connection
 		return slog.LevelWarn
@@ -58,9 +58,9 @@ func severity(ctx context.Context, err error) slog.Level {
 	return slog.LevelError
 }
 
-// answer discloses only whether the message may be sent again. Anything else would help an attacker
+// respond discloses only whether the message may be sent again. Anything else would help an attacker
 // to find out what is still wrong.
-func answer(w http.ResponseWriter, err error) {
+func respond(w http.ResponseWriter, err error) {
 	if e, ok := errors.AsType[*Error](err); ok && e.Retryable() {
 		if e.Operation == "callback" {
 			w.Header().Set("Retry-After", retryAfter)

@@ -141,18 +141,18 @@ func (j *JWKS) PublicKey(ctx context.Context, keyID string) (*rsa.PublicKey, err
 	}
 	key, err := j.fetchedKey(ctx, keyID)
 	if err != nil {
-		return nil, during("key lookup", err)
+		return nil, withOperation("key lookup", err)
 	}
 	return key, nil
 }
 
 // fetchedKey returns a key from a set that is being fetched now.
 func (j *JWKS) fetchedKey(ctx context.Context, keyID string) (*rsa.PublicKey, error) {
-	asked := 0 // the number of fetches that were started before this call
+	startedBefore := 0 // the number of fetches that were started before this call
 	for first := true; ; first = false {
 		q := j.lookup(ctx, keyID)
 		if first {
-			asked = q.started
+			startedBefore = q.started
 		}
 		if q.key != nil || q.err != nil {
 			return q.key, q.err
@@ -161,24 +161,24 @@ func (j *JWKS) fetchedKey(ctx context.Context, keyID string) (*rsa.PublicKey, er
 		case <-q.fetch.done:
 		case <-ctx.Done():
 			// The fetch logs its own failure.
-			return nil, routine(because(ErrKeySource, "get key set", ctx.Err()))
+			return nil, asWarning(wrapError(ErrKeySource, "get key set", ctx.Err()))
 		}
 		if q.fetch.err != nil {
-			if key := j.oldKey(q.set, keyID); key != nil {
+			if key := j.staleKey(q.set, keyID); key != nil {
 				return key, nil
 			}
-			return nil, j.missing(q.set, q.fetch.err)
+			return nil, j.unavailable(q.set, q.fetch.err)
 		}
 		if key := q.fetch.set.keys[keyID]; key != nil {
 			return key, nil
 		}
 		// A fetch that was in progress when this call began may have read the set before the key was in
 		// it.
-		if q.fetch.number > asked {
+		if q.fetch.number > startedBefore {
 			if q.fetch.set.cached {
-				return nil, routine(refuse(ErrKeySource, "the key is not in the key set, which came out of a cache and may be older than the key"))
+				return nil, asWarning(newError(ErrKeySource, "the key is not in the key set, which came out of a cache and may be older than the key"))
 			}
-			return nil, refuse(ErrUnknownKey, "the key set, just fetched, holds no key of this id")
+			return nil, newError(ErrUnknownKey, "the key set, just fetched, holds no key of this id")
 		}
 	}
 }
@@ -207,33 +207,33 @@ func (j *JWKS) lookup(ctx context.Context, keyID string) query {
 	// In an outage nobody waits for a fetch that will most likely fail, as long as the old set is
 	// usable.
 	if j.failures > 0 {
-		q.key = j.oldKey(q.set, keyID)
+		q.key = j.staleKey(q.set, keyID)
 	}
 	if q.key != nil {
 		q.err = nil
 	}
 	if q.err != nil {
-		q.err = j.missing(q.set, q.err)
+		q.err = j.unavailable(q.set, q.err)
 	}
 	return q
 }
 
-// missing returns err, the reason why no newer set is available. The error is routine if there is a
+// unavailable returns err, the reason why no newer set is available. The error is routine if there is a
 // usable set without the key: anyone can invent a key ID, and the outage itself is logged once for
 // each failed fetch.
-func (j *JWKS) missing(set *keySet, err error) error {
+func (j *JWKS) unavailable(set *keySet, err error) error {
 	if set == nil {
 		return err
 	}
 	if now := j.now(); set.fresh(now) || set.usable(now, j.maxStale) {
-		return routine(err)
+		return asWarning(err)
 	}
 	return err
 }
 
-// oldKey returns the key in the last good set, for when no newer set is available. A missing key may
+// staleKey returns the key in the last good set, for when no newer set is available. A missing key may
 // still exist.
-func (j *JWKS) oldKey(set *keySet, keyID string) *rsa.PublicKey {
+func (j *JWKS) staleKey(set *keySet, keyID string) *rsa.PublicKey {
 	if set == nil || !set.usable(j.now(), j.maxStale) {
 		return nil
 	}
@@ -248,11 +248,11 @@ func (j *JWKS) join(ctx context.Context, forUnknownKey bool) (*fetch, error) {
 	}
 	now := j.now()
 	if !j.retryPause.over(now) {
-		return nil, because(ErrKeySource, "get key set", j.lastErr)
+		return nil, wrapError(ErrKeySource, "get key set", j.lastErr)
 	}
 	if forUnknownKey {
 		if !j.refetchPause.over(now) {
-			return nil, routine(refuse(ErrKeySource, "the key is not in the key set, which was fetched for an unknown key a moment ago"))
+			return nil, asWarning(newError(ErrKeySource, "the key is not in the key set, which was fetched for an unknown key a moment ago"))
 		}
 		j.refetchPause = pause{from: now, length: j.minRefetch}
 	}

@@ -12,12 +12,12 @@ import (
 // run fetches the key set and publishes the result, even if the caller's HTTP client, clock or
 // logger panics or calls runtime.Goexit.
 func (j *JWKS) run(ctx context.Context, f *fetch) {
-	f.ended, f.err, f.fault = f.begun, refuse(ErrKeySource, "get key set: the HTTP client or the clock ended the goroutine"), true
+	f.ended, f.err, f.fault = f.begun, newError(ErrKeySource, "get key set: the HTTP client or the clock ended the goroutine"), true
 	defer j.publish(f)
 	defer j.logResult(ctx, f)
 	defer func() {
 		if p := recover(); p != nil {
-			f.err, f.fault = refuse(ErrKeySource, "get key set: the HTTP client or the clock panicked in "+panicSite()+": "+panicText(p)), true
+			f.err, f.fault = newError(ErrKeySource, "get key set: the HTTP client or the clock panicked in "+panicSite()+": "+panicText(p)), true
 		}
 	}()
 
@@ -64,7 +64,7 @@ func (j *JWKS) logResult(ctx context.Context, f *fetch) {
 	j.logger.LogAttrs(ctx, slog.LevelError, "signature: key set not fetched",
 		slog.Int("failures", failures),
 		slog.Bool("old_set_usable", set != nil && set.usable(f.ended, j.maxStale)),
-		slog.String("error", during("key lookup", f.err).Error()))
+		slog.String("error", withOperation("key lookup", f.err).Error()))
 }
 
 // panicText describes a panic of the caller's code. Values other than runtime errors may contain a

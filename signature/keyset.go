@@ -68,15 +68,15 @@ type ignoredKeys struct {
 func parseKeySet(body []byte) (map[string]*rsa.PublicKey, ignoredKeys, error) {
 	var ignored ignoredKeys
 	if bytes.Count(body, []byte(","))+bytes.Count(body, []byte("["))+bytes.Count(body, []byte("{")) > maxKeySetValues {
-		return nil, ignored, refuse(ErrKeySource, "get key set: the body holds more than 4,096 values")
+		return nil, ignored, newError(ErrKeySource, "get key set: the body holds more than 4,096 values")
 	}
 	exposed, moduli, err := exposedKeys(body)
 	if err != nil {
-		return nil, ignored, refuse(ErrKeySource, "get key set: the body is not a JSON Web Key Set")
+		return nil, ignored, newError(ErrKeySource, "get key set: the body is not a JSON Web Key Set")
 	}
 	set, err := jwk.Parse(body, jwk.WithIgnoreParseError(true))
 	if err != nil {
-		return nil, ignored, refuse(ErrKeySource, "get key set: the body is not a JSON Web Key Set")
+		return nil, ignored, newError(ErrKeySource, "get key set: the body is not a JSON Web Key Set")
 	}
 	keys := make(map[string]*rsa.PublicKey)
 	for i := range set.Len() {
@@ -103,7 +103,7 @@ func parseKeySet(body []byte) (map[string]*rsa.PublicKey, ignoredKeys, error) {
 	maps.DeleteFunc(keys, func(_ string, key *rsa.PublicKey) bool { return key == nil })
 	ignored.duplicate = shared - len(keys)
 	if len(keys) == 0 {
-		return nil, ignored, refuse(ErrKeySource, "get key set: it contains no key that can verify")
+		return nil, ignored, newError(ErrKeySource, "get key set: it contains no key that can verify")
 	}
 	return keys, ignored, nil
 }

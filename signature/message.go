@@ -38,19 +38,19 @@ type message struct {
 	key          *rsa.PublicKey // set when the signature has been verified with it
 }
 
-// checkCoverage refuses a signature that leaves out a name of must, names one twice, or covers what only other versions of the draft know.
-func (m *message) checkCoverage(must []string) error {
+// checkCoverage refuses a signature that leaves out a name of required, names one twice, or covers what only other versions of the draft know.
+func (m *message) checkCoverage(required []string) error {
 	for i, name := range m.covered {
 		if slices.Contains(m.covered[:i], name) {
-			return refuse(ErrCoverage, "the signature covers a name twice")
+			return newError(ErrCoverage, "the signature covers a name twice")
 		}
 		if strings.HasPrefix(name, "(") && name != "(request-target)" {
-			return refuse(ErrCoverage, "the signature covers a special name other than (request-target)")
+			return newError(ErrCoverage, "the signature covers a special name other than (request-target)")
 		}
 	}
-	for _, name := range must {
+	for _, name := range required {
 		if !slices.Contains(m.covered, name) {
-			return refuse(ErrCoverage, "the signature does not cover "+name)
+			return newError(ErrCoverage, "the signature does not cover "+name)
 		}
 	}
 	return nil
@@ -89,10 +89,10 @@ func (m *message) signingString(text []byte) ([]byte, error) {
 func onlyValue(header http.Header, key string) (string, error) {
 	values := header[key]
 	if len(values) != 1 {
-		return "", refuse(ErrCoverage, "a header that is or must be covered does not occur exactly once")
+		return "", newError(ErrCoverage, "a header that is or must be covered does not occur exactly once")
 	}
 	if !oneLine(values[0]) {
-		return "", refuse(ErrMalformed, "a covered header holds control characters")
+		return "", newError(ErrMalformed, "a covered header holds control characters")
 	}
 	return values[0], nil
 }
@@ -129,11 +129,11 @@ const maxTarget = 64 << 10
 // requestTarget is the path and query of a request URI, byte for byte. The absolute form, which proxies and httptest.NewRequest write, must name the host.
 func requestTarget(uri, host string) (string, error) {
 	if len(uri) > maxTarget {
-		return "", refuse(ErrMalformed, "the request target is longer than 64 KiB")
+		return "", newError(ErrMalformed, "the request target is longer than 64 KiB")
 	}
 	for i := range len(uri) {
 		if c := uri[i]; c <= ' ' || c == 0x7f {
-			return "", refuse(ErrMalformed, "the request target holds spaces or control characters")
+			return "", newError(ErrMalformed, "the request target holds spaces or control characters")
 		}
 	}
 	if strings.HasPrefix(uri, "/") {
@@ -141,14 +141,14 @@ func requestTarget(uri, host string) (string, error) {
 	}
 	scheme, rest, ok := strings.Cut(uri, "://")
 	if !ok || !strings.EqualFold(scheme, "https") && !strings.EqualFold(scheme, "http") {
-		return "", refuse(ErrMalformed, "the request target is neither a path nor an absolute URI")
+		return "", newError(ErrMalformed, "the request target is neither a path nor an absolute URI")
 	}
 	end := strings.IndexAny(rest, "/?")
 	if end < 0 {
 		end = len(rest)
 	}
 	if !sameHost(rest[:end], host) {
-		return "", refuse(ErrHost, "the request target names another host than the request")
+		return "", newError(ErrHost, "the request target names another host than the request")
 	}
 	if rest = rest[end:]; !strings.HasPrefix(rest, "/") {
 		rest = "/" + rest

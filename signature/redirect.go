@@ -15,7 +15,7 @@ import (
 func (v *Verifier) VerifyRedirect(r *http.Request) (*Message, error) {
 	m, err := v.redirect(r)
 	if err != nil {
-		return nil, during("redirect", err)
+		return nil, withOperation("redirect", err)
 	}
 	return m, nil
 }
@@ -43,7 +43,7 @@ func (v *Verifier) redirect(r *http.Request) (*Message, error) {
 // receivedRedirect takes the parts of a redirect out of r, and returns what is left of its query.
 func (v *Verifier) receivedRedirect(r *http.Request) (m message, query string, err error) {
 	if r.Method != http.MethodGet {
-		return m, "", refuse(ErrMalformed, "the method is not GET")
+		return m, "", newError(ErrMalformed, "the method is not GET")
 	}
 	if m, err = v.received(r, "get"); err != nil {
 		return m, "", err
@@ -51,15 +51,15 @@ func (v *Verifier) receivedRedirect(r *http.Request) (m message, query string, e
 	path, raw, _ := strings.Cut(m.target, "?")
 	q := cutQuery(raw)
 	if q.authorizations != 1 || q.dates != 1 || q.checkIDs != 1 {
-		return m, "", refuse(ErrMalformed, "the query does not hold exactly one authorization, one date and one check_id")
+		return m, "", newError(ErrMalformed, "the query does not hold exactly one authorization, one date and one check_id")
 	}
 	m.target = path + "?" + q.rest // never empty, for it holds the check_id
 	value, ok := decodeParameter(q.authorization)
 	if !ok {
-		return m, "", refuse(ErrMalformed, "the authorization in the query is not printable text in base64")
+		return m, "", newError(ErrMalformed, "the authorization in the query is not printable text in base64")
 	}
 	if m.date, ok = decodeParameter(q.date); !ok {
-		return m, "", refuse(ErrMalformed, "the date in the query is not printable text in base64")
+		return m, "", newError(ErrMalformed, "the date in the query is not printable text in base64")
 	}
 	m.authorization, err = parseAuthorization(value)
 	return m, q.rest, err

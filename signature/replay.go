@@ -71,17 +71,17 @@ func (v *Verifier) accept(ctx context.Context, m *message, date time.Time) error
 	// accepted long after its date, when the claim of the original has expired. The error is
 	// retryable, because a valid message that was merely slow is signed again for its next attempt.
 	if age := v.now().Sub(date); age.Abs() > v.skew {
-		return routine(refuse(ErrTooLate, fmt.Sprintf("the date expired while the key or the body was being read: it is %s old now (check what delays the key lookup and the body)", age.Round(time.Millisecond))))
+		return asWarning(newError(ErrTooLate, fmt.Sprintf("the date expired while the key or the body was being read: it is %s old now (check what delays the key lookup and the body)", age.Round(time.Millisecond))))
 	}
 	if v.replay == nil {
 		return nil
 	}
 	fresh, err := v.replay.Claim(ctx, m.id(), v.claimTTL())
 	if err != nil {
-		return because(ErrReplayStore, "the replay store failed", err)
+		return wrapError(ErrReplayStore, "the replay store failed", err)
 	}
 	if !fresh {
-		return refuse(ErrReplay, "this very message was accepted before")
+		return newError(ErrReplay, "this very message was accepted before")
 	}
 	return nil
 }

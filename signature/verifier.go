@@ -31,7 +31,7 @@ type Verifier struct {
 	maxBody   int64
 	replay    ReplayStore
 	headerKey string   // the canonical key of the callback header
-	must      []string // what a callback's signature must cover
+	required  []string // what a callback's signature must cover
 	target    func(*http.Request) (host, requestURI string)
 	now       func() time.Time
 	logger    *slog.Logger
@@ -90,7 +90,7 @@ func NewVerifier(keys KeySource, hosts []string, opts *VerifierOptions) (*Verifi
 		maxBody:   min(opts.MaxBody, math.MaxInt64-1), // one byte more is read to see that there is more
 		replay:    opts.Replay,
 		headerKey: http.CanonicalHeaderKey(header),
-		must:      callbackCoverage(header),
+		required:  callbackCoverage(header),
 		target:    opts.Target,
 		now:       opts.Now,
 		logger:    opts.Logger,
@@ -132,12 +132,12 @@ func (v *Verifier) received(r *http.Request, method string) (message, error) {
 }
 
 // checkSent refuses what was signed for too little, for another host or for another time, and returns the date.
-func (v *Verifier) checkSent(m *message, must []string) (time.Time, error) {
-	if err := m.checkCoverage(must); err != nil {
+func (v *Verifier) checkSent(m *message, required []string) (time.Time, error) {
+	if err := m.checkCoverage(required); err != nil {
 		return time.Time{}, err
 	}
 	if !v.hosts.allows(m.host) {
-		return time.Time{}, refuse(ErrHost, "the host is none of those given to the verifier (does a proxy change it? see VerifierOptions.Target)")
+		return time.Time{}, newError(ErrHost, "the host is none of those given to the verifier (does a proxy change it? see VerifierOptions.Target)")
 	}
 	return v.checkDate(m.date)
 }
@@ -152,17 +152,17 @@ func (v *Verifier) checkSignature(ctx context.Context, m *message) error {
 	key, err := v.keys.PublicKey(ctx, m.keyID)
 	switch {
 	case errors.Is(err, ErrUnknownKey):
-		return refuse(ErrUnknownKey, "the key set has no usable key of this ID (a key that is published twice, or with private parts, is not used)")
+		return newError(ErrUnknownKey, "the key set has no usable key of this ID (a key that is published twice, or with private parts, is not used)")
 	case err != nil:
-		return because(ErrKeySource, "the key source failed", err)
+		return wrapError(ErrKeySource, "the key source failed", err)
 	case key == nil:
-		return refuse(ErrKeySource, "the key source returned neither a key nor an error")
+		return newError(ErrKeySource, "the key source returned neither a key nor an error")
 	case !usable(key):
-		return refuse(ErrAlgorithm, "the key is not an RSA key of 2048 to 4096 bits")
+		return newError(ErrAlgorithm, "the key is not an RSA key of 2048 to 4096 bits")
 	}
 	sum := sha256.Sum256(text)
 	if rsa.VerifyPKCS1v15(key, crypto.SHA256, sum[:], m.signature) != nil {
-		return refuse(ErrSignature, "the signature does not verify: the message was forged, or changed on its way (does a proxy change the path? see VerifierOptions.Target)")
+		return newError(ErrSignature, "the signature does not verify: the message was forged, or changed on its way (does a proxy change the path? see VerifierOptions.Target)")
 	}
 	m.key = key
 	return nil
