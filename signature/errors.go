@@ -118,7 +118,8 @@ func asWarning(err error) error {
 	return err
 }
 
-// wrapError is a refusal with a cause. A cause of our own, from a JWKS or a MemoryReplayStore, says it all already.
+// wrapError returns an error with a cause. It returns an [*Error] with the same reason, from a JWKS
+// or a MemoryReplayStore, unchanged.
 func wrapError(reason error, detail string, cause error) error {
 	if e, ok := errors.AsType[*Error](cause); ok && e.Reason == reason {
 		return e
