@@ -39,14 +39,14 @@ func newAPI(baseURL string, c Credentials, opts []Option) (*api, error) {
 		return nil, err
 	}
 
-	a := &api{settings: s, base: base, credentials: c, transport: unredirected{s.httpClient.Transport}}
+	a := &api{settings: s, base: base, credentials: c, transport: noRedirectTransport{s.httpClient.Transport}}
 	if s.httpClient.Transport == nil {
-		a.transport = unredirected{http.DefaultTransport}
+		a.transport = noRedirectTransport{http.DefaultTransport}
 	}
 	a.tokens = &tokenCache{
 		fetch:   a.fetchToken,
 		now:     s.now,
-		redact:  func(text string) string { return clean(text, a.secrets()...) },
+		redact:  func(text string) string { return sanitize(text, a.secrets()...) },
 		entries: make(map[string]*tokenEntry),
 		logFailure: func(ctx context.Context, scope string, expiry time.Time, err error) {
 			s.logger.LogAttrs(ctx, slog.LevelWarn, "idverify: token not renewed", slog.String("scope", scope), slog.Time("expires", expiry), slog.String("error", err.Error()))
@@ -63,8 +63,8 @@ type request struct {
 	body  any        // sent as JSON; nil for none
 }
 
-// answer is a 2xx response whose body has been read.
-type answer struct {
+// response is a 2xx response whose body has been read.
+type response struct {
 	secrets func() []string // for errors; see call.secrets
 	op      wire.Operation
 	status  int
@@ -75,44 +75,44 @@ type answer struct {
 }
 
 // unusable returns the error for a response that cannot be used because of err.
-func (ans answer) unusable(err error) error {
-	secrets := ans.secrets()
-	e := newDecodeError(ans.op.Title, ans.status, ans.body, err, secrets...)
-	if e.RequestID = requestID(ans.header, secrets...); !idempotent(ans.op) {
-		e.hint = unknownHint(ans.op)
+func (r response) unusable(err error) error {
+	secrets := r.secrets()
+	e := newDecodeError(r.op.Title, r.status, r.body, err, secrets...)
+	if e.RequestID = requestID(r.header, secrets...); !idempotent(r.op) {
+		e.hint = unknownHint(r.op)
 	}
 	return e
 }
 
-// shape is the JSON of a resource.
-type shape[T any] interface {
+// resourceJSON is the JSON of a resource.
+type resourceJSON[T any] interface {
 	// value returns the resource, or an error that does not repeat the response.
 	value() (*T, error)
 }
 
 // send performs op and returns the resource in the response. Everything that operations share is
 // here and in do: path, scope, attempts, problem documents, decoding.
-func send[J shape[T], T any](ctx context.Context, a *api, op wire.Operation, body any, ids ...string) (*T, error) {
-	ans, err := a.do(ctx, request{op: op, ids: ids, body: body})
+func send[J resourceJSON[T], T any](ctx context.Context, a *api, op wire.Operation, body any, ids ...string) (*T, error) {
+	resp, err := a.do(ctx, request{op: op, ids: ids, body: body})
 	if err != nil {
 		return nil, err
 	}
-	return decode[J](ans)
+	return decode[J](resp)
 }
 
-// decode returns the resource in ans if it is the one that was requested. Unknown fields are
+// decode returns the resource in resp if it is the one that was requested. Unknown fields are
 // ignored, and so is the Content-Type.
-func decode[J shape[T], T any](ans answer) (*T, error) {
+func decode[J resourceJSON[T], T any](resp response) (*T, error) {
 	var j J
-	if err := json.Unmarshal(ans.body, &j); err != nil {
-		return nil, ans.unusable(err)
+	if err := json.Unmarshal(resp.body, &j); err != nil {
+		return nil, resp.unusable(err)
 	}
 	v, err := j.value()
 	if err == nil {
-		err = ans.request.confirm(&j)
+		err = resp.request.confirm(&j)
 	}
 	if err != nil {
-		return nil, ans.unusable(err)
+		return nil, resp.unusable(err)
 	}
 	return v, nil
 }
@@ -138,10 +138,10 @@ func (r request) confirm(response any) error {
 }
 
 // do sends r as often as the policy allows and returns the answer if its status is 2xx. Its errors are those of refuse, [*Error], [*TokenError], [*DecodeError] and *sendError.
-func (a *api) do(ctx context.Context, r request) (answer, error) {
+func (a *api) do(ctx context.Context, r request) (response, error) {
 	target, err := r.op.URL(a.base, a.versions.of(r.op), r.ids...)
 	if err != nil {
-		return answer{}, refuse(r.op, err.Error())
+		return response{}, invalidArgument(r.op, err.Error())
 	}
 	if len(r.query) > 0 {
 		target += "?" + r.query.Encode()
@@ -152,12 +152,12 @@ func (a *api) do(ctx context.Context, r request) (answer, error) {
 	c := &call{api: a, op: r.op}
 	if r.body != nil {
 		if c.payload, err = json.Marshal(r.body); err != nil {
-			return answer{}, refuse(r.op, "the parameters cannot be written as JSON")
+			return response{}, invalidArgument(r.op, "the parameters cannot be written as JSON")
 		}
 	}
 	req, err := retryablehttp.NewRequestWithContext(ctx, r.op.Method, target, nil)
 	if err != nil {
-		return answer{}, refuse(r.op, "the request cannot be built: is the context nil?") // err would repeat the URL
+		return response{}, invalidArgument(r.op, "the request cannot be built: is the context nil?") // err would repeat the URL
 	}
 	req.Header.Set("Accept", wire.MediaHAL+", "+wire.MediaProblem+", "+wire.MediaJSON)
 	req.Header.Set("User-Agent", a.userAgent)
@@ -169,13 +169,13 @@ func (a *api) do(ctx context.Context, r request) (answer, error) {
 		req.Header.Set("Content-Type", wire.MediaJSON)
 	}
 
-	resp, err := c.do(req, (*call).sendAuthorized)
+	httpResp, err := c.do(req, (*call).sendAuthorized)
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
-	ans, err := c.read(resp)
-	ans.request = r
-	return ans, err
+	resp, err := c.read(httpResp)
+	resp.request = r
+	return resp, err
 }
 
 // secrets returns the texts that no error or log may contain, whatever the service wrote into its
@@ -190,8 +190,8 @@ func (a *api) secrets() []string {
 		base64.RawURLEncoding.EncodeToString(basic))
 }
 
-// refuse is the error for arguments that are not sent at all. It does not repeat them.
-func refuse(op wire.Operation, why string) error {
+// invalidArgument is the error for arguments that are not sent at all. It does not repeat them.
+func invalidArgument(op wire.Operation, why string) error {
 	return fmt.Errorf("idverify: %s: not sent: %w: %s", op.Title, ErrBadRequest, why)
 }
 

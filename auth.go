@@ -15,8 +15,8 @@ import (
 const (
 	// tokenTimeout bounds a token request, which has no caller's deadline.
 	tokenTimeout = 30 * time.Second
-	// maxEarly is how long before its end a token is replaced at the earliest; a tenth of its lifetime otherwise.
-	maxEarly = time.Minute
+	// maxRefreshLead is how long before its end a token is replaced at the earliest; a tenth of its lifetime otherwise.
+	maxRefreshLead = time.Minute
 	// refreshPause is the wait after an early refresh that failed: the old token still serves.
 	refreshPause = 5 * time.Second
 	// maxPrevious is the number of replaced or dropped tokens that are still redacted.
@@ -40,23 +40,23 @@ type tokenCache struct {
 	entries  map[string]*tokenEntry // by scopes; mu also guards the entries' fields
 	previous []Secret               // the last tokens that were replaced or dropped, the oldest first
 
-	hits sync.Map // from scopes to hit: the tokens that need no refresh yet, so that all the callers who just want one take no lock
+	cached sync.Map // from scopes to cachedToken: the tokens that need no refresh yet, so that all the callers who just want one take no lock
 }
 
 type tokenEntry struct {
-	token   *oauth2.Token // nil: none yet, or dropped
-	refresh time.Time     // when to fetch the next one
-	flight  *flight       // the fetch under way, if any
+	token     *oauth2.Token // nil: none yet, or dropped
+	refreshAt time.Time     // when to fetch the next one
+	inflight  *tokenFetch   // the fetch under way, if any
 }
 
-// hit is what of a tokenEntry does not change until there is another token.
-type hit struct {
+// cachedToken is what of a tokenEntry does not change until there is another token.
+type cachedToken struct {
 	token *oauth2.Token
 	until time.Time
 }
 
-// flight is one fetch. Its result is set before done is closed.
-type flight struct {
+// tokenFetch is one fetch. Its result is set before done is closed.
+type tokenFetch struct {
 	done  chan struct{}
 	token *oauth2.Token
 	err   error
@@ -68,8 +68,8 @@ func (c *tokenCache) get(ctx context.Context, scope string) (*oauth2.Token, erro
 		return nil, &sendError{operation: tokenOperation(scope), err: err}
 	}
 	now := c.now()
-	if h, ok := c.hits.Load(scope); ok && now.Before(h.(hit).until) {
-		return h.(hit).token, nil
+	if cached, ok := c.cached.Load(scope); ok && now.Before(cached.(cachedToken).until) {
+		return cached.(cachedToken).token, nil
 	}
 
 	c.mu.Lock()
@@ -82,11 +82,11 @@ func (c *tokenCache) get(ctx context.Context, scope string) (*oauth2.Token, erro
 	if token != nil && !now.Before(token.Expiry) {
 		token = nil
 	}
-	f := e.flight
-	if f == nil && (token == nil || !now.Before(e.refresh)) {
-		f = &flight{done: make(chan struct{})}
-		e.flight = f
-		go c.fly(context.WithoutCancel(ctx), scope, e, f, now)
+	f := e.inflight
+	if f == nil && (token == nil || !now.Before(e.refreshAt)) {
+		f = &tokenFetch{done: make(chan struct{})}
+		e.inflight = f
+		go c.runFetch(context.WithoutCancel(ctx), scope, e, f, now)
 	}
 	c.mu.Unlock()
 
@@ -101,15 +101,15 @@ func (c *tokenCache) get(ctx context.Context, scope string) (*oauth2.Token, erro
 	}
 }
 
-// fly fetches a token for e. It ends by itself, after tokenTimeout at the latest.
+// runFetch fetches a token for e. It ends by itself, after tokenTimeout at the latest.
 //
 // The caller's transport, clock and logger run on this goroutine, where a panic would end the
 // process and a runtime.Goexit would leave the callers waiting. Both become the error of the
-// flight. Parameter begun is the time at the start, so that this function itself never calls the
+// fetch. Parameter start is the time at the start, so that this function itself never calls the
 // clock.
-func (c *tokenCache) fly(ctx context.Context, scope string, e *tokenEntry, f *flight, begun time.Time) {
-	defer c.land(scope, e, f, begun)
-	defer c.report(ctx, scope, e, f)
+func (c *tokenCache) runFetch(ctx context.Context, scope string, e *tokenEntry, f *tokenFetch, start time.Time) {
+	defer c.finish(scope, e, f, start)
+	defer c.logRefreshFailure(ctx, scope, e, f)
 	f.err = fmt.Errorf("idverify: %s: failed: the HTTP transport, the clock or the logger called runtime.Goexit", tokenOperation(scope))
 	defer func() {
 		if p := recover(); p != nil {
@@ -121,8 +121,8 @@ func (c *tokenCache) fly(ctx context.Context, scope string, e *tokenEntry, f *fl
 	f.token, f.err = c.fetch(ctx, scope)
 }
 
-// report logs a failed refresh: no caller gets its error as long as the current token is valid.
-func (c *tokenCache) report(ctx context.Context, scope string, e *tokenEntry, f *flight) {
+// logRefreshFailure logs a failed refresh: no caller gets its error as long as the current token is valid.
+func (c *tokenCache) logRefreshFailure(ctx context.Context, scope string, e *tokenEntry, f *tokenFetch) {
 	defer func() { _ = recover() }() // the logger must not end the process
 	c.mu.Lock()
 	current := e.token
@@ -132,24 +132,24 @@ func (c *tokenCache) report(ctx context.Context, scope string, e *tokenEntry, f 
 	}
 }
 
-// land ends the flight f: it stores the result and wakes the callers.
-func (c *tokenCache) land(scope string, e *tokenEntry, f *flight, begun time.Time) {
+// finish ends the fetch f: it stores the result and wakes the callers.
+func (c *tokenCache) finish(scope string, e *tokenEntry, f *tokenFetch, start time.Time) {
 	defer close(f.done)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if e.flight != f {
+	if e.inflight != f {
 		c.remember(f.token) // it is not used: its fetch began before the service rejected the old one
 		return
 	}
-	e.flight = nil
+	e.inflight = nil
 	switch {
 	case f.err == nil:
 		c.remember(e.token)
 		e.token = f.token
-		e.refresh = f.token.Expiry.Add(-min(time.Duration(f.token.ExpiresIn)*time.Second/10, maxEarly))
-		c.hits.Store(scope, hit{e.token, e.refresh})
+		e.refreshAt = f.token.Expiry.Add(-min(time.Duration(f.token.ExpiresIn)*time.Second/10, maxRefreshLead))
+		c.cached.Store(scope, cachedToken{e.token, e.refreshAt})
 	case e.token != nil:
-		e.refresh = begun.Add(refreshPause)
+		e.refreshAt = start.Add(refreshPause)
 	default:
 		delete(c.entries, scope)
 	}
@@ -192,8 +192,8 @@ func (c *tokenCache) drop(scope string, token *oauth2.Token) {
 	defer c.mu.Unlock()
 	if e := c.entries[scope]; e != nil && e.token == token {
 		c.remember(token)
-		e.token, e.flight = nil, nil
-		c.hits.Delete(scope)
+		e.token, e.inflight = nil, nil
+		c.cached.Delete(scope)
 	}
 }
 

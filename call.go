@@ -19,10 +19,10 @@ import (
 // Limits of a response body, in bytes and in JSON values, because ten bytes of JSON can become a
 // kilobyte in Go. A page of a hundred checks has about 60 KiB and 2,500 values.
 const (
-	maxBody      = 10 << 20
-	maxErrorBody = 1 << 20
-	firstRead    = 64 << 10
-	maxValues    = 1 << 16
+	maxBody          = 10 << 20
+	maxErrorBody     = 1 << 20
+	maxInitialBuffer = 64 << 10
+	maxValues        = 1 << 16
 )
 
 // call is one operation in progress, with all its attempts. It belongs to one goroutine.
@@ -34,21 +34,21 @@ type call struct {
 	api *api
 	op  wire.Operation
 
-	retries retryablehttp.Client
-	client  http.Client
-	try     func(*call, *http.Request) (*http.Response, error)
-	payload []byte          // the request body; nil for none
-	caller  context.Context // the caller's; the context of an attempt also ends with the http.Client's timeout
-	attempt int
-	token   *oauth2.Token // of the last attempt
-	body    []byte        // of the last response
-	err     error         // of the last attempt; http.Client reduces it to a text when its timeout expires
-	unsure  bool          // the service may have processed an earlier write of the request
+	retries        retryablehttp.Client
+	client         http.Client
+	send           func(*call, *http.Request) (*http.Response, error)
+	payload        []byte          // the request body; nil for none
+	caller         context.Context // the caller's; the context of an attempt also ends with the http.Client's timeout
+	attempt        int
+	token          *oauth2.Token // of the last attempt
+	body           []byte        // of the last response
+	err            error         // of the last attempt; http.Client reduces it to a text when its timeout expires
+	maybeProcessed bool          // the service may have processed an earlier write of the request
 }
 
 // do makes attempts until the policy accepts a response, whatever its status.
-func (c *call) do(req *retryablehttp.Request, try func(*call, *http.Request) (*http.Response, error)) (*http.Response, error) {
-	c.try, c.caller = try, req.Context()
+func (c *call) do(req *retryablehttp.Request, send func(*call, *http.Request) (*http.Response, error)) (*http.Response, error) {
+	c.send, c.caller = send, req.Context()
 	c.client = http.Client{
 		Transport: c,
 		Jar:       c.api.httpClient.Jar,
@@ -93,16 +93,16 @@ func (c *call) sendError(err error, written bool) error {
 		hint:      unknownHint(c.op),
 		err:       cause(err),
 		text:      causeText(cause(err), c.secrets()...),
-		tries:     c.attempt,
+		attempts:  c.attempt,
 	}
 }
 
-// unredirected returns redirects to the caller, so that credentials never leave the host of the base
+// noRedirectTransport returns redirects to the caller, so that credentials never leave the host of the base
 // URL. It deletes the Location, because http.Client parses it even if it does not follow it, and
 // fails with its text if it is malformed.
-type unredirected struct{ http.RoundTripper }
+type noRedirectTransport struct{ http.RoundTripper }
 
-func (t unredirected) RoundTrip(r *http.Request) (*http.Response, error) {
+func (t noRedirectTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp, err := t.RoundTripper.RoundTrip(r)
 	if err == nil {
 		resp.Header.Del("Location")
@@ -113,7 +113,7 @@ func (t unredirected) RoundTrip(r *http.Request) (*http.Response, error) {
 // RoundTrip implements http.RoundTripper for one attempt.
 func (c *call) RoundTrip(req *http.Request) (*http.Response, error) {
 	c.attempt++
-	resp, err := c.try(c, req)
+	resp, err := c.send(c, req)
 	c.err = err
 	return resp, err
 }
@@ -142,7 +142,7 @@ func (c *call) sendWithToken(req *http.Request) (*http.Response, error) {
 // exchange sends req and reads the whole response, so that a truncated response fails the attempt
 // like a lost connection.
 func (c *call) exchange(req *http.Request) (*http.Response, error) {
-	begun := time.Now()
+	start := time.Now()
 	req.Header.Set("Authorization", "Bearer "+c.token.AccessToken) // the header belongs to this attempt
 	tracker := newWriteTracker(c.op, c.payload)
 	req = tracker.track(req)
@@ -160,8 +160,8 @@ func (c *call) exchange(req *http.Request) (*http.Response, error) {
 		}
 		err = c.sendError(lost, written || resp != nil)
 	}
-	c.unsure = c.unsure || idempotent(c.op) && tracker.rewritten()
-	c.api.logTry(req.Context(), c.op, c.attempt, begun, resp, err)
+	c.maybeProcessed = c.maybeProcessed || idempotent(c.op) && tracker.rewritten()
+	c.api.logAttempt(req.Context(), c.op, c.attempt, start, resp, err)
 	if err != nil {
 		return nil, err
 	}
@@ -178,7 +178,7 @@ func (c *call) readBody(resp *http.Response) error {
 		limit = maxErrorBody
 	}
 	// Content-Length avoids growing the buffer, but it is a claim of the peer: allocate a page at most.
-	buf := bytes.NewBuffer(make([]byte, 0, min(max(resp.ContentLength, 0), firstRead)+bytes.MinRead))
+	buf := bytes.NewBuffer(make([]byte, 0, min(max(resp.ContentLength, 0), maxInitialBuffer)+bytes.MinRead))
 	_, err := buf.ReadFrom(io.LimitReader(resp.Body, int64(limit)+1))
 	body := buf.Bytes()
 	if !isSuccess(resp.StatusCode) {
@@ -189,33 +189,33 @@ func (c *call) readBody(resp *http.Response) error {
 	case err != nil:
 		return err
 	case len(body) > limit:
-		return c.tooMuch(resp, "it is longer than 10 MiB")
-	case isSuccess(resp.StatusCode) && values(body) > maxValues:
-		return c.tooMuch(resp, "it holds more than 65,536 values")
+		return c.bodyTooLarge(resp, "it is longer than 10 MiB")
+	case isSuccess(resp.StatusCode) && countValues(body) > maxValues:
+		return c.bodyTooLarge(resp, "it holds more than 65,536 values")
 	}
 	c.body, resp.Body = body, http.NoBody
 	return nil
 }
 
-func (c *call) tooMuch(resp *http.Response, why string) error {
-	return answer{secrets: c.secrets, op: c.op, status: resp.StatusCode, header: resp.Header}.unusable(errors.New(why))
+func (c *call) bodyTooLarge(resp *http.Response, why string) error {
+	return response{secrets: c.secrets, op: c.op, status: resp.StatusCode, header: resp.Header}.unusable(errors.New(why))
 }
 
-// values returns an upper bound of the number of values in the JSON in body: every value but the
+// countValues returns an upper bound of the number of values in the JSON in body: every value but the
 // first follows one of these characters.
-func values(body []byte) (n int) {
+func countValues(body []byte) (n int) {
 	for _, mark := range []byte(",[{") {
 		n += bytes.Count(body, []byte{mark})
 	}
 	return n
 }
 
-// logTry logs an attempt: the response, or the error.
-func (a *api) logTry(ctx context.Context, op wire.Operation, attempt int, begun time.Time, resp *http.Response, err error, more ...slog.Attr) {
+// logAttempt logs an attempt: the response, or the error.
+func (a *api) logAttempt(ctx context.Context, op wire.Operation, attempt int, start time.Time, resp *http.Response, err error, more ...slog.Attr) {
 	if !a.logger.Enabled(ctx, slog.LevelDebug) {
 		return
 	}
-	attrs := []slog.Attr{slog.String("operation", op.Name), slog.Int("attempt", attempt), slog.Duration("duration", time.Since(begun))}
+	attrs := []slog.Attr{slog.String("operation", op.Name), slog.Int("attempt", attempt), slog.Duration("duration", time.Since(start))}
 	if err != nil {
 		attrs = append(attrs, slog.String("error", err.Error()))
 	} else {
@@ -225,15 +225,15 @@ func (a *api) logTry(ctx context.Context, op wire.Operation, attempt int, begun 
 }
 
 // read returns the response, or the error that it describes.
-func (c *call) read(resp *http.Response) (answer, error) {
+func (c *call) read(resp *http.Response) (response, error) {
 	resp.Body.Close() // the body has been read, but closing it stops the timer of the http.Client
 	if !isSuccess(resp.StatusCode) && !c.alreadyDeleted(resp.StatusCode) {
-		return answer{}, c.problem(resp, c.body)
+		return response{}, c.problem(resp, c.body)
 	}
-	return answer{secrets: c.secrets, op: c.op, status: resp.StatusCode, header: resp.Header, body: c.body}, nil
+	return response{secrets: c.secrets, op: c.op, status: resp.StatusCode, header: resp.Header, body: c.body}, nil
 }
 
 // alreadyDeleted reports whether an earlier write of a DELETE explains the status 404.
 func (c *call) alreadyDeleted(status int) bool {
-	return c.op.Method == http.MethodDelete && c.unsure && status == http.StatusNotFound
+	return c.op.Method == http.MethodDelete && c.maybeProcessed && status == http.StatusNotFound
 }

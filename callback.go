@@ -86,7 +86,7 @@ func ParseCallback(m *signature.Message) (*Callback, error) {
 // Specification: sections 5.3 and 6.
 func CallbackHandler(v *signature.Verifier, handle func(context.Context, *Callback) error) http.Handler {
 	return v.CallbackHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		defer answerPanic(w)
+		defer respondToPanic(w)
 		m, _ := signature.MessageFromContext(r.Context())
 		c, err := ParseCallback(m)
 		if err == nil {
@@ -110,8 +110,8 @@ func checkID(c *Callback) string {
 	return c.CheckID
 }
 
-// answerPanic answers 500 and lets the panic go on. Without the answer net/http would cut the connection, and after that the service does not try again.
-func answerPanic(w http.ResponseWriter) {
+// respondToPanic answers 500 and lets the panic go on. Without the answer net/http would cut the connection, and after that the service does not try again.
+func respondToPanic(w http.ResponseWriter) {
 	p := recover()
 	if p == nil {
 		return

@@ -98,11 +98,11 @@ func (p createArgs) body(a *api, op wire.Operation) (*createCheckJSON, error) {
 	}
 	switch {
 	case p.redirectURL != "" && !hasCodeExchange(a, op):
-		return nil, refuse(op, "RedirectURL "+needsCodeExchange)
+		return nil, invalidArgument(op, "RedirectURL "+needsCodeExchange)
 	case p.phoneIP.Zone() != "":
-		return nil, refuse(op, "PhoneIP has a zone, which means something on one machine only")
+		return nil, invalidArgument(op, "PhoneIP has a zone, which means something on one machine only")
 	case p.period != 0 && (p.period < minPeriod || p.period > maxPeriod || p.period%time.Minute != 0):
-		return nil, refuse(op, "Period must be whole minutes, from an hour to 375 days")
+		return nil, invalidArgument(op, "Period must be whole minutes, from an hour to 375 days")
 	}
 	if p.phoneIP.IsValid() {
 		body.PhoneIP = p.phoneIP.Unmap().String()
@@ -132,9 +132,9 @@ type patchOperation struct {
 func codePatch(a *api, op wire.Operation, code string) ([]patchOperation, error) {
 	switch {
 	case !hasCodeExchange(a, op):
-		return nil, refuse(op, "Complete "+needsCodeExchange)
+		return nil, invalidArgument(op, "Complete "+needsCodeExchange)
 	case code == "":
-		return nil, refuse(op, "the code is empty")
+		return nil, invalidArgument(op, "the code is empty")
 	}
 	return []patchOperation{{Op: "add", Path: "/code", Value: code}}, nil
 }

@@ -63,12 +63,12 @@ func newConsole(w *boundWorkspace) *Console {
 func (w *boundWorkspace) ids(rest ...string) []string { return append([]string{w.id}, rest...) }
 
 // sendIn is send for an operation below the workspace.
-func sendIn[J shape[T], T any](ctx context.Context, w *boundWorkspace, op wire.Operation, body any, ids ...string) (*T, error) {
+func sendIn[J resourceJSON[T], T any](ctx context.Context, w *boundWorkspace, op wire.Operation, body any, ids ...string) (*T, error) {
 	return send[J](ctx, w.api, op, body, w.ids(ids...)...)
 }
 
 // listIn is list for a collection below the workspace.
-func listIn[J shape[T], T any](ctx context.Context, w *boundWorkspace, op wire.Operation, o ListOptions, name string, ids ...string) (*Page[T], error) {
+func listIn[J resourceJSON[T], T any](ctx context.Context, w *boundWorkspace, op wire.Operation, o ListOptions, name string, ids ...string) (*Page[T], error) {
 	return list[J](ctx, w.api, listOf(op, o, w.ids(ids...)...), name)
 }
 

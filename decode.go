@@ -67,8 +67,8 @@ func (n *number) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// times is n units as a duration, within its range.
-func (n number) times(unit time.Duration) time.Duration {
+// duration is n units as a duration, within its range.
+func (n number) duration(unit time.Duration) time.Duration {
 	d := float64(n) * float64(unit)
 	switch {
 	case d >= math.MaxInt64:

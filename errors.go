@@ -76,7 +76,7 @@ type Error struct {
 
 	unknown     bool   // the operation is not idempotent, and may have been processed
 	unknownHint string // what to do then
-	tries       int
+	attempts    int
 }
 
 // RateLimit is what the service says of its limit on requests.
@@ -94,7 +94,7 @@ func (e *Error) Fragment() string {
 
 // Error implements error: operation, status, fragment, detail, what to do, and what to quote.
 func (e *Error) Error() string {
-	return describe(e.Operation, e.Status, e.Fragment(), e.Detail, e.hint()) + trail(e.RequestID, e.tries)
+	return errorText(e.Operation, e.Status, e.Fragment(), e.Detail, e.hint()) + errorSuffix(e.RequestID, e.attempts)
 }
 
 // Is makes errors.Is find the sentinel that e means.
@@ -119,7 +119,7 @@ func (e *Error) hint() string {
 	case e.unknown:
 		return e.unknownHint
 	case e.RetryAfter > 0 && isTransient(e.Status):
-		return tryAgain(e.RetryAfter)
+		return retryAfterText(e.RetryAfter)
 	case e.Status >= 300 && e.Status <= 399:
 		return redirectHint
 	case e.Fragment() == "" && (e.Status == http.StatusNotFound || e.Status == http.StatusMethodNotAllowed):
@@ -146,8 +146,8 @@ func unknownHint(op wire.Operation) string {
 	return "outcome unknown: it may have been processed; read the current state before you retry"
 }
 
-// tryAgain advises a wait; of a nonsensical one it says no more than that it is long.
-func tryAgain(wait time.Duration) string {
+// retryAfterText advises a wait; of a nonsensical one it says no more than that it is long.
+func retryAfterText(wait time.Duration) string {
 	if wait > 24*time.Hour {
 		return "try again much later: the service asks for more than a day"
 	}
@@ -156,8 +156,8 @@ func tryAgain(wait time.Duration) string {
 
 const redirectHint = "redirects are not followed, so that credentials stay with the host of the base URL: is the base URL right?"
 
-// describe is the one form of our errors.
-func describe(operation string, status int, name, detail, hint string) string {
+// errorText is the one form of our errors.
+func errorText(operation string, status int, name, detail, hint string) string {
 	if name == "" {
 		name = http.StatusText(status)
 	}
@@ -174,15 +174,15 @@ func describe(operation string, status int, name, detail, hint string) string {
 	return s
 }
 
-// trail is what leads from an error to the records of the service and to our log.
-func trail(requestID string, tries int) string {
+// errorSuffix is what leads from an error to the records of the service and to our log.
+func errorSuffix(requestID string, attempts int) string {
 	switch {
-	case requestID != "" && tries > 1:
-		return fmt.Sprintf(" [request %s, %d tries]", requestID, tries)
+	case requestID != "" && attempts > 1:
+		return fmt.Sprintf(" [request %s, %d tries]", requestID, attempts)
 	case requestID != "":
 		return fmt.Sprintf(" [request %s]", requestID)
-	case tries > 1:
-		return fmt.Sprintf(" [%d tries]", tries)
+	case attempts > 1:
+		return fmt.Sprintf(" [%d tries]", attempts)
 	}
 	return ""
 }
@@ -203,7 +203,7 @@ func (e *TokenError) Error() string {
 	hint := ""
 	switch {
 	case e.RetryAfter > 0:
-		hint = tryAgain(e.RetryAfter)
+		hint = retryAfterText(e.RetryAfter)
 	case e.Code == wire.InvalidClient:
 		hint = "check client ID and secret; a project's secret cannot be reset: create new credentials"
 	case e.Code == wire.InvalidScope:
@@ -211,7 +211,7 @@ func (e *TokenError) Error() string {
 	case e.Status >= 300 && e.Status <= 399:
 		hint = redirectHint
 	}
-	return describe(tokenOperation(e.Scope), e.Status, e.Code, e.Description, hint) + trail(e.RequestID, 1)
+	return errorText(tokenOperation(e.Scope), e.Status, e.Code, e.Description, hint) + errorSuffix(e.RequestID, 1)
 }
 
 // Is makes errors.Is find [ErrUnauthorized] and [ErrRateLimited].
@@ -244,7 +244,7 @@ func (e *DecodeError) Error() string {
 	if e.hint != "" {
 		s += " (" + e.hint + ")"
 	}
-	return s + trail(e.RequestID, 1)
+	return s + errorSuffix(e.RequestID, 1)
 }
 
 // sendError is the error of an operation without a response. It never wraps a *url.Error, which
@@ -256,7 +256,7 @@ type sendError struct {
 	hint      string // what to do then
 	err       error
 	text      string // of err, redacted; empty if the service had no part in it
-	tries     int
+	attempts  int
 }
 
 // Error implements error.
@@ -265,7 +265,7 @@ func (e *sendError) Error() string {
 	if e.unknown {
 		s += " (" + e.hint + ")"
 	}
-	return s + trail("", e.tries)
+	return s + errorSuffix("", e.attempts)
 }
 
 // Unwrap makes errors.Is find context.Canceled, context.DeadlineExceeded and the errors of package net.

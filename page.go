@@ -72,22 +72,22 @@ type pageJSON struct {
 }
 
 // list returns the page of r whose items are called name.
-func list[J shape[T], T any](ctx context.Context, a *api, r request, name string) (*Page[T], error) {
-	ans, err := a.do(ctx, r)
+func list[J resourceJSON[T], T any](ctx context.Context, a *api, r request, name string) (*Page[T], error) {
+	resp, err := a.do(ctx, r)
 	if err != nil {
 		return nil, err
 	}
 	var p pageJSON
-	if err := json.Unmarshal(ans.body, &p); err != nil {
-		return nil, ans.unusable(err)
+	if err := json.Unmarshal(resp.body, &p); err != nil {
+		return nil, resp.unusable(err)
 	}
 	if p.Page == nil {
-		return nil, ans.unusable(errors.New("it has no page"))
+		return nil, resp.unusable(errors.New("it has no page"))
 	}
 	var items []J
 	if raw, ok := p.Embedded[name]; ok {
 		if err := json.Unmarshal(raw, &items); err != nil {
-			return nil, ans.unusable(err)
+			return nil, resp.unusable(err)
 		}
 	}
 	page := &Page[T]{
@@ -99,7 +99,7 @@ func list[J shape[T], T any](ctx context.Context, a *api, r request, name string
 	}
 	for i, item := range items {
 		if page.Items[i], err = item.value(); err != nil {
-			return nil, ans.unusable(err)
+			return nil, resp.unusable(err)
 		}
 	}
 	return page, nil
@@ -139,14 +139,14 @@ func all[T any](ctx context.Context, o ListOptions, list func(context.Context, L
 }
 
 // collect gathers items. A service without end is no reason to collect without end: more than most are an error.
-func collect[T any](op wire.Operation, most int, items iter.Seq2[*T, error]) ([]T, error) {
+func collect[T any](op wire.Operation, limit int, items iter.Seq2[*T, error]) ([]T, error) {
 	var found []T
 	for item, err := range items {
 		if err != nil {
 			return nil, err
 		}
-		if len(found) == most {
-			return nil, &DecodeError{Operation: op.Title, Status: op.Success, Reason: fmt.Sprintf("there are more than %d items", most)}
+		if len(found) == limit {
+			return nil, &DecodeError{Operation: op.Title, Status: op.Success, Reason: fmt.Sprintf("there are more than %d items", limit)}
 		}
 		found = append(found, *item)
 	}

@@ -135,7 +135,7 @@ func (j phoneCheckJSON) value() (*PhoneCheck, error) {
 		SnapshotBalance: j.SnapshotBalance,
 		CreatedAt:       j.CreatedAt.Time,
 		UpdatedAt:       j.UpdatedAt.Time,
-		TTL:             j.TTL.times(time.Second),
+		TTL:             j.TTL.duration(time.Second),
 		NetworkID:       j.NetworkID,
 		ErrorCode:       j.ErrorCode,
 		ReferenceID:     j.ReferenceID,

@@ -20,7 +20,7 @@ func (c *call) problem(resp *http.Response, body []byte) *Error {
 	e := &Error{
 		unknown:     !idempotent(c.op) && outcomeUnknown(resp.StatusCode),
 		unknownHint: unknownHint(c.op),
-		tries:       c.attempt,
+		attempts:    c.attempt,
 		Status:      resp.StatusCode,
 		Title:       http.StatusText(resp.StatusCode),
 		Operation:   c.op.Title,
@@ -34,13 +34,13 @@ func (c *call) problem(resp *http.Response, body []byte) *Error {
 	// A field of the wrong type is an error, but the other fields are there: what could be read counts.
 	_ = json.Unmarshal(body, &p)
 	if p.Type == "" && p.Title == "" && p.Detail == "" {
-		e.Detail = begins(body, secrets...)
+		e.Detail = bodyStart(body, secrets...)
 		return e
 	}
-	e.Type = cleanType(p.Type, secrets...)
-	e.Detail = clean(p.Detail, secrets...)
+	e.Type = sanitizeType(p.Type, secrets...)
+	e.Detail = sanitize(p.Detail, secrets...)
 	if p.Title != "" {
-		e.Title = clean(p.Title, secrets...)
+		e.Title = sanitize(p.Title, secrets...)
 	}
 	return e
 }
@@ -66,13 +66,13 @@ func (c *call) secrets() []string {
 // problemType is the form that the specification gives to the type of a problem: a URI that ends in a plain fragment. Other text may hold anything.
 var problemType = regexp.MustCompile(`^[!-~]{0,400}#[\w-]{1,100}$`)
 
-// cleanType is the type of a problem as far as it is fit to be shown.
-func cleanType(s string, secrets ...string) string {
+// sanitizeType is the type of a problem as far as it is fit to be shown.
+func sanitizeType(s string, secrets ...string) string {
 	base, fragment, _ := strings.Cut(s, "#")
-	if !problemType.MatchString(s) || clean(fragment, secrets...) != fragment {
+	if !problemType.MatchString(s) || sanitize(fragment, secrets...) != fragment {
 		return ""
 	}
-	if address := strings.TrimPrefix(base, "https://"); clean(address, secrets...) != address {
+	if address := strings.TrimPrefix(base, "https://"); sanitize(address, secrets...) != address {
 		return "#" + fragment
 	}
 	return s
@@ -87,11 +87,11 @@ func newTokenError(scope string, resp *http.Response, body []byte, secrets []str
 	}
 	_ = json.Unmarshal(body, &p)
 	if p.Code == "" {
-		e.Description = begins(body, secrets...)
+		e.Description = bodyStart(body, secrets...)
 		return e
 	}
-	e.Code = clean(p.Code, secrets...)
-	e.Description = clean(p.Description, secrets...)
+	e.Code = sanitize(p.Code, secrets...)
+	e.Description = sanitize(p.Description, secrets...)
 	return e
 }
 
@@ -99,7 +99,7 @@ func newTokenError(scope string, resp *http.Response, body []byte, secrets []str
 func newDecodeError(operation string, status int, body []byte, err error, secrets ...string) *DecodeError {
 	reason := decodeReason(err)
 	if trimmed := strings.TrimSpace(string(body[:min(len(body), 16)])); trimmed != "" && trimmed[0] != '{' && trimmed[0] != '[' {
-		reason += ": " + begins(body, secrets...)
+		reason += ": " + bodyStart(body, secrets...)
 	}
 	return &DecodeError{Operation: operation, Status: status, Reason: reason}
 }
@@ -119,7 +119,7 @@ func decodeReason(err error) string {
 		return "the field " + strconv.Quote(typeErr.Field) + " is of another type"
 	}
 	// Other errors of encoding/json repeat the value, for example an invalid json.Number.
-	if reason := clean(err.Error()); !strings.HasPrefix(reason, "json: ") {
+	if reason := sanitize(err.Error()); !strings.HasPrefix(reason, "json: ") {
 		return reason
 	}
 	return "a field has an invalid value"
@@ -183,5 +183,5 @@ func requestID(h http.Header, secrets ...string) string {
 	if plainID.MatchString(id) {
 		return id
 	}
-	return clean(id)
+	return sanitize(id)
 }

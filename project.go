@@ -91,7 +91,7 @@ func (s *ProjectService) Update(ctx context.Context, projectID string, changes .
 	patch := make([]patchOperation, len(changes))
 	for i, c := range changes {
 		if c.operation.Op == "" {
-			return nil, refuse(wire.UpdateProject, "a change is the zero ProjectChange: use SetName and the like")
+			return nil, invalidArgument(wire.UpdateProject, "a change is the zero ProjectChange: use SetName and the like")
 		}
 		patch[i] = c.operation
 	}
@@ -129,37 +129,37 @@ func SetMode(mode ProjectMode) ProjectChange {
 }
 
 // SetCallbackURL sets the callback URL for every product that has none of its own.
-func SetCallbackURL(url string) ProjectChange { return set("/callback_url", url) }
+func SetCallbackURL(url string) ProjectChange { return setMember("/callback_url", url) }
 
 // RemoveCallbackURL takes that away. It is [ErrBadRequest] when there is none, as with the other removals.
-func RemoveCallbackURL() ProjectChange { return unset("/callback_url") }
+func RemoveCallbackURL() ProjectChange { return removeMember("/callback_url") }
 
 // SetProductCallbackURL sets where the results of p's checks go: [ProductPhoneCheck] or [ProductSubscriberCheck].
 func SetProductCallbackURL(p Product, url string) ProjectChange {
-	return set("/configuration/"+string(p)+"/callback_url", url)
+	return setMember("/configuration/"+string(p)+"/callback_url", url)
 }
 
 // RemoveProductCallbackURL has the results of p's checks go to the project's callback URL.
 func RemoveProductCallbackURL(p Product) ProjectChange {
-	return unset("/configuration/" + string(p) + "/callback_url")
+	return removeMember("/configuration/" + string(p) + "/callback_url")
 }
 
 // SetProductRedirectURL sets where the devices of p's checks go on with a code.
 func SetProductRedirectURL(p Product, url string) ProjectChange {
-	return set("/configuration/"+string(p)+"/redirect_url", url)
+	return setMember("/configuration/"+string(p)+"/redirect_url", url)
 }
 
 // RemoveProductRedirectURL has the devices of p's checks get their code as JSON.
 func RemoveProductRedirectURL(p Product) ProjectChange {
-	return unset("/configuration/" + string(p) + "/redirect_url")
+	return removeMember("/configuration/" + string(p) + "/redirect_url")
 }
 
-// set works whether there was a value or not: that is what "add" means for a member of an object (RFC 6902, section 4.1).
-func set(path, value string) ProjectChange {
+// setMember works whether there was a value or not: that is what "add" means for a member of an object (RFC 6902, section 4.1).
+func setMember(path, value string) ProjectChange {
 	return ProjectChange{patchOperation{Op: "add", Path: path, Value: value}}
 }
 
-func unset(path string) ProjectChange {
+func removeMember(path string) ProjectChange {
 	return ProjectChange{patchOperation{Op: "remove", Path: path}}
 }
 

@@ -61,9 +61,9 @@ type Price struct {
 func (s *ReachabilityService) Lookup(ctx context.Context, ip netip.Addr) (*DeviceReachability, error) {
 	switch {
 	case !ip.IsValid():
-		return nil, refuse(wire.LookupDeviceIP, "the address is the zero Addr")
+		return nil, invalidArgument(wire.LookupDeviceIP, "the address is the zero Addr")
 	case ip.Zone() != "":
-		return nil, refuse(wire.LookupDeviceIP, "the address has a zone, which means something on one machine only")
+		return nil, invalidArgument(wire.LookupDeviceIP, "the address has a zone, which means something on one machine only")
 	}
 	return send[reachabilityJSON](ctx, s.api, wire.LookupDeviceIP, nil, ip.Unmap().String())
 }

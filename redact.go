@@ -27,15 +27,15 @@ func redactSecrets(s string, limit int, secrets []string) string {
 }
 
 const (
-	// wordLength is the length from which a secret is redacted within a word, too. A shorter one
+	// minWordLength is the length from which a secret is redacted within a word, too. A shorter one
 	// would make other words unreadable.
-	wordLength = 8
-	// enough is how many leading characters of a longer secret are redacted if the rest differs. It
+	minWordLength = 8
+	// minPrefix is how many leading characters of a longer secret are redacted if the rest differs. It
 	// bounds the time that a hostile text can take.
-	enough = 64
-	// partial is how many leading characters are redacted at the end of a text, which may have been
+	minPrefix = 64
+	// minPartial is how many leading characters are redacted at the end of a text, which may have been
 	// truncated within the secret.
-	partial = 12
+	minPartial = 12
 )
 
 // secretAt returns the length of the text at s[i] that spells a secret, or enough of one, in any
@@ -47,10 +47,10 @@ func secretAt(s string, i int, secrets []string) int {
 			continue // fast path
 		}
 		for _, unescape := range notations {
-			matched, n := spelled(s[i:], secret, unescape)
+			matched, n := matchPrefix(s[i:], secret, unescape)
 			switch {
-			case len(secret) < wordLength && !isWordAt(s, i, n):
-			case matched == len(secret), matched >= enough, matched >= partial && i+n == len(s):
+			case len(secret) < minWordLength && !isWordAt(s, i, n):
+			case matched == len(secret), matched >= minPrefix, matched >= minPartial && i+n == len(s):
 				longest = max(longest, n)
 			}
 		}
@@ -58,9 +58,9 @@ func secretAt(s string, i int, secrets []string) int {
 	return longest
 }
 
-// spelled returns how many leading bytes of secret s begins with in a notation, and their length in
+// matchPrefix returns how many leading bytes of secret s begins with in a notation, and their length in
 // s.
-func spelled(s, secret string, unescape func(string) (string, int)) (matched, n int) {
+func matchPrefix(s, secret string, unescape func(string) (string, int)) (matched, n int) {
 	for matched < len(secret) && n < len(s) {
 		char, length := s[n:n+1], 1
 		if escaped, escape := unescape(s[n:]); escape > 0 {

@@ -14,8 +14,8 @@ import (
 
 // checkRetry reports whether to retry, and sets the delay. It implements retryablehttp.CheckRetry.
 func (c *call) checkRetry(ctx context.Context, resp *http.Response, _ error) (bool, error) {
-	again, floor := c.transient(resp)
-	if !again || c.attempt >= c.api.retry.MaxAttempts || ctx.Err() != nil {
+	retry, floor := c.retryable(resp)
+	if !retry || c.attempt >= c.api.retry.MaxAttempts || ctx.Err() != nil {
 		return false, nil
 	}
 	wait := max(c.api.retry.backoff(c.attempt), floor)
@@ -27,7 +27,7 @@ func (c *call) checkRetry(ctx context.Context, resp *http.Response, _ error) (bo
 	}
 
 	c.retries.RetryWaitMin = wait
-	c.unsure = c.unsure || resp == nil && c.written() || resp != nil && resp.StatusCode >= 500
+	c.maybeProcessed = c.maybeProcessed || resp == nil && c.written() || resp != nil && resp.StatusCode >= 500
 	c.api.logger.LogAttrs(ctx, slog.LevelWarn, "idverify: retry", slog.String("operation", c.op.Name), slog.Int("attempt", c.attempt), slog.Duration("wait", wait), c.outcome(resp))
 	return true, nil
 }
@@ -43,9 +43,9 @@ func (c *call) outcome(resp *http.Response) slog.Attr {
 	return slog.String("error", "there is no answer")
 }
 
-// transient reports whether the last attempt may be retried, and the minimum delay that the service
+// retryable reports whether the last attempt may be retried, and the minimum delay that the service
 // asks for.
-func (c *call) transient(resp *http.Response) (again bool, floor time.Duration) {
+func (c *call) retryable(resp *http.Response) (retry bool, floor time.Duration) {
 	if resp != nil {
 		return resp.StatusCode == http.StatusTooManyRequests || idempotent(c.op) && isTransient(resp.StatusCode), retryAfter(resp.Header)
 	}

@@ -23,9 +23,9 @@ var (
 	sensitive = regexp.MustCompile(`(?i)\b(?:bearer|basic)[\s:]+(?:[\w.~+/-]*[0-9=][\w.~+/=-]*|[\w.~+/=-]{16,})|\b[a-z][a-z0-9+.-]*://\S+|\+?\(?\d(?:[ ().-]{0,3}\d){6,}`)
 )
 
-// clean sanitizes untrusted text for an error or a log: the result is one line of at most 300
+// sanitize sanitizes untrusted text for an error or a log: the result is one line of at most 300
 // printable characters, without secrets, phone numbers, addresses and URLs.
-func clean(s string, secrets ...string) string {
+func sanitize(s string, secrets ...string) string {
 	const longest = 300
 	s = redactSecrets(s, 16*longest, secrets)
 	s = strings.Map(func(r rune) rune {
@@ -54,9 +54,9 @@ func clean(s string, secrets ...string) string {
 	return s
 }
 
-// begins returns how an unexpected body begins.
-func begins(body []byte, secrets ...string) string {
-	text := clean(string(body[:min(len(body), 64<<10)]), secrets...)
+// bodyStart returns how an unexpected body begins.
+func bodyStart(body []byte, secrets ...string) string {
+	text := sanitize(string(body[:min(len(body), 64<<10)]), secrets...)
 	if text == "" {
 		return "the body is empty"
 	}
@@ -75,13 +75,13 @@ func cause(err error) error {
 // contain.
 func causeText(err error, secrets ...string) string {
 	if dnsErr, ok := errors.AsType[*net.DNSError](err); ok {
-		return "look up the service's host: " + clean(dnsErr.Err, secrets...)
+		return "look up the service's host: " + sanitize(dnsErr.Err, secrets...)
 	}
 	if opErr, ok := errors.AsType[*net.OpError](err); ok {
 		if opErr.Err == nil {
 			return opErr.Op // its method Error would panic
 		}
-		return opErr.Op + ": " + clean(opErr.Err.Error(), secrets...)
+		return opErr.Op + ": " + sanitize(opErr.Err.Error(), secrets...)
 	}
 	if _, ok := errors.AsType[x509.HostnameError](err); ok {
 		return "the certificate is for another host"
@@ -92,5 +92,5 @@ func causeText(err error, secrets ...string) string {
 	case errors.Is(err, io.EOF):
 		return "the connection was closed before the answer"
 	}
-	return clean(err.Error(), secrets...)
+	return sanitize(err.Error(), secrets...)
 }

@@ -43,10 +43,10 @@ func (a *api) token(ctx context.Context, scopes []Scope) (*oauth2.Token, error) 
 	}
 	req, err := retryablehttp.NewRequestWithContext(ctx, wire.Token.Method, a.base+wire.Token.Path, nil)
 	if err != nil {
-		return nil, refuse(wire.Token, "the request cannot be built: is the context nil?")
+		return nil, invalidArgument(wire.Token, "the request cannot be built: is the context nil?")
 	}
 
-	// The tries are those of every operation; each of them asks the cache.
+	// Attempts are made as for every operation. Each asks the cache.
 	c := &call{api: a, op: wire.Token}
 	resp, err := c.do(req, func(c *call, r *http.Request) (*http.Response, error) {
 		token, err := a.tokens.get(r.Context(), scope)
@@ -67,12 +67,12 @@ func (a *api) token(ctx context.Context, scopes []Scope) (*oauth2.Token, error) 
 // joinScopes writes scopes as the token endpoint wants them, in one order however they were given: a set of scopes has one token.
 func joinScopes(scopes []Scope) (string, error) {
 	if len(scopes) == 0 {
-		return "", refuse(wire.Token, "no scope is given")
+		return "", invalidArgument(wire.Token, "no scope is given")
 	}
 	names := make([]string, len(scopes))
 	for i, s := range scopes {
 		if s == "" || strings.ContainsFunc(string(s), notVisible) {
-			return "", refuse(wire.Token, "a scope is empty or holds a space")
+			return "", invalidArgument(wire.Token, "a scope is empty or holds a space")
 		}
 		names[i] = string(s)
 	}
@@ -88,7 +88,7 @@ func (a *api) fetchToken(ctx context.Context, scope string) (*oauth2.Token, erro
 	}
 	client := &http.Client{Transport: a.transport, Timeout: a.httpClient.Timeout}
 	requested := a.now()
-	begun := time.Now()
+	start := time.Now()
 	tracker := newWriteTracker(wire.Token, form)
 	req = tracker.track(req)
 	defer tracker.cancel()
@@ -97,7 +97,7 @@ func (a *api) fetchToken(ctx context.Context, scope string) (*oauth2.Token, erro
 		err, _ = tracker.fail(err)
 		err = &sendError{operation: tokenOperation(scope), err: cause(err), text: causeText(cause(err), a.secrets()...)}
 	}
-	a.logTry(ctx, wire.Token, 1, begun, resp, err, slog.String("scope", scope))
+	a.logAttempt(ctx, wire.Token, 1, start, resp, err, slog.String("scope", scope))
 	if err != nil {
 		return nil, err
 	}
@@ -126,7 +126,7 @@ func (a *api) tokenRequest(ctx context.Context, scope string) (*http.Request, []
 	}
 	req, err := http.NewRequestWithContext(ctx, wire.Token.Method, a.base+wire.Token.Path, nil)
 	if err != nil {
-		return nil, nil, refuse(wire.Token, "the request cannot be built")
+		return nil, nil, invalidArgument(wire.Token, "the request cannot be built")
 	}
 	req.SetBasicAuth(a.credentials.ClientID, a.credentials.ClientSecret.Reveal())
 	req.Header.Set("Content-Type", w.FormDataContentType())

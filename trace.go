@@ -23,11 +23,11 @@ type TraceLog struct {
 
 // traces returns all traces of a check, of however many pages.
 func traces(ctx context.Context, a *api, op wire.Operation, checkID string) ([]Trace, error) {
-	const most = 10_000 // a check takes a few steps
+	const maxTraces = 10_000 // a check takes a few steps
 	pages := func(ctx context.Context, o ListOptions) (*Page[Trace], error) {
 		return list[traceJSON](ctx, a, listOf(op, o, checkID), "traces")
 	}
-	return collect(op, most, all(ctx, ListOptions{Size: 100}, pages))
+	return collect(op, maxTraces, all(ctx, ListOptions{Size: 100}, pages))
 }
 
 type traceJSON struct {

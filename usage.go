@@ -75,7 +75,7 @@ const (
 // usage reads all pages.
 func (s *UsageService) usage(ctx context.Context, period, format string, q UsageQuery) ([]Usage, error) {
 	if q.From.IsZero() {
-		return nil, refuse(wire.GetUsage, "From is not set")
+		return nil, invalidArgument(wire.GetUsage, "From is not set")
 	}
 	search := "date>=" + q.From.UTC().Format(format)
 	if !q.To.IsZero() {

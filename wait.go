@@ -13,9 +13,9 @@ import (
 
 // How often Wait reads a check, and for how long when the check names no ttl.
 const (
-	firstPoll  = 500 * time.Millisecond
-	lastPoll   = 5 * time.Second
-	defaultTTL = 2 * time.Minute
+	minPollInterval = 500 * time.Millisecond
+	maxPollInterval = 5 * time.Second
+	defaultTTL      = 2 * time.Minute
 )
 
 // CheckEndedError says that a check ended without a result that can be read: the service does not keep checks that end as EXPIRED or ERROR, only their callback shows them (specification, section 3).
@@ -34,7 +34,7 @@ type CheckEndedError struct {
 // Error implements error.
 func (e *CheckEndedError) Error() string {
 	s := "idverify: " + e.operation + ": "
-	status := cmp.Or(e.statusText, clean(string(e.Status))) // a caller may have made e
+	status := cmp.Or(e.statusText, sanitize(string(e.Status))) // a caller may have made e
 	switch {
 	case e.err != nil && e.Status == "":
 		s += "the check cannot be read: it ended as EXPIRED or ERROR, which only its callback shows (give checks a CallbackURL to learn it), or it never was"
@@ -43,7 +43,7 @@ func (e *CheckEndedError) Error() string {
 	case e.Status.Final():
 		s += "the check ended as " + string(e.Status)
 		if e.ErrorCode != "" {
-			s += ": " + cmp.Or(e.errorText, clean(e.ErrorCode))
+			s += ": " + cmp.Or(e.errorText, sanitize(e.ErrorCode))
 		}
 	default:
 		s += fmt.Sprintf("the check is still %s although its ttl is over", status)
@@ -62,9 +62,9 @@ type progress struct {
 }
 
 // wait reads the check with get until it is COMPLETED.
-func wait[T any](ctx context.Context, a *api, operation, checkID string, get func(context.Context, string) (*T, error), look func(*T) progress) (*T, error) {
+func wait[T any](ctx context.Context, a *api, operation, checkID string, get func(context.Context, string) (*T, error), toProgress func(*T) progress) (*T, error) {
 	ended := &CheckEndedError{CheckID: checkID, operation: operation}
-	pause := firstPoll
+	interval := minPollInterval
 	var end time.Time
 	for {
 		check, err := get(ctx, checkID)
@@ -76,9 +76,9 @@ func wait[T any](ctx context.Context, a *api, operation, checkID string, get fun
 		if err != nil {
 			return nil, err
 		}
-		p := look(check)
+		p := toProgress(check)
 		ended.Status, ended.ErrorCode = p.status, p.errorCode
-		ended.statusText, ended.errorText = clean(string(p.status), a.secrets()...), clean(p.errorCode, a.secrets()...)
+		ended.statusText, ended.errorText = sanitize(string(p.status), a.secrets()...), sanitize(p.errorCode, a.secrets()...)
 		if p.status == StatusCompleted {
 			return check, nil
 		}
@@ -88,19 +88,19 @@ func wait[T any](ctx context.Context, a *api, operation, checkID string, get fun
 			}
 			// The ttl counts from the first read, because the service's clock may differ: Wait never
 			// ends too early. One more read follows, which finds that the check has ended.
-			end = time.Now().Add(min(p.ttl, math.MaxInt64-lastPoll) + lastPoll)
+			end = time.Now().Add(min(p.ttl, math.MaxInt64-maxPollInterval) + maxPollInterval)
 		}
 		if p.status.Final() || !time.Now().Before(end) {
 			return nil, ended
 		}
 
-		timer := time.NewTimer(pause)
+		timer := time.NewTimer(interval)
 		select {
 		case <-timer.C:
 		case <-ctx.Done():
 			timer.Stop()
 			return nil, &sendError{operation: operation, err: ctx.Err(), text: ctx.Err().Error() + ": the check is still " + ended.statusText}
 		}
-		pause = min(pause*3/2, lastPoll)
+		interval = min(interval*3/2, maxPollInterval)
 	}
 }
