@@ -1,0 +1,173 @@
+// Package docs_test verifies the claims that the documents make about the code.
+package docs_test
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/idverify/idverify-go/internal/wire"
+)
+
+const protocolPage = "protocol.md"
+
+var update = flag.Bool("update", false, "rewrite the references of docs/protocol.md to code that has moved to another file")
+
+// protocolSections are the headings that comments cite by number.
+var protocolSections = []string{
+	"1. Versions and operations",
+	"2. Tokens",
+	"3. JSON, lists and search",
+	"4. Checks",
+	"5. Device reachability",
+	"6. Callbacks",
+	"7. Signatures and keys",
+	"8. Problems",
+	"9. Limits",
+	"10. Console",
+	"11. The client",
+	"12. The verifier",
+	"13. The fake",
+}
+
+func TestProtocol_CodeReferences(t *testing.T) {
+	t.Parallel()
+	files := declarations(t)
+	moved := make(map[string]string) // code cells, by their old text
+
+	rules := 0
+	for _, tb := range readTables(t, protocolPage) {
+		if !slices.Equal(tb.header, []string{"Rule", "Status", "Code"}) {
+			continue
+		}
+		for _, row := range tb.rows {
+			rules++
+			status, code := row.cells[1], row.cells[2]
+			if status != "specified" && status != "our decision" {
+				t.Errorf("%s: status = %q, want specified or our decision", at(protocolPage, row), status)
+			}
+			references := parseReferences(code)
+			if len(references) == 0 {
+				t.Errorf("%s: no code reference", at(protocolPage, row))
+			}
+			if fixed := formatReferences(repair(references, files)); *update && fixed != formatReferences(references) {
+				moved[code] = fixed
+				references = parseReferences(fixed)
+			}
+			for _, r := range references {
+				if !r.exists() {
+					t.Errorf("%s: %s does not exist; if the code has moved, run go test ./docs -run Protocol -update", at(protocolPage, row), r.file)
+					continue
+				}
+				for _, name := range r.names {
+					if !files[r.file][name] {
+						t.Errorf("%s: %s does not declare %s; if it has moved, run go test ./docs -run Protocol -update", at(protocolPage, row), r.file, name)
+					}
+				}
+			}
+		}
+	}
+
+	if rules < 20 {
+		t.Errorf("found %d rules, want at least 20", rules)
+	}
+	if len(moved) > 0 {
+		rewriteCode(t, moved)
+	}
+}
+
+// rewriteCode replaces the last cell of rows of the protocol page.
+func rewriteCode(t *testing.T, moved map[string]string) {
+	t.Helper()
+	page, err := os.ReadFile(protocolPage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := string(page)
+	for old, fixed := range moved {
+		text = strings.ReplaceAll(text, " | "+old+" |\n", " | "+fixed+" |\n")
+	}
+	if err := os.WriteFile(protocolPage, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestProtocol_Sections(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile(protocolPage)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	var got []string
+	for line := range strings.Lines(string(page)) {
+		if heading, ok := strings.CutPrefix(line, "## "); ok {
+			got = append(got, strings.TrimSpace(heading))
+		}
+	}
+
+	if len(got) > len(protocolSections) || !slices.Equal(got, protocolSections[:len(got)]) {
+		t.Errorf("sections = %q, want %q: comments cite them by number", got, protocolSections)
+	}
+}
+
+var citation = regexp.MustCompile(`docs/protocol\.md,[\s/]+sections?\s+([0-9]+)(?:\s+(?:and|to)\s+([0-9]+))?`)
+
+func TestProtocol_Citations(t *testing.T) {
+	t.Parallel()
+
+	err := walkModule(func(path string) error {
+		if !strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, ".md") {
+			return nil
+		}
+		text, err := os.ReadFile(filepath.Join(root, path))
+		if err != nil {
+			return err
+		}
+		for _, match := range citation.FindAllStringSubmatch(string(text), -1) {
+			for _, number := range match[1:] {
+				if n, err := strconv.Atoi(number); number != "" && (err != nil || n < 1 || n > len(protocolSections)) {
+					t.Errorf("%s cites section %s of docs/protocol.md, which does not exist", path, number)
+				}
+			}
+		}
+		return nil
+	})
+
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestProtocol_Operations(t *testing.T) {
+	t.Parallel()
+	var want [][]string
+	for _, op := range wire.Operations() {
+		scope := "`" + op.Scope + "`"
+		switch op {
+		case wire.Token, wire.Revoke:
+			scope = "Basic"
+		default:
+			if op.Scope == "" {
+				scope = "none"
+			}
+		}
+		want = append(want, []string{"`" + op.Name + "`", op.Method, "`" + op.Path + "`", scope, strconv.Itoa(op.Success)})
+	}
+
+	tb := findTable(t, protocolPage, "Operation")
+
+	for i, row := range tb.rows {
+		if i < len(want) && !slices.Equal(row.cells, want[i]) {
+			t.Errorf("%s: row = %q, want %q", at(protocolPage, row), row.cells, want[i])
+		}
+	}
+	if len(tb.rows) != len(want) {
+		t.Errorf("%d operations are documented, want %d", len(tb.rows), len(want))
+	}
+}
