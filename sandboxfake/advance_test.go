@@ -42,7 +42,7 @@ func advancing(ctx context.Context, srv *sandboxfake.Server, d time.Duration) <-
 	return done
 }
 
-func TestAdvanceWaitsForTheDeliveryInFlightBeforeTheClockMoves(t *testing.T) {
+func TestServer_AdvanceWaitsForDelivery(t *testing.T) {
 	onEachClock(t, func(t *testing.T, srv *sandboxfake.Server) {
 		app := newHolding()
 		newAPI(t, srv).finish(srv.Handle("app.sandbox.test", app))
@@ -65,7 +65,7 @@ func TestAdvanceWaitsForTheDeliveryInFlightBeforeTheClockMoves(t *testing.T) {
 	})
 }
 
-func TestAdvanceTakesWhatFallsDueOneByOneWithTheClockAtItsTime(t *testing.T) {
+func TestServer_AdvanceRunsEventsInOrder(t *testing.T) {
 	onEachClock(t, func(t *testing.T, srv *sandboxfake.Server) {
 		a := newAPI(t, srv)
 		began := srv.Now()
@@ -110,7 +110,7 @@ func TestAdvanceTakesWhatFallsDueOneByOneWithTheClockAtItsTime(t *testing.T) {
 	})
 }
 
-func TestAfterAdvanceARunningClockGoesOnAndAFrozenOneStands(t *testing.T) {
+func TestServer_ClockAfterAdvance(t *testing.T) {
 	onEachClock(t, func(t *testing.T, srv *sandboxfake.Server) {
 		began := srv.Now()
 		if err := srv.Advance(t.Context(), time.Hour); err != nil {
@@ -129,7 +129,7 @@ func TestAfterAdvanceARunningClockGoesOnAndAFrozenOneStands(t *testing.T) {
 	})
 }
 
-func TestAReceiverMayCreateChecksWhileTheClockAdvances(t *testing.T) {
+func TestServer_CreateDuringAdvance(t *testing.T) {
 	onEachClock(t, func(t *testing.T, srv *sandboxfake.Server) {
 		a := newAPI(t, srv)
 		began := srv.Now()
@@ -153,7 +153,7 @@ func TestAReceiverMayCreateChecksWhileTheClockAdvances(t *testing.T) {
 	})
 }
 
-func TestTwoAdvancesTakeTurns(t *testing.T) {
+func TestServer_ConcurrentAdvance(t *testing.T) {
 	onEachClock(t, func(t *testing.T, srv *sandboxfake.Server) {
 		app := newHolding()
 		newAPI(t, srv).finish(srv.Handle("app.sandbox.test", app))
@@ -172,7 +172,7 @@ func TestTwoAdvancesTakeTurns(t *testing.T) {
 	})
 }
 
-func TestTimeDoesNotGoBack(t *testing.T) {
+func TestServer_AdvanceRejectsNegative(t *testing.T) {
 	onEachClock(t, func(t *testing.T, srv *sandboxfake.Server) {
 		began := srv.Now()
 
@@ -190,7 +190,7 @@ func TestTimeDoesNotGoBack(t *testing.T) {
 }
 
 // What can end an Advance in the middle, while the callback of an expired check is in flight.
-func TestAnAdvanceThatIsCutShortSaysWhyAndLeavesTheClockWhereItCameTo(t *testing.T) {
+func TestServer_AdvanceInterrupted(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
 		name string
@@ -233,7 +233,7 @@ func TestAnAdvanceThatIsCutShortSaysWhyAndLeavesTheClockWhereItCameTo(t *testing
 	}
 }
 
-func TestIdleWaitsForWhatIsInFlightAndNotForLaterTries(t *testing.T) {
+func TestServer_IdleIgnoresRetries(t *testing.T) {
 	onEachClock(t, func(t *testing.T, srv *sandboxfake.Server) {
 		app := newHolding()
 		newAPI(t, srv).finish(srv.Handle("app.sandbox.test", app))
@@ -259,7 +259,7 @@ func TestIdleWaitsForWhatIsInFlightAndNotForLaterTries(t *testing.T) {
 	})
 }
 
-func TestIdleWaitsForAnExpiryThatIsDueNow(t *testing.T) {
+func TestServer_IdleWaitsForExpiry(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		srv := sandboxfake.New(t, sandboxfake.WithInMemory())
@@ -279,7 +279,7 @@ func TestIdleWaitsForAnExpiryThatIsDueNow(t *testing.T) {
 	})
 }
 
-func TestOnARunningClockWhatFallsDueHappensByItself(t *testing.T) {
+func TestServer_RunningClockExpiry(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		srv := sandboxfake.New(t, sandboxfake.WithInMemory())
@@ -304,7 +304,7 @@ func TestOnARunningClockWhatFallsDueHappensByItself(t *testing.T) {
 	})
 }
 
-func TestWaitersAreToldOfResetAndClose(t *testing.T) {
+func TestServer_ResetAndCloseEndWaits(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
 		name string
@@ -340,7 +340,7 @@ func TestWaitersAreToldOfResetAndClose(t *testing.T) {
 	}
 }
 
-func TestAClosedServerRefusesToWait(t *testing.T) {
+func TestServer_WaitsAfterClose(t *testing.T) {
 	t.Parallel()
 	srv := sandboxfake.New(t, sandboxfake.WithInMemory())
 	srv.Close()

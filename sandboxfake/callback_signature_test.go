@@ -13,7 +13,7 @@ import (
 )
 
 // The options for the header and the digest of a callback reach the message and its signature.
-func TestCallback_HeaderAndDigestOptions(t *testing.T) {
+func TestServer_CallbackHeaderAndDigest(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
 		opts   []sandboxfake.Option

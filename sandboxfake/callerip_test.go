@@ -13,7 +13,7 @@ import (
 const callerPath = "/public/coverage/v0.1/device_ip"
 
 // Web SDKs look up the reachability of their own address, from a browser and without a token.
-func TestCallerIP_WithoutToken(t *testing.T) {
+func TestWithCallerIP_NoToken(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
 		ip       string
@@ -62,7 +62,7 @@ func TestWithCallerIP_DefaultsToConnection(t *testing.T) {
 }
 
 // A browser sends a preflight where a script adds a header, and never a token.
-func TestCallerIP_Preflight(t *testing.T) {
+func TestWithCallerIP_Preflight(t *testing.T) {
 	t.Parallel()
 	a := &api{t: t, srv: sandboxfake.New(t, sandboxfake.WithInMemory())}
 	request := a.request(http.MethodOptions, callerPath, "")
@@ -78,7 +78,7 @@ func TestCallerIP_Preflight(t *testing.T) {
 	}
 }
 
-func TestCallerIP_OtherRequests(t *testing.T) {
+func TestWithCallerIP_OtherRequests(t *testing.T) {
 	t.Parallel()
 	a := &api{t: t, srv: sandboxfake.New(t, sandboxfake.WithInMemory())}
 

@@ -12,7 +12,7 @@ import (
 )
 
 // On a clock that was moved by decades, a time of the system's would stand out at once.
-func TestEveryTimeIsTheServersClocks(t *testing.T) {
+func TestServer_TimestampsUseServerClock(t *testing.T) {
 	onEachClock(t, func(t *testing.T, srv *sandboxfake.Server) {
 		if err := srv.Advance(t.Context(), 20*365*24*time.Hour); err != nil {
 			t.Fatal(err)
@@ -57,7 +57,7 @@ func TestEveryTimeIsTheServersClocks(t *testing.T) {
 }
 
 // What ends by itself, ends when the server's clock says so, and not a second before.
-func TestWhatEndsByItselfEndsOnTheServersClock(t *testing.T) {
+func TestServer_ExpiryUsesServerClock(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
 		name  string

@@ -23,7 +23,7 @@ func (a *api) exchange(path, id, code string) reply {
 	return a.call(http.MethodPatch, path+"/"+id, fmt.Sprintf(`[{"op":"add","path":"/code","value":%q}]`, code))
 }
 
-func TestInVersion02TheSameTableIsReachedAtTheExchange(t *testing.T) {
+func TestServer_OutcomesAtCodeExchange(t *testing.T) {
 	t.Parallel()
 	for _, table := range sandboxTables {
 		if !table.opened {
@@ -70,7 +70,7 @@ func TestInVersion02TheSameTableIsReachedAtTheExchange(t *testing.T) {
 	}
 }
 
-func TestACodeIsGoodOnceAndForItsOwnCheck(t *testing.T) {
+func TestServer_CodeIsSingleUse(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t, sandboxfake.New(t, sandboxfake.WithInMemory()))
 	create := func(path string) string { return a.create(path, `{"phone_number":"447700900012"}`) }
@@ -99,7 +99,7 @@ func TestACodeIsGoodOnceAndForItsOwnCheck(t *testing.T) {
 	}
 }
 
-func TestIdsAreSharedBetweenVersionsAndTheCreatorDecidesTheFlow(t *testing.T) {
+func TestServer_ChecksAcrossVersions(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t, sandboxfake.New(t, sandboxfake.WithInMemory()))
 	old := a.create(phoneChecks, `{"phone_number":"447700900012"}`)
@@ -116,7 +116,7 @@ func TestIdsAreSharedBetweenVersionsAndTheCreatorDecidesTheFlow(t *testing.T) {
 }
 
 // The table of section 5.3, "Redirect signature": what the device brings back, and that it verifies.
-func TestTheDeviceIsSentOnWithASignedRedirect(t *testing.T) {
+func TestDevice_FollowsSignedRedirect(t *testing.T) {
 	t.Parallel()
 	srv := sandboxfake.New(t, sandboxfake.WithInMemory())
 	a := newAPI(t, srv)
@@ -179,7 +179,7 @@ func TestTheDeviceIsSentOnWithASignedRedirect(t *testing.T) {
 	}
 }
 
-func TestACodeThatIsNotExchangedExpiresWithItsCheck(t *testing.T) {
+func TestServer_CodeExpiresWithCheck(t *testing.T) {
 	t.Parallel()
 	srv := sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithFrozenClock(frozenAt))
 	a := newAPI(t, srv)
@@ -193,7 +193,7 @@ func TestACodeThatIsNotExchangedExpiresWithItsCheck(t *testing.T) {
 	a.exchange(phoneChecks02, id, code).wantProblem(t, 404, "check_not_found")
 }
 
-func TestADeviceKeepsCookiesAndFollowsRelativeRedirects(t *testing.T) {
+func TestDevice_CookiesAndRelativeRedirects(t *testing.T) {
 	t.Parallel()
 	srv := sandboxfake.New(t, sandboxfake.WithInMemory())
 	a := newAPI(t, srv)
@@ -223,7 +223,7 @@ func TestADeviceKeepsCookiesAndFollowsRelativeRedirects(t *testing.T) {
 	}
 }
 
-func TestADeviceGivesUpOnALoop(t *testing.T) {
+func TestDevice_RedirectLoop(t *testing.T) {
 	t.Parallel()
 	srv := sandboxfake.New(t, sandboxfake.WithInMemory())
 	host := srv.Handle("app.sandbox.test", http.RedirectHandler("/", http.StatusFound))

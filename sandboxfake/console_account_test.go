@@ -15,7 +15,7 @@ import (
 
 // The account model of the specification's section 1, and the limits of section 8, sentence by sentence.
 
-func TestAUserWhoSignedUpAloneOwnsAWorkspace(t *testing.T) {
+func TestServer_SignUpOwnsWorkspace(t *testing.T) {
 	t.Parallel()
 	srv := consoleServer(t)
 
@@ -30,7 +30,7 @@ func TestAUserWhoSignedUpAloneOwnsAWorkspace(t *testing.T) {
 	}
 }
 
-func TestAUserWhoSignedUpByInvitationJoinsWithTheGrantedRoleAndOwnsAWorkspaceToo(t *testing.T) {
+func TestServer_SignUpByInvitation(t *testing.T) {
 	t.Parallel()
 	for _, role := range []idverify.Role{idverify.RoleAdmin, idverify.RoleViewer} {
 		t.Run(string(role), func(t *testing.T) {
@@ -56,7 +56,7 @@ func TestAUserWhoSignedUpByInvitationJoinsWithTheGrantedRoleAndOwnsAWorkspaceToo
 	}
 }
 
-func TestAnInvitationIsOpenUntilSomebodySignsUpWithIt(t *testing.T) {
+func TestServer_InvitationOpenUntilSignUp(t *testing.T) {
 	t.Parallel()
 	srv := consoleServer(t)
 	owner := asOwner(t, srv)
@@ -72,7 +72,7 @@ func TestAnInvitationIsOpenUntilSomebodySignsUpWithIt(t *testing.T) {
 	}
 }
 
-func TestASignUpWithABadInvitationIsRefusedWhole(t *testing.T) {
+func TestServer_SignUpRejectsInvitations(t *testing.T) {
 	t.Parallel()
 	author := new(failing)
 	srv := sandboxfake.New(author, sandboxfake.WithInMemory())
@@ -106,7 +106,7 @@ func TestASignUpWithABadInvitationIsRefusedWhole(t *testing.T) {
 	}
 }
 
-func TestAUserCannotCreateAFurtherWorkspace(t *testing.T) {
+func TestServer_RejectsSecondWorkspace(t *testing.T) {
 	t.Parallel()
 	owner := asOwner(t, consoleServer(t))
 
@@ -118,7 +118,7 @@ func TestAUserCannotCreateAFurtherWorkspace(t *testing.T) {
 	}
 }
 
-func TestAUserMayBeAMemberOfAnyNumberOfWorkspaces(t *testing.T) {
+func TestServer_MemberOfManyWorkspaces(t *testing.T) {
 	t.Parallel()
 	srv := consoleServer(t)
 	var invitations, want []string
@@ -143,7 +143,7 @@ func TestAUserMayBeAMemberOfAnyNumberOfWorkspaces(t *testing.T) {
 	}
 }
 
-func TestUsersOfAnyDomainShareAWorkspace(t *testing.T) {
+func TestServer_MembersOfAnyDomain(t *testing.T) {
 	t.Parallel()
 	srv := consoleServer(t)
 	owner := asOwner(t, srv)
@@ -157,7 +157,7 @@ func TestUsersOfAnyDomainShareAWorkspace(t *testing.T) {
 	}
 }
 
-func TestAWorkspaceHasExactlyOneOwner(t *testing.T) {
+func TestServer_WorkspaceHasOneOwner(t *testing.T) {
 	t.Parallel()
 	srv := consoleServer(t)
 	owner := asOwner(t, srv)
@@ -172,7 +172,7 @@ func TestAWorkspaceHasExactlyOneOwner(t *testing.T) {
 	}
 }
 
-func TestAdminsAndViewersAreWithoutLimit(t *testing.T) {
+func TestServer_UnlimitedAdminsAndViewers(t *testing.T) {
 	t.Parallel()
 	for _, role := range []string{"ADMIN", "VIEWER"} {
 		t.Run(role, func(t *testing.T) {
@@ -190,7 +190,7 @@ func TestAdminsAndViewersAreWithoutLimit(t *testing.T) {
 	}
 }
 
-func TestInvitationsAreForAName(t *testing.T) {
+func TestServer_CreateInvitation(t *testing.T) {
 	t.Parallel()
 	owner := asOwner(t, consoleServer(t))
 	for _, row := range []struct {
@@ -220,7 +220,7 @@ func TestInvitationsAreForAName(t *testing.T) {
 	}
 }
 
-func TestAWorkspaceIsRenamedByItsOwnerOrAnAdmin(t *testing.T) {
+func TestServer_RenameWorkspace(t *testing.T) {
 	t.Parallel()
 	srv := consoleServer(t)
 	owner := asOwner(t, srv)

@@ -29,7 +29,7 @@ func (a *api) topUp(methodID, currency, amount string) reply {
 
 // The rules of the specification's section 1, "Billing", in its order. That only the owner bills is a part of the matrix.
 
-func TestBillingGoesByCompanyDetailsThenPaymentDetailsThenTopUp(t *testing.T) {
+func TestServer_BillingSteps(t *testing.T) {
 	t.Parallel()
 	srv := consoleServer(t)
 	owner := asOwner(t, srv)
@@ -49,7 +49,7 @@ func TestBillingGoesByCompanyDetailsThenPaymentDetailsThenTopUp(t *testing.T) {
 	owner.topUp(id, "EUR", "1").wantProblem(t, 409, "payment_details_required")
 }
 
-func TestANewWorkspaceHasABalanceInThePlatformsOwnCurrency(t *testing.T) {
+func TestServer_InitialBalance(t *testing.T) {
 	t.Parallel()
 	srv := consoleServer(t)
 
@@ -60,7 +60,7 @@ func TestANewWorkspaceHasABalanceInThePlatformsOwnCurrency(t *testing.T) {
 	}
 }
 
-func TestTheFirstTopUpChoosesTheCurrencyAndTheUnusedAPIBalanceIsLost(t *testing.T) {
+func TestServer_FirstTopUpSetsCurrency(t *testing.T) {
 	t.Parallel()
 	srv := consoleServer(t)
 	owner, method := payer(t, srv, newCard)
@@ -77,7 +77,7 @@ func TestTheFirstTopUpChoosesTheCurrencyAndTheUnusedAPIBalanceIsLost(t *testing.
 	}
 }
 
-func TestTheCurrencyCannotBeChangedAfterTheFirstTopUp(t *testing.T) {
+func TestServer_TopUpCurrencyIsFixed(t *testing.T) {
 	t.Parallel()
 	srv := consoleServer(t)
 	owner, method := payer(t, srv, newCard)
@@ -90,7 +90,7 @@ func TestTheCurrencyCannotBeChangedAfterTheFirstTopUp(t *testing.T) {
 	}
 }
 
-func TestALaterPaymentMethodMustSupportTheCurrency(t *testing.T) {
+func TestServer_PaymentMethodCurrency(t *testing.T) {
 	t.Parallel()
 	srv := consoleServer(t)
 	owner, method := payer(t, srv, newCard)
@@ -104,7 +104,7 @@ func TestALaterPaymentMethodMustSupportTheCurrency(t *testing.T) {
 	owner.want(201, http.MethodPost, workspaces+"/default/payment_methods", newCard)
 }
 
-func TestTheNumberOfACardIsKeptNowhere(t *testing.T) {
+func TestServer_CardNumberIsNotStored(t *testing.T) {
 	t.Parallel()
 	srv := consoleServer(t)
 	owner, method := payer(t, srv, newCard)
@@ -125,7 +125,7 @@ func TestTheNumberOfACardIsKeptNowhere(t *testing.T) {
 	}
 }
 
-func TestBadBodiesOfBillingAreRefused(t *testing.T) {
+func TestServer_RejectsBillingBodies(t *testing.T) {
 	t.Parallel()
 	srv := consoleServer(t)
 	owner, method := payer(t, srv, newCard)
@@ -162,7 +162,7 @@ func TestBadBodiesOfBillingAreRefused(t *testing.T) {
 	}
 }
 
-func TestNoSumOfTopUpsLeavesItsBounds(t *testing.T) {
+func TestServer_TopUpTotalIsExact(t *testing.T) {
 	t.Parallel()
 	srv := consoleServer(t)
 	owner, method := payer(t, srv, newCard)
@@ -177,7 +177,7 @@ func TestNoSumOfTopUpsLeavesItsBounds(t *testing.T) {
 	}
 }
 
-func TestBillingAccountsAreReplacedWhole(t *testing.T) {
+func TestServer_ReplacesBillingAccount(t *testing.T) {
 	t.Parallel()
 	owner := asOwner(t, consoleServer(t))
 	path := workspaces + "/default/billing_account"
@@ -190,7 +190,7 @@ func TestBillingAccountsAreReplacedWhole(t *testing.T) {
 	}
 }
 
-func TestALiveCheckWithoutBalanceIsRefusedAndChangesNothing(t *testing.T) {
+func TestServer_InsufficientBalance(t *testing.T) {
 	t.Parallel()
 	srv := consoleServer(t, sandboxfake.WithPrices(map[idverify.Product]string{idverify.ProductPhoneCheck: "60", idverify.ProductSIMCheck: "0.000001"}))
 	account := srv.NewWorkspace("Shop")
@@ -213,7 +213,7 @@ func TestALiveCheckWithoutBalanceIsRefusedAndChangesNothing(t *testing.T) {
 	}
 }
 
-func TestProductCallsOfAnyMemberConsumeTheOneAccount(t *testing.T) {
+func TestServer_MembersShareBalance(t *testing.T) {
 	t.Parallel()
 	srv := consoleServer(t)
 	owner := asOwner(t, srv)
@@ -318,7 +318,7 @@ func TestServer_BillingProblemDetails(t *testing.T) {
 }
 
 // A balance that equals the price pays for the check.
-func TestCheck_PriceEqualsBalance(t *testing.T) {
+func TestServer_PriceEqualsBalance(t *testing.T) {
 	t.Parallel()
 	for price, wants := range map[string][]int{"100": {201, 402}, "50": {201, 201, 402}, "100.000001": {402}, "99.999999": {201, 402}, "0": {201, 201}} {
 		srv := consoleServer(t, sandboxfake.WithPrices(map[idverify.Product]string{idverify.ProductPhoneCheck: price}))
@@ -332,7 +332,7 @@ func TestCheck_PriceEqualsBalance(t *testing.T) {
 }
 
 // What left the account is what the accepted checks cost, to the millionth, whoever comes at once.
-func TestAThousandConcurrentChecksAreChargedExactly(t *testing.T) {
+func TestServer_ConcurrentCharges(t *testing.T) {
 	t.Parallel()
 	srv := sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithPrices(map[idverify.Product]string{
 		idverify.ProductPhoneCheck: "0.123457", idverify.ProductSIMCheck: "0.2", idverify.ProductSubscriberCheck: "0.333333",

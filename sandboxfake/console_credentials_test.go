@@ -11,7 +11,7 @@ import (
 )
 
 // Members who do not exist and those of other workspaces look the same, and so do credentials.
-func TestWorkspaceCredentials_OtherMembers(t *testing.T) {
+func TestServer_CredentialsOfOtherMembers(t *testing.T) {
 	t.Parallel()
 	srv := consoleServer(t)
 	account, other := srv.NewWorkspace("Shop"), srv.NewWorkspace("Other")
@@ -73,7 +73,7 @@ func TestWorkspaceCredentials_OtherMembers(t *testing.T) {
 }
 
 // Get and List return the created pair without its secret.
-func TestCredentials_ReadAsCreated(t *testing.T) {
+func TestServer_CredentialsReadAsCreated(t *testing.T) {
 	t.Parallel()
 	srv := consoleServer(t)
 	account := srv.NewWorkspace("Shop")
@@ -101,7 +101,7 @@ func TestCredentials_ReadAsCreated(t *testing.T) {
 }
 
 // A viewer deletes the credentials of a project that are their own, and no others.
-func TestProjectCredentials_DeleteAsViewer(t *testing.T) {
+func TestServer_ViewerDeletesOwnCredentials(t *testing.T) {
 	t.Parallel()
 	srv := consoleServer(t)
 	owner := asOwner(t, srv)

@@ -8,7 +8,7 @@ import (
 	"github.com/idverify/idverify-go"
 )
 
-func TestAnswersOfTheConsoleHaveTheFormOfTheContractFixtures(t *testing.T) {
+func TestServer_ConsoleMatchesFixtures(t *testing.T) {
 	t.Parallel()
 	srv := consoleServer(t)
 	account := srv.NewWorkspace("Sandbox Ltd")
@@ -48,7 +48,7 @@ func TestAnswersOfTheConsoleHaveTheFormOfTheContractFixtures(t *testing.T) {
 }
 
 // Version v0.2 of the console is served by the same code, and leads on in its own version.
-func TestBothVersionsOfTheConsoleShowTheSame(t *testing.T) {
+func TestServer_ConsoleVersions(t *testing.T) {
 	t.Parallel()
 	srv := consoleServer(t)
 	owner := asOwner(t, srv)

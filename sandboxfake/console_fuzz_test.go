@@ -83,7 +83,7 @@ func FuzzProjectPatch(f *testing.F) {
 }
 
 // Whatever the search: it is refused as a bad request, or it chooses among what there is, and "and" takes away and adds nothing.
-func FuzzSearchOfProjects(f *testing.F) {
+func FuzzProjectSearch(f *testing.F) {
 	for _, search := range []string{"name==a", "name!=b;mode==live", "(name==a,name=='b');created_at>2026-01-02T03", `name=="\""`, "((name==a))", "name", "name==", ";", "created_at>=2026,", "name=in=(a,b)", "'", "(name==a),name==c"} {
 		f.Add(search)
 	}

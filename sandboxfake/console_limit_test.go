@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestCredentialsThemselvesOpenNothingButTheTokenEndpoint(t *testing.T) {
+func TestServer_APIRejectsBasicAuth(t *testing.T) {
 	t.Parallel()
 	srv := consoleServer(t)
 	owner := asOwner(t, srv)
@@ -23,7 +23,7 @@ func TestCredentialsThemselvesOpenNothingButTheTokenEndpoint(t *testing.T) {
 	}
 }
 
-func TestLimitsHoldWhoeverComesAtOnce(t *testing.T) {
+func TestServer_ConcurrentCreateLimits(t *testing.T) {
 	t.Parallel()
 	srv := consoleServer(t)
 	owner := asOwner(t, srv)
@@ -56,7 +56,7 @@ func TestLimitsHoldWhoeverComesAtOnce(t *testing.T) {
 }
 
 // Text of every script is a name; what is long or cannot be shown is not.
-func TestNamesAreOfEveryScriptAndOfOneLine(t *testing.T) {
+func TestServer_ProjectNames(t *testing.T) {
 	t.Parallel()
 	owner := asOwner(t, consoleServer(t))
 	for name, status := range map[string]int{

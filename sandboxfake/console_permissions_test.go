@@ -195,7 +195,7 @@ func (p *party) body(operation string) string {
 	return ""
 }
 
-func TestEveryOperationOfTheConsoleForEveryCaller(t *testing.T) {
+func TestServer_ConsolePermissions(t *testing.T) {
 	t.Parallel()
 	p := newParty(t)
 	callerNames := [callers]string{"owner", "admin", "viewer", "member of another workspace", "project token", "no token"}
@@ -234,7 +234,7 @@ func missing(op operationRow) string {
 	return "not_found"
 }
 
-func TestTwoWorkspacesNeverSeeEachOther(t *testing.T) {
+func TestServer_IsolatesWorkspaces(t *testing.T) {
 	t.Parallel()
 	srv := consoleServer(t)
 	ada, grace := srv.NewWorkspace("Ada's"), srv.NewWorkspace("Grace's")
@@ -277,7 +277,7 @@ func TestTwoWorkspacesNeverSeeEachOther(t *testing.T) {
 	}
 }
 
-func TestARoleIsThatOfTheWorkspaceOfThePath(t *testing.T) {
+func TestServer_RoleInPathWorkspace(t *testing.T) {
 	t.Parallel()
 	srv := consoleServer(t)
 	owner := asOwner(t, srv)
@@ -294,7 +294,7 @@ func TestARoleIsThatOfTheWorkspaceOfThePath(t *testing.T) {
 	}
 }
 
-func TestAProjectBelowItsWorkspaceIsTheSameProject(t *testing.T) {
+func TestServer_ProjectBelowWorkspace(t *testing.T) {
 	t.Parallel()
 	srv := consoleServer(t)
 	owner := asOwner(t, srv)

@@ -36,7 +36,7 @@ func (a *api) tokenStatus(c idverify.Credentials, scope string) int {
 	return a.tokenCall(c, map[string][]string{"grant_type": {"client_credentials"}, "scope": {scope}}).status
 }
 
-func TestAProjectIsCreatedWithAModeThatCanBeChanged(t *testing.T) {
+func TestServer_ProjectMode(t *testing.T) {
 	t.Parallel()
 	owner := asOwner(t, consoleServer(t))
 	for _, row := range []struct{ given, mode string }{
@@ -57,7 +57,7 @@ func TestAProjectIsCreatedWithAModeThatCanBeChanged(t *testing.T) {
 	}
 }
 
-func TestAProjectsModeDecidesWhatAnAcceptedCheckCosts(t *testing.T) {
+func TestServer_ProjectModeSetsCharge(t *testing.T) {
 	t.Parallel()
 	srv := consoleServer(t)
 	owner := asOwner(t, srv)
@@ -77,7 +77,7 @@ func TestAProjectsModeDecidesWhatAnAcceptedCheckCosts(t *testing.T) {
 	}
 }
 
-func TestACheckKeepsTheModeOfItsCreation(t *testing.T) {
+func TestServer_CheckKeepsProjectMode(t *testing.T) {
 	t.Parallel()
 	operator := func(idverify.Product, string) sandboxfake.Outcome {
 		return sandboxfake.Outcome{Status: idverify.StatusCompleted, Match: new(false)}
@@ -101,7 +101,7 @@ func TestACheckKeepsTheModeOfItsCreation(t *testing.T) {
 	}
 }
 
-func TestTheCallbackURLOfAProjectServesEveryProductWithoutItsOwn(t *testing.T) {
+func TestServer_ProjectCallbackURL(t *testing.T) {
 	t.Parallel()
 	srv := consoleServer(t)
 	owner := asOwner(t, srv)
@@ -126,7 +126,7 @@ func TestTheCallbackURLOfAProjectServesEveryProductWithoutItsOwn(t *testing.T) {
 	}
 }
 
-func TestAProjectHasAtMostTwoPairsOfCredentials(t *testing.T) {
+func TestServer_ProjectCredentialsLimit(t *testing.T) {
 	t.Parallel()
 	srv := consoleServer(t)
 	owner := asOwner(t, srv)
@@ -146,7 +146,7 @@ func TestAProjectHasAtMostTwoPairsOfCredentials(t *testing.T) {
 	}
 }
 
-func TestTheSecretOfAProjectIsShownOnceAndCannotBeReset(t *testing.T) {
+func TestServer_ProjectSecretShownOnce(t *testing.T) {
 	t.Parallel()
 	srv := consoleServer(t)
 	owner := asOwner(t, srv)
@@ -163,7 +163,7 @@ func TestTheSecretOfAProjectIsShownOnceAndCannotBeReset(t *testing.T) {
 	owner.post(path+"/"+credentials.ClientID+"/reset", "").wantProblem(t, 404, "not_found")
 }
 
-func TestTheSecretOfAWorkspaceCanBeReset(t *testing.T) {
+func TestServer_ResetWorkspaceSecret(t *testing.T) {
 	t.Parallel()
 	srv := consoleServer(t)
 	owner := asOwner(t, srv)
@@ -189,7 +189,7 @@ func TestTheSecretOfAWorkspaceCanBeReset(t *testing.T) {
 	}
 }
 
-func TestCredentialsMayHaveTheScopesOfTheirKindOnly(t *testing.T) {
+func TestServer_ScopesByCredentialKind(t *testing.T) {
 	t.Parallel()
 	srv := consoleServer(t)
 	owner := asOwner(t, srv)
@@ -209,7 +209,7 @@ func TestCredentialsMayHaveTheScopesOfTheirKindOnly(t *testing.T) {
 	}
 }
 
-func TestDeletedCredentialsAndTheirTokensEndAtOnce(t *testing.T) {
+func TestServer_DeleteCredentialsRevokesTokens(t *testing.T) {
 	t.Parallel()
 	srv := consoleServer(t)
 	owner := asOwner(t, srv)
@@ -229,7 +229,7 @@ func TestDeletedCredentialsAndTheirTokensEndAtOnce(t *testing.T) {
 	owner.call(http.MethodDelete, projects+"/"+id+"/credentials/"+credentials.ClientID, "").wantProblem(t, 404, "not_found")
 }
 
-func TestDeletingAProjectEndsItsCredentialsTokensAndChecks(t *testing.T) {
+func TestServer_DeleteProject(t *testing.T) {
 	t.Parallel()
 	srv := consoleServer(t)
 	owner := asOwner(t, srv)
@@ -263,7 +263,7 @@ func TestDeletingAProjectEndsItsCredentialsTokensAndChecks(t *testing.T) {
 	}
 }
 
-func TestProjectNamesAreUniqueInTheirWorkspace(t *testing.T) {
+func TestServer_UniqueProjectNames(t *testing.T) {
 	t.Parallel()
 	srv := consoleServer(t)
 	owner, stranger := asOwner(t, srv), as(t, srv, srv.SignUp("Ada").Credentials)
@@ -277,7 +277,7 @@ func TestProjectNamesAreUniqueInTheirWorkspace(t *testing.T) {
 	stranger.newProject(`{"name":"Shop"}`)
 }
 
-func TestBadBodiesOfAProjectAreRefused(t *testing.T) {
+func TestServer_CreateProjectBodies(t *testing.T) {
 	t.Parallel()
 	owner := asOwner(t, consoleServer(t))
 	for i, row := range []struct {
@@ -325,7 +325,7 @@ func TestBadBodiesOfAProjectAreRefused(t *testing.T) {
 }
 
 // A PATCH of a project is a JSON Patch, and all of it counts or nothing (contract, section 3).
-func TestAPatchOfAProjectIsTakenWholeOrRefusedWhole(t *testing.T) {
+func TestServer_PatchProject(t *testing.T) {
 	t.Parallel()
 	const (
 		before = `{"callback_url":"https://shop.test/","configuration":{"phone_check":{"callback_url":"https://p.test/"},"subscriber_check":{"redirect_url":"https://s.test/"}},"mode":"live","name":"Shop"}`
@@ -423,7 +423,7 @@ func TestAPatchOfAProjectIsTakenWholeOrRefusedWhole(t *testing.T) {
 	}
 }
 
-func TestProjectsAreListedInTheOrdersThatTheyHave(t *testing.T) {
+func TestServer_ListProjects(t *testing.T) {
 	t.Parallel()
 	srv := consoleServer(t)
 	owner := as(t, srv, srv.SignUp("Ada").Credentials)

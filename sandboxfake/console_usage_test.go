@@ -69,7 +69,7 @@ func busyWorkspace(t *testing.T) (owner *api, names map[string]string) {
 	return owner, map[string]string{live.ProjectID: "live", sandbox.ProjectID: "sandbox"}
 }
 
-func TestUsageIsCountedByHourDayAndMonthAndByProductAndProject(t *testing.T) {
+func TestServer_UsageGroups(t *testing.T) {
 	t.Parallel()
 	owner, names := busyWorkspace(t)
 	for _, row := range []struct {
@@ -120,7 +120,7 @@ func (a *api) usagePages(path string, names map[string]string) []string {
 	return rows
 }
 
-func TestUsageIsPagedWithItsSearchAndItsGroups(t *testing.T) {
+func TestServer_UsagePages(t *testing.T) {
 	t.Parallel()
 	owner, names := busyWorkspace(t)
 
@@ -144,7 +144,7 @@ func TestServer_UsageLinksKeepGroups(t *testing.T) {
 	}
 }
 
-func TestUsageOutlivesItsProject(t *testing.T) {
+func TestServer_UsageOfDeletedProject(t *testing.T) {
 	t.Parallel()
 	owner, names := busyWorkspace(t)
 	path := workspaces + "/default/usage/monthly?group_by=project_id&search=date%3E2025"
@@ -159,7 +159,7 @@ func TestUsageOutlivesItsProject(t *testing.T) {
 	}
 }
 
-func TestMalformedQueriesOfUsageAreRefused(t *testing.T) {
+func TestServer_UsageRejectsQueries(t *testing.T) {
 	t.Parallel()
 	owner, _ := busyWorkspace(t)
 	for _, query := range []string{

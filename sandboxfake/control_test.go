@@ -38,7 +38,7 @@ func controlled(t testing.TB, opts ...sandboxfake.Option) *api {
 	return newAPI(t, sandboxfake.New(t, append([]sandboxfake.Option{sandboxfake.WithInMemory(), sandboxfake.WithControlPlane()}, opts...)...))
 }
 
-func TestTheControlPlaneIsOffByDefault(t *testing.T) {
+func TestServer_ControlOffByDefault(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t, sandboxfake.New(t, sandboxfake.WithInMemory()))
 
@@ -65,7 +65,7 @@ func TestServer_ControlHelp(t *testing.T) {
 	}
 }
 
-func TestAdvanceMovesTheClockOverTheControlPlane(t *testing.T) {
+func TestServer_ControlAdvance(t *testing.T) {
 	t.Parallel()
 	a := controlled(t, sandboxfake.WithFrozenClock(frozenAt))
 	id := a.create(phoneChecks, `{"phone_number":"447700900012"}`)
@@ -84,7 +84,7 @@ func TestAdvanceMovesTheClockOverTheControlPlane(t *testing.T) {
 	}
 }
 
-func TestFaultsBreakCallsOverTheControlPlaneUntilTheyAreTakenBack(t *testing.T) {
+func TestServer_ControlFaults(t *testing.T) {
 	t.Parallel()
 	a := controlled(t)
 	injected := a.control(http.MethodPost, "faults", `{"match":{"operation":"phone_check.list","repeat":true},"faults":[{"status":429,"retry_after_seconds":7},{}]}`)
@@ -110,7 +110,7 @@ func TestFaultsBreakCallsOverTheControlPlaneUntilTheyAreTakenBack(t *testing.T) 
 	}
 }
 
-func TestDeliveriesAreAwaitedAndSentAgainOverTheControlPlane(t *testing.T) {
+func TestServer_ControlDeliveries(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		a := controlled(t)
@@ -135,7 +135,7 @@ func TestDeliveriesAreAwaitedAndSentAgainOverTheControlPlane(t *testing.T) {
 	})
 }
 
-func TestAWaitForADeliveryThatNeverComesAnswersWithWhatThereIs(t *testing.T) {
+func TestServer_ControlDeliveryTimeout(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		a := controlled(t)
@@ -148,7 +148,7 @@ func TestAWaitForADeliveryThatNeverComesAnswersWithWhatThereIs(t *testing.T) {
 	})
 }
 
-func TestRequestsAreReadOverTheControlPlaneWithoutSecrets(t *testing.T) {
+func TestServer_ControlRequests(t *testing.T) {
 	t.Parallel()
 	a := controlled(t)
 	a.create(phoneChecks, `{"phone_number":"447700900012"}`)
@@ -167,7 +167,7 @@ func TestRequestsAreReadOverTheControlPlaneWithoutSecrets(t *testing.T) {
 	}
 }
 
-func TestKeysRotateOverTheControlPlane(t *testing.T) {
+func TestServer_ControlRotateKeys(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
 		name string
@@ -190,7 +190,7 @@ func TestKeysRotateOverTheControlPlane(t *testing.T) {
 	}
 }
 
-func TestASignUpOverTheControlPlaneJoinsTheInviter(t *testing.T) {
+func TestServer_ControlSignUp(t *testing.T) {
 	t.Parallel()
 	a := controlled(t)
 	invitation, err := a.srv.Console().Invitations.Create(t.Context(), idverify.InvitationParams{Name: "Ada", Role: idverify.RoleViewer})
@@ -211,7 +211,7 @@ func TestASignUpOverTheControlPlaneJoinsTheInviter(t *testing.T) {
 	}
 }
 
-func TestResetOverTheControlPlaneForgetsAll(t *testing.T) {
+func TestServer_ControlReset(t *testing.T) {
 	t.Parallel()
 	a := controlled(t)
 	a.create(phoneChecks, `{"phone_number":"447700900012"}`)
@@ -293,7 +293,7 @@ func TestServer_ControlRejectsInvalidCalls(t *testing.T) {
 	}
 }
 
-func TestFreshKeysAreTrustedAndSignAndAreNobodyElses(t *testing.T) {
+func TestWithFreshKeys_UniquePerServer(t *testing.T) {
 	t.Parallel()
 	first := controlled(t, sandboxfake.WithFreshKeys())
 	second := controlled(t, sandboxfake.WithFreshKeys())
@@ -321,7 +321,7 @@ func TestFreshKeysAreTrustedAndSignAndAreNobodyElses(t *testing.T) {
 	}
 }
 
-func TestFreshKeysSurviveRotationsAndResetsAtOnce(t *testing.T) {
+func TestWithFreshKeys_RotateDuringReset(t *testing.T) {
 	t.Parallel()
 	srv := sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithFreshKeys())
 	done := make(chan struct{})
@@ -342,7 +342,7 @@ func TestFreshKeysSurviveRotationsAndResetsAtOnce(t *testing.T) {
 	}
 }
 
-func TestTheServersURLIsOneThatClientsReach(t *testing.T) {
+func TestServer_URL(t *testing.T) {
 	t.Parallel()
 	name, err := os.Hostname()
 	if err != nil {
@@ -376,7 +376,7 @@ func TestTheServersURLIsOneThatClientsReach(t *testing.T) {
 	}
 }
 
-func TestTheRequestLogTellsCallsTriesAndFaults(t *testing.T) {
+func TestWithRequestLog_Lines(t *testing.T) {
 	t.Parallel()
 	lines := make(chan string, 16)
 	srv := sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithRequestLog(writerFunc(func(p []byte) { lines <- string(p) })))
@@ -423,7 +423,7 @@ func (f writerFunc) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func TestAControlThatWaitsEndsWithItsCaller(t *testing.T) {
+func TestServer_ControlIdleCanceled(t *testing.T) {
 	t.Parallel()
 	a := controlled(t)
 	came := make(chan struct{})
@@ -456,7 +456,7 @@ func TestAControlThatWaitsEndsWithItsCaller(t *testing.T) {
 	}
 }
 
-func FuzzControlBodies(f *testing.F) {
+func FuzzControlBody(f *testing.F) {
 	for _, seed := range []string{`{"seconds":1}`, `{"match":{"operation":"callback"},"faults":[{"status":500}]}`, `{"faults":[null]}`, `[]`, `{"seconds":1e999}`, "\x00", ``} {
 		f.Add(seed)
 	}

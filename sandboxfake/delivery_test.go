@@ -16,7 +16,7 @@ import (
 	"github.com/idverify/idverify-go/sandboxfake"
 )
 
-func TestACallbackAnsweredWith5XXIsTriedSixTimesOverVirtualMinutes(t *testing.T) {
+func TestServer_CallbackRetrySchedule(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		srv := sandboxfake.New(t, sandboxfake.WithInMemory())
@@ -51,7 +51,7 @@ func TestACallbackAnsweredWith5XXIsTriedSixTimesOverVirtualMinutes(t *testing.T)
 	})
 }
 
-func TestWhatTheReceiverAnswersDecidesAboutAnotherTry(t *testing.T) {
+func TestServer_CallbackRetryByResponse(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
 		name   string
@@ -128,7 +128,7 @@ const (
 	breaks   = -2
 )
 
-func TestACheckThatIsNotOpenedExpiresAtItsTTLAndOnlyTheCallbackShowsIt(t *testing.T) {
+func TestServer_UnopenedCheckExpires(t *testing.T) {
 	t.Parallel()
 	for _, clock := range []struct {
 		name string
@@ -170,7 +170,7 @@ func TestACheckThatIsNotOpenedExpiresAtItsTTLAndOnlyTheCallbackShowsIt(t *testin
 	}
 }
 
-func TestADeliveryNeverKeepsTheAPICallWaiting(t *testing.T) {
+func TestServer_DeliveriesDoNotBlockCalls(t *testing.T) {
 	onEachClock(t, func(t *testing.T, srv *sandboxfake.Server) {
 		a := newAPI(t, srv)
 		app := newHolding()
@@ -202,7 +202,7 @@ func TestADeliveryNeverKeepsTheAPICallWaiting(t *testing.T) {
 	})
 }
 
-func TestResetAndCloseCancelWhatIsUnderWayAndToCome(t *testing.T) {
+func TestServer_ResetAndCloseCancelDeliveries(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
 		name string
@@ -248,7 +248,7 @@ func TestResetAndCloseCancelWhatIsUnderWayAndToCome(t *testing.T) {
 	}
 }
 
-func TestAfterResetTheSameCallsGiveTheSameIDs(t *testing.T) {
+func TestServer_ResetRepeatsIDs(t *testing.T) {
 	t.Parallel()
 	srv := sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithFrozenClock(frozenAt))
 	run := func() []string {
@@ -273,7 +273,7 @@ func TestAfterResetTheSameCallsGiveTheSameIDs(t *testing.T) {
 	}
 }
 
-func TestRedeliverSendsTheSameBodyOnceMore(t *testing.T) {
+func TestServer_Redeliver(t *testing.T) {
 	t.Parallel()
 	srv := sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithFrozenClock(frozenAt))
 	a := newAPI(t, srv)
@@ -311,7 +311,7 @@ func TestRedeliverSendsTheSameBodyOnceMore(t *testing.T) {
 	}
 }
 
-func TestAwaitDeliverySeesEachChangeAndThePast(t *testing.T) {
+func TestServer_AwaitDelivery(t *testing.T) {
 	onEachClock(t, func(t *testing.T, srv *sandboxfake.Server) {
 		a := newAPI(t, srv)
 		app := newHolding()
@@ -355,7 +355,7 @@ func TestAwaitDeliverySeesEachChangeAndThePast(t *testing.T) {
 	})
 }
 
-func TestAwaitDeliveryEndsWithItsContext(t *testing.T) {
+func TestServer_AwaitDeliveryCanceled(t *testing.T) {
 	t.Parallel()
 	srv := sandboxfake.New(t, sandboxfake.WithInMemory())
 	ctx, cancel := context.WithCancel(t.Context())

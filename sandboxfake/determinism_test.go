@@ -133,7 +133,7 @@ func codeOf(t *testing.T, location string) string {
 	return code
 }
 
-func TestInMemoryAndFrozenOneProjectsCallsGiveTheBytesOfAnotherProcess(t *testing.T) {
+func TestServer_ReproducesBytes(t *testing.T) {
 	t.Parallel()
 	srv := sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithFrozenClock(frozenAt))
 
@@ -143,7 +143,7 @@ func TestInMemoryAndFrozenOneProjectsCallsGiveTheBytesOfAnotherProcess(t *testin
 	golden(t, "golden_ids.txt", ids)
 }
 
-func TestInTheOtherModesOneProjectsCallsGiveTheIDsOfAnotherProcess(t *testing.T) {
+func TestServer_ReproducesIDs(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
 		name string
@@ -165,7 +165,7 @@ func TestInTheOtherModesOneProjectsCallsGiveTheIDsOfAnotherProcess(t *testing.T)
 	}
 }
 
-func TestAnotherSeedGivesOtherIDs(t *testing.T) {
+func TestWithSeed_OtherIDs(t *testing.T) {
 	t.Parallel()
 	_, ids := story(t, sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithSeed(1)))
 	text, err := os.ReadFile(filepath.Join("testdata", "golden_ids.txt"))
@@ -181,7 +181,7 @@ func TestAnotherSeedGivesOtherIDs(t *testing.T) {
 	}
 }
 
-func TestWhatOtherServersDoAtTheSameTimeChangesNoByte(t *testing.T) {
+func TestServer_ReproducesBytesAmongOthers(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	var others sync.WaitGroup

@@ -15,7 +15,7 @@ import (
 	"github.com/idverify/idverify-go/sandboxfake"
 )
 
-func TestTheExampleInABubbleHolds(t *testing.T) {
+func TestExample_Synctest(t *testing.T) {
 	t.Parallel()
 	synctest.SkipInFIPSMode(t) // the example itself cannot: users read its imports
 	testExpiredCheckIsTold(t)

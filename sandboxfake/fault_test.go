@@ -35,7 +35,7 @@ func (a *api) attempt(method, path, body string) (status int, err error) {
 	return response.StatusCode, err
 }
 
-func TestAFaultBreaksAnyOneOperationOnce(t *testing.T) {
+func TestServer_InjectEachOperation(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(filepath.Join("..", "internal", "wire", "testdata", "operations.json"))
 	if err != nil {
@@ -75,7 +75,7 @@ func TestAFaultBreaksAnyOneOperationOnce(t *testing.T) {
 	}
 }
 
-func TestTheNthCallGetsTheNthFault(t *testing.T) {
+func TestServer_InjectOrder(t *testing.T) {
 	t.Parallel()
 	get := sandboxfake.Match{Operation: "phone_check.list"}
 	repeated := get
@@ -139,7 +139,7 @@ func TestTheNthCallGetsTheNthFault(t *testing.T) {
 	}
 }
 
-func TestAFaultsUndoAfterResetTouchesNothing(t *testing.T) {
+func TestServer_InjectUndoAfterReset(t *testing.T) {
 	t.Parallel()
 	srv := sandboxfake.New(t, sandboxfake.WithInMemory())
 	list := sandboxfake.Match{Operation: "phone_check.list"}
@@ -157,7 +157,7 @@ func TestAFaultsUndoAfterResetTouchesNothing(t *testing.T) {
 }
 
 // What a broken create does to the caller and to the service: a POST whose answer is lost has been charged.
-func TestEachKindOfFaultBreaksWhatItSays(t *testing.T) {
+func TestFault_Kinds(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
 		name   string
@@ -196,7 +196,7 @@ func TestEachKindOfFaultBreaksWhatItSays(t *testing.T) {
 	}
 }
 
-func TestAnInjectedStatusSaysWhatItIsKnownForOrWhatTheTestSays(t *testing.T) {
+func TestFault_Status(t *testing.T) {
 	t.Parallel()
 	srv := sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithFrozenClock(frozenAt))
 	a := newAPI(t, srv)
@@ -233,7 +233,7 @@ func rateHeaders(r reply) map[string]string {
 	return got
 }
 
-func TestATokenFaultSpeaksTheTokenEndpointsLanguage(t *testing.T) {
+func TestFault_TokenEndpoint(t *testing.T) {
 	t.Parallel()
 	srv := sandboxfake.New(t, sandboxfake.WithInMemory())
 	a := &api{t: t, srv: srv}
@@ -247,7 +247,7 @@ func TestATokenFaultSpeaksTheTokenEndpointsLanguage(t *testing.T) {
 	}
 }
 
-func TestLatencyPassesBeforeTheCallHasItsEffect(t *testing.T) {
+func TestFault_Latency(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		srv := sandboxfake.New(t, sandboxfake.WithInMemory())
@@ -269,7 +269,7 @@ func TestLatencyPassesBeforeTheCallHasItsEffect(t *testing.T) {
 	})
 }
 
-func TestResetCutsOffACallThatIsHeldUp(t *testing.T) {
+func TestServer_ResetDuringLatency(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		srv := sandboxfake.New(t, sandboxfake.WithInMemory())
@@ -294,7 +294,7 @@ func TestResetCutsOffACallThatIsHeldUp(t *testing.T) {
 	})
 }
 
-func TestACallbackFaultBreaksOneTry(t *testing.T) {
+func TestFault_Callback(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
 		name   string
@@ -346,7 +346,7 @@ func TestACallbackFaultBreaksOneTry(t *testing.T) {
 	}
 }
 
-func TestATruncatedCallbackComesWithHalfItsBody(t *testing.T) {
+func TestFault_TruncatedCallback(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		srv := sandboxfake.New(t, sandboxfake.WithInMemory())
@@ -368,7 +368,7 @@ func TestATruncatedCallbackComesWithHalfItsBody(t *testing.T) {
 	})
 }
 
-func TestARedirectSignedByAWrongKeyDoesNotVerify(t *testing.T) {
+func TestFault_RedirectWrongKey(t *testing.T) {
 	t.Parallel()
 	srv := sandboxfake.New(t, sandboxfake.WithInMemory())
 	a := newAPI(t, srv)
@@ -391,7 +391,7 @@ func TestARedirectSignedByAWrongKeyDoesNotVerify(t *testing.T) {
 	}
 }
 
-func TestInjectRefusesWhatCouldNeverWork(t *testing.T) {
+func TestServer_InjectRejectsInvalidFaults(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
 		name  string

@@ -64,7 +64,7 @@ func wantShape(t testing.TB, name string, answered any) {
 	}
 }
 
-func TestAnswersHaveTheFormOfTheContractFixtures(t *testing.T) {
+func TestServer_ResponsesMatchFixtures(t *testing.T) {
 	t.Parallel()
 	srv := sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithFrozenClock(frozenAt))
 	a := newAPI(t, srv)
@@ -142,7 +142,7 @@ func TestAnswersHaveTheFormOfTheContractFixtures(t *testing.T) {
 	wantShape(t, "traces", traces.json)
 }
 
-func TestAPageOfChecksHasTheFormOfItsFixture(t *testing.T) {
+func TestServer_PageMatchesFixture(t *testing.T) {
 	t.Parallel()
 	srv := sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithFrozenClock(frozenAt))
 	a := newAPI(t, srv)
@@ -168,7 +168,7 @@ type operationRow struct {
 	Success                        int
 }
 
-func TestEveryOperationOfTheContractIsServed(t *testing.T) {
+func TestServer_ServesEveryOperation(t *testing.T) {
 	t.Parallel()
 	srv := sandboxfake.New(t, sandboxfake.WithInMemory())
 	a := newAPI(t, srv)

@@ -22,7 +22,7 @@ func heap() uint64 {
 }
 
 // It runs alone, without t.Parallel: it measures the memory of the process.
-func TestTwoThousandServersLiveInOneProcess(t *testing.T) {
+func TestServer_MemoryPerServer(t *testing.T) {
 	// All are alive at once; a tenth of them, which is measured, has answered and keeps the connection.
 	const servers, answering, limit = 2000, 200, 64 << 10
 	newAPI(t, sandboxfake.New(t, sandboxfake.WithInMemory())) // what all servers share is made with the first
@@ -60,7 +60,7 @@ func TestTwoThousandServersLiveInOneProcess(t *testing.T) {
 }
 
 // It runs alone, without t.Parallel: it measures the memory of the process.
-func TestAStoredCheckIsSmall(t *testing.T) {
+func TestServer_MemoryPerCheck(t *testing.T) {
 	const checks, limit = 20_000, 600
 	srv := sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithFrozenClock(frozenAt))
 	before := heap()
@@ -76,7 +76,7 @@ func TestAStoredCheckIsSmall(t *testing.T) {
 }
 
 // A bubble ends only when every goroutine in it has: one that outlives Close fails the test.
-func TestCloseLeavesNoGoroutine(t *testing.T) {
+func TestServer_CloseStopsGoroutines(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		srv, err := sandboxfake.Start(sandboxfake.WithInMemory())
@@ -102,7 +102,7 @@ func TestCloseLeavesNoGoroutine(t *testing.T) {
 	})
 }
 
-func TestServersKnowNothingOfEachOther(t *testing.T) {
+func TestServer_IsolatesServers(t *testing.T) {
 	t.Parallel()
 	one, other := sandboxfake.New(t, sandboxfake.WithInMemory()), sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithSeed(1))
 	mine, theirs := newAPI(t, one), newAPI(t, other)

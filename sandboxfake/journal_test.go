@@ -17,7 +17,7 @@ import (
 	"github.com/idverify/idverify-go/sandboxfake"
 )
 
-func TestTheJournalTellsACallAndItsAnswer(t *testing.T) {
+func TestServer_Requests(t *testing.T) {
 	t.Parallel()
 	srv := sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithFrozenClock(frozenAt))
 	a := newAPI(t, srv)
@@ -48,7 +48,7 @@ func TestTheJournalTellsACallAndItsAnswer(t *testing.T) {
 	}
 }
 
-func TestTheJournalMasksSecrets(t *testing.T) {
+func TestServer_RequestsMaskSecrets(t *testing.T) {
 	t.Parallel()
 	srv := sandboxfake.New(t, sandboxfake.WithInMemory())
 	a := newAPI(t, srv)
@@ -85,7 +85,7 @@ func TestTheJournalMasksSecrets(t *testing.T) {
 	}
 }
 
-func TestWhatAJournalHandsOutIsTheCallersOwn(t *testing.T) {
+func TestServer_JournalsReturnCopies(t *testing.T) {
 	t.Parallel()
 	srv := sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithFrozenClock(frozenAt))
 	a := newAPI(t, srv)
@@ -126,7 +126,7 @@ func TestWhatAJournalHandsOutIsTheCallersOwn(t *testing.T) {
 	}
 }
 
-func TestAJournalKeepsTheNewestAndCountsWhatItDropped(t *testing.T) {
+func TestWithJournalLimit_DropsOldest(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
 		name  string
@@ -164,7 +164,7 @@ func TestAJournalKeepsTheNewestAndCountsWhatItDropped(t *testing.T) {
 	}
 }
 
-func TestADeliveryThatTheJournalDroppedIsDeliveredAllTheSame(t *testing.T) {
+func TestWithJournalLimit_DroppedDelivery(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		srv := sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithJournalLimit(1))
@@ -185,7 +185,7 @@ func TestADeliveryThatTheJournalDroppedIsDeliveredAllTheSame(t *testing.T) {
 	})
 }
 
-func TestADeliveryTellsEachTryWithWhatWasSent(t *testing.T) {
+func TestServer_DeliveriesListAttempts(t *testing.T) {
 	t.Parallel()
 	srv := sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithFrozenClock(frozenAt))
 	a := newAPI(t, srv)

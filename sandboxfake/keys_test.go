@@ -23,7 +23,7 @@ func (a *api) keyIDs() []string {
 	return ids
 }
 
-func TestARotatedKeyStaysPublishedForAnOverlapAndThenLeaves(t *testing.T) {
+func TestServer_RotateKeysOverlap(t *testing.T) {
 	onEachClock(t, func(t *testing.T, srv *sandboxfake.Server) {
 		a := newAPI(t, srv)
 		first := a.keyIDs()
@@ -59,7 +59,7 @@ func TestARotatedKeyStaysPublishedForAnOverlapAndThenLeaves(t *testing.T) {
 	})
 }
 
-func TestKeysAreNewAfterEachRotationHoweverMany(t *testing.T) {
+func TestServer_RotateKeysUniqueIDs(t *testing.T) {
 	t.Parallel()
 	srv := sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithFrozenClock(frozenAt))
 	a := newAPI(t, srv)
@@ -74,7 +74,7 @@ func TestKeysAreNewAfterEachRotationHoweverMany(t *testing.T) {
 	}
 }
 
-func TestEveryCallbackAndRedirectVerifiesAcrossARotation(t *testing.T) {
+func TestServer_RotateKeysVerification(t *testing.T) {
 	t.Parallel()
 	srv := sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithFrozenClock(frozenAt))
 	a := newAPI(t, srv)
@@ -121,7 +121,7 @@ func TestEveryCallbackAndRedirectVerifiesAcrossARotation(t *testing.T) {
 	}
 }
 
-func TestAWrongKeyGoesByTheNameOfTheRightOne(t *testing.T) {
+func TestFault_WrongKeyUsesPublishedID(t *testing.T) {
 	t.Parallel()
 	srv := sandboxfake.New(t, sandboxfake.WithInMemory())
 	a := newAPI(t, srv)

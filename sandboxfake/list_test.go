@@ -40,7 +40,7 @@ func sixChecks(t *testing.T) *api {
 	return a
 }
 
-func TestListsAreSortedAndTiesStayInTheOrderOfCreation(t *testing.T) {
+func TestServer_ListSort(t *testing.T) {
 	t.Parallel()
 	a := sixChecks(t)
 	for _, row := range []struct {
@@ -59,7 +59,7 @@ func TestListsAreSortedAndTiesStayInTheOrderOfCreation(t *testing.T) {
 	}
 }
 
-func TestPagesHoldEveryCheckOnceWhateverTheirSize(t *testing.T) {
+func TestServer_ListPages(t *testing.T) {
 	t.Parallel()
 	a := sixChecks(t)
 	for size := 1; size <= 7; size++ {
@@ -77,7 +77,7 @@ func TestPagesHoldEveryCheckOnceWhateverTheirSize(t *testing.T) {
 	}
 }
 
-func TestAPagePastTheEndIsEmptyAndSoIsAListOfNothing(t *testing.T) {
+func TestServer_ListEmptyPages(t *testing.T) {
 	t.Parallel()
 	a := sixChecks(t)
 
@@ -106,7 +106,7 @@ func TestAPagePastTheEndIsEmptyAndSoIsAListOfNothing(t *testing.T) {
 	}
 }
 
-func TestASearchFindsByFieldAndOperator(t *testing.T) {
+func TestServer_SearchOperators(t *testing.T) {
 	t.Parallel()
 	a := sixChecks(t)
 	for _, row := range []struct {
@@ -146,7 +146,7 @@ func TestASearchFindsByFieldAndOperator(t *testing.T) {
 }
 
 // RSQL reserves these characters: unquoted they end a value or make the search invalid.
-func TestSearch_ReservedCharacters(t *testing.T) {
+func TestServer_SearchReservedCharacters(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t, sandboxfake.New(t, sandboxfake.WithInMemory()))
 	for _, reserved := range `"'();,=!~<> ` {
@@ -173,7 +173,7 @@ func TestSearch_ReservedCharacters(t *testing.T) {
 	}
 }
 
-func TestALinkKeepsTheSearch(t *testing.T) {
+func TestServer_NextLinkKeepsSearch(t *testing.T) {
 	t.Parallel()
 	a := sixChecks(t)
 
@@ -185,7 +185,7 @@ func TestALinkKeepsTheSearch(t *testing.T) {
 	}
 }
 
-func TestTracesTellACheckAndAreGoneAfterAWeek(t *testing.T) {
+func TestServer_Traces(t *testing.T) {
 	t.Parallel()
 	srv := sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithFrozenClock(frozenAt))
 	a := newAPI(t, srv)
@@ -210,7 +210,7 @@ func TestTracesTellACheckAndAreGoneAfterAWeek(t *testing.T) {
 	a.get(trace).wantProblem(t, 410, "trace_gone")
 }
 
-func TestCountriesAreFoundByISOCodeAndByDiallingCode(t *testing.T) {
+func TestServer_Countries(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t, sandboxfake.New(t, sandboxfake.WithInMemory()))
 	for _, row := range []struct {

@@ -69,7 +69,7 @@ func TestServer_BodyMediaTypes(t *testing.T) {
 }
 
 // A client may send an empty JSON object where no body is needed, so that each POST has one.
-func TestCredentials_OptionalBody(t *testing.T) {
+func TestServer_CredentialsOptionalBody(t *testing.T) {
 	t.Parallel()
 	srv := consoleServer(t)
 	account := srv.NewWorkspace("Shop")

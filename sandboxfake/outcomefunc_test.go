@@ -110,7 +110,7 @@ func TestPhoneCheckOutcome_ErrorCode(t *testing.T) {
 
 // A SIM change is within the longest span that the period covers; without one it is over a year
 // ago.
-func TestCheck_SIMChangeWithin(t *testing.T) {
+func TestServer_SIMChangeWithin(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t, sandboxfake.New(t, sandboxfake.WithInMemory()))
 	spans := []int{60, 360, 720, 1440, 2880, 4320, 10080, 43200, 129600, 259200, 525600}

@@ -39,7 +39,7 @@ var sandboxTables = []struct {
 	},
 }
 
-func TestSandboxAnswersEverySuffixAsTheSpecificationSays(t *testing.T) {
+func TestServer_SandboxOutcomes(t *testing.T) {
 	t.Parallel()
 	for _, table := range sandboxTables {
 		t.Run(table.path, func(t *testing.T) {
@@ -105,7 +105,7 @@ func outcome(check map[string]any) string {
 	return text.String()
 }
 
-func TestReachabilityAnswersEverySuffixAsTheSpecificationSays(t *testing.T) {
+func TestServer_ReachabilityBySuffix(t *testing.T) {
 	t.Parallel()
 	srv := sandboxfake.New(t, sandboxfake.WithInMemory())
 	a := newAPI(t, srv)
@@ -143,7 +143,7 @@ func TestReachabilityAnswersEverySuffixAsTheSpecificationSays(t *testing.T) {
 	}
 }
 
-func TestReachabilityLooksAtTheDigitsOfTheExpandedIPv6Form(t *testing.T) {
+func TestServer_ReachabilityIPv6(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t, sandboxfake.New(t, sandboxfake.WithInMemory()))
 	for _, row := range []struct {
@@ -181,7 +181,7 @@ func TestReachabilityOutcome_ZeroAddr(t *testing.T) {
 	}
 }
 
-func TestReachabilityWithoutAnAddressMeansTheCallers(t *testing.T) {
+func TestServer_ReachabilityOfCaller(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t, sandboxfake.New(t))
 

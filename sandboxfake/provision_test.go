@@ -60,7 +60,7 @@ func ExampleServer_SignUp() {
 	// OWNER <nil>
 }
 
-func TestASeededProjectIsTheOneThatTheWireMakes(t *testing.T) {
+func TestServer_NewProjectMatchesWire(t *testing.T) {
 	t.Parallel()
 	params := idverify.ProjectParams{
 		Name: "Shop", Mode: idverify.ModeSandbox, CallbackURL: "https://shop.sandbox.test/",
@@ -90,7 +90,7 @@ func TestASeededProjectIsTheOneThatTheWireMakes(t *testing.T) {
 	}
 }
 
-func TestSeedingRefusesWhatTheWireRefuses(t *testing.T) {
+func TestServer_ProvisioningRejects(t *testing.T) {
 	t.Parallel()
 	author := new(failing)
 	srv := sandboxfake.New(author, sandboxfake.WithInMemory())
@@ -119,7 +119,7 @@ func TestSeedingRefusesWhatTheWireRefuses(t *testing.T) {
 	}
 }
 
-func TestSeedsEndWithAReset(t *testing.T) {
+func TestServer_ResetRemovesAccounts(t *testing.T) {
 	t.Parallel()
 	srv := consoleServer(t)
 	account := srv.NewWorkspace("Shop")
@@ -137,7 +137,7 @@ func TestSeedsEndWithAReset(t *testing.T) {
 }
 
 // Ids come from names and from the counters of their owner: a test that shares its server gets those that it would get alone.
-func TestIdsDoNotDependOnWhatOthersDo(t *testing.T) {
+func TestServer_IDsIndependentOfOthers(t *testing.T) {
 	t.Parallel()
 	quiet, busy := consoleServer(t), consoleServer(t)
 	for i := range 3 {

@@ -13,7 +13,7 @@ import (
 	"github.com/idverify/idverify-go/sandboxfake"
 )
 
-func TestBeyondTheRateLimitCallsAreRefusedUntilTheHourIsOver(t *testing.T) {
+func TestWithRateLimit_Window(t *testing.T) {
 	t.Parallel()
 	srv := sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithFrozenClock(frozenAt), sandboxfake.WithRateLimit(2))
 	a := newAPI(t, srv)
@@ -59,7 +59,7 @@ func TestBeyondTheRateLimitCallsAreRefusedUntilTheHourIsOver(t *testing.T) {
 	}
 }
 
-func TestCheckURLsAndTheKeySetAreFreeOfTheRateLimit(t *testing.T) {
+func TestWithRateLimit_ExemptPaths(t *testing.T) {
 	t.Parallel()
 	srv := sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithRateLimit(1))
 	a := newAPI(t, srv)
@@ -72,7 +72,7 @@ func TestCheckURLsAndTheKeySetAreFreeOfTheRateLimit(t *testing.T) {
 	}
 }
 
-func TestAResetGivesTheRateLimitBack(t *testing.T) {
+func TestWithRateLimit_Reset(t *testing.T) {
 	t.Parallel()
 	srv := sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithRateLimit(1))
 	a := newAPI(t, srv)
@@ -86,7 +86,7 @@ func TestAResetGivesTheRateLimitBack(t *testing.T) {
 	}
 }
 
-func TestOurClientWaitsForAsLongAsTheRateLimitSays(t *testing.T) {
+func TestWithRateLimit_ClientWaits(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		srv := sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithRateLimit(1))

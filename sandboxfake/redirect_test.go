@@ -33,7 +33,7 @@ func browserRequest(location *url.URL, host string) *http.Request {
 }
 
 // A browser sends the host in lower case and without the default port, however the URL writes it.
-func TestRedirect_HostAsBrowsersSendIt(t *testing.T) {
+func TestServer_RedirectHost(t *testing.T) {
 	t.Parallel()
 	srv := consoleServer(t)
 	account := srv.NewWorkspace("Shop")
@@ -72,7 +72,7 @@ func TestRedirect_HostAsBrowsersSendIt(t *testing.T) {
 }
 
 // A check's own redirect URL replaces the project's, and each product has its own.
-func TestRedirect_ProjectURL(t *testing.T) {
+func TestServer_RedirectProjectURL(t *testing.T) {
 	t.Parallel()
 	srv := consoleServer(t)
 	project := srv.NewProject(idverify.ProjectParams{
@@ -105,7 +105,7 @@ func TestRedirect_ProjectURL(t *testing.T) {
 }
 
 // Without a redirect URL the device gets JSON, and what it gets completes the check.
-func TestRedirect_WithoutURL(t *testing.T) {
+func TestServer_OpenWithoutRedirectURL(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t, sandboxfake.New(t, sandboxfake.WithInMemory()))
 	id := a.create(phoneChecks02, `{"phone_number":"447700900012"}`)

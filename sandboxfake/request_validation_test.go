@@ -14,7 +14,7 @@ import (
 
 const phoneChecks = "/phone_check/v0.1/checks"
 
-func TestTheTokenEndpointRefusesAsTheContractSays(t *testing.T) {
+func TestServer_TokenRequests(t *testing.T) {
 	t.Parallel()
 	srv := sandboxfake.New(t, sandboxfake.WithInMemory())
 	a := &api{t: t, srv: srv}
@@ -75,7 +75,7 @@ func TestTheTokenEndpointRefusesAsTheContractSays(t *testing.T) {
 	}
 }
 
-func TestTheTokenEndpointTakesBothKindsOfFormAndNoOther(t *testing.T) {
+func TestServer_TokenMediaTypes(t *testing.T) {
 	t.Parallel()
 	srv := sandboxfake.New(t, sandboxfake.WithInMemory())
 	a := &api{t: t, srv: srv}
@@ -112,7 +112,7 @@ func TestTheTokenEndpointTakesBothKindsOfFormAndNoOther(t *testing.T) {
 	}
 }
 
-func TestATokenEndsAfterAnHourOnTheServersClockOrWhenItIsRevoked(t *testing.T) {
+func TestServer_TokenExpiryAndRevocation(t *testing.T) {
 	t.Parallel()
 	srv := sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithFrozenClock(frozenAt))
 	a := newAPI(t, srv)
@@ -149,7 +149,7 @@ func TestATokenEndsAfterAnHourOnTheServersClockOrWhenItIsRevoked(t *testing.T) {
 }
 
 // The table of section 4, "Scope to path mapping", with the scopes that the contract adds: a token of one scope reaches its paths and nothing else.
-func TestATokenReachesThePathsOfItsScopeAndNothingElse(t *testing.T) {
+func TestServer_TokenScopes(t *testing.T) {
 	t.Parallel()
 	srv := sandboxfake.New(t, sandboxfake.WithInMemory())
 	paths := map[string]string{
@@ -177,7 +177,7 @@ func TestATokenReachesThePathsOfItsScopeAndNothingElse(t *testing.T) {
 	}
 }
 
-func TestRefusalsComeInTheContractsOrder(t *testing.T) {
+func TestServer_ErrorPrecedence(t *testing.T) {
 	t.Parallel()
 	srv := sandboxfake.New(t, sandboxfake.WithInMemory())
 	a := newAPI(t, srv)
@@ -216,7 +216,7 @@ func TestRefusalsComeInTheContractsOrder(t *testing.T) {
 	}
 }
 
-func TestBadBodiesOfACreateAreToldApart(t *testing.T) {
+func TestServer_CreateCheckBodies(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t, sandboxfake.New(t, sandboxfake.WithInMemory()))
 	for _, row := range []struct {
@@ -281,7 +281,7 @@ func TestBadBodiesOfACreateAreToldApart(t *testing.T) {
 	}
 }
 
-func TestMalformedQueriesOfAListAreRefused(t *testing.T) {
+func TestServer_ListQueries(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t, sandboxfake.New(t, sandboxfake.WithInMemory()))
 	for _, row := range []struct {
@@ -318,7 +318,7 @@ func TestMalformedQueriesOfAListAreRefused(t *testing.T) {
 	}
 }
 
-func TestHEADOnACheckURLDoesNotStartTheCheck(t *testing.T) {
+func TestServer_HeadCheckURL(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t, sandboxfake.New(t, sandboxfake.WithInMemory()))
 	id := a.create(phoneChecks, `{"phone_number":"447700900000"}`)
@@ -333,7 +333,7 @@ func TestHEADOnACheckURLDoesNotStartTheCheck(t *testing.T) {
 	}
 }
 
-func TestOPTIONSAnswersForBrowsersOfEveryOrigin(t *testing.T) {
+func TestServer_Preflight(t *testing.T) {
 	t.Parallel()
 	a := &api{t: t, srv: sandboxfake.New(t, sandboxfake.WithInMemory())}
 	request := a.request(http.MethodOptions, phoneChecks, "")
@@ -347,7 +347,7 @@ func TestOPTIONSAnswersForBrowsersOfEveryOrigin(t *testing.T) {
 	}
 }
 
-func TestPlainHTTPFails(t *testing.T) {
+func TestServer_RejectsPlainHTTP(t *testing.T) {
 	t.Parallel()
 	srv := sandboxfake.New(t)
 

@@ -33,7 +33,7 @@ func (a *api) postForm(path string, c idverify.Credentials, contentType, body st
 	return a.do(request)
 }
 
-func TestRevoke_OnlyOwnTokens(t *testing.T) {
+func TestServer_RevokesOnlyOwnTokens(t *testing.T) {
 	t.Parallel()
 	srv := consoleServer(t)
 	a := &api{t: t, srv: srv}
@@ -79,7 +79,7 @@ func TestRevoke_OnlyOwnTokens(t *testing.T) {
 }
 
 // Both token endpoints check credentials and form in the same way.
-func TestTokenEndpoints_Rejections(t *testing.T) {
+func TestServer_TokenEndpointsReject(t *testing.T) {
 	t.Parallel()
 	srv := consoleServer(t)
 	a := &api{t: t, srv: srv}
@@ -133,7 +133,7 @@ func TestTokenEndpoints_Rejections(t *testing.T) {
 	}
 }
 
-func TestToken_Response(t *testing.T) {
+func TestServer_TokenResponse(t *testing.T) {
 	t.Parallel()
 	srv := consoleServer(t)
 	a := &api{t: t, srv: srv}
@@ -148,7 +148,7 @@ func TestToken_Response(t *testing.T) {
 }
 
 // A token is good for an hour to the nanosecond, whatever the scheme's case.
-func TestToken_Expiry(t *testing.T) {
+func TestServer_TokenExpiry(t *testing.T) {
 	t.Parallel()
 	srv := consoleServer(t)
 	a := &api{t: t, srv: srv}
@@ -181,7 +181,7 @@ func TestToken_Expiry(t *testing.T) {
 }
 
 // Each pair of credentials authenticates with its own secret; a reset revokes its tokens alone.
-func TestToken_ResetRevokesOnlyItsOwn(t *testing.T) {
+func TestServer_SecretResetRevokesTokens(t *testing.T) {
 	t.Parallel()
 	srv := consoleServer(t)
 	account := srv.NewWorkspace("Shop")
