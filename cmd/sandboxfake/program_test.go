@@ -25,7 +25,7 @@ import (
 var buildDir string
 
 // built is the program, built once for all tests, when the first of them asks.
-var built = sync.OnceValues(func() (string, error) {
+var buildProgram = sync.OnceValues(func() (string, error) {
 	path := filepath.Join(buildDir, "sandboxfake")
 	if output, err := exec.Command("go", "build", "-o", path, ".").CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build the program: %w\n%s", err, output)
@@ -80,7 +80,7 @@ func start(t *testing.T, args ...string) *program {
 // startEnv is start with more variables in the environment.
 func startEnv(t *testing.T, env []string, args ...string) *program {
 	t.Helper()
-	path, err := built()
+	path, err := buildProgram()
 	if err != nil {
 		t.Fatal(err)
 	}

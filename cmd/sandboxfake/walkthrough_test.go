@@ -10,7 +10,7 @@ import (
 )
 
 // need skips the test, and says so, when a tool of a walk-through is not installed. Where IDVERIFY_INTEROP is set, as in continuous integration, it must be.
-func need(t *testing.T, condition bool, what string) {
+func requireTool(t *testing.T, condition bool, what string) {
 	t.Helper()
 	switch {
 	case condition:
@@ -32,7 +32,7 @@ func installed(tools ...string) bool {
 
 func TestTheWalkThroughWithCurl(t *testing.T) {
 	t.Parallel()
-	need(t, installed("sh", "curl", "sed"), "sh, curl and sed are needed")
+	requireTool(t, installed("sh", "curl", "sed"), "sh, curl and sed are needed")
 	p, a := startJSON(t)
 	script := exec.CommandContext(t.Context(), "sh", "testdata/walkthrough/walkthrough.sh")
 	script.Env = append(os.Environ(), "URL="+a.URL, "CA="+a.CAFile, "ID="+a.Project.ClientID, "SECRET="+a.Project.ClientSecret, "CONTROL="+a.Token)
@@ -50,13 +50,13 @@ const interopModules = "../../signature/testdata/interop"
 
 func TestTheWalkThroughWithNode(t *testing.T) {
 	t.Parallel()
-	need(t, installed("node"), "Node.js is not installed")
+	requireTool(t, installed("node"), "Node.js is not installed")
 	modules, err := filepath.Abs(filepath.Join(interopModules, "node_modules"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, err = os.Stat(filepath.Join(modules, "http-signature"))
-	need(t, err == nil, "install npm http-signature with 'npm ci' in signature/testdata/interop")
+	requireTool(t, err == nil, "install npm http-signature with 'npm ci' in signature/testdata/interop")
 	p, a := startJSON(t)
 	line, err := json.Marshal(a)
 	if err != nil {
