@@ -10,7 +10,7 @@ import (
 	"github.com/idverify/idverify-go/sandboxfake"
 )
 
-// announcement is the line of -json.
+// announcement is the line that -json prints.
 type announcement struct {
 	URL          string      `json:"url"`
 	CAFile       string      `json:"ca_file"`
@@ -28,8 +28,8 @@ func newCredentials(c idverify.Credentials) credentials {
 	return credentials{c.ClientID, c.ClientSecret.Reveal()}
 }
 
-// announce writes how to reach the server, in one write: a reader that waits for a line gets all of
-// it.
+// announce prints how to reach the server. It writes once, so that a reader never sees part of a
+// line.
 func announce(w io.Writer, asJSON bool, server *sandboxfake.Server, caFile string) error {
 	a := announcement{server.URL(), caFile, newCredentials(server.Credentials()), newCredentials(server.ConsoleCredentials()), server.ControlToken()}
 	if asJSON {
@@ -39,8 +39,7 @@ func announce(w io.Writer, asJSON bool, server *sandboxfake.Server, caFile strin
 	return err
 }
 
-// text describes the server and the first steps for a newcomer. The commands are for a POSIX shell,
-// each on its own line.
+// text describes the server and the first steps. The commands are for a POSIX shell, one per line.
 func (a announcement) text() string {
 	ca := shellQuote(a.CAFile)
 	return fmt.Sprintf(`The sandbox of the service runs at %[1]s

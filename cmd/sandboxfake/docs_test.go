@@ -10,7 +10,7 @@ import (
 	"github.com/idverify/idverify-go/conformance"
 )
 
-func TestThePageOnOtherLanguagesShowsWhatRuns(t *testing.T) {
+func TestTestingPage_ShowsWalkthrough(t *testing.T) {
 	t.Parallel()
 	read := func(path string) string {
 		text, err := os.ReadFile(path)
@@ -21,7 +21,7 @@ func TestThePageOnOtherLanguagesShowsWhatRuns(t *testing.T) {
 	}
 	_, section, found := strings.Cut(read("../../docs/testing.md"), "\n## Other languages\n")
 	if !found {
-		t.Fatal("docs/testing.md has no section on other languages")
+		t.Fatal("docs/testing.md has no section \"Other languages\"")
 	}
 	scripts := map[string]string{
 		"sh": read("testdata/walkthrough/walkthrough.sh"),
@@ -36,11 +36,11 @@ func TestThePageOnOtherLanguagesShowsWhatRuns(t *testing.T) {
 	for _, block := range shown {
 		for paragraph := range strings.SplitSeq(block[2], "\n\n") {
 			if !strings.Contains(scripts[block[1]], paragraph) {
-				t.Errorf("the page shows what does not run:\n%s", paragraph)
+				t.Errorf("the page shows a paragraph that is not in the script:\n%s", paragraph)
 			}
 		}
 	}
 	if want := fmt.Sprintf("%d numbered expectations", len(conformance.Expectations())); !strings.Contains(section, want) {
-		t.Errorf("the page does not say that there are %s", want)
+		t.Errorf("the page does not mention %s", want)
 	}
 }

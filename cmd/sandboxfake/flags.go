@@ -17,9 +17,9 @@ import (
 	"github.com/idverify/idverify-go/sandboxfake"
 )
 
-// flags are the values of the command line and the environment.
+// flags contains the values of the flags and environment variables.
 type flags struct {
-	// How the program runs.
+	// The program.
 	addr, caFile  string
 	seed          uint64
 	newIDs        bool
@@ -29,19 +29,19 @@ type flags struct {
 	json          bool
 	quiet         bool
 
-	// How the service behaves.
+	// The service.
 	digest         string
 	callbackHeader string
 	rateLimit      int
 	prices         map[idverify.Product]string
-	frozenAt       *time.Time // nil: the clock runs
+	frozenAt       *time.Time // nil: the clock is not frozen
 	signatureDates string
-	callerIP       netip.Addr // the zero Addr: that of the connection
+	callerIP       netip.Addr // zero: the address of the connection
 	receiverCA     string
 	journalLimit   int
 }
 
-// The values of -digest and -signature-dates.
+// Values of -digest and -signature-dates.
 const (
 	hexDigest    = "hex"
 	base64Digest = "base64"
@@ -52,9 +52,9 @@ const (
 // controlTokenEnv is the environment variable that sets the control token.
 const controlTokenEnv = "SANDBOXFAKE_CONTROL_TOKEN"
 
-// parseFlags reads the command line. If there is nothing to run, it returns nil and the exit code.
+// parseFlags parses the command line. If the program must exit, it returns nil and the exit code.
 func parseFlags(args []string, stderr io.Writer) (*flags, int) {
-	// Unless a seed is given, each run has other IDs and credentials.
+	// Without -seed, each run has its own IDs and credentials.
 	f := &flags{seed: rand.Uint64(), digest: hexDigest, signatureDates: systemDates, prices: make(map[idverify.Product]string)}
 	set := flag.NewFlagSet("sandboxfake", flag.ContinueOnError)
 	set.SetOutput(stderr)
@@ -65,11 +65,11 @@ func parseFlags(args []string, stderr io.Writer) (*flags, int) {
 	case err != nil:
 		return nil, exitUsage
 	case set.NArg() > 0:
-		fmt.Fprintf(stderr, "sandboxfake takes flags only, not %q\n", set.Arg(0))
+		fmt.Fprintf(stderr, "sandboxfake: unexpected argument %q (only flags are accepted)\n", set.Arg(0))
 		set.Usage()
 		return nil, exitUsage
 	}
-	// Not the flag's default, which its help would show.
+	// Do not make it the flag's default, which the help text prints.
 	if f.controlToken == "" {
 		f.controlToken = os.Getenv(controlTokenEnv)
 	}
@@ -79,16 +79,16 @@ func parseFlags(args []string, stderr io.Writer) (*flags, int) {
 func (f *flags) define(set *flag.FlagSet) {
 	set.StringVar(&f.addr, "addr", "127.0.0.1:0", "listen on this `host:port`; port 0 is a free one")
 	set.StringVar(&f.caFile, "ca-file", "", "write the CA certificate to this `path` and keep it; by default a temporary file")
-	set.Func("seed", "the same IDs and credentials in every run with this `number`; by default others in each run", func(text string) (err error) {
+	set.Func("seed", "use the same IDs and credentials in every run with this `number`; random by default", func(text string) (err error) {
 		f.seed, err = strconv.ParseUint(text, 10, 64)
 		return err
 	})
 	set.BoolVar(&f.newIDs, "new-ids-after-reset", false, "use other IDs after each reset, for a database that is kept; same credentials")
 	set.BoolVar(&f.fixedKeys, "fixed-keys", false, "use public test keys instead of new ones")
 	set.StringVar(&f.controlToken, "control-token", "", "the `token` that /_sandbox/ requires, of at least 16 characters; random by default. Prefer the environment variable "+controlTokenEnv+": other users can see flags")
-	set.BoolVar(&f.remoteControl, "remote-control", false, "serve /_sandbox/ to any address, not to this machine only")
+	set.BoolVar(&f.remoteControl, "remote-control", false, "serve /_sandbox/ to any address, not only to this machine")
 	set.BoolVar(&f.json, "json", false, "print one line of JSON instead of text")
-	set.BoolVar(&f.quiet, "quiet", false, "do not log calls")
+	set.BoolVar(&f.quiet, "quiet", false, "do not log requests")
 
 	set.Func("digest", "`encoding` of the Digest of callbacks, hex or base64; hex by default", oneOf(&f.digest, hexDigest, base64Digest))
 	set.StringVar(&f.callbackHeader, "callback-header", "x-service-callback", "`name` of the header with the product of a callback")
@@ -112,7 +112,7 @@ func (f *flags) define(set *flag.FlagSet) {
 	set.IntVar(&f.journalLimit, "journal-limit", 1024, "`number` of requests, and of deliveries, that the journals keep")
 }
 
-// oneOf returns the function of a flag that accepts one of values.
+// oneOf returns a flag function that accepts one of values.
 func oneOf(value *string, values ...string) func(string) error {
 	return func(text string) error {
 		if !slices.Contains(values, text) {
@@ -123,7 +123,7 @@ func oneOf(value *string, values ...string) func(string) error {
 	}
 }
 
-// options returns the options of the server, which logs to log.
+// options returns the server's options. The server logs requests to log.
 func (f *flags) options(log io.Writer) ([]sandboxfake.Option, error) {
 	options := []sandboxfake.Option{
 		sandboxfake.WithAddr(f.addr),

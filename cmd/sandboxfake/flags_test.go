@@ -18,7 +18,8 @@ import (
 	"time"
 )
 
-// call sends a request with a bearer token, "" for none, and returns the JSON of the response.
+// call sends a request with a bearer token, or without one if bearer is empty, and returns the
+// decoded response.
 func (a announced) call(t *testing.T, bearer, method, path, body string) (status int, got map[string]any) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), method, a.URL+path, strings.NewReader(body))
@@ -32,33 +33,33 @@ func (a announced) call(t *testing.T, bearer, method, path, body string) (status
 	status, text := do(t, a.client(t), request)
 	if len(text) > 0 {
 		if err := json.Unmarshal(text, &got); err != nil {
-			t.Fatalf("%s %s returns %d %q: %v", method, path, status, text, err)
+			t.Fatalf("%s %s = %d %q: %v", method, path, status, text, err)
 		}
 	}
 	return status, got
 }
 
-// control is call with the control token. It fails the test unless the response is a success.
+// control sends a request to the control plane. The test fails unless it succeeds.
 func (a announced) control(t *testing.T, method, path, body string) map[string]any {
 	t.Helper()
 	status, got := a.call(t, a.Token, method, "/_sandbox/"+path, body)
 	if status/100 != 2 {
-		t.Fatalf("%s %s returns %d %v", method, path, status, got)
+		t.Fatalf("%s %s = %d %v, want success", method, path, status, got)
 	}
 	return got
 }
 
-// create creates a PhoneCheck and returns it.
+// create creates a PhoneCheck.
 func (a announced) create(t *testing.T, token, callbackURL string) map[string]any {
 	t.Helper()
 	status, check := a.call(t, token, http.MethodPost, "/phone_check/v0.1/checks", `{"phone_number":"447700900012","callback_url":"`+callbackURL+`"}`)
 	if status != http.StatusCreated {
-		t.Fatalf("create returns %d %v", status, check)
+		t.Fatalf("create = %d %v, want 201", status, check)
 	}
 	return check
 }
 
-// deliver finishes a PhoneCheck with a callback to a URL, and returns the delivery.
+// deliver creates a PhoneCheck with a callback URL, opens its Check URL and returns the delivery.
 func (a announced) deliver(t *testing.T, callbackURL string) map[string]any {
 	t.Helper()
 	check := a.create(t, a.token(t, a.client(t)), callbackURL)
@@ -70,13 +71,13 @@ func (a announced) deliver(t *testing.T, callbackURL string) map[string]any {
 	return deliveries[0].(map[string]any)
 }
 
-// received is a receiver of one callback.
+// received is a callback as received.
 type received struct {
 	header http.Header
 	body   []byte
 }
 
-// receive returns the URL of a receiver and the channel of what it gets.
+// receive starts a receiver and returns its URL and the channel of its callbacks.
 func receive(t *testing.T) (url string, got chan received) {
 	t.Helper()
 	got = make(chan received, 16)
@@ -102,7 +103,7 @@ func TestProgram_DigestFlag(t *testing.T) {
 			callback := <-got
 			sum := sha256.Sum256(callback.body)
 			if digest := callback.header.Get("Digest"); digest != "SHA-256="+encode(sum[:]) {
-				t.Errorf("Digest %q, want it in %s", digest, encoding)
+				t.Errorf("Digest = %q, want it in %s", digest, encoding)
 			}
 		})
 	}
@@ -117,7 +118,7 @@ func TestProgram_CallbackHeaderFlag(t *testing.T) {
 
 	callback := <-got
 	if callback.header.Get("X-Acme-Callback") != "phone_check" || !strings.Contains(callback.header.Get("Authorization"), " x-acme-callback ") {
-		t.Errorf("the callback has the header %v, want a signed X-Acme-Callback", callback.header)
+		t.Errorf("header of the callback = %v, want a signed X-Acme-Callback", callback.header)
 	}
 }
 
@@ -133,7 +134,7 @@ func TestProgram_RateLimitFlag(t *testing.T) {
 	}
 
 	if fmt.Sprint(statuses) != "[200 200 429]" {
-		t.Errorf("statuses %v, want the third call to exceed the limit", statuses)
+		t.Errorf("statuses = %v, want 429 for the third request", statuses)
 	}
 }
 
@@ -150,7 +151,7 @@ func TestProgram_PriceFlag(t *testing.T) {
 	_, sim := live.call(t, token, http.MethodPost, "/sim_check/v0.1/checks", `{"phone_number":"447700900012"}`)
 
 	if phone["charge_amount"] != 2.5 || sim["charge_amount"] != 0.25 {
-		t.Errorf("charged %v and %v, want 2.5 and 0.25", phone["charge_amount"], sim["charge_amount"])
+		t.Errorf("charge amounts = %v and %v, want 2.5 and 0.25", phone["charge_amount"], sim["charge_amount"])
 	}
 }
 
@@ -163,7 +164,7 @@ func TestProgram_FrozenClockFlag(t *testing.T) {
 	after := a.control(t, http.MethodPost, "advance", `{"seconds":60}`)["now"]
 
 	if before != "2026-01-02T02:04:05Z" || check["created_at"] != "2026-01-02T02:04:05+0000" || after != "2026-01-02T02:05:05Z" {
-		t.Errorf("the clock shows %v, a check %v, and after a minute %v", before, check["created_at"], after)
+		t.Errorf("clock = %v, created_at = %v, clock after a minute = %v", before, check["created_at"], after)
 	}
 }
 
@@ -173,7 +174,7 @@ func TestProgram_SignatureDatesFlag(t *testing.T) {
 	for _, row := range []struct {
 		name  string
 		args  []string
-		ahead time.Duration // of the system's clock
+		ahead time.Duration // difference from the system clock
 	}{
 		{"by default", nil, 0},
 		{"system", []string{"-signature-dates", "system"}, 0},
@@ -193,7 +194,7 @@ func TestProgram_SignatureDatesFlag(t *testing.T) {
 				t.Fatal(err)
 			}
 			if ahead := time.Until(date).Round(time.Hour); ahead != row.ahead {
-				t.Errorf("the callback is dated %v ahead of the system's clock, want %v", ahead, row.ahead)
+				t.Errorf("Date is %v ahead of the system clock, want %v", ahead, row.ahead)
 			}
 			var payload struct {
 				CreatedAt string `json:"created_at"`
@@ -206,7 +207,7 @@ func TestProgram_SignatureDatesFlag(t *testing.T) {
 				t.Fatal(err)
 			}
 			if ahead := time.Until(created).Round(time.Hour); ahead != advanced {
-				t.Errorf("the payload shows a time %v ahead, want that of the clock that was advanced", ahead)
+				t.Errorf("created_at is %v ahead of the system clock, want that of the advanced clock", ahead)
 			}
 		})
 	}
@@ -231,7 +232,7 @@ func TestProgram_NewIDsAfterResetFlag(t *testing.T) {
 			after := create()
 
 			if (before == after) != row.same {
-				t.Errorf("the check IDs are %v and %v, want the same: %v", before, after, row.same)
+				t.Errorf("check IDs = %v and %v, want equal: %v", before, after, row.same)
 			}
 		})
 	}
@@ -253,7 +254,7 @@ func TestProgram_ReceiverCAFlag(t *testing.T) {
 	rejected, accepted := without.deliver(t, receiver.URL), with.deliver(t, receiver.URL)
 
 	if rejected["acknowledged"] != false || accepted["acknowledged"] != true {
-		t.Errorf("acknowledged %v without the CA and %v with it, want false and true", rejected["acknowledged"], accepted["acknowledged"])
+		t.Errorf("acknowledged = %v without the CA and %v with it, want false and true", rejected["acknowledged"], accepted["acknowledged"])
 	}
 }
 
@@ -266,7 +267,7 @@ func TestProgram_CallerIPFlag(t *testing.T) {
 	mobile, _ := with.call(t, "", http.MethodGet, "/public/coverage/v0.1/device_ip", "")
 
 	if loopback != http.StatusPreconditionFailed || mobile != http.StatusOK {
-		t.Errorf("reachability of 127.0.0.1: %d, of 192.0.2.2: %d, want 412 and 200", loopback, mobile)
+		t.Errorf("reachability of 127.0.0.1 = %d, of 192.0.2.2 = %d, want 412 and 200", loopback, mobile)
 	}
 }
 
@@ -281,7 +282,7 @@ func TestProgram_JournalLimitFlag(t *testing.T) {
 	got := a.control(t, http.MethodGet, "requests", "")
 
 	if kept := got["requests"].([]any); len(kept) != 2 || got["dropped"] != 2.0 {
-		t.Errorf("the journal keeps %d requests and dropped %v, want 2 and 2", len(kept), got["dropped"])
+		t.Errorf("the journal contains %d requests and dropped %v, want 2 and 2", len(kept), got["dropped"])
 	}
 }
 
@@ -293,7 +294,7 @@ func TestProgram_ControlToken(t *testing.T) {
 		name  string
 		env   []string
 		args  []string
-		token string // "": random
+		token string // empty: random
 	}{
 		{"by default", nil, nil, ""},
 		{"flag", nil, []string{"-control-token", flagged}, flagged},
@@ -307,20 +308,20 @@ func TestProgram_ControlToken(t *testing.T) {
 		health, _ := a.call(t, "", http.MethodGet, "/_sandbox/health", "")
 
 		if row.token != "" && a.Token != row.token || a.Token == "" {
-			t.Errorf("%s: the token is %q, want %q", row.name, a.Token, row.token)
+			t.Errorf("%s: control token = %q, want %q", row.name, a.Token, row.token)
 		}
 		if without != http.StatusUnauthorized || with != http.StatusOK || health != http.StatusOK {
-			t.Errorf("%s: %d without the token, %d with it, health %d, want 401, 200 and 200", row.name, without, with, health)
+			t.Errorf("%s: status without token = %d, with token = %d, health = %d, want 401, 200 and 200", row.name, without, with, health)
 		}
 	}
 	_, first := startJSON(t, "-fixed-keys", "-seed", "1")
 	_, second := startJSON(t, "-fixed-keys", "-seed", "1")
 	if first.Token == second.Token {
-		t.Error("two runs with one seed share a control token: anyone who knows the seed could control them")
+		t.Error("two runs with the same seed share a control token: it could be guessed")
 	}
 	help := startEnv(t, env, "-h")
 	help.cmd.Wait()
 	if strings.Contains(help.log.String(), inEnvironment) {
-		t.Error("the help text shows the control token")
+		t.Error("the help text contains the control token")
 	}
 }

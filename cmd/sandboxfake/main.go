@@ -1,51 +1,50 @@
-// Sandboxfake runs the sandbox of the service as a program, for clients in any language: a TLS
-// server on this machine, free of charge.
+// Sandboxfake runs a fake of the identity-verification service on this machine. Clients in any
+// language can use it. It speaks HTTPS, and its checks cost nothing.
 //
 //	go run ./cmd/sandboxfake
 //
-// It prints its URL, the path of its CA certificate, the credentials of a project and of its
-// workspace, a control token, and commands to paste. Then it logs a line for each call and each
-// attempt of a callback, until SIGINT or SIGTERM. The clock, faults, deliveries, requests, sign-up,
-// keys and reset of [sandboxfake.Server] are below /_sandbox/. Every request there needs the control
+// It prints its URL, the path of its CA certificate, the credentials of a project and a workspace,
+// a control token, and commands to paste. It then logs each request and each delivery attempt until
+// SIGINT or SIGTERM. The control plane below /_sandbox/ offers the clock, faults, deliveries,
+// requests, sign-up, keys and reset of [sandboxfake.Server]. A request there requires the control
 // token as a bearer token and, unless -remote-control is set, a connection from this machine. Two
-// need neither: GET /_sandbox/ lists the operations, and GET /_sandbox/health returns 200 once the
-// program is up.
+// operations require neither: GET /_sandbox/ lists the operations, and GET /_sandbox/health returns
+// 200 once the program is ready.
 //
-// Every run has its own keys, credentials and control token, unless these flags fix them:
+// Each run has its own keys, credentials and control token, unless these flags fix them:
 //
 //	-addr host:port        listen on this address; 127.0.0.1:0 by default, a free port
 //	-json                  print one line of JSON instead of text, for scripts
 //	-seed n                the same IDs, credentials, codes and tokens in every run with this n
-//	-new-ids-after-reset   other IDs after each reset, for a database that is kept; same credentials
+//	-new-ids-after-reset   use other IDs after each reset, for a database that is kept; same credentials
 //	-fixed-keys            use public test keys: it starts faster, and clients can keep the CA file
 //	-ca-file path          write the CA certificate to this path and keep it; by default a temporary file
 //	-control-token token   the token that /_sandbox/ requires; see below
 //	-remote-control        serve /_sandbox/ to any address, for example other containers
-//	-quiet                 no log
+//	-quiet                 do not log requests
 //
-// These choose how the service behaves:
+// These flags change how the service behaves:
 //
 //	-digest hex|base64               encoding of the Digest of callbacks; hex by default
 //	-callback-header name            the header with the product of a callback; x-service-callback by default
-//	-rate-limit n                    calls per workspace and hour; 0, the default, for no limit
+//	-rate-limit n                    requests per workspace and hour; 0, the default, for no limit
 //	-price product=amount            price of a check of a live project, such as phone_check=0.05; repeatable
 //	-frozen-clock time               freeze the clock at an RFC 3339 time; only advance moves it
 //	-signature-dates system|sandbox  the clock that dates signatures: the system's by default, or the one
 //	                                 that advance moves
-//	-caller-ip address               the address of every caller that asks for its own reachability
+//	-caller-ip address               the address of every caller that looks up its own reachability
 //	-receiver-ca path                trust the CA certificates in this file for callbacks over https
 //	-journal-limit n                 requests and deliveries that the journals keep; 1024 by default
 //
-// The environment variable SANDBOXFAKE_CONTROL_TOKEN sets the control token too. Prefer it to the
+// The environment variable SANDBOXFAKE_CONTROL_TOKEN also sets the control token. Prefer it to the
 // flag, which other users of the machine can see.
 //
-// To use the program under a name, give it the name that its clients use, and the certificate is
-// valid for it: in a container called sandbox, -addr sandbox:8443 -remote-control. The CA
-// certificate can vouch for no other names. With -fixed-keys only localhost, 127.0.0.1 and [::1]
-// are possible.
+// The certificate is valid for loopback and the host of -addr. To use another name, listen on it:
+// in a container called sandbox, pass -addr sandbox:8443 -remote-control. With -fixed-keys, only
+// localhost, 127.0.0.1 and [::1] are possible.
 //
-// The exit code is 0 after a signal, 1 if the program could not start, also because of the value of
-// a flag, and 2 if a flag cannot be parsed.
+// The exit code is 0 after a signal, 1 if the program cannot start, which includes an unusable flag
+// value, and 2 if a flag cannot be parsed.
 package main
 
 import (
@@ -62,9 +61,9 @@ import (
 )
 
 func main() {
-	// Before anything is printed: a reader of the URL may stop the program at once.
+	// Register first: a script that has read the URL may send a signal at once.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	// A second signal ends the program at once.
+	// A second signal kills the program.
 	context.AfterFunc(ctx, stop)
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
@@ -76,7 +75,7 @@ const (
 	exitUsage = 2
 )
 
-// run serves until ctx ends, and returns the exit code.
+// run serves until ctx ends and returns the exit code.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	flags, code := parseFlags(args, stderr)
 	if flags == nil {
@@ -102,18 +101,18 @@ func serve(ctx context.Context, f *flags, stdout, stderr io.Writer) error {
 	defer server.Close()
 	caFile, remove, err := writeCA(f.caFile, server.CACertPEM())
 	if err != nil {
-		return fmt.Errorf("sandboxfake: write the CA file: %w", err)
+		return fmt.Errorf("sandboxfake: write CA file: %w", err)
 	}
 	defer remove()
 	if err := announce(stdout, f.json, server, caFile); err != nil {
-		return fmt.Errorf("sandboxfake: print how to reach the server: %w", err)
+		return fmt.Errorf("sandboxfake: print server address: %w", err)
 	}
 	<-ctx.Done()
 	return nil
 }
 
-// replaceFile replaces the file at path in one step: a reader that waits for it never reads half of
-// it, and an existing link is not followed.
+// replaceFile replaces the file at path in one step. A concurrent reader never sees part of it, and
+// a symbolic link at path is replaced, not followed.
 func replaceFile(path string, content []byte) error {
 	f, err := os.CreateTemp(filepath.Dir(path), ".sandboxfake-*")
 	if err != nil {
@@ -127,8 +126,8 @@ func replaceFile(path string, content []byte) error {
 	return os.Rename(f.Name(), path)
 }
 
-// writeCA writes the CA certificate to path, or to a temporary file if path is empty, which remove
-// deletes. It returns the absolute path.
+// writeCA writes the CA certificate to path and returns the absolute path. If path is empty, it
+// uses a temporary file, which remove deletes.
 func writeCA(path string, cert []byte) (file string, remove func(), err error) {
 	remove = func() {}
 	if path == "" {

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-func TestASignalEndsTheProgramCleanly(t *testing.T) {
+func TestProgram_StopsOnSignal(t *testing.T) {
 	t.Parallel()
 	for _, signal := range signals {
 		t.Run(signal.String(), func(t *testing.T) {
@@ -22,19 +22,19 @@ func TestASignalEndsTheProgramCleanly(t *testing.T) {
 			code, rest := p.stop(signal)
 
 			if code != 0 {
-				t.Errorf("exit code %d, want 0: the program did as it was asked", code)
+				t.Errorf("exit code = %d, want 0", code)
 			}
 			if rest != "" {
-				t.Errorf("after its line it printed %q: a script reads one line", rest)
+				t.Errorf("stdout after the first line = %q, want nothing: scripts read one line", rest)
 			}
 			if _, err := os.Stat(filepath.Dir(a.CAFile)); !os.IsNotExist(err) {
-				t.Errorf("the temporary CA file is left behind: %v", err)
+				t.Errorf("the temporary CA file was not removed: %v", err)
 			}
 		})
 	}
 }
 
-func TestASeedFixesTheCredentialsAndNothingElseDoes(t *testing.T) {
+func TestProgram_SeedFixesCredentials(t *testing.T) {
 	t.Parallel()
 
 	_, first := startJSON(t, "-seed", "7")
@@ -43,14 +43,14 @@ func TestASeedFixesTheCredentialsAndNothingElseDoes(t *testing.T) {
 	_, another := startJSON(t)
 
 	if first.Project != second.Project || first.Workspace != second.Workspace {
-		t.Error("two runs with one seed have different credentials: a client's configuration would not hold")
+		t.Error("two runs with the same seed have different credentials: configured clients would stop working")
 	}
 	if other.Project == another.Project || other.Workspace == another.Workspace {
-		t.Error("two runs without a seed share credentials: they should be drawn anew")
+		t.Error("two runs without a seed share credentials, want random ones")
 	}
 }
 
-func TestKeysAreOfOneRunUnlessTheFixedOnesAreAskedFor(t *testing.T) {
+func TestProgram_KeysFlag(t *testing.T) {
 	t.Parallel()
 	ca := func(args ...string) string {
 		_, a := startJSON(t, args...)
@@ -64,14 +64,14 @@ func TestKeysAreOfOneRunUnlessTheFixedOnesAreAskedFor(t *testing.T) {
 	fixed, fixedToo, fresh, freshToo := ca("-fixed-keys"), ca("-fixed-keys"), ca(), ca()
 
 	if fixed != fixedToo {
-		t.Error("the fixed keys differ from run to run: clients could not keep the CA file")
+		t.Error("the fixed keys differ between runs: clients could not keep the CA file")
 	}
 	if fresh == freshToo || fresh == fixed {
-		t.Error("runs share a CA whose key somebody else may have")
+		t.Error("two runs share a CA whose private key may be public")
 	}
 }
 
-func TestTheCAFileIsWrittenWhereTheFlagSays(t *testing.T) {
+func TestProgram_CAFileFlag(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "it's the CA.pem")
 
@@ -80,20 +80,20 @@ func TestTheCAFileIsWrittenWhereTheFlagSays(t *testing.T) {
 	p.stop(os.Interrupt)
 
 	if a.CAFile != path {
-		t.Errorf("the line names %s, want the path of the flag", a.CAFile)
+		t.Errorf("ca_file = %s, want the path of the flag", a.CAFile)
 	}
 	if _, err := os.Stat(path); err != nil {
-		t.Errorf("a file of the user's choice is gone after the stop: %v", err)
+		t.Errorf("the CA file named by the flag was removed: %v", err)
 	}
 }
 
-func TestTheExitCodeTellsWrongFlagsFromAFailedStart(t *testing.T) {
+func TestProgram_ExitCode(t *testing.T) {
 	t.Parallel()
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { taken.Close() }) // after the parallel rows
+	t.Cleanup(func() { taken.Close() }) // after the parallel subtests
 	for _, row := range []struct {
 		name string
 		args []string
@@ -102,25 +102,25 @@ func TestTheExitCodeTellsWrongFlagsFromAFailedStart(t *testing.T) {
 	}{
 		{"help", []string{"-h"}, 0, "-addr host:port"},
 		{"unknown flag", []string{"-port", "1"}, 2, "flag provided but not defined: -port"},
-		{"seed that is no number", []string{"-seed", "x"}, 2, "seed"},
-		{"seed below zero", []string{"-seed", "-1"}, 2, "seed"},
-		{"digest of another encoding", []string{"-digest", "md5"}, 2, "must be hex or base64"},
-		{"dates of another clock", []string{"-signature-dates", "utc"}, 2, "must be system or sandbox"},
-		{"frozen clock without zone", []string{"-frozen-clock", "2026-01-02"}, 2, "frozen-clock"},
+		{"seed that is not a number", []string{"-seed", "x"}, 2, "seed"},
+		{"negative seed", []string{"-seed", "-1"}, 2, "seed"},
+		{"unknown digest encoding", []string{"-digest", "md5"}, 2, "must be hex or base64"},
+		{"unknown signature dates", []string{"-signature-dates", "utc"}, 2, "must be system or sandbox"},
+		{"frozen clock without time and zone", []string{"-frozen-clock", "2026-01-02"}, 2, "frozen-clock"},
 		{"price without amount", []string{"-price", "phone_check"}, 2, "must be product=amount"},
-		{"price of no product", []string{"-price", "phone=1", "-fixed-keys"}, 1, "no product"},
+		{"price of an unknown product", []string{"-price", "phone=1", "-fixed-keys"}, 1, "no product"},
 		{"negative rate limit", []string{"-rate-limit", "-1", "-fixed-keys"}, 1, "rate limit"},
 		{"empty journal", []string{"-journal-limit", "0", "-fixed-keys"}, 1, "journal"},
 		{"invalid callback header", []string{"-callback-header", "a b", "-fixed-keys"}, 1, "callback header"},
 		{"short control token", []string{"-control-token", "short", "-fixed-keys"}, 1, "control token"},
-		{"caller IP that is malformed", []string{"-caller-ip", "192.0.2"}, 2, "caller-ip"},
+		{"malformed caller IP", []string{"-caller-ip", "192.0.2"}, 2, "caller-ip"},
 		{"caller IP with a zone", []string{"-caller-ip", "fe80::2%eth0", "-fixed-keys"}, 1, "without a zone"},
-		{"receiver CA that is missing", []string{"-receiver-ca", filepath.Join(t.TempDir(), "none.pem"), "-fixed-keys"}, 1, "receiver CA"},
+		{"missing receiver CA", []string{"-receiver-ca", filepath.Join(t.TempDir(), "none.pem"), "-fixed-keys"}, 1, "receiver CA"},
 		{"fixed keys for another name", []string{"-addr", "127.0.0.2:0", "-fixed-keys"}, 1, "fixed test keys are valid for localhost"},
-		{"argument", []string{"start"}, 2, `not "start"`},
+		{"argument", []string{"start"}, 2, `unexpected argument "start"`},
 		{"address taken", []string{"-addr", taken.Addr().String(), "-fixed-keys"}, 1, "address already in use"},
 		{"address without port", []string{"-addr", "127.0.0.1", "-fixed-keys"}, 1, "missing port"},
-		{"CA file in no directory", []string{"-ca-file", filepath.Join(t.TempDir(), "none", "ca.pem"), "-fixed-keys"}, 1, "write the CA file"},
+		{"CA file in a missing directory", []string{"-ca-file", filepath.Join(t.TempDir(), "none", "ca.pem"), "-fixed-keys"}, 1, "write CA file"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
@@ -129,20 +129,20 @@ func TestTheExitCodeTellsWrongFlagsFromAFailedStart(t *testing.T) {
 			p.cmd.Wait()
 
 			if code := p.cmd.ProcessState.ExitCode(); code != row.code {
-				t.Errorf("exit code %d, want %d", code, row.code)
+				t.Errorf("exit code = %d, want %d", code, row.code)
 			}
 			if !strings.Contains(p.log.String(), row.says) {
-				t.Errorf("it says %q, want a word of %q", p.log.String(), row.says)
+				t.Errorf("output = %q, want it to contain %q", p.log.String(), row.says)
 			}
 		})
 	}
 }
 
-func TestThePrintedCommandsWorkWhenPasted(t *testing.T) {
+func TestProgram_PrintedCommands(t *testing.T) {
 	t.Parallel()
 	for _, tool := range []string{"sh", "curl", "sed"} {
 		if _, err := exec.LookPath(tool); err != nil {
-			t.Skipf("the printed commands were not run: there is no %s here", tool)
+			t.Skipf("%s is not installed", tool)
 		}
 	}
 	p := start(t, "-ca-file", filepath.Join(t.TempDir(), "it's the CA.pem"))
@@ -150,7 +150,7 @@ func TestThePrintedCommandsWorkWhenPasted(t *testing.T) {
 	for len(commands) < 3 {
 		line, err := p.stdout.ReadString('\n')
 		if err != nil {
-			t.Fatalf("the text has %d commands, want 3: %v", len(commands), err)
+			t.Fatalf("the output has %d commands, want 3: %v", len(commands), err)
 		}
 		if strings.Contains(line, "curl ") {
 			commands = append(commands, line)
@@ -160,17 +160,17 @@ func TestThePrintedCommandsWorkWhenPasted(t *testing.T) {
 	output, err := exec.CommandContext(t.Context(), "sh", "-ec", strings.Join(commands, "")).CombinedOutput()
 
 	if err != nil {
-		t.Fatalf("a newcomer who pastes the commands gets: %v\n%s", err, output)
+		t.Fatalf("the printed commands fail: %v\n%s", err, output)
 	}
 	if !strings.Contains(string(output), `"status":"ACCEPTED"`) || !strings.Contains(string(output), `"check_url"`) {
-		t.Errorf("the commands return %s, want a check that is ACCEPTED with its Check URL", output)
+		t.Errorf("the commands return %s, want an ACCEPTED check with its Check URL", output)
 	}
 	if !strings.Contains(string(output), `"operation":"phone_check.create"`) {
 		t.Errorf("the commands return %s, want the journal of requests", output)
 	}
 }
 
-func TestTheLogHasALineForEachCallAndNothingInConfidence(t *testing.T) {
+func TestProgram_RequestLog(t *testing.T) {
 	t.Parallel()
 	p, a := startJSON(t)
 	client := a.client(t)
@@ -208,22 +208,22 @@ func TestTheLogHasALineForEachCallAndNothingInConfidence(t *testing.T) {
 	}
 	lines := strings.Split(strings.TrimSuffix(p.log.String(), "\n"), "\n")
 	if len(lines) != len(want) {
-		t.Fatalf("%d lines for %d calls:\n%s", len(lines), len(want), p.log.String())
+		t.Fatalf("%d log lines, want %d:\n%s", len(lines), len(want), p.log.String())
 	}
 	for i, line := range lines {
 		pattern := `^\d\d:\d\d:\d\d\.\d{3} ` + want[i] + ` \d+\.\dms$`
 		if !regexp.MustCompile(pattern).MatchString(line) {
-			t.Errorf("line %q, want %s", line, pattern)
+			t.Errorf("log line = %q, want %s", line, pattern)
 		}
 	}
 	for _, secret := range []string{"447700900012", "192.0.2.10", "2001:db8", "127.0.0.1", token, a.Project.ClientSecret} {
 		if strings.Contains(p.log.String(), secret) {
-			t.Errorf("the log tells %q", secret)
+			t.Errorf("the log contains %q", secret)
 		}
 	}
 }
 
-func TestQuietLogsNothing(t *testing.T) {
+func TestProgram_QuietFlag(t *testing.T) {
 	t.Parallel()
 	p, a := startJSON(t, "-quiet", "-fixed-keys")
 	a.token(t, a.client(t))
@@ -231,6 +231,6 @@ func TestQuietLogsNothing(t *testing.T) {
 	p.stop(os.Interrupt)
 
 	if p.log.String() != "" {
-		t.Errorf("with -quiet it logs %q", p.log.String())
+		t.Errorf("log with -quiet = %q, want nothing", p.log.String())
 	}
 }

@@ -21,14 +21,14 @@ import (
 	"time"
 )
 
-// buildDir is set by TestMain, which removes it.
+// buildDir contains the built program. TestMain creates and removes it.
 var buildDir string
 
-// built is the program, built once for all tests, when the first of them asks.
+// buildProgram builds the program once for all tests and returns its path.
 var buildProgram = sync.OnceValues(func() (string, error) {
 	path := filepath.Join(buildDir, "sandboxfake")
 	if output, err := exec.Command("go", "build", "-o", path, ".").CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build the program: %w\n%s", err, output)
+		return "", fmt.Errorf("build sandboxfake: %w\n%s", err, output)
 	}
 	return path, nil
 })
@@ -44,7 +44,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// program is a run of the built program.
+// program is a running sandboxfake.
 type program struct {
 	t      *testing.T
 	cmd    *exec.Cmd
@@ -52,7 +52,7 @@ type program struct {
 	log    syncBuffer
 }
 
-// syncBuffer is a buffer that is written and read by two.
+// syncBuffer is a buffer that is safe for concurrent use.
 type syncBuffer struct {
 	mu  sync.Mutex // guards buf
 	buf bytes.Buffer
@@ -70,14 +70,13 @@ func (b *syncBuffer) String() string {
 	return b.buf.String()
 }
 
-// start runs the program until the end of the test. Its temporary files are below the test's
-// directory.
+// start runs the program until the test ends. Its temporary files are in the test's directory.
 func start(t *testing.T, args ...string) *program {
 	t.Helper()
 	return startEnv(t, nil, args...)
 }
 
-// startEnv is start with more variables in the environment.
+// startEnv is start with additional environment variables.
 func startEnv(t *testing.T, env []string, args ...string) *program {
 	t.Helper()
 	path, err := buildProgram()
@@ -102,7 +101,8 @@ func startEnv(t *testing.T, env []string, args ...string) *program {
 	return p
 }
 
-// stop sends a signal and returns the exit code and what was still to read from standard output.
+// stop sends a signal, waits for the program and returns its exit code and the rest of its standard
+// output.
 func (p *program) stop(signal os.Signal) (code int, rest string) {
 	p.t.Helper()
 	if err := p.cmd.Process.Signal(signal); err != nil {
@@ -120,7 +120,7 @@ func (p *program) stop(signal os.Signal) (code int, rest string) {
 	return p.cmd.ProcessState.ExitCode(), string(text)
 }
 
-// announced is the line of -json, with its documented fields.
+// announced is the line that -json prints, with its documented fields.
 type announced struct {
 	URL       string      `json:"url"`
 	CAFile    string      `json:"ca_file"`
@@ -134,30 +134,30 @@ type credentials struct {
 	ClientSecret string `json:"client_secret"`
 }
 
-// startJSON runs the program with -json and reads its line.
+// startJSON runs the program with -json and parses its first line.
 func startJSON(t *testing.T, args ...string) (*program, announced) {
 	t.Helper()
 	return startJSONEnv(t, nil, args...)
 }
 
-// startJSONEnv is startJSON with more variables in the environment.
+// startJSONEnv is startJSON with additional environment variables.
 func startJSONEnv(t *testing.T, env []string, args ...string) (*program, announced) {
 	t.Helper()
 	p := startEnv(t, env, append([]string{"-json"}, args...)...)
 	line, err := p.stdout.ReadString('\n')
 	if err != nil {
-		t.Fatalf("no line of JSON: %v\n%s", err, p.log.String())
+		t.Fatalf("read the line of JSON: %v\n%s", err, p.log.String())
 	}
 	var a announced
 	decoder := json.NewDecoder(strings.NewReader(line))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&a); err != nil {
-		t.Fatalf("the line has other fields than those documented: %v", err)
+		t.Fatalf("the line has undocumented fields: %v", err)
 	}
 	return p, a
 }
 
-// client trusts the CA file of the program.
+// client returns an HTTP client that trusts the program's CA certificate.
 func (a announced) client(t *testing.T) *http.Client {
 	t.Helper()
 	cert, err := os.ReadFile(a.CAFile)
@@ -166,20 +166,20 @@ func (a announced) client(t *testing.T) *http.Client {
 	}
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(cert) {
-		t.Fatal("the CA file holds no certificate")
+		t.Fatal("the CA file contains no certificate")
 	}
 	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}}
 	t.Cleanup(transport.CloseIdleConnections)
 	return &http.Client{Transport: transport, Timeout: 30 * time.Second}
 }
 
-// token returns a token for products of the project.
+// token returns a token for PhoneCheck and reachability.
 func (a announced) token(t *testing.T, client *http.Client) string {
 	t.Helper()
 	return a.tokenFor(t, client, "phone_check coverage")
 }
 
-// tokenFor returns a token of the project's credentials for scopes.
+// tokenFor returns a token of the project for scopes.
 func (a announced) tokenFor(t *testing.T, client *http.Client, scopes string) string {
 	t.Helper()
 	form := url.Values{"grant_type": {"client_credentials"}, "scope": {scopes}}
@@ -193,7 +193,7 @@ func (a announced) tokenFor(t *testing.T, client *http.Client, scopes string) st
 		AccessToken string `json:"access_token"`
 	}
 	if status, body := do(t, client, request); status != http.StatusOK || json.Unmarshal(body, &token) != nil || token.AccessToken == "" {
-		t.Fatalf("the printed credentials get no token: %d %s", status, body)
+		t.Fatalf("get token with the printed credentials: %d %s", status, body)
 	}
 	return token.AccessToken
 }
@@ -211,5 +211,5 @@ func do(t *testing.T, client *http.Client, request *http.Request) (status int, b
 	return response.StatusCode, body
 }
 
-// signals are those that end the program.
+// signals lists the signals that stop the program.
 var signals = []os.Signal{os.Interrupt, syscall.SIGTERM}

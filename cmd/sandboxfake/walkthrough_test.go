@@ -9,15 +9,16 @@ import (
 	"testing"
 )
 
-// need skips the test, and says so, when a tool of a walk-through is not installed. Where IDVERIFY_INTEROP is set, as in continuous integration, it must be.
+// requireTool skips the test if a tool of the walkthrough is missing, or fails it if
+// IDVERIFY_INTEROP is set, as in continuous integration.
 func requireTool(t *testing.T, condition bool, what string) {
 	t.Helper()
 	switch {
 	case condition:
 	case os.Getenv("IDVERIFY_INTEROP") != "":
-		t.Fatalf("the walk-through did not run: %s", what)
+		t.Fatalf("the walkthrough did not run: %s", what)
 	default:
-		t.Skipf("the walk-through did not run: %s", what)
+		t.Skipf("the walkthrough did not run: %s", what)
 	}
 }
 
@@ -30,9 +31,9 @@ func installed(tools ...string) bool {
 	return true
 }
 
-func TestTheWalkThroughWithCurl(t *testing.T) {
+func TestWalkthrough_Curl(t *testing.T) {
 	t.Parallel()
-	requireTool(t, installed("sh", "curl", "sed"), "sh, curl and sed are needed")
+	requireTool(t, installed("sh", "curl", "sed"), "install sh, curl and sed")
 	p, a := startJSON(t)
 	script := exec.CommandContext(t.Context(), "sh", "testdata/walkthrough/walkthrough.sh")
 	script.Env = append(os.Environ(), "URL="+a.URL, "CA="+a.CAFile, "ID="+a.Project.ClientID, "SECRET="+a.Project.ClientSecret, "CONTROL="+a.Token)
@@ -41,22 +42,23 @@ func TestTheWalkThroughWithCurl(t *testing.T) {
 
 	t.Logf("\n%s", output)
 	if err != nil || !strings.HasSuffix(string(output), "all as expected\n") {
-		t.Errorf("the walk-through of docs/testing.md does not work: %v\nthe program's log:\n%s", err, p.log.String())
+		t.Errorf("the walkthrough of docs/testing.md fails: %v\nlog of sandboxfake:\n%s", err, p.log.String())
 	}
 }
 
-// interopModules is where npm http-signature is installed for the tests of the signature package, and for this one: npm ci.
+// interopModules is where 'npm ci' installs http-signature. The tests of package signature use it
+// too.
 const interopModules = "../../signature/testdata/interop"
 
-func TestTheWalkThroughWithNode(t *testing.T) {
+func TestWalkthrough_Node(t *testing.T) {
 	t.Parallel()
-	requireTool(t, installed("node"), "Node.js is not installed")
+	requireTool(t, installed("node"), "install Node.js")
 	modules, err := filepath.Abs(filepath.Join(interopModules, "node_modules"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, err = os.Stat(filepath.Join(modules, "http-signature"))
-	requireTool(t, err == nil, "install npm http-signature with 'npm ci' in signature/testdata/interop")
+	requireTool(t, err == nil, "run 'npm ci' in signature/testdata/interop")
 	p, a := startJSON(t)
 	line, err := json.Marshal(a)
 	if err != nil {
@@ -69,7 +71,7 @@ func TestTheWalkThroughWithNode(t *testing.T) {
 	output, err := script.CombinedOutput()
 
 	t.Logf("\n%s", output)
-	if err != nil || !strings.HasSuffix(string(output), "a forged callback is refused\n") {
-		t.Errorf("the walk-through of docs/testing.md does not work: %v\nthe program's log:\n%s", err, p.log.String())
+	if err != nil || !strings.HasSuffix(string(output), "the forged callback is rejected\n") {
+		t.Errorf("the walkthrough of docs/testing.md fails: %v\nlog of sandboxfake:\n%s", err, p.log.String())
 	}
 }

@@ -1,8 +1,8 @@
-// The whole way of a PhoneCheck in Node 18 or later: token, check, Check URL, a callback that is received and verified, the redirect verified, the code exchanged.
-// Signatures are verified with npm http-signature; the rest is Node's own.
+// A complete PhoneCheck in Node 18 or later: get a token, create a check, open its Check URL, verify the callback and the redirect, exchange the code.
+// It verifies signatures with npm http-signature and needs no other package.
 //
 //   go run ./cmd/sandboxfake -json > sandbox.json
-//   NODE_EXTRA_CA_CERTS=<ca_file of that line> node walkthrough.js sandbox.json
+//   NODE_EXTRA_CA_CERTS=<ca_file from sandbox.json> node walkthrough.js sandbox.json
 'use strict';
 
 const assert = require('node:assert/strict');
@@ -13,7 +13,7 @@ const httpSignature = require('http-signature');
 
 const { url, project, control_token: controlToken } = JSON.parse(fs.readFileSync(process.argv[2] ?? 0, 'utf8'));
 
-// What a message must cover, and how old it may be. http-signature counts seconds.
+// What a signature must cover, and the clock skew in seconds.
 const CALLBACK = ['(request-target)', 'host', 'date', 'x-service-callback', 'digest'];
 const REDIRECT = ['(request-target)', 'host', 'date'];
 const CLOCK_SKEW = 5;
@@ -33,27 +33,27 @@ async function token(scope) {
   return (await call('/oauth2/v1/token', { method: 'POST', body, headers: { authorization: `Basic ${basic}` } })).access_token;
 }
 
-// The service's public keys, by key id. A server keeps them for as long as Cache-Control says.
+// Returns the service's public keys by key ID. A server should cache them for as long as Cache-Control says.
 async function publicKeys() {
   const { keys } = await call('/.well-known/jwks.json');
   return new Map(keys.map((jwk) => [jwk.kid, crypto.createPublicKey({ key: jwk, format: 'jwk' }).export({ type: 'spki', format: 'pem' })]));
 }
 
-// Throws unless the message is the service's: fresh, signed by a key of the set, and all of it covered.
+// Throws unless the message is recent, signed by a key of the set, and fully covered by the signature.
 function verify(keys, message, covered) {
   const parsed = httpSignature.parseRequest(message, { clockSkew: CLOCK_SKEW, headers: covered, algorithms: ['rsa-sha256'] });
   const key = keys.get(parsed.keyId);
-  assert.ok(key, 'the key id is not in the key set');
+  assert.ok(key, 'the key ID is not in the key set');
   assert.ok(httpSignature.verifySignature(parsed, key), 'the signature does not verify');
 }
 
-// http-signature leaves the digest alone: without this line anybody could change the body.
+// http-signature does not verify the digest. Without this check, anyone could change the body.
 function verifyDigest(header, body) {
   const sum = (encoding) => 'SHA-256=' + crypto.createHash('sha256').update(body).digest(encoding);
   assert.ok([sum('hex'), sum('base64')].includes(header), 'the digest does not match the body');
 }
 
-// Listens for one callback, answers it as the service wants it, and resolves with its payload.
+// Listens for one callback, responds to it, and resolves with its payload.
 function receiver(keys) {
   let resolve, reject;
   const callback = new Promise((...settle) => { [resolve, reject] = settle; });
@@ -74,7 +74,7 @@ function receiver(keys) {
   return new Promise((ready) => server.listen(0, '127.0.0.1', () => ready({ server, callback, port: server.address().port })));
 }
 
-// Undoes what the service does to a redirect URL: authorization and date come out of the query, and every other byte stays.
+// Removes authorization and date from the query and leaves every other byte unchanged: that is what the service signed.
 function verifyRedirect(keys, location) {
   const { host, pathname, search } = new URL(location);
   const taken = {};
@@ -99,28 +99,28 @@ async function main() {
     method: 'POST', headers: json, status: 201,
     body: JSON.stringify({ phone_number: '447700900012', callback_url: `http://127.0.0.1:${port}/callbacks` }),
   });
-  await fetch(first._links.check_url.href); // the device does this, over its mobile data connection
+  await fetch(first._links.check_url.href); // the device does this over its mobile data connection
   const { kind, payload } = await callback;
   server.close();
   assert.deepEqual([kind, payload.check_id, payload.status, payload.match], ['phone_check', first.check_id, 'COMPLETED', true]);
-  console.log('the callback is the service’s: the number matches');
+  console.log('the callback is verified: the number matches');
 
-  // A check whose device comes back with a code. An odd last digit does not match.
+  // A check whose device returns with a code. An odd last digit does not match.
   const second = await call('/phone_check/v0.2/checks', {
     method: 'POST', headers: json, status: 201,
     body: JSON.stringify({ phone_number: '447700900013', redirect_url: 'https://app.example.com/back?cart=a%2fb' }),
   });
-  const sentOn = await fetch(second._links.check_url.href, { redirect: 'manual' });
-  const query = verifyRedirect(keys, sentOn.headers.get('location'));
+  const redirect = await fetch(second._links.check_url.href, { redirect: 'manual' });
+  const query = verifyRedirect(keys, redirect.headers.get('location'));
   assert.deepEqual([query.get('cart'), query.get('check_id')], ['a/b', second.check_id]);
   const result = await call(`/phone_check/v0.2/checks/${second.check_id}`, {
     method: 'PATCH', headers: { authorization, 'content-type': 'application/json-patch+json' },
     body: JSON.stringify([{ op: 'add', path: '/code', value: query.get('code') }]),
   });
   assert.deepEqual([result.status, result.match], ['COMPLETED', false]);
-  console.log('the redirect is the service’s: the number does not match');
+  console.log('the redirect is verified: the number does not match');
 
-  // A forged callback is rejected. Here the service signs with a key that it does not publish.
+  // A forged callback: the fake signs it with a key that it does not publish.
   await call('/_sandbox/faults', {
     method: 'POST', headers: { authorization: `Bearer ${controlToken}`, 'content-type': 'application/json' }, status: 204,
     body: JSON.stringify({ match: { operation: 'callback' }, faults: [{ wrong_key: true }] }),
@@ -133,7 +133,7 @@ async function main() {
   await fetch(third._links.check_url.href);
   await assert.rejects(forged.callback, /does not verify/);
   forged.server.close();
-  console.log('a forged callback is refused');
+  console.log('the forged callback is rejected');
 }
 
 main().catch((error) => {
