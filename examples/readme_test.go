@@ -1,14 +1,19 @@
-// Package examples_test compiles the snippets of README.md, and fails when they differ from it.
+// Package examples_test compiles the snippets of the documents and checks their tables and links.
 package examples_test
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/idverify/idverify-go"
 	"github.com/idverify/idverify-go/sandboxfake"
@@ -23,36 +28,40 @@ func newClient() error {
 	if err != nil {
 		return err
 	}
-	return verifiedCallbacks(client)
+	return receiveCallbacks(client)
 }
 
-func firstCheck(ctx context.Context, client *idverify.Client) error {
+func createCheck(ctx context.Context, client *idverify.Client) error {
 	check, err := client.PhoneChecks.Create(ctx, idverify.PhoneCheckParams{
 		PhoneNumber: "+44 7700 900-012",
 		CallbackURL: "https://shop.example.com/callbacks",
-		ReferenceID: "order-1", // to find the check if the outcome of this call is unknown
+		ReferenceID: "order-1", // finds the check if the outcome of Create is unknown
 	})
 	if err != nil {
 		return err
 	}
-	// Hand it to the app: the device itself opens it, over its mobile data connection.
+	// Store the check before the device can open it: accept callbacks only for stored checks.
+	if err := db.AddCheck(ctx, check.CheckID, idverify.ProductPhoneCheck, "order-1"); err != nil {
+		return err
+	}
+	// The app must open the Check URL on the device, over its mobile data connection.
 	return sendToApp(ctx, check.CheckURL)
 }
 
-func afterUnknownOutcome(ctx context.Context, client *idverify.Client) error {
+func findCheck(ctx context.Context, client *idverify.Client) error {
 	page, err := client.PhoneChecks.List(ctx, idverify.ListOptions{Search: `reference_id=="order-1"`})
 	if err != nil {
 		return err
 	}
 	for _, check := range page.Items {
-		if err := store(ctx, check.CheckID, "created"); err != nil {
+		if err := db.AddCheck(ctx, check.CheckID, idverify.ProductPhoneCheck, "order-1"); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func verifiedCallbacks(client *idverify.Client) error {
+func receiveCallbacks(client *idverify.Client) error {
 	keys, err := signature.NewJWKS(client.JWKSURL(), nil)
 	if err != nil {
 		return err
@@ -62,96 +71,233 @@ func verifiedCallbacks(client *idverify.Client) error {
 		return err
 	}
 	http.Handle("POST /callbacks", idverify.CallbackHandler(verifier, func(ctx context.Context, c *idverify.Callback) error {
-		if c.Status != idverify.StatusCompleted || c.Match == nil {
-			return store(ctx, c.CheckID, "not known") // neither yes nor no: verify in another way
+		result := "unknown" // not a "no": verify in another way
+		if c.Status == idverify.StatusCompleted && c.Match != nil {
+			result = fmt.Sprint("match: ", *c.Match)
 		}
-		return store(ctx, c.CheckID, fmt.Sprint("match: ", *c.Match)) // an error has the service try again
+		// Updates only a check that AddCheck stored. After an error the service sends the callback again.
+		return db.SetResult(ctx, c.CheckID, c.Product, result)
 	}))
 	return nil
 }
-
-// What is the reader's own.
-func store(context.Context, string, string) error { return nil }
-func sendToApp(context.Context, string) error     { return nil }
-
-var _ = newClient // compiled, not run: what the environment holds may be a live project
 
 func versions() idverify.Option {
 	return idverify.WithVersions(idverify.Versions{PhoneCheck: "v0.2", SubscriberCheck: "v0.2"})
 }
 
+func customCA(ca []byte, baseURL string, credentials idverify.Credentials, use func(*idverify.Client, *signature.JWKS) error) error {
+	pool, err := x509.SystemCertPool()
+	if err != nil {
+		return err
+	}
+	if !pool.AppendCertsFromPEM(ca) {
+		return errors.New("the CA file contains no certificate")
+	}
+	transport := http.DefaultTransport.(*http.Transport).Clone() // keeps the proxy variables and HTTP/2
+	transport.TLSClientConfig = &tls.Config{RootCAs: pool}
+	transport.MaxIdleConnsPerHost = 64 // all requests go to one host
+	httpClient := &http.Client{Transport: transport, Timeout: 30 * time.Second}
+
+	client, err := idverify.NewClient(baseURL, credentials, idverify.WithHTTPClient(httpClient))
+	if err != nil {
+		return err
+	}
+	keys, err := signature.NewJWKS(client.JWKSURL(), &signature.JWKSOptions{HTTPClient: httpClient})
+	if err != nil {
+		return err
+	}
+	return use(client, keys)
+}
+
+var _ = newClient // compiled, not run: the environment may name a live project
+
+// database stands for the reader's. It records the checks that are added.
+type database struct{ added []string }
+
+var db database
+
+func (d *database) AddCheck(_ context.Context, checkID string, _ idverify.Product, _ string) error {
+	d.added = append(d.added, checkID)
+	return nil
+}
+
+func (d *database) SetResult(context.Context, string, idverify.Product, string) error { return nil }
+
+// sendToApp stands for the reader's. It fails unless the check was stored before.
+func sendToApp(_ context.Context, checkURL string) error {
+	if len(db.added) == 0 || !strings.Contains(checkURL, db.added[len(db.added)-1]) {
+		return errors.New("the check was not stored before its Check URL was sent")
+	}
+	return nil
+}
+
 func TestSignUp(t *testing.T) {
-	service := sandboxfake.New(t)
-	client := service.Client()
+	srv := sandboxfake.New(t)
+	client := srv.Client()
 
 	check, err := client.PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: "447700900012"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := service.Device().Open(t.Context(), check.CheckURL); err != nil {
+	if _, err := srv.Device().Open(t.Context(), check.CheckURL); err != nil {
 		t.Fatal(err)
 	}
 	check, err = client.PhoneChecks.Wait(t.Context(), check.CheckID)
-	if err != nil || !*check.Match {
-		t.Errorf("%+v, %v", check, err)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	if check.Match == nil || !*check.Match { // Wait returns only COMPLETED checks
+		t.Errorf("Match = %v, want true", check.Match)
 	}
 }
 
-func TestTheSnippetsRunAgainstTheFake(t *testing.T) {
-	t.Parallel()
-	service := sandboxfake.New(t, sandboxfake.WithInMemory())
+func TestReadme_SnippetsRun(t *testing.T) {
+	srv := sandboxfake.New(t, sandboxfake.WithInMemory())
+	client := srv.Client(versions())
 
-	client := service.Client(versions())
-	if err := firstCheck(t.Context(), client); err != nil {
+	if err := createCheck(t.Context(), client); err != nil {
 		t.Error(err)
 	}
-	if err := afterUnknownOutcome(t.Context(), client); err != nil {
+	if err := findCheck(t.Context(), client); err != nil {
+		t.Error(err)
+	}
+
+	if len(db.added) != 2 || db.added[0] != db.added[1] {
+		t.Errorf("added checks = %q, want the created one, and again when it was found", db.added)
+	}
+}
+
+func TestProduction_CustomCA(t *testing.T) {
+	t.Parallel()
+	srv := sandboxfake.New(t)
+
+	err := customCA(srv.CACertPEM(), srv.URL(), srv.Credentials(), func(client *idverify.Client, keys *signature.JWKS) error {
+		_, callErr := client.PhoneChecks.List(t.Context(), idverify.ListOptions{})
+		_, keyErr := keys.PublicKey(t.Context(), "not in the key set")
+		if !errors.Is(keyErr, signature.ErrUnknownKey) {
+			t.Errorf("error of an unknown key = %v, want ErrUnknownKey from a fetched key set", keyErr)
+		}
+		return callErr
+	})
+
+	if err != nil {
 		t.Error(err)
 	}
 }
 
 var goBlock = regexp.MustCompile("(?s)```go\n(.*?)```")
 
-// A snippet stands here as it stands there, at the same depth or one deeper.
-func TestTheSnippetsOfTheReadmeAreThoseCompiledHere(t *testing.T) {
+// A snippet is in this file at the same depth or one deeper.
+func TestDocs_SnippetsCompiled(t *testing.T) {
 	t.Parallel()
-	readme := read(t, "../README.md")
 	source := read(t, "readme_test.go")
 
-	blocks := goBlock.FindAllStringSubmatch(readme, -1)
-
-	if len(blocks) != 6 {
-		t.Errorf("README.md has %d snippets of Go, want 6", len(blocks))
-	}
-	for _, block := range blocks {
-		snippet := block[1]
-		deeper := strings.ReplaceAll(strings.ReplaceAll("\t"+snippet, "\n", "\n\t"), "\n\t\n", "\n\n")
-		deeper = strings.TrimSuffix(deeper, "\t")
-		if !strings.Contains(source, snippet) && !strings.Contains(source, deeper) && !strings.Contains(source, "return "+snippet) {
-			t.Errorf("README.md has a snippet that is not in examples/readme_test.go, so nothing compiles it:\n%s", snippet)
+	for document, want := range map[string]int{"README.md": 6, "docs/production.md": 1} {
+		got := 0
+		for _, block := range goBlock.FindAllStringSubmatch(read(t, "../"+document), -1) {
+			snippet := block[1]
+			if strings.Contains(snippet, "func target(") {
+				continue // internal/proxytest compiles it
+			}
+			got++
+			deeper := strings.ReplaceAll(strings.ReplaceAll("\t"+snippet, "\n", "\n\t"), "\n\t\n", "\n\n")
+			deeper = strings.TrimSuffix(deeper, "\t")
+			if !strings.Contains(source, snippet) && !strings.Contains(source, deeper) && !strings.Contains(source, "return "+snippet) {
+				t.Errorf("%s has a snippet that is not in examples/readme_test.go, so nothing compiles it:\n%s", document, snippet)
+			}
+		}
+		if got != want {
+			t.Errorf("%s has %d Go snippets, want %d", document, got, want)
 		}
 	}
 }
 
-var link = regexp.MustCompile(`\]\(([^)#]+)[^)]*\)`)
+var outcomeRow = regexp.MustCompile("(?m)^\\| ([0-9, ]+) \\| (.+) \\| (.+) \\| (.+) \\|$")
 
-func TestTheLinksOfTheDocumentsLeadSomewhere(t *testing.T) {
+func TestReadme_SandboxOutcomes(t *testing.T) {
 	t.Parallel()
-	for _, document := range []string{"README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "docs/architecture.md"} {
-		text := read(t, "../"+document)
-		dir := "../"
-		if strings.HasPrefix(document, "docs/") {
-			dir = "../docs/"
-		}
-		for _, m := range link.FindAllStringSubmatch(text, -1) {
-			if strings.HasPrefix(m[1], "https://") {
-				continue
-			}
-			if _, err := os.Stat(dir + m[1]); err != nil {
-				t.Errorf("%s links to %s, which is not there", document, m[1])
+
+	rows := outcomeRow.FindAllStringSubmatch(read(t, "../README.md"), -1)
+
+	if len(rows) != 7 {
+		t.Fatalf("README.md has %d rows of sandbox outcomes, want 7", len(rows))
+	}
+	for _, row := range rows {
+		for suffix := range strings.SplitSeq(row[1], ", ") {
+			number := "4477009001" + suffix
+			for i, outcome := range []sandboxfake.Outcome{
+				sandboxfake.PhoneCheckOutcome(number), sandboxfake.SIMCheckOutcome(number), sandboxfake.SubscriberCheckOutcome(number),
+			} {
+				if got := outcomeText(outcome); got != row[2+i] {
+					t.Errorf("numbers that end in %s: column %d = %q, want %q", suffix, 2+i, row[2+i], got)
+				}
 			}
 		}
 	}
+}
+
+// outcomeText returns o as README.md writes it.
+func outcomeText(o sandboxfake.Outcome) string {
+	if o.Status != idverify.StatusCompleted {
+		return "`" + string(o.Status) + "`"
+	}
+	var texts []string
+	if o.Match != nil {
+		texts = append(texts, map[bool]string{true: "match", false: "no match"}[*o.Match])
+	}
+	if o.NoSIMChange != nil {
+		texts = append(texts, map[bool]string{true: "no SIM change", false: "SIM changed"}[*o.NoSIMChange])
+	}
+	return strings.Join(texts, ", ")
+}
+
+var (
+	link     = regexp.MustCompile(`\]\(([^)#]*)(?:#([^)]*))?\)`)
+	heading  = regexp.MustCompile(`(?m)^#+ (.+)$`)
+	notSlugs = regexp.MustCompile(`[^\w\- ]`)
+)
+
+func TestDocs_Links(t *testing.T) {
+	t.Parallel()
+	top, err := filepath.Glob("../*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	docs, err := filepath.Glob("../docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	for _, document := range append(top, docs...) {
+		for _, m := range link.FindAllStringSubmatch(read(t, document), -1) {
+			if strings.HasPrefix(m[1], "https://") {
+				continue
+			}
+			target := filepath.Join(filepath.Dir(document), m[1])
+			if m[1] == "" {
+				target = document
+			}
+			if _, err := os.Stat(target); err != nil {
+				t.Errorf("%s links to %s, which does not exist", document, m[1])
+				continue
+			}
+			if m[2] != "" && !hasHeading(read(t, target), m[2]) {
+				t.Errorf("%s links to %s#%s, which has no such heading", document, m[1], m[2])
+			}
+		}
+	}
+}
+
+// hasHeading reports whether a Markdown text has the heading that the fragment of a link names.
+func hasHeading(text, fragment string) bool {
+	for _, m := range heading.FindAllStringSubmatch(text, -1) {
+		slug := strings.ReplaceAll(notSlugs.ReplaceAllString(strings.ToLower(m[1]), ""), " ", "-")
+		if slug == fragment {
+			return true
+		}
+	}
+	return false
 }
 
 func read(t *testing.T, name string) string {
