@@ -27,7 +27,7 @@ type checks struct {
 
 	mu      sync.Mutex // guards what follows
 	byID    map[string]*check
-	waiting []*check // those whose callback is to be worked off
+	pending []*check // those whose callback is to be worked off
 }
 
 // check is one of ours. Who it is for stands here, and is never taken from the callback.
@@ -37,7 +37,7 @@ type check struct {
 
 	callback *idverify.Callback // nil until it came
 	due      time.Time          // when it is to be worked off
-	tries    int                // of the work, that failed
+	attempts int                // of the work, that failed
 }
 
 func newChecks() *checks {
@@ -59,10 +59,10 @@ func (cs *checks) add(_ context.Context, checkID string, product idverify.Produc
 type outcome string
 
 const (
-	stored   outcome = "stored"
-	repeated outcome = "stored before"
-	foreign  outcome = "not of a check of ours" // or not yet, see receiver
-	other    outcome = "not the end of a check" // a kind or a status of the future
+	stored    outcome = "stored"
+	duplicate outcome = "stored before"
+	unknown   outcome = "not of a check of ours" // or not yet, see receiver
+	notFinal  outcome = "not the end of a check" // a kind or a status of the future
 )
 
 // put stores c with its check, once: a check ends once, so a second callback of it says nothing new.
@@ -70,20 +70,20 @@ const (
 func (cs *checks) put(_ context.Context, c *idverify.Callback) (outcome, error) {
 	known := c.Product == idverify.ProductPhoneCheck || c.Product == idverify.ProductSubscriberCheck
 	if !known || !c.Status.Final() {
-		return other, nil
+		return notFinal, nil
 	}
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
-	ours := cs.byID[c.CheckID]
+	entry := cs.byID[c.CheckID]
 	switch {
-	case ours == nil || ours.product != c.Product:
-		return foreign, nil
-	case ours.callback != nil:
-		return repeated, nil
+	case entry == nil || entry.product != c.Product:
+		return unknown, nil
+	case entry.callback != nil:
+		return duplicate, nil
 	}
-	ours.callback = c
-	ours.due = time.Now()
-	cs.waiting = append(cs.waiting, ours)
+	entry.callback = c
+	entry.due = time.Now()
+	cs.pending = append(cs.pending, entry)
 	select {
 	case cs.arrived <- struct{}{}:
 	default: // it holds one already
@@ -95,24 +95,24 @@ func (cs *checks) put(_ context.Context, c *idverify.Callback) (outcome, error) 
 func (cs *checks) next() (check, bool) {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
-	if len(cs.waiting) == 0 {
+	if len(cs.pending) == 0 {
 		return check{}, false
 	}
-	return *slices.MinFunc(cs.waiting, func(a, b *check) int { return a.due.Compare(b.due) }), true
+	return *slices.MinFunc(cs.pending, func(a, b *check) int { return a.due.Compare(b.due) }), true
 }
 
 // later puts the work of a check off, behind what is due before.
-func (cs *checks) later(checkID string, wait time.Duration) {
+func (cs *checks) postpone(checkID string, wait time.Duration) {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
-	ours := cs.byID[checkID]
-	ours.tries++
-	ours.due = time.Now().Add(wait)
+	entry := cs.byID[checkID]
+	entry.attempts++
+	entry.due = time.Now().Add(wait)
 }
 
 // done ends the work of a check. The check stays: its callback may come again.
-func (cs *checks) done(checkID string) {
+func (cs *checks) finish(checkID string) {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
-	cs.waiting = slices.DeleteFunc(cs.waiting, func(c *check) bool { return c.callback.CheckID == checkID })
+	cs.pending = slices.DeleteFunc(cs.pending, func(c *check) bool { return c.callback.CheckID == checkID })
 }

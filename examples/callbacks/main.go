@@ -50,19 +50,19 @@ func run(ctx context.Context, out io.Writer, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	ours := newChecks()
+	store := newChecks()
 	mux := http.NewServeMux()
-	mux.Handle("POST /callbacks", &receiver{verifier: verifier, store: ours.put, log: log})
+	mux.Handle("POST /callbacks", &receiver{verifier: verifier, store: store.put, log: log})
 
-	verdicts := make(chan string)
+	results := make(chan string)
 	var worker sync.WaitGroup
 	defer worker.Wait()
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	worker.Go(func() {
-		work(ctx, ours, log, func(ctx context.Context, customer string, c *idverify.Callback) error {
+		work(ctx, store, log, func(ctx context.Context, customer string, c *idverify.Callback) error {
 			select {
-			case verdicts <- customer + ": " + verdict(c):
+			case results <- customer + ": " + describe(c):
 				return nil
 			case <-ctx.Done():
 				return ctx.Err()
@@ -79,14 +79,14 @@ func run(ctx context.Context, out io.Writer, log *slog.Logger) error {
 			return err
 		}
 		// Before anybody is given the Check URL: a callback counts for the checks alone that are stored here.
-		if err := ours.add(ctx, check.CheckID, idverify.ProductPhoneCheck, "customer "+number[10:]); err != nil {
+		if err := store.add(ctx, check.CheckID, idverify.ProductPhoneCheck, "customer "+number[10:]); err != nil {
 			return err
 		}
 		if _, err := phone.Open(ctx, check.CheckURL); err != nil {
 			return err
 		}
 		select {
-		case v := <-verdicts:
+		case v := <-results:
 			fmt.Fprintln(out, v)
 		case <-ctx.Done():
 			return ctx.Err()

@@ -65,7 +65,7 @@ func TestEveryEndOfACheckIsWorkedOffOnce(t *testing.T) {
 		"447700900055: the network gave no answer (mno_server_error): verify in another way",
 		"447700900014: the Check URL was not opened in time: offer another try",
 	}
-	if diff := cmp.Diff(want, s.workOff(t, len(want))); diff != "" {
+	if diff := cmp.Diff(want, s.drain(t, len(want))); diff != "" {
 		t.Errorf("verdicts (-want +got):\n%s", diff)
 	}
 }
@@ -78,7 +78,7 @@ func TestACallbackThatCannotBeStoredComesAgain(t *testing.T) {
 
 	s.advance(t, time.Minute)
 
-	if diff := cmp.Diff([]string{"447700900012: verified"}, s.workOff(t, 1)); diff != "" {
+	if diff := cmp.Diff([]string{"447700900012: verified"}, s.drain(t, 1)); diff != "" {
 		t.Errorf("verdicts (-want +got):\n%s", diff)
 	}
 	if got := statuses(s.service.Deliveries()[0]); !slices.Equal(got, []int{500, 500, 204}) {
@@ -191,16 +191,16 @@ func (s *shop) advance(t *testing.T, d time.Duration) {
 }
 
 // workOff returns the verdicts of n callbacks and makes sure that no more wait.
-func (s *shop) workOff(t *testing.T, n int) []string {
+func (s *shop) drain(t *testing.T, n int) []string {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
-	var verdicts []string
+	var results []string
 	if _, ok := s.checks.next(); !ok {
 		t.Fatal("nothing waits: a callback was lost")
 	}
 	work(ctx, s.checks, slog.New(slog.DiscardHandler), func(_ context.Context, customer string, c *idverify.Callback) error {
-		if verdicts = append(verdicts, customer+": "+verdict(c)); len(verdicts) == n {
+		if results = append(results, customer+": "+describe(c)); len(results) == n {
 			stop()
 		}
 		return nil
@@ -208,7 +208,7 @@ func (s *shop) workOff(t *testing.T, n int) []string {
 	if left, ok := s.checks.next(); ok {
 		t.Errorf("a callback still waits, status %s: it was stored twice, or is not ours", left.callback.Status)
 	}
-	return verdicts
+	return results
 }
 
 func statuses(d sandboxfake.Delivery) []int {

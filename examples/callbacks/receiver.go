@@ -51,7 +51,7 @@ func (rc *receiver) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	rc.log.InfoContext(r.Context(), "callback verified", "check_id", callback.CheckID, "status", callback.Status, "outcome", outcome)
-	if outcome == foreign && young(callback, message.Date) {
+	if outcome == unknown && recent(callback, message.Date) {
 		http.Error(w, "try again", http.StatusInternalServerError)
 		return
 	}
@@ -59,12 +59,12 @@ func (rc *receiver) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // createTime is more than our backend takes from the service's creating a check until it stored the check.
-const createTime = time.Minute
+const maxCreateTime = time.Minute
 
 // young tells that an unknown check may be ours all the same: a device can be quicker than the answer to Create and the row that we write then, and so can its callback.
 // Acknowledged, such a callback would be lost. Refused with a 5XX, it comes again, six times in all over minutes, and finds the row.
 // An older check is somebody else's, or one whose Create failed on our side, which nobody waits for: its callback need not come again.
 // Both times are the service's, so our clock does not matter.
-func young(c *idverify.Callback, signed time.Time) bool {
-	return c.CreatedAt.IsZero() || signed.Sub(c.CreatedAt) < createTime
+func recent(c *idverify.Callback, signed time.Time) bool {
+	return c.CreatedAt.IsZero() || signed.Sub(c.CreatedAt) < maxCreateTime
 }

@@ -37,7 +37,7 @@ func TestACheckOfAnotherCustomerDecidesNothing(t *testing.T) {
 				t.Errorf("the service was answered %v, want %v", got, row.want)
 			}
 			want := []string{"447700900013: the Check URL was not opened in time: offer another try"}
-			if diff := cmp.Diff(want, s.workOff(t, len(want))); diff != "" {
+			if diff := cmp.Diff(want, s.drain(t, len(want))); diff != "" {
 				t.Errorf("an attacker decided for a customer; verdicts (-want +got):\n%s", diff)
 			}
 		})
@@ -56,7 +56,7 @@ func TestACallbackThatComesBeforeItsCheckIsStoredIsNotLost(t *testing.T) {
 	if got := statuses(s.service.Deliveries()[0]); !slices.Equal(got, []int{http.StatusInternalServerError, http.StatusNoContent}) {
 		t.Errorf("the service was answered %v, want 500 until the check is stored, then 204", got)
 	}
-	if diff := cmp.Diff([]string{"447700900012: verified"}, s.workOff(t, 1)); diff != "" {
+	if diff := cmp.Diff([]string{"447700900012: verified"}, s.drain(t, 1)); diff != "" {
 		t.Errorf("verdicts (-want +got):\n%s", diff)
 	}
 }
@@ -69,28 +69,28 @@ func TestWhatIsNotTheEndOfOurCheckIsNotStored(t *testing.T) {
 		callback idverify.Callback
 		want     outcome
 	}{
-		{"a kind of the future", idverify.Callback{Product: "invoice", CheckID: "ours", Status: idverify.StatusCompleted}, other},
-		{"a kind that has no callbacks", idverify.Callback{Product: idverify.ProductSIMCheck, CheckID: "ours", Status: idverify.StatusCompleted}, other},
-		{"a notice on the way", idverify.Callback{Product: idverify.ProductPhoneCheck, CheckID: "ours", Status: idverify.StatusPending}, other},
-		{"a status of the future", idverify.Callback{Product: idverify.ProductPhoneCheck, CheckID: "ours", Status: "FROZEN"}, other},
-		{"no status", idverify.Callback{Product: idverify.ProductPhoneCheck, CheckID: "ours"}, other},
-		{"another product", idverify.Callback{Product: idverify.ProductSubscriberCheck, CheckID: "ours", Status: idverify.StatusCompleted}, foreign},
-		{"another check", idverify.Callback{Product: idverify.ProductPhoneCheck, CheckID: "theirs", Status: idverify.StatusCompleted}, foreign},
+		{"a kind of the future", idverify.Callback{Product: "invoice", CheckID: "ours", Status: idverify.StatusCompleted}, notFinal},
+		{"a kind that has no callbacks", idverify.Callback{Product: idverify.ProductSIMCheck, CheckID: "ours", Status: idverify.StatusCompleted}, notFinal},
+		{"a notice on the way", idverify.Callback{Product: idverify.ProductPhoneCheck, CheckID: "ours", Status: idverify.StatusPending}, notFinal},
+		{"a status of the future", idverify.Callback{Product: idverify.ProductPhoneCheck, CheckID: "ours", Status: "FROZEN"}, notFinal},
+		{"no status", idverify.Callback{Product: idverify.ProductPhoneCheck, CheckID: "ours"}, notFinal},
+		{"another product", idverify.Callback{Product: idverify.ProductSubscriberCheck, CheckID: "ours", Status: idverify.StatusCompleted}, unknown},
+		{"another check", idverify.Callback{Product: idverify.ProductPhoneCheck, CheckID: "theirs", Status: idverify.StatusCompleted}, unknown},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
-			ours := newChecks()
-			if err := ours.add(t.Context(), "ours", idverify.ProductPhoneCheck, "customer"); err != nil {
+			store := newChecks()
+			if err := store.add(t.Context(), "ours", idverify.ProductPhoneCheck, "customer"); err != nil {
 				t.Fatal(err)
 			}
 
-			got, err := ours.put(t.Context(), &row.callback)
+			got, err := store.put(t.Context(), &row.callback)
 
 			if got != row.want || err != nil {
 				t.Errorf("put answers %q, %v, want %q", got, err, row.want)
 			}
-			end := idverify.Callback{Product: idverify.ProductPhoneCheck, CheckID: "ours", Status: idverify.StatusExpired}
-			if got, err := ours.put(t.Context(), &end); got != stored || err != nil {
+			final := idverify.Callback{Product: idverify.ProductPhoneCheck, CheckID: "ours", Status: idverify.StatusExpired}
+			if got, err := store.put(t.Context(), &final); got != stored || err != nil {
 				t.Errorf("the end that comes after it: %q, %v, want it stored: it was swallowed", got, err)
 			}
 		})

@@ -10,8 +10,8 @@ import (
 
 // The waits after work that failed: doubled each time, up to the last.
 const (
-	firstWait = time.Second
-	lastWait  = time.Minute
+	minWait = time.Second
+	maxWait = time.Minute
 )
 
 // work does what the stored callbacks are for, one after another, until ctx ends. What fails is put off and done again after a wait, and the others go on meanwhile: one that fails for ever must not hold up the rest.
@@ -20,26 +20,26 @@ func work(ctx context.Context, cs *checks, log *slog.Logger, do func(ctx context
 	for ctx.Err() == nil {
 		c, ok := cs.next()
 		if wait := time.Until(c.due); !ok || wait > 0 {
-			rest(ctx, cs.arrived, ok, wait)
+			sleep(ctx, cs.arrived, ok, wait)
 			continue
 		}
 		id := c.callback.CheckID
 		err := do(ctx, c.customer, c.callback)
 		if err == nil {
-			cs.done(id)
+			cs.finish(id)
 			continue
 		}
-		wait := lastWait
-		if c.tries < 6 { // 64 s and more are over the last wait
-			wait = firstWait << c.tries
+		wait := maxWait
+		if c.attempts < 6 { // 64 s and more are over the last wait
+			wait = minWait << c.attempts
 		}
-		log.ErrorContext(ctx, "callback not worked off", "check_id", id, "tries", c.tries+1, "wait", wait, "error", err)
-		cs.later(id, wait)
+		log.ErrorContext(ctx, "callback not worked off", "check_id", id, "tries", c.attempts+1, "wait", wait, "error", err)
+		cs.postpone(id, wait)
 	}
 }
 
 // rest returns when a callback arrives, when ctx ends, and, if timed, after wait.
-func rest(ctx context.Context, arrived <-chan struct{}, timed bool, wait time.Duration) {
+func sleep(ctx context.Context, arrived <-chan struct{}, timed bool, wait time.Duration) {
 	var due <-chan time.Time
 	if timed {
 		timer := time.NewTimer(wait)
@@ -54,7 +54,7 @@ func rest(ctx context.Context, arrived <-chan struct{}, timed bool, wait time.Du
 }
 
 // verdict is what a callback means for the customer. Status comes first: only a COMPLETED check has an answer, and Match is nil where there is none.
-func verdict(c *idverify.Callback) string {
+func describe(c *idverify.Callback) string {
 	switch {
 	case c.Status == idverify.StatusExpired:
 		return "the Check URL was not opened in time: offer another try"

@@ -15,23 +15,23 @@ import (
 func TestWorkThatFailsIsDoneAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		ours := ended(t, "first", "second")
+		store := newStore(t, "first", "second")
 		ctx, stop := context.WithCancel(t.Context())
-		var done []string
-		tries := 0
+		var worked []string
+		attempts := 0
 
-		work(ctx, ours, slog.New(slog.DiscardHandler), func(_ context.Context, _ string, c *idverify.Callback) error {
-			if tries++; tries < 20 {
+		work(ctx, store, slog.New(slog.DiscardHandler), func(_ context.Context, _ string, c *idverify.Callback) error {
+			if attempts++; attempts < 20 {
 				return errors.New("the database is away")
 			}
-			if done = append(done, c.CheckID); len(done) == 2 {
+			if worked = append(worked, c.CheckID); len(worked) == 2 {
 				stop()
 			}
 			return nil
 		})
 
-		if slices.Sort(done); !slices.Equal(done, []string{"first", "second"}) {
-			t.Errorf("worked off %v, want each once", done)
+		if slices.Sort(worked); !slices.Equal(worked, []string{"first", "second"}) {
+			t.Errorf("worked off %v, want each once", worked)
 		}
 	})
 }
@@ -39,23 +39,23 @@ func TestWorkThatFailsIsDoneAgain(t *testing.T) {
 func TestWorkThatFailsForEverHoldsUpNoOther(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		ours := ended(t, "bad", "good", "good too")
+		store := newStore(t, "bad", "good", "good too")
 		ctx, stop := context.WithTimeout(t.Context(), time.Hour)
 		defer stop()
-		var done []string
+		var worked []string
 		bad := 0
 
-		work(ctx, ours, slog.New(slog.DiscardHandler), func(_ context.Context, _ string, c *idverify.Callback) error {
+		work(ctx, store, slog.New(slog.DiscardHandler), func(_ context.Context, _ string, c *idverify.Callback) error {
 			if c.CheckID == "bad" {
 				bad++
 				return errors.New("the customer's record is broken")
 			}
-			done = append(done, c.CheckID)
+			worked = append(worked, c.CheckID)
 			return nil
 		})
 
-		if !slices.Equal(done, []string{"good", "good too"}) {
-			t.Errorf("worked off %v, want what is behind the bad one", done)
+		if !slices.Equal(worked, []string{"good", "good too"}) {
+			t.Errorf("worked off %v, want what is behind the bad one", worked)
 		}
 		if bad < 60 || bad > 70 {
 			t.Errorf("the bad one was tried %d times in an hour, want about once a minute", bad)
@@ -66,17 +66,17 @@ func TestWorkThatFailsForEverHoldsUpNoOther(t *testing.T) {
 func TestWorkBeginsWhenACallbackArrives(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		ours := ended(t)
+		store := newStore(t)
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()
 		worked := make(chan string, 1)
-		go work(ctx, ours, slog.New(slog.DiscardHandler), func(_ context.Context, customer string, _ *idverify.Callback) error {
+		go work(ctx, store, slog.New(slog.DiscardHandler), func(_ context.Context, customer string, _ *idverify.Callback) error {
 			worked <- customer
 			return nil
 		})
 		synctest.Wait()
 
-		end(t, ours, "late")
+		addCallback(t, store, "late")
 		synctest.Wait()
 
 		select {
@@ -91,21 +91,21 @@ func TestWorkBeginsWhenACallbackArrives(t *testing.T) {
 }
 
 // ended returns checks whose callbacks wait.
-func ended(t *testing.T, ids ...string) *checks {
+func newStore(t *testing.T, ids ...string) *checks {
 	t.Helper()
-	ours := newChecks()
+	store := newChecks()
 	for _, id := range ids {
-		end(t, ours, id)
+		addCallback(t, store, id)
 	}
-	return ours
+	return store
 }
 
-func end(t *testing.T, ours *checks, id string) {
+func addCallback(t *testing.T, store *checks, id string) {
 	t.Helper()
-	if err := ours.add(t.Context(), id, idverify.ProductPhoneCheck, "customer of "+id); err != nil {
+	if err := store.add(t.Context(), id, idverify.ProductPhoneCheck, "customer of "+id); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := ours.put(t.Context(), &idverify.Callback{Product: idverify.ProductPhoneCheck, CheckID: id, Status: idverify.StatusCompleted}); err != nil {
+	if _, err := store.put(t.Context(), &idverify.Callback{Product: idverify.ProductPhoneCheck, CheckID: id, Status: idverify.StatusCompleted}); err != nil {
 		t.Fatal(err)
 	}
 }

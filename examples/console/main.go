@@ -55,11 +55,11 @@ func run(ctx context.Context, out io.Writer) error {
 
 	// Topping up out of order is refused, and the error says what comes first.
 	_, err = console.Billing.TopUp(ctx, idverify.TopUpParams{PaymentMethodID: "none-yet", Currency: "EUR", Amount: "25"})
-	refused, ok := errors.AsType[*idverify.Error](err)
+	rejected, ok := errors.AsType[*idverify.Error](err)
 	if !ok || !errors.Is(err, idverify.ErrConflict) {
 		return fmt.Errorf("a top-up before the company details: want ErrConflict, got %w", err)
 	}
-	fmt.Fprintf(out, "3. Too early, %s: %s\n", refused.Fragment(), refused.Detail)
+	fmt.Fprintf(out, "3. Too early, %s: %s\n", rejected.Fragment(), rejected.Detail)
 
 	if err := topUp(ctx, out, console); err != nil {
 		return err

@@ -22,11 +22,11 @@ func TestSpansNameTheOperationAndNobody(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ended := recorder.Ended()
-	names := make([]string, len(ended))
-	for i, span := range ended {
+	spans := recorder.Ended()
+	names := make([]string, len(spans))
+	for i, span := range spans {
 		names[i] = span.Name()
-		if caller := ended[len(ended)-1].SpanContext().SpanID(); i < len(ended)-1 && span.Parent().SpanID() != caller {
+		if caller := spans[len(spans)-1].SpanContext().SpanID(); i < len(spans)-1 && span.Parent().SpanID() != caller {
 			t.Errorf("span %q is no child of the caller's", span.Name())
 		}
 	}
@@ -41,9 +41,9 @@ func TestSpansNameTheOperationAndNobody(t *testing.T) {
 	if !slices.Equal(names, want) {
 		t.Errorf("spans %q, want %q", names, want)
 	}
-	everything := logs.String() + fmt.Sprintf("%+v", tracetest.SpanStubsFromReadOnlySpans(ended))
+	output := logs.String() + fmt.Sprintf("%+v", tracetest.SpanStubsFromReadOnlySpans(spans))
 	for _, secret := range []string{"447700900012", "192.0.2.10", "Bearer", "Basic"} {
-		if strings.Contains(everything, secret) {
+		if strings.Contains(output, secret) {
 			t.Errorf("spans or logs hold %q", secret)
 		}
 	}
@@ -79,7 +79,7 @@ func TestAConnectionThatFailsIsASpanWithoutTheAddress(t *testing.T) {
 	t.Parallel()
 	recorder := tracetest.NewSpanRecorder()
 	tracer := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(recorder)).Tracer("")
-	client := http.Client{Transport: &tracingTransport{next: broken{}, tracer: tracer}}
+	client := http.Client{Transport: &tracingTransport{next: failingTransport{}, tracer: tracer}}
 
 	_, err := client.Get("https://service.example.com/coverage/v0.1/device_ips/192.0.2.10")
 
@@ -93,8 +93,8 @@ func TestAConnectionThatFailsIsASpanWithoutTheAddress(t *testing.T) {
 }
 
 // broken is a transport whose errors tell too much.
-type broken struct{}
+type failingTransport struct{}
 
-func (broken) RoundTrip(r *http.Request) (*http.Response, error) {
+func (failingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return nil, fmt.Errorf("dial for %s", r.URL)
 }

@@ -45,13 +45,13 @@ func (t *tracingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // words are the fixed segments of the service's paths. Any other segment is an id, a country or an address.
-const words = " oauth2 token revoke .well-known jwks.json phone_check sim_check subscriber_check coverage console checks traces redirect device_ips device_ip countries projects workspaces credentials members invitations billing_account payment_methods topups usage reset v0.1 v0.2 v1 "
+const fixedSegments = " oauth2 token revoke .well-known jwks.json phone_check sim_check subscriber_check coverage console checks traces redirect device_ips device_ip countries projects workspaces credentials members invitations billing_account payment_methods topups usage reset v0.1 v0.2 v1 "
 
 // routeOf is the path with {} for every segment that is not one of words, so that spans are few by name and tell nothing of anybody.
 func routeOf(path string) string {
 	segments := strings.Split(path, "/")
 	for i, s := range segments {
-		if s != "" && !strings.Contains(words, " "+s+" ") {
+		if s != "" && !strings.Contains(fixedSegments, " "+s+" ") {
 			segments[i] = "{}"
 		}
 	}

@@ -70,10 +70,10 @@ func run(ctx context.Context, out io.Writer) error {
 
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	defer table.Flush()
-	for _, show := range []func(context.Context, *tabwriter.Writer, *backend, *sandboxfake.Device) error{
+	for _, step := range []func(context.Context, *tabwriter.Writer, *backend, *sandboxfake.Device) error{
 		phoneChecks, simChecks, subscriberChecks, reachability,
 	} {
-		if err := show(ctx, table, shop, phone); err != nil {
+		if err := step(ctx, table, shop, phone); err != nil {
 			return err
 		}
 	}
@@ -94,7 +94,7 @@ func phoneChecks(ctx context.Context, table *tabwriter.Writer, shop *backend, ph
 		}
 		select {
 		case result := <-shop.callbacks:
-			fmt.Fprintf(table, "%s\t%s\t%s\tsigned by the service\n", number, result.Status, answer(result.Match))
+			fmt.Fprintf(table, "%s\t%s\t%s\tsigned by the service\n", number, result.Status, yesNo(result.Match))
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -110,7 +110,7 @@ func simChecks(ctx context.Context, table *tabwriter.Writer, shop *backend, _ *s
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\n", number, check.Status, answer(check.NoSIMChange))
+		fmt.Fprintf(table, "%s\t%s\t%s\n", number, check.Status, yesNo(check.NoSIMChange))
 	}
 	return nil
 }
@@ -128,7 +128,7 @@ func subscriberChecks(ctx context.Context, table *tabwriter.Writer, shop *backen
 		}
 		select {
 		case result := <-shop.redirects:
-			fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", number, result.Status, answer(result.Match), answer(result.NoSIMChange))
+			fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", number, result.Status, yesNo(result.Match), yesNo(result.NoSIMChange))
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -174,8 +174,8 @@ func (b *backend) callback(ctx context.Context, c *idverify.Callback) error {
 }
 
 // redirect handles a verified redirect. A real backend first makes sure that this browser is the one that began the check: see examples/passwordless.
-func (b *backend) redirect(w http.ResponseWriter, r *http.Request, back *idverify.Redirect) {
-	result, err := b.client.SubscriberChecks.Complete(r.Context(), back.CheckID, back.Code)
+func (b *backend) redirect(w http.ResponseWriter, r *http.Request, redirect *idverify.Redirect) {
+	result, err := b.client.SubscriberChecks.Complete(r.Context(), redirect.CheckID, redirect.Code)
 	if err != nil {
 		http.Error(w, "the check could not be completed", http.StatusBadGateway)
 		return
@@ -185,7 +185,7 @@ func (b *backend) redirect(w http.ResponseWriter, r *http.Request, back *idverif
 }
 
 // answer tells no from not known: an absent answer is not a no.
-func answer(b *bool) string {
+func yesNo(b *bool) string {
 	switch {
 	case b == nil:
 		return "-"

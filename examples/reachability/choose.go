@@ -23,7 +23,7 @@ const (
 )
 
 // patience is how long the choice may take. A text message sent at once is better than a silent check after a long wait.
-const patience = 2 * time.Second
+const timeout = 2 * time.Second
 
 // chooser chooses a method by the address that a device comes from.
 type chooser struct {
@@ -33,7 +33,7 @@ type chooser struct {
 
 // choose asks the service whether a PhoneCheck can work for a device at addr. It always has an answer: when nothing is known, a text message works for everybody.
 func (c *chooser) choose(ctx context.Context, addr netip.Addr) method {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	network, err := c.client.Reachability.Lookup(ctx, addr)
 	switch {

@@ -82,12 +82,12 @@ func TestASlowServiceMeansATextMessage(t *testing.T) {
 		service := sandboxfake.New(t, sandboxfake.WithInMemory())
 		service.Inject(sandboxfake.Match{Operation: "coverage.device_ip", Repeat: true}, sandboxfake.Fault{Latency: time.Minute})
 		c := &chooser{client: service.Client(), log: slog.New(slog.DiscardHandler)}
-		begun := time.Now()
+		start := time.Now()
 
 		got := c.choose(t.Context(), netip.MustParseAddr("192.0.2.10"))
 
-		if waited := time.Since(begun); got != sms || waited != patience {
-			t.Errorf("choose = %q after %s, want %q after %s", got, waited, sms, patience)
+		if waited := time.Since(start); got != sms || waited != timeout {
+			t.Errorf("choose = %q after %s, want %q after %s", got, waited, sms, timeout)
 		}
 	})
 }

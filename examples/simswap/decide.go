@@ -22,7 +22,7 @@ const (
 const (
 	smallAmount = 2000               // in cents; less is paid without a check, which has its price
 	period      = 7 * 24 * time.Hour // how far back a SIM change counts
-	patience    = 5 * time.Second    // how long a customer waits for the network
+	timeout     = 5 * time.Second    // how long a customer waits for the network
 )
 
 // payout is money on its way to a customer.
@@ -46,7 +46,7 @@ func (g *guard) decide(ctx context.Context, p payout) (decision, error) {
 	if p.Cents < smallAmount {
 		return pay, nil
 	}
-	checkCtx, cancel := context.WithTimeout(ctx, patience)
+	checkCtx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	check, err := g.client.SIMChecks.Create(checkCtx, idverify.SIMCheckParams{PhoneNumber: p.PhoneNumber, ReferenceID: p.ID, Period: period})
 	if ctx.Err() != nil {
@@ -57,13 +57,13 @@ func (g *guard) decide(ctx context.Context, p payout) (decision, error) {
 		return stepUp, nil
 	}
 
-	d := judge(check)
+	d := evaluate(check)
 	g.log.InfoContext(ctx, "payout checked", "payout", p.ID, "check_id", check.CheckID, "status", check.Status, "decision", d)
 	return d, nil
 }
 
 // judge reads a SIMCheck. NoSIMChange is nil when the network gave no answer, which is neither yes nor no.
-func judge(check *idverify.SIMCheck) decision {
+func evaluate(check *idverify.SIMCheck) decision {
 	switch {
 	case check.Status != idverify.StatusCompleted || check.NoSIMChange == nil:
 		return stepUp

@@ -85,15 +85,15 @@ func TestASlowNetworkDoesNotKeepTheCustomerWaiting(t *testing.T) {
 		service := sandboxfake.New(t, sandboxfake.WithInMemory())
 		service.Inject(sandboxfake.Match{Operation: "sim_check.create"}, sandboxfake.Fault{Latency: time.Minute})
 		g := &guard{client: service.Client(), log: slog.New(slog.DiscardHandler)}
-		begun := time.Now()
+		start := time.Now()
 
 		got, err := g.decide(t.Context(), payout{ID: "payout 1", Cents: smallAmount, PhoneNumber: "447700900012"})
 
 		if err != nil || got != stepUp {
 			t.Errorf("decide = %q, %v, want %q", got, err, stepUp)
 		}
-		if waited := time.Since(begun); waited != patience {
-			t.Errorf("the customer waited %s, want %s", waited, patience)
+		if waited := time.Since(start); waited != timeout {
+			t.Errorf("the customer waited %s, want %s", waited, timeout)
 		}
 	})
 }
@@ -115,7 +115,7 @@ func TestACallerWhoLeavesGetsNoDecision(t *testing.T) {
 func TestAStatusThatIsNotKnownIsNoYes(t *testing.T) {
 	t.Parallel()
 
-	got := judge(&idverify.SIMCheck{Status: "REVIEWED", NoSIMChange: new(true)})
+	got := evaluate(&idverify.SIMCheck{Status: "REVIEWED", NoSIMChange: new(true)})
 
 	if got != stepUp {
 		t.Errorf("judge = %q, want %q: only COMPLETED is an answer", got, stepUp)

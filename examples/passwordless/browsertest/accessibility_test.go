@@ -6,7 +6,7 @@ import (
 )
 
 // faults is a script that returns what would keep somebody from using the page.
-const faults = `(() => {
+const accessibilityFaults = `(() => {
 	const found = [];
 	if (document.documentElement.lang !== "en") found.push("the page has no language");
 	if (document.querySelectorAll("h1").length !== 1) found.push("the page wants one h1");
@@ -36,12 +36,12 @@ const faults = `(() => {
 })()`
 
 // isAccessible fails the test when the page shuts somebody out: by its structure, on the narrowest phone, in light and in dark.
-func (p *phone) isAccessible() {
+func (p *phone) checkAccessible() {
 	p.t.Helper()
 	p.do(chromedp.EmulateViewport(320, 568, chromedp.EmulateMobile))
 	for _, scheme := range []string{"light", "dark"} {
 		command(p, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}})
-		for _, fault := range evaluate[[]string](p, faults) {
+		for _, fault := range evaluate[[]string](p, accessibilityFaults) {
 			p.t.Errorf("%s, in %s: %s", p.url(), scheme, fault)
 		}
 	}

@@ -20,7 +20,7 @@ import (
 )
 
 // patience is how long a page may take on a busy machine.
-const patience = 30 * time.Second
+const timeout = 30 * time.Second
 
 // newBrowser starts a headless browser for the length of a test.
 func newBrowser(t *testing.T) context.Context {
@@ -83,7 +83,7 @@ func newPhone(t *testing.T, browser context.Context) *phone {
 // run carries out an action, and fails the test when the page does not go along.
 func run[T any](p *phone, action chromedp.Action[T]) T {
 	p.t.Helper()
-	ctx, cancel := context.WithTimeout(p.ctx, patience)
+	ctx, cancel := context.WithTimeout(p.ctx, timeout)
 	defer cancel()
 	v, err := chromedp.Run(ctx, action)
 	if err != nil {
@@ -132,17 +132,17 @@ func (p *phone) begin(url, number string) {
 	p.t.Helper()
 	p.open(url)
 	p.do(chromedp.KeyEvent(kb.Tab), chromedp.KeyEvent(number+kb.Enter))
-	p.sees("One more step")
+	p.waitFor("One more step")
 }
 
 // goOn follows the page's button by the keyboard alone.
-func (p *phone) goOn() {
+func (p *phone) followButton() {
 	p.t.Helper()
 	p.do(chromedp.KeyEvent(kb.Tab), chromedp.KeyEvent(kb.Enter))
 }
 
 // sees waits for a page with that heading.
-func (p *phone) sees(heading string) {
+func (p *phone) waitFor(heading string) {
 	p.t.Helper()
 	p.do(chromedp.WaitVisible(chromedp.Search(`//h1[normalize-space()="` + heading + `"]`)))
 }

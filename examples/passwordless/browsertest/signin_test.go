@@ -37,14 +37,14 @@ func TestTheFourEndsInABrowser(t *testing.T) {
 			p.begin(s.url, row.number)
 
 			if row.open {
-				p.goOn()
+				p.followButton()
 			} else if err := s.service.Advance(t.Context(), 3*time.Minute); err != nil {
 				t.Fatal(err)
 			}
 
-			p.sees(row.want)
+			p.waitFor(row.want)
 			p.screenshot(row.name)
-			p.isAccessible()
+			p.checkAccessible()
 			if url := evaluate[string](p, `location.href`); url != s.url+"/check" {
 				t.Errorf("the page is at %s, want the address without the code", url)
 			}
@@ -64,22 +64,22 @@ func TestARedirectOfAnotherSessionIsRefusedInABrowser(t *testing.T) {
 
 	attacker.open(redirect)
 
-	attacker.sees("Begun somewhere else")
+	attacker.waitFor("Begun somewhere else")
 	attacker.screenshot("attack")
-	attacker.isAccessible()
+	attacker.checkAccessible()
 	if n := s.calls("phone_check.complete"); n != 0 {
 		t.Errorf("%d codes were exchanged, want 0", n)
 	}
 	attacker.open(s.url + "/check")
-	attacker.sees("One more step")
-	victim.sees("Opened somewhere else") // the page that offers the Check URL updates itself
+	attacker.waitFor("One more step")
+	victim.waitFor("Opened somewhere else") // the page that offers the Check URL updates itself
 	victim.screenshot("ended")
-	victim.isAccessible()
+	victim.checkAccessible()
 	victim.open(redirect)
-	victim.sees("Opened somewhere else")
+	victim.waitFor("Opened somewhere else")
 	victim.begin(s.url, "+44 7700 900 012")
-	victim.goOn()
-	victim.sees("Verified")
+	victim.followButton()
+	victim.waitFor("Verified")
 }
 
 func TestThePageTellsOfANewStateWithoutBeingReloaded(t *testing.T) {
@@ -93,7 +93,7 @@ func TestThePageTellsOfANewStateWithoutBeingReloaded(t *testing.T) {
 	if err := s.service.Advance(t.Context(), 3*time.Minute); err != nil {
 		t.Fatal(err)
 	}
-	p.sees("Time is up")
+	p.waitFor("Time is up")
 
 	if !evaluate[bool](p, `window.sameDocument === true`) {
 		t.Error("the page was loaded anew: a screen reader begins again at its top")
@@ -116,11 +116,11 @@ func TestAWrongNumberIsExplainedAtItsField(t *testing.T) {
 
 	p.open(s.url)
 	p.screenshot("form")
-	p.isAccessible()
+	p.checkAccessible()
 	p.do(chromedp.KeyEvent(kb.Tab), chromedp.KeyEvent("07700 900012"+kb.Enter), chromedp.WaitVisible(chromedp.CSS("#wrong")))
 
 	p.screenshot("form-wrong")
-	p.isAccessible()
+	p.checkAccessible()
 	if got := evaluate[string](p, `document.activeElement.id`); got != "number" {
 		t.Errorf("the focus is on %q, want the field to be corrected", got)
 	}
@@ -140,9 +140,9 @@ func TestThePageWorksWithoutScript(t *testing.T) {
 
 	p.begin(s.url, "+44 7700 900 012")
 	p.screenshot("step")
-	p.goOn()
+	p.followButton()
 
-	p.sees("Verified")
+	p.waitFor("Verified")
 }
 
 // shop is the page on loopback, where the browser reaches it, on a fake with a frozen clock.

@@ -29,7 +29,7 @@ func TestRedirect_OtherBrowserEndsSession(t *testing.T) {
 			redirect := victim.redirectOf(victim.begin("+44 7700 900-012"))
 
 			rejected := attacker.open(redirect)
-			came := victim.open(redirect)
+			opened := victim.open(redirect)
 
 			if rejected.title != "Begun somewhere else" || rejected.status != http.StatusForbidden {
 				t.Errorf("the attacker sees %q, status %d, want Begun somewhere else", rejected.title, rejected.status)
@@ -40,8 +40,8 @@ func TestRedirect_OtherBrowserEndsSession(t *testing.T) {
 			if got := attacker.open(s.url + "/check"); got.title != row.attackerEnd {
 				t.Errorf("the attacker's session says %q, want %q", got.title, row.attackerEnd)
 			}
-			if came.title != "Opened somewhere else" {
-				t.Errorf("the victim sees %q, want the sign-in to have ended", came.title)
+			if opened.title != "Opened somewhere else" {
+				t.Errorf("the victim sees %q, want the sign-in to have ended", opened.title)
 			}
 			if got := victim.open(victim.begin("+44 7700 900-012")); got.title != "Verified" {
 				t.Errorf("after a new start the victim sees %q, want Verified", got.title)
@@ -149,10 +149,10 @@ func TestACheckURLSentToSomebodyElseVerifiesNothing(t *testing.T) {
 	victim, attacker := s.browser(t), s.browser(t)
 	checkURL := attacker.begin("+44 7700 900-012")
 
-	seen := victim.open(checkURL)
+	view := victim.open(checkURL)
 
-	if seen.title != "Begun somewhere else" {
-		t.Errorf("the victim sees %q, want a warning", seen.title)
+	if view.title != "Begun somewhere else" {
+		t.Errorf("the victim sees %q, want a warning", view.title)
 	}
 	if err := s.service.Advance(t.Context(), 3*time.Minute); err != nil {
 		t.Fatal(err)

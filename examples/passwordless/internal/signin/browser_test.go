@@ -88,7 +88,7 @@ func (s *shop) browser(t *testing.T) *browser {
 }
 
 // seen is the page that a browser came to.
-type seen struct {
+type view struct {
 	status int
 	title  string
 	body   string
@@ -101,19 +101,19 @@ var (
 	linkHref = regexp.MustCompile(`<a class="button" href="(https:[^"]*)"`)
 )
 
-func (b *browser) do(r *http.Request) seen {
+func (b *browser) do(r *http.Request) view {
 	b.t.Helper()
 	response, err := b.client.Do(r)
 	if err != nil {
 		b.t.Error(err)
-		return seen{}
+		return view{}
 	}
 	defer response.Body.Close()
 	body, err := io.ReadAll(response.Body)
 	if err != nil {
 		b.t.Error(err)
 	}
-	s := seen{status: response.StatusCode, body: string(body), url: response.Request.URL.String(), header: response.Header}
+	s := view{status: response.StatusCode, body: string(body), url: response.Request.URL.String(), header: response.Header}
 	if m := heading.FindSubmatch(body); m != nil {
 		s.title = html.UnescapeString(string(m[1]))
 	}
@@ -121,7 +121,7 @@ func (b *browser) do(r *http.Request) seen {
 }
 
 // open goes to a URL, and on to where that sends it.
-func (b *browser) open(url string) seen {
+func (b *browser) open(url string) view {
 	b.t.Helper()
 	r, err := http.NewRequestWithContext(b.t.Context(), http.MethodGet, url, nil)
 	if err != nil {
@@ -131,7 +131,7 @@ func (b *browser) open(url string) seen {
 }
 
 // post sends the form.
-func (b *browser) post(number string) seen {
+func (b *browser) post(number string) view {
 	b.t.Helper()
 	r, err := http.NewRequestWithContext(b.t.Context(), http.MethodPost, b.shop.url+"/", bytes.NewBufferString(url.Values{"number": {number}}.Encode()))
 	if err != nil {

@@ -75,7 +75,7 @@ func (ss *sessions) begin(s session) (id string) {
 	s.state = started
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
-	ss.forget()
+	ss.removeOld()
 	s.began = time.Now() // under the lock, so that inOrder is in order
 	ss.byID[s.id] = &s
 	ss.byCheck[s.checkID] = &s
@@ -85,7 +85,7 @@ func (ss *sessions) begin(s session) (id string) {
 
 // forget deletes the sessions that are too old. Anyone can begin sessions, so the cost of a new one
 // must not grow with their number: forget visits those that it deletes and one more.
-func (ss *sessions) forget() {
+func (ss *sessions) removeOld() {
 	for len(ss.inOrder) > 0 && ss.inOrder[0].tooOld() {
 		old := ss.inOrder[0]
 		delete(ss.byID, old.id)

@@ -117,7 +117,7 @@ func (a *app) check(w http.ResponseWriter, r *http.Request) {
 
 // redirect receives the device that comes back from the Check URL.
 func (a *app) redirect(w http.ResponseWriter, r *http.Request) {
-	came, err := a.verified(r)
+	redirect, err := a.verifyRedirect(r)
 	switch {
 	case errors.Is(err, signature.ErrReplay):
 		// The URL was opened before, and verifies apart from that. A browser with a session, such as
@@ -137,15 +137,15 @@ func (a *app) redirect(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 
-	newID, own := a.sessions.claim(r, came.CheckID)
+	newID, own := a.sessions.claim(r, redirect.CheckID)
 	if !own {
-		a.Log.WarnContext(r.Context(), "redirect rejected: this browser's session did not begin the check", "check_id", came.CheckID)
+		a.Log.WarnContext(r.Context(), "redirect rejected: this browser's session did not begin the check", "check_id", redirect.CheckID)
 		a.render(w, http.StatusForbidden, notYours)
 		return
 	}
 	if newID != "" {
 		http.SetCookie(w, cookie(newID))
-		a.complete(r.Context(), came)
+		a.complete(r.Context(), redirect)
 	}
 	// Redirect to a URL without the code, so that the code does not remain in the history and the
 	// page can be reloaded.
@@ -153,17 +153,17 @@ func (a *app) redirect(w http.ResponseWriter, r *http.Request) {
 }
 
 // verified verifies and parses a redirect, and logs why it was rejected.
-func (a *app) verified(r *http.Request) (*idverify.Redirect, error) {
+func (a *app) verifyRedirect(r *http.Request) (*idverify.Redirect, error) {
 	message, err := a.Verifier.VerifyRedirect(r)
 	if err != nil {
 		a.Log.WarnContext(r.Context(), "redirect rejected", "error", err)
 		return nil, err
 	}
-	came, err := idverify.ParseRedirect(message)
+	redirect, err := idverify.ParseRedirect(message)
 	if err != nil {
 		a.Log.ErrorContext(r.Context(), "redirect not parsed", "error", err)
 	}
-	return came, err
+	return redirect, err
 }
 
 // unavailable reports whether verification was unavailable, so that the message may be genuine.
@@ -175,23 +175,23 @@ func unavailable(err error) bool {
 // complete exchanges the code that the device brought. If the code or the check is not found, the
 // session ends as expired. On any other error the session stays pending, and the callback brings
 // the result.
-func (a *app) complete(ctx context.Context, came *idverify.Redirect) {
-	if came.ErrorCode != "" {
-		a.Log.InfoContext(ctx, "check ended", "check_id", came.CheckID, "error_code", came.ErrorCode)
-		a.sessions.end(came.CheckID, failed)
+func (a *app) complete(ctx context.Context, redirect *idverify.Redirect) {
+	if redirect.ErrorCode != "" {
+		a.Log.InfoContext(ctx, "check ended", "check_id", redirect.CheckID, "error_code", redirect.ErrorCode)
+		a.sessions.end(redirect.CheckID, failed)
 		return
 	}
 	// The code works once. Complete the exchange even if the browser disconnects.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
-	check, err := a.Client.PhoneChecks.Complete(ctx, came.CheckID, came.Code)
+	check, err := a.Client.PhoneChecks.Complete(ctx, redirect.CheckID, redirect.Code)
 	switch {
 	case err == nil:
-		a.sessions.end(came.CheckID, outcome(check.Status, check.Match))
+		a.sessions.end(redirect.CheckID, outcome(check.Status, check.Match))
 	case errors.Is(err, idverify.ErrNotFound):
-		a.sessions.end(came.CheckID, expired)
+		a.sessions.end(redirect.CheckID, expired)
 	default:
-		a.Log.ErrorContext(ctx, "check not completed", "check_id", came.CheckID, "error", err)
+		a.Log.ErrorContext(ctx, "check not completed", "check_id", redirect.CheckID, "error", err)
 	}
 }
 
