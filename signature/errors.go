@@ -71,12 +71,17 @@ type Error struct {
 	warn   bool // see asWarning
 }
 
-// Error says which operation failed and why: "signature: callback refused: the digest does not match the body".
+// Error returns the operation and the cause, for example
+// "signature: callback rejected: digest does not match the body".
 func (e *Error) Error() string {
-	if e.Retryable() {
-		return "signature: " + e.Operation + " undecided: " + e.detail + e.hint()
+	text := "signature: " + e.Operation
+	switch {
+	case e.Retryable():
+		return text + ": verification unavailable: " + e.detail + e.hint()
+	case e.Operation == "callback" || e.Operation == "redirect":
+		return text + " rejected: " + e.detail
 	}
-	return "signature: " + e.Operation + " refused: " + e.detail
+	return text + ": " + e.detail
 }
 
 // hint returns what to do with a message that cannot be verified now.

@@ -133,7 +133,7 @@ func TestJWKS_ErrorTexts(t *testing.T) {
 
 			_, err = j.PublicKey(t.Context(), "a")
 
-			if want := "signature: key lookup undecided: get key set: " + tt.want; err == nil || err.Error() != want {
+			if want := "signature: key lookup: verification unavailable: get key set: " + tt.want; err == nil || err.Error() != want {
 				t.Errorf("error = %v, want %q", err, want)
 			}
 			if strings.Contains(err.Error(), "internal") || strings.Contains(err.Error(), "10.0") {

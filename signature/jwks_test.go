@@ -164,7 +164,7 @@ func TestABadFirstAnswerLeavesTheMessageUndecided(t *testing.T) {
 			_, err = v.VerifyCallback(signedCallback().request(t))
 
 			e, ok := errors.AsType[*signature.Error](err)
-			if !ok || !e.Retryable() || !strings.HasPrefix(err.Error(), "signature: callback undecided: get key set: ") {
+			if !ok || !e.Retryable() || !strings.HasPrefix(err.Error(), "signature: callback: verification unavailable: get key set: ") {
 				t.Errorf("got %v", err)
 			}
 			s.answer(nil)
