@@ -1,8 +1,9 @@
-// Package signature verifies the callbacks and redirects that the service signs (specification, section 5.3), and signs messages of your own for tests. It depends on no other package of this module.
+// Package signature verifies the callbacks and redirects that the service signs, and signs messages
+// for tests. It does not import other packages of this module.
 //
 // # Verify a callback
 //
-// A verifier needs to know whose keys count, and which hosts are yours:
+// A [Verifier] needs the service's keys and the host names of your callback and redirect URLs:
 //
 //	keys, err := signature.NewJWKS(client.JWKSURL(), nil)
 //	verifier, err := signature.NewVerifier(keys, []string{"api.example.com"}, &signature.VerifierOptions{
@@ -10,36 +11,53 @@
 //	})
 //	mux.Handle("POST /callbacks", verifier.CallbackHandler(handler))
 //
-// handler then sees verified callbacks alone and gets each by [MessageFromContext]. [Verifier.RedirectHandler] does the same for redirects. Make one [JWKS] and one [Verifier] at start and share them: both may be used from any number of goroutines.
+// The handler receives only verified callbacks and gets each one from [MessageFromContext].
+// [Verifier.RedirectHandler] does the same for redirects. Create one [JWKS] and one [Verifier] and
+// reuse them; both are safe for concurrent use.
 //
-// # What is checked
+// # What is verified
 //
-// A [Message] comes from the service (RSA-SHA256 over the request target, the host, the date, and of a callback its kind and the digest of its body, with a key of the service's published set), is for one of your hosts, was sent just now (the date, within 5 s) and was not changed (the digest).
-// With a [ReplayStore] it is also accepted only once. Everything cheap is checked before a key is looked up, and the signature before the body is read.
+// For each [Message] the verifier checks that
+//   - the service signed it: an RSA-SHA256 signature by a key of the service's key set covers the
+//     request target, the host and the date, and for a callback also its kind and digest;
+//   - it was sent to one of your hosts;
+//   - its date is within the allowed clock skew, 5 s by default;
+//   - the body of a callback matches the signed digest;
+//   - with a [ReplayStore], it was not accepted before.
+//
+// Cheap checks run before the key lookup. The body is read only after the signature is verified.
 //
 // # Errors
 //
-// Every error is an [*Error] with one reason, for [errors.Is]. Most reasons mean that the message
-// is invalid: respond with 400. [ErrKeySource], [ErrReplayStore], [ErrBody] and [ErrTooLate] mean
-// that it cannot be verified now: respond with 503, so that the service sends it again. The
-// difference matters, because the service never repeats a message after a response of 4XX, and a
-// check that ended as EXPIRED or ERROR is reported by its callback alone. [Error.Retryable]
-// distinguishes the two. The handlers respond accordingly, always with the same body, so that a
-// sender learns nothing.
+// Every error is an [*Error] with exactly one reason, to be tested with [errors.Is]. Most reasons
+// mean that the message is invalid: respond with 400. [ErrKeySource], [ErrReplayStore], [ErrBody]
+// and [ErrTooLate] mean that the message cannot be verified now: respond with 503, so that the
+// service retries. [Error.Retryable] distinguishes the two. The service does not retry after a 4XX
+// response, and a check that ended as EXPIRED or ERROR is reported only by its callback.
+//
+// The handlers respond accordingly. The response body does not depend on the reason, so it discloses
+// nothing to an attacker.
 //
 // # Alerts
 //
-// Set JWKSOptions.Logger and VerifierOptions.Logger and alert on records at level error: they
-// report an unavailable or partly unusable key set, an unavailable key source or replay store, or
-// middleware that has consumed a body. Everything that a sender can cause is logged at level warn.
+// Set JWKSOptions.Logger and VerifierOptions.Logger and alert on records at level error. They report
+// that the key set, the key source or the replay store is unavailable, that keys of the key set are
+// ignored, or that middleware has consumed a body. Anything that a sender can cause is logged at
+// level warn.
 //
-// # What stays yours
+// # Your responsibilities
 //
-//   - A verified callback need not be about a check of yours: another customer of the service can create one with your callback URL, and the service signs its callback for your host. Act only on check_ids that your backend created, with the right product; a reference_id is chosen by whoever made the check.
-//   - The service may send a callback more than once, each time signed afresh: handle it by its check_id, once.
-//   - A verified redirect says that the service sent the device, not which session it belongs to: compare its check_id with that of the session that began the check.
-//   - The date is compared with your clock: keep it synchronised.
-//   - Behind a proxy that changes host or path, see VerifierOptions.Target.
+//   - Act only on check IDs that your backend created, with the expected product. Another customer of
+//     the service can create a check with your callback URL, and the service signs that callback for
+//     your host. The creator of a check chooses its reference_id, so it proves nothing.
+//   - Process each check_id once. The service may send a callback more than once, each time with a new
+//     signature.
+//   - Compare the check_id of a redirect with the check that the session started. A verified redirect
+//     does not identify the session.
+//   - Synchronize the system clock. Dates are compared with it.
+//   - Set VerifierOptions.Target behind a proxy that changes the host or the path.
 //
-// docs/security.md in the repository has the threat model, and every attack with the rule against it.
+// See docs/security.md for the threat model and the rule against each attack.
+//
+// Protocol: docs/protocol.md, sections 7 and 12.
 package signature

@@ -7,33 +7,35 @@ import (
 	"net/url"
 )
 
-// Reasons why a message is invalid, for [errors.Is]. An [*Error] has exactly one of these reasons, or
-// one of those below.
+// Reasons why a message is invalid: respond with 400. An [*Error] matches exactly one of these errors
+// or one of the retryable ones below.
 var (
-	// ErrMalformed means that the Authorization, the date, the request target or the query cannot be
-	// parsed.
+	// ErrMalformed means that the method, the Authorization, the date, the request target or the query is
+	// invalid.
 	ErrMalformed = errors.New("malformed message")
 
-	// ErrAlgorithm means that the algorithm is not rsa-sha256, or that the key is too weak for it.
+	// ErrAlgorithm means that the algorithm is not rsa-sha256, or that the key is not an RSA key of 2048
+	// to 4096 bits.
 	ErrAlgorithm = errors.New("algorithm not allowed")
 
 	// ErrCoverage means that the signature does not cover a required part of the message, or covers a
 	// header that does not occur exactly once.
 	ErrCoverage = errors.New("insufficient coverage")
 
-	// ErrSkew means that the date is too old or in the future, or that a clock is wrong.
+	// ErrSkew means that the date differs from the clock by more than VerifierOptions.ClockSkew. The
+	// message is old, or one of the clocks is wrong.
 	ErrSkew = errors.New("date outside the allowed skew")
 
 	// ErrHost means that the message was sent to a host that was not given to NewVerifier.
 	ErrHost = errors.New("host not allowed")
 
-	// ErrUnknownKey means that the service has no usable key of this ID.
+	// ErrUnknownKey means that the key source has no usable key with this ID.
 	ErrUnknownKey = errors.New("unknown key")
 
-	// ErrSignature means that the message was forged or changed on its way.
+	// ErrSignature means that the message was forged or changed in transit.
 	ErrSignature = errors.New("signature does not verify")
 
-	// ErrDigest means that the body is not the one that was signed, or that the digest is not a SHA-256.
+	// ErrDigest means that the body does not match the signed digest, or that the digest is not SHA-256.
 	ErrDigest = errors.New("digest does not match")
 
 	// ErrReplay means that the same message was accepted before.
@@ -44,27 +46,30 @@ var (
 )
 
 // Reasons why a message cannot be verified now. The message may be valid: respond with 503, so that
-// the service sends it again, and never with 400.
+// the service retries, and not with 400.
 var (
-	// ErrKeySource means that the key is not available, and that it is not known whether it exists.
-	ErrKeySource = errors.New("keys out of reach")
+	// ErrKeySource means that the key source failed, so it is unknown whether the key exists.
+	ErrKeySource = errors.New("key source unavailable")
 
 	// ErrReplayStore means that the replay store failed or is full.
-	ErrReplayStore = errors.New("replay store out of reach")
+	ErrReplayStore = errors.New("replay store unavailable")
 
-	// ErrBody means that the signature verified, but the body could not be read to its end, or
-	// middleware had read it before.
+	// ErrBody means that the signature is valid, but the body could not be read completely, or
+	// middleware had already read it.
 	ErrBody = errors.New("body incomplete")
 
 	// ErrTooLate means that the date expired while the key or the body was being read.
 	ErrTooLate = errors.New("message verified too late")
 )
 
-// Error is what every verification error is. It wraps one of the sentinels above and, where another error caused it, that one too, so that errors.Is also finds context.Canceled.
-// Its text is for the log of the receiver: it holds nothing of the message, and nothing in it should be answered to the sender, who may be an attacker.
+// Error is the type of all verification errors. It wraps one of the reasons above and the underlying
+// error, if any, so that errors.Is also finds context.Canceled.
+//
+// The text is meant for your log. It contains no part of the message. Do not send it to the sender,
+// who may be an attacker.
 type Error struct {
-	Operation string // "callback", "redirect", or "key lookup" of a [JWKS] that was asked directly
-	Reason    error  // the sentinel
+	Operation string // "callback" or "redirect"; "key lookup" or "replay claim" if a key source or store was called directly
+	Reason    error  // one of the errors above
 
 	detail string
 	cause  error
@@ -84,18 +89,18 @@ func (e *Error) Error() string {
 	return text + ": " + e.detail
 }
 
-// hint returns what to do with a message that cannot be verified now.
+// hint returns advice for a message that cannot be verified now.
 func (e *Error) hint() string {
 	switch e.Operation {
 	case "callback":
-		return " (respond with 503: the service sends it again)"
+		return " (respond with 503: the service retries)"
 	case "redirect":
-		return " (respond with 503: the service does not send a redirect again; the user can reload the page within the clock skew, or start over)"
+		return " (respond with 503: the service does not retry a redirect; the user can reload the page within the clock skew, or start over)"
 	}
 	return ""
 }
 
-// Unwrap gives [errors.Is] and [errors.As] the sentinel and the cause.
+// Unwrap returns Reason and the underlying error, if any.
 func (e *Error) Unwrap() []error {
 	if e.cause == nil {
 		return []error{e.Reason}
@@ -103,17 +108,17 @@ func (e *Error) Unwrap() []error {
 	return []error{e.Reason, e.cause}
 }
 
-// Retryable reports whether the message may be valid and cannot be verified now. Respond to it with
-// 503, and to a message with any other error with 400.
+// Retryable reports whether the message may be valid but cannot be verified now. Respond with 503 if
+// so, and with 400 otherwise.
 func (e *Error) Retryable() bool {
 	return e.Reason == ErrKeySource || e.Reason == ErrReplayStore || e.Reason == ErrBody || e.Reason == ErrTooLate
 }
 
 func newError(reason error, detail string) error { return &Error{Reason: reason, detail: detail} }
 
-// asWarning marks an error that a sender can cause. It is logged at level warn even if the message may
-// be valid, so that level error is left to an unavailable key source or replay store and to
-// middleware that has consumed the body.
+// asWarning returns err, marked to be logged at level warn even if it is retryable, because a sender
+// can cause it. Level error is reserved for faults of the receiver: an unavailable key source or
+// replay store, and middleware that has consumed the body.
 func asWarning(err error) error {
 	if e, ok := errors.AsType[*Error](err); ok {
 		marked := *e
@@ -132,7 +137,8 @@ func wrapError(reason error, detail string, cause error) error {
 	return &Error{Reason: reason, detail: detail + ": " + causeText(cause), cause: withoutURL(cause)}
 }
 
-// withOperation names the operation that err belongs to. The error is copied, because a key set hands one error to many waiters.
+// withOperation returns a copy of err with the given operation. It copies because callers that share
+// a fetch of the key set share its error.
 func withOperation(operation string, err error) error {
 	if e, ok := errors.AsType[*Error](err); ok {
 		named := *e
@@ -142,7 +148,7 @@ func withOperation(operation string, err error) error {
 	return err
 }
 
-// withoutURL takes off the wrapping that holds the URL.
+// withoutURL unwraps an error that contains a URL.
 func withoutURL(err error) error {
 	if e, ok := errors.AsType[*url.Error](err); ok {
 		return e.Err
@@ -150,7 +156,8 @@ func withoutURL(err error) error {
 	return err
 }
 
-// causeText says what went wrong without the names and addresses that packages net and x509 put into their errors.
+// causeText returns the text of err without the host names and addresses that packages net and x509
+// include in their errors.
 func causeText(err error) string {
 	if e, ok := errors.AsType[*net.DNSError](err); ok {
 		return "look up host: " + e.Err
@@ -159,7 +166,7 @@ func causeText(err error) string {
 		return e.Op + ": " + e.Err.Error()
 	}
 	if _, ok := errors.AsType[x509.HostnameError](err); ok {
-		return "the certificate is for another host"
+		return "certificate is for another host"
 	}
 	return withoutURL(err).Error()
 }

@@ -101,7 +101,7 @@ func ExampleVerifier_VerifyCallback() {
 	// Output:
 	// phone_check
 	// 204
-	// signature: callback rejected: the digest does not match the body (was it changed on its way, or rewritten by middleware in front of the verifier?)
+	// signature: callback rejected: digest does not match the body (was it changed in transit, or rewritten by middleware in front of the verifier?)
 	// 400
 }
 

@@ -7,36 +7,38 @@ import (
 	"net/http"
 )
 
-// retryAfter is the Retry-After of a 503 to a callback, in seconds: the service's own first wait. A
-// redirect has none, because its date expires before that.
+// retryAfter is the Retry-After of a 503 response to a callback, in seconds. It equals the delay of
+// the service's first retry. Redirects get none, because their date expires earlier.
 const retryAfter = "10"
 
-// CallbackHandler returns a handler that passes only verified callbacks on to next, which finds the message by [MessageFromContext] and, as always, in r.Body.
-// It responds to an invalid message with 400 and a body that is always the same. It responds to a
-// message that cannot be verified now with 503 and Retry-After, and the service sends it again. It
-// works behind http.StripPrefix and http.MaxBytesHandler; behind a proxy that changes host or path,
-// see VerifierOptions.Target.
+// CallbackHandler returns a handler that calls next only for verified callbacks. next gets the message
+// from [MessageFromContext], and can also read r.Body.
 //
-// VerifierOptions.Logger logs why a message is not passed on.
+// The handler responds to an invalid message with 400 and a constant body. It responds to a message
+// that cannot be verified now with 503 and Retry-After, and the service retries. The reason is logged
+// to VerifierOptions.Logger.
+//
+// The handler works behind http.StripPrefix and http.MaxBytesHandler. Behind a proxy that changes the
+// host or the path, set VerifierOptions.Target.
 func (v *Verifier) CallbackHandler(next http.Handler) http.Handler {
 	return v.handler(v.VerifyCallback, next)
 }
 
-// RedirectHandler is [Verifier.CallbackHandler] for redirects: next gets only verified ones. The
-// service does not send a redirect again, so a 503 has no Retry-After: the user can reload the page
-// within the clock skew.
+// RedirectHandler is like [Verifier.CallbackHandler], for redirects. Its 503 responses have no
+// Retry-After, because the service does not retry a redirect. The user can reload the page within the
+// clock skew.
 func (v *Verifier) RedirectHandler(next http.Handler) http.Handler {
 	return v.handler(v.VerifyRedirect, next)
 }
 
-// Logger returns that of VerifierOptions, for handlers built on these; it is never nil.
+// Logger returns VerifierOptions.Logger, or a logger that discards all records if that is nil.
 func (v *Verifier) Logger() *slog.Logger { return v.logger }
 
 func (v *Verifier) handler(verify func(*http.Request) (*Message, error), next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		m, err := verify(r)
 		if err != nil {
-			v.logger.LogAttrs(r.Context(), logLevel(r.Context(), err), "signature: message not passed on", slog.String("error", err.Error()))
+			v.logger.LogAttrs(r.Context(), logLevel(r.Context(), err), "signature: message not verified", slog.String("error", err.Error()))
 			respond(w, err)
 			return
 		}
@@ -44,9 +46,9 @@ func (v *Verifier) handler(verify func(*http.Request) (*Message, error), next ht
 	})
 }
 
-// logLevel returns the level for a rejected message: error if the key source or the replay store is
-// unavailable, or if middleware has consumed the body; warn for everything else, including a request
-// whose context was canceled.
+// logLevel returns error if the key source or the replay store is unavailable, or if middleware has
+// consumed the body. It returns warn for everything else, including a request whose context was
+// canceled.
 func logLevel(ctx context.Context, err error) slog.Level {
 	e, ok := errors.AsType[*Error](err)
 	switch {
@@ -58,8 +60,8 @@ func logLevel(ctx context.Context, err error) slog.Level {
 	return slog.LevelError
 }
 
-// respond discloses only whether the message may be sent again. Anything else would help an attacker
-// to find out what is still wrong.
+// respond discloses only whether the sender should retry. Any more detail would help an attacker to
+// forge messages.
 func respond(w http.ResponseWriter, err error) {
 	if e, ok := errors.AsType[*Error](err); ok && e.Retryable() {
 		if e.Operation == "callback" {
@@ -73,7 +75,8 @@ func respond(w http.ResponseWriter, err error) {
 
 type messageKey struct{}
 
-// MessageFromContext returns the message that [Verifier.CallbackHandler] or [Verifier.RedirectHandler] verified. It reports false outside of them.
+// MessageFromContext returns the message that [Verifier.CallbackHandler] or [Verifier.RedirectHandler]
+// verified. It reports false outside these handlers.
 func MessageFromContext(ctx context.Context) (*Message, bool) {
 	m, ok := ctx.Value(messageKey{}).(*Message)
 	return m, ok

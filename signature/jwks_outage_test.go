@@ -120,7 +120,7 @@ func TestJWKS_ErrorTexts(t *testing.T) {
 		{&net.DNSError{Err: "no such host", Name: "keys.internal", Server: "10.0.0.2:53"}, "look up host: no such host"},
 		{&net.OpError{Op: "dial", Net: "tcp", Addr: &net.TCPAddr{IP: net.IPv4(10, 0, 0, 7), Port: 443}, Err: errors.New("connection refused")}, "dial: connection refused"},
 		{&net.OpError{Op: "dial", Net: "tcp", Addr: &net.TCPAddr{IP: net.IPv4(10, 0, 0, 7), Port: 443}, Err: &net.DNSError{Err: "timeout", Name: "keys.internal"}}, "look up host: timeout"},
-		{x509.HostnameError{Certificate: new(x509.Certificate), Host: "keys.internal"}, "the certificate is for another host"},
+		{x509.HostnameError{Certificate: new(x509.Certificate), Host: "keys.internal"}, "certificate is for another host"},
 		{x509.UnknownAuthorityError{}, "x509: certificate signed by unknown authority"},
 	} {
 		t.Run(tt.want, func(t *testing.T) {

@@ -76,7 +76,7 @@ func TestVerifier_ErrorOfKeySource(t *testing.T) {
 	unknown := keyFunc(func(context.Context, string) (*rsa.PublicKey, error) {
 		return nil, fmt.Errorf("vault: %w", signature.ErrUnknownKey)
 	})
-	if _, err := verifierFor(t, unknown, signature.VerifierOptions{}, host).VerifyCallback(signedCallback().request(t)); !errors.Is(err, signature.ErrUnknownKey) || !strings.Contains(err.Error(), "no usable key of this ID") {
+	if _, err := verifierFor(t, unknown, signature.VerifierOptions{}, host).VerifyCallback(signedCallback().request(t)); !errors.Is(err, signature.ErrUnknownKey) || !strings.Contains(err.Error(), "no usable key with this ID") {
 		t.Errorf("error = %v, want ErrUnknownKey", err)
 	}
 }

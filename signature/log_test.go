@@ -197,7 +197,7 @@ func logCases(t *testing.T) []logCase {
 	return []logCase{
 		// What any sender can cause.
 		{"malformed", nil, nil, func(r *http.Request) *http.Request { r.Header.Del("Authorization"); return r }, slog.LevelWarn, "Authorization", 400},
-		{"unknown key", signature.StaticKeys{}, nil, nil, slog.LevelWarn, "no usable key of this ID", 400},
+		{"unknown key", signature.StaticKeys{}, nil, nil, slog.LevelWarn, "no usable key with this ID", 400},
 		{"forged", signature.StaticKeys{keyID: &keys()["stranger"].PublicKey}, nil, nil, slog.LevelWarn, "does not verify", 400},
 		{"cached key set", cached.jwks(t, signature.JWKSOptions{}), nil, nil, slog.LevelWarn, "cache", 503},
 		{"sender left during the key lookup", waitingKeys, nil, canceled, slog.LevelWarn, "context canceled", 503},
@@ -249,7 +249,7 @@ func TestVerifier_LogLevels(t *testing.T) {
 				t.Fatalf("records %v, want one", log.records)
 			}
 			got := log.records[0]
-			if got.Level != tt.level || got.Message != "signature: message not passed on" || !strings.Contains(fmt.Sprint(got.Attrs["error"]), tt.text) {
+			if got.Level != tt.level || got.Message != "signature: message not verified" || !strings.Contains(fmt.Sprint(got.Attrs["error"]), tt.text) {
 				t.Errorf("record %v, want level %v and an error with %q", got, tt.level, tt.text)
 			}
 		})

@@ -6,12 +6,16 @@ import (
 	"strings"
 )
 
-// VerifyRedirect verifies the redirect that brought a device to one of the verifier's hosts and returns its query, without the parameters authorization and date.
-// It says that the service sent this device, or someone who has its URL, here just now; whether it belongs to the session that began the check is for the application to tell, by the check_id.
+// VerifyRedirect verifies the redirect of a device to one of the verifier's hosts and returns its
+// query without the parameters authorization and date.
 //
-// Errors are as those of [Verifier.VerifyCallback]. With a replay store, a page that is reloaded within the skew is refused with [ErrReplay]: send the browser on to another URL once the redirect is handled.
+// A verified redirect shows that the service recently signed this URL. It does not show that the
+// browser belongs to the session that started the check: compare its check_id with the session's.
 //
-// Specification: section 5.3, "Redirect signature".
+// Errors are those of [Verifier.VerifyCallback]. With a replay store, reloading the page within the
+// clock skew fails with [ErrReplay], so redirect the browser to another URL after handling it.
+//
+// Protocol: docs/protocol.md, section 7.
 func (v *Verifier) VerifyRedirect(r *http.Request) (*Message, error) {
 	m, err := v.redirect(r)
 	if err != nil {
@@ -20,7 +24,7 @@ func (v *Verifier) VerifyRedirect(r *http.Request) (*Message, error) {
 	return m, nil
 }
 
-// redirect takes the same steps as callback, in the same order.
+// redirect runs the checks in the same order as callback.
 func (v *Verifier) redirect(r *http.Request) (*Message, error) {
 	m, query, err := v.receivedRedirect(r)
 	if err != nil {
@@ -36,14 +40,14 @@ func (v *Verifier) redirect(r *http.Request) (*Message, error) {
 	if err := v.accept(r.Context(), &m, date); err != nil {
 		return nil, err
 	}
-	parsed, _ := url.ParseQuery(query) // as url.URL.Query does, without what cannot be parsed
+	parsed, _ := url.ParseQuery(query) // like url.URL.Query: malformed pairs are skipped
 	return &Message{KeyID: m.keyID, Date: date, Query: parsed}, nil
 }
 
-// receivedRedirect takes the parts of a redirect out of r, and returns what is left of its query.
+// receivedRedirect extracts the parts of a redirect from r, and returns the signed part of its query.
 func (v *Verifier) receivedRedirect(r *http.Request) (m message, query string, err error) {
 	if r.Method != http.MethodGet {
-		return m, "", newError(ErrMalformed, "the method is not GET")
+		return m, "", newError(ErrMalformed, "method is not GET")
 	}
 	if m, err = v.received(r, "get"); err != nil {
 		return m, "", err
@@ -51,29 +55,31 @@ func (v *Verifier) receivedRedirect(r *http.Request) (m message, query string, e
 	path, raw, _ := strings.Cut(m.target, "?")
 	q := cutQuery(raw)
 	if q.authorizations != 1 || q.dates != 1 || q.checkIDs != 1 {
-		return m, "", newError(ErrMalformed, "the query does not hold exactly one authorization, one date and one check_id")
+		return m, "", newError(ErrMalformed, "query does not contain exactly one authorization, one date and one check_id")
 	}
-	m.target = path + "?" + q.rest // never empty, for it holds the check_id
+	m.target = path + "?" + q.rest // q.rest contains the check_id, so it is not empty
 	value, ok := decodeParameter(q.authorization)
 	if !ok {
-		return m, "", newError(ErrMalformed, "the authorization in the query is not printable text in base64")
+		return m, "", newError(ErrMalformed, "authorization in the query is not base64 of printable ASCII")
 	}
 	if m.date, ok = decodeParameter(q.date); !ok {
-		return m, "", newError(ErrMalformed, "the date in the query is not printable text in base64")
+		return m, "", newError(ErrMalformed, "date in the query is not base64 of printable ASCII")
 	}
 	m.authorization, err = parseAuthorization(value)
 	return m, q.rest, err
 }
 
-// redirectQuery is a raw query taken apart. The bytes that were signed cannot be had by parsing and encoding again, which would reorder and respell them, so segments are cut out instead.
+// redirectQuery contains the parts of a raw query. Parsing and encoding the query again would change
+// the order and the escapes of the signed bytes, so cutQuery removes segments instead.
 type redirectQuery struct {
-	rest                string // every segment but those of authorization and date
-	authorization, date string // their values, still escaped; of several the last
+	rest                string // all segments except authorization and date
+	authorization, date string // their values, still escaped; the last one if there are several
 
-	authorizations, dates, checkIDs int // how often each occurs
+	authorizations, dates, checkIDs int // number of occurrences
 }
 
-// cutQuery cuts the segments of authorization and date out of a raw query, by decoded key, and leaves every other byte and the order.
+// cutQuery removes the segments whose decoded key is authorization or date from a raw query. It keeps
+// all other bytes and their order.
 func cutQuery(raw string) redirectQuery {
 	var q redirectQuery
 	if raw == "" {
@@ -103,7 +109,7 @@ func cutQuery(raw string) redirectQuery {
 	return q
 }
 
-// decodedKey is the key as a reader of the query will see it; one that cannot be decoded is none that we look for.
+// decodedKey returns the key as the application sees it, or "" if it cannot be decoded.
 func decodedKey(key string) string {
 	if decoded, err := url.QueryUnescape(key); err == nil {
 		return decoded
@@ -111,7 +117,8 @@ func decodedKey(key string) string {
 	return ""
 }
 
-// decodeParameter is the other way round of encodeParameter. A '+' stays one, because some signers leave the base64 unescaped.
+// decodeParameter is the inverse of encodeParameter. It keeps '+', because some signers do not escape
+// the base64.
 func decodeParameter(s string) (string, bool) {
 	unescaped, err := url.PathUnescape(s)
 	if err != nil {

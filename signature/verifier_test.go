@@ -370,7 +370,7 @@ func TestErrorsTellTheReasonAndNothingOfTheMessage(t *testing.T) {
 
 	_, err := newVerifier(t, signature.VerifierOptions{}).VerifyCallback(w.request(t))
 
-	if want := "signature: callback rejected: the digest does not match the body (was it changed on its way, or rewritten by middleware in front of the verifier?)"; err == nil || err.Error() != want {
+	if want := "signature: callback rejected: digest does not match the body (was it changed in transit, or rewritten by middleware in front of the verifier?)"; err == nil || err.Error() != want {
 		t.Errorf("got %q, want %q", err, want)
 	}
 	for _, a := range append(callbackAttacks, redirectAttacks...) {

@@ -34,7 +34,7 @@ customer 99: the network gave no answer (mno_server_error): verify in another wa
 	if diff := cmp.Diff(want, out.String()); diff != "" {
 		t.Errorf("output (-want +got):\n%s", diff)
 	}
-	for _, line := range []string{`outcome="stored before"`, "the signature does not verify"} {
+	for _, line := range []string{`outcome="stored before"`, "signature does not verify"} {
 		if !strings.Contains(log.String(), line) {
 			t.Errorf("the log does not say %q:\n%s", line, log.String())
 		}
