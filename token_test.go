@@ -191,7 +191,7 @@ func TestClient_TokenErrorsNameScope(t *testing.T) {
 	}
 
 	//lint:ignore SA1012 it is a mistake that users make
-	if _, err := srv.client(t).Token(nil, idverify.ScopeCoverage); !errors.Is(err, idverify.ErrBadRequest) { //nolint:staticcheck // the same
+	if _, err := srv.client(t).Token(nil, idverify.ScopeCoverage); !errors.Is(err, idverify.ErrBadRequest) {
 		t.Errorf("a nil context: %v, want ErrBadRequest", err)
 	}
 	for scope, valid := range map[idverify.Scope]bool{"": false, " ": false, "a b": false, "a\n": false, "a\x7f": false, "é": false, "!": true, "~": true, "a:b/c": true} {

@@ -182,7 +182,8 @@ const (
 // response is the service's response to r.
 func response(r *http.Request) string {
 	check := `{"check_id":"` + checkID + `","status":"%s","phone_number":"` + phoneNumber + `"}`
-	status, body := http.StatusOK, ""
+	status := http.StatusOK
+	var body string
 	switch {
 	case r.URL.Path == "/oauth2/v1/token":
 		body = `{"access_token":"synthetic-access-token","token_type":"bearer","expires_in":3600}`
