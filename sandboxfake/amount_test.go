@@ -13,10 +13,10 @@ import (
 	"github.com/idverify/idverify-go/sandboxfake"
 )
 
-// manyDigits has more digits than a float64 holds: a rounded amount would be another one.
+// manyDigits has more digits than a float64 can represent, so that rounding would change it.
 const manyDigits = "499999999999.999999"
 
-// Every amount in a response is a JSON number, and the client returns exactly its digits.
+// Amounts in responses are JSON numbers, and the client returns their exact digits.
 func TestServer_ExactAmounts(t *testing.T) {
 	t.Parallel()
 	srv := consoleServer(t, sandboxfake.WithPrices(map[idverify.Product]string{idverify.ProductPhoneCheck: "0.333333"}))

@@ -14,18 +14,19 @@ import (
 	"github.com/idverify/idverify-go/sandboxfake"
 )
 
-// frozenAt is when the clocks of these tests stand.
+// frozenAt is the time of the frozen clocks in these tests.
 var frozenAt = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// api speaks plain HTTP with a server, so that the tests judge the wire and not our client.
+// api is a plain HTTP client of a server, so that tests check the wire format without the SDK's
+// client.
 type api struct {
 	t      testing.TB
 	srv    *sandboxfake.Server
-	client *http.Client // nil: the server's
+	client *http.Client // if nil, the server's HTTP client
 	token  string
 }
 
-// reply is an answer, with its JSON.
+// reply is a response with its decoded JSON.
 type reply struct {
 	status int
 	header http.Header
@@ -33,7 +34,7 @@ type reply struct {
 	json   map[string]any
 }
 
-// newAPI returns an api with a token of the server's project for every product.
+// newAPI returns an api with a token of the server's project for all products.
 func newAPI(t testing.TB, srv *sandboxfake.Server) *api {
 	t.Helper()
 	a := &api{t: t, srv: srv}
@@ -58,7 +59,7 @@ func (a *api) tokenCall(c idverify.Credentials, form url.Values) reply {
 	return a.do(request)
 }
 
-// call sends a body as JSON, or as a JSON Patch where the method is PATCH.
+// call sends body as JSON, or as a JSON Patch if the method is PATCH.
 func (a *api) call(method, path, body string) reply {
 	a.t.Helper()
 	request := a.request(method, path, body)
@@ -78,7 +79,7 @@ func (a *api) get(path string) reply { a.t.Helper(); return a.call(http.MethodGe
 
 func (a *api) post(path, body string) reply { a.t.Helper(); return a.call(http.MethodPost, path, body) }
 
-// create makes a check and returns its id.
+// create creates a check and returns its ID.
 func (a *api) create(path, body string) string {
 	a.t.Helper()
 	r := a.post(path, body)
@@ -101,7 +102,7 @@ func (a *api) request(method, path, body string) *http.Request {
 	return request
 }
 
-// do sends a request and follows no redirect.
+// do sends a request without following redirects.
 func (a *api) do(request *http.Request) reply {
 	a.t.Helper()
 	client := a.srv.HTTPClient()
@@ -121,29 +122,29 @@ func (a *api) do(request *http.Request) reply {
 	r := reply{status: response.StatusCode, header: response.Header, body: body}
 	if len(body) > 0 && bytes.Contains([]byte(response.Header.Get("Content-Type")), []byte("json")) {
 		if err := json.Unmarshal(body, &r.json); err != nil {
-			a.t.Fatalf("the answer is not JSON: %v: %s", err, body)
+			a.t.Fatalf("response body is not JSON: %v: %s", err, body)
 		}
 	}
 	return r
 }
 
-// fragment is the name of a problem.
+// fragment returns the fragment of a problem's type, which identifies the problem.
 func (r reply) fragment() string {
 	text, _ := r.json["type"].(string)
 	_, fragment, _ := strings.Cut(text, "#")
 	return fragment
 }
 
-// wantProblem checks a refusal: its status, its fragment, and that it is a whole problem document.
+// wantProblem checks that r is a complete problem document with that status and fragment.
 func (r reply) wantProblem(t testing.TB, status int, fragment string) {
 	t.Helper()
 	if r.status != status || r.fragment() != fragment {
-		t.Fatalf("answer is %d %s, want %d #%s", r.status, r.body, status, fragment)
+		t.Fatalf("response = %d %s, want %d #%s", r.status, r.body, status, fragment)
 	}
 	if got := r.header.Get("Content-Type"); got != "application/problem+json" {
-		t.Errorf("Content-Type %q, want a problem document", got)
+		t.Errorf("Content-Type = %q, want application/problem+json", got)
 	}
 	if r.json["title"] != http.StatusText(status) || r.json["status"] != float64(status) || r.json["detail"] == "" {
-		t.Errorf("problem %s does not say its title, status and detail", r.body)
+		t.Errorf("problem = %s, want a title, status and detail", r.body)
 	}
 }

@@ -12,7 +12,7 @@ import (
 
 const callerPath = "/public/coverage/v0.1/device_ip"
 
-// Web SDKs look up the reachability of their own address, from a browser and without a token.
+// Web SDKs request the reachability of their own address from a browser, without a token.
 func TestWithCallerIP_NoToken(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
@@ -30,20 +30,20 @@ func TestWithCallerIP_NoToken(t *testing.T) {
 		a := newAPI(t, sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithCallerIP(netip.MustParseAddr(row.ip))))
 		browser := &api{t: t, srv: a.srv}
 
-		// An address in the query is not looked up: that needs the scope coverage.
+		// An address in the query is ignored: looking it up requires the scope coverage.
 		for _, path := range []string{callerPath, callerPath + "?ip=192.0.2.1", callerPath + "?ip=192.0.2.2"} {
 			r := browser.get(path)
 
 			if r.status != row.status || r.fragment() != row.fragment || r.header.Get("Access-Control-Allow-Origin") != "*" {
-				t.Errorf("%s for %s: %d %s, origin %q, want %d %q for every origin", path, row.ip, r.status, r.body, r.header.Get("Access-Control-Allow-Origin"), row.status, row.fragment)
+				t.Errorf("%s for %s: %d %s, allowed origin %q, want %d %q, any origin", path, row.ip, r.status, r.body, r.header.Get("Access-Control-Allow-Origin"), row.status, row.fragment)
 			}
 		}
 		byCaller, byAddress := browser.get(callerPath), a.get("/coverage/v0.1/device_ips/"+row.ip)
 		if diff := cmp.Diff(byAddress.json, byCaller.json); diff != "" {
-			t.Errorf("%s: the caller gets another response than a lookup (-lookup +caller):\n%s", row.ip, diff)
+			t.Errorf("%s: the response by caller differs from the lookup by address (-address +caller):\n%s", row.ip, diff)
 		}
 		if diff := cmp.Diff(byCaller.json, a.get("/coverage/v0.1/device_ip").json); diff != "" {
-			t.Errorf("%s: with a token the caller gets another response (-without +with):\n%s", row.ip, diff)
+			t.Errorf("%s: the response with a token differs (-without +with):\n%s", row.ip, diff)
 		}
 	}
 }
@@ -61,7 +61,7 @@ func TestWithCallerIP_DefaultsToConnection(t *testing.T) {
 	}
 }
 
-// A browser sends a preflight where a script adds a header, and never a token.
+// A browser sends a preflight request without a token when a script adds a header.
 func TestWithCallerIP_Preflight(t *testing.T) {
 	t.Parallel()
 	a := &api{t: t, srv: sandboxfake.New(t, sandboxfake.WithInMemory())}
@@ -89,7 +89,7 @@ func TestWithCallerIP_OtherRequests(t *testing.T) {
 			t.Errorf("%s: Allow %q, want GET", method, got)
 		}
 	}
-	// Nothing else is public.
+	// No other path is public.
 	for _, path := range []string{"/public", "/public/coverage/v9/device_ip", "/public/coverage/v0.1/device_ips/192.0.2.2", "/public/coverage/v0.1/countries/GB", "/public/phone_check/v0.1/checks", "/coverage/v0.1/device_ip", "/public/public/coverage/v0.1/device_ip"} {
 		a.get(path).wantProblem(t, 401, "unauthorized")
 	}
@@ -101,7 +101,7 @@ func TestWithCallerIP_RejectsInvalidAddresses(t *testing.T) {
 		srv, err := sandboxfake.Start(sandboxfake.WithInMemory(), sandboxfake.WithCallerIP(ip))
 		if err == nil {
 			srv.Close()
-			t.Errorf("the address %v is accepted", ip)
+			t.Errorf("WithCallerIP accepts %v, want an error", ip)
 		}
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/idverify/idverify-go/sandboxfake"
 )
 
-// On a clock that was moved by decades, a time of the system's would stand out at once.
+// The server's clock is advanced by decades, so that a timestamp of the system's clock differs.
 func TestServer_TimestampsUseServerClock(t *testing.T) {
 	onEachClock(t, func(t *testing.T, srv *sandboxfake.Server) {
 		if err := srv.Advance(t.Context(), 20*365*24*time.Hour); err != nil {
@@ -39,24 +39,24 @@ func TestServer_TimestampsUseServerClock(t *testing.T) {
 
 		wire, http1 := now.Format("2006-01-02T15:04:05-0700"), now.Format(http.TimeFormat)
 		for _, row := range []struct{ what, got, want string }{
-			{"Date of an answer", read.header.Get("Date"), http1},
+			{"Date of a response", read.header.Get("Date"), http1},
 			{"created_at", read.json["created_at"].(string), wire},
 			{"updated_at", read.json["updated_at"].(string), wire},
 			{"timestamp of a trace", trace["logs"].([]any)[0].(map[string]any)["timestamp"].(string), wire},
 			{"Date of a callback", attempt.Header.Get("Date"), http1},
 			{"date of a redirect", string(date), http1},
-			{"time of a try", attempt.Time.Format(http.TimeFormat), http1},
-			{"time of a call", srv.Requests()[0].Time.Format(http.TimeFormat), http1},
+			{"time of a delivery attempt", attempt.Time.Format(http.TimeFormat), http1},
+			{"time of a request", srv.Requests()[0].Time.Format(http.TimeFormat), http1},
 			{"X-RateLimit-Reset", limited.header.Get("X-RateLimit-Reset"), strconv.FormatInt(now.Add(time.Minute).Unix(), 10)},
 		} {
 			if row.got != row.want {
-				t.Errorf("%s is %q, want the server's %q", row.what, row.got, row.want)
+				t.Errorf("%s = %q, want %q of the server's clock", row.what, row.got, row.want)
 			}
 		}
 	})
 }
 
-// What ends by itself, ends when the server's clock says so, and not a second before.
+// Everything that expires does so by the server's clock, and not a second early.
 func TestServer_ExpiryUsesServerClock(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
@@ -64,27 +64,27 @@ func TestServer_ExpiryUsesServerClock(t *testing.T) {
 		after time.Duration
 		begin func(*api) (ended func() bool)
 	}{
-		{"an access token", time.Hour, func(a *api) func() bool {
+		{"access token", time.Hour, func(a *api) func() bool {
 			return func() bool { return a.get(phoneChecks).status == 401 }
 		}},
-		{"a check that is not opened", 2 * time.Minute, func(a *api) func() bool {
+		{"unopened check", 2 * time.Minute, func(a *api) func() bool {
 			id := a.create(phoneChecks, `{"phone_number":"447700900012"}`)
 			return func() bool { return a.get(phoneChecks+"/"+id).status == 404 }
 		}},
-		{"a code that is not exchanged", 2 * time.Minute, func(a *api) func() bool {
+		{"unused code", 2 * time.Minute, func(a *api) func() bool {
 			id := a.create(phoneChecks02, `{"phone_number":"447700900012"}`)
 			a.get(phoneChecks02 + "/" + id + "/redirect")
 			return func() bool { return a.get(phoneChecks02+"/"+id).status == 404 }
 		}},
-		{"the wait for another try", 10 * time.Second, func(a *api) func() bool {
+		{"delivery retry", 10 * time.Second, func(a *api) func() bool {
 			a.finish(a.srv.Handle("app.sandbox.test", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(500) })))
 			return func() bool { return len(a.srv.Deliveries()[0].Attempts) == 2 }
 		}},
-		{"the overlap of a rotated key", 5 * time.Minute, func(a *api) func() bool {
+		{"rotated key", 5 * time.Minute, func(a *api) func() bool {
 			a.srv.RotateKeys()
 			return func() bool { return len(a.keyIDs()) == 1 }
 		}},
-		{"the window of a rate limit", time.Hour, func(a *api) func() bool {
+		{"rate limit window", time.Hour, func(a *api) func() bool {
 			a.get(phoneChecks)
 			return func() bool {
 				a.token = a.tokenFor(a.srv.Credentials(), "phone_check")
@@ -110,7 +110,7 @@ func TestServer_ExpiryUsesServerClock(t *testing.T) {
 			late := ended()
 
 			if early || !late {
-				t.Errorf("a second before %v it had ended: %v; then: %v", row.after, early, late)
+				t.Errorf("one second before %v ended = %v, at that time %v, want false, then true", row.after, early, late)
 			}
 		})
 	}

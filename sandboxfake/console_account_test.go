@@ -13,8 +13,6 @@ import (
 	"github.com/idverify/idverify-go/sandboxfake"
 )
 
-// The account model of the specification's section 1, and the limits of section 8, sentence by sentence.
-
 func TestServer_SignUpOwnsWorkspace(t *testing.T) {
 	t.Parallel()
 	srv := consoleServer(t)
@@ -23,10 +21,10 @@ func TestServer_SignUpOwnsWorkspace(t *testing.T) {
 
 	seen := as(t, srv, ada.Credentials).want(200, http.MethodGet, workspaces+"/default", "")
 	if seen.text("workspace_id") != ada.WorkspaceID || seen.text("_embedded", "me", "role") != "OWNER" || seen.text("_embedded", "me", "member_id") != ada.MemberID {
-		t.Errorf("the workspace is %s, want Ada as its owner: %+v", seen.body, ada)
+		t.Errorf("workspace = %s, want Ada as its owner: %+v", seen.body, ada)
 	}
 	if ada.Role != idverify.RoleOwner || len(ada.Joined) != 0 {
-		t.Errorf("Ada is %+v, want the owner of one workspace", ada)
+		t.Errorf("account = %+v, want the owner of one workspace", ada)
 	}
 }
 
@@ -43,14 +41,14 @@ func TestServer_SignUpByInvitation(t *testing.T) {
 
 			joined := grace.Joined[0]
 			if joined.Role != role || joined.WorkspaceID != owner.get(workspaces+"/default").text("workspace_id") {
-				t.Errorf("Grace joined as %+v, want %s of the inviter's workspace", joined, role)
+				t.Errorf("joined = %+v, want %s of the inviter's workspace", joined, role)
 			}
 			if grace.Role != idverify.RoleOwner || grace.WorkspaceID == joined.WorkspaceID {
-				t.Errorf("Grace is %+v, want the owner of a workspace apart", grace)
+				t.Errorf("account = %+v, want the owner of a separate workspace", grace)
 			}
 			me := as(t, srv, grace.Credentials).get(workspaces + "/" + joined.WorkspaceID)
 			if me.text("_embedded", "me", "role") != string(role) {
-				t.Errorf("in the joined workspace she is %s, want %s", me.body, role)
+				t.Errorf("role in the joined workspace: %s, want %s", me.body, role)
 			}
 		})
 	}
@@ -68,7 +66,7 @@ func TestServer_InvitationOpenUntilSignUp(t *testing.T) {
 	after := owner.get(list).column("invitations", "invitation_id")
 
 	if !slices.Equal(before, []string{id}) || len(after) != 0 {
-		t.Errorf("open before: %v, after: %v, want it, then none", before, after)
+		t.Errorf("open invitations: before sign-up %v, after %v, want one, then none", before, after)
 	}
 }
 
@@ -88,13 +86,13 @@ func TestServer_SignUpRejectsInvitations(t *testing.T) {
 		invitations []string
 	}{
 		{"unknown", "Mallory", []string{"unknown"}},
-		{"accepted before", "Mallory", []string{used}},
-		{"a good one before a bad one", "Mallory", []string{first, "unknown"}},
-		{"two of one workspace", "Mallory", []string{first, second}},
-		{"no name", "", []string{first}},
+		{"already accepted", "Mallory", []string{used}},
+		{"valid, then unknown", "Mallory", []string{first, "unknown"}},
+		{"two of the same workspace", "Mallory", []string{first, second}},
+		{"no user name", "", []string{first}},
 	} {
 		if author.catch(func() { srv.SignUp(row.user, row.invitations...) }) == "" {
-			t.Errorf("%s: nobody is told of it", row.name)
+			t.Errorf("%s: SignUp succeeded, want the test to fail", row.name)
 		}
 	}
 
@@ -114,7 +112,7 @@ func TestServer_RejectsSecondWorkspace(t *testing.T) {
 
 	r.wantProblem(t, 405, "method_not_allowed")
 	if n := len(owner.get(workspaces).column("workspaces", "name")); n != 1 {
-		t.Errorf("the owner has %d workspaces, want 1", n)
+		t.Errorf("owner has %d workspaces, want 1", n)
 	}
 }
 
@@ -138,7 +136,7 @@ func TestServer_MemberOfManyWorkspaces(t *testing.T) {
 	}
 	for i, id := range want {
 		if role := a.get(workspaces+"/"+id).text("_embedded", "me", "role"); role != "VIEWER" || grace.Joined[i].WorkspaceID != id {
-			t.Errorf("in workspace %d she is %q, and joined %+v", i, role, grace.Joined[i])
+			t.Errorf("workspace %d: role %q, joined as %+v, want VIEWER", i, role, grace.Joined[i])
 		}
 	}
 }
@@ -184,7 +182,7 @@ func TestServer_UnlimitedAdminsAndViewers(t *testing.T) {
 			}
 
 			if got := owner.get(workspaces+"/default/members?search=role=="+role).at("page", "total_elements"); got != 120.0 {
-				t.Errorf("%v members are %s, want 120", got, role)
+				t.Errorf("%v members with role %s, want 120", got, role)
 			}
 		})
 	}
@@ -197,17 +195,17 @@ func TestServer_CreateInvitation(t *testing.T) {
 		name, body string
 		status     int
 	}{
-		{"an admin", `{"name":"Ada","role":"ADMIN"}`, 201},
+		{"admin", `{"name":"Ada","role":"ADMIN"}`, 201},
 		{"with a reference", `{"name":"Ada","role":"VIEWER","reference":"ticket 12"}`, 201},
 		{"unknown fields", `{"name":"Ada","role":"VIEWER","colour":"red"}`, 201},
 		{"no name", `{"role":"ADMIN"}`, 400},
-		{"an empty name", `{"name":" ","role":"ADMIN"}`, 400},
-		{"a name in another case", `{"Name":"Ada","role":"ADMIN"}`, 400},
+		{"blank name", `{"name":" ","role":"ADMIN"}`, 400},
+		{"field name in another case", `{"Name":"Ada","role":"ADMIN"}`, 400},
 		{"no role", `{"name":"Ada"}`, 400},
-		{"a role in another case", `{"name":"Ada","role":"admin"}`, 400},
-		{"an unknown role", `{"name":"Ada","role":"GUEST"}`, 400},
-		{"a role of the wrong type", `{"name":"Ada","role":1}`, 400},
-		{"cut off", `{"name":"Ada"`, 400},
+		{"role in another case", `{"name":"Ada","role":"admin"}`, 400},
+		{"unknown role", `{"name":"Ada","role":"GUEST"}`, 400},
+		{"role of the wrong type", `{"name":"Ada","role":1}`, 400},
+		{"truncated", `{"name":"Ada"`, 400},
 		{"empty", ``, 400},
 	} {
 		r := owner.post(workspaces+"/default/invitations", row.body)
@@ -232,27 +230,27 @@ func TestServer_RenameWorkspace(t *testing.T) {
 		status       int
 		want         string
 	}{
-		{"another name", `[{"op":"replace","path":"/name","value":"Shop"}]`, 200, "Shop"},
-		{"add, which replaces a member that exists", `[{"op":"add","path":"/name","value":"Added"}]`, 200, "Added"},
-		{"the last of two", `[{"op":"replace","path":"/name","value":"A"},{"op":"replace","path":"/name","value":"B"}]`, 200, "B"},
+		{"new name", `[{"op":"replace","path":"/name","value":"Shop"}]`, 200, "Shop"},
+		{"add over the existing name", `[{"op":"add","path":"/name","value":"Added"}]`, 200, "Added"},
+		{"two operations", `[{"op":"replace","path":"/name","value":"A"},{"op":"replace","path":"/name","value":"B"}]`, 200, "B"},
 		{"no operation", `[]`, 200, "B"},
 		{"255 characters", `[{"op":"replace","path":"/name","value":"` + long + `"}]`, 200, long},
 		{"256 characters", `[{"op":"replace","path":"/name","value":"` + long + `n"}]`, 400, long},
-		{"a good operation and a bad one", `[{"op":"replace","path":"/name","value":"C"},{"op":"replace","path":"/name","value":""}]`, 400, long},
-		{"another path", `[{"op":"replace","path":"/data_residency","value":"US"}]`, 400, long},
-		{"an add of a member that does not exist", `[{"op":"add","path":"/data_residency","value":"US"}]`, 400, long},
-		{"an add of a number", `[{"op":"add","path":"/name","value":7}]`, 400, long},
-		{"an add of null", `[{"op":"add","path":"/name","value":null}]`, 400, long},
-		{"a move", `[{"op":"move","path":"/name","value":"Moved"}]`, 400, long},
-		{"removal", `[{"op":"remove","path":"/name"}]`, 400, long},
-		{"a number", `[{"op":"replace","path":"/name","value":7}]`, 400, long},
-		{"a line break", `[{"op":"replace","path":"/name","value":"a\nb"}]`, 400, long},
-		{"no list", `{"name":"D"}`, 400, long},
+		{"valid and invalid operation", `[{"op":"replace","path":"/name","value":"C"},{"op":"replace","path":"/name","value":""}]`, 400, long},
+		{"unsupported path", `[{"op":"replace","path":"/data_residency","value":"US"}]`, 400, long},
+		{"add of a missing member", `[{"op":"add","path":"/data_residency","value":"US"}]`, 400, long},
+		{"add of a number", `[{"op":"add","path":"/name","value":7}]`, 400, long},
+		{"add of null", `[{"op":"add","path":"/name","value":null}]`, 400, long},
+		{"move", `[{"op":"move","path":"/name","value":"Moved"}]`, 400, long},
+		{"remove", `[{"op":"remove","path":"/name"}]`, 400, long},
+		{"number", `[{"op":"replace","path":"/name","value":7}]`, 400, long},
+		{"line break", `[{"op":"replace","path":"/name","value":"a\nb"}]`, 400, long},
+		{"not an array", `{"name":"D"}`, 400, long},
 	} {
 		r := admin.call(http.MethodPatch, workspaces+"/default", row.patch)
 
 		if r.status != row.status || name() != row.want {
-			t.Errorf("%s: %d %s, and the name is %q, want %d and %q", row.title, r.status, r.body, name(), row.status, row.want)
+			t.Errorf("%s: %d %s, name %q, want %d and %q", row.title, r.status, r.body, name(), row.status, row.want)
 		}
 	}
 }

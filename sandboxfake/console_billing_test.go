@@ -13,7 +13,7 @@ import (
 	"github.com/idverify/idverify-go/sandboxfake"
 )
 
-// payer is an owner who has got as far as payment details.
+// payer returns the owner of a new workspace with company details and a payment method.
 func payer(t testing.TB, srv *sandboxfake.Server, card string) (owner *api, methodID string) {
 	t.Helper()
 	owner = as(t, srv, srv.NewWorkspace("Payer").Credentials)
@@ -21,13 +21,11 @@ func payer(t testing.TB, srv *sandboxfake.Server, card string) (owner *api, meth
 	return owner, owner.want(201, http.MethodPost, workspaces+"/default/payment_methods", card).text("payment_method_id")
 }
 
-// topUp pays in.
+// topUp adds amount to the balance.
 func (a *api) topUp(methodID, currency, amount string) reply {
 	a.t.Helper()
 	return a.post(workspaces+"/default/topups", fmt.Sprintf(`{"payment_method_id":%q,"currency":%q,"amount":%s}`, methodID, currency, amount))
 }
-
-// The rules of the specification's section 1, "Billing", in its order. That only the owner bills is a part of the matrix.
 
 func TestServer_BillingSteps(t *testing.T) {
 	t.Parallel()
@@ -42,7 +40,7 @@ func TestServer_BillingSteps(t *testing.T) {
 	owner.topUp("", "EUR", "1").wantProblem(t, 409, "payment_details_required")
 	id := owner.want(201, http.MethodPost, methods, newCard).text("payment_method_id")
 	if r := owner.topUp(id, "EUR", "1"); r.status != 201 {
-		t.Errorf("all is there, and the top-up gets %d %s", r.status, r.body)
+		t.Errorf("top-up with all details: %d %s, want 201", r.status, r.body)
 	}
 	owner.want(204, http.MethodDelete, methods+"/"+id, "")
 	owner.call(http.MethodDelete, methods+"/"+id, "").wantProblem(t, 404, "not_found")
@@ -56,7 +54,7 @@ func TestServer_InitialBalance(t *testing.T) {
 	ada := srv.SignUp("Ada")
 
 	if got := as(t, srv, ada.Credentials).money("default"); got != "100 API" {
-		t.Errorf("the account begins with %s, want 100 API", got)
+		t.Errorf("initial balance = %s, want 100 API", got)
 	}
 }
 
@@ -70,10 +68,10 @@ func TestServer_FirstTopUpSetsCurrency(t *testing.T) {
 	second := owner.topUp(method, "GBP", `"0.000001"`)
 
 	if first.status != 201 || first.text("currency") != "GBP" || first.number(t, "amount") != "25.5" || after != "25.5 GBP" {
-		t.Errorf("first top-up: %d %s, then the account holds %s, want 25.5 GBP and nothing of the 100 API", first.status, first.body, after)
+		t.Errorf("first top-up: %d %s, balance %s, want 25.5 GBP without the 100 API", first.status, first.body, after)
 	}
 	if got := owner.money("default"); second.status != 201 || got != "25.500001 GBP" {
-		t.Errorf("second top-up: %d %s, then the account holds %s, want it added", second.status, second.body, got)
+		t.Errorf("second top-up: %d %s, balance %s, want 25.500001 GBP", second.status, second.body, got)
 	}
 }
 
@@ -86,7 +84,7 @@ func TestServer_TopUpCurrencyIsFixed(t *testing.T) {
 	owner.topUp(method, "EUR", "1").wantProblem(t, 409, "currency_fixed")
 
 	if got := owner.money("default"); got != "1 GBP" {
-		t.Errorf("the account holds %s, want 1 GBP still", got)
+		t.Errorf("balance = %s, want 1 GBP as before", got)
 	}
 }
 
@@ -112,15 +110,15 @@ func TestServer_CardNumberIsNotStored(t *testing.T) {
 	one, all := owner.get(workspaces+"/default/payment_methods/"+method), owner.get(workspaces+"/default/payment_methods")
 
 	if one.text("last_four_digits") != "4242" {
-		t.Errorf("the card is %s, want its last four digits", one.body)
+		t.Errorf("card = %s, want last_four_digits 4242", one.body)
 	}
 	var journal strings.Builder
 	for _, r := range srv.Requests() {
 		journal.Write(r.Body)
 	}
-	for place, text := range map[string]string{"an answer": string(one.body), "a list": string(all.body), "the journal": journal.String()} {
+	for place, text := range map[string]string{"response": string(one.body), "list": string(all.body), "journal": journal.String()} {
 		if strings.Contains(text, "42424242") {
-			t.Errorf("%s holds the card's number: %s", place, text)
+			t.Errorf("%s contains the card number: %s", place, text)
 		}
 	}
 }
@@ -154,11 +152,11 @@ func TestServer_RejectsBillingBodies(t *testing.T) {
 			t.Errorf("%s %s %s: %d %s, want 400", row.method, row.path, row.body, r.status, r.body)
 		}
 		if strings.Contains(string(r.body), "4242") {
-			t.Errorf("the problem repeats the card's number: %s", r.body)
+			t.Errorf("problem contains the card number: %s", r.body)
 		}
 	}
 	if got := owner.money("default"); got != "100 API" {
-		t.Errorf("the account holds %s, want it untouched", got)
+		t.Errorf("balance = %s, want it unchanged", got)
 	}
 }
 
@@ -173,7 +171,7 @@ func TestServer_TopUpTotalIsExact(t *testing.T) {
 	owner.topUp(method, "EUR", "1").wantProblem(t, 400, "bad_request")
 
 	if body := string(owner.get(workspaces + "/default").body); !strings.Contains(body, `"amount_available":999999999999.999998`) {
-		t.Errorf("the account is %s, want it exact, with the third top-up refused", body)
+		t.Errorf("workspace = %s, want the exact sum without the third top-up", body)
 	}
 }
 
@@ -186,7 +184,7 @@ func TestServer_ReplacesBillingAccount(t *testing.T) {
 	owner.want(200, http.MethodPut, path, `{"company_name":"Sandbox Inc"}`)
 
 	if r := owner.get(path); r.text("company_name") != "Sandbox Inc" || r.text("city") != "" {
-		t.Errorf("the details are %s, want the new ones alone", r.body)
+		t.Errorf("details = %s, want only the new ones", r.body)
 	}
 }
 
@@ -201,15 +199,15 @@ func TestServer_InsufficientBalance(t *testing.T) {
 	product.post(phoneChecks, `{"phone_number":"447700900012"}`).wantProblem(t, 402, "insufficient_balance")
 
 	if n := product.get(phoneChecks).at("page", "total_elements"); n != 1.0 || owner.money("default") != "40 API" {
-		t.Errorf("%v checks and %s, want 1 and 40 API", n, owner.money("default"))
+		t.Errorf("%v checks, balance %s, want 1 and 40 API", n, owner.money("default"))
 	}
 	product.create("/sim_check/v0.1/checks", `{"phone_number":"447700900012"}`)
 	if got := owner.money("default"); got != "39.999999 API" {
-		t.Errorf("after a SIMCheck for a millionth the account holds %s", got)
+		t.Errorf("balance after a SIMCheck for 0.000001 = %s, want 39.999999 API", got)
 	}
 	usage := owner.get(workspaces + "/default/usage/daily?group_by=product_id&search=date%3E2026")
 	if diff := cmp.Diff([]string{"60", "0.000001"}, usage.amounts(t)); diff != "" {
-		t.Errorf("usage, which the refused check is no part of (-want +got):\n%s", diff)
+		t.Errorf("usage without the rejected check (-want +got):\n%s", diff)
 	}
 }
 
@@ -227,11 +225,11 @@ func TestServer_MembersShareBalance(t *testing.T) {
 	}
 
 	if got := owner.money("default"); got != "98 API" {
-		t.Errorf("after a check each of an admin and a viewer the account holds %s, want 98 API", got)
+		t.Errorf("balance after one check each of an admin and a viewer = %s, want 98 API", got)
 	}
 }
 
-// A card number has 12 to 19 digits, and what is posted is what the card shows.
+// A card number has 12 to 19 digits. Responses contain the posted expiry and currencies.
 func TestServer_PaymentMethodBounds(t *testing.T) {
 	t.Parallel()
 	srv := consoleServer(t)
@@ -273,7 +271,7 @@ func TestServer_TopUpResponse(t *testing.T) {
 	}
 }
 
-// All top-ups of a workspace come to at most 10^12, that included.
+// The sum of a workspace's top-ups is at most 10^12.
 func TestServer_TopUpLimit(t *testing.T) {
 	t.Parallel()
 	srv := consoleServer(t)
@@ -289,11 +287,11 @@ func TestServer_TopUpLimit(t *testing.T) {
 		}
 	}
 	if got := owner.get(workspaces+"/default").number(t, "_embedded", "balance", "amount_available"); got != "1000000000000" {
-		t.Errorf("the balance is %s, want 1000000000000", got)
+		t.Errorf("balance = %s, want 1000000000000", got)
 	}
 }
 
-// The problems of billing name what the owner has to do.
+// Billing problems say what the owner has to change.
 func TestServer_BillingProblemDetails(t *testing.T) {
 	t.Parallel()
 	srv := consoleServer(t)
@@ -311,13 +309,13 @@ func TestServer_BillingProblemDetails(t *testing.T) {
 	} {
 		for _, want := range row.want {
 			if detail := row.r.text("detail"); !strings.Contains(detail, want) {
-				t.Errorf("detail %q, want %q in it", detail, want)
+				t.Errorf("detail = %q, want it to contain %q", detail, want)
 			}
 		}
 	}
 }
 
-// A balance that equals the price pays for the check.
+// A balance equal to the price is sufficient.
 func TestServer_PriceEqualsBalance(t *testing.T) {
 	t.Parallel()
 	for price, wants := range map[string][]int{"100": {201, 402}, "50": {201, 201, 402}, "100.000001": {402}, "99.999999": {201, 402}, "0": {201, 201}} {
@@ -325,13 +323,13 @@ func TestServer_PriceEqualsBalance(t *testing.T) {
 		product := forProducts(t, srv, srv.NewWorkspace("Shop").NewProject(idverify.ProjectParams{Name: "Live"}).Credentials)
 		for i, want := range wants {
 			if r := product.post(phoneChecks, `{"phone_number":"447700900012"}`); r.status != want {
-				t.Errorf("price %s, check %d from a balance of 100: %d %s, want %d", price, i+1, r.status, r.body, want)
+				t.Errorf("price %s, check %d of a balance of 100: %d %s, want %d", price, i+1, r.status, r.body, want)
 			}
 		}
 	}
 }
 
-// What left the account is what the accepted checks cost, to the millionth, whoever comes at once.
+// Concurrent checks are charged exactly, to the millionth.
 func TestServer_ConcurrentCharges(t *testing.T) {
 	t.Parallel()
 	srv := sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithPrices(map[idverify.Product]string{
@@ -366,7 +364,7 @@ func TestServer_ConcurrentCharges(t *testing.T) {
 				}
 				mu.Unlock()
 				if strings.Contains(string(r.body), `"snapshot_balance":-`) {
-					t.Errorf("the balance went below zero: %s", r.body)
+					t.Errorf("negative balance: %s", r.body)
 				}
 			}
 		})
@@ -385,10 +383,10 @@ func TestServer_ConcurrentCharges(t *testing.T) {
 	owner := as(t, srv, account.Credentials)
 	body := string(owner.get(workspaces + "/default").body)
 	if accepted+refused != 1000 || refused == 0 || left < 0 || !strings.Contains(body, want) {
-		t.Errorf("%d accepted for %d millionths, %d refused; the account is %s, want %s", accepted, spent, refused, body, want)
+		t.Errorf("%d checks accepted for %d millionths, %d rejected; workspace = %s, want %s", accepted, spent, refused, body, want)
 	}
 	if left >= 333333 {
-		t.Errorf("%d millionths are left, and still a check was refused", left)
+		t.Errorf("a check was rejected with a balance of %d millionths", left)
 	}
 	counted, charged := 0, 0
 	usage := owner.get(workspaces + "/default/usage/hourly?group_by=product_id&search=date%3E2000")
@@ -398,11 +396,11 @@ func TestServer_ConcurrentCharges(t *testing.T) {
 		n := int(u["counter"].(float64))
 		price := map[any]int{"pck": 123457, "sck": 200000, "suk": 333333}[u["product_id"]]
 		if amounts[i] != decimal(n*price) {
-			t.Errorf("usage has the amount %s for %d checks at %d millionths", amounts[i], n, price)
+			t.Errorf("usage amount = %s for %d checks at %d millionths", amounts[i], n, price)
 		}
 		counted, charged = counted+n, charged+n*price
 	}
 	if counted != accepted || charged != spent {
-		t.Errorf("usage has %d checks for %d millionths, want %d for %d", counted, charged, accepted, spent)
+		t.Errorf("usage = %d checks for %d millionths, want %d for %d", counted, charged, accepted, spent)
 	}
 }

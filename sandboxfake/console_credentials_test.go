@@ -10,7 +10,7 @@ import (
 	"github.com/idverify/idverify-go"
 )
 
-// Members who do not exist and those of other workspaces look the same, and so do credentials.
+// Responses do not distinguish unknown members and credentials from those of other workspaces.
 func TestServer_CredentialsOfOtherMembers(t *testing.T) {
 	t.Parallel()
 	srv := consoleServer(t)
@@ -22,7 +22,7 @@ func TestServer_CredentialsOfOtherMembers(t *testing.T) {
 		name                                 string
 		api                                  *api
 		own                                  string
-		unknown, create, list, alien, delete int // the status for an unknown member's credentials, and for an admin's or a viewer's
+		unknown, create, list, alien, delete int // statuses: of unknown members, colleagues (create, list, delete), other workspaces (alien)
 	}{
 		{"owner", owner, account.MemberID, 404, 403, 200, 404, 204},
 		{"admin", as(t, srv, admin.Credentials), admin.MemberID, 404, 403, 200, 404, 204},
@@ -51,7 +51,7 @@ func TestServer_CredentialsOfOtherMembers(t *testing.T) {
 			{"POST", colleague.MemberID + "/credentials/" + theirs + "/reset", 403},
 			{"GET", colleague.MemberID + "/credentials", caller.list},
 			{"GET", colleague.MemberID + "/credentials/" + theirs, caller.list},
-			// The member and the pair must belong together.
+			// The credentials must be the member's.
 			{"GET", caller.own + "/credentials/" + theirs, 404},
 			{"DELETE", caller.own + "/credentials/" + theirs, 404},
 			{"POST", caller.own + "/credentials/" + theirs + "/reset", 404},
@@ -65,14 +65,14 @@ func TestServer_CredentialsOfOtherMembers(t *testing.T) {
 				t.Errorf("%s: %s %s: %d %s, want %d %s", caller.name, row.method, row.path, r.status, r.body, row.status, want)
 			}
 			if row.status == 204 && (len(r.body) != 0 || r.header.Get("Content-Type") != "") {
-				t.Errorf("%s: %s %s has a body %q of type %q, want none", caller.name, row.method, row.path, r.body, r.header.Get("Content-Type"))
+				t.Errorf("%s: %s %s: body %q of type %q, want none", caller.name, row.method, row.path, r.body, r.header.Get("Content-Type"))
 			}
 		}
 	}
 	as(t, srv, other.Credentials).want(200, http.MethodGet, workspaces+"/default", "")
 }
 
-// Get and List return the created pair without its secret.
+// Reads and lists return the created credentials without their secret.
 func TestServer_CredentialsReadAsCreated(t *testing.T) {
 	t.Parallel()
 	srv := consoleServer(t)
@@ -100,7 +100,7 @@ func TestServer_CredentialsReadAsCreated(t *testing.T) {
 	}
 }
 
-// A viewer deletes the credentials of a project that are their own, and no others.
+// A viewer can delete only the project credentials that they created.
 func TestServer_ViewerDeletesOwnCredentials(t *testing.T) {
 	t.Parallel()
 	srv := consoleServer(t)
@@ -114,15 +114,15 @@ func TestServer_ViewerDeletesOwnCredentials(t *testing.T) {
 	viewer.call(http.MethodDelete, path+first.ClientID, "").wantProblem(t, 403, "forbidden")
 	viewer.call(http.MethodDelete, path+"unknown", "").wantProblem(t, 404, "not_found")
 	if r := viewer.want(204, http.MethodDelete, path+created.ClientID, ""); len(r.body) != 0 || r.header.Get("Content-Type") != "" {
-		t.Errorf("the response has a body %q of type %q, want none", r.body, r.header.Get("Content-Type"))
+		t.Errorf("response body = %q of type %q, want none", r.body, r.header.Get("Content-Type"))
 	}
 
 	if a, b := owner.tokenStatus(first, "phone_check"), owner.tokenStatus(created, "phone_check"); a != 200 || b != 401 {
-		t.Errorf("then the first pair gets %d, the deleted one %d, want 200 and 401", a, b)
+		t.Errorf("token status for the other credentials = %d, for the deleted ones %d, want 200 and 401", a, b)
 	}
 }
 
-// A response without content has neither a body nor a media type.
+// A 204 response has neither a body nor a media type.
 func TestServer_NoContent(t *testing.T) {
 	t.Parallel()
 	srv := consoleServer(t)
@@ -136,7 +136,7 @@ func TestServer_NoContent(t *testing.T) {
 		r := owner.want(204, http.MethodDelete, path, "")
 
 		if got := fmt.Sprintf("%q %q", r.body, r.header.Get("Content-Type")); got != `"" ""` {
-			t.Errorf("DELETE %s: body and media type are %s, want none", path, got)
+			t.Errorf("DELETE %s: body and media type = %s, want none", path, got)
 		}
 		owner.call(http.MethodDelete, path, "").wantProblem(t, 404, "not_found")
 	}

@@ -42,12 +42,12 @@ func TestServer_ConsoleMatchesFixtures(t *testing.T) {
 	forProducts(t, srv, live.Credentials).create(phoneChecks, `{"phone_number":"447700900012"}`)
 	wantShape(t, "usage", owner.get(workspace+"/usage/hourly?group_by=product_id,project_id&search=date%3E%3D2026-01-02T03").json)
 
-	// The last, since it ends the token.
+	// The reset is last, because it revokes the token.
 	reset := workspace + "/members/" + account.MemberID + "/credentials/" + account.Credentials.ClientID + "/reset"
 	wantShape(t, "credentials", owner.want(200, http.MethodPost, reset, "").json)
 }
 
-// Version v0.2 of the console is served by the same code, and leads on in its own version.
+// Links in a response have the version of the request.
 func TestServer_ConsoleVersions(t *testing.T) {
 	t.Parallel()
 	srv := consoleServer(t)
@@ -57,7 +57,7 @@ func TestServer_ConsoleVersions(t *testing.T) {
 	r := owner.want(200, http.MethodGet, "/console/v0.2/projects/"+id, "")
 
 	if self := r.text("_links", "self", "href"); self != srv.URL()+"/console/v0.2/projects/"+id {
-		t.Errorf("self is %s, want it in the version of the call", self)
+		t.Errorf("self = %s, want the version of the request", self)
 	}
 	owner.get("/console/v0.3/projects/"+id).wantProblem(t, 404, "not_found")
 }

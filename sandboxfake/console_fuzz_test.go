@@ -16,7 +16,7 @@ import (
 	"github.com/idverify/idverify-go/sandboxfake"
 )
 
-// served is an api without the connection, which would cost more than what is fuzzed.
+// served calls the server's handler directly: a connection would take longer than the fuzzed code.
 func served(t testing.TB, srv *sandboxfake.Server, token, method, target, body string) reply {
 	t.Helper()
 	request := httptest.NewRequest(method, target, strings.NewReader(body))
@@ -30,13 +30,14 @@ func served(t testing.TB, srv *sandboxfake.Server, token, method, target, body s
 	r := reply{status: recorder.Code, header: recorder.Header(), body: recorder.Body.Bytes()}
 	if len(r.body) > 0 {
 		if err := json.Unmarshal(r.body, &r.json); err != nil {
-			t.Fatalf("the answer to %s %q is not JSON: %s", method, body, r.body)
+			t.Fatalf("response to %s %q is not JSON: %s", method, body, r.body)
 		}
 	}
 	return r
 }
 
-// Whatever the patch: it is taken, and leaves what a create call would take, or it is refused, and leaves everything as it was.
+// An accepted patch results in a project that could also be created. A rejected one changes
+// nothing.
 func FuzzProjectPatch(f *testing.F) {
 	for _, patch := range []string{
 		`[]`, `null`, `[null]`, `{}`, ``, `[{"op":"replace","path":"/name","value":"Store"}]`, `[{"op":"replace","path":"/mode","value":"sandbox"},{"op":"remove","path":"/callback_url"}]`,
@@ -58,20 +59,20 @@ func FuzzProjectPatch(f *testing.F) {
 		after := served(t, srv, token, http.MethodGet, project, "")
 		if r.status != 200 {
 			if r.status < 400 || r.status > 499 || !cmp.Equal(before.json, after.json) {
-				t.Errorf("refused with %d %s, and the project went from %s to %s", r.status, r.body, before.body, after.body)
+				t.Errorf("rejected with %d %s, but the project changed from %s to %s", r.status, r.body, before.body, after.body)
 			}
 			return
 		}
 		if !cmp.Equal(r.json, after.json) {
-			t.Errorf("answered %s, stored %s", r.body, after.body)
+			t.Errorf("response = %s, stored %s", r.body, after.body)
 		}
-		// The same settings make a project, once the name is free.
+		// A project with the same settings can be created once the name is free.
 		if d := served(t, srv, token, http.MethodDelete, project, ""); d.status != 204 {
 			t.Fatalf("delete: %d %s", d.status, d.body)
 		}
 		again := served(t, srv, token, http.MethodPost, projects, string(after.body))
 		if again.status != 201 {
-			t.Fatalf("a create call refuses what the patch left: %s: %d %s", after.body, again.status, again.body)
+			t.Fatalf("create rejects the patched project %s: %d %s", after.body, again.status, again.body)
 		}
 		project = projects + "/" + again.text("project_id")
 		for _, field := range []string{"name", "mode", "callback_url", "configuration"} {
@@ -82,7 +83,7 @@ func FuzzProjectPatch(f *testing.F) {
 	})
 }
 
-// Whatever the search: it is refused as a bad request, or it chooses among what there is, and "and" takes away and adds nothing.
+// A search either fails with 400 or selects a subset, and a conjunction selects the intersection.
 func FuzzProjectSearch(f *testing.F) {
 	for _, search := range []string{"name==a", "name!=b;mode==live", "(name==a,name=='b');created_at>2026-01-02T03", `name=="\""`, "((name==a))", "name", "name==", ";", "created_at>=2026,", "name=in=(a,b)", "'", "(name==a),name==c"} {
 		f.Add(search)
@@ -109,12 +110,12 @@ func FuzzProjectSearch(f *testing.F) {
 		}
 		grouped := found("(" + search + ");name==a")
 		if grouped.status == 200 && strings.Contains(strings.Join(names, " "), "a") != (len(grouped.column("projects", "name")) == 1) {
-			t.Errorf("%q finds %v, and with name==a it finds %s", search, names, grouped.body)
+			t.Errorf("%q finds %v, but together with name==a it finds %s", search, names, grouped.body)
 		}
 	})
 }
 
-// Whatever the amount: it is refused, or it is what is added to the account, to the last digit.
+// An amount is either rejected or added to the balance exactly.
 func FuzzTopUpAmount(f *testing.F) {
 	for _, amount := range []string{"1", "25.50", "0.000001", "0", "-1", "1e3", "0.0000001", `"7"`, `"007.10"`, "999999999999.999999", "1000000000000", "null", "{}", "١"} {
 		f.Add(amount)
@@ -122,9 +123,9 @@ func FuzzTopUpAmount(f *testing.F) {
 	srv := consoleServer(f)
 	f.Fuzz(func(t *testing.T, amount string) {
 		if !json.Valid([]byte(amount)) {
-			return // it would not be the amount's affair alone
+			return // the body would be malformed
 		}
-		// A workspace of its own, since all that is ever paid in has a limit.
+		// Each input needs its own workspace, because the sum of top-ups is limited.
 		account := srv.NewWorkspace("Fuzz")
 		token := (&api{t: t, srv: srv}).tokenFor(account.Credentials, "console")
 		path := workspaces + "/default"
@@ -147,14 +148,14 @@ func FuzzTopUpAmount(f *testing.F) {
 		balance := workspace.Embedded.Balance
 		if r.status != 201 {
 			if r.status != 400 || balance.Currency != "API" || balance.Amount != "100" {
-				t.Errorf("amount %s: %d %s, and the account is %+v", amount, r.status, r.body, balance)
+				t.Errorf("amount %s: %d %s, balance %+v", amount, r.status, r.body, balance)
 			}
 			return
 		}
 		want, isNumber := new(big.Rat).SetString(r.number(t, "amount"))
 		got, _ := new(big.Rat).SetString(balance.Amount.String())
 		if !isNumber || got.Cmp(want) != 0 || want.Sign() <= 0 {
-			t.Errorf("amount %s: response %s, and the account is %+v", amount, r.body, balance)
+			t.Errorf("amount %s: response %s, balance %+v", amount, r.body, balance)
 		}
 	})
 }

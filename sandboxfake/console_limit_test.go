@@ -50,12 +50,12 @@ func TestServer_ConcurrentCreateLimits(t *testing.T) {
 		wg.Wait()
 
 		if created != 1 {
-			t.Errorf("%d %s were created, want 1", created, row.what)
+			t.Errorf("created %d %s, want 1", created, row.what)
 		}
 	}
 }
 
-// Text of every script is a name; what is long or cannot be shown is not.
+// Names may use any script. Names that are blank, too long or not printable are rejected.
 func TestServer_ProjectNames(t *testing.T) {
 	t.Parallel()
 	owner := asOwner(t, consoleServer(t))
@@ -70,7 +70,7 @@ func TestServer_ProjectNames(t *testing.T) {
 		strings.Repeat("n", 70000): 413,
 	} {
 		if r := owner.post(projects, `{"name":"`+name+`"}`); r.status != status {
-			t.Errorf("a name of %d bytes: %d %s, want %d", len(name), r.status, r.body, status)
+			t.Errorf("name of %d bytes: %d %s, want %d", len(name), r.status, r.body, status)
 		}
 	}
 }

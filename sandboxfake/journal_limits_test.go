@@ -12,7 +12,7 @@ import (
 	"github.com/idverify/idverify-go/sandboxfake"
 )
 
-// The documented bounds of a Request, and what truncation adds.
+// The documented limits of a Request, and the marker of truncated texts.
 const (
 	journalPath   = 4 << 10
 	journalBody   = 16 << 10
@@ -22,7 +22,7 @@ const (
 	truncatedMark = "[truncated]"
 )
 
-// lines returns a header of n lines with values of a size.
+// lines returns a header of n lines, each with a value of size bytes.
 func lines(n, size int) http.Header {
 	h := make(http.Header)
 	for i := range n {
@@ -77,7 +77,7 @@ func TestServer_RequestsAreBounded(t *testing.T) {
 		query      string
 		header     http.Header
 		body       string
-		path, text int // lengths that are kept
+		path, text int // stored lengths of the path and the body
 		lines      int // of the row's header
 		cut        bool
 	}{
@@ -102,7 +102,7 @@ func TestServer_RequestsAreBounded(t *testing.T) {
 		got := a.do(request)
 
 		if got.status != http.StatusCreated {
-			t.Fatalf("%s: %d %s, want 201: the journal's bounds are not the service's", row.name, got.status, got.body)
+			t.Fatalf("%s: %d %s, want 201: the limits of the journal must not apply to the request", row.name, got.status, got.body)
 		}
 		requests := a.srv.Requests()
 		r := requests[len(requests)-1]
@@ -112,7 +112,7 @@ func TestServer_RequestsAreBounded(t *testing.T) {
 				kept++
 				size += len(name) + len(value)
 				if len(value) > journalValue+len(truncatedMark) {
-					t.Errorf("%s: a value of %d bytes is kept", row.name, len(value))
+					t.Errorf("%s: the journal stores a value of %d bytes, want a truncated one", row.name, len(value))
 				}
 			}
 			if strings.HasPrefix(name, "X-") {
@@ -120,16 +120,16 @@ func TestServer_RequestsAreBounded(t *testing.T) {
 			}
 		}
 		if kept > journalLines || size > journalHeader {
-			t.Errorf("%s: %d lines and %d bytes of the header are kept, want at most %d and %d", row.name, kept, size, journalLines, journalHeader)
+			t.Errorf("%s: the journal stores %d header lines of %d bytes, want at most %d and %d", row.name, kept, size, journalLines, journalHeader)
 		}
 		if own < row.lines {
-			t.Errorf("%s: %d lines of the header are kept, want %d to be of use", row.name, own, row.lines)
+			t.Errorf("%s: the journal stores %d of the request's header lines, want at least %d", row.name, own, row.lines)
 		}
 		if len(r.Path) != row.path || len(r.Body) != row.text || !strings.HasPrefix(string(r.Body), number) || !strings.HasPrefix(r.Path, phoneChecks) {
-			t.Errorf("%s: %d bytes of path and %d of body, want %d and %d", row.name, len(r.Path), len(r.Body), row.path, row.text)
+			t.Errorf("%s: stored %d bytes of path and %d of body, want %d and %d", row.name, len(r.Path), len(r.Body), row.path, row.text)
 		}
 		if r.Truncated != row.cut || r.Operation != "phone_check.create" || r.Status != http.StatusCreated {
-			t.Errorf("%s: truncated %v, operation %s, status %d, want %v and the rest complete", row.name, r.Truncated, r.Operation, r.Status, row.cut)
+			t.Errorf("%s: truncated = %v, operation = %s, status = %d, want truncated %v, phone_check.create, 201", row.name, r.Truncated, r.Operation, r.Status, row.cut)
 		}
 		listed := a.control(http.MethodGet, "requests", "").json["requests"].([]any)
 		shown := listed[len(listed)-1].(map[string]any)
@@ -139,11 +139,11 @@ func TestServer_RequestsAreBounded(t *testing.T) {
 	}
 }
 
-// The documented bounds of the texts in a callback.
+// The documented limits of the texts in a callback.
 const (
 	urlLimit         = 2048
 	referenceIDLimit = 1024
-	otherFields      = 1024 // of a callback, at most
+	otherFields      = 1024 // maximum size of a callback's other fields
 )
 
 func TestServer_DeliveriesAreBounded(t *testing.T) {
@@ -157,7 +157,7 @@ func TestServer_DeliveriesAreBounded(t *testing.T) {
 	target := host + "/" + strings.Repeat("u", urlLimit-len(host)-1)
 	for _, row := range []struct {
 		name, referenceID string
-		size              int // of the reference ID in the body
+		size              int // of the encoded reference ID
 	}{
 		{"HTML", strings.Repeat("<>&", referenceIDLimit/3), referenceIDLimit},
 		{"control characters", strings.Repeat("\x01", referenceIDLimit), 6 * referenceIDLimit},
@@ -168,7 +168,7 @@ func TestServer_DeliveriesAreBounded(t *testing.T) {
 		}
 		a.get(phoneChecks + "/" + created.text("check_id") + "/redirect")
 		if err := <-verified; err != nil {
-			t.Errorf("%s: the callback is rejected: %v", row.name, err)
+			t.Errorf("%s: callback rejected: %v", row.name, err)
 		}
 		deliveries := a.srv.Deliveries()
 		first := deliveries[len(deliveries)-1]
@@ -176,23 +176,23 @@ func TestServer_DeliveriesAreBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := <-verified; err != nil {
-			t.Errorf("%s: the callback is rejected when it is delivered again: %v", row.name, err)
+			t.Errorf("%s: redelivered callback rejected: %v", row.name, err)
 		}
 
 		deliveries = a.srv.Deliveries()
 		again := deliveries[len(deliveries)-1]
 
 		if diff := cmp.Diff(string(first.Body), string(again.Body)); diff != "" {
-			t.Errorf("%s: the second delivery has another body (-first +second):\n%s", row.name, diff)
+			t.Errorf("%s: body of the second delivery differs (-first +second):\n%s", row.name, diff)
 		}
 		var body struct {
 			ReferenceID string `json:"reference_id"`
 		}
 		if err := json.Unmarshal(again.Body, &body); err != nil || body.ReferenceID != row.referenceID {
-			t.Errorf("%s: the body has another reference ID, error %v", row.name, err)
+			t.Errorf("%s: the body has a different reference ID (error %v)", row.name, err)
 		}
 		if len(again.Body) > row.size+otherFields || len(again.URL) > urlLimit {
-			t.Errorf("%s: the journal keeps %d bytes of body and %d of URL, want at most %d and %d", row.name, len(again.Body), len(again.URL), row.size+otherFields, urlLimit)
+			t.Errorf("%s: the journal stores %d bytes of body and %d of URL, want at most %d and %d", row.name, len(again.Body), len(again.URL), row.size+otherFields, urlLimit)
 		}
 	}
 }
@@ -221,10 +221,10 @@ func quoteJSON(t *testing.T, text string) string {
 	return string(quoted)
 }
 
-// It runs alone, without t.Parallel: it measures the memory of the process.
+// It measures the memory of the process, so it does not call t.Parallel.
 func TestServer_RequestsMemory(t *testing.T) {
-	// Besides the texts, an entry has the slices and the map of its header, and a client that
-	// keeps its connection has buffers.
+	// In addition to the texts, an entry has the slices and the map of its header, and a client
+	// with an open connection has buffers.
 	const entries, each = 128, journalPath + journalBody + journalHeader + 16<<10
 	a := newAPI(t, sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithJournalLimit(entries)))
 	header := lines(400, 60)
@@ -244,6 +244,6 @@ func TestServer_RequestsMemory(t *testing.T) {
 	}
 
 	if grown := int64(heap()) - int64(before); grown > entries*each {
-		t.Errorf("%d requests of 100 KiB take %d KiB each, want at most %d", entries, grown/entries>>10, each>>10)
+		t.Errorf("%d requests of 100 KiB use %d KiB each, want at most %d", entries, grown/entries>>10, each>>10)
 	}
 }
