@@ -132,6 +132,58 @@ func receiver(expr ast.Expr) string {
 	return ""
 }
 
+// constantValues returns the values of the string constants that are declared in one group with the
+// constant name, in the package at dir.
+func constantValues(t *testing.T, dir, name string) []string {
+	t.Helper()
+	for _, file := range packageFiles(t, dir) {
+		for _, decl := range file.Decls {
+			group, ok := decl.(*ast.GenDecl)
+			if !ok || group.Tok != token.CONST {
+				continue
+			}
+			found := false
+			var values []string
+			for _, spec := range group.Specs {
+				spec := spec.(*ast.ValueSpec)
+				found = found || spec.Names[0].Name == name
+				if len(spec.Values) == 1 {
+					if literal, ok := spec.Values[0].(*ast.BasicLit); ok {
+						text, _ := strconv.Unquote(literal.Value)
+						values = append(values, text)
+					}
+				}
+			}
+			if found {
+				return values
+			}
+		}
+	}
+	t.Fatalf("package %s has no constant %s", dir, name)
+	return nil
+}
+
+// packageFiles parses the files of a package, tests aside.
+func packageFiles(t *testing.T, dir string) []*ast.File {
+	t.Helper()
+	paths, err := filepath.Glob(filepath.Join(root, dir, "*.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var files []*ast.File
+	for _, path := range paths {
+		if strings.HasSuffix(path, "_test.go") {
+			continue
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, file)
+	}
+	return files
+}
+
 // codeReference is a file and the names declared in it: `check.go`, `minPeriod`, `maxPeriod`.
 type codeReference struct {
 	file  string

@@ -144,6 +144,22 @@ func TestProtocol_Citations(t *testing.T) {
 	}
 }
 
+func TestProtocol_Fragments(t *testing.T) {
+	t.Parallel()
+	want := constantValues(t, "internal/wire", "BadRequest")
+
+	var got []string
+	for _, row := range findTable(t, protocolPage, "Fragment").rows {
+		got = append(got, codeSpans(row.cells[0])...)
+	}
+
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Errorf("fragments = %q, want %q", got, want)
+	}
+}
+
 func TestProtocol_Operations(t *testing.T) {
 	t.Parallel()
 	var want [][]string
