@@ -113,7 +113,7 @@ func TestAForgedCallbackIsRefusedAndLogged(t *testing.T) {
 	if _, ok := s.checks.next(); ok {
 		t.Error("a forged callback is stored")
 	}
-	if !strings.Contains(s.log.String(), "callback refused") {
+	if !strings.Contains(s.log.String(), "callback rejected") {
 		t.Errorf("the log does not say why it was refused:\n%s", s.log.String())
 	}
 }
