@@ -1,7 +1,6 @@
 package idverify
 
 import (
-	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -193,23 +192,4 @@ func (a *api) secrets() []string {
 // invalidArgument is the error for arguments that are not sent at all. It does not repeat them.
 func invalidArgument(op wire.Operation, why string) error {
 	return fmt.Errorf("idverify: %s: not sent: %w: %s", op.Title, ErrBadRequest, why)
-}
-
-// validate refuses credentials that cannot be written as a Basic header.
-func (c Credentials) validate() error {
-	if cmp.Or(c.ClientID, c.ClientSecret.Reveal()) == "" {
-		return errors.New("the credentials are empty")
-	}
-	if c.ClientID == "" {
-		return errors.New("the credentials have no client ID")
-	}
-	if c.ClientSecret.Reveal() == "" {
-		return errors.New("the credentials have no client secret")
-	}
-	for _, r := range c.ClientID {
-		if r == ':' || r < ' ' {
-			return errors.New("the client ID holds a colon or a control character")
-		}
-	}
-	return nil
 }

@@ -1,15 +1,23 @@
 package idverify
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
-	"runtime"
+	"io"
+	"log/slog"
+	"mime/multipart"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"golang.org/x/oauth2"
+
+	"github.com/idverify/idverify-go/internal/wire"
 )
 
 const (
@@ -21,6 +29,10 @@ const (
 	refreshPause = 5 * time.Second
 	// maxPrevious is the number of replaced or dropped tokens that are still redacted.
 	maxPrevious = 16
+	// defaultLifetime is that of a token whose answer names none: short, because nothing says that it is long.
+	defaultLifetime = 5 * time.Minute
+	// maxLifetime keeps a nonsensical one within the range of time.Duration.
+	maxLifetime = 30 * 24 * time.Hour
 )
 
 // tokenCache holds the tokens of one pair of credentials, one for each set of scopes.
@@ -155,36 +167,6 @@ func (c *tokenCache) finish(scope string, e *tokenEntry, f *tokenFetch, start ti
 	}
 }
 
-// panicText returns the text of a panic value. Of a value that is neither an error nor a string it
-// returns only the type, because its fields may contain anything.
-func panicText(p any) (text string) {
-	defer func() {
-		if recover() != nil { // in the method Error of p
-			text = fmt.Sprintf("a value of type %T", p)
-		}
-	}()
-	switch p.(type) {
-	case error, string:
-		return fmt.Sprint(p)
-	}
-	return fmt.Sprintf("a value of type %T", p)
-}
-
-// panicSite returns the name of the function that panicked. It is called from a deferred function.
-func panicSite() string {
-	pcs := make([]uintptr, 32)
-	frames := runtime.CallersFrames(pcs[:runtime.Callers(3, pcs)]) // without Callers, panicSite and the deferred function
-	for {
-		frame, more := frames.Next()
-		if !strings.HasPrefix(frame.Function, "runtime.") {
-			return frame.Function
-		}
-		if !more {
-			return "an unknown function"
-		}
-	}
-}
-
 // drop forgets token, which the service refused. It compares first, because many callers may come with the same old token when the next one is there already;
 // a fetch under way was begun before the refusal and may bring what was revoked with it, so its result is not kept.
 func (c *tokenCache) drop(scope string, token *oauth2.Token) {
@@ -223,4 +205,111 @@ func (c *tokenCache) tokens() []string {
 		texts = append(texts, token.Reveal())
 	}
 	return texts
+}
+
+// sendAuthorized sends req with a token. If the service rejects the token, sendAuthorized drops it
+// and sends req again with a new one.
+func (c *call) sendAuthorized(req *http.Request) (*http.Response, error) {
+	resp, err := c.sendWithToken(req)
+	if err != nil || resp.StatusCode != http.StatusUnauthorized {
+		return resp, err
+	}
+	c.api.tokens.drop(c.op.Scope, c.token)
+
+	return c.sendWithToken(req.Clone(req.Context()))
+}
+
+func (c *call) sendWithToken(req *http.Request) (*http.Response, error) {
+	token, err := c.api.tokens.get(req.Context(), c.op.Scope)
+	if err != nil {
+		return nil, err
+	}
+	c.token = token
+	return c.exchange(req)
+}
+
+// fetchToken asks the token endpoint, once.
+func (a *api) fetchToken(ctx context.Context, scope string) (*oauth2.Token, error) {
+	req, form, err := a.tokenRequest(ctx, scope)
+	if err != nil {
+		return nil, err
+	}
+	client := &http.Client{Transport: a.transport, Timeout: a.httpClient.Timeout}
+	requested := a.now()
+	start := time.Now()
+	tracker := newWriteTracker(wire.Token, form)
+	req = tracker.track(req)
+	defer tracker.cancel()
+	resp, err := client.Do(req)
+	if err != nil {
+		err, _ = tracker.fail(err)
+		err = &sendError{operation: tokenOperation(scope), err: cause(err), text: causeText(cause(err), a.secrets()...)}
+	}
+	a.logAttempt(ctx, wire.Token, 1, start, resp, err, slog.String("scope", scope))
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxErrorBody))
+	if !isSuccess(resp.StatusCode) {
+		return nil, newTokenError(scope, resp, body, a.secrets())
+	}
+	if err != nil {
+		return nil, &sendError{operation: tokenOperation(scope), err: cause(err), text: causeText(cause(err), a.secrets()...)}
+	}
+	token, err := parseToken(scope, resp.StatusCode, body, requested)
+	if unusable, ok := errors.AsType[*DecodeError](err); ok {
+		unusable.RequestID = requestID(resp.Header, a.secrets()...)
+	}
+	return token, err
+}
+
+// tokenRequest returns a request with Basic authentication for the token endpoint, without its
+// body, and the body: a multipart form.
+func (a *api) tokenRequest(ctx context.Context, scope string) (*http.Request, []byte, error) {
+	var form bytes.Buffer
+	w := multipart.NewWriter(&form)
+	if err := errors.Join(w.WriteField("grant_type", "client_credentials"), w.WriteField("scope", scope), w.Close()); err != nil {
+		return nil, nil, err
+	}
+	req, err := http.NewRequestWithContext(ctx, wire.Token.Method, a.base+wire.Token.Path, nil)
+	if err != nil {
+		return nil, nil, invalidArgument(wire.Token, "the request cannot be built")
+	}
+	req.SetBasicAuth(a.credentials.ClientID, a.credentials.ClientSecret.Reveal())
+	req.Header.Set("Content-Type", w.FormDataContentType())
+	req.Header.Set("Accept", wire.MediaJSON)
+	req.Header.Set("User-Agent", a.userAgent)
+	return req, form.Bytes(), nil
+}
+
+// parseToken reads a token that was requested at the given time: counted from there its life is never thought longer than it is.
+func parseToken(scope string, status int, body []byte, requested time.Time) (*oauth2.Token, error) {
+	var t struct {
+		AccessToken string      `json:"access_token"`
+		TokenType   string      `json:"token_type"`
+		ExpiresIn   json.Number `json:"expires_in"`
+	}
+	// The body stays out of these errors: it holds a token.
+	if err := json.Unmarshal(body, &t); err != nil {
+		return nil, newDecodeError(tokenOperation(scope), status, nil, err)
+	}
+	if t.AccessToken == "" {
+		return nil, newDecodeError(tokenOperation(scope), status, nil, errors.New("it has no access_token"))
+	}
+	// net/http rejects such a header, and the operation would be reported as possibly sent.
+	if strings.ContainsFunc(t.AccessToken, notVisible) {
+		return nil, newDecodeError(tokenOperation(scope), status, nil, errors.New("its access_token contains a character that a header cannot carry"))
+	}
+
+	lifetime := defaultLifetime
+	if seconds, err := t.ExpiresIn.Float64(); err == nil && seconds > 0 {
+		lifetime = time.Duration(min(seconds, maxLifetime.Seconds()) * float64(time.Second))
+	}
+	return &oauth2.Token{
+		AccessToken: t.AccessToken,
+		TokenType:   t.TokenType,
+		ExpiresIn:   int64(lifetime / time.Second),
+		Expiry:      requested.Add(lifetime),
+	}, nil
 }

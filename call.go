@@ -118,27 +118,6 @@ func (c *call) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// sendAuthorized sends req with a token. If the service rejects the token, sendAuthorized drops it
-// and sends req again with a new one.
-func (c *call) sendAuthorized(req *http.Request) (*http.Response, error) {
-	resp, err := c.sendWithToken(req)
-	if err != nil || resp.StatusCode != http.StatusUnauthorized {
-		return resp, err
-	}
-	c.api.tokens.drop(c.op.Scope, c.token)
-
-	return c.sendWithToken(req.Clone(req.Context()))
-}
-
-func (c *call) sendWithToken(req *http.Request) (*http.Response, error) {
-	token, err := c.api.tokens.get(req.Context(), c.op.Scope)
-	if err != nil {
-		return nil, err
-	}
-	c.token = token
-	return c.exchange(req)
-}
-
 // exchange sends req and reads the whole response, so that a truncated response fails the attempt
 // like a lost connection.
 func (c *call) exchange(req *http.Request) (*http.Response, error) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"strings"
 	"time"
 
 	"github.com/idverify/idverify-go/internal/wire"
@@ -27,6 +28,16 @@ const (
 func (s CheckStatus) Final() bool {
 	return s == StatusCompleted || s == StatusExpired || s == StatusError
 }
+
+// Product is a check product. Values that this package does not know survive as the service wrote them.
+type Product string
+
+// The products of specification, section 1, named as in paths and in callbacks.
+const (
+	ProductPhoneCheck      Product = wire.PhoneCheck
+	ProductSIMCheck        Product = wire.SIMCheck
+	ProductSubscriberCheck Product = wire.SubscriberCheck
+)
 
 // createCheckJSON is the body of every create. What is empty is not sent.
 type createCheckJSON struct {
@@ -137,4 +148,25 @@ func codePatch(a *api, op wire.Operation, code string) ([]patchOperation, error)
 		return nil, invalidArgument(op, "the code is empty")
 	}
 	return []patchOperation{{Op: "add", Path: "/code", Value: code}}, nil
+}
+
+// productNames are the ways in which the service writes a product in coverage answers, beside the one of paths and callbacks.
+var productNames = []struct {
+	product  Product
+	name, id string
+}{
+	{ProductPhoneCheck, "PhoneCheck", "pck"},
+	{ProductSIMCheck, "SIMCheck", "sck"},
+	{ProductSubscriberCheck, "SubscriberCheck", "suk"},
+}
+
+// productOf is the product called s; one that is not known keeps its name.
+func productOf(s string) Product {
+	plain := strings.NewReplacer(" ", "", "_", "").Replace(s)
+	for _, p := range productNames {
+		if strings.EqualFold(plain, p.name) || strings.EqualFold(plain, p.id) {
+			return p.product
+		}
+	}
+	return Product(s)
 }

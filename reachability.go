@@ -139,24 +139,3 @@ func (j countryJSON) value() (*CountryCoverage, error) {
 	}
 	return c, nil
 }
-
-// productNames are the ways in which the service writes a product in coverage answers, beside the one of paths and callbacks.
-var productNames = []struct {
-	product  Product
-	name, id string
-}{
-	{ProductPhoneCheck, "PhoneCheck", "pck"},
-	{ProductSIMCheck, "SIMCheck", "sck"},
-	{ProductSubscriberCheck, "SubscriberCheck", "suk"},
-}
-
-// productOf is the product called s; one that is not known keeps its name.
-func productOf(s string) Product {
-	plain := strings.NewReplacer(" ", "", "_", "").Replace(s)
-	for _, p := range productNames {
-		if strings.EqualFold(plain, p.name) || strings.EqualFold(plain, p.id) {
-			return p.product
-		}
-	}
-	return Product(s)
-}

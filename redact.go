@@ -3,11 +3,13 @@ package idverify
 import (
 	"crypto/x509"
 	"errors"
+	"fmt"
 	"html"
 	"io"
 	"net"
 	"net/url"
 	"regexp"
+	"runtime"
 	"strconv"
 	"strings"
 	"unicode"
@@ -223,4 +225,34 @@ func isWordAt(s string, i, n int) bool {
 
 func isWordRune(r rune) bool {
 	return r == '_' || r != utf8.RuneError && (unicode.IsLetter(r) || unicode.IsDigit(r))
+}
+
+// panicText returns the text of a panic value. Of a value that is neither an error nor a string it
+// returns only the type, because its fields may contain anything.
+func panicText(p any) (text string) {
+	defer func() {
+		if recover() != nil { // in the method Error of p
+			text = fmt.Sprintf("a value of type %T", p)
+		}
+	}()
+	switch p.(type) {
+	case error, string:
+		return fmt.Sprint(p)
+	}
+	return fmt.Sprintf("a value of type %T", p)
+}
+
+// panicSite returns the name of the function that panicked. It is called from a deferred function.
+func panicSite() string {
+	pcs := make([]uintptr, 32)
+	frames := runtime.CallersFrames(pcs[:runtime.Callers(3, pcs)]) // without Callers, panicSite and the deferred function
+	for {
+		frame, more := frames.Next()
+		if !strings.HasPrefix(frame.Function, "runtime.") {
+			return frame.Function
+		}
+		if !more {
+			return "an unknown function"
+		}
+	}
 }

@@ -12,6 +12,47 @@ import (
 	"github.com/idverify/idverify-go/internal/wire"
 )
 
+// RetryPolicy controls how often a failed request is sent again. The zero value of a field selects
+// its default.
+//
+// GET, PUT and DELETE are retried after a lost connection and after the statuses 429, 500, 502, 503
+// and 504. A POST or PATCH is retried only if the service cannot have processed it, because a check
+// costs money and a code works once: after 429, after a token request that failed with a transport
+// error or one of these statuses, and if the request was not written completely. After 401 any
+// request is sent once more with a new token, within the same attempt. Every other response is final.
+//
+// With one token, one attempt writes a POST or PATCH completely at most once, over HTTP/1.1 and
+// HTTP/2, and any other request at most twice. After a complete write without a response the outcome
+// is unknown, and the error says so, even if the connection was reset with a code that promises that
+// the request was not processed: proxies send such codes after their backend has read the request.
+//
+// The waits double from MinWait to MaxWait, with jitter. The service's Retry-After is a minimum; if
+// it exceeds MaxWait or the context's deadline, the response is returned at once.
+type RetryPolicy struct {
+	MaxAttempts int           // attempts in all, including the first: 4 by default, 1 disables retries
+	MinWait     time.Duration // 250 ms by default
+	MaxWait     time.Duration // 10 s by default
+}
+
+func (p *RetryPolicy) fill() error {
+	if p.MaxAttempts < 0 || p.MinWait < 0 || p.MaxWait < 0 {
+		return errors.New("the retry policy has a negative field")
+	}
+	if p.MaxAttempts == 0 {
+		p.MaxAttempts = 4
+	}
+	if p.MaxWait == 0 {
+		p.MaxWait = max(10*time.Second, p.MinWait)
+	}
+	if p.MinWait == 0 {
+		p.MinWait = min(250*time.Millisecond, p.MaxWait)
+	}
+	if p.MinWait > p.MaxWait {
+		return errors.New("the retry policy's MinWait is longer than its MaxWait")
+	}
+	return nil
+}
+
 // checkRetry reports whether to retry, and sets the delay. It implements retryablehttp.CheckRetry.
 func (c *call) checkRetry(ctx context.Context, resp *http.Response, _ error) (bool, error) {
 	retry, floor := c.retryable(resp)

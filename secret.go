@@ -56,9 +56,3 @@ func (s *Secret) UnmarshalText(text []byte) error {
 	*s = NewSecret(string(text))
 	return nil
 }
-
-// Credentials are a client ID and its secret (specification, section 5.1). They belong to a project or to a workspace and are exchanged for access tokens, nothing else.
-type Credentials struct {
-	ClientID     string
-	ClientSecret Secret
-}

@@ -1,29 +1,15 @@
 package idverify
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
-	"errors"
-	"io"
-	"log/slog"
-	"mime/multipart"
 	"net/http"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/hashicorp/go-retryablehttp"
 	"golang.org/x/oauth2"
 
 	"github.com/idverify/idverify-go/internal/wire"
-)
-
-const (
-	// defaultLifetime is that of a token whose answer names none: short, because nothing says that it is long.
-	defaultLifetime = 5 * time.Minute
-	// maxLifetime keeps a nonsensical one within the range of time.Duration.
-	maxLifetime = 30 * 24 * time.Hour
 )
 
 // Token returns an access token for scopes, for example one for [ScopeCoverage] alone to hand to a device. Calls on c need no Token: they get their own.
@@ -35,6 +21,21 @@ const (
 func (c *Client) Token(ctx context.Context, scopes ...Scope) (*oauth2.Token, error) {
 	return c.api.token(ctx, scopes)
 }
+
+// Scope is what an access token may be used for (specification, sections 4 and 5.2). The methods of this package ask for the scope they need; a Scope is named only to hand a token on, see [Client.Token].
+type Scope string
+
+// The scopes of project credentials, then those of workspace credentials.
+const (
+	ScopePhoneCheck      Scope = wire.ScopePhoneCheck
+	ScopeSIMCheck        Scope = wire.ScopeSIMCheck
+	ScopeSubscriberCheck Scope = wire.ScopeSubscriberCheck
+	ScopeCoverage        Scope = wire.ScopeCoverage
+
+	ScopeProjects   Scope = wire.ScopeProjects
+	ScopeWorkspaces Scope = wire.ScopeWorkspaces
+	ScopeConsole    Scope = wire.ScopeConsole // projects and workspaces together
+)
 
 func (a *api) token(ctx context.Context, scopes []Scope) (*oauth2.Token, error) {
 	scope, err := joinScopes(scopes)
@@ -78,92 +79,6 @@ func joinScopes(scopes []Scope) (string, error) {
 	}
 	slices.Sort(names)
 	return strings.Join(slices.Compact(names), " "), nil
-}
-
-// fetchToken asks the token endpoint, once.
-func (a *api) fetchToken(ctx context.Context, scope string) (*oauth2.Token, error) {
-	req, form, err := a.tokenRequest(ctx, scope)
-	if err != nil {
-		return nil, err
-	}
-	client := &http.Client{Transport: a.transport, Timeout: a.httpClient.Timeout}
-	requested := a.now()
-	start := time.Now()
-	tracker := newWriteTracker(wire.Token, form)
-	req = tracker.track(req)
-	defer tracker.cancel()
-	resp, err := client.Do(req)
-	if err != nil {
-		err, _ = tracker.fail(err)
-		err = &sendError{operation: tokenOperation(scope), err: cause(err), text: causeText(cause(err), a.secrets()...)}
-	}
-	a.logAttempt(ctx, wire.Token, 1, start, resp, err, slog.String("scope", scope))
-	if err != nil {
-		return nil, err
-	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxErrorBody))
-	if !isSuccess(resp.StatusCode) {
-		return nil, newTokenError(scope, resp, body, a.secrets())
-	}
-	if err != nil {
-		return nil, &sendError{operation: tokenOperation(scope), err: cause(err), text: causeText(cause(err), a.secrets()...)}
-	}
-	token, err := parseToken(scope, resp.StatusCode, body, requested)
-	if unusable, ok := errors.AsType[*DecodeError](err); ok {
-		unusable.RequestID = requestID(resp.Header, a.secrets()...)
-	}
-	return token, err
-}
-
-// tokenRequest returns a request with Basic authentication for the token endpoint, without its
-// body, and the body: a multipart form.
-func (a *api) tokenRequest(ctx context.Context, scope string) (*http.Request, []byte, error) {
-	var form bytes.Buffer
-	w := multipart.NewWriter(&form)
-	if err := errors.Join(w.WriteField("grant_type", "client_credentials"), w.WriteField("scope", scope), w.Close()); err != nil {
-		return nil, nil, err
-	}
-	req, err := http.NewRequestWithContext(ctx, wire.Token.Method, a.base+wire.Token.Path, nil)
-	if err != nil {
-		return nil, nil, invalidArgument(wire.Token, "the request cannot be built")
-	}
-	req.SetBasicAuth(a.credentials.ClientID, a.credentials.ClientSecret.Reveal())
-	req.Header.Set("Content-Type", w.FormDataContentType())
-	req.Header.Set("Accept", wire.MediaJSON)
-	req.Header.Set("User-Agent", a.userAgent)
-	return req, form.Bytes(), nil
-}
-
-// parseToken reads a token that was requested at the given time: counted from there its life is never thought longer than it is.
-func parseToken(scope string, status int, body []byte, requested time.Time) (*oauth2.Token, error) {
-	var t struct {
-		AccessToken string      `json:"access_token"`
-		TokenType   string      `json:"token_type"`
-		ExpiresIn   json.Number `json:"expires_in"`
-	}
-	// The body stays out of these errors: it holds a token.
-	if err := json.Unmarshal(body, &t); err != nil {
-		return nil, newDecodeError(tokenOperation(scope), status, nil, err)
-	}
-	if t.AccessToken == "" {
-		return nil, newDecodeError(tokenOperation(scope), status, nil, errors.New("it has no access_token"))
-	}
-	// net/http rejects such a header, and the operation would be reported as possibly sent.
-	if strings.ContainsFunc(t.AccessToken, notVisible) {
-		return nil, newDecodeError(tokenOperation(scope), status, nil, errors.New("its access_token contains a character that a header cannot carry"))
-	}
-
-	lifetime := defaultLifetime
-	if seconds, err := t.ExpiresIn.Float64(); err == nil && seconds > 0 {
-		lifetime = time.Duration(min(seconds, maxLifetime.Seconds()) * float64(time.Second))
-	}
-	return &oauth2.Token{
-		AccessToken: t.AccessToken,
-		TokenType:   t.TokenType,
-		ExpiresIn:   int64(lifetime / time.Second),
-		Expiry:      requested.Add(lifetime),
-	}, nil
 }
 
 // notVisible reports whether r is anything but a visible ASCII character.
