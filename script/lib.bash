@@ -5,6 +5,9 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # Debian installs some servers there, and not every user's PATH contains it.
 PATH=$PATH:/usr/sbin
 
+# The checks use the dependencies in each go.mod, not those of a contributor's go.work.
+export GOWORK=off
+
 # step TITLE prints a heading.
 step() { printf '\n== %s\n' "$*"; }
 
