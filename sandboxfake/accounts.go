@@ -136,7 +136,7 @@ func (st *state) newUser(name, workspaceName string) *user {
 		id:       st.ids.uuid("workspace "+workspaceName, "", &st.ids.root),
 		name:     workspaceName,
 		seq:      len(st.accounts.workspaces),
-		created:  wireTime(st.clock.now()),
+		created:  wireTime(st.clock.Now()),
 		currency: initialCurrency,
 		balance:  initialBalance,
 		usage:    make(map[usageKey]*usage),
@@ -149,7 +149,7 @@ func (st *state) newUser(name, workspaceName string) *user {
 
 // join makes u a member of w.
 func (st *state) join(u *user, w *workspace, r role) *member {
-	m := &member{id: st.ids.uuid("member "+u.name, w.id, &w.counter), user: u, role: r, workspace: w, created: wireTime(st.clock.now())}
+	m := &member{id: st.ids.uuid("member "+u.name, w.id, &w.counter), user: u, role: r, workspace: w, created: wireTime(st.clock.Now())}
 	w.members = append(w.members, m)
 	u.memberships = append(u.memberships, m)
 	return m
@@ -158,7 +158,7 @@ func (st *state) join(u *user, w *workspace, r role) *member {
 // newProject makes a project of m's workspace. Its id comes from its name, so that it does not depend on what other projects there are.
 func (st *state) newProject(m *member, chosen settings) *project {
 	w := m.workspace
-	now := wireTime(st.clock.now())
+	now := wireTime(st.clock.Now())
 	p := &project{
 		id:        st.ids.uuid("project "+chosen.name, w.id, &w.counter),
 		settings:  chosen,
@@ -180,7 +180,7 @@ func (st *state) endProject(p *project) {
 	}
 	for _, checks := range p.checks {
 		for _, ck := range checks {
-			st.clock.cancel(ck.expiry)
+			st.clock.Cancel(ck.expiry)
 			delete(st.checks, ck.id)
 		}
 	}
@@ -190,7 +190,7 @@ func (st *state) endProject(p *project) {
 
 // newCredential makes a pair for m: of project p, or of the workspace when p is nil. The answer is the only place where the secret is ever seen.
 func (st *state) newCredential(m *member, p *project) (c *credential, secret string) {
-	c = &credential{workspace: m.workspace, member: m, project: p, created: wireTime(st.clock.now())}
+	c = &credential{workspace: m.workspace, member: m, project: p, created: wireTime(st.clock.Now())}
 	owner, counter := c.owner()
 	c.clientID = st.ids.uuid("client_id", owner, counter)
 	st.accounts.credentials[c.clientID] = c

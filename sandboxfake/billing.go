@@ -125,7 +125,7 @@ func (s *Server) addPaymentMethod(c *call, m *member) (any, error) {
 		expiryMonth: params.ExpiryMonth,
 		expiryYear:  params.ExpiryYear,
 		currencies:  params.Currencies,
-		created:     wireTime(s.clock.now()),
+		created:     wireTime(s.clock.Now()),
 	}
 	w.paymentMethods = append(w.paymentMethods, p)
 	return p.view(), nil
@@ -245,7 +245,7 @@ func (s *Server) createTopUp(c *call, m *member) (any, error) {
 		methodID: method.id,
 		currency: w.currency,
 		amount:   amount,
-		created:  wireTime(s.clock.now()),
+		created:  wireTime(s.clock.Now()),
 	}
 	w.topUps = append(w.topUps, t)
 	return t.view(), nil

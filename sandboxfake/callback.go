@@ -119,14 +119,14 @@ func (p *project) callbackFor(product string) string {
 func (st *state) queueDelivery(d *delivery) {
 	d.ID = st.ids.uuid("delivery", d.project.id, &d.project.counter)
 	st.deliveries.add(d)
-	d.queue(st, st.clock.now())
+	d.queue(st, st.clock.Now())
 }
 
 // queue has d tried at due.
 func (d *delivery) queue(st *state, due time.Time) {
 	d.NextAttempt = due
 	st.changed(d)
-	st.clock.schedule(due, func() { st.server.attempt(d) })
+	st.clock.Schedule(due, func() { st.server.attempt(d) })
 }
 
 // changed numbers a change of d, for those who wait for one.
@@ -147,7 +147,7 @@ func (s *Server) attempt(d *delivery) {
 	s.inFlight++
 	st := s.state
 	fault := st.takeFault(OperationCallback, d.project, d.project.workspace)
-	try := Attempt{Time: st.clock.now(), Fault: fault}
+	try := Attempt{Time: st.clock.Now(), Fault: fault}
 	n := len(d.Attempts) + 1
 	st.running.Go(func() {
 		began := time.Now()
@@ -169,7 +169,7 @@ func (s *Server) settle(d *delivery, try Attempt) {
 	s.state.changed(d)
 	if ruleFor(try.Status).retry && len(d.Attempts) < maxAttempts {
 		d.Done = false
-		d.queue(s.state, s.clock.now().Add(retryWait(len(d.Attempts))))
+		d.queue(s.state, s.clock.Now().Add(retryWait(len(d.Attempts))))
 	}
 	if len(s.waiting) > 0 {
 		next := s.waiting[0]

@@ -12,6 +12,7 @@ import (
 
 	"github.com/idverify/idverify-go"
 	"github.com/idverify/idverify-go/internal/wire"
+	"github.com/idverify/idverify-go/sandboxfake/internal/vclock"
 )
 
 // checkTTL is how long a check may take from its creation (contract, section 4).
@@ -54,8 +55,8 @@ type check struct {
 	charge                                       money
 	currency                                     string
 	created, opened, updated                     time.Time
-	expiry                                       *event // while it can expire
-	code                                         string // while it can be exchanged
+	expiry                                       *vclock.Event // while it can expire
+	code                                         string        // while it can be exchanged
 }
 
 // checkParams is the body of a create call.
@@ -87,7 +88,7 @@ func (s *Server) createCheck(c *call) (any, error) {
 	if err := s.charge(ck, project); err != nil {
 		return nil, err
 	}
-	now := s.clock.now()
+	now := s.clock.Now()
 	project.checkSeq++
 	ck.id, ck.seq, ck.project = s.ids.uuid(product.name, project.id, &project.counter), project.checkSeq, project
 	ck.status, ck.created, ck.updated = wire.StatusAccepted, wireTime(now), wireTime(now)
@@ -95,7 +96,7 @@ func (s *Server) createCheck(c *call) (any, error) {
 	if product.onCreation {
 		s.decideCheck(ck)
 	} else {
-		ck.expiry = s.clock.schedule(now.Add(checkTTL), func() { s.finish(ck, rule{status: wire.StatusExpired}) })
+		ck.expiry = s.clock.Schedule(now.Add(checkTTL), func() { s.finish(ck, rule{status: wire.StatusExpired}) })
 	}
 	if ck.persists() {
 		s.checks[ck.id] = ck
@@ -206,7 +207,7 @@ func (s *Server) openCheck(c *call) (any, error) {
 	if ck == nil || ck.product.name != c.op.Product() || ck.status != wire.StatusAccepted {
 		return nil, newProblem(wire.CheckNotFound, "")
 	}
-	ck.opened = s.clock.now()
+	ck.opened = s.clock.Now()
 	if ck.version == wire.V01 {
 		s.decideCheck(ck)
 		return &answer{status: http.StatusOK, media: wire.MediaJSON, body: openedView{CheckID: ck.id}}, nil
@@ -266,11 +267,11 @@ func (s *Server) decideCheck(ck *check) { s.finish(ck, s.outcome(ck)) }
 
 // finish brings a check to its final status and queues its callback, in one critical section, so that nobody sees the one without the other.
 func (s *Server) finish(ck *check, outcome rule) {
-	s.clock.cancel(ck.expiry)
+	s.clock.Cancel(ck.expiry)
 	ck.expiry, ck.code = nil, ""
 	ck.status, ck.match, ck.noSIMChange = outcome.status, outcome.match, outcome.noSIMChange
 	ck.errorCode = outcome.errorCode
-	ck.updated = wireTime(s.clock.now())
+	ck.updated = wireTime(s.clock.Now())
 	if !ck.persists() {
 		s.forget(ck)
 	}

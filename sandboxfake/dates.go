@@ -74,7 +74,7 @@ func (s *Server) messageDate(ctx context.Context, checkID string) time.Time {
 	s.mu.Lock()
 	if !s.dates.system {
 		defer s.mu.Unlock()
-		return s.clock.now()
+		return s.clock.Now()
 	}
 	now := time.Now()
 	date := s.dates.next(checkID, now)
@@ -92,5 +92,5 @@ func (s *Server) messageNow() time.Time {
 	if s.dates.system {
 		return time.Now()
 	}
-	return s.clock.now()
+	return s.clock.Now()
 }

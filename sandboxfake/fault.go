@@ -59,7 +59,7 @@ func (s *Server) Inject(m Match, faults ...Fault) (remove func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, f := range faults {
-		s.mustInject(f.check(s.clock.frozen))
+		s.mustInject(f.check(s.clock.Frozen()))
 	}
 	st := s.state
 	added := &injection{match: m, faults: slices.Clone(faults)}

@@ -122,7 +122,7 @@ func (s *Server) handle(c *call) *answer {
 		}
 	}
 	if c.fault != nil && c.fault.Status != 0 {
-		return c.fault.answer(c.op, s.clock.now(), s.opts.rateLimit)
+		return c.fault.answer(c.op, s.clock.Now(), s.opts.rateLimit)
 	}
 	body, err := c.handle(s, c)
 	if err != nil {

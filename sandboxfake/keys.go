@@ -62,7 +62,7 @@ func (s *Server) RotateKeys() {
 	retired := s.keys.signingUnder(nil).id
 	s.must(s.keys.add(s, s.state))
 	st := s.state
-	s.clock.schedule(s.clock.now().Add(keySetMaxAge), func() { st.keys.remove(retired) })
+	s.clock.Schedule(s.clock.Now().Add(keySetMaxAge), func() { st.keys.remove(retired) })
 	s.runDue()
 }
 

@@ -95,7 +95,7 @@ func (s *Server) createInvitation(c *call, m *member) (any, error) {
 		reference: params.Reference,
 		role:      params.Role,
 		workspace: w,
-		created:   wireTime(s.clock.now()),
+		created:   wireTime(s.clock.Now()),
 	}
 	w.invitations = append(w.invitations, i)
 	return i.view(), nil

@@ -35,7 +35,7 @@ type tokens struct {
 
 // issue gives c a token for scopes.
 func (st *state) issueToken(c *credential, scopes []string) *token {
-	now := st.clock.now()
+	now := st.clock.Now()
 	expired := slices.IndexFunc(st.tokens.issued, func(t *token) bool { return t.expires.After(now) })
 	if expired < 0 {
 		expired = len(st.tokens.issued)
@@ -70,7 +70,7 @@ func (st *state) bearer(header string) *token {
 		return nil
 	}
 	t := st.tokens.byText[text]
-	if t == nil || t.revoked || t.credential.deleted || !t.expires.After(st.clock.now()) {
+	if t == nil || t.revoked || t.credential.deleted || !t.expires.After(st.clock.Now()) {
 		return nil
 	}
 	return t

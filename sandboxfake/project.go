@@ -224,7 +224,7 @@ func (s *Server) updateProject(c *call, m *member) (any, error) {
 		return nil, newProblem(wire.ProjectNameTaken, "")
 	}
 	if len(patch) > 0 {
-		p.settings, p.updated = patched, wireTime(s.clock.now())
+		p.settings, p.updated = patched, wireTime(s.clock.Now())
 	}
 	return s.projectView(c, p), nil
 }

@@ -35,7 +35,7 @@ func (s *Server) limitRate(c *call) error {
 	if s.opts.rateLimit == 0 || c.credential == nil {
 		return nil
 	}
-	now := s.clock.now()
+	now := s.clock.Now()
 	window := s.windows[c.credential.workspace]
 	if window == nil || !now.Before(window.ends) {
 		window = &rateWindow{ends: now.Add(rateWindowLength)}

@@ -60,7 +60,7 @@ func (s *Server) DroppedRequests() int {
 // journalRequest adds a request to the journal after its response was determined.
 func (s *Server) journalRequest(c *call, a *answer) {
 	entry := &Request{
-		Time:      s.clock.now(),
+		Time:      s.clock.Now(),
 		Operation: c.op.Name,
 		Method:    c.r.Method,
 		Path:      c.r.RequestURI,

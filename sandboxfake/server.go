@@ -199,7 +199,7 @@ func (s *Server) CACertPEM() []byte {
 func (s *Server) Now() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.clock.now()
+	return s.clock.Now()
 }
 
 // Credentials returns those of the sandbox project that every server begins with. They may have the product scopes.

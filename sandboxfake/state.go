@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/idverify/idverify-go"
+	"github.com/idverify/idverify-go/sandboxfake/internal/vclock"
 )
 
 // state is everything that Reset makes anew. The server's mutex guards it.
@@ -19,7 +20,7 @@ type state struct {
 	cancel  context.CancelFunc
 	running sync.WaitGroup // the attempts under way, of which each has its goroutine
 
-	clock      clock
+	clock      vclock.Clock
 	ids        ids
 	keys       keyRing
 	dates      messageDates
@@ -52,8 +53,9 @@ func (s *Server) newState(seed uint64) (*state, error) {
 	}
 	st.ctx, st.cancel = context.WithCancel(context.Background())
 	st.dates.system = s.opts.systemDates
-	st.clock.frozen = !s.opts.frozenAt.IsZero()
-	st.clock.at = s.opts.frozenAt
+	if !s.opts.frozenAt.IsZero() {
+		st.clock.Freeze(s.opts.frozenAt)
+	}
 	if err := st.keys.add(s, st); err != nil {
 		return nil, err
 	}

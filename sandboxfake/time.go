@@ -20,30 +20,30 @@ func (s *Server) Advance(ctx context.Context, d time.Duration) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.await(ctx, func() bool { return !s.clock.held && s.idle() }); err != nil {
+	if err := s.await(ctx, func() bool { return !s.clock.Held() && s.idle() }); err != nil {
 		return err
 	}
 	began := s.state
 	clock := &began.clock
-	clock.hold()
+	clock.Hold()
 	defer func() {
-		clock.release()
+		clock.Release()
 		if s.state == began {
 			s.signal()
 			s.runDue()
 		}
 	}()
-	target := clock.at.Add(d)
-	for e := clock.nextBy(target); e != nil; e = clock.nextBy(target) {
-		if e.due.After(clock.at) {
-			clock.at = e.due
+	target := clock.Now().Add(d)
+	for e := clock.NextBy(target); e != nil; e = clock.NextBy(target) {
+		if e.Due().After(clock.Now()) {
+			clock.Set(e.Due())
 		}
-		e.run()
+		e.Run()
 		if err := s.await(ctx, func() bool { return began.inFlight == 0 }); err != nil {
 			return err
 		}
 	}
-	clock.at = target
+	clock.Set(target)
 	return nil
 }
 
@@ -51,25 +51,26 @@ func (s *Server) Advance(ctx context.Context, d time.Duration) error {
 func (s *Server) Idle(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.await(ctx, func() bool { return !s.clock.held && s.idle() })
+	return s.await(ctx, func() bool { return !s.clock.Held() && s.idle() })
 }
 
 // idle reports whether nothing is in flight and nothing is due now. The mutex is held.
-func (s *Server) idle() bool { return s.inFlight == 0 && !s.clock.dueBy(s.clock.now()) }
+func (s *Server) idle() bool { return s.inFlight == 0 && !s.clock.DueBy(s.clock.Now()) }
 
 // runDue does what is due now, unless an Advance is doing so, and sets the timer for what is due next. The mutex is held.
 func (s *Server) runDue() {
-	if s.closed || s.clock.held {
+	if s.closed || s.clock.Held() {
 		return
 	}
-	for e := s.clock.nextBy(s.clock.now()); e != nil; e = s.clock.nextBy(s.clock.now()) {
-		e.run()
+	for e := s.clock.NextBy(s.clock.Now()); e != nil; e = s.clock.NextBy(s.clock.Now()) {
+		e.Run()
 		s.signal()
 	}
-	if s.clock.frozen || len(s.clock.events) == 0 {
+	due, ok := s.clock.Next()
+	if s.clock.Frozen() || !ok {
 		return
 	}
-	wait := s.clock.events[0].due.Sub(s.clock.now())
+	wait := due.Sub(s.clock.Now())
 	if s.timer == nil {
 		s.timer = time.AfterFunc(wait, s.wake)
 	} else {

@@ -64,7 +64,7 @@ func (s *Server) listTraces(c *call) (any, error) {
 	}
 	var readable []*traceView
 	for _, t := range ck.traces() {
-		if s.clock.now().Sub(t.at) <= traceLifetime {
+		if s.clock.Now().Sub(t.at) <= traceLifetime {
 			readable = append(readable, t)
 		}
 	}
@@ -80,7 +80,7 @@ func (s *Server) getTrace(c *call) (any, error) {
 	for _, t := range ck.traces() {
 		switch {
 		case t.TraceID != c.ids["trace_id"]:
-		case s.clock.now().Sub(t.at) > traceLifetime:
+		case s.clock.Now().Sub(t.at) > traceLifetime:
 			return nil, newProblem(wire.TraceGone, "")
 		default:
 			return t, nil
