@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/idverify/idverify-go/internal/wire"
+	"github.com/idverify/idverify-go/sandboxfake/internal/rsql"
 )
 
 // The order of billing (specification, section 1, "Billing"): company details, payment details, top-up. What comes too early is a conflict.
@@ -138,9 +139,9 @@ func (w *workspace) currencyFixed() bool { return len(w.topUps) > 0 }
 var paymentMethodListing = listing[*paymentMethod]{
 	embedded: "payment_methods",
 	created:  func(p *paymentMethod) time.Time { return p.created },
-	fields: map[string]searchField[*paymentMethod]{
-		"payment_method_id": textField(func(p *paymentMethod) string { return p.id }),
-		"last_four_digits":  textField(func(p *paymentMethod) string { return p.lastFour }),
+	fields: map[string]rsql.Field[*paymentMethod]{
+		"payment_method_id": rsql.Text(func(p *paymentMethod) string { return p.id }),
+		"last_four_digits":  rsql.Text(func(p *paymentMethod) string { return p.lastFour }),
 	},
 	view: func(_ *Server, p *paymentMethod) any { return p.view() },
 }
@@ -255,12 +256,12 @@ func (s *Server) createTopUp(c *call, m *member) (any, error) {
 var topUpListing = listing[*topUp]{
 	embedded: "top_ups",
 	created:  func(t *topUp) time.Time { return t.created },
-	fields: map[string]searchField[*topUp]{
-		"top_up_id":         textField(func(t *topUp) string { return t.id }),
-		"payment_method_id": textField(func(t *topUp) string { return t.methodID }),
-		"currency":          textField(func(t *topUp) string { return t.currency }),
+	fields: map[string]rsql.Field[*topUp]{
+		"top_up_id":         rsql.Text(func(t *topUp) string { return t.id }),
+		"payment_method_id": rsql.Text(func(t *topUp) string { return t.methodID }),
+		"currency":          rsql.Text(func(t *topUp) string { return t.currency }),
 		"amount":            moneyField(func(t *topUp) money { return t.amount }),
-		"created_at":        timeField(func(t *topUp) time.Time { return t.created }),
+		"created_at":        rsql.Time(func(t *topUp) time.Time { return t.created }),
 	},
 	view: func(_ *Server, t *topUp) any { return t.view() },
 }

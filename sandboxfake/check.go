@@ -12,6 +12,7 @@ import (
 
 	"github.com/idverify/idverify-go"
 	"github.com/idverify/idverify-go/internal/wire"
+	"github.com/idverify/idverify-go/sandboxfake/internal/rsql"
 	"github.com/idverify/idverify-go/sandboxfake/internal/vclock"
 )
 
@@ -172,17 +173,17 @@ var checkListing = listing[*check]{
 	embedded: "checks",
 	created:  func(ck *check) time.Time { return ck.created },
 	updated:  func(ck *check) time.Time { return ck.updated },
-	fields: map[string]searchField[*check]{
-		"check_id":        textField(func(ck *check) string { return ck.id }),
-		"phone_number":    textField(func(ck *check) string { return ck.phone }),
-		"reference_id":    textField(func(ck *check) string { return ck.referenceID }),
-		"status":          textField(func(ck *check) string { return ck.status }),
-		"match":           verdictField(func(ck *check) verdict { return ck.match }),
-		"no_sim_change":   verdictField(func(ck *check) verdict { return ck.noSIMChange }),
+	fields: map[string]rsql.Field[*check]{
+		"check_id":        rsql.Text(func(ck *check) string { return ck.id }),
+		"phone_number":    rsql.Text(func(ck *check) string { return ck.phone }),
+		"reference_id":    rsql.Text(func(ck *check) string { return ck.referenceID }),
+		"status":          rsql.Text(func(ck *check) string { return ck.status }),
+		"match":           rsql.Bool(func(ck *check) (bool, bool) { return ck.match.value() }),
+		"no_sim_change":   rsql.Bool(func(ck *check) (bool, bool) { return ck.noSIMChange.value() }),
 		"charge_amount":   moneyField(func(ck *check) money { return ck.charge }),
-		"charge_currency": textField(func(ck *check) string { return ck.currency }),
-		"created_at":      timeField(func(ck *check) time.Time { return ck.created }),
-		"updated_at":      timeField(func(ck *check) time.Time { return ck.updated }),
+		"charge_currency": rsql.Text(func(ck *check) string { return ck.currency }),
+		"created_at":      rsql.Time(func(ck *check) time.Time { return ck.created }),
+		"updated_at":      rsql.Time(func(ck *check) time.Time { return ck.updated }),
 	},
 	view: func(s *Server, ck *check) any { return s.checkView(ck) },
 }

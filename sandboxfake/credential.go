@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/idverify/idverify-go/internal/wire"
+	"github.com/idverify/idverify-go/sandboxfake/internal/rsql"
 )
 
 // maxCredentials is how many pairs a project has at most (specification, section 8).
@@ -27,9 +28,9 @@ func (c *credential) view(secret string) credentialView {
 var credentialListing = listing[*credential]{
 	embedded: "credentials",
 	created:  func(c *credential) time.Time { return c.created },
-	fields: map[string]searchField[*credential]{
-		"client_id":  textField(func(c *credential) string { return c.clientID }),
-		"created_at": timeField(func(c *credential) time.Time { return c.created }),
+	fields: map[string]rsql.Field[*credential]{
+		"client_id":  rsql.Text(func(c *credential) string { return c.clientID }),
+		"created_at": rsql.Time(func(c *credential) time.Time { return c.created }),
 	},
 	view: func(_ *Server, c *credential) any { return c.view("") },
 }

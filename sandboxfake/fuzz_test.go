@@ -41,57 +41,6 @@ func ask(t *testing.T, s *Server, request *http.Request) *httptest.ResponseRecor
 	return w
 }
 
-func FuzzSearch(f *testing.F) {
-	for _, seed := range []string{"status==COMPLETED", "match==true;created_at>=2026-01-02T03,reference_id!='a,b'", "(status==PENDING,(match!=false))", `phone_number=="4477\"`, "charge_amount<0.5", "((((", "==", "status==", "status===COMPLETED", "status<>COMPLETED", "reference_id==a!b", "a~b", "a b", `a\"'b`, "ä€"} {
-		f.Add(seed)
-	}
-	f.Fuzz(func(t *testing.T, text string) {
-		fuzzSearchValue(t, text)
-		keep, err := parseSearch(text, checkListing.fields)
-
-		if err != nil {
-			if len(text) > 8 && strings.Contains(err.Error(), text) {
-				t.Errorf("the error repeats the search: %v", err)
-			}
-			return
-		}
-		ck := &check{status: wire.StatusCompleted, match: yes}
-		kept := keep(ck)
-		if keep(ck) != kept {
-			t.Error("a search does not give one answer twice")
-		}
-		// What is a search is one in parentheses, too, unless they become too many.
-		if strings.Count(text, "(") < maxSearchDepth {
-			again, err := parseSearch("("+text+")", checkListing.fields)
-			if err != nil || again(ck) != keep(ck) {
-				t.Errorf("in parentheses it is another: %v", err)
-			}
-		}
-	})
-}
-
-// fuzzSearchValue searches for text as a value: quoted, any text finds exactly itself; unquoted,
-// only a text without reserved characters does.
-func fuzzSearchValue(t *testing.T, text string) {
-	t.Helper()
-	escaped := strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(text)
-	keep, err := parseSearch(`reference_id=="`+escaped+`"`, checkListing.fields)
-	if err != nil || !keep(&check{referenceID: text}) || keep(&check{referenceID: text + "x"}) {
-		t.Errorf("quoted, the value %q does not find itself alone: %v", text, err)
-	}
-	if strings.ContainsAny(text, ";,)") || text != "" && strings.ContainsAny(text[:1], `"'`) {
-		return // the end of the value, or a quoted one
-	}
-	keep, err = parseSearch("reference_id=="+text, checkListing.fields)
-	valid := text != "" && !strings.ContainsAny(text, `"'(=!~<> `)
-	if (err == nil) != valid {
-		t.Errorf("unquoted, the value %q: error %v", text, err)
-	}
-	if err == nil && !keep(&check{referenceID: text}) {
-		t.Errorf("unquoted, the value %q does not find itself", text)
-	}
-}
-
 func FuzzTokenForm(f *testing.F) {
 	f.Add("application/x-www-form-urlencoded", []byte("grant_type=client_credentials&scope=phone_check"))
 	f.Add("multipart/form-data; boundary=b", []byte("--b\r\nContent-Disposition: form-data; name=\"grant_type\"\r\n\r\nclient_credentials\r\n--b\r\nContent-Disposition: form-data; name=\"scope\"\r\n\r\nphone_check\r\n--b--\r\n"))

@@ -10,16 +10,17 @@ import (
 	"time"
 
 	"github.com/idverify/idverify-go/internal/wire"
+	"github.com/idverify/idverify-go/sandboxfake/internal/rsql"
 )
 
 // listing is how things of one kind are listed (contract, section 3, "A collection").
 type listing[T any] struct {
 	embedded string // their name below _embedded
 	created  func(T) time.Time
-	updated  func(T) time.Time         // nil: they are not sorted by it
-	name     func(T) string            // nil: they are not sorted by it
-	oldFirst bool                      // by default
-	fields   map[string]searchField[T] // by which they are searched
+	updated  func(T) time.Time        // nil: they are not sorted by it
+	name     func(T) string           // nil: they are not sorted by it
+	oldFirst bool                     // by default
+	fields   map[string]rsql.Field[T] // by which they are searched
 	view     func(*Server, T) any
 }
 
@@ -61,7 +62,7 @@ func (l listing[T]) filter(query url.Values, items []T) ([]T, error) {
 	if !query.Has("search") {
 		return items, nil
 	}
-	keep, err := parseSearch(query.Get("search"), l.fields)
+	keep, err := rsql.Parse(query.Get("search"), l.fields)
 	if err != nil {
 		return nil, newProblem(wire.BadRequest, "search: "+err.Error())
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/idverify/idverify-go/internal/wire"
+	"github.com/idverify/idverify-go/sandboxfake/internal/rsql"
 )
 
 // memberView is a member as it is answered (contract, section 3).
@@ -22,10 +23,10 @@ func (m *member) view() memberView { return memberView{m.id, m.user.name, m.role
 var memberListing = listing[*member]{
 	embedded: "members",
 	created:  func(m *member) time.Time { return m.created },
-	fields: map[string]searchField[*member]{
-		"member_id": textField(func(m *member) string { return m.id }),
-		"name":      textField(func(m *member) string { return m.user.name }),
-		"role":      textField(func(m *member) string { return string(m.role) }),
+	fields: map[string]rsql.Field[*member]{
+		"member_id": rsql.Text(func(m *member) string { return m.id }),
+		"name":      rsql.Text(func(m *member) string { return m.user.name }),
+		"role":      rsql.Text(func(m *member) string { return string(m.role) }),
 	},
 	view: func(_ *Server, m *member) any { return m.view() },
 }
@@ -105,11 +106,11 @@ func (s *Server) createInvitation(c *call, m *member) (any, error) {
 var invitationListing = listing[*invitation]{
 	embedded: "invitations",
 	created:  func(i *invitation) time.Time { return i.created },
-	fields: map[string]searchField[*invitation]{
-		"invitation_id": textField(func(i *invitation) string { return i.id }),
-		"name":          textField(func(i *invitation) string { return i.name }),
-		"role":          textField(func(i *invitation) string { return string(i.role) }),
-		"reference":     textField(func(i *invitation) string { return i.reference }),
+	fields: map[string]rsql.Field[*invitation]{
+		"invitation_id": rsql.Text(func(i *invitation) string { return i.id }),
+		"name":          rsql.Text(func(i *invitation) string { return i.name }),
+		"role":          rsql.Text(func(i *invitation) string { return string(i.role) }),
+		"reference":     rsql.Text(func(i *invitation) string { return i.reference }),
 	},
 	view: func(_ *Server, i *invitation) any { return i.view() },
 }

@@ -1,10 +1,13 @@
 package sandboxfake
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/idverify/idverify-go/sandboxfake/internal/rsql"
 )
 
 // money is an amount in millionths of its currency: exact, and fine enough for the price of one call.
@@ -42,6 +45,14 @@ func (m money) String() string {
 	}
 	fraction := strings.TrimRight(fmt.Sprintf("%0*d", moneyDigits, m%moneyUnit), "0")
 	return fmt.Sprintf("%s%d.%s", sign, m/moneyUnit, fraction)
+}
+
+// moneyField returns a search field of amounts.
+func moneyField[T any](value func(T) money) rsql.Field[T] {
+	return func(text string) (func(T) (int, bool), error) {
+		searched, err := parseMoney(text)
+		return func(item T) (int, bool) { return cmp.Compare(value(item), searched), true }, err
+	}
 }
 
 // number is the amount as JSON has it.

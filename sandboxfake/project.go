@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/idverify/idverify-go/internal/wire"
+	"github.com/idverify/idverify-go/sandboxfake/internal/rsql"
 )
 
 // projectView is a project as it is answered (specification, section 2; contract, section 3).
@@ -174,13 +175,13 @@ func (s *Server) listProjects(c *call, m *member) (any, error) {
 		created:  created,
 		updated:  updated,
 		name:     name,
-		fields: map[string]searchField[*project]{
-			"project_id": textField(func(p *project) string { return p.id }),
-			"name":       textField(name),
-			"mode":       textField(func(p *project) string { return string(p.mode) }),
-			"member_id":  textField(func(p *project) string { return p.member.id }),
-			"created_at": timeField(created),
-			"updated_at": timeField(updated),
+		fields: map[string]rsql.Field[*project]{
+			"project_id": rsql.Text(func(p *project) string { return p.id }),
+			"name":       rsql.Text(name),
+			"mode":       rsql.Text(func(p *project) string { return string(p.mode) }),
+			"member_id":  rsql.Text(func(p *project) string { return p.member.id }),
+			"created_at": rsql.Time(created),
+			"updated_at": rsql.Time(updated),
 		},
 		view: func(s *Server, p *project) any { return s.projectView(c, p) },
 	}, projects)

@@ -128,6 +128,9 @@ func verdictOf(b *bool) verdict {
 	return no
 }
 
+// value returns the verdict as a boolean, and false for ok if it is not applicable.
+func (v verdict) value() (b, ok bool) { return v == yes, v != notApplicable }
+
 func (v verdict) bool() *bool {
 	if v == notApplicable {
 		return nil

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/idverify/idverify-go/internal/wire"
+	"github.com/idverify/idverify-go/sandboxfake/internal/rsql"
 )
 
 // usage is what is counted of the checks of one hour, project, product and currency.
@@ -79,15 +80,15 @@ func (s *Server) getUsage(c *call, m *member) (any, error) {
 		return nil, err
 	}
 	dated := false
-	date := timeField(func(r usageRow) time.Time { return r.date })
+	date := rsql.Time(func(r usageRow) time.Time { return r.date })
 	l := listing[usageRow]{
 		embedded: "usage",
 		created:  func(r usageRow) time.Time { return r.date },
 		oldFirst: true,
-		fields: map[string]searchField[usageRow]{
+		fields: map[string]rsql.Field[usageRow]{
 			"date":       func(text string) (func(usageRow) (int, bool), error) { dated = true; return date(text) },
-			"product_id": textField(func(r usageRow) string { return usageProductID(r.product) }),
-			"project_id": textField(func(r usageRow) string { return r.project }),
+			"product_id": rsql.Text(func(r usageRow) string { return usageProductID(r.product) }),
+			"project_id": rsql.Text(func(r usageRow) string { return r.project }),
 		},
 		view: func(_ *Server, r usageRow) any {
 			return usageView{Date: r.date.Format(layout), ProductID: usageProductID(r.product), ProjectID: r.project, Counter: r.counter, Amount: r.amount.number(), Currency: r.currency}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/idverify/idverify-go/internal/wire"
+	"github.com/idverify/idverify-go/sandboxfake/internal/rsql"
 )
 
 // dataResidency is where the sandbox says that it keeps its data (contract, section 3).
@@ -57,10 +58,10 @@ func (s *Server) listWorkspaces(c *call, m *member) (any, error) {
 	return listPage(s, c, listing[*member]{
 		embedded: "workspaces",
 		created:  created,
-		fields: map[string]searchField[*member]{
-			"workspace_id": textField(func(m *member) string { return m.workspace.id }),
-			"name":         textField(func(m *member) string { return m.workspace.name }),
-			"created_at":   timeField(created),
+		fields: map[string]rsql.Field[*member]{
+			"workspace_id": rsql.Text(func(m *member) string { return m.workspace.id }),
+			"name":         rsql.Text(func(m *member) string { return m.workspace.name }),
+			"created_at":   rsql.Time(created),
 		},
 		view: func(s *Server, m *member) any { return s.workspaceView(c, m) },
 	}, memberships)

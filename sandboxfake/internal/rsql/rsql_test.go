@@ -1,0 +1,129 @@
+package rsql_test
+
+import (
+	"cmp"
+	"errors"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/idverify/idverify-go/sandboxfake/internal/rsql"
+)
+
+// item has a value of each type. Its match may be missing.
+type item struct {
+	status, phone, referenceID string
+	match                      *bool
+	amount                     float64
+	created                    time.Time
+}
+
+var fields = map[string]rsql.Field[*item]{
+	"status":       rsql.Text(func(i *item) string { return i.status }),
+	"phone_number": rsql.Text(func(i *item) string { return i.phone }),
+	"reference_id": rsql.Text(func(i *item) string { return i.referenceID }),
+	"match": rsql.Bool(func(i *item) (bool, bool) {
+		if i.match == nil {
+			return false, false
+		}
+		return *i.match, true
+	}),
+	"charge_amount": func(text string) (func(*item) (int, bool), error) {
+		searched, err := strconv.ParseFloat(text, 64)
+		if err != nil {
+			return nil, errors.New("a value must be a number")
+		}
+		return func(i *item) (int, bool) { return cmp.Compare(i.amount, searched), true }, nil
+	},
+	"created_at": rsql.Time(func(i *item) time.Time { return i.created }),
+}
+
+func TestParse_Expressions(t *testing.T) {
+	t.Parallel()
+	completed := &item{status: "COMPLETED", referenceID: "a,b", match: new(true), created: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
+	pending := &item{status: "PENDING"}
+	for _, row := range []struct {
+		expression         string
+		completed, pending bool
+	}{
+		{"status==COMPLETED", true, false},
+		{"status!=COMPLETED", false, true},
+		{"status==PENDING,status==COMPLETED", true, true},
+		{"status==COMPLETED;status==PENDING", false, false},
+		{"status==PENDING,status==COMPLETED;match==false", false, true},
+		{"(status==PENDING,status==COMPLETED);match==true", true, false},
+		{"match>=false", true, false},
+		{"match<true", false, false},
+		{"match!=true", false, true},
+		{"match==false", false, false},
+		{"reference_id=='a,b'", true, false},
+		{`reference_id=="a\,b"`, true, false},
+		{"created_at>=2026-01-02T03;created_at<2026-01-02T04", true, false},
+		{"created_at==2026-01-02T04:04:05+0100", true, false},
+	} {
+		match, err := rsql.Parse(row.expression, fields)
+		if err != nil {
+			t.Errorf("%s: %v", row.expression, err)
+			continue
+		}
+
+		if got := match(completed); got != row.completed {
+			t.Errorf("%s: completed item: got %v, want %v", row.expression, got, row.completed)
+		}
+		if got := match(pending); got != row.pending {
+			t.Errorf("%s: pending item: got %v, want %v", row.expression, got, row.pending)
+		}
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	for _, seed := range []string{"status==COMPLETED", "match==true;created_at>=2026-01-02T03,reference_id!='a,b'", "(status==PENDING,(match!=false))", `phone_number=="4477\"`, "charge_amount<0.5", "((((", "==", "status==", "status===COMPLETED", "status<>COMPLETED", "reference_id==a!b", "a~b", "a b", `a\"'b`, "ä€"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		fuzzValue(t, text)
+		match, err := rsql.Parse(text, fields)
+
+		if err != nil {
+			if len(text) > 8 && strings.Contains(err.Error(), text) {
+				t.Errorf("the error repeats the expression: %v", err)
+			}
+			return
+		}
+		completed := &item{status: "COMPLETED", match: new(true)}
+		matched := match(completed)
+		if match(completed) != matched {
+			t.Error("the expression has two results for one item")
+		}
+		// An expression in parentheses is valid too, unless they are nested too deeply.
+		if strings.Count(text, "(") < rsql.MaxDepth {
+			grouped, err := rsql.Parse("("+text+")", fields)
+			if err != nil || grouped(completed) != matched {
+				t.Errorf("in parentheses: error %v, or another result than %v", err, matched)
+			}
+		}
+	})
+}
+
+// fuzzValue searches for text as a value. Quoted, any text matches exactly itself. Unquoted, only
+// a text without reserved characters does.
+func fuzzValue(t *testing.T, text string) {
+	t.Helper()
+	escaped := strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(text)
+	match, err := rsql.Parse(`reference_id=="`+escaped+`"`, fields)
+	if err != nil || !match(&item{referenceID: text}) || match(&item{referenceID: text + "x"}) {
+		t.Errorf("quoted, the value %q does not match only itself: %v", text, err)
+	}
+	if strings.ContainsAny(text, ";,)") || text != "" && strings.ContainsAny(text[:1], `"'`) {
+		return // the end of the value, or a quoted one
+	}
+	match, err = rsql.Parse("reference_id=="+text, fields)
+	valid := text != "" && !strings.ContainsAny(text, `"'(=!~<> `)
+	if (err == nil) != valid {
+		t.Errorf("unquoted, the value %q: error %v, want valid %v", text, err, valid)
+	}
+	if err == nil && !match(&item{referenceID: text}) {
+		t.Errorf("unquoted, the value %q does not match itself", text)
+	}
+}
