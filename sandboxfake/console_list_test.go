@@ -15,17 +15,17 @@ import (
 	"github.com/idverify/idverify-go"
 )
 
-// collection is a list with its items in the order of their creation, 30 seconds apart.
+// collection is a list whose items were created 30 seconds apart.
 type collection struct {
 	caller             *api
 	path, embedded, id string
-	items              []string         // their ids
-	searches           map[string][]int // the items that a search finds, the newest first
+	items              []string         // IDs in order of creation
+	searches           map[string][]int // indexes of the items that a search finds, newest first
 	sorts              map[string][]int
-	unsorted           []string // properties that the list cannot be sorted by
+	unsorted           []string // properties that do not support sorting
 }
 
-// collections returns a list of each kind, of one workspace.
+// collections returns a list of each kind in one workspace.
 func collections(t *testing.T) []collection {
 	t.Helper()
 	srv := consoleServer(t)
@@ -57,7 +57,7 @@ func collections(t *testing.T) []collection {
 		}
 		checkIDs = append(checkIDs, product.create("/subscriber_check/v0.1/checks", fmt.Sprintf(`{"phone_number":"44770090001%d","reference_id":"check %d"}`, []int{2, 6, 3}[i], i)))
 	}
-	// They are changed in another order than they were created in.
+	// Update them in a different order.
 	for _, i := range []int{1, 0, 2} {
 		advance(15 * time.Second)
 		owner.want(200, http.MethodPatch, projects+"/"+projectIDs[i], `[{"op":"add","path":"/callback_url","value":"https://app.sandbox.test"}]`)
@@ -99,13 +99,13 @@ func collections(t *testing.T) []collection {
 		}, byCreation, []string{"name", "updated_at"}},
 		{product, "/subscriber_check/v0.1/checks", "checks", "check_id", checkIDs, updated(map[string][]int{
 			"check_id==" + checkIDs[1]: {1}, "phone_number==447700900016": {1}, `reference_id=="check 0"`: {0}, "status==COMPLETED": all, "match==true": {1, 0}, "match==false": {2}, "match!=true": {2}, "match<true": {2},
-			"no_sim_change==true": {0}, "no_sim_change==false": {1}, "no_sim_change!=true": {2, 1}, "no_sim_change>false": {0}, "no_sim_change<=true": {1, 0}, // the last check has no no_sim_change
+			"no_sim_change==true": {0}, "no_sim_change==false": {1}, "no_sim_change!=true": {2, 1}, "no_sim_change>false": {0}, "no_sim_change<=true": {1, 0}, // the last check has no value
 			"charge_amount==1": all, "charge_amount>1": none, "charge_amount<=0.999999": none, "charge_currency==EUR": all, "charge_currency==API": none,
 		}), byUpdate, []string{"name", "status", "match"}},
 	}
 }
 
-// pick returns the ids of some items.
+// pick returns the IDs of the items at indexes.
 func (c collection) pick(indexes []int) []string {
 	ids := make([]string, len(indexes))
 	for i, index := range indexes {
@@ -131,12 +131,12 @@ func TestServer_ListSearch(t *testing.T) {
 		}
 		deep := strings.Repeat("(", 32) + c.id + "!=a" + strings.Repeat(")", 32)
 		if r := c.caller.get(c.path + "?search=" + url.QueryEscape(deep)); r.status != 200 {
-			t.Errorf("%s with 32 parentheses: %d %s", c.embedded, r.status, r.body)
+			t.Errorf("%s with 32 parentheses: %d %s, want 200", c.embedded, r.status, r.body)
 		}
 	}
 }
 
-// A page leads to all others with its search, its order and its size, forward and back.
+// The links of a page keep its search, order and size in both directions.
 func TestServer_ListLinksKeepQuery(t *testing.T) {
 	t.Parallel()
 	for _, c := range collections(t) {
@@ -169,15 +169,15 @@ func TestServer_ListLinksKeepQuery(t *testing.T) {
 			for i, page := range pages {
 				self, first := c.caller.get(page.text("_links", "self", "href")), c.caller.get(page.text("_links", "first", "href"))
 				if string(self.body) != string(page.body) || string(first.body) != string(c.caller.get(pages[0].text("_links", "self", "href")).body) {
-					t.Errorf("%s sort=%s: the self or first link of page %d leads elsewhere", c.embedded, sort, i+1)
+					t.Errorf("%s sort=%s: the self or first link of page %d returns another page", c.embedded, sort, i+1)
 				}
 			}
 		}
-		// A page past the end leads back to the last one.
+		// A page past the end links to the last page.
 		past := c.caller.want(200, http.MethodGet, c.path+"?size=2&page=9", "")
 		last := c.caller.want(200, http.MethodGet, past.text("_links", "prev", "href"), "")
 		if n := last.at("page", "number"); n != 2.0 || past.text("_links", "next", "href") != "" || past.text("_links", "last", "href") != past.text("_links", "prev", "href") {
-			t.Errorf("%s: a page past the end leads back to page %v, want the last: %s", c.embedded, n, past.body)
+			t.Errorf("%s: a page past the end links to page %v, want the last: %s", c.embedded, n, past.body)
 		}
 	}
 }

@@ -15,7 +15,8 @@ import (
 	"github.com/idverify/idverify-go/sandboxfake"
 )
 
-// The callers of the matrix: the three roles of one workspace, the owner of another, a project's token, and nobody.
+// The callers of the matrix: the three roles of a workspace, the owner of another workspace, a
+// project's token, and no token.
 const (
 	callOwner = iota
 	callAdmin
@@ -26,11 +27,12 @@ const (
 	callers
 )
 
-// matrix is every operation of the console, in the order of the contract fixture, with the status for each caller.
-// The paths mean the workspace of the three roles, its project, and credentials that are the caller's own unless the row says otherwise.
-// A path without a workspace means the caller's own, so the stranger creates and lists there.
+// matrix lists every console operation, in the order of operations.json, with the status for each
+// caller. Paths contain the IDs of the workspace of the three roles, of its project, and of
+// credentials, which are the caller's own unless whose says otherwise. A path without a workspace
+// addresses the caller's own: the member of the other workspace creates and lists there.
 var matrix = []struct {
-	operation, whose string // whose: another member's, not the caller's own
+	operation, whose string // whose: "another's" for another member or their credentials
 	status           [callers]int
 }{
 	//                                        owner admin viewer stranger project nobody
@@ -85,13 +87,13 @@ var matrix = []struct {
 	{"project_credentials.delete", "another's", [callers]int{204, 204, 403, 404, 403, 401}},
 }
 
-// party is everybody of the matrix.
+// party contains the callers of the matrix.
 type party struct {
 	srv      *sandboxfake.Server
 	owner    *sandboxfake.Account // of the workspace
 	members  [callers]*sandboxfake.Account
 	apis     [callers]*api
-	cells    int // names the projects of the cells
+	cells    int // number of tested cells, for unique names
 	sections []operationRow
 }
 
@@ -111,7 +113,7 @@ func newParty(t *testing.T) *party {
 	return p
 }
 
-// consoleOperations is the console's part of the contract fixture.
+// consoleOperations returns the console operations of operations.json.
 func consoleOperations(t *testing.T) []operationRow {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("..", "internal", "wire", "testdata", "operations.json"))
@@ -130,11 +132,12 @@ func consoleOperations(t *testing.T) []operationRow {
 	return rows
 }
 
-// path fills in the ids for one cell: things of its own, so that no cell spoils another.
+// path fills in the IDs for one cell. Each cell has its own objects, so that it does not affect
+// others.
 func (p *party) path(op operationRow, whose string, caller int) string {
 	p.cells++
 	owner := p.apis[callOwner]
-	// Who is no member has nothing of their own here: then it is the owner's.
+	// Callers who are not members have nothing in this workspace: use the owner's.
 	member := p.members[callOwner]
 	if caller <= callViewer {
 		member = p.members[caller]
@@ -176,7 +179,7 @@ func (p *party) card() string {
 
 const newCard = `{"card_number":"4242424242424242","expiry_month":12,"expiry_year":2030,"currencies":["EUR","GBP"]}`
 
-// body is a good body for an operation.
+// body returns a valid body for an operation.
 func (p *party) body(operation string) string {
 	switch operation {
 	case "projects.create":
@@ -206,7 +209,7 @@ func TestServer_ConsolePermissions(t *testing.T) {
 		}
 		op := p.sections[section]
 		if op.Operation != row.operation {
-			t.Fatalf("the matrix has %s where the contract has %s: every operation has its row", row.operation, op.Operation)
+			t.Fatalf("matrix has %s where operations.json has %s, want a row for each operation", row.operation, op.Operation)
 		}
 		for caller, want := range row.status {
 			path, body := p.path(op, row.whose, caller), p.body(op.Operation)
@@ -214,19 +217,19 @@ func TestServer_ConsolePermissions(t *testing.T) {
 			r := p.apis[caller].call(op.Method, path, body)
 
 			if r.status != want {
-				t.Errorf("%s %s, %s: %s gets %d %s, want %d", op.Operation, row.whose, op.Path, callerNames[caller], r.status, r.body, want)
+				t.Errorf("%s %s, %s: response to %s = %d %s, want %d", op.Operation, row.whose, op.Path, callerNames[caller], r.status, r.body, want)
 			}
 			if want >= 400 && r.fragment() != map[int]string{401: "unauthorized", 403: "forbidden", 404: missing(op)}[want] {
-				t.Errorf("%s %s: %s is refused with %s", op.Operation, row.whose, callerNames[caller], r.body)
+				t.Errorf("%s %s: %s is rejected with an unexpected problem: %s", op.Operation, row.whose, callerNames[caller], r.body)
 			}
 		}
 	}
 	if section != len(p.sections)-1 {
-		t.Errorf("the matrix ends at operation %d of %d", section+1, len(p.sections))
+		t.Errorf("matrix has %d of %d operations", section+1, len(p.sections))
 	}
 }
 
-// missing is what a stranger is told is not there.
+// missing returns the problem that callers outside the workspace receive.
 func missing(op operationRow) string {
 	if strings.Contains(op.Path, "{workspace_id}") {
 		return "workspace_not_found"
@@ -263,7 +266,7 @@ func TestServer_IsolatesWorkspaces(t *testing.T) {
 		} {
 			column := a.get(list.path).column(list.embedded, list.id)
 			if len(column) != 1 {
-				t.Errorf("%s: %s lists %v, want its own alone", account.WorkspaceID, list.path, column)
+				t.Errorf("%s: %s lists %v, want only its own", account.WorkspaceID, list.path, column)
 			}
 			ids = append(ids, column...)
 		}
@@ -272,7 +275,7 @@ func TestServer_IsolatesWorkspaces(t *testing.T) {
 
 	for i, id := range seen[ada.WorkspaceID] {
 		if id == seen[grace.WorkspaceID][i] {
-			t.Errorf("both workspaces see %s", id)
+			t.Errorf("both workspaces list %s", id)
 		}
 	}
 }
@@ -284,12 +287,12 @@ func TestServer_RoleInPathWorkspace(t *testing.T) {
 	id := owner.post(workspaces+"/default/invitations", `{"name":"Grace","role":"VIEWER"}`).text("invitation_id")
 	grace := srv.SignUp("Grace", id)
 
-	for name, c := range map[string]idverify.Credentials{"her own workspace's credentials": grace.Credentials, "the joined one's": grace.Joined[0].Credentials} {
+	for name, c := range map[string]idverify.Credentials{"credentials of her own workspace": grace.Credentials, "credentials of the joined workspace": grace.Joined[0].Credentials} {
 		a := as(t, srv, c)
 		own := a.post(workspaces+"/"+grace.WorkspaceID+"/projects", fmt.Sprintf(`{"name":%q}`, name))
 		joined := a.post(workspaces+"/"+grace.Joined[0].WorkspaceID+"/projects", fmt.Sprintf(`{"name":%q}`, name))
 		if own.status != 201 || joined.status != 403 {
-			t.Errorf("with %s: %d in the workspace she owns, %d where she is a viewer, want 201 and 403", name, own.status, joined.status)
+			t.Errorf("%s: %d as owner of a workspace, %d as viewer, want 201 and 403", name, own.status, joined.status)
 		}
 	}
 }
@@ -305,12 +308,12 @@ func TestServer_ProjectBelowWorkspace(t *testing.T) {
 	direct, below := owner.get(projects+"/"+id), owner.get(workspaces+"/"+workspace+"/projects/"+id)
 
 	if self := below.text("_links", "self", "href"); self != srv.URL()+workspaces+"/"+workspace+"/projects/"+id {
-		t.Errorf("self is %s, want the nested path, which works for members of several workspaces", self)
+		t.Errorf("self = %s, want the path below the workspace, which works for members of several workspaces", self)
 	}
 	delete(direct.json, "_links")
 	delete(below.json, "_links")
 	if diff := cmp.Diff(direct.json, below.json); diff != "" {
-		t.Errorf("the two ways to a project differ (-direct +below):\n%s", diff)
+		t.Errorf("project below its workspace differs (-direct +below):\n%s", diff)
 	}
 	for scope, other := range map[string]string{"projects": workspaces + "/" + workspace + "/projects", "workspaces": projects} {
 		a := &api{t: t, srv: srv}

@@ -14,7 +14,7 @@ import (
 	"github.com/idverify/idverify-go/sandboxfake"
 )
 
-// newProject creates a project over the wire.
+// newProject creates a project over HTTP.
 func (a *api) newProject(body string) (id string, c idverify.Credentials) {
 	a.t.Helper()
 	r := a.want(201, http.MethodPost, projects, body)
@@ -22,7 +22,7 @@ func (a *api) newProject(body string) (id string, c idverify.Credentials) {
 	return r.text("project_id"), idverify.Credentials{ClientID: pair["client_id"].(string), ClientSecret: idverify.NewSecret(pair["client_secret"].(string))}
 }
 
-// forProducts returns an api with a token of a project.
+// forProducts returns an api with a token of a project for all products.
 func forProducts(t testing.TB, srv *sandboxfake.Server, c idverify.Credentials) *api {
 	t.Helper()
 	a := &api{t: t, srv: srv}
@@ -30,7 +30,7 @@ func forProducts(t testing.TB, srv *sandboxfake.Server, c idverify.Credentials) 
 	return a
 }
 
-// tokenStatus is how a token request of the credentials is answered.
+// tokenStatus returns the status of a token request.
 func (a *api) tokenStatus(c idverify.Credentials, scope string) int {
 	a.t.Helper()
 	return a.tokenCall(c, map[string][]string{"grant_type": {"client_credentials"}, "scope": {scope}}).status
@@ -46,12 +46,12 @@ func TestServer_ProjectMode(t *testing.T) {
 	} {
 		id, _ := owner.newProject(row.given)
 		if got := owner.get(projects + "/" + id).text("mode"); got != row.mode {
-			t.Errorf("created by %s it is %s, want %s", row.given, got, row.mode)
+			t.Errorf("mode of a project created with %s = %s, want %s", row.given, got, row.mode)
 		}
 		for _, mode := range []string{"sandbox", "live"} {
 			r := owner.call(http.MethodPatch, projects+"/"+id, fmt.Sprintf(`[{"op":"replace","path":"/mode","value":%q}]`, mode))
 			if r.status != 200 || r.text("mode") != mode {
-				t.Errorf("from %s to %s: %d %s", row.mode, mode, r.status, r.body)
+				t.Errorf("change the mode from %s to %s: %d %s", row.mode, mode, r.status, r.body)
 			}
 		}
 	}
@@ -73,7 +73,7 @@ func TestServer_ProjectModeSetsCharge(t *testing.T) {
 	sandbox := charge()
 
 	if live != "1 API, left 99" || sandbox != "0 API, left 99" || owner.money("default") != "99 API" {
-		t.Errorf("a live check: %s; a sandbox check: %s; then the account: %s", live, sandbox, owner.money("default"))
+		t.Errorf("live check: %s; sandbox check: %s; balance: %s; want charges of 1 and 0", live, sandbox, owner.money("default"))
 	}
 }
 
@@ -94,10 +94,10 @@ func TestServer_CheckKeepsProjectMode(t *testing.T) {
 	product.get(phoneChecks + "/" + sandbox + "/redirect")
 
 	if match := product.get(phoneChecks + "/" + live).at("match"); match != false {
-		t.Errorf("a paid check has match %v, want the operator's false", match)
+		t.Errorf("match of a live check = %v, want false of the outcome function", match)
 	}
 	if match := product.get(phoneChecks + "/" + sandbox).at("match"); match != true {
-		t.Errorf("a sandbox check has match %v, want the table's true", match)
+		t.Errorf("match of a sandbox check = %v, want true of the sandbox table", match)
 	}
 }
 
@@ -142,7 +142,7 @@ func TestServer_ProjectCredentialsLimit(t *testing.T) {
 	third := owner.want(201, http.MethodPost, path, "")
 
 	if diff := cmp.Diff([]string{second.text("client_id"), third.text("client_id")}, owner.get(path+"?sort=created_at,asc").column("credentials", "client_id")); diff != "" {
-		t.Errorf("pairs (-want +got):\n%s", diff)
+		t.Errorf("credentials (-want +got):\n%s", diff)
 	}
 }
 
@@ -157,7 +157,7 @@ func TestServer_ProjectSecretShownOnce(t *testing.T) {
 
 	for _, r := range answers {
 		if r.status != 200 || strings.Contains(string(r.body), "client_secret") || strings.Contains(string(r.body), credentials.ClientSecret.Reveal()) {
-			t.Errorf("answer %d %s: a secret is shown once", r.status, r.body)
+			t.Errorf("response = %d %s, want 200 without a secret", r.status, r.body)
 		}
 	}
 	owner.post(path+"/"+credentials.ClientID+"/reset", "").wantProblem(t, 404, "not_found")
@@ -176,16 +176,16 @@ func TestServer_ResetWorkspaceSecret(t *testing.T) {
 
 	fresh := idverify.Credentials{ClientID: r.text("client_id"), ClientSecret: idverify.NewSecret(r.text("client_secret"))}
 	if fresh.ClientID != grace.Credentials.ClientID || fresh.ClientSecret.Reveal() == grace.Credentials.ClientSecret.Reveal() {
-		t.Errorf("reset: %s, want another secret for the same client id", r.body)
+		t.Errorf("reset: %s, want a new secret for the same client ID", r.body)
 	}
 	if old, now := owner.tokenStatus(grace.Credentials, "console"), owner.tokenStatus(fresh, "console"); old != 401 || now != 200 {
-		t.Errorf("a token for the old secret: %d, for the new one: %d, want 401 and 200", old, now)
+		t.Errorf("token status with the old secret %d, with the new one %d, want 401 and 200", old, now)
 	}
 	for _, a := range []*api{viewer, other} {
 		a.get(workspaces+"/default").wantProblem(t, 401, "unauthorized")
 	}
 	if seen := owner.get(path); seen.status != 200 || strings.Contains(string(seen.body), "client_secret") {
-		t.Errorf("read: %d %s, want the pair without its secret", seen.status, seen.body)
+		t.Errorf("read: %d %s, want the credentials without their secret", seen.status, seen.body)
 	}
 }
 
@@ -201,10 +201,10 @@ func TestServer_ScopesByCredentialKind(t *testing.T) {
 	}{
 		{"phone_check", 200, 400}, {"sim_check", 200, 400}, {"subscriber_check", 200, 400}, {"coverage", 200, 400},
 		{"projects", 400, 200}, {"workspaces", 400, 200}, {"console", 400, 200},
-		{"projects phone_check", 400, 400}, // the specification's example of two scopes shows the syntax
+		{"projects phone_check", 400, 400},
 	} {
 		if p, w := owner.tokenStatus(project, row.scope), owner.tokenStatus(workspace, row.scope); p != row.project || w != row.workspace {
-			t.Errorf("%s: a project's credentials get %d, a workspace's %d, want %d and %d", row.scope, p, w, row.project, row.workspace)
+			t.Errorf("scope %s: %d with project credentials, %d with workspace credentials, want %d and %d", row.scope, p, w, row.project, row.workspace)
 		}
 	}
 }
@@ -224,7 +224,7 @@ func TestServer_DeleteCredentialsRevokesTokens(t *testing.T) {
 	product.get(phoneChecks).wantProblem(t, 401, "unauthorized")
 	viewer.get(projects).wantProblem(t, 401, "unauthorized")
 	if p, w := owner.tokenStatus(credentials, "phone_check"), owner.tokenStatus(grace.Credentials, "console"); p != 401 || w != 401 {
-		t.Errorf("deleted credentials get tokens: %d and %d, want 401", p, w)
+		t.Errorf("token statuses with deleted credentials = %d and %d, want 401", p, w)
 	}
 	owner.call(http.MethodDelete, projects+"/"+id+"/credentials/"+credentials.ClientID, "").wantProblem(t, 404, "not_found")
 }
@@ -247,19 +247,19 @@ func TestServer_DeleteProject(t *testing.T) {
 	product.get(phoneChecks+"/"+open).wantProblem(t, 401, "unauthorized")
 	product.get(phoneChecks+"/"+open+"/redirect").wantProblem(t, 404, "check_not_found")
 	if status := owner.tokenStatus(credentials, "phone_check"); status != 401 {
-		t.Errorf("its credentials get a token: %d, want 401", status)
+		t.Errorf("token status of the deleted project = %d, want 401", status)
 	}
 	if r := other.get(phoneChecks + "/" + kept); r.status != 200 {
-		t.Errorf("a check of another project: %d %s, want it untouched", r.status, r.body)
+		t.Errorf("check of another project: %d %s, want 200", r.status, r.body)
 	}
 	if err := srv.Advance(t.Context(), 10*time.Minute); err != nil {
 		t.Fatal(err)
 	}
 	if d := srv.Deliveries(); len(d) != 0 {
-		t.Errorf("its check still expired: %+v", d)
+		t.Errorf("deliveries after the project was deleted = %+v, want none", d)
 	}
 	if r := owner.post(projects, `{"name":"Shop"}`); r.status != 201 || r.text("project_id") == id {
-		t.Errorf("the name again: %d %s, want a new project", r.status, r.body)
+		t.Errorf("create with the same name: %d %s, want a new project", r.status, r.body)
 	}
 }
 
@@ -281,14 +281,14 @@ func TestServer_CreateProjectBodies(t *testing.T) {
 	t.Parallel()
 	owner := asOwner(t, consoleServer(t))
 	for i, row := range []struct {
-		body   string // with a name of its own for %q
+		body   string // %q is a unique name
 		status int
 	}{
 		{`{"name":%q}`, 201},
 		{`{"name":%q,"colour":"red"}`, 201},
 		{`{"name":%q,"configuration":{}}`, 201},
 		{`{"name":%q,"configuration":null}`, 201},
-		{`{"name":%q,"configuration":{"phone_check":{},"sim_check":7}}`, 201}, // a SIMCheck has no URLs: an unknown field
+		{`{"name":%q,"configuration":{"phone_check":{},"sim_check":7}}`, 201}, // unknown field: SIMChecks have no URLs
 		{`{"name":%q,"configuration":{"phone_check":{"Callback_URL":7}}}`, 201},
 		{`{"name":%q,"configuration":{"phone_check":{"redirect_url":"https://shop.sandbox.test/?a=1"}}}`, 201},
 		{`{"name":7}`, 400},
@@ -324,7 +324,7 @@ func TestServer_CreateProjectBodies(t *testing.T) {
 	}
 }
 
-// A PATCH of a project is a JSON Patch, and all of it counts or nothing (contract, section 3).
+// The operations of a JSON Patch are applied together or not at all.
 func TestServer_PatchProject(t *testing.T) {
 	t.Parallel()
 	const (
@@ -332,32 +332,32 @@ func TestServer_PatchProject(t *testing.T) {
 		empty  = `"phone_check":{},"subscriber_check":{}`
 	)
 	for _, row := range []struct{ name, patch, want string }{
-		{"nothing", `[]`, before},
+		{"no operations", `[]`, before},
 		{"name and mode", `[{"op":"replace","path":"/name","value":"Store"},{"op":"replace","path":"/mode","value":"sandbox"}]`, strings.Replace(strings.Replace(before, "Shop", "Store", 1), "live", "sandbox", 1)},
 		{"add over a value", `[{"op":"add","path":"/callback_url","value":"https://b.test/"}]`, strings.Replace(before, "https://shop.test/", "https://b.test/", 1)},
 		{"replace a value", `[{"op":"replace","path":"/configuration/phone_check/callback_url","value":"https://b.test/"}]`, strings.Replace(before, "https://p.test/", "https://b.test/", 1)},
 		{"remove a value", `[{"op":"remove","path":"/configuration/phone_check/callback_url"}]`, strings.Replace(before, `"callback_url":"https://p.test/"`, ``, 1)},
 		{"replace a product", `[{"op":"replace","path":"/configuration/phone_check","value":{}}]`, strings.Replace(before, `"callback_url":"https://p.test/"`, ``, 1)},
 		{"remove a product", `[{"op":"remove","path":"/configuration/phone_check"}]`, strings.Replace(before, `"callback_url":"https://p.test/"`, ``, 1)},
-		{"remove a product, then add to it", `[{"op":"remove","path":"/configuration/phone_check"},{"op":"add","path":"/configuration/phone_check/callback_url","value":"https://b.test/"}]`, strings.Replace(before, "https://p.test/", "https://b.test/", 1)},
+		{"remove, then add to a product", `[{"op":"remove","path":"/configuration/phone_check"},{"op":"add","path":"/configuration/phone_check/callback_url","value":"https://b.test/"}]`, strings.Replace(before, "https://p.test/", "https://b.test/", 1)},
 		{"replace the configuration", `[{"op":"replace","path":"/configuration","value":{"phone_check":{"callback_url":"https://b.test/"}}}]`, `{"callback_url":"https://shop.test/","configuration":{"phone_check":{"callback_url":"https://b.test/"},"subscriber_check":{}},"mode":"live","name":"Shop"}`},
 		{"remove the configuration", `[{"op":"remove","path":"/configuration"}]`, `{"callback_url":"https://shop.test/","configuration":{` + empty + `},"mode":"live","name":"Shop"}`},
-		{"a field that the operation does not know", `[{"op":"remove","path":"/configuration/phone_check/callback_url","from":"/x"}]`, strings.Replace(before, `"callback_url":"https://p.test/"`, ``, 1)},
+		{"unknown field in an operation", `[{"op":"remove","path":"/configuration/phone_check/callback_url","from":"/x"}]`, strings.Replace(before, `"callback_url":"https://p.test/"`, ``, 1)},
 
-		{"a good operation and a bad one", `[{"op":"replace","path":"/name","value":"Store"},{"op":"replace","path":"/mode","value":"half"}]`, ""},
-		{"a bad operation and a good one", `[{"op":"replace","path":"/mode","value":"half"},{"op":"replace","path":"/mode","value":"sandbox"}]`, ""},
-		{"an unknown path", `[{"op":"add","path":"/colour","value":"red"}]`, ""},
-		{"a path that is shown, but not the members' to change", `[{"op":"replace","path":"/project_id","value":"mine"}]`, ""},
-		{"a product without URLs", `[{"op":"add","path":"/configuration/sim_check","value":{}}]`, ""},
-		{"deeper than there is", `[{"op":"add","path":"/configuration/phone_check/callback_url/x","value":"https://b.test/"}]`, ""},
-		{"the whole document", `[{"op":"replace","path":"","value":{"name":"Store"}}]`, ""},
-		{"a path without its slash", `[{"op":"replace","path":"name","value":"Store"}]`, ""},
-		{"a path in another case", `[{"op":"replace","path":"/Name","value":"Store"}]`, ""},
+		{"valid, then invalid operation", `[{"op":"replace","path":"/name","value":"Store"},{"op":"replace","path":"/mode","value":"half"}]`, ""},
+		{"invalid, then valid operation", `[{"op":"replace","path":"/mode","value":"half"},{"op":"replace","path":"/mode","value":"sandbox"}]`, ""},
+		{"unknown path", `[{"op":"add","path":"/colour","value":"red"}]`, ""},
+		{"read-only path", `[{"op":"replace","path":"/project_id","value":"mine"}]`, ""},
+		{"product without URLs", `[{"op":"add","path":"/configuration/sim_check","value":{}}]`, ""},
+		{"path below a value", `[{"op":"add","path":"/configuration/phone_check/callback_url/x","value":"https://b.test/"}]`, ""},
+		{"whole document", `[{"op":"replace","path":"","value":{"name":"Store"}}]`, ""},
+		{"path without slash", `[{"op":"replace","path":"name","value":"Store"}]`, ""},
+		{"path in another case", `[{"op":"replace","path":"/Name","value":"Store"}]`, ""},
 		{"remove the name", `[{"op":"remove","path":"/name"}]`, ""},
 		{"add the name", `[{"op":"add","path":"/name","value":"Store"}]`, ""},
 		{"add the mode", `[{"op":"add","path":"/mode","value":"sandbox"}]`, ""},
-		{"remove what is not there", `[{"op":"remove","path":"/configuration/phone_check/redirect_url"}]`, ""},
-		{"replace what is not there", `[{"op":"replace","path":"/configuration/phone_check/redirect_url","value":"https://b.test/"}]`, ""},
+		{"remove a missing value", `[{"op":"remove","path":"/configuration/phone_check/redirect_url"}]`, ""},
+		{"replace a missing value", `[{"op":"replace","path":"/configuration/phone_check/redirect_url","value":"https://b.test/"}]`, ""},
 		{"remove twice", `[{"op":"remove","path":"/callback_url"},{"op":"remove","path":"/callback_url"}]`, ""},
 		{"test", `[{"op":"test","path":"/name","value":"Shop"}]`, ""},
 		{"copy", `[{"op":"copy","from":"/name","path":"/callback_url"}]`, ""},
@@ -366,19 +366,19 @@ func TestServer_PatchProject(t *testing.T) {
 		{"no path", `[{"op":"replace","value":"Store"}]`, ""},
 		{"no value", `[{"op":"replace","path":"/name"}]`, ""},
 		{"null", `[{"op":"add","path":"/callback_url","value":null}]`, ""},
-		{"a number", `[{"op":"replace","path":"/name","value":7}]`, ""},
-		{"an object for a URL", `[{"op":"add","path":"/callback_url","value":{}}]`, ""},
-		{"a URL for an object", `[{"op":"add","path":"/configuration/phone_check","value":"https://b.test/"}]`, ""},
-		{"a URL that cannot be called", `[{"op":"add","path":"/callback_url","value":"b.test"}]`, ""},
-		{"a redirect URL with a code", `[{"op":"add","path":"/configuration/phone_check/redirect_url","value":"https://b.test/?code=1"}]`, ""},
-		{"a bad URL deep in an object", `[{"op":"add","path":"/configuration","value":{"phone_check":{"callback_url":"b.test"}}}]`, ""},
-		{"names in another case", `[{"OP":"replace","Path":"/name","VALUE":"Store"}]`, ""},
+		{"number", `[{"op":"replace","path":"/name","value":7}]`, ""},
+		{"object for a URL", `[{"op":"add","path":"/callback_url","value":{}}]`, ""},
+		{"URL for an object", `[{"op":"add","path":"/configuration/phone_check","value":"https://b.test/"}]`, ""},
+		{"relative URL", `[{"op":"add","path":"/callback_url","value":"b.test"}]`, ""},
+		{"redirect URL with a code", `[{"op":"add","path":"/configuration/phone_check/redirect_url","value":"https://b.test/?code=1"}]`, ""},
+		{"invalid URL in an object", `[{"op":"add","path":"/configuration","value":{"phone_check":{"callback_url":"b.test"}}}]`, ""},
+		{"member names in another case", `[{"OP":"replace","Path":"/name","VALUE":"Store"}]`, ""},
 		{"op of the wrong type", `[{"op":1,"path":"/name","value":"Store"}]`, ""},
-		{"no operation at all", `[null]`, ""},
-		{"a text for an operation", `["replace"]`, ""},
-		{"an object", `{"name":"Store"}`, ""},
-		{"null for a patch", `null`, ""},
-		{"cut off", `[{"op":"replace","path":"/name","value":"Sto`, ""},
+		{"null operation", `[null]`, ""},
+		{"string operation", `["replace"]`, ""},
+		{"not an array", `{"name":"Store"}`, ""},
+		{"null patch", `null`, ""},
+		{"truncated", `[{"op":"replace","path":"/name","value":"Sto`, ""},
 		{"empty", ``, ""},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -400,11 +400,11 @@ func TestServer_PatchProject(t *testing.T) {
 			stored := owner.get(projects + "/" + id)
 			if r.status == 200 {
 				if diff := cmp.Diff(stored.json, r.json); diff != "" {
-					t.Errorf("the answer is not what is stored (-stored +answered):\n%s", diff)
+					t.Errorf("response differs from the stored project (-stored +response):\n%s", diff)
 				}
 			}
 			if changed := stored.text("created_at") != stored.text("updated_at"); changed != (row.want != "" && row.patch != `[]`) {
-				t.Errorf("updated_at is %s, created_at %s", stored.text("updated_at"), stored.text("created_at"))
+				t.Errorf("updated_at = %s, created_at = %s, want updated_at to change only with the project", stored.text("updated_at"), stored.text("created_at"))
 			}
 			shown := make(map[string]any)
 			for _, name := range []string{"name", "mode", "callback_url", "configuration"} {
@@ -417,7 +417,7 @@ func TestServer_PatchProject(t *testing.T) {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(want, string(got)); diff != "" {
-				t.Errorf("the project (-want +got):\n%s", diff)
+				t.Errorf("project (-want +got):\n%s", diff)
 			}
 		})
 	}

@@ -17,13 +17,13 @@ const (
 	projects   = "/console/v0.1/projects"
 )
 
-// consoleServer is a server with a clock that stands still.
+// consoleServer returns an in-memory server with a frozen clock.
 func consoleServer(t testing.TB, opts ...sandboxfake.Option) *sandboxfake.Server {
 	t.Helper()
 	return sandboxfake.New(t, append(opts, sandboxfake.WithInMemory(), sandboxfake.WithFrozenClock(frozenAt))...)
 }
 
-// as returns an api with a token for the management scopes.
+// as returns an api with a token of c for all console scopes.
 func as(t testing.TB, srv *sandboxfake.Server, c idverify.Credentials) *api {
 	t.Helper()
 	a := &api{t: t, srv: srv}
@@ -31,20 +31,21 @@ func as(t testing.TB, srv *sandboxfake.Server, c idverify.Credentials) *api {
 	return a
 }
 
-// asOwner returns an api of the owner of the server's first workspace.
+// asOwner returns an api with a token of the owner of the server's first workspace.
 func asOwner(t testing.TB, srv *sandboxfake.Server) *api {
 	t.Helper()
 	return as(t, srv, srv.ConsoleCredentials())
 }
 
-// invite has somebody sign up by an invitation of a's workspace, and returns them as a member of it.
+// invite invites a user to a's workspace, signs them up, and returns their account in that
+// workspace.
 func (a *api) invite(name, role string) *sandboxfake.Account {
 	a.t.Helper()
 	r := a.want(201, http.MethodPost, workspaces+"/default/invitations", fmt.Sprintf(`{"name":%q,"role":%q}`, name, role))
 	return a.srv.SignUp(name, r.text("invitation_id")).Joined[0]
 }
 
-// want makes a call that must be answered with that status.
+// want sends a request and fails the test unless the response has that status.
 func (a *api) want(status int, method, path, body string) reply {
 	a.t.Helper()
 	r := a.call(method, path, body)
@@ -54,7 +55,7 @@ func (a *api) want(status int, method, path, body string) reply {
 	return r
 }
 
-// at finds a value below names in an answer.
+// at returns the value at a path of field names, or nil.
 func (r reply) at(names ...string) any {
 	var v any = r.json
 	for _, name := range names {
@@ -64,13 +65,13 @@ func (r reply) at(names ...string) any {
 	return v
 }
 
-// text is the text below names in an answer.
+// text returns the string at a path of field names, or "".
 func (r reply) text(names ...string) string {
 	text, _ := r.at(names...).(string)
 	return text
 }
 
-// number returns the JSON number below names in a response, as it was written.
+// number returns the JSON number at a path of field names and indexes, with its original digits.
 func (r reply) number(t testing.TB, names ...string) string {
 	t.Helper()
 	decoder := json.NewDecoder(bytes.NewReader(r.body))
@@ -93,7 +94,7 @@ func (r reply) number(t testing.TB, names ...string) string {
 	return number.String()
 }
 
-// amounts are the amounts of a page of usage, as they were written.
+// amounts returns the amounts of a page of usage with their original digits.
 func (r reply) amounts(t testing.TB) []string {
 	t.Helper()
 	var amounts []string
@@ -103,7 +104,7 @@ func (r reply) amounts(t testing.TB) []string {
 	return amounts
 }
 
-// column is one field of all that a page holds.
+// column returns one field of each item of a page.
 func (r reply) column(embedded, field string) []string {
 	column := []string{}
 	items, _ := r.at("_embedded", embedded).([]any)
@@ -113,7 +114,7 @@ func (r reply) column(embedded, field string) []string {
 	return column
 }
 
-// money is the balance and the currency of a workspace.
+// money returns the balance and the currency of a workspace.
 func (a *api) money(workspaceID string) string {
 	a.t.Helper()
 	r := a.want(200, http.MethodGet, workspaces+"/"+workspaceID, "")

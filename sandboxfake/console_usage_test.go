@@ -15,7 +15,8 @@ import (
 	"github.com/idverify/idverify-go/sandboxfake"
 )
 
-// usageRows are the lines of a usage answer: date, product, project, counter, amount, currency.
+// usageRows returns the rows of a usage response as text: date, product, project, counter, amount,
+// currency.
 func (r reply) usageRows(names map[string]string) []string {
 	rows := []string{}
 	items, _ := r.at("_embedded", "usage").([]any)
@@ -33,7 +34,8 @@ func (r reply) usageRows(names map[string]string) []string {
 	return rows
 }
 
-// busyWorkspace has had checks in three hours of two days, and two in the next month: the last after the first top-up.
+// busyWorkspace returns a workspace with checks in three hours of two days and two checks in the
+// next month, the last one after the first top-up.
 func busyWorkspace(t *testing.T) (owner *api, names map[string]string) {
 	t.Helper()
 	srv := sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithFrozenClock(time.Date(2026, 1, 30, 22, 59, 59, 0, time.UTC)))
@@ -99,7 +101,7 @@ func TestServer_UsageGroups(t *testing.T) {
 
 		got := r.usageRows(names)
 		if strings.Contains(row.groupBy, "project_id") {
-			// The groups of a date come in the order of ids, which the names do not tell.
+			// Groups are sorted by ID, not by name.
 			got = sorted(got)
 		}
 		if diff := cmp.Diff(row.want, got); diff != "" {
@@ -128,7 +130,7 @@ func TestServer_UsagePages(t *testing.T) {
 
 	want := []string{"2026-01-30 pck 4 3 API", "2026-01-30 sck 1 1 API", "2026-01-31 sck 1 0 API", "2026-02-01 pck 1 1 API", "2026-02-01 pck 1 1 EUR"}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("all pages (-want +got):\n%s", diff)
+		t.Errorf("rows of all pages (-want +got):\n%s", diff)
 	}
 }
 
@@ -140,7 +142,7 @@ func TestServer_UsageLinksKeepGroups(t *testing.T) {
 
 	want := []string{"2026-01 pck live 3 3 API", "2026-01 pck sandbox 1 0 API", "2026-01 sck live 1 1 API", "2026-01 sck sandbox 1 0 API"}
 	if diff := cmp.Diff(want, sorted(got)); diff != "" {
-		t.Errorf("all pages (-want +got):\n%s", diff)
+		t.Errorf("rows of all pages (-want +got):\n%s", diff)
 	}
 }
 
@@ -155,7 +157,7 @@ func TestServer_UsageOfDeletedProject(t *testing.T) {
 	}
 
 	if diff := cmp.Diff(before, owner.get(path).usageRows(names)); diff != "" || len(before) == 0 {
-		t.Errorf("usage after the projects are deleted (-before +after):\n%s", diff)
+		t.Errorf("usage after the projects were deleted (-before +after):\n%s", diff)
 	}
 }
 
