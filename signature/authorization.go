@@ -6,55 +6,58 @@ import (
 	"strings"
 )
 
-// Bounds of an Authorization: nothing that the service sends comes near them, and nothing beyond them is looked at.
+// Limits of an Authorization. Those of the service are far smaller.
 const (
 	maxAuthorization = 8 << 10 // bytes
 	maxParameters    = 16
 	maxCovered       = 16 // names
 )
 
-// algorithm is the only one. What a message says of its algorithm is compared with it and never chosen by (specification, section 5.3).
+// algorithm is the only one that is accepted. The algorithm of a message is compared with it and
+// never selects another one.
 const algorithm = "rsa-sha256"
 
-// authorization is a parsed Authorization header or redirect parameter (specification, section 5.3).
+// authorization is a parsed Authorization header or authorization parameter.
 type authorization struct {
 	keyID     string
-	covered   []string // the names in headers, in their order
+	covered   []string // the names in the parameter headers, in order
 	signature []byte
 }
 
-// parseAuthorization reads
+// parseAuthorization parses
 //
 //	Signature keyId="…",algorithm="rsa-sha256",headers="(request-target) host date …",signature="…"
 //
-// in any order of the parameters, each of which may stand there once. Names are compared without case, values are quoted strings without escapes, or tokens. Unknown parameters are passed over.
+// with the parameters in any order and at most once each. Names are case-insensitive. Values are
+// tokens, or quoted strings without escapes. Unknown parameters are ignored.
 func parseAuthorization(s string) (authorization, error) {
 	params, err := parseParameters(s)
 	if err != nil {
 		return authorization{}, err
 	}
 	if !validKeyID(params.keyID) {
-		return authorization{}, newError(ErrMalformed, "the Authorization has no keyId of 1 to 256 printable characters")
+		return authorization{}, newError(ErrMalformed, "Authorization has no keyId of 1 to 256 printable characters")
 	}
 	covered, ok := parseCovered(params.headers)
 	if !ok {
-		return authorization{}, newError(ErrMalformed, "the headers in the Authorization are no list of 1 to 16 lower-case names")
+		return authorization{}, newError(ErrMalformed, "headers in the Authorization is not a list of 1 to 16 lower-case names")
 	}
 	signature, ok := decodeBase64(params.signature)
 	if !ok || len(signature) == 0 {
-		return authorization{}, newError(ErrMalformed, "the signature in the Authorization is not base64")
+		return authorization{}, newError(ErrMalformed, "signature in the Authorization is not base64")
 	}
 	switch params.algorithm {
 	case algorithm:
 		return authorization{keyID: params.keyID, covered: covered, signature: signature}, nil
 	case "":
-		return authorization{}, newError(ErrMalformed, "the Authorization has no algorithm")
+		return authorization{}, newError(ErrMalformed, "Authorization has no algorithm")
 	default:
-		return authorization{}, newError(ErrAlgorithm, "the algorithm is not rsa-sha256")
+		return authorization{}, newError(ErrAlgorithm, "algorithm is not rsa-sha256")
 	}
 }
 
-// parameters are the ones with a meaning here, as they were sent; one that is not there is empty, which none may be.
+// parameters contains the raw values of the known parameters. Missing ones are empty, which is not
+// a valid value of any.
 type parameters struct {
 	keyID, algorithm, headers, signature string
 }
@@ -62,24 +65,24 @@ type parameters struct {
 func parseParameters(s string) (parameters, error) {
 	var p parameters
 	if len(s) > maxAuthorization {
-		return p, newError(ErrMalformed, "the Authorization is longer than 8 KiB")
+		return p, newError(ErrMalformed, "Authorization is longer than 8 KiB")
 	}
 	scheme, rest, _ := strings.Cut(s, " ")
 	if !strings.EqualFold(scheme, "Signature") {
-		return p, newError(ErrMalformed, "the Authorization is not of the scheme Signature")
+		return p, newError(ErrMalformed, "Authorization does not have the scheme Signature")
 	}
 	seen := make([]string, 0, maxParameters)
 	for more := true; more; {
 		var name, value string
 		var ok bool
 		if name, value, rest, more, ok = cutParameter(rest); !ok {
-			return p, newError(ErrMalformed, "the Authorization is not a list of parameters")
+			return p, newError(ErrMalformed, "Authorization is not a list of parameters")
 		}
 		if slices.ContainsFunc(seen, func(s string) bool { return strings.EqualFold(s, name) }) {
-			return p, newError(ErrMalformed, "a parameter of the Authorization is repeated")
+			return p, newError(ErrMalformed, "Authorization has a duplicate parameter")
 		}
 		if len(seen) == maxParameters {
-			return p, newError(ErrMalformed, "the Authorization has more than 16 parameters")
+			return p, newError(ErrMalformed, "Authorization has more than 16 parameters")
 		}
 		seen = append(seen, name)
 		switch {
@@ -96,7 +99,8 @@ func parseParameters(s string) (parameters, error) {
 	return p, nil
 }
 
-// cutParameter takes one name=value off s, with the space around it, and tells whether a comma promises another.
+// cutParameter cuts one name=value from s, with surrounding space, and reports whether a comma
+// follows.
 func cutParameter(s string) (name, value, rest string, more, ok bool) {
 	name, s, ok = strings.Cut(skipSpace(s), "=")
 	if !ok || !isToken(name) {
@@ -117,7 +121,8 @@ func cutParameter(s string) (name, value, rest string, more, ok bool) {
 	return name, value, rest, more, ok && (more || rest == "")
 }
 
-// parseCovered splits the names of headers. They are lower-case and separated by one space; a name in parentheses is no header.
+// parseCovered splits a list of lower-case names separated by single spaces. A name in parentheses
+// is a special name, not a header.
 func parseCovered(s string) (names []string, ok bool) {
 	if strings.Count(s, " ") >= maxCovered {
 		return nil, false
@@ -138,7 +143,8 @@ func parseCovered(s string) (names []string, ok bool) {
 	return names, true
 }
 
-// decodeBase64 decodes standard base64 that has exactly one spelling: no line breaks, no loose bits at the end.
+// decodeBase64 decodes standard base64 in its only valid encoding: without line breaks and with
+// zero trailing bits.
 func decodeBase64(s string) (decoded []byte, ok bool) {
 	decoded, err := base64.StdEncoding.Strict().DecodeString(s)
 	return decoded, err == nil && base64.StdEncoding.EncodedLen(len(decoded)) == len(s)
@@ -151,7 +157,8 @@ func skipSpace(s string) string {
 	return s
 }
 
-// isQuotable tells whether s can stand between quotes: printable ASCII but the quote itself and the backslash, whose escapes every reader understands differently.
+// isQuotable reports whether s is valid in quotes: printable ASCII without quotes and backslashes.
+// Parsers differ in how they handle escapes, so there are none.
 func isQuotable(s string) bool {
 	for i := range len(s) {
 		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
@@ -161,7 +168,7 @@ func isQuotable(s string) bool {
 	return true
 }
 
-// isToken reports a token of RFC 9110, section 5.6.2.
+// isToken reports whether s is a token (RFC 9110, section 5.6.2).
 func isToken(s string) bool {
 	for i := range len(s) {
 		c := s[i]

@@ -7,23 +7,23 @@ import (
 	"net/http"
 )
 
-// Bounds of what is allocated before anything was read: a Content-Length alone proves nothing.
+// Limits of the initial read buffer. A Content-Length is untrusted until the body has been read.
 const (
 	minBuffer = 512
 	maxBuffer = 64 << 10
 )
 
-// restoredBody is a body that was read and can be read again. Closing it closes the original.
+// restoredBody is a body that can be read again. Close closes the original.
 type restoredBody struct {
 	bytes.Reader
 	io.Closer
 }
 
-// bodyConsumed is the cause of most incomplete bodies that the sender is not responsible for.
+// bodyConsumed is the most likely cause of a body that is incomplete without a read error.
 const bodyConsumed = "middleware in front of the verifier has read it (put the verifier first, or restore r.Body)"
 
-// readBody reads the body, at most MaxBody of it whatever Content-Length says, and restores it,
-// even if it returns an error.
+// readBody reads the body, up to MaxBody regardless of Content-Length. It restores r.Body even if
+// it returns an error.
 func (v *Verifier) readBody(r *http.Request) ([]byte, error) {
 	if r.Body == nil {
 		r.Body = http.NoBody
@@ -35,9 +35,9 @@ func (v *Verifier) readBody(r *http.Request) ([]byte, error) {
 		restored := &restoredBody{Closer: original}
 		restored.Reset(body)
 		r.Body = restored
-		// net/http reports a truncated body as an error. A short body without an error was read earlier.
+		// net/http reports a truncated body as an error. Without one, a part was read earlier.
 		if int64(len(body)) < r.ContentLength {
-			return nil, newError(ErrBody, "the body ends before its Content-Length: "+bodyConsumed)
+			return nil, newError(ErrBody, "body is shorter than its Content-Length: "+bodyConsumed)
 		}
 		return body, nil
 	}
@@ -46,22 +46,22 @@ func (v *Verifier) readBody(r *http.Request) ([]byte, error) {
 		io.Closer
 	}{io.MultiReader(bytes.NewReader(body), original), original}
 	if _, limited := errors.AsType[*http.MaxBytesError](err); limited || tooLarge {
-		return nil, newError(ErrTooLarge, "the body is larger than MaxBody, or than a limit set before the verifier")
+		return nil, newError(ErrTooLarge, "body is larger than MaxBody or a limit set by middleware")
 	}
 	if isClosed(err) {
-		return nil, wrapError(ErrBody, "the body is closed: "+bodyConsumed, err)
+		return nil, wrapError(ErrBody, "body is closed: "+bodyConsumed, err)
 	}
-	// A sender can cut the connection within a copy of a genuine message.
-	return nil, asWarning(wrapError(ErrBody, "the body could not be read to its end", err))
+	// A sender can close the connection in the middle of a valid message.
+	return nil, asWarning(wrapError(ErrBody, "body could not be read", err))
 }
 
-// isClosed reports whether a body was closed before it was read. net/http exports the error of
-// HTTP/1 only.
+// isClosed reports whether err means that the body was closed before it was read. net/http exports
+// this error only for HTTP/1.
 func isClosed(err error) bool {
 	return errors.Is(err, http.ErrBodyReadAfterClose) || err.Error() == "body closed by handler"
 }
 
-// readAtMost appends to b what r holds, until its end or limit bytes.
+// readAtMost appends the content of r to b until b has limit bytes.
 func readAtMost(r io.Reader, b []byte, limit int64) ([]byte, error) {
 	for int64(len(b)) < limit {
 		if len(b) == cap(b) {

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// VerifyCallback verifies a callback that the service sent to one of the verifier's hosts and returns
-// its content. It reads r.Body and restores it, so that the body can be read again.
+// VerifyCallback verifies a callback that the service sent to one of the verifier's hosts and
+// returns its content. It reads r.Body and restores it, so that the body can be read again.
 //
 // Every error is an [*Error]. [Error.Retryable] distinguishes a message that cannot be verified now
 // ([ErrKeySource], [ErrReplayStore], [ErrBody], [ErrTooLate]: respond with 503) from an invalid one
@@ -25,8 +25,8 @@ func (v *Verifier) VerifyCallback(r *http.Request) (*Message, error) {
 	return m, nil
 }
 
-// callback runs the checks in order of cost. It looks up no key and reads no body for a message that
-// fails an earlier check.
+// callback runs the checks in order of cost. It looks up no key and reads no body for a message
+// that fails an earlier check.
 func (v *Verifier) callback(r *http.Request) (*Message, error) {
 	m, err := v.receivedCallback(r)
 	if err != nil {

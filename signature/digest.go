@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// parseDigest reads "SHA-256=" and the hash, in hexadecimal or in base64: the specification's text says the one and shows the other (section 5.3, callback, 6).
+// parseDigest parses "SHA-256=" followed by the hash in hexadecimal or base64. The service may send
+// either.
 func parseDigest(s string) (sum [sha256.Size]byte, ok bool) {
 	name, value, _ := strings.Cut(s, "=")
 	if !strings.EqualFold(name, "SHA-256") {
@@ -24,7 +25,7 @@ func parseDigest(s string) (sum [sha256.Size]byte, ok bool) {
 	return sum, false
 }
 
-// formatDigest is the other way round.
+// formatDigest returns the digest of body in the format of parseDigest.
 func formatDigest(body []byte, inBase64 bool) string {
 	sum := sha256.Sum256(body)
 	if inBase64 {

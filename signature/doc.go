@@ -35,25 +35,25 @@
 // service retries. [Error.Retryable] distinguishes the two. The service does not retry after a 4XX
 // response, and a check that ended as EXPIRED or ERROR is reported only by its callback.
 //
-// The handlers respond accordingly. The response body does not depend on the reason, so it discloses
-// nothing to an attacker.
+// The handlers respond accordingly. The response body does not depend on the reason, so it
+// discloses nothing to an attacker.
 //
 // # Alerts
 //
-// Set JWKSOptions.Logger and VerifierOptions.Logger and alert on records at level error. They report
-// that the key set, the key source or the replay store is unavailable, that keys of the key set are
-// ignored, or that middleware has consumed a body. Anything that a sender can cause is logged at
-// level warn.
+// Set JWKSOptions.Logger and VerifierOptions.Logger and alert on records at level error. They
+// report that the key set, the key source or the replay store is unavailable, that keys of the key
+// set are ignored, or that middleware has consumed a body. Anything that a sender can cause is
+// logged at level warn.
 //
 // # Your responsibilities
 //
-//   - Act only on check IDs that your backend created, with the expected product. Another customer of
-//     the service can create a check with your callback URL, and the service signs that callback for
-//     your host. The creator of a check chooses its reference_id, so it proves nothing.
-//   - Process each check_id once. The service may send a callback more than once, each time with a new
-//     signature.
-//   - Compare the check_id of a redirect with the check that the session started. A verified redirect
-//     does not identify the session.
+//   - Act only on check IDs that your backend created, with the expected product. Another customer
+//     of the service can create a check with your callback URL, and the service signs that callback
+//     for your host. The creator of a check chooses its reference_id, so it proves nothing.
+//   - Process each check_id once. The service may send a callback more than once, each time with a
+//     new signature.
+//   - Compare the check_id of a redirect with the check that the session started. A verified
+//     redirect does not identify the session.
 //   - Synchronize the system clock. Dates are compared with it.
 //   - Set VerifierOptions.Target behind a proxy that changes the host or the path.
 //

@@ -7,15 +7,15 @@ import (
 	"net/url"
 )
 
-// Reasons why a message is invalid: respond with 400. An [*Error] matches exactly one of these errors
-// or one of the retryable ones below.
+// Reasons why a message is invalid: respond with 400. An [*Error] matches exactly one of these
+// errors or one of the retryable ones below.
 var (
-	// ErrMalformed means that the method, the Authorization, the date, the request target or the query is
-	// invalid.
+	// ErrMalformed means that the method, the Authorization, the date, the request target or the query
+	// is invalid.
 	ErrMalformed = errors.New("malformed message")
 
-	// ErrAlgorithm means that the algorithm is not rsa-sha256, or that the key is not an RSA key of 2048
-	// to 4096 bits.
+	// ErrAlgorithm means that the algorithm is not rsa-sha256, or that the key is not an RSA key of
+	// 2048 to 4096 bits.
 	ErrAlgorithm = errors.New("algorithm not allowed")
 
 	// ErrCoverage means that the signature does not cover a required part of the message, or covers a
@@ -35,7 +35,8 @@ var (
 	// ErrSignature means that the message was forged or changed in transit.
 	ErrSignature = errors.New("signature does not verify")
 
-	// ErrDigest means that the body does not match the signed digest, or that the digest is not SHA-256.
+	// ErrDigest means that the body does not match the signed digest, or that the digest is not
+	// SHA-256.
 	ErrDigest = errors.New("digest does not match")
 
 	// ErrReplay means that the same message was accepted before.
@@ -62,8 +63,8 @@ var (
 	ErrTooLate = errors.New("message verified too late")
 )
 
-// Error is the type of all verification errors. It wraps one of the reasons above and the underlying
-// error, if any, so that errors.Is also finds context.Canceled.
+// Error is the type of all verification errors. It wraps one of the reasons above and the
+// underlying error, if any, so that errors.Is also finds context.Canceled.
 //
 // The text is meant for your log. It contains no part of the message. Do not send it to the sender,
 // who may be an attacker.
@@ -108,17 +109,17 @@ func (e *Error) Unwrap() []error {
 	return []error{e.Reason, e.cause}
 }
 
-// Retryable reports whether the message may be valid but cannot be verified now. Respond with 503 if
-// so, and with 400 otherwise.
+// Retryable reports whether the message may be valid but cannot be verified now. Respond with 503
+// if so, and with 400 otherwise.
 func (e *Error) Retryable() bool {
 	return e.Reason == ErrKeySource || e.Reason == ErrReplayStore || e.Reason == ErrBody || e.Reason == ErrTooLate
 }
 
 func newError(reason error, detail string) error { return &Error{Reason: reason, detail: detail} }
 
-// asWarning returns err, marked to be logged at level warn even if it is retryable, because a sender
-// can cause it. Level error is reserved for faults of the receiver: an unavailable key source or
-// replay store, and middleware that has consumed the body.
+// asWarning returns err, marked to be logged at level warn even if it is retryable, because a
+// sender can cause it. Level error is reserved for faults of the receiver: an unavailable key
+// source or replay store, and middleware that has consumed the body.
 func asWarning(err error) error {
 	if e, ok := errors.AsType[*Error](err); ok {
 		marked := *e
@@ -137,8 +138,8 @@ func wrapError(reason error, detail string, cause error) error {
 	return &Error{Reason: reason, detail: detail + ": " + causeText(cause), cause: withoutURL(cause)}
 }
 
-// withOperation returns a copy of err with the given operation. It copies because callers that share
-// a fetch of the key set share its error.
+// withOperation returns a copy of err with the given operation. It copies because callers that
+// share a fetch of the key set share its error.
 func withOperation(operation string, err error) error {
 	if e, ok := errors.AsType[*Error](err); ok {
 		named := *e

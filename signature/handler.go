@@ -11,22 +11,22 @@ import (
 // the service's first retry. Redirects get none, because their date expires earlier.
 const retryAfter = "10"
 
-// CallbackHandler returns a handler that calls next only for verified callbacks. next gets the message
-// from [MessageFromContext], and can also read r.Body.
+// CallbackHandler returns a handler that calls next only for verified callbacks. next gets the
+// message from [MessageFromContext], and can also read r.Body.
 //
 // The handler responds to an invalid message with 400 and a constant body. It responds to a message
-// that cannot be verified now with 503 and Retry-After, and the service retries. The reason is logged
-// to VerifierOptions.Logger.
+// that cannot be verified now with 503 and Retry-After, and the service retries. The reason is
+// logged to VerifierOptions.Logger.
 //
-// The handler works behind http.StripPrefix and http.MaxBytesHandler. Behind a proxy that changes the
-// host or the path, set VerifierOptions.Target.
+// The handler works behind http.StripPrefix and http.MaxBytesHandler. Behind a proxy that changes
+// the host or the path, set VerifierOptions.Target.
 func (v *Verifier) CallbackHandler(next http.Handler) http.Handler {
 	return v.handler(v.VerifyCallback, next)
 }
 
 // RedirectHandler is like [Verifier.CallbackHandler], for redirects. Its 503 responses have no
-// Retry-After, because the service does not retry a redirect. The user can reload the page within the
-// clock skew.
+// Retry-After, because the service does not retry a redirect. The user can reload the page within
+// the clock skew.
 func (v *Verifier) RedirectHandler(next http.Handler) http.Handler {
 	return v.handler(v.VerifyRedirect, next)
 }
@@ -75,8 +75,8 @@ func respond(w http.ResponseWriter, err error) {
 
 type messageKey struct{}
 
-// MessageFromContext returns the message that [Verifier.CallbackHandler] or [Verifier.RedirectHandler]
-// verified. It reports false outside these handlers.
+// MessageFromContext returns the message that [Verifier.CallbackHandler] or
+// [Verifier.RedirectHandler] verified. It reports false outside these handlers.
 func MessageFromContext(ctx context.Context) (*Message, bool) {
 	m, ok := ctx.Value(messageKey{}).(*Message)
 	return m, ok

@@ -220,7 +220,7 @@ func TestTheLogTellsWhyAMessageWasNotPassedOn(t *testing.T) {
 	w := httptest.NewRecorder()
 	verifier.CallbackHandler(http.NotFoundHandler()).ServeHTTP(w, r)
 
-	if !strings.Contains(log.String(), "the Authorization is not of the scheme Signature") || strings.Contains(log.String(), "not-a-signature") {
+	if !strings.Contains(log.String(), "Authorization does not have the scheme Signature") || strings.Contains(log.String(), "not-a-signature") {
 		t.Errorf("the log says %q, want the reason and nothing of the message", log.String())
 	}
 	if strings.Contains(w.Body.String(), "scheme") {

@@ -5,21 +5,22 @@ import (
 	"strings"
 )
 
-// hostSet are the hosts that messages may be meant for. One key set signs for every customer of the service, so a message that was validly signed for another customer's host must fail here.
+// hostSet contains the allowed hosts of messages. The service signs for all customers with the same
+// keys, so messages to the hosts of other customers must be rejected.
 type hostSet map[hostPort]bool
 
-// hostPort is a host in lower case and a port; no port stands for the default, "*" for any.
+// hostPort is a host in lower case with a port. An empty port means the default port, "*" any port.
 type hostPort struct{ name, port string }
 
 func newHostSet(hosts []string) (hostSet, error) {
 	if len(hosts) == 0 {
-		return nil, fmt.Errorf("signature: new verifier: no hosts given: name those that the service calls and redirects to, as in the callback URL")
+		return nil, fmt.Errorf("signature: new verifier: no hosts (list the hosts of your callback and redirect URLs)")
 	}
 	set := make(hostSet, len(hosts))
 	for _, host := range hosts {
 		h := splitHost(host)
 		if !validHostName(h.name) || h.port != "*" && !validPort(h.port) || strings.HasSuffix(host, ":") {
-			return nil, fmt.Errorf("signature: new verifier: %q is not a host: give \"name\", \"name:port\" or \"name:*\", without scheme and path", host)
+			return nil, fmt.Errorf("signature: new verifier: %q is not a host (use \"name\", \"name:port\" or \"name:*\", without scheme and path)", host)
 		}
 		set[h] = true
 	}
@@ -36,7 +37,7 @@ func sameHost(a, b string) bool { return splitHost(a) == splitHost(b) }
 func splitHost(host string) hostPort {
 	host = strings.ToLower(host)
 	colon := strings.LastIndexByte(host, ':')
-	if colon < 0 || colon < strings.LastIndexByte(host, ']') { // the colons of an IPv6 address are in brackets
+	if colon < 0 || colon < strings.LastIndexByte(host, ']') { // an IPv6 address has its colons in brackets
 		return hostPort{name: host}
 	}
 	h := hostPort{name: host[:colon], port: host[colon+1:]}
@@ -55,7 +56,8 @@ func validPort(port string) bool {
 	return len(port) <= len("65535")
 }
 
-// validHostName refuses what can never come in a Host header, so that a mistake shows at start and not as refused messages. Names outside ASCII come as punycode.
+// validHostName reports whether name, in lower case, can occur in a Host header, where names are
+// ASCII or punycode. NewVerifier uses it to detect mistakes before messages are rejected.
 func validHostName(name string) bool {
 	if ip, ok := strings.CutPrefix(name, "["); ok {
 		ip, ok = strings.CutSuffix(ip, "]")

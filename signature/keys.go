@@ -5,32 +5,36 @@ import (
 	"crypto/rsa"
 )
 
-// KeySource finds the public key that belongs to a key id. [JWKS] and [StaticKeys] are the two that come with this package.
+// KeySource looks up public keys by their IDs. [JWKS] and [StaticKeys] implement it.
 //
-// PublicKey is called only for messages that look right in every other respect, from many goroutines at once. An error that wraps [ErrUnknownKey] says that there is no such key: the message is refused.
-// Any other error, and a nil key, says that it is not known now: the message stays undecided ([ErrKeySource]). The key id comes from the sender: look it up, do not make a path or a query of it.
+// PublicKey must be safe for concurrent use. The verifier calls it only for messages that pass all
+// cheaper checks. An error that wraps [ErrUnknownKey] means that the key does not exist, and the
+// message is rejected. Any other error, or a nil key, means that the message cannot be verified now
+// ([ErrKeySource]). The key ID is untrusted input: do not use it in a path or a query.
 type KeySource interface {
 	PublicKey(ctx context.Context, keyID string) (*rsa.PublicKey, error)
 }
 
-// StaticKeys is a [KeySource] of fixed keys by their ids, for tests and for closed networks. It does not follow the service's key rotation; [JWKS] does.
+// StaticKeys is a [KeySource] with fixed keys by their IDs, for tests and for networks without
+// access to the service's key set. Unlike [JWKS], it does not follow the service's key rotation.
 type StaticKeys map[string]*rsa.PublicKey
 
-// PublicKey returns the key of that id, or an error that wraps [ErrUnknownKey].
+// PublicKey returns the key with the given ID, or an error that wraps [ErrUnknownKey].
 func (k StaticKeys) PublicKey(_ context.Context, keyID string) (*rsa.PublicKey, error) {
 	if key := k[keyID]; key != nil {
 		return key, nil
 	}
-	return nil, &Error{Operation: "key lookup", Reason: ErrUnknownKey, detail: "there is no key of this id"}
+	return nil, &Error{Operation: "key lookup", Reason: ErrUnknownKey, detail: "no key with this ID"}
 }
 
-// Key sizes, in bits. Below the least RSA is too weak; above the most one verification costs too much to be asked for by strangers.
+// Key sizes, in bits. Smaller keys are too weak. Verification with larger ones is too expensive for
+// untrusted messages.
 const (
 	minKeyBits = 2048
 	maxKeyBits = 4096
 )
 
-// usable reports whether signatures of the key prove anything. With an exponent of one every
+// usable reports whether key is strong enough to verify signatures. With the exponent 1, every
 // message is its own signature.
 func usable(key *rsa.PublicKey) bool {
 	if key.N == nil {
@@ -40,8 +44,8 @@ func usable(key *rsa.PublicKey) bool {
 	return minKeyBits <= bits && bits <= maxKeyBits && key.N.Bit(0) == 1 && key.E >= 3 && key.E&1 == 1
 }
 
-// maxKeyID bounds a key id, in bytes.
+// maxKeyID is the maximum length of a key ID, in bytes.
 const maxKeyID = 256
 
-// validKeyID tells whether a key id can stand in a quoted parameter.
+// validKeyID reports whether a key ID fits into a quoted parameter.
 func validKeyID(id string) bool { return id != "" && len(id) <= maxKeyID && isQuotable(id) }

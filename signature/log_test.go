@@ -203,7 +203,7 @@ func logCases(t *testing.T) []logCase {
 		{"sender left during the key lookup", waitingKeys, nil, canceled, slog.LevelWarn, "context canceled", 503},
 		{"sender left during the fetch", hanging, nil, canceled, slog.LevelWarn, "context canceled", 503},
 		{"deadline of the receiver during the fetch", hanging, nil, expired, slog.LevelWarn, "deadline exceeded", 503},
-		{"connection lost", nil, nil, body(iotest.ErrReader(io.ErrUnexpectedEOF)), slog.LevelWarn, "could not be read to its end", 503},
+		{"connection lost", nil, nil, body(iotest.ErrReader(io.ErrUnexpectedEOF)), slog.LevelWarn, "could not be read", 503},
 		{"body emptied", nil, nil, unknownLength(""), slog.LevelWarn, "middleware in front of the verifier has read it", 503},
 		{"body truncated", nil, nil, unknownLength("{"), slog.LevelWarn, "digest does not match", 400},
 		{"sender left during the claim", nil, leftStore, canceled, slog.LevelWarn, "context canceled", 503},

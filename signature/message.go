@@ -9,55 +9,61 @@ import (
 	"time"
 )
 
-// Message is a callback or redirect that was verified: it comes from the service, for one of the verifier's hosts, now, and unchanged.
-// Whose check it is about is not verified: another customer of the service can name your callback URL. Compare its check_id with those that you created.
+// Message is a verified callback or redirect: the service recently signed it for one of the
+// verifier's hosts, and it was not changed in transit.
+//
+// The owner of the check is not verified. Another customer of the service can use your callback
+// URL, so compare the check_id with those of your own checks.
 type Message struct {
-	KeyID string     // the id of the key that signed it
-	Date  time.Time  // when it was signed, in UTC
-	Kind  string     // what the callback header says, for example phone_check; empty for a redirect
-	Body  []byte     // of a callback; shared with r.Body, do not change it
-	Query url.Values // of a redirect, without authorization and date; of a callback, the query of its callback URL
+	KeyID string     // ID of the key that signed the message
+	Date  time.Time  // time of the signature, in UTC
+	Kind  string     // value of the callback header, for example phone_check; empty for a redirect
+	Body  []byte     // body of a callback; shared with r.Body, do not modify it
+	Query url.Values // query of the URL; for a redirect without authorization and date
 }
 
-// What a signature must cover (specification, section 5.3). A redirect's authorization, which that section also names, carries the signature and cannot be signed by it.
+// callbackCoverage returns the names that the signature of a callback must cover.
 func callbackCoverage(callbackHeader string) []string {
 	return []string{"(request-target)", "host", "date", callbackHeader, "digest"}
 }
 
+// redirectCoverage returns the names that the signature of a redirect must cover. The authorization
+// parameter contains the signature, so it cannot be covered.
 func redirectCoverage() []string { return []string{"(request-target)", "host", "date"} }
 
-// message is a message in its parts: what a signature is computed over, and what it says of itself.
+// message contains the parts of a message that is being verified or signed.
 type message struct {
 	authorization
-	method       string // in lower case
+	method       string // lower case
 	target       string // path and query
 	host         string
 	date         string
-	kind, digest string // of a callback
+	kind, digest string // callbacks only
 	header       http.Header
-	key          *rsa.PublicKey // set when the signature has been verified with it
+	key          *rsa.PublicKey // the key that verified the signature; nil before that
 }
 
-// checkCoverage refuses a signature that leaves out a name of required, names one twice, or covers what only other versions of the draft know.
+// checkCoverage returns an error if the signature does not cover a required name, covers a name
+// twice, or covers a special name that only other versions of the draft define.
 func (m *message) checkCoverage(required []string) error {
 	for i, name := range m.covered {
 		if slices.Contains(m.covered[:i], name) {
-			return newError(ErrCoverage, "the signature covers a name twice")
+			return newError(ErrCoverage, "signature covers a name twice")
 		}
 		if strings.HasPrefix(name, "(") && name != "(request-target)" {
-			return newError(ErrCoverage, "the signature covers a special name other than (request-target)")
+			return newError(ErrCoverage, "signature covers a special name other than (request-target)")
 		}
 	}
 	for _, name := range required {
 		if !slices.Contains(m.covered, name) {
-			return newError(ErrCoverage, "the signature does not cover "+name)
+			return newError(ErrCoverage, "signature does not cover "+name)
 		}
 	}
 	return nil
 }
 
-// signingString is one line for each covered name, in their order: "name: value" (specification, section 5.3, callback, 4).
-// It is appended to text, so that the caller can keep it off the heap.
+// signingString appends one line "name: value" for each covered name to text. The caller can pass a
+// buffer on the stack.
 func (m *message) signingString(text []byte) ([]byte, error) {
 	for i, name := range m.covered {
 		if i > 0 {
@@ -85,19 +91,21 @@ func (m *message) signingString(text []byte) ([]byte, error) {
 	return text, nil
 }
 
-// onlyValue is the value of a covered header by its canonical key. It must occur exactly once: of two, the signature would cover the one and the application could read the other.
+// onlyValue returns the value of a covered header, given its canonical key. The header must occur
+// exactly once; otherwise the application could read another value than the signed one.
 func onlyValue(header http.Header, key string) (string, error) {
 	values := header[key]
 	if len(values) != 1 {
-		return "", newError(ErrCoverage, "a header that is or must be covered does not occur exactly once")
+		return "", newError(ErrCoverage, "covered or required header does not occur exactly once")
 	}
 	if !oneLine(values[0]) {
-		return "", newError(ErrMalformed, "a covered header holds control characters")
+		return "", newError(ErrMalformed, "covered header contains control characters")
 	}
 	return values[0], nil
 }
 
-// oneLine tells that s cannot end its line of the signing string and begin another. A server's headers never can; those of a request made by hand could.
+// oneLine reports whether s has no control characters except tab, so that it cannot add a line to
+// the signing string. net/http's server ensures this; a request built in code may violate it.
 func oneLine(s string) bool {
 	for i := range len(s) {
 		if c := s[i]; c < ' ' && c != '\t' || c == 0x7f {
@@ -107,7 +115,7 @@ func oneLine(s string) bool {
 	return true
 }
 
-// hostOf is the host as it stands in the request, for a server's and for a client's.
+// hostOf returns the host of a server or client request.
 func hostOf(r *http.Request) string {
 	if r.Host == "" && r.URL != nil {
 		return r.URL.Host
@@ -115,7 +123,8 @@ func hostOf(r *http.Request) string {
 	return r.Host
 }
 
-// uriOf is the request target as it came over the wire. r.URL is not: it is decoded, and handlers such as http.StripPrefix change it.
+// uriOf returns the request target of a server or client request. A server request has it in
+// RequestURI, unchanged; URL is decoded, and handlers such as http.StripPrefix change it.
 func uriOf(r *http.Request) string {
 	if r.RequestURI == "" && r.URL != nil {
 		return r.URL.RequestURI()
@@ -123,17 +132,19 @@ func uriOf(r *http.Request) string {
 	return r.RequestURI
 }
 
-// maxTarget bounds a request target, in bytes: more than any browser sends, and than an Authorization of maxAuthorization needs in every escape.
+// maxTarget is the maximum length of a request target, in bytes. An Authorization of
+// maxAuthorization bytes fits into it even if every byte is escaped.
 const maxTarget = 64 << 10
 
-// requestTarget is the path and query of a request URI, byte for byte. The absolute form, which proxies and httptest.NewRequest write, must name the host.
+// requestTarget returns the path and query of a request URI, byte for byte. If the URI is absolute,
+// as in requests of proxies and httptest.NewRequest, its host must be the given one.
 func requestTarget(uri, host string) (string, error) {
 	if len(uri) > maxTarget {
-		return "", newError(ErrMalformed, "the request target is longer than 64 KiB")
+		return "", newError(ErrMalformed, "request target is longer than 64 KiB")
 	}
 	for i := range len(uri) {
 		if c := uri[i]; c <= ' ' || c == 0x7f {
-			return "", newError(ErrMalformed, "the request target holds spaces or control characters")
+			return "", newError(ErrMalformed, "request target contains spaces or control characters")
 		}
 	}
 	if strings.HasPrefix(uri, "/") {
@@ -141,14 +152,14 @@ func requestTarget(uri, host string) (string, error) {
 	}
 	scheme, rest, ok := strings.Cut(uri, "://")
 	if !ok || !strings.EqualFold(scheme, "https") && !strings.EqualFold(scheme, "http") {
-		return "", newError(ErrMalformed, "the request target is neither a path nor an absolute URI")
+		return "", newError(ErrMalformed, "request target is neither a path nor an absolute URI")
 	}
 	end := strings.IndexAny(rest, "/?")
 	if end < 0 {
 		end = len(rest)
 	}
 	if !sameHost(rest[:end], host) {
-		return "", newError(ErrHost, "the request target names another host than the request")
+		return "", newError(ErrHost, "host of the request target differs from the host of the request")
 	}
 	if rest = rest[end:]; !strings.HasPrefix(rest, "/") {
 		rest = "/" + rest

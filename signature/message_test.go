@@ -178,7 +178,7 @@ func TestVerifier_ErrorTexts(t *testing.T) {
 		opts   signature.VerifierOptions
 		want   string
 	}{
-		{"coverage", covering("(request-target) host x-service-callback digest"), kindsOfMessages[0], signature.VerifierOptions{}, "signature: callback rejected: the signature does not cover date"},
+		{"coverage", covering("(request-target) host x-service-callback digest"), kindsOfMessages[0], signature.VerifierOptions{}, "signature: callback rejected: signature does not cover date"},
 		{"redirect", keyNamed("other", "stranger"), kindsOfMessages[1], signature.VerifierOptions{}, "signature: redirect rejected: no usable key with this ID (keys that are published twice or with private parts are not used)"},
 		{"too large", withBody(strings.Repeat("a", 10)), kindsOfMessages[0], signature.VerifierOptions{MaxBody: 9}, "signature: callback rejected: body is larger than MaxBody"},
 		{"replay", func(*wire) {}, kindsOfMessages[1], signature.VerifierOptions{Replay: store}, "signature: redirect rejected: this very message was accepted before"},

@@ -44,7 +44,8 @@ func (v *Verifier) redirect(r *http.Request) (*Message, error) {
 	return &Message{KeyID: m.keyID, Date: date, Query: parsed}, nil
 }
 
-// receivedRedirect extracts the parts of a redirect from r, and returns the signed part of its query.
+// receivedRedirect extracts the parts of a redirect from r, and returns the signed part of its
+// query.
 func (v *Verifier) receivedRedirect(r *http.Request) (m message, query string, err error) {
 	if r.Method != http.MethodGet {
 		return m, "", newError(ErrMalformed, "method is not GET")
@@ -69,8 +70,8 @@ func (v *Verifier) receivedRedirect(r *http.Request) (m message, query string, e
 	return m, q.rest, err
 }
 
-// redirectQuery contains the parts of a raw query. Parsing and encoding the query again would change
-// the order and the escapes of the signed bytes, so cutQuery removes segments instead.
+// redirectQuery contains the parts of a raw query. Parsing and encoding the query again would
+// change the order and the escapes of the signed bytes, so cutQuery removes segments instead.
 type redirectQuery struct {
 	rest                string // all segments except authorization and date
 	authorization, date string // their values, still escaped; the last one if there are several
@@ -78,8 +79,8 @@ type redirectQuery struct {
 	authorizations, dates, checkIDs int // number of occurrences
 }
 
-// cutQuery removes the segments whose decoded key is authorization or date from a raw query. It keeps
-// all other bytes and their order.
+// cutQuery removes the segments whose decoded key is authorization or date from a raw query. It
+// keeps all other bytes and their order.
 func cutQuery(raw string) redirectQuery {
 	var q redirectQuery
 	if raw == "" {
@@ -117,8 +118,8 @@ func decodedKey(key string) string {
 	return ""
 }
 
-// decodeParameter is the inverse of encodeParameter. It keeps '+', because some signers do not escape
-// the base64.
+// decodeParameter is the inverse of encodeParameter. It keeps '+', because some signers do not
+// escape the base64.
 func decodeParameter(s string) (string, bool) {
 	unescaped, err := url.PathUnescape(s)
 	if err != nil {

@@ -23,8 +23,8 @@ const (
 	maxClockSkew = 24 * time.Hour
 )
 
-// Verifier verifies the callbacks and redirects that the service sends to a set of hosts. It is safe
-// for concurrent use.
+// Verifier verifies the callbacks and redirects that the service sends to a set of hosts. It is
+// safe for concurrent use.
 type Verifier struct {
 	keys      KeySource
 	hosts     hostSet
@@ -41,15 +41,16 @@ type Verifier struct {
 // VerifierOptions configures [NewVerifier]. The zero value of a field selects its default.
 type VerifierOptions struct {
 	// ClockSkew is the largest allowed difference between the date of a message and the clock, in
-	// either direction and inclusive. Dates have a resolution of one second. Default 5 s, at most 24 h.
+	// either direction and inclusive. Dates have a resolution of one second. Default 5 s, at most 24
+	// h.
 	ClockSkew time.Duration
 
 	// MaxBody is the maximum size of a callback's body, in bytes. Default 1 MiB.
 	MaxBody int64
 
 	// Replay records accepted messages, so that a copy is rejected with ErrReplay. Without a store, a
-	// copy is accepted while its date is within the allowed skew. All processes that serve the same host
-	// must share one store. See [NewMemoryReplayStore].
+	// copy is accepted while its date is within the allowed skew. All processes that serve the same
+	// host must share one store. See [NewMemoryReplayStore].
 	Replay ReplayStore
 
 	// CallbackHeader is the name of the header that contains the kind of a callback. Default
@@ -57,9 +58,9 @@ type VerifierOptions struct {
 	CallbackHeader string
 
 	// Target returns the host and the request target (path and query) that the service sent, for use
-	// behind a proxy that changes them. For an empty string, the value of r is used. Read the values only
-	// from headers that your own proxy always sets, such as X-Forwarded-Host. They are checked like those
-	// of the request. Default: r.Host and r.RequestURI.
+	// behind a proxy that changes them. For an empty string, the value of r is used. Read the values
+	// only from headers that your own proxy always sets, such as X-Forwarded-Host. They are checked
+	// like those of the request. Default: r.Host and r.RequestURI.
 	Target func(r *http.Request) (host, requestURI string)
 
 	// Now returns the current time. Default time.Now.
@@ -67,19 +68,19 @@ type VerifierOptions struct {
 
 	// Logger receives a record from [Verifier.CallbackHandler] and [Verifier.RedirectHandler] for each
 	// message that they do not pass to next, with the error, which the response does not contain. The
-	// level is error if the key source or the replay store is unavailable, or if middleware has consumed
-	// the body. It is warn for everything else, because a sender can cause it, for example with an
-	// invented key ID or by closing the connection. Default: nothing is logged.
+	// level is error if the key source or the replay store is unavailable, or if middleware has
+	// consumed the body. It is warn for everything else, because a sender can cause it, for example
+	// with an invented key ID or by closing the connection. Default: nothing is logged.
 	Logger *slog.Logger
 }
 
-// NewVerifier returns a verifier for messages that are signed with a key from keys and sent to one of
-// hosts. At least one host is required: the service signs messages to all customers with the same
-// keys, so only the host shows that a message was meant for you.
+// NewVerifier returns a verifier for messages that are signed with a key from keys and sent to one
+// of hosts. At least one host is required: the service signs messages to all customers with the
+// same keys, so only the host shows that a message was meant for you.
 //
-// A host is the host name of your callback or redirect URL ("api.example.com"), with the port if the
-// URL has one ("api.example.com:8443"), or with "*" for any port ("localhost:*"). Case is ignored, and
-// so are the ports 80 and 443. opts may be nil.
+// A host is the host name of your callback or redirect URL ("api.example.com"), with the port if
+// the URL has one ("api.example.com:8443"), or with "*" for any port ("localhost:*"). Case is
+// ignored, and so are the ports 80 and 443. opts may be nil.
 func NewVerifier(keys KeySource, hosts []string, opts *VerifierOptions) (*Verifier, error) {
 	if keys == nil {
 		return nil, errors.New("signature: new verifier: key source is nil")
