@@ -94,7 +94,7 @@ func phoneChecks(ctx context.Context, table *tabwriter.Writer, shop *backend, ph
 		}
 		select {
 		case result := <-shop.callbacks:
-			fmt.Fprintf(table, "%s\t%s\t%s\tsigned by the service\n", number, result.Status, yesNo(result.Match))
+			fmt.Fprintf(table, "%s\t%s\t%s\tsigned by the service\n", number, result.Status, yesNo(result.Status, result.Match))
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -110,7 +110,7 @@ func simChecks(ctx context.Context, table *tabwriter.Writer, shop *backend, _ *s
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\n", number, check.Status, yesNo(check.NoSIMChange))
+		fmt.Fprintf(table, "%s\t%s\t%s\n", number, check.Status, yesNo(check.Status, check.NoSIMChange))
 	}
 	return nil
 }
@@ -128,7 +128,7 @@ func subscriberChecks(ctx context.Context, table *tabwriter.Writer, shop *backen
 		}
 		select {
 		case result := <-shop.redirects:
-			fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", number, result.Status, yesNo(result.Match), yesNo(result.NoSIMChange))
+			fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", number, result.Status, yesNo(result.Status, result.Match), yesNo(result.Status, result.NoSIMChange))
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -184,12 +184,12 @@ func (b *backend) redirect(w http.ResponseWriter, r *http.Request, redirect *idv
 	fmt.Fprintln(w, "Thank you. You can go back to the shop.")
 }
 
-// answer tells no from not known: an absent answer is not a no.
-func yesNo(b *bool) string {
+// yesNo formats a result. It is valid only when status is COMPLETED, and may be nil even then.
+func yesNo(status idverify.CheckStatus, result *bool) string {
 	switch {
-	case b == nil:
+	case status != idverify.StatusCompleted || result == nil:
 		return "-"
-	case *b:
+	case *result:
 		return "yes"
 	}
 	return "no"

@@ -20,7 +20,7 @@ func TestTheProgramShowsEveryCheck(t *testing.T) {
 NUMBER            STATUS     MATCH  THE CALLBACK WAS
 +44 7700 900-012  COMPLETED  yes    signed by the service
 +44 7700 900-013  COMPLETED  no     signed by the service
-+44 7700 900-099  ERROR      no     signed by the service
++44 7700 900-099  ERROR      -      signed by the service
 
 SIMCheck: is the SIM the same as a week ago?
 NUMBER            STATUS     NO SIM CHANGE
