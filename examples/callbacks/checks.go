@@ -10,63 +10,66 @@ import (
 	"github.com/idverify/idverify-go"
 )
 
-// checks are those that our backend created, each with whose it is, and later with its callback until that is worked off.
+// checks stores the checks that the backend created, each with its customer and later its callback.
 //
-// These are lost with the process. Yours are a table, and each method is one statement:
+// It keeps them in memory. In production, use a table with one statement per method:
 //
-//	        CREATE TABLE checks (check_id text PRIMARY KEY, product text NOT NULL, customer text NOT NULL, callback bytea, due timestamptz, tries int NOT NULL DEFAULT 0)
-//	add     INSERT INTO checks (check_id, product, customer) VALUES ($1, $2, $3)
-//	put     UPDATE checks SET callback = $3, due = now() WHERE check_id = $1 AND product = $2 AND callback IS NULL
-//	next    SELECT * FROM checks WHERE due IS NOT NULL ORDER BY due LIMIT 1
-//	later   UPDATE checks SET due = now() + $2, tries = tries + 1 WHERE check_id = $1
-//	done    UPDATE checks SET due = NULL WHERE check_id = $1
+//	          CREATE TABLE checks (check_id text PRIMARY KEY, product text NOT NULL, customer text NOT NULL,
+//	              callback bytea, due timestamptz, attempts int NOT NULL DEFAULT 0)
+//	add       INSERT INTO checks (check_id, product, customer) VALUES ($1, $2, $3)
+//	put       UPDATE checks SET callback = $3, due = now() WHERE check_id = $1 AND product = $2 AND callback IS NULL
+//	next      SELECT * FROM checks WHERE due IS NOT NULL ORDER BY due LIMIT 1
+//	postpone  UPDATE checks SET due = now() + $2, attempts = attempts + 1 WHERE check_id = $1
+//	finish    UPDATE checks SET due = NULL WHERE check_id = $1
 //
-// Where put changes no row, SELECT product FROM checks WHERE check_id = $1 tells why.
+// If put changes no row, SELECT product FROM checks WHERE check_id = $1 distinguishes an unknown
+// check from a duplicate callback.
 type checks struct {
-	arrived chan struct{} // holds one when a callback came
+	arrived chan struct{} // capacity 1: signals a new callback
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards byID and pending
 	byID    map[string]*check
-	pending []*check // those whose callback is to be worked off
+	pending []*check // checks whose callback is not processed yet
 }
 
-// check is one of ours. Who it is for stands here, and is never taken from the callback.
+// check is one of our checks. Its customer is never taken from a callback.
 type check struct {
 	product  idverify.Product
 	customer string
 
-	callback *idverify.Callback // nil until it came
-	due      time.Time          // when it is to be worked off
-	attempts int                // of the work, that failed
+	callback *idverify.Callback // nil until it arrives
+	due      time.Time          // when to process it next
+	attempts int                // failed attempts to process it
 }
 
 func newChecks() *checks {
 	return &checks{arrived: make(chan struct{}, 1), byID: make(map[string]*check)}
 }
 
-// add remembers a check as soon as Create returned it.
+// add stores a check. Call it as soon as Create has returned.
 func (cs *checks) add(_ context.Context, checkID string, product idverify.Product, customer string) error {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	if cs.byID[checkID] != nil {
-		return errors.New("the check is stored already")
+		return errors.New("the check is already stored")
 	}
 	cs.byID[checkID] = &check{product: product, customer: customer}
 	return nil
 }
 
-// outcome is what became of a verified callback.
+// outcome is the result of storing a verified callback.
 type outcome string
 
 const (
 	stored    outcome = "stored"
-	duplicate outcome = "stored before"
-	unknown   outcome = "not of a check of ours" // or not yet, see receiver
-	notFinal  outcome = "not the end of a check" // a kind or a status of the future
+	duplicate outcome = "duplicate"
+	unknown   outcome = "unknown check"      // or not stored yet, see recent
+	notFinal  outcome = "not a final result" // also a product or status added later
 )
 
-// put stores c with its check, once: a check ends once, so a second callback of it says nothing new.
-// What does not tell an end is left out, since it would stand where the end belongs.
+// put stores the callback of a check once. A check has one final result, so a second callback is a
+// duplicate. A callback without a final result is not stored, because it would take the place of
+// the final one.
 func (cs *checks) put(_ context.Context, c *idverify.Callback) (outcome, error) {
 	known := c.Product == idverify.ProductPhoneCheck || c.Product == idverify.ProductSubscriberCheck
 	if !known || !c.Status.Final() {
@@ -86,12 +89,12 @@ func (cs *checks) put(_ context.Context, c *idverify.Callback) (outcome, error) 
 	cs.pending = append(cs.pending, entry)
 	select {
 	case cs.arrived <- struct{}{}:
-	default: // it holds one already
+	default: // already signaled
 	}
 	return stored, nil
 }
 
-// next is a copy of the check that is due first, and whether there is one.
+// next returns a copy of the check that is due first. It reports false if none is pending.
 func (cs *checks) next() (check, bool) {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
@@ -101,7 +104,7 @@ func (cs *checks) next() (check, bool) {
 	return *slices.MinFunc(cs.pending, func(a, b *check) int { return a.due.Compare(b.due) }), true
 }
 
-// later puts the work of a check off, behind what is due before.
+// postpone schedules another attempt to process a callback.
 func (cs *checks) postpone(checkID string, wait time.Duration) {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
@@ -110,7 +113,8 @@ func (cs *checks) postpone(checkID string, wait time.Duration) {
 	entry.due = time.Now().Add(wait)
 }
 
-// done ends the work of a check. The check stays: its callback may come again.
+// finish marks the callback of a check as processed. The check stays stored, because the service
+// may deliver the callback again.
 func (cs *checks) finish(checkID string) {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()

@@ -1,8 +1,10 @@
-// Callbacks shows a callback handler as production wants it: verify, store once with the check of ours that it is about, acknowledge, and work afterwards.
+// Callbacks shows a callback handler for production: verify the callback, store it once with its
+// check, acknowledge it, and process it afterwards.
 //
 //	go run ./examples/callbacks
 //
-// receiver.go, checks.go and work.go are what you copy. This file runs them on the fake, which delivers good callbacks, one of them twice, and a forged one.
+// Copy receiver.go, checks.go and worker.go. This file runs them with a fake, which delivers a
+// valid callback for each check, one of them twice, and a forged one.
 package main
 
 import (
@@ -29,11 +31,11 @@ func main() {
 	}
 }
 
-// host is where our backend is reached from outside.
+// host is the public host name of our backend.
 const host = "shop.sandbox.test"
 
 func run(ctx context.Context, out io.Writer, log *slog.Logger) error {
-	// The service's side: a fake of it. In production this is its base URL and your project's credentials.
+	// In production, use the service's base URL and your project's credentials.
 	service, err := sandboxfake.Start()
 	if err != nil {
 		return err
@@ -41,7 +43,7 @@ func run(ctx context.Context, out io.Writer, log *slog.Logger) error {
 	defer service.Close()
 	client := service.Client()
 
-	// Our side. It needs no replay store: a copy of a callback is a second one of its check, whose end is stored already.
+	// No replay store is needed: checks stores only one callback per check.
 	keys, err := signature.NewJWKS(client.JWKSURL(), &signature.JWKSOptions{HTTPClient: service.HTTPClient()})
 	if err != nil {
 		return err
@@ -70,7 +72,7 @@ func run(ctx context.Context, out io.Writer, log *slog.Logger) error {
 		})
 	})
 
-	// The service's side again: it reaches our backend, and a phone opens the Check URLs.
+	// The fake delivers callbacks to our handler, and phone opens Check URLs.
 	callbackURL := service.Handle(host, mux) + "/callbacks"
 	phone := service.Device()
 	for _, number := range []string{"447700900012", "447700900013", "447700900099"} {
@@ -78,7 +80,8 @@ func run(ctx context.Context, out io.Writer, log *slog.Logger) error {
 		if err != nil {
 			return err
 		}
-		// Before anybody is given the Check URL: a callback counts for the checks alone that are stored here.
+		// Store the check before anyone gets its Check URL: the receiver accepts callbacks of stored
+		// checks only.
 		if err := store.add(ctx, check.CheckID, idverify.ProductPhoneCheck, "customer "+number[10:]); err != nil {
 			return err
 		}
@@ -93,7 +96,8 @@ func run(ctx context.Context, out io.Writer, log *slog.Logger) error {
 		}
 	}
 
-	// The first once more, and once more with a signature that is not the service's: neither leads to work.
+	// Deliver the first callback again, then with a signature by an unpublished key. Neither is
+	// processed.
 	first := service.Deliveries()[0].ID
 	if err := service.Redeliver(ctx, first); err != nil {
 		return err

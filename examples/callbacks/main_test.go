@@ -18,7 +18,7 @@ import (
 	"github.com/idverify/idverify-go/sandboxfake"
 )
 
-func TestTheProgramShowsAVerdictForEachCheck(t *testing.T) {
+func TestRun_PrintsResults(t *testing.T) {
 	t.Parallel()
 	var out, log bytes.Buffer
 
@@ -28,20 +28,20 @@ func TestTheProgramShowsAVerdictForEachCheck(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := `customer 12: verified
-customer 13: not verified: the number is another phone's
-customer 99: the network gave no answer (mno_server_error): verify in another way
+customer 13: not verified: another phone has this number
+customer 99: no result from the mobile network (mno_server_error): verify in another way
 `
 	if diff := cmp.Diff(want, out.String()); diff != "" {
 		t.Errorf("output (-want +got):\n%s", diff)
 	}
-	for _, line := range []string{`outcome="stored before"`, "signature does not verify"} {
+	for _, line := range []string{`outcome=duplicate`, "signature does not verify"} {
 		if !strings.Contains(log.String(), line) {
-			t.Errorf("the log does not say %q:\n%s", line, log.String())
+			t.Errorf("log does not contain %q:\n%s", line, log.String())
 		}
 	}
 }
 
-func TestEveryEndOfACheckIsWorkedOffOnce(t *testing.T) {
+func TestReceiver_StoresEachResultOnce(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	s.start(t, "447700900012", true)
@@ -61,16 +61,16 @@ func TestEveryEndOfACheckIsWorkedOffOnce(t *testing.T) {
 
 	want := []string{
 		"447700900012: verified",
-		"447700900013: not verified: the number is another phone's",
-		"447700900055: the network gave no answer (mno_server_error): verify in another way",
-		"447700900014: the Check URL was not opened in time: offer another try",
+		"447700900013: not verified: another phone has this number",
+		"447700900055: no result from the mobile network (mno_server_error): verify in another way",
+		"447700900014: the Check URL was not opened in time: offer a new check",
 	}
 	if diff := cmp.Diff(want, s.drain(t, len(want))); diff != "" {
-		t.Errorf("verdicts (-want +got):\n%s", diff)
+		t.Errorf("results (-want +got):\n%s", diff)
 	}
 }
 
-func TestACallbackThatCannotBeStoredComesAgain(t *testing.T) {
+func TestReceiver_StoreFails(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	s.failures = 2
@@ -79,14 +79,14 @@ func TestACallbackThatCannotBeStoredComesAgain(t *testing.T) {
 	s.advance(t, time.Minute)
 
 	if diff := cmp.Diff([]string{"447700900012: verified"}, s.drain(t, 1)); diff != "" {
-		t.Errorf("verdicts (-want +got):\n%s", diff)
+		t.Errorf("results (-want +got):\n%s", diff)
 	}
 	if got := statuses(s.service.Deliveries()[0]); !slices.Equal(got, []int{500, 500, 204}) {
-		t.Errorf("the service was answered %v, want 500, 500, 204", got)
+		t.Errorf("statuses = %v, want 500, 500, 204", got)
 	}
 }
 
-func TestACallbackThatCannotBeJudgedComesAgain(t *testing.T) {
+func TestReceiver_KeySetUnavailable(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	s.service.Inject(sandboxfake.Match{Operation: "jwks.get"}, sandboxfake.Fault{Status: 503})
@@ -96,11 +96,11 @@ func TestACallbackThatCannotBeJudgedComesAgain(t *testing.T) {
 
 	got := statuses(s.service.Deliveries()[0])
 	if got[0] != http.StatusServiceUnavailable || got[len(got)-1] != http.StatusNoContent {
-		t.Errorf("the service was answered %v, want 503 while its keys are out of reach, and 204 in the end", got)
+		t.Errorf("statuses = %v, want 503 while the key set is unavailable, then 204", got)
 	}
 }
 
-func TestAForgedCallbackIsRefusedAndLogged(t *testing.T) {
+func TestReceiver_RejectsForgedCallback(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	s.service.Inject(sandboxfake.Match{Operation: sandboxfake.OperationCallback}, sandboxfake.Fault{WrongKey: true})
@@ -108,24 +108,24 @@ func TestAForgedCallbackIsRefusedAndLogged(t *testing.T) {
 	s.start(t, "447700900012", true)
 
 	if got := statuses(s.service.Deliveries()[0]); !slices.Equal(got, []int{400}) {
-		t.Errorf("the sender was answered %v, want 400", got)
+		t.Errorf("statuses = %v, want 400", got)
 	}
 	if _, ok := s.checks.next(); ok {
-		t.Error("a forged callback is stored")
+		t.Error("a forged callback was stored")
 	}
 	if !strings.Contains(s.log.String(), "callback rejected") {
-		t.Errorf("the log does not say why it was refused:\n%s", s.log.String())
+		t.Errorf("log does not contain the reason:\n%s", s.log.String())
 	}
 }
 
-// shop is a backend with the receiver, on a fake with a frozen clock.
+// shop is a backend with a receiver, and a fake with a frozen clock.
 type shop struct {
 	service     *sandboxfake.Server
 	client      *idverify.Client
 	checks      *checks
 	callbackURL string
 	log         syncBuffer
-	failures    int // of the store, before it works
+	failures    int // how many calls of store fail
 }
 
 func newShop(t *testing.T) *shop {
@@ -137,7 +137,7 @@ func newShop(t *testing.T) *shop {
 		store: func(ctx context.Context, c *idverify.Callback) (outcome, error) {
 			if s.failures > 0 {
 				s.failures--
-				return "", errors.New("the database is away")
+				return "", errors.New("database unavailable")
 			}
 			return s.checks.put(ctx, c)
 		},
@@ -145,7 +145,8 @@ func newShop(t *testing.T) *shop {
 	return s
 }
 
-// start creates and stores a PhoneCheck for the customer of that name, has a phone open its Check URL or not, and waits for the callback's first try.
+// start creates and stores a PhoneCheck whose customer is its number. If open is set, it opens the
+// Check URL.
 func (s *shop) start(t *testing.T, number string, open bool) {
 	t.Helper()
 	check := s.create(t, s.client, number, "")
@@ -155,7 +156,7 @@ func (s *shop) start(t *testing.T, number string, open bool) {
 	}
 }
 
-// create has a client, not necessarily ours, create a PhoneCheck whose callback goes to the shop.
+// create creates a PhoneCheck with any client's credentials. Its callback URL is the shop's.
 func (s *shop) create(t *testing.T, client *idverify.Client, number, reference string) *idverify.PhoneCheck {
 	t.Helper()
 	check, err := client.PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: number, ReferenceID: reference, CallbackURL: s.callbackURL})
@@ -172,7 +173,7 @@ func (s *shop) add(t *testing.T, checkID, customer string) {
 	}
 }
 
-// open has a phone open the Check URL, and waits for the callback's first try.
+// open opens the Check URL on a phone and waits for the first delivery attempt.
 func (s *shop) open(t *testing.T, check *idverify.PhoneCheck) {
 	t.Helper()
 	if _, err := s.service.Device().Open(t.Context(), check.CheckURL); err != nil {
@@ -190,14 +191,14 @@ func (s *shop) advance(t *testing.T, d time.Duration) {
 	}
 }
 
-// workOff returns the verdicts of n callbacks and makes sure that no more wait.
+// drain processes n callbacks and returns their results. No other callback may be pending.
 func (s *shop) drain(t *testing.T, n int) []string {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	var results []string
 	if _, ok := s.checks.next(); !ok {
-		t.Fatal("nothing waits: a callback was lost")
+		t.Fatal("no callback is pending: it was lost")
 	}
 	work(ctx, s.checks, slog.New(slog.DiscardHandler), func(_ context.Context, customer string, c *idverify.Callback) error {
 		if results = append(results, customer+": "+describe(c)); len(results) == n {
@@ -206,7 +207,7 @@ func (s *shop) drain(t *testing.T, n int) []string {
 		return nil
 	})
 	if left, ok := s.checks.next(); ok {
-		t.Errorf("a callback still waits, status %s: it was stored twice, or is not ours", left.callback.Status)
+		t.Errorf("another callback is pending, status %s: a duplicate, or of an unknown check", left.callback.Status)
 	}
 	return results
 }
@@ -219,7 +220,7 @@ func statuses(d sandboxfake.Delivery) []int {
 	return got
 }
 
-// syncBuffer is a bytes.Buffer for several goroutines.
+// syncBuffer is a bytes.Buffer that is safe for concurrent use.
 type syncBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer

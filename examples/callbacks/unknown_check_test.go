@@ -11,16 +11,18 @@ import (
 	"github.com/idverify/idverify-go"
 )
 
-// The attacker is a customer of the service too. They check their own number, name our callback URL, and put the victim's name into the reference: the service signs that for our host.
-func TestACheckOfAnotherCustomerDecidesNothing(t *testing.T) {
+// The attacker is another customer of the service, who checks their own number with our callback
+// URL and puts the victim's number into the reference. The service signs this callback for our
+// host.
+func TestReceiver_OtherCustomersCheck(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
 		name string
-		age  time.Duration // when the attacker's phone opens its Check URL
+		age  time.Duration // of the check when the attacker opens it
 		want []int
 	}{
-		{"while it could be ours", 0, []int{500, 500, 500, 204}},
-		{"when it is too old for that", 90 * time.Second, []int{204}},
+		{"recent check", 0, []int{500, 500, 500, 204}},
+		{"old check", 90 * time.Second, []int{204}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
@@ -34,17 +36,17 @@ func TestACheckOfAnotherCustomerDecidesNothing(t *testing.T) {
 			s.advance(t, 3*time.Minute)
 
 			if got := statuses(s.service.Deliveries()[0]); !slices.Equal(got, row.want) {
-				t.Errorf("the service was answered %v, want %v", got, row.want)
+				t.Errorf("statuses = %v, want %v", got, row.want)
 			}
-			want := []string{"447700900013: the Check URL was not opened in time: offer another try"}
+			want := []string{"447700900013: the Check URL was not opened in time: offer a new check"}
 			if diff := cmp.Diff(want, s.drain(t, len(want))); diff != "" {
-				t.Errorf("an attacker decided for a customer; verdicts (-want +got):\n%s", diff)
+				t.Errorf("an attacker decided a customer's check; results (-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
-func TestACallbackThatComesBeforeItsCheckIsStoredIsNotLost(t *testing.T) {
+func TestReceiver_CallbackBeforeCheckIsStored(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	check := s.create(t, s.client, "447700900012", "")
@@ -54,26 +56,26 @@ func TestACallbackThatComesBeforeItsCheckIsStoredIsNotLost(t *testing.T) {
 	s.advance(t, time.Minute)
 
 	if got := statuses(s.service.Deliveries()[0]); !slices.Equal(got, []int{http.StatusInternalServerError, http.StatusNoContent}) {
-		t.Errorf("the service was answered %v, want 500 until the check is stored, then 204", got)
+		t.Errorf("statuses = %v, want 500 until the check is stored, then 204", got)
 	}
 	if diff := cmp.Diff([]string{"447700900012: verified"}, s.drain(t, 1)); diff != "" {
-		t.Errorf("verdicts (-want +got):\n%s", diff)
+		t.Errorf("results (-want +got):\n%s", diff)
 	}
 }
 
-// put is given what the service does not send today, so these make the callbacks by hand.
-func TestWhatIsNotTheEndOfOurCheckIsNotStored(t *testing.T) {
+// The fake does not send such callbacks.
+func TestChecks_Put(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
 		name     string
 		callback idverify.Callback
 		want     outcome
 	}{
-		{"a kind of the future", idverify.Callback{Product: "invoice", CheckID: "ours", Status: idverify.StatusCompleted}, notFinal},
-		{"a kind that has no callbacks", idverify.Callback{Product: idverify.ProductSIMCheck, CheckID: "ours", Status: idverify.StatusCompleted}, notFinal},
-		{"a notice on the way", idverify.Callback{Product: idverify.ProductPhoneCheck, CheckID: "ours", Status: idverify.StatusPending}, notFinal},
-		{"a status of the future", idverify.Callback{Product: idverify.ProductPhoneCheck, CheckID: "ours", Status: "FROZEN"}, notFinal},
-		{"no status", idverify.Callback{Product: idverify.ProductPhoneCheck, CheckID: "ours"}, notFinal},
+		{"unknown product", idverify.Callback{Product: "invoice", CheckID: "ours", Status: idverify.StatusCompleted}, notFinal},
+		{"product without callbacks", idverify.Callback{Product: idverify.ProductSIMCheck, CheckID: "ours", Status: idverify.StatusCompleted}, notFinal},
+		{"status that is not final", idverify.Callback{Product: idverify.ProductPhoneCheck, CheckID: "ours", Status: idverify.StatusPending}, notFinal},
+		{"unknown status", idverify.Callback{Product: idverify.ProductPhoneCheck, CheckID: "ours", Status: "FROZEN"}, notFinal},
+		{"missing status", idverify.Callback{Product: idverify.ProductPhoneCheck, CheckID: "ours"}, notFinal},
 		{"another product", idverify.Callback{Product: idverify.ProductSubscriberCheck, CheckID: "ours", Status: idverify.StatusCompleted}, unknown},
 		{"another check", idverify.Callback{Product: idverify.ProductPhoneCheck, CheckID: "theirs", Status: idverify.StatusCompleted}, unknown},
 	} {
@@ -87,11 +89,11 @@ func TestWhatIsNotTheEndOfOurCheckIsNotStored(t *testing.T) {
 			got, err := store.put(t.Context(), &row.callback)
 
 			if got != row.want || err != nil {
-				t.Errorf("put answers %q, %v, want %q", got, err, row.want)
+				t.Errorf("put = %q, %v, want %q", got, err, row.want)
 			}
 			final := idverify.Callback{Product: idverify.ProductPhoneCheck, CheckID: "ours", Status: idverify.StatusExpired}
 			if got, err := store.put(t.Context(), &final); got != stored || err != nil {
-				t.Errorf("the end that comes after it: %q, %v, want it stored: it was swallowed", got, err)
+				t.Errorf("put of the final result = %q, %v, want it stored", got, err)
 			}
 		})
 	}

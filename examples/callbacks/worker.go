@@ -8,14 +8,15 @@ import (
 	"github.com/idverify/idverify-go"
 )
 
-// The waits after work that failed: doubled each time, up to the last.
+// The wait after a failure doubles from minWait to maxWait.
 const (
 	minWait = time.Second
 	maxWait = time.Minute
 )
 
-// work does what the stored callbacks are for, one after another, until ctx ends. What fails is put off and done again after a wait, and the others go on meanwhile: one that fails for ever must not hold up the rest.
-// do must bear being called twice for one check, since the process may end between the work and its record.
+// work processes the stored callbacks in turn until ctx ends. A callback whose processing fails is
+// retried later and does not delay the others. do must be idempotent: the process may end after do
+// returns and before that is recorded.
 func work(ctx context.Context, cs *checks, log *slog.Logger, do func(ctx context.Context, customer string, c *idverify.Callback) error) {
 	for ctx.Err() == nil {
 		c, ok := cs.next()
@@ -30,15 +31,15 @@ func work(ctx context.Context, cs *checks, log *slog.Logger, do func(ctx context
 			continue
 		}
 		wait := maxWait
-		if c.attempts < 6 { // 64 s and more are over the last wait
+		if c.attempts < 6 { // 2⁶ s exceeds maxWait
 			wait = minWait << c.attempts
 		}
-		log.ErrorContext(ctx, "callback not worked off", "check_id", id, "tries", c.attempts+1, "wait", wait, "error", err)
+		log.ErrorContext(ctx, "callback not processed", "check_id", id, "attempt", c.attempts+1, "wait", wait, "error", err)
 		cs.postpone(id, wait)
 	}
 }
 
-// rest returns when a callback arrives, when ctx ends, and, if timed, after wait.
+// sleep returns when a callback arrives, when ctx ends, or, if timed is set, after wait.
 func sleep(ctx context.Context, arrived <-chan struct{}, timed bool, wait time.Duration) {
 	var due <-chan time.Time
 	if timed {
@@ -53,17 +54,18 @@ func sleep(ctx context.Context, arrived <-chan struct{}, timed bool, wait time.D
 	}
 }
 
-// verdict is what a callback means for the customer. Status comes first: only a COMPLETED check has an answer, and Match is nil where there is none.
+// describe states what a callback means for the customer. Match is valid only when Status is
+// COMPLETED. It is nil if the service returned no result.
 func describe(c *idverify.Callback) string {
 	switch {
 	case c.Status == idverify.StatusExpired:
-		return "the Check URL was not opened in time: offer another try"
+		return "the Check URL was not opened in time: offer a new check"
 	case c.Status == idverify.StatusError:
-		return "the network gave no answer (" + c.ErrorCode + "): verify in another way"
+		return "no result from the mobile network (" + c.ErrorCode + "): verify in another way"
 	case c.Status != idverify.StatusCompleted || c.Match == nil:
-		return "not known: verify in another way"
+		return "no result: verify in another way"
 	case *c.Match:
 		return "verified"
 	}
-	return "not verified: the number is another phone's"
+	return "not verified: another phone has this number"
 }

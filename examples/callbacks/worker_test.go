@@ -12,7 +12,7 @@ import (
 	"github.com/idverify/idverify-go/internal/synctest"
 )
 
-func TestWorkThatFailsIsDoneAgain(t *testing.T) {
+func TestWork_RetriesAfterFailure(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore(t, "first", "second")
@@ -22,7 +22,7 @@ func TestWorkThatFailsIsDoneAgain(t *testing.T) {
 
 		work(ctx, store, slog.New(slog.DiscardHandler), func(_ context.Context, _ string, c *idverify.Callback) error {
 			if attempts++; attempts < 20 {
-				return errors.New("the database is away")
+				return errors.New("database unavailable")
 			}
 			if worked = append(worked, c.CheckID); len(worked) == 2 {
 				stop()
@@ -31,12 +31,12 @@ func TestWorkThatFailsIsDoneAgain(t *testing.T) {
 		})
 
 		if slices.Sort(worked); !slices.Equal(worked, []string{"first", "second"}) {
-			t.Errorf("worked off %v, want each once", worked)
+			t.Errorf("processed = %v, want each once", worked)
 		}
 	})
 }
 
-func TestWorkThatFailsForEverHoldsUpNoOther(t *testing.T) {
+func TestWork_FailureDoesNotDelayOthers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore(t, "bad", "good", "good too")
@@ -48,22 +48,22 @@ func TestWorkThatFailsForEverHoldsUpNoOther(t *testing.T) {
 		work(ctx, store, slog.New(slog.DiscardHandler), func(_ context.Context, _ string, c *idverify.Callback) error {
 			if c.CheckID == "bad" {
 				bad++
-				return errors.New("the customer's record is broken")
+				return errors.New("invalid customer record")
 			}
 			worked = append(worked, c.CheckID)
 			return nil
 		})
 
 		if !slices.Equal(worked, []string{"good", "good too"}) {
-			t.Errorf("worked off %v, want what is behind the bad one", worked)
+			t.Errorf("processed = %v, want the callbacks after the failing one", worked)
 		}
 		if bad < 60 || bad > 70 {
-			t.Errorf("the bad one was tried %d times in an hour, want about once a minute", bad)
+			t.Errorf("the failing callback was processed %d times in an hour, want about once a minute", bad)
 		}
 	})
 }
 
-func TestWorkBeginsWhenACallbackArrives(t *testing.T) {
+func TestWork_WakesForNewCallback(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore(t)
@@ -82,15 +82,15 @@ func TestWorkBeginsWhenACallbackArrives(t *testing.T) {
 		select {
 		case customer := <-worked:
 			if customer != "customer of late" {
-				t.Errorf("worked off for %q, want the customer that the check was stored for", customer)
+				t.Errorf("customer = %q, want the stored one", customer)
 			}
 		default:
-			t.Error("the worker sleeps on: a verdict waits for nobody")
+			t.Error("the new callback was not processed")
 		}
 	})
 }
 
-// ended returns checks whose callbacks wait.
+// newStore returns checks with pending callbacks.
 func newStore(t *testing.T, ids ...string) *checks {
 	t.Helper()
 	store := newChecks()
