@@ -1,8 +1,10 @@
-// Console sets up a workspace from nothing to a first paid check, on the fake in this process, and prints each step.
+// Console sets up a workspace up to its first paid check and prints each step. It uses a fake of
+// the service in the same process.
 //
 //	go run ./examples/console
 //
-// The order is the service's: a project, then company details, then a payment method, then a top-up. In production you sign up on the service's web pages and begin with the workspace's credentials.
+// The service requires this order: company details, payment method, top-up. In production, sign up
+// on the service's web pages and start with the credentials of your workspace.
 package main
 
 import (
@@ -27,7 +29,7 @@ func main() {
 }
 
 func run(ctx context.Context, out io.Writer) error {
-	// The service's side: somebody signs up and gets a workspace of their own with its credentials.
+	// Signing up creates a workspace and its credentials.
 	service, err := sandboxfake.Start(sandboxfake.WithPrices(map[idverify.Product]string{idverify.ProductPhoneCheck: "0.05"}))
 	if err != nil {
 		return err
@@ -43,23 +45,23 @@ func run(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "1. Ada signed up: her workspace begins with %s %s to try things\n", balance.AmountAvailable, balance.Currency)
+	fmt.Fprintf(out, "1. Ada signed up; her workspace has an initial balance of %s %s\n", balance.AmountAvailable, balance.Currency)
 
 	project, err := console.Projects.Create(ctx, idverify.ProjectParams{Name: "Shop", Mode: idverify.ModeSandbox})
 	if err != nil {
 		return err
 	}
-	// This is the only time that the service tells the secret: Reveal it into your vault.
+	// The secret is returned only once: store it in your secret manager.
 	shop := project.Credentials[0].Credentials
-	fmt.Fprintf(out, "2. Project %s in mode %s; its secret goes to the vault, not to the log: %v\n", project.Name, project.Mode, shop.ClientSecret)
+	fmt.Fprintf(out, "2. Created project %s in mode %s; logs show its secret as %v\n", project.Name, project.Mode, shop.ClientSecret)
 
-	// Topping up out of order is refused, and the error says what comes first.
+	// A top-up out of order fails, and the error contains the missing step.
 	_, err = console.Billing.TopUp(ctx, idverify.TopUpParams{PaymentMethodID: "none-yet", Currency: "EUR", Amount: "25"})
 	rejected, ok := errors.AsType[*idverify.Error](err)
 	if !ok || !errors.Is(err, idverify.ErrConflict) {
-		return fmt.Errorf("a top-up before the company details: want ErrConflict, got %w", err)
+		return fmt.Errorf("top up before the company details: want ErrConflict, got %w", err)
 	}
-	fmt.Fprintf(out, "3. Too early, %s: %s\n", rejected.Fragment(), rejected.Detail)
+	fmt.Fprintf(out, "3. Top-up failed: %s: %s\n", rejected.Fragment(), rejected.Detail)
 
 	if err := topUp(ctx, out, console); err != nil {
 		return err
@@ -69,12 +71,12 @@ func run(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "7. Project %s is now in mode %s: from here on checks cost money\n", project.Name, project.Mode)
+	fmt.Fprintf(out, "7. Project %s is in mode %s: checks are now charged\n", project.Name, project.Mode)
 
 	return firstPaidCheck(ctx, out, service, console, shop)
 }
 
-// topUp brings money into the account, in the service's order.
+// topUp adds company details and a payment method, and tops up the balance.
 func topUp(ctx context.Context, out io.Writer, console *idverify.Console) error {
 	company, err := console.Billing.UpdateAccount(ctx, idverify.BillingAccount{
 		CompanyName: "Ada Ltd", ContactName: "Ada", ContactEmail: "ada@example.com",
@@ -100,11 +102,11 @@ func topUp(ctx context.Context, out io.Writer, console *idverify.Console) error 
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "6. Topped up: %s %s; the first top-up fixed the currency, and what was left in API is gone\n", balance.AmountAvailable, balance.Currency)
+	fmt.Fprintf(out, "6. Topped up: %s %s; the currency is now fixed, and the initial balance is gone\n", balance.AmountAvailable, balance.Currency)
 	return nil
 }
 
-// firstPaidCheck uses the project as an application does, and shows what that cost.
+// firstPaidCheck creates a check with the project's credentials and prints its cost.
 func firstPaidCheck(ctx context.Context, out io.Writer, service *sandboxfake.Server, console *idverify.Console, shop idverify.Credentials) error {
 	client, err := idverify.NewClient(service.URL(), shop, idverify.WithHTTPClient(service.HTTPClient()))
 	if err != nil {
@@ -114,7 +116,7 @@ func firstPaidCheck(ctx context.Context, out io.Writer, service *sandboxfake.Ser
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "8. First paid check: it cost %s %s, and %s is left\n", check.ChargeAmount, check.ChargeCurrency, check.SnapshotBalance)
+	fmt.Fprintf(out, "8. First paid check: it cost %s %s; the balance is %s\n", check.ChargeAmount, check.ChargeCurrency, check.SnapshotBalance)
 
 	days, err := console.Usage.Daily(ctx, idverify.UsageQuery{From: time.Now().Add(-24 * time.Hour), GroupBy: []idverify.UsageGroup{idverify.UsageByProduct}})
 	if err != nil {
@@ -122,7 +124,7 @@ func firstPaidCheck(ctx context.Context, out io.Writer, service *sandboxfake.Ser
 	}
 	for _, day := range days {
 		if day.Amount != "0" {
-			fmt.Fprintf(out, "9. Usage: %d call of %s for %s %s\n", day.Counter, day.Product, day.Amount, day.Currency)
+			fmt.Fprintf(out, "9. Usage: %d %s for %s %s\n", day.Counter, day.Product, day.Amount, day.Currency)
 		}
 	}
 	return nil

@@ -1,8 +1,9 @@
-// Opentelemetry shows how to trace and to log what the client does: spans by an http.RoundTripper, records by log/slog. Neither holds personal data.
+// Opentelemetry traces and logs the client's requests: an http.RoundTripper creates the spans, and
+// log/slog writes the records. Neither contains personal data.
 //
 //	go run .
 //
-// transport.go is what you copy. This file runs it on the fake and prints the spans, then what idverify.WithLogger writes.
+// Copy transport.go. This file runs it with a fake of the service and prints the spans and the log.
 package main
 
 import (
@@ -28,7 +29,7 @@ import (
 func main() {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	// In production the exporter sends to a collector, in batches.
+	// In production, use a batching exporter that sends to a collector.
 	exporter, err := stdouttrace.New(stdouttrace.WithPrettyPrint())
 	if err == nil {
 		provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(exporter))
@@ -41,7 +42,7 @@ func main() {
 }
 
 func run(ctx context.Context, provider trace.TracerProvider, logs io.Writer) error {
-	// The service's side: a fake, which is told to be busy once, so that there is a retry to see.
+	// The fake fails the first lookup once, so that the output shows a retry.
 	service, err := sandboxfake.Start()
 	if err != nil {
 		return err
@@ -51,7 +52,7 @@ func run(ctx context.Context, provider trace.TracerProvider, logs io.Writer) err
 
 	tracer := provider.Tracer("github.com/idverify/idverify-go/examples/opentelemetry")
 
-	httpClient := service.HTTPClient() // in production &http.Client{Timeout: 30 * time.Second}, and http.DefaultTransport below
+	httpClient := service.HTTPClient() // in production, &http.Client{Timeout: 30 * time.Second}
 	httpClient.Transport = &tracingTransport{next: httpClient.Transport, tracer: tracer}
 	client, err := idverify.NewClient(service.URL(), service.Credentials(),
 		idverify.WithHTTPClient(httpClient),
@@ -60,11 +61,11 @@ func run(ctx context.Context, provider trace.TracerProvider, logs io.Writer) err
 		return err
 	}
 
-	// One span around what the user wants; the client's are its children.
+	// The client's spans are children of this one.
 	ctx, span := tracer.Start(ctx, "sign up", trace.WithSpanKind(trace.SpanKindServer))
 	defer span.End()
 	if err := signUp(ctx, client); err != nil {
-		span.SetStatus(codes.Error, err.Error()) // errors of idverify hold no personal data
+		span.SetStatus(codes.Error, err.Error()) // errors of package idverify contain no personal data
 		return err
 	}
 	return nil

@@ -12,7 +12,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 )
 
-func TestSpansNameTheOperationAndNobody(t *testing.T) {
+func TestRun_SpansAndLogs(t *testing.T) {
 	t.Parallel()
 	recorder := tracetest.NewSpanRecorder()
 	var logs bytes.Buffer
@@ -27,7 +27,7 @@ func TestSpansNameTheOperationAndNobody(t *testing.T) {
 	for i, span := range spans {
 		names[i] = span.Name()
 		if caller := spans[len(spans)-1].SpanContext().SpanID(); i < len(spans)-1 && span.Parent().SpanID() != caller {
-			t.Errorf("span %q is no child of the caller's", span.Name())
+			t.Errorf("span %q is not a child of the caller's span", span.Name())
 		}
 	}
 	want := []string{
@@ -39,22 +39,22 @@ func TestSpansNameTheOperationAndNobody(t *testing.T) {
 		"sign up",
 	}
 	if !slices.Equal(names, want) {
-		t.Errorf("spans %q, want %q", names, want)
+		t.Errorf("spans = %q, want %q", names, want)
 	}
 	output := logs.String() + fmt.Sprintf("%+v", tracetest.SpanStubsFromReadOnlySpans(spans))
 	for _, secret := range []string{"447700900012", "192.0.2.10", "Bearer", "Basic"} {
 		if strings.Contains(output, secret) {
-			t.Errorf("spans or logs hold %q", secret)
+			t.Errorf("spans or logs contain %q", secret)
 		}
 	}
 	for _, record := range []string{"level=DEBUG msg=\"idverify: try\" operation=coverage.device_ip attempt=1", "status=503", "level=WARN msg=\"idverify: retry\" operation=coverage.device_ip attempt=1", "attempt=2"} {
 		if !strings.Contains(logs.String(), record) {
-			t.Errorf("the log does not say %q:\n%s", record, logs.String())
+			t.Errorf("log does not contain %q:\n%s", record, logs.String())
 		}
 	}
 }
 
-func TestRoutesHoldNothingOfAnybody(t *testing.T) {
+func TestRouteOf(t *testing.T) {
 	t.Parallel()
 	for path, want := range map[string]string{
 		"/oauth2/v1/token":                        "/oauth2/v1/token",
@@ -75,7 +75,7 @@ func TestRoutesHoldNothingOfAnybody(t *testing.T) {
 	}
 }
 
-func TestAConnectionThatFailsIsASpanWithoutTheAddress(t *testing.T) {
+func TestTracingTransport_RedactsError(t *testing.T) {
 	t.Parallel()
 	recorder := tracetest.NewSpanRecorder()
 	tracer := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(recorder)).Tracer("")
@@ -84,15 +84,15 @@ func TestAConnectionThatFailsIsASpanWithoutTheAddress(t *testing.T) {
 	_, err := client.Get("https://service.example.com/coverage/v0.1/device_ips/192.0.2.10")
 
 	if err == nil {
-		t.Fatal("want the transport's error")
+		t.Fatal("err = nil, want the transport's error")
 	}
 	span := fmt.Sprintf("%+v", tracetest.SpanStubsFromReadOnlySpans(recorder.Ended()))
-	if !strings.Contains(span, "no answer") || strings.Contains(span, "192.0.2.10") {
-		t.Errorf("span %s, want the failure without the address", span)
+	if !strings.Contains(span, "request failed") || strings.Contains(span, "192.0.2.10") {
+		t.Errorf("span = %s, want the failure without the address", span)
 	}
 }
 
-// broken is a transport whose errors tell too much.
+// failingTransport returns errors that contain the URL.
 type failingTransport struct{}
 
 func (failingTransport) RoundTrip(r *http.Request) (*http.Response, error) {

@@ -10,9 +10,11 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// tracingTransport makes a span of every try that the client sends: operations, their retries, and the token requests between them.
+// tracingTransport creates a span for every attempt: requests of operations, their retries, and
+// token requests.
 //
-// The usual instrumentation of net/http records the URL, and the URLs of this service hold addresses and check ids. These spans hold the route in its place.
+// The standard instrumentation of net/http records the URL, which can contain an address or a check
+// ID. These spans record the route instead.
 type tracingTransport struct {
 	next   http.RoundTripper
 	tracer trace.Tracer
@@ -29,9 +31,9 @@ func (t *tracingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 
 	response, err := t.next.RoundTrip(r.WithContext(ctx))
 	if err != nil {
-		// Its text may hold an address; its type is enough to group by.
+		// The message may contain an address; the type suffices for grouping.
 		span.SetAttributes(attribute.String("error.type", fmt.Sprintf("%T", err)))
-		span.SetStatus(codes.Error, "no answer")
+		span.SetStatus(codes.Error, "request failed")
 		return nil, err
 	}
 	span.SetAttributes(attribute.Int("http.response.status_code", response.StatusCode))
@@ -44,10 +46,12 @@ func (t *tracingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// words are the fixed segments of the service's paths. Any other segment is an id, a country or an address.
+// fixedSegments are the fixed segments of the service's paths. Any other segment is an ID, a
+// country or an address.
 const fixedSegments = " oauth2 token revoke .well-known jwks.json phone_check sim_check subscriber_check coverage console checks traces redirect device_ips device_ip countries projects workspaces credentials members invitations billing_account payment_methods topups usage reset v0.1 v0.2 v1 "
 
-// routeOf is the path with {} for every segment that is not one of words, so that spans are few by name and tell nothing of anybody.
+// routeOf replaces each segment of path that is not fixed by {}. The result has few distinct values
+// and contains no personal data.
 func routeOf(path string) string {
 	segments := strings.Split(path, "/")
 	for i, s := range segments {

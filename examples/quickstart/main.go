@@ -1,8 +1,10 @@
-// Quickstart shows the whole way of the service's checks, on the fake in this process: nothing to configure, nothing to pay.
+// Quickstart runs each kind of check with a fake of the service in the same process. It needs no
+// configuration and costs nothing.
 //
 //	go run ./examples/quickstart
 //
-// Read run from top to bottom; the service's side (the fake, and the phone) is marked. In production only that part goes away.
+// Read run from top to bottom. Comments mark the parts that the fake and its phone play; your
+// production code has no such parts.
 package main
 
 import (
@@ -30,25 +32,26 @@ func main() {
 	}
 }
 
-// host is where our backend is reached from outside.
+// host is the public host name of our backend.
 const host = "shop.sandbox.test"
 
 func run(ctx context.Context, out io.Writer) error {
-	// The service's side: a fake of it, with a sandbox project. In production this is the service's base URL and your project's credentials.
+	// Fake: a service with a sandbox project. In production, use the service's base URL and your
+	// project's credentials.
 	service, err := sandboxfake.Start()
 	if err != nil {
 		return err
 	}
 	defer service.Close()
 
-	// A client for the project. WithHTTPClient is for the fake's certificate alone.
+	// A client for the project. WithHTTPClient is needed only because of the fake's certificate.
 	client, err := idverify.NewClient(service.URL(), service.Credentials(), idverify.WithHTTPClient(service.HTTPClient()),
-		idverify.WithVersions(idverify.Versions{SubscriberCheck: "v0.2"})) // the version with the code exchange
+		idverify.WithVersions(idverify.Versions{SubscriberCheck: "v0.2"})) // with code exchange
 	if err != nil {
 		return err
 	}
 
-	// A verifier of what the service sends us: with the keys that it publishes, for messages to our own host.
+	// A verifier for messages to our host. It uses the keys that the service publishes.
 	keys, err := signature.NewJWKS(client.JWKSURL(), &signature.JWKSOptions{HTTPClient: service.HTTPClient()})
 	if err != nil {
 		return err
@@ -58,14 +61,14 @@ func run(ctx context.Context, out io.Writer) error {
 		return err
 	}
 
-	// Our backend: one handler for callbacks, one for redirects. The service's side makes it reachable.
+	// Our backend handles callbacks and redirects. Handle makes it reachable for the fake.
 	shop := &backend{client: client, callbacks: make(chan *idverify.Callback, 1), redirects: make(chan *idverify.SubscriberCheck, 1)}
 	mux := http.NewServeMux()
 	mux.Handle("POST /callbacks", idverify.CallbackHandler(verifier, shop.callback))
 	mux.Handle("GET /verified", idverify.RedirectHandler(verifier, shop.redirect))
 	shop.url = service.Handle(host, mux)
 
-	// The service's side: a phone, whose browser opens Check URLs over its mobile data connection.
+	// Fake: a phone that opens Check URLs over its mobile data connection.
 	phone := service.Device()
 
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
@@ -80,21 +83,23 @@ func run(ctx context.Context, out io.Writer) error {
 	return nil
 }
 
-// phoneChecks asks whether numbers belong to the phone that opens the Check URL. The answer comes by callback.
+// phoneChecks checks whether numbers belong to the phone that opens the Check URL. The result
+// arrives by callback.
 func phoneChecks(ctx context.Context, table *tabwriter.Writer, shop *backend, phone *sandboxfake.Device) error {
-	fmt.Fprintln(table, "PhoneCheck: does the number belong to this phone?\nNUMBER\tSTATUS\tMATCH\tTHE CALLBACK WAS")
+	fmt.Fprintln(table, "PhoneCheck: does the number belong to this phone?\nNUMBER\tSTATUS\tMATCH\tCALLBACK")
 	for _, number := range []string{"+44 7700 900-012", "+44 7700 900-013", "+44 7700 900-099"} {
 		check, err := shop.client.PhoneChecks.Create(ctx, idverify.PhoneCheckParams{PhoneNumber: number, CallbackURL: shop.url + "/callbacks"})
 		if err != nil {
 			return err
 		}
-		// Your app hands check.CheckURL to the device; opened by the server it would tell nothing.
+		// Your app opens check.CheckURL on the device. Opened by the server, it would not identify the
+		// device.
 		if _, err := phone.Open(ctx, check.CheckURL); err != nil {
 			return err
 		}
 		select {
 		case result := <-shop.callbacks:
-			fmt.Fprintf(table, "%s\t%s\t%s\tsigned by the service\n", number, result.Status, yesNo(result.Status, result.Match))
+			fmt.Fprintf(table, "%s\t%s\t%s\tverified\n", number, result.Status, yesNo(result.Status, result.Match))
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -102,9 +107,9 @@ func phoneChecks(ctx context.Context, table *tabwriter.Writer, shop *backend, ph
 	return nil
 }
 
-// simChecks asks whether SIMs were changed lately. The answer comes at once.
+// simChecks checks whether SIMs changed recently. The response to Create contains the result.
 func simChecks(ctx context.Context, table *tabwriter.Writer, shop *backend, _ *sandboxfake.Device) error {
-	fmt.Fprintln(table, "\nSIMCheck: is the SIM the same as a week ago?\nNUMBER\tSTATUS\tNO SIM CHANGE")
+	fmt.Fprintln(table, "\nSIMCheck: has the SIM stayed the same for a week?\nNUMBER\tSTATUS\tNO SIM CHANGE")
 	for _, number := range []string{"+44 7700 900-012", "+44 7700 900-016", "+44 7700 900-099"} {
 		check, err := shop.client.SIMChecks.Create(ctx, idverify.SIMCheckParams{PhoneNumber: number, Period: 7 * 24 * time.Hour})
 		if err != nil {
@@ -115,9 +120,10 @@ func simChecks(ctx context.Context, table *tabwriter.Writer, shop *backend, _ *s
 	return nil
 }
 
-// subscriberChecks asks both. With version v0.2 the phone comes back to us with a code, which we exchange for the answer.
+// subscriberChecks checks both. In version v0.2 the phone returns to our redirect URL with a code,
+// which we exchange for the result.
 func subscriberChecks(ctx context.Context, table *tabwriter.Writer, shop *backend, phone *sandboxfake.Device) error {
-	fmt.Fprintln(table, "\nSubscriberCheck: both, by a code that the phone brings back\nNUMBER\tSTATUS\tMATCH\tNO SIM CHANGE")
+	fmt.Fprintln(table, "\nSubscriberCheck: both, with a code exchange\nNUMBER\tSTATUS\tMATCH\tNO SIM CHANGE")
 	for _, number := range []string{"+44 7700 900-012", "+44 7700 900-016", "+44 7700 900-013"} {
 		check, err := shop.client.SubscriberChecks.Create(ctx, idverify.SubscriberCheckParams{PhoneNumber: number, RedirectURL: shop.url + "/verified"})
 		if err != nil {
@@ -136,9 +142,10 @@ func subscriberChecks(ctx context.Context, table *tabwriter.Writer, shop *backen
 	return nil
 }
 
-// reachability asks whether a check can work at all from an address, before you choose it over a text message.
+// reachability checks whether a check can work from an address, for example to choose between a
+// PhoneCheck and a text message.
 func reachability(ctx context.Context, table *tabwriter.Writer, shop *backend, _ *sandboxfake.Device) error {
-	fmt.Fprintln(table, "\nReachability: is this the address of a phone on mobile data?\nADDRESS\tANSWER")
+	fmt.Fprintln(table, "\nReachability: is this the address of a phone on mobile data?\nADDRESS\tREACHABLE")
 	for _, address := range []string{"192.0.2.10", "192.0.2.11", "192.0.2.99"} {
 		network, err := shop.client.Reachability.Lookup(ctx, netip.MustParseAddr(address))
 		switch {
@@ -155,7 +162,7 @@ func reachability(ctx context.Context, table *tabwriter.Writer, shop *backend, _
 	return nil
 }
 
-// backend is ours: it gets the service's callbacks, and the phone when it comes back from a Check URL.
+// backend receives callbacks from the service, and phones that return from a Check URL.
 type backend struct {
 	client    *idverify.Client
 	url       string
@@ -163,7 +170,7 @@ type backend struct {
 	redirects chan *idverify.SubscriberCheck
 }
 
-// callback handles a verified callback. An error would have the service try again later.
+// callback handles a verified callback. If it returns an error, the service retries.
 func (b *backend) callback(ctx context.Context, c *idverify.Callback) error {
 	select {
 	case b.callbacks <- c:
@@ -173,7 +180,8 @@ func (b *backend) callback(ctx context.Context, c *idverify.Callback) error {
 	}
 }
 
-// redirect handles a verified redirect. A real backend first makes sure that this browser is the one that began the check: see examples/passwordless.
+// redirect handles a verified redirect. A production backend must first check that this browser
+// started the check: see examples/passwordless.
 func (b *backend) redirect(w http.ResponseWriter, r *http.Request, redirect *idverify.Redirect) {
 	result, err := b.client.SubscriberChecks.Complete(r.Context(), redirect.CheckID, redirect.Code)
 	if err != nil {
@@ -181,10 +189,11 @@ func (b *backend) redirect(w http.ResponseWriter, r *http.Request, redirect *idv
 		return
 	}
 	b.redirects <- result
-	fmt.Fprintln(w, "Thank you. You can go back to the shop.")
+	fmt.Fprintln(w, "Thank you. You can return to the shop.")
 }
 
-// yesNo formats a result. It is valid only when status is COMPLETED, and may be nil even then.
+// yesNo formats Match or NoSIMChange. Match is valid only when Status is COMPLETED. NoSIMChange is
+// valid only when Status is COMPLETED. Both may be nil even then.
 func yesNo(status idverify.CheckStatus, result *bool) string {
 	switch {
 	case status != idverify.StatusCompleted || result == nil:

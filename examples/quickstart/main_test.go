@@ -7,7 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestTheProgramShowsEveryCheck(t *testing.T) {
+func TestRun_PrintsEachCheck(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 
@@ -17,25 +17,25 @@ func TestTheProgramShowsEveryCheck(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := `PhoneCheck: does the number belong to this phone?
-NUMBER            STATUS     MATCH  THE CALLBACK WAS
-+44 7700 900-012  COMPLETED  yes    signed by the service
-+44 7700 900-013  COMPLETED  no     signed by the service
-+44 7700 900-099  ERROR      -      signed by the service
+NUMBER            STATUS     MATCH  CALLBACK
++44 7700 900-012  COMPLETED  yes    verified
++44 7700 900-013  COMPLETED  no     verified
++44 7700 900-099  ERROR      -      verified
 
-SIMCheck: is the SIM the same as a week ago?
+SIMCheck: has the SIM stayed the same for a week?
 NUMBER            STATUS     NO SIM CHANGE
 +44 7700 900-012  COMPLETED  yes
 +44 7700 900-016  COMPLETED  no
 +44 7700 900-099  ERROR      -
 
-SubscriberCheck: both, by a code that the phone brings back
+SubscriberCheck: both, with a code exchange
 NUMBER            STATUS     MATCH  NO SIM CHANGE
 +44 7700 900-012  COMPLETED  yes    yes
 +44 7700 900-016  COMPLETED  yes    no
 +44 7700 900-013  COMPLETED  no     -
 
 Reachability: is this the address of a phone on mobile data?
-ADDRESS     ANSWER
+ADDRESS     REACHABLE
 192.0.2.10  yes: Sandbox Mobile
 192.0.2.11  no: not a mobile address (is it on Wi-Fi?)
 192.0.2.99  no: its network is not supported

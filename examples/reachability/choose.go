@@ -13,25 +13,27 @@ import (
 	"github.com/idverify/idverify-go"
 )
 
-// method is how a customer's phone number is verified.
+// method is a method to verify a customer's phone number.
 type method string
 
 const (
-	silent     method = "silent"        // a PhoneCheck: the customer does nothing
-	mobileData method = "turn off wifi" // a PhoneCheck could work if the phone used its mobile data connection: offer that, and a text message beside it
-	sms        method = "sms"           // a code by text message
+	silent     method = "silent"        // a PhoneCheck
+	mobileData method = "turn off wifi" // a PhoneCheck may work without Wi-Fi: suggest that, and offer sms too
+	sms        method = "sms"           // a code in a text message
 )
 
-// patience is how long the choice may take. A text message sent at once is better than a silent check after a long wait.
+// timeout limits the choice. Sending a text message at once is better than a long wait for a silent
+// check.
 const timeout = 2 * time.Second
 
-// chooser chooses a method by the address that a device comes from.
+// chooser chooses a method by the address of the device.
 type chooser struct {
 	client *idverify.Client
 	log    *slog.Logger
 }
 
-// choose asks the service whether a PhoneCheck can work for a device at addr. It always has an answer: when nothing is known, a text message works for everybody.
+// choose returns the best method for a device at addr. If reachability is unknown, it returns sms,
+// which works everywhere.
 func (c *chooser) choose(ctx context.Context, addr netip.Addr) method {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -44,24 +46,24 @@ func (c *chooser) choose(ctx context.Context, addr netip.Addr) method {
 	case errors.Is(err, idverify.ErrNotMobileIP):
 		return mobileData
 	}
-	c.log.WarnContext(ctx, "reachability not known", "error", err)
+	c.log.WarnContext(ctx, "reachability unknown", "error", err)
 	return sms
 }
 
-// ServeHTTP answers the app that asks how to verify its user.
+// ServeHTTP responds with the method for the calling device.
 func (c *chooser) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	addr, err := deviceAddr(r)
 	if err != nil {
-		http.Error(w, "no address", http.StatusInternalServerError)
+		http.Error(w, "invalid remote address", http.StatusInternalServerError)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Cache-Control", "no-store") // the phone may be on Wi-Fi a minute later
+	w.Header().Set("Cache-Control", "no-store") // the phone may change networks
 	json.NewEncoder(w).Encode(map[string]method{"method": c.choose(r.Context(), addr)})
 }
 
-// deviceAddr is the address that the device comes from, as the connection tells it.
-// Behind your own proxy take it from the header that this proxy always sets, and from no other: a device can write X-Forwarded-For itself.
+// deviceAddr returns the address of the connection. Behind a proxy of yours, use the header that
+// the proxy always overwrites. Do not trust X-Forwarded-For from a device.
 func deviceAddr(r *http.Request) (netip.Addr, error) {
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {

@@ -1,8 +1,9 @@
-// Reachability shows how to choose, before a verification, between a silent check over the mobile network and a text message.
+// Reachability chooses between a silent check over the mobile network and a text message.
 //
 //	go run ./examples/reachability
 //
-// choose.go is what you copy. This file runs it on the fake, which answers by an address's last digits.
+// Copy choose.go. This file runs it with a fake of the service, whose result depends on the last
+// digits of the address.
 package main
 
 import (
@@ -28,7 +29,8 @@ func main() {
 }
 
 func run(ctx context.Context, out io.Writer, log *slog.Logger) error {
-	// In production: idverify.NewClient with the service's base URL and your project's credentials.
+	// In production, call idverify.NewClient with the service's base URL and your project's
+	// credentials.
 	service, err := sandboxfake.Start()
 	if err != nil {
 		return err

@@ -16,7 +16,7 @@ import (
 	"github.com/idverify/idverify-go/sandboxfake"
 )
 
-func TestTheProgramShowsAMethodForEachAddress(t *testing.T) {
+func TestRun_PrintsMethods(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 
@@ -36,7 +36,7 @@ func TestTheProgramShowsAMethodForEachAddress(t *testing.T) {
 	}
 }
 
-func TestThereIsAlwaysAMethod(t *testing.T) {
+func TestChooser_Choose(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
 		name   string
@@ -45,13 +45,13 @@ func TestThereIsAlwaysAMethod(t *testing.T) {
 		want   method
 		logged bool
 	}{
-		{"a mobile address", "192.0.2.10", sandboxfake.Fault{}, silent, false},
-		{"an address of a Wi-Fi", "192.0.2.11", sandboxfake.Fault{}, mobileData, false},
-		{"a network that is not supported", "192.0.2.99", sandboxfake.Fault{}, sms, false},
-		{"a network without PhoneCheck", "192.0.2.10", sandboxfake.Fault{Body: `{"network_id":"1","network_name":"One","country_code":"GB","supported_products":["SIMCheck"]}`}, sms, false},
-		{"another refusal of the same status", "192.0.2.10", sandboxfake.Fault{Status: 400, Fragment: "bad_request"}, sms, true},
-		{"a gateway's page", "192.0.2.10", sandboxfake.Fault{Status: 403, Body: "<html>"}, sms, true},
-		{"no address", "", sandboxfake.Fault{}, sms, true},
+		{"mobile address", "192.0.2.10", sandboxfake.Fault{}, silent, false},
+		{"Wi-Fi address", "192.0.2.11", sandboxfake.Fault{}, mobileData, false},
+		{"unsupported network", "192.0.2.99", sandboxfake.Fault{}, sms, false},
+		{"network without PhoneCheck", "192.0.2.10", sandboxfake.Fault{Body: `{"network_id":"1","network_name":"One","country_code":"GB","supported_products":["SIMCheck"]}`}, sms, false},
+		{"400 for another reason", "192.0.2.10", sandboxfake.Fault{Status: 400, Fragment: "bad_request"}, sms, true},
+		{"error page of a gateway", "192.0.2.10", sandboxfake.Fault{Status: 403, Body: "<html>"}, sms, true},
+		{"invalid address", "", sandboxfake.Fault{}, sms, true},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
@@ -67,16 +67,16 @@ func TestThereIsAlwaysAMethod(t *testing.T) {
 				t.Errorf("choose = %q, want %q", got, row.want)
 			}
 			if logged := log.Len() > 0; logged != row.logged {
-				t.Errorf("logged = %t, want %t: what is not the customer's doing, somebody must know: %q", logged, row.logged, log.String())
+				t.Errorf("logged = %t, want %t: faults of ours must be logged: %q", logged, row.logged, log.String())
 			}
 			if row.addr != "" && strings.Contains(log.String(), row.addr) {
-				t.Errorf("the log holds the address: %q", log.String())
+				t.Errorf("the log contains the address: %q", log.String())
 			}
 		})
 	}
 }
 
-func TestASlowServiceMeansATextMessage(t *testing.T) {
+func TestChooser_ChooseTimeout(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		service := sandboxfake.New(t, sandboxfake.WithInMemory())
@@ -92,16 +92,16 @@ func TestASlowServiceMeansATextMessage(t *testing.T) {
 	})
 }
 
-func TestTheAddressIsThatOfTheConnection(t *testing.T) {
+func TestChooser_UsesConnectionAddress(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
 		name, remote string
 		want         method
 	}{
 		{"IPv4", "192.0.2.10:50000", silent},
-		{"IPv4, not mobile", "192.0.2.11:50000", mobileData},
+		{"IPv4 Wi-Fi", "192.0.2.11:50000", mobileData},
 		{"IPv6", "[2001:db8::a]:50000", silent},
-		{"IPv4 within IPv6", "[::ffff:192.0.2.10]:50000", silent},
+		{"IPv4-mapped IPv6", "[::ffff:192.0.2.10]:50000", silent},
 		{"IPv6 with a zone", "[fe80::a%eth0]:50000", silent},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -117,7 +117,7 @@ func TestTheAddressIsThatOfTheConnection(t *testing.T) {
 
 			var got struct{ Method method }
 			if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || got.Method != row.want {
-				t.Errorf("answer %s (%v), want method %q", w.Body.Bytes(), err, row.want)
+				t.Errorf("response = %s (%v), want method %q", w.Body.Bytes(), err, row.want)
 			}
 		})
 	}

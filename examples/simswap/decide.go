@@ -9,39 +9,40 @@ import (
 	"github.com/idverify/idverify-go"
 )
 
-// decision is what becomes of a payout.
+// decision is the decision on a payout.
 type decision string
 
 const (
-	pay    decision = "pay"     // the SIM is the customer's old one
-	stepUp decision = "step up" // ask the customer for another proof first: nothing is known for or against them
-	hold   decision = "hold"    // a person looks at it: the SIM was changed, and the number may be somebody else's now
+	pay    decision = "pay"     // the SIM did not change
+	stepUp decision = "step up" // unknown: ask for another proof of identity
+	hold   decision = "hold"    // the SIM changed: have a person review the payout
 )
 
-// The rules of this business. Yours are others; keep them in one place.
+// Business rules; yours will differ.
 const (
-	smallAmount = 2000               // in cents; less is paid without a check, which has its price
-	period      = 7 * 24 * time.Hour // how far back a SIM change counts
-	timeout     = 5 * time.Second    // how long a customer waits for the network
+	smallAmount = 2000               // in cents; smaller payouts are not worth the price of a check
+	period      = 7 * 24 * time.Hour // in which a SIM change counts
+	timeout     = 5 * time.Second    // for the whole check, while the customer waits
 )
 
-// payout is money on its way to a customer.
+// payout is a payment to a customer.
 type payout struct {
 	ID          string
-	Cents       int // together with what went to this customer today, or many small payouts would make a large one
+	Cents       int // includes the customer's other payouts of the day
 	PhoneNumber string
 }
 
-// guard decides on payouts with SIMChecks.
+// guard decides on payouts by a SIMCheck.
 type guard struct {
 	client *idverify.Client
 	log    *slog.Logger
 }
 
-// decide asks the mobile network whether the SIM behind p's phone number was changed lately. It pays on a clear answer alone, and holds on a clear answer alone:
-// whatever else happens, from a network without answer to an empty balance, has the customer prove themselves in another way.
+// decide checks whether the SIM of p.PhoneNumber changed recently. Only a definite result leads to
+// pay or hold. After any failure, such as an unsupported network or an empty balance, it returns
+// stepUp: a customer must not lose access to their money because of an outage.
 //
-// An error is the end of ctx: then nothing is decided.
+// decide returns an error only if ctx ends.
 func (g *guard) decide(ctx context.Context, p payout) (decision, error) {
 	if p.Cents < smallAmount {
 		return pay, nil
@@ -62,7 +63,8 @@ func (g *guard) decide(ctx context.Context, p payout) (decision, error) {
 	return d, nil
 }
 
-// judge reads a SIMCheck. NoSIMChange is nil when the network gave no answer, which is neither yes nor no.
+// evaluate returns the decision for a check. NoSIMChange is valid only when Status is COMPLETED. It
+// is nil if the mobile network returned no result.
 func evaluate(check *idverify.SIMCheck) decision {
 	switch {
 	case check.Status != idverify.StatusCompleted || check.NoSIMChange == nil:
@@ -73,7 +75,8 @@ func evaluate(check *idverify.SIMCheck) decision {
 	return hold
 }
 
-// severity tells what somebody has to mend from what happens every day.
+// severity returns the log level for a failed check: error if an operator must act, info if the
+// failure is normal.
 func severity(err error) slog.Level {
 	switch {
 	case errors.Is(err, idverify.ErrNetworkNotSupported), errors.Is(err, idverify.ErrPhoneFormat):

@@ -1,8 +1,10 @@
-// Simswap shows a SIMCheck before a payout: who took over a phone number by a new SIM gets no money, and who merely has bad luck is not locked out.
+// Simswap runs a SIMCheck before each payout. It stops payouts to an attacker who has taken over a
+// phone number with a new SIM. A customer whose check fails must prove their identity in another
+// way.
 //
 //	go run ./examples/simswap
 //
-// decide.go is what you copy. This file runs it on the fake.
+// Copy decide.go. This file runs it with a fake of the service.
 package main
 
 import (
@@ -27,7 +29,8 @@ func main() {
 }
 
 func run(ctx context.Context, out io.Writer, log *slog.Logger) error {
-	// In production: idverify.NewClient with the service's base URL and your project's credentials.
+	// In production, call idverify.NewClient with the service's base URL and your project's
+	// credentials.
 	service, err := sandboxfake.Start()
 	if err != nil {
 		return err
@@ -38,9 +41,9 @@ func run(ctx context.Context, out io.Writer, log *slog.Logger) error {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "PAYOUT\tDECISION")
 	for _, p := range []payout{
-		{"old SIM", 50000, "447700900012"},
+		{"unchanged SIM", 50000, "447700900012"},
 		{"new SIM", 50000, "447700900017"},
-		{"no answer", 50000, "447700900099"},
+		{"no result", 50000, "447700900099"},
 		{"small amount", 500, "447700900017"},
 	} {
 		d, err := g.decide(ctx, p)

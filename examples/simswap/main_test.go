@@ -16,7 +16,7 @@ import (
 	"github.com/idverify/idverify-go/sandboxfake"
 )
 
-func TestTheProgramShowsADecisionForEachPayout(t *testing.T) {
+func TestRun_PrintsDecisions(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 
@@ -25,18 +25,18 @@ func TestTheProgramShowsADecisionForEachPayout(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := `PAYOUT        DECISION
-old SIM       pay
-new SIM       hold
-no answer     step up
-small amount  pay
+	want := `PAYOUT         DECISION
+unchanged SIM  pay
+new SIM        hold
+no result      step up
+small amount   pay
 `
 	if diff := cmp.Diff(want, out.String()); diff != "" {
 		t.Errorf("output (-want +got):\n%s", diff)
 	}
 }
 
-func TestOnlyAClearAnswerDecides(t *testing.T) {
+func TestGuard_Decide(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
 		name   string
@@ -45,17 +45,17 @@ func TestOnlyAClearAnswerDecides(t *testing.T) {
 		want   decision
 		level  string
 	}{
-		{"the SIM is the old one", "447700900012", sandboxfake.Fault{}, pay, "INFO"},
-		{"the SIM was changed", "447700900017", sandboxfake.Fault{}, hold, "INFO"},
-		{"the network gave no answer", "447700900099", sandboxfake.Fault{}, stepUp, "INFO"},
-		{"the network is not supported", "447700900012", sandboxfake.Fault{Status: 400, Fragment: "mno_not_supported"}, stepUp, "INFO"},
-		{"no phone number", "12", sandboxfake.Fault{}, stepUp, "INFO"},
-		{"the balance is used up", "447700900012", sandboxfake.Fault{Status: 402}, stepUp, "ERROR"},
-		{"the service is out of order", "447700900012", sandboxfake.Fault{Status: 503}, stepUp, "WARN"},
-		{"the answer is lost", "447700900012", sandboxfake.Fault{Drop: true}, stepUp, "WARN"},
-		{"the answer is cut off", "447700900012", sandboxfake.Fault{Truncate: true}, stepUp, "WARN"},
-		{"the answer is not the service's", "447700900012", sandboxfake.Fault{Body: "<html>"}, stepUp, "WARN"},
-		{"the answer says nothing of the SIM", "447700900012", sandboxfake.Fault{Body: `{"check_id":"1","status":"COMPLETED"}`}, stepUp, "INFO"},
+		{"unchanged SIM", "447700900012", sandboxfake.Fault{}, pay, "INFO"},
+		{"changed SIM", "447700900017", sandboxfake.Fault{}, hold, "INFO"},
+		{"no result", "447700900099", sandboxfake.Fault{}, stepUp, "INFO"},
+		{"unsupported network", "447700900012", sandboxfake.Fault{Status: 400, Fragment: "mno_not_supported"}, stepUp, "INFO"},
+		{"invalid phone number", "12", sandboxfake.Fault{}, stepUp, "INFO"},
+		{"insufficient balance", "447700900012", sandboxfake.Fault{Status: 402}, stepUp, "ERROR"},
+		{"service unavailable", "447700900012", sandboxfake.Fault{Status: 503}, stepUp, "WARN"},
+		{"connection lost", "447700900012", sandboxfake.Fault{Drop: true}, stepUp, "WARN"},
+		{"truncated response", "447700900012", sandboxfake.Fault{Truncate: true}, stepUp, "WARN"},
+		{"malformed response", "447700900012", sandboxfake.Fault{Body: "<html>"}, stepUp, "WARN"},
+		{"response without no_sim_change", "447700900012", sandboxfake.Fault{Body: `{"check_id":"1","status":"COMPLETED"}`}, stepUp, "INFO"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
@@ -70,16 +70,16 @@ func TestOnlyAClearAnswerDecides(t *testing.T) {
 				t.Errorf("decide = %q, %v, want %q", got, err, row.want)
 			}
 			if !strings.Contains(log.String(), "level="+row.level) || strings.Count(log.String(), "\n") != 1 {
-				t.Errorf("want one line of level %s, got %q", row.level, log.String())
+				t.Errorf("log = %[2]q, want one line with level %[1]s", row.level, log.String())
 			}
 			if strings.Contains(log.String(), "447700900") {
-				t.Errorf("the log holds the phone number: %q", log.String())
+				t.Errorf("the log contains the phone number: %q", log.String())
 			}
 		})
 	}
 }
 
-func TestASlowNetworkDoesNotKeepTheCustomerWaiting(t *testing.T) {
+func TestGuard_DecideTimeout(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		service := sandboxfake.New(t, sandboxfake.WithInMemory())
@@ -93,12 +93,12 @@ func TestASlowNetworkDoesNotKeepTheCustomerWaiting(t *testing.T) {
 			t.Errorf("decide = %q, %v, want %q", got, err, stepUp)
 		}
 		if waited := time.Since(start); waited != timeout {
-			t.Errorf("the customer waited %s, want %s", waited, timeout)
+			t.Errorf("decide took %s, want %s", waited, timeout)
 		}
 	})
 }
 
-func TestACallerWhoLeavesGetsNoDecision(t *testing.T) {
+func TestGuard_DecideCanceledContext(t *testing.T) {
 	t.Parallel()
 	service := sandboxfake.New(t, sandboxfake.WithInMemory())
 	g := &guard{client: service.Client(), log: slog.New(slog.DiscardHandler)}
@@ -112,12 +112,12 @@ func TestACallerWhoLeavesGetsNoDecision(t *testing.T) {
 	}
 }
 
-func TestAStatusThatIsNotKnownIsNoYes(t *testing.T) {
+func TestEvaluate_UnknownStatus(t *testing.T) {
 	t.Parallel()
 
 	got := evaluate(&idverify.SIMCheck{Status: "REVIEWED", NoSIMChange: new(true)})
 
 	if got != stepUp {
-		t.Errorf("judge = %q, want %q: only COMPLETED is an answer", got, stepUp)
+		t.Errorf("evaluate = %q, want %q: only COMPLETED has a result", got, stepUp)
 	}
 }
