@@ -268,7 +268,7 @@ func TestNothingSecretOrPersonalShows(t *testing.T) {
 			t.Errorf("%q shows in a log:\n%s", secret, lineWith(logs.String(), secret))
 		}
 	}
-	for _, want := range []string{"level=DEBUG", "level=WARN", "operation=oauth2.token", "scope=phone_check"} {
+	for _, want := range []string{"level=DEBUG", "level=WARN", "operation=token.create", "scope=phone_check"} {
 		if !strings.Contains(logs.String(), want) {
 			t.Errorf("the log has no %s:\n%s", want, logs)
 		}

@@ -219,7 +219,7 @@ func TestTwoHundredColdCallersMakeOneTokenRequest(t *testing.T) {
 		}
 	}
 
-	if n := countRequests(srv, "oauth2.token"); n != 1 {
+	if n := countRequests(srv, "token.create"); n != 1 {
 		t.Errorf("%d token requests, want 1", n)
 	}
 }

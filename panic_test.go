@@ -256,7 +256,7 @@ func (h failingHandler) WithAttrs([]slog.Attr) slog.Handler       { return h }
 func (h failingHandler) WithGroup(string) slog.Handler            { return h }
 func (h failingHandler) Handle(_ context.Context, r slog.Record) error {
 	r.Attrs(func(a slog.Attr) bool {
-		if a.Value.String() == "oauth2.token" {
+		if a.Value.String() == "token.create" {
 			h.fail()
 		}
 		return true

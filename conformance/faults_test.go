@@ -19,8 +19,8 @@ func TestRun_DetectsFault(t *testing.T) {
 		fault     sandboxfake.Fault
 		failed    []int
 	}{
-		{"token response without a token", "oauth2.token", sandboxfake.Fault{Body: `{"token_type":"bearer"}`}, []int{1}},
-		{"token endpoint unavailable", "oauth2.token", sandboxfake.Fault{Status: 500}, []int{1, 2, 3, 4, 9}},
+		{"token response without a token", "token.create", sandboxfake.Fault{Body: `{"token_type":"bearer"}`}, []int{1}},
+		{"token endpoint unavailable", "token.create", sandboxfake.Fault{Status: 500}, []int{1, 2, 3, 4, 9}},
 		{"empty key set", "jwks.get", sandboxfake.Fault{Body: `{"keys":[]}`}, []int{11}},
 		{"truncated key set", "jwks.get", sandboxfake.Fault{Truncate: true}, []int{11}},
 		{"created_at in another format", "phone_check.create", sandboxfake.Fault{Body: `{"check_id":"a","status":"ACCEPTED","charge_amount":0,"charge_currency":"API","created_at":"2020-06-01T16:43:30Z"}`}, []int{12, 15, 43}},

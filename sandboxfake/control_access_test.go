@@ -223,7 +223,7 @@ func TestServer_ControlOperations(t *testing.T) {
 			t.Errorf("a fault for %s: %d %s", name, got.status, got.body)
 		}
 	}
-	for _, want := range []string{"phone_check.create", "oauth2.token", "callback"} {
+	for _, want := range []string{"phone_check.create", "token.create", "callback"} {
 		if !names[want] {
 			t.Errorf("%s is not listed", want)
 		}

@@ -400,7 +400,7 @@ func TestWithRequestLog_Lines(t *testing.T) {
 	log := all.String()
 
 	for _, want := range []string{
-		" POST   /oauth2/v1/token oauth2.token 200 ",
+		" POST   /oauth2/v1/token token.create 200 ",
 		" POST   /phone_check/v0.1/checks phone_check.create 201 ",
 		" GET    /phone_check/v0.1/checks/" + id + "/redirect phone_check.open 200 ",
 		" →      callback " + id + " phone_check COMPLETED, try 1 204 acknowledged ",

@@ -222,7 +222,7 @@ func ExampleServer_Requests() {
 		fmt.Println(r.Status, r.Operation, r.Header.Get("Authorization"))
 	}
 	// Output:
-	// 200 oauth2.token [masked]
+	// 200 token.create [masked]
 	// 201 phone_check.create [masked]
 	// 200 phone_check.open
 }

@@ -237,7 +237,7 @@ func TestFault_TokenEndpoint(t *testing.T) {
 	t.Parallel()
 	srv := sandboxfake.New(t, sandboxfake.WithInMemory())
 	a := &api{t: t, srv: srv}
-	srv.Inject(sandboxfake.Match{Operation: "oauth2.token"}, sandboxfake.Fault{Status: 401, Fragment: "invalid_client"}, sandboxfake.Fault{Status: 400})
+	srv.Inject(sandboxfake.Match{Operation: "token.create"}, sandboxfake.Fault{Status: 401, Fragment: "invalid_client"}, sandboxfake.Fault{Status: 400})
 	form := map[string][]string{"grant_type": {"client_credentials"}, "scope": {"phone_check"}}
 
 	first, second := a.tokenCall(srv.Credentials(), form), a.tokenCall(srv.Credentials(), form)

@@ -32,7 +32,7 @@ func TestServer_Requests(t *testing.T) {
 	for _, r := range requests {
 		got = append(got, fmt.Sprint(r.Operation, " ", r.Method, " ", r.Status))
 	}
-	want := []string{"oauth2.token POST 200", "phone_check.create POST 201", "phone_check.open GET 200", " GET 404"}
+	want := []string{"token.create POST 200", "phone_check.create POST 201", "phone_check.open GET 200", " GET 404"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("journal (-want +got):\n%s", diff)
 	}

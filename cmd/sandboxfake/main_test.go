@@ -196,7 +196,7 @@ func TestProgram_RequestLog(t *testing.T) {
 	p.stop(os.Interrupt)
 
 	want := []string{
-		`POST   /oauth2/v1/token oauth2\.token 200`,
+		`POST   /oauth2/v1/token token\.create 200`,
 		`GET    /phone_check/v0\.1/checks phone_check\.list 200`,
 		`GET    /phone_check/v0\.1/checks/\[masked\] phone_check\.get 404`,
 		`GET    /coverage/v0\.1/device_ips/\[masked\] coverage\.device_ip 200`,

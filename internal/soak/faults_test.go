@@ -36,7 +36,7 @@ var faultPlan = []struct {
 	percent   int
 	kinds     []faultKind
 }{
-	{"oauth2.token", 30, []faultKind{dropped, truncated, notJSON, slow, slow, limited, broken, away}},
+	{"token.create", 30, []faultKind{dropped, truncated, notJSON, slow, slow, limited, broken, away}},
 	{"phone_check.create", 8, []faultKind{dropped, truncated, notJSON, refused, limited, broken, gateway, away}},
 	{"phone_check.open", 4, []faultKind{dropped, truncated, broken, away}},
 	{"phone_check.get", 8, []faultKind{dropped, truncated, notJSON, refused, limited, broken, gateway, away}},

@@ -23,8 +23,8 @@ type Operation struct {
 
 // The route table, in the order of the contract.
 var (
-	Token  = Operation{"oauth2.token", "get token", http.MethodPost, "/oauth2/v1/token", "", 200}
-	Revoke = Operation{"oauth2.revoke", "revoke token", http.MethodPost, "/oauth2/v1/revoke", "", 200}
+	Token  = Operation{"token.create", "get token", http.MethodPost, "/oauth2/v1/token", "", 200}
+	Revoke = Operation{"token.revoke", "revoke token", http.MethodPost, "/oauth2/v1/revoke", "", 200}
 	JWKS   = Operation{"jwks.get", "get key set", http.MethodGet, "/.well-known/jwks.json", "", 200}
 
 	CreatePhoneCheck     = Operation{"phone_check.create", "create PhoneCheck", http.MethodPost, "/phone_check/{v}/checks", ScopePhoneCheck, 201}
