@@ -14,7 +14,7 @@ import (
 	"github.com/idverify/idverify-go/sandboxfake"
 )
 
-// bearer is the Authorization header of a control token.
+// bearer returns an Authorization header with a control token.
 func bearer(token string) http.Header { return http.Header{"Authorization": {"Bearer " + token}} }
 
 func TestServer_ControlNeedsToken(t *testing.T) {
@@ -26,25 +26,25 @@ func TestServer_ControlNeedsToken(t *testing.T) {
 		header             http.Header
 		status             int
 	}{
-		{"the help text", http.MethodGet, "/_sandbox/", nil, 200},
-		{"the head of the help text", http.MethodHead, "/_sandbox/", nil, 200},
+		{"help", http.MethodGet, "/_sandbox/", nil, 200},
+		{"HEAD of help", http.MethodHead, "/_sandbox/", nil, 200},
 		{"health", http.MethodGet, "/_sandbox/health", nil, 200},
-		{"the path without slash", http.MethodGet, "/_sandbox", nil, 307},
-		{"another method on health", http.MethodPost, "/_sandbox/health", nil, 401},
+		{"path without slash", http.MethodGet, "/_sandbox", nil, 307},
+		{"POST to health", http.MethodPost, "/_sandbox/health", nil, 401},
 		{"no token", http.MethodGet, "/_sandbox/requests", nil, 401},
 		{"no token for a POST", http.MethodPost, "/_sandbox/reset", http.Header{"Content-Type": {"application/json"}}, 401},
 		{"no token for an unknown path", http.MethodGet, "/_sandbox/nothing", nil, 401},
 		{"no token with an escaped path", http.MethodGet, "/%5fsandbox/requests", nil, 401},
-		{"no token with a path to be cleaned", http.MethodGet, "/_sandbox/health/../requests", nil, 401},
-		{"another token", http.MethodGet, "/_sandbox/requests", bearer(strings.ToLower(token)), 401},
-		{"the beginning of the token", http.MethodGet, "/_sandbox/requests", bearer(token[:len(token)-1]), 401},
-		{"an empty token", http.MethodGet, "/_sandbox/requests", bearer(""), 401},
-		{"a token of the service", http.MethodGet, "/_sandbox/requests", bearer(a.token), 401},
+		{"no token with dot segments", http.MethodGet, "/_sandbox/health/../requests", nil, 401},
+		{"token in lower case", http.MethodGet, "/_sandbox/requests", bearer(strings.ToLower(token)), 401},
+		{"truncated token", http.MethodGet, "/_sandbox/requests", bearer(token[:len(token)-1]), 401},
+		{"empty token", http.MethodGet, "/_sandbox/requests", bearer(""), 401},
+		{"access token of the service", http.MethodGet, "/_sandbox/requests", bearer(a.token), 401},
 		{"another scheme", http.MethodGet, "/_sandbox/requests", http.Header{"Authorization": {"Basic " + token}}, 401},
 		{"two tokens", http.MethodGet, "/_sandbox/requests", http.Header{"Authorization": {"Bearer " + token, "Bearer " + token}}, 401},
-		{"a token in the query", http.MethodGet, "/_sandbox/requests?access_token=" + token, nil, 401},
-		{"the token", http.MethodGet, "/_sandbox/requests", bearer(token), 200},
-		{"the token with a scheme in lower case", http.MethodGet, "/_sandbox/requests", http.Header{"Authorization": {"bearer " + token}}, 200},
+		{"token in the query", http.MethodGet, "/_sandbox/requests?access_token=" + token, nil, 401},
+		{"token", http.MethodGet, "/_sandbox/requests", bearer(token), 200},
+		{"lower-case scheme", http.MethodGet, "/_sandbox/requests", http.Header{"Authorization": {"bearer " + token}}, 200},
 	} {
 		request := a.request(row.method, row.path, "")
 		request.Header = row.header
@@ -55,14 +55,14 @@ func TestServer_ControlNeedsToken(t *testing.T) {
 			t.Errorf("%s: %d %s, want %d", row.name, got.status, got.body, row.status)
 		}
 		if challenge := got.header.Get("WWW-Authenticate"); (row.status == 401) != strings.HasPrefix(challenge, "Bearer ") {
-			t.Errorf("%s: %d with WWW-Authenticate %q, want a challenge with a 401 only", row.name, got.status, challenge)
+			t.Errorf("%s: %d with WWW-Authenticate %q, want a Bearer challenge with 401 only", row.name, got.status, challenge)
 		}
 		if row.status == 307 && got.header.Get("Location") != "/_sandbox/" {
 			t.Errorf("%s: redirects to %q, want /_sandbox/", row.name, got.header.Get("Location"))
 		}
 	}
 	if got := a.get(phoneChecks); got.status != http.StatusOK {
-		t.Errorf("a call of the service is %d, want 200: a reset without token took effect", got.status)
+		t.Errorf("request to the service = %d, want 200: a reset without token took effect", got.status)
 	}
 }
 
@@ -77,22 +77,22 @@ func TestServer_ControlToken(t *testing.T) {
 	first.Reset()
 
 	if before == "" || second.ControlToken() == "" || before == second.ControlToken() {
-		t.Error("two servers of one seed share a control token, or have none: anyone who knows the seed could control them")
+		t.Error("two servers of one seed share a control token or have none: anyone who knows the seed could control them")
 	}
 	if first.ControlToken() != before {
-		t.Error("a reset changed the control token")
+		t.Error("Reset changed the control token")
 	}
 	if got := start().ControlToken(); got != "" {
-		t.Errorf("a server without control plane has the token %q, want none", got)
+		t.Errorf("ControlToken() without control plane = %q, want none", got)
 	}
 	const fixed = "a.fixed-token_of~ours+/1234=="
 	if got := start(sandboxfake.WithControlToken(fixed)).ControlToken(); got != fixed {
-		t.Errorf("the token is %q, want the one of the option", got)
+		t.Errorf("ControlToken() = %q, want the token of the option", got)
 	}
 	for _, token := range []string{"", "tooshort", strings.Repeat("x", 257), "a token with spaces", "a-token-with-\n-in-it", `a-token-with-"quotes"`} {
 		if srv, err := sandboxfake.Start(sandboxfake.WithInMemory(), sandboxfake.WithControlToken(token)); err == nil {
 			srv.Close()
-			t.Errorf("the control token %q is accepted", token)
+			t.Errorf("WithControlToken accepts %q, want an error", token)
 		}
 	}
 }
@@ -110,8 +110,8 @@ func TestServer_ControlBehindProxy(t *testing.T) {
 		name    string
 		rewrite func(*httputil.ProxyRequest)
 	}{
-		{"the Host of the backend and no other header", func(r *httputil.ProxyRequest) { r.SetURL(backend) }},
-		{"the Host of the client and X-Forwarded headers", func(r *httputil.ProxyRequest) {
+		{"Host of the backend, no other header", func(r *httputil.ProxyRequest) { r.SetURL(backend) }},
+		{"Host of the client, X-Forwarded headers", func(r *httputil.ProxyRequest) {
 			r.SetURL(backend)
 			r.SetXForwarded()
 			r.Out.Host = "sandbox.example"
@@ -140,7 +140,7 @@ func TestServer_ControlBehindProxy(t *testing.T) {
 			without, with := get(http.Header{}), get(bearer(srv.ControlToken()))
 
 			if without != http.StatusUnauthorized || with != http.StatusOK {
-				t.Errorf("without the token %d, with it %d, want 401 and 200", without, with)
+				t.Errorf("without token %d, with token %d, want 401 and 200", without, with)
 			}
 		})
 	}
@@ -154,11 +154,11 @@ func TestServer_ControlOfOtherOrigins(t *testing.T) {
 		header http.Header
 		status int
 	}{
-		{"a form without preflight", http.Header{"Content-Type": {"text/plain"}}, 415},
-		{"a form, urlencoded", http.Header{"Content-Type": {"application/x-www-form-urlencoded"}}, 415},
+		{"form without preflight", http.Header{"Content-Type": {"text/plain"}}, 415},
+		{"URL-encoded form", http.Header{"Content-Type": {"application/x-www-form-urlencoded"}}, 415},
 		{"no content type", http.Header{}, 415},
-		{"JSON of another site, as a browser marks it", http.Header{"Content-Type": {"application/json"}, "Sec-Fetch-Site": {"cross-site"}}, 403},
-		{"JSON of another site, as an old browser marks it", http.Header{"Content-Type": {"application/json"}, "Origin": {"https://evil.example"}}, 403},
+		{"other site by Sec-Fetch-Site", http.Header{"Content-Type": {"application/json"}, "Sec-Fetch-Site": {"cross-site"}}, 403},
+		{"other site by Origin", http.Header{"Content-Type": {"application/json"}, "Origin": {"https://evil.example"}}, 403},
 		{"JSON of a program", http.Header{"Content-Type": {"application/json; charset=utf-8"}}, 204},
 	} {
 		request := a.request(http.MethodPost, "/_sandbox/idle", "")
@@ -172,7 +172,7 @@ func TestServer_ControlOfOtherOrigins(t *testing.T) {
 	preflight := a.request(http.MethodOptions, "/_sandbox/idle", "")
 	preflight.Header = http.Header{"Origin": {"https://evil.example"}, "Access-Control-Request-Method": {"POST"}, "Access-Control-Request-Headers": {"authorization,content-type"}}
 	if got := a.do(preflight); got.status/100 == 2 || got.header.Get("Access-Control-Allow-Headers") != "" {
-		t.Errorf("a preflight gets %d %v: it must be rejected", got.status, got.header)
+		t.Errorf("preflight = %d %v, want it rejected", got.status, got.header)
 	}
 }
 
@@ -186,13 +186,13 @@ func TestServer_ControlFromOtherMachines(t *testing.T) {
 		status int
 	}{
 		{"this machine", sandboxfake.WithControlPlane(), "time", "127.0.0.1:5000", 200},
-		{"this machine by IPv6", sandboxfake.WithControlPlane(), "time", "[::1]:5000", 200},
-		{"this machine by mapped IPv4", sandboxfake.WithControlPlane(), "time", "[::ffff:127.0.0.1]:5000", 200},
-		{"another", sandboxfake.WithControlPlane(), "time", "192.0.2.1:5000", 403},
-		{"another by IPv6", sandboxfake.WithControlPlane(), "time", "[2001:db8::1]:5000", 403},
+		{"this machine over IPv6", sandboxfake.WithControlPlane(), "time", "[::1]:5000", 200},
+		{"this machine over mapped IPv4", sandboxfake.WithControlPlane(), "time", "[::ffff:127.0.0.1]:5000", 200},
+		{"other machine", sandboxfake.WithControlPlane(), "time", "192.0.2.1:5000", 403},
+		{"other machine over IPv6", sandboxfake.WithControlPlane(), "time", "[2001:db8::1]:5000", 403},
 		{"no address", sandboxfake.WithControlPlane(), "time", "", 403},
-		{"health from another", sandboxfake.WithControlPlane(), "health", "192.0.2.1:5000", 200},
-		{"another, with remote control", sandboxfake.WithRemoteControl(), "time", "192.0.2.1:5000", 200},
+		{"health from another machine", sandboxfake.WithControlPlane(), "health", "192.0.2.1:5000", 200},
+		{"other machine with remote control", sandboxfake.WithRemoteControl(), "time", "192.0.2.1:5000", 200},
 	} {
 		srv := sandboxfake.New(t, sandboxfake.WithInMemory(), row.option)
 		request := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/_sandbox/"+row.path, nil)
@@ -218,14 +218,14 @@ func TestServer_ControlOperations(t *testing.T) {
 	for _, row := range listed {
 		name := row.(map[string]any)["operation"].(string)
 		names[name] = true
-		// Each name can be given to a fault.
+		// Faults accept each name.
 		if got := a.control(http.MethodPost, "faults", `{"match":{"operation":"`+name+`"},"faults":[{}]}`); got.status != http.StatusNoContent {
-			t.Errorf("a fault for %s: %d %s", name, got.status, got.body)
+			t.Errorf("inject a fault for %s: %d %s, want 204", name, got.status, got.body)
 		}
 	}
 	for _, want := range []string{"phone_check.create", "token.create", "callback"} {
 		if !names[want] {
-			t.Errorf("%s is not listed", want)
+			t.Errorf("operation %s is not listed", want)
 		}
 	}
 }
@@ -258,14 +258,14 @@ func TestServer_Expire(t *testing.T) {
 					t.Fatal(err)
 				}
 				if !a.srv.Now().Equal(frozenAt) {
-					t.Errorf("the clock moved to %v", a.srv.Now())
+					t.Errorf("clock = %v, want it unchanged", a.srv.Now())
 				}
 				a.get(path+"/"+id).wantProblem(t, 404, "check_not_found")
 				if got := a.get(path + "/" + other); got.status != http.StatusOK {
-					t.Errorf("another check is %d, want 200", got.status)
+					t.Errorf("other check = %d, want 200", got.status)
 				}
 				if body := receiver.last(t); body["check_id"] != id || body["status"] != "EXPIRED" || body["match"] != nil {
-					t.Errorf("the callback is %v, want EXPIRED without match", body)
+					t.Errorf("callback = %v, want EXPIRED without match", body)
 				}
 			})
 		}
@@ -282,6 +282,6 @@ func TestServer_ExpireEndedCheck(t *testing.T) {
 
 	got.wantProblem(t, http.StatusBadRequest, "bad_request")
 	if check := a.get(phoneChecks + "/" + id); check.json["status"] != "COMPLETED" {
-		t.Errorf("the check is %s, want COMPLETED as before", check.body)
+		t.Errorf("check = %s, want COMPLETED as before", check.body)
 	}
 }

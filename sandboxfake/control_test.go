@@ -21,7 +21,7 @@ import (
 	"github.com/idverify/idverify-go/sandboxfake"
 )
 
-// control sends a call with the token to the control plane, and a body as JSON.
+// control sends a request with the control token to the control plane, and body as JSON.
 func (a *api) control(method, path, body string) reply {
 	a.t.Helper()
 	request := a.request(method, "/_sandbox/"+path, body)
@@ -32,7 +32,7 @@ func (a *api) control(method, path, body string) reply {
 	return a.do(request)
 }
 
-// controlled returns an in-memory server with a control plane.
+// controlled returns an api of an in-memory server with a control plane.
 func controlled(t testing.TB, opts ...sandboxfake.Option) *api {
 	t.Helper()
 	return newAPI(t, sandboxfake.New(t, append([]sandboxfake.Option{sandboxfake.WithInMemory(), sandboxfake.WithControlPlane()}, opts...)...))
@@ -45,7 +45,7 @@ func TestServer_ControlOffByDefault(t *testing.T) {
 	got := a.call(http.MethodGet, "/_sandbox/time", "")
 
 	if got.status != http.StatusNotFound {
-		t.Errorf("without WithControlPlane /_sandbox/time is %d, want 404: the service has no such path", got.status)
+		t.Errorf("/_sandbox/time without WithControlPlane = %d, want 404", got.status)
 	}
 }
 
@@ -56,11 +56,11 @@ func TestServer_ControlHelp(t *testing.T) {
 	help := a.do(a.request(http.MethodGet, "/_sandbox/", ""))
 
 	if help.status != http.StatusOK || !strings.HasPrefix(help.header.Get("Content-Type"), "text/plain") {
-		t.Fatalf("the help page is %d %s", help.status, help.header.Get("Content-Type"))
+		t.Fatalf("help = %d %s, want 200 text/plain", help.status, help.header.Get("Content-Type"))
 	}
 	for _, path := range []string{"health", "operations", "time", "advance", "expire", "dates", "idle", "faults", "deliveries", "redeliver", "requests", "signup", "keys", "reset"} {
 		if !strings.Contains(string(help.body), "/_sandbox/"+path+"\n") {
-			t.Errorf("the help page does not list %s", path)
+			t.Errorf("help does not list %s", path)
 		}
 	}
 }
@@ -80,7 +80,7 @@ func TestServer_ControlAdvance(t *testing.T) {
 		t.Errorf("time: %s, want %s", now.body, want)
 	}
 	if got := a.get(phoneChecks + "/" + id); got.status != http.StatusNotFound {
-		t.Errorf("after 120 s the check is %d, want 404: it has expired", got.status)
+		t.Errorf("check after 120 s = %d, want 404 because it has expired", got.status)
 	}
 }
 
@@ -98,7 +98,7 @@ func TestServer_ControlFaults(t *testing.T) {
 	third := a.get(phoneChecks)
 
 	if first.status != http.StatusTooManyRequests || first.header.Get("Retry-After") != "7" || second.status != http.StatusOK || third.status != http.StatusOK {
-		t.Errorf("statuses %d (Retry-After %s), %d, %d, want 429 (7), then 200, then 200 since the faults were taken back", first.status, first.header.Get("Retry-After"), second.status, third.status)
+		t.Errorf("statuses %d (Retry-After %s), %d, %d, want 429 (7), then 200, then 200 after the faults were removed", first.status, first.header.Get("Retry-After"), second.status, third.status)
 	}
 	want := map[string]any{"injections": []any{map[string]any{
 		"match":  map[string]any{"operation": "phone_check.list", "repeat": true},
@@ -106,7 +106,7 @@ func TestServer_ControlFaults(t *testing.T) {
 		"left":   2.0,
 	}}}
 	if diff := cmp.Diff(want, inForce.json); diff != "" {
-		t.Errorf("faults in force (-want +got):\n%s", diff)
+		t.Errorf("active faults (-want +got):\n%s", diff)
 	}
 }
 
@@ -124,13 +124,13 @@ func TestServer_ControlDeliveries(t *testing.T) {
 		idle := a.control(http.MethodPost, "idle", "")
 
 		if delivery["check_id"] != id || delivery["done"] != true || delivery["acknowledged"] != true || delivery["product"] != "phone_check" || delivery["status"] != "COMPLETED" {
-			t.Errorf("the delivery is %v, want the check's, acknowledged", delivery)
+			t.Errorf("delivery = %v, want the check's, acknowledged", delivery)
 		}
 		if attempts := delivery["attempts"].([]any); len(attempts) != 1 || attempts[0].(map[string]any)["status"] != 204.0 {
-			t.Errorf("attempts %v, want one that was answered with 204", attempts)
+			t.Errorf("attempts = %v, want one with status 204", attempts)
 		}
 		if again.status != http.StatusNoContent || idle.status != http.StatusNoContent || receiver.count() != 2 {
-			t.Errorf("redeliver %d, idle %d, the receiver saw %d callbacks, want 204, 204 and 2", again.status, idle.status, receiver.count())
+			t.Errorf("redeliver %d, idle %d, receiver got %d callbacks, want 204, 204 and 2", again.status, idle.status, receiver.count())
 		}
 	})
 }
@@ -157,13 +157,13 @@ func TestServer_ControlRequests(t *testing.T) {
 
 	requests := got.json["requests"].([]any)
 	if len(requests) != 1 {
-		t.Fatalf("%d creates in the journal, want 1: %s", len(requests), got.body)
+		t.Fatalf("journal has %d creates, want 1: %s", len(requests), got.body)
 	}
 	if r := requests[0].(map[string]any); r["status"] != 201.0 || r["path"] != phoneChecks || r["body"] != `{"phone_number":"447700900012"}` || r["client_id"] != a.srv.Credentials().ClientID {
-		t.Errorf("the journal tells %v", r)
+		t.Errorf("request in the journal = %v, want the create", r)
 	}
 	if strings.Contains(string(got.body), a.token) || strings.Contains(string(got.body), a.srv.Credentials().ClientSecret.Reveal()) {
-		t.Error("the journal tells a token or a secret")
+		t.Error("the journal contains a token or a secret")
 	}
 }
 
@@ -184,7 +184,7 @@ func TestServer_ControlRotateKeys(t *testing.T) {
 
 			keys := a.get("/.well-known/jwks.json").json["keys"].([]any)
 			if len(keys) != 2 || keys[1].(map[string]any)["kid"] != rotated.json["key_id"] || keys[0].(map[string]any)["n"] == keys[1].(map[string]any)["n"] {
-				t.Errorf("the key set holds %v, want the old key and %v", keys, rotated.json["key_id"])
+				t.Errorf("key set = %v, want the old key and %v", keys, rotated.json["key_id"])
 			}
 		})
 	}
@@ -203,7 +203,7 @@ func TestServer_ControlSignUp(t *testing.T) {
 	credentials, _ := account.json["credentials"].(map[string]any)
 	joined, _ := account.json["joined"].([]any)
 	if account.status != http.StatusOK || account.json["role"] != "OWNER" || len(joined) != 1 || joined[0].(map[string]any)["role"] != "VIEWER" {
-		t.Fatalf("sign-up: %d %s, want an owner who joined as a viewer", account.status, account.body)
+		t.Fatalf("sign-up: %d %s, want an owner who joined as viewer", account.status, account.body)
 	}
 	a.token = a.tokenFor(idverify.Credentials{ClientID: credentials["client_id"].(string), ClientSecret: idverify.NewSecret(credentials["client_secret"].(string))}, "workspaces")
 	if got := a.get("/console/v0.1/workspaces"); got.status != http.StatusOK || got.json["page"].(map[string]any)["total_elements"] != 2.0 {
@@ -219,15 +219,15 @@ func TestServer_ControlReset(t *testing.T) {
 	reset := a.control(http.MethodPost, "reset", "")
 
 	if reset.status != http.StatusNoContent || len(a.srv.Requests()) != 0 {
-		t.Errorf("reset is %d and leaves %d requests, want 204 and none", reset.status, len(a.srv.Requests()))
+		t.Errorf("reset = %d with %d requests left, want 204 and none", reset.status, len(a.srv.Requests()))
 	}
 	if got := a.get(phoneChecks); got.status != http.StatusUnauthorized {
-		t.Errorf("a token from before the reset gets %d, want 401", got.status)
+		t.Errorf("status with a token from before the reset = %d, want 401", got.status)
 	}
 }
 
-// goIdentifier finds what a caller in another language does not know: our package and its exported
-// names, and the terms of encoding/json and context.
+// goIdentifier matches names that a caller in another language does not know: this package and its
+// exported names, and terms of encoding/json and context.
 var goIdentifier = regexp.MustCompile(`sandboxfake|json:|Go |struct|float64|context|\bnil\b|[a-z][A-Z]|\b[A-Z][a-z]+[A-Z]`)
 
 func TestServer_ControlRejectsInvalidCalls(t *testing.T) {
@@ -240,33 +240,33 @@ func TestServer_ControlRejectsInvalidCalls(t *testing.T) {
 		{"unknown path", http.MethodGet, "nothing", "", 404},
 		{"wrong method", http.MethodGet, "reset", "", 405},
 		{"empty body", http.MethodPost, "advance", "", 400},
-		{"body cut off", http.MethodPost, "advance", `{"seconds":`, 400},
+		{"truncated body", http.MethodPost, "advance", `{"seconds":`, 400},
 		{"two bodies", http.MethodPost, "advance", `{"seconds":1}{"seconds":1}`, 400},
 		{"not JSON", http.MethodPost, "advance", `seconds`, 400},
 		{"another JSON type", http.MethodPost, "advance", `[]`, 400},
-		{"no seconds", http.MethodPost, "advance", `{}`, 400},
-		{"seconds as text", http.MethodPost, "advance", `{"seconds":"1"}`, 400},
-		{"time backwards", http.MethodPost, "advance", `{"seconds":-1}`, 400},
-		{"time for ever", http.MethodPost, "advance", `{"seconds":1e300}`, 400},
+		{"missing seconds", http.MethodPost, "advance", `{}`, 400},
+		{"seconds as string", http.MethodPost, "advance", `{"seconds":"1"}`, 400},
+		{"negative seconds", http.MethodPost, "advance", `{"seconds":-1}`, 400},
+		{"infinite seconds", http.MethodPost, "advance", `{"seconds":1e300}`, 400},
 		{"unknown field", http.MethodPost, "advance", `{"seconds":1,"minutes":1}`, 400},
 		{"unknown operation", http.MethodPost, "faults", `{"match":{"operation":"phone_check.crate"},"faults":[{"drop":true}]}`, 400},
 		{"no faults", http.MethodPost, "faults", `{"match":{}}`, 400},
-		{"a fault that is null", http.MethodPost, "faults", `{"faults":[null]}`, 400},
-		{"a fault that contradicts itself", http.MethodPost, "faults", `{"faults":[{"drop":true,"truncate":true}]}`, 400},
-		{"a fault with a bad status", http.MethodPost, "faults", `{"faults":[{"status":100}]}`, 400},
-		{"latency below zero", http.MethodPost, "faults", `{"faults":[{"latency_seconds":-1}]}`, 400},
+		{"null fault", http.MethodPost, "faults", `{"faults":[null]}`, 400},
+		{"contradictory fault", http.MethodPost, "faults", `{"faults":[{"drop":true,"truncate":true}]}`, 400},
+		{"fault with invalid status", http.MethodPost, "faults", `{"faults":[{"status":100}]}`, 400},
+		{"negative latency", http.MethodPost, "faults", `{"faults":[{"latency_seconds":-1}]}`, 400},
 		{"latency on a frozen clock", http.MethodPost, "faults", `{"faults":[{"latency_seconds":1}]}`, 400},
-		{"a fragment without a status", http.MethodPost, "faults", `{"faults":[{"fragment":"not_found"}]}`, 400},
-		{"a match of the wrong type", http.MethodPost, "faults", `{"match":{"operation":1},"faults":[{}]}`, 400},
-		{"a check that does not exist", http.MethodPost, "expire", `{"check_id":"x"}`, 404},
+		{"fragment without status", http.MethodPost, "faults", `{"faults":[{"fragment":"not_found"}]}`, 400},
+		{"match of the wrong type", http.MethodPost, "faults", `{"match":{"operation":1},"faults":[{}]}`, 400},
+		{"unknown check", http.MethodPost, "expire", `{"check_id":"x"}`, 404},
 		{"unknown delivery", http.MethodPost, "redeliver", `{"delivery_id":"x"}`, 400},
 		{"sign-up without a name", http.MethodPost, "signup", `{}`, 400},
-		{"sign-up with an invitation that there is not", http.MethodPost, "signup", `{"name":"Ada","invitation_ids":["x"]}`, 400},
-		{"a wait that is no number", http.MethodGet, "deliveries?check_id=x&wait_seconds=soon", "", 400},
-		{"a wait without an end", http.MethodGet, "deliveries?check_id=x&wait_seconds=NaN", "", 400},
-		{"a wait for any delivery", http.MethodGet, "deliveries?wait_seconds=1", "", 400},
-		{"an empty wait", http.MethodGet, "deliveries?check_id=x&wait_seconds=", "", 400},
-		{"a wait that is too long", http.MethodGet, "deliveries?check_id=x&wait_seconds=601", "", 400},
+		{"sign-up with unknown invitation", http.MethodPost, "signup", `{"name":"Ada","invitation_ids":["x"]}`, 400},
+		{"wait that is not a number", http.MethodGet, "deliveries?check_id=x&wait_seconds=soon", "", 400},
+		{"wait of NaN", http.MethodGet, "deliveries?check_id=x&wait_seconds=NaN", "", 400},
+		{"wait without check ID", http.MethodGet, "deliveries?wait_seconds=1", "", 400},
+		{"empty wait", http.MethodGet, "deliveries?check_id=x&wait_seconds=", "", 400},
+		{"wait over the limit", http.MethodGet, "deliveries?check_id=x&wait_seconds=601", "", 400},
 		{"unknown query parameter", http.MethodGet, "deliveries?check_id=x&wait_second=10", "", 400},
 		{"query parameter of another operation", http.MethodGet, "requests?check_id=x", "", 400},
 		{"query of an operation without parameters", http.MethodPost, "idle?wait_seconds=1", "", 400},
@@ -279,10 +279,10 @@ func TestServer_ControlRejectsInvalidCalls(t *testing.T) {
 			t.Errorf("%s: %d %s, want %d", row.name, got.status, got.body, row.status)
 		}
 		if got.header.Get("Content-Type") != "application/problem+json" {
-			t.Errorf("%s: %s, want a problem document", row.name, got.header.Get("Content-Type"))
+			t.Errorf("%s: Content-Type = %s, want application/problem+json", row.name, got.header.Get("Content-Type"))
 		}
 		if found := goIdentifier.FindString(fmt.Sprint(got.json["detail"])); found != "" {
-			t.Errorf("%s: the detail %q contains %q: a caller in another language does not know it", row.name, got.json["detail"], found)
+			t.Errorf("%s: detail %q contains %q, which a caller in another language does not know", row.name, got.json["detail"], found)
 		}
 	}
 	if !a.srv.Now().Equal(frozenAt) {
@@ -305,19 +305,19 @@ func TestWithFreshKeys_UniquePerServer(t *testing.T) {
 	first.finish(target)
 
 	if err := <-verified; err != nil {
-		t.Errorf("a callback signed with a fresh key: %v", err)
+		t.Errorf("callback signed with a fresh key: %v", err)
 	}
 	keyOf := func(a *api) map[string]any {
 		return a.get("/.well-known/jwks.json").json["keys"].([]any)[0].(map[string]any)
 	}
 	before := keyOf(first)
 	if other := keyOf(second); before["n"] == other["n"] || before["kid"] == other["kid"] {
-		t.Error("two servers of one seed share a fresh key, or its id: a kept key set would not do")
+		t.Error("two servers of one seed share a fresh key or its ID, want different ones")
 	}
 	first.srv.RotateKeys()
 	first.srv.Reset()
 	if diff := cmp.Diff(before, keyOf(first)); diff != "" {
-		t.Errorf("after Reset the key is another than at the start (-want +got):\n%s", diff)
+		t.Errorf("key after Reset differs from the first one (-want +got):\n%s", diff)
 	}
 }
 
@@ -338,7 +338,7 @@ func TestWithFreshKeys_RotateDuringReset(t *testing.T) {
 	<-done
 
 	if got := (&api{t: t, srv: srv}).get("/.well-known/jwks.json"); got.status != http.StatusOK || len(got.json["keys"].([]any)) == 0 {
-		t.Errorf("the key set is %d %s", got.status, got.body)
+		t.Errorf("key set = %d %s, want 200 with keys", got.status, got.body)
 	}
 }
 
@@ -361,7 +361,7 @@ func TestServer_URL(t *testing.T) {
 			t.Parallel()
 			listener, err := net.Listen("tcp", row.addr)
 			if err != nil {
-				t.Skip("this machine has no such address")
+				t.Skip("this machine does not have the address")
 			}
 			listener.Close()
 			srv := sandboxfake.New(t, sandboxfake.WithAddr(row.addr), sandboxfake.WithFreshKeys())
@@ -370,7 +370,7 @@ func TestServer_URL(t *testing.T) {
 
 			host, _, err := net.SplitHostPort(strings.TrimPrefix(srv.URL(), "https://"))
 			if err != nil || host != row.host || got.status != http.StatusOK {
-				t.Errorf("the URL is %s and answers %d, want host %s", srv.URL(), got.status, row.host)
+				t.Errorf("URL = %s with status %d, want host %s with 200", srv.URL(), got.status, row.host)
 			}
 		})
 	}
@@ -393,7 +393,7 @@ func TestWithRequestLog_Lines(t *testing.T) {
 	var all strings.Builder
 	for line := range lines {
 		if strings.Count(line, "\n") != 1 {
-			t.Errorf("one write holds %q, want a line", line)
+			t.Errorf("one write contains %q, want one line", line)
 		}
 		all.WriteString(line)
 	}
@@ -407,15 +407,15 @@ func TestWithRequestLog_Lines(t *testing.T) {
 		" GET    /phone_check/v0.1/checks phone_check.list 503 by an injected fault ",
 	} {
 		if !strings.Contains(log, want) {
-			t.Errorf("the log lacks %q:\n%s", want, log)
+			t.Errorf("log does not contain %q:\n%s", want, log)
 		}
 	}
 	if strings.Contains(log, "secret") || strings.Contains(log, "447700900012") {
-		t.Errorf("the log tells the receiver's secret or a number:\n%s", log)
+		t.Errorf("log contains the receiver's secret or a phone number:\n%s", log)
 	}
 }
 
-// writerFunc is an io.Writer.
+// writerFunc implements io.Writer.
 type writerFunc func([]byte)
 
 func (f writerFunc) Write(p []byte) (int, error) {
@@ -452,7 +452,7 @@ func TestServer_ControlIdleCanceled(t *testing.T) {
 	cancel()
 
 	if err := <-answered; err == nil {
-		t.Error("idle was answered while a callback was in flight")
+		t.Error("idle returned while a callback was in flight, want the context's error")
 	}
 }
 
@@ -472,10 +472,10 @@ func FuzzControlBody(f *testing.F) {
 			sandboxfake.Serve(srv, recorder, request)
 
 			if recorder.Code >= 500 {
-				t.Errorf("%s with %q is %d", path, body, recorder.Code)
+				t.Errorf("%s with %q = %d, want a status below 500", path, body, recorder.Code)
 			}
 			if recorder.Code >= 400 && !json.Valid(recorder.Body.Bytes()) {
-				t.Errorf("%s with %q answers %q, want a problem document", path, body, recorder.Body)
+				t.Errorf("%s with %q: response = %q, want a problem document", path, body, recorder.Body)
 			}
 		}
 	})

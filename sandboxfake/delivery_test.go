@@ -37,16 +37,16 @@ func TestServer_CallbackRetrySchedule(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// Six tries in all, with waits of 10, 20, 30, 40 and 50 s between them.
+		// Six attempts, with waits of 10, 20, 30, 40 and 50 s between them.
 		want := []time.Duration{0, 10 * time.Second, 30 * time.Second, 60 * time.Second, 100 * time.Second, 150 * time.Second}
 		if diff := cmp.Diff(want, at); diff != "" {
-			t.Errorf("times of the tries (-want +got):\n%s", diff)
+			t.Errorf("times of the attempts (-want +got):\n%s", diff)
 		}
 		if slices.Sort(dates); len(slices.Compact(dates)) != len(want) {
-			t.Errorf("dates %q, want a fresh one each try", dates)
+			t.Errorf("dates = %q, want a different one for each attempt", dates)
 		}
 		if len(delivery.Attempts) != 6 || delivery.Acknowledged() {
-			t.Errorf("the journal has %d attempts, acknowledged %v, want 6 and none", len(delivery.Attempts), delivery.Acknowledged())
+			t.Errorf("journal has %d attempts, acknowledged %v, want 6 and false", len(delivery.Attempts), delivery.Acknowledged())
 		}
 	})
 }
@@ -62,18 +62,18 @@ func TestServer_CallbackRetryByResponse(t *testing.T) {
 		{"2XX acknowledges", 200, 1, sandboxfake.ResultAcknowledged},
 		{"2XX acknowledges", 204, 1, sandboxfake.ResultAcknowledged},
 		{"2XX acknowledges", 299, 1, sandboxfake.ResultAcknowledged},
-		{"3XX is not retried, nor followed", 300, 1, sandboxfake.ResultRejected},
-		{"3XX is not retried, nor followed", 302, 1, sandboxfake.ResultRejected},
-		{"3XX is not retried, nor followed", 399, 1, sandboxfake.ResultRejected},
+		{"3XX is not retried or followed", 300, 1, sandboxfake.ResultRejected},
+		{"3XX is not retried or followed", 302, 1, sandboxfake.ResultRejected},
+		{"3XX is not retried or followed", 399, 1, sandboxfake.ResultRejected},
 		{"4XX is not retried", 400, 1, sandboxfake.ResultRejected},
 		{"4XX is not retried", 429, 1, sandboxfake.ResultRejected},
 		{"4XX is not retried", 499, 1, sandboxfake.ResultRejected},
 		{"5XX gets six attempts", 500, 6, sandboxfake.ResultFailed},
 		{"5XX gets six attempts", 503, 6, sandboxfake.ResultFailed},
 		{"5XX gets six attempts", 599, 6, sandboxfake.ResultFailed},
-		{"a status of no class is not retried", 600, 1, sandboxfake.ResultRejected},
-		{"a timeout is not retried", timesOut, 1, sandboxfake.ResultTimedOut},
-		{"a connection that breaks is not retried", breaks, 1, sandboxfake.ResultUnreachable},
+		{"other status is not retried", 600, 1, sandboxfake.ResultRejected},
+		{"timeout is not retried", timesOut, 1, sandboxfake.ResultTimedOut},
+		{"lost connection is not retried", breaks, 1, sandboxfake.ResultUnreachable},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
@@ -102,27 +102,27 @@ func TestServer_CallbackRetryByResponse(t *testing.T) {
 
 				delivery := srv.Deliveries()[0]
 				if got := int(seen.Load()); got != row.tries || len(delivery.Attempts) != row.tries {
-					t.Errorf("the receiver saw %d tries, the journal %d, want %d", got, len(delivery.Attempts), row.tries)
+					t.Errorf("receiver got %d attempts, journal has %d, want %d", got, len(delivery.Attempts), row.tries)
 				}
 				if last := delivery.Attempts[len(delivery.Attempts)-1]; last.Result != row.result {
-					t.Errorf("the last try ended as %q (%s), want %q", last.Result, last.Error, row.result)
+					t.Errorf("result of the last attempt = %q (%s), want %q", last.Result, last.Error, row.result)
 				}
 				if !delivery.Done {
-					t.Error("the delivery is not done")
+					t.Error("delivery is not done")
 				}
 				if delivery.ProjectID == "" || delivery.ProjectID != srv.Requests()[0].ProjectID {
-					t.Errorf("the delivery is of project %q, want the project of the check", delivery.ProjectID)
+					t.Errorf("delivery has project %q, want the project of the check", delivery.ProjectID)
 				}
 				want := map[int]string{timesOut: "no answer in 10s", breaks: "EOF"}[row.status]
 				if last := delivery.Attempts[len(delivery.Attempts)-1]; (want == "") != (last.Error == "") || !strings.Contains(last.Error, want) {
-					t.Errorf("the last attempt failed with %q, want %q in it", last.Error, want)
+					t.Errorf("error of the last attempt = %q, want it to contain %q", last.Error, want)
 				}
 			})
 		})
 	}
 }
 
-// Ways of a receiver not to answer.
+// Receivers that do not respond.
 const (
 	timesOut = -1
 	breaks   = -2
@@ -151,7 +151,7 @@ func TestServer_UnopenedCheckExpires(t *testing.T) {
 				t.Fatal(err)
 			}
 			if r := a.get(path + "/" + id); r.json["status"] != "ACCEPTED" {
-				t.Errorf("read before its ttl: %d %s, want ACCEPTED", r.status, r.body)
+				t.Errorf("read before the TTL: %d %s, want ACCEPTED", r.status, r.body)
 			}
 			if err := srv.Advance(t.Context(), 10*time.Second); err != nil {
 				t.Fatal(err)
@@ -160,11 +160,11 @@ func TestServer_UnopenedCheckExpires(t *testing.T) {
 			a.get(path+"/"+id).wantProblem(t, 404, "check_not_found")
 			a.get(path+"/"+id+"/redirect").wantProblem(t, 404, "check_not_found")
 			if list := a.get(path); list.json["page"].(map[string]any)["total_elements"] != 0.0 {
-				t.Errorf("the list still shows it: %s", list.body)
+				t.Errorf("list contains the expired check: %s", list.body)
 			}
 			body := told.last(t)
 			if got := outcome(body); got != "EXPIRED - -" || body["check_id"] != id {
-				t.Errorf("the callback says %q of %v, want EXPIRED without a match", got, body["check_id"])
+				t.Errorf("callback = %q for check %v, want EXPIRED without match", got, body["check_id"])
 			}
 		})
 	}
@@ -176,17 +176,17 @@ func TestServer_DeliveriesDoNotBlockCalls(t *testing.T) {
 		app := newHolding()
 		host := srv.Handle("app.sandbox.test", app)
 		began := time.Now()
-		// More than are delivered at a time.
+		// More than the limit of concurrent deliveries.
 		for range 100 {
 			a.finish(host)
 		}
 
 		if waited := time.Since(began); waited != 0 {
-			t.Errorf("with receivers that do not answer, the calls took %v", waited)
+			t.Errorf("requests took %v with a receiver that does not respond, want no wait", waited)
 		}
 		synctest.Wait()
 		if n := len(app.came); n != 64 {
-			t.Errorf("%d callbacks are under way, want 64 at a time", n)
+			t.Errorf("%d callbacks in flight, want 64", n)
 		}
 		for range 100 {
 			app.answer <- http.StatusNoContent
@@ -196,7 +196,7 @@ func TestServer_DeliveriesDoNotBlockCalls(t *testing.T) {
 		}
 		for _, d := range srv.Deliveries() {
 			if !d.Acknowledged() || !d.Done || len(d.Attempts) != 1 {
-				t.Errorf("delivery with %d attempts, acknowledged %v", len(d.Attempts), d.Acknowledged())
+				t.Errorf("delivery: %d attempts, acknowledged %v, want 1 and true", len(d.Attempts), d.Acknowledged())
 			}
 		}
 	})
@@ -223,13 +223,13 @@ func TestServer_ResetAndCloseCancelDeliveries(t *testing.T) {
 					w.WriteHeader(http.StatusServiceUnavailable)
 				}))
 				a.finish(failing)
-				a.create(phoneChecks, `{"phone_number":"447700900012","callback_url":"`+failing+`"}`) // would expire
+				a.create(phoneChecks, `{"phone_number":"447700900012","callback_url":"`+failing+`"}`) // not opened: would expire
 				synctest.Wait()
 
 				row.end(srv)
 
 				if synctest.Wait(); underWay.Err() == nil {
-					t.Error("the callback under way goes on")
+					t.Error("callback in flight was not canceled")
 				}
 				<-time.After(time.Hour)
 				if row.name == "Reset" {
@@ -237,11 +237,11 @@ func TestServer_ResetAndCloseCancelDeliveries(t *testing.T) {
 						t.Fatal(err)
 					}
 					if n := len(srv.Deliveries()) + len(srv.Requests()); n != 0 {
-						t.Errorf("the journals hold %d entries", n)
+						t.Errorf("journals have %d entries, want none", n)
 					}
 				}
 				if n := tried.Load(); n != 1 {
-					t.Errorf("%d tries, want none after it", n-1)
+					t.Errorf("%d attempts afterwards, want none", n-1)
 				}
 			})
 		})
@@ -266,10 +266,10 @@ func TestServer_ResetRepeatsIDs(t *testing.T) {
 	srv.Reset()
 
 	if !srv.Now().Equal(frozenAt) {
-		t.Errorf("the frozen clock stands at %v, want where it began", srv.Now())
+		t.Errorf("frozen clock = %v, want its initial time", srv.Now())
 	}
 	if diff := cmp.Diff(before, run()); diff != "" {
-		t.Errorf("ids (-before +after Reset):\n%s", diff)
+		t.Errorf("IDs (-before +after Reset):\n%s", diff)
 	}
 }
 
@@ -293,21 +293,21 @@ func TestServer_Redeliver(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !cmp.Equal(again.Body, first.Body) || again.CheckID != first.CheckID || len(again.Attempts) != 1 || told.count() != 2 {
-		t.Errorf("redelivered as %+v, want the same body, tried once", again)
+		t.Errorf("redelivery = %+v, want the same body in one attempt", again)
 	}
 	if again.Attempts[0].Header.Get("Authorization") == first.Attempts[0].Header.Get("Authorization") || again.Attempts[0].Header.Get("Date") == first.Attempts[0].Header.Get("Date") {
-		t.Error("it has the first one's date or signature, and would be refused as a replay")
+		t.Error("redelivery has the date or signature of the first delivery: receivers reject it as a replay")
 	}
 	if cmp.Diff(first, srv.Deliveries()[0]) != "" {
-		t.Error("the first delivery's entry has changed")
+		t.Error("first delivery in the journal changed")
 	}
 	if err := srv.Redeliver(t.Context(), "unknown"); err == nil {
-		t.Error("an unknown delivery is sent again")
+		t.Error("Redeliver of an unknown delivery succeeded, want an error")
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := srv.Redeliver(ended, first.ID); !errors.Is(err, context.Canceled) {
-		t.Errorf("with a context that has ended: %v", err)
+		t.Errorf("Redeliver with a canceled context = %v, want context.Canceled", err)
 	}
 }
 
@@ -346,11 +346,11 @@ func TestServer_AwaitDelivery(t *testing.T) {
 		}
 		want := []change{{0, false, false}, {1, true, false}, {1, false, false}, {2, false, true}}
 		if diff := cmp.Diff(want, seen, cmp.AllowUnexported(change{})); diff != "" {
-			t.Errorf("changes (-want +got):\n%s", diff)
+			t.Errorf("states of the delivery (-want +got):\n%s", diff)
 		}
 		past, err := srv.AwaitDelivery(t.Context(), sandboxfake.Delivery.Acknowledged)
 		if err != nil || past.ID != found.ID {
-			t.Errorf("a delivery of the past is found as %q, %v", past.ID, err)
+			t.Errorf("AwaitDelivery of a past delivery = %q, %v, want the same delivery", past.ID, err)
 		}
 	})
 }
@@ -364,6 +364,6 @@ func TestServer_AwaitDeliveryCanceled(t *testing.T) {
 	_, err := srv.AwaitDelivery(ctx, func(sandboxfake.Delivery) bool { return false })
 
 	if !errors.Is(err, context.Canceled) {
-		t.Errorf("it returned %v, want the context's error", err)
+		t.Errorf("error = %v, want context.Canceled", err)
 	}
 }

@@ -14,13 +14,13 @@ import (
 	"github.com/idverify/idverify-go/signature"
 )
 
-// dated is a receiver that rejects replays, as a careful one does, and stores when each message
-// that it accepted came and what date it carries.
+// dated is a receiver that rejects replays and records the date and the arrival time of each
+// message that it accepts.
 type dated struct {
 	verifier *signature.Verifier
 	status   int // of its responses to callbacks
 
-	mu       sync.Mutex // guards all below
+	mu       sync.Mutex // guards the fields below
 	dates    []time.Time
 	times    []time.Time
 	rejected []error
@@ -45,7 +45,8 @@ func (d *dated) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// newDated returns a receiver that measures dates by a clock, served at app.sandbox.test.
+// newDated returns a receiver at app.sandbox.test that checks dates against the clock now, and its
+// URL.
 func newDated(t *testing.T, srv *sandboxfake.Server, now func() time.Time) (*dated, string) {
 	t.Helper()
 	keys, err := signature.NewJWKS(srv.URL()+"/.well-known/jwks.json", &signature.JWKSOptions{HTTPClient: srv.HTTPClient()})
@@ -86,20 +87,20 @@ func TestWithSystemDates_AfterAdvance(t *testing.T) {
 				}
 
 				if len(receiver.rejected) != 0 || len(receiver.dates) != 7 {
-					t.Fatalf("%d messages accepted, rejected %v, want six attempts and a new delivery, all accepted", len(receiver.dates), receiver.rejected)
+					t.Fatalf("%d messages accepted, rejected %v, want six attempts and a redelivery accepted", len(receiver.dates), receiver.rejected)
 				}
 				for i, date := range receiver.dates {
 					if behind := receiver.times[i].Sub(date); behind < 0 || behind >= time.Second {
-						t.Errorf("message %d came %v after its date, want within a second of the system's clock", i, behind)
+						t.Errorf("message %d arrived %v after its date, want less than a second", i, behind)
 					}
 					if i > 0 && !date.After(receiver.dates[i-1]) {
-						t.Errorf("message %d is dated %v, not after the one before: a receiver rejects it as a replay", i, date)
+						t.Errorf("message %d has date %v, want it after the previous one: receivers reject equal dates as a replay", i, date)
 					}
 				}
-				// The payload keeps the server's clock.
+				// Attempt times use the server's clock.
 				attempts := a.srv.Deliveries()[0].Attempts
 				if got := attempts[5].Time.Sub(attempts[0].Time); got != 150*time.Second {
-					t.Errorf("the attempts span %v on the server's clock, want 150 s", got)
+					t.Errorf("attempts span %v by the server's clock, want 150 s", got)
 				}
 			})
 		})
@@ -131,9 +132,9 @@ func TestWithSystemDates_RedirectAndCallback(t *testing.T) {
 		}
 
 		if len(receiver.rejected) != 0 || len(receiver.dates) != 6 {
-			t.Fatalf("%d messages accepted, rejected %v, want a redirect and a callback of each check", len(receiver.dates), receiver.rejected)
+			t.Fatalf("%d messages accepted, rejected %v, want a redirect and a callback for each check", len(receiver.dates), receiver.rejected)
 		}
-		// Only messages of one check wait for each other: the bubble's clock moves while all wait.
+		// Only messages of the same check wait for each other.
 		counts := make(map[time.Time]int)
 		for _, date := range receiver.dates {
 			counts[date]++
@@ -163,7 +164,7 @@ func TestWithSystemDates_ManyMessagesAtOnce(t *testing.T) {
 		}
 
 		if len(receiver.rejected) != 0 || len(receiver.dates) != again+1 {
-			t.Errorf("%d messages accepted, rejected %v, want %d: two of one check had the same date", len(receiver.dates), receiver.rejected, again+1)
+			t.Errorf("%d messages accepted, rejected %v, want %d: messages of one check need different dates", len(receiver.dates), receiver.rejected, again+1)
 		}
 	})
 }
@@ -182,7 +183,7 @@ func TestServer_DatesByServerClock(t *testing.T) {
 	}
 
 	if len(receiver.dates) != 1 || len(receiver.rejected) != 0 {
-		t.Errorf("accepted %v, rejected %v, want one message dated by the server's clock", receiver.dates, receiver.rejected)
+		t.Errorf("accepted %v, rejected %v, want one message with the server's date", receiver.dates, receiver.rejected)
 	}
 }
 
@@ -190,7 +191,7 @@ func TestServer_ControlDates(t *testing.T) {
 	t.Parallel()
 	a := controlled(t, sandboxfake.WithFrozenClock(frozenAt))
 	receiver, target := newDated(t, a.srv, a.srv.Now)
-	receiver.verifier = a.srv.Verifier("app.sandbox.test") // follows the choice
+	receiver.verifier = a.srv.Verifier("app.sandbox.test") // uses the selected clock
 	date := func() string {
 		t.Helper()
 		a.finish(target)
@@ -213,16 +214,16 @@ func TestServer_ControlDates(t *testing.T) {
 	after := date()
 
 	if byDefault != "sandbox" || own != frozen {
-		t.Errorf("by default %v dates signatures, %q, want the frozen clock", byDefault, own)
+		t.Errorf("default clock = %v with date %q, want the frozen clock", byDefault, own)
 	}
 	if chosen.status != http.StatusNoContent || shown != "system" || system == frozen {
-		t.Errorf("after the choice (%d) %v dates signatures, %q, want the system's clock", chosen.status, shown, system)
+		t.Errorf("after selecting the system clock (%d): clock = %v with date %q, want the system's clock", chosen.status, shown, system)
 	}
 	unknown.wantProblem(t, http.StatusBadRequest, "bad_request")
 	if len(receiver.rejected) != 0 {
-		t.Errorf("the server's own verifier rejects %v", receiver.rejected)
+		t.Errorf("the server's verifier rejected %v", receiver.rejected)
 	}
 	if after != frozen {
-		t.Errorf("after a reset signatures are dated %q, want the frozen clock as at the start", after)
+		t.Errorf("date after a reset = %q, want the frozen clock's", after)
 	}
 }
