@@ -29,7 +29,7 @@ func is(err error) []error {
 	return found
 }
 
-// The catalog of docs/assumptions.md, section 6, written by hand, and what a status means alone.
+// The catalog of docs/protocol.md, section 8, written by hand, and what a status means alone.
 func TestError_Is(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

@@ -71,7 +71,9 @@ type checkParams struct {
 }
 
 // maxReferenceID bounds the length of a reference ID, in bytes. The journal of deliveries keeps
-// callbacks, which repeat it (our decision; docs/assumptions.md, section 3).
+// callbacks, which repeat it.
+//
+// Protocol: docs/protocol.md, section 4.
 const maxReferenceID = 1024
 
 // createCheck is POST /{product}/{version}/checks.

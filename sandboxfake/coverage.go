@@ -29,8 +29,9 @@ var sandboxNetwork = coverageNetwork{NetworkID: "00101", NetworkName: "Sandbox M
 // sandboxCountry is where every address of the sandbox is.
 const sandboxCountry = "GB"
 
-// coverageProducts are the IDs and names of the products in coverage and usage (our decision;
-// docs/assumptions.md, section 3).
+// coverageProducts are the IDs and names of the products in coverage and usage.
+//
+// Protocol: docs/protocol.md, section 5.
 var coverageProducts = []struct{ product, id, name string }{
 	{wire.PhoneCheck, "pck", "PhoneCheck"},
 	{wire.SIMCheck, "sck", "SIMCheck"},

@@ -42,7 +42,7 @@
 //
 // # Honesty
 //
-// There is no short cut around HTTP: helpers and the wire share one validation, and what the specification forbids fails as it says. What the specification leaves open is decided in docs/assumptions.md.
+// There is no short cut around HTTP: helpers and the wire share one validation, and what the protocol forbids fails as it says. docs/protocol.md describes the protocol.
 // The certificates and signing keys are fixed test keys that everybody has, unless [WithFreshKeys] is given: trust them in tests only.
 //
 // # Other languages

@@ -167,15 +167,18 @@ func (s *Server) admit(c *call) error {
 	return nil
 }
 
-// bodyMedia are the media types that the JSON body of a request may have (our decision;
-// docs/assumptions.md, section 1).
+// bodyMedia are the media types that the JSON body of a request may have.
+//
+// Protocol: docs/protocol.md, section 3.
 var bodyMedia = []string{wire.MediaJSON, wire.MediaHAL}
 
 // decode reads a JSON body into v.
 func (c *call) decode(v any) error { return c.decodeAs(bodyMedia, v) }
 
 // decodeAs reads the JSON body of one of several media types into v. It checks in the order 415,
-// 413, 400 (our decision; docs/assumptions.md, section 1).
+// 413, 400.
+//
+// Protocol: docs/protocol.md, section 1.
 func (c *call) decodeAs(media []string, v any) error {
 	got, _, err := mime.ParseMediaType(c.r.Header.Get("Content-Type"))
 	switch {

@@ -7,8 +7,7 @@ import (
 	"strings"
 )
 
-// The rules for the URLs that a customer gives to the service (our decision; docs/assumptions.md,
-// section 3).
+// The rules for the URLs that a customer gives to the service. Protocol: docs/protocol.md, section 3.
 
 // maxURL bounds the length of a URL. The journal of deliveries keeps callback URLs.
 const maxURL = 2048

@@ -49,7 +49,9 @@ var usagePeriods = map[string]string{
 	"monthly": "2006-01",
 }
 
-// usageView is a row of usage in a response (our decision; docs/assumptions.md, section 3).
+// usageView is a row of usage in a response.
+//
+// Protocol: docs/protocol.md, section 10.
 type usageView struct {
 	Date      string      `json:"date"`
 	ProductID string      `json:"product_id,omitempty"`

@@ -174,7 +174,7 @@ func (o Operation) URL(base, version string, ids ...string) (string, error) {
 // proxies decode the path before they forward it, so that %2F separates segments again, and %3F and
 // %23 end the path.
 //
-// Our decision; docs/assumptions.md, section 7.
+// Protocol: docs/protocol.md, section 11.
 func checkID(id string) error {
 	// Some servers drop everything from a semicolon before they resolve dot segments.
 	segment, _, _ := strings.Cut(id, ";")
