@@ -19,10 +19,10 @@ import (
 	"github.com/idverify/idverify-go/signature"
 )
 
-// host is where the pages are.
+// host is the host of the pages.
 const host = "shop.sandbox.test"
 
-// shop is the page on a fake. That of newShop has a frozen clock.
+// shop serves the pages with a fake of the service.
 type shop struct {
 	service *sandboxfake.Server
 	url     string
@@ -34,7 +34,7 @@ func newShop(t *testing.T) *shop {
 	return newShopOf(t, sandboxfake.WithFrozenClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)))
 }
 
-// newShopOf is the page on a fake with options.
+// newShopOf returns a shop whose fake has options.
 func newShopOf(t *testing.T, opts ...sandboxfake.Option) *shop {
 	t.Helper()
 	service := sandboxfake.New(t, append(opts, sandboxfake.WithInMemory())...)
@@ -60,7 +60,7 @@ func newShopOf(t *testing.T, opts ...sandboxfake.Option) *shop {
 	return s
 }
 
-// calls counts the calls of an operation that the service saw.
+// calls returns the number of requests of an operation.
 func (s *shop) calls(operation string) int {
 	n := 0
 	for _, r := range s.service.Requests() {
@@ -71,7 +71,7 @@ func (s *shop) calls(operation string) int {
 	return n
 }
 
-// browser is one person's, with cookies of its own.
+// browser is an HTTP client with its own cookies.
 type browser struct {
 	t      *testing.T
 	shop   *shop
@@ -87,7 +87,7 @@ func (s *shop) browser(t *testing.T) *browser {
 	return &browser{t: t, shop: s, client: &http.Client{Transport: s.service.HTTPClient().Transport, Jar: jar}}
 }
 
-// seen is the page that a browser came to.
+// view is a page as a browser sees it.
 type view struct {
 	status int
 	title  string
@@ -120,7 +120,7 @@ func (b *browser) do(r *http.Request) view {
 	return s
 }
 
-// open goes to a URL, and on to where that sends it.
+// open opens a URL and follows redirects.
 func (b *browser) open(url string) view {
 	b.t.Helper()
 	r, err := http.NewRequestWithContext(b.t.Context(), http.MethodGet, url, nil)
@@ -130,7 +130,7 @@ func (b *browser) open(url string) view {
 	return b.do(r)
 }
 
-// post sends the form.
+// post submits the form.
 func (b *browser) post(number string) view {
 	b.t.Helper()
 	r, err := http.NewRequestWithContext(b.t.Context(), http.MethodPost, b.shop.url+"/", bytes.NewBufferString(url.Values{"number": {number}}.Encode()))
@@ -141,13 +141,13 @@ func (b *browser) post(number string) view {
 	return b.do(r)
 }
 
-// begin sends the form and returns the Check URL that the page then offers.
+// begin submits the form and returns the Check URL on the next page.
 func (b *browser) begin(number string) (checkURL string) {
 	b.t.Helper()
 	page := b.post(number)
 	m := linkHref.FindStringSubmatch(page.body)
 	if page.title != "One more step" || m == nil {
-		b.t.Fatalf("the page says %q, status %d, want One more step and a Check URL", page.title, page.status)
+		b.t.Fatalf("page = %q, status %d, want One more step and a Check URL", page.title, page.status)
 	}
 	return html.UnescapeString(m[1])
 }
@@ -165,7 +165,7 @@ func (b *browser) redirectOf(checkURL string) string {
 	return response.Header.Get("Location")
 }
 
-// syncBuffer is a bytes.Buffer for several goroutines.
+// syncBuffer is a bytes.Buffer that is safe for concurrent use.
 type syncBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer

@@ -10,7 +10,7 @@ import (
 	"github.com/idverify/idverify-go/internal/synctest"
 )
 
-func TestASessionEndsThoughTheBrowserKeepsItsCookie(t *testing.T) {
+func TestSession_Expires(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
 		age  time.Duration
@@ -28,17 +28,17 @@ func TestASessionEndsThoughTheBrowserKeepsItsCookie(t *testing.T) {
 				b.open(b.begin("+44 7700 900-012"))
 				b.keepCookies()
 
-				time.Sleep(time.Until(began.Add(row.age))) // the bubble's clock
+				time.Sleep(time.Until(began.Add(row.age))) // synctest's clock
 
 				if got := b.open(s.url + "/check"); got.title != row.want {
-					t.Errorf("the page says %q, want %q", got.title, row.want)
+					t.Errorf("page = %q, want %q", got.title, row.want)
 				}
 			})
 		})
 	}
 }
 
-// keepCookies makes the browser forget when its cookies expire.
+// keepCookies removes the expiry of the browser's cookies.
 func (b *browser) keepCookies() {
 	b.t.Helper()
 	cookies := b.cookies()
@@ -60,7 +60,7 @@ func (b *browser) cookies() []*http.Cookie {
 	return b.client.Jar.Cookies(shop)
 }
 
-// setCookies stores cookies for the shop that do not expire.
+// setCookies stores cookies for the shop without an expiry.
 func (b *browser) setCookies(cookies []*http.Cookie) {
 	b.t.Helper()
 	shop, err := url.Parse(b.shop.url)

@@ -7,45 +7,45 @@ import (
 	"net/http"
 )
 
-// page is the data of page.html.
+// page contains the data for page.html.
 type page struct {
 	Title string   // what happened, in two or three words
-	Text  []string // paragraphs: what it means, and what to do
+	Text  []string // paragraphs: what it means and what to do
 
-	Form   bool   // ask for the number
-	Number string // as it was typed
-	Wrong  string // what is wrong with it
+	Form   bool   // show the form
+	Number string // as entered
+	Wrong  string // error message for Number
 
-	CheckURL string // offer to open it
-	Live     bool   // the page changes by itself
-	Again    bool   // offer to begin again
+	CheckURL string // show a link to it
+	Live     bool   // the page updates automatically
+	Again    bool   // show a link to start again
 
 	Demo bool
 }
 
-// The pages that do not depend on a session.
+// Pages that do not depend on a session.
 var (
 	noSession = page{
 		Title: "No sign-in in progress",
-		Text:  []string{"This browser has no sign-in in progress. If you have just begun one, your browser did not keep our cookie: allow cookies for this site, and begin again."},
+		Text:  []string{"This browser has no sign-in in progress. If you have just started one, your browser did not store our cookie: allow cookies for this site and start again."},
 		Again: true,
 	}
 	notYours = page{
-		Title: "Begun somewhere else",
+		Title: "Started in another browser",
 		Text: []string{
-			"This sign-in was begun in another browser, so it has ended. To sign in, begin again in this browser.",
-			"Did somebody send you a link to open? They may be trying to sign in as you. You are safe: nothing was confirmed.",
+			"This sign-in was started in another browser, so it has ended. To sign in, start again in this browser.",
+			"Did someone send you a link to open? They may be trying to sign in as you. You are safe: nothing was confirmed.",
 		},
 		Again: true,
 	}
 	badLink = page{
 		Title: "This link cannot be used",
-		Text:  []string{"It is too old, or was changed on its way. Nothing was confirmed. Begin again."},
+		Text:  []string{"It is too old or was changed. Nothing was confirmed. Start again."},
 		Again: true,
 	}
 	later = page{
 		Title: "Try again later",
-		Text:  []string{"We cannot ask your mobile network just now. The fault is ours, not yours. Try again in a few minutes."},
+		Text:  []string{"We cannot check your number right now. This is a problem on our side. Try again in a few minutes."},
 		Again: true,
 	}
 )
@@ -63,7 +63,7 @@ func pageOf(s session) page {
 	case pending:
 		return page{
 			Title: "Just a moment",
-			Text:  []string{"We are waiting for your mobile network. This page changes by itself."},
+			Text:  []string{"We are waiting for your mobile network. This page updates automatically."},
 			Live:  true,
 		}
 	case verified:
@@ -80,22 +80,22 @@ func pageOf(s session) page {
 	case expired:
 		return page{
 			Title: "Time is up",
-			Text:  []string{"The check was not finished in time. Nothing was decided: begin again."},
+			Text:  []string{"The check was not completed in time. Start again."},
 			Again: true,
 		}
 	case elsewhere:
 		return page{
-			Title: "Opened somewhere else",
+			Title: "Opened in another browser",
 			Text: []string{
-				"The link that brings you back here was opened in another browser first. So that nobody else can use it, this sign-in has ended.",
-				"Begin again, and finish in the browser in which you begin.",
+				"The link that returns you to this page was opened in another browser first. We have ended this sign-in to protect you.",
+				"Start again, and finish in the same browser.",
 			},
 			Again: true,
 		}
 	}
 	return page{
-		Title: "No answer",
-		Text:  []string{"Your mobile network could not tell. That says nothing about you.", "Try again in a few minutes, or sign in another way."},
+		Title: "No result",
+		Text:  []string{"Your mobile network returned no result. This says nothing about you.", "Try again in a few minutes, or sign in another way."},
 		Again: true,
 	}
 }
@@ -111,8 +111,7 @@ var pages = template.Must(template.New("page").Parse(source))
 // policy allows a page to load resources of its own origin only, and forbids framing.
 const policy = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
-// render responds with p. html/template escapes all its parts, some of which come from the user's
-// own form.
+// render responds with p. html/template escapes the user's input.
 func (a *app) render(w http.ResponseWriter, status int, p page) {
 	p.Demo = a.Demo
 	var b bytes.Buffer

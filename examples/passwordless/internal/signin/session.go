@@ -13,9 +13,9 @@ import (
 type state string
 
 const (
-	started     state = "started"  // the Check URL is to be opened
-	pending     state = "pending"  // the device came back, and its code is being exchanged
-	verified    state = "verified" // this state and all below are final
+	started     state = "started"  // the Check URL was not opened yet
+	pending     state = "pending"  // the device returned, and its code is being exchanged
+	verified    state = "verified" // this state and those below are final
 	notVerified state = "not verified"
 	failed      state = "error"
 	expired     state = "expired"
@@ -24,8 +24,8 @@ const (
 
 func (s state) final() bool { return s != started && s != pending }
 
-// outcome returns the final state of a check. Only a COMPLETED check has a result, and Match is nil
-// where it does not apply.
+// outcome returns the final state of a check. Match is valid only when Status is COMPLETED. It is
+// nil if the service returned no result.
 func outcome(status idverify.CheckStatus, match *bool) state {
 	switch {
 	case status == idverify.StatusExpired:
@@ -38,53 +38,53 @@ func outcome(status idverify.CheckStatus, match *bool) state {
 	return notVerified
 }
 
-// session is one browser's attempt to sign in.
+// session is the attempt of one browser to sign in.
 type session struct {
-	id       string // the browser's cookie
-	formerID string // the cookie before the device came back, empty until then
+	id       string // value of the browser's cookie
+	formerID string // the ID before the device returned, or empty
 	checkID  string
 	checkURL string
-	digits   string // the last two of the phone number: enough for its owner, and no more than needed
+	digits   string // the last two digits of the phone number, which suffice for its owner
 	state    state
 	began    time.Time
 }
 
-// sessions are the attempts of the last minutes. This process alone knows them. With several
-// processes, keep them in a session store that all of them share, and make claim and end one atomic
-// operation of that store each: a redirect or a callback may reach any of the processes.
+// sessions contains the recent sessions, in memory. Several processes must share a session store in
+// which claim and end are atomic operations, because any process may receive a redirect or a
+// callback.
 type sessions struct {
-	mu      sync.Mutex // guards all below
+	mu      sync.Mutex // guards the fields below
 	byID    map[string]*session
 	byCheck map[string]*session
-	inOrder []*session // of creation
+	inOrder []*session // by start time
 }
 
 func newSessions() *sessions {
 	return &sessions{byID: make(map[string]*session), byCheck: make(map[string]*session)}
 }
 
-// sessionAge is how long an attempt is remembered: longer than a check lives, so that the user can
-// read the result.
+// sessionAge is how long a session is kept. It is longer than the lifetime of a check, so that the
+// user can read the result.
 const sessionAge = 15 * time.Minute
 
 func (s *session) tooOld() bool { return time.Since(s.began) > sessionAge }
 
-// begin stores a started session and returns the ID for the browser's cookie.
+// begin stores a new session and returns the ID for the browser's cookie.
 func (ss *sessions) begin(s session) (id string) {
 	s.id = rand.Text()
 	s.state = started
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
 	ss.removeOld()
-	s.began = time.Now() // under the lock, so that inOrder is in order
+	s.began = time.Now() // under the lock, to keep inOrder sorted
 	ss.byID[s.id] = &s
 	ss.byCheck[s.checkID] = &s
 	ss.inOrder = append(ss.inOrder, &s)
 	return s.id
 }
 
-// forget deletes the sessions that are too old. Anyone can begin sessions, so the cost of a new one
-// must not grow with their number: forget visits those that it deletes and one more.
+// removeOld deletes the sessions that are too old. It visits only those and one more: anyone can
+// start sessions, so the cost of a new one must not grow with their number.
 func (ss *sessions) removeOld() {
 	for len(ss.inOrder) > 0 && ss.inOrder[0].tooOld() {
 		old := ss.inOrder[0]
@@ -107,14 +107,14 @@ func (ss *sessions) of(r *http.Request) (session, bool) {
 }
 
 // claim binds the redirect of a check to the browser that brought it. own reports whether the
-// session of that browser began the check. The first claim also returns a new ID for the browser's
-// cookie: exchange the code of that redirect only.
+// session of that browser started the check. The first claim also returns a new ID for the
+// browser's cookie; exchange the code of that redirect only.
 //
-// The new ID prevents session fixation. An attacker who planted the cookie of a session in the
-// victim's browser knows only the former ID, which never shows the result.
+// The new ID prevents session fixation. An attacker who planted a session cookie in the victim's
+// browser knows only the former ID, which never shows the result.
 //
-// A redirect brought by another browser ends the session of its check. Either somebody sent the
-// Check URL to a victim, or somebody else knows the redirect URL of the session's owner.
+// A redirect brought by another browser ends the session of its check. Either someone sent the
+// Check URL to a victim, or someone else knows the redirect URL of the session's owner.
 func (ss *sessions) claim(r *http.Request, checkID string) (newID string, own bool) {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
@@ -132,10 +132,10 @@ func (ss *sessions) claim(r *http.Request, checkID string) (newID string, own bo
 	return s.id, true
 }
 
-// replayed handles a redirect of a check that was accepted before. If the browser that brings it now
-// did not begin the check, somebody else came first, perhaps an attacker who began with the victim's
-// number: the session ends, even if it is verified. A reload by its own browser changes nothing, even
-// one that was sent before the new cookie arrived.
+// replayed handles a redirect that was already accepted. If this browser did not start the check,
+// another browser brought the redirect first, and it may belong to an attacker who started with the
+// victim's number. The session ends, even if it is verified. A reload by the session's own browser
+// changes nothing, even if it was sent before the new cookie arrived.
 func (ss *sessions) replayed(r *http.Request, checkID string) {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
@@ -147,19 +147,19 @@ func (ss *sessions) replayed(r *http.Request, checkID string) {
 	ss.revoke(checkID)
 }
 
-// revoke ends the session of a check unless it has ended without a sign-in. The caller holds ss.mu.
+// revoke ends the session of a check unless it ended without a sign-in. The caller holds ss.mu.
 func (ss *sessions) revoke(checkID string) {
 	if owner := ss.byCheck[checkID]; owner != nil && (owner.state == verified || !owner.state.final()) {
 		owner.state = elsewhere
 	}
 }
 
-// end records how a check ended. Only the first end counts.
+// end records the final state of a session. Only the first one counts.
 //
-// A result counts only for a session whose own browser came back. Otherwise nobody knows whose
-// phone opened the Check URL: an attacker can begin with the victim's number and send the victim
+// A result counts only if the session's own browser has returned. Otherwise it is unknown whose
+// phone opened the Check URL: an attacker can start with the victim's number and send the victim
 // the Check URL. In version v0.1 of PhoneCheck such a check becomes COMPLETED; in v0.2, which this
-// package is for, only the exchange of the code completes a check.
+// package requires, only the code exchange completes a check.
 func (ss *sessions) end(checkID string, as state) {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
@@ -173,13 +173,13 @@ func (ss *sessions) end(checkID string, as state) {
 	s.state = as
 }
 
-// cookieName has the prefix that browsers accept only with Secure, Path=/ and no Domain, so that no
+// cookieName has a prefix that browsers accept only with Secure, Path=/ and no Domain, so that no
 // neighboring host can set the cookie.
 const cookieName = "__Host-signin"
 
-// find returns the session of the browser that sent r, or nil. The browser may keep its cookie too
-// long, so the age of the session decides. The former ID of a session shows only that the check is
-// in progress, for a page that was requested before the new cookie arrived.
+// find returns the session of the browser that sent r, or nil. A browser may keep its cookie too
+// long, so the session's age decides. A former ID finds a session only while its check is in
+// progress, for a page requested before the new cookie arrived.
 func (ss *sessions) find(r *http.Request) *session {
 	c, err := r.Cookie(cookieName)
 	if err != nil {
@@ -192,8 +192,8 @@ func (ss *sessions) find(r *http.Request) *session {
 	return s
 }
 
-// cookie binds the browser to the session. It is Lax, not Strict: the redirect comes from the
-// service's site, and browsers do not send strict cookies with it.
+// cookie returns the cookie that binds the browser to the session. It is Lax because browsers do
+// not send Strict cookies with the redirect, which comes from the service's site.
 func cookie(id string) *http.Cookie {
 	return &http.Cookie{
 		Name:     cookieName,

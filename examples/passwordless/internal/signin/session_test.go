@@ -11,10 +11,9 @@ import (
 	"github.com/idverify/idverify-go/internal/synctest"
 )
 
-// The attacker begins with the victim's number, and the victim opens the Check URL. Only version
-// v0.1 of PhoneCheck then sends a callback with a result; a copy of this package may be changed to
-// use it.
-func TestACallbackVerifiesNobodyWhoseBrowserDidNotComeBack(t *testing.T) {
+// The attacker starts with the victim's number, and the victim opens the Check URL. Only version
+// v0.1 of PhoneCheck then sends a callback with a result, but a copy of this package may use v0.1.
+func TestApp_Callback(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
 		was     state
@@ -49,20 +48,20 @@ func TestACallbackVerifiesNobodyWhoseBrowserDidNotComeBack(t *testing.T) {
 			err := a.callback(t.Context(), &idverify.Callback{Product: row.product, CheckID: "check", Status: row.status, Match: row.match})
 
 			if got := a.sessions.byID[id].state; got != row.want || err != nil {
-				t.Errorf("the session is %q, error %v, want %q", got, err, row.want)
+				t.Errorf("state = %q, error = %v, want %q", got, err, row.want)
 			}
 		})
 	}
 }
 
-// A browser whose next page crosses the response with its new cookie still sends the former one.
+// The browser may request a page before the response with its new cookie arrives.
 func TestSessions_FormerCookieShowsProgressOnly(t *testing.T) {
 	t.Parallel()
 	ss := newSessions()
 	former := requestWith(t, ss.begin(session{checkID: "check"}))
 	id, own := ss.claim(former, "check")
 	if id == "" || !own {
-		t.Fatalf("claim returned %q, %v, want a new ID", id, own)
+		t.Fatalf("claim = %q, %v, want a new ID", id, own)
 	}
 
 	during, ok := ss.of(former)
@@ -72,20 +71,20 @@ func TestSessions_FormerCookieShowsProgressOnly(t *testing.T) {
 	now, okNow := ss.of(requestWith(t, id))
 
 	if !ok || during.state != pending {
-		t.Errorf("before the end the former cookie shows %q, %v, want pending", during.state, ok)
+		t.Errorf("state by former cookie before the result = %q, %v, want pending", during.state, ok)
 	}
 	if again != "" || !ownAgain {
-		t.Errorf("a second claim returned %q, %v, want no ID: the code would be exchanged twice", again, ownAgain)
+		t.Errorf("second claim = %q, %v, want no ID: the code would be exchanged twice", again, ownAgain)
 	}
 	if after {
-		t.Error("after the end the former cookie still shows the session")
+		t.Error("the former cookie shows the session after the result")
 	}
 	if !okNow || now.state != verified {
-		t.Errorf("the new cookie shows %q, %v, want verified", now.state, okNow)
+		t.Errorf("state by new cookie = %q, %v, want verified", now.state, okNow)
 	}
 }
 
-// requestWith is a request of the browser that has the session cookie id.
+// requestWith returns a request with the session cookie id.
 func requestWith(t *testing.T, id string) *http.Request {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "/check", nil)
@@ -96,7 +95,7 @@ func requestWith(t *testing.T, id string) *http.Request {
 	return r
 }
 
-func TestOldSessionsAreForgottenWhenANewOneBegins(t *testing.T) {
+func TestSessions_RemovesOld(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		ss := newSessions()
@@ -107,40 +106,40 @@ func TestOldSessionsAreForgottenWhenANewOneBegins(t *testing.T) {
 		time.Sleep(sessionAge)
 		kept := ss.begin(session{checkID: "kept"})
 		if kept, _ = ss.claim(requestWith(t, kept), "kept"); kept == "" {
-			t.Fatal("the session cannot be claimed")
+			t.Fatal("claim failed")
 		}
 		time.Sleep(time.Nanosecond)
 
 		ss.begin(session{checkID: "new"})
 
 		if ids, byCheck, queue := len(ss.byID), len(ss.byCheck), len(ss.inOrder); ids != 3 || byCheck != 2 || queue != 2 {
-			t.Errorf("%d IDs, %d checks and %d sessions in order are kept, want 3, 2 and 2: anonymous visitors fill the memory", ids, byCheck, queue)
+			t.Errorf("%d IDs, %d checks and %d sessions remain, want 3, 2 and 2: anonymous visitors could exhaust the memory", ids, byCheck, queue)
 		}
 		if s, ok := ss.of(requestWith(t, kept)); !ok || s.checkID != "kept" {
-			t.Error("a young session was forgotten")
+			t.Error("a recent session was removed")
 		}
 	})
 }
 
-// A session that is not at the head of the queue is none of begin's business: with a scan of all sessions, each anonymous POST would cost as much as there are sessions.
-func TestBeginLooksAtTheOldestSessionsOnly(t *testing.T) {
+// A scan of all sessions would make each anonymous POST cost as much as there are sessions.
+func TestSessions_BeginVisitsOldestOnly(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		ss := newSessions()
 		ss.begin(session{checkID: "head"})
 		behind := ss.byID[ss.begin(session{checkID: "behind"})]
-		behind.began = behind.began.Add(-2 * sessionAge) // cannot be; only a scan finds it
+		behind.began = behind.began.Add(-2 * sessionAge) // impossible in use: only a scan finds it
 
 		ss.begin(session{checkID: "new"})
 
 		if ss.byCheck["behind"] != behind {
-			t.Error("begin looked behind the oldest session: it scans them all")
+			t.Error("begin visited a session behind the oldest one")
 		}
 	})
 }
 
-// BenchmarkBegin must cost the same however many sessions there are.
-func BenchmarkBegin(b *testing.B) {
+// The cost must not depend on the number of sessions.
+func BenchmarkSessions_Begin(b *testing.B) {
 	for _, n := range []int{0, 100_000} {
 		b.Run(fmt.Sprint(n, " sessions"), func(b *testing.B) {
 			ss := newSessions()

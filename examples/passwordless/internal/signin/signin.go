@@ -1,19 +1,19 @@
 // Package signin signs people in by their phone number, without a password or a text message. A web
-// page asks for the number, the device's browser opens the Check URL of a PhoneCheck over the
-// mobile data connection and comes back by a signed redirect with a code, and the backend exchanges
+// page asks for the number. The device's browser opens the Check URL of a PhoneCheck over the
+// mobile data connection and returns through a signed redirect with a code. The backend exchanges
 // the code for the result.
 //
-// The following rules make it safe. Keep them when you copy the package:
-//   - The redirect is verified, and is accepted once: the verifier has a replay store.
-//   - The check of the redirect must be the one that this browser's session began. Otherwise the
-//     code is not exchanged, and the session that began the check ends, also if another browser
+// These rules make the sign-in secure. Keep them when you copy the package:
+//   - The redirect is verified and accepted once: the verifier has a replay store.
+//   - The session of this browser must have started the check of the redirect. Otherwise the code
+//     is not exchanged, and the session that started the check ends, even if the other browser
 //     brings the redirect second.
-//   - The browser that brings the redirect gets a new session cookie, and only the new one shows
+//   - The browser that brings the redirect gets a new session cookie, and only this cookie shows
 //     the result.
-//   - A callback verifies only a session whose browser came back, and only a PhoneCheck.
+//   - A callback verifies a session only after its browser has returned, and only for a PhoneCheck.
 //
-// The package keeps its sessions in memory, for one process. Several processes need a session store
-// and a replay store that all of them share; see sessions and [Config].
+// The package keeps its sessions in memory, for one process. Several processes must share a session
+// store and a replay store; see sessions and [Config].
 package signin
 
 import (
@@ -27,28 +27,26 @@ import (
 	"github.com/idverify/idverify-go/signature"
 )
 
-// Config configures [New]. All fields but Demo are required.
+// Config configures [New]. All fields except Demo are required.
 type Config struct {
-	// Client calls version v0.2 of PhoneCheck; see idverify.WithVersions.
+	// Client must use version v0.2 of PhoneCheck; see idverify.WithVersions.
 	Client *idverify.Client
 	// Verifier verifies messages to the host of BaseURL. It must have a replay store, see
-	// signature.VerifierOptions: without one, anyone who learns a redirect URL can use it for as
-	// long as its date is accepted. Several processes must share the store, for example with
-	// package replaystore/redis; with a store in each process, a copy of a redirect is accepted
-	// once by each.
+	// signature.VerifierOptions. Without one, anyone who learns a redirect URL can use it while its
+	// date is valid. Several processes must share the store, for example with package
+	// replaystore/redis. Otherwise each process accepts a copy of a redirect once.
 	Verifier *signature.Verifier
-	// BaseURL is where browsers and the service reach the handler, for example
-	// "https://shop.example.com".
+	// BaseURL is the handler's public URL, for example "https://shop.example.com".
 	BaseURL string
 	// Log receives no phone numbers, codes or cookies.
 	Log *slog.Logger
-	// Demo adds the numbers of the fake's outcomes to the pages.
+	// Demo shows the fake's test numbers on the pages.
 	Demo bool
 }
 
 // New returns the handler of the pages, the redirect URL and the callback URL.
 //
-// Each POST / creates a check, which costs money in a live project. In production, limit these
+// Each POST / creates a check, which is charged in a live project. In production, limit these
 // requests by address and by number.
 func New(c Config) http.Handler {
 	a := &app{Config: c, sessions: newSessions()}
@@ -59,8 +57,8 @@ func New(c Config) http.Handler {
 	mux.HandleFunc("GET /verified", a.redirect)
 	mux.Handle("POST /callbacks", idverify.CallbackHandler(c.Verifier, a.callback))
 	mux.Handle("GET /static/", http.FileServerFS(static))
-	// Other sites cannot make their visitors begin checks. The service sends none of the headers that
-	// identify a browser, so its callbacks pass.
+	// Other sites must not make their visitors start checks. Callbacks pass, because they lack the
+	// headers by which browsers are recognized.
 	return http.NewCrossOriginProtection().Handler(mux)
 }
 
@@ -74,7 +72,7 @@ func (a *app) ask(w http.ResponseWriter, _ *http.Request) {
 	a.render(w, http.StatusOK, page{Title: "Sign in with your phone number", Form: true})
 }
 
-// begin creates the check and binds it to the browser.
+// begin creates a check and binds it to the browser's session.
 func (a *app) begin(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, 4<<10)
 	number, err := idverify.NormalizePhoneNumber(r.PostFormValue("number"))
@@ -83,7 +81,7 @@ func (a *app) begin(w http.ResponseWriter, r *http.Request) {
 			Title:  "Sign in with your phone number",
 			Form:   true,
 			Number: r.PostFormValue("number"),
-			Wrong:  "Enter the whole number with its country code, for example +44 7700 900 012.",
+			Wrong:  "Enter the full number with its country code, for example +44 7700 900 012.",
 		})
 		return
 	}
@@ -105,7 +103,7 @@ func (a *app) begin(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, "/check", http.StatusSeeOther)
 }
 
-// check shows the progress of the check that this browser's session began.
+// check shows the progress of the session's check.
 func (a *app) check(w http.ResponseWriter, r *http.Request) {
 	s, ok := a.sessions.of(r)
 	if !ok {
@@ -115,13 +113,13 @@ func (a *app) check(w http.ResponseWriter, r *http.Request) {
 	a.render(w, http.StatusOK, pageOf(s))
 }
 
-// redirect receives the device that comes back from the Check URL.
+// redirect handles the device's return from the Check URL.
 func (a *app) redirect(w http.ResponseWriter, r *http.Request) {
 	redirect, err := a.verifyRedirect(r)
 	switch {
 	case errors.Is(err, signature.ErrReplay):
-		// The URL was opened before, and verifies apart from that. A browser with a session, such as
-		// one that reloads the page, sees the state of that session.
+		// The redirect is valid but was already accepted, for example because the user reloads the page.
+		// A browser with a session sees the state of that session.
 		a.sessions.replayed(r, r.URL.Query().Get("check_id"))
 		if _, ok := a.sessions.of(r); ok {
 			http.Redirect(w, r, "/check", http.StatusSeeOther)
@@ -139,7 +137,7 @@ func (a *app) redirect(w http.ResponseWriter, r *http.Request) {
 
 	newID, own := a.sessions.claim(r, redirect.CheckID)
 	if !own {
-		a.Log.WarnContext(r.Context(), "redirect rejected: this browser's session did not begin the check", "check_id", redirect.CheckID)
+		a.Log.WarnContext(r.Context(), "redirect rejected: the browser's session did not start the check", "check_id", redirect.CheckID)
 		a.render(w, http.StatusForbidden, notYours)
 		return
 	}
@@ -147,12 +145,12 @@ func (a *app) redirect(w http.ResponseWriter, r *http.Request) {
 		http.SetCookie(w, cookie(newID))
 		a.complete(r.Context(), redirect)
 	}
-	// Redirect to a URL without the code, so that the code does not remain in the history and the
-	// page can be reloaded.
+	// Redirect to a URL without the code: the code must not remain in the history, and the user may
+	// reload the page.
 	http.Redirect(w, r, "/check", http.StatusSeeOther)
 }
 
-// verified verifies and parses a redirect, and logs why it was rejected.
+// verifyRedirect verifies and parses a redirect. It logs failures.
 func (a *app) verifyRedirect(r *http.Request) (*idverify.Redirect, error) {
 	message, err := a.Verifier.VerifyRedirect(r)
 	if err != nil {
@@ -166,15 +164,14 @@ func (a *app) verifyRedirect(r *http.Request) (*idverify.Redirect, error) {
 	return redirect, err
 }
 
-// unavailable reports whether verification was unavailable, so that the message may be genuine.
+// unavailable reports whether verification was unavailable. The message may be valid.
 func unavailable(err error) bool {
 	e, ok := errors.AsType[*signature.Error](err)
 	return ok && e.Retryable()
 }
 
-// complete exchanges the code that the device brought. If the code or the check is not found, the
-// session ends as expired. On any other error the session stays pending, and the callback brings
-// the result.
+// complete exchanges the code of a redirect. If the check or code is not found, the session becomes
+// expired. After any other error it stays pending until the callback arrives.
 func (a *app) complete(ctx context.Context, redirect *idverify.Redirect) {
 	if redirect.ErrorCode != "" {
 		a.Log.InfoContext(ctx, "check ended", "check_id", redirect.CheckID, "error_code", redirect.ErrorCode)
@@ -195,9 +192,9 @@ func (a *app) complete(ctx context.Context, redirect *idverify.Redirect) {
 	}
 }
 
-// callback records the end of a check. For an expired check there is no other record. A check that
-// did not begin here has no session, so its callback changes nothing. All checks that begin here
-// are PhoneChecks, so a callback of another product is about another check, whatever its ID.
+// callback records the result of a check. For an expired check, the callback is the only report. A
+// check that was not created here has no session. Only PhoneChecks are created here, so a callback
+// of another product belongs to another check, whatever its ID.
 func (a *app) callback(ctx context.Context, c *idverify.Callback) error {
 	if c.Product != idverify.ProductPhoneCheck {
 		a.Log.WarnContext(ctx, "callback of another product ignored", "product", c.Product)

@@ -10,18 +10,18 @@ import (
 	"github.com/idverify/idverify-go/sandboxfake"
 )
 
-func TestEveryEndIsToldInPlainWords(t *testing.T) {
+func TestCheckPage_Results(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
 		name   string
 		number string
-		open   bool // the Check URL
+		open   bool // open the Check URL
 		want   string
 	}{
-		{"the number is the phone's", "+44 7700 900-012", true, "Verified"},
-		{"the number is another phone's", "+44 7700 900-013", true, "Not verified"},
-		{"the network gives no answer", "+44 7700 900-099", true, "No answer"},
-		{"the Check URL is not opened in time", "+44 7700 900-012", false, "Time is up"},
+		{"match", "+44 7700 900-012", true, "Verified"},
+		{"no match", "+44 7700 900-013", true, "Not verified"},
+		{"no result", "+44 7700 900-099", true, "No result"},
+		{"Check URL not opened", "+44 7700 900-012", false, "Time is up"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
@@ -36,13 +36,13 @@ func TestEveryEndIsToldInPlainWords(t *testing.T) {
 			}
 
 			if got := b.open(s.url + "/check"); got.title != row.want || got.status != http.StatusOK {
-				t.Errorf("the page says %q, status %d, want %q", got.title, got.status, row.want)
+				t.Errorf("page = %q, status %d, want %q", got.title, got.status, row.want)
 			}
 		})
 	}
 }
 
-func TestARedirectOpenedManyTimesExchangesItsCodeOnce(t *testing.T) {
+func TestRedirect_ExchangesCodeOnce(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	b := s.browser(t)
@@ -55,14 +55,14 @@ func TestARedirectOpenedManyTimesExchangesItsCodeOnce(t *testing.T) {
 	opened.Wait()
 
 	if n := s.calls("phone_check.complete"); n != 1 {
-		t.Errorf("%d exchanges, want 1: a code works once", n)
+		t.Errorf("%d code exchanges, want 1: a code works once", n)
 	}
 	if got := b.open(redirect); got.title != "Verified" {
-		t.Errorf("the page says %q, want Verified", got.title)
+		t.Errorf("page = %q, want Verified", got.title)
 	}
 }
 
-func TestARedirectThatDoesNotVerifyChangesNothing(t *testing.T) {
+func TestRedirect_RejectsForgedRedirect(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	b := s.browser(t)
@@ -72,14 +72,14 @@ func TestARedirectThatDoesNotVerifyChangesNothing(t *testing.T) {
 	got := b.open(checkURL)
 
 	if got.title != "This link cannot be used" || got.status != http.StatusBadRequest {
-		t.Errorf("the page says %q, status %d, want a refusal", got.title, got.status)
+		t.Errorf("page = %q, status %d, want This link cannot be used, status 400", got.title, got.status)
 	}
 	if n := s.calls("phone_check.complete"); n != 0 {
 		t.Errorf("the code of a forged redirect was exchanged %d times", n)
 	}
 }
 
-func TestARedirectThatCannotBeJudgedAsksForPatience(t *testing.T) {
+func TestRedirect_KeySetUnavailable(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	b := s.browser(t)
@@ -89,11 +89,11 @@ func TestARedirectThatCannotBeJudgedAsksForPatience(t *testing.T) {
 	first := b.open(redirect)
 
 	if first.title != "Try again later" || first.status != http.StatusServiceUnavailable {
-		t.Errorf("the page says %q, status %d, want to be asked for patience", first.title, first.status)
+		t.Errorf("page = %q, status %d, want Try again later, status 503", first.title, first.status)
 	}
 }
 
-func TestTheResultArrivesThoughTheAnswerOfTheExchangeIsLost(t *testing.T) {
+func TestRedirect_ExchangeResponseLost(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	b := s.browser(t)
@@ -105,11 +105,11 @@ func TestTheResultArrivesThoughTheAnswerOfTheExchangeIsLost(t *testing.T) {
 	}
 
 	if got := b.open(s.url + "/check"); got.title != "Verified" {
-		t.Errorf("the page says %q, want Verified: the callback told it", got.title)
+		t.Errorf("page = %q, want Verified: the callback contains the result", got.title)
 	}
 }
 
-func TestAnExchangeThatIsNotCarriedOutLeavesThePageWaiting(t *testing.T) {
+func TestRedirect_ExchangeFails(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	b := s.browser(t)
@@ -121,14 +121,14 @@ func TestAnExchangeThatIsNotCarriedOutLeavesThePageWaiting(t *testing.T) {
 	}
 
 	if waiting.title != "Just a moment" {
-		t.Errorf("the page says %q, want Just a moment", waiting.title)
+		t.Errorf("page = %q, want Just a moment", waiting.title)
 	}
 	if got := b.open(s.url + "/check"); got.title != "Time is up" {
-		t.Errorf("the page says %q in the end, want Time is up", got.title)
+		t.Errorf("page after the callback = %q, want Time is up", got.title)
 	}
 }
 
-func TestANumberThatIsNoneIsAskedForAgain(t *testing.T) {
+func TestForm_InvalidNumber(t *testing.T) {
 	t.Parallel()
 	for _, number := range []string{"", "07700 900012", "call me", `"><script>alert(1)</script>`, strings.Repeat("4", 5000)} {
 		s := newShop(t)
@@ -137,18 +137,18 @@ func TestANumberThatIsNoneIsAskedForAgain(t *testing.T) {
 		got := b.post(number)
 
 		if got.status != http.StatusUnprocessableEntity || !strings.Contains(got.body, `role="alert"`) {
-			t.Errorf("%.20q: status %d, want the form again with what is wrong", number, got.status)
+			t.Errorf("%.20q: status = %d, want 422 and the form with an error message", number, got.status)
 		}
 		if strings.Contains(got.body, "<script>") {
-			t.Errorf("%.20q: the page holds what was typed as markup", number)
+			t.Errorf("%.20q: the page contains the unescaped input", number)
 		}
 		if n := s.calls("phone_check.create"); n != 0 {
-			t.Errorf("%.20q: %d checks were created, want none", number, n)
+			t.Errorf("%.20q: %d checks created, want 0", number, n)
 		}
 	}
 }
 
-func TestARefusalOfTheServiceIsNotTheUsersFault(t *testing.T) {
+func TestForm_CreateFails(t *testing.T) {
 	t.Parallel()
 	for _, fault := range []sandboxfake.Fault{{Status: 402}, {Status: 503}, {Drop: true}, {Body: "<html>"}} {
 		s := newShop(t)
@@ -157,12 +157,12 @@ func TestARefusalOfTheServiceIsNotTheUsersFault(t *testing.T) {
 		got := s.browser(t).post("+44 7700 900-012")
 
 		if got.title != "Try again later" || got.status != http.StatusServiceUnavailable {
-			t.Errorf("%+v: the page says %q, status %d, want Try again later", fault, got.title, got.status)
+			t.Errorf("%+v: page = %q, status %d, want Try again later, status 503", fault, got.title, got.status)
 		}
 	}
 }
 
-func TestOtherSitesCannotBeginACheck(t *testing.T) {
+func TestForm_RejectsCrossSiteRequest(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	b := s.browser(t)
@@ -176,11 +176,11 @@ func TestOtherSitesCannotBeginACheck(t *testing.T) {
 	got := b.do(r)
 
 	if got.status != http.StatusForbidden || s.calls("phone_check.create") != 0 {
-		t.Errorf("status %d, want 403 and no check: each is charged", got.status)
+		t.Errorf("status = %d, want 403 and no check: each one is charged", got.status)
 	}
 }
 
-func TestABrowserWithoutCookiesIsTold(t *testing.T) {
+func TestForm_CookiesDisabled(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	b := s.browser(t)
@@ -189,11 +189,11 @@ func TestABrowserWithoutCookiesIsTold(t *testing.T) {
 	got := b.post("+44 7700 900-012")
 
 	if got.title != "No sign-in in progress" {
-		t.Errorf("the page says %q, want what to do about cookies", got.title)
+		t.Errorf("page = %q, want No sign-in in progress", got.title)
 	}
 }
 
-func TestTheCookieIsForThisSiteAndNoScript(t *testing.T) {
+func TestForm_CookieAttributes(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	b := s.browser(t)
@@ -204,12 +204,12 @@ func TestTheCookieIsForThisSiteAndNoScript(t *testing.T) {
 	cookie := got.header.Get("Set-Cookie")
 	for _, want := range []string{"__Host-", "Path=/;", "HttpOnly", "Secure", "SameSite=Lax"} {
 		if !strings.Contains(cookie, want) {
-			t.Errorf("the cookie %q lacks %s", cookie, want)
+			t.Errorf("cookie = %q, want %s", cookie, want)
 		}
 	}
 }
 
-func TestEveryPageIsForbiddenToLeak(t *testing.T) {
+func TestPages_ProtectPersonalData(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	b := s.browser(t)
@@ -225,16 +225,16 @@ func TestEveryPageIsForbiddenToLeak(t *testing.T) {
 			"X-Content-Type-Options":  "nosniff",
 		} {
 			if got.header.Get(header) != want {
-				t.Errorf("%s: %s is %q, want %q", got.title, header, got.header.Get(header), want)
+				t.Errorf("%s: %s = %q, want %q", got.title, header, got.header.Get(header), want)
 			}
 		}
 		if strings.Contains(got.url, "code=") {
-			t.Errorf("%s: the code stays in the address", got.title)
+			t.Errorf("%s: the URL contains the code", got.title)
 		}
 	}
 	for _, secret := range []string{"447700900012", "7700 900", "code="} {
 		if strings.Contains(s.log.String(), secret) {
-			t.Errorf("the log holds %q:\n%s", secret, s.log.String())
+			t.Errorf("log contains %q:\n%s", secret, s.log.String())
 		}
 	}
 }

@@ -1,31 +1,30 @@
-// Updates the part of the page that shows the progress of the check. It is a live region, so that a
-// screen reader announces the change.
+// Updates the part of the page that shows the progress of the check. It is a live region, so that
+// screen readers announce the change.
 "use strict";
 
-const pause = 1000;
+const interval = 1000; // milliseconds
 
-// A request may cross the response with the browser's new cookie. Such a request is rejected; the
-// next one is not.
+// A request sent before the browser's new cookie arrives may be rejected; the next one is not.
 let rejections = 3;
 
-async function look() {
+async function poll() {
 	const now = document.getElementById("now");
 	try {
 		const response = await fetch("/check");
 		const page = new DOMParser().parseFromString(await response.text(), "text/html");
 		const next = page.getElementById("now");
-		const again = !response.ok && --rejections > 0;
-		if (!again && next.querySelector("h1").textContent !== now.querySelector("h1").textContent) {
+		const retry = !response.ok && --rejections > 0;
+		if (!retry && next.querySelector("h1").textContent !== now.querySelector("h1").textContent) {
 			const focused = now.contains(document.activeElement);
 			now.replaceChildren(...next.childNodes);
 			document.title = page.title;
-			if (focused) now.querySelector("h1").focus(); // the element that had the focus is gone
+			if (focused) now.querySelector("h1").focus(); // the focused element was removed
 		}
-		if (!again && !next.hasAttribute("data-live")) return;
+		if (!retry && !next.hasAttribute("data-live")) return;
 	} catch {
-		// The connection is lost, which happens when Wi-Fi is turned off: look again.
+		// The connection is lost, for example because Wi-Fi was turned off: poll again.
 	}
-	setTimeout(look, pause);
+	setTimeout(poll, interval);
 }
 
-setTimeout(look, pause);
+setTimeout(poll, interval);
