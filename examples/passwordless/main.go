@@ -1,16 +1,16 @@
-// Passwordless is a web page that signs people in by their phone number. It needs no setup: the
-// service is a fake in the same process.
+// Passwordless serves a web page that signs people in by their phone number. It needs no setup: a
+// fake of the service runs in the same process.
 //
 //	go run ./examples/passwordless
 //
-// Then open the address that it prints in a browser on this machine. The Check URL belongs to the
-// fake, whose certificate browsers do not trust: your browser warns you once, and you continue to
-// 127.0.0.1. With the real service there is no such warning. Safari does not store Secure cookies
-// for http://127.0.0.1; other browsers do.
+// Open the printed address in a browser on this machine. The Check URL belongs to the fake, whose
+// certificate browsers do not trust. Your browser warns you once; continue to 127.0.0.1. There is
+// no such warning with the real service. Safari does not store Secure cookies for http://127.0.0.1;
+// other browsers do.
 //
-// Copy the package internal/signin. This file runs it in one process. With several processes, pass
-// signature.VerifierOptions a replay store that all of them share, such as package
-// replaystore/redis, and keep the sessions of package signin in a shared store, too.
+// Copy the package internal/signin. This file runs it in one process. Several processes must share
+// a replay store, such as package replaystore/redis, in signature.VerifierOptions, and a session
+// store in package signin.
 package main
 
 import (
@@ -33,13 +33,13 @@ import (
 )
 
 func main() {
-	addr := flag.String("addr", "127.0.0.1:8080", "the loopback `address` to listen on; port 0 takes a free one")
+	addr := flag.String("addr", "127.0.0.1:8080", "loopback `address` to listen on; port 0 selects a free port")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	listener, err := net.Listen("tcp", *addr)
 	if err == nil {
-		fmt.Printf("Open http://%s in a browser on this machine. Ctrl-C ends.\n", listener.Addr())
+		fmt.Printf("Open http://%s in a browser on this machine. Press Ctrl-C to stop.\n", listener.Addr())
 		err = run(ctx, listener, slog.New(slog.NewTextHandler(os.Stderr, nil)))
 	}
 	if err != nil {
@@ -50,8 +50,8 @@ func main() {
 
 // run serves the page on listener until ctx ends.
 func run(ctx context.Context, listener net.Listener, log *slog.Logger) error {
-	// In production these are the base URL of the service and your project's credentials. Here the
-	// service is a fake that a browser on this machine can reach.
+	// In production, use the service's base URL and your project's credentials. A browser on this
+	// machine can reach this fake.
 	service, err := sandboxfake.Start()
 	if err != nil {
 		return err

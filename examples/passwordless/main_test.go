@@ -14,7 +14,7 @@ import (
 	"testing"
 )
 
-func TestTheProgramServesThePageAndEndsCleanly(t *testing.T) {
+func TestRun_ServesUntilCanceled(t *testing.T) {
 	t.Parallel()
 	base, stop := start(t)
 
@@ -22,14 +22,14 @@ func TestTheProgramServesThePageAndEndsCleanly(t *testing.T) {
 	err := stop()
 
 	if status != http.StatusOK || !strings.Contains(body, "This is a demonstration") {
-		t.Errorf("status %d, want the form of the demonstration:\n%s", status, body)
+		t.Errorf("status = %d, want 200 and the demonstration form:\n%s", status, body)
 	}
 	if err != nil {
-		t.Errorf("the program ended with %v, want a clean end", err)
+		t.Errorf("run = %v, want nil", err)
 	}
 }
 
-// The verifier of the program accepts a redirect once, whoever opens it.
+// The program must configure a replay store.
 func TestRun_RejectsReplayedRedirect(t *testing.T) {
 	t.Parallel()
 	base, stop := start(t)
@@ -37,7 +37,7 @@ func TestRun_RejectsReplayedRedirect(t *testing.T) {
 	_, page := get(t, base+"/check", session)
 	link := regexp.MustCompile(`<a class="button" href="(https:[^"]*)"`).FindStringSubmatch(page)
 	if link == nil {
-		t.Fatalf("the page has no Check URL:\n%s", page)
+		t.Fatalf("page has no Check URL:\n%s", page)
 	}
 	redirect := location(t, html.UnescapeString(link[1]))
 
@@ -48,14 +48,14 @@ func TestRun_RejectsReplayedRedirect(t *testing.T) {
 	}
 
 	if first != http.StatusForbidden {
-		t.Errorf("without a session the redirect has status %d, want 403", first)
+		t.Errorf("status without a session = %d, want 403", first)
 	}
 	if second != http.StatusBadRequest {
-		t.Errorf("opened again, the redirect has status %d, want 400: the verifier has no replay store", second)
+		t.Errorf("status of the replayed redirect = %d, want 400: the verifier has no replay store", second)
 	}
 }
 
-// start runs the program and returns its address and a function that ends it.
+// start runs the program and returns its address and a function that stops it.
 func start(t *testing.T) (base string, stop func() error) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -68,8 +68,8 @@ func start(t *testing.T) (base string, stop func() error) {
 	return "http://" + listener.Addr().String(), func() error { cancel(); return <-ended }
 }
 
-// client does not follow redirects and, like a person who ignores the browser's warning, accepts
-// the fake's certificate.
+// client does not follow redirects and accepts the fake's certificate, as a user does after the
+// browser's warning.
 var client = http.Client{
 	Transport:     &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true},
 	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -102,7 +102,7 @@ func get(t *testing.T, url string, session *http.Cookie) (status int, body strin
 	return response.StatusCode, body
 }
 
-// location returns where url redirects to.
+// location returns the Location of the redirect that url returns.
 func location(t *testing.T, url string) string {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
@@ -113,7 +113,7 @@ func location(t *testing.T, url string) string {
 	return response.Header.Get("Location")
 }
 
-// begin sends the form and returns the session cookie.
+// begin submits the form and returns the session cookie.
 func begin(t *testing.T, base string) *http.Cookie {
 	t.Helper()
 	form := url.Values{"number": {"+44 7700 900 012"}}.Encode()
@@ -125,7 +125,7 @@ func begin(t *testing.T, base string) *http.Cookie {
 	response, _ := do(t, r)
 	cookies := response.Cookies()
 	if len(cookies) != 1 {
-		t.Fatalf("status %d with %d cookies, want one", response.StatusCode, len(cookies))
+		t.Fatalf("status = %d with %d cookies, want one cookie", response.StatusCode, len(cookies))
 	}
 	return cookies[0]
 }

@@ -5,18 +5,18 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// faults is a script that returns what would keep somebody from using the page.
+// accessibilityFaults is a script that returns the accessibility faults of the page.
 const accessibilityFaults = `(() => {
 	const found = [];
-	if (document.documentElement.lang !== "en") found.push("the page has no language");
-	if (document.querySelectorAll("h1").length !== 1) found.push("the page wants one h1");
-	if (document.documentElement.scrollWidth > innerWidth) found.push("the page must be scrolled sideways");
+	if (document.documentElement.lang !== "en") found.push("the page has no lang attribute");
+	if (document.querySelectorAll("h1").length !== 1) found.push("the page does not have exactly one h1");
+	if (document.documentElement.scrollWidth > innerWidth) found.push("the page scrolls horizontally");
 	for (const input of document.querySelectorAll("input"))
 		if (!input.labels.length) found.push("an input has no label");
 	for (const control of document.querySelectorAll("input, button, a.button"))
-		if (control.getBoundingClientRect().height < 44) found.push(control.tagName + " is too low for a finger");
+		if (control.getBoundingClientRect().height < 44) found.push(control.tagName + " is less than 44 pixels high");
 
-	// The contrast of WCAG 2.2, section 1.4.3: 4.5 to 1 for text.
+	// WCAG 2.2, section 1.4.3 requires a contrast of 4.5 for text.
 	const channels = color => color.match(/[\d.]+/g).map(Number);
 	const luminance = color => channels(color).slice(0, 3)
 		.map(c => (c /= 255) <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4)
@@ -30,12 +30,12 @@ const accessibilityFaults = `(() => {
 		if (getComputedStyle(element).display === "none") continue;
 		const [light, dark] = [luminance(getComputedStyle(element).color), luminance(ground(element))].sort((a, b) => b - a);
 		const contrast = (light + 0.05) / (dark + 0.05);
-		if (contrast < 4.5) found.push(element.tagName + " has a contrast of " + contrast.toFixed(2));
+		if (contrast < 4.5) found.push(element.tagName + " has contrast " + contrast.toFixed(2));
 	}
 	return found;
 })()`
 
-// isAccessible fails the test when the page shuts somebody out: by its structure, on the narrowest phone, in light and in dark.
+// checkAccessible reports accessibility faults on a narrow screen, in light and dark mode.
 func (p *phone) checkAccessible() {
 	p.t.Helper()
 	p.do(chromedp.EmulateViewport(320, 568, chromedp.EmulateMobile))

@@ -18,17 +18,17 @@ import (
 	"github.com/idverify/idverify-go/signature"
 )
 
-func TestTheFourEndsInABrowser(t *testing.T) {
+func TestSignIn_Results(t *testing.T) {
 	browser := newBrowser(t)
 	for _, row := range []struct {
 		name   string
 		number string
-		open   bool // the Check URL
+		open   bool // open the Check URL
 		want   string
 	}{
 		{"verified", "+44 7700 900 012", true, "Verified"},
 		{"not-verified", "+44 7700 900 013", true, "Not verified"},
-		{"error", "+44 7700 900 099", true, "No answer"},
+		{"error", "+44 7700 900 099", true, "No result"},
 		{"expired", "+44 7700 900 012", false, "Time is up"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -46,14 +46,14 @@ func TestTheFourEndsInABrowser(t *testing.T) {
 			p.screenshot(row.name)
 			p.checkAccessible()
 			if url := evaluate[string](p, `location.href`); url != s.url+"/check" {
-				t.Errorf("the page is at %s, want the address without the code", url)
+				t.Errorf("URL = %s, want the one without the code", url)
 			}
 		})
 	}
 }
 
 // The attacker learns the victim's redirect URL and opens it first.
-func TestARedirectOfAnotherSessionIsRefusedInABrowser(t *testing.T) {
+func TestSignIn_RejectsOtherSessionsRedirect(t *testing.T) {
 	browser := newBrowser(t)
 	s := newShop(t)
 	victim := newPhone(t, browser)
@@ -64,25 +64,25 @@ func TestARedirectOfAnotherSessionIsRefusedInABrowser(t *testing.T) {
 
 	attacker.open(redirect)
 
-	attacker.waitFor("Begun somewhere else")
+	attacker.waitFor("Started in another browser")
 	attacker.screenshot("attack")
 	attacker.checkAccessible()
 	if n := s.calls("phone_check.complete"); n != 0 {
-		t.Errorf("%d codes were exchanged, want 0", n)
+		t.Errorf("%d code exchanges, want 0", n)
 	}
 	attacker.open(s.url + "/check")
 	attacker.waitFor("One more step")
-	victim.waitFor("Opened somewhere else") // the page that offers the Check URL updates itself
+	victim.waitFor("Opened in another browser") // the page updates automatically
 	victim.screenshot("ended")
 	victim.checkAccessible()
 	victim.open(redirect)
-	victim.waitFor("Opened somewhere else")
+	victim.waitFor("Opened in another browser")
 	victim.begin(s.url, "+44 7700 900 012")
 	victim.followButton()
 	victim.waitFor("Verified")
 }
 
-func TestThePageTellsOfANewStateWithoutBeingReloaded(t *testing.T) {
+func TestCheckPage_UpdatesWithoutReload(t *testing.T) {
 	browser := newBrowser(t)
 	s := newShop(t)
 	p := newPhone(t, browser)
@@ -96,20 +96,20 @@ func TestThePageTellsOfANewStateWithoutBeingReloaded(t *testing.T) {
 	p.waitFor("Time is up")
 
 	if !evaluate[bool](p, `window.sameDocument === true`) {
-		t.Error("the page was loaded anew: a screen reader begins again at its top")
+		t.Error("the page was reloaded: a screen reader starts again at the top")
 	}
 	if got := evaluate[string](p, `document.querySelector("h1").closest("[aria-live]").ariaLive`); got != "polite" {
-		t.Errorf("the heading is in a region with aria-live %q, want polite: nobody is told of the change", got)
+		t.Errorf("aria-live of the heading = %q, want polite: screen readers do not announce the change", got)
 	}
 	if got := evaluate[string](p, `document.activeElement.tagName`); got != "H1" {
-		t.Errorf("the focus is on %s, want the heading: the button that had it is gone", got)
+		t.Errorf("focused element = %s, want H1: the focused button is gone", got)
 	}
 	if got := evaluate[string](p, `document.title`); !strings.HasPrefix(got, "Time is up") {
-		t.Errorf("the title of the window is %q, want it to say what the page says", got)
+		t.Errorf("window title = %q, want the heading of the page", got)
 	}
 }
 
-func TestAWrongNumberIsExplainedAtItsField(t *testing.T) {
+func TestForm_DescribesInvalidNumber(t *testing.T) {
 	browser := newBrowser(t)
 	s := newShop(t)
 	p := newPhone(t, browser)
@@ -122,17 +122,17 @@ func TestAWrongNumberIsExplainedAtItsField(t *testing.T) {
 	p.screenshot("form-wrong")
 	p.checkAccessible()
 	if got := evaluate[string](p, `document.activeElement.id`); got != "number" {
-		t.Errorf("the focus is on %q, want the field to be corrected", got)
+		t.Errorf("focused element = %q, want number", got)
 	}
 	if got := evaluate[string](p, `number.getAttribute("aria-describedby") + " " + number.getAttribute("aria-invalid") + " " + wrong.role`); got != "wrong hint true alert" {
-		t.Errorf("a screen reader is told %q, want what is wrong", got)
+		t.Errorf("aria attributes = %q, want the error message", got)
 	}
 	if got := evaluate[string](p, `number.value`); got != "07700 900012" {
-		t.Errorf("the field holds %q, want what was typed", got)
+		t.Errorf("value of the field = %q, want the input", got)
 	}
 }
 
-func TestThePageWorksWithoutScript(t *testing.T) {
+func TestSignIn_WithoutScript(t *testing.T) {
 	browser := newBrowser(t)
 	s := newShop(t)
 	p := newPhone(t, browser)
@@ -145,7 +145,7 @@ func TestThePageWorksWithoutScript(t *testing.T) {
 	p.waitFor("Verified")
 }
 
-// shop is the page on loopback, where the browser reaches it, on a fake with a frozen clock.
+// shop serves the pages on loopback, with a fake that has a frozen clock.
 type shop struct {
 	service *sandboxfake.Server
 	url     string
@@ -180,7 +180,7 @@ func newShop(t *testing.T) *shop {
 	return s
 }
 
-// calls counts the calls of an operation that the service saw.
+// calls returns the number of requests of an operation.
 func (s *shop) calls(operation string) int {
 	n := 0
 	for _, r := range s.service.Requests() {
@@ -191,7 +191,8 @@ func (s *shop) calls(operation string) int {
 	return n
 }
 
-// redirectOf opens a Check URL and returns the redirect URL without following it: what an attacker comes by who looks over the victim's shoulder.
+// redirectOf opens a Check URL and returns the redirect URL without following it, as an attacker
+// does who reads it from the victim's screen.
 func (s *shop) redirectOf(t *testing.T, checkURL string) string {
 	t.Helper()
 	client := s.service.HTTPClient()
