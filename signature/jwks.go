@@ -19,20 +19,27 @@ const (
 	defaultMaxStale   = 24 * time.Hour
 )
 
-// JWKS is a [KeySource] over the service's published key set (specification, section 5.3: {base_url}/.well-known/jwks.json). It may be used from many goroutines at once.
+// JWKS is a [KeySource] for the key set that the service publishes at
+// {base_url}/.well-known/jwks.json. It caches the key set. It is safe for concurrent use.
 //
-// The set is fetched when the first key is asked for, not before, and again when it is past its max-age or a key id is not in it. Callers that need a fetch share one and wait for it, no longer than their own context lets them; all others are answered from memory.
-//   - A good answer replaces the whole set: a key that is gone from it verifies nothing more. Anything else changes nothing, and the last good set serves on until MaxStale.
-//   - A key id that is not in the set causes a fetch at most once per MinRefetch, whoever asks. Only a set that was fetched after the question says [ErrUnknownKey]; in between the answer is [ErrKeySource], because the key may be new.
-//   - After a failed fetch the next one waits 1 s, then 2 s, 4 s and so on up to MinRefetch, and those whose key is in the old set do not wait for it.
+// The set is fetched for the first key lookup, and again after its max-age or when it does not
+// contain a key ID. Lookups that need a fetch share it, and wait for it until their context is
+// done.
+//   - A valid response replaces the whole set, so removed keys no longer verify. After any other
+//     response, the last valid set remains in use until MaxStale.
+//   - Key IDs that are not in the set cause at most one fetch per MinRefetch in total. A lookup
+//     returns [ErrUnknownKey] only if the set was fetched after the lookup began. Otherwise it
+//     returns [ErrKeySource], because the key may be new.
+//   - After failed fetches, the delays before the next one are 1 s, 2 s, 4 s and so on, up to
+//     MinRefetch. Lookups of keys in the last valid set do not wait for these fetches.
 //
-// A set is also fetched again when the wall clock shows that its max-age is over while the
-// monotonic clock does not, as after a suspend, and when the wall clock has been set back to before
-// the last fetch.
+// The age of a set is measured by the wall clock and the monotonic clock, because the latter stops
+// while a machine is suspended; the larger value counts. A set is also fetched again if the wall
+// clock has been set back to before the last fetch.
 //
-// Keys that cannot verify are left out: keys that are not RSA of 2048 to 4096 bits, have no kid, or
-// are for encryption or another algorithm. A kid that two usable keys share, and a kid or modulus that
-// appears with private parts anywhere in the set, verifies nothing.
+// Unusable keys are ignored: keys that are not RSA keys of 2048 to 4096 bits, that have no kid, or
+// that are for encryption or another algorithm. If two usable keys share a kid, both are ignored.
+// So is any key whose kid or modulus appears with private parts anywhere in the set.
 type JWKS struct {
 	url        string
 	client     http.Client
@@ -42,63 +49,68 @@ type JWKS struct {
 	now        func() time.Time
 	logger     *slog.Logger
 
-	current atomic.Pointer[keySet] // the last good set, nil before the first
+	current atomic.Pointer[keySet] // last valid set; nil before the first fetch
 
-	mu           sync.Mutex // guards all below
+	mu           sync.Mutex // guards the fields below
 	started      int        // number of fetches started
 	fetch        *fetch     // the fetch in progress, or nil
-	failures     int        // failed fetches since the last successful one
-	lastErr      error      // of the last failed fetch
-	retryPause   pause      // no fetch during it, because the last one failed
-	refetchPause pause      // no fetch for an unknown key during it
+	failures     int        // consecutive failed fetches
+	lastErr      error      // error of the last failed fetch
+	retryPause   pause      // no fetches during it, after a failed one
+	refetchPause pause      // no fetches for unknown keys during it
 }
 
-// JWKSOptions are the choices of [NewJWKS]. Zero fields mean the defaults.
+// JWKSOptions configures [NewJWKS]. The zero value of a field selects its default.
 type JWKSOptions struct {
-	// HTTPClient fetches the key set. It is copied, never changed. Its redirects are followed on the
-	// same host only, and a fetch takes at most 3 s whatever its Timeout. Without it, or without its
-	// Transport, the key set is fetched over a clone of http.DefaultTransport that accepts at most 64
-	// KiB of response headers.
+	// HTTPClient fetches the key set. It is copied and not modified. Redirects to other hosts are not
+	// followed, and a fetch takes at most 3 s regardless of Timeout. If HTTPClient or its Transport is
+	// nil, the transport is a clone of http.DefaultTransport that accepts at most 64 KiB of response
+	// headers.
 	HTTPClient *http.Client
 
-	// MaxAge is the longest that a set is used without being fetched again, however long its Cache-Control allows: how soon a key that was withdrawn is refused. Default 24 h.
-	// A max-age below one minute counts as one minute, or MaxAge if that is less; none at all counts as five minutes.
+	// MaxAge is the maximum time between successful fetches in normal operation. It limits the max-age
+	// of the Cache-Control header, and so determines how soon a revoked key is rejected. Default 24 h.
+	//
+	// A max-age below one minute is raised to one minute, but not above MaxAge. Without a max-age, a
+	// set is used for five minutes.
 	MaxAge time.Duration
 
-	// MinRefetch is the least time between two fetches for key ids that are not in the set. Default 30 s.
+	// MinRefetch is the minimum time between fetches for key IDs that are not in the set. Default 30
+	// s.
 	MinRefetch time.Duration
 
-	// MaxStale is how old the last good set may become while fetching fails. Default 24 h.
+	// MaxStale is the maximum age of the last valid set while fetches fail. Default 24 h.
 	MaxStale time.Duration
 
-	// Now is the clock by which sets age. Default time.Now.
+	// Now returns the current time. Default time.Now.
 	Now func() time.Time
 
-	// Logger gets a record at level error for each fetch that fails, also while the last good set is
-	// still used. Alert on it: an outage is logged here long before a message cannot be verified, and
-	// no sender of messages can cause it. It also gets a record at level error for each fetched set
-	// with RSA keys that are not used because they are published twice or with private parts.
-	// Default: nothing is logged.
+	// Logger receives a record at level error for each failed fetch, even while the last valid set is
+	// still in use, and for each fetched set with RSA keys that are ignored because they are published
+	// twice or with private parts. Alert on both: senders of messages cannot cause them, and an outage
+	// is logged long before messages cannot be verified. Default: nothing is logged.
 	Logger *slog.Logger
 }
 
-// fetch is one request for the key set. All callers that wait for it share its result.
+// fetch is a request for the key set. All callers that wait for it share its result.
 type fetch struct {
-	number  int           // counted from 1
-	begun   time.Time     // when it was started
-	ended   time.Time     // when it ended, or begun if the clock failed
-	done    chan struct{} // closed when set and err are set
+	number  int           // starts at 1
+	begun   time.Time     // start time
+	ended   time.Time     // end time, or begun if the clock failed
+	done    chan struct{} // closed when the other fields are final
 	set     *keySet
 	err     error
 	ignored ignoredKeys
 	fault   bool // the caller's HTTP client or clock panicked or ended the goroutine
 }
 
-// NewJWKS returns a key source over the key set at an https URL, such as idverify.Client.JWKSURL returns. Nothing is fetched yet. Plain http is refused: whoever can change the answer can sign as the service. opts may be nil.
+// NewJWKS returns a key source for the key set at keySetURL, for example the result of
+// idverify.Client.JWKSURL. It does not fetch the set yet. The URL must use https, because anyone
+// who can change the response can sign messages. opts may be nil.
 func NewJWKS(keySetURL string, opts *JWKSOptions) (*JWKS, error) {
 	u, err := url.Parse(keySetURL)
 	if err != nil || u.Scheme != "https" || u.Hostname() == "" || u.User != nil || u.Fragment != "" {
-		return nil, errors.New("signature: new JWKS: the URL is not an absolute https URL without user and fragment")
+		return nil, errors.New("signature: new JWKS: URL is not an absolute https URL without user and fragment")
 	}
 	if opts == nil {
 		opts = &JWKSOptions{}
@@ -132,7 +144,8 @@ func NewJWKS(keySetURL string, opts *JWKSOptions) (*JWKS, error) {
 	return j, nil
 }
 
-// PublicKey implements [KeySource]. It fails with [ErrUnknownKey] when the service has no such key, and with [ErrKeySource], which also wraps the error of ctx, when that is not known now.
+// PublicKey implements [KeySource]. It returns [ErrUnknownKey] if the service has no such key, and
+// [ErrKeySource] if that is unknown now. The latter also wraps the error of ctx.
 func (j *JWKS) PublicKey(ctx context.Context, keyID string) (*rsa.PublicKey, error) {
 	if set := j.current.Load(); set != nil && set.fresh(j.now()) {
 		if key := set.keys[keyID]; key != nil {
@@ -146,9 +159,9 @@ func (j *JWKS) PublicKey(ctx context.Context, keyID string) (*rsa.PublicKey, err
 	return key, nil
 }
 
-// fetchedKey returns a key from a set that is being fetched now.
+// fetchedKey waits for a fetch if lookup returns one, and returns the key.
 func (j *JWKS) fetchedKey(ctx context.Context, keyID string) (*rsa.PublicKey, error) {
-	startedBefore := 0 // the number of fetches that were started before this call
+	startedBefore := 0 // fetches that were started before this call
 	for first := true; ; first = false {
 		q := j.lookup(ctx, keyID)
 		if first {
@@ -172,27 +185,27 @@ func (j *JWKS) fetchedKey(ctx context.Context, keyID string) (*rsa.PublicKey, er
 		if key := q.fetch.set.keys[keyID]; key != nil {
 			return key, nil
 		}
-		// A fetch that was in progress when this call began may have read the set before the key was in
-		// it.
+		// A fetch that was in progress when this call began may have read the set before the key was
+		// added.
 		if q.fetch.number > startedBefore {
 			if q.fetch.set.cached {
-				return nil, asWarning(newError(ErrKeySource, "the key is not in the key set, which came out of a cache and may be older than the key"))
+				return nil, asWarning(newError(ErrKeySource, "key set contains no key with this ID, but came from a cache and may be out of date"))
 			}
-			return nil, newError(ErrUnknownKey, "the key set, just fetched, holds no key of this id")
+			return nil, newError(ErrUnknownKey, "key set contains no key with this ID")
 		}
 	}
 }
 
-// query is what is known about a key without waiting: the key, an error, or the fetch to wait for.
+// query is the result of a lookup that does not wait: a key, an error, or the fetch to wait for.
 type query struct {
-	started int     // the number of fetches started before
-	set     *keySet // the last good set, or nil
+	started int     // fetches started so far
+	set     *keySet // last valid set, or nil
 	key     *rsa.PublicKey
 	fetch   *fetch
 	err     error
 }
 
-// lookup looks for a key in the last good set, and otherwise joins a fetch. The lock is released
+// lookup looks for a key in the last valid set, and otherwise joins a fetch. It releases the lock
 // even if the caller's clock panics.
 func (j *JWKS) lookup(ctx context.Context, keyID string) query {
 	j.mu.Lock()
@@ -204,8 +217,7 @@ func (j *JWKS) lookup(ctx context.Context, keyID string) query {
 		return q
 	}
 	q.fetch, q.err = j.join(ctx, fresh)
-	// In an outage nobody waits for a fetch that will most likely fail, as long as the old set is
-	// usable.
+	// During an outage, use the old set while possible: the fetch will most likely fail.
 	if j.failures > 0 {
 		q.key = j.staleKey(q.set, keyID)
 	}
@@ -218,9 +230,9 @@ func (j *JWKS) lookup(ctx context.Context, keyID string) query {
 	return q
 }
 
-// unavailable returns err, the reason why no newer set is available. The error is routine if there is a
-// usable set without the key: anyone can invent a key ID, and the outage itself is logged once for
-// each failed fetch.
+// unavailable returns err, the reason why no newer set is available. It marks err as a warning if
+// there is a usable set without the key, because anyone can invent a key ID. Outages are logged
+// once for each failed fetch.
 func (j *JWKS) unavailable(set *keySet, err error) error {
 	if set == nil {
 		return err
@@ -231,8 +243,7 @@ func (j *JWKS) unavailable(set *keySet, err error) error {
 	return err
 }
 
-// staleKey returns the key in the last good set, for when no newer set is available. A missing key may
-// still exist.
+// staleKey returns the key in the last valid set, or nil. It is used if no newer set is available.
 func (j *JWKS) staleKey(set *keySet, keyID string) *rsa.PublicKey {
 	if set == nil || !set.usable(j.now(), j.maxStale) {
 		return nil
@@ -240,8 +251,8 @@ func (j *JWKS) staleKey(set *keySet, keyID string) *rsa.PublicKey {
 	return set.keys[keyID]
 }
 
-// join returns the fetch in progress, or starts one unless a pause forbids it. The caller holds the
-// lock.
+// join returns the fetch in progress, or starts one unless a pause forbids it. The caller must hold
+// j.mu.
 func (j *JWKS) join(ctx context.Context, forUnknownKey bool) (*fetch, error) {
 	if j.fetch != nil {
 		return j.fetch, nil
@@ -252,7 +263,7 @@ func (j *JWKS) join(ctx context.Context, forUnknownKey bool) (*fetch, error) {
 	}
 	if forUnknownKey {
 		if !j.refetchPause.over(now) {
-			return nil, asWarning(newError(ErrKeySource, "the key is not in the key set, which was fetched for an unknown key a moment ago"))
+			return nil, asWarning(newError(ErrKeySource, "key set contains no key with this ID, and is not fetched again yet (see JWKSOptions.MinRefetch)"))
 		}
 		j.refetchPause = pause{from: now, length: j.minRefetch}
 	}

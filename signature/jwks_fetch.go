@@ -12,12 +12,12 @@ import (
 // run fetches the key set and publishes the result, even if the caller's HTTP client, clock or
 // logger panics or calls runtime.Goexit.
 func (j *JWKS) run(ctx context.Context, f *fetch) {
-	f.ended, f.err, f.fault = f.begun, newError(ErrKeySource, "get key set: the HTTP client or the clock ended the goroutine"), true
+	f.ended, f.err, f.fault = f.begun, newError(ErrKeySource, "get key set: HTTP client or clock ended the goroutine"), true
 	defer j.publish(f)
 	defer j.logResult(ctx, f)
 	defer func() {
 		if p := recover(); p != nil {
-			f.err, f.fault = newError(ErrKeySource, "get key set: the HTTP client or the clock panicked in "+panicSite()+": "+panicText(p)), true
+			f.err, f.fault = newError(ErrKeySource, "get key set: HTTP client or clock panicked in "+panicSite()+": "+panicText(p)), true
 		}
 	}()
 
@@ -26,7 +26,7 @@ func (j *JWKS) run(ctx context.Context, f *fetch) {
 	f.set, f.ignored, f.ended, f.err, f.fault = set, ignored, ended, err, false
 }
 
-// publish hands the result to the callers that wait for it. It runs no code of the caller.
+// publish stores the result and wakes the callers that wait for it. It calls no code of the user.
 func (j *JWKS) publish(f *fetch) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -37,7 +37,7 @@ func (j *JWKS) publish(f *fetch) {
 		j.lastErr = f.err
 		j.retryPause = pause{from: f.ended, length: min(time.Second<<min(j.failures, 20), j.minRefetch)}
 		if f.fault && j.failures == 0 {
-			j.retryPause = pause{} // the service did not fail, so the next call may fetch at once
+			j.retryPause = pause{} // not a failure of the service, so the next call may fetch at once
 		}
 		j.failures++
 	}
@@ -45,8 +45,8 @@ func (j *JWKS) publish(f *fetch) {
 	close(f.done)
 }
 
-// logResult logs a failed fetch, and the keys of a successful one that are not used. A logger that
-// panics must not end the process.
+// logResult logs a failed fetch, or the ignored keys of a successful one. It recovers if the logger
+// panics.
 func (j *JWKS) logResult(ctx context.Context, f *fetch) {
 	defer func() { _ = recover() }()
 	if f.err == nil {
@@ -67,11 +67,11 @@ func (j *JWKS) logResult(ctx context.Context, f *fetch) {
 		slog.String("error", withOperation("key lookup", f.err).Error()))
 }
 
-// panicText describes a panic of the caller's code. Values other than runtime errors may contain a
-// URL or a secret.
+// panicText returns the text of a runtime error, and the type of any other value, which may contain
+// a URL or a secret.
 func panicText(p any) (text string) {
 	defer func() {
-		if recover() != nil { // in the method Error of p
+		if recover() != nil { // p.Error panicked
 			text = fmt.Sprintf("%T", p)
 		}
 	}()
@@ -84,7 +84,7 @@ func panicText(p any) (text string) {
 // panicSite returns the name of the function that panicked. It is called from a deferred function.
 func panicSite() string {
 	pcs := make([]uintptr, 32)
-	frames := runtime.CallersFrames(pcs[:runtime.Callers(3, pcs)]) // without Callers, panicSite and the deferred function
+	frames := runtime.CallersFrames(pcs[:runtime.Callers(3, pcs)]) // skip Callers, panicSite and the deferred function
 	for {
 		frame, more := frames.Next()
 		if !strings.HasPrefix(frame.Function, "runtime.") {
@@ -96,7 +96,7 @@ func panicSite() string {
 	}
 }
 
-// get fetches and parses the key set. Only a response with status 200 has one.
+// get fetches and parses the key set.
 func (j *JWKS) get(ctx context.Context) (*keySet, ignoredKeys, error) {
 	header, body, err := fetchBody(ctx, &j.client, j.url)
 	if err != nil {

@@ -200,7 +200,7 @@ func TestAFetchThatHangsEndsAfterThreeSeconds(t *testing.T) {
 		if !errors.Is(left, context.DeadlineExceeded) || leftAfter != 2*time.Second {
 			t.Errorf("who had 2 s got %v after %v", left, leftAfter)
 		}
-		if !errors.Is(stayed, signature.ErrKeySource) || stayedFor != 3*time.Second || !strings.Contains(stayed.Error(), "no answer within 3 s") {
+		if !errors.Is(stayed, signature.ErrKeySource) || stayedFor != 3*time.Second || !strings.Contains(stayed.Error(), "no response within 3 s") {
 			t.Errorf("who had all day got %v after %v; the service waits 10 s for its answer", stayed, stayedFor)
 		}
 	})

@@ -13,12 +13,12 @@ import (
 	"github.com/lestrrat-go/jwx/v2/jwk"
 )
 
-// keySet is one successful response. It is never changed.
+// keySet is the content of a successful response. It is immutable.
 type keySet struct {
 	keys     map[string]*rsa.PublicKey
 	fetched  time.Time
 	lifetime time.Duration
-	cached   bool // the response came from a cache on its way
+	cached   bool // the response came from a cache
 }
 
 // fresh reports whether the set may be used without being fetched again.
@@ -33,16 +33,16 @@ func (s *keySet) usable(now time.Time, maxStale time.Duration) bool {
 	return ok && age <= maxStale
 }
 
-// elapsed returns the time between two readings of a clock, by the wall clock or by the monotonic
-// clock, whichever shows more: the wall clock may have been set back, and the monotonic clock stops
-// while a machine sleeps. It reports false if the wall clock has been set back to before from,
-// because the time is then unknown.
+// elapsed returns the time between two readings of the wall clock or of the monotonic clock,
+// whichever is longer: the wall clock may have been set back, and the monotonic clock stops while a
+// machine is suspended. It reports false if now is before from by the wall clock, because the time
+// is then unknown.
 func elapsed(from, now time.Time) (d time.Duration, ok bool) {
 	wall := now.Round(0).Sub(from.Round(0)) // Round strips the monotonic reading
 	return max(wall, now.Sub(from)), wall >= 0
 }
 
-// pause is a time in which nothing is fetched. The zero pause is over.
+// pause is a period without fetches. The zero pause is over.
 type pause struct {
 	from   time.Time
 	length time.Duration
@@ -53,30 +53,30 @@ func (p pause) over(now time.Time) bool {
 	return !ok || d >= p.length
 }
 
-// maxKeySetValues is how many values the JSON of a key set may hold: those of some hundred keys.
-// jwx makes kilobytes of the smallest one.
+// maxKeySetValues is the maximum number of values in the JSON of a key set, enough for some hundred
+// keys. jwx allocates kilobytes even for the smallest value.
 const maxKeySetValues = 4096
 
 // ignoredKeys counts the IDs of RSA keys that are not used.
 type ignoredKeys struct {
-	private   int // because a key of that ID has private parts
-	duplicate int // because several usable keys share the ID
+	private   int // a key with the ID has private parts
+	duplicate int // several usable keys share the ID
 }
 
-// parseKeySet returns the keys that can verify, by their kid. A set without any is an error: it
-// never replaces a good one.
+// parseKeySet returns the usable keys by their kid. A set without usable keys is an error, so that
+// it does not replace a valid set.
 func parseKeySet(body []byte) (map[string]*rsa.PublicKey, ignoredKeys, error) {
 	var ignored ignoredKeys
 	if bytes.Count(body, []byte(","))+bytes.Count(body, []byte("["))+bytes.Count(body, []byte("{")) > maxKeySetValues {
-		return nil, ignored, newError(ErrKeySource, "get key set: the body holds more than 4,096 values")
+		return nil, ignored, newError(ErrKeySource, "get key set: body contains more than 4,096 values")
 	}
 	exposed, moduli, err := exposedKeys(body)
 	if err != nil {
-		return nil, ignored, newError(ErrKeySource, "get key set: the body is not a JSON Web Key Set")
+		return nil, ignored, newError(ErrKeySource, "get key set: body is not a JSON Web Key Set")
 	}
 	set, err := jwk.Parse(body, jwk.WithIgnoreParseError(true))
 	if err != nil {
-		return nil, ignored, newError(ErrKeySource, "get key set: the body is not a JSON Web Key Set")
+		return nil, ignored, newError(ErrKeySource, "get key set: body is not a JSON Web Key Set")
 	}
 	keys := make(map[string]*rsa.PublicKey)
 	for i := range set.Len() {
@@ -90,7 +90,7 @@ func parseKeySet(body []byte) (map[string]*rsa.PublicKey, ignoredKeys, error) {
 			continue
 		}
 		if _, twice := keys[parsed.KeyID()]; twice {
-			key = nil // of two keys with one kid neither is meant, nor is a third
+			key = nil // duplicate: neither key is used, nor is a third one
 		}
 		keys[parsed.KeyID()] = key
 	}
@@ -103,15 +103,15 @@ func parseKeySet(body []byte) (map[string]*rsa.PublicKey, ignoredKeys, error) {
 	maps.DeleteFunc(keys, func(_ string, key *rsa.PublicKey) bool { return key == nil })
 	ignored.duplicate = shared - len(keys)
 	if len(keys) == 0 {
-		return nil, ignored, newError(ErrKeySource, "get key set: it contains no key that can verify")
+		return nil, ignored, newError(ErrKeySource, "get key set: no usable key")
 	}
 	return keys, ignored, nil
 }
 
-// exposedKeys returns the kids that appear with private parts, and whether on an RSA key, and the
-// moduli that do, as big-endian bytes. Anyone can sign with such a key, so a public key of the same
-// kid or modulus must not verify anything either. It reads the JSON itself, because jwx drops keys
-// that it cannot parse and accepts text after the end.
+// exposedKeys returns the kids and the moduli that appear with private parts. The values of ids
+// report whether such a key is an RSA key; moduli are big-endian. Anyone can sign with an exposed
+// key, so public keys with the same kid or modulus must not be used either. exposedKeys parses the
+// JSON itself, because jwx drops keys that it cannot parse and accepts input after the end.
 func exposedKeys(body []byte) (ids, moduli map[string]bool, err error) {
 	var set struct {
 		Keys rawKeys `json:"keys"`
@@ -140,7 +140,7 @@ func exposedKeys(body []byte) (ids, moduli map[string]bool, err error) {
 }
 
 // isPrivate reports whether a JSON Web Key has a private or secret member (RFC 7518, section 6),
-// whatever its value.
+// with any value.
 func isPrivate(members map[string]json.RawMessage) bool {
 	for _, name := range []string{"d", "p", "q", "dp", "dq", "qi", "oth", "k"} {
 		if _, ok := members[name]; ok {
@@ -150,8 +150,8 @@ func isPrivate(members map[string]json.RawMessage) bool {
 	return false
 }
 
-// rawKeys collects the keys of a set, also of one that has the member keys twice: jwx may use
-// either.
+// rawKeys contains the keys of a set. If the member keys is duplicated, it contains those of all
+// occurrences, because jwx may use any.
 type rawKeys []json.RawMessage
 
 // UnmarshalJSON implements [json.Unmarshaler].
@@ -162,12 +162,11 @@ func (k *rawKeys) UnmarshalJSON(b []byte) error {
 	return err
 }
 
-// publicKey is the key if it can verify the service's messages, else nil. Private parts that anyone
-// can read make a key worthless; jwx gives no public key of those.
+// publicKey returns the key, or nil if it is not a usable public key.
 func publicKey(parsed jwk.Key) *rsa.PublicKey {
 	var key rsa.PublicKey
 	public, ok := parsed.(jwk.RSAPublicKey)
-	if !ok || len(public.E()) > 4 || public.Raw(&key) != nil || !usable(&key) { // jwx cuts longer exponents off
+	if !ok || len(public.E()) > 4 || public.Raw(&key) != nil || !usable(&key) { // jwx truncates longer exponents
 		return nil
 	}
 	if !validKeyID(public.KeyID()) || public.KeyUsage() != "" && public.KeyUsage() != string(jwk.ForSignature) {

@@ -323,7 +323,7 @@ func TestJWKS_LogsEachFailedFetchOnce(t *testing.T) {
 
 	failed := func(failures int64, usable bool) logRecord {
 		return logRecord{slog.LevelError, "signature: key set not fetched", map[string]any{
-			"failures": failures, "old_set_usable": usable, "error": "signature: key lookup: verification unavailable: get key set: answered 503 Service Unavailable"}}
+			"failures": failures, "old_set_usable": usable, "error": "signature: key lookup: verification unavailable: get key set: 503 Service Unavailable"}}
 	}
 	if diff := cmp.Diff([]logRecord{failed(1, true), failed(2, false)}, log.records); diff != "" {
 		t.Errorf("records (-want +got):\n%s", diff)

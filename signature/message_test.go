@@ -181,9 +181,9 @@ func TestVerifier_ErrorTexts(t *testing.T) {
 		{"coverage", covering("(request-target) host x-service-callback digest"), kindsOfMessages[0], signature.VerifierOptions{}, "signature: callback rejected: signature does not cover date"},
 		{"redirect", keyNamed("other", "stranger"), kindsOfMessages[1], signature.VerifierOptions{}, "signature: redirect rejected: no usable key with this ID (keys that are published twice or with private parts are not used)"},
 		{"too large", withBody(strings.Repeat("a", 10)), kindsOfMessages[0], signature.VerifierOptions{MaxBody: 9}, "signature: callback rejected: body is larger than MaxBody"},
-		{"replay", func(*wire) {}, kindsOfMessages[1], signature.VerifierOptions{Replay: store}, "signature: redirect rejected: this very message was accepted before"},
-		{"retryable", func(*wire) {}, kindsOfMessages[0], signature.VerifierOptions{Replay: failingStore(outage)}, "signature: callback: verification unavailable: the replay store failed: connection refused (respond with 503: the service retries)"},
-		{"retryable redirect", func(*wire) {}, kindsOfMessages[1], signature.VerifierOptions{Replay: failingStore(outage)}, "signature: redirect: verification unavailable: the replay store failed: connection refused (respond with 503: the service does not retry a redirect; the user can reload the page within the clock skew, or start over)"},
+		{"replay", func(*wire) {}, kindsOfMessages[1], signature.VerifierOptions{Replay: store}, "signature: redirect rejected: message was already accepted"},
+		{"retryable", func(*wire) {}, kindsOfMessages[0], signature.VerifierOptions{Replay: failingStore(outage)}, "signature: callback: verification unavailable: replay store failed: connection refused (respond with 503: the service retries)"},
+		{"retryable redirect", func(*wire) {}, kindsOfMessages[1], signature.VerifierOptions{Replay: failingStore(outage)}, "signature: redirect: verification unavailable: replay store failed: connection refused (respond with 503: the service does not retry a redirect; the user can reload the page within the clock skew, or start over)"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			v := newVerifier(t, tt.opts)
