@@ -19,15 +19,15 @@ type faultKind struct {
 }
 
 var (
-	dropped   = faultKind{"connection dropped", sandboxfake.Fault{Drop: true}}
-	truncated = faultKind{"body truncated", sandboxfake.Fault{Truncate: true}}
-	notJSON   = faultKind{"no JSON", sandboxfake.Fault{Body: "<html>"}}
-	slow      = faultKind{"slow", sandboxfake.Fault{Latency: 2 * time.Millisecond}}
-	refused   = faultKind{"401", sandboxfake.Fault{Status: 401}}
-	limited   = faultKind{"429", sandboxfake.Fault{Status: 429}}
-	broken    = faultKind{"500", sandboxfake.Fault{Status: 500}}
-	gateway   = faultKind{"502", sandboxfake.Fault{Status: 502}}
-	away      = faultKind{"503", sandboxfake.Fault{Status: 503}}
+	dropped       = faultKind{"connection dropped", sandboxfake.Fault{Drop: true}}
+	truncated     = faultKind{"body truncated", sandboxfake.Fault{Truncate: true}}
+	notJSON       = faultKind{"no JSON", sandboxfake.Fault{Body: "<html>"}}
+	slow          = faultKind{"slow", sandboxfake.Fault{Latency: 2 * time.Millisecond}}
+	unauthorized  = faultKind{"401", sandboxfake.Fault{Status: 401}}
+	rateLimited   = faultKind{"429", sandboxfake.Fault{Status: 429}}
+	internalError = faultKind{"500", sandboxfake.Fault{Status: 500}}
+	badGateway    = faultKind{"502", sandboxfake.Fault{Status: 502}}
+	unavailable   = faultKind{"503", sandboxfake.Fault{Status: 503}}
 )
 
 // faultPlan is what goes wrong, by operation. The key set never fails twice running: the service tries a callback six times, and the handler may use up five of them.
@@ -36,19 +36,19 @@ var faultPlan = []struct {
 	percent   int
 	kinds     []faultKind
 }{
-	{"token.create", 30, []faultKind{dropped, truncated, notJSON, slow, slow, limited, broken, away}},
-	{"phone_check.create", 8, []faultKind{dropped, truncated, notJSON, refused, limited, broken, gateway, away}},
-	{"phone_check.open", 4, []faultKind{dropped, truncated, broken, away}},
-	{"phone_check.get", 8, []faultKind{dropped, truncated, notJSON, refused, limited, broken, gateway, away}},
-	{"subscriber_check.create", 8, []faultKind{dropped, truncated, notJSON, refused, limited, broken, gateway, away}},
-	{"subscriber_check.open", 4, []faultKind{dropped, truncated, broken, away}},
-	{"subscriber_check.complete", 8, []faultKind{dropped, truncated, notJSON, refused, limited, broken, gateway, away}},
-	{"sim_check.create", 8, []faultKind{dropped, truncated, notJSON, refused, limited, broken, gateway, away}},
-	{"jwks.get", 30, []faultKind{dropped, truncated, notJSON, broken, away}},
+	{"token.create", 30, []faultKind{dropped, truncated, notJSON, slow, slow, rateLimited, internalError, unavailable}},
+	{"phone_check.create", 8, []faultKind{dropped, truncated, notJSON, unauthorized, rateLimited, internalError, badGateway, unavailable}},
+	{"phone_check.open", 4, []faultKind{dropped, truncated, internalError, unavailable}},
+	{"phone_check.get", 8, []faultKind{dropped, truncated, notJSON, unauthorized, rateLimited, internalError, badGateway, unavailable}},
+	{"subscriber_check.create", 8, []faultKind{dropped, truncated, notJSON, unauthorized, rateLimited, internalError, badGateway, unavailable}},
+	{"subscriber_check.open", 4, []faultKind{dropped, truncated, internalError, unavailable}},
+	{"subscriber_check.complete", 8, []faultKind{dropped, truncated, notJSON, unauthorized, rateLimited, internalError, badGateway, unavailable}},
+	{"sim_check.create", 8, []faultKind{dropped, truncated, notJSON, unauthorized, rateLimited, internalError, badGateway, unavailable}},
+	{"jwks.get", 30, []faultKind{dropped, truncated, notJSON, internalError, unavailable}},
 }
 
 // injectFaults plans the faults of each operation anew and returns what takes them back.
-func (w *world) injectFaults(random *rand.Rand, calm bool) (remove func()) {
+func (h *harness) injectFaults(random *rand.Rand, calm bool) (remove func()) {
 	var removes []func()
 	for _, plan := range faultPlan {
 		if calm && plan.operation == "jwks.get" {
@@ -61,7 +61,7 @@ func (w *world) injectFaults(random *rand.Rand, calm bool) (remove func()) {
 				faults[i] = plan.kinds[random.IntN(len(plan.kinds))].fault
 			}
 		}
-		removes = append(removes, w.service.Inject(sandboxfake.Match{Operation: plan.operation, Repeat: true}, faults...))
+		removes = append(removes, h.service.Inject(sandboxfake.Match{Operation: plan.operation, Repeat: true}, faults...))
 	}
 	return func() {
 		for _, remove := range removes {
@@ -71,13 +71,13 @@ func (w *world) injectFaults(random *rand.Rand, calm bool) (remove func()) {
 }
 
 // watch is the way of all requests of the client and of the key set: it counts them, and what goes wrong with them.
-type watch struct {
+type countingTransport struct {
 	next http.RoundTripper
 	*counter
 }
 
 // RoundTrip reads the answer whole, to see whether it is.
-func (w watch) RoundTrip(r *http.Request) (*http.Response, error) {
+func (w countingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	isToken := strings.HasPrefix(r.URL.Path, "/oauth2/")
 	w.add("requests")
 	if isToken {

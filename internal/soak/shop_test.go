@@ -25,14 +25,14 @@ type shop struct {
 	callback http.Handler
 	redirect http.Handler
 
-	mu    sync.Mutex // guards all below
-	round *round
-	book  *book
-	codes map[string]string // by check id, until they are taken
+	mu     sync.Mutex // guards all below
+	round  *round
+	ledger *ledger
+	codes  map[string]string // by check id, until they are taken
 }
 
 // book is what a shop knows of its checks.
-type book struct {
+type ledger struct {
 	known    map[string]sandboxfake.Outcome // those whose create was answered, and how they must end unless they expire
 	finished map[string]bool                // those that were seen through: they must not have expired
 	handled  map[string]*idverify.Callback  // what was stored, by check id
@@ -41,17 +41,17 @@ type book struct {
 	attempts, failed, repeated int
 }
 
-func newShop(t testing.TB, w *world) *shop {
+func newShop(t testing.TB, h *harness) *shop {
 	t.Helper()
 	s := new(shop)
-	keys, err := signature.NewJWKS(w.service.URL()+"/.well-known/jwks.json", &signature.JWKSOptions{
-		HTTPClient: w.httpClient(), Now: w.service.Now, MinRefetch: time.Second,
+	keys, err := signature.NewJWKS(h.service.URL()+"/.well-known/jwks.json", &signature.JWKSOptions{
+		HTTPClient: h.httpClient(), Now: h.service.Now, MinRefetch: time.Second,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	verifier, err := signature.NewVerifier(keys, []string{host}, &signature.VerifierOptions{
-		Now:       w.service.Now,
+		Now:       h.service.Now,
 		Replay:    signature.NewMemoryReplayStore(1 << 22),
 		ClockSkew: time.Minute, // a busy machine must not decide what is accepted
 	})
@@ -67,36 +67,36 @@ func newShop(t testing.TB, w *world) *shop {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /callbacks", s.serveCallback)
 	mux.Handle("GET /back", s.redirect)
-	s.url = w.service.Handle(host, mux)
+	s.url = h.service.Handle(host, mux)
 	return s
 }
 
-func (s *shop) open(r *round) {
+func (s *shop) startRound(r *round) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.round = r
 	s.codes = make(map[string]string)
-	s.book = &book{known: make(map[string]sandboxfake.Outcome), finished: make(map[string]bool), handled: make(map[string]*idverify.Callback), failures: make(map[string]int)}
+	s.ledger = &ledger{known: make(map[string]sandboxfake.Outcome), finished: make(map[string]bool), handled: make(map[string]*idverify.Callback), failures: make(map[string]int)}
 }
 
-func (s *shop) close() *book {
+func (s *shop) currentLedger() *ledger {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.book
+	return s.ledger
 }
 
 // expect notes a check that was created.
 func (s *shop) expect(checkID string, o sandboxfake.Outcome) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.book.known[checkID] = o
+	s.ledger.known[checkID] = o
 }
 
 // finish notes a check that was seen through.
 func (s *shop) finish(checkID string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.book.finished[checkID] = true
+	s.ledger.finished[checkID] = true
 }
 
 func (s *shop) takeCode(checkID string) string {
@@ -117,25 +117,25 @@ func (s *shop) serveCallback(w http.ResponseWriter, r *http.Request) {
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	id := checkID(body)
 	s.mu.Lock()
-	fail := s.book.failures[id] < s.plan(id)
-	early := fail && s.book.failures[id]%2 == 0
+	fail := s.ledger.failures[id] < s.plan(id)
+	early := fail && s.ledger.failures[id]%2 == 0
 	s.mu.Unlock()
 
-	answer := httptest.NewRecorder()
+	recorder := httptest.NewRecorder()
 	if !early {
-		s.callback.ServeHTTP(answer, r)
+		s.callback.ServeHTTP(recorder, r)
 	}
 	if fail {
-		answer.Code = http.StatusBadGateway
+		recorder.Code = http.StatusBadGateway
 	}
 	s.mu.Lock()
-	s.book.attempts++
-	if answer.Code >= 500 {
-		s.book.failures[id]++
-		s.book.failed++
+	s.ledger.attempts++
+	if recorder.Code >= 500 {
+		s.ledger.failures[id]++
+		s.ledger.failed++
 	}
 	s.mu.Unlock()
-	w.WriteHeader(answer.Code)
+	w.WriteHeader(recorder.Code)
 }
 
 // plan is how often the tries of a check fail: one check in twelve, up to four times, or five where the keys are sure to be at hand for the last try.
@@ -155,10 +155,10 @@ func (s *shop) store(_ context.Context, c *idverify.Callback) error {
 	if c.CheckID == "" || !c.Status.Final() {
 		return errors.New("not a check that has ended")
 	}
-	if _, stored := s.book.handled[c.CheckID]; stored {
-		s.book.repeated++
+	if _, stored := s.ledger.handled[c.CheckID]; stored {
+		s.ledger.repeated++
 		return nil
 	}
-	s.book.handled[c.CheckID] = c
+	s.ledger.handled[c.CheckID] = c
 	return nil
 }

@@ -45,8 +45,8 @@ func TestSoak(t *testing.T) {
 	total := soak(t, seed, *flagChecks)
 
 	t.Logf("%s", total.report(time.Since(began)))
-	for try := 0; runtime.NumGoroutine() > goroutines; try++ {
-		if try == 1000 {
+	for attempt := 0; runtime.NumGoroutine() > goroutines; attempt++ {
+		if attempt == 1000 {
 			stacks := make([]byte, 1<<20)
 			t.Fatalf("%d goroutines are left of %d:\n%s", runtime.NumGoroutine(), goroutines, stacks[:runtime.Stack(stacks, true)])
 		}
@@ -59,11 +59,11 @@ func TestSoak(t *testing.T) {
 
 // soak runs n checks, in rounds.
 func soak(t *testing.T, seed uint64, n int) (total tally) {
-	w := newWorld(t, seed)
-	defer w.close()
+	h := newHarness(t, seed)
+	defer h.close()
 	began := time.Now()
 	for round := 0; total.created < n && !t.Failed() && (*flagTime == 0 || time.Since(began) < *flagTime); round++ {
-		r := w.newRound(round, min(roundChecks, (n+1)/2, n-total.created)) // two rounds at least: a calm one and another
+		r := h.newRound(round, min(roundChecks, (n+1)/2, n-total.created)) // two rounds at least: a calm one and another
 		r.run()
 		total.add(r.tally)
 		if round%10 == 9 {

@@ -23,57 +23,57 @@ import (
 var prices = map[idverify.Product]string{idverify.ProductPhoneCheck: "0.05", idverify.ProductSubscriberCheck: "0.07", idverify.ProductSIMCheck: "0.03"}
 
 // world is the service, a workspace with money, and a shop that gets the callbacks.
-type world struct {
-	t       *testing.T
-	seed    uint64
-	service *sandboxfake.Server
-	console *idverify.Console
-	shop    *shop
-	watch   watch
+type harness struct {
+	t         *testing.T
+	seed      uint64
+	service   *sandboxfake.Server
+	console   *idverify.Console
+	shop      *shop
+	transport countingTransport
 
 	// A jump of the clock waits until nothing is under way, so it holds the lock alone; workers hold it for reading, step by step.
 	time sync.RWMutex
 }
 
-func newWorld(t *testing.T, seed uint64) *world {
+func newHarness(t *testing.T, seed uint64) *harness {
 	t.Helper()
 	service, err := sandboxfake.Start(sandboxfake.WithInMemory(), sandboxfake.WithSeed(seed), sandboxfake.WithPrices(prices), sandboxfake.WithJournalLimit(2*roundChecks))
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{t: t, seed: seed, service: service, console: service.Console(), watch: watch{service.HTTPClient().Transport, new(counter)}}
-	w.shop = newShop(t, w)
-	w.topUp()
-	return w
+	h := &harness{t: t, seed: seed, service: service, console: service.Console(), transport: countingTransport{service.HTTPClient().Transport, new(counter)}}
+	h.shop = newShop(t, h)
+	h.topUp()
+	return h
 }
 
-func (w *world) close() { w.service.Close() }
+func (h *harness) close() { h.service.Close() }
 
 // httpClient is a client whose requests are watched.
-func (w *world) httpClient() *http.Client { return &http.Client{Transport: w.watch} }
+func (h *harness) httpClient() *http.Client { return &http.Client{Transport: h.transport} }
 
 // topUp goes the way of an owner: company details, payment details, money.
-func (w *world) topUp() {
-	ctx, billing := w.t.Context(), w.console.Billing
+func (h *harness) topUp() {
+	ctx, billing := h.t.Context(), h.console.Billing
 	if _, err := billing.UpdateAccount(ctx, idverify.BillingAccount{CompanyName: "Soak Ltd", Country: "GB"}); err != nil {
-		w.t.Fatal(err)
+		h.t.Fatal(err)
 	}
 	card, err := billing.AddPaymentMethod(ctx, idverify.PaymentMethodParams{CardNumber: idverify.NewSecret("4242424242424242"), ExpiryMonth: 12, ExpiryYear: 2099, Currencies: []string{"EUR"}})
 	if err != nil {
-		w.t.Fatal(err)
+		h.t.Fatal(err)
 	}
 	if _, err := billing.TopUp(ctx, idverify.TopUpParams{PaymentMethodID: card.PaymentMethodID, Currency: "EUR", Amount: "1000000"}); err != nil {
-		w.t.Fatal(err)
+		h.t.Fatal(err)
 	}
 }
 
 // balance is what is left, exactly.
-func (w *world) balance() *big.Rat {
-	b, err := w.console.Billing.Balance(w.t.Context())
+func (h *harness) balance() *big.Rat {
+	b, err := h.console.Billing.Balance(h.t.Context())
 	if err != nil {
-		w.t.Fatal(err)
+		h.t.Fatal(err)
 	}
-	return amount(w.t, b.AmountAvailable.String())
+	return amount(h.t, b.AmountAvailable.String())
 }
 
 func amount(t testing.TB, decimal string) *big.Rat {
@@ -86,17 +86,17 @@ func amount(t testing.TB, decimal string) *big.Rat {
 }
 
 // jump moves the clock of the service, of the client and of the verifier, all one, by d, with nobody at work.
-func (w *world) jump(d time.Duration) {
-	w.time.Lock()
-	defer w.time.Unlock()
-	if err := w.service.Advance(w.t.Context(), d); err != nil {
-		w.t.Error(err)
+func (h *harness) jump(d time.Duration) {
+	h.time.Lock()
+	defer h.time.Unlock()
+	if err := h.service.Advance(h.t.Context(), d); err != nil {
+		h.t.Error(err)
 	}
 }
 
 // round is one project's life.
 type round struct {
-	*world
+	*harness
 	tally
 	number  int
 	calm    bool // the keys neither rotate nor fail to be fetched, so that the handler may fail five times
@@ -107,46 +107,46 @@ type round struct {
 	resent  map[string]bool // by delivery id
 }
 
-func (w *world) newRound(number, checks int) *round {
-	r := &round{world: w, number: number, calm: number%2 == 0, tally: tally{created: checks}, random: w.newRandom(number, 0), resent: make(map[string]bool)}
+func (h *harness) newRound(number, checks int) *round {
+	r := &round{harness: h, number: number, calm: number%2 == 0, tally: tally{created: checks}, random: h.newRandom(number, 0), resent: make(map[string]bool)}
 	var err error
-	r.project, err = w.console.Projects.Create(w.t.Context(), idverify.ProjectParams{
+	r.project, err = h.console.Projects.Create(h.t.Context(), idverify.ProjectParams{
 		Name:            fmt.Sprint("round ", number),
-		CallbackURL:     w.shop.url + "/callbacks",
-		SubscriberCheck: idverify.ProductURLs{RedirectURL: w.shop.url + "/back?shop=1"},
+		CallbackURL:     h.shop.url + "/callbacks",
+		SubscriberCheck: idverify.ProductURLs{RedirectURL: h.shop.url + "/back?shop=1"},
 	})
 	if err != nil {
-		w.t.Fatal(err)
+		h.t.Fatal(err)
 	}
 	issued := r.project.Credentials[0]
-	r.client, err = idverify.NewClient(w.service.URL(), idverify.Credentials{ClientID: issued.ClientID, ClientSecret: issued.ClientSecret},
-		idverify.WithHTTPClient(w.httpClient()), idverify.WithClock(w.service.Now),
+	r.client, err = idverify.NewClient(h.service.URL(), idverify.Credentials{ClientID: issued.ClientID, ClientSecret: issued.ClientSecret},
+		idverify.WithHTTPClient(h.httpClient()), idverify.WithClock(h.service.Now),
 		idverify.WithVersions(idverify.Versions{SubscriberCheck: "v0.2"}),
 		idverify.WithRetry(idverify.RetryPolicy{MinWait: time.Microsecond, MaxWait: time.Millisecond}))
 	if err != nil {
-		w.t.Fatal(err)
+		h.t.Fatal(err)
 	}
 	return r
 }
 
 // newRandom is a source of its own for everybody who draws.
-func (w *world) newRandom(round, who int) *rand.Rand {
-	return rand.New(rand.NewPCG(w.seed, uint64(round)<<8|uint64(who)))
+func (h *harness) newRandom(round, worker int) *rand.Rand {
+	return rand.New(rand.NewPCG(h.seed, uint64(round)<<8|uint64(worker)))
 }
 
 // run has the workers make the round's checks while time jumps, waits until every check has ended and every callback is through, and makes up the books.
 func (r *round) run() {
 	before := r.balance()
-	r.watch.reset()
-	r.shop.open(r)
+	r.transport.reset()
+	r.shop.startRound(r)
 	remove := r.injectFaults(r.random, r.calm)
 	var work sync.WaitGroup
-	for who := range workers {
-		work.Go(func() { r.work(r.newRandom(r.number, who+1)) })
+	for i := range workers {
+		work.Go(func() { r.work(r.newRandom(r.number, i+1)) })
 	}
 	done := make(chan struct{})
 	go func() { work.Wait(); close(done) }()
-	r.moveTime(done)
+	r.advanceClock(done)
 	remove()
 
 	for range 4 { // the life of a check, and 150 s of tries
@@ -157,14 +157,14 @@ func (r *round) run() {
 	for n := 0; n < 5 && r.resendTimedOut(); n++ {
 		r.jump(5 * time.Minute)
 	}
-	r.makeUpBooks(before)
+	r.audit(before)
 	if err := r.console.Projects.Delete(r.t.Context(), r.project.ProjectID); err != nil {
 		r.t.Error(err)
 	}
 }
 
 // moveTime jumps after every hundred checks or so: mostly a little, sometimes beyond a check's life, a token's, or a key's.
-func (r *round) moveTime(done <-chan struct{}) {
+func (r *round) advanceClock(done <-chan struct{}) {
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	next, rotateAt := int64(50), int64(r.created/2)
@@ -221,11 +221,11 @@ func (r *round) resend(d sandboxfake.Delivery) {
 }
 
 // makeUpBooks compares what was paid with what came back.
-func (r *round) makeUpBooks(before *big.Rat) {
-	book := r.shop.close()
+func (r *round) audit(before *big.Rat) {
+	ledger := r.shop.currentLedger()
 	count := make(map[idverify.Product]int)
 	references := make(map[string]string) // to the check that was created with it
-	note := func(product idverify.Product, reference, checkID string) {
+	record := func(product idverify.Product, reference, checkID string) {
 		count[product]++
 		if other, twice := references[reference]; twice {
 			r.doubled++
@@ -237,32 +237,32 @@ func (r *round) makeUpBooks(before *big.Rat) {
 		if err != nil {
 			r.t.Fatal(err)
 		}
-		note(idverify.ProductSIMCheck, c.ReferenceID, c.CheckID)
+		record(idverify.ProductSIMCheck, c.ReferenceID, c.CheckID)
 	}
-	for id, c := range book.handled {
-		note(c.Product, c.ReferenceID, id)
+	for id, c := range ledger.handled {
+		record(c.Product, c.ReferenceID, id)
 	}
-	paid := new(big.Rat).Sub(before, r.balance())
-	owed := new(big.Rat)
+	charged := new(big.Rat).Sub(before, r.balance())
+	expected := new(big.Rat)
 	for product, n := range count {
-		owed.Add(owed, new(big.Rat).Mul(amount(r.t, prices[product]), big.NewRat(int64(n), 1)))
+		expected.Add(expected, new(big.Rat).Mul(amount(r.t, prices[product]), big.NewRat(int64(n), 1)))
 		r.accepted += n
 	}
-	if paid.Cmp(owed) != 0 {
-		r.t.Errorf("round %d: %s was paid, but the checks that we know of cost %s: the others are lost", r.number, paid.FloatString(2), owed.FloatString(2))
+	if charged.Cmp(expected) != 0 {
+		r.t.Errorf("round %d: %s was paid, but the checks that we know of cost %s: the others are lost", r.number, charged.FloatString(2), expected.FloatString(2))
 	}
-	for id, want := range book.known {
-		switch c := book.handled[id]; {
+	for id, want := range ledger.known {
+		switch c := ledger.handled[id]; {
 		case c == nil:
 			r.lost++
 			r.t.Errorf("round %d: the check %s has no callback", r.number, id)
-		case c.Status == idverify.StatusExpired && !book.finished[id]:
+		case c.Status == idverify.StatusExpired && !ledger.finished[id]:
 			r.expired++
 		case c.Status != want.Status || !cmp.Equal(c.Match, want.Match) || !cmp.Equal(c.NoSIMChange, want.NoSIMChange):
 			r.t.Errorf("round %d: the callback of %s says %+v, want %+v", r.number, id, c, want)
 		}
 	}
-	r.processed, r.attempts, r.failed, r.repeated = len(book.handled), book.attempts, book.failed, book.repeated
+	r.processed, r.attempts, r.failed, r.repeated = len(ledger.handled), ledger.attempts, ledger.failed, ledger.repeated
 	r.checkTokens()
 	// A round in which next to nothing happened proves nothing.
 	if r.accepted < r.created*9/10 || r.expired > r.processed/3 || r.timedOut > r.attempts/10 {
@@ -272,16 +272,16 @@ func (r *round) makeUpBooks(before *big.Rat) {
 
 // checkTokens: each jump may end the three tokens, each refusal one.
 func (r *round) checkTokens() {
-	r.requests, r.tokens, r.faults = r.watch.get("requests"), r.watch.get("tokens"), make(map[string]int)
-	for kind, n := range r.watch.all() {
+	r.requests, r.tokens, r.faults = r.transport.get("requests"), r.transport.get("tokens"), make(map[string]int)
+	for kind, n := range r.transport.all() {
 		if name, ok := strings.CutPrefix(kind, faultPrefix); ok {
 			r.faults[name] = n
 		}
 	}
-	most := 3*(1+2*(r.jumps+6)) + r.faults[refused.name]
-	good := r.watch.get("good tokens")
-	if good > most {
-		r.t.Errorf("round %d: %d tokens were fetched, want %d at most: %d jumps, %d refusals", r.number, good, most, r.jumps, r.faults[refused.name])
+	limit := 3*(1+2*(r.jumps+6)) + r.faults[unauthorized.name]
+	good := r.transport.get("good tokens")
+	if good > limit {
+		r.t.Errorf("round %d: %d tokens were fetched, want %d at most: %d jumps, %d refusals", r.number, good, limit, r.jumps, r.faults[unauthorized.name])
 	}
 	// Less than a quarter of the token requests fail.
 	if r.tokens > 2*good+50 {
