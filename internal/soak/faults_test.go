@@ -12,7 +12,7 @@ import (
 	"github.com/idverify/idverify-go/sandboxfake"
 )
 
-// faultKind is one way to fail.
+// faultKind is a fault and its name in the report.
 type faultKind struct {
 	name  string
 	fault sandboxfake.Fault
@@ -21,7 +21,7 @@ type faultKind struct {
 var (
 	dropped       = faultKind{"connection dropped", sandboxfake.Fault{Drop: true}}
 	truncated     = faultKind{"body truncated", sandboxfake.Fault{Truncate: true}}
-	notJSON       = faultKind{"no JSON", sandboxfake.Fault{Body: "<html>"}}
+	notJSON       = faultKind{"not JSON", sandboxfake.Fault{Body: "<html>"}}
 	slow          = faultKind{"slow", sandboxfake.Fault{Latency: 2 * time.Millisecond}}
 	unauthorized  = faultKind{"401", sandboxfake.Fault{Status: 401}}
 	rateLimited   = faultKind{"429", sandboxfake.Fault{Status: 429}}
@@ -30,7 +30,8 @@ var (
 	unavailable   = faultKind{"503", sandboxfake.Fault{Status: 503}}
 )
 
-// faultPlan is what goes wrong, by operation. The key set never fails twice running: the service tries a callback six times, and the handler may use up five of them.
+// faultPlan lists the faults of each operation. The key set never fails twice in a row: of the six
+// attempts to deliver a callback, the handler may fail four.
 var faultPlan = []struct {
 	operation string
 	percent   int
@@ -47,7 +48,8 @@ var faultPlan = []struct {
 	{"jwks.get", 30, []faultKind{dropped, truncated, notJSON, internalError, unavailable}},
 }
 
-// injectFaults plans the faults of each operation anew and returns what takes them back.
+// injectFaults injects random faults into each operation. The returned function removes them. In a
+// calm round the key set does not fail.
 func (h *harness) injectFaults(random *rand.Rand, calm bool) (remove func()) {
 	var removes []func()
 	for _, plan := range faultPlan {
@@ -70,13 +72,14 @@ func (h *harness) injectFaults(random *rand.Rand, calm bool) (remove func()) {
 	}
 }
 
-// watch is the way of all requests of the client and of the key set: it counts them, and what goes wrong with them.
+// countingTransport counts the requests of the client and the key set, their faults, and the tokens
+// issued.
 type countingTransport struct {
 	next http.RoundTripper
 	*counter
 }
 
-// RoundTrip reads the answer whole, to see whether it is.
+// RoundTrip reads the complete body to find out whether it is truncated.
 func (w countingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	isToken := strings.HasPrefix(r.URL.Path, "/oauth2/")
 	w.add("requests")
@@ -106,7 +109,7 @@ func (w countingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 
 const faultPrefix = "fault: "
 
-// errReader ends with err, or as a body does.
+// errReader returns err, or io.EOF if it is nil.
 type errReader struct{ err error }
 
 func (r errReader) Read([]byte) (int, error) {

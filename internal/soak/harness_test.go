@@ -19,10 +19,11 @@ import (
 	"github.com/idverify/idverify-go/sandboxfake"
 )
 
-// Three prices without a common divisor: a check that is missing in the books of one product is not made up for by another.
+// prices have no common divisor, so that a missing check of one product does not cancel out a
+// doubled check of another.
 var prices = map[idverify.Product]string{idverify.ProductPhoneCheck: "0.05", idverify.ProductSubscriberCheck: "0.07", idverify.ProductSIMCheck: "0.03"}
 
-// world is the service, a workspace with money, and a shop that gets the callbacks.
+// harness is a fake of the service, a workspace with a balance, and a shop.
 type harness struct {
 	t         *testing.T
 	seed      uint64
@@ -31,7 +32,8 @@ type harness struct {
 	shop      *shop
 	transport countingTransport
 
-	// A jump of the clock waits until nothing is under way, so it holds the lock alone; workers hold it for reading, step by step.
+	// time is locked for a jump of the clock. Workers lock it for reading during each step, so that
+	// no request is in flight when the clock jumps.
 	time sync.RWMutex
 }
 
@@ -49,10 +51,11 @@ func newHarness(t *testing.T, seed uint64) *harness {
 
 func (h *harness) close() { h.service.Close() }
 
-// httpClient is a client whose requests are watched.
+// httpClient returns a client whose requests are counted.
 func (h *harness) httpClient() *http.Client { return &http.Client{Transport: h.transport} }
 
-// topUp goes the way of an owner: company details, payment details, money.
+// topUp adds company details, a payment method and a balance, in this order, as the console
+// requires.
 func (h *harness) topUp() {
 	ctx, billing := h.t.Context(), h.console.Billing
 	if _, err := billing.UpdateAccount(ctx, idverify.BillingAccount{CompanyName: "Soak Ltd", Country: "GB"}); err != nil {
@@ -67,7 +70,7 @@ func (h *harness) topUp() {
 	}
 }
 
-// balance is what is left, exactly.
+// balance returns the exact balance.
 func (h *harness) balance() *big.Rat {
 	b, err := h.console.Billing.Balance(h.t.Context())
 	if err != nil {
@@ -80,12 +83,12 @@ func amount(t testing.TB, decimal string) *big.Rat {
 	t.Helper()
 	r, ok := new(big.Rat).SetString(decimal)
 	if !ok {
-		t.Fatalf("%q is no amount", decimal)
+		t.Fatalf("%q is not an amount", decimal)
 	}
 	return r
 }
 
-// jump moves the clock of the service, of the client and of the verifier, all one, by d, with nobody at work.
+// jump advances the clock that the service, the client and the verifier share, while no step runs.
 func (h *harness) jump(d time.Duration) {
 	h.time.Lock()
 	defer h.time.Unlock()
@@ -94,17 +97,17 @@ func (h *harness) jump(d time.Duration) {
 	}
 }
 
-// round is one project's life.
+// round is a series of checks of one project.
 type round struct {
 	*harness
 	tally
 	number  int
-	calm    bool // the keys neither rotate nor fail to be fetched, so that the handler may fail five times
+	calm    bool // no rotation or failure of keys, so that the handler may fail five times
 	project *idverify.Project
 	client  *idverify.Client
-	begun   atomic.Int64 // checks
+	begun   atomic.Int64 // number of checks begun
 	random  *rand.Rand
-	resent  map[string]bool // by delivery id
+	resent  map[string]bool // by delivery ID
 }
 
 func (h *harness) newRound(number, checks int) *round {
@@ -129,12 +132,13 @@ func (h *harness) newRound(number, checks int) *round {
 	return r
 }
 
-// newRandom is a source of its own for everybody who draws.
+// newRandom returns a random source for each worker of a round, and 0 for the round itself.
 func (h *harness) newRandom(round, worker int) *rand.Rand {
 	return rand.New(rand.NewPCG(h.seed, uint64(round)<<8|uint64(worker)))
 }
 
-// run has the workers make the round's checks while time jumps, waits until every check has ended and every callback is through, and makes up the books.
+// run runs the checks of the round while the clock jumps, waits until every check has ended and
+// every callback is delivered, and audits the result.
 func (r *round) run() {
 	before := r.balance()
 	r.transport.reset()
@@ -149,7 +153,7 @@ func (r *round) run() {
 	r.advanceClock(done)
 	remove()
 
-	for range 4 { // the life of a check, and 150 s of tries
+	for range 4 { // beyond the lifetime of a check, and 150 s of delivery attempts
 		r.jump(2 * time.Minute)
 	}
 	r.redeliver()
@@ -163,7 +167,8 @@ func (r *round) run() {
 	}
 }
 
-// moveTime jumps after every hundred checks or so: mostly a little, sometimes beyond a check's life, a token's, or a key's.
+// advanceClock jumps after every 50 to 249 checks until done is closed: often a little, sometimes
+// beyond the lifetime of a check, a token or a cached key set.
 func (r *round) advanceClock(done <-chan struct{}) {
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
@@ -190,7 +195,7 @@ func (r *round) advanceClock(done <-chan struct{}) {
 	}
 }
 
-// redeliver has the service send some callbacks a second time, as it may.
+// redeliver makes the service deliver some callbacks a second time.
 func (r *round) redeliver() {
 	deliveries := r.deliveries()
 	for range 20 {
@@ -198,7 +203,8 @@ func (r *round) redeliver() {
 	}
 }
 
-// resendTimedOut has the service send once more what it gave up after ten seconds without an answer: there is no second try after a time-out, and a busy machine must not decide what is lost.
+// resendTimedOut delivers again the callbacks whose last attempt timed out, and reports whether
+// there were any. The service does not retry after a timeout, which can occur on a busy machine.
 func (r *round) resendTimedOut() (some bool) {
 	for _, d := range r.deliveries() {
 		if !r.resent[d.ID] && len(d.Attempts) > 0 && d.Attempts[len(d.Attempts)-1].Result == sandboxfake.ResultTimedOut {
@@ -220,16 +226,16 @@ func (r *round) resend(d sandboxfake.Delivery) {
 	}
 }
 
-// makeUpBooks compares what was paid with what came back.
+// audit compares the charges with the checks that are listed or reported by callbacks.
 func (r *round) audit(before *big.Rat) {
 	ledger := r.shop.currentLedger()
 	count := make(map[idverify.Product]int)
-	references := make(map[string]string) // to the check that was created with it
+	references := make(map[string]string) // check IDs by reference ID
 	record := func(product idverify.Product, reference, checkID string) {
 		count[product]++
 		if other, twice := references[reference]; twice {
 			r.doubled++
-			r.t.Errorf("round %d: one create made two checks, %s and %s", r.number, checkID, other)
+			r.t.Errorf("round %d: one create made two checks: %s and %s", r.number, checkID, other)
 		}
 		references[reference] = checkID
 	}
@@ -249,28 +255,29 @@ func (r *round) audit(before *big.Rat) {
 		r.accepted += n
 	}
 	if charged.Cmp(expected) != 0 {
-		r.t.Errorf("round %d: %s was paid, but the checks that we know of cost %s: the others are lost", r.number, charged.FloatString(2), expected.FloatString(2))
+		r.t.Errorf("round %d: charged %s, but the known checks cost %s: checks were lost", r.number, charged.FloatString(2), expected.FloatString(2))
 	}
 	for id, want := range ledger.known {
 		switch c := ledger.handled[id]; {
 		case c == nil:
 			r.lost++
-			r.t.Errorf("round %d: the check %s has no callback", r.number, id)
+			r.t.Errorf("round %d: check %s has no callback", r.number, id)
 		case c.Status == idverify.StatusExpired && !ledger.finished[id]:
 			r.expired++
 		case c.Status != want.Status || !cmp.Equal(c.Match, want.Match) || !cmp.Equal(c.NoSIMChange, want.NoSIMChange):
-			r.t.Errorf("round %d: the callback of %s says %+v, want %+v", r.number, id, c, want)
+			r.t.Errorf("round %d: callback of check %s = %+v, want %+v", r.number, id, c, want)
 		}
 	}
 	r.processed, r.attempts, r.failed, r.repeated = len(ledger.handled), ledger.attempts, ledger.failed, ledger.repeated
 	r.checkTokens()
-	// A round in which next to nothing happened proves nothing.
+	// A round with too few completed checks tests nothing.
 	if r.accepted < r.created*9/10 || r.expired > r.processed/3 || r.timedOut > r.attempts/10 {
-		r.t.Errorf("round %d: of %d creates %d were accepted, of %d callbacks %d told of an end by time, of %d tries %d timed out", r.number, r.created, r.accepted, r.processed, r.expired, r.attempts, r.timedOut)
+		r.t.Errorf("round %d: %d creates, %d accepted; %d callbacks, %d of expired checks; %d attempts, %d timed out; want most to complete", r.number, r.created, r.accepted, r.processed, r.expired, r.attempts, r.timedOut)
 	}
 }
 
-// checkTokens: each jump may end the three tokens, each refusal one.
+// checkTokens limits the number of token requests. Each jump may expire the three tokens, and each
+// 401 response discards one.
 func (r *round) checkTokens() {
 	r.requests, r.tokens, r.faults = r.transport.get("requests"), r.transport.get("tokens"), make(map[string]int)
 	for kind, n := range r.transport.all() {
@@ -281,15 +288,15 @@ func (r *round) checkTokens() {
 	limit := 3*(1+2*(r.jumps+6)) + r.faults[unauthorized.name]
 	good := r.transport.get("good tokens")
 	if good > limit {
-		r.t.Errorf("round %d: %d tokens were fetched, want %d at most: %d jumps, %d refusals", r.number, good, limit, r.jumps, r.faults[unauthorized.name])
+		r.t.Errorf("round %d: %d tokens fetched, want at most %d: %d jumps, %d 401 responses", r.number, good, limit, r.jumps, r.faults[unauthorized.name])
 	}
 	// Less than a quarter of the token requests fail.
 	if r.tokens > 2*good+50 {
-		r.t.Errorf("round %d: %d token requests were sent for %d tokens", r.number, r.tokens, good)
+		r.t.Errorf("round %d: %d token requests for %d tokens, want at most twice as many", r.number, r.tokens, good)
 	}
 }
 
-// checkID is in the body of every callback, verified or not.
+// checkID returns the check ID of a callback body, verified or not.
 func checkID(body []byte) string {
 	var b struct {
 		CheckID string `json:"check_id"`

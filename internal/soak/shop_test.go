@@ -19,24 +19,25 @@ import (
 
 const host = "shop.sandbox.test"
 
-// shop is the customer of the service: it gets the callbacks and the redirects of a round, and keeps the books.
+// shop is the backend of a customer of the service. It receives the callbacks and redirects of a
+// round and records them in a ledger.
 type shop struct {
 	url      string
 	callback http.Handler
 	redirect http.Handler
 
-	mu     sync.Mutex // guards all below
+	mu     sync.Mutex // guards the fields below
 	round  *round
 	ledger *ledger
-	codes  map[string]string // by check id, until they are taken
+	codes  map[string]string // by check ID, until takeCode
 }
 
-// book is what a shop knows of its checks.
+// ledger records what a shop knows of its checks.
 type ledger struct {
-	known    map[string]sandboxfake.Outcome // those whose create was answered, and how they must end unless they expire
-	finished map[string]bool                // those that were seen through: they must not have expired
-	handled  map[string]*idverify.Callback  // what was stored, by check id
-	failures map[string]int                 // tries answered 5XX, by check id
+	known    map[string]sandboxfake.Outcome // outcomes of created checks, by check ID
+	finished map[string]bool                // checks that must not expire, by check ID
+	handled  map[string]*idverify.Callback  // stored callbacks, by check ID
+	failures map[string]int                 // attempts that got a 5XX response, by check ID
 
 	attempts, failed, repeated int
 }
@@ -53,7 +54,7 @@ func newShop(t testing.TB, h *harness) *shop {
 	verifier, err := signature.NewVerifier(keys, []string{host}, &signature.VerifierOptions{
 		Now:       h.service.Now,
 		Replay:    signature.NewMemoryReplayStore(1 << 22),
-		ClockSkew: time.Minute, // a busy machine must not decide what is accepted
+		ClockSkew: time.Minute, // on a busy machine, messages can take longer than the default
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -85,14 +86,14 @@ func (s *shop) currentLedger() *ledger {
 	return s.ledger
 }
 
-// expect notes a check that was created.
+// expect records a created check and its outcome.
 func (s *shop) expect(checkID string, o sandboxfake.Outcome) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.ledger.known[checkID] = o
 }
 
-// finish notes a check that was seen through.
+// finish records that a check ran to its end.
 func (s *shop) finish(checkID string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -107,11 +108,12 @@ func (s *shop) takeCode(checkID string) string {
 	return code
 }
 
-// serveCallback fails as often as is planned for the check: half of the time before anything is looked at, else behind the handler, when all is stored. It counts what goes out.
+// serveCallback fails the planned number of attempts for the check. The first, third and
+// fifth failure occur before the handler runs, the others after it has stored the callback.
 func (s *shop) serveCallback(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
-		http.Error(w, "cut off", http.StatusServiceUnavailable)
+		http.Error(w, "body truncated", http.StatusServiceUnavailable)
 		return
 	}
 	r.Body = io.NopCloser(bytes.NewReader(body))
@@ -138,7 +140,8 @@ func (s *shop) serveCallback(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(recorder.Code)
 }
 
-// plan is how often the tries of a check fail: one check in twelve, up to four times, or five where the keys are sure to be at hand for the last try.
+// plan returns how many attempts of a check fail. About one check in twelve fails up to four times,
+// or up to five times in a calm round, where the keys are available for the last attempt.
 func (s *shop) plan(id string) int {
 	h := fnv.New32a()
 	io.WriteString(h, id)
@@ -148,12 +151,12 @@ func (s *shop) plan(id string) int {
 	return max(0, int(h.Sum32()%48)-43) // 1 to 4
 }
 
-// store is what an application's handler is: idempotent on the check id.
+// store stores a callback. Like the handler of an application, it is idempotent on the check ID.
 func (s *shop) store(_ context.Context, c *idverify.Callback) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if c.CheckID == "" || !c.Status.Final() {
-		return errors.New("not a check that has ended")
+		return errors.New("not a final check")
 	}
 	if _, stored := s.ledger.handled[c.CheckID]; stored {
 		s.ledger.repeated++

@@ -1,10 +1,12 @@
-// Package soak_test is the proof that nothing is lost and nothing is done twice: the client, the verifier and a callback handler work against the fake for as long as one likes, while everything fails that may fail.
+// Package soak_test runs the client, the verifier and a callback handler against the fake while
+// requests, responses and handlers fail. It tests that no check or callback is lost or doubled.
 //
-//	go test ./internal/soak                                                       # some seconds
-//	go test ./internal/soak -v -timeout 0 -soak.time 0 -soak.checks 1000000              # the long run of docs/performance.md
-//	go test ./internal/soak -v -soak.seed 42                                      # that of an earlier run, which prints its seed
+//	go test ./internal/soak                                                   # some seconds
+//	go test ./internal/soak -v -timeout 0 -soak.time 0 -soak.checks 1000000   # a long run
+//	go test ./internal/soak -v -soak.seed 42                                  # repeat a run by its seed
 //
-// The faults, the numbers, the jumps of the clock and the failures of the handler all come from the seed; what meets what is up to the scheduler.
+// The seed determines faults, phone numbers, jumps of the clock and failures of the handler. The
+// scheduler determines their order.
 package soak_test
 
 import (
@@ -22,17 +24,17 @@ import (
 )
 
 var (
-	flagChecks = flag.Int("soak.checks", 1500, "how many checks to create")
-	flagTime   = flag.Duration("soak.time", 5*time.Minute, "after how long no other round begins; 0 for never")
-	flagSeed   = flag.Uint64("soak.seed", 0, "what to draw everything from; 0 draws the seed, too")
+	flagChecks = flag.Int("soak.checks", 1500, "number of checks to create")
+	flagTime   = flag.Duration("soak.time", 5*time.Minute, "start no new round after this time; 0 for no limit")
+	flagSeed   = flag.Uint64("soak.seed", 0, "seed of all random choices; 0 for a random seed")
 )
 
 const (
 	workers     = 8
-	roundChecks = 5000 // after so many at most, the books are made up and a new project begins
+	roundChecks = 5000 // maximum number of checks in a round
 )
 
-// TestSoak is alone in its package: it counts goroutines and memory.
+// TestSoak counts goroutines and memory, so its package has no other test.
 func TestSoak(t *testing.T) {
 	seed := *flagSeed
 	if seed == 0 {
@@ -48,22 +50,23 @@ func TestSoak(t *testing.T) {
 	for attempt := 0; runtime.NumGoroutine() > goroutines; attempt++ {
 		if attempt == 1000 {
 			stacks := make([]byte, 1<<20)
-			t.Fatalf("%d goroutines are left of %d:\n%s", runtime.NumGoroutine(), goroutines, stacks[:runtime.Stack(stacks, true)])
+			t.Fatalf("goroutines = %d, want at most %d as at the start:\n%s", runtime.NumGoroutine(), goroutines, stacks[:runtime.Stack(stacks, true)])
 		}
-		<-time.After(time.Millisecond) // connections end on goroutines of net/http
+		<-time.After(time.Millisecond) // goroutines of net/http close connections
 	}
 	if left := liveMemory(); left > memory+8<<20 {
-		t.Errorf("%d KiB of memory are in use, %d at the start", left>>10, memory>>10)
+		t.Errorf("memory in use = %d KiB, %d KiB at the start", left>>10, memory>>10)
 	}
 }
 
-// soak runs n checks, in rounds.
+// soak runs n checks in rounds.
 func soak(t *testing.T, seed uint64, n int) (total tally) {
 	h := newHarness(t, seed)
 	defer h.close()
 	began := time.Now()
 	for round := 0; total.created < n && !t.Failed() && (*flagTime == 0 || time.Since(began) < *flagTime); round++ {
-		r := h.newRound(round, min(roundChecks, (n+1)/2, n-total.created)) // two rounds at least: a calm one and another
+		// At least two rounds run, one of them calm.
+		r := h.newRound(round, min(roundChecks, (n+1)/2, n-total.created))
 		r.run()
 		total.add(r.tally)
 		if round%10 == 9 {
@@ -73,29 +76,29 @@ func soak(t *testing.T, seed uint64, n int) (total tally) {
 	return total
 }
 
-// liveMemory is what is in use when all garbage is gone.
+// liveMemory returns the bytes of heap in use after garbage collection.
 func liveMemory() int64 {
 	runtime.GC()
-	runtime.GC() // finalizers and pools let go in the second
+	runtime.GC() // the second collection frees pools and objects with finalizers
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc)
 }
 
-// tally is what was counted.
+// tally contains the counts of a round, or of all rounds.
 type tally struct {
-	created   int // creates that were called
-	accepted  int // and paid
-	processed int // callbacks that were handled for the first time: one for each check with a callback
-	expired   int // of these, of checks that nobody saw through
-	attempts  int // of the service to deliver them
-	failed    int // of these, answered 5XX
-	repeated  int // of these, of a check that was handled before
-	timedOut  int // tries without an answer in time, and so sent again
+	created   int // calls of Create
+	accepted  int // created and charged checks
+	processed int // checks whose callback was stored
+	expired   int // of these, checks that expired as intended
+	attempts  int // delivery attempts
+	failed    int // of these, attempts with a 5XX response
+	repeated  int // of these, attempts for a check that was already stored
+	timedOut  int // attempts that timed out; they are delivered again
 	lost      int // checks without a callback
-	doubled   int // creates that made two checks
-	requests  int // that the client sent
-	tokens    int // of these, for tokens
+	doubled   int // calls of Create that created two checks
+	requests  int // requests of the client and the key set
+	tokens    int // of these, token requests
 	faults    map[string]int
 	jumps     int
 	jumped    time.Duration
@@ -128,11 +131,11 @@ func (t *tally) add(u tally) {
 
 func (t *tally) report(took time.Duration) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d creates in %v, %.0f a second\n", t.created, took.Round(time.Second), float64(t.created)/took.Seconds())
-	fmt.Fprintf(&b, "%d accepted and paid, %d callbacks processed, %d of them of checks that expired, %d lost, %d doubled\n", t.accepted, t.processed, t.expired, t.lost, t.doubled)
-	fmt.Fprintf(&b, "%d delivery attempts, %d answered 5XX, %d for a check that was handled before, %d timed out\n", t.attempts, t.failed, t.repeated, t.timedOut)
-	fmt.Fprintf(&b, "%d requests of the client, %d of them for tokens\n", t.requests, t.tokens)
-	fmt.Fprintf(&b, "%d jumps of the clock, %v in all, %d key rotations\n", t.jumps, t.jumped, t.rotations)
+	fmt.Fprintf(&b, "%d creates in %v, %.0f per second\n", t.created, took.Round(time.Second), float64(t.created)/took.Seconds())
+	fmt.Fprintf(&b, "%d accepted and charged, %d callbacks processed, %d of them for expired checks, %d lost, %d doubled\n", t.accepted, t.processed, t.expired, t.lost, t.doubled)
+	fmt.Fprintf(&b, "%d delivery attempts, %d with a 5XX response, %d for a check already stored, %d timed out\n", t.attempts, t.failed, t.repeated, t.timedOut)
+	fmt.Fprintf(&b, "%d requests, %d of them for tokens\n", t.requests, t.tokens)
+	fmt.Fprintf(&b, "%d jumps of the clock, %v in total, %d key rotations\n", t.jumps, t.jumped, t.rotations)
 	sum := 0
 	for _, kind := range slices.Sorted(maps.Keys(t.faults)) {
 		fmt.Fprintf(&b, "\t%-20s %d\n", kind, t.faults[kind])
@@ -142,7 +145,7 @@ func (t *tally) report(took time.Duration) string {
 	return b.String()
 }
 
-// counter counts by kind.
+// counter counts events by kind.
 type counter struct {
 	mu sync.Mutex // guards n
 	n  map[string]int

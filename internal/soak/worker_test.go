@@ -10,7 +10,8 @@ import (
 	"github.com/idverify/idverify-go/sandboxfake"
 )
 
-// worker creates checks and sees them through, as a backend and the device of its customer do. Errors are expected: the books decide.
+// worker creates checks and runs them to their end, as a backend and a device do. It ignores
+// errors, which the injected faults cause; the audit finds lost and doubled checks.
 type worker struct {
 	*round
 	random *rand.Rand
@@ -33,20 +34,21 @@ func (r *round) work(random *rand.Rand) {
 	}
 }
 
-// step does one step of a check, between two jumps of the clock.
+// step runs one step of a check, between two jumps of the clock.
 func step[T any](w *worker, do func() (T, error)) (T, error) {
 	defer w.hold().Unlock()
 	return do()
 }
 
-// hold keeps the clock from jumping until the Unlock of what it returns.
+// hold prevents a jump of the clock until the caller unlocks the returned Locker.
 func (w *worker) hold() sync.Locker {
 	l := w.time.RLocker()
 	l.Lock()
 	return l
 }
 
-// simCheck ends on creation. One in ERROR is not kept and has no callback, so there is none here: nobody could tell it from a lost one.
+// simCheck creates a SIMCheck, which ends on creation. It avoids outcome ERROR: such a check is not
+// stored and has no callback, so the audit could not distinguish it from a lost one.
 func (w *worker) simCheck(number, reference string) {
 	if sandboxfake.SIMCheckOutcome(number).Status == idverify.StatusError {
 		number = number[:len(number)-2] + "00"
@@ -70,12 +72,13 @@ func (w *worker) phoneCheck(number, reference string) {
 	if w.random.IntN(10) == 0 {
 		read, err := step(w, func() (*idverify.PhoneCheck, error) { return w.client.PhoneChecks.Get(w.t.Context(), check.CheckID) })
 		if err == nil && read.Status == idverify.StatusCompleted && *read.Match != *sandboxfake.PhoneCheckOutcome(number).Match {
-			w.t.Errorf("the check of a number that ends in %s was read as match %v", number[len(number)-2:], *read.Match)
+			w.t.Errorf("check of a number ending in %s: match = %v, want the outcome of the sandbox", number[len(number)-2:], *read.Match)
 		}
 	}
 }
 
-// subscriberCheck has the code exchange: the device comes back with a code, which the shop hands on.
+// subscriberCheck runs a check with code exchange: the redirect brings a code to the shop, and the
+// worker exchanges it for the result.
 func (w *worker) subscriberCheck(number, reference string) {
 	check, err := step(w, func() (*idverify.SubscriberCheck, error) {
 		return w.client.SubscriberChecks.Create(w.t.Context(), idverify.SubscriberCheckParams{PhoneNumber: number, ReferenceID: reference})
@@ -97,7 +100,8 @@ func (w *worker) subscriberCheck(number, reference string) {
 	}
 }
 
-// openURL opens a Check URL, but not always: one that is not opened expires. It tells whether the device came to a good end.
+// openURL opens a Check URL and reports whether that succeeded. It leaves one in twenty unopened,
+// so that their checks expire.
 func (w *worker) openURL(checkURL string) bool {
 	if w.random.IntN(20) == 0 {
 		return false
