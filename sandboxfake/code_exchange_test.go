@@ -17,7 +17,7 @@ import (
 
 const phoneChecks02 = "/phone_check/v0.2/checks"
 
-// exchange sends the code of a check.
+// exchange completes a check with a code.
 func (a *api) exchange(path, id, code string) reply {
 	a.t.Helper()
 	return a.call(http.MethodPatch, path+"/"+id, fmt.Sprintf(`[{"op":"add","path":"/code","value":%q}]`, code))
@@ -48,22 +48,22 @@ func TestServer_OutcomesAtCodeExchange(t *testing.T) {
 				code, _ := opened.json["code"].(string)
 				if wins {
 					if opened.json["error"] != "mno_server_error" || opened.json["error_description"] == nil || code != "" {
-						t.Errorf("%s: the device got %s, want an error in place of a code", suffix, opened.body)
+						t.Errorf("%s: response to the device = %s, want an error and no code", suffix, opened.body)
 					}
 					a.exchange(path, id, "anything").wantProblem(t, 404, "check_not_found")
 				} else {
 					if got := a.get(path + "/" + id).json["status"]; got != "PENDING" {
-						t.Errorf("%s: %v after the opening, want PENDING", suffix, got)
+						t.Errorf("%s: status after opening = %v, want PENDING", suffix, got)
 					}
 					if got := outcome(a.exchange(path, id, code).json); got != want {
-						t.Errorf("%s: the exchange answers %q, want %q", suffix, got, want)
+						t.Errorf("%s: result of the exchange = %q, want %q", suffix, got, want)
 					}
 				}
 				if err := srv.Idle(t.Context()); err != nil {
 					t.Fatal(err)
 				}
 				if got := outcome(told.last(t)); got != want || told.count() != i+1 {
-					t.Errorf("%s: callback %d says %q, want one callback a check, and %q", suffix, told.count(), got, want)
+					t.Errorf("%s: callback %d = %q, want one callback per check with %q", suffix, told.count(), got, want)
 				}
 			}
 		})
@@ -76,21 +76,21 @@ func TestServer_CodeIsSingleUse(t *testing.T) {
 	create := func(path string) string { return a.create(path, `{"phone_number":"447700900012"}`) }
 	one, other, unopened, old := create(phoneChecks02), create(phoneChecks02), create(phoneChecks02), create(phoneChecks)
 	codeOf := func(id string) string {
-		// The paths of the other product do not lead to the check.
+		// Paths of another product do not find the check.
 		a.get("/subscriber_check/v0.2/checks/"+id+"/redirect").wantProblem(t, 404, "check_not_found")
 		a.get("/subscriber_check/v0.2/checks/"+id).wantProblem(t, 404, "check_not_found")
 		return a.get(phoneChecks02 + "/" + id + "/redirect").json["code"].(string)
 	}
 	code, othersCode := codeOf(one), codeOf(other)
 
-	a.get(phoneChecks02+"/"+one+"/redirect").wantProblem(t, 404, "check_not_found") // a second opening
+	a.get(phoneChecks02+"/"+one+"/redirect").wantProblem(t, 404, "check_not_found") // opened twice
 	a.exchange(phoneChecks02, one, othersCode).wantProblem(t, 404, "check_not_found")
 	a.exchange(phoneChecks02, unopened, code).wantProblem(t, 404, "check_not_found")
 	a.exchange(phoneChecks02, unopened, "").wantProblem(t, 404, "check_not_found")
 	a.exchange(phoneChecks02, old, code).wantProblem(t, 404, "check_not_found")
 	a.exchange(phoneChecks, one, code).wantProblem(t, 405, "method_not_allowed") // v0.1 has no exchange
 	if r := a.exchange(phoneChecks02, one, code); outcome(r.json) != "COMPLETED yes -" {
-		t.Errorf("after all that the right code answers %d %s, want the outcome", r.status, r.body)
+		t.Errorf("exchange after the rejected ones: %d %s, want COMPLETED with a match", r.status, r.body)
 	}
 	a.exchange(phoneChecks02, one, code).wantProblem(t, 404, "check_not_found")
 	for _, patch := range []string{`{}`, `[]`, `null`, `[{"op":"replace","path":"/code","value":"x"}]`, `[{"op":"add","path":"/match","value":true}]`, `[{"op":"add","path":"/code"}]`, `[{"op":"add","path":"/code","value":7}]`, `[{"op":"add","path":"/codes","value":"` + othersCode + `"}]`, `[{"op":"replace","path":"/code","value":"` + othersCode + `"}]`,
@@ -107,15 +107,15 @@ func TestServer_ChecksAcrossVersions(t *testing.T) {
 	opened := a.get(phoneChecks02 + "/" + old + "/redirect")
 
 	if opened.status != 200 || opened.json["code"] != nil {
-		t.Errorf("a v0.1 check opened by a v0.2 path: %d %s, want the v0.1 flow", opened.status, opened.body)
+		t.Errorf("v0.1 check opened with a v0.2 path: %d %s, want 200 without a code", opened.status, opened.body)
 	}
 	if got := outcome(a.get(phoneChecks02 + "/" + old).json); got != "COMPLETED yes -" {
-		t.Errorf("read by the v0.2 path it is %q", got)
+		t.Errorf("check read with the v0.2 path = %q, want COMPLETED with a match", got)
 	}
 	a.get("/subscriber_check/v0.1/checks/"+old).wantProblem(t, 404, "check_not_found")
 }
 
-// The table of section 5.3, "Redirect signature": what the device brings back, and that it verifies.
+// The device arrives at the redirect URL with the added parameters, and the signature verifies.
 func TestDevice_FollowsSignedRedirect(t *testing.T) {
 	t.Parallel()
 	srv := sandboxfake.New(t, sandboxfake.WithInMemory())
@@ -127,17 +127,17 @@ func TestDevice_FollowsSignedRedirect(t *testing.T) {
 		var err error
 		query = r.URL.RawQuery
 		if message, err = verifier.VerifyRedirect(r); err != nil {
-			t.Errorf("the redirect does not verify: %v", err)
+			t.Errorf("redirect does not verify: %v", err)
 		}
 	}))
 	for _, row := range []struct {
 		name, number, target string
-		own                  string // the redirect URL's own query, kept byte for byte
+		own                  string // the redirect URL's query, which stays unchanged
 		names                []string
 	}{
 		{"success", "447700900012", "/done", "", []string{"check_id", "code", "authorization", "date"}},
 		{"error", "447700900099", "/done", "", []string{"check_id", "error", "error_description", "authorization", "date"}},
-		{"with a query of its own", "447700900012", "/done?b=%2f&a=x%20y&empty&plus=1+1", "b=%2f&a=x%20y&empty&plus=1+1", []string{"check_id", "code", "authorization", "date"}},
+		{"with a query", "447700900012", "/done?b=%2f&a=x%20y&empty&plus=1+1", "b=%2f&a=x%20y&empty&plus=1+1", []string{"check_id", "code", "authorization", "date"}},
 		{"without a path", "447700900012", "", "", []string{"check_id", "code", "authorization", "date"}},
 		{"with an escaped path", "447700900012", "/a%2Fb/%7Ec", "", []string{"check_id", "code", "authorization", "date"}},
 	} {
@@ -151,18 +151,18 @@ func TestDevice_FollowsSignedRedirect(t *testing.T) {
 				t.Fatal(err)
 			}
 			if visit.Status != 200 || len(visit.Hops) != 2 || message == nil {
-				t.Fatalf("the device came to %d after %d hops", visit.Status, len(visit.Hops))
+				t.Fatalf("visit = %d after %d hops, want 200 after 2 with a verified redirect", visit.Status, len(visit.Hops))
 			}
 			added, hasOwn := strings.CutPrefix(query, row.own)
 			if !hasOwn {
-				t.Errorf("query %q does not begin with the redirect URL's own %q", query, row.own)
+				t.Errorf("query = %q, want it to start with %q of the redirect URL", query, row.own)
 			}
 			var names []string
 			for pair := range strings.SplitSeq(strings.TrimPrefix(added, "&"), "&") {
 				name, value, _ := strings.Cut(pair, "=")
 				names = append(names, name)
 				if strings.Contains(value, "+") {
-					t.Errorf("%s has a bare plus, which forms read as a space", name)
+					t.Errorf("%s contains an unescaped plus, which forms decode as a space", name)
 				}
 			}
 			if diff := cmp.Diff(row.names, names); diff != "" {
@@ -170,10 +170,10 @@ func TestDevice_FollowsSignedRedirect(t *testing.T) {
 			}
 			values, _ := url.ParseQuery(added)
 			if header, err := base64.StdEncoding.DecodeString(values.Get("authorization")); err != nil || !strings.HasPrefix(string(header), "Signature keyId=") {
-				t.Errorf("authorization decodes to %q, %v", header, err)
+				t.Errorf("authorization decodes to %q, %v, want a Signature", header, err)
 			}
 			if message.Query.Get("check_id") != id {
-				t.Errorf("the verified check_id is %q", message.Query.Get("check_id"))
+				t.Errorf("verified check_id = %q, want the check's ID", message.Query.Get("check_id"))
 			}
 		})
 	}
@@ -206,7 +206,7 @@ func TestDevice_CookiesAndRelativeRedirects(t *testing.T) {
 	mux.HandleFunc("/step/two", func(w http.ResponseWriter, r *http.Request) {
 		cookie, err := r.Cookie("session")
 		if err != nil || cookie.Value != "s1" {
-			t.Errorf("the cookie is gone: %v", err)
+			t.Errorf("session cookie is missing: %v", err)
 		}
 		w.WriteHeader(http.StatusTeapot)
 	})
@@ -219,7 +219,7 @@ func TestDevice_CookiesAndRelativeRedirects(t *testing.T) {
 		t.Fatal(err)
 	}
 	if visit.Status != http.StatusTeapot || visit.URL.Path != "/step/two" || len(visit.Hops) != 3 {
-		t.Errorf("the device came to %d at %s after %d hops", visit.Status, visit.URL.Path, len(visit.Hops))
+		t.Errorf("visit = %d at %s after %d hops, want 418 at /step/two after 3", visit.Status, visit.URL.Path, len(visit.Hops))
 	}
 }
 
@@ -231,6 +231,6 @@ func TestDevice_RedirectLoop(t *testing.T) {
 	_, err := srv.Device().Open(t.Context(), host)
 
 	if err == nil || strings.Contains(err.Error(), "app.sandbox.test") {
-		t.Errorf("error %v, want one that names the loop and no URL", err)
+		t.Errorf("error = %v, want an error without the URL", err)
 	}
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/idverify/idverify-go/sandboxfake"
 )
 
-// A whole test in a bubble: client, callbacks, expiry and redelivery, over three minutes that pass at once.
-// In a test file of yours its name begins with Test.
+// testExpiredCheckIsTold is a complete test in a bubble: client, callbacks, expiry and redelivery.
+// Its three minutes pass immediately. In your test file, its name starts with Test.
 func testExpiredCheckIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := sandboxfake.New(t, sandboxfake.WithInMemory())
@@ -22,7 +22,7 @@ func testExpiredCheckIsTold(t *testing.T) {
 		tries := 0
 		url := srv.Handle("shop.sandbox.test", idverify.CallbackHandler(srv.Verifier("shop.sandbox.test"), func(_ context.Context, c *idverify.Callback) error {
 			if tries++; tries < 3 {
-				return errors.New("the database is away") // so that the service tries again
+				return errors.New("database unavailable") // the service retries
 			}
 			told <- c
 			return nil
@@ -35,25 +35,25 @@ func testExpiredCheckIsTold(t *testing.T) {
 		c := <-told // nobody opens the Check URL
 
 		if c.CheckID != check.CheckID || c.Status != idverify.StatusExpired {
-			t.Errorf("callback says %s, want EXPIRED", c.Status)
+			t.Errorf("callback status = %s, want EXPIRED", c.Status)
 		}
 		if waited := time.Since(began); waited != 120*time.Second+10*time.Second+20*time.Second {
-			t.Errorf("it was taken after %v, want the ttl and two waits", waited)
+			t.Errorf("acknowledged after %v, want the TTL and two retry waits", waited)
 		}
 		if _, err := client.PhoneChecks.Get(t.Context(), check.CheckID); !errors.Is(err, idverify.ErrNotFound) {
-			t.Errorf("reading it: %v, want ErrNotFound", err)
+			t.Errorf("Get = %v, want ErrNotFound", err)
 		}
-		// Once more by hand, as from the service's console.
+		// Redeliver it, as the service's console can.
 		if err := srv.Redeliver(t.Context(), srv.Deliveries()[0].ID); err != nil {
 			t.Fatal(err)
 		}
 		if again := <-told; again.CheckID != check.CheckID {
-			t.Errorf("redelivered %s, want the same callback", again.CheckID)
+			t.Errorf("redelivered check %s, want the same callback", again.CheckID)
 		}
 	})
 }
 
-// In a testing/synctest bubble minutes pass at once: see testExpiredCheckIsTold above.
+// Minutes pass immediately in a testing/synctest bubble: see testExpiredCheckIsTold above.
 func Example_synctest() {
 	var _ func(*testing.T) = testExpiredCheckIsTold
 }

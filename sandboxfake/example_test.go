@@ -17,11 +17,12 @@ import (
 
 func TestExample_Synctest(t *testing.T) {
 	t.Parallel()
-	synctest.SkipInFIPSMode(t) // the example itself cannot: users read its imports
+	synctest.SkipInFIPSMode(t) // the example has the imports of a user's test and cannot skip itself
 	testExpiredCheckIsTold(t)
 }
 
-// start is what New is in a test. The clock stands at frozenAt, so that the examples below can show what they print.
+// start starts a server for an example, as New does in a test. Its frozen clock makes the output
+// reproducible.
 func start(opts ...sandboxfake.Option) *sandboxfake.Server {
 	srv, err := sandboxfake.Start(append([]sandboxfake.Option{sandboxfake.WithInMemory(), sandboxfake.WithFrozenClock(frozenAt)}, opts...)...)
 	if err != nil {
@@ -30,7 +31,7 @@ func start(opts ...sandboxfake.Option) *sandboxfake.Server {
 	return srv
 }
 
-// open has a phone of the server open the Check URL of a new check, and returns the check's id.
+// open creates a check, opens its Check URL with a device, and returns the check's ID.
 func open(srv *sandboxfake.Server, number, callbackURL string) string {
 	ctx := context.Background()
 	check, err := srv.Client().PhoneChecks.Create(ctx, idverify.PhoneCheckParams{PhoneNumber: number, CallbackURL: callbackURL})
@@ -53,13 +54,13 @@ func ExampleNew() {
 			t.Fatal(err)
 		}
 		if check.NoSIMChange == nil || *check.NoSIMChange {
-			t.Error("want a SIM that was changed lately: the number ends in 9")
+			t.Error("NoSIMChange is true or missing, want false for a number that ends in 9")
 		}
 	}
 	_ = test
 }
 
-// Start is for programs, and for tests that share a server.
+// Use Start in programs and in tests that share a server.
 func ExampleStart() {
 	ctx := context.Background()
 	srv, err := sandboxfake.Start()
@@ -124,23 +125,23 @@ func ExampleServer_Advance() {
 	srv := start()
 	defer srv.Close()
 	url := srv.Handle("shop.sandbox.test", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		fmt.Println("tried after", srv.Now().Sub(frozenAt))
+		fmt.Println("attempt after", srv.Now().Sub(frozenAt))
 		w.WriteHeader(http.StatusServiceUnavailable)
 	}))
 	if _, err := srv.Client().PhoneChecks.Create(ctx, idverify.PhoneCheckParams{PhoneNumber: "447700900012", CallbackURL: url}); err != nil {
 		log.Fatal(err)
 	}
 
-	// The check expires after two minutes; its callback is tried again ten seconds later.
+	// The check expires after two minutes. Its callback is retried ten seconds later.
 	if err := srv.Advance(ctx, 140*time.Second); err != nil {
 		log.Fatal(err)
 	}
 
-	fmt.Println("now it is", srv.Now().Sub(frozenAt))
+	fmt.Println("now", srv.Now().Sub(frozenAt))
 	// Output:
-	// tried after 2m0s
-	// tried after 2m10s
-	// now it is 2m20s
+	// attempt after 2m0s
+	// attempt after 2m10s
+	// now 2m20s
 }
 
 func ExampleServer_Idle() {
@@ -181,7 +182,7 @@ func ExampleServer_Redeliver() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	srv.Handle("shop.sandbox.test", http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})) // mended
+	srv.Handle("shop.sandbox.test", http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})) // the receiver works again
 
 	if err := srv.Redeliver(ctx, lost.ID); err != nil {
 		log.Fatal(err)

@@ -20,7 +20,8 @@ import (
 	"github.com/idverify/idverify-go/signature"
 )
 
-// attempt sends a request and returns the status that came, and what was lost on the way.
+// attempt sends a request and returns the response's status, and an error if the response is
+// incomplete.
 func (a *api) attempt(method, path, body string) (status int, err error) {
 	a.t.Helper()
 	request := a.request(method, path, body)
@@ -47,7 +48,7 @@ func TestServer_InjectEachOperation(t *testing.T) {
 	}
 	for _, row := range rows {
 		if row.Scope == "projects" || row.Scope == "workspaces" {
-			continue // needs the console, whose tests know its ids
+			continue // the console tests cover these operations
 		}
 		t.Run(row.Method+" "+row.Path, func(t *testing.T) {
 			t.Parallel()
@@ -66,10 +67,10 @@ func TestServer_InjectEachOperation(t *testing.T) {
 
 			broken.wantProblem(t, 503, "")
 			if got := broken.header.Get("Retry-After"); got != "2" {
-				t.Errorf("Retry-After %q, want whole seconds, rounded up", got)
+				t.Errorf("Retry-After = %q, want 2: whole seconds, rounded up", got)
 			}
 			if after.status == 503 {
-				t.Error("a second call fails, too: one fault is for one call")
+				t.Error("second response = 503, want one fault for one request")
 			}
 		})
 	}
@@ -86,13 +87,13 @@ func TestServer_InjectOrder(t *testing.T) {
 		want   []int
 	}{
 		{"none", func(*sandboxfake.Server) {}, []int{200, 200, 200, 200, 200}},
-		{"the first and the third", func(srv *sandboxfake.Server) {
+		{"first and third", func(srv *sandboxfake.Server) {
 			srv.Inject(get, sandboxfake.Fault{Status: 500}, sandboxfake.Fault{}, sandboxfake.Fault{Status: 502})
 		}, []int{500, 200, 502, 200, 200}},
 		{"repeated", func(srv *sandboxfake.Server) {
 			srv.Inject(repeated, sandboxfake.Fault{Status: 500}, sandboxfake.Fault{})
 		}, []int{500, 200, 500, 200, 500}},
-		{"two injections: the later one breaks, both count", func(srv *sandboxfake.Server) {
+		{"two injections, last one first", func(srv *sandboxfake.Server) {
 			srv.Inject(get, sandboxfake.Fault{Status: 500}, sandboxfake.Fault{Status: 501})
 			srv.Inject(get, sandboxfake.Fault{Status: 503})
 		}, []int{503, 501, 200, 200, 200}},
@@ -114,10 +115,10 @@ func TestServer_InjectOrder(t *testing.T) {
 		{"this workspace", func(srv *sandboxfake.Server) {
 			srv.Inject(sandboxfake.Match{Workspace: srv.Requests()[0].WorkspaceID}, sandboxfake.Fault{Status: 500})
 		}, []int{500, 200, 200, 200, 200}},
-		{"taken back", func(srv *sandboxfake.Server) {
+		{"removed", func(srv *sandboxfake.Server) {
 			srv.Inject(repeated, sandboxfake.Fault{Status: 500})()
 		}, []int{200, 200, 200, 200, 200}},
-		{"a callback's", func(srv *sandboxfake.Server) {
+		{"callback", func(srv *sandboxfake.Server) {
 			srv.Inject(sandboxfake.Match{Operation: sandboxfake.OperationCallback}, sandboxfake.Fault{Status: 500})
 		}, []int{200, 200, 200, 200, 200}},
 	} {
@@ -152,22 +153,22 @@ func TestServer_InjectUndoAfterReset(t *testing.T) {
 	undo()
 
 	if after := a.get(phoneChecks).status; before != 200 || after != 500 {
-		t.Errorf("answers %d and %d, want none of the old fault, and the new one", before, after)
+		t.Errorf("statuses %d and %d, want 200 without the old fault, then 500 of the new one", before, after)
 	}
 }
 
-// What a broken create does to the caller and to the service: a POST whose answer is lost has been charged.
+// A create whose response is lost has still been processed and charged.
 func TestFault_Kinds(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
 		name   string
 		fault  sandboxfake.Fault
-		status int  // that the caller sees
-		lost   bool // the answer did not come whole
-		effect int  // checks there are afterwards
+		status int  // of the response
+		lost   bool // the response is missing or incomplete
+		effect int  // number of checks afterwards
 	}{
 		{"status", sandboxfake.Fault{Status: 402}, 402, false, 0},
-		{"status that the service never answers", sandboxfake.Fault{Status: 418}, 418, false, 0},
+		{"status that the service never returns", sandboxfake.Fault{Status: 418}, 418, false, 0},
 		{"status with a body", sandboxfake.Fault{Status: 502, Body: "<html>"}, 502, false, 0},
 		{"drop", sandboxfake.Fault{Drop: true}, 0, true, 1},
 		{"truncate", sandboxfake.Fault{Truncate: true}, 201, true, 1},
@@ -182,15 +183,15 @@ func TestFault_Kinds(t *testing.T) {
 			status, err := a.attempt(http.MethodPost, phoneChecks, `{"phone_number":"447700900012"}`)
 
 			if status != row.status || (err != nil) != row.lost {
-				t.Errorf("the caller sees %d, %v, want %d, lost %v", status, err, row.status, row.lost)
+				t.Errorf("response = %d, error %v, want %d, lost %v", status, err, row.status, row.lost)
 			}
 			if got := a.get(phoneChecks).json["page"].(map[string]any)["total_elements"]; got != float64(row.effect) {
-				t.Errorf("there are %v checks afterwards, want %d", got, row.effect)
+				t.Errorf("%v checks afterwards, want %d", got, row.effect)
 			}
 			requests := srv.Requests()
 			entry := requests[len(requests)-2]
 			if entry.Operation != "phone_check.create" || entry.Fault == nil || *entry.Fault != row.fault {
-				t.Errorf("the journal says %s broken by %+v, want the fault", entry.Operation, entry.Fault)
+				t.Errorf("journal has %s with fault %+v, want the injected fault", entry.Operation, entry.Fault)
 			}
 		})
 	}
@@ -222,7 +223,7 @@ func TestFault_Status(t *testing.T) {
 	}
 }
 
-// rateHeaders are the headers of an answer that speak of rates.
+// rateHeaders returns the rate limit headers of a response.
 func rateHeaders(r reply) map[string]string {
 	got := make(map[string]string)
 	for name := range r.header {
@@ -243,7 +244,7 @@ func TestFault_TokenEndpoint(t *testing.T) {
 	first, second := a.tokenCall(srv.Credentials(), form), a.tokenCall(srv.Credentials(), form)
 
 	if first.status != 401 || first.json["error"] != "invalid_client" || second.status != 400 || second.json["error"] != "invalid_request" {
-		t.Errorf("answers %d %s and %d %s, want RFC 6749 errors", first.status, first.body, second.status, second.body)
+		t.Errorf("responses = %d %s and %d %s, want errors of RFC 6749", first.status, first.body, second.status, second.body)
 	}
 }
 
@@ -261,7 +262,7 @@ func TestFault_Latency(t *testing.T) {
 		others := a.get(phoneChecks)
 
 		if time.Since(began) != 0 || others.json["page"].(map[string]any)["total_elements"] != 0.0 {
-			t.Errorf("another call took %v and saw %s, want no wait and no effect yet", time.Since(began), others.body)
+			t.Errorf("other request took %v and returned %s, want no wait and no check yet", time.Since(began), others.body)
 		}
 		if r := <-created; r.status != 201 || time.Since(began) != 7*time.Second {
 			t.Errorf("%d after %v, want 201 after 7 s", r.status, time.Since(began))
@@ -286,10 +287,10 @@ func TestServer_ResetDuringLatency(t *testing.T) {
 		srv.Reset()
 
 		if err := <-cut; err == nil || time.Since(began) != 0 {
-			t.Errorf("the call ended with %v after %v, want a cut connection at once", err, time.Since(began))
+			t.Errorf("request returned %v after %v, want a lost connection immediately", err, time.Since(began))
 		}
 		if n := len(srv.Requests()); n != 0 {
-			t.Errorf("the journal has %d calls after Reset", n)
+			t.Errorf("journal has %d requests after Reset, want none", n)
 		}
 	})
 }
@@ -300,16 +301,16 @@ func TestFault_Callback(t *testing.T) {
 		name   string
 		fault  sandboxfake.Fault
 		result sandboxfake.AttemptResult
-		seen   int32 // callbacks that came to the receiver, good or bad
+		seen   int32 // callbacks that reach the receiver, valid or not
 		tries  int
 	}{
 		{"2XX", sandboxfake.Fault{Status: 202}, sandboxfake.ResultAcknowledged, 0, 1},
 		{"4XX", sandboxfake.Fault{Status: 404}, sandboxfake.ResultRejected, 0, 1},
-		{"5XX is tried again", sandboxfake.Fault{Status: 502}, sandboxfake.ResultFailed, 1, 2},
+		{"5XX is retried", sandboxfake.Fault{Status: 502}, sandboxfake.ResultFailed, 1, 2},
 		{"drop", sandboxfake.Fault{Drop: true}, sandboxfake.ResultUnreachable, 0, 1},
 		{"latency", sandboxfake.Fault{Latency: 9 * time.Second}, sandboxfake.ResultAcknowledged, 1, 1},
-		{"latency beyond the time-out", sandboxfake.Fault{Latency: 10 * time.Second}, sandboxfake.ResultTimedOut, 0, 1},
-		{"a status that comes too late", sandboxfake.Fault{Status: 500, Latency: time.Minute}, sandboxfake.ResultTimedOut, 0, 1},
+		{"latency over the timeout", sandboxfake.Fault{Latency: 10 * time.Second}, sandboxfake.ResultTimedOut, 0, 1},
+		{"status after the timeout", sandboxfake.Fault{Status: 500, Latency: time.Minute}, sandboxfake.ResultTimedOut, 0, 1},
 		{"body", sandboxfake.Fault{Body: `{"match":true}`}, sandboxfake.ResultRejected, 1, 1},
 		{"wrong key", sandboxfake.Fault{WrongKey: true}, sandboxfake.ResultRejected, 1, 1},
 	} {
@@ -336,10 +337,10 @@ func TestFault_Callback(t *testing.T) {
 				}
 				first := delivery.Attempts[0]
 				if first.Result != row.result || first.Fault == nil || *first.Fault != row.fault {
-					t.Errorf("the first try ended as %q by fault %+v, want %q by the one injected", first.Result, first.Fault, row.result)
+					t.Errorf("first attempt = %q with fault %+v, want %q with the injected fault", first.Result, first.Fault, row.result)
 				}
 				if len(delivery.Attempts) != row.tries || seen.Load() != row.seen {
-					t.Errorf("%d tries, of which the receiver saw %d, want %d and %d", len(delivery.Attempts), seen.Load(), row.tries, row.seen)
+					t.Errorf("%d attempts, %d received, want %d and %d", len(delivery.Attempts), seen.Load(), row.tries, row.seen)
 				}
 			})
 		})
@@ -350,7 +351,7 @@ func TestFault_TruncatedCallback(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		srv := sandboxfake.New(t, sandboxfake.WithInMemory())
-		read := errors.New("nothing came")
+		read := errors.New("no callback received")
 		host := srv.Handle("app.sandbox.test", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			_, read = io.ReadAll(r.Body)
 		}))
@@ -360,10 +361,10 @@ func TestFault_TruncatedCallback(t *testing.T) {
 		synctest.Wait()
 
 		if !errors.Is(read, io.ErrUnexpectedEOF) {
-			t.Errorf("the receiver read the body with %v, want io.ErrUnexpectedEOF", read)
+			t.Errorf("error of reading the body = %v, want io.ErrUnexpectedEOF", read)
 		}
 		if d := srv.Deliveries()[0]; !d.Done || d.Attempts[0].Result != sandboxfake.ResultUnreachable {
-			t.Errorf("the delivery ended as %+v, want unreachable", d.Attempts)
+			t.Errorf("delivery attempts = %+v, want unreachable", d.Attempts)
 		}
 	})
 }
@@ -386,7 +387,7 @@ func TestFault_RedirectWrongKey(t *testing.T) {
 		}
 
 		if !errors.Is(refused, want) {
-			t.Errorf("the verifier says %v, want %v", refused, want)
+			t.Errorf("verifier error = %v, want %v", refused, want)
 		}
 	}
 }
@@ -399,12 +400,12 @@ func TestServer_InjectRejectsInvalidFaults(t *testing.T) {
 		fault sandboxfake.Fault
 		says  string
 	}{
-		{"an operation that there is not", sandboxfake.Match{Operation: "phone_check.creat"}, sandboxfake.Fault{Status: 500}, "no operation"},
-		{"two faults in one", sandboxfake.Match{}, sandboxfake.Fault{Status: 500, Drop: true}, "a fault is one of"},
-		{"no HTTP status", sandboxfake.Match{}, sandboxfake.Fault{Status: 1000}, "not a final HTTP status"},
-		{"an interim status", sandboxfake.Match{}, sandboxfake.Fault{Status: 100}, "not a final HTTP status"},
-		{"a fragment without a status", sandboxfake.Match{}, sandboxfake.Fault{Fragment: "bad_request"}, "needs a status"},
-		{"RetryAfter without a status", sandboxfake.Match{}, sandboxfake.Fault{RetryAfter: 1}, "needs a status"},
+		{"unknown operation", sandboxfake.Match{Operation: "phone_check.creat"}, sandboxfake.Fault{Status: 500}, "no operation"},
+		{"two kinds in one fault", sandboxfake.Match{}, sandboxfake.Fault{Status: 500, Drop: true}, "a fault is one of"},
+		{"invalid HTTP status", sandboxfake.Match{}, sandboxfake.Fault{Status: 1000}, "not a final HTTP status"},
+		{"informational status", sandboxfake.Match{}, sandboxfake.Fault{Status: 100}, "not a final HTTP status"},
+		{"fragment without status", sandboxfake.Match{}, sandboxfake.Fault{Fragment: "bad_request"}, "needs a status"},
+		{"RetryAfter without status", sandboxfake.Match{}, sandboxfake.Fault{RetryAfter: 1}, "needs a status"},
 		{"negative latency", sandboxfake.Match{}, sandboxfake.Fault{Latency: -1}, "must not be negative"},
 		{"latency on a frozen clock", sandboxfake.Match{}, sandboxfake.Fault{Latency: 1}, "needs a running clock"},
 	} {
@@ -417,16 +418,16 @@ func TestServer_InjectRejectsInvalidFaults(t *testing.T) {
 			message := author.catch(func() { srv.Inject(row.match, row.fault) })
 
 			if !strings.Contains(message, row.says) {
-				t.Errorf("the test fails with %q, want it to say %q", message, row.says)
+				t.Errorf("failure message = %q, want it to contain %q", message, row.says)
 			}
 			if r := newAPI(t, srv).get(phoneChecks); r.status != 200 {
-				t.Errorf("afterwards the server answers %d", r.status)
+				t.Errorf("status after the rejected fault = %d, want 200", r.status)
 			}
 		})
 	}
 }
 
-// failing is a test that fails by a panic, which catch turns into the message.
+// failing is a TB whose Fatalf panics with the message, which catch returns.
 type failing struct{}
 
 func (*failing) Helper()                        {}

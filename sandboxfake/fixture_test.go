@@ -15,7 +15,7 @@ import (
 	"github.com/idverify/idverify-go/sandboxfake"
 )
 
-// fixture reads one of the contract fixtures, which are written by hand from the specification.
+// fixture reads one of the hand-written JSON fixtures of internal/wire.
 func fixture(t testing.TB, name string) any {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("..", "internal", "wire", "testdata", name+".json"))
@@ -29,7 +29,8 @@ func fixture(t testing.TB, name string) any {
 	return v
 }
 
-// shape is the form of a JSON value: the names of its fields and the types of their values. Of a list the first element stands for all. Times, ids and links have a form of their own.
+// shape returns the structure of a JSON value: its field names and the types of their values. A
+// list has the shape of its first element. Times and URLs are types of their own.
 func shape(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
@@ -60,7 +61,7 @@ func shape(v any) any {
 func wantShape(t testing.TB, name string, answered any) {
 	t.Helper()
 	if diff := cmp.Diff(shape(fixture(t, name)), shape(answered)); diff != "" {
-		t.Errorf("%s: the fake answers in another form than the fixture (-fixture +fake):\n%s", name, diff)
+		t.Errorf("%s: structure of the response differs from the fixture (-fixture +fake):\n%s", name, diff)
 	}
 }
 
@@ -112,7 +113,7 @@ func TestServer_ResponsesMatchFixtures(t *testing.T) {
 	failed := create(phoneChecks, "447700900055")
 	open(phoneChecks, failed)
 	if diff := cmp.Diff(shape(fixture(t, "callback_phone_check_error")), shape(without(told.last(t), "reference_id"))); diff != "" {
-		t.Errorf("callback of an ERROR (-fixture +fake):\n%s", diff)
+		t.Errorf("callback with status ERROR (-fixture +fake):\n%s", diff)
 	}
 
 	subscriber := create("/subscriber_check/v0.1/checks", "447700900006")
@@ -125,7 +126,7 @@ func TestServer_ResponsesMatchFixtures(t *testing.T) {
 
 	wantShape(t, "sim_check", create("/sim_check/v0.1/checks", "447700900000"))
 	if diff := cmp.Diff(shape(fixture(t, "sim_check_error")), shape(without(create("/sim_check/v0.1/checks", "447700900099"), "reference_id"))); diff != "" {
-		t.Errorf("SIMCheck in ERROR (-fixture +fake):\n%s", diff)
+		t.Errorf("SIMCheck with status ERROR (-fixture +fake):\n%s", diff)
 	}
 
 	wantShape(t, "device_reachability", a.get("/coverage/v0.1/device_ips/192.0.2.2").json)
@@ -138,7 +139,7 @@ func TestServer_ResponsesMatchFixtures(t *testing.T) {
 	traces := a.get(phoneChecks + "/" + phone["check_id"].(string) + "/traces")
 	first := traces.json["_embedded"].(map[string]any)["traces"].([]any)[0].(map[string]any)
 	wantShape(t, "trace", a.get(phoneChecks+"/"+phone["check_id"].(string)+"/traces/"+first["trace_id"].(string)).json)
-	without(first["logs"].([]any)[0], "attributes") // which a log may have or not
+	without(first["logs"].([]any)[0], "attributes") // optional
 	wantShape(t, "traces", traces.json)
 }
 
@@ -156,7 +157,8 @@ func TestServer_PageMatchesFixture(t *testing.T) {
 	list := a.get("/phone_check/v0.2/checks?page=2&size=2&sort=created_at,asc")
 	first := a.get("/phone_check/v0.2/checks?page=1&size=2&sort=created_at,asc")
 
-	// The fixture shows a COMPLETED check first; a page that has one, a neighbour before and one behind, is made of two pages.
+	// The fixture has a COMPLETED check first and links in both directions. Combine two pages to get
+	// both.
 	page := list.json
 	page["_embedded"] = first.json["_embedded"]
 	wantShape(t, "phone_checks", page)
@@ -191,12 +193,13 @@ func TestServer_ServesEveryOperation(t *testing.T) {
 				path = strings.ReplaceAll(path, "{"+id+"}", "unknown")
 			}
 
-			// A token of the other kind of credentials tells a route with a scope from none, which would be 404 or 405.
+			// With a token of the other kind of credentials, a route that exists returns 403, and an unknown
+			// one 404 or 405.
 			request := a.request(row.Method, path, "")
 			switch row.Scope {
 			case "":
 				if r := a.do(request); r.status == 405 || r.fragment() == "not_found" {
-					t.Errorf("%d %s: the fake does not serve it", r.status, r.body)
+					t.Errorf("%d %s, want the operation to be served", r.status, r.body)
 				}
 			case "projects", "workspaces":
 				request.Header.Set("Authorization", "Bearer "+a.tokenFor(srv.Credentials(), "coverage"))
