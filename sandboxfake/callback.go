@@ -235,7 +235,7 @@ func (s *Server) send(request *http.Request, fault *Fault) (status int, err erro
 
 // unbuffered is a client that sends at once what it has of a body: with a buffer, a request whose body ends too early is never sent at all.
 func (s *Server) unbuffered() *http.Client {
-	transport := s.network.transport.Clone()
+	transport := s.network.Transport().Clone()
 	transport.WriteBufferSize, transport.DisableKeepAlives = 1, true
 	return &http.Client{Transport: transport, CheckRedirect: s.callbacks.CheckRedirect}
 }

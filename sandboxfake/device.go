@@ -35,7 +35,7 @@ func (s *Server) Device() *Device {
 	// Without options it cannot fail.
 	jar, _ := cookiejar.New(nil)
 	return &Device{client: &http.Client{
-		Transport: s.network.transport,
+		Transport: s.network.Transport(),
 		Jar:       jar,
 		CheckRedirect: func(_ *http.Request, via []*http.Request) error {
 			if len(via) >= maxHops {

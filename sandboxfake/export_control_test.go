@@ -11,5 +11,5 @@ func Serve(s *Server, w http.ResponseWriter, r *http.Request) { s.serve(w, r) }
 // IssueExported returns a server certificate for a name, signed by the authority that CACertPEM
 // returns: what somebody who has its key could issue.
 func IssueExported(s *Server, name string) (tls.Certificate, error) {
-	return s.network.identity.exported.issue(name)
+	return s.certificates.Exported.Issue(name)
 }

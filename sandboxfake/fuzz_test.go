@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/idverify/idverify-go/internal/wire"
+	"github.com/idverify/idverify-go/sandboxfake/internal/memnet"
 )
 
 // The parsers of foreign bytes. Whatever comes, there is an answer, and it is the service's own: none is a 5XX, none a panic.
@@ -17,7 +18,7 @@ import (
 // fuzzServer is a server with one check, and a token for it, that is asked without a connection.
 func fuzzServer(f *testing.F) (s *Server, token string, ck *check) {
 	f.Helper()
-	s = New(f, WithInMemory(), WithFrozenClock(certificateNotBefore.AddDate(50, 0, 0)))
+	s = New(f, WithInMemory(), WithFrozenClock(memnet.NotBefore.AddDate(50, 0, 0)))
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	credential := s.accounts.credentials[s.initial.project.ClientID]

@@ -2,13 +2,16 @@ package sandboxfake
 
 import (
 	"crypto/rsa"
+	"crypto/sha256"
 	"encoding/base64"
 	"math/big"
 	"net/http"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/idverify/idverify-go/internal/wire"
+	"github.com/idverify/idverify-go/sandboxfake/internal/memnet"
 	"github.com/idverify/idverify-go/signature"
 )
 
@@ -17,9 +20,9 @@ const keySetMaxAge = 5 * time.Minute
 
 // keyRing holds the keys that sign callbacks and redirects. The last one signs; all are published.
 type keyRing struct {
-	keys     []signingKey
-	made     int             // how many there ever were
-	wrongKey *rsa.PrivateKey // never published
+	source *keySource
+	keys   []signingKey
+	made   int // how many there ever were
 }
 
 type signingKey struct {
@@ -30,9 +33,12 @@ type signingKey struct {
 // add appends the next key, which signs from then on. The fixed keys are reused in turn under new
 // IDs; fresh keys have IDs derived from them.
 func (k *keyRing) add(s *Server, st *state) error {
-	id, key, err := s.signingKey(st, k.made)
+	key, id, err := k.source.key(k.made)
 	if err != nil {
 		return err
+	}
+	if id == "" {
+		id = st.ids.uuid("key", "", &st.ids.root)
 	}
 	// Options that no signer accepts fail here, and not at the first message.
 	if _, err := signature.NewSigner(id, key, &signature.SignerOptions{CallbackHeader: s.opts.callbackHeader}); err != nil {
@@ -40,7 +46,6 @@ func (k *keyRing) add(s *Server, st *state) error {
 	}
 	k.made++
 	k.keys = append(k.keys, signingKey{id, key})
-	k.wrongKey = s.network.identity.wrongKey
 	return nil
 }
 
@@ -49,9 +54,43 @@ func (k *keyRing) add(s *Server, st *state) error {
 func (k *keyRing) signingUnder(f *Fault) signingKey {
 	key := k.keys[len(k.keys)-1]
 	if f != nil && f.WrongKey {
-		key.key = k.wrongKey
+		key.key = k.source.wrong
 	}
 	return key
+}
+
+// keySource provides the keys that sign messages. It outlasts a Reset, so that the same keys come
+// again.
+type keySource struct {
+	pool  []*rsa.PrivateKey // fixed keys, used in turn; nil with WithFreshKeys
+	wrong *rsa.PrivateKey   // never published
+
+	mu    sync.Mutex // guards fresh
+	fresh []*rsa.PrivateKey
+}
+
+// newFreshKeySource returns a source that generates its keys.
+func newFreshKeySource() (*keySource, error) {
+	wrong, err := memnet.GenerateKey()
+	return &keySource{wrong: wrong}, err
+}
+
+// key returns the n-th key, counted from 0, and its ID, which is empty for a fixed key.
+func (k *keySource) key(n int) (key *rsa.PrivateKey, id string, err error) {
+	if len(k.pool) > 0 {
+		return k.pool[n%len(k.pool)], "", nil
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for len(k.fresh) <= n {
+		key, err := memnet.GenerateKey()
+		if err != nil {
+			return nil, "", err
+		}
+		k.fresh = append(k.fresh, key)
+	}
+	sum := sha256.Sum256(k.fresh[n].N.Bytes())
+	return k.fresh[n], base64.RawURLEncoding.EncodeToString(sum[:]), nil
 }
 
 // RotateKeys makes a new key sign from now on. The old one stays published for five minutes on the

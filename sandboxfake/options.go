@@ -5,12 +5,15 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/idverify/idverify-go"
 	"github.com/idverify/idverify-go/internal/wire"
+	"github.com/idverify/idverify-go/sandboxfake/internal/memnet"
 )
 
 // Option sets up a [Server].
@@ -113,7 +116,7 @@ func WithAddr(addr string) Option {
 // WithFrozenClock has the server's clock stand at t until [Server.Advance] moves it. By default it runs with the system's, or with the bubble's in a testing/synctest bubble.
 func WithFrozenClock(t time.Time) Option {
 	return func(o *options) error {
-		if t.Before(certificateNotBefore) || t.After(certificateNotAfter) {
+		if t.Before(memnet.NotBefore) || t.After(memnet.NotAfter) {
 			return errors.New("a frozen clock must show a time between 1970 and 2083, when the test certificates are valid")
 		}
 		o.frozenAt = t.UTC()
@@ -169,6 +172,22 @@ func WithPrices(prices map[idverify.Product]string) Option {
 	}
 }
 
+// WithFreshKeys makes the server generate its own keys, which nobody else has: its certificate
+// authorities and certificates when it starts, and a signing key then and at each
+// [Server.RotateKeys]. Use it where others may reach the server.
+// By default all servers share fixed, public test keys, because generating an RSA key takes longer
+// than most tests.
+//
+// The certificate is valid for localhost, loopback and the host of [WithAddr]; with the fixed keys
+// only loopback names are possible. The IDs of the signing keys are derived from the keys and not
+// from the seed, so that a receiver that cached the key set of an earlier run fetches it again.
+func WithFreshKeys() Option {
+	return func(o *options) error {
+		o.freshKeys = true
+		return nil
+	}
+}
+
 // price is what a check of a live project costs.
 func (o *options) price(product string) money {
 	if price, ok := o.prices[product]; ok {
@@ -184,4 +203,58 @@ func WithOutcomeFunc(operator func(product idverify.Product, phoneNumber string)
 		o.operator = operator
 		return nil
 	}
+}
+
+// errFixedKeysHost is returned for a host that the certificate of the test keys is not valid for.
+var errFixedKeysHost = errors.New("the fixed test keys are valid for localhost, 127.0.0.1 and [::1] only: use fresh keys to listen on another host")
+
+// certificates returns the certificates and signing keys that the options require.
+func (o *options) certificates() (*memnet.Certificates, *keySource, error) {
+	host, err := o.certificateHost()
+	if err != nil {
+		return nil, nil, err
+	}
+	var certificates *memnet.Certificates
+	var keys *keySource
+	if o.freshKeys {
+		if certificates, err = memnet.GenerateCertificates(host); err != nil {
+			return nil, nil, err
+		}
+		if keys, err = newFreshKeySource(); err != nil {
+			return nil, nil, err
+		}
+	} else {
+		var fixed *memnet.Keys
+		if certificates, fixed, err = memnet.TestCertificates(); err != nil {
+			return nil, nil, err
+		}
+		if host != "" && certificates.Service.Leaf.VerifyHostname(host) != nil {
+			return nil, nil, errFixedKeysHost
+		}
+		keys = &keySource{pool: fixed.Signing, wrong: fixed.Wrong}
+	}
+	if len(o.receiverCAs) > 0 {
+		certificates = certificates.Trusting(o.receiverCAs)
+	}
+	return certificates, keys, nil
+}
+
+// certificateHost returns the host of WithAddr that the service's certificate must be valid for,
+// or "" for loopback.
+func (o *options) certificateHost() (string, error) {
+	if o.inMemory {
+		return "", nil
+	}
+	host := memnet.HostName(o.addr)
+	if ip := net.ParseIP(host); ip != nil {
+		if ip.IsUnspecified() {
+			host = ""
+		}
+		return host, nil
+	}
+	// VerifyHostname accepts no other character in a name.
+	if strings.Trim(host, "abcdefghijklmnopqrstuvwxyz0123456789.-_") != "" || strings.HasPrefix(host, ".") {
+		return "", errors.New("no certificate can be issued for the host of the address to listen on: use a DNS name or an IP address without zone")
+	}
+	return host, nil
 }

@@ -2,7 +2,6 @@ package sandboxfake
 
 import (
 	"context"
-	"crypto/tls"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/idverify/idverify-go"
 	"github.com/idverify/idverify-go/internal/wire"
+	"github.com/idverify/idverify-go/sandboxfake/internal/memnet"
 	"github.com/idverify/idverify-go/signature"
 )
 
@@ -27,16 +27,17 @@ type TB interface {
 // Server is the service in this process: a TLS server with the rules of the specification, and the handles that a test wants on it.
 // All methods are safe for concurrent use.
 type Server struct {
-	opts      options
-	tb        TB // nil for a server made by Start
-	url       string
-	network   *network
-	http      *httptest.Server
-	callbacks *http.Client
-	control   http.Handler // of WithControlPlane; nil without
-	fresh     freshKeys    // of WithFreshKeys
-	life      sync.Mutex   // held by Reset and Close until everything they ended has ended
-	resets    uint64       // how many there were; life guards it
+	opts         options
+	tb           TB // nil for a server made by Start
+	url          string
+	network      *memnet.Network
+	certificates *memnet.Certificates
+	http         *httptest.Server
+	callbacks    *http.Client
+	control      http.Handler // of WithControlPlane; nil without
+	keySource    *keySource
+	life         sync.Mutex // held by Reset and Close until everything they ended has ended
+	resets       uint64     // how many there were; life guards it
 
 	mu      sync.Mutex    // guards all below
 	*state                // what Reset makes anew
@@ -73,13 +74,18 @@ func Start(opts ...Option) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("sandboxfake: %w", err)
 	}
-	id, err := o.identity()
+	certificates, keys, err := o.certificates()
 	if err != nil {
 		return nil, fmt.Errorf("sandboxfake: keys: %w", err)
 	}
-	s := &Server{opts: o, network: newNetwork(id)}
+	s := &Server{
+		opts:         o,
+		network:      memnet.New(certificates, o.inMemory, ErrClosed),
+		certificates: certificates,
+		keySource:    keys,
+	}
 	s.callbacks = &http.Client{
-		Transport:     s.network.transport,
+		Transport:     s.network.Transport(),
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	if s.state, err = s.newState(o.seed); err != nil {
@@ -90,23 +96,21 @@ func Start(opts ...Option) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("sandboxfake: %w", err)
 	}
-	s.http = s.network.serve(listener, http.HandlerFunc(s.serve), maxHeader)
+	s.http = s.network.Serve(listener, http.HandlerFunc(s.serve), maxHeader)
 	return s, nil
 }
 
 // listen opens the server's listener and sets its URL.
 func (s *Server) listen() (net.Listener, error) {
-	if s.opts.inMemory {
-		s.url = "https://" + memHost
-		s.network.self = newMemListener(memAddr(443))
-		return tls.NewListener(s.network.self, s.network.tlsConfig(s.network.identity.hosts)), nil
-	}
-	listener, err := net.Listen("tcp", s.opts.addr)
+	listener, err := s.network.Listen(s.opts.addr)
 	if err != nil {
 		return nil, err
 	}
-	s.url = "https://" + advertised(s.opts.addr, listener.Addr())
-	return tls.NewListener(listener, s.network.tlsConfig(s.network.identity.service)), nil
+	s.url = "https://" + memnet.ServiceHost
+	if !s.opts.inMemory {
+		s.url = "https://" + advertised(s.opts.addr, listener.Addr())
+	}
+	return listener, nil
 }
 
 // advertised is how clients reach a listener that was asked for as addr: by the host's own name, and by loopback where it listens on every address.
@@ -141,7 +145,7 @@ func (s *Server) Close() error {
 	s.signal()
 	s.mu.Unlock()
 	ended.running.Wait()
-	s.network.close()
+	s.network.Close()
 	s.http.Close()
 	return nil
 }
@@ -185,14 +189,14 @@ func (s *Server) reset(seed *uint64) {
 func (s *Server) URL() string { return s.url }
 
 // HTTPClient returns a client that trusts the server's certificate and reaches it, and the hosts of [Server.Handle], in every mode. Each call returns a new client over one transport.
-func (s *Server) HTTPClient() *http.Client { return &http.Client{Transport: s.network.transport} }
+func (s *Server) HTTPClient() *http.Client { return &http.Client{Transport: s.network.Transport()} }
 
 // CACertPEM returns the certificate of the authority that signed the server's, for clients in other
 // processes. The authority is constrained to loopback and the host of [WithAddr]; hosts of
 // [Server.Handle] have certificates of another one. Unless [WithFreshKeys] is set its key is
 // public: trust it in tests only.
 func (s *Server) CACertPEM() []byte {
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.network.identity.exported.certificate.Raw})
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.certificates.Exported.Certificate.Raw})
 }
 
 // Now returns the time on the server's clock.
@@ -237,8 +241,8 @@ func (s *Server) Verifier(hosts ...string) *signature.Verifier {
 // Handle makes h answer at https://host, and at http://host on port 80, for callbacks, [Server.Device] and [Server.HTTPClient], without a socket and with a certificate that they trust. It returns the base URL.
 // The host is a DNS name other than the service's own; a second handler for one host replaces the first. Another host fails the test.
 func (s *Server) Handle(host string, h http.Handler) (baseURL string) {
-	s.must(s.network.handle(host, h))
-	return "https://" + hostName(host)
+	s.must(s.network.Handle(host, h))
+	return "https://" + memnet.HostName(host)
 }
 
 // must reports a mistake of the test's author: to the test, or without one by a panic.

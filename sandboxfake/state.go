@@ -56,6 +56,7 @@ func (s *Server) newState(seed uint64) (*state, error) {
 	if !s.opts.frozenAt.IsZero() {
 		st.clock.Freeze(s.opts.frozenAt)
 	}
+	st.keys.source = s.keySource
 	if err := st.keys.add(s, st); err != nil {
 		return nil, err
 	}

@@ -1,0 +1,187 @@
+package memnet
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	_ "embed"
+	"encoding/pem"
+	"math/big"
+	"net"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Certificates are the certificates of a network.
+type Certificates struct {
+	// Exported signs Service, the service's own certificate. Other processes trust it, so it is
+	// constrained to the names of the service.
+	Exported Authority
+	Service  tls.Certificate
+
+	// inProcess signs the certificates of the hosts of Handle, and that of the service in memory.
+	// Only the clients of this network trust it: it may sign any name.
+	inProcess Authority
+	hosts     tls.Certificate // for example.com and *.sandbox.test
+	roots     *x509.CertPool  // the system's roots and both authorities
+}
+
+// Authority is a certificate authority.
+type Authority struct {
+	Certificate *x509.Certificate
+	key         *ecdsa.PrivateKey
+}
+
+// Keys are RSA keys that sign messages.
+type Keys struct {
+	Signing []*rsa.PrivateKey
+	Wrong   *rsa.PrivateKey // for messages whose verification must fail
+}
+
+// testKeysPEM holds fixed, public keys. Their PEM headers say TESTING, so that secret scanners
+// ignore them.
+//
+//go:embed testkeys.pem
+var testKeysPEM string
+
+// TestCertificates returns the fixed test certificates, for loopback, and the fixed signing keys.
+// All callers in a process share them, because generating an RSA key takes longer than most tests.
+func TestCertificates() (*Certificates, *Keys, error) {
+	shared, err := testCertificates()
+	return shared.certificates, shared.keys, err
+}
+
+type certificatesAndKeys struct {
+	certificates *Certificates
+	keys         *Keys
+}
+
+var testCertificates = sync.OnceValues(func() (certificatesAndKeys, error) {
+	var blocks [][]byte
+	for rest := []byte(strings.ReplaceAll(testKeysPEM, "TESTING KEY", "PRIVATE KEY")); ; {
+		block, next := pem.Decode(rest)
+		if block == nil {
+			break
+		}
+		blocks, rest = append(blocks, block.Bytes), next
+	}
+	// The file has four pairs of a certificate and its key, followed by the signing keys.
+	var pairs [4]tls.Certificate
+	for i := range pairs {
+		pair, err := newPair(blocks[2*i], blocks[2*i+1])
+		if err != nil {
+			return certificatesAndKeys{}, err
+		}
+		pairs[i] = pair
+	}
+	var signing []*rsa.PrivateKey
+	for _, der := range blocks[2*len(pairs):] {
+		key, err := x509.ParsePKCS1PrivateKey(der)
+		if err != nil {
+			return certificatesAndKeys{}, err
+		}
+		signing = append(signing, key)
+	}
+	last := len(signing) - 1
+	c := &Certificates{
+		Exported:  newAuthority(pairs[0]),
+		Service:   pairs[1],
+		inProcess: newAuthority(pairs[2]),
+		hosts:     pairs[3],
+	}
+	c.roots = c.newRoots()
+	return certificatesAndKeys{c, &Keys{Signing: signing[:last], Wrong: signing[last]}}, nil
+})
+
+func newPair(certificateDER, keyDER []byte) (tls.Certificate, error) {
+	certificate, err := x509.ParseCertificate(certificateDER)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	key, err := x509.ParseECPrivateKey(keyDER)
+	return tls.Certificate{Certificate: [][]byte{certificateDER}, PrivateKey: key, Leaf: certificate}, err
+}
+
+func newAuthority(pair tls.Certificate) Authority {
+	return Authority{pair.Leaf, pair.PrivateKey.(*ecdsa.PrivateKey)}
+}
+
+// newRoots returns a pool of the system's roots and both authorities.
+func (c *Certificates) newRoots() *x509.CertPool {
+	// Without system roots, clients still trust everything in this process.
+	roots, err := x509.SystemCertPool()
+	if err != nil {
+		roots = x509.NewCertPool()
+	}
+	roots.AddCert(c.Exported.Certificate)
+	roots.AddCert(c.inProcess.Certificate)
+	return roots
+}
+
+// Trusting returns a copy of c whose clients also trust the given authorities.
+func (c *Certificates) Trusting(authorities []*x509.Certificate) *Certificates {
+	trusting := new(*c)
+	trusting.roots = c.roots.Clone()
+	for _, certificate := range authorities {
+		trusting.roots.AddCert(certificate)
+	}
+	return trusting
+}
+
+// Certificates are valid from NotBefore to NotAfter, at every time that a test may choose. The
+// clock of a testing/synctest bubble starts in 2000.
+var (
+	NotBefore = time.Unix(0, 0)
+	NotAfter  = time.Date(2084, 1, 1, 0, 0, 0, 0, time.UTC)
+)
+
+// Issue returns a new server certificate for names, which are DNS names or IP addresses.
+func (a Authority) Issue(names ...string) (tls.Certificate, error) {
+	template, key, err := newTemplate("sandboxfake")
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	template.KeyUsage = x509.KeyUsageDigitalSignature
+	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
+	for _, name := range names {
+		if ip := net.ParseIP(name); ip != nil {
+			template.IPAddresses = append(template.IPAddresses, ip)
+		} else {
+			template.DNSNames = append(template.DNSNames, name)
+		}
+	}
+	return a.sign(template, key)
+}
+
+// sign returns a certificate for key.
+func (a Authority) sign(template *x509.Certificate, key *ecdsa.PrivateKey) (tls.Certificate, error) {
+	der, err := x509.CreateCertificate(rand.Reader, template, a.Certificate, &key.PublicKey, a.key)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	leaf, err := x509.ParseCertificate(der)
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}, err
+}
+
+// newTemplate returns a certificate to sign, and a new key for it.
+func newTemplate(commonName string) (*x509.Certificate, *ecdsa.PrivateKey, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, nil, err
+	}
+	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
+	if err != nil {
+		return nil, nil, err
+	}
+	return &x509.Certificate{
+		SerialNumber: serial,
+		Subject:      pkix.Name{CommonName: commonName},
+		NotBefore:    NotBefore,
+		NotAfter:     NotAfter,
+	}, key, nil
+}

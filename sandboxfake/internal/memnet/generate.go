@@ -1,0 +1,73 @@
+package memnet
+
+import (
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"net"
+)
+
+// GenerateCertificates returns new certificates for a service on loopback and, unless it is empty,
+// on host.
+func GenerateCertificates(host string) (*Certificates, error) {
+	names := []string{"localhost", "127.0.0.1", "::1"}
+	if host != "" {
+		names = append(names, host)
+	}
+	c := new(Certificates)
+	var err error
+	if c.Exported, err = generateAuthority("sandboxfake CA of one run", names); err != nil {
+		return nil, err
+	}
+	if c.Service, err = c.Exported.Issue(names...); err != nil {
+		return nil, err
+	}
+	if c.inProcess, err = generateAuthority("sandboxfake in-process CA of one run", nil); err != nil {
+		return nil, err
+	}
+	if c.hosts, err = c.inProcess.Issue("example.com", "*"+domain); err != nil {
+		return nil, err
+	}
+	c.roots = c.newRoots()
+	return c, nil
+}
+
+// generateAuthority generates an authority that is constrained to names and loopback, or
+// unconstrained if there are no names.
+func generateAuthority(commonName string, names []string) (Authority, error) {
+	template, key, err := newTemplate(commonName)
+	if err != nil {
+		return Authority{}, err
+	}
+	template.KeyUsage = x509.KeyUsageCertSign
+	template.BasicConstraintsValid, template.IsCA, template.MaxPathLenZero = true, true, true
+	if len(names) > 0 {
+		constrain(template, names)
+	}
+	self := Authority{template, key}
+	pair, err := self.sign(template, key)
+	return Authority{pair.Leaf, key}, err
+}
+
+// constrain limits the names that the authority of a certificate may sign (RFC 5280, section
+// 4.2.1.10). Nobody can use its key to impersonate other hosts to a machine that trusts it.
+func constrain(template *x509.Certificate, names []string) {
+	template.PermittedDNSDomainsCritical = true
+	template.PermittedIPRanges = []*net.IPNet{
+		{IP: net.IPv4(127, 0, 0, 0).To4(), Mask: net.CIDRMask(8, 32)},
+	}
+	for _, name := range names {
+		ip := net.ParseIP(name)
+		switch {
+		case ip == nil:
+			template.PermittedDNSDomains = append(template.PermittedDNSDomains, name)
+		case ip.To4() == nil:
+			template.PermittedIPRanges = append(template.PermittedIPRanges, &net.IPNet{IP: ip, Mask: net.CIDRMask(128, 128)})
+		case !ip.IsLoopback():
+			template.PermittedIPRanges = append(template.PermittedIPRanges, &net.IPNet{IP: ip.To4(), Mask: net.CIDRMask(32, 32)})
+		}
+	}
+}
+
+// GenerateKey returns a new RSA key that signs messages.
+func GenerateKey() (*rsa.PrivateKey, error) { return rsa.GenerateKey(rand.Reader, 2048) }

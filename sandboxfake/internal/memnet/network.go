@@ -1,0 +1,235 @@
+// Package memnet implements a network for tests: hosts in this process that are reached without a
+// socket, over TLS with certificates that its clients trust.
+package memnet
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// domain is the domain that the certificate of in-memory hosts is valid for.
+const domain = ".sandbox.test"
+
+// ServiceHost is the host of the service on an in-memory network.
+const ServiceHost = "idverify" + domain
+
+// Network connects a service, its clients and its receivers. Connections to hosts of
+// [Network.Handle] stay in memory. All others go to the system's network, unless the network is
+// in memory: then they fail. A Network is safe for concurrent use.
+type Network struct {
+	// ctx is the base context of all requests. Close cancels it, because net/http does not
+	// notify a handler that has not read its request body.
+	ctx       context.Context
+	cancel    context.CancelFunc
+	errClosed error
+
+	certificates *Certificates
+	transport    *http.Transport
+	service      *Listener    // nil if the service listens on a socket
+	dialed       atomic.Int64 // numbers the addresses of callers
+
+	mu    sync.Mutex // guards the fields below
+	hosts map[string]*host
+	// Both serve the hosts, by https and by http. They start with the first host.
+	secure, plain                 *httptest.Server
+	secureListener, plainListener *Listener
+	closed                        bool
+}
+
+// host is one in-memory host.
+type host struct {
+	handler     http.Handler
+	certificate *tls.Certificate
+}
+
+// New returns a network. If inMemory is set, it opens no socket. Connecting to an in-memory host
+// after Close fails with errClosed.
+func New(c *Certificates, inMemory bool, errClosed error) *Network {
+	n := &Network{certificates: c, errClosed: errClosed, hosts: make(map[string]*host)}
+	if inMemory {
+		n.service = n.newListener(443)
+	}
+	n.ctx, n.cancel = context.WithCancel(context.Background())
+	n.transport = &http.Transport{
+		DialContext:     n.dial,
+		TLSClientConfig: &tls.Config{RootCAs: c.roots},
+		// Idle connections keep their buffers. A process may have thousands, and all responses
+		// are short.
+		ReadBufferSize:        512,
+		WriteBufferSize:       512,
+		MaxIdleConnsPerHost:   64,
+		IdleConnTimeout:       90 * time.Second,
+		TLSHandshakeTimeout:   10 * time.Second,
+		ExpectContinueTimeout: time.Second,
+	}
+	return n
+}
+
+// Transport returns the transport of the network's clients, which trusts its certificates.
+func (n *Network) Transport() *http.Transport { return n.transport }
+
+// Listen returns the service's listener, for TLS connections. addr is the TCP address to listen
+// on; an in-memory network ignores it.
+func (n *Network) Listen(addr string) (net.Listener, error) {
+	if n.service != nil {
+		return tls.NewListener(n.service, n.tlsConfig(n.certificates.hosts)), nil
+	}
+	listener, err := net.Listen("tcp", addr)
+	if err != nil {
+		return nil, err
+	}
+	return tls.NewListener(listener, n.tlsConfig(n.certificates.Service)), nil
+}
+
+// Serve starts a server on a listener. The server's own client and certificate are not used. The
+// contexts of requests end with Close.
+func (n *Network) Serve(l net.Listener, h http.Handler, maxHeader int) *httptest.Server {
+	server := &httptest.Server{
+		Listener: l,
+		Config: &http.Server{
+			Handler:     h,
+			BaseContext: func(net.Listener) context.Context { return n.ctx },
+			// net/http adds 4 KiB.
+			MaxHeaderBytes: maxHeader,
+			// A non-nil map disables HTTP/2, whose setup would take a good part of the start.
+			TLSNextProto: make(map[string]func(*http.Server, *tls.Conn, http.Handler)),
+			// A client that does not trust the certificate reports the error itself.
+			ErrorLog: log.New(io.Discard, "", 0),
+		},
+	}
+	if n.service == nil {
+		// Anyone can connect to a socket and never finish a request.
+		server.Config.ReadHeaderTimeout, server.Config.IdleTimeout = 10*time.Second, 2*time.Minute
+	}
+	server.Start()
+	return server
+}
+
+// Handle makes h serve a host in memory: http on port 80, and https on any other port. It replaces
+// an earlier handler of the host.
+func (n *Network) Handle(hostport string, h http.Handler) error {
+	if h == nil {
+		return errors.New("handle: the handler is nil")
+	}
+	name := HostName(hostport)
+	if name == "" || name == ServiceHost || net.ParseIP(name) != nil || strings.ContainsAny(hostport, " /@?#") || strings.Contains(name, ":") {
+		return fmt.Errorf("handle: the host must be a DNS name, such as app.sandbox.test, and not the service's own")
+	}
+	certificate := n.certificates.hosts
+	if certificate.Leaf.VerifyHostname(name) != nil {
+		var err error
+		if certificate, err = n.certificates.inProcess.Issue(name); err != nil {
+			return fmt.Errorf("handle: certificate: %w", err)
+		}
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.hosts[name] = &host{handler: h, certificate: &certificate}
+	if n.secure == nil && !n.closed {
+		n.secureListener, n.plainListener = n.newListener(443), n.newListener(80)
+		n.secure = n.Serve(tls.NewListener(n.secureListener, n.tlsConfig(n.certificates.hosts)), http.HandlerFunc(n.serveHost), http.DefaultMaxHeaderBytes)
+		n.plain = n.Serve(n.plainListener, http.HandlerFunc(n.serveHost), http.DefaultMaxHeaderBytes)
+	}
+	return nil
+}
+
+// lookup returns the in-memory host of a host name, with or without a port, or nil.
+func (n *Network) lookup(hostport string) *host {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.hosts[HostName(hostport)]
+}
+
+func (n *Network) serveHost(w http.ResponseWriter, r *http.Request) {
+	h := n.lookup(r.Host)
+	if h == nil {
+		http.Error(w, "sandboxfake: no handler for this host: add one with Handle", http.StatusMisdirectedRequest)
+		return
+	}
+	h.handler.ServeHTTP(w, r)
+}
+
+// dial is the DialContext of the transport.
+func (n *Network) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	if n.lookup(addr) != nil {
+		listener := n.secureListener
+		if _, port, _ := net.SplitHostPort(addr); port == "80" {
+			listener = n.plainListener
+		}
+		if listener == nil { // the host was added after Close
+			return nil, n.errClosed
+		}
+		return listener.Dial(ctx, n.callerAddr())
+	}
+	if n.service == nil {
+		return new(net.Dialer).DialContext(ctx, network, addr)
+	}
+	if HostName(addr) == ServiceHost {
+		return n.service.Dial(ctx, n.callerAddr())
+	}
+	return nil, fmt.Errorf("sandboxfake: an in-memory server opens no socket: make the host known with Handle")
+}
+
+// callerAddr returns the address that the other end of an in-memory connection sees.
+func (n *Network) callerAddr() net.Addr {
+	return memAddr(int(49152 + n.dialed.Add(1)%16384))
+}
+
+// tlsConfig returns the configuration of a listener. It serves certificate, except for the hosts of
+// Handle, which have their own.
+func (n *Network) tlsConfig(certificate tls.Certificate) *tls.Config {
+	return &tls.Config{
+		Certificates: []tls.Certificate{certificate},
+		GetCertificate: func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+			if h := n.lookup(hello.ServerName); h != nil {
+				return h.certificate, nil
+			}
+			return nil, nil // the first of Certificates
+		},
+		NextProtos: []string{"http/1.1"},
+		// A test makes few connections. Session tickets and a post-quantum key exchange would
+		// cost more than they save.
+		SessionTicketsDisabled: true,
+		CurvePreferences:       []tls.CurveID{tls.X25519, tls.CurveP256},
+	}
+}
+
+// Close closes the servers of the hosts and all idle connections, and cancels the contexts of all
+// requests.
+func (n *Network) Close() {
+	n.mu.Lock()
+	n.closed = true
+	secure, plain := n.secure, n.plain
+	n.mu.Unlock()
+	n.cancel()
+	n.transport.CloseIdleConnections()
+	if secure != nil {
+		secure.Close()
+		plain.Close()
+	}
+	n.transport.CloseIdleConnections()
+}
+
+// newListener returns an in-memory listener on a port of loopback.
+func (n *Network) newListener(port int) *Listener { return NewListener(memAddr(port), n.errClosed) }
+
+func memAddr(port int) net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: port} }
+
+// HostName returns the host of host:port in lower case, without the port and a trailing dot.
+func HostName(hostport string) string {
+	if h, _, err := net.SplitHostPort(hostport); err == nil {
+		hostport = h
+	}
+	return strings.ToLower(strings.TrimSuffix(hostport, "."))
+}
