@@ -168,7 +168,7 @@ func (a *api) do(ctx context.Context, r request) (response, error) {
 		req.Header.Set("Content-Type", wire.MediaJSON)
 	}
 
-	httpResp, err := c.do(req, (*call).sendAuthorized)
+	httpResp, err := c.do(req)
 	if err != nil {
 		return response{}, err
 	}

@@ -31,12 +31,12 @@ const (
 // decides when to retry, call decides whether, and sends. It has no CloseIdleConnections method,
 // because retryablehttp would empty the caller's connection pool after every failure.
 type call struct {
-	api *api
-	op  wire.Operation
+	api   *api
+	op    wire.Operation
+	scope string // of a token that the caller asked for; empty for other operations
 
 	retries        retryablehttp.Client
 	client         http.Client
-	send           func(*call, *http.Request) (*http.Response, error)
 	payload        []byte          // the request body; nil for none
 	caller         context.Context // the caller's; the context of an attempt also ends with the http.Client's timeout
 	attempt        int
@@ -47,8 +47,8 @@ type call struct {
 }
 
 // do makes attempts until the policy accepts a response, whatever its status.
-func (c *call) do(req *retryablehttp.Request, send func(*call, *http.Request) (*http.Response, error)) (*http.Response, error) {
-	c.send, c.caller = send, req.Context()
+func (c *call) do(req *retryablehttp.Request) (*http.Response, error) {
+	c.caller = req.Context()
 	c.client = http.Client{
 		Transport: c,
 		Jar:       c.api.httpClient.Jar,
@@ -83,11 +83,19 @@ func (c *call) do(req *retryablehttp.Request, send func(*call, *http.Request) (*
 	return nil, c.sendError(err, false)
 }
 
+// title returns how errors name the operation.
+func (c *call) title() string {
+	if c.op == wire.Token {
+		return tokenOperation(c.scope)
+	}
+	return c.op.Title
+}
+
 // sendError returns the error of an operation without a response. Parameter written reports whether
 // the service may have received the whole request.
 func (c *call) sendError(err error, written bool) error {
 	return &sendError{
-		operation: c.op.Title,
+		operation: c.title(),
 		written:   written,
 		unknown:   written && !idempotent(c.op),
 		hint:      unknownHint(c.op),
@@ -113,7 +121,7 @@ func (t noRedirectTransport) RoundTrip(r *http.Request) (*http.Response, error) 
 // RoundTrip implements http.RoundTripper for one attempt.
 func (c *call) RoundTrip(req *http.Request) (*http.Response, error) {
 	c.attempt++
-	resp, err := c.send(c, req)
+	resp, err := c.sendAuthorized(req)
 	c.err = err
 	return resp, err
 }

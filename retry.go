@@ -55,22 +55,35 @@ func (p *RetryPolicy) fill() error {
 
 // checkRetry reports whether to retry, and sets the delay. It implements retryablehttp.CheckRetry.
 func (c *call) checkRetry(ctx context.Context, resp *http.Response, _ error) (bool, error) {
+	wait, retry := c.nextAttempt(ctx, resp)
+	c.retries.RetryWaitMin = wait
+	return retry, nil
+}
+
+// nextAttempt reports whether to retry after the last attempt, and after what delay. Parameter resp
+// is nil if the attempt failed with c.err.
+func (c *call) nextAttempt(ctx context.Context, resp *http.Response) (wait time.Duration, retry bool) {
 	retry, floor := c.retryable(resp)
-	if !retry || c.attempt >= c.api.retry.MaxAttempts || ctx.Err() != nil {
-		return false, nil
+	if !retry || c.attempt >= c.api.retry.MaxAttempts || ctx.Err() != nil || floor > c.api.retry.MaxWait {
+		return 0, false
 	}
-	wait := max(c.api.retry.backoff(c.attempt), floor)
-	if floor > c.api.retry.MaxWait {
-		return false, nil
-	}
+	wait = max(c.api.retry.backoff(c.attempt), floor)
 	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) <= wait {
-		return false, nil // the error known now is more useful than a timeout later
+		return 0, false // the error known now is more useful than a timeout later
 	}
 
-	c.retries.RetryWaitMin = wait
 	c.maybeProcessed = c.maybeProcessed || resp == nil && c.written() || resp != nil && resp.StatusCode >= 500
-	c.api.logger.LogAttrs(ctx, slog.LevelWarn, "idverify: retry", slog.String("operation", c.op.Name), slog.Int("attempt", c.attempt), slog.Duration("wait", wait), c.outcome(resp))
-	return true, nil
+	c.logRetry(ctx, wait, resp)
+	return wait, true
+}
+
+// logRetry logs the outcome of the last attempt and the delay before the next one.
+func (c *call) logRetry(ctx context.Context, wait time.Duration, resp *http.Response) {
+	attrs := []slog.Attr{slog.String("operation", c.op.Name), slog.Int("attempt", c.attempt), slog.Duration("wait", wait), c.outcome(resp)}
+	if c.scope != "" {
+		attrs = append(attrs, slog.String("scope", c.scope))
+	}
+	c.api.logger.LogAttrs(ctx, slog.LevelWarn, "idverify: retry", attrs...)
 }
 
 // outcome returns the status or the error of the last attempt, for the log.

@@ -2,11 +2,11 @@ package idverify
 
 import (
 	"context"
-	"net/http"
+	"errors"
 	"slices"
 	"strings"
+	"time"
 
-	"github.com/hashicorp/go-retryablehttp"
 	"golang.org/x/oauth2"
 
 	"github.com/idverify/idverify-go/internal/wire"
@@ -42,27 +42,49 @@ func (a *api) token(ctx context.Context, scopes []Scope) (*oauth2.Token, error) 
 	if err != nil {
 		return nil, err
 	}
-	req, err := retryablehttp.NewRequestWithContext(ctx, wire.Token.Method, a.base+wire.Token.Path, nil)
-	if err != nil {
-		return nil, invalidArgument(wire.Token, "the request cannot be built: is the context nil?")
+	if ctx == nil {
+		return nil, invalidArgument(wire.Token, "the context is nil")
 	}
 
-	// Attempts are made as for every operation. Each asks the cache.
-	c := &call{api: a, op: wire.Token}
-	resp, err := c.do(req, func(c *call, r *http.Request) (*http.Response, error) {
-		token, err := a.tokens.get(r.Context(), scope)
-		if err != nil {
-			return nil, err
+	c := &call{api: a, op: wire.Token, scope: scope}
+	for {
+		c.attempt++
+		var token *oauth2.Token
+		if token, c.err = c.tokenAttempt(ctx); c.err == nil {
+			return new(*token), nil
 		}
-		c.token = token
-		return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: http.NoBody, Request: r}, nil
-	})
-	if err != nil {
-		return nil, err
+		wait, retry := c.nextAttempt(ctx, nil)
+		if retry {
+			sleep(ctx, wait)
+		}
+		switch ctxErr := ctx.Err(); {
+		case ctxErr != nil && !errors.Is(c.err, ctxErr):
+			return nil, c.sendError(ctxErr, false)
+		case ctxErr != nil, !retry:
+			return nil, c.err
+		}
 	}
-	resp.Body.Close()
-	token := *c.token
-	return &token, nil
+}
+
+// tokenAttempt returns a token of the cache, which fetches it if necessary. Like any attempt, it
+// ends with the timeout of the HTTP client.
+func (c *call) tokenAttempt(ctx context.Context) (*oauth2.Token, error) {
+	if timeout := c.api.httpClient.Timeout; timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, timeout)
+		defer cancel()
+	}
+	return c.api.tokens.get(ctx, c.scope)
+}
+
+// sleep waits for d or until ctx ends.
+func sleep(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
 }
 
 // joinScopes writes scopes as the token endpoint wants them, in one order however they were given: a set of scopes has one token.

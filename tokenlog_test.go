@@ -2,6 +2,8 @@ package idverify_test
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -45,6 +47,47 @@ func TestWithLogger_FailedTokenRefresh(t *testing.T) {
 			if !strings.Contains(got, want) {
 				t.Errorf("record %s without %s", got, want)
 			}
+		}
+	})
+}
+
+func TestClient_TokenRetries(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		requests := 0
+		var log bytes.Buffer
+		c, err := idverify.NewClient("https://idverify.sandbox.test", credentials, idverify.WithHTTPClient(&http.Client{Transport: roundTripper(func(*http.Request) (*http.Response, error) {
+			requests++
+			return response(http.StatusServiceUnavailable, nil), nil
+		})}), idverify.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		_, err = c.Token(t.Context(), idverify.ScopeCoverage)
+
+		if e, ok := errors.AsType[*idverify.TokenError](err); !ok || e.Status != http.StatusServiceUnavailable || e.Scope != "coverage" || requests != 4 {
+			t.Errorf("error = %v after %d requests, want a *TokenError with status 503 after 4", err, requests)
+		}
+		records := strings.Split(strings.TrimSpace(log.String()), "\n")
+		if len(records) != 3 {
+			t.Fatalf("log =\n%s\nwant a record for each of 3 retries", log.String())
+		}
+		for _, want := range []string{"level=WARN", `msg="idverify: retry"`, "operation=token.create", "attempt=1", "wait=", "503", "scope=coverage"} {
+			if !strings.Contains(records[0], want) {
+				t.Errorf("record = %s, want it to contain %s", records[0], want)
+			}
+		}
+
+		// The context ends while the client waits for the next attempt.
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(100*time.Millisecond, cancel)
+		requests = 0
+
+		_, err = c.Token(ctx, idverify.ScopeCoverage)
+
+		if want := `idverify: get token for scope "coverage": context canceled`; !errors.Is(err, context.Canceled) || err.Error() != want || requests != 1 {
+			t.Errorf("error = %v after %d requests, want %s after 1", err, requests, want)
 		}
 	})
 }
