@@ -18,7 +18,7 @@
 //	-seed n                the same IDs, credentials, codes and tokens in every run with this n
 //	-new-ids-after-reset   use other IDs after each reset, for a database that is kept; same credentials
 //	-fixed-keys            use public test keys: it starts faster, and clients can keep the CA file
-//	-ca-file path          write the CA certificate to this path and keep it; by default a temporary file
+//	-ca-file path          write the CA certificate to this path; by default a temporary file
 //	-control-token token   the token that /_sandbox/ requires; see below
 //	-remote-control        serve /_sandbox/ to any address, for example other containers
 //	-quiet                 do not log requests
@@ -26,12 +26,14 @@
 // These flags change how the service behaves:
 //
 //	-digest hex|base64               encoding of the Digest of callbacks; hex by default
-//	-callback-header name            the header with the product of a callback; x-service-callback by default
+//	-callback-header name            header with the product of a callback; by default
+//	                                 x-service-callback
 //	-rate-limit n                    requests per workspace and hour; 0, the default, for no limit
-//	-price product=amount            price of a check of a live project, such as phone_check=0.05; repeatable
+//	-price product=amount            price of a check of a live project, such as
+//	                                 phone_check=0.05; repeatable
 //	-frozen-clock time               freeze the clock at an RFC 3339 time; only advance moves it
-//	-signature-dates system|sandbox  the clock that dates signatures: the system's by default, or the one
-//	                                 that advance moves
+//	-signature-dates system|sandbox  the clock that dates signatures: the system's by default, or
+//	                                 the one that advance moves
 //	-caller-ip address               the address of every caller that looks up its own reachability
 //	-receiver-ca path                trust the CA certificates in this file for callbacks over https
 //	-journal-limit n                 requests and deliveries that the journals keep; 1024 by default

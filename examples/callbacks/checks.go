@@ -14,10 +14,12 @@ import (
 //
 // It keeps them in memory. In production, use a table with one statement per method:
 //
-//	          CREATE TABLE checks (check_id text PRIMARY KEY, product text NOT NULL, customer text NOT NULL,
-//	              callback bytea, due timestamptz, attempts int NOT NULL DEFAULT 0)
+//	          CREATE TABLE checks (check_id text PRIMARY KEY, product text NOT NULL,
+//	              customer text NOT NULL, callback bytea, due timestamptz,
+//	              attempts int NOT NULL DEFAULT 0)
 //	add       INSERT INTO checks (check_id, product, customer) VALUES ($1, $2, $3)
-//	put       UPDATE checks SET callback = $3, due = now() WHERE check_id = $1 AND product = $2 AND callback IS NULL
+//	put       UPDATE checks SET callback = $3, due = now()
+//	              WHERE check_id = $1 AND product = $2 AND callback IS NULL
 //	next      SELECT * FROM checks WHERE due IS NOT NULL ORDER BY due LIMIT 1
 //	postpone  UPDATE checks SET due = now() + $2, attempts = attempts + 1 WHERE check_id = $1
 //	finish    UPDATE checks SET due = NULL WHERE check_id = $1

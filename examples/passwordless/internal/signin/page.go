@@ -34,7 +34,7 @@ var (
 		Title: "Started in another browser",
 		Text: []string{
 			"This sign-in was started in another browser, so it has ended. To sign in, start again in this browser.",
-			"Did someone send you a link to open? They may be trying to sign in as you. You are safe: nothing was confirmed.",
+			"Did someone send you a link to open? They may want to sign in as you. You are safe: nothing was confirmed.",
 		},
 		Again: true,
 	}
@@ -44,8 +44,8 @@ var (
 		Again: true,
 	}
 	later = page{
-		Title: "Try again later",
-		Text:  []string{"We cannot check your number right now. This is a problem on our side. Try again in a few minutes."},
+		Title: "Please try again later",
+		Text:  []string{"We cannot check your number right now. This is a problem on our side. Please try again in a few minutes."},
 		Again: true,
 	}
 )
@@ -95,7 +95,7 @@ func pageOf(s session) page {
 	}
 	return page{
 		Title: "No result",
-		Text:  []string{"Your mobile network returned no result. This says nothing about you.", "Try again in a few minutes, or sign in another way."},
+		Text:  []string{"Your mobile network returned no result. This says nothing about you.", "Please try again in a few minutes, or sign in another way."},
 		Again: true,
 	}
 }

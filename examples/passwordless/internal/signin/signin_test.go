@@ -88,8 +88,8 @@ func TestRedirect_KeySetUnavailable(t *testing.T) {
 
 	first := b.open(redirect)
 
-	if first.title != "Try again later" || first.status != http.StatusServiceUnavailable {
-		t.Errorf("page = %q, status %d, want Try again later, status 503", first.title, first.status)
+	if first.title != "Please try again later" || first.status != http.StatusServiceUnavailable {
+		t.Errorf("page = %q, status %d, want Please try again later, status 503", first.title, first.status)
 	}
 }
 
@@ -156,8 +156,8 @@ func TestForm_CreateFails(t *testing.T) {
 
 		got := s.browser(t).post("+44 7700 900-012")
 
-		if got.title != "Try again later" || got.status != http.StatusServiceUnavailable {
-			t.Errorf("%+v: page = %q, status %d, want Try again later, status 503", fault, got.title, got.status)
+		if got.title != "Please try again later" || got.status != http.StatusServiceUnavailable {
+			t.Errorf("%+v: page = %q, status %d, want Please try again later, status 503", fault, got.title, got.status)
 		}
 	}
 }
