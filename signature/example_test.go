@@ -16,7 +16,8 @@ import (
 	"github.com/idverify/idverify-go/signature"
 )
 
-// The whole way in a test of your own: a key pair, a signer in the service's place, and the handler under test.
+// Test your own callback handler: create a key pair, sign a callback in place of the service, and
+// pass it to the handler.
 func Example() {
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
@@ -49,7 +50,7 @@ func Example() {
 	// 204
 }
 
-// In production: the service's published keys, and a store that refuses copies.
+// In production, verify with the service's published keys and reject copies of messages.
 func ExampleNewVerifier() {
 	keys, err := signature.NewJWKS("https://eu.api.example.com/.well-known/jwks.json", nil)
 	if err != nil {
@@ -72,13 +73,13 @@ func ExampleNewVerifier() {
 	// Output: 400
 }
 
-// A handler that logs why it refuses, and answers as CallbackHandler does.
+// A handler that logs the error and responds like CallbackHandler.
 func ExampleVerifier_VerifyCallback() {
 	verifier := exampleVerifier()
 	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		m, err := verifier.VerifyCallback(r)
 		if e, ok := errors.AsType[*signature.Error](err); ok {
-			fmt.Println(err) // to your log; the sender learns nothing
+			fmt.Println(err) // log the error, and do not send it to the sender
 			if e.Retryable() {
 				w.Header().Set("Retry-After", "10")
 				w.WriteHeader(http.StatusServiceUnavailable)
@@ -105,17 +106,17 @@ func ExampleVerifier_VerifyCallback() {
 	// 400
 }
 
-// The device comes back with a code, which is only worth anything to the session that began the check.
+// The device returns with a code. Accept it only in the session that started the check.
 func ExampleVerifier_RedirectHandler() {
 	sessionCheckID := "c1" // from your session store
 	handler := exampleVerifier().RedirectHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		m, _ := signature.MessageFromContext(r.Context())
 		if m.Query.Get("check_id") != sessionCheckID {
-			http.Error(w, "this check was begun elsewhere", http.StatusForbidden)
+			http.Error(w, "check belongs to another session", http.StatusForbidden)
 			return
 		}
 		fmt.Println("complete", m.Query.Get("check_id"), "with", m.Query.Get("code"))
-		http.Redirect(w, r, "/done", http.StatusSeeOther) // a reload must not come here again
+		http.Redirect(w, r, "/done", http.StatusSeeOther) // so that a reload does not repeat this request
 	}))
 
 	u := &url.URL{Scheme: "https", Host: "api.example.com", Path: "/back", RawQuery: "check_id=c1&code=a%2Bb"}
@@ -130,7 +131,7 @@ func ExampleVerifier_RedirectHandler() {
 	// 303
 }
 
-// What a proxy in front changed is told by what that proxy sets.
+// Behind a proxy that changes the host and the path, read the original values from its headers.
 func ExampleVerifierOptions_target() {
 	verifier, err := signature.NewVerifier(exampleKeys(), []string{"api.example.com"}, &signature.VerifierOptions{
 		Target: func(r *http.Request) (host, requestURI string) {
@@ -151,7 +152,7 @@ func ExampleVerifierOptions_target() {
 	// Output: <nil>
 }
 
-// A program counts refusals by their reason.
+// Read the reason of an error, for example for a metric.
 func ExampleError() {
 	r := exampleCallback("{}")
 	r.Host = "another-customer.example.net"
@@ -166,7 +167,8 @@ func ExampleError() {
 	// true
 }
 
-// A replay store over a database that several processes share. Claim must be one atomic step, such as Redis' SET with NX and EX.
+// A replay store in a database that several processes share. Claim must be one atomic operation,
+// such as SET with NX and EX in Redis.
 func ExampleReplayStore() {
 	var store signature.ReplayStore = sharedStore{claim: func(_ context.Context, key string, ttl time.Duration) (bool, error) {
 		fmt.Println("SET", key[:7], "1 NX EX", int(ttl.Round(time.Second).Seconds()))
@@ -199,7 +201,7 @@ func ExampleMemoryReplayStore() {
 	// false <nil>
 }
 
-// Keys of your own choosing, such as a second key set for a migration.
+// A key source returns ErrUnknownKey for a key that does not exist.
 func ExampleKeySource() {
 	var source signature.KeySource = exampleKeys()
 
@@ -208,7 +210,7 @@ func ExampleKeySource() {
 	// Output: true
 }
 
-// A key set must come over https: whoever can change it can sign as the service.
+// The URL of a key set must use https, because anyone who can change the set can sign messages.
 func ExampleNewJWKS() {
 	_, err := signature.NewJWKS("http://eu.api.example.com/.well-known/jwks.json", nil)
 	fmt.Println(err)
@@ -227,7 +229,7 @@ func ExampleSigner_SignRedirect() {
 	// Output: true true
 }
 
-// The rest are the parts that the examples share: a test key, its signer, and a verifier for api.example.com.
+// The examples share the following functions.
 
 func exampleKeys() signature.StaticKeys {
 	return signature.StaticKeys{keyID: &keys()["service-1"].PublicKey}

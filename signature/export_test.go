@@ -5,7 +5,7 @@ import (
 	"net/http"
 )
 
-// Doors for tests: the readers of foreign bytes, one by one.
+// Parsers of untrusted input, exported for tests.
 var (
 	ParseDate       = parseDate
 	ParseDigest     = parseDigest
@@ -14,13 +14,13 @@ var (
 	Usable          = func(key *rsa.PublicKey) bool { return usable(key) }
 )
 
-// ParseKeySet returns the keys of a key set that can verify.
+// ParseKeySet returns the usable keys of a key set.
 func ParseKeySet(body []byte) (map[string]*rsa.PublicKey, error) {
 	keys, _, err := parseKeySet(body)
 	return keys, err
 }
 
-// Authorization is an authorization with open fields.
+// Authorization is an authorization with exported fields.
 type Authorization struct {
 	KeyID     string
 	Covered   []string
@@ -32,20 +32,21 @@ func ParseAuthorization(s string) (Authorization, error) {
 	return Authorization{a.keyID, a.covered, a.signature}, err
 }
 
-// CutQuery returns what is left of a query, the values cut out of it, and how often each name that must occur once does.
+// CutQuery returns the signed part of a query, the removed values, and the numbers of
+// authorization, date and check_id parameters.
 func CutQuery(raw string) (rest, authorization, date string, counts [3]int) {
 	q := cutQuery(raw)
 	return q.rest, q.authorization, q.date, [3]int{q.authorizations, q.dates, q.checkIDs}
 }
 
-// SigningString is that of a message with a signature over covered.
+// SigningString returns the signing string of a message for the covered names.
 func SigningString(method, target, host, date string, header http.Header, covered []string) ([]byte, error) {
 	m := message{method: method, target: target, host: host, date: date, header: header}
 	m.covered = covered
 	return m.signingString(nil)
 }
 
-// Claims is how many claims the store holds, expired or not.
+// Claims returns the number of claims in the store, including expired ones.
 func (s *MemoryReplayStore) Claims() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

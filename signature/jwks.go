@@ -68,15 +68,15 @@ type JWKSOptions struct {
 	// headers.
 	HTTPClient *http.Client
 
-	// MaxAge is the maximum time between successful fetches in normal operation. It limits the max-age
+	// MaxAge is the maximum time that a set is used before it is fetched again. It limits the max-age
 	// of the Cache-Control header, and so determines how soon a revoked key is rejected. Default 24 h.
 	//
 	// A max-age below one minute is raised to one minute, but not above MaxAge. Without a max-age, a
 	// set is used for five minutes.
 	MaxAge time.Duration
 
-	// MinRefetch is the minimum time between fetches for key IDs that are not in the set. Default 30
-	// s.
+	// MinRefetch is the minimum time between fetches for key IDs that are not in the set.
+	// Default 30 s.
 	MinRefetch time.Duration
 
 	// MaxStale is the maximum age of the last valid set while fetches fail. Default 24 h.
@@ -198,7 +198,7 @@ func (j *JWKS) fetchedKey(ctx context.Context, keyID string) (*rsa.PublicKey, er
 
 // query is the result of a lookup that does not wait: a key, an error, or the fetch to wait for.
 type query struct {
-	started int     // fetches started so far
+	started int     // fetches started before the lookup
 	set     *keySet // last valid set, or nil
 	key     *rsa.PublicKey
 	fetch   *fetch

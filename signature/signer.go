@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// Signer signs callbacks and redirects as the service does: for tests of your own handlers, with a key of your own. The service's keys stay with the service.
-// It may be used from many goroutines at once.
+// Signer signs callbacks and redirects like the service, with your own key, for tests of your
+// handlers. It is safe for concurrent use.
 type Signer struct {
 	keyID    string
 	key      *rsa.PrivateKey
@@ -25,14 +25,15 @@ type Signer struct {
 	now      func() time.Time
 }
 
-// SignerOptions are the choices of [NewSigner]. Zero fields mean the defaults.
+// SignerOptions configures [NewSigner]. The zero value of a field selects its default.
 type SignerOptions struct {
-	CallbackHeader string           // the header that names the kind of a callback; default x-service-callback
-	Base64Digest   bool             // write the digest in base64 in place of hexadecimal
-	Now            func() time.Time // the clock that dates messages; default time.Now
+	CallbackHeader string           // name of the header with the kind of a callback; default x-service-callback
+	Base64Digest   bool             // encode the digest in base64 instead of hexadecimal
+	Now            func() time.Time // returns the date of messages; default time.Now
 }
 
-// NewSigner returns a signer with an RSA key of 2048 to 4096 bits and the id that a [KeySource] knows it by, 1 to 256 printable ASCII characters. opts may be nil.
+// NewSigner returns a signer for an RSA key of 2048 to 4096 bits. keyID is the ID of the key in the
+// verifier's [KeySource], 1 to 256 printable ASCII characters. opts may be nil.
 func NewSigner(keyID string, key *rsa.PrivateKey, opts *SignerOptions) (*Signer, error) {
 	if opts == nil {
 		opts = &SignerOptions{}
@@ -43,28 +44,32 @@ func NewSigner(keyID string, key *rsa.PrivateKey, opts *SignerOptions) (*Signer,
 	}
 	switch {
 	case !validKeyID(keyID):
-		return nil, errors.New("signature: new signer: the key id is not 1 to 256 printable ASCII characters without quote and backslash")
+		return nil, errors.New("signature: new signer: key ID is not 1 to 256 printable ASCII characters without quotes and backslashes")
 	case key == nil || !usable(&key.PublicKey):
-		return nil, errors.New("signature: new signer: the key is not an RSA key of 2048 to 4096 bits")
+		return nil, errors.New("signature: new signer: key is not an RSA key of 2048 to 4096 bits")
 	case !isToken(s.header):
-		return nil, errors.New("signature: new signer: the callback header is not a header name")
+		return nil, errors.New("signature: new signer: CallbackHeader is not a header name")
 	}
 	return s, nil
 }
 
-// SignCallback makes r the signed callback with that body: it sets Body, GetBody, ContentLength, the headers Date, Digest and Authorization, and Content-Type where it is absent.
-// r must be a POST, and its callback header must name the kind, for example phone_check. The request target is r.RequestURI or, where that is empty as in a client's request, r.URL.RequestURI(). Sign again for each attempt: the date is part of the signature.
+// SignCallback turns r into a signed callback with the given body. It sets Body, GetBody,
+// ContentLength and the headers Date, Digest and Authorization, and Content-Type if it is missing.
 //
-// Specification: section 5.3, "Callback signature".
+// r must be a POST request, and its callback header must contain the kind, for example phone_check.
+// The request target is r.RequestURI, or r.URL.RequestURI() if that is empty, as in client
+// requests. Sign each attempt again, because the date is part of the signature.
+//
+// Protocol: docs/protocol.md, section 7.
 func (s *Signer) SignCallback(r *http.Request, body []byte) error {
 	if r.Method != http.MethodPost {
-		return errors.New("signature: sign callback: the method is not POST")
+		return errors.New("signature: sign callback: method is not POST")
 	}
 	if hostOf(r) == "" {
-		return errors.New("signature: sign callback: the request has no host")
+		return errors.New("signature: sign callback: request has no host")
 	}
 	if len(r.Header.Values(s.header)) != 1 || r.Header.Get(s.header) == "" {
-		return fmt.Errorf("signature: sign callback: set the header %s to the kind of the callback first, once", s.header)
+		return fmt.Errorf("signature: sign callback: request does not have exactly one non-empty header %s (set it to the kind of the callback)", s.header)
 	}
 	m := message{method: "post", host: hostOf(r), header: r.Header}
 	var err error
@@ -89,15 +94,17 @@ func (s *Signer) SignCallback(r *http.Request, body []byte) error {
 	return nil
 }
 
-// SignRedirect appends the parameters authorization and date to u.RawQuery, whose other bytes it leaves alone. u must be absolute, as the device will ask for it, and hold one check_id and neither authorization nor date.
+// SignRedirect appends the parameters authorization and date to u.RawQuery and keeps its other
+// bytes. u must be absolute. Its query must contain exactly one check_id, no authorization and no
+// date.
 //
-// Specification: section 5.3, "Redirect signature".
+// Protocol: docs/protocol.md, section 7.
 func (s *Signer) SignRedirect(u *url.URL) error {
 	if u.Host == "" {
-		return errors.New("signature: sign redirect: the URL has no host")
+		return errors.New("signature: sign redirect: URL has no host")
 	}
 	if q := cutQuery(u.RawQuery); q.authorizations+q.dates > 0 || q.checkIDs != 1 {
-		return errors.New("signature: sign redirect: the query must hold one check_id, no authorization and no date")
+		return errors.New("signature: sign redirect: query does not contain exactly one check_id, no authorization and no date")
 	}
 	target, err := requestTarget(u.RequestURI(), u.Host)
 	if err != nil {
@@ -128,7 +135,8 @@ func (s *Signer) sign(m *message) (string, error) {
 		s.keyID, algorithm, strings.Join(m.covered, " "), base64.StdEncoding.EncodeToString(signature)), nil
 }
 
-// encodeParameter is base64 with its '+', '/' and '=' escaped, so that no reader of the query takes them for something else.
+// encodeParameter returns s in base64 with '+', '/' and '=' escaped, because '+' means a space in a
+// query.
 func encodeParameter(s string) string {
 	return url.QueryEscape(base64.StdEncoding.EncodeToString([]byte(s)))
 }
