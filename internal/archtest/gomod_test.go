@@ -8,14 +8,14 @@ import (
 	"testing"
 )
 
-// chosen are the modules that the core may require, besides those of golang.org/x. What they require themselves follows as indirect.
-var chosen = []string{
+// allowedModules are the modules that the core may require, besides those of golang.org/x. What they require themselves follows as indirect.
+var allowedModules = []string{
 	"github.com/google/go-cmp", // in tests alone
 	"github.com/hashicorp/go-retryablehttp",
 	"github.com/lestrrat-go/jwx/v2",
 }
 
-func TestGoModRequiresOnlyTheChosenModules(t *testing.T) {
+func TestGoMod_RequiresAllowedModules(t *testing.T) {
 	t.Parallel()
 	command := exec.CommandContext(t.Context(), "go", "mod", "edit", "-json")
 	command.Dir = root
@@ -42,7 +42,7 @@ func TestGoModRequiresOnlyTheChosenModules(t *testing.T) {
 		t.Errorf("the module is %s, want %s", mod.Module.Path, module)
 	}
 	for _, r := range mod.Require {
-		if !r.Indirect && !slices.Contains(chosen, r.Path) && !strings.HasPrefix(r.Path, "golang.org/x/") {
+		if !r.Indirect && !slices.Contains(allowedModules, r.Path) && !strings.HasPrefix(r.Path, "golang.org/x/") {
 			t.Errorf("go.mod requires %s: every user would have to trust it too; put it into a nested module", r.Path)
 		}
 	}

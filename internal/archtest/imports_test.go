@@ -17,29 +17,29 @@ const module = "github.com/idverify/idverify-go"
 // root is the module's directory, seen from this one.
 const root = "../.."
 
-// row says what the code of a package may import.
-type row struct {
-	pkg  string // "examples/*" is every package below examples
-	may  string // packages of ours
-	also string // packages of other modules
+// importRule says what the code of a package may import.
+type importRule struct {
+	pkg      string // "examples/*" is every package below examples
+	local    string // packages of ours
+	external string // packages of other modules
 }
 
 // importRules is the table of docs/architecture.md, "Who may import whom". The first row whose package fits decides; a package without a row has no place yet.
-var importRules = []row{
+var importRules = []importRule{
 	{pkg: "internal/wire"},
 	{pkg: "internal/archtest"},
 	{pkg: "internal/synctest"},
-	{pkg: "signature", also: "github.com/lestrrat-go/jwx/v2/jwk"},
-	{pkg: ".", may: "internal/wire signature", also: "github.com/hashicorp/go-retryablehttp golang.org/x/oauth2"},
+	{pkg: "signature", external: "github.com/lestrrat-go/jwx/v2/jwk"},
+	{pkg: ".", local: "internal/wire signature", external: "github.com/hashicorp/go-retryablehttp golang.org/x/oauth2"},
 	{pkg: "sandboxfake/internal/memnet"},
 	{pkg: "sandboxfake/internal/rsql"},
 	{pkg: "sandboxfake/internal/vclock"},
-	{pkg: "sandboxfake", may: "internal/wire signature . sandboxfake/internal/memnet sandboxfake/internal/rsql sandboxfake/internal/vclock"},
-	{pkg: "cmd/sandboxfake", may: "signature . sandboxfake"},
-	{pkg: "conformance", may: "."},
-	{pkg: "examples/passwordless", may: "signature . sandboxfake examples/passwordless/internal/signin"},
-	{pkg: "examples/passwordless/internal/signin", may: "signature ."},
-	{pkg: "examples/*", may: "signature . sandboxfake"},
+	{pkg: "sandboxfake", local: "internal/wire signature . sandboxfake/internal/memnet sandboxfake/internal/rsql sandboxfake/internal/vclock"},
+	{pkg: "cmd/sandboxfake", local: "signature . sandboxfake"},
+	{pkg: "conformance", local: "."},
+	{pkg: "examples/passwordless", local: "signature . sandboxfake examples/passwordless/internal/signin"},
+	{pkg: "examples/passwordless/internal/signin", local: "signature ."},
+	{pkg: "examples/*", local: "signature . sandboxfake"},
 }
 
 func TestPackagesImportOnlyWhatTheHouseAllows(t *testing.T) {
@@ -49,17 +49,17 @@ func TestPackagesImportOnlyWhatTheHouseAllows(t *testing.T) {
 		if f.test {
 			continue
 		}
-		i := slices.IndexFunc(importRules, func(r row) bool { return r.fits(f.pkg) })
+		i := slices.IndexFunc(importRules, func(r importRule) bool { return r.matches(f.pkg) })
 		if i < 0 {
 			t.Errorf("%s: package %s has no row in the table of who may import whom", f.path, f.pkg)
 			continue
 		}
 		for _, path := range f.imports {
-			if ours, ok := local(path); ok {
-				if !listed(importRules[i].may, ours) {
+			if ours, ok := localPath(path); ok {
+				if !contains(importRules[i].local, ours) {
 					t.Errorf("%s imports %s, which package %s may not", f.path, ours, f.pkg)
 				}
-			} else if isModule(path) && !listed(importRules[i].also, path) {
+			} else if isModule(path) && !contains(importRules[i].external, path) {
 				t.Errorf("%s imports %s, which package %s may not", f.path, path, f.pkg)
 			}
 		}
@@ -83,11 +83,11 @@ func TestTestsImportOneModuleMoreThanTheCode(t *testing.T) {
 
 	for _, f := range goFiles(t) {
 		for _, path := range f.imports {
-			if _, ours := local(path); !f.test || ours || !isModule(path) {
+			if _, ours := localPath(path); !f.test || ours || !isModule(path) {
 				continue
 			}
-			chosen := slices.ContainsFunc(importRules, func(r row) bool { return listed(r.also, path) })
-			if !chosen && path != "github.com/google/go-cmp/cmp" && !strings.HasPrefix(path, "golang.org/x/") {
+			allowed := slices.ContainsFunc(importRules, func(r importRule) bool { return contains(r.external, path) })
+			if !allowed && path != "github.com/google/go-cmp/cmp" && !strings.HasPrefix(path, "golang.org/x/") {
 				t.Errorf("%s imports %s: tests use go-cmp and golang.org/x", f.path, path)
 			}
 		}
@@ -122,17 +122,17 @@ func TestBubbles_SkippedInFIPSMode(t *testing.T) {
 	}
 }
 
-func (r row) fits(pkg string) bool {
+func (r importRule) matches(pkg string) bool {
 	if dir, ok := strings.CutSuffix(r.pkg, "*"); ok {
 		return strings.HasPrefix(pkg, dir)
 	}
 	return r.pkg == pkg
 }
 
-func listed(list, name string) bool { return slices.Contains(strings.Fields(list), name) }
+func contains(list, name string) bool { return slices.Contains(strings.Fields(list), name) }
 
-// local is the import path of one of our packages as the table names it.
-func local(path string) (string, bool) {
+// localPath is the import path of one of our packages as the table names it.
+func localPath(path string) (string, bool) {
 	if path == module {
 		return ".", true
 	}

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-var licenceRow = regexp.MustCompile(`(?m)^\| ([a-z]\S*) \| \S+ \|$`)
+var licenseRow = regexp.MustCompile(`(?m)^\| ([a-z]\S*) \| \S+ \|$`)
 
 func TestTheListOfLicencesIsComplete(t *testing.T) {
 	t.Parallel()
@@ -28,7 +28,7 @@ func TestTheListOfLicencesIsComplete(t *testing.T) {
 		t.Fatal(err)
 	}
 	var listed []string
-	for _, m := range licenceRow.FindAllSubmatch(list, -1) {
+	for _, m := range licenseRow.FindAllSubmatch(list, -1) {
 		listed = append(listed, string(m[1]))
 	}
 
