@@ -8,9 +8,10 @@ import (
 	"testing"
 )
 
-// allowedModules are the modules that the core may require, besides those of golang.org/x. What they require themselves follows as indirect.
+// allowedModules lists the modules that go.mod may require directly, in addition to those of
+// golang.org/x.
 var allowedModules = []string{
-	"github.com/google/go-cmp", // in tests alone
+	"github.com/google/go-cmp", // only in tests
 	"github.com/hashicorp/go-retryablehttp",
 	"github.com/lestrrat-go/jwx/v2",
 }
@@ -39,14 +40,14 @@ func TestGoMod_RequiresAllowedModules(t *testing.T) {
 	}
 
 	if mod.Module.Path != module {
-		t.Errorf("the module is %s, want %s", mod.Module.Path, module)
+		t.Errorf("module = %s, want %s", mod.Module.Path, module)
 	}
 	for _, r := range mod.Require {
 		if !r.Indirect && !slices.Contains(allowedModules, r.Path) && !strings.HasPrefix(r.Path, "golang.org/x/") {
-			t.Errorf("go.mod requires %s: every user would have to trust it too; put it into a nested module", r.Path)
+			t.Errorf("go.mod requires %s, which every user would depend on: move the code that needs it to a nested module", r.Path)
 		}
 	}
 	if mod.Toolchain != "" || len(mod.Replace) > 0 || len(mod.Tool) > 0 {
-		t.Errorf("go.mod has a toolchain, a replace or a tool line: these are for tools.mod and nested modules, not for our users")
+		t.Errorf("go.mod has a toolchain, replace or tool directive: these belong in tools.mod or a nested module")
 	}
 }

@@ -1,4 +1,5 @@
-// Package archtest holds the tests of how the module is built: who may import whom, and what it may depend on. It has no code of its own.
+// Package archtest tests the architecture of the module: the imports of its packages, its
+// dependencies, their licenses, and its prose. It contains only tests.
 package archtest
 
 import (
@@ -14,17 +15,18 @@ import (
 
 const module = "github.com/idverify/idverify-go"
 
-// root is the module's directory, seen from this one.
+// root is the directory of the module, relative to this package.
 const root = "../.."
 
-// importRule says what the code of a package may import.
+// importRule lists what the code of a package may import, apart from the standard library.
 type importRule struct {
-	pkg      string // "examples/*" is every package below examples
-	local    string // packages of ours
-	external string // packages of other modules
+	pkg      string // "examples/*" matches every package below examples
+	local    string // packages of this module, separated by spaces
+	external string // packages of other modules, separated by spaces
 }
 
-// importRules is the table of docs/architecture.md, "Who may import whom". The first row whose package fits decides; a package without a row has no place yet.
+// importRules is the table "Imports" of docs/architecture.md. The first rule that matches a package
+// applies. Every package needs a rule.
 var importRules = []importRule{
 	{pkg: "internal/wire"},
 	{pkg: "internal/archtest"},
@@ -42,7 +44,7 @@ var importRules = []importRule{
 	{pkg: "examples/*", local: "signature . sandboxfake"},
 }
 
-func TestPackagesImportOnlyWhatTheHouseAllows(t *testing.T) {
+func TestImports_Packages(t *testing.T) {
 	t.Parallel()
 
 	for _, f := range goFiles(t) {
@@ -51,34 +53,35 @@ func TestPackagesImportOnlyWhatTheHouseAllows(t *testing.T) {
 		}
 		i := slices.IndexFunc(importRules, func(r importRule) bool { return r.matches(f.pkg) })
 		if i < 0 {
-			t.Errorf("%s: package %s has no row in the table of who may import whom", f.path, f.pkg)
+			t.Errorf("%s: package %s has no rule in importRules", f.path, f.pkg)
 			continue
 		}
 		for _, path := range f.imports {
 			if ours, ok := localPath(path); ok {
 				if !contains(importRules[i].local, ours) {
-					t.Errorf("%s imports %s, which package %s may not", f.path, ours, f.pkg)
+					t.Errorf("%s imports %s, which importRules does not allow for package %s", f.path, ours, f.pkg)
 				}
 			} else if isModule(path) && !contains(importRules[i].external, path) {
-				t.Errorf("%s imports %s, which package %s may not", f.path, path, f.pkg)
+				t.Errorf("%s imports %s, which importRules does not allow for package %s", f.path, path, f.pkg)
 			}
 		}
 	}
 }
 
-// A test inside a package that used the fake, which imports that package, would be a cycle or soon become one.
-func TestOnlyExternalTestsImportTheFake(t *testing.T) {
+// TestImports_FakeFromExternalTests finds internal tests that import the fake. The fake imports the
+// package under test, so these would be import cycles, or could become ones.
+func TestImports_FakeFromExternalTests(t *testing.T) {
 	t.Parallel()
 
 	for _, f := range goFiles(t) {
 		internal := f.test && !strings.HasSuffix(f.name, "_test") && !strings.HasPrefix(f.pkg, "examples/")
 		if internal && slices.Contains(f.imports, module+"/sandboxfake") {
-			t.Errorf("%s imports sandboxfake but is in package %s: make it an external test, package %s_test", f.path, f.name, f.name)
+			t.Errorf("%s imports sandboxfake and is in package %s, want package %s_test", f.path, f.name, f.name)
 		}
 	}
 }
 
-func TestTestsImportOneModuleMoreThanTheCode(t *testing.T) {
+func TestImports_ModulesOfTests(t *testing.T) {
 	t.Parallel()
 
 	for _, f := range goFiles(t) {
@@ -88,14 +91,14 @@ func TestTestsImportOneModuleMoreThanTheCode(t *testing.T) {
 			}
 			allowed := slices.ContainsFunc(importRules, func(r importRule) bool { return contains(r.external, path) })
 			if !allowed && path != "github.com/google/go-cmp/cmp" && !strings.HasPrefix(path, "golang.org/x/") {
-				t.Errorf("%s imports %s: tests use go-cmp and golang.org/x", f.path, path)
+				t.Errorf("%s imports %s: tests may import the modules of the code, go-cmp and golang.org/x", f.path, path)
 			}
 		}
 	}
 }
 
-// jwx/v2 gets no more releases upstream. The day it is replaced, one file changes.
-func TestJWXIsImportedInOneFile(t *testing.T) {
+// TestImports_JWX keeps jwx/v2, which gets no more releases, replaceable by changing one file.
+func TestImports_JWX(t *testing.T) {
 	t.Parallel()
 
 	var importers []string
@@ -106,18 +109,18 @@ func TestJWXIsImportedInOneFile(t *testing.T) {
 	}
 
 	if !slices.Equal(importers, []string{"signature/keyset.go"}) {
-		t.Errorf("jwx is imported in %q, want signature/keyset.go alone", importers)
+		t.Errorf("files that import jwx = %q, want only signature/keyset.go", importers)
 	}
 }
 
-func TestBubbles_SkippedInFIPSMode(t *testing.T) {
+func TestImports_Synctest(t *testing.T) {
 	t.Parallel()
 
-	// Users read the imports of this example; its test calls synctest.SkipInFIPSMode.
+	// The example shows users the standard import. Its test calls synctest.SkipInFIPSMode.
 	allowed := []string{"internal/synctest/synctest.go", "sandboxfake/example_synctest_test.go"}
 	for _, f := range goFiles(t) {
 		if slices.Contains(f.imports, "testing/synctest") && !slices.Contains(allowed, f.path) {
-			t.Errorf("%s imports testing/synctest: import internal/synctest, or the test panics under GODEBUG=fips140=on", f.path)
+			t.Errorf("%s imports testing/synctest, want internal/synctest: the test would panic with GODEBUG=fips140=on", f.path)
 		}
 	}
 }
@@ -131,7 +134,7 @@ func (r importRule) matches(pkg string) bool {
 
 func contains(list, name string) bool { return slices.Contains(strings.Fields(list), name) }
 
-// localPath is the import path of one of our packages as the table names it.
+// localPath returns the name in importRules of a package of this module.
 func localPath(path string) (string, bool) {
 	if path == module {
 		return ".", true
@@ -139,7 +142,8 @@ func localPath(path string) (string, bool) {
 	return strings.CutPrefix(path, module+"/")
 }
 
-// isModule tells a package that is not of the standard library: its first element has a dot.
+// isModule reports whether an import path is outside the standard library: its first element
+// contains a dot.
 func isModule(path string) bool {
 	first, _, _ := strings.Cut(path, "/")
 	return strings.Contains(first, ".")
@@ -147,14 +151,14 @@ func isModule(path string) bool {
 
 // goFile is a Go file of the module.
 type goFile struct {
-	path    string // from the root, with slashes
-	pkg     string // its directory, as the table names it
-	name    string // of its package clause
+	path    string // relative to root, with slashes
+	pkg     string // its directory, as named in importRules
+	name    string // of the package clause
 	test    bool
 	imports []string
 }
 
-// goFiles reads the imports of every Go file of the module. Nested modules have requirements of their own and are left out.
+// goFiles returns the Go files of the module without those of nested modules.
 func goFiles(t *testing.T) []goFile {
 	t.Helper()
 	var files []goFile
@@ -192,7 +196,7 @@ func goFiles(t *testing.T) []goFile {
 		t.Fatal(err)
 	}
 	if len(files) < 20 {
-		t.Fatalf("found %d Go files: is %s the module's directory?", len(files), root)
+		t.Fatalf("found %d Go files in %s, want at least 20", len(files), root)
 	}
 	return files
 }
