@@ -21,8 +21,8 @@ import (
 	"github.com/idverify/idverify-go/sandboxfake"
 )
 
-// exportedRoots returns a pool of only the exported authority of srv, as a client in another
-// process would have.
+// exportedRoots returns a pool with only the exported CA of srv, as clients in other processes use
+// it.
 func exportedRoots(t *testing.T, srv *sandboxfake.Server) *x509.CertPool {
 	t.Helper()
 	roots := x509.NewCertPool()
@@ -42,7 +42,7 @@ func TestServer_CACertPEMConstraints(t *testing.T) {
 	}{
 		{"fixed keys", nil, []string{"localhost"}, []string{"127.0.0.0/8", "::1/128"}},
 		{"fresh keys", []sandboxfake.Option{sandboxfake.WithFreshKeys()}, []string{"localhost"}, []string{"127.0.0.0/8", "::1/128"}},
-		{"fresh keys on every address", []sandboxfake.Option{sandboxfake.WithFreshKeys(), sandboxfake.WithAddr(":0")}, []string{"localhost"}, []string{"127.0.0.0/8", "::1/128"}},
+		{"fresh keys on all addresses", []sandboxfake.Option{sandboxfake.WithFreshKeys(), sandboxfake.WithAddr(":0")}, []string{"localhost"}, []string{"127.0.0.0/8", "::1/128"}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
@@ -68,13 +68,14 @@ func TestServer_CACertPEMConstraints(t *testing.T) {
 				t.Errorf("permitted addresses (-want +got):\n%s", diff)
 			}
 			if !ca.PermittedDNSDomainsCritical || !ca.IsCA || !ca.MaxPathLenZero {
-				t.Errorf("critical %v, CA %v, no authority below %v, want all", ca.PermittedDNSDomainsCritical, ca.IsCA, ca.MaxPathLenZero)
+				t.Errorf("critical = %v, CA = %v, no intermediate CA = %v, want all true", ca.PermittedDNSDomainsCritical, ca.IsCA, ca.MaxPathLenZero)
 			}
 		})
 	}
 }
 
-// Each client accepts the service, and rejects another name that its authority signed.
+// Clients accept the service's certificate and reject a certificate of the same CA for another
+// name.
 func TestServer_CACertPEMInClients(t *testing.T) {
 	t.Parallel()
 	for _, keys := range []struct {
@@ -108,7 +109,7 @@ func TestServer_CACertPEMInClients(t *testing.T) {
 			}
 
 			if err := dial(own, "localhost"); err != nil {
-				t.Errorf("the service is rejected: %v", err)
+				t.Errorf("client rejects the service: %v", err)
 			}
 			invalid, ok := errors.AsType[x509.CertificateInvalidError](dial(other, "shop.example"))
 			if !ok || invalid.Reason != x509.CANotAuthorizedForThisName {
@@ -124,7 +125,7 @@ func TestServer_CACertPEMInClients(t *testing.T) {
 			}
 
 			if output, err := curl(own, "localhost"); err != nil {
-				t.Errorf("the service is rejected: %v %s", err, output)
+				t.Errorf("client rejects the service: %v %s", err, output)
 			}
 			if output, err := curl(other, "shop.example"); err == nil || !strings.Contains(output, "permitted subtree violation") {
 				t.Errorf("another host: %v %s, want a permitted subtree violation", err, output)
@@ -151,7 +152,7 @@ func TestServer_CACertPEMInClients(t *testing.T) {
 			}
 
 			if got := node(own, "localhost"); got != "accepted" {
-				t.Errorf("the service is rejected: %s", got)
+				t.Errorf("client rejects the service: %s", got)
 			}
 			if got := node(other, "shop.example"); !strings.Contains(got, "permitted subtree violation") {
 				t.Errorf("another host: %s, want a permitted subtree violation", got)
@@ -160,7 +161,7 @@ func TestServer_CACertPEMInClients(t *testing.T) {
 	}
 }
 
-// needTool skips a test without a program, except in continuous integration.
+// needTool skips a test if a program is not installed. It fails the test in CI.
 func needTool(t *testing.T, name string) {
 	t.Helper()
 	if _, err := exec.LookPath(name); err == nil {
@@ -187,17 +188,17 @@ func TestServer_HandleUsesAnotherCA(t *testing.T) {
 
 				response, err := srv.HTTPClient().Get(url)
 				if err != nil {
-					t.Fatalf("the server's own client does not trust the host: %v", err)
+					t.Fatalf("the server's client does not trust the host: %v", err)
 				}
 				response.Body.Close()
 				_, err = exported.Get(url)
 
 				if _, ok := errors.AsType[x509.UnknownAuthorityError](err); !ok {
-					t.Errorf("a client of the exported CA gets %v, want an unknown authority: that CA would vouch for any name", err)
+					t.Errorf("client with the exported CA: error = %v, want UnknownAuthorityError: that CA must not sign other names", err)
 				}
 				response, err = exported.Get(srv.URL())
 				if err != nil {
-					t.Fatalf("a client of the exported CA does not trust the service: %v", err)
+					t.Fatalf("client with the exported CA does not trust the service: %v", err)
 				}
 				response.Body.Close()
 			})
@@ -210,14 +211,14 @@ func TestStart_HostOfCertificate(t *testing.T) {
 	for _, row := range []struct {
 		name, addr string
 		fresh      bool
-		want       string // in the error; empty: it starts
+		want       string // in the error; if empty, no error
 	}{
 		{"fixed keys by name", "localhost:0", false, ""},
-		{"fixed keys on every address", "0.0.0.0:0", false, ""},
+		{"fixed keys on all addresses", "0.0.0.0:0", false, ""},
 		{"fixed keys on another loopback address", "127.0.0.2:0", false, "fixed test keys are valid for localhost"},
-		{"fixed keys by another name", "sandbox:0", false, "fixed test keys are valid for localhost"},
-		{"a name of other characters", "bücher.example:0", true, "no certificate can be issued"},
-		{"an address with a zone", "[fe80::1%lo]:0", true, "no certificate can be issued"},
+		{"fixed keys by other name", "sandbox:0", false, "fixed test keys are valid for localhost"},
+		{"name that is not ASCII", "bücher.example:0", true, "no certificate can be issued"},
+		{"address with a zone", "[fe80::1%lo]:0", true, "no certificate can be issued"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
@@ -232,7 +233,7 @@ func TestStart_HostOfCertificate(t *testing.T) {
 				srv.Close()
 			}
 			if row.want == "" && err != nil || row.want != "" && (err == nil || !strings.Contains(err.Error(), row.want)) {
-				t.Errorf("error %v, want %q", err, row.want)
+				t.Errorf("error = %v, want %q", err, row.want)
 			}
 		})
 	}

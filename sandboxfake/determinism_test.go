@@ -21,10 +21,10 @@ import (
 	"github.com/idverify/idverify-go/sandboxfake"
 )
 
-// The golden files are another process's answers: this one must give the same.
-var update = flag.Bool("update", false, "write the golden files anew")
+// The golden files contain the responses of another process, which every process must reproduce.
+var update = flag.Bool("update", false, "write the golden files")
 
-// golden compares text with a file of testdata.
+// golden compares text with a file in testdata.
 func golden(t *testing.T, name, text string) {
 	t.Helper()
 	path := filepath.Join("testdata", name)
@@ -38,11 +38,11 @@ func golden(t *testing.T, name, text string) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(string(want), text); diff != "" {
-		t.Errorf("this process answers otherwise than the one that wrote %s (-written +now):\n%s", name, diff)
+		t.Errorf("output differs from %s (-golden +got):\n%s", name, diff)
 	}
 }
 
-// recorder is a round tripper that writes down answers, byte for byte.
+// recorder is a RoundTripper that records responses.
 type recorder struct {
 	next http.RoundTripper
 	text bytes.Buffer
@@ -70,7 +70,9 @@ func writeHeader(w io.Writer, header http.Header) {
 	}
 }
 
-// story is a project's life, one call after another: every product, the flows of both versions, an expiry, retries of a callback, a rotation of keys. It returns what was answered and delivered, and the ids, codes and tokens in it.
+// story uses a project in a fixed sequence of requests: all products, both versions, an expired
+// check, callback retries and a key rotation. It returns all responses and deliveries, and the IDs,
+// codes and tokens in them.
 func story(t *testing.T, srv *sandboxfake.Server) (whole, ids string) {
 	t.Helper()
 	record := &recorder{next: srv.HTTPClient().Transport}
@@ -122,12 +124,12 @@ func story(t *testing.T, srv *sandboxfake.Server) (whole, ids string) {
 	return record.text.String(), strings.Join(noted, "\n") + "\n"
 }
 
-// codeOf is the code that a redirect carries.
+// codeOf returns the code in a redirect.
 func codeOf(t *testing.T, location string) string {
 	t.Helper()
 	_, rest, found := strings.Cut(location, "&code=")
 	if !found {
-		t.Fatalf("no code in the redirect %s", location)
+		t.Fatalf("redirect %s does not contain a code", location)
 	}
 	code, _, _ := strings.Cut(rest, "&")
 	return code
@@ -158,7 +160,7 @@ func TestServer_ReproducesIDs(t *testing.T) {
 			_, ids := story(t, sandboxfake.New(t, row.opts...))
 
 			if *update {
-				t.Skip("the byte-equal mode writes the file that is read here")
+				t.Skip("TestServer_ReproducesBytes writes this file")
 			}
 			golden(t, "golden_ids.txt", ids)
 		})
@@ -176,7 +178,7 @@ func TestWithSeed_OtherIDs(t *testing.T) {
 
 	for id := range strings.FieldsSeq(ids) {
 		if slices.Contains(zero, id) {
-			t.Errorf("%s is also one of seed 0", id)
+			t.Errorf("seeds 0 and 1 both produce %s", id)
 		}
 	}
 }

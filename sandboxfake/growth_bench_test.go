@@ -12,8 +12,9 @@ import (
 	"github.com/idverify/idverify-go/sandboxfake"
 )
 
-// BenchmarkGrowth is what a call costs among many stored checks, beside the same call among a hundred: the two servers take turns, and their medians are compared. docs/performance.md draws it.
-// What a call costs beside other servers is measured in bench/fakes.
+// BenchmarkGrowth measures requests to a server with many stored checks relative to one with 100
+// checks. It alternates between the two servers and reports the ratio of the medians as x-100.
+// docs/performance.md shows the results. bench/fakes measures requests alongside other servers.
 func BenchmarkGrowth(b *testing.B) {
 	for _, stored := range []int{100, 1_000, 10_000, 100_000, 1_000_000} {
 		b.Run(fmt.Sprint(stored), func(b *testing.B) {
@@ -21,11 +22,11 @@ func BenchmarkGrowth(b *testing.B) {
 			before := heap()
 			all.store(stored)
 			each := (float64(heap()) - float64(before)) / float64(stored)
-			if stored > 100 { // of so few, what else the process holds says more
+			if stored > 100 { // with fewer checks, other memory of the process dominates
 				answer := float64(len(all.get(phoneChecks + "/" + all.id).body))
 				b.Run("memory", func(b *testing.B) {
 					b.ReportMetric(each, "B/check")
-					b.ReportMetric(each/answer, "x-answer") // beside the bytes of a check as it is sent
+					b.ReportMetric(each/answer, "x-response") // relative to the size of a check's JSON
 				})
 			}
 			for _, call := range []struct {
@@ -38,7 +39,7 @@ func BenchmarkGrowth(b *testing.B) {
 				}},
 				{"read", func(s *storedChecks) { s.fetch(b, http.MethodGet, "/"+s.id, nil, 200) }},
 				{"first-page", func(s *storedChecks) { s.fetch(b, http.MethodGet, "", nil, 200) }},
-				{"last-page", func(s *storedChecks) { s.fetch(b, http.MethodGet, fmt.Sprint("?page=", s.total/10), nil, 200) }}, // the last full one, so that both answer ten
+				{"last-page", func(s *storedChecks) { s.fetch(b, http.MethodGet, fmt.Sprint("?page=", s.total/10), nil, 200) }}, // the last full page, so that both servers return ten checks
 				{"open", func(s *storedChecks) { s.fetch(b, http.MethodGet, "/"+s.create()+"/redirect", nil, 200) }},
 			} {
 				b.Run(call.name, func(b *testing.B) {
@@ -63,13 +64,13 @@ func BenchmarkGrowth(b *testing.B) {
 
 const newCheck = `{"phone_number":"447700900012"}`
 
-// storedChecks is a server with checks, one of which is read.
+// storedChecks is a server with stored checks.
 type storedChecks struct {
 	*api
 	client *http.Client
-	n      int // it began with so many
-	total  int // and has so many by now
-	id     string
+	n      int    // initial number of checks
+	total  int    // current number of checks
+	id     string // of the check to read
 }
 
 func newStored(b *testing.B, n int) *storedChecks {
@@ -82,14 +83,15 @@ func newStored(b *testing.B, n int) *storedChecks {
 	return s
 }
 
-// store has an empty server hold n checks.
+// store adds n checks to an empty server.
 func (s *storedChecks) store(n int) {
 	s.srv.StoreChecks(n - 1)
 	s.n, s.total = n, n-1
 	s.id = s.create()
 }
 
-// renewed is s, or another with as many checks as s began with, once s holds twice as many: the creates that are measured must not change what they are measured among.
+// renewed returns s, or a new server with s's initial number of checks once s has twice as many, so
+// that measured creates do not change the measured size.
 func (s *storedChecks) renewed(b *testing.B) *storedChecks {
 	b.Helper()
 	if s.total < 2*s.n {
@@ -98,13 +100,14 @@ func (s *storedChecks) renewed(b *testing.B) *storedChecks {
 	return newStored(b, s.n)
 }
 
-// create makes a check and returns its id.
+// create creates a check and returns its ID.
 func (s *storedChecks) create() string {
 	s.total++
 	return s.api.create(phoneChecks, newCheck)
 }
 
-// fetch calls the service below its PhoneChecks and reads the answer to its end, so that the connection is used again.
+// fetch sends a request to a path below the PhoneChecks and reads the whole response, so that the
+// connection is reused.
 func (s *storedChecks) fetch(b *testing.B, method, path string, body io.Reader, want int) {
 	b.Helper()
 	request, err := http.NewRequest(method, s.srv.URL()+phoneChecks+path, body)

@@ -10,9 +10,9 @@ import (
 	"github.com/idverify/idverify-go/sandboxfake"
 )
 
-// heap is how many bytes are in use, on the heap and in stacks.
+// heap returns the bytes in use on the heap and in stacks.
 func heap() uint64 {
-	// Several times: a collection only queues what has a finalizer, and halves a stack that has become too large.
+	// Collect several times: one collection only queues finalizers, and only halves large stacks.
 	for range 5 {
 		runtime.GC()
 	}
@@ -21,11 +21,12 @@ func heap() uint64 {
 	return stats.HeapAlloc + stats.StackInuse
 }
 
-// It runs alone, without t.Parallel: it measures the memory of the process.
+// It measures the memory of the process, so it does not call t.Parallel.
 func TestServer_MemoryPerServer(t *testing.T) {
-	// All are alive at once; a tenth of them, which is measured, has answered and keeps the connection.
+	// All servers exist at the same time. A tenth of them has handled requests and has an open
+	// connection.
 	const servers, answering, limit = 2000, 200, 64 << 10
-	newAPI(t, sandboxfake.New(t, sandboxfake.WithInMemory())) // what all servers share is made with the first
+	newAPI(t, sandboxfake.New(t, sandboxfake.WithInMemory())) // creates what all servers share
 	before := heap()
 	alive := make([]*sandboxfake.Server, 0, servers)
 	start := func() *sandboxfake.Server {
@@ -48,18 +49,18 @@ func TestServer_MemoryPerServer(t *testing.T) {
 	}
 	all := (heap() - before) / servers
 
-	t.Logf("%d KiB a server with a connection, %d KiB over all", each>>10, all>>10)
+	t.Logf("%d KiB per server with a connection, %d KiB on average", each>>10, all>>10)
 	if !raceDetector && max(each, all) > limit {
-		t.Errorf("a server takes %d bytes with a connection, %d over all, want at most %d", each, all, limit)
+		t.Errorf("a server uses %d bytes with a connection, %d on average, want at most %d", each, all, limit)
 	}
 	for _, srv := range []*sandboxfake.Server{alive[0], alive[servers-1]} {
 		if r := newAPI(t, srv).get(phoneChecks); r.status != 200 {
-			t.Errorf("among 2,000 a server answers %d", r.status)
+			t.Errorf("status among 2,000 servers = %d, want 200", r.status)
 		}
 	}
 }
 
-// It runs alone, without t.Parallel: it measures the memory of the process.
+// It measures the memory of the process, so it does not call t.Parallel.
 func TestServer_MemoryPerCheck(t *testing.T) {
 	const checks, limit = 20_000, 600
 	srv := sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithFrozenClock(frozenAt))
@@ -68,14 +69,14 @@ func TestServer_MemoryPerCheck(t *testing.T) {
 	srv.StoreChecks(checks)
 
 	each := (heap() - before) / checks
-	t.Logf("%d bytes a check with a callback URL that waits for its Check URL to be opened", each)
+	t.Logf("%d bytes per unopened check with a callback URL", each)
 	if each > limit {
-		t.Errorf("a check takes %d bytes, want at most %d", each, limit)
+		t.Errorf("a check uses %d bytes, want at most %d", each, limit)
 	}
 	runtime.KeepAlive(srv)
 }
 
-// A bubble ends only when every goroutine in it has: one that outlives Close fails the test.
+// A bubble fails the test if a goroutine does not end.
 func TestServer_CloseStopsGoroutines(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -94,10 +95,10 @@ func TestServer_CloseStopsGoroutines(t *testing.T) {
 		srv.Close()
 
 		if _, err := srv.HTTPClient().Get(srv.URL()); err == nil {
-			t.Error("a closed server answers")
+			t.Error("closed server responds, want an error")
 		}
 		if _, err := srv.HTTPClient().Get(srv.Handle("late.sandbox.test", http.NotFoundHandler())); err == nil {
-			t.Error("a host answers that came after Close")
+			t.Error("host added after Close responds, want an error")
 		}
 	})
 }
@@ -114,6 +115,6 @@ func TestServer_IsolatesServers(t *testing.T) {
 
 	host := one.Handle("app.sandbox.test", http.NotFoundHandler())
 	if _, err := other.HTTPClient().Get(host); err == nil {
-		t.Error("a host of one server answers to the other's client")
+		t.Error("another server's client reaches the host, want an error")
 	}
 }

@@ -38,13 +38,13 @@ func TestServer_Requests(t *testing.T) {
 	}
 	create, open := requests[1], requests[2]
 	if create.ID != created.header.Get("X-Request-Id") || create.ClientID != srv.Credentials().ClientID || !create.Time.Equal(frozenAt) || string(create.Body) != body || create.Path != phoneChecks {
-		t.Errorf("the create is told as %+v", create)
+		t.Errorf("create in the journal = %+v, want its request ID, client ID, time, body and path", create)
 	}
 	if create.ProjectID == "" || open.ProjectID != create.ProjectID || open.WorkspaceID != create.WorkspaceID || open.ClientID != "" {
-		t.Errorf("the opening of the Check URL, without credentials, belongs to project %q, want %q", open.ProjectID, create.ProjectID)
+		t.Errorf("project of the opened Check URL = %q, want %q and no client ID", open.ProjectID, create.ProjectID)
 	}
 	if requests[3].Path != "/nowhere?at=all" {
-		t.Errorf("path %q, want it with its query", requests[3].Path)
+		t.Errorf("path = %q, want it with its query", requests[3].Path)
 	}
 }
 
@@ -56,7 +56,7 @@ func TestServer_RequestsMaskSecrets(t *testing.T) {
 	code := a.get(phoneChecks02 + "/" + id + "/redirect").json["code"].(string)
 	a.exchange(phoneChecks02, id, code)
 	const card = "4000000000000002"
-	a.post("/console/v0.1/workspaces/default/payment_methods", `{"card_number":"`+card+`"}`) // refused, and for its scope
+	a.post("/console/v0.1/workspaces/default/payment_methods", `{"card_number":"`+card+`"}`) // rejected for its scope
 	token, secret := a.token, srv.Credentials().ClientSecret.Reveal()
 	a.token = "expired"
 	a.exchange(phoneChecks02, id, code)
@@ -75,13 +75,13 @@ func TestServer_RequestsMaskSecrets(t *testing.T) {
 	}
 	basic := a.request(http.MethodGet, "/", "")
 	basic.SetBasicAuth(srv.Credentials().ClientID, secret)
-	for what, s := range map[string]string{"token": token, "secret": secret, "Basic credentials": strings.TrimPrefix(basic.Header.Get("Authorization"), "Basic "), "code": code, "card's number": card} {
+	for what, s := range map[string]string{"token": token, "secret": secret, "Basic credentials": strings.TrimPrefix(basic.Header.Get("Authorization"), "Basic "), "code": code, "card number": card} {
 		if strings.Contains(text.String(), s) {
-			t.Errorf("the journal shows the %s", what)
+			t.Errorf("the journal contains the %s", what)
 		}
 	}
 	if n := strings.Count(text.String(), "[masked]"); n == 0 {
-		t.Error("nothing is masked")
+		t.Error("the journal contains no [masked] text")
 	}
 }
 
@@ -96,7 +96,7 @@ func TestServer_JournalsReturnCopies(t *testing.T) {
 	if err := srv.Idle(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	// As text, which shares nothing with the journals.
+	// As text, so that nothing is shared with the journals.
 	journals := func() string {
 		text, err := json.MarshalIndent([]any{srv.Requests(), srv.Deliveries()}, "", "\t")
 		if err != nil {
@@ -122,7 +122,7 @@ func TestServer_JournalsReturnCopies(t *testing.T) {
 	told[0].Attempts[0].Fault.Body = "spoilt"
 
 	if diff := cmp.Diff(before, journals()); diff != "" {
-		t.Errorf("a caller's change reached the journals (-before +after):\n%s", diff)
+		t.Errorf("changing the returned entries changed the journals (-before +after):\n%s", diff)
 	}
 }
 
@@ -135,7 +135,7 @@ func TestWithJournalLimit_DropsOldest(t *testing.T) {
 	}{
 		{"by default", nil, 1024},
 		{"by option", []sandboxfake.Option{sandboxfake.WithJournalLimit(3)}, 3},
-		{"the least", []sandboxfake.Option{sandboxfake.WithJournalLimit(1)}, 1},
+		{"minimum", []sandboxfake.Option{sandboxfake.WithJournalLimit(1)}, 1},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
@@ -144,7 +144,7 @@ func TestWithJournalLimit_DropsOldest(t *testing.T) {
 			const more = 4
 
 			var paths []string
-			for i := range row.limit + more - 1 { // the token's call is the first
+			for i := range row.limit + more - 1 { // the token request is the first
 				path := fmt.Sprint("/coverage/v0.1/countries/", i)
 				a.get(path)
 				paths = append(paths, path)
@@ -155,10 +155,10 @@ func TestWithJournalLimit_DropsOldest(t *testing.T) {
 				kept = append(kept, r.Path)
 			}
 			if diff := cmp.Diff(paths[more-1:], kept); diff != "" {
-				t.Errorf("kept calls (-want +got):\n%s", diff)
+				t.Errorf("stored requests (-want +got):\n%s", diff)
 			}
 			if got := srv.DroppedRequests(); got != more {
-				t.Errorf("%d dropped, want %d", got, more)
+				t.Errorf("DroppedRequests() = %d, want %d", got, more)
 			}
 		})
 	}
@@ -180,7 +180,7 @@ func TestWithJournalLimit_DroppedDelivery(t *testing.T) {
 		}
 
 		if told.count() != 3 || len(srv.Deliveries()) != 1 || srv.DroppedDeliveries() != 2 {
-			t.Errorf("%d callbacks came, %d are kept, %d dropped, want 3, 1 and 2", told.count(), len(srv.Deliveries()), srv.DroppedDeliveries())
+			t.Errorf("%d callbacks received, %d in the journal, %d dropped, want 3, 1 and 2", told.count(), len(srv.Deliveries()), srv.DroppedDeliveries())
 		}
 	})
 }
@@ -202,18 +202,18 @@ func TestServer_DeliveriesListAttempts(t *testing.T) {
 	got := srv.Deliveries()[0]
 
 	if got.CheckID != id || got.Product != idverify.ProductPhoneCheck || got.Status != "COMPLETED" || got.URL != host+"/callbacks?tenant=1" || !bytes.Contains(got.Body, []byte(id)) {
-		t.Errorf("the delivery is told as %+v", got)
+		t.Errorf("delivery = %+v, want the check's callback", got)
 	}
 	if got.Done || !got.NextAttempt.Equal(frozenAt.Add(30*time.Second)) || len(got.Attempts) != 2 {
-		t.Fatalf("done %v, next try %v, %d attempts, want the third to come after 30 s", got.Done, got.NextAttempt, len(got.Attempts))
+		t.Fatalf("done = %v, next attempt %v, %d attempts, want a third one after 30 s", got.Done, got.NextAttempt, len(got.Attempts))
 	}
 	for i, attempt := range got.Attempts {
 		if attempt.Status != 501+i || !attempt.Time.Equal(frozenAt.Add([]time.Duration{0, 10 * time.Second}[i])) {
-			t.Errorf("try %d: %d at %v", i+1, attempt.Status, attempt.Time)
+			t.Errorf("attempt %d: status %d at %v", i+1, attempt.Status, attempt.Time)
 		}
 		for _, name := range []string{"Authorization", "Date", "Digest", "X-Service-Callback", "Content-Type"} {
 			if attempt.Header.Get(name) == "" || attempt.Header.Get(name) != sent[i].Get(name) {
-				t.Errorf("try %d: %s is told as %q, and was %q", i+1, name, attempt.Header.Get(name), sent[i].Get(name))
+				t.Errorf("attempt %d: %s = %q, want %q as sent", i+1, name, attempt.Header.Get(name), sent[i].Get(name))
 			}
 		}
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/idverify/idverify-go/signature"
 )
 
-// keyIDs are those of the published key set, in its order.
+// keyIDs returns the key IDs of the published key set, in its order.
 func (a *api) keyIDs() []string {
 	a.t.Helper()
 	var ids []string
@@ -28,7 +28,7 @@ func TestServer_RotateKeysOverlap(t *testing.T) {
 		a := newAPI(t, srv)
 		first := a.keyIDs()
 		if len(first) != 1 {
-			t.Fatalf("a new server publishes %d keys, want one", len(first))
+			t.Fatalf("new server publishes %d keys, want 1", len(first))
 		}
 
 		srv.RotateKeys()
@@ -51,10 +51,10 @@ func TestServer_RotateKeysOverlap(t *testing.T) {
 		last := a.keyIDs()
 
 		if len(three) != 3 || three[0] != first[0] || !slices.Equal(still, three) {
-			t.Errorf("after two rotations %q are published, a second before the overlap ends %q, want the same three", three, still)
+			t.Errorf("published after two rotations: %q, one second before the overlap ends: %q, want the same three keys", three, still)
 		}
 		if !slices.Equal(two, three[1:]) || !slices.Equal(last, three[2:]) {
-			t.Errorf("five minutes after each rotation %q and then %q are published, want one less each time", two, last)
+			t.Errorf("published five minutes after each rotation: %q, then %q, want one key less each time", two, last)
 		}
 	})
 }
@@ -70,7 +70,7 @@ func TestServer_RotateKeysUniqueIDs(t *testing.T) {
 	ids := a.keyIDs()
 
 	if slices.Sort(ids); len(ids) != 10 || len(slices.Compact(ids)) != 10 {
-		t.Errorf("%d keys of %d different ids after nine rotations, want 10", len(ids), len(slices.Compact(ids)))
+		t.Errorf("%d keys with %d different IDs after nine rotations, want 10", len(ids), len(slices.Compact(ids)))
 	}
 }
 
@@ -88,7 +88,7 @@ func TestServer_RotateKeysVerification(t *testing.T) {
 		}
 		message, err := verify(r)
 		if err != nil {
-			t.Errorf("%s does not verify: %v", r.Method, err)
+			t.Errorf("%s request does not verify: %v", r.Method, err)
 			return
 		}
 		mu.Lock()
@@ -110,14 +110,14 @@ func TestServer_RotateKeysVerification(t *testing.T) {
 	for range 3 {
 		finish()
 		srv.RotateKeys()
-		// The verifier fetches the set again for a key that it does not know, but not at once.
+		// The verifier refetches the key set for an unknown key, but only after a pause.
 		if err := srv.Advance(t.Context(), time.Minute); err != nil {
 			t.Fatal(err)
 		}
 	}
 
 	if len(keys) != 6 || keys[0] != keys[1] || keys[1] == keys[2] || keys[3] == keys[4] {
-		t.Errorf("signed by %q, want one key for both kinds, and another after each rotation", keys)
+		t.Errorf("key IDs = %q, want one for both kinds of messages and a new one after each rotation", keys)
 	}
 }
 
@@ -138,10 +138,10 @@ func TestFault_WrongKeyUsesPublishedID(t *testing.T) {
 	}
 
 	if !errors.Is(refused, signature.ErrSignature) {
-		t.Errorf("the verifier says %v, want ErrSignature", refused)
+		t.Errorf("verifier error = %v, want ErrSignature", refused)
 	}
 	header := srv.Deliveries()[0].Attempts[0].Header.Get("Authorization")
 	if !strings.Contains(header, `keyId="`+a.keyIDs()[0]+`"`) {
-		t.Errorf("the callback names %s, want the published key", header)
+		t.Errorf("Authorization = %s, want the published key ID", header)
 	}
 }

@@ -11,19 +11,20 @@ import (
 	"time"
 )
 
-// TestMain looks at the end of all tests whether a goroutine of a server has outlived it.
+// TestMain fails if goroutines of a server remain after all tests.
 func TestMain(m *testing.M) {
 	code := m.Run()
 	if code == 0 {
 		if leaked := leakedGoroutines(5 * time.Second); leaked != "" {
-			fmt.Fprintf(os.Stderr, "goroutines that outlived their server:\n%s", leaked)
+			fmt.Fprintf(os.Stderr, "goroutines that remain after all tests:\n%s", leaked)
 			code = 1
 		}
 	}
 	os.Exit(code)
 }
 
-// leakedGoroutines returns the stacks of the goroutines that run our code, or serve or call HTTP, once patience is over; net/http's may need a moment to see that their connection is closed.
+// leakedGoroutines returns the stacks of the goroutines of this module and net/http that remain
+// after patience. Goroutines of net/http take a moment to notice that their connection is closed.
 func leakedGoroutines(patience time.Duration) string {
 	for deadline := time.Now().Add(patience); ; runtime.Gosched() {
 		var profile bytes.Buffer
