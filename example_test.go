@@ -80,14 +80,14 @@ func ExamplePhoneCheckService_Complete() {
 		fmt.Println(err)
 		return
 	}
-	var brought struct {
+	var body struct {
 		Code string `json:"code"`
 	}
-	if err := json.Unmarshal(visit.Body, &brought); err != nil {
+	if err := json.Unmarshal(visit.Body, &body); err != nil {
 		fmt.Println(err)
 		return
 	}
-	check, err = client.PhoneChecks.Complete(ctx, check.CheckID, brought.Code)
+	check, err = client.PhoneChecks.Complete(ctx, check.CheckID, body.Code)
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -275,16 +275,16 @@ func ExampleRedirectHandler() {
 
 	session := make(map[string]bool) // the checks that this user's session began
 	shop := http.NewServeMux()
-	shop.Handle("GET /verified", idverify.RedirectHandler(service.Verifier("shop.sandbox.test"), func(w http.ResponseWriter, r *http.Request, came *idverify.Redirect) {
-		if !session[came.CheckID] {
+	shop.Handle("GET /verified", idverify.RedirectHandler(service.Verifier("shop.sandbox.test"), func(w http.ResponseWriter, r *http.Request, redirect *idverify.Redirect) {
+		if !session[redirect.CheckID] {
 			http.Error(w, "this check is not yours", http.StatusForbidden)
 			return
 		}
-		if came.ErrorCode != "" {
-			fmt.Fprint(w, "not verified: ", came.ErrorCode)
+		if redirect.ErrorCode != "" {
+			fmt.Fprint(w, "not verified: ", redirect.ErrorCode)
 			return
 		}
-		check, err := client.PhoneChecks.Complete(r.Context(), came.CheckID, came.Code)
+		check, err := client.PhoneChecks.Complete(r.Context(), redirect.CheckID, redirect.Code)
 		if err != nil {
 			http.Error(w, "try again later", http.StatusBadGateway)
 			return
