@@ -52,10 +52,13 @@ func ExamplePhoneCheckService_Create() {
 		fmt.Println(err)
 		return
 	}
-	fmt.Println(check.Status, *check.Match)
+	// Match is valid only when Status is COMPLETED.
+	if check.Status == idverify.StatusCompleted && check.Match != nil {
+		fmt.Println("match:", *check.Match)
+	}
 	// Output:
 	// ACCEPTED
-	// COMPLETED true
+	// match: true
 }
 
 // With version v0.2 the device brings back a code.
@@ -92,8 +95,11 @@ func ExamplePhoneCheckService_Complete() {
 		fmt.Println(err)
 		return
 	}
-	fmt.Println(check.Status, *check.Match)
-	// Output: COMPLETED false
+	// Match is valid only when Status is COMPLETED.
+	if check.Status == idverify.StatusCompleted && check.Match != nil {
+		fmt.Println("match:", *check.Match)
+	}
+	// Output: match: false
 }
 
 func ExamplePhoneCheckService_All() {
@@ -138,7 +144,8 @@ func ExampleSIMCheckService_Create() {
 		switch {
 		case err != nil:
 			fmt.Println(err)
-		case check.NoSIMChange == nil:
+		// NoSIMChange is valid only when Status is COMPLETED.
+		case check.Status != idverify.StatusCompleted || check.NoSIMChange == nil:
 			fmt.Println("not known:", check.Status, check.ErrorCode)
 		case *check.NoSIMChange:
 			fmt.Println("the SIM is the same")
@@ -175,7 +182,10 @@ func ExampleSubscriberCheckService_Create() {
 		fmt.Println(err)
 		return
 	}
-	fmt.Println("match:", *check.Match, "no SIM change:", *check.NoSIMChange)
+	// Match is valid only when Status is COMPLETED. NoSIMChange is nil if the number does not match.
+	if check.Status == idverify.StatusCompleted && check.Match != nil && check.NoSIMChange != nil {
+		fmt.Println("match:", *check.Match, "no SIM change:", *check.NoSIMChange)
+	}
 	// Output: match: true no SIM change: false
 }
 
@@ -289,7 +299,9 @@ func ExampleRedirectHandler() {
 			http.Error(w, "try again later", http.StatusBadGateway)
 			return
 		}
-		fmt.Fprint(w, "verified: ", *check.Match)
+		// Match is valid only when Status is COMPLETED.
+		verified := check.Status == idverify.StatusCompleted && check.Match != nil && *check.Match
+		fmt.Fprint(w, "verified: ", verified)
 	}))
 
 	check, err := client.PhoneChecks.Create(ctx, idverify.PhoneCheckParams{
