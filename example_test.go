@@ -25,7 +25,8 @@ func ExampleNewClient() {
 	fmt.Println(client.JWKSURL())
 }
 
-// A PhoneCheck from end to end. The fake takes the service's place, and its device that of the user's phone.
+// Creates a PhoneCheck and waits for its result. The examples use a fake of the service and its
+// simulated device.
 func ExamplePhoneCheckService_Create() {
 	service, err := sandboxfake.Start()
 	if err != nil {
@@ -42,7 +43,7 @@ func ExamplePhoneCheckService_Create() {
 	}
 	fmt.Println(check.Status)
 
-	// In production the app on the device opens check.CheckURL.
+	// In production, the app on the device opens check.CheckURL.
 	if _, err := service.Device().Open(ctx, check.CheckURL); err != nil {
 		fmt.Println(err)
 		return
@@ -61,7 +62,7 @@ func ExamplePhoneCheckService_Create() {
 	// match: true
 }
 
-// With version v0.2 the device brings back a code.
+// In version v0.2, the device returns with a code, which the backend exchanges for the result.
 func ExamplePhoneCheckService_Complete() {
 	service, err := sandboxfake.Start()
 	if err != nil {
@@ -77,7 +78,7 @@ func ExamplePhoneCheckService_Complete() {
 		fmt.Println(err)
 		return
 	}
-	// Without a redirect URL the device itself gets the code, as JSON, and hands it to the backend.
+	// Without a redirect URL, the device receives the code as JSON and sends it to the backend.
 	visit, err := service.Device().Open(ctx, check.CheckURL)
 	if err != nil {
 		fmt.Println(err)
@@ -146,17 +147,17 @@ func ExampleSIMCheckService_Create() {
 			fmt.Println(err)
 		// NoSIMChange is valid only when Status is COMPLETED.
 		case check.Status != idverify.StatusCompleted || check.NoSIMChange == nil:
-			fmt.Println("not known:", check.Status, check.ErrorCode)
+			fmt.Println("unknown:", check.Status, check.ErrorCode)
 		case *check.NoSIMChange:
-			fmt.Println("the SIM is the same")
+			fmt.Println("the SIM has not changed")
 		default:
-			fmt.Println("the SIM was changed: ask for more")
+			fmt.Println("the SIM has changed: ask for another proof")
 		}
 	}
 	// Output:
-	// the SIM is the same
-	// the SIM was changed: ask for more
-	// not known: ERROR mno_server_error
+	// the SIM has not changed
+	// the SIM has changed: ask for another proof
+	// unknown: ERROR mno_server_error
 }
 
 func ExampleSubscriberCheckService_Create() {
@@ -189,7 +190,7 @@ func ExampleSubscriberCheckService_Create() {
 	// Output: match: true no SIM change: false
 }
 
-// The outcome of a look-up decides how to verify.
+// Chooses a verification method by the device's IP address.
 func ExampleReachabilityService_Lookup() {
 	service, err := sandboxfake.Start()
 	if err != nil {
@@ -218,7 +219,7 @@ func ExampleReachabilityService_Lookup() {
 	// send a text message instead
 }
 
-// A token that is good for reachability alone can be handed to a device.
+// Gets a token for reachability only, which may be passed to a device.
 func ExampleClient_Token() {
 	service, err := sandboxfake.Start()
 	if err != nil {
@@ -236,7 +237,7 @@ func ExampleClient_Token() {
 	// Output: Bearer true
 }
 
-// The result of a check comes to the callback URL, signed.
+// Receives the result of a check in a signed callback.
 func ExampleCallbackHandler() {
 	service, err := sandboxfake.Start()
 	if err != nil {
@@ -246,13 +247,14 @@ func ExampleCallbackHandler() {
 	defer service.Close()
 	client, ctx := service.Client(), context.Background()
 
-	// In production: signature.NewVerifier(keys, …) with the keys of signature.NewJWKS(client.JWKSURL(), nil).
+	// In production, use signature.NewVerifier with the key set of signature.NewJWKS(client.JWKSURL(),
+	// nil).
 	verifier := service.Verifier("shop.sandbox.test")
 	done := make(chan string, 1)
 	shop := http.NewServeMux()
 	shop.Handle("POST /callbacks", idverify.CallbackHandler(verifier, func(_ context.Context, c *idverify.Callback) error {
 		done <- fmt.Sprint(c.Product, " ", c.ReferenceID, ": ", c.Status)
-		return nil // stored: an error would have the service try again
+		return nil // after an error, the service retries
 	}))
 
 	check, err := client.PhoneChecks.Create(ctx, idverify.PhoneCheckParams{
@@ -272,7 +274,7 @@ func ExampleCallbackHandler() {
 	// Output: phone_check sign-up 42: ERROR
 }
 
-// The device comes back with a code, which belongs to the session that began the check.
+// Completes a check with the code of a redirect, if the user's session created the check.
 func ExampleRedirectHandler() {
 	service, err := sandboxfake.Start()
 	if err != nil {
@@ -283,11 +285,11 @@ func ExampleRedirectHandler() {
 	ctx := context.Background()
 	client := service.Client(idverify.WithVersions(idverify.Versions{PhoneCheck: "v0.2"}))
 
-	session := make(map[string]bool) // the checks that this user's session began
+	session := make(map[string]bool) // IDs of the checks that this user's session created
 	shop := http.NewServeMux()
 	shop.Handle("GET /verified", idverify.RedirectHandler(service.Verifier("shop.sandbox.test"), func(w http.ResponseWriter, r *http.Request, redirect *idverify.Redirect) {
 		if !session[redirect.CheckID] {
-			http.Error(w, "this check is not yours", http.StatusForbidden)
+			http.Error(w, "this check belongs to another session", http.StatusForbidden)
 			return
 		}
 		if redirect.ErrorCode != "" {
@@ -296,7 +298,7 @@ func ExampleRedirectHandler() {
 		}
 		check, err := client.PhoneChecks.Complete(r.Context(), redirect.CheckID, redirect.Code)
 		if err != nil {
-			http.Error(w, "try again later", http.StatusBadGateway)
+			http.Error(w, "please try again later", http.StatusBadGateway)
 			return
 		}
 		// Match is valid only when Status is COMPLETED.
