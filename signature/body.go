@@ -13,12 +13,6 @@ const (
 	maxBuffer = 64 << 10
 )
 
-// restoredBody is a body that can be read again. Close closes the original.
-type restoredBody struct {
-	bytes.Reader
-	io.Closer
-}
-
 // bodyConsumed is the most likely cause of a body that is incomplete without a read error.
 const bodyConsumed = "middleware in front of the verifier has read it (put the verifier first, or restore r.Body)"
 
@@ -53,6 +47,12 @@ func (v *Verifier) readBody(r *http.Request) ([]byte, error) {
 	}
 	// A sender can close the connection in the middle of a valid message.
 	return nil, asWarning(wrapError(ErrBody, "body could not be read", err))
+}
+
+// restoredBody is a body that can be read again. Close closes the original.
+type restoredBody struct {
+	bytes.Reader
+	io.Closer
 }
 
 // isClosed reports whether err means that the body was closed before it was read. net/http exports

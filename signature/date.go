@@ -6,17 +6,6 @@ import (
 	"time"
 )
 
-// parseDate parses an IMF-fixdate (RFC 9110, section 5.6.7). It is stricter than time.Parse, which
-// accepts wrong weekdays, fractional seconds and months in any case.
-func parseDate(s string) (t time.Time, ok bool) {
-	t, err := time.Parse(http.TimeFormat, s)
-	if err != nil {
-		return time.Time{}, false
-	}
-	var formatted [len(http.TimeFormat) + 8]byte
-	return t, string(t.AppendFormat(formatted[:0], http.TimeFormat)) == s
-}
-
 // checkDate parses a date and compares it with the clock. The allowed skew is inclusive in both
 // directions.
 func (v *Verifier) checkDate(s string) (time.Time, error) {
@@ -32,4 +21,15 @@ func (v *Verifier) checkDate(s string) (time.Time, error) {
 		return date, newError(ErrSkew, fmt.Sprintf("date is %v in the future, more than the allowed clock skew of %v (check this machine's clock)", ahead, v.skew))
 	}
 	return date, nil
+}
+
+// parseDate parses an IMF-fixdate (RFC 9110, section 5.6.7). It is stricter than time.Parse, which
+// accepts wrong weekdays, fractional seconds and months in any case.
+func parseDate(s string) (t time.Time, ok bool) {
+	t, err := time.Parse(http.TimeFormat, s)
+	if err != nil {
+		return time.Time{}, false
+	}
+	var formatted [len(http.TimeFormat) + 8]byte
+	return t, string(t.AppendFormat(formatted[:0], http.TimeFormat)) == s
 }

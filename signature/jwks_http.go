@@ -24,18 +24,6 @@ const (
 	defaultLifetime = 5 * time.Minute // without max-age
 )
 
-// defaultTransport returns a clone of http.DefaultTransport with limited response headers. If the
-// application has replaced http.DefaultTransport by another type, it returns that.
-func defaultTransport() http.RoundTripper {
-	t, ok := http.DefaultTransport.(*http.Transport)
-	if !ok {
-		return http.DefaultTransport
-	}
-	t = t.Clone()
-	t.MaxResponseHeaderBytes = maxKeySetHeader
-	return t
-}
-
 // fetchBody fetches a key set within fetchTimeout. It returns an error unless the status is 200 and
 // the body is within maxKeySetBody. It closes the connection, because the next fetch is minutes
 // away.
@@ -74,6 +62,18 @@ func fetchCause(ctx context.Context, err error) error {
 		return context.Cause(ctx)
 	}
 	return err
+}
+
+// defaultTransport returns a clone of http.DefaultTransport with limited response headers. If the
+// application has replaced http.DefaultTransport by another type, it returns that.
+func defaultTransport() http.RoundTripper {
+	t, ok := http.DefaultTransport.(*http.Transport)
+	if !ok {
+		return http.DefaultTransport
+	}
+	t = t.Clone()
+	t.MaxResponseHeaderBytes = maxKeySetHeader
+	return t
 }
 
 // sameHostOnly returns a redirect policy that permits at most maxRedirects redirects, all to https on
