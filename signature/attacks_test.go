@@ -118,7 +118,7 @@ var callbackAttacks = []attack{
 	{"an Authorization above 8 KiB", nil, auth("Signature ", `Signature pad="`+strings.Repeat("a", 8<<10)+`",`), signature.ErrMalformed},
 	{"a signature that is not base64", nil, auth(`signature="`, `signature="*`), signature.ErrMalformed},
 	{"a signature without padding", nil, auth(`=="`, `"`), signature.ErrMalformed},
-	{"loose bits at the end of a signature", nil, loosened, signature.ErrMalformed},
+	{"loose bits at the end of a signature", nil, withTrailingBits, signature.ErrMalformed},
 	{"an empty signature", nil, func(w *wire) {
 		w.set("Authorization", w.get("Authorization")[:strings.Index(w.get("Authorization"), `ture="`)]+`ture=""`)
 	}, signature.ErrMalformed},
@@ -202,10 +202,10 @@ var callbackAttacks = []attack{
 	// The kind and the key.
 	{"another kind", nil, set("X-Service-Callback", "subscriber_check"), signature.ErrSignature},
 	{"an empty kind", set("X-Service-Callback", ""), nil, signature.ErrMalformed},
-	{"a key that is not the service's", keyNamed("mine", "stranger"), nil, signature.ErrUnknownKey},
-	{"a key that is not the service's, under its id", keyNamed(keyID, "stranger"), nil, signature.ErrSignature},
-	{"a path for a key id", keyNamed("../../etc/passwd", "stranger"), nil, signature.ErrUnknownKey},
-	{"a URL for a key id", keyNamed("https://example.net/jwks.json", "stranger"), nil, signature.ErrUnknownKey},
+	{"a key that is not the service's", keyNamed("mine", "unpublished"), nil, signature.ErrUnknownKey},
+	{"a key that is not the service's, under its id", keyNamed(keyID, "unpublished"), nil, signature.ErrSignature},
+	{"a path for a key id", keyNamed("../../etc/passwd", "unpublished"), nil, signature.ErrUnknownKey},
+	{"a URL for a key id", keyNamed("https://example.net/jwks.json", "unpublished"), nil, signature.ErrUnknownKey},
 	{"a signature of zeros", nil, func(w *wire) { w.setSignature(make([]byte, 256)) }, signature.ErrSignature},
 	{"a short signature", nil, func(w *wire) { w.setSignature([]byte{1}) }, signature.ErrSignature},
 	{"a signature longer than the key", nil, func(w *wire) { w.setSignature(make([]byte, 512)) }, signature.ErrSignature},
@@ -214,43 +214,43 @@ var callbackAttacks = []attack{
 var redirectAttacks = []attack{
 	{"not a GET", method("POST"), nil, signature.ErrMalformed},
 	{"a HEAD", nil, method("HEAD"), signature.ErrMalformed},
-	{"another check", nil, target1("check_id=c1", "check_id=c2"), signature.ErrSignature},
-	{"another code", nil, target1("code=a%2Bb", "code=a%2Bc"), signature.ErrSignature},
-	{"the code cut out", nil, target1("&code=a%2Bb", ""), signature.ErrSignature},
-	{"a parameter in front", nil, target1("?", "?x=1&"), signature.ErrSignature},
-	{"a parameter at the end", nil, appended("&x=1"), signature.ErrSignature},
-	{"an empty segment", nil, appended("&"), signature.ErrSignature},
-	{"the parameters in another order", nil, target1("check_id=c1&code=a%2Bb", "code=a%2Bb&check_id=c1"), signature.ErrSignature},
-	{"another escape of the same code", nil, target1("%2B", "%2b"), signature.ErrSignature},
-	{"another path", nil, target1("/back", "/login"), signature.ErrSignature},
+	{"another check", nil, editTarget("check_id=c1", "check_id=c2"), signature.ErrSignature},
+	{"another code", nil, editTarget("code=a%2Bb", "code=a%2Bc"), signature.ErrSignature},
+	{"the code cut out", nil, editTarget("&code=a%2Bb", ""), signature.ErrSignature},
+	{"a parameter in front", nil, editTarget("?", "?x=1&"), signature.ErrSignature},
+	{"a parameter at the end", nil, appendToTarget("&x=1"), signature.ErrSignature},
+	{"an empty segment", nil, appendToTarget("&"), signature.ErrSignature},
+	{"the parameters in another order", nil, editTarget("check_id=c1&code=a%2Bb", "code=a%2Bb&check_id=c1"), signature.ErrSignature},
+	{"another escape of the same code", nil, editTarget("%2B", "%2b"), signature.ErrSignature},
+	{"another path", nil, editTarget("/back", "/login"), signature.ErrSignature},
 	{"two check ids, both signed", toTarget("/back?check_id=c1&check_id=c2"), nil, signature.ErrMalformed},
 	{"two check ids, one escaped", toTarget("/back?check_id=c1&check%5Fid=c2"), nil, signature.ErrMalformed},
 	{"no check id", toTarget("/back?code=a"), nil, signature.ErrMalformed},
 	{"no query", nil, toTarget("/back"), signature.ErrMalformed},
 	{"a query above 64 KiB", toTarget("/back?check_id=c1&a=" + strings.Repeat("a", 64<<10)), nil, signature.ErrMalformed},
-	{"no authorization", nil, target1("&authorization=", "&auth="), signature.ErrMalformed},
-	{"no date", nil, target1("&date=", "&day="), signature.ErrMalformed},
-	{"two authorizations", nil, repeated("authorization", "authorization"), signature.ErrMalformed},
-	{"two authorizations, one escaped", nil, repeated("authorization", "%61uthorization"), signature.ErrMalformed},
-	{"two dates", nil, repeated("date", "date"), signature.ErrMalformed},
-	{"two dates, one escaped", nil, repeated("date", "dat%65"), signature.ErrMalformed},
-	{"two dates, one without value", nil, appended("&date"), signature.ErrMalformed},
-	{"an authorization without value", nil, emptied("authorization"), signature.ErrMalformed},
-	{"a date without value", nil, emptied("date"), signature.ErrMalformed},
+	{"no authorization", nil, editTarget("&authorization=", "&auth="), signature.ErrMalformed},
+	{"no date", nil, editTarget("&date=", "&day="), signature.ErrMalformed},
+	{"two authorizations", nil, duplicateParameter("authorization", "authorization"), signature.ErrMalformed},
+	{"two authorizations, one escaped", nil, duplicateParameter("authorization", "%61uthorization"), signature.ErrMalformed},
+	{"two dates", nil, duplicateParameter("date", "date"), signature.ErrMalformed},
+	{"two dates, one escaped", nil, duplicateParameter("date", "dat%65"), signature.ErrMalformed},
+	{"two dates, one without value", nil, appendToTarget("&date"), signature.ErrMalformed},
+	{"an authorization without value", nil, emptyParameter("authorization"), signature.ErrMalformed},
+	{"a date without value", nil, emptyParameter("date"), signature.ErrMalformed},
 	{"the parts in headers", nil, func(w *wire) {
 		w.target = "/back?check_id=c1&code=a%2Bb"
 		w.add("Date", now.Format(http.TimeFormat))
 		w.signCallback()
 	}, signature.ErrMalformed},
-	{"an authorization that is not base64", nil, target1("authorization=", "authorization=*"), signature.ErrMalformed},
-	{"an authorization in base64 for URLs", nil, target1("authorization=", "authorization=-_-_"), signature.ErrMalformed},
-	{"an authorization with a broken escape", nil, target1("authorization=", "authorization=%zz"), signature.ErrMalformed},
-	{"a line break in the base64", nil, target1("authorization=", "authorization=%0A"), signature.ErrMalformed},
-	{"a date of two lines", nil, redated(now.Format(http.TimeFormat) + "\nhost: " + host), signature.ErrMalformed},
-	{"a date with a NUL", nil, redated(now.Format(http.TimeFormat) + "\x00"), signature.ErrMalformed},
+	{"an authorization that is not base64", nil, editTarget("authorization=", "authorization=*"), signature.ErrMalformed},
+	{"an authorization in base64 for URLs", nil, editTarget("authorization=", "authorization=-_-_"), signature.ErrMalformed},
+	{"an authorization with a broken escape", nil, editTarget("authorization=", "authorization=%zz"), signature.ErrMalformed},
+	{"a line break in the base64", nil, editTarget("authorization=", "authorization=%0A"), signature.ErrMalformed},
+	{"a date of two lines", nil, editDate(now.Format(http.TimeFormat) + "\nhost: " + host), signature.ErrMalformed},
+	{"a date with a NUL", nil, editDate(now.Format(http.TimeFormat) + "\x00"), signature.ErrMalformed},
 	{"an old date", dated(-6 * time.Second), nil, signature.ErrSkew},
 	{"a date ahead", dated(6 * time.Second), nil, signature.ErrSkew},
-	{"an old date made new", dated(-time.Hour), redated(now.Format(http.TimeFormat)), signature.ErrSignature},
+	{"an old date made new", dated(-time.Hour), editDate(now.Format(http.TimeFormat)), signature.ErrSignature},
 	{"an old date with a new Date header", dated(-time.Hour), add("Date", now.Format(http.TimeFormat)), signature.ErrSkew},
 	{"signed for another customer", toHost("app.example.net"), nil, signature.ErrHost},
 	{"signed for another customer, sent to us", toHost("app.example.net"), toHost(host), signature.ErrSignature},
@@ -260,8 +260,8 @@ var redirectAttacks = []attack{
 	{"(expires)", covering("(request-target) host date (expires)"), nil, signature.ErrCoverage},
 	{"the authorization covered by itself", covering("(request-target) host date authorization"), nil, signature.ErrCoverage},
 	{"hs2019", hashed("hs2019", crypto.SHA256), nil, signature.ErrAlgorithm},
-	{"an unknown key", keyNamed("mine", "stranger"), nil, signature.ErrUnknownKey},
-	{"another's key", keyNamed(keyID, "stranger"), nil, signature.ErrSignature},
+	{"an unknown key", keyNamed("mine", "unpublished"), nil, signature.ErrUnknownKey},
+	{"another's key", keyNamed(keyID, "unpublished"), nil, signature.ErrSignature},
 }
 
 // setSignature replaces the signature's bytes in the Authorization header.
@@ -270,22 +270,22 @@ func (w *wire) setSignature(sig []byte) {
 	w.set("Authorization", head+`signature="`+base64.StdEncoding.EncodeToString(sig)+`"`)
 }
 
-// loosened sets a bit that the last character of a signature has and its bytes have not: another spelling of the same signature.
-func loosened(w *wire) {
+// withTrailingBits sets a bit that the last character of a signature has and its bytes have not: another spelling of the same signature.
+func withTrailingBits(w *wire) {
 	s := w.get("Authorization")
 	i := strings.LastIndex(s, "==") - 1
 	w.set("Authorization", s[:i]+string(s[i]+1)+s[i+1:])
 }
 
-// target1 replaces text in the target, once.
-func target1(old, new string) func(*wire) {
+// editTarget replaces text in the target, once.
+func editTarget(old, new string) func(*wire) {
 	return func(w *wire) { w.target = strings.Replace(w.target, old, new, 1) }
 }
 
-func appended(s string) func(*wire) { return func(w *wire) { w.target += s } }
+func appendToTarget(s string) func(*wire) { return func(w *wire) { w.target += s } }
 
 // emptied leaves a parameter of the query without its value.
-func emptied(name string) func(*wire) {
+func emptyParameter(name string) func(*wire) {
 	return func(w *wire) {
 		head, tail, _ := strings.Cut(w.target, "&"+name+"=")
 		_, rest, more := strings.Cut(tail, "&")
@@ -297,7 +297,7 @@ func emptied(name string) func(*wire) {
 }
 
 // repeated appends a parameter of the query once more, under that spelling of its name.
-func repeated(name, again string) func(*wire) {
+func duplicateParameter(name, again string) func(*wire) {
 	return func(w *wire) {
 		_, tail, _ := strings.Cut(w.target, "&"+name+"=")
 		value, _, _ := strings.Cut(tail, "&")
@@ -306,7 +306,7 @@ func repeated(name, again string) func(*wire) {
 }
 
 // redated replaces the date in the query.
-func redated(date string) func(*wire) {
+func editDate(date string) func(*wire) {
 	return func(w *wire) {
 		head, _, _ := strings.Cut(w.target, "&date=")
 		w.target = head + "&date=" + parameter(date)
@@ -325,7 +325,7 @@ func (k *countingKeys) PublicKey(ctx context.Context, id string) (*rsa.PublicKey
 }
 
 // cheap are the reasons that must be found without asking for a key.
-var cheap = map[error]bool{signature.ErrMalformed: true, signature.ErrAlgorithm: true, signature.ErrCoverage: true, signature.ErrHost: true, signature.ErrSkew: true, signature.ErrTooLarge: true}
+var rejectedEarly = map[error]bool{signature.ErrMalformed: true, signature.ErrAlgorithm: true, signature.ErrCoverage: true, signature.ErrHost: true, signature.ErrSkew: true, signature.ErrTooLarge: true}
 
 func TestEveryAttackOnACallbackIsRefusedForItsReason(t *testing.T) {
 	t.Parallel()
@@ -370,7 +370,7 @@ func (a attack) run(t *testing.T, w *wire, sign func(*wire), verify func(*signat
 	if !ok || e.Retryable() {
 		t.Errorf("%v does not say that the message is bad: the service would send it again", err)
 	}
-	if asked := source.asked.Load(); cheap[a.want] && asked > 0 {
+	if asked := source.asked.Load(); rejectedEarly[a.want] && asked > 0 {
 		t.Errorf("a key was asked for: strangers could make us fetch keys at will")
 	}
 }

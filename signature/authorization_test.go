@@ -21,12 +21,12 @@ func withAuthorization(t *testing.T, change func(string) string) *http.Request {
 }
 
 // behind returns a change that adds parameters behind the others.
-func behind(params string) func(string) string {
+func appendParams(params string) func(string) string {
 	return func(s string) string { return s + params }
 }
 
 // inFront returns a change that adds parameters in front of the others.
-func inFront(params string) func(string) string {
+func prependParams(params string) func(string) string {
 	return func(s string) string { return strings.Replace(s, "Signature ", "Signature "+params, 1) }
 }
 
@@ -55,19 +55,19 @@ func TestVerifier_AuthorizationGrammar(t *testing.T) {
 		change func(string) string
 		valid  bool
 	}{
-		{"16 parameters", behind(numbered(12)), true},
-		{"17 parameters, the unknown ones last", behind(numbered(13)), false},
+		{"16 parameters", appendParams(numbered(12)), true},
+		{"17 parameters, the unknown ones last", appendParams(numbered(13)), false},
 		{"8 KiB", paddedTo(8 << 10), true},
 		{"8 KiB and a byte", paddedTo(8<<10 + 1), false},
 		{"unterminated quote at the end", func(s string) string { return strings.TrimSuffix(s, `"`) }, false},
-		{"unterminated quote of an unknown parameter", behind(`,x="`), false},
-		{"empty value without quotes", inFront("x=,"), false},
-		{"empty value without quotes at the end", behind(",x="), false},
-		{"name without value at the end", behind(",x"), false},
-		{"quote within an unquoted value", inFront(`x=a"b",`), false},
-		{"non-ASCII unquoted value", inFront("x=ä,"), false},
-		{"space within an unquoted value", inFront("x=a b,"), false},
-		{"empty quoted value", inFront(`x="",`), true},
+		{"unterminated quote of an unknown parameter", appendParams(`,x="`), false},
+		{"empty value without quotes", prependParams("x=,"), false},
+		{"empty value without quotes at the end", appendParams(",x="), false},
+		{"name without value at the end", appendParams(",x"), false},
+		{"quote within an unquoted value", prependParams(`x=a"b",`), false},
+		{"non-ASCII unquoted value", prependParams("x=ä,"), false},
+		{"space within an unquoted value", prependParams("x=a b,"), false},
+		{"empty quoted value", prependParams(`x="",`), true},
 		{"no parameters", func(string) string { return "Signature " }, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -112,7 +112,7 @@ func TestVerifier_AuthorizationBytes(t *testing.T) {
 					parameter = fmt.Sprintf(tt.form, string([]byte{c})+"a")
 				}
 
-				_, err := v.VerifyCallback(withAuthorization(t, inFront(parameter)))
+				_, err := v.VerifyCallback(withAuthorization(t, prependParams(parameter)))
 
 				if (err == nil) != tt.valid(c) {
 					t.Errorf("byte %#x: error = %v, want valid: %v", c, err, tt.valid(c))

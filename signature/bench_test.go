@@ -51,7 +51,7 @@ func BenchmarkOverRawRSA(b *testing.B) {
 			return err
 		}
 	}
-	refuse := func(want error, attack func(*wire)) func() error {
+	reject := func(want error, attack func(*wire)) func() error {
 		r, rewind := benchCallback(b, "/callbacks", attack)
 		return func() error {
 			rewind()
@@ -74,10 +74,10 @@ func BenchmarkOverRawRSA(b *testing.B) {
 		{"redirect", 1, verifyRedirect(b, v)},
 		{"key-lookup", 500, lookUpKey(b)},
 		{"replay-claim", 50, claim(b)},
-		{"refuse-grammar", 50, refuse(signature.ErrMalformed, auth(`keyId="key-1",`, ""))},
-		{"refuse-host", 20, refuse(signature.ErrHost, toHost("api.example.net"))},
-		{"refuse-old-date", 10, refuse(signature.ErrSkew, dated(-time.Hour))},
-		{"refuse-forged", 1, refuse(signature.ErrSignature, func(w *wire) { w.setSignature(bytes.Repeat([]byte{1}, 256)) })},
+		{"refuse-grammar", 50, reject(signature.ErrMalformed, auth(`keyId="key-1",`, ""))},
+		{"refuse-host", 20, reject(signature.ErrHost, toHost("api.example.net"))},
+		{"refuse-old-date", 10, reject(signature.ErrSkew, dated(-time.Hour))},
+		{"refuse-forged", 1, reject(signature.ErrSignature, func(w *wire) { w.setSignature(bytes.Repeat([]byte{1}, 256)) })},
 		{"sign-callback", 1, signCallback(b)},
 	} {
 		b.Run(bm.name, func(b *testing.B) {

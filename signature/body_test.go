@@ -155,7 +155,7 @@ func TestVerifier_ConsumedBody(t *testing.T) {
 					t.Fatal(err)
 				}
 
-				status, header, _ := answerTo(t, srv.Client(), r)
+				status, header, _ := send(t, srv.Client(), r)
 
 				if passed || status != http.StatusServiceUnavailable || header.Get("Retry-After") == "" {
 					t.Errorf("handled: %v, response %d; want 503 with Retry-After, so that the service sends it again", passed, status)
@@ -197,7 +197,7 @@ func TestVerifier_ConsumedBodyOfUnknownLength(t *testing.T) {
 				}
 				r.Body, r.GetBody, r.ContentLength = restored([]byte(content)), nil, -1
 
-				status, _, _ := answerTo(t, srv.Client(), r)
+				status, _, _ := send(t, srv.Client(), r)
 
 				if status != want {
 					t.Errorf("body %q: response %d, want %d: after a 400 the callback is lost", content, status, want)

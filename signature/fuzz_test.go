@@ -41,20 +41,20 @@ func authorizationSeeds() []string {
 
 // The grammar of an Authorization once more, as slow and plain as can be.
 var (
-	slowParameter = `[ \t]*([!#$%&'*+.^_\x60|~0-9A-Za-z-]+)=(?:"([ !#-\[\]-~]*)"|([!#$%&'*+.^_\x60|~0-9A-Za-z-]+))[ \t]*`
-	slowScheme    = regexp.MustCompile(`^(?i:Signature) ((?:` + slowParameter + `,)*` + slowParameter + `)$`)
-	slowOne       = regexp.MustCompile(slowParameter + `(?:,|$)`)
-	slowName      = regexp.MustCompile(`^(?:\([!#$%&'*+.^_\x60|~0-9a-z-]+\)|[!#$%&'*+.^_\x60|~0-9a-z-]+)$`)
+	referenceParameter = `[ \t]*([!#$%&'*+.^_\x60|~0-9A-Za-z-]+)=(?:"([ !#-\[\]-~]*)"|([!#$%&'*+.^_\x60|~0-9A-Za-z-]+))[ \t]*`
+	referenceScheme    = regexp.MustCompile(`^(?i:Signature) ((?:` + referenceParameter + `,)*` + referenceParameter + `)$`)
+	referenceEach      = regexp.MustCompile(referenceParameter + `(?:,|$)`)
+	referenceName      = regexp.MustCompile(`^(?:\([!#$%&'*+.^_\x60|~0-9a-z-]+\)|[!#$%&'*+.^_\x60|~0-9a-z-]+)$`)
 )
 
-// slowAuthorization reads an Authorization by that grammar.
-func slowAuthorization(s string) (a signature.Authorization, ok bool) {
-	list := slowScheme.FindStringSubmatch(s)
+// referenceAuthorization reads an Authorization by that grammar.
+func referenceAuthorization(s string) (a signature.Authorization, ok bool) {
+	list := referenceScheme.FindStringSubmatch(s)
 	if list == nil || len(s) > 8<<10 {
 		return a, false
 	}
 	params := make(map[string]string)
-	for _, m := range slowOne.FindAllStringSubmatch(list[1], -1) {
+	for _, m := range referenceEach.FindAllStringSubmatch(list[1], -1) {
 		name := strings.ToLower(m[1])
 		if _, twice := params[name]; twice {
 			return a, false
@@ -69,7 +69,7 @@ func slowAuthorization(s string) (a signature.Authorization, ok bool) {
 		return a, false
 	}
 	a.Covered = strings.Split(params["headers"], " ")
-	if len(a.Covered) > 16 || slices.ContainsFunc(a.Covered, func(name string) bool { return !slowName.MatchString(name) }) {
+	if len(a.Covered) > 16 || slices.ContainsFunc(a.Covered, func(name string) bool { return !referenceName.MatchString(name) }) {
 		return a, false
 	}
 	var err error
@@ -84,7 +84,7 @@ func FuzzAuthorization(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, s string) {
 		got, err := signature.ParseAuthorization(s)
-		want, ok := slowAuthorization(s)
+		want, ok := referenceAuthorization(s)
 
 		if (err == nil) != ok {
 			t.Fatalf("%q: got %v, the slow parser says %v", s, err, ok)
@@ -96,7 +96,7 @@ func FuzzAuthorization(f *testing.F) {
 }
 
 func FuzzRedirectQuery(f *testing.F) {
-	for _, query := range oddQueries {
+	for _, query := range unusualQueries {
 		f.Add(query)
 		f.Add(query + "&authorization=QQ%3D%3D&date=QQ%3D%3D")
 	}

@@ -66,7 +66,7 @@ func verifierFor(t *testing.T, source signature.KeySource, opts signature.Verifi
 	return v
 }
 
-func answerTo(t *testing.T, client *http.Client, r *http.Request) (status int, header http.Header, body string) {
+func send(t *testing.T, client *http.Client, r *http.Request) (status int, header http.Header, body string) {
 	t.Helper()
 	response, err := client.Do(r)
 	if err != nil {
@@ -107,7 +107,7 @@ func TestTheHandlerPassesVerifiedCallbacksOn(t *testing.T) {
 				t.Fatal(err)
 			}
 
-			status, _, _ := answerTo(t, srv.Client(), r)
+			status, _, _ := send(t, srv.Client(), r)
 
 			if status != http.StatusNoContent {
 				t.Fatalf("answered %d: the callback is lost", status)
@@ -137,7 +137,7 @@ func TestTheHandlerPassesVerifiedRedirectsOn(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	status, _, _ := answerTo(t, srv.Client(), r)
+	status, _, _ := send(t, srv.Client(), r)
 
 	if diff := cmp.Diff(received{Query: "check_id=c1&code=a%2Bb"}, got); status != http.StatusNoContent || diff != "" {
 		t.Errorf("answered %d, the handler saw (-want +got):\n%s", status, diff)
@@ -149,8 +149,8 @@ func TestEveryBadMessageGetsTheSameAnswer(t *testing.T) {
 	t.Parallel()
 	v := newVerifier(t, signature.VerifierOptions{})
 	never := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("a bad message reached the handler") })
-	answers := make(map[string]string)
-	try := func(h http.Handler, a attack, w *wire, sign func(*wire)) {
+	responses := make(map[string]string)
+	run := func(h http.Handler, a attack, w *wire, sign func(*wire)) {
 		if a.signed != nil {
 			a.signed(w)
 		}
@@ -160,22 +160,22 @@ func TestEveryBadMessageGetsTheSameAnswer(t *testing.T) {
 		}
 		recorder := httptest.NewRecorder()
 		h.ServeHTTP(recorder, w.request(t))
-		answers[fmt.Sprint(recorder.Code, recorder.Header(), recorder.Body)] = a.name
+		responses[fmt.Sprint(recorder.Code, recorder.Header(), recorder.Body)] = a.name
 	}
 
 	for _, a := range callbackAttacks {
-		try(v.CallbackHandler(never), a, newCallback(), (*wire).signCallback)
+		run(v.CallbackHandler(never), a, newCallback(), (*wire).signCallback)
 	}
 	for _, a := range redirectAttacks {
-		try(v.RedirectHandler(never), a, newRedirect(), (*wire).signRedirect)
+		run(v.RedirectHandler(never), a, newRedirect(), (*wire).signRedirect)
 	}
 
-	if len(answers) != 1 {
-		t.Errorf("the answers tell attacks apart: %q", answers)
+	if len(responses) != 1 {
+		t.Errorf("the answers tell attacks apart: %q", responses)
 	}
-	for answer := range answers {
-		if !strings.HasPrefix(answer, "400 ") {
-			t.Errorf("answered %s, want 400: the service would send it again", answer)
+	for response := range responses {
+		if !strings.HasPrefix(response, "400 ") {
+			t.Errorf("answered %s, want 400: the service would send it again", response)
 		}
 	}
 }
@@ -255,7 +255,7 @@ func TestTheHandlerWorksBehindAReverseProxy(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	status, _, _ := answerTo(t, proxy.Client(), r)
+	status, _, _ := send(t, proxy.Client(), r)
 
 	if status != http.StatusNoContent || got.Body != body {
 		t.Errorf("answered %d", status)

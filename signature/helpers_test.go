@@ -44,7 +44,7 @@ var keysPEM []byte
 // keys are test keys: service-1 and service-2, stranger, strong (4096 bits), and two that must not be used, weak (1024) and monstrous (4352).
 var keys = sync.OnceValue(func() map[string]*rsa.PrivateKey {
 	keys := make(map[string]*rsa.PrivateKey)
-	names := []string{"service-1", "service-2", "stranger", "strong", "weak", "monstrous"}
+	names := []string{"service-1", "service-2", "unpublished", "strong", "weak", "oversized"}
 	for rest := keysPEM; ; {
 		var block *pem.Block
 		if block, rest = pem.Decode(rest); block == nil {
@@ -60,7 +60,7 @@ var keys = sync.OnceValue(func() map[string]*rsa.PrivateKey {
 
 // serviceKeys is what the service has published.
 func serviceKeys() signature.StaticKeys {
-	return signature.StaticKeys{keyID: &keys()["service-1"].PublicKey, "weak": &keys()["weak"].PublicKey, "monstrous": &keys()["monstrous"].PublicKey}
+	return signature.StaticKeys{keyID: &keys()["service-1"].PublicKey, "weak": &keys()["weak"].PublicKey, "oversized": &keys()["oversized"].PublicKey}
 }
 
 func newVerifier(tb testing.TB, opts signature.VerifierOptions) *signature.Verifier {

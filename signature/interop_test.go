@@ -88,7 +88,7 @@ func TestInteropCallbacksOfNodeVerifyHere(t *testing.T) {
 	private, _ := interopKeys(t)
 	var jobs []job
 	for _, encoding := range []string{"hex", "base64"} {
-		for _, query := range oddQueries {
+		for _, query := range unusualQueries {
 			jobs = append(jobs, job{Op: "signCallback", Key: private, KeyID: keyID, Host: host, URL: "/a%2Fb?" + query, Date: now.Format(http.TimeFormat), Kind: "phone_check", Body: body + "ä", Encoding: encoding})
 		}
 	}
@@ -114,7 +114,7 @@ func TestInteropCallbacksOfOursVerifyInNode(t *testing.T) {
 	var jobs []job
 	for _, inBase64 := range []bool{false, true} {
 		s := newSigner(t, signature.SignerOptions{Base64Digest: inBase64, Now: time.Now})
-		for _, query := range oddQueries {
+		for _, query := range unusualQueries {
 			r := callbackRequest(t, "https://"+host+"/a%2Fb?"+query)
 			if err := s.SignCallback(r, []byte(body)); err != nil {
 				t.Fatal(err)
@@ -145,7 +145,7 @@ func TestInteropRedirectsOfNodeVerifyHere(t *testing.T) {
 	t.Parallel()
 	private, _ := interopKeys(t)
 	var jobs []job
-	for _, query := range oddQueries {
+	for _, query := range unusualQueries {
 		jobs = append(jobs, job{Op: "signRedirect", Key: private, KeyID: keyID, Host: host, URL: "/back/a%20b?" + query, Date: now.Format(http.TimeFormat)})
 	}
 	v := newVerifier(t, signature.VerifierOptions{})
@@ -166,7 +166,7 @@ func TestInteropRedirectsOfOursVerifyInNode(t *testing.T) {
 	_, public := interopKeys(t)
 	s := newSigner(t, signature.SignerOptions{Now: time.Now})
 	var jobs []job
-	for _, query := range oddQueries {
+	for _, query := range unusualQueries {
 		u := &url.URL{Scheme: "https", Host: host, Path: "/back/a b", RawQuery: query}
 		if err := s.SignRedirect(u); err != nil {
 			t.Fatal(err)

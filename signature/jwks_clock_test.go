@@ -100,7 +100,7 @@ func TestJWKS_MaxStaleByBothClocks(t *testing.T) {
 			s.set(fetched)
 			j := s.jwks(t, signature.JWKSOptions{MaxStale: time.Hour})
 			s.want(t, j, "a", "service-1")
-			s.answer(answering(503, "", ""))
+			s.respond(respondWith(503, "", ""))
 
 			s.set(tt.read(t, fetched))
 
@@ -120,10 +120,10 @@ func TestJWKS_PausesEndWhenClockIsSetBack(t *testing.T) {
 	t.Run("after a failed fetch", func(t *testing.T) {
 		t.Parallel()
 		s := newKeyServer(t, jwk("a", "service-1"))
-		s.answer(answering(503, "", ""))
+		s.respond(respondWith(503, "", ""))
 		j := s.jwks(t, signature.JWKSOptions{})
 		s.wantError(t, j, "a", signature.ErrKeySource)
-		s.answer(nil)
+		s.respond(nil)
 
 		s.advance(-time.Hour)
 

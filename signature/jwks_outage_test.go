@@ -31,7 +31,7 @@ func TestJWKS_UsesOldKeysInOutage(t *testing.T) {
 			s := newKeyServer(t, jwk("a", "service-1"))
 			j := s.jwks(t, signature.JWKSOptions{MaxStale: tt.maxStale})
 			s.want(t, j, "a", "service-1")
-			s.answer(answering(503, "", ""))
+			s.respond(respondWith(503, "", ""))
 			s.advance(tt.usable - time.Minute)
 
 			for range 3 {
@@ -55,14 +55,14 @@ func TestJWKS_SecondOutageStartsOver(t *testing.T) {
 	s := newKeyServer(t, jwk("a", "service-1"))
 	j := s.jwks(t, signature.JWKSOptions{Logger: slog.New(log)})
 	for _, pause := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second} {
-		s.answer(answering(503, "", ""))
+		s.respond(respondWith(503, "", ""))
 		s.wantError(t, j, "a", signature.ErrKeySource)
 		s.advance(pause)
 	}
-	s.answer(nil)
+	s.respond(nil)
 	s.want(t, j, "a", "service-1")
 	s.advance(25 * time.Hour)
-	s.answer(answering(503, "", ""))
+	s.respond(respondWith(503, "", ""))
 
 	s.wantError(t, j, "a", signature.ErrKeySource)
 	failed := s.fetches()
@@ -99,7 +99,7 @@ func TestJWKS_AgeShortensLifetime(t *testing.T) {
 		t.Run(tt.age, func(t *testing.T) {
 			t.Parallel()
 			s := newKeyServer(t)
-			s.answer(func(w http.ResponseWriter, _ *http.Request) {
+			s.respond(func(w http.ResponseWriter, _ *http.Request) {
 				w.Header().Set("Age", tt.age)
 				w.Header().Set("Cache-Control", "max-age=600")
 				fmt.Fprint(w, keySet(jwk("a", "service-1")))
@@ -151,7 +151,7 @@ func TestJWKS_ErrorTexts(t *testing.T) {
 		"a redirect to another host": "redirected to another host",
 		"a redirect to itself":       "too many redirects",
 	} {
-		s.answer(badAnswers[status])
+		s.respond(badResponses[status])
 		if _, err := s.jwks(t, signature.JWKSOptions{}).PublicKey(t.Context(), "a"); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: error = %v, want %q", status, err, want)
 		}

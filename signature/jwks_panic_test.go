@@ -162,7 +162,7 @@ func TestJWKS_ClockPanicsInCall(t *testing.T) {
 		}
 		s.want(t, j, "a", "service-1")
 		s.advance(time.Hour)
-		s.answer(answering(503, "", ""))
+		s.respond(respondWith(503, "", ""))
 		s.wantError(t, j, "c", signature.ErrKeySource) // from here on nothing is fetched, so all reads are those of calls
 		armed = true
 

@@ -82,24 +82,24 @@ func TestAKeyThatIsGoneFromTheSetVerifiesNothingMore(t *testing.T) {
 	s.want(t, j, "b", "service-2")
 }
 
-// badAnswers are no key sets.
-var badAnswers = map[string]http.HandlerFunc{
-	"500":                          answering(500, "", ""),
-	"503 with a good body":         answering(503, "", keySet(jwk("b", "service-2"))),
-	"404":                          answering(404, "", "not found"),
-	"201":                          answering(201, "", keySet(jwk("b", "service-2"))),
-	"304":                          answering(304, "", ""),
-	"an empty body":                answering(200, "", ""),
-	"HTML":                         answering(200, "", "<html>"),
-	"half of it":                   answering(200, "", keySet(jwk("b", "service-2"))[:300]),
-	"no keys":                      answering(200, "", `{"keys":[]}`),
-	"null keys":                    answering(200, "", `{"keys":null}`),
-	"keys of another type":         answering(200, "", `{"keys":"a"}`),
-	"an array":                     answering(200, "", `[`+jwk("b", "service-2")+`]`),
-	"null":                         answering(200, "", `null`),
-	"only keys that cannot verify": answering(200, "", keySet(jwk("b", "weak"))),
-	"a body above 1 MiB":           answering(200, "", keySet(jwk("b", "service-2"))+strings.Repeat(" ", 1<<20)),
-	"a redirect to another host":   answering(302, "https://keys.example.net/", ""),
+// badResponses are no key sets.
+var badResponses = map[string]http.HandlerFunc{
+	"500":                          respondWith(500, "", ""),
+	"503 with a good body":         respondWith(503, "", keySet(jwk("b", "service-2"))),
+	"404":                          respondWith(404, "", "not found"),
+	"201":                          respondWith(201, "", keySet(jwk("b", "service-2"))),
+	"304":                          respondWith(304, "", ""),
+	"an empty body":                respondWith(200, "", ""),
+	"HTML":                         respondWith(200, "", "<html>"),
+	"half of it":                   respondWith(200, "", keySet(jwk("b", "service-2"))[:300]),
+	"no keys":                      respondWith(200, "", `{"keys":[]}`),
+	"null keys":                    respondWith(200, "", `{"keys":null}`),
+	"keys of another type":         respondWith(200, "", `{"keys":"a"}`),
+	"an array":                     respondWith(200, "", `[`+jwk("b", "service-2")+`]`),
+	"null":                         respondWith(200, "", `null`),
+	"only keys that cannot verify": respondWith(200, "", keySet(jwk("b", "weak"))),
+	"a body above 1 MiB":           respondWith(200, "", keySet(jwk("b", "service-2"))+strings.Repeat(" ", 1<<20)),
+	"a redirect to another host":   respondWith(302, "https://keys.example.net/", ""),
 	"a redirect to http": func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, "http://"+r.Host+"/", http.StatusFound)
 	},
@@ -111,7 +111,7 @@ var badAnswers = map[string]http.HandlerFunc{
 	"a broken connection": func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
 }
 
-func answering(status int, location, body string) http.HandlerFunc {
+func respondWith(status int, location, body string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		if location != "" {
 			w.Header().Set("Location", location)
@@ -125,20 +125,20 @@ func answering(status int, location, body string) http.HandlerFunc {
 
 func TestABadAnswerChangesNothing(t *testing.T) {
 	t.Parallel()
-	for name, bad := range badAnswers {
+	for name, bad := range badResponses {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newKeyServer(t, jwk("a", "service-1"))
 			j := s.jwks(t, signature.JWKSOptions{MaxStale: time.Hour})
 			s.want(t, j, "a", "service-1")
 
-			s.answer(bad)
+			s.respond(bad)
 			s.advance(time.Hour)
 			s.want(t, j, "a", "service-1") // exactly MaxStale old
 			s.wantError(t, j, "b", signature.ErrKeySource)
 			s.advance(time.Nanosecond)
 			err := s.wantError(t, j, "a", signature.ErrKeySource)
-			s.answer(nil)
+			s.respond(nil)
 			s.advance(time.Hour)
 			s.want(t, j, "a", "service-1")
 
@@ -151,11 +151,11 @@ func TestABadAnswerChangesNothing(t *testing.T) {
 
 func TestABadFirstAnswerLeavesTheMessageUndecided(t *testing.T) {
 	t.Parallel()
-	for name, bad := range badAnswers {
+	for name, bad := range badResponses {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newKeyServer(t, jwk(keyID, "service-1"))
-			s.answer(bad)
+			s.respond(bad)
 			v, err := signature.NewVerifier(s.jwks(t, signature.JWKSOptions{}), []string{host}, &signature.VerifierOptions{Now: clock})
 			if err != nil {
 				t.Fatal(err)
@@ -167,7 +167,7 @@ func TestABadFirstAnswerLeavesTheMessageUndecided(t *testing.T) {
 			if !ok || !e.Retryable() || !strings.HasPrefix(err.Error(), "signature: callback: verification unavailable: get key set: ") {
 				t.Errorf("got %v", err)
 			}
-			s.answer(nil)
+			s.respond(nil)
 			s.advance(time.Second)
 			if _, err := v.VerifyCallback(signedCallback().request(t)); err != nil {
 				t.Errorf("after the outage: %v", err)
@@ -186,7 +186,7 @@ func TestKeysThatCannotVerifyAreLeftOut(t *testing.T) {
 		"for signing only":           strings.Replace(jwk("bad", "service-2"), "{", `{"key_ops":["sign"],`, 1),
 		"with private parts":         private,
 		"of 1024 bits":               jwk("bad", "weak"),
-		"of 4352 bits":               jwk("bad", "monstrous"),
+		"of 4352 bits":               jwk("bad", "oversized"),
 		"with the exponent 1":        strings.Replace(jwk("bad", "service-2"), "AQAB", "AQ", 1),
 		"with an endless exponent":   strings.Replace(jwk("bad", "service-2"), "AQAB", "AQAAAAAAAQAB", 1),
 		"without exponent":           strings.Replace(jwk("bad", "service-2"), `"e":"AQAB",`, "", 1),
@@ -266,7 +266,7 @@ func TestASetOutOfACacheDoesNotMakeAKeyUnknown(t *testing.T) {
 	t.Parallel()
 	s := newKeyServer(t)
 	var noCache atomic.Bool
-	s.answer(func(w http.ResponseWriter, r *http.Request) {
+	s.respond(func(w http.ResponseWriter, r *http.Request) {
 		noCache.Store(r.Header.Get("Cache-Control") == "no-cache")
 		w.Header().Set("Age", "240")
 		fmt.Fprint(w, keySet(jwk("a", "service-1")))
@@ -298,7 +298,7 @@ func TestANewKeyIsFoundAtOnceWhenNobodyAskedForUnknownOnes(t *testing.T) {
 func TestAFailedFetchIsTriedAgainAfterOneTwoAndFourSeconds(t *testing.T) {
 	t.Parallel()
 	s := newKeyServer(t, jwk("a", "service-1"))
-	s.answer(answering(500, "", ""))
+	s.respond(respondWith(500, "", ""))
 	j := s.jwks(t, signature.JWKSOptions{MinRefetch: 3 * time.Second})
 	for i, wait := range []time.Duration{0, time.Second, 2 * time.Second, 3 * time.Second, 3 * time.Second} {
 		if wait > 0 {
@@ -343,7 +343,7 @@ func TestACallerThatLeavesHarmsNobody(t *testing.T) {
 	t.Parallel()
 	s := newKeyServer(t, jwk("a", "service-1"))
 	arrived, release := make(chan struct{}), make(chan struct{})
-	s.answer(func(w http.ResponseWriter, _ *http.Request) {
+	s.respond(func(w http.ResponseWriter, _ *http.Request) {
 		close(arrived)
 		<-release
 		fmt.Fprint(w, keySet(jwk("a", "service-1")))
@@ -373,10 +373,10 @@ func TestAFetchBegunBeforeTheQuestionDoesNotDecide(t *testing.T) {
 	t.Parallel()
 	s := newKeyServer(t, jwk("a", "service-1"))
 	arrived, release := make(chan struct{}), make(chan struct{})
-	s.answer(func(w http.ResponseWriter, _ *http.Request) {
+	s.respond(func(w http.ResponseWriter, _ *http.Request) {
 		close(arrived)
 		<-release
-		s.answer(nil)
+		s.respond(nil)
 		fmt.Fprint(w, keySet(jwk("a", "service-1")))
 	})
 	j := s.jwks(t, signature.JWKSOptions{})
@@ -423,7 +423,7 @@ func TestKeysRotateUnderLoad(t *testing.T) {
 func TestARedirectOnTheSameHostIsFollowed(t *testing.T) {
 	t.Parallel()
 	s := newKeyServer(t, jwk("a", "service-1"))
-	s.answer(func(w http.ResponseWriter, r *http.Request) {
+	s.respond(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/moved" {
 			http.Redirect(w, r, "/moved", http.StatusFound)
 			return
@@ -478,7 +478,7 @@ func TestRedirectsLeadNowhereElse(t *testing.T) {
 func TestTheCallersClientIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	s := newKeyServer(t, jwk("a", "service-1"))
-	s.answer(func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/moved", http.StatusFound) })
+	s.respond(func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/moved", http.StatusFound) })
 	client := s.srv.Client()
 	refusal := errors.New("no redirects here")
 	client.CheckRedirect = func(*http.Request, []*http.Request) error { return refusal }

@@ -60,7 +60,7 @@ func (s *keyServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func (s *keyServer) publish(keys ...string) { s.mu.Lock(); defer s.mu.Unlock(); s.keys = keys }
 
-func (s *keyServer) answer(h http.HandlerFunc) { s.mu.Lock(); defer s.mu.Unlock(); s.handler = h }
+func (s *keyServer) respond(h http.HandlerFunc) { s.mu.Lock(); defer s.mu.Unlock(); s.handler = h }
 
 func (s *keyServer) fetches() int { s.mu.Lock(); defer s.mu.Unlock(); return s.count }
 

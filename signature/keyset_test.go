@@ -122,7 +122,7 @@ func TestJWKS_RejectsTextAfterKeySet(t *testing.T) {
 			s := newKeyServer(t, jwk("a", "service-1"))
 			j := s.jwks(t, signature.JWKSOptions{})
 			s.want(t, j, "a", "service-1")
-			s.answer(answering(200, "", body))
+			s.respond(respondWith(200, "", body))
 
 			s.wantError(t, j, "b", signature.ErrKeySource)
 
@@ -130,7 +130,7 @@ func TestJWKS_RejectsTextAfterKeySet(t *testing.T) {
 		})
 	}
 	s := newKeyServer(t)
-	s.answer(answering(200, "", "\r\n\t "+keySet(jwk("a", "service-1"))+"\r\n\t "))
+	s.respond(respondWith(200, "", "\r\n\t "+keySet(jwk("a", "service-1"))+"\r\n\t "))
 	s.want(t, s.jwks(t, signature.JWKSOptions{}), "a", "service-1")
 }
 
@@ -156,7 +156,7 @@ func TestJWKS_SizeLimits(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			s := newKeyServer(t)
-			s.answer(answering(200, "", tt.body))
+			s.respond(respondWith(200, "", tt.body))
 
 			key, err := s.jwks(t, signature.JWKSOptions{}).PublicKey(t.Context(), "a")
 

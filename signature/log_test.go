@@ -76,20 +76,20 @@ func TestVerifier_ForgedMessagesLogWarnings(t *testing.T) {
 		{"available", nil, signature.JWKSOptions{}, 0, map[int]int{400: 2, 503: forged - 2}},
 		{"outage with a fresh set", func(t *testing.T, s *keyServer, j *signature.JWKS) {
 			s.want(t, j, keyID, "service-1")
-			s.answer(answering(503, "", ""))
+			s.respond(respondWith(503, "", ""))
 		}, signature.JWKSOptions{}, 1, map[int]int{503: forged}},
 		{"outage with a fresh set beyond MaxStale", func(t *testing.T, s *keyServer, j *signature.JWKS) {
 			s.want(t, j, keyID, "service-1")
-			s.answer(answering(503, "", ""))
+			s.respond(respondWith(503, "", ""))
 			s.advance(2 * time.Minute)
 		}, signature.JWKSOptions{MaxStale: time.Minute}, 1, map[int]int{503: forged}},
 		{"outage with an old set", func(t *testing.T, s *keyServer, j *signature.JWKS) {
 			s.want(t, j, keyID, "service-1")
-			s.answer(answering(503, "", ""))
+			s.respond(respondWith(503, "", ""))
 			s.advance(time.Hour)
 		}, signature.JWKSOptions{}, 1, map[int]int{503: forged}},
 	} {
-		for _, kind := range kindsOfMessages {
+		for _, kind := range messageKinds {
 			t.Run(tt.name+"/"+kind.name, func(t *testing.T) {
 				t.Parallel()
 				fetches, messages := new(logRecorder), new(logRecorder)
@@ -105,7 +105,7 @@ func TestVerifier_ForgedMessagesLogWarnings(t *testing.T) {
 
 				for i := range forged {
 					w := kind.make()
-					keyNamed(fmt.Sprint("invented-", i), "stranger")(w)
+					keyNamed(fmt.Sprint("invented-", i), "unpublished")(w)
 					kind.sign(w)
 					response := httptest.NewRecorder()
 					handlerOf(v, kind, http.NotFoundHandler()).ServeHTTP(response, w.request(t))
@@ -130,7 +130,7 @@ func TestVerifier_ForgedMessagesLogWarnings(t *testing.T) {
 }
 
 // handlerOf returns the handler of v for messages of that kind.
-func handlerOf(v *signature.Verifier, kind kindOfMessage, next http.Handler) http.Handler {
+func handlerOf(v *signature.Verifier, kind messageKind, next http.Handler) http.Handler {
 	if kind.name == "redirect" {
 		return v.RedirectHandler(next)
 	}
@@ -173,11 +173,11 @@ func logCases(t *testing.T) []logCase {
 		return r.WithContext(ctx)
 	}
 	cached, down := newKeyServer(t), newKeyServer(t)
-	cached.answer(func(w http.ResponseWriter, _ *http.Request) {
+	cached.respond(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Age", "1")
 		fmt.Fprint(w, keySet(jwk("other", "service-1")))
 	})
-	down.answer(answering(500, "", ""))
+	down.respond(respondWith(500, "", ""))
 	hanging, err := signature.NewJWKS("https://eu.example.com/jwks.json", &signature.JWKSOptions{HTTPClient: &http.Client{Transport: roundTrip(func(*http.Request) (*http.Response, error) {
 		<-t.Context().Done() // until the test ends
 		return nil, t.Context().Err()
@@ -198,7 +198,7 @@ func logCases(t *testing.T) []logCase {
 		// What any sender can cause.
 		{"malformed", nil, nil, func(r *http.Request) *http.Request { r.Header.Del("Authorization"); return r }, slog.LevelWarn, "Authorization", 400},
 		{"unknown key", signature.StaticKeys{}, nil, nil, slog.LevelWarn, "no usable key with this ID", 400},
-		{"forged", signature.StaticKeys{keyID: &keys()["stranger"].PublicKey}, nil, nil, slog.LevelWarn, "does not verify", 400},
+		{"forged", signature.StaticKeys{keyID: &keys()["unpublished"].PublicKey}, nil, nil, slog.LevelWarn, "does not verify", 400},
 		{"cached key set", cached.jwks(t, signature.JWKSOptions{}), nil, nil, slog.LevelWarn, "cache", 503},
 		{"sender left during the key lookup", waitingKeys, nil, canceled, slog.LevelWarn, "context canceled", 503},
 		{"sender left during the fetch", hanging, nil, canceled, slog.LevelWarn, "context canceled", 503},
@@ -310,7 +310,7 @@ func TestJWKS_LogsEachFailedFetchOnce(t *testing.T) {
 	if len(log.records) > 0 {
 		t.Fatalf("records of a successful fetch: %v", log.records)
 	}
-	s.answer(answering(503, "", ""))
+	s.respond(respondWith(503, "", ""))
 	s.advance(10 * time.Minute)
 
 	for range 100 {

@@ -174,16 +174,16 @@ func TestVerifier_ErrorTexts(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		change func(*wire)
-		kind   kindOfMessage
+		kind   messageKind
 		opts   signature.VerifierOptions
 		want   string
 	}{
-		{"coverage", covering("(request-target) host x-service-callback digest"), kindsOfMessages[0], signature.VerifierOptions{}, "signature: callback rejected: signature does not cover date"},
-		{"redirect", keyNamed("other", "stranger"), kindsOfMessages[1], signature.VerifierOptions{}, "signature: redirect rejected: no usable key with this ID (keys that are published twice or with private parts are not used)"},
-		{"too large", withBody(strings.Repeat("a", 10)), kindsOfMessages[0], signature.VerifierOptions{MaxBody: 9}, "signature: callback rejected: body is larger than MaxBody"},
-		{"replay", func(*wire) {}, kindsOfMessages[1], signature.VerifierOptions{Replay: store}, "signature: redirect rejected: message was already accepted"},
-		{"retryable", func(*wire) {}, kindsOfMessages[0], signature.VerifierOptions{Replay: failingStore(outage)}, "signature: callback: verification unavailable: replay store failed: connection refused (respond with 503: the service retries)"},
-		{"retryable redirect", func(*wire) {}, kindsOfMessages[1], signature.VerifierOptions{Replay: failingStore(outage)}, "signature: redirect: verification unavailable: replay store failed: connection refused (respond with 503: the service does not retry a redirect; the user can reload the page within the clock skew, or start over)"},
+		{"coverage", covering("(request-target) host x-service-callback digest"), messageKinds[0], signature.VerifierOptions{}, "signature: callback rejected: signature does not cover date"},
+		{"redirect", keyNamed("other", "unpublished"), messageKinds[1], signature.VerifierOptions{}, "signature: redirect rejected: no usable key with this ID (keys that are published twice or with private parts are not used)"},
+		{"too large", withBody(strings.Repeat("a", 10)), messageKinds[0], signature.VerifierOptions{MaxBody: 9}, "signature: callback rejected: body is larger than MaxBody"},
+		{"replay", func(*wire) {}, messageKinds[1], signature.VerifierOptions{Replay: store}, "signature: redirect rejected: message was already accepted"},
+		{"retryable", func(*wire) {}, messageKinds[0], signature.VerifierOptions{Replay: failingStore(outage)}, "signature: callback: verification unavailable: replay store failed: connection refused (respond with 503: the service retries)"},
+		{"retryable redirect", func(*wire) {}, messageKinds[1], signature.VerifierOptions{Replay: failingStore(outage)}, "signature: redirect: verification unavailable: replay store failed: connection refused (respond with 503: the service does not retry a redirect; the user can reload the page within the clock skew, or start over)"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			v := newVerifier(t, tt.opts)
@@ -221,7 +221,7 @@ func TestVerifier_ResponseTexts(t *testing.T) {
 			}
 		}
 
-		got, header, text := answerTo(t, srv.Client(), r)
+		got, header, text := send(t, srv.Client(), r)
 
 		if got != status || text != http.StatusText(status)+"\n" || header.Get("Content-Type") != "text/plain; charset=utf-8" {
 			t.Errorf("response %d %q %v, want %d and its standard text", got, text, header, status)

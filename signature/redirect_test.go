@@ -27,8 +27,8 @@ func TestARedirectOfTheServiceVerifies(t *testing.T) {
 	}
 }
 
-// oddQueries are queries of redirect URLs that a reader which parses and encodes again would change.
-var oddQueries = []string{
+// unusualQueries are queries of redirect URLs that a reader which parses and encodes again would change.
+var unusualQueries = []string{
 	"check_id=c1",
 	"check_id=c1&code=a%2Bb",
 	"z=1&a=2&check_id=c1",
@@ -50,7 +50,7 @@ var oddQueries = []string{
 
 func TestEveryByteOfAnOddQueryIsKept(t *testing.T) {
 	t.Parallel()
-	for _, query := range oddQueries {
+	for _, query := range unusualQueries {
 		t.Run(query, func(t *testing.T) {
 			t.Parallel()
 			w := newRedirect()

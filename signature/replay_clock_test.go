@@ -17,21 +17,21 @@ import (
 // bubbleStart is the time at which the clock of every synctest bubble starts.
 var bubbleStart = time.Date(2000, time.January, 1, 0, 0, 0, 0, time.UTC)
 
-// kindOfMessage signs and verifies messages of one kind, callbacks or redirects.
-type kindOfMessage struct {
+// messageKind signs and verifies messages of one kind, callbacks or redirects.
+type messageKind struct {
 	name   string
 	make   func() *wire
 	sign   func(*wire)
 	verify func(*signature.Verifier, *http.Request) (*signature.Message, error)
 }
 
-var kindsOfMessages = []kindOfMessage{
+var messageKinds = []messageKind{
 	{"callback", newCallback, (*wire).signCallback, (*signature.Verifier).VerifyCallback},
 	{"redirect", newRedirect, (*wire).signRedirect, (*signature.Verifier).VerifyRedirect},
 }
 
 // signedAt returns a message with that date.
-func (k kindOfMessage) signedAt(date time.Time) *wire {
+func (k messageKind) signedAt(date time.Time) *wire {
 	w := k.make()
 	w.set("Date", date.Format(http.TimeFormat))
 	k.sign(w)
@@ -54,7 +54,7 @@ func TestVerifier_ClaimOutlivesDate(t *testing.T) {
 		{"second replica 4 s ahead", 0, 4 * time.Second, time.Second},
 		{"same clock at the edge", 0, 0, 5 * time.Second},
 	} {
-		for _, kind := range kindsOfMessages {
+		for _, kind := range messageKinds {
 			w := kind.signedAt(bubbleStart) // outside the bubble: FIPS mode cannot sign in one
 			t.Run(kind.name+", "+tt.name, func(t *testing.T) {
 				t.Parallel()
@@ -87,7 +87,7 @@ func TestVerifier_ReplayUnderSecondKeyID(t *testing.T) {
 	t.Parallel()
 	key := &keys()["service-1"].PublicKey
 	source := signature.StaticKeys{keyID: key, "other": key}
-	for _, kind := range kindsOfMessages {
+	for _, kind := range messageKinds {
 		t.Run(kind.name, func(t *testing.T) {
 			t.Parallel()
 			v := verifierFor(t, source, signature.VerifierOptions{Replay: signature.NewMemoryReplayStore(0)}, host)
@@ -157,7 +157,7 @@ func TestVerifier_ChecksDateAfterBody(t *testing.T) {
 // TestVerifier_ChecksDateAfterKeyLookup delays the key.
 func TestVerifier_ChecksDateAfterKeyLookup(t *testing.T) {
 	t.Parallel()
-	for _, kind := range kindsOfMessages {
+	for _, kind := range messageKinds {
 		t.Run(kind.name, func(t *testing.T) {
 			t.Parallel()
 			clock := now

@@ -44,7 +44,7 @@ func TestOfFiftyCopiesOfOneMessageExactlyOneIsAccepted(t *testing.T) {
 func TestACopyInAnotherSpellingIsAReplay(t *testing.T) {
 	t.Parallel()
 	for name, respell := range map[string]func(*wire){
-		"the parameters turned round": reversed,
+		"the parameters turned round": reverseParameters,
 		"another parameter":           auth("Signature ", `Signature x="1",`),
 		"another header":              add("X-Request-Id", "2"),
 		"the absolute form":           toTarget("https://" + host + target),
@@ -161,7 +161,7 @@ func TestVerifier_ClaimTTL(t *testing.T) {
 		{time.Minute, -time.Minute, 121 * time.Second},
 		{24 * time.Hour, 0, 48*time.Hour + time.Second},
 	} {
-		for _, kind := range kindsOfMessages {
+		for _, kind := range messageKinds {
 			var got time.Duration
 			v := newVerifier(t, signature.VerifierOptions{ClockSkew: tt.skew, Replay: storeFunc(func(_ context.Context, _ [32]byte, ttl time.Duration) (bool, error) {
 				got = ttl

@@ -110,7 +110,7 @@ func TestASignedRequestCanBeSentAgain(t *testing.T) {
 
 func TestSignedRedirectsVerifyAndKeepTheirQuery(t *testing.T) {
 	t.Parallel()
-	for _, query := range oddQueries {
+	for _, query := range unusualQueries {
 		t.Run(query, func(t *testing.T) {
 			t.Parallel()
 			u := &url.URL{Scheme: "https", Host: host, Path: "/back/a b", RawQuery: query}
@@ -176,7 +176,7 @@ func TestNewSignerRefusesKeysThatNoVerifierWouldTake(t *testing.T) {
 			t.Errorf("the key id %q is taken", id)
 		}
 	}
-	for _, name := range []string{"none", "weak", "monstrous"} {
+	for _, name := range []string{"none", "weak", "oversized"} {
 		if _, err := signature.NewSigner(keyID, keys()[name], nil); err == nil {
 			t.Errorf("the key %s is taken", name)
 		}

@@ -57,7 +57,7 @@ func TestGoodSpellingsOfACallbackVerify(t *testing.T) {
 		{"more headers covered", covering(allCovered(" content-type content-length")), nil},
 		{"headers that are not covered, repeated", nil, func(w *wire) { w.add("X-Trace", "1"); w.add("X-Trace", "2") }},
 		{"an x-date", nil, add("X-Date", now.Add(-time.Hour).Format(http.TimeFormat))},
-		{"another order of the parameters", nil, reversed},
+		{"another order of the parameters", nil, reverseParameters},
 		{"space around the commas", nil, auth(",", " \t, ")},
 		{"unknown parameters", nil, auth("Signature ", `Signature created=1402170695,opaque="",`)},
 		{"parameter names in other case", nil, auth("keyId", "KeyID")},
@@ -103,7 +103,7 @@ func TestGoodSpellingsOfACallbackVerify(t *testing.T) {
 }
 
 // reversed turns the parameters of the Authorization round.
-func reversed(w *wire) {
+func reverseParameters(w *wire) {
 	params := strings.Split(strings.TrimPrefix(w.get("Authorization"), "Signature "), ",")
 	for i, j := 0, len(params)-1; i < j; i, j = i+1, j-1 {
 		params[i], params[j] = params[j], params[i]
@@ -224,7 +224,7 @@ func TestNewVerifierRefusesWhatCanNeverWork(t *testing.T) {
 
 func TestKeysThatProveNothingAreNotUsed(t *testing.T) {
 	t.Parallel()
-	for _, name := range []string{"weak", "monstrous"} {
+	for _, name := range []string{"weak", "oversized"} {
 		w := newCallback()
 		keyNamed(name, name)(w)
 		w.signCallback()
