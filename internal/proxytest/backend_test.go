@@ -13,18 +13,18 @@ import (
 
 // behavior is what a backend does with a request that it has read completely.
 type behavior struct {
-	name string
-	act  func(net.Conn, *http.Request) (open bool)
-	idle bool // closes idle connections when it is armed
-	deaf bool // closes connections without reading from them
-	good bool // responds as the service does
+	name       string
+	act        func(net.Conn, *http.Request) (open bool)
+	idle       bool // closes idle connections when it is armed
+	closeEarly bool // closes connections without reading from them
+	valid      bool // responds as the service does
 }
 
 // behaviors are what an armed backend can do.
 var behaviors = []behavior{
-	{name: "responds", act: respond, good: true},
-	{name: "closes idle connections", act: respond, idle: true, good: true},
-	{name: "closes before reading", act: hangUp, idle: true, deaf: true},
+	{name: "responds", act: respond, valid: true},
+	{name: "closes idle connections", act: respond, idle: true, valid: true},
+	{name: "closes before reading", act: hangUp, idle: true, closeEarly: true},
 	{name: "closes", act: hangUp},
 	{name: "resets", act: reset},
 	{name: "truncates the header", act: truncated(20)},
@@ -102,7 +102,7 @@ func (s *backend) accept() {
 			return
 		}
 		s.mu.Lock()
-		if s.closed || s.armed && s.behavior.deaf {
+		if s.closed || s.armed && s.behavior.closeEarly {
 			conn.Close()
 		} else {
 			s.conns[conn] = true

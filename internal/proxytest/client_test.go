@@ -117,11 +117,11 @@ func (row clientRow) test(t *testing.T, p *proxy) {
 		t.Errorf("%d complete requests reached the backend, want at most %d: %q", len(requests), limit, requests)
 	}
 	switch b := row.backend.behavior; {
-	case err == nil && (!b.good || result != row.op.want):
+	case err == nil && (!b.valid || result != row.op.want):
 		t.Errorf("the call succeeded with %q although the backend %s", result, b.name)
 	case err == nil && len(requests) == 0:
 		t.Errorf("the call succeeded with %q although no request reached the backend", result)
-	case err != nil && b.good && !b.idle:
+	case err != nil && b.valid && !b.idle:
 		t.Errorf("the call failed although the backend responds: %v", err)
 	case err != nil && row.op.once && len(requests) > 0 && !outcomeUnknown(err):
 		t.Errorf("the error does not say that the outcome is unknown, but a request reached the backend: %v", err)

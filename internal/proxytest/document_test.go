@@ -45,8 +45,8 @@ func (p page) blocks(t *testing.T, language string, want int) []string {
 
 var codeSpan = regexp.MustCompile("`([^`]+)`")
 
-// code returns the spans of code in a cell of a table.
-func code(cell string) []string {
+// codeSpans returns the spans of code in a cell of a table.
+func codeSpans(cell string) []string {
 	var spans []string
 	for _, match := range codeSpan.FindAllStringSubmatch(cell, -1) {
 		spans = append(spans, match[1])
@@ -77,8 +77,8 @@ func (p page) table(t *testing.T, head string) [][]string {
 	return rows
 }
 
-// trap is a configuration or URL under which genuine messages are rejected.
-type trap struct {
+// misconfiguration is a configuration or URL under which genuine messages are rejected.
+type misconfiguration struct {
 	proxy   string
 	line    string // to replace; empty if the URL is the trap
 	changed string
@@ -87,35 +87,35 @@ type trap struct {
 	reasons []error
 }
 
-// traps returns the rows of both tables of what fails.
-func (p page) traps(t *testing.T) []trap {
+// misconfigurations returns the rows of both tables of what fails.
+func (p page) misconfigurations(t *testing.T) []misconfiguration {
 	t.Helper()
-	var traps []trap
+	var misconfigurations []misconfiguration
 	for _, cells := range p.table(t, "| Proxy | Line above | Changed to | Effect | Error |") {
-		traps = append(traps, trap{
+		misconfigurations = append(misconfigurations, misconfiguration{
 			proxy:   strings.ToLower(cells[0]),
-			line:    strings.Join(code(cells[1]), "\n"),
-			changed: strings.Join(code(cells[2]), "\n"),
+			line:    strings.Join(codeSpans(cells[1]), "\n"),
+			changed: strings.Join(codeSpans(cells[2]), "\n"),
 			effect:  cells[3],
 			reasons: reasons(t, cells[4]),
 		})
 	}
 	for _, cells := range p.table(t, "| Proxy | URL | Effect | Error |") {
-		traps = append(traps, trap{
+		misconfigurations = append(misconfigurations, misconfiguration{
 			proxy:   strings.ToLower(cells[0]),
-			url:     strings.Join(code(cells[1]), ""),
+			url:     strings.Join(codeSpans(cells[1]), ""),
 			effect:  cells[2],
 			reasons: reasons(t, cells[3]),
 		})
 	}
-	return traps
+	return misconfigurations
 }
 
 // reasons returns the errors of package signature that a cell names.
 func reasons(t *testing.T, cell string) []error {
 	t.Helper()
 	var reasons []error
-	for _, name := range code(cell) {
+	for _, name := range codeSpans(cell) {
 		switch name {
 		case "ErrHost":
 			reasons = append(reasons, signature.ErrHost)
@@ -128,10 +128,10 @@ func reasons(t *testing.T, cell string) []error {
 	return reasons
 }
 
-func (tr trap) name() string {
-	name := tr.changed + tr.url
+func (m misconfiguration) name() string {
+	name := m.changed + m.url
 	if name == "" {
-		name = "without " + tr.line
+		name = "without " + m.line
 	}
-	return tr.proxy + "/" + strings.NewReplacer("/", "|", "\n", " ").Replace(name)
+	return m.proxy + "/" + strings.NewReplacer("/", "|", "\n", " ").Replace(name)
 }

@@ -99,8 +99,8 @@ func startConfig(t *testing.T, name string, config func(setup) string) *proxy {
 	}
 	t.Cleanup(func() {
 		output.Close()
-		if said, err := os.ReadFile(output.Name()); err == nil && t.Failed() {
-			t.Logf("output of %s:\n%s", name, said)
+		if text, err := os.ReadFile(output.Name()); err == nil && t.Failed() {
+			t.Logf("output of %s:\n%s", name, text)
 		}
 	})
 

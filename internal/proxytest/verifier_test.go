@@ -136,21 +136,21 @@ func TestVerifier_BehindProxy(t *testing.T) {
 func TestVerifier_BehindMisconfiguredProxy(t *testing.T) {
 	t.Parallel()
 	doc := readPage(t)
-	for _, trap := range doc.traps(t) {
-		t.Run(trap.name(), func(t *testing.T) {
+	for _, tt := range doc.misconfigurations(t) {
+		t.Run(tt.name(), func(t *testing.T) {
 			t.Parallel()
-			config := doc.blocks(t, language(trap.proxy), configurations)[unchanged]
-			if trap.line != "" {
-				config = replaceOnce(t, config, trap.line, trap.changed)
+			config := doc.blocks(t, language(tt.proxy), configurations)[unchanged]
+			if tt.line != "" {
+				config = replaceOnce(t, config, tt.line, tt.changed)
 			}
 			seen := make(map[error]bool)
 			// Lists of hosts of verifiers, each with its messages.
 			for _, list := range [][]string{hosts, hosts[1:]} {
 				a := startApp(t, nil, list...)
-				p := runDocumented(t, trap.proxy, config, a.addr)
+				p := runDocumented(t, tt.proxy, config, a.addr)
 				sent := messages("", list...)
-				if trap.url != "" {
-					host, path, _ := strings.Cut(strings.TrimPrefix(trap.url, "https://"), "/")
+				if tt.url != "" {
+					host, path, _ := strings.Cut(strings.TrimPrefix(tt.url, "https://"), "/")
 					sent = []message{{http.MethodPost, host, "/" + path}, {http.MethodGet, host, "/" + path}}
 				}
 				rejected := 0
@@ -164,25 +164,25 @@ func TestVerifier_BehindMisconfiguredProxy(t *testing.T) {
 							continue
 						}
 						rejected++
-						i := slices.IndexFunc(trap.reasons, func(reason error) bool { return errors.Is(err, reason) })
+						i := slices.IndexFunc(tt.reasons, func(reason error) bool { return errors.Is(err, reason) })
 						if i < 0 || status != http.StatusBadRequest {
-							t.Fatalf("%s: %s https://%s%s: status %d, error %v; want 400, one of %q", protocol, m.method, m.host, m.target, status, err, trap.reasons)
+							t.Fatalf("%s: %s https://%s%s: status %d, error %v; want 400, one of %q", protocol, m.method, m.host, m.target, status, err, tt.reasons)
 						}
-						seen[trap.reasons[i]] = true
+						seen[tt.reasons[i]] = true
 					}
 				}
 
 				all := len(sent) * len(protocols)
 				t.Logf("hosts %q: %d of %d messages were rejected", list, rejected, all)
-				if rejected == 0 || strings.Contains(trap.effect, "every message fails") && rejected < all {
-					t.Errorf("hosts %q: %d of %d messages were rejected, but the page says: %s", list, rejected, all, trap.effect)
+				if rejected == 0 || strings.Contains(tt.effect, "every message fails") && rejected < all {
+					t.Errorf("hosts %q: %d of %d messages were rejected, but the page says: %s", list, rejected, all, tt.effect)
 				}
-				if trap.url != "" {
+				if tt.url != "" {
 					break // the URL has a host of its own
 				}
 			}
-			if len(seen) != len(trap.reasons) {
-				t.Errorf("the errors were %v, want each of %q", seen, trap.reasons)
+			if len(seen) != len(tt.reasons) {
+				t.Errorf("the errors were %v, want each of %q", seen, tt.reasons)
 			}
 		})
 	}

@@ -35,7 +35,7 @@ var (
 //
 // It takes no longer than Options.Timeout.
 func (s *Store) Check(ctx context.Context) error {
-	_, err := within(ctx, s.timeout, func(ctx context.Context) (struct{}, error) {
+	_, err := withTimeout(ctx, s.timeout, func(ctx context.Context) (struct{}, error) {
 		return struct{}{}, checkPolicies(ctx, s.client)
 	})
 	if err != nil {
@@ -70,7 +70,7 @@ func checkPolicies(ctx context.Context, client goredis.UniversalClient) error {
 		return fmt.Errorf("the client is a %T: %w", client, ErrPolicyUnknown)
 	}
 	if err != nil {
-		found = append(found, &cause{explain(ctx, err)})
+		found = append(found, &redactedError{replaceTimeout(ctx, err)})
 	}
 	return errors.Join(found...)
 }
@@ -82,7 +82,7 @@ func checkPolicy(ctx context.Context, server *goredis.Client) error {
 		if _, replied := errors.AsType[goredis.Error](err); replied && (strings.HasPrefix(err.Error(), "NOPERM") || strings.HasPrefix(err.Error(), "ERR unknown command")) {
 			return ErrPolicyUnknown
 		}
-		return &cause{explain(ctx, err)}
+		return &redactedError{replaceTimeout(ctx, err)}
 	}
 	fields := make(map[string]string)
 	for line := range strings.Lines(info) {

@@ -14,8 +14,8 @@ import (
 	"github.com/idverify/idverify-go/replaystore/redis"
 )
 
-// isOnly reports whether err is want, and not another result of Check.
-func isOnly(err, want error) bool {
+// isCheckError reports whether err is want, and not another result of Check.
+func isCheckError(err, want error) bool {
 	if want == nil {
 		return err == nil
 	}
@@ -58,7 +58,7 @@ func TestStore_Check(t *testing.T) {
 
 		err := srv.store(t).Check(t.Context())
 
-		if !isOnly(err, tt.want) {
+		if !isCheckError(err, tt.want) {
 			t.Errorf("maxmemory %s, %s: error = %v, want %v", tt.maxmemory, tt.policy, err, tt.want)
 		}
 		if err != nil && !strings.Contains(err.Error(), "maxmemory-policy is \""+tt.policy+"\"") {
@@ -74,10 +74,10 @@ func TestStore_CheckWithoutPermission(t *testing.T) {
 
 	err := store.Check(t.Context())
 
-	if !isOnly(err, redis.ErrPolicyUnknown) {
+	if !isCheckError(err, redis.ErrPolicyUnknown) {
 		t.Errorf("error = %v, want ErrPolicyUnknown", err)
 	}
-	if fresh, err := store.Claim(t.Context(), anID, time.Minute); !fresh || err != nil {
+	if fresh, err := store.Claim(t.Context(), messageID, time.Minute); !fresh || err != nil {
 		t.Errorf("claim: fresh %v, error %v; want true", fresh, err)
 	}
 }
@@ -104,12 +104,12 @@ func TestStore_CheckResponses(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			client := unreachable(t)
+			client := unreachableClient(t)
 			client.AddHook(hookFunc(func(cmd goredis.Cmder) error { cmd.(*goredis.StringCmd).SetVal(tt.info); return tt.reply }))
 
 			err := newStore(t, client, nil).Check(t.Context())
 
-			if !isOnly(err, tt.want) {
+			if !isCheckError(err, tt.want) {
 				t.Errorf("error = %v, want %v", err, tt.want)
 			}
 		})
@@ -125,7 +125,7 @@ func TestStore_CheckOtherClient(t *testing.T) {
 
 	err := newStore(t, otherClient{srv.client(t)}, nil).Check(t.Context())
 
-	if !isOnly(err, redis.ErrPolicyUnknown) || !strings.Contains(err.Error(), "the client is a redis_test.otherClient") {
+	if !isCheckError(err, redis.ErrPolicyUnknown) || !strings.Contains(err.Error(), "the client is a redis_test.otherClient") {
 		t.Errorf("error = %v, want ErrPolicyUnknown and the type of the client", err)
 	}
 }
@@ -139,10 +139,10 @@ func TestStore_CheckWithoutRedis(t *testing.T) {
 		limit  time.Duration
 		want   string
 	}{
-		{"not there", unreachable(t), time.Minute, "dial: connect: no such file or directory"},
-		{"silent", silent(t), time.Millisecond, "no response from Redis within 1ms (Options.Timeout)"},
-		{"one of a cluster", answering(t, errors.New("MOVED 3999 10.0.0.7:6381")), time.Minute, "give a ClusterClient"},
-		{"loading", answering(t, loading), time.Minute, "LOADING"},
+		{"not there", unreachableClient(t), time.Minute, "dial: connect: no such file or directory"},
+		{"silent", silentClient(t), time.Millisecond, "no response from Redis within 1ms (Options.Timeout)"},
+		{"one of a cluster", failingClient(t, errors.New("MOVED 3999 10.0.0.7:6381")), time.Minute, "give a ClusterClient"},
+		{"loading", failingClient(t, loading), time.Minute, "LOADING"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -203,7 +203,7 @@ func TestStore_CheckAsksEveryServer(t *testing.T) {
 
 			err := newStore(t, tt.client, &redis.Options{Timeout: time.Minute}).Check(t.Context())
 
-			if !isOnly(err, tt.want) {
+			if !isCheckError(err, tt.want) {
 				t.Errorf("error = %v, want %v", err, tt.want)
 			}
 		})

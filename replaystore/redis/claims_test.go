@@ -75,8 +75,8 @@ func (c *stalledConn) Close() error {
 	return c.Conn.Close()
 }
 
-// claimInVain claims id until Redis has recorded it, and gives up then.
-func (s *stall) claimInVain(t testing.TB, store *redis.Store, id [32]byte) {
+// failClaim claims id until Redis has recorded it, and gives up then.
+func (s *stall) failClaim(t testing.TB, store *redis.Store, id [32]byte) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	failed := make(chan error)
@@ -99,7 +99,7 @@ func TestStore_PassesRecordedClaimOnce(t *testing.T) {
 		"no reply in time": func(t *testing.T, srv *server) *redis.Store {
 			stall := newStall(srv)
 			store := stall.store(t)
-			stall.claimInVain(t, store, anID)
+			stall.failClaim(t, store, messageID)
 			stall.active.Store(false)
 			return store
 		},
@@ -110,7 +110,7 @@ func TestStore_PassesRecordedClaimOnce(t *testing.T) {
 			var wg sync.WaitGroup
 			for range 2 {
 				wg.Go(func() {
-					if _, err := store.Claim(ctx, anID, time.Minute); err == nil {
+					if _, err := store.Claim(ctx, messageID, time.Minute); err == nil {
 						t.Error("a claim without reply returned no error")
 					}
 				})
@@ -124,7 +124,7 @@ func TestStore_PassesRecordedClaimOnce(t *testing.T) {
 		},
 		"connection lost": func(t *testing.T, srv *server) *redis.Store {
 			store, lost := losingStore(t, srv, -1)
-			if _, err := store.Claim(t.Context(), anID, time.Minute); err == nil || !lost.Load() {
+			if _, err := store.Claim(t.Context(), messageID, time.Minute); err == nil || !lost.Load() {
 				t.Fatalf("first claim: error = %v, want one", err)
 			}
 			return store
@@ -138,7 +138,7 @@ func TestStore_PassesRecordedClaimOnce(t *testing.T) {
 				t.Errorf("%d claims open, want 1", n)
 			}
 			// Another process cannot know whose record it is.
-			if fresh, err := srv.store(t).Claim(t.Context(), anID, time.Minute); fresh || err != nil {
+			if fresh, err := srv.store(t).Claim(t.Context(), messageID, time.Minute); fresh || err != nil {
 				t.Errorf("other process: fresh %v, error %v; want false", fresh, err)
 			}
 			var fresh, failed atomic.Int32
@@ -146,7 +146,7 @@ func TestStore_PassesRecordedClaimOnce(t *testing.T) {
 
 			for range calls {
 				wg.Go(func() {
-					switch ok, err := store.Claim(t.Context(), anID, time.Minute); {
+					switch ok, err := store.Claim(t.Context(), messageID, time.Minute); {
 					case err != nil:
 						failed.Add(1)
 					case ok:
@@ -155,7 +155,7 @@ func TestStore_PassesRecordedClaimOnce(t *testing.T) {
 				})
 			}
 			wg.Wait()
-			last, err := store.Claim(t.Context(), anID, time.Minute)
+			last, err := store.Claim(t.Context(), messageID, time.Minute)
 
 			if fresh.Load() != 1 || failed.Load() != 0 {
 				t.Errorf("%d of %d later calls are fresh, %d failed; want 1 and none", fresh.Load(), calls, failed.Load())
@@ -172,12 +172,12 @@ func TestStore_FailsAgainAndPasses(t *testing.T) {
 	t.Parallel()
 	stall := newStall(startServer(t))
 	store := stall.store(t)
-	stall.claimInVain(t, store, anID)
-	stall.claimInVain(t, store, anID)
+	stall.failClaim(t, store, messageID)
+	stall.failClaim(t, store, messageID)
 	stall.active.Store(false)
 
-	first, err1 := store.Claim(t.Context(), anID, time.Minute)
-	second, err2 := store.Claim(t.Context(), anID, time.Minute)
+	first, err1 := store.Claim(t.Context(), messageID, time.Minute)
+	second, err2 := store.Claim(t.Context(), messageID, time.Minute)
 
 	if err := errors.Join(err1, err2); !first || second || err != nil {
 		t.Errorf("fresh %v, then %v, error %v; want true, then false", first, second, err)
@@ -196,17 +196,17 @@ func TestStore_OtherProcessClaimsFirst(t *testing.T) {
 		}
 		return new(net.Dialer).DialContext(ctx, "unix", srv.socket())
 	}}), &redis.Options{Timeout: time.Minute})
-	if _, err := store.Claim(t.Context(), anID, time.Minute); err == nil {
+	if _, err := store.Claim(t.Context(), messageID, time.Minute); err == nil {
 		t.Fatal("a claim without Redis returned no error")
 	}
-	other, err := srv.store(t).Claim(t.Context(), anID, time.Minute)
+	other, err := srv.store(t).Claim(t.Context(), messageID, time.Minute)
 	if !other || err != nil {
 		t.Fatalf("other process: fresh %v, error %v; want true", other, err)
 	}
 	down.Store(false)
 
 	for range 2 {
-		if fresh, err := store.Claim(t.Context(), anID, time.Minute); fresh || err != nil {
+		if fresh, err := store.Claim(t.Context(), messageID, time.Minute); fresh || err != nil {
 			t.Errorf("fresh %v, error %v; want false: the other process accepted the message", fresh, err)
 		}
 	}
@@ -220,7 +220,7 @@ func TestStore_ForgetsOpenClaims(t *testing.T) {
 	t.Parallel()
 	down := errors.New("connection refused")
 	var reply error
-	client := unreachable(t)
+	client := unreachableClient(t)
 	client.AddHook(hookFunc(func(cmd goredis.Cmder) error {
 		if set, ok := cmd.(*goredis.BoolCmd); ok && reply == nil {
 			set.SetVal(true)
@@ -246,7 +246,7 @@ func TestStore_ForgetsOpenClaims(t *testing.T) {
 			claim(i)
 			claim(i)
 		}
-		atMost := store.OpenClaims()
+		duringOutage := store.OpenClaims()
 		time.Sleep(13 * time.Second) // the bubble's clock: the records, if any, live for 13 s
 		reply = nil
 		claim(1 << 20)
@@ -255,8 +255,8 @@ func TestStore_ForgetsOpenClaims(t *testing.T) {
 		claim(1<<20 + 1)
 		after := store.OpenClaims()
 
-		if atMost != redis.MaxOpenClaims || before != atMost || after != 0 {
-			t.Errorf("%d claims open in the outage, %d when their records expire, %d afterwards; want %d, the same and none", atMost, before, after, redis.MaxOpenClaims)
+		if duringOutage != redis.MaxOpenClaims || before != duringOutage || after != 0 {
+			t.Errorf("%d claims open in the outage, %d when their records expire, %d afterwards; want %d, the same and none", duringOutage, before, after, redis.MaxOpenClaims)
 		}
 	})
 }
@@ -292,11 +292,11 @@ func TestStore_SurvivesFaultsOfTheCaller(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			client := unreachable(t)
+			client := unreachableClient(t)
 			client.AddHook(hookFunc(func(goredis.Cmder) error { tt.fail(); return nil }))
 			store := newStore(t, client, &redis.Options{Timeout: time.Minute})
 
-			fresh, err := store.Claim(t.Context(), anID, time.Minute)
+			fresh, err := store.Claim(t.Context(), messageID, time.Minute)
 			checked := store.Check(t.Context())
 
 			if want := "redis replay store: claim: " + tt.want; fresh || err == nil || err.Error() != want {

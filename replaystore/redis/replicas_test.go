@@ -58,8 +58,8 @@ func newShop(t testing.TB, service *sandboxfake.Server, store func(testing.TB) *
 	return s
 }
 
-// anyReplica passes r to the replica whose turn it is, and returns its answer. r can be passed again.
-func (s *shop) anyReplica(r *http.Request, body []byte) int {
+// serveNext passes r to the replica whose turn it is, and returns its answer. r can be passed again.
+func (s *shop) serveNext(r *http.Request, body []byte) int {
 	r = r.Clone(r.Context())
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	w := httptest.NewRecorder()
@@ -67,8 +67,8 @@ func (s *shop) anyReplica(r *http.Request, body []byte) int {
 	return w.Code
 }
 
-// balance answers every request as spread does.
-func balance(service *sandboxfake.Server, spread func(*http.Request, []byte) int) (callbackURL string) {
+// handleWith answers every request as spread does.
+func handleWith(service *sandboxfake.Server, spread func(*http.Request, []byte) int) (callbackURL string) {
 	return service.Handle(host, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		if err != nil {
@@ -149,16 +149,16 @@ func TestSixteenReplicasAcceptEachMessageOnce(t *testing.T) {
 	srv := startServer(t)
 	service := sandboxfake.New(t, sandboxfake.WithInMemory())
 	app := newShop(t, service, srv.store)
-	var accepted, refused, other atomic.Int32
-	url := balance(service, func(r *http.Request, body []byte) int {
+	var accepted, rejected, other atomic.Int32
+	url := handleWith(service, func(r *http.Request, body []byte) int {
 		var wg sync.WaitGroup
 		for range replicas {
 			wg.Go(func() {
-				switch app.anyReplica(r, body) {
+				switch app.serveNext(r, body) {
 				case http.StatusNoContent:
 					accepted.Add(1)
 				case http.StatusBadRequest:
-					refused.Add(1)
+					rejected.Add(1)
 				default:
 					other.Add(1)
 				}
@@ -173,9 +173,9 @@ func TestSixteenReplicasAcceptEachMessageOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	if accepted.Load() != checks || refused.Load() != checks*(replicas-1) || other.Load() != 0 {
+	if accepted.Load() != checks || rejected.Load() != checks*(replicas-1) || other.Load() != 0 {
 		t.Errorf("of %d messages with %d copies each, %d were accepted, %d refused, %d answered otherwise; want %d, %d and 0",
-			checks, replicas, accepted.Load(), refused.Load(), other.Load(), checks, checks*(replicas-1))
+			checks, replicas, accepted.Load(), rejected.Load(), other.Load(), checks, checks*(replicas-1))
 	}
 	app.checkHandled(t, checks)
 }
@@ -196,13 +196,13 @@ func TestNothingIsLostOrDoubledWhenRedisRestarts(t *testing.T) {
 	app := newShop(t, service, srv.store)
 	var mu sync.Mutex // guards accepted
 	var accepted []message
-	var undecided, refused, doubled atomic.Int32
-	away := make(chan struct{})
-	url := balance(service, func(r *http.Request, body []byte) int {
-		status := app.anyReplica(r, body)
+	var unavailable, rejected, doubled atomic.Int32
+	outage := make(chan struct{})
+	url := handleWith(service, func(r *http.Request, body []byte) int {
+		status := app.serveNext(r, body)
 		switch status {
 		case http.StatusNoContent:
-			if app.anyReplica(r, body) == http.StatusNoContent {
+			if app.serveNext(r, body) == http.StatusNoContent {
 				doubled.Add(1)
 			}
 			mu.Lock()
@@ -213,30 +213,30 @@ func TestNothingIsLostOrDoubledWhenRedisRestarts(t *testing.T) {
 				srv.kill()
 			}
 		case http.StatusServiceUnavailable:
-			if undecided.Add(1) == restartAfter {
-				close(away)
+			if unavailable.Add(1) == restartAfter {
+				close(outage)
 			}
 		default:
-			refused.Add(1)
+			rejected.Add(1)
 		}
 		return status
 	})
 
 	var load sync.WaitGroup
 	load.Go(func() { runChecks(t, service, url, checks) })
-	<-away
+	<-outage
 	mu.Lock()
 	before := accepted // nothing was accepted since the kill
 	mu.Unlock()
 	srv.start(t)
-	var forgotten, undecidedCopies int
+	var acceptedAgain, unavailableCopies int
 	for _, m := range before {
-		status := app.anyReplica(m.request, m.body)
-		for ; status == http.StatusServiceUnavailable; status = app.anyReplica(m.request, m.body) {
-			undecidedCopies++ // after many failed dials a client looks only once a second whether Redis is back
+		status := app.serveNext(m.request, m.body)
+		for ; status == http.StatusServiceUnavailable; status = app.serveNext(m.request, m.body) {
+			unavailableCopies++ // after many failed dials a client looks only once a second whether Redis is back
 		}
 		if status != http.StatusBadRequest {
-			forgotten++
+			acceptedAgain++
 		}
 	}
 	load.Wait()
@@ -247,12 +247,12 @@ func TestNothingIsLostOrDoubledWhenRedisRestarts(t *testing.T) {
 	}
 	timedOut := app.resendTimedOut(t, service)
 
-	if forgotten != 0 {
-		t.Errorf("%d of %d messages from before the restart were accepted again after it, want none: their claims are lost", forgotten, len(before))
+	if acceptedAgain != 0 {
+		t.Errorf("%d of %d messages from before the restart were accepted again after it, want none: their claims are lost", acceptedAgain, len(before))
 	}
-	if doubled.Load() != 0 || refused.Load() != 0 {
-		t.Errorf("%d copies were accepted, %d messages refused; want none", doubled.Load(), refused.Load())
+	if doubled.Load() != 0 || rejected.Load() != 0 {
+		t.Errorf("%d copies were accepted, %d messages refused; want none", doubled.Load(), rejected.Load())
 	}
 	app.checkHandled(t, checks)
-	t.Logf("%d accepted, %d of them before the restart, %d undecided while Redis was away, %d copies while replicas found it again, %d timed out", len(accepted), len(before), undecided.Load(), undecidedCopies, timedOut)
+	t.Logf("%d accepted, %d of them before the restart, %d undecided while Redis was away, %d copies while replicas found it again, %d timed out", len(accepted), len(before), unavailable.Load(), unavailableCopies, timedOut)
 }

@@ -115,14 +115,14 @@ func newStore(t testing.TB, client goredis.UniversalClient, opts *redis.Options)
 	return store
 }
 
-// unreachable is a client of a server that is not there.
-func unreachable(t testing.TB) *goredis.Client {
+// unreachableClient is a client of a server that is not there.
+func unreachableClient(t testing.TB) *goredis.Client {
 	t.Helper()
 	return newClient(t, &goredis.Options{Network: "unix", Addr: filepath.Join(t.TempDir(), "none")})
 }
 
-// silent is a client of a server that takes connections and never answers.
-func silent(t testing.TB) *goredis.Client {
+// silentClient is a client of a server that takes connections and never answers.
+func silentClient(t testing.TB) *goredis.Client {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

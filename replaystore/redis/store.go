@@ -77,13 +77,13 @@ func (s *Store) Claim(ctx context.Context, id [32]byte, ttl time.Duration) (fres
 	// A copy that was in time may be in progress for as long as a claim takes.
 	ttl = max(ttl, 0) + s.timeout
 	claim := s.open.begin(id)
-	recorded, err := within(ctx, s.timeout, func(ctx context.Context) (bool, error) {
+	recorded, err := withTimeout(ctx, s.timeout, func(ctx context.Context) (bool, error) {
 		recorded, err := s.record(ctx, s.prefix+hex.EncodeToString(id[:]), claim.value, ttl)
-		return recorded, explain(ctx, err)
+		return recorded, replaceTimeout(ctx, err)
 	})
 	fresh = s.open.end(claim, recorded, err, ttl)
 	if err != nil {
-		return false, fmt.Errorf("redis replay store: claim: %w", &cause{err})
+		return false, fmt.Errorf("redis replay store: claim: %w", &redactedError{err})
 	}
 	return fresh, nil
 }
@@ -91,10 +91,10 @@ func (s *Store) Claim(ctx context.Context, id [32]byte, ttl time.Duration) (fres
 // record writes value unless the key exists, and reports whether the key then holds it. The client
 // sends a command again when its response was lost, and then finds the key: the value distinguishes
 // our own record from another one.
-func (s *Store) record(ctx context.Context, key, value string, ttl time.Duration) (ours bool, err error) {
-	ours, err = s.client.SetNX(ctx, key, value, (ttl + time.Millisecond - 1).Truncate(time.Millisecond)).Result()
-	if ours || err != nil {
-		return ours, err
+func (s *Store) record(ctx context.Context, key, value string, ttl time.Duration) (own bool, err error) {
+	own, err = s.client.SetNX(ctx, key, value, (ttl + time.Millisecond - 1).Truncate(time.Millisecond)).Result()
+	if own || err != nil {
+		return own, err
 	}
 	holder, err := s.client.Get(ctx, key).Result()
 	if errors.Is(err, goredis.Nil) {
@@ -119,18 +119,18 @@ func (e *timeoutError) Error() string {
 // Unwrap gives [errors.Is] the standard error.
 func (e *timeoutError) Unwrap() error { return context.DeadlineExceeded }
 
-// explain replaces the error of ctx by a timeoutError if Options.Timeout ended ctx.
-func explain(ctx context.Context, err error) error {
+// replaceTimeout replaces the error of ctx by a timeoutError if Options.Timeout ended ctx.
+func replaceTimeout(ctx context.Context, err error) error {
 	if timeout, ok := errors.AsType[*timeoutError](context.Cause(ctx)); ok && errors.Is(err, context.DeadlineExceeded) {
 		return timeout
 	}
 	return err
 }
 
-// within calls f, and returns when f has, when ctx ends or when the timeout is over. A client that
+// withTimeout calls f, and returns when f has, when ctx ends or when the timeout is over. A client that
 // is busy with a connection ignores the end of its context, so f may go on: it ends by the client's
 // own timeouts, and what it still records belongs to an open claim.
-func within[T any](ctx context.Context, timeout time.Duration, f func(context.Context) (T, error)) (T, error) {
+func withTimeout[T any](ctx context.Context, timeout time.Duration, f func(context.Context) (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, &timeoutError{timeout})
 	defer cancel()
 	type result struct {
@@ -154,27 +154,27 @@ func within[T any](ctx context.Context, timeout time.Duration, f func(context.Co
 	case r := <-done:
 		return r.value, r.err
 	case <-ctx.Done():
-		return *new(T), explain(ctx, ctx.Err())
+		return *new(T), replaceTimeout(ctx, ctx.Err())
 	}
 }
 
-// cause is an error of the client without the addresses in its text.
-type cause struct{ err error }
+// redactedError is an error of the client without the addresses in its text.
+type redactedError struct{ err error }
 
 // Error implements error.
-func (c *cause) Error() string {
-	if e, ok := errors.AsType[*net.DNSError](c.err); ok {
+func (r *redactedError) Error() string {
+	if e, ok := errors.AsType[*net.DNSError](r.err); ok {
 		return "look up host: " + e.Err
 	}
-	if e, ok := errors.AsType[*net.OpError](c.err); ok && e.Err != nil {
+	if e, ok := errors.AsType[*net.OpError](r.err); ok && e.Err != nil {
 		return e.Op + ": " + e.Err.Error()
 	}
 	// "MOVED 3999 10.0.0.7:6381" is a cluster's answer to a client for a single server.
-	if text := c.err.Error(); !strings.HasPrefix(text, "MOVED ") && !strings.HasPrefix(text, "ASK ") {
+	if text := r.err.Error(); !strings.HasPrefix(text, "MOVED ") && !strings.HasPrefix(text, "ASK ") {
 		return text
 	}
 	return "the server belongs to a cluster: give a ClusterClient"
 }
 
 // Unwrap gives [errors.Is] and [errors.As] the client's own error.
-func (c *cause) Unwrap() error { return c.err }
+func (r *redactedError) Unwrap() error { return r.err }

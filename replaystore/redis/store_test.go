@@ -17,14 +17,14 @@ import (
 	"github.com/idverify/idverify-go/replaystore/redis"
 )
 
-var anID = [32]byte{1, 2, 3}
+var messageID = [32]byte{1, 2, 3}
 
 func TestASecondClaimIsNotFresh(t *testing.T) {
 	t.Parallel()
 	srv := startServer(t)
 
-	first, err1 := srv.store(t).Claim(t.Context(), anID, time.Minute)
-	second, err2 := srv.store(t).Claim(t.Context(), anID, time.Minute)
+	first, err1 := srv.store(t).Claim(t.Context(), messageID, time.Minute)
+	second, err2 := srv.store(t).Claim(t.Context(), messageID, time.Minute)
 	other, err3 := srv.store(t).Claim(t.Context(), [32]byte{4}, time.Minute)
 
 	if err := errors.Join(err1, err2, err3); err != nil {
@@ -46,7 +46,7 @@ func TestOfManyClaimsAtOnceExactlyOneIsFresh(t *testing.T) {
 		store := srv.store(t)
 		for range claims {
 			wg.Go(func() {
-				switch ok, err := store.Claim(t.Context(), anID, time.Minute); {
+				switch ok, err := store.Claim(t.Context(), messageID, time.Minute); {
 				case err != nil:
 					failed.Add(1)
 				case ok:
@@ -78,7 +78,7 @@ func TestAClaimLivesForItsTTLUnderItsPrefix(t *testing.T) {
 		prefix := strings.ReplaceAll(tt.name, " ", "-") + ":"
 		store := newStore(t, client, &redis.Options{Prefix: prefix, Timeout: time.Minute})
 
-		fresh, err := store.Claim(t.Context(), anID, tt.ttl)
+		fresh, err := store.Claim(t.Context(), messageID, tt.ttl)
 
 		if !fresh || err != nil {
 			t.Fatalf("%s: fresh %v, %v; another prefix is another store", tt.name, fresh, err)
@@ -96,8 +96,8 @@ func TestAClaimWhoseAnswerIsLostIsStillFresh(t *testing.T) {
 	srv := startServer(t)
 	store, lost := losingStore(t, srv, 0)
 
-	fresh, err := store.Claim(t.Context(), anID, time.Minute)
-	again, againErr := store.Claim(t.Context(), anID, time.Minute)
+	fresh, err := store.Claim(t.Context(), messageID, time.Minute)
+	again, againErr := store.Claim(t.Context(), messageID, time.Minute)
 
 	if !lost.Load() {
 		t.Fatal("no answer was lost: the test tests nothing")
@@ -146,7 +146,7 @@ func (c *losingConn) Read(b []byte) (int, error) {
 func TestNothingIsDecidedWithoutRedis(t *testing.T) {
 	t.Parallel()
 	full := startServer(t, "--maxmemory", "1", "--maxmemory-policy", "noeviction")
-	closed := unreachable(t)
+	closed := unreachableClient(t)
 	closed.Close()
 	for _, tt := range []struct {
 		name   string
@@ -154,18 +154,18 @@ func TestNothingIsDecidedWithoutRedis(t *testing.T) {
 		limit  time.Duration
 		want   string
 	}{
-		{"not there", unreachable(t), time.Minute, "dial: connect: no such file or directory"},
-		{"silent", silent(t), time.Millisecond, "no response from Redis within 1ms (Options.Timeout)"},
+		{"not there", unreachableClient(t), time.Minute, "dial: connect: no such file or directory"},
+		{"silent", silentClient(t), time.Millisecond, "no response from Redis within 1ms (Options.Timeout)"},
 		{"full", full.client(t), time.Minute, "OOM command not allowed"},
 		{"closed", closed, time.Minute, "client is closed"},
-		{"one of a cluster", answering(t, errors.New("MOVED 3999 10.0.0.7:6381")), time.Minute, "give a ClusterClient"},
-		{"unknown to the resolver", answering(t, &net.DNSError{Err: "no such host", Name: "redis.internal"}), time.Minute, "look up host: no such host"},
+		{"one of a cluster", failingClient(t, errors.New("MOVED 3999 10.0.0.7:6381")), time.Minute, "give a ClusterClient"},
+		{"unknown to the resolver", failingClient(t, &net.DNSError{Err: "no such host", Name: "redis.internal"}), time.Minute, "look up host: no such host"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			store := newStore(t, tt.client, &redis.Options{Timeout: tt.limit})
 
-			fresh, err := store.Claim(t.Context(), anID, time.Minute)
+			fresh, err := store.Claim(t.Context(), messageID, time.Minute)
 
 			if fresh || err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Fatalf("fresh %v, error %v; want an error that says %q", fresh, err, tt.want)
@@ -182,12 +182,12 @@ func TestNothingIsDecidedWithoutRedis(t *testing.T) {
 
 func TestAClaimEndsWithItsContext(t *testing.T) {
 	t.Parallel()
-	store := newStore(t, silent(t), &redis.Options{Timeout: time.Hour})
+	store := newStore(t, silentClient(t), &redis.Options{Timeout: time.Hour})
 	reason := errors.New("the caller left")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	claimed := make(chan error)
 	go func() {
-		_, err := store.Claim(ctx, anID, time.Minute)
+		_, err := store.Claim(ctx, messageID, time.Minute)
 		claimed <- err
 	}()
 
@@ -198,10 +198,10 @@ func TestAClaimEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// answering is a client whose every command ends with err.
-func answering(t testing.TB, err error) *goredis.Client {
+// failingClient is a client whose every command ends with err.
+func failingClient(t testing.TB, err error) *goredis.Client {
 	t.Helper()
-	client := unreachable(t)
+	client := unreachableClient(t)
 	client.AddHook(hook{err})
 	return client
 }
@@ -225,7 +225,7 @@ func TestNewRefusesWhatCannotWork(t *testing.T) {
 	t.Parallel()
 
 	_, noClient := redis.New(nil, nil)
-	_, negative := redis.New(unreachable(t), &redis.Options{Timeout: -1})
+	_, negative := redis.New(unreachableClient(t), &redis.Options{Timeout: -1})
 
 	if noClient == nil || negative == nil {
 		t.Errorf("nil client: %v; negative timeout: %v; want errors", noClient, negative)

@@ -45,7 +45,7 @@ func TestVerifier_ReloadAfterLostReply(t *testing.T) {
 func TestVerifier_ClaimTTL(t *testing.T) {
 	t.Parallel()
 	var set []any
-	client := unreachable(t)
+	client := unreachableClient(t)
 	client.AddHook(hookFunc(func(cmd goredis.Cmder) error { set = cmd.Args(); cmd.(*goredis.BoolCmd).SetVal(true); return nil }))
 	f := newRedirect(t, newStore(t, client, nil))
 
