@@ -11,7 +11,7 @@ import (
 	"github.com/idverify/idverify-go/sandboxfake"
 )
 
-// listed is the reference ids of a page's checks.
+// listed returns the reference IDs of a page's checks.
 func (r reply) listed() []string {
 	ids := []string{}
 	embedded, _ := r.json["_embedded"].(map[string]any)
@@ -21,7 +21,8 @@ func (r reply) listed() []string {
 	return ids
 }
 
-// sixChecks are three of one second, then two of another, then one of a third, in the order a to f. All but the last are finished.
+// sixChecks creates the checks a to f: three in the first second, two in the next and one in the
+// third. All except the last are finished.
 func sixChecks(t *testing.T) *api {
 	t.Helper()
 	srv := sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithFrozenClock(frozenAt))
@@ -87,22 +88,22 @@ func TestServer_ListEmptyPages(t *testing.T) {
 		for _, name := range []string{"self", "first", "last", "prev"} {
 			href := empty.text("_links", name, "href")
 			if (href == "") != (name == "prev" && query == "") {
-				t.Errorf("list of nothing%s: the %s link is %q", query, name, href)
+				t.Errorf("empty list%s: %s link = %q", query, name, href)
 			}
 			if href == "" {
 				continue
 			}
 			if r := a.get(href); r.status != 200 || len(r.listed()) != 0 {
-				t.Errorf("list of nothing%s: the %s link %q leads to %d %s, want an empty page", query, name, href, r.status, r.body)
+				t.Errorf("empty list%s: %s link %q returns %d %s, want an empty page", query, name, href, r.status, r.body)
 			}
 		}
 	}
 
 	if diff := cmp.Diff(map[string]any{"size": 4.0, "number": 9.0, "total_pages": 2.0, "total_elements": 6.0}, past.json["page"]); diff != "" || len(past.listed()) != 0 {
-		t.Errorf("past the end: %s", past.body)
+		t.Errorf("page past the end = %s, want an empty page", past.body)
 	}
 	if diff := cmp.Diff(map[string]any{"size": 10.0, "number": 1.0, "total_pages": 0.0, "total_elements": 0.0}, nothing.json["page"]); diff != "" || len(nothing.listed()) != 0 {
-		t.Errorf("nothing: %s", nothing.body)
+		t.Errorf("empty list = %s, want an empty page", nothing.body)
 	}
 }
 
@@ -120,10 +121,10 @@ func TestServer_SearchOperators(t *testing.T) {
 		{"reference_id<b", []string{"a"}},
 		{"reference_id<=b", []string{"a", "b"}},
 		{"status==COMPLETED;match==true", []string{"e", "a", "c"}},
-		{"match!=true", []string{"f", "d", "b"}}, // f has no match yet
+		{"match!=true", []string{"f", "d", "b"}}, // f has no result yet
 		{"match==false", []string{"d", "b"}},
 		{"reference_id==a,reference_id==f", []string{"f", "a"}},
-		{"reference_id==a,reference_id==b;match==true", []string{"a"}}, // and binds closer
+		{"reference_id==a,reference_id==b;match==true", []string{"a"}}, // "and" has precedence
 		{"(reference_id==a,reference_id==b);match==false", []string{"b"}},
 		{"created_at>2026-01-02T03:04:05", []string{"f", "d", "e"}},
 		{"created_at>='2026-01-02T03:04:06+0000';created_at<2026-01-02T03:04:07Z", []string{"d", "e"}},
@@ -145,7 +146,7 @@ func TestServer_SearchOperators(t *testing.T) {
 	}
 }
 
-// RSQL reserves these characters: unquoted they end a value or make the search invalid.
+// RSQL reserves these characters: unquoted, they end a value or make the search invalid.
 func TestServer_SearchReservedCharacters(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t, sandboxfake.New(t, sandboxfake.WithInMemory()))
@@ -167,7 +168,7 @@ func TestServer_SearchReservedCharacters(t *testing.T) {
 		}
 		for _, text := range []string{quoted, `"a\` + string(reserved) + `b"`} {
 			if r := search(text); r.status != 200 || len(r.listed()) != 1 || r.listed()[0] != value {
-				t.Errorf("quoted %s: %d %s, want the check of that reference", text, r.status, r.body)
+				t.Errorf("quoted %s: %d %s, want the check with that reference ID", text, r.status, r.body)
 			}
 		}
 	}
@@ -181,7 +182,7 @@ func TestServer_NextLinkKeepsSearch(t *testing.T) {
 	next := first.json["_links"].(map[string]any)["next"].(map[string]any)["href"].(string)
 
 	if diff := cmp.Diff([]string{"b"}, a.get(next).listed()); diff != "" {
-		t.Errorf("the next page (-want +got):\n%s", diff)
+		t.Errorf("next page (-want +got):\n%s", diff)
 	}
 }
 
@@ -195,11 +196,11 @@ func TestServer_Traces(t *testing.T) {
 
 	traces := a.get(path).json["_embedded"].(map[string]any)["traces"].([]any)
 	if len(traces) != 3 {
-		t.Fatalf("%d traces, want accepted, opened, finished", len(traces))
+		t.Fatalf("%d traces, want 3: accepted, opened, finished", len(traces))
 	}
 	trace := path + "/" + traces[0].(map[string]any)["trace_id"].(string)
 	if diff := cmp.Diff(traces[0], any(a.get(trace).json)); diff != "" {
-		t.Errorf("read alone (-listed +read):\n%s", diff)
+		t.Errorf("single trace (-listed +read):\n%s", diff)
 	}
 	a.get(path+"/unknown").wantProblem(t, 404, "trace_not_found")
 	a.get(phoneChecks+"/unknown/traces").wantProblem(t, 404, "check_not_found")
@@ -225,6 +226,6 @@ func TestServer_Countries(t *testing.T) {
 
 	r.wantProblem(t, 404, "not_found")
 	if r.json["detail"] != "No Reach" {
-		t.Errorf("detail is %q, want No Reach", r.json["detail"])
+		t.Errorf("detail = %q, want No Reach", r.json["detail"])
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// send makes a call with a body of any media type; an empty one sends no Content-Type.
+// send sends a request with a body of any media type. If media is empty, it sets no Content-Type.
 func (a *api) send(method, path, media, body string) reply {
 	a.t.Helper()
 	request := a.request(method, path, body)
@@ -20,7 +20,7 @@ func (a *api) send(method, path, media, body string) reply {
 	return a.do(request)
 }
 
-// Every operation with a JSON body, as clients of either media type send it.
+// Operations with a JSON body accept application/json and application/hal+json.
 func TestServer_BodyMediaTypes(t *testing.T) {
 	t.Parallel()
 	srv := consoleServer(t)
@@ -68,7 +68,7 @@ func TestServer_BodyMediaTypes(t *testing.T) {
 	}
 }
 
-// A client may send an empty JSON object where no body is needed, so that each POST has one.
+// Operations without a body also accept an empty JSON object.
 func TestServer_CredentialsOptionalBody(t *testing.T) {
 	t.Parallel()
 	srv := consoleServer(t)
@@ -123,7 +123,7 @@ func TestServer_ProjectNameFilter(t *testing.T) {
 			}
 			for _, id := range r.column("projects", "member_id") {
 				if id != account.MemberID {
-					t.Errorf("%s?%s: a project of member %q, want %q, who created it", path, row.query, id, account.MemberID)
+					t.Errorf("%s?%s: member_id = %q, want %q, who created the project", path, row.query, id, account.MemberID)
 				}
 			}
 			if row.query == "" {
@@ -131,7 +131,7 @@ func TestServer_ProjectNameFilter(t *testing.T) {
 			}
 			self := owner.want(200, http.MethodGet, r.text("_links", "self", "href"), "")
 			if diff := cmp.Diff(row.want, self.column("projects", "name")); diff != "" {
-				t.Errorf("%s?%s: its self link leads to other projects (-want +got):\n%s", path, row.query, diff)
+				t.Errorf("%s?%s: projects of the self link (-want +got):\n%s", path, row.query, diff)
 			}
 		}
 		owner.get(path+"?name=Shop&name=shop").wantProblem(t, 400, "bad_request")

@@ -2,5 +2,5 @@
 
 package sandboxfake_test
 
-// raceDetector reports that the race detector is on: goroutines then take more memory than their own.
+// raceDetector reports whether the race detector is enabled, which increases memory use.
 const raceDetector = false

@@ -12,8 +12,7 @@ import (
 	"github.com/idverify/idverify-go/sandboxfake"
 )
 
-// What the operator function returns is what the customer gets: by the API, in the callback, and in
-// the redirect of an ERROR.
+// The outcome is returned by the API, in the callback, and in the redirect of an ERROR.
 func TestWithOutcomeFunc_Outcome(t *testing.T) {
 	t.Parallel()
 	outcomes := map[string]sandboxfake.Outcome{
@@ -51,10 +50,10 @@ func TestWithOutcomeFunc_Outcome(t *testing.T) {
 
 			got := received.last(t)
 			if got["check_id"] != id || outcome(got) != show(want) || errorCode(got) != want.ErrorCode {
-				t.Errorf("%s %s: the callback has %v, want %s %q", path, number, got, show(want), want.ErrorCode)
+				t.Errorf("%s %s: callback = %v, want %s %q", path, number, got, show(want), want.ErrorCode)
 			}
 			if read := product.get(path + "/" + id); want.Status == idverify.StatusError && read.status != 404 || want.Status == idverify.StatusCompleted && outcome(read.json) != show(want) {
-				t.Errorf("%s %s: read as %d %s, want %s", path, number, read.status, read.body, show(want))
+				t.Errorf("%s %s: read = %d %s, want %s", path, number, read.status, read.body, show(want))
 			}
 		}
 
@@ -65,12 +64,12 @@ func TestWithOutcomeFunc_Outcome(t *testing.T) {
 
 		opened := product.get(phoneChecks02 + "/" + product.create(phoneChecks02, fmt.Sprintf(`{"phone_number":%q,"redirect_url":"https://app.sandbox.test/back"}`, number)) + "/redirect")
 		if location := opened.header.Get("Location"); want.ErrorCode != "" && !strings.Contains(location, "&error="+want.ErrorCode+"&") {
-			t.Errorf("%s: the device is redirected to %s, want the error %s", number, location, want.ErrorCode)
+			t.Errorf("%s: redirect = %s, want error %s", number, location, want.ErrorCode)
 		}
 	}
 }
 
-// The operator function decides live checks only.
+// The outcome function applies only to live projects.
 func TestWithOutcomeFunc_SandboxProject(t *testing.T) {
 	t.Parallel()
 	srv := consoleServer(t, sandboxfake.WithOutcomeFunc(func(idverify.Product, string) sandboxfake.Outcome {
@@ -81,11 +80,11 @@ func TestWithOutcomeFunc_SandboxProject(t *testing.T) {
 	r := a.post("/sim_check/v0.1/checks", `{"phone_number":"447700900000"}`)
 
 	if diff := cmp.Diff("COMPLETED - yes", outcome(r.json)); diff != "" {
-		t.Errorf("a check of a sandbox project (-want +got):\n%s", diff)
+		t.Errorf("check of a sandbox project (-want +got):\n%s", diff)
 	}
 }
 
-// The outcome functions return what the wire shows, the error code included.
+// The outcome functions include the error code.
 func TestPhoneCheckOutcome_ErrorCode(t *testing.T) {
 	t.Parallel()
 	for name, got := range map[string]sandboxfake.Outcome{
@@ -108,8 +107,7 @@ func TestPhoneCheckOutcome_ErrorCode(t *testing.T) {
 	}
 }
 
-// A SIM change is within the longest span that the period covers; without one it is over a year
-// ago.
+// sim_change_within is the longest span that the period covers, or 525601 without a SIM change.
 func TestServer_SIMChangeWithin(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t, sandboxfake.New(t, sandboxfake.WithInMemory()))
@@ -124,7 +122,7 @@ func TestServer_SIMChangeWithin(t *testing.T) {
 				r := a.post("/sim_check/v0.1/checks", fmt.Sprintf(`{"phone_number":%q,"period":%d}`, number, period))
 
 				if got := r.json["sim_change_within"]; got != float64(want) || r.json["no_sim_change_period"] != float64(period) {
-					t.Errorf("number %s, period %d: sim_change_within %v of period %v, want %d", number, period, got, r.json["no_sim_change_period"], want)
+					t.Errorf("number %s, period %d: sim_change_within = %v for period %v, want %d", number, period, got, r.json["no_sim_change_period"], want)
 				}
 			}
 		}

@@ -24,23 +24,23 @@ func TestWithRateLimit_Window(t *testing.T) {
 
 	first := a.post(phoneChecks, `{"phone_number":"447700900012"}`)
 	if diff := cmp.Diff(headers("1"), rateHeaders(first)); diff != "" || first.status != 201 {
-		t.Errorf("first call: %d (-want +got):\n%s", first.status, diff)
+		t.Errorf("first request: %d (-want +got):\n%s", first.status, diff)
 	}
 	if err := srv.Advance(t.Context(), 90*time.Second); err != nil {
 		t.Fatal(err)
 	}
 	second := a.get(phoneChecks + "/unknown")
 	if diff := cmp.Diff(headers("0"), rateHeaders(second)); diff != "" || second.status != 404 {
-		t.Errorf("second call, which fails for itself: %d (-want +got):\n%s", second.status, diff)
+		t.Errorf("second request, for an unknown check: %d (-want +got):\n%s", second.status, diff)
 	}
 	third := a.post(phoneChecks, `{"phone_number":"447700900012"}`)
 	third.wantProblem(t, 429, "too_many_requests")
 	want := headers("0")
 	want["Retry-After"] = "3510"
 	if diff := cmp.Diff(want, rateHeaders(third)); diff != "" {
-		t.Errorf("third call (-want +got):\n%s", diff)
+		t.Errorf("third request (-want +got):\n%s", diff)
 	}
-	a.token = a.tokenFor(srv.Credentials(), "phone_check") // tokens are free
+	a.token = a.tokenFor(srv.Credentials(), "phone_check") // token requests are not limited
 	if err := srv.Advance(t.Context(), 3509*time.Second); err != nil {
 		t.Fatal(err)
 	}
@@ -52,10 +52,10 @@ func TestWithRateLimit_Window(t *testing.T) {
 	next := a.get(phoneChecks)
 
 	if next.status != 200 || next.header.Get("X-RateLimit-Remaining") != "1" {
-		t.Errorf("after the hour: %d with %v left, want 200 and 1", next.status, next.header.Get("X-RateLimit-Remaining"))
+		t.Errorf("after the hour: %d with %v remaining, want 200 and 1", next.status, next.header.Get("X-RateLimit-Remaining"))
 	}
 	if total := next.json["page"].(map[string]any)["total_elements"]; total != 0.0 {
-		t.Errorf("%v checks, want none: the first has expired, and a refused create makes none", total)
+		t.Errorf("%v checks, want none: the first one has expired, and the second create was rejected", total)
 	}
 }
 
@@ -67,7 +67,7 @@ func TestWithRateLimit_ExemptPaths(t *testing.T) {
 
 	for _, path := range []string{phoneChecks + "/" + id + "/redirect", "/.well-known/jwks.json"} {
 		if r := a.get(path); r.status != http.StatusOK || len(rateHeaders(r)) > 0 {
-			t.Errorf("%s: %d with %v, want 200 and no rate limit", path, r.status, rateHeaders(r))
+			t.Errorf("%s: %d with %v, want 200 without rate limit headers", path, r.status, rateHeaders(r))
 		}
 	}
 }
@@ -82,7 +82,7 @@ func TestWithRateLimit_Reset(t *testing.T) {
 	srv.Reset()
 
 	if r := newAPI(t, srv).get(phoneChecks); r.status != 200 {
-		t.Errorf("after Reset: %d %s", r.status, r.body)
+		t.Errorf("after Reset: %d %s, want 200", r.status, r.body)
 	}
 }
 
@@ -99,7 +99,7 @@ func TestWithRateLimit_ClientWaits(t *testing.T) {
 		}
 
 		if waited := time.Since(began); waited < time.Hour || waited > 90*time.Minute {
-			t.Errorf("the second call went through after %v, want an hour and a little", waited)
+			t.Errorf("second request succeeded after %v, want between 60 and 90 minutes", waited)
 		}
 	})
 }

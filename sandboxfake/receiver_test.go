@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// bodies is a receiver of callbacks that acknowledges and remembers them.
+// bodies is a receiver that acknowledges callbacks and stores their bodies.
 type bodies struct {
 	mu  sync.Mutex // guards all
 	all []map[string]any
@@ -38,12 +38,13 @@ func (b *bodies) last(t testing.TB) map[string]any {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if len(b.all) == 0 {
-		t.Fatal("no callback came")
+		t.Fatal("no callback received")
 	}
 	return b.all[len(b.all)-1]
 }
 
-// finish creates a PhoneCheck with a callback to target and opens its Check URL, so that the callback is queued.
+// finish creates a PhoneCheck with the callback URL target and opens its Check URL, which queues
+// the callback.
 func (a *api) finish(target string) (id string) {
 	a.t.Helper()
 	id = a.create(phoneChecks, `{"phone_number":"447700900012","callback_url":"`+target+`"}`)
@@ -53,7 +54,8 @@ func (a *api) finish(target string) (id string) {
 	return id
 }
 
-// holding is a receiver that tells of each callback that has come, and answers it when the test says so.
+// holding is a receiver that reports each callback on came and responds with the next status from
+// answer.
 type holding struct {
 	came   chan *http.Request
 	answer chan int
@@ -64,7 +66,7 @@ func newHolding() *holding {
 }
 
 func (h *holding) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	// Only who has read the body is told when the caller goes.
+	// The request's context is canceled with the connection only after the body was read.
 	io.Copy(io.Discard, r.Body)
 	h.came <- r
 	select {

@@ -11,7 +11,7 @@ import (
 	"github.com/idverify/idverify-go/sandboxfake"
 )
 
-// location opens the Check URL of a new v0.2 check and returns where the device is redirected to.
+// location opens the Check URL of a new v0.2 check and returns the URL of the redirect.
 func (a *api) location(body string) *url.URL {
 	a.t.Helper()
 	r := a.get(phoneChecks02 + "/" + a.create(phoneChecks02, body) + "/redirect")
@@ -25,14 +25,15 @@ func (a *api) location(body string) *url.URL {
 	return location
 }
 
-// browserRequest is the request that arrives at the customer when a browser follows location.
+// browserRequest returns the request that a redirect receiver gets when a browser follows location.
 func browserRequest(location *url.URL, host string) *http.Request {
 	r := httptest.NewRequest(http.MethodGet, location.RequestURI(), nil)
 	r.Host = host
 	return r
 }
 
-// A browser sends the host in lower case and without the default port, however the URL writes it.
+// A browser sends the host in lower case and without the default port, and the signature must
+// match.
 func TestServer_RedirectHost(t *testing.T) {
 	t.Parallel()
 	srv := consoleServer(t)
@@ -62,10 +63,10 @@ func TestServer_RedirectHost(t *testing.T) {
 			"of the project in ERROR": forProducts(t, srv, configured.Credentials).location(`{"phone_number":"447700900055"}`),
 		} {
 			if got := location.Scheme + "://" + location.Host; got != row.location || location.Path != "/Back" {
-				t.Errorf("%s %s: the device is redirected to %s%s, want %s/Back", row.origin, name, got, location.Path, row.location)
+				t.Errorf("%s %s: redirect = %s%s, want %s/Back", row.origin, name, got, location.Path, row.location)
 			}
 			if _, err := srv.Verifier(row.host).VerifyRedirect(browserRequest(location, row.host)); err != nil {
-				t.Errorf("%s %s: the redirect of a browser does not verify: %v", row.origin, name, err)
+				t.Errorf("%s %s: redirect sent by a browser does not verify: %v", row.origin, name, err)
 			}
 		}
 	}
@@ -96,7 +97,7 @@ func TestServer_RedirectProjectURL(t *testing.T) {
 			continue
 		}
 		if query := location.Query(); query.Get("check_id") != id || query.Get("code") == "" {
-			t.Errorf("%s: the redirect %s lacks the check's id and code", row.path, location)
+			t.Errorf("%s: redirect %s does not contain the check's ID and code", row.path, location)
 		}
 		if _, err := srv.Verifier(row.want).VerifyRedirect(browserRequest(location, row.want)); err != nil {
 			t.Errorf("%s: %v", row.path, err)
@@ -104,7 +105,7 @@ func TestServer_RedirectProjectURL(t *testing.T) {
 	}
 }
 
-// Without a redirect URL the device gets JSON, and what it gets completes the check.
+// Without a redirect URL the device gets the check ID and code as JSON.
 func TestServer_OpenWithoutRedirectURL(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t, sandboxfake.New(t, sandboxfake.WithInMemory()))
@@ -113,7 +114,7 @@ func TestServer_OpenWithoutRedirectURL(t *testing.T) {
 	r := a.get(phoneChecks02 + "/" + id + "/redirect")
 
 	if r.status != 200 || r.header.Get("Content-Type") != "application/json" || r.text("check_id") != id || r.text("code") == "" {
-		t.Errorf("the device gets %d %s %s, want 200 with JSON", r.status, r.header.Get("Content-Type"), r.body)
+		t.Errorf("response = %d %s %s, want 200 with JSON", r.status, r.header.Get("Content-Type"), r.body)
 	}
 }
 

@@ -14,7 +14,8 @@ import (
 	"github.com/idverify/idverify-go/sandboxfake"
 )
 
-// resetIDs creates a check after each of n resets, with the credentials of the start.
+// resetIDs creates a check before and after each of n resets, with the initial credentials, and
+// returns the IDs.
 func resetIDs(t *testing.T, a *api, n int, reset func(int)) []string {
 	t.Helper()
 	credentials := a.srv.Credentials()
@@ -24,7 +25,7 @@ func resetIDs(t *testing.T, a *api, n int, reset func(int)) []string {
 			reset(i)
 		}
 		if now := a.srv.Credentials(); now.ClientID != credentials.ClientID || now.ClientSecret.Reveal() != credentials.ClientSecret.Reveal() {
-			t.Fatal("a reset changed the credentials: clients would need a new configuration")
+			t.Fatal("Reset changed the credentials, want the same ones: clients keep their configuration")
 		}
 		a.token = a.tokenFor(credentials, "phone_check")
 		ids = append(ids, a.create(phoneChecks, `{"phone_number":"447700900012"}`))
@@ -32,7 +33,7 @@ func resetIDs(t *testing.T, a *api, n int, reset func(int)) []string {
 	return ids
 }
 
-// distinct returns how many different IDs there are.
+// distinct returns the number of different IDs.
 func distinct(ids []string) int { return len(slices.Compact(slices.Sorted(slices.Values(ids)))) }
 
 func TestServer_ResetWithNewIDs(t *testing.T) {
@@ -45,13 +46,13 @@ func TestServer_ResetWithNewIDs(t *testing.T) {
 	same, first, second := run(), run(sandboxfake.WithNewIDsAfterReset()), run(sandboxfake.WithNewIDsAfterReset())
 
 	if distinct(same) != 1 {
-		t.Errorf("without the option the IDs are %q, want the same after each reset", same)
+		t.Errorf("IDs without the option = %q, want the same after each reset", same)
 	}
 	if !slices.Equal(first, second) {
-		t.Errorf("two servers of one seed create %q and %q, want the same", first, second)
+		t.Errorf("IDs of two servers of one seed = %q and %q, want the same", first, second)
 	}
 	if distinct(first) != 4 {
-		t.Errorf("the checks are %q, want another ID after each reset", first)
+		t.Errorf("IDs = %q, want a different one after each reset", first)
 	}
 }
 
@@ -67,16 +68,16 @@ func TestServer_ControlResetSeed(t *testing.T) {
 	})
 
 	if ids[1] != ids[3] || ids[0] != ids[4] {
-		t.Errorf("the IDs are %q, want those of one seed to be equal: the second and fourth, and of the first seed the first and fifth", ids)
+		t.Errorf("IDs = %q, want equal IDs for equal seeds: the second and fourth, the first and fifth", ids)
 	}
 	if distinct(ids) != 4 {
-		t.Errorf("the IDs are %q, want those of other seeds, and of the option, to differ", ids)
+		t.Errorf("IDs = %q, want different IDs for different seeds and for the option", ids)
 	}
 	for _, body := range []string{`{"seed":-1}`, `{"seed":"7"}`, `{"seed":18446744073709551616}`, `{"sed":7}`, `seed`} {
 		before := a.create(phoneChecks, `{"phone_number":"447700900012"}`)
 		a.control(http.MethodPost, "reset", body).wantProblem(t, http.StatusBadRequest, "bad_request")
 		if got := a.get(phoneChecks + "/" + before); got.status != http.StatusOK {
-			t.Errorf("after a rejected reset with %s the check is %d, want 200", body, got.status)
+			t.Errorf("check after the rejected reset with %s = %d, want 200", body, got.status)
 		}
 	}
 }
@@ -102,10 +103,10 @@ func TestServer_TrustsReceiverCA(t *testing.T) {
 	with, without := deliver(sandboxfake.WithReceiverCA(append([]byte("a comment\n"), ca...))), deliver()
 
 	if with != sandboxfake.ResultAcknowledged || receiver.count() != 1 {
-		t.Errorf("the delivery to a receiver of a private CA is %q, want %q", with, sandboxfake.ResultAcknowledged)
+		t.Errorf("delivery with the option = %q, want %q", with, sandboxfake.ResultAcknowledged)
 	}
 	if without != sandboxfake.ResultUnreachable {
-		t.Errorf("without the option, on another server, it is %q, want %q", without, sandboxfake.ResultUnreachable)
+		t.Errorf("delivery without the option = %q, want %q", without, sandboxfake.ResultUnreachable)
 	}
 	for name, text := range map[string]string{
 		"nothing":         "",
@@ -115,7 +116,7 @@ func TestServer_TrustsReceiverCA(t *testing.T) {
 	} {
 		if srv, err := sandboxfake.Start(sandboxfake.WithInMemory(), sandboxfake.WithReceiverCA([]byte(text))); err == nil {
 			srv.Close()
-			t.Errorf("%s is accepted as a CA", name)
+			t.Errorf("WithReceiverCA accepts %s, want an error", name)
 		}
 	}
 }
@@ -129,6 +130,6 @@ func TestWithPrices_UnknownProduct(t *testing.T) {
 		srv.Close()
 	}
 	if err == nil || !strings.Contains(err.Error(), "phone_chek") {
-		t.Errorf("error %v, want one that names the product: its price would have no effect", err)
+		t.Errorf("error = %v, want one that names the unknown product", err)
 	}
 }
