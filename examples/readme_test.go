@@ -81,6 +81,19 @@ func receiveCallbacks(client *idverify.Client) error {
 	return nil
 }
 
+func handleErrors(ctx context.Context, client *idverify.Client, params idverify.PhoneCheckParams) error {
+	check, err := client.PhoneChecks.Create(ctx, params)
+	switch {
+	case errors.Is(err, idverify.ErrPhoneFormat):
+		return showNumberField("Enter your number with its country code.")
+	case errors.Is(err, idverify.ErrNetworkNotSupported), errors.Is(err, idverify.ErrIPMismatch):
+		return sendTextMessage(ctx)
+	case err != nil:
+		return err
+	}
+	return sendToApp(ctx, check.CheckURL)
+}
+
 func versions() idverify.Option {
 	return idverify.WithVersions(idverify.Versions{PhoneCheck: "v0.2", SubscriberCheck: "v0.2"})
 }
@@ -109,7 +122,15 @@ func customCA(ca []byte, baseURL string, credentials idverify.Credentials, use f
 	return use(client, keys)
 }
 
-var _ = newClient // compiled, not run: the environment may name a live project
+// Compiled, not run: the environment may name a live project.
+var (
+	_ = newClient
+	_ = handleErrors
+)
+
+// showNumberField and sendTextMessage stand for the reader's.
+func showNumberField(string) error          { return nil }
+func sendTextMessage(context.Context) error { return nil }
 
 // database stands for the reader's. It records the checks that are added.
 type database struct{ added []string }
@@ -193,7 +214,7 @@ func TestDocs_SnippetsCompiled(t *testing.T) {
 	t.Parallel()
 	source := read(t, "readme_test.go")
 
-	for document, want := range map[string]int{"README.md": 6, "docs/production.md": 1} {
+	for document, want := range map[string]int{"README.md": 6, "docs/errors.md": 1, "docs/production.md": 1} {
 		got := 0
 		for _, block := range goBlock.FindAllStringSubmatch(read(t, "../"+document), -1) {
 			snippet := block[1]
