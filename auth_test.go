@@ -22,9 +22,9 @@ import (
 
 func TestTheTokenRequestIsTheSpecifications(t *testing.T) {
 	t.Parallel()
-	srv := newService(t, answerWith(200, string(fixture(t, "phone_check.json"))))
+	srv := newService(t, respondWith(200, string(fixture(t, "phone_check.json"))))
 
-	if _, err := srv.client(t).PhoneChecks.Get(t.Context(), aCheckID); err != nil {
+	if _, err := srv.client(t).PhoneChecks.Get(t.Context(), phoneCheckID); err != nil {
 		t.Fatal(err)
 	}
 
@@ -53,10 +53,10 @@ func TestTheTokenRequestIsTheSpecifications(t *testing.T) {
 
 func TestAWrongSecretMakesOneTokenRequest(t *testing.T) {
 	t.Parallel()
-	srv := newService(t, answerWith(200, "{}"))
-	srv.token = answerWith(401, string(fixture(t, "token_error.json")))
+	srv := newService(t, respondWith(200, "{}"))
+	srv.token = respondWith(401, string(fixture(t, "token_error.json")))
 
-	_, err := srv.client(t).PhoneChecks.Create(t.Context(), aCheck)
+	_, err := srv.client(t).PhoneChecks.Create(t.Context(), createParams)
 
 	e, ok := errors.AsType[*idverify.TokenError](err)
 	if !ok || e.Status != 401 || e.Code != "invalid_client" || e.Scope != "phone_check" || !errors.Is(err, idverify.ErrUnauthorized) {
@@ -72,10 +72,10 @@ func TestAWrongSecretMakesOneTokenRequest(t *testing.T) {
 
 func TestACallerWhoGivesUpDoesNotHarmTheOthers(t *testing.T) {
 	t.Parallel()
-	asked, release := make(chan struct{}), make(chan struct{})
-	srv := newService(t, answerWith(200, string(fixture(t, "phone_check.json"))))
+	requested, release := make(chan struct{}), make(chan struct{})
+	srv := newService(t, respondWith(200, string(fixture(t, "phone_check.json"))))
 	srv.token = func(w http.ResponseWriter, _ *http.Request) {
-		close(asked) // panics when there is a second token request
+		close(requested) // panics when there is a second token request
 		<-release
 		io.WriteString(w, `{"access_token":"late","expires_in":3600}`)
 	}
@@ -83,15 +83,15 @@ func TestACallerWhoGivesUpDoesNotHarmTheOthers(t *testing.T) {
 
 	ctx, cancel := context.WithCancel(t.Context())
 	first, other := make(chan error, 1), make(chan error, 1)
-	go func() { first <- second(c.PhoneChecks.Get(ctx, aCheckID)) }()
-	<-asked
-	go func() { other <- second(c.PhoneChecks.Get(t.Context(), aCheckID)) }()
+	go func() { first <- errorOf(c.PhoneChecks.Get(ctx, phoneCheckID)) }()
+	<-requested
+	go func() { other <- errorOf(c.PhoneChecks.Get(t.Context(), phoneCheckID)) }()
 	cancel()
-	gaveUp := <-first
+	firstErr := <-first
 	close(release)
 
-	if !errors.Is(gaveUp, context.Canceled) {
-		t.Errorf("the first caller got %v, want context.Canceled", gaveUp)
+	if !errors.Is(firstErr, context.Canceled) {
+		t.Errorf("the first caller got %v, want context.Canceled", firstErr)
 	}
 	if err := <-other; err != nil {
 		t.Errorf("the other caller got %v: the token request died with the first caller's context", err)
@@ -100,7 +100,7 @@ func TestACallerWhoGivesUpDoesNotHarmTheOthers(t *testing.T) {
 
 func TestTokensAreKeptPerSetOfScopes(t *testing.T) {
 	t.Parallel()
-	srv := newService(t, answerWith(200, string(fixture(t, "phone_check.json"))))
+	srv := newService(t, respondWith(200, string(fixture(t, "phone_check.json"))))
 	c := srv.client(t)
 	ctx := t.Context()
 
@@ -178,8 +178,8 @@ func TestTokensEndWithTheirLifetime(t *testing.T) {
 func TestInTheLastMinuteOneRequestRenewsTheTokenWhileTheOldOneServes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		e := newEndpoint()
-		e.hold = time.Second
+		e := newMemoryService()
+		e.delay = time.Second
 		c := e.client(t)
 		tokenFor(t, c, idverify.ScopeCoverage)
 
@@ -205,7 +205,7 @@ func TestInTheLastMinuteOneRequestRenewsTheTokenWhileTheOldOneServes(t *testing.
 func TestARenewalThatFailsLeavesTheOldTokenAndIsNotRepeatedAtOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		e := newEndpoint()
+		e := newMemoryService()
 		e.fail = map[int]bool{2: true}
 		c := e.client(t)
 		tokenFor(t, c, idverify.ScopeCoverage)
@@ -217,13 +217,13 @@ func TestARenewalThatFailsLeavesTheOldTokenAndIsNotRepeatedAtOnce(t *testing.T) 
 			}
 			synctest.Wait()
 		}
-		atOnce := e.count()
+		renewals := e.count()
 		time.Sleep(10 * time.Second)
 		tokenFor(t, c, idverify.ScopeCoverage)
 		synctest.Wait()
 
-		if got := tokenFor(t, c, idverify.ScopeCoverage); atOnce != 2 || got != "token-3" {
-			t.Errorf("%d token requests at once, then token %q; want 2 and token-3", atOnce, got)
+		if got := tokenFor(t, c, idverify.ScopeCoverage); renewals != 2 || got != "token-3" {
+			t.Errorf("%d token requests at once, then token %q; want 2 and token-3", renewals, got)
 		}
 	})
 }
@@ -231,19 +231,19 @@ func TestARenewalThatFailsLeavesTheOldTokenAndIsNotRepeatedAtOnce(t *testing.T) 
 func TestATokenFetchedBeforeARefusalIsNotKept(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		e := newEndpoint()
+		e := newMemoryService()
 		c := e.client(t)
 		tokenFor(t, c, idverify.ScopePhoneCheck)
 		time.Sleep(59*time.Minute + time.Second)
-		e.hold = 10 * time.Second
+		e.delay = 10 * time.Second
 		tokenFor(t, c, idverify.ScopePhoneCheck) // begins the renewal
 		synctest.Wait()
-		e.hold = 0
+		e.delay = 0
 		e.refused = "token-1 token-2"
-		begun := time.Now()
+		start := time.Now()
 
 		_, err := c.PhoneChecks.Get(t.Context(), "a") // with token-1: refused, so that token-3 is fetched
-		took := time.Since(begun)
+		took := time.Since(start)
 		time.Sleep(time.Minute) // the renewal has ended
 
 		if err != nil || took > 0 {
@@ -256,23 +256,23 @@ func TestATokenFetchedBeforeARefusalIsNotKept(t *testing.T) {
 }
 
 // endpoint is the service in process, for tests in a bubble: its n-th token is token-n, good for an hour.
-type endpoint struct {
+type memoryService struct {
 	mu      sync.Mutex // guards n; the others are set while no request is under way
 	n       int
 	fail    map[int]bool  // the token requests that fail
-	hold    time.Duration // that a token request takes, but for the first
+	delay   time.Duration // that a token request takes, but for the first
 	refused string        // the tokens that are not good any more
 }
 
-func newEndpoint() *endpoint { return new(endpoint) }
+func newMemoryService() *memoryService { return new(memoryService) }
 
-func (e *endpoint) count() int {
+func (e *memoryService) count() int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.n
 }
 
-func (e *endpoint) RoundTrip(r *http.Request) (*http.Response, error) {
+func (e *memoryService) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.URL.Path != tokenPath {
 		if token := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "); strings.Contains(e.refused, token) {
 			return response(401, nil), nil
@@ -281,10 +281,10 @@ func (e *endpoint) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	e.mu.Lock()
 	e.n++
-	n, hold := e.n, e.hold
+	n, delay := e.n, e.delay
 	e.mu.Unlock()
 	if n > 1 {
-		time.Sleep(hold) // virtual
+		time.Sleep(delay) // virtual
 	}
 	if e.fail[n] {
 		return response(503, nil), nil
@@ -292,9 +292,9 @@ func (e *endpoint) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response(200, fmt.Appendf(nil, `{"access_token":"token-%d","expires_in":3600}`, n)), nil
 }
 
-func (e *endpoint) client(t testing.TB) *idverify.Client {
+func (e *memoryService) client(t testing.TB) *idverify.Client {
 	t.Helper()
-	c, err := idverify.NewClient("https://idverify.sandbox.test", credentials, idverify.WithHTTPClient(&http.Client{Transport: e}), idverify.WithRetry(quickly))
+	c, err := idverify.NewClient("https://idverify.sandbox.test", credentials, idverify.WithHTTPClient(&http.Client{Transport: e}), idverify.WithRetry(fastRetries))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -305,7 +305,7 @@ func TestARefusedTokenIsReplacedOnceAndTheRequestSentAgain(t *testing.T) {
 	t.Parallel()
 	revoked := func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") == "Bearer token-1" {
-			problemWith(401, "unauthorized", "the token is not good any more")(w, r)
+			respondWithProblem(401, "unauthorized", "the token is not good any more")(w, r)
 			return
 		}
 		w.WriteHeader(201)
@@ -313,7 +313,7 @@ func TestARefusedTokenIsReplacedOnceAndTheRequestSentAgain(t *testing.T) {
 	}
 	srv := newService(t, revoked)
 
-	check, err := srv.client(t).PhoneChecks.Create(t.Context(), aCheck)
+	check, err := srv.client(t).PhoneChecks.Create(t.Context(), createParams)
 
 	if err != nil || check.Status != idverify.StatusAccepted {
 		t.Fatalf("check %v, error %v", check, err)
@@ -329,7 +329,7 @@ func TestARefusedTokenIsReplacedOnceAndTheRequestSentAgain(t *testing.T) {
 
 func TestARefusalOfEveryTokenIsAnAnswer(t *testing.T) {
 	t.Parallel()
-	srv := newService(t, problemWith(401, "unauthorized", "no"))
+	srv := newService(t, respondWithProblem(401, "unauthorized", "no"))
 
 	_, err := srv.client(t).PhoneChecks.Get(t.Context(), "a")
 
@@ -347,18 +347,18 @@ func TestManyCallersWithARevokedTokenFetchOneNewToken(t *testing.T) {
 	var revoked atomic.Bool
 	srv := newService(t, func(w http.ResponseWriter, r *http.Request) {
 		if revoked.Load() && r.Header.Get("Authorization") == "Bearer token-1" {
-			problemWith(401, "unauthorized", "revoked")(w, r)
+			respondWithProblem(401, "unauthorized", "revoked")(w, r)
 			return
 		}
 		w.Write(fixture(t, "phone_check.json"))
 	})
 	c := srv.client(t)
-	if _, err := c.PhoneChecks.Get(t.Context(), aCheckID); err != nil {
+	if _, err := c.PhoneChecks.Get(t.Context(), phoneCheckID); err != nil {
 		t.Fatal(err)
 	}
 	revoked.Store(true)
 
-	for err := range atOnce(callers, func() error { return second(c.PhoneChecks.Get(t.Context(), aCheckID)) }) {
+	for err := range concurrently(callers, func() error { return errorOf(c.PhoneChecks.Get(t.Context(), phoneCheckID)) }) {
 		if err != nil {
 			t.Error(err)
 		}
@@ -372,27 +372,27 @@ func TestManyCallersWithARevokedTokenFetchOneNewToken(t *testing.T) {
 func TestAFailedTokenRequestIsRepeatedOnlyWhenItMayHelp(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
-		name   string
-		answer http.HandlerFunc
-		want   int
+		name    string
+		respond http.HandlerFunc
+		want    int
 	}{
-		{"400", answerWith(400, `{"error":"invalid_scope"}`), 1},
-		{"401", answerWith(401, `{"error":"invalid_client"}`), 1},
-		{"403", answerWith(403, ``), 1},
-		{"429", answerWith(429, ``), 2},
-		{"500", answerWith(500, ``), 2},
-		{"503", answerWith(503, ``), 2},
-		{"501", answerWith(501, ``), 1},
+		{"400", respondWith(400, `{"error":"invalid_scope"}`), 1},
+		{"401", respondWith(401, `{"error":"invalid_client"}`), 1},
+		{"403", respondWith(403, ``), 1},
+		{"429", respondWith(429, ``), 2},
+		{"500", respondWith(500, ``), 2},
+		{"503", respondWith(503, ``), 2},
+		{"501", respondWith(501, ``), 1},
 		{"a dropped connection", drop, 2},
-		{"an answer that is no token", answerWith(200, `<html>`), 1},
-		{"an answer without a token", answerWith(200, `{"token_type":"bearer"}`), 1},
+		{"an answer that is no token", respondWith(200, `<html>`), 1},
+		{"an answer without a token", respondWith(200, `{"token_type":"bearer"}`), 1},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			srv := newService(t, answerWith(201, string(fixture(t, "phone_check_created.json"))))
-			srv.token = inTurn(tt.answer, answerWith(200, `{"access_token":"a"}`))
+			srv := newService(t, respondWith(201, string(fixture(t, "phone_check_created.json"))))
+			srv.token = respondInTurn(tt.respond, respondWith(200, `{"access_token":"a"}`))
 
-			_, err := srv.client(t).PhoneChecks.Create(t.Context(), aCheck)
+			_, err := srv.client(t).PhoneChecks.Create(t.Context(), createParams)
 
 			if got := len(srv.tokens()); got != tt.want {
 				t.Errorf("%d token requests, want %d (error %v)", got, tt.want, err)
@@ -410,7 +410,7 @@ func TestAFailedTokenRequestIsRepeatedOnlyWhenItMayHelp(t *testing.T) {
 func TestTokenIsRetriedLikeAnyOperation(t *testing.T) {
 	t.Parallel()
 	srv := newService(t, nil)
-	srv.token = inTurn(answerWith(503, ""), drop, answerWith(200, `{"access_token":"third"}`))
+	srv.token = respondInTurn(respondWith(503, ""), drop, respondWith(200, `{"access_token":"third"}`))
 
 	if got := tokenFor(t, srv.client(t), idverify.ScopeCoverage); got != "third" {
 		t.Errorf("token %q", got)
@@ -428,7 +428,7 @@ func tokenFor(t testing.TB, c *idverify.Client, scopes ...idverify.Scope) string
 }
 
 // atOnce calls f from n goroutines together and yields what they return.
-func atOnce(n int, f func() error) func(func(error) bool) {
+func concurrently(n int, f func() error) func(func(error) bool) {
 	var wg sync.WaitGroup
 	start := make(chan struct{})
 	errs := make(chan error, n)
@@ -473,7 +473,7 @@ func (c *clock) advance(d time.Duration) {
 func TestTokenErrorsTellWhatToDo(t *testing.T) {
 	t.Parallel()
 	srv := newService(t, nil)
-	srv.token = answerWith(401, string(fixture(t, "token_error.json")))
+	srv.token = respondWith(401, string(fixture(t, "token_error.json")))
 
 	_, err := srv.client(t).Token(t.Context(), idverify.ScopePhoneCheck)
 

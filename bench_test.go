@@ -16,7 +16,7 @@ import (
 // A ratio is taken in one run, with the two sides taking turns, and from their medians: a busy machine slows both. docs/performance.md quotes nothing else.
 
 // takeTurns runs base and other in turns and reports other's median time over base's as the metric name.
-func takeTurns(b *testing.B, name string, base, other func() error) {
+func compareTimes(b *testing.B, name string, base, other func() error) {
 	b.Helper()
 	var bases, others []time.Duration
 	for b.Loop() {
@@ -52,26 +52,26 @@ func reportAllocations(b *testing.B, base, other func() error) {
 func BenchmarkOverNetHTTP(b *testing.B) {
 	body := fixture(b, "phone_check.json")
 	b.Run("TLS", func(b *testing.B) {
-		srv := newService(b, answerWith(200, string(body)))
+		srv := newService(b, respondWith(200, string(body)))
 		c := srv.client(b)
-		takeTurns(b, "x-nethttp",
-			func() error { return byHand(b, srv.Client(), srv.URL) },
-			func() error { return second(c.PhoneChecks.Get(b.Context(), aCheckID)) })
+		compareTimes(b, "x-nethttp",
+			func() error { return getWithNetHTTP(b, srv.Client(), srv.URL) },
+			func() error { return errorOf(c.PhoneChecks.Get(b.Context(), phoneCheckID)) })
 	})
 	b.Run("allocations", func(b *testing.B) {
-		answer := func(*http.Request) (*http.Response, error) { return response(200, body), nil }
-		c := inProcess(b, answer)
-		plain := &http.Client{Transport: inProcessTransport(answer)}
-		base := func() error { return byHand(b, plain, "https://idverify.sandbox.test") }
-		other := func() error { return second(c.PhoneChecks.Get(b.Context(), aCheckID)) }
-		takeTurns(b, "x-nethttp-without-network", base, other)
+		respond := func(*http.Request) (*http.Response, error) { return response(200, body), nil }
+		c := inProcess(b, respond)
+		plain := &http.Client{Transport: inProcessTransport(respond)}
+		base := func() error { return getWithNetHTTP(b, plain, "https://idverify.sandbox.test") }
+		other := func() error { return errorOf(c.PhoneChecks.Get(b.Context(), phoneCheckID)) }
+		compareTimes(b, "x-nethttp-without-network", base, other)
 		reportAllocations(b, base, other)
 	})
 }
 
 // byHand is the call without the client.
-func byHand(b *testing.B, client *http.Client, base string) error {
-	r, err := http.NewRequestWithContext(b.Context(), http.MethodGet, base+"/phone_check/v0.1/checks/"+aCheckID, nil)
+func getWithNetHTTP(b *testing.B, client *http.Client, base string) error {
+	r, err := http.NewRequestWithContext(b.Context(), http.MethodGet, base+"/phone_check/v0.1/checks/"+phoneCheckID, nil)
 	if err != nil {
 		return err
 	}
@@ -135,7 +135,7 @@ func BenchmarkPageOf100(b *testing.B) {
 		}
 		return err
 	}
-	takeTurns(b, "x-unmarshal", base, other)
+	compareTimes(b, "x-unmarshal", base, other)
 	reportAllocations(b, base, other)
 }
 
@@ -145,7 +145,7 @@ func BenchmarkGet(b *testing.B) {
 	c := inProcess(b, func(*http.Request) (*http.Response, error) { return response(200, body), nil })
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := c.PhoneChecks.Get(b.Context(), aCheckID); err != nil {
+		if _, err := c.PhoneChecks.Get(b.Context(), phoneCheckID); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -153,11 +153,11 @@ func BenchmarkGet(b *testing.B) {
 
 // BenchmarkGetOverTLS is BenchmarkGet with a server on loopback and a connection that is kept.
 func BenchmarkGetOverTLS(b *testing.B) {
-	srv := newService(b, answerWith(200, string(fixture(b, "phone_check.json"))))
+	srv := newService(b, respondWith(200, string(fixture(b, "phone_check.json"))))
 	c := srv.client(b)
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := c.PhoneChecks.Get(b.Context(), aCheckID); err != nil {
+		if _, err := c.PhoneChecks.Get(b.Context(), phoneCheckID); err != nil {
 			b.Fatal(err)
 		}
 	}

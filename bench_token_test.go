@@ -28,7 +28,7 @@ func BenchmarkTokenHit(b *testing.B) {
 	base := func() error { _, err := plain.Token(); return err }
 	other := func() error { _, err := cache.get(ctx, "phone_check"); return err }
 
-	var bases, others turns
+	var bases, others samples
 	for b.Loop() {
 		bases.add(b, base)
 		others.add(b, other)
@@ -45,10 +45,10 @@ func BenchmarkTokenHit(b *testing.B) {
 }
 
 // turns are the times of one side's turns, in nanoseconds for each token.
-type turns struct{ clock, processor []float64 }
+type samples struct{ clock, processor []float64 }
 
 // add is a turn: eight callers, so many tokens each that the start of a goroutine does not count.
-func (t *turns) add(b *testing.B, get func() error) {
+func (t *samples) add(b *testing.B, get func() error) {
 	const callers, tokens = 8, 5000
 	var done sync.WaitGroup
 	began, used := time.Now(), processorTime()

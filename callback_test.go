@@ -124,20 +124,20 @@ func TestCallbackHandlerHasFourAnswers(t *testing.T) {
 		want    int
 		handled int
 	}{
-		{"handled", "phone_check", good, ownKeys(), nil, accept, 204, 1},
-		{"a kind to come", "invoice", "{}", ownKeys(), nil, accept, 204, 1},
-		{"not verified", "phone_check", good, ownKeys(), func(r *http.Request) { r.Header.Set("X-Service-Callback", "subscriber_check") }, accept, 400, 0},
-		{"another body", "phone_check", good, ownKeys(), func(r *http.Request) {
+		{"handled", "phone_check", good, testKeys(), nil, acceptCallback, 204, 1},
+		{"a kind to come", "invoice", "{}", testKeys(), nil, acceptCallback, 204, 1},
+		{"not verified", "phone_check", good, testKeys(), func(r *http.Request) { r.Header.Set("X-Service-Callback", "subscriber_check") }, acceptCallback, 400, 0},
+		{"another body", "phone_check", good, testKeys(), func(r *http.Request) {
 			r.Body = io.NopCloser(strings.NewReader(strings.Replace(good, "true", "tru3", 1)))
-		}, accept, 400, 0},
-		{"an unknown key", "phone_check", good, signature.StaticKeys{}, nil, accept, 400, 0},
-		{"keys out of reach", "phone_check", good, noKeys{}, nil, accept, 503, 0},
-		{"not stored", "phone_check", good, ownKeys(), nil, func(context.Context, *idverify.Callback) error {
+		}, acceptCallback, 400, 0},
+		{"an unknown key", "phone_check", good, signature.StaticKeys{}, nil, acceptCallback, 400, 0},
+		{"keys out of reach", "phone_check", good, unavailableKeys{}, nil, acceptCallback, 503, 0},
+		{"not stored", "phone_check", good, testKeys(), nil, func(context.Context, *idverify.Callback) error {
 			return errors.New("the database of 447700900000 is down")
 		}, 500, 1},
-		{"verified, but no check", "phone_check", "{}", ownKeys(), nil, accept, 500, 0},
-		{"verified, but no SubscriberCheck", "subscriber_check", `{"check_id":"a"}`, ownKeys(), nil, accept, 500, 0},
-		{"verified, but not JSON", "subscriber_check", "<html>", ownKeys(), nil, accept, 500, 0},
+		{"verified, but no check", "phone_check", "{}", testKeys(), nil, acceptCallback, 500, 0},
+		{"verified, but no SubscriberCheck", "subscriber_check", `{"check_id":"a"}`, testKeys(), nil, acceptCallback, 500, 0},
+		{"verified, but not JSON", "subscriber_check", "<html>", testKeys(), nil, acceptCallback, 500, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -183,7 +183,7 @@ func TestCallbackHandlerHasFourAnswers(t *testing.T) {
 
 func TestAPanicInTheHandlerIsAnsweredSoThatTheServiceTriesAgain(t *testing.T) {
 	t.Parallel()
-	v, err := signature.NewVerifier(ownKeys(), []string{"shop.sandbox.test"}, nil)
+	v, err := signature.NewVerifier(testKeys(), []string{"shop.sandbox.test"}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -256,7 +256,7 @@ func TestRedirectHandlerPassesOnOnlyVerifiedRedirects(t *testing.T) {
 		{"check_id=a", "", 400},
 	} {
 		var log strings.Builder
-		v, err := signature.NewVerifier(ownKeys(), []string{"shop.sandbox.test"}, &signature.VerifierOptions{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		v, err := signature.NewVerifier(testKeys(), []string{"shop.sandbox.test"}, &signature.VerifierOptions{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -305,11 +305,11 @@ func FuzzParseCallback(f *testing.F) {
 }
 
 // ownKey is a key made for this run.
-var ownKey = sync.OnceValues(func() (*rsa.PrivateKey, error) { return rsa.GenerateKey(rand.Reader, 2048) })
+var testKey = sync.OnceValues(func() (*rsa.PrivateKey, error) { return rsa.GenerateKey(rand.Reader, 2048) })
 
 func signer(t testing.TB) *signature.Signer {
 	t.Helper()
-	key, err := ownKey()
+	key, err := testKey()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -320,22 +320,22 @@ func signer(t testing.TB) *signature.Signer {
 	return s
 }
 
-func ownKeys() signature.KeySource {
-	key, err := ownKey()
+func testKeys() signature.KeySource {
+	key, err := testKey()
 	if err != nil {
-		return noKeys{}
+		return unavailableKeys{}
 	}
 	return signature.StaticKeys{"key-1": &key.PublicKey}
 }
 
 // noKeys is a key source that is out of reach.
-type noKeys struct{}
+type unavailableKeys struct{}
 
-func (noKeys) PublicKey(context.Context, string) (*rsa.PublicKey, error) {
+func (unavailableKeys) PublicKey(context.Context, string) (*rsa.PublicKey, error) {
 	return nil, errors.New("out of reach")
 }
 
-func accept(context.Context, *idverify.Callback) error { return nil }
+func acceptCallback(context.Context, *idverify.Callback) error { return nil }
 
 // signedCallback is a callback as a server gets it.
 func signedCallback(t testing.TB, kind, body string) *http.Request {

@@ -19,7 +19,7 @@ var sentinels = []error{
 }
 
 // is returns the sentinels that err is.
-func is(err error) []error {
+func matchedSentinels(err error) []error {
 	var found []error
 	for _, s := range sentinels {
 		if errors.Is(err, s) {
@@ -90,11 +90,11 @@ func TestError_Is(t *testing.T) {
 	} {
 		t.Run(fmt.Sprint(tt.status, " ", tt.fragment), func(t *testing.T) {
 			t.Parallel()
-			srv := newService(t, problemWith(tt.status, tt.fragment, "because"))
+			srv := newService(t, respondWithProblem(tt.status, tt.fragment, "because"))
 
-			_, err := srv.client(t, once).PhoneChecks.Get(t.Context(), "a")
+			_, err := srv.client(t, withoutRetries).PhoneChecks.Get(t.Context(), "a")
 
-			if got := is(err); tt.want == nil && len(got) != 0 || tt.want != nil && (len(got) != 1 || got[0] != tt.want) {
+			if got := matchedSentinels(err); tt.want == nil && len(got) != 0 || tt.want != nil && (len(got) != 1 || got[0] != tt.want) {
 				t.Errorf("error %v is %v, want %v alone", err, got, tt.want)
 			}
 			if !strings.Contains(fmt.Sprint(err), tt.hint) || tt.hint == "" && strings.Contains(fmt.Sprint(err), "(") {
@@ -156,10 +156,10 @@ func TestError_Text(t *testing.T) {
 				for name, value := range tt.header {
 					w.Header().Set(name, value)
 				}
-				answerWith(tt.status, tt.body)(w, r)
+				respondWith(tt.status, tt.body)(w, r)
 			})
 
-			_, err := srv.client(t, once).PhoneChecks.Get(t.Context(), "a")
+			_, err := srv.client(t, withoutRetries).PhoneChecks.Get(t.Context(), "a")
 
 			if want := "idverify: get PhoneCheck: " + tt.want; err == nil || err.Error() != want {
 				t.Errorf("error\n%v\nwant\n%s", err, want)
@@ -193,7 +193,7 @@ func TestDecodeError_Text(t *testing.T) {
 		{`{"check_id":"a","status":"COMPLETED","ttl":"soon"}`, "a number is none"},
 		{`{"check_id":"a","status":"COMPLETED","charge_amount":"of Ada"}`, "a field has an invalid value"},
 	} {
-		srv := newService(t, named("req-7", answerWith(200, tt.body)))
+		srv := newService(t, withRequestID("req-7", respondWith(200, tt.body)))
 
 		_, err := srv.client(t).PhoneChecks.Get(t.Context(), "a")
 
@@ -201,11 +201,11 @@ func TestDecodeError_Text(t *testing.T) {
 			t.Errorf("%q: error\n%v\nwant\n%s", tt.body, err, want)
 		}
 	}
-	srv := newService(t, named("req-7", answerWith(200, strings.Repeat(" ", 10<<20+1))))
+	srv := newService(t, withRequestID("req-7", respondWith(200, strings.Repeat(" ", 10<<20+1))))
 	if _, err := srv.client(t).PhoneChecks.Get(t.Context(), "a"); err == nil || err.Error() != prefix+"it is longer than 10 MiB [request req-7]" {
 		t.Errorf("more than 10 MiB: %v", err)
 	}
-	srv = newService(t, named("req-7", answerWith(200, `{"check_id":"a","status":"COMPLETED","new":[`+strings.Repeat("0,", 65_536)+`0]}`)))
+	srv = newService(t, withRequestID("req-7", respondWith(200, `{"check_id":"a","status":"COMPLETED","new":[`+strings.Repeat("0,", 65_536)+`0]}`)))
 	if _, err := srv.client(t).PhoneChecks.Get(t.Context(), "a"); err == nil || err.Error() != prefix+"it holds more than 65,536 values [request req-7]" {
 		t.Errorf("more than 65,536 values: %v", err)
 	}
@@ -294,7 +294,7 @@ func TestClient_TransportErrorText(t *testing.T) {
 		for _, at := range []string{"operation", "token"} {
 			t.Run(tt.name+"/"+at, func(t *testing.T) {
 				t.Parallel()
-				c, err := idverify.NewClient("https://idverify.sandbox.test", credentials, once, idverify.WithHTTPClient(&http.Client{
+				c, err := idverify.NewClient("https://idverify.sandbox.test", credentials, withoutRetries, idverify.WithHTTPClient(&http.Client{
 					Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
 						if r.URL.Path == tokenPath && at == "operation" {
 							return response(200, []byte(`{"access_token":"token-1"}`)), nil

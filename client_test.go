@@ -118,11 +118,11 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 
 func TestTheCallersHTTPClientIsLeftAsItIs(t *testing.T) {
 	t.Parallel()
-	srv := newService(t, answerWith(200, string(fixture(t, "phone_check.json"))))
+	srv := newService(t, respondWith(200, string(fixture(t, "phone_check.json"))))
 	given := srv.Client()
 	before := *given
 
-	if _, err := srv.client(t, idverify.WithHTTPClient(given)).PhoneChecks.Get(t.Context(), aCheckID); err != nil {
+	if _, err := srv.client(t, idverify.WithHTTPClient(given)).PhoneChecks.Get(t.Context(), phoneCheckID); err != nil {
 		t.Fatal(err)
 	}
 
@@ -135,7 +135,7 @@ func TestTheCookieJarAndTheTimeOutOfTheHTTPClientCount(t *testing.T) {
 	t.Parallel()
 	srv := newService(t, func(w http.ResponseWriter, r *http.Request) {
 		http.SetCookie(w, &http.Cookie{Name: "route", Value: "b"})
-		problemWith(404, "not_found", "")(w, r)
+		respondWithProblem(404, "not_found", "")(w, r)
 	})
 	given := srv.Client()
 	given.Jar, _ = cookiejar.New(nil)
@@ -155,9 +155,9 @@ func TestTheCookieJarAndTheTimeOutOfTheHTTPClientCount(t *testing.T) {
 
 func TestConnectionsAreKeptAfterAFailure(t *testing.T) {
 	t.Parallel()
-	srv := newService(t, answerWith(500, ""))
+	srv := newService(t, respondWith(500, ""))
 	addresses := make(chan string, 100)
-	srv.answer = func(w http.ResponseWriter, r *http.Request) {
+	srv.respond = func(w http.ResponseWriter, r *http.Request) {
 		addresses <- r.RemoteAddr
 		w.WriteHeader(http.StatusInternalServerError)
 	}
@@ -179,7 +179,7 @@ func TestConnectionsAreKeptAfterAFailure(t *testing.T) {
 
 func TestArgumentsThatCannotBeRightAreNotSent(t *testing.T) {
 	t.Parallel()
-	srv := newService(t, answerWith(500, ""))
+	srv := newService(t, respondWith(500, ""))
 	c := srv.client(t)
 	ctx := t.Context()
 	zoned := netip.MustParseAddr("fe80::1%eth0")
@@ -188,22 +188,22 @@ func TestArgumentsThatCannotBeRightAreNotSent(t *testing.T) {
 		err  error
 		want error
 	}{
-		"a number that is none":            {second(c.PhoneChecks.Create(ctx, idverify.PhoneCheckParams{PhoneNumber: "call me"})), idverify.ErrPhoneFormat},
-		"no number":                        {second(c.SIMChecks.Create(ctx, idverify.SIMCheckParams{})), idverify.ErrPhoneFormat},
-		"a redirect URL in v0.1":           {second(c.PhoneChecks.Create(ctx, idverify.PhoneCheckParams{PhoneNumber: aNumber, RedirectURL: "https://shop.example/"})), idverify.ErrBadRequest},
-		"the code exchange in v0.1":        {second(c.SubscriberChecks.Complete(ctx, "a", "code")), idverify.ErrBadRequest},
-		"no code":                          {second(srv.client(t, idverify.WithVersions(idverify.Versions{PhoneCheck: "v0.2"})).PhoneChecks.Complete(ctx, "a", "")), idverify.ErrBadRequest},
-		"an address with a zone":           {second(c.PhoneChecks.Create(ctx, idverify.PhoneCheckParams{PhoneNumber: aNumber, PhoneIP: zoned})), idverify.ErrBadRequest},
-		"a period below an hour":           {second(c.SIMChecks.Create(ctx, idverify.SIMCheckParams{PhoneNumber: aNumber, Period: 59 * time.Minute})), idverify.ErrBadRequest},
-		"a period above 540000 minutes":    {second(c.SIMChecks.Create(ctx, idverify.SIMCheckParams{PhoneNumber: aNumber, Period: 540001 * time.Minute})), idverify.ErrBadRequest},
-		"a negative period":                {second(c.SubscriberChecks.Create(ctx, idverify.SubscriberCheckParams{PhoneNumber: aNumber, Period: -time.Hour})), idverify.ErrBadRequest},
-		"a period that is no whole minute": {second(c.SubscriberChecks.Create(ctx, idverify.SubscriberCheckParams{PhoneNumber: aNumber, Period: time.Hour + time.Second})), idverify.ErrBadRequest},
-		"the zero address":                 {second(c.Reachability.Lookup(ctx, netip.Addr{})), idverify.ErrBadRequest},
-		"a zoned address":                  {second(c.Reachability.Lookup(ctx, zoned)), idverify.ErrBadRequest},
-		"a token for nothing":              {second(c.Token(ctx)), idverify.ErrBadRequest},
-		"a token for two scopes in one":    {second(c.Token(ctx, "coverage phone_check")), idverify.ErrBadRequest},
+		"a number that is none":            {errorOf(c.PhoneChecks.Create(ctx, idverify.PhoneCheckParams{PhoneNumber: "call me"})), idverify.ErrPhoneFormat},
+		"no number":                        {errorOf(c.SIMChecks.Create(ctx, idverify.SIMCheckParams{})), idverify.ErrPhoneFormat},
+		"a redirect URL in v0.1":           {errorOf(c.PhoneChecks.Create(ctx, idverify.PhoneCheckParams{PhoneNumber: testNumber, RedirectURL: "https://shop.example/"})), idverify.ErrBadRequest},
+		"the code exchange in v0.1":        {errorOf(c.SubscriberChecks.Complete(ctx, "a", "code")), idverify.ErrBadRequest},
+		"no code":                          {errorOf(srv.client(t, idverify.WithVersions(idverify.Versions{PhoneCheck: "v0.2"})).PhoneChecks.Complete(ctx, "a", "")), idverify.ErrBadRequest},
+		"an address with a zone":           {errorOf(c.PhoneChecks.Create(ctx, idverify.PhoneCheckParams{PhoneNumber: testNumber, PhoneIP: zoned})), idverify.ErrBadRequest},
+		"a period below an hour":           {errorOf(c.SIMChecks.Create(ctx, idverify.SIMCheckParams{PhoneNumber: testNumber, Period: 59 * time.Minute})), idverify.ErrBadRequest},
+		"a period above 540000 minutes":    {errorOf(c.SIMChecks.Create(ctx, idverify.SIMCheckParams{PhoneNumber: testNumber, Period: 540001 * time.Minute})), idverify.ErrBadRequest},
+		"a negative period":                {errorOf(c.SubscriberChecks.Create(ctx, idverify.SubscriberCheckParams{PhoneNumber: testNumber, Period: -time.Hour})), idverify.ErrBadRequest},
+		"a period that is no whole minute": {errorOf(c.SubscriberChecks.Create(ctx, idverify.SubscriberCheckParams{PhoneNumber: testNumber, Period: time.Hour + time.Second})), idverify.ErrBadRequest},
+		"the zero address":                 {errorOf(c.Reachability.Lookup(ctx, netip.Addr{})), idverify.ErrBadRequest},
+		"a zoned address":                  {errorOf(c.Reachability.Lookup(ctx, zoned)), idverify.ErrBadRequest},
+		"a token for nothing":              {errorOf(c.Token(ctx)), idverify.ErrBadRequest},
+		"a token for two scopes in one":    {errorOf(c.Token(ctx, "coverage phone_check")), idverify.ErrBadRequest},
 		//lint:ignore SA1012 it is what a stranger does
-		"a nil context": {second(c.PhoneChecks.Get(nil, "a")), idverify.ErrBadRequest},
+		"a nil context": {errorOf(c.PhoneChecks.Get(nil, "a")), idverify.ErrBadRequest},
 	} {
 		if !errors.Is(tt.err, tt.want) {
 			t.Errorf("%s: error %v, want %v", name, tt.err, tt.want)
@@ -216,7 +216,7 @@ func TestArgumentsThatCannotBeRightAreNotSent(t *testing.T) {
 
 func TestVersionsAreChosenPerProduct(t *testing.T) {
 	t.Parallel()
-	srv := newService(t, problemWith(404, "not_found", ""))
+	srv := newService(t, respondWithProblem(404, "not_found", ""))
 	c := srv.client(t, idverify.WithVersions(idverify.Versions{PhoneCheck: "v0.2", Coverage: "v7"}))
 
 	_, _ = c.PhoneChecks.Get(t.Context(), "a")
@@ -235,7 +235,7 @@ func TestVersionsAreChosenPerProduct(t *testing.T) {
 
 func TestRequestsSayWhoSendsThem(t *testing.T) {
 	t.Parallel()
-	srv := newService(t, problemWith(404, "not_found", ""))
+	srv := newService(t, respondWithProblem(404, "not_found", ""))
 
 	_, _ = srv.client(t, idverify.WithUserAgent("shop/2.1")).PhoneChecks.Get(t.Context(), "a")
 
@@ -247,4 +247,4 @@ func TestRequestsSayWhoSendsThem(t *testing.T) {
 }
 
 // second is the error of a call whose value does not matter.
-func second[T any](_ T, err error) error { return err }
+func errorOf[T any](_ T, err error) error { return err }

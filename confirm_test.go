@@ -36,12 +36,12 @@ func TestClient_RejectsOtherResources(t *testing.T) {
 				return other // the parents are not in the response
 			}
 
-			matching := newService(t, answerWith(op.Success, resourceWithIDs(requested))).callWithIDs(t, op, id)
-			srv := newService(t, named("req-7", answerWith(op.Success, resourceWithIDs(other))))
+			matchingNumber := newService(t, respondWith(op.Success, resourceWithIDs(requested))).callWithIDs(t, op, id)
+			srv := newService(t, withRequestID("req-7", respondWith(op.Success, resourceWithIDs(other))))
 			err := srv.callWithIDs(t, op, id)
 
-			if matching != nil {
-				t.Errorf("the requested resource: %v", matching)
+			if matchingNumber != nil {
+				t.Errorf("the requested resource: %v", matchingNumber)
 			}
 			e, ok := errors.AsType[*idverify.DecodeError](err)
 			if !ok {
@@ -66,7 +66,7 @@ func TestClient_RejectsOtherResources(t *testing.T) {
 
 func TestPhoneCheckService_WaitRejectsOtherCheck(t *testing.T) {
 	t.Parallel()
-	srv := newService(t, answerWith(200, `{"check_id":"another","status":"COMPLETED","match":true}`))
+	srv := newService(t, respondWith(200, `{"check_id":"another","status":"COMPLETED","match":true}`))
 
 	check, err := srv.client(t).PhoneChecks.Wait(t.Context(), "mine")
 
@@ -77,7 +77,7 @@ func TestPhoneCheckService_WaitRejectsOtherCheck(t *testing.T) {
 
 func TestConsole_AcceptsDefaultWorkspace(t *testing.T) {
 	t.Parallel()
-	srv := newService(t, answerWith(200, resourceWithIDs("workspace-7")))
+	srv := newService(t, respondWith(200, resourceWithIDs("workspace-7")))
 
 	for _, c := range []*idverify.Console{srv.console(t), srv.console(t).Workspace("default"), srv.console(t).Workspace("workspace-7")} {
 		w, err := c.Workspaces.Get(t.Context())
@@ -92,13 +92,13 @@ func TestClient_CreateComparesPhoneNumber(t *testing.T) {
 	const typed = "+44 (7700) 900-000"
 	creates := map[string]func(context.Context, *idverify.Client) error{
 		"PhoneCheck": func(ctx context.Context, c *idverify.Client) error {
-			return second(c.PhoneChecks.Create(ctx, idverify.PhoneCheckParams{PhoneNumber: typed}))
+			return errorOf(c.PhoneChecks.Create(ctx, idverify.PhoneCheckParams{PhoneNumber: typed}))
 		},
 		"SIMCheck": func(ctx context.Context, c *idverify.Client) error {
-			return second(c.SIMChecks.Create(ctx, idverify.SIMCheckParams{PhoneNumber: typed}))
+			return errorOf(c.SIMChecks.Create(ctx, idverify.SIMCheckParams{PhoneNumber: typed}))
 		},
 		"SubscriberCheck": func(ctx context.Context, c *idverify.Client) error {
-			return second(c.SubscriberChecks.Create(ctx, idverify.SubscriberCheckParams{PhoneNumber: typed}))
+			return errorOf(c.SubscriberChecks.Create(ctx, idverify.SubscriberCheckParams{PhoneNumber: typed}))
 		},
 	}
 	for _, tt := range []struct {
@@ -117,7 +117,7 @@ func TestClient_CreateComparesPhoneNumber(t *testing.T) {
 		for product, create := range creates {
 			t.Run(product+"/"+tt.name, func(t *testing.T) {
 				t.Parallel()
-				srv := newService(t, answerWith(201, `{"check_id":"a","status":"ACCEPTED"`+tt.number+`}`))
+				srv := newService(t, respondWith(201, `{"check_id":"a","status":"ACCEPTED"`+tt.number+`}`))
 
 				err := create(t.Context(), srv.client(t))
 

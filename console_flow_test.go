@@ -41,7 +41,7 @@ func TestAWorkspaceFromNothingToAPaidCheck(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	check, err := client.SIMChecks.Create(ctx, idverify.SIMCheckParams{PhoneNumber: matching})
+	check, err := client.SIMChecks.Create(ctx, idverify.SIMCheckParams{PhoneNumber: matchingNumber})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,7 +122,7 @@ func TestCredentialsAreRotatedWithoutAMomentOfNone(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		return second(client.Token(ctx, idverify.ScopePhoneCheck))
+		return errorOf(client.Token(ctx, idverify.ScopePhoneCheck))
 	}
 	if err := works(fresh); err != nil {
 		t.Errorf("the new pair: %v", err)

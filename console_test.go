@@ -74,7 +74,7 @@ func TestEveryFieldOfTheConsoleIsRead(t *testing.T) {
 	} {
 		t.Run(tt.fixture, func(t *testing.T) {
 			t.Parallel()
-			srv := newService(t, answerWith(200, string(fixture(t, tt.fixture))))
+			srv := newService(t, respondWith(200, string(fixture(t, tt.fixture))))
 
 			got, err := tt.do(t.Context(), srv.console(t))
 
@@ -97,68 +97,70 @@ func TestEveryConsoleOperationIsSentAsTheContractSays(t *testing.T) {
 	o := idverify.ListOptions{}
 	do := map[string]func(context.Context, *idverify.Console) error{
 		"projects.create": func(ctx context.Context, c *idverify.Console) error {
-			return second(c.Projects.Create(ctx, idverify.ProjectParams{Name: "n"}))
+			return errorOf(c.Projects.Create(ctx, idverify.ProjectParams{Name: "n"}))
 		},
-		"projects.list":   func(ctx context.Context, c *idverify.Console) error { return second(c.Projects.List(ctx, o)) },
-		"projects.get":    func(ctx context.Context, c *idverify.Console) error { return second(c.Projects.Get(ctx, "PROJECT")) },
-		"projects.update": func(ctx context.Context, c *idverify.Console) error { return second(c.Projects.Update(ctx, "PROJECT")) },
+		"projects.list": func(ctx context.Context, c *idverify.Console) error { return errorOf(c.Projects.List(ctx, o)) },
+		"projects.get":  func(ctx context.Context, c *idverify.Console) error { return errorOf(c.Projects.Get(ctx, "PROJECT")) },
+		"projects.update": func(ctx context.Context, c *idverify.Console) error {
+			return errorOf(c.Projects.Update(ctx, "PROJECT"))
+		},
 		"projects.delete": func(ctx context.Context, c *idverify.Console) error { return c.Projects.Delete(ctx, "PROJECT") },
 		"project_credentials.create": func(ctx context.Context, c *idverify.Console) error {
-			return second(c.ProjectCredentials.Create(ctx, "PROJECT"))
+			return errorOf(c.ProjectCredentials.Create(ctx, "PROJECT"))
 		},
 		"project_credentials.list": func(ctx context.Context, c *idverify.Console) error {
-			return second(c.ProjectCredentials.List(ctx, "PROJECT", o))
+			return errorOf(c.ProjectCredentials.List(ctx, "PROJECT", o))
 		},
 		"project_credentials.get": func(ctx context.Context, c *idverify.Console) error {
-			return second(c.ProjectCredentials.Get(ctx, "PROJECT", "CLIENT"))
+			return errorOf(c.ProjectCredentials.Get(ctx, "PROJECT", "CLIENT"))
 		},
 		"project_credentials.delete": func(ctx context.Context, c *idverify.Console) error {
 			return c.ProjectCredentials.Delete(ctx, "PROJECT", "CLIENT")
 		},
-		"workspaces.list":   func(ctx context.Context, c *idverify.Console) error { return second(c.Workspaces.List(ctx, o)) },
-		"workspaces.get":    func(ctx context.Context, c *idverify.Console) error { return second(c.Workspaces.Get(ctx)) },
-		"workspaces.update": func(ctx context.Context, c *idverify.Console) error { return second(c.Workspaces.Rename(ctx, "n")) },
-		"members.list":      func(ctx context.Context, c *idverify.Console) error { return second(c.Members.List(ctx, o)) },
-		"members.get":       func(ctx context.Context, c *idverify.Console) error { return second(c.Members.Get(ctx, "MEMBER")) },
+		"workspaces.list":   func(ctx context.Context, c *idverify.Console) error { return errorOf(c.Workspaces.List(ctx, o)) },
+		"workspaces.get":    func(ctx context.Context, c *idverify.Console) error { return errorOf(c.Workspaces.Get(ctx)) },
+		"workspaces.update": func(ctx context.Context, c *idverify.Console) error { return errorOf(c.Workspaces.Rename(ctx, "n")) },
+		"members.list":      func(ctx context.Context, c *idverify.Console) error { return errorOf(c.Members.List(ctx, o)) },
+		"members.get":       func(ctx context.Context, c *idverify.Console) error { return errorOf(c.Members.Get(ctx, "MEMBER")) },
 		"invitations.create": func(ctx context.Context, c *idverify.Console) error {
-			return second(c.Invitations.Create(ctx, idverify.InvitationParams{Name: "n", Role: idverify.RoleViewer}))
+			return errorOf(c.Invitations.Create(ctx, idverify.InvitationParams{Name: "n", Role: idverify.RoleViewer}))
 		},
-		"invitations.list": func(ctx context.Context, c *idverify.Console) error { return second(c.Invitations.List(ctx, o)) },
+		"invitations.list": func(ctx context.Context, c *idverify.Console) error { return errorOf(c.Invitations.List(ctx, o)) },
 		"workspace_credentials.create": func(ctx context.Context, c *idverify.Console) error {
-			return second(c.WorkspaceCredentials.Create(ctx, "MEMBER"))
+			return errorOf(c.WorkspaceCredentials.Create(ctx, "MEMBER"))
 		},
 		"workspace_credentials.list": func(ctx context.Context, c *idverify.Console) error {
-			return second(c.WorkspaceCredentials.List(ctx, "MEMBER", o))
+			return errorOf(c.WorkspaceCredentials.List(ctx, "MEMBER", o))
 		},
 		"workspace_credentials.get": func(ctx context.Context, c *idverify.Console) error {
-			return second(c.WorkspaceCredentials.Get(ctx, "MEMBER", "CLIENT"))
+			return errorOf(c.WorkspaceCredentials.Get(ctx, "MEMBER", "CLIENT"))
 		},
 		"workspace_credentials.delete": func(ctx context.Context, c *idverify.Console) error {
 			return c.WorkspaceCredentials.Delete(ctx, "MEMBER", "CLIENT")
 		},
 		"workspace_credentials.reset": func(ctx context.Context, c *idverify.Console) error {
-			return second(c.WorkspaceCredentials.ResetSecret(ctx, "MEMBER", "CLIENT"))
+			return errorOf(c.WorkspaceCredentials.ResetSecret(ctx, "MEMBER", "CLIENT"))
 		},
-		"billing.account": func(ctx context.Context, c *idverify.Console) error { return second(c.Billing.Account(ctx)) },
+		"billing.account": func(ctx context.Context, c *idverify.Console) error { return errorOf(c.Billing.Account(ctx)) },
 		"billing.update_account": func(ctx context.Context, c *idverify.Console) error {
-			return second(c.Billing.UpdateAccount(ctx, idverify.BillingAccount{CompanyName: "n"}))
+			return errorOf(c.Billing.UpdateAccount(ctx, idverify.BillingAccount{CompanyName: "n"}))
 		},
 		"payment_methods.create": func(ctx context.Context, c *idverify.Console) error {
-			return second(c.Billing.AddPaymentMethod(ctx, idverify.PaymentMethodParams{}))
+			return errorOf(c.Billing.AddPaymentMethod(ctx, idverify.PaymentMethodParams{}))
 		},
-		"payment_methods.list": func(ctx context.Context, c *idverify.Console) error { return second(c.Billing.PaymentMethods(ctx, o)) },
+		"payment_methods.list": func(ctx context.Context, c *idverify.Console) error { return errorOf(c.Billing.PaymentMethods(ctx, o)) },
 		"payment_methods.get": func(ctx context.Context, c *idverify.Console) error {
-			return second(c.Billing.PaymentMethod(ctx, "METHOD"))
+			return errorOf(c.Billing.PaymentMethod(ctx, "METHOD"))
 		},
 		"payment_methods.delete": func(ctx context.Context, c *idverify.Console) error {
 			return c.Billing.DeletePaymentMethod(ctx, "METHOD")
 		},
 		"topups.create": func(ctx context.Context, c *idverify.Console) error {
-			return second(c.Billing.TopUp(ctx, idverify.TopUpParams{Amount: "1"}))
+			return errorOf(c.Billing.TopUp(ctx, idverify.TopUpParams{Amount: "1"}))
 		},
-		"topups.list": func(ctx context.Context, c *idverify.Console) error { return second(c.Billing.TopUps(ctx, o)) },
+		"topups.list": func(ctx context.Context, c *idverify.Console) error { return errorOf(c.Billing.TopUps(ctx, o)) },
 		"usage.get": func(ctx context.Context, c *idverify.Console) error {
-			return second(c.Usage.Daily(ctx, idverify.UsageQuery{From: time.Unix(0, 0)}))
+			return errorOf(c.Usage.Daily(ctx, idverify.UsageQuery{From: time.Unix(0, 0)}))
 		},
 	}
 	for _, op := range operations(t) {
@@ -177,7 +179,7 @@ func TestEveryConsoleOperationIsSentAsTheContractSays(t *testing.T) {
 			}
 			t.Run(op.Operation+" in "+workspace, func(t *testing.T) {
 				t.Parallel()
-				srv := newService(t, problemWith(404, "not_found", ""))
+				srv := newService(t, respondWithProblem(404, "not_found", ""))
 				c := srv.console(t)
 				if workspace == "ANOTHER" {
 					c = c.Workspace("ANOTHER")
@@ -210,37 +212,37 @@ func TestConsoleBodies(t *testing.T) {
 		want string
 	}{
 		{"a project with a name alone", func(ctx context.Context, c *idverify.Console) error {
-			return second(c.Projects.Create(ctx, idverify.ProjectParams{Name: "Shop"}))
+			return errorOf(c.Projects.Create(ctx, idverify.ProjectParams{Name: "Shop"}))
 		}, `{"name":"Shop"}`},
 		{"a project with everything", func(ctx context.Context, c *idverify.Console) error {
-			return second(c.Projects.Create(ctx, idverify.ProjectParams{Name: "Shop", Mode: idverify.ModeSandbox, CallbackURL: "https://a/",
+			return errorOf(c.Projects.Create(ctx, idverify.ProjectParams{Name: "Shop", Mode: idverify.ModeSandbox, CallbackURL: "https://a/",
 				PhoneCheck: idverify.ProductURLs{CallbackURL: "https://b/", RedirectURL: "https://c/"}, SubscriberCheck: idverify.ProductURLs{RedirectURL: "https://d/"}}))
 		}, `{"name":"Shop","mode":"sandbox","callback_url":"https://a/","configuration":{"phone_check":{"callback_url":"https://b/","redirect_url":"https://c/"},"subscriber_check":{"redirect_url":"https://d/"}}}`},
-		{"no change", func(ctx context.Context, c *idverify.Console) error { return second(c.Projects.Update(ctx, "p")) }, `[]`},
+		{"no change", func(ctx context.Context, c *idverify.Console) error { return errorOf(c.Projects.Update(ctx, "p")) }, `[]`},
 		{"every change", func(ctx context.Context, c *idverify.Console) error {
-			return second(c.Projects.Update(ctx, "p", idverify.SetName("n"), idverify.SetMode(idverify.ModeLive), idverify.SetCallbackURL("https://a/"), idverify.RemoveCallbackURL(),
+			return errorOf(c.Projects.Update(ctx, "p", idverify.SetName("n"), idverify.SetMode(idverify.ModeLive), idverify.SetCallbackURL("https://a/"), idverify.RemoveCallbackURL(),
 				idverify.SetProductCallbackURL(idverify.ProductPhoneCheck, "https://b/"), idverify.RemoveProductCallbackURL(idverify.ProductPhoneCheck),
 				idverify.SetProductRedirectURL(idverify.ProductSubscriberCheck, "https://c/"), idverify.RemoveProductRedirectURL(idverify.ProductSubscriberCheck)))
 		}, `[{"op":"replace","path":"/name","value":"n"},{"op":"replace","path":"/mode","value":"live"},{"op":"add","path":"/callback_url","value":"https://a/"},{"op":"remove","path":"/callback_url"},
 			{"op":"add","path":"/configuration/phone_check/callback_url","value":"https://b/"},{"op":"remove","path":"/configuration/phone_check/callback_url"},
 			{"op":"add","path":"/configuration/subscriber_check/redirect_url","value":"https://c/"},{"op":"remove","path":"/configuration/subscriber_check/redirect_url"}]`},
-		{"an empty name", func(ctx context.Context, c *idverify.Console) error { return second(c.Workspaces.Rename(ctx, "")) }, `[{"op":"replace","path":"/name","value":""}]`},
+		{"an empty name", func(ctx context.Context, c *idverify.Console) error { return errorOf(c.Workspaces.Rename(ctx, "")) }, `[{"op":"replace","path":"/name","value":""}]`},
 		{"an invitation", func(ctx context.Context, c *idverify.Console) error {
-			return second(c.Invitations.Create(ctx, idverify.InvitationParams{Name: "Grace", Role: idverify.RoleViewer, Reference: "r"}))
+			return errorOf(c.Invitations.Create(ctx, idverify.InvitationParams{Name: "Grace", Role: idverify.RoleViewer, Reference: "r"}))
 		}, `{"name":"Grace","role":"VIEWER","reference":"r"}`},
 		{"an account", func(ctx context.Context, c *idverify.Console) error {
-			return second(c.Billing.UpdateAccount(ctx, idverify.BillingAccount{CompanyName: "a", ContactName: "b", ContactEmail: "c", Address1: "d", City: "f", Zip: "g", Country: "h"}))
+			return errorOf(c.Billing.UpdateAccount(ctx, idverify.BillingAccount{CompanyName: "a", ContactName: "b", ContactEmail: "c", Address1: "d", City: "f", Zip: "g", Country: "h"}))
 		}, `{"company_name":"a","contact_name":"b","contact_email":"c","address1":"d","address2":"","city":"f","zip":"g","country":"h"}`},
 		{"a payment method", func(ctx context.Context, c *idverify.Console) error {
-			return second(c.Billing.AddPaymentMethod(ctx, idverify.PaymentMethodParams{CardNumber: idverify.NewSecret("4000056655665556"), ExpiryMonth: 12, ExpiryYear: 2030, Currencies: []string{"EUR"}}))
+			return errorOf(c.Billing.AddPaymentMethod(ctx, idverify.PaymentMethodParams{CardNumber: idverify.NewSecret("4000056655665556"), ExpiryMonth: 12, ExpiryYear: 2030, Currencies: []string{"EUR"}}))
 		}, `{"card_number":"4000056655665556","expiry_month":12,"expiry_year":2030,"currencies":["EUR"]}`},
 		{"a top-up", func(ctx context.Context, c *idverify.Console) error {
-			return second(c.Billing.TopUp(ctx, idverify.TopUpParams{PaymentMethodID: "m", Currency: "EUR", Amount: "25.50"}))
+			return errorOf(c.Billing.TopUp(ctx, idverify.TopUpParams{PaymentMethodID: "m", Currency: "EUR", Amount: "25.50"}))
 		}, `{"payment_method_id":"m","currency":"EUR","amount":25.50}`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			srv := newService(t, problemWith(400, "bad_request", "no"))
+			srv := newService(t, respondWithProblem(400, "bad_request", "no"))
 
 			_ = tt.do(t.Context(), srv.console(t))
 
@@ -257,17 +259,17 @@ func TestConsoleBodies(t *testing.T) {
 
 func TestConsoleArgumentsThatCannotBeRightAreNotSent(t *testing.T) {
 	t.Parallel()
-	srv := newService(t, answerWith(500, ""))
+	srv := newService(t, respondWith(500, ""))
 	c := srv.console(t)
 	ctx := t.Context()
 
 	for name, err := range map[string]error{
-		"no workspace":       second(c.Workspace("").Workspaces.Get(ctx)),
-		"a parent workspace": second(c.Workspace("..").Members.List(ctx, idverify.ListOptions{})),
+		"no workspace":       errorOf(c.Workspace("").Workspaces.Get(ctx)),
+		"a parent workspace": errorOf(c.Workspace("..").Members.List(ctx, idverify.ListOptions{})),
 		"no project":         c.Projects.Delete(ctx, ""),
-		"a zero change":      second(c.Projects.Update(ctx, "p", idverify.ProjectChange{})),
-		"no amount at all":   second(c.Billing.TopUp(ctx, idverify.TopUpParams{Amount: "a lot"})),
-		"usage since ever":   second(c.Usage.Monthly(ctx, idverify.UsageQuery{})),
+		"a zero change":      errorOf(c.Projects.Update(ctx, "p", idverify.ProjectChange{})),
+		"no amount at all":   errorOf(c.Billing.TopUp(ctx, idverify.TopUpParams{Amount: "a lot"})),
+		"usage since ever":   errorOf(c.Usage.Monthly(ctx, idverify.UsageQuery{})),
 	} {
 		if !errors.Is(err, idverify.ErrBadRequest) {
 			t.Errorf("%s: error %v, want ErrBadRequest", name, err)
@@ -312,19 +314,19 @@ func TestUsageAsksForItsPeriods(t *testing.T) {
 
 func TestRotateCreatesBeforeItDeletes(t *testing.T) {
 	t.Parallel()
-	created := answerWith(201, string(fixture(t, "credentials.json")))
+	created := respondWith(201, string(fixture(t, "credentials.json")))
 	for _, tt := range []struct {
-		name    string
-		answers []http.HandlerFunc
-		calls   string
-		issued  bool
-		err     error
+		name      string
+		responses []http.HandlerFunc
+		calls     string
+		issued    bool
+		err       error
 	}{
-		{"all well", []http.HandlerFunc{created, answerWith(204, "")}, "POST DELETE", true, nil},
-		{"two pairs there", []http.HandlerFunc{problemWith(409, "credentials_limit_reached", "two already")}, "POST", false, idverify.ErrConflict},
-		{"the old one is another member's", []http.HandlerFunc{created, problemWith(403, "forbidden", "not yours")}, "POST DELETE", true, idverify.ErrForbidden},
+		{"all well", []http.HandlerFunc{created, respondWith(204, "")}, "POST DELETE", true, nil},
+		{"two pairs there", []http.HandlerFunc{respondWithProblem(409, "credentials_limit_reached", "two already")}, "POST", false, idverify.ErrConflict},
+		{"the old one is another member's", []http.HandlerFunc{created, respondWithProblem(403, "forbidden", "not yours")}, "POST DELETE", true, idverify.ErrForbidden},
 	} {
-		srv := newService(t, inTurn(tt.answers...))
+		srv := newService(t, respondInTurn(tt.responses...))
 
 		issued, err := srv.console(t).ProjectCredentials.Rotate(t.Context(), "p", "old")
 
@@ -346,19 +348,19 @@ func TestRotateCreatesBeforeItDeletes(t *testing.T) {
 
 func TestARepeatedDeleteThatFindsNothingHasSucceeded(t *testing.T) {
 	t.Parallel()
-	gone := problemWith(404, "not_found", "no such project")
+	gone := respondWithProblem(404, "not_found", "no such project")
 	for _, tt := range []struct {
-		name    string
-		answers []http.HandlerFunc
-		want    error
+		name      string
+		responses []http.HandlerFunc
+		want      error
 	}{
-		{"deleted", []http.HandlerFunc{answerWith(204, "")}, nil},
+		{"deleted", []http.HandlerFunc{respondWith(204, "")}, nil},
 		{"never there", []http.HandlerFunc{gone}, idverify.ErrNotFound},
 		{"the answer was lost", []http.HandlerFunc{drop, gone}, nil},
-		{"it failed half-way", []http.HandlerFunc{answerWith(502, ""), gone}, nil},
-		{"it was refused at first", []http.HandlerFunc{answerWith(429, ""), gone}, idverify.ErrNotFound},
+		{"it failed half-way", []http.HandlerFunc{respondWith(502, ""), gone}, nil},
+		{"it was refused at first", []http.HandlerFunc{respondWith(429, ""), gone}, idverify.ErrNotFound},
 	} {
-		srv := newService(t, inTurn(tt.answers...))
+		srv := newService(t, respondInTurn(tt.responses...))
 
 		err := srv.console(t).Projects.Delete(t.Context(), "p")
 
@@ -370,7 +372,7 @@ func TestARepeatedDeleteThatFindsNothingHasSucceeded(t *testing.T) {
 
 func TestCredentialsWithoutTheirSecretAreOnlyGoodForReading(t *testing.T) {
 	t.Parallel()
-	srv := newService(t, answerWith(200, `{"client_id":"a","created_at":"2026-01-02T03:04:05+0000"}`))
+	srv := newService(t, respondWith(200, `{"client_id":"a","created_at":"2026-01-02T03:04:05+0000"}`))
 	c := srv.console(t)
 
 	read, err := c.ProjectCredentials.Get(t.Context(), "p", "a")
@@ -385,7 +387,7 @@ func TestCredentialsWithoutTheirSecretAreOnlyGoodForReading(t *testing.T) {
 // console is a Console of s that waits next to nothing between tries.
 func (s *service) console(t testing.TB) *idverify.Console {
 	t.Helper()
-	c, err := idverify.NewConsole(s.URL, credentials, idverify.WithHTTPClient(s.Client()), idverify.WithRetry(quickly))
+	c, err := idverify.NewConsole(s.URL, credentials, idverify.WithHTTPClient(s.Client()), idverify.WithRetry(fastRetries))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,7 +20,7 @@ func TestEveryFieldOfEveryResourceIsRead(t *testing.T) {
 	t.Parallel()
 	created := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	after := func(d time.Duration) time.Time { return created.Add(d) }
-	const phoneCheckID, simCheckID, subscriberCheckID = aCheckID, aSIMCheckID, aSubscriberCheckID
+	const phoneCheckID, simCheckID, subscriberCheckID = phoneCheckID, simCheckID, subscriberCheckID
 	const base, callbackURL = "https://idverify.sandbox.test", "https://shop.sandbox.test/callbacks?source=idverify"
 
 	for _, tt := range []struct {
@@ -29,10 +29,10 @@ func TestEveryFieldOfEveryResourceIsRead(t *testing.T) {
 		want    any
 	}{
 		{"phone_check_created.json", getPhoneCheck, &idverify.PhoneCheck{
-			CheckID: phoneCheckID, Status: idverify.StatusAccepted, PhoneNumber: aNumber, CheckURL: base + "/phone_check/v0.1/checks/" + phoneCheckID + "/redirect",
+			CheckID: phoneCheckID, Status: idverify.StatusAccepted, PhoneNumber: testNumber, CheckURL: base + "/phone_check/v0.1/checks/" + phoneCheckID + "/redirect",
 			ChargeAmount: "1", ChargeCurrency: "API", SnapshotBalance: "99", CreatedAt: created, UpdatedAt: created, TTL: 2 * time.Minute, ReferenceID: "sign-up 42", CallbackURL: callbackURL}},
 		{"phone_check.json", getPhoneCheck, &idverify.PhoneCheck{
-			CheckID: phoneCheckID, Status: idverify.StatusCompleted, PhoneNumber: aNumber, Match: new(true),
+			CheckID: phoneCheckID, Status: idverify.StatusCompleted, PhoneNumber: testNumber, Match: new(true),
 			ChargeAmount: "1", ChargeCurrency: "API", CreatedAt: created, UpdatedAt: after(6 * time.Second), TTL: 2 * time.Minute, NetworkID: "00101", ReferenceID: "sign-up 42", CallbackURL: callbackURL}},
 		{"phone_check_error.json", getPhoneCheck, &idverify.PhoneCheck{
 			CheckID: phoneCheckID, Status: idverify.StatusError, PhoneNumber: "447700900055", Match: new(false),
@@ -43,11 +43,11 @@ func TestEveryFieldOfEveryResourceIsRead(t *testing.T) {
 			Number: 2, Size: 2, TotalPages: 3, TotalElements: 5, Items: []*idverify.PhoneCheck{
 				{CheckID: "6f0e2d4c-8b1a-4c3d-9e5f-1a2b3c4d5e6f", Status: idverify.StatusCompleted, PhoneNumber: "447700900001", Match: new(false),
 					ChargeAmount: "1", ChargeCurrency: "API", CreatedAt: after(55 * time.Second), UpdatedAt: after(63 * time.Second), TTL: 2 * time.Minute, NetworkID: "00101"},
-				{CheckID: phoneCheckID, Status: idverify.StatusPending, PhoneNumber: aNumber,
+				{CheckID: phoneCheckID, Status: idverify.StatusPending, PhoneNumber: testNumber,
 					ChargeAmount: "1", ChargeCurrency: "API", CreatedAt: created, UpdatedAt: after(2 * time.Second), TTL: 2 * time.Minute},
 			}}},
 		{"sim_check.json", getSIMCheck, &idverify.SIMCheck{
-			CheckID: simCheckID, Status: idverify.StatusCompleted, PhoneNumber: aNumber, NoSIMChange: new(true), NoSIMChangePeriod: 7 * 24 * time.Hour, SIMChangeWithin: 525601 * time.Minute,
+			CheckID: simCheckID, Status: idverify.StatusCompleted, PhoneNumber: testNumber, NoSIMChange: new(true), NoSIMChangePeriod: 7 * 24 * time.Hour, SIMChangeWithin: 525601 * time.Minute,
 			ChargeAmount: "1", ChargeCurrency: "API", SnapshotBalance: "98", CreatedAt: created, UpdatedAt: created, NetworkID: "00101", ReferenceID: "payment 7"}},
 		{"sim_check_error.json", getSIMCheck, &idverify.SIMCheck{
 			CheckID: simCheckID, Status: idverify.StatusError, PhoneNumber: "447700900099", NoSIMChangePeriod: 7 * 24 * time.Hour,
@@ -84,7 +84,7 @@ func TestEveryFieldOfEveryResourceIsRead(t *testing.T) {
 	} {
 		t.Run(tt.fixture, func(t *testing.T) {
 			t.Parallel()
-			srv := newService(t, answerWith(200, string(fixture(t, tt.fixture))))
+			srv := newService(t, respondWith(200, string(fixture(t, tt.fixture))))
 
 			got, err := tt.get(t.Context(), srv.client(t))
 
@@ -99,19 +99,19 @@ func TestEveryFieldOfEveryResourceIsRead(t *testing.T) {
 }
 
 func getPhoneCheck(ctx context.Context, c *idverify.Client) (any, error) {
-	return c.PhoneChecks.Get(ctx, aCheckID)
+	return c.PhoneChecks.Get(ctx, phoneCheckID)
 }
 func getSIMCheck(ctx context.Context, c *idverify.Client) (any, error) {
-	return c.SIMChecks.Get(ctx, aSIMCheckID)
+	return c.SIMChecks.Get(ctx, simCheckID)
 }
 func getSubscriberCheck(ctx context.Context, c *idverify.Client) (any, error) {
-	return c.SubscriberChecks.Get(ctx, aSubscriberCheckID)
+	return c.SubscriberChecks.Get(ctx, subscriberCheckID)
 }
 
 func TestATokenIsRead(t *testing.T) {
 	t.Parallel()
 	srv := newService(t, nil)
-	srv.token = answerWith(200, string(fixture(t, "token.json")))
+	srv.token = respondWith(200, string(fixture(t, "token.json")))
 	clock := newClock()
 
 	token, err := srv.client(t, idverify.WithClock(clock.now)).Token(t.Context(), idverify.ScopePhoneCheck)
@@ -135,19 +135,19 @@ func TestEveryParameterIsSent(t *testing.T) {
 		want string
 	}{
 		{"PhoneCheck", func(c *idverify.Client) error {
-			return second(c.PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: aNumber, CallbackURL: "https://a/?b=c&d", RedirectURL: "https://e/", ReferenceID: "f", PhoneIP: ip}))
+			return errorOf(c.PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: testNumber, CallbackURL: "https://a/?b=c&d", RedirectURL: "https://e/", ReferenceID: "f", PhoneIP: ip}))
 		}, `{"phone_number":"447700900000","callback_url":"https://a/?b=c&d","redirect_url":"https://e/","reference_id":"f","phone_ip":"192.0.2.7"}`},
 		{"SIMCheck", func(c *idverify.Client) error {
-			return second(c.SIMChecks.Create(t.Context(), idverify.SIMCheckParams{PhoneNumber: aNumber, ReferenceID: "f", PhoneIP: netip.MustParseAddr("2001:db8::7"), Period: 90 * time.Minute}))
+			return errorOf(c.SIMChecks.Create(t.Context(), idverify.SIMCheckParams{PhoneNumber: testNumber, ReferenceID: "f", PhoneIP: netip.MustParseAddr("2001:db8::7"), Period: 90 * time.Minute}))
 		}, `{"phone_number":"447700900000","reference_id":"f","phone_ip":"2001:db8::7","period":90}`},
 		{"SubscriberCheck", func(c *idverify.Client) error {
-			return second(c.SubscriberChecks.Create(t.Context(), idverify.SubscriberCheckParams{PhoneNumber: aNumber, CallbackURL: "https://a/", RedirectURL: "https://e/", ReferenceID: "f", PhoneIP: ip, Period: 540000 * time.Minute}))
+			return errorOf(c.SubscriberChecks.Create(t.Context(), idverify.SubscriberCheckParams{PhoneNumber: testNumber, CallbackURL: "https://a/", RedirectURL: "https://e/", ReferenceID: "f", PhoneIP: ip, Period: 540000 * time.Minute}))
 		}, `{"phone_number":"447700900000","callback_url":"https://a/","redirect_url":"https://e/","reference_id":"f","phone_ip":"192.0.2.7","period":540000}`},
-		{"code exchange", func(c *idverify.Client) error { return second(c.PhoneChecks.Complete(t.Context(), "a", "b<c")) }, `[{"op":"add","path":"/code","value":"b<c"}]`},
+		{"code exchange", func(c *idverify.Client) error { return errorOf(c.PhoneChecks.Complete(t.Context(), "a", "b<c")) }, `[{"op":"add","path":"/code","value":"b<c"}]`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			srv := newService(t, problemWith(404, "check_not_found", ""))
+			srv := newService(t, respondWithProblem(404, "check_not_found", ""))
 
 			_ = tt.do(srv.client(t, v02))
 
@@ -183,14 +183,14 @@ func TestEveryProductOperationIsSentAsTheContractSays(t *testing.T) {
 	t.Parallel()
 	v02 := idverify.WithVersions(idverify.Versions{PhoneCheck: "v0.2", SubscriberCheck: "v0.2"})
 	do := map[string]func(context.Context, *idverify.Client){
-		"phone_check.create":   func(ctx context.Context, c *idverify.Client) { _, _ = c.PhoneChecks.Create(ctx, aCheck) },
+		"phone_check.create":   func(ctx context.Context, c *idverify.Client) { _, _ = c.PhoneChecks.Create(ctx, createParams) },
 		"phone_check.get":      func(ctx context.Context, c *idverify.Client) { _, _ = c.PhoneChecks.Get(ctx, "CHECK") },
 		"phone_check.list":     func(ctx context.Context, c *idverify.Client) { _, _ = c.PhoneChecks.List(ctx, idverify.ListOptions{}) },
 		"phone_check.complete": func(ctx context.Context, c *idverify.Client) { _, _ = c.PhoneChecks.Complete(ctx, "CHECK", "code") },
 		"phone_check.traces":   func(ctx context.Context, c *idverify.Client) { _, _ = c.PhoneChecks.Traces(ctx, "CHECK") },
 		"phone_check.trace":    func(ctx context.Context, c *idverify.Client) { _, _ = c.PhoneChecks.Trace(ctx, "CHECK", "TRACE") },
 		"subscriber_check.create": func(ctx context.Context, c *idverify.Client) {
-			_, _ = c.SubscriberChecks.Create(ctx, idverify.SubscriberCheckParams{PhoneNumber: aNumber})
+			_, _ = c.SubscriberChecks.Create(ctx, idverify.SubscriberCheckParams{PhoneNumber: testNumber})
 		},
 		"subscriber_check.get": func(ctx context.Context, c *idverify.Client) { _, _ = c.SubscriberChecks.Get(ctx, "CHECK") },
 		"subscriber_check.list": func(ctx context.Context, c *idverify.Client) {
@@ -202,7 +202,7 @@ func TestEveryProductOperationIsSentAsTheContractSays(t *testing.T) {
 		"subscriber_check.traces": func(ctx context.Context, c *idverify.Client) { _, _ = c.SubscriberChecks.Traces(ctx, "CHECK") },
 		"subscriber_check.trace":  func(ctx context.Context, c *idverify.Client) { _, _ = c.SubscriberChecks.Trace(ctx, "CHECK", "TRACE") },
 		"sim_check.create": func(ctx context.Context, c *idverify.Client) {
-			_, _ = c.SIMChecks.Create(ctx, idverify.SIMCheckParams{PhoneNumber: aNumber})
+			_, _ = c.SIMChecks.Create(ctx, idverify.SIMCheckParams{PhoneNumber: testNumber})
 		},
 		"sim_check.get":    func(ctx context.Context, c *idverify.Client) { _, _ = c.SIMChecks.Get(ctx, "CHECK") },
 		"sim_check.list":   func(ctx context.Context, c *idverify.Client) { _, _ = c.SIMChecks.List(ctx, idverify.ListOptions{}) },
@@ -224,7 +224,7 @@ func TestEveryProductOperationIsSentAsTheContractSays(t *testing.T) {
 		}
 		t.Run(op.Operation, func(t *testing.T) {
 			t.Parallel()
-			srv := newService(t, problemWith(404, "not_found", ""))
+			srv := newService(t, respondWithProblem(404, "not_found", ""))
 
 			call(t.Context(), srv.client(t, v02))
 

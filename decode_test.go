@@ -82,7 +82,7 @@ func TestReachabilityIsReadInBothShapes(t *testing.T) {
 		`"supported_products":[],"products":[{"product_id":"pck"}]`:                                                    nil,
 		`"network_name":"n"`: nil,
 	} {
-		srv := newService(t, answerWith(200, `{"network_id":"00101",`+body+`}`))
+		srv := newService(t, respondWith(200, `{"network_id":"00101",`+body+`}`))
 
 		r, err := srv.client(t).Reachability.Lookup(t.Context(), netip.MustParseAddr("::ffff:192.0.2.2"))
 
@@ -166,7 +166,7 @@ func FuzzRetryAfter(f *testing.F) {
 			r.Header["X-Ratelimit-Limit"] = []string{"1"}
 			r.Header["X-Ratelimit-Reset"] = []string{reset}
 			return r, nil
-		}, once)
+		}, withoutRetries)
 		_, err := c.PhoneChecks.Get(t.Context(), "a")
 		e, ok := errors.AsType[*idverify.Error](err)
 		if !ok || e.RetryAfter < 0 {

@@ -11,121 +11,121 @@ import (
 
 // consoleOperations are all operations of a Console, for the fault matrix.
 var consoleOperations = []matrixOperation{
-	{wire.CreateProject, aName, func(ctx context.Context, s *stage) error {
-		return second(s.console.Projects.Create(ctx, idverify.ProjectParams{Name: s.ids[0]}))
+	{wire.CreateProject, newName, func(ctx context.Context, s *stage) error {
+		return errorOf(s.console.Projects.Create(ctx, idverify.ProjectParams{Name: s.ids[0]}))
 	}},
 	{wire.ListProjects, nil, func(ctx context.Context, s *stage) error {
-		return second(s.console.Projects.List(ctx, idverify.ListOptions{}))
+		return errorOf(s.console.Projects.List(ctx, idverify.ListOptions{}))
 	}},
-	{wire.GetProject, aProject, func(ctx context.Context, s *stage) error { return second(s.console.Projects.Get(ctx, s.ids[0])) }},
-	{wire.UpdateProject, aProject, func(ctx context.Context, s *stage) error {
-		return second(s.console.Projects.Update(ctx, s.ids[0], idverify.SetMode(idverify.ModeSandbox)))
+	{wire.GetProject, newProject, func(ctx context.Context, s *stage) error { return errorOf(s.console.Projects.Get(ctx, s.ids[0])) }},
+	{wire.UpdateProject, newProject, func(ctx context.Context, s *stage) error {
+		return errorOf(s.console.Projects.Update(ctx, s.ids[0], idverify.SetMode(idverify.ModeSandbox)))
 	}},
-	{wire.DeleteProject, aProject, func(ctx context.Context, s *stage) error { return s.console.Projects.Delete(ctx, s.ids[0]) }},
+	{wire.DeleteProject, newProject, func(ctx context.Context, s *stage) error { return s.console.Projects.Delete(ctx, s.ids[0]) }},
 
-	{wire.CreateProjectCredentials, aProject, func(ctx context.Context, s *stage) error {
-		return second(s.console.ProjectCredentials.Create(ctx, s.ids[0]))
+	{wire.CreateProjectCredentials, newProject, func(ctx context.Context, s *stage) error {
+		return errorOf(s.console.ProjectCredentials.Create(ctx, s.ids[0]))
 	}},
-	{wire.ListProjectCredentials, aProject, func(ctx context.Context, s *stage) error {
-		return second(s.console.ProjectCredentials.List(ctx, s.ids[0], idverify.ListOptions{}))
+	{wire.ListProjectCredentials, newProject, func(ctx context.Context, s *stage) error {
+		return errorOf(s.console.ProjectCredentials.List(ctx, s.ids[0], idverify.ListOptions{}))
 	}},
-	{wire.GetProjectCredentials, aProject, func(ctx context.Context, s *stage) error {
-		return second(s.console.ProjectCredentials.Get(ctx, s.ids[0], s.ids[1]))
+	{wire.GetProjectCredentials, newProject, func(ctx context.Context, s *stage) error {
+		return errorOf(s.console.ProjectCredentials.Get(ctx, s.ids[0], s.ids[1]))
 	}},
-	{wire.DeleteProjectCredentials, aProject, func(ctx context.Context, s *stage) error {
+	{wire.DeleteProjectCredentials, newProject, func(ctx context.Context, s *stage) error {
 		return s.console.ProjectCredentials.Delete(ctx, s.ids[0], s.ids[1])
 	}},
 
 	{wire.ListWorkspaces, nil, func(ctx context.Context, s *stage) error {
-		return second(s.console.Workspaces.List(ctx, idverify.ListOptions{}))
+		return errorOf(s.console.Workspaces.List(ctx, idverify.ListOptions{}))
 	}},
-	{wire.GetWorkspace, nil, func(ctx context.Context, s *stage) error { return second(s.console.Workspaces.Get(ctx)) }},
-	{wire.UpdateWorkspace, aName, func(ctx context.Context, s *stage) error { return second(s.console.Workspaces.Rename(ctx, s.ids[0])) }},
+	{wire.GetWorkspace, nil, func(ctx context.Context, s *stage) error { return errorOf(s.console.Workspaces.Get(ctx)) }},
+	{wire.UpdateWorkspace, newName, func(ctx context.Context, s *stage) error { return errorOf(s.console.Workspaces.Rename(ctx, s.ids[0])) }},
 
 	{wire.ListMembers, nil, func(ctx context.Context, s *stage) error {
-		return second(s.console.Members.List(ctx, idverify.ListOptions{}))
+		return errorOf(s.console.Members.List(ctx, idverify.ListOptions{}))
 	}},
-	{wire.GetMember, aMember, func(ctx context.Context, s *stage) error { return second(s.console.Members.Get(ctx, s.ids[0])) }},
+	{wire.GetMember, newMember, func(ctx context.Context, s *stage) error { return errorOf(s.console.Members.Get(ctx, s.ids[0])) }},
 
-	{wire.CreateInvitation, aName, func(ctx context.Context, s *stage) error {
-		return second(s.console.Invitations.Create(ctx, idverify.InvitationParams{Name: s.ids[0], Role: idverify.RoleViewer}))
+	{wire.CreateInvitation, newName, func(ctx context.Context, s *stage) error {
+		return errorOf(s.console.Invitations.Create(ctx, idverify.InvitationParams{Name: s.ids[0], Role: idverify.RoleViewer}))
 	}},
 	{wire.ListInvitations, nil, func(ctx context.Context, s *stage) error {
-		return second(s.console.Invitations.List(ctx, idverify.ListOptions{}))
+		return errorOf(s.console.Invitations.List(ctx, idverify.ListOptions{}))
 	}},
 
-	{wire.CreateWorkspaceCredentials, aMember, func(ctx context.Context, s *stage) error {
-		return second(s.console.WorkspaceCredentials.Create(ctx, s.ids[0]))
+	{wire.CreateWorkspaceCredentials, newMember, func(ctx context.Context, s *stage) error {
+		return errorOf(s.console.WorkspaceCredentials.Create(ctx, s.ids[0]))
 	}},
-	{wire.ListWorkspaceCredentials, aMember, func(ctx context.Context, s *stage) error {
-		return second(s.console.WorkspaceCredentials.List(ctx, s.ids[0], idverify.ListOptions{}))
+	{wire.ListWorkspaceCredentials, newMember, func(ctx context.Context, s *stage) error {
+		return errorOf(s.console.WorkspaceCredentials.List(ctx, s.ids[0], idverify.ListOptions{}))
 	}},
-	{wire.GetWorkspaceCredentials, aMembersCredentials, func(ctx context.Context, s *stage) error {
-		return second(s.console.WorkspaceCredentials.Get(ctx, s.ids[0], s.ids[1]))
+	{wire.GetWorkspaceCredentials, newMemberCredentials, func(ctx context.Context, s *stage) error {
+		return errorOf(s.console.WorkspaceCredentials.Get(ctx, s.ids[0], s.ids[1]))
 	}},
-	{wire.DeleteWorkspaceCredentials, aMembersCredentials, func(ctx context.Context, s *stage) error {
+	{wire.DeleteWorkspaceCredentials, newMemberCredentials, func(ctx context.Context, s *stage) error {
 		return s.console.WorkspaceCredentials.Delete(ctx, s.ids[0], s.ids[1])
 	}},
-	{wire.ResetWorkspaceCredentials, aMembersCredentials, func(ctx context.Context, s *stage) error {
-		return second(s.console.WorkspaceCredentials.ResetSecret(ctx, s.ids[0], s.ids[1]))
+	{wire.ResetWorkspaceCredentials, newMemberCredentials, func(ctx context.Context, s *stage) error {
+		return errorOf(s.console.WorkspaceCredentials.ResetSecret(ctx, s.ids[0], s.ids[1]))
 	}},
 
-	{wire.GetBillingAccount, aBillingAccount, func(ctx context.Context, s *stage) error { return second(s.console.Billing.Account(ctx)) }},
+	{wire.GetBillingAccount, newBillingAccount, func(ctx context.Context, s *stage) error { return errorOf(s.console.Billing.Account(ctx)) }},
 	{wire.UpdateBillingAccount, nil, func(ctx context.Context, s *stage) error {
-		return second(s.console.Billing.UpdateAccount(ctx, idverify.BillingAccount{CompanyName: "Shop Ltd"}))
+		return errorOf(s.console.Billing.UpdateAccount(ctx, idverify.BillingAccount{CompanyName: "Shop Ltd"}))
 	}},
-	{wire.AddPaymentMethod, aBillingAccount, func(ctx context.Context, s *stage) error {
-		return second(s.console.Billing.AddPaymentMethod(ctx, aCard))
+	{wire.AddPaymentMethod, newBillingAccount, func(ctx context.Context, s *stage) error {
+		return errorOf(s.console.Billing.AddPaymentMethod(ctx, cardParams))
 	}},
-	{wire.ListPaymentMethods, aPaymentMethod, func(ctx context.Context, s *stage) error {
-		return second(s.console.Billing.PaymentMethods(ctx, idverify.ListOptions{}))
+	{wire.ListPaymentMethods, newPaymentMethod, func(ctx context.Context, s *stage) error {
+		return errorOf(s.console.Billing.PaymentMethods(ctx, idverify.ListOptions{}))
 	}},
-	{wire.GetPaymentMethod, aPaymentMethod, func(ctx context.Context, s *stage) error {
-		return second(s.console.Billing.PaymentMethod(ctx, s.ids[0]))
+	{wire.GetPaymentMethod, newPaymentMethod, func(ctx context.Context, s *stage) error {
+		return errorOf(s.console.Billing.PaymentMethod(ctx, s.ids[0]))
 	}},
-	{wire.DeletePaymentMethod, aPaymentMethod, func(ctx context.Context, s *stage) error {
+	{wire.DeletePaymentMethod, newPaymentMethod, func(ctx context.Context, s *stage) error {
 		return s.console.Billing.DeletePaymentMethod(ctx, s.ids[0])
 	}},
-	{wire.CreateTopUp, aPaymentMethod, func(ctx context.Context, s *stage) error {
-		return second(s.console.Billing.TopUp(ctx, idverify.TopUpParams{PaymentMethodID: s.ids[0], Currency: "EUR", Amount: "5"}))
+	{wire.CreateTopUp, newPaymentMethod, func(ctx context.Context, s *stage) error {
+		return errorOf(s.console.Billing.TopUp(ctx, idverify.TopUpParams{PaymentMethodID: s.ids[0], Currency: "EUR", Amount: "5"}))
 	}},
 	{wire.ListTopUps, nil, func(ctx context.Context, s *stage) error {
-		return second(s.console.Billing.TopUps(ctx, idverify.ListOptions{}))
+		return errorOf(s.console.Billing.TopUps(ctx, idverify.ListOptions{}))
 	}},
 	{wire.GetUsage, nil, func(ctx context.Context, s *stage) error {
-		return second(s.console.Usage.Daily(ctx, idverify.UsageQuery{From: s.srv.Now().Add(-time.Hour)}))
+		return errorOf(s.console.Usage.Daily(ctx, idverify.UsageQuery{From: s.srv.Now().Add(-time.Hour)}))
 	}},
 }
 
-var aCard = idverify.PaymentMethodParams{CardNumber: idverify.NewSecret("4242424242424242"), ExpiryMonth: 12, ExpiryYear: 2080, Currencies: []string{"EUR"}}
+var cardParams = idverify.PaymentMethodParams{CardNumber: idverify.NewSecret("4242424242424242"), ExpiryMonth: 12, ExpiryYear: 2080, Currencies: []string{"EUR"}}
 
 // The preparations.
 
-func aName(s *stage) []string {
-	s.named++
-	return []string{fmt.Sprint("name ", s.named)}
+func newName(s *stage) []string {
+	s.withRequestID++
+	return []string{fmt.Sprint("name ", s.withRequestID)}
 }
 
-func aProject(s *stage) []string {
-	p := must(s.console.Projects.Create(s.t.Context(), idverify.ProjectParams{Name: aName(s)[0]}))(s.t)
+func newProject(s *stage) []string {
+	p := must(s.console.Projects.Create(s.t.Context(), idverify.ProjectParams{Name: newName(s)[0]}))(s.t)
 	return []string{p.ProjectID, p.Credentials[0].ClientID}
 }
 
-func aMember(s *stage) []string {
+func newMember(s *stage) []string {
 	return []string{must(s.console.Members.List(s.t.Context(), idverify.ListOptions{}))(s.t).Items[0].MemberID}
 }
 
-func aMembersCredentials(s *stage) []string {
-	member := aMember(s)[0]
+func newMemberCredentials(s *stage) []string {
+	member := newMember(s)[0]
 	return []string{member, must(s.console.WorkspaceCredentials.Create(s.t.Context(), member))(s.t).ClientID}
 }
 
-func aBillingAccount(s *stage) []string {
+func newBillingAccount(s *stage) []string {
 	must(s.console.Billing.UpdateAccount(s.t.Context(), idverify.BillingAccount{CompanyName: "Shop Ltd"}))(s.t)
 	return nil
 }
 
-func aPaymentMethod(s *stage) []string {
-	aBillingAccount(s)
-	return []string{must(s.console.Billing.AddPaymentMethod(s.t.Context(), aCard))(s.t).PaymentMethodID}
+func newPaymentMethod(s *stage) []string {
+	newBillingAccount(s)
+	return []string{must(s.console.Billing.AddPaymentMethod(s.t.Context(), cardParams))(s.t).PaymentMethodID}
 }

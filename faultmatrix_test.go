@@ -25,9 +25,9 @@ var faultRows = []struct {
 	name  string
 	fault sandboxfake.Fault
 
-	again string // GET, PUT and DELETE
-	once  string // POST and PATCH
-	empty string // DELETE, where it differs: its answer has no body that could be cut off or changed
+	again          string // GET, PUT and DELETE
+	withoutRetries string // POST and PATCH
+	empty          string // DELETE, where it differs: its answer has no body that could be cut off or changed
 }{
 	{"400", status(400), "400 after 1", "400 after 1", ""},
 	{"401", status(401), "ok after 2", "ok after 2", ""}, // with another token
@@ -83,12 +83,12 @@ func status(code int) sandboxfake.Fault { return sandboxfake.Fault{Status: code}
 
 // stage is a service with something for each operation to work on.
 type stage struct {
-	t       testing.TB
-	srv     *sandboxfake.Server
-	client  *idverify.Client
-	console *idverify.Console
-	ids     []string // what prepare made
-	named   int      // how many names were given
+	t             testing.TB
+	srv           *sandboxfake.Server
+	client        *idverify.Client
+	console       *idverify.Console
+	ids           []string // what prepare made
+	withRequestID int      // how many names were given
 
 	refused  int           // the connection that cannot be made, counted from 1; 0 for none
 	patience time.Duration // of the caller; 0 for patience without end
@@ -104,52 +104,52 @@ type matrixOperation struct {
 // productOperations are all operations of a Client.
 var productOperations = []matrixOperation{
 	{wire.CreatePhoneCheck, nil, func(ctx context.Context, s *stage) error {
-		return second(s.client.PhoneChecks.Create(ctx, idverify.PhoneCheckParams{PhoneNumber: matching}))
+		return errorOf(s.client.PhoneChecks.Create(ctx, idverify.PhoneCheckParams{PhoneNumber: matchingNumber}))
 	}},
-	{wire.GetPhoneCheck, aPhoneCheck, func(ctx context.Context, s *stage) error { return second(s.client.PhoneChecks.Get(ctx, s.ids[0])) }},
-	{wire.ListPhoneChecks, aPhoneCheck, func(ctx context.Context, s *stage) error {
-		return second(s.client.PhoneChecks.List(ctx, idverify.ListOptions{}))
+	{wire.GetPhoneCheck, newPhoneCheck, func(ctx context.Context, s *stage) error { return errorOf(s.client.PhoneChecks.Get(ctx, s.ids[0])) }},
+	{wire.ListPhoneChecks, newPhoneCheck, func(ctx context.Context, s *stage) error {
+		return errorOf(s.client.PhoneChecks.List(ctx, idverify.ListOptions{}))
 	}},
-	{wire.CompletePhoneCheck, anOpenPhoneCheck, func(ctx context.Context, s *stage) error {
-		return second(s.client.PhoneChecks.Complete(ctx, s.ids[0], s.ids[1]))
+	{wire.CompletePhoneCheck, newOpenedPhoneCheck, func(ctx context.Context, s *stage) error {
+		return errorOf(s.client.PhoneChecks.Complete(ctx, s.ids[0], s.ids[1]))
 	}},
-	{wire.ListPhoneCheckTraces, aPhoneCheck, func(ctx context.Context, s *stage) error { return second(s.client.PhoneChecks.Traces(ctx, s.ids[0])) }},
-	{wire.GetPhoneCheckTrace, aTraceOfAPhoneCheck, func(ctx context.Context, s *stage) error {
-		return second(s.client.PhoneChecks.Trace(ctx, s.ids[0], s.ids[1]))
+	{wire.ListPhoneCheckTraces, newPhoneCheck, func(ctx context.Context, s *stage) error { return errorOf(s.client.PhoneChecks.Traces(ctx, s.ids[0])) }},
+	{wire.GetPhoneCheckTrace, newPhoneCheckTrace, func(ctx context.Context, s *stage) error {
+		return errorOf(s.client.PhoneChecks.Trace(ctx, s.ids[0], s.ids[1]))
 	}},
 	{wire.CreateSubscriberCheck, nil, func(ctx context.Context, s *stage) error {
-		return second(s.client.SubscriberChecks.Create(ctx, idverify.SubscriberCheckParams{PhoneNumber: matching}))
+		return errorOf(s.client.SubscriberChecks.Create(ctx, idverify.SubscriberCheckParams{PhoneNumber: matchingNumber}))
 	}},
-	{wire.GetSubscriberCheck, aSubscriberCheck, func(ctx context.Context, s *stage) error {
-		return second(s.client.SubscriberChecks.Get(ctx, s.ids[0]))
+	{wire.GetSubscriberCheck, newSubscriberCheck, func(ctx context.Context, s *stage) error {
+		return errorOf(s.client.SubscriberChecks.Get(ctx, s.ids[0]))
 	}},
-	{wire.ListSubscriberChecks, aSubscriberCheck, func(ctx context.Context, s *stage) error {
-		return second(s.client.SubscriberChecks.List(ctx, idverify.ListOptions{}))
+	{wire.ListSubscriberChecks, newSubscriberCheck, func(ctx context.Context, s *stage) error {
+		return errorOf(s.client.SubscriberChecks.List(ctx, idverify.ListOptions{}))
 	}},
-	{wire.CompleteSubscriberCheck, anOpenSubscriberCheck, func(ctx context.Context, s *stage) error {
-		return second(s.client.SubscriberChecks.Complete(ctx, s.ids[0], s.ids[1]))
+	{wire.CompleteSubscriberCheck, newOpenedSubscriberCheck, func(ctx context.Context, s *stage) error {
+		return errorOf(s.client.SubscriberChecks.Complete(ctx, s.ids[0], s.ids[1]))
 	}},
-	{wire.ListSubscriberCheckTraces, aSubscriberCheck, func(ctx context.Context, s *stage) error {
-		return second(s.client.SubscriberChecks.Traces(ctx, s.ids[0]))
+	{wire.ListSubscriberCheckTraces, newSubscriberCheck, func(ctx context.Context, s *stage) error {
+		return errorOf(s.client.SubscriberChecks.Traces(ctx, s.ids[0]))
 	}},
-	{wire.GetSubscriberCheckTrace, aTraceOfASubscriberCheck, func(ctx context.Context, s *stage) error {
-		return second(s.client.SubscriberChecks.Trace(ctx, s.ids[0], s.ids[1]))
+	{wire.GetSubscriberCheckTrace, newSubscriberCheckTrace, func(ctx context.Context, s *stage) error {
+		return errorOf(s.client.SubscriberChecks.Trace(ctx, s.ids[0], s.ids[1]))
 	}},
 	{wire.CreateSIMCheck, nil, func(ctx context.Context, s *stage) error {
-		return second(s.client.SIMChecks.Create(ctx, idverify.SIMCheckParams{PhoneNumber: matching}))
+		return errorOf(s.client.SIMChecks.Create(ctx, idverify.SIMCheckParams{PhoneNumber: matchingNumber}))
 	}},
-	{wire.GetSIMCheck, aSIMCheck, func(ctx context.Context, s *stage) error { return second(s.client.SIMChecks.Get(ctx, s.ids[0])) }},
-	{wire.ListSIMChecks, aSIMCheck, func(ctx context.Context, s *stage) error {
-		return second(s.client.SIMChecks.List(ctx, idverify.ListOptions{}))
+	{wire.GetSIMCheck, newSIMCheck, func(ctx context.Context, s *stage) error { return errorOf(s.client.SIMChecks.Get(ctx, s.ids[0])) }},
+	{wire.ListSIMChecks, newSIMCheck, func(ctx context.Context, s *stage) error {
+		return errorOf(s.client.SIMChecks.List(ctx, idverify.ListOptions{}))
 	}},
-	{wire.ListSIMCheckTraces, aSIMCheck, func(ctx context.Context, s *stage) error { return second(s.client.SIMChecks.Traces(ctx, s.ids[0])) }},
-	{wire.GetSIMCheckTrace, aTraceOfASIMCheck, func(ctx context.Context, s *stage) error {
-		return second(s.client.SIMChecks.Trace(ctx, s.ids[0], s.ids[1]))
+	{wire.ListSIMCheckTraces, newSIMCheck, func(ctx context.Context, s *stage) error { return errorOf(s.client.SIMChecks.Traces(ctx, s.ids[0])) }},
+	{wire.GetSIMCheckTrace, newSIMCheckTrace, func(ctx context.Context, s *stage) error {
+		return errorOf(s.client.SIMChecks.Trace(ctx, s.ids[0], s.ids[1]))
 	}},
 	{wire.LookupDeviceIP, nil, func(ctx context.Context, s *stage) error {
-		return second(s.client.Reachability.Lookup(ctx, netip.MustParseAddr("203.0.113.8")))
+		return errorOf(s.client.Reachability.Lookup(ctx, netip.MustParseAddr("203.0.113.8")))
 	}},
-	{wire.GetCountry, nil, func(ctx context.Context, s *stage) error { return second(s.client.Reachability.Country(ctx, "GB")) }},
+	{wire.GetCountry, nil, func(ctx context.Context, s *stage) error { return errorOf(s.client.Reachability.Country(ctx, "GB")) }},
 }
 
 // TestEveryOperationUnderEveryFault is the fault matrix: each operation times 23 faults of its own, 17 of the token request before, connections that cannot be made, and a caller that gives up.
@@ -162,8 +162,8 @@ func TestEveryOperationUnderEveryFault(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := &stage{t: t, srv: sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithJournalLimit(32))}
 				for _, row := range faultRows {
-					want := row.once
-					if mayBeRepeated(m.op) {
+					want := row.withoutRetries
+					if retryable(m.op) {
 						want = row.again
 					}
 					if m.op.Method == http.MethodDelete && row.empty != "" {
@@ -189,7 +189,7 @@ func TestEveryOperationUnderEveryFault(t *testing.T) {
 }
 
 // mayBeRepeated tells operations by their method, from RFC 9110, section 9.2.2, and not from the client's own table.
-func mayBeRepeated(op wire.Operation) bool {
+func retryable(op wire.Operation) bool {
 	return slices.Contains([]string{http.MethodGet, http.MethodPut, http.MethodDelete}, op.Method)
 }
 
@@ -203,7 +203,7 @@ func (s *stage) check(m matrixOperation, name string, hit wire.Operation, fault 
 		s.ids = m.prepare(s)
 	}
 	if s.refused > 0 {
-		h.Transport = refusing(h.Transport.(*http.Transport), s.refused)
+		h.Transport = refuseConnections(h.Transport.(*http.Transport), s.refused)
 	}
 	s.connect(h)
 	before := s.srv.DroppedRequests() + len(s.srv.Requests())
@@ -235,10 +235,10 @@ func (s *stage) check(m matrixOperation, name string, hit wire.Operation, fault 
 			}
 		}
 	}
-	if got := fmt.Sprintf("%s after %d", outcome(err), seen); got != want {
+	if got := fmt.Sprintf("%s after %d", classify(err), seen); got != want {
 		s.t.Errorf("%s: %s, want %s (%v)", name, got, want, err)
 	}
-	if accepted > 1 && !mayBeRepeated(m.op) {
+	if accepted > 1 && !retryable(m.op) {
 		s.t.Errorf("%s: carried out %d times: each is charged", name, accepted)
 	}
 }
@@ -250,7 +250,7 @@ func (s *stage) connect(h *http.Client) {
 }
 
 // refusing makes a connection for each request, but not the n-th.
-func refusing(t *http.Transport, n int) *http.Transport {
+func refuseConnections(t *http.Transport, n int) *http.Transport {
 	t = t.Clone()
 	t.DisableKeepAlives = true
 	dial, dials := t.DialContext, 0
@@ -264,7 +264,7 @@ func refusing(t *http.Transport, n int) *http.Transport {
 }
 
 // outcome is what a caller can tell of err.
-func outcome(err error) string {
+func classify(err error) string {
 	if err == nil {
 		return "ok"
 	}
@@ -299,40 +299,40 @@ func TestTheFaultMatrixHasEveryOperation(t *testing.T) {
 
 // The preparations.
 
-func aPhoneCheck(s *stage) []string {
-	return []string{must(s.client.PhoneChecks.Create(s.t.Context(), idverify.PhoneCheckParams{PhoneNumber: matching}))(s.t).CheckID}
+func newPhoneCheck(s *stage) []string {
+	return []string{must(s.client.PhoneChecks.Create(s.t.Context(), idverify.PhoneCheckParams{PhoneNumber: matchingNumber}))(s.t).CheckID}
 }
 
-func aSubscriberCheck(s *stage) []string {
-	return []string{must(s.client.SubscriberChecks.Create(s.t.Context(), idverify.SubscriberCheckParams{PhoneNumber: matching}))(s.t).CheckID}
+func newSubscriberCheck(s *stage) []string {
+	return []string{must(s.client.SubscriberChecks.Create(s.t.Context(), idverify.SubscriberCheckParams{PhoneNumber: matchingNumber}))(s.t).CheckID}
 }
 
-func aSIMCheck(s *stage) []string {
-	return []string{must(s.client.SIMChecks.Create(s.t.Context(), idverify.SIMCheckParams{PhoneNumber: matching}))(s.t).CheckID}
+func newSIMCheck(s *stage) []string {
+	return []string{must(s.client.SIMChecks.Create(s.t.Context(), idverify.SIMCheckParams{PhoneNumber: matchingNumber}))(s.t).CheckID}
 }
 
-func anOpenPhoneCheck(s *stage) []string {
-	check := must(s.client.PhoneChecks.Create(s.t.Context(), idverify.PhoneCheckParams{PhoneNumber: matching}))(s.t)
+func newOpenedPhoneCheck(s *stage) []string {
+	check := must(s.client.PhoneChecks.Create(s.t.Context(), idverify.PhoneCheckParams{PhoneNumber: matchingNumber}))(s.t)
 	return []string{check.CheckID, s.open(check.CheckURL)}
 }
 
-func anOpenSubscriberCheck(s *stage) []string {
-	check := must(s.client.SubscriberChecks.Create(s.t.Context(), idverify.SubscriberCheckParams{PhoneNumber: matching}))(s.t)
+func newOpenedSubscriberCheck(s *stage) []string {
+	check := must(s.client.SubscriberChecks.Create(s.t.Context(), idverify.SubscriberCheckParams{PhoneNumber: matchingNumber}))(s.t)
 	return []string{check.CheckID, s.open(check.CheckURL)}
 }
 
-func aTraceOfAPhoneCheck(s *stage) []string {
-	id := aPhoneCheck(s)[0]
+func newPhoneCheckTrace(s *stage) []string {
+	id := newPhoneCheck(s)[0]
 	return []string{id, must(s.client.PhoneChecks.Traces(s.t.Context(), id))(s.t)[0].TraceID}
 }
 
-func aTraceOfASubscriberCheck(s *stage) []string {
-	id := aSubscriberCheck(s)[0]
+func newSubscriberCheckTrace(s *stage) []string {
+	id := newSubscriberCheck(s)[0]
 	return []string{id, must(s.client.SubscriberChecks.Traces(s.t.Context(), id))(s.t)[0].TraceID}
 }
 
-func aTraceOfASIMCheck(s *stage) []string {
-	id := aSIMCheck(s)[0]
+func newSIMCheckTrace(s *stage) []string {
+	id := newSIMCheck(s)[0]
 	return []string{id, must(s.client.SIMChecks.Traces(s.t.Context(), id))(s.t)[0].TraceID}
 }
 

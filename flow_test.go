@@ -16,7 +16,7 @@ import (
 )
 
 // matching is a number whose PhoneCheck matches in sandbox.
-const matching = "447700900012"
+const matchingNumber = "447700900012"
 
 func TestAPhoneCheckFromCreateToItsCallback(t *testing.T) {
 	t.Parallel()
@@ -73,7 +73,7 @@ func TestCreateIsSentOnceWhenTheAnswerIsLost(t *testing.T) {
 			srv := sandboxfake.New(t)
 			srv.Inject(sandboxfake.Match{Operation: "phone_check.create"}, fault)
 
-			_, err := srv.Client().PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: matching})
+			_, err := srv.Client().PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: matchingNumber})
 
 			if err == nil {
 				t.Fatal("want an error: the answer never came")
@@ -90,18 +90,18 @@ func TestTransientFaultsOfTheServiceAreNotSeen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := sandboxfake.New(t, sandboxfake.WithInMemory())
 		c := srv.Client()
-		check, err := c.PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: matching})
+		check, err := c.PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: matchingNumber})
 		if err != nil {
 			t.Fatal(err)
 		}
 		srv.Inject(sandboxfake.Match{Operation: "phone_check.get"},
 			sandboxfake.Fault{Status: 503, RetryAfter: 9 * time.Second}, sandboxfake.Fault{Drop: true}, sandboxfake.Fault{Truncate: true})
 		srv.Inject(sandboxfake.Match{Operation: "phone_check.create"}, sandboxfake.Fault{Status: 429, RetryAfter: 8 * time.Second})
-		begun := time.Now()
+		start := time.Now()
 
 		_, getErr := c.PhoneChecks.Get(t.Context(), check.CheckID)
-		got := time.Since(begun)
-		_, createErr := c.PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: matching})
+		got := time.Since(start)
+		_, createErr := c.PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: matchingNumber})
 
 		if getErr != nil || createErr != nil {
 			t.Errorf("Get: %v, Create: %v", getErr, createErr)
@@ -117,11 +117,11 @@ func TestWaitSeesACheckThroughToItsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := sandboxfake.New(t, sandboxfake.WithInMemory())
 		c := srv.Client()
-		opened, err := c.PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: matching})
+		opened, err := c.PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: matchingNumber})
 		if err != nil {
 			t.Fatal(err)
 		}
-		forgotten, err := c.PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: matching})
+		forgotten, err := c.PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: matchingNumber})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -173,7 +173,7 @@ func TestListsFollowTheFake(t *testing.T) {
 	srv := sandboxfake.New(t)
 	c := srv.Client()
 	for i := range 23 {
-		if _, err := c.SIMChecks.Create(t.Context(), idverify.SIMCheckParams{PhoneNumber: matching, ReferenceID: fmt.Sprint(i)}); err != nil {
+		if _, err := c.SIMChecks.Create(t.Context(), idverify.SIMCheckParams{PhoneNumber: matchingNumber, ReferenceID: fmt.Sprint(i)}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -211,8 +211,8 @@ func TestTwoHundredColdCallersMakeOneTokenRequest(t *testing.T) {
 	srv := sandboxfake.New(t, sandboxfake.WithInMemory())
 	c := srv.Client()
 
-	for err := range atOnce(200, func() error {
-		return second(c.PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: matching}))
+	for err := range concurrently(200, func() error {
+		return errorOf(c.PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: matchingNumber}))
 	}) {
 		if err != nil {
 			t.Error(err)
@@ -276,7 +276,7 @@ func TestWrongCredentialsOfEitherKind(t *testing.T) {
 func TestACheckCanBeStoredAsJSONAndReadBack(t *testing.T) {
 	t.Parallel()
 	srv := sandboxfake.New(t)
-	check, err := srv.Client().PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: matching})
+	check, err := srv.Client().PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: matchingNumber})
 	if err != nil {
 		t.Fatal(err)
 	}

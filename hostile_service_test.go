@@ -29,7 +29,7 @@ type hostile struct {
 
 // attack is what the hostile service responds with.
 type attack struct {
-	token, answer, keySet http.HandlerFunc // a nil token handler issues a good token
+	token, respond, keySet http.HandlerFunc // a nil token handler issues a good token
 }
 
 // newHostile serves a in memory. Its client is the default one of NewClient, except that it dials
@@ -58,15 +58,15 @@ func (h *hostile) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.URL.Path == tokenPath && h.token != nil:
 		h.token(w, r)
 	case r.URL.Path == tokenPath:
-		io.WriteString(w, goodToken)
+		io.WriteString(w, validToken)
 	case r.URL.Path == keySetPath:
 		h.keySet(w, r)
 	default:
-		h.answer(w, r)
+		h.respond(w, r)
 	}
 }
 
-const goodToken = `{"access_token":"token-of-a-hostile-service","token_type":"bearer","expires_in":3600}`
+const validToken = `{"access_token":"token-of-a-hostile-service","token_type":"bearer","expires_in":3600}`
 
 // bodyCounter counts the bytes that are read from response bodies, after decompression. What the
 // transport itself reads is not counted: its buffers, and how much of a closed body it discards to
@@ -104,23 +104,23 @@ func (h *hostile) client(t testing.TB) *idverify.Client {
 
 // get reads a PhoneCheck.
 func (h *hostile) get(ctx context.Context, t testing.TB) error {
-	return second(h.client(t).PhoneChecks.Get(ctx, "a"))
+	return errorOf(h.client(t).PhoneChecks.Get(ctx, "a"))
 }
 
 // list reads a page of PhoneChecks.
 func (h *hostile) list(ctx context.Context, t testing.TB) error {
-	return second(h.client(t).PhoneChecks.List(ctx, idverify.ListOptions{}))
+	return errorOf(h.client(t).PhoneChecks.List(ctx, idverify.ListOptions{}))
 }
 
 // reach looks an address up.
 func (h *hostile) reach(ctx context.Context, t testing.TB) error {
-	return second(h.client(t).Reachability.Lookup(ctx, netip.MustParseAddr("192.0.2.1")))
+	return errorOf(h.client(t).Reachability.Lookup(ctx, netip.MustParseAddr("192.0.2.1")))
 }
 
 // key looks a signing key up.
 func (h *hostile) key(ctx context.Context, t testing.TB) error {
 	keys := must(signature.NewJWKS(h.base+keySetPath, &signature.JWKSOptions{HTTPClient: h.http}))(t)
-	return second(keys.PublicKey(ctx, "key-1"))
+	return errorOf(keys.PublicKey(ctx, "key-1"))
 }
 
 // The attacks.
@@ -139,15 +139,15 @@ func endless(status int) http.HandlerFunc {
 
 // bomb answers with a body that unpacks to a thousand times its size, and never ends either.
 func bomb(status int) http.HandlerFunc {
-	var packed bytes.Buffer
-	z := gzip.NewWriter(&packed)
+	var gzipped bytes.Buffer
+	z := gzip.NewWriter(&gzipped)
 	z.Write(make([]byte, mib))
 	z.Close()
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Encoding", "gzip")
 		w.WriteHeader(status)
 		for {
-			if _, err := w.Write(packed.Bytes()); err != nil {
+			if _, err := w.Write(gzipped.Bytes()); err != nil {
 				return
 			}
 		}
@@ -156,7 +156,7 @@ func bomb(status int) http.HandlerFunc {
 
 // raw takes the connection over and writes text once, and then repeats again until it is cut, with
 // a pause before each.
-func raw(text, again string, pause time.Duration) http.HandlerFunc {
+func rawResponse(text, again string, pause time.Duration) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		conn, _, err := http.NewResponseController(w).Hijack()
 		if err != nil {
@@ -175,12 +175,12 @@ func raw(text, again string, pause time.Duration) http.HandlerFunc {
 }
 
 // answering answers with body.
-func answering(body string) http.HandlerFunc {
+func respondWithBody(body string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, body) }
 }
 
 // packed answers with body, compressed.
-func packed(body string) http.HandlerFunc {
+func gzipped(body string) http.HandlerFunc {
 	var b bytes.Buffer
 	z := gzip.NewWriter(&b)
 	io.WriteString(z, body)

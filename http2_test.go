@@ -16,7 +16,7 @@ import (
 )
 
 // aFault is what a server or proxy does to a request instead of responding.
-type aFault struct {
+type streamFault struct {
 	name  string
 	at    rawEvent
 	apply func(*rawStream)
@@ -25,14 +25,14 @@ type aFault struct {
 // streamFaults returns the ways to fail a request over HTTP/2, before and after it is complete:
 // RST_STREAM with each code, GOAWAY that names an earlier, this or a later stream as the last one
 // processed, and a lost connection.
-func streamFaults() []aFault {
-	var faults []aFault
+func streamFaults() []streamFault {
+	var faults []streamFault
 	for _, at := range []struct {
 		name  string
 		event rawEvent
 	}{{"before END_STREAM", headersReceived}, {"after END_STREAM", requestReceived}} {
 		add := func(name string, apply func(*rawStream)) {
-			faults = append(faults, aFault{name + " " + at.name, at.event, apply})
+			faults = append(faults, streamFault{name + " " + at.name, at.event, apply})
 		}
 		for code := http2.ErrCodeNo; code <= http2.ErrCodeHTTP11Required; code++ {
 			add("RST_STREAM "+code.String(), func(s *rawStream) { s.reset(code) })
@@ -59,33 +59,33 @@ func streamFaults() []aFault {
 }
 
 // anOperation is an operation of the service, and how to call it.
-type anOperation struct {
+type http2Operation struct {
 	name, method string
 	response     string
 	call         func(context.Context, rawClients) error
 }
 
 var (
-	createOperation = anOperation{"Create", http.MethodPost, `{"check_id":"c","status":"ACCEPTED"}`, func(ctx context.Context, c rawClients) error {
-		_, err := c.client.PhoneChecks.Create(ctx, aCheck)
+	createOperation = http2Operation{"Create", http.MethodPost, `{"check_id":"c","status":"ACCEPTED"}`, func(ctx context.Context, c rawClients) error {
+		_, err := c.client.PhoneChecks.Create(ctx, createParams)
 		return err
 	}}
-	completeOperation = anOperation{"Complete", http.MethodPatch, `{"check_id":"c","status":"COMPLETED","match":true}`, func(ctx context.Context, c rawClients) error {
+	completeOperation = http2Operation{"Complete", http.MethodPatch, `{"check_id":"c","status":"COMPLETED","match":true}`, func(ctx context.Context, c rawClients) error {
 		_, err := c.client.PhoneChecks.Complete(ctx, "c", "code")
 		return err
 	}}
-	resetOperation = anOperation{"Reset", http.MethodPost, `{"client_id":"client","client_secret":"another-secret"}`, func(ctx context.Context, c rawClients) error {
+	resetOperation = http2Operation{"Reset", http.MethodPost, `{"client_id":"client","client_secret":"another-secret"}`, func(ctx context.Context, c rawClients) error {
 		_, err := c.console.WorkspaceCredentials.ResetSecret(ctx, "member", "client")
 		return err
 	}}
-	getOperation = anOperation{"Get", http.MethodGet, `{"check_id":"c","status":"COMPLETED","match":true}`, func(ctx context.Context, c rawClients) error {
+	getOperation = http2Operation{"Get", http.MethodGet, `{"check_id":"c","status":"COMPLETED","match":true}`, func(ctx context.Context, c rawClients) error {
 		_, err := c.client.PhoneChecks.Get(ctx, "c")
 		return err
 	}}
-	deleteOperation = anOperation{"Delete", http.MethodDelete, "", func(ctx context.Context, c rawClients) error {
+	deleteOperation = http2Operation{"Delete", http.MethodDelete, "", func(ctx context.Context, c rawClients) error {
 		return c.console.ProjectCredentials.Delete(ctx, "project", "client")
 	}}
-	putOperation = anOperation{"UpdateAccount", http.MethodPut, `{"company_name":"c"}`, func(ctx context.Context, c rawClients) error {
+	putOperation = http2Operation{"UpdateAccount", http.MethodPut, `{"company_name":"c"}`, func(ctx context.Context, c rawClients) error {
 		_, err := c.console.Billing.UpdateAccount(ctx, idverify.BillingAccount{CompanyName: "c"})
 		return err
 	}}
@@ -98,7 +98,7 @@ var fastRetry = idverify.RetryPolicy{MinWait: time.Microsecond, MaxWait: time.Mi
 // about the stream: a proxy may send REFUSED_STREAM after its backend has processed the request.
 func TestClient_WritesOnceOverHTTP2(t *testing.T) {
 	t.Parallel()
-	for _, op := range []anOperation{createOperation, completeOperation, resetOperation} {
+	for _, op := range []http2Operation{createOperation, completeOperation, resetOperation} {
 		for _, fault := range streamFaults() {
 			for _, then := range []string{"then a response", "always"} {
 				t.Run(fmt.Sprintf("%s/%s/%s", op.name, fault.name, then), func(t *testing.T) {
@@ -141,7 +141,7 @@ func TestClient_WritesOnceOverHTTP2(t *testing.T) {
 // net/http re-sends a request without a body as often as the peer resets it.
 func TestClient_LimitsWritesOverHTTP2(t *testing.T) {
 	t.Parallel()
-	for _, op := range []anOperation{getOperation, deleteOperation, putOperation} {
+	for _, op := range []http2Operation{getOperation, deleteOperation, putOperation} {
 		for _, fault := range streamFaults() {
 			t.Run(op.name+"/"+fault.name, func(t *testing.T) {
 				t.Parallel()
@@ -150,11 +150,11 @@ func TestClient_LimitsWritesOverHTTP2(t *testing.T) {
 						fault.apply(s)
 					}
 				}))
-				once := idverify.WithRetry(idverify.RetryPolicy{MaxAttempts: 1})
+				withoutRetries := idverify.WithRetry(idverify.RetryPolicy{MaxAttempts: 1})
 
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
-				err := op.call(ctx, srv.clients(t, once))
+				err := op.call(ctx, srv.clients(t, withoutRetries))
 
 				srv.wait()
 				if n := srv.received(op.method); n > 2 || err == nil {
@@ -201,7 +201,7 @@ func TestClient_LimitsTokenWritesOverHTTP2(t *testing.T) {
 // A request that can be repeated succeeds in the same attempt when its first write is lost.
 func TestClient_RepeatsLostWrite(t *testing.T) {
 	t.Parallel()
-	for _, op := range []anOperation{getOperation, putOperation} {
+	for _, op := range []http2Operation{getOperation, putOperation} {
 		t.Run(op.name, func(t *testing.T) {
 			t.Parallel()
 			var tokens atomic.Int32
@@ -231,7 +231,7 @@ func TestClient_RepeatsLostWrite(t *testing.T) {
 func TestClient_DeletedByLostWrite(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
-		op   anOperation
+		op   http2Operation
 		want error
 	}{{deleteOperation, nil}, {getOperation, idverify.ErrNotFound}} {
 		t.Run(tt.op.name, func(t *testing.T) {

@@ -19,129 +19,129 @@ type ids func(placeholder string) string
 // caller chooses.
 var callsWithIDs = map[string]func(context.Context, *idverify.Client, *idverify.Console, ids) error{
 	"phone_check.get": func(ctx context.Context, c *idverify.Client, _ *idverify.Console, id ids) error {
-		return second(c.PhoneChecks.Get(ctx, id("check_id")))
+		return errorOf(c.PhoneChecks.Get(ctx, id("check_id")))
 	},
 	"phone_check.complete": func(ctx context.Context, c *idverify.Client, _ *idverify.Console, id ids) error {
-		return second(c.PhoneChecks.Complete(ctx, id("check_id"), "code"))
+		return errorOf(c.PhoneChecks.Complete(ctx, id("check_id"), "code"))
 	},
 	"phone_check.traces": func(ctx context.Context, c *idverify.Client, _ *idverify.Console, id ids) error {
-		return second(c.PhoneChecks.Traces(ctx, id("check_id")))
+		return errorOf(c.PhoneChecks.Traces(ctx, id("check_id")))
 	},
 	"phone_check.trace": func(ctx context.Context, c *idverify.Client, _ *idverify.Console, id ids) error {
-		return second(c.PhoneChecks.Trace(ctx, id("check_id"), id("trace_id")))
+		return errorOf(c.PhoneChecks.Trace(ctx, id("check_id"), id("trace_id")))
 	},
 	"subscriber_check.get": func(ctx context.Context, c *idverify.Client, _ *idverify.Console, id ids) error {
-		return second(c.SubscriberChecks.Get(ctx, id("check_id")))
+		return errorOf(c.SubscriberChecks.Get(ctx, id("check_id")))
 	},
 	"subscriber_check.complete": func(ctx context.Context, c *idverify.Client, _ *idverify.Console, id ids) error {
-		return second(c.SubscriberChecks.Complete(ctx, id("check_id"), "code"))
+		return errorOf(c.SubscriberChecks.Complete(ctx, id("check_id"), "code"))
 	},
 	"subscriber_check.traces": func(ctx context.Context, c *idverify.Client, _ *idverify.Console, id ids) error {
-		return second(c.SubscriberChecks.Traces(ctx, id("check_id")))
+		return errorOf(c.SubscriberChecks.Traces(ctx, id("check_id")))
 	},
 	"subscriber_check.trace": func(ctx context.Context, c *idverify.Client, _ *idverify.Console, id ids) error {
-		return second(c.SubscriberChecks.Trace(ctx, id("check_id"), id("trace_id")))
+		return errorOf(c.SubscriberChecks.Trace(ctx, id("check_id"), id("trace_id")))
 	},
 	"sim_check.get": func(ctx context.Context, c *idverify.Client, _ *idverify.Console, id ids) error {
-		return second(c.SIMChecks.Get(ctx, id("check_id")))
+		return errorOf(c.SIMChecks.Get(ctx, id("check_id")))
 	},
 	"sim_check.traces": func(ctx context.Context, c *idverify.Client, _ *idverify.Console, id ids) error {
-		return second(c.SIMChecks.Traces(ctx, id("check_id")))
+		return errorOf(c.SIMChecks.Traces(ctx, id("check_id")))
 	},
 	"sim_check.trace": func(ctx context.Context, c *idverify.Client, _ *idverify.Console, id ids) error {
-		return second(c.SIMChecks.Trace(ctx, id("check_id"), id("trace_id")))
+		return errorOf(c.SIMChecks.Trace(ctx, id("check_id"), id("trace_id")))
 	},
 	"coverage.country": func(ctx context.Context, c *idverify.Client, _ *idverify.Console, id ids) error {
-		return second(c.Reachability.Country(ctx, id("code")))
+		return errorOf(c.Reachability.Country(ctx, id("code")))
 	},
 
 	"projects.create": func(ctx context.Context, _ *idverify.Client, o *idverify.Console, _ ids) error {
-		return second(o.Projects.Create(ctx, idverify.ProjectParams{Name: "n"}))
+		return errorOf(o.Projects.Create(ctx, idverify.ProjectParams{Name: "n"}))
 	},
 	"projects.list": func(ctx context.Context, _ *idverify.Client, o *idverify.Console, _ ids) error {
-		return second(o.Projects.List(ctx, idverify.ListOptions{}))
+		return errorOf(o.Projects.List(ctx, idverify.ListOptions{}))
 	},
 	"projects.get": func(ctx context.Context, _ *idverify.Client, o *idverify.Console, id ids) error {
-		return second(o.Projects.Get(ctx, id("project_id")))
+		return errorOf(o.Projects.Get(ctx, id("project_id")))
 	},
 	"projects.update": func(ctx context.Context, _ *idverify.Client, o *idverify.Console, id ids) error {
-		return second(o.Projects.Update(ctx, id("project_id"), idverify.SetName("n")))
+		return errorOf(o.Projects.Update(ctx, id("project_id"), idverify.SetName("n")))
 	},
 	"projects.delete": func(ctx context.Context, _ *idverify.Client, o *idverify.Console, id ids) error {
 		return o.Projects.Delete(ctx, id("project_id"))
 	},
 	"project_credentials.create": func(ctx context.Context, _ *idverify.Client, o *idverify.Console, id ids) error {
-		return second(o.ProjectCredentials.Create(ctx, id("project_id")))
+		return errorOf(o.ProjectCredentials.Create(ctx, id("project_id")))
 	},
 	"project_credentials.list": func(ctx context.Context, _ *idverify.Client, o *idverify.Console, id ids) error {
-		return second(o.ProjectCredentials.List(ctx, id("project_id"), idverify.ListOptions{}))
+		return errorOf(o.ProjectCredentials.List(ctx, id("project_id"), idverify.ListOptions{}))
 	},
 	"project_credentials.get": func(ctx context.Context, _ *idverify.Client, o *idverify.Console, id ids) error {
-		return second(o.ProjectCredentials.Get(ctx, id("project_id"), id("client_id")))
+		return errorOf(o.ProjectCredentials.Get(ctx, id("project_id"), id("client_id")))
 	},
 	"project_credentials.delete": func(ctx context.Context, _ *idverify.Client, o *idverify.Console, id ids) error {
 		return o.ProjectCredentials.Delete(ctx, id("project_id"), id("client_id"))
 	},
 
 	"workspaces.get": func(ctx context.Context, _ *idverify.Client, o *idverify.Console, _ ids) error {
-		return errors.Join(second(o.Workspaces.Get(ctx)), second(o.Billing.Balance(ctx)))
+		return errors.Join(errorOf(o.Workspaces.Get(ctx)), errorOf(o.Billing.Balance(ctx)))
 	},
 	"workspaces.update": func(ctx context.Context, _ *idverify.Client, o *idverify.Console, _ ids) error {
-		return second(o.Workspaces.Rename(ctx, "n"))
+		return errorOf(o.Workspaces.Rename(ctx, "n"))
 	},
 	"members.list": func(ctx context.Context, _ *idverify.Client, o *idverify.Console, _ ids) error {
-		return second(o.Members.List(ctx, idverify.ListOptions{}))
+		return errorOf(o.Members.List(ctx, idverify.ListOptions{}))
 	},
 	"members.get": func(ctx context.Context, _ *idverify.Client, o *idverify.Console, id ids) error {
-		return second(o.Members.Get(ctx, id("member_id")))
+		return errorOf(o.Members.Get(ctx, id("member_id")))
 	},
 	"invitations.create": func(ctx context.Context, _ *idverify.Client, o *idverify.Console, _ ids) error {
-		return second(o.Invitations.Create(ctx, idverify.InvitationParams{Name: "n", Role: idverify.RoleViewer}))
+		return errorOf(o.Invitations.Create(ctx, idverify.InvitationParams{Name: "n", Role: idverify.RoleViewer}))
 	},
 	"invitations.list": func(ctx context.Context, _ *idverify.Client, o *idverify.Console, _ ids) error {
-		return second(o.Invitations.List(ctx, idverify.ListOptions{}))
+		return errorOf(o.Invitations.List(ctx, idverify.ListOptions{}))
 	},
 	"workspace_credentials.create": func(ctx context.Context, _ *idverify.Client, o *idverify.Console, id ids) error {
-		return second(o.WorkspaceCredentials.Create(ctx, id("member_id")))
+		return errorOf(o.WorkspaceCredentials.Create(ctx, id("member_id")))
 	},
 	"workspace_credentials.list": func(ctx context.Context, _ *idverify.Client, o *idverify.Console, id ids) error {
-		return second(o.WorkspaceCredentials.List(ctx, id("member_id"), idverify.ListOptions{}))
+		return errorOf(o.WorkspaceCredentials.List(ctx, id("member_id"), idverify.ListOptions{}))
 	},
 	"workspace_credentials.get": func(ctx context.Context, _ *idverify.Client, o *idverify.Console, id ids) error {
-		return second(o.WorkspaceCredentials.Get(ctx, id("member_id"), id("client_id")))
+		return errorOf(o.WorkspaceCredentials.Get(ctx, id("member_id"), id("client_id")))
 	},
 	"workspace_credentials.delete": func(ctx context.Context, _ *idverify.Client, o *idverify.Console, id ids) error {
 		return o.WorkspaceCredentials.Delete(ctx, id("member_id"), id("client_id"))
 	},
 	"workspace_credentials.reset": func(ctx context.Context, _ *idverify.Client, o *idverify.Console, id ids) error {
-		return second(o.WorkspaceCredentials.ResetSecret(ctx, id("member_id"), id("client_id")))
+		return errorOf(o.WorkspaceCredentials.ResetSecret(ctx, id("member_id"), id("client_id")))
 	},
 	"billing.account": func(ctx context.Context, _ *idverify.Client, o *idverify.Console, _ ids) error {
-		return second(o.Billing.Account(ctx))
+		return errorOf(o.Billing.Account(ctx))
 	},
 	"billing.update_account": func(ctx context.Context, _ *idverify.Client, o *idverify.Console, _ ids) error {
-		return second(o.Billing.UpdateAccount(ctx, idverify.BillingAccount{CompanyName: "n"}))
+		return errorOf(o.Billing.UpdateAccount(ctx, idverify.BillingAccount{CompanyName: "n"}))
 	},
 	"payment_methods.create": func(ctx context.Context, _ *idverify.Client, o *idverify.Console, _ ids) error {
-		return second(o.Billing.AddPaymentMethod(ctx, idverify.PaymentMethodParams{}))
+		return errorOf(o.Billing.AddPaymentMethod(ctx, idverify.PaymentMethodParams{}))
 	},
 	"payment_methods.list": func(ctx context.Context, _ *idverify.Client, o *idverify.Console, _ ids) error {
-		return second(o.Billing.PaymentMethods(ctx, idverify.ListOptions{}))
+		return errorOf(o.Billing.PaymentMethods(ctx, idverify.ListOptions{}))
 	},
 	"payment_methods.get": func(ctx context.Context, _ *idverify.Client, o *idverify.Console, id ids) error {
-		return second(o.Billing.PaymentMethod(ctx, id("payment_method_id")))
+		return errorOf(o.Billing.PaymentMethod(ctx, id("payment_method_id")))
 	},
 	"payment_methods.delete": func(ctx context.Context, _ *idverify.Client, o *idverify.Console, id ids) error {
 		return o.Billing.DeletePaymentMethod(ctx, id("payment_method_id"))
 	},
 	"topups.create": func(ctx context.Context, _ *idverify.Client, o *idverify.Console, _ ids) error {
-		return second(o.Billing.TopUp(ctx, idverify.TopUpParams{Amount: "1"}))
+		return errorOf(o.Billing.TopUp(ctx, idverify.TopUpParams{Amount: "1"}))
 	},
 	"topups.list": func(ctx context.Context, _ *idverify.Client, o *idverify.Console, _ ids) error {
-		return second(o.Billing.TopUps(ctx, idverify.ListOptions{}))
+		return errorOf(o.Billing.TopUps(ctx, idverify.ListOptions{}))
 	},
 	"usage.get": func(ctx context.Context, _ *idverify.Client, o *idverify.Console, _ ids) error {
-		return second(o.Usage.Daily(ctx, idverify.UsageQuery{From: newClock().now()}))
+		return errorOf(o.Usage.Daily(ctx, idverify.UsageQuery{From: newClock().now()}))
 	},
 }
 
@@ -193,7 +193,7 @@ func TestClient_RejectsUnsafeIDs(t *testing.T) {
 	for op, placeholders := range withIDs(t) {
 		t.Run(op.Method+" "+op.Path, func(t *testing.T) {
 			t.Parallel()
-			srv := newService(t, answerWith(500, ""))
+			srv := newService(t, respondWith(500, ""))
 			for _, placeholder := range placeholders {
 				for _, bad := range unsafe {
 					if placeholder == "code" && strings.TrimSpace(bad) != bad {
@@ -232,7 +232,7 @@ func TestClient_EscapesOtherIDs(t *testing.T) {
 		"größe":  "gr%C3%B6%C3%9Fe",
 		"a+b@:c": "a+b@:c",
 	} {
-		srv := newService(t, problemWith(http.StatusNotFound, "check_not_found", "no such check"))
+		srv := newService(t, respondWithProblem(http.StatusNotFound, "check_not_found", "no such check"))
 
 		_, err := srv.client(t).PhoneChecks.Get(t.Context(), id)
 

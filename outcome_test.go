@@ -24,47 +24,47 @@ import (
 // What an operation returns after a first attempt that failed, when the second one gets a response.
 func TestClient_OutcomeOfSecondAttempt(t *testing.T) {
 	t.Parallel()
-	get := func(ctx context.Context, c *idverify.Console) error { return second(c.Projects.Get(ctx, "p")) }
+	get := func(ctx context.Context, c *idverify.Console) error { return errorOf(c.Projects.Get(ctx, "p")) }
 	remove := func(ctx context.Context, c *idverify.Console) error { return c.Projects.Delete(ctx, "p") }
 	put := func(ctx context.Context, c *idverify.Console) error {
-		return second(c.Billing.UpdateAccount(ctx, idverify.BillingAccount{CompanyName: "n"}))
+		return errorOf(c.Billing.UpdateAccount(ctx, idverify.BillingAccount{CompanyName: "n"}))
 	}
-	notFound := problemWith(404, "not_found", "no such project")
+	notFound := respondWithProblem(404, "not_found", "no such project")
 	unsent := http.HandlerFunc(nil) // the connection cannot be made
 	for _, tt := range []struct {
-		name   string
-		do     func(context.Context, *idverify.Console) error
-		first  http.HandlerFunc
-		second http.HandlerFunc
-		want   error
+		name    string
+		do      func(context.Context, *idverify.Console) error
+		first   http.HandlerFunc
+		errorOf http.HandlerFunc
+		want    error
 	}{
 		// Only 404 after an attempt that may have deleted the project means that it is deleted.
 		{"DELETE, 404", remove, notFound, notFound, idverify.ErrNotFound},
-		{"DELETE, 500 then 404", remove, answerWith(500, ""), notFound, nil},
-		{"DELETE, 503 then 404", remove, answerWith(503, ""), notFound, nil},
-		{"DELETE, 503 then 204", remove, answerWith(503, ""), answerWith(204, ""), nil},
-		{"DELETE, 503 then 403", remove, answerWith(503, ""), problemWith(403, "forbidden", ""), idverify.ErrForbidden},
-		{"DELETE, 503 then 400", remove, answerWith(503, ""), problemWith(400, "bad_request", ""), idverify.ErrBadRequest},
-		{"DELETE, 503 then 409", remove, answerWith(503, ""), problemWith(409, "conflict", ""), idverify.ErrConflict},
+		{"DELETE, 500 then 404", remove, respondWith(500, ""), notFound, nil},
+		{"DELETE, 503 then 404", remove, respondWith(503, ""), notFound, nil},
+		{"DELETE, 503 then 204", remove, respondWith(503, ""), respondWith(204, ""), nil},
+		{"DELETE, 503 then 403", remove, respondWith(503, ""), respondWithProblem(403, "forbidden", ""), idverify.ErrForbidden},
+		{"DELETE, 503 then 400", remove, respondWith(503, ""), respondWithProblem(400, "bad_request", ""), idverify.ErrBadRequest},
+		{"DELETE, 503 then 409", remove, respondWith(503, ""), respondWithProblem(409, "conflict", ""), idverify.ErrConflict},
 		{"DELETE, lost then 404", remove, drop, notFound, nil},
-		{"DELETE, lost then 403", remove, drop, problemWith(403, "forbidden", ""), idverify.ErrForbidden},
-		{"DELETE, 429 then 404", remove, answerWith(429, ""), notFound, idverify.ErrNotFound},
-		{"DELETE, lost, 429 then 404", remove, drop, inTurn(answerWith(429, ""), notFound), nil},
+		{"DELETE, lost then 403", remove, drop, respondWithProblem(403, "forbidden", ""), idverify.ErrForbidden},
+		{"DELETE, 429 then 404", remove, respondWith(429, ""), notFound, idverify.ErrNotFound},
+		{"DELETE, lost, 429 then 404", remove, drop, respondInTurn(respondWith(429, ""), notFound), nil},
 		{"DELETE, unsent then 404", remove, unsent, notFound, idverify.ErrNotFound},
-		{"DELETE, unsent then 204", remove, unsent, answerWith(204, ""), nil},
-		{"GET, 503 then 404", get, answerWith(503, ""), notFound, idverify.ErrNotFound},
+		{"DELETE, unsent then 204", remove, unsent, respondWith(204, ""), nil},
+		{"GET, 503 then 404", get, respondWith(503, ""), notFound, idverify.ErrNotFound},
 		{"GET, lost then 404", get, drop, notFound, idverify.ErrNotFound},
-		{"GET, 503 then 403", get, answerWith(503, ""), problemWith(403, "forbidden", ""), idverify.ErrForbidden},
-		{"PUT, 503 then 404", put, answerWith(503, ""), notFound, idverify.ErrNotFound},
-		{"PUT, 503 then 200", put, answerWith(503, ""), answerWith(200, `{"company_name":"n"}`), nil},
+		{"GET, 503 then 403", get, respondWith(503, ""), respondWithProblem(403, "forbidden", ""), idverify.ErrForbidden},
+		{"PUT, 503 then 404", put, respondWith(503, ""), notFound, idverify.ErrNotFound},
+		{"PUT, 503 then 200", put, respondWith(503, ""), respondWith(200, `{"company_name":"n"}`), nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			failDials := 0
 			if tt.first == nil {
-				tt.first, failDials = tt.second, 1
+				tt.first, failDials = tt.errorOf, 1
 			}
-			srv := newService(t, inTurn(tt.first, tt.second))
+			srv := newService(t, respondInTurn(tt.first, tt.errorOf))
 			transport := srv.Client().Transport.(*http.Transport).Clone()
 			transport.DisableKeepAlives = true
 			var dials atomic.Int32
@@ -74,7 +74,7 @@ func TestClient_OutcomeOfSecondAttempt(t *testing.T) {
 				}
 				return new(net.Dialer).DialContext(ctx, network, addr)
 			}
-			console, err := idverify.NewConsole(srv.URL, credentials, idverify.WithHTTPClient(&http.Client{Transport: transport}), idverify.WithRetry(quickly))
+			console, err := idverify.NewConsole(srv.URL, credentials, idverify.WithHTTPClient(&http.Client{Transport: transport}), idverify.WithRetry(fastRetries))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -90,11 +90,11 @@ func TestClient_OutcomeOfSecondAttempt(t *testing.T) {
 
 func TestClient_RetriesBareRateLimit(t *testing.T) {
 	t.Parallel()
-	srv := newService(t, answerWith(429, ""))
-	recovering := newService(t, inTurn(answerWith(429, ""), answerWith(201, `{"check_id":"a","status":"ACCEPTED"}`)))
+	srv := newService(t, respondWith(429, ""))
+	recovering := newService(t, respondInTurn(respondWith(429, ""), respondWith(201, `{"check_id":"a","status":"ACCEPTED"}`)))
 
-	_, err := srv.client(t).PhoneChecks.Create(t.Context(), aCheck)
-	check, recovered := recovering.client(t).PhoneChecks.Create(t.Context(), aCheck)
+	_, err := srv.client(t).PhoneChecks.Create(t.Context(), createParams)
+	check, recovered := recovering.client(t).PhoneChecks.Create(t.Context(), createParams)
 
 	e, ok := errors.AsType[*idverify.Error](err)
 	if !ok || !errors.Is(err, idverify.ErrRateLimited) || e.RateLimit != nil || e.RetryAfter != 0 || len(srv.calls()) != 4 {
@@ -141,7 +141,7 @@ func TestClient_ReportsTimeoutOnlyAtDeadline(t *testing.T) {
 						return nil, errors.New("net/http: request canceled")
 					}
 				})
-				c := inProcess(t, nil, once, idverify.WithHTTPClient(&http.Client{Transport: transport, Timeout: tt.timeout}))
+				c := inProcess(t, nil, withoutRetries, idverify.WithHTTPClient(&http.Client{Transport: transport, Timeout: tt.timeout}))
 				ctx := t.Context()
 				if tt.deadline > 0 {
 					var cancel context.CancelFunc
@@ -238,7 +238,7 @@ func TestClient_ClosesBodies(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var opened, closed atomic.Int32
-			c, err := idverify.NewClient("https://idverify.sandbox.test", credentials, idverify.WithRetry(quickly), idverify.WithHTTPClient(&http.Client{
+			c, err := idverify.NewClient("https://idverify.sandbox.test", credentials, idverify.WithRetry(fastRetries), idverify.WithHTTPClient(&http.Client{
 				Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
 					body := bodies[1]
 					if r.URL.Path == tokenPath {
@@ -275,7 +275,7 @@ func (c *closeCounter) Close() error { c.closed.Add(1); return nil }
 func TestClient_LogsAttempts(t *testing.T) {
 	t.Parallel()
 	logs := new(syncBuffer)
-	srv := newService(t, inTurn(named("req-1", answerWith(503, "")), drop, named("req-3", answerWith(200, `{"check_id":"a","status":"COMPLETED"}`))))
+	srv := newService(t, respondInTurn(withRequestID("req-1", respondWith(503, "")), drop, withRequestID("req-3", respondWith(200, `{"check_id":"a","status":"COMPLETED"}`))))
 	srv.Client().Transport.(*http.Transport).DisableKeepAlives = true
 	c := srv.client(t, idverify.WithLogger(slog.New(slog.NewJSONHandler(logs, &slog.HandlerOptions{Level: slog.LevelDebug}))))
 
@@ -381,11 +381,11 @@ func TestClient_TokenRequestHonorsTimeout(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		begun := time.Now()
+		start := time.Now()
 
 		_, err = c.Token(t.Context(), idverify.ScopeCoverage)
 
-		if took := time.Since(begun); err == nil || took != 5*time.Second {
+		if took := time.Since(start); err == nil || took != 5*time.Second {
 			t.Errorf("error %v after %v, want one after 5s", err, took)
 		}
 	})
@@ -417,7 +417,7 @@ func TestSIMCheckService_CreatePeriod(t *testing.T) {
 		-time.Hour:                       -1,
 		540000*time.Minute + time.Second: -1,
 	} {
-		srv := newService(t, answerWith(201, `{"check_id":"c","status":"COMPLETED","no_sim_change":true}`))
+		srv := newService(t, respondWith(201, `{"check_id":"c","status":"COMPLETED","no_sim_change":true}`))
 
 		_, err := srv.client(t).SIMChecks.Create(t.Context(), idverify.SIMCheckParams{PhoneNumber: "447700900000", Period: period})
 

@@ -25,7 +25,7 @@ func TestListSendsOnlyWhatIsAskedFor(t *testing.T) {
 			"/phone_check/v0.1/checks?page=3&search=status%3D%3DCOMPLETED%3Bcreated_at%3E%3D2026-01-02T00%3A00%3A00%2B0000&size=100&sort=created_at%2Casc"},
 		{idverify.ListOptions{Page: -1, Size: 101, Sort: "color"}, "/phone_check/v0.1/checks?page=-1&size=101&sort=color"}, // the service's to refuse
 	} {
-		srv := newService(t, answerWith(200, string(fixture(t, "phone_checks.json"))))
+		srv := newService(t, respondWith(200, string(fixture(t, "phone_checks.json"))))
 
 		_, err := srv.client(t).PhoneChecks.List(t.Context(), tt.options)
 
@@ -58,11 +58,11 @@ func TestAllReadsEachPageWhenItIsNeeded(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			var asked []string
+			var requested []string
 			srv := newService(t, func(w http.ResponseWriter, r *http.Request) {
 				n := 0
 				fmt.Sscan(r.FormValue("page"), &n)
-				asked = append(asked, fmt.Sprint(n))
+				requested = append(requested, fmt.Sprint(n))
 				var ids []string
 				if n <= len(tt.pages) {
 					ids = tt.pages[n-1]
@@ -83,8 +83,8 @@ func TestAllReadsEachPageWhenItIsNeeded(t *testing.T) {
 			if strings.Join(got, " ") != tt.want {
 				t.Errorf("checks %q, want %q", got, tt.want)
 			}
-			if strings.Join(asked, " ") != tt.wantPages {
-				t.Errorf("pages %q, want %q", asked, tt.wantPages)
+			if strings.Join(requested, " ") != tt.wantPages {
+				t.Errorf("pages %q, want %q", requested, tt.wantPages)
 			}
 		})
 	}
@@ -92,9 +92,9 @@ func TestAllReadsEachPageWhenItIsNeeded(t *testing.T) {
 
 func TestAnErrorIsTheLastThingAllYields(t *testing.T) {
 	t.Parallel()
-	srv := newService(t, inTurn(
+	srv := newService(t, respondInTurn(
 		func(w http.ResponseWriter, _ *http.Request) { writePage(w, 1, 9, []string{"a"}) },
-		problemWith(403, "forbidden", "the scope was taken away"),
+		respondWithProblem(403, "forbidden", "the scope was taken away"),
 	))
 
 	var got []string
@@ -129,9 +129,9 @@ func TestAllCanBeReadTwice(t *testing.T) {
 
 func TestTracesComeFromAllPages(t *testing.T) {
 	t.Parallel()
-	srv := newService(t, inTurn(
-		answerWith(200, `{"page":{"number":1,"total_pages":2},"_embedded":{"traces":[{"trace_id":"a"}]}}`),
-		answerWith(200, `{"page":{"number":2,"total_pages":2},"_embedded":{"traces":[{"trace_id":"b"}]}}`),
+	srv := newService(t, respondInTurn(
+		respondWith(200, `{"page":{"number":1,"total_pages":2},"_embedded":{"traces":[{"trace_id":"a"}]}}`),
+		respondWith(200, `{"page":{"number":2,"total_pages":2},"_embedded":{"traces":[{"trace_id":"b"}]}}`),
 	))
 
 	traces, err := srv.client(t).SubscriberChecks.Traces(t.Context(), "check")
@@ -144,7 +144,7 @@ func TestTracesComeFromAllPages(t *testing.T) {
 func TestAListThatIsNoneIsADecodeError(t *testing.T) {
 	t.Parallel()
 	for _, body := range []string{``, `null`, `{}`, `[]`, `{"page":{},"_embedded":{"checks":{}}}`, `{"page":{},"_embedded":{"checks":[{}]}}`, `{"page":{"size":"many"}}`, `<html>`} {
-		srv := newService(t, answerWith(200, body))
+		srv := newService(t, respondWith(200, body))
 
 		page, err := srv.client(t).PhoneChecks.List(t.Context(), idverify.ListOptions{})
 

@@ -65,7 +65,7 @@ func TestClient_SurvivesPanicInTokenFetch(t *testing.T) {
 							tt.end()
 						}
 					}
-					e := newEndpoint()
+					e := newMemoryService()
 					transport := roundTripper(func(r *http.Request) (*http.Response, error) {
 						if r.URL.Path == tokenPath {
 							time.Sleep(time.Second) // until every caller waits
@@ -97,7 +97,7 @@ func TestClient_SurvivesPanicInTokenFetch(t *testing.T) {
 
 					errs := make(chan error, callers)
 					for range callers {
-						go func() { errs <- second(c.PhoneChecks.Get(t.Context(), "a")) }()
+						go func() { errs <- errorOf(c.PhoneChecks.Get(t.Context(), "a")) }()
 						if place == "clock" {
 							synctest.Wait() // the first caller starts the fetch alone
 						}
@@ -119,7 +119,7 @@ func TestClient_SurvivesPanicInTokenFetch(t *testing.T) {
 					if !failed.Load() {
 						t.Fatal("nothing failed")
 					}
-					if err := second(c.PhoneChecks.Get(t.Context(), "a")); err != nil {
+					if err := errorOf(c.PhoneChecks.Get(t.Context(), "a")); err != nil {
 						t.Errorf("the next call: %v", err)
 					}
 				})
@@ -154,7 +154,7 @@ func TestClient_SurvivesPanicInTokenRefresh(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				e := newEndpoint()
+				e := newMemoryService()
 				failing := false
 				fetches := 0
 				c, err := idverify.NewClient("https://idverify.sandbox.test", credentials, idverify.WithHTTPClient(&http.Client{Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
@@ -176,14 +176,14 @@ func TestClient_SurvivesPanicInTokenRefresh(t *testing.T) {
 					}
 					synctest.Wait()
 				}
-				atOnce := fetches
+				concurrently := fetches
 				failing = false
 				time.Sleep(10 * time.Second)
 				tokenFor(t, c, idverify.ScopeCoverage)
 				synctest.Wait()
 
-				if got := tokenFor(t, c, idverify.ScopeCoverage); atOnce != 2 || got != "token-2" {
-					t.Errorf("%d token requests, then token %q; want 2, because a failed refresh pauses, and token-2", atOnce, got)
+				if got := tokenFor(t, c, idverify.ScopeCoverage); concurrently != 2 || got != "token-2" {
+					t.Errorf("%d token requests, then token %q; want 2, because a failed refresh pauses, and token-2", concurrently, got)
 				}
 			})
 		})
@@ -205,10 +205,10 @@ func TestClient_PassesOnPanicOfCaller(t *testing.T) {
 			})})}
 		},
 		"cookie jar": func(fail func()) []idverify.Option {
-			return []idverify.Option{idverify.WithHTTPClient(&http.Client{Jar: failingJar{jar, fail}, Transport: newEndpoint()})}
+			return []idverify.Option{idverify.WithHTTPClient(&http.Client{Jar: failingJar{jar, fail}, Transport: newMemoryService()})}
 		},
 		"clock": func(fail func()) []idverify.Option {
-			return []idverify.Option{idverify.WithHTTPClient(&http.Client{Transport: newEndpoint()}), idverify.WithClock(func() time.Time { fail(); return time.Now() })}
+			return []idverify.Option{idverify.WithHTTPClient(&http.Client{Transport: newMemoryService()}), idverify.WithClock(func() time.Time { fail(); return time.Now() })}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -82,7 +82,7 @@ func TestPhoneNumbersThatCouldBeReadInTwoWaysAreRefused(t *testing.T) {
 
 func TestCreateSendsTheNormalizedNumber(t *testing.T) {
 	t.Parallel()
-	srv := newService(t, answerWith(201, string(fixture(t, "phone_check_created.json"))))
+	srv := newService(t, respondWith(201, string(fixture(t, "phone_check_created.json"))))
 
 	_, err := srv.client(t).PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: "+44 (7700) 900-000"})
 

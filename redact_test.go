@@ -64,10 +64,10 @@ func TestError_RedactsEscapedSecrets(t *testing.T) {
 				logs := new(syncBuffer)
 				page := "<h1>401</h1> (" + echo + ") end"
 				detail, _ := json.Marshal("seen (" + echo + ") end")
-				srv := newService(t, inTurn(
-					answerWith(403, page),
-					answerWith(403, `{"type":"https://docs.example/#forbidden","detail":`+string(detail)+`}`),
-					answerWith(200, page),
+				srv := newService(t, respondInTurn(
+					respondWith(403, page),
+					respondWith(403, `{"type":"https://docs.example/#forbidden","detail":`+string(detail)+`}`),
+					respondWith(200, page),
 				))
 				srv.token = func(w http.ResponseWriter, _ *http.Request) { // which is VSCHAR, as in RFC 6749
 					body, _ := json.Marshal(map[string]any{"access_token": token, "expires_in": 3600})
@@ -121,8 +121,8 @@ func TestError_RedactsShortSecretsAsWords(t *testing.T) {
 		{"the substr", "the substr"},
 		{"tr", "[REDACTED]"},
 	} {
-		srv := newService(t, answerWith(400, fmt.Sprintf(`{"type":"https://docs.example/#bad_request","detail":%q}`, tt.detail)))
-		srv.token = answerWith(200, `{"access_token":"tr","expires_in":3600}`)
+		srv := newService(t, respondWith(400, fmt.Sprintf(`{"type":"https://docs.example/#bad_request","detail":%q}`, tt.detail)))
+		srv.token = respondWith(200, `{"access_token":"tr","expires_in":3600}`)
 		c, err := idverify.NewClient(srv.URL, idverify.Credentials{ClientID: "c", ClientSecret: idverify.NewSecret("secret7")}, idverify.WithHTTPClient(srv.Client()))
 		if err != nil {
 			t.Fatal(err)
@@ -146,8 +146,8 @@ func TestError_RedactsTruncatedSecrets(t *testing.T) {
 		"beyond what is examined": strings.Repeat(token+" ", 1000),
 		"beyond what is shown":    strings.Repeat("z ", 140) + token,
 	} {
-		srv := newService(t, answerWith(403, body))
-		srv.token = answerWith(200, `{"access_token":"`+token+`","expires_in":3600}`)
+		srv := newService(t, respondWith(403, body))
+		srv.token = respondWith(200, `{"access_token":"`+token+`","expires_in":3600}`)
 
 		_, err := srv.client(t).PhoneChecks.Get(t.Context(), "a")
 
@@ -161,7 +161,7 @@ func TestError_RedactsTruncatedSecrets(t *testing.T) {
 func TestError_RedactsPreviousTokens(t *testing.T) {
 	t.Parallel()
 	srv := newService(t, nil)
-	srv.answer = func(w http.ResponseWriter, r *http.Request) {
+	srv.respond = func(w http.ResponseWriter, r *http.Request) {
 		n := len(srv.tokens())
 		w.Header().Set("X-Request-Id", "id-of-token-of-this-test-1")
 		w.WriteHeader(http.StatusUnauthorized)
@@ -187,13 +187,13 @@ func TestError_RedactionTakesBoundedTime(t *testing.T) {
 	for name, char := range map[string]string{"letters": "a", "backslashes": `\`, "percent signs": "%", "ampersands": "&"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			srv := newService(t, answerWith(500, strings.Repeat(strings.Repeat(char, 60)+"!", 17_000)))
+			srv := newService(t, respondWith(500, strings.Repeat(strings.Repeat(char, 60)+"!", 17_000)))
 			token, _ := json.Marshal(strings.Repeat(char, 500_000))
-			srv.token = answerWith(200, `{"access_token":`+string(token)+`}`)
+			srv.token = respondWith(200, `{"access_token":`+string(token)+`}`)
 			srv.Client().Transport.(*http.Transport).MaxResponseHeaderBytes = 2 << 20
 			srv.Config.MaxHeaderBytes = 2 << 20
 
-			_, err := srv.client(t, once).PhoneChecks.Get(t.Context(), "a")
+			_, err := srv.client(t, withoutRetries).PhoneChecks.Get(t.Context(), "a")
 
 			if err == nil || len(err.Error()) > 1000 {
 				t.Errorf("error of %d bytes", len(fmt.Sprint(err)))
@@ -215,7 +215,7 @@ func TestError_RedactsTokenOfAttempt(t *testing.T) {
 			t.Parallel()
 			var c *idverify.Client
 			tokens := 0
-			c, err := idverify.NewClient("https://idverify.sandbox.test", credentials, once, idverify.WithHTTPClient(&http.Client{
+			c, err := idverify.NewClient("https://idverify.sandbox.test", credentials, withoutRetries, idverify.WithHTTPClient(&http.Client{
 				Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
 					switch {
 					case r.URL.Path == tokenPath:
@@ -284,7 +284,7 @@ func TestCheckEndedError_RedactsSecrets(t *testing.T) {
 // inProcessEndpoint returns a client that makes one attempt, and whose token requests get respond.
 func inProcessEndpoint(t testing.TB, respond func() *http.Response) *idverify.Client {
 	t.Helper()
-	c, err := idverify.NewClient("https://idverify.sandbox.test", credentials, once, idverify.WithHTTPClient(&http.Client{
+	c, err := idverify.NewClient("https://idverify.sandbox.test", credentials, withoutRetries, idverify.WithHTTPClient(&http.Client{
 		Transport: roundTripper(func(*http.Request) (*http.Response, error) { return respond(), nil }),
 	}))
 	if err != nil {

@@ -48,7 +48,7 @@ func TestADayOfReplicas(t *testing.T) {
 		rush := func(keyID string) int64 {
 			before := keySets.Load()
 			for i := range replicas {
-				for err := range atOnce(8, func() error { return second(keys[i].PublicKey(t.Context(), keyID)) }) {
+				for err := range concurrently(8, func() error { return errorOf(keys[i].PublicKey(t.Context(), keyID)) }) {
 					if err != nil {
 						t.Errorf("a message signed with the new key: %v", err)
 					}
@@ -98,7 +98,7 @@ func publishedKey(t *testing.T, srv *sandboxfake.Server) string {
 		m, _ := signature.MessageFromContext(r.Context())
 		ids <- m.KeyID
 	})))
-	check := must(srv.Client().PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: matching, CallbackURL: url}))(t)
+	check := must(srv.Client().PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: matchingNumber, CallbackURL: url}))(t)
 	must(srv.Device().Open(context.WithoutCancel(t.Context()), check.CheckURL))(t)
 	return <-ids
 }

@@ -31,23 +31,23 @@ func TestFailuresAreRepeatedByTheirClass(t *testing.T) {
 		fail             http.HandlerFunc
 		get, post, patch int // tries in all
 	}{
-		{"400", answerWith(400, ""), 1, 1, 1},
-		{"401", answerWith(401, ""), 2, 2, 2}, // once more with another token
-		{"402", answerWith(402, ""), 1, 1, 1},
-		{"403", answerWith(403, ""), 1, 1, 1},
-		{"404", answerWith(404, ""), 1, 1, 1},
-		{"409", answerWith(409, ""), 1, 1, 1},
-		{"412", answerWith(412, ""), 1, 1, 1},
-		{"429", answerWith(429, ""), 4, 4, 4},
-		{"500", answerWith(500, ""), 4, 1, 1},
-		{"501", answerWith(501, ""), 1, 1, 1},
-		{"502", answerWith(502, ""), 4, 1, 1},
-		{"503", answerWith(503, ""), 4, 1, 1},
-		{"504", answerWith(504, ""), 4, 1, 1},
-		{"505", answerWith(505, ""), 1, 1, 1},
+		{"400", respondWith(400, ""), 1, 1, 1},
+		{"401", respondWith(401, ""), 2, 2, 2}, // once more with another token
+		{"402", respondWith(402, ""), 1, 1, 1},
+		{"403", respondWith(403, ""), 1, 1, 1},
+		{"404", respondWith(404, ""), 1, 1, 1},
+		{"409", respondWith(409, ""), 1, 1, 1},
+		{"412", respondWith(412, ""), 1, 1, 1},
+		{"429", respondWith(429, ""), 4, 4, 4},
+		{"500", respondWith(500, ""), 4, 1, 1},
+		{"501", respondWith(501, ""), 1, 1, 1},
+		{"502", respondWith(502, ""), 4, 1, 1},
+		{"503", respondWith(503, ""), 4, 1, 1},
+		{"504", respondWith(504, ""), 4, 1, 1},
+		{"505", respondWith(505, ""), 1, 1, 1},
 		{"cut off after it was read", drop, 4, 1, 1},
-		{"cut off in the answer", cutOff, 4, 1, 1},
-		{"an answer that is no check", answerWith(200, "<html>"), 1, 1, 1},
+		{"cut off in the answer", truncateBody, 4, 1, 1},
+		{"an answer that is no check", respondWith(200, "<html>"), 1, 1, 1},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -57,9 +57,9 @@ func TestFailuresAreRepeatedByTheirClass(t *testing.T) {
 				want int
 				do   func(*idverify.PhoneCheckService) error
 			}{
-				{"GET", tt.get, func(s *idverify.PhoneCheckService) error { return second(s.Get(t.Context(), "a")) }},
-				{"POST", tt.post, func(s *idverify.PhoneCheckService) error { return second(s.Create(t.Context(), aCheck)) }},
-				{"PATCH", tt.patch, func(s *idverify.PhoneCheckService) error { return second(s.Complete(t.Context(), "a", "code")) }},
+				{"GET", tt.get, func(s *idverify.PhoneCheckService) error { return errorOf(s.Get(t.Context(), "a")) }},
+				{"POST", tt.post, func(s *idverify.PhoneCheckService) error { return errorOf(s.Create(t.Context(), createParams)) }},
+				{"PATCH", tt.patch, func(s *idverify.PhoneCheckService) error { return errorOf(s.Complete(t.Context(), "a", "code")) }},
 			} {
 				srv := newService(t, tt.fail)
 				// net/http repeats a GET by itself when a connection that was kept breaks.
@@ -79,7 +79,7 @@ func TestFailuresAreRepeatedByTheirClass(t *testing.T) {
 }
 
 // cutOff promises more than it writes.
-func cutOff(w http.ResponseWriter, _ *http.Request) {
+func truncateBody(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Length", "1000")
 	w.WriteHeader(http.StatusCreated)
 	io.WriteString(w, `{"check_id":`)
@@ -87,9 +87,9 @@ func cutOff(w http.ResponseWriter, _ *http.Request) {
 
 func TestAFailureThatPassesIsNotSeen(t *testing.T) {
 	t.Parallel()
-	srv := newService(t, inTurn(answerWith(500, ""), drop, cutOff, answerWith(200, string(fixture(t, "phone_check.json")))))
+	srv := newService(t, respondInTurn(respondWith(500, ""), drop, truncateBody, respondWith(200, string(fixture(t, "phone_check.json")))))
 
-	check, err := srv.client(t).PhoneChecks.Get(t.Context(), aCheckID)
+	check, err := srv.client(t).PhoneChecks.Get(t.Context(), phoneCheckID)
 
 	if err != nil || check.Match == nil || !*check.Match {
 		t.Errorf("check %+v, error %v", check, err)
@@ -98,7 +98,7 @@ func TestAFailureThatPassesIsNotSeen(t *testing.T) {
 
 func TestTheJarsCookiesAreSentOnceInEveryTry(t *testing.T) {
 	t.Parallel()
-	srv := newService(t, inTurn(answerWith(503, ""), answerWith(401, ""), answerWith(200, string(fixture(t, "phone_check.json")))))
+	srv := newService(t, respondInTurn(respondWith(503, ""), respondWith(401, ""), respondWith(200, string(fixture(t, "phone_check.json")))))
 	jar, err := cookiejar.New(nil)
 	if err != nil {
 		t.Fatal(err)
@@ -110,7 +110,7 @@ func TestTheJarsCookiesAreSentOnceInEveryTry(t *testing.T) {
 	jar.SetCookies(base, []*http.Cookie{{Name: "node", Value: "7"}})
 	c := srv.client(t, idverify.WithHTTPClient(&http.Client{Transport: srv.Client().Transport, Jar: jar}))
 
-	_, err = c.PhoneChecks.Get(t.Context(), aCheckID)
+	_, err = c.PhoneChecks.Get(t.Context(), phoneCheckID)
 
 	if n := len(srv.calls()); err != nil || n != 3 {
 		t.Errorf("%d tries, error %v", n, err)
@@ -141,11 +141,11 @@ func (l *lateReader) RoundTrip(r *http.Request) (*http.Response, error) {
 // The race detector tells when a try writes to what the one before still reads.
 func TestEveryTryHasAHeaderOfItsOwn(t *testing.T) {
 	t.Parallel()
-	srv := newService(t, inTurn(answerWith(429, ""), answerWith(401, ""), answerWith(429, ""), answerWith(201, string(fixture(t, "phone_check_created.json")))))
+	srv := newService(t, respondInTurn(respondWith(429, ""), respondWith(401, ""), respondWith(429, ""), respondWith(201, string(fixture(t, "phone_check_created.json")))))
 	late := &lateReader{RoundTripper: srv.Client().Transport}
 	defer late.readers.Wait()
 
-	_, err := srv.client(t, idverify.WithHTTPClient(&http.Client{Transport: late})).PhoneChecks.Create(t.Context(), aCheck)
+	_, err := srv.client(t, idverify.WithHTTPClient(&http.Client{Transport: late})).PhoneChecks.Create(t.Context(), createParams)
 
 	if n := len(srv.calls()); err != nil || n != 4 {
 		t.Errorf("%d requests, error %v", n, err)
@@ -154,7 +154,7 @@ func TestEveryTryHasAHeaderOfItsOwn(t *testing.T) {
 
 func TestACreateIsSentAgainWhenNothingWasWritten(t *testing.T) {
 	t.Parallel()
-	srv := newService(t, answerWith(201, string(fixture(t, "phone_check_created.json"))))
+	srv := newService(t, respondWith(201, string(fixture(t, "phone_check_created.json"))))
 	transport := srv.Client().Transport.(*http.Transport).Clone()
 	var dials atomic.Int32
 	transport.DisableKeepAlives = true
@@ -165,7 +165,7 @@ func TestACreateIsSentAgainWhenNothingWasWritten(t *testing.T) {
 		return new(net.Dialer).DialContext(ctx, network, addr)
 	}
 
-	check, err := srv.client(t, idverify.WithHTTPClient(&http.Client{Transport: transport})).PhoneChecks.Create(t.Context(), aCheck)
+	check, err := srv.client(t, idverify.WithHTTPClient(&http.Client{Transport: transport})).PhoneChecks.Create(t.Context(), createParams)
 
 	if err != nil || check == nil {
 		t.Fatalf("error %v: a connection that could not be made is no reason to lose a check", err)
@@ -184,7 +184,7 @@ func TestACreateIsNotSentAgainThroughATransportThatDoesNotReport(t *testing.T) {
 		return nil, errors.New("lost")
 	})
 
-	_, err := c.PhoneChecks.Create(t.Context(), aCheck)
+	_, err := c.PhoneChecks.Create(t.Context(), createParams)
 
 	if n := creates.Load(); n != 1 {
 		t.Errorf("%d creates were sent although the first may have been accepted", n)
@@ -227,7 +227,7 @@ func TestRetryAfterIsAFloorUpToMaxWait(t *testing.T) {
 					if tt.retryAfter != "" {
 						w.Header().Set("Retry-After", tt.retryAfter)
 					}
-					problemWith(429, "too_many_requests", "slow down")(w, nil)
+					respondWithProblem(429, "too_many_requests", "slow down")(w, nil)
 					return w.Result(), nil
 				}, idverify.WithRetry(idverify.RetryPolicy{}))
 				ctx := t.Context()
@@ -236,11 +236,11 @@ func TestRetryAfterIsAFloorUpToMaxWait(t *testing.T) {
 					ctx, cancel = context.WithTimeout(ctx, tt.deadline)
 					defer cancel()
 				}
-				begun := time.Now()
+				start := time.Now()
 
-				_, err := c.PhoneChecks.Create(ctx, aCheck)
+				_, err := c.PhoneChecks.Create(ctx, createParams)
 
-				took := time.Since(begun)
+				took := time.Since(start)
 				if !errors.Is(err, idverify.ErrRateLimited) {
 					t.Errorf("error %v, want ErrRateLimited", err)
 				}
@@ -266,14 +266,14 @@ func TestACancelledContextEndsTheWaitAtOnce(t *testing.T) {
 		}, idverify.WithRetry(idverify.RetryPolicy{}))
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(3*time.Second, cancel)
-		begun := time.Now()
+		start := time.Now()
 
-		_, err := c.PhoneChecks.Create(ctx, aCheck)
+		_, err := c.PhoneChecks.Create(ctx, createParams)
 
 		if !errors.Is(err, context.Canceled) || strings.Contains(fmt.Sprint(err), "unknown") {
 			t.Errorf("error %v, want context.Canceled without a warning: the service had refused the request", err)
 		}
-		if took := time.Since(begun); took != 3*time.Second {
+		if took := time.Since(start); took != 3*time.Second {
 			t.Errorf("it took %v, want 3s", took)
 		}
 	})
@@ -295,7 +295,7 @@ func TestATimeOutOfTheHTTPClientIsATryThatFailed(t *testing.T) {
 
 		_, getErr := c.PhoneChecks.Get(t.Context(), "a")
 		gets := tries.Swap(0)
-		_, createErr := c.PhoneChecks.Create(t.Context(), aCheck)
+		_, createErr := c.PhoneChecks.Create(t.Context(), createParams)
 
 		if !errors.Is(getErr, context.DeadlineExceeded) || gets != 4 {
 			t.Errorf("Get: %d tries, error %v, want 4 tries and a deadline exceeded", gets, getErr)
@@ -308,7 +308,7 @@ func TestATimeOutOfTheHTTPClientIsATryThatFailed(t *testing.T) {
 
 func TestOneAttemptMeansOne(t *testing.T) {
 	t.Parallel()
-	srv := newService(t, answerWith(503, ""))
+	srv := newService(t, respondWith(503, ""))
 
 	_, err := srv.client(t, idverify.WithRetry(idverify.RetryPolicy{MaxAttempts: 1})).PhoneChecks.Get(t.Context(), "a")
 
@@ -344,7 +344,7 @@ func TestErrorsWithoutAnAnswerNameNoAddress(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.Close()
-	c, err := idverify.NewClient("https://"+l.Addr().String(), credentials, idverify.WithRetry(quickly))
+	c, err := idverify.NewClient("https://"+l.Addr().String(), credentials, idverify.WithRetry(fastRetries))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -365,9 +365,9 @@ func TestErrorsWithoutAnAnswerNameNoAddress(t *testing.T) {
 }
 
 // inProcess is a Client whose transport is answer, but for the tokens.
-func inProcess(t testing.TB, answer func(*http.Request) (*http.Response, error), opts ...idverify.Option) *idverify.Client {
+func inProcess(t testing.TB, respond func(*http.Request) (*http.Response, error), opts ...idverify.Option) *idverify.Client {
 	t.Helper()
-	opts = append([]idverify.Option{idverify.WithHTTPClient(&http.Client{Transport: inProcessTransport(answer)}), idverify.WithRetry(quickly)}, opts...)
+	opts = append([]idverify.Option{idverify.WithHTTPClient(&http.Client{Transport: inProcessTransport(respond)}), idverify.WithRetry(fastRetries)}, opts...)
 	c, err := idverify.NewClient("https://idverify.sandbox.test", credentials, opts...)
 	if err != nil {
 		t.Fatal(err)

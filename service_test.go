@@ -18,8 +18,8 @@ import (
 // service is a TLS server that answers as a test tells it, for what the fake has no words for. It issues tokens token-1, token-2, … and keeps what it saw.
 type service struct {
 	*httptest.Server
-	token  http.HandlerFunc // nil: the next token
-	answer http.HandlerFunc
+	token   http.HandlerFunc // nil: the next token
+	respond http.HandlerFunc
 
 	mu    sync.Mutex // guards what follows
 	seen  []seen
@@ -34,9 +34,9 @@ type seen struct {
 }
 
 // newService serves answer at every path but the token endpoint.
-func newService(t testing.TB, answer http.HandlerFunc) *service {
+func newService(t testing.TB, respond http.HandlerFunc) *service {
 	t.Helper()
-	s := &service{answer: answer}
+	s := &service{respond: respond}
 	s.Server = httptest.NewUnstartedServer(s)
 	s.Server.Config.ErrorLog = log.New(io.Discard, "", 0) // connections that a test cuts are no news
 	s.StartTLS()
@@ -61,7 +61,7 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 	switch {
 	case r.URL.Path != tokenPath:
-		s.answer(w, r)
+		s.respond(w, r)
 	case s.token != nil:
 		s.token(w, r)
 	default:
@@ -94,7 +94,7 @@ var credentials = idverify.Credentials{ClientID: "client-1", ClientSecret: idver
 // client is a Client of s that waits next to nothing between tries.
 func (s *service) client(t testing.TB, opts ...idverify.Option) *idverify.Client {
 	t.Helper()
-	opts = append([]idverify.Option{idverify.WithHTTPClient(s.Client()), idverify.WithRetry(quickly)}, opts...)
+	opts = append([]idverify.Option{idverify.WithHTTPClient(s.Client()), idverify.WithRetry(fastRetries)}, opts...)
 	c, err := idverify.NewClient(s.URL, credentials, opts...)
 	if err != nil {
 		t.Fatal(err)
@@ -103,7 +103,7 @@ func (s *service) client(t testing.TB, opts ...idverify.Option) *idverify.Client
 }
 
 // quickly tries four times without delay worth mentioning.
-var quickly = idverify.RetryPolicy{MaxAttempts: 4, MinWait: 1, MaxWait: 1000}
+var fastRetries = idverify.RetryPolicy{MaxAttempts: 4, MinWait: 1, MaxWait: 1000}
 
 // fixture is a file of the contract fixtures.
 func fixture(t testing.TB, name string) []byte {
@@ -116,7 +116,7 @@ func fixture(t testing.TB, name string) []byte {
 }
 
 // answerWith answers every request with status and body.
-func answerWith(status int, body string) http.HandlerFunc {
+func respondWith(status int, body string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(status)
 		io.WriteString(w, body)
@@ -124,7 +124,7 @@ func answerWith(status int, body string) http.HandlerFunc {
 }
 
 // inTurn answers the n-th request with the n-th handler, and the last one from then on.
-func inTurn(handlers ...http.HandlerFunc) http.HandlerFunc {
+func respondInTurn(handlers ...http.HandlerFunc) http.HandlerFunc {
 	var mu sync.Mutex
 	return func(w http.ResponseWriter, r *http.Request) {
 		mu.Lock()
@@ -141,7 +141,7 @@ func inTurn(handlers ...http.HandlerFunc) http.HandlerFunc {
 func drop(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
 
 // problemWith is a problem document as the service writes it.
-func problemWith(status int, fragment, detail string) http.HandlerFunc {
+func respondWithProblem(status int, fragment, detail string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/problem+json")
 		w.WriteHeader(status)
@@ -151,11 +151,11 @@ func problemWith(status int, fragment, detail string) http.HandlerFunc {
 
 // The IDs of the checks in the contract fixtures.
 const (
-	aCheckID           = "0c8b1f7e-5a43-4d0e-9b62-7f1d3a5c9e21" // of a PhoneCheck
-	aSIMCheckID        = "a3d5c7e9-1b2f-4a6c-8d0e-2f4b6d8a0c1e"
-	aSubscriberCheckID = "d2f4a6c8-3e5b-4d7f-9a1c-4e6b8d0f2a3c"
+	phoneCheckID      = "0c8b1f7e-5a43-4d0e-9b62-7f1d3a5c9e21" // of a PhoneCheck
+	simCheckID        = "a3d5c7e9-1b2f-4a6c-8d0e-2f4b6d8a0c1e"
+	subscriberCheckID = "d2f4a6c8-3e5b-4d7f-9a1c-4e6b8d0f2a3c"
 )
 
-const aNumber = "447700900000"
+const testNumber = "447700900000"
 
-var aCheck = idverify.PhoneCheckParams{PhoneNumber: aNumber}
+var createParams = idverify.PhoneCheckParams{PhoneNumber: testNumber}

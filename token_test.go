@@ -22,14 +22,14 @@ import (
 func TestClient_RejectsInvalidToken(t *testing.T) {
 	t.Parallel()
 	for _, token := range []string{"token\r\nX-Injected: 1", "token\n", "\rtoken", "to ken", "token ", "to\x00ken", "to\tken", "tok\u00e9n", "token\x7f", "\u2028token"} {
-		srv := newService(t, answerWith(201, `{"check_id":"a","status":"ACCEPTED"}`))
+		srv := newService(t, respondWith(201, `{"check_id":"a","status":"ACCEPTED"}`))
 		body, err := json.Marshal(map[string]any{"access_token": token, "expires_in": 3600})
 		if err != nil {
 			t.Fatal(err)
 		}
-		srv.token = named("req-7", answerWith(200, string(body)))
+		srv.token = withRequestID("req-7", respondWith(200, string(body)))
 
-		_, err = srv.client(t).PhoneChecks.Create(t.Context(), aCheck)
+		_, err = srv.client(t).PhoneChecks.Create(t.Context(), createParams)
 
 		e, ok := errors.AsType[*idverify.DecodeError](err)
 		if !ok || e.RequestID != "req-7" || !strings.Contains(e.Reason, "access_token") {
@@ -47,7 +47,7 @@ func TestClient_RejectsInvalidToken(t *testing.T) {
 func TestClient_SendsUnusualToken(t *testing.T) {
 	t.Parallel()
 	const token = "!\"#$%&'()*+,-./09:;<=>?@AZ[\\]^_`az{|}~"
-	srv := newService(t, answerWith(200, `{"check_id":"a","status":"ACCEPTED"}`))
+	srv := newService(t, respondWith(200, `{"check_id":"a","status":"ACCEPTED"}`))
 	srv.token = func(w http.ResponseWriter, _ *http.Request) {
 		json.NewEncoder(w).Encode(map[string]any{"access_token": token})
 	}
@@ -67,7 +67,7 @@ func TestClient_SendsUnusualToken(t *testing.T) {
 func TestClient_BoundsTokenRequest(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c, err := idverify.NewClient("https://idverify.sandbox.test", credentials, once, idverify.WithHTTPClient(&http.Client{
+		c, err := idverify.NewClient("https://idverify.sandbox.test", credentials, withoutRetries, idverify.WithHTTPClient(&http.Client{
 			Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
 				<-r.Context().Done()
 				return nil, r.Context().Err()
@@ -76,11 +76,11 @@ func TestClient_BoundsTokenRequest(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		begun := time.Now()
+		start := time.Now()
 
 		_, err = c.PhoneChecks.Get(t.Context(), "a")
 
-		if took := time.Since(begun); took != 30*time.Second || !errors.Is(err, context.DeadlineExceeded) {
+		if took := time.Since(start); took != 30*time.Second || !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("after %v: %v; want a deadline exceeded after 30s", took, err)
 		}
 	})
@@ -92,11 +92,11 @@ func TestClient_RefreshesShortToken(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var requests []time.Duration
-		begun := time.Now()
+		start := time.Now()
 		failing := false
-		c, err := idverify.NewClient("https://idverify.sandbox.test", credentials, once, idverify.WithHTTPClient(&http.Client{
+		c, err := idverify.NewClient("https://idverify.sandbox.test", credentials, withoutRetries, idverify.WithHTTPClient(&http.Client{
 			Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
-				requests = append(requests, time.Since(begun))
+				requests = append(requests, time.Since(start))
 				if failing {
 					return response(503, nil), nil
 				}
@@ -108,7 +108,7 @@ func TestClient_RefreshesShortToken(t *testing.T) {
 		}
 		use := func(at time.Duration, want string) {
 			t.Helper()
-			time.Sleep(at - time.Since(begun))
+			time.Sleep(at - time.Since(start))
 			if got := tokenFor(t, c, idverify.ScopeCoverage); got != want {
 				t.Errorf("at %v: token %q, want %q", at, got, want)
 			}
@@ -185,7 +185,7 @@ func TestClient_TokenErrorsNameScope(t *testing.T) {
 		w.Header().Set("Content-Length", "1000")
 		io.WriteString(w, `{"access_token":"secret-token`)
 	}
-	_, err = srv.client(t, once).Token(t.Context(), idverify.ScopeCoverage)
+	_, err = srv.client(t, withoutRetries).Token(t.Context(), idverify.ScopeCoverage)
 	if want := `idverify: get token for scope "coverage": the answer was cut off`; err == nil || err.Error() != want {
 		t.Errorf("truncated: %v, want %s", err, want)
 	}
@@ -212,7 +212,7 @@ func TestClient_TokenIsRead(t *testing.T) {
 		{`3600`, 3600}, {`"3600"`, 3600}, {`1.5`, 1}, {`null`, 300}, {`0`, 300}, {`-1`, 300}, {`1e300`, 30 * 24 * 3600}, {`2592000`, 2592000}, {`2592001`, 2592000},
 	} {
 		srv := newService(t, nil)
-		srv.token = answerWith(200, `{"access_token":"a","token_type":"Bearer","expires_in":`+tt.expiresIn+`}`)
+		srv.token = respondWith(200, `{"access_token":"a","token_type":"Bearer","expires_in":`+tt.expiresIn+`}`)
 		clock := newClock()
 
 		token, err := srv.client(t, idverify.WithClock(clock.now)).Token(t.Context(), idverify.ScopeCoverage)
@@ -230,7 +230,7 @@ func TestClient_TokenIsRead(t *testing.T) {
 	}
 	for _, expiresIn := range []string{`"the-token"`, `""`, `[]`, `true`} {
 		srv := newService(t, nil)
-		srv.token = answerWith(200, `{"access_token":"the-token-itself","expires_in":`+expiresIn+`}`)
+		srv.token = respondWith(200, `{"access_token":"the-token-itself","expires_in":`+expiresIn+`}`)
 
 		_, err := srv.client(t).Token(t.Context(), idverify.ScopeCoverage)
 
@@ -247,7 +247,7 @@ func TestClient_LimitsTokenBody(t *testing.T) {
 		srv := newService(t, nil)
 		body, _ := json.Marshal(map[string]string{"access_token": "a", "new": ""})
 		padded := strings.Replace(string(body), `""`, `"`+strings.Repeat("a", size-len(body))+`"`, 1)
-		srv.token = answerWith(200, padded)
+		srv.token = respondWith(200, padded)
 
 		_, err := srv.client(t).Token(t.Context(), idverify.ScopeCoverage)
 

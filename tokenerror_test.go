@@ -47,11 +47,11 @@ func TestTokenError_Is(t *testing.T) {
 			if tt.code != "" {
 				body = `{"error":"` + tt.code + `","error_description":"because"}`
 			}
-			srv.token = named("req-7", answerWith(tt.status, body))
+			srv.token = withRequestID("req-7", respondWith(tt.status, body))
 
-			_, err := srv.client(t, once).PhoneChecks.Get(t.Context(), "a")
+			_, err := srv.client(t, withoutRetries).PhoneChecks.Get(t.Context(), "a")
 
-			if got := is(err); tt.want == nil && len(got) != 0 || tt.want != nil && (len(got) != 1 || got[0] != tt.want) {
+			if got := matchedSentinels(err); tt.want == nil && len(got) != 0 || tt.want != nil && (len(got) != 1 || got[0] != tt.want) {
 				t.Errorf("error %v is %v, want %v alone", err, got, tt.want)
 			}
 			if errors.Is(err, io.EOF) || errors.Is(err, context.Canceled) {

@@ -18,7 +18,7 @@ import (
 func TestWithLogger_FailedTokenRefresh(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		e := newEndpoint()
+		e := newMemoryService()
 		failing := false
 		var log bytes.Buffer
 		c, err := idverify.NewClient("https://idverify.sandbox.test", credentials, idverify.WithHTTPClient(&http.Client{Transport: roundTripper(func(r *http.Request) (*http.Response, error) {

@@ -16,10 +16,10 @@ import (
 func TestWaitReturnsTheCheckOnceItIsCompleted(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		begun := time.Now()
+		start := time.Now()
 		var polls []time.Duration
 		c := inProcess(t, func(*http.Request) (*http.Response, error) {
-			at := time.Since(begun)
+			at := time.Since(start)
 			polls = append(polls, at)
 			switch {
 			case at < 10*time.Second:
@@ -48,11 +48,11 @@ func TestWaitExplainsACheckThatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	const gone = `{"type":"https://docs.sandbox.test/reference/api-errors#check_not_found","status":404,"detail":"no such check"}`
 	for _, tt := range []struct {
-		name    string
-		answers []string
-		status  idverify.CheckStatus
-		want    string
-		gone    bool // errors.Is ErrNotFound
+		name      string
+		responses []string
+		status    idverify.CheckStatus
+		want      string
+		gone      bool // errors.Is ErrNotFound
 	}{
 		{"it ends", []string{`{"check_id":"a","status":"PENDING","ttl":120}`, gone}, idverify.StatusPending,
 			"idverify: wait for SubscriberCheck: the check was PENDING and can no longer be read: it ended as EXPIRED or ERROR, which only its callback shows", true},
@@ -68,18 +68,18 @@ func TestWaitExplainsACheckThatCannotBeRead(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				answers := tt.answers
+				responses := tt.responses
 				c := inProcess(t, func(*http.Request) (*http.Response, error) {
-					body := answers[0]
-					if len(answers) > 1 {
-						answers = answers[1:]
+					body := responses[0]
+					if len(responses) > 1 {
+						responses = responses[1:]
 					}
 					if body == gone {
 						return response(404, []byte(body)), nil
 					}
 					return response(200, []byte(body)), nil
 				})
-				begun := time.Now()
+				start := time.Now()
 
 				check, err := c.SubscriberChecks.Wait(t.Context(), "a")
 
@@ -90,7 +90,7 @@ func TestWaitExplainsACheckThatCannotBeRead(t *testing.T) {
 				if errors.Is(err, idverify.ErrNotFound) != tt.gone {
 					t.Errorf("errors.Is(err, ErrNotFound) = %v", !tt.gone)
 				}
-				if took := time.Since(begun); took > 3*time.Minute || tt.status.Final() && took > 0 {
+				if took := time.Since(start); took > 3*time.Minute || tt.status.Final() && took > 0 {
 					t.Errorf("it took %v", took)
 				}
 			})
@@ -107,12 +107,12 @@ func TestWaitEndsWithItsContextAndWithAnError(t *testing.T) {
 		})
 		ctx, cancel := context.WithTimeout(t.Context(), 7*time.Second)
 		defer cancel()
-		begun := time.Now()
+		start := time.Now()
 
 		_, err := c.PhoneChecks.Wait(ctx, "a")
 
-		if !errors.Is(err, context.DeadlineExceeded) || time.Since(begun) != 7*time.Second || fmt.Sprint(err) != "idverify: wait for PhoneCheck: context deadline exceeded: the check is still ACCEPTED" {
-			t.Errorf("after %v: %v", time.Since(begun), err)
+		if !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != 7*time.Second || fmt.Sprint(err) != "idverify: wait for PhoneCheck: context deadline exceeded: the check is still ACCEPTED" {
+			t.Errorf("after %v: %v", time.Since(start), err)
 		}
 		status = 403
 		if _, err := c.PhoneChecks.Wait(t.Context(), "a"); !errors.Is(err, idverify.ErrForbidden) {
@@ -147,11 +147,11 @@ func TestPhoneCheckService_WaitHonorsTTL(t *testing.T) {
 				})
 				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Hour)
 				defer cancel()
-				begun := time.Now()
+				start := time.Now()
 
 				check, err := c.PhoneChecks.Wait(ctx, "a")
 
-				took := time.Since(begun)
+				took := time.Since(start)
 				if took < tt.min || took > tt.max || check != nil {
 					t.Errorf("ttl %s: Wait took %v, want %v to %v (check %v, error %v)", tt.ttl, took, tt.min, tt.max, check, err)
 				}

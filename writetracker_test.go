@@ -24,7 +24,7 @@ import (
 // the request is sent over another connection.
 func TestClient_SurvivesUnnoticedDeadConnection(t *testing.T) {
 	t.Parallel()
-	raw := newRawHTTP2(t, withToken(func(s *rawStream, event rawEvent) {
+	rawResponse := newRawHTTP2(t, withToken(func(s *rawStream, event rawEvent) {
 		if event == requestReceived {
 			s.respond(http.StatusCreated, createOperation.response)
 		}
@@ -41,17 +41,17 @@ func TestClient_SurvivesUnnoticedDeadConnection(t *testing.T) {
 		creates   func() int
 	}{
 		{"HTTP/1.1", plain.URL, plainTransport, func() int { return len(plain.calls()) }},
-		{"HTTP/2", raw.url(), raw.transport, func() int { raw.wait(); return raw.received(http.MethodPost) }},
+		{"HTTP/2", rawResponse.url(), rawResponse.transport, func() int { rawResponse.wait(); return rawResponse.received(http.MethodPost) }},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			var first *brittleConn
+			var first *failingConn
 			dial := tt.transport.DialContext
 			tt.transport.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
 				conn, err := dial(ctx, network, addr)
 				if first != nil || err != nil {
 					return conn, err
 				}
-				first = &brittleConn{Conn: conn}
+				first = &failingConn{Conn: conn}
 				return first, nil
 			}
 			c, err := idverify.NewClient(tt.url, credentials, idverify.WithHTTPClient(&http.Client{Transport: tt.transport}), idverify.WithRetry(fastRetry))
@@ -63,7 +63,7 @@ func TestClient_SurvivesUnnoticedDeadConnection(t *testing.T) {
 			}
 			first.broken.Store(true)
 
-			_, err = c.PhoneChecks.Create(t.Context(), aCheck)
+			_, err = c.PhoneChecks.Create(t.Context(), createParams)
 
 			if n := tt.creates(); err != nil || n != 1 {
 				t.Errorf("%d creates, error %v, want 1 and success", n, err)
@@ -73,12 +73,12 @@ func TestClient_SurvivesUnnoticedDeadConnection(t *testing.T) {
 }
 
 // brittleConn is a connection whose peer is gone, which shows only when it is written to.
-type brittleConn struct {
+type failingConn struct {
 	net.Conn
 	broken atomic.Bool
 }
 
-func (c *brittleConn) Write(p []byte) (int, error) {
+func (c *failingConn) Write(p []byte) (int, error) {
 	if c.broken.Load() {
 		return 0, syscall.EPIPE
 	}
@@ -137,7 +137,7 @@ func TestClient_RetriesUnsentRequest(t *testing.T) {
 		return response(http.StatusCreated, []byte(createOperation.response)), nil
 	})
 
-	_, err := c.PhoneChecks.Create(t.Context(), aCheck)
+	_, err := c.PhoneChecks.Create(t.Context(), createParams)
 
 	if n := attempts.Load(); err != nil || n != 3 {
 		t.Errorf("%d attempts, error %v, want 3 and success", n, err)
@@ -168,7 +168,7 @@ func TestClient_EndsBodyWithAttempt(t *testing.T) {
 		return response(http.StatusCreated, []byte(createOperation.response)), nil
 	})
 
-	_, err := c.PhoneChecks.Create(t.Context(), aCheck)
+	_, err := c.PhoneChecks.Create(t.Context(), createParams)
 
 	if err != nil || len(bodies) != 2 {
 		t.Errorf("%d attempts, error %v, want 2 and success: the first wrote a part of the request", len(bodies), err)
@@ -179,7 +179,7 @@ func TestClient_EndsBodyWithAttempt(t *testing.T) {
 func TestClient_LimitsCopiesOfBody(t *testing.T) {
 	t.Parallel()
 	c := inProcess(t, func(r *http.Request) (*http.Response, error) {
-		second, err := r.GetBody()
+		errorOf, err := r.GetBody()
 		if err != nil {
 			t.Errorf("GetBody before anything was read: %v", err)
 			return nil, err
@@ -187,7 +187,7 @@ func TestClient_LimitsCopiesOfBody(t *testing.T) {
 		if _, err := io.ReadAll(r.Body); err != nil {
 			t.Errorf("reading the body: %v", err)
 		}
-		if rest, err := io.ReadAll(second); err == nil {
+		if rest, err := io.ReadAll(errorOf); err == nil {
 			t.Errorf("%d bytes were read a second time", len(rest))
 		}
 		if _, err := r.GetBody(); err == nil {
@@ -196,7 +196,7 @@ func TestClient_LimitsCopiesOfBody(t *testing.T) {
 		return nil, errors.New("lost")
 	})
 
-	_, err := c.PhoneChecks.Create(t.Context(), aCheck)
+	_, err := c.PhoneChecks.Create(t.Context(), createParams)
 
 	if !strings.Contains(fmt.Sprint(err), "outcome unknown") {
 		t.Errorf("error %v, want an unknown outcome", err)
@@ -218,13 +218,13 @@ func TestClient_BodyOfRequest(t *testing.T) {
 			if err == nil {
 				err = json.Unmarshal(body, &sent)
 			}
-			if err != nil || sent.PhoneNumber != aCheck.PhoneNumber || r.ContentLength != int64(len(body)) {
+			if err != nil || sent.PhoneNumber != createParams.PhoneNumber || r.ContentLength != int64(len(body)) {
 				t.Errorf("%s: %d bytes %q, Content-Length %d, error %v", name, len(body), body, r.ContentLength, err)
 			}
 			return response(http.StatusCreated, []byte(createOperation.response)), nil
 		})
 
-		if _, err := c.PhoneChecks.Create(t.Context(), aCheck); err != nil {
+		if _, err := c.PhoneChecks.Create(t.Context(), createParams); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -236,7 +236,7 @@ func TestClient_BodyOfRequest(t *testing.T) {
 		}
 		return nil, errors.New("lost")
 	})
-	if _, err := c.PhoneChecks.Create(t.Context(), aCheck); err == nil || strings.Contains(err.Error(), "outcome unknown") {
+	if _, err := c.PhoneChecks.Create(t.Context(), createParams); err == nil || strings.Contains(err.Error(), "outcome unknown") {
 		t.Errorf("error %v, want one that says nothing of an unknown outcome: nothing was read", err)
 	}
 }
@@ -245,7 +245,7 @@ func TestClient_BodyOfRequest(t *testing.T) {
 func TestClient_DeletedThroughOpaqueTransport(t *testing.T) {
 	t.Parallel()
 	var attempts atomic.Int32
-	c, err := idverify.NewConsole("https://idverify.sandbox.test", credentials, idverify.WithRetry(quickly), idverify.WithHTTPClient(&http.Client{
+	c, err := idverify.NewConsole("https://idverify.sandbox.test", credentials, idverify.WithRetry(fastRetries), idverify.WithHTTPClient(&http.Client{
 		Transport: inProcessTransport(func(*http.Request) (*http.Response, error) {
 			if attempts.Add(1) == 1 {
 				return nil, errors.New("lost")
