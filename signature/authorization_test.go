@@ -10,8 +10,8 @@ import (
 	"github.com/idverify/idverify-go/signature"
 )
 
-// withAuthorization returns a request whose Authorization was changed after net/http read it, which
-// rejects some bytes.
+// withAuthorization returns a request with a changed Authorization. It changes the parsed request,
+// because net/http rejects some bytes.
 func withAuthorization(t *testing.T, change func(string) string) *http.Request {
 	t.Helper()
 	w := signedCallback()
@@ -20,12 +20,12 @@ func withAuthorization(t *testing.T, change func(string) string) *http.Request {
 	return r
 }
 
-// behind returns a change that adds parameters behind the others.
+// appendParams returns a change that appends parameters.
 func appendParams(params string) func(string) string {
 	return func(s string) string { return s + params }
 }
 
-// inFront returns a change that adds parameters in front of the others.
+// prependParams returns a change that prepends parameters.
 func prependParams(params string) func(string) string {
 	return func(s string) string { return strings.Replace(s, "Signature ", "Signature "+params, 1) }
 }
@@ -38,7 +38,7 @@ func paddedTo(n int) func(string) string {
 	}
 }
 
-// numbered returns n parameters, each with a comma in front.
+// numbered returns n parameters, each preceded by a comma.
 func numbered(n int) string {
 	var b strings.Builder
 	for i := range n {
@@ -56,9 +56,9 @@ func TestVerifier_AuthorizationGrammar(t *testing.T) {
 		valid  bool
 	}{
 		{"16 parameters", appendParams(numbered(12)), true},
-		{"17 parameters, the unknown ones last", appendParams(numbered(13)), false},
+		{"17 parameters", appendParams(numbered(13)), false},
 		{"8 KiB", paddedTo(8 << 10), true},
-		{"8 KiB and a byte", paddedTo(8<<10 + 1), false},
+		{"8 KiB and 1 byte", paddedTo(8<<10 + 1), false},
 		{"unterminated quote at the end", func(s string) string { return strings.TrimSuffix(s, `"`) }, false},
 		{"unterminated quote of an unknown parameter", appendParams(`,x="`), false},
 		{"empty value without quotes", prependParams("x=,"), false},
@@ -76,7 +76,7 @@ func TestVerifier_AuthorizationGrammar(t *testing.T) {
 			_, err := v.VerifyCallback(withAuthorization(t, tt.change))
 
 			if tt.valid && err != nil {
-				t.Errorf("a valid callback is lost: %v", err)
+				t.Errorf("error = %v, want none", err)
 			}
 			if !tt.valid && !errors.Is(err, signature.ErrMalformed) {
 				t.Errorf("error = %v, want ErrMalformed", err)
@@ -85,14 +85,14 @@ func TestVerifier_AuthorizationGrammar(t *testing.T) {
 	}
 }
 
-// TestVerifier_AuthorizationBytes checks every byte in every place of the grammar.
+// TestVerifier_AuthorizationBytes checks every byte in each part of a parameter.
 func TestVerifier_AuthorizationBytes(t *testing.T) {
 	t.Parallel()
 	const token = "!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ" // RFC 9110, section 5.6.2
 	v := newVerifier(t, signature.VerifierOptions{})
 	for _, tt := range []struct {
 		name  string
-		form  string // of a parameter
+		form  string // format of a parameter
 		valid func(c byte) bool
 	}{
 		{"name", "%s=1,", func(c byte) bool { return strings.IndexByte(token, c) >= 0 || c == ' ' || c == '\t' }},
@@ -105,7 +105,7 @@ func TestVerifier_AuthorizationBytes(t *testing.T) {
 			for i := range 256 {
 				c := byte(i)
 				if c == '=' && tt.name != "quoted value" || c == ',' && tt.name == "unquoted value" {
-					continue // the parameter has another form then
+					continue // these bytes end the name or the value
 				}
 				parameter := fmt.Sprintf(tt.form, string([]byte{c}))
 				if tt.name == "name" && (c == ' ' || c == '\t') {
@@ -122,7 +122,7 @@ func TestVerifier_AuthorizationBytes(t *testing.T) {
 	}
 }
 
-// TestVerifier_KeyIDBytes checks every byte in a key ID, from the signer to the key source.
+// TestVerifier_KeyIDBytes checks every byte in a key ID.
 func TestVerifier_KeyIDBytes(t *testing.T) {
 	t.Parallel()
 	for i := range 256 {
@@ -130,7 +130,7 @@ func TestVerifier_KeyIDBytes(t *testing.T) {
 		valid := ' ' <= i && i <= '~' && i != '"' && i != '\\'
 		signer, err := signature.NewSigner(id, keys()["service-1"], &signature.SignerOptions{Now: clock})
 		if (err == nil) != valid {
-			t.Errorf("key ID with byte %#x: error of NewSigner = %v, want valid: %v", i, err, valid)
+			t.Errorf("key ID with byte %#x: NewSigner error = %v, want valid: %v", i, err, valid)
 		}
 		if err != nil || i > '(' && i < '{' {
 			continue // signing is slow
@@ -143,7 +143,7 @@ func TestVerifier_KeyIDBytes(t *testing.T) {
 		m, err := verifierFor(t, signature.StaticKeys{id: &keys()["service-1"].PublicKey}, signature.VerifierOptions{}, host).VerifyCallback(r)
 
 		if err != nil || m.KeyID != id {
-			t.Errorf("key ID %q: %v, want it verified", id, err)
+			t.Errorf("key ID %q: error = %v, want none", id, err)
 		}
 	}
 }
@@ -160,6 +160,6 @@ func TestVerifier_CoversSixteenNames(t *testing.T) {
 	w.signCallback()
 
 	if _, err := v.VerifyCallback(w.request(t)); err != nil {
-		t.Errorf("16 covered names: %v", err)
+		t.Errorf("error = %v, want none", err)
 	}
 }

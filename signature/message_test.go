@@ -10,8 +10,8 @@ import (
 	"github.com/idverify/idverify-go/signature"
 )
 
-// TestVerifier_CoveredValueBytes checks every byte in a covered header. A value must not end its line
-// of the signing string.
+// TestVerifier_CoveredValueBytes checks every byte in a covered header. A value must not contain a
+// line break, which would add a line to the signing string.
 func TestVerifier_CoveredValueBytes(t *testing.T) {
 	t.Parallel()
 	v := newVerifier(t, signature.VerifierOptions{})
@@ -30,14 +30,14 @@ func TestVerifier_CoveredValueBytes(t *testing.T) {
 		m, err := v.VerifyCallback(r)
 
 		if valid := i >= ' ' && i != 0x7f || i == '\t'; valid && (err != nil || m.Kind != kind) {
-			t.Errorf("byte %#x: %v, want it verified", i, err)
+			t.Errorf("byte %#x: error = %v, want none", i, err)
 		} else if !valid && !errors.Is(err, signature.ErrMalformed) {
 			t.Errorf("byte %#x: error = %v, want ErrMalformed", i, err)
 		}
 	}
 }
 
-// TestVerifier_TargetBytes checks every byte in a request target. Every target here is signed.
+// TestVerifier_TargetBytes checks every byte in a signed request target.
 func TestVerifier_TargetBytes(t *testing.T) {
 	t.Parallel()
 	v := newVerifier(t, signature.VerifierOptions{})
@@ -56,7 +56,7 @@ func TestVerifier_TargetBytes(t *testing.T) {
 		_, err := v.VerifyCallback(r)
 
 		if valid := i > ' ' && i != 0x7f; valid && err != nil {
-			t.Errorf("byte %#x: %v, want it verified", i, err)
+			t.Errorf("byte %#x: error = %v, want none", i, err)
 		} else if !valid && !errors.Is(err, signature.ErrMalformed) {
 			t.Errorf("byte %#x: error = %v, want ErrMalformed", i, err)
 		}
@@ -71,15 +71,15 @@ func TestVerifier_TargetForms(t *testing.T) {
 		want               error
 	}{
 		{"64 KiB", "/" + strings.Repeat("a", max-1), "", nil},
-		{"64 KiB and a byte", "/" + strings.Repeat("a", max), "", signature.ErrMalformed},
+		{"64 KiB and 1 byte", "/" + strings.Repeat("a", max), "", signature.ErrMalformed},
 		{"absolute form, http", target, "http://" + host + target, nil},
-		{"absolute form, capitals", target, "HTTPS://API.EXAMPLE.COM:443" + target, nil},
+		{"absolute form, upper case", target, "HTTPS://API.EXAMPLE.COM:443" + target, nil},
 		{"absolute form without path", "/?a=/b", "https://" + host + "?a=/b", nil},
 		{"absolute form without host", target, "https://" + target, signature.ErrHost},
 		{"scheme alone", "https", "", signature.ErrMalformed},
 		{"authority form", host + ":443", "", signature.ErrMalformed},
 		{"relative path", "callbacks", "", signature.ErrMalformed},
-		{"another scheme", target, "ws://" + host + target, signature.ErrMalformed},
+		{"unsupported scheme", target, "ws://" + host + target, signature.ErrMalformed},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -102,8 +102,8 @@ func TestVerifier_TargetForms(t *testing.T) {
 	}
 }
 
-// TestVerifier_ClientRequest verifies requests as a client builds them, where URL has what the
-// server's fields have.
+// TestVerifier_ClientRequest verifies client requests, which contain the host and the target in
+// URL.
 func TestVerifier_ClientRequest(t *testing.T) {
 	t.Parallel()
 	v := newVerifier(t, signature.VerifierOptions{})
@@ -113,26 +113,26 @@ func TestVerifier_ClientRequest(t *testing.T) {
 	}
 	fromURL.Host = ""
 	if _, err := v.VerifyCallback(fromURL); err != nil {
-		t.Errorf("host in URL alone: %v", err)
+		t.Errorf("host only in URL: error = %v, want none", err)
 	}
 
 	bare := signedCallback().request(t)
 	bare.Host, bare.URL = "", nil
 	if _, err := v.VerifyCallback(bare); !errors.Is(err, signature.ErrHost) {
-		t.Errorf("neither Host nor URL: error = %v, want ErrHost", err)
+		t.Errorf("no Host and no URL: error = %v, want ErrHost", err)
 	}
 }
 
-func TestNewVerifier_RejectsImpossibleHosts(t *testing.T) {
+func TestNewVerifier_RejectsInvalidHosts(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"[::1", "::1]", "[zz]", "[::1~]", "[::1]x", "api~example.com", "api.example.com:8/", "api.example.com:8a", "api.example.com:123456", "[]:80", "api.example.com:8:8"} {
 		if _, err := signature.NewVerifier(serviceKeys(), []string{name}, nil); err == nil {
-			t.Errorf("host %q is accepted, though no message can be for it", name)
+			t.Errorf("host %q: error = nil, want one: no message can have this host", name)
 		}
 	}
 	for _, name := range []string{"[::1]", "[2001:db8::a.1.2.3]:65535", "a-b_c.example", "LOCALHOST"} {
 		if _, err := signature.NewVerifier(serviceKeys(), []string{name}, nil); err != nil {
-			t.Errorf("host %q: %v", name, err)
+			t.Errorf("host %q: error = %v, want none", name, err)
 		}
 	}
 }
@@ -166,7 +166,7 @@ func TestVerifier_RedirectParameterBytes(t *testing.T) {
 	}
 }
 
-// TestVerifier_ErrorTexts checks what a receiver reads in its log.
+// TestVerifier_ErrorTexts checks the texts that receivers log.
 func TestVerifier_ErrorTexts(t *testing.T) {
 	t.Parallel()
 	outage := errors.New("connection refused")
@@ -205,7 +205,7 @@ func TestVerifier_ErrorTexts(t *testing.T) {
 	}
 }
 
-// TestVerifier_ResponseTexts checks the whole response to a rejected message.
+// TestVerifier_ResponseTexts checks the complete response to a message that is not verified.
 func TestVerifier_ResponseTexts(t *testing.T) {
 	t.Parallel()
 	for status, v := range map[int]*signature.Verifier{
@@ -224,7 +224,7 @@ func TestVerifier_ResponseTexts(t *testing.T) {
 		got, header, text := send(t, srv.Client(), r)
 
 		if got != status || text != http.StatusText(status)+"\n" || header.Get("Content-Type") != "text/plain; charset=utf-8" {
-			t.Errorf("response %d %q %v, want %d and its standard text", got, text, header, status)
+			t.Errorf("response = %d %q %v, want %d with the status text as plain text", got, text, header, status)
 		}
 	}
 }
