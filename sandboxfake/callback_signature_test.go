@@ -12,7 +12,7 @@ import (
 	"github.com/idverify/idverify-go/sandboxfake"
 )
 
-// The options for the header and the digest of a callback reach the message and its signature.
+// The header and digest options apply to the callback and its signature.
 func TestServer_CallbackHeaderAndDigest(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
@@ -48,16 +48,16 @@ func TestServer_CallbackHeaderAndDigest(t *testing.T) {
 			}
 
 			if !verified {
-				t.Error("the callback does not verify")
+				t.Error("callback does not verify")
 			}
 			if got := header.Values(row.header); len(got) != 1 || got[0] != "phone_check" {
-				t.Errorf("%s is %q, want phone_check", row.header, got)
+				t.Errorf("%s = %q, want phone_check", row.header, got)
 			}
 			if other := "X-Service-Callback"; row.header != other && header.Get(other) != "" {
-				t.Errorf("%s is sent as well", other)
+				t.Errorf("%s is also sent", other)
 			}
 			if got := header.Get("Authorization"); !strings.Contains(got, " "+strings.ToLower(row.header)+" ") {
-				t.Errorf("the signature covers %q, want the header %s", got, row.header)
+				t.Errorf("Authorization = %q, want a signature over %s", got, row.header)
 			}
 			sum := sha256.Sum256(body)
 			want := "SHA-256=" + hex.EncodeToString(sum[:])
@@ -65,7 +65,7 @@ func TestServer_CallbackHeaderAndDigest(t *testing.T) {
 				want = "SHA-256=" + base64.StdEncoding.EncodeToString(sum[:])
 			}
 			if got := header.Get("Digest"); got != want {
-				t.Errorf("Digest is %q, want %q", got, want)
+				t.Errorf("Digest = %q, want %q", got, want)
 			}
 		})
 	}

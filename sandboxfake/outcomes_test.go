@@ -12,13 +12,14 @@ import (
 	"github.com/idverify/idverify-go/sandboxfake"
 )
 
-// The tables of the specification's section 3, written out once more by hand: for each last digit, and for the two-digit suffixes that win over it.
-// The text is the status and then match and no_sim_change: yes, no, or - where not applicable.
+// sandboxTables contains the expected outcomes, written by hand: for each last digit, and for the
+// two-digit suffixes that take precedence. Each text is the status, match and no_sim_change: yes,
+// no, or - if not applicable. Protocol: docs/protocol.md, section 4.
 var sandboxTables = []struct {
 	path   string
 	digits [10]string
 	wins   map[string]string
-	opened bool // the Check URL has to be opened
+	opened bool // whether the Check URL must be opened
 }{
 	{
 		path:   "/phone_check/v0.1/checks",
@@ -63,10 +64,10 @@ func TestServer_SandboxOutcomes(t *testing.T) {
 				final := created
 				if table.opened {
 					if got := outcome(created.json); got != "ACCEPTED - -" {
-						t.Errorf("%s: created as %q, want no outcome before the Check URL is opened", suffix, got)
+						t.Errorf("%s: created = %q, want no outcome before the Check URL is opened", suffix, got)
 					}
 					if r := a.get(table.path + "/" + id + "/redirect"); r.status != http.StatusOK {
-						t.Fatalf("%s: the device got %d %s", suffix, r.status, r.body)
+						t.Fatalf("%s: open: %d %s, want 200", suffix, r.status, r.body)
 					}
 					if err := srv.Idle(t.Context()); err != nil {
 						t.Fatal(err)
@@ -74,21 +75,21 @@ func TestServer_SandboxOutcomes(t *testing.T) {
 					final.json = told.last(t)
 				}
 				if got := outcome(final.json); got != want {
-					t.Errorf("%s: ended as %q, want %q", suffix, got, want)
+					t.Errorf("%s: result = %q, want %q", suffix, got, want)
 				}
 
 				read := a.get(table.path + "/" + id)
 				if wins {
 					read.wantProblem(t, 404, "check_not_found")
 				} else if got := outcome(read.json); got != want {
-					t.Errorf("%s: read as %q, want %q", suffix, got, want)
+					t.Errorf("%s: read = %q, want %q", suffix, got, want)
 				}
 			}
 		})
 	}
 }
 
-// outcome is a check's end as the tables above write it.
+// outcome returns a check's result in the notation of sandboxTables.
 func outcome(check map[string]any) string {
 	var text strings.Builder
 	text.WriteString(fmt.Sprint(check["status"]))
@@ -118,12 +119,12 @@ func TestServer_ReachabilityBySuffix(t *testing.T) {
 		case i%100 == 99:
 			byPath.wantProblem(t, 400, "mno_not_supported")
 			if byPath.json["detail"] != "MNO not supported" || byPath.json["title"] != "Bad Request" {
-				t.Errorf("%s: problem %s, want the specification's words", ip, byPath.body)
+				t.Errorf("%s: problem = %s, want the standard title and detail", ip, byPath.body)
 			}
 		case i%2 == 1:
 			byPath.wantProblem(t, 412, "not_mobile_ip")
 			if byPath.json["detail"] != "Not a mobile IP" || byPath.json["title"] != "Precondition Failed" {
-				t.Errorf("%s: problem %s, want the specification's words", ip, byPath.body)
+				t.Errorf("%s: problem = %s, want the standard title and detail", ip, byPath.body)
 			}
 		default:
 			if byPath.status != 200 {
@@ -135,10 +136,10 @@ func TestServer_ReachabilityBySuffix(t *testing.T) {
 			}
 		}
 		if diff := cmp.Diff(byPath.json, byQuery.json); diff != "" {
-			t.Errorf("%s: the two routes differ (-path +query):\n%s", ip, diff)
+			t.Errorf("%s: response by query differs from the one by path (-path +query):\n%s", ip, diff)
 		}
 		if status, fragment := sandboxfake.ReachabilityOutcome(netip.MustParseAddr(ip)); status != byPath.status || fragment != byPath.fragment() {
-			t.Errorf("%s: ReachabilityOutcome says %d %q, the wire %d %q", ip, status, fragment, byPath.status, byPath.fragment())
+			t.Errorf("%s: ReachabilityOutcome = %d %q, want %d %q as the service responds", ip, status, fragment, byPath.status, byPath.fragment())
 		}
 	}
 }
@@ -177,7 +178,7 @@ func TestServer_ReachabilityIPv6(t *testing.T) {
 func TestReachabilityOutcome_ZeroAddr(t *testing.T) {
 	t.Parallel()
 	if status, fragment := sandboxfake.ReachabilityOutcome(netip.Addr{}); status != 400 || fragment != "bad_request" {
-		t.Errorf("%d %q, want 400 bad_request", status, fragment)
+		t.Errorf("ReachabilityOutcome = %d %q, want 400 bad_request", status, fragment)
 	}
 }
 

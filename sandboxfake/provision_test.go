@@ -22,7 +22,7 @@ func ExampleServer_NewProject() {
 	defer srv.Close()
 	ctx := context.Background()
 
-	// A project of its own keeps a test apart from those that share the server.
+	// A separate project isolates a test from others that share the server.
 	shop := srv.NewProject(idverify.ProjectParams{Name: "Shop", Mode: idverify.ModeLive})
 	check, err := shop.Client().PhoneChecks.Create(ctx, idverify.PhoneCheckParams{PhoneNumber: "447700900012"})
 	if err != nil {
@@ -76,7 +76,7 @@ func TestServer_NewProjectMatchesWire(t *testing.T) {
 	}
 
 	if project.ProjectID != created.ProjectID || project.Credentials.ClientID != created.Credentials[0].ClientID || project.Credentials.ClientSecret.Reveal() != created.Credentials[0].ClientSecret.Reveal() {
-		t.Errorf("seeded %s with client id %s, by the wire %s with %s: want the same", project.ProjectID, project.Credentials.ClientID, created.ProjectID, created.Credentials[0].ClientID)
+		t.Errorf("provisioned project %s with client ID %s, created over HTTP %s with %s, want the same", project.ProjectID, project.Credentials.ClientID, created.ProjectID, created.Credentials[0].ClientID)
 	}
 	read := func(srv *sandboxfake.Server) *idverify.Project {
 		p, err := srv.Console().Projects.Get(t.Context(), project.ProjectID)
@@ -86,7 +86,7 @@ func TestServer_NewProjectMatchesWire(t *testing.T) {
 		return p
 	}
 	if diff := cmp.Diff(read(wired), read(seeded)); diff != "" {
-		t.Errorf("read again (-wire +seeded):\n%s", diff)
+		t.Errorf("project (-created +provisioned):\n%s", diff)
 	}
 }
 
@@ -104,17 +104,17 @@ func TestServer_ProvisioningRejects(t *testing.T) {
 		mistake func()
 		says    string
 	}{
-		{"a project without a name", func() { srv.NewProject(idverify.ProjectParams{}) }, "name"},
-		{"a name that is taken", func() { srv.NewProject(idverify.ProjectParams{Name: "Taken"}) }, "name"},
-		{"an unknown mode", func() { srv.NewProject(idverify.ProjectParams{Name: "A", Mode: "half"}) }, "mode"},
-		{"a URL that cannot be called", func() { srv.NewProject(idverify.ProjectParams{Name: "A", CallbackURL: "shop"}) }, "callback_url"},
-		{"a viewer's project", func() { viewer.NewProject(idverify.ProjectParams{Name: "A"}) }, "viewer"},
-		{"a project by deleted credentials", func() { gone.NewProject(idverify.ProjectParams{Name: "A"}) }, "credentials are gone"},
-		{"a workspace without a name", func() { srv.NewWorkspace("") }, "name"},
-		{"a user whose name is too long", func() { srv.SignUp(strings.Repeat("n", 256)) }, "name"},
+		{"project without a name", func() { srv.NewProject(idverify.ProjectParams{}) }, "name"},
+		{"duplicate project name", func() { srv.NewProject(idverify.ProjectParams{Name: "Taken"}) }, "name"},
+		{"unknown mode", func() { srv.NewProject(idverify.ProjectParams{Name: "A", Mode: "half"}) }, "mode"},
+		{"relative URL", func() { srv.NewProject(idverify.ProjectParams{Name: "A", CallbackURL: "shop"}) }, "callback_url"},
+		{"project of a viewer", func() { viewer.NewProject(idverify.ProjectParams{Name: "A"}) }, "viewer"},
+		{"project with deleted credentials", func() { gone.NewProject(idverify.ProjectParams{Name: "A"}) }, "credentials are gone"},
+		{"workspace without a name", func() { srv.NewWorkspace("") }, "name"},
+		{"user name over the limit", func() { srv.SignUp(strings.Repeat("n", 256)) }, "name"},
 	} {
 		if message := author.catch(row.mistake); !strings.Contains(message, row.says) {
-			t.Errorf("%s: the test is told %q, want it to say %q", row.name, message, row.says)
+			t.Errorf("%s: failure message = %q, want it to contain %q", row.name, message, row.says)
 		}
 	}
 }
@@ -129,14 +129,15 @@ func TestServer_ResetRemovesAccounts(t *testing.T) {
 
 	a := &api{t: t, srv: srv}
 	if c, p := a.tokenStatus(account.Credentials, "console"), a.tokenStatus(project.Credentials, "phone_check"); c != 401 || p != 401 {
-		t.Errorf("tokens after the reset: %d and %d, want 401", c, p)
+		t.Errorf("token statuses after the reset = %d and %d, want 401", c, p)
 	}
 	if again := srv.NewWorkspace("Shop"); again.WorkspaceID != account.WorkspaceID {
-		t.Errorf("after a reset the ids begin over again: %s, before %s", again.WorkspaceID, account.WorkspaceID)
+		t.Errorf("workspace ID after the reset = %s, want %s as before", again.WorkspaceID, account.WorkspaceID)
 	}
 }
 
-// Ids come from names and from the counters of their owner: a test that shares its server gets those that it would get alone.
+// IDs depend only on names and on counters of their owner, so a test that shares a server gets the
+// same IDs as a test with its own server.
 func TestServer_IDsIndependentOfOthers(t *testing.T) {
 	t.Parallel()
 	quiet, busy := consoleServer(t), consoleServer(t)
@@ -154,6 +155,6 @@ func TestServer_IDsIndependentOfOthers(t *testing.T) {
 	}
 
 	if diff := cmp.Diff(ids(quiet), ids(busy)); diff != "" {
-		t.Errorf("ids (-alone +among others):\n%s", diff)
+		t.Errorf("IDs (-alone +among others):\n%s", diff)
 	}
 }

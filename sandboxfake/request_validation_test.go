@@ -35,23 +35,23 @@ func TestServer_TokenRequests(t *testing.T) {
 		status      int
 		error       string
 	}{
-		{"a project may have a product's scope", "project", form("grant_type", "client_credentials", "scope", "phone_check"), 200, ""},
-		{"and several", "project", form("grant_type", "client_credentials", "scope", "phone_check sim_check subscriber_check coverage"), 200, ""},
-		{"but no management scope", "project", form("grant_type", "client_credentials", "scope", "projects"), 400, "invalid_scope"},
-		{"and no partial grant", "project", form("grant_type", "client_credentials", "scope", "phone_check projects"), 400, "invalid_scope"},
-		{"a workspace may have management scopes", "workspace", form("grant_type", "client_credentials", "scope", "projects workspaces"), 200, ""},
-		{"and their alias", "workspace", form("grant_type", "client_credentials", "scope", "console"), 200, ""},
-		{"but no product's", "workspace", form("grant_type", "client_credentials", "scope", "phone_check"), 400, "invalid_scope"},
-		{"an unknown scope", "project", form("grant_type", "client_credentials", "scope", "everything"), 400, "invalid_scope"},
-		{"a scope twice", "project", form("grant_type", "client_credentials", "scope", "phone_check phone_check"), 400, "invalid_scope"},
+		{"product scope of a project", "project", form("grant_type", "client_credentials", "scope", "phone_check"), 200, ""},
+		{"several product scopes", "project", form("grant_type", "client_credentials", "scope", "phone_check sim_check subscriber_check coverage"), 200, ""},
+		{"console scope of a project", "project", form("grant_type", "client_credentials", "scope", "projects"), 400, "invalid_scope"},
+		{"product and console scope", "project", form("grant_type", "client_credentials", "scope", "phone_check projects"), 400, "invalid_scope"},
+		{"console scopes of a workspace", "workspace", form("grant_type", "client_credentials", "scope", "projects workspaces"), 200, ""},
+		{"console scope alias", "workspace", form("grant_type", "client_credentials", "scope", "console"), 200, ""},
+		{"product scope of a workspace", "workspace", form("grant_type", "client_credentials", "scope", "phone_check"), 400, "invalid_scope"},
+		{"unknown scope", "project", form("grant_type", "client_credentials", "scope", "everything"), 400, "invalid_scope"},
+		{"duplicate scope", "project", form("grant_type", "client_credentials", "scope", "phone_check phone_check"), 400, "invalid_scope"},
 		{"two spaces", "project", form("grant_type", "client_credentials", "scope", "phone_check  sim_check"), 400, "invalid_scope"},
-		{"a space at the end", "project", form("grant_type", "client_credentials", "scope", "phone_check "), 400, "invalid_scope"},
-		{"an empty scope", "project", form("grant_type", "client_credentials", "scope", ""), 400, "invalid_request"},
+		{"trailing space", "project", form("grant_type", "client_credentials", "scope", "phone_check "), 400, "invalid_scope"},
+		{"empty scope", "project", form("grant_type", "client_credentials", "scope", ""), 400, "invalid_request"},
 		{"no scope", "project", form("grant_type", "client_credentials"), 400, "invalid_request"},
 		{"no grant type", "project", form("scope", "phone_check"), 400, "invalid_request"},
-		{"another grant type", "project", form("grant_type", "password", "scope", "phone_check"), 400, "unsupported_grant_type"},
-		{"a parameter twice", "project", form("grant_type", "client_credentials", "scope", "phone_check", "scope", "sim_check"), 400, "invalid_request"},
-		{"a wrong secret, before all else", "wrong", form(), 401, "invalid_client"},
+		{"unsupported grant type", "project", form("grant_type", "password", "scope", "phone_check"), 400, "unsupported_grant_type"},
+		{"duplicate parameter", "project", form("grant_type", "client_credentials", "scope", "phone_check", "scope", "sim_check"), 400, "invalid_request"},
+		{"wrong secret before other errors", "wrong", form(), 401, "invalid_client"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
@@ -66,10 +66,10 @@ func TestServer_TokenRequests(t *testing.T) {
 			r := a.tokenCall(credentials, row.form)
 
 			if code, _ := r.json["error"].(string); r.status != row.status || code != row.error {
-				t.Errorf("answer is %d %s, want %d %q", r.status, r.body, row.status, row.error)
+				t.Errorf("response = %d %s, want %d %q", r.status, r.body, row.status, row.error)
 			}
 			if got := r.header.Get("Www-Authenticate"); (row.status == 401) != strings.HasPrefix(got, "Basic") {
-				t.Errorf("WWW-Authenticate is %q", got)
+				t.Errorf("WWW-Authenticate = %q, want Basic with 401 only", got)
 			}
 		})
 	}
@@ -87,8 +87,8 @@ func TestServer_TokenMediaTypes(t *testing.T) {
 		{"multipart", "multipart/form-data; boundary=b", multipart, 200},
 		{"urlencoded", "application/x-www-form-urlencoded", "grant_type=client_credentials&scope=phone_check", 200},
 		{"JSON", "application/json", `{"grant_type":"client_credentials","scope":"phone_check"}`, 400},
-		{"nothing", "", "", 400},
-		{"multipart cut off", "multipart/form-data; boundary=b", multipart[:len(multipart)/2], 400},
+		{"empty body", "", "", 400},
+		{"truncated multipart", "multipart/form-data; boundary=b", multipart[:len(multipart)/2], 400},
 		{"multipart without a boundary", "multipart/form-data", multipart, 400},
 		{"over 64 KiB", "application/x-www-form-urlencoded", "scope=" + strings.Repeat("x", 64<<10), 400},
 	} {
@@ -103,10 +103,10 @@ func TestServer_TokenMediaTypes(t *testing.T) {
 			r := a.do(request)
 
 			if r.status != row.status {
-				t.Errorf("answer is %d %s, want %d", r.status, r.body, row.status)
+				t.Errorf("response = %d %s, want %d", r.status, r.body, row.status)
 			}
 			if row.status == 400 && r.json["error"] != "invalid_request" {
-				t.Errorf("error is %s, want invalid_request", r.body)
+				t.Errorf("error = %s, want invalid_request", r.body)
 			}
 		})
 	}
@@ -126,9 +126,9 @@ func TestServer_TokenExpiryAndRevocation(t *testing.T) {
 
 	advance(time.Hour - time.Second)
 	if r := a.get(phoneChecks); r.status != 200 {
-		t.Errorf("a second before its end the token gets %d", r.status)
+		t.Errorf("status one second before the token expires = %d, want 200", r.status)
 	}
-	for range 2 { // the answer does not tell whether there was such a token
+	for range 2 { // the response does not disclose whether the token exists
 		request := a.request(http.MethodPost, "/oauth2/v1/revoke", url.Values{"token": {revoked}}.Encode())
 		request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 		request.SetBasicAuth(srv.Credentials().ClientID, srv.Credentials().ClientSecret.Reveal())
@@ -144,11 +144,11 @@ func TestServer_TokenExpiryAndRevocation(t *testing.T) {
 	r := a.get(phoneChecks)
 	r.wantProblem(t, 401, "unauthorized")
 	if got := r.header.Get("Www-Authenticate"); !strings.HasPrefix(got, "Bearer") {
-		t.Errorf("WWW-Authenticate is %q, want Bearer", got)
+		t.Errorf("WWW-Authenticate = %q, want Bearer", got)
 	}
 }
 
-// The table of section 4, "Scope to path mapping", with the scopes that the contract adds: a token of one scope reaches its paths and nothing else.
+// A token of one scope is valid only for the paths of that scope.
 func TestServer_TokenScopes(t *testing.T) {
 	t.Parallel()
 	srv := sandboxfake.New(t, sandboxfake.WithInMemory())
@@ -183,7 +183,7 @@ func TestServer_ErrorPrecedence(t *testing.T) {
 	a := newAPI(t, srv)
 	simOnly := a.tokenFor(srv.Credentials(), "sim_check")
 	large := `{"phone_number":"` + strings.Repeat("4", 64<<10) + `"}`
-	// Each row has the faults of those below it, and one more, which is told first.
+	// Each row has the errors of the rows below it and one more, which takes precedence.
 	for _, row := range []struct {
 		name, token, method, path, contentType, body string
 		status                                       int
@@ -196,7 +196,7 @@ func TestServer_ErrorPrecedence(t *testing.T) {
 		{"404 for the resource before its body", a.token, "PATCH", "/phone_check/v0.2/checks/unknown", "text/plain", large, 404, "check_not_found"},
 		{"415 before the size", a.token, "POST", phoneChecks, "text/plain", large, 415, "unsupported_media_type"},
 		{"413 before the content", a.token, "POST", phoneChecks, "application/json", large, 413, "payload_too_large"},
-		{"400 at last", a.token, "POST", phoneChecks, "application/json", `{"phone_number":`, 400, "bad_request"},
+		{"400 for the content", a.token, "POST", phoneChecks, "application/json", `{"phone_number":`, 400, "bad_request"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
@@ -210,7 +210,7 @@ func TestServer_ErrorPrecedence(t *testing.T) {
 
 			r.wantProblem(t, row.status, row.fragment)
 			if row.status == 405 && r.header.Get("Allow") == "" {
-				t.Error("no Allow header")
+				t.Error("missing Allow header")
 			}
 		})
 	}
@@ -225,42 +225,42 @@ func TestServer_CreateCheckBodies(t *testing.T) {
 		fragment         string
 	}{
 		{"empty", phoneChecks, ``, 400, "bad_request"},
-		{"cut off", phoneChecks, `{"phone_number":"44770090`, 400, "bad_request"},
+		{"truncated", phoneChecks, `{"phone_number":"44770090`, 400, "bad_request"},
 		{"not JSON", phoneChecks, `phone_number=447700900000`, 400, "bad_request"},
-		{"an array", phoneChecks, `[]`, 400, "bad_request"},
-		{"text behind", phoneChecks, `{"phone_number":"447700900000"} and more`, 400, "bad_request"},
-		{"a second document", phoneChecks, `{"phone_number":"447700900000"}{}`, 400, "bad_request"},
+		{"array", phoneChecks, `[]`, 400, "bad_request"},
+		{"trailing text", phoneChecks, `{"phone_number":"447700900000"} and more`, 400, "bad_request"},
+		{"second document", phoneChecks, `{"phone_number":"447700900000"}{}`, 400, "bad_request"},
 		{"no number", phoneChecks, `{}`, 400, "bad_request"},
 		{"null", phoneChecks, `{"phone_number":null}`, 400, "bad_request"},
-		{"a JSON number", phoneChecks, `{"phone_number":447700900000}`, 400, "bad_request"},
-		{"an empty number", phoneChecks, `{"phone_number":""}`, 400, "phone_format_invalid"},
-		{"a plus", phoneChecks, `{"phone_number":"+447700900000"}`, 400, "phone_format_invalid"},
+		{"JSON number", phoneChecks, `{"phone_number":447700900000}`, 400, "bad_request"},
+		{"empty number", phoneChecks, `{"phone_number":""}`, 400, "phone_format_invalid"},
+		{"plus sign", phoneChecks, `{"phone_number":"+447700900000"}`, 400, "phone_format_invalid"},
 		{"spaces", phoneChecks, `{"phone_number":"4477 00900000"}`, 400, "phone_format_invalid"},
-		{"a leading zero", phoneChecks, `{"phone_number":"07700900000"}`, 400, "phone_format_invalid"},
+		{"leading zero", phoneChecks, `{"phone_number":"07700900000"}`, 400, "phone_format_invalid"},
 		{"6 digits", phoneChecks, `{"phone_number":"447700"}`, 400, "phone_format_invalid"},
 		{"7 digits", phoneChecks, `{"phone_number":"4477009"}`, 201, ""},
 		{"15 digits", phoneChecks, `{"phone_number":"447700900000000"}`, 201, ""},
 		{"16 digits", phoneChecks, `{"phone_number":"4477009000000000"}`, 400, "phone_format_invalid"},
-		{"digits of another script", phoneChecks, `{"phone_number":"٤٤٧٧٠٠٩٠٠٠٠٠"}`, 400, "phone_format_invalid"},
+		{"Arabic digits", phoneChecks, `{"phone_number":"٤٤٧٧٠٠٩٠٠٠٠٠"}`, 400, "phone_format_invalid"},
 		{"unknown fields", phoneChecks, `{"phone_number":"447700900000","colour":"red"}`, 201, ""},
-		{"a name in another case", phoneChecks, `{"Phone_Number":"447700900000"}`, 400, "bad_request"},
-		{"a relative callback URL", phoneChecks, `{"phone_number":"447700900000","callback_url":"/callbacks"}`, 400, "bad_request"},
-		{"another scheme", phoneChecks, `{"phone_number":"447700900000","callback_url":"ftp://app.sandbox.test"}`, 400, "bad_request"},
+		{"field name in another case", phoneChecks, `{"Phone_Number":"447700900000"}`, 400, "bad_request"},
+		{"relative callback URL", phoneChecks, `{"phone_number":"447700900000","callback_url":"/callbacks"}`, 400, "bad_request"},
+		{"unsupported scheme", phoneChecks, `{"phone_number":"447700900000","callback_url":"ftp://app.sandbox.test"}`, 400, "bad_request"},
 		{"userinfo", phoneChecks, `{"phone_number":"447700900000","callback_url":"https://me:pw@app.sandbox.test"}`, 400, "bad_request"},
-		{"a fragment", phoneChecks, `{"phone_number":"447700900000","callback_url":"https://app.sandbox.test/#here"}`, 400, "bad_request"},
-		{"a callback URL of the wrong type", phoneChecks, `{"phone_number":"447700900000","callback_url":7}`, 400, "bad_request"},
-		{"an address that is none", phoneChecks, `{"phone_number":"447700900000","phone_ip":"here"}`, 400, "bad_request"},
-		{"an address with a zone", phoneChecks, `{"phone_number":"447700900000","phone_ip":"fe80::1%eth0"}`, 400, "bad_request"},
-		{"an IPv4 address", phoneChecks, `{"phone_number":"447700900000","phone_ip":"192.0.2.1"}`, 201, ""},
-		{"an IPv6 address", phoneChecks, `{"phone_number":"447700900000","phone_ip":"2001:db8::1"}`, 201, ""},
-		{"a redirect URL with a code", "/phone_check/v0.2/checks", `{"phone_number":"447700900000","redirect_url":"https://app.sandbox.test/?co%64e=1"}`, 400, "bad_request"},
-		{"a redirect URL with its own query", "/phone_check/v0.2/checks", `{"phone_number":"447700900000","redirect_url":"https://app.sandbox.test/?a=1"}`, 201, ""},
-		{"a redirect URL where there is none", phoneChecks, `{"phone_number":"447700900000","redirect_url":"nonsense"}`, 201, ""},
+		{"fragment", phoneChecks, `{"phone_number":"447700900000","callback_url":"https://app.sandbox.test/#here"}`, 400, "bad_request"},
+		{"callback URL of the wrong type", phoneChecks, `{"phone_number":"447700900000","callback_url":7}`, 400, "bad_request"},
+		{"invalid address", phoneChecks, `{"phone_number":"447700900000","phone_ip":"here"}`, 400, "bad_request"},
+		{"address with a zone", phoneChecks, `{"phone_number":"447700900000","phone_ip":"fe80::1%eth0"}`, 400, "bad_request"},
+		{"IPv4 address", phoneChecks, `{"phone_number":"447700900000","phone_ip":"192.0.2.1"}`, 201, ""},
+		{"IPv6 address", phoneChecks, `{"phone_number":"447700900000","phone_ip":"2001:db8::1"}`, 201, ""},
+		{"redirect URL with a code", "/phone_check/v0.2/checks", `{"phone_number":"447700900000","redirect_url":"https://app.sandbox.test/?co%64e=1"}`, 400, "bad_request"},
+		{"redirect URL with a query", "/phone_check/v0.2/checks", `{"phone_number":"447700900000","redirect_url":"https://app.sandbox.test/?a=1"}`, 201, ""},
+		{"redirect URL ignored in v0.1", phoneChecks, `{"phone_number":"447700900000","redirect_url":"nonsense"}`, 201, ""},
 		{"59 minutes", "/sim_check/v0.1/checks", `{"phone_number":"447700900000","period":59}`, 400, "bad_request"},
 		{"60 minutes", "/sim_check/v0.1/checks", `{"phone_number":"447700900000","period":60}`, 201, ""},
 		{"540000 minutes", "/sim_check/v0.1/checks", `{"phone_number":"447700900000","period":540000}`, 201, ""},
 		{"540001 minutes", "/sim_check/v0.1/checks", `{"phone_number":"447700900000","period":540001}`, 400, "bad_request"},
-		{"half a minute", "/subscriber_check/v0.1/checks", `{"phone_number":"447700900000","period":60.5}`, 400, "bad_request"},
+		{"fraction of a minute", "/subscriber_check/v0.1/checks", `{"phone_number":"447700900000","period":60.5}`, 400, "bad_request"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
@@ -269,13 +269,13 @@ func TestServer_CreateCheckBodies(t *testing.T) {
 
 			if row.status == 201 {
 				if r.status != 201 {
-					t.Errorf("answer is %d %s, want 201", r.status, r.body)
+					t.Errorf("response = %d %s, want 201", r.status, r.body)
 				}
 				return
 			}
 			r.wantProblem(t, row.status, row.fragment)
 			if strings.Contains(string(r.body), "4477") {
-				t.Errorf("the problem repeats the number: %s", r.body)
+				t.Errorf("problem contains the phone number: %s", r.body)
 			}
 		})
 	}
@@ -289,9 +289,9 @@ func TestServer_ListQueries(t *testing.T) {
 		status int
 	}{
 		{"", 200},
-		{"colour=red", 200}, // unknown parameters are ignored, as unknown fields are
+		{"colour=red", 200}, // unknown parameters are ignored
 		{"page=0", 400}, {"page=-1", 400}, {"page=x", 400}, {"page=", 400}, {"page=99999999999999999999", 400}, {"page=1&page=2", 400},
-		{"page=1000000", 200}, // past the end: empty
+		{"page=1000000", 200}, // past the end
 		{"size=0", 400}, {"size=1", 200}, {"size=100", 200}, {"size=101", 400},
 		{"sort=created_at,desc", 200}, {"sort=created_at,asc", 200}, {"sort=created_at", 200}, {"sort=updated_at,asc", 200},
 		{"sort=name,asc", 400}, {"sort=created_at,sideways", 400}, {"sort=", 400},
@@ -309,7 +309,7 @@ func TestServer_ListQueries(t *testing.T) {
 			r := a.get(phoneChecks + "?" + row.query)
 
 			if row.status == 200 && r.status != 200 {
-				t.Errorf("answer is %d %s, want 200", r.status, r.body)
+				t.Errorf("response = %d %s, want 200", r.status, r.body)
 			}
 			if row.status != 200 {
 				r.wantProblem(t, row.status, "bad_request")
@@ -326,10 +326,10 @@ func TestServer_HeadCheckURL(t *testing.T) {
 	r := a.call(http.MethodHead, phoneChecks+"/"+id+"/redirect", "")
 
 	if r.status != http.StatusMethodNotAllowed {
-		t.Errorf("HEAD gets %d, want 405", r.status)
+		t.Errorf("HEAD = %d, want 405", r.status)
 	}
 	if status := a.get(phoneChecks + "/" + id).json["status"]; status != "ACCEPTED" {
-		t.Errorf("the check is %v, want ACCEPTED still", status)
+		t.Errorf("status after HEAD = %v, want ACCEPTED", status)
 	}
 }
 
@@ -356,7 +356,7 @@ func TestServer_RejectsPlainHTTP(t *testing.T) {
 	if err == nil {
 		defer response.Body.Close()
 		if response.StatusCode < 400 {
-			t.Errorf("plain HTTP gets %d, want a failure", response.StatusCode)
+			t.Errorf("plain HTTP = %d, want an error", response.StatusCode)
 		}
 	}
 }

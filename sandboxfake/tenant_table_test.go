@@ -1,6 +1,6 @@
 package sandboxfake_test
 
-// tenantTable lists the result of every operation for each intruder who uses the victim's IDs.
+// tenantTable contains the result of each operation for each intruder, who uses the victim's IDs.
 var tenantTable = map[string][intruders]string{
 	"POST /oauth2/v1/token":      {"401 invalid_client", "401 invalid_client", skip, skip, skip}, // with the victim's client ID
 	"POST /oauth2/v1/revoke":     {ownRealm, ownRealm, skip, skip, skip},                         // of the victim's token
@@ -49,8 +49,8 @@ var tenantTable = map[string][intruders]string{
 	"POST /console/{v}/workspaces/{workspace_id}/invitations":        {noScope, noWorkspace, ownRealm, skip, noScope},
 	"GET /console/{v}/workspaces/{workspace_id}/invitations":         {noScope, noWorkspace, ownRealm, skip, noScope},
 
-	// Nobody creates or resets the credentials of another member, who would not be the only one to
-	// know the secret.
+	// No member can create or reset credentials of another member: only the owner of credentials may
+	// know their secret.
 	"POST /console/{v}/workspaces/{workspace_id}/members/{member_id}/credentials":                   {noScope, noWorkspace, noScope, noScope, noScope},
 	"GET /console/{v}/workspaces/{workspace_id}/members/{member_id}/credentials":                    {noScope, noWorkspace, missing404, skip, noScope},
 	"GET /console/{v}/workspaces/{workspace_id}/members/{member_id}/credentials/{client_id}":        {noScope, noWorkspace, missing404, skip, noScope},
@@ -78,26 +78,26 @@ var tenantTable = map[string][intruders]string{
 	"DELETE /console/{v}/workspaces/{workspace_id}/projects/{project_id}/credentials/{client_id}": {noScope, noWorkspace, missing404, skip, noScope},
 }
 
-// The callers of tenantTable, all with valid credentials, and none of them the victim: the owner of
-// a workspace, with a project, an admin and a viewer.
+// The intruders of tenantTable. All have valid credentials. The victim is the owner of a workspace
+// with a project, an admin and a viewer.
 const (
 	otherProject        = iota // a project of the victim's workspace
 	otherWorkspace             // a project, or for the console the owner, of another workspace
-	throughOwnWorkspace        // the same, by the path of their own workspace with the victim's IDs
+	throughOwnWorkspace        // the same, with the path of their own workspace and the victim's IDs
 	otherAdmin                 // an admin of the victim's workspace
 	otherViewer                // a viewer of the victim's workspace
 	intruders
 )
 
-var intruderNames = [intruders]string{"another project", "another workspace", "another workspace by its own path", "an admin", "a viewer"}
+var intruderNames = [intruders]string{"another project", "another workspace", "another workspace with its own path", "an admin", "a viewer"}
 
-// The results.
+// The results of tenantTable.
 const (
-	ownRealm    = "own"    // success in the intruder's own realm: nothing of the victim's is read or changed
-	public      = "public" // needs no credentials
-	skip        = ""       // not about isolation: the row does not apply, or the intruder's role allows it
+	ownRealm    = "own"    // succeeds for the intruder's own data, without access to the victim's
+	public      = "public" // requires no credentials
+	skip        = ""       // not applicable, or allowed by the intruder's role
 	checkGone   = "404 check_not_found"
 	noWorkspace = "404 workspace_not_found"
 	missing404  = "404 not_found"
-	noScope     = "403 forbidden" // the scope or the role does not allow the operation at all
+	noScope     = "403 forbidden" // the scope or the role does not allow the operation
 )

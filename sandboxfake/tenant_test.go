@@ -18,19 +18,19 @@ import (
 	"github.com/idverify/idverify-go/sandboxfake"
 )
 
-// tenants are a victim with something of every kind, and the intruders.
+// tenants contains a victim with data of every kind, and the intruders.
 type tenants struct {
 	srv            *sandboxfake.Server
 	victim         *sandboxfake.Account
 	project        *sandboxfake.Project
 	owner, product *api              // the victim's
-	ids            map[string]string // the victim's, by the name of the path's segment
+	ids            map[string]string // the victim's, by name of the path segment
 	checks, codes  map[string]string // the victim's, by product
 	traces         map[string]string
-	productCallers [intruders]*api // nil where the intruder has no project
+	productCallers [intruders]*api // nil if the intruder has no project
 	consoleCallers [intruders]*api
 	credentials    [intruders]idverify.Credentials
-	realms         int // names what the intruders create
+	realms         int // number of requests, for unique names
 }
 
 func newTenants(t *testing.T) *tenants {
@@ -70,7 +70,7 @@ func newTenants(t *testing.T) *tenants {
 	return n
 }
 
-// path returns the path of an operation with the victim's IDs, or with unknown ones.
+// path returns the path of an operation with the victim's IDs, or with unknown IDs.
 func (n *tenants) path(op wire.Operation, intruder int, known bool) string {
 	path := op.Path
 	if versions := wire.Versions[op.Product()]; len(versions) > 0 {
@@ -94,7 +94,7 @@ func (n *tenants) path(op wire.Operation, intruder int, known bool) string {
 	return strings.NewReplacer("{ip}", "192.0.2.2", "{code}", "GB", "{period}", "hourly").Replace(path)
 }
 
-// request returns a call of an operation that would succeed if the IDs were the intruder's own.
+// request returns a request that would succeed if the IDs were the intruder's own.
 func (n *tenants) request(op wire.Operation, intruder int, known bool) *http.Request {
 	n.realms++
 	caller, body, media := n.consoleCallers[intruder], "", wire.MediaJSON
@@ -141,7 +141,8 @@ func (n *tenants) request(op wire.Operation, intruder int, known bool) *http.Req
 	return request
 }
 
-// snapshot is everything that the victim can read, with tokens from the start: a revoked one shows.
+// snapshot returns everything that the victim can read. It uses the initial tokens, so that a
+// revoked token is noticed.
 func (n *tenants) snapshot(intruder int) string {
 	var all strings.Builder
 	for _, path := range []string{
@@ -155,7 +156,7 @@ func (n *tenants) snapshot(intruder int) string {
 	}
 	workspace := n.owner.get(workspaces + "/default")
 	fmt.Fprintln(&all, workspace.text("name"))
-	if intruder != otherProject { // which is charged to the same balance
+	if intruder != otherProject { // checks of the other project are charged to the same balance
 		fmt.Fprintln(&all, workspace.number(n.owner.t, "_embedded", "balance", "amount_available"))
 	}
 	for _, product := range []string{wire.PhoneCheck, wire.SubscriberCheck, wire.SIMCheck} {
@@ -165,7 +166,7 @@ func (n *tenants) snapshot(intruder int) string {
 	return all.String()
 }
 
-// secrets are texts by which a response would show something of the victim's.
+// secrets returns texts that must not appear in responses to intruders.
 func (n *tenants) secrets() []string {
 	secrets := slices.Concat(slices.Collect(maps.Values(n.ids)), slices.Collect(maps.Values(n.checks)), slices.Collect(maps.Values(n.codes)), slices.Collect(maps.Values(n.traces)))
 	return append(secrets, "the victim's reference", "Victim", n.victim.Credentials.ClientID, n.project.Credentials.ClientID, n.product.token)
@@ -179,15 +180,15 @@ func TestServer_IsolatesTenants(t *testing.T) {
 		key := op.Method + " " + op.Path
 		row, ok := rows[key]
 		if !ok {
-			t.Errorf("%s has no row: nobody knows whether it keeps tenants apart", key)
+			t.Errorf("%s has no row in tenantTable, want a row for each operation", key)
 			continue
 		}
 		delete(rows, key)
 		if row[otherProject] == skip || row[otherWorkspace] == skip {
-			t.Errorf("%s: the row says nothing about another project or another workspace", key)
+			t.Errorf("%s: the row has no result for another project or another workspace", key)
 		}
 		if (row[throughOwnWorkspace] == skip) == strings.Contains(op.Path, "{workspace_id}") {
-			t.Errorf("%s: the row must say what happens by the intruder's own workspace where there is one", key)
+			t.Errorf("%s: a result for the intruder's own workspace is required only for paths with a workspace", key)
 		}
 		for intruder, want := range row {
 			if want != skip && want != public {
@@ -196,11 +197,12 @@ func TestServer_IsolatesTenants(t *testing.T) {
 		}
 	}
 	for key := range rows {
-		t.Errorf("the table has %s, which is not an operation", key)
+		t.Errorf("tenantTable has %s, which is not an operation", key)
 	}
 }
 
-// check makes an intruder's call and checks its result, what it shows, and that it changes nothing.
+// check sends an intruder's request and checks its result, that it discloses nothing of the victim,
+// and that it changes nothing.
 func (n *tenants) check(t *testing.T, op wire.Operation, intruder int, want string) {
 	t.Helper()
 	name := fmt.Sprintf("%s by %s (%s %s)", op.Name, intruderNames[intruder], op.Method, op.Path)
@@ -209,7 +211,7 @@ func (n *tenants) check(t *testing.T, op wire.Operation, intruder int, want stri
 	r := n.product.do(n.request(op, intruder, true))
 
 	if diff := cmp.Diff(before, n.snapshot(intruder)); diff != "" {
-		t.Errorf("%s changed what is the victim's (-before +after):\n%s", name, diff)
+		t.Errorf("%s changed the victim's data (-before +after):\n%s", name, diff)
 	}
 	got := strconv.Itoa(r.status) + " " + r.fragment()
 	switch {
@@ -224,11 +226,11 @@ func (n *tenants) check(t *testing.T, op wire.Operation, intruder int, want stri
 	if !sameWorkspace(intruder) || op.Product() != wire.Console {
 		for _, secret := range n.secrets() {
 			if strings.Contains(string(r.body), secret) {
-				t.Errorf("%s shows %q of the victim: %s", name, secret, r.body)
+				t.Errorf("%s discloses %q of the victim: %s", name, secret, r.body)
 			}
 		}
 	}
-	// What belongs to another and what does not exist look the same.
+	// Responses must not distinguish the victim's objects from unknown ones.
 	if !strings.HasPrefix(want, "404") {
 		return
 	}
@@ -236,13 +238,14 @@ func (n *tenants) check(t *testing.T, op wire.Operation, intruder int, want stri
 	r.header.Del("X-Request-Id")
 	unknown.header.Del("X-Request-Id")
 	if diff := cmp.Diff(string(unknown.body), string(r.body)); diff != "" || r.status != unknown.status {
-		t.Errorf("%s: %d, and for unknown IDs %d (-unknown +victim's):\n%s", name, r.status, unknown.status, diff)
+		t.Errorf("%s: %d, for unknown IDs %d (-unknown +victim's):\n%s", name, r.status, unknown.status, diff)
 	}
 	if diff := cmp.Diff(unknown.header, r.header); diff != "" {
-		t.Errorf("%s: headers disclose that it exists (-unknown +victim's):\n%s", name, diff)
+		t.Errorf("%s: headers disclose that the object exists (-unknown +victim's):\n%s", name, diff)
 	}
 }
 
-// sameWorkspace reports whether an intruder is a member of the victim's workspace, and so sees
+// sameWorkspace reports whether an intruder is a member of the victim's workspace and may read
 // parts of it.
+
 func sameWorkspace(intruder int) bool { return intruder >= otherAdmin }
