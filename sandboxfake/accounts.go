@@ -112,55 +112,55 @@ type credential struct {
 }
 
 // bootstrap makes what every server begins with.
-func (st *state) bootstrap() error {
-	st.accounts = accounts{
+func (s *service) bootstrap() error {
+	s.accounts = accounts{
 		workspaces:  make(map[string]*workspace),
 		projects:    make(map[string]*project),
 		credentials: make(map[string]*credential),
 	}
-	owner, err := st.signUp("Owner", "Sandbox workspace", nil)
+	owner, err := s.signUp("Owner", "Sandbox workspace", nil)
 	if err != nil {
 		return err
 	}
-	p, err := st.seedProject(owner.Credentials.ClientID, &projectParams{Name: new("Sandbox project"), Mode: new(string(modeSandbox))})
+	p, err := s.seedProject(owner.Credentials.ClientID, &projectParams{Name: new("Sandbox project"), Mode: new(string(modeSandbox))})
 	if err != nil {
 		return err
 	}
-	st.initial.workspace, st.initial.project = owner.Credentials, p.Credentials
+	s.initial.workspace, s.initial.project = owner.Credentials, p.Credentials
 	return nil
 }
 
 // newUser makes a user and the workspace that they own.
-func (st *state) newUser(name, workspaceName string) *user {
+func (s *service) newUser(name, workspaceName string) *user {
 	w := &workspace{
-		id:       st.ids.uuid("workspace "+workspaceName, "", &st.ids.root),
+		id:       s.ids.uuid("workspace "+workspaceName, "", &s.ids.root),
 		name:     workspaceName,
-		seq:      len(st.accounts.workspaces),
-		created:  wireTime(st.clock.Now()),
+		seq:      len(s.accounts.workspaces),
+		created:  wireTime(s.clock.Now()),
 		currency: initialCurrency,
 		balance:  initialBalance,
 		usage:    make(map[usageKey]*usage),
 	}
-	st.accounts.workspaces[w.id] = w
+	s.accounts.workspaces[w.id] = w
 	u := &user{name: name}
-	st.join(u, w, roleOwner)
+	s.join(u, w, roleOwner)
 	return u
 }
 
 // join makes u a member of w.
-func (st *state) join(u *user, w *workspace, r role) *member {
-	m := &member{id: st.ids.uuid("member "+u.name, w.id, &w.counter), user: u, role: r, workspace: w, created: wireTime(st.clock.Now())}
+func (s *service) join(u *user, w *workspace, r role) *member {
+	m := &member{id: s.ids.uuid("member "+u.name, w.id, &w.counter), user: u, role: r, workspace: w, created: wireTime(s.clock.Now())}
 	w.members = append(w.members, m)
 	u.memberships = append(u.memberships, m)
 	return m
 }
 
 // newProject makes a project of m's workspace. Its id comes from its name, so that it does not depend on what other projects there are.
-func (st *state) newProject(m *member, chosen settings) *project {
+func (s *service) newProject(m *member, chosen settings) *project {
 	w := m.workspace
-	now := wireTime(st.clock.Now())
+	now := wireTime(s.clock.Now())
 	p := &project{
-		id:        st.ids.uuid("project "+chosen.name, w.id, &w.counter),
+		id:        s.ids.uuid("project "+chosen.name, w.id, &w.counter),
 		settings:  chosen,
 		workspace: w,
 		member:    m,
@@ -169,48 +169,48 @@ func (st *state) newProject(m *member, chosen settings) *project {
 		checks:    make(map[string][]*check),
 	}
 	w.projects = append(w.projects, p)
-	st.accounts.projects[p.id] = p
+	s.accounts.projects[p.id] = p
 	return p
 }
 
 // endProject takes a project away with its credentials, their tokens and its checks, which do not expire any more. Callbacks that are on their way arrive.
-func (st *state) endProject(p *project) {
+func (s *service) endProject(p *project) {
 	for _, c := range slices.Clone(p.credentials) {
-		st.endCredential(c)
+		s.endCredential(c)
 	}
 	for _, checks := range p.checks {
 		for _, ck := range checks {
-			st.clock.Cancel(ck.expiry)
-			delete(st.checks, ck.id)
+			s.clock.Cancel(ck.expiry)
+			delete(s.checks, ck.id)
 		}
 	}
 	p.workspace.projects = without(p.workspace.projects, p)
-	delete(st.accounts.projects, p.id)
+	delete(s.accounts.projects, p.id)
 }
 
 // newCredential makes a pair for m: of project p, or of the workspace when p is nil. The answer is the only place where the secret is ever seen.
-func (st *state) newCredential(m *member, p *project) (c *credential, secret string) {
-	c = &credential{workspace: m.workspace, member: m, project: p, created: wireTime(st.clock.Now())}
+func (s *service) newCredential(m *member, p *project) (c *credential, secret string) {
+	c = &credential{workspace: m.workspace, member: m, project: p, created: wireTime(s.clock.Now())}
 	owner, counter := c.owner()
-	c.clientID = st.ids.uuid("client_id", owner, counter)
-	st.accounts.credentials[c.clientID] = c
+	c.clientID = s.ids.uuid("client_id", owner, counter)
+	s.accounts.credentials[c.clientID] = c
 	list := c.list()
 	*list = append(*list, c)
-	return c, st.newSecret(c)
+	return c, s.newSecret(c)
 }
 
 // newSecret gives a pair its secret, or another one.
-func (st *state) newSecret(c *credential) string {
+func (s *service) newSecret(c *credential) string {
 	owner, counter := c.owner()
-	secret := st.ids.secret("client_secret", owner, counter)
+	secret := s.ids.secret("client_secret", owner, counter)
 	c.secretHash = sha256.Sum256([]byte(secret))
 	return secret
 }
 
 // endCredential takes a pair away, and its tokens with it.
-func (st *state) endCredential(c *credential) {
+func (s *service) endCredential(c *credential) {
 	c.deleted = true
-	delete(st.accounts.credentials, c.clientID)
+	delete(s.accounts.credentials, c.clientID)
 	list := c.list()
 	*list = without(*list, c)
 }

@@ -25,7 +25,7 @@ type billingAccount struct {
 }
 
 // getBillingAccount is GET …/workspaces/{workspace_id}/billing_account.
-func (s *Server) getBillingAccount(_ *call, m *member) (any, error) {
+func (s *service) getBillingAccount(_ *call, m *member) (any, error) {
 	if m.workspace.billing == nil {
 		return nil, newProblem(wire.NotFound, "There are no company details yet")
 	}
@@ -33,7 +33,7 @@ func (s *Server) getBillingAccount(_ *call, m *member) (any, error) {
 }
 
 // updateBillingAccount is PUT …/workspaces/{workspace_id}/billing_account: the new details stand in place of all the old ones.
-func (s *Server) updateBillingAccount(c *call, m *member) (any, error) {
+func (s *service) updateBillingAccount(c *call, m *member) (any, error) {
 	var account billingAccount
 	if err := c.decode(&account); err != nil {
 		return nil, err
@@ -105,7 +105,7 @@ func (p *paymentMethodParams) check() error {
 var badCurrency = "a currency must be one of " + strings.Join(currencies, ", ") + ", each named once"
 
 // addPaymentMethod is POST …/workspaces/{workspace_id}/payment_methods.
-func (s *Server) addPaymentMethod(c *call, m *member) (any, error) {
+func (s *service) addPaymentMethod(c *call, m *member) (any, error) {
 	var params paymentMethodParams
 	if err := c.decode(&params); err != nil {
 		return nil, err
@@ -143,11 +143,11 @@ var paymentMethodListing = listing[*paymentMethod]{
 		"payment_method_id": rsql.Text(func(p *paymentMethod) string { return p.id }),
 		"last_four_digits":  rsql.Text(func(p *paymentMethod) string { return p.lastFour }),
 	},
-	view: func(_ *Server, p *paymentMethod) any { return p.view() },
+	view: func(_ *service, p *paymentMethod) any { return p.view() },
 }
 
 // listPaymentMethods is GET …/workspaces/{workspace_id}/payment_methods.
-func (s *Server) listPaymentMethods(c *call, m *member) (any, error) {
+func (s *service) listPaymentMethods(c *call, m *member) (any, error) {
 	return listPage(s, c, paymentMethodListing, m.workspace.paymentMethods)
 }
 
@@ -161,7 +161,7 @@ func (w *workspace) paymentMethod(id string) *paymentMethod {
 }
 
 // getPaymentMethod is GET …/payment_methods/{payment_method_id}.
-func (s *Server) getPaymentMethod(c *call, m *member) (any, error) {
+func (s *service) getPaymentMethod(c *call, m *member) (any, error) {
 	p := m.workspace.paymentMethod(c.ids["payment_method_id"])
 	if p == nil {
 		return nil, newProblem(wire.NotFound, "There is no such payment method")
@@ -170,7 +170,7 @@ func (s *Server) getPaymentMethod(c *call, m *member) (any, error) {
 }
 
 // deletePaymentMethod is DELETE …/payment_methods/{payment_method_id}.
-func (s *Server) deletePaymentMethod(c *call, m *member) (any, error) {
+func (s *service) deletePaymentMethod(c *call, m *member) (any, error) {
 	p := m.workspace.paymentMethod(c.ids["payment_method_id"])
 	if p == nil {
 		return nil, newProblem(wire.NotFound, "There is no such payment method")
@@ -203,7 +203,7 @@ func (t *topUp) view() topUpView {
 const maxPaidIn = 1_000_000_000_000 * moneyUnit
 
 // createTopUp is POST …/workspaces/{workspace_id}/topups.
-func (s *Server) createTopUp(c *call, m *member) (any, error) {
+func (s *service) createTopUp(c *call, m *member) (any, error) {
 	var params struct {
 		PaymentMethodID string      `json:"payment_method_id"`
 		Currency        string      `json:"currency"`
@@ -263,10 +263,10 @@ var topUpListing = listing[*topUp]{
 		"amount":            moneyField(func(t *topUp) money { return t.amount }),
 		"created_at":        rsql.Time(func(t *topUp) time.Time { return t.created }),
 	},
-	view: func(_ *Server, t *topUp) any { return t.view() },
+	view: func(_ *service, t *topUp) any { return t.view() },
 }
 
 // listTopUps is GET …/workspaces/{workspace_id}/topups.
-func (s *Server) listTopUps(c *call, m *member) (any, error) {
+func (s *service) listTopUps(c *call, m *member) (any, error) {
 	return listPage(s, c, topUpListing, m.workspace.topUps)
 }

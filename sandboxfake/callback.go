@@ -89,7 +89,7 @@ type delivery struct {
 }
 
 // queueCallback queues the callback of a check that has come to its end, if there is a URL for it.
-func (s *Server) queueCallback(ck *check) {
+func (s *service) queueCallback(ck *check) {
 	target := ck.callbackURL
 	if target == "" {
 		target = ck.project.callbackFor(ck.product.name)
@@ -116,60 +116,59 @@ func (p *project) callbackFor(product string) string {
 }
 
 // queueDelivery gives d its id and has it tried as soon as nothing else is due.
-func (st *state) queueDelivery(d *delivery) {
-	d.ID = st.ids.uuid("delivery", d.project.id, &d.project.counter)
-	st.deliveries.add(d)
-	d.queue(st, st.clock.Now())
+func (s *service) queueDelivery(d *delivery) {
+	d.ID = s.ids.uuid("delivery", d.project.id, &d.project.counter)
+	s.deliveries.add(d)
+	s.queueAttempt(d, s.clock.Now())
 }
 
-// queue has d tried at due.
-func (d *delivery) queue(st *state, due time.Time) {
+// queueAttempt queues the next attempt of d.
+func (s *service) queueAttempt(d *delivery, due time.Time) {
 	d.NextAttempt = due
-	st.changed(d)
-	st.clock.Schedule(due, func() { st.server.attempt(d) })
+	s.markChanged(d)
+	s.clock.Schedule(due, func() { s.attempt(d) })
 }
 
-// changed numbers a change of d, for those who wait for one.
-func (st *state) changed(d *delivery) {
-	st.revision++
-	d.revision = st.revision
-	st.server.signal()
+// markChanged numbers a change of d and wakes the callers that wait for one.
+func (s *service) markChanged(d *delivery) {
+	s.revision++
+	d.revision = s.revision
+	s.signal()
 }
 
 // attempt begins the next try of d, or lets it wait for its turn.
-func (s *Server) attempt(d *delivery) {
+func (s *service) attempt(d *delivery) {
 	d.NextAttempt = time.Time{}
-	s.state.changed(d)
+	s.markChanged(d)
 	if s.inFlight == maxInFlight {
 		s.waiting = append(s.waiting, d)
 		return
 	}
 	s.inFlight++
-	st := s.state
-	fault := st.takeFault(OperationCallback, d.project, d.project.workspace)
-	try := Attempt{Time: st.clock.Now(), Fault: fault}
+	fault := s.takeFault(OperationCallback, d.project, d.project.workspace)
+	try := Attempt{Time: s.clock.Now(), Fault: fault}
 	n := len(d.Attempts) + 1
-	st.running.Go(func() {
+	s.running.Go(func() {
 		began := time.Now()
-		s.deliver(st, d, &try)
+		s.deliver(d, &try)
 		s.opts.log.attempt(d, n, try, time.Since(began))
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if s.state == st && !s.closed {
+		if s.ended == nil {
 			s.settle(d, try)
 		}
 	})
 }
 
 // settle records how a try went, and queues the next one where the table says so.
-func (s *Server) settle(d *delivery, try Attempt) {
+func (s *service) settle(d *delivery, try Attempt) {
 	s.inFlight--
 	d.Attempts = append(d.Attempts, try)
 	d.Done = true
-	s.state.changed(d)
+	s.markChanged(d)
 	if ruleFor(try.Status).retry && len(d.Attempts) < maxAttempts {
 		d.Done = false
-		d.queue(s.state, s.clock.Now().Add(retryWait(len(d.Attempts))))
+		s.queueAttempt(d, s.clock.Now().Add(retryWait(len(d.Attempts))))
 	}
 	if len(s.waiting) > 0 {
 		next := s.waiting[0]
@@ -180,21 +179,21 @@ func (s *Server) settle(d *delivery, try Attempt) {
 }
 
 // deliver makes one attempt, without the mutex, and stores its result in try.
-func (s *Server) deliver(st *state, d *delivery, try *Attempt) {
+func (s *service) deliver(d *delivery, try *Attempt) {
 	timeout := deliveryTimeout
 	if try.Fault != nil && try.Fault.Latency > 0 {
 		latency := min(try.Fault.Latency, timeout)
-		wait(st.ctx, latency)
+		wait(s.ctx, latency)
 		timeout -= latency
 	}
-	request, err := s.signedCallback(st, d, try.Fault)
+	request, err := s.signedCallback(d, try.Fault)
 	if err != nil {
 		try.Result, try.Error = ResultUnreachable, "the callback could not be made"
 		return
 	}
 	try.Header = request.Header
 	// The timeout begins here: waiting for a date is not the receiver's time.
-	ctx, cancel := context.WithTimeout(st.ctx, timeout)
+	ctx, cancel := context.WithTimeout(s.ctx, timeout)
 	defer cancel()
 	request = request.WithContext(ctx)
 	status, err := s.send(request, try.Fault)
@@ -210,7 +209,7 @@ func (s *Server) deliver(st *state, d *delivery, try *Attempt) {
 }
 
 // send sends a callback, or pretends to where the fault says so, and returns the receiver's status.
-func (s *Server) send(request *http.Request, fault *Fault) (status int, err error) {
+func (s *service) send(request *http.Request, fault *Fault) (status int, err error) {
 	switch {
 	case request.Context().Err() != nil:
 		return 0, request.Context().Err()
@@ -219,9 +218,13 @@ func (s *Server) send(request *http.Request, fault *Fault) (status int, err erro
 	case fault != nil && fault.Status != 0:
 		return fault.Status, nil
 	}
-	client := s.callbacks
+	transport := s.transport
 	if fault != nil && fault.Truncate {
-		client = s.unbuffered()
+		transport = unbuffered(transport)
+	}
+	client := &http.Client{
+		Transport:     transport,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	response, err := client.Do(request)
 	if err != nil {
@@ -233,11 +236,12 @@ func (s *Server) send(request *http.Request, fault *Fault) (status int, err erro
 	return response.StatusCode, nil
 }
 
-// unbuffered is a client that sends at once what it has of a body: with a buffer, a request whose body ends too early is never sent at all.
-func (s *Server) unbuffered() *http.Client {
-	transport := s.network.Transport().Clone()
+// unbuffered returns a transport that sends the bytes of a body at once. With a buffer, a request
+// whose body ends too early would not be sent at all.
+func unbuffered(transport *http.Transport) *http.Transport {
+	transport = transport.Clone()
 	transport.WriteBufferSize, transport.DisableKeepAlives = 1, true
-	return &http.Client{Transport: transport, CheckRedirect: s.callbacks.CheckRedirect}
+	return transport
 }
 
 // isTimeout tells a time-out from a refusal: it may be the delivery's own or that of a layer below, such as the TLS handshake's.
@@ -252,8 +256,8 @@ func isTimeout(err error) bool {
 var errDropped = errors.New("dropped by an injected fault")
 
 // signedCallback returns the request of one attempt, with its own date and signature.
-func (s *Server) signedCallback(st *state, d *delivery, fault *Fault) (*http.Request, error) {
-	request, err := http.NewRequestWithContext(st.ctx, http.MethodPost, d.URL, nil)
+func (s *service) signedCallback(d *delivery, fault *Fault) (*http.Request, error) {
+	request, err := http.NewRequestWithContext(s.ctx, http.MethodPost, d.URL, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -262,7 +266,7 @@ func (s *Server) signedCallback(st *state, d *delivery, fault *Fault) (*http.Req
 	s.mu.Lock()
 	key := s.keys.signingUnder(fault)
 	s.mu.Unlock()
-	signer, err := s.signer(st.ctx, d.CheckID, key)
+	signer, err := s.signer(s.ctx, d.CheckID, key)
 	if err != nil {
 		return nil, err
 	}

@@ -77,7 +77,7 @@ type checkParams struct {
 const maxReferenceID = 1024
 
 // createCheck is POST /{product}/{version}/checks.
-func (s *Server) createCheck(c *call) (any, error) {
+func (s *service) createCheck(c *call) (any, error) {
 	var params checkParams
 	if err := c.decode(&params); err != nil {
 		return nil, err
@@ -162,7 +162,7 @@ func validPhoneNumber(s string) bool {
 }
 
 // getCheck is GET /{product}/{version}/checks/{check_id}.
-func (s *Server) getCheck(c *call) (any, error) {
+func (s *service) getCheck(c *call) (any, error) {
 	ck, err := s.ownCheck(c)
 	if err != nil {
 		return nil, err
@@ -187,16 +187,16 @@ var checkListing = listing[*check]{
 		"created_at":      rsql.Time(func(ck *check) time.Time { return ck.created }),
 		"updated_at":      rsql.Time(func(ck *check) time.Time { return ck.updated }),
 	},
-	view: func(s *Server, ck *check) any { return s.checkView(ck) },
+	view: func(s *service, ck *check) any { return s.checkView(ck) },
 }
 
 // listChecks is GET /{product}/{version}/checks.
-func (s *Server) listChecks(c *call) (any, error) {
+func (s *service) listChecks(c *call) (any, error) {
 	return listPage(s, c, checkListing, c.credential.project.checks[c.op.Product()])
 }
 
 // ownCheck finds the check of the path among those of the token's project. That there is such a check of another is not told.
-func (s *Server) ownCheck(c *call) (*check, error) {
+func (s *service) ownCheck(c *call) (*check, error) {
 	ck := s.checks[c.ids["check_id"]]
 	if ck == nil || ck.project != c.credential.project || ck.product.name != c.op.Product() {
 		return nil, newProblem(wire.CheckNotFound, "")
@@ -205,7 +205,7 @@ func (s *Server) ownCheck(c *call) (*check, error) {
 }
 
 // openCheck is GET /{product}/{version}/checks/{check_id}/redirect, the Check URL, which the device opens, once.
-func (s *Server) openCheck(c *call) (any, error) {
+func (s *service) openCheck(c *call) (any, error) {
 	ck := s.checks[c.ids["check_id"]]
 	if ck == nil || ck.product.name != c.op.Product() || ck.status != wire.StatusAccepted {
 		return nil, newProblem(wire.CheckNotFound, "")
@@ -237,7 +237,7 @@ func (s *Server) openCheck(c *call) (any, error) {
 }
 
 // completeCheck is PATCH /{product}/v0.2/checks/{check_id}: the exchange of the code for the outcome.
-func (s *Server) completeCheck(c *call) (any, error) {
+func (s *service) completeCheck(c *call) (any, error) {
 	ck, err := s.ownCheck(c)
 	if err != nil {
 		return nil, err
@@ -258,7 +258,7 @@ func (s *Server) completeCheck(c *call) (any, error) {
 }
 
 // outcome is what the operators say of a check: the sandbox table, or for a live project the function of WithOutcomeFunc.
-func (s *Server) outcome(ck *check) rule {
+func (s *service) outcome(ck *check) rule {
 	if ck.live && s.opts.operator != nil {
 		return s.opts.operator(idverify.Product(ck.product.name), ck.phone).rule()
 	}
@@ -266,10 +266,10 @@ func (s *Server) outcome(ck *check) rule {
 }
 
 // decideCheck ends a check with its outcome.
-func (s *Server) decideCheck(ck *check) { s.finish(ck, s.outcome(ck)) }
+func (s *service) decideCheck(ck *check) { s.finish(ck, s.outcome(ck)) }
 
 // finish brings a check to its final status and queues its callback, in one critical section, so that nobody sees the one without the other.
-func (s *Server) finish(ck *check, outcome rule) {
+func (s *service) finish(ck *check, outcome rule) {
 	s.clock.Cancel(ck.expiry)
 	ck.expiry, ck.code = nil, ""
 	ck.status, ck.match, ck.noSIMChange = outcome.status, outcome.match, outcome.noSIMChange
@@ -287,7 +287,7 @@ func (ck *check) persists() bool {
 }
 
 // forget takes a check out of what can be read and listed.
-func (s *Server) forget(ck *check) {
+func (s *service) forget(ck *check) {
 	delete(s.checks, ck.id)
 	list := ck.project.checks[ck.product.name]
 	if i, ok := slices.BinarySearchFunc(list, ck.seq, func(c *check, seq uint64) int { return cmp.Compare(c.seq, seq) }); ok {
@@ -296,7 +296,7 @@ func (s *Server) forget(ck *check) {
 }
 
 // charge takes the price of a check from its workspace's account. Sandbox projects pay nothing (specification, section 1, "Project modes").
-func (s *Server) charge(ck *check, p *project) error {
+func (s *service) charge(ck *check, p *project) error {
 	w := p.workspace
 	ck.currency = w.currency
 	if p.mode == modeSandbox {

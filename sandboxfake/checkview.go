@@ -43,7 +43,7 @@ type link struct {
 	Href string `json:"href"`
 }
 
-func (s *Server) checkView(ck *check) *checkView {
+func (s *service) checkView(ck *check) *checkView {
 	self := s.url + "/" + ck.product.name + "/" + ck.version + "/checks/" + ck.id
 	v := &checkView{
 		CheckID:        ck.id,
@@ -111,7 +111,7 @@ type callbackView struct {
 }
 
 // callbackBody returns the body of a check's callback.
-func (s *Server) callbackBody(ck *check) []byte {
+func (s *service) callbackBody(ck *check) []byte {
 	v := s.checkView(ck)
 	var body bytes.Buffer
 	encoder := json.NewEncoder(&body)

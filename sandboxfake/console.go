@@ -25,11 +25,11 @@ func (r role) covers(least role) bool {
 }
 
 // consoleHandler answers an operation of the console for a user as a member of the workspace that the path means.
-type consoleHandler func(s *Server, c *call, m *member) (any, error)
+type consoleHandler func(s *service, c *call, m *member) (any, error)
 
 // console is a handler for members whose role covers least. A workspace is not there for those who are no members of it; a role that is too low is told before what the path names further (contract, section 1).
 func console(least role, handle consoleHandler) handler {
-	return func(s *Server, c *call) (any, error) {
+	return func(s *service, c *call) (any, error) {
 		m := s.memberOf(c)
 		if m == nil {
 			return nil, newProblem(wire.WorkspaceNotFound, "")
@@ -42,7 +42,7 @@ func console(least role, handle consoleHandler) handler {
 }
 
 // memberOf is the caller as a member of the workspace of the path; of the one that the credentials belong to where the path names none, or "default".
-func (s *Server) memberOf(c *call) *member {
+func (s *service) memberOf(c *call) *member {
 	id, named := c.ids["workspace_id"]
 	if !named || id == "default" {
 		return c.credential.member
@@ -65,6 +65,6 @@ func checkName(name *string) error {
 }
 
 // workspacePath is where a workspace is, for the links of what it holds.
-func (s *Server) workspacePath(c *call, w *workspace) string {
+func (s *service) workspacePath(c *call, w *workspace) string {
 	return s.url + "/console/" + c.version + "/workspaces/" + w.id
 }

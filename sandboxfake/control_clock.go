@@ -39,7 +39,9 @@ func (s *Server) controlExpire(r *http.Request) (any, error) {
 	if err := decodeControl(r, &params); err != nil {
 		return nil, err
 	}
-	return nil, s.expire(params.CheckID)
+	svc := s.lock()
+	defer svc.mu.Unlock()
+	return nil, svc.expire(params.CheckID)
 }
 
 // controlDatesView names the clock that dates signatures.
@@ -54,9 +56,9 @@ const (
 )
 
 func (s *Server) controlDates(*http.Request) (any, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.dates.system {
+	svc := s.lock()
+	defer svc.mu.Unlock()
+	if svc.dates.system {
 		return controlDatesView{systemClock}, nil
 	}
 	return controlDatesView{sandboxClock}, nil
@@ -70,9 +72,9 @@ func (s *Server) controlSetDates(r *http.Request) (any, error) {
 	if params.Clock != systemClock && params.Clock != sandboxClock {
 		return nil, badControl("clock must be %s or %s", systemClock, sandboxClock)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.dates.system = params.Clock == systemClock
+	svc := s.lock()
+	defer svc.mu.Unlock()
+	svc.dates.system = params.Clock == systemClock
 	return nil, nil
 }
 
@@ -80,11 +82,11 @@ func (s *Server) controlIdle(r *http.Request) (any, error) { return nil, s.Idle(
 
 func (s *Server) controlRotateKeys(*http.Request) (any, error) {
 	s.RotateKeys()
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	svc := s.lock()
+	defer svc.mu.Unlock()
 	return struct {
 		KeyID string `json:"key_id"`
-	}{s.keys.keys[len(s.keys.keys)-1].id}, nil
+	}{svc.keys.keys[len(svc.keys.keys)-1].id}, nil
 }
 
 // controlReset is POST /_sandbox/reset, with or without a body.

@@ -79,12 +79,12 @@ func (s *Server) controlOperations(*http.Request) (any, error) {
 }
 
 func (s *Server) controlFaults(*http.Request) (any, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	svc := s.lock()
+	defer svc.mu.Unlock()
 	view := struct {
 		Injections []controlInjectionView `json:"injections"`
 	}{[]controlInjectionView{}}
-	for _, i := range s.injections {
+	for _, i := range svc.injections {
 		v := controlInjectionView{Match: controlMatchView(i.match), Left: new(len(i.faults) - i.next)}
 		for _, f := range i.faults {
 			v.Faults = append(v.Faults, newControlFaultView(&f))
@@ -125,8 +125,8 @@ func (s *Server) controlInject(r *http.Request) (any, error) {
 }
 
 func (s *Server) controlClearFaults(*http.Request) (any, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.injections = slices.Delete(s.injections, 0, len(s.injections))
+	svc := s.lock()
+	defer svc.mu.Unlock()
+	svc.injections = slices.Delete(svc.injections, 0, len(svc.injections))
 	return nil, nil
 }

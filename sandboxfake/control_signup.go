@@ -38,9 +38,9 @@ func (s *Server) controlSignUp(r *http.Request) (any, error) {
 	if err := decodeControl(r, &params); err != nil {
 		return nil, err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	account, err := s.signUp(params.Name, params.Name, params.InvitationIDs)
+	svc := s.lock()
+	defer svc.mu.Unlock()
+	account, err := svc.signUp(params.Name, params.Name, params.InvitationIDs)
 	if err != nil {
 		return nil, badControl("%v", err)
 	}

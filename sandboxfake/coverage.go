@@ -90,7 +90,7 @@ func WithCallerIP(ip netip.Addr) Option {
 
 // deviceIP is GET /coverage/{version}/device_ips/{ip}, and GET /coverage/{version}/device_ip?ip=…,
 // which without ip looks up the caller's own address.
-func (s *Server) deviceIP(c *call) (any, error) {
+func (s *service) deviceIP(c *call) (any, error) {
 	text, ok := c.ids["ip"]
 	if !ok {
 		query, err := c.query()
@@ -111,7 +111,7 @@ func (s *Server) deviceIP(c *call) (any, error) {
 
 // callerIP is GET /public/coverage/{version}/device_ip. It needs no token and looks up no address
 // but the caller's own.
-func (s *Server) callerIP(c *call) (any, error) {
+func (s *service) callerIP(c *call) (any, error) {
 	if s.opts.callerIP.IsValid() {
 		return reachability(s.opts.callerIP)
 	}
@@ -143,7 +143,7 @@ type countryView struct {
 }
 
 // country is GET /coverage/{version}/countries/{code}: an ISO code, or a dialling code, of which the first country is meant.
-func (s *Server) country(c *call) (any, error) {
+func (s *service) country(c *call) (any, error) {
 	code := c.ids["code"]
 	for _, country := range countries {
 		if strings.EqualFold(code, country.code) || code == strconv.Itoa(country.dialingCode) {

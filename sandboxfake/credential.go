@@ -32,7 +32,7 @@ var credentialListing = listing[*credential]{
 		"client_id":  rsql.Text(func(c *credential) string { return c.clientID }),
 		"created_at": rsql.Time(func(c *credential) time.Time { return c.created }),
 	},
-	view: func(_ *Server, c *credential) any { return c.view("") },
+	view: func(_ *service, c *credential) any { return c.view("") },
 }
 
 // credentialOf finds the pair of the path among some.
@@ -45,7 +45,7 @@ func credentialOf(c *call, among []*credential) (*credential, error) {
 }
 
 // createProjectCredentials is POST …/projects/{project_id}/credentials. The pair is the caller's own: credentials are not shared (specification, section 2, "Credential rules").
-func (s *Server) createProjectCredentials(c *call, m *member) (any, error) {
+func (s *service) createProjectCredentials(c *call, m *member) (any, error) {
 	p, err := s.ownProject(c, m)
 	if err != nil {
 		return nil, err
@@ -58,7 +58,7 @@ func (s *Server) createProjectCredentials(c *call, m *member) (any, error) {
 }
 
 // listProjectCredentials is GET …/projects/{project_id}/credentials.
-func (s *Server) listProjectCredentials(c *call, m *member) (any, error) {
+func (s *service) listProjectCredentials(c *call, m *member) (any, error) {
 	p, err := s.ownProject(c, m)
 	if err != nil {
 		return nil, err
@@ -67,7 +67,7 @@ func (s *Server) listProjectCredentials(c *call, m *member) (any, error) {
 }
 
 // projectCredential finds the pair of the path.
-func (s *Server) projectCredential(c *call, m *member) (*credential, error) {
+func (s *service) projectCredential(c *call, m *member) (*credential, error) {
 	p, err := s.ownProject(c, m)
 	if err != nil {
 		return nil, err
@@ -76,7 +76,7 @@ func (s *Server) projectCredential(c *call, m *member) (*credential, error) {
 }
 
 // getProjectCredentials is GET …/projects/{project_id}/credentials/{client_id}.
-func (s *Server) getProjectCredentials(c *call, m *member) (any, error) {
+func (s *service) getProjectCredentials(c *call, m *member) (any, error) {
 	found, err := s.projectCredential(c, m)
 	if err != nil {
 		return nil, err
@@ -85,7 +85,7 @@ func (s *Server) getProjectCredentials(c *call, m *member) (any, error) {
 }
 
 // deleteProjectCredentials is DELETE …/projects/{project_id}/credentials/{client_id}.
-func (s *Server) deleteProjectCredentials(c *call, m *member) (any, error) {
+func (s *service) deleteProjectCredentials(c *call, m *member) (any, error) {
 	found, err := s.projectCredential(c, m)
 	if err != nil {
 		return nil, err
@@ -120,7 +120,7 @@ func visibleCredentials(c *call, m *member) ([]*credential, error) {
 }
 
 // createWorkspaceCredentials is POST …/members/{member_id}/credentials.
-func (s *Server) createWorkspaceCredentials(c *call, m *member) (any, error) {
+func (s *service) createWorkspaceCredentials(c *call, m *member) (any, error) {
 	if err := ownCredentials(c, m); err != nil {
 		return nil, err
 	}
@@ -129,7 +129,7 @@ func (s *Server) createWorkspaceCredentials(c *call, m *member) (any, error) {
 }
 
 // listWorkspaceCredentials is GET …/members/{member_id}/credentials.
-func (s *Server) listWorkspaceCredentials(c *call, m *member) (any, error) {
+func (s *service) listWorkspaceCredentials(c *call, m *member) (any, error) {
 	visible, err := visibleCredentials(c, m)
 	if err != nil {
 		return nil, err
@@ -138,7 +138,7 @@ func (s *Server) listWorkspaceCredentials(c *call, m *member) (any, error) {
 }
 
 // workspaceCredential finds the pair of the path.
-func (s *Server) workspaceCredential(c *call, m *member) (*credential, error) {
+func (s *service) workspaceCredential(c *call, m *member) (*credential, error) {
 	visible, err := visibleCredentials(c, m)
 	if err != nil {
 		return nil, err
@@ -147,7 +147,7 @@ func (s *Server) workspaceCredential(c *call, m *member) (*credential, error) {
 }
 
 // getWorkspaceCredentials is GET …/members/{member_id}/credentials/{client_id}.
-func (s *Server) getWorkspaceCredentials(c *call, m *member) (any, error) {
+func (s *service) getWorkspaceCredentials(c *call, m *member) (any, error) {
 	found, err := s.workspaceCredential(c, m)
 	if err != nil {
 		return nil, err
@@ -156,7 +156,7 @@ func (s *Server) getWorkspaceCredentials(c *call, m *member) (any, error) {
 }
 
 // deleteWorkspaceCredentials is DELETE …/members/{member_id}/credentials/{client_id}.
-func (s *Server) deleteWorkspaceCredentials(c *call, m *member) (any, error) {
+func (s *service) deleteWorkspaceCredentials(c *call, m *member) (any, error) {
 	found, err := s.workspaceCredential(c, m)
 	if err != nil {
 		return nil, err
@@ -166,7 +166,7 @@ func (s *Server) deleteWorkspaceCredentials(c *call, m *member) (any, error) {
 }
 
 // resetWorkspaceCredentials is POST …/members/{member_id}/credentials/{client_id}/reset: another secret, and the end of the tokens that the old one got.
-func (s *Server) resetWorkspaceCredentials(c *call, m *member) (any, error) {
+func (s *service) resetWorkspaceCredentials(c *call, m *member) (any, error) {
 	if err := ownCredentials(c, m); err != nil {
 		return nil, err
 	}

@@ -51,8 +51,8 @@ func (d *messageDates) next(checkID string, now time.Time) time.Time {
 }
 
 // signer returns a signer of one message of a check, which is to be sent at once. It waits until
-// the message has a date of its own, or until ctx ends. The caller must not hold s.mu.
-func (s *Server) signer(ctx context.Context, checkID string, key signingKey) (*signature.Signer, error) {
+// the message has a date of its own, or until ctx ends. The caller must not hold the mutex.
+func (s *service) signer(ctx context.Context, checkID string, key signingKey) (*signature.Signer, error) {
 	date := s.messageDate(ctx, checkID)
 	return signature.NewSigner(key.id, key.key, &signature.SignerOptions{
 		CallbackHeader: s.opts.callbackHeader,
@@ -62,7 +62,7 @@ func (s *Server) signer(ctx context.Context, checkID string, key signingKey) (*s
 }
 
 // signedRedirect returns the URL that a device is sent to, with its own date and signature.
-func (s *Server) signedRedirect(ctx context.Context, view openedView, target string, key signingKey) (string, error) {
+func (s *service) signedRedirect(ctx context.Context, view openedView, target string, key signingKey) (string, error) {
 	signer, err := s.signer(ctx, view.CheckID, key)
 	if err != nil {
 		return "", err
@@ -70,7 +70,7 @@ func (s *Server) signedRedirect(ctx context.Context, view openedView, target str
 	return view.redirect(target, signer)
 }
 
-func (s *Server) messageDate(ctx context.Context, checkID string) time.Time {
+func (s *service) messageDate(ctx context.Context, checkID string) time.Time {
 	s.mu.Lock()
 	if !s.dates.system {
 		defer s.mu.Unlock()
@@ -85,10 +85,8 @@ func (s *Server) messageDate(ctx context.Context, checkID string) time.Time {
 	return date
 }
 
-// messageNow returns the time on the clock that dates messages.
-func (s *Server) messageNow() time.Time {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+// messageNow returns the time on the clock that dates messages. The mutex is held.
+func (s *service) messageNow() time.Time {
 	if s.dates.system {
 		return time.Now()
 	}

@@ -10,10 +10,10 @@ import (
 
 // Deliveries returns the callbacks that the journal holds, the oldest first: at most 1,024, or what [WithJournalLimit] says. See [Server.DroppedDeliveries]. The caller may change what it gets.
 func (s *Server) Deliveries() []Delivery {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	out := make([]Delivery, 0, len(s.deliveries.entries))
-	for d := range s.deliveries.all {
+	svc := s.lock()
+	defer svc.mu.Unlock()
+	out := make([]Delivery, 0, len(svc.deliveries.entries))
+	for d := range svc.deliveries.all {
 		out = append(out, d.copy())
 	}
 	return out
@@ -21,20 +21,20 @@ func (s *Server) Deliveries() []Delivery {
 
 // DroppedDeliveries returns how many callbacks the journal has let go to keep to its limit. They are delivered all the same.
 func (s *Server) DroppedDeliveries() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.deliveries.dropped
+	svc := s.lock()
+	defer svc.mu.Unlock()
+	return svc.deliveries.dropped
 }
 
 // AwaitDelivery waits for a callback that is as match wants it, and returns it. It asks match about each callback that the journal holds, and again about each that changes: one is queued, tried, answered. To wait for the receiver's answer, have match look at Done.
 // Its error is that of ctx, [ErrReset] or [ErrClosed]. match must not call the server.
 func (s *Server) AwaitDelivery(ctx context.Context, match func(Delivery) bool) (Delivery, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	svc := s.lock()
+	defer svc.mu.Unlock()
 	var found Delivery
 	asked := uint64(0)
-	err := s.await(ctx, func() bool {
-		for d := range s.deliveries.all {
+	err := svc.await(ctx, func() bool {
+		for d := range svc.deliveries.all {
 			if d.revision <= asked {
 				continue
 			}
@@ -42,11 +42,11 @@ func (s *Server) AwaitDelivery(ctx context.Context, match func(Delivery) bool) (
 				return true
 			}
 		}
-		asked = s.revision
+		asked = svc.revision
 		return false
 	})
 	if err != nil {
-		return Delivery{}, fmt.Errorf("%w: await delivery: none of the %d callbacks fits (has the check, or its project, a callback URL?)", err, len(s.deliveries.entries))
+		return Delivery{}, fmt.Errorf("%w: await delivery: none of the %d callbacks fits (has the check, or its project, a callback URL?)", err, len(svc.deliveries.entries))
 	}
 	return found, nil
 }
@@ -54,22 +54,22 @@ func (s *Server) AwaitDelivery(ctx context.Context, match func(Delivery) bool) (
 // Redeliver has a callback of the journal sent once more, now, with a date and a signature of its own, whatever came of it before. It is a new delivery with the old one's body, and has its own tries.
 // It returns once the delivery is queued; an id that the journal does not hold is an error.
 func (s *Server) Redeliver(ctx context.Context, deliveryID string) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	svc := s.lock()
+	defer svc.mu.Unlock()
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("sandboxfake: redeliver: %w", err)
 	}
-	if s.closed {
-		return ErrClosed
+	if svc.ended != nil {
+		return svc.ended
 	}
-	i := slices.IndexFunc(s.deliveries.entries, func(d *delivery) bool { return d.ID == deliveryID })
+	i := slices.IndexFunc(svc.deliveries.entries, func(d *delivery) bool { return d.ID == deliveryID })
 	if i < 0 {
 		return fmt.Errorf("sandboxfake: redeliver: %w", errNoDelivery)
 	}
-	again := &delivery{project: s.deliveries.entries[i].project, Delivery: s.deliveries.entries[i].copy()}
+	again := &delivery{project: svc.deliveries.entries[i].project, Delivery: svc.deliveries.entries[i].copy()}
 	again.Attempts, again.Done = nil, false
-	s.queueDelivery(again)
-	s.runDue()
+	svc.queueDelivery(again)
+	svc.runDue()
 	return nil
 }
 

@@ -10,19 +10,20 @@ import (
 // but without moving the clock: the check is EXPIRED, can no longer be read, and its callback is
 // queued. It fails the test if there is no such check, or if the check has already ended.
 func (s *Server) Expire(checkID string) {
-	if err := s.expire(checkID); err != nil {
+	svc := s.lock()
+	defer svc.mu.Unlock()
+	if err := svc.expire(checkID); err != nil {
 		s.must(fmt.Errorf("expire: %w", err))
 	}
 }
 
-func (s *Server) expire(checkID string) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+// expire implements Expire. The mutex is held.
+func (s *service) expire(checkID string) error {
 	s.runDue()
 	ck := s.checks[checkID]
 	switch {
-	case s.closed:
-		return ErrClosed
+	case s.ended != nil:
+		return s.ended
 	case ck == nil:
 		return newProblem(wire.CheckNotFound, "There is no such check: it does not exist, or it expired or ended in ERROR")
 	case ck.expiry == nil:

@@ -11,15 +11,15 @@ import (
 
 // StoreChecks has the server keep n more checks of its own project, as n create calls would, without the cost of a connection.
 func (s *Server) StoreChecks(n int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	svc := s.lock()
+	defer svc.mu.Unlock()
 	body := []byte(`{"phone_number":"447700900012","callback_url":"https://app.sandbox.test/callbacks"}`)
 	request := httptest.NewRequest(http.MethodPost, "/phone_check/v0.1/checks", nil)
 	request.Header.Set("Content-Type", wire.MediaJSON)
-	credential := s.accounts.credentials[s.initial.project.ClientID]
+	credential := svc.accounts.credentials[svc.initial.project.ClientID]
 	for range n {
 		c := &call{r: request, op: wire.CreatePhoneCheck, version: wire.V01, credential: credential, body: bytes.Clone(body)}
-		if _, err := s.createCheck(c); err != nil {
+		if _, err := svc.createCheck(c); err != nil {
 			panic(fmt.Sprintf("create a check: %v", err))
 		}
 	}
@@ -27,7 +27,7 @@ func (s *Server) StoreChecks(n int) {
 
 // StoredTokens returns how many access tokens the server keeps in each of its two indexes.
 func (s *Server) StoredTokens() (byText, issued int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.tokens.byText), len(s.tokens.issued)
+	svc := s.lock()
+	defer svc.mu.Unlock()
+	return len(svc.tokens.byText), len(svc.tokens.issued)
 }

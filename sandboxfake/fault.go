@@ -56,18 +56,17 @@ type injection struct {
 // It fails the test when no call could ever fit m, or when a fault contradicts itself. So does latency on a frozen clock, which nothing moves while the call waits: use a running clock in a testing/synctest bubble.
 func (s *Server) Inject(m Match, faults ...Fault) (remove func()) {
 	s.mustInject(m.check())
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	svc := s.lock()
+	defer svc.mu.Unlock()
 	for _, f := range faults {
-		s.mustInject(f.check(s.clock.Frozen()))
+		s.mustInject(f.check(svc.clock.Frozen()))
 	}
-	st := s.state
 	added := &injection{match: m, faults: slices.Clone(faults)}
-	st.injections = append(st.injections, added)
+	svc.injections = append(svc.injections, added)
 	return func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		st.injections = slices.DeleteFunc(st.injections, func(i *injection) bool { return i == added })
+		svc.mu.Lock()
+		defer svc.mu.Unlock()
+		svc.injections = slices.DeleteFunc(svc.injections, func(i *injection) bool { return i == added })
 	}
 }
 
@@ -111,9 +110,9 @@ func (f Fault) check(frozen bool) error {
 }
 
 // takeFault finds the fault of a call, or nil.
-func (st *state) takeFault(operation string, p *project, w *workspace) *Fault {
+func (s *service) takeFault(operation string, p *project, w *workspace) *Fault {
 	var fault *Fault
-	for _, i := range st.injections {
+	for _, i := range s.injections {
 		if !i.match.fits(operation, p, w) {
 			continue
 		}
@@ -141,15 +140,14 @@ func (m Match) fits(operation string, p *project, w *workspace) bool {
 }
 
 // holdUp keeps a call waiting for its fault's latency, with the mutex free. A caller who gives up, or Close, ends the wait; Reset ends the call, which is of neither state.
-func (s *Server) holdUp(c *call) {
-	began := s.state
+func (s *service) holdUp(c *call) {
 	ctx, cancel := context.WithCancel(c.r.Context())
 	defer cancel()
-	defer context.AfterFunc(began.ctx, cancel)()
+	defer context.AfterFunc(s.ctx, cancel)()
 	s.mu.Unlock()
 	wait(ctx, c.fault.Latency)
 	s.mu.Lock()
-	if s.state != began {
+	if errors.Is(s.ended, ErrReset) {
 		panic(http.ErrAbortHandler)
 	}
 	s.runDue()

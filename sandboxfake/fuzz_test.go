@@ -19,13 +19,13 @@ import (
 func fuzzServer(f *testing.F) (s *Server, token string, ck *check) {
 	f.Helper()
 	s = New(f, WithInMemory(), WithFrozenClock(memnet.NotBefore.AddDate(50, 0, 0)))
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	credential := s.accounts.credentials[s.initial.project.ClientID]
+	svc := s.lock()
+	defer svc.mu.Unlock()
+	credential := svc.accounts.credentials[svc.initial.project.ClientID]
 	ck = &check{product: &products[0], version: wire.V02, project: credential.project, id: "c1", phone: "447700900012", status: wire.StatusPending, code: "the code"}
-	s.checks[ck.id] = ck
+	svc.checks[ck.id] = ck
 	ck.project.checks[wire.PhoneCheck] = append(ck.project.checks[wire.PhoneCheck], ck)
-	return s, s.issueToken(credential, projectScopes).text, ck
+	return s, svc.issueToken(credential, projectScopes).text, ck
 }
 
 // ask sends a request through the server's handler and returns the answer.

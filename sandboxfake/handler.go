@@ -19,7 +19,7 @@ import (
 
 // handler answers one operation. It runs with the server's mutex held, so what it changes and what follows from it are seen together or not at all.
 // It returns the body, a whole *answer, or a *problem.
-type handler func(*Server, *call) (any, error)
+type handler func(*service, *call) (any, error)
 
 // call is one request on its way through the server.
 type call struct {
@@ -94,10 +94,15 @@ func readBody(r io.Reader) ([]byte, error) {
 	return body, err
 }
 
-// answer does the call in one critical section, but for the wait of a latency fault, and writes it in the journal.
+// answer performs a call on the current service, in one critical section.
 func (s *Server) answer(c *call) *answer {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	svc := s.lock()
+	defer svc.mu.Unlock()
+	return svc.answer(c)
+}
+
+// answer performs a call and adds it to the journal. The mutex is held, but for the wait of a latency fault.
+func (s *service) answer(c *call) *answer {
 	s.runDue()
 	a := s.handle(c)
 	s.journalRequest(c, a)
@@ -106,7 +111,7 @@ func (s *Server) answer(c *call) *answer {
 }
 
 // handle admits the call and has its operation's handler, or the fault that is meant for it, answer.
-func (s *Server) handle(c *call) *answer {
+func (s *service) handle(c *call) *answer {
 	if err := s.admit(c); err != nil {
 		return problemAnswer(err)
 	}
@@ -143,7 +148,7 @@ func problemAnswer(err error) *answer {
 }
 
 // admit finds the call's operation and its token, and refuses in the contract's order: 401, 404 (no such route), 405, 403.
-func (s *Server) admit(c *call) error {
+func (s *service) admit(c *call) error {
 	route := routes().find(c.r.URL.EscapedPath())
 	if !route.public() {
 		if c.token = s.bearer(c.r.Header.Get("Authorization")); c.token == nil {

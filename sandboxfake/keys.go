@@ -15,7 +15,8 @@ import (
 	"github.com/idverify/idverify-go/signature"
 )
 
-// keySetMaxAge is how long a client may keep the key set, and how long a retired key stays in it (contract, section 1, "Cache-Control: max-age set").
+// keySetMaxAge is how long a client may keep the key set, and how long a retired key stays in it
+// (contract, section 1, "Cache-Control: max-age set").
 const keySetMaxAge = 5 * time.Minute
 
 // keyRing holds the keys that sign callbacks and redirects. The last one signs; all are published.
@@ -30,15 +31,16 @@ type signingKey struct {
 	key *rsa.PrivateKey
 }
 
-// add appends the next key, which signs from then on. The fixed keys are reused in turn under new
-// IDs; fresh keys have IDs derived from them.
-func (k *keyRing) add(s *Server, st *state) error {
+// addKey appends the next key, which signs from then on. The fixed keys are reused in turn under
+// new IDs; fresh keys have IDs derived from them.
+func (s *service) addKey() error {
+	k := &s.keys
 	key, id, err := k.source.key(k.made)
 	if err != nil {
 		return err
 	}
 	if id == "" {
-		id = st.ids.uuid("key", "", &st.ids.root)
+		id = s.ids.uuid("key", "", &s.ids.root)
 	}
 	// Options that no signer accepts fail here, and not at the first message.
 	if _, err := signature.NewSigner(id, key, &signature.SignerOptions{CallbackHeader: s.opts.callbackHeader}); err != nil {
@@ -96,13 +98,20 @@ func (k *keySource) key(n int) (key *rsa.PrivateKey, id string, err error) {
 // RotateKeys makes a new key sign from now on. The old one stays published for five minutes on the
 // server's clock, as long as clients may cache the set, and is then removed.
 func (s *Server) RotateKeys() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	svc := s.lock()
+	defer svc.mu.Unlock()
+	s.must(svc.rotateKeys())
+}
+
+// rotateKeys adds a key and schedules the removal of the one that signed before.
+func (s *service) rotateKeys() error {
 	retired := s.keys.signingUnder(nil).id
-	s.must(s.keys.add(s, s.state))
-	st := s.state
-	s.clock.Schedule(s.clock.Now().Add(keySetMaxAge), func() { st.keys.remove(retired) })
+	if err := s.addKey(); err != nil {
+		return err
+	}
+	s.clock.Schedule(s.clock.Now().Add(keySetMaxAge), func() { s.keys.remove(retired) })
 	s.runDue()
+	return nil
 }
 
 // remove removes a key from the set.
@@ -126,7 +135,7 @@ type jwk struct {
 }
 
 // keySet is GET /.well-known/jwks.json.
-func (s *Server) keySet(*call) (any, error) {
+func (s *service) keySet(*call) (any, error) {
 	set := struct {
 		Keys []jwk `json:"keys"`
 	}{}

@@ -21,7 +21,7 @@ type listing[T any] struct {
 	name     func(T) string           // nil: they are not sorted by it
 	oldFirst bool                     // by default
 	fields   map[string]rsql.Field[T] // by which they are searched
-	view     func(*Server, T) any
+	view     func(*service, T) any
 }
 
 // pageView is a page of a collection.
@@ -45,7 +45,7 @@ const (
 )
 
 // listPage answers the page of items that the call asks for. The items stand in the order of their creation, and none was created before the one in front of it.
-func listPage[T any](s *Server, c *call, l listing[T], items []T) (any, error) {
+func listPage[T any](s *service, c *call, l listing[T], items []T) (any, error) {
 	query, err := c.query()
 	if err != nil {
 		return nil, err
@@ -70,7 +70,7 @@ func (l listing[T]) filter(query url.Values, items []T) ([]T, error) {
 }
 
 // page answers the page of items that the query asks for.
-func (l listing[T]) page(s *Server, c *call, query url.Values, items []T) (any, error) {
+func (l listing[T]) page(s *service, c *call, query url.Values, items []T) (any, error) {
 	number, err := queryInt(query, "page", 1, 1<<31-1, 1)
 	if err != nil {
 		return nil, err

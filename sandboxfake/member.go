@@ -28,16 +28,16 @@ var memberListing = listing[*member]{
 		"name":      rsql.Text(func(m *member) string { return m.user.name }),
 		"role":      rsql.Text(func(m *member) string { return string(m.role) }),
 	},
-	view: func(_ *Server, m *member) any { return m.view() },
+	view: func(_ *service, m *member) any { return m.view() },
 }
 
 // listMembers is GET …/workspaces/{workspace_id}/members.
-func (s *Server) listMembers(c *call, m *member) (any, error) {
+func (s *service) listMembers(c *call, m *member) (any, error) {
 	return listPage(s, c, memberListing, m.workspace.members)
 }
 
 // getMember is GET …/members/{member_id}.
-func (s *Server) getMember(c *call, m *member) (any, error) {
+func (s *service) getMember(c *call, m *member) (any, error) {
 	found, err := m.colleague(c)
 	if err != nil {
 		return nil, err
@@ -73,7 +73,7 @@ type invitationView struct {
 func (i *invitation) view() invitationView { return invitationView{i.id, i.name, i.role, i.reference} }
 
 // createInvitation is POST …/workspaces/{workspace_id}/invitations.
-func (s *Server) createInvitation(c *call, m *member) (any, error) {
+func (s *service) createInvitation(c *call, m *member) (any, error) {
 	var params struct {
 		Name      *string `json:"name"`
 		Role      role    `json:"role"`
@@ -112,11 +112,11 @@ var invitationListing = listing[*invitation]{
 		"role":          rsql.Text(func(i *invitation) string { return string(i.role) }),
 		"reference":     rsql.Text(func(i *invitation) string { return i.reference }),
 	},
-	view: func(_ *Server, i *invitation) any { return i.view() },
+	view: func(_ *service, i *invitation) any { return i.view() },
 }
 
 // listInvitations is GET …/workspaces/{workspace_id}/invitations.
-func (s *Server) listInvitations(c *call, m *member) (any, error) {
+func (s *service) listInvitations(c *call, m *member) (any, error) {
 	return listPage(s, c, invitationListing, m.workspace.invitations)
 }
 
@@ -133,13 +133,13 @@ func (a *accounts) openInvitation(id string) *invitation {
 }
 
 // signUp makes a user with a workspace of their own, who joins those that the invitations are for (specification, section 1, "Account model"). It does all of it, or nothing.
-func (st *state) signUp(name, workspaceName string, invitationIDs []string) (*Account, error) {
+func (s *service) signUp(name, workspaceName string, invitationIDs []string) (*Account, error) {
 	if err := errors.Join(checkName(&name), checkName(&workspaceName)); err != nil {
 		return nil, fmt.Errorf("sign up: %w", err)
 	}
 	var accepted []*invitation
 	for _, id := range invitationIDs {
-		i := st.accounts.openInvitation(id)
+		i := s.accounts.openInvitation(id)
 		switch {
 		case i == nil:
 			return nil, errors.New("sign up: there is no such invitation, or it was accepted before")
@@ -148,11 +148,11 @@ func (st *state) signUp(name, workspaceName string, invitationIDs []string) (*Ac
 		}
 		accepted = append(accepted, i)
 	}
-	u := st.newUser(name, workspaceName)
-	account := st.newAccount(u.memberships[0])
+	u := s.newUser(name, workspaceName)
+	account := s.newAccount(u.memberships[0])
 	for _, i := range accepted {
 		i.workspace.invitations = without(i.workspace.invitations, i)
-		account.Joined = append(account.Joined, st.newAccount(st.join(u, i.workspace, i.role)))
+		account.Joined = append(account.Joined, s.newAccount(s.join(u, i.workspace, i.role)))
 	}
 	return account, nil
 }

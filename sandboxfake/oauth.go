@@ -34,23 +34,23 @@ type tokens struct {
 }
 
 // issue gives c a token for scopes.
-func (st *state) issueToken(c *credential, scopes []string) *token {
-	now := st.clock.Now()
-	expired := slices.IndexFunc(st.tokens.issued, func(t *token) bool { return t.expires.After(now) })
+func (s *service) issueToken(c *credential, scopes []string) *token {
+	now := s.clock.Now()
+	expired := slices.IndexFunc(s.tokens.issued, func(t *token) bool { return t.expires.After(now) })
 	if expired < 0 {
-		expired = len(st.tokens.issued)
+		expired = len(s.tokens.issued)
 	}
-	for _, t := range st.tokens.issued[:expired] {
-		delete(st.tokens.byText, t.text)
+	for _, t := range s.tokens.issued[:expired] {
+		delete(s.tokens.byText, t.text)
 	}
-	st.tokens.issued = slices.Delete(st.tokens.issued, 0, expired)
+	s.tokens.issued = slices.Delete(s.tokens.issued, 0, expired)
 
-	t := &token{text: st.ids.secret("access_token", c.clientID, &c.counter), credential: c, scopes: scopes, expires: now.Add(tokenLifetime)}
-	if st.tokens.byText == nil {
-		st.tokens.byText = make(map[string]*token)
+	t := &token{text: s.ids.secret("access_token", c.clientID, &c.counter), credential: c, scopes: scopes, expires: now.Add(tokenLifetime)}
+	if s.tokens.byText == nil {
+		s.tokens.byText = make(map[string]*token)
 	}
-	st.tokens.byText[t.text] = t
-	st.tokens.issued = append(st.tokens.issued, t)
+	s.tokens.byText[t.text] = t
+	s.tokens.issued = append(s.tokens.issued, t)
 	return t
 }
 
@@ -64,13 +64,13 @@ func (t *tokens) revokeAll(c *credential) {
 }
 
 // bearer finds the good token of an Authorization header, or returns nil.
-func (st *state) bearer(header string) *token {
+func (s *service) bearer(header string) *token {
 	scheme, text, _ := strings.Cut(header, " ")
 	if !strings.EqualFold(scheme, "Bearer") {
 		return nil
 	}
-	t := st.tokens.byText[text]
-	if t == nil || t.revoked || t.credential.deleted || !t.expires.After(st.clock.Now()) {
+	t := s.tokens.byText[text]
+	if t == nil || t.revoked || t.credential.deleted || !t.expires.After(s.clock.Now()) {
 		return nil
 	}
 	return t
@@ -108,7 +108,7 @@ func tokenError(status int, code, description string) *answer {
 }
 
 // issueToken is POST /oauth2/v1/token.
-func (s *Server) issueTokenFor(c *call) (any, error) {
+func (s *service) issueTokenFor(c *call) (any, error) {
 	form, refused := s.tokenForm(c)
 	if refused != nil {
 		return refused, nil
@@ -140,7 +140,7 @@ func (s *Server) issueTokenFor(c *call) (any, error) {
 }
 
 // revokeToken is POST /oauth2/v1/revoke (RFC 7009): the answer does not tell whether there was such a token.
-func (s *Server) revokeToken(c *call) (any, error) {
+func (s *service) revokeToken(c *call) (any, error) {
 	form, refused := s.tokenForm(c)
 	if refused != nil {
 		return refused, nil
@@ -155,7 +155,7 @@ func (s *Server) revokeToken(c *call) (any, error) {
 }
 
 // tokenForm authenticates a call of the token endpoints by Basic and reads its form, or returns the refusal.
-func (s *Server) tokenForm(c *call) (url.Values, *answer) {
+func (s *service) tokenForm(c *call) (url.Values, *answer) {
 	clientID, secret, _ := c.r.BasicAuth()
 	if c.credential = s.accounts.authenticate(clientID, secret); c.credential == nil {
 		return nil, tokenError(401, wire.InvalidClient, "the service does not know these credentials")

@@ -49,7 +49,7 @@ func (s settings) view() settingsView {
 }
 
 // projectView shows a project where the call found it: by itself, or below its workspace.
-func (s *Server) projectView(c *call, p *project) projectView {
+func (s *service) projectView(c *call, p *project) projectView {
 	path := s.url + "/console/" + c.version
 	if _, below := c.ids["workspace_id"]; below {
 		path = s.workspacePath(c, p.workspace)
@@ -123,7 +123,7 @@ func parseProductURLs(raw json.RawMessage) (productURLs, error) {
 }
 
 // createProject is POST /console/{version}/projects: a project with its first pair of credentials.
-func (s *Server) createProject(c *call, m *member) (any, error) {
+func (s *service) createProject(c *call, m *member) (any, error) {
 	var params projectParams
 	if err := c.decode(&params); err != nil {
 		return nil, err
@@ -138,7 +138,7 @@ func (s *Server) createProject(c *call, m *member) (any, error) {
 }
 
 // addProject makes a project of m's workspace, for the wire and for [Server.NewProject].
-func (st *state) addProject(m *member, params *projectParams) (*project, credentialView, error) {
+func (s *service) addProject(m *member, params *projectParams) (*project, credentialView, error) {
 	chosen, err := params.settings()
 	if err != nil {
 		return nil, credentialView{}, err
@@ -146,8 +146,8 @@ func (st *state) addProject(m *member, params *projectParams) (*project, credent
 	if m.workspace.hasProject(chosen.name) {
 		return nil, credentialView{}, newProblem(wire.ProjectNameTaken, "")
 	}
-	p := st.newProject(m, chosen)
-	credential, secret := st.newCredential(m, p)
+	p := s.newProject(m, chosen)
+	credential, secret := s.newCredential(m, p)
 	return p, credential.view(secret), nil
 }
 
@@ -158,7 +158,7 @@ func (w *workspace) hasProject(name string) bool {
 
 // listProjects is GET /console/{version}/projects. The parameter name selects the project of
 // exactly that name.
-func (s *Server) listProjects(c *call, m *member) (any, error) {
+func (s *service) listProjects(c *call, m *member) (any, error) {
 	query, err := c.query()
 	if err != nil {
 		return nil, err
@@ -183,12 +183,12 @@ func (s *Server) listProjects(c *call, m *member) (any, error) {
 			"created_at": rsql.Time(created),
 			"updated_at": rsql.Time(updated),
 		},
-		view: func(s *Server, p *project) any { return s.projectView(c, p) },
+		view: func(s *service, p *project) any { return s.projectView(c, p) },
 	}, projects)
 }
 
 // ownProject finds the project of the path in m's workspace. That there is such a project of another is not told.
-func (s *Server) ownProject(c *call, m *member) (*project, error) {
+func (s *service) ownProject(c *call, m *member) (*project, error) {
 	p := s.accounts.projects[c.ids["project_id"]]
 	if p == nil || p.workspace != m.workspace {
 		return nil, newProblem(wire.NotFound, "There is no such project")
@@ -197,7 +197,7 @@ func (s *Server) ownProject(c *call, m *member) (*project, error) {
 }
 
 // getProject is GET /console/{version}/projects/{project_id}.
-func (s *Server) getProject(c *call, m *member) (any, error) {
+func (s *service) getProject(c *call, m *member) (any, error) {
 	p, err := s.ownProject(c, m)
 	if err != nil {
 		return nil, err
@@ -206,7 +206,7 @@ func (s *Server) getProject(c *call, m *member) (any, error) {
 }
 
 // updateProject is PATCH /console/{version}/projects/{project_id}: all of a JSON Patch, or nothing.
-func (s *Server) updateProject(c *call, m *member) (any, error) {
+func (s *service) updateProject(c *call, m *member) (any, error) {
 	p, err := s.ownProject(c, m)
 	if err != nil {
 		return nil, err
@@ -231,7 +231,7 @@ func (s *Server) updateProject(c *call, m *member) (any, error) {
 }
 
 // deleteProject is DELETE /console/{version}/projects/{project_id}.
-func (s *Server) deleteProject(c *call, m *member) (any, error) {
+func (s *service) deleteProject(c *call, m *member) (any, error) {
 	p, err := s.ownProject(c, m)
 	if err != nil {
 		return nil, err

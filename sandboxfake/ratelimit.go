@@ -31,7 +31,7 @@ type rateWindow struct {
 }
 
 // limitRate counts a call against its workspace's limit, and refuses it beyond that.
-func (s *Server) limitRate(c *call) error {
+func (s *service) limitRate(c *call) error {
 	if s.opts.rateLimit == 0 || c.credential == nil {
 		return nil
 	}

@@ -35,10 +35,10 @@ const masked = "[masked]"
 
 // Requests returns the calls that the journal holds, the oldest first: at most 1,024, or what [WithJournalLimit] says. See [Server.DroppedRequests]. The caller may change what it gets.
 func (s *Server) Requests() []Request {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	out := make([]Request, 0, len(s.requests.entries))
-	for entry := range s.requests.all {
+	svc := s.lock()
+	defer svc.mu.Unlock()
+	out := make([]Request, 0, len(svc.requests.entries))
+	for entry := range svc.requests.all {
 		r := *entry
 		r.Header = r.Header.Clone()
 		r.Body = bytes.Clone(r.Body)
@@ -52,13 +52,13 @@ func (s *Server) Requests() []Request {
 
 // DroppedRequests returns how many calls the journal has let go to keep to its limit.
 func (s *Server) DroppedRequests() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.requests.dropped
+	svc := s.lock()
+	defer svc.mu.Unlock()
+	return svc.requests.dropped
 }
 
 // journalRequest adds a request to the journal after its response was determined.
-func (s *Server) journalRequest(c *call, a *answer) {
+func (s *service) journalRequest(c *call, a *answer) {
 	entry := &Request{
 		Time:      s.clock.Now(),
 		Operation: c.op.Name,
@@ -92,15 +92,15 @@ func (s *Server) journalRequest(c *call, a *answer) {
 }
 
 // requestID is the next one of a project, or of those that belong to none.
-func (st *state) requestID(p *project) string {
+func (s *service) requestID(p *project) string {
 	if p == nil {
-		return st.ids.uuid("request", "", &st.ids.root)
+		return s.ids.uuid("request", "", &s.ids.root)
 	}
-	return st.ids.uuid("request", p.id, &p.counter)
+	return s.ids.uuid("request", p.id, &p.counter)
 }
 
 // owner is the project, if any, and the workspace, if known, that a call belongs to.
-func (s *Server) owner(c *call) (*project, *workspace) {
+func (s *service) owner(c *call) (*project, *workspace) {
 	credential := c.credential
 	if credential == nil {
 		clientID, _, _ := c.r.BasicAuth()

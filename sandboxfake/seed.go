@@ -33,21 +33,21 @@ type Project struct {
 //
 // It fails the test when the name is empty or over 255 characters, or when an invitation is unknown or was accepted before; nobody is signed up then.
 func (s *Server) SignUp(name string, invitationIDs ...string) *Account {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	account, err := s.signUp(name, name, invitationIDs)
+	svc := s.lock()
+	defer svc.mu.Unlock()
+	account, err := svc.signUp(name, name, invitationIDs)
 	s.must(err)
-	return account
+	return account.bind(s)
 }
 
 // NewWorkspace has somebody sign up alone, and names their workspace: a test that shares its server has a workspace, a balance and roles to itself. It returns the owner's account.
 // It fails the test when the name is empty or over 255 characters.
 func (s *Server) NewWorkspace(name string) *Account {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	account, err := s.signUp("Owner", name, nil)
+	svc := s.lock()
+	defer svc.mu.Unlock()
+	account, err := svc.signUp("Owner", name, nil)
 	s.must(err)
-	return account
+	return account.bind(s)
 }
 
 // NewProject makes a project in the workspace that every server begins with, as Console.Projects.Create does: by default it is live and its checks cost balance. See [Account.NewProject].
@@ -85,15 +85,23 @@ func (s *Server) preset(opts []idverify.Option) []idverify.Option {
 	return append([]idverify.Option{idverify.WithHTTPClient(s.HTTPClient()), idverify.WithClock(s.Now)}, opts...)
 }
 
+// bind makes the account, and those that it joined, use the server.
+func (a *Account) bind(s *Server) *Account {
+	a.server = s
+	for _, joined := range a.Joined {
+		joined.bind(s)
+	}
+	return a
+}
+
 // newAccount makes credentials for m, and shows them with the rest.
-func (st *state) newAccount(m *member) *Account {
-	c, secret := st.newCredential(m, nil)
+func (s *service) newAccount(m *member) *Account {
+	c, secret := s.newCredential(m, nil)
 	return &Account{
 		WorkspaceID: m.workspace.id,
 		MemberID:    m.id,
 		Role:        idverify.Role(m.role),
 		Credentials: idverify.Credentials{ClientID: c.clientID, ClientSecret: idverify.NewSecret(secret)},
-		server:      st.server,
 	}
 }
 
@@ -102,28 +110,29 @@ var errEndedAccount = errors.New("new project: the account's credentials are gon
 
 // projectFor makes a project for the member whose credentials have the client id.
 func (s *Server) projectFor(clientID string, params idverify.ProjectParams) *Project {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	p, err := s.seedProject(clientID, seedParams(params))
+	svc := s.lock()
+	defer svc.mu.Unlock()
+	p, err := svc.seedProject(clientID, seedParams(params))
 	s.must(err)
+	p.server = s
 	return p
 }
 
-// seedProject is [Server.createProject] without the wire.
-func (st *state) seedProject(clientID string, params *projectParams) (*Project, error) {
-	c := st.accounts.credentials[clientID]
+// seedProject is createProject without the wire.
+func (s *service) seedProject(clientID string, params *projectParams) (*Project, error) {
+	c := s.accounts.credentials[clientID]
 	switch {
 	case c == nil || c.project != nil:
 		return nil, errEndedAccount
 	case !c.member.role.covers(roleAdmin):
 		return nil, errors.New("new project: a viewer cannot create projects")
 	}
-	p, shown, err := st.addProject(c.member, params)
+	p, shown, err := s.addProject(c.member, params)
 	if err != nil {
 		return nil, fmt.Errorf("new project: %w", err)
 	}
 	credentials := idverify.Credentials{ClientID: shown.ClientID, ClientSecret: idverify.NewSecret(shown.ClientSecret)}
-	return &Project{ProjectID: p.id, Credentials: credentials, server: st.server}, nil
+	return &Project{ProjectID: p.id, Credentials: credentials}, nil
 }
 
 // seedParams is what a client would send.

@@ -1,7 +1,6 @@
 package sandboxfake
 
 import (
-	"context"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -9,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/idverify/idverify-go"
@@ -33,17 +33,13 @@ type Server struct {
 	network      *memnet.Network
 	certificates *memnet.Certificates
 	http         *httptest.Server
-	callbacks    *http.Client
 	control      http.Handler // of WithControlPlane; nil without
 	keySource    *keySource
 	life         sync.Mutex // held by Reset and Close until everything they ended has ended
 	resets       uint64     // how many there were; life guards it
 
-	mu      sync.Mutex    // guards all below
-	*state                // what Reset makes anew
-	timer   *time.Timer   // wakes a running clock for the next event
-	changed chan struct{} // closed at the next change, for those who wait; nil while nobody does
-	closed  bool
+	// service is replaced by Reset, while the mutex of the old one is held. See lock.
+	service atomic.Pointer[service]
 }
 
 // ErrClosed is the error of what can't be done, or waited for, because the server was closed.
@@ -84,20 +80,37 @@ func Start(opts ...Option) (*Server, error) {
 		certificates: certificates,
 		keySource:    keys,
 	}
-	s.callbacks = &http.Client{
-		Transport:     s.network.Transport(),
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
-	if s.state, err = s.newState(o.seed); err != nil {
-		return nil, fmt.Errorf("sandboxfake: %w", err)
-	}
-	s.control = s.controlPlane()
 	listener, err := s.listen()
 	if err != nil {
 		return nil, fmt.Errorf("sandboxfake: %w", err)
 	}
+	first, err := s.newService(o.seed)
+	if err != nil {
+		listener.Close()
+		return nil, fmt.Errorf("sandboxfake: %w", err)
+	}
+	s.service.Store(first)
+	s.control = s.controlPlane()
 	s.http = s.network.Serve(listener, http.HandlerFunc(s.serve), maxHeader)
 	return s, nil
+}
+
+// newService returns a new service of the server, with the IDs of a seed.
+func (s *Server) newService(seed uint64) (*service, error) {
+	return newService(&s.opts, s.url, s.network.Transport(), s.keySource, seed)
+}
+
+// lock returns the current service with its mutex locked. Until the caller unlocks it, Reset cannot
+// replace the service.
+func (s *Server) lock() *service {
+	for {
+		svc := s.service.Load()
+		svc.mu.Lock()
+		if svc == s.service.Load() {
+			return svc
+		}
+		svc.mu.Unlock()
+	}
 }
 
 // listen opens the server's listener and sets its URL.
@@ -131,20 +144,14 @@ func advertised(addr string, got net.Addr) string {
 func (s *Server) Close() error {
 	s.life.Lock()
 	defer s.life.Unlock()
-	s.mu.Lock()
-	if s.closed {
-		s.mu.Unlock()
+	svc := s.lock()
+	if svc.ended != nil {
+		svc.mu.Unlock()
 		return nil
 	}
-	s.closed = true
-	ended := s.state
-	ended.cancel()
-	if s.timer != nil {
-		s.timer.Stop()
-	}
-	s.signal()
-	s.mu.Unlock()
-	ended.running.Wait()
+	svc.end(ErrClosed)
+	svc.mu.Unlock()
+	svc.running.Wait()
 	s.network.Close()
 	s.http.Close()
 	return nil
@@ -170,19 +177,17 @@ func (s *Server) reset(seed *uint64) {
 	default:
 		seed = &s.opts.seed
 	}
-	fresh, err := s.newState(*seed)
+	fresh, err := s.newService(*seed)
 	s.must(err)
-	s.mu.Lock()
-	if s.closed {
-		s.mu.Unlock()
+	svc := s.lock()
+	if svc.ended != nil { // closed
+		svc.mu.Unlock()
 		return
 	}
-	ended := s.state
-	ended.cancel()
-	s.state = fresh
-	s.signal()
-	s.mu.Unlock()
-	ended.running.Wait()
+	svc.end(ErrReset)
+	s.service.Store(fresh)
+	svc.mu.Unlock()
+	svc.running.Wait()
 }
 
 // URL returns the base URL of the service. Its certificate is the fake's own: give idverify.NewClient WithHTTPClient(s.HTTPClient()), and signature.NewJWKS the same as its HTTPClient, or take [Server.Client] and [Server.Verifier], which have both.
@@ -201,23 +206,23 @@ func (s *Server) CACertPEM() []byte {
 
 // Now returns the time on the server's clock.
 func (s *Server) Now() time.Time {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.clock.Now()
+	svc := s.lock()
+	defer svc.mu.Unlock()
+	return svc.clock.Now()
 }
 
 // Credentials returns those of the sandbox project that every server begins with. They may have the product scopes.
 func (s *Server) Credentials() idverify.Credentials {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.initial.project
+	svc := s.lock()
+	defer svc.mu.Unlock()
+	return svc.initial.project
 }
 
 // ConsoleCredentials returns those of the owner of the workspace that every server begins with. They may have the management scopes.
 func (s *Server) ConsoleCredentials() idverify.Credentials {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.initial.workspace
+	svc := s.lock()
+	defer svc.mu.Unlock()
+	return svc.initial.workspace
 }
 
 // Client returns a client of the server's own project, over its HTTP client and its clock. Options come after these and may replace them; one that NewClient refuses fails the test.
@@ -238,6 +243,13 @@ func (s *Server) Verifier(hosts ...string) *signature.Verifier {
 	return verifier
 }
 
+// messageNow returns the time on the clock that dates messages.
+func (s *Server) messageNow() time.Time {
+	svc := s.lock()
+	defer svc.mu.Unlock()
+	return svc.messageNow()
+}
+
 // Handle makes h answer at https://host, and at http://host on port 80, for callbacks, [Server.Device] and [Server.HTTPClient], without a socket and with a certificate that they trust. It returns the base URL.
 // The host is a DNS name other than the service's own; a second handler for one host replaces the first. Another host fails the test.
 func (s *Server) Handle(host string, h http.Handler) (baseURL string) {
@@ -255,40 +267,4 @@ func (s *Server) must(err error) {
 		s.tb.Fatalf("sandboxfake: %v", err)
 	}
 	panic(fmt.Sprintf("sandboxfake: %v", err))
-}
-
-// signal wakes everybody who waits for a change. The mutex is held.
-func (s *Server) signal() {
-	if s.changed != nil {
-		close(s.changed)
-		s.changed = nil
-	}
-}
-
-// await waits until done, asking again after every change. The mutex is held, but while it waits.
-func (s *Server) await(ctx context.Context, done func() bool) error {
-	began := s.state
-	for {
-		switch {
-		case s.closed:
-			return ErrClosed
-		case s.state != began:
-			return ErrReset
-		case done():
-			return nil
-		}
-		if s.changed == nil {
-			s.changed = make(chan struct{})
-		}
-		changed := s.changed
-		s.mu.Unlock()
-		select {
-		case <-changed:
-		case <-ctx.Done():
-		}
-		s.mu.Lock()
-		if err := ctx.Err(); err != nil && !done() {
-			return fmt.Errorf("sandboxfake: %w", err)
-		}
-	}
 }

@@ -18,48 +18,51 @@ func (s *Server) Advance(ctx context.Context, d time.Duration) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("sandboxfake: advance: %w", err)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	svc := s.lock()
+	defer svc.mu.Unlock()
+	return svc.advance(ctx, d)
+}
+
+// advance moves the clock. The mutex is held, but while it waits.
+func (s *service) advance(ctx context.Context, d time.Duration) error {
 	if err := s.await(ctx, func() bool { return !s.clock.Held() && s.idle() }); err != nil {
 		return err
 	}
-	began := s.state
-	clock := &began.clock
-	clock.Hold()
+	s.clock.Hold()
 	defer func() {
-		clock.Release()
-		if s.state == began {
+		s.clock.Release()
+		if s.ended == nil {
 			s.signal()
 			s.runDue()
 		}
 	}()
-	target := clock.Now().Add(d)
-	for e := clock.NextBy(target); e != nil; e = clock.NextBy(target) {
-		if e.Due().After(clock.Now()) {
-			clock.Set(e.Due())
+	target := s.clock.Now().Add(d)
+	for e := s.clock.NextBy(target); e != nil; e = s.clock.NextBy(target) {
+		if e.Due().After(s.clock.Now()) {
+			s.clock.Set(e.Due())
 		}
 		e.Run()
-		if err := s.await(ctx, func() bool { return began.inFlight == 0 }); err != nil {
+		if err := s.await(ctx, func() bool { return s.inFlight == 0 }); err != nil {
 			return err
 		}
 	}
-	clock.Set(target)
+	s.clock.Set(target)
 	return nil
 }
 
 // Idle waits until no delivery is in flight and nothing is due now. Tries that are due later do not count. Do not call it from a handler.
 func (s *Server) Idle(ctx context.Context) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.await(ctx, func() bool { return !s.clock.Held() && s.idle() })
+	svc := s.lock()
+	defer svc.mu.Unlock()
+	return svc.await(ctx, func() bool { return !svc.clock.Held() && svc.idle() })
 }
 
 // idle reports whether nothing is in flight and nothing is due now. The mutex is held.
-func (s *Server) idle() bool { return s.inFlight == 0 && !s.clock.DueBy(s.clock.Now()) }
+func (s *service) idle() bool { return s.inFlight == 0 && !s.clock.DueBy(s.clock.Now()) }
 
 // runDue does what is due now, unless an Advance is doing so, and sets the timer for what is due next. The mutex is held.
-func (s *Server) runDue() {
-	if s.closed || s.clock.Held() {
+func (s *service) runDue() {
+	if s.ended != nil || s.clock.Held() {
 		return
 	}
 	for e := s.clock.NextBy(s.clock.Now()); e != nil; e = s.clock.NextBy(s.clock.Now()) {
@@ -79,7 +82,7 @@ func (s *Server) runDue() {
 }
 
 // wake is the timer's.
-func (s *Server) wake() {
+func (s *service) wake() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.runDue()

@@ -53,11 +53,11 @@ var traceListing = listing[*traceView]{
 	embedded: "traces",
 	created:  func(t *traceView) time.Time { return t.at },
 	oldFirst: true,
-	view:     func(_ *Server, t *traceView) any { return t },
+	view:     func(_ *service, t *traceView) any { return t },
 }
 
 // listTraces is GET /{product}/{version}/checks/{check_id}/traces. Traces that are too old are not among them.
-func (s *Server) listTraces(c *call) (any, error) {
+func (s *service) listTraces(c *call) (any, error) {
 	ck, err := s.ownCheck(c)
 	if err != nil {
 		return nil, err
@@ -72,7 +72,7 @@ func (s *Server) listTraces(c *call) (any, error) {
 }
 
 // getTrace is GET /{product}/{version}/checks/{check_id}/traces/{trace_id}.
-func (s *Server) getTrace(c *call) (any, error) {
+func (s *service) getTrace(c *call) (any, error) {
 	ck, err := s.ownCheck(c)
 	if err != nil {
 		return nil, err

@@ -72,7 +72,7 @@ func usageProductID(product string) string {
 }
 
 // getUsage is GET …/workspaces/{workspace_id}/usage/{period}: the checks that were accepted, in each period that had any, the oldest first.
-func (s *Server) getUsage(c *call, m *member) (any, error) {
+func (s *service) getUsage(c *call, m *member) (any, error) {
 	layout, known := usagePeriods[c.ids["period"]]
 	if !known {
 		return nil, newProblem(wire.NotFound, "Usage is told hourly, daily or monthly")
@@ -92,7 +92,7 @@ func (s *Server) getUsage(c *call, m *member) (any, error) {
 			"product_id": rsql.Text(func(r usageRow) string { return usageProductID(r.product) }),
 			"project_id": rsql.Text(func(r usageRow) string { return r.project }),
 		},
-		view: func(_ *Server, r usageRow) any {
+		view: func(_ *service, r usageRow) any {
 			return usageView{Date: r.date.Format(layout), ProductID: usageProductID(r.product), ProjectID: r.project, Counter: r.counter, Amount: r.amount.number(), Currency: r.currency}
 		},
 	}

@@ -35,7 +35,7 @@ type balanceView struct {
 }
 
 // workspaceView shows m's workspace to m.
-func (s *Server) workspaceView(c *call, m *member) workspaceView {
+func (s *service) workspaceView(c *call, m *member) workspaceView {
 	w := m.workspace
 	v := workspaceView{
 		WorkspaceID:   w.id,
@@ -50,7 +50,7 @@ func (s *Server) workspaceView(c *call, m *member) workspaceView {
 }
 
 // listWorkspaces is GET /console/{version}/workspaces: all that the caller's user is a member of.
-func (s *Server) listWorkspaces(c *call, m *member) (any, error) {
+func (s *service) listWorkspaces(c *call, m *member) (any, error) {
 	memberships := slices.Clone(m.user.memberships)
 	// The workspaces that a user joined are older than the one that came with the sign-up.
 	slices.SortFunc(memberships, func(a, b *member) int { return cmp.Compare(a.workspace.seq, b.workspace.seq) })
@@ -63,15 +63,15 @@ func (s *Server) listWorkspaces(c *call, m *member) (any, error) {
 			"name":         rsql.Text(func(m *member) string { return m.workspace.name }),
 			"created_at":   rsql.Time(created),
 		},
-		view: func(s *Server, m *member) any { return s.workspaceView(c, m) },
+		view: func(s *service, m *member) any { return s.workspaceView(c, m) },
 	}, memberships)
 }
 
 // getWorkspace is GET /console/{version}/workspaces/{workspace_id}.
-func (s *Server) getWorkspace(c *call, m *member) (any, error) { return s.workspaceView(c, m), nil }
+func (s *service) getWorkspace(c *call, m *member) (any, error) { return s.workspaceView(c, m), nil }
 
 // updateWorkspace is PATCH /console/{version}/workspaces/{workspace_id}, which renames it.
-func (s *Server) updateWorkspace(c *call, m *member) (any, error) {
+func (s *service) updateWorkspace(c *call, m *member) (any, error) {
 	patch, err := c.decodePatch()
 	if err != nil {
 		return nil, err

@@ -6,6 +6,8 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/hex"
+	"fmt"
+	"net/http"
 	"sync"
 	"time"
 
@@ -13,12 +15,20 @@ import (
 	"github.com/idverify/idverify-go/sandboxfake/internal/vclock"
 )
 
-// state is everything that Reset makes anew. The server's mutex guards it.
-type state struct {
-	server  *Server
-	ctx     context.Context // ends with the state: every attempt under way runs on it
-	cancel  context.CancelFunc
-	running sync.WaitGroup // the attempts under way, of which each has its goroutine
+// service is everything that Reset makes anew: the accounts, checks, tokens and journals, and the
+// operations on them. It has no reference to its [Server].
+type service struct {
+	opts      *options
+	url       string          // the base URL
+	transport *http.Transport // of callbacks
+	ctx       context.Context // ends with the service; delivery attempts run on it
+	cancel    context.CancelFunc
+	running   sync.WaitGroup // the goroutines of delivery attempts
+
+	mu      sync.Mutex    // guards the fields below
+	ended   error         // ErrReset or ErrClosed after the end
+	timer   *time.Timer   // wakes a running clock for the next event
+	changed chan struct{} // closed at the next change; nil while nobody waits
 
 	clock      vclock.Clock
 	ids        ids
@@ -38,33 +48,78 @@ type state struct {
 	initial struct{ project, workspace idverify.Credentials }
 }
 
-// newState returns the state of a new server, or of one that was reset: a workspace with its owner,
-// and a sandbox project, made by the same code that serves HTTP requests. These always have the
-// same IDs and credentials, so that clients need no new configuration after a reset. All other IDs
-// come from seed.
-func (s *Server) newState(seed uint64) (*state, error) {
-	st := &state{
-		server:     s,
-		ids:        ids{seed: s.opts.seed},
+// newService returns a service with the initial workspace, its owner and a sandbox project, made by
+// the same code that serves HTTP requests. These always have the same IDs and credentials, so that
+// clients need no new configuration after a reset. All other IDs come from seed.
+func newService(opts *options, url string, transport *http.Transport, keys *keySource, seed uint64) (*service, error) {
+	s := &service{
+		opts:       opts,
+		url:        url,
+		transport:  transport,
+		ids:        ids{seed: opts.seed},
+		keys:       keyRing{source: keys},
+		dates:      messageDates{system: opts.systemDates},
 		checks:     make(map[string]*check),
 		windows:    make(map[*workspace]*rateWindow),
-		deliveries: journal[*delivery]{limit: s.opts.journalLimit},
-		requests:   journal[*Request]{limit: s.opts.journalLimit},
+		deliveries: journal[*delivery]{limit: opts.journalLimit},
+		requests:   journal[*Request]{limit: opts.journalLimit},
 	}
-	st.ctx, st.cancel = context.WithCancel(context.Background())
-	st.dates.system = s.opts.systemDates
-	if !s.opts.frozenAt.IsZero() {
-		st.clock.Freeze(s.opts.frozenAt)
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	if !opts.frozenAt.IsZero() {
+		s.clock.Freeze(opts.frozenAt)
 	}
-	st.keys.source = s.keySource
-	if err := st.keys.add(s, st); err != nil {
+	if err := s.addKey(); err != nil {
 		return nil, err
 	}
-	if err := st.bootstrap(); err != nil {
+	if err := s.bootstrap(); err != nil {
 		return nil, err
 	}
-	st.ids.seed = seed
-	return st, nil
+	s.ids.seed = seed
+	return s, nil
+}
+
+// end ends the service: it cancels delivery attempts, and callers that wait get err. The mutex is
+// held.
+func (s *service) end(err error) {
+	s.ended = err
+	s.cancel()
+	if s.timer != nil {
+		s.timer.Stop()
+	}
+	s.signal()
+}
+
+// signal wakes everybody who waits for a change. The mutex is held.
+func (s *service) signal() {
+	if s.changed != nil {
+		close(s.changed)
+		s.changed = nil
+	}
+}
+
+// await waits until done, asking again after every change. The mutex is held, but while it waits.
+func (s *service) await(ctx context.Context, done func() bool) error {
+	for {
+		switch {
+		case s.ended != nil:
+			return s.ended
+		case done():
+			return nil
+		}
+		if s.changed == nil {
+			s.changed = make(chan struct{})
+		}
+		changed := s.changed
+		s.mu.Unlock()
+		select {
+		case <-changed:
+		case <-ctx.Done():
+		}
+		s.mu.Lock()
+		if err := ctx.Err(); err != nil && !done() {
+			return fmt.Errorf("sandboxfake: %w", err)
+		}
+	}
 }
 
 // wireTime is a time as the service keeps it: in whole seconds, as the wire shows it.
