@@ -13,27 +13,28 @@ import (
 
 // Results of [Store.Check], for [errors.Is].
 var (
-	// ErrEviction means that Redis evicts keys when its memory is full. An evicted claim lets a copy of
-	// its message in, so fail the deployment.
+	// ErrEviction means that Redis evicts keys when its memory is full. A copy of a message is
+	// accepted after its claim was evicted, so fail the deployment.
 	ErrEviction = errors.New("claims may be evicted before they expire (set maxmemory-policy noeviction)")
 
-	// ErrPolicyUnknown means that Check cannot read the policy. Log it, go on, and check the
+	// ErrPolicyUnknown means that Check cannot read the policy. Log it, continue, and check the
 	// configuration of Redis by other means.
 	ErrPolicyUnknown = errors.New("the eviction policy cannot be read (allow the command INFO, or check that maxmemory-policy is noeviction)")
 )
 
-// Check reports whether Redis keeps claims until they expire. Call it at start. It sends INFO to
+// Check reports whether Redis keeps claims until they expire. Call it at startup. It sends INFO to
 // the server, or to each master of a cluster and each shard of a ring, and returns
-//   - nil if maxmemory-policy is noeviction, or if there is no maxmemory,
-//   - an error that wraps [ErrEviction] and names the policy if any other applies,
-//   - an error that wraps [ErrPolicyUnknown] if the user may not send INFO or the response has no
-//     policy, as with some managed services, or if the client is not a Client, ClusterClient or Ring,
+//   - nil if maxmemory-policy is noeviction, or if maxmemory is not set,
+//   - an error that wraps [ErrEviction] and contains the policy if it is another one,
+//   - an error that wraps [ErrPolicyUnknown] if the user may not send INFO, if the reply does not
+//     contain the policy, as with some managed services, or if the client is not a Client,
+//     ClusterClient or Ring,
 //   - the client's error if Redis is unavailable.
 //
-// Fail the deployment on ErrEviction. Log any other error and go on: while Redis is unavailable,
-// claims fail and nothing is accepted unchecked.
+// Fail the deployment on ErrEviction. Log any other error and continue: while Redis is unavailable,
+// claims fail and no message is accepted.
 //
-// It takes no longer than Options.Timeout.
+// Check returns after Options.Timeout at the latest.
 func (s *Store) Check(ctx context.Context) error {
 	_, err := withTimeout(ctx, s.timeout, func(ctx context.Context) (struct{}, error) {
 		return struct{}{}, checkPolicies(ctx, s.client)
@@ -44,7 +45,7 @@ func (s *Store) Check(ctx context.Context) error {
 	return nil
 }
 
-// checkPolicies checks every server that holds claims, and returns each different error once.
+// checkPolicies checks every server that stores claims, and returns each distinct error once.
 func checkPolicies(ctx context.Context, client goredis.UniversalClient) error {
 	var mu sync.Mutex // guards found
 	var found []error
@@ -56,7 +57,7 @@ func checkPolicies(ctx context.Context, client goredis.UniversalClient) error {
 				found = append(found, err)
 			}
 		}
-		return nil // go on with the other servers
+		return nil // check the other servers, too
 	}
 	var err error
 	switch c := client.(type) {
@@ -75,7 +76,7 @@ func checkPolicies(ctx context.Context, client goredis.UniversalClient) error {
 	return errors.Join(found...)
 }
 
-// checkPolicy checks one server.
+// checkPolicy checks the policy of one server.
 func checkPolicy(ctx context.Context, server *goredis.Client) error {
 	info, err := server.Info(ctx, "memory").Result()
 	if err != nil {

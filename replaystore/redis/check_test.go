@@ -14,7 +14,7 @@ import (
 	"github.com/idverify/idverify-go/replaystore/redis"
 )
 
-// isCheckError reports whether err is want, and not another result of Check.
+// isCheckError reports whether err is want and no other error of Check.
 func isCheckError(err, want error) bool {
 	if want == nil {
 		return err == nil
@@ -32,7 +32,7 @@ func TestStore_Check(t *testing.T) {
 	srv := startServer(t)
 	admin := srv.client(t)
 	if err := srv.store(t).Check(t.Context()); err != nil {
-		t.Errorf("as installed: error = %v, want none", err)
+		t.Errorf("default configuration: error = %v, want none", err)
 	}
 	for _, tt := range []struct {
 		maxmemory, policy string
@@ -78,7 +78,7 @@ func TestStore_CheckWithoutPermission(t *testing.T) {
 		t.Errorf("error = %v, want ErrPolicyUnknown", err)
 	}
 	if fresh, err := store.Claim(t.Context(), messageID, time.Minute); !fresh || err != nil {
-		t.Errorf("claim: fresh %v, error %v; want true", fresh, err)
+		t.Errorf("claim: fresh = %v, error = %v; want true", fresh, err)
 	}
 }
 
@@ -88,8 +88,8 @@ type redisError string
 func (e redisError) Error() string { return string(e) }
 func (redisError) RedisError()     {}
 
-// TestStore_CheckResponses checks responses that the tests' Redis server does not send.
-func TestStore_CheckResponses(t *testing.T) {
+// TestStore_CheckReplies checks replies that the Redis server of the tests does not send.
+func TestStore_CheckReplies(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name, info string
@@ -139,9 +139,9 @@ func TestStore_CheckWithoutRedis(t *testing.T) {
 		limit  time.Duration
 		want   string
 	}{
-		{"not there", unreachableClient(t), time.Minute, "dial: connect: no such file or directory"},
+		{"unreachable", unreachableClient(t), time.Minute, "dial: connect: no such file or directory"},
 		{"silent", silentClient(t), time.Millisecond, "no response from Redis within 1ms (Options.Timeout)"},
-		{"one of a cluster", failingClient(t, errors.New("MOVED 3999 10.0.0.7:6381")), time.Minute, "give a ClusterClient"},
+		{"node of a cluster", failingClient(t, errors.New("MOVED 3999 10.0.0.7:6381")), time.Minute, "use a ClusterClient"},
 		{"loading", failingClient(t, loading), time.Minute, "LOADING"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -150,17 +150,17 @@ func TestStore_CheckWithoutRedis(t *testing.T) {
 			err := newStore(t, tt.client, &redis.Options{Timeout: tt.limit}).Check(t.Context())
 
 			if err == nil || !strings.Contains(err.Error(), tt.want) || errors.Is(err, redis.ErrEviction) || errors.Is(err, redis.ErrPolicyUnknown) {
-				t.Fatalf("error = %v, want one that says %q", err, tt.want)
+				t.Fatalf("error = %v, want one that contains %q", err, tt.want)
 			}
 			if strings.Contains(err.Error(), "/none") || strings.Contains(err.Error(), "10.0") {
-				t.Errorf("the error contains an address: %v", err)
+				t.Errorf("error contains an address: %v", err)
 			}
 		})
 	}
 }
 
-// TestStore_CheckAsksEveryServer makes the second of two servers evict.
-func TestStore_CheckAsksEveryServer(t *testing.T) {
+// TestStore_CheckAllServers makes the second of two servers evict keys.
+func TestStore_CheckAllServers(t *testing.T) {
 	t.Parallel()
 	keeps := startServer(t)
 	evicts := startServer(t, "--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lfu")
@@ -221,6 +221,6 @@ func TestNew_SendsNothing(t *testing.T) {
 	newStore(t, client, nil)
 
 	if dials.Load() != 0 {
-		t.Errorf("New connected %d times, want none", dials.Load())
+		t.Errorf("New connected %d times, want 0", dials.Load())
 	}
 }

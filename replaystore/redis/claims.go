@@ -7,38 +7,38 @@ import (
 	"time"
 )
 
-// maxOpenClaims bounds the claims with an unknown outcome. It is enough for an outage at 10,000
-// messages a second.
+// maxOpenClaims limits the claims with an unknown outcome. It is sufficient for an outage at 10,000
+// messages per second.
 const maxOpenClaims = 1 << 17
 
-// openClaims are the claims of one process that have no result yet, or failed with an unknown
-// outcome: Redis may have recorded them. All claims of one ID write the same value while they are
-// open, so that the process recognizes its own record later.
+// openClaims contains the claims of one process that are in progress, or that failed although Redis
+// may have recorded them. While a claim is open, all calls for its ID write the same value, so that
+// the process recognizes its own record later.
 type openClaims struct {
-	owner string // no other store has it; part of every value
+	owner string // unique prefix of every value
 
-	mu     sync.Mutex // guards all below, and the claims
-	number uint64     // of the last value
+	mu     sync.Mutex // guards the fields below and the claims
+	number uint64     // number of values issued
 	byID   map[[32]byte]*openClaim
-	queued []*openClaim // those that failed, by their expiry
+	queued []*openClaim // failed claims, in order of expiry
 }
 
 func newOpenClaims() openClaims {
 	return openClaims{owner: rand.Text(), byID: make(map[[32]byte]*openClaim)}
 }
 
-// openClaim is the open claim of one ID, shared by its concurrent calls.
+// openClaim is the open claim of one ID. Concurrent calls share it.
 type openClaim struct {
 	id      [32]byte
-	value   string    // what the process records for the id
+	value   string    // the value that the process records for the ID
 	calls   int       // calls of Claim in progress
-	failed  bool      // one of them returned an error, so value may be recorded
-	passed  bool      // one of them returned true; no other may
+	failed  bool      // a call returned an error, so value may be recorded
+	passed  bool      // a call returned true; no other call may
 	queued  bool      // in openClaims.queued
-	expires time.Time // when the record has expired, if failed
+	expires time.Time // when the record expires, if failed
 }
 
-// begin returns the open claim of id for one more call.
+// begin returns the open claim of id, and counts a call in progress.
 func (o *openClaims) begin(id [32]byte) *openClaim {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -53,8 +53,8 @@ func (o *openClaims) begin(id [32]byte) *openClaim {
 	return c
 }
 
-// end reports whether the call that began with c made a fresh claim. recorded is whether Redis
-// holds c.value, and ttl how long a record lives.
+// end ends a call that began with c, and reports whether it made a fresh claim. recorded reports
+// whether Redis contains c.value. ttl is the lifetime of a record.
 func (o *openClaims) end(c *openClaim, recorded bool, err error, ttl time.Duration) (fresh bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -63,11 +63,13 @@ func (o *openClaims) end(c *openClaim, recorded bool, err error, ttl time.Durati
 	case err != nil && !c.queued && len(o.queued) < maxOpenClaims:
 		c.failed, c.queued, c.expires = true, true, time.Now().Add(ttl)
 		o.queued = append(o.queued, c)
-	case err != nil: // kept already, or there are too many: a later call then takes our record for another's, which is safe
+	case err != nil:
+		// The claim is already queued, or too many are. In the second case, a later call mistakes
+		// the record for that of another process and returns false.
 	case recorded:
 		fresh = !c.passed
 		c.passed = true
-	default: // another process was first
+	default: // another process has recorded the claim
 		c.failed = false
 	}
 	if c.calls == 0 && (c.passed || !c.failed) {
@@ -76,7 +78,7 @@ func (o *openClaims) end(c *openClaim, recorded bool, err error, ttl time.Durati
 	return fresh
 }
 
-// dropExpired forgets the failed claims whose records have expired.
+// dropExpired removes the failed claims whose records have expired.
 func (o *openClaims) dropExpired() {
 	now := time.Now()
 	for len(o.queued) > 0 && now.After(o.queued[0].expires) {

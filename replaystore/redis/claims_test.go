@@ -21,7 +21,7 @@ import (
 type stall struct {
 	server   *server
 	active   atomic.Bool
-	recorded chan struct{} // receives a value for each reply that is withheld
+	recorded chan struct{} // receives a value for each withheld reply
 }
 
 func newStall(server *server) *stall {
@@ -75,7 +75,7 @@ func (c *stalledConn) Close() error {
 	return c.Conn.Close()
 }
 
-// failClaim claims id until Redis has recorded it, and gives up then.
+// failClaim makes a call of Claim fail after Redis has recorded the claim.
 func (s *stall) failClaim(t testing.TB, store *redis.Store, id [32]byte) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -125,7 +125,7 @@ func TestStore_PassesRecordedClaimOnce(t *testing.T) {
 		"connection lost": func(t *testing.T, srv *server) *redis.Store {
 			store, lost := losingStore(t, srv, -1)
 			if _, err := store.Claim(t.Context(), messageID, time.Minute); err == nil || !lost.Load() {
-				t.Fatalf("first claim: error = %v, want one", err)
+				t.Fatalf("first claim: error = %v, want an error after a lost connection", err)
 			}
 			return store
 		},
@@ -135,11 +135,11 @@ func TestStore_PassesRecordedClaimOnce(t *testing.T) {
 			srv := startServer(t)
 			store := fail(t, srv)
 			if n := store.OpenClaims(); n != 1 {
-				t.Errorf("%d claims open, want 1", n)
+				t.Errorf("open claims = %d, want 1", n)
 			}
-			// Another process cannot know whose record it is.
+			// Another process cannot recognize the record.
 			if fresh, err := srv.store(t).Claim(t.Context(), messageID, time.Minute); fresh || err != nil {
-				t.Errorf("other process: fresh %v, error %v; want false", fresh, err)
+				t.Errorf("other process: fresh = %v, error = %v; want false", fresh, err)
 			}
 			var fresh, failed atomic.Int32
 			var wg sync.WaitGroup
@@ -158,17 +158,17 @@ func TestStore_PassesRecordedClaimOnce(t *testing.T) {
 			last, err := store.Claim(t.Context(), messageID, time.Minute)
 
 			if fresh.Load() != 1 || failed.Load() != 0 {
-				t.Errorf("%d of %d later calls are fresh, %d failed; want 1 and none", fresh.Load(), calls, failed.Load())
+				t.Errorf("%d of %d later calls are fresh, %d failed; want 1 and 0", fresh.Load(), calls, failed.Load())
 			}
 			if last || err != nil {
-				t.Errorf("call after that: fresh %v, error %v; want false", last, err)
+				t.Errorf("last call: fresh = %v, error = %v; want false", last, err)
 			}
 		})
 	}
 }
 
-// TestStore_FailsAgainAndPasses makes two calls fail one after the other.
-func TestStore_FailsAgainAndPasses(t *testing.T) {
+// TestStore_PassesAfterTwoFailures makes two calls fail one after the other.
+func TestStore_PassesAfterTwoFailures(t *testing.T) {
 	t.Parallel()
 	stall := newStall(startServer(t))
 	store := stall.store(t)
@@ -180,11 +180,11 @@ func TestStore_FailsAgainAndPasses(t *testing.T) {
 	second, err2 := store.Claim(t.Context(), messageID, time.Minute)
 
 	if err := errors.Join(err1, err2); !first || second || err != nil {
-		t.Errorf("fresh %v, then %v, error %v; want true, then false", first, second, err)
+		t.Errorf("fresh = %v, then %v, error = %v; want true, then false", first, second, err)
 	}
 }
 
-// TestStore_OtherProcessClaimsFirst makes the first call fail before Redis recorded anything.
+// TestStore_OtherProcessClaimsFirst makes the first call fail before Redis records the claim.
 func TestStore_OtherProcessClaimsFirst(t *testing.T) {
 	t.Parallel()
 	srv := startServer(t)
@@ -201,22 +201,22 @@ func TestStore_OtherProcessClaimsFirst(t *testing.T) {
 	}
 	other, err := srv.store(t).Claim(t.Context(), messageID, time.Minute)
 	if !other || err != nil {
-		t.Fatalf("other process: fresh %v, error %v; want true", other, err)
+		t.Fatalf("other process: fresh = %v, error = %v; want true", other, err)
 	}
 	down.Store(false)
 
 	for range 2 {
 		if fresh, err := store.Claim(t.Context(), messageID, time.Minute); fresh || err != nil {
-			t.Errorf("fresh %v, error %v; want false: the other process accepted the message", fresh, err)
+			t.Errorf("fresh = %v, error = %v; want false: the other process accepted the message", fresh, err)
 		}
 	}
 	if n := store.OpenClaims(); n > 1 {
-		t.Errorf("%d claims open, want at most 1", n)
+		t.Errorf("open claims = %d, want at most 1", n)
 	}
 }
 
-// TestStore_ForgetsOpenClaims bounds what an outage leaves in memory.
-func TestStore_ForgetsOpenClaims(t *testing.T) {
+// TestStore_LimitsOpenClaims tests the number of claims in memory during and after an outage.
+func TestStore_LimitsOpenClaims(t *testing.T) {
 	t.Parallel()
 	down := errors.New("connection refused")
 	var reply error
@@ -227,18 +227,18 @@ func TestStore_ForgetsOpenClaims(t *testing.T) {
 		}
 		return reply
 	}))
-	store := newStore(t, client, &redis.Options{Timeout: 2 * time.Second}) // outside the bubble, where FIPS mode has no random numbers
+	store := newStore(t, client, &redis.Options{Timeout: 2 * time.Second}) // outside the bubble, where random numbers are unavailable in FIPS mode
 	synctest.Test(t, func(t *testing.T) {
 		claim := func(i int) {
 			if fresh, err := store.Claim(t.Context(), [32]byte{byte(i), byte(i >> 8), byte(i >> 16)}, 11*time.Second); fresh == (reply != nil) || (err == nil) != (reply == nil) {
-				t.Fatalf("claim %d: fresh %v, error %v", i, fresh, err)
+				t.Fatalf("claim %d: fresh = %v, error = %v; want true, or an error during the outage", i, fresh, err)
 			}
 		}
 		for i := range 10 {
 			claim(i)
 		}
 		if n := store.OpenClaims(); n != 0 {
-			t.Errorf("%d claims open after successful ones, want none", n)
+			t.Errorf("open claims after successful ones = %d, want 0", n)
 		}
 		reply = down
 
@@ -247,7 +247,7 @@ func TestStore_ForgetsOpenClaims(t *testing.T) {
 			claim(i)
 		}
 		duringOutage := store.OpenClaims()
-		time.Sleep(13 * time.Second) // the bubble's clock: the records, if any, live for 13 s
+		time.Sleep(13 * time.Second) // of the bubble's clock; records live for 13 s
 		reply = nil
 		claim(1 << 20)
 		before := store.OpenClaims()
@@ -256,12 +256,12 @@ func TestStore_ForgetsOpenClaims(t *testing.T) {
 		after := store.OpenClaims()
 
 		if duringOutage != redis.MaxOpenClaims || before != duringOutage || after != 0 {
-			t.Errorf("%d claims open in the outage, %d when their records expire, %d afterwards; want %d, the same and none", duringOutage, before, after, redis.MaxOpenClaims)
+			t.Errorf("open claims = %d in the outage, %d when their records expire, %d afterwards; want %d, the same, 0", duringOutage, before, after, redis.MaxOpenClaims)
 		}
 	})
 }
 
-// hookFunc processes commands in place of a server.
+// hookFunc processes commands instead of a server.
 type hookFunc func(goredis.Cmder) error
 
 func (h hookFunc) DialHook(next goredis.DialHook) goredis.DialHook { return next }
@@ -278,9 +278,9 @@ func (h hookFunc) ProcessPipelineHook(next goredis.ProcessPipelineHook) goredis.
 	return next
 }
 
-// TestStore_SurvivesFaultsOfTheCaller makes a hook of the client panic or end its goroutine, which
-// is one of the store.
-func TestStore_SurvivesFaultsOfTheCaller(t *testing.T) {
+// TestStore_RecoversFromHook makes a hook of the client panic or call runtime.Goexit in a goroutine
+// of the store.
+func TestStore_RecoversFromHook(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name string
@@ -288,7 +288,7 @@ func TestStore_SurvivesFaultsOfTheCaller(t *testing.T) {
 		want string
 	}{
 		{"panic", func() { panic("secret") }, "the client panicked with a value of type string"},
-		{"Goexit", runtime.Goexit, "the client ended its goroutine"},
+		{"Goexit", runtime.Goexit, "the client called runtime.Goexit"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -300,7 +300,7 @@ func TestStore_SurvivesFaultsOfTheCaller(t *testing.T) {
 			checked := store.Check(t.Context())
 
 			if want := "redis replay store: claim: " + tt.want; fresh || err == nil || err.Error() != want {
-				t.Errorf("fresh %v, error %v; want %q", fresh, err, want)
+				t.Errorf("fresh = %v, error = %v; want %q", fresh, err, want)
 			}
 			if want := "redis replay store: check: " + tt.want; checked == nil || checked.Error() != want {
 				t.Errorf("error of Check = %v, want %q", checked, want)

@@ -9,7 +9,7 @@ import (
 	"github.com/idverify/idverify-go/signature"
 )
 
-// Every replica does this, with the same Redis and the same prefix.
+// Every replica uses the same Redis and the same prefix.
 func Example() {
 	client := goredis.NewClient(&goredis.Options{Addr: "redis:6379"})
 	defer client.Close()

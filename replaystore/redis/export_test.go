@@ -1,9 +1,9 @@
 package redis
 
-// MaxOpenClaims is the bound of OpenClaims.
+// MaxOpenClaims is the maximum of OpenClaims.
 const MaxOpenClaims = maxOpenClaims
 
-// OpenClaims returns how many claims the store keeps in memory.
+// OpenClaims returns the number of claims in memory.
 func (s *Store) OpenClaims() int {
 	s.open.mu.Lock()
 	defer s.open.mu.Unlock()

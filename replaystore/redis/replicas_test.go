@@ -23,10 +23,11 @@ const (
 	host     = "shop.sandbox.test"
 )
 
-// shop is an application of many replicas: each has its own keys, its own verifier and its own connections to Redis, as processes have.
+// shop is an application with many replicas. Each replica has its own key set, verifier and Redis
+// client, like a process.
 type shop struct {
 	handlers []http.Handler
-	next     atomic.Uint32 // the replica whose turn it is
+	next     atomic.Uint32 // number of requests, to select the next replica
 
 	mu      sync.Mutex // guards handled
 	handled map[string]int
@@ -43,7 +44,7 @@ func newShop(t testing.TB, service *sandboxfake.Server, store func(testing.TB) *
 		verifier, err := signature.NewVerifier(keys, []string{host}, &signature.VerifierOptions{
 			Replay:    store(t),
 			Now:       service.Now,
-			ClockSkew: time.Hour, // a busy machine must not decide what is accepted
+			ClockSkew: time.Hour, // on a busy machine, messages can take longer than the default
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -58,7 +59,7 @@ func newShop(t testing.TB, service *sandboxfake.Server, store func(testing.TB) *
 	return s
 }
 
-// serveNext passes r to the replica whose turn it is, and returns its answer. r can be passed again.
+// serveNext passes a copy of r to the next replica and returns the status of the response.
 func (s *shop) serveNext(r *http.Request, body []byte) int {
 	r = r.Clone(r.Context())
 	r.Body = io.NopCloser(bytes.NewReader(body))
@@ -67,7 +68,7 @@ func (s *shop) serveNext(r *http.Request, body []byte) int {
 	return w.Code
 }
 
-// handleWith answers every request as spread does.
+// handleWith serves the host of the shop and responds to each request with the status from spread.
 func handleWith(service *sandboxfake.Server, spread func(*http.Request, []byte) int) (callbackURL string) {
 	return service.Handle(host, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
@@ -79,7 +80,7 @@ func handleWith(service *sandboxfake.Server, spread func(*http.Request, []byte) 
 	}))
 }
 
-// runChecks brings n PhoneChecks to their end, eight at a time.
+// runChecks runs n PhoneChecks to their end, eight at a time.
 func runChecks(t testing.TB, service *sandboxfake.Server, callbackURL string, n int) {
 	t.Helper()
 	client := service.Client()
@@ -107,7 +108,9 @@ func runChecks(t testing.TB, service *sandboxfake.Server, callbackURL string, n 
 	wg.Wait()
 }
 
-// resendTimedOut has the service send once more what it gave up after ten seconds without an answer and no replica handled: there is no second try after a time-out, and a busy disk must not decide what is lost.
+// resendTimedOut delivers again the callbacks whose last attempt timed out before a replica handled
+// them, and returns their number. The service does not retry after a timeout, which can occur with
+// a busy disk.
 func (s *shop) resendTimedOut(t testing.TB, service *sandboxfake.Server) (resent int) {
 	t.Helper()
 	for _, d := range service.Deliveries() {
@@ -128,22 +131,22 @@ func (s *shop) resendTimedOut(t testing.TB, service *sandboxfake.Server) (resent
 	return resent
 }
 
-// checkHandled fails the test unless each of n checks was handled once.
+// checkHandled fails the test unless each of n checks was handled exactly once.
 func (s *shop) checkHandled(t testing.TB, n int) {
 	t.Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.handled) != n {
-		t.Errorf("%d of %d checks were handled: the others' records are lost", len(s.handled), n)
+		t.Errorf("handled checks = %d, want %d: the others are lost", len(s.handled), n)
 	}
 	for id, times := range s.handled {
 		if times != 1 {
-			t.Errorf("the check %s was handled %d times", id, times)
+			t.Errorf("check %s was handled %d times, want once", id, times)
 		}
 	}
 }
 
-func TestSixteenReplicasAcceptEachMessageOnce(t *testing.T) {
+func TestStore_ManyReplicas(t *testing.T) {
 	t.Parallel()
 	const checks = 100
 	srv := startServer(t)
@@ -174,21 +177,22 @@ func TestSixteenReplicasAcceptEachMessageOnce(t *testing.T) {
 	}
 
 	if accepted.Load() != checks || rejected.Load() != checks*(replicas-1) || other.Load() != 0 {
-		t.Errorf("of %d messages with %d copies each, %d were accepted, %d refused, %d answered otherwise; want %d, %d and 0",
+		t.Errorf("%d messages with %d copies each: %d accepted, %d rejected, %d other responses; want %d, %d and 0",
 			checks, replicas, accepted.Load(), rejected.Load(), other.Load(), checks, checks*(replicas-1))
 	}
 	app.checkHandled(t, checks)
 }
 
-// message is one that was accepted, kept to be sent again.
+// message is an accepted message, to be sent again.
 type message struct {
 	request *http.Request
 	body    []byte
 }
 
-// TestNothingIsLostOrDoubledWhenRedisRestarts pulls the plug of Redis in the middle of the load and lets the replicas run into it, until it comes back with what it had written down.
-// Behind every message that was accepted comes a copy, and another of each once Redis is back; none must be accepted.
-func TestNothingIsLostOrDoubledWhenRedisRestarts(t *testing.T) {
+// TestStore_RedisRestart kills Redis under load, and restarts it from its append-only file after
+// some messages were rejected with 503. It sends a copy of every accepted message, and another one
+// after the restart. No copy may be accepted.
+func TestStore_RedisRestart(t *testing.T) {
 	t.Parallel()
 	const checks, killAfter, restartAfter = 300, 100, 20
 	srv := startServer(t, "--appendonly", "yes", "--appendfsync", "always")
@@ -206,7 +210,7 @@ func TestNothingIsLostOrDoubledWhenRedisRestarts(t *testing.T) {
 				doubled.Add(1)
 			}
 			mu.Lock()
-			accepted = append(accepted, message{r.Clone(t.Context()), body}) // its own context ends with the answer
+			accepted = append(accepted, message{r.Clone(t.Context()), body}) // the context of r ends with its response
 			n := len(accepted)
 			mu.Unlock()
 			if n == killAfter {
@@ -226,21 +230,21 @@ func TestNothingIsLostOrDoubledWhenRedisRestarts(t *testing.T) {
 	load.Go(func() { runChecks(t, service, url, checks) })
 	<-outage
 	mu.Lock()
-	before := accepted // nothing was accepted since the kill
+	before := accepted // nothing was accepted after the kill
 	mu.Unlock()
 	srv.start(t)
 	var acceptedAgain, unavailableCopies int
 	for _, m := range before {
 		status := app.serveNext(m.request, m.body)
 		for ; status == http.StatusServiceUnavailable; status = app.serveNext(m.request, m.body) {
-			unavailableCopies++ // after many failed dials a client looks only once a second whether Redis is back
+			unavailableCopies++ // after many failed dials a client dials only once per second
 		}
 		if status != http.StatusBadRequest {
 			acceptedAgain++
 		}
 	}
 	load.Wait()
-	for range 5 { // the waits of the service between its tries: 10, 20, 30, 40, 50 s
+	for range 5 { // the service waits 10, 20, 30, 40 and 50 s between attempts
 		if err := service.Advance(t.Context(), 50*time.Second); err != nil {
 			t.Fatal(err)
 		}
@@ -248,11 +252,11 @@ func TestNothingIsLostOrDoubledWhenRedisRestarts(t *testing.T) {
 	timedOut := app.resendTimedOut(t, service)
 
 	if acceptedAgain != 0 {
-		t.Errorf("%d of %d messages from before the restart were accepted again after it, want none: their claims are lost", acceptedAgain, len(before))
+		t.Errorf("%d of %d messages from before the restart were accepted again, want 0: their claims are lost", acceptedAgain, len(before))
 	}
 	if doubled.Load() != 0 || rejected.Load() != 0 {
-		t.Errorf("%d copies were accepted, %d messages refused; want none", doubled.Load(), rejected.Load())
+		t.Errorf("%d copies were accepted, %d messages rejected; want 0 and 0", doubled.Load(), rejected.Load())
 	}
 	app.checkHandled(t, checks)
-	t.Logf("%d accepted, %d of them before the restart, %d undecided while Redis was away, %d copies while replicas found it again, %d timed out", len(accepted), len(before), unavailable.Load(), unavailableCopies, timedOut)
+	t.Logf("%d accepted, %d of them before the restart; 503 for %d messages in the outage and for %d copies while replicas reconnected; %d timed out", len(accepted), len(before), unavailable.Load(), unavailableCopies, timedOut)
 }

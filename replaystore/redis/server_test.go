@@ -17,7 +17,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	goredis.SetLogger(discard{}) // it reports each connection that cannot be had
+	goredis.SetLogger(discard{}) // it logs each failed connection
 	m.Run()
 }
 
@@ -25,7 +25,8 @@ type discard struct{}
 
 func (discard) Printf(context.Context, string, ...any) {}
 
-// server is a redis-server of a test, with its files in a directory of its own. It listens on a socket there, so no port can be taken.
+// server is a redis-server with its own directory. It listens on a Unix socket there, so it cannot
+// conflict with a used port.
 type server struct {
 	dir    string
 	args   []string
@@ -35,13 +36,14 @@ type server struct {
 	process *exec.Cmd
 }
 
-// startServer starts a redis-server and stops it when the test is over.
+// startServer starts a redis-server and stops it when the test ends. It skips the test if
+// redis-server is not installed.
 func startServer(t testing.TB, args ...string) *server {
 	t.Helper()
 	if _, err := exec.LookPath("redis-server"); err != nil {
-		t.Skip("there is no redis-server on this machine: install it, for example with apt-get install redis-server")
+		t.Skip("redis-server is not installed (run script/setup redis)")
 	}
-	dir, err := os.MkdirTemp("", "redis") // t.TempDir is too long for the name of a socket
+	dir, err := os.MkdirTemp("", "redis") // the path of t.TempDir is too long for a socket
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,14 +52,14 @@ func startServer(t testing.TB, args ...string) *server {
 		s.kill()
 		os.RemoveAll(dir)
 		if t.Failed() {
-			t.Logf("redis-server said:\n%s", s.output.Bytes())
+			t.Logf("output of redis-server:\n%s", s.output.Bytes())
 		}
 	})
 	s.start(t)
 	return s
 }
 
-// start runs the server over what an earlier run left in its directory, and waits until it answers.
+// start starts the server with the files of an earlier run, if any, and waits until it replies.
 func (s *server) start(t testing.TB) {
 	t.Helper()
 	s.mu.Lock()
@@ -72,11 +74,11 @@ func (s *server) start(t testing.TB) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if err := client.Ping(ctx).Err(); err != nil {
-		t.Fatalf("redis-server does not answer: %v", err)
+		t.Fatalf("redis-server does not reply: %v", err)
 	}
 }
 
-// kill ends the server as a power cut would.
+// kill kills the server, so that it cannot save its data.
 func (s *server) kill() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -86,14 +88,15 @@ func (s *server) kill() {
 
 func (s *server) socket() string { return filepath.Join(s.dir, "s") }
 
-// client is a new client of s. It waits long for an answer, however busy the machine, and not at all for a server that is not there.
+// client returns a new client of s. It waits up to a minute for a reply, because the machine can be
+// busy, and fails at once if the server does not run.
 func (s *server) client(t testing.TB) *goredis.Client {
 	t.Helper()
 	return newClient(t, &goredis.Options{Network: "unix", Addr: s.socket(), MaxRetries: 1, DialerRetries: 1,
 		DialTimeout: time.Minute, ReadTimeout: time.Minute, WriteTimeout: time.Minute, PoolTimeout: time.Minute})
 }
 
-// store is a store over a client of its own, as each replica has one.
+// store returns a store with its own client, like that of a replica.
 func (s *server) store(t testing.TB) *redis.Store {
 	t.Helper()
 	return newStore(t, s.client(t), &redis.Options{Timeout: time.Minute})
@@ -115,13 +118,13 @@ func newStore(t testing.TB, client goredis.UniversalClient, opts *redis.Options)
 	return store
 }
 
-// unreachableClient is a client of a server that is not there.
+// unreachableClient returns a client of a server that does not run.
 func unreachableClient(t testing.TB) *goredis.Client {
 	t.Helper()
 	return newClient(t, &goredis.Options{Network: "unix", Addr: filepath.Join(t.TempDir(), "none")})
 }
 
-// silentClient is a client of a server that takes connections and never answers.
+// silentClient returns a client of a server that accepts connections and never replies.
 func silentClient(t testing.TB) *goredis.Client {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

@@ -32,21 +32,21 @@ type Store struct {
 
 var _ signature.ReplayStore = (*Store)(nil)
 
-// Options are the choices of [New]. Zero fields mean the defaults.
+// Options are the options of [New]. A zero field selects the default.
 type Options struct {
-	// Prefix is the beginning of every key; 64 hexadecimal characters follow. Verifiers of one
-	// callback URL share it. Default "idverify:replay:".
+	// Prefix is the prefix of every key. 64 hexadecimal characters follow it. All verifiers of a
+	// callback URL must use the same prefix. The default is "idverify:replay:".
 	Prefix string
 
-	// Timeout is the longest that Claim and Check take, whatever the client's own timeouts and
-	// retries. The service waits 10 s for a response to a callback and does not retry after that
-	// timeout. Default 2 s.
+	// Timeout limits the duration of Claim and Check, independently of the timeouts and retries of
+	// the client. The service waits 10 s for the response to a callback, and does not retry after
+	// that timeout. The default is 2 s.
 	Timeout time.Duration
 }
 
-// New returns a store over client: a Client, a ClusterClient, a Ring or a failover client. Close
-// the client when the store is no longer used. New sends nothing; call [Store.Check] to check the
-// configuration of Redis. opts may be nil.
+// New returns a Store that uses client: a Client, a ClusterClient, a Ring or a failover client. The
+// caller closes the client when the store is no longer used. New does not connect to Redis; call
+// [Store.Check] to check its configuration. opts may be nil.
 func New(client goredis.UniversalClient, opts *Options) (*Store, error) {
 	if opts == nil {
 		opts = &Options{}
@@ -60,21 +60,21 @@ func New(client goredis.UniversalClient, opts *Options) (*Store, error) {
 	}
 	switch {
 	case client == nil:
-		return nil, errors.New("redis replay store: new: the client is nil")
+		return nil, errors.New("redis replay store: new: client is nil")
 	case s.timeout < 0:
-		return nil, errors.New("redis replay store: new: the timeout is negative")
+		return nil, errors.New("redis replay store: new: Options.Timeout is negative")
 	}
 	return s, nil
 }
 
-// Claim implements [signature.ReplayStore]. It returns an error that wraps that of the client, or
-// of ctx, if Redis is unavailable, full, or does not respond in time.
+// Claim implements [signature.ReplayStore]. If Redis is unavailable, full, or does not reply in
+// time, it returns an error that wraps the error of the client or of ctx.
 //
-// Redis may have recorded a claim that returned an error. Such a claim passes to at most one later
-// call of this Store, so that a redirect that its user reloads after the error is not a replay. It
-// passes to none once it has expired, after a restart, or if too many claims failed before it.
+// Redis may have recorded a claim although Claim returned an error. Such a claim passes to at most
+// one later call of this Store, so that a user can reload a redirect after the error. It passes to
+// no call after it has expired, after a restart, or if too many claims failed before it.
 func (s *Store) Claim(ctx context.Context, id [32]byte, ttl time.Duration) (fresh bool, err error) {
-	// A copy that was in time may be in progress for as long as a claim takes.
+	// A copy that was received in time can be in progress for as long as a claim takes.
 	ttl = max(ttl, 0) + s.timeout
 	claim := s.open.begin(id)
 	recorded, err := withTimeout(ctx, s.timeout, func(ctx context.Context) (bool, error) {
@@ -88,9 +88,9 @@ func (s *Store) Claim(ctx context.Context, id [32]byte, ttl time.Duration) (fres
 	return fresh, nil
 }
 
-// record writes value unless the key exists, and reports whether the key then holds it. The client
-// sends a command again when its response was lost, and then finds the key: the value distinguishes
-// our own record from another one.
+// record sets key to value unless the key exists, and reports whether the key then contains value.
+// If a reply is lost, the client sends the command again and finds that the key exists. The value
+// shows whether this process has recorded it.
 func (s *Store) record(ctx context.Context, key, value string, ttl time.Duration) (own bool, err error) {
 	own, err = s.client.SetNX(ctx, key, value, (ttl + time.Millisecond - 1).Truncate(time.Millisecond)).Result()
 	if own || err != nil {
@@ -104,11 +104,11 @@ func (s *Store) record(ctx context.Context, key, value string, ttl time.Duration
 }
 
 var (
-	errVanished = errors.New("the claim was there and is gone: it expired, or Redis dropped it")
-	errExited   = errors.New("the client ended its goroutine")
+	errVanished = errors.New("the claim has disappeared (it expired, or Redis evicted it)")
+	errExited   = errors.New("the client called runtime.Goexit")
 )
 
-// timeoutError reports that Options.Timeout is over.
+// timeoutError is the error after Options.Timeout.
 type timeoutError struct{ after time.Duration }
 
 // Error implements error.
@@ -116,10 +116,11 @@ func (e *timeoutError) Error() string {
 	return fmt.Sprintf("no response from Redis within %s (Options.Timeout)", e.after)
 }
 
-// Unwrap gives [errors.Is] the standard error.
+// Unwrap makes the error match context.DeadlineExceeded.
 func (e *timeoutError) Unwrap() error { return context.DeadlineExceeded }
 
-// replaceTimeout replaces the error of ctx by a timeoutError if Options.Timeout ended ctx.
+// replaceTimeout returns a timeoutError if Options.Timeout ended ctx and err is its error, else
+// err.
 func replaceTimeout(ctx context.Context, err error) error {
 	if timeout, ok := errors.AsType[*timeoutError](context.Cause(ctx)); ok && errors.Is(err, context.DeadlineExceeded) {
 		return timeout
@@ -127,9 +128,9 @@ func replaceTimeout(ctx context.Context, err error) error {
 	return err
 }
 
-// withTimeout calls f, and returns when f has, when ctx ends or when the timeout is over. A client that
-// is busy with a connection ignores the end of its context, so f may go on: it ends by the client's
-// own timeouts, and what it still records belongs to an open claim.
+// withTimeout calls f in a goroutine, and returns when f returns, ctx ends or the timeout expires. A
+// client that is using a connection ignores the end of its context, so f can continue until the
+// client's own timeout. A claim that it records then is an open claim.
 func withTimeout[T any](ctx context.Context, timeout time.Duration, f func(context.Context) (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, &timeoutError{timeout})
 	defer cancel()
@@ -141,7 +142,7 @@ func withTimeout[T any](ctx context.Context, timeout time.Duration, f func(conte
 	go func() {
 		r := result{err: errExited}
 		defer func() {
-			// A hook or dialer of the caller may panic. Its value may contain an address.
+			// A hook or dialer of the caller can panic. The value could contain an address.
 			if p := recover(); p != nil {
 				r.err = fmt.Errorf("the client panicked with a value of type %T", p)
 			}
@@ -158,7 +159,7 @@ func withTimeout[T any](ctx context.Context, timeout time.Duration, f func(conte
 	}
 }
 
-// redactedError is an error of the client without the addresses in its text.
+// redactedError is an error of the client. Its text contains no address.
 type redactedError struct{ err error }
 
 // Error implements error.
@@ -169,12 +170,12 @@ func (r *redactedError) Error() string {
 	if e, ok := errors.AsType[*net.OpError](r.err); ok && e.Err != nil {
 		return e.Op + ": " + e.Err.Error()
 	}
-	// "MOVED 3999 10.0.0.7:6381" is a cluster's answer to a client for a single server.
+	// A cluster replies "MOVED 3999 10.0.0.7:6381" to a client for a single server.
 	if text := r.err.Error(); !strings.HasPrefix(text, "MOVED ") && !strings.HasPrefix(text, "ASK ") {
 		return text
 	}
-	return "the server belongs to a cluster: give a ClusterClient"
+	return "the server belongs to a cluster (use a ClusterClient)"
 }
 
-// Unwrap gives [errors.Is] and [errors.As] the client's own error.
+// Unwrap returns the error of the client.
 func (r *redactedError) Unwrap() error { return r.err }

@@ -19,7 +19,7 @@ import (
 
 var messageID = [32]byte{1, 2, 3}
 
-func TestASecondClaimIsNotFresh(t *testing.T) {
+func TestStore_Claim(t *testing.T) {
 	t.Parallel()
 	srv := startServer(t)
 
@@ -31,11 +31,11 @@ func TestASecondClaimIsNotFresh(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !first || second || !other {
-		t.Errorf("fresh: first %v, a copy %v, another message %v; want true, false, true", first, second, other)
+		t.Errorf("fresh = %v, for a copy %v, for another message %v; want true, false, true", first, second, other)
 	}
 }
 
-func TestOfManyClaimsAtOnceExactlyOneIsFresh(t *testing.T) {
+func TestStore_ConcurrentClaims(t *testing.T) {
 	t.Parallel()
 	const replicas, claims = 16, 50
 	srv := startServer(t)
@@ -58,11 +58,11 @@ func TestOfManyClaimsAtOnceExactlyOneIsFresh(t *testing.T) {
 	wg.Wait()
 
 	if fresh.Load() != 1 || failed.Load() != 0 {
-		t.Errorf("%d of %d claims are fresh, %d failed; want 1 and none: each fresh one is a callback handled once more", fresh.Load(), replicas*claims, failed.Load())
+		t.Errorf("%d of %d claims are fresh, %d failed; want 1 and 0: a callback is handled for each fresh claim", fresh.Load(), replicas*claims, failed.Load())
 	}
 }
 
-func TestAClaimLivesForItsTTLUnderItsPrefix(t *testing.T) {
+func TestStore_TTLAndPrefix(t *testing.T) {
 	t.Parallel()
 	srv := startServer(t)
 	client := srv.client(t)
@@ -71,9 +71,9 @@ func TestAClaimLivesForItsTTLUnderItsPrefix(t *testing.T) {
 		ttl         time.Duration
 		least, most time.Duration
 	}{
-		{"as asked, and for as long as a claim may take", time.Minute, 110 * time.Second, 2 * time.Minute},
-		{"in whole milliseconds, not less", time.Minute + 1, 110 * time.Second, 2*time.Minute + time.Millisecond},
-		{"not for nothing", -time.Hour, 50 * time.Second, time.Minute},
+		{"whole seconds", time.Minute, 110 * time.Second, 2 * time.Minute},
+		{"rounded up to milliseconds", time.Minute + 1, 110 * time.Second, 2*time.Minute + time.Millisecond},
+		{"negative", -time.Hour, 50 * time.Second, time.Minute},
 	} {
 		prefix := strings.ReplaceAll(tt.name, " ", "-") + ":"
 		store := newStore(t, client, &redis.Options{Prefix: prefix, Timeout: time.Minute})
@@ -81,17 +81,18 @@ func TestAClaimLivesForItsTTLUnderItsPrefix(t *testing.T) {
 		fresh, err := store.Claim(t.Context(), messageID, tt.ttl)
 
 		if !fresh || err != nil {
-			t.Fatalf("%s: fresh %v, %v; another prefix is another store", tt.name, fresh, err)
+			t.Fatalf("%s: fresh = %v, error = %v; want true: each case has its own prefix", tt.name, fresh, err)
 		}
 		got, err := client.PTTL(t.Context(), prefix+"010203"+strings.Repeat("0", 58)).Result()
 		if err != nil || got < tt.least || got > tt.most {
-			t.Errorf("%s: the key lives for %v (%v), want %v to %v", tt.name, got, err, tt.least, tt.most)
+			t.Errorf("%s: TTL of the key = %v (error %v), want %v to %v", tt.name, got, err, tt.least, tt.most)
 		}
 	}
 }
 
-// TestAClaimWhoseAnswerIsLostIsStillFresh: the client sends the command again by itself, and finds the key that its own first try left. Taken for a replay, the callback would be refused with 400, and lost.
-func TestAClaimWhoseAnswerIsLostIsStillFresh(t *testing.T) {
+// TestStore_LostReply makes the client send SET twice. The second one finds the key of the first.
+// If the claim were not fresh, the callback would be rejected with 400 and lost.
+func TestStore_LostReply(t *testing.T) {
 	t.Parallel()
 	srv := startServer(t)
 	store, lost := losingStore(t, srv, 0)
@@ -100,18 +101,18 @@ func TestAClaimWhoseAnswerIsLostIsStillFresh(t *testing.T) {
 	again, againErr := store.Claim(t.Context(), messageID, time.Minute)
 
 	if !lost.Load() {
-		t.Fatal("no answer was lost: the test tests nothing")
+		t.Fatal("no reply was lost")
 	}
 	if !fresh || err != nil {
-		t.Errorf("fresh %v, %v; want true: nobody else has claimed it", fresh, err)
+		t.Errorf("fresh = %v, error = %v; want true: no other call has claimed it", fresh, err)
 	}
 	if again || againErr != nil {
-		t.Errorf("a copy behind it: fresh %v, %v; want false", again, againErr)
+		t.Errorf("copy: fresh = %v, error = %v; want false", again, againErr)
 	}
 }
 
-// losingStore returns a store whose first SET gets no reply, and whether that has happened. Zero
-// retries mean the client's default.
+// losingStore returns a store whose first SET gets no reply. lost reports whether that has
+// happened. Zero retries select the client's default.
 func losingStore(t testing.TB, srv *server, retries int) (*redis.Store, *atomic.Bool) {
 	t.Helper()
 	lost := new(atomic.Bool)
@@ -122,7 +123,8 @@ func losingStore(t testing.TB, srv *server, retries int) (*redis.Store, *atomic.
 	return newStore(t, client, &redis.Options{Timeout: time.Minute}), lost
 }
 
-// losingConn loses the connection once, after Redis has processed the first SET and before its reply.
+// losingConn loses the connection once, after Redis has processed the first SET and before its
+// reply.
 type losingConn struct {
 	net.Conn
 	lost *atomic.Bool
@@ -143,7 +145,7 @@ func (c *losingConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-func TestNothingIsDecidedWithoutRedis(t *testing.T) {
+func TestStore_RedisUnavailable(t *testing.T) {
 	t.Parallel()
 	full := startServer(t, "--maxmemory", "1", "--maxmemory-policy", "noeviction")
 	closed := unreachableClient(t)
@@ -154,12 +156,12 @@ func TestNothingIsDecidedWithoutRedis(t *testing.T) {
 		limit  time.Duration
 		want   string
 	}{
-		{"not there", unreachableClient(t), time.Minute, "dial: connect: no such file or directory"},
+		{"unreachable", unreachableClient(t), time.Minute, "dial: connect: no such file or directory"},
 		{"silent", silentClient(t), time.Millisecond, "no response from Redis within 1ms (Options.Timeout)"},
 		{"full", full.client(t), time.Minute, "OOM command not allowed"},
 		{"closed", closed, time.Minute, "client is closed"},
-		{"one of a cluster", failingClient(t, errors.New("MOVED 3999 10.0.0.7:6381")), time.Minute, "give a ClusterClient"},
-		{"unknown to the resolver", failingClient(t, &net.DNSError{Err: "no such host", Name: "redis.internal"}), time.Minute, "look up host: no such host"},
+		{"node of a cluster", failingClient(t, errors.New("MOVED 3999 10.0.0.7:6381")), time.Minute, "use a ClusterClient"},
+		{"unknown host", failingClient(t, &net.DNSError{Err: "no such host", Name: "redis.internal"}), time.Minute, "look up host: no such host"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -168,22 +170,22 @@ func TestNothingIsDecidedWithoutRedis(t *testing.T) {
 			fresh, err := store.Claim(t.Context(), messageID, time.Minute)
 
 			if fresh || err == nil || !strings.Contains(err.Error(), tt.want) {
-				t.Fatalf("fresh %v, error %v; want an error that says %q", fresh, err, tt.want)
+				t.Fatalf("fresh = %v, error = %v; want an error that contains %q", fresh, err, tt.want)
 			}
 			if errors.Is(err, context.DeadlineExceeded) != (tt.name == "silent") {
 				t.Errorf("error = %v, want context.DeadlineExceeded after a timeout only", err)
 			}
 			if strings.Contains(err.Error(), "/none") || strings.Contains(err.Error(), "10.0") || strings.Contains(err.Error(), "internal") {
-				t.Errorf("the error tells where Redis is: %v", err)
+				t.Errorf("error contains an address: %v", err)
 			}
 		})
 	}
 }
 
-func TestAClaimEndsWithItsContext(t *testing.T) {
+func TestStore_ClaimCanceled(t *testing.T) {
 	t.Parallel()
 	store := newStore(t, silentClient(t), &redis.Options{Timeout: time.Hour})
-	reason := errors.New("the caller left")
+	reason := errors.New("caller gone")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	claimed := make(chan error)
 	go func() {
@@ -194,11 +196,11 @@ func TestAClaimEndsWithItsContext(t *testing.T) {
 	cancel(reason)
 
 	if err := <-claimed; !errors.Is(err, context.Canceled) {
-		t.Errorf("error %v, want context.Canceled", err)
+		t.Errorf("error = %v, want context.Canceled", err)
 	}
 }
 
-// failingClient is a client whose every command ends with err.
+// failingClient returns a client whose commands all fail with err.
 func failingClient(t testing.TB, err error) *goredis.Client {
 	t.Helper()
 	client := unreachableClient(t)
@@ -221,13 +223,13 @@ func (h hook) ProcessPipelineHook(next goredis.ProcessPipelineHook) goredis.Proc
 	return next
 }
 
-func TestNewRefusesWhatCannotWork(t *testing.T) {
+func TestNew_InvalidArguments(t *testing.T) {
 	t.Parallel()
 
 	_, noClient := redis.New(nil, nil)
 	_, negative := redis.New(unreachableClient(t), &redis.Options{Timeout: -1})
 
 	if noClient == nil || negative == nil {
-		t.Errorf("nil client: %v; negative timeout: %v; want errors", noClient, negative)
+		t.Errorf("errors = %v for a nil client, %v for a negative timeout; want errors", noClient, negative)
 	}
 }

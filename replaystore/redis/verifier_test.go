@@ -16,7 +16,7 @@ import (
 	"github.com/idverify/idverify-go/signature"
 )
 
-// TestVerifier_ReloadAfterLostReply reloads the page of a redirect that got 503.
+// TestVerifier_ReloadAfterLostReply opens a redirect again after a 503 response.
 func TestVerifier_ReloadAfterLostReply(t *testing.T) {
 	t.Parallel()
 	srv := startServer(t)
@@ -29,19 +29,19 @@ func TestVerifier_ReloadAfterLostReply(t *testing.T) {
 	<-stall.recorded
 	cancel()
 	if status := <-first; status != http.StatusServiceUnavailable {
-		t.Fatalf("response %d while Redis does not reply, want 503", status)
+		t.Fatalf("status = %d while Redis does not reply, want 503", status)
 	}
 	stall.active.Store(false)
 
 	reloaded, again := f.open(t.Context()), f.open(t.Context())
 
 	if reloaded != http.StatusNoContent || again != http.StatusBadRequest {
-		t.Errorf("responses to reloads: %d, then %d; want 204, then 400", reloaded, again)
+		t.Errorf("status of reloads = %d, then %d; want 204, then 400", reloaded, again)
 	}
 }
 
-// TestVerifier_ClaimTTL checks the lifetime sent to Redis: twice the skew, one second, and the time
-// that a claim may take.
+// TestVerifier_ClaimTTL checks the lifetime sent to Redis: twice the clock skew, plus one second,
+// plus Options.Timeout.
 func TestVerifier_ClaimTTL(t *testing.T) {
 	t.Parallel()
 	var set []any
@@ -50,15 +50,15 @@ func TestVerifier_ClaimTTL(t *testing.T) {
 	f := newRedirect(t, newStore(t, client, nil))
 
 	if status := f.open(t.Context()); status != http.StatusNoContent {
-		t.Fatalf("response %d, want 204", status)
+		t.Fatalf("status = %d, want 204", status)
 	}
 
 	if got := fmt.Sprint(set[3:]); got != "[ex 13 nx]" {
-		t.Errorf("command ends with %s, want a lifetime of 13 s", got)
+		t.Errorf("command ends with %s, want [ex 13 nx]", got)
 	}
 }
 
-// redirect is a signed redirect, and the handler that it is opened with.
+// redirect is a signed redirect and the handler that receives it.
 type redirect struct {
 	url     string
 	handler http.Handler
@@ -87,7 +87,7 @@ func newRedirect(t *testing.T, store signature.ReplayStore) redirect {
 	return redirect{u.String(), handler}
 }
 
-// open returns the status of the response.
+// open requests the redirect and returns the status of the response.
 func (r redirect) open(ctx context.Context) int {
 	w := httptest.NewRecorder()
 	r.handler.ServeHTTP(w, httptest.NewRequest(http.MethodGet, r.url, nil).WithContext(ctx))
