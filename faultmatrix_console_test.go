@@ -102,8 +102,8 @@ var cardParams = idverify.PaymentMethodParams{CardNumber: idverify.NewSecret("42
 // The preparations.
 
 func newName(s *stage) []string {
-	s.withRequestID++
-	return []string{fmt.Sprint("name ", s.withRequestID)}
+	s.names++
+	return []string{fmt.Sprint("name ", s.names)}
 }
 
 func newProject(s *stage) []string {

@@ -83,12 +83,12 @@ func status(code int) sandboxfake.Fault { return sandboxfake.Fault{Status: code}
 
 // stage is a service with something for each operation to work on.
 type stage struct {
-	t             testing.TB
-	srv           *sandboxfake.Server
-	client        *idverify.Client
-	console       *idverify.Console
-	ids           []string // what prepare made
-	withRequestID int      // how many names were given
+	t       testing.TB
+	srv     *sandboxfake.Server
+	client  *idverify.Client
+	console *idverify.Console
+	ids     []string // what prepare made
+	names   int      // how many names were given
 
 	refused  int           // the connection that cannot be made, counted from 1; 0 for none
 	patience time.Duration // of the caller; 0 for patience without end

@@ -32,11 +32,11 @@ func TestClient_OutcomeOfSecondAttempt(t *testing.T) {
 	notFound := respondWithProblem(404, "not_found", "no such project")
 	unsent := http.HandlerFunc(nil) // the connection cannot be made
 	for _, tt := range []struct {
-		name    string
-		do      func(context.Context, *idverify.Console) error
-		first   http.HandlerFunc
-		errorOf http.HandlerFunc
-		want    error
+		name   string
+		do     func(context.Context, *idverify.Console) error
+		first  http.HandlerFunc
+		second http.HandlerFunc
+		want   error
 	}{
 		// Only 404 after an attempt that may have deleted the project means that it is deleted.
 		{"DELETE, 404", remove, notFound, notFound, idverify.ErrNotFound},
@@ -62,9 +62,9 @@ func TestClient_OutcomeOfSecondAttempt(t *testing.T) {
 			t.Parallel()
 			failDials := 0
 			if tt.first == nil {
-				tt.first, failDials = tt.errorOf, 1
+				tt.first, failDials = tt.second, 1
 			}
-			srv := newService(t, respondInTurn(tt.first, tt.errorOf))
+			srv := newService(t, respondInTurn(tt.first, tt.second))
 			transport := srv.Client().Transport.(*http.Transport).Clone()
 			transport.DisableKeepAlives = true
 			var dials atomic.Int32

@@ -176,14 +176,14 @@ func TestClient_SurvivesPanicInTokenRefresh(t *testing.T) {
 					}
 					synctest.Wait()
 				}
-				concurrently := fetches
+				immediate := fetches
 				failing = false
 				time.Sleep(10 * time.Second)
 				tokenFor(t, c, idverify.ScopeCoverage)
 				synctest.Wait()
 
-				if got := tokenFor(t, c, idverify.ScopeCoverage); concurrently != 2 || got != "token-2" {
-					t.Errorf("%d token requests, then token %q; want 2, because a failed refresh pauses, and token-2", concurrently, got)
+				if got := tokenFor(t, c, idverify.ScopeCoverage); immediate != 2 || got != "token-2" {
+					t.Errorf("%d token requests, then token %q; want 2, because a failed refresh pauses, and token-2", immediate, got)
 				}
 			})
 		})

@@ -24,7 +24,7 @@ import (
 // the request is sent over another connection.
 func TestClient_SurvivesUnnoticedDeadConnection(t *testing.T) {
 	t.Parallel()
-	rawResponse := newRawHTTP2(t, withToken(func(s *rawStream, event rawEvent) {
+	http2Server := newRawHTTP2(t, withToken(func(s *rawStream, event rawEvent) {
 		if event == requestReceived {
 			s.respond(http.StatusCreated, createOperation.response)
 		}
@@ -41,7 +41,7 @@ func TestClient_SurvivesUnnoticedDeadConnection(t *testing.T) {
 		creates   func() int
 	}{
 		{"HTTP/1.1", plain.URL, plainTransport, func() int { return len(plain.calls()) }},
-		{"HTTP/2", rawResponse.url(), rawResponse.transport, func() int { rawResponse.wait(); return rawResponse.received(http.MethodPost) }},
+		{"HTTP/2", http2Server.url(), http2Server.transport, func() int { http2Server.wait(); return http2Server.received(http.MethodPost) }},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var first *failingConn
@@ -179,7 +179,7 @@ func TestClient_EndsBodyWithAttempt(t *testing.T) {
 func TestClient_LimitsCopiesOfBody(t *testing.T) {
 	t.Parallel()
 	c := inProcess(t, func(r *http.Request) (*http.Response, error) {
-		errorOf, err := r.GetBody()
+		copied, err := r.GetBody()
 		if err != nil {
 			t.Errorf("GetBody before anything was read: %v", err)
 			return nil, err
@@ -187,7 +187,7 @@ func TestClient_LimitsCopiesOfBody(t *testing.T) {
 		if _, err := io.ReadAll(r.Body); err != nil {
 			t.Errorf("reading the body: %v", err)
 		}
-		if rest, err := io.ReadAll(errorOf); err == nil {
+		if rest, err := io.ReadAll(copied); err == nil {
 			t.Errorf("%d bytes were read a second time", len(rest))
 		}
 		if _, err := r.GetBody(); err == nil {
