@@ -20,7 +20,7 @@ import (
 	"github.com/idverify/idverify-go/internal/synctest"
 )
 
-func TestTheTokenRequestIsTheSpecifications(t *testing.T) {
+func TestClient_TokenRequest(t *testing.T) {
 	t.Parallel()
 	srv := newService(t, respondWith(200, string(fixture(t, "phone_check.json"))))
 
@@ -30,28 +30,28 @@ func TestTheTokenRequestIsTheSpecifications(t *testing.T) {
 
 	r := srv.tokens()[0]
 	if r.method != http.MethodPost {
-		t.Errorf("method %s, want POST", r.method)
+		t.Errorf("method = %s, want POST", r.method)
 	}
 	if got, want := r.header.Get("Authorization"), "Basic "+base64.StdEncoding.EncodeToString([]byte("client-1:s3cret-of-client-1")); got != want {
-		t.Errorf("Authorization %q, want %q", got, want)
+		t.Errorf("Authorization = %q, want %q", got, want)
 	}
 	mediaType, params, err := mime.ParseMediaType(r.header.Get("Content-Type"))
 	if err != nil || mediaType != "multipart/form-data" {
-		t.Fatalf("Content-Type %q, want multipart/form-data", r.header.Get("Content-Type"))
+		t.Fatalf("Content-Type = %q, want multipart/form-data", r.header.Get("Content-Type"))
 	}
 	form, err := multipart.NewReader(bytes.NewReader(r.body), params["boundary"]).ReadForm(1 << 10)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got := fmt.Sprint(form.Value); got != "map[grant_type:[client_credentials] scope:[phone_check]]" {
-		t.Errorf("form %s", got)
+		t.Errorf("form = %s", got)
 	}
 	if got := srv.calls()[0].header.Get("Authorization"); got != "Bearer token-1" {
-		t.Errorf("the check was asked for with Authorization %q, want the token", got)
+		t.Errorf("Authorization of the operation = %q, want the token", got)
 	}
 }
 
-func TestAWrongSecretMakesOneTokenRequest(t *testing.T) {
+func TestClient_WrongSecretIsNotRetried(t *testing.T) {
 	t.Parallel()
 	srv := newService(t, respondWith(200, "{}"))
 	srv.token = respondWith(401, string(fixture(t, "token_error.json")))
@@ -60,22 +60,22 @@ func TestAWrongSecretMakesOneTokenRequest(t *testing.T) {
 
 	e, ok := errors.AsType[*idverify.TokenError](err)
 	if !ok || e.Status != 401 || e.Code != "invalid_client" || e.Scope != "phone_check" || !errors.Is(err, idverify.ErrUnauthorized) {
-		t.Errorf("error %#v, want a *TokenError with code invalid_client", err)
+		t.Errorf("error = %#v, want a *TokenError with code invalid_client", err)
 	}
 	if n := len(srv.tokens()); n != 1 {
-		t.Errorf("a wrong secret made %d token requests, want 1: more of them lock the account", n)
+		t.Errorf("%d token requests, want 1: more could lock the account", n)
 	}
 	if n := len(srv.calls()); n != 0 {
-		t.Errorf("%d requests were sent without a token", n)
+		t.Errorf("%d requests sent without a token, want 0", n)
 	}
 }
 
-func TestACallerWhoGivesUpDoesNotHarmTheOthers(t *testing.T) {
+func TestClient_SharesTokenFetch(t *testing.T) {
 	t.Parallel()
 	requested, release := make(chan struct{}), make(chan struct{})
 	srv := newService(t, respondWith(200, string(fixture(t, "phone_check.json"))))
 	srv.token = func(w http.ResponseWriter, _ *http.Request) {
-		close(requested) // panics when there is a second token request
+		close(requested) // panics at a second token request
 		<-release
 		io.WriteString(w, `{"access_token":"late","expires_in":3600}`)
 	}
@@ -91,14 +91,14 @@ func TestACallerWhoGivesUpDoesNotHarmTheOthers(t *testing.T) {
 	close(release)
 
 	if !errors.Is(firstErr, context.Canceled) {
-		t.Errorf("the first caller got %v, want context.Canceled", firstErr)
+		t.Errorf("error of the canceled caller = %v, want context.Canceled", firstErr)
 	}
 	if err := <-other; err != nil {
-		t.Errorf("the other caller got %v: the token request died with the first caller's context", err)
+		t.Errorf("error of the other caller = %v: the fetch used the canceled caller's context", err)
 	}
 }
 
-func TestTokensAreKeptPerSetOfScopes(t *testing.T) {
+func TestClient_CachesTokenPerScopes(t *testing.T) {
 	t.Parallel()
 	srv := newService(t, respondWith(200, string(fixture(t, "phone_check.json"))))
 	c := srv.client(t)
@@ -107,20 +107,20 @@ func TestTokensAreKeptPerSetOfScopes(t *testing.T) {
 	a := tokenFor(t, c, idverify.ScopeCoverage)
 	b := tokenFor(t, c, idverify.ScopePhoneCheck, idverify.ScopeCoverage)
 	if again := tokenFor(t, c, idverify.ScopeCoverage, idverify.ScopePhoneCheck, idverify.ScopeCoverage); again != b {
-		t.Errorf("the same scopes in another order got %q and %q", b, again)
+		t.Errorf("tokens for the same scopes in another order = %q and %q, want equal", b, again)
 	}
 	_, _ = c.PhoneChecks.Get(ctx, "a")
 	_, _ = c.PhoneChecks.Get(ctx, "a")
 
 	if a == b {
-		t.Error("a token for coverage alone has phone_check, too")
+		t.Error("the token for coverage is also the token for phone_check")
 	}
 	if n := len(srv.tokens()); n != 3 {
-		t.Errorf("three sets of scopes made %d token requests", n)
+		t.Errorf("%d token requests for three sets of scopes, want 3", n)
 	}
 }
 
-func TestChangingATokenDoesNotChangeTheCache(t *testing.T) {
+func TestClient_TokenIsCopied(t *testing.T) {
 	t.Parallel()
 	srv := newService(t, nil)
 	c := srv.client(t)
@@ -132,24 +132,24 @@ func TestChangingATokenDoesNotChangeTheCache(t *testing.T) {
 	token.AccessToken = "changed"
 
 	if got := tokenFor(t, c, idverify.ScopeCoverage); got != "token-1" {
-		t.Errorf("the cache answers %q", got)
+		t.Errorf("cached token = %q, want token-1", got)
 	}
 }
 
-func TestTokensEndWithTheirLifetime(t *testing.T) {
+func TestClient_TokenExpiry(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name      string
 		expiresIn string
-		used      time.Duration // so long it is used
-		replaced  time.Duration // then it is not
+		used      time.Duration // still used after this time
+		replaced  time.Duration // replaced after this time
 	}{
 		{"an hour", `3600`, 58 * time.Minute, time.Hour},
-		{"as text", `"3600"`, 58 * time.Minute, time.Hour},
+		{"number as text", `"3600"`, 58 * time.Minute, time.Hour},
 		{"missing", `null`, 4 * time.Minute, 5 * time.Minute},
 		{"zero", `0`, 4 * time.Minute, 5 * time.Minute},
 		{"negative", `-1`, 4 * time.Minute, 5 * time.Minute},
-		{"beyond any clock", `1e300`, 29 * 24 * time.Hour, 30 * 24 * time.Hour},
+		{"very long", `1e300`, 29 * 24 * time.Hour, 30 * 24 * time.Hour},
 		{"a second", `1`, 800 * time.Millisecond, time.Second},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -165,17 +165,17 @@ func TestTokensEndWithTheirLifetime(t *testing.T) {
 
 			clock.advance(tt.used)
 			if got := tokenFor(t, c, idverify.ScopeCoverage); got != first {
-				t.Errorf("after %v the token is %q, want still %q", tt.used, got, first)
+				t.Errorf("token after %v = %q, want still %q", tt.used, got, first)
 			}
 			clock.advance(tt.replaced - tt.used)
 			if got := tokenFor(t, c, idverify.ScopeCoverage); got == first {
-				t.Errorf("after %v the expired token is still used", tt.replaced)
+				t.Errorf("the expired token is still used after %v", tt.replaced)
 			}
 		})
 	}
 }
 
-func TestInTheLastMinuteOneRequestRenewsTheTokenWhileTheOldOneServes(t *testing.T) {
+func TestClient_RefreshesTokenInBackground(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		e := newMemoryService()
@@ -190,19 +190,19 @@ func TestInTheLastMinuteOneRequestRenewsTheTokenWhileTheOldOneServes(t *testing.
 		time.Sleep(time.Nanosecond)
 		for range 20 {
 			if got := tokenFor(t, c, idverify.ScopeCoverage); got != "token-1" {
-				t.Fatalf("token %q while the next one is fetched, want the old one", got)
+				t.Fatalf("token during the refresh = %q, want the old one", got)
 			}
 		}
 		time.Sleep(2 * time.Second)
 		got := tokenFor(t, c, idverify.ScopeCoverage)
 
 		if early != 1 || got != "token-2" || e.count() != 2 {
-			t.Errorf("%d token requests before the last minute, token %q in it, %d requests in all; want 1, token-2 and 2", early, got, e.count())
+			t.Errorf("%d token requests before the last minute, then token %q and %d requests; want 1, token-2 and 2", early, got, e.count())
 		}
 	})
 }
 
-func TestARenewalThatFailsLeavesTheOldTokenAndIsNotRepeatedAtOnce(t *testing.T) {
+func TestClient_PausesAfterFailedRefresh(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		e := newMemoryService()
@@ -213,7 +213,7 @@ func TestARenewalThatFailsLeavesTheOldTokenAndIsNotRepeatedAtOnce(t *testing.T) 
 		time.Sleep(59*time.Minute + 10*time.Second)
 		for range 20 {
 			if got := tokenFor(t, c, idverify.ScopeCoverage); got != "token-1" {
-				t.Fatalf("token %q, want the old one: it is good for a while yet", got)
+				t.Fatalf("token = %q, want the old one, which is still valid", got)
 			}
 			synctest.Wait()
 		}
@@ -223,12 +223,12 @@ func TestARenewalThatFailsLeavesTheOldTokenAndIsNotRepeatedAtOnce(t *testing.T) 
 		synctest.Wait()
 
 		if got := tokenFor(t, c, idverify.ScopeCoverage); renewals != 2 || got != "token-3" {
-			t.Errorf("%d token requests at once, then token %q; want 2 and token-3", renewals, got)
+			t.Errorf("%d token requests, then token %q; want 2 and token-3", renewals, got)
 		}
 	})
 }
 
-func TestATokenFetchedBeforeARefusalIsNotKept(t *testing.T) {
+func TestClient_DiscardsTokenFetchedBefore401(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		e := newMemoryService()
@@ -236,32 +236,33 @@ func TestATokenFetchedBeforeARefusalIsNotKept(t *testing.T) {
 		tokenFor(t, c, idverify.ScopePhoneCheck)
 		time.Sleep(59*time.Minute + time.Second)
 		e.delay = 10 * time.Second
-		tokenFor(t, c, idverify.ScopePhoneCheck) // begins the renewal
+		tokenFor(t, c, idverify.ScopePhoneCheck) // starts a refresh
 		synctest.Wait()
 		e.delay = 0
 		e.refused = "token-1 token-2"
 		start := time.Now()
 
-		_, err := c.PhoneChecks.Get(t.Context(), "a") // with token-1: refused, so that token-3 is fetched
+		_, err := c.PhoneChecks.Get(t.Context(), "a") // 401 for token-1: fetches token-3
 		took := time.Since(start)
-		time.Sleep(time.Minute) // the renewal has ended
+		time.Sleep(time.Minute) // the refresh has finished
 
 		if err != nil || took > 0 {
-			t.Errorf("after %v: error %v; want a token at once, and not the one under way", took, err)
+			t.Errorf("error = %[2]v after %[1]v, want a new token at once, not that of the refresh in progress", took, err)
 		}
 		if got := tokenFor(t, c, idverify.ScopePhoneCheck); got != "token-3" {
-			t.Errorf("token %q: the renewal begun before the refusal was kept", got)
+			t.Errorf("token = %q, want token-3: the token of a refresh started before the 401 was kept", got)
 		}
 	})
 }
 
-// endpoint is the service in process, for tests in a bubble: its n-th token is token-n, good for an hour.
+// memoryService is an http.RoundTripper that acts as the service, for tests in a synctest bubble.
+// Its nth token is token-n, valid for an hour.
 type memoryService struct {
-	mu      sync.Mutex // guards n; the others are set while no request is under way
+	mu      sync.Mutex // guards n; set the others only while no request is in flight
 	n       int
-	fail    map[int]bool  // the token requests that fail
-	delay   time.Duration // that a token request takes, but for the first
-	refused string        // the tokens that are not good any more
+	fail    map[int]bool  // token requests that fail
+	delay   time.Duration // of token requests after the first
+	refused string        // revoked tokens
 }
 
 func newMemoryService() *memoryService { return new(memoryService) }
@@ -284,7 +285,7 @@ func (e *memoryService) RoundTrip(r *http.Request) (*http.Response, error) {
 	n, delay := e.n, e.delay
 	e.mu.Unlock()
 	if n > 1 {
-		time.Sleep(delay) // virtual
+		time.Sleep(delay) // synctest's clock
 	}
 	if e.fail[n] {
 		return response(503, nil), nil
@@ -301,11 +302,11 @@ func (e *memoryService) client(t testing.TB) *idverify.Client {
 	return c
 }
 
-func TestARefusedTokenIsReplacedOnceAndTheRequestSentAgain(t *testing.T) {
+func TestClient_ReplacesTokenAfter401(t *testing.T) {
 	t.Parallel()
 	revoked := func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") == "Bearer token-1" {
-			respondWithProblem(401, "unauthorized", "the token is not good any more")(w, r)
+			respondWithProblem(401, "unauthorized", "token revoked")(w, r)
 			return
 		}
 		w.WriteHeader(201)
@@ -316,32 +317,32 @@ func TestARefusedTokenIsReplacedOnceAndTheRequestSentAgain(t *testing.T) {
 	check, err := srv.client(t).PhoneChecks.Create(t.Context(), createParams)
 
 	if err != nil || check.Status != idverify.StatusAccepted {
-		t.Fatalf("check %v, error %v", check, err)
+		t.Fatalf("check = %v, error = %v", check, err)
 	}
 	calls := srv.calls()
 	if len(calls) != 2 || string(calls[0].body) != string(calls[1].body) || len(calls[1].body) == 0 {
-		t.Errorf("%d requests, the bodies %q: want the same one twice", len(calls), calls)
+		t.Errorf("%d requests with bodies %q, want the same body twice", len(calls), calls)
 	}
 	if n := len(srv.tokens()); n != 2 {
 		t.Errorf("%d token requests, want 2", n)
 	}
 }
 
-func TestARefusalOfEveryTokenIsAnAnswer(t *testing.T) {
+func TestClient_401WithNewToken(t *testing.T) {
 	t.Parallel()
 	srv := newService(t, respondWithProblem(401, "unauthorized", "no"))
 
 	_, err := srv.client(t).PhoneChecks.Get(t.Context(), "a")
 
 	if !errors.Is(err, idverify.ErrUnauthorized) {
-		t.Errorf("error %v, want ErrUnauthorized", err)
+		t.Errorf("error = %v, want ErrUnauthorized", err)
 	}
 	if calls, tokens := len(srv.calls()), len(srv.tokens()); calls != 2 || tokens != 2 {
 		t.Errorf("%d requests and %d token requests, want 2 and 2", calls, tokens)
 	}
 }
 
-func TestManyCallersWithARevokedTokenFetchOneNewToken(t *testing.T) {
+func TestClient_SharesTokenFetchAfter401(t *testing.T) {
 	t.Parallel()
 	const callers = 40
 	var revoked atomic.Bool
@@ -369,7 +370,7 @@ func TestManyCallersWithARevokedTokenFetchOneNewToken(t *testing.T) {
 	}
 }
 
-func TestAFailedTokenRequestIsRepeatedOnlyWhenItMayHelp(t *testing.T) {
+func TestClient_RetriesTokenRequest(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name    string
@@ -383,9 +384,9 @@ func TestAFailedTokenRequestIsRepeatedOnlyWhenItMayHelp(t *testing.T) {
 		{"500", respondWith(500, ``), 2},
 		{"503", respondWith(503, ``), 2},
 		{"501", respondWith(501, ``), 1},
-		{"a dropped connection", drop, 2},
-		{"an answer that is no token", respondWith(200, `<html>`), 1},
-		{"an answer without a token", respondWith(200, `{"token_type":"bearer"}`), 1},
+		{"connection lost", drop, 2},
+		{"malformed response", respondWith(200, `<html>`), 1},
+		{"response without a token", respondWith(200, `{"token_type":"bearer"}`), 1},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -398,26 +399,26 @@ func TestAFailedTokenRequestIsRepeatedOnlyWhenItMayHelp(t *testing.T) {
 				t.Errorf("%d token requests, want %d (error %v)", got, tt.want, err)
 			}
 			if (err == nil) != (tt.want == 2) {
-				t.Errorf("error %v after %d token requests", err, tt.want)
+				t.Errorf("error = %v after %d token requests", err, tt.want)
 			}
 			if n := len(srv.calls()); n > 1 {
-				t.Errorf("the check was created %d times", n)
+				t.Errorf("%d creates, want at most 1", n)
 			}
 		})
 	}
 }
 
-func TestTokenIsRetriedLikeAnyOperation(t *testing.T) {
+func TestClient_TokenAfterRetries(t *testing.T) {
 	t.Parallel()
 	srv := newService(t, nil)
 	srv.token = respondInTurn(respondWith(503, ""), drop, respondWith(200, `{"access_token":"third"}`))
 
 	if got := tokenFor(t, srv.client(t), idverify.ScopeCoverage); got != "third" {
-		t.Errorf("token %q", got)
+		t.Errorf("token = %q, want third", got)
 	}
 }
 
-// tokenFor is c's token for scopes.
+// tokenFor returns a token for scopes.
 func tokenFor(t testing.TB, c *idverify.Client, scopes ...idverify.Scope) string {
 	t.Helper()
 	token, err := c.Token(t.Context(), scopes...)
@@ -427,7 +428,7 @@ func tokenFor(t testing.TB, c *idverify.Client, scopes ...idverify.Scope) string
 	return token.AccessToken
 }
 
-// atOnce calls f from n goroutines together and yields what they return.
+// concurrently calls f from n goroutines and yields the errors.
 func concurrently(n int, f func() error) func(func(error) bool) {
 	var wg sync.WaitGroup
 	start := make(chan struct{})
@@ -450,7 +451,7 @@ func concurrently(n int, f func() error) func(func(error) bool) {
 	}
 }
 
-// clock is a clock that moves by hand.
+// clock is a manual clock.
 type clock struct {
 	mu sync.Mutex
 	at time.Time
@@ -470,7 +471,7 @@ func (c *clock) advance(d time.Duration) {
 	c.at = c.at.Add(d)
 }
 
-func TestTokenErrorsTellWhatToDo(t *testing.T) {
+func TestTokenError_Text(t *testing.T) {
 	t.Parallel()
 	srv := newService(t, nil)
 	srv.token = respondWith(401, string(fixture(t, "token_error.json")))
@@ -482,6 +483,6 @@ func TestTokenErrorsTellWhatToDo(t *testing.T) {
 		t.Errorf("error\n%v\nwant\n%s", err, want)
 	}
 	if strings.Contains(fmt.Sprintf("%+v %#v", err, err), "s3cret") {
-		t.Error("the secret shows")
+		t.Error("the error contains the secret")
 	}
 }

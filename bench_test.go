@@ -13,9 +13,11 @@ import (
 	idverify "github.com/idverify/idverify-go"
 )
 
-// A ratio is taken in one run, with the two sides taking turns, and from their medians: a busy machine slows both. docs/performance.md quotes nothing else.
+// A ratio compares the medians of two sides that alternate in one run, because a busy machine slows
+// both. docs/performance.md quotes only such ratios.
 
-// takeTurns runs base and other in turns and reports other's median time over base's as the metric name.
+// compareTimes runs base and other alternately. It reports the ratio of other's median time to
+// base's as the metric name.
 func compareTimes(b *testing.B, name string, base, other func() error) {
 	b.Helper()
 	var bases, others []time.Duration
@@ -35,7 +37,7 @@ func compareTimes(b *testing.B, name string, base, other func() error) {
 	b.ReportMetric(float64(others[len(others)/2])/float64(bases[len(bases)/2]), name)
 }
 
-// reportAllocations reports how many allocations other makes beyond those of base, both in this process alone.
+// reportAllocations reports how many more allocations other makes than base.
 func reportAllocations(b *testing.B, base, other func() error) {
 	b.Helper()
 	count := func(f func() error) float64 {
@@ -48,7 +50,8 @@ func reportAllocations(b *testing.B, base, other func() error) {
 	b.ReportMetric(count(other)-count(base), "more-allocs")
 }
 
-// BenchmarkOverNetHTTP is a read of a check with the client beside the call that somebody would write by hand: a request with the token, and the answer decoded into a struct.
+// BenchmarkOverNetHTTP compares Get with a request by net/http that sends a token and decodes the
+// response into a struct.
 func BenchmarkOverNetHTTP(b *testing.B) {
 	body := fixture(b, "phone_check.json")
 	b.Run("TLS", func(b *testing.B) {
@@ -69,7 +72,7 @@ func BenchmarkOverNetHTTP(b *testing.B) {
 	})
 }
 
-// byHand is the call without the client.
+// getWithNetHTTP reads a check without the client.
 func getWithNetHTTP(b *testing.B, client *http.Client, base string) error {
 	r, err := http.NewRequestWithContext(b.Context(), http.MethodGet, base+"/phone_check/v0.1/checks/"+phoneCheckID, nil)
 	if err != nil {
@@ -87,12 +90,12 @@ func getWithNetHTTP(b *testing.B, client *http.Client, base string) error {
 		return err
 	}
 	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("status %d", resp.StatusCode)
+		return fmt.Errorf("status = %d", resp.StatusCode)
 	}
 	return json.Unmarshal(body, new(plainCheck))
 }
 
-// plainCheck is what somebody would decode a check into.
+// plainCheck is a check as a caller without the client would decode it.
 type plainCheck struct {
 	CheckID         string      `json:"check_id"`
 	Status          string      `json:"status"`
@@ -114,7 +117,8 @@ type plainCheck struct {
 	} `json:"_links"`
 }
 
-// BenchmarkPageOf100 is List with a page of a hundred checks beside json.Unmarshal of the same bytes into plain structs.
+// BenchmarkPageOf100 compares List for a page of a hundred checks with json.Unmarshal of the same
+// bytes into plain structs.
 func BenchmarkPageOf100(b *testing.B) {
 	one := strings.TrimSpace(string(fixture(b, "phone_check.json")))
 	body := []byte(`{"page":{"size":100,"number":1,"total_pages":1,"total_elements":100},"_embedded":{"checks":[` + strings.TrimSuffix(strings.Repeat(one+",", 100), ",") + `]}}`)
@@ -139,7 +143,7 @@ func BenchmarkPageOf100(b *testing.B) {
 	reportAllocations(b, base, other)
 }
 
-// BenchmarkGet is what the client itself costs, everything but the network, for a profile.
+// BenchmarkGet measures the client without the network, for profiles.
 func BenchmarkGet(b *testing.B) {
 	body := fixture(b, "phone_check.json")
 	c := inProcess(b, func(*http.Request) (*http.Response, error) { return response(200, body), nil })
@@ -151,7 +155,7 @@ func BenchmarkGet(b *testing.B) {
 	}
 }
 
-// BenchmarkGetOverTLS is BenchmarkGet with a server on loopback and a connection that is kept.
+// BenchmarkGetOverTLS measures Get with a server on loopback and a reused connection.
 func BenchmarkGetOverTLS(b *testing.B) {
 	srv := newService(b, respondWith(200, string(fixture(b, "phone_check.json"))))
 	c := srv.client(b)

@@ -13,7 +13,8 @@ import (
 	"golang.org/x/oauth2"
 )
 
-// BenchmarkTokenHit is what each operation pays for a token that is there, with eight callers at once, beside oauth2.ReuseTokenSource, which somebody would use by hand. The two take turns, and their medians are compared.
+// BenchmarkTokenHit compares a cached token with oauth2.ReuseTokenSource, with eight concurrent
+// callers. The two sides alternate, and their medians are compared.
 func BenchmarkTokenHit(b *testing.B) {
 	fetch := func(context.Context, string) (*oauth2.Token, error) {
 		return &oauth2.Token{AccessToken: "a", Expiry: time.Now().Add(time.Hour)}, nil
@@ -35,7 +36,7 @@ func BenchmarkTokenHit(b *testing.B) {
 	}
 	b.ReportMetric(median(others.clock)/median(bases.clock), "x-oauth2")
 	b.ReportMetric(median(others.processor)/median(bases.processor), "x-oauth2-processor")
-	b.ReportMetric(median(others.clock), "clock-ns") // of one token: the goal is a time
+	b.ReportMetric(median(others.clock), "clock-ns") // per token
 	b.ReportMetric(median(others.processor), "processor-ns")
 	b.ReportMetric(testing.AllocsPerRun(100, func() {
 		if err := other(); err != nil {
@@ -44,10 +45,11 @@ func BenchmarkTokenHit(b *testing.B) {
 	}), "allocs")
 }
 
-// turns are the times of one side's turns, in nanoseconds for each token.
+// samples contains the times of one side, in nanoseconds per token.
 type samples struct{ clock, processor []float64 }
 
-// add is a turn: eight callers, so many tokens each that the start of a goroutine does not count.
+// add takes a sample with eight callers. Each gets so many tokens that starting its goroutine does
+// not matter.
 func (t *samples) add(b *testing.B, get func() error) {
 	const callers, tokens = 8, 5000
 	var done sync.WaitGroup
@@ -72,7 +74,8 @@ func median(times []float64) float64 {
 	return times[len(times)/2]
 }
 
-// processorTime is what this process has used of the processors: the time on the clock says more of the machine's other work.
+// processorTime returns the CPU time of this process. Unlike wall-clock time, it does not include
+// other processes.
 func processorTime() time.Duration {
 	var u syscall.Rusage
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {

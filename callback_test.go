@@ -24,7 +24,7 @@ import (
 	"github.com/idverify/idverify-go/signature"
 )
 
-func TestParseCallbackReadsEveryField(t *testing.T) {
+func TestParseCallback_AllFields(t *testing.T) {
 	t.Parallel()
 	created := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	for _, tt := range []struct {
@@ -60,38 +60,38 @@ func TestParseCallbackReadsEveryField(t *testing.T) {
 	}
 }
 
-func TestParseCallbackRefusesABodyThatIsNoChecks(t *testing.T) {
+func TestParseCallback_InvalidBody(t *testing.T) {
 	t.Parallel()
 	for name, body := range map[string]string{
-		"empty":                "",
-		"cut off":              `{"check_id":"a","status":"COMPL`,
-		"null":                 `null`,
-		"a list":               `[]`,
-		"no check_id":          `{"status":"COMPLETED","match":true}`,
-		"no status":            `{"check_id":"a","match":true}`,
-		"match is text":        `{"check_id":"a","status":"COMPLETED","match":"447700900000"}`,
-		"a number for an id":   `{"check_id":447700900000,"status":"COMPLETED"}`,
-		"trailing text":        `{"check_id":"a","status":"COMPLETED"} {}`,
-		"a time that is none":  `{"check_id":"a","status":"COMPLETED","created_at":"447700900000"}`,
-		"a ttl that is a list": `{"check_id":"a","status":"COMPLETED","ttl":[447700900000]}`,
+		"empty":              "",
+		"truncated":          `{"check_id":"a","status":"COMPL`,
+		"null":               `null`,
+		"list":               `[]`,
+		"missing check_id":   `{"status":"COMPLETED","match":true}`,
+		"missing status":     `{"check_id":"a","match":true}`,
+		"match as text":      `{"check_id":"a","status":"COMPLETED","match":"447700900000"}`,
+		"check_id as number": `{"check_id":447700900000,"status":"COMPLETED"}`,
+		"trailing text":      `{"check_id":"a","status":"COMPLETED"} {}`,
+		"invalid time":       `{"check_id":"a","status":"COMPLETED","created_at":"447700900000"}`,
+		"ttl as list":        `{"check_id":"a","status":"COMPLETED","ttl":[447700900000]}`,
 	} {
 		for _, kind := range []string{"phone_check", "subscriber_check"} {
 			c, err := idverify.ParseCallback(&signature.Message{Kind: kind, Body: []byte(body)})
 
 			if err == nil || c != nil {
-				t.Errorf("%s, %s: accepted as %+v", kind, name, c)
+				t.Errorf("%s, %s: no error, callback = %+v", kind, name, c)
 			}
 			if err != nil && (strings.Contains(err.Error(), "447700900000") || !strings.Contains(err.Error(), kind)) {
-				t.Errorf("%s, %s: error %q repeats the body or does not name the kind", kind, name, err)
+				t.Errorf("%s, %s: error = %q, want one that names the kind and does not contain the body", kind, name, err)
 			}
 		}
 	}
 	if _, err := idverify.ParseCallback(nil); err == nil {
-		t.Error("no message at all is accepted")
+		t.Error("ParseCallback(nil) returns no error")
 	}
 }
 
-func TestParseCallbackPassesOnWhatItDoesNotKnow(t *testing.T) {
+func TestParseCallback_UnknownValues(t *testing.T) {
 	t.Parallel()
 
 	c, err := idverify.ParseCallback(&signature.Message{Kind: "invoice", Body: []byte("total: 1")})
@@ -104,14 +104,14 @@ func TestParseCallbackPassesOnWhatItDoesNotKnow(t *testing.T) {
 	}
 
 	if c.Product != "invoice" || string(c.Body) != "total: 1" {
-		t.Errorf("callback %+v", c)
+		t.Errorf("callback = %+v, want kind invoice and its body", c)
 	}
 	if later.Status != "FROZEN" || later.Match != nil || later.Status.Final() {
-		t.Errorf("callback %+v", later)
+		t.Errorf("callback = %+v, want status FROZEN without a match", later)
 	}
 }
 
-func TestCallbackHandlerHasFourAnswers(t *testing.T) {
+func TestCallbackHandler_Statuses(t *testing.T) {
 	t.Parallel()
 	good := string(fixture(t, "callback_phone_check.json"))
 	for _, tt := range []struct {
@@ -125,19 +125,19 @@ func TestCallbackHandlerHasFourAnswers(t *testing.T) {
 		handled int
 	}{
 		{"handled", "phone_check", good, testKeys(), nil, acceptCallback, 204, 1},
-		{"a kind to come", "invoice", "{}", testKeys(), nil, acceptCallback, 204, 1},
-		{"not verified", "phone_check", good, testKeys(), func(r *http.Request) { r.Header.Set("X-Service-Callback", "subscriber_check") }, acceptCallback, 400, 0},
-		{"another body", "phone_check", good, testKeys(), func(r *http.Request) {
+		{"unknown kind", "invoice", "{}", testKeys(), nil, acceptCallback, 204, 1},
+		{"changed kind", "phone_check", good, testKeys(), func(r *http.Request) { r.Header.Set("X-Service-Callback", "subscriber_check") }, acceptCallback, 400, 0},
+		{"changed body", "phone_check", good, testKeys(), func(r *http.Request) {
 			r.Body = io.NopCloser(strings.NewReader(strings.Replace(good, "true", "tru3", 1)))
 		}, acceptCallback, 400, 0},
-		{"an unknown key", "phone_check", good, signature.StaticKeys{}, nil, acceptCallback, 400, 0},
-		{"keys out of reach", "phone_check", good, unavailableKeys{}, nil, acceptCallback, 503, 0},
+		{"unknown key", "phone_check", good, signature.StaticKeys{}, nil, acceptCallback, 400, 0},
+		{"key set unavailable", "phone_check", good, unavailableKeys{}, nil, acceptCallback, 503, 0},
 		{"not stored", "phone_check", good, testKeys(), nil, func(context.Context, *idverify.Callback) error {
-			return errors.New("the database of 447700900000 is down")
+			return errors.New("database of 447700900000 unavailable")
 		}, 500, 1},
-		{"verified, but no check", "phone_check", "{}", testKeys(), nil, acceptCallback, 500, 0},
-		{"verified, but no SubscriberCheck", "subscriber_check", `{"check_id":"a"}`, testKeys(), nil, acceptCallback, 500, 0},
-		{"verified, but not JSON", "subscriber_check", "<html>", testKeys(), nil, acceptCallback, 500, 0},
+		{"signed, but not a check", "phone_check", "{}", testKeys(), nil, acceptCallback, 500, 0},
+		{"signed, but not a SubscriberCheck", "subscriber_check", `{"check_id":"a"}`, testKeys(), nil, acceptCallback, 500, 0},
+		{"signed, but not JSON", "subscriber_check", "<html>", testKeys(), nil, acceptCallback, 500, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -160,19 +160,19 @@ func TestCallbackHandlerHasFourAnswers(t *testing.T) {
 			h.ServeHTTP(w, r)
 
 			if w.Code != tt.want {
-				t.Errorf("answer %d, want %d", w.Code, tt.want)
+				t.Errorf("status = %d, want %d", w.Code, tt.want)
 			}
 			if handled != tt.handled {
-				t.Errorf("handled %d times, want %d", handled, tt.handled)
+				t.Errorf("handler called %d times, want %d", handled, tt.handled)
 			}
 			if body := w.Body.String(); tt.want == 500 && body != "Internal Server Error\n" || strings.Contains(body, "database") {
-				t.Errorf("the response %q says more than its status", body)
+				t.Errorf("body = %q, want only the status text", body)
 			}
 			if tt.want == 500 && (!strings.Contains(log.String(), "kind="+tt.kind) || tt.handled == 1 && !strings.Contains(log.String(), "check_id=0c8b1f7e-5a43-4d0e-9b62-7f1d3a5c9e21") || !strings.Contains(log.String(), " error=")) {
-				t.Errorf("the log %q names neither the callback nor the error", log.String())
+				t.Errorf("log = %q, want the kind, the check ID and the error", log.String())
 			}
 			if (tt.want == 204) != (log.Len() == 0) {
-				t.Errorf("the log says %q: whoever is on call must find there why a callback was not handled, and nothing else", log.String())
+				t.Errorf("log = %q, want records only for callbacks that were not handled", log.String())
 			}
 			if tt.want == 503 && w.Header().Get("Retry-After") == "" {
 				t.Error("503 without Retry-After")
@@ -181,7 +181,7 @@ func TestCallbackHandlerHasFourAnswers(t *testing.T) {
 	}
 }
 
-func TestAPanicInTheHandlerIsAnsweredSoThatTheServiceTriesAgain(t *testing.T) {
+func TestCallbackHandler_Panic(t *testing.T) {
 	t.Parallel()
 	v, err := signature.NewVerifier(testKeys(), []string{"shop.sandbox.test"}, nil)
 	if err != nil {
@@ -198,17 +198,17 @@ func TestAPanicInTheHandlerIsAnsweredSoThatTheServiceTriesAgain(t *testing.T) {
 
 	resp, err := srv.Client().Do(r)
 	if err != nil {
-		t.Fatalf("no answer (%v): after a broken connection the service does not try again, and the callback is lost", err)
+		t.Fatalf("no response (%v): the service does not retry after a lost connection, and the callback is lost", err)
 	}
-	body, _ := io.ReadAll(resp.Body) // the connection ends after the response
+	body, _ := io.ReadAll(resp.Body) // the connection is closed after the response
 	resp.Body.Close()
 
 	if resp.StatusCode != http.StatusInternalServerError || string(body) != "Internal Server Error\n" {
-		t.Errorf("response %d %q, want 500 and nothing about the panic", resp.StatusCode, body)
+		t.Errorf("response = %d %q, want 500 without the panic value", resp.StatusCode, body)
 	}
 	srv.Close()
 	if !strings.Contains(logged.String(), "a bug") {
-		t.Error("the panic was swallowed")
+		t.Error("the panic was not logged")
 	}
 }
 
@@ -216,7 +216,7 @@ func TestParseRedirect(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		query string
-		want  *idverify.Redirect // nil: refused
+		want  *idverify.Redirect // nil: error
 	}{
 		{"check_id=a&code=b&basket=7", &idverify.Redirect{CheckID: "a", Code: "b", Query: url.Values{"check_id": {"a"}, "code": {"b"}, "basket": {"7"}}}},
 		{"check_id=a&error=mno_timeout&error_description=too+late", &idverify.Redirect{CheckID: "a", ErrorCode: "mno_timeout", ErrorDescription: "too late",
@@ -234,18 +234,18 @@ func TestParseRedirect(t *testing.T) {
 		got, err := idverify.ParseRedirect(&signature.Message{Query: query})
 
 		if (err == nil) != (tt.want != nil) {
-			t.Errorf("%q: error %v", tt.query, err)
+			t.Errorf("%q: error = %v", tt.query, err)
 		}
 		if diff := cmp.Diff(tt.want, got); diff != "" {
 			t.Errorf("%q (-want +got):\n%s", tt.query, diff)
 		}
 	}
 	if _, err := idverify.ParseRedirect(nil); err == nil {
-		t.Error("no message at all is accepted")
+		t.Error("ParseRedirect(nil) returns no error")
 	}
 }
 
-func TestRedirectHandlerPassesOnOnlyVerifiedRedirects(t *testing.T) {
+func TestRedirectHandler_Statuses(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		query, change string
@@ -274,10 +274,10 @@ func TestRedirectHandlerPassesOnOnlyVerifiedRedirects(t *testing.T) {
 		}).ServeHTTP(w, httptest.NewRequest(http.MethodGet, u.String()+tt.change, nil))
 
 		if w.Code != tt.want || tt.want == 200 && w.Body.String() != "ab7" {
-			t.Errorf("%q%q: answer %d %q, want %d", tt.query, tt.change, w.Code, w.Body, tt.want)
+			t.Errorf("%q%q: response = %d %q, want %d", tt.query, tt.change, w.Code, w.Body, tt.want)
 		}
 		if tt.want == 400 && (w.Body.String() != "Bad Request\n" || !strings.Contains(log.String(), " error=")) || tt.want == 200 && log.Len() > 0 {
-			t.Errorf("%q%q: response %q, log %q; want the reason in the log alone", tt.query, tt.change, w.Body, log.String())
+			t.Errorf("%q%q: response = %q, log = %q, want the reason only in the log", tt.query, tt.change, w.Body, log.String())
 		}
 	}
 }
@@ -290,21 +290,21 @@ func FuzzParseCallback(f *testing.F) {
 	f.Fuzz(func(t *testing.T, kind string, body []byte) {
 		c, err := idverify.ParseCallback(&signature.Message{Kind: kind, Body: body})
 		if (c == nil) == (err == nil) {
-			t.Fatalf("callback %v and error %v", c, err)
+			t.Fatalf("callback = %v, error = %v, want one of them", c, err)
 		}
 		if c == nil {
 			return
 		}
 		if c.Product == idverify.ProductPhoneCheck && (c.CheckID == "" || c.Status == "") {
-			t.Errorf("a check without id or status: %s", body)
+			t.Errorf("check without ID or status: %s", body)
 		}
 		if c.Match != nil && !json.Valid(body) {
-			t.Errorf("a verdict out of what is no JSON: %s", body)
+			t.Errorf("match from a body that is not JSON: %s", body)
 		}
 	})
 }
 
-// ownKey is a key made for this run.
+// testKey generates a key once per run.
 var testKey = sync.OnceValues(func() (*rsa.PrivateKey, error) { return rsa.GenerateKey(rand.Reader, 2048) })
 
 func signer(t testing.TB) *signature.Signer {
@@ -328,16 +328,16 @@ func testKeys() signature.KeySource {
 	return signature.StaticKeys{"key-1": &key.PublicKey}
 }
 
-// noKeys is a key source that is out of reach.
+// unavailableKeys is a KeySource that is not available.
 type unavailableKeys struct{}
 
 func (unavailableKeys) PublicKey(context.Context, string) (*rsa.PublicKey, error) {
-	return nil, errors.New("out of reach")
+	return nil, errors.New("unavailable")
 }
 
 func acceptCallback(context.Context, *idverify.Callback) error { return nil }
 
-// signedCallback is a callback as a server gets it.
+// signedCallback returns a signed callback as a server receives it.
 func signedCallback(t testing.TB, kind, body string) *http.Request {
 	t.Helper()
 	r := httptest.NewRequest(http.MethodPost, "https://shop.sandbox.test/callbacks?source=idverify", nil)
@@ -348,7 +348,7 @@ func signedCallback(t testing.TB, kind, body string) *http.Request {
 	return r
 }
 
-// syncBuffer is a buffer that a server may write to.
+// syncBuffer is a buffer that is safe for concurrent use.
 type syncBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
