@@ -82,31 +82,31 @@ func TestNewClientTakesABaseURLWithASlashAtItsEnd(t *testing.T) {
 
 func TestRedirectsAreNotFollowed(t *testing.T) {
 	t.Parallel()
-	thief := httptest.NewTLSServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+	other := httptest.NewTLSServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		t.Errorf("another host got a request with Authorization %q", r.Header.Get("Authorization"))
 	}))
-	t.Cleanup(thief.Close)
-	away := func(w http.ResponseWriter, r *http.Request) {
-		http.Redirect(w, r, thief.URL+"/?code=1", http.StatusTemporaryRedirect)
+	t.Cleanup(other.Close)
+	redirect := func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, other.URL+"/?code=1", http.StatusTemporaryRedirect)
 	}
 
 	t.Run("of an operation", func(t *testing.T) {
 		t.Parallel()
-		srv := newService(t, away)
+		srv := newService(t, redirect)
 
 		_, err := srv.client(t).PhoneChecks.Get(t.Context(), "a")
 
 		if e, ok := errors.AsType[*idverify.Error](err); !ok || e.Status != http.StatusTemporaryRedirect {
 			t.Errorf("error %v, want an *Error with status 307", err)
 		}
-		if strings.Contains(fmt.Sprint(err), thief.URL) {
+		if strings.Contains(fmt.Sprint(err), other.URL) {
 			t.Errorf("error %q holds a URL", err)
 		}
 	})
 	t.Run("of a token request", func(t *testing.T) {
 		t.Parallel()
 		srv := newService(t, nil)
-		srv.token = away
+		srv.token = redirect
 
 		_, err := srv.client(t).PhoneChecks.Get(t.Context(), "a")
 

@@ -20,7 +20,6 @@ func TestEveryFieldOfEveryResourceIsRead(t *testing.T) {
 	t.Parallel()
 	created := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	after := func(d time.Duration) time.Time { return created.Add(d) }
-	const phoneCheckID, simCheckID, subscriberCheckID = phoneCheckID, simCheckID, subscriberCheckID
 	const base, callbackURL = "https://idverify.sandbox.test", "https://shop.sandbox.test/callbacks?source=idverify"
 
 	for _, tt := range []struct {
