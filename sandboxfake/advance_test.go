@@ -14,7 +14,7 @@ import (
 	"github.com/idverify/idverify-go/sandboxfake"
 )
 
-// clocks are the two kinds of clock, both in a bubble.
+// clocks contains the options of servers with a running and with a frozen clock.
 var clocks = []struct {
 	name string
 	opts []sandboxfake.Option
@@ -23,7 +23,7 @@ var clocks = []struct {
 	{"frozen", []sandboxfake.Option{sandboxfake.WithInMemory(), sandboxfake.WithFrozenClock(frozenAt)}},
 }
 
-// onEachClock runs a test in a bubble with a server of either clock.
+// onEachClock runs a test for each kind of clock, in a bubble.
 func onEachClock(t *testing.T, test func(*testing.T, *sandboxfake.Server)) {
 	t.Helper()
 	t.Parallel()
@@ -35,7 +35,7 @@ func onEachClock(t *testing.T, test func(*testing.T, *sandboxfake.Server)) {
 	}
 }
 
-// advancing calls Advance in a goroutine, and returns where its error comes.
+// advancing calls Advance in a goroutine and returns a channel for its error.
 func advancing(ctx context.Context, srv *sandboxfake.Server, d time.Duration) <-chan error {
 	done := make(chan error, 1)
 	go func() { done <- srv.Advance(ctx, d) }()
@@ -52,7 +52,7 @@ func TestServer_AdvanceWaitsForDelivery(t *testing.T) {
 		done := advancing(t.Context(), srv, time.Hour)
 		synctest.Wait()
 		if now := srv.Now(); !now.Equal(before) {
-			t.Errorf("the clock moved by %v while a delivery was in flight", now.Sub(before))
+			t.Errorf("clock moved by %v while a delivery was in flight, want no change", now.Sub(before))
 		}
 		app.answer <- http.StatusNoContent
 
@@ -60,7 +60,7 @@ func TestServer_AdvanceWaitsForDelivery(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := srv.Now().Sub(before); got != time.Hour {
-			t.Errorf("Advance moved the clock by %v, want an hour", got)
+			t.Errorf("Advance moved the clock by %v, want 1h0m0s", got)
 		}
 	})
 }
@@ -69,22 +69,22 @@ func TestServer_AdvanceRunsEventsInOrder(t *testing.T) {
 	onEachClock(t, func(t *testing.T, srv *sandboxfake.Server) {
 		a := newAPI(t, srv)
 		began := srv.Now()
-		var mu sync.Mutex // guards all below
+		var mu sync.Mutex // guards the variables below
 		var seen []string
 		var at []time.Duration
 		host := srv.Handle("app.sandbox.test", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			// Work takes the bubble's time, and none of the server's while it advances.
+			// Handling takes time of the bubble, but not of the server's clock during Advance.
 			early := srv.Now()
 			<-time.After(3 * time.Second)
 			mu.Lock()
 			defer mu.Unlock()
 			if late := srv.Now(); !late.Equal(early) {
-				t.Errorf("the clock went on by %v while the callback was answered", late.Sub(early))
+				t.Errorf("clock moved by %v while the callback was handled, want no change", late.Sub(early))
 			}
 			seen, at = append(seen, r.URL.Path), append(at, early.Sub(began))
 			w.WriteHeader(http.StatusInternalServerError)
 		}))
-		// Both expire at one time: the first to be created comes first, over and over.
+		// Both expire at the same time. Callbacks keep the order of creation.
 		for _, name := range []string{"/first", "/second"} {
 			a.create(phoneChecks, `{"phone_number":"447700900012","callback_url":"`+host+name+`"}`)
 		}
@@ -97,14 +97,14 @@ func TestServer_AdvanceRunsEventsInOrder(t *testing.T) {
 			t.Errorf("order of the callbacks (-want +got):\n%s", diff)
 		}
 		if diff := cmp.Diff([]time.Duration{120 * time.Second, 120 * time.Second, 130 * time.Second, 130 * time.Second}, at); diff != "" {
-			t.Errorf("the server's clock at the callbacks (-want +got):\n%s", diff)
+			t.Errorf("server's clock at the callbacks (-want +got):\n%s", diff)
 		}
 		if got := srv.Now().Sub(began); got != 140*time.Second {
-			t.Errorf("after Advance the clock shows %v more, want 140 s", got)
+			t.Errorf("Advance moved the clock by %v, want 140 s", got)
 		}
 		for _, d := range srv.Deliveries() {
 			if d.Done || len(d.Attempts) != 2 || !d.NextAttempt.Equal(began.Add(150*time.Second)) {
-				t.Errorf("delivery after two tries: done %v, %d attempts, next try after %v, want the third at 150 s", d.Done, len(d.Attempts), d.NextAttempt.Sub(began))
+				t.Errorf("delivery: done = %v, %d attempts, next after %v, want a third one at 150 s", d.Done, len(d.Attempts), d.NextAttempt.Sub(began))
 			}
 		}
 	})
@@ -124,7 +124,7 @@ func TestServer_ClockAfterAdvance(t *testing.T) {
 			want += time.Minute
 		}
 		if got := srv.Now().Sub(began); got != want {
-			t.Errorf("a minute after an Advance of an hour the clock shows %v more, want %v", got, want)
+			t.Errorf("clock moved by %v in an Advance of an hour and one minute, want %v", got, want)
 		}
 	})
 }
@@ -137,8 +137,8 @@ func TestServer_CreateDuringAdvance(t *testing.T) {
 		var host string
 		host = srv.Handle("app.sandbox.test", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if at = append(at, srv.Now().Sub(began)); len(at) == 1 {
-				a.finish(host)                                                                             // is told at once
-				a.create(phoneChecks, `{"phone_number":"447700900012","callback_url":"`+host+`/expired"}`) // expires on the way
+				a.finish(host)                                                                             // sends its callback immediately
+				a.create(phoneChecks, `{"phone_number":"447700900012","callback_url":"`+host+`/expired"}`) // expires during the Advance
 			}
 		}))
 		a.create(phoneChecks, `{"phone_number":"447700900012","callback_url":"`+host+`"}`)
@@ -167,7 +167,7 @@ func TestServer_ConcurrentAdvance(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := srv.Now().Sub(began); got != time.Hour+time.Minute {
-			t.Errorf("the clock shows %v more, want the sum of both", got)
+			t.Errorf("clock moved by %v, want the sum of both", got)
 		}
 	})
 }
@@ -177,28 +177,28 @@ func TestServer_AdvanceRejectsNegative(t *testing.T) {
 		began := srv.Now()
 
 		if err := srv.Advance(t.Context(), -1); err == nil {
-			t.Error("a negative Advance was taken")
+			t.Error("Advance accepts a negative duration, want an error")
 		}
 		if err := srv.Advance(t.Context(), 0); err != nil {
-			t.Errorf("an Advance by nothing: %v", err)
+			t.Errorf("Advance by 0 = %v, want nil", err)
 		}
 
 		if now := srv.Now(); !now.Equal(began) {
-			t.Errorf("the clock moved by %v", now.Sub(began))
+			t.Errorf("clock moved by %v, want no change", now.Sub(began))
 		}
 	})
 }
 
-// What can end an Advance in the middle, while the callback of an expired check is in flight.
+// Advance is interrupted while the callback of an expired check is in flight.
 func TestServer_AdvanceInterrupted(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
 		name string
 		end  func(srv *sandboxfake.Server, cancel func())
 		want error
-		at   time.Duration // the clock's, counted from the start
+		at   time.Duration // of the clock afterwards, relative to its start
 	}{
-		{"its context ends", func(_ *sandboxfake.Server, cancel func()) { cancel() }, context.Canceled, 120 * time.Second},
+		{"context canceled", func(_ *sandboxfake.Server, cancel func()) { cancel() }, context.Canceled, 120 * time.Second},
 		{"Reset", func(srv *sandboxfake.Server, _ func()) { srv.Reset() }, sandboxfake.ErrReset, 0},
 		{"Close", func(srv *sandboxfake.Server, _ func()) { srv.Close() }, sandboxfake.ErrClosed, 120 * time.Second},
 	} {
@@ -219,14 +219,14 @@ func TestServer_AdvanceInterrupted(t *testing.T) {
 					t.Errorf("Advance returned %v, want %v", err, row.want)
 				}
 				if got := srv.Now().Sub(began); got != row.at {
-					t.Errorf("the clock shows %v more, want %v", got, row.at)
+					t.Errorf("clock moved by %v, want %v", got, row.at)
 				}
 				if row.want != context.Canceled {
 					return
 				}
 				app.answer <- http.StatusNoContent
 				if err := srv.Advance(t.Context(), time.Second); err != nil {
-					t.Errorf("another Advance after it: %v", err)
+					t.Errorf("next Advance = %v, want nil", err)
 				}
 			})
 		})
@@ -244,7 +244,7 @@ func TestServer_IdleIgnoresRetries(t *testing.T) {
 		synctest.Wait()
 		select {
 		case err := <-done:
-			t.Fatalf("Idle returned %v with a delivery in flight", err)
+			t.Fatalf("Idle returned %v while a delivery was in flight", err)
 		default:
 		}
 
@@ -254,7 +254,7 @@ func TestServer_IdleIgnoresRetries(t *testing.T) {
 			t.Fatal(err)
 		}
 		if d := srv.Deliveries()[0]; d.Done || len(d.Attempts) != 1 || !d.NextAttempt.Equal(began.Add(10*time.Second)) {
-			t.Errorf("after Idle: %d attempts, done %v, want one, and another to come in 10 s", len(d.Attempts), d.Done)
+			t.Errorf("after Idle: %d attempts, done = %v, want 1 and a retry in 10 s", len(d.Attempts), d.Done)
 		}
 	})
 }
@@ -264,7 +264,7 @@ func TestServer_IdleWaitsForExpiry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := sandboxfake.New(t, sandboxfake.WithInMemory())
 		a := newAPI(t, srv)
-		// The test and the expiry wake at one time: over many rounds each is the first.
+		// The test and the expiry wake at the same time. In 25 rounds each of them is sometimes first.
 		for range 25 {
 			woken := time.After(2 * time.Minute)
 			id := a.create(phoneChecks, `{"phone_number":"447700900012"}`)
@@ -287,7 +287,7 @@ func TestServer_RunningClockExpiry(t *testing.T) {
 		var told bodies
 		host := srv.Handle("app.sandbox.test", &told)
 		a.create(phoneChecks, `{"phone_number":"447700900012","callback_url":"`+host+`"}`)
-		// What Advance added to the clock brings the expiry nearer.
+		// Time added by Advance counts for the expiry.
 		if err := srv.Advance(t.Context(), 100*time.Second); err != nil {
 			t.Fatal(err)
 		}
@@ -299,7 +299,7 @@ func TestServer_RunningClockExpiry(t *testing.T) {
 			t.Fatal(err)
 		}
 		if waited := time.Since(began); waited != 20*time.Second || delivery.Status != "EXPIRED" {
-			t.Errorf("after %v came %s, want EXPIRED after the 20 s that were left", waited, delivery.Status)
+			t.Errorf("callback after %v with status %s, want EXPIRED after the remaining 20 s", waited, delivery.Status)
 		}
 	})
 }

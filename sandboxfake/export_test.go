@@ -9,7 +9,7 @@ import (
 	"github.com/idverify/idverify-go/internal/wire"
 )
 
-// StoreChecks has the server keep n more checks of its own project, as n create calls would, without the cost of a connection.
+// StoreChecks creates n checks in the server's project without HTTP requests.
 func (s *Server) StoreChecks(n int) {
 	svc := s.lock()
 	defer svc.mu.Unlock()
@@ -25,7 +25,7 @@ func (s *Server) StoreChecks(n int) {
 	}
 }
 
-// StoredTokens returns how many access tokens the server keeps in each of its two indexes.
+// StoredTokens returns the number of access tokens in each of the server's two indexes.
 func (s *Server) StoredTokens() (byText, issued int) {
 	svc := s.lock()
 	defer svc.mu.Unlock()

@@ -13,9 +13,9 @@ import (
 	"github.com/idverify/idverify-go/sandboxfake/internal/memnet"
 )
 
-// The parsers of foreign bytes. Whatever comes, there is an answer, and it is the service's own: none is a 5XX, none a panic.
+// Fuzz targets for the parsers of untrusted input. No input causes a panic or a 5XX response.
 
-// fuzzServer is a server with one check, and a token for it, that is asked without a connection.
+// fuzzServer returns a server with one check, and a token for it.
 func fuzzServer(f *testing.F) (s *Server, token string, ck *check) {
 	f.Helper()
 	s = New(f, WithInMemory(), WithFrozenClock(memnet.NotBefore.AddDate(50, 0, 0)))
@@ -28,16 +28,16 @@ func fuzzServer(f *testing.F) (s *Server, token string, ck *check) {
 	return s, svc.issueToken(credential, projectScopes).text, ck
 }
 
-// ask sends a request through the server's handler and returns the answer.
+// ask passes a request to the server's handler and returns the response.
 func ask(t *testing.T, s *Server, request *http.Request) *httptest.ResponseRecorder {
 	t.Helper()
 	w := httptest.NewRecorder()
 	s.serve(w, request)
 	if w.Code >= 500 {
-		t.Errorf("%d %s", w.Code, w.Body)
+		t.Errorf("response = %d %s, want a status below 500", w.Code, w.Body)
 	}
 	if w.Code >= 400 && !json.Valid(w.Body.Bytes()) {
-		t.Errorf("the refusal is no JSON: %s", w.Body)
+		t.Errorf("error response is not JSON: %s", w.Body)
 	}
 	return w
 }
@@ -60,7 +60,7 @@ func FuzzTokenForm(f *testing.F) {
 
 		form, err := parseForm(contentType, body)
 		if w.Code == http.StatusOK && (err != nil || form.Get("grant_type") != "client_credentials" || form.Get("scope") == "") {
-			t.Errorf("a token for the form %v, %v", form, err)
+			t.Errorf("token issued for the form %v, %v", form, err)
 		}
 	})
 }
@@ -85,10 +85,10 @@ func FuzzCreateBody(f *testing.F) {
 			CallbackURL string `json:"callback_url"`
 		}
 		if err := json.Unmarshal(w.Body.Bytes(), &view); err != nil || !validPhoneNumber(view.PhoneNumber) {
-			t.Errorf("a check for the number %q, %v", view.PhoneNumber, err)
+			t.Errorf("check created for the number %q, %v", view.PhoneNumber, err)
 		}
 		if u, err := url.Parse(view.CallbackURL); view.CallbackURL != "" && (err != nil || u.Host == "" || u.User != nil) {
-			t.Errorf("a check with the callback URL %q", view.CallbackURL)
+			t.Errorf("check created with the callback URL %q", view.CallbackURL)
 		}
 	})
 }
@@ -108,10 +108,10 @@ func FuzzCompleteBody(f *testing.F) {
 
 		done := ck.status == wire.StatusCompleted
 		if done != (w.Code == http.StatusOK) {
-			t.Errorf("%d, and the check is %s", w.Code, ck.status)
+			t.Errorf("status %d, but the check is %s", w.Code, ck.status)
 		}
 		if done && !bytes.Contains(body, []byte("code")) && !bytes.Contains(body, []byte(`\u`)) {
-			t.Errorf("completed by %q, which has no code", body)
+			t.Errorf("completed with %q, which has no code", body)
 		}
 	})
 }
@@ -128,9 +128,9 @@ func FuzzPath(f *testing.F) {
 		}
 		for method, endpoint := range found.methods {
 			if endpoint.op.Method != method {
-				t.Errorf("%q leads to %s %s under %s", path, endpoint.op.Method, endpoint.op.Path, method)
+				t.Errorf("%q is routed to %s %s for method %s", path, endpoint.op.Method, endpoint.op.Path, method)
 			}
-			// The ids put into the operation's path lead to the same place.
+			// The operation's path with the same IDs has the same route.
 			var ids []string
 			for segment := range strings.SplitSeq(endpoint.op.Path, "/") {
 				if name := strings.Trim(segment, "{}"); name != segment && name != "v" {
@@ -142,7 +142,7 @@ func FuzzPath(f *testing.F) {
 				continue // a dot segment, which a client does not send
 			}
 			if again := routes().find(built); again == nil || again.methods[method].op != endpoint.op {
-				t.Errorf("%q leads to %s, and %q does not", path, endpoint.op.Name, built)
+				t.Errorf("%q is routed to %s, but %q is not", path, endpoint.op.Name, built)
 			}
 		}
 	})

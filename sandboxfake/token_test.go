@@ -17,7 +17,7 @@ const (
 	revokePath = "/oauth2/v1/revoke"
 )
 
-// revoke calls the revocation endpoint with a form.
+// revoke sends a form to the revocation endpoint.
 func (a *api) revoke(c idverify.Credentials, form url.Values) reply {
 	a.t.Helper()
 	return a.postForm(revokePath, c, "application/x-www-form-urlencoded", form.Encode())
@@ -62,11 +62,11 @@ func TestServer_RevokesOnlyOwnTokens(t *testing.T) {
 			r := a.revoke(c, url.Values{"token": {token}})
 			unknown := a.revoke(c, url.Values{"token": {"unknown"}})
 			if r.status != 200 || unknown.status != 200 || len(r.body)+len(unknown.body) != 0 {
-				t.Errorf("%s credentials: %d %q, for an unknown token %d %q; want 200 without a body for both", name, r.status, r.body, unknown.status, unknown.body)
+				t.Errorf("%s credentials: %d %q, for an unknown token %d %q, want 200 without a body for both", name, r.status, r.body, unknown.status, unknown.body)
 			}
 		}
 		if status(product, phoneChecks) != 200 || status(console, projects) != 200 {
-			t.Errorf("%s credentials revoked a token that is not theirs", name)
+			t.Errorf("%s credentials revoked the token of others", name)
 		}
 	}
 
@@ -74,11 +74,11 @@ func TestServer_RevokesOnlyOwnTokens(t *testing.T) {
 		t.Errorf("revoke: %d %q %q, want 200 without a body", r.status, r.header.Get("Content-Type"), r.body)
 	}
 	if status(product, phoneChecks) != 401 || status(console, projects) != 200 {
-		t.Error("the own token is not revoked, or another one is")
+		t.Error("the token is not revoked, or another one is")
 	}
 }
 
-// Both token endpoints check credentials and form in the same way.
+// Both token endpoints check credentials and forms in the same way.
 func TestServer_TokenEndpointsReject(t *testing.T) {
 	t.Parallel()
 	srv := consoleServer(t)
@@ -96,14 +96,14 @@ func TestServer_TokenEndpointsReject(t *testing.T) {
 		code, why   string // of the error
 	}{
 		{"no credentials", idverify.Credentials{}, form, fields, 401, "invalid_client", "credentials"},
-		{"an unknown client", idverify.Credentials{ClientID: "unknown", ClientSecret: good.ClientSecret}, form, fields, 401, "invalid_client", "credentials"},
-		{"another's secret", idverify.Credentials{ClientID: good.ClientID, ClientSecret: srv.ConsoleCredentials().ClientSecret}, form, fields, 401, "invalid_client", "credentials"},
-		{"a parameter twice", good, form, fields + "&token=" + token + "&scope=sim_check", 400, "invalid_request", "more than once"},
-		{"an unrelated parameter twice", good, form, fields + "&a=1&a=2", 400, "invalid_request", "more than once"},
+		{"unknown client", idverify.Credentials{ClientID: "unknown", ClientSecret: good.ClientSecret}, form, fields, 401, "invalid_client", "credentials"},
+		{"secret of other credentials", idverify.Credentials{ClientID: good.ClientID, ClientSecret: srv.ConsoleCredentials().ClientSecret}, form, fields, 401, "invalid_client", "credentials"},
+		{"duplicate parameter", good, form, fields + "&token=" + token + "&scope=sim_check", 400, "invalid_request", "more than once"},
+		{"duplicate unrelated parameter", good, form, fields + "&a=1&a=2", 400, "invalid_request", "more than once"},
 		{"JSON", good, "application/json", `{"token":"` + token + `"}`, 400, "invalid_request", "must be multipart/form-data"},
 		{"no Content-Type", good, "", fields, 400, "invalid_request", "Content-Type"},
-		{"a malformed Content-Type", good, "form; =", fields, 400, "invalid_request", "Content-Type"},
-		{"a malformed form", good, form, fields + "&a=%zz", 400, "invalid_request", "form"},
+		{"malformed Content-Type", good, "form; =", fields, 400, "invalid_request", "Content-Type"},
+		{"malformed form", good, form, fields + "&a=%zz", 400, "invalid_request", "form"},
 		{"multipart without a boundary", good, "multipart/form-data", part + "--b--\r\n", 400, "invalid_request", "multipart form"},
 		{"multipart that ends in a header", good, "multipart/form-data; boundary=b", part + "--b\r\nContent-Dis", 400, "invalid_request", "multipart form"},
 		{"multipart that ends in a value", good, "multipart/form-data; boundary=b", part[:len(part)-9], 400, "invalid_request", "multipart form"},
@@ -117,7 +117,7 @@ func TestServer_TokenEndpointsReject(t *testing.T) {
 				t.Errorf("%s, %s: %d %s %s, want %d %s: …%s…", path, row.name, r.status, r.header.Get("Content-Type"), r.body, row.status, row.code, row.why)
 			}
 			if strings.Contains(description, token) {
-				t.Errorf("%s, %s: the error repeats the token", path, row.name)
+				t.Errorf("%s, %s: the error contains the token", path, row.name)
 			}
 		}
 	}
@@ -129,7 +129,7 @@ func TestServer_TokenEndpointsReject(t *testing.T) {
 
 	a.token = token
 	if r := a.get(phoneChecks); r.status != 200 {
-		t.Errorf("after rejected revocations the token gets %d, want 200", r.status)
+		t.Errorf("status with the token after rejected revocations = %d, want 200", r.status)
 	}
 }
 
@@ -143,11 +143,11 @@ func TestServer_TokenResponse(t *testing.T) {
 	got := map[string]any{"status": r.status, "type": r.json["token_type"], "expires": r.json["expires_in"], "scope": r.json["scope"], "media": r.header.Get("Content-Type"), "cache": r.header.Get("Cache-Control")}
 	want := map[string]any{"status": 200, "type": "bearer", "expires": 3600.0, "scope": "sim_check phone_check", "media": "application/json", "cache": "no-store"}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
+		t.Errorf("token response (-want +got):\n%s", diff)
 	}
 }
 
-// A token is good for an hour to the nanosecond, whatever the scheme's case.
+// A token is valid for exactly one hour. The scheme is case-insensitive.
 func TestServer_TokenExpiry(t *testing.T) {
 	t.Parallel()
 	srv := consoleServer(t)
@@ -164,7 +164,7 @@ func TestServer_TokenExpiry(t *testing.T) {
 		token: 401, "Basic " + token: 401, "Bearer": 401, "Bearer ": 401, "Bearer  " + token: 401, "Bearer " + token + " ": 200, "Bearer " + token + "x": 401,
 	} {
 		if got := status(authorization); got != want {
-			t.Errorf("Authorization %q gets %d, want %d", strings.ReplaceAll(authorization, token, "<token>"), got, want)
+			t.Errorf("status with Authorization %q = %d, want %d", strings.ReplaceAll(authorization, token, "<token>"), got, want)
 		}
 	}
 	for _, step := range []struct {
@@ -175,12 +175,12 @@ func TestServer_TokenExpiry(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := status("Bearer " + token); got != step.want {
-			t.Errorf("at %v the token gets %d, want %d", srv.Now().Sub(frozenAt), got, step.want)
+			t.Errorf("status with the token at %v = %d, want %d", srv.Now().Sub(frozenAt), got, step.want)
 		}
 	}
 }
 
-// Each pair of credentials authenticates with its own secret; a reset revokes its tokens alone.
+// Resetting a secret revokes only the tokens of those credentials.
 func TestServer_SecretResetRevokesTokens(t *testing.T) {
 	t.Parallel()
 	srv := consoleServer(t)
@@ -194,11 +194,11 @@ func TestServer_SecretResetRevokesTokens(t *testing.T) {
 	owner.want(200, http.MethodPost, own+"/"+account.Credentials.ClientID+"/reset", "{}")
 
 	if a, b, c := owner.get(projects).status, another.get(projects).status, other.get(projects).status; a != 401 || b != 401 || c != 200 {
-		t.Errorf("after the reset its tokens get %d and %d, another pair's %d; want 401, 401, 200", a, b, c)
+		t.Errorf("statuses after the reset = %d and %d, with other credentials %d, want 401, 401 and 200", a, b, c)
 	}
 }
 
-// Expired tokens are freed, so that a server that runs for weeks does not grow.
+// Expired tokens are freed, so that a long-running server does not grow.
 func TestServer_FreesExpiredTokens(t *testing.T) {
 	t.Parallel()
 	srv := consoleServer(t)
@@ -212,7 +212,7 @@ func TestServer_FreesExpiredTokens(t *testing.T) {
 	stored := func(want int) {
 		t.Helper()
 		if byText, issued := srv.StoredTokens(); byText != want || issued != want {
-			t.Errorf("%v after the start the server stores %d and %d tokens, want %d", srv.Now().Sub(frozenAt), byText, issued, want)
+			t.Errorf("at %v the server stores %d and %d tokens, want %d", srv.Now().Sub(frozenAt), byText, issued, want)
 		}
 	}
 	for range 3 {
@@ -228,7 +228,7 @@ func TestServer_FreesExpiredTokens(t *testing.T) {
 
 	a.token = kept
 	if r := a.get(phoneChecks); r.status != 200 {
-		t.Errorf("a token that has not expired gets %d", r.status)
+		t.Errorf("status with an unexpired token = %d, want 200", r.status)
 	}
 	for range 100 {
 		advance(time.Hour)
