@@ -64,22 +64,21 @@ type request struct {
 
 // response is a 2xx response whose body has been read.
 type response struct {
-	secrets func() []string // for errors; see call.secrets
-	op      wire.Operation
-	status  int
-	header  http.Header
-	body    []byte
+	call   *call
+	status int
+	header http.Header
+	body   []byte
 
 	request request // set by api.do
 }
 
 // unusable returns the error for a response that cannot be used because of err.
 func (r response) unusable(err error) error {
-	secrets := r.secrets()
-	e := newDecodeError(r.op.Title, r.status, r.body, err, secrets...)
-	if e.RequestID = requestID(r.header, secrets...); !idempotent(r.op) {
-		e.hint = unknownHint(r.op)
-	}
+	secrets := r.call.secrets()
+	e := newDecodeError(r.call.op, r.status, r.body, err, secrets...)
+	e.RequestID = requestID(r.header, secrets...)
+	e.unknown = outcomeOf(r.call.op)
+	e.attempts = r.call.attempt
 	return e
 }
 
@@ -121,7 +120,7 @@ func decode[J resourceJSON[T], T any](resp response) (*T, error) {
 func (r request) confirm(response any) error {
 	if want := r.op.Resource(r.ids); want != "" {
 		if s, ok := response.(interface{ id() string }); !ok || s.id() != want {
-			return errors.New("it describes another resource: does a cache or proxy mix up responses?")
+			return errors.New("describes another resource: check for a cache or proxy that mixes up responses")
 		}
 	}
 	sent, ok := r.body.(*createCheckJSON)
@@ -130,7 +129,7 @@ func (r request) confirm(response any) error {
 	}
 	if s, ok := response.(interface{ number() string }); ok && s.number() != "" {
 		if number, err := normalize(s.number()); err != nil || number != sent.PhoneNumber {
-			return errors.New("it describes another phone number: does a cache or proxy mix up responses?")
+			return errors.New("describes another phone number: check for a cache or proxy that mixes up responses")
 		}
 	}
 	return nil
@@ -151,12 +150,12 @@ func (a *api) do(ctx context.Context, r request) (response, error) {
 	c := &call{api: a, op: r.op}
 	if r.body != nil {
 		if c.payload, err = json.Marshal(r.body); err != nil {
-			return response{}, invalidArgument(r.op, "the parameters cannot be written as JSON")
+			return response{}, invalidArgument(r.op, "the parameters cannot be encoded as JSON")
 		}
 	}
 	req, err := retryablehttp.NewRequestWithContext(ctx, r.op.Method, target, nil)
 	if err != nil {
-		return response{}, invalidArgument(r.op, "the request cannot be built: is the context nil?") // err would repeat the URL
+		return response{}, invalidArgument(r.op, "the request cannot be created: the context may be nil") // err would repeat the URL
 	}
 	req.Header.Set("Accept", wire.MediaHAL+", "+wire.MediaProblem+", "+wire.MediaJSON)
 	req.Header.Set("User-Agent", a.userAgent)

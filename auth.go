@@ -257,9 +257,9 @@ func (a *api) fetchToken(ctx context.Context, scope string) (*oauth2.Token, erro
 	if err != nil {
 		return nil, &sendError{operation: tokenOperation(scope), err: cause(err), text: causeText(cause(err), a.secrets()...)}
 	}
-	token, err := parseToken(scope, resp.StatusCode, body, requested)
+	token, err := parseToken(resp.StatusCode, body, requested)
 	if unusable, ok := errors.AsType[*DecodeError](err); ok {
-		unusable.RequestID = requestID(resp.Header, a.secrets()...)
+		unusable.RequestID, unusable.scope = requestID(resp.Header, a.secrets()...), scope
 	}
 	return token, err
 }
@@ -274,7 +274,7 @@ func (a *api) tokenRequest(ctx context.Context, scope string) (*http.Request, []
 	}
 	req, err := http.NewRequestWithContext(ctx, wire.Token.Method, a.base+wire.Token.Path, nil)
 	if err != nil {
-		return nil, nil, invalidArgument(wire.Token, "the request cannot be built")
+		return nil, nil, invalidArgument(wire.Token, "the request cannot be created")
 	}
 	req.SetBasicAuth(a.credentials.ClientID, a.credentials.ClientSecret.Reveal())
 	req.Header.Set("Content-Type", w.FormDataContentType())
@@ -284,7 +284,7 @@ func (a *api) tokenRequest(ctx context.Context, scope string) (*http.Request, []
 }
 
 // parseToken reads a token that was requested at the given time: counted from there its life is never thought longer than it is.
-func parseToken(scope string, status int, body []byte, requested time.Time) (*oauth2.Token, error) {
+func parseToken(status int, body []byte, requested time.Time) (*oauth2.Token, error) {
 	var t struct {
 		AccessToken string      `json:"access_token"`
 		TokenType   string      `json:"token_type"`
@@ -292,14 +292,14 @@ func parseToken(scope string, status int, body []byte, requested time.Time) (*oa
 	}
 	// The body stays out of these errors: it holds a token.
 	if err := json.Unmarshal(body, &t); err != nil {
-		return nil, newDecodeError(tokenOperation(scope), status, nil, err)
+		return nil, newDecodeError(wire.Token, status, nil, err)
 	}
 	if t.AccessToken == "" {
-		return nil, newDecodeError(tokenOperation(scope), status, nil, errors.New("it has no access_token"))
+		return nil, newDecodeError(wire.Token, status, nil, errors.New("missing access_token"))
 	}
 	// net/http rejects such a header, and the operation would be reported as possibly sent.
 	if strings.ContainsFunc(t.AccessToken, notVisible) {
-		return nil, newDecodeError(tokenOperation(scope), status, nil, errors.New("its access_token contains a character that a header cannot carry"))
+		return nil, newDecodeError(wire.Token, status, nil, errors.New("access_token contains a character that is not valid in a header"))
 	}
 
 	lifetime := defaultLifetime

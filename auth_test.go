@@ -478,7 +478,7 @@ func TestTokenError_Text(t *testing.T) {
 
 	_, err := srv.client(t).Token(t.Context(), idverify.ScopePhoneCheck)
 
-	want := `idverify: get token for scope "phone_check": 401 invalid_client: the client ID or the client secret is wrong (check client ID and secret; a project's secret cannot be reset: create new credentials)`
+	want := `idverify: get token for scope "phone_check": 401 invalid_client: the client ID or the client secret is wrong (check client ID and secret; project secrets cannot be reset: create new credentials if the secret is lost)`
 	if err == nil || err.Error() != want {
 		t.Errorf("error\n%v\nwant\n%s", err, want)
 	}

@@ -94,15 +94,17 @@ func (c *call) title() string {
 // sendError returns the error of an operation without a response. Parameter written reports whether
 // the service may have received the whole request.
 func (c *call) sendError(err error, written bool) error {
-	return &sendError{
+	e := &sendError{
 		operation: c.title(),
 		written:   written,
-		unknown:   written && !idempotent(c.op),
-		hint:      unknownHint(c.op),
 		err:       cause(err),
 		text:      causeText(cause(err), c.secrets()...),
 		attempts:  c.attempt,
 	}
+	if written {
+		e.unknown = outcomeOf(c.op)
+	}
+	return e
 }
 
 // noRedirectTransport returns redirects to the caller, so that credentials never leave the host of the base
@@ -176,16 +178,16 @@ func (c *call) readBody(resp *http.Response) error {
 	case err != nil:
 		return err
 	case len(body) > limit:
-		return c.bodyTooLarge(resp, "it is longer than 10 MiB")
+		return c.bodyTooLarge(resp, "longer than 10 MiB")
 	case isSuccess(resp.StatusCode) && countValues(body) > maxValues:
-		return c.bodyTooLarge(resp, "it holds more than 65,536 values")
+		return c.bodyTooLarge(resp, "more than 65,536 values")
 	}
 	c.body, resp.Body = body, http.NoBody
 	return nil
 }
 
 func (c *call) bodyTooLarge(resp *http.Response, why string) error {
-	return response{secrets: c.secrets, op: c.op, status: resp.StatusCode, header: resp.Header}.unusable(errors.New(why))
+	return response{call: c, status: resp.StatusCode, header: resp.Header}.unusable(errors.New(why))
 }
 
 // countValues returns an upper bound of the number of values in the JSON in body: every value but the
@@ -208,7 +210,7 @@ func (a *api) logAttempt(ctx context.Context, op wire.Operation, attempt int, st
 	} else {
 		attrs = append(attrs, slog.Int("status", resp.StatusCode), slog.String("request_id", requestID(resp.Header, a.secrets()...)))
 	}
-	a.logger.LogAttrs(ctx, slog.LevelDebug, "idverify: try", append(attrs, more...)...)
+	a.logger.LogAttrs(ctx, slog.LevelDebug, "idverify: attempt", append(attrs, more...)...)
 }
 
 // read returns the response, or the error that it describes.
@@ -217,7 +219,7 @@ func (c *call) read(resp *http.Response) (response, error) {
 	if !isSuccess(resp.StatusCode) && !c.alreadyDeleted(resp.StatusCode) {
 		return response{}, c.problem(resp, c.body)
 	}
-	return response{secrets: c.secrets, op: c.op, status: resp.StatusCode, header: resp.Header, body: c.body}, nil
+	return response{call: c, status: resp.StatusCode, header: resp.Header, body: c.body}, nil
 }
 
 // alreadyDeleted reports whether an earlier write of a DELETE explains the status 404.

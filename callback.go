@@ -41,7 +41,7 @@ type Callback struct {
 // The error does not repeat the body.
 func ParseCallback(m *signature.Message) (*Callback, error) {
 	if m == nil {
-		return nil, errors.New("idverify: parse callback: there is no message")
+		return nil, errors.New("idverify: parse callback: the message is nil")
 	}
 	c := &Callback{Product: productOf(m.Kind), Body: m.Body}
 	known := c.Product == ProductPhoneCheck || c.Product == ProductSubscriberCheck
@@ -52,7 +52,7 @@ func ParseCallback(m *signature.Message) (*Callback, error) {
 		err = j.valid()
 	}
 	if err != nil && known {
-		return nil, fmt.Errorf("idverify: parse callback of kind %s: it cannot be used: %s", c.Product, decodeReason(err))
+		return nil, fmt.Errorf("idverify: parse callback of kind %s: unusable body: %s", c.Product, decodeReason(err))
 	}
 	c.CheckID = j.CheckID
 	c.Status = j.Status

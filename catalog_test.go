@@ -40,7 +40,7 @@ func TestError_Is(t *testing.T) {
 	}{
 		{400, "bad_request", idverify.ErrBadRequest, ""},
 		{400, "phone_format_invalid", idverify.ErrPhoneFormat, "7 to 15 digits"},
-		{400, "mno_not_supported", idverify.ErrNetworkNotSupported, "verify in another way"},
+		{400, "mno_not_supported", idverify.ErrNetworkNotSupported, "use another verification method"},
 		{401, "unauthorized", idverify.ErrUnauthorized, "belong to this service"},
 		{402, "insufficient_balance", idverify.ErrInsufficientBalance, "top up"},
 		{403, "forbidden", idverify.ErrForbidden, "scope"},
@@ -61,7 +61,7 @@ func TestError_Is(t *testing.T) {
 		{413, "payload_too_large", idverify.ErrBadRequest, ""},
 		{415, "unsupported_media_type", idverify.ErrBadRequest, ""},
 		{429, "too_many_requests", idverify.ErrRateLimited, ""},
-		{501, "mno_redirect_unsupported", idverify.ErrNetworkNotSupported, "verify in another way"},
+		{501, "mno_redirect_unsupported", idverify.ErrNetworkNotSupported, "use another verification method"},
 		{400, "not_mobile_ip", idverify.ErrNotMobileIP, "mobile data"}, // the fragment decides
 
 		{400, "future_problem", idverify.ErrBadRequest, ""},
@@ -134,21 +134,21 @@ func TestError_Text(t *testing.T) {
 		{name: "a fragment with a number", status: 418, body: `{"type":"` + docs + `#447700900000","detail":"d"}`, want: "418 I'm a teapot: d"},
 		{name: "a type with a control character", status: 418, body: `{"type":"` + docs + `\u0007#a","detail":"d"}`, want: "418 I'm a teapot: d"},
 		{name: "control characters", status: 418, body: `{"detail":"a\u0000b\r\nc\td\u001b[31me\u0085f\u2028g\ufffdh\u200bi"}`, want: "418 I'm a teapot: a b c d [31me f g h i"},
-		{name: "control characters in a page", status: 502, body: "a\x00b\x1b[2Jc\xffd\u009be", want: `502 Bad Gateway: the body begins "a b [2Jc d e"`},
+		{name: "control characters in a page", status: 502, body: "a\x00b\x1b[2Jc\xffd\u009be", want: `502 Bad Gateway: body begins "a b [2Jc d e"`},
 		{name: "300 characters", status: 418, body: `{"detail":"` + long + `"}`, want: "418 I'm a teapot: " + long},
 		{name: "301 characters", status: 418, body: `{"detail":"` + long + `b"}`, want: "418 I'm a teapot: " + long + "…"},
 		{name: "300 wide characters", status: 418, body: `{"detail":"` + strings.Repeat("é", 300) + `"}`, want: "418 I'm a teapot: " + strings.Repeat("é", 300)},
-		{name: "404 without a problem", status: 404, want: "404 Not Found: the body is empty (is the base URL that of the service?)"},
-		{name: "405 without a problem", status: 405, want: "405 Method Not Allowed: the body is empty (is the base URL that of the service?)"},
-		{name: "403 without a problem", status: 403, want: "403 Forbidden: the body is empty"},
-		{name: "406 without a problem", status: 406, want: "406 Not Acceptable: the body is empty"},
-		{name: "300", status: 300, want: "300 Multiple Choices: the body is empty (redirects are not followed, so that credentials stay with the host of the base URL: is the base URL right?)"},
-		{name: "399", status: 399, want: "399: the body is empty (redirects are not followed, so that credentials stay with the host of the base URL: is the base URL right?)"},
-		{name: "400", status: 400, want: "400 Bad Request: the body is empty"},
-		{name: "a wait after 503", status: 503, header: map[string]string{"Retry-After": "60"}, want: "503 Service Unavailable: the body is empty (try again in 1m0s)"},
-		{name: "a wait after 403", status: 403, header: map[string]string{"Retry-After": "60"}, want: "403 Forbidden: the body is empty"},
-		{name: "many values in a problem", status: 418, body: strings.Repeat(",", 70_000), want: `418 I'm a teapot: the body begins "` + strings.Repeat(",", 300) + `…"`},
-		{name: "a long page", status: 418, body: strings.Repeat("a", 2<<20), want: `418 I'm a teapot: the body begins "` + long + `…"`},
+		{name: "404 without a problem", status: 404, want: "404 Not Found: empty body (check the base URL)"},
+		{name: "405 without a problem", status: 405, want: "405 Method Not Allowed: empty body (check the base URL)"},
+		{name: "403 without a problem", status: 403, want: "403 Forbidden: empty body"},
+		{name: "406 without a problem", status: 406, want: "406 Not Acceptable: empty body"},
+		{name: "300", status: 300, want: "300 Multiple Choices: empty body (redirects are not followed: check the base URL)"},
+		{name: "399", status: 399, want: "399: empty body (redirects are not followed: check the base URL)"},
+		{name: "400", status: 400, want: "400 Bad Request: empty body"},
+		{name: "a wait after 503", status: 503, header: map[string]string{"Retry-After": "60"}, want: "503 Service Unavailable: empty body (retry after 1m0s)"},
+		{name: "a wait after 403", status: 403, header: map[string]string{"Retry-After": "60"}, want: "403 Forbidden: empty body"},
+		{name: "many values in a problem", status: 418, body: strings.Repeat(",", 70_000), want: `418 I'm a teapot: body begins "` + strings.Repeat(",", 300) + `…"`},
+		{name: "a long page", status: 418, body: strings.Repeat("a", 2<<20), want: `418 I'm a teapot: body begins "` + long + `…"`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -177,36 +177,36 @@ func TestError_Text(t *testing.T) {
 
 func TestDecodeError_Text(t *testing.T) {
 	t.Parallel()
-	const prefix = "idverify: get PhoneCheck: 200, but the answer cannot be used: "
+	const prefix = "idverify: get PhoneCheck: 200 OK: unusable response: "
 	for _, tt := range []struct{ body, want string }{
-		{`[]`, "it is no JSON object"},
-		{`[447700900000]`, "it is no JSON object"},
-		{`7`, `it is no JSON object: the body begins "7"`},
-		{`"447700900000"`, `it is no JSON object: the body begins "\"[REDACTED]\""`},
-		{`{`, "it is no JSON"},
-		{"\n\t {\"check_id\":447700900000}", `the field "check_id" is of another type`},
-		{"<p>447700900000", `it is no JSON: the body begins "<p>[REDACTED]"`},
-		{"a\x00\x1b", `it is no JSON: the body begins "a"`},
-		{``, "it is no JSON"},
-		{`{"check_id":"a","status":"COMPLETED","created_at":"447700900000"}`, "a timestamp is not of the form yyyy-MM-ddTHH:mm:ss+0000"},
-		{`{"check_id":"a","status":"COMPLETED","ttl":1e999}`, "a number is out of range"},
-		{`{"check_id":"a","status":"COMPLETED","ttl":"soon"}`, "a number is none"},
-		{`{"check_id":"a","status":"COMPLETED","charge_amount":"of Ada"}`, "a field has an invalid value"},
+		{`[]`, "not a JSON object"},
+		{`[447700900000]`, "not a JSON object"},
+		{`7`, `not a JSON object: body begins "7"`},
+		{`"447700900000"`, `not a JSON object: body begins "\"[REDACTED]\""`},
+		{`{`, "invalid JSON"},
+		{"\n\t {\"check_id\":447700900000}", `wrong type of field "check_id"`},
+		{"<p>447700900000", `invalid JSON: body begins "<p>[REDACTED]"`},
+		{"a\x00\x1b", `invalid JSON: body begins "a"`},
+		{``, "invalid JSON"},
+		{`{"check_id":"a","status":"COMPLETED","created_at":"447700900000"}`, "timestamp is not of the form yyyy-MM-ddTHH:mm:ss+0000"},
+		{`{"check_id":"a","status":"COMPLETED","ttl":1e999}`, "number out of range"},
+		{`{"check_id":"a","status":"COMPLETED","ttl":"soon"}`, "invalid number"},
+		{`{"check_id":"a","status":"COMPLETED","charge_amount":"of Ada"}`, "invalid value of a field"},
 	} {
 		srv := newService(t, withRequestID("req-7", respondWith(200, tt.body)))
 
 		_, err := srv.client(t).PhoneChecks.Get(t.Context(), "a")
 
-		if want := prefix + tt.want + " [request req-7]"; err == nil || err.Error() != want {
+		if want := prefix + tt.want + " [request req-7, 1 attempt]"; err == nil || err.Error() != want {
 			t.Errorf("%q: error\n%v\nwant\n%s", tt.body, err, want)
 		}
 	}
 	srv := newService(t, withRequestID("req-7", respondWith(200, strings.Repeat(" ", 10<<20+1))))
-	if _, err := srv.client(t).PhoneChecks.Get(t.Context(), "a"); err == nil || err.Error() != prefix+"it is longer than 10 MiB [request req-7]" {
+	if _, err := srv.client(t).PhoneChecks.Get(t.Context(), "a"); err == nil || err.Error() != prefix+"longer than 10 MiB [request req-7, 1 attempt]" {
 		t.Errorf("more than 10 MiB: %v", err)
 	}
 	srv = newService(t, withRequestID("req-7", respondWith(200, `{"check_id":"a","status":"COMPLETED","new":[`+strings.Repeat("0,", 65_536)+`0]}`)))
-	if _, err := srv.client(t).PhoneChecks.Get(t.Context(), "a"); err == nil || err.Error() != prefix+"it holds more than 65,536 values [request req-7]" {
+	if _, err := srv.client(t).PhoneChecks.Get(t.Context(), "a"); err == nil || err.Error() != prefix+"more than 65,536 values [request req-7, 1 attempt]" {
 		t.Errorf("more than 65,536 values: %v", err)
 	}
 }
@@ -283,11 +283,11 @@ func TestClient_TransportErrorText(t *testing.T) {
 		err  error
 		want string
 	}{
-		{"DNS", &net.DNSError{Err: "no such host", Name: "eu.api.example.com", Server: "192.0.2.53:53"}, "look up the service's host: no such host"},
+		{"DNS", &net.DNSError{Err: "no such host", Name: "eu.api.example.com", Server: "192.0.2.53:53"}, "host lookup failed: no such host"},
 		{"dial", &net.OpError{Op: "dial", Net: "tcp", Addr: &net.TCPAddr{IP: net.IPv4(192, 0, 2, 7), Port: 443}, Err: errors.New("connection refused")}, "dial: connection refused"},
 		{"an operation without a cause", &net.OpError{Op: "dial", Net: "tcp"}, "dial"},
-		{"end of file", io.EOF, "the connection was closed before the answer"},
-		{"unexpected end of file", io.ErrUnexpectedEOF, "the answer was cut off"},
+		{"end of file", io.EOF, "connection closed before the response"},
+		{"unexpected end of file", io.ErrUnexpectedEOF, "truncated response"},
 		{"anything else", errors.New("no s3cret-of-client-1, Basic Y2xpZW50LTE6czNjcmV0LW9mLWNsaWVudC0x or 192.0.2.7"), "no [REDACTED], Basic [REDACTED] or [REDACTED]"},
 		{"an error with our secret in the operation", &net.OpError{Op: "write", Err: errors.New("s3cret-of-client-1")}, "write: [REDACTED]"},
 	} {

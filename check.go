@@ -80,9 +80,9 @@ type checkJSON struct {
 func (j checkJSON) valid() error {
 	switch {
 	case j.CheckID == "":
-		return errors.New("it has no check_id")
+		return errors.New("missing check_id")
 	case j.Status == "":
-		return errors.New("it has no status")
+		return errors.New("missing status")
 	}
 	return nil
 }
@@ -111,9 +111,9 @@ func (p createArgs) body(a *api, op wire.Operation) (*createCheckJSON, error) {
 	case p.redirectURL != "" && !hasCodeExchange(a, op):
 		return nil, invalidArgument(op, "RedirectURL "+needsCodeExchange)
 	case p.phoneIP.Zone() != "":
-		return nil, invalidArgument(op, "PhoneIP has a zone, which means something on one machine only")
+		return nil, invalidArgument(op, "PhoneIP must not have a zone")
 	case p.period != 0 && (p.period < minPeriod || p.period > maxPeriod || p.period%time.Minute != 0):
-		return nil, invalidArgument(op, "Period must be whole minutes, from an hour to 375 days")
+		return nil, invalidArgument(op, "Period must be in whole minutes, from one hour to 375 days")
 	}
 	if p.phoneIP.IsValid() {
 		body.PhoneIP = p.phoneIP.Unmap().String()
@@ -128,7 +128,7 @@ const (
 )
 
 // needsCodeExchange is what to do about a version v0.1: it has no code, since the result is there once the Check URL was opened.
-const needsCodeExchange = "needs a version with the code exchange: choose " + wire.V02 + " with WithVersions"
+const needsCodeExchange = "requires version " + wire.V02 + " of the product: use WithVersions"
 
 func hasCodeExchange(a *api, op wire.Operation) bool { return a.versions.of(op) != wire.V01 }
 

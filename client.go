@@ -46,15 +46,15 @@ func parseBaseURL(baseURL string) (string, error) {
 	u, err := url.Parse(baseURL)
 	switch {
 	case err != nil:
-		return "", errors.New("the base URL cannot be parsed")
+		return "", errors.New("the base URL is malformed")
 	case u.Scheme != "https":
-		return "", errors.New("the base URL must begin with https://: the service is reached over HTTPS only")
+		return "", errors.New("the base URL must begin with https://")
 	case u.Hostname() == "" || u.Opaque != "":
 		return "", errors.New("the base URL has no host")
 	case u.User != nil:
-		return "", errors.New("the base URL must not hold a user or a password: give Credentials")
+		return "", errors.New("the base URL must not contain a user or password: use Credentials")
 	case u.Path != "" && u.Path != "/" || u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
-		return "", errors.New("the base URL must end after the host: paths are added by the client")
+		return "", errors.New("the base URL must contain only scheme and host")
 	}
 	return "https://" + u.Host, nil
 }

@@ -47,7 +47,7 @@ func TestClient_RejectsOtherResources(t *testing.T) {
 			if !ok {
 				t.Fatalf("error %v, want a *DecodeError: the response is about another resource", err)
 			}
-			if e.Status != op.Success || e.Operation != op.Title || e.RequestID != "req-7" {
+			if e.Status != op.Success || e.Operation != op.Name || e.RequestID != "req-7" {
 				t.Errorf("error %+v", e)
 			}
 			unknown := strings.Contains(err.Error(), "outcome unknown")

@@ -134,7 +134,7 @@ type billingAccountJSON BillingAccount
 
 func (j billingAccountJSON) value() (*BillingAccount, error) {
 	if j == (billingAccountJSON{}) {
-		return nil, errors.New("it has none of the fields of a billing account")
+		return nil, errors.New("missing fields of a billing account")
 	}
 	return new(BillingAccount(j)), nil
 }
@@ -158,7 +158,7 @@ func (j paymentMethodJSON) id() string { return j.PaymentMethodID }
 
 func (j paymentMethodJSON) value() (*PaymentMethod, error) {
 	if j.PaymentMethodID == "" {
-		return nil, errors.New("it has no payment_method_id")
+		return nil, errors.New("missing payment_method_id")
 	}
 	return new(PaymentMethod(j)), nil
 }
@@ -179,7 +179,7 @@ type topUpJSON struct {
 
 func (j topUpJSON) value() (*TopUp, error) {
 	if j.TopUpID == "" {
-		return nil, errors.New("it has no top_up_id")
+		return nil, errors.New("missing top_up_id")
 	}
 	return &TopUp{TopUpID: j.TopUpID, PaymentMethodID: j.PaymentMethodID, Currency: j.Currency, Amount: j.Amount, CreatedAt: j.CreatedAt.Time}, nil
 }

@@ -111,7 +111,7 @@ func (j issuedJSON) id() string { return j.ClientID }
 
 func (j issuedJSON) value() (*IssuedCredentials, error) {
 	if j.ClientID == "" {
-		return nil, errors.New("it has no client_id")
+		return nil, errors.New("missing client_id")
 	}
 	c := &IssuedCredentials{Credentials: Credentials{ClientID: j.ClientID}, Scopes: j.Scopes, CreatedAt: j.CreatedAt.Time}
 	if j.ClientSecret != nil {
@@ -127,7 +127,7 @@ func (j createdCredentialsJSON) id() string { return j.ClientID }
 
 func (j createdCredentialsJSON) value() (*IssuedCredentials, error) {
 	if j.ClientSecret == nil || j.ClientSecret.Reveal() == "" {
-		return nil, errors.New("it has no client_secret")
+		return nil, errors.New("missing client_secret")
 	}
 	return issuedJSON(j).value()
 }

@@ -91,7 +91,7 @@ func (s *ProjectService) Update(ctx context.Context, projectID string, changes .
 	patch := make([]patchOperation, len(changes))
 	for i, c := range changes {
 		if c.operation.Op == "" {
-			return nil, invalidArgument(wire.UpdateProject, "a change is the zero ProjectChange: use SetName and the like")
+			return nil, invalidArgument(wire.UpdateProject, "a change is the zero ProjectChange: use functions such as SetName")
 		}
 		patch[i] = c.operation
 	}
@@ -190,7 +190,7 @@ func (j projectJSON) id() string { return j.ProjectID }
 
 func (j projectJSON) value() (*Project, error) {
 	if j.ProjectID == "" {
-		return nil, errors.New("it has no project_id")
+		return nil, errors.New("missing project_id")
 	}
 	p := &Project{
 		ProjectID:       j.ProjectID,

@@ -113,5 +113,5 @@ func (j usageJSON) value() (*Usage, error) {
 			return u, nil
 		}
 	}
-	return nil, errors.New("its date is no hour, day or month")
+	return nil, errors.New("invalid date")
 }

@@ -152,7 +152,7 @@ func (j workspaceJSON) id() string { return j.WorkspaceID }
 
 func (j workspaceJSON) value() (*Workspace, error) {
 	if j.WorkspaceID == "" {
-		return nil, errors.New("it has no workspace_id")
+		return nil, errors.New("missing workspace_id")
 	}
 	return &Workspace{
 		WorkspaceID:   j.WorkspaceID,
@@ -174,7 +174,7 @@ func (j memberJSON) id() string { return j.MemberID }
 
 func (j memberJSON) value() (*Member, error) {
 	if j.MemberID == "" {
-		return nil, errors.New("it has no member_id")
+		return nil, errors.New("missing member_id")
 	}
 	return new(Member(j)), nil
 }
@@ -188,7 +188,7 @@ type invitationJSON struct {
 
 func (j invitationJSON) value() (*Invitation, error) {
 	if j.InvitationID == "" {
-		return nil, errors.New("it has no invitation_id")
+		return nil, errors.New("missing invitation_id")
 	}
 	return new(Invitation(j)), nil
 }

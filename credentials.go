@@ -24,7 +24,7 @@ func (c Credentials) validate() error {
 	}
 	for _, r := range c.ClientID {
 		if r == ':' || r < ' ' {
-			return errors.New("the client ID holds a colon or a control character")
+			return errors.New("the client ID contains a colon or a control character")
 		}
 	}
 	return nil

@@ -22,7 +22,7 @@ func (t *timestamp) UnmarshalJSON(b []byte) error {
 	}
 	var s string
 	if err := json.Unmarshal(b, &s); err != nil {
-		return errors.New("a timestamp is no string")
+		return errors.New("timestamp is not a string")
 	}
 	return t.parse(s)
 }
@@ -43,7 +43,7 @@ func parseTime(s string) (time.Time, error) {
 			return t.UTC(), nil // whatever the zone, so that equal times are ==
 		}
 	}
-	return time.Time{}, errors.New("a timestamp is not of the form yyyy-MM-ddTHH:mm:ss+0000")
+	return time.Time{}, errors.New("timestamp is not of the form yyyy-MM-ddTHH:mm:ss+0000")
 }
 
 // number is a count of units. A fraction is cut off; null and "" are 0.
@@ -57,11 +57,11 @@ func (n *number) UnmarshalJSON(b []byte) error {
 	}
 	var text json.Number
 	if err := json.Unmarshal(b, &text); err != nil {
-		return errors.New("a number is none")
+		return errors.New("invalid number")
 	}
 	f, err := text.Float64()
 	if text != "" && err != nil {
-		return errors.New("a number is out of range")
+		return errors.New("number out of range")
 	}
 	*n = number(f)
 	return nil

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 
@@ -34,21 +35,21 @@ var problems = []struct {
 	hint     string // what to do, where we know it
 }{
 	{400, wire.BadRequest, ErrBadRequest, ""},
-	{400, wire.PhoneFormatInvalid, ErrPhoneFormat, "7 to 15 digits in international format, without plus"},
-	{400, wire.MNONotSupported, ErrNetworkNotSupported, "verify in another way"},
-	{401, wire.Unauthorized, ErrUnauthorized, "a new token was refused, too: do the credentials belong to this service?"},
+	{400, wire.PhoneFormatInvalid, ErrPhoneFormat, "use 7 to 15 digits in international format"},
+	{400, wire.MNONotSupported, ErrNetworkNotSupported, "use another verification method"},
+	{401, wire.Unauthorized, ErrUnauthorized, "a new token was rejected too: check that the credentials belong to this service"},
 	{402, wire.InsufficientBalance, ErrInsufficientBalance, "top up, or use a sandbox project"},
-	{403, wire.Forbidden, ErrForbidden, "the scope of the credentials or the role of their member does not allow it"},
+	{403, wire.Forbidden, ErrForbidden, "the scope of the credentials or the role of the member does not allow it"},
 	{404, wire.NotFound, ErrNotFound, ""},
-	{404, wire.CheckNotFound, ErrNotFound, "checks that ended as EXPIRED or ERROR are not kept: only their callback shows them"},
+	{404, wire.CheckNotFound, ErrNotFound, "a check that ended as EXPIRED or ERROR cannot be read: use its callback"},
 	{404, wire.TraceNotFound, ErrNotFound, ""},
 	{404, wire.WorkspaceNotFound, ErrNotFound, ""},
 	{405, wire.MethodNotAllowed, ErrBadRequest, ""},
 	{409, wire.ProjectNameTaken, ErrConflict, ""},
-	{409, wire.CredentialsLimitReached, ErrConflict, "a project has at most two pairs of credentials: delete one first"},
-	{409, wire.CompanyDetailsRequired, ErrConflict, "Billing.UpdateAccount"},
-	{409, wire.PaymentDetailsRequired, ErrConflict, "Billing.AddPaymentMethod"},
-	{409, wire.CurrencyFixed, ErrConflict, "the first top-up chose the currency for good"},
+	{409, wire.CredentialsLimitReached, ErrConflict, "a project has at most two pairs of credentials: delete one"},
+	{409, wire.CompanyDetailsRequired, ErrConflict, "call Billing.UpdateAccount first"},
+	{409, wire.PaymentDetailsRequired, ErrConflict, "call Billing.AddPaymentMethod first"},
+	{409, wire.CurrencyFixed, ErrConflict, "the first top-up sets the currency permanently"},
 	{409, wire.CurrencyNotSupported, ErrConflict, ""},
 	{409, wire.IPMSISDNMismatch, ErrIPMismatch, ""},
 	{410, wire.TraceGone, ErrNotFound, "traces are kept for seven days"},
@@ -56,7 +57,7 @@ var problems = []struct {
 	{413, wire.PayloadTooLarge, ErrBadRequest, ""},
 	{415, wire.UnsupportedMediaType, ErrBadRequest, ""},
 	{429, wire.TooManyRequests, ErrRateLimited, ""},
-	{501, wire.MNORedirectUnsupported, ErrNetworkNotSupported, "verify in another way"},
+	{501, wire.MNORedirectUnsupported, ErrNetworkNotSupported, "use another verification method"},
 }
 
 // Error is the service's refusal of an operation: a problem document (specification, section 7), or what stood in its place.
@@ -68,15 +69,14 @@ type Error struct {
 	Type      string // URI of the problem, ending in its fragment
 	Title     string // standard text of the status
 	Detail    string // short explanation; of an answer that is no problem document, how it begins
-	Operation string // what was tried, for example "create PhoneCheck"
+	Operation string // the name of the operation as in logs, for example "phone_check.create"
 
 	RetryAfter time.Duration // how long the service asks to wait; 0 when it does not say
 	RateLimit  *RateLimit    // nil when the service does not say
 	RequestID  string        // the service's name for the call, to quote to its support; may be empty
 
-	unknown     bool   // the operation is not idempotent, and may have been processed
-	unknownHint string // what to do then
-	attempts    int
+	unknown  *unknownOutcome // nil if the outcome is known
+	attempts int
 }
 
 // RateLimit is what the service says of its limit on requests.
@@ -94,7 +94,15 @@ func (e *Error) Fragment() string {
 
 // Error implements error: operation, status, fragment, detail, what to do, and what to quote.
 func (e *Error) Error() string {
-	return errorText(e.Operation, e.Status, e.Fragment(), e.Detail, e.hint()) + errorSuffix(e.RequestID, e.attempts)
+	return errorMessage{
+		operation: wire.Title(e.Operation),
+		status:    statusText(e.Status, e.Fragment()),
+		detail:    e.Detail,
+		unknown:   e.unknown,
+		hint:      e.hint(),
+		requestID: e.RequestID,
+		attempts:  e.attempts,
+	}.String()
 }
 
 // Is makes errors.Is find the sentinel that e means.
@@ -116,14 +124,12 @@ func (e *Error) sentinel() error {
 
 func (e *Error) hint() string {
 	switch {
-	case e.unknown:
-		return e.unknownHint
 	case e.RetryAfter > 0 && isTransient(e.Status):
 		return retryAfterText(e.RetryAfter)
 	case e.Status >= 300 && e.Status <= 399:
 		return redirectHint
 	case e.Fragment() == "" && (e.Status == http.StatusNotFound || e.Status == http.StatusMethodNotAllowed):
-		return "is the base URL that of the service?"
+		return "check the base URL"
 	}
 	for _, p := range problems {
 		if p.fragment == e.Fragment() {
@@ -133,58 +139,89 @@ func (e *Error) hint() string {
 	return ""
 }
 
-// unknownHint returns the advice for a failed op that may have been processed.
-func unknownHint(op wire.Operation) string {
-	switch op {
-	case wire.CreatePhoneCheck, wire.CreateSIMCheck, wire.CreateSubscriberCheck:
-		return "outcome unknown: the check may exist and may have been charged; search by ReferenceID before you retry"
-	case wire.CreateTopUp:
-		return "outcome unknown: the top-up may have been charged; look for it in Billing.TopUps before you retry"
-	case wire.CompletePhoneCheck, wire.CompleteSubscriberCheck:
-		return "outcome unknown: the code may have been used; read the check before you retry"
-	}
-	return "outcome unknown: it may have been processed; read the current state before you retry"
-}
-
 // retryAfterText advises a wait; of a nonsensical one it says no more than that it is long.
 func retryAfterText(wait time.Duration) string {
 	if wait > 24*time.Hour {
-		return "try again much later: the service asks for more than a day"
+		return "retry later: the service asks for more than a day"
 	}
-	return "try again in " + wait.Round(time.Second).String()
+	return "retry after " + wait.Round(time.Second).String()
 }
 
-const redirectHint = "redirects are not followed, so that credentials stay with the host of the base URL: is the base URL right?"
+const redirectHint = "redirects are not followed: check the base URL"
 
-// errorText is the one form of our errors.
-func errorText(operation string, status int, name, detail, hint string) string {
-	if name == "" {
-		name = http.StatusText(status)
+// unknownOutcome describes the possible effect of a failed operation that is not idempotent and
+// may have been processed.
+type unknownOutcome struct {
+	effect string
+	action string // what to do before a retry
+}
+
+// outcomeOf returns the possible effect of op, or nil if op is idempotent.
+func outcomeOf(op wire.Operation) *unknownOutcome {
+	if idempotent(op) {
+		return nil
 	}
-	s := fmt.Sprintf("idverify: %s: %d", operation, status)
-	if name != "" {
-		s += " " + name
+	switch op {
+	case wire.CreatePhoneCheck, wire.CreateSIMCheck, wire.CreateSubscriberCheck:
+		return &unknownOutcome{"the check may exist and may have been charged", "search by ReferenceID before you retry"}
+	case wire.CreateTopUp:
+		return &unknownOutcome{"the top-up may have been charged", "look for it in Billing.TopUps before you retry"}
+	case wire.CompletePhoneCheck, wire.CompleteSubscriberCheck:
+		return &unknownOutcome{"the code may have been used", "get the check before you retry"}
 	}
-	if detail != "" {
-		s += ": " + detail
+	return &unknownOutcome{"the operation may have been performed", "read the current state before you retry"}
+}
+
+// errorMessage formats the text of all errors: "idverify: operation: status: detail (hint)
+// [request ID, attempts]". Empty fields are omitted.
+type errorMessage struct {
+	operation string
+	status    string
+	detail    string
+	unknown   *unknownOutcome // nil if the outcome is known; it replaces the hint
+	hint      string
+	requestID string
+	attempts  int // 0: unknown
+}
+
+func (m errorMessage) String() string {
+	parts := []string{"idverify"}
+	add := func(part string) {
+		if part != "" {
+			parts = append(parts, part)
+		}
 	}
-	if hint != "" {
-		s += " (" + hint + ")"
+	add(m.operation)
+	add(m.status)
+	if m.unknown != nil {
+		add("outcome unknown")
+		m.detail = strings.TrimPrefix(m.detail+"; "+m.unknown.effect, "; ")
+		m.hint = m.unknown.action
+	}
+	add(m.detail)
+
+	s := strings.Join(parts, ": ")
+	if m.hint != "" {
+		s += " (" + m.hint + ")"
+	}
+	attempts := fmt.Sprintf("%d attempts", m.attempts)
+	if m.attempts == 1 {
+		attempts = "1 attempt"
+	}
+	switch {
+	case m.requestID != "" && m.attempts > 0:
+		s += " [request " + m.requestID + ", " + attempts + "]"
+	case m.requestID != "":
+		s += " [request " + m.requestID + "]"
+	case m.attempts > 1:
+		s += " [" + attempts + "]"
 	}
 	return s
 }
 
-// errorSuffix is what leads from an error to the records of the service and to our log.
-func errorSuffix(requestID string, attempts int) string {
-	switch {
-	case requestID != "" && attempts > 1:
-		return fmt.Sprintf(" [request %s, %d tries]", requestID, attempts)
-	case requestID != "":
-		return fmt.Sprintf(" [request %s]", requestID)
-	case attempts > 1:
-		return fmt.Sprintf(" [%d tries]", attempts)
-	}
-	return ""
+// statusText returns the HTTP status with name, or with its standard text if name is empty.
+func statusText(status int, name string) string {
+	return strings.TrimSpace(strconv.Itoa(status) + " " + cmp.Or(name, http.StatusText(status)))
 }
 
 // TokenError is the token endpoint's refusal (RFC 6749, section 5.2). It is [ErrUnauthorized] when the credentials are refused, and [ErrRateLimited] after status 429.
@@ -192,6 +229,7 @@ type TokenError struct {
 	Status      int    // HTTP status
 	Code        string // for example "invalid_client" or "invalid_scope"; empty for an answer that is not the endpoint's own
 	Description string // for people
+	Operation   string // "token.create", as in logs
 	Scope       string // what was asked for: scopes separated by a space
 
 	RetryAfter time.Duration // how long the service asks to wait; 0 when it does not say
@@ -205,13 +243,19 @@ func (e *TokenError) Error() string {
 	case e.RetryAfter > 0:
 		hint = retryAfterText(e.RetryAfter)
 	case e.Code == wire.InvalidClient:
-		hint = "check client ID and secret; a project's secret cannot be reset: create new credentials"
+		hint = "check client ID and secret; project secrets cannot be reset: create new credentials if the secret is lost"
 	case e.Code == wire.InvalidScope:
-		hint = "credentials of a project are for products and go with NewClient, those of a workspace are for management and go with NewConsole"
+		hint = "use project credentials with NewClient and workspace credentials with NewConsole"
 	case e.Status >= 300 && e.Status <= 399:
 		hint = redirectHint
 	}
-	return errorText(tokenOperation(e.Scope), e.Status, e.Code, e.Description, hint) + errorSuffix(e.RequestID, 1)
+	return errorMessage{
+		operation: tokenOperation(e.Scope),
+		status:    statusText(e.Status, e.Code),
+		detail:    e.Description,
+		hint:      hint,
+		requestID: e.RequestID,
+	}.String()
 }
 
 // Is makes errors.Is find [ErrUnauthorized] and [ErrRateLimited].
@@ -230,42 +274,51 @@ func (e *TokenError) Is(target error) bool {
 //
 // After a POST or PATCH the outcome is unknown: the service may have performed the operation.
 type DecodeError struct {
-	Operation string // for example "create PhoneCheck"
+	Operation string // the name of the operation as in logs, for example "phone_check.create"
 	Status    int    // HTTP status
 	Reason    string // why the response cannot be used
 	RequestID string // the X-Request-Id header of the response, or empty
 
-	hint string // what to do if the outcome is unknown; empty for an idempotent operation
+	scope    string          // of a token request
+	unknown  *unknownOutcome // nil if the operation is idempotent
+	attempts int             // 0: unknown
 }
 
 // Error implements error.
 func (e *DecodeError) Error() string {
-	s := fmt.Sprintf("idverify: %s: %d, but the answer cannot be used: %s", e.Operation, e.Status, e.Reason)
-	if e.hint != "" {
-		s += " (" + e.hint + ")"
+	operation := wire.Title(e.Operation)
+	if e.scope != "" {
+		operation = tokenOperation(e.scope)
 	}
-	return s + errorSuffix(e.RequestID, 1)
+	return errorMessage{
+		operation: operation,
+		status:    statusText(e.Status, ""),
+		detail:    "unusable response: " + e.Reason,
+		unknown:   e.unknown,
+		requestID: e.RequestID,
+		attempts:  e.attempts,
+	}.String()
 }
 
 // sendError is the error of an operation without a response. It never wraps a *url.Error, which
 // contains the URL.
 type sendError struct {
-	operation string
-	written   bool   // the service may have received the whole request
-	unknown   bool   // written, by an operation that is not idempotent
-	hint      string // what to do then
+	operation string          // as in the text of the error
+	written   bool            // the service may have received the whole request
+	unknown   *unknownOutcome // nil unless written, by an operation that is not idempotent
 	err       error
 	text      string // of err, redacted; empty if the service had no part in it
-	attempts  int
+	attempts  int    // 0: unknown
 }
 
 // Error implements error.
 func (e *sendError) Error() string {
-	s := "idverify: " + e.operation + ": " + cmp.Or(e.text, causeText(e.err))
-	if e.unknown {
-		s += " (" + e.hint + ")"
-	}
-	return s + errorSuffix("", e.attempts)
+	return errorMessage{
+		operation: e.operation,
+		detail:    cmp.Or(e.text, causeText(e.err)),
+		unknown:   e.unknown,
+		attempts:  e.attempts,
+	}.String()
 }
 
 // Unwrap makes errors.Is find context.Canceled, context.DeadlineExceeded and the errors of package net.

@@ -68,7 +68,7 @@ func TestEveryProblemMeansOneThing(t *testing.T) {
 			_, err := srv.client(t, withoutRetries).PhoneChecks.Create(t.Context(), createParams)
 
 			e, ok := errors.AsType[*idverify.Error](err)
-			if !ok || e.Status != tt.status || e.Fragment() != tt.fragment || e.Detail != "the reason" || e.Title != http.StatusText(tt.status) || e.Operation != "create PhoneCheck" {
+			if !ok || e.Status != tt.status || e.Fragment() != tt.fragment || e.Detail != "the reason" || e.Title != http.StatusText(tt.status) || e.Operation != "phone_check.create" {
 				t.Fatalf("error %#v", err)
 			}
 			for _, sentinel := range sentinels {
@@ -95,25 +95,25 @@ func TestErrorsAreWrittenForThePersonOnCall(t *testing.T) {
 		{"a problem without status", respondWith(404, `{"type":"https://docs.sandbox.test/reference/api-errors#not_found","title":"Not Found","detail":"No Reach"}`),
 			"idverify: create PhoneCheck: 404 not_found: No Reach"},
 		{"a proxy's page", respondWith(502, "<html>\n<h1>Bad\tgateway</h1>"),
-			`idverify: create PhoneCheck: 502 Bad Gateway: the body begins "<html> <h1>Bad gateway</h1>" (outcome unknown: the check may exist and may have been charged; search by ReferenceID before you retry)`},
+			`idverify: create PhoneCheck: 502 Bad Gateway: outcome unknown: body begins "<html> <h1>Bad gateway</h1>"; the check may exist and may have been charged (search by ReferenceID before you retry)`},
 		{"a proxy's own status", respondWith(520, ""),
-			"idverify: create PhoneCheck: 520: the body is empty (outcome unknown: the check may exist and may have been charged; search by ReferenceID before you retry)"},
+			"idverify: create PhoneCheck: 520: outcome unknown: empty body; the check may exist and may have been charged (search by ReferenceID before you retry)"},
 		{"nothing", respondWith(500, ""),
-			"idverify: create PhoneCheck: 500 Internal Server Error: the body is empty (outcome unknown: the check may exist and may have been charged; search by ReferenceID before you retry)"},
+			"idverify: create PhoneCheck: 500 Internal Server Error: outcome unknown: empty body; the check may exist and may have been charged (search by ReferenceID before you retry)"},
 		{"JSON of another kind", respondWith(400, `{"message":"no"}`),
-			`idverify: create PhoneCheck: 400 Bad Request: the body begins "{\"message\":\"no\"}"`},
+			`idverify: create PhoneCheck: 400 Bad Request: body begins "{\"message\":\"no\"}"`},
 		{"a redirect", redirect,
-			"idverify: create PhoneCheck: 302 Found: the body is empty (redirects are not followed, so that credentials stay with the host of the base URL: is the base URL right?)"},
+			"idverify: create PhoneCheck: 302 Found: empty body (redirects are not followed: check the base URL)"},
 		{"a page in place of a check", respondWith(200, "<html>Welcome to the airport"),
-			`idverify: create PhoneCheck: 200, but the answer cannot be used: it is no JSON: the body begins "<html>Welcome to the airport" (outcome unknown: the check may exist and may have been charged; search by ReferenceID before you retry)`},
+			`idverify: create PhoneCheck: 200 OK: outcome unknown: unusable response: invalid JSON: body begins "<html>Welcome to the airport"; the check may exist and may have been charged (search by ReferenceID before you retry)`},
 		{"an object that is no check", respondWith(201, `{"id":1}`),
-			"idverify: create PhoneCheck: 201, but the answer cannot be used: it has no check_id (outcome unknown: the check may exist and may have been charged; search by ReferenceID before you retry)"},
+			"idverify: create PhoneCheck: 201 Created: outcome unknown: unusable response: missing check_id; the check may exist and may have been charged (search by ReferenceID before you retry)"},
 		{"a check of the wrong types", respondWith(201, `{"check_id":447700900000,"status":"ACCEPTED"}`),
-			`idverify: create PhoneCheck: 201, but the answer cannot be used: the field "check_id" is of another type (outcome unknown: the check may exist and may have been charged; search by ReferenceID before you retry)`},
+			`idverify: create PhoneCheck: 201 Created: outcome unknown: unusable response: wrong type of field "check_id"; the check may exist and may have been charged (search by ReferenceID before you retry)`},
 		{"null", respondWith(200, `null`),
-			`idverify: create PhoneCheck: 200, but the answer cannot be used: it has no check_id: the body begins "null" (outcome unknown: the check may exist and may have been charged; search by ReferenceID before you retry)`},
+			`idverify: create PhoneCheck: 200 OK: outcome unknown: unusable response: missing check_id: body begins "null"; the check may exist and may have been charged (search by ReferenceID before you retry)`},
 		{"more than can be read", func(w http.ResponseWriter, _ *http.Request) { w.Write(make([]byte, 10<<20+1)) },
-			"idverify: create PhoneCheck: 200, but the answer cannot be used: it is longer than 10 MiB (outcome unknown: the check may exist and may have been charged; search by ReferenceID before you retry)"},
+			"idverify: create PhoneCheck: 200 OK: outcome unknown: unusable response: longer than 10 MiB; the check may exist and may have been charged (search by ReferenceID before you retry)"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -150,11 +150,11 @@ func TestErrorsEndWithWhatLeadsToTheRecords(t *testing.T) {
 		token, respond http.HandlerFunc
 		want           string
 	}{
-		{"a refusal", nil, withRequestID("req-7", respondWith(404, "")), " [request req-7]"},
-		{"one that was tried again", nil, withRequestID("req-7", respondWith(503, "")), " [request req-7, 3 tries]"},
-		{"one without a name", nil, respondWith(503, ""), " [3 tries]"},
-		{"no answer", nil, drop, " [3 tries]"},
-		{"an answer that cannot be used", nil, withRequestID("req-7", respondWith(200, "{}")), " [request req-7]"},
+		{"a refusal", nil, withRequestID("req-7", respondWith(404, "")), " [request req-7, 1 attempt]"},
+		{"one that was tried again", nil, withRequestID("req-7", respondWith(503, "")), " [request req-7, 3 attempts]"},
+		{"one without a name", nil, respondWith(503, ""), " [3 attempts]"},
+		{"no answer", nil, drop, " [3 attempts]"},
+		{"an answer that cannot be used", nil, withRequestID("req-7", respondWith(200, "{}")), " [request req-7, 1 attempt]"},
 		{"no token", withRequestID("req-7", respondWith(401, "")), nil, " [request req-7]"},
 		{"a token that cannot be used", withRequestID("req-7", respondWith(200, "<html>")), nil, " [request req-7]"},
 	} {
@@ -210,7 +210,7 @@ func TestRateLimitsAreTold(t *testing.T) {
 		if !tt.want(time.Now(), e.RateLimit.Reset) {
 			t.Errorf("X-RateLimit-Reset %q was read as %v", tt.reset, e.RateLimit.Reset)
 		}
-		if want := "idverify: create PhoneCheck: 429 too_many_requests: slow down (try again in 1h0m0s) [request req-7]"; err.Error() != want {
+		if want := "idverify: create PhoneCheck: 429 too_many_requests: slow down (retry after 1h0m0s) [request req-7, 1 attempt]"; err.Error() != want {
 			t.Errorf("error\n%v\nwant\n%s", err, want)
 		}
 		if n := len(srv.calls()); n != 1 {
@@ -430,4 +430,27 @@ func FuzzErrorBody(f *testing.F) {
 			t.Errorf("error %q", text)
 		}
 	})
+}
+
+// Applications create such errors in their own tests.
+func TestError_MadeByCaller(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		err  error
+		want string
+	}{
+		{&idverify.Error{Status: 412, Type: "#not_mobile_ip", Operation: "coverage.device_ip"},
+			"idverify: look up reachability: 412 not_mobile_ip (the device must use its mobile data connection)"},
+		{&idverify.Error{Status: 409, Operation: "fetch the moon", RequestID: "req-7"},
+			"idverify: fetch the moon: 409 Conflict [request req-7]"},
+		{&idverify.Error{Status: 418, Detail: "short"}, "idverify: 418 I'm a teapot: short"},
+		{&idverify.DecodeError{Operation: "phone_check.create", Status: 201, Reason: "invalid JSON"},
+			"idverify: create PhoneCheck: 201 Created: unusable response: invalid JSON"},
+		{&idverify.TokenError{Status: 400, Code: "invalid_request", Scope: "coverage"},
+			`idverify: get token for scope "coverage": 400 invalid_request`},
+	} {
+		if got := tt.err.Error(); got != tt.want {
+			t.Errorf("error\n%s\nwant\n%s", got, tt.want)
+		}
+	}
 }

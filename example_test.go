@@ -346,7 +346,7 @@ func ExampleNormalizePhoneNumber() {
 	fmt.Println(err)
 	// Output:
 	// 447700900000 <nil>
-	// idverify: normalize phone number: malformed phone number: it begins with a zero: write the country code first, as in 44 7700 900012
+	// idverify: normalize phone number: malformed phone number: begins with a zero: start with the country code, as in 44 7700 900012
 }
 
 func ExampleSecret() {

@@ -137,7 +137,7 @@ func (v *Versions) fill() error {
 			*p.version = wire.Versions[p.product][0]
 		}
 		if !versionSyntax.MatchString(*p.version) {
-			return fmt.Errorf("the version of %s must look like %q", p.product, wire.V01)
+			return fmt.Errorf("the version of %s must be of the form %q", p.product, wire.V01)
 		}
 	}
 	return nil

@@ -82,7 +82,7 @@ func list[J resourceJSON[T], T any](ctx context.Context, a *api, r request, name
 		return nil, resp.unusable(err)
 	}
 	if p.Page == nil {
-		return nil, resp.unusable(errors.New("it has no page"))
+		return nil, resp.unusable(errors.New("missing page"))
 	}
 	var items []J
 	if raw, ok := p.Embedded[name]; ok {
@@ -105,7 +105,7 @@ func list[J resourceJSON[T], T any](ctx context.Context, a *api, r request, name
 	return page, nil
 }
 
-var errEmptyPages = errors.New("idverify: list: the service promises more pages and sends nothing but empty ones")
+var errEmptyPages = errors.New("idverify: list: too many empty pages")
 
 // maxEmptyPages is how many pages in a row may be empty before a service that promises more is not believed any longer.
 const maxEmptyPages = 10
@@ -146,7 +146,7 @@ func collect[T any](op wire.Operation, limit int, items iter.Seq2[*T, error]) ([
 			return nil, err
 		}
 		if len(found) == limit {
-			return nil, &DecodeError{Operation: op.Title, Status: op.Success, Reason: fmt.Sprintf("there are more than %d items", limit)}
+			return nil, &DecodeError{Operation: op.Name, Status: op.Success, Reason: fmt.Sprintf("more than %d items", limit)}
 		}
 		found = append(found, *item)
 	}

@@ -246,7 +246,7 @@ func TestPhoneCheckService_TracesAreBounded(t *testing.T) {
 		if want {
 			continue
 		}
-		if e, ok := errors.AsType[*idverify.DecodeError](err); !ok || e.Operation != "list traces of PhoneCheck" || e.Status != 200 || e.Reason != "there are more than 10000 items" {
+		if e, ok := errors.AsType[*idverify.DecodeError](err); !ok || e.Operation != "phone_check.traces" || e.Status != 200 || e.Reason != "more than 10000 items" {
 			t.Errorf("error %#v, want a *DecodeError with operation, status and reason", err)
 		}
 	}

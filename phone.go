@@ -40,26 +40,26 @@ func normalize(s string) (string, error) {
 		switch {
 		case r >= '0' && r <= '9':
 			if n == maxPhoneDigits {
-				return malformed("it has more than 15 digits")
+				return malformed("more than 15 digits")
 			}
 			digits[n] = byte(r)
 			n++
 		case r == '+' && n == 0 && !plus:
 			plus = true
 		case r == '(' && trunkPrefix.MatchString(rest[i:]):
-			return malformed("leave out the (0): it is not dialed from abroad")
+			return malformed("omit the (0), which is not dialed from abroad")
 		case strings.ContainsRune(phoneSeparators, r):
 		default:
-			return malformed("it holds a character that is neither a digit nor a separator")
+			return malformed("contains a character that is neither a digit nor a separator")
 		}
 	}
 	switch {
 	case n == 0:
-		return malformed("it has no digits")
+		return malformed("no digits")
 	case digits[0] == '0':
-		return malformed("it begins with a zero: write the country code first, as in 44 7700 900012")
+		return malformed("begins with a zero: start with the country code, as in 44 7700 900012")
 	case n < minPhoneDigits:
-		return malformed("it has fewer than 7 digits")
+		return malformed("fewer than 7 digits")
 	}
 	return string(digits[:n]), nil
 }

@@ -95,7 +95,7 @@ func (s *PhoneCheckService) All(ctx context.Context, o ListOptions) iter.Seq2[*P
 //
 // A check that ends as EXPIRED or ERROR cannot be read: then the error is a [*CheckEndedError].
 func (s *PhoneCheckService) Wait(ctx context.Context, checkID string) (*PhoneCheck, error) {
-	return wait(ctx, s.api, "wait for PhoneCheck", checkID, s.Get, func(c *PhoneCheck) progress {
+	return wait(ctx, s.api, wire.GetPhoneCheck, "wait for PhoneCheck", checkID, s.Get, func(c *PhoneCheck) progress {
 		return progress{status: c.Status, errorCode: c.ErrorCode, ttl: c.TTL}
 	})
 }

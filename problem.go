@@ -18,15 +18,16 @@ import (
 func (c *call) problem(resp *http.Response, body []byte) *Error {
 	secrets := c.secrets()
 	e := &Error{
-		unknown:     !idempotent(c.op) && outcomeUnknown(resp.StatusCode),
-		unknownHint: unknownHint(c.op),
-		attempts:    c.attempt,
-		Status:      resp.StatusCode,
-		Title:       http.StatusText(resp.StatusCode),
-		Operation:   c.op.Title,
-		RetryAfter:  retryAfter(resp.Header),
-		RateLimit:   rateLimit(resp.Header, time.Now()),
-		RequestID:   requestID(resp.Header, secrets...),
+		Status:     resp.StatusCode,
+		Title:      http.StatusText(resp.StatusCode),
+		Operation:  c.op.Name,
+		RetryAfter: retryAfter(resp.Header),
+		RateLimit:  rateLimit(resp.Header, time.Now()),
+		RequestID:  requestID(resp.Header, secrets...),
+		attempts:   c.attempt,
+	}
+	if outcomeUnknown(resp.StatusCode) {
+		e.unknown = outcomeOf(c.op)
 	}
 	var p struct {
 		Type, Title, Detail string
@@ -80,7 +81,7 @@ func sanitizeType(s string, secrets ...string) string {
 
 // newTokenError reads the token endpoint's refusal.
 func newTokenError(scope string, resp *http.Response, body []byte, secrets []string) *TokenError {
-	e := &TokenError{Status: resp.StatusCode, Scope: scope, RetryAfter: retryAfter(resp.Header), RequestID: requestID(resp.Header, secrets...)}
+	e := &TokenError{Status: resp.StatusCode, Operation: wire.Token.Name, Scope: scope, RetryAfter: retryAfter(resp.Header), RequestID: requestID(resp.Header, secrets...)}
 	var p struct {
 		Code        string `json:"error"`
 		Description string `json:"error_description"`
@@ -96,33 +97,33 @@ func newTokenError(scope string, resp *http.Response, body []byte, secrets []str
 }
 
 // newDecodeError says what is wrong with body, and how it begins unless that may hold somebody's data.
-func newDecodeError(operation string, status int, body []byte, err error, secrets ...string) *DecodeError {
+func newDecodeError(op wire.Operation, status int, body []byte, err error, secrets ...string) *DecodeError {
 	reason := decodeReason(err)
 	if trimmed := strings.TrimSpace(string(body[:min(len(body), 16)])); trimmed != "" && trimmed[0] != '{' && trimmed[0] != '[' {
 		reason += ": " + bodyStart(body, secrets...)
 	}
-	return &DecodeError{Operation: operation, Status: status, Reason: reason}
+	return &DecodeError{Operation: op.Name, Status: status, Reason: reason}
 }
 
 // decodeReason returns the text of a decoder's error without the value that caused it.
 func decodeReason(err error) string {
 	if _, ok := errors.AsType[*json.SyntaxError](err); ok {
-		return "it is no JSON"
+		return "invalid JSON"
 	}
 	if typeErr, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		switch {
 		case typeErr.Field == "" && typeErr.Type != nil && typeErr.Type.Kind() == reflect.Struct:
-			return "it is no JSON object"
+			return "not a JSON object"
 		case typeErr.Field == "": // an invalid json.Number, since Go 1.27
-			return "a field has an invalid value"
+			return "invalid value of a field"
 		}
-		return "the field " + strconv.Quote(typeErr.Field) + " is of another type"
+		return "wrong type of field " + strconv.Quote(typeErr.Field)
 	}
 	// Other errors of encoding/json repeat the value, for example an invalid json.Number.
 	if reason := sanitize(err.Error()); !strings.HasPrefix(reason, "json: ") {
 		return reason
 	}
-	return "a field has an invalid value"
+	return "invalid value of a field"
 }
 
 // retryAfter is the wait in a Retry-After header, in seconds or as a date (RFC 9110, section 10.2.3); 0 for none that can be read.

@@ -61,9 +61,9 @@ type Price struct {
 func (s *ReachabilityService) Lookup(ctx context.Context, ip netip.Addr) (*DeviceReachability, error) {
 	switch {
 	case !ip.IsValid():
-		return nil, invalidArgument(wire.LookupDeviceIP, "the address is the zero Addr")
+		return nil, invalidArgument(wire.LookupDeviceIP, "the address is the zero netip.Addr")
 	case ip.Zone() != "":
-		return nil, invalidArgument(wire.LookupDeviceIP, "the address has a zone, which means something on one machine only")
+		return nil, invalidArgument(wire.LookupDeviceIP, "the address must not have a zone")
 	}
 	return send[reachabilityJSON](ctx, s.api, wire.LookupDeviceIP, nil, ip.Unmap().String())
 }
@@ -89,7 +89,7 @@ type reachabilityJSON struct {
 
 func (j reachabilityJSON) value() (*DeviceReachability, error) {
 	if j.NetworkID == "" {
-		return nil, errors.New("it has no network_id")
+		return nil, errors.New("missing network_id")
 	}
 	r := &DeviceReachability{NetworkID: j.NetworkID, NetworkName: j.NetworkName, CountryCode: j.CountryCode}
 	for _, name := range j.SupportedProducts {
@@ -123,7 +123,7 @@ type countryJSON struct {
 
 func (j countryJSON) value() (*CountryCoverage, error) {
 	if j.CountryCode == "" {
-		return nil, errors.New("it has no country_code")
+		return nil, errors.New("missing country_code")
 	}
 	c := &CountryCoverage{CountryCode: j.CountryCode, DialingCode: int(j.DialingCode)}
 	for _, p := range j.Products {

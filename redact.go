@@ -62,9 +62,9 @@ func sanitize(s string, secrets ...string) string {
 func bodyStart(body []byte, secrets ...string) string {
 	text := sanitize(string(body[:min(len(body), 64<<10)]), secrets...)
 	if text == "" {
-		return "the body is empty"
+		return "empty body"
 	}
-	return "the body begins " + strconv.Quote(text)
+	return "body begins " + strconv.Quote(text)
 }
 
 // cause takes the *url.Error off err: it holds the URL.
@@ -79,7 +79,7 @@ func cause(err error) error {
 // contain.
 func causeText(err error, secrets ...string) string {
 	if dnsErr, ok := errors.AsType[*net.DNSError](err); ok {
-		return "look up the service's host: " + sanitize(dnsErr.Err, secrets...)
+		return "host lookup failed: " + sanitize(dnsErr.Err, secrets...)
 	}
 	if opErr, ok := errors.AsType[*net.OpError](err); ok {
 		if opErr.Err == nil {
@@ -92,9 +92,9 @@ func causeText(err error, secrets ...string) string {
 	}
 	switch {
 	case errors.Is(err, io.ErrUnexpectedEOF):
-		return "the answer was cut off"
+		return "truncated response"
 	case errors.Is(err, io.EOF):
-		return "the connection was closed before the answer"
+		return "connection closed before the response"
 	}
 	return sanitize(err.Error(), secrets...)
 }

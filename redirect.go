@@ -23,7 +23,7 @@ type Redirect struct {
 // ParseRedirect reads a verified redirect: what [signature.Verifier.VerifyRedirect] returns. [RedirectHandler] does both.
 func ParseRedirect(m *signature.Message) (*Redirect, error) {
 	if m == nil {
-		return nil, errors.New("idverify: parse redirect: there is no message")
+		return nil, errors.New("idverify: parse redirect: the message is nil")
 	}
 	r := &Redirect{
 		CheckID:          m.Query.Get("check_id"),
@@ -34,11 +34,11 @@ func ParseRedirect(m *signature.Message) (*Redirect, error) {
 	}
 	switch {
 	case r.CheckID == "":
-		return nil, errors.New("idverify: parse redirect: it has no check_id")
+		return nil, errors.New("idverify: parse redirect: missing check_id")
 	case r.Code == "" && r.ErrorCode == "":
-		return nil, errors.New("idverify: parse redirect: it has neither code nor error")
+		return nil, errors.New("idverify: parse redirect: missing code and error")
 	case r.Code != "" && r.ErrorCode != "":
-		return nil, errors.New("idverify: parse redirect: it has both code and error")
+		return nil, errors.New("idverify: parse redirect: both code and error are present")
 	}
 	return r, nil
 }
@@ -52,7 +52,7 @@ func RedirectHandler(v *signature.Verifier, handle func(http.ResponseWriter, *ht
 		m, _ := signature.MessageFromContext(r.Context())
 		redirect, err := ParseRedirect(m)
 		if err != nil {
-			v.Logger().WarnContext(r.Context(), "idverify: redirect not passed on", slog.String("error", err.Error()))
+			v.Logger().WarnContext(r.Context(), "idverify: redirect rejected", slog.String("error", err.Error()))
 			http.Error(w, http.StatusText(http.StatusBadRequest), http.StatusBadRequest)
 			return
 		}

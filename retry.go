@@ -48,7 +48,7 @@ func (p *RetryPolicy) fill() error {
 		p.MinWait = min(250*time.Millisecond, p.MaxWait)
 	}
 	if p.MinWait > p.MaxWait {
-		return errors.New("the retry policy's MinWait is longer than its MaxWait")
+		return errors.New("the retry policy's MinWait exceeds its MaxWait")
 	}
 	return nil
 }
@@ -94,7 +94,7 @@ func (c *call) outcome(resp *http.Response) slog.Attr {
 	case c.err != nil:
 		return slog.String("error", c.err.Error())
 	}
-	return slog.String("error", "there is no answer")
+	return slog.String("error", "no response")
 }
 
 // retryable reports whether the last attempt may be retried, and the minimum delay that the service

@@ -189,7 +189,7 @@ func TestACreateIsNotSentAgainThroughATransportThatDoesNotReport(t *testing.T) {
 	if n := creates.Load(); n != 1 {
 		t.Errorf("%d creates were sent although the first may have been accepted", n)
 	}
-	if err == nil || !strings.Contains(err.Error(), "outcome unknown: the check may exist") {
+	if err == nil || !strings.Contains(err.Error(), "outcome unknown: lost; the check may exist") {
 		t.Errorf("error %v does not warn of sending it again", err)
 	}
 }

@@ -102,7 +102,7 @@ func (s *SubscriberCheckService) All(ctx context.Context, o ListOptions) iter.Se
 //
 // A check that ends as EXPIRED or ERROR cannot be read: then the error is a [*CheckEndedError].
 func (s *SubscriberCheckService) Wait(ctx context.Context, checkID string) (*SubscriberCheck, error) {
-	return wait(ctx, s.api, "wait for SubscriberCheck", checkID, s.Get, func(c *SubscriberCheck) progress {
+	return wait(ctx, s.api, wire.GetSubscriberCheck, "wait for SubscriberCheck", checkID, s.Get, func(c *SubscriberCheck) progress {
 		return progress{status: c.Status, errorCode: c.ErrorCode, ttl: c.TTL}
 	})
 }

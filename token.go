@@ -95,7 +95,7 @@ func joinScopes(scopes []Scope) (string, error) {
 	names := make([]string, len(scopes))
 	for i, s := range scopes {
 		if s == "" || strings.ContainsFunc(string(s), notVisible) {
-			return "", invalidArgument(wire.Token, "a scope is empty or holds a space")
+			return "", invalidArgument(wire.Token, "a scope is empty or contains a space")
 		}
 		names[i] = string(s)
 	}

@@ -32,7 +32,7 @@ func TestClient_RejectsInvalidToken(t *testing.T) {
 		_, err = srv.client(t).PhoneChecks.Create(t.Context(), createParams)
 
 		e, ok := errors.AsType[*idverify.DecodeError](err)
-		if !ok || e.RequestID != "req-7" || !strings.Contains(e.Reason, "access_token") {
+		if !ok || e.RequestID != "req-7" || e.Operation != "token.create" || !strings.Contains(e.Reason, "access_token") {
 			t.Errorf("%q: error %v, want a *DecodeError of the token request", token, err)
 		}
 		if text := fmt.Sprint(err); strings.Contains(text, "charged") || strings.Contains(text, "unknown") || strings.Contains(text, "ken\"") || strings.Contains(text, "Injected") {
@@ -186,7 +186,7 @@ func TestClient_TokenErrorsNameScope(t *testing.T) {
 		io.WriteString(w, `{"access_token":"secret-token`)
 	}
 	_, err = srv.client(t, withoutRetries).Token(t.Context(), idverify.ScopeCoverage)
-	if want := `idverify: get token for scope "coverage": the answer was cut off`; err == nil || err.Error() != want {
+	if want := `idverify: get token for scope "coverage": truncated response`; err == nil || err.Error() != want {
 		t.Errorf("truncated: %v, want %s", err, want)
 	}
 

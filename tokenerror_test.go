@@ -61,10 +61,10 @@ func TestTokenError_Is(t *testing.T) {
 				t.Errorf("error %v, want the hint %q", err, tt.hint)
 			}
 			e, ok := errors.AsType[*idverify.TokenError](err)
-			if !ok || e.Code != tt.code || e.Status != tt.status || e.Scope != "phone_check" || e.RequestID != "req-7" {
+			if !ok || e.Code != tt.code || e.Status != tt.status || e.Operation != "token.create" || e.Scope != "phone_check" || e.RequestID != "req-7" {
 				t.Fatalf("error %#v", err)
 			}
-			if want := map[bool]string{true: `the body begins "<html>"`, false: "because"}[tt.code == ""]; e.Description != want {
+			if want := map[bool]string{true: `body begins "<html>"`, false: "because"}[tt.code == ""]; e.Description != want {
 				t.Errorf("description %q, want %q", e.Description, want)
 			}
 		})
@@ -74,12 +74,12 @@ func TestTokenError_Is(t *testing.T) {
 func TestTokenError_RetryAfter(t *testing.T) {
 	t.Parallel()
 	for seconds, want := range map[string]string{
-		"90":                   "(try again in 1m30s)",
-		"86400":                "(try again in 24h0m0s)",
-		"86401":                "(try again much later: the service asks for more than a day)",
-		"9223372036":           "(try again much later: the service asks for more than a day)",
-		"9223372037":           "(try again much later: the service asks for more than a day)",
-		"99999999999999999999": "(try again much later: the service asks for more than a day)",
+		"90":                   "(retry after 1m30s)",
+		"86400":                "(retry after 24h0m0s)",
+		"86401":                "(retry later: the service asks for more than a day)",
+		"9223372036":           "(retry later: the service asks for more than a day)",
+		"9223372037":           "(retry later: the service asks for more than a day)",
+		"99999999999999999999": "(retry later: the service asks for more than a day)",
 	} {
 		srv := newService(t, nil)
 		srv.token = func(w http.ResponseWriter, r *http.Request) {

@@ -43,7 +43,7 @@ func (j traceJSON) id() string { return j.TraceID }
 
 func (j traceJSON) value() (*Trace, error) {
 	if j.TraceID == "" {
-		return nil, errors.New("it has no trace_id")
+		return nil, errors.New("missing trace_id")
 	}
 	t := &Trace{TraceID: j.TraceID, Logs: make([]TraceLog, len(j.Logs))}
 	for i, l := range j.Logs {

@@ -25,28 +25,30 @@ type CheckEndedError struct {
 	Status    CheckStatus // the last one seen; empty when the check could not be read even once
 	ErrorCode string      // of a check that could be read as ERROR
 
-	operation string
-	err       error
+	Operation string // of the read that Wait repeats, for example "phone_check.get"
+
+	title string // "wait for PhoneCheck"
+	err   error
 
 	statusText, errorText string // Status and ErrorCode, redacted
 }
 
 // Error implements error.
 func (e *CheckEndedError) Error() string {
-	s := "idverify: " + e.operation + ": "
+	s := errorMessage{operation: cmp.Or(e.title, wire.Title(e.Operation))}.String() + ": "
 	status := cmp.Or(e.statusText, sanitize(string(e.Status))) // a caller may have made e
 	switch {
 	case e.err != nil && e.Status == "":
-		s += "the check cannot be read: it ended as EXPIRED or ERROR, which only its callback shows (give checks a CallbackURL to learn it), or it never was"
+		s += "check not found: it ended as EXPIRED or ERROR, or never existed (set CallbackURL to receive the result of such checks)"
 	case e.err != nil:
-		s += fmt.Sprintf("the check was %s and can no longer be read: it ended as EXPIRED or ERROR, which only its callback shows", status)
+		s += fmt.Sprintf("check not found after status %s: it ended as EXPIRED or ERROR (its callback contains the result)", status)
 	case e.Status.Final():
-		s += "the check ended as " + string(e.Status)
+		s += "check ended as " + string(e.Status)
 		if e.ErrorCode != "" {
 			s += ": " + cmp.Or(e.errorText, sanitize(e.ErrorCode))
 		}
 	default:
-		s += fmt.Sprintf("the check is still %s although its ttl is over", status)
+		s += fmt.Sprintf("check is still %s after its TTL", status)
 	}
 	return s
 }
@@ -62,8 +64,8 @@ type progress struct {
 }
 
 // wait reads the check with get until it is COMPLETED.
-func wait[T any](ctx context.Context, a *api, operation, checkID string, get func(context.Context, string) (*T, error), toProgress func(*T) progress) (*T, error) {
-	ended := &CheckEndedError{CheckID: checkID, operation: operation}
+func wait[T any](ctx context.Context, a *api, op wire.Operation, title, checkID string, get func(context.Context, string) (*T, error), toProgress func(*T) progress) (*T, error) {
+	ended := &CheckEndedError{CheckID: checkID, Operation: op.Name, title: title}
 	interval := minPollInterval
 	var end time.Time
 	for {
@@ -99,7 +101,7 @@ func wait[T any](ctx context.Context, a *api, operation, checkID string, get fun
 		case <-timer.C:
 		case <-ctx.Done():
 			timer.Stop()
-			return nil, &sendError{operation: operation, err: ctx.Err(), text: ctx.Err().Error() + ": the check is still " + ended.statusText}
+			return nil, &sendError{operation: title, err: ctx.Err(), text: ctx.Err().Error() + ": check is still " + ended.statusText}
 		}
 		interval = min(interval*3/2, maxPollInterval)
 	}

@@ -55,15 +55,15 @@ func TestWaitExplainsACheckThatCannotBeRead(t *testing.T) {
 		gone      bool // errors.Is ErrNotFound
 	}{
 		{"it ends", []string{`{"check_id":"a","status":"PENDING","ttl":120}`, gone}, idverify.StatusPending,
-			"idverify: wait for SubscriberCheck: the check was PENDING and can no longer be read: it ended as EXPIRED or ERROR, which only its callback shows", true},
+			"idverify: wait for SubscriberCheck: check not found after status PENDING: it ended as EXPIRED or ERROR (its callback contains the result)", true},
 		{"it has ended", []string{gone}, "",
-			"idverify: wait for SubscriberCheck: the check cannot be read: it ended as EXPIRED or ERROR, which only its callback shows (give checks a CallbackURL to learn it), or it never was", true},
+			"idverify: wait for SubscriberCheck: check not found: it ended as EXPIRED or ERROR, or never existed (set CallbackURL to receive the result of such checks)", true},
 		{"it can be read after all", []string{`{"check_id":"a","status":"ERROR","match":false,"error_code":"mno_timeout"}`}, idverify.StatusError,
-			"idverify: wait for SubscriberCheck: the check ended as ERROR: mno_timeout", false},
+			"idverify: wait for SubscriberCheck: check ended as ERROR: mno_timeout", false},
 		{"it never ends", []string{`{"check_id":"a","status":"ACCEPTED","ttl":60}`}, idverify.StatusAccepted,
-			"idverify: wait for SubscriberCheck: the check is still ACCEPTED although its ttl is over", false},
+			"idverify: wait for SubscriberCheck: check is still ACCEPTED after its TTL", false},
 		{"a status to come", []string{`{"check_id":"a","status":"FROZEN"}`}, "FROZEN",
-			"idverify: wait for SubscriberCheck: the check is still FROZEN although its ttl is over", false},
+			"idverify: wait for SubscriberCheck: check is still FROZEN after its TTL", false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -84,7 +84,7 @@ func TestWaitExplainsACheckThatCannotBeRead(t *testing.T) {
 				check, err := c.SubscriberChecks.Wait(t.Context(), "a")
 
 				ended, ok := errors.AsType[*idverify.CheckEndedError](err)
-				if !ok || check != nil || ended.CheckID != "a" || ended.Status != tt.status || err.Error() != tt.want {
+				if !ok || check != nil || ended.CheckID != "a" || ended.Operation != "subscriber_check.get" || ended.Status != tt.status || err.Error() != tt.want {
 					t.Errorf("check %v, error\n%v\nwant\n%s", check, err, tt.want)
 				}
 				if errors.Is(err, idverify.ErrNotFound) != tt.gone {
@@ -111,7 +111,7 @@ func TestWaitEndsWithItsContextAndWithAnError(t *testing.T) {
 
 		_, err := c.PhoneChecks.Wait(ctx, "a")
 
-		if !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != 7*time.Second || fmt.Sprint(err) != "idverify: wait for PhoneCheck: context deadline exceeded: the check is still ACCEPTED" {
+		if !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != 7*time.Second || fmt.Sprint(err) != "idverify: wait for PhoneCheck: context deadline exceeded: check is still ACCEPTED" {
 			t.Errorf("after %v: %v", time.Since(start), err)
 		}
 		status = 403

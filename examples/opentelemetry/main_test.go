@@ -47,7 +47,7 @@ func TestRun_SpansAndLogs(t *testing.T) {
 			t.Errorf("spans or logs contain %q", secret)
 		}
 	}
-	for _, record := range []string{"level=DEBUG msg=\"idverify: try\" operation=coverage.device_ip attempt=1", "status=503", "level=WARN msg=\"idverify: retry\" operation=coverage.device_ip attempt=1", "attempt=2"} {
+	for _, record := range []string{"level=DEBUG msg=\"idverify: attempt\" operation=coverage.device_ip attempt=1", "status=503", "level=WARN msg=\"idverify: retry\" operation=coverage.device_ip attempt=1", "attempt=2"} {
 		if !strings.Contains(logs.String(), record) {
 			t.Errorf("log does not contain %q:\n%s", record, logs.String())
 		}

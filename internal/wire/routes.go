@@ -123,6 +123,16 @@ func Operations() []Operation {
 	}
 }
 
+// Title returns the title of the operation with the given name, or the name if there is none.
+func Title(name string) string {
+	for _, o := range Operations() {
+		if o.Name == name {
+			return o.Title
+		}
+	}
+	return name
+}
+
 // below is the same operation under /console/{v}/workspaces/{workspace_id}, which another scope allows.
 func (o Operation) below(scope string) Operation {
 	o.Path = strings.Replace(o.Path, "/console/{v}/", "/console/{v}/workspaces/{workspace_id}/", 1)
