@@ -16,7 +16,7 @@ import (
 	"github.com/idverify/idverify-go/signature"
 )
 
-// watchedBody tells whether anyone read it.
+// watchedBody records whether it was read and closed.
 type watchedBody struct {
 	io.Reader
 	read, closed bool
@@ -25,7 +25,7 @@ type watchedBody struct {
 func (b *watchedBody) Read(p []byte) (int, error) { b.read = true; return b.Reader.Read(p) }
 func (b *watchedBody) Close() error               { b.closed = true; return nil }
 
-func TestTheBodyIsNotReadBeforeTheSignatureVerifies(t *testing.T) {
+func TestVerifier_ReadsBodyAfterSignature(t *testing.T) {
 	t.Parallel()
 	w := signedCallback()
 	w.setSignature(make([]byte, 256))
@@ -36,11 +36,11 @@ func TestTheBodyIsNotReadBeforeTheSignatureVerifies(t *testing.T) {
 	_, err := newVerifier(t, signature.VerifierOptions{}).VerifyCallback(r)
 
 	if !errors.Is(err, signature.ErrSignature) || watched.read {
-		t.Errorf("error %v, body read: %v; a stranger could make us read and hash without end", err, watched.read)
+		t.Errorf("error = %v, body read: %v; want ErrSignature and false: reading and hashing is expensive", err, watched.read)
 	}
 }
 
-func TestABodyIsRestoredAlsoWhenItIsRefused(t *testing.T) {
+func TestVerifier_RestoresRejectedBody(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name string
@@ -48,9 +48,9 @@ func TestABodyIsRestoredAlsoWhenItIsRefused(t *testing.T) {
 		want error
 		rest string
 	}{
-		{"another body", strings.NewReader("other"), signature.ErrDigest, "other"},
-		{"a body above MaxBody without Content-Length", strings.NewReader(strings.Repeat("a", 100)), signature.ErrTooLarge, strings.Repeat("a", 100)},
-		{"a body that breaks off", io.MultiReader(strings.NewReader(body[:9]), iotest.ErrReader(io.ErrUnexpectedEOF)), signature.ErrBody, body[:9]},
+		{"different body", strings.NewReader("other"), signature.ErrDigest, "other"},
+		{"body above MaxBody of unknown length", strings.NewReader(strings.Repeat("a", 100)), signature.ErrTooLarge, strings.Repeat("a", 100)},
+		{"truncated body", io.MultiReader(strings.NewReader(body[:9]), iotest.ErrReader(io.ErrUnexpectedEOF)), signature.ErrBody, body[:9]},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -61,10 +61,10 @@ func TestABodyIsRestoredAlsoWhenItIsRefused(t *testing.T) {
 			_, err := newVerifier(t, signature.VerifierOptions{MaxBody: 60}).VerifyCallback(r)
 
 			if !errors.Is(err, tt.want) {
-				t.Errorf("got %v, want %v", err, tt.want)
+				t.Errorf("error = %v, want %v", err, tt.want)
 			}
 			if rest, _ := io.ReadAll(r.Body); string(rest) != tt.rest {
-				t.Errorf("the body is %q afterwards, want %q", rest, tt.rest)
+				t.Errorf("restored body = %q, want %q", rest, tt.rest)
 			}
 			if r.Body.Close(); !watched.closed {
 				t.Error("closing the restored body does not close the original: connections leak")
@@ -73,7 +73,7 @@ func TestABodyIsRestoredAlsoWhenItIsRefused(t *testing.T) {
 	}
 }
 
-func TestABodyIsReadToMaxBodyWhateverContentLengthSays(t *testing.T) {
+func TestVerifier_BodyAboveContentLength(t *testing.T) {
 	t.Parallel()
 	r := signedCallback().request(t)
 	r.ContentLength, r.Body = 5, io.NopCloser(io.MultiReader(strings.NewReader(body), strings.NewReader(strings.Repeat("a", 1<<20))))
@@ -81,11 +81,11 @@ func TestABodyIsReadToMaxBodyWhateverContentLengthSays(t *testing.T) {
 	_, err := newVerifier(t, signature.VerifierOptions{}).VerifyCallback(r)
 
 	if !errors.Is(err, signature.ErrTooLarge) {
-		t.Errorf("got %v, want ErrTooLarge", err)
+		t.Errorf("error = %v, want ErrTooLarge", err)
 	}
 }
 
-func TestALimitSetBeforeTheVerifierIsTooLargeToo(t *testing.T) {
+func TestVerifier_BodyAboveMiddlewareLimit(t *testing.T) {
 	t.Parallel()
 	r := signedCallback().request(t)
 	r.Body = http.MaxBytesReader(httptest.NewRecorder(), r.Body, 10)
@@ -93,11 +93,11 @@ func TestALimitSetBeforeTheVerifierIsTooLargeToo(t *testing.T) {
 	_, err := newVerifier(t, signature.VerifierOptions{}).VerifyCallback(r)
 
 	if e, ok := errors.AsType[*signature.Error](err); !ok || e.Retryable() || !errors.Is(err, signature.ErrTooLarge) {
-		t.Errorf("got %v, want ErrTooLarge", err)
+		t.Errorf("error = %v, want ErrTooLarge", err)
 	}
 }
 
-func TestABodyThatBreaksOffIsUndecided(t *testing.T) {
+func TestVerifier_TruncatedBody(t *testing.T) {
 	t.Parallel()
 	r := signedCallback().request(t)
 	r.Body = io.NopCloser(iotest.TimeoutReader(iotest.OneByteReader(strings.NewReader(body))))
@@ -105,37 +105,37 @@ func TestABodyThatBreaksOffIsUndecided(t *testing.T) {
 	_, err := newVerifier(t, signature.VerifierOptions{}).VerifyCallback(r)
 
 	if e, ok := errors.AsType[*signature.Error](err); !ok || !e.Retryable() || !errors.Is(err, signature.ErrBody) || !errors.Is(err, iotest.ErrTimeout) {
-		t.Errorf("got %v, want ErrBody: a 400 would lose a good callback for ever", err)
+		t.Errorf("error = %v, want ErrBody, which is retryable: after a 400 the callback is lost", err)
 	}
 }
 
-func TestTheLargestMaxBodyIsNoTrap(t *testing.T) {
+func TestVerifier_LargestMaxBody(t *testing.T) {
 	t.Parallel()
 
 	_, err := newVerifier(t, signature.VerifierOptions{MaxBody: math.MaxInt64, ClockSkew: 24 * time.Hour}).VerifyCallback(signedCallback().request(t))
 
 	if err != nil {
-		t.Errorf("a good callback is lost: %v", err)
+		t.Errorf("error = %v, want none", err)
 	}
 }
 
-// TestVerifier_ConsumedBody puts middleware in front of the verifier that reads the body. That is a
+// TestVerifier_ConsumedBody runs middleware that reads the body before the verifier. That is a
 // mistake of the receiver, so the callback must not be lost.
 func TestVerifier_ConsumedBody(t *testing.T) {
 	t.Parallel()
 	for name, consume := range map[string]func(r *http.Request){
-		"all of it":        func(r *http.Request) { io.ReadAll(r.Body) },
+		"all bytes":        func(r *http.Request) { io.ReadAll(r.Body) },
 		"one byte":         func(r *http.Request) { r.Body.Read(make([]byte, 1)) },
 		"all but one byte": func(r *http.Request) { io.CopyN(io.Discard, r.Body, int64(len(body)-1)) },
-		"as a form": func(r *http.Request) {
+		"parsed as a form": func(r *http.Request) {
 			r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 			r.ParseForm()
 		},
-		"replaced by none":  func(r *http.Request) { r.Body = http.NoBody },
-		"read and closed":   func(r *http.Request) { io.ReadAll(r.Body); r.Body.Close() },
-		"closed, not read":  func(r *http.Request) { r.Body.Close() },
-		"removed":           func(r *http.Request) { r.Body = nil },
-		"beyond the length": func(r *http.Request) { io.ReadAll(r.Body); r.Body.Read(make([]byte, 1)) },
+		"replaced by http.NoBody": func(r *http.Request) { r.Body = http.NoBody },
+		"read and closed":         func(r *http.Request) { io.ReadAll(r.Body); r.Body.Close() },
+		"closed, not read":        func(r *http.Request) { r.Body.Close() },
+		"set to nil":              func(r *http.Request) { r.Body = nil },
+		"read beyond the end":     func(r *http.Request) { io.ReadAll(r.Body); r.Body.Read(make([]byte, 1)) },
 	} {
 		for _, version := range []int{1, 2} {
 			t.Run(fmt.Sprint(name, ", HTTP/", version), func(t *testing.T) {
@@ -158,7 +158,7 @@ func TestVerifier_ConsumedBody(t *testing.T) {
 				status, header, _ := send(t, srv.Client(), r)
 
 				if passed || status != http.StatusServiceUnavailable || header.Get("Retry-After") == "" {
-					t.Errorf("handled: %v, response %d; want 503 with Retry-After, so that the service sends it again", passed, status)
+					t.Errorf("handled: %v, response %d; want 503 with Retry-After, so that the service retries", passed, status)
 				}
 				records := logs.at(slog.LevelError)
 				if len(records) != 1 {
@@ -166,14 +166,14 @@ func TestVerifier_ConsumedBody(t *testing.T) {
 				}
 				text := fmt.Sprint(records[0].Attrs["error"])
 				if !strings.Contains(text, "middleware in front of the verifier has read it") {
-					t.Errorf("log says %q, want the cause", text)
+					t.Errorf("logged error = %q, want the cause", text)
 				}
 			})
 		}
 	}
 }
 
-// TestVerifier_ConsumedBodyOfUnknownLength sends callbacks without Content-Length through middleware
+// TestVerifier_ConsumedBodyOfUnknownLength sends callbacks without Content-Length to middleware
 // that reads the body.
 func TestVerifier_ConsumedBodyOfUnknownLength(t *testing.T) {
 	t.Parallel()
@@ -184,7 +184,7 @@ func TestVerifier_ConsumedBodyOfUnknownLength(t *testing.T) {
 				verified := verifierFor(t, serviceKeys(), signature.VerifierOptions{}, host).CallbackHandler(http.NotFoundHandler())
 				return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 					if r.ProtoMajor != version || r.ContentLength != -1 {
-						t.Errorf("HTTP/%d with Content-Length %d, want HTTP/%d with an unknown one", r.ProtoMajor, r.ContentLength, version)
+						t.Errorf("HTTP/%d with Content-Length %d, want HTTP/%d with unknown length", r.ProtoMajor, r.ContentLength, version)
 					}
 					io.ReadAll(r.Body)
 					verified.ServeHTTP(w, r)

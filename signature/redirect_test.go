@@ -13,7 +13,7 @@ import (
 	"github.com/idverify/idverify-go/signature"
 )
 
-func TestARedirectOfTheServiceVerifies(t *testing.T) {
+func TestVerifier_VerifyRedirect(t *testing.T) {
 	t.Parallel()
 
 	m, err := newVerifier(t, signature.VerifierOptions{}).VerifyRedirect(signedRedirect().request(t))
@@ -27,7 +27,7 @@ func TestARedirectOfTheServiceVerifies(t *testing.T) {
 	}
 }
 
-// unusualQueries are queries of redirect URLs that a reader which parses and encodes again would change.
+// unusualQueries are queries of redirect URLs that change when they are parsed and encoded again.
 var unusualQueries = []string{
 	"check_id=c1",
 	"check_id=c1&code=a%2Bb",
@@ -48,7 +48,7 @@ var unusualQueries = []string{
 	"check_id=c1&u=é",
 }
 
-func TestEveryByteOfAnOddQueryIsKept(t *testing.T) {
+func TestVerifier_PreservesRedirectQuery(t *testing.T) {
 	t.Parallel()
 	for _, query := range unusualQueries {
 		t.Run(query, func(t *testing.T) {
@@ -60,7 +60,7 @@ func TestEveryByteOfAnOddQueryIsKept(t *testing.T) {
 			m, err := newVerifier(t, signature.VerifierOptions{}).VerifyRedirect(w.request(t))
 
 			if err != nil {
-				t.Fatalf("a good redirect is lost: %v", err)
+				t.Fatalf("error = %v, want none", err)
 			}
 			want, _ := url.ParseQuery(query)
 			if diff := cmp.Diff(want, m.Query); diff != "" {
@@ -70,8 +70,9 @@ func TestEveryByteOfAnOddQueryIsKept(t *testing.T) {
 	}
 }
 
-// TestTheSignedParametersMayStandAnywhere moves authorization and date about the query and respells them.
-func TestTheSignedParametersMayStandAnywhere(t *testing.T) {
+// TestVerifier_RedirectParameterPositions moves authorization and date within the query and changes
+// their escapes.
+func TestVerifier_RedirectParameterPositions(t *testing.T) {
 	t.Parallel()
 	w := newRedirect()
 	authorization, date := w.authorization(), w.get("Date")
@@ -85,13 +86,13 @@ func TestTheSignedParametersMayStandAnywhere(t *testing.T) {
 		return b.String()
 	}
 	for name, query := range map[string]string{
-		"at the end":            "check_id=c1&code=a%2Bb&authorization=" + parameter(authorization) + "&date=" + parameter(date),
-		"in front":              "date=" + parameter(date) + "&authorization=" + parameter(authorization) + "&check_id=c1&code=a%2Bb",
-		"in the middle":         "check_id=c1&authorization=" + parameter(authorization) + "&date=" + parameter(date) + "&code=a%2Bb",
-		"apart":                 "authorization=" + parameter(authorization) + "&check_id=c1&date=" + parameter(date) + "&code=a%2Bb",
-		"not escaped":           "check_id=c1&code=a%2Bb&authorization=" + unescaped(authorization) + "&date=" + unescaped(date),
-		"every byte escaped":    "check_id=c1&code=a%2Bb&authorization=" + everyByte(unescaped(authorization)) + "&date=" + everyByte(unescaped(date)),
-		"with the keys escaped": "check_id=c1&code=a%2Bb&%61uthorization=" + parameter(authorization) + "&d%61te=" + parameter(date),
+		"last":               "check_id=c1&code=a%2Bb&authorization=" + parameter(authorization) + "&date=" + parameter(date),
+		"first":              "date=" + parameter(date) + "&authorization=" + parameter(authorization) + "&check_id=c1&code=a%2Bb",
+		"in the middle":      "check_id=c1&authorization=" + parameter(authorization) + "&date=" + parameter(date) + "&code=a%2Bb",
+		"separate":           "authorization=" + parameter(authorization) + "&check_id=c1&date=" + parameter(date) + "&code=a%2Bb",
+		"not escaped":        "check_id=c1&code=a%2Bb&authorization=" + unescaped(authorization) + "&date=" + unescaped(date),
+		"every byte escaped": "check_id=c1&code=a%2Bb&authorization=" + everyByte(unescaped(authorization)) + "&date=" + everyByte(unescaped(date)),
+		"keys escaped":       "check_id=c1&code=a%2Bb&%61uthorization=" + parameter(authorization) + "&d%61te=" + parameter(date),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -101,32 +102,32 @@ func TestTheSignedParametersMayStandAnywhere(t *testing.T) {
 			_, err := newVerifier(t, signature.VerifierOptions{}).VerifyRedirect(moved.request(t))
 
 			if err != nil {
-				t.Errorf("a good redirect is lost: %v", err)
+				t.Errorf("error = %v, want none", err)
 			}
 		})
 	}
 }
 
-// TestAPlusInAParameterIsAPlus has the one byte of base64 that query readers take for a space.
-func TestAPlusInAParameterIsAPlus(t *testing.T) {
+// TestDecodeParameter_Plus checks the character of base64 that means a space in a query.
+func TestDecodeParameter_Plus(t *testing.T) {
 	t.Parallel()
 	for _, value := range []string{"fn5+", "fn5%2B", "fn5%2b"} {
 		if got, ok := signature.DecodeParameter(value); !ok || got != "~~~" {
-			t.Errorf("%s is read as %q", value, got)
+			t.Errorf("%s: got %q, want \"~~~\"", value, got)
 		}
 	}
 }
 
-func TestAParameterIsPrintableText(t *testing.T) {
+func TestDecodeParameter_RejectsUnprintable(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"a\nb", "a\x00", "\x7f", "ä", ""} {
 		if _, ok := signature.DecodeParameter(base64.StdEncoding.EncodeToString([]byte(text))); ok {
-			t.Errorf("%q is taken", text)
+			t.Errorf("%q: ok = true, want false", text)
 		}
 	}
 }
 
-func TestARedirectMayLiveAnywhere(t *testing.T) {
+func TestVerifier_RedirectTargets(t *testing.T) {
 	t.Parallel()
 	for _, target := range []string{"/?check_id=c1", "/a%2Fb/c?check_id=c1", "//a?check_id=c1", "/a;b=c?check_id=c1", "https://" + host + "?check_id=c1"} {
 		w := newRedirect()
@@ -137,12 +138,12 @@ func TestARedirectMayLiveAnywhere(t *testing.T) {
 		w.signRedirect()
 
 		if _, err := newVerifier(t, signature.VerifierOptions{}).VerifyRedirect(w.request(t)); err != nil {
-			t.Errorf("%s: %v", target, err)
+			t.Errorf("%s: error = %v, want none", target, err)
 		}
 	}
 }
 
-func TestARedirectCountsTheSkewAsACallbackDoes(t *testing.T) {
+func TestVerifier_RedirectClockSkew(t *testing.T) {
 	t.Parallel()
 	for _, skew := range []time.Duration{-5 * time.Second, 0, 5 * time.Second} {
 		w := newRedirect()
@@ -150,13 +151,14 @@ func TestARedirectCountsTheSkewAsACallbackDoes(t *testing.T) {
 		w.signRedirect()
 
 		if _, err := newVerifier(t, signature.VerifierOptions{}).VerifyRedirect(w.request(t)); err != nil {
-			t.Errorf("%v: %v", skew, err)
+			t.Errorf("skew %v: error = %v, want none", skew, err)
 		}
 	}
 }
 
-// TestAChangeOfAnyByteOfARedirectIsRefused includes the bytes of the two parameters themselves, where another spelling could pass unnoticed.
-func TestAChangeOfAnyByteOfARedirectIsRefused(t *testing.T) {
+// TestVerifier_RejectsChangedRedirectBytes changes each byte of the target, including those of the
+// parameters authorization and date.
+func TestVerifier_RejectsChangedRedirectBytes(t *testing.T) {
 	t.Parallel()
 	v := newVerifier(t, signature.VerifierOptions{})
 	good := signedRedirect()
@@ -165,7 +167,7 @@ func TestAChangeOfAnyByteOfARedirectIsRefused(t *testing.T) {
 		r.RequestURI = good.target[:i] + string(good.target[i]^1) + good.target[i+1:]
 
 		if _, err := v.VerifyRedirect(r); err == nil {
-			t.Fatalf("byte %d of %d can be changed on the way", i, len(good.target))
+			t.Fatalf("byte %d of %d changed: error = nil, want one", i, len(good.target))
 		}
 	}
 }

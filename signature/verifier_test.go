@@ -18,7 +18,7 @@ import (
 	"github.com/idverify/idverify-go/signature"
 )
 
-func TestACallbackOfTheServiceVerifies(t *testing.T) {
+func TestVerifier_VerifyCallback(t *testing.T) {
 	t.Parallel()
 	r := signedCallback().request(t)
 
@@ -33,15 +33,16 @@ func TestACallbackOfTheServiceVerifies(t *testing.T) {
 	}
 	again, err := io.ReadAll(r.Body)
 	if err != nil || string(again) != body {
-		t.Errorf("the handler behind reads the body %q, %v; want it as it was", again, err)
+		t.Errorf("restored body = %q, error %v; want the original body", again, err)
 	}
 	if err := r.Body.Close(); err != nil {
 		t.Error(err)
 	}
 }
 
-// TestGoodSpellingsOfACallbackVerify has what senders, servers and proxies may do without harm.
-func TestGoodSpellingsOfACallbackVerify(t *testing.T) {
+// TestVerifier_AcceptsCallbackVariants checks harmless differences in messages of senders and
+// proxies.
+func TestVerifier_AcceptsCallbackVariants(t *testing.T) {
 	t.Parallel()
 	sum := sha256.Sum256([]byte(body))
 	for _, tt := range []struct {
@@ -49,38 +50,38 @@ func TestGoodSpellingsOfACallbackVerify(t *testing.T) {
 		signed func(*wire)
 		sent   func(*wire)
 	}{
-		{"the digest in base64", set("Digest", "SHA-256="+base64.StdEncoding.EncodeToString(sum[:])), nil},
-		{"the digest in capitals", set("Digest", fmt.Sprintf("SHA-256=%X", sum)), nil},
-		{"the name of the digest in small letters", edit("Digest", "SHA", "sha"), nil},
-		{"an unknown kind", set("X-Service-Callback", "telepathy_check"), nil},
-		{"another order of the covered names", covering("digest date x-service-callback host (request-target)"), nil},
+		{"base64 digest", set("Digest", "SHA-256="+base64.StdEncoding.EncodeToString(sum[:])), nil},
+		{"upper-case digest", set("Digest", fmt.Sprintf("SHA-256=%X", sum)), nil},
+		{"lower-case digest algorithm", edit("Digest", "SHA", "sha"), nil},
+		{"unknown kind", set("X-Service-Callback", "telepathy_check"), nil},
+		{"covered names reordered", covering("digest date x-service-callback host (request-target)"), nil},
 		{"more headers covered", covering(allCovered(" content-type content-length")), nil},
-		{"headers that are not covered, repeated", nil, func(w *wire) { w.add("X-Trace", "1"); w.add("X-Trace", "2") }},
-		{"an x-date", nil, add("X-Date", now.Add(-time.Hour).Format(http.TimeFormat))},
-		{"another order of the parameters", nil, reverseParameters},
-		{"space around the commas", nil, auth(",", " \t, ")},
+		{"duplicate header, not covered", nil, func(w *wire) { w.add("X-Trace", "1"); w.add("X-Trace", "2") }},
+		{"X-Date header", nil, add("X-Date", now.Add(-time.Hour).Format(http.TimeFormat))},
+		{"parameters reordered", nil, reverseParameters},
+		{"space around commas", nil, auth(",", " \t, ")},
 		{"unknown parameters", nil, auth("Signature ", `Signature created=1402170695,opaque="",`)},
-		{"parameter names in other case", nil, auth("keyId", "KeyID")},
-		{"the scheme in other case", nil, auth("Signature keyId", "signature  keyId")},
-		{"the algorithm as a token", nil, auth(`"rsa-sha256"`, `rsa-sha256`)},
-		{"exactly 5 s old", dated(-5 * time.Second), nil},
-		{"exactly 5 s ahead", dated(5 * time.Second), nil},
-		{"the host in capitals", toHost("API.example.com"), nil},
-		{"the port 443", toHost("api.example.com:443"), nil},
-		{"the port 80", toHost("api.example.com:80"), nil},
-		{"an escaped slash in the path", toTarget("/callbacks%2Fphone?x=%2f"), nil},
-		{"a query that is none", toTarget("/callbacks?%zz&&=&;a=b"), nil},
-		{"a question mark alone", toTarget("/callbacks?"), nil},
-		{"the absolute form", nil, toTarget("https://api.example.com" + target)},
-		{"the absolute form without path", func(w *wire) { w.target = "/" }, toTarget("https://api.example.com")},
-		{"the absolute form with a query only", func(w *wire) { w.target = "/?a=1" }, toTarget("https://api.example.com?a=1")},
-		{"a body sent in chunks", nil, func(w *wire) {
+		{"parameter name in different case", nil, auth("keyId", "KeyID")},
+		{"lower-case scheme", nil, auth("Signature keyId", "signature  keyId")},
+		{"unquoted algorithm", nil, auth(`"rsa-sha256"`, `rsa-sha256`)},
+		{"date exactly 5 s old", dated(-5 * time.Second), nil},
+		{"date exactly 5 s ahead", dated(5 * time.Second), nil},
+		{"upper-case host", toHost("API.example.com"), nil},
+		{"port 443", toHost("api.example.com:443"), nil},
+		{"port 80", toHost("api.example.com:80"), nil},
+		{"escaped slash in path", toTarget("/callbacks%2Fphone?x=%2f"), nil},
+		{"malformed query", toTarget("/callbacks?%zz&&=&;a=b"), nil},
+		{"empty query", toTarget("/callbacks?"), nil},
+		{"absolute target", nil, toTarget("https://api.example.com" + target)},
+		{"absolute target without path", func(w *wire) { w.target = "/" }, toTarget("https://api.example.com")},
+		{"absolute target with query only", func(w *wire) { w.target = "/?a=1" }, toTarget("https://api.example.com?a=1")},
+		{"chunked body", nil, func(w *wire) {
 			w.drop("Content-Length")
 			w.add("Transfer-Encoding", "chunked")
 			w.body = fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", len(w.body), w.body)
 		}},
-		{"a body of exactly MaxBody", func(w *wire) { withBody(strings.Repeat("a", 1<<20))(w); w.set("Digest", digestOf(w.body)) }, nil},
-		{"no body", func(w *wire) { withBody("")(w); w.set("Digest", digestOf("")) }, nil},
+		{"body of exactly MaxBody", func(w *wire) { withBody(strings.Repeat("a", 1<<20))(w); w.set("Digest", digestOf(w.body)) }, nil},
+		{"empty body", func(w *wire) { withBody("")(w); w.set("Digest", digestOf("")) }, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -96,13 +97,13 @@ func TestGoodSpellingsOfACallbackVerify(t *testing.T) {
 			_, err := newVerifier(t, signature.VerifierOptions{}).VerifyCallback(w.request(t))
 
 			if err != nil {
-				t.Errorf("a good callback is lost: %v", err)
+				t.Errorf("error = %v, want none", err)
 			}
 		})
 	}
 }
 
-// reversed turns the parameters of the Authorization round.
+// reverseParameters reverses the order of the parameters of the Authorization.
 func reverseParameters(w *wire) {
 	params := strings.Split(strings.TrimPrefix(w.get("Authorization"), "Signature "), ",")
 	for i, j := 0, len(params)-1; i < j; i, j = i+1, j-1 {
@@ -111,8 +112,8 @@ func reverseParameters(w *wire) {
 	w.set("Authorization", "Signature "+strings.Join(params, ","))
 }
 
-// TestAChangeOfAnyCoveredByteIsRefused changes each byte of each covered part in turn.
-func TestAChangeOfAnyCoveredByteIsRefused(t *testing.T) {
+// TestVerifier_RejectsChangedCallbackBytes changes each byte of each covered part in turn.
+func TestVerifier_RejectsChangedCallbackBytes(t *testing.T) {
 	t.Parallel()
 	v := newVerifier(t, signature.VerifierOptions{})
 	flipped := func(s string, i int) string { return s[:i] + string(s[i]^1) + s[i+1:] }
@@ -145,14 +146,14 @@ func TestAChangeOfAnyCoveredByteIsRefused(t *testing.T) {
 					return
 				}
 				if _, err := v.VerifyCallback(r); err == nil {
-					t.Fatalf("byte %d can be changed on the way", i)
+					t.Fatalf("byte %d changed: error = nil, want one", i)
 				}
 			}
 		})
 	}
 }
 
-func TestHostsAreMatchedAsWholeNames(t *testing.T) {
+func TestVerifier_MatchesHosts(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		allowed, host string
@@ -191,38 +192,38 @@ func TestHostsAreMatchedAsWholeNames(t *testing.T) {
 			_, err = v.VerifyCallback(r)
 
 			if tt.want && err != nil {
-				t.Errorf("a callback to our own host is lost: %v", err)
+				t.Errorf("error = %v, want none", err)
 			}
 			if !tt.want && !errors.Is(err, signature.ErrHost) {
-				t.Errorf("got %v, want ErrHost: the message is for another host", err)
+				t.Errorf("error = %v, want ErrHost", err)
 			}
 		})
 	}
 }
 
-func TestNewVerifierRefusesWhatCanNeverWork(t *testing.T) {
+func TestNewVerifier_RejectsInvalidOptions(t *testing.T) {
 	t.Parallel()
 	for _, hosts := range [][]string{nil, {}, {""}, {"https://api.example.com"}, {"api.example.com/callbacks"}, {"user@api.example.com"}, {"api.example.com:"}, {"api.example.com:https"}, {":443"}, {"*"}, {"*.example.com"}, {"::1"}, {"[]"}, {"bücher.example"}, {" api.example.com"}, {host, ""}} {
 		if _, err := signature.NewVerifier(serviceKeys(), hosts, nil); err == nil {
-			t.Errorf("the hosts %q are taken, though no message can be for them", hosts)
+			t.Errorf("hosts %q: error = nil, want one: no message can have such a host", hosts)
 		}
 	}
 	for name, opts := range map[string]signature.VerifierOptions{
-		"a negative skew":             {ClockSkew: -1},
-		"a skew above a day":          {ClockSkew: 24*time.Hour + 1},
-		"a negative MaxBody":          {MaxBody: -1},
-		"a header that cannot be one": {CallbackHeader: "x callback"},
+		"negative skew":       {ClockSkew: -1},
+		"skew above 24 h":     {ClockSkew: 24*time.Hour + 1},
+		"negative MaxBody":    {MaxBody: -1},
+		"invalid header name": {CallbackHeader: "x callback"},
 	} {
 		if _, err := signature.NewVerifier(serviceKeys(), []string{host}, &opts); err == nil {
-			t.Errorf("%s is taken", name)
+			t.Errorf("%s: error = nil, want one", name)
 		}
 	}
 	if _, err := signature.NewVerifier(nil, []string{host}, nil); err == nil {
-		t.Error("no keys are taken")
+		t.Error("nil key source: error = nil, want one")
 	}
 }
 
-func TestKeysThatProveNothingAreNotUsed(t *testing.T) {
+func TestVerifier_RejectsUnusableKeys(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"weak", "oversized"} {
 		w := newCallback()
@@ -232,35 +233,35 @@ func TestKeysThatProveNothingAreNotUsed(t *testing.T) {
 		_, err := newVerifier(t, signature.VerifierOptions{}).VerifyCallback(w.request(t))
 
 		if !errors.Is(err, signature.ErrAlgorithm) {
-			t.Errorf("a message signed with a %s key: got %v, want ErrAlgorithm", name, err)
+			t.Errorf("%s key: error = %v, want ErrAlgorithm", name, err)
 		}
 	}
 	good := &keys()["strong"].PublicKey
 	if !signature.Usable(good) {
-		t.Error("a key of 4096 bits is refused")
+		t.Error("4096-bit key: usable = false, want true")
 	}
 	for _, e := range []int{-3, 0, 1, 2, 65536} {
 		if signature.Usable(&rsa.PublicKey{N: good.N, E: e}) {
-			t.Errorf("an exponent of %d is taken", e)
+			t.Errorf("exponent %d: usable = true, want false", e)
 		}
 	}
 }
 
-// keyFunc is a KeySource of a test.
+// keyFunc implements KeySource.
 type keyFunc func(ctx context.Context, id string) (*rsa.PublicKey, error)
 
 func (f keyFunc) PublicKey(ctx context.Context, id string) (*rsa.PublicKey, error) { return f(ctx, id) }
 
-func TestAMessageIsUndecidedWhileItsKeyIsOutOfReach(t *testing.T) {
+func TestVerifier_KeySourceUnavailable(t *testing.T) {
 	t.Parallel()
 	outage := errors.New("vault sealed")
 	for name, source := range map[string]keyFunc{
-		"an error": func(context.Context, string) (*rsa.PublicKey, error) { return nil, outage },
-		"an error of ErrKeySource": func(context.Context, string) (*rsa.PublicKey, error) {
+		"error": func(context.Context, string) (*rsa.PublicKey, error) { return nil, outage },
+		"error that wraps ErrKeySource": func(context.Context, string) (*rsa.PublicKey, error) {
 			return nil, fmt.Errorf("%w: %w", signature.ErrKeySource, outage)
 		},
-		"neither key nor error": func(context.Context, string) (*rsa.PublicKey, error) { return nil, nil },
-		"a context that ended":  func(ctx context.Context, _ string) (*rsa.PublicKey, error) { return nil, ctx.Err() },
+		"no key and no error": func(context.Context, string) (*rsa.PublicKey, error) { return nil, nil },
+		"canceled context":    func(ctx context.Context, _ string) (*rsa.PublicKey, error) { return nil, ctx.Err() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -275,19 +276,19 @@ func TestAMessageIsUndecidedWhileItsKeyIsOutOfReach(t *testing.T) {
 
 			e, ok := errors.AsType[*signature.Error](err)
 			if !ok || !e.Retryable() || !errors.Is(err, signature.ErrKeySource) {
-				t.Errorf("got %v, want ErrKeySource: the message may be good and must be tried again", err)
+				t.Errorf("error = %v, want ErrKeySource, which is retryable", err)
 			}
-			if name == "an error" && !errors.Is(err, outage) {
-				t.Errorf("%v hides its cause", err)
+			if name == "error" && !errors.Is(err, outage) {
+				t.Errorf("error = %v does not wrap its cause", err)
 			}
-			if name == "a context that ended" && !errors.Is(err, context.Canceled) {
-				t.Errorf("%v hides that the caller left", err)
+			if name == "canceled context" && !errors.Is(err, context.Canceled) {
+				t.Errorf("error = %v does not wrap context.Canceled", err)
 			}
 		})
 	}
 }
 
-func TestTheTargetOptionSaysWhatTheServiceWrote(t *testing.T) {
+func TestVerifier_TargetOption(t *testing.T) {
 	t.Parallel()
 	behindProxy := func(change func(*http.Request)) *http.Request {
 		r := signedCallback().request(t)
@@ -308,14 +309,14 @@ func TestTheTargetOptionSaysWhatTheServiceWrote(t *testing.T) {
 	_, direct := v.VerifyCallback(signedCallback().request(t))
 
 	if right != nil || direct != nil {
-		t.Errorf("behind the proxy %v, past it %v; want both to verify", right, direct)
+		t.Errorf("through the proxy: error = %v, direct: error = %v; want none", right, direct)
 	}
 	if !errors.Is(absent, signature.ErrHost) || !errors.Is(other, signature.ErrHost) {
-		t.Errorf("got %v and %v, want ErrHost: what Target says is checked like a request's own", absent, other)
+		t.Errorf("no headers: error = %v, other host: error = %v; want ErrHost: the result of Target must be checked", absent, other)
 	}
 }
 
-func TestRequestsMadeByHandVerifyOrFailButNeverPanic(t *testing.T) {
+func TestVerifier_IncompleteRequests(t *testing.T) {
 	t.Parallel()
 	v := newVerifier(t, signature.VerifierOptions{})
 	recorded := httptest.NewRequest(http.MethodPost, "https://"+host+target, strings.NewReader(body))
@@ -323,30 +324,30 @@ func TestRequestsMadeByHandVerifyOrFailButNeverPanic(t *testing.T) {
 		recorded.Header.Set(f.name, f.value)
 	}
 	if _, err := v.VerifyCallback(recorded); err != nil {
-		t.Errorf("a request of httptest.NewRequest: %v", err)
+		t.Errorf("httptest.NewRequest: error = %v, want none", err)
 	}
 	for name, change := range map[string]func(*http.Request){
-		"empty":                      func(r *http.Request) { *r = http.Request{} },
-		"a POST and nothing else":    func(r *http.Request) { *r = http.Request{Method: "POST"} },
-		"no target":                  func(r *http.Request) { r.RequestURI, r.URL = "", nil },
-		"no body":                    func(r *http.Request) { r.Body = nil },
-		"a line break in the target": func(r *http.Request) { r.RequestURI += "\nhost: " + host },
-		"a line break in a header":   func(r *http.Request) { r.Header["X-Service-Callback"] = []string{"a\ndigest: b"} },
-		"a header in small letters":  func(r *http.Request) { r.Header["date"] = r.Header["Date"]; delete(r.Header, "Date") },
-		"an asterisk":                func(r *http.Request) { r.RequestURI = "*" },
+		"empty":                 func(r *http.Request) { *r = http.Request{} },
+		"only a method":         func(r *http.Request) { *r = http.Request{Method: "POST"} },
+		"no target":             func(r *http.Request) { r.RequestURI, r.URL = "", nil },
+		"empty body":            func(r *http.Request) { r.Body = nil },
+		"line break in target":  func(r *http.Request) { r.RequestURI += "\nhost: " + host },
+		"line break in header":  func(r *http.Request) { r.Header["X-Service-Callback"] = []string{"a\ndigest: b"} },
+		"lower-case header key": func(r *http.Request) { r.Header["date"] = r.Header["Date"]; delete(r.Header, "Date") },
+		"asterisk target":       func(r *http.Request) { r.RequestURI = "*" },
 	} {
 		r := signedCallback().request(t)
 		change(r)
 		_, callbackErr := v.VerifyCallback(r)
 		_, redirectErr := v.VerifyRedirect(r)
 		if callbackErr == nil || redirectErr == nil {
-			t.Errorf("%s: verified", name)
+			t.Errorf("%s: VerifyCallback error = nil or VerifyRedirect error = nil, want errors", name)
 		}
 	}
 }
 
-// TestASpecialNameIsNoHeader has a header that no server would let through, in a request made by hand.
-func TestASpecialNameIsNoHeader(t *testing.T) {
+// TestVerifier_RejectsSpecialNameAsHeader uses a header name that net/http's server rejects.
+func TestVerifier_RejectsSpecialNameAsHeader(t *testing.T) {
 	t.Parallel()
 	w := newCallback()
 	w.covered = allCovered(" (created)")
@@ -359,11 +360,11 @@ func TestASpecialNameIsNoHeader(t *testing.T) {
 	_, err := newVerifier(t, signature.VerifierOptions{}).VerifyCallback(r)
 
 	if !errors.Is(err, signature.ErrCoverage) {
-		t.Errorf("got %v, want ErrCoverage: other versions of the draft mean something else by it", err)
+		t.Errorf("error = %v, want ErrCoverage: other versions of the draft define this name differently", err)
 	}
 }
 
-func TestErrorsTellTheReasonAndNothingOfTheMessage(t *testing.T) {
+func TestError_OmitsMessageContent(t *testing.T) {
 	t.Parallel()
 	w := signedCallback()
 	withBody(`{"phone_number":"447700900000"}`)(w)
@@ -371,12 +372,12 @@ func TestErrorsTellTheReasonAndNothingOfTheMessage(t *testing.T) {
 	_, err := newVerifier(t, signature.VerifierOptions{}).VerifyCallback(w.request(t))
 
 	if want := "signature: callback rejected: digest does not match the body (was it changed in transit, or rewritten by middleware in front of the verifier?)"; err == nil || err.Error() != want {
-		t.Errorf("got %q, want %q", err, want)
+		t.Errorf("error = %q, want %q", err, want)
 	}
 	for _, a := range append(callbackAttacks, redirectAttacks...) {
 		e := signature.Error{Operation: "callback", Reason: a.want}
 		if !errors.Is(&e, a.want) || e.Retryable() {
-			t.Errorf("%s: %v", a.name, a.want)
+			t.Errorf("%s: %v is retryable or does not match itself", a.name, a.want)
 		}
 	}
 }
