@@ -19,7 +19,7 @@ type app struct {
 	addr   string
 
 	mu       sync.Mutex
-	err      error // why the last message was rejected
+	err      error // of the last message, or nil if it was accepted
 	accepted int
 	header   http.Header // of the last message
 }
@@ -48,7 +48,7 @@ func startApp(t *testing.T, target func(*http.Request) (host, requestURI string)
 	return a
 }
 
-// handler passes messages to the handlers of the verifier, and records why they are rejected.
+// handler passes messages to the handlers of the verifier and records their errors.
 func (a *app) handler(v *signature.Verifier) http.Handler {
 	accept := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 		a.mu.Lock()
@@ -69,7 +69,8 @@ func (a *app) handler(v *signature.Verifier) http.Handler {
 	})
 }
 
-// outcome returns what became of the last message, and how many were accepted so far.
+// outcome returns the number of accepted messages so far, and the header and error of the last
+// message.
 func (a *app) outcome() (accepted int, header http.Header, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -11,16 +11,17 @@ import (
 	"testing"
 )
 
-// behavior is what a backend does with a request that it has read completely.
+// behavior is how an armed backend handles requests. It calls act when it has read a complete
+// request.
 type behavior struct {
 	name       string
 	act        func(net.Conn, *http.Request) (open bool)
-	idle       bool // closes idle connections when it is armed
-	closeEarly bool // closes connections without reading from them
+	idle       bool // closes idle connections when armed
+	closeEarly bool // closes connections before it reads from them
 	valid      bool // responds as the service does
 }
 
-// behaviors are what an armed backend can do.
+// behaviors lists the behaviors that each operation is tested with.
 var behaviors = []behavior{
 	{name: "responds", act: respond, valid: true},
 	{name: "closes idle connections", act: respond, idle: true, valid: true},
@@ -32,7 +33,7 @@ var behaviors = []behavior{
 	{name: "sends garbage", act: garbage},
 }
 
-// backend is a service on a TCP port that responds as it should until it is armed.
+// backend is a service on a TCP port. It responds correctly until it is armed.
 type backend struct {
 	behavior behavior
 	listener net.Listener
@@ -42,7 +43,7 @@ type backend struct {
 	armed    bool
 	closed   bool
 	conns    map[net.Conn]bool
-	requests []string // method and path of each request that was read to its end since arm
+	requests []string // method and target of each complete request since arm
 }
 
 // startBackend starts a backend and stops it when the test ends.
@@ -65,7 +66,7 @@ func startBackend(t *testing.T, b behavior) *backend {
 	return s
 }
 
-// arm makes the backend behave badly from now on, and forgets what it has received.
+// arm enables the behavior and clears the list of requests.
 func (s *backend) arm() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -75,7 +76,7 @@ func (s *backend) arm() {
 	}
 }
 
-// received returns the complete requests since arm with that method, or all if it is empty.
+// received returns the complete requests since arm with the given method, or all if it is empty.
 func (s *backend) received(method string) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -126,7 +127,7 @@ func (s *backend) serve(conn net.Conn) {
 			return
 		}
 		if _, err := io.Copy(io.Discard, r.Body); err != nil {
-			return // the request is not complete
+			return // incomplete request
 		}
 		act := respond
 		s.mu.Lock()
@@ -179,7 +180,7 @@ const (
 	phoneNumber = "447700900000"
 )
 
-// response is the service's response to r.
+// response returns the response of the service to r.
 func response(r *http.Request) string {
 	check := `{"check_id":"` + checkID + `","status":"%s","phone_number":"` + phoneNumber + `"}`
 	status := http.StatusOK
@@ -190,7 +191,7 @@ func response(r *http.Request) string {
 	case r.Method == http.MethodPost:
 		status, body = http.StatusCreated, fmt.Sprintf(check, "ACCEPTED")
 	case r.Method == http.MethodDelete:
-		body = `{"deleted":true}` // a body, so that it can be truncated
+		body = `{"deleted":true}` // the test truncates it
 	case strings.Contains(r.URL.Path, "/credentials/"):
 		body = `{"client_id":"` + clientID + `"}`
 	default:

@@ -11,22 +11,22 @@ import (
 	"github.com/idverify/idverify-go"
 )
 
-// maxAttempts is the default of RetryPolicy.MaxAttempts, and maxWrites how often one attempt
+// maxAttempts is the default of RetryPolicy.MaxAttempts. maxWrites limits how often one attempt
 // writes an idempotent request.
 const (
 	maxAttempts = 4
 	maxWrites   = 2
 )
 
-// resends is how often a proxy itself sends an idempotent request that it received once: after
-// a failure on a connection that it had kept open, it sends the request on another one.
+// resends is how often a proxy sends an idempotent request that it received once. After a failure
+// on a kept-alive connection, it sends the request again on another one.
 var resends = map[string]int{"nginx": 2, "haproxy": 1, "caddy": 2}
 
 // operation is a call of the client.
 type operation struct {
 	name   string
 	method string
-	once   bool // it must reach the backend at most once
+	once   bool // whether it must reach the backend at most once
 	run    func(context.Context, *idverify.Client, *idverify.Console) (result string, err error)
 	want   string // the result
 }
@@ -61,7 +61,7 @@ func checkResult(c *idverify.PhoneCheck, err error) (string, error) {
 }
 
 // TestClient_BehindProxy runs each operation behind each proxy and counts the complete requests
-// that reach the backend: what the service would charge for.
+// that reach the backend. The service would charge for each create.
 func TestClient_BehindProxy(t *testing.T) {
 	t.Parallel()
 	for name, resends := range resends {
@@ -91,7 +91,7 @@ func TestClient_BehindProxy(t *testing.T) {
 	}
 }
 
-// clientRow is one operation over one protocol, and a backend of its own.
+// clientRow is a test of one operation over one protocol with its own backend.
 type clientRow struct {
 	protocol string
 	op       operation
@@ -118,18 +118,18 @@ func (row clientRow) test(t *testing.T, p *proxy) {
 	}
 	switch b := row.backend.behavior; {
 	case err == nil && (!b.valid || result != row.op.want):
-		t.Errorf("the call succeeded with %q although the backend %s", result, b.name)
+		t.Errorf("result = %q without an error, but the backend %s", result, b.name)
 	case err == nil && len(requests) == 0:
-		t.Errorf("the call succeeded with %q although no request reached the backend", result)
+		t.Errorf("result = %q without an error, but no request reached the backend", result)
 	case err != nil && b.valid && !b.idle:
-		t.Errorf("the call failed although the backend responds: %v", err)
+		t.Errorf("error = %v, want none: the backend responds", err)
 	case err != nil && row.op.once && len(requests) > 0 && !outcomeUnknown(err):
-		t.Errorf("the error does not say that the outcome is unknown, but a request reached the backend: %v", err)
+		t.Errorf("error = %v, want one that states that the outcome is unknown: a request reached the backend", err)
 	}
 }
 
-// TestClient_SurvivesProxyRestart sends requests after all connections of the client have been
-// closed: nothing was written, so that each must succeed.
+// TestClient_SurvivesProxyRestart sends requests after the proxy has closed all connections of the
+// client. Nothing was written to them, so each request must succeed.
 func TestClient_SurvivesProxyRestart(t *testing.T) {
 	t.Parallel()
 	for name := range resends {
@@ -157,8 +157,8 @@ func TestClient_SurvivesProxyRestart(t *testing.T) {
 	}
 }
 
-// clients returns a client and a console that reach host through the proxy. Quick ones retry
-// almost without waiting; everything else is as by default.
+// clients returns a client and a console that reach host through the proxy. If quick is true, they
+// retry almost without waiting.
 func (p *proxy) clients(t *testing.T, host, protocol string, quick bool) (*idverify.Client, *idverify.Console) {
 	t.Helper()
 	options := []idverify.Option{
@@ -180,19 +180,19 @@ func (p *proxy) clients(t *testing.T, host, protocol string, quick bool) (*idver
 	return client, console
 }
 
-// warmUp makes calls that succeed. They leave tokens in the client and the console, and open
-// connections on both sides of the proxy.
+// warmUp makes successful calls, so that client and console have tokens, and connections are open
+// on both sides of the proxy.
 func warmUp(t *testing.T, client *idverify.Client, console *idverify.Console) {
 	t.Helper()
 	if _, err := client.PhoneChecks.Get(t.Context(), checkID); err != nil {
-		t.Fatalf("a call to a backend that responds: %v", err)
+		t.Fatalf("call before the fault: %v", err)
 	}
 	if _, err := console.ProjectCredentials.Get(t.Context(), projectID, clientID); err != nil {
-		t.Fatalf("a call to a backend that responds: %v", err)
+		t.Fatalf("call before the fault: %v", err)
 	}
 }
 
-// outcomeUnknown reports whether err says that the operation may have been performed.
+// outcomeUnknown reports whether err states that the operation may have been performed.
 func outcomeUnknown(err error) bool {
 	return strings.Contains(err.Error(), "outcome unknown")
 }

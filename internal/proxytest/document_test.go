@@ -21,14 +21,14 @@ func readPage(t *testing.T) page {
 	return page(text)
 }
 
-// The configurations of each proxy on the page, in their order.
+// The configurations of each proxy, in the order of the page.
 const (
 	unchanged = iota // forwards host and request target unchanged
-	rewriting        // changes both, and passes the original values on in headers
+	rewriting        // changes both, and forwards the original values in headers
 	configurations
 )
 
-// blocks returns the fenced blocks of that language.
+// blocks returns the code blocks in the given language.
 func (p page) blocks(t *testing.T, language string, want int) []string {
 	t.Helper()
 	var blocks []string
@@ -38,14 +38,14 @@ func (p page) blocks(t *testing.T, language string, want int) []string {
 		}
 	}
 	if len(blocks) != want {
-		t.Fatalf("the page has %d blocks of %s, want %d", len(blocks), language, want)
+		t.Fatalf("the page has %d code blocks in %s, want %d", len(blocks), language, want)
 	}
 	return blocks
 }
 
 var codeSpan = regexp.MustCompile("`([^`]+)`")
 
-// codeSpans returns the spans of code in a cell of a table.
+// codeSpans returns the code spans in a cell of a table.
 func codeSpans(cell string) []string {
 	var spans []string
 	for _, match := range codeSpan.FindAllStringSubmatch(cell, -1) {
@@ -54,7 +54,7 @@ func codeSpans(cell string) []string {
 	return spans
 }
 
-// table returns the cells of the rows below the given head.
+// table returns the cells of the rows below the given header row.
 func (p page) table(t *testing.T, head string) [][]string {
 	t.Helper()
 	_, text, ok := strings.Cut(string(p), head+"\n")
@@ -80,14 +80,14 @@ func (p page) table(t *testing.T, head string) [][]string {
 // misconfiguration is a configuration or URL under which genuine messages are rejected.
 type misconfiguration struct {
 	proxy   string
-	line    string // to replace; empty if the URL is the trap
+	line    string // the line to replace; empty if the URL is the cause
 	changed string
 	url     string
 	effect  string
 	reasons []error
 }
 
-// misconfigurations returns the rows of both tables of what fails.
+// misconfigurations returns the rows of the two tables of misconfigurations.
 func (p page) misconfigurations(t *testing.T) []misconfiguration {
 	t.Helper()
 	var misconfigurations []misconfiguration
@@ -111,7 +111,7 @@ func (p page) misconfigurations(t *testing.T) []misconfiguration {
 	return misconfigurations
 }
 
-// reasons returns the errors of package signature that a cell names.
+// reasons returns the errors of package signature in a cell.
 func reasons(t *testing.T, cell string) []error {
 	t.Helper()
 	var reasons []error
@@ -122,7 +122,7 @@ func reasons(t *testing.T, cell string) []error {
 		case "ErrSignature":
 			reasons = append(reasons, signature.ErrSignature)
 		default:
-			t.Fatalf("the page names an unexpected error %q", name)
+			t.Fatalf("the page contains an unexpected error %q", name)
 		}
 	}
 	return reasons

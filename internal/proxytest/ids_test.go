@@ -7,8 +7,8 @@ import (
 	"github.com/idverify/idverify-go"
 )
 
-// TestConsole_RejectsPathsInIDs runs behind an nginx that decodes %2F and resolves dot segments,
-// because its proxy_pass ends in a slash. An ID with such segments would address another resource.
+// TestConsole_RejectsPathsInIDs uses an nginx that decodes %2F and resolves dot segments, because
+// its proxy_pass ends in a slash. An ID with such segments would address another resource.
 func TestConsole_RejectsPathsInIDs(t *testing.T) {
 	t.Parallel()
 	backend := startBackend(t, behavior{act: respond})

@@ -1,8 +1,8 @@
 // Package proxytest tests the client and the verifier behind real proxies: nginx, HAProxy and
 // Caddy. Each proxy runs as a child process, with TLS and HTTP/2 in front.
 //
-// A proxy that is not installed skips its tests. Where IDVERIFY_INTEROP is set, as in continuous
-// integration, it fails them.
+// A test whose proxy is not installed is skipped. If IDVERIFY_INTEROP is set, as in continuous
+// integration, it fails.
 package proxytest
 
 import (
@@ -27,23 +27,23 @@ var command = map[string][]string{
 	"caddy":   {"caddy", "run", "--adapter", "caddyfile", "--config"},
 }
 
-// setup is what the templates of the configuration files in testdata refer to.
+// setup contains the values for the configuration templates in testdata.
 type setup struct {
 	Dir         string // for files of the proxy
-	Socket      string // the Unix socket to listen on, so that no port can be taken
+	Socket      string // the Unix socket to listen on; a port could be in use
 	Certificate string // a PEM file with certificate and key
 	Routes      []route
-	Documented  string // a configuration of docs/production.md, in place of Routes
+	Documented  string // a configuration of docs/production.md, instead of Routes
 }
 
 // route is a virtual host of a proxy and the backend that it forwards to.
 type route struct {
 	Host    string
 	Backend string
-	Slash   string // of nginx: what follows the upstream in proxy_pass
+	Slash   string // nginx only: the path in proxy_pass
 }
 
-// expand returns the configuration file of the proxy with that name.
+// expand returns the configuration of the named proxy.
 func (s setup) expand(t *testing.T, name string) string {
 	t.Helper()
 	config, err := template.ParseFiles(filepath.Join("testdata", name+".conf"))
@@ -66,7 +66,7 @@ type proxy struct {
 	stop    func()
 }
 
-// startProxy starts the proxy of that name with routes.
+// startProxy starts the named proxy with routes.
 func startProxy(t *testing.T, name string, routes ...route) *proxy {
 	t.Helper()
 	return startConfig(t, name, func(s setup) string {
@@ -117,7 +117,7 @@ func (p *proxy) start(t *testing.T) {
 	p.waitUntilReady(t, exited)
 }
 
-// restart stops the process of the proxy, which closes all its connections, and starts another.
+// restart stops the process of the proxy, which closes all its connections, and starts a new one.
 func (p *proxy) restart(t *testing.T) {
 	t.Helper()
 	p.stop()
@@ -127,9 +127,9 @@ func (p *proxy) restart(t *testing.T) {
 	p.start(t)
 }
 
-// runChild runs a command until stop is called or the test ends, or until this process ends in any
-// other way: a shell in the background waits for the end of a pipe that this process holds open.
-// The channel exited is closed when the command has exited.
+// runChild runs a command until stop is called or the test ends. If this process is killed, the
+// command ends too: a shell in the background waits until the pipe that this process keeps open is
+// closed. The channel exited is closed when the command has exited.
 func runChild(t *testing.T, output *os.File, command ...string) (exited <-chan struct{}, stop func()) {
 	t.Helper()
 	lifeline, hold, err := os.Pipe()
@@ -150,7 +150,7 @@ func runChild(t *testing.T, output *os.File, command ...string) (exited <-chan s
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		cmd.Wait() // the proxy is stopped by a signal, so there is always an error
+		cmd.Wait() // a signal stops the proxy, so the error is expected
 	}()
 	stop = func() {
 		hold.Close()
@@ -181,7 +181,7 @@ func (p *proxy) waitUntilReady(t *testing.T, exited <-chan struct{}) {
 		}
 		select {
 		case <-exited:
-			t.Fatal("the proxy exited at start")
+			t.Fatal("the proxy exited at startup")
 		case <-ctx.Done():
 			t.Fatalf("the proxy does not accept connections: %v", err)
 		case <-time.After(5 * time.Millisecond):
@@ -193,10 +193,11 @@ func (p *proxy) dial(ctx context.Context) (net.Conn, error) {
 	return new(net.Dialer).DialContext(ctx, "unix", p.socket)
 }
 
-// find returns the path of a proxy, or skips the test.
+// find returns the path of a proxy. It skips the test, or fails it if IDVERIFY_INTEROP is set, if
+// the proxy is not installed.
 func find(t *testing.T, name string) string {
 	t.Helper()
-	for _, file := range []string{name, "/usr/sbin/" + name} { // which is often not in PATH
+	for _, file := range []string{name, "/usr/sbin/" + name} { // often not in PATH
 		if path, err := exec.LookPath(file); err == nil {
 			return path
 		}

@@ -17,11 +17,11 @@ import (
 	"time"
 )
 
-// protocols are the ways to speak to a proxy.
+// protocols lists the protocols between client and proxy.
 var protocols = []string{"h2", "http/1.1"}
 
-// transport connects to the proxy, whatever the host of the request, and insists on the given
-// protocol. For HTTP/2 it is set up like that of the default client.
+// transport returns a transport that connects to the proxy for every host and requires the given
+// protocol. For HTTP/2 it is configured like the transport of the default client.
 func (p *proxy) transport(t *testing.T, protocol string) *http.Transport {
 	t.Helper()
 	transport := &http.Transport{
@@ -31,7 +31,7 @@ func (p *proxy) transport(t *testing.T, protocol string) *http.Transport {
 			RootCAs: p.ca.roots,
 			VerifyConnection: func(s tls.ConnectionState) error {
 				if s.NegotiatedProtocol != protocol {
-					return fmt.Errorf("the proxy chose protocol %q, want %q", s.NegotiatedProtocol, protocol)
+					return fmt.Errorf("negotiated protocol = %q, want %q", s.NegotiatedProtocol, protocol)
 				}
 				return nil
 			},
@@ -44,13 +44,13 @@ func (p *proxy) transport(t *testing.T, protocol string) *http.Transport {
 	return transport
 }
 
-// authority is a certificate that is its own authority.
+// authority is a self-signed certificate.
 type authority struct {
 	pem   string // certificate and key
 	roots *x509.CertPool
 }
 
-// newAuthority makes a certificate for example.com and its subdomains.
+// newAuthority returns a certificate for example.com and its subdomains.
 func newAuthority(t *testing.T) authority {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// hosts are what callback and redirect URLs name: with the default port, and with another.
+// hosts are the hosts of callback and redirect URLs, one with the default port and one with
+// another.
 var hosts = []string{"api.example.com", "api.example.com:8443"}
 
 // targets are paths and queries of callback and redirect URLs that a proxy could alter.
@@ -30,10 +31,10 @@ var targets = []string{
 	"/callbacks?a=1;b=2&c",
 }
 
-// message is a genuine callback or redirect.
+// message is a valid callback or redirect.
 type message struct{ method, host, target string }
 
-// messages returns a callback and a redirect to each of targets at each host.
+// messages returns a callback and a redirect for each combination of hosts and targets.
 func messages(prefix string, hosts ...string) []message {
 	var all []message
 	for _, host := range hosts {
@@ -48,7 +49,7 @@ func messages(prefix string, hosts ...string) []message {
 func (a *app) send(t *testing.T, transport http.RoundTripper, m message, header http.Header) (status int) {
 	t.Helper()
 	path, query, hasQuery := strings.Cut(m.target, "?")
-	// An opaque path is neither parsed nor escaped.
+	// The opaque form of a URL keeps the path unescaped.
 	u := &url.URL{Scheme: "https", Host: m.host, Opaque: path, RawQuery: query, ForceQuery: hasQuery}
 	if m.method == http.MethodGet {
 		if query != "" {
@@ -100,7 +101,7 @@ func TestVerifier_BehindProxy(t *testing.T) {
 				if tt.target != nil {
 					sent = append(sent, message{http.MethodPost, hosts[0], tt.prefix + "/callbacks/a^b"})
 				}
-				// The sender also sends the headers that Target reads.
+				// The sender also sets the headers that Target reads.
 				header := http.Header{"X-Forwarded-Host": {"evil.example.com"}, "X-Original-Uri": {"/evil"}}
 				for _, protocol := range protocols {
 					transport := p.transport(t, protocol)
@@ -113,17 +114,17 @@ func TestVerifier_BehindProxy(t *testing.T) {
 						accepted, received, err := a.outcome()
 						forwarded := received.Get("X-Original-URI") == "/evil"
 						if forwarded != (tt.target == nil) {
-							t.Fatalf("%s: header X-Original-URI of the sender was forwarded: %t, want the opposite", protocol, forwarded)
+							t.Fatalf("%s: sender's X-Original-URI forwarded = %t, want the opposite", protocol, forwarded)
 						}
 						if status == http.StatusOK && err == nil && accepted == before+1 {
 							continue
 						}
 						if lost++; lost == 1 {
-							t.Errorf("%s: %s https://%s%s: status %d, error %v; want 200: a genuine message is lost", protocol, m.method, m.host, m.target, status, err)
+							t.Errorf("%s: %s https://%s%s: status %d, error %v; want 200: a valid message is lost", protocol, m.method, m.host, m.target, status, err)
 						}
 					}
 					if lost > 0 {
-						t.Errorf("%s: %d of %d genuine messages are lost", protocol, lost, len(sent))
+						t.Errorf("%s: %d of %d valid messages are lost", protocol, lost, len(sent))
 					}
 				}
 			})
@@ -131,8 +132,9 @@ func TestVerifier_BehindProxy(t *testing.T) {
 	}
 }
 
-// TestVerifier_BehindMisconfiguredProxy changes the configurations of docs/production.md, or sends
-// messages to the URLs, that fail according to its tables.
+// TestVerifier_BehindMisconfiguredProxy tests the tables of misconfigurations in
+// docs/production.md: it changes the configurations accordingly, or sends messages to the URLs that
+// fail.
 func TestVerifier_BehindMisconfiguredProxy(t *testing.T) {
 	t.Parallel()
 	doc := readPage(t)
@@ -144,7 +146,7 @@ func TestVerifier_BehindMisconfiguredProxy(t *testing.T) {
 				config = replaceOnce(t, config, tt.line, tt.changed)
 			}
 			seen := make(map[error]bool)
-			// Lists of hosts of verifiers, each with its messages.
+			// Each list contains the hosts of a verifier and of the messages to it.
 			for _, list := range [][]string{hosts, hosts[1:]} {
 				a := startApp(t, nil, list...)
 				p := runDocumented(t, tt.proxy, config, a.addr)
@@ -173,22 +175,22 @@ func TestVerifier_BehindMisconfiguredProxy(t *testing.T) {
 				}
 
 				all := len(sent) * len(protocols)
-				t.Logf("hosts %q: %d of %d messages were rejected", list, rejected, all)
+				t.Logf("hosts %q: %d of %d messages rejected", list, rejected, all)
 				if rejected == 0 || strings.Contains(tt.effect, "every message fails") && rejected < all {
-					t.Errorf("hosts %q: %d of %d messages were rejected, but the page says: %s", list, rejected, all, tt.effect)
+					t.Errorf("hosts %q: %d of %d messages rejected, want the effect on the page: %s", list, rejected, all, tt.effect)
 				}
 				if tt.url != "" {
-					break // the URL has a host of its own
+					break // the URL contains the host
 				}
 			}
 			if len(seen) != len(tt.reasons) {
-				t.Errorf("the errors were %v, want each of %q", seen, tt.reasons)
+				t.Errorf("errors = %v, want each of %q", seen, tt.reasons)
 			}
 		})
 	}
 }
 
-// language is the language of the proxy's blocks on the page.
+// language returns the language of the proxy's code blocks on the page.
 func language(proxy string) string {
 	if proxy == "caddy" {
 		return "caddyfile"
@@ -196,8 +198,8 @@ func language(proxy string) string {
 	return proxy
 }
 
-// runDocumented runs a configuration of the page with the addresses of the test in place of those
-// that readers must replace.
+// runDocumented runs a configuration of the page with the addresses of the test instead of the
+// placeholders.
 func runDocumented(t *testing.T, name, config, addr string) *proxy {
 	t.Helper()
 	return startConfig(t, name, func(s setup) string {
@@ -236,9 +238,9 @@ func TestDocument_TargetCode(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	block := readPage(t).blocks(t, "go", 2)[1] // the first one is in examples/readme_test.go
+	block := readPage(t).blocks(t, "go", 2)[1] // the first block is in examples/readme_test.go
 
 	if !strings.Contains(string(source), block) {
-		t.Errorf("the tests do not contain this code of the page:\n%s", block)
+		t.Errorf("verifier_test.go does not contain this code of the page:\n%s", block)
 	}
 }
