@@ -63,8 +63,8 @@ func BenchmarkOverNetHTTP(b *testing.B) {
 	})
 	b.Run("allocations", func(b *testing.B) {
 		respond := func(*http.Request) (*http.Response, error) { return response(200, body), nil }
-		c := inProcess(b, respond)
-		plain := &http.Client{Transport: inProcessTransport(respond)}
+		c := newTransportClient(b, respond)
+		plain := &http.Client{Transport: tokenTransport(respond)}
 		base := func() error { return getWithNetHTTP(b, plain, "https://idverify.sandbox.test") }
 		other := func() error { return errorOf(c.PhoneChecks.Get(b.Context(), phoneCheckID)) }
 		compareTimes(b, "x-nethttp-without-network", base, other)
@@ -122,7 +122,7 @@ type plainCheck struct {
 func BenchmarkPageOf100(b *testing.B) {
 	one := strings.TrimSpace(string(fixture(b, "phone_check.json")))
 	body := []byte(`{"page":{"size":100,"number":1,"total_pages":1,"total_elements":100},"_embedded":{"checks":[` + strings.TrimSuffix(strings.Repeat(one+",", 100), ",") + `]}}`)
-	c := inProcess(b, func(*http.Request) (*http.Response, error) { return response(200, body), nil })
+	c := newTransportClient(b, func(*http.Request) (*http.Response, error) { return response(200, body), nil })
 	var plain struct {
 		Embedded struct {
 			Checks []*plainCheck `json:"checks"`
@@ -146,7 +146,7 @@ func BenchmarkPageOf100(b *testing.B) {
 // BenchmarkGet measures the client without the network, for profiles.
 func BenchmarkGet(b *testing.B) {
 	body := fixture(b, "phone_check.json")
-	c := inProcess(b, func(*http.Request) (*http.Response, error) { return response(200, body), nil })
+	c := newTransportClient(b, func(*http.Request) (*http.Response, error) { return response(200, body), nil })
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, err := c.PhoneChecks.Get(b.Context(), phoneCheckID); err != nil {

@@ -231,7 +231,7 @@ func TestError_RequestID(t *testing.T) {
 		"1234":                                 "1234",
 		"a.b:c":                                "a.b:c",
 	} {
-		c := inProcess(t, func(*http.Request) (*http.Response, error) {
+		c := newTransportClient(t, func(*http.Request) (*http.Response, error) {
 			resp := response(403, nil)
 			resp.Header.Set("X-Request-Id", id)
 			return resp, nil
@@ -261,7 +261,7 @@ func TestError_RetryAfter(t *testing.T) {
 		"soon":                          0,
 		"Fri, 31 Dec 1999 00:00:00 GMT": 0,
 	} {
-		c := inProcess(t, func(*http.Request) (*http.Response, error) {
+		c := newTransportClient(t, func(*http.Request) (*http.Response, error) {
 			resp := response(403, nil)
 			resp.Header.Set("Retry-After", value)
 			return resp, nil
@@ -295,7 +295,7 @@ func TestClient_TransportErrorText(t *testing.T) {
 			t.Run(tt.name+"/"+at, func(t *testing.T) {
 				t.Parallel()
 				c, err := idverify.NewClient("https://idverify.sandbox.test", credentials, withoutRetries, idverify.WithHTTPClient(&http.Client{
-					Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+					Transport: roundTripperFunc(func(r *http.Request) (*http.Response, error) {
 						if r.URL.Path == tokenPath && at == "operation" {
 							return response(200, []byte(`{"access_token":"token-1"}`)), nil
 						}

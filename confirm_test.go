@@ -36,12 +36,12 @@ func TestClient_RejectsOtherResources(t *testing.T) {
 				return other // the parents are not in the response
 			}
 
-			matchingNumber := newService(t, respondWith(op.Success, resourceWithIDs(requested))).callWithIDs(t, op, id)
+			matchErr := newService(t, respondWith(op.Success, resourceWithIDs(requested))).callWithIDs(t, op, id)
 			srv := newService(t, withRequestID("req-7", respondWith(op.Success, resourceWithIDs(other))))
 			err := srv.callWithIDs(t, op, id)
 
-			if matchingNumber != nil {
-				t.Errorf("the requested resource: %v", matchingNumber)
+			if matchErr != nil {
+				t.Errorf("the requested resource: %v", matchErr)
 			}
 			e, ok := errors.AsType[*idverify.DecodeError](err)
 			if !ok {

@@ -101,7 +101,7 @@ func TestReachabilityIsReadInBothShapes(t *testing.T) {
 
 func decodeCheck(t testing.TB, body string) (*idverify.PhoneCheck, error) {
 	t.Helper()
-	c := inProcess(t, func(*http.Request) (*http.Response, error) { return response(200, []byte(body)), nil })
+	c := newTransportClient(t, func(*http.Request) (*http.Response, error) { return response(200, []byte(body)), nil })
 	return c.PhoneChecks.Get(t.Context(), "a")
 }
 
@@ -160,7 +160,7 @@ func FuzzRetryAfter(f *testing.F) {
 		f.Add(s, s)
 	}
 	f.Fuzz(func(t *testing.T, after, reset string) {
-		c := inProcess(t, func(*http.Request) (*http.Response, error) {
+		c := newTransportClient(t, func(*http.Request) (*http.Response, error) {
 			r := response(429, nil)
 			r.Header["Retry-After"] = []string{after}
 			r.Header["X-Ratelimit-Limit"] = []string{"1"}

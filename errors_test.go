@@ -329,7 +329,7 @@ func TestTheTimeOutOfTheHTTPClientIsAlwaysCalledThat(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		// It grants tokens, and answers nothing else.
-		silent := roundTripper(func(r *http.Request) (*http.Response, error) {
+		silent := roundTripperFunc(func(r *http.Request) (*http.Response, error) {
 			if r.URL.Path == tokenPath {
 				return &http.Response{StatusCode: 200, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(`{"access_token":"token-1","token_type":"bearer","expires_in":36000}`)), Request: r}, nil
 			}
@@ -423,7 +423,7 @@ func FuzzErrorBody(f *testing.F) {
 		if status < 300 || status > 599 {
 			return
 		}
-		c := inProcess(t, func(*http.Request) (*http.Response, error) { return response(status, body), nil }, withoutRetries)
+		c := newTransportClient(t, func(*http.Request) (*http.Response, error) { return response(status, body), nil }, withoutRetries)
 		_, err := c.PhoneChecks.Create(t.Context(), createParams)
 		text := fmt.Sprintf("%+v", err)
 		if err == nil || strings.Contains(text, testNumber) || strings.Contains(text, "token-1") || strings.ContainsAny(text, "\n\r\x00") || len(text) > 2000 {

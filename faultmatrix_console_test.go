@@ -11,88 +11,90 @@ import (
 
 // consoleOperations are all operations of a Console, for the fault matrix.
 var consoleOperations = []matrixOperation{
-	{wire.CreateProject, newName, func(ctx context.Context, s *stage) error {
+	{wire.CreateProject, newName, func(ctx context.Context, s *matrixTest) error {
 		return errorOf(s.console.Projects.Create(ctx, idverify.ProjectParams{Name: s.ids[0]}))
 	}},
-	{wire.ListProjects, nil, func(ctx context.Context, s *stage) error {
+	{wire.ListProjects, nil, func(ctx context.Context, s *matrixTest) error {
 		return errorOf(s.console.Projects.List(ctx, idverify.ListOptions{}))
 	}},
-	{wire.GetProject, newProject, func(ctx context.Context, s *stage) error { return errorOf(s.console.Projects.Get(ctx, s.ids[0])) }},
-	{wire.UpdateProject, newProject, func(ctx context.Context, s *stage) error {
+	{wire.GetProject, newProject, func(ctx context.Context, s *matrixTest) error { return errorOf(s.console.Projects.Get(ctx, s.ids[0])) }},
+	{wire.UpdateProject, newProject, func(ctx context.Context, s *matrixTest) error {
 		return errorOf(s.console.Projects.Update(ctx, s.ids[0], idverify.SetMode(idverify.ModeSandbox)))
 	}},
-	{wire.DeleteProject, newProject, func(ctx context.Context, s *stage) error { return s.console.Projects.Delete(ctx, s.ids[0]) }},
+	{wire.DeleteProject, newProject, func(ctx context.Context, s *matrixTest) error { return s.console.Projects.Delete(ctx, s.ids[0]) }},
 
-	{wire.CreateProjectCredentials, newProject, func(ctx context.Context, s *stage) error {
+	{wire.CreateProjectCredentials, newProject, func(ctx context.Context, s *matrixTest) error {
 		return errorOf(s.console.ProjectCredentials.Create(ctx, s.ids[0]))
 	}},
-	{wire.ListProjectCredentials, newProject, func(ctx context.Context, s *stage) error {
+	{wire.ListProjectCredentials, newProject, func(ctx context.Context, s *matrixTest) error {
 		return errorOf(s.console.ProjectCredentials.List(ctx, s.ids[0], idverify.ListOptions{}))
 	}},
-	{wire.GetProjectCredentials, newProject, func(ctx context.Context, s *stage) error {
+	{wire.GetProjectCredentials, newProject, func(ctx context.Context, s *matrixTest) error {
 		return errorOf(s.console.ProjectCredentials.Get(ctx, s.ids[0], s.ids[1]))
 	}},
-	{wire.DeleteProjectCredentials, newProject, func(ctx context.Context, s *stage) error {
+	{wire.DeleteProjectCredentials, newProject, func(ctx context.Context, s *matrixTest) error {
 		return s.console.ProjectCredentials.Delete(ctx, s.ids[0], s.ids[1])
 	}},
 
-	{wire.ListWorkspaces, nil, func(ctx context.Context, s *stage) error {
+	{wire.ListWorkspaces, nil, func(ctx context.Context, s *matrixTest) error {
 		return errorOf(s.console.Workspaces.List(ctx, idverify.ListOptions{}))
 	}},
-	{wire.GetWorkspace, nil, func(ctx context.Context, s *stage) error { return errorOf(s.console.Workspaces.Get(ctx)) }},
-	{wire.UpdateWorkspace, newName, func(ctx context.Context, s *stage) error { return errorOf(s.console.Workspaces.Rename(ctx, s.ids[0])) }},
+	{wire.GetWorkspace, nil, func(ctx context.Context, s *matrixTest) error { return errorOf(s.console.Workspaces.Get(ctx)) }},
+	{wire.UpdateWorkspace, newName, func(ctx context.Context, s *matrixTest) error {
+		return errorOf(s.console.Workspaces.Rename(ctx, s.ids[0]))
+	}},
 
-	{wire.ListMembers, nil, func(ctx context.Context, s *stage) error {
+	{wire.ListMembers, nil, func(ctx context.Context, s *matrixTest) error {
 		return errorOf(s.console.Members.List(ctx, idverify.ListOptions{}))
 	}},
-	{wire.GetMember, newMember, func(ctx context.Context, s *stage) error { return errorOf(s.console.Members.Get(ctx, s.ids[0])) }},
+	{wire.GetMember, newMember, func(ctx context.Context, s *matrixTest) error { return errorOf(s.console.Members.Get(ctx, s.ids[0])) }},
 
-	{wire.CreateInvitation, newName, func(ctx context.Context, s *stage) error {
+	{wire.CreateInvitation, newName, func(ctx context.Context, s *matrixTest) error {
 		return errorOf(s.console.Invitations.Create(ctx, idverify.InvitationParams{Name: s.ids[0], Role: idverify.RoleViewer}))
 	}},
-	{wire.ListInvitations, nil, func(ctx context.Context, s *stage) error {
+	{wire.ListInvitations, nil, func(ctx context.Context, s *matrixTest) error {
 		return errorOf(s.console.Invitations.List(ctx, idverify.ListOptions{}))
 	}},
 
-	{wire.CreateWorkspaceCredentials, newMember, func(ctx context.Context, s *stage) error {
+	{wire.CreateWorkspaceCredentials, newMember, func(ctx context.Context, s *matrixTest) error {
 		return errorOf(s.console.WorkspaceCredentials.Create(ctx, s.ids[0]))
 	}},
-	{wire.ListWorkspaceCredentials, newMember, func(ctx context.Context, s *stage) error {
+	{wire.ListWorkspaceCredentials, newMember, func(ctx context.Context, s *matrixTest) error {
 		return errorOf(s.console.WorkspaceCredentials.List(ctx, s.ids[0], idverify.ListOptions{}))
 	}},
-	{wire.GetWorkspaceCredentials, newMemberCredentials, func(ctx context.Context, s *stage) error {
+	{wire.GetWorkspaceCredentials, newMemberCredentials, func(ctx context.Context, s *matrixTest) error {
 		return errorOf(s.console.WorkspaceCredentials.Get(ctx, s.ids[0], s.ids[1]))
 	}},
-	{wire.DeleteWorkspaceCredentials, newMemberCredentials, func(ctx context.Context, s *stage) error {
+	{wire.DeleteWorkspaceCredentials, newMemberCredentials, func(ctx context.Context, s *matrixTest) error {
 		return s.console.WorkspaceCredentials.Delete(ctx, s.ids[0], s.ids[1])
 	}},
-	{wire.ResetWorkspaceCredentials, newMemberCredentials, func(ctx context.Context, s *stage) error {
+	{wire.ResetWorkspaceCredentials, newMemberCredentials, func(ctx context.Context, s *matrixTest) error {
 		return errorOf(s.console.WorkspaceCredentials.ResetSecret(ctx, s.ids[0], s.ids[1]))
 	}},
 
-	{wire.GetBillingAccount, newBillingAccount, func(ctx context.Context, s *stage) error { return errorOf(s.console.Billing.Account(ctx)) }},
-	{wire.UpdateBillingAccount, nil, func(ctx context.Context, s *stage) error {
+	{wire.GetBillingAccount, newBillingAccount, func(ctx context.Context, s *matrixTest) error { return errorOf(s.console.Billing.Account(ctx)) }},
+	{wire.UpdateBillingAccount, nil, func(ctx context.Context, s *matrixTest) error {
 		return errorOf(s.console.Billing.UpdateAccount(ctx, idverify.BillingAccount{CompanyName: "Shop Ltd"}))
 	}},
-	{wire.AddPaymentMethod, newBillingAccount, func(ctx context.Context, s *stage) error {
+	{wire.AddPaymentMethod, newBillingAccount, func(ctx context.Context, s *matrixTest) error {
 		return errorOf(s.console.Billing.AddPaymentMethod(ctx, cardParams))
 	}},
-	{wire.ListPaymentMethods, newPaymentMethod, func(ctx context.Context, s *stage) error {
+	{wire.ListPaymentMethods, newPaymentMethod, func(ctx context.Context, s *matrixTest) error {
 		return errorOf(s.console.Billing.PaymentMethods(ctx, idverify.ListOptions{}))
 	}},
-	{wire.GetPaymentMethod, newPaymentMethod, func(ctx context.Context, s *stage) error {
+	{wire.GetPaymentMethod, newPaymentMethod, func(ctx context.Context, s *matrixTest) error {
 		return errorOf(s.console.Billing.PaymentMethod(ctx, s.ids[0]))
 	}},
-	{wire.DeletePaymentMethod, newPaymentMethod, func(ctx context.Context, s *stage) error {
+	{wire.DeletePaymentMethod, newPaymentMethod, func(ctx context.Context, s *matrixTest) error {
 		return s.console.Billing.DeletePaymentMethod(ctx, s.ids[0])
 	}},
-	{wire.CreateTopUp, newPaymentMethod, func(ctx context.Context, s *stage) error {
+	{wire.CreateTopUp, newPaymentMethod, func(ctx context.Context, s *matrixTest) error {
 		return errorOf(s.console.Billing.TopUp(ctx, idverify.TopUpParams{PaymentMethodID: s.ids[0], Currency: "EUR", Amount: "5"}))
 	}},
-	{wire.ListTopUps, nil, func(ctx context.Context, s *stage) error {
+	{wire.ListTopUps, nil, func(ctx context.Context, s *matrixTest) error {
 		return errorOf(s.console.Billing.TopUps(ctx, idverify.ListOptions{}))
 	}},
-	{wire.GetUsage, nil, func(ctx context.Context, s *stage) error {
+	{wire.GetUsage, nil, func(ctx context.Context, s *matrixTest) error {
 		return errorOf(s.console.Usage.Daily(ctx, idverify.UsageQuery{From: s.srv.Now().Add(-time.Hour)}))
 	}},
 }
@@ -101,31 +103,31 @@ var cardParams = idverify.PaymentMethodParams{CardNumber: idverify.NewSecret("42
 
 // The preparations.
 
-func newName(s *stage) []string {
+func newName(s *matrixTest) []string {
 	s.names++
 	return []string{fmt.Sprint("name ", s.names)}
 }
 
-func newProject(s *stage) []string {
+func newProject(s *matrixTest) []string {
 	p := must(s.console.Projects.Create(s.t.Context(), idverify.ProjectParams{Name: newName(s)[0]}))(s.t)
 	return []string{p.ProjectID, p.Credentials[0].ClientID}
 }
 
-func newMember(s *stage) []string {
+func newMember(s *matrixTest) []string {
 	return []string{must(s.console.Members.List(s.t.Context(), idverify.ListOptions{}))(s.t).Items[0].MemberID}
 }
 
-func newMemberCredentials(s *stage) []string {
+func newMemberCredentials(s *matrixTest) []string {
 	member := newMember(s)[0]
 	return []string{member, must(s.console.WorkspaceCredentials.Create(s.t.Context(), member))(s.t).ClientID}
 }
 
-func newBillingAccount(s *stage) []string {
+func newBillingAccount(s *matrixTest) []string {
 	must(s.console.Billing.UpdateAccount(s.t.Context(), idverify.BillingAccount{CompanyName: "Shop Ltd"}))(s.t)
 	return nil
 }
 
-func newPaymentMethod(s *stage) []string {
+func newPaymentMethod(s *matrixTest) []string {
 	newBillingAccount(s)
 	return []string{must(s.console.Billing.AddPaymentMethod(s.t.Context(), cardParams))(s.t).PaymentMethodID}
 }

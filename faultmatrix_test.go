@@ -25,9 +25,9 @@ var faultRows = []struct {
 	name  string
 	fault sandboxfake.Fault
 
-	again          string // GET, PUT and DELETE
-	withoutRetries string // POST and PATCH
-	empty          string // DELETE, where it differs: its answer has no body that could be cut off or changed
+	idempotent    string // GET, PUT and DELETE
+	nonIdempotent string // POST and PATCH
+	forDelete     string // DELETE, where it differs: its answer has no body that could be cut off or changed
 }{
 	{"400", status(400), "400 after 1", "400 after 1", ""},
 	{"401", status(401), "ok after 2", "ok after 2", ""}, // with another token
@@ -81,8 +81,8 @@ var tokenRows = []struct {
 
 func status(code int) sandboxfake.Fault { return sandboxfake.Fault{Status: code} }
 
-// stage is a service with something for each operation to work on.
-type stage struct {
+// matrixTest is a service with something for each operation to work on.
+type matrixTest struct {
 	t       testing.TB
 	srv     *sandboxfake.Server
 	client  *idverify.Client
@@ -90,66 +90,74 @@ type stage struct {
 	ids     []string // what prepare made
 	names   int      // how many names were given
 
-	refused  int           // the connection that cannot be made, counted from 1; 0 for none
-	patience time.Duration // of the caller; 0 for patience without end
+	failDial int           // the connection that cannot be made, counted from 1; 0 for none
+	timeout  time.Duration // of the caller; 0 for patience without end
 }
 
 // matrixOperation is one operation of the client: what must be there before, and the call.
 type matrixOperation struct {
 	op      wire.Operation
-	prepare func(*stage) []string
-	do      func(context.Context, *stage) error
+	prepare func(*matrixTest) []string
+	do      func(context.Context, *matrixTest) error
 }
 
 // productOperations are all operations of a Client.
 var productOperations = []matrixOperation{
-	{wire.CreatePhoneCheck, nil, func(ctx context.Context, s *stage) error {
+	{wire.CreatePhoneCheck, nil, func(ctx context.Context, s *matrixTest) error {
 		return errorOf(s.client.PhoneChecks.Create(ctx, idverify.PhoneCheckParams{PhoneNumber: matchingNumber}))
 	}},
-	{wire.GetPhoneCheck, newPhoneCheck, func(ctx context.Context, s *stage) error { return errorOf(s.client.PhoneChecks.Get(ctx, s.ids[0])) }},
-	{wire.ListPhoneChecks, newPhoneCheck, func(ctx context.Context, s *stage) error {
+	{wire.GetPhoneCheck, newPhoneCheck, func(ctx context.Context, s *matrixTest) error {
+		return errorOf(s.client.PhoneChecks.Get(ctx, s.ids[0]))
+	}},
+	{wire.ListPhoneChecks, newPhoneCheck, func(ctx context.Context, s *matrixTest) error {
 		return errorOf(s.client.PhoneChecks.List(ctx, idverify.ListOptions{}))
 	}},
-	{wire.CompletePhoneCheck, newOpenedPhoneCheck, func(ctx context.Context, s *stage) error {
+	{wire.CompletePhoneCheck, newOpenedPhoneCheck, func(ctx context.Context, s *matrixTest) error {
 		return errorOf(s.client.PhoneChecks.Complete(ctx, s.ids[0], s.ids[1]))
 	}},
-	{wire.ListPhoneCheckTraces, newPhoneCheck, func(ctx context.Context, s *stage) error { return errorOf(s.client.PhoneChecks.Traces(ctx, s.ids[0])) }},
-	{wire.GetPhoneCheckTrace, newPhoneCheckTrace, func(ctx context.Context, s *stage) error {
+	{wire.ListPhoneCheckTraces, newPhoneCheck, func(ctx context.Context, s *matrixTest) error {
+		return errorOf(s.client.PhoneChecks.Traces(ctx, s.ids[0]))
+	}},
+	{wire.GetPhoneCheckTrace, newPhoneCheckTrace, func(ctx context.Context, s *matrixTest) error {
 		return errorOf(s.client.PhoneChecks.Trace(ctx, s.ids[0], s.ids[1]))
 	}},
-	{wire.CreateSubscriberCheck, nil, func(ctx context.Context, s *stage) error {
+	{wire.CreateSubscriberCheck, nil, func(ctx context.Context, s *matrixTest) error {
 		return errorOf(s.client.SubscriberChecks.Create(ctx, idverify.SubscriberCheckParams{PhoneNumber: matchingNumber}))
 	}},
-	{wire.GetSubscriberCheck, newSubscriberCheck, func(ctx context.Context, s *stage) error {
+	{wire.GetSubscriberCheck, newSubscriberCheck, func(ctx context.Context, s *matrixTest) error {
 		return errorOf(s.client.SubscriberChecks.Get(ctx, s.ids[0]))
 	}},
-	{wire.ListSubscriberChecks, newSubscriberCheck, func(ctx context.Context, s *stage) error {
+	{wire.ListSubscriberChecks, newSubscriberCheck, func(ctx context.Context, s *matrixTest) error {
 		return errorOf(s.client.SubscriberChecks.List(ctx, idverify.ListOptions{}))
 	}},
-	{wire.CompleteSubscriberCheck, newOpenedSubscriberCheck, func(ctx context.Context, s *stage) error {
+	{wire.CompleteSubscriberCheck, newOpenedSubscriberCheck, func(ctx context.Context, s *matrixTest) error {
 		return errorOf(s.client.SubscriberChecks.Complete(ctx, s.ids[0], s.ids[1]))
 	}},
-	{wire.ListSubscriberCheckTraces, newSubscriberCheck, func(ctx context.Context, s *stage) error {
+	{wire.ListSubscriberCheckTraces, newSubscriberCheck, func(ctx context.Context, s *matrixTest) error {
 		return errorOf(s.client.SubscriberChecks.Traces(ctx, s.ids[0]))
 	}},
-	{wire.GetSubscriberCheckTrace, newSubscriberCheckTrace, func(ctx context.Context, s *stage) error {
+	{wire.GetSubscriberCheckTrace, newSubscriberCheckTrace, func(ctx context.Context, s *matrixTest) error {
 		return errorOf(s.client.SubscriberChecks.Trace(ctx, s.ids[0], s.ids[1]))
 	}},
-	{wire.CreateSIMCheck, nil, func(ctx context.Context, s *stage) error {
+	{wire.CreateSIMCheck, nil, func(ctx context.Context, s *matrixTest) error {
 		return errorOf(s.client.SIMChecks.Create(ctx, idverify.SIMCheckParams{PhoneNumber: matchingNumber}))
 	}},
-	{wire.GetSIMCheck, newSIMCheck, func(ctx context.Context, s *stage) error { return errorOf(s.client.SIMChecks.Get(ctx, s.ids[0])) }},
-	{wire.ListSIMChecks, newSIMCheck, func(ctx context.Context, s *stage) error {
+	{wire.GetSIMCheck, newSIMCheck, func(ctx context.Context, s *matrixTest) error { return errorOf(s.client.SIMChecks.Get(ctx, s.ids[0])) }},
+	{wire.ListSIMChecks, newSIMCheck, func(ctx context.Context, s *matrixTest) error {
 		return errorOf(s.client.SIMChecks.List(ctx, idverify.ListOptions{}))
 	}},
-	{wire.ListSIMCheckTraces, newSIMCheck, func(ctx context.Context, s *stage) error { return errorOf(s.client.SIMChecks.Traces(ctx, s.ids[0])) }},
-	{wire.GetSIMCheckTrace, newSIMCheckTrace, func(ctx context.Context, s *stage) error {
+	{wire.ListSIMCheckTraces, newSIMCheck, func(ctx context.Context, s *matrixTest) error {
+		return errorOf(s.client.SIMChecks.Traces(ctx, s.ids[0]))
+	}},
+	{wire.GetSIMCheckTrace, newSIMCheckTrace, func(ctx context.Context, s *matrixTest) error {
 		return errorOf(s.client.SIMChecks.Trace(ctx, s.ids[0], s.ids[1]))
 	}},
-	{wire.LookupDeviceIP, nil, func(ctx context.Context, s *stage) error {
+	{wire.LookupDeviceIP, nil, func(ctx context.Context, s *matrixTest) error {
 		return errorOf(s.client.Reachability.Lookup(ctx, netip.MustParseAddr("203.0.113.8")))
 	}},
-	{wire.GetCountry, nil, func(ctx context.Context, s *stage) error { return errorOf(s.client.Reachability.Country(ctx, "GB")) }},
+	{wire.GetCountry, nil, func(ctx context.Context, s *matrixTest) error {
+		return errorOf(s.client.Reachability.Country(ctx, "GB"))
+	}},
 }
 
 // TestEveryOperationUnderEveryFault is the fault matrix: each operation times 23 faults of its own, 17 of the token request before, connections that cannot be made, and a caller that gives up.
@@ -160,14 +168,14 @@ func TestEveryOperationUnderEveryFault(t *testing.T) {
 		t.Run(m.op.Name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				s := &stage{t: t, srv: sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithJournalLimit(32))}
+				s := &matrixTest{t: t, srv: sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithJournalLimit(32))}
 				for _, row := range faultRows {
-					want := row.withoutRetries
+					want := row.nonIdempotent
 					if retryable(m.op) {
-						want = row.again
+						want = row.idempotent
 					}
-					if m.op.Method == http.MethodDelete && row.empty != "" {
-						want = row.empty
+					if m.op.Method == http.MethodDelete && row.forDelete != "" {
+						want = row.forDelete
 					}
 					s.check(m, "fault "+row.name, m.op, row.fault, want)
 				}
@@ -175,11 +183,11 @@ func TestEveryOperationUnderEveryFault(t *testing.T) {
 					s.check(m, "token fault "+row.name, wire.Token, row.fault, row.want)
 				}
 				// Nothing was written: also a POST is sent again.
-				for _, s.refused = range []int{1, 2} {
-					s.check(m, fmt.Sprintf("connection %d refused", s.refused), m.op, sandboxfake.Fault{}, "ok after 1")
+				for _, s.failDial = range []int{1, 2} {
+					s.check(m, fmt.Sprintf("connection %d refused", s.failDial), m.op, sandboxfake.Fault{}, "ok after 1")
 				}
-				s.refused = 0
-				s.patience = 7 * time.Second
+				s.failDial = 0
+				s.timeout = 7 * time.Second
 				s.check(m, "the caller gives up", m.op, sandboxfake.Fault{Latency: time.Hour}, "given up after 1")
 				s.check(m, "the caller gives up waiting for a token", wire.Token, sandboxfake.Fault{Latency: time.Hour}, "given up after 0")
 				s.check(m, "a wait that the caller has no time for", wire.Token, sandboxfake.Fault{Status: 503, RetryAfter: 8 * time.Second}, "token 503 after 0")
@@ -194,7 +202,7 @@ func retryable(op wire.Operation) bool {
 }
 
 // check has m run into one fault and compares what comes of it.
-func (s *stage) check(m matrixOperation, name string, hit wire.Operation, fault sandboxfake.Fault, want string) {
+func (s *matrixTest) check(m matrixOperation, name string, target wire.Operation, fault sandboxfake.Fault, want string) {
 	s.t.Helper()
 	h := s.srv.HTTPClient()
 	h.Timeout = 30 * time.Second
@@ -202,16 +210,16 @@ func (s *stage) check(m matrixOperation, name string, hit wire.Operation, fault 
 	if m.prepare != nil {
 		s.ids = m.prepare(s)
 	}
-	if s.refused > 0 {
-		h.Transport = refuseConnections(h.Transport.(*http.Transport), s.refused)
+	if s.failDial > 0 {
+		h.Transport = failDialNumber(h.Transport.(*http.Transport), s.failDial)
 	}
 	s.connect(h)
 	before := s.srv.DroppedRequests() + len(s.srv.Requests())
-	remove := s.srv.Inject(sandboxfake.Match{Operation: hit.Name}, fault)
+	remove := s.srv.Inject(sandboxfake.Match{Operation: target.Name}, fault)
 	defer remove()
 	ctx, cancel := s.t.Context(), context.CancelFunc(func() {})
-	if s.patience > 0 {
-		ctx, cancel = context.WithTimeout(ctx, s.patience)
+	if s.timeout > 0 {
+		ctx, cancel = context.WithTimeout(ctx, s.timeout)
 	}
 	defer cancel()
 	began := time.Now()
@@ -219,8 +227,8 @@ func (s *stage) check(m matrixOperation, name string, hit wire.Operation, fault 
 	err := m.do(ctx, s)
 
 	switch took := time.Since(began); {
-	case s.patience > 0 && took > s.patience:
-		s.t.Errorf("%s: it took %v, where the caller waits %v", name, took, s.patience)
+	case s.timeout > 0 && took > s.timeout:
+		s.t.Errorf("%s: it took %v, where the caller waits %v", name, took, s.timeout)
 	case err == nil && took < fault.RetryAfter:
 		s.t.Errorf("%s: it was sent again within %v, where the service asks for %v", name, took, fault.RetryAfter)
 	}
@@ -244,13 +252,13 @@ func (s *stage) check(m matrixOperation, name string, hit wire.Operation, fault 
 }
 
 // connect makes clients that have no token yet.
-func (s *stage) connect(h *http.Client) {
+func (s *matrixTest) connect(h *http.Client) {
 	s.client = s.srv.Client(idverify.WithHTTPClient(h), idverify.WithVersions(idverify.Versions{PhoneCheck: "v0.2", SubscriberCheck: "v0.2"}))
 	s.console = s.srv.Console(idverify.WithHTTPClient(h))
 }
 
 // refusing makes a connection for each request, but not the n-th.
-func refuseConnections(t *http.Transport, n int) *http.Transport {
+func failDialNumber(t *http.Transport, n int) *http.Transport {
 	t = t.Clone()
 	t.DisableKeepAlives = true
 	dial, dials := t.DialContext, 0
@@ -299,45 +307,45 @@ func TestTheFaultMatrixHasEveryOperation(t *testing.T) {
 
 // The preparations.
 
-func newPhoneCheck(s *stage) []string {
+func newPhoneCheck(s *matrixTest) []string {
 	return []string{must(s.client.PhoneChecks.Create(s.t.Context(), idverify.PhoneCheckParams{PhoneNumber: matchingNumber}))(s.t).CheckID}
 }
 
-func newSubscriberCheck(s *stage) []string {
+func newSubscriberCheck(s *matrixTest) []string {
 	return []string{must(s.client.SubscriberChecks.Create(s.t.Context(), idverify.SubscriberCheckParams{PhoneNumber: matchingNumber}))(s.t).CheckID}
 }
 
-func newSIMCheck(s *stage) []string {
+func newSIMCheck(s *matrixTest) []string {
 	return []string{must(s.client.SIMChecks.Create(s.t.Context(), idverify.SIMCheckParams{PhoneNumber: matchingNumber}))(s.t).CheckID}
 }
 
-func newOpenedPhoneCheck(s *stage) []string {
+func newOpenedPhoneCheck(s *matrixTest) []string {
 	check := must(s.client.PhoneChecks.Create(s.t.Context(), idverify.PhoneCheckParams{PhoneNumber: matchingNumber}))(s.t)
 	return []string{check.CheckID, s.open(check.CheckURL)}
 }
 
-func newOpenedSubscriberCheck(s *stage) []string {
+func newOpenedSubscriberCheck(s *matrixTest) []string {
 	check := must(s.client.SubscriberChecks.Create(s.t.Context(), idverify.SubscriberCheckParams{PhoneNumber: matchingNumber}))(s.t)
 	return []string{check.CheckID, s.open(check.CheckURL)}
 }
 
-func newPhoneCheckTrace(s *stage) []string {
+func newPhoneCheckTrace(s *matrixTest) []string {
 	id := newPhoneCheck(s)[0]
 	return []string{id, must(s.client.PhoneChecks.Traces(s.t.Context(), id))(s.t)[0].TraceID}
 }
 
-func newSubscriberCheckTrace(s *stage) []string {
+func newSubscriberCheckTrace(s *matrixTest) []string {
 	id := newSubscriberCheck(s)[0]
 	return []string{id, must(s.client.SubscriberChecks.Traces(s.t.Context(), id))(s.t)[0].TraceID}
 }
 
-func newSIMCheckTrace(s *stage) []string {
+func newSIMCheckTrace(s *matrixTest) []string {
 	id := newSIMCheck(s)[0]
 	return []string{id, must(s.client.SIMChecks.Traces(s.t.Context(), id))(s.t)[0].TraceID}
 }
 
 // open opens a Check URL and returns the code that the device gets.
-func (s *stage) open(checkURL string) (code string) {
+func (s *matrixTest) open(checkURL string) (code string) {
 	visit := must(s.srv.Device().Open(s.t.Context(), checkURL))(s.t)
 	var body struct{ Code string }
 	if err := json.Unmarshal(visit.Body, &body); err != nil || body.Code == "" {

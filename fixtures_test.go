@@ -253,7 +253,7 @@ func operations(t testing.TB) []operation {
 }
 
 // scopeOf is the scope that a token request asks for.
-func scopeOf(t testing.TB, r seen) string {
+func scopeOf(t testing.TB, r recordedRequest) string {
 	t.Helper()
 	_, rest, ok := strings.Cut(string(r.body), "name=\"scope\"\r\n\r\n")
 	if !ok {

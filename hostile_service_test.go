@@ -19,7 +19,7 @@ import (
 )
 
 // hostile is a service, or an attacker in its place, that tries to exhaust its callers.
-type hostile struct {
+type hostileServer struct {
 	attack
 	base     string
 	http     *http.Client
@@ -32,11 +32,11 @@ type attack struct {
 	token, respond, keySet http.HandlerFunc // a nil token handler issues a good token
 }
 
-// newHostile serves a in memory. Its client is the default one of NewClient, except that it dials
+// newHostileServer serves a in memory. Its client is the default one of NewClient, except that it dials
 // the fake network and speaks HTTP/1.1, because some attacks take over the connection.
-func newHostile(t testing.TB, a attack) *hostile {
+func newHostileServer(t testing.TB, a attack) *hostileServer {
 	t.Helper()
-	h := &hostile{attack: a}
+	h := &hostileServer{attack: a}
 	t.Cleanup(h.handlers.Wait) // after the server, which does not wait for hijacked connections
 	srv := sandboxfake.New(t, sandboxfake.WithInMemory())
 	fake := srv.HTTPClient().Transport.(*http.Transport)
@@ -51,7 +51,7 @@ func newHostile(t testing.TB, a attack) *hostile {
 	return h
 }
 
-func (h *hostile) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (h *hostileServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.handlers.Add(1)
 	defer h.handlers.Done()
 	switch {
@@ -97,28 +97,28 @@ func (b *countedBody) Read(p []byte) (int, error) {
 
 const keySetPath = "/.well-known/jwks.json"
 
-func (h *hostile) client(t testing.TB) *idverify.Client {
+func (h *hostileServer) client(t testing.TB) *idverify.Client {
 	t.Helper()
 	return must(idverify.NewClient(h.base, credentials, idverify.WithHTTPClient(h.http), idverify.WithRetry(idverify.RetryPolicy{MaxAttempts: 1})))(t)
 }
 
 // get reads a PhoneCheck.
-func (h *hostile) get(ctx context.Context, t testing.TB) error {
+func (h *hostileServer) get(ctx context.Context, t testing.TB) error {
 	return errorOf(h.client(t).PhoneChecks.Get(ctx, "a"))
 }
 
 // list reads a page of PhoneChecks.
-func (h *hostile) list(ctx context.Context, t testing.TB) error {
+func (h *hostileServer) list(ctx context.Context, t testing.TB) error {
 	return errorOf(h.client(t).PhoneChecks.List(ctx, idverify.ListOptions{}))
 }
 
 // reach looks an address up.
-func (h *hostile) reach(ctx context.Context, t testing.TB) error {
+func (h *hostileServer) reach(ctx context.Context, t testing.TB) error {
 	return errorOf(h.client(t).Reachability.Lookup(ctx, netip.MustParseAddr("192.0.2.1")))
 }
 
 // key looks a signing key up.
-func (h *hostile) key(ctx context.Context, t testing.TB) error {
+func (h *hostileServer) key(ctx context.Context, t testing.TB) error {
 	keys := must(signature.NewJWKS(h.base+keySetPath, &signature.JWKSOptions{HTTPClient: h.http}))(t)
 	return errorOf(keys.PublicKey(ctx, "key-1"))
 }

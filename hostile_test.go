@@ -59,44 +59,44 @@ func TestHostileAnswersCostBoundedMemory(t *testing.T) {
 	for _, tt := range []struct {
 		name            string
 		attack          attack
-		do              func(*hostile, context.Context, testing.TB) error
+		do              func(*hostileServer, context.Context, testing.TB) error
 		read, allocated int64 // bytes, at most
 	}{
-		{"endless body", attack{respond: endless(200)}, (*hostile).get, maxBody + 1, forBody},
-		{"endless error body", attack{respond: endless(500)}, (*hostile).get, maxErrorBody + 1, forErrorBody},
-		{"compression bomb", attack{respond: bomb(200)}, (*hostile).get, maxBody + 1, forBody},
-		{"compression bomb as error", attack{respond: bomb(403)}, (*hostile).get, maxErrorBody + 1, forErrorBody},
-		{"endless token", attack{token: endless(200)}, (*hostile).get, maxErrorBody + 1, forErrorBody},
-		{"endless token error", attack{token: endless(401)}, (*hostile).get, maxErrorBody + 1, forErrorBody},
-		{"compression bomb as token", attack{token: bomb(200)}, (*hostile).get, maxErrorBody + 1, forErrorBody},
-		{"endless redirect", attack{respond: endless(302)}, (*hostile).get, maxErrorBody + 1, forErrorBody},
-		{"endless header", attack{respond: rawResponse("HTTP/1.1 200 OK\r\nX-A: ", strings.Repeat("a", 32*kib), 0)}, (*hostile).get, 0, forHeaders},
-		{"endless headers", attack{respond: rawResponse("HTTP/1.1 200 OK\r\n", strings.Repeat("X-A: a\r\n", 4*kib), 0)}, (*hostile).get, 0, forHeaders},
-		{"endless early hints", attack{respond: rawResponse("", "HTTP/1.1 103 Early Hints\r\nLink: a\r\n\r\n", 0)}, (*hostile).get, 0, forHeaders},
+		{"endless body", attack{respond: endless(200)}, (*hostileServer).get, maxBody + 1, forBody},
+		{"endless error body", attack{respond: endless(500)}, (*hostileServer).get, maxErrorBody + 1, forErrorBody},
+		{"compression bomb", attack{respond: bomb(200)}, (*hostileServer).get, maxBody + 1, forBody},
+		{"compression bomb as error", attack{respond: bomb(403)}, (*hostileServer).get, maxErrorBody + 1, forErrorBody},
+		{"endless token", attack{token: endless(200)}, (*hostileServer).get, maxErrorBody + 1, forErrorBody},
+		{"endless token error", attack{token: endless(401)}, (*hostileServer).get, maxErrorBody + 1, forErrorBody},
+		{"compression bomb as token", attack{token: bomb(200)}, (*hostileServer).get, maxErrorBody + 1, forErrorBody},
+		{"endless redirect", attack{respond: endless(302)}, (*hostileServer).get, maxErrorBody + 1, forErrorBody},
+		{"endless header", attack{respond: rawResponse("HTTP/1.1 200 OK\r\nX-A: ", strings.Repeat("a", 32*kib), 0)}, (*hostileServer).get, 0, forHeaders},
+		{"endless headers", attack{respond: rawResponse("HTTP/1.1 200 OK\r\n", strings.Repeat("X-A: a\r\n", 4*kib), 0)}, (*hostileServer).get, 0, forHeaders},
+		{"endless early hints", attack{respond: rawResponse("", "HTTP/1.1 103 Early Hints\r\nLink: a\r\n\r\n", 0)}, (*hostileServer).get, 0, forHeaders},
 
-		{"deep JSON", attack{respond: respondWithBody(strings.Repeat(`{"a":`, mib))}, (*hostile).get, maxBody + 1, forBody},
-		{"long number", attack{respond: respondWithBody(`{"check_id":"a","status":"PENDING","ttl":` + strings.Repeat("9", mib) + `}`)}, (*hostile).get, maxBody + 1, forBody},
-		{"page of three million items", attack{respond: respondWithBody(pageOf(3*mib, "{}"))}, (*hostile).list, maxBody + 1, forBody},
-		{"compressed page of three million items", attack{respond: gzipped(pageOf(3*mib, "{}"))}, (*hostile).list, maxBody + 1, forBody},
-		{"three million products", attack{respond: respondWithBody(`{"products":[` + strings.Repeat("{},", 3*mib) + `{}]}`)}, (*hostile).reach, maxBody + 1, forBody},
-		{"page of as many items as allowed", attack{respond: respondWithBody(pageOf(maxValues/2-10, "{}"))}, (*hostile).list, maxBody + 1, forValues},
-		{"page of as many numbers as allowed", attack{respond: respondWithBody(pageOf(maxValues-10, "0"))}, (*hostile).list, maxBody + 1, forValues},
-		{"page of one number too many", attack{respond: respondWithBody(pageOf(maxValues, "0"))}, (*hostile).list, maxBody + 1, forRejected},
+		{"deep JSON", attack{respond: respondWithBody(strings.Repeat(`{"a":`, mib))}, (*hostileServer).get, maxBody + 1, forBody},
+		{"long number", attack{respond: respondWithBody(`{"check_id":"a","status":"PENDING","ttl":` + strings.Repeat("9", mib) + `}`)}, (*hostileServer).get, maxBody + 1, forBody},
+		{"page of three million items", attack{respond: respondWithBody(pageOf(3*mib, "{}"))}, (*hostileServer).list, maxBody + 1, forBody},
+		{"compressed page of three million items", attack{respond: gzipped(pageOf(3*mib, "{}"))}, (*hostileServer).list, maxBody + 1, forBody},
+		{"three million products", attack{respond: respondWithBody(`{"products":[` + strings.Repeat("{},", 3*mib) + `{}]}`)}, (*hostileServer).reach, maxBody + 1, forBody},
+		{"page of as many items as allowed", attack{respond: respondWithBody(pageOf(maxValues/2-10, "{}"))}, (*hostileServer).list, maxBody + 1, forValues},
+		{"page of as many numbers as allowed", attack{respond: respondWithBody(pageOf(maxValues-10, "0"))}, (*hostileServer).list, maxBody + 1, forValues},
+		{"page of one number too many", attack{respond: respondWithBody(pageOf(maxValues, "0"))}, (*hostileServer).list, maxBody + 1, forRejected},
 
-		{"endless key set", attack{keySet: endless(200)}, (*hostile).key, maxKeySet + 1, forKeySet},
-		{"endless key set error", attack{keySet: endless(500)}, (*hostile).key, 0, forRejected},
-		{"compression bomb as key set", attack{keySet: bomb(200)}, (*hostile).key, maxKeySet + 1, forKeySet},
-		{"endless redirect of the key set", attack{keySet: endless(302)}, (*hostile).key, 0, forRejected},
-		{"deep key set", attack{keySet: respondWithBody(`{"keys":` + strings.Repeat("[", mib-10))}, (*hostile).key, maxKeySet + 1, forKeySet},
-		{"half a million numbers as keys", attack{keySet: respondWithBody(keysOf(mib/2-kib, "0"))}, (*hostile).key, maxKeySet + 1, forKeySet},
-		{"18,000 malformed keys", attack{keySet: respondWithBody(keysOf(18_000, `{"kty":"RSA"}`))}, (*hostile).key, maxKeySet + 1, forKeySet},
-		{"as many malformed keys as allowed", attack{keySet: respondWithBody(keysOf(maxKeySetValues/2-10, `{"kty":"RSA"}`))}, (*hostile).key, maxKeySet + 1, forKeySetValues},
-		{"as many numbers as keys as allowed", attack{keySet: respondWithBody(keysOf(maxKeySetValues-10, "0"))}, (*hostile).key, maxKeySet + 1, forKeySetValues},
-		{"one number too many as keys", attack{keySet: respondWithBody(keysOf(maxKeySetValues, "0"))}, (*hostile).key, maxKeySet + 1, forRejected},
-		{"key of six million bits", attack{keySet: respondWithBody(hugeKey)}, (*hostile).key, maxKeySet + 1, forHugeKey},
+		{"endless key set", attack{keySet: endless(200)}, (*hostileServer).key, maxKeySet + 1, forKeySet},
+		{"endless key set error", attack{keySet: endless(500)}, (*hostileServer).key, 0, forRejected},
+		{"compression bomb as key set", attack{keySet: bomb(200)}, (*hostileServer).key, maxKeySet + 1, forKeySet},
+		{"endless redirect of the key set", attack{keySet: endless(302)}, (*hostileServer).key, 0, forRejected},
+		{"deep key set", attack{keySet: respondWithBody(`{"keys":` + strings.Repeat("[", mib-10))}, (*hostileServer).key, maxKeySet + 1, forKeySet},
+		{"half a million numbers as keys", attack{keySet: respondWithBody(keysOf(mib/2-kib, "0"))}, (*hostileServer).key, maxKeySet + 1, forKeySet},
+		{"18,000 malformed keys", attack{keySet: respondWithBody(keysOf(18_000, `{"kty":"RSA"}`))}, (*hostileServer).key, maxKeySet + 1, forKeySet},
+		{"as many malformed keys as allowed", attack{keySet: respondWithBody(keysOf(maxKeySetValues/2-10, `{"kty":"RSA"}`))}, (*hostileServer).key, maxKeySet + 1, forKeySetValues},
+		{"as many numbers as keys as allowed", attack{keySet: respondWithBody(keysOf(maxKeySetValues-10, "0"))}, (*hostileServer).key, maxKeySet + 1, forKeySetValues},
+		{"one number too many as keys", attack{keySet: respondWithBody(keysOf(maxKeySetValues, "0"))}, (*hostileServer).key, maxKeySet + 1, forRejected},
+		{"key of six million bits", attack{keySet: respondWithBody(hugeKey)}, (*hostileServer).key, maxKeySet + 1, forHugeKey},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			h := newHostile(t, tt.attack)
+			h := newHostileServer(t, tt.attack)
 			allocated := allocatedBytes()
 
 			err := tt.do(h, t.Context(), t)
@@ -132,7 +132,7 @@ func TestClient_BoundsResponseHeaders(t *testing.T) {
 	} {
 		t.Run(fmt.Sprint(tt.size/kib, " KiB"), func(t *testing.T) {
 			t.Parallel()
-			h := newHostile(t, attack{respond: manyHeaders(tt.size, check)})
+			h := newHostileServer(t, attack{respond: manyHeaders(tt.size, check)})
 
 			err := h.get(t.Context(), t)
 
@@ -157,24 +157,24 @@ func TestSlowAnswersTakeTheCallersTimeAtMost(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		attack  attack
-		do      func(*hostile, context.Context, testing.TB) error
+		do      func(*hostileServer, context.Context, testing.TB) error
 		unasked time.Duration // how long it takes at most when the caller sets no deadline
 	}{
-		{"silence", attack{respond: silence}, (*hostile).get, 30 * time.Second},
-		{"a dripping header", attack{respond: rawResponse("HTTP/1.1 200 OK\r\nX-A: ", "a", time.Second)}, (*hostile).get, 30 * time.Second},
-		{"dripping early hints", attack{respond: rawResponse("", "HTTP/1.1 103 Early Hints\r\n\r\n", time.Second)}, (*hostile).get, 30 * time.Second},
-		{"a dripping body", attack{respond: rawResponse(body, " ", time.Second)}, (*hostile).get, 30 * time.Second},
-		{"a dripping refusal", attack{respond: rawResponse(strings.Replace(body, "200", "500", 1), " ", time.Second)}, (*hostile).get, 30 * time.Second},
-		{"a silent token", attack{token: silence}, (*hostile).get, 30 * time.Second},
-		{"a dripping token", attack{token: rawResponse(body, " ", time.Second)}, (*hostile).get, 30 * time.Second},
-		{"a silent key set", attack{keySet: silence}, (*hostile).key, 3 * time.Second},
-		{"a dripping key set", attack{keySet: rawResponse(body, " ", time.Second)}, (*hostile).key, 3 * time.Second},
+		{"silence", attack{respond: silence}, (*hostileServer).get, 30 * time.Second},
+		{"a dripping header", attack{respond: rawResponse("HTTP/1.1 200 OK\r\nX-A: ", "a", time.Second)}, (*hostileServer).get, 30 * time.Second},
+		{"dripping early hints", attack{respond: rawResponse("", "HTTP/1.1 103 Early Hints\r\n\r\n", time.Second)}, (*hostileServer).get, 30 * time.Second},
+		{"a dripping body", attack{respond: rawResponse(body, " ", time.Second)}, (*hostileServer).get, 30 * time.Second},
+		{"a dripping refusal", attack{respond: rawResponse(strings.Replace(body, "200", "500", 1), " ", time.Second)}, (*hostileServer).get, 30 * time.Second},
+		{"a silent token", attack{token: silence}, (*hostileServer).get, 30 * time.Second},
+		{"a dripping token", attack{token: rawResponse(body, " ", time.Second)}, (*hostileServer).get, 30 * time.Second},
+		{"a silent key set", attack{keySet: silence}, (*hostileServer).key, 3 * time.Second},
+		{"a dripping key set", attack{keySet: rawResponse(body, " ", time.Second)}, (*hostileServer).key, 3 * time.Second},
 	} {
 		for _, deadline := range []time.Duration{2 * time.Second, 0} {
 			t.Run(fmt.Sprint(tt.name, ", deadline ", deadline), func(t *testing.T) {
 				t.Parallel()
 				synctest.Test(t, func(t *testing.T) {
-					h := newHostile(t, tt.attack)
+					h := newHostileServer(t, tt.attack)
 					ctx, cancel, want := t.Context(), func() {}, tt.unasked
 					if deadline > 0 {
 						ctx, cancel = context.WithTimeout(ctx, deadline)
@@ -216,8 +216,8 @@ func TestNothingFollowsARedirect(t *testing.T) {
 				srv := sandboxfake.New(t, sandboxfake.WithInMemory())
 				srv.Handle("elsewhere.sandbox.test", http.HandlerFunc(func(http.ResponseWriter, *http.Request) { elsewhere.Add(1) }))
 				base := srv.Handle("hostile.sandbox.test", http.HandlerFunc(redirect))
-				good := newHostile(t, attack{respond: redirect})
-				toToken := &hostile{base: base, http: srv.HTTPClient()}
+				good := newHostileServer(t, attack{respond: redirect})
+				toToken := &hostileServer{base: base, http: srv.HTTPClient()}
 				keys := must(signature.NewJWKS(base+keySetPath, &signature.JWKSOptions{HTTPClient: srv.HTTPClient()}))(t)
 
 				getErr := good.get(t.Context(), t)

@@ -18,8 +18,8 @@ import (
 // aFault is what a server or proxy does to a request instead of responding.
 type streamFault struct {
 	name  string
-	at    rawEvent
-	apply func(*rawStream)
+	at    http2Event
+	apply func(*http2Stream)
 }
 
 // streamFaults returns the ways to fail a request over HTTP/2, before and after it is complete:
@@ -29,16 +29,16 @@ func streamFaults() []streamFault {
 	var faults []streamFault
 	for _, at := range []struct {
 		name  string
-		event rawEvent
+		event http2Event
 	}{{"before END_STREAM", headersReceived}, {"after END_STREAM", requestReceived}} {
-		add := func(name string, apply func(*rawStream)) {
+		add := func(name string, apply func(*http2Stream)) {
 			faults = append(faults, streamFault{name + " " + at.name, at.event, apply})
 		}
 		for code := http2.ErrCodeNo; code <= http2.ErrCodeHTTP11Required; code++ {
-			add("RST_STREAM "+code.String(), func(s *rawStream) { s.reset(code) })
+			add("RST_STREAM "+code.String(), func(s *http2Stream) { s.reset(code) })
 		}
 		for _, code := range []http2.ErrCode{http2.ErrCodeNo, http2.ErrCodeProtocol, http2.ErrCodeEnhanceYourCalm} {
-			add("GOAWAY before the stream "+code.String(), func(s *rawStream) {
+			add("GOAWAY before the stream "+code.String(), func(s *http2Stream) {
 				s.ended = true
 				s.WriteGoAway(max(s.id, 2)-2, code, nil)
 			})
@@ -47,13 +47,13 @@ func streamFaults() []streamFault {
 				"at the stream":      func(id uint32) uint32 { return id },
 				"after every stream": func(uint32) uint32 { return 1<<31 - 1 },
 			} {
-				add("GOAWAY "+position+", then closed "+code.String(), func(s *rawStream) {
+				add("GOAWAY "+position+", then closed "+code.String(), func(s *http2Stream) {
 					s.WriteGoAway(last(s.id), code, nil)
 					s.conn.Close()
 				})
 			}
 		}
-		add("connection closed", func(s *rawStream) { s.conn.Close() })
+		add("connection closed", func(s *http2Stream) { s.conn.Close() })
 	}
 	return faults
 }
@@ -62,37 +62,37 @@ func streamFaults() []streamFault {
 type http2Operation struct {
 	name, method string
 	response     string
-	call         func(context.Context, rawClients) error
+	call         func(context.Context, http2Clients) error
 }
 
 var (
-	createOperation = http2Operation{"Create", http.MethodPost, `{"check_id":"c","status":"ACCEPTED"}`, func(ctx context.Context, c rawClients) error {
+	createOperation = http2Operation{"Create", http.MethodPost, `{"check_id":"c","status":"ACCEPTED"}`, func(ctx context.Context, c http2Clients) error {
 		_, err := c.client.PhoneChecks.Create(ctx, createParams)
 		return err
 	}}
-	completeOperation = http2Operation{"Complete", http.MethodPatch, `{"check_id":"c","status":"COMPLETED","match":true}`, func(ctx context.Context, c rawClients) error {
+	completeOperation = http2Operation{"Complete", http.MethodPatch, `{"check_id":"c","status":"COMPLETED","match":true}`, func(ctx context.Context, c http2Clients) error {
 		_, err := c.client.PhoneChecks.Complete(ctx, "c", "code")
 		return err
 	}}
-	resetOperation = http2Operation{"Reset", http.MethodPost, `{"client_id":"client","client_secret":"another-secret"}`, func(ctx context.Context, c rawClients) error {
+	resetOperation = http2Operation{"Reset", http.MethodPost, `{"client_id":"client","client_secret":"another-secret"}`, func(ctx context.Context, c http2Clients) error {
 		_, err := c.console.WorkspaceCredentials.ResetSecret(ctx, "member", "client")
 		return err
 	}}
-	getOperation = http2Operation{"Get", http.MethodGet, `{"check_id":"c","status":"COMPLETED","match":true}`, func(ctx context.Context, c rawClients) error {
+	getOperation = http2Operation{"Get", http.MethodGet, `{"check_id":"c","status":"COMPLETED","match":true}`, func(ctx context.Context, c http2Clients) error {
 		_, err := c.client.PhoneChecks.Get(ctx, "c")
 		return err
 	}}
-	deleteOperation = http2Operation{"Delete", http.MethodDelete, "", func(ctx context.Context, c rawClients) error {
+	deleteOperation = http2Operation{"Delete", http.MethodDelete, "", func(ctx context.Context, c http2Clients) error {
 		return c.console.ProjectCredentials.Delete(ctx, "project", "client")
 	}}
-	putOperation = http2Operation{"UpdateAccount", http.MethodPut, `{"company_name":"c"}`, func(ctx context.Context, c rawClients) error {
+	putOperation = http2Operation{"UpdateAccount", http.MethodPut, `{"company_name":"c"}`, func(ctx context.Context, c http2Clients) error {
 		_, err := c.console.Billing.UpdateAccount(ctx, idverify.BillingAccount{CompanyName: "c"})
 		return err
 	}}
 )
 
-// fastRetry has the default number of attempts, and waits that a test can afford.
-var fastRetry = idverify.RetryPolicy{MinWait: time.Microsecond, MaxWait: time.Millisecond}
+// defaultRetries has the default number of attempts, and waits that a test can afford.
+var defaultRetries = idverify.RetryPolicy{MinWait: time.Microsecond, MaxWait: time.Millisecond}
 
 // A POST or PATCH that was written completely is never written again, whatever HTTP/2 promises
 // about the stream: a proxy may send REFUSED_STREAM after its backend has processed the request.
@@ -103,7 +103,7 @@ func TestClient_WritesOnceOverHTTP2(t *testing.T) {
 			for _, then := range []string{"then a response", "always"} {
 				t.Run(fmt.Sprintf("%s/%s/%s", op.name, fault.name, then), func(t *testing.T) {
 					t.Parallel()
-					srv := newRawHTTP2(t, withToken(func(s *rawStream, event rawEvent) {
+					srv := newHTTP2Server(t, withToken(func(s *http2Stream, event http2Event) {
 						switch {
 						case event == fault.at && (s.number == 1 || then == "always"):
 							fault.apply(s)
@@ -114,7 +114,7 @@ func TestClient_WritesOnceOverHTTP2(t *testing.T) {
 
 					ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 					defer cancel()
-					err := op.call(ctx, srv.clients(t, idverify.WithRetry(fastRetry)))
+					err := op.call(ctx, srv.clients(t, idverify.WithRetry(defaultRetries)))
 
 					srv.wait()
 					switch n := srv.received(op.method); {
@@ -145,7 +145,7 @@ func TestClient_LimitsWritesOverHTTP2(t *testing.T) {
 		for _, fault := range streamFaults() {
 			t.Run(op.name+"/"+fault.name, func(t *testing.T) {
 				t.Parallel()
-				srv := newRawHTTP2(t, withToken(func(s *rawStream, event rawEvent) {
+				srv := newHTTP2Server(t, withToken(func(s *http2Stream, event http2Event) {
 					if event == fault.at {
 						fault.apply(s)
 					}
@@ -174,7 +174,7 @@ func TestClient_LimitsTokenWritesOverHTTP2(t *testing.T) {
 	for _, fault := range streamFaults() {
 		t.Run(fault.name, func(t *testing.T) {
 			t.Parallel()
-			srv := newRawHTTP2(t, func(s *rawStream, event rawEvent) {
+			srv := newHTTP2Server(t, func(s *http2Stream, event http2Event) {
 				if event == fault.at {
 					fault.apply(s)
 				}
@@ -205,7 +205,7 @@ func TestClient_RepeatsLostWrite(t *testing.T) {
 		t.Run(op.name, func(t *testing.T) {
 			t.Parallel()
 			var tokens atomic.Int32
-			srv := newRawHTTP2(t, func(s *rawStream, event rawEvent) {
+			srv := newHTTP2Server(t, func(s *http2Stream, event http2Event) {
 				switch {
 				case event != requestReceived:
 				case s.path == tokenPath && tokens.Add(1) == 1, s.path != tokenPath && s.number == 1:
@@ -236,7 +236,7 @@ func TestClient_DeletedByLostWrite(t *testing.T) {
 	}{{deleteOperation, nil}, {getOperation, idverify.ErrNotFound}} {
 		t.Run(tt.op.name, func(t *testing.T) {
 			t.Parallel()
-			srv := newRawHTTP2(t, withToken(func(s *rawStream, event rawEvent) {
+			srv := newHTTP2Server(t, withToken(func(s *http2Stream, event http2Event) {
 				switch {
 				case event != requestReceived:
 				case s.number == 1:
@@ -262,14 +262,14 @@ func TestClient_SurvivesDeadIdleConnection(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name string
-		kill func(*rawStream)
+		kill func(*http2Stream)
 	}{
-		{"GOAWAY", func(s *rawStream) { s.WriteGoAway(s.id, http2.ErrCodeNo, nil); s.conn.Close() }},
-		{"closed", func(s *rawStream) { s.conn.Close() }},
+		{"GOAWAY", func(s *http2Stream) { s.WriteGoAway(s.id, http2.ErrCodeNo, nil); s.conn.Close() }},
+		{"closed", func(s *http2Stream) { s.conn.Close() }},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			srv := newRawHTTP2(t, withToken(func(s *rawStream, event rawEvent) {
+			srv := newHTTP2Server(t, withToken(func(s *http2Stream, event http2Event) {
 				switch {
 				case event != requestReceived:
 				case s.method == http.MethodGet:
@@ -279,7 +279,7 @@ func TestClient_SurvivesDeadIdleConnection(t *testing.T) {
 					s.respond(http.StatusCreated, createOperation.response)
 				}
 			}))
-			c := srv.clients(t, idverify.WithRetry(fastRetry))
+			c := srv.clients(t, idverify.WithRetry(defaultRetries))
 			if err := getOperation.call(t.Context(), c); err != nil {
 				t.Fatal(err)
 			}

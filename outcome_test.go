@@ -133,7 +133,7 @@ func TestClient_ReportsTimeoutOnlyAtDeadline(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				errReset := errors.New("connection reset by peer")
-				transport := inProcessTransport(func(r *http.Request) (*http.Response, error) {
+				transport := tokenTransport(func(r *http.Request) (*http.Response, error) {
 					select {
 					case <-time.After(tt.after):
 						return nil, errReset
@@ -141,7 +141,7 @@ func TestClient_ReportsTimeoutOnlyAtDeadline(t *testing.T) {
 						return nil, errors.New("net/http: request canceled")
 					}
 				})
-				c := inProcess(t, nil, withoutRetries, idverify.WithHTTPClient(&http.Client{Transport: transport, Timeout: tt.timeout}))
+				c := newTransportClient(t, nil, withoutRetries, idverify.WithHTTPClient(&http.Client{Transport: transport, Timeout: tt.timeout}))
 				ctx := t.Context()
 				if tt.deadline > 0 {
 					var cancel context.CancelFunc
@@ -187,7 +187,7 @@ func TestRetryPolicy_Backoff(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var last time.Time
 				var waits []time.Duration
-				c := inProcess(t, func(*http.Request) (*http.Response, error) {
+				c := newTransportClient(t, func(*http.Request) (*http.Response, error) {
 					if now := time.Now(); !last.IsZero() {
 						waits = append(waits, now.Sub(last))
 					}
@@ -239,7 +239,7 @@ func TestClient_ClosesBodies(t *testing.T) {
 			t.Parallel()
 			var opened, closed atomic.Int32
 			c, err := idverify.NewClient("https://idverify.sandbox.test", credentials, idverify.WithRetry(fastRetries), idverify.WithHTTPClient(&http.Client{
-				Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+				Transport: roundTripperFunc(func(r *http.Request) (*http.Response, error) {
 					body := bodies[1]
 					if r.URL.Path == tokenPath {
 						body = bodies[0]
@@ -319,7 +319,7 @@ func TestClient_UnusualStatus(t *testing.T) {
 	t.Parallel()
 	const check = `{"check_id":"c","status":"COMPLETED","match":true}`
 	for status, success := range map[int]bool{0: false, 9: false, 199: false, 200: true, 299: true, 300: false, 600: false} {
-		c := inProcess(t, func(*http.Request) (*http.Response, error) { return response(status, []byte(check)), nil })
+		c := newTransportClient(t, func(*http.Request) (*http.Response, error) { return response(status, []byte(check)), nil })
 
 		_, err := c.PhoneChecks.Get(t.Context(), "c")
 
@@ -337,7 +337,7 @@ func TestClient_TokenDroppedTwice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tokens := 0
 		slow := make(chan struct{})
-		c, err := idverify.NewClient("https://idverify.sandbox.test", credentials, idverify.WithHTTPClient(&http.Client{Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+		c, err := idverify.NewClient("https://idverify.sandbox.test", credentials, idverify.WithHTTPClient(&http.Client{Transport: roundTripperFunc(func(r *http.Request) (*http.Response, error) {
 			switch {
 			case r.URL.Path != tokenPath:
 				if strings.HasSuffix(r.URL.Path, "/slow") {
@@ -376,7 +376,7 @@ func TestClient_TokenRequestHonorsTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, err := idverify.NewClient("https://idverify.sandbox.test", credentials, idverify.WithRetry(idverify.RetryPolicy{MaxAttempts: 1}), idverify.WithHTTPClient(&http.Client{
 			Timeout:   5 * time.Second,
-			Transport: roundTripper(func(r *http.Request) (*http.Response, error) { <-r.Context().Done(); return nil, r.Context().Err() }),
+			Transport: roundTripperFunc(func(r *http.Request) (*http.Response, error) { <-r.Context().Done(); return nil, r.Context().Err() }),
 		}))
 		if err != nil {
 			t.Fatal(err)

@@ -200,7 +200,7 @@ func TestPhoneCheckService_AllStopsAtEmptyPages(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			requests := 0
-			c := inProcess(t, func(r *http.Request) (*http.Response, error) {
+			c := newTransportClient(t, func(r *http.Request) (*http.Response, error) {
 				if requests++; requests > 100 {
 					return response(400, nil), nil // else this test would not end either
 				}
@@ -234,7 +234,7 @@ func TestPhoneCheckService_TracesAreBounded(t *testing.T) {
 	t.Parallel()
 	page := `"_embedded":{"traces":[` + strings.Repeat(`{"trace_id":"a","logs":[]},`, 99) + `{"trace_id":"a","logs":[]}]}}`
 	for pages, want := range map[int]bool{100: true, 101: false} {
-		c := inProcess(t, func(r *http.Request) (*http.Response, error) {
+		c := newTransportClient(t, func(r *http.Request) (*http.Response, error) {
 			return response(200, fmt.Appendf(nil, `{"page":{"number":%s,"total_pages":%d},%s`, r.URL.Query().Get("page"), pages, page)), nil
 		})
 

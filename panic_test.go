@@ -66,7 +66,7 @@ func TestClient_SurvivesPanicInTokenFetch(t *testing.T) {
 						}
 					}
 					e := newMemoryService()
-					transport := roundTripper(func(r *http.Request) (*http.Response, error) {
+					transport := roundTripperFunc(func(r *http.Request) (*http.Response, error) {
 						if r.URL.Path == tokenPath {
 							time.Sleep(time.Second) // until every caller waits
 							fail("transport")
@@ -142,7 +142,7 @@ func TestClient_NamesPanickingFunction(t *testing.T) {
 	}
 }
 
-type brokenTransport struct{ tripper *roundTripper }
+type brokenTransport struct{ tripper *roundTripperFunc }
 
 func (b brokenTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return (*b.tripper)(r)
@@ -157,7 +157,7 @@ func TestClient_SurvivesPanicInTokenRefresh(t *testing.T) {
 				e := newMemoryService()
 				failing := false
 				fetches := 0
-				c, err := idverify.NewClient("https://idverify.sandbox.test", credentials, idverify.WithHTTPClient(&http.Client{Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+				c, err := idverify.NewClient("https://idverify.sandbox.test", credentials, idverify.WithHTTPClient(&http.Client{Transport: roundTripperFunc(func(r *http.Request) (*http.Response, error) {
 					if fetches++; failing {
 						end()
 					}
@@ -199,7 +199,7 @@ func TestClient_PassesOnPanicOfCaller(t *testing.T) {
 	}
 	for name, opt := range map[string]func(fail func()) []idverify.Option{
 		"transport": func(fail func()) []idverify.Option {
-			return []idverify.Option{idverify.WithHTTPClient(&http.Client{Transport: inProcessTransport(func(*http.Request) (*http.Response, error) {
+			return []idverify.Option{idverify.WithHTTPClient(&http.Client{Transport: tokenTransport(func(*http.Request) (*http.Response, error) {
 				fail()
 				return response(200, []byte(`{"check_id":"a","status":"COMPLETED"}`)), nil
 			})})}

@@ -20,13 +20,13 @@ import (
 	idverify "github.com/idverify/idverify-go"
 )
 
-// rawHTTP2 is an HTTP/2 server that misbehaves frame by frame: it does nothing but call react.
-type rawHTTP2 struct {
+// http2Server is an HTTP/2 server that misbehaves frame by frame: it does nothing but call react.
+type http2Server struct {
 	listener  net.Listener
 	tls       *httptest.Server // for its certificate
 	settings  []http2.Setting
 	transport *http.Transport
-	react     func(*rawStream, rawEvent)
+	react     func(*http2Stream, http2Event)
 
 	conns sync.WaitGroup
 
@@ -37,16 +37,16 @@ type rawHTTP2 struct {
 	streams  int            // requests whose headers arrived, except those for a token
 }
 
-// rawEvent is the part of a request that has just arrived.
-type rawEvent int
+// http2Event is the part of a request that has just arrived.
+type http2Event int
 
 const (
-	headersReceived rawEvent = iota // the request is not complete yet
+	headersReceived http2Event = iota // the request is not complete yet
 	requestReceived
 )
 
-// rawStream is one request. Its methods write frames and ignore errors: the client may have gone.
-type rawStream struct {
+// http2Stream is one request. Its methods write frames and ignore errors: the client may have gone.
+type http2Stream struct {
 	*http2.Framer
 	conn         net.Conn
 	id           uint32
@@ -55,10 +55,10 @@ type rawStream struct {
 	ended        bool // nothing more is written to it
 }
 
-// newRawHTTP2 returns a running server, which ends with the test.
-func newRawHTTP2(t testing.TB, react func(*rawStream, rawEvent), settings ...http2.Setting) *rawHTTP2 {
+// newHTTP2Server returns a running server, which ends with the test.
+func newHTTP2Server(t testing.TB, react func(*http2Stream, http2Event), settings ...http2.Setting) *http2Server {
 	t.Helper()
-	s := &rawHTTP2{react: react, settings: settings, open: make(map[net.Conn]bool), complete: make(map[string]int)}
+	s := &http2Server{react: react, settings: settings, open: make(map[net.Conn]bool), complete: make(map[string]int)}
 	s.tls = httptest.NewTLSServer(http.NotFoundHandler())
 	t.Cleanup(s.tls.Close)
 	config := s.tls.TLS.Clone()
@@ -107,15 +107,15 @@ func newRawHTTP2(t testing.TB, react func(*rawStream, rawEvent), settings ...htt
 	return s
 }
 
-func (s *rawHTTP2) url() string { return "https://" + s.listener.Addr().String() }
+func (s *http2Server) url() string { return "https://" + s.listener.Addr().String() }
 
-// rawClients are a client and a console for one server.
-type rawClients struct {
+// http2Clients are a client and a console for one server.
+type http2Clients struct {
 	client  *idverify.Client
 	console *idverify.Console
 }
 
-func (s *rawHTTP2) clients(t testing.TB, opts ...idverify.Option) rawClients {
+func (s *http2Server) clients(t testing.TB, opts ...idverify.Option) http2Clients {
 	t.Helper()
 	opts = append([]idverify.Option{idverify.WithHTTPClient(&http.Client{Transport: s.transport}), idverify.WithVersions(idverify.Versions{PhoneCheck: "v0.2"})}, opts...)
 	client, err := idverify.NewClient(s.url(), credentials, opts...)
@@ -126,11 +126,11 @@ func (s *rawHTTP2) clients(t testing.TB, opts ...idverify.Option) rawClients {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return rawClients{client, console}
+	return http2Clients{client, console}
 }
 
 // wait ends what the client writes, and waits until all of it was read.
-func (s *rawHTTP2) wait() {
+func (s *http2Server) wait() {
 	s.mu.Lock()
 	for _, conn := range s.dialed {
 		conn.CloseWrite()
@@ -140,7 +140,7 @@ func (s *rawHTTP2) wait() {
 }
 
 // received returns how many requests with this method arrived whole, except those for a token.
-func (s *rawHTTP2) received(method string) (n int) {
+func (s *http2Server) received(method string) (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for request, times := range s.complete {
@@ -152,13 +152,13 @@ func (s *rawHTTP2) received(method string) (n int) {
 }
 
 // receivedTokens returns how many token requests arrived whole.
-func (s *rawHTTP2) receivedTokens() int {
+func (s *http2Server) receivedTokens() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.complete["POST "+tokenPath]
 }
 
-func (s *rawHTTP2) serve(conn net.Conn) {
+func (s *http2Server) serve(conn net.Conn) {
 	defer func() {
 		conn.Close()
 		s.mu.Lock()
@@ -172,7 +172,7 @@ func (s *rawHTTP2) serve(conn net.Conn) {
 	framer := http2.NewFramer(conn, conn)
 	framer.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
 	framer.WriteSettings(s.settings...)
-	streams := make(map[uint32]*rawStream)
+	streams := make(map[uint32]*http2Stream)
 	for {
 		frame, err := framer.ReadFrame()
 		if err != nil {
@@ -191,7 +191,7 @@ func (s *rawHTTP2) serve(conn net.Conn) {
 				framer.WritePing(true, frame.Data)
 			}
 		case *http2.MetaHeadersFrame:
-			stream := &rawStream{Framer: framer, conn: conn, id: frame.StreamID, method: frame.PseudoValue("method"), path: frame.PseudoValue("path")}
+			stream := &http2Stream{Framer: framer, conn: conn, id: frame.StreamID, method: frame.PseudoValue("method"), path: frame.PseudoValue("path")}
 			streams[frame.StreamID] = stream
 			s.headers(stream)
 			if frame.StreamEnded() {
@@ -205,7 +205,7 @@ func (s *rawHTTP2) serve(conn net.Conn) {
 	}
 }
 
-func (s *rawHTTP2) headers(stream *rawStream) {
+func (s *http2Server) headers(stream *http2Stream) {
 	if stream.path != tokenPath {
 		s.mu.Lock()
 		s.streams++
@@ -215,7 +215,7 @@ func (s *rawHTTP2) headers(stream *rawStream) {
 	s.react(stream, headersReceived)
 }
 
-func (s *rawHTTP2) end(stream *rawStream) {
+func (s *http2Server) end(stream *http2Stream) {
 	s.mu.Lock()
 	s.complete[stream.method+" "+stream.path]++
 	s.mu.Unlock()
@@ -223,8 +223,8 @@ func (s *rawHTTP2) end(stream *rawStream) {
 }
 
 // withToken returns a reaction that issues tokens, and passes everything else to react.
-func withToken(react func(*rawStream, rawEvent)) func(*rawStream, rawEvent) {
-	return func(s *rawStream, event rawEvent) {
+func withToken(react func(*http2Stream, http2Event)) func(*http2Stream, http2Event) {
+	return func(s *http2Stream, event http2Event) {
 		switch {
 		case s.path != tokenPath:
 			react(s, event)
@@ -234,7 +234,7 @@ func withToken(react func(*rawStream, rawEvent)) func(*rawStream, rawEvent) {
 	}
 }
 
-func (s *rawStream) respond(status int, body string) {
+func (s *http2Stream) respond(status int, body string) {
 	if s.ended {
 		return
 	}
@@ -249,12 +249,12 @@ func (s *rawStream) respond(status int, body string) {
 	}
 }
 
-func (s *rawStream) respondToken() {
+func (s *http2Stream) respondToken() {
 	s.respond(http.StatusOK, `{"access_token":"token-1","token_type":"bearer","expires_in":3600}`)
 }
 
 // reset ends the stream with RST_STREAM.
-func (s *rawStream) reset(code http2.ErrCode) {
+func (s *http2Stream) reset(code http2.ErrCode) {
 	if !s.ended {
 		s.ended = true
 		s.WriteRSTStream(s.id, code)

@@ -216,7 +216,7 @@ func TestError_RedactsTokenOfAttempt(t *testing.T) {
 			var c *idverify.Client
 			tokens := 0
 			c, err := idverify.NewClient("https://idverify.sandbox.test", credentials, withoutRetries, idverify.WithHTTPClient(&http.Client{
-				Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+				Transport: roundTripperFunc(func(r *http.Request) (*http.Response, error) {
 					switch {
 					case r.URL.Path == tokenPath:
 						tokens++
@@ -247,7 +247,7 @@ func TestError_RedactsTokenOfAttempt(t *testing.T) {
 func TestError_RedactsTokenResponseError(t *testing.T) {
 	t.Parallel()
 	secret := credentials.ClientSecret.Reveal()
-	c := inProcessEndpoint(t, func() *http.Response {
+	c := newTokenClient(t, func() *http.Response {
 		resp := response(http.StatusOK, nil)
 		resp.Body = io.NopCloser(iotest.ErrReader(errors.New("lost " + secret)))
 		return resp
@@ -264,7 +264,7 @@ func TestError_RedactsTokenResponseError(t *testing.T) {
 func TestCheckEndedError_RedactsSecrets(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c := inProcess(t, func(*http.Request) (*http.Response, error) {
+		c := newTransportClient(t, func(*http.Request) (*http.Response, error) {
 			return response(http.StatusOK, []byte(`{"check_id":"a","status":"token-1","ttl":10}`)), nil
 		})
 
@@ -281,11 +281,11 @@ func TestCheckEndedError_RedactsSecrets(t *testing.T) {
 	})
 }
 
-// inProcessEndpoint returns a client that makes one attempt, and whose token requests get respond.
-func inProcessEndpoint(t testing.TB, respond func() *http.Response) *idverify.Client {
+// newTokenClient returns a client that makes one attempt, and whose token requests get respond.
+func newTokenClient(t testing.TB, respond func() *http.Response) *idverify.Client {
 	t.Helper()
 	c, err := idverify.NewClient("https://idverify.sandbox.test", credentials, withoutRetries, idverify.WithHTTPClient(&http.Client{
-		Transport: roundTripper(func(*http.Request) (*http.Response, error) { return respond(), nil }),
+		Transport: roundTripperFunc(func(*http.Request) (*http.Response, error) { return respond(), nil }),
 	}))
 	if err != nil {
 		t.Fatal(err)

@@ -20,7 +20,7 @@ func TestADayOfReplicas(t *testing.T) {
 		const replicas, day, renewal, maxAge = 2, 24 * time.Hour, 59 * time.Minute, 5 * time.Minute
 		srv := sandboxfake.New(t, sandboxfake.WithInMemory())
 		var tokens, keySets atomic.Int64
-		counted := &http.Client{Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+		counted := &http.Client{Transport: roundTripperFunc(func(r *http.Request) (*http.Response, error) {
 			switch r.URL.Path {
 			case tokenPath:
 				tokens.Add(1)
@@ -85,9 +85,9 @@ func TestADayOfReplicas(t *testing.T) {
 	})
 }
 
-type roundTripper func(*http.Request) (*http.Response, error)
+type roundTripperFunc func(*http.Request) (*http.Response, error)
 
-func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+func (f roundTripperFunc) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 // publishedKey is the id of the key that signs a callback of srv.
 func publishedKey(t *testing.T, srv *sandboxfake.Server) string {

@@ -178,7 +178,7 @@ func TestACreateIsSentAgainWhenNothingWasWritten(t *testing.T) {
 func TestACreateIsNotSentAgainThroughATransportThatDoesNotReport(t *testing.T) {
 	t.Parallel()
 	var creates atomic.Int32
-	c := inProcess(t, func(r *http.Request) (*http.Response, error) {
+	c := newTransportClient(t, func(r *http.Request) (*http.Response, error) {
 		creates.Add(1)
 		io.Copy(io.Discard, r.Body)
 		return nil, errors.New("lost")
@@ -221,7 +221,7 @@ func TestRetryAfterIsAFloorUpToMaxWait(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				var tries atomic.Int32
-				c := inProcess(t, func(*http.Request) (*http.Response, error) {
+				c := newTransportClient(t, func(*http.Request) (*http.Response, error) {
 					tries.Add(1)
 					w := httptest.NewRecorder()
 					if tt.retryAfter != "" {
@@ -258,7 +258,7 @@ func TestRetryAfterIsAFloorUpToMaxWait(t *testing.T) {
 func TestACancelledContextEndsTheWaitAtOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c := inProcess(t, func(*http.Request) (*http.Response, error) {
+		c := newTransportClient(t, func(*http.Request) (*http.Response, error) {
 			w := httptest.NewRecorder()
 			w.Header().Set("Retry-After", "9")
 			w.WriteHeader(429)
@@ -291,7 +291,7 @@ func TestATimeOutOfTheHTTPClientIsATryThatFailed(t *testing.T) {
 			<-r.Context().Done()
 			return nil, r.Context().Err()
 		}
-		c := inProcess(t, stuck, idverify.WithHTTPClient(&http.Client{Timeout: 5 * time.Second, Transport: inProcessTransport(stuck)}))
+		c := newTransportClient(t, stuck, idverify.WithHTTPClient(&http.Client{Timeout: 5 * time.Second, Transport: tokenTransport(stuck)}))
 
 		_, getErr := c.PhoneChecks.Get(t.Context(), "a")
 		gets := tries.Swap(0)
@@ -364,10 +364,10 @@ func TestErrorsWithoutAnAnswerNameNoAddress(t *testing.T) {
 	}
 }
 
-// inProcess is a Client whose transport is answer, but for the tokens.
-func inProcess(t testing.TB, respond func(*http.Request) (*http.Response, error), opts ...idverify.Option) *idverify.Client {
+// newTransportClient is a Client whose transport is answer, but for the tokens.
+func newTransportClient(t testing.TB, respond func(*http.Request) (*http.Response, error), opts ...idverify.Option) *idverify.Client {
 	t.Helper()
-	opts = append([]idverify.Option{idverify.WithHTTPClient(&http.Client{Transport: inProcessTransport(respond)}), idverify.WithRetry(fastRetries)}, opts...)
+	opts = append([]idverify.Option{idverify.WithHTTPClient(&http.Client{Transport: tokenTransport(respond)}), idverify.WithRetry(fastRetries)}, opts...)
 	c, err := idverify.NewClient("https://idverify.sandbox.test", credentials, opts...)
 	if err != nil {
 		t.Fatal(err)
@@ -380,9 +380,9 @@ func response(status int, body []byte) *http.Response {
 	return &http.Response{StatusCode: status, Header: make(http.Header), Body: io.NopCloser(bytes.NewReader(body))}
 }
 
-type inProcessTransport func(*http.Request) (*http.Response, error)
+type tokenTransport func(*http.Request) (*http.Response, error)
 
-func (f inProcessTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+func (f tokenTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.URL.Path == tokenPath {
 		w := httptest.NewRecorder()
 		io.WriteString(w, `{"access_token":"token-1","expires_in":3600}`)

@@ -21,13 +21,13 @@ type service struct {
 	token   http.HandlerFunc // nil: the next token
 	respond http.HandlerFunc
 
-	mu    sync.Mutex // guards what follows
-	seen  []seen
-	grant int
+	mu       sync.Mutex // guards what follows
+	recorded []recordedRequest
+	grant    int
 }
 
-// seen is a request that the service got.
-type seen struct {
+// recordedRequest is a request that the service got.
+type recordedRequest struct {
 	method, uri string
 	header      http.Header
 	body        []byte
@@ -52,7 +52,7 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	s.mu.Lock()
-	s.seen = append(s.seen, seen{r.Method, r.RequestURI, r.Header.Clone(), body})
+	s.recorded = append(s.recorded, recordedRequest{r.Method, r.RequestURI, r.Header.Clone(), body})
 	if r.URL.Path == tokenPath && s.token == nil {
 		s.grant++
 	}
@@ -72,16 +72,20 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 const tokenPath = "/oauth2/v1/token"
 
 // calls are the requests seen so far that were not for a token.
-func (s *service) calls() []seen { return s.requests(func(r seen) bool { return r.uri != tokenPath }) }
+func (s *service) calls() []recordedRequest {
+	return s.requests(func(r recordedRequest) bool { return r.uri != tokenPath })
+}
 
 // tokens are the token requests seen so far.
-func (s *service) tokens() []seen { return s.requests(func(r seen) bool { return r.uri == tokenPath }) }
+func (s *service) tokens() []recordedRequest {
+	return s.requests(func(r recordedRequest) bool { return r.uri == tokenPath })
+}
 
-func (s *service) requests(keep func(seen) bool) []seen {
+func (s *service) requests(keep func(recordedRequest) bool) []recordedRequest {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var kept []seen
-	for _, r := range s.seen {
+	var kept []recordedRequest
+	for _, r := range s.recorded {
 		if keep(r) {
 			kept = append(kept, r)
 		}

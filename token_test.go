@@ -68,7 +68,7 @@ func TestClient_BoundsTokenRequest(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c, err := idverify.NewClient("https://idverify.sandbox.test", credentials, withoutRetries, idverify.WithHTTPClient(&http.Client{
-			Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+			Transport: roundTripperFunc(func(r *http.Request) (*http.Response, error) {
 				<-r.Context().Done()
 				return nil, r.Context().Err()
 			}),
@@ -95,7 +95,7 @@ func TestClient_RefreshesShortToken(t *testing.T) {
 		start := time.Now()
 		failing := false
 		c, err := idverify.NewClient("https://idverify.sandbox.test", credentials, withoutRetries, idverify.WithHTTPClient(&http.Client{
-			Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+			Transport: roundTripperFunc(func(r *http.Request) (*http.Response, error) {
 				requests = append(requests, time.Since(start))
 				if failing {
 					return response(503, nil), nil
@@ -153,7 +153,7 @@ func TestRateLimit_Reset(t *testing.T) {
 			{"", time.Time{}},
 			{"99999999999999999999", time.Time{}},
 		} {
-			c := inProcess(t, func(*http.Request) (*http.Response, error) {
+			c := newTransportClient(t, func(*http.Request) (*http.Response, error) {
 				resp := response(403, nil)
 				resp.Header.Set("X-RateLimit-Limit", "10")
 				resp.Header.Set("X-RateLimit-Remaining", "7")

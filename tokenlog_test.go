@@ -21,7 +21,7 @@ func TestWithLogger_FailedTokenRefresh(t *testing.T) {
 		e := newMemoryService()
 		failing := false
 		var log bytes.Buffer
-		c, err := idverify.NewClient("https://idverify.sandbox.test", credentials, idverify.WithHTTPClient(&http.Client{Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+		c, err := idverify.NewClient("https://idverify.sandbox.test", credentials, idverify.WithHTTPClient(&http.Client{Transport: roundTripperFunc(func(r *http.Request) (*http.Response, error) {
 			if failing {
 				return response(http.StatusUnauthorized, []byte(`{"error":"invalid_client"}`)), nil
 			}
@@ -56,7 +56,7 @@ func TestClient_TokenRetries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		requests := 0
 		var log bytes.Buffer
-		c, err := idverify.NewClient("https://idverify.sandbox.test", credentials, idverify.WithHTTPClient(&http.Client{Transport: roundTripper(func(*http.Request) (*http.Response, error) {
+		c, err := idverify.NewClient("https://idverify.sandbox.test", credentials, idverify.WithHTTPClient(&http.Client{Transport: roundTripperFunc(func(*http.Request) (*http.Response, error) {
 			requests++
 			return response(http.StatusServiceUnavailable, nil), nil
 		})}), idverify.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))

@@ -18,7 +18,7 @@ func TestWaitReturnsTheCheckOnceItIsCompleted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
 		var polls []time.Duration
-		c := inProcess(t, func(*http.Request) (*http.Response, error) {
+		c := newTransportClient(t, func(*http.Request) (*http.Response, error) {
 			at := time.Since(start)
 			polls = append(polls, at)
 			switch {
@@ -69,7 +69,7 @@ func TestWaitExplainsACheckThatCannotBeRead(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				responses := tt.responses
-				c := inProcess(t, func(*http.Request) (*http.Response, error) {
+				c := newTransportClient(t, func(*http.Request) (*http.Response, error) {
 					body := responses[0]
 					if len(responses) > 1 {
 						responses = responses[1:]
@@ -102,7 +102,7 @@ func TestWaitEndsWithItsContextAndWithAnError(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		status := 200
-		c := inProcess(t, func(*http.Request) (*http.Response, error) {
+		c := newTransportClient(t, func(*http.Request) (*http.Response, error) {
 			return response(status, []byte(`{"check_id":"a","status":"ACCEPTED","ttl":120}`)), nil
 		})
 		ctx, cancel := context.WithTimeout(t.Context(), 7*time.Second)
@@ -142,7 +142,7 @@ func TestPhoneCheckService_WaitHonorsTTL(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				c := inProcess(t, func(*http.Request) (*http.Response, error) {
+				c := newTransportClient(t, func(*http.Request) (*http.Response, error) {
 					return response(200, []byte(`{"check_id":"a","status":"ACCEPTED","ttl":`+tt.ttl+`}`)), nil
 				})
 				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Hour)

@@ -24,7 +24,7 @@ import (
 // the request is sent over another connection.
 func TestClient_SurvivesUnnoticedDeadConnection(t *testing.T) {
 	t.Parallel()
-	http2Server := newRawHTTP2(t, withToken(func(s *rawStream, event rawEvent) {
+	http2Server := newHTTP2Server(t, withToken(func(s *http2Stream, event http2Event) {
 		if event == requestReceived {
 			s.respond(http.StatusCreated, createOperation.response)
 		}
@@ -54,7 +54,7 @@ func TestClient_SurvivesUnnoticedDeadConnection(t *testing.T) {
 				first = &failingConn{Conn: conn}
 				return first, nil
 			}
-			c, err := idverify.NewClient(tt.url, credentials, idverify.WithHTTPClient(&http.Client{Transport: tt.transport}), idverify.WithRetry(fastRetry))
+			c, err := idverify.NewClient(tt.url, credentials, idverify.WithHTTPClient(&http.Client{Transport: tt.transport}), idverify.WithRetry(defaultRetries))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -130,7 +130,7 @@ func TestClient_LimitsWritesOverHTTP1(t *testing.T) {
 func TestClient_RetriesUnsentRequest(t *testing.T) {
 	t.Parallel()
 	var attempts atomic.Int32
-	c := inProcess(t, func(r *http.Request) (*http.Response, error) {
+	c := newTransportClient(t, func(r *http.Request) (*http.Response, error) {
 		if attempts.Add(1) < 3 {
 			return nil, errors.New("circuit breaker open")
 		}
@@ -149,7 +149,7 @@ func TestClient_EndsBodyWithAttempt(t *testing.T) {
 	t.Parallel()
 	var bodies []io.Reader
 	var getBody func() (io.ReadCloser, error)
-	c := inProcess(t, func(r *http.Request) (*http.Response, error) {
+	c := newTransportClient(t, func(r *http.Request) (*http.Response, error) {
 		bodies = append(bodies, r.Body)
 		if getBody == nil {
 			getBody = r.GetBody
@@ -178,7 +178,7 @@ func TestClient_EndsBodyWithAttempt(t *testing.T) {
 // Copies of the body, which retrying transports make, can be read to the end only once together.
 func TestClient_LimitsCopiesOfBody(t *testing.T) {
 	t.Parallel()
-	c := inProcess(t, func(r *http.Request) (*http.Response, error) {
+	c := newTransportClient(t, func(r *http.Request) (*http.Response, error) {
 		copied, err := r.GetBody()
 		if err != nil {
 			t.Errorf("GetBody before anything was read: %v", err)
@@ -210,7 +210,7 @@ func TestClient_BodyOfRequest(t *testing.T) {
 		"at once":      func(b io.ReadCloser) ([]byte, error) { return io.ReadAll(b) },
 		"byte by byte": func(b io.ReadCloser) ([]byte, error) { return io.ReadAll(iotest.OneByteReader(b)) },
 	} {
-		c := inProcess(t, func(r *http.Request) (*http.Response, error) {
+		c := newTransportClient(t, func(r *http.Request) (*http.Response, error) {
 			body, err := read(r.Body)
 			var sent struct {
 				PhoneNumber string `json:"phone_number"`
@@ -229,7 +229,7 @@ func TestClient_BodyOfRequest(t *testing.T) {
 		}
 	}
 
-	c := inProcess(t, func(r *http.Request) (*http.Response, error) {
+	c := newTransportClient(t, func(r *http.Request) (*http.Response, error) {
 		r.Body.Close()
 		if n, err := r.Body.Read(make([]byte, 100)); n > 0 || err == nil || err == io.EOF {
 			t.Errorf("%d bytes, error %v after Close, want only an error", n, err)
@@ -246,7 +246,7 @@ func TestClient_DeletedThroughOpaqueTransport(t *testing.T) {
 	t.Parallel()
 	var attempts atomic.Int32
 	c, err := idverify.NewConsole("https://idverify.sandbox.test", credentials, idverify.WithRetry(fastRetries), idverify.WithHTTPClient(&http.Client{
-		Transport: inProcessTransport(func(*http.Request) (*http.Response, error) {
+		Transport: tokenTransport(func(*http.Request) (*http.Response, error) {
 			if attempts.Add(1) == 1 {
 				return nil, errors.New("lost")
 			}
@@ -268,7 +268,7 @@ func TestWithLogger_RetryOfLostRequest(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
 	var attempts atomic.Int32
-	c := inProcess(t, func(*http.Request) (*http.Response, error) {
+	c := newTransportClient(t, func(*http.Request) (*http.Response, error) {
 		if attempts.Add(1) == 1 {
 			return nil, errors.New("no route")
 		}
