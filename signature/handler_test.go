@@ -19,13 +19,13 @@ import (
 	"github.com/idverify/idverify-go/signature"
 )
 
-// received is what a handler behind the verifier saw.
+// received is the message and the body that a handler received.
 type received struct {
 	Kind, Body, Query string
 	Read              string // from r.Body
 }
 
-// recorder is a handler that keeps what it saw, and answers 204.
+// recorder returns a handler that records the message in got and responds with 204.
 func recorder(got *received) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		m, ok := signature.MessageFromContext(r.Context())
@@ -39,13 +39,13 @@ func recorder(got *received) http.Handler {
 	})
 }
 
-// serve runs h over TLS and returns a verifier-ready host and a client.
+// serve serves the handler that build returns over TLS. build gets the host of the server.
 func serve(t *testing.T, build func(host string) http.Handler) *httptest.Server {
 	t.Helper()
 	return serveVersion(t, 1, build)
 }
 
-// serveVersion serves HTTP/1 or HTTP/2.
+// serveVersion is like serve, over HTTP/1 or HTTP/2.
 func serveVersion(t *testing.T, version int, build func(host string) http.Handler) *httptest.Server {
 	t.Helper()
 	srv := httptest.NewUnstartedServer(nil)
@@ -80,17 +80,17 @@ func send(t *testing.T, client *http.Client, r *http.Request) (status int, heade
 	return response.StatusCode, response.Header, string(read)
 }
 
-func TestTheHandlerPassesVerifiedCallbacksOn(t *testing.T) {
+func TestCallbackHandler_Verified(t *testing.T) {
 	t.Parallel()
 	for name, around := range map[string]func(*signature.Verifier, http.Handler) http.Handler{
-		"alone": func(v *signature.Verifier, h http.Handler) http.Handler { return v.CallbackHandler(h) },
-		"behind StripPrefix": func(v *signature.Verifier, h http.Handler) http.Handler {
+		"no middleware": func(v *signature.Verifier, h http.Handler) http.Handler { return v.CallbackHandler(h) },
+		"StripPrefix": func(v *signature.Verifier, h http.Handler) http.Handler {
 			return http.StripPrefix("/callbacks", v.CallbackHandler(h))
 		},
-		"behind MaxBytesHandler": func(v *signature.Verifier, h http.Handler) http.Handler {
+		"MaxBytesHandler": func(v *signature.Verifier, h http.Handler) http.Handler {
 			return http.MaxBytesHandler(v.CallbackHandler(h), 1<<10)
 		},
-		"in a ServeMux": func(v *signature.Verifier, h http.Handler) http.Handler {
+		"ServeMux": func(v *signature.Verifier, h http.Handler) http.Handler {
 			mux := http.NewServeMux()
 			mux.Handle("POST /callbacks/{name}", v.CallbackHandler(h))
 			return mux
@@ -110,16 +110,16 @@ func TestTheHandlerPassesVerifiedCallbacksOn(t *testing.T) {
 			status, _, _ := send(t, srv.Client(), r)
 
 			if status != http.StatusNoContent {
-				t.Fatalf("answered %d: the callback is lost", status)
+				t.Fatalf("response = %d, want 204", status)
 			}
 			if diff := cmp.Diff(received{"subscriber_check", body, "x=%2F&x=", body}, got); diff != "" {
-				t.Errorf("the handler saw (-want +got):\n%s", diff)
+				t.Errorf("received (-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
-func TestTheHandlerPassesVerifiedRedirectsOn(t *testing.T) {
+func TestRedirectHandler_Verified(t *testing.T) {
 	t.Parallel()
 	var got received
 	srv := serve(t, func(host string) http.Handler {
@@ -140,15 +140,16 @@ func TestTheHandlerPassesVerifiedRedirectsOn(t *testing.T) {
 	status, _, _ := send(t, srv.Client(), r)
 
 	if diff := cmp.Diff(received{Query: "check_id=c1&code=a%2Bb"}, got); status != http.StatusNoContent || diff != "" {
-		t.Errorf("answered %d, the handler saw (-want +got):\n%s", status, diff)
+		t.Errorf("response = %d, want 204; received (-want +got):\n%s", status, diff)
 	}
 }
 
-// TestEveryBadMessageGetsTheSameAnswer runs the attacks through the handlers: a sender must not learn what is still wrong.
-func TestEveryBadMessageGetsTheSameAnswer(t *testing.T) {
+// TestVerifier_ConstantRejection sends all attacks to the handlers. The response must not disclose
+// the reason.
+func TestVerifier_ConstantRejection(t *testing.T) {
 	t.Parallel()
 	v := newVerifier(t, signature.VerifierOptions{})
-	never := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("a bad message reached the handler") })
+	never := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("handler called with a rejected message") })
 	responses := make(map[string]string)
 	run := func(h http.Handler, a attack, w *wire, sign func(*wire)) {
 		if a.signed != nil {
@@ -171,16 +172,16 @@ func TestEveryBadMessageGetsTheSameAnswer(t *testing.T) {
 	}
 
 	if len(responses) != 1 {
-		t.Errorf("the answers tell attacks apart: %q", responses)
+		t.Errorf("responses differ between attacks: %q", responses)
 	}
 	for response := range responses {
 		if !strings.HasPrefix(response, "400 ") {
-			t.Errorf("answered %s, want 400: the service would send it again", response)
+			t.Errorf("response = %s, want 400", response)
 		}
 	}
 }
 
-func TestAnUndecidedMessageIsAskedForAgain(t *testing.T) {
+func TestVerifier_RetryableResponse(t *testing.T) {
 	t.Parallel()
 	outage := keyFunc(func(context.Context, string) (*rsa.PublicKey, error) { return nil, errors.New("secret-detail") })
 	failing := storeFunc(func(context.Context, [32]byte, time.Duration) (bool, error) {
@@ -190,27 +191,27 @@ func TestAnUndecidedMessageIsAskedForAgain(t *testing.T) {
 		"keys":         verifierFor(t, outage, signature.VerifierOptions{}, host),
 		"replay store": verifierFor(t, serviceKeys(), signature.VerifierOptions{Replay: failing}, host),
 	} {
-		never := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("an undecided message reached the handler") })
+		never := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("handler called with an unverified message") })
 		callback, redirect := httptest.NewRecorder(), httptest.NewRecorder()
 
 		v.CallbackHandler(never).ServeHTTP(callback, signedCallback().request(t))
 		v.RedirectHandler(never).ServeHTTP(redirect, signedRedirect().request(t))
 
 		if retry := callback.Header().Get("Retry-After"); retry != "10" {
-			t.Errorf("%s: callback: Retry-After %q, want 10 s, the service's first wait", name, retry)
+			t.Errorf("%s: callback: Retry-After = %q, want 10, the delay of the service's first retry", name, retry)
 		}
 		if retry, ok := redirect.Header()["Retry-After"]; ok {
-			t.Errorf("%s: redirect: Retry-After %q, want none: the date expires before that", name, retry)
+			t.Errorf("%s: redirect: Retry-After = %q, want none: the date expires earlier", name, retry)
 		}
 		for _, got := range []*httptest.ResponseRecorder{callback, redirect} {
 			if got.Code != http.StatusServiceUnavailable || strings.Contains(got.Body.String(), "secret") {
-				t.Errorf("%s: answered %d %q %v; want 503: after a 400 the service never tries again", name, got.Code, got.Body, got.Header())
+				t.Errorf("%s: response = %d %q %v; want 503 without the error: the service does not retry after a 400", name, got.Code, got.Body, got.Header())
 			}
 		}
 	}
 }
 
-func TestTheLogTellsWhyAMessageWasNotPassedOn(t *testing.T) {
+func TestCallbackHandler_LogsReason(t *testing.T) {
 	t.Parallel()
 	var log strings.Builder
 	verifier := verifierFor(t, serviceKeys(), signature.VerifierOptions{Logger: slog.New(slog.NewTextHandler(&log, nil))}, host)
@@ -221,14 +222,14 @@ func TestTheLogTellsWhyAMessageWasNotPassedOn(t *testing.T) {
 	verifier.CallbackHandler(http.NotFoundHandler()).ServeHTTP(w, r)
 
 	if !strings.Contains(log.String(), "Authorization does not have the scheme Signature") || strings.Contains(log.String(), "not-a-signature") {
-		t.Errorf("the log says %q, want the reason and nothing of the message", log.String())
+		t.Errorf("log = %q, want the reason without content of the message", log.String())
 	}
 	if strings.Contains(w.Body.String(), "scheme") {
-		t.Errorf("the sender is told %q", w.Body)
+		t.Errorf("response body = %q, want it without the reason", w.Body)
 	}
 }
 
-func TestTheHandlerWorksBehindAReverseProxy(t *testing.T) {
+func TestCallbackHandler_ReverseProxy(t *testing.T) {
 	t.Parallel()
 	var got received
 	backend := serve(t, func(string) http.Handler {
@@ -258,7 +259,7 @@ func TestTheHandlerWorksBehindAReverseProxy(t *testing.T) {
 	status, _, _ := send(t, proxy.Client(), r)
 
 	if status != http.StatusNoContent || got.Body != body {
-		t.Errorf("answered %d", status)
+		t.Errorf("response = %d, want 204 and the body of the callback", status)
 	}
 }
 
@@ -267,16 +268,16 @@ func TestVerifier_Logger(t *testing.T) {
 	logger := slog.New(new(logRecorder))
 
 	if got := newVerifier(t, signature.VerifierOptions{Logger: logger}).Logger(); got != logger {
-		t.Error("Logger does not return the logger of VerifierOptions")
+		t.Error("Logger() is not VerifierOptions.Logger")
 	}
 	if newVerifier(t, signature.VerifierOptions{}).Logger() == nil {
-		t.Error("Logger returns nil without a logger in VerifierOptions")
+		t.Error("Logger() = nil without VerifierOptions.Logger, want a logger")
 	}
 }
 
-func TestThereIsNoMessageOutsideOfTheHandlers(t *testing.T) {
+func TestMessageFromContext_NoMessage(t *testing.T) {
 	t.Parallel()
 	if m, ok := signature.MessageFromContext(t.Context()); ok || m != nil {
-		t.Error("a message nobody verified")
+		t.Error("message found in a context without one")
 	}
 }

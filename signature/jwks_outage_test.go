@@ -143,13 +143,13 @@ func TestJWKS_ErrorTexts(t *testing.T) {
 	}
 	s := newKeyServer(t)
 	for status, want := range map[string]string{
-		"404":                        "get key set: 404 Not Found",
-		"a body above 1 MiB":         "body is larger than 1 MiB",
-		"HTML":                       "body is not a JSON Web Key Set",
-		"no keys":                    "no usable key",
-		"a body that breaks off":     "read body: unexpected EOF",
-		"a redirect to another host": "redirected to another host",
-		"a redirect to itself":       "too many redirects",
+		"404":                      "get key set: 404 Not Found",
+		"body above 1 MiB":         "body is larger than 1 MiB",
+		"HTML":                     "body is not a JSON Web Key Set",
+		"no keys":                  "no usable key",
+		"truncated body":           "read body: unexpected EOF",
+		"redirect to another host": "redirected to another host",
+		"redirect loop":            "too many redirects",
 	} {
 		s.respond(badResponses[status])
 		if _, err := s.jwks(t, signature.JWKSOptions{}).PublicKey(t.Context(), "a"); err == nil || !strings.Contains(err.Error(), want) {

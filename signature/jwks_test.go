@@ -15,8 +15,9 @@ import (
 	"github.com/idverify/idverify-go/signature"
 )
 
-// TestNothingIsFetchedBeforeTheFirstKeyIsAskedFor also has that the second key costs no fetch, and that the connection is given up.
-func TestNothingIsFetchedBeforeTheFirstKeyIsAskedFor(t *testing.T) {
+// TestJWKS_FetchesOnFirstLookup also checks that a second lookup does not fetch, and that the
+// connection is closed.
+func TestJWKS_FetchesOnFirstLookup(t *testing.T) {
 	t.Parallel()
 	s := newKeyServer(t, jwk("a", "service-1"), jwk("b", "service-2"))
 	j := s.jwks(t, signature.JWKSOptions{})
@@ -26,18 +27,18 @@ func TestNothingIsFetchedBeforeTheFirstKeyIsAskedFor(t *testing.T) {
 	s.want(t, j, "b", "service-2")
 
 	if before != 0 || s.fetches() != 1 {
-		t.Errorf("%d fetches before the first key was asked for and %d in all, want 0 and 1", before, s.fetches())
+		t.Errorf("%d fetches before the first lookup and %d in total, want 0 and 1", before, s.fetches())
 	}
 	if !s.closed.Load() {
-		t.Error("the connection is kept, though the next fetch is minutes away")
+		t.Error("request does not close the connection, want it closed until the next fetch")
 	}
 }
 
-func TestAKeySetIsUsedForItsMaxAge(t *testing.T) {
+func TestJWKS_MaxAge(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		cacheControl string
-		maxAge       time.Duration // the option
+		maxAge       time.Duration // JWKSOptions.MaxAge
 		want         time.Duration
 	}{
 		{"", 0, 5 * time.Minute},
@@ -69,7 +70,7 @@ func TestAKeySetIsUsedForItsMaxAge(t *testing.T) {
 	}
 }
 
-func TestAKeyThatIsGoneFromTheSetVerifiesNothingMore(t *testing.T) {
+func TestJWKS_RemovedKey(t *testing.T) {
 	t.Parallel()
 	s := newKeyServer(t, jwk("a", "service-1"), jwk("b", "service-2"))
 	j := s.jwks(t, signature.JWKSOptions{})
@@ -82,33 +83,33 @@ func TestAKeyThatIsGoneFromTheSetVerifiesNothingMore(t *testing.T) {
 	s.want(t, j, "b", "service-2")
 }
 
-// badResponses are no key sets.
+// badResponses are responses without a valid key set.
 var badResponses = map[string]http.HandlerFunc{
-	"500":                          respondWith(500, "", ""),
-	"503 with a good body":         respondWith(503, "", keySet(jwk("b", "service-2"))),
-	"404":                          respondWith(404, "", "not found"),
-	"201":                          respondWith(201, "", keySet(jwk("b", "service-2"))),
-	"304":                          respondWith(304, "", ""),
-	"an empty body":                respondWith(200, "", ""),
-	"HTML":                         respondWith(200, "", "<html>"),
-	"half of it":                   respondWith(200, "", keySet(jwk("b", "service-2"))[:300]),
-	"no keys":                      respondWith(200, "", `{"keys":[]}`),
-	"null keys":                    respondWith(200, "", `{"keys":null}`),
-	"keys of another type":         respondWith(200, "", `{"keys":"a"}`),
-	"an array":                     respondWith(200, "", `[`+jwk("b", "service-2")+`]`),
-	"null":                         respondWith(200, "", `null`),
-	"only keys that cannot verify": respondWith(200, "", keySet(jwk("b", "weak"))),
-	"a body above 1 MiB":           respondWith(200, "", keySet(jwk("b", "service-2"))+strings.Repeat(" ", 1<<20)),
-	"a redirect to another host":   respondWith(302, "https://keys.example.net/", ""),
-	"a redirect to http": func(w http.ResponseWriter, r *http.Request) {
+	"500":                      respondWith(500, "", ""),
+	"503 with a valid body":    respondWith(503, "", keySet(jwk("b", "service-2"))),
+	"404":                      respondWith(404, "", "not found"),
+	"201":                      respondWith(201, "", keySet(jwk("b", "service-2"))),
+	"304":                      respondWith(304, "", ""),
+	"empty body":               respondWith(200, "", ""),
+	"HTML":                     respondWith(200, "", "<html>"),
+	"half a key set":           respondWith(200, "", keySet(jwk("b", "service-2"))[:300]),
+	"no keys":                  respondWith(200, "", `{"keys":[]}`),
+	"null keys":                respondWith(200, "", `{"keys":null}`),
+	"keys of wrong type":       respondWith(200, "", `{"keys":"a"}`),
+	"array":                    respondWith(200, "", `[`+jwk("b", "service-2")+`]`),
+	"null":                     respondWith(200, "", `null`),
+	"only unusable keys":       respondWith(200, "", keySet(jwk("b", "weak"))),
+	"body above 1 MiB":         respondWith(200, "", keySet(jwk("b", "service-2"))+strings.Repeat(" ", 1<<20)),
+	"redirect to another host": respondWith(302, "https://keys.example.net/", ""),
+	"redirect to http": func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, "http://"+r.Host+"/", http.StatusFound)
 	},
-	"a redirect to itself": func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, r.URL.Path, http.StatusFound) },
-	"a body that breaks off": func(w http.ResponseWriter, _ *http.Request) {
+	"redirect loop": func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, r.URL.Path, http.StatusFound) },
+	"truncated body": func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Length", "1000")
 		fmt.Fprint(w, `{"keys":[`)
 	},
-	"a broken connection": func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
+	"connection lost": func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
 }
 
 func respondWith(status int, location, body string) http.HandlerFunc {
@@ -123,7 +124,7 @@ func respondWith(status int, location, body string) http.HandlerFunc {
 	}
 }
 
-func TestABadAnswerChangesNothing(t *testing.T) {
+func TestJWKS_BadResponseKeepsKeySet(t *testing.T) {
 	t.Parallel()
 	for name, bad := range badResponses {
 		t.Run(name, func(t *testing.T) {
@@ -143,13 +144,13 @@ func TestABadAnswerChangesNothing(t *testing.T) {
 			s.want(t, j, "a", "service-1")
 
 			if s := err.Error(); strings.Contains(s, "127.0.0.1") || strings.Contains(s, "://") {
-				t.Errorf("the error holds an address: %v", s)
+				t.Errorf("error = %v contains an address", s)
 			}
 		})
 	}
 }
 
-func TestABadFirstAnswerLeavesTheMessageUndecided(t *testing.T) {
+func TestJWKS_BadFirstResponse(t *testing.T) {
 	t.Parallel()
 	for name, bad := range badResponses {
 		t.Run(name, func(t *testing.T) {
@@ -165,41 +166,41 @@ func TestABadFirstAnswerLeavesTheMessageUndecided(t *testing.T) {
 
 			e, ok := errors.AsType[*signature.Error](err)
 			if !ok || !e.Retryable() || !strings.HasPrefix(err.Error(), "signature: callback: verification unavailable: get key set: ") {
-				t.Errorf("got %v", err)
+				t.Errorf("error = %v, want a retryable one", err)
 			}
 			s.respond(nil)
 			s.advance(time.Second)
 			if _, err := v.VerifyCallback(signedCallback().request(t)); err != nil {
-				t.Errorf("after the outage: %v", err)
+				t.Errorf("after the outage: error = %v, want none", err)
 			}
 		})
 	}
 }
 
-func TestKeysThatCannotVerifyAreLeftOut(t *testing.T) {
+func TestJWKS_IgnoresUnusableKeys(t *testing.T) {
 	t.Parallel()
 	private := strings.Replace(jwk("bad", "strong"), "{", `{"d":"AQAB",`, 1)
 	for name, bad := range map[string]string{
-		"for encryption":             strings.Replace(jwk("bad", "service-2"), `"use":"sig"`, `"use":"enc"`, 1),
-		"for another algorithm":      strings.Replace(jwk("bad", "service-2"), "RS256", "PS256", 1),
-		"for HMAC":                   strings.Replace(jwk("bad", "service-2"), "RS256", "HS256", 1),
-		"for signing only":           strings.Replace(jwk("bad", "service-2"), "{", `{"key_ops":["sign"],`, 1),
-		"with private parts":         private,
-		"of 1024 bits":               jwk("bad", "weak"),
-		"of 4352 bits":               jwk("bad", "oversized"),
-		"with the exponent 1":        strings.Replace(jwk("bad", "service-2"), "AQAB", "AQ", 1),
-		"with an endless exponent":   strings.Replace(jwk("bad", "service-2"), "AQAB", "AQAAAAAAAQAB", 1),
-		"without exponent":           strings.Replace(jwk("bad", "service-2"), `"e":"AQAB",`, "", 1),
-		"of bad base64":              strings.Replace(jwk("bad", "service-2"), `"n":"`, `"n":"!`, 1),
-		"symmetric":                  `{"kty":"oct","kid":"bad","k":"AQAB","alg":"RS256"}`,
-		"elliptic":                   `{"kty":"EC","kid":"bad","crv":"P-256","x":"gI0GAILBdu7T53akrFmMyGcsF3n5dO7MmwNBHKW5SV0","y":"SLW_xSffzlPWrHEVI30DHM_4egVwt3NQqeUD7nMFpps"}`,
-		"without kid":                strings.Replace(jwk("bad", "service-2"), `"kid":"bad",`, "", 1),
-		"of no type":                 `{"kid":"bad"}`,
-		"with a kid that is no text": strings.Replace(jwk("bad", "service-2"), `"kid":"bad"`, `"kid":1`, 1),
-		"of one kid, twice":          jwk("bad", "service-1") + "," + jwk("bad", "service-2"),
-		"of one kid, thrice":         jwk("bad", "service-1") + "," + jwk("bad", "service-2") + "," + jwk("bad", "service-1"),
-		"null":                       `null`,
-		"a number":                   `7`,
+		"for encryption":          strings.Replace(jwk("bad", "service-2"), `"use":"sig"`, `"use":"enc"`, 1),
+		"for another algorithm":   strings.Replace(jwk("bad", "service-2"), "RS256", "PS256", 1),
+		"for HMAC":                strings.Replace(jwk("bad", "service-2"), "RS256", "HS256", 1),
+		"for signing only":        strings.Replace(jwk("bad", "service-2"), "{", `{"key_ops":["sign"],`, 1),
+		"private parts":           private,
+		"1024 bits":               jwk("bad", "weak"),
+		"4352 bits":               jwk("bad", "oversized"),
+		"exponent 1":              strings.Replace(jwk("bad", "service-2"), "AQAB", "AQ", 1),
+		"long exponent":           strings.Replace(jwk("bad", "service-2"), "AQAB", "AQAAAAAAAQAB", 1),
+		"no exponent":             strings.Replace(jwk("bad", "service-2"), `"e":"AQAB",`, "", 1),
+		"invalid base64":          strings.Replace(jwk("bad", "service-2"), `"n":"`, `"n":"!`, 1),
+		"symmetric":               `{"kty":"oct","kid":"bad","k":"AQAB","alg":"RS256"}`,
+		"elliptic":                `{"kty":"EC","kid":"bad","crv":"P-256","x":"gI0GAILBdu7T53akrFmMyGcsF3n5dO7MmwNBHKW5SV0","y":"SLW_xSffzlPWrHEVI30DHM_4egVwt3NQqeUD7nMFpps"}`,
+		"no kid":                  strings.Replace(jwk("bad", "service-2"), `"kid":"bad",`, "", 1),
+		"no type":                 `{"kid":"bad"}`,
+		"numeric kid":             strings.Replace(jwk("bad", "service-2"), `"kid":"bad"`, `"kid":1`, 1),
+		"two keys with one kid":   jwk("bad", "service-1") + "," + jwk("bad", "service-2"),
+		"three keys with one kid": jwk("bad", "service-1") + "," + jwk("bad", "service-2") + "," + jwk("bad", "service-1"),
+		"null":                    `null`,
+		"number":                  `7`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -214,7 +215,7 @@ func TestKeysThatCannotVerifyAreLeftOut(t *testing.T) {
 	}
 }
 
-func TestKeysThatSayLessAreUsed(t *testing.T) {
+func TestJWKS_OptionalMembers(t *testing.T) {
 	t.Parallel()
 	s := newKeyServer(t,
 		strings.NewReplacer(`"use":"sig",`, "", `"alg":"RS256",`, "").Replace(jwk("bare", "service-1")),
@@ -227,13 +228,13 @@ func TestKeysThatSayLessAreUsed(t *testing.T) {
 	s.want(t, j, "strong", "strong")
 }
 
-func TestAnUnknownKeyIsFetchedForOncePerMinRefetch(t *testing.T) {
+func TestJWKS_MinRefetch(t *testing.T) {
 	t.Parallel()
 	s := newKeyServer(t, jwk("a", "service-1"))
 	j := s.jwks(t, signature.JWKSOptions{MinRefetch: 10 * time.Second})
 	s.want(t, j, "a", "service-1")
 
-	s.wantError(t, j, "x", signature.ErrUnknownKey) // fetched for it
+	s.wantError(t, j, "x", signature.ErrUnknownKey) // causes a fetch
 	for i := range 100 {
 		s.wantError(t, j, fmt.Sprint("x", i), signature.ErrKeySource)
 	}
@@ -243,16 +244,16 @@ func TestAnUnknownKeyIsFetchedForOncePerMinRefetch(t *testing.T) {
 	s.wantError(t, j, "x", signature.ErrUnknownKey)
 
 	if within != 2 || s.fetches() != 3 {
-		t.Errorf("%d fetches within MinRefetch and %d after, want 2 and 3: strangers make us fetch", within, s.fetches())
+		t.Errorf("%d fetches within MinRefetch and %d after, want 2 and 3: senders must not cause more", within, s.fetches())
 	}
 }
 
-func TestANewKeyInsideTheWindowIsUndecidedAndThenFound(t *testing.T) {
+func TestJWKS_NewKeyWithinMinRefetch(t *testing.T) {
 	t.Parallel()
 	s := newKeyServer(t, jwk("a", "service-1"))
 	j := s.jwks(t, signature.JWKSOptions{})
 	s.want(t, j, "a", "service-1")
-	s.wantError(t, j, "stranger's", signature.ErrUnknownKey)
+	s.wantError(t, j, "unknown", signature.ErrUnknownKey)
 	s.publish(jwk("a", "service-1"), jwk("new", "service-2"))
 
 	s.advance(30*time.Second - time.Nanosecond)
@@ -262,7 +263,7 @@ func TestANewKeyInsideTheWindowIsUndecidedAndThenFound(t *testing.T) {
 	s.want(t, j, "new", "service-2")
 }
 
-func TestASetOutOfACacheDoesNotMakeAKeyUnknown(t *testing.T) {
+func TestJWKS_CachedSet(t *testing.T) {
 	t.Parallel()
 	s := newKeyServer(t)
 	var noCache atomic.Bool
@@ -276,14 +277,14 @@ func TestASetOutOfACacheDoesNotMakeAKeyUnknown(t *testing.T) {
 	err := s.wantError(t, j, "b", signature.ErrKeySource)
 
 	if errors.Is(err, signature.ErrUnknownKey) {
-		t.Errorf("error %v: the key may be newer than the cached set, want ErrKeySource", err)
+		t.Errorf("error = %v, want only ErrKeySource: the key may be newer than the cached set", err)
 	}
 	if !noCache.Load() {
-		t.Error("caches on the way were not asked to let the request through")
+		t.Error("request has no Cache-Control: no-cache")
 	}
 }
 
-func TestANewKeyIsFoundAtOnceWhenNobodyAskedForUnknownOnes(t *testing.T) {
+func TestJWKS_NewKey(t *testing.T) {
 	t.Parallel()
 	s := newKeyServer(t, jwk("a", "service-1"))
 	j := s.jwks(t, signature.JWKSOptions{})
@@ -295,7 +296,7 @@ func TestANewKeyIsFoundAtOnceWhenNobodyAskedForUnknownOnes(t *testing.T) {
 	s.wantError(t, j, "a", signature.ErrKeySource)
 }
 
-func TestAFailedFetchIsTriedAgainAfterOneTwoAndFourSeconds(t *testing.T) {
+func TestJWKS_RetryPauses(t *testing.T) {
 	t.Parallel()
 	s := newKeyServer(t, jwk("a", "service-1"))
 	s.respond(respondWith(500, "", ""))
@@ -305,7 +306,7 @@ func TestAFailedFetchIsTriedAgainAfterOneTwoAndFourSeconds(t *testing.T) {
 			s.advance(wait - time.Nanosecond)
 			s.wantError(t, j, "a", signature.ErrKeySource)
 			if s.fetches() != i {
-				t.Fatalf("fetched again before %v had passed", wait)
+				t.Fatalf("fetched again before %v", wait)
 			}
 			s.advance(time.Nanosecond)
 		}
@@ -318,7 +319,7 @@ func TestAFailedFetchIsTriedAgainAfterOneTwoAndFourSeconds(t *testing.T) {
 	}
 }
 
-func TestAThousandCallersShareOneFetch(t *testing.T) {
+func TestJWKS_SharesFetch(t *testing.T) {
 	t.Parallel()
 	s := newKeyServer(t, jwk("a", "service-1"))
 	j := s.jwks(t, signature.JWKSOptions{})
@@ -335,11 +336,11 @@ func TestAThousandCallersShareOneFetch(t *testing.T) {
 	wg.Wait()
 
 	if failed.Load() != 0 || s.fetches() != 1 {
-		t.Errorf("%d failed, %d fetches; want 0 and 1", failed.Load(), s.fetches())
+		t.Errorf("%d lookups failed, %d fetches; want 0 and 1", failed.Load(), s.fetches())
 	}
 }
 
-func TestACallerThatLeavesHarmsNobody(t *testing.T) {
+func TestJWKS_CanceledCaller(t *testing.T) {
 	t.Parallel()
 	s := newKeyServer(t, jwk("a", "service-1"))
 	arrived, release := make(chan struct{}), make(chan struct{})
@@ -361,15 +362,15 @@ func TestACallerThatLeavesHarmsNobody(t *testing.T) {
 	stayed := <-second
 
 	if !errors.Is(left, signature.ErrKeySource) || !errors.Is(left, context.Canceled) {
-		t.Errorf("who began the fetch and left got %v, want ErrKeySource and context.Canceled", left)
+		t.Errorf("canceled caller: error = %v, want ErrKeySource and context.Canceled", left)
 	}
 	if stayed != nil || s.fetches() != 1 {
-		t.Errorf("who stayed got %v after %d fetches", stayed, s.fetches())
+		t.Errorf("other caller: error = %v after %d fetches, want none after 1", stayed, s.fetches())
 	}
 }
 
-// TestAFetchBegunBeforeTheQuestionDoesNotDecide has a key published while a fetch is under way that has read the set already.
-func TestAFetchBegunBeforeTheQuestionDoesNotDecide(t *testing.T) {
+// TestJWKS_KeyPublishedDuringFetch publishes a key after a fetch in progress has read the set.
+func TestJWKS_KeyPublishedDuringFetch(t *testing.T) {
 	t.Parallel()
 	s := newKeyServer(t, jwk("a", "service-1"))
 	arrived, release := make(chan struct{}), make(chan struct{})
@@ -393,11 +394,11 @@ func TestAFetchBegunBeforeTheQuestionDoesNotDecide(t *testing.T) {
 		t.Error(err)
 	}
 	if err := <-found; err != nil {
-		t.Errorf("got %v: a key that was published before the question is refused", err)
+		t.Errorf("error = %v, want none: the key was published before the lookup", err)
 	}
 }
 
-func TestKeysRotateUnderLoad(t *testing.T) {
+func TestJWKS_RotationUnderLoad(t *testing.T) {
 	t.Parallel()
 	s := newKeyServer(t, jwk("a", "service-1"), jwk("b", "service-2"))
 	j := s.jwks(t, signature.JWKSOptions{MaxAge: time.Nanosecond})
@@ -408,7 +409,7 @@ func TestKeysRotateUnderLoad(t *testing.T) {
 				s.advance(time.Nanosecond)
 				key, err := j.PublicKey(t.Context(), "b")
 				if err != nil || !key.Equal(&keys()["service-2"].PublicKey) {
-					t.Errorf("key %v, error %v", key != nil, err)
+					t.Errorf("key found: %v, error = %v; want the key", key != nil, err)
 					return
 				}
 			}
@@ -420,7 +421,7 @@ func TestKeysRotateUnderLoad(t *testing.T) {
 	wg.Wait()
 }
 
-func TestARedirectOnTheSameHostIsFollowed(t *testing.T) {
+func TestJWKS_FollowsSameHostRedirect(t *testing.T) {
 	t.Parallel()
 	s := newKeyServer(t, jwk("a", "service-1"))
 	s.respond(func(w http.ResponseWriter, r *http.Request) {
@@ -434,18 +435,18 @@ func TestARedirectOnTheSameHostIsFollowed(t *testing.T) {
 	s.want(t, s.jwks(t, signature.JWKSOptions{}), "a", "service-1")
 }
 
-// TestRedirectsLeadNowhereElse has a good key set behind each redirect, so that following it would be believed.
-func TestRedirectsLeadNowhereElse(t *testing.T) {
+// TestJWKS_RejectsOtherRedirects serves a valid key set at the target of each redirect.
+func TestJWKS_RejectsOtherRedirects(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		to   func(from string) string
 		want int // requests
 	}{
-		"to another host": {func(string) string { return "https://eu.example.net/moved" }, 1},
-		"to a host below": {func(string) string { return "https://keys.eu.example.com/moved" }, 1},
-		"to another port": {func(string) string { return "https://eu.example.com:8443/moved" }, 1},
-		"to http":         {func(string) string { return "http://eu.example.com/moved" }, 1},
-		"round and round": {func(from string) string { return from + "x" }, 6},
+		"other host": {func(string) string { return "https://eu.example.net/moved" }, 1},
+		"subdomain":  {func(string) string { return "https://keys.eu.example.com/moved" }, 1},
+		"other port": {func(string) string { return "https://eu.example.com:8443/moved" }, 1},
+		"http":       {func(string) string { return "http://eu.example.com/moved" }, 1},
+		"endless":    {func(from string) string { return from + "x" }, 6},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -469,37 +470,37 @@ func TestRedirectsLeadNowhereElse(t *testing.T) {
 			_, err = j.PublicKey(t.Context(), "a")
 
 			if !errors.Is(err, signature.ErrKeySource) || requests != tt.want {
-				t.Errorf("got %v after %d requests, want ErrKeySource after %d: keys from elsewhere are not the service's", err, requests, tt.want)
+				t.Errorf("error = %v after %d requests, want ErrKeySource after %d", err, requests, tt.want)
 			}
 		})
 	}
 }
 
-func TestTheCallersClientIsLeftAlone(t *testing.T) {
+func TestNewJWKS_KeepsHTTPClient(t *testing.T) {
 	t.Parallel()
 	s := newKeyServer(t, jwk("a", "service-1"))
 	s.respond(func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/moved", http.StatusFound) })
 	client := s.srv.Client()
-	refusal := errors.New("no redirects here")
+	refusal := errors.New("no redirects")
 	client.CheckRedirect = func(*http.Request, []*http.Request) error { return refusal }
 
 	err := s.wantError(t, s.jwks(t, signature.JWKSOptions{HTTPClient: client}), "a", signature.ErrKeySource)
 
 	if !errors.Is(err, refusal) || client.CheckRedirect(nil, nil) != refusal {
-		t.Errorf("got %v: the caller's own redirect policy is not kept", err)
+		t.Errorf("error = %v, want that of the caller's CheckRedirect, which must not be replaced", err)
 	}
 }
 
-func TestNewJWKSTakesHTTPSAlone(t *testing.T) {
+func TestNewJWKS_RejectsInvalidArguments(t *testing.T) {
 	t.Parallel()
 	for _, url := range []string{"", "http://eu.example.com/.well-known/jwks.json", "eu.example.com", "https://", "https://:443/", "https://u:p@eu.example.com/", "https://eu.example.com/#a", "file:///etc/keys", "https://eu.example.com/%zz", "\x00"} {
 		if _, err := signature.NewJWKS(url, nil); err == nil {
-			t.Errorf("%q is taken", url)
+			t.Errorf("URL %q: error = nil, want one", url)
 		}
 	}
 	for _, opts := range []signature.JWKSOptions{{MaxAge: -1}, {MinRefetch: -1}, {MaxStale: -1}} {
 		if _, err := signature.NewJWKS("https://eu.example.com/", &opts); err == nil {
-			t.Errorf("%+v is taken", opts)
+			t.Errorf("options %+v: error = nil, want one", opts)
 		}
 	}
 	if _, err := signature.NewJWKS("HTTPS://eu.example.com:8443/keys?a=b", nil); err != nil {
@@ -507,15 +508,15 @@ func TestNewJWKSTakesHTTPSAlone(t *testing.T) {
 	}
 }
 
-func TestStaticKeysAreFoundByTheirIDs(t *testing.T) {
+func TestStaticKeys_PublicKey(t *testing.T) {
 	t.Parallel()
 	key, err := serviceKeys().PublicKey(t.Context(), keyID)
 	_, unknown := signature.StaticKeys{"nil": nil}.PublicKey(t.Context(), "nil")
 
 	if err != nil || key != &keys()["service-1"].PublicKey {
-		t.Errorf("key %v, error %v", key, err)
+		t.Errorf("key = %v, error = %v; want the key", key, err)
 	}
 	if !errors.Is(unknown, signature.ErrUnknownKey) {
-		t.Errorf("got %v, want ErrUnknownKey", unknown)
+		t.Errorf("error = %v, want ErrUnknownKey", unknown)
 	}
 }

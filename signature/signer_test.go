@@ -14,7 +14,7 @@ import (
 	"github.com/idverify/idverify-go/signature"
 )
 
-// callbackRequest is a client's request of a callback, not signed yet.
+// callbackRequest returns an unsigned callback as a client request.
 func callbackRequest(tb testing.TB, url string) *http.Request {
 	tb.Helper()
 	r, err := http.NewRequest(http.MethodPost, url, nil)
@@ -25,15 +25,15 @@ func callbackRequest(tb testing.TB, url string) *http.Request {
 	return r
 }
 
-func TestSignedCallbacksVerifyOverTLS(t *testing.T) {
+func TestSigner_SignCallback(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		signer   signature.SignerOptions
 		verifier signature.VerifierOptions
 	}{
-		"by default":             {},
-		"with a base64 digest":   {signer: signature.SignerOptions{Base64Digest: true}},
-		"with a header of yours": {signature.SignerOptions{CallbackHeader: "X-Acme-Callback"}, signature.VerifierOptions{CallbackHeader: "x-acme-callback"}},
+		"default options": {},
+		"base64 digest":   {signer: signature.SignerOptions{Base64Digest: true}},
+		"custom header":   {signature.SignerOptions{CallbackHeader: "X-Acme-Callback"}, signature.VerifierOptions{CallbackHeader: "x-acme-callback"}},
 	} {
 		for _, body := range []string{body, "", strings.Repeat("ä", 100_000)} {
 			t.Run(name, func(t *testing.T) {
@@ -68,17 +68,17 @@ func TestSignedCallbacksVerifyOverTLS(t *testing.T) {
 				}
 				defer response.Body.Close()
 				if response.StatusCode != http.StatusNoContent || got == nil || string(got.Body) != body || got.Kind != "subscriber_check" {
-					t.Errorf("answered %d", response.StatusCode)
+					t.Errorf("response = %d, want 204 and the signed callback", response.StatusCode)
 				}
 				if r.ContentLength != int64(len(body)) || r.Header.Get("Content-Type") != "application/json" {
-					t.Errorf("a callback has a Content-Length and a Content-Type, got %d and %q", r.ContentLength, r.Header.Get("Content-Type"))
+					t.Errorf("Content-Length = %d, Content-Type = %q; want the length of the body and application/json", r.ContentLength, r.Header.Get("Content-Type"))
 				}
 			})
 		}
 	}
 }
 
-func TestASignedRequestCanBeSentAgain(t *testing.T) {
+func TestSigner_SignsRequestAgain(t *testing.T) {
 	t.Parallel()
 	r := callbackRequest(t, "https://"+host+target)
 	r.Header.Set("Content-Type", "application/vnd.acme+json")
@@ -95,20 +95,20 @@ func TestASignedRequestCanBeSentAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, _ := io.ReadAll(again); string(got) != body {
-		t.Errorf("GetBody gives %q", got)
+		t.Errorf("GetBody returns %q, want the body", got)
 	}
 	if n := len(r.Header["Authorization"]) + len(r.Header["Date"]) + len(r.Header["Digest"]); n != 3 {
-		t.Errorf("signing twice leaves %d headers where one each is right", n)
+		t.Errorf("signed twice: %d values of Authorization, Date and Digest, want 3", n)
 	}
 	if r.Header.Get("Content-Type") != "application/vnd.acme+json" {
-		t.Error("a Content-Type that was set is overwritten")
+		t.Error("the existing Content-Type was overwritten")
 	}
 	if _, err := newVerifier(t, signature.VerifierOptions{}).VerifyCallback(r); err != nil {
 		t.Error(err)
 	}
 }
 
-func TestSignedRedirectsVerifyAndKeepTheirQuery(t *testing.T) {
+func TestSigner_SignRedirect(t *testing.T) {
 	t.Parallel()
 	for _, query := range unusualQueries {
 		t.Run(query, func(t *testing.T) {
@@ -120,7 +120,7 @@ func TestSignedRedirectsVerifyAndKeepTheirQuery(t *testing.T) {
 			}
 
 			if !strings.HasPrefix(u.RawQuery, query+"&authorization=") || strings.Contains(u.RawQuery[len(query):], "+") {
-				t.Errorf("query %q", u.RawQuery)
+				t.Errorf("query = %q, want the original one with escaped parameters appended", u.RawQuery)
 			}
 			w := newRedirect()
 			w.drop("Date")
@@ -132,64 +132,64 @@ func TestSignedRedirectsVerifyAndKeepTheirQuery(t *testing.T) {
 	}
 }
 
-func TestTheSignerRefusesWhatNoVerifierWouldTake(t *testing.T) {
+func TestSigner_RejectsInvalidMessages(t *testing.T) {
 	t.Parallel()
 	s := newSigner(t, signature.SignerOptions{})
 	for name, raw := range map[string]string{
-		"no host":                   "/back?check_id=c1",
-		"no check_id":               "https://" + host + "/back",
-		"two check ids":             "https://" + host + "/back?check_id=c1&check_id=c2",
-		"an authorization of yours": "https://" + host + "/back?check_id=c1&authorization=x",
-		"a date of yours":           "https://" + host + "/back?check_id=c1&d%61te=x",
-		"an opaque URL":             "mailto:me",
+		"no host":                "/back?check_id=c1",
+		"no check_id":            "https://" + host + "/back",
+		"two check_ids":          "https://" + host + "/back?check_id=c1&check_id=c2",
+		"existing authorization": "https://" + host + "/back?check_id=c1&authorization=x",
+		"existing date":          "https://" + host + "/back?check_id=c1&d%61te=x",
+		"opaque URL":             "mailto:me",
 	} {
 		u, err := url.Parse(raw)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if err := s.SignRedirect(u); err == nil || u.String() != raw {
-			t.Errorf("%s: error %v, URL %s", name, err, u)
+			t.Errorf("%s: error = %v, URL = %s; want an error and an unchanged URL", name, err, u)
 		}
 	}
 	for name, change := range map[string]func(*http.Request){
-		"a GET":                 func(r *http.Request) { r.Method = http.MethodGet },
-		"no kind":               func(r *http.Request) { r.Header.Del("x-service-callback") },
-		"an empty kind":         func(r *http.Request) { r.Header.Set("x-service-callback", "") },
-		"two kinds":             func(r *http.Request) { r.Header.Add("x-service-callback", "phone_check") },
-		"a kind of two lines":   func(r *http.Request) { r.Header.Set("x-service-callback", "a\nb") },
-		"no host":               func(r *http.Request) { r.Host, r.URL.Host = "", "" },
-		"a target of two lines": func(r *http.Request) { r.RequestURI = "/a\nb" },
+		"GET":                 func(r *http.Request) { r.Method = http.MethodGet },
+		"no kind":             func(r *http.Request) { r.Header.Del("x-service-callback") },
+		"empty kind":          func(r *http.Request) { r.Header.Set("x-service-callback", "") },
+		"two kinds":           func(r *http.Request) { r.Header.Add("x-service-callback", "phone_check") },
+		"kind of two lines":   func(r *http.Request) { r.Header.Set("x-service-callback", "a\nb") },
+		"no host":             func(r *http.Request) { r.Host, r.URL.Host = "", "" },
+		"target of two lines": func(r *http.Request) { r.RequestURI = "/a\nb" },
 	} {
 		r := callbackRequest(t, "https://"+host+target)
 		change(r)
 		if err := s.SignCallback(r, []byte(body)); err == nil || r.Header.Get("Authorization") != "" {
-			t.Errorf("%s: error %v, Authorization %q", name, err, r.Header.Get("Authorization"))
+			t.Errorf("%s: error = %v, Authorization = %q; want an error and none", name, err, r.Header.Get("Authorization"))
 		}
 	}
 }
 
-func TestNewSignerRefusesKeysThatNoVerifierWouldTake(t *testing.T) {
+func TestNewSigner_RejectsInvalidKeys(t *testing.T) {
 	t.Parallel()
 	good := keys()["service-1"]
 	for _, id := range []string{"", `a"b`, `a\b`, "a\nb", "schlüssel", strings.Repeat("k", 257)} {
 		if _, err := signature.NewSigner(id, good, nil); err == nil {
-			t.Errorf("the key id %q is taken", id)
+			t.Errorf("key ID %q: error = nil, want one", id)
 		}
 	}
 	for _, name := range []string{"none", "weak", "oversized"} {
 		if _, err := signature.NewSigner(keyID, keys()[name], nil); err == nil {
-			t.Errorf("the key %s is taken", name)
+			t.Errorf("key %s: error = nil, want one", name)
 		}
 	}
 	if _, err := signature.NewSigner(keyID, good, &signature.SignerOptions{CallbackHeader: "a b"}); err == nil {
-		t.Error("a header that cannot be one is taken")
+		t.Error("invalid header name: error = nil, want one")
 	}
 	if _, err := signature.NewSigner(strings.Repeat("k", 256), keys()["strong"], nil); err != nil {
-		t.Errorf("a key of 4096 bits with a long id: %v", err)
+		t.Errorf("4096-bit key with a 256-byte ID: error = %v, want none", err)
 	}
 }
 
-func TestAServersRequestIsSignedAsItCameIn(t *testing.T) {
+func TestSigner_SignsRequestURI(t *testing.T) {
 	t.Parallel()
 	r := httptest.NewRequest(http.MethodPost, "/a%2Fb?x", bytes.NewReader(nil))
 	r.Host = host
@@ -218,12 +218,12 @@ func TestSigner_DigestForms(t *testing.T) {
 		}
 
 		if got := r.Header.Get("Digest"); got != want {
-			t.Errorf("Base64Digest %v: digest %q, want %q", inBase64, got, want)
+			t.Errorf("Base64Digest %v: digest = %q, want %q", inBase64, got, want)
 		}
 	}
 }
 
-// TestSigner_FailureLeavesRequestUnchanged makes signing fail.
+// TestSigner_FailureLeavesRequestUnchanged signs with a broken key and invalid queries.
 func TestSigner_FailureLeavesRequestUnchanged(t *testing.T) {
 	t.Parallel()
 	broken := *keys()["service-1"]
@@ -244,11 +244,11 @@ func TestSigner_FailureLeavesRequestUnchanged(t *testing.T) {
 		u := &url.URL{Scheme: "https", Host: host, Path: "/back", RawQuery: tt.query}
 
 		if err := tt.signer.SignRedirect(u); err == nil || u.RawQuery != tt.query {
-			t.Errorf("%s: error %v, query %q; want an error and the query as it was", name, err, u.RawQuery)
+			t.Errorf("%s: error = %v, query = %q; want an error and an unchanged query", name, err, u.RawQuery)
 		}
 	}
 	r := callbackRequest(t, "https://"+host+target)
 	if err := faulty.SignCallback(r, []byte(body)); err == nil || r.Header.Get("Authorization") != "" {
-		t.Errorf("broken key: error %v, Authorization %q; want an error and none", err, r.Header.Get("Authorization"))
+		t.Errorf("broken key: error = %v, Authorization = %q; want an error and none", err, r.Header.Get("Authorization"))
 	}
 }
