@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/idverify/idverify-go/internal/wire"
 )
 
 // Advance moves the server's clock by d and does what falls due on the way, in order: checks expire, callbacks are tried again.
@@ -21,6 +23,24 @@ func (s *Server) Advance(ctx context.Context, d time.Duration) error {
 	svc := s.lock()
 	defer svc.mu.Unlock()
 	return svc.advance(ctx, d)
+}
+
+// Idle waits until no delivery is in flight and nothing is due now. Tries that are due later do not count. Do not call it from a handler.
+func (s *Server) Idle(ctx context.Context) error {
+	svc := s.lock()
+	defer svc.mu.Unlock()
+	return svc.await(ctx, func() bool { return !svc.clock.Held() && svc.idle() })
+}
+
+// Expire makes a check of any project expire now, as [Server.Advance] does past its time to live,
+// but without moving the clock: the check is EXPIRED, can no longer be read, and its callback is
+// queued. It fails the test if there is no such check, or if the check has already ended.
+func (s *Server) Expire(checkID string) {
+	svc := s.lock()
+	defer svc.mu.Unlock()
+	if err := svc.expire(checkID); err != nil {
+		s.must(fmt.Errorf("expire: %w", err))
+	}
 }
 
 // advance moves the clock. The mutex is held, but while it waits.
@@ -48,13 +68,6 @@ func (s *service) advance(ctx context.Context, d time.Duration) error {
 	}
 	s.clock.Set(target)
 	return nil
-}
-
-// Idle waits until no delivery is in flight and nothing is due now. Tries that are due later do not count. Do not call it from a handler.
-func (s *Server) Idle(ctx context.Context) error {
-	svc := s.lock()
-	defer svc.mu.Unlock()
-	return svc.await(ctx, func() bool { return !svc.clock.Held() && svc.idle() })
 }
 
 // idle reports whether nothing is in flight and nothing is due now. The mutex is held.
@@ -86,4 +99,21 @@ func (s *service) wake() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.runDue()
+}
+
+// expire implements Expire. The mutex is held.
+func (s *service) expire(checkID string) error {
+	s.runDue()
+	ck := s.checks[checkID]
+	switch {
+	case s.ended != nil:
+		return s.ended
+	case ck == nil:
+		return newProblem(wire.CheckNotFound, "There is no such check: it does not exist, or it expired or ended in ERROR")
+	case ck.expiry == nil:
+		return newProblem(wire.BadRequest, "The check has already ended")
+	}
+	s.finish(ck, rule{status: wire.StatusExpired})
+	s.runDue()
+	return nil
 }

@@ -16,6 +16,25 @@ import (
 	"github.com/idverify/idverify-go/sandboxfake/internal/vclock"
 )
 
+// check is one verification. It is small, since a server may keep a million.
+type check struct {
+	id                                           string
+	seq                                          uint64 // numbers the checks of a project
+	product                                      *product
+	project                                      *project
+	version                                      string // that created it, which decides its flow
+	phone, callbackURL, redirectURL, referenceID string
+	period                                       int // minutes
+	status, errorCode                            string
+	match, noSIMChange                           verdict
+	live                                         bool // its project was, when it was created and paid
+	charge                                       money
+	currency                                     string
+	created, opened, updated                     time.Time
+	expiry                                       *vclock.Event // while it can expire
+	code                                         string        // while it can be exchanged
+}
+
 // checkTTL is how long a check may take from its creation (contract, section 4).
 const checkTTL = 120 * time.Second
 
@@ -39,25 +58,6 @@ var products = []product{
 func (c *call) product() *product {
 	i := slices.IndexFunc(products, func(p product) bool { return p.name == c.op.Product() })
 	return &products[i]
-}
-
-// check is one verification. It is small, since a server may keep a million.
-type check struct {
-	id                                           string
-	seq                                          uint64 // numbers the checks of a project
-	product                                      *product
-	project                                      *project
-	version                                      string // that created it, which decides its flow
-	phone, callbackURL, redirectURL, referenceID string
-	period                                       int // minutes
-	status, errorCode                            string
-	match, noSIMChange                           verdict
-	live                                         bool // its project was, when it was created and paid
-	charge                                       money
-	currency                                     string
-	created, opened, updated                     time.Time
-	expiry                                       *vclock.Event // while it can expire
-	code                                         string        // while it can be exchanged
 }
 
 // checkParams is the body of a create call.

@@ -5,7 +5,52 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
+	"time"
+
+	"github.com/idverify/idverify-go"
+)
+
+// Delivery is one callback with all its tries.
+type Delivery struct {
+	ID          string
+	CheckID     string
+	Product     idverify.Product     // the value of the callback header
+	Status      idverify.CheckStatus // that the callback tells
+	ProjectID   string
+	URL         string
+	Body        []byte
+	Attempts    []Attempt
+	NextAttempt time.Time // zero when no further try is to come
+	Done        bool      // no try is under way or to come
+}
+
+// Acknowledged reports whether the receiver has answered with a 2XX.
+func (d Delivery) Acknowledged() bool {
+	return len(d.Attempts) > 0 && d.Attempts[len(d.Attempts)-1].Result == ResultAcknowledged
+}
+
+// Attempt is one try of a delivery.
+type Attempt struct {
+	Time   time.Time // on the server's clock
+	Header http.Header
+	Status int           // that the receiver answered; 0 when it did not
+	Result AttemptResult // what the service made of it
+	Error  string        // why there was no answer
+	Fault  *Fault        // that was injected
+}
+
+// AttemptResult is what the service makes of a receiver's answer (specification, section 6, "Delivery rules").
+type AttemptResult string
+
+// The results of a try.
+const (
+	ResultAcknowledged AttemptResult = "acknowledged" // 2XX
+	ResultRejected     AttemptResult = "rejected"     // 3XX or 4XX
+	ResultTimedOut     AttemptResult = "timed out"    // no answer in 10 s
+	ResultUnreachable  AttemptResult = "unreachable"  // no connection, or one that broke
+	ResultFailed       AttemptResult = "failed"       // 5XX
 )
 
 // Deliveries returns the callbacks that the journal holds, the oldest first: at most 1,024, or what [WithJournalLimit] says. See [Server.DroppedDeliveries]. The caller may change what it gets.

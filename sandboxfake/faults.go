@@ -11,17 +11,6 @@ import (
 	"github.com/idverify/idverify-go/internal/wire"
 )
 
-// OperationCallback is the operation of [Match] that means the tries of callbacks.
-const OperationCallback = "callback"
-
-// Match chooses the calls that [Server.Inject] breaks. The zero Match is every call of the service, callbacks not among them.
-type Match struct {
-	Operation string // such as "phone_check.create", as [Request] names it, or [OperationCallback]; empty: any but callbacks
-	Project   string // its id; empty: any
-	Workspace string // its id; empty: any
-	Repeat    bool   // begin again with the first fault after the last, until removed
-}
-
 // Fault is what goes wrong with one call, or with one try of a callback. The zero Fault is none: it lets a call pass.
 // Latency may stand with any other; of the others give one, or Status with Fragment, RetryAfter and Body.
 type Fault struct {
@@ -42,6 +31,17 @@ type Fault struct {
 	// WrongKey signs a callback, or the redirect of a Check URL, with a key that is not published, in the name of the one that is: the signature does not verify.
 	WrongKey bool
 }
+
+// Match chooses the calls that [Server.Inject] breaks. The zero Match is every call of the service, callbacks not among them.
+type Match struct {
+	Operation string // such as "phone_check.create", as [Request] names it, or [OperationCallback]; empty: any but callbacks
+	Project   string // its id; empty: any
+	Workspace string // its id; empty: any
+	Repeat    bool   // begin again with the first fault after the last, until removed
+}
+
+// OperationCallback is the operation of [Match] that means the tries of callbacks.
+const OperationCallback = "callback"
 
 // injection is one Inject.
 type injection struct {

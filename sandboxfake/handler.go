@@ -17,37 +17,6 @@ import (
 	"github.com/idverify/idverify-go/internal/wire"
 )
 
-// handler answers one operation. It runs with the server's mutex held, so what it changes and what follows from it are seen together or not at all.
-// It returns the body, a whole *answer, or a *problem.
-type handler func(*service, *call) (any, error)
-
-// call is one request on its way through the server.
-type call struct {
-	r          *http.Request
-	id         string // of the call, for the caller to quote
-	op         wire.Operation
-	version    string
-	ids        map[string]string // of the path
-	handle     handler
-	token      *token
-	credential *credential
-	body       []byte
-	bodyErr    error // the body was too long, or cut off
-	fault      *Fault
-	rate       *rateLimit // what WithRateLimit leaves the caller; nil without
-}
-
-// answer is what goes back.
-type answer struct {
-	status int
-	header http.Header
-	media  string
-	body   any // marshalled as JSON; nil for none
-	raw    []byte
-	// The Location of a redirect, which is signed when the mutex is free: a signature takes longer than all the rest.
-	location func() (string, error)
-}
-
 // serve is the way of every request: read, admit, handle, write.
 func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	if s.isControl(r) {
@@ -80,6 +49,44 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	c.fault.write(w, a)
 }
 
+// answer performs a call on the current service, in one critical section.
+func (s *Server) answer(c *call) *answer {
+	svc := s.lock()
+	defer svc.mu.Unlock()
+	return svc.answer(c)
+}
+
+// handler answers one operation. It runs with the server's mutex held, so what it changes and what follows from it are seen together or not at all.
+// It returns the body, a whole *answer, or a *problem.
+type handler func(*service, *call) (any, error)
+
+// call is one request on its way through the server.
+type call struct {
+	r          *http.Request
+	id         string // of the call, for the caller to quote
+	op         wire.Operation
+	version    string
+	ids        map[string]string // of the path
+	handle     handler
+	token      *token
+	credential *credential
+	body       []byte
+	bodyErr    error // the body was too long, or cut off
+	fault      *Fault
+	rate       *rateLimit // what WithRateLimit leaves the caller; nil without
+}
+
+// answer is what goes back.
+type answer struct {
+	status int
+	header http.Header
+	media  string
+	body   any // marshalled as JSON; nil for none
+	raw    []byte
+	// The Location of a redirect, which is signed when the mutex is free: a signature takes longer than all the rest.
+	location func() (string, error)
+}
+
 // errBodyTooLarge is a body over wire.MaxBody.
 var errBodyTooLarge = errors.New("the body is too large")
 
@@ -92,13 +99,6 @@ func readBody(r io.Reader) ([]byte, error) {
 		return nil, errBodyTooLarge
 	}
 	return body, err
-}
-
-// answer performs a call on the current service, in one critical section.
-func (s *Server) answer(c *call) *answer {
-	svc := s.lock()
-	defer svc.mu.Unlock()
-	return svc.answer(c)
 }
 
 // answer performs a call and adds it to the journal. The mutex is held, but for the wait of a latency fault.

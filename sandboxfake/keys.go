@@ -1,9 +1,11 @@
 package sandboxfake
 
 import (
+	"context"
 	"crypto/rsa"
 	"crypto/sha256"
 	"encoding/base64"
+	"maps"
 	"math/big"
 	"net/http"
 	"strconv"
@@ -15,10 +17,6 @@ import (
 	"github.com/idverify/idverify-go/signature"
 )
 
-// keySetMaxAge is how long a client may keep the key set, and how long a retired key stays in it
-// (contract, section 1, "Cache-Control: max-age set").
-const keySetMaxAge = 5 * time.Minute
-
 // keyRing holds the keys that sign callbacks and redirects. The last one signs; all are published.
 type keyRing struct {
 	source *keySource
@@ -29,6 +27,25 @@ type keyRing struct {
 type signingKey struct {
 	id  string
 	key *rsa.PrivateKey
+}
+
+// RotateKeys makes a new key sign from now on. The old one stays published for five minutes on the
+// server's clock, as long as clients may cache the set, and is then removed.
+func (s *Server) RotateKeys() {
+	svc := s.lock()
+	defer svc.mu.Unlock()
+	s.must(svc.rotateKeys())
+}
+
+// rotateKeys adds a key and schedules the removal of the one that signed before.
+func (s *service) rotateKeys() error {
+	retired := s.keys.signingUnder(nil).id
+	if err := s.addKey(); err != nil {
+		return err
+	}
+	s.clock.Schedule(s.clock.Now().Add(keySetMaxAge), func() { s.keys.remove(retired) })
+	s.runDue()
+	return nil
 }
 
 // addKey appends the next key, which signs from then on. The fixed keys are reused in turn under
@@ -95,25 +112,6 @@ func (k *keySource) key(n int) (key *rsa.PrivateKey, id string, err error) {
 	return k.fresh[n], base64.RawURLEncoding.EncodeToString(sum[:]), nil
 }
 
-// RotateKeys makes a new key sign from now on. The old one stays published for five minutes on the
-// server's clock, as long as clients may cache the set, and is then removed.
-func (s *Server) RotateKeys() {
-	svc := s.lock()
-	defer svc.mu.Unlock()
-	s.must(svc.rotateKeys())
-}
-
-// rotateKeys adds a key and schedules the removal of the one that signed before.
-func (s *service) rotateKeys() error {
-	retired := s.keys.signingUnder(nil).id
-	if err := s.addKey(); err != nil {
-		return err
-	}
-	s.clock.Schedule(s.clock.Now().Add(keySetMaxAge), func() { s.keys.remove(retired) })
-	s.runDue()
-	return nil
-}
-
 // remove removes a key from the set.
 func (k *keyRing) remove(id string) {
 	for i, key := range k.keys {
@@ -123,6 +121,10 @@ func (k *keyRing) remove(id string) {
 		}
 	}
 }
+
+// keySetMaxAge is how long a client may keep the key set, and how long a retired key stays in it
+// (contract, section 1, "Cache-Control: max-age set").
+const keySetMaxAge = 5 * time.Minute
 
 // jwk is a public key as RFC 7517 has it (specification, section 4).
 type jwk struct {
@@ -155,4 +157,74 @@ func (s *service) keySet(*call) (any, error) {
 		header: http.Header{"Cache-Control": {"public, max-age=" + strconv.Itoa(int(keySetMaxAge.Seconds()))}},
 		body:   set,
 	}, nil
+}
+
+// messageDates chooses the dates of signatures. The server's mutex guards it.
+type messageDates struct {
+	system bool                 // dates come from the system's clock
+	last   map[string]time.Time // the last date of each check, unless it was past at the last cleaning
+	second time.Time            // when last was last cleaned up
+}
+
+// next returns a date for a message of a check: now in whole seconds, or one second after the
+// check's last date. It has no upper bound: a receiver rejects a date that was already used, but
+// accepts a late message. After the system's clock was set back, a check may therefore wait until
+// the clock has passed its last date.
+func (d *messageDates) next(checkID string, now time.Time) time.Time {
+	date := now.UTC().Truncate(time.Second)
+	if !date.Equal(d.second) {
+		d.second = date
+		maps.DeleteFunc(d.last, func(_ string, last time.Time) bool { return last.Before(date) })
+	}
+	if last, ok := d.last[checkID]; ok {
+		date = last.Add(time.Second)
+	}
+	if d.last == nil {
+		d.last = make(map[string]time.Time)
+	}
+	d.last[checkID] = date
+	return date
+}
+
+// signer returns a signer of one message of a check, which is to be sent at once. It waits until
+// the message has a date of its own, or until ctx ends. The caller must not hold the mutex.
+func (s *service) signer(ctx context.Context, checkID string, key signingKey) (*signature.Signer, error) {
+	date := s.messageDate(ctx, checkID)
+	return signature.NewSigner(key.id, key.key, &signature.SignerOptions{
+		CallbackHeader: s.opts.callbackHeader,
+		Base64Digest:   s.opts.base64Digest,
+		Now:            func() time.Time { return date },
+	})
+}
+
+// signedRedirect returns the URL that a device is sent to, with its own date and signature.
+func (s *service) signedRedirect(ctx context.Context, view openedView, target string, key signingKey) (string, error) {
+	signer, err := s.signer(ctx, view.CheckID, key)
+	if err != nil {
+		return "", err
+	}
+	return view.redirect(target, signer)
+}
+
+func (s *service) messageDate(ctx context.Context, checkID string) time.Time {
+	s.mu.Lock()
+	if !s.dates.system {
+		defer s.mu.Unlock()
+		return s.clock.Now()
+	}
+	now := time.Now()
+	date := s.dates.next(checkID, now)
+	s.mu.Unlock()
+	if d := date.Sub(now); d > 0 {
+		wait(ctx, d)
+	}
+	return date
+}
+
+// messageNow returns the time on the clock that dates messages. The mutex is held.
+func (s *service) messageNow() time.Time {
+	if s.dates.system {
+		return time.Now()
+	}
+	return s.clock.Now()
 }

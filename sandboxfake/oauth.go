@@ -15,9 +15,6 @@ import (
 	"github.com/idverify/idverify-go/internal/wire"
 )
 
-// tokenLifetime is how long an access token is good (contract, section 2).
-const tokenLifetime = time.Hour
-
 // token is an access token that was given out.
 type token struct {
 	text       string
@@ -26,6 +23,9 @@ type token struct {
 	expires    time.Time
 	revoked    bool
 }
+
+// tokenLifetime is how long an access token is good (contract, section 2).
+const tokenLifetime = time.Hour
 
 // tokens keeps the tokens that are good, and forgets those that are not when another is issued: they expire in the order of their issue.
 type tokens struct {

@@ -124,6 +124,21 @@ func WithFrozenClock(t time.Time) Option {
 	}
 }
 
+// WithSystemDates dates the signatures of callbacks and redirects by the system's clock, however
+// far [Server.Advance] moved the server's: for receivers that check dates against real time. By
+// default they show the time of the server's clock. Every other time stays that of the server's
+// clock.
+//
+// Two messages of one check then never carry the same date, because a receiver would reject the
+// second as a replay: the server waits for the next second, so that 100 messages of one check take
+// 100 seconds.
+func WithSystemDates() Option {
+	return func(o *options) error {
+		o.systemDates = true
+		return nil
+	}
+}
+
 // WithCallbackHeader names the header that tells a callback's product, "x-service-callback" by default.
 func WithCallbackHeader(name string) Option {
 	return func(o *options) error {
@@ -188,19 +203,27 @@ func WithFreshKeys() Option {
 	}
 }
 
-// price is what a check of a live project costs.
-func (o *options) price(product string) money {
-	if price, ok := o.prices[product]; ok {
-		return price
-	}
-	return moneyUnit
-}
-
 // WithOutcomeFunc has operator decide the checks of live projects, in place of the mobile networks. By default they end as in sandbox.
 // It is called in the middle of an answer and must not call the server.
 func WithOutcomeFunc(operator func(product idverify.Product, phoneNumber string) Outcome) Option {
 	return func(o *options) error {
 		o.operator = operator
+		return nil
+	}
+}
+
+// WithCallerIP sets the IP address that the service sees for every caller that asks for its own
+// reachability, as web SDKs do before they open a Check URL. The last digits of the address decide
+// the result, see [ReachabilityOutcome].
+//
+// By default it is the address of the connection. Over loopback and in memory that is 127.0.0.1,
+// which ends in 1: not a mobile IP.
+func WithCallerIP(ip netip.Addr) Option {
+	return func(o *options) error {
+		if !ip.IsValid() || ip.Zone() != "" {
+			return errors.New("the caller's IP address must be valid and without a zone")
+		}
+		o.callerIP = ip
 		return nil
 	}
 }
@@ -257,4 +280,12 @@ func (o *options) certificateHost() (string, error) {
 		return "", errors.New("no certificate can be issued for the host of the address to listen on: use a DNS name or an IP address without zone")
 	}
 	return host, nil
+}
+
+// price is what a check of a live project costs.
+func (o *options) price(product string) money {
+	if price, ok := o.prices[product]; ok {
+		return price
+	}
+	return moneyUnit
 }

@@ -6,6 +6,35 @@ import (
 	"github.com/idverify/idverify-go/internal/wire"
 )
 
+// problem is an error of the service and its document (RFC 9457).
+type problem struct {
+	Type   string      `json:"type"`
+	Title  string      `json:"title"`
+	Status int         `json:"status"`
+	Detail string      `json:"detail"`
+	header http.Header // sent with it
+}
+
+func (p *problem) Error() string { return p.Detail }
+
+// newProblem looks up the problem of a fragment. A detail that is not empty stands in place of the table's.
+func newProblem(fragment, detail string) *problem {
+	p := &problem{Type: docsURL + "/reference/api-errors#" + fragment, Status: http.StatusInternalServerError, Detail: detail}
+	for _, kind := range problemKinds {
+		if kind.fragment == fragment {
+			p.Status = kind.status
+			if detail == "" {
+				p.Detail = kind.detail
+			}
+		}
+	}
+	p.Title = http.StatusText(p.Status)
+	if fragment == wire.Unauthorized {
+		p.header = http.Header{"Www-Authenticate": {`Bearer realm="api"`}}
+	}
+	return p
+}
+
 // docsURL stands for {docs_url} of the specification.
 const docsURL = "https://docs.sandbox.test"
 
@@ -39,33 +68,4 @@ var problemKinds = []struct {
 	{413, wire.PayloadTooLarge, "The body is over 64 KiB"},
 	{429, wire.TooManyRequests, "Too many requests: wait for as long as Retry-After says"},
 	{501, wire.MNORedirectUnsupported, "The operator does not support the redirect"},
-}
-
-// problem is an error of the service and its document (RFC 9457).
-type problem struct {
-	Type   string      `json:"type"`
-	Title  string      `json:"title"`
-	Status int         `json:"status"`
-	Detail string      `json:"detail"`
-	header http.Header // sent with it
-}
-
-func (p *problem) Error() string { return p.Detail }
-
-// newProblem looks up the problem of a fragment. A detail that is not empty stands in place of the table's.
-func newProblem(fragment, detail string) *problem {
-	p := &problem{Type: docsURL + "/reference/api-errors#" + fragment, Status: http.StatusInternalServerError, Detail: detail}
-	for _, kind := range problemKinds {
-		if kind.fragment == fragment {
-			p.Status = kind.status
-			if detail == "" {
-				p.Detail = kind.detail
-			}
-		}
-	}
-	p.Title = http.StatusText(p.Status)
-	if fragment == wire.Unauthorized {
-		p.header = http.Header{"Www-Authenticate": {`Bearer realm="api"`}}
-	}
-	return p
 }

@@ -9,9 +9,6 @@ import (
 	"github.com/idverify/idverify-go/internal/wire"
 )
 
-// rateWindowLength is the span that a rate limit counts over.
-const rateWindowLength = time.Hour
-
 // WithRateLimit lets each workspace, with all its projects, make so many calls an hour; by default there is no limit. What takes a bearer token counts: tokens, the key set and Check URLs are free.
 // The hour begins with the first call and is over an hour later on the server's clock. Every counted answer carries X-RateLimit-Limit, X-RateLimit-Remaining and X-RateLimit-Reset; a call beyond the limit is a 429 too_many_requests with Retry-After, and has no effect.
 func WithRateLimit(callsPerHour int) Option {
@@ -29,6 +26,9 @@ type rateWindow struct {
 	ends  time.Time
 	calls int
 }
+
+// rateWindowLength is the span that a rate limit counts over.
+const rateWindowLength = time.Hour
 
 // limitRate counts a call against its workspace's limit, and refuses it beyond that.
 func (s *service) limitRate(c *call) error {

@@ -2,7 +2,6 @@ package sandboxfake
 
 import (
 	"encoding/json"
-	"errors"
 	"net/http"
 	"net/netip"
 	"strconv"
@@ -70,22 +69,6 @@ type productView struct {
 	ProductName string            `json:"product_name"`
 	Coverage    string            `json:"coverage,omitempty"`
 	Networks    []coverageNetwork `json:"networks,omitempty"`
-}
-
-// WithCallerIP sets the IP address that the service sees for every caller that asks for its own
-// reachability, as web SDKs do before they open a Check URL. The last digits of the address decide
-// the result, see [ReachabilityOutcome].
-//
-// By default it is the address of the connection. Over loopback and in memory that is 127.0.0.1,
-// which ends in 1: not a mobile IP.
-func WithCallerIP(ip netip.Addr) Option {
-	return func(o *options) error {
-		if !ip.IsValid() || ip.Zone() != "" {
-			return errors.New("the caller's IP address must be valid and without a zone")
-		}
-		o.callerIP = ip
-		return nil
-	}
 }
 
 // deviceIP is GET /coverage/{version}/device_ips/{ip}, and GET /coverage/{version}/device_ip?ip=…,

@@ -17,13 +17,6 @@ import (
 	"github.com/idverify/idverify-go/signature"
 )
 
-// TB is what [New] needs of a test; *testing.T, *testing.B and *testing.F fit.
-type TB interface {
-	Helper()
-	Cleanup(func())
-	Fatalf(format string, args ...any)
-}
-
 // Server is the service in this process: a TLS server with the rules of the specification, and the handles that a test wants on it.
 // All methods are safe for concurrent use.
 type Server struct {
@@ -61,6 +54,13 @@ func New(tb TB, opts ...Option) *Server {
 	s.tb = tb
 	tb.Cleanup(func() { s.Close() })
 	return s
+}
+
+// TB is what [New] needs of a test; *testing.T, *testing.B and *testing.F fit.
+type TB interface {
+	Helper()
+	Cleanup(func())
+	Fatalf(format string, args ...any)
 }
 
 // Start starts a server outside a test. The caller closes it. Where a method of a server made by [New] fails the test, that of this one panics: it is a mistake of the program's author.

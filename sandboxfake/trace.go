@@ -8,9 +8,6 @@ import (
 	"github.com/idverify/idverify-go/internal/wire"
 )
 
-// traceLifetime is how long a trace can be read (contract, section 6).
-const traceLifetime = 7 * 24 * time.Hour
-
 // traceView is one step of a check with what happened in it (contract, section 3).
 type traceView struct {
 	TraceID string     `json:"trace_id"`
@@ -23,6 +20,9 @@ type traceLog struct {
 	Message    string            `json:"message"`
 	Attributes map[string]string `json:"attributes,omitempty"`
 }
+
+// traceLifetime is how long a trace can be read (contract, section 6).
+const traceLifetime = 7 * 24 * time.Hour
 
 func newTrace(ck *check, n int, at time.Time) *traceView {
 	d := sha256.Sum256(fmt.Appendf(nil, "trace %d %s", n, ck.id))
