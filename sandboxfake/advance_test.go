@@ -35,8 +35,8 @@ func onEachClock(t *testing.T, test func(*testing.T, *sandboxfake.Server)) {
 	}
 }
 
-// advancing calls Advance in a goroutine and returns a channel for its error.
-func advancing(ctx context.Context, srv *sandboxfake.Server, d time.Duration) <-chan error {
+// startAdvance calls Advance in a goroutine and returns a channel for its error.
+func startAdvance(ctx context.Context, srv *sandboxfake.Server, d time.Duration) <-chan error {
 	done := make(chan error, 1)
 	go func() { done <- srv.Advance(ctx, d) }()
 	return done
@@ -44,17 +44,17 @@ func advancing(ctx context.Context, srv *sandboxfake.Server, d time.Duration) <-
 
 func TestServer_AdvanceWaitsForDelivery(t *testing.T) {
 	onEachClock(t, func(t *testing.T, srv *sandboxfake.Server) {
-		app := newHolding()
-		newAPI(t, srv).finish(srv.Handle("app.sandbox.test", app))
-		<-app.came
+		app := newBlockingReceiver()
+		newAPI(t, srv).completeCheck(srv.Handle("app.sandbox.test", app))
+		<-app.received
 		before := srv.Now()
 
-		done := advancing(t.Context(), srv, time.Hour)
+		done := startAdvance(t.Context(), srv, time.Hour)
 		synctest.Wait()
 		if now := srv.Now(); !now.Equal(before) {
 			t.Errorf("clock moved by %v while a delivery was in flight, want no change", now.Sub(before))
 		}
-		app.answer <- http.StatusNoContent
+		app.respond <- http.StatusNoContent
 
 		if err := <-done; err != nil {
 			t.Fatal(err)
@@ -137,7 +137,7 @@ func TestServer_CreateDuringAdvance(t *testing.T) {
 		var host string
 		host = srv.Handle("app.sandbox.test", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if at = append(at, srv.Now().Sub(began)); len(at) == 1 {
-				a.finish(host)                                                                             // sends its callback immediately
+				a.completeCheck(host)                                                                      // sends its callback immediately
 				a.create(phoneChecks, `{"phone_number":"447700900012","callback_url":"`+host+`/expired"}`) // expires during the Advance
 			}
 		}))
@@ -155,13 +155,13 @@ func TestServer_CreateDuringAdvance(t *testing.T) {
 
 func TestServer_ConcurrentAdvance(t *testing.T) {
 	onEachClock(t, func(t *testing.T, srv *sandboxfake.Server) {
-		app := newHolding()
-		newAPI(t, srv).finish(srv.Handle("app.sandbox.test", app))
-		<-app.came
+		app := newBlockingReceiver()
+		newAPI(t, srv).completeCheck(srv.Handle("app.sandbox.test", app))
+		<-app.received
 		began := srv.Now()
 
-		one, other := advancing(t.Context(), srv, time.Minute), advancing(t.Context(), srv, time.Hour)
-		app.answer <- http.StatusNoContent
+		one, other := startAdvance(t.Context(), srv, time.Minute), startAdvance(t.Context(), srv, time.Hour)
+		app.respond <- http.StatusNoContent
 
 		if err := errors.Join(<-one, <-other); err != nil {
 			t.Fatal(err)
@@ -204,14 +204,14 @@ func TestServer_AdvanceInterrupted(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			onEachClock(t, func(t *testing.T, srv *sandboxfake.Server) {
-				app := newHolding()
+				app := newBlockingReceiver()
 				host := srv.Handle("app.sandbox.test", app)
 				newAPI(t, srv).create(phoneChecks, `{"phone_number":"447700900012","callback_url":"`+host+`"}`)
 				began := srv.Now()
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
-				done := advancing(ctx, srv, time.Hour)
-				<-app.came
+				done := startAdvance(ctx, srv, time.Hour)
+				<-app.received
 
 				row.end(srv, cancel)
 
@@ -224,7 +224,7 @@ func TestServer_AdvanceInterrupted(t *testing.T) {
 				if row.want != context.Canceled {
 					return
 				}
-				app.answer <- http.StatusNoContent
+				app.respond <- http.StatusNoContent
 				if err := srv.Advance(t.Context(), time.Second); err != nil {
 					t.Errorf("next Advance = %v, want nil", err)
 				}
@@ -235,9 +235,9 @@ func TestServer_AdvanceInterrupted(t *testing.T) {
 
 func TestServer_IdleIgnoresRetries(t *testing.T) {
 	onEachClock(t, func(t *testing.T, srv *sandboxfake.Server) {
-		app := newHolding()
-		newAPI(t, srv).finish(srv.Handle("app.sandbox.test", app))
-		<-app.came
+		app := newBlockingReceiver()
+		newAPI(t, srv).completeCheck(srv.Handle("app.sandbox.test", app))
+		<-app.received
 		began := srv.Now()
 		done := make(chan error, 1)
 		go func() { done <- srv.Idle(t.Context()) }()
@@ -248,7 +248,7 @@ func TestServer_IdleIgnoresRetries(t *testing.T) {
 		default:
 		}
 
-		app.answer <- http.StatusServiceUnavailable
+		app.respond <- http.StatusServiceUnavailable
 
 		if err := <-done; err != nil {
 			t.Fatal(err)
@@ -284,8 +284,8 @@ func TestServer_RunningClockExpiry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := sandboxfake.New(t, sandboxfake.WithInMemory())
 		a := newAPI(t, srv)
-		var told bodies
-		host := srv.Handle("app.sandbox.test", &told)
+		var receiver recordingReceiver
+		host := srv.Handle("app.sandbox.test", &receiver)
 		a.create(phoneChecks, `{"phone_number":"447700900012","callback_url":"`+host+`"}`)
 		// Time added by Advance counts for the expiry.
 		if err := srv.Advance(t.Context(), 100*time.Second); err != nil {
@@ -316,9 +316,9 @@ func TestServer_ResetAndCloseEndWaits(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			onEachClock(t, func(t *testing.T, srv *sandboxfake.Server) {
-				app := newHolding()
-				newAPI(t, srv).finish(srv.Handle("app.sandbox.test", app))
-				<-app.came
+				app := newBlockingReceiver()
+				newAPI(t, srv).completeCheck(srv.Handle("app.sandbox.test", app))
+				<-app.received
 				idle, delivered := make(chan error, 1), make(chan error, 1)
 				go func() { idle <- srv.Idle(t.Context()) }()
 				go func() {

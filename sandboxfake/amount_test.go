@@ -21,7 +21,7 @@ func TestServer_ExactAmounts(t *testing.T) {
 	t.Parallel()
 	srv := consoleServer(t, sandboxfake.WithPrices(map[idverify.Product]string{idverify.ProductPhoneCheck: "0.333333"}))
 	account := srv.NewWorkspace("Shop")
-	owner := as(t, srv, account.Credentials)
+	owner := newConsoleAPI(t, srv, account.Credentials)
 	owner.want(200, http.MethodPut, workspaces+"/default/billing_account", `{"company_name":"Sandbox Ltd"}`)
 	method := owner.want(201, http.MethodPost, workspaces+"/default/payment_methods", newCard).text("payment_method_id")
 	project := account.NewProject(idverify.ProjectParams{Name: "Live"})
@@ -68,8 +68,8 @@ func TestServer_ExactAmounts(t *testing.T) {
 	if usage[0].Product != idverify.ProductPhoneCheck {
 		t.Errorf("usage of product %q, want %q", usage[0].Product, idverify.ProductPhoneCheck)
 	}
-	product := forProducts(t, srv, project.Credentials)
-	for _, r := range []reply{
+	product := newProductAPI(t, srv, project.Credentials)
+	for _, r := range []response{
 		owner.get(workspaces + "/default"), owner.get(workspaces + "/default/topups"), owner.get(workspaces + "/default/usage/daily?search=date%3E2000"),
 		product.get(phoneChecks), product.get("/coverage/v0.1/countries/GB"),
 	} {

@@ -26,8 +26,8 @@ type api struct {
 	token  string
 }
 
-// reply is a response with its decoded JSON.
-type reply struct {
+// response is a response with its decoded JSON.
+type response struct {
 	status int
 	header http.Header
 	body   []byte
@@ -51,7 +51,7 @@ func (a *api) tokenFor(c idverify.Credentials, scope string) string {
 	return r.json["access_token"].(string)
 }
 
-func (a *api) tokenCall(c idverify.Credentials, form url.Values) reply {
+func (a *api) tokenCall(c idverify.Credentials, form url.Values) response {
 	a.t.Helper()
 	request := a.request(http.MethodPost, "/oauth2/v1/token", form.Encode())
 	request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
@@ -60,7 +60,7 @@ func (a *api) tokenCall(c idverify.Credentials, form url.Values) reply {
 }
 
 // call sends body as JSON, or as a JSON Patch if the method is PATCH.
-func (a *api) call(method, path, body string) reply {
+func (a *api) call(method, path, body string) response {
 	a.t.Helper()
 	request := a.request(method, path, body)
 	if a.token != "" {
@@ -75,9 +75,12 @@ func (a *api) call(method, path, body string) reply {
 	return a.do(request)
 }
 
-func (a *api) get(path string) reply { a.t.Helper(); return a.call(http.MethodGet, path, "") }
+func (a *api) get(path string) response { a.t.Helper(); return a.call(http.MethodGet, path, "") }
 
-func (a *api) post(path, body string) reply { a.t.Helper(); return a.call(http.MethodPost, path, body) }
+func (a *api) post(path, body string) response {
+	a.t.Helper()
+	return a.call(http.MethodPost, path, body)
+}
 
 // create creates a check and returns its ID.
 func (a *api) create(path, body string) string {
@@ -103,24 +106,24 @@ func (a *api) request(method, path, body string) *http.Request {
 }
 
 // do sends a request without following redirects.
-func (a *api) do(request *http.Request) reply {
+func (a *api) do(request *http.Request) response {
 	a.t.Helper()
 	client := a.srv.HTTPClient()
 	if a.client != nil {
 		client = new(*a.client)
 	}
 	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	response, err := client.Do(request)
+	httpResponse, err := client.Do(request)
 	if err != nil {
 		a.t.Fatal(err)
 	}
-	defer response.Body.Close()
-	body, err := io.ReadAll(response.Body)
+	defer httpResponse.Body.Close()
+	body, err := io.ReadAll(httpResponse.Body)
 	if err != nil {
 		a.t.Fatal(err)
 	}
-	r := reply{status: response.StatusCode, header: response.Header, body: body}
-	if len(body) > 0 && bytes.Contains([]byte(response.Header.Get("Content-Type")), []byte("json")) {
+	r := response{status: httpResponse.StatusCode, header: httpResponse.Header, body: body}
+	if len(body) > 0 && bytes.Contains([]byte(httpResponse.Header.Get("Content-Type")), []byte("json")) {
 		if err := json.Unmarshal(body, &r.json); err != nil {
 			a.t.Fatalf("response body is not JSON: %v: %s", err, body)
 		}
@@ -129,14 +132,14 @@ func (a *api) do(request *http.Request) reply {
 }
 
 // fragment returns the fragment of a problem's type, which identifies the problem.
-func (r reply) fragment() string {
+func (r response) fragment() string {
 	text, _ := r.json["type"].(string)
 	_, fragment, _ := strings.Cut(text, "#")
 	return fragment
 }
 
 // wantProblem checks that r is a complete problem document with that status and fragment.
-func (r reply) wantProblem(t testing.TB, status int, fragment string) {
+func (r response) wantProblem(t testing.TB, status int, fragment string) {
 	t.Helper()
 	if r.status != status || r.fragment() != fragment {
 		t.Fatalf("response = %d %s, want %d #%s", r.status, r.body, status, fragment)

@@ -42,7 +42,7 @@ func TestServer_CallbackHeaderAndDigest(t *testing.T) {
 				srv.RotateKeys()
 			}
 
-			newAPI(t, srv).finish(host + "/callbacks")
+			newAPI(t, srv).completeCheck(host + "/callbacks")
 			if err := srv.Idle(t.Context()); err != nil {
 				t.Fatal(err)
 			}

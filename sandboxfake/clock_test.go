@@ -20,9 +20,9 @@ func TestServer_TimestampsUseServerClock(t *testing.T) {
 		a := newAPI(t, srv)
 		now := srv.Now()
 		srv.Inject(sandboxfake.Match{Operation: "phone_check.list"}, sandboxfake.Fault{Status: 429, RetryAfter: time.Minute})
-		host := srv.Handle("app.sandbox.test", new(bodies))
+		host := srv.Handle("app.sandbox.test", new(recordingReceiver))
 
-		id := a.finish(host)
+		id := a.completeCheck(host)
 		read := a.get(phoneChecks + "/" + id)
 		limited := a.get(phoneChecks)
 		trace := a.get(phoneChecks + "/" + id + "/traces").json["_embedded"].(map[string]any)["traces"].([]any)[0].(map[string]any)
@@ -77,7 +77,7 @@ func TestServer_ExpiryUsesServerClock(t *testing.T) {
 			return func() bool { return a.get(phoneChecks02+"/"+id).status == 404 }
 		}},
 		{"delivery retry", 10 * time.Second, func(a *api) func() bool {
-			a.finish(a.srv.Handle("app.sandbox.test", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(500) })))
+			a.completeCheck(a.srv.Handle("app.sandbox.test", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(500) })))
 			return func() bool { return len(a.srv.Deliveries()[0].Attempts) == 2 }
 		}},
 		{"rotated key", 5 * time.Minute, func(a *api) func() bool {

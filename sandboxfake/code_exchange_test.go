@@ -18,7 +18,7 @@ import (
 const phoneChecks02 = "/phone_check/v0.2/checks"
 
 // exchange completes a check with a code.
-func (a *api) exchange(path, id, code string) reply {
+func (a *api) exchange(path, id, code string) response {
 	a.t.Helper()
 	return a.call(http.MethodPatch, path+"/"+id, fmt.Sprintf(`[{"op":"add","path":"/code","value":%q}]`, code))
 }
@@ -34,19 +34,19 @@ func TestServer_OutcomesAtCodeExchange(t *testing.T) {
 			t.Parallel()
 			srv := sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithFrozenClock(frozenAt))
 			a := newAPI(t, srv)
-			var told bodies
-			host := srv.Handle("app.sandbox.test", &told)
+			var receiver recordingReceiver
+			host := srv.Handle("app.sandbox.test", &receiver)
 			for i := range 100 {
 				suffix := fmt.Sprintf("%02d", i)
-				want, wins := table.wins[suffix]
-				if !wins {
+				want, overrides := table.overrides[suffix]
+				if !overrides {
 					want = table.digits[i%10]
 				}
 				id := a.create(path, `{"phone_number":"4477009000`+suffix+`","callback_url":"`+host+`"}`)
 
 				opened := a.get(path + "/" + id + "/redirect")
 				code, _ := opened.json["code"].(string)
-				if wins {
+				if overrides {
 					if opened.json["error"] != "mno_server_error" || opened.json["error_description"] == nil || code != "" {
 						t.Errorf("%s: response to the device = %s, want an error and no code", suffix, opened.body)
 					}
@@ -62,8 +62,8 @@ func TestServer_OutcomesAtCodeExchange(t *testing.T) {
 				if err := srv.Idle(t.Context()); err != nil {
 					t.Fatal(err)
 				}
-				if got := outcome(told.last(t)); got != want || told.count() != i+1 {
-					t.Errorf("%s: callback %d = %q, want one callback per check with %q", suffix, told.count(), got, want)
+				if got := outcome(receiver.last(t)); got != want || receiver.count() != i+1 {
+					t.Errorf("%s: callback %d = %q, want one callback per check with %q", suffix, receiver.count(), got, want)
 				}
 			}
 		})
@@ -81,10 +81,10 @@ func TestServer_CodeIsSingleUse(t *testing.T) {
 		a.get("/subscriber_check/v0.2/checks/"+id).wantProblem(t, 404, "check_not_found")
 		return a.get(phoneChecks02 + "/" + id + "/redirect").json["code"].(string)
 	}
-	code, othersCode := codeOf(one), codeOf(other)
+	code, otherCode := codeOf(one), codeOf(other)
 
 	a.get(phoneChecks02+"/"+one+"/redirect").wantProblem(t, 404, "check_not_found") // opened twice
-	a.exchange(phoneChecks02, one, othersCode).wantProblem(t, 404, "check_not_found")
+	a.exchange(phoneChecks02, one, otherCode).wantProblem(t, 404, "check_not_found")
 	a.exchange(phoneChecks02, unopened, code).wantProblem(t, 404, "check_not_found")
 	a.exchange(phoneChecks02, unopened, "").wantProblem(t, 404, "check_not_found")
 	a.exchange(phoneChecks02, old, code).wantProblem(t, 404, "check_not_found")
@@ -93,7 +93,7 @@ func TestServer_CodeIsSingleUse(t *testing.T) {
 		t.Errorf("exchange after the rejected ones: %d %s, want COMPLETED with a match", r.status, r.body)
 	}
 	a.exchange(phoneChecks02, one, code).wantProblem(t, 404, "check_not_found")
-	for _, patch := range []string{`{}`, `[]`, `null`, `[{"op":"replace","path":"/code","value":"x"}]`, `[{"op":"add","path":"/match","value":true}]`, `[{"op":"add","path":"/code"}]`, `[{"op":"add","path":"/code","value":7}]`, `[{"op":"add","path":"/codes","value":"` + othersCode + `"}]`, `[{"op":"replace","path":"/code","value":"` + othersCode + `"}]`,
+	for _, patch := range []string{`{}`, `[]`, `null`, `[{"op":"replace","path":"/code","value":"x"}]`, `[{"op":"add","path":"/match","value":true}]`, `[{"op":"add","path":"/code"}]`, `[{"op":"add","path":"/code","value":7}]`, `[{"op":"add","path":"/codes","value":"` + otherCode + `"}]`, `[{"op":"replace","path":"/code","value":"` + otherCode + `"}]`,
 		`[{"op":"add","path":"/code","value":"x"},{"op":"add","path":"/code","value":"x"}]`} {
 		a.call(http.MethodPatch, phoneChecks02+"/"+other, patch).wantProblem(t, 400, "bad_request")
 	}

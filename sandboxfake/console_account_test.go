@@ -19,7 +19,7 @@ func TestServer_SignUpOwnsWorkspace(t *testing.T) {
 
 	ada := srv.SignUp("Ada")
 
-	seen := as(t, srv, ada.Credentials).want(200, http.MethodGet, workspaces+"/default", "")
+	seen := newConsoleAPI(t, srv, ada.Credentials).want(200, http.MethodGet, workspaces+"/default", "")
 	if seen.text("workspace_id") != ada.WorkspaceID || seen.text("_embedded", "me", "role") != "OWNER" || seen.text("_embedded", "me", "member_id") != ada.MemberID {
 		t.Errorf("workspace = %s, want Ada as its owner: %+v", seen.body, ada)
 	}
@@ -34,7 +34,7 @@ func TestServer_SignUpByInvitation(t *testing.T) {
 		t.Run(string(role), func(t *testing.T) {
 			t.Parallel()
 			srv := consoleServer(t)
-			owner := asOwner(t, srv)
+			owner := newOwnerAPI(t, srv)
 			invitation := owner.post(workspaces+"/default/invitations", fmt.Sprintf(`{"name":"Grace","role":%q}`, role)).text("invitation_id")
 
 			grace := srv.SignUp("Grace", invitation)
@@ -46,7 +46,7 @@ func TestServer_SignUpByInvitation(t *testing.T) {
 			if grace.Role != idverify.RoleOwner || grace.WorkspaceID == joined.WorkspaceID {
 				t.Errorf("account = %+v, want the owner of a separate workspace", grace)
 			}
-			me := as(t, srv, grace.Credentials).get(workspaces + "/" + joined.WorkspaceID)
+			me := newConsoleAPI(t, srv, grace.Credentials).get(workspaces + "/" + joined.WorkspaceID)
 			if me.text("_embedded", "me", "role") != string(role) {
 				t.Errorf("role in the joined workspace: %s, want %s", me.body, role)
 			}
@@ -57,7 +57,7 @@ func TestServer_SignUpByInvitation(t *testing.T) {
 func TestServer_InvitationOpenUntilSignUp(t *testing.T) {
 	t.Parallel()
 	srv := consoleServer(t)
-	owner := asOwner(t, srv)
+	owner := newOwnerAPI(t, srv)
 	id := owner.post(workspaces+"/default/invitations", `{"name":"Grace","role":"ADMIN","reference":"ticket 12"}`).text("invitation_id")
 	list := workspaces + "/default/invitations"
 
@@ -72,10 +72,10 @@ func TestServer_InvitationOpenUntilSignUp(t *testing.T) {
 
 func TestServer_SignUpRejectsInvitations(t *testing.T) {
 	t.Parallel()
-	author := new(failing)
-	srv := sandboxfake.New(author, sandboxfake.WithInMemory())
+	tb := new(fatalTB)
+	srv := sandboxfake.New(tb, sandboxfake.WithInMemory())
 	t.Cleanup(func() { srv.Close() })
-	owner := asOwner(t, srv)
+	owner := newOwnerAPI(t, srv)
 	open := func() string {
 		return owner.post(workspaces+"/default/invitations", `{"name":"Grace","role":"ADMIN"}`).text("invitation_id")
 	}
@@ -91,7 +91,7 @@ func TestServer_SignUpRejectsInvitations(t *testing.T) {
 		{"two of the same workspace", "Mallory", []string{first, second}},
 		{"no user name", "", []string{first}},
 	} {
-		if author.catch(func() { srv.SignUp(row.user, row.invitations...) }) == "" {
+		if tb.catch(func() { srv.SignUp(row.user, row.invitations...) }) == "" {
 			t.Errorf("%s: SignUp succeeded, want the test to fail", row.name)
 		}
 	}
@@ -106,7 +106,7 @@ func TestServer_SignUpRejectsInvitations(t *testing.T) {
 
 func TestServer_RejectsSecondWorkspace(t *testing.T) {
 	t.Parallel()
-	owner := asOwner(t, consoleServer(t))
+	owner := newOwnerAPI(t, consoleServer(t))
 
 	r := owner.post(workspaces, `{"name":"Another"}`)
 
@@ -122,14 +122,14 @@ func TestServer_MemberOfManyWorkspaces(t *testing.T) {
 	var invitations, want []string
 	for i := range 12 {
 		inviter := srv.NewWorkspace(fmt.Sprintf("Workspace %02d", i))
-		a := as(t, srv, inviter.Credentials)
+		a := newConsoleAPI(t, srv, inviter.Credentials)
 		invitations = append(invitations, a.post(workspaces+"/default/invitations", `{"name":"Grace","role":"VIEWER"}`).text("invitation_id"))
 		want = append(want, inviter.WorkspaceID)
 	}
 
 	grace := srv.SignUp("Grace", invitations...)
 
-	a := as(t, srv, grace.Credentials)
+	a := newConsoleAPI(t, srv, grace.Credentials)
 	got := a.get(workspaces+"?size=100&sort=created_at,asc").column("workspaces", "workspace_id")
 	if diff := cmp.Diff(append(want, grace.WorkspaceID), got); diff != "" {
 		t.Errorf("workspaces of Grace (-want +got):\n%s", diff)
@@ -144,7 +144,7 @@ func TestServer_MemberOfManyWorkspaces(t *testing.T) {
 func TestServer_MembersOfAnyDomain(t *testing.T) {
 	t.Parallel()
 	srv := consoleServer(t)
-	owner := asOwner(t, srv)
+	owner := newOwnerAPI(t, srv)
 
 	owner.invite("ada@one.test", "ADMIN")
 	owner.invite("grace@two.test", "VIEWER")
@@ -158,8 +158,8 @@ func TestServer_MembersOfAnyDomain(t *testing.T) {
 func TestServer_WorkspaceHasOneOwner(t *testing.T) {
 	t.Parallel()
 	srv := consoleServer(t)
-	owner := asOwner(t, srv)
-	admin := as(t, srv, owner.invite("Ada", "ADMIN").Credentials)
+	owner := newOwnerAPI(t, srv)
+	admin := newConsoleAPI(t, srv, owner.invite("Ada", "ADMIN").Credentials)
 
 	for _, a := range []*api{owner, admin} {
 		a.post(workspaces+"/default/invitations", `{"name":"Mallory","role":"OWNER"}`).wantProblem(t, 400, "bad_request")
@@ -175,7 +175,7 @@ func TestServer_UnlimitedAdminsAndViewers(t *testing.T) {
 	for _, role := range []string{"ADMIN", "VIEWER"} {
 		t.Run(role, func(t *testing.T) {
 			t.Parallel()
-			owner := asOwner(t, consoleServer(t))
+			owner := newOwnerAPI(t, consoleServer(t))
 
 			for i := range 120 {
 				owner.invite(fmt.Sprintf("Member %d", i), role)
@@ -190,7 +190,7 @@ func TestServer_UnlimitedAdminsAndViewers(t *testing.T) {
 
 func TestServer_CreateInvitation(t *testing.T) {
 	t.Parallel()
-	owner := asOwner(t, consoleServer(t))
+	owner := newOwnerAPI(t, consoleServer(t))
 	for _, row := range []struct {
 		name, body string
 		status     int
@@ -221,8 +221,8 @@ func TestServer_CreateInvitation(t *testing.T) {
 func TestServer_RenameWorkspace(t *testing.T) {
 	t.Parallel()
 	srv := consoleServer(t)
-	owner := asOwner(t, srv)
-	admin := as(t, srv, owner.invite("Ada", "ADMIN").Credentials)
+	owner := newOwnerAPI(t, srv)
+	admin := newConsoleAPI(t, srv, owner.invite("Ada", "ADMIN").Credentials)
 	name := func() string { return owner.get(workspaces + "/default").text("name") }
 	long := strings.Repeat("n", 255)
 	for _, row := range []struct {

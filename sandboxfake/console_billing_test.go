@@ -16,13 +16,13 @@ import (
 // payer returns the owner of a new workspace with company details and a payment method.
 func payer(t testing.TB, srv *sandboxfake.Server, card string) (owner *api, methodID string) {
 	t.Helper()
-	owner = as(t, srv, srv.NewWorkspace("Payer").Credentials)
+	owner = newConsoleAPI(t, srv, srv.NewWorkspace("Payer").Credentials)
 	owner.want(200, http.MethodPut, workspaces+"/default/billing_account", `{"company_name":"Sandbox Ltd"}`)
 	return owner, owner.want(201, http.MethodPost, workspaces+"/default/payment_methods", card).text("payment_method_id")
 }
 
 // topUp adds amount to the balance.
-func (a *api) topUp(methodID, currency, amount string) reply {
+func (a *api) topUp(methodID, currency, amount string) response {
 	a.t.Helper()
 	return a.post(workspaces+"/default/topups", fmt.Sprintf(`{"payment_method_id":%q,"currency":%q,"amount":%s}`, methodID, currency, amount))
 }
@@ -30,7 +30,7 @@ func (a *api) topUp(methodID, currency, amount string) reply {
 func TestServer_BillingSteps(t *testing.T) {
 	t.Parallel()
 	srv := consoleServer(t)
-	owner := asOwner(t, srv)
+	owner := newOwnerAPI(t, srv)
 	methods := workspaces + "/default/payment_methods"
 
 	owner.get(workspaces+"/default/billing_account").wantProblem(t, 404, "not_found")
@@ -53,7 +53,7 @@ func TestServer_InitialBalance(t *testing.T) {
 
 	ada := srv.SignUp("Ada")
 
-	if got := as(t, srv, ada.Credentials).money("default"); got != "100 API" {
+	if got := newConsoleAPI(t, srv, ada.Credentials).money("default"); got != "100 API" {
 		t.Errorf("initial balance = %s, want 100 API", got)
 	}
 }
@@ -177,7 +177,7 @@ func TestServer_TopUpTotalIsExact(t *testing.T) {
 
 func TestServer_ReplacesBillingAccount(t *testing.T) {
 	t.Parallel()
-	owner := asOwner(t, consoleServer(t))
+	owner := newOwnerAPI(t, consoleServer(t))
 	path := workspaces + "/default/billing_account"
 	owner.want(200, http.MethodPut, path, `{"company_name":"Sandbox Ltd","city":"Testville"}`)
 
@@ -192,8 +192,8 @@ func TestServer_InsufficientBalance(t *testing.T) {
 	t.Parallel()
 	srv := consoleServer(t, sandboxfake.WithPrices(map[idverify.Product]string{idverify.ProductPhoneCheck: "60", idverify.ProductSIMCheck: "0.000001"}))
 	account := srv.NewWorkspace("Shop")
-	owner := as(t, srv, account.Credentials)
-	product := forProducts(t, srv, account.NewProject(idverify.ProjectParams{Name: "Live"}).Credentials)
+	owner := newConsoleAPI(t, srv, account.Credentials)
+	product := newProductAPI(t, srv, account.NewProject(idverify.ProjectParams{Name: "Live"}).Credentials)
 	product.create(phoneChecks, `{"phone_number":"447700900012"}`)
 
 	product.post(phoneChecks, `{"phone_number":"447700900012"}`).wantProblem(t, 402, "insufficient_balance")
@@ -214,12 +214,12 @@ func TestServer_InsufficientBalance(t *testing.T) {
 func TestServer_MembersShareBalance(t *testing.T) {
 	t.Parallel()
 	srv := consoleServer(t)
-	owner := asOwner(t, srv)
+	owner := newOwnerAPI(t, srv)
 	for _, role := range []string{"ADMIN", "VIEWER"} {
-		member := as(t, srv, owner.invite(role, role).Credentials)
+		member := newConsoleAPI(t, srv, owner.invite(role, role).Credentials)
 		id, _ := owner.newProject(fmt.Sprintf(`{"name":%q}`, role))
 		pair := member.want(201, http.MethodPost, projects+"/"+id+"/credentials", "")
-		product := forProducts(t, srv, idverify.Credentials{ClientID: pair.text("client_id"), ClientSecret: idverify.NewSecret(pair.text("client_secret"))})
+		product := newProductAPI(t, srv, idverify.Credentials{ClientID: pair.text("client_id"), ClientSecret: idverify.NewSecret(pair.text("client_secret"))})
 
 		product.create(phoneChecks, `{"phone_number":"447700900012"}`)
 	}
@@ -299,7 +299,7 @@ func TestServer_BillingProblemDetails(t *testing.T) {
 	owner.topUp(method, "GBP", "1")
 	onlyUSD := strings.Replace(newCard, `["EUR","GBP"]`, `["USD"]`, 1)
 	for _, row := range []struct {
-		r    reply
+		r    response
 		want []string
 	}{
 		{owner.topUp(method, "EUR", "1"), []string{"GBP"}},
@@ -320,7 +320,7 @@ func TestServer_PriceEqualsBalance(t *testing.T) {
 	t.Parallel()
 	for price, wants := range map[string][]int{"100": {201, 402}, "50": {201, 201, 402}, "100.000001": {402}, "99.999999": {201, 402}, "0": {201, 201}} {
 		srv := consoleServer(t, sandboxfake.WithPrices(map[idverify.Product]string{idverify.ProductPhoneCheck: price}))
-		product := forProducts(t, srv, srv.NewWorkspace("Shop").NewProject(idverify.ProjectParams{Name: "Live"}).Credentials)
+		product := newProductAPI(t, srv, srv.NewWorkspace("Shop").NewProject(idverify.ProjectParams{Name: "Live"}).Credentials)
 		for i, want := range wants {
 			if r := product.post(phoneChecks, `{"phone_number":"447700900012"}`); r.status != want {
 				t.Errorf("price %s, check %d of a balance of 100: %d %s, want %d", price, i+1, r.status, r.body, want)
@@ -338,13 +338,13 @@ func TestServer_ConcurrentCharges(t *testing.T) {
 	account := srv.NewWorkspace("Shop")
 	var apis []*api
 	for i := range 4 {
-		apis = append(apis, forProducts(t, srv, account.NewProject(idverify.ProjectParams{Name: fmt.Sprintf("Project %d", i)}).Credentials))
+		apis = append(apis, newProductAPI(t, srv, account.NewProject(idverify.ProjectParams{Name: fmt.Sprintf("Project %d", i)}).Credentials))
 	}
 	millionths := map[string]int{phoneChecks: 123457, "/sim_check/v0.1/checks": 200000, "/subscriber_check/v0.1/checks": 333333}
 	paths := []string{phoneChecks, "/sim_check/v0.1/checks", "/subscriber_check/v0.1/checks"}
 
 	var mu sync.Mutex
-	spent, accepted, refused := 0, 0, 0
+	spent, accepted, rejected := 0, 0, 0
 	var wg sync.WaitGroup
 	jobs := make(chan int)
 	for range 32 {
@@ -358,7 +358,7 @@ func TestServer_ConcurrentCharges(t *testing.T) {
 					accepted++
 					spent += millionths[path]
 				case r.status == 402:
-					refused++
+					rejected++
 				default:
 					t.Errorf("create: %d %s", r.status, r.body)
 				}
@@ -380,10 +380,10 @@ func TestServer_ConcurrentCharges(t *testing.T) {
 	}
 	left := 100_000_000 - spent
 	want := fmt.Sprintf(`"amount_available":%s,`, decimal(left))
-	owner := as(t, srv, account.Credentials)
+	owner := newConsoleAPI(t, srv, account.Credentials)
 	body := string(owner.get(workspaces + "/default").body)
-	if accepted+refused != 1000 || refused == 0 || left < 0 || !strings.Contains(body, want) {
-		t.Errorf("%d checks accepted for %d millionths, %d rejected; workspace = %s, want %s", accepted, spent, refused, body, want)
+	if accepted+rejected != 1000 || rejected == 0 || left < 0 || !strings.Contains(body, want) {
+		t.Errorf("%d checks accepted for %d millionths, %d rejected; workspace = %s, want %s", accepted, spent, rejected, body, want)
 	}
 	if left >= 333333 {
 		t.Errorf("a check was rejected with a balance of %d millionths", left)

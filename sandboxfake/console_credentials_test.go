@@ -15,7 +15,7 @@ func TestServer_CredentialsOfOtherMembers(t *testing.T) {
 	t.Parallel()
 	srv := consoleServer(t)
 	account, other := srv.NewWorkspace("Shop"), srv.NewWorkspace("Other")
-	owner := as(t, srv, account.Credentials)
+	owner := newConsoleAPI(t, srv, account.Credentials)
 	admin, viewer := owner.invite("Ada", "ADMIN"), owner.invite("Grace", "VIEWER")
 	const members = workspaces + "/default/members/"
 	for _, caller := range []struct {
@@ -25,14 +25,14 @@ func TestServer_CredentialsOfOtherMembers(t *testing.T) {
 		unknown, create, list, alien, delete int // statuses: of unknown members, colleagues (create, list, delete), other workspaces (alien)
 	}{
 		{"owner", owner, account.MemberID, 404, 403, 200, 404, 204},
-		{"admin", as(t, srv, admin.Credentials), admin.MemberID, 404, 403, 200, 404, 204},
-		{"viewer", as(t, srv, viewer.Credentials), viewer.MemberID, 403, 403, 403, 403, 403},
+		{"admin", newConsoleAPI(t, srv, admin.Credentials), admin.MemberID, 404, 403, 200, 404, 204},
+		{"viewer", newConsoleAPI(t, srv, viewer.Credentials), viewer.MemberID, 403, 403, 403, 403, 403},
 	} {
 		colleague := viewer
 		if caller.own == viewer.MemberID {
 			colleague = admin
 		}
-		theirs := as(t, srv, colleague.Credentials).want(201, http.MethodPost, members+colleague.MemberID+"/credentials", "").text("client_id")
+		theirs := newConsoleAPI(t, srv, colleague.Credentials).want(201, http.MethodPost, members+colleague.MemberID+"/credentials", "").text("client_id")
 		for _, row := range []struct {
 			method, path string
 			status       int
@@ -69,7 +69,7 @@ func TestServer_CredentialsOfOtherMembers(t *testing.T) {
 			}
 		}
 	}
-	as(t, srv, other.Credentials).want(200, http.MethodGet, workspaces+"/default", "")
+	newConsoleAPI(t, srv, other.Credentials).want(200, http.MethodGet, workspaces+"/default", "")
 }
 
 // Reads and lists return the created credentials without their secret.
@@ -77,7 +77,7 @@ func TestServer_CredentialsReadAsCreated(t *testing.T) {
 	t.Parallel()
 	srv := consoleServer(t)
 	account := srv.NewWorkspace("Shop")
-	owner := as(t, srv, account.Credentials)
+	owner := newConsoleAPI(t, srv, account.Credentials)
 	project, _ := owner.newProject(`{"name":"Shop"}`)
 	for path, scopes := range map[string][]any{
 		projects + "/" + project + "/credentials":                            {"phone_check", "sim_check", "subscriber_check", "coverage"},
@@ -104,8 +104,8 @@ func TestServer_CredentialsReadAsCreated(t *testing.T) {
 func TestServer_ViewerDeletesOwnCredentials(t *testing.T) {
 	t.Parallel()
 	srv := consoleServer(t)
-	owner := asOwner(t, srv)
-	viewer := as(t, srv, owner.invite("Grace", "VIEWER").Credentials)
+	owner := newOwnerAPI(t, srv)
+	viewer := newConsoleAPI(t, srv, owner.invite("Grace", "VIEWER").Credentials)
 	id, first := owner.newProject(`{"name":"Shop"}`)
 	path := projects + "/" + id + "/credentials/"
 	second := viewer.want(201, http.MethodPost, projects+"/"+id+"/credentials", "{}")

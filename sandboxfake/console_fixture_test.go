@@ -12,7 +12,7 @@ func TestServer_ConsoleMatchesFixtures(t *testing.T) {
 	t.Parallel()
 	srv := consoleServer(t)
 	account := srv.NewWorkspace("Sandbox Ltd")
-	owner := as(t, srv, account.Credentials)
+	owner := newConsoleAPI(t, srv, account.Credentials)
 	workspace := workspaces + "/" + account.WorkspaceID
 
 	wantShape(t, "workspace", owner.get(workspace).json)
@@ -39,7 +39,7 @@ func TestServer_ConsoleMatchesFixtures(t *testing.T) {
 	wantShape(t, "top_up", owner.topUp(method.text("payment_method_id"), "EUR", "25.50").json)
 
 	live := account.NewProject(idverify.ProjectParams{Name: "Live"})
-	forProducts(t, srv, live.Credentials).create(phoneChecks, `{"phone_number":"447700900012"}`)
+	newProductAPI(t, srv, live.Credentials).create(phoneChecks, `{"phone_number":"447700900012"}`)
 	wantShape(t, "usage", owner.get(workspace+"/usage/hourly?group_by=product_id,project_id&search=date%3E%3D2026-01-02T03").json)
 
 	// The reset is last, because it revokes the token.
@@ -51,7 +51,7 @@ func TestServer_ConsoleMatchesFixtures(t *testing.T) {
 func TestServer_ConsoleVersions(t *testing.T) {
 	t.Parallel()
 	srv := consoleServer(t)
-	owner := asOwner(t, srv)
+	owner := newOwnerAPI(t, srv)
 	id, _ := owner.newProject(`{"name":"Shop"}`)
 
 	r := owner.want(200, http.MethodGet, "/console/v0.2/projects/"+id, "")

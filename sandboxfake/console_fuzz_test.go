@@ -16,8 +16,8 @@ import (
 	"github.com/idverify/idverify-go/sandboxfake"
 )
 
-// served calls the server's handler directly: a connection would take longer than the fuzzed code.
-func served(t testing.TB, srv *sandboxfake.Server, token, method, target, body string) reply {
+// serve calls the server's handler directly: a connection would take longer than the fuzzed code.
+func serve(t testing.TB, srv *sandboxfake.Server, token, method, target, body string) response {
 	t.Helper()
 	request := httptest.NewRequest(method, target, strings.NewReader(body))
 	request.Header.Set("Authorization", "Bearer "+token)
@@ -27,7 +27,7 @@ func served(t testing.TB, srv *sandboxfake.Server, token, method, target, body s
 	}
 	recorder := httptest.NewRecorder()
 	sandboxfake.Serve(srv, recorder, request)
-	r := reply{status: recorder.Code, header: recorder.Header(), body: recorder.Body.Bytes()}
+	r := response{status: recorder.Code, header: recorder.Header(), body: recorder.Body.Bytes()}
 	if len(r.body) > 0 {
 		if err := json.Unmarshal(r.body, &r.json); err != nil {
 			t.Fatalf("response to %s %q is not JSON: %s", method, body, r.body)
@@ -52,11 +52,11 @@ func FuzzProjectPatch(f *testing.F) {
 	token := (&api{t: f, srv: srv}).tokenFor(account.Credentials, "console")
 	project := projects + "/" + account.NewProject(idverify.ProjectParams{Name: "Shop", CallbackURL: "https://shop.test/"}).ProjectID
 	f.Fuzz(func(t *testing.T, patch string) {
-		before := served(t, srv, token, http.MethodGet, project, "")
+		before := serve(t, srv, token, http.MethodGet, project, "")
 
-		r := served(t, srv, token, http.MethodPatch, project, patch)
+		r := serve(t, srv, token, http.MethodPatch, project, patch)
 
-		after := served(t, srv, token, http.MethodGet, project, "")
+		after := serve(t, srv, token, http.MethodGet, project, "")
 		if r.status != 200 {
 			if r.status < 400 || r.status > 499 || !cmp.Equal(before.json, after.json) {
 				t.Errorf("rejected with %d %s, but the project changed from %s to %s", r.status, r.body, before.body, after.body)
@@ -67,10 +67,10 @@ func FuzzProjectPatch(f *testing.F) {
 			t.Errorf("response = %s, stored %s", r.body, after.body)
 		}
 		// A project with the same settings can be created once the name is free.
-		if d := served(t, srv, token, http.MethodDelete, project, ""); d.status != 204 {
+		if d := serve(t, srv, token, http.MethodDelete, project, ""); d.status != 204 {
 			t.Fatalf("delete: %d %s", d.status, d.body)
 		}
-		again := served(t, srv, token, http.MethodPost, projects, string(after.body))
+		again := serve(t, srv, token, http.MethodPost, projects, string(after.body))
 		if again.status != 201 {
 			t.Fatalf("create rejects the patched project %s: %d %s", after.body, again.status, again.body)
 		}
@@ -95,8 +95,8 @@ func FuzzProjectSearch(f *testing.F) {
 		account.NewProject(idverify.ProjectParams{Name: name})
 	}
 	f.Fuzz(func(t *testing.T, search string) {
-		found := func(search string) reply {
-			return served(t, srv, token, http.MethodGet, projects+"?sort=name,asc&search="+url.QueryEscape(search), "")
+		found := func(search string) response {
+			return serve(t, srv, token, http.MethodGet, projects+"?sort=name,asc&search="+url.QueryEscape(search), "")
 		}
 
 		r := found(search)
@@ -129,10 +129,10 @@ func FuzzTopUpAmount(f *testing.F) {
 		account := srv.NewWorkspace("Fuzz")
 		token := (&api{t: t, srv: srv}).tokenFor(account.Credentials, "console")
 		path := workspaces + "/default"
-		served(t, srv, token, http.MethodPut, path+"/billing_account", `{"company_name":"Sandbox Ltd"}`)
-		method := served(t, srv, token, http.MethodPost, path+"/payment_methods", newCard).text("payment_method_id")
+		serve(t, srv, token, http.MethodPut, path+"/billing_account", `{"company_name":"Sandbox Ltd"}`)
+		method := serve(t, srv, token, http.MethodPost, path+"/payment_methods", newCard).text("payment_method_id")
 
-		r := served(t, srv, token, http.MethodPost, path+"/topups", fmt.Sprintf(`{"payment_method_id":%q,"currency":"EUR","amount":%s}`, method, amount))
+		r := serve(t, srv, token, http.MethodPost, path+"/topups", fmt.Sprintf(`{"payment_method_id":%q,"currency":"EUR","amount":%s}`, method, amount))
 
 		var workspace struct {
 			Embedded struct {
@@ -142,7 +142,7 @@ func FuzzTopUpAmount(f *testing.F) {
 				} `json:"balance"`
 			} `json:"_embedded"`
 		}
-		if err := json.Unmarshal(served(t, srv, token, http.MethodGet, path, "").body, &workspace); err != nil {
+		if err := json.Unmarshal(serve(t, srv, token, http.MethodGet, path, "").body, &workspace); err != nil {
 			t.Fatal(err)
 		}
 		balance := workspace.Embedded.Balance

@@ -10,7 +10,7 @@ import (
 func TestServer_APIRejectsBasicAuth(t *testing.T) {
 	t.Parallel()
 	srv := consoleServer(t)
-	owner := asOwner(t, srv)
+	owner := newOwnerAPI(t, srv)
 	_, project := owner.newProject(`{"name":"Shop"}`)
 	for path, c := range map[string]struct{ id, secret string }{
 		phoneChecks: {project.ClientID, project.ClientSecret.Reveal()},
@@ -26,7 +26,7 @@ func TestServer_APIRejectsBasicAuth(t *testing.T) {
 func TestServer_ConcurrentCreateLimits(t *testing.T) {
 	t.Parallel()
 	srv := consoleServer(t)
-	owner := asOwner(t, srv)
+	owner := newOwnerAPI(t, srv)
 	id, _ := owner.newProject(`{"name":"Shop"}`)
 	for _, row := range []struct{ what, path, body string }{
 		{"second pairs of credentials", projects + "/" + id + "/credentials", ""},
@@ -58,7 +58,7 @@ func TestServer_ConcurrentCreateLimits(t *testing.T) {
 // Names may use any script. Names that are blank, too long or not printable are rejected.
 func TestServer_ProjectNames(t *testing.T) {
 	t.Parallel()
-	owner := asOwner(t, consoleServer(t))
+	owner := newOwnerAPI(t, consoleServer(t))
 	for name, status := range map[string]int{
 		"Café Zürich":              201,
 		"東京の店":                     201,

@@ -30,7 +30,7 @@ func collections(t *testing.T) []collection {
 	t.Helper()
 	srv := consoleServer(t)
 	account := srv.NewWorkspace("Shop")
-	owner := as(t, srv, account.Credentials)
+	owner := newConsoleAPI(t, srv, account.Credentials)
 	owner.want(200, http.MethodPut, workspaces+"/default/billing_account", `{"company_name":"Sandbox Ltd"}`)
 	owned := workspaces + "/default/members/" + account.MemberID + "/credentials"
 	const cards, topUps, invitations = workspaces + "/default/payment_methods", workspaces + "/default/topups", workspaces + "/default/invitations"
@@ -53,7 +53,7 @@ func collections(t *testing.T) []collection {
 		projectIDs = append(projectIDs, project.ProjectID)
 		invitationIDs = append(invitationIDs, owner.want(201, http.MethodPost, invitations, fmt.Sprintf(`{"name":"Guest %d","role":%q,"reference":"ref %d"}`, i, []string{"ADMIN", "VIEWER", "ADMIN"}[i], i)).text("invitation_id"))
 		if product == nil {
-			product = forProducts(t, srv, project.Credentials)
+			product = newProductAPI(t, srv, project.Credentials)
 		}
 		checkIDs = append(checkIDs, product.create("/subscriber_check/v0.1/checks", fmt.Sprintf(`{"phone_number":"44770090001%d","reference_id":"check %d"}`, []int{2, 6, 3}[i], i)))
 	}
@@ -146,7 +146,7 @@ func TestServer_ListLinksKeepQuery(t *testing.T) {
 				query += "&sort=" + url.QueryEscape(sort)
 			}
 			want := c.pick(indexes)
-			var pages []reply
+			var pages []response
 			var forward []string
 			for next := c.path + query; next != ""; next = pages[len(pages)-1].text("_links", "next", "href") {
 				pages = append(pages, c.caller.want(200, http.MethodGet, next, ""))

@@ -21,9 +21,9 @@ const (
 	callOwner = iota
 	callAdmin
 	callViewer
-	callStranger
+	callOtherOwner
 	callProject
-	callNobody
+	callNoToken
 	callers
 )
 
@@ -35,7 +35,7 @@ var matrix = []struct {
 	operation, whose string // whose: "another's" for another member or their credentials
 	status           [callers]int
 }{
-	//                                        owner admin viewer stranger project nobody
+	// owner, admin, viewer, owner of another workspace, project token, no token
 	{"projects.create", "", [callers]int{201, 201, 403, 201, 403, 401}},
 	{"projects.list", "", [callers]int{200, 200, 200, 200, 403, 401}},
 	{"projects.get", "", [callers]int{200, 200, 200, 404, 403, 401}},
@@ -87,8 +87,8 @@ var matrix = []struct {
 	{"project_credentials.delete", "another's", [callers]int{204, 204, 403, 404, 403, 401}},
 }
 
-// party contains the callers of the matrix.
-type party struct {
+// matrixCallers contains the callers of the matrix.
+type matrixCallers struct {
 	srv      *sandboxfake.Server
 	owner    *sandboxfake.Account // of the workspace
 	members  [callers]*sandboxfake.Account
@@ -97,18 +97,18 @@ type party struct {
 	sections []operationRow
 }
 
-func newParty(t *testing.T) *party {
+func newMatrixCallers(t *testing.T) *matrixCallers {
 	t.Helper()
 	srv := consoleServer(t)
-	p := &party{srv: srv, owner: srv.NewWorkspace("The workspace"), sections: consoleOperations(t)}
-	owner := as(t, srv, p.owner.Credentials)
+	p := &matrixCallers{srv: srv, owner: srv.NewWorkspace("The workspace"), sections: consoleOperations(t)}
+	owner := newConsoleAPI(t, srv, p.owner.Credentials)
 	p.members = [callers]*sandboxfake.Account{p.owner, owner.invite("Ada", "ADMIN"), owner.invite("Grace", "VIEWER"), srv.NewWorkspace("Another workspace")}
 	for i, m := range p.members[:callProject] {
-		p.apis[i] = as(t, srv, m.Credentials)
+		p.apis[i] = newConsoleAPI(t, srv, m.Credentials)
 	}
 	p.apis[callProject] = &api{t: t, srv: srv}
 	p.apis[callProject].token = p.apis[callProject].tokenFor(p.owner.NewProject(idverify.ProjectParams{Name: "Token"}).Credentials, "phone_check")
-	p.apis[callNobody] = &api{t: t, srv: srv}
+	p.apis[callNoToken] = &api{t: t, srv: srv}
 	owner.want(200, http.MethodPut, workspaces+"/default/billing_account", `{"company_name":"Sandbox Ltd"}`)
 	return p
 }
@@ -134,7 +134,7 @@ func consoleOperations(t *testing.T) []operationRow {
 
 // path fills in the IDs for one cell. Each cell has its own objects, so that it does not affect
 // others.
-func (p *party) path(op operationRow, whose string, caller int) string {
+func (p *matrixCallers) path(op operationRow, whose string, caller int) string {
 	p.cells++
 	owner := p.apis[callOwner]
 	// Callers who are not members have nothing in this workspace: use the owner's.
@@ -143,9 +143,9 @@ func (p *party) path(op operationRow, whose string, caller int) string {
 		member = p.members[caller]
 	}
 	if whose == "another's" {
-		member = p.members[(caller+1)%callStranger]
+		member = p.members[(caller+1)%callOtherOwner]
 	}
-	memberAPI := as(owner.t, p.srv, member.Credentials)
+	memberAPI := newConsoleAPI(owner.t, p.srv, member.Credentials)
 	path := op.Path
 	fill := func(name string, id func() string) {
 		if strings.Contains(path, "{"+name+"}") {
@@ -173,14 +173,14 @@ func (p *party) path(op operationRow, whose string, caller int) string {
 }
 
 // card adds a payment method to the workspace.
-func (p *party) card() string {
+func (p *matrixCallers) card() string {
 	return p.apis[callOwner].want(201, http.MethodPost, workspaces+"/default/payment_methods", newCard).text("payment_method_id")
 }
 
 const newCard = `{"card_number":"4242424242424242","expiry_month":12,"expiry_year":2030,"currencies":["EUR","GBP"]}`
 
 // body returns a valid body for an operation.
-func (p *party) body(operation string) string {
+func (p *matrixCallers) body(operation string) string {
 	switch operation {
 	case "projects.create":
 		return fmt.Sprintf(`{"name":"Created %d"}`, p.cells)
@@ -200,7 +200,7 @@ func (p *party) body(operation string) string {
 
 func TestServer_ConsolePermissions(t *testing.T) {
 	t.Parallel()
-	p := newParty(t)
+	p := newMatrixCallers(t)
 	callerNames := [callers]string{"owner", "admin", "viewer", "member of another workspace", "project token", "no token"}
 	section := -1
 	for _, row := range matrix {
@@ -219,7 +219,7 @@ func TestServer_ConsolePermissions(t *testing.T) {
 			if r.status != want {
 				t.Errorf("%s %s, %s: response to %s = %d %s, want %d", op.Operation, row.whose, op.Path, callerNames[caller], r.status, r.body, want)
 			}
-			if want >= 400 && r.fragment() != map[int]string{401: "unauthorized", 403: "forbidden", 404: missing(op)}[want] {
+			if want >= 400 && r.fragment() != map[int]string{401: "unauthorized", 403: "forbidden", 404: notFoundFragment(op)}[want] {
 				t.Errorf("%s %s: %s is rejected with an unexpected problem: %s", op.Operation, row.whose, callerNames[caller], r.body)
 			}
 		}
@@ -229,8 +229,8 @@ func TestServer_ConsolePermissions(t *testing.T) {
 	}
 }
 
-// missing returns the problem that callers outside the workspace receive.
-func missing(op operationRow) string {
+// notFoundFragment returns the problem that callers outside the workspace receive.
+func notFoundFragment(op operationRow) string {
 	if strings.Contains(op.Path, "{workspace_id}") {
 		return "workspace_not_found"
 	}
@@ -243,7 +243,7 @@ func TestServer_IsolatesWorkspaces(t *testing.T) {
 	ada, grace := srv.NewWorkspace("Ada's"), srv.NewWorkspace("Grace's")
 	seen := make(map[string][]string)
 	for _, account := range []*sandboxfake.Account{ada, grace} {
-		a := as(t, srv, account.Credentials)
+		a := newConsoleAPI(t, srv, account.Credentials)
 		project := account.NewProject(idverify.ProjectParams{Name: "Shop"})
 		product := &api{t: t, srv: srv}
 		product.token = product.tokenFor(project.Credentials, "phone_check")
@@ -283,12 +283,12 @@ func TestServer_IsolatesWorkspaces(t *testing.T) {
 func TestServer_RoleInPathWorkspace(t *testing.T) {
 	t.Parallel()
 	srv := consoleServer(t)
-	owner := asOwner(t, srv)
+	owner := newOwnerAPI(t, srv)
 	id := owner.post(workspaces+"/default/invitations", `{"name":"Grace","role":"VIEWER"}`).text("invitation_id")
 	grace := srv.SignUp("Grace", id)
 
 	for name, c := range map[string]idverify.Credentials{"credentials of her own workspace": grace.Credentials, "credentials of the joined workspace": grace.Joined[0].Credentials} {
-		a := as(t, srv, c)
+		a := newConsoleAPI(t, srv, c)
 		own := a.post(workspaces+"/"+grace.WorkspaceID+"/projects", fmt.Sprintf(`{"name":%q}`, name))
 		joined := a.post(workspaces+"/"+grace.Joined[0].WorkspaceID+"/projects", fmt.Sprintf(`{"name":%q}`, name))
 		if own.status != 201 || joined.status != 403 {
@@ -300,7 +300,7 @@ func TestServer_RoleInPathWorkspace(t *testing.T) {
 func TestServer_ProjectBelowWorkspace(t *testing.T) {
 	t.Parallel()
 	srv := consoleServer(t)
-	owner := asOwner(t, srv)
+	owner := newOwnerAPI(t, srv)
 	workspace := owner.get(workspaces + "/default").text("workspace_id")
 	created := owner.want(201, http.MethodPost, workspaces+"/"+workspace+"/projects", `{"name":"Shop"}`)
 	id := created.text("project_id")

@@ -22,8 +22,8 @@ func (a *api) newProject(body string) (id string, c idverify.Credentials) {
 	return r.text("project_id"), idverify.Credentials{ClientID: pair["client_id"].(string), ClientSecret: idverify.NewSecret(pair["client_secret"].(string))}
 }
 
-// forProducts returns an api with a token of a project for all products.
-func forProducts(t testing.TB, srv *sandboxfake.Server, c idverify.Credentials) *api {
+// newProductAPI returns an api with a token of a project for all products.
+func newProductAPI(t testing.TB, srv *sandboxfake.Server, c idverify.Credentials) *api {
 	t.Helper()
 	a := &api{t: t, srv: srv}
 	a.token = a.tokenFor(c, "phone_check sim_check subscriber_check coverage")
@@ -38,7 +38,7 @@ func (a *api) tokenStatus(c idverify.Credentials, scope string) int {
 
 func TestServer_ProjectMode(t *testing.T) {
 	t.Parallel()
-	owner := asOwner(t, consoleServer(t))
+	owner := newOwnerAPI(t, consoleServer(t))
 	for _, row := range []struct{ given, mode string }{
 		{`{"name":"A"}`, "live"},
 		{`{"name":"B","mode":"live"}`, "live"},
@@ -60,9 +60,9 @@ func TestServer_ProjectMode(t *testing.T) {
 func TestServer_ProjectModeSetsCharge(t *testing.T) {
 	t.Parallel()
 	srv := consoleServer(t)
-	owner := asOwner(t, srv)
+	owner := newOwnerAPI(t, srv)
 	id, credentials := owner.newProject(`{"name":"Shop"}`)
-	product := forProducts(t, srv, credentials)
+	product := newProductAPI(t, srv, credentials)
 	charge := func() string {
 		r := product.want(201, http.MethodPost, phoneChecks, `{"phone_number":"447700900012"}`)
 		return fmt.Sprint(r.at("charge_amount"), " ", r.text("charge_currency"), ", left ", r.at("snapshot_balance"))
@@ -83,9 +83,9 @@ func TestServer_CheckKeepsProjectMode(t *testing.T) {
 		return sandboxfake.Outcome{Status: idverify.StatusCompleted, Match: new(false)}
 	}
 	srv := consoleServer(t, sandboxfake.WithOutcomeFunc(operator))
-	owner := asOwner(t, srv)
+	owner := newOwnerAPI(t, srv)
 	id, credentials := owner.newProject(`{"name":"Shop"}`)
-	product := forProducts(t, srv, credentials)
+	product := newProductAPI(t, srv, credentials)
 	live := product.create(phoneChecks, `{"phone_number":"447700900012"}`)
 	owner.want(200, http.MethodPatch, projects+"/"+id, `[{"op":"replace","path":"/mode","value":"sandbox"}]`)
 	sandbox := product.create(phoneChecks, `{"phone_number":"447700900012"}`)
@@ -104,11 +104,11 @@ func TestServer_CheckKeepsProjectMode(t *testing.T) {
 func TestServer_ProjectCallbackURL(t *testing.T) {
 	t.Parallel()
 	srv := consoleServer(t)
-	owner := asOwner(t, srv)
-	shop, phone := new(bodies), new(bodies)
+	owner := newOwnerAPI(t, srv)
+	shop, phone := new(recordingReceiver), new(recordingReceiver)
 	shopURL, phoneURL := srv.Handle("shop.sandbox.test", shop), srv.Handle("phone.sandbox.test", phone)
 	_, credentials := owner.newProject(fmt.Sprintf(`{"name":"Shop","mode":"sandbox","callback_url":%q,"configuration":{"phone_check":{"callback_url":%q}}}`, shopURL, phoneURL))
-	product := forProducts(t, srv, credentials)
+	product := newProductAPI(t, srv, credentials)
 
 	for _, path := range []string{phoneChecks, "/subscriber_check/v0.1/checks"} {
 		product.get(path + "/" + product.create(path, `{"phone_number":"447700900012"}`) + "/redirect")
@@ -117,11 +117,11 @@ func TestServer_ProjectCallbackURL(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	var told []string
+	var got []string
 	for _, d := range srv.Deliveries() {
-		told = append(told, string(d.Product)+" "+d.URL)
+		got = append(got, string(d.Product)+" "+d.URL)
 	}
-	if diff := cmp.Diff([]string{"phone_check " + phoneURL, "subscriber_check " + shopURL}, told); diff != "" {
+	if diff := cmp.Diff([]string{"phone_check " + phoneURL, "subscriber_check " + shopURL}, got); diff != "" {
 		t.Errorf("deliveries (-want +got):\n%s", diff)
 	}
 }
@@ -129,8 +129,8 @@ func TestServer_ProjectCallbackURL(t *testing.T) {
 func TestServer_ProjectCredentialsLimit(t *testing.T) {
 	t.Parallel()
 	srv := consoleServer(t)
-	owner := asOwner(t, srv)
-	viewer := as(t, srv, owner.invite("Grace", "VIEWER").Credentials)
+	owner := newOwnerAPI(t, srv)
+	viewer := newConsoleAPI(t, srv, owner.invite("Grace", "VIEWER").Credentials)
 	id, first := owner.newProject(`{"name":"Shop"}`)
 	path := projects + "/" + id + "/credentials"
 
@@ -149,13 +149,13 @@ func TestServer_ProjectCredentialsLimit(t *testing.T) {
 func TestServer_ProjectSecretShownOnce(t *testing.T) {
 	t.Parallel()
 	srv := consoleServer(t)
-	owner := asOwner(t, srv)
+	owner := newOwnerAPI(t, srv)
 	id, credentials := owner.newProject(`{"name":"Shop"}`)
 	path := projects + "/" + id + "/credentials"
 
-	answers := []reply{owner.get(path), owner.get(path + "/" + credentials.ClientID), owner.get(projects + "/" + id), owner.get(projects)}
+	responses := []response{owner.get(path), owner.get(path + "/" + credentials.ClientID), owner.get(projects + "/" + id), owner.get(projects)}
 
-	for _, r := range answers {
+	for _, r := range responses {
 		if r.status != 200 || strings.Contains(string(r.body), "client_secret") || strings.Contains(string(r.body), credentials.ClientSecret.Reveal()) {
 			t.Errorf("response = %d %s, want 200 without a secret", r.status, r.body)
 		}
@@ -166,10 +166,10 @@ func TestServer_ProjectSecretShownOnce(t *testing.T) {
 func TestServer_ResetWorkspaceSecret(t *testing.T) {
 	t.Parallel()
 	srv := consoleServer(t)
-	owner := asOwner(t, srv)
+	owner := newOwnerAPI(t, srv)
 	grace := owner.invite("Grace", "VIEWER")
-	viewer := as(t, srv, grace.Credentials)
-	other := as(t, srv, grace.Credentials)
+	viewer := newConsoleAPI(t, srv, grace.Credentials)
+	other := newConsoleAPI(t, srv, grace.Credentials)
 	path := workspaces + "/default/members/" + grace.MemberID + "/credentials/" + grace.Credentials.ClientID
 
 	r := viewer.want(200, http.MethodPost, path+"/reset", "")
@@ -192,7 +192,7 @@ func TestServer_ResetWorkspaceSecret(t *testing.T) {
 func TestServer_ScopesByCredentialKind(t *testing.T) {
 	t.Parallel()
 	srv := consoleServer(t)
-	owner := asOwner(t, srv)
+	owner := newOwnerAPI(t, srv)
 	_, project := owner.newProject(`{"name":"Shop"}`)
 	workspace := srv.SignUp("Ada").Credentials
 	for _, row := range []struct {
@@ -212,11 +212,11 @@ func TestServer_ScopesByCredentialKind(t *testing.T) {
 func TestServer_DeleteCredentialsRevokesTokens(t *testing.T) {
 	t.Parallel()
 	srv := consoleServer(t)
-	owner := asOwner(t, srv)
+	owner := newOwnerAPI(t, srv)
 	id, credentials := owner.newProject(`{"name":"Shop"}`)
-	product := forProducts(t, srv, credentials)
+	product := newProductAPI(t, srv, credentials)
 	grace := owner.invite("Grace", "VIEWER")
-	viewer := as(t, srv, grace.Credentials)
+	viewer := newConsoleAPI(t, srv, grace.Credentials)
 
 	owner.want(204, http.MethodDelete, projects+"/"+id+"/credentials/"+credentials.ClientID, "")
 	owner.want(204, http.MethodDelete, workspaces+"/default/members/"+grace.MemberID+"/credentials/"+grace.Credentials.ClientID, "")
@@ -232,10 +232,10 @@ func TestServer_DeleteCredentialsRevokesTokens(t *testing.T) {
 func TestServer_DeleteProject(t *testing.T) {
 	t.Parallel()
 	srv := consoleServer(t)
-	owner := asOwner(t, srv)
-	told := new(bodies)
-	id, credentials := owner.newProject(fmt.Sprintf(`{"name":"Shop","mode":"sandbox","callback_url":%q}`, srv.Handle("shop.sandbox.test", told)))
-	product := forProducts(t, srv, credentials)
+	owner := newOwnerAPI(t, srv)
+	receiver := new(recordingReceiver)
+	id, credentials := owner.newProject(fmt.Sprintf(`{"name":"Shop","mode":"sandbox","callback_url":%q}`, srv.Handle("shop.sandbox.test", receiver)))
+	product := newProductAPI(t, srv, credentials)
 	open := product.create(phoneChecks, `{"phone_number":"447700900012"}`)
 	other := newAPI(t, srv)
 	kept := other.create(phoneChecks, `{"phone_number":"447700900012"}`)
@@ -266,7 +266,7 @@ func TestServer_DeleteProject(t *testing.T) {
 func TestServer_UniqueProjectNames(t *testing.T) {
 	t.Parallel()
 	srv := consoleServer(t)
-	owner, stranger := asOwner(t, srv), as(t, srv, srv.SignUp("Ada").Credentials)
+	owner, other := newOwnerAPI(t, srv), newConsoleAPI(t, srv, srv.SignUp("Ada").Credentials)
 	owner.newProject(`{"name":"Shop"}`)
 	id, _ := owner.newProject(`{"name":"Store"}`)
 
@@ -274,12 +274,12 @@ func TestServer_UniqueProjectNames(t *testing.T) {
 	owner.call(http.MethodPatch, projects+"/"+id, `[{"op":"replace","path":"/name","value":"Shop"}]`).wantProblem(t, 409, "project_name_taken")
 	owner.want(200, http.MethodPatch, projects+"/"+id, `[{"op":"replace","path":"/name","value":"Store"}]`)
 	owner.newProject(`{"name":"shop"}`)
-	stranger.newProject(`{"name":"Shop"}`)
+	other.newProject(`{"name":"Shop"}`)
 }
 
 func TestServer_CreateProjectBodies(t *testing.T) {
 	t.Parallel()
-	owner := asOwner(t, consoleServer(t))
+	owner := newOwnerAPI(t, consoleServer(t))
 	for i, row := range []struct {
 		body   string // %q is a unique name
 		status int
@@ -384,7 +384,7 @@ func TestServer_PatchProject(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
 			srv := consoleServer(t)
-			owner := asOwner(t, srv)
+			owner := newOwnerAPI(t, srv)
 			id, _ := owner.newProject(before)
 			if err := srv.Advance(t.Context(), time.Minute); err != nil {
 				t.Fatal(err)
@@ -426,7 +426,7 @@ func TestServer_PatchProject(t *testing.T) {
 func TestServer_ListProjects(t *testing.T) {
 	t.Parallel()
 	srv := consoleServer(t)
-	owner := as(t, srv, srv.SignUp("Ada").Credentials)
+	owner := newConsoleAPI(t, srv, srv.SignUp("Ada").Credentials)
 	for _, name := range []string{"b", "c", "a"} {
 		owner.newProject(fmt.Sprintf(`{"name":%q}`, name))
 		if err := srv.Advance(t.Context(), time.Second); err != nil {

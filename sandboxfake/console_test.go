@@ -23,18 +23,18 @@ func consoleServer(t testing.TB, opts ...sandboxfake.Option) *sandboxfake.Server
 	return sandboxfake.New(t, append(opts, sandboxfake.WithInMemory(), sandboxfake.WithFrozenClock(frozenAt))...)
 }
 
-// as returns an api with a token of c for all console scopes.
-func as(t testing.TB, srv *sandboxfake.Server, c idverify.Credentials) *api {
+// newConsoleAPI returns an api with a token of c for all console scopes.
+func newConsoleAPI(t testing.TB, srv *sandboxfake.Server, c idverify.Credentials) *api {
 	t.Helper()
 	a := &api{t: t, srv: srv}
 	a.token = a.tokenFor(c, "console")
 	return a
 }
 
-// asOwner returns an api with a token of the owner of the server's first workspace.
-func asOwner(t testing.TB, srv *sandboxfake.Server) *api {
+// newOwnerAPI returns an api with a token of the owner of the server's first workspace.
+func newOwnerAPI(t testing.TB, srv *sandboxfake.Server) *api {
 	t.Helper()
-	return as(t, srv, srv.ConsoleCredentials())
+	return newConsoleAPI(t, srv, srv.ConsoleCredentials())
 }
 
 // invite invites a user to a's workspace, signs them up, and returns their account in that
@@ -46,7 +46,7 @@ func (a *api) invite(name, role string) *sandboxfake.Account {
 }
 
 // want sends a request and fails the test unless the response has that status.
-func (a *api) want(status int, method, path, body string) reply {
+func (a *api) want(status int, method, path, body string) response {
 	a.t.Helper()
 	r := a.call(method, path, body)
 	if r.status != status {
@@ -56,7 +56,7 @@ func (a *api) want(status int, method, path, body string) reply {
 }
 
 // at returns the value at a path of field names, or nil.
-func (r reply) at(names ...string) any {
+func (r response) at(names ...string) any {
 	var v any = r.json
 	for _, name := range names {
 		object, _ := v.(map[string]any)
@@ -66,13 +66,13 @@ func (r reply) at(names ...string) any {
 }
 
 // text returns the string at a path of field names, or "".
-func (r reply) text(names ...string) string {
+func (r response) text(names ...string) string {
 	text, _ := r.at(names...).(string)
 	return text
 }
 
 // number returns the JSON number at a path of field names and indexes, with its original digits.
-func (r reply) number(t testing.TB, names ...string) string {
+func (r response) number(t testing.TB, names ...string) string {
 	t.Helper()
 	decoder := json.NewDecoder(bytes.NewReader(r.body))
 	decoder.UseNumber()
@@ -95,7 +95,7 @@ func (r reply) number(t testing.TB, names ...string) string {
 }
 
 // amounts returns the amounts of a page of usage with their original digits.
-func (r reply) amounts(t testing.TB) []string {
+func (r response) amounts(t testing.TB) []string {
 	t.Helper()
 	var amounts []string
 	for i := range r.column("usage", "amount") {
@@ -105,7 +105,7 @@ func (r reply) amounts(t testing.TB) []string {
 }
 
 // column returns one field of each item of a page.
-func (r reply) column(embedded, field string) []string {
+func (r response) column(embedded, field string) []string {
 	column := []string{}
 	items, _ := r.at("_embedded", embedded).([]any)
 	for _, item := range items {

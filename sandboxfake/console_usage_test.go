@@ -17,7 +17,7 @@ import (
 
 // usageRows returns the rows of a usage response as text: date, product, project, counter, amount,
 // currency.
-func (r reply) usageRows(names map[string]string) []string {
+func (r response) usageRows(names map[string]string) []string {
 	rows := []string{}
 	items, _ := r.at("_embedded", "usage").([]any)
 	for _, item := range items {
@@ -34,16 +34,16 @@ func (r reply) usageRows(names map[string]string) []string {
 	return rows
 }
 
-// busyWorkspace returns a workspace with checks in three hours of two days and two checks in the
+// newUsageWorkspace returns a workspace with checks in three hours of two days and two checks in the
 // next month, the last one after the first top-up.
-func busyWorkspace(t *testing.T) (owner *api, names map[string]string) {
+func newUsageWorkspace(t *testing.T) (owner *api, names map[string]string) {
 	t.Helper()
 	srv := sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithFrozenClock(time.Date(2026, 1, 30, 22, 59, 59, 0, time.UTC)))
 	account := srv.NewWorkspace("Busy")
 	live, sandbox := account.NewProject(idverify.ProjectParams{Name: "live"}), account.NewProject(idverify.ProjectParams{Name: "sandbox", Mode: idverify.ModeSandbox})
 	check := func(p *sandboxfake.Project, paths ...string) {
 		t.Helper()
-		a := forProducts(t, srv, p.Credentials)
+		a := newProductAPI(t, srv, p.Credentials)
 		for _, path := range paths {
 			a.create(path, `{"phone_number":"447700900012"}`)
 		}
@@ -63,7 +63,7 @@ func busyWorkspace(t *testing.T) (owner *api, names map[string]string) {
 	check(sandbox, sim)
 	advance(24 * time.Hour) // February
 	check(live, phoneChecks)
-	owner = as(t, srv, account.Credentials)
+	owner = newConsoleAPI(t, srv, account.Credentials)
 	owner.want(200, http.MethodPut, workspaces+"/default/billing_account", `{"company_name":"Sandbox Ltd"}`)
 	method := owner.want(201, http.MethodPost, workspaces+"/default/payment_methods", newCard).text("payment_method_id")
 	owner.want(201, http.MethodPost, workspaces+"/default/topups", fmt.Sprintf(`{"payment_method_id":%q,"currency":"EUR","amount":5}`, method))
@@ -73,7 +73,7 @@ func busyWorkspace(t *testing.T) (owner *api, names map[string]string) {
 
 func TestServer_UsageGroups(t *testing.T) {
 	t.Parallel()
-	owner, names := busyWorkspace(t)
+	owner, names := newUsageWorkspace(t)
 	for _, row := range []struct {
 		period, search, groupBy string
 		want                    []string
@@ -124,7 +124,7 @@ func (a *api) usagePages(path string, names map[string]string) []string {
 
 func TestServer_UsagePages(t *testing.T) {
 	t.Parallel()
-	owner, names := busyWorkspace(t)
+	owner, names := newUsageWorkspace(t)
 
 	got := owner.usagePages("daily?size=2&group_by=product_id&search="+url.QueryEscape("date>=2026-01-30"), names)
 
@@ -136,7 +136,7 @@ func TestServer_UsagePages(t *testing.T) {
 
 func TestServer_UsageLinksKeepGroups(t *testing.T) {
 	t.Parallel()
-	owner, names := busyWorkspace(t)
+	owner, names := newUsageWorkspace(t)
 
 	got := owner.usagePages("monthly?size=1&group_by=product_id&group_by=project_id&search="+url.QueryEscape("date==2026-01"), names)
 
@@ -148,7 +148,7 @@ func TestServer_UsageLinksKeepGroups(t *testing.T) {
 
 func TestServer_UsageOfDeletedProject(t *testing.T) {
 	t.Parallel()
-	owner, names := busyWorkspace(t)
+	owner, names := newUsageWorkspace(t)
 	path := workspaces + "/default/usage/monthly?group_by=project_id&search=date%3E2025"
 	before := owner.get(path).usageRows(names)
 
@@ -163,7 +163,7 @@ func TestServer_UsageOfDeletedProject(t *testing.T) {
 
 func TestServer_UsageRejectsQueries(t *testing.T) {
 	t.Parallel()
-	owner, _ := busyWorkspace(t)
+	owner, _ := newUsageWorkspace(t)
 	for _, query := range []string{
 		"", "?search=", "?search=product_id==pck", "?search=date", "?search=date>=soon", "?search=date>2026,", "?search=colour==red;date>2026",
 		"?search=date>2026&group_by=", "?search=date>2026&group_by=colour", "?search=date>2026&group_by=product_id,", "?search=date>2026&group_by=product_id,product_id",

@@ -19,7 +19,7 @@ func bearer(token string) http.Header { return http.Header{"Authorization": {"Be
 
 func TestServer_ControlNeedsToken(t *testing.T) {
 	t.Parallel()
-	a := controlled(t, sandboxfake.WithFrozenClock(frozenAt))
+	a := newControlAPI(t, sandboxfake.WithFrozenClock(frozenAt))
 	token := a.srv.ControlToken()
 	for _, row := range []struct {
 		name, method, path string
@@ -148,7 +148,7 @@ func TestServer_ControlBehindProxy(t *testing.T) {
 
 func TestServer_ControlOfOtherOrigins(t *testing.T) {
 	t.Parallel()
-	a := controlled(t)
+	a := newControlAPI(t)
 	for _, row := range []struct {
 		name   string
 		header http.Header
@@ -210,7 +210,7 @@ func TestServer_ControlFromOtherMachines(t *testing.T) {
 
 func TestServer_ControlOperations(t *testing.T) {
 	t.Parallel()
-	a := controlled(t)
+	a := newControlAPI(t)
 
 	listed := a.control(http.MethodGet, "operations", "").json["operations"].([]any)
 
@@ -244,8 +244,8 @@ func TestServer_Expire(t *testing.T) {
 		for _, path := range []string{phoneChecks, phoneChecks02} {
 			t.Run(name+path, func(t *testing.T) {
 				t.Parallel()
-				a := controlled(t, sandboxfake.WithFrozenClock(frozenAt))
-				var receiver bodies
+				a := newControlAPI(t, sandboxfake.WithFrozenClock(frozenAt))
+				var receiver recordingReceiver
 				id := a.create(path, `{"phone_number":"447700900012","callback_url":"`+a.srv.Handle("app.sandbox.test", &receiver)+`"}`)
 				other := a.create(path, `{"phone_number":"447700900012"}`)
 				if path == phoneChecks02 {
@@ -274,7 +274,7 @@ func TestServer_Expire(t *testing.T) {
 
 func TestServer_ExpireEndedCheck(t *testing.T) {
 	t.Parallel()
-	a := controlled(t)
+	a := newControlAPI(t)
 	id := a.create(phoneChecks, `{"phone_number":"447700900012"}`)
 	a.get(phoneChecks + "/" + id + "/redirect")
 

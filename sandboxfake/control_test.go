@@ -22,7 +22,7 @@ import (
 )
 
 // control sends a request with the control token to the control plane, and body as JSON.
-func (a *api) control(method, path, body string) reply {
+func (a *api) control(method, path, body string) response {
 	a.t.Helper()
 	request := a.request(method, "/_sandbox/"+path, body)
 	request.Header.Set("Authorization", "Bearer "+a.srv.ControlToken())
@@ -32,8 +32,8 @@ func (a *api) control(method, path, body string) reply {
 	return a.do(request)
 }
 
-// controlled returns an api of an in-memory server with a control plane.
-func controlled(t testing.TB, opts ...sandboxfake.Option) *api {
+// newControlAPI returns an api of an in-memory server with a control plane.
+func newControlAPI(t testing.TB, opts ...sandboxfake.Option) *api {
 	t.Helper()
 	return newAPI(t, sandboxfake.New(t, append([]sandboxfake.Option{sandboxfake.WithInMemory(), sandboxfake.WithControlPlane()}, opts...)...))
 }
@@ -51,7 +51,7 @@ func TestServer_ControlOffByDefault(t *testing.T) {
 
 func TestServer_ControlHelp(t *testing.T) {
 	t.Parallel()
-	a := controlled(t)
+	a := newControlAPI(t)
 
 	help := a.do(a.request(http.MethodGet, "/_sandbox/", ""))
 
@@ -67,7 +67,7 @@ func TestServer_ControlHelp(t *testing.T) {
 
 func TestServer_ControlAdvance(t *testing.T) {
 	t.Parallel()
-	a := controlled(t, sandboxfake.WithFrozenClock(frozenAt))
+	a := newControlAPI(t, sandboxfake.WithFrozenClock(frozenAt))
 	id := a.create(phoneChecks, `{"phone_number":"447700900012"}`)
 
 	advanced := a.control(http.MethodPost, "advance", `{"seconds":120.5}`)
@@ -86,7 +86,7 @@ func TestServer_ControlAdvance(t *testing.T) {
 
 func TestServer_ControlFaults(t *testing.T) {
 	t.Parallel()
-	a := controlled(t)
+	a := newControlAPI(t)
 	injected := a.control(http.MethodPost, "faults", `{"match":{"operation":"phone_check.list","repeat":true},"faults":[{"status":429,"retry_after_seconds":7},{}]}`)
 	if injected.status != http.StatusNoContent {
 		t.Fatalf("inject: %d %s", injected.status, injected.body)
@@ -113,10 +113,10 @@ func TestServer_ControlFaults(t *testing.T) {
 func TestServer_ControlDeliveries(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		a := controlled(t)
-		var receiver bodies
+		a := newControlAPI(t)
+		var receiver recordingReceiver
 		target := a.srv.Handle("app.sandbox.test", &receiver)
-		id := a.finish(target + "/callbacks")
+		id := a.completeCheck(target + "/callbacks")
 
 		delivered := a.control(http.MethodGet, "deliveries?wait_seconds=60&check_id="+id, "")
 		delivery := delivered.json["deliveries"].([]any)[0].(map[string]any)
@@ -138,7 +138,7 @@ func TestServer_ControlDeliveries(t *testing.T) {
 func TestServer_ControlDeliveryTimeout(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		a := controlled(t)
+		a := newControlAPI(t)
 
 		got := a.control(http.MethodGet, "deliveries?wait_seconds=30&check_id=none", "")
 
@@ -150,7 +150,7 @@ func TestServer_ControlDeliveryTimeout(t *testing.T) {
 
 func TestServer_ControlRequests(t *testing.T) {
 	t.Parallel()
-	a := controlled(t)
+	a := newControlAPI(t)
 	a.create(phoneChecks, `{"phone_number":"447700900012"}`)
 
 	got := a.control(http.MethodGet, "requests?operation=phone_check.create", "")
@@ -178,7 +178,7 @@ func TestServer_ControlRotateKeys(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
-			a := controlled(t, row.opts...)
+			a := newControlAPI(t, row.opts...)
 
 			rotated := a.control(http.MethodPost, "keys", "")
 
@@ -192,7 +192,7 @@ func TestServer_ControlRotateKeys(t *testing.T) {
 
 func TestServer_ControlSignUp(t *testing.T) {
 	t.Parallel()
-	a := controlled(t)
+	a := newControlAPI(t)
 	invitation, err := a.srv.Console().Invitations.Create(t.Context(), idverify.InvitationParams{Name: "Ada", Role: idverify.RoleViewer})
 	if err != nil {
 		t.Fatal(err)
@@ -213,7 +213,7 @@ func TestServer_ControlSignUp(t *testing.T) {
 
 func TestServer_ControlReset(t *testing.T) {
 	t.Parallel()
-	a := controlled(t)
+	a := newControlAPI(t)
 	a.create(phoneChecks, `{"phone_number":"447700900012"}`)
 
 	reset := a.control(http.MethodPost, "reset", "")
@@ -232,7 +232,7 @@ var goIdentifier = regexp.MustCompile(`sandboxfake|json:|Go |struct|float64|cont
 
 func TestServer_ControlRejectsInvalidCalls(t *testing.T) {
 	t.Parallel()
-	a := controlled(t, sandboxfake.WithFrozenClock(frozenAt))
+	a := newControlAPI(t, sandboxfake.WithFrozenClock(frozenAt))
 	for _, row := range []struct {
 		name, method, path, body string
 		status                   int
@@ -295,14 +295,14 @@ func TestServer_ControlRejectsInvalidCalls(t *testing.T) {
 
 func TestWithFreshKeys_UniquePerServer(t *testing.T) {
 	t.Parallel()
-	first := controlled(t, sandboxfake.WithFreshKeys())
-	second := controlled(t, sandboxfake.WithFreshKeys())
+	first := newControlAPI(t, sandboxfake.WithFreshKeys())
+	second := newControlAPI(t, sandboxfake.WithFreshKeys())
 	verified := make(chan error, 1)
 	target := first.srv.Handle("app.sandbox.test", http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		_, err := first.srv.Verifier("app.sandbox.test").VerifyCallback(r)
 		verified <- err
 	}))
-	first.finish(target)
+	first.completeCheck(target)
 
 	if err := <-verified; err != nil {
 		t.Errorf("callback signed with a fresh key: %v", err)
@@ -381,8 +381,8 @@ func TestWithRequestLog_Lines(t *testing.T) {
 	lines := make(chan string, 16)
 	srv := sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithRequestLog(writerFunc(func(p []byte) { lines <- string(p) })))
 	a := newAPI(t, srv)
-	target := srv.Handle("app.sandbox.test", new(bodies))
-	id := a.finish(target + "/callbacks?token=secret")
+	target := srv.Handle("app.sandbox.test", new(recordingReceiver))
+	id := a.completeCheck(target + "/callbacks?token=secret")
 	if err := srv.Idle(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -425,18 +425,18 @@ func (f writerFunc) Write(p []byte) (int, error) {
 
 func TestServer_ControlIdleCanceled(t *testing.T) {
 	t.Parallel()
-	a := controlled(t)
-	came := make(chan struct{})
+	a := newControlAPI(t)
+	received := make(chan struct{})
 	release := make(chan struct{})
 	target := a.srv.Handle("app.sandbox.test", http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
-		close(came)
+		close(received)
 		<-release
 	}))
 	defer close(release)
-	a.finish(target)
-	<-came
+	a.completeCheck(target)
+	<-received
 	ctx, cancel := context.WithCancel(t.Context())
-	answered := make(chan error, 1)
+	done := make(chan error, 1)
 	request := a.request(http.MethodPost, "/_sandbox/idle", "").WithContext(ctx)
 	request.Header.Set("Authorization", "Bearer "+a.srv.ControlToken())
 	request.Header.Set("Content-Type", "application/json")
@@ -447,11 +447,11 @@ func TestServer_ControlIdleCanceled(t *testing.T) {
 			io.Copy(io.Discard, response.Body)
 			response.Body.Close()
 		}
-		answered <- err
+		done <- err
 	}()
 	cancel()
 
-	if err := <-answered; err == nil {
+	if err := <-done; err == nil {
 		t.Error("idle returned while a callback was in flight, want the context's error")
 	}
 }

@@ -54,10 +54,10 @@ func TestServer_CallbackRetrySchedule(t *testing.T) {
 func TestServer_CallbackRetryByResponse(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
-		name   string
-		status int
-		tries  int
-		result sandboxfake.AttemptResult
+		name     string
+		status   int
+		attempts int
+		result   sandboxfake.AttemptResult
 	}{
 		{"2XX acknowledges", 200, 1, sandboxfake.ResultAcknowledged},
 		{"2XX acknowledges", 204, 1, sandboxfake.ResultAcknowledged},
@@ -101,8 +101,8 @@ func TestServer_CallbackRetryByResponse(t *testing.T) {
 				}
 
 				delivery := srv.Deliveries()[0]
-				if got := int(seen.Load()); got != row.tries || len(delivery.Attempts) != row.tries {
-					t.Errorf("receiver got %d attempts, journal has %d, want %d", got, len(delivery.Attempts), row.tries)
+				if got := int(seen.Load()); got != row.attempts || len(delivery.Attempts) != row.attempts {
+					t.Errorf("receiver got %d attempts, journal has %d, want %d", got, len(delivery.Attempts), row.attempts)
 				}
 				if last := delivery.Attempts[len(delivery.Attempts)-1]; last.Result != row.result {
 					t.Errorf("result of the last attempt = %q (%s), want %q", last.Result, last.Error, row.result)
@@ -142,8 +142,8 @@ func TestServer_UnopenedCheckExpires(t *testing.T) {
 			t.Parallel()
 			srv := sandboxfake.New(t, clock.opts...)
 			a := newAPI(t, srv)
-			var told bodies
-			host := srv.Handle("app.sandbox.test", &told)
+			var receiver recordingReceiver
+			host := srv.Handle("app.sandbox.test", &receiver)
 			path := "/phone_check/v0.1/checks"
 			id := a.create(path, `{"phone_number":"447700900000","callback_url":"`+host+`"}`)
 
@@ -162,7 +162,7 @@ func TestServer_UnopenedCheckExpires(t *testing.T) {
 			if list := a.get(path); list.json["page"].(map[string]any)["total_elements"] != 0.0 {
 				t.Errorf("list contains the expired check: %s", list.body)
 			}
-			body := told.last(t)
+			body := receiver.last(t)
 			if got := outcome(body); got != "EXPIRED - -" || body["check_id"] != id {
 				t.Errorf("callback = %q for check %v, want EXPIRED without match", got, body["check_id"])
 			}
@@ -173,23 +173,23 @@ func TestServer_UnopenedCheckExpires(t *testing.T) {
 func TestServer_DeliveriesDoNotBlockCalls(t *testing.T) {
 	onEachClock(t, func(t *testing.T, srv *sandboxfake.Server) {
 		a := newAPI(t, srv)
-		app := newHolding()
+		app := newBlockingReceiver()
 		host := srv.Handle("app.sandbox.test", app)
 		began := time.Now()
 		// More than the limit of concurrent deliveries.
 		for range 100 {
-			a.finish(host)
+			a.completeCheck(host)
 		}
 
 		if waited := time.Since(began); waited != 0 {
 			t.Errorf("requests took %v with a receiver that does not respond, want no wait", waited)
 		}
 		synctest.Wait()
-		if n := len(app.came); n != 64 {
+		if n := len(app.received); n != 64 {
 			t.Errorf("%d callbacks in flight, want 64", n)
 		}
 		for range 100 {
-			app.answer <- http.StatusNoContent
+			app.respond <- http.StatusNoContent
 		}
 		if err := srv.Idle(t.Context()); err != nil {
 			t.Fatal(err)
@@ -214,21 +214,21 @@ func TestServer_ResetAndCloseCancelDeliveries(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			onEachClock(t, func(t *testing.T, srv *sandboxfake.Server) {
 				a := newAPI(t, srv)
-				app := newHolding()
-				var tried atomic.Int32
-				a.finish(srv.Handle("held.sandbox.test", app))
-				underWay := (<-app.came).Context()
-				failing := srv.Handle("failing.sandbox.test", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-					tried.Add(1)
+				app := newBlockingReceiver()
+				var attempts atomic.Int32
+				a.completeCheck(srv.Handle("held.sandbox.test", app))
+				inflight := (<-app.received).Context()
+				fatalTB := srv.Handle("failing.sandbox.test", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					attempts.Add(1)
 					w.WriteHeader(http.StatusServiceUnavailable)
 				}))
-				a.finish(failing)
-				a.create(phoneChecks, `{"phone_number":"447700900012","callback_url":"`+failing+`"}`) // not opened: would expire
+				a.completeCheck(fatalTB)
+				a.create(phoneChecks, `{"phone_number":"447700900012","callback_url":"`+fatalTB+`"}`) // not opened: would expire
 				synctest.Wait()
 
 				row.end(srv)
 
-				if synctest.Wait(); underWay.Err() == nil {
+				if synctest.Wait(); inflight.Err() == nil {
 					t.Error("callback in flight was not canceled")
 				}
 				<-time.After(time.Hour)
@@ -240,7 +240,7 @@ func TestServer_ResetAndCloseCancelDeliveries(t *testing.T) {
 						t.Errorf("journals have %d entries, want none", n)
 					}
 				}
-				if n := tried.Load(); n != 1 {
+				if n := attempts.Load(); n != 1 {
 					t.Errorf("%d attempts afterwards, want none", n-1)
 				}
 			})
@@ -253,8 +253,8 @@ func TestServer_ResetRepeatsIDs(t *testing.T) {
 	srv := sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithFrozenClock(frozenAt))
 	run := func() []string {
 		a := newAPI(t, srv)
-		host := srv.Handle("app.sandbox.test", new(bodies))
-		ids := []string{a.token, a.finish(host), a.keyIDs()[0], srv.Credentials().ClientID}
+		host := srv.Handle("app.sandbox.test", new(recordingReceiver))
+		ids := []string{a.token, a.completeCheck(host), a.keyIDs()[0], srv.Credentials().ClientID}
 		if err := srv.Advance(t.Context(), time.Hour); err != nil {
 			t.Fatal(err)
 		}
@@ -277,8 +277,8 @@ func TestServer_Redeliver(t *testing.T) {
 	t.Parallel()
 	srv := sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithFrozenClock(frozenAt))
 	a := newAPI(t, srv)
-	var told bodies
-	a.finish(srv.Handle("app.sandbox.test", &told))
+	var receiver recordingReceiver
+	a.completeCheck(srv.Handle("app.sandbox.test", &receiver))
 	if err := srv.Advance(t.Context(), time.Minute); err != nil {
 		t.Fatal(err)
 	}
@@ -292,7 +292,7 @@ func TestServer_Redeliver(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !cmp.Equal(again.Body, first.Body) || again.CheckID != first.CheckID || len(again.Attempts) != 1 || told.count() != 2 {
+	if !cmp.Equal(again.Body, first.Body) || again.CheckID != first.CheckID || len(again.Attempts) != 1 || receiver.count() != 2 {
 		t.Errorf("redelivery = %+v, want the same body in one attempt", again)
 	}
 	if again.Attempts[0].Header.Get("Authorization") == first.Attempts[0].Header.Get("Authorization") || again.Attempts[0].Header.Get("Date") == first.Attempts[0].Header.Get("Date") {
@@ -314,10 +314,10 @@ func TestServer_Redeliver(t *testing.T) {
 func TestServer_AwaitDelivery(t *testing.T) {
 	onEachClock(t, func(t *testing.T, srv *sandboxfake.Server) {
 		a := newAPI(t, srv)
-		app := newHolding()
+		app := newBlockingReceiver()
 		host := srv.Handle("app.sandbox.test", app)
 		type change struct {
-			tries         int
+			attempts      int
 			waits, isDone bool
 		}
 		var seen []change
@@ -333,13 +333,13 @@ func TestServer_AwaitDelivery(t *testing.T) {
 			})
 			awaited <- err
 		}()
-		a.finish(host)
+		a.completeCheck(host)
 		synctest.Wait()
-		app.answer <- http.StatusServiceUnavailable
+		app.respond <- http.StatusServiceUnavailable
 		synctest.Wait()
-		advanced := advancing(t.Context(), srv, 10*time.Second)
+		advanced := startAdvance(t.Context(), srv, 10*time.Second)
 		synctest.Wait()
-		app.answer <- http.StatusNoContent
+		app.respond <- http.StatusNoContent
 
 		if err := errors.Join(<-awaited, <-advanced); err != nil {
 			t.Fatal(err)

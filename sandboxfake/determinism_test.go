@@ -70,16 +70,16 @@ func writeHeader(w io.Writer, header http.Header) {
 	}
 }
 
-// story uses a project in a fixed sequence of requests: all products, both versions, an expired
+// runScenario uses a project in a fixed sequence of requests: all products, both versions, an expired
 // check, callback retries and a key rotation. It returns all responses and deliveries, and the IDs,
 // codes and tokens in them.
-func story(t *testing.T, srv *sandboxfake.Server) (whole, ids string) {
+func runScenario(t *testing.T, srv *sandboxfake.Server) (whole, ids string) {
 	t.Helper()
 	record := &recorder{next: srv.HTTPClient().Transport}
 	a := newAPI(t, srv)
 	a.client = &http.Client{Transport: record}
 	a.token = a.tokenFor(srv.Credentials(), "phone_check sim_check subscriber_check coverage")
-	noted := []string{srv.Credentials().ClientID, srv.Credentials().ClientSecret.Reveal(), srv.ConsoleCredentials().ClientID, a.token}
+	recorded := []string{srv.Credentials().ClientID, srv.Credentials().ClientSecret.Reveal(), srv.ConsoleCredentials().ClientID, a.token}
 	fail := false
 	host := srv.Handle("app.sandbox.test", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if fail = !fail; fail {
@@ -92,36 +92,36 @@ func story(t *testing.T, srv *sandboxfake.Server) (whole, ids string) {
 			t.Fatal(err)
 		}
 	}
-	noted = append(noted, a.keyIDs()...)
+	recorded = append(recorded, a.keyIDs()...)
 	srv.RotateKeys()
-	noted = append(noted, a.keyIDs()...)
+	recorded = append(recorded, a.keyIDs()...)
 	for i, path := range []string{phoneChecks, phoneChecks02, "/subscriber_check/v0.2/checks", "/sim_check/v0.1/checks"} {
 		body := fmt.Sprintf(`{"phone_number":"44770090001%d","callback_url":%q,"redirect_url":%q,"reference_id":"story %d"}`, 2*i%10, host+"/callback", host+"/redirect?a=%20b", i)
 		id := a.create(path, body)
-		noted = append(noted, id)
+		recorded = append(recorded, id)
 		opened := a.get(path + "/" + id + "/redirect")
 		if location := opened.header.Get("Location"); location != "" {
 			code := codeOf(t, location)
-			noted = append(noted, code)
+			recorded = append(recorded, code)
 			a.exchange(path, id, code)
 		}
 		advance(10 * time.Second)
 		a.get(path + "/" + id)
 	}
-	noted = append(noted, a.create(phoneChecks, fmt.Sprintf(`{"phone_number":"447700900013","callback_url":%q}`, host)))
+	recorded = append(recorded, a.create(phoneChecks, fmt.Sprintf(`{"phone_number":"447700900013","callback_url":%q}`, host)))
 	advance(200 * time.Second)
 	a.get(phoneChecks + "?size=2")
 	a.get("/coverage/v0.1/device_ips/192.0.2.2")
 	a.get("/coverage/v0.1/countries/GB")
 	for _, d := range srv.Deliveries() {
-		noted = append(noted, d.ID)
+		recorded = append(recorded, d.ID)
 		fmt.Fprintf(&record.text, "delivery %s %s %s\n%s\n", d.ID, d.Status, d.URL, d.Body)
 		for _, attempt := range d.Attempts {
 			fmt.Fprintf(&record.text, "%s %s %d\n", attempt.Time.Format(time.RFC3339Nano), attempt.Result, attempt.Status)
 			writeHeader(&record.text, attempt.Header)
 		}
 	}
-	return record.text.String(), strings.Join(noted, "\n") + "\n"
+	return record.text.String(), strings.Join(recorded, "\n") + "\n"
 }
 
 // codeOf returns the code in a redirect.
@@ -139,7 +139,7 @@ func TestServer_ReproducesBytes(t *testing.T) {
 	t.Parallel()
 	srv := sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithFrozenClock(frozenAt))
 
-	whole, ids := story(t, srv)
+	whole, ids := runScenario(t, srv)
 
 	golden(t, "golden_bytes.txt", whole)
 	golden(t, "golden_ids.txt", ids)
@@ -157,7 +157,7 @@ func TestServer_ReproducesIDs(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
-			_, ids := story(t, sandboxfake.New(t, row.opts...))
+			_, ids := runScenario(t, sandboxfake.New(t, row.opts...))
 
 			if *update {
 				t.Skip("TestServer_ReproducesBytes writes this file")
@@ -169,7 +169,7 @@ func TestServer_ReproducesIDs(t *testing.T) {
 
 func TestWithSeed_OtherIDs(t *testing.T) {
 	t.Parallel()
-	_, ids := story(t, sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithSeed(1)))
+	_, ids := runScenario(t, sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithSeed(1)))
 	text, err := os.ReadFile(filepath.Join("testdata", "golden_ids.txt"))
 	if err != nil {
 		t.Fatal(err)
@@ -199,7 +199,7 @@ func TestServer_ReproducesBytesAmongOthers(t *testing.T) {
 	defer others.Wait()
 	defer cancel()
 
-	whole, _ := story(t, sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithFrozenClock(frozenAt)))
+	whole, _ := runScenario(t, sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithFrozenClock(frozenAt)))
 
 	golden(t, "golden_bytes.txt", whole)
 }

@@ -11,20 +11,20 @@ import (
 	"github.com/idverify/idverify-go/sandboxfake"
 )
 
-// testExpiredCheckIsTold is a complete test in a bubble: client, callbacks, expiry and redelivery.
+// testExpiredCheckCallback is a complete test in a bubble: client, callbacks, expiry and redelivery.
 // Its three minutes pass immediately. In your test file, its name starts with Test.
-func testExpiredCheckIsTold(t *testing.T) {
+func testExpiredCheckCallback(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := sandboxfake.New(t, sandboxfake.WithInMemory())
 		client := srv.Client()
 		began := time.Now()
-		told := make(chan *idverify.Callback, 1)
-		tries := 0
+		callbacks := make(chan *idverify.Callback, 1)
+		attempts := 0
 		url := srv.Handle("shop.sandbox.test", idverify.CallbackHandler(srv.Verifier("shop.sandbox.test"), func(_ context.Context, c *idverify.Callback) error {
-			if tries++; tries < 3 {
+			if attempts++; attempts < 3 {
 				return errors.New("database unavailable") // the service retries
 			}
-			told <- c
+			callbacks <- c
 			return nil
 		}))
 		check, err := client.PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: "447700900012", CallbackURL: url})
@@ -32,7 +32,7 @@ func testExpiredCheckIsTold(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		c := <-told // nobody opens the Check URL
+		c := <-callbacks // nobody opens the Check URL
 
 		if c.CheckID != check.CheckID || c.Status != idverify.StatusExpired {
 			t.Errorf("callback status = %s, want EXPIRED", c.Status)
@@ -47,13 +47,13 @@ func testExpiredCheckIsTold(t *testing.T) {
 		if err := srv.Redeliver(t.Context(), srv.Deliveries()[0].ID); err != nil {
 			t.Fatal(err)
 		}
-		if again := <-told; again.CheckID != check.CheckID {
+		if again := <-callbacks; again.CheckID != check.CheckID {
 			t.Errorf("redelivered check %s, want the same callback", again.CheckID)
 		}
 	})
 }
 
-// Minutes pass immediately in a testing/synctest bubble: see testExpiredCheckIsTold above.
+// Minutes pass immediately in a testing/synctest bubble: see testExpiredCheckCallback above.
 func Example_synctest() {
-	var _ func(*testing.T) = testExpiredCheckIsTold
+	var _ func(*testing.T) = testExpiredCheckCallback
 }

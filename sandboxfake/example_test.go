@@ -18,7 +18,7 @@ import (
 func TestExample_Synctest(t *testing.T) {
 	t.Parallel()
 	synctest.SkipInFIPSMode(t) // the example has the imports of a user's test and cannot skip itself
-	testExpiredCheckIsTold(t)
+	testExpiredCheckCallback(t)
 }
 
 // start starts a server for an example, as New does in a test. Its frozen clock makes the output
@@ -85,15 +85,15 @@ func ExampleStart() {
 func ExampleServer_Handle() {
 	srv := start()
 	defer srv.Close()
-	told := make(chan *idverify.Callback, 1)
+	callbacks := make(chan *idverify.Callback, 1)
 	url := srv.Handle("shop.sandbox.test", idverify.CallbackHandler(srv.Verifier("shop.sandbox.test"), func(_ context.Context, c *idverify.Callback) error {
-		told <- c
+		callbacks <- c
 		return nil
 	}))
 
 	open(srv, "447700900013", url+"/callbacks")
 
-	c := <-told
+	c := <-callbacks
 	fmt.Println(url, c.Status, *c.Match)
 	// Output: https://shop.sandbox.test COMPLETED false
 }
@@ -206,11 +206,11 @@ func ExampleServer_Inject() {
 	client := srv.Client()
 	undo := srv.Inject(sandboxfake.Match{Operation: "phone_check.create", Repeat: true}, sandboxfake.Fault{Status: 402})
 
-	_, broken := client.PhoneChecks.Create(ctx, idverify.PhoneCheckParams{PhoneNumber: "447700900012"})
+	_, injected := client.PhoneChecks.Create(ctx, idverify.PhoneCheckParams{PhoneNumber: "447700900012"})
 	undo()
-	_, mended := client.PhoneChecks.Create(ctx, idverify.PhoneCheckParams{PhoneNumber: "447700900012"})
+	_, afterUndo := client.PhoneChecks.Create(ctx, idverify.PhoneCheckParams{PhoneNumber: "447700900012"})
 
-	fmt.Println(errors.Is(broken, idverify.ErrInsufficientBalance), mended)
+	fmt.Println(errors.Is(injected, idverify.ErrInsufficientBalance), afterUndo)
 	// Output: true <nil>
 }
 
@@ -299,8 +299,8 @@ func ExampleSIMCheckOutcome() {
 
 func ExampleSubscriberCheckOutcome() {
 	swapped := sandboxfake.SubscriberCheckOutcome("447700900018")
-	stranger := sandboxfake.SubscriberCheckOutcome("447700900013")
-	fmt.Println(*swapped.Match, *swapped.NoSIMChange, *stranger.Match, stranger.NoSIMChange == nil)
+	mismatch := sandboxfake.SubscriberCheckOutcome("447700900013")
+	fmt.Println(*swapped.Match, *swapped.NoSIMChange, *mismatch.Match, mismatch.NoSIMChange == nil)
 	// Output: true false false true
 }
 

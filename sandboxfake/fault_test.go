@@ -165,7 +165,7 @@ func TestFault_Kinds(t *testing.T) {
 		fault  sandboxfake.Fault
 		status int  // of the response
 		lost   bool // the response is missing or incomplete
-		effect int  // number of checks afterwards
+		checks int  // number of checks afterwards
 	}{
 		{"status", sandboxfake.Fault{Status: 402}, 402, false, 0},
 		{"status that the service never returns", sandboxfake.Fault{Status: 418}, 418, false, 0},
@@ -185,8 +185,8 @@ func TestFault_Kinds(t *testing.T) {
 			if status != row.status || (err != nil) != row.lost {
 				t.Errorf("response = %d, error %v, want %d, lost %v", status, err, row.status, row.lost)
 			}
-			if got := a.get(phoneChecks).json["page"].(map[string]any)["total_elements"]; got != float64(row.effect) {
-				t.Errorf("%v checks afterwards, want %d", got, row.effect)
+			if got := a.get(phoneChecks).json["page"].(map[string]any)["total_elements"]; got != float64(row.checks) {
+				t.Errorf("%v checks afterwards, want %d", got, row.checks)
 			}
 			requests := srv.Requests()
 			entry := requests[len(requests)-2]
@@ -224,7 +224,7 @@ func TestFault_Status(t *testing.T) {
 }
 
 // rateHeaders returns the rate limit headers of a response.
-func rateHeaders(r reply) map[string]string {
+func rateHeaders(r response) map[string]string {
 	got := make(map[string]string)
 	for name := range r.header {
 		if name == "Retry-After" || strings.HasPrefix(name, "X-Ratelimit") {
@@ -255,7 +255,7 @@ func TestFault_Latency(t *testing.T) {
 		a := newAPI(t, srv)
 		srv.Inject(sandboxfake.Match{Operation: "phone_check.create"}, sandboxfake.Fault{Latency: 7 * time.Second})
 		began := time.Now()
-		created := make(chan reply, 1)
+		created := make(chan response, 1)
 		go func() { created <- a.post(phoneChecks, `{"phone_number":"447700900012"}`) }()
 		synctest.Wait()
 
@@ -298,11 +298,11 @@ func TestServer_ResetDuringLatency(t *testing.T) {
 func TestFault_Callback(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
-		name   string
-		fault  sandboxfake.Fault
-		result sandboxfake.AttemptResult
-		seen   int32 // callbacks that reach the receiver, valid or not
-		tries  int
+		name     string
+		fault    sandboxfake.Fault
+		result   sandboxfake.AttemptResult
+		seen     int32 // callbacks that reach the receiver, valid or not
+		attempts int
 	}{
 		{"2XX", sandboxfake.Fault{Status: 202}, sandboxfake.ResultAcknowledged, 0, 1},
 		{"4XX", sandboxfake.Fault{Status: 404}, sandboxfake.ResultRejected, 0, 1},
@@ -329,7 +329,7 @@ func TestFault_Callback(t *testing.T) {
 				}))
 				srv.Inject(sandboxfake.Match{Operation: sandboxfake.OperationCallback}, row.fault)
 
-				a.finish(host)
+				a.completeCheck(host)
 				delivery, err := srv.AwaitDelivery(t.Context(), func(d sandboxfake.Delivery) bool { return d.Done })
 
 				if err != nil {
@@ -339,8 +339,8 @@ func TestFault_Callback(t *testing.T) {
 				if first.Result != row.result || first.Fault == nil || *first.Fault != row.fault {
 					t.Errorf("first attempt = %q with fault %+v, want %q with the injected fault", first.Result, first.Fault, row.result)
 				}
-				if len(delivery.Attempts) != row.tries || seen.Load() != row.seen {
-					t.Errorf("%d attempts, %d received, want %d and %d", len(delivery.Attempts), seen.Load(), row.tries, row.seen)
+				if len(delivery.Attempts) != row.attempts || seen.Load() != row.seen {
+					t.Errorf("%d attempts, %d received, want %d and %d", len(delivery.Attempts), seen.Load(), row.attempts, row.seen)
 				}
 			})
 		})
@@ -357,7 +357,7 @@ func TestFault_TruncatedCallback(t *testing.T) {
 		}))
 		srv.Inject(sandboxfake.Match{Operation: sandboxfake.OperationCallback}, sandboxfake.Fault{Truncate: true})
 
-		newAPI(t, srv).finish(host)
+		newAPI(t, srv).completeCheck(host)
 		synctest.Wait()
 
 		if !errors.Is(read, io.ErrUnexpectedEOF) {
@@ -374,9 +374,9 @@ func TestFault_RedirectWrongKey(t *testing.T) {
 	srv := sandboxfake.New(t, sandboxfake.WithInMemory())
 	a := newAPI(t, srv)
 	verifier := srv.Verifier("app.sandbox.test")
-	var refused error
+	var verifyErr error
 	host := srv.Handle("app.sandbox.test", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_, refused = verifier.VerifyRedirect(r)
+		_, verifyErr = verifier.VerifyRedirect(r)
 	}))
 	srv.Inject(sandboxfake.Match{Operation: "phone_check.open"}, sandboxfake.Fault{WrongKey: true})
 	for _, want := range []error{signature.ErrSignature, nil} {
@@ -386,8 +386,8 @@ func TestFault_RedirectWrongKey(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		if !errors.Is(refused, want) {
-			t.Errorf("verifier error = %v, want %v", refused, want)
+		if !errors.Is(verifyErr, want) {
+			t.Errorf("verifier error = %v, want %v", verifyErr, want)
 		}
 	}
 }
@@ -398,7 +398,7 @@ func TestServer_InjectRejectsInvalidFaults(t *testing.T) {
 		name  string
 		match sandboxfake.Match
 		fault sandboxfake.Fault
-		says  string
+		want  string
 	}{
 		{"unknown operation", sandboxfake.Match{Operation: "phone_check.creat"}, sandboxfake.Fault{Status: 500}, "no operation"},
 		{"two kinds in one fault", sandboxfake.Match{}, sandboxfake.Fault{Status: 500, Drop: true}, "a fault is one of"},
@@ -411,14 +411,14 @@ func TestServer_InjectRejectsInvalidFaults(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
-			author := new(failing)
-			srv := sandboxfake.New(author, sandboxfake.WithInMemory(), sandboxfake.WithFrozenClock(frozenAt))
+			tb := new(fatalTB)
+			srv := sandboxfake.New(tb, sandboxfake.WithInMemory(), sandboxfake.WithFrozenClock(frozenAt))
 			t.Cleanup(func() { srv.Close() })
 
-			message := author.catch(func() { srv.Inject(row.match, row.fault) })
+			message := tb.catch(func() { srv.Inject(row.match, row.fault) })
 
-			if !strings.Contains(message, row.says) {
-				t.Errorf("failure message = %q, want it to contain %q", message, row.says)
+			if !strings.Contains(message, row.want) {
+				t.Errorf("failure message = %q, want it to contain %q", message, row.want)
 			}
 			if r := newAPI(t, srv).get(phoneChecks); r.status != 200 {
 				t.Errorf("status after the rejected fault = %d, want 200", r.status)
@@ -427,16 +427,16 @@ func TestServer_InjectRejectsInvalidFaults(t *testing.T) {
 	}
 }
 
-// failing is a TB whose Fatalf panics with the message, which catch returns.
-type failing struct{}
+// fatalTB is a TB whose Fatalf panics with the message, which catch returns.
+type fatalTB struct{}
 
-func (*failing) Helper()                        {}
-func (*failing) Cleanup(func())                 {}
-func (*failing) Fatalf(format string, v ...any) { panic(fatal(fmt.Sprintf(format, v...))) }
+func (*fatalTB) Helper()                        {}
+func (*fatalTB) Cleanup(func())                 {}
+func (*fatalTB) Fatalf(format string, v ...any) { panic(fatal(fmt.Sprintf(format, v...))) }
 
 type fatal string
 
-func (*failing) catch(f func()) (message string) {
+func (*fatalTB) catch(f func()) (message string) {
 	defer func() {
 		if m, ok := recover().(fatal); ok {
 			message = string(m)

@@ -58,9 +58,9 @@ func shape(v any) any {
 	return fmt.Sprintf("%T", v)
 }
 
-func wantShape(t testing.TB, name string, answered any) {
+func wantShape(t testing.TB, name string, response any) {
 	t.Helper()
-	if diff := cmp.Diff(shape(fixture(t, name)), shape(answered)); diff != "" {
+	if diff := cmp.Diff(shape(fixture(t, name)), shape(response)); diff != "" {
 		t.Errorf("%s: structure of the response differs from the fixture (-fixture +fake):\n%s", name, diff)
 	}
 }
@@ -69,8 +69,8 @@ func TestServer_ResponsesMatchFixtures(t *testing.T) {
 	t.Parallel()
 	srv := sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithFrozenClock(frozenAt))
 	a := newAPI(t, srv)
-	var told bodies
-	host := srv.Handle("shop.sandbox.test", &told)
+	var receiver recordingReceiver
+	host := srv.Handle("shop.sandbox.test", &receiver)
 	create := func(path, number string) map[string]any {
 		t.Helper()
 		body := `{"phone_number":"` + number + `","callback_url":"` + host + `","reference_id":"sign-up 42","period":1440}`
@@ -108,11 +108,11 @@ func TestServer_ResponsesMatchFixtures(t *testing.T) {
 	wantShape(t, "phone_check_created", phone)
 	open(phoneChecks, phone)
 	wantShape(t, "phone_check", read(phoneChecks, phone))
-	wantShape(t, "callback_phone_check", told.last(t))
+	wantShape(t, "callback_phone_check", receiver.last(t))
 
 	failed := create(phoneChecks, "447700900055")
 	open(phoneChecks, failed)
-	if diff := cmp.Diff(shape(fixture(t, "callback_phone_check_error")), shape(without(told.last(t), "reference_id"))); diff != "" {
+	if diff := cmp.Diff(shape(fixture(t, "callback_phone_check_error")), shape(without(receiver.last(t), "reference_id"))); diff != "" {
 		t.Errorf("callback with status ERROR (-fixture +fake):\n%s", diff)
 	}
 
@@ -122,7 +122,7 @@ func TestServer_ResponsesMatchFixtures(t *testing.T) {
 	}
 	open("/subscriber_check/v0.1/checks", subscriber)
 	wantShape(t, "subscriber_check", read("/subscriber_check/v0.1/checks", subscriber))
-	wantShape(t, "callback_subscriber_check", told.last(t))
+	wantShape(t, "callback_subscriber_check", receiver.last(t))
 
 	wantShape(t, "sim_check", create("/sim_check/v0.1/checks", "447700900000"))
 	if diff := cmp.Diff(shape(fixture(t, "sim_check_error")), shape(without(create("/sim_check/v0.1/checks", "447700900099"), "reference_id"))); diff != "" {

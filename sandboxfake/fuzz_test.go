@@ -28,8 +28,8 @@ func fuzzServer(f *testing.F) (s *Server, token string, ck *check) {
 	return s, svc.issueToken(credential, projectScopes).text, ck
 }
 
-// ask passes a request to the server's handler and returns the response.
-func ask(t *testing.T, s *Server, request *http.Request) *httptest.ResponseRecorder {
+// serveRequest passes a request to the server's handler and returns the response.
+func serveRequest(t *testing.T, s *Server, request *http.Request) *httptest.ResponseRecorder {
 	t.Helper()
 	w := httptest.NewRecorder()
 	s.serve(w, request)
@@ -56,7 +56,7 @@ func FuzzTokenForm(f *testing.F) {
 		request.Header.Set("Content-Type", contentType)
 		request.SetBasicAuth(credentials.ClientID, credentials.ClientSecret.Reveal())
 
-		w := ask(t, s, request)
+		w := serveRequest(t, s, request)
 
 		form, err := parseForm(contentType, body)
 		if w.Code == http.StatusOK && (err != nil || form.Get("grant_type") != "client_credentials" || form.Get("scope") == "") {
@@ -75,7 +75,7 @@ func FuzzCreateBody(f *testing.F) {
 		request.Header.Set("Authorization", "Bearer "+token)
 		request.Header.Set("Content-Type", wire.MediaJSON)
 
-		w := ask(t, s, request)
+		w := serveRequest(t, s, request)
 
 		if w.Code != http.StatusCreated {
 			return
@@ -104,7 +104,7 @@ func FuzzCompleteBody(f *testing.F) {
 		request.Header.Set("Authorization", "Bearer "+token)
 		request.Header.Set("Content-Type", wire.MediaJSONPatch)
 
-		w := ask(t, s, request)
+		w := serveRequest(t, s, request)
 
 		done := ck.status == wire.StatusCompleted
 		if done != (w.Code == http.StatusOK) {

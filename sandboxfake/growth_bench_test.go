@@ -23,10 +23,10 @@ func BenchmarkGrowth(b *testing.B) {
 			all.store(stored)
 			each := (float64(heap()) - float64(before)) / float64(stored)
 			if stored > 100 { // with fewer checks, other memory of the process dominates
-				answer := float64(len(all.get(phoneChecks + "/" + all.id).body))
+				response := float64(len(all.get(phoneChecks + "/" + all.id).body))
 				b.Run("memory", func(b *testing.B) {
 					b.ReportMetric(each, "B/check")
-					b.ReportMetric(each/answer, "x-response") // relative to the size of a check's JSON
+					b.ReportMetric(each/response, "x-response") // relative to the size of a check's JSON
 				})
 			}
 			for _, call := range []struct {
@@ -44,18 +44,18 @@ func BenchmarkGrowth(b *testing.B) {
 			} {
 				b.Run(call.name, func(b *testing.B) {
 					few, many := newStored(b, 100), all
-					var fews, manys []time.Duration
+					var fewTimes, manyTimes []time.Duration
 					for b.Loop() {
-						few, many = few.renewed(b), many.renewed(b)
+						few, many = few.fresh(b), many.fresh(b)
 						began := time.Now()
 						call.do(few)
 						between := time.Now()
 						call.do(many)
-						fews, manys = append(fews, between.Sub(began)), append(manys, time.Since(between))
+						fewTimes, manyTimes = append(fewTimes, between.Sub(began)), append(manyTimes, time.Since(between))
 					}
-					slices.Sort(fews)
-					slices.Sort(manys)
-					b.ReportMetric(float64(manys[len(manys)/2])/float64(fews[len(fews)/2]), "x-100")
+					slices.Sort(fewTimes)
+					slices.Sort(manyTimes)
+					b.ReportMetric(float64(manyTimes[len(manyTimes)/2])/float64(fewTimes[len(fewTimes)/2]), "x-100")
 				})
 			}
 		})
@@ -90,9 +90,9 @@ func (s *storedChecks) store(n int) {
 	s.id = s.create()
 }
 
-// renewed returns s, or a new server with s's initial number of checks once s has twice as many, so
+// fresh returns s, or a new server with s's initial number of checks once s has twice as many, so
 // that measured creates do not change the measured size.
-func (s *storedChecks) renewed(b *testing.B) *storedChecks {
+func (s *storedChecks) fresh(b *testing.B) *storedChecks {
 	b.Helper()
 	if s.total < 2*s.n {
 		return s

@@ -85,10 +85,10 @@ func TestServer_CloseStopsGoroutines(t *testing.T) {
 			t.Fatal(err)
 		}
 		a := newAPI(t, srv)
-		app := newHolding()
+		app := newBlockingReceiver()
 		for i := range 10 {
-			a.finish(srv.Handle(fmt.Sprintf("app%d.sandbox.test", i), app))
-			<-app.came
+			a.completeCheck(srv.Handle(fmt.Sprintf("app%d.sandbox.test", i), app))
+			<-app.received
 		}
 		a.get(phoneChecks)
 

@@ -70,7 +70,7 @@ func TestServer_HeaderLimit(t *testing.T) {
 
 func TestServer_RequestsAreBounded(t *testing.T) {
 	t.Parallel()
-	a := controlled(t)
+	a := newControlAPI(t)
 	number := `{"phone_number":"447700900012"}`
 	for _, row := range []struct {
 		name       string
@@ -79,7 +79,7 @@ func TestServer_RequestsAreBounded(t *testing.T) {
 		body       string
 		path, text int // stored lengths of the path and the body
 		lines      int // of the row's header
-		cut        bool
+		truncated  bool
 	}{
 		{"small", "", lines(3, 10), number, len(phoneChecks), len(number), 3, false},
 		{"the longest line", "", lines(1, journalValue), number, len(phoneChecks), len(number), 1, false},
@@ -128,12 +128,12 @@ func TestServer_RequestsAreBounded(t *testing.T) {
 		if len(r.Path) != row.path || len(r.Body) != row.text || !strings.HasPrefix(string(r.Body), number) || !strings.HasPrefix(r.Path, phoneChecks) {
 			t.Errorf("%s: stored %d bytes of path and %d of body, want %d and %d", row.name, len(r.Path), len(r.Body), row.path, row.text)
 		}
-		if r.Truncated != row.cut || r.Operation != "phone_check.create" || r.Status != http.StatusCreated {
-			t.Errorf("%s: truncated = %v, operation = %s, status = %d, want truncated %v, phone_check.create, 201", row.name, r.Truncated, r.Operation, r.Status, row.cut)
+		if r.Truncated != row.truncated || r.Operation != "phone_check.create" || r.Status != http.StatusCreated {
+			t.Errorf("%s: truncated = %v, operation = %s, status = %d, want truncated %v, phone_check.create, 201", row.name, r.Truncated, r.Operation, r.Status, row.truncated)
 		}
 		listed := a.control(http.MethodGet, "requests", "").json["requests"].([]any)
 		shown := listed[len(listed)-1].(map[string]any)
-		if diff := cmp.Diff(r.Path, shown["path"]); diff != "" || (shown["truncated"] == true) != row.cut {
+		if diff := cmp.Diff(r.Path, shown["path"]); diff != "" || (shown["truncated"] == true) != row.truncated {
 			t.Errorf("%s: the control plane shows truncated %v, path (-want +got):\n%s", row.name, shown["truncated"], diff)
 		}
 	}
@@ -200,9 +200,9 @@ func TestServer_DeliveriesAreBounded(t *testing.T) {
 func TestServer_RejectsLongTexts(t *testing.T) {
 	t.Parallel()
 	srv := consoleServer(t)
-	a, owner := newAPI(t, srv), asOwner(t, srv)
+	a, owner := newAPI(t, srv), newOwnerAPI(t, srv)
 	long := "https://app.sandbox.test/" + strings.Repeat("u", urlLimit)
-	for name, got := range map[string]reply{
+	for name, got := range map[string]response{
 		"callback URL of a check":   a.post(phoneChecks02, `{"phone_number":"447700900012","callback_url":"`+long+`"}`),
 		"redirect URL of a check":   a.post(phoneChecks02, `{"phone_number":"447700900012","redirect_url":"`+long+`"}`),
 		"callback URL of a project": owner.post(projects, `{"name":"shop","configuration":{"phone_check":{"callback_url":"`+long+`"}}}`),

@@ -92,7 +92,7 @@ func TestServer_JournalsReturnCopies(t *testing.T) {
 	srv.Inject(sandboxfake.Match{Operation: "phone_check.create"}, sandboxfake.Fault{Body: "{}"})
 	srv.Inject(sandboxfake.Match{Operation: sandboxfake.OperationCallback}, sandboxfake.Fault{Body: "{}"})
 	a.post(phoneChecks, `{"phone_number":"447700900012"}`)
-	a.finish(srv.Handle("app.sandbox.test", new(bodies)))
+	a.completeCheck(srv.Handle("app.sandbox.test", new(recordingReceiver)))
 	if err := srv.Idle(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -106,20 +106,20 @@ func TestServer_JournalsReturnCopies(t *testing.T) {
 	}
 	before := journals()
 
-	spoilt := srv.Requests()
-	for i := range spoilt {
-		spoilt[i].Header.Set("User-Agent", "spoilt")
-		spoilt[i].Header["Accept-Encoding"][0] = "spoilt"
-		clear(spoilt[i].Body)
-		if spoilt[i].Fault != nil {
-			spoilt[i].Fault.Body = "spoilt"
+	requests := srv.Requests()
+	for i := range requests {
+		requests[i].Header.Set("User-Agent", "changed")
+		requests[i].Header["Accept-Encoding"][0] = "changed"
+		clear(requests[i].Body)
+		if requests[i].Fault != nil {
+			requests[i].Fault.Body = "changed"
 		}
 	}
-	told := srv.Deliveries()
-	clear(told[0].Body)
-	told[0].Attempts[0].Status = 999
-	told[0].Attempts[0].Header.Set("Digest", "spoilt")
-	told[0].Attempts[0].Fault.Body = "spoilt"
+	deliveries := srv.Deliveries()
+	clear(deliveries[0].Body)
+	deliveries[0].Attempts[0].Status = 999
+	deliveries[0].Attempts[0].Header.Set("Digest", "changed")
+	deliveries[0].Attempts[0].Fault.Body = "changed"
 
 	if diff := cmp.Diff(before, journals()); diff != "" {
 		t.Errorf("changing the returned entries changed the journals (-before +after):\n%s", diff)
@@ -169,8 +169,8 @@ func TestWithJournalLimit_DroppedDelivery(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithJournalLimit(1))
 		a := newAPI(t, srv)
-		var told bodies
-		host := srv.Handle("app.sandbox.test", &told)
+		var deliveries recordingReceiver
+		host := srv.Handle("app.sandbox.test", &deliveries)
 		for range 3 {
 			a.create(phoneChecks, `{"phone_number":"447700900012","callback_url":"`+host+`"}`)
 		}
@@ -179,8 +179,8 @@ func TestWithJournalLimit_DroppedDelivery(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		if told.count() != 3 || len(srv.Deliveries()) != 1 || srv.DroppedDeliveries() != 2 {
-			t.Errorf("%d callbacks received, %d in the journal, %d dropped, want 3, 1 and 2", told.count(), len(srv.Deliveries()), srv.DroppedDeliveries())
+		if deliveries.count() != 3 || len(srv.Deliveries()) != 1 || srv.DroppedDeliveries() != 2 {
+			t.Errorf("%d callbacks received, %d in the journal, %d dropped, want 3, 1 and 2", deliveries.count(), len(srv.Deliveries()), srv.DroppedDeliveries())
 		}
 	})
 }
@@ -194,7 +194,7 @@ func TestServer_DeliveriesListAttempts(t *testing.T) {
 		sent = append(sent, r.Header)
 		w.WriteHeader(500 + len(sent))
 	}))
-	id := a.finish(host + "/callbacks?tenant=1")
+	id := a.completeCheck(host + "/callbacks?tenant=1")
 	if err := srv.Advance(t.Context(), 10*time.Second); err != nil {
 		t.Fatal(err)
 	}

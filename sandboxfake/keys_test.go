@@ -95,9 +95,9 @@ func TestServer_RotateKeysVerification(t *testing.T) {
 		defer mu.Unlock()
 		keys = append(keys, message.KeyID)
 	}))
-	finish := func() {
+	completeCheck := func() {
 		t.Helper()
-		a.finish(host)
+		a.completeCheck(host)
 		if err := srv.Idle(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -108,7 +108,7 @@ func TestServer_RotateKeysVerification(t *testing.T) {
 	}
 
 	for range 3 {
-		finish()
+		completeCheck()
 		srv.RotateKeys()
 		// The verifier refetches the key set for an unknown key, but only after a pause.
 		if err := srv.Advance(t.Context(), time.Minute); err != nil {
@@ -126,19 +126,19 @@ func TestFault_WrongKeyUsesPublishedID(t *testing.T) {
 	srv := sandboxfake.New(t, sandboxfake.WithInMemory())
 	a := newAPI(t, srv)
 	verifier := srv.Verifier("app.sandbox.test")
-	var refused error
+	var verifyErr error
 	host := srv.Handle("app.sandbox.test", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_, refused = verifier.VerifyCallback(r)
+		_, verifyErr = verifier.VerifyCallback(r)
 	}))
 	srv.Inject(sandboxfake.Match{Operation: sandboxfake.OperationCallback}, sandboxfake.Fault{WrongKey: true})
 
-	a.finish(host)
+	a.completeCheck(host)
 	if err := srv.Idle(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 
-	if !errors.Is(refused, signature.ErrSignature) {
-		t.Errorf("verifier error = %v, want ErrSignature", refused)
+	if !errors.Is(verifyErr, signature.ErrSignature) {
+		t.Errorf("verifier error = %v, want ErrSignature", verifyErr)
 	}
 	header := srv.Deliveries()[0].Attempts[0].Header.Get("Authorization")
 	if !strings.Contains(header, `keyId="`+a.keyIDs()[0]+`"`) {

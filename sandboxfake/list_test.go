@@ -12,7 +12,7 @@ import (
 )
 
 // listed returns the reference IDs of a page's checks.
-func (r reply) listed() []string {
+func (r response) listed() []string {
 	ids := []string{}
 	embedded, _ := r.json["_embedded"].(map[string]any)
 	for _, check := range embedded["checks"].([]any) {
@@ -21,9 +21,9 @@ func (r reply) listed() []string {
 	return ids
 }
 
-// sixChecks creates the checks a to f: three in the first second, two in the next and one in the
+// createSixChecks creates the checks a to f: three in the first second, two in the next and one in the
 // third. All except the last are finished.
-func sixChecks(t *testing.T) *api {
+func createSixChecks(t *testing.T) *api {
 	t.Helper()
 	srv := sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithFrozenClock(frozenAt))
 	a := newAPI(t, srv)
@@ -43,7 +43,7 @@ func sixChecks(t *testing.T) *api {
 
 func TestServer_ListSort(t *testing.T) {
 	t.Parallel()
-	a := sixChecks(t)
+	a := createSixChecks(t)
 	for _, row := range []struct {
 		sort string
 		want []string
@@ -62,7 +62,7 @@ func TestServer_ListSort(t *testing.T) {
 
 func TestServer_ListPages(t *testing.T) {
 	t.Parallel()
-	a := sixChecks(t)
+	a := createSixChecks(t)
 	for size := 1; size <= 7; size++ {
 		var all []string
 		next := fmt.Sprintf("%s%s?size=%d", a.srv.URL(), phoneChecks, size)
@@ -80,7 +80,7 @@ func TestServer_ListPages(t *testing.T) {
 
 func TestServer_ListEmptyPages(t *testing.T) {
 	t.Parallel()
-	a := sixChecks(t)
+	a := createSixChecks(t)
 
 	past, nothing := a.get(phoneChecks+"?page=9&size=4"), a.get("/sim_check/v0.1/checks")
 	for _, query := range []string{"", "?page=2"} {
@@ -109,7 +109,7 @@ func TestServer_ListEmptyPages(t *testing.T) {
 
 func TestServer_SearchOperators(t *testing.T) {
 	t.Parallel()
-	a := sixChecks(t)
+	a := createSixChecks(t)
 	for _, row := range []struct {
 		search string
 		want   []string
@@ -153,7 +153,7 @@ func TestServer_SearchReservedCharacters(t *testing.T) {
 	for _, reserved := range `"'();,=!~<> ` {
 		value := "a" + string(reserved) + "b"
 		a.create(phoneChecks, fmt.Sprintf(`{"phone_number":"447700900012","reference_id":%q}`, value))
-		search := func(value string) reply {
+		search := func(value string) response {
 			return a.get(phoneChecks + "?search=" + url.QueryEscape("reference_id=="+value))
 		}
 
@@ -176,7 +176,7 @@ func TestServer_SearchReservedCharacters(t *testing.T) {
 
 func TestServer_NextLinkKeepsSearch(t *testing.T) {
 	t.Parallel()
-	a := sixChecks(t)
+	a := createSixChecks(t)
 
 	first := a.get(phoneChecks + "?size=1&search=" + url.QueryEscape("match==false"))
 	next := first.json["_links"].(map[string]any)["next"].(map[string]any)["href"].(string)

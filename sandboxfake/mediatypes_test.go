@@ -10,7 +10,7 @@ import (
 )
 
 // send sends a request with a body of any media type. If media is empty, it sets no Content-Type.
-func (a *api) send(method, path, media, body string) reply {
+func (a *api) send(method, path, media, body string) response {
 	a.t.Helper()
 	request := a.request(method, path, body)
 	request.Header.Set("Authorization", "Bearer "+a.token)
@@ -24,7 +24,7 @@ func (a *api) send(method, path, media, body string) reply {
 func TestServer_BodyMediaTypes(t *testing.T) {
 	t.Parallel()
 	srv := consoleServer(t)
-	product, owner := newAPI(t, srv), asOwner(t, srv)
+	product, owner := newAPI(t, srv), newOwnerAPI(t, srv)
 	owner.want(200, http.MethodPut, workspaces+"/default/billing_account", `{"company_name":"Sandbox Ltd"}`)
 	method := owner.want(201, http.MethodPost, workspaces+"/default/payment_methods", newCard).text("payment_method_id")
 	names := 0
@@ -73,7 +73,7 @@ func TestServer_CredentialsOptionalBody(t *testing.T) {
 	t.Parallel()
 	srv := consoleServer(t)
 	account := srv.NewWorkspace("Shop")
-	owner := as(t, srv, account.Credentials)
+	owner := newConsoleAPI(t, srv, account.Credentials)
 	own := workspaces + "/default/members/" + account.MemberID + "/credentials"
 	pair := owner.want(201, http.MethodPost, own, "").text("client_id")
 	secrets := make(map[string]bool)
@@ -98,7 +98,7 @@ func TestServer_ProjectNameFilter(t *testing.T) {
 	t.Parallel()
 	srv := consoleServer(t)
 	account := srv.NewWorkspace("Shop")
-	owner := as(t, srv, account.Credentials)
+	owner := newConsoleAPI(t, srv, account.Credentials)
 	for _, name := range []string{"Shop", "shop", "Shop 2", "Shop, & more; \"A=B\""} {
 		owner.newProject(fmt.Sprintf(`{"name":%q,"mode":"sandbox"}`, name))
 	}

@@ -23,9 +23,9 @@ func TestWithOutcomeFunc_Outcome(t *testing.T) {
 		"447700900005": {Status: idverify.StatusError, ErrorCode: "ip_mismatch"},
 	}
 	srv := consoleServer(t, sandboxfake.WithOutcomeFunc(func(_ idverify.Product, number string) sandboxfake.Outcome { return outcomes[number] }))
-	var received bodies
+	var received recordingReceiver
 	host := srv.Handle("app.sandbox.test", &received)
-	product := forProducts(t, srv, srv.NewProject(idverify.ProjectParams{Name: "Live"}).Credentials)
+	product := newProductAPI(t, srv, srv.NewProject(idverify.ProjectParams{Name: "Live"}).Credentials)
 	show := func(o sandboxfake.Outcome) string {
 		fields := map[string]any{"status": string(o.Status)}
 		if o.Match != nil {

@@ -18,27 +18,27 @@ import (
 //
 // Protocol: docs/protocol.md, section 4.
 var sandboxTables = []struct {
-	path   string
-	digits [10]string
-	wins   map[string]string
-	opened bool // whether the Check URL must be opened
+	path      string
+	digits    [10]string
+	overrides map[string]string
+	opened    bool // whether the Check URL must be opened
 }{
 	{
-		path:   "/phone_check/v0.1/checks",
-		digits: [10]string{"COMPLETED yes -", "COMPLETED no -", "COMPLETED yes -", "COMPLETED no -", "COMPLETED yes -", "COMPLETED no -", "COMPLETED yes -", "COMPLETED no -", "COMPLETED yes -", "COMPLETED no -"},
-		wins:   map[string]string{"00": "ERROR no -", "55": "ERROR no -", "99": "ERROR no -"},
-		opened: true,
+		path:      "/phone_check/v0.1/checks",
+		digits:    [10]string{"COMPLETED yes -", "COMPLETED no -", "COMPLETED yes -", "COMPLETED no -", "COMPLETED yes -", "COMPLETED no -", "COMPLETED yes -", "COMPLETED no -", "COMPLETED yes -", "COMPLETED no -"},
+		overrides: map[string]string{"00": "ERROR no -", "55": "ERROR no -", "99": "ERROR no -"},
+		opened:    true,
 	},
 	{
-		path:   "/sim_check/v0.1/checks",
-		digits: [10]string{"COMPLETED - yes", "COMPLETED - yes", "COMPLETED - yes", "COMPLETED - yes", "COMPLETED - yes", "COMPLETED - no", "COMPLETED - no", "COMPLETED - no", "COMPLETED - no", "COMPLETED - no"},
-		wins:   map[string]string{"99": "ERROR - -"},
+		path:      "/sim_check/v0.1/checks",
+		digits:    [10]string{"COMPLETED - yes", "COMPLETED - yes", "COMPLETED - yes", "COMPLETED - yes", "COMPLETED - yes", "COMPLETED - no", "COMPLETED - no", "COMPLETED - no", "COMPLETED - no", "COMPLETED - no"},
+		overrides: map[string]string{"99": "ERROR - -"},
 	},
 	{
-		path:   "/subscriber_check/v0.1/checks",
-		digits: [10]string{"COMPLETED yes yes", "COMPLETED no -", "COMPLETED yes yes", "COMPLETED no -", "COMPLETED yes yes", "COMPLETED no -", "COMPLETED yes no", "COMPLETED no -", "COMPLETED yes no", "COMPLETED no -"},
-		wins:   map[string]string{"00": "ERROR no -", "55": "ERROR no -", "99": "ERROR no -"},
-		opened: true,
+		path:      "/subscriber_check/v0.1/checks",
+		digits:    [10]string{"COMPLETED yes yes", "COMPLETED no -", "COMPLETED yes yes", "COMPLETED no -", "COMPLETED yes yes", "COMPLETED no -", "COMPLETED yes no", "COMPLETED no -", "COMPLETED yes no", "COMPLETED no -"},
+		overrides: map[string]string{"00": "ERROR no -", "55": "ERROR no -", "99": "ERROR no -"},
+		opened:    true,
 	},
 }
 
@@ -49,12 +49,12 @@ func TestServer_SandboxOutcomes(t *testing.T) {
 			t.Parallel()
 			srv := sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithFrozenClock(frozenAt))
 			a := newAPI(t, srv)
-			var told bodies
-			host := srv.Handle("app.sandbox.test", &told)
+			var receiver recordingReceiver
+			host := srv.Handle("app.sandbox.test", &receiver)
 			for i := range 100 {
 				suffix := fmt.Sprintf("%02d", i)
-				want, wins := table.wins[suffix]
-				if !wins {
+				want, overrides := table.overrides[suffix]
+				if !overrides {
 					want = table.digits[i%10]
 				}
 
@@ -74,14 +74,14 @@ func TestServer_SandboxOutcomes(t *testing.T) {
 					if err := srv.Idle(t.Context()); err != nil {
 						t.Fatal(err)
 					}
-					final.json = told.last(t)
+					final.json = receiver.last(t)
 				}
 				if got := outcome(final.json); got != want {
 					t.Errorf("%s: result = %q, want %q", suffix, got, want)
 				}
 
 				read := a.get(table.path + "/" + id)
-				if wins {
+				if overrides {
 					read.wantProblem(t, 404, "check_not_found")
 				} else if got := outcome(read.json); got != want {
 					t.Errorf("%s: read = %q, want %q", suffix, got, want)

@@ -67,10 +67,10 @@ func TestServer_NewProjectMatchesWire(t *testing.T) {
 		PhoneCheck:      idverify.ProductURLs{CallbackURL: "https://shop.sandbox.test/phone", RedirectURL: "https://shop.sandbox.test/return"},
 		SubscriberCheck: idverify.ProductURLs{RedirectURL: "https://shop.sandbox.test/return"},
 	}
-	seeded, wired := consoleServer(t), consoleServer(t)
+	provisioned, viaHTTP := consoleServer(t), consoleServer(t)
 
-	project := seeded.NewProject(params)
-	created, err := wired.Console().Projects.Create(t.Context(), params)
+	project := provisioned.NewProject(params)
+	created, err := viaHTTP.Console().Projects.Create(t.Context(), params)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,36 +85,36 @@ func TestServer_NewProjectMatchesWire(t *testing.T) {
 		}
 		return p
 	}
-	if diff := cmp.Diff(read(wired), read(seeded)); diff != "" {
+	if diff := cmp.Diff(read(viaHTTP), read(provisioned)); diff != "" {
 		t.Errorf("project (-created +provisioned):\n%s", diff)
 	}
 }
 
 func TestServer_ProvisioningRejects(t *testing.T) {
 	t.Parallel()
-	author := new(failing)
-	srv := sandboxfake.New(author, sandboxfake.WithInMemory())
+	tb := new(fatalTB)
+	srv := sandboxfake.New(tb, sandboxfake.WithInMemory())
 	t.Cleanup(func() { srv.Close() })
-	viewer := asOwner(t, srv).invite("Grace", "VIEWER")
-	gone := srv.SignUp("Ada")
-	as(t, srv, gone.Credentials).want(204, http.MethodDelete, workspaces+"/default/members/"+gone.MemberID+"/credentials/"+gone.Credentials.ClientID, "")
+	viewer := newOwnerAPI(t, srv).invite("Grace", "VIEWER")
+	deleted := srv.SignUp("Ada")
+	newConsoleAPI(t, srv, deleted.Credentials).want(204, http.MethodDelete, workspaces+"/default/members/"+deleted.MemberID+"/credentials/"+deleted.Credentials.ClientID, "")
 	srv.NewProject(idverify.ProjectParams{Name: "Taken"})
 	for _, row := range []struct {
-		name    string
-		mistake func()
-		says    string
+		name string
+		call func()
+		want string
 	}{
 		{"project without a name", func() { srv.NewProject(idverify.ProjectParams{}) }, "name"},
 		{"duplicate project name", func() { srv.NewProject(idverify.ProjectParams{Name: "Taken"}) }, "name"},
 		{"unknown mode", func() { srv.NewProject(idverify.ProjectParams{Name: "A", Mode: "half"}) }, "mode"},
 		{"relative URL", func() { srv.NewProject(idverify.ProjectParams{Name: "A", CallbackURL: "shop"}) }, "callback_url"},
 		{"project of a viewer", func() { viewer.NewProject(idverify.ProjectParams{Name: "A"}) }, "viewer"},
-		{"project with deleted credentials", func() { gone.NewProject(idverify.ProjectParams{Name: "A"}) }, "credentials are gone"},
+		{"project with deleted credentials", func() { deleted.NewProject(idverify.ProjectParams{Name: "A"}) }, "credentials are gone"},
 		{"workspace without a name", func() { srv.NewWorkspace("") }, "name"},
 		{"user name over the limit", func() { srv.SignUp(strings.Repeat("n", 256)) }, "name"},
 	} {
-		if message := author.catch(row.mistake); !strings.Contains(message, row.says) {
-			t.Errorf("%s: failure message = %q, want it to contain %q", row.name, message, row.says)
+		if message := tb.catch(row.call); !strings.Contains(message, row.want) {
+			t.Errorf("%s: failure message = %q, want it to contain %q", row.name, message, row.want)
 		}
 	}
 }
@@ -149,7 +149,7 @@ func TestServer_IDsIndependentOfOthers(t *testing.T) {
 	ids := func(srv *sandboxfake.Server) []string {
 		account := srv.NewWorkspace("Mine")
 		own, shared := account.NewProject(idverify.ProjectParams{Name: "Shop"}), srv.NewProject(idverify.ProjectParams{Name: "Shop"})
-		check := forProducts(t, srv, shared.Credentials).create(phoneChecks, `{"phone_number":"447700900012"}`)
+		check := newProductAPI(t, srv, shared.Credentials).create(phoneChecks, `{"phone_number":"447700900012"}`)
 		return []string{account.WorkspaceID, account.MemberID, account.Credentials.ClientID, account.Credentials.ClientSecret.Reveal(),
 			own.ProjectID, own.Credentials.ClientID, shared.ProjectID, shared.Credentials.ClientID, check}
 	}

@@ -8,13 +8,13 @@ import (
 	"testing"
 )
 
-// bodies is a receiver that acknowledges callbacks and stores their bodies.
-type bodies struct {
+// recordingReceiver is a receiver that acknowledges callbacks and stores their bodies.
+type recordingReceiver struct {
 	mu  sync.Mutex // guards all
 	all []map[string]any
 }
 
-func (b *bodies) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (b *recordingReceiver) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	text, _ := io.ReadAll(r.Body)
 	var body map[string]any
 	if err := json.Unmarshal(text, &body); err != nil {
@@ -27,13 +27,13 @@ func (b *bodies) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-func (b *bodies) count() int {
+func (b *recordingReceiver) count() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return len(b.all)
 }
 
-func (b *bodies) last(t testing.TB) map[string]any {
+func (b *recordingReceiver) last(t testing.TB) map[string]any {
 	t.Helper()
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -43,9 +43,9 @@ func (b *bodies) last(t testing.TB) map[string]any {
 	return b.all[len(b.all)-1]
 }
 
-// finish creates a PhoneCheck with the callback URL target and opens its Check URL, which queues
+// completeCheck creates a PhoneCheck with the callback URL target and opens its Check URL, which queues
 // the callback.
-func (a *api) finish(target string) (id string) {
+func (a *api) completeCheck(target string) (id string) {
 	a.t.Helper()
 	id = a.create(phoneChecks, `{"phone_number":"447700900012","callback_url":"`+target+`"}`)
 	if r := a.get(phoneChecks + "/" + id + "/redirect"); r.status != http.StatusOK {
@@ -54,23 +54,23 @@ func (a *api) finish(target string) (id string) {
 	return id
 }
 
-// holding is a receiver that reports each callback on came and responds with the next status from
-// answer.
-type holding struct {
-	came   chan *http.Request
-	answer chan int
+// blockingReceiver is a receiver that reports each callback on received and responds with the next
+// status from respond.
+type blockingReceiver struct {
+	received chan *http.Request
+	respond  chan int
 }
 
-func newHolding() *holding {
-	return &holding{came: make(chan *http.Request, 100), answer: make(chan int)}
+func newBlockingReceiver() *blockingReceiver {
+	return &blockingReceiver{received: make(chan *http.Request, 100), respond: make(chan int)}
 }
 
-func (h *holding) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (h *blockingReceiver) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	// The request's context is canceled with the connection only after the body was read.
 	io.Copy(io.Discard, r.Body)
-	h.came <- r
+	h.received <- r
 	select {
-	case status := <-h.answer:
+	case status := <-h.respond:
 		w.WriteHeader(status)
 	case <-r.Context().Done():
 	}

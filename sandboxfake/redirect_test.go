@@ -57,10 +57,10 @@ func TestServer_RedirectHost(t *testing.T) {
 			PhoneCheck: idverify.ProductURLs{RedirectURL: row.origin + "/Back?A=%2f"},
 		})
 		for name, location := range map[string]*url.URL{
-			"of the check":            forProducts(t, srv, plain.Credentials).location(fmt.Sprintf(`{"phone_number":"447700900012","redirect_url":%q}`, row.origin+"/Back?A=%2f")),
-			"of the check, in ERROR":  forProducts(t, srv, plain.Credentials).location(fmt.Sprintf(`{"phone_number":"447700900055","redirect_url":%q}`, row.origin+"/Back?A=%2f")),
-			"of the project":          forProducts(t, srv, configured.Credentials).location(`{"phone_number":"447700900012"}`),
-			"of the project in ERROR": forProducts(t, srv, configured.Credentials).location(`{"phone_number":"447700900055"}`),
+			"of the check":            newProductAPI(t, srv, plain.Credentials).location(fmt.Sprintf(`{"phone_number":"447700900012","redirect_url":%q}`, row.origin+"/Back?A=%2f")),
+			"of the check, in ERROR":  newProductAPI(t, srv, plain.Credentials).location(fmt.Sprintf(`{"phone_number":"447700900055","redirect_url":%q}`, row.origin+"/Back?A=%2f")),
+			"of the project":          newProductAPI(t, srv, configured.Credentials).location(`{"phone_number":"447700900012"}`),
+			"of the project in ERROR": newProductAPI(t, srv, configured.Credentials).location(`{"phone_number":"447700900055"}`),
 		} {
 			if got := location.Scheme + "://" + location.Host; got != row.location || location.Path != "/Back" {
 				t.Errorf("%s %s: redirect = %s%s, want %s/Back", row.origin, name, got, location.Path, row.location)
@@ -81,7 +81,7 @@ func TestServer_RedirectProjectURL(t *testing.T) {
 		PhoneCheck:      idverify.ProductURLs{RedirectURL: "https://phone.sandbox.test/back"},
 		SubscriberCheck: idverify.ProductURLs{RedirectURL: "https://subscriber.sandbox.test/back"},
 	})
-	product := forProducts(t, srv, project.Credentials)
+	product := newProductAPI(t, srv, project.Credentials)
 	for _, row := range []struct{ path, body, want string }{
 		{phoneChecks02, `{"phone_number":"447700900012"}`, "phone.sandbox.test"},
 		{phoneChecks02, `{"phone_number":"447700900012","redirect_url":"https://check.sandbox.test"}`, "check.sandbox.test"},
@@ -121,7 +121,7 @@ func TestServer_OpenWithoutRedirectURL(t *testing.T) {
 func TestServer_RejectsInvalidURLs(t *testing.T) {
 	t.Parallel()
 	srv := consoleServer(t)
-	a, owner := newAPI(t, srv), asOwner(t, srv)
+	a, owner := newAPI(t, srv), newOwnerAPI(t, srv)
 	invalid := []string{
 		"", " ", "back", "/back", "//app.sandbox.test", "app.sandbox.test/back", "mailto:me@app.sandbox.test", "https:", "https://", "https:///back", "https://:443/back", "https:app.sandbox.test",
 		"ftp://app.sandbox.test", "javascript:alert(1)", "https://user@app.sandbox.test", "https://user:password@app.sandbox.test", "https://@app.sandbox.test",
@@ -141,9 +141,9 @@ func TestServer_RejectsInvalidURLs(t *testing.T) {
 	added = append(added, "https://app.sandbox.test/?a=%zz", "https://app.sandbox.test/?a;b")
 	similar := []string{"https://app.sandbox.test/?codes=1&Code=2&check-id=3", "https://app.sandbox.test/?a=code&b=date"}
 
-	post := func(field, value string) map[string]reply {
+	post := func(field, value string) map[string]response {
 		pair := fmt.Sprintf("{%q:%q}", field, value)
-		return map[string]reply{
+		return map[string]response{
 			"check":   a.post(phoneChecks02, fmt.Sprintf(`{"phone_number":"447700900012",%s`, pair[1:])),
 			"project": owner.post(projects, fmt.Sprintf(`{"name":%q,"configuration":{"phone_check":%s}}`, field+value, pair)),
 		}

@@ -39,7 +39,7 @@ func distinct(ids []string) int { return len(slices.Compact(slices.Sorted(slices
 func TestServer_ResetWithNewIDs(t *testing.T) {
 	t.Parallel()
 	run := func(opts ...sandboxfake.Option) []string {
-		a := controlled(t, opts...)
+		a := newControlAPI(t, opts...)
 		return resetIDs(t, a, 3, func(int) { a.srv.Reset() })
 	}
 
@@ -58,7 +58,7 @@ func TestServer_ResetWithNewIDs(t *testing.T) {
 
 func TestServer_ControlResetSeed(t *testing.T) {
 	t.Parallel()
-	a := controlled(t, sandboxfake.WithNewIDsAfterReset())
+	a := newControlAPI(t, sandboxfake.WithNewIDsAfterReset())
 	seeds := []string{`{"seed":7}`, `{"seed":18446744073709551615}`, `{"seed":7}`, `{"seed":0}`, ``}
 
 	ids := resetIDs(t, a, len(seeds), func(i int) {
@@ -84,7 +84,7 @@ func TestServer_ControlResetSeed(t *testing.T) {
 
 func TestServer_TrustsReceiverCA(t *testing.T) {
 	t.Parallel()
-	var receiver bodies
+	var receiver recordingReceiver
 	backend := httptest.NewUnstartedServer(&receiver)
 	backend.Config.ErrorLog = log.New(io.Discard, "", 0)
 	backend.StartTLS()
@@ -93,7 +93,7 @@ func TestServer_TrustsReceiverCA(t *testing.T) {
 	deliver := func(opts ...sandboxfake.Option) sandboxfake.AttemptResult {
 		t.Helper()
 		a := newAPI(t, sandboxfake.New(t, opts...))
-		a.finish(backend.URL + "/callbacks")
+		a.completeCheck(backend.URL + "/callbacks")
 		if err := a.srv.Idle(t.Context()); err != nil {
 			t.Fatal(err)
 		}

@@ -14,9 +14,9 @@ import (
 	"github.com/idverify/idverify-go/signature"
 )
 
-// dated is a receiver that rejects replays and records the date and the arrival time of each
+// datedReceiver is a receiver that rejects replays and records the date and the arrival time of each
 // message that it accepts.
-type dated struct {
+type datedReceiver struct {
 	verifier *signature.Verifier
 	status   int // of its responses to callbacks
 
@@ -26,7 +26,7 @@ type dated struct {
 	rejected []error
 }
 
-func (d *dated) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (d *datedReceiver) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	verify := d.verifier.VerifyCallback
 	if r.Method == http.MethodGet {
 		verify = d.verifier.VerifyRedirect
@@ -45,9 +45,9 @@ func (d *dated) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// newDated returns a receiver at app.sandbox.test that checks dates against the clock now, and its
+// newDatedReceiver returns a receiver at app.sandbox.test that checks dates against the clock now, and its
 // URL.
-func newDated(t *testing.T, srv *sandboxfake.Server, now func() time.Time) (*dated, string) {
+func newDatedReceiver(t *testing.T, srv *sandboxfake.Server, now func() time.Time) (*datedReceiver, string) {
 	t.Helper()
 	keys, err := signature.NewJWKS(srv.URL()+"/.well-known/jwks.json", &signature.JWKSOptions{HTTPClient: srv.HTTPClient()})
 	if err != nil {
@@ -57,7 +57,7 @@ func newDated(t *testing.T, srv *sandboxfake.Server, now func() time.Time) (*dat
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &dated{verifier: verifier, status: http.StatusNoContent}
+	d := &datedReceiver{verifier: verifier, status: http.StatusNoContent}
 	return d, srv.Handle("app.sandbox.test", d)
 }
 
@@ -68,13 +68,13 @@ func TestWithSystemDates_AfterAdvance(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				a := newAPI(t, sandboxfake.New(t, append(opts, sandboxfake.WithInMemory(), sandboxfake.WithSystemDates())...))
-				receiver, target := newDated(t, a.srv, time.Now)
+				receiver, target := newDatedReceiver(t, a.srv, time.Now)
 				if err := a.srv.Advance(t.Context(), 30*time.Minute); err != nil {
 					t.Fatal(err)
 				}
 				receiver.status = http.StatusServiceUnavailable
 
-				a.finish(target + "/callbacks")
+				a.completeCheck(target + "/callbacks")
 				if err := a.srv.Advance(t.Context(), 5*time.Minute); err != nil {
 					t.Fatal(err)
 				}
@@ -111,7 +111,7 @@ func TestWithSystemDates_RedirectAndCallback(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		a := newAPI(t, sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithSystemDates()))
-		receiver, target := newDated(t, a.srv, time.Now)
+		receiver, target := newDatedReceiver(t, a.srv, time.Now)
 		ids := make([]string, 3)
 		for i := range ids {
 			ids[i] = a.create(phoneChecks02, `{"phone_number":"447700900012","callback_url":"`+target+`","redirect_url":"`+target+`"}`)
@@ -151,8 +151,8 @@ func TestWithSystemDates_ManyMessagesAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const again = 100
 		a := newAPI(t, sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithSystemDates()))
-		receiver, target := newDated(t, a.srv, time.Now)
-		a.finish(target)
+		receiver, target := newDatedReceiver(t, a.srv, time.Now)
+		a.completeCheck(target)
 
 		for range again {
 			if err := a.srv.Redeliver(t.Context(), a.srv.Deliveries()[0].ID); err != nil {
@@ -172,12 +172,12 @@ func TestWithSystemDates_ManyMessagesAtOnce(t *testing.T) {
 func TestServer_DatesByServerClock(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t, sandboxfake.New(t, sandboxfake.WithInMemory()))
-	receiver, target := newDated(t, a.srv, a.srv.Now)
+	receiver, target := newDatedReceiver(t, a.srv, a.srv.Now)
 	if err := a.srv.Advance(t.Context(), 30*time.Minute); err != nil {
 		t.Fatal(err)
 	}
 
-	a.finish(target)
+	a.completeCheck(target)
 	if err := a.srv.Idle(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -189,12 +189,12 @@ func TestServer_DatesByServerClock(t *testing.T) {
 
 func TestServer_ControlDates(t *testing.T) {
 	t.Parallel()
-	a := controlled(t, sandboxfake.WithFrozenClock(frozenAt))
-	receiver, target := newDated(t, a.srv, a.srv.Now)
+	a := newControlAPI(t, sandboxfake.WithFrozenClock(frozenAt))
+	receiver, target := newDatedReceiver(t, a.srv, a.srv.Now)
 	receiver.verifier = a.srv.Verifier("app.sandbox.test") // uses the selected clock
 	date := func() string {
 		t.Helper()
-		a.finish(target)
+		a.completeCheck(target)
 		if err := a.srv.Idle(t.Context()); err != nil {
 			t.Fatal(err)
 		}

@@ -37,9 +37,9 @@ func newTenants(t *testing.T) *tenants {
 	t.Helper()
 	srv := consoleServer(t, sandboxfake.WithCallerIP(netip.MustParseAddr("192.0.2.2")))
 	n := &tenants{srv: srv, victim: srv.NewWorkspace("Victim"), checks: make(map[string]string), codes: make(map[string]string), traces: make(map[string]string)}
-	n.owner = as(t, srv, n.victim.Credentials)
+	n.owner = newConsoleAPI(t, srv, n.victim.Credentials)
 	n.project = n.victim.NewProject(idverify.ProjectParams{Name: "Victim's project"})
-	n.product = forProducts(t, srv, n.project.Credentials)
+	n.product = newProductAPI(t, srv, n.project.Credentials)
 	for _, product := range []string{wire.PhoneCheck, wire.SubscriberCheck, wire.SIMCheck} {
 		path := "/" + product + "/" + slices.Max(wire.Versions[product]) + "/checks"
 		id := n.product.create(path, `{"phone_number":"447700900012","reference_id":"the victim's reference"}`)
@@ -62,10 +62,10 @@ func newTenants(t *testing.T) *tenants {
 	other := srv.NewWorkspace("Other")
 	theirs := other.NewProject(idverify.ProjectParams{Name: "Other project"})
 	admin, viewer := n.owner.invite("Ada", "ADMIN"), n.owner.invite("Grace", "VIEWER")
-	as(t, srv, other.Credentials).want(200, http.MethodPut, workspace+"/billing_account", `{"company_name":"Other Ltd"}`)
-	as(t, srv, other.Credentials).want(201, http.MethodPost, workspace+"/payment_methods", newCard)
-	n.productCallers = [intruders]*api{otherProject: forProducts(t, srv, sibling.Credentials), otherWorkspace: forProducts(t, srv, theirs.Credentials)}
-	n.consoleCallers = [intruders]*api{n.productCallers[otherProject], as(t, srv, other.Credentials), as(t, srv, other.Credentials), as(t, srv, admin.Credentials), as(t, srv, viewer.Credentials)}
+	newConsoleAPI(t, srv, other.Credentials).want(200, http.MethodPut, workspace+"/billing_account", `{"company_name":"Other Ltd"}`)
+	newConsoleAPI(t, srv, other.Credentials).want(201, http.MethodPost, workspace+"/payment_methods", newCard)
+	n.productCallers = [intruders]*api{otherProject: newProductAPI(t, srv, sibling.Credentials), otherWorkspace: newProductAPI(t, srv, theirs.Credentials)}
+	n.consoleCallers = [intruders]*api{n.productCallers[otherProject], newConsoleAPI(t, srv, other.Credentials), newConsoleAPI(t, srv, other.Credentials), newConsoleAPI(t, srv, admin.Credentials), newConsoleAPI(t, srv, viewer.Credentials)}
 	n.credentials = [intruders]idverify.Credentials{otherProject: sibling.Credentials, otherWorkspace: theirs.Credentials}
 	return n
 }
@@ -218,7 +218,7 @@ func (n *tenants) check(t *testing.T, op wire.Operation, intruder int, want stri
 	case op.Name == wire.Token.Name:
 		got = strconv.Itoa(r.status) + " " + r.text("error")
 	case r.status == op.Success:
-		got = ownRealm
+		got = ownData
 	}
 	if got != want {
 		t.Errorf("%s: %s: %s, want %s", name, got, r.body, want)

@@ -18,12 +18,12 @@ const (
 )
 
 // revoke sends a form to the revocation endpoint.
-func (a *api) revoke(c idverify.Credentials, form url.Values) reply {
+func (a *api) revoke(c idverify.Credentials, form url.Values) response {
 	a.t.Helper()
 	return a.postForm(revokePath, c, "application/x-www-form-urlencoded", form.Encode())
 }
 
-func (a *api) postForm(path string, c idverify.Credentials, contentType, body string) reply {
+func (a *api) postForm(path string, c idverify.Credentials, contentType, body string) response {
 	a.t.Helper()
 	request := a.request(http.MethodPost, path, body)
 	if contentType != "" {
@@ -40,7 +40,7 @@ func TestServer_RevokesOnlyOwnTokens(t *testing.T) {
 	account, other := srv.NewWorkspace("Shop"), srv.NewWorkspace("Other")
 	project := account.NewProject(idverify.ProjectParams{Name: "Shop"})
 	sibling := account.NewProject(idverify.ProjectParams{Name: "Sibling"})
-	owner := as(t, srv, account.Credentials)
+	owner := newConsoleAPI(t, srv, account.Credentials)
 	second := owner.want(201, http.MethodPost, projects+"/"+project.ProjectID+"/credentials", "")
 	product, console := a.tokenFor(project.Credentials, "phone_check"), a.tokenFor(account.Credentials, "console")
 	status := func(token, path string) int {
@@ -185,11 +185,11 @@ func TestServer_SecretResetRevokesTokens(t *testing.T) {
 	t.Parallel()
 	srv := consoleServer(t)
 	account := srv.NewWorkspace("Shop")
-	owner := as(t, srv, account.Credentials)
+	owner := newConsoleAPI(t, srv, account.Credentials)
 	own := workspaces + "/default/members/" + account.MemberID + "/credentials"
 	pair := owner.want(201, http.MethodPost, own, "")
-	other := as(t, srv, idverify.Credentials{ClientID: pair.text("client_id"), ClientSecret: idverify.NewSecret(pair.text("client_secret"))})
-	another := as(t, srv, account.Credentials)
+	other := newConsoleAPI(t, srv, idverify.Credentials{ClientID: pair.text("client_id"), ClientSecret: idverify.NewSecret(pair.text("client_secret"))})
+	another := newConsoleAPI(t, srv, account.Credentials)
 
 	owner.want(200, http.MethodPost, own+"/"+account.Credentials.ClientID+"/reset", "{}")
 
