@@ -1,10 +1,12 @@
 package idverify
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/netip"
+	"strconv"
 	"strings"
 	"time"
 
@@ -39,14 +41,43 @@ const (
 	ProductSubscriberCheck Product = wire.SubscriberCheck
 )
 
-// createCheckJSON is the body of every create. What is empty is not sent.
+// createCheckJSON is the body of every create. Zero fields are not sent.
 type createCheckJSON struct {
-	PhoneNumber string `json:"phone_number"`
-	CallbackURL string `json:"callback_url,omitempty"`
-	RedirectURL string `json:"redirect_url,omitempty"`
-	ReferenceID string `json:"reference_id,omitempty"`
-	PhoneIP     string `json:"phone_ip,omitempty"`
-	Period      int    `json:"period,omitempty"` // minutes
+	PhoneNumber string     `json:"phone_number"`
+	CallbackURL string     `json:"callback_url,omitempty"`
+	RedirectURL string     `json:"redirect_url,omitempty"`
+	ReferenceID string     `json:"reference_id,omitempty"`
+	PhoneIP     netip.Addr `json:"phone_ip,omitzero"`
+	Period      minutes    `json:"period,omitempty"`
+}
+
+// createCheck performs op with the caller's arguments in body.
+func createCheck[J resourceJSON[T], T any](ctx context.Context, a *api, op wire.Operation, body createCheckJSON) (*T, error) {
+	number, err := normalize(body.PhoneNumber)
+	if err != nil {
+		return nil, fmt.Errorf("idverify: %s: not sent: %w", op.Title, err)
+	}
+	body.PhoneNumber = number
+
+	period := time.Duration(body.Period)
+	switch {
+	case body.RedirectURL != "" && !hasCodeExchange(a, op):
+		return nil, invalidArgument(op, "RedirectURL "+needsCodeExchange)
+	case body.PhoneIP.Zone() != "":
+		return nil, invalidArgument(op, "PhoneIP must not have a zone")
+	case period != 0 && (period < minPeriod || period > maxPeriod || period%time.Minute != 0):
+		return nil, invalidArgument(op, "Period must be in whole minutes, from one hour to 375 days")
+	}
+	body.PhoneIP = body.PhoneIP.Unmap()
+	return send[J](ctx, a, op, &body)
+}
+
+// minutes is a duration that is sent as a number of minutes.
+type minutes time.Duration
+
+// MarshalJSON implements json.Marshaler.
+func (m minutes) MarshalJSON() ([]byte, error) {
+	return strconv.AppendInt(nil, int64(time.Duration(m)/time.Minute), 10), nil
 }
 
 // checkJSON is a check of any product (specification, section 2; contract, section 3).
@@ -85,40 +116,6 @@ func (j checkJSON) valid() error {
 		return errors.New("missing status")
 	}
 	return nil
-}
-
-// createArgs are the arguments of the creates of all products; each product has some of them.
-type createArgs struct {
-	phoneNumber, callbackURL, redirectURL, referenceID string
-	phoneIP                                            netip.Addr
-	period                                             time.Duration
-}
-
-// body is p as it is sent by op, or why it is not.
-func (p createArgs) body(a *api, op wire.Operation) (*createCheckJSON, error) {
-	number, err := normalize(p.phoneNumber)
-	if err != nil {
-		return nil, fmt.Errorf("idverify: %s: not sent: %w", op.Title, err)
-	}
-	body := &createCheckJSON{
-		PhoneNumber: number,
-		CallbackURL: p.callbackURL,
-		RedirectURL: p.redirectURL,
-		ReferenceID: p.referenceID,
-		Period:      int(p.period / time.Minute),
-	}
-	switch {
-	case p.redirectURL != "" && !hasCodeExchange(a, op):
-		return nil, invalidArgument(op, "RedirectURL "+needsCodeExchange)
-	case p.phoneIP.Zone() != "":
-		return nil, invalidArgument(op, "PhoneIP must not have a zone")
-	case p.period != 0 && (p.period < minPeriod || p.period > maxPeriod || p.period%time.Minute != 0):
-		return nil, invalidArgument(op, "Period must be in whole minutes, from one hour to 375 days")
-	}
-	if p.phoneIP.IsValid() {
-		body.PhoneIP = p.phoneIP.Unmap().String()
-	}
-	return body, nil
 }
 
 // The range of a period in which a SIM change counts (contract, section 3: minutes, 60 to 540000).

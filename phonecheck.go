@@ -49,12 +49,13 @@ type PhoneCheck struct {
 //
 // Specification: section 4, POST /phone_check/{version}/checks.
 func (s *PhoneCheckService) Create(ctx context.Context, p PhoneCheckParams) (*PhoneCheck, error) {
-	args := createArgs{phoneNumber: p.PhoneNumber, callbackURL: p.CallbackURL, redirectURL: p.RedirectURL, referenceID: p.ReferenceID, phoneIP: p.PhoneIP}
-	body, err := args.body(s.api, wire.CreatePhoneCheck)
-	if err != nil {
-		return nil, err
-	}
-	return send[phoneCheckJSON](ctx, s.api, wire.CreatePhoneCheck, body)
+	return createCheck[phoneCheckJSON](ctx, s.api, wire.CreatePhoneCheck, createCheckJSON{
+		PhoneNumber: p.PhoneNumber,
+		CallbackURL: p.CallbackURL,
+		RedirectURL: p.RedirectURL,
+		ReferenceID: p.ReferenceID,
+		PhoneIP:     p.PhoneIP,
+	})
 }
 
 // Get reads a PhoneCheck that has not ended or is COMPLETED. [ErrNotFound] is also the answer for one that ended as EXPIRED or ERROR.

@@ -51,12 +51,12 @@ type SIMCheck struct {
 //
 // Contract: POST /sim_check/{version}/checks.
 func (s *SIMCheckService) Create(ctx context.Context, p SIMCheckParams) (*SIMCheck, error) {
-	args := createArgs{phoneNumber: p.PhoneNumber, referenceID: p.ReferenceID, phoneIP: p.PhoneIP, period: p.Period}
-	body, err := args.body(s.api, wire.CreateSIMCheck)
-	if err != nil {
-		return nil, err
-	}
-	return send[simCheckJSON](ctx, s.api, wire.CreateSIMCheck, body)
+	return createCheck[simCheckJSON](ctx, s.api, wire.CreateSIMCheck, createCheckJSON{
+		PhoneNumber: p.PhoneNumber,
+		ReferenceID: p.ReferenceID,
+		PhoneIP:     p.PhoneIP,
+		Period:      minutes(p.Period),
+	})
 }
 
 // Get reads a SIMCheck that is COMPLETED. [ErrNotFound] is also the answer for one that ended as ERROR.

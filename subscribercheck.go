@@ -56,12 +56,14 @@ type SubscriberCheck struct {
 //
 // Contract: POST /subscriber_check/{version}/checks.
 func (s *SubscriberCheckService) Create(ctx context.Context, p SubscriberCheckParams) (*SubscriberCheck, error) {
-	args := createArgs{phoneNumber: p.PhoneNumber, callbackURL: p.CallbackURL, redirectURL: p.RedirectURL, referenceID: p.ReferenceID, phoneIP: p.PhoneIP, period: p.Period}
-	body, err := args.body(s.api, wire.CreateSubscriberCheck)
-	if err != nil {
-		return nil, err
-	}
-	return send[subscriberCheckJSON](ctx, s.api, wire.CreateSubscriberCheck, body)
+	return createCheck[subscriberCheckJSON](ctx, s.api, wire.CreateSubscriberCheck, createCheckJSON{
+		PhoneNumber: p.PhoneNumber,
+		CallbackURL: p.CallbackURL,
+		RedirectURL: p.RedirectURL,
+		ReferenceID: p.ReferenceID,
+		PhoneIP:     p.PhoneIP,
+		Period:      minutes(p.Period),
+	})
 }
 
 // Get reads a SubscriberCheck that has not ended or is COMPLETED. [ErrNotFound] is also the answer for one that ended as EXPIRED or ERROR.
