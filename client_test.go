@@ -7,6 +7,7 @@ import (
 	"net/http/cookiejar"
 	"net/http/httptest"
 	"net/netip"
+	"runtime/debug"
 	"strings"
 	"testing"
 	"time"
@@ -240,7 +241,7 @@ func TestRequestsSayWhoSendsThem(t *testing.T) {
 	_, _ = srv.client(t, idverify.WithUserAgent("shop/2.1")).PhoneChecks.Get(t.Context(), "a")
 
 	for _, r := range append(srv.calls(), srv.tokens()...) {
-		if got := r.header.Get("User-Agent"); got != "shop/2.1 idverify-go" {
+		if got, want := r.header.Get("User-Agent"), "shop/2.1 idverify-go/"; !strings.HasPrefix(got, want) || len(got) == len(want) {
 			t.Errorf("%s %s has User-Agent %q", r.method, r.uri, got)
 		}
 	}
@@ -248,3 +249,30 @@ func TestRequestsSayWhoSendsThem(t *testing.T) {
 
 // second is the error of a call whose value does not matter.
 func errorOf[T any](_ T, err error) error { return err }
+
+func TestWithUserAgent_ModuleVersion(t *testing.T) {
+	t.Parallel()
+	const path = "github.com/idverify/idverify-go"
+	main := debug.Module{Path: "example.com/shop", Version: "v2.1.0"}
+	for _, tt := range []struct {
+		name  string
+		build *debug.BuildInfo
+		want  string
+	}{
+		{"dependency", &debug.BuildInfo{Main: main, Deps: []*debug.Module{{Path: "golang.org/x/net", Version: "v0.1.0"}, {Path: path, Version: "v1.2.0"}}}, "1.2.0"},
+		{"other module of the repository", &debug.BuildInfo{Main: main, Deps: []*debug.Module{{Path: path + "/replaystore/redis", Version: "v0.3.0"}}}, "devel"},
+		{"replaced by a fork", &debug.BuildInfo{Main: main, Deps: []*debug.Module{{Path: path, Version: "v1.2.0", Replace: &debug.Module{Path: "example.com/fork", Version: "v1.2.1-fork"}}}}, "1.2.1-fork"},
+		{"replaced by a directory", &debug.BuildInfo{Main: main, Deps: []*debug.Module{{Path: path, Version: "v1.2.0", Replace: &debug.Module{Path: "../idverify-go"}}}}, "devel"},
+		{"main module", &debug.BuildInfo{Main: debug.Module{Path: path, Version: "(devel)"}}, "devel"},
+		{"released program", &debug.BuildInfo{Main: debug.Module{Path: path, Version: "v1.2.0"}}, "1.2.0"},
+		{"no build information", nil, "devel"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+
+			if got := idverify.ModuleVersion(tt.build, tt.build != nil); got != tt.want {
+				t.Errorf("version = %q, want %q", got, tt.want)
+			}
+		})
+	}
+}

@@ -6,6 +6,9 @@ import (
 	"log/slog"
 	"net/http"
 	"regexp"
+	"runtime/debug"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/idverify/idverify-go/internal/wire"
@@ -45,7 +48,9 @@ func WithRetry(p RetryPolicy) Option { return func(s *settings) { s.retry = p } 
 // contains a token, a secret, a phone number, an address or a URL.
 func WithLogger(l *slog.Logger) Option { return func(s *settings) { s.logger = l } }
 
-// WithUserAgent puts name, for example "shop/2.1", before this package's own name in the User-Agent header.
+// WithUserAgent puts name, for example "shop/2.1", at the start of the User-Agent header. The header
+// ends with the name and version of this module, for example "idverify-go/1.2.0"; the version is
+// "devel" if the build has none.
 func WithUserAgent(name string) Option { return func(s *settings) { s.userAgent = name } }
 
 // WithVersions chooses the version of each API. See [Versions].
@@ -65,8 +70,33 @@ type Versions struct {
 	Console         string
 }
 
-// sdkUserAgent is what the User-Agent header says of this package.
-const sdkUserAgent = "idverify-go"
+// modulePath is the path of the module that contains this package.
+const modulePath = "github.com/idverify/idverify-go"
+
+// sdkUserAgent returns the name and version of this module for the User-Agent header.
+var sdkUserAgent = sync.OnceValue(func() string {
+	return "idverify-go/" + moduleVersion(debug.ReadBuildInfo())
+})
+
+// moduleVersion returns the version of this module in a build without its leading v, or "devel" if
+// there is none, as in the module's own tests and with a local replacement.
+func moduleVersion(build *debug.BuildInfo, ok bool) string {
+	if !ok {
+		return "devel"
+	}
+	for _, m := range append([]*debug.Module{&build.Main}, build.Deps...) {
+		if m.Path != modulePath {
+			continue
+		}
+		if m.Replace != nil {
+			m = m.Replace
+		}
+		if version, found := strings.CutPrefix(m.Version, "v"); found {
+			return version
+		}
+	}
+	return "devel"
+}
 
 // newSettings applies opts over the defaults and refuses what cannot work.
 func newSettings(opts []Option) (*settings, error) {
@@ -95,7 +125,7 @@ func newSettings(opts []Option) (*settings, error) {
 	if s.userAgent != "" {
 		s.userAgent += " "
 	}
-	s.userAgent += sdkUserAgent
+	s.userAgent += sdkUserAgent()
 	if err := s.retry.fill(); err != nil {
 		return nil, err
 	}
