@@ -65,11 +65,11 @@ func BenchmarkOverRawRSA(b *testing.B) {
 		name string
 		run  func() error
 	}{
-		{"signature", m.bySignature(b)},
-		{"go-fed-httpsig", m.byGoFed},
+		{"signature", m.verifySignature(b)},
+		{"go-fed-httpsig", m.verifyGoFed},
 	} {
 		b.Run(bm.name, func(b *testing.B) {
-			takeTurns(b, raw, bm.run)
+			alternate(b, raw, bm.run)
 			b.ReportMetric(testing.AllocsPerRun(100, func() {
 				if err := bm.run(); err != nil {
 					b.Fatal(err)
@@ -79,8 +79,8 @@ func BenchmarkOverRawRSA(b *testing.B) {
 	}
 }
 
-// takeTurns runs base and other in turns and reports the ratio of their medians.
-func takeTurns(b *testing.B, base, other func() error) {
+// alternate runs base and other in turns and reports the ratio of their medians.
+func alternate(b *testing.B, base, other func() error) {
 	b.Helper()
 	var bases, others []time.Duration
 	for b.Loop() {
@@ -109,8 +109,8 @@ func (m *message) rawRSA(b *testing.B) func() error {
 	return func() error { return rsa.VerifyPKCS1v15(&m.key.PublicKey, crypto.SHA256, sum[:], sig) }
 }
 
-// bySignature has every rule: coverage, host, skew, digest, body limit.
-func (m *message) bySignature(b *testing.B) func() error {
+// verifySignature has every rule: coverage, host, skew, digest, body limit.
+func (m *message) verifySignature(b *testing.B) func() error {
 	v, err := signature.NewVerifier(signature.StaticKeys{"key-1": &m.key.PublicKey}, []string{m.request.Host}, &signature.VerifierOptions{ClockSkew: time.Hour})
 	if err != nil {
 		b.Fatal(err)
@@ -118,8 +118,8 @@ func (m *message) bySignature(b *testing.B) func() error {
 	return func() error { _, err := v.VerifyCallback(m.rewind()); return err }
 }
 
-// byGoFed has the signature, and a digest check by hand; no rule about coverage, host, date or size.
-func (m *message) byGoFed() error {
+// verifyGoFed has the signature, and a digest check by hand; no rule about coverage, host, date or size.
+func (m *message) verifyGoFed() error {
 	r := m.rewind()
 	v, err := httpsig.NewVerifier(r)
 	if err != nil {

@@ -45,11 +45,11 @@ var fakes = []struct {
 	{"gofakes3", startGoFakeS3},
 }
 
-// answer is a body of the size of a check's.
-var answer = []byte(`{"check_id":"` + strings.Repeat("a", 449) + `"}`)
+// checkBody is a body of the size of a check's.
+var checkBody = []byte(`{"check_id":"` + strings.Repeat("a", 449) + `"}`)
 
 // page is one of the size of a page of checks.
-var page = bytes.Repeat(answer, pageSize)
+var page = bytes.Repeat(checkBody, pageSize)
 
 func startHTTPTest(testing.TB) fake {
 	srv := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -58,7 +58,7 @@ func startHTTPTest(testing.TB) fake {
 			w.Write(page)
 			return
 		}
-		w.Write(answer)
+		w.Write(checkBody)
 	}))
 	return fake{
 		client: srv.Client(),
@@ -80,7 +80,7 @@ func startSandbox(t testing.TB, opts ...sandboxfake.Option) fake {
 	client := srv.HTTPClient()
 	var token, check string
 	stored := 0
-	bearing := func(method, path string, body []byte) *http.Request {
+	authorized := func(method, path string, body []byte) *http.Request {
 		if token == "" {
 			token = sandboxToken(t, srv)
 		}
@@ -91,7 +91,7 @@ func startSandbox(t testing.TB, opts ...sandboxfake.Option) fake {
 	}
 	create := func() *http.Request {
 		stored++
-		return bearing(http.MethodPost, "/phone_check/v0.1/checks", newCheck)
+		return authorized(http.MethodPost, "/phone_check/v0.1/checks", newCheck)
 	}
 	return fake{
 		client: client,
@@ -100,14 +100,14 @@ func startSandbox(t testing.TB, opts ...sandboxfake.Option) fake {
 			if check == "" {
 				check = field(t, do(t, client, create()), "check_id")
 			}
-			return bearing(http.MethodGet, "/phone_check/v0.1/checks/"+check, nil)
+			return authorized(http.MethodGet, "/phone_check/v0.1/checks/"+check, nil)
 		},
 		create: create,
 		list: func() *http.Request {
 			for stored < pageSize {
 				do(t, client, create())
 			}
-			return bearing(http.MethodGet, fmt.Sprint("/phone_check/v0.1/checks?size=", pageSize), nil)
+			return authorized(http.MethodGet, fmt.Sprint("/phone_check/v0.1/checks?size=", pageSize), nil)
 		},
 		close: func() { srv.Close() },
 	}
@@ -149,13 +149,13 @@ func startGoFakeS3(t testing.TB) fake {
 	n := 0
 	put := func() *http.Request {
 		n++
-		return request(http.MethodPut, fmt.Sprint(srv.URL, "/bucket/", n), answer)
+		return request(http.MethodPut, fmt.Sprint(srv.URL, "/bucket/", n), checkBody)
 	}
-	fill := func(least int) {
+	ensureObjects := func(count int) {
 		if n == 0 {
 			do(t, srv.Client(), request(http.MethodPut, srv.URL+"/bucket", nil))
 		}
-		for n < least {
+		for n < count {
 			do(t, srv.Client(), put())
 		}
 	}
@@ -163,12 +163,12 @@ func startGoFakeS3(t testing.TB) fake {
 		client: srv.Client(),
 		ping:   srv.URL,
 		read: func() *http.Request {
-			fill(1)
+			ensureObjects(1)
 			return request(http.MethodGet, srv.URL+"/bucket/1", nil)
 		},
 		create: put,
 		list: func() *http.Request {
-			fill(pageSize)
+			ensureObjects(pageSize)
 			return request(http.MethodGet, fmt.Sprint(srv.URL, "/bucket?max-keys=", pageSize), nil)
 		},
 		close: srv.Close,
@@ -180,12 +180,12 @@ func BenchmarkStart(b *testing.B) {
 	run := func(start func(testing.TB) fake) func() {
 		return func() {
 			f := start(b)
-			answered(b, f.client, request(http.MethodGet, f.ping, nil))
+			send(b, f.client, request(http.MethodGet, f.ping, nil))
 			f.close()
 		}
 	}
 	for _, f := range fakes[1:] {
-		b.Run(f.name, func(b *testing.B) { takeTurns(b, run(fakes[0].start), run(f.start)) })
+		b.Run(f.name, func(b *testing.B) { alternate(b, run(fakes[0].start), run(f.start)) })
 	}
 }
 
@@ -224,7 +224,7 @@ func compare(b *testing.B, start func(testing.TB) fake, call func(fake) func() *
 		next := call(f)
 		return func() { do(b, f.client, next()) }
 	}
-	takeTurns(b, one(base), one(other))
+	alternate(b, one(base), one(other))
 }
 
 // BenchmarkMemory is the live memory of a server that has answered once, and of its client. Fakes and httptest take turns.
@@ -246,20 +246,20 @@ func BenchmarkMemory(b *testing.B) {
 // memory is that of one of many servers that have answered, in KiB.
 func memory(b *testing.B, start func(testing.TB) fake) float64 {
 	const n = 50
-	before := live()
+	before := liveMemory()
 	running := make([]fake, n)
 	for i := range running {
 		running[i] = start(b)
 		do(b, running[i].client, running[i].read())
 	}
-	each := float64(live()-before) / n / 1024
+	each := float64(liveMemory()-before) / n / 1024
 	for _, f := range running {
 		f.close()
 	}
 	return each
 }
 
-func live() int64 {
+func liveMemory() int64 {
 	runtime.GC()
 	runtime.GC()
 	var m runtime.MemStats
@@ -267,8 +267,8 @@ func live() int64 {
 	return int64(m.HeapAlloc + m.StackInuse)
 }
 
-// takeTurns runs base and other in turns and reports the ratio of their medians.
-func takeTurns(b *testing.B, base, other func()) {
+// alternate runs base and other in turns and reports the ratio of their medians.
+func alternate(b *testing.B, base, other func()) {
 	b.Helper()
 	var bases, others []time.Duration
 	for b.Loop() {
@@ -294,14 +294,14 @@ func request(method, url string, body []byte) *http.Request {
 
 // do sends r and returns the body of a 2xx answer.
 func do(t testing.TB, client *http.Client, r *http.Request) []byte {
-	status, body := answered(t, client, r)
+	status, body := send(t, client, r)
 	if status/100 != 2 {
 		t.Fatalf("%s %s: %d %s", r.Method, r.URL.Path, status, body)
 	}
 	return body
 }
 
-func answered(t testing.TB, client *http.Client, r *http.Request) (int, []byte) {
+func send(t testing.TB, client *http.Client, r *http.Request) (int, []byte) {
 	resp, err := client.Do(r)
 	if err != nil {
 		t.Fatal(err)

@@ -53,7 +53,7 @@ func draw(in io.Reader, out io.Writer) error {
 	}
 	fmt.Fprintln(out, `<text x="280" y="333" text-anchor="middle">stored checks</text>`)
 	for i, call := range calls {
-		colour := []string{"#0b62a4", "#c2410c", "#15803d", "#7e22ce", "#334155"}[i%5]
+		color := []string{"#0b62a4", "#c2410c", "#15803d", "#7e22ce", "#334155"}[i%5]
 		points := lines[call]
 		slices.SortFunc(points, func(a, b point) int { return int(a.stored - b.stored) })
 		var path strings.Builder
@@ -64,7 +64,7 @@ func draw(in io.Reader, out io.Writer) error {
 			}
 			fmt.Fprintf(&path, "%s%.1f %.1f", command, x(p.stored), y(p.ratio))
 		}
-		fmt.Fprintf(out, `<path d="%s" fill="none" stroke="%s" stroke-width="2"/><text x="512" y="%d" fill="%s">%s</text>`+"\n", path.String(), colour, 60+22*i, colour, strings.ReplaceAll(call, "-", " "))
+		fmt.Fprintf(out, `<path d="%s" fill="none" stroke="%s" stroke-width="2"/><text x="512" y="%d" fill="%s">%s</text>`+"\n", path.String(), color, 60+22*i, color, strings.ReplaceAll(call, "-", " "))
 	}
 	fmt.Fprintln(out, "</svg>")
 	return nil
