@@ -1,4 +1,5 @@
-// Package bench measures package signature beside a peer, github.com/go-fed/httpsig. It is a module of its own, so that the peer is no dependency of anyone else's.
+// Package bench compares package signature with github.com/go-fed/httpsig. It is a separate module,
+// so that the main module does not depend on that library.
 //
 //	cd bench && go test -run '^$' -bench . -count 6
 package bench

@@ -21,7 +21,7 @@ import (
 	"github.com/idverify/idverify-go/signature"
 )
 
-// message is a signed callback of 300 bytes that both libraries verify again and again.
+// message is a signed callback with a body of 300 bytes, which both libraries verify repeatedly.
 type message struct {
 	key     *rsa.PrivateKey
 	request *http.Request
@@ -46,7 +46,7 @@ func newMessage(b *testing.B) *message {
 	if err := signer.SignCallback(m.request, m.body); err != nil {
 		b.Fatal(err)
 	}
-	m.request.Header.Set("Host", m.request.Host) // where the peer looks for it
+	m.request.Header.Set("Host", m.request.Host) // go-fed/httpsig reads the host from this field
 	m.restore = io.NopCloser(m.reader)
 	return m
 }
@@ -57,7 +57,8 @@ func (m *message) rewind() *http.Request {
 	return m.request
 }
 
-// BenchmarkOverRawRSA is each library beside the one RSA verification that cannot be saved. The two take turns, and the ratio is that of their medians.
+// BenchmarkOverRawRSA compares each library with the RSA verification alone. It reports the ratio
+// of their medians.
 func BenchmarkOverRawRSA(b *testing.B) {
 	m := newMessage(b)
 	raw := m.rawRSA(b)
@@ -79,7 +80,7 @@ func BenchmarkOverRawRSA(b *testing.B) {
 	}
 }
 
-// alternate runs base and other in turns and reports the ratio of their medians.
+// alternate runs base and other in turn and reports the ratio of their medians.
 func alternate(b *testing.B, base, other func() error) {
 	b.Helper()
 	var bases, others []time.Duration
@@ -99,7 +100,7 @@ func alternate(b *testing.B, base, other func() error) {
 	b.ReportMetric(float64(others[len(others)/2])/float64(bases[len(bases)/2]), "x-raw")
 }
 
-// rawRSA is one verification and nothing else.
+// rawRSA returns a function that verifies one RSA signature.
 func (m *message) rawRSA(b *testing.B) func() error {
 	sum := sha256.Sum256(m.body)
 	sig, err := rsa.SignPKCS1v15(nil, m.key, crypto.SHA256, sum[:])
@@ -109,7 +110,8 @@ func (m *message) rawRSA(b *testing.B) func() error {
 	return func() error { return rsa.VerifyPKCS1v15(&m.key.PublicKey, crypto.SHA256, sum[:], sig) }
 }
 
-// verifySignature has every rule: coverage, host, skew, digest, body limit.
+// verifySignature returns a function that applies all rules of package signature: coverage, host,
+// clock skew, digest, body limit.
 func (m *message) verifySignature(b *testing.B) func() error {
 	v, err := signature.NewVerifier(signature.StaticKeys{"key-1": &m.key.PublicKey}, []string{m.request.Host}, &signature.VerifierOptions{ClockSkew: time.Hour})
 	if err != nil {
@@ -118,7 +120,8 @@ func (m *message) verifySignature(b *testing.B) func() error {
 	return func() error { _, err := v.VerifyCallback(m.rewind()); return err }
 }
 
-// verifyGoFed has the signature, and a digest check by hand; no rule about coverage, host, date or size.
+// verifyGoFed verifies the signature, and compares the digest in code of its own. It does not check
+// coverage, host, date or size.
 func (m *message) verifyGoFed() error {
 	r := m.rewind()
 	v, err := httpsig.NewVerifier(r)
@@ -126,7 +129,7 @@ func (m *message) verifyGoFed() error {
 		return err
 	}
 	if v.KeyId() != "key-1" {
-		return errors.New("another key")
+		return errors.New("unexpected key ID")
 	}
 	if err := v.Verify(&m.key.PublicKey, httpsig.RSA_SHA256); err != nil {
 		return err
@@ -138,7 +141,7 @@ func (m *message) verifyGoFed() error {
 	sum := sha256.Sum256(body)
 	want := "SHA-256=" + base64.StdEncoding.EncodeToString(sum[:])
 	if subtle.ConstantTimeCompare([]byte(want), []byte(r.Header.Get("Digest"))) != 1 {
-		return errors.New("another body")
+		return errors.New("digest does not match the body")
 	}
 	return nil
 }

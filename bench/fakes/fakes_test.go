@@ -21,19 +21,19 @@ import (
 	"github.com/idverify/idverify-go/sandboxfake"
 )
 
-// fake is a running server with the calls that are compared.
+// fake is a running server and the requests that are compared.
 type fake struct {
 	client *http.Client
-	ping   string               // a URL that answers at once, whatever it answers
-	read   func() *http.Request // of something that is stored, or of a constant
-	create func() *http.Request // nil: it has nothing to create
-	list   func() *http.Request // of pageSize things that are stored; nil: it has none
+	ping   string               // a URL for the first request; any status is accepted
+	read   func() *http.Request // reads a stored or constant resource
+	create func() *http.Request // creates a resource; nil if unsupported
+	list   func() *http.Request // lists pageSize stored resources; nil if unsupported
 	close  func()
 }
 
 const pageSize = 10
 
-// fakes are started by name; httptest is what the others are compared with.
+// fakes lists the fakes. The others are compared with the first one, httptest.
 var fakes = []struct {
 	name  string
 	start func(testing.TB) fake
@@ -45,10 +45,10 @@ var fakes = []struct {
 	{"gofakes3", startGoFakeS3},
 }
 
-// checkBody is a body of the size of a check's.
+// checkBody is a response body of the size of a check.
 var checkBody = []byte(`{"check_id":"` + strings.Repeat("a", 449) + `"}`)
 
-// page is one of the size of a page of checks.
+// page is a response body of the size of a page of checks.
 var page = bytes.Repeat(checkBody, pageSize)
 
 func startHTTPTest(testing.TB) fake {
@@ -113,7 +113,7 @@ func startSandbox(t testing.TB, opts ...sandboxfake.Option) fake {
 	}
 }
 
-// sandboxToken gets a token as the specification has it.
+// sandboxToken fetches a token with the form that the protocol requires.
 func sandboxToken(t testing.TB, srv *sandboxfake.Server) string {
 	var form bytes.Buffer
 	w := multipart.NewWriter(&form)
@@ -126,7 +126,8 @@ func sandboxToken(t testing.TB, srv *sandboxfake.Server) string {
 	return field(t, do(t, srv.HTTPClient(), r), "access_token")
 }
 
-// startMockOIDC reads its discovery document: it has no resources.
+// startMockOIDC returns a fake that reads its discovery document, because mockoidc has no
+// resources.
 func startMockOIDC(t testing.TB) fake {
 	m, err := mockoidc.Run()
 	if err != nil {
@@ -175,7 +176,7 @@ func startGoFakeS3(t testing.TB) fake {
 	}
 }
 
-// BenchmarkStart is from nothing to the first answer, and to the end.
+// BenchmarkStart measures starting a fake, its first response, and closing it.
 func BenchmarkStart(b *testing.B) {
 	run := func(start func(testing.TB) fake) func() {
 		return func() {
@@ -213,7 +214,7 @@ func BenchmarkList(b *testing.B) {
 	}
 }
 
-// compare has a call to a fake and one to httptest take turns, each over a connection that stands.
+// compare alternates requests to a fake and to httptest, each over an open connection.
 func compare(b *testing.B, start func(testing.TB) fake, call func(fake) func() *http.Request) {
 	base, other := fakes[0].start(b), start(b)
 	defer base.close()
@@ -227,7 +228,7 @@ func compare(b *testing.B, start func(testing.TB) fake, call func(fake) func() *
 	alternate(b, one(base), one(other))
 }
 
-// BenchmarkMemory is the live memory of a server that has answered once, and of its client. Fakes and httptest take turns.
+// BenchmarkMemory measures the live memory of a server and its client after one response.
 func BenchmarkMemory(b *testing.B) {
 	for _, f := range fakes[1:] {
 		b.Run(f.name, func(b *testing.B) {
@@ -243,7 +244,7 @@ func BenchmarkMemory(b *testing.B) {
 	}
 }
 
-// memory is that of one of many servers that have answered, in KiB.
+// memory returns the live memory of a server and its client after one response, in KiB.
 func memory(b *testing.B, start func(testing.TB) fake) float64 {
 	const n = 50
 	before := liveMemory()
@@ -267,7 +268,7 @@ func liveMemory() int64 {
 	return int64(m.HeapAlloc + m.StackInuse)
 }
 
-// alternate runs base and other in turns and reports the ratio of their medians.
+// alternate runs base and other in turn and reports the ratio of their medians.
 func alternate(b *testing.B, base, other func()) {
 	b.Helper()
 	var bases, others []time.Duration
@@ -283,7 +284,7 @@ func alternate(b *testing.B, base, other func()) {
 	b.ReportMetric(float64(others[len(others)/2])/float64(bases[len(bases)/2]), "x-httptest")
 }
 
-// request cannot fail: the URLs are the servers' own.
+// request returns a new request. It panics if url is invalid.
 func request(method, url string, body []byte) *http.Request {
 	r, err := http.NewRequest(method, url, bytes.NewReader(body))
 	if err != nil {
@@ -292,7 +293,7 @@ func request(method, url string, body []byte) *http.Request {
 	return r
 }
 
-// do sends r and returns the body of a 2xx answer.
+// do sends r and returns the body of a 2xx response.
 func do(t testing.TB, client *http.Client, r *http.Request) []byte {
 	status, body := send(t, client, r)
 	if status/100 != 2 {
@@ -314,7 +315,7 @@ func send(t testing.TB, client *http.Client, r *http.Request) (int, []byte) {
 	return resp.StatusCode, body
 }
 
-// field is a string in a JSON object.
+// field returns a string of a JSON object.
 func field(t testing.TB, body []byte, name string) string {
 	var fields map[string]any
 	if err := json.Unmarshal(body, &fields); err != nil {
@@ -322,7 +323,7 @@ func field(t testing.TB, body []byte, name string) string {
 	}
 	s, ok := fields[name].(string)
 	if !ok {
-		t.Fatalf("%s has no %s", body, name)
+		t.Fatalf("body = %s, want field %s", body, name)
 	}
 	return s
 }

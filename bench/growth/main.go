@@ -1,4 +1,5 @@
-// Growth draws docs/growth.svg from the lines of BenchmarkGrowth on its standard input: for each call, its cost among 10^2 to 10^6 stored checks over that among a hundred.
+// Growth reads the output of BenchmarkGrowth and writes docs/growth.svg. For each call, the diagram
+// shows its cost with 10^2 to 10^6 stored checks, relative to 100 checks.
 package main
 
 import (
@@ -19,7 +20,7 @@ func main() {
 	}
 }
 
-// point is one result: among stored checks, the call cost ratio times as much.
+// point is the cost ratio of a call with a number of stored checks.
 type point struct{ stored, ratio float64 }
 
 func draw(in io.Reader, out io.Writer) error {
@@ -40,11 +41,11 @@ func draw(in io.Reader, out io.Writer) error {
 		return err
 	}
 	if len(calls) == 0 {
-		return fmt.Errorf("no lines of BenchmarkGrowth on the standard input")
+		return fmt.Errorf("no results of BenchmarkGrowth in the input")
 	}
 
 	fmt.Fprintln(out, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 640 340" font-family="sans-serif" font-size="13">`)
-	fmt.Fprintln(out, `<title>The cost of a call among stored checks, over its cost among a hundred</title><rect width="640" height="340" fill="#fff"/>`)
+	fmt.Fprintln(out, `<title>Cost of a call by number of stored checks, relative to 100 checks</title><rect width="640" height="340" fill="#fff"/>`)
 	for _, ratio := range []float64{0, 0.5, 1, 1.5, 2} {
 		fmt.Fprintf(out, `<path d="M60 %.0fH500" stroke="#ddd"/><text x="50" y="%.0f" text-anchor="end">×%g</text>`+"\n", y(ratio), y(ratio)+4, ratio)
 	}
@@ -82,7 +83,7 @@ func parse(line string) (call string, p point, ok bool) {
 			}
 			call = parts[2]
 			if at := strings.LastIndex(call, "-"); at > 0 && strings.Trim(call[at+1:], "0123456789") == "" {
-				call = call[:at] // the number of processors
+				call = call[:at] // the number of processors is a suffix
 			}
 			p.stored, _ = strconv.ParseFloat(parts[1], 64)
 		case field == "x-100" && i > 0:
@@ -92,6 +93,6 @@ func parse(line string) (call string, p point, ok bool) {
 	return call, p, call != "" && p.stored > 0 && p.ratio > 0
 }
 
-// x and y place a number of checks, on a logarithmic scale, and a ratio.
+// x and y return the coordinates of a number of checks, on a logarithmic scale, and of a ratio.
 func x(stored float64) float64 { return 60 + 110*(math.Log10(stored)-2) }
 func y(ratio float64) float64  { return 290 - 130*min(ratio, 2) }
