@@ -122,7 +122,7 @@ func (s *service) bootstrap() error {
 	if err != nil {
 		return err
 	}
-	p, err := s.seedProject(owner.Credentials.ClientID, &projectParams{Name: new("Sandbox project"), Mode: new(string(modeSandbox))})
+	p, err := s.provisionProject(owner.Credentials.ClientID, &projectParams{Name: new("Sandbox project"), Mode: new(string(modeSandbox))})
 	if err != nil {
 		return err
 	}
@@ -173,10 +173,10 @@ func (s *service) newProject(m *member, chosen settings) *project {
 	return p
 }
 
-// endProject takes a project away with its credentials, their tokens and its checks, which do not expire any more. Callbacks that are on their way arrive.
-func (s *service) endProject(p *project) {
+// removeProject takes a project away with its credentials, their tokens and its checks, which do not expire any more. Callbacks that are on their way arrive.
+func (s *service) removeProject(p *project) {
 	for _, c := range slices.Clone(p.credentials) {
-		s.endCredential(c)
+		s.removeCredential(c)
 	}
 	for _, checks := range p.checks {
 		for _, ck := range checks {
@@ -207,8 +207,8 @@ func (s *service) newSecret(c *credential) string {
 	return secret
 }
 
-// endCredential takes a pair away, and its tokens with it.
-func (s *service) endCredential(c *credential) {
+// removeCredential takes a pair away, and its tokens with it.
+func (s *service) removeCredential(c *credential) {
 	c.deleted = true
 	delete(s.accounts.credentials, c.clientID)
 	list := c.list()

@@ -26,7 +26,7 @@ type check struct {
 	phone, callbackURL, redirectURL, referenceID string
 	period                                       int // minutes
 	status, errorCode                            string
-	match, noSIMChange                           verdict
+	match, noSIMChange                           triState
 	live                                         bool // its project was, when it was created and paid
 	charge                                       money
 	currency                                     string
@@ -213,7 +213,7 @@ func (s *service) openCheck(c *call) (any, error) {
 	ck.opened = s.clock.Now()
 	if ck.version == wire.V01 {
 		s.decideCheck(ck)
-		return &answer{status: http.StatusOK, media: wire.MediaJSON, body: openedView{CheckID: ck.id}}, nil
+		return &response{status: http.StatusOK, media: wire.MediaJSON, body: openedView{CheckID: ck.id}}, nil
 	}
 	view := openedView{CheckID: ck.id}
 	if outcome := s.outcome(ck); outcome.status == wire.StatusError {
@@ -230,10 +230,10 @@ func (s *service) openCheck(c *call) (any, error) {
 		target = ck.project.products[ck.product.name].redirectURL
 	}
 	if target == "" {
-		return &answer{status: http.StatusOK, media: wire.MediaJSON, body: view}, nil
+		return &response{status: http.StatusOK, media: wire.MediaJSON, body: view}, nil
 	}
 	key := s.keys.signingUnder(c.fault)
-	return &answer{status: http.StatusFound, location: func() (string, error) { return s.signedRedirect(c.r.Context(), view, target, key) }}, nil
+	return &response{status: http.StatusFound, location: func() (string, error) { return s.signedRedirect(c.r.Context(), view, target, key) }}, nil
 }
 
 // completeCheck is PATCH /{product}/v0.2/checks/{check_id}: the exchange of the code for the outcome.
@@ -259,8 +259,8 @@ func (s *service) completeCheck(c *call) (any, error) {
 
 // outcome is what the operators say of a check: the sandbox table, or for a live project the function of WithOutcomeFunc.
 func (s *service) outcome(ck *check) rule {
-	if ck.live && s.opts.operator != nil {
-		return s.opts.operator(idverify.Product(ck.product.name), ck.phone).rule()
+	if ck.live && s.opts.outcomeFunc != nil {
+		return s.opts.outcomeFunc(idverify.Product(ck.product.name), ck.phone).rule()
 	}
 	return decide(ck.product.rules, ck.phone)
 }
@@ -276,7 +276,7 @@ func (s *service) finish(ck *check, outcome rule) {
 	ck.errorCode = outcome.errorCode
 	ck.updated = wireTime(s.clock.Now())
 	if !ck.persists() {
-		s.forget(ck)
+		s.removeCheck(ck)
 	}
 	s.queueCallback(ck)
 }
@@ -286,8 +286,8 @@ func (ck *check) persists() bool {
 	return ck.status != wire.StatusExpired && ck.status != wire.StatusError
 }
 
-// forget takes a check out of what can be read and listed.
-func (s *service) forget(ck *check) {
+// removeCheck takes a check out of what can be read and listed.
+func (s *service) removeCheck(ck *check) {
 	delete(s.checks, ck.id)
 	list := ck.project.checks[ck.product.name]
 	if i, ok := slices.BinarySearchFunc(list, ck.seq, func(c *check, seq uint64) int { return cmp.Compare(c.seq, seq) }); ok {

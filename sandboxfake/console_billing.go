@@ -176,7 +176,7 @@ func (s *service) deletePaymentMethod(c *call, m *member) (any, error) {
 		return nil, newProblem(wire.NotFound, "There is no such payment method")
 	}
 	m.workspace.paymentMethods = without(m.workspace.paymentMethods, p)
-	return &answer{status: c.op.Success}, nil
+	return &response{status: c.op.Success}, nil
 }
 
 // topUp is a payment into the account.

@@ -93,8 +93,8 @@ func (s *service) deleteProjectCredentials(c *call, m *member) (any, error) {
 	if found.member != m && !m.role.covers(roleAdmin) {
 		return nil, newProblem(wire.Forbidden, "A viewer may only delete credentials of their own")
 	}
-	s.endCredential(found)
-	return &answer{status: c.op.Success}, nil
+	s.removeCredential(found)
+	return &response{status: c.op.Success}, nil
 }
 
 // ownCredentials refuses a path that leads to another member's pairs: nobody sees the secret of another, and a viewer nothing of them.
@@ -112,7 +112,7 @@ func visibleCredentials(c *call, m *member) ([]*credential, error) {
 			return nil, err
 		}
 	}
-	found, err := m.colleague(c)
+	found, err := m.findMember(c)
 	if err != nil {
 		return nil, err
 	}
@@ -161,8 +161,8 @@ func (s *service) deleteWorkspaceCredentials(c *call, m *member) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.endCredential(found)
-	return &answer{status: c.op.Success}, nil
+	s.removeCredential(found)
+	return &response{status: c.op.Success}, nil
 }
 
 // resetWorkspaceCredentials is POST …/members/{member_id}/credentials/{client_id}/reset: another secret, and the end of the tokens that the old one got.

@@ -38,15 +38,15 @@ func (s *service) listMembers(c *call, m *member) (any, error) {
 
 // getMember is GET …/members/{member_id}.
 func (s *service) getMember(c *call, m *member) (any, error) {
-	found, err := m.colleague(c)
+	found, err := m.findMember(c)
 	if err != nil {
 		return nil, err
 	}
 	return found.view(), nil
 }
 
-// colleague finds the member of the path in m's workspace.
-func (m *member) colleague(c *call) (*member, error) {
+// findMember finds the member of the path in m's workspace.
+func (m *member) findMember(c *call) (*member, error) {
 	i := slices.IndexFunc(m.workspace.members, func(other *member) bool { return other.id == c.ids["member_id"] })
 	if i < 0 {
 		return nil, newProblem(wire.NotFound, "There is no such member")

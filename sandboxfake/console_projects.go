@@ -236,6 +236,6 @@ func (s *service) deleteProject(c *call, m *member) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.endProject(p)
-	return &answer{status: c.op.Success}, nil
+	s.removeProject(p)
+	return &response{status: c.op.Success}, nil
 }

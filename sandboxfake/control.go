@@ -222,14 +222,14 @@ func (s *Server) controlHealth(*http.Request) (any, error) {
 
 // writeControl writes a JSON response, or the problem of err.
 func writeControl(w http.ResponseWriter, body any, err error) {
-	a := &answer{status: http.StatusOK, media: wire.MediaJSON, body: body}
+	resp := &response{status: http.StatusOK, media: wire.MediaJSON, body: body}
 	switch {
 	case err != nil:
-		a = problemAnswer(controlProblem(err))
+		resp = problemResponse(controlProblem(err))
 	case body == nil:
-		a = &answer{status: http.StatusNoContent}
+		resp = &response{status: http.StatusNoContent}
 	}
-	a.write(w)
+	resp.write(w)
 }
 
 // controlProblem returns the problem of an error. The text of an error that is not a problem is

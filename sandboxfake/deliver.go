@@ -85,7 +85,7 @@ func (s *service) queueDelivery(d *delivery) {
 func (s *service) queueAttempt(d *delivery, due time.Time) {
 	d.NextAttempt = due
 	s.markChanged(d)
-	s.clock.Schedule(due, func() { s.attempt(d) })
+	s.clock.Schedule(due, func() { s.startAttempt(d) })
 }
 
 // markChanged numbers a change of d and wakes the callers that wait for one.
@@ -95,8 +95,8 @@ func (s *service) markChanged(d *delivery) {
 	s.signal()
 }
 
-// attempt begins the next try of d, or lets it wait for its turn.
-func (s *service) attempt(d *delivery) {
+// startAttempt begins the next try of d, or lets it wait for its turn.
+func (s *service) startAttempt(d *delivery) {
 	d.NextAttempt = time.Time{}
 	s.markChanged(d)
 	if s.inFlight == maxInFlight {
@@ -105,65 +105,65 @@ func (s *service) attempt(d *delivery) {
 	}
 	s.inFlight++
 	fault := s.takeFault(OperationCallback, d.project, d.project.workspace)
-	try := Attempt{Time: s.clock.Now(), Fault: fault}
+	attempt := Attempt{Time: s.clock.Now(), Fault: fault}
 	n := len(d.Attempts) + 1
 	s.running.Go(func() {
-		began := time.Now()
-		s.deliver(d, &try)
-		s.opts.log.attempt(d, n, try, time.Since(began))
+		started := time.Now()
+		s.deliver(d, &attempt)
+		s.opts.log.attempt(d, n, attempt, time.Since(started))
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if s.ended == nil {
-			s.settle(d, try)
+			s.settle(d, attempt)
 		}
 	})
 }
 
 // settle records how a try went, and queues the next one where the table says so.
-func (s *service) settle(d *delivery, try Attempt) {
+func (s *service) settle(d *delivery, attempt Attempt) {
 	s.inFlight--
-	d.Attempts = append(d.Attempts, try)
+	d.Attempts = append(d.Attempts, attempt)
 	d.Done = true
 	s.markChanged(d)
-	if ruleFor(try.Status).retry && len(d.Attempts) < maxAttempts {
+	if ruleFor(attempt.Status).retry && len(d.Attempts) < maxAttempts {
 		d.Done = false
 		s.queueAttempt(d, s.clock.Now().Add(retryWait(len(d.Attempts))))
 	}
 	if len(s.waiting) > 0 {
 		next := s.waiting[0]
 		s.waiting = slices.Delete(s.waiting, 0, 1)
-		s.attempt(next)
+		s.startAttempt(next)
 	}
 	s.runDue()
 }
 
 // deliver makes one attempt, without the mutex, and stores its result in try.
-func (s *service) deliver(d *delivery, try *Attempt) {
+func (s *service) deliver(d *delivery, attempt *Attempt) {
 	timeout := deliveryTimeout
-	if try.Fault != nil && try.Fault.Latency > 0 {
-		latency := min(try.Fault.Latency, timeout)
+	if attempt.Fault != nil && attempt.Fault.Latency > 0 {
+		latency := min(attempt.Fault.Latency, timeout)
 		wait(s.ctx, latency)
 		timeout -= latency
 	}
-	request, err := s.signedCallback(d, try.Fault)
+	request, err := s.signedCallback(d, attempt.Fault)
 	if err != nil {
-		try.Result, try.Error = ResultUnreachable, "the callback could not be made"
+		attempt.Result, attempt.Error = ResultUnreachable, "the callback could not be made"
 		return
 	}
-	try.Header = request.Header
+	attempt.Header = request.Header
 	// The timeout begins here: waiting for a date is not the receiver's time.
 	ctx, cancel := context.WithTimeout(s.ctx, timeout)
 	defer cancel()
 	request = request.WithContext(ctx)
-	status, err := s.send(request, try.Fault)
+	status, err := s.send(request, attempt.Fault)
 	switch {
 	case err == nil:
-		try.Status = status
-		try.Result = ruleFor(status).result
+		attempt.Status = status
+		attempt.Result = ruleFor(status).result
 	case isTimeout(err):
-		try.Result, try.Error = ResultTimedOut, fmt.Sprintf("no answer in %v", deliveryTimeout)
+		attempt.Result, attempt.Error = ResultTimedOut, fmt.Sprintf("no answer in %v", deliveryTimeout)
 	default:
-		try.Result, try.Error = ResultUnreachable, "the connection failed or broke: "+rootCause(err)
+		attempt.Result, attempt.Error = ResultUnreachable, "the connection failed or broke: "+rootCause(err)
 	}
 }
 

@@ -77,17 +77,17 @@ func (s *Server) AwaitDelivery(ctx context.Context, match func(Delivery) bool) (
 	svc := s.lock()
 	defer svc.mu.Unlock()
 	var found Delivery
-	asked := uint64(0)
+	seen := uint64(0)
 	err := svc.await(ctx, func() bool {
 		for d := range svc.deliveries.all {
-			if d.revision <= asked {
+			if d.revision <= seen {
 				continue
 			}
 			if found = d.copy(); match(found) {
 				return true
 			}
 		}
-		asked = svc.revision
+		seen = svc.revision
 		return false
 	})
 	if err != nil {

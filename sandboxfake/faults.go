@@ -113,7 +113,7 @@ func (f Fault) check(frozen bool) error {
 func (s *service) takeFault(operation string, p *project, w *workspace) *Fault {
 	var fault *Fault
 	for _, i := range s.injections {
-		if !i.match.fits(operation, p, w) {
+		if !i.match.matches(operation, p, w) {
 			continue
 		}
 		if i.next >= len(i.faults) {
@@ -129,7 +129,7 @@ func (s *service) takeFault(operation string, p *project, w *workspace) *Fault {
 	return fault
 }
 
-func (m Match) fits(operation string, p *project, w *workspace) bool {
+func (m Match) matches(operation string, p *project, w *workspace) bool {
 	switch {
 	case m.Operation == "" && operation == OperationCallback, m.Operation != "" && m.Operation != operation:
 		return false
@@ -139,8 +139,8 @@ func (m Match) fits(operation string, p *project, w *workspace) bool {
 	return true
 }
 
-// holdUp keeps a call waiting for its fault's latency, with the mutex free. A caller who gives up, or Close, ends the wait; Reset ends the call, which is of neither state.
-func (s *service) holdUp(c *call) {
+// delay keeps a call waiting for its fault's latency, with the mutex free. A caller who gives up, or Close, ends the wait; Reset ends the call, which is of neither state.
+func (s *service) delay(c *call) {
 	ctx, cancel := context.WithCancel(c.r.Context())
 	defer cancel()
 	defer context.AfterFunc(s.ctx, cancel)()
@@ -163,18 +163,18 @@ func wait(ctx context.Context, d time.Duration) {
 	}
 }
 
-// answer is what a fault with a status says in place of the operation op, to a caller with a rate limit.
-func (f *Fault) answer(op wire.Operation, now time.Time, limit int) *answer {
-	a := &answer{status: f.Status, header: make(http.Header)}
+// response is what a fault with a status says in place of the operation op, to a caller with a rate limit.
+func (f *Fault) response(op wire.Operation, now time.Time, limit int) *response {
+	resp := &response{status: f.Status, header: make(http.Header)}
 	if f.RetryAfter > 0 {
-		a.header.Set("Retry-After", wholeSeconds(f.RetryAfter))
+		resp.header.Set("Retry-After", wholeSeconds(f.RetryAfter))
 		if f.Status == http.StatusTooManyRequests {
-			(&rateLimit{limit: max(limit, 1), reset: now.Add(f.RetryAfter)}).set(a.header)
+			(&rateLimit{limit: max(limit, 1), reset: now.Add(f.RetryAfter)}).set(resp.header)
 		}
 	}
 	switch {
 	case f.Body != "":
-		a.raw, a.media = []byte(f.Body), http.DetectContentType([]byte(f.Body))
+		resp.raw, resp.media = []byte(f.Body), http.DetectContentType([]byte(f.Body))
 	case op.Product() == wire.Token.Product() && f.Status < 500:
 		code := f.Fragment
 		switch {
@@ -184,11 +184,11 @@ func (f *Fault) answer(op wire.Operation, now time.Time, limit int) *answer {
 		default:
 			code = wire.InvalidRequest
 		}
-		a.body, a.media = tokenErrorView{code, "injected"}, wire.MediaJSON
+		resp.body, resp.media = tokenErrorView{code, "injected"}, wire.MediaJSON
 	default:
-		a.body, a.media = statusProblem(f.Status, f.Fragment), wire.MediaProblem
+		resp.body, resp.media = statusProblem(f.Status, f.Fragment), wire.MediaProblem
 	}
-	return a
+	return resp
 }
 
 // statusProblem is the problem of an injected status, which the service itself may never answer.
@@ -207,22 +207,22 @@ func statusProblem(status int, fragment string) *problem {
 }
 
 // write sends an answer as the fault, which may be nil, leaves it.
-func (f *Fault) write(w http.ResponseWriter, a *answer) {
+func (f *Fault) write(w http.ResponseWriter, resp *response) {
 	switch {
 	case f == nil:
-		a.write(w)
+		resp.write(w)
 	case f.Drop:
 		panic(http.ErrAbortHandler) // net/http's own way to cut a connection
 	case f.Truncate:
-		body := a.marshal()
-		a.writeHeader(w, len(body))
+		body := resp.marshal()
+		resp.writeHeader(w, len(body))
 		w.Write(body[:len(body)/2])
 		http.NewResponseController(w).Flush()
 		panic(http.ErrAbortHandler)
 	case f.Body != "" && f.Status == 0:
-		a.body, a.raw = nil, []byte(f.Body)
-		a.write(w)
+		resp.body, resp.raw = nil, []byte(f.Body)
+		resp.write(w)
 	default:
-		a.write(w)
+		resp.write(w)
 	}
 }

@@ -23,7 +23,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 		s.control.ServeHTTP(w, r)
 		return
 	}
-	began := time.Now()
+	started := time.Now()
 	header := w.Header()
 	header.Set("Access-Control-Allow-Origin", "*")
 	header.Set("Date", s.Now().Format(http.TimeFormat))
@@ -35,29 +35,29 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	c := &call{r: r}
 	c.body, c.bodyErr = readBody(r.Body)
-	a := s.answer(c)
+	resp := s.respond(c)
 	header.Set(wire.RequestIDHeader, c.id)
 	c.rate.set(header)
-	if a.location != nil {
-		if target, err := a.location(); err != nil {
-			a = problemAnswer(err)
+	if resp.location != nil {
+		if target, err := resp.location(); err != nil {
+			resp = problemResponse(err)
 		} else {
 			header.Set("Location", target)
 		}
 	}
-	s.opts.log.call(c, a.status, time.Since(began))
-	c.fault.write(w, a)
+	s.opts.log.call(c, resp.status, time.Since(started))
+	c.fault.write(w, resp)
 }
 
-// answer performs a call on the current service, in one critical section.
-func (s *Server) answer(c *call) *answer {
+// respond performs a call on the current service, in one critical section.
+func (s *Server) respond(c *call) *response {
 	svc := s.lock()
 	defer svc.mu.Unlock()
-	return svc.answer(c)
+	return svc.respond(c)
 }
 
 // handler answers one operation. It runs with the server's mutex held, so what it changes and what follows from it are seen together or not at all.
-// It returns the body, a whole *answer, or a *problem.
+// It returns the body, a whole *response, or a *problem.
 type handler func(*service, *call) (any, error)
 
 // call is one request on its way through the server.
@@ -76,8 +76,8 @@ type call struct {
 	rate       *rateLimit // what WithRateLimit leaves the caller; nil without
 }
 
-// answer is what goes back.
-type answer struct {
+// response is what goes back.
+type response struct {
 	status int
 	header http.Header
 	media  string
@@ -101,50 +101,50 @@ func readBody(r io.Reader) ([]byte, error) {
 	return body, err
 }
 
-// answer performs a call and adds it to the journal. The mutex is held, but for the wait of a latency fault.
-func (s *service) answer(c *call) *answer {
+// respond performs a call and adds it to the journal. The mutex is held, but for the wait of a latency fault.
+func (s *service) respond(c *call) *response {
 	s.runDue()
-	a := s.handle(c)
-	s.journalRequest(c, a)
+	resp := s.handle(c)
+	s.journalRequest(c, resp)
 	s.runDue()
-	return a
+	return resp
 }
 
 // handle admits the call and has its operation's handler, or the fault that is meant for it, answer.
-func (s *service) handle(c *call) *answer {
+func (s *service) handle(c *call) *response {
 	if err := s.admit(c); err != nil {
-		return problemAnswer(err)
+		return problemResponse(err)
 	}
 	if err := s.limitRate(c); err != nil {
-		return problemAnswer(err)
+		return problemResponse(err)
 	}
 	p, w := s.owner(c)
 	if c.fault = s.takeFault(c.op.Name, p, w); c.fault != nil && c.fault.Latency > 0 {
-		s.holdUp(c)
+		s.delay(c)
 		// The wait may outlast the token.
 		if err := s.admit(c); err != nil {
-			return problemAnswer(err)
+			return problemResponse(err)
 		}
 	}
 	if c.fault != nil && c.fault.Status != 0 {
-		return c.fault.answer(c.op, s.clock.Now(), s.opts.rateLimit)
+		return c.fault.response(c.op, s.clock.Now(), s.opts.rateLimit)
 	}
 	body, err := c.handle(s, c)
 	if err != nil {
-		return problemAnswer(err)
+		return problemResponse(err)
 	}
-	if a, ok := body.(*answer); ok {
-		return a
+	if resp, ok := body.(*response); ok {
+		return resp
 	}
-	return &answer{status: c.op.Success, media: wire.MediaHAL, body: body}
+	return &response{status: c.op.Success, media: wire.MediaHAL, body: body}
 }
 
-func problemAnswer(err error) *answer {
+func problemResponse(err error) *response {
 	p, ok := err.(*problem)
 	if !ok {
 		p = statusProblem(http.StatusInternalServerError, "")
 	}
-	return &answer{status: p.Status, header: p.header, media: wire.MediaProblem, body: p}
+	return &response{status: p.Status, header: p.header, media: wire.MediaProblem, body: p}
 }
 
 // admit finds the call's operation and its token, and refuses in the contract's order: 401, 404 (no such route), 405, 403.
@@ -243,31 +243,31 @@ func badJSON(err error) string {
 }
 
 // marshal is the answer's body as it goes over the wire.
-func (a *answer) marshal() []byte {
-	if a.body == nil {
-		return a.raw
+func (r *response) marshal() []byte {
+	if r.body == nil {
+		return r.raw
 	}
 	// The views hold nothing that JSON cannot show.
-	b, _ := json.Marshal(a.body)
+	b, _ := json.Marshal(r.body)
 	return b
 }
 
-func (a *answer) write(w http.ResponseWriter) {
-	body := a.marshal()
-	a.writeHeader(w, len(body))
+func (r *response) write(w http.ResponseWriter) {
+	body := r.marshal()
+	r.writeHeader(w, len(body))
 	w.Write(body)
 }
 
-func (a *answer) writeHeader(w http.ResponseWriter, length int) {
+func (r *response) writeHeader(w http.ResponseWriter, length int) {
 	header := w.Header()
-	maps.Copy(header, a.header)
-	if a.media != "" {
-		header.Set("Content-Type", a.media)
+	maps.Copy(header, r.header)
+	if r.media != "" {
+		header.Set("Content-Type", r.media)
 	}
-	if a.status != http.StatusNoContent {
+	if r.status != http.StatusNoContent {
 		header.Set("Content-Length", strconv.Itoa(length))
 	}
-	w.WriteHeader(a.status)
+	w.WriteHeader(r.status)
 }
 
 // formatTime writes a time as the wire has it.

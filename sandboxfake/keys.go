@@ -151,7 +151,7 @@ func (s *service) keySet(*call) (any, error) {
 			Algorithm: "RS256",
 		})
 	}
-	return &answer{
+	return &response{
 		status: http.StatusOK,
 		media:  wire.MediaJSON,
 		header: http.Header{"Cache-Control": {"public, max-age=" + strconv.Itoa(int(keySetMaxAge.Seconds()))}},

@@ -99,19 +99,19 @@ type tokenErrorView struct {
 	Description string `json:"error_description"`
 }
 
-func tokenError(status int, code, description string) *answer {
-	a := &answer{status: status, media: wire.MediaJSON, body: tokenErrorView{code, description}}
+func tokenError(status int, code, description string) *response {
+	resp := &response{status: status, media: wire.MediaJSON, body: tokenErrorView{code, description}}
 	if status == http.StatusUnauthorized {
-		a.header = http.Header{"Www-Authenticate": {`Basic realm="token"`}}
+		resp.header = http.Header{"Www-Authenticate": {`Basic realm="token"`}}
 	}
-	return a
+	return resp
 }
 
 // issueToken is POST /oauth2/v1/token.
 func (s *service) issueTokenFor(c *call) (any, error) {
-	form, refused := s.tokenForm(c)
-	if refused != nil {
-		return refused, nil
+	form, failure := s.tokenForm(c)
+	if failure != nil {
+		return failure, nil
 	}
 	switch {
 	case !form.Has("grant_type"):
@@ -131,7 +131,7 @@ func (s *service) issueTokenFor(c *call) (any, error) {
 		}
 	}
 	t := s.issueToken(c.credential, scopes)
-	return &answer{
+	return &response{
 		status: c.op.Success,
 		media:  wire.MediaJSON,
 		header: http.Header{"Cache-Control": {"no-store"}},
@@ -141,9 +141,9 @@ func (s *service) issueTokenFor(c *call) (any, error) {
 
 // revokeToken is POST /oauth2/v1/revoke (RFC 7009): the answer does not tell whether there was such a token.
 func (s *service) revokeToken(c *call) (any, error) {
-	form, refused := s.tokenForm(c)
-	if refused != nil {
-		return refused, nil
+	form, failure := s.tokenForm(c)
+	if failure != nil {
+		return failure, nil
 	}
 	if form.Get("token") == "" {
 		return tokenError(400, wire.InvalidRequest, "token is missing"), nil
@@ -151,11 +151,11 @@ func (s *service) revokeToken(c *call) (any, error) {
 	if t := s.tokens.byText[form.Get("token")]; t != nil && t.credential == c.credential {
 		t.revoked = true
 	}
-	return &answer{status: c.op.Success}, nil
+	return &response{status: c.op.Success}, nil
 }
 
 // tokenForm authenticates a call of the token endpoints by Basic and reads its form, or returns the refusal.
-func (s *service) tokenForm(c *call) (url.Values, *answer) {
+func (s *service) tokenForm(c *call) (url.Values, *response) {
 	clientID, secret, _ := c.r.BasicAuth()
 	if c.credential = s.accounts.authenticate(clientID, secret); c.credential == nil {
 		return nil, tokenError(401, wire.InvalidClient, "the service does not know these credentials")

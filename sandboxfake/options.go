@@ -31,7 +31,7 @@ type options struct {
 	journalLimit   int
 	rateLimit      int              // calls an hour; 0: any number
 	prices         map[string]money // by product
-	operator       func(idverify.Product, string) Outcome
+	outcomeFunc    func(idverify.Product, string) Outcome
 	callerIP       netip.Addr // the zero Addr: the connection's
 	freshKeys      bool
 	control        bool
@@ -203,11 +203,11 @@ func WithFreshKeys() Option {
 	}
 }
 
-// WithOutcomeFunc has operator decide the checks of live projects, in place of the mobile networks. By default they end as in sandbox.
+// WithOutcomeFunc has outcome decide the checks of live projects, in place of the mobile networks. By default they end as in sandbox.
 // It is called in the middle of an answer and must not call the server.
-func WithOutcomeFunc(operator func(product idverify.Product, phoneNumber string) Outcome) Option {
+func WithOutcomeFunc(outcome func(product idverify.Product, phoneNumber string) Outcome) Option {
 	return func(o *options) error {
-		o.operator = operator
+		o.outcomeFunc = outcome
 		return nil
 	}
 }

@@ -52,15 +52,15 @@ func ReachabilityOutcome(addr netip.Addr) (status int, fragment string) {
 type rule struct {
 	suffixes           string
 	status             string
-	match, noSIMChange verdict
+	match, noSIMChange triState
 	errorCode          string
 }
 
-// verdict is yes, no, or not applicable.
-type verdict int8
+// triState is yes, no, or not applicable.
+type triState int8
 
 const (
-	notApplicable verdict = iota
+	notApplicable triState = iota
 	yes
 	no
 )
@@ -115,10 +115,10 @@ func (r rule) outcome() Outcome {
 
 // rule is the row that an operator's outcome stands for.
 func (o Outcome) rule() rule {
-	return rule{status: string(o.Status), match: verdictOf(o.Match), noSIMChange: verdictOf(o.NoSIMChange), errorCode: o.ErrorCode}
+	return rule{status: string(o.Status), match: triStateOf(o.Match), noSIMChange: triStateOf(o.NoSIMChange), errorCode: o.ErrorCode}
 }
 
-func verdictOf(b *bool) verdict {
+func triStateOf(b *bool) triState {
 	switch {
 	case b == nil:
 		return notApplicable
@@ -128,10 +128,10 @@ func verdictOf(b *bool) verdict {
 	return no
 }
 
-// value returns the verdict as a boolean, and false for ok if it is not applicable.
-func (v verdict) value() (b, ok bool) { return v == yes, v != notApplicable }
+// value returns the state as a boolean, and false for ok if it is not applicable.
+func (v triState) value() (b, ok bool) { return v == yes, v != notApplicable }
 
-func (v verdict) bool() *bool {
+func (v triState) bool() *bool {
 	if v == notApplicable {
 		return nil
 	}

@@ -63,7 +63,7 @@ func (a *Account) NewProject(params idverify.ProjectParams) *Project {
 
 // Console returns a console of the account, over the server's HTTP client and its clock. Options come after these and may replace them.
 func (a *Account) Console(opts ...idverify.Option) *idverify.Console {
-	console, err := idverify.NewConsole(a.server.url, a.Credentials, a.server.preset(opts)...)
+	console, err := idverify.NewConsole(a.server.url, a.Credentials, a.server.withDefaults(opts)...)
 	a.server.must(err)
 	return console
 }
@@ -75,13 +75,13 @@ func (s *Server) Console(opts ...idverify.Option) *idverify.Console {
 
 // Client returns a client of the project, over the server's HTTP client and its clock. Options come after these and may replace them.
 func (p *Project) Client(opts ...idverify.Option) *idverify.Client {
-	client, err := idverify.NewClient(p.server.url, p.Credentials, p.server.preset(opts)...)
+	client, err := idverify.NewClient(p.server.url, p.Credentials, p.server.withDefaults(opts)...)
 	p.server.must(err)
 	return client
 }
 
-// preset puts the server's HTTP client and clock in front of the caller's options.
-func (s *Server) preset(opts []idverify.Option) []idverify.Option {
+// withDefaults puts the server's HTTP client and clock in front of the caller's options.
+func (s *Server) withDefaults(opts []idverify.Option) []idverify.Option {
 	return append([]idverify.Option{idverify.WithHTTPClient(s.HTTPClient()), idverify.WithClock(s.Now)}, opts...)
 }
 
@@ -112,14 +112,14 @@ var errEndedAccount = errors.New("new project: the account's credentials are gon
 func (s *Server) projectFor(clientID string, params idverify.ProjectParams) *Project {
 	svc := s.lock()
 	defer svc.mu.Unlock()
-	p, err := svc.seedProject(clientID, seedParams(params))
+	p, err := svc.provisionProject(clientID, provisionParams(params))
 	s.must(err)
 	p.server = s
 	return p
 }
 
-// seedProject is createProject without the wire.
-func (s *service) seedProject(clientID string, params *projectParams) (*Project, error) {
+// provisionProject is createProject without the wire.
+func (s *service) provisionProject(clientID string, params *projectParams) (*Project, error) {
 	c := s.accounts.credentials[clientID]
 	switch {
 	case c == nil || c.project != nil:
@@ -135,8 +135,8 @@ func (s *service) seedProject(clientID string, params *projectParams) (*Project,
 	return &Project{ProjectID: p.id, Credentials: credentials}, nil
 }
 
-// seedParams is what a client would send.
-func seedParams(p idverify.ProjectParams) *projectParams {
+// provisionParams is what a client would send.
+func provisionParams(p idverify.ProjectParams) *projectParams {
 	given := func(text string) *string {
 		if text == "" {
 			return nil

@@ -24,7 +24,7 @@ type requestLog struct {
 }
 
 // call writes the line of a call that was answered with status.
-func (l *requestLog) call(c *call, status int, took time.Duration) {
+func (l *requestLog) call(c *call, status int, elapsed time.Duration) {
 	if l == nil {
 		return
 	}
@@ -35,15 +35,15 @@ func (l *requestLog) call(c *call, status int, took time.Duration) {
 	if c.fault != nil {
 		result = "by an injected fault"
 	}
-	l.line(c.r.Method, plainPath(c.r.URL.EscapedPath()), operation, status, result, took)
+	l.line(c.r.Method, plainPath(c.r.URL.EscapedPath()), operation, status, result, elapsed)
 }
 
 // attempt writes the line of the n-th try of a delivery.
-func (l *requestLog) attempt(d *delivery, n int, try Attempt, took time.Duration) {
+func (l *requestLog) attempt(d *delivery, n int, attempt Attempt, elapsed time.Duration) {
 	if l == nil {
 		return
 	}
-	l.line("→", fmt.Sprintf("callback %s", d.CheckID), fmt.Sprintf("%s %s, try %d", d.Product, d.Status, n), try.Status, string(try.Result), took)
+	l.line("→", fmt.Sprintf("callback %s", d.CheckID), fmt.Sprintf("%s %s, try %d", d.Product, d.Status, n), attempt.Status, string(attempt.Result), elapsed)
 }
 
 func (l *requestLog) line(method, path, operation string, status int, result string, d time.Duration) {

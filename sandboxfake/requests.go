@@ -60,7 +60,7 @@ func (s *Server) DroppedRequests() int {
 }
 
 // journalRequest adds a request to the journal after its response was determined.
-func (s *service) journalRequest(c *call, a *answer) {
+func (s *service) journalRequest(c *call, resp *response) {
 	entry := &Request{
 		Time:      s.clock.Now(),
 		Operation: c.op.Name,
@@ -68,7 +68,7 @@ func (s *service) journalRequest(c *call, a *answer) {
 		Path:      c.r.RequestURI,
 		Header:    c.r.Header,
 		Body:      maskBody(c.op, c.body),
-		Status:    a.status,
+		Status:    resp.status,
 		Fault:     c.fault,
 	}
 	// The request is over: nothing else reads its header.

@@ -28,8 +28,8 @@ type Server struct {
 	http         *httptest.Server
 	control      http.Handler // of WithControlPlane; nil without
 	keySource    *keySource
-	life         sync.Mutex // held by Reset and Close until everything they ended has ended
-	resets       uint64     // how many there were; life guards it
+	lifecycle    sync.Mutex // held by Reset and Close until everything they ended has ended
+	resets       uint64     // how many there were; lifecycle guards it
 
 	// service is replaced by Reset, while the mutex of the old one is held. See lock.
 	service atomic.Pointer[service]
@@ -142,8 +142,8 @@ func advertised(addr string, got net.Addr) string {
 // Close stops the server: callbacks under way are cancelled, waiters get [ErrClosed], connections end. It returns when no goroutine of the server is left; closing again does nothing.
 // Like httptest.Server's, it waits for handlers that are still at work, also those of [Server.Handle]; the contexts of their requests end. Do not call it from a handler. The error is always nil.
 func (s *Server) Close() error {
-	s.life.Lock()
-	defer s.life.Unlock()
+	s.lifecycle.Lock()
+	defer s.lifecycle.Unlock()
 	svc := s.lock()
 	if svc.ended != nil {
 		svc.mu.Unlock()
@@ -167,8 +167,8 @@ func (s *Server) Reset() { s.reset(nil) }
 
 // reset is Reset with a seed, or with the one that the options choose.
 func (s *Server) reset(seed *uint64) {
-	s.life.Lock()
-	defer s.life.Unlock()
+	s.lifecycle.Lock()
+	defer s.lifecycle.Unlock()
 	s.resets++
 	switch {
 	case seed != nil:
@@ -227,7 +227,7 @@ func (s *Server) ConsoleCredentials() idverify.Credentials {
 
 // Client returns a client of the server's own project, over its HTTP client and its clock. Options come after these and may replace them; one that NewClient refuses fails the test.
 func (s *Server) Client(opts ...idverify.Option) *idverify.Client {
-	client, err := idverify.NewClient(s.url, s.Credentials(), s.preset(opts)...)
+	client, err := idverify.NewClient(s.url, s.Credentials(), s.withDefaults(opts)...)
 	s.must(err)
 	return client
 }
