@@ -8,28 +8,28 @@ import (
 	"github.com/idverify/idverify-go/signature"
 )
 
-// afterSuspend returns the reading of time.Now after a machine slept from t on. Linux stops the
-// monotonic clock meanwhile. Only the wall clock of t is changed, which package time offers no
-// function for.
+// afterSuspend returns the reading of time.Now on a machine that was suspended at t. It advances
+// only the wall clock, because Linux stops the monotonic clock during a suspend. Package time has
+// no function for this.
 func afterSuspend(tb testing.TB, t time.Time, slept time.Duration) time.Time {
 	tb.Helper()
 	woken := t
-	// The first word of a reading with a monotonic clock holds seconds in bits 30 to 62.
+	// With a monotonic clock, bits 30 to 62 of the first word of a time.Time contain the seconds.
 	*(*uint64)(unsafe.Pointer(&woken)) += uint64(slept/time.Second) << 30
 	if woken.Sub(t) != 0 || woken.Round(0).Sub(t.Round(0)) != slept {
-		tb.Fatal("the layout of time.Time has changed: adapt this helper")
+		tb.Fatal("the layout of time.Time has changed: adapt afterSuspend")
 	}
 	return woken
 }
 
-// TestJWKS_ExpiryByBothClocks moves the wall clock and the monotonic clock apart. A key set that is
-// expired by either one must be fetched again, or a revoked key still verifies.
+// TestJWKS_ExpiryByBothClocks makes the wall clock and the monotonic clock differ. A key set that
+// is expired by either clock must be fetched again, or a revoked key remains in use.
 func TestJWKS_ExpiryByBothClocks(t *testing.T) {
 	t.Parallel()
 	const maxAge = 5 * time.Minute
 	for _, tt := range []struct {
 		name      string
-		read      func(tb testing.TB, fetched time.Time) time.Time // the clock, once the key has been revoked
+		read      func(tb testing.TB, fetched time.Time) time.Time // the clock after the key is revoked
 		refetched bool
 	}{
 		{"suspended for 72 h", func(tb testing.TB, fetched time.Time) time.Time {
@@ -76,7 +76,7 @@ func TestJWKS_ExpiryByBothClocks(t *testing.T) {
 	}
 }
 
-// TestJWKS_MaxStaleByBothClocks is the same for a key set that cannot be fetched again.
+// TestJWKS_MaxStaleByBothClocks does the same with a key set that cannot be fetched again.
 func TestJWKS_MaxStaleByBothClocks(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

@@ -19,15 +19,15 @@ import (
 	"github.com/idverify/idverify-go/signature"
 )
 
-// These are set in the process that TestJWKS_DefaultClient starts: environment variables for
-// certificates and proxies are read once per process, and http.DefaultTransport belongs to all
-// tests of one.
+// Environment variables of the process that TestJWKS_DefaultClient starts. It needs its own
+// process, because certificates and proxies are read once per process, and all tests share
+// http.DefaultTransport.
 const (
 	childURL      = "IDVERIFY_TEST_KEY_SET_URL"
 	childReplaced = "IDVERIFY_TEST_REPLACED_TRANSPORT"
 )
 
-// TestJWKS_DefaultClient fetches key sets without an HTTPClient, in a process of its own.
+// TestJWKS_DefaultClient fetches key sets without an HTTPClient, in a separate process.
 func TestJWKS_DefaultClient(t *testing.T) {
 	t.Parallel()
 	if url := os.Getenv(childURL); url != "" {
@@ -41,7 +41,7 @@ func TestJWKS_DefaultClient(t *testing.T) {
 		name   string
 		http2  bool
 		env    string
-		header int // bytes of response headers
+		header int // size of the response headers
 		want   string
 	}{
 		{"HTTP/1.1", false, "", 0, "found HTTP/1.1"},
@@ -99,18 +99,18 @@ func TestJWKS_DefaultClient(t *testing.T) {
 				t.Fatal(err)
 			}
 
-			<-closed // while the child still runs: the next fetch is minutes away, so no connection may be kept
+			<-closed // before the process ends: the client must not keep the connection
 			stdin.Close()
 			err = child.Wait()
 
 			if got := strings.ReplaceAll(output.String(), "found", "found "+protocol); err != nil || !strings.Contains(got, tt.want) {
-				t.Errorf("child: %v, output %q, want %q", err, got, tt.want)
+				t.Errorf("child error = %v, output = %q, want %q", err, got, tt.want)
 			}
 		})
 	}
 }
 
-// fetchInChild prints the result of a key lookup and waits for the end of its input.
+// fetchInChild prints the result of a key lookup and waits until standard input is closed.
 func fetchInChild(t *testing.T, url string) {
 	original := http.DefaultTransport.(*http.Transport)
 	if os.Getenv(childReplaced) != "" {
@@ -129,12 +129,12 @@ func fetchInChild(t *testing.T, url string) {
 		fmt.Println("found")
 	}
 	if original.MaxResponseHeaderBytes != 0 {
-		t.Error("http.DefaultTransport was changed")
+		t.Error("http.DefaultTransport was modified")
 	}
 	io.Copy(io.Discard, os.Stdin)
 }
 
-// connectTo is a proxy that connects every CONNECT request to one address.
+// connectTo returns a proxy that connects every CONNECT request to the given address.
 func connectTo(address string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodConnect {

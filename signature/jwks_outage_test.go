@@ -17,14 +17,15 @@ import (
 	"github.com/idverify/idverify-go/signature"
 )
 
-// TestJWKS_UsesOldKeysInOutage asks repeatedly, so that the pauses between fetches have calls, too.
+// TestJWKS_UsesOldKeysInOutage repeats each lookup, so that some occur in the pauses between
+// fetches.
 func TestJWKS_UsesOldKeysInOutage(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		maxStale, usable time.Duration
 	}{
-		"default":     {0, 24 * time.Hour},
-		"as the user": {time.Hour, time.Hour},
+		"default": {0, 24 * time.Hour},
+		"option":  {time.Hour, time.Hour},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -48,7 +49,7 @@ func TestJWKS_UsesOldKeysInOutage(t *testing.T) {
 	}
 }
 
-// TestJWKS_SecondOutageStartsOver checks the pauses of a second outage.
+// TestJWKS_SecondOutageStartsOver checks that the pauses of a second outage start at 1 s.
 func TestJWKS_SecondOutageStartsOver(t *testing.T) {
 	t.Parallel()
 	log := new(logRecorder)
@@ -70,18 +71,18 @@ func TestJWKS_SecondOutageStartsOver(t *testing.T) {
 	s.wantError(t, j, "a", signature.ErrKeySource)
 
 	if s.fetches() != failed+1 {
-		t.Errorf("%d fetches a second after the first failure, want one more than %d", s.fetches(), failed)
+		t.Errorf("%d fetches 1 s after the first failure, want one more than %d", s.fetches(), failed)
 	}
 	var failures []any
 	for _, r := range log.at(slog.LevelError) {
 		failures = append(failures, r.Attrs["failures"])
 	}
 	if got := fmt.Sprint(failures); got != "[1 2 3 1 2]" {
-		t.Errorf("failures in the log: %s, want [1 2 3 1 2]", got)
+		t.Errorf("logged failures = %s, want [1 2 3 1 2]", got)
 	}
 }
 
-// TestJWKS_AgeShortensLifetime checks sets from a cache, which are older than the request for them.
+// TestJWKS_AgeShortensLifetime checks responses from a cache, which have an Age header.
 func TestJWKS_AgeShortensLifetime(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -90,7 +91,7 @@ func TestJWKS_AgeShortensLifetime(t *testing.T) {
 	}{
 		{"249", 351 * time.Second},
 		{"540", time.Minute},
-		{"541", time.Minute}, // the shortest
+		{"541", time.Minute}, // minLifetime
 		{"99999999999", time.Minute},
 		{"0", 10 * time.Minute},
 		{"-1", 10 * time.Minute},
@@ -110,7 +111,7 @@ func TestJWKS_AgeShortensLifetime(t *testing.T) {
 	}
 }
 
-// TestJWKS_ErrorTexts checks that the error contains the cause, and no name or address.
+// TestJWKS_ErrorTexts checks that the error contains the cause, and no host name or address.
 func TestJWKS_ErrorTexts(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -137,7 +138,7 @@ func TestJWKS_ErrorTexts(t *testing.T) {
 				t.Errorf("error = %v, want %q", err, want)
 			}
 			if strings.Contains(err.Error(), "internal") || strings.Contains(err.Error(), "10.0") {
-				t.Errorf("the error contains an address: %v", err)
+				t.Errorf("error = %v contains an address", err)
 			}
 		})
 	}
@@ -158,7 +159,7 @@ func TestJWKS_ErrorTexts(t *testing.T) {
 	}
 }
 
-// closeRecorder is a response body.
+// closeRecorder is a response body that records Close.
 type closeRecorder struct {
 	io.Reader
 	closed *atomic.Bool
@@ -188,7 +189,7 @@ func TestJWKS_RequestAndResponse(t *testing.T) {
 		_, err = j.PublicKey(t.Context(), "a")
 
 		if (err == nil) != (status == 200) {
-			t.Errorf("status %d: error = %v", status, err)
+			t.Errorf("status %d: error = %v, want one unless the status is 200", status, err)
 		}
 		if !closed.Load() {
 			t.Errorf("status %d: the response body is not closed: connections leak", status)
@@ -199,8 +200,8 @@ func TestJWKS_RequestAndResponse(t *testing.T) {
 	}
 }
 
-// TestJWKS_KeyFetchedMeanwhile makes another call fetch the set between the two times that a call
-// reads it.
+// TestJWKS_KeyFetchedMeanwhile makes another lookup fetch the set between the two reads of a
+// lookup.
 func TestJWKS_KeyFetchedMeanwhile(t *testing.T) {
 	t.Parallel()
 	s := newKeyServer(t, jwk("a", "service-1"))
@@ -223,6 +224,6 @@ func TestJWKS_KeyFetchedMeanwhile(t *testing.T) {
 	s.want(t, j, "a", "service-1")
 
 	if s.fetches() != 2 {
-		t.Errorf("%d fetches, want 2: the set was fetched a moment ago", s.fetches())
+		t.Errorf("%d fetches, want 2: the set is fresh", s.fetches())
 	}
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/idverify/idverify-go/signature"
 )
 
-// faultyHandler is a slog.Handler that fails as the test says.
+// faultyHandler is a slog.Handler that calls fail for each record.
 type faultyHandler struct {
 	slog.Handler
 	fail func()
@@ -27,8 +27,8 @@ func (h faultyHandler) Enabled(context.Context, slog.Level) bool { return true }
 
 func (h faultyHandler) Handle(context.Context, slog.Record) error { h.fail(); return nil }
 
-// TestJWKS_SurvivesFaultsOfTheCaller makes the caller's transport, clock or logger panic, or end the
-// goroutine of the fetch.
+// TestJWKS_SurvivesFaultsOfTheCaller makes the caller's transport, clock or logger panic or call
+// runtime.Goexit.
 func TestJWKS_SurvivesFaultsOfTheCaller(t *testing.T) {
 	t.Parallel()
 	const secret = "https://user:secret@10.0.0.7/"
@@ -48,7 +48,7 @@ func TestJWKS_SurvivesFaultsOfTheCaller(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					broken, fetching := true, false
 					transport := roundTrip(func(r *http.Request) (*http.Response, error) {
-						time.Sleep(time.Millisecond) // until all callers wait
+						time.Sleep(time.Millisecond) // until all callers are waiting
 						if broken && place == "transport" {
 							fault.fail()
 						}
@@ -92,12 +92,12 @@ func TestJWKS_SurvivesFaultsOfTheCaller(t *testing.T) {
 					synctest.Wait()
 
 					if len(results) != callers {
-						t.Fatalf("%d of %d callers still wait", callers-len(results), callers)
+						t.Fatalf("%d of %d callers are still waiting", callers-len(results), callers)
 					}
 					for range callers {
 						err := <-results
 						if !errors.Is(err, signature.ErrKeySource) || strings.Contains(err.Error(), "secret") {
-							t.Errorf("error = %v, want ErrKeySource and nothing of the panic's value", err)
+							t.Errorf("error = %v, want ErrKeySource without the panic's value", err)
 						}
 						if place != "logger" && !strings.Contains(err.Error(), fault.text) {
 							t.Errorf("error = %v, want the cause %q", err, fault.text)
@@ -108,10 +108,10 @@ func TestJWKS_SurvivesFaultsOfTheCaller(t *testing.T) {
 					}
 					broken = false
 					if place == "logger" {
-						time.Sleep(time.Second) // that fetch failed, so there is a pause
+						time.Sleep(time.Second) // the failed fetch is followed by a pause
 					}
 					if _, err := j.PublicKey(t.Context(), "a"); err != nil {
-						t.Errorf("next call: %v", err)
+						t.Errorf("next call: error = %v, want none", err)
 					}
 				})
 			})
@@ -119,8 +119,7 @@ func TestJWKS_SurvivesFaultsOfTheCaller(t *testing.T) {
 	}
 }
 
-// TestJWKS_PausesAfterRepeatedFaults makes the transport panic each time: not every message may
-// start a fetch.
+// TestJWKS_PausesAfterRepeatedFaults makes every fetch panic. Only the first two lookups may fetch.
 func TestJWKS_PausesAfterRepeatedFaults(t *testing.T) {
 	t.Parallel()
 	fetches := 0
@@ -137,12 +136,12 @@ func TestJWKS_PausesAfterRepeatedFaults(t *testing.T) {
 	}
 
 	if fetches != 2 {
-		t.Errorf("%d fetches, want 2: the first, and one more at once", fetches)
+		t.Errorf("%d fetches, want 2: the first one, and one without a pause", fetches)
 	}
 }
 
-// TestJWKS_ClockPanicsInCall makes the clock panic on the goroutine of a call. The call panics, as
-// with any function that is passed to it, but the next one must not wait for a lock.
+// TestJWKS_ClockPanicsInCall makes the clock panic on the caller's goroutine. The call panics, but
+// must not keep the lock.
 func TestJWKS_ClockPanicsInCall(t *testing.T) {
 	t.Parallel()
 	for reads := 1; ; reads++ {
@@ -163,7 +162,7 @@ func TestJWKS_ClockPanicsInCall(t *testing.T) {
 		s.want(t, j, "a", "service-1")
 		s.advance(time.Hour)
 		s.respond(respondWith(503, "", ""))
-		s.wantError(t, j, "c", signature.ErrKeySource) // from here on nothing is fetched, so all reads are those of calls
+		s.wantError(t, j, "c", signature.ErrKeySource) // starts a pause, so that only calls read the clock
 		armed = true
 
 		panicked := func() (panicked bool) {
@@ -176,7 +175,7 @@ func TestJWKS_ClockPanicsInCall(t *testing.T) {
 
 		if !panicked {
 			if reads < 3 {
-				t.Errorf("the clock was read %d times, so the test covers too little", reads-1)
+				t.Errorf("the clock was read %d times, want at least 2", reads-1)
 			}
 			return
 		}

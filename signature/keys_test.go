@@ -12,8 +12,8 @@ import (
 	"github.com/idverify/idverify-go/signature"
 )
 
-// TestVerifier_KeyStrength uses keys that did not sign the message: a key that is strong enough is
-// used and gives ErrSignature.
+// TestVerifier_KeyStrength uses keys that did not sign the message. A key that is strong enough is
+// used and fails with ErrSignature.
 func TestVerifier_KeyStrength(t *testing.T) {
 	t.Parallel()
 	modulus := func(bits int) *big.Int {
@@ -52,16 +52,16 @@ func TestVerifier_KeyStrength(t *testing.T) {
 	}
 }
 
-// TestVerifier_ErrorOfKeySource makes a key source return errors of this package that mean something
-// else elsewhere. None of them may reject the message permanently, except ErrUnknownKey.
+// TestVerifier_ErrorOfKeySource makes a key source return errors of this package. Only
+// ErrUnknownKey may reject the message permanently.
 func TestVerifier_ErrorOfKeySource(t *testing.T) {
 	t.Parallel()
 	for _, reason := range []error{signature.ErrSignature, signature.ErrReplay, signature.ErrMalformed, signature.ErrReplayStore, signature.ErrTooLate, signature.ErrKeySource} {
 		for name, cause := range map[string]error{
-			"reason":       reason,
-			"error":        &signature.Error{Operation: "callback", Reason: reason},
-			"wrapped":      fmt.Errorf("vault: %w", &signature.Error{Operation: "callback", Reason: reason}),
-			"wrapped here": fmt.Errorf("vault: %w", reason),
+			"reason":         reason,
+			"error":          &signature.Error{Operation: "callback", Reason: reason},
+			"wrapped":        fmt.Errorf("vault: %w", &signature.Error{Operation: "callback", Reason: reason}),
+			"wrapped reason": fmt.Errorf("vault: %w", reason),
 		} {
 			source := keyFunc(func(context.Context, string) (*rsa.PublicKey, error) { return nil, cause })
 
@@ -69,7 +69,7 @@ func TestVerifier_ErrorOfKeySource(t *testing.T) {
 
 			e, ok := errors.AsType[*signature.Error](err)
 			if !ok || !e.Retryable() || e.Reason != signature.ErrKeySource || e.Operation != "callback" {
-				t.Errorf("%s %q: error = %v, want ErrKeySource: the callback would be lost", name, reason, err)
+				t.Errorf("%s %q: error = %v, want ErrKeySource: after a 400 the callback is lost", name, reason, err)
 			}
 		}
 	}

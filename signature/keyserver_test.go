@@ -19,15 +19,15 @@ import (
 	"github.com/idverify/idverify-go/signature"
 )
 
-// keyServer publishes a key set over TLS, and keeps the clock of those who read it.
+// keyServer publishes a key set over TLS, and provides the clock of its JWKS.
 type keyServer struct {
 	srv          *httptest.Server
 	cacheControl string // set before the first fetch
 	closed       atomic.Bool
 
-	mu      sync.Mutex // guards all below
+	mu      sync.Mutex // guards the fields below
 	keys    []string
-	handler http.HandlerFunc // answers in place of the key set, if not nil
+	handler http.HandlerFunc // responds instead of the key set, if not nil
 	count   int
 	now     time.Time
 }
@@ -91,7 +91,7 @@ func (s *keyServer) want(tb testing.TB, j *signature.JWKS, keyID, name string) {
 	tb.Helper()
 	key, err := j.PublicKey(tb.Context(), keyID)
 	if err != nil || !key.Equal(&keys()[name].PublicKey) {
-		tb.Errorf("key %q: got %v, %v; want that of %s", keyID, key != nil, err, name)
+		tb.Errorf("key %q: found %v, error = %v; want that of %s", keyID, key != nil, err, name)
 	}
 }
 
@@ -99,13 +99,13 @@ func (s *keyServer) wantError(tb testing.TB, j *signature.JWKS, keyID string, wa
 	tb.Helper()
 	key, err := j.PublicKey(tb.Context(), keyID)
 	if key != nil || !errors.Is(err, want) {
-		tb.Errorf("key %q: got %v, %v; want %v", keyID, key != nil, err, want)
+		tb.Errorf("key %q: found %v, error = %v; want %v", keyID, key != nil, err, want)
 	}
 	return err
 }
 
-// wantRefetchAfter checks that the set with key "a" is fetched, and again when it is that old, not
-// before.
+// wantRefetchAfter checks that the set with key "a" is fetched for the first lookup, and again at
+// the given age.
 func (s *keyServer) wantRefetchAfter(tb testing.TB, j *signature.JWKS, age time.Duration) {
 	tb.Helper()
 	s.want(tb, j, "a", "service-1")
@@ -115,11 +115,11 @@ func (s *keyServer) wantRefetchAfter(tb testing.TB, j *signature.JWKS, age time.
 	s.advance(time.Nanosecond)
 	s.want(tb, j, "a", "service-1")
 	if before != 1 || s.fetches() != 2 {
-		tb.Errorf("%d fetches until the set was %v old, %d after; want 1 and 2", before, age, s.fetches())
+		tb.Errorf("%d fetches before the age of %v, %d after; want 1 and 2", before, age, s.fetches())
 	}
 }
 
-// jwk is a public key in JSON, as the specification shows one.
+// jwk returns a public key as a JSON Web Key.
 func jwk(kid, name string) string {
 	n := base64.RawURLEncoding.EncodeToString(keys()[name].N.Bytes())
 	return fmt.Sprintf(`{"kty":"RSA","e":"AQAB","use":"sig","kid":%q,"alg":"RS256","n":%q}`, kid, n)
@@ -127,13 +127,14 @@ func jwk(kid, name string) string {
 
 func keySet(keys ...string) string { return `{"keys":[` + strings.Join(keys, ",") + `]}` }
 
-// roundTrip is a transport of a test that needs no socket, for bubbles.
+// roundTrip implements http.RoundTripper without sockets, which synctest bubbles require.
 type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// TestNobodyWaitsForAFetchDuringAnOutage has a key set that hangs once it was fetched: the first to notice waits for it, the others do not.
-func TestNobodyWaitsForAFetchDuringAnOutage(t *testing.T) {
+// TestJWKS_DoesNotWaitInOutage lets all fetches except the first hang. Only the first lookup after
+// that waits.
+func TestJWKS_DoesNotWaitInOutage(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var fetches int
@@ -161,23 +162,23 @@ func TestNobodyWaitsForAFetchDuringAnOutage(t *testing.T) {
 			asked := time.Now()
 
 			if _, err := j.PublicKey(t.Context(), "a"); err != nil {
-				t.Errorf("step %d: %v", i, err)
+				t.Errorf("step %d: error = %v, want none", i, err)
 			}
 
 			if got := time.Since(asked); got != step.want {
 				t.Errorf("step %d: waited %v, want %v", i, got, step.want)
 			}
 		}
-		time.Sleep(3 * time.Second) // until the last fetch has given up
+		time.Sleep(3 * time.Second) // until the last fetch has timed out
 		synctest.Wait()
 		if fetches != 4 {
-			t.Errorf("%d fetches, want 4: one good, one waited for, two behind the callers' backs", fetches)
+			t.Errorf("%d fetches, want 4: one successful, one with a waiting caller, two in the background", fetches)
 		}
 	})
 }
 
-// TestAFetchThatHangsEndsAfterThreeSeconds runs in a bubble, which also ends only once no goroutine is left behind.
-func TestAFetchThatHangsEndsAfterThreeSeconds(t *testing.T) {
+// TestJWKS_FetchTimeout runs in a bubble, which also detects leaked goroutines.
+func TestJWKS_FetchTimeout(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		hanging := roundTrip(func(r *http.Request) (*http.Response, error) {
@@ -198,10 +199,10 @@ func TestAFetchThatHangsEndsAfterThreeSeconds(t *testing.T) {
 		stayedFor := time.Since(began)
 
 		if !errors.Is(left, context.DeadlineExceeded) || leftAfter != 2*time.Second {
-			t.Errorf("who had 2 s got %v after %v", left, leftAfter)
+			t.Errorf("caller with a 2 s deadline: error = %v after %v, want DeadlineExceeded after 2 s", left, leftAfter)
 		}
 		if !errors.Is(stayed, signature.ErrKeySource) || stayedFor != 3*time.Second || !strings.Contains(stayed.Error(), "no response within 3 s") {
-			t.Errorf("who had all day got %v after %v; the service waits 10 s for its answer", stayed, stayedFor)
+			t.Errorf("caller without deadline: error = %v after %v, want a fetch timeout after 3 s", stayed, stayedFor)
 		}
 	})
 }

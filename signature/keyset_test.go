@@ -7,11 +7,11 @@ import (
 	"github.com/idverify/idverify-go/signature"
 )
 
-// withMembers returns a JSON Web Key with more members in front of its own.
+// withMembers returns a JSON Web Key with members prepended.
 func withMembers(jwk, members string) string { return strings.Replace(jwk, "{", "{"+members+",", 1) }
 
-// TestJWKS_IgnoresExposedKeys publishes a good public key along with a twin that has private parts.
-// Whoever reads the set can sign with such a key.
+// TestJWKS_IgnoresExposedKeys publishes a valid public key together with a key that has the same
+// kid and private parts. Anyone who reads the set can sign with such a key.
 func TestJWKS_IgnoresExposedKeys(t *testing.T) {
 	t.Parallel()
 	good := jwk("a", "service-1")
@@ -57,14 +57,14 @@ func TestJWKS_IgnoresExposedKeysOfSecondMember(t *testing.T) {
 			keys, _ := signature.ParseKeySet([]byte(body))
 
 			if keys["a"] != nil {
-				t.Error("a key whose private parts are published can verify")
+				t.Error("key with published private parts is used")
 			}
 		})
 	}
 }
 
-// TestJWKS_IgnoresExposedModulus publishes the private parts of a key under another kid: anyone can
-// sign with the public key, too.
+// TestJWKS_IgnoresExposedModulus publishes the private parts of a key under another kid. Anyone can
+// sign with them.
 func TestJWKS_IgnoresExposedModulus(t *testing.T) {
 	t.Parallel()
 	padded := func(key string) string { return strings.Replace(key, `"n":"`, `"n":"AAAA`, 1) } // leading zeros
@@ -87,8 +87,8 @@ func TestJWKS_IgnoresExposedModulus(t *testing.T) {
 	}
 }
 
-// TestJWKS_UnusableTwin publishes a second key of the same kid that can never verify, without
-// private parts. Only one key can be meant.
+// TestJWKS_UnusableTwin publishes a second key with the same kid that is unusable and has no
+// private parts. The usable key is unambiguous.
 func TestJWKS_UnusableTwin(t *testing.T) {
 	t.Parallel()
 	for name, twin := range map[string]string{
@@ -134,8 +134,7 @@ func TestJWKS_RejectsTextAfterKeySet(t *testing.T) {
 	s.want(t, s.jwks(t, signature.JWKSOptions{}), "a", "service-1")
 }
 
-// TestJWKS_SizeLimits checks sets at their limits and one beyond. jwx takes much memory for small
-// values.
+// TestJWKS_SizeLimits checks sets at and above the limits. jwx needs much memory for small values.
 func TestJWKS_SizeLimits(t *testing.T) {
 	t.Parallel()
 	const values = 4096
@@ -146,12 +145,12 @@ func TestJWKS_SizeLimits(t *testing.T) {
 	for _, tt := range []struct {
 		name, body, err string
 	}{
-		{"as many values as allowed", padded(`"x":[` + strings.Repeat("1,", values-used-2) + "1]"), ""},
-		{"a value more", padded(`"x":[` + strings.Repeat("1,", values-used-1) + "1]"), "more than 4,096 values"},
+		{"4,096 values", padded(`"x":[` + strings.Repeat("1,", values-used-2) + "1]"), ""},
+		{"4,097 values", padded(`"x":[` + strings.Repeat("1,", values-used-1) + "1]"), "more than 4,096 values"},
 		{"too many nested lists", padded(`"x":` + strings.Repeat("[", values) + strings.Repeat("]", values)), "more than 4,096 values"},
 		{"too many nested objects", padded(`"x":` + strings.Repeat(`{"x":`, values) + "1" + strings.Repeat("}", values)), "more than 4,096 values"},
 		{"1 MiB", plain + strings.Repeat(" ", 1<<20-len(plain)), ""},
-		{"1 MiB and a byte", plain + strings.Repeat(" ", 1<<20-len(plain)+1), "larger than 1 MiB"},
+		{"1 MiB and 1 byte", plain + strings.Repeat(" ", 1<<20-len(plain)+1), "larger than 1 MiB"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -170,7 +169,7 @@ func TestJWKS_SizeLimits(t *testing.T) {
 	}
 }
 
-// TestJWKS_Exponents checks the largest exponents. jwx truncates those of more than four bytes.
+// TestJWKS_Exponents checks small and large exponents. jwx truncates those above four bytes.
 func TestJWKS_Exponents(t *testing.T) {
 	t.Parallel()
 	withExponent := func(e string) string { return strings.Replace(jwk("a", "service-1"), "AQAB", e, 1) }

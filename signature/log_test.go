@@ -19,7 +19,7 @@ import (
 	"github.com/idverify/idverify-go/signature"
 )
 
-// logRecorder is a slog.Handler that keeps the records.
+// logRecorder is a slog.Handler that stores all records.
 type logRecorder struct {
 	mu      sync.Mutex // guards records
 	records []logRecord
@@ -47,7 +47,7 @@ func (l *logRecorder) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// at returns the records of a level.
+// at returns the records with the given level.
 func (l *logRecorder) at(level slog.Level) []logRecord {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -60,19 +60,19 @@ func (l *logRecorder) at(level slog.Level) []logRecord {
 	return records
 }
 
-// TestVerifier_ForgedMessagesLogWarnings sends messages with invented key IDs. The alert that
-// docs/security.md recommends is on level error.
+// TestVerifier_ForgedMessagesLogWarnings sends messages with invented key IDs. They must not
+// trigger the alert that docs/security.md recommends, which is on level error.
 func TestVerifier_ForgedMessagesLogWarnings(t *testing.T) {
 	t.Parallel()
 	const forged = 100
 	for _, tt := range []struct {
 		name      string
-		prepare   func(*testing.T, *keyServer, *signature.JWKS) // nil before the first fetch
+		prepare   func(*testing.T, *keyServer, *signature.JWKS) // if nil, there is no key set yet
 		opts      signature.JWKSOptions
-		failures  int // failed fetches, each of which is logged at level error
+		failures  int // failed fetches, logged at level error
 		responses map[int]int
 	}{
-		// The first two cause a fetch: that of the first set, and the one for an unknown key.
+		// The first two messages cause a fetch: of the first set, and for an unknown key.
 		{"available", nil, signature.JWKSOptions{}, 0, map[int]int{400: 2, 503: forged - 2}},
 		{"outage with a fresh set", func(t *testing.T, s *keyServer, j *signature.JWKS) {
 			s.want(t, j, keyID, "service-1")
@@ -113,7 +113,7 @@ func TestVerifier_ForgedMessagesLogWarnings(t *testing.T) {
 				}
 
 				if records := messages.at(slog.LevelError); len(records) > 0 {
-					t.Errorf("%d forged messages made %d records at level error, want none: anyone can trigger the alert\n%v", forged, len(records), records[0])
+					t.Errorf("%d forged messages caused %d records at level error, want none: anyone could trigger the alert\n%v", forged, len(records), records[0])
 				}
 				if records := messages.at(slog.LevelWarn); len(records) != forged {
 					t.Errorf("%d records at level warn, want %d", len(records), forged)
@@ -129,7 +129,7 @@ func TestVerifier_ForgedMessagesLogWarnings(t *testing.T) {
 	}
 }
 
-// handlerOf returns the handler of v for messages of that kind.
+// handlerOf returns the handler of v for messages of the given kind.
 func handlerOf(v *signature.Verifier, kind messageKind, next http.Handler) http.Handler {
 	if kind.name == "redirect" {
 		return v.RedirectHandler(next)
@@ -137,7 +137,7 @@ func handlerOf(v *signature.Verifier, kind messageKind, next http.Handler) http.
 	return v.CallbackHandler(next)
 }
 
-// logCase is a message that is not verified, and how that is logged.
+// logCase is a message that is not verified, with the expected record.
 type logCase struct {
 	name   string
 	keys   signature.KeySource
@@ -195,23 +195,23 @@ func logCases(t *testing.T) []logCase {
 		}
 	}
 	return []logCase{
-		// What any sender can cause.
+		// Anyone can cause these.
 		{"malformed", nil, nil, func(r *http.Request) *http.Request { r.Header.Del("Authorization"); return r }, slog.LevelWarn, "Authorization", 400},
 		{"unknown key", signature.StaticKeys{}, nil, nil, slog.LevelWarn, "no usable key with this ID", 400},
 		{"forged", signature.StaticKeys{keyID: &keys()["unpublished"].PublicKey}, nil, nil, slog.LevelWarn, "does not verify", 400},
 		{"cached key set", cached.jwks(t, signature.JWKSOptions{}), nil, nil, slog.LevelWarn, "cache", 503},
-		{"sender left during the key lookup", waitingKeys, nil, canceled, slog.LevelWarn, "context canceled", 503},
-		{"sender left during the fetch", hanging, nil, canceled, slog.LevelWarn, "context canceled", 503},
-		{"deadline of the receiver during the fetch", hanging, nil, expired, slog.LevelWarn, "deadline exceeded", 503},
+		{"canceled during key lookup", waitingKeys, nil, canceled, slog.LevelWarn, "context canceled", 503},
+		{"canceled during fetch", hanging, nil, canceled, slog.LevelWarn, "context canceled", 503},
+		{"deadline exceeded during fetch", hanging, nil, expired, slog.LevelWarn, "deadline exceeded", 503},
 		{"connection lost", nil, nil, body(iotest.ErrReader(io.ErrUnexpectedEOF)), slog.LevelWarn, "could not be read", 503},
 		{"body emptied", nil, nil, unknownLength(""), slog.LevelWarn, "middleware in front of the verifier has read it", 503},
 		{"body truncated", nil, nil, unknownLength("{"), slog.LevelWarn, "digest does not match", 400},
-		{"sender left during the claim", nil, leftStore, canceled, slog.LevelWarn, "context canceled", 503},
+		{"canceled during claim", nil, leftStore, canceled, slog.LevelWarn, "context canceled", 503},
 
 		// Outages and mistakes of the receiver.
 		{"key source down", failingKeys, nil, nil, slog.LevelError, "connection refused", 503},
-		{"deadline of the receiver during the key lookup", waitingKeys, nil, expired, slog.LevelError, "deadline exceeded", 503},
-		{"key source without result", keyFunc(func(context.Context, string) (*rsa.PublicKey, error) { return nil, nil }), nil, nil, slog.LevelError, "neither a key nor an error", 503},
+		{"deadline exceeded during key lookup", waitingKeys, nil, expired, slog.LevelError, "deadline exceeded", 503},
+		{"no key and no error", keyFunc(func(context.Context, string) (*rsa.PublicKey, error) { return nil, nil }), nil, nil, slog.LevelError, "neither a key nor an error", 503},
 		{"key set down", down.jwks(t, signature.JWKSOptions{}), nil, nil, slog.LevelError, "500", 503},
 		{"replay store down", nil, failingStore, nil, slog.LevelError, "connection refused", 503},
 		{"replay store full", nil, full, nil, slog.LevelError, "full", 503},
@@ -240,23 +240,23 @@ func TestVerifier_LogLevels(t *testing.T) {
 			v.CallbackHandler(http.NotFoundHandler()).ServeHTTP(response, r)
 
 			if response.Code != tt.status {
-				t.Errorf("response %d, want %d", response.Code, tt.status)
+				t.Errorf("response = %d, want %d", response.Code, tt.status)
 			}
 			if retry := response.Header().Get("Retry-After"); tt.status == 503 && retry != "10" {
-				t.Errorf("Retry-After %q, want 10 s, the service's first wait", retry)
+				t.Errorf("Retry-After = %q, want 10, the delay of the service's first retry", retry)
 			}
 			if len(log.records) != 1 {
-				t.Fatalf("records %v, want one", log.records)
+				t.Fatalf("records = %v, want one", log.records)
 			}
 			got := log.records[0]
 			if got.Level != tt.level || got.Message != "signature: message not verified" || !strings.Contains(fmt.Sprint(got.Attrs["error"]), tt.text) {
-				t.Errorf("record %v, want level %v and an error with %q", got, tt.level, tt.text)
+				t.Errorf("record = %v, want level %v and an error with %q", got, tt.level, tt.text)
 			}
 		})
 	}
 }
 
-// TestJWKS_LogsIgnoredKeys publishes keys that are not used, although they are strong enough.
+// TestJWKS_LogsIgnoredKeys publishes keys that are ignored although they are strong enough.
 func TestJWKS_LogsIgnoredKeys(t *testing.T) {
 	t.Parallel()
 	private := func(kid string) string {
@@ -266,7 +266,7 @@ func TestJWKS_LogsIgnoredKeys(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		keys []string
-		want string // attributes of the record; empty if there is none
+		want string // attributes of the record; empty for no record
 	}{
 		{"all used", []string{jwk("b", "service-2"), jwk("weak", "weak"), jwk("weak", "weak")}, ""},
 		{"private parts", []string{private("b"), private("c")}, "map[duplicate:0 private_parts:2]"},
@@ -290,17 +290,17 @@ func TestJWKS_LogsIgnoredKeys(t *testing.T) {
 			if len(log.records) > 0 {
 				got = fmt.Sprint(log.records[0].Attrs)
 				if r := log.records[0]; r.Level != slog.LevelError || r.Message != "signature: keys of the key set ignored" {
-					t.Errorf("record %v, want ignored keys at level error", r)
+					t.Errorf("record = %v, want ignored keys at level error", r)
 				}
 			}
 			if len(log.records) > 1 || got != tt.want {
-				t.Errorf("records %v, want one with %q", log.records, tt.want)
+				t.Errorf("records = %v, want one with %q", log.records, tt.want)
 			}
 		})
 	}
 }
 
-// TestJWKS_LogsEachFailedFetchOnce checks the records of an outage with many messages.
+// TestJWKS_LogsEachFailedFetchOnce makes many lookups during an outage.
 func TestJWKS_LogsEachFailedFetchOnce(t *testing.T) {
 	t.Parallel()
 	log := new(logRecorder)
@@ -308,7 +308,7 @@ func TestJWKS_LogsEachFailedFetchOnce(t *testing.T) {
 	j := s.jwks(t, signature.JWKSOptions{Logger: slog.New(log), MaxStale: 10 * time.Minute})
 	s.want(t, j, "a", "service-1")
 	if len(log.records) > 0 {
-		t.Fatalf("records of a successful fetch: %v", log.records)
+		t.Fatalf("records of a successful fetch: %v, want none", log.records)
 	}
 	s.respond(respondWith(503, "", ""))
 	s.advance(10 * time.Minute)

@@ -14,7 +14,7 @@ import (
 	"github.com/idverify/idverify-go/signature"
 )
 
-// bubbleStart is the time at which the clock of every synctest bubble starts.
+// bubbleStart is the initial time of every synctest bubble.
 var bubbleStart = time.Date(2000, time.January, 1, 0, 0, 0, 0, time.UTC)
 
 // messageKind signs and verifies messages of one kind, callbacks or redirects.
@@ -30,7 +30,7 @@ var messageKinds = []messageKind{
 	{"redirect", newRedirect, (*wire).signRedirect, (*signature.Verifier).VerifyRedirect},
 }
 
-// signedAt returns a message with that date.
+// signedAt returns a signed message with the given date.
 func (k messageKind) signedAt(date time.Time) *wire {
 	w := k.make()
 	w.set("Date", date.Format(http.TimeFormat))
@@ -38,14 +38,14 @@ func (k messageKind) signedAt(date time.Time) *wire {
 	return w
 }
 
-// TestVerifier_ClaimOutlivesDate sends a copy of a message whose date is still valid on the clock
-// of the verifier that receives the copy. That clock differs from the one that claimed the
-// original, because it belongs to another replica or because it was set.
+// TestVerifier_ClaimOutlivesDate sends a copy of a message while its date is valid by the clock of
+// the verifier. That clock differs from the one at the time of the original: it belongs to another
+// replica, or it was set.
 func TestVerifier_ClaimOutlivesDate(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name             string
-		original, copied time.Duration // how far the clock is ahead of the service's
+		original, copied time.Duration // how far the clock is ahead of the service's clock
 		after            time.Duration
 	}{
 		{"second replica 4 s behind", 4 * time.Second, 0, 3800 * time.Millisecond},
@@ -55,7 +55,7 @@ func TestVerifier_ClaimOutlivesDate(t *testing.T) {
 		{"same clock at the edge", 0, 0, 5 * time.Second},
 	} {
 		for _, kind := range messageKinds {
-			w := kind.signedAt(bubbleStart) // outside the bubble: FIPS mode cannot sign in one
+			w := kind.signedAt(bubbleStart) // outside the bubble, because FIPS mode cannot sign in one
 			t.Run(kind.name+", "+tt.name, func(t *testing.T) {
 				t.Parallel()
 				synctest.Test(t, func(t *testing.T) {
@@ -81,8 +81,8 @@ func TestVerifier_ClaimOutlivesDate(t *testing.T) {
 	}
 }
 
-// TestVerifier_ReplayUnderSecondKeyID resends a message under another ID of the same key. The key
-// ID is not signed, so anyone can change it.
+// TestVerifier_ReplayUnderSecondKeyID resends a message with another ID of the same key. The key ID
+// is not signed, so anyone can change it.
 func TestVerifier_ReplayUnderSecondKeyID(t *testing.T) {
 	t.Parallel()
 	key := &keys()["service-1"].PublicKey
@@ -93,13 +93,13 @@ func TestVerifier_ReplayUnderSecondKeyID(t *testing.T) {
 			v := verifierFor(t, source, signature.VerifierOptions{Replay: signature.NewMemoryReplayStore(0)}, host)
 			copied := kind.make()
 			copied.keyID = "other"
-			kind.sign(copied) // PKCS #1 v1.5 signatures are deterministic, so this differs in the key ID alone
+			kind.sign(copied) // PKCS #1 v1.5 signatures are deterministic, so only the key ID differs
 
 			_, first := kind.verify(v, kind.signedAt(now).request(t))
 			_, second := kind.verify(v, copied.request(t))
 
 			if first != nil || !errors.Is(second, signature.ErrReplay) {
-				t.Errorf("first error = %v, error of the copy = %v; want nil and ErrReplay", first, second)
+				t.Errorf("original: error = %v, copy: error = %v; want nil and ErrReplay", first, second)
 			}
 		})
 	}
@@ -137,12 +137,12 @@ func TestVerifier_ChecksDateAfterBody(t *testing.T) {
 
 			if tt.want == nil {
 				if !passed {
-					t.Errorf("response %d, want the callback handled: its date is valid", response.Code)
+					t.Errorf("response = %d, want the callback handled", response.Code)
 				}
 				return
 			}
 			if passed || response.Code != http.StatusServiceUnavailable {
-				t.Errorf("handled: %v, response %d; want 503, so that the service sends it again", passed, response.Code)
+				t.Errorf("handled: %v, response = %d; want 503, so that the service retries", passed, response.Code)
 			}
 			clock = now
 			r = signedCallback().request(t)
@@ -154,7 +154,7 @@ func TestVerifier_ChecksDateAfterBody(t *testing.T) {
 	}
 }
 
-// TestVerifier_ChecksDateAfterKeyLookup delays the key.
+// TestVerifier_ChecksDateAfterKeyLookup delays the key lookup.
 func TestVerifier_ChecksDateAfterKeyLookup(t *testing.T) {
 	t.Parallel()
 	for _, kind := range messageKinds {
@@ -178,7 +178,7 @@ func TestVerifier_ChecksDateAfterKeyLookup(t *testing.T) {
 				t.Errorf("error = %v, want the age of the date", err)
 			}
 			if store.Claims() != 0 {
-				t.Error("the message was claimed, so a copy would be accepted")
+				t.Error("the message was claimed, want no claim")
 			}
 		})
 	}

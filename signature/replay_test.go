@@ -15,7 +15,7 @@ import (
 	"github.com/idverify/idverify-go/signature"
 )
 
-func TestOfFiftyCopiesOfOneMessageExactlyOneIsAccepted(t *testing.T) {
+func TestVerifier_AcceptsOneOfManyCopies(t *testing.T) {
 	t.Parallel()
 	v := newVerifier(t, signature.VerifierOptions{Replay: signature.NewMemoryReplayStore(0)})
 	w := signedCallback()
@@ -36,18 +36,18 @@ func TestOfFiftyCopiesOfOneMessageExactlyOneIsAccepted(t *testing.T) {
 	wg.Wait()
 
 	if accepted.Load() != 1 || replayed.Load() != 49 {
-		t.Errorf("%d accepted, %d refused as replays; want 1 and 49", accepted.Load(), replayed.Load())
+		t.Errorf("%d accepted, %d rejected with ErrReplay; want 1 and 49", accepted.Load(), replayed.Load())
 	}
 }
 
-// TestACopyInAnotherSpellingIsAReplay changes what is not covered: the headers around the signature.
-func TestACopyInAnotherSpellingIsAReplay(t *testing.T) {
+// TestVerifier_RejectsModifiedCopies changes parts of a copy that the signature does not cover.
+func TestVerifier_RejectsModifiedCopies(t *testing.T) {
 	t.Parallel()
 	for name, respell := range map[string]func(*wire){
-		"the parameters turned round": reverseParameters,
-		"another parameter":           auth("Signature ", `Signature x="1",`),
-		"another header":              add("X-Request-Id", "2"),
-		"the absolute form":           toTarget("https://" + host + target),
+		"parameters reordered": reverseParameters,
+		"additional parameter": auth("Signature ", `Signature x="1",`),
+		"additional header":    add("X-Request-Id", "2"),
+		"absolute target":      toTarget("https://" + host + target),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -61,13 +61,13 @@ func TestACopyInAnotherSpellingIsAReplay(t *testing.T) {
 			_, err := v.VerifyCallback(w.request(t))
 
 			if !errors.Is(err, signature.ErrReplay) {
-				t.Errorf("got %v, want ErrReplay", err)
+				t.Errorf("error = %v, want ErrReplay", err)
 			}
 		})
 	}
 }
 
-func TestOnlyAGoodMessageTakesRoomInTheReplayStore(t *testing.T) {
+func TestVerifier_ClaimsOnlyValidMessages(t *testing.T) {
 	t.Parallel()
 	store := signature.NewMemoryReplayStore(0)
 	v := newVerifier(t, signature.VerifierOptions{Replay: store})
@@ -79,14 +79,14 @@ func TestOnlyAGoodMessageTakesRoomInTheReplayStore(t *testing.T) {
 	_, good := v.VerifyCallback(signedCallback().request(t))
 
 	if !errors.Is(bad, signature.ErrDigest) || before != 0 {
-		t.Errorf("a changed copy: %v, %d claims; want ErrDigest and none: it must not use the original up", bad, before)
+		t.Errorf("changed copy: error = %v, %d claims; want ErrDigest and none", bad, before)
 	}
 	if good != nil {
-		t.Errorf("the original behind a changed copy: %v", good)
+		t.Errorf("original after a changed copy: error = %v, want none", good)
 	}
 }
 
-func TestARetryOfTheServiceIsNoReplay(t *testing.T) {
+func TestVerifier_AcceptsRetry(t *testing.T) {
 	t.Parallel()
 	later := now
 	store := signature.NewMemoryReplayStore(0)
@@ -100,11 +100,11 @@ func TestARetryOfTheServiceIsNoReplay(t *testing.T) {
 	_, second := v.VerifyCallback(w.request(t))
 
 	if first != nil || second != nil {
-		t.Errorf("first %v, second %v; each attempt is signed afresh and must be accepted", first, second)
+		t.Errorf("first error = %v, second error = %v; want none: each attempt has a new signature", first, second)
 	}
 }
 
-func TestARedirectReloadedIsAReplay(t *testing.T) {
+func TestVerifier_RejectsReloadedRedirect(t *testing.T) {
 	t.Parallel()
 	v := newVerifier(t, signature.VerifierOptions{Replay: signature.NewMemoryReplayStore(0)})
 	w := signedRedirect()
@@ -113,19 +113,20 @@ func TestARedirectReloadedIsAReplay(t *testing.T) {
 	_, second := v.VerifyRedirect(w.request(t))
 
 	if first != nil || !errors.Is(second, signature.ErrReplay) {
-		t.Errorf("first %v, second %v", first, second)
+		t.Errorf("first error = %v, second error = %v; want nil and ErrReplay", first, second)
 	}
 }
 
-// storeFunc is a ReplayStore of a test.
+// storeFunc implements ReplayStore.
 type storeFunc func(ctx context.Context, id [32]byte, ttl time.Duration) (bool, error)
 
 func (f storeFunc) Claim(ctx context.Context, id [32]byte, ttl time.Duration) (bool, error) {
 	return f(ctx, id, ttl)
 }
 
-// TestACopyThatHoldsItsBodyBackIsNotAccepted: its headers came in time, the rest when the claim of the original had run out.
-func TestACopyThatHoldsItsBodyBackIsNotAccepted(t *testing.T) {
+// TestVerifier_RejectsDelayedBody sends the headers in time, and the body when the claim of the
+// original has expired.
+func TestVerifier_RejectsDelayedBody(t *testing.T) {
 	t.Parallel()
 	clock := now
 	claimed := false
@@ -144,7 +145,7 @@ func TestACopyThatHoldsItsBodyBackIsNotAccepted(t *testing.T) {
 	_, err := v.VerifyCallback(r)
 
 	if e, ok := errors.AsType[*signature.Error](err); !ok || !e.Retryable() || claimed {
-		t.Errorf("got %v, claimed %v; want it undecided and not claimed", err, claimed)
+		t.Errorf("error = %v, claimed %v; want a retryable error and no claim", err, claimed)
 	}
 }
 
@@ -173,13 +174,13 @@ func TestVerifier_ClaimTTL(t *testing.T) {
 			}
 
 			if got != tt.want {
-				t.Errorf("%s dated %v from now, skew %v: claimed for %v, want %v", kind.name, tt.date, tt.skew, got, tt.want)
+				t.Errorf("%s, date %v from now, skew %v: ttl = %v, want %v", kind.name, tt.date, tt.skew, got, tt.want)
 			}
 		}
 	}
 }
 
-func TestAMessageIsUndecidedWhileTheReplayStoreIsOutOfReach(t *testing.T) {
+func TestVerifier_ReplayStoreUnavailable(t *testing.T) {
 	t.Parallel()
 	outage := errors.New("connection refused")
 	failing := storeFunc(func(context.Context, [32]byte, time.Duration) (bool, error) { return false, outage })
@@ -191,15 +192,15 @@ func TestAMessageIsUndecidedWhileTheReplayStoreIsOutOfReach(t *testing.T) {
 		_, err := newVerifier(t, signature.VerifierOptions{Replay: store}).VerifyCallback(signedCallback().request(t))
 
 		if e, ok := errors.AsType[*signature.Error](err); !ok || !e.Retryable() || !errors.Is(err, signature.ErrReplayStore) {
-			t.Errorf("%s: got %v, want ErrReplayStore", name, err)
+			t.Errorf("%s: error = %v, want ErrReplayStore, which is retryable", name, err)
 		}
 		if name == "failing" && !errors.Is(err, outage) {
-			t.Errorf("%v hides its cause", err)
+			t.Errorf("error = %v does not wrap its cause", err)
 		}
 	}
 }
 
-func TestTheMemoryStoreForgetsWhatHasRunOutAndNothingElse(t *testing.T) {
+func TestMemoryReplayStore_Claim(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := signature.NewMemoryReplayStore(3)
@@ -222,7 +223,7 @@ func TestTheMemoryStoreForgetsWhatHasRunOutAndNothingElse(t *testing.T) {
 			{0, 3, 10 * time.Second, "true"},
 			{0, 4, 10 * time.Second, "full"},
 			{5 * time.Second, 2, 5 * time.Second, "false"}, // inclusive
-			{time.Nanosecond, 2, 5 * time.Second, "true"},  // run out, though one in front of it has not
+			{time.Nanosecond, 2, 5 * time.Second, "true"},  // expired, although an earlier claim is not
 			{0, 4, 10 * time.Second, "full"},
 			{5*time.Second - time.Nanosecond, 1, 5 * time.Second, "false"},
 			{time.Nanosecond, 4, 5 * time.Second, "true"},
@@ -231,24 +232,24 @@ func TestTheMemoryStoreForgetsWhatHasRunOutAndNothingElse(t *testing.T) {
 			time.Sleep(step.wait) // the bubble's clock
 
 			if got := claim(step.id, step.ttl); got != step.want {
-				t.Fatalf("%+v: got %s", step, got)
+				t.Fatalf("step %+v: got %s", step, got)
 			}
 		}
 	})
 }
 
-func TestTheMemoryStoreStaysBounded(t *testing.T) {
+func TestMemoryReplayStore_Bounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := signature.NewMemoryReplayStore(100)
 		for i := range 10_000 {
 			if _, err := s.Claim(t.Context(), [32]byte{byte(i), byte(i >> 8)}, 50*time.Millisecond); err != nil {
-				t.Fatalf("claim %d: %v; the store is bounded by what has not run out", i, err)
+				t.Fatalf("claim %d: error = %v, want none: expired claims must not count", i, err)
 			}
 			time.Sleep(time.Millisecond) // the bubble's clock
 		}
 		if n := s.Claims(); n > 100 {
-			t.Errorf("%d claims are kept", n)
+			t.Errorf("%d claims stored, want at most 100", n)
 		}
 	})
 }
@@ -257,8 +258,8 @@ func failingStore(err error) storeFunc {
 	return func(context.Context, [32]byte, time.Duration) (bool, error) { return false, err }
 }
 
-// TestMemoryReplayStore_StaysFull checks that the store counts each claim until it expires, also
-// one that was claimed again after it had expired.
+// TestMemoryReplayStore_StaysFull checks that the store counts each claim until it expires, even if
+// the same ID was claimed before.
 func TestMemoryReplayStore_StaysFull(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -266,7 +267,7 @@ func TestMemoryReplayStore_StaysFull(t *testing.T) {
 		claim := func(id byte) (bool, error) { return s.Claim(t.Context(), [32]byte{id}, 11*time.Second) }
 		for i := range 3 {
 			if fresh, err := claim(1); !fresh || err != nil {
-				t.Fatalf("round %d: fresh %v, error %v; want true", i, fresh, err)
+				t.Fatalf("round %d: fresh = %v, error = %v; want true", i, fresh, err)
 			}
 			if n := s.Claims(); n != 1 {
 				t.Errorf("round %d: %d claims, want 1", i, n)
@@ -275,14 +276,14 @@ func TestMemoryReplayStore_StaysFull(t *testing.T) {
 			fresh, err := claim(2)
 
 			if fresh || !errors.Is(err, signature.ErrReplayStore) {
-				t.Errorf("round %d: second claim: fresh %v, error %v; want ErrReplayStore", i, fresh, err)
+				t.Errorf("round %d: second claim: fresh = %v, error = %v; want ErrReplayStore", i, fresh, err)
 			}
 			time.Sleep(11*time.Second + time.Nanosecond) // the bubble's clock
 			if fresh, err := claim(3); !fresh || err != nil {
-				t.Errorf("round %d: claim after the first expired: fresh %v, error %v; want true", i, fresh, err)
+				t.Errorf("round %d: claim after the first expired: fresh = %v, error = %v; want true", i, fresh, err)
 			}
 			if n := s.Claims(); n != 1 {
-				t.Errorf("round %d: %d claims, want 1: expired ones are kept", i, n)
+				t.Errorf("round %d: %d claims, want 1 without expired ones", i, n)
 			}
 			time.Sleep(11*time.Second + time.Nanosecond)
 		}
@@ -295,7 +296,7 @@ func TestNewMemoryReplayStore_DefaultSize(t *testing.T) {
 	s := signature.NewMemoryReplayStore(0)
 	for i := range size {
 		if fresh, err := s.Claim(t.Context(), [32]byte{byte(i), byte(i >> 8), byte(i >> 16)}, time.Hour); !fresh || err != nil {
-			t.Fatalf("claim %d: fresh %v, error %v; want true", i, fresh, err)
+			t.Fatalf("claim %d: fresh = %v, error = %v; want true", i, fresh, err)
 		}
 	}
 
