@@ -15,7 +15,7 @@ import (
 	idverify "github.com/idverify/idverify-go"
 )
 
-func TestNewClientRefusesWhatCannotWork(t *testing.T) {
+func TestNewClient_InvalidArguments(t *testing.T) {
 	t.Parallel()
 	const base = "https://eu.api.example.com"
 	for _, tt := range []struct {
@@ -29,22 +29,22 @@ func TestNewClientRefusesWhatCannotWork(t *testing.T) {
 		{"no scheme", "eu.api.example.com", credentials, nil, "https://"},
 		{"empty", "", credentials, nil, "https://"},
 		{"no host", "https://", credentials, nil, "no host"},
-		{"a port alone", "https://:443", credentials, nil, "no host"},
+		{"port only", "https://:443", credentials, nil, "no host"},
 		{"opaque", "https:eu.api.example.com", credentials, nil, "no host"},
-		{"a user", "https://me:pa55word@eu.api.example.com", credentials, nil, "user"},
-		{"a path", base + "/api", credentials, nil, "only scheme and host"},
-		{"a query", base + "?a=b", credentials, nil, "only scheme and host"},
-		{"an empty query", base + "?", credentials, nil, "only scheme and host"},
-		{"a fragment", base + "#a", credentials, nil, "only scheme and host"},
+		{"with a user", "https://me:pa55word@eu.api.example.com", credentials, nil, "user"},
+		{"with a path", base + "/api", credentials, nil, "only scheme and host"},
+		{"with a query", base + "?a=b", credentials, nil, "only scheme and host"},
+		{"with an empty query", base + "?", credentials, nil, "only scheme and host"},
+		{"with a fragment", base + "#a", credentials, nil, "only scheme and host"},
 		{"not a URL", "https://a b\x7f", credentials, nil, "malformed"},
 		{"empty credentials", base, idverify.Credentials{}, nil, "empty"},
 		{"no client ID", base, idverify.Credentials{ClientSecret: idverify.NewSecret("pa55word")}, nil, "client ID"},
 		{"no secret", base, idverify.Credentials{ClientID: "a"}, nil, "client secret"},
-		{"a colon in the client ID", base, idverify.Credentials{ClientID: "a:b", ClientSecret: idverify.NewSecret("pa55word")}, nil, "colon"},
-		{"a negative retry policy", base, credentials, []idverify.Option{idverify.WithRetry(idverify.RetryPolicy{MaxAttempts: -1})}, "negative"},
-		{"a minimum above the maximum", base, credentials, []idverify.Option{idverify.WithRetry(idverify.RetryPolicy{MinWait: 2, MaxWait: 1})}, "MinWait"},
-		{"a version that is a path", base, credentials, []idverify.Option{idverify.WithVersions(idverify.Versions{PhoneCheck: "../v0.1"})}, "phone_check"},
-		{"a user agent with a line break", base, credentials, []idverify.Option{idverify.WithUserAgent("a\r\nX: y")}, "user agent"},
+		{"colon in the client ID", base, idverify.Credentials{ClientID: "a:b", ClientSecret: idverify.NewSecret("pa55word")}, nil, "colon"},
+		{"negative retry policy", base, credentials, []idverify.Option{idverify.WithRetry(idverify.RetryPolicy{MaxAttempts: -1})}, "negative"},
+		{"minimum above the maximum", base, credentials, []idverify.Option{idverify.WithRetry(idverify.RetryPolicy{MinWait: 2, MaxWait: 1})}, "MinWait"},
+		{"version with a path", base, credentials, []idverify.Option{idverify.WithVersions(idverify.Versions{PhoneCheck: "../v0.1"})}, "phone_check"},
+		{"user agent with a line break", base, credentials, []idverify.Option{idverify.WithUserAgent("a\r\nX: y")}, "user agent"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -53,22 +53,22 @@ func TestNewClientRefusesWhatCannotWork(t *testing.T) {
 			_, consoleErr := idverify.NewConsole(tt.baseURL, tt.creds, tt.opts...)
 
 			if err == nil || client != nil {
-				t.Fatalf("NewClient accepted it; want an error that says %q", tt.want)
+				t.Fatalf("NewClient returns no error, want one that contains %q", tt.want)
 			}
 			if consoleErr == nil {
-				t.Error("NewConsole accepted it")
+				t.Error("NewConsole returns no error")
 			}
 			if !strings.Contains(err.Error(), tt.want) {
-				t.Errorf("error %q does not say %q", err, tt.want)
+				t.Errorf("error = %q, want it to contain %q", err, tt.want)
 			}
 			if strings.Contains(err.Error(), "pa55word") {
-				t.Errorf("error %q repeats a password", err)
+				t.Errorf("error = %q contains a password", err)
 			}
 		})
 	}
 }
 
-func TestNewClientTakesABaseURLWithASlashAtItsEnd(t *testing.T) {
+func TestNewClient_BaseURLWithSlash(t *testing.T) {
 	t.Parallel()
 
 	c, err := idverify.NewClient("https://eu.api.example.com:8443/", credentials, nil)
@@ -81,30 +81,30 @@ func TestNewClientTakesABaseURLWithASlashAtItsEnd(t *testing.T) {
 	}
 }
 
-func TestRedirectsAreNotFollowed(t *testing.T) {
+func TestClient_DoesNotFollowRedirects(t *testing.T) {
 	t.Parallel()
 	other := httptest.NewTLSServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		t.Errorf("another host got a request with Authorization %q", r.Header.Get("Authorization"))
+		t.Errorf("another host received Authorization %q", r.Header.Get("Authorization"))
 	}))
 	t.Cleanup(other.Close)
 	redirect := func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, other.URL+"/?code=1", http.StatusTemporaryRedirect)
 	}
 
-	t.Run("of an operation", func(t *testing.T) {
+	t.Run("operation", func(t *testing.T) {
 		t.Parallel()
 		srv := newService(t, redirect)
 
 		_, err := srv.client(t).PhoneChecks.Get(t.Context(), "a")
 
 		if e, ok := errors.AsType[*idverify.Error](err); !ok || e.Status != http.StatusTemporaryRedirect {
-			t.Errorf("error %v, want an *Error with status 307", err)
+			t.Errorf("error = %v, want an *Error with status 307", err)
 		}
 		if strings.Contains(fmt.Sprint(err), other.URL) {
-			t.Errorf("error %q holds a URL", err)
+			t.Errorf("error = %q contains a URL", err)
 		}
 	})
-	t.Run("of a token request", func(t *testing.T) {
+	t.Run("token request", func(t *testing.T) {
 		t.Parallel()
 		srv := newService(t, nil)
 		srv.token = redirect
@@ -112,12 +112,12 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 		_, err := srv.client(t).PhoneChecks.Get(t.Context(), "a")
 
 		if e, ok := errors.AsType[*idverify.TokenError](err); !ok || e.Status != http.StatusTemporaryRedirect {
-			t.Errorf("error %v, want a *TokenError with status 307", err)
+			t.Errorf("error = %v, want a *TokenError with status 307", err)
 		}
 	})
 }
 
-func TestTheCallersHTTPClientIsLeftAsItIs(t *testing.T) {
+func TestWithHTTPClient_IsNotModified(t *testing.T) {
 	t.Parallel()
 	srv := newService(t, respondWith(200, string(fixture(t, "phone_check.json"))))
 	given := srv.Client()
@@ -128,11 +128,11 @@ func TestTheCallersHTTPClientIsLeftAsItIs(t *testing.T) {
 	}
 
 	if given.Transport != before.Transport || given.CheckRedirect != nil || given.Jar != before.Jar || given.Timeout != before.Timeout {
-		t.Error("the client given with WithHTTPClient was changed")
+		t.Error("the caller's HTTP client was changed")
 	}
 }
 
-func TestTheCookieJarAndTheTimeOutOfTheHTTPClientCount(t *testing.T) {
+func TestWithHTTPClient_IsCopied(t *testing.T) {
 	t.Parallel()
 	srv := newService(t, func(w http.ResponseWriter, r *http.Request) {
 		http.SetCookie(w, &http.Cookie{Name: "route", Value: "b"})
@@ -141,20 +141,20 @@ func TestTheCookieJarAndTheTimeOutOfTheHTTPClientCount(t *testing.T) {
 	given := srv.Client()
 	given.Jar, _ = cookiejar.New(nil)
 	c := srv.client(t, idverify.WithHTTPClient(given))
-	given.Timeout = 1 // too late: the client has its copy
+	given.Timeout = 1 // has no effect on the client's copy
 
 	_, _ = c.PhoneChecks.Get(t.Context(), "a")
 	_, err := c.PhoneChecks.Get(t.Context(), "a")
 
 	if !errors.Is(err, idverify.ErrNotFound) {
-		t.Errorf("error %v: what happens to the caller's client later must not matter", err)
+		t.Errorf("error = %v, want ErrNotFound: later changes must have no effect", err)
 	}
 	if calls := srv.calls(); len(calls) != 2 || calls[1].header.Get("Cookie") != "route=b" {
-		t.Errorf("calls %v, want the second one with the cookie", calls)
+		t.Errorf("requests = %v, want two, the second with the cookie", calls)
 	}
 }
 
-func TestConnectionsAreKeptAfterAFailure(t *testing.T) {
+func TestClient_ReusesConnections(t *testing.T) {
 	t.Parallel()
 	srv := newService(t, respondWith(500, ""))
 	addresses := make(chan string, 100)
@@ -174,11 +174,11 @@ func TestConnectionsAreKeptAfterAFailure(t *testing.T) {
 		used[a] = true
 	}
 	if len(used) != 1 {
-		t.Errorf("12 failed tries took %d connections, want 1: the pool was thrown away", len(used))
+		t.Errorf("12 failed attempts used %d connections, want 1", len(used))
 	}
 }
 
-func TestArgumentsThatCannotBeRightAreNotSent(t *testing.T) {
+func TestClient_InvalidArguments(t *testing.T) {
 	t.Parallel()
 	srv := newService(t, respondWith(500, ""))
 	c := srv.client(t)
@@ -189,33 +189,33 @@ func TestArgumentsThatCannotBeRightAreNotSent(t *testing.T) {
 		err  error
 		want error
 	}{
-		"a number that is none":            {errorOf(c.PhoneChecks.Create(ctx, idverify.PhoneCheckParams{PhoneNumber: "call me"})), idverify.ErrPhoneFormat},
-		"no number":                        {errorOf(c.SIMChecks.Create(ctx, idverify.SIMCheckParams{})), idverify.ErrPhoneFormat},
-		"a redirect URL in v0.1":           {errorOf(c.PhoneChecks.Create(ctx, idverify.PhoneCheckParams{PhoneNumber: testNumber, RedirectURL: "https://shop.example/"})), idverify.ErrBadRequest},
-		"the code exchange in v0.1":        {errorOf(c.SubscriberChecks.Complete(ctx, "a", "code")), idverify.ErrBadRequest},
-		"no code":                          {errorOf(srv.client(t, idverify.WithVersions(idverify.Versions{PhoneCheck: "v0.2"})).PhoneChecks.Complete(ctx, "a", "")), idverify.ErrBadRequest},
-		"an address with a zone":           {errorOf(c.PhoneChecks.Create(ctx, idverify.PhoneCheckParams{PhoneNumber: testNumber, PhoneIP: zoned})), idverify.ErrBadRequest},
-		"a period below an hour":           {errorOf(c.SIMChecks.Create(ctx, idverify.SIMCheckParams{PhoneNumber: testNumber, Period: 59 * time.Minute})), idverify.ErrBadRequest},
-		"a period above 540000 minutes":    {errorOf(c.SIMChecks.Create(ctx, idverify.SIMCheckParams{PhoneNumber: testNumber, Period: 540001 * time.Minute})), idverify.ErrBadRequest},
-		"a negative period":                {errorOf(c.SubscriberChecks.Create(ctx, idverify.SubscriberCheckParams{PhoneNumber: testNumber, Period: -time.Hour})), idverify.ErrBadRequest},
-		"a period that is no whole minute": {errorOf(c.SubscriberChecks.Create(ctx, idverify.SubscriberCheckParams{PhoneNumber: testNumber, Period: time.Hour + time.Second})), idverify.ErrBadRequest},
-		"the zero address":                 {errorOf(c.Reachability.Lookup(ctx, netip.Addr{})), idverify.ErrBadRequest},
-		"a zoned address":                  {errorOf(c.Reachability.Lookup(ctx, zoned)), idverify.ErrBadRequest},
-		"a token for nothing":              {errorOf(c.Token(ctx)), idverify.ErrBadRequest},
-		"a token for two scopes in one":    {errorOf(c.Token(ctx, "coverage phone_check")), idverify.ErrBadRequest},
-		//lint:ignore SA1012 it is what a stranger does
-		"a nil context": {errorOf(c.PhoneChecks.Get(nil, "a")), idverify.ErrBadRequest},
+		"invalid number":                   {errorOf(c.PhoneChecks.Create(ctx, idverify.PhoneCheckParams{PhoneNumber: "call me"})), idverify.ErrPhoneFormat},
+		"empty number":                     {errorOf(c.SIMChecks.Create(ctx, idverify.SIMCheckParams{})), idverify.ErrPhoneFormat},
+		"redirect URL in v0.1":             {errorOf(c.PhoneChecks.Create(ctx, idverify.PhoneCheckParams{PhoneNumber: testNumber, RedirectURL: "https://shop.example/"})), idverify.ErrBadRequest},
+		"code exchange in v0.1":            {errorOf(c.SubscriberChecks.Complete(ctx, "a", "code")), idverify.ErrBadRequest},
+		"empty code":                       {errorOf(srv.client(t, idverify.WithVersions(idverify.Versions{PhoneCheck: "v0.2"})).PhoneChecks.Complete(ctx, "a", "")), idverify.ErrBadRequest},
+		"address with a zone":              {errorOf(c.PhoneChecks.Create(ctx, idverify.PhoneCheckParams{PhoneNumber: testNumber, PhoneIP: zoned})), idverify.ErrBadRequest},
+		"period below an hour":             {errorOf(c.SIMChecks.Create(ctx, idverify.SIMCheckParams{PhoneNumber: testNumber, Period: 59 * time.Minute})), idverify.ErrBadRequest},
+		"period above 540000 minutes":      {errorOf(c.SIMChecks.Create(ctx, idverify.SIMCheckParams{PhoneNumber: testNumber, Period: 540001 * time.Minute})), idverify.ErrBadRequest},
+		"negative period":                  {errorOf(c.SubscriberChecks.Create(ctx, idverify.SubscriberCheckParams{PhoneNumber: testNumber, Period: -time.Hour})), idverify.ErrBadRequest},
+		"period with seconds":              {errorOf(c.SubscriberChecks.Create(ctx, idverify.SubscriberCheckParams{PhoneNumber: testNumber, Period: time.Hour + time.Second})), idverify.ErrBadRequest},
+		"zero address":                     {errorOf(c.Reachability.Lookup(ctx, netip.Addr{})), idverify.ErrBadRequest},
+		"lookup of an address with a zone": {errorOf(c.Reachability.Lookup(ctx, zoned)), idverify.ErrBadRequest},
+		"token without a scope":            {errorOf(c.Token(ctx)), idverify.ErrBadRequest},
+		"token with two scopes in one":     {errorOf(c.Token(ctx, "coverage phone_check")), idverify.ErrBadRequest},
+		//lint:ignore SA1012 the test passes a nil context on purpose
+		"nil context": {errorOf(c.PhoneChecks.Get(nil, "a")), idverify.ErrBadRequest},
 	} {
 		if !errors.Is(tt.err, tt.want) {
-			t.Errorf("%s: error %v, want %v", name, tt.err, tt.want)
+			t.Errorf("%s: error = %v, want %v", name, tt.err, tt.want)
 		}
 	}
 	if n := len(srv.calls()) + len(srv.tokens()); n != 0 {
-		t.Errorf("%d requests were sent", n)
+		t.Errorf("%d requests sent, want 0", n)
 	}
 }
 
-func TestVersionsAreChosenPerProduct(t *testing.T) {
+func TestWithVersions_PerProduct(t *testing.T) {
 	t.Parallel()
 	srv := newService(t, respondWithProblem(404, "not_found", ""))
 	c := srv.client(t, idverify.WithVersions(idverify.Versions{PhoneCheck: "v0.2", Coverage: "v7"}))
@@ -230,11 +230,11 @@ func TestVersionsAreChosenPerProduct(t *testing.T) {
 	}
 	want := "/phone_check/v0.2/checks/a /subscriber_check/v0.1/checks/a /coverage/v7/countries/44"
 	if strings.Join(got, " ") != want {
-		t.Errorf("asked for %q, want %q", got, want)
+		t.Errorf("paths = %q, want %q", got, want)
 	}
 }
 
-func TestRequestsSayWhoSendsThem(t *testing.T) {
+func TestWithUserAgent_AllRequests(t *testing.T) {
 	t.Parallel()
 	srv := newService(t, respondWithProblem(404, "not_found", ""))
 
@@ -242,12 +242,12 @@ func TestRequestsSayWhoSendsThem(t *testing.T) {
 
 	for _, r := range append(srv.calls(), srv.tokens()...) {
 		if got, want := r.header.Get("User-Agent"), "shop/2.1 idverify-go/"; !strings.HasPrefix(got, want) || len(got) == len(want) {
-			t.Errorf("%s %s has User-Agent %q", r.method, r.uri, got)
+			t.Errorf("%s %s: User-Agent = %q", r.method, r.uri, got)
 		}
 	}
 }
 
-// second is the error of a call whose value does not matter.
+// errorOf returns the error of a call.
 func errorOf[T any](_ T, err error) error { return err }
 
 func TestWithUserAgent_ModuleVersion(t *testing.T) {

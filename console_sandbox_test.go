@@ -11,17 +11,17 @@ import (
 	"github.com/idverify/idverify-go/sandboxfake"
 )
 
-func TestAWorkspaceFromNothingToAPaidCheck(t *testing.T) {
+func TestConsole_FromSetupToPaidCheck(t *testing.T) {
 	t.Parallel()
 	srv := sandboxfake.New(t)
 	console, ctx := srv.Console(), t.Context()
 
 	if _, err := console.Billing.Account(ctx); !errors.Is(err, idverify.ErrNotFound) {
-		t.Errorf("before the company details: %v, want ErrNotFound", err)
+		t.Errorf("billing account before the company details: error = %v, want ErrNotFound", err)
 	}
 	card := idverify.PaymentMethodParams{CardNumber: idverify.NewSecret("4000056655665556"), ExpiryMonth: 12, ExpiryYear: 2030, Currencies: []string{"EUR", "GBP"}}
 	if _, err := console.Billing.AddPaymentMethod(ctx, card); !errors.Is(err, idverify.ErrConflict) {
-		t.Errorf("a card before the company details: %v, want ErrConflict", err)
+		t.Errorf("payment method before the company details: error = %v, want ErrConflict", err)
 	}
 	if _, err := console.Billing.UpdateAccount(ctx, idverify.BillingAccount{CompanyName: "Sandbox Ltd", Country: "GB"}); err != nil {
 		t.Fatal(err)
@@ -55,14 +55,14 @@ func TestAWorkspaceFromNothingToAPaidCheck(t *testing.T) {
 	}
 
 	if method.LastFourDigits != "5556" || balance.Currency != "EUR" || balance.AmountAvailable != check.SnapshotBalance {
-		t.Errorf("card %+v, balance %+v, check %+v", method, balance, check)
+		t.Errorf("card = %+v, balance = %+v, check = %+v", method, balance, check)
 	}
 	if len(usage) != 1 || usage[0].Product != idverify.ProductSIMCheck || usage[0].ProjectID != project.ProjectID || usage[0].Counter != 1 || usage[0].Amount != check.ChargeAmount {
-		t.Errorf("usage %+v of check %+v", usage, check)
+		t.Errorf("usage = %+v, want that of check %+v", usage, check)
 	}
 }
 
-func TestAProjectIsChangedAllAtOnce(t *testing.T) {
+func TestProjectService_Update(t *testing.T) {
 	t.Parallel()
 	srv := sandboxfake.New(t)
 	projects, ctx := srv.Console().Projects, t.Context()
@@ -86,23 +86,23 @@ func TestAProjectIsChangedAllAtOnce(t *testing.T) {
 	_, gone := projects.Get(ctx, project.ProjectID)
 
 	if changed.Name != "Store" || changed.Mode != idverify.ModeSandbox || changed.CallbackURL != "https://a.example/" || changed.PhoneCheck.CallbackURL != "https://b.example/" || changed.SubscriberCheck.RedirectURL != "https://c.example/" {
-		t.Errorf("changed to %+v", changed)
+		t.Errorf("project after the update = %+v", changed)
 	}
 	if !errors.Is(half, idverify.ErrBadRequest) || removed.Name != "Store" {
-		t.Errorf("half a change: %v, then %+v", half, removed)
+		t.Errorf("invalid update: error = %v, then project = %+v, want no change", half, removed)
 	}
 	if removed.CallbackURL != "" || removed.PhoneCheck != (idverify.ProductURLs{}) || removed.SubscriberCheck != (idverify.ProductURLs{}) {
-		t.Errorf("removed to %+v", removed)
+		t.Errorf("project after removing URLs = %+v", removed)
 	}
 	if !errors.Is(again, idverify.ErrBadRequest) {
-		t.Errorf("removing what is not there: %v, want ErrBadRequest", again)
+		t.Errorf("removing a missing URL: error = %v, want ErrBadRequest", again)
 	}
 	if deleted != nil || !errors.Is(gone, idverify.ErrNotFound) {
-		t.Errorf("deleted: %v, then read: %v", deleted, gone)
+		t.Errorf("delete: error = %v, then get: error = %v, want nil and ErrNotFound", deleted, gone)
 	}
 }
 
-func TestCredentialsAreRotatedWithoutAMomentOfNone(t *testing.T) {
+func TestProjectCredentialsService_Rotate(t *testing.T) {
 	t.Parallel()
 	srv := sandboxfake.New(t)
 	console, ctx := srv.Console(), t.Context()
@@ -125,18 +125,18 @@ func TestCredentialsAreRotatedWithoutAMomentOfNone(t *testing.T) {
 		return errorOf(client.Token(ctx, idverify.ScopePhoneCheck))
 	}
 	if err := works(fresh); err != nil {
-		t.Errorf("the new pair: %v", err)
+		t.Errorf("token with the new credentials: error = %v", err)
 	}
 	if err := works(old); !errors.Is(err, idverify.ErrUnauthorized) {
-		t.Errorf("the old pair: %v, want ErrUnauthorized", err)
+		t.Errorf("token with the old credentials: error = %v, want ErrUnauthorized", err)
 	}
 	page, err := console.ProjectCredentials.List(ctx, project.ProjectID, idverify.ListOptions{})
 	if err != nil || len(page.Items) != 1 || page.Items[0].ClientID != fresh.ClientID || page.Items[0].ClientSecret.Reveal() != "" {
-		t.Errorf("pairs %v, error %v", page, err)
+		t.Errorf("credentials = %v, error = %v, want only the new ones without their secret", page, err)
 	}
 }
 
-func TestAResetSecretEndsTheOldOne(t *testing.T) {
+func TestWorkspaceCredentialsService_ResetSecret(t *testing.T) {
 	t.Parallel()
 	srv := sandboxfake.New(t)
 	console, ctx := srv.Console(), t.Context()
@@ -163,12 +163,12 @@ func TestAResetSecretEndsTheOldOne(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := c.Workspaces.Get(ctx); !errors.Is(err, tt.want) || tt.want == nil && err != nil {
-			t.Errorf("the %s secret: %v, want %v", name, err, tt.want)
+			t.Errorf("get with the %s secret: error = %v, want %v", name, err, tt.want)
 		}
 	}
 }
 
-func TestAWorkspaceByItsIDIsTheSameWorkspace(t *testing.T) {
+func TestConsole_Workspace(t *testing.T) {
 	t.Parallel()
 	srv := sandboxfake.New(t)
 	console, ctx := srv.Console(), t.Context()
@@ -193,14 +193,14 @@ func TestAWorkspaceByItsIDIsTheSameWorkspace(t *testing.T) {
 	_, foreign := console.Workspace("no-such-workspace").Projects.Get(ctx, project.ProjectID)
 
 	if renamed.Name != "Another Ltd" || renamed.WorkspaceID != mine.WorkspaceID || read.Name != project.Name {
-		t.Errorf("renamed to %+v, read %+v", renamed, read)
+		t.Errorf("renamed workspace = %+v, project = %+v", renamed, read)
 	}
 	if !errors.Is(foreign, idverify.ErrNotFound) {
-		t.Errorf("another's workspace: %v, want ErrNotFound", foreign)
+		t.Errorf("project of an unknown workspace: error = %v, want ErrNotFound", foreign)
 	}
 }
 
-// A workspace gets a project, and the project's credentials a client.
+// Creates a project and a client with its credentials.
 func ExampleNewConsole() {
 	service, err := sandboxfake.Start()
 	if err != nil {
@@ -220,7 +220,7 @@ func ExampleNewConsole() {
 		fmt.Println(err)
 		return
 	}
-	// The secret is shown this once: store it.
+	// The secret is returned only once: store it.
 	client, err := idverify.NewClient(service.URL(), project.Credentials[0].Credentials, idverify.WithHTTPClient(service.HTTPClient()))
 	if err != nil {
 		fmt.Println(err)

@@ -16,8 +16,8 @@ import (
 	idverify "github.com/idverify/idverify-go"
 )
 
-// The contract fixtures of the console against the client.
-func TestEveryFieldOfTheConsoleIsRead(t *testing.T) {
+// Decodes each console fixture.
+func TestConsole_DecodesFixtures(t *testing.T) {
 	t.Parallel()
 	created := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	const projectID, memberID, clientID = "e6a8c0d2-7b9d-4e1f-8a3c-8b0d2f4a6c7e", "f7b9d1e3-8c0e-4f2a-9b4d-9c1e3a5b7d8f", "08c0e2f4-9d1f-4a3b-8c5e-0d2f4b6c8e9a"
@@ -85,14 +85,14 @@ func TestEveryFieldOfTheConsoleIsRead(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 			if strings.Contains(fmt.Sprintf("%+v %#v", got, got), secret.Reveal()) {
-				t.Error("the secret prints")
+				t.Error("formatted result contains the secret")
 			}
 		})
 	}
 }
 
-// Every row of the contract's table of operations that a Console calls, as it is sent: for the caller's own workspace and for another.
-func TestEveryConsoleOperationIsSentAsTheContractSays(t *testing.T) {
+// Sends each console operation of operations.json for the caller's own workspace and for another.
+func TestConsole_SendsOperations(t *testing.T) {
 	t.Parallel()
 	o := idverify.ListOptions{}
 	do := map[string]func(context.Context, *idverify.Console) error{
@@ -169,13 +169,13 @@ func TestEveryConsoleOperationIsSentAsTheContractSays(t *testing.T) {
 		}
 		call, ok := do[op.Operation]
 		if !ok {
-			t.Errorf("no method carries out %s", op.Operation)
+			t.Errorf("no method calls %s", op.Operation)
 			continue
 		}
 		for _, workspace := range []string{"default", "ANOTHER"} {
 			nested := strings.Contains(op.Path, "{workspace_id}/projects")
 			if strings.HasPrefix(op.Operation, "project") && nested != (workspace == "ANOTHER") {
-				continue // the same operation in its other form
+				continue // another form of the same operation
 			}
 			t.Run(op.Operation+" in "+workspace, func(t *testing.T) {
 				t.Parallel()
@@ -188,55 +188,55 @@ func TestEveryConsoleOperationIsSentAsTheContractSays(t *testing.T) {
 				err := call(t.Context(), c)
 
 				if !errors.Is(err, idverify.ErrNotFound) {
-					t.Errorf("error %v, want ErrNotFound", err)
+					t.Errorf("error = %v, want ErrNotFound", err)
 				}
 				ids := strings.NewReplacer("{v}", "v0.1", "{workspace_id}", workspace, "{project_id}", "PROJECT", "{client_id}", "CLIENT", "{member_id}", "MEMBER", "{payment_method_id}", "METHOD", "{period}", "daily")
 				sent := srv.calls()[0]
 				path, _, _ := strings.Cut(sent.uri, "?")
 				if want := ids.Replace(op.Path); sent.method != op.Method || path != want {
-					t.Errorf("sent %s %s, want %s %s", sent.method, path, op.Method, want)
+					t.Errorf("request = %s %s, want %s %s", sent.method, path, op.Method, want)
 				}
 				if got := scopeOf(t, srv.tokens()[0]); got != op.Scope {
-					t.Errorf("asked for scope %q, want %q", got, op.Scope)
+					t.Errorf("scope = %q, want %q", got, op.Scope)
 				}
 			})
 		}
 	}
 }
 
-func TestConsoleBodies(t *testing.T) {
+func TestConsole_RequestBodies(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name string
 		do   func(context.Context, *idverify.Console) error
 		want string
 	}{
-		{"a project with a name alone", func(ctx context.Context, c *idverify.Console) error {
+		{"project with a name only", func(ctx context.Context, c *idverify.Console) error {
 			return errorOf(c.Projects.Create(ctx, idverify.ProjectParams{Name: "Shop"}))
 		}, `{"name":"Shop"}`},
-		{"a project with everything", func(ctx context.Context, c *idverify.Console) error {
+		{"project with all fields", func(ctx context.Context, c *idverify.Console) error {
 			return errorOf(c.Projects.Create(ctx, idverify.ProjectParams{Name: "Shop", Mode: idverify.ModeSandbox, CallbackURL: "https://a/",
 				PhoneCheck: idverify.ProductURLs{CallbackURL: "https://b/", RedirectURL: "https://c/"}, SubscriberCheck: idverify.ProductURLs{RedirectURL: "https://d/"}}))
 		}, `{"name":"Shop","mode":"sandbox","callback_url":"https://a/","configuration":{"phone_check":{"callback_url":"https://b/","redirect_url":"https://c/"},"subscriber_check":{"redirect_url":"https://d/"}}}`},
 		{"no change", func(ctx context.Context, c *idverify.Console) error { return errorOf(c.Projects.Update(ctx, "p")) }, `[]`},
-		{"every change", func(ctx context.Context, c *idverify.Console) error {
+		{"all changes", func(ctx context.Context, c *idverify.Console) error {
 			return errorOf(c.Projects.Update(ctx, "p", idverify.SetName("n"), idverify.SetMode(idverify.ModeLive), idverify.SetCallbackURL("https://a/"), idverify.RemoveCallbackURL(),
 				idverify.SetProductCallbackURL(idverify.ProductPhoneCheck, "https://b/"), idverify.RemoveProductCallbackURL(idverify.ProductPhoneCheck),
 				idverify.SetProductRedirectURL(idverify.ProductSubscriberCheck, "https://c/"), idverify.RemoveProductRedirectURL(idverify.ProductSubscriberCheck)))
 		}, `[{"op":"replace","path":"/name","value":"n"},{"op":"replace","path":"/mode","value":"live"},{"op":"add","path":"/callback_url","value":"https://a/"},{"op":"remove","path":"/callback_url"},
 			{"op":"add","path":"/configuration/phone_check/callback_url","value":"https://b/"},{"op":"remove","path":"/configuration/phone_check/callback_url"},
 			{"op":"add","path":"/configuration/subscriber_check/redirect_url","value":"https://c/"},{"op":"remove","path":"/configuration/subscriber_check/redirect_url"}]`},
-		{"an empty name", func(ctx context.Context, c *idverify.Console) error { return errorOf(c.Workspaces.Rename(ctx, "")) }, `[{"op":"replace","path":"/name","value":""}]`},
-		{"an invitation", func(ctx context.Context, c *idverify.Console) error {
+		{"empty name", func(ctx context.Context, c *idverify.Console) error { return errorOf(c.Workspaces.Rename(ctx, "")) }, `[{"op":"replace","path":"/name","value":""}]`},
+		{"invitation", func(ctx context.Context, c *idverify.Console) error {
 			return errorOf(c.Invitations.Create(ctx, idverify.InvitationParams{Name: "Grace", Role: idverify.RoleViewer, Reference: "r"}))
 		}, `{"name":"Grace","role":"VIEWER","reference":"r"}`},
-		{"an account", func(ctx context.Context, c *idverify.Console) error {
+		{"billing account", func(ctx context.Context, c *idverify.Console) error {
 			return errorOf(c.Billing.UpdateAccount(ctx, idverify.BillingAccount{CompanyName: "a", ContactName: "b", ContactEmail: "c", Address1: "d", City: "f", Zip: "g", Country: "h"}))
 		}, `{"company_name":"a","contact_name":"b","contact_email":"c","address1":"d","address2":"","city":"f","zip":"g","country":"h"}`},
-		{"a payment method", func(ctx context.Context, c *idverify.Console) error {
+		{"payment method", func(ctx context.Context, c *idverify.Console) error {
 			return errorOf(c.Billing.AddPaymentMethod(ctx, idverify.PaymentMethodParams{CardNumber: idverify.NewSecret("4000056655665556"), ExpiryMonth: 12, ExpiryYear: 2030, Currencies: []string{"EUR"}}))
 		}, `{"card_number":"4000056655665556","expiry_month":12,"expiry_year":2030,"currencies":["EUR"]}`},
-		{"a top-up", func(ctx context.Context, c *idverify.Console) error {
+		{"top-up", func(ctx context.Context, c *idverify.Console) error {
 			return errorOf(c.Billing.TopUp(ctx, idverify.TopUpParams{PaymentMethodID: "m", Currency: "EUR", Amount: "25.50"}))
 		}, `{"payment_method_id":"m","currency":"EUR","amount":25.50}`},
 	} {
@@ -251,36 +251,36 @@ func TestConsoleBodies(t *testing.T) {
 				t.Fatal(err)
 			}
 			if !reflect.DeepEqual(got, want) {
-				t.Errorf("sent %s, want %s", srv.calls()[0].body, tt.want)
+				t.Errorf("body = %s, want %s", srv.calls()[0].body, tt.want)
 			}
 		})
 	}
 }
 
-func TestConsoleArgumentsThatCannotBeRightAreNotSent(t *testing.T) {
+func TestConsole_InvalidArguments(t *testing.T) {
 	t.Parallel()
 	srv := newService(t, respondWith(500, ""))
 	c := srv.console(t)
 	ctx := t.Context()
 
 	for name, err := range map[string]error{
-		"no workspace":       errorOf(c.Workspace("").Workspaces.Get(ctx)),
-		"a parent workspace": errorOf(c.Workspace("..").Members.List(ctx, idverify.ListOptions{})),
-		"no project":         c.Projects.Delete(ctx, ""),
-		"a zero change":      errorOf(c.Projects.Update(ctx, "p", idverify.ProjectChange{})),
-		"no amount at all":   errorOf(c.Billing.TopUp(ctx, idverify.TopUpParams{Amount: "a lot"})),
-		"usage since ever":   errorOf(c.Usage.Monthly(ctx, idverify.UsageQuery{})),
+		"empty workspace":       errorOf(c.Workspace("").Workspaces.Get(ctx)),
+		"parent workspace":      errorOf(c.Workspace("..").Members.List(ctx, idverify.ListOptions{})),
+		"empty project":         c.Projects.Delete(ctx, ""),
+		"zero change":           errorOf(c.Projects.Update(ctx, "p", idverify.ProjectChange{})),
+		"invalid amount":        errorOf(c.Billing.TopUp(ctx, idverify.TopUpParams{Amount: "a lot"})),
+		"usage without a start": errorOf(c.Usage.Monthly(ctx, idverify.UsageQuery{})),
 	} {
 		if !errors.Is(err, idverify.ErrBadRequest) {
-			t.Errorf("%s: error %v, want ErrBadRequest", name, err)
+			t.Errorf("%s: error = %v, want ErrBadRequest", name, err)
 		}
 	}
 	if n := len(srv.calls()) + len(srv.tokens()); n != 0 {
-		t.Errorf("%d requests were sent", n)
+		t.Errorf("%d requests sent, want 0", n)
 	}
 }
 
-func TestUsageAsksForItsPeriods(t *testing.T) {
+func TestUsageService_Periods(t *testing.T) {
 	t.Parallel()
 	from := time.Date(2026, 1, 2, 4, 4, 5, 0, time.FixedZone("", 3600))
 	q := idverify.UsageQuery{From: from, To: from.Add(48 * time.Hour), GroupBy: []idverify.UsageGroup{idverify.UsageByProduct, idverify.UsageByProject}}
@@ -296,7 +296,7 @@ func TestUsageAsksForItsPeriods(t *testing.T) {
 		srv := newService(t, func(w http.ResponseWriter, r *http.Request) {
 			got = r.URL.Path[strings.LastIndex(r.URL.Path, "/")+1:] + " " + r.FormValue("search")
 			if r.FormValue("group_by") != "product_id,project_id" {
-				t.Errorf("group_by %q", r.FormValue("group_by"))
+				t.Errorf("group_by = %q", r.FormValue("group_by"))
 			}
 			w.Write([]byte(`{"page":{"number":1,"total_pages":1},"_embedded":{"usage":[{"date":"2026-01-02"},{"date":"2026-01"}]}}`))
 		})
@@ -304,15 +304,15 @@ func TestUsageAsksForItsPeriods(t *testing.T) {
 		usage, err := tt.do(srv.console(t).Usage, t.Context(), q)
 
 		if err != nil || len(usage) != 2 {
-			t.Errorf("usage %v, error %v", usage, err)
+			t.Errorf("usage = %v, error = %v", usage, err)
 		}
 		if got != tt.want {
-			t.Errorf("asked for %q, want %q", got, tt.want)
+			t.Errorf("request = %q, want %q", got, tt.want)
 		}
 	}
 }
 
-func TestRotateCreatesBeforeItDeletes(t *testing.T) {
+func TestProjectCredentialsService_RotateErrors(t *testing.T) {
 	t.Parallel()
 	created := respondWith(201, string(fixture(t, "credentials.json")))
 	for _, tt := range []struct {
@@ -322,9 +322,9 @@ func TestRotateCreatesBeforeItDeletes(t *testing.T) {
 		issued    bool
 		err       error
 	}{
-		{"all well", []http.HandlerFunc{created, respondWith(204, "")}, "POST DELETE", true, nil},
-		{"two pairs there", []http.HandlerFunc{respondWithProblem(409, "credentials_limit_reached", "two already")}, "POST", false, idverify.ErrConflict},
-		{"the old one is another member's", []http.HandlerFunc{created, respondWithProblem(403, "forbidden", "not yours")}, "POST DELETE", true, idverify.ErrForbidden},
+		{"success", []http.HandlerFunc{created, respondWith(204, "")}, "POST DELETE", true, nil},
+		{"limit reached", []http.HandlerFunc{respondWithProblem(409, "credentials_limit_reached", "two already")}, "POST", false, idverify.ErrConflict},
+		{"credentials of another member", []http.HandlerFunc{created, respondWithProblem(403, "forbidden", "not yours")}, "POST DELETE", true, idverify.ErrForbidden},
 	} {
 		srv := newService(t, respondInTurn(tt.responses...))
 
@@ -335,18 +335,18 @@ func TestRotateCreatesBeforeItDeletes(t *testing.T) {
 			calls = append(calls, r.method)
 		}
 		if strings.Join(calls, " ") != tt.calls {
-			t.Errorf("%s: sent %q, want %q", tt.name, calls, tt.calls)
+			t.Errorf("%s: methods = %q, want %q", tt.name, calls, tt.calls)
 		}
 		if (issued != nil) != tt.issued || !errors.Is(err, tt.err) {
-			t.Errorf("%s: issued %v, error %v", tt.name, issued, err)
+			t.Errorf("%s: credentials = %v, error = %v", tt.name, issued, err)
 		}
 		if issued != nil && issued.ClientSecret.Reveal() == "" {
-			t.Errorf("%s: the new secret is lost", tt.name)
+			t.Errorf("%s: the new secret is missing", tt.name)
 		}
 	}
 }
 
-func TestARepeatedDeleteThatFindsNothingHasSucceeded(t *testing.T) {
+func TestConsole_RetriedDelete(t *testing.T) {
 	t.Parallel()
 	gone := respondWithProblem(404, "not_found", "no such project")
 	for _, tt := range []struct {
@@ -355,36 +355,36 @@ func TestARepeatedDeleteThatFindsNothingHasSucceeded(t *testing.T) {
 		want      error
 	}{
 		{"deleted", []http.HandlerFunc{respondWith(204, "")}, nil},
-		{"never there", []http.HandlerFunc{gone}, idverify.ErrNotFound},
-		{"the answer was lost", []http.HandlerFunc{drop, gone}, nil},
-		{"it failed half-way", []http.HandlerFunc{respondWith(502, ""), gone}, nil},
-		{"it was refused at first", []http.HandlerFunc{respondWith(429, ""), gone}, idverify.ErrNotFound},
+		{"never existed", []http.HandlerFunc{gone}, idverify.ErrNotFound},
+		{"connection lost after the delete", []http.HandlerFunc{drop, gone}, nil},
+		{"502 after the delete", []http.HandlerFunc{respondWith(502, ""), gone}, nil},
+		{"rate limit before the delete", []http.HandlerFunc{respondWith(429, ""), gone}, idverify.ErrNotFound},
 	} {
 		srv := newService(t, respondInTurn(tt.responses...))
 
 		err := srv.console(t).Projects.Delete(t.Context(), "p")
 
 		if !errors.Is(err, tt.want) || tt.want == nil && err != nil {
-			t.Errorf("%s: error %v, want %v", tt.name, err, tt.want)
+			t.Errorf("%s: error = %v, want %v", tt.name, err, tt.want)
 		}
 	}
 }
 
-func TestCredentialsWithoutTheirSecretAreOnlyGoodForReading(t *testing.T) {
+func TestProjectCredentialsService_MissingSecret(t *testing.T) {
 	t.Parallel()
 	srv := newService(t, respondWith(200, `{"client_id":"a","created_at":"2026-01-02T03:04:05+0000"}`))
 	c := srv.console(t)
 
 	read, err := c.ProjectCredentials.Get(t.Context(), "p", "a")
 	if err != nil || read.ClientSecret.Reveal() != "" {
-		t.Errorf("read %v, error %v", read, err)
+		t.Errorf("get: credentials = %v, error = %v", read, err)
 	}
 	if _, err := c.ProjectCredentials.Create(t.Context(), "p"); !isDecodeError(err) {
-		t.Errorf("created without a secret: error %v, want a *DecodeError", err)
+		t.Errorf("create: error = %v, want a *DecodeError", err)
 	}
 }
 
-// console is a Console of s that waits next to nothing between tries.
+// console returns a Console for s with fast retries.
 func (s *service) console(t testing.TB) *idverify.Console {
 	t.Helper()
 	c, err := idverify.NewConsole(s.URL, credentials, idverify.WithHTTPClient(s.Client()), idverify.WithRetry(fastRetries))

@@ -13,7 +13,7 @@ import (
 	idverify "github.com/idverify/idverify-go"
 )
 
-func TestTimesAreReadInEveryFormOfTheContract(t *testing.T) {
+func TestPhoneCheckService_DecodesTimes(t *testing.T) {
 	t.Parallel()
 	want := time.Date(2020, 6, 1, 16, 43, 30, 0, time.UTC)
 	for text, want := range map[string]time.Time{
@@ -21,7 +21,7 @@ func TestTimesAreReadInEveryFormOfTheContract(t *testing.T) {
 		`"2020-06-01T16:43:30+00:00"`:      want,
 		`"2020-06-01T16:43:30Z"`:           want,
 		`"2020-06-01T16:43:30z"`:           want,
-		`"2020-06-01T16:43:30\u002b0000"`:  want, // as writers that escape "+" have it
+		`"2020-06-01T16:43:30\u002b0000"`:  want, // with an escaped plus sign
 		`"2020-06-01T18:43:30+0200"`:       want,
 		`"2020-06-01T11:13:30-05:30"`:      want,
 		`"2020-06-01T16:43:30.250+0000"`:   want.Add(250 * time.Millisecond),
@@ -32,17 +32,17 @@ func TestTimesAreReadInEveryFormOfTheContract(t *testing.T) {
 		check, err := decodeCheck(t, `{"check_id":"a","status":"COMPLETED","created_at":`+text+`}`)
 
 		if err != nil || !check.CreatedAt.Equal(want) || check.CreatedAt.Location() != time.UTC {
-			t.Errorf("%s was read as %v (error %v), want %v", text, check, err, want)
+			t.Errorf("time from %s = %v (error %v), want %v", text, check, err, want)
 		}
 	}
 	for _, text := range []string{`"yesterday"`, `1591029810`, `"2020-06-01"`, `"2020-06-01T16:43:30"`, `"2020-13-01T16:43:30Z"`, `{}`} {
 		if _, err := decodeCheck(t, `{"check_id":"a","status":"COMPLETED","created_at":`+text+`}`); !isDecodeError(err) {
-			t.Errorf("%s: error %v, want a *DecodeError", text, err)
+			t.Errorf("%s: error = %v, want a *DecodeError", text, err)
 		}
 	}
 }
 
-func TestAbsentIsNotFalse(t *testing.T) {
+func TestPhoneCheckService_MissingMatch(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{``: "nil", `,"match":null`: "nil", `,"match":false`: "false", `,"match":true`: "true"} {
 		check, err := decodeCheck(t, `{"check_id":"a","status":"COMPLETED"`+text+`}`)
@@ -55,22 +55,22 @@ func TestAbsentIsNotFalse(t *testing.T) {
 			got = fmt.Sprint(*check.Match)
 		}
 		if got != want {
-			t.Errorf("match%s was read as %s, want %s", text, got, want)
+			t.Errorf("match%s decoded as %s, want %s", text, got, want)
 		}
 	}
 }
 
-func TestUnknownFieldsAndValuesDoNotBreakAReader(t *testing.T) {
+func TestPhoneCheckService_UnknownFields(t *testing.T) {
 	t.Parallel()
 
 	check, err := decodeCheck(t, `{"check_id":"a","status":"FROZEN","new":{"deep":[1,null]},"ttl":1e9,"charge_amount":"0.10","_links":{"next":{"href":7}}}`)
 
 	if err != nil || check.Status != "FROZEN" || check.ChargeAmount != "0.10" || check.TTL <= 0 {
-		t.Errorf("check %+v, error %v", check, err)
+		t.Errorf("check = %+v, error = %v", check, err)
 	}
 }
 
-func TestReachabilityIsReadInBothShapes(t *testing.T) {
+func TestReachabilityService_ProductForms(t *testing.T) {
 	t.Parallel()
 	all := []idverify.Product{idverify.ProductPhoneCheck, idverify.ProductSIMCheck, idverify.ProductSubscriberCheck}
 	for body, want := range map[string][]idverify.Product{
@@ -87,14 +87,14 @@ func TestReachabilityIsReadInBothShapes(t *testing.T) {
 		r, err := srv.client(t).Reachability.Lookup(t.Context(), netip.MustParseAddr("::ffff:192.0.2.2"))
 
 		if err != nil || !slices.Equal(r.SupportedProducts, want) {
-			t.Errorf("%s was read as %v (error %v), want %v", body, r, err, want)
+			t.Errorf("products from %s = %v (error %v), want %v", body, r, err, want)
 			continue
 		}
 		if r.Supports(idverify.ProductSIMCheck) != slices.Contains(want, idverify.ProductSIMCheck) {
-			t.Errorf("%s: Supports disagrees with SupportedProducts", body)
+			t.Errorf("%s: Supports and SupportedProducts differ", body)
 		}
 		if got := srv.calls()[0].uri; got != "/coverage/v0.1/device_ips/192.0.2.2" {
-			t.Errorf("asked for %q: an IPv4 address in IPv6 form is an IPv4 address", got)
+			t.Errorf("path = %q, want the IPv4 address of an IPv4-mapped address", got)
 		}
 	}
 }
@@ -110,7 +110,7 @@ func isDecodeError(err error) bool {
 	return ok
 }
 
-func FuzzAnswerBody(f *testing.F) {
+func FuzzDecodeCheck(f *testing.F) {
 	for _, name := range []string{"phone_check.json", "phone_check_created.json", "phone_check_error.json", "subscriber_check.json", "problem.json"} {
 		f.Add(fixture(f, name))
 	}
@@ -120,11 +120,11 @@ func FuzzAnswerBody(f *testing.F) {
 		check, err := decodeCheck(t, string(body))
 		switch {
 		case err != nil && !isDecodeError(err):
-			t.Errorf("error %v, want a *DecodeError", err)
+			t.Errorf("error = %v, want a *DecodeError", err)
 		case err == nil && (check.CheckID == "" || check.Status == ""):
-			t.Errorf("a check without id or status out of %s", body)
+			t.Errorf("check without ID or status from %s", body)
 		case err == nil && !json.Valid(body):
-			t.Errorf("a check out of what is no JSON: %s", body)
+			t.Errorf("check from a body that is not JSON: %s", body)
 		}
 	})
 }
@@ -141,16 +141,16 @@ func FuzzTime(f *testing.F) {
 		check, err := decodeCheck(t, `{"check_id":"a","status":"COMPLETED","created_at":`+string(text)+`}`)
 		if err != nil {
 			if !isDecodeError(err) {
-				t.Errorf("%q: error %v, want a *DecodeError", s, err)
+				t.Errorf("%q: error = %v, want a *DecodeError", s, err)
 			}
 			return
 		}
-		if y := check.CreatedAt.Year(); check.CreatedAt.IsZero() || y < 0 || y > 9999 { // the format has no such years
+		if y := check.CreatedAt.Year(); check.CreatedAt.IsZero() || y < 0 || y > 9999 { // other years do not fit the format
 			return
 		}
 		again, err := decodeCheck(t, `{"check_id":"a","status":"COMPLETED","created_at":"`+check.CreatedAt.Format(time.RFC3339Nano)+`"}`)
 		if err != nil || !again.CreatedAt.Equal(check.CreatedAt) {
-			t.Errorf("%q was read as %v, and that as %v (error %v)", s, check.CreatedAt, again, err)
+			t.Errorf("%q decoded as %v, which encodes and decodes as %v (error %v)", s, check.CreatedAt, again, err)
 		}
 	})
 }
@@ -170,7 +170,7 @@ func FuzzRetryAfter(f *testing.F) {
 		_, err := c.PhoneChecks.Get(t.Context(), "a")
 		e, ok := errors.AsType[*idverify.Error](err)
 		if !ok || e.RetryAfter < 0 {
-			t.Errorf("%q was read as %v", after, err)
+			t.Errorf("Retry-After %q decoded as %v", after, err)
 		}
 	})
 }

@@ -15,8 +15,8 @@ import (
 	idverify "github.com/idverify/idverify-go"
 )
 
-// The contract fixtures against the client: each resource is decoded into the right fields. The fake is checked against the same files elsewhere.
-func TestEveryFieldOfEveryResourceIsRead(t *testing.T) {
+// Decodes each fixture. Tests of the fake compare its responses with the same files.
+func TestClient_DecodesFixtures(t *testing.T) {
 	t.Parallel()
 	created := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	after := func(d time.Duration) time.Time { return created.Add(d) }
@@ -107,7 +107,7 @@ func getSubscriberCheck(ctx context.Context, c *idverify.Client) (any, error) {
 	return c.SubscriberChecks.Get(ctx, subscriberCheckID)
 }
 
-func TestATokenIsRead(t *testing.T) {
+func TestClient_DecodesToken(t *testing.T) {
 	t.Parallel()
 	srv := newService(t, nil)
 	srv.token = respondWith(200, string(fixture(t, "token.json")))
@@ -119,12 +119,12 @@ func TestATokenIsRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	if token.AccessToken != "eyJvcGFxdWUiOnRydWV9.sandbox-access-token" || token.Type() != "Bearer" || !token.Expiry.Equal(clock.now().Add(time.Hour)) || token.ExpiresIn != 3600 {
-		t.Errorf("token of type %s that expires at %v", token.Type(), token.Expiry)
+		t.Errorf("token type = %s, expiry = %v", token.Type(), token.Expiry)
 	}
 }
 
-// The parameters of every create, each under its name on the wire.
-func TestEveryParameterIsSent(t *testing.T) {
+// Sends each parameter of every create.
+func TestClient_SendsParameters(t *testing.T) {
 	t.Parallel()
 	ip := netip.MustParseAddr("::ffff:192.0.2.7")
 	v02 := idverify.WithVersions(idverify.Versions{PhoneCheck: "v0.2", SubscriberCheck: "v0.2"})
@@ -158,14 +158,14 @@ func TestEveryParameterIsSent(t *testing.T) {
 				t.Fatal(err)
 			}
 			if !reflect.DeepEqual(got, want) {
-				t.Errorf("sent %s, want %s", srv.calls()[0].body, tt.want)
+				t.Errorf("body = %s, want %s", srv.calls()[0].body, tt.want)
 			}
 			wantType := "application/json"
 			if srv.calls()[0].method == http.MethodPatch {
 				wantType = "application/json-patch+json"
 			}
 			if got := srv.calls()[0].header.Get("Content-Type"); got != wantType {
-				t.Errorf("Content-Type %q, want %q", got, wantType)
+				t.Errorf("Content-Type = %q, want %q", got, wantType)
 			}
 		})
 	}
@@ -177,8 +177,8 @@ type operation struct {
 	Success                        int
 }
 
-// Every row of the contract's table of operations that a Client calls, as it is sent.
-func TestEveryProductOperationIsSentAsTheContractSays(t *testing.T) {
+// Sends each product operation of operations.json.
+func TestClient_SendsOperations(t *testing.T) {
 	t.Parallel()
 	v02 := idverify.WithVersions(idverify.Versions{PhoneCheck: "v0.2", SubscriberCheck: "v0.2"})
 	do := map[string]func(context.Context, *idverify.Client){
@@ -215,9 +215,9 @@ func TestEveryProductOperationIsSentAsTheContractSays(t *testing.T) {
 	ids := strings.NewReplacer("{check_id}", "CHECK", "{trace_id}", "TRACE", "{ip}", "192.0.2.7", "{code}", "GB")
 	for _, op := range operations(t) {
 		call, ok := do[op.Operation]
-		if !ok || strings.HasSuffix(op.Path, "/device_ip") { // the same operation in its other form
+		if !ok || strings.HasSuffix(op.Path, "/device_ip") { // another form of the same operation
 			if op.Scope != "" && !strings.HasPrefix(op.Path, "/console/") && ok != strings.HasSuffix(op.Path, "/device_ip") {
-				t.Errorf("no method carries out %s", op.Operation)
+				t.Errorf("no method calls %s", op.Operation)
 			}
 			continue
 		}
@@ -234,10 +234,10 @@ func TestEveryProductOperationIsSentAsTheContractSays(t *testing.T) {
 			sent := srv.calls()[0]
 			path, _, _ := strings.Cut(sent.uri, "?")
 			if want := strings.Replace(ids.Replace(op.Path), "{v}", version, 1); sent.method != op.Method || path != want {
-				t.Errorf("sent %s %s, want %s %s", sent.method, path, op.Method, want)
+				t.Errorf("request = %s %s, want %s %s", sent.method, path, op.Method, want)
 			}
 			if got := scopeOf(t, srv.tokens()[0]); got != op.Scope {
-				t.Errorf("asked for scope %q, want %q", got, op.Scope)
+				t.Errorf("scope = %q, want %q", got, op.Scope)
 			}
 		})
 	}
@@ -252,12 +252,12 @@ func operations(t testing.TB) []operation {
 	return ops
 }
 
-// scopeOf is the scope that a token request asks for.
+// scopeOf returns the scope of a token request.
 func scopeOf(t testing.TB, r recordedRequest) string {
 	t.Helper()
 	_, rest, ok := strings.Cut(string(r.body), "name=\"scope\"\r\n\r\n")
 	if !ok {
-		t.Fatalf("no scope in the form %q", r.body)
+		t.Fatalf("form has no scope: %q", r.body)
 	}
 	scope, _, _ := strings.Cut(rest, "\r\n")
 	return scope

@@ -11,7 +11,7 @@ import (
 	idverify "github.com/idverify/idverify-go"
 )
 
-// resourceWithIDs is the JSON of any resource that has an ID: all its IDs are id.
+// resourceWithIDs returns JSON with every kind of ID. All IDs are id.
 func resourceWithIDs(id string) string {
 	return fmt.Sprintf(`{"check_id":%[1]q,"status":"COMPLETED","match":true,"trace_id":%[1]q,"project_id":%[1]q,"client_id":%[1]q,"client_secret":"new-secret",
 		"workspace_id":%[1]q,"member_id":%[1]q,"payment_method_id":%[1]q}`, id)
@@ -21,7 +21,7 @@ func TestClient_RejectsOtherResources(t *testing.T) {
 	t.Parallel()
 	const requested, other = "requested-1", "requested-2"
 	for op, placeholders := range withIDs(t) {
-		// What an operation returns is named by the end of its path.
+		// The end of the path is the kind of the resource in the response.
 		path := strings.TrimSuffix(op.Path, "/reset")
 		if !strings.HasSuffix(path, "_id}") || op.Method == http.MethodDelete {
 			continue
@@ -41,21 +41,21 @@ func TestClient_RejectsOtherResources(t *testing.T) {
 			err := srv.callWithIDs(t, op, id)
 
 			if matchErr != nil {
-				t.Errorf("the requested resource: %v", matchErr)
+				t.Errorf("response about the requested resource: error = %v", matchErr)
 			}
 			e, ok := errors.AsType[*idverify.DecodeError](err)
 			if !ok {
-				t.Fatalf("error %v, want a *DecodeError: the response is about another resource", err)
+				t.Fatalf("error = %v, want a *DecodeError: the response is about another resource", err)
 			}
 			if e.Status != op.Success || e.Operation != op.Name || e.RequestID != "req-7" {
-				t.Errorf("error %+v", e)
+				t.Errorf("error = %+v", e)
 			}
 			unknown := strings.Contains(err.Error(), "outcome unknown")
 			if want := op.Method == http.MethodPost || op.Method == http.MethodPatch; unknown != want {
-				t.Errorf("error %q; it mentions an unknown outcome: %v, want %v", err, unknown, want)
+				t.Errorf("error = %q, mentions an unknown outcome: %v, want %v", err, unknown, want)
 			}
 			if strings.Contains(err.Error(), "requested-") {
-				t.Errorf("error %q contains an ID", err)
+				t.Errorf("error = %q contains an ID", err)
 			}
 			if n := len(srv.calls()); n != 1 && op.Name != "workspaces.get" {
 				t.Errorf("%d requests, want 1", n)
@@ -71,7 +71,7 @@ func TestPhoneCheckService_WaitRejectsOtherCheck(t *testing.T) {
 	check, err := srv.client(t).PhoneChecks.Wait(t.Context(), "mine")
 
 	if _, ok := errors.AsType[*idverify.DecodeError](err); !ok || check != nil {
-		t.Errorf("check %+v, error %v; want a *DecodeError and not the result of another check", check, err)
+		t.Errorf("check = %+v, error = %v, want a *DecodeError and no result of another check", check, err)
 	}
 }
 
@@ -82,7 +82,7 @@ func TestConsole_AcceptsDefaultWorkspace(t *testing.T) {
 	for _, c := range []*idverify.Console{srv.console(t), srv.console(t).Workspace("default"), srv.console(t).Workspace("workspace-7")} {
 		w, err := c.Workspaces.Get(t.Context())
 		if err != nil || w.WorkspaceID != "workspace-7" {
-			t.Errorf("workspace %+v, error %v", w, err)
+			t.Errorf("workspace = %+v, error = %v", w, err)
 		}
 	}
 }
@@ -102,15 +102,15 @@ func TestClient_CreateComparesPhoneNumber(t *testing.T) {
 		},
 	}
 	for _, tt := range []struct {
-		name, number string // as the JSON of the response has it
+		name, number string // as JSON in the response
 		same         bool
 	}{
-		{"the same", `,"phone_number":"447700900000"`, true},
-		{"in another notation", `,"phone_number":"+44 7700 900000"`, true},
+		{"same number", `,"phone_number":"447700900000"`, true},
+		{"same number in another notation", `,"phone_number":"+44 7700 900000"`, true},
 		{"absent", ``, true},
 		{"null", `,"phone_number":null`, true},
 		{"empty", `,"phone_number":""`, true},
-		{"of another person", `,"phone_number":"447700900001"`, false},
+		{"number of another person", `,"phone_number":"447700900001"`, false},
 		{"longer", `,"phone_number":"4477009000001"`, false},
 		{"not a number", `,"phone_number":"4477009xxxxx"`, false},
 	} {
@@ -123,18 +123,18 @@ func TestClient_CreateComparesPhoneNumber(t *testing.T) {
 
 				if tt.same {
 					if err != nil {
-						t.Errorf("error %v", err)
+						t.Errorf("error = %v", err)
 					}
 					return
 				}
 				if _, ok := errors.AsType[*idverify.DecodeError](err); !ok || !strings.Contains(err.Error(), "outcome unknown") {
-					t.Errorf("error %v, want a *DecodeError with an unknown outcome", err)
+					t.Errorf("error = %v, want a *DecodeError with an unknown outcome", err)
 				}
 				if strings.Contains(fmt.Sprint(err), "4477009") {
-					t.Errorf("error %q contains a phone number", err)
+					t.Errorf("error = %q contains a phone number", err)
 				}
 				if n := len(srv.calls()); n != 1 {
-					t.Errorf("%d creates were sent, want 1: each is charged", n)
+					t.Errorf("%d creates, want 1: each one is charged", n)
 				}
 			})
 		}
