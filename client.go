@@ -8,20 +8,25 @@ import (
 	"github.com/idverify/idverify-go/internal/wire"
 )
 
-// Client calls the product APIs with the credentials of a project. Make it with [NewClient]; it is safe for concurrent use and wants to be shared: it caches access tokens.
+// Client calls the product APIs with the credentials of a project. It caches access tokens and
+// renews them in the background. Create one with [NewClient] and reuse it; it is safe for
+// concurrent use.
 //
-// Management of workspaces and projects takes workspace credentials and a [Console].
+// To manage workspaces and projects, use a [Console] with the credentials of a workspace.
 type Client struct {
-	PhoneChecks      *PhoneCheckService      // does this phone number belong to this device?
-	SIMChecks        *SIMCheckService        // was the SIM of this number changed lately?
-	SubscriberChecks *SubscriberCheckService // both in one
-	Reachability     *ReachabilityService    // which products work for this IP address, and in this country?
+	PhoneChecks      *PhoneCheckService      // does the phone number belong to the device?
+	SIMChecks        *SIMCheckService        // was the SIM of the number changed recently?
+	SubscriberChecks *SubscriberCheckService // both in one check
+	Reachability     *ReachabilityService    // which products work for an IP address or in a country?
 
 	api *api
 }
 
-// NewClient returns a client for the service at baseURL, for example "https://eu.api.example.com": scheme https and a host, nothing else.
-// It sends nothing: wrong credentials show at the first call, as a [*TokenError].
+// NewClient returns a client for the service at baseURL, for example "https://eu.api.example.com".
+// The URL must have the scheme https, a host and nothing else.
+//
+// NewClient sends no request. If the credentials are wrong, the first operation fails with a
+// [*TokenError].
 func NewClient(baseURL string, c Credentials, opts ...Option) (*Client, error) {
 	api, err := newAPI(baseURL, c, opts)
 	if err != nil {
@@ -36,12 +41,14 @@ func NewClient(baseURL string, c Credentials, opts ...Option) (*Client, error) {
 	}, nil
 }
 
-// JWKSURL is the address of the keys that the service signs its callbacks and redirects with: what signature.NewJWKS takes.
+// JWKSURL returns the URL of the key set with which the service signs callbacks and redirects. Pass
+// it to signature.NewJWKS.
 //
-// Specification: section 5.3, GET /.well-known/jwks.json.
+// Protocol: docs/protocol.md, section 7.
 func (c *Client) JWKSURL() string { return c.api.base + wire.JWKS.Path }
 
-// parseBaseURL returns scheme and host of baseURL. Its errors do not repeat it: somebody may have put a password there.
+// parseBaseURL returns scheme and host of baseURL. Its errors do not contain the URL, which may
+// include a password.
 func parseBaseURL(baseURL string) (string, error) {
 	u, err := url.Parse(baseURL)
 	switch {

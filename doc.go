@@ -1,31 +1,49 @@
-// Package idverify is a client of the identity-verification service, which asks mobile networks whether a phone number belongs to a device, and whether its SIM was changed lately.
+// Package idverify is a client for a mobile-identity service. The service asks mobile networks
+// whether a phone number belongs to a device and whether its SIM was changed recently.
 //
 // # Checks
 //
-//   - A PhoneCheck tells whether a number belongs to the device at hand: [PhoneCheckService].
-//   - A SIMCheck tells whether the SIM of a number was changed: [SIMCheckService].
-//   - A SubscriberCheck tells both: [SubscriberCheckService].
-//   - Reachability tells beforehand which of them the device's network supports: [ReachabilityService].
+//   - A PhoneCheck verifies that a phone number belongs to a device: [PhoneCheckService].
+//   - A SIMCheck detects a recent SIM change. It involves no device: [SIMCheckService].
+//   - A SubscriberCheck does both in one check: [SubscriberCheckService].
+//   - Reachability reports which of these products the network of a device supports:
+//     [ReachabilityService].
 //
-// A PhoneCheck or SubscriberCheck takes three steps. Your backend creates it with [PhoneCheckService.Create]; the device opens its CheckURL over the mobile data connection, which is what proves anything, so your app must do that and not your server;
-// the result comes to your callback URL, where [CallbackHandler] verifies it. [PhoneCheckService.Wait] is for programs without such a URL.
-// With version v0.2 of a product, see [WithVersions], the device comes back with a code, to a URL that [RedirectHandler] serves, and [PhoneCheckService.Complete] exchanges it for the result.
+// A PhoneCheck or SubscriberCheck has three steps:
 //
-// Decide by Status: Match and NoSIMChange are valid only when Status is COMPLETED. In ERROR, Match
-// may be false, which is not a result: a network outage must not lock a customer out, nor let
-// anyone in. The service does not keep a check that ends as EXPIRED or ERROR. Only its callback
-// shows it.
+//  1. Your backend creates the check with [PhoneCheckService.Create] and stores its CheckID.
+//  2. The device opens the CheckURL over its mobile data connection. The connection identifies the
+//     subscriber, so your app must open the URL; your server cannot.
+//  3. The service sends the result to your callback URL, where [CallbackHandler] verifies it. A
+//     program without a callback URL can poll with [PhoneCheckService.Wait].
+//
+// With version v0.2 of a product (see [WithVersions]), the service redirects the device to your
+// redirect URL with a code. [RedirectHandler] verifies the redirect, and
+// [PhoneCheckService.Complete] exchanges the code for the result.
+//
+// Match is valid only when Status is COMPLETED. NoSIMChange is valid only when Status is COMPLETED.
+// In status ERROR, Match may be false, but it is not a result: do not let a network outage lock
+// customers out, or let anyone in. The service does not keep a check that ends as EXPIRED or ERROR:
+// only its callback reports how it ended.
 //
 // # Clients
 //
-// A [Client] has the credentials of a project and calls the products; a [Console] has those of a workspace and manages projects, members and billing. Make one and share it: both are safe for concurrent use, fetch access tokens when they are needed and replace them before they expire.
+// A [Client] calls the products with the credentials of a project. A [Console] manages projects,
+// members and billing with the credentials of a workspace. Create one and reuse it; both are safe
+// for concurrent use. They fetch access tokens on demand, cache them and renew them in the
+// background before they expire.
 //
-// Every method takes a context and ends with it. Requests that may be repeated are, with jittered waits; those that cost money are sent again only when they cannot have been accepted: see [RetryPolicy].
-// Nothing is logged unless [WithLogger] asks for it. Neither errors nor logs hold tokens, secrets, phone numbers or addresses.
+// Failed requests are retried with jittered delays. A request that costs money or uses up a code is
+// retried only if the service cannot have processed it: see [RetryPolicy]. Every method returns
+// when its context is done.
+//
+// The default HTTP client uses the proxy in the environment variables HTTP_PROXY, HTTPS_PROXY and
+// NO_PROXY; [WithHTTPClient] replaces it. Nothing is logged without [WithLogger]. Errors and logs
+// never contain tokens, secrets, phone numbers or addresses.
 //
 // # Errors
 //
-// A refusal by the service is an [*Error]; errors.Is tells what it means:
+// If the service rejects an operation, the error is an [*Error]. Use errors.Is to find the reason:
 //
 //	r, err := client.Reachability.Lookup(ctx, addr)
 //	switch {
@@ -35,9 +53,12 @@
 //		return err
 //	}
 //
-// A [*TokenError] means that no access token could be had, a [*DecodeError] that an answer is not the service's, a [*CheckEndedError] that a check ended without a result that can be read. Anything else is a connection that failed, or a context that ended, and wraps the cause.
+// The other types are [*TokenError] (no access token was issued), [*DecodeError] (a response cannot
+// be used) and [*CheckEndedError] (a check ended without a result). Any other error is a connection
+// failure or a done context, and wraps its cause.
 //
 // # Tests
 //
-// Package sandboxfake runs the whole service in your test's process. Package signature verifies what the service signs, and signs what your tests send.
+// Package sandboxfake runs a fake of the service in the process of your test. Package signature
+// verifies signed callbacks and redirects, and signs messages for tests.
 package idverify

@@ -12,27 +12,58 @@ import (
 	"github.com/idverify/idverify-go/internal/wire"
 )
 
-// What an error means to a caller, for errors.Is. An [*Error] is exactly one of them, or none.
+// Sentinel errors for errors.Is. An [*Error] matches at most one of them.
 var (
-	ErrBadRequest          = errors.New("bad request")             // an argument is missing, malformed or out of range; also those refused before anything is sent
-	ErrPhoneFormat         = errors.New("malformed phone number")  // see NormalizePhoneNumber
-	ErrUnauthorized        = errors.New("unauthorized")            // the credentials, or a token got with them, were refused
-	ErrInsufficientBalance = errors.New("insufficient balance")    // the workspace must be topped up
-	ErrForbidden           = errors.New("forbidden")               // the scope or the member's role does not allow it
-	ErrNotFound            = errors.New("not found")               // unknown, of another project or workspace, or not kept: checks that ended as EXPIRED or ERROR are not
-	ErrConflict            = errors.New("conflict")                // the state of the resource does not allow it; see Fragment
-	ErrNotMobileIP         = errors.New("not a mobile IP address") // the device is not on its mobile data connection
-	ErrNetworkNotSupported = errors.New("network not supported")   // the mobile network cannot do it: fall back to another way
-	ErrRateLimited         = errors.New("rate limited")            // see RetryAfter
-	ErrIPMismatch          = errors.New("IP address mismatch")     // the address is not that of the device with the phone number
+	// ErrBadRequest means that an argument is missing, malformed or out of range. Errors for
+	// arguments that the client rejects before it sends a request match it too.
+	ErrBadRequest = errors.New("bad request")
+
+	// ErrPhoneFormat means that a phone number is malformed. See [NormalizePhoneNumber].
+	ErrPhoneFormat = errors.New("malformed phone number")
+
+	// ErrUnauthorized means that the service rejected the credentials, or an access token that was
+	// issued for them.
+	ErrUnauthorized = errors.New("unauthorized")
+
+	// ErrInsufficientBalance means that the balance of the workspace does not cover the operation.
+	ErrInsufficientBalance = errors.New("insufficient balance")
+
+	// ErrForbidden means that the scope of the credentials or the role of the member does not allow
+	// the operation.
+	ErrForbidden = errors.New("forbidden")
+
+	// ErrNotFound means that the resource does not exist, belongs to another project or workspace,
+	// or is no longer stored. The service does not store checks that ended as EXPIRED or ERROR.
+	ErrNotFound = errors.New("not found")
+
+	// ErrConflict means that the state of the resource does not allow the operation.
+	// [Error.Fragment] contains the reason.
+	ErrConflict = errors.New("conflict")
+
+	// ErrNotMobileIP means that the IP address does not belong to a mobile network: the device is
+	// not using its mobile data connection.
+	ErrNotMobileIP = errors.New("not a mobile IP address")
+
+	// ErrNetworkNotSupported means that the mobile network does not support the product. Use another
+	// verification method.
+	ErrNetworkNotSupported = errors.New("network not supported")
+
+	// ErrRateLimited means that the client sent too many requests. See [Error].RetryAfter.
+	ErrRateLimited = errors.New("rate limited")
+
+	// ErrIPMismatch means that the IP address is not that of the device with the phone number.
+	ErrIPMismatch = errors.New("IP address mismatch")
 )
 
-// problems is the error catalogue: specification, section 7, and the contract, section 6. A fragment that is not in it is judged by its status, the first row with that status.
+// problems lists the known problems. The first row with its status applies to a problem with an
+// unknown fragment.
+//
+// Protocol: docs/protocol.md, section 8.
 var problems = []struct {
 	status   int
 	fragment string
 	is       error
-	hint     string // what to do, where we know it
+	hint     string // what to do; may be empty
 }{
 	{400, wire.BadRequest, ErrBadRequest, ""},
 	{400, wire.PhoneFormatInvalid, ErrPhoneFormat, "use 7 to 15 digits in international format"},
@@ -60,39 +91,46 @@ var problems = []struct {
 	{501, wire.MNORedirectUnsupported, ErrNetworkNotSupported, "use another verification method"},
 }
 
-// Error is the service's refusal of an operation: a problem document (specification, section 7), or what stood in its place.
+// Error is a response with which the service rejected an operation: a problem document (RFC 9457)
+// or any other response without success, for example from a proxy.
 //
-// Decide with errors.Is and the sentinels, such as [ErrNotMobileIP], or by [Error.Fragment]; Title and Detail are for people. Neither they nor the error's text hold phone numbers, addresses, tokens or URLs, whatever the service wrote.
-// The text ends with the RequestID, so no two are alike: count and group errors by Operation, Status and Fragment.
+// To handle it, use errors.Is with a sentinel such as [ErrNotMobileIP], or compare
+// [Error.Fragment]. Title and Detail are for people; phone numbers, addresses, tokens and URLs in
+// them are redacted, as in the text of the error. The text ends with the RequestID: group errors by
+// Operation, Status and Fragment instead.
+//
+// Protocol: docs/protocol.md, section 8.
 type Error struct {
 	Status    int    // HTTP status
-	Type      string // URI of the problem, ending in its fragment
-	Title     string // standard text of the status
-	Detail    string // short explanation; of an answer that is no problem document, how it begins
+	Type      string // URI of the problem, which ends with its fragment
+	Title     string // short text for the status
+	Detail    string // explanation; the start of the body if it is not a problem document
 	Operation string // the name of the operation as in logs, for example "phone_check.create"
 
-	RetryAfter time.Duration // how long the service asks to wait; 0 when it does not say
-	RateLimit  *RateLimit    // nil when the service does not say
-	RequestID  string        // the service's name for the call, to quote to its support; may be empty
+	RetryAfter time.Duration // the Retry-After header; 0 if it is missing
+	RateLimit  *RateLimit    // the X-RateLimit headers; nil if they are missing
+	RequestID  string        // the X-Request-Id header, or empty; include it in support requests
 
 	unknown  *unknownOutcome // nil if the outcome is known
 	attempts int
 }
 
-// RateLimit is what the service says of its limit on requests.
+// RateLimit is the request limit that the service reports.
 type RateLimit struct {
-	Limit     int       // requests in the period
-	Remaining int       // requests left in it
-	Reset     time.Time // when the next period begins
+	Limit     int       // requests per period
+	Remaining int       // requests left in this period
+	Reset     time.Time // start of the next period; zero if unknown
 }
 
-// Fragment names the problem, for example "not_mobile_ip". It is empty for an answer that is no problem document.
+// Fragment returns the fragment of Type, which identifies the problem, for example "not_mobile_ip".
+// It is empty if the response is not a problem document.
 func (e *Error) Fragment() string {
 	_, fragment, _ := strings.Cut(e.Type, "#")
 	return fragment
 }
 
-// Error implements error: operation, status, fragment, detail, what to do, and what to quote.
+// Error implements error. The text consists of operation, status, fragment, detail, advice, request
+// ID and number of attempts.
 func (e *Error) Error() string {
 	return errorMessage{
 		operation: wire.Title(e.Operation),
@@ -105,7 +143,7 @@ func (e *Error) Error() string {
 	}.String()
 }
 
-// Is makes errors.Is find the sentinel that e means.
+// Is reports whether target is the sentinel error for the problem.
 func (e *Error) Is(target error) bool { return e.sentinel() == target }
 
 func (e *Error) sentinel() error {
@@ -139,7 +177,7 @@ func (e *Error) hint() string {
 	return ""
 }
 
-// retryAfterText advises a wait; of a nonsensical one it says no more than that it is long.
+// retryAfterText returns the advice to wait. It does not print waits of more than a day.
 func retryAfterText(wait time.Duration) string {
 	if wait > 24*time.Hour {
 		return "retry later: the service asks for more than a day"
@@ -224,16 +262,20 @@ func statusText(status int, name string) string {
 	return strings.TrimSpace(strconv.Itoa(status) + " " + cmp.Or(name, http.StatusText(status)))
 }
 
-// TokenError is the token endpoint's refusal (RFC 6749, section 5.2). It is [ErrUnauthorized] when the credentials are refused, and [ErrRateLimited] after status 429.
+// TokenError is a response with which the token endpoint rejected a request (RFC 6749, section
+// 5.2). It matches [ErrUnauthorized] if the credentials were rejected, and [ErrRateLimited] for
+// status 429.
+//
+// Protocol: docs/protocol.md, section 2.
 type TokenError struct {
 	Status      int    // HTTP status
-	Code        string // for example "invalid_client" or "invalid_scope"; empty for an answer that is not the endpoint's own
-	Description string // for people
+	Code        string // for example "invalid_client"; empty if the body is not an OAuth error
+	Description string // explanation for people, redacted like Error.Detail
 	Operation   string // "token.create", as in logs
-	Scope       string // what was asked for: scopes separated by a space
+	Scope       string // the requested scopes, separated by a space
 
-	RetryAfter time.Duration // how long the service asks to wait; 0 when it does not say
-	RequestID  string        // may be empty
+	RetryAfter time.Duration // the Retry-After header; 0 if it is missing
+	RequestID  string        // the X-Request-Id header, or empty
 }
 
 // Error implements error.
@@ -258,7 +300,7 @@ func (e *TokenError) Error() string {
 	}.String()
 }
 
-// Is makes errors.Is find [ErrUnauthorized] and [ErrRateLimited].
+// Is reports whether target is [ErrUnauthorized] or [ErrRateLimited] and applies to e.
 func (e *TokenError) Is(target error) bool {
 	switch target {
 	case ErrUnauthorized:
@@ -269,10 +311,9 @@ func (e *TokenError) Is(target error) bool {
 	return false
 }
 
-// DecodeError is a 2xx response that cannot be used: it is not JSON, lacks a field that the client
-// needs, or is about another resource or phone number than the request.
-//
-// After a POST or PATCH the outcome is unknown: the service may have performed the operation.
+// DecodeError is a 2xx response that the client cannot use: it is not JSON, lacks a required field,
+// or describes another resource or phone number than the request. After a POST or PATCH the outcome
+// is unknown: the service may have performed the operation.
 type DecodeError struct {
 	Operation string // the name of the operation as in logs, for example "phone_check.create"
 	Status    int    // HTTP status
@@ -321,5 +362,5 @@ func (e *sendError) Error() string {
 	}.String()
 }
 
-// Unwrap makes errors.Is find context.Canceled, context.DeadlineExceeded and the errors of package net.
+// Unwrap returns the cause, for example context.Canceled or an error of package net.
 func (e *sendError) Unwrap() error { return e.err }

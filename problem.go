@@ -14,7 +14,8 @@ import (
 	"github.com/idverify/idverify-go/internal/wire"
 )
 
-// problem is the error in an answer that is not 2xx: a problem document, or whatever a proxy put in its place.
+// problem returns the error for a response that is not 2xx. The body is a problem document, or
+// anything else, for example the error page of a proxy.
 func (c *call) problem(resp *http.Response, body []byte) *Error {
 	secrets := c.secrets()
 	e := &Error{
@@ -32,7 +33,7 @@ func (c *call) problem(resp *http.Response, body []byte) *Error {
 	var p struct {
 		Type, Title, Detail string
 	}
-	// A field of the wrong type is an error, but the other fields are there: what could be read counts.
+	// If a field has the wrong type, Unmarshal still decodes the others.
 	_ = json.Unmarshal(body, &p)
 	if p.Type == "" && p.Title == "" && p.Detail == "" {
 		e.Detail = bodyStart(body, secrets...)
@@ -54,8 +55,8 @@ func outcomeUnknown(status int) bool {
 	return status < 200 || status >= 500 && status != http.StatusNotImplemented
 }
 
-// secrets returns the secrets of the client and the token of the last attempt, which may no longer be
-// cached.
+// secrets returns the secrets of the client and the token of the last attempt, which may no longer
+// be cached.
 func (c *call) secrets() []string {
 	secrets := c.api.secrets()
 	if c.token != nil {
@@ -64,10 +65,11 @@ func (c *call) secrets() []string {
 	return secrets
 }
 
-// problemType is the form that the specification gives to the type of a problem: a URI that ends in a plain fragment. Other text may hold anything.
+// problemType matches the type of a problem: a URI that ends with a fragment.
 var problemType = regexp.MustCompile(`^[!-~]{0,400}#[\w-]{1,100}$`)
 
-// sanitizeType is the type of a problem as far as it is fit to be shown.
+// sanitizeType returns the type of a problem, only its fragment if the rest must be redacted, or an
+// empty string if it is malformed or the fragment must be redacted.
 func sanitizeType(s string, secrets ...string) string {
 	base, fragment, _ := strings.Cut(s, "#")
 	if !problemType.MatchString(s) || sanitize(fragment, secrets...) != fragment {
@@ -79,7 +81,7 @@ func sanitizeType(s string, secrets ...string) string {
 	return s
 }
 
-// newTokenError reads the token endpoint's refusal.
+// newTokenError returns the error for a response of the token endpoint that is not 2xx.
 func newTokenError(scope string, resp *http.Response, body []byte, secrets []string) *TokenError {
 	e := &TokenError{Status: resp.StatusCode, Operation: wire.Token.Name, Scope: scope, RetryAfter: retryAfter(resp.Header), RequestID: requestID(resp.Header, secrets...)}
 	var p struct {
@@ -96,7 +98,8 @@ func newTokenError(scope string, resp *http.Response, body []byte, secrets []str
 	return e
 }
 
-// newDecodeError says what is wrong with body, and how it begins unless that may hold somebody's data.
+// newDecodeError returns the error for a body that cannot be used. It includes the start of the
+// body unless that is a JSON object or array, which may contain personal data.
 func newDecodeError(op wire.Operation, status int, body []byte, err error, secrets ...string) *DecodeError {
 	reason := decodeReason(err)
 	if trimmed := strings.TrimSpace(string(body[:min(len(body), 16)])); trimmed != "" && trimmed[0] != '{' && trimmed[0] != '[' {
@@ -126,7 +129,8 @@ func decodeReason(err error) string {
 	return "invalid value of a field"
 }
 
-// retryAfter is the wait in a Retry-After header, in seconds or as a date (RFC 9110, section 10.2.3); 0 for none that can be read.
+// retryAfter returns the delay in a Retry-After header, in seconds or as a date (RFC 9110, section
+// 10.2.3). It returns 0 if the header is missing or malformed.
 func retryAfter(h http.Header) time.Duration {
 	v := strings.TrimSpace(h.Get("Retry-After"))
 	if v == "" {
@@ -168,10 +172,12 @@ func rateLimit(h http.Header, now time.Time) *RateLimit {
 	return r
 }
 
-// plainID is an id that cannot be a number or an address: it has a letter or more, and no dots and colons.
+// plainID matches an ID that cannot be a phone number or an address: it contains a letter, and no
+// dot or colon.
 var plainID = regexp.MustCompile(`^[0-9_-]*[A-Za-z][0-9A-Za-z_-]*$`)
 
-// requestID is the service's name for a call, where it looks like one.
+// requestID returns the X-Request-Id header, redacted, or an empty string if it is too long or
+// contains spaces or control characters.
 func requestID(h http.Header, secrets ...string) string {
 	id := h.Get(wire.RequestIDHeader)
 	if len(id) > 128 || strings.ContainsFunc(id, notVisible) {
@@ -180,7 +186,7 @@ func requestID(h http.Header, secrets ...string) string {
 	if redactSecrets(id, len(id), secrets) != id {
 		return redacted
 	}
-	// An id is to be quoted whole, although digits in it may look like a phone number.
+	// Support needs the whole ID, even if digits in it look like a phone number.
 	if plainID.MatchString(id) {
 		return id
 	}
