@@ -57,7 +57,7 @@ var vocabulary = []struct {
 	{`\b(break|breaks|broke|broken|breaking) off\b`, ``, "connection lost, truncated"},
 	{`\bwhoever\b`, ``, "anyone who, the caller"},
 	{`\bhonesty?\b`, ``, "accurate, faithful"},
-	{`\b(the|an|its|same|check|request|project|key|workspace|credential|member|client|by|of|with|unknown|new|old|another|each|every|these|those) ids?\b`, ``, "ID"},
+	{`\b(the|an|its|same|check|request|project|key|workspace|credential|member|client|by|of|with|unknown|new|old|another|each|every|these|those) (?-i:ids?)\b`, ``, "ID"},
 	{`\b(behavi|hono|colo|favo|neighbo)urs?(ed|ing|s|able)?\b`, ``, "American spelling"},
 	{`\b(cancelled|cancelling|labelled|labelling|modelled|signalled|licences?|artefacts?|whilst|amongst|catalogues?)\b`, ``, "American spelling"},
 	{`\b(recogn|initial|serial|normal|author|organ|summar|minim|maxim|optim|modern|synchron|general|special|util|real)is(e|es|ed|ing|ation)\b`, ``, "American spelling"},
