@@ -112,9 +112,9 @@ func TestAnExpiredCheckIsSeenInItsCallbackAlone(t *testing.T) {
 func TestACallbackIsTriedAgainUntilWeTakeIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // minutes of waiting in no time
 		srv := sandboxfake.New(t, sandboxfake.WithInMemory())
-		broken := true
+		unavailable := true
 		url := srv.Handle("shop.sandbox.test", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if broken {
+			if unavailable {
 				w.WriteHeader(http.StatusServiceUnavailable)
 			}
 		}))
@@ -128,15 +128,15 @@ func TestACallbackIsTriedAgainUntilWeTakeIt(t *testing.T) {
 		if err := srv.Advance(t.Context(), time.Minute); err != nil { // three waits: 10, 20 and 30 s
 			t.Fatal(err)
 		}
-		broken = false
-		began := srv.Now()
+		unavailable = false
+		start := srv.Now()
 
 		delivery, err := srv.AwaitDelivery(t.Context(), sandboxfake.Delivery.Acknowledged)
 		if err != nil {
 			t.Fatal(err)
 		}
 
-		if waited := srv.Now().Sub(began); len(delivery.Attempts) != 5 || waited != 40*time.Second {
+		if waited := srv.Now().Sub(start); len(delivery.Attempts) != 5 || waited != 40*time.Second {
 			t.Errorf("taken at try %d after another %v, want the fifth after 40 s", len(delivery.Attempts), waited)
 		}
 	})
@@ -239,12 +239,12 @@ func TestACallbackOfOurOwnMaking(t *testing.T) {
 	if err := signer.SignCallback(request, []byte(body)); err != nil {
 		t.Fatal(err)
 	}
-	answer := httptest.NewRecorder()
+	recorder := httptest.NewRecorder()
 
-	handler.ServeHTTP(answer, request)
+	handler.ServeHTTP(recorder, request)
 
-	if answer.Code != http.StatusNoContent || got == nil || got.CheckID != "c1" {
-		t.Errorf("answered %d with callback %+v, want 204 and check c1", answer.Code, got)
+	if recorder.Code != http.StatusNoContent || got == nil || got.CheckID != "c1" {
+		t.Errorf("answered %d with callback %+v, want 204 and check c1", recorder.Code, got)
 	}
 }
 
