@@ -19,9 +19,10 @@ import (
 	"github.com/idverify/idverify-go/signature"
 )
 
-// The recipes of docs/testing.md: the functions below stand there word for word, and the last test of this file sees to it. They do without t.Parallel where it is not the subject.
+// The recipes of docs/testing.md. TestRecipes_MatchDocs compares them with the page. Only the
+// recipe about parallel tests calls t.Parallel.
 
-func TestOwnerOfTheNumberMatches(t *testing.T) {
+func TestPhoneCheck(t *testing.T) {
 	srv := sandboxfake.New(t)
 	client := srv.Client()
 
@@ -38,11 +39,11 @@ func TestOwnerOfTheNumberMatches(t *testing.T) {
 	}
 
 	if check.Match == nil || !*check.Match {
-		t.Error("the number of the device itself does not match")
+		t.Error("Match is not true, want a match for an even last digit")
 	}
 }
 
-func TestCallbackReachesOurHandler(t *testing.T) {
+func TestCallback(t *testing.T) {
 	srv := sandboxfake.New(t)
 	results := make(chan *idverify.Callback, 1)
 	url := srv.Handle("shop.sandbox.test", idverify.CallbackHandler(srv.Verifier("shop.sandbox.test"), func(_ context.Context, c *idverify.Callback) error {
@@ -59,15 +60,15 @@ func TestCallbackReachesOurHandler(t *testing.T) {
 	}
 
 	if c := <-results; c.CheckID != check.CheckID || c.Match == nil || *c.Match {
-		t.Errorf("callback of check %s says match %v, want our check's, and no match", c.CheckID, c.Match)
+		t.Errorf("callback = check %s with match %v, want the created check without a match", c.CheckID, c.Match)
 	}
 }
 
-func TestEveryNumberInParallel(t *testing.T) {
+func TestParallelChecks(t *testing.T) {
 	for number, match := range map[string]bool{"447700900012": true, "447700900013": false} {
 		t.Run(number, func(t *testing.T) {
 			t.Parallel()
-			srv := sandboxfake.New(t, sandboxfake.WithInMemory()) // its own: nothing is shared
+			srv := sandboxfake.New(t, sandboxfake.WithInMemory()) // nothing is shared
 
 			check, err := srv.Client().PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: number})
 			if err != nil {
@@ -82,13 +83,13 @@ func TestEveryNumberInParallel(t *testing.T) {
 			}
 
 			if check.Match == nil || *check.Match != match {
-				t.Errorf("match %v, want %v", check.Match, match)
+				t.Errorf("Match = %v, want %v", check.Match, match)
 			}
 		})
 	}
 }
 
-func TestAnExpiredCheckIsSeenInItsCallbackAlone(t *testing.T) {
+func TestExpiredCheck(t *testing.T) {
 	srv := sandboxfake.New(t, sandboxfake.WithFrozenClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)))
 	client := srv.Client()
 	url := srv.Handle("shop.sandbox.test", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {}))
@@ -102,15 +103,15 @@ func TestAnExpiredCheckIsSeenInItsCallbackAlone(t *testing.T) {
 	}
 
 	if _, err := client.PhoneChecks.Get(t.Context(), check.CheckID); !errors.Is(err, idverify.ErrNotFound) {
-		t.Errorf("reading it: %v, want ErrNotFound", err)
+		t.Errorf("Get = %v, want ErrNotFound", err)
 	}
 	if d := srv.Deliveries(); len(d) != 1 || d[0].Status != idverify.StatusExpired {
-		t.Errorf("deliveries %+v, want one that says EXPIRED", d)
+		t.Errorf("deliveries = %+v, want one with status EXPIRED", d)
 	}
 }
 
-func TestACallbackIsTriedAgainUntilWeTakeIt(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) { // minutes of waiting in no time
+func TestCallbackRetries(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { // minutes pass immediately
 		srv := sandboxfake.New(t, sandboxfake.WithInMemory())
 		unavailable := true
 		url := srv.Handle("shop.sandbox.test", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -125,7 +126,7 @@ func TestACallbackIsTriedAgainUntilWeTakeIt(t *testing.T) {
 		if _, err := srv.Device().Open(t.Context(), check.CheckURL); err != nil {
 			t.Fatal(err)
 		}
-		if err := srv.Advance(t.Context(), time.Minute); err != nil { // three waits: 10, 20 and 30 s
+		if err := srv.Advance(t.Context(), time.Minute); err != nil { // attempts after 10, 30 and 60 s
 			t.Fatal(err)
 		}
 		unavailable = false
@@ -137,12 +138,12 @@ func TestACallbackIsTriedAgainUntilWeTakeIt(t *testing.T) {
 		}
 
 		if waited := srv.Now().Sub(start); len(delivery.Attempts) != 5 || waited != 40*time.Second {
-			t.Errorf("taken at try %d after another %v, want the fifth after 40 s", len(delivery.Attempts), waited)
+			t.Errorf("acknowledged attempt %d after %v, want attempt 5 after 40 s", len(delivery.Attempts), waited)
 		}
 	})
 }
 
-func TestCallbacksVerifyAcrossAKeyRotation(t *testing.T) {
+func TestKeyRotation(t *testing.T) {
 	srv := sandboxfake.New(t, sandboxfake.WithFrozenClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)))
 	verifier := srv.Verifier("shop.sandbox.test")
 	url := srv.Handle("shop.sandbox.test", idverify.CallbackHandler(verifier, func(context.Context, *idverify.Callback) error { return nil }))
@@ -156,7 +157,7 @@ func TestCallbacksVerifyAcrossAKeyRotation(t *testing.T) {
 		}
 
 		srv.RotateKeys()
-		// A verifier asks for the keys again when it meets an unknown one, but not twice within 30 s.
+		// A verifier refetches the keys for an unknown key ID, but not twice within 30 s.
 		if err := srv.Advance(t.Context(), time.Minute); err != nil {
 			t.Fatal(err)
 		}
@@ -164,12 +165,12 @@ func TestCallbacksVerifyAcrossAKeyRotation(t *testing.T) {
 
 	for _, d := range srv.Deliveries() {
 		if !d.Acknowledged() || len(d.Attempts) != 1 {
-			t.Errorf("a callback needed %d tries, acknowledged %v", len(d.Attempts), d.Acknowledged())
+			t.Errorf("callback: %d attempts, acknowledged %v, want 1 and true", len(d.Attempts), d.Acknowledged())
 		}
 	}
 }
 
-func TestACreateWhoseAnswerIsLostIsNotSentAgain(t *testing.T) {
+func TestLostResponse(t *testing.T) {
 	srv := sandboxfake.New(t)
 	create := sandboxfake.Match{Operation: "phone_check.create"}
 	srv.Inject(create, sandboxfake.Fault{Drop: true})
@@ -177,7 +178,7 @@ func TestACreateWhoseAnswerIsLostIsNotSentAgain(t *testing.T) {
 	_, err := srv.Client().PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: "447700900012"})
 
 	if err == nil {
-		t.Error("want an error: the answer was lost")
+		t.Error("Create succeeded, want an error for the lost response")
 	}
 	sent := 0
 	for _, r := range srv.Requests() {
@@ -186,14 +187,14 @@ func TestACreateWhoseAnswerIsLostIsNotSentAgain(t *testing.T) {
 		}
 	}
 	if sent != 1 {
-		t.Errorf("sent %d times, want once: each is charged", sent)
+		t.Errorf("service received %d creates, want 1: each one is charged", sent)
 	}
 }
 
-func TestAForgedCallbackIsRefused(t *testing.T) {
+func TestForgedCallback(t *testing.T) {
 	srv := sandboxfake.New(t)
 	url := srv.Handle("shop.sandbox.test", idverify.CallbackHandler(srv.Verifier("shop.sandbox.test"), func(context.Context, *idverify.Callback) error {
-		t.Error("the forged callback was handled")
+		t.Error("forged callback was handled")
 		return nil
 	}))
 	srv.Inject(sandboxfake.Match{Operation: sandboxfake.OperationCallback}, sandboxfake.Fault{WrongKey: true})
@@ -211,11 +212,11 @@ func TestAForgedCallbackIsRefused(t *testing.T) {
 	}
 
 	if got := delivery.Attempts[0].Status; got != http.StatusBadRequest {
-		t.Errorf("answered with %d, want 400", got)
+		t.Errorf("response to the callback = %d, want 400", got)
 	}
 }
 
-func TestACallbackOfOurOwnMaking(t *testing.T) {
+func TestSignedCallback(t *testing.T) {
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
 		t.Fatal(err)
@@ -244,11 +245,11 @@ func TestACallbackOfOurOwnMaking(t *testing.T) {
 	handler.ServeHTTP(recorder, request)
 
 	if recorder.Code != http.StatusNoContent || got == nil || got.CheckID != "c1" {
-		t.Errorf("answered %d with callback %+v, want 204 and check c1", recorder.Code, got)
+		t.Errorf("response = %d with callback %+v, want 204 and check c1", recorder.Code, got)
 	}
 }
 
-func TestTheRecipesOfTheDocsAreTheseFunctions(t *testing.T) {
+func TestRecipes_MatchDocs(t *testing.T) {
 	t.Parallel()
 	doc, err := os.ReadFile(filepath.Join("..", "docs", "testing.md"))
 	if err != nil {
@@ -258,7 +259,7 @@ func TestTheRecipesOfTheDocsAreTheseFunctions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	recipes, _, _ := strings.Cut(string(source), "\nfunc TestTheRecipesOf")
+	recipes, _, _ := strings.Cut(string(source), "\nfunc TestRecipes_")
 
 	shown := 0
 	for i, block := range strings.Split(string(doc), "```") {
@@ -268,10 +269,10 @@ func TestTheRecipesOfTheDocsAreTheseFunctions(t *testing.T) {
 		}
 		shown++
 		if !strings.Contains(recipes, "\n"+code) {
-			t.Errorf("this recipe is none of the tests that run:\n%s", code)
+			t.Errorf("docs/testing.md shows code that is not a test of this file:\n%s", code)
 		}
 	}
 	if want := strings.Count(recipes, "\nfunc Test"); shown != want {
-		t.Errorf("the docs show %d recipes, there are %d", shown, want)
+		t.Errorf("docs/testing.md shows %d recipes, want %d", shown, want)
 	}
 }
