@@ -49,22 +49,22 @@ func TestSecret_SurvivesReflection(t *testing.T) {
 		w.walk(addressable(value))
 
 		if len(w.visited) == 0 {
-			t.Errorf("%s: the walker found nothing", name)
+			t.Errorf("%s: the walker visited nothing", name)
 		}
 		found := strings.Join(w.texts, "\n")
 		for _, forbidden := range []string{text, base64.RawStdEncoding.EncodeToString([]byte("client-1:" + text))} {
 			if strings.Contains(found, forbidden) {
-				t.Errorf("%s: reflection finds %q", name, forbidden)
+				t.Errorf("%s: reflection finds %q, want no secret", name, forbidden)
 			}
 		}
 		for _, format := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%d"} {
 			if printed := fmt.Sprintf(format, value); strings.Contains(printed, text) || strings.Contains(printed, fmt.Sprintf("%x", text)) {
-				t.Errorf("%s: %s prints %s", name, format, printed)
+				t.Errorf("%s: %s prints %s, want no secret", name, format, printed)
 			}
 		}
 	}
 
-	// The walker itself works: it finds a text in every place above.
+	// Check the walker: it finds unprotected text in the same kinds of fields.
 	type open struct {
 		hidden  string
 		pointer *string
@@ -75,7 +75,7 @@ func TestSecret_SurvivesReflection(t *testing.T) {
 	w := newWalker()
 	w.walk(addressable(open{shown, &shown, shown, map[string][]byte{"a": []byte(shown)}}))
 	if n := strings.Count(strings.Join(w.texts, "\n"), shown); n != 4 {
-		t.Errorf("the walker found %d texts, want 4: %q", n, w.texts)
+		t.Errorf("the walker found %d texts in %q, want 4", n, w.texts)
 	}
 }
 
@@ -86,7 +86,7 @@ func TestSecret_Equal(t *testing.T) {
 	var zero, otherZero idverify.Secret
 
 	if copied != a || a == other || zero != otherZero {
-		t.Error("== does not compare copies of one Secret as equal, and others as different")
+		t.Error("== must report copies of one Secret as equal, and other secrets as different")
 	}
 	for _, tt := range []struct {
 		name string
@@ -95,11 +95,11 @@ func TestSecret_Equal(t *testing.T) {
 	}{
 		{"copy", a, copied, true},
 		{"same text", a, same, true},
-		{"another text", a, other, false},
-		{"a prefix", a, idverify.NewSecret("text"), false},
+		{"other text", a, other, false},
+		{"prefix", a, idverify.NewSecret("text"), false},
 		{"zero", idverify.Secret{}, idverify.Secret{}, true},
 		{"zero and empty", idverify.Secret{}, idverify.NewSecret(""), true},
-		{"zero and a text", idverify.Secret{}, a, false},
+		{"zero and text", idverify.Secret{}, a, false},
 	} {
 		if got := tt.x.Equal(tt.y); got != tt.want {
 			t.Errorf("%s: Equal reports %v", tt.name, got)
@@ -113,7 +113,7 @@ func TestSecret_Equal(t *testing.T) {
 		}
 	}
 	if !reflect.DeepEqual(a, copied) {
-		t.Error("reflect.DeepEqual reports a copy as different")
+		t.Error("reflect.DeepEqual = false for a copy, want true")
 	}
 }
 
@@ -124,14 +124,14 @@ func TestSecret_UnmarshalText(t *testing.T) {
 	err := json.Unmarshal([]byte(`{"A":"text-1"}`), &v)
 
 	if err != nil || v.A.Reveal() != "text-1" || v.B.Reveal() != "" {
-		t.Errorf("secrets %q and %q, error %v", v.A.Reveal(), v.B.Reveal(), err)
+		t.Errorf("secrets = %q and %q, error = %v, want text-1 and an empty secret", v.A.Reveal(), v.B.Reveal(), err)
 	}
 	if b, err := json.Marshal(v); err != nil || string(b) != `{"A":"[REDACTED]","B":"[REDACTED]"}` {
-		t.Errorf("JSON %s, error %v", b, err)
+		t.Errorf("JSON = %s, error = %v, want redacted secrets", b, err)
 	}
 }
 
-// walker collects every text that reflection can reach, in unexported fields, too.
+// walker collects every text that reflection can reach, including unexported fields.
 type walker struct {
 	texts   []string
 	visited map[visit]bool
@@ -144,16 +144,16 @@ type visit struct {
 
 func newWalker() *walker { return &walker{visited: make(map[visit]bool)} }
 
-// addressable returns a copy of v whose fields can be read by their address.
+// addressable returns an addressable copy of v.
 func addressable(v any) reflect.Value {
 	value := reflect.New(reflect.TypeOf(v)).Elem()
 	value.Set(reflect.ValueOf(v))
 	return value
 }
 
-// walk visits an addressable v.
+// walk visits v, which must be addressable.
 func (w *walker) walk(v reflect.Value) {
-	// Without the mark of an unexported field every value can be read.
+	// A value made from its address has no read-only flag, so unexported fields can be read.
 	at := v.Addr().UnsafePointer()
 	v = reflect.NewAt(v.Type(), at).Elem()
 	if w.visited[visit{at, v.Type()}] {

@@ -15,30 +15,31 @@ import (
 	idverify "github.com/idverify/idverify-go"
 )
 
-// service is a TLS server that answers as a test tells it, for what the fake has no words for. It issues tokens token-1, token-2, … and keeps what it saw.
+// service is a TLS server whose responses a test controls, for cases that the fake does not
+// support. It issues the tokens token-1, token-2, … and records every request.
 type service struct {
 	*httptest.Server
-	token   http.HandlerFunc // nil: the next token
+	token   http.HandlerFunc // nil: issue the next token
 	respond http.HandlerFunc
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	recorded []recordedRequest
 	grant    int
 }
 
-// recordedRequest is a request that the service got.
+// recordedRequest is a request that the service received.
 type recordedRequest struct {
 	method, uri string
 	header      http.Header
 	body        []byte
 }
 
-// newService serves answer at every path but the token endpoint.
+// newService starts a service that passes every request except token requests to respond.
 func newService(t testing.TB, respond http.HandlerFunc) *service {
 	t.Helper()
 	s := &service{respond: respond}
 	s.Server = httptest.NewUnstartedServer(s)
-	s.Server.Config.ErrorLog = log.New(io.Discard, "", 0) // connections that a test cuts are no news
+	s.Server.Config.ErrorLog = log.New(io.Discard, "", 0) // do not log connections that a test closes
 	s.StartTLS()
 	t.Cleanup(s.Close)
 	return s
@@ -71,12 +72,12 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 const tokenPath = "/oauth2/v1/token"
 
-// calls are the requests seen so far that were not for a token.
+// calls returns the recorded requests, without token requests.
 func (s *service) calls() []recordedRequest {
 	return s.requests(func(r recordedRequest) bool { return r.uri != tokenPath })
 }
 
-// tokens are the token requests seen so far.
+// tokens returns the recorded token requests.
 func (s *service) tokens() []recordedRequest {
 	return s.requests(func(r recordedRequest) bool { return r.uri == tokenPath })
 }
@@ -95,7 +96,7 @@ func (s *service) requests(keep func(recordedRequest) bool) []recordedRequest {
 
 var credentials = idverify.Credentials{ClientID: "client-1", ClientSecret: idverify.NewSecret("s3cret-of-client-1")}
 
-// client is a Client of s that waits next to nothing between tries.
+// client returns a Client of s whose retries hardly wait.
 func (s *service) client(t testing.TB, opts ...idverify.Option) *idverify.Client {
 	t.Helper()
 	opts = append([]idverify.Option{idverify.WithHTTPClient(s.Client()), idverify.WithRetry(fastRetries)}, opts...)
@@ -106,10 +107,10 @@ func (s *service) client(t testing.TB, opts ...idverify.Option) *idverify.Client
 	return c
 }
 
-// quickly tries four times without delay worth mentioning.
+// fastRetries permits four attempts with waits of at most a microsecond.
 var fastRetries = idverify.RetryPolicy{MaxAttempts: 4, MinWait: 1, MaxWait: 1000}
 
-// fixture is a file of the contract fixtures.
+// fixture returns the contents of a file of internal/wire/testdata.
 func fixture(t testing.TB, name string) []byte {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join("internal", "wire", "testdata", name))
@@ -119,7 +120,7 @@ func fixture(t testing.TB, name string) []byte {
 	return b
 }
 
-// answerWith answers every request with status and body.
+// respondWith responds to every request with status and body.
 func respondWith(status int, body string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(status)
@@ -127,7 +128,7 @@ func respondWith(status int, body string) http.HandlerFunc {
 	}
 }
 
-// inTurn answers the n-th request with the n-th handler, and the last one from then on.
+// respondInTurn passes the n-th request to the n-th handler, and later requests to the last one.
 func respondInTurn(handlers ...http.HandlerFunc) http.HandlerFunc {
 	var mu sync.Mutex
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -141,10 +142,10 @@ func respondInTurn(handlers ...http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// drop cuts the connection after the request was read.
+// drop closes the connection after it has read the request.
 func drop(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
 
-// problemWith is a problem document as the service writes it.
+// respondWithProblem responds with a problem document like those of the service.
 func respondWithProblem(status int, fragment, detail string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/problem+json")
@@ -153,9 +154,9 @@ func respondWithProblem(status int, fragment, detail string) http.HandlerFunc {
 	}
 }
 
-// The IDs of the checks in the contract fixtures.
+// The IDs of the checks in the fixtures.
 const (
-	phoneCheckID      = "0c8b1f7e-5a43-4d0e-9b62-7f1d3a5c9e21" // of a PhoneCheck
+	phoneCheckID      = "0c8b1f7e-5a43-4d0e-9b62-7f1d3a5c9e21"
 	simCheckID        = "a3d5c7e9-1b2f-4a6c-8d0e-2f4b6d8a0c1e"
 	subscriberCheckID = "d2f4a6c8-3e5b-4d7f-9a1c-4e6b8d0f2a3c"
 )

@@ -17,7 +17,7 @@ import (
 	idverify "github.com/idverify/idverify-go"
 )
 
-// A token that no header can carry must not look like an operation that was sent and may be
+// If the token is not valid in a header, the error must not suggest that the operation was sent and
 // charged.
 func TestClient_RejectsInvalidToken(t *testing.T) {
 	t.Parallel()
@@ -33,13 +33,13 @@ func TestClient_RejectsInvalidToken(t *testing.T) {
 
 		e, ok := errors.AsType[*idverify.DecodeError](err)
 		if !ok || e.RequestID != "req-7" || e.Operation != "token.create" || !strings.Contains(e.Reason, "access_token") {
-			t.Errorf("%q: error %v, want a *DecodeError of the token request", token, err)
+			t.Errorf("%q: error = %v, want a *DecodeError of the token request", token, err)
 		}
 		if text := fmt.Sprint(err); strings.Contains(text, "charged") || strings.Contains(text, "unknown") || strings.Contains(text, "ken\"") || strings.Contains(text, "Injected") {
-			t.Errorf("%q: error %q, want neither a warning, because nothing was sent, nor the token", token, text)
+			t.Errorf("%q: error = %q, want no token and no unknown outcome: nothing was sent", token, text)
 		}
 		if calls, tokens := len(srv.calls()), len(srv.tokens()); calls != 0 || tokens != 1 {
-			t.Errorf("%q: %d requests and %d token requests, want 0 and 1", token, calls, tokens)
+			t.Errorf("%q: requests = %d, token requests = %d, want 0 and 1", token, calls, tokens)
 		}
 	}
 }
@@ -58,13 +58,12 @@ func TestClient_SendsUnusualToken(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := srv.calls()[0].header.Get("Authorization"); got != "Bearer "+token {
-		t.Errorf("Authorization %q, want the token %q", got, token)
+		t.Errorf("Authorization = %q, want the token %q", got, token)
 	}
 }
 
-// A transport that never returns, and a caller without a deadline: the token request ends by
-// itself.
-func TestClient_BoundsTokenRequest(t *testing.T) {
+// A token request times out even if neither the transport nor the caller has a deadline.
+func TestClient_TokenRequestTimeout(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c, err := idverify.NewClient("https://idverify.sandbox.test", credentials, withoutRetries, idverify.WithHTTPClient(&http.Client{
@@ -81,14 +80,14 @@ func TestClient_BoundsTokenRequest(t *testing.T) {
 		_, err = c.PhoneChecks.Get(t.Context(), "a")
 
 		if took := time.Since(start); took != 30*time.Second || !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("after %v: %v; want a deadline exceeded after 30s", took, err)
+			t.Errorf("error after %v = %v, want context.DeadlineExceeded after 30s", took, err)
 		}
 	})
 }
 
-// A short token is replaced in the last tenth of its lifetime. After a failure the next request
-// waits for five seconds.
-func TestClient_RefreshesShortToken(t *testing.T) {
+// The client refreshes a short-lived token in the last tenth of its lifetime. After a failed refresh
+// it pauses for five seconds.
+func TestClient_RefreshesShortLivedToken(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var requests []time.Duration
@@ -133,7 +132,7 @@ func TestClient_RefreshesShortToken(t *testing.T) {
 func TestRateLimit_Reset(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		now := time.Now() // 2000-01-01 in a bubble
+		now := time.Now() // 2000-01-01 in a synctest bubble
 		for _, tt := range []struct {
 			reset string
 			want  time.Time
@@ -178,7 +177,7 @@ func TestClient_TokenErrorsNameScope(t *testing.T) {
 	srv := newService(t, nil)
 	_, err := srv.client(t).Token(canceled, idverify.ScopeCoverage, idverify.ScopePhoneCheck)
 	if want := `idverify: get token for scope "coverage phone_check": context canceled`; err == nil || err.Error() != want || !errors.Is(err, context.Canceled) {
-		t.Errorf("canceled before: %v, want %s", err, want)
+		t.Errorf("canceled context: error = %v, want %s", err, want)
 	}
 
 	srv.token = func(w http.ResponseWriter, _ *http.Request) {
@@ -187,12 +186,12 @@ func TestClient_TokenErrorsNameScope(t *testing.T) {
 	}
 	_, err = srv.client(t, withoutRetries).Token(t.Context(), idverify.ScopeCoverage)
 	if want := `idverify: get token for scope "coverage": truncated response`; err == nil || err.Error() != want {
-		t.Errorf("truncated: %v, want %s", err, want)
+		t.Errorf("truncated response: error = %v, want %s", err, want)
 	}
 
-	//lint:ignore SA1012 it is a mistake that users make
+	//lint:ignore SA1012 users make this mistake
 	if _, err := srv.client(t).Token(nil, idverify.ScopeCoverage); !errors.Is(err, idverify.ErrBadRequest) {
-		t.Errorf("a nil context: %v, want ErrBadRequest", err)
+		t.Errorf("nil context: error = %v, want ErrBadRequest", err)
 	}
 	for scope, valid := range map[idverify.Scope]bool{"": false, " ": false, "a b": false, "a\n": false, "a\x7f": false, "é": false, "!": true, "~": true, "a:b/c": true} {
 		srv := newService(t, nil)
@@ -203,7 +202,7 @@ func TestClient_TokenErrorsNameScope(t *testing.T) {
 	}
 }
 
-func TestClient_TokenIsRead(t *testing.T) {
+func TestClient_TokenResponse(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		expiresIn string
@@ -222,10 +221,10 @@ func TestClient_TokenIsRead(t *testing.T) {
 		}
 		left := token.Expiry.Sub(clock.now())
 		if token.TokenType != "Bearer" || token.ExpiresIn != tt.want || left < time.Duration(tt.want)*time.Second || left >= time.Duration(tt.want+1)*time.Second {
-			t.Errorf("expires_in %s: type %q, ExpiresIn %d, Expiry in %v; want %d", tt.expiresIn, token.TokenType, token.ExpiresIn, left, tt.want)
+			t.Errorf("expires_in %s: TokenType = %q, ExpiresIn = %d, Expiry in %v, want Bearer and %d seconds", tt.expiresIn, token.TokenType, token.ExpiresIn, left, tt.want)
 		}
 		if r := srv.tokens()[0]; r.header.Get("Accept") != "application/json" || !strings.HasPrefix(r.header.Get("User-Agent"), "idverify-go") {
-			t.Errorf("the token request has the header %v", r.header)
+			t.Errorf("token request header = %v, want Accept and User-Agent", r.header)
 		}
 	}
 	for _, expiresIn := range []string{`"the-token"`, `""`, `[]`, `true`} {
@@ -235,12 +234,12 @@ func TestClient_TokenIsRead(t *testing.T) {
 		_, err := srv.client(t).Token(t.Context(), idverify.ScopeCoverage)
 
 		if _, ok := errors.AsType[*idverify.DecodeError](err); !ok || strings.Contains(err.Error(), "the-token") {
-			t.Errorf("expires_in %s: %v, want a *DecodeError without the token", expiresIn, err)
+			t.Errorf("expires_in %s: error = %v, want a *DecodeError without the token", expiresIn, err)
 		}
 	}
 }
 
-// A body of the token endpoint is read to 1 MiB.
+// The client reads at most 1 MiB of a token response.
 func TestClient_LimitsTokenBody(t *testing.T) {
 	t.Parallel()
 	for _, size := range []int{1<<20 - 1, 1 << 20, 1<<20 + 1} {

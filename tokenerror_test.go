@@ -52,20 +52,20 @@ func TestTokenError_Is(t *testing.T) {
 			_, err := srv.client(t, withoutRetries).PhoneChecks.Get(t.Context(), "a")
 
 			if got := matchedSentinels(err); tt.want == nil && len(got) != 0 || tt.want != nil && (len(got) != 1 || got[0] != tt.want) {
-				t.Errorf("error %v is %v, want %v alone", err, got, tt.want)
+				t.Errorf("error %v matches %v, want only %v", err, got, tt.want)
 			}
 			if errors.Is(err, io.EOF) || errors.Is(err, context.Canceled) {
-				t.Errorf("error %v is anything", err)
+				t.Errorf("error %v matches io.EOF or context.Canceled, want neither", err)
 			}
 			if !strings.Contains(fmt.Sprint(err), tt.hint) || tt.hint == "" && strings.Contains(fmt.Sprint(err), "(") {
-				t.Errorf("error %v, want the hint %q", err, tt.hint)
+				t.Errorf("error = %v, want the hint %q", err, tt.hint)
 			}
 			e, ok := errors.AsType[*idverify.TokenError](err)
 			if !ok || e.Code != tt.code || e.Status != tt.status || e.Operation != "token.create" || e.Scope != "phone_check" || e.RequestID != "req-7" {
-				t.Fatalf("error %#v", err)
+				t.Fatalf("error = %#v, want a *TokenError with code, status, operation, scope and request ID", err)
 			}
 			if want := map[bool]string{true: `body begins "<html>"`, false: "because"}[tt.code == ""]; e.Description != want {
-				t.Errorf("description %q, want %q", e.Description, want)
+				t.Errorf("Description = %q, want %q", e.Description, want)
 			}
 		})
 	}
@@ -91,7 +91,7 @@ func TestTokenError_RetryAfter(t *testing.T) {
 
 		e, ok := errors.AsType[*idverify.TokenError](err)
 		if !ok || e.RetryAfter <= 0 || !strings.HasSuffix(err.Error(), want) || len(srv.tokens()) != 1 {
-			t.Errorf("Retry-After %s: %v after %d attempts, want %s after 1", seconds, err, len(srv.tokens()), want)
+			t.Errorf("Retry-After %s: error = %v after %d attempts, want %s after 1", seconds, err, len(srv.tokens()), want)
 		}
 	}
 }

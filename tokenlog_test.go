@@ -14,7 +14,7 @@ import (
 	"github.com/idverify/idverify-go/internal/synctest"
 )
 
-// While the current token is valid, a refresh that fails has no caller that could report it.
+// A background refresh that fails has no caller to return its error to, so the client logs it.
 func TestWithLogger_FailedTokenRefresh(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -31,7 +31,7 @@ func TestWithLogger_FailedTokenRefresh(t *testing.T) {
 			t.Fatal(err)
 		}
 		tokenFor(t, c, idverify.ScopeCoverage)
-		time.Sleep(59*time.Minute + time.Second) // the bubble's clock: the refresh is due
+		time.Sleep(59*time.Minute + time.Second) // until the refresh is due
 		failing = true
 
 		for range 20 {
@@ -41,11 +41,11 @@ func TestWithLogger_FailedTokenRefresh(t *testing.T) {
 
 		got := log.String()
 		if strings.Count(got, "\n") != 1 {
-			t.Errorf("records:\n%swant one for each failed refresh, and there was one", got)
+			t.Errorf("log =\n%swant 1 record for 1 failed refresh", got)
 		}
 		for _, want := range []string{"level=WARN", `msg="idverify: token not renewed"`, "scope=coverage", "expires=2000-01-01T01:00:00.000Z", "invalid_client"} {
 			if !strings.Contains(got, want) {
-				t.Errorf("record %s without %s", got, want)
+				t.Errorf("record = %s, want it to contain %s", got, want)
 			}
 		}
 	})

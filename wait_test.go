@@ -13,7 +13,7 @@ import (
 	"github.com/idverify/idverify-go/internal/synctest"
 )
 
-func TestWaitReturnsTheCheckOnceItIsCompleted(t *testing.T) {
+func TestPhoneCheckService_WaitCompleted(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
@@ -33,18 +33,18 @@ func TestWaitReturnsTheCheckOnceItIsCompleted(t *testing.T) {
 		check, err := c.PhoneChecks.Wait(t.Context(), "a")
 
 		if err != nil || check.Status != idverify.StatusCompleted || check.Match == nil || *check.Match {
-			t.Fatalf("check %+v, error %v", check, err)
+			t.Fatalf("check = %+v, error = %v, want a completed check with Match false", check, err)
 		}
 		if polls[1]-polls[0] != 500*time.Millisecond || polls[2]-polls[1] != 750*time.Millisecond {
-			t.Errorf("the reads came at %v, want pauses of 500ms, then 750ms", polls[:3])
+			t.Errorf("polls at %v, want intervals of 500ms, then 750ms", polls[:3])
 		}
 		if last := len(polls) - 1; polls[last]-polls[last-1] != 5*time.Second || len(polls) > 20 {
-			t.Errorf("%d reads at %v: want the pauses to grow to 5s", len(polls), polls)
+			t.Errorf("%d polls at %v, want at most 20 with intervals that grow to 5s", len(polls), polls)
 		}
 	})
 }
 
-func TestWaitExplainsACheckThatCannotBeRead(t *testing.T) {
+func TestSubscriberCheckService_WaitEnded(t *testing.T) {
 	t.Parallel()
 	const gone = `{"type":"https://docs.sandbox.test/reference/api-errors#check_not_found","status":404,"detail":"no such check"}`
 	for _, tt := range []struct {
@@ -54,15 +54,15 @@ func TestWaitExplainsACheckThatCannotBeRead(t *testing.T) {
 		want      string
 		gone      bool // errors.Is ErrNotFound
 	}{
-		{"it ends", []string{`{"check_id":"a","status":"PENDING","ttl":120}`, gone}, idverify.StatusPending,
+		{"pending, then not found", []string{`{"check_id":"a","status":"PENDING","ttl":120}`, gone}, idverify.StatusPending,
 			"idverify: wait for SubscriberCheck: check not found after status PENDING: it ended as EXPIRED or ERROR (its callback contains the result)", true},
-		{"it has ended", []string{gone}, "",
+		{"not found", []string{gone}, "",
 			"idverify: wait for SubscriberCheck: check not found: it ended as EXPIRED or ERROR, or never existed (set CallbackURL to receive the result of such checks)", true},
-		{"it can be read after all", []string{`{"check_id":"a","status":"ERROR","match":false,"error_code":"mno_timeout"}`}, idverify.StatusError,
+		{"status error", []string{`{"check_id":"a","status":"ERROR","match":false,"error_code":"mno_timeout"}`}, idverify.StatusError,
 			"idverify: wait for SubscriberCheck: check ended as ERROR: mno_timeout", false},
-		{"it never ends", []string{`{"check_id":"a","status":"ACCEPTED","ttl":60}`}, idverify.StatusAccepted,
+		{"accepted beyond its ttl", []string{`{"check_id":"a","status":"ACCEPTED","ttl":60}`}, idverify.StatusAccepted,
 			"idverify: wait for SubscriberCheck: check is still ACCEPTED after its TTL", false},
-		{"a status to come", []string{`{"check_id":"a","status":"FROZEN"}`}, "FROZEN",
+		{"unknown status beyond its ttl", []string{`{"check_id":"a","status":"FROZEN"}`}, "FROZEN",
 			"idverify: wait for SubscriberCheck: check is still FROZEN after its TTL", false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -85,20 +85,20 @@ func TestWaitExplainsACheckThatCannotBeRead(t *testing.T) {
 
 				ended, ok := errors.AsType[*idverify.CheckEndedError](err)
 				if !ok || check != nil || ended.CheckID != "a" || ended.Operation != "subscriber_check.get" || ended.Status != tt.status || err.Error() != tt.want {
-					t.Errorf("check %v, error\n%v\nwant\n%s", check, err, tt.want)
+					t.Errorf("check = %v, error =\n%v\nwant no check and\n%s", check, err, tt.want)
 				}
 				if errors.Is(err, idverify.ErrNotFound) != tt.gone {
 					t.Errorf("errors.Is(err, ErrNotFound) = %v", !tt.gone)
 				}
 				if took := time.Since(start); took > 3*time.Minute || tt.status.Final() && took > 0 {
-					t.Errorf("it took %v", took)
+					t.Errorf("Wait took %v, want at most 3m, and 0 for a final status", took)
 				}
 			})
 		})
 	}
 }
 
-func TestWaitEndsWithItsContextAndWithAnError(t *testing.T) {
+func TestPhoneCheckService_WaitErrors(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		status := 200
@@ -112,11 +112,11 @@ func TestWaitEndsWithItsContextAndWithAnError(t *testing.T) {
 		_, err := c.PhoneChecks.Wait(ctx, "a")
 
 		if !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != 7*time.Second || fmt.Sprint(err) != "idverify: wait for PhoneCheck: context deadline exceeded: check is still ACCEPTED" {
-			t.Errorf("after %v: %v", time.Since(start), err)
+			t.Errorf("error after %v = %v, want context.DeadlineExceeded after 7s", time.Since(start), err)
 		}
 		status = 403
 		if _, err := c.PhoneChecks.Wait(t.Context(), "a"); !errors.Is(err, idverify.ErrForbidden) {
-			t.Errorf("error %v, want ErrForbidden", err)
+			t.Errorf("error = %v, want ErrForbidden", err)
 		}
 	})
 }
@@ -127,17 +127,17 @@ func TestPhoneCheckService_WaitHonorsTTL(t *testing.T) {
 		name, ttl string
 		min, max  time.Duration
 	}{
-		{"a short one", `10`, 15 * time.Second, 20 * time.Second},
-		{"the service's", `120`, 125 * time.Second, 130 * time.Second},
-		{"a long one", `3600`, time.Hour + 5*time.Second, time.Hour + 10*time.Second},
-		{"none", `null`, 125 * time.Second, 130 * time.Second},
+		{"short", `10`, 15 * time.Second, 20 * time.Second},
+		{"default", `120`, 125 * time.Second, 130 * time.Second},
+		{"long", `3600`, time.Hour + 5*time.Second, time.Hour + 10*time.Second},
+		{"null", `null`, 125 * time.Second, 130 * time.Second},
 		{"zero", `0`, 125 * time.Second, 130 * time.Second},
 		{"negative", `-5`, 125 * time.Second, 130 * time.Second},
-		{"beyond any number", `-1e300`, 125 * time.Second, 130 * time.Second},
-		{"a fraction", `0.5`, 5500 * time.Millisecond, 11 * time.Second},
-		{"absurd", `9223372036`, 2 * time.Hour, 2 * time.Hour}, // when the context of the test ends
-		{"absurd, with a fraction", `9223372036.8`, 2 * time.Hour, 2 * time.Hour},
-		{"beyond the clock", `1e300`, 2 * time.Hour, 2 * time.Hour},
+		{"huge negative", `-1e300`, 125 * time.Second, 130 * time.Second},
+		{"fraction", `0.5`, 5500 * time.Millisecond, 11 * time.Second},
+		{"maximum duration", `9223372036`, 2 * time.Hour, 2 * time.Hour}, // until the test's context ends
+		{"maximum duration with fraction", `9223372036.8`, 2 * time.Hour, 2 * time.Hour},
+		{"huge", `1e300`, 2 * time.Hour, 2 * time.Hour},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -164,15 +164,15 @@ func TestPhoneCheckService_WaitHonorsTTL(t *testing.T) {
 	}
 }
 
-// Callers make such errors in tests of their own code.
-func TestCheckEndedError_MadeByCaller(t *testing.T) {
+// Callers construct these errors in their own tests.
+func TestCheckEndedError_ConstructedByCaller(t *testing.T) {
 	t.Parallel()
 	for want, err := range map[string]error{
 		"still PENDING":            &idverify.CheckEndedError{Status: idverify.StatusPending},
 		"ended as ERROR: mno_down": &idverify.CheckEndedError{Status: idverify.StatusError, ErrorCode: "mno_down"},
 	} {
 		if !strings.Contains(err.Error(), want) {
-			t.Errorf("error %q does not contain %q", err, want)
+			t.Errorf("error = %q, want it to contain %q", err, want)
 		}
 	}
 }

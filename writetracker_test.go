@@ -20,9 +20,9 @@ import (
 	idverify "github.com/idverify/idverify-go"
 )
 
-// A connection that was lost without a sign fails when the request is written. Nothing arrived, so
-// the request is sent over another connection.
-func TestClient_SurvivesUnnoticedDeadConnection(t *testing.T) {
+// Writing to a dead connection fails before anything arrives, so the client sends the request over
+// another connection.
+func TestClient_RetriesDeadConnection(t *testing.T) {
 	t.Parallel()
 	http2Server := newHTTP2Server(t, withToken(func(s *http2Stream, event http2Event) {
 		if event == requestReceived {
@@ -66,13 +66,13 @@ func TestClient_SurvivesUnnoticedDeadConnection(t *testing.T) {
 			_, err = c.PhoneChecks.Create(t.Context(), createParams)
 
 			if n := tt.creates(); err != nil || n != 1 {
-				t.Errorf("%d creates, error %v, want 1 and success", n, err)
+				t.Errorf("creates = %d, error = %v, want 1 and no error", n, err)
 			}
 		})
 	}
 }
 
-// brittleConn is a connection whose peer is gone, which shows only when it is written to.
+// failingConn is a connection whose writes fail once broken is set.
 type failingConn struct {
 	net.Conn
 	broken atomic.Bool
@@ -85,8 +85,7 @@ func (c *failingConn) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// Connections that die one after the other, each with a request on it, do not multiply a request
-// over HTTP/1.1 either.
+// The client sends a request at most twice over HTTP/1.1, even if every idle connection is dead.
 func TestClient_LimitsWritesOverHTTP1(t *testing.T) {
 	t.Parallel()
 	const connections = 6
@@ -98,7 +97,7 @@ func TestClient_LimitsWritesOverHTTP1(t *testing.T) {
 			panic(http.ErrAbortHandler)
 		}
 		primed.Done()
-		primed.Wait() // each of the requests needs a connection
+		primed.Wait() // until every request has its own connection
 		fmt.Fprint(w, getOperation.response)
 	})
 	transport := srv.Client().Transport.(*http.Transport).Clone()
@@ -119,14 +118,14 @@ func TestClient_LimitsWritesOverHTTP1(t *testing.T) {
 	_, err := c.PhoneChecks.Get(t.Context(), "c")
 
 	if n := len(srv.calls()) - before; err == nil || n > 2 {
-		t.Errorf("%d requests in one attempt, error %v, want at most 2 and an error", n, err)
+		t.Errorf("requests in one attempt = %d, error = %v, want at most 2 and an error", n, err)
 	}
 	if errors.Is(err, context.Canceled) {
-		t.Errorf("error %v looks like the caller's cancellation", err)
+		t.Errorf("error = %v, want one that is not context.Canceled: the caller did not cancel", err)
 	}
 }
 
-// A transport that fails before it reads the body has sent nothing.
+// A transport that fails before it reads the body has not sent the request.
 func TestClient_RetriesUnsentRequest(t *testing.T) {
 	t.Parallel()
 	var attempts atomic.Int32
@@ -140,11 +139,11 @@ func TestClient_RetriesUnsentRequest(t *testing.T) {
 	_, err := c.PhoneChecks.Create(t.Context(), createParams)
 
 	if n := attempts.Load(); err != nil || n != 3 {
-		t.Errorf("%d attempts, error %v, want 3 and success", n, err)
+		t.Errorf("attempts = %d, error = %v, want 3 and no error", n, err)
 	}
 }
 
-// A transport that gives up while it still reads the body cannot send the rest later.
+// A transport cannot read the body of an attempt that has failed.
 func TestClient_EndsBodyWithAttempt(t *testing.T) {
 	t.Parallel()
 	var bodies []io.Reader
@@ -160,10 +159,10 @@ func TestClient_EndsBodyWithAttempt(t *testing.T) {
 		}
 		rest, _ := io.ReadAll(bodies[0])
 		if len(rest) > 0 {
-			t.Errorf("%d bytes were read from the body of an attempt that has failed", len(rest))
+			t.Errorf("read %d bytes from the body of a failed attempt, want 0", len(rest))
 		}
 		if _, err := getBody(); err == nil {
-			t.Error("GetBody of an attempt that has failed succeeds")
+			t.Error("GetBody of a failed attempt succeeded, want an error")
 		}
 		return response(http.StatusCreated, []byte(createOperation.response)), nil
 	})
@@ -171,27 +170,27 @@ func TestClient_EndsBodyWithAttempt(t *testing.T) {
 	_, err := c.PhoneChecks.Create(t.Context(), createParams)
 
 	if err != nil || len(bodies) != 2 {
-		t.Errorf("%d attempts, error %v, want 2 and success: the first wrote a part of the request", len(bodies), err)
+		t.Errorf("attempts = %d, error = %v, want 2 and no error: the first attempt wrote only part of the request", len(bodies), err)
 	}
 }
 
-// Copies of the body, which retrying transports make, can be read to the end only once together.
+// Retrying transports copy the body with GetBody. Only one of the copies can be read to the end.
 func TestClient_LimitsCopiesOfBody(t *testing.T) {
 	t.Parallel()
 	c := newTransportClient(t, func(r *http.Request) (*http.Response, error) {
 		copied, err := r.GetBody()
 		if err != nil {
-			t.Errorf("GetBody before anything was read: %v", err)
+			t.Errorf("GetBody before the first read: error = %v", err)
 			return nil, err
 		}
 		if _, err := io.ReadAll(r.Body); err != nil {
-			t.Errorf("reading the body: %v", err)
+			t.Errorf("read the body: error = %v", err)
 		}
 		if rest, err := io.ReadAll(copied); err == nil {
-			t.Errorf("%d bytes were read a second time", len(rest))
+			t.Errorf("read all %d bytes of the second copy, want an error", len(rest))
 		}
 		if _, err := r.GetBody(); err == nil {
-			t.Error("GetBody succeeds after the request was sent")
+			t.Error("GetBody succeeded after the request was sent, want an error")
 		}
 		return nil, errors.New("lost")
 	})
@@ -199,12 +198,12 @@ func TestClient_LimitsCopiesOfBody(t *testing.T) {
 	_, err := c.PhoneChecks.Create(t.Context(), createParams)
 
 	if !strings.Contains(fmt.Sprint(err), "outcome unknown") {
-		t.Errorf("error %v, want an unknown outcome", err)
+		t.Errorf("error = %v, want an unknown outcome", err)
 	}
 }
 
 // Transports rely on Content-Length, on the end of the body, and on Close.
-func TestClient_BodyOfRequest(t *testing.T) {
+func TestClient_RequestBody(t *testing.T) {
 	t.Parallel()
 	for name, read := range map[string]func(io.ReadCloser) ([]byte, error){
 		"at once":      func(b io.ReadCloser) ([]byte, error) { return io.ReadAll(b) },
@@ -225,24 +224,25 @@ func TestClient_BodyOfRequest(t *testing.T) {
 		})
 
 		if _, err := c.PhoneChecks.Create(t.Context(), createParams); err != nil {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: Create: %v", name, err)
 		}
 	}
 
 	c := newTransportClient(t, func(r *http.Request) (*http.Response, error) {
 		r.Body.Close()
 		if n, err := r.Body.Read(make([]byte, 100)); n > 0 || err == nil || err == io.EOF {
-			t.Errorf("%d bytes, error %v after Close, want only an error", n, err)
+			t.Errorf("Read after Close = %d, %v, want 0 and an error other than io.EOF", n, err)
 		}
 		return nil, errors.New("lost")
 	})
 	if _, err := c.PhoneChecks.Create(t.Context(), createParams); err == nil || strings.Contains(err.Error(), "outcome unknown") {
-		t.Errorf("error %v, want one that says nothing of an unknown outcome: nothing was read", err)
+		t.Errorf("error = %v, want one without an unknown outcome: nothing was read", err)
 	}
 }
 
-// A transport that does not report its connections may have sent a DELETE that it lost.
-func TestClient_DeletedThroughOpaqueTransport(t *testing.T) {
+// A transport that does not support net/http/httptrace may have sent the DELETE that failed, so 404
+// from the second attempt means that the credentials were deleted.
+func TestProjectCredentialsService_DeleteRetry(t *testing.T) {
 	t.Parallel()
 	var attempts atomic.Int32
 	c, err := idverify.NewConsole("https://idverify.sandbox.test", credentials, idverify.WithRetry(fastRetries), idverify.WithHTTPClient(&http.Client{
@@ -260,11 +260,11 @@ func TestClient_DeletedThroughOpaqueTransport(t *testing.T) {
 	err = c.ProjectCredentials.Delete(t.Context(), "project", "client")
 
 	if n := attempts.Load(); err != nil || n != 2 {
-		t.Errorf("%d attempts, error %v, want 2 and success: the first one may have deleted them", n, err)
+		t.Errorf("attempts = %d, error = %v, want 2 and no error: the first may have deleted the credentials", n, err)
 	}
 }
 
-func TestWithLogger_RetryOfLostRequest(t *testing.T) {
+func TestWithLogger_Retry(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
 	var attempts atomic.Int32
@@ -278,6 +278,6 @@ func TestWithLogger_RetryOfLostRequest(t *testing.T) {
 	_, err := c.PhoneChecks.Get(t.Context(), "c")
 
 	if got := log.String(); err != nil || !strings.Contains(got, "idverify: retry") || !strings.Contains(got, "no route") {
-		t.Errorf("error %v, log %q, want a record of the retry with its cause", err, got)
+		t.Errorf("error = %v, log = %q, want no error and a record of the retry with its cause", err, got)
 	}
 }
