@@ -102,13 +102,13 @@ func TestSecret_Equal(t *testing.T) {
 		{"zero and text", idverify.Secret{}, a, false},
 	} {
 		if got := tt.x.Equal(tt.y); got != tt.want {
-			t.Errorf("%s: Equal reports %v", tt.name, got)
+			t.Errorf("%s: Equal = %v, want %v", tt.name, got, tt.want)
 		}
 		x, y := idverify.Credentials{ClientID: "a", ClientSecret: tt.x}, idverify.Credentials{ClientID: "a", ClientSecret: tt.y}
 		for _, opts := range [][]cmp.Option{nil, {cmp.Exporter(func(reflect.Type) bool { return true })}} {
 			diff := cmp.Diff(x, y, opts...)
 			if (diff == "") != tt.want || strings.Contains(diff, "text-") {
-				t.Errorf("%s: go-cmp reports %q", tt.name, diff)
+				t.Errorf("%s: cmp.Diff = %q, want equal: %v", tt.name, diff, tt.want)
 			}
 		}
 	}

@@ -197,7 +197,7 @@ func TestClient_TokenErrorsNameScope(t *testing.T) {
 		srv := newService(t, nil)
 		_, err := srv.client(t).Token(t.Context(), scope)
 		if valid != (err == nil) || !valid && (!errors.Is(err, idverify.ErrBadRequest) || len(srv.tokens()) > 0) {
-			t.Errorf("scope %q: error %v after %d requests", scope, err, len(srv.tokens()))
+			t.Errorf("scope %q: error = %v after %d requests, want success: %v", scope, err, len(srv.tokens()), valid)
 		}
 	}
 }
@@ -251,7 +251,7 @@ func TestClient_LimitsTokenBody(t *testing.T) {
 		_, err := srv.client(t).Token(t.Context(), idverify.ScopeCoverage)
 
 		if (err == nil) != (size <= 1<<20) {
-			t.Errorf("a token response of %d bytes: error %v", len(padded), err)
+			t.Errorf("token response of %d bytes: error = %v, want success: %v", len(padded), err, size <= 1<<20)
 		}
 	}
 }

@@ -88,7 +88,7 @@ func TestSubscriberCheckService_WaitEnded(t *testing.T) {
 					t.Errorf("check = %v, error =\n%v\nwant no check and\n%s", check, err, tt.want)
 				}
 				if errors.Is(err, idverify.ErrNotFound) != tt.gone {
-					t.Errorf("errors.Is(err, ErrNotFound) = %v", !tt.gone)
+					t.Errorf("errors.Is(err, ErrNotFound) = %v, want %v", !tt.gone, tt.gone)
 				}
 				if took := time.Since(start); took > 3*time.Minute || tt.status.Final() && took > 0 {
 					t.Errorf("Wait took %v, want at most 3m, and 0 for a final status", took)
@@ -157,7 +157,7 @@ func TestPhoneCheckService_WaitHonorsTTL(t *testing.T) {
 				}
 				_, ended := errors.AsType[*idverify.CheckEndedError](err)
 				if inTime := tt.max < 2*time.Hour; ended != inTime || errors.Is(err, context.DeadlineExceeded) == inTime {
-					t.Errorf("ttl %s: error %v", tt.ttl, err)
+					t.Errorf("ttl %s: error = %v, want *CheckEndedError: %v", tt.ttl, err, inTime)
 				}
 			})
 		})

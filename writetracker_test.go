@@ -218,7 +218,7 @@ func TestClient_RequestBody(t *testing.T) {
 				err = json.Unmarshal(body, &sent)
 			}
 			if err != nil || sent.PhoneNumber != createParams.PhoneNumber || r.ContentLength != int64(len(body)) {
-				t.Errorf("%s: %d bytes %q, Content-Length %d, error %v", name, len(body), body, r.ContentLength, err)
+				t.Errorf("%s: body = %q (%d bytes), Content-Length = %d, error = %v, want the JSON of the parameters", name, body, len(body), r.ContentLength, err)
 			}
 			return response(http.StatusCreated, []byte(createOperation.response)), nil
 		})
