@@ -9,30 +9,31 @@ import (
 	"net/url"
 )
 
-// Device is a phone that opens Check URLs in its browser: it follows redirects, keeps cookies, and reaches the hosts of [Server.Handle].
-// The zero Device is of no use: see [Server.Device]. A Device may be used by several goroutines; they share its cookies.
+// Device is a phone whose browser opens Check URLs. It follows redirects, keeps cookies, and
+// reaches the hosts of [Server.Handle]. Create one with [Server.Device]. A Device is safe for
+// concurrent use; its requests share the cookies.
 type Device struct {
 	client *http.Client
 }
 
-// Visit is where a device's browser came to.
+// Visit is the result of opening a URL.
 type Visit struct {
-	Status int      // of the last answer
-	URL    *url.URL // of the last answer
-	Hops   []*url.URL
+	Status int        // of the last response
+	URL    *url.URL   // of the last response
+	Hops   []*url.URL // all URLs that were opened; the last one is URL
 	Header http.Header
 	Body   []byte
 }
 
-// maxHops is how many redirects a browser follows before it calls them a loop.
+// maxHops is the number of redirects after which a browser reports a loop.
 const maxHops = 20
 
-// maxPage bounds what a device reads of a page, in bytes.
+// maxPage is the number of bytes that a device reads of a page.
 const maxPage = 1 << 20
 
-// Device returns a new phone, with an empty cookie jar.
+// Device returns a new device with an empty cookie jar.
 func (s *Server) Device() *Device {
-	// Without options it cannot fail.
+	// New cannot fail without options.
 	jar, _ := cookiejar.New(nil)
 	return &Device{client: &http.Client{
 		Transport: s.network.Transport(),
@@ -46,12 +47,14 @@ func (s *Server) Device() *Device {
 	}}
 }
 
-// Open opens a Check URL, or any other, and follows the redirects as a browser does. Hops are the URLs on the way, the last among them.
-// An answer of any status is a Visit; the error is for a page that cannot be reached, a loop of redirects, or a ctx that ended.
+// Open opens a Check URL, or any other URL, and follows redirects as a browser does.
+//
+// A response of any status is a Visit. Open fails if the page cannot be reached, if the redirects
+// form a loop, or if ctx ends.
 func (d *Device) Open(ctx context.Context, checkURL string) (*Visit, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, checkURL, nil)
 	if err != nil {
-		return nil, fmt.Errorf("sandboxfake: open Check URL: it cannot be read as a URL")
+		return nil, fmt.Errorf("sandboxfake: open Check URL: invalid URL")
 	}
 	response, err := d.client.Do(request)
 	if err != nil {
@@ -63,7 +66,7 @@ func (d *Device) Open(ctx context.Context, checkURL string) (*Visit, error) {
 		return nil, fmt.Errorf("sandboxfake: open Check URL: read the page: %w", withoutURL(err))
 	}
 	visit := &Visit{Status: response.StatusCode, URL: response.Request.URL, Header: response.Header, Body: body}
-	// Each request knows the answer that led to it.
+	// Request.Response is the redirect that led to the request.
 	for r := response.Request; ; r = r.Response.Request {
 		visit.Hops = append([]*url.URL{r.URL}, visit.Hops...)
 		if r.Response == nil {
@@ -72,7 +75,7 @@ func (d *Device) Open(ctx context.Context, checkURL string) (*Visit, error) {
 	}
 }
 
-// withoutURL takes the URL, and with it a code, out of an error of net/http.
+// withoutURL returns an error of net/http without the URL, which may contain a code.
 func withoutURL(err error) error {
 	if wrapped, ok := err.(*url.Error); ok {
 		return wrapped.Err

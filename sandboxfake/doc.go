@@ -1,24 +1,29 @@
-// Package sandboxfake is the identity-verification service in your own process: a TLS server with the rules of its sandbox, for tests that need no network and give the same answer every time.
+// Package sandboxfake is an in-process fake of the identity-verification service: a TLS server that
+// follows the rules of the service's sandbox. Tests that use it need no network and are
+// deterministic.
 //
-// One line starts it; it closes itself at the end of the test:
+// [New] starts a server and closes it at the end of the test:
 //
 //	func TestSignUp(t *testing.T) {
 //		srv := sandboxfake.New(t)
 //		client := srv.Client() // an *idverify.Client with the credentials of a sandbox project
 //		check, err := client.PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: "447700900012"})
 //		…
-//		visit, err := srv.Device().Open(t.Context(), check.CheckURL) // what the phone does
+//		visit, err := srv.Device().Open(t.Context(), check.CheckURL) // acts as the phone
 //		…
 //	}
 //
-// The last digits of the phone number decide how a check ends, see [PhoneCheckOutcome], [SIMCheckOutcome], [SubscriberCheckOutcome] and [ReachabilityOutcome].
-//
-// [WithCallerIP] sets the address of callers that ask for their own reachability, as web SDKs do.
+// The last digits of the phone number determine the result of a check: see [PhoneCheckOutcome],
+// [SIMCheckOutcome] and [SubscriberCheckOutcome]. [ReachabilityOutcome] is the same for IP
+// addresses. [WithCallerIP] sets the address of callers that request their own reachability, as web
+// SDKs do.
 //
 // # Your handlers
 //
-// [Server.Handle] makes an http.Handler of yours answer at an https host in memory: callbacks, redirects and [Server.Device] reach it, no port is opened.
-// [Server.Verifier] returns a verifier that trusts the server's keys. [Server.Deliveries] tells each callback with its tries, and [Server.Requests] each call.
+// [Server.Handle] serves an https host in memory with your http.Handler. Callbacks, redirects and
+// [Server.Device] reach it without an open port. [Server.Verifier] returns a verifier that trusts
+// the server's keys. [Server.Deliveries] returns each callback with its attempts, and
+// [Server.Requests] each request that the server received.
 //
 // # Time
 //
@@ -29,27 +34,39 @@
 // [Server.Expire] makes one check expire without moving the clock. [Server.Idle] waits for the
 // deliveries in progress. No test needs to sleep or to poll.
 //
-// Inside a testing/synctest bubble use [WithInMemory] and make the server in the bubble. The clock is then the bubble's: the six tries of a callback over two and a half minutes take a millisecond.
+// In a testing/synctest bubble, use [WithInMemory] and create the server inside the bubble. It then
+// uses the bubble's clock: the six attempts of a callback, which span two and a half minutes, take
+// a millisecond.
 //
-// # When things go wrong
+// # Faults
 //
-// [Server.Inject] has the n-th call of an operation, or the n-th try of a callback, fail as its [Fault] says: a status, a lost or truncated answer, latency, a signature by a wrong key. [WithRateLimit] has the service answer 429.
+// [Server.Inject] makes the n-th call of an operation, or the n-th attempt of a callback, fail with
+// a [Fault]: a status, a lost or truncated response, latency, or a signature by a wrong key.
+// [WithRateLimit] makes the server respond with 429 beyond a limit.
 //
 // # Determinism
 //
-// Ids, codes, tokens and secrets come from the seed ([WithSeed]), the project and a counter: the same calls give the same ones, in every process.
-// With [WithInMemory] and [WithFrozenClock] together the answers to one project's calls, made one after another, are equal to the byte, whatever other projects and servers do meanwhile. Give each parallel test a server, or a project, of its own: a server costs about a millisecond and some 60 KiB.
+// IDs, codes, tokens and secrets are derived from the seed ([WithSeed]), the project and a counter.
+// The same calls return the same values in every process.
 //
-// # Honesty
+// With [WithInMemory] and [WithFrozenClock], the responses to sequential calls of one project are
+// byte-identical, whatever other projects and servers do at the same time. Give each parallel test
+// its own server or project. A server takes about a millisecond to start and 60 KiB of memory.
 //
-// There is no short cut around HTTP: helpers and the wire share one validation, and what the protocol forbids fails as it says. docs/protocol.md describes the protocol.
-// The certificates and signing keys are fixed test keys that everybody has, unless [WithFreshKeys] is given: trust them in tests only.
+// # Fidelity
+//
+// Helper methods go through the same validation as HTTP requests, and fail where the service would.
+// docs/protocol.md describes the protocol.
+//
+// Unless [WithFreshKeys] is set, the certificates and signing keys are fixed and public. Trust them
+// in tests only.
 //
 // # Other languages
 //
-// Package cmd/sandboxfake is a server as a program. [WithControlPlane] serves the clock, faults,
+// The program cmd/sandboxfake runs a server. [WithControlPlane] serves the clock, faults,
 // deliveries, requests, sign-up, keys and reset of Server as JSON below /_sandbox/.
-// [WithRequestLog] writes a line for each call.
+// [WithRequestLog] logs each request and each delivery attempt.
 //
-// docs/testing.md has recipes: a first test, parallel tests, expiry, retries, key rotation, faults, and how to sign a callback of your own.
+// docs/testing.md has recipes: a first test, parallel tests, expiry, retries, key rotation, faults,
+// and how to sign your own callbacks.
 package sandboxfake

@@ -16,7 +16,7 @@ import (
 	"github.com/idverify/idverify-go/sandboxfake/internal/memnet"
 )
 
-// Option sets up a [Server].
+// Option configures a [Server].
 type Option func(*options) error
 
 type options struct {
@@ -29,15 +29,15 @@ type options struct {
 	callbackHeader string
 	base64Digest   bool
 	journalLimit   int
-	rateLimit      int              // calls an hour; 0: any number
+	rateLimit      int              // requests per hour; 0 for no limit
 	prices         map[string]money // by product
 	outcomeFunc    func(idverify.Product, string) Outcome
-	callerIP       netip.Addr // the zero Addr: the connection's
+	callerIP       netip.Addr // the zero Addr for that of the connection
 	freshKeys      bool
 	control        bool
 	remoteControl  bool
 	controlToken   idverify.Secret
-	log            *requestLog // nil: none
+	log            *requestLog // nil for none
 	receiverCAs    []*x509.Certificate
 }
 
@@ -54,7 +54,8 @@ func newOptions(opts []Option) (options, error) {
 	return o, nil
 }
 
-// WithSeed chooses another sequence of ids, credentials, codes and tokens. Servers of one seed, 0 by default, give the same ones for the same calls.
+// WithSeed sets the seed of IDs, credentials, codes and tokens. Servers with the same seed, by
+// default 0, return the same values for the same calls.
 func WithSeed(seed uint64) Option {
 	return func(o *options) error {
 		o.seed = seed
@@ -74,8 +75,8 @@ func WithNewIDsAfterReset() Option {
 }
 
 // WithReceiverCA makes callbacks, [Server.Device] and [Server.HTTPClient] trust the certificate
-// authorities in pemCertificates, in addition to the system's: for receivers that have a
-// certificate of a private authority. It is an error if there is no certificate.
+// authorities in pemCertificates, in addition to the system's. Use it for receivers with a
+// certificate of a private authority. It is an error if pemCertificates contains no certificate.
 func WithReceiverCA(pemCertificates []byte) Option {
 	return func(o *options) error {
 		found := false
@@ -96,8 +97,9 @@ func WithReceiverCA(pemCertificates []byte) Option {
 	}
 }
 
-// WithInMemory has the server open no socket: [Server.HTTPClient] reaches it through memory. A server inside a testing/synctest bubble needs it, and a test that starts thousands of servers wants it.
-// Callbacks then go to the hosts of [Server.Handle] and nowhere else.
+// WithInMemory makes the server open no socket; [Server.HTTPClient] reaches it in memory. It is
+// required in a testing/synctest bubble, and useful in a test that starts thousands of servers.
+// Callbacks then reach only the hosts of [Server.Handle].
 func WithInMemory() Option {
 	return func(o *options) error {
 		o.inMemory = true
@@ -105,7 +107,7 @@ func WithInMemory() Option {
 	}
 }
 
-// WithAddr sets the TCP address to listen on, "127.0.0.1:0" by default: a free port.
+// WithAddr sets the TCP address to listen on. The default is "127.0.0.1:0", a free port.
 func WithAddr(addr string) Option {
 	return func(o *options) error {
 		o.addr = addr
@@ -113,7 +115,8 @@ func WithAddr(addr string) Option {
 	}
 }
 
-// WithFrozenClock has the server's clock stand at t until [Server.Advance] moves it. By default it runs with the system's, or with the bubble's in a testing/synctest bubble.
+// WithFrozenClock freezes the server's clock at t. Only [Server.Advance] moves it. By default the
+// clock runs with the system's, or with the bubble's in a testing/synctest bubble.
 func WithFrozenClock(t time.Time) Option {
 	return func(o *options) error {
 		if t.Before(memnet.NotBefore) || t.After(memnet.NotAfter) {
@@ -139,18 +142,22 @@ func WithSystemDates() Option {
 	}
 }
 
-// WithCallbackHeader names the header that tells a callback's product, "x-service-callback" by default.
+// WithCallbackHeader sets the name of the header that contains the product of a callback. The
+// default is "x-service-callback".
 func WithCallbackHeader(name string) Option {
 	return func(o *options) error {
 		if name == "" {
-			return errors.New("the callback header needs a name")
+			return errors.New("the name of the callback header is empty")
 		}
 		o.callbackHeader = name
 		return nil
 	}
 }
 
-// WithBase64Digest has callbacks carry their Digest in base64, in place of hexadecimal: the specification shows both.
+// WithBase64Digest encodes the Digest of callbacks in base64 instead of hexadecimal. Receivers must
+// accept both.
+//
+// Protocol: docs/protocol.md, section 7.
 func WithBase64Digest() Option {
 	return func(o *options) error {
 		o.base64Digest = true
@@ -158,7 +165,8 @@ func WithBase64Digest() Option {
 	}
 }
 
-// WithJournalLimit sets how many requests, and how many deliveries, the journals keep: 1,024 by default. The oldest give way.
+// WithJournalLimit sets the number of requests, and of deliveries, that the journals keep. The
+// default is 1,024. The oldest entries are dropped first.
 func WithJournalLimit(n int) Option {
 	return func(o *options) error {
 		if n < 1 {
@@ -169,7 +177,8 @@ func WithJournalLimit(n int) Option {
 	}
 }
 
-// WithPrices sets what a check of a live project costs, in decimal text such as "0.05", by product. A product that is not named costs 1, in the currency of its workspace.
+// WithPrices sets the prices of checks of live projects, as decimal text such as "0.05", by
+// product. Other products cost 1. The currency is that of the workspace.
 func WithPrices(prices map[idverify.Product]string) Option {
 	return func(o *options) error {
 		o.prices = make(map[string]money)
@@ -187,13 +196,12 @@ func WithPrices(prices map[idverify.Product]string) Option {
 	}
 }
 
-// WithFreshKeys makes the server generate its own keys, which nobody else has: its certificate
-// authorities and certificates when it starts, and a signing key then and at each
-// [Server.RotateKeys]. Use it where others may reach the server.
-// By default all servers share fixed, public test keys, because generating an RSA key takes longer
-// than most tests.
+// WithFreshKeys makes the server generate its own keys, which nobody else has: those of its
+// certificate authorities and certificates when it starts, and a signing key then and at each
+// [Server.RotateKeys]. Use it if others can reach the server. By default all servers share fixed,
+// public test keys, because generating an RSA key takes longer than most tests.
 //
-// The certificate is valid for localhost, loopback and the host of [WithAddr]; with the fixed keys
+// The certificate is valid for localhost, loopback and the host of [WithAddr]; with the fixed keys,
 // only loopback names are possible. The IDs of the signing keys are derived from the keys and not
 // from the seed, so that a receiver that cached the key set of an earlier run fetches it again.
 func WithFreshKeys() Option {
@@ -203,8 +211,9 @@ func WithFreshKeys() Option {
 	}
 }
 
-// WithOutcomeFunc has outcome decide the checks of live projects, in place of the mobile networks. By default they end as in sandbox.
-// It is called in the middle of an answer and must not call the server.
+// WithOutcomeFunc makes outcome determine the results of checks of live projects, in place of the
+// mobile networks. By default they have the results of sandbox projects. outcome is called while a
+// request is processed and must not call the server.
 func WithOutcomeFunc(outcome func(product idverify.Product, phoneNumber string) Outcome) Option {
 	return func(o *options) error {
 		o.outcomeFunc = outcome
@@ -282,7 +291,7 @@ func (o *options) certificateHost() (string, error) {
 	return host, nil
 }
 
-// price is what a check of a live project costs.
+// price returns the price of a check of a live project.
 func (o *options) price(product string) money {
 	if price, ok := o.prices[product]; ok {
 		return price

@@ -17,33 +17,37 @@ import (
 	"github.com/idverify/idverify-go/signature"
 )
 
-// Server is the service in this process: a TLS server with the rules of the specification, and the handles that a test wants on it.
-// All methods are safe for concurrent use.
+// Server is a fake of the service: a TLS server that follows docs/protocol.md, with methods to
+// control and inspect it. Create one with [New] or [Start]. All methods are safe for concurrent
+// use.
 type Server struct {
 	opts         options
-	tb           TB // nil for a server made by Start
+	tb           TB // nil for a server of Start
 	url          string
 	network      *memnet.Network
 	certificates *memnet.Certificates
 	http         *httptest.Server
-	control      http.Handler // of WithControlPlane; nil without
+	control      http.Handler // nil without WithControlPlane
 	keySource    *keySource
-	lifecycle    sync.Mutex // held by Reset and Close until everything they ended has ended
-	resets       uint64     // how many there were; lifecycle guards it
+	lifecycle    sync.Mutex // held by Reset and Close until the goroutines of the ended service have ended
+	resets       uint64     // guarded by lifecycle
 
-	// service is replaced by Reset, while the mutex of the old one is held. See lock.
+	// service is the current service. Reset replaces it while it holds the mutex of the old one. See
+	// lock.
 	service atomic.Pointer[service]
 }
 
-// ErrClosed is the error of what can't be done, or waited for, because the server was closed.
+// ErrClosed is returned by methods that wait, and by methods that fail because the server is
+// closed.
 var ErrClosed = errors.New("sandboxfake: the server is closed")
 
-// ErrReset is the error of what can't be waited for any more, because the server was reset.
+// ErrReset is returned by methods that wait, if [Server.Reset] is called in the meantime.
 var ErrReset = errors.New("sandboxfake: the server was reset")
 
-// New starts a server for the length of a test and closes it through tb.Cleanup. It fails the test when it cannot start.
+// New starts a server for a test, and closes it through tb.Cleanup. If the server cannot start, the
+// test fails.
 //
-// Inside a testing/synctest bubble it needs [WithInMemory], and must be made in the bubble.
+// In a testing/synctest bubble, create the server inside the bubble, with [WithInMemory].
 func New(tb TB, opts ...Option) *Server {
 	tb.Helper()
 	s, err := Start(opts...)
@@ -56,15 +60,17 @@ func New(tb TB, opts ...Option) *Server {
 	return s
 }
 
-// TB is what [New] needs of a test; *testing.T, *testing.B and *testing.F fit.
+// TB is the part of testing.TB that [New] uses. *testing.T, *testing.B and *testing.F implement it.
 type TB interface {
 	Helper()
 	Cleanup(func())
 	Fatalf(format string, args ...any)
 }
 
-// Start starts a server outside a test. The caller closes it. Where a method of a server made by [New] fails the test, that of this one panics: it is a mistake of the program's author.
-// It fails when an option is out of range, or when the address of [WithAddr] cannot be listened on.
+// Start starts a server outside a test. The caller must close it. Methods that would fail the test
+// of a server of [New] panic instead: they report a mistake in the program.
+//
+// Start fails if an option is invalid, or if the server cannot listen on the address of [WithAddr].
 func Start(opts ...Option) (*Server, error) {
 	o, err := newOptions(opts)
 	if err != nil {
@@ -95,7 +101,7 @@ func Start(opts ...Option) (*Server, error) {
 	return s, nil
 }
 
-// newService returns a new service of the server, with the IDs of a seed.
+// newService returns a new service for the server, whose IDs are derived from seed.
 func (s *Server) newService(seed uint64) (*service, error) {
 	return newService(&s.opts, s.url, s.network.Transport(), s.keySource, seed)
 }
@@ -126,7 +132,8 @@ func (s *Server) listen() (net.Listener, error) {
 	return listener, nil
 }
 
-// advertised is how clients reach a listener that was asked for as addr: by the host's own name, and by loopback where it listens on every address.
+// advertised returns the address at which clients reach a listener: the host that it was given, or
+// loopback if it listens on every address.
 func advertised(addr string, got net.Addr) string {
 	host, _, _ := net.SplitHostPort(addr)
 	_, port, _ := net.SplitHostPort(got.String())
@@ -139,8 +146,13 @@ func advertised(addr string, got net.Addr) string {
 	return net.JoinHostPort(host, port)
 }
 
-// Close stops the server: callbacks under way are cancelled, waiters get [ErrClosed], connections end. It returns when no goroutine of the server is left; closing again does nothing.
-// Like httptest.Server's, it waits for handlers that are still at work, also those of [Server.Handle]; the contexts of their requests end. Do not call it from a handler. The error is always nil.
+// Close stops the server. It cancels callbacks in flight and closes all connections; callers that
+// wait get [ErrClosed]. It returns when all goroutines of the server have ended. Further calls do
+// nothing.
+//
+// Like httptest.Server, it waits for handlers that are still running, including those of
+// [Server.Handle], after canceling the contexts of their requests. Do not call it from a handler.
+// The error is always nil.
 func (s *Server) Close() error {
 	s.lifecycle.Lock()
 	defer s.lifecycle.Unlock()
@@ -159,13 +171,13 @@ func (s *Server) Close() error {
 
 // Reset restores the state after New: no checks, projects or tokens other than the initial ones,
 // empty journals, no faults. The same calls then return the same IDs as before, unless
-// [WithNewIDsAfterReset] is set. Callbacks in flight and due later are canceled, waiters get
-// [ErrReset], and a call that is delayed by the latency of a [Fault] is aborted. A frozen clock
-// shows its first time, a running one the system's. Hosts of [Server.Handle] stay. After Close it
-// does nothing. Do not call it from a handler.
+// [WithNewIDsAfterReset] is set. Callbacks that are in flight or due later are canceled, callers
+// that wait get [ErrReset], and a call that is delayed by the latency of a [Fault] is aborted. A
+// frozen clock shows its first time, a running one the system's. Hosts of [Server.Handle] remain.
+// After Close, Reset does nothing. Do not call it from a handler.
 func (s *Server) Reset() { s.reset(nil) }
 
-// reset is Reset with a seed, or with the one that the options choose.
+// reset is Reset with a seed for the new IDs. If seed is nil, the options choose it.
 func (s *Server) reset(seed *uint64) {
 	s.lifecycle.Lock()
 	defer s.lifecycle.Unlock()
@@ -190,15 +202,18 @@ func (s *Server) reset(seed *uint64) {
 	svc.running.Wait()
 }
 
-// URL returns the base URL of the service. Its certificate is the fake's own: give idverify.NewClient WithHTTPClient(s.HTTPClient()), and signature.NewJWKS the same as its HTTPClient, or take [Server.Client] and [Server.Verifier], which have both.
+// URL returns the base URL of the service. Its certificate is signed by the server's own authority:
+// use [Server.HTTPClient] with idverify.WithHTTPClient and in signature.JWKSOptions, or
+// [Server.Client] and [Server.Verifier], which use it already.
 func (s *Server) URL() string { return s.url }
 
-// HTTPClient returns a client that trusts the server's certificate and reaches it, and the hosts of [Server.Handle], in every mode. Each call returns a new client over one transport.
+// HTTPClient returns a client that reaches the server and the hosts of [Server.Handle] and trusts
+// their certificates. Each call returns a new client; all share one transport.
 func (s *Server) HTTPClient() *http.Client { return &http.Client{Transport: s.network.Transport()} }
 
 // CACertPEM returns the certificate of the authority that signed the server's, for clients in other
 // processes. The authority is constrained to loopback and the host of [WithAddr]; hosts of
-// [Server.Handle] have certificates of another one. Unless [WithFreshKeys] is set its key is
+// [Server.Handle] have certificates of another one. Unless [WithFreshKeys] is set, its key is
 // public: trust it in tests only.
 func (s *Server) CACertPEM() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.certificates.Exported.Certificate.Raw})
@@ -211,30 +226,34 @@ func (s *Server) Now() time.Time {
 	return svc.clock.Now()
 }
 
-// Credentials returns those of the sandbox project that every server begins with. They may have the product scopes.
+// Credentials returns the credentials of the initial project, which is a sandbox project. They can
+// obtain tokens for the product scopes.
 func (s *Server) Credentials() idverify.Credentials {
 	svc := s.lock()
 	defer svc.mu.Unlock()
 	return svc.initial.project
 }
 
-// ConsoleCredentials returns those of the owner of the workspace that every server begins with. They may have the management scopes.
+// ConsoleCredentials returns the credentials of the owner of the initial workspace. They can obtain
+// tokens for the management scopes.
 func (s *Server) ConsoleCredentials() idverify.Credentials {
 	svc := s.lock()
 	defer svc.mu.Unlock()
 	return svc.initial.workspace
 }
 
-// Client returns a client of the server's own project, over its HTTP client and its clock. Options come after these and may replace them; one that NewClient refuses fails the test.
+// Client returns a client of the initial project that uses the server's HTTP client and clock.
+// Options in opts are applied after these and can override them. If NewClient rejects an option,
+// the test fails.
 func (s *Server) Client(opts ...idverify.Option) *idverify.Client {
 	client, err := idverify.NewClient(s.url, s.Credentials(), s.withDefaults(opts)...)
 	s.must(err)
 	return client
 }
 
-// Verifier returns a verifier of the server's callbacks and redirects to the given hosts, at least
-// one, with the server's keys and the clock that dates its signatures. A host that NewVerifier
-// rejects fails the test.
+// Verifier returns a verifier of the server's callbacks and redirects to the given hosts, of which
+// there must be at least one. It uses the server's keys and the clock that dates its signatures. If
+// NewVerifier rejects a host, the test fails.
 func (s *Server) Verifier(hosts ...string) *signature.Verifier {
 	keys, err := signature.NewJWKS(s.url+wire.JWKS.Path, &signature.JWKSOptions{HTTPClient: s.HTTPClient(), Now: s.Now})
 	s.must(err)
@@ -250,14 +269,18 @@ func (s *Server) messageNow() time.Time {
 	return svc.messageNow()
 }
 
-// Handle makes h answer at https://host, and at http://host on port 80, for callbacks, [Server.Device] and [Server.HTTPClient], without a socket and with a certificate that they trust. It returns the base URL.
-// The host is a DNS name other than the service's own; a second handler for one host replaces the first. Another host fails the test.
+// Handle serves https://host, and http://host on port 80, with h. Only callbacks, [Server.Device]
+// and [Server.HTTPClient] reach the host, in memory; they trust its certificate. Handle returns the
+// base URL.
+//
+// The host must be a DNS name other than the service's own; otherwise the test fails. A second
+// handler of a host replaces the first.
 func (s *Server) Handle(host string, h http.Handler) (baseURL string) {
 	s.must(s.network.Handle(host, h))
 	return "https://" + memnet.HostName(host)
 }
 
-// must reports a mistake of the test's author: to the test, or without one by a panic.
+// must fails the test, or panics without one, if err is not nil.
 func (s *Server) must(err error) {
 	if err == nil {
 		return
