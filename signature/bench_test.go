@@ -17,10 +17,11 @@ import (
 	"github.com/idverify/idverify-go/signature"
 )
 
-// benchBody is a callback's body of 300 bytes.
+// benchBody is the body of a callback, about 300 bytes.
 var benchBody = `{"check_id":"c1","status":"COMPLETED","match":true,"pad":"` + strings.Repeat("a", 300-60) + `"}`
 
-// benchCallback returns a request to path, attacked when attack is given, and the function that puts its body back so that it can be verified again.
+// benchCallback returns a callback to path, changed by attack unless that is nil, and a function
+// that restores its body so that it can be verified again.
 func benchCallback(b *testing.B, path string, attack func(*wire)) (r *http.Request, rewind func()) {
 	w := newCallback()
 	w.target = path
@@ -40,7 +41,8 @@ func benchCallback(b *testing.B, path string, attack func(*wire)) (r *http.Reque
 	}
 }
 
-// BenchmarkOverRawRSA is each operation beside the one RSA verification that cannot be saved. The two take turns, and the ratio is that of their medians, which a busy machine changes little.
+// BenchmarkOverRawRSA compares each operation with one RSA verification, which is the minimum. The
+// two run alternately, and the ratio is that of their medians, which a busy machine affects little.
 func BenchmarkOverRawRSA(b *testing.B) {
 	v := newVerifier(b, signature.VerifierOptions{})
 	verify := func(path string) func() error {
@@ -56,7 +58,7 @@ func BenchmarkOverRawRSA(b *testing.B) {
 		return func() error {
 			rewind()
 			if _, err := v.VerifyCallback(r); !errors.Is(err, want) {
-				return fmt.Errorf("got %v, want %v", err, want)
+				return fmt.Errorf("error = %v, want %v", err, want)
 			}
 			return nil
 		}
@@ -64,7 +66,7 @@ func BenchmarkOverRawRSA(b *testing.B) {
 	raw := rawRSA(b)
 	for _, bm := range []struct {
 		name  string
-		times int // so many make a turn that is not too short for the clock
+		times int // repetitions, so that fast operations are measurable
 		run   func() error
 	}{
 		{"raw", 1, raw},
@@ -74,10 +76,10 @@ func BenchmarkOverRawRSA(b *testing.B) {
 		{"redirect", 1, verifyRedirect(b, v)},
 		{"key-lookup", 500, lookUpKey(b)},
 		{"replay-claim", 50, claim(b)},
-		{"refuse-grammar", 50, reject(signature.ErrMalformed, auth(`keyId="key-1",`, ""))},
-		{"refuse-host", 20, reject(signature.ErrHost, toHost("api.example.net"))},
-		{"refuse-old-date", 10, reject(signature.ErrSkew, dated(-time.Hour))},
-		{"refuse-forged", 1, reject(signature.ErrSignature, func(w *wire) { w.setSignature(bytes.Repeat([]byte{1}, 256)) })},
+		{"reject-grammar", 50, reject(signature.ErrMalformed, auth(`keyId="key-1",`, ""))},
+		{"reject-host", 20, reject(signature.ErrHost, toHost("api.example.net"))},
+		{"reject-old-date", 10, reject(signature.ErrSkew, dated(-time.Hour))},
+		{"reject-forged", 1, reject(signature.ErrSignature, func(w *wire) { w.setSignature(bytes.Repeat([]byte{1}, 256)) })},
 		{"sign-callback", 1, signCallback(b)},
 	} {
 		b.Run(bm.name, func(b *testing.B) {
@@ -87,7 +89,8 @@ func BenchmarkOverRawRSA(b *testing.B) {
 	}
 }
 
-// takeTurns runs base, and other so many times, in turns, and reports the median time of one other over base's.
+// takeTurns runs base once and other the given number of times, alternately. It reports the median
+// time of other divided by that of base.
 func takeTurns(b *testing.B, base, other func() error, times int) {
 	b.Helper()
 	var bases, others []time.Duration
@@ -118,7 +121,7 @@ func allocations(b *testing.B, run func() error) float64 {
 	})
 }
 
-// rawRSA is one verification and nothing else.
+// rawRSA returns a function that verifies one RSA signature.
 func rawRSA(b *testing.B) func() error {
 	key := keys()["service-1"]
 	sum := sha256.Sum256([]byte(benchBody))
@@ -150,7 +153,7 @@ func handleCallback(b *testing.B, v *signature.Verifier) func() error {
 	}
 }
 
-// discard is a ResponseWriter that keeps nothing.
+// discard is an http.ResponseWriter that discards the response.
 type discard struct{ header http.Header }
 
 func (d discard) Header() http.Header         { return d.header }
@@ -164,7 +167,7 @@ func verifyRedirect(b *testing.B, v *signature.Verifier) func() error {
 
 func lookUpKey(b *testing.B) func() error {
 	s := newKeyServer(b, jwk("a", "service-1"), jwk("b", "service-2"))
-	j, err := signature.NewJWKS(s.srv.URL, &signature.JWKSOptions{HTTPClient: s.srv.Client()}) // with the system's clock, as it is used
+	j, err := signature.NewJWKS(s.srv.URL, &signature.JWKSOptions{HTTPClient: s.srv.Client()}) // with the system clock, as in production
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -172,7 +175,7 @@ func lookUpKey(b *testing.B) func() error {
 	return func() error { _, err := j.PublicKey(ctx, "a"); return err }
 }
 
-// claim has a store in which claims run out as fast as they come.
+// claim returns a function that makes a claim. Claims expire as fast as they are made.
 func claim(b *testing.B) func() error {
 	store := signature.NewMemoryReplayStore(1 << 30)
 	var id [32]byte
@@ -182,7 +185,7 @@ func claim(b *testing.B) func() error {
 		i++
 		id[0], id[1], id[2], id[3] = byte(i), byte(i>>8), byte(i>>16), byte(i>>24)
 		if fresh, err := store.Claim(ctx, id, 10*time.Millisecond); err != nil || !fresh {
-			return fmt.Errorf("claim: %v, %w", fresh, err)
+			return fmt.Errorf("claim: fresh = %v, error = %w", fresh, err)
 		}
 		return nil
 	}
@@ -195,8 +198,8 @@ func signCallback(b *testing.B) func() error {
 	return func() error { return s.SignCallback(r, content) }
 }
 
-// BenchmarkVerifyCallback is one side alone, for a profile.
-func BenchmarkVerifyCallback(b *testing.B) {
+// BenchmarkVerifier_VerifyCallback is for profiles.
+func BenchmarkVerifier_VerifyCallback(b *testing.B) {
 	v := newVerifier(b, signature.VerifierOptions{})
 	r, rewind := benchCallback(b, "/callbacks", nil)
 	b.ReportAllocs()

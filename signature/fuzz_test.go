@@ -19,7 +19,7 @@ import (
 	"github.com/idverify/idverify-go/signature"
 )
 
-// authorizationSeeds are Authorizations, good and bad, from the tables.
+// authorizationSeeds returns valid and invalid Authorizations of the attack table.
 func authorizationSeeds() []string {
 	seeds := []string{signedCallback().get("Authorization")}
 	for _, a := range callbackAttacks {
@@ -39,7 +39,7 @@ func authorizationSeeds() []string {
 	return slices.Compact(seeds)
 }
 
-// The grammar of an Authorization once more, as slow and plain as can be.
+// The grammar of an Authorization as regular expressions.
 var (
 	referenceParameter = `[ \t]*([!#$%&'*+.^_\x60|~0-9A-Za-z-]+)=(?:"([ !#-\[\]-~]*)"|([!#$%&'*+.^_\x60|~0-9A-Za-z-]+))[ \t]*`
 	referenceScheme    = regexp.MustCompile(`^(?i:Signature) ((?:` + referenceParameter + `,)*` + referenceParameter + `)$`)
@@ -77,8 +77,8 @@ func referenceAuthorization(s string) (a signature.Authorization, ok bool) {
 	return a, err == nil && len(a.Signature) > 0 && base64.StdEncoding.EncodeToString(a.Signature) == params["signature"]
 }
 
-// FuzzAuthorization holds the parser against the slow one.
-func FuzzAuthorization(f *testing.F) {
+// FuzzParseAuthorization compares the parser with a reference implementation.
+func FuzzParseAuthorization(f *testing.F) {
 	for _, seed := range authorizationSeeds() {
 		f.Add(seed)
 	}
@@ -87,15 +87,15 @@ func FuzzAuthorization(f *testing.F) {
 		want, ok := referenceAuthorization(s)
 
 		if (err == nil) != ok {
-			t.Fatalf("%q: got %v, the slow parser says %v", s, err, ok)
+			t.Fatalf("%q: error = %v, accepted by the reference parser: %v", s, err, ok)
 		}
 		if diff := cmp.Diff(want, got); ok && diff != "" {
-			t.Errorf("%q (-slow +fast):\n%s", s, diff)
+			t.Errorf("%q (-reference +got):\n%s", s, diff)
 		}
 	})
 }
 
-func FuzzRedirectQuery(f *testing.F) {
+func FuzzCutQuery(f *testing.F) {
 	for _, query := range unusualQueries {
 		f.Add(query)
 		f.Add(query + "&authorization=QQ%3D%3D&date=QQ%3D%3D")
@@ -118,27 +118,27 @@ func FuzzRedirectQuery(f *testing.F) {
 			return mine
 		})
 		if want := strings.Join(kept, "&"); rest != want {
-			t.Errorf("%q: %q is left, want %q", raw, rest, want)
+			t.Errorf("%q: rest = %q, want %q", raw, rest, want)
 		}
 		if counts[0]+counts[1] != len(cut) {
-			t.Errorf("%q: %d cut, want %d", raw, counts[0]+counts[1], len(cut))
+			t.Errorf("%q: %d segments removed, want %d", raw, counts[0]+counts[1], len(cut))
 		}
 		parsed, err := url.ParseQuery(raw)
 		if err == nil && (len(parsed["authorization"]) != counts[0] || len(parsed["date"]) != counts[1] || len(parsed["check_id"]) != counts[2]) {
-			t.Errorf("%q: counted %v, a reader of the query sees %v", raw, counts, parsed)
+			t.Errorf("%q: counts = %v, url.ParseQuery returns %v", raw, counts, parsed)
 		}
 		for _, value := range []string{authorization, date} {
 			if decoded, ok := signature.DecodeParameter(value); ok {
 				plain, err := url.PathUnescape(value)
 				if err != nil || base64.StdEncoding.EncodeToString([]byte(decoded)) != plain || strings.ContainsFunc(decoded, func(r rune) bool { return r < ' ' || r > '~' }) {
-					t.Errorf("%q decodes to %q", value, decoded)
+					t.Errorf("%q: decoded to %q, want its printable base64 content", value, decoded)
 				}
 			}
 		}
 	})
 }
 
-func FuzzDate(f *testing.F) {
+func FuzzParseDate(f *testing.F) {
 	for _, s := range []string{now.Format(http.TimeFormat), "Mon, 01 Jan 0001 00:00:00 GMT", "Mon, 32 Jan 2006 15:04:05 GMT", "Wed, 29 Feb 2023 15:04:05 GMT", "Fri, 02 Jan 2026 03:04:60 GMT", "Fri, 02 Jan 2026 03:04:05.5 GMT", "fri, 02 jan 2026 03:04:05 GMT", now.Format(time.RFC850), now.Format(time.ANSIC), now.Format(time.RFC1123Z), ""} {
 		f.Add(s)
 	}
@@ -147,15 +147,15 @@ func FuzzDate(f *testing.F) {
 		got, ok := signature.ParseDate(s)
 
 		if ok && (!form.MatchString(s) || got.Format(http.TimeFormat) != s || got.Location() != time.UTC) {
-			t.Errorf("%q was read as %v", s, got)
+			t.Errorf("%q: parsed as %v, want an error", s, got)
 		}
 		if want, err := http.ParseTime(s); !ok && err == nil && want.UTC().Format(http.TimeFormat) == s {
-			t.Errorf("%q was not read", s)
+			t.Errorf("%q: not parsed, want a date", s)
 		}
 	})
 }
 
-func FuzzDigest(f *testing.F) {
+func FuzzParseDigest(f *testing.F) {
 	sum := sha256.Sum256([]byte(body))
 	for _, s := range []string{digestOf(body), strings.ToUpper(digestOf(body)), "SHA-256=" + base64.StdEncoding.EncodeToString(sum[:]), "SHA-256=" + base64.URLEncoding.EncodeToString(sum[:]), "MD5=1B2M2Y8AsgTpgAmY7PhCfg==", "SHA-256=", "SHA-256", "=", "SHA-256=" + strings.Repeat("A", 42) + "B=", "SHA-256=" + base64.StdEncoding.EncodeToString(sum[:31]), "SHA-256=" + base64.StdEncoding.EncodeToString(append(sum[:], 0))} {
 		f.Add(s)
@@ -167,12 +167,12 @@ func FuzzDigest(f *testing.F) {
 		inHex := strings.EqualFold(value, hex.EncodeToString(got[:]))
 		inBase64 := value == base64.StdEncoding.EncodeToString(got[:])
 		if ok && (!strings.EqualFold(name, "sha-256") || !inHex && !inBase64) {
-			t.Errorf("%q was read as %x", s, got)
+			t.Errorf("%q: parsed as %x, want an error", s, got)
 		}
 	})
 }
 
-func FuzzKeySet(f *testing.F) {
+func FuzzParseKeySet(f *testing.F) {
 	good := jwk("a", "service-1")
 	for _, s := range []string{keySet(good), keySet(good, jwk("a", "service-2")), keySet(good, jwk("b", "weak")), good, `{"keys":[]}`, `{"keys":null}`, `{"keys":[null,7,"a",{}]}`, `{"keys":[` + strings.Replace(good, "{", `{"d":"AQAB",`, 1) + `]}`, `{"keys":[{"kty":"oct","k":"AQAB"}]}`, `{`, `[]`, ``, strings.Repeat("[", 1000)} {
 		f.Add([]byte(s))
@@ -181,18 +181,18 @@ func FuzzKeySet(f *testing.F) {
 		keys, err := signature.ParseKeySet(set)
 
 		if (err == nil) != (len(keys) > 0) {
-			t.Fatalf("%d keys, error %v", len(keys), err)
+			t.Fatalf("%d keys, error = %v; want either", len(keys), err)
 		}
 		for id, key := range keys {
 			if !signature.Usable(key) || id == "" || len(id) > 256 || !bytes.Contains(set, []byte("keys")) && !bytes.Contains(set, []byte("kty")) {
-				t.Errorf("key %q is handed out", id)
+				t.Errorf("key %q is returned, want only usable keys", id)
 			}
 		}
 	})
 }
 
-// FuzzRequest sends whole requests, of which only the untouched ones may verify.
-func FuzzRequest(f *testing.F) {
+// FuzzVerifier sends complete requests. Only the original messages may be verified.
+func FuzzVerifier(f *testing.F) {
 	callback, redirect := signedCallback(), signedRedirect()
 	f.Add(callback.method, callback.target, callback.host, callback.get("Authorization"), callback.get("Date"), callback.get("Digest"), callback.get("X-Service-Callback"), []byte(body))
 	f.Add(redirect.method, redirect.target, redirect.host, "", "", "", "", []byte(nil))
@@ -206,10 +206,10 @@ func FuzzRequest(f *testing.F) {
 		r.Body = restored(content)
 
 		if m, err := v.VerifyCallback(r); err == nil && (string(m.Body) != body || m.Kind != "phone_check" || !m.Date.Equal(now)) {
-			t.Errorf("verified %+v", m)
+			t.Errorf("verified a changed message: %+v", m)
 		}
 		if m, err := v.VerifyRedirect(r); err == nil && (m.Query.Get("check_id") != "c1" || m.Query.Get("code") != "a+b" || len(m.Query) != 2) {
-			t.Errorf("verified %+v", m)
+			t.Errorf("verified a changed message: %+v", m)
 		}
 	})
 }

@@ -33,7 +33,7 @@ const (
 	target = "/callbacks/phone?tenant=7"
 )
 
-// now is when the service of these tests signs, and what their clocks show.
+// now is the date of messages and the time of clock.
 var now = time.Date(2026, time.January, 2, 3, 4, 5, 0, time.UTC)
 
 func clock() time.Time { return now }
@@ -41,7 +41,8 @@ func clock() time.Time { return now }
 //go:embed testdata/keys.pem
 var keysPEM []byte
 
-// keys are test keys: service-1 and service-2, stranger, strong (4096 bits), and two that must not be used, weak (1024) and monstrous (4352).
+// keys contains 2048-bit keys (service-1, service-2, unpublished), a 4096-bit key (strong) and two
+// unusable keys: weak (1024 bits) and oversized (4352 bits).
 var keys = sync.OnceValue(func() map[string]*rsa.PrivateKey {
 	keys := make(map[string]*rsa.PrivateKey)
 	names := []string{"service-1", "service-2", "unpublished", "strong", "weak", "oversized"}
@@ -58,7 +59,7 @@ var keys = sync.OnceValue(func() map[string]*rsa.PrivateKey {
 	}
 })
 
-// serviceKeys is what the service has published.
+// serviceKeys returns the published keys of the service.
 func serviceKeys() signature.StaticKeys {
 	return signature.StaticKeys{keyID: &keys()["service-1"].PublicKey, "weak": &keys()["weak"].PublicKey, "oversized": &keys()["oversized"].PublicKey}
 }
@@ -87,25 +88,26 @@ func newSigner(tb testing.TB, opts signature.SignerOptions) *signature.Signer {
 	return s
 }
 
-// field is one header of a wire.
+// field is a header of a wire.
 type field struct{ name, value string }
 
-// wire is a message as its bytes, so that a test can send what no client would, and signed by code that shares nothing with the package.
+// wire is a raw message, so that tests can send invalid ones. Its signing code shares nothing with
+// the package.
 type wire struct {
 	method, target, host string
 	fields               []field
 	body                 string
 
-	// How it is signed.
+	// Input of the signature.
 	keyID     string
 	key       *rsa.PrivateKey
 	algorithm string
 	hash      crypto.Hash
 	covered   string
-	signedAs  string // the target in the signing string, where it differs
+	signedAs  string // request target in the signing string; default method and target
 }
 
-// newCallback is a good callback before it is signed.
+// newCallback returns a valid callback that is not signed yet.
 func newCallback() *wire {
 	sum := sha256.Sum256([]byte(body))
 	return &wire{
@@ -122,7 +124,7 @@ func newCallback() *wire {
 	}
 }
 
-// newRedirect is a good redirect before it is signed. Its date stands in fields until then, as a callback's does.
+// newRedirect returns a valid redirect that is not signed yet. Until then, its date is in fields.
 func newRedirect() *wire {
 	w := newCallback()
 	w.method, w.target, w.body = "GET", "/back?check_id=c1&code=a%2Bb", ""
@@ -148,12 +150,12 @@ func (w *wire) drop(name string) {
 	w.fields = slices.DeleteFunc(w.fields, func(f field) bool { return strings.EqualFold(f.name, name) })
 }
 
-// edit replaces text in a header, all of it.
+// edit replaces all occurrences of old in a header.
 func (w *wire) edit(name, old, new string) {
 	w.set(name, strings.ReplaceAll(w.get(name), old, new))
 }
 
-// authorization signs as the specification tells, line by line.
+// authorization signs the message and returns the Authorization.
 func (w *wire) authorization() string {
 	var lines []string
 	for name := range strings.SplitSeq(w.covered, " ") {
@@ -183,10 +185,10 @@ func (w *wire) authorization() string {
 	return fmt.Sprintf(`Signature keyId="%s",algorithm="%s",headers="%s",signature="%s"`, w.keyID, w.algorithm, w.covered, base64.StdEncoding.EncodeToString(sig))
 }
 
-// signCallback puts the signature in its header.
+// signCallback sets the Authorization header.
 func (w *wire) signCallback() { w.set("Authorization", w.authorization()) }
 
-// signRedirect puts the signature and the date in the query.
+// signRedirect appends authorization and date to the query, and removes the date from fields.
 func (w *wire) signRedirect() {
 	authorization := w.authorization()
 	join := "?"
@@ -197,12 +199,12 @@ func (w *wire) signRedirect() {
 	w.drop("Date")
 }
 
-// parameter is a value of the redirect's query.
+// parameter encodes a value of the redirect's query.
 func parameter(s string) string {
 	return url.QueryEscape(base64.StdEncoding.EncodeToString([]byte(s)))
 }
 
-// request is the message as net/http's server reads it.
+// request returns the message as net/http's server parses it.
 func (w *wire) request(tb testing.TB) *http.Request {
 	tb.Helper()
 	var b strings.Builder
@@ -222,7 +224,7 @@ func signedCallback() *wire { w := newCallback(); w.signCallback(); return w }
 
 func signedRedirect() *wire { w := newRedirect(); w.signRedirect(); return w }
 
-// restored is a request body of these bytes.
+// restored returns a request body with the given content.
 func restored(content []byte) io.ReadCloser { return io.NopCloser(bytes.NewReader(content)) }
 
 // slowKeys is a key source that calls wait before each lookup.

@@ -16,7 +16,7 @@ import (
 	"github.com/idverify/idverify-go/signature"
 )
 
-// job is what testdata/interop/interop.js is asked to do, and result what it says.
+// job is a request to testdata/interop/interop.js.
 type job struct {
 	Op       string            `json:"op"`
 	Key      string            `json:"key"`
@@ -30,6 +30,7 @@ type job struct {
 	Headers  map[string]string `json:"headers,omitempty"`
 }
 
+// result is the response to a job.
 type result struct {
 	OK      bool              `json:"ok"`
 	Error   string            `json:"error"`
@@ -37,7 +38,8 @@ type result struct {
 	Headers map[string]string `json:"headers"`
 }
 
-// node runs the jobs through npm http-signature, or skips the test and says how to make it run. Where IDVERIFY_INTEROP is set, as in continuous integration, it must run.
+// node runs the jobs with npm http-signature. If that is not installed, it skips the test, or fails
+// it if IDVERIFY_INTEROP is set, as in continuous integration.
 func node(t *testing.T, jobs []job) []result {
 	t.Helper()
 	const dir = "testdata/interop"
@@ -47,12 +49,12 @@ func node(t *testing.T, jobs []job) []result {
 	}
 	path, err := exec.LookPath("node")
 	if err != nil {
-		missing("interop with npm http-signature did not run: Node.js is not installed")
+		missing("cannot test with npm http-signature: Node.js is not installed")
 	}
 	probe := exec.CommandContext(t.Context(), path, "-e", "require('http-signature')")
 	probe.Dir = dir
 	if err := probe.Run(); err != nil {
-		missing("interop with npm http-signature did not run: install it with 'npm ci' in signature/%s", dir)
+		missing("cannot test with npm http-signature: install it with 'npm ci' in signature/%s", dir)
 	}
 	input, err := json.Marshal(jobs)
 	if err != nil {
@@ -66,12 +68,12 @@ func node(t *testing.T, jobs []job) []result {
 	}
 	var results []result
 	if err := json.Unmarshal(output, &results); err != nil || len(results) != len(jobs) {
-		t.Fatalf("%d results for %d jobs, %v", len(results), len(jobs), err)
+		t.Fatalf("%d results for %d jobs, error %v", len(results), len(jobs), err)
 	}
 	return results
 }
 
-// interopKeys are the service's key pair in PEM.
+// interopKeys returns the service's key pair as PEM.
 func interopKeys(t *testing.T) (private, public string) {
 	t.Helper()
 	key := keys()["service-1"]
@@ -83,7 +85,7 @@ func interopKeys(t *testing.T) (private, public string) {
 	return private, string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: spki}))
 }
 
-func TestInteropCallbacksOfNodeVerifyHere(t *testing.T) {
+func TestInterop_VerifyNodeCallbacks(t *testing.T) {
 	t.Parallel()
 	private, _ := interopKeys(t)
 	var jobs []job
@@ -103,12 +105,12 @@ func TestInteropCallbacksOfNodeVerifyHere(t *testing.T) {
 		}
 
 		if _, err := v.VerifyCallback(w.request(t)); err != nil {
-			t.Errorf("%s, %s: %v %s", jobs[i].Encoding, jobs[i].URL, err, result.Error)
+			t.Errorf("%s digest, %s: error = %v, Node.js error: %s", jobs[i].Encoding, jobs[i].URL, err, result.Error)
 		}
 	}
 }
 
-func TestInteropCallbacksOfOursVerifyInNode(t *testing.T) {
+func TestInterop_SignCallbacksForNode(t *testing.T) {
 	t.Parallel()
 	_, public := interopKeys(t)
 	var jobs []job
@@ -136,12 +138,12 @@ func TestInteropCallbacksOfOursVerifyInNode(t *testing.T) {
 
 	for i, result := range node(t, jobs) {
 		if want := i < good; result.OK != want {
-			t.Errorf("job %d, %s: verified %v, want %v %s", i, jobs[i].URL, result.OK, want, result.Error)
+			t.Errorf("job %d, %s: verified = %v, want %v; Node.js error: %s", i, jobs[i].URL, result.OK, want, result.Error)
 		}
 	}
 }
 
-func TestInteropRedirectsOfNodeVerifyHere(t *testing.T) {
+func TestInterop_VerifyNodeRedirects(t *testing.T) {
 	t.Parallel()
 	private, _ := interopKeys(t)
 	var jobs []job
@@ -156,12 +158,12 @@ func TestInteropRedirectsOfNodeVerifyHere(t *testing.T) {
 		w.target = result.URL
 
 		if _, err := v.VerifyRedirect(w.request(t)); err != nil {
-			t.Errorf("%s: %v %s", jobs[i].URL, err, result.Error)
+			t.Errorf("%s: error = %v, Node.js error: %s", jobs[i].URL, err, result.Error)
 		}
 	}
 }
 
-func TestInteropRedirectsOfOursVerifyInNode(t *testing.T) {
+func TestInterop_SignRedirectsForNode(t *testing.T) {
 	t.Parallel()
 	_, public := interopKeys(t)
 	s := newSigner(t, signature.SignerOptions{Now: time.Now})
@@ -181,7 +183,7 @@ func TestInteropRedirectsOfOursVerifyInNode(t *testing.T) {
 
 	for i, result := range node(t, jobs) {
 		if want := i < good; result.OK != want {
-			t.Errorf("job %d, %s: verified %v, want %v %s", i, jobs[i].URL, result.OK, want, result.Error)
+			t.Errorf("job %d, %s: verified = %v, want %v; Node.js error: %s", i, jobs[i].URL, result.OK, want, result.Error)
 		}
 	}
 }

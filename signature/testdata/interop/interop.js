@@ -1,5 +1,5 @@
-// The other side of TestInterop: signs and verifies with npm http-signature, as the service's reference flow does.
-// Reads an array of jobs in JSON from standard input and writes an array of results.
+// Signs and verifies messages with npm http-signature for TestInterop.
+// It reads a JSON array of jobs from standard input and writes an array of results.
 'use strict';
 
 const crypto = require('crypto');
@@ -8,7 +8,7 @@ const httpSignature = require('http-signature');
 const CALLBACK = ['(request-target)', 'host', 'date', 'x-service-callback', 'digest'];
 const REDIRECT = ['(request-target)', 'host', 'date'];
 
-// A request as http-signature's signer wants it.
+// outgoing returns a request in the form that httpSignature.sign expects.
 function outgoing(method, path, headers) {
   return {
     method,
@@ -26,7 +26,7 @@ function sign(job, method, path, headers, covered) {
 }
 
 function verify(job, method, url, headers, covered) {
-  // Seconds, whatever the reference flow's 5000 says; the tests' clocks agree.
+  // clockSkew is in seconds.
   const parsed = httpSignature.parseRequest({ method, url, headers, httpVersion: '1.1' }, { clockSkew: 300, headers: covered });
   return parsed.keyId === job.keyId && httpSignature.verifySignature(parsed, job.key);
 }
