@@ -15,10 +15,10 @@ import (
 	"github.com/idverify/idverify-go/sandboxfake"
 )
 
-// matching is a number whose PhoneCheck matches in sandbox.
+// matchingNumber is a number whose PhoneCheck matches in the sandbox.
 const matchingNumber = "447700900012"
 
-func TestAPhoneCheckFromCreateToItsCallback(t *testing.T) {
+func TestPhoneCheckService_CreateAndCallback(t *testing.T) {
 	t.Parallel()
 	for number, want := range map[string]string{
 		"447700900012": "COMPLETED true",
@@ -44,23 +44,23 @@ func TestAPhoneCheckFromCreateToItsCallback(t *testing.T) {
 			c := <-callbacks
 
 			if got := fmt.Sprint(c.Status, " ", *c.Match); got != want || c.CheckID != check.CheckID || c.Product != idverify.ProductPhoneCheck || c.ReferenceID != "r" || !c.CreatedAt.Equal(check.CreatedAt) {
-				t.Errorf("callback %+v of check %+v, want %s", c, check, want)
+				t.Errorf("callback = %+v of check %+v, want %s", c, check, want)
 			}
 			read, err := srv.Client().PhoneChecks.Get(t.Context(), check.CheckID)
 			if c.Status == idverify.StatusError {
 				if !errors.Is(err, idverify.ErrNotFound) {
-					t.Errorf("an ERROR check is read as %+v, error %v", read, err)
+					t.Errorf("get of a check in ERROR = %+v, %v, want ErrNotFound", read, err)
 				}
 				return
 			}
 			if err != nil || read.Status != c.Status || *read.Match != *c.Match || read.NetworkID != c.NetworkID {
-				t.Errorf("check %+v, error %v, but its callback said %+v", read, err, c)
+				t.Errorf("check = %+v, error = %v, want the result of the callback %+v", read, err, c)
 			}
 		})
 	}
 }
 
-func TestCreateIsSentOnceWhenTheAnswerIsLost(t *testing.T) {
+func TestPhoneCheckService_CreateSendsOnce(t *testing.T) {
 	t.Parallel()
 	for name, fault := range map[string]sandboxfake.Fault{
 		"dropped":   {Drop: true},
@@ -76,16 +76,16 @@ func TestCreateIsSentOnceWhenTheAnswerIsLost(t *testing.T) {
 			_, err := srv.Client().PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: matchingNumber})
 
 			if err == nil {
-				t.Fatal("want an error: the answer never came")
+				t.Fatal("error = nil, want an error without a response")
 			}
 			if n := countRequests(srv, "phone_check.create"); n != 1 {
-				t.Errorf("the service saw %d creates, want 1: each is charged", n)
+				t.Errorf("service received %d creates, want 1: each one is charged", n)
 			}
 		})
 	}
 }
 
-func TestTransientFaultsOfTheServiceAreNotSeen(t *testing.T) {
+func TestClient_RetriesTransientFaults(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		srv := sandboxfake.New(t, sandboxfake.WithInMemory())
@@ -104,15 +104,15 @@ func TestTransientFaultsOfTheServiceAreNotSeen(t *testing.T) {
 		_, createErr := c.PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: matchingNumber})
 
 		if getErr != nil || createErr != nil {
-			t.Errorf("Get: %v, Create: %v", getErr, createErr)
+			t.Errorf("errors of Get = %v, of Create = %v, want nil", getErr, createErr)
 		}
 		if got < 9*time.Second || got > 12*time.Second {
-			t.Errorf("Get took %v, want 9s that the service asked for and a little backoff", got)
+			t.Errorf("Get took %v, want the Retry-After of 9s and a little backoff", got)
 		}
 	})
 }
 
-func TestWaitSeesACheckThroughToItsEnd(t *testing.T) {
+func TestPhoneCheckService_Wait(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		srv := sandboxfake.New(t, sandboxfake.WithInMemory())
@@ -132,15 +132,15 @@ func TestWaitSeesACheckThroughToItsEnd(t *testing.T) {
 		_, expired := c.PhoneChecks.Wait(t.Context(), forgotten.CheckID)
 
 		if err != nil || !*check.Match {
-			t.Errorf("the opened check: %+v, %v", check, err)
+			t.Errorf("opened check = %+v, %v, want a match", check, err)
 		}
 		if e, ok := errors.AsType[*idverify.CheckEndedError](expired); !ok || e.Status != idverify.StatusAccepted || !errors.Is(expired, idverify.ErrNotFound) {
-			t.Errorf("the forgotten check: %v, want a *CheckEndedError", expired)
+			t.Errorf("error of the unopened check = %v, want a *CheckEndedError", expired)
 		}
 	})
 }
 
-func TestACodeExchangeThroughAVerifiedRedirect(t *testing.T) {
+func TestSubscriberCheckService_CodeExchange(t *testing.T) {
 	t.Parallel()
 	srv := sandboxfake.New(t)
 	c := srv.Client(idverify.WithVersions(idverify.Versions{SubscriberCheck: "v0.2"}))
@@ -164,11 +164,11 @@ func TestACodeExchangeThroughAVerifiedRedirect(t *testing.T) {
 	}
 
 	if got, want := string(visit.Body), "COMPLETED"+"true"+" "+"false"+"a/b"+"true"; visit.Status != 200 || strings.ReplaceAll(got, " ", "") != strings.ReplaceAll(want, " ", "") {
-		t.Errorf("the device came to %d %q, want %q", visit.Status, got, want)
+		t.Errorf("response to the device = %d %q, want %q", visit.Status, got, want)
 	}
 }
 
-func TestListsFollowTheFake(t *testing.T) {
+func TestSIMCheckService_ListAndTraces(t *testing.T) {
 	t.Parallel()
 	srv := sandboxfake.New(t)
 	c := srv.Client()
@@ -196,17 +196,17 @@ func TestListsFollowTheFake(t *testing.T) {
 	trace, err := c.SIMChecks.Trace(t.Context(), page.Items[0].CheckID, traces[0].TraceID)
 
 	if len(references) != 23 || references[0] != "0" || references[22] != "22" {
-		t.Errorf("All yielded %q", references)
+		t.Errorf("references = %q, want 0 to 22", references)
 	}
 	if len(page.Items) != 3 || page.Number != 3 || page.TotalPages != 3 || page.TotalElements != 23 {
-		t.Errorf("page %+v", page)
+		t.Errorf("page = %+v, want page 3 of 3 with 3 of 23 checks", page)
 	}
 	if err != nil || trace.TraceID != traces[0].TraceID || len(trace.Logs) == 0 {
-		t.Errorf("trace %+v, error %v", trace, err)
+		t.Errorf("trace = %+v, error = %v", trace, err)
 	}
 }
 
-func TestTwoHundredColdCallersMakeOneTokenRequest(t *testing.T) {
+func TestClient_SharesFirstTokenFetch(t *testing.T) {
 	t.Parallel()
 	srv := sandboxfake.New(t, sandboxfake.WithInMemory())
 	c := srv.Client()
@@ -224,7 +224,7 @@ func TestTwoHundredColdCallersMakeOneTokenRequest(t *testing.T) {
 	}
 }
 
-func TestATokenForADeviceReachesReachabilityAlone(t *testing.T) {
+func TestClient_TokenIsLimitedToScope(t *testing.T) {
 	t.Parallel()
 	srv := sandboxfake.New(t)
 
@@ -245,12 +245,12 @@ func TestATokenForADeviceReachesReachabilityAlone(t *testing.T) {
 		}
 		resp.Body.Close()
 		if resp.StatusCode != want {
-			t.Errorf("%s: %d, want %d", path, resp.StatusCode, want)
+			t.Errorf("%s: status = %d, want %d", path, resp.StatusCode, want)
 		}
 	}
 }
 
-func TestWrongCredentialsOfEitherKind(t *testing.T) {
+func TestClient_WrongCredentials(t *testing.T) {
 	t.Parallel()
 	srv := sandboxfake.New(t)
 	wrong, err := idverify.NewClient(srv.URL(), idverify.Credentials{ClientID: srv.Credentials().ClientID, ClientSecret: idverify.NewSecret("wrong")}, idverify.WithHTTPClient(srv.HTTPClient()))
@@ -266,14 +266,14 @@ func TestWrongCredentialsOfEitherKind(t *testing.T) {
 	_, workspaceErr := workspace.PhoneChecks.Get(t.Context(), "a")
 
 	if e, ok := errors.AsType[*idverify.TokenError](wrongErr); !ok || e.Code != "invalid_client" || !errors.Is(wrongErr, idverify.ErrUnauthorized) {
-		t.Errorf("a wrong secret: %v", wrongErr)
+		t.Errorf("error with a wrong secret = %v, want invalid_client", wrongErr)
 	}
 	if e, ok := errors.AsType[*idverify.TokenError](workspaceErr); !ok || e.Code != "invalid_scope" || !strings.Contains(workspaceErr.Error(), "NewConsole") {
-		t.Errorf("credentials of a workspace: %v, want invalid_scope and a word on NewConsole", workspaceErr)
+		t.Errorf("error with workspace credentials = %v, want invalid_scope and a mention of NewConsole", workspaceErr)
 	}
 }
 
-func TestACheckCanBeStoredAsJSONAndReadBack(t *testing.T) {
+func TestPhoneCheck_MarshalJSON(t *testing.T) {
 	t.Parallel()
 	srv := sandboxfake.New(t)
 	check, err := srv.Client().PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: matchingNumber})
@@ -291,11 +291,11 @@ func TestACheckCanBeStoredAsJSONAndReadBack(t *testing.T) {
 	}
 
 	if read != *check {
-		t.Errorf("read %+v, stored %+v", read, *check)
+		t.Errorf("unmarshaled check = %+v, want %+v", read, *check)
 	}
 }
 
-// countRequests is how many requests of an operation the service saw.
+// countRequests returns the number of requests of an operation.
 func countRequests(srv *sandboxfake.Server, operation string) int {
 	n := 0
 	for _, r := range srv.Requests() {

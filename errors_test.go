@@ -16,8 +16,8 @@ import (
 	"github.com/idverify/idverify-go/internal/synctest"
 )
 
-// The error catalogue: specification, section 7, and the contract, section 6.
-func TestEveryProblemMeansOneThing(t *testing.T) {
+// Every fragment of docs/protocol.md, section 8, and statuses without a known fragment.
+func TestError_IsOneSentinel(t *testing.T) {
 	t.Parallel()
 	sentinels := []error{
 		idverify.ErrBadRequest, idverify.ErrPhoneFormat, idverify.ErrUnauthorized, idverify.ErrInsufficientBalance, idverify.ErrForbidden, idverify.ErrNotFound,
@@ -53,7 +53,7 @@ func TestEveryProblemMeansOneThing(t *testing.T) {
 		{429, "too_many_requests", idverify.ErrRateLimited},
 		{501, "mno_redirect_unsupported", idverify.ErrNetworkNotSupported},
 
-		{400, "new_kind_of_error", idverify.ErrBadRequest}, // a fragment to come is judged by its status
+		{400, "new_kind_of_error", idverify.ErrBadRequest}, // unknown fragment: the status decides
 		{404, "", idverify.ErrNotFound},
 		{409, "", idverify.ErrConflict},
 		{412, "", idverify.ErrNotMobileIP},
@@ -69,7 +69,7 @@ func TestEveryProblemMeansOneThing(t *testing.T) {
 
 			e, ok := errors.AsType[*idverify.Error](err)
 			if !ok || e.Status != tt.status || e.Fragment() != tt.fragment || e.Detail != "the reason" || e.Title != http.StatusText(tt.status) || e.Operation != "phone_check.create" {
-				t.Fatalf("error %#v", err)
+				t.Fatalf("error = %#v", err)
 			}
 			for _, sentinel := range sentinels {
 				if got := errors.Is(err, sentinel); got != (sentinel == tt.want) {
@@ -80,7 +80,7 @@ func TestEveryProblemMeansOneThing(t *testing.T) {
 	}
 }
 
-func TestErrorsAreWrittenForThePersonOnCall(t *testing.T) {
+func TestError_CreateText(t *testing.T) {
 	t.Parallel()
 	redirect := func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusFound) }
 	for _, tt := range []struct {
@@ -88,31 +88,31 @@ func TestErrorsAreWrittenForThePersonOnCall(t *testing.T) {
 		respond http.HandlerFunc
 		want    string
 	}{
-		{"a problem", respondWithProblem(402, "insufficient_balance", "the workspace's balance does not cover the check"),
+		{"problem", respondWithProblem(402, "insufficient_balance", "the workspace's balance does not cover the check"),
 			"idverify: create PhoneCheck: 402 insufficient_balance: the workspace's balance does not cover the check (top up, or use a sandbox project)"},
-		{"a problem of the specification", respondWith(412, string(fixture(t, "problem.json"))),
+		{"problem of the fixture", respondWith(412, string(fixture(t, "problem.json"))),
 			"idverify: create PhoneCheck: 412 not_mobile_ip: Not a mobile IP (the device must use its mobile data connection)"},
-		{"a problem without status", respondWith(404, `{"type":"https://docs.sandbox.test/reference/api-errors#not_found","title":"Not Found","detail":"No Reach"}`),
+		{"problem without status", respondWith(404, `{"type":"https://docs.sandbox.test/reference/api-errors#not_found","title":"Not Found","detail":"No Reach"}`),
 			"idverify: create PhoneCheck: 404 not_found: No Reach"},
-		{"a proxy's page", respondWith(502, "<html>\n<h1>Bad\tgateway</h1>"),
+		{"page of a proxy", respondWith(502, "<html>\n<h1>Bad\tgateway</h1>"),
 			`idverify: create PhoneCheck: 502 Bad Gateway: outcome unknown: body begins "<html> <h1>Bad gateway</h1>"; the check may exist and may have been charged (search by ReferenceID before you retry)`},
-		{"a proxy's own status", respondWith(520, ""),
+		{"status of a proxy", respondWith(520, ""),
 			"idverify: create PhoneCheck: 520: outcome unknown: empty body; the check may exist and may have been charged (search by ReferenceID before you retry)"},
 		{"nothing", respondWith(500, ""),
 			"idverify: create PhoneCheck: 500 Internal Server Error: outcome unknown: empty body; the check may exist and may have been charged (search by ReferenceID before you retry)"},
-		{"JSON of another kind", respondWith(400, `{"message":"no"}`),
+		{"other JSON", respondWith(400, `{"message":"no"}`),
 			`idverify: create PhoneCheck: 400 Bad Request: body begins "{\"message\":\"no\"}"`},
-		{"a redirect", redirect,
+		{"redirect", redirect,
 			"idverify: create PhoneCheck: 302 Found: empty body (redirects are not followed: check the base URL)"},
-		{"a page in place of a check", respondWith(200, "<html>Welcome to the airport"),
+		{"page instead of a check", respondWith(200, "<html>Welcome to the airport"),
 			`idverify: create PhoneCheck: 200 OK: outcome unknown: unusable response: invalid JSON: body begins "<html>Welcome to the airport"; the check may exist and may have been charged (search by ReferenceID before you retry)`},
-		{"an object that is no check", respondWith(201, `{"id":1}`),
+		{"object without check_id", respondWith(201, `{"id":1}`),
 			"idverify: create PhoneCheck: 201 Created: outcome unknown: unusable response: missing check_id; the check may exist and may have been charged (search by ReferenceID before you retry)"},
-		{"a check of the wrong types", respondWith(201, `{"check_id":447700900000,"status":"ACCEPTED"}`),
+		{"wrong type", respondWith(201, `{"check_id":447700900000,"status":"ACCEPTED"}`),
 			`idverify: create PhoneCheck: 201 Created: outcome unknown: unusable response: wrong type of field "check_id"; the check may exist and may have been charged (search by ReferenceID before you retry)`},
 		{"null", respondWith(200, `null`),
 			`idverify: create PhoneCheck: 200 OK: outcome unknown: unusable response: missing check_id: body begins "null"; the check may exist and may have been charged (search by ReferenceID before you retry)`},
-		{"more than can be read", func(w http.ResponseWriter, _ *http.Request) { w.Write(make([]byte, 10<<20+1)) },
+		{"body too long", func(w http.ResponseWriter, _ *http.Request) { w.Write(make([]byte, 10<<20+1)) },
 			"idverify: create PhoneCheck: 200 OK: outcome unknown: unusable response: longer than 10 MiB; the check may exist and may have been charged (search by ReferenceID before you retry)"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -128,7 +128,7 @@ func TestErrorsAreWrittenForThePersonOnCall(t *testing.T) {
 	}
 }
 
-func TestARefusalWhoseReasonsAreCutOffIsStillARefusal(t *testing.T) {
+func TestError_TruncatedBody(t *testing.T) {
 	t.Parallel()
 	srv := newService(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Length", "1000")
@@ -139,24 +139,24 @@ func TestARefusalWhoseReasonsAreCutOffIsStillARefusal(t *testing.T) {
 	_, err := srv.client(t).PhoneChecks.Get(t.Context(), "a")
 
 	if !errors.Is(err, idverify.ErrInsufficientBalance) || len(srv.calls()) != 1 {
-		t.Errorf("error %v after %d tries, want ErrInsufficientBalance after one", err, len(srv.calls()))
+		t.Errorf("error = %v after %d attempts, want ErrInsufficientBalance after 1", err, len(srv.calls()))
 	}
 }
 
-func TestErrorsEndWithWhatLeadsToTheRecords(t *testing.T) {
+func TestError_TextSuffix(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name           string
 		token, respond http.HandlerFunc
 		want           string
 	}{
-		{"a refusal", nil, withRequestID("req-7", respondWith(404, "")), " [request req-7, 1 attempt]"},
-		{"one that was tried again", nil, withRequestID("req-7", respondWith(503, "")), " [request req-7, 3 attempts]"},
-		{"one without a name", nil, respondWith(503, ""), " [3 attempts]"},
-		{"no answer", nil, drop, " [3 attempts]"},
-		{"an answer that cannot be used", nil, withRequestID("req-7", respondWith(200, "{}")), " [request req-7, 1 attempt]"},
-		{"no token", withRequestID("req-7", respondWith(401, "")), nil, " [request req-7]"},
-		{"a token that cannot be used", withRequestID("req-7", respondWith(200, "<html>")), nil, " [request req-7]"},
+		{"error", nil, withRequestID("req-7", respondWith(404, "")), " [request req-7, 1 attempt]"},
+		{"error after retries", nil, withRequestID("req-7", respondWith(503, "")), " [request req-7, 3 attempts]"},
+		{"error without a request ID", nil, respondWith(503, ""), " [3 attempts]"},
+		{"connection lost", nil, drop, " [3 attempts]"},
+		{"unusable response", nil, withRequestID("req-7", respondWith(200, "{}")), " [request req-7, 1 attempt]"},
+		{"token request rejected", withRequestID("req-7", respondWith(401, "")), nil, " [request req-7]"},
+		{"unusable token response", withRequestID("req-7", respondWith(200, "<html>")), nil, " [request req-7]"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -167,13 +167,13 @@ func TestErrorsEndWithWhatLeadsToTheRecords(t *testing.T) {
 			_, err := srv.client(t, idverify.WithRetry(idverify.RetryPolicy{MaxAttempts: 3, MinWait: 1, MaxWait: 1})).PhoneChecks.Get(t.Context(), "a")
 
 			if err == nil || !strings.HasSuffix(err.Error(), tt.want) || strings.Count(err.Error(), "[") != 1 {
-				t.Errorf("error %v, want it to end in %s", err, tt.want)
+				t.Errorf("error = %v, want the suffix %s", err, tt.want)
 			}
 		})
 	}
 }
 
-// named gives an answer the name of its call.
+// withRequestID adds a request ID to the response of respond.
 func withRequestID(requestID string, respond http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Request-Id", requestID)
@@ -181,7 +181,7 @@ func withRequestID(requestID string, respond http.HandlerFunc) http.HandlerFunc 
 	}
 }
 
-func TestRateLimitsAreTold(t *testing.T) {
+func TestError_RateLimit(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		reset string
@@ -205,21 +205,21 @@ func TestRateLimitsAreTold(t *testing.T) {
 
 		e, ok := errors.AsType[*idverify.Error](err)
 		if !ok || e.RetryAfter != time.Hour || e.RequestID != "req-7" || e.RateLimit == nil || e.RateLimit.Limit != 10 || e.RateLimit.Remaining != 0 {
-			t.Fatalf("error %#v", err)
+			t.Fatalf("error = %#v", err)
 		}
 		if !tt.want(time.Now(), e.RateLimit.Reset) {
-			t.Errorf("X-RateLimit-Reset %q was read as %v", tt.reset, e.RateLimit.Reset)
+			t.Errorf("X-RateLimit-Reset %q decoded as %v", tt.reset, e.RateLimit.Reset)
 		}
 		if want := "idverify: create PhoneCheck: 429 too_many_requests: slow down (retry after 1h0m0s) [request req-7, 1 attempt]"; err.Error() != want {
 			t.Errorf("error\n%v\nwant\n%s", err, want)
 		}
 		if n := len(srv.calls()); n != 1 {
-			t.Errorf("%d tries: an hour is not waited for", n)
+			t.Errorf("%d attempts, want 1: an hour is longer than MaxWait", n)
 		}
 	}
 }
 
-func TestNothingSecretOrPersonalShows(t *testing.T) {
+func TestClient_RedactsErrorsAndLogs(t *testing.T) {
 	t.Parallel()
 	logs := new(syncBuffer)
 	var printed strings.Builder
@@ -262,20 +262,20 @@ func TestNothingSecretOrPersonalShows(t *testing.T) {
 
 	for _, secret := range hide {
 		if strings.Contains(printed.String(), secret) {
-			t.Errorf("%q shows in an error or in %%+v of the client:\n%s", secret, lineContaining(printed.String(), secret))
+			t.Errorf("an error or %%+v of the client contains %q:\n%s", secret, lineContaining(printed.String(), secret))
 		}
 		if strings.Contains(logs.String(), secret) {
-			t.Errorf("%q shows in a log:\n%s", secret, lineContaining(logs.String(), secret))
+			t.Errorf("the log contains %q:\n%s", secret, lineContaining(logs.String(), secret))
 		}
 	}
 	for _, want := range []string{"level=DEBUG", "level=WARN", "operation=token.create", "scope=phone_check"} {
 		if !strings.Contains(logs.String(), want) {
-			t.Errorf("the log has no %s:\n%s", want, logs)
+			t.Errorf("the log does not contain %s:\n%s", want, logs)
 		}
 	}
 }
 
-func TestForeignTextIsScrubbedHoweverItIsWritten(t *testing.T) {
+func TestError_RedactsDetail(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ detail, want string }{
 		{"ip:10.1.2.3", "ip:[REDACTED]"},
@@ -290,7 +290,7 @@ func TestForeignTextIsScrubbedHoweverItIsWritten(t *testing.T) {
 		{"(07700) 900012 is taken", "[REDACTED] is taken"},
 		{"basic:abcdef==", "[REDACTED]"},
 		{"Bearer aaaaaaaaaaaaaaaaaaaaaaaaaaaa", "[REDACTED]"},
-		// What is none of these stays readable.
+		// These texts remain unchanged.
 		{"Bearer token expired", "Bearer token expired"},
 		{"the Basic header is missing", "the Basic header is missing"},
 		{"since 03:04:05", "since 03:04:05"},
@@ -305,13 +305,13 @@ func TestForeignTextIsScrubbedHoweverItIsWritten(t *testing.T) {
 			_, err := srv.client(t).PhoneChecks.Get(t.Context(), "a")
 
 			if e, ok := errors.AsType[*idverify.Error](err); !ok || e.Detail != tt.want {
-				t.Errorf("error %v, want the detail %q", err, tt.want)
+				t.Errorf("error = %v, want the detail %q", err, tt.want)
 			}
 		})
 	}
 }
 
-func TestARedirectIsAnAnswerWhateverItsLocation(t *testing.T) {
+func TestError_InvalidLocation(t *testing.T) {
 	t.Parallel()
 	srv := newService(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Location", "/%zz?access_token=token-1&secret=s3cret-of-client-1")
@@ -321,14 +321,14 @@ func TestARedirectIsAnAnswerWhateverItsLocation(t *testing.T) {
 	_, err := srv.client(t).PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: testNumber})
 
 	if e, ok := errors.AsType[*idverify.Error](err); !ok || e.Status != http.StatusFound || strings.Contains(err.Error(), "token-1") {
-		t.Errorf("error %v, want the status 302 and nothing of its Location", err)
+		t.Errorf("error = %v, want status 302 without the Location", err)
 	}
 }
 
-func TestTheTimeOutOfTheHTTPClientIsAlwaysCalledThat(t *testing.T) {
+func TestClient_ReportsTimeoutOfHTTPClient(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		// It grants tokens, and answers nothing else.
+		// It issues tokens and never responds to other requests.
 		silent := roundTripperFunc(func(r *http.Request) (*http.Response, error) {
 			if r.URL.Path == tokenPath {
 				return &http.Response{StatusCode: 200, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(`{"access_token":"token-1","token_type":"bearer","expires_in":36000}`)), Request: r}, nil
@@ -345,13 +345,13 @@ func TestTheTimeOutOfTheHTTPClientIsAlwaysCalledThat(t *testing.T) {
 			_, err := c.PhoneChecks.Get(t.Context(), "a")
 
 			if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "WithHTTPClient") {
-				t.Fatalf("error %v, want one that names the time-out and where it is set", err)
+				t.Fatalf("error = %v, want context.DeadlineExceeded and a mention of WithHTTPClient", err)
 			}
 		}
 	})
 }
 
-func TestARequestIDStaysWholeForTheSupport(t *testing.T) {
+func TestError_RequestIDIsNotRedacted(t *testing.T) {
 	t.Parallel()
 	const id = "1d79ee4c-2021-4123-9456-426614174000"
 	srv := newService(t, func(w http.ResponseWriter, r *http.Request) {
@@ -362,23 +362,23 @@ func TestARequestIDStaysWholeForTheSupport(t *testing.T) {
 	_, err := srv.client(t).PhoneChecks.Get(t.Context(), "a")
 
 	if e, ok := errors.AsType[*idverify.Error](err); !ok || e.RequestID != id {
-		t.Errorf("error %+v, want the request ID %s", err, id)
+		t.Errorf("error = %+v, want request ID %s", err, id)
 	}
 }
 
-func TestWaitTellsAnother404FromAnEndedCheck(t *testing.T) {
+func TestPhoneCheckService_WaitOther404(t *testing.T) {
 	t.Parallel()
 	srv := newService(t, respondWith(404, "<html>no such page"))
 
 	_, err := srv.client(t).PhoneChecks.Wait(t.Context(), "a")
 
 	if _, ended := errors.AsType[*idverify.CheckEndedError](err); ended || !errors.Is(err, idverify.ErrNotFound) {
-		t.Errorf("error %v: this 404 says nothing of the check", err)
+		t.Errorf("error = %v, want ErrNotFound and no *CheckEndedError", err)
 	}
 }
 
-func TestNothingIsLoggedUnasked(t *testing.T) {
-	// Not parallel: the default logger is the process's.
+func TestClient_LogsNothingByDefault(t *testing.T) {
+	// Not parallel: changes the default logger of the process.
 	logs := new(syncBuffer)
 	before := slog.Default()
 	slog.SetDefault(slog.New(slog.NewTextHandler(logs, &slog.HandlerOptions{Level: slog.LevelDebug})))
@@ -410,7 +410,7 @@ func lineContaining(text, s string) string {
 	return ""
 }
 
-// once allows one try.
+// withoutRetries permits one attempt.
 var withoutRetries = idverify.WithRetry(idverify.RetryPolicy{MaxAttempts: 1})
 
 func FuzzErrorBody(f *testing.F) {
@@ -427,12 +427,12 @@ func FuzzErrorBody(f *testing.F) {
 		_, err := c.PhoneChecks.Create(t.Context(), createParams)
 		text := fmt.Sprintf("%+v", err)
 		if err == nil || strings.Contains(text, testNumber) || strings.Contains(text, "token-1") || strings.ContainsAny(text, "\n\r\x00") || len(text) > 2000 {
-			t.Errorf("error %q", text)
+			t.Errorf("error = %q", text)
 		}
 	})
 }
 
-// Applications create such errors in their own tests.
+// Applications create such errors in their tests.
 func TestError_MadeByCaller(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

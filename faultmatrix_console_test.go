@@ -9,7 +9,7 @@ import (
 	"github.com/idverify/idverify-go/internal/wire"
 )
 
-// consoleOperations are all operations of a Console, for the fault matrix.
+// consoleOperations lists all operations of a Console.
 var consoleOperations = []matrixOperation{
 	{wire.CreateProject, newName, func(ctx context.Context, s *matrixTest) error {
 		return errorOf(s.console.Projects.Create(ctx, idverify.ProjectParams{Name: s.ids[0]}))
@@ -101,7 +101,7 @@ var consoleOperations = []matrixOperation{
 
 var cardParams = idverify.PaymentMethodParams{CardNumber: idverify.NewSecret("4242424242424242"), ExpiryMonth: 12, ExpiryYear: 2080, Currencies: []string{"EUR"}}
 
-// The preparations.
+// Prepare functions.
 
 func newName(s *matrixTest) []string {
 	s.names++

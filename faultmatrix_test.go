@@ -19,15 +19,15 @@ import (
 	"github.com/idverify/idverify-go/sandboxfake"
 )
 
-// faultRows say what becomes of an operation when one fault hits it, by what the operation is: one that may be carried out twice, or one that costs money or works once.
-// "ok" and "503" are what the caller gets, the number is how often the service saw the operation.
+// faultRows lists the result of an operation after one fault. "ok" and "503" are what the caller
+// gets. The number counts the requests of the operation that the service received.
 var faultRows = []struct {
 	name  string
 	fault sandboxfake.Fault
 
 	idempotent    string // GET, PUT and DELETE
 	nonIdempotent string // POST and PATCH
-	forDelete     string // DELETE, where it differs: its answer has no body that could be cut off or changed
+	forDelete     string // DELETE, if different: its response has no body to truncate or change
 }{
 	{"400", status(400), "400 after 1", "400 after 1", ""},
 	{"401", status(401), "ok after 2", "ok after 2", ""}, // with another token
@@ -45,16 +45,17 @@ var faultRows = []struct {
 	{"503", status(503), "ok after 2", "503 after 1", ""},
 	{"503 for 3 s", sandboxfake.Fault{Status: 503, RetryAfter: 3 * time.Second}, "ok after 2", "503 after 1", ""},
 	{"504", status(504), "ok after 2", "504 after 1", ""},
-	{"a redirect", status(302), "302 after 1", "302 after 1", ""}, // not followed
-	{"cut off behind the request", sandboxfake.Fault{Drop: true}, "ok after 2", "lost after 1", ""},
-	{"cut off in the answer", sandboxfake.Fault{Truncate: true}, "ok after 2", "lost after 1", "ok after 1"},
-	{"no answer", sandboxfake.Fault{Latency: time.Hour}, "ok after 2", "lost after 1", ""},
-	{"a slow answer", sandboxfake.Fault{Latency: 20 * time.Second}, "ok after 1", "ok after 1", ""},
-	{"HTML in place of JSON", sandboxfake.Fault{Body: "<html><h1>Bad gateway</h1></html>"}, "unusable after 1", "unusable after 1", "ok after 1"},
-	{"another JSON", sandboxfake.Fault{Body: "[1]"}, "unusable after 1", "unusable after 1", "ok after 1"},
+	{"redirect", status(302), "302 after 1", "302 after 1", ""}, // not followed
+	{"lost after the request", sandboxfake.Fault{Drop: true}, "ok after 2", "lost after 1", ""},
+	{"truncated response", sandboxfake.Fault{Truncate: true}, "ok after 2", "lost after 1", "ok after 1"},
+	{"no response", sandboxfake.Fault{Latency: time.Hour}, "ok after 2", "lost after 1", ""},
+	{"slow response", sandboxfake.Fault{Latency: 20 * time.Second}, "ok after 1", "ok after 1", ""},
+	{"HTML instead of JSON", sandboxfake.Fault{Body: "<html><h1>Bad gateway</h1></html>"}, "unusable after 1", "unusable after 1", "ok after 1"},
+	{"other JSON", sandboxfake.Fault{Body: "[1]"}, "unusable after 1", "unusable after 1", "ok after 1"},
 }
 
-// tokenRows are the same for a fault of the token request that goes before: the operation was not sent yet, so all of them may go on after it.
+// tokenRows lists the result of an operation after a fault of its token request. The operation was
+// not sent, so all methods have the same result.
 var tokenRows = []struct {
 	name  string
 	fault sandboxfake.Fault
@@ -71,37 +72,37 @@ var tokenRows = []struct {
 	{"502", status(502), "ok after 1"},
 	{"503", status(503), "ok after 1"},
 	{"504", status(504), "ok after 1"},
-	{"a redirect", status(302), "token 302 after 0"},
-	{"cut off behind the request", sandboxfake.Fault{Drop: true}, "ok after 1"},
-	{"cut off in the answer", sandboxfake.Fault{Truncate: true}, "ok after 1"},
-	{"no answer", sandboxfake.Fault{Latency: time.Hour}, "ok after 1"},
-	{"a slow answer", sandboxfake.Fault{Latency: 20 * time.Second}, "ok after 1"},
-	{"HTML in place of JSON", sandboxfake.Fault{Body: "<html></html>"}, "unusable after 0"},
+	{"redirect", status(302), "token 302 after 0"},
+	{"lost after the request", sandboxfake.Fault{Drop: true}, "ok after 1"},
+	{"truncated response", sandboxfake.Fault{Truncate: true}, "ok after 1"},
+	{"no response", sandboxfake.Fault{Latency: time.Hour}, "ok after 1"},
+	{"slow response", sandboxfake.Fault{Latency: 20 * time.Second}, "ok after 1"},
+	{"HTML instead of JSON", sandboxfake.Fault{Body: "<html></html>"}, "unusable after 0"},
 }
 
 func status(code int) sandboxfake.Fault { return sandboxfake.Fault{Status: code} }
 
-// matrixTest is a service with something for each operation to work on.
+// matrixTest is a service and the resources that an operation requires.
 type matrixTest struct {
 	t       testing.TB
 	srv     *sandboxfake.Server
 	client  *idverify.Client
 	console *idverify.Console
-	ids     []string // what prepare made
-	names   int      // how many names were given
+	ids     []string // result of prepare
+	names   int      // number of names used
 
-	failDial int           // the connection that cannot be made, counted from 1; 0 for none
-	timeout  time.Duration // of the caller; 0 for patience without end
+	failDial int           // number of the connection that fails, from 1; 0: none
+	timeout  time.Duration // of the caller; 0: none
 }
 
-// matrixOperation is one operation of the client: what must be there before, and the call.
+// matrixOperation is an operation of the client. prepare creates the resources that do requires.
 type matrixOperation struct {
 	op      wire.Operation
 	prepare func(*matrixTest) []string
 	do      func(context.Context, *matrixTest) error
 }
 
-// productOperations are all operations of a Client.
+// productOperations lists all operations of a Client.
 var productOperations = []matrixOperation{
 	{wire.CreatePhoneCheck, nil, func(ctx context.Context, s *matrixTest) error {
 		return errorOf(s.client.PhoneChecks.Create(ctx, idverify.PhoneCheckParams{PhoneNumber: matchingNumber}))
@@ -160,9 +161,10 @@ var productOperations = []matrixOperation{
 	}},
 }
 
-// TestEveryOperationUnderEveryFault is the fault matrix: each operation times 23 faults of its own, 17 of the token request before, connections that cannot be made, and a caller that gives up.
-// Whatever the fault, no POST and no PATCH is carried out twice.
-func TestEveryOperationUnderEveryFault(t *testing.T) {
+// TestClient_FaultMatrix tests each operation with 23 faults of its own, 17 faults of its token
+// request, failed connections, and a caller's deadline. The service must never process a POST or
+// PATCH twice.
+func TestClient_FaultMatrix(t *testing.T) {
 	t.Parallel()
 	for _, m := range slices.Concat(productOperations, consoleOperations) {
 		t.Run(m.op.Name, func(t *testing.T) {
@@ -182,26 +184,27 @@ func TestEveryOperationUnderEveryFault(t *testing.T) {
 				for _, row := range tokenRows {
 					s.check(m, "token fault "+row.name, wire.Token, row.fault, row.want)
 				}
-				// Nothing was written: also a POST is sent again.
+				// Nothing was written, so even a POST is retried.
 				for _, s.failDial = range []int{1, 2} {
 					s.check(m, fmt.Sprintf("connection %d refused", s.failDial), m.op, sandboxfake.Fault{}, "ok after 1")
 				}
 				s.failDial = 0
 				s.timeout = 7 * time.Second
-				s.check(m, "the caller gives up", m.op, sandboxfake.Fault{Latency: time.Hour}, "given up after 1")
-				s.check(m, "the caller gives up waiting for a token", wire.Token, sandboxfake.Fault{Latency: time.Hour}, "given up after 0")
-				s.check(m, "a wait that the caller has no time for", wire.Token, sandboxfake.Fault{Status: 503, RetryAfter: 8 * time.Second}, "token 503 after 0")
+				s.check(m, "caller's deadline", m.op, sandboxfake.Fault{Latency: time.Hour}, "given up after 1")
+				s.check(m, "caller's deadline during the token request", wire.Token, sandboxfake.Fault{Latency: time.Hour}, "given up after 0")
+				s.check(m, "wait longer than the caller's deadline", wire.Token, sandboxfake.Fault{Status: 503, RetryAfter: 8 * time.Second}, "token 503 after 0")
 			})
 		})
 	}
 }
 
-// mayBeRepeated tells operations by their method, from RFC 9110, section 9.2.2, and not from the client's own table.
+// retryable reports whether the method of op is idempotent. It follows RFC 9110, section 9.2.2, and
+// not the client's table.
 func retryable(op wire.Operation) bool {
 	return slices.Contains([]string{http.MethodGet, http.MethodPut, http.MethodDelete}, op.Method)
 }
 
-// check has m run into one fault and compares what comes of it.
+// check runs m with one fault and compares the result.
 func (s *matrixTest) check(m matrixOperation, name string, target wire.Operation, fault sandboxfake.Fault, want string) {
 	s.t.Helper()
 	h := s.srv.HTTPClient()
@@ -228,12 +231,12 @@ func (s *matrixTest) check(m matrixOperation, name string, target wire.Operation
 
 	switch took := time.Since(began); {
 	case s.timeout > 0 && took > s.timeout:
-		s.t.Errorf("%s: it took %v, where the caller waits %v", name, took, s.timeout)
+		s.t.Errorf("%s: took %v, want at most the caller's %v", name, took, s.timeout)
 	case err == nil && took < fault.RetryAfter:
-		s.t.Errorf("%s: it was sent again within %v, where the service asks for %v", name, took, fault.RetryAfter)
+		s.t.Errorf("%s: retried within %v, want at least the Retry-After of %v", name, took, fault.RetryAfter)
 	}
 
-	synctest.Wait() // the service may still be at work on a call that we gave up
+	synctest.Wait() // the service may still process a request whose caller has returned
 	seen, accepted := 0, 0
 	for _, r := range s.srv.Requests()[before-s.srv.DroppedRequests():] {
 		if r.Operation == m.op.Name {
@@ -244,20 +247,20 @@ func (s *matrixTest) check(m matrixOperation, name string, target wire.Operation
 		}
 	}
 	if got := fmt.Sprintf("%s after %d", classify(err), seen); got != want {
-		s.t.Errorf("%s: %s, want %s (%v)", name, got, want, err)
+		s.t.Errorf("%s: result = %s, want %s (%v)", name, got, want, err)
 	}
 	if accepted > 1 && !retryable(m.op) {
-		s.t.Errorf("%s: carried out %d times: each is charged", name, accepted)
+		s.t.Errorf("%s: processed %d times, want once: each may be charged", name, accepted)
 	}
 }
 
-// connect makes clients that have no token yet.
+// connect creates clients without a cached token.
 func (s *matrixTest) connect(h *http.Client) {
 	s.client = s.srv.Client(idverify.WithHTTPClient(h), idverify.WithVersions(idverify.Versions{PhoneCheck: "v0.2", SubscriberCheck: "v0.2"}))
 	s.console = s.srv.Console(idverify.WithHTTPClient(h))
 }
 
-// refusing makes a connection for each request, but not the n-th.
+// failDialNumber returns a transport that opens a connection per request and fails to open the nth.
 func failDialNumber(t *http.Transport, n int) *http.Transport {
 	t = t.Clone()
 	t.DisableKeepAlives = true
@@ -271,7 +274,7 @@ func failDialNumber(t *http.Transport, n int) *http.Transport {
 	return t
 }
 
-// outcome is what a caller can tell of err.
+// classify returns what a caller learns from err.
 func classify(err error) string {
 	if err == nil {
 		return "ok"
@@ -291,7 +294,7 @@ func classify(err error) string {
 	return "lost"
 }
 
-func TestTheFaultMatrixHasEveryOperation(t *testing.T) {
+func TestFaultMatrix_IsComplete(t *testing.T) {
 	t.Parallel()
 	has := make(map[string]bool)
 	for _, m := range slices.Concat(productOperations, consoleOperations) {
@@ -300,12 +303,12 @@ func TestTheFaultMatrixHasEveryOperation(t *testing.T) {
 
 	for _, op := range wire.Operations() {
 		if op.Scope != "" && !has[op.Name] {
-			t.Errorf("%s is not in the matrix: nobody knows what a fault does to it", op.Name)
+			t.Errorf("%s is not in the fault matrix", op.Name)
 		}
 	}
 }
 
-// The preparations.
+// Prepare functions.
 
 func newPhoneCheck(s *matrixTest) []string {
 	return []string{must(s.client.PhoneChecks.Create(s.t.Context(), idverify.PhoneCheckParams{PhoneNumber: matchingNumber}))(s.t).CheckID}
@@ -344,17 +347,17 @@ func newSIMCheckTrace(s *matrixTest) []string {
 	return []string{id, must(s.client.SIMChecks.Traces(s.t.Context(), id))(s.t)[0].TraceID}
 }
 
-// open opens a Check URL and returns the code that the device gets.
+// open opens a Check URL and returns the code that the device receives.
 func (s *matrixTest) open(checkURL string) (code string) {
 	visit := must(s.srv.Device().Open(s.t.Context(), checkURL))(s.t)
 	var body struct{ Code string }
 	if err := json.Unmarshal(visit.Body, &body); err != nil || body.Code == "" {
-		s.t.Fatalf("the Check URL answered %s, %v; want a code", visit.Body, err)
+		s.t.Fatalf("response of the Check URL = %s, %v, want a code", visit.Body, err)
 	}
 	return body.Code
 }
 
-// must takes what a preparation returned.
+// must returns v, or fails the test.
 func must[T any](v T, err error) func(testing.TB) T {
 	return func(t testing.TB) T {
 		t.Helper()
