@@ -20,7 +20,8 @@ import (
 	idverify "github.com/idverify/idverify-go"
 )
 
-// http2Server is an HTTP/2 server that misbehaves frame by frame: it does nothing but call react.
+// http2Server is an HTTP/2 server for tests of single frames. It passes the parts of each request
+// to react, which writes the response.
 type http2Server struct {
 	listener  net.Listener
 	tls       *httptest.Server // for its certificate
@@ -33,29 +34,30 @@ type http2Server struct {
 	mu       sync.Mutex // guards the fields below
 	open     map[net.Conn]bool
 	dialed   []*net.TCPConn
-	complete map[string]int // requests that arrived whole, by method and path
-	streams  int            // requests whose headers arrived, except those for a token
+	complete map[string]int // complete requests, by method and path
+	streams  int            // requests whose headers arrived, except token requests
 }
 
-// http2Event is the part of a request that has just arrived.
+// http2Event is the part of a request that has arrived.
 type http2Event int
 
 const (
-	headersReceived http2Event = iota // the request is not complete yet
+	headersReceived http2Event = iota // without the end of the request
 	requestReceived
 )
 
-// http2Stream is one request. Its methods write frames and ignore errors: the client may have gone.
+// http2Stream is one request. Its methods write frames and ignore errors, because the client may
+// have closed the connection.
 type http2Stream struct {
 	*http2.Framer
 	conn         net.Conn
 	id           uint32
-	number       int // counts the requests from 1, over all connections, except those for a token
+	number       int // of the request, from 1, over all connections, without token requests
 	method, path string
-	ended        bool // nothing more is written to it
+	ended        bool // do not write any more
 }
 
-// newHTTP2Server returns a running server, which ends with the test.
+// newHTTP2Server starts a server and closes it at the end of the test.
 func newHTTP2Server(t testing.TB, react func(*http2Stream, http2Event), settings ...http2.Setting) *http2Server {
 	t.Helper()
 	s := &http2Server{react: react, settings: settings, open: make(map[net.Conn]bool), complete: make(map[string]int)}
@@ -109,7 +111,7 @@ func newHTTP2Server(t testing.TB, react func(*http2Stream, http2Event), settings
 
 func (s *http2Server) url() string { return "https://" + s.listener.Addr().String() }
 
-// http2Clients are a client and a console for one server.
+// http2Clients contains a client and a console for one server.
 type http2Clients struct {
 	client  *idverify.Client
 	console *idverify.Console
@@ -129,7 +131,7 @@ func (s *http2Server) clients(t testing.TB, opts ...idverify.Option) http2Client
 	return http2Clients{client, console}
 }
 
-// wait ends what the client writes, and waits until all of it was read.
+// wait closes the client's connections for writing, and waits until the server has read everything.
 func (s *http2Server) wait() {
 	s.mu.Lock()
 	for _, conn := range s.dialed {
@@ -139,7 +141,7 @@ func (s *http2Server) wait() {
 	s.conns.Wait()
 }
 
-// received returns how many requests with this method arrived whole, except those for a token.
+// received returns the number of complete requests with this method, without token requests.
 func (s *http2Server) received(method string) (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -151,7 +153,7 @@ func (s *http2Server) received(method string) (n int) {
 	return n
 }
 
-// receivedTokens returns how many token requests arrived whole.
+// receivedTokens returns the number of complete token requests.
 func (s *http2Server) receivedTokens() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -222,7 +224,7 @@ func (s *http2Server) end(stream *http2Stream) {
 	s.react(stream, requestReceived)
 }
 
-// withToken returns a reaction that issues tokens, and passes everything else to react.
+// withToken returns a function that issues tokens and passes other requests to react.
 func withToken(react func(*http2Stream, http2Event)) func(*http2Stream, http2Event) {
 	return func(s *http2Stream, event http2Event) {
 		switch {
@@ -253,7 +255,7 @@ func (s *http2Stream) respondToken() {
 	s.respond(http.StatusOK, `{"access_token":"token-1","token_type":"bearer","expires_in":3600}`)
 }
 
-// reset ends the stream with RST_STREAM.
+// reset closes the stream with RST_STREAM.
 func (s *http2Stream) reset(code http2.ErrCode) {
 	if !s.ended {
 		s.ended = true

@@ -13,7 +13,7 @@ import (
 	idverify "github.com/idverify/idverify-go"
 )
 
-func TestListSendsOnlyWhatIsAskedFor(t *testing.T) {
+func TestPhoneCheckService_ListQuery(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		options idverify.ListOptions
@@ -23,7 +23,7 @@ func TestListSendsOnlyWhatIsAskedFor(t *testing.T) {
 		{idverify.ListOptions{Page: 2}, "/phone_check/v0.1/checks?page=2"},
 		{idverify.ListOptions{Page: 3, Size: 100, Sort: "created_at,asc", Search: "status==COMPLETED;created_at>=2026-01-02T00:00:00+0000"},
 			"/phone_check/v0.1/checks?page=3&search=status%3D%3DCOMPLETED%3Bcreated_at%3E%3D2026-01-02T00%3A00%3A00%2B0000&size=100&sort=created_at%2Casc"},
-		{idverify.ListOptions{Page: -1, Size: 101, Sort: "color"}, "/phone_check/v0.1/checks?page=-1&size=101&sort=color"}, // the service's to refuse
+		{idverify.ListOptions{Page: -1, Size: 101, Sort: "color"}, "/phone_check/v0.1/checks?page=-1&size=101&sort=color"}, // the service rejects this
 	} {
 		srv := newService(t, respondWith(200, string(fixture(t, "phone_checks.json"))))
 
@@ -33,25 +33,25 @@ func TestListSendsOnlyWhatIsAskedFor(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := srv.calls()[0].uri; got != tt.want {
-			t.Errorf("%+v asked for %q, want %q", tt.options, got, tt.want)
+			t.Errorf("%+v: URI = %q, want %q", tt.options, got, tt.want)
 		}
 	}
 }
 
-func TestAllReadsEachPageWhenItIsNeeded(t *testing.T) {
+func TestPhoneCheckService_AllPages(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name      string
 		pages     [][]string
 		start     int
-		take      int // then stop; 0: all
+		take      int // number of items before break; 0: all
 		want      string
 		wantPages string
 	}{
 		{"three pages", [][]string{{"a", "b"}, {"c", "d"}, {"e"}}, 0, 0, "a b c d e", "1 2 3"},
 		{"from the second page", [][]string{{"a", "b"}, {"c", "d"}, {"e"}}, 2, 0, "c d e", "2 3"},
-		{"an empty page in the middle", [][]string{{"a", "b"}, {}, {"e"}}, 0, 0, "a b e", "1 2 3"},
-		{"nothing", nil, 0, 0, "", "1"},
+		{"empty page in the middle", [][]string{{"a", "b"}, {}, {"e"}}, 0, 0, "a b e", "1 2 3"},
+		{"no items", nil, 0, 0, "", "1"},
 		{"past the end", [][]string{{"a"}}, 7, 0, "", "7"},
 		{"stopped on the first page", [][]string{{"a", "b"}, {"c"}}, 0, 1, "a", "1"},
 		{"stopped at the end of a page", [][]string{{"a", "b"}, {"c"}}, 0, 2, "a b", "1"},
@@ -81,20 +81,20 @@ func TestAllReadsEachPageWhenItIsNeeded(t *testing.T) {
 			}
 
 			if strings.Join(got, " ") != tt.want {
-				t.Errorf("checks %q, want %q", got, tt.want)
+				t.Errorf("checks = %q, want %q", got, tt.want)
 			}
 			if strings.Join(requested, " ") != tt.wantPages {
-				t.Errorf("pages %q, want %q", requested, tt.wantPages)
+				t.Errorf("requested pages = %q, want %q", requested, tt.wantPages)
 			}
 		})
 	}
 }
 
-func TestAnErrorIsTheLastThingAllYields(t *testing.T) {
+func TestPhoneCheckService_AllStopsAtError(t *testing.T) {
 	t.Parallel()
 	srv := newService(t, respondInTurn(
 		func(w http.ResponseWriter, _ *http.Request) { writePage(w, 1, 9, []string{"a"}) },
-		respondWithProblem(403, "forbidden", "the scope was taken away"),
+		respondWithProblem(403, "forbidden", "the scope was removed"),
 	))
 
 	var got []string
@@ -107,11 +107,11 @@ func TestAnErrorIsTheLastThingAllYields(t *testing.T) {
 	}
 
 	if !slices.Equal(got, []string{"a", "forbidden"}) {
-		t.Errorf("yielded %q", got)
+		t.Errorf("yielded %q, want a and forbidden", got)
 	}
 }
 
-func TestAllCanBeReadTwice(t *testing.T) {
+func TestPhoneCheckService_AllTwice(t *testing.T) {
 	t.Parallel()
 	srv := newService(t, func(w http.ResponseWriter, _ *http.Request) { writePage(w, 1, 1, []string{"a"}) })
 	checks := srv.client(t).PhoneChecks.All(t.Context(), idverify.ListOptions{})
@@ -122,12 +122,12 @@ func TestAllCanBeReadTwice(t *testing.T) {
 			n++
 		}
 		if n != 1 {
-			t.Errorf("%d checks, want 1", n)
+			t.Errorf("checks = %d, want 1", n)
 		}
 	}
 }
 
-func TestTracesComeFromAllPages(t *testing.T) {
+func TestSubscriberCheckService_TracesPages(t *testing.T) {
 	t.Parallel()
 	srv := newService(t, respondInTurn(
 		respondWith(200, `{"page":{"number":1,"total_pages":2},"_embedded":{"traces":[{"trace_id":"a"}]}}`),
@@ -137,11 +137,11 @@ func TestTracesComeFromAllPages(t *testing.T) {
 	traces, err := srv.client(t).SubscriberChecks.Traces(t.Context(), "check")
 
 	if err != nil || len(traces) != 2 || traces[1].TraceID != "b" {
-		t.Errorf("traces %v, error %v", traces, err)
+		t.Errorf("traces = %v, error = %v, want a and b", traces, err)
 	}
 }
 
-func TestAListThatIsNoneIsADecodeError(t *testing.T) {
+func TestPhoneCheckService_ListMalformed(t *testing.T) {
 	t.Parallel()
 	for _, body := range []string{``, `null`, `{}`, `[]`, `{"page":{},"_embedded":{"checks":{}}}`, `{"page":{},"_embedded":{"checks":[{}]}}`, `{"page":{"size":"many"}}`, `<html>`} {
 		srv := newService(t, respondWith(200, body))
@@ -149,12 +149,12 @@ func TestAListThatIsNoneIsADecodeError(t *testing.T) {
 		page, err := srv.client(t).PhoneChecks.List(t.Context(), idverify.ListOptions{})
 
 		if _, ok := errors.AsType[*idverify.DecodeError](err); !ok || page != nil {
-			t.Errorf("%s: page %v, error %v; want a *DecodeError", body, page, err)
+			t.Errorf("%s: page = %v, error = %v, want only a *DecodeError", body, page, err)
 		}
 	}
 }
 
-func TestAllEndsWithItsContext(t *testing.T) {
+func TestPhoneCheckService_AllCanceled(t *testing.T) {
 	t.Parallel()
 	srv := newService(t, func(w http.ResponseWriter, _ *http.Request) { writePage(w, 1, 1<<30, []string{"a"}) })
 	ctx, cancel := context.WithCancel(t.Context())
@@ -167,7 +167,7 @@ func TestAllEndsWithItsContext(t *testing.T) {
 	}
 
 	if !errors.Is(last, context.Canceled) {
-		t.Errorf("ended with %v, want context.Canceled", last)
+		t.Errorf("last error = %v, want context.Canceled", last)
 	}
 }
 
@@ -179,30 +179,30 @@ func writePage(w http.ResponseWriter, n, of int, ids []string) {
 	fmt.Fprintf(w, `{"page":{"size":2,"number":%d,"total_pages":%d,"total_elements":%d},"_embedded":{"checks":[%s]}}`, n, of, 2*of, strings.Join(items, ","))
 }
 
-// A service that promises pages without end must not keep a caller reading them.
+// A service that announces endless pages must not occupy the caller forever.
 func TestPhoneCheckService_AllStopsAtEmptyPages(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name    string
-		total   int          // pages that the service promises
+		total   int          // pages that the service announces
 		items   map[int]bool // pages that are not empty
 		want    int          // requests
 		wantErr bool
 	}{
 		{"ten empty pages", 10, nil, 10, false},
-		{"the eleventh is the last", 11, nil, 11, false},
-		{"the eleventh is not the last", 12, nil, 11, true},
-		{"without end", 1_000_000, nil, 11, true},
-		{"an item in between", 22, map[int]bool{11: true}, 22, false},
-		{"an item in between, then without end", 1_000_000, map[int]bool{11: true}, 22, true},
-		{"an item first", 1_000_000, map[int]bool{1: true}, 12, true},
+		{"eleventh is the last", 11, nil, 11, false},
+		{"eleventh is not the last", 12, nil, 11, true},
+		{"endless", 1_000_000, nil, 11, true},
+		{"item in between", 22, map[int]bool{11: true}, 22, false},
+		{"item in between, then endless", 1_000_000, map[int]bool{11: true}, 22, true},
+		{"item first", 1_000_000, map[int]bool{1: true}, 12, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			requests := 0
 			c := newTransportClient(t, func(r *http.Request) (*http.Response, error) {
 				if requests++; requests > 100 {
-					return response(400, nil), nil // else this test would not end either
+					return response(400, nil), nil // end the test
 				}
 				var ids []string
 				n := 0
@@ -224,13 +224,13 @@ func TestPhoneCheckService_AllStopsAtEmptyPages(t *testing.T) {
 			}
 
 			if requests != tt.want || items != len(tt.items) || (last != nil) != tt.wantErr {
-				t.Errorf("%d requests, %d items, error %v; want %d, %d and an error: %v", requests, items, last, tt.want, len(tt.items), tt.wantErr)
+				t.Errorf("requests = %d, items = %d, error = %v, want %d, %d and an error: %v", requests, items, last, tt.want, len(tt.items), tt.wantErr)
 			}
 		})
 	}
 }
 
-func TestPhoneCheckService_TracesAreBounded(t *testing.T) {
+func TestPhoneCheckService_TracesLimit(t *testing.T) {
 	t.Parallel()
 	page := `"_embedded":{"traces":[` + strings.Repeat(`{"trace_id":"a","logs":[]},`, 99) + `{"trace_id":"a","logs":[]}]}}`
 	for pages, want := range map[int]bool{100: true, 101: false} {
@@ -247,7 +247,7 @@ func TestPhoneCheckService_TracesAreBounded(t *testing.T) {
 			continue
 		}
 		if e, ok := errors.AsType[*idverify.DecodeError](err); !ok || e.Operation != "phone_check.traces" || e.Status != 200 || e.Reason != "more than 10000 items" {
-			t.Errorf("error %#v, want a *DecodeError with operation, status and reason", err)
+			t.Errorf("error = %#v, want a *DecodeError with operation, status and reason", err)
 		}
 	}
 }

@@ -26,19 +26,19 @@ type panicBody struct{ end func() }
 func (b panicBody) Read([]byte) (int, error) { b.end(); return 0, io.EOF }
 func (panicBody) Close() error               { return nil }
 
-// failingError is an error whose method Error panics.
+// failingError is an error whose Error method panics.
 type failingError struct{}
 
 func (failingError) Error() string { panic("no text") }
 
-// endlessError is an error whose method Error panics with the error itself.
+// endlessError is an error whose Error method panics with the error itself.
 type endlessError struct{}
 
 func (e endlessError) Error() string { panic(e) }
 
-// The caller's code runs on the goroutine that fetches a token for all callers. Its failure must
-// neither end the process nor leave callers waiting.
-func TestClient_SurvivesPanicInTokenFetch(t *testing.T) {
+// The caller's code also runs on the goroutine that fetches a token for all callers. A panic there
+// must neither end the process nor block the callers.
+func TestClient_TokenFetchPanic(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name string
@@ -50,8 +50,8 @@ func TestClient_SurvivesPanicInTokenFetch(t *testing.T) {
 		{"runtime error", func() { var list []int; _ = list[len(list)] }, "index out of range"},
 		{"nil", func() { panic(nil) }, "nil"},
 		{"value", func() { panic(struct{ secret string }{"s3cret-of-client-1"}) }, "a value of type struct"},
-		{"error without a text", func() { panic(failingError{}) }, "no text"},
-		{"error without an end", func() { panic(endlessError{}) }, "a value of type idverify_test.endlessError"},
+		{"error with failing Error method", func() { panic(failingError{}) }, "no text"},
+		{"error that panics with itself", func() { panic(endlessError{}) }, "a value of type idverify_test.endlessError"},
 		{"Goexit", runtime.Goexit, "called runtime.Goexit"},
 	} {
 		for _, place := range []string{"transport", "body", "clock", "logger"} {
@@ -59,7 +59,7 @@ func TestClient_SurvivesPanicInTokenFetch(t *testing.T) {
 				t.Parallel()
 				synctest.Test(t, func(t *testing.T) {
 					var failed atomic.Bool
-					var calls atomic.Int32 // of the clock; the first two are those of the callers
+					var calls atomic.Int32 // of the clock
 					fail := func(here string) {
 						if place == here && failed.CompareAndSwap(false, true) {
 							tt.end()
@@ -68,7 +68,7 @@ func TestClient_SurvivesPanicInTokenFetch(t *testing.T) {
 					e := newMemoryService()
 					transport := roundTripperFunc(func(r *http.Request) (*http.Response, error) {
 						if r.URL.Path == tokenPath {
-							time.Sleep(time.Second) // until every caller waits
+							time.Sleep(time.Second) // until every caller is waiting
 							fail("transport")
 						}
 						resp, err := e.RoundTrip(r)
@@ -81,7 +81,7 @@ func TestClient_SurvivesPanicInTokenFetch(t *testing.T) {
 					opts := []idverify.Option{idverify.WithHTTPClient(&http.Client{Transport: transport})}
 					if place == "clock" {
 						opts = append(opts, idverify.WithClock(func() time.Time {
-							if calls.Add(1) == 2 { // the first call is that of a caller
+							if calls.Add(1) == 2 { // the second call is part of the fetch
 								fail("clock")
 							}
 							return time.Now()
@@ -105,22 +105,22 @@ func TestClient_SurvivesPanicInTokenFetch(t *testing.T) {
 					for range callers {
 						err := <-errs
 						if place == "clock" && err == nil {
-							continue // it came after the failed fetch
+							continue // this call started after the failed fetch
 						}
 						if err == nil || !strings.Contains(err.Error(), tt.want) || !strings.HasPrefix(err.Error(), `idverify: get token for scope "phone_check": failed: `) {
-							t.Errorf("error %v, want one with %q", err, tt.want)
+							t.Errorf("error = %v, want it to contain %q", err, tt.want)
 						}
 						for _, secret := range []string{"s3cret", "Y2xp", "4477", "192.0"} {
 							if strings.Contains(fmt.Sprintf("%+v %#v", err, err), secret) {
-								t.Errorf("error %+v contains %q", err, secret)
+								t.Errorf("error = %+v, want it without %q", err, secret)
 							}
 						}
 					}
 					if !failed.Load() {
-						t.Fatal("nothing failed")
+						t.Fatal("tt.end was not called")
 					}
 					if err := errorOf(c.PhoneChecks.Get(t.Context(), "a")); err != nil {
-						t.Errorf("the next call: %v", err)
+						t.Errorf("next call: error = %v", err)
 					}
 				})
 			})
@@ -128,7 +128,7 @@ func TestClient_SurvivesPanicInTokenFetch(t *testing.T) {
 	}
 }
 
-func TestClient_NamesPanickingFunction(t *testing.T) {
+func TestClient_TokenFetchPanicFunction(t *testing.T) {
 	t.Parallel()
 	c, err := idverify.NewClient("https://idverify.sandbox.test", credentials, idverify.WithHTTPClient(&http.Client{Transport: brokenTransport{}}))
 	if err != nil {
@@ -138,7 +138,7 @@ func TestClient_NamesPanickingFunction(t *testing.T) {
 	_, err = c.Token(t.Context(), idverify.ScopeCoverage)
 
 	if err == nil || !strings.Contains(err.Error(), "panic in github.com/idverify/idverify-go_test.brokenTransport.RoundTrip: runtime error: ") {
-		t.Errorf("error %v, want the function that panicked", err)
+		t.Errorf("error = %v, want the name of the function that panicked", err)
 	}
 }
 
@@ -148,7 +148,7 @@ func (b brokenTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return (*b.tripper)(r)
 }
 
-func TestClient_SurvivesPanicInTokenRefresh(t *testing.T) {
+func TestClient_TokenRefreshPanic(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(){"panic": func() { panic("a bug") }, "Goexit": runtime.Goexit} {
 		t.Run(name, func(t *testing.T) {
@@ -172,7 +172,7 @@ func TestClient_SurvivesPanicInTokenRefresh(t *testing.T) {
 
 				for range 20 {
 					if got := tokenFor(t, c, idverify.ScopeCoverage); got != "token-1" {
-						t.Fatalf("token %q, want token-1, which is still valid", got)
+						t.Fatalf("token = %q, want token-1, which is still valid", got)
 					}
 					synctest.Wait()
 				}
@@ -190,8 +190,8 @@ func TestClient_SurvivesPanicInTokenRefresh(t *testing.T) {
 	}
 }
 
-// On the caller's own goroutine a panic remains the caller's.
-func TestClient_PassesOnPanicOfCaller(t *testing.T) {
+// The client does not recover from a panic on the caller's goroutine.
+func TestClient_CallerPanic(t *testing.T) {
 	t.Parallel()
 	jar, err := cookiejar.New(nil)
 	if err != nil {
@@ -227,15 +227,15 @@ func TestClient_PassesOnPanicOfCaller(t *testing.T) {
 			got := func() (p any) {
 				defer func() { p = recover() }()
 				_, err := c.PhoneChecks.Get(t.Context(), "a")
-				t.Errorf("no panic, error %v", err)
+				t.Errorf("Get returned %v, want a panic", err)
 				return nil
 			}()
 
 			if got != "a bug of the caller" {
-				t.Errorf("panic %v, want the caller's own", got)
+				t.Errorf("panic = %v, want the caller's", got)
 			}
 			if _, err := c.PhoneChecks.Get(t.Context(), "a"); err != nil {
-				t.Errorf("the next call: %v", err)
+				t.Errorf("next call: error = %v", err)
 			}
 		})
 	}
@@ -248,7 +248,7 @@ type failingJar struct {
 
 func (j failingJar) Cookies(u *url.URL) []*http.Cookie { j.fail(); return j.CookieJar.Cookies(u) }
 
-// failingHandler is a slog.Handler that fails at records of token requests.
+// failingHandler is a slog.Handler that calls fail for each record of a token request.
 type failingHandler struct{ fail func() }
 
 func (h failingHandler) Enabled(context.Context, slog.Level) bool { return true }

@@ -32,29 +32,29 @@ func TestError_RedactsEscapedSecrets(t *testing.T) {
 	}
 	asJSON := func(s string) string { b, _ := json.Marshal(s); return strings.Trim(string(b), `"`) }
 	notations := map[string]func(string) string{
-		"plain":               func(s string) string { return s },
-		"query":               url.QueryEscape,
-		"path":                url.PathEscape,
-		"query, lower case":   func(s string) string { return lowerEscapes(url.QueryEscape(s)) },
-		"every byte":          everyByte,
-		"encodeURIComponent":  func(s string) string { return strings.ReplaceAll(url.QueryEscape(s), "%27", "'") },
-		"HTML":                html.EscapeString,
-		"HTML, named quotes":  strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&quot;", "'", "&apos;").Replace,
-		"HTML, hexadecimal":   strings.NewReplacer("&", "&#x26;", "<", "&#X3c;", ">", "&#x03E;", `"`, "&#x22;", "'", "&#x27;", "=", "&#x3d;", "+", "&#43;").Replace,
-		"JSON":                asJSON,
-		"JSON, slashes":       func(s string) string { return strings.ReplaceAll(asJSON(s), "/", `\/`) },
-		"JSON, upper case":    strings.NewReplacer(`"`, `\"`, "<", `\u003C`, "&", `\u0026`, "+", `\u002B`, "/", `\u002f`).Replace,
-		"one after the other": func(s string) string { return s + "\n" + s },
+		"plain":              func(s string) string { return s },
+		"query":              url.QueryEscape,
+		"path":               url.PathEscape,
+		"query, lowercase":   func(s string) string { return lowerEscapes(url.QueryEscape(s)) },
+		"every byte":         everyByte,
+		"encodeURIComponent": func(s string) string { return strings.ReplaceAll(url.QueryEscape(s), "%27", "'") },
+		"HTML":               html.EscapeString,
+		"HTML, named quotes": strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&quot;", "'", "&apos;").Replace,
+		"HTML, hexadecimal":  strings.NewReplacer("&", "&#x26;", "<", "&#X3c;", ">", "&#x03E;", `"`, "&#x22;", "'", "&#x27;", "=", "&#x3d;", "+", "&#43;").Replace,
+		"JSON":               asJSON,
+		"JSON, slashes":      func(s string) string { return strings.ReplaceAll(asJSON(s), "/", `\/`) },
+		"JSON, uppercase":    strings.NewReplacer(`"`, `\"`, "<", `\u003C`, "&", `\u0026`, "+", `\u002B`, "/", `\u002f`).Replace,
+		"repeated":           func(s string) string { return s + "\n" + s },
 	}
 	const secret, token = `p<&"ss/+w'ord=1 2`, `tok/en+"with<all>&'of=it`
 	basic := []byte(clientID + ":" + secret)
 	values := map[string]string{
-		"the client secret": secret,
-		"the token":         token,
-		"base64":            base64.StdEncoding.EncodeToString(basic),
-		"base64, raw":       base64.RawStdEncoding.EncodeToString(basic),
-		"base64url":         base64.URLEncoding.EncodeToString(basic),
-		"base64url, raw":    base64.RawURLEncoding.EncodeToString(basic),
+		"client secret":  secret,
+		"token":          token,
+		"base64":         base64.StdEncoding.EncodeToString(basic),
+		"base64, raw":    base64.RawStdEncoding.EncodeToString(basic),
+		"base64url":      base64.URLEncoding.EncodeToString(basic),
+		"base64url, raw": base64.RawURLEncoding.EncodeToString(basic),
 	}
 	for name, escape := range notations {
 		for what, value := range values {
@@ -69,7 +69,7 @@ func TestError_RedactsEscapedSecrets(t *testing.T) {
 					respondWith(403, `{"type":"https://docs.example/#forbidden","detail":`+string(detail)+`}`),
 					respondWith(200, page),
 				))
-				srv.token = func(w http.ResponseWriter, _ *http.Request) { // which is VSCHAR, as in RFC 6749
+				srv.token = func(w http.ResponseWriter, _ *http.Request) { // the token consists of VSCHAR (RFC 6749)
 					body, _ := json.Marshal(map[string]any{"access_token": token, "expires_in": 3600})
 					w.Write(body)
 				}
@@ -88,11 +88,11 @@ func TestError_RedactsEscapedSecrets(t *testing.T) {
 						text += e.Detail
 					}
 					if strings.Contains(text, echo) || strings.Contains(text, echo[:len(echo)/2]) || !strings.Contains(text, "([REDACTED]") {
-						t.Errorf("%q echoed as %q: error %s", value, echo, text)
+						t.Errorf("%q echoed as %q: error = %s, want [REDACTED]", value, echo, text)
 					}
 				}
 				if strings.Contains(logs.String(), echo) {
-					t.Errorf("%q is in the log:\n%s", echo, logs)
+					t.Errorf("log contains %q:\n%s", echo, logs)
 				}
 			})
 		}
@@ -131,20 +131,20 @@ func TestError_RedactsShortSecretsAsWords(t *testing.T) {
 		_, err = c.PhoneChecks.Get(t.Context(), "a")
 
 		if e, ok := errors.AsType[*idverify.Error](err); !ok || e.Detail != tt.want {
-			t.Errorf("error %v, want the detail %q", err, tt.want)
+			t.Errorf("error = %v, want the detail %q", err, tt.want)
 		}
 	}
 }
 
-// A body may be truncated within a secret, by the service, a proxy or our own limits.
+// The service, a proxy or the client's limits may truncate a body within a secret.
 func TestError_RedactsTruncatedSecrets(t *testing.T) {
 	t.Parallel()
 	token := "begin-" + strings.Repeat("of-a-long-token-", 100)
 	for name, body := range map[string]string{
-		"at the end":              "the token was " + token[:40],
-		"with another end":        "the token was " + token[:200] + "? no",
-		"beyond what is examined": strings.Repeat(token+" ", 1000),
-		"beyond what is shown":    strings.Repeat("z ", 140) + token,
+		"at the end":               "the token was " + token[:40],
+		"with another end":         "the token was " + token[:200] + "? no",
+		"beyond the examined part": strings.Repeat(token+" ", 1000),
+		"beyond the shown part":    strings.Repeat("z ", 140) + token,
 	} {
 		srv := newService(t, respondWith(403, body))
 		srv.token = respondWith(200, `{"access_token":"`+token+`","expires_in":3600}`)
@@ -152,12 +152,12 @@ func TestError_RedactsTruncatedSecrets(t *testing.T) {
 		_, err := srv.client(t).PhoneChecks.Get(t.Context(), "a")
 
 		if err == nil || strings.Contains(err.Error(), "begin-of-a") || !strings.Contains(err.Error(), "[REDACTED]") {
-			t.Errorf("%s: error %v", name, err)
+			t.Errorf("%s: error = %v, want [REDACTED]", name, err)
 		}
 	}
 }
 
-// A token that the service rejects is dropped, and its response may echo it, or the one before.
+// The client drops a rejected token. The response may echo this token or the previous one.
 func TestError_RedactsPreviousTokens(t *testing.T) {
 	t.Parallel()
 	srv := newService(t, nil)
@@ -176,13 +176,13 @@ func TestError_RedactsPreviousTokens(t *testing.T) {
 		_, err := c.PhoneChecks.Get(t.Context(), "a")
 
 		if !errors.Is(err, idverify.ErrUnauthorized) || strings.Contains(err.Error(), "of-this-test") || !strings.Contains(err.Error(), "not [REDACTED], nor [REDACTED]") {
-			t.Errorf("error %v after %d tokens", err, len(srv.tokens()))
+			t.Errorf("error = %v after %d tokens, want ErrUnauthorized with redacted tokens", err, len(srv.tokens()))
 		}
 	}
 }
 
-// Whatever the service makes of its tokens, an error must not take long to write.
-func TestError_RedactionTakesBoundedTime(t *testing.T) {
+// Redaction must be fast for any token.
+func TestError_RedactionTime(t *testing.T) {
 	t.Parallel()
 	for name, char := range map[string]string{"letters": "a", "backslashes": `\`, "percent signs": "%", "ampersands": "&"} {
 		t.Run(name, func(t *testing.T) {
@@ -196,13 +196,13 @@ func TestError_RedactionTakesBoundedTime(t *testing.T) {
 			_, err := srv.client(t, withoutRetries).PhoneChecks.Get(t.Context(), "a")
 
 			if err == nil || len(err.Error()) > 1000 {
-				t.Errorf("error of %d bytes", len(fmt.Sprint(err)))
+				t.Errorf("length of the error = %d, want an error of at most 1000 bytes", len(fmt.Sprint(err)))
 			}
 		})
 	}
 }
 
-// An attempt may outlive its token by many others, which other callers fetched and dropped.
+// During a long attempt other callers may fetch and drop many tokens.
 func TestError_RedactsTokenOfAttempt(t *testing.T) {
 	t.Parallel()
 	const token = "1-token-of-the-attempt"
@@ -237,13 +237,13 @@ func TestError_RedactsTokenOfAttempt(t *testing.T) {
 			_, err = c.PhoneChecks.Get(t.Context(), "a")
 
 			if err == nil || tokens < 20 || strings.Contains(err.Error(), token) || !strings.Contains(err.Error(), "[REDACTED]") {
-				t.Errorf("error %v after %d tokens", err, tokens)
+				t.Errorf("error = %v after %d tokens, want [REDACTED] after at least 20", err, tokens)
 			}
 		})
 	}
 }
 
-// The error of reading the body of a token response comes from the caller's transport.
+// An error while the client reads a token response comes from the caller's transport.
 func TestError_RedactsTokenResponseError(t *testing.T) {
 	t.Parallel()
 	secret := credentials.ClientSecret.Reveal()
@@ -256,11 +256,11 @@ func TestError_RedactsTokenResponseError(t *testing.T) {
 	_, err := c.Token(t.Context(), idverify.ScopeCoverage)
 
 	if text := fmt.Sprint(err); !strings.Contains(text, "lost [REDACTED]") || strings.Contains(text, secret) {
-		t.Errorf("error %v, want one without the client secret", err)
+		t.Errorf("error = %v, want it without the client secret", err)
 	}
 }
 
-// The service may echo a token where a status is expected.
+// The service may echo a token in the field status.
 func TestCheckEndedError_RedactsSecrets(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -275,13 +275,14 @@ func TestCheckEndedError_RedactsSecrets(t *testing.T) {
 
 		for _, err := range []error{ended, canceled} {
 			if text := fmt.Sprint(err); !strings.Contains(text, "still [REDACTED]") {
-				t.Errorf("error %v, want one without the token", err)
+				t.Errorf("error = %v, want it without the token", err)
 			}
 		}
 	})
 }
 
-// newTokenClient returns a client that makes one attempt, and whose token requests get respond.
+// newTokenClient returns a client that makes one attempt. Its transport returns respond() for every
+// request.
 func newTokenClient(t testing.TB, respond func() *http.Response) *idverify.Client {
 	t.Helper()
 	c, err := idverify.NewClient("https://idverify.sandbox.test", credentials, withoutRetries, idverify.WithHTTPClient(&http.Client{

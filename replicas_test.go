@@ -13,8 +13,9 @@ import (
 	"github.com/idverify/idverify-go/signature"
 )
 
-// TestADayOfReplicas is the arithmetic of docs/replicas.md: what each replica asks for beside its own calls, over a day with a call and a callback every minute, and through two key rotations at its end.
-func TestADayOfReplicas(t *testing.T) {
+// TestClient_Replicas checks the numbers of docs/replicas.md: the token and key set requests of
+// each replica during a day with a call and a callback every minute, and during two key rotations.
+func TestClient_Replicas(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const replicas, day, renewal, maxAge = 2, 24 * time.Hour, 59 * time.Minute, 5 * time.Minute
@@ -34,7 +35,7 @@ func TestADayOfReplicas(t *testing.T) {
 			clients[i] = srv.Client(idverify.WithHTTPClient(counted))
 			keys[i] = must(signature.NewJWKS(srv.URL()+keySetPath, &signature.JWKSOptions{HTTPClient: counted}))(t)
 		}
-		// Of a call only the token counts here, so the rest of it is spared.
+		// live gets a token and a key every minute, instead of making calls and verifying callbacks.
 		live := func(d time.Duration, keyID string) {
 			for range d / time.Minute {
 				for i := range replicas {
@@ -44,13 +45,14 @@ func TestADayOfReplicas(t *testing.T) {
 				time.Sleep(time.Minute)
 			}
 		}
-		// rush has eight messages come to each replica at once, and counts the key set requests that they cause.
+		// rush looks up keyID eight times concurrently at each replica, and returns the number of key
+		// set requests.
 		rush := func(keyID string) int64 {
 			before := keySets.Load()
 			for i := range replicas {
 				for err := range concurrently(8, func() error { return errorOf(keys[i].PublicKey(t.Context(), keyID)) }) {
 					if err != nil {
-						t.Errorf("a message signed with the new key: %v", err)
+						t.Errorf("get the new key: error = %v", err)
 					}
 				}
 			}
@@ -61,26 +63,26 @@ func TestADayOfReplicas(t *testing.T) {
 		live(day, first)
 
 		if got, want := tokens.Load(), int64(replicas*((day+renewal-1)/renewal)); got != want {
-			t.Errorf("%d token requests in a day, want %d: one every 59 minutes for each of %d replicas", got, want, replicas)
+			t.Errorf("token requests per day = %d, want %d: one every 59 minutes for each of %d replicas", got, want, replicas)
 		}
 		if got, want := keySets.Load(), int64(replicas*(day/maxAge)); got != want {
-			t.Errorf("%d key set requests in a day, want %d: one every max-age for each of %d replicas", got, want, replicas)
+			t.Errorf("key set requests per day = %d, want %d: one every max-age for each of %d replicas", got, want, replicas)
 		}
 		t.Logf("%d replicas: %d token requests, %d key set requests", replicas, tokens.Load(), keySets.Load())
 
-		live(2*time.Minute, first) // the copies are fresh, so that nothing but the rotation makes the replicas ask
+		live(2*time.Minute, first) // the key sets are fresh: only the rotation causes requests
 		srv.RotateKeys()
 		unannounced := publishedKey(t, srv)
 		if got := rush(unannounced); got != replicas {
-			t.Errorf("a key that signs as soon as it is published costs %d key set requests, want one for each of %d replicas", got, replicas)
+			t.Errorf("key set requests = %d for a key that signs when it is published, want one for each of %d replicas", got, replicas)
 		}
 
 		live(2*time.Minute, unannounced)
 		srv.RotateKeys()
 		announced := publishedKey(t, srv)
-		live(maxAge, unannounced) // as if the new key did not sign yet: none of its messages comes to these replicas
+		live(maxAge, unannounced) // the new key is published, but does not sign yet
 		if got := rush(announced); got != 0 {
-			t.Errorf("a key that was published one max-age before it signs costs %d key set requests, want none", got)
+			t.Errorf("key set requests = %d for a key that is published one max-age before it signs, want 0", got)
 		}
 	})
 }
@@ -89,7 +91,7 @@ type roundTripperFunc func(*http.Request) (*http.Response, error)
 
 func (f roundTripperFunc) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// publishedKey is the id of the key that signs a callback of srv.
+// publishedKey returns the ID of the key that srv signs a callback with.
 func publishedKey(t *testing.T, srv *sandboxfake.Server) string {
 	t.Helper()
 	ids := make(chan string, 1)

@@ -23,16 +23,17 @@ import (
 	"github.com/idverify/idverify-go/internal/synctest"
 )
 
-// The retry classes of the client: what each kind of operation does after each kind of failure. Four tries are allowed.
-func TestFailuresAreRepeatedByTheirClass(t *testing.T) {
+// For each kind of failure, the number of attempts of idempotent and other operations. The policy
+// permits four.
+func TestClient_AttemptsByFailure(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name             string
 		fail             http.HandlerFunc
-		get, post, patch int // tries in all
+		get, post, patch int // attempts
 	}{
 		{"400", respondWith(400, ""), 1, 1, 1},
-		{"401", respondWith(401, ""), 2, 2, 2}, // once more with another token
+		{"401", respondWith(401, ""), 2, 2, 2}, // again with a new token
 		{"402", respondWith(402, ""), 1, 1, 1},
 		{"403", respondWith(403, ""), 1, 1, 1},
 		{"404", respondWith(404, ""), 1, 1, 1},
@@ -45,9 +46,9 @@ func TestFailuresAreRepeatedByTheirClass(t *testing.T) {
 		{"503", respondWith(503, ""), 4, 1, 1},
 		{"504", respondWith(504, ""), 4, 1, 1},
 		{"505", respondWith(505, ""), 1, 1, 1},
-		{"cut off after it was read", drop, 4, 1, 1},
-		{"cut off in the answer", truncateBody, 4, 1, 1},
-		{"an answer that is no check", respondWith(200, "<html>"), 1, 1, 1},
+		{"connection closed after the request", drop, 4, 1, 1},
+		{"truncated response", truncateBody, 4, 1, 1},
+		{"response that is not a check", respondWith(200, "<html>"), 1, 1, 1},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -62,41 +63,41 @@ func TestFailuresAreRepeatedByTheirClass(t *testing.T) {
 				{"PATCH", tt.patch, func(s *idverify.PhoneCheckService) error { return errorOf(s.Complete(t.Context(), "a", "code")) }},
 			} {
 				srv := newService(t, tt.fail)
-				// net/http repeats a GET by itself when a connection that was kept breaks.
+				// net/http itself retries a GET when a reused connection fails.
 				srv.Client().Transport.(*http.Transport).DisableKeepAlives = true
 
 				err := op.do(srv.client(t, v02).PhoneChecks)
 
 				if err == nil {
-					t.Errorf("%s: no error", op.name)
+					t.Errorf("%s: error = nil, want an error", op.name)
 				}
 				if got := len(srv.calls()); got != op.want {
-					t.Errorf("%s was sent %d times, want %d (error %v)", op.name, got, op.want, err)
+					t.Errorf("%s: requests = %d, want %d (error %v)", op.name, got, op.want, err)
 				}
 			}
 		})
 	}
 }
 
-// cutOff promises more than it writes.
+// truncateBody declares a longer body than it writes.
 func truncateBody(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Length", "1000")
 	w.WriteHeader(http.StatusCreated)
 	io.WriteString(w, `{"check_id":`)
 }
 
-func TestAFailureThatPassesIsNotSeen(t *testing.T) {
+func TestClient_RecoversFromFailures(t *testing.T) {
 	t.Parallel()
 	srv := newService(t, respondInTurn(respondWith(500, ""), drop, truncateBody, respondWith(200, string(fixture(t, "phone_check.json")))))
 
 	check, err := srv.client(t).PhoneChecks.Get(t.Context(), phoneCheckID)
 
 	if err != nil || check.Match == nil || !*check.Match {
-		t.Errorf("check %+v, error %v", check, err)
+		t.Errorf("check = %+v, error = %v, want a match and no error", check, err)
 	}
 }
 
-func TestTheJarsCookiesAreSentOnceInEveryTry(t *testing.T) {
+func TestClient_SendsCookiesOncePerAttempt(t *testing.T) {
 	t.Parallel()
 	srv := newService(t, respondInTurn(respondWith(503, ""), respondWith(401, ""), respondWith(200, string(fixture(t, "phone_check.json")))))
 	jar, err := cookiejar.New(nil)
@@ -113,16 +114,17 @@ func TestTheJarsCookiesAreSentOnceInEveryTry(t *testing.T) {
 	_, err = c.PhoneChecks.Get(t.Context(), phoneCheckID)
 
 	if n := len(srv.calls()); err != nil || n != 3 {
-		t.Errorf("%d tries, error %v", n, err)
+		t.Errorf("attempts = %d, error = %v, want 3 and no error", n, err)
 	}
 	for i, try := range srv.calls() {
 		if got := try.header.Values("Cookie"); !slices.Equal(got, []string{"node=7"}) {
-			t.Errorf("try %d bears the cookies %q", i+1, got)
+			t.Errorf("attempt %d: cookies = %q, want only node=7", i+1, got)
 		}
 	}
 }
 
-// lateReader reads the header of a request after it has answered, as the write loop of net/http's transport may.
+// lateReader reads the header of a request after it has returned the response, as the write loop of
+// http.Transport may do.
 type lateReader struct {
 	http.RoundTripper
 	readers sync.WaitGroup
@@ -138,8 +140,8 @@ func (l *lateReader) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// The race detector tells when a try writes to what the one before still reads.
-func TestEveryTryHasAHeaderOfItsOwn(t *testing.T) {
+// The race detector reports an attempt that writes to the header of the previous one.
+func TestClient_HeaderPerAttempt(t *testing.T) {
 	t.Parallel()
 	srv := newService(t, respondInTurn(respondWith(429, ""), respondWith(401, ""), respondWith(429, ""), respondWith(201, string(fixture(t, "phone_check_created.json")))))
 	late := &lateReader{RoundTripper: srv.Client().Transport}
@@ -148,11 +150,11 @@ func TestEveryTryHasAHeaderOfItsOwn(t *testing.T) {
 	_, err := srv.client(t, idverify.WithHTTPClient(&http.Client{Transport: late})).PhoneChecks.Create(t.Context(), createParams)
 
 	if n := len(srv.calls()); err != nil || n != 4 {
-		t.Errorf("%d requests, error %v", n, err)
+		t.Errorf("requests = %d, error = %v, want 4 and no error", n, err)
 	}
 }
 
-func TestACreateIsSentAgainWhenNothingWasWritten(t *testing.T) {
+func TestPhoneCheckService_CreateRetriesFailedDial(t *testing.T) {
 	t.Parallel()
 	srv := newService(t, respondWith(201, string(fixture(t, "phone_check_created.json"))))
 	transport := srv.Client().Transport.(*http.Transport).Clone()
@@ -168,14 +170,14 @@ func TestACreateIsSentAgainWhenNothingWasWritten(t *testing.T) {
 	check, err := srv.client(t, idverify.WithHTTPClient(&http.Client{Transport: transport})).PhoneChecks.Create(t.Context(), createParams)
 
 	if err != nil || check == nil {
-		t.Fatalf("error %v: a connection that could not be made is no reason to lose a check", err)
+		t.Fatalf("error = %v, want none: the client can retry a failed dial", err)
 	}
 	if n := len(srv.calls()); n != 1 {
-		t.Errorf("the service saw %d creates", n)
+		t.Errorf("creates = %d, want 1", n)
 	}
 }
 
-func TestACreateIsNotSentAgainThroughATransportThatDoesNotReport(t *testing.T) {
+func TestPhoneCheckService_CreateOpaqueTransport(t *testing.T) {
 	t.Parallel()
 	var creates atomic.Int32
 	c := newTransportClient(t, func(r *http.Request) (*http.Response, error) {
@@ -187,35 +189,35 @@ func TestACreateIsNotSentAgainThroughATransportThatDoesNotReport(t *testing.T) {
 	_, err := c.PhoneChecks.Create(t.Context(), createParams)
 
 	if n := creates.Load(); n != 1 {
-		t.Errorf("%d creates were sent although the first may have been accepted", n)
+		t.Errorf("creates = %d, want 1: the first may have been accepted", n)
 	}
 	if err == nil || !strings.Contains(err.Error(), "outcome unknown: lost; the check may exist") {
-		t.Errorf("error %v does not warn of sending it again", err)
+		t.Errorf("error = %v, want an unknown outcome", err)
 	}
 }
 
-func TestRetryAfterIsAFloorUpToMaxWait(t *testing.T) {
+func TestRetryPolicy_RetryAfter(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name       string
 		retryAfter string
 		deadline   time.Duration // 0: none
 		wantTries  int32
-		min, max   time.Duration // that it took
+		min, max   time.Duration // duration of the call
 	}{
 		{"absent", "", 0, 4, 350 * time.Millisecond, 2 * time.Second},
 		{"shorter than the backoff", "0", 0, 4, 350 * time.Millisecond, 2 * time.Second},
 		{"seconds", "7", 0, 4, 21 * time.Second, 21 * time.Second},
-		{"a date", "Sat, 01 Jan 2000 00:00:05 GMT", 0, 4, 5 * time.Second, 8 * time.Second},
-		{"a date in the past", "Fri, 31 Dec 1999 00:00:00 GMT", 0, 4, 350 * time.Millisecond, 2 * time.Second},
-		{"nonsense", "soon", 0, 4, 350 * time.Millisecond, 2 * time.Second},
+		{"date", "Sat, 01 Jan 2000 00:00:05 GMT", 0, 4, 5 * time.Second, 8 * time.Second},
+		{"past date", "Fri, 31 Dec 1999 00:00:00 GMT", 0, 4, 350 * time.Millisecond, 2 * time.Second},
+		{"invalid", "soon", 0, 4, 350 * time.Millisecond, 2 * time.Second},
 		{"negative", "-5", 0, 4, 350 * time.Millisecond, 2 * time.Second},
-		{"as long as MaxWait", "10", 0, 4, 30 * time.Second, 30 * time.Second},
+		{"equal to MaxWait", "10", 0, 4, 30 * time.Second, 30 * time.Second},
 		{"longer than MaxWait", "11", 0, 1, 0, 0},
-		{"an hour", "3600", 0, 1, 0, 0},
-		{"beyond any clock", "99999999999999999999", 0, 1, 0, 0},
-		{"longer than the context", "7", 6 * time.Second, 1, 0, 0},
-		{"the context ends before the next try but one", "7", 10 * time.Second, 2, 7 * time.Second, 7 * time.Second},
+		{"one hour", "3600", 0, 1, 0, 0},
+		{"overflow", "99999999999999999999", 0, 1, 0, 0},
+		{"longer than the deadline", "7", 6 * time.Second, 1, 0, 0},
+		{"deadline before the third attempt", "7", 10 * time.Second, 2, 7 * time.Second, 7 * time.Second},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -242,20 +244,20 @@ func TestRetryAfterIsAFloorUpToMaxWait(t *testing.T) {
 
 				took := time.Since(start)
 				if !errors.Is(err, idverify.ErrRateLimited) {
-					t.Errorf("error %v, want ErrRateLimited", err)
+					t.Errorf("error = %v, want ErrRateLimited", err)
 				}
 				if tries.Load() != tt.wantTries {
-					t.Errorf("%d tries, want %d", tries.Load(), tt.wantTries)
+					t.Errorf("attempts = %d, want %d", tries.Load(), tt.wantTries)
 				}
 				if took < tt.min || took > tt.max {
-					t.Errorf("it took %v, want %v to %v", took, tt.min, tt.max)
+					t.Errorf("Create took %v, want %v to %v", took, tt.min, tt.max)
 				}
 			})
 		})
 	}
 }
 
-func TestACancelledContextEndsTheWaitAtOnce(t *testing.T) {
+func TestClient_CancelEndsWait(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := newTransportClient(t, func(*http.Request) (*http.Response, error) {
@@ -271,15 +273,15 @@ func TestACancelledContextEndsTheWaitAtOnce(t *testing.T) {
 		_, err := c.PhoneChecks.Create(ctx, createParams)
 
 		if !errors.Is(err, context.Canceled) || strings.Contains(fmt.Sprint(err), "unknown") {
-			t.Errorf("error %v, want context.Canceled without a warning: the service had refused the request", err)
+			t.Errorf("error = %v, want context.Canceled without an unknown outcome: the service rejected the request", err)
 		}
 		if took := time.Since(start); took != 3*time.Second {
-			t.Errorf("it took %v, want 3s", took)
+			t.Errorf("Create took %v, want 3s", took)
 		}
 	})
 }
 
-func TestATimeOutOfTheHTTPClientIsATryThatFailed(t *testing.T) {
+func TestWithHTTPClient_TimeoutPerAttempt(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var tries atomic.Int32
@@ -298,26 +300,26 @@ func TestATimeOutOfTheHTTPClientIsATryThatFailed(t *testing.T) {
 		_, createErr := c.PhoneChecks.Create(t.Context(), createParams)
 
 		if !errors.Is(getErr, context.DeadlineExceeded) || gets != 4 {
-			t.Errorf("Get: %d tries, error %v, want 4 tries and a deadline exceeded", gets, getErr)
+			t.Errorf("Get: attempts = %d, error = %v, want 4 and context.DeadlineExceeded", gets, getErr)
 		}
 		if !errors.Is(createErr, context.DeadlineExceeded) || tries.Load() != 1 {
-			t.Errorf("Create: %d tries, error %v, want 1 try: it may have been accepted", tries.Load(), createErr)
+			t.Errorf("Create: attempts = %d, error = %v, want 1 and context.DeadlineExceeded: it may have been accepted", tries.Load(), createErr)
 		}
 	})
 }
 
-func TestOneAttemptMeansOne(t *testing.T) {
+func TestRetryPolicy_OneAttempt(t *testing.T) {
 	t.Parallel()
 	srv := newService(t, respondWith(503, ""))
 
 	_, err := srv.client(t, idverify.WithRetry(idverify.RetryPolicy{MaxAttempts: 1})).PhoneChecks.Get(t.Context(), "a")
 
 	if n := len(srv.calls()); n != 1 {
-		t.Errorf("%d tries, want 1 (error %v)", n, err)
+		t.Errorf("attempts = %d, want 1 (error %v)", n, err)
 	}
 }
 
-func TestAnUntrustedCertificateIsNotTriedAgain(t *testing.T) {
+func TestClient_UntrustedCertificate(t *testing.T) {
 	t.Parallel()
 	srv := newService(t, nil)
 	var dials atomic.Int32
@@ -330,14 +332,14 @@ func TestAnUntrustedCertificateIsNotTriedAgain(t *testing.T) {
 	_, err := srv.client(t, idverify.WithHTTPClient(&http.Client{Transport: transport})).PhoneChecks.Get(t.Context(), "a")
 
 	if err == nil || !strings.Contains(err.Error(), "certificate") {
-		t.Errorf("error %v does not speak of the certificate", err)
+		t.Errorf("error = %v, want it to mention the certificate", err)
 	}
 	if n := dials.Load(); n != 1 {
-		t.Errorf("%d connections, want 1: the certificate will be as bad the next time", n)
+		t.Errorf("connections = %d, want 1: a retry cannot succeed", n)
 	}
 }
 
-func TestErrorsWithoutAnAnswerNameNoAddress(t *testing.T) {
+func TestClient_TransportErrorWithoutAddress(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -352,19 +354,19 @@ func TestErrorsWithoutAnAnswerNameNoAddress(t *testing.T) {
 	_, err = c.Reachability.Lookup(t.Context(), netip.MustParseAddr("192.0.2.7"))
 
 	if err == nil || !strings.Contains(err.Error(), "connection refused") {
-		t.Errorf("error %v does not say why", err)
+		t.Errorf("error = %v, want the cause", err)
 	}
 	for _, address := range []string{"192.0.2.7", "127.0.0.1", "https://"} {
 		if strings.Contains(fmt.Sprintf("%+v", err), address) {
-			t.Errorf("error %q holds %s", err, address)
+			t.Errorf("error = %q, want it without %s", err, address)
 		}
 	}
 	if _, ok := errors.AsType[*net.OpError](err); !ok {
-		t.Error("errors.As does not find what package net says")
+		t.Error("errors.As finds no *net.OpError")
 	}
 }
 
-// newTransportClient is a Client whose transport is answer, but for the tokens.
+// newTransportClient returns a Client whose transport is respond, except for token requests.
 func newTransportClient(t testing.TB, respond func(*http.Request) (*http.Response, error), opts ...idverify.Option) *idverify.Client {
 	t.Helper()
 	opts = append([]idverify.Option{idverify.WithHTTPClient(&http.Client{Transport: tokenTransport(respond)}), idverify.WithRetry(fastRetries)}, opts...)
@@ -375,7 +377,7 @@ func newTransportClient(t testing.TB, respond func(*http.Request) (*http.Respons
 	return c
 }
 
-// response is an answer of a transport.
+// response returns a response with status and body.
 func response(status int, body []byte) *http.Response {
 	return &http.Response{StatusCode: status, Header: make(http.Header), Body: io.NopCloser(bytes.NewReader(body))}
 }
