@@ -241,7 +241,7 @@ func TestPhoneCheckService_TracesLimit(t *testing.T) {
 		traces, err := c.PhoneChecks.Traces(t.Context(), "a")
 
 		if want != (err == nil) || want != (len(traces) == 10_000) {
-			t.Errorf("%d pages: %d traces, error %v", pages, len(traces), err)
+			t.Errorf("%d pages: traces = %d, error = %v, want success: %v", pages, len(traces), err, want)
 		}
 		if want {
 			continue

@@ -116,8 +116,8 @@ func TestClient_SendsCookiesOncePerAttempt(t *testing.T) {
 	if n := len(srv.calls()); err != nil || n != 3 {
 		t.Errorf("attempts = %d, error = %v, want 3 and no error", n, err)
 	}
-	for i, try := range srv.calls() {
-		if got := try.header.Values("Cookie"); !slices.Equal(got, []string{"node=7"}) {
+	for i, call := range srv.calls() {
+		if got := call.header.Values("Cookie"); !slices.Equal(got, []string{"node=7"}) {
 			t.Errorf("attempt %d: cookies = %q, want only node=7", i+1, got)
 		}
 	}
@@ -199,11 +199,11 @@ func TestPhoneCheckService_CreateOpaqueTransport(t *testing.T) {
 func TestRetryPolicy_RetryAfter(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
-		name       string
-		retryAfter string
-		deadline   time.Duration // 0: none
-		wantTries  int32
-		min, max   time.Duration // duration of the call
+		name         string
+		retryAfter   string
+		deadline     time.Duration // 0: none
+		wantAttempts int32
+		min, max     time.Duration // duration of the call
 	}{
 		{"absent", "", 0, 4, 350 * time.Millisecond, 2 * time.Second},
 		{"shorter than the backoff", "0", 0, 4, 350 * time.Millisecond, 2 * time.Second},
@@ -222,9 +222,9 @@ func TestRetryPolicy_RetryAfter(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				var tries atomic.Int32
+				var attempts atomic.Int32
 				c := newTransportClient(t, func(*http.Request) (*http.Response, error) {
-					tries.Add(1)
+					attempts.Add(1)
 					w := httptest.NewRecorder()
 					if tt.retryAfter != "" {
 						w.Header().Set("Retry-After", tt.retryAfter)
@@ -246,8 +246,8 @@ func TestRetryPolicy_RetryAfter(t *testing.T) {
 				if !errors.Is(err, idverify.ErrRateLimited) {
 					t.Errorf("error = %v, want ErrRateLimited", err)
 				}
-				if tries.Load() != tt.wantTries {
-					t.Errorf("attempts = %d, want %d", tries.Load(), tt.wantTries)
+				if attempts.Load() != tt.wantAttempts {
+					t.Errorf("attempts = %d, want %d", attempts.Load(), tt.wantAttempts)
 				}
 				if took < tt.min || took > tt.max {
 					t.Errorf("Create took %v, want %v to %v", took, tt.min, tt.max)
@@ -284,9 +284,9 @@ func TestClient_CancelEndsWait(t *testing.T) {
 func TestWithHTTPClient_TimeoutPerAttempt(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var tries atomic.Int32
+		var attempts atomic.Int32
 		stuck := func(r *http.Request) (*http.Response, error) {
-			tries.Add(1)
+			attempts.Add(1)
 			if r.Body != nil {
 				io.Copy(io.Discard, r.Body)
 			}
@@ -296,14 +296,14 @@ func TestWithHTTPClient_TimeoutPerAttempt(t *testing.T) {
 		c := newTransportClient(t, stuck, idverify.WithHTTPClient(&http.Client{Timeout: 5 * time.Second, Transport: tokenTransport(stuck)}))
 
 		_, getErr := c.PhoneChecks.Get(t.Context(), "a")
-		gets := tries.Swap(0)
+		gets := attempts.Swap(0)
 		_, createErr := c.PhoneChecks.Create(t.Context(), createParams)
 
 		if !errors.Is(getErr, context.DeadlineExceeded) || gets != 4 {
 			t.Errorf("Get: attempts = %d, error = %v, want 4 and context.DeadlineExceeded", gets, getErr)
 		}
-		if !errors.Is(createErr, context.DeadlineExceeded) || tries.Load() != 1 {
-			t.Errorf("Create: attempts = %d, error = %v, want 1 and context.DeadlineExceeded: it may have been accepted", tries.Load(), createErr)
+		if !errors.Is(createErr, context.DeadlineExceeded) || attempts.Load() != 1 {
+			t.Errorf("Create: attempts = %d, error = %v, want 1 and context.DeadlineExceeded: it may have been accepted", attempts.Load(), createErr)
 		}
 	})
 }

@@ -24,7 +24,7 @@ import (
 // another connection.
 func TestClient_RetriesDeadConnection(t *testing.T) {
 	t.Parallel()
-	http2Server := newHTTP2Server(t, withToken(func(s *http2Stream, event http2Event) {
+	server := newHTTP2Server(t, withToken(func(s *http2Stream, event http2Event) {
 		if event == requestReceived {
 			s.respond(http.StatusCreated, createOperation.response)
 		}
@@ -41,7 +41,7 @@ func TestClient_RetriesDeadConnection(t *testing.T) {
 		creates   func() int
 	}{
 		{"HTTP/1.1", plain.URL, plainTransport, func() int { return len(plain.calls()) }},
-		{"HTTP/2", http2Server.url(), http2Server.transport, func() int { http2Server.wait(); return http2Server.received(http.MethodPost) }},
+		{"HTTP/2", server.url(), server.transport, func() int { server.wait(); return server.received(http.MethodPost) }},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var first *failingConn
