@@ -8,14 +8,18 @@ import (
 	"github.com/idverify/idverify-go/internal/wire"
 )
 
-// Advance moves the server's clock by d and does what falls due on the way, in order: checks expire, callbacks are tried again.
-// It waits until nothing is in flight; then it takes each event with the clock at the event's own time, which stands still until a delivery is answered and its next try is queued; at last the clock shows d more than at the beginning.
-// A running clock goes on from there.
+// Advance moves the server's clock forward by d and runs every event that becomes due, in order:
+// checks expire, and callbacks are retried. A running clock continues from the new time.
 //
-// When ctx ends, or the server is reset or closed, it returns an error and the clock stays where it came to. A negative d is an error. Do not call it from a handler.
+// Advance first waits until no delivery is in flight. It then runs each event with the clock held
+// at the event's time, until all deliveries in flight have ended and their next attempts are
+// queued. Finally it sets the clock to d after its first time.
+//
+// If ctx ends, or the server is reset or closed, Advance returns an error and the clock keeps the
+// time that it has reached. A negative d is an error. Do not call it from a handler.
 func (s *Server) Advance(ctx context.Context, d time.Duration) error {
 	if d < 0 {
-		return fmt.Errorf("sandboxfake: advance by %v: time does not go back", d)
+		return fmt.Errorf("sandboxfake: advance by %v: the duration is negative", d)
 	}
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("sandboxfake: advance: %w", err)
@@ -25,16 +29,17 @@ func (s *Server) Advance(ctx context.Context, d time.Duration) error {
 	return svc.advance(ctx, d)
 }
 
-// Idle waits until no delivery is in flight and nothing is due now. Tries that are due later do not count. Do not call it from a handler.
+// Idle waits until no delivery is in flight and no event is due now. It does not wait for attempts
+// that are due later. Do not call it from a handler.
 func (s *Server) Idle(ctx context.Context) error {
 	svc := s.lock()
 	defer svc.mu.Unlock()
 	return svc.await(ctx, func() bool { return !svc.clock.Held() && svc.idle() })
 }
 
-// Expire makes a check of any project expire now, as [Server.Advance] does past its time to live,
-// but without moving the clock: the check is EXPIRED, can no longer be read, and its callback is
-// queued. It fails the test if there is no such check, or if the check has already ended.
+// Expire makes a check of any project expire now, without moving the clock: the check becomes
+// EXPIRED, it can no longer be read, and its callback is queued. If there is no such check, or if
+// the check has already ended, the test fails.
 func (s *Server) Expire(checkID string) {
 	svc := s.lock()
 	defer svc.mu.Unlock()
@@ -43,7 +48,7 @@ func (s *Server) Expire(checkID string) {
 	}
 }
 
-// advance moves the clock. The mutex is held, but while it waits.
+// advance implements Advance. The mutex is held, except while it waits.
 func (s *service) advance(ctx context.Context, d time.Duration) error {
 	if err := s.await(ctx, func() bool { return !s.clock.Held() && s.idle() }); err != nil {
 		return err
@@ -70,10 +75,11 @@ func (s *service) advance(ctx context.Context, d time.Duration) error {
 	return nil
 }
 
-// idle reports whether nothing is in flight and nothing is due now. The mutex is held.
+// idle reports whether no delivery is in flight and no event is due now. The mutex is held.
 func (s *service) idle() bool { return s.inFlight == 0 && !s.clock.DueBy(s.clock.Now()) }
 
-// runDue does what is due now, unless an Advance is doing so, and sets the timer for what is due next. The mutex is held.
+// runDue runs the events that are due now, and sets the timer for the next one. While Advance runs
+// the events, it does nothing. The mutex is held.
 func (s *service) runDue() {
 	if s.ended != nil || s.clock.Held() {
 		return
@@ -94,7 +100,7 @@ func (s *service) runDue() {
 	}
 }
 
-// wake is the timer's.
+// wake is called by the timer.
 func (s *service) wake() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

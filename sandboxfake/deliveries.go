@@ -12,48 +12,51 @@ import (
 	"github.com/idverify/idverify-go"
 )
 
-// Delivery is one callback with all its tries.
+// Delivery is a callback with all its delivery attempts.
 type Delivery struct {
 	ID          string
 	CheckID     string
-	Product     idverify.Product     // the value of the callback header
-	Status      idverify.CheckStatus // that the callback tells
+	Product     idverify.Product     // in the callback header
+	Status      idverify.CheckStatus // of the check
 	ProjectID   string
 	URL         string
 	Body        []byte
 	Attempts    []Attempt
-	NextAttempt time.Time // zero when no further try is to come
-	Done        bool      // no try is under way or to come
+	NextAttempt time.Time // zero if there is no further attempt
+	Done        bool      // no attempt is in flight or due later
 }
 
-// Acknowledged reports whether the receiver has answered with a 2XX.
+// Acknowledged reports whether the receiver responded with a 2XX status.
 func (d Delivery) Acknowledged() bool {
 	return len(d.Attempts) > 0 && d.Attempts[len(d.Attempts)-1].Result == ResultAcknowledged
 }
 
-// Attempt is one try of a delivery.
+// Attempt is one attempt of a delivery.
 type Attempt struct {
 	Time   time.Time // on the server's clock
 	Header http.Header
-	Status int           // that the receiver answered; 0 when it did not
-	Result AttemptResult // what the service made of it
-	Error  string        // why there was no answer
-	Fault  *Fault        // that was injected
+	Status int // of the response; 0 without a response
+	Result AttemptResult
+	Error  string // why there is no response
+	Fault  *Fault // that was injected, or nil
 }
 
-// AttemptResult is what the service makes of a receiver's answer (specification, section 6, "Delivery rules").
+// AttemptResult classifies the outcome of an attempt.
+//
+// Protocol: docs/protocol.md, section 6.
 type AttemptResult string
 
-// The results of a try.
+// Results of an attempt. Only after ResultFailed is a callback retried.
 const (
 	ResultAcknowledged AttemptResult = "acknowledged" // 2XX
 	ResultRejected     AttemptResult = "rejected"     // 3XX or 4XX
-	ResultTimedOut     AttemptResult = "timed out"    // no answer in 10 s
-	ResultUnreachable  AttemptResult = "unreachable"  // no connection, or one that broke
+	ResultTimedOut     AttemptResult = "timed out"    // no response within 10 s
+	ResultUnreachable  AttemptResult = "unreachable"  // connection failed or lost
 	ResultFailed       AttemptResult = "failed"       // 5XX
 )
 
-// Deliveries returns the callbacks that the journal holds, the oldest first: at most 1,024, or what [WithJournalLimit] says. See [Server.DroppedDeliveries]. The caller may change what it gets.
+// Deliveries returns the callbacks in the journal, oldest first: at most 1,024, or the limit of
+// [WithJournalLimit]. See [Server.DroppedDeliveries]. The result shares no memory with the server.
 func (s *Server) Deliveries() []Delivery {
 	svc := s.lock()
 	defer svc.mu.Unlock()
@@ -64,15 +67,19 @@ func (s *Server) Deliveries() []Delivery {
 	return out
 }
 
-// DroppedDeliveries returns how many callbacks the journal has let go to keep to its limit. They are delivered all the same.
+// DroppedDeliveries returns the number of callbacks that the journal has dropped because of its
+// limit. They are delivered nevertheless.
 func (s *Server) DroppedDeliveries() int {
 	svc := s.lock()
 	defer svc.mu.Unlock()
 	return svc.deliveries.dropped
 }
 
-// AwaitDelivery waits for a callback that is as match wants it, and returns it. It asks match about each callback that the journal holds, and again about each that changes: one is queued, tried, answered. To wait for the receiver's answer, have match look at Done.
-// Its error is that of ctx, [ErrReset] or [ErrClosed]. match must not call the server.
+// AwaitDelivery waits until match returns true for a callback, and returns that callback. It calls
+// match for each callback in the journal, and again after each change of one: when it is queued,
+// sent, or responded to. To wait for the end of all attempts, check Done in match.
+//
+// The error is that of ctx, [ErrReset] or [ErrClosed]. match must not call the server.
 func (s *Server) AwaitDelivery(ctx context.Context, match func(Delivery) bool) (Delivery, error) {
 	svc := s.lock()
 	defer svc.mu.Unlock()
@@ -91,13 +98,14 @@ func (s *Server) AwaitDelivery(ctx context.Context, match func(Delivery) bool) (
 		return false
 	})
 	if err != nil {
-		return Delivery{}, fmt.Errorf("%w: await delivery: none of the %d callbacks fits (has the check, or its project, a callback URL?)", err, len(svc.deliveries.entries))
+		return Delivery{}, fmt.Errorf("%w: await delivery: none of the %d callbacks matches (has the check, or its project, a callback URL?)", err, len(svc.deliveries.entries))
 	}
 	return found, nil
 }
 
-// Redeliver has a callback of the journal sent once more, now, with a date and a signature of its own, whatever came of it before. It is a new delivery with the old one's body, and has its own tries.
-// It returns once the delivery is queued; an id that the journal does not hold is an error.
+// Redeliver sends a callback of the journal again, now, with a new date and signature, whatever the
+// result of its earlier attempts. It is a new delivery with the same body. Redeliver returns when
+// the delivery is queued. It fails if the journal has no delivery with this ID.
 func (s *Server) Redeliver(ctx context.Context, deliveryID string) error {
 	svc := s.lock()
 	defer svc.mu.Unlock()
@@ -120,7 +128,7 @@ func (s *Server) Redeliver(ctx context.Context, deliveryID string) error {
 
 var errNoDelivery = errors.New("the journal has no such delivery")
 
-// copy is d as it is now, sharing nothing with it.
+// copy returns a copy of d that shares no memory with it.
 func (d *delivery) copy() Delivery {
 	c := d.Delivery
 	c.Body = bytes.Clone(c.Body)

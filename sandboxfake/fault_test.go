@@ -400,7 +400,7 @@ func TestServer_InjectRejectsInvalidFaults(t *testing.T) {
 		fault sandboxfake.Fault
 		want  string
 	}{
-		{"unknown operation", sandboxfake.Match{Operation: "phone_check.creat"}, sandboxfake.Fault{Status: 500}, "no operation"},
+		{"unknown operation", sandboxfake.Match{Operation: "phone_check.creat"}, sandboxfake.Fault{Status: 500}, "unknown operation"},
 		{"two kinds in one fault", sandboxfake.Match{}, sandboxfake.Fault{Status: 500, Drop: true}, "a fault is one of"},
 		{"invalid HTTP status", sandboxfake.Match{}, sandboxfake.Fault{Status: 1000}, "not a final HTTP status"},
 		{"informational status", sandboxfake.Match{}, sandboxfake.Fault{Status: 100}, "not a final HTTP status"},

@@ -11,49 +11,64 @@ import (
 	"github.com/idverify/idverify-go/internal/wire"
 )
 
-// Fault is what goes wrong with one call, or with one try of a callback. The zero Fault is none: it lets a call pass.
-// Latency may stand with any other; of the others give one, or Status with Fragment, RetryAfter and Body.
+// Fault describes how one call, or one attempt of a callback, fails. The zero Fault lets it pass.
+// Set one of Status, Drop, Truncate, Body and WrongKey; Latency can be combined with each. With
+// Status, also set Fragment, RetryAfter and Body if needed.
 type Fault struct {
-	// Status, 200 to 599, is answered in place of the service's answer, and the call has no effect. The problem document says Fragment, or, when that is empty, what the status is known for.
-	// For a callback it is the receiver's answer: the receiver is not called.
+	// Status, from 200 to 599, is sent instead of the service's response, and the call has no effect.
+	// Fragment is that of the problem document; by default it is the usual one of the status. For a
+	// callback, Status replaces the receiver's response: the receiver is not called.
 	Status   int
 	Fragment string
-	// RetryAfter is sent with the Status in whole seconds, rounded up; with 429 the X-RateLimit headers say the same.
+	// RetryAfter is sent with Status, in whole seconds, rounded up. With status 429 it is also in the
+	// X-RateLimit headers.
 	RetryAfter time.Duration
-	// Latency passes before the call has its effect, or before the callback is sent; a callback that is held up for 10 s has timed out. It needs a running clock.
+	// Latency is a delay before the call is processed, or before the callback is sent. A callback that
+	// is delayed for 10 seconds times out. Latency requires a running clock.
 	Latency time.Duration
-	// Drop cuts the connection: the call has its effect, and the answer is lost. The receiver of a callback sees nothing.
+	// Drop closes the connection. The call is processed, but its response is lost. A callback does not
+	// reach its receiver.
 	Drop bool
-	// Truncate cuts the answer, or the callback, in the middle of its body: the call has its effect.
+	// Truncate sends half of the body of the response, or of the callback, and closes the connection.
+	// The call is processed.
 	Truncate bool
-	// Body is sent in place of the answer's body, or of the callback's, whose Digest then does not fit it.
+	// Body replaces the body of the response, or of the callback. The callback's Digest then does not
+	// match its body.
 	Body string
-	// WrongKey signs a callback, or the redirect of a Check URL, with a key that is not published, in the name of the one that is: the signature does not verify.
+	// WrongKey signs a callback, or the redirect of a Check URL, with an unpublished key under the ID
+	// of the published one, so that its verification fails.
 	WrongKey bool
 }
 
-// Match chooses the calls that [Server.Inject] breaks. The zero Match is every call of the service, callbacks not among them.
+// Match selects the calls for [Server.Inject]. The zero Match selects all calls of the service, but
+// no callbacks.
 type Match struct {
-	Operation string // such as "phone_check.create", as [Request] names it, or [OperationCallback]; empty: any but callbacks
-	Project   string // its id; empty: any
-	Workspace string // its id; empty: any
-	Repeat    bool   // begin again with the first fault after the last, until removed
+	Operation string // such as "phone_check.create", or [OperationCallback]; empty for all but callbacks
+	Project   string // project ID; empty for all
+	Workspace string // workspace ID; empty for all
+	Repeat    bool   // use the faults again in a cycle, until removed
 }
 
-// OperationCallback is the operation of [Match] that means the tries of callbacks.
+// OperationCallback is the operation of [Match] for delivery attempts of callbacks.
 const OperationCallback = "callback"
 
-// injection is one Inject.
+// injection is a call of Inject.
 type injection struct {
 	match  Match
 	faults []Fault
-	next   int // the fault of the next match
+	next   int // index of the fault for the next matching call
 }
 
-// Inject has calls fail: the n-th call that fits m gets the n-th fault, further ones pass. Calls that are refused for their token, path, scope or rate are not counted.
-// When several injections fit a call, each counts it, and the latest with a fault left breaks it. The function it returns takes the injection back; so does [Server.Reset].
+// Inject makes calls fail: the n-th call that matches m gets the n-th fault, and further calls
+// pass. Calls that are rejected because of their token, path, scope or rate limit are not counted.
+// If several injections match a call, each counts it, and the latest one that has a fault left
+// applies.
 //
-// It fails the test when no call could ever fit m, or when a fault contradicts itself. So does latency on a frozen clock, which nothing moves while the call waits: use a running clock in a testing/synctest bubble.
+// remove ends the injection, as [Server.Reset] does.
+//
+// If m can match no call, or if a fault is contradictory, the test fails. It also fails for a fault
+// with latency on a frozen clock, because the latency would never pass. In a testing/synctest
+// bubble, use a running clock.
 func (s *Server) Inject(m Match, faults ...Fault) (remove func()) {
 	s.mustInject(m.check())
 	svc := s.lock()
@@ -70,7 +85,7 @@ func (s *Server) Inject(m Match, faults ...Fault) (remove func()) {
 	}
 }
 
-// mustInject is must for an argument of Inject.
+// mustInject fails the test if err is not nil.
 func (s *Server) mustInject(err error) {
 	if err != nil {
 		s.must(fmt.Errorf("inject: %w", err))
@@ -78,13 +93,13 @@ func (s *Server) mustInject(err error) {
 }
 
 // check rejects an unknown operation, because a misspelled name would let a test pass for the wrong
-// reason. Its errors, and those of Fault.check, also reach callers of the control plane: they name
-// no Go identifiers.
+// reason. Its errors, and those of Fault.check, are also sent to callers of the control plane. They
+// must not contain Go identifiers.
 func (m Match) check() error {
 	if m.Operation == "" || m.Operation == OperationCallback || slices.ContainsFunc(wire.Operations(), func(op wire.Operation) bool { return op.Name == m.Operation }) {
 		return nil
 	}
-	return fmt.Errorf("there is no operation %q: use a name such as %q or %q", m.Operation, wire.CreatePhoneCheck.Name, OperationCallback)
+	return fmt.Errorf("unknown operation %q: use a name such as %q or %q", m.Operation, wire.CreatePhoneCheck.Name, OperationCallback)
 }
 
 func (f Fault) check(frozen bool) error {
@@ -109,7 +124,7 @@ func (f Fault) check(frozen bool) error {
 	return nil
 }
 
-// takeFault finds the fault of a call, or nil.
+// takeFault returns the fault of a call, or nil, and counts the call.
 func (s *service) takeFault(operation string, p *project, w *workspace) *Fault {
 	var fault *Fault
 	for _, i := range s.injections {
@@ -139,7 +154,9 @@ func (m Match) matches(operation string, p *project, w *workspace) bool {
 	return true
 }
 
-// delay keeps a call waiting for its fault's latency, with the mutex free. A caller who gives up, or Close, ends the wait; Reset ends the call, which is of neither state.
+// delay waits for the latency of the call's fault, with the mutex unlocked. It returns early if the
+// caller gives up or the server is closed. If the server is reset, it aborts the call, which
+// belongs to neither state.
 func (s *service) delay(c *call) {
 	ctx, cancel := context.WithCancel(c.r.Context())
 	defer cancel()
@@ -163,7 +180,8 @@ func wait(ctx context.Context, d time.Duration) {
 	}
 }
 
-// response is what a fault with a status says in place of the operation op, to a caller with a rate limit.
+// response returns the response of a fault with a status, in place of operation op. limit is the
+// rate limit, or 0.
 func (f *Fault) response(op wire.Operation, now time.Time, limit int) *response {
 	resp := &response{status: f.Status, header: make(http.Header)}
 	if f.RetryAfter > 0 {
@@ -191,7 +209,8 @@ func (f *Fault) response(op wire.Operation, now time.Time, limit int) *response 
 	return resp
 }
 
-// statusProblem is the problem of an injected status, which the service itself may never answer.
+// statusProblem returns the problem of a status. Without a fragment, the status's usual one is
+// used. The status may be one that the service never sends.
 func statusProblem(status int, fragment string) *problem {
 	for _, kind := range problemKinds {
 		if fragment == "" && kind.status == status {
@@ -206,13 +225,13 @@ func statusProblem(status int, fragment string) *problem {
 	return p
 }
 
-// write sends an answer as the fault, which may be nil, leaves it.
+// write writes a response as the fault, which may be nil, changes it.
 func (f *Fault) write(w http.ResponseWriter, resp *response) {
 	switch {
 	case f == nil:
 		resp.write(w)
 	case f.Drop:
-		panic(http.ErrAbortHandler) // net/http's own way to cut a connection
+		panic(http.ErrAbortHandler) // closes the connection
 	case f.Truncate:
 		body := resp.marshal()
 		resp.writeHeader(w, len(body))

@@ -9,34 +9,43 @@ import (
 	"github.com/idverify/idverify-go/internal/wire"
 )
 
-// Outcome is what the sandbox decides for a phone number. Nil is "not applicable".
+// Outcome is the result of a check for a phone number. A nil field means "not applicable".
 type Outcome struct {
 	Status      idverify.CheckStatus // COMPLETED or ERROR
 	Match       *bool
 	NoSIMChange *bool
-	ErrorCode   string // of ERROR
+	ErrorCode   string // only for ERROR
 }
 
-// PhoneCheckOutcome returns how a PhoneCheck of number ends in sandbox (specification, section 3). Only the last two digits matter.
+// PhoneCheckOutcome returns the result of a PhoneCheck of number in sandbox. It depends on the last
+// two digits.
+//
+// Protocol: docs/protocol.md, section 4.
 func PhoneCheckOutcome(number string) Outcome { return decide(phoneCheckRules, number).outcome() }
 
-// SIMCheckOutcome returns how a SIMCheck of number ends in sandbox (specification, section 3).
+// SIMCheckOutcome returns the result of a SIMCheck of number in sandbox. It depends on the last two
+// digits.
+//
+// Protocol: docs/protocol.md, section 4.
 func SIMCheckOutcome(number string) Outcome { return decide(simCheckRules, number).outcome() }
 
-// SubscriberCheckOutcome returns how a SubscriberCheck of number ends in sandbox (specification, section 3).
+// SubscriberCheckOutcome returns the result of a SubscriberCheck of number in sandbox. It depends
+// on the last two digits.
+//
+// Protocol: docs/protocol.md, section 4.
 func SubscriberCheckOutcome(number string) Outcome {
 	return decide(subscriberCheckRules, number).outcome()
 }
 
-// ReachabilityOutcome returns the HTTP status of the sandbox for an address, and the fragment of the
-// problem if it is not 200. An address that ends in 99 is 400 mno_not_supported. Otherwise the last
-// digit decides: even, or a, c, e, is 200; odd, or b, d, f, is 412 not_mobile_ip. Of an IPv6 address
-// the expanded form counts. The zero Addr is 400 bad_request.
+// ReachabilityOutcome returns the HTTP status of the sandbox for an address, and the fragment of
+// the problem if it is not 200. For an address that ends in 99 it is 400 mno_not_supported.
+// Otherwise the last digit determines the status: 200 if it is even, or a, c or e; 412
+// not_mobile_ip if it is odd, or b, d or f. For IPv6, the expanded form counts. For the zero Addr
+// it is 400 bad_request.
 //
-// Protocol: specification, section 3.
+// Protocol: docs/protocol.md, section 5.
 func ReachabilityOutcome(addr netip.Addr) (status int, fragment string) {
 	addr = addr.Unmap().WithZone("")
-	// The rule looks at the digits: of an IPv6 address, those of the expanded form.
 	text := addr.StringExpanded()
 	for _, rule := range reachabilityRules {
 		for suffix := range strings.FieldsSeq(rule.suffixes) {
@@ -48,7 +57,7 @@ func ReachabilityOutcome(addr netip.Addr) (status int, fragment string) {
 	return http.StatusBadRequest, wire.BadRequest
 }
 
-// rule is a row of a sandbox table: the numbers that end in one of the suffixes, and what becomes of their checks.
+// rule is a row of a sandbox table. It applies to numbers that end in one of the suffixes.
 type rule struct {
 	suffixes           string
 	status             string
@@ -65,10 +74,13 @@ const (
 	no
 )
 
-// mnoServerError is the error_code of every ERROR in sandbox (contract, section 4).
+// mnoServerError is the error code of every ERROR in sandbox.
 const mnoServerError = "mno_server_error"
 
-// The tables of section 3. The first row whose suffix fits decides, so the two-digit rows stand first.
+// The sandbox tables. The first row with a matching suffix applies, so rows with two digits come
+// first.
+//
+// Protocol: docs/protocol.md, sections 4 and 5.
 var (
 	phoneCheckRules = []rule{
 		{suffixes: "00 55 99", status: wire.StatusError, match: no, errorCode: mnoServerError},
@@ -97,7 +109,7 @@ var (
 	}
 )
 
-// decide finds the row for a number.
+// decide returns the first rule that matches a number.
 func decide(rules []rule, number string) rule {
 	for _, rule := range rules {
 		for suffix := range strings.FieldsSeq(rule.suffixes) {
@@ -113,7 +125,7 @@ func (r rule) outcome() Outcome {
 	return Outcome{Status: idverify.CheckStatus(r.status), Match: r.match.bool(), NoSIMChange: r.noSIMChange.bool(), ErrorCode: r.errorCode}
 }
 
-// rule is the row that an operator's outcome stands for.
+// rule returns the rule with this outcome.
 func (o Outcome) rule() rule {
 	return rule{status: string(o.Status), match: triStateOf(o.Match), noSIMChange: triStateOf(o.NoSIMChange), errorCode: o.ErrorCode}
 }
@@ -128,7 +140,7 @@ func triStateOf(b *bool) triState {
 	return no
 }
 
-// value returns the state as a boolean, and false for ok if it is not applicable.
+// value returns the state as a boolean. ok is false if it is not applicable.
 func (v triState) value() (b, ok bool) { return v == yes, v != notApplicable }
 
 func (v triState) bool() *bool {

@@ -9,29 +9,36 @@ import (
 	"github.com/idverify/idverify-go/internal/wire"
 )
 
-// Account is a user as a member of a workspace, with credentials for it. Get it from [Server.SignUp] or [Server.NewWorkspace]. It ends with [Server.Reset].
+// Account is a user as a member of a workspace, with credentials. [Server.SignUp] and
+// [Server.NewWorkspace] create accounts. An account ends with [Server.Reset].
 type Account struct {
 	WorkspaceID string
 	MemberID    string
 	Role        idverify.Role
-	Credentials idverify.Credentials // for idverify.NewConsole; they may have the management scopes
-	Joined      []*Account           // the same user in each workspace that the sign-up accepted an invitation to, in the order given
+	Credentials idverify.Credentials // for idverify.NewConsole, with the management scopes
+	Joined      []*Account           // the user's accounts in the workspaces of the invitations, in their order
 
 	server *Server
 }
 
-// Project is a project with its first pair of credentials. Get it from [Server.NewProject] or [Account.NewProject]. It ends with [Server.Reset].
+// Project is a project with its first pair of credentials. [Server.NewProject] and
+// [Account.NewProject] create projects. A project ends with [Server.Reset].
 type Project struct {
 	ProjectID   string
-	Credentials idverify.Credentials // for idverify.NewClient; they may have the product scopes
+	Credentials idverify.Credentials // for idverify.NewClient, with the product scopes
 
 	server *Server
 }
 
-// SignUp makes a user with that name and a workspace of the same name that they own, which begins with a balance of 100 API. With invitations, which Console.Invitations.Create makes, the user also joins each inviter's workspace with the role that it grants.
-// It is what a person does on the service's web pages, so there is no call of the API for it. The credentials of any of the user's accounts reach all their workspaces: Console.Workspace chooses.
+// SignUp creates a user and a workspace of the same name, which the user owns. The workspace has a
+// balance of 100 API. The user also joins the workspaces of the invitations, which
+// Console.Invitations.Create returns, with the roles that they grant.
 //
-// It fails the test when the name is empty or over 255 characters, or when an invitation is unknown or was accepted before; nobody is signed up then.
+// The API has no operation for this: people sign up on the service's website. The credentials of
+// each account give access to all workspaces of the user; Console.Workspace selects one.
+//
+// If name is empty or longer than 255 characters, or if an invitation is unknown or was accepted
+// before, the test fails and nobody is signed up.
 func (s *Server) SignUp(name string, invitationIDs ...string) *Account {
 	svc := s.lock()
 	defer svc.mu.Unlock()
@@ -40,8 +47,9 @@ func (s *Server) SignUp(name string, invitationIDs ...string) *Account {
 	return account.bind(s)
 }
 
-// NewWorkspace has somebody sign up alone, and names their workspace: a test that shares its server has a workspace, a balance and roles to itself. It returns the owner's account.
-// It fails the test when the name is empty or over 255 characters.
+// NewWorkspace signs up a user without invitations and returns the owner's account of the new
+// workspace. Tests that share a server can each have a workspace, with its own balance and members.
+// If name is empty or longer than 255 characters, the test fails.
 func (s *Server) NewWorkspace(name string) *Account {
 	svc := s.lock()
 	defer svc.mu.Unlock()
@@ -50,42 +58,46 @@ func (s *Server) NewWorkspace(name string) *Account {
 	return account.bind(s)
 }
 
-// NewProject makes a project in the workspace that every server begins with, as Console.Projects.Create does: by default it is live and its checks cost balance. See [Account.NewProject].
+// NewProject creates a project in the initial workspace, as Console.Projects.Create does. Checks of
+// a live project, the default, are charged. See [Account.NewProject].
 func (s *Server) NewProject(params idverify.ProjectParams) *Project {
 	return s.projectFor(s.ConsoleCredentials().ClientID, params)
 }
 
-// NewProject makes a project in the account's workspace, as Console.Projects.Create does.
-// It fails the test where that would be refused: for a name that is taken, a URL that cannot be called, a viewer's account.
+// NewProject creates a project in the account's workspace, as Console.Projects.Create does. If the
+// service would reject the request, the test fails: for example if the name is taken, a URL is
+// invalid, or the account is a viewer's.
 func (a *Account) NewProject(params idverify.ProjectParams) *Project {
 	return a.server.projectFor(a.Credentials.ClientID, params)
 }
 
-// Console returns a console of the account, over the server's HTTP client and its clock. Options come after these and may replace them.
+// Console returns a console of the account that uses the server's HTTP client and clock. Options in
+// opts are applied after these and can override them.
 func (a *Account) Console(opts ...idverify.Option) *idverify.Console {
 	console, err := idverify.NewConsole(a.server.url, a.Credentials, a.server.withDefaults(opts)...)
 	a.server.must(err)
 	return console
 }
 
-// Console returns a console of the owner of the workspace that every server begins with, as [Account.Console] does.
+// Console returns a console of the owner of the initial workspace, as [Account.Console] does.
 func (s *Server) Console(opts ...idverify.Option) *idverify.Console {
 	return (&Account{Credentials: s.ConsoleCredentials(), server: s}).Console(opts...)
 }
 
-// Client returns a client of the project, over the server's HTTP client and its clock. Options come after these and may replace them.
+// Client returns a client of the project that uses the server's HTTP client and clock. Options in
+// opts are applied after these and can override them.
 func (p *Project) Client(opts ...idverify.Option) *idverify.Client {
 	client, err := idverify.NewClient(p.server.url, p.Credentials, p.server.withDefaults(opts)...)
 	p.server.must(err)
 	return client
 }
 
-// withDefaults puts the server's HTTP client and clock in front of the caller's options.
+// withDefaults prepends the server's HTTP client and clock to opts.
 func (s *Server) withDefaults(opts []idverify.Option) []idverify.Option {
 	return append([]idverify.Option{idverify.WithHTTPClient(s.HTTPClient()), idverify.WithClock(s.Now)}, opts...)
 }
 
-// bind makes the account, and those that it joined, use the server.
+// bind sets the server of the account, and of the accounts in Joined.
 func (a *Account) bind(s *Server) *Account {
 	a.server = s
 	for _, joined := range a.Joined {
@@ -94,7 +106,7 @@ func (a *Account) bind(s *Server) *Account {
 	return a
 }
 
-// newAccount makes credentials for m, and shows them with the rest.
+// newAccount returns an account of m with new credentials.
 func (s *service) newAccount(m *member) *Account {
 	c, secret := s.newCredential(m, nil)
 	return &Account{
@@ -105,10 +117,11 @@ func (s *service) newAccount(m *member) *Account {
 	}
 }
 
-// errEndedAccount is the use of an account from before a Reset, or whose credentials were deleted.
-var errEndedAccount = errors.New("new project: the account's credentials are gone: they were deleted, or the server was reset")
+// errEndedAccount is returned for an account whose credentials were deleted, or that is from before
+// a Reset.
+var errEndedAccount = errors.New("new project: the account's credentials no longer exist: they were deleted, or the server was reset")
 
-// projectFor makes a project for the member whose credentials have the client id.
+// projectFor creates a project for the member with the given credentials.
 func (s *Server) projectFor(clientID string, params idverify.ProjectParams) *Project {
 	svc := s.lock()
 	defer svc.mu.Unlock()
@@ -118,7 +131,7 @@ func (s *Server) projectFor(clientID string, params idverify.ProjectParams) *Pro
 	return p
 }
 
-// provisionProject is createProject without the wire.
+// provisionProject is createProject without an HTTP request.
 func (s *service) provisionProject(clientID string, params *projectParams) (*Project, error) {
 	c := s.accounts.credentials[clientID]
 	switch {
@@ -135,7 +148,7 @@ func (s *service) provisionProject(clientID string, params *projectParams) (*Pro
 	return &Project{ProjectID: p.id, Credentials: credentials}, nil
 }
 
-// provisionParams is what a client would send.
+// provisionParams returns the parameters that a client would send.
 func provisionParams(p idverify.ProjectParams) *projectParams {
 	given := func(text string) *string {
 		if text == "" {

@@ -109,7 +109,7 @@ func TestServer_ProvisioningRejects(t *testing.T) {
 		{"unknown mode", func() { srv.NewProject(idverify.ProjectParams{Name: "A", Mode: "half"}) }, "mode"},
 		{"relative URL", func() { srv.NewProject(idverify.ProjectParams{Name: "A", CallbackURL: "shop"}) }, "callback_url"},
 		{"project of a viewer", func() { viewer.NewProject(idverify.ProjectParams{Name: "A"}) }, "viewer"},
-		{"project with deleted credentials", func() { deleted.NewProject(idverify.ProjectParams{Name: "A"}) }, "credentials are gone"},
+		{"project with deleted credentials", func() { deleted.NewProject(idverify.ProjectParams{Name: "A"}) }, "no longer exist"},
 		{"workspace without a name", func() { srv.NewWorkspace("") }, "name"},
 		{"user name over the limit", func() { srv.SignUp(strings.Repeat("n", 256)) }, "name"},
 	} {

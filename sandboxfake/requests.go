@@ -19,23 +19,24 @@ import (
 type Request struct {
 	ID          string // the X-Request-Id of the response
 	Time        time.Time
-	Operation   string // such as "phone_check.create"; empty for an unknown path, or if the request was rejected before
+	Operation   string // such as "phone_check.create"; empty for an unknown path, or if the request was rejected earlier
 	Method      string
 	Path        string // with the query
 	Header      http.Header
 	Body        []byte
 	Truncated   bool   // Path, Header or Body is incomplete
 	Status      int    // of the response, also when a fault kept it from the caller
-	ClientID    string // of the credentials; empty without valid ones
+	ClientID    string // of valid credentials; otherwise empty
 	ProjectID   string
 	WorkspaceID string
-	Fault       *Fault // that was injected
+	Fault       *Fault // that was injected, or nil
 }
 
 // masked replaces a secret.
 const masked = "[masked]"
 
-// Requests returns the calls that the journal holds, the oldest first: at most 1,024, or what [WithJournalLimit] says. See [Server.DroppedRequests]. The caller may change what it gets.
+// Requests returns the requests in the journal, oldest first: at most 1,024, or the limit of
+// [WithJournalLimit]. See [Server.DroppedRequests]. The result shares no memory with the server.
 func (s *Server) Requests() []Request {
 	svc := s.lock()
 	defer svc.mu.Unlock()
@@ -52,7 +53,7 @@ func (s *Server) Requests() []Request {
 	return out
 }
 
-// DroppedRequests returns how many calls the journal has let go to keep to its limit.
+// DroppedRequests returns the number of requests that the journal has dropped because of its limit.
 func (s *Server) DroppedRequests() int {
 	svc := s.lock()
 	defer svc.mu.Unlock()
@@ -93,7 +94,7 @@ func (s *service) journalRequest(c *call, resp *response) {
 	s.requests.add(entry)
 }
 
-// requestID is the next one of a project, or of those that belong to none.
+// requestID returns the next request ID of a project, or of requests without a project.
 func (s *service) requestID(p *project) string {
 	if p == nil {
 		return s.ids.uuid("request", "", &s.ids.root)
@@ -101,7 +102,7 @@ func (s *service) requestID(p *project) string {
 	return s.ids.uuid("request", p.id, &p.counter)
 }
 
-// owner is the project, if any, and the workspace, if known, that a call belongs to.
+// owner returns the project and the workspace of a call, or nil.
 func (s *service) owner(c *call) (*project, *workspace) {
 	credential := c.credential
 	if credential == nil {
@@ -111,14 +112,15 @@ func (s *service) owner(c *call) (*project, *workspace) {
 	if credential != nil {
 		return credential.project, credential.workspace
 	}
-	// A Check URL is opened without credentials.
+	// Check URLs are opened without credentials.
 	if check := s.checks[c.ids["check_id"]]; check != nil {
 		return check.project, check.project.workspace
 	}
 	return nil, nil
 }
 
-// maskBody hides what a body holds in confidence: a token to revoke, a code, a card's number, and whatever stands in one that was refused before it was known what it is.
+// maskBody masks a body that may contain a secret: a token to revoke, a code, a card number, or the
+// body of a request that was rejected before its operation was known.
 func maskBody(op wire.Operation, body []byte) []byte {
 	secret := false
 	switch op.Name {
