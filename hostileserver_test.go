@@ -18,7 +18,8 @@ import (
 	"github.com/idverify/idverify-go/signature"
 )
 
-// hostile is a service, or an attacker in its place, that tries to exhaust its callers.
+// hostileServer acts as the service, or as an attacker in its place, and tries to exhaust its
+// callers.
 type hostileServer struct {
 	attack
 	base     string
@@ -27,13 +28,13 @@ type hostileServer struct {
 	handlers sync.WaitGroup
 }
 
-// attack is what the hostile service responds with.
+// attack contains the handlers of a hostile server.
 type attack struct {
-	token, respond, keySet http.HandlerFunc // a nil token handler issues a good token
+	token, respond, keySet http.HandlerFunc // a nil token handler issues validToken
 }
 
-// newHostileServer serves a in memory. Its client is the default one of NewClient, except that it dials
-// the fake network and speaks HTTP/1.1, because some attacks take over the connection.
+// newHostileServer serves a in memory. Its client is the default one of NewClient, except that it
+// dials the in-memory network and uses HTTP/1.1, because some attacks hijack the connection.
 func newHostileServer(t testing.TB, a attack) *hostileServer {
 	t.Helper()
 	h := &hostileServer{attack: a}
@@ -68,9 +69,9 @@ func (h *hostileServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 const validToken = `{"access_token":"token-of-a-hostile-service","token_type":"bearer","expires_in":3600}`
 
-// bodyCounter counts the bytes that are read from response bodies, after decompression. What the
-// transport itself reads is not counted: its buffers, and how much of a closed body it discards to
-// keep the connection, differ between releases of Go.
+// bodyCounter counts the bytes read from response bodies after decompression. It does not count
+// what the transport reads itself: its buffers, and how much of a closed body it discards to reuse
+// the connection, differ between Go releases.
 type bodyCounter struct {
 	next http.RoundTripper
 	read atomic.Int64
@@ -112,20 +113,20 @@ func (h *hostileServer) list(ctx context.Context, t testing.TB) error {
 	return errorOf(h.client(t).PhoneChecks.List(ctx, idverify.ListOptions{}))
 }
 
-// reach looks an address up.
+// reach looks up an address.
 func (h *hostileServer) reach(ctx context.Context, t testing.TB) error {
 	return errorOf(h.client(t).Reachability.Lookup(ctx, netip.MustParseAddr("192.0.2.1")))
 }
 
-// key looks a signing key up.
+// key looks up a signing key.
 func (h *hostileServer) key(ctx context.Context, t testing.TB) error {
 	keys := must(signature.NewJWKS(h.base+keySetPath, &signature.JWKSOptions{HTTPClient: h.http}))(t)
 	return errorOf(keys.PublicKey(ctx, "key-1"))
 }
 
-// The attacks.
+// Attacks.
 
-// endless answers with a body that never ends.
+// endless responds with a body that never ends.
 func endless(status int) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(status)
@@ -137,7 +138,7 @@ func endless(status int) http.HandlerFunc {
 	}
 }
 
-// bomb answers with a body that unpacks to a thousand times its size, and never ends either.
+// bomb responds with an endless body that expands to a thousand times its compressed size.
 func bomb(status int) http.HandlerFunc {
 	var gzipped bytes.Buffer
 	z := gzip.NewWriter(&gzipped)
@@ -154,8 +155,8 @@ func bomb(status int) http.HandlerFunc {
 	}
 }
 
-// raw takes the connection over and writes text once, and then repeats again until it is cut, with
-// a pause before each.
+// rawResponse hijacks the connection and writes text once. It then writes again repeatedly, with a
+// pause before each, until the connection is closed.
 func rawResponse(text, again string, pause time.Duration) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		conn, _, err := http.NewResponseController(w).Hijack()
@@ -168,18 +169,18 @@ func rawResponse(text, again string, pause time.Duration) http.HandlerFunc {
 				return
 			}
 			if pause > 0 {
-				time.Sleep(pause) // a bubble's time: only the tests of slow answers pause
+				time.Sleep(pause) // synctest's clock: only the tests of slow responses pause
 			}
 		}
 	}
 }
 
-// answering answers with body.
+// respondWithBody responds with body.
 func respondWithBody(body string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, body) }
 }
 
-// packed answers with body, compressed.
+// gzipped responds with the compressed body.
 func gzipped(body string) http.HandlerFunc {
 	var b bytes.Buffer
 	z := gzip.NewWriter(&b)
@@ -191,7 +192,7 @@ func gzipped(body string) http.HandlerFunc {
 	}
 }
 
-// pageOf is a page of n items, and keysOf a set of n keys.
+// pageOf returns a page of n items, and keysOf a set of n keys.
 func pageOf(n int, item string) string {
 	return `{"page":{"number":1,"total_pages":1},"_embedded":{"checks":[` + strings.Repeat(item+",", n) + item + `]}}`
 }
@@ -200,7 +201,7 @@ func keysOf(n int, key string) string {
 	return `{"keys":[` + strings.Repeat(key+",", n) + key + `]}`
 }
 
-// manyHeaders is a response of the given size in header lines of 1 KiB, followed by body.
+// manyHeaders responds with about size bytes of header lines of 1 KiB each, followed by body.
 func manyHeaders(size int, body string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		for range size / kib {

@@ -23,8 +23,8 @@ const (
 	mib = 1 << 20
 )
 
-// The limits of the code under test. Each read bound of TestHostileAnswersCostBoundedMemory is the
-// limit plus the one byte that shows that the limit was exceeded.
+// Limits of the code under test. The read bounds of TestClient_BoundsMemory are one byte larger:
+// that byte shows that the limit was exceeded.
 const (
 	maxBody         = 10 * mib // of a successful response
 	maxErrorBody    = 1 * mib  // of any other response, and of a token
@@ -33,19 +33,19 @@ const (
 	maxKeySetValues = 4_096    // JSON values in a key set
 )
 
-// The bounds on allocations. They include what the hostile server and net/http allocate, and leave
-// room for the race detector and for other releases of Go.
+// Bounds on allocations. They include the allocations of the hostile server and net/http, and a
+// margin for the race detector and other Go releases.
 const (
-	// The buffer of a body grows by doubling, or by a quarter in io.ReadAll: it allocates up to
-	// 5 bytes for each byte read. The server and TLS copy each byte a few times more.
+	// The buffer of a body grows by doubling, or by a quarter in io.ReadAll. It allocates up to 5
+	// bytes for each byte read. The server and TLS copy each byte a few times more.
 	forBody      = 16 * maxBody
 	forErrorBody = 24 * maxErrorBody
 	forKeySet    = 24 * maxKeySet
 	// A small JSON value, such as {} or 0 in a list, costs up to 2 KiB in Go values and errors.
 	forValues       = 2 * kib * maxValues
 	forKeySetValues = 8 * kib * maxKeySetValues
-	// The header limit is 1 MiB, and a header map of many small fields takes up to 25 bytes for
-	// each byte received. With the default limit of net/http, 10 MiB, these rows exceed the bound.
+	// The header limit is 1 MiB, and a header map of many small fields takes up to 25 bytes for each
+	// byte received. With the default limit of net/http, 10 MiB, these tests exceed the bound.
 	forHeaders = 48 * mib
 	// A big.Int of the modulus, in several copies.
 	forHugeKey = 64 * mib
@@ -53,14 +53,14 @@ const (
 	forRejected = 4 * mib
 )
 
-// TestHostileAnswersCostBoundedMemory is not parallel: it measures the allocations of the process.
-func TestHostileAnswersCostBoundedMemory(t *testing.T) {
+// Not parallel: the test measures the allocations of the process.
+func TestClient_BoundsMemory(t *testing.T) {
 	hugeKey := `{"keys":[{"kty":"RSA","kid":"key-1","e":"AQAB","n":"` + strings.Repeat("A", mib-100) + `"}]}`
 	for _, tt := range []struct {
 		name            string
 		attack          attack
 		do              func(*hostileServer, context.Context, testing.TB) error
-		read, allocated int64 // bytes, at most
+		read, allocated int64 // maximum, in bytes
 	}{
 		{"endless body", attack{respond: endless(200)}, (*hostileServer).get, maxBody + 1, forBody},
 		{"endless error body", attack{respond: endless(500)}, (*hostileServer).get, maxErrorBody + 1, forErrorBody},
@@ -79,9 +79,9 @@ func TestHostileAnswersCostBoundedMemory(t *testing.T) {
 		{"page of three million items", attack{respond: respondWithBody(pageOf(3*mib, "{}"))}, (*hostileServer).list, maxBody + 1, forBody},
 		{"compressed page of three million items", attack{respond: gzipped(pageOf(3*mib, "{}"))}, (*hostileServer).list, maxBody + 1, forBody},
 		{"three million products", attack{respond: respondWithBody(`{"products":[` + strings.Repeat("{},", 3*mib) + `{}]}`)}, (*hostileServer).reach, maxBody + 1, forBody},
-		{"page of as many items as allowed", attack{respond: respondWithBody(pageOf(maxValues/2-10, "{}"))}, (*hostileServer).list, maxBody + 1, forValues},
-		{"page of as many numbers as allowed", attack{respond: respondWithBody(pageOf(maxValues-10, "0"))}, (*hostileServer).list, maxBody + 1, forValues},
-		{"page of one number too many", attack{respond: respondWithBody(pageOf(maxValues, "0"))}, (*hostileServer).list, maxBody + 1, forRejected},
+		{"page of the permitted number of items", attack{respond: respondWithBody(pageOf(maxValues/2-10, "{}"))}, (*hostileServer).list, maxBody + 1, forValues},
+		{"page of the permitted number of numbers", attack{respond: respondWithBody(pageOf(maxValues-10, "0"))}, (*hostileServer).list, maxBody + 1, forValues},
+		{"page with one number too many", attack{respond: respondWithBody(pageOf(maxValues, "0"))}, (*hostileServer).list, maxBody + 1, forRejected},
 
 		{"endless key set", attack{keySet: endless(200)}, (*hostileServer).key, maxKeySet + 1, forKeySet},
 		{"endless key set error", attack{keySet: endless(500)}, (*hostileServer).key, 0, forRejected},
@@ -90,8 +90,8 @@ func TestHostileAnswersCostBoundedMemory(t *testing.T) {
 		{"deep key set", attack{keySet: respondWithBody(`{"keys":` + strings.Repeat("[", mib-10))}, (*hostileServer).key, maxKeySet + 1, forKeySet},
 		{"half a million numbers as keys", attack{keySet: respondWithBody(keysOf(mib/2-kib, "0"))}, (*hostileServer).key, maxKeySet + 1, forKeySet},
 		{"18,000 malformed keys", attack{keySet: respondWithBody(keysOf(18_000, `{"kty":"RSA"}`))}, (*hostileServer).key, maxKeySet + 1, forKeySet},
-		{"as many malformed keys as allowed", attack{keySet: respondWithBody(keysOf(maxKeySetValues/2-10, `{"kty":"RSA"}`))}, (*hostileServer).key, maxKeySet + 1, forKeySetValues},
-		{"as many numbers as keys as allowed", attack{keySet: respondWithBody(keysOf(maxKeySetValues-10, "0"))}, (*hostileServer).key, maxKeySet + 1, forKeySetValues},
+		{"permitted number of malformed keys", attack{keySet: respondWithBody(keysOf(maxKeySetValues/2-10, `{"kty":"RSA"}`))}, (*hostileServer).key, maxKeySet + 1, forKeySetValues},
+		{"permitted number of numbers as keys", attack{keySet: respondWithBody(keysOf(maxKeySetValues-10, "0"))}, (*hostileServer).key, maxKeySet + 1, forKeySetValues},
 		{"one number too many as keys", attack{keySet: respondWithBody(keysOf(maxKeySetValues, "0"))}, (*hostileServer).key, maxKeySet + 1, forRejected},
 		{"key of six million bits", attack{keySet: respondWithBody(hugeKey)}, (*hostileServer).key, maxKeySet + 1, forHugeKey},
 	} {
@@ -103,17 +103,17 @@ func TestHostileAnswersCostBoundedMemory(t *testing.T) {
 
 			allocated = allocatedBytes() - allocated
 			if err == nil {
-				t.Error("no error")
+				t.Error("error = nil, want an error")
 			}
 			if n := len(fmt.Sprint(err)); n > 2*kib {
-				t.Errorf("the error has %d bytes, want 2 KiB at most: it ends up in logs", n)
+				t.Errorf("length of the error = %d bytes, want at most 2 KiB: logs contain it", n)
 			}
-			// The good token that precedes most attacks is read, too.
+			// The token response, which precedes most attacks, is read too.
 			if read := h.bodies.read.Load(); read > tt.read+int64(len(validToken)) {
-				t.Errorf("%d bytes of bodies were read, want %d at most", read, tt.read)
+				t.Errorf("%d bytes of bodies read, want at most %d", read, tt.read)
 			}
 			if allocated > tt.allocated {
-				t.Errorf("%d bytes were allocated, want %d at most", allocated, tt.allocated)
+				t.Errorf("%d bytes allocated, want at most %d", allocated, tt.allocated)
 			}
 			t.Logf("%d KiB read, %d KiB allocated: %v", h.bodies.read.Load()/kib, allocated/kib, err)
 		})
@@ -137,7 +137,7 @@ func TestClient_BoundsResponseHeaders(t *testing.T) {
 			err := h.get(t.Context(), t)
 
 			if ok := err == nil; ok != tt.ok {
-				t.Errorf("a response with %d KiB of headers: error %v, want success: %v", tt.size/kib, err, tt.ok)
+				t.Errorf("response with %d KiB of headers: error = %v, want success: %v", tt.size/kib, err, tt.ok)
 			}
 		})
 	}
@@ -149,8 +149,9 @@ func allocatedBytes() int64 {
 	return int64(m.TotalAlloc)
 }
 
-// TestSlowAnswersTakeTheCallersTimeAtMost drips answers at a byte a second. Without a deadline the caller's http.Client ends them, and for tokens and keys bounds of our own.
-func TestSlowAnswersTakeTheCallersTimeAtMost(t *testing.T) {
+// The server sends one byte per second. Without a deadline, the http.Client's timeout ends the
+// request, and token and key requests have limits of their own.
+func TestClient_SlowResponses(t *testing.T) {
 	t.Parallel()
 	const body = "HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n{"
 	silence := func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
@@ -158,17 +159,17 @@ func TestSlowAnswersTakeTheCallersTimeAtMost(t *testing.T) {
 		name    string
 		attack  attack
 		do      func(*hostileServer, context.Context, testing.TB) error
-		unasked time.Duration // how long it takes at most when the caller sets no deadline
+		unasked time.Duration // maximum duration without a deadline of the caller
 	}{
 		{"silence", attack{respond: silence}, (*hostileServer).get, 30 * time.Second},
-		{"a dripping header", attack{respond: rawResponse("HTTP/1.1 200 OK\r\nX-A: ", "a", time.Second)}, (*hostileServer).get, 30 * time.Second},
-		{"dripping early hints", attack{respond: rawResponse("", "HTTP/1.1 103 Early Hints\r\n\r\n", time.Second)}, (*hostileServer).get, 30 * time.Second},
-		{"a dripping body", attack{respond: rawResponse(body, " ", time.Second)}, (*hostileServer).get, 30 * time.Second},
-		{"a dripping refusal", attack{respond: rawResponse(strings.Replace(body, "200", "500", 1), " ", time.Second)}, (*hostileServer).get, 30 * time.Second},
-		{"a silent token", attack{token: silence}, (*hostileServer).get, 30 * time.Second},
-		{"a dripping token", attack{token: rawResponse(body, " ", time.Second)}, (*hostileServer).get, 30 * time.Second},
-		{"a silent key set", attack{keySet: silence}, (*hostileServer).key, 3 * time.Second},
-		{"a dripping key set", attack{keySet: rawResponse(body, " ", time.Second)}, (*hostileServer).key, 3 * time.Second},
+		{"slow header", attack{respond: rawResponse("HTTP/1.1 200 OK\r\nX-A: ", "a", time.Second)}, (*hostileServer).get, 30 * time.Second},
+		{"slow early hints", attack{respond: rawResponse("", "HTTP/1.1 103 Early Hints\r\n\r\n", time.Second)}, (*hostileServer).get, 30 * time.Second},
+		{"slow body", attack{respond: rawResponse(body, " ", time.Second)}, (*hostileServer).get, 30 * time.Second},
+		{"slow error body", attack{respond: rawResponse(strings.Replace(body, "200", "500", 1), " ", time.Second)}, (*hostileServer).get, 30 * time.Second},
+		{"silent token endpoint", attack{token: silence}, (*hostileServer).get, 30 * time.Second},
+		{"slow token", attack{token: rawResponse(body, " ", time.Second)}, (*hostileServer).get, 30 * time.Second},
+		{"silent key set", attack{keySet: silence}, (*hostileServer).key, 3 * time.Second},
+		{"slow key set", attack{keySet: rawResponse(body, " ", time.Second)}, (*hostileServer).key, 3 * time.Second},
 	} {
 		for _, deadline := range []time.Duration{2 * time.Second, 0} {
 			t.Run(fmt.Sprint(tt.name, ", deadline ", deadline), func(t *testing.T) {
@@ -186,11 +187,11 @@ func TestSlowAnswersTakeTheCallersTimeAtMost(t *testing.T) {
 					err := tt.do(h, ctx, t)
 
 					if took := time.Since(start); took > want {
-						t.Errorf("it took %v, want %v at most", took, want)
+						t.Errorf("took %v, want at most %v", took, want)
 					}
-					// Of a refusal the status is there, which is worth more than the news that its reasons are late.
+					// The status of an error response is more useful than the fact that its body is late.
 					if _, refused := errors.AsType[*idverify.Error](err); err == nil || deadline > 0 && !refused && !errors.Is(err, context.DeadlineExceeded) {
-						t.Errorf("error %v, want context.DeadlineExceeded", err)
+						t.Errorf("error = %v, want context.DeadlineExceeded", err)
 					}
 				})
 			})
@@ -198,8 +199,8 @@ func TestSlowAnswersTakeTheCallersTimeAtMost(t *testing.T) {
 	}
 }
 
-// TestNothingFollowsARedirect: credentials and tokens stay with the path that was asked for, wherever an answer points.
-func TestNothingFollowsARedirect(t *testing.T) {
+// Credentials and tokens must be sent to the requested path only.
+func TestClient_FollowsNoRedirect(t *testing.T) {
 	t.Parallel()
 	for _, status := range []int{301, 302, 303, 307, 308} {
 		for _, location := range []string{"https://elsewhere.sandbox.test/", "http://hostile.sandbox.test/", "/again", "//elsewhere.sandbox.test", "javascript:alert(1)", "", "\x00"} {
@@ -226,22 +227,23 @@ func TestNothingFollowsARedirect(t *testing.T) {
 				_, keyErr := keys.PublicKey(t.Context(), "key-1")
 
 				if getErr == nil || createErr == nil || tokenErr == nil || !errors.Is(keyErr, signature.ErrKeySource) {
-					t.Errorf("get: %v; create: %v; token: %v; key: %v; want errors", getErr, createErr, tokenErr, keyErr)
+					t.Errorf("errors: get = %v, create = %v, token = %v, key = %v, want all", getErr, createErr, tokenErr, keyErr)
 				}
 				most := int32(0)
 				if location == "/again" {
-					most = 5 // a key set may move on its own host, and no credentials go with it
+					most = 5 // a key set may redirect on its own host; it receives no credentials
 				}
 				if n := elsewhere.Load(); n > most {
-					t.Errorf("%d requests went where the redirect points, want %d at most", n, most)
+					t.Errorf("%d requests to the redirect's target, want at most %d", n, most)
 				}
 			})
 		}
 	}
 }
 
-// TestHostileRedirectsOfADeviceCostBoundedMemory is not parallel, like the test of answers. Whoever knows the redirect URL can open it with a query of their own; net/http lets a megabyte of it through.
-func TestHostileRedirectsOfADeviceCostBoundedMemory(t *testing.T) {
+// Not parallel: the test measures the allocations of the process. Anyone who knows the redirect URL
+// can open it with their own query, and net/http accepts a query of 1 MiB.
+func TestVerifier_BoundsMemoryOfRedirect(t *testing.T) {
 	const authorization = "U2lnbmF0dXJlIGtleUlkPSJhIg"
 	verifier := must(signature.NewVerifier(signature.StaticKeys{}, []string{"shop.example.com"}, nil))(t)
 	for _, tt := range []struct{ name, query string }{
@@ -260,10 +262,10 @@ func TestHostileRedirectsOfADeviceCostBoundedMemory(t *testing.T) {
 			_, err := verifier.VerifyRedirect(r)
 
 			if !errors.Is(err, signature.ErrMalformed) {
-				t.Errorf("error %v, want ErrMalformed", err)
+				t.Errorf("error = %v, want ErrMalformed", err)
 			}
 			if allocated = allocatedBytes() - allocated; allocated > 8*mib {
-				t.Errorf("%d bytes were allocated for a query of 1 MiB, want 8 MiB at most", allocated)
+				t.Errorf("%d bytes allocated for a query of 1 MiB, want at most 8 MiB", allocated)
 			}
 		})
 	}
