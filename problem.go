@@ -14,6 +14,81 @@ import (
 	"github.com/idverify/idverify-go/internal/wire"
 )
 
+// problems lists the known problems. The first row with its status applies to a problem with an
+// unknown fragment.
+//
+// Protocol: docs/protocol.md, section 8.
+var problems = []struct {
+	status   int
+	fragment string
+	is       error
+	hint     string // what to do; may be empty
+}{
+	{400, wire.BadRequest, ErrBadRequest, ""},
+	{400, wire.PhoneFormatInvalid, ErrPhoneFormat, "use 7 to 15 digits in international format"},
+	{400, wire.MNONotSupported, ErrNetworkNotSupported, "use another verification method"},
+	{401, wire.Unauthorized, ErrUnauthorized, "a new token was rejected too: check that the credentials belong to this service"},
+	{402, wire.InsufficientBalance, ErrInsufficientBalance, "top up, or use a sandbox project"},
+	{403, wire.Forbidden, ErrForbidden, "the scope of the credentials or the role of the member does not allow it"},
+	{404, wire.NotFound, ErrNotFound, ""},
+	{404, wire.CheckNotFound, ErrNotFound, "a check that ended as EXPIRED or ERROR cannot be read: use its callback"},
+	{404, wire.TraceNotFound, ErrNotFound, ""},
+	{404, wire.WorkspaceNotFound, ErrNotFound, ""},
+	{405, wire.MethodNotAllowed, ErrBadRequest, ""},
+	{409, wire.ProjectNameTaken, ErrConflict, ""},
+	{409, wire.CredentialsLimitReached, ErrConflict, "a project has at most two pairs of credentials: delete one"},
+	{409, wire.CompanyDetailsRequired, ErrConflict, "call Billing.UpdateAccount first"},
+	{409, wire.PaymentDetailsRequired, ErrConflict, "call Billing.AddPaymentMethod first"},
+	{409, wire.CurrencyFixed, ErrConflict, "the first top-up sets the currency permanently"},
+	{409, wire.CurrencyNotSupported, ErrConflict, ""},
+	{409, wire.IPMSISDNMismatch, ErrIPMismatch, ""},
+	{410, wire.TraceGone, ErrNotFound, "traces are kept for seven days"},
+	{412, wire.NotMobileIP, ErrNotMobileIP, "the device must use its mobile data connection"},
+	{413, wire.PayloadTooLarge, ErrBadRequest, ""},
+	{415, wire.UnsupportedMediaType, ErrBadRequest, ""},
+	{429, wire.TooManyRequests, ErrRateLimited, ""},
+	{501, wire.MNORedirectUnsupported, ErrNetworkNotSupported, "use another verification method"},
+}
+
+func (e *Error) sentinel() error {
+	for _, p := range problems {
+		if p.fragment == e.Fragment() {
+			return p.is
+		}
+	}
+	for _, p := range problems {
+		if p.status == e.Status {
+			return p.is
+		}
+	}
+	return nil
+}
+
+func (e *Error) hint() string {
+	switch {
+	case e.RetryAfter > 0 && isTransient(e.Status):
+		return retryAfterText(e.RetryAfter)
+	case e.Status >= 300 && e.Status <= 399:
+		return redirectHint
+	case e.Fragment() == "" && (e.Status == http.StatusNotFound || e.Status == http.StatusMethodNotAllowed):
+		return "check the base URL"
+	}
+	for _, p := range problems {
+		if p.fragment == e.Fragment() {
+			return p.hint
+		}
+	}
+	return ""
+}
+
+// retryAfterText returns the advice to wait. It does not print waits of more than a day.
+func retryAfterText(wait time.Duration) string {
+	if wait > 24*time.Hour {
+		return "retry later: the service asks for more than a day"
+	}
+	return "retry after " + wait.Round(time.Second).String()
+}
+
 // problem returns the error for a response that is not 2xx. The body is a problem document, or
 // anything else, for example the error page of a proxy.
 func (c *call) problem(resp *http.Response, body []byte) *Error {
@@ -192,3 +267,5 @@ func requestID(h http.Header, secrets ...string) string {
 	}
 	return sanitize(id)
 }
+
+const redirectHint = "redirects are not followed: check the base URL"
