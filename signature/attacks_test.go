@@ -298,7 +298,7 @@ func emptyParameter(name string) func(*wire) {
 	}
 }
 
-// duplicateParameter appends a copy of a parameter to the query, under another spelling of its name.
+// duplicateParameter appends a copy of a parameter to the query. again is the name of the copy.
 func duplicateParameter(name, again string) func(*wire) {
 	return func(w *wire) {
 		_, tail, _ := strings.Cut(w.target, "&"+name+"=")

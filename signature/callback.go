@@ -56,7 +56,7 @@ func (v *Verifier) callback(r *http.Request) (*Message, error) {
 		if len(body) == 0 && r.ContentLength < 0 {
 			return nil, asWarning(newError(ErrBody, "body is empty, but another one was signed: "+bodyConsumed))
 		}
-		return nil, newError(ErrDigest, "digest does not match the body (was it changed in transit, or rewritten by middleware in front of the verifier?)")
+		return nil, newError(ErrDigest, "digest does not match the body (does middleware change it?)")
 	}
 	if err := v.accept(r.Context(), &m, date); err != nil {
 		return nil, err

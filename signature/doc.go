@@ -6,7 +6,8 @@
 // A [Verifier] needs the service's keys and the host names of your callback and redirect URLs:
 //
 //	keys, err := signature.NewJWKS(client.JWKSURL(), nil)
-//	verifier, err := signature.NewVerifier(keys, []string{"api.example.com"}, &signature.VerifierOptions{
+//	hosts := []string{"api.example.com"}
+//	verifier, err := signature.NewVerifier(keys, hosts, &signature.VerifierOptions{
 //		Replay: signature.NewMemoryReplayStore(0),
 //	})
 //	mux.Handle("POST /callbacks", verifier.CallbackHandler(handler))
@@ -35,8 +36,8 @@
 // service retries. [Error.Retryable] distinguishes the two. The service does not retry after a 4XX
 // response, and a check that ended as EXPIRED or ERROR is reported only by its callback.
 //
-// The handlers respond accordingly. The response body does not depend on the reason, so it
-// discloses nothing to an attacker.
+// The handlers respond accordingly. All invalid messages get the same response, which does not
+// disclose the reason.
 //
 // # Alerts
 //

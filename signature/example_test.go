@@ -102,7 +102,7 @@ func ExampleVerifier_VerifyCallback() {
 	// Output:
 	// phone_check
 	// 204
-	// signature: callback rejected: digest does not match the body (was it changed in transit, or rewritten by middleware in front of the verifier?)
+	// signature: callback rejected: digest does not match the body (does middleware change it?)
 	// 400
 }
 

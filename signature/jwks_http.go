@@ -76,8 +76,8 @@ func defaultTransport() http.RoundTripper {
 	return t
 }
 
-// sameHostOnly returns a redirect policy that permits at most maxRedirects redirects, all to https on
-// the same host, and then applies next.
+// sameHostOnly returns a redirect policy that permits at most maxRedirects redirects, all to https
+// on the same host, and then applies next.
 func sameHostOnly(next func(*http.Request, []*http.Request) error) func(*http.Request, []*http.Request) error {
 	return func(r *http.Request, via []*http.Request) error {
 		switch {

@@ -108,8 +108,8 @@ func parseKeySet(body []byte) (map[string]*rsa.PublicKey, ignoredKeys, error) {
 	return keys, ignored, nil
 }
 
-// exposedKeys returns the kids and the moduli that appear with private parts. The values of ids
-// report whether such a key is an RSA key; moduli are big-endian. Anyone can sign with an exposed
+// exposedKeys returns the kids and the moduli that appear with private parts. It maps each kid to
+// whether it belongs to such an RSA key; moduli are big-endian. Anyone can sign with an exposed
 // key, so public keys with the same kid or modulus must not be used either. exposedKeys parses the
 // JSON itself, because jwx drops keys that it cannot parse and accepts input after the end.
 func exposedKeys(body []byte) (ids, moduli map[string]bool, err error) {
