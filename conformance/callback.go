@@ -78,10 +78,10 @@ func (r *run) callbackHeaders(ctx context.Context) error {
 		return errors.New("Content-Type is not application/json")
 	}
 	if _, err := http.ParseTime(m.header.Get("Date")); err != nil {
-		return errors.New("Date is missing or invalid")
+		return errors.New("header Date is missing or invalid")
 	}
 	if m.header.Get("Digest") == "" {
-		return errors.New("Digest is missing")
+		return errors.New("header Digest is missing")
 	}
 	if m.header.Get("Content-Length") != strconv.Itoa(len(m.body)) {
 		return errors.New("Content-Length is missing or is not the length of the body")

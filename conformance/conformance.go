@@ -124,9 +124,9 @@ func (c *Config) check() error {
 	case err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil || strings.Trim(u.Path, "/") != "" || u.RawQuery != "":
 		return errors.New("BaseURL must be https://host[:port]")
 	case c.Project.ClientID == "" || c.Project.ClientSecret.Reveal() == "":
-		return errors.New("Project requires a client ID and a client secret")
+		return errors.New("missing client ID or client secret in Project")
 	case c.Patience < 0:
-		return errors.New("Patience must not be negative")
+		return errors.New("negative Patience")
 	}
 	return nil
 }

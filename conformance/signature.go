@@ -105,11 +105,11 @@ func (r *run) verifyCallback(ctx context.Context, target string, m *message) err
 func validateDigest(header string, body []byte) error {
 	value, ok := strings.CutPrefix(header, "SHA-256=")
 	if !ok {
-		return errors.New("Digest is missing or does not have the form SHA-256=…")
+		return errors.New("header Digest is missing or does not have the form SHA-256=…")
 	}
 	sum := sha256.Sum256(body)
 	if !strings.EqualFold(value, hex.EncodeToString(sum[:])) && value != base64.StdEncoding.EncodeToString(sum[:]) {
-		return errors.New("Digest does not match the body")
+		return errors.New("header Digest does not match the body")
 	}
 	return nil
 }

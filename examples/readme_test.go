@@ -237,7 +237,7 @@ func TestDocs_SnippetsCompiled(t *testing.T) {
 	}
 }
 
-var outcomeRow = regexp.MustCompile("(?m)^\\| ([0-9, ]+) \\| (.+) \\| (.+) \\| (.+) \\|$")
+var outcomeRow = regexp.MustCompile(`(?m)^\| ([0-9, ]+) \| (.+) \| (.+) \| (.+) \|$`)
 
 func TestReadme_SandboxOutcomes(t *testing.T) {
 	t.Parallel()
