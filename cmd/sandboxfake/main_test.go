@@ -111,7 +111,7 @@ func TestProgram_ExitCode(t *testing.T) {
 		{"price of an unknown product", []string{"-price", "phone=1", "-fixed-keys"}, 1, "no product"},
 		{"negative rate limit", []string{"-rate-limit", "-1", "-fixed-keys"}, 1, "rate limit"},
 		{"empty journal", []string{"-journal-limit", "0", "-fixed-keys"}, 1, "journal"},
-		{"invalid callback header", []string{"-callback-header", "a b", "-fixed-keys"}, 1, "callback header"},
+		{"invalid callback header", []string{"-callback-header", "a b", "-fixed-keys"}, 1, "CallbackHeader"},
 		{"short control token", []string{"-control-token", "short", "-fixed-keys"}, 1, "control token"},
 		{"malformed caller IP", []string{"-caller-ip", "192.0.2"}, 2, "caller-ip"},
 		{"caller IP with a zone", []string{"-caller-ip", "fe80::2%eth0", "-fixed-keys"}, 1, "without a zone"},
