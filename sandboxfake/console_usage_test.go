@@ -34,8 +34,8 @@ func (r response) usageRows(names map[string]string) []string {
 	return rows
 }
 
-// newUsageWorkspace returns a workspace with checks in three hours of two days and two checks in the
-// next month, the last one after the first top-up.
+// newUsageWorkspace returns a workspace with checks in three hours of two days and two checks in
+// the next month, the last one after the first top-up.
 func newUsageWorkspace(t *testing.T) (owner *api, names map[string]string) {
 	t.Helper()
 	srv := sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithFrozenClock(time.Date(2026, 1, 30, 22, 59, 59, 0, time.UTC)))

@@ -70,9 +70,9 @@ func writeHeader(w io.Writer, header http.Header) {
 	}
 }
 
-// runScenario uses a project in a fixed sequence of requests: all products, both versions, an expired
-// check, callback retries and a key rotation. It returns all responses and deliveries, and the IDs,
-// codes and tokens in them.
+// runScenario uses a project in a fixed sequence of requests: all products, both versions, an
+// expired check, callback retries and a key rotation. It returns all responses and deliveries, and
+// the IDs, codes and tokens in them.
 func runScenario(t *testing.T, srv *sandboxfake.Server) (whole, ids string) {
 	t.Helper()
 	record := &recorder{next: srv.HTTPClient().Transport}

@@ -11,8 +11,8 @@ import (
 	"github.com/idverify/idverify-go/sandboxfake"
 )
 
-// testExpiredCheckCallback is a complete test in a bubble: client, callbacks, expiry and redelivery.
-// Its three minutes pass immediately. In your test file, its name starts with Test.
+// testExpiredCheckCallback is a complete test in a bubble: client, callbacks, expiry and
+// redelivery. Its three minutes pass immediately. In your test file, its name starts with Test.
 func testExpiredCheckCallback(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := sandboxfake.New(t, sandboxfake.WithInMemory())

@@ -21,8 +21,8 @@ func (r response) listed() []string {
 	return ids
 }
 
-// createSixChecks creates the checks a to f: three in the first second, two in the next and one in the
-// third. All except the last are finished.
+// createSixChecks creates the checks a to f: three in the first second, two in the next and one in
+// the third. All except the last are finished.
 func createSixChecks(t *testing.T) *api {
 	t.Helper()
 	srv := sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithFrozenClock(frozenAt))

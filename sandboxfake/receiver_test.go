@@ -43,8 +43,8 @@ func (b *recordingReceiver) last(t testing.TB) map[string]any {
 	return b.all[len(b.all)-1]
 }
 
-// completeCheck creates a PhoneCheck with the callback URL target and opens its Check URL, which queues
-// the callback.
+// completeCheck creates a PhoneCheck with the callback URL target and opens its Check URL, which
+// queues the callback.
 func (a *api) completeCheck(target string) (id string) {
 	a.t.Helper()
 	id = a.create(phoneChecks, `{"phone_number":"447700900012","callback_url":"`+target+`"}`)

@@ -14,8 +14,8 @@ import (
 	"github.com/idverify/idverify-go/signature"
 )
 
-// datedReceiver is a receiver that rejects replays and records the date and the arrival time of each
-// message that it accepts.
+// datedReceiver is a receiver that rejects replays and records the date and the arrival time of
+// each message that it accepts.
 type datedReceiver struct {
 	verifier *signature.Verifier
 	status   int // of its responses to callbacks
@@ -45,8 +45,8 @@ func (d *datedReceiver) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// newDatedReceiver returns a receiver at app.sandbox.test that checks dates against the clock now, and its
-// URL.
+// newDatedReceiver returns a receiver at app.sandbox.test that checks dates against the clock now,
+// and its URL.
 func newDatedReceiver(t *testing.T, srv *sandboxfake.Server, now func() time.Time) (*datedReceiver, string) {
 	t.Helper()
 	keys, err := signature.NewJWKS(srv.URL()+"/.well-known/jwks.json", &signature.JWKSOptions{HTTPClient: srv.HTTPClient()})
