@@ -5,10 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -291,136 +289,6 @@ func TestServer_ControlRejectsInvalidCalls(t *testing.T) {
 	if got := a.control(http.MethodGet, "faults", ""); len(got.json["injections"].([]any)) != 0 {
 		t.Errorf("a rejected fault was injected: %s", got.body)
 	}
-}
-
-func TestWithFreshKeys_UniquePerServer(t *testing.T) {
-	t.Parallel()
-	first := newControlAPI(t, sandboxfake.WithFreshKeys())
-	second := newControlAPI(t, sandboxfake.WithFreshKeys())
-	verified := make(chan error, 1)
-	target := first.srv.Handle("app.sandbox.test", http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		_, err := first.srv.Verifier("app.sandbox.test").VerifyCallback(r)
-		verified <- err
-	}))
-	first.completeCheck(target)
-
-	if err := <-verified; err != nil {
-		t.Errorf("callback signed with a fresh key: %v", err)
-	}
-	keyOf := func(a *api) map[string]any {
-		return a.get("/.well-known/jwks.json").json["keys"].([]any)[0].(map[string]any)
-	}
-	before := keyOf(first)
-	if other := keyOf(second); before["n"] == other["n"] || before["kid"] == other["kid"] {
-		t.Error("two servers of one seed share a fresh key or its ID, want different ones")
-	}
-	first.srv.RotateKeys()
-	first.srv.Reset()
-	if diff := cmp.Diff(before, keyOf(first)); diff != "" {
-		t.Errorf("key after Reset differs from the first one (-want +got):\n%s", diff)
-	}
-}
-
-func TestWithFreshKeys_RotateDuringReset(t *testing.T) {
-	t.Parallel()
-	srv := sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithFreshKeys())
-	done := make(chan struct{})
-
-	go func() {
-		defer close(done)
-		for range 2 {
-			srv.RotateKeys()
-		}
-	}()
-	for range 20 {
-		srv.Reset()
-	}
-	<-done
-
-	if got := (&api{t: t, srv: srv}).get("/.well-known/jwks.json"); got.status != http.StatusOK || len(got.json["keys"].([]any)) == 0 {
-		t.Errorf("key set = %d %s, want 200 with keys", got.status, got.body)
-	}
-}
-
-func TestServer_URL(t *testing.T) {
-	t.Parallel()
-	name, err := os.Hostname()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, row := range []struct{ addr, host string }{
-		{"127.0.0.1:0", "127.0.0.1"},
-		{"localhost:0", "localhost"},
-		{"0.0.0.0:0", "127.0.0.1"},
-		{":0", "127.0.0.1"},
-		{"[::]:0", "::1"},
-		{"127.0.0.2:0", "127.0.0.2"},
-		{name + ":0", name},
-	} {
-		t.Run(row.addr, func(t *testing.T) {
-			t.Parallel()
-			listener, err := net.Listen("tcp", row.addr)
-			if err != nil {
-				t.Skip("this machine does not have the address")
-			}
-			listener.Close()
-			srv := sandboxfake.New(t, sandboxfake.WithAddr(row.addr), sandboxfake.WithFreshKeys())
-
-			got := newAPI(t, srv).get(phoneChecks)
-
-			host, _, err := net.SplitHostPort(strings.TrimPrefix(srv.URL(), "https://"))
-			if err != nil || host != row.host || got.status != http.StatusOK {
-				t.Errorf("URL = %s with status %d, want host %s with 200", srv.URL(), got.status, row.host)
-			}
-		})
-	}
-}
-
-func TestWithRequestLog_Lines(t *testing.T) {
-	t.Parallel()
-	lines := make(chan string, 16)
-	srv := sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithRequestLog(writerFunc(func(p []byte) { lines <- string(p) })))
-	a := newAPI(t, srv)
-	target := srv.Handle("app.sandbox.test", new(recordingReceiver))
-	id := a.completeCheck(target + "/callbacks?token=secret")
-	if err := srv.Idle(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	srv.Inject(sandboxfake.Match{}, sandboxfake.Fault{Status: http.StatusServiceUnavailable})
-	a.get(phoneChecks)
-	close(lines)
-
-	var all strings.Builder
-	for line := range lines {
-		if strings.Count(line, "\n") != 1 {
-			t.Errorf("one write contains %q, want one line", line)
-		}
-		all.WriteString(line)
-	}
-	log := all.String()
-
-	for _, want := range []string{
-		" POST   /oauth2/v1/token token.create 200 ",
-		" POST   /phone_check/v0.1/checks phone_check.create 201 ",
-		" GET    /phone_check/v0.1/checks/" + id + "/redirect phone_check.open 200 ",
-		" →      callback " + id + " phone_check COMPLETED, try 1 204 acknowledged ",
-		" GET    /phone_check/v0.1/checks phone_check.list 503 by an injected fault ",
-	} {
-		if !strings.Contains(log, want) {
-			t.Errorf("log does not contain %q:\n%s", want, log)
-		}
-	}
-	if strings.Contains(log, "secret") || strings.Contains(log, "447700900012") {
-		t.Errorf("log contains the receiver's secret or a phone number:\n%s", log)
-	}
-}
-
-// writerFunc implements io.Writer.
-type writerFunc func([]byte)
-
-func (f writerFunc) Write(p []byte) (int, error) {
-	f(p)
-	return len(p), nil
 }
 
 func TestServer_ControlIdleCanceled(t *testing.T) {
