@@ -21,7 +21,8 @@ import (
 	idverify "github.com/idverify/idverify-go"
 )
 
-// What an operation returns after a first attempt that failed, when the second one gets a response.
+// Tests the result of an operation whose first attempt failed and whose second attempt got a
+// response.
 func TestClient_OutcomeOfSecondAttempt(t *testing.T) {
 	t.Parallel()
 	get := func(ctx context.Context, c *idverify.Console) error { return errorOf(c.Projects.Get(ctx, "p")) }
@@ -30,7 +31,7 @@ func TestClient_OutcomeOfSecondAttempt(t *testing.T) {
 		return errorOf(c.Billing.UpdateAccount(ctx, idverify.BillingAccount{CompanyName: "n"}))
 	}
 	notFound := respondWithProblem(404, "not_found", "no such project")
-	unsent := http.HandlerFunc(nil) // the connection cannot be made
+	unsent := http.HandlerFunc(nil) // a failed connection
 	for _, tt := range []struct {
 		name   string
 		do     func(context.Context, *idverify.Console) error
@@ -38,7 +39,7 @@ func TestClient_OutcomeOfSecondAttempt(t *testing.T) {
 		second http.HandlerFunc
 		want   error
 	}{
-		// Only 404 after an attempt that may have deleted the project means that it is deleted.
+		// A 404 means success only after an attempt that may have deleted the project.
 		{"DELETE, 404", remove, notFound, notFound, idverify.ErrNotFound},
 		{"DELETE, 500 then 404", remove, respondWith(500, ""), notFound, nil},
 		{"DELETE, 503 then 404", remove, respondWith(503, ""), notFound, nil},
@@ -69,7 +70,7 @@ func TestClient_OutcomeOfSecondAttempt(t *testing.T) {
 			transport.DisableKeepAlives = true
 			var dials atomic.Int32
 			transport.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
-				if n := int(dials.Add(1)); n > 1 && n <= 1+failDials { // the first is for the token
+				if n := int(dials.Add(1)); n > 1 && n <= 1+failDials { // the first connection is for the token
 					return nil, errors.New("no route")
 				}
 				return new(net.Dialer).DialContext(ctx, network, addr)
@@ -82,7 +83,7 @@ func TestClient_OutcomeOfSecondAttempt(t *testing.T) {
 			err = tt.do(t.Context(), console)
 
 			if !errors.Is(err, tt.want) || (err == nil) != (tt.want == nil) {
-				t.Errorf("error %v, want %v", err, tt.want)
+				t.Errorf("error = %v, want %v", err, tt.want)
 			}
 		})
 	}
@@ -98,26 +99,26 @@ func TestClient_RetriesBareRateLimit(t *testing.T) {
 
 	e, ok := errors.AsType[*idverify.Error](err)
 	if !ok || !errors.Is(err, idverify.ErrRateLimited) || e.RateLimit != nil || e.RetryAfter != 0 || len(srv.calls()) != 4 {
-		t.Errorf("error %#v after %d attempts, want ErrRateLimited after 4", err, len(srv.calls()))
+		t.Errorf("error = %#v after %d attempts, want ErrRateLimited after 4", err, len(srv.calls()))
 	}
-	if text := fmt.Sprint(err); strings.Contains(text, "charged") || strings.Contains(text, "unknown") || strings.Contains(text, "try again") {
-		t.Errorf("error %q: the service rejected the request and did not say for how long", text)
+	if text := fmt.Sprint(err); strings.Contains(text, "charged") || strings.Contains(text, "unknown") || strings.Contains(text, "retry") {
+		t.Errorf("error = %q, want no hint to retry: the response has no Retry-After", text)
 	}
 	if recovered != nil || check.CheckID != "a" || len(recovering.calls()) != 2 {
-		t.Errorf("check %+v, error %v after %d attempts", check, recovered, len(recovering.calls()))
+		t.Errorf("check = %+v, error = %v after %d attempts", check, recovered, len(recovering.calls()))
 	}
 }
 
-// A failure before the timeout of the http.Client is not that timeout.
+// A failure before the timeout of the http.Client must not be reported as that timeout.
 func TestClient_ReportsTimeoutOnlyAtDeadline(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name     string
-		after    time.Duration // that the transport fails
+		after    time.Duration // when the transport fails
 		timeout  time.Duration // of the http.Client; 0: none
 		deadline time.Duration // of the caller's context; 0: none
-		want     error         // nil: the transport's own
-		client   bool          // the error names the http.Client
+		want     error         // nil: the transport's error
+		client   bool          // whether the error mentions the http.Client
 	}{
 		{"at once", 0, 10 * time.Second, 0, nil, false},
 		{"at once, with a deadline", 0, 0, 10 * time.Second, nil, false},
@@ -156,17 +157,17 @@ func TestClient_ReportsTimeoutOnlyAtDeadline(t *testing.T) {
 					want = errReset
 				}
 				if !errors.Is(err, want) || errors.Is(err, context.DeadlineExceeded) != (tt.want != nil) {
-					t.Errorf("error %v, want %v", err, want)
+					t.Errorf("error = %v, want %v", err, want)
 				}
 				if got := strings.Contains(fmt.Sprint(err), "WithHTTPClient"); got != tt.client {
-					t.Errorf("error %v; it names the http.Client: %v, want %v", err, got, tt.client)
+					t.Errorf("error = %v, mentions the http.Client: %v, want %v", err, got, tt.client)
 				}
 			})
 		})
 	}
 }
 
-// The waits double up to MaxWait, of which at least half is waited for.
+// The waits double up to MaxWait. Each is at least half of the longest possible wait.
 func TestRetryPolicy_Backoff(t *testing.T) {
 	t.Parallel()
 	const s = time.Second
@@ -201,16 +202,16 @@ func TestRetryPolicy_Backoff(t *testing.T) {
 					_, err := c.PhoneChecks.Get(t.Context(), "a")
 
 					if err == nil || len(waits) != len(tt.want) {
-						t.Fatalf("error %v after the waits %v, want %d waits", err, waits, len(tt.want))
+						t.Fatalf("error = %v after waits %v, want %d waits", err, waits, len(tt.want))
 					}
 					for i, wait := range waits {
 						if most := tt.want[i]; wait > most || wait < most/2 {
-							t.Errorf("wait %d is %v, want %v to %v", i+1, wait, most/2, most)
+							t.Errorf("wait %d = %v, want %v to %v", i+1, wait, most/2, most)
 						}
 						varied = varied || wait != tt.want[i] && wait != waits[0]
 					}
 					if tt.want[0] > time.Hour {
-						return // 20 of these do not fit into the range of a clock
+						return // 20 such waits overflow synctest's clock
 					}
 				}
 				if !varied {
@@ -221,7 +222,7 @@ func TestRetryPolicy_Backoff(t *testing.T) {
 	}
 }
 
-// Every response body is closed, whatever becomes of the response: else connections leak.
+// An open response body would leak its connection.
 func TestClient_ClosesBodies(t *testing.T) {
 	t.Parallel()
 	for name, bodies := range map[string][2]string{
@@ -259,7 +260,7 @@ func TestClient_ClosesBodies(t *testing.T) {
 			_, _ = c.PhoneChecks.Get(t.Context(), "a")
 
 			if opened.Load() == 0 || closed.Load() < opened.Load() {
-				t.Errorf("%d bodies, of which %d were closed", opened.Load(), closed.Load())
+				t.Errorf("%d of %d bodies closed, want all", opened.Load(), closed.Load())
 			}
 		})
 	}
@@ -314,7 +315,7 @@ func TestClient_LogsAttempts(t *testing.T) {
 	}
 }
 
-// Statuses outside 100 to 599 reach the client from proxies. None of them is a success.
+// Proxies can send a status outside 100 to 599. It is not a success.
 func TestClient_UnusualStatus(t *testing.T) {
 	t.Parallel()
 	const check = `{"check_id":"c","status":"COMPLETED","match":true}`
@@ -325,7 +326,7 @@ func TestClient_UnusualStatus(t *testing.T) {
 
 		e, _ := errors.AsType[*idverify.Error](err)
 		if success && err != nil || !success && (e == nil || e.Status != status) {
-			t.Errorf("status %d: error %v, want success: %t", status, err, success)
+			t.Errorf("status %d: error = %v, want success: %t", status, err, success)
 		}
 	}
 }
@@ -365,7 +366,7 @@ func TestClient_TokenDroppedTwice(t *testing.T) {
 
 		for _, err := range []error{fastErr, <-slowErr} {
 			if e, ok := errors.AsType[*idverify.TokenError](err); !ok || e.Code != "invalid_client" {
-				t.Errorf("error %v, want a *TokenError with code invalid_client", err)
+				t.Errorf("error = %v, want a *TokenError with code invalid_client", err)
 			}
 		}
 	})
@@ -386,7 +387,7 @@ func TestClient_TokenRequestHonorsTimeout(t *testing.T) {
 		_, err = c.Token(t.Context(), idverify.ScopeCoverage)
 
 		if took := time.Since(start); err == nil || took != 5*time.Second {
-			t.Errorf("error %v after %v, want one after 5s", err, took)
+			t.Errorf("error = %v after %v, want one after 5s", err, took)
 		}
 	})
 }
@@ -423,7 +424,7 @@ func TestSIMCheckService_CreatePeriod(t *testing.T) {
 
 		if minutes < 0 {
 			if !errors.Is(err, idverify.ErrBadRequest) || len(srv.calls()) > 0 {
-				t.Errorf("%v: error %v, want ErrBadRequest, and nothing sent", period, err)
+				t.Errorf("%v: error = %v, want ErrBadRequest before anything is sent", period, err)
 			}
 			continue
 		}
@@ -432,7 +433,7 @@ func TestSIMCheckService_CreatePeriod(t *testing.T) {
 			err = json.Unmarshal(srv.calls()[0].body, &sent)
 		}
 		if err != nil || sent.Period != minutes {
-			t.Errorf("%v: error %v, %d minutes were sent, want %d", period, err, sent.Period, minutes)
+			t.Errorf("%v: error = %v, period = %d minutes, want %d", period, err, sent.Period, minutes)
 		}
 	}
 }

@@ -15,7 +15,7 @@ import (
 	idverify "github.com/idverify/idverify-go"
 )
 
-// aFault is what a server or proxy does to a request instead of responding.
+// streamFault is a fault of a server or proxy while it receives a request.
 type streamFault struct {
 	name  string
 	at    http2Event
@@ -58,7 +58,7 @@ func streamFaults() []streamFault {
 	return faults
 }
 
-// anOperation is an operation of the service, and how to call it.
+// http2Operation is an operation of the service and a call of it.
 type http2Operation struct {
 	name, method string
 	response     string
@@ -91,7 +91,7 @@ var (
 	}}
 )
 
-// defaultRetries has the default number of attempts, and waits that a test can afford.
+// defaultRetries has the default number of attempts and short waits.
 var defaultRetries = idverify.RetryPolicy{MinWait: time.Microsecond, MaxWait: time.Millisecond}
 
 // A POST or PATCH that was written completely is never written again, whatever HTTP/2 promises
@@ -119,18 +119,18 @@ func TestClient_WritesOnceOverHTTP2(t *testing.T) {
 					srv.wait()
 					switch n := srv.received(op.method); {
 					case n > 1:
-						t.Errorf("the service received %d complete requests, want at most 1: each may be charged (error %v)", n, err)
+						t.Errorf("service received %d complete requests, want at most 1: each one may be charged (error %v)", n, err)
 					case err == nil && n != 1:
-						t.Errorf("success, but the service received %d complete requests", n)
+						t.Errorf("error = nil, but the service received %d complete requests", n)
 					}
 					if err == nil && fault.at == requestReceived {
-						t.Error("success although the only complete request had no response")
+						t.Error("error = nil, but the only complete request had no response")
 					}
 					if err != nil && !strings.Contains(err.Error(), "outcome unknown") {
-						t.Errorf("error %q does not say that the outcome is unknown", err)
+						t.Errorf("error = %q, want it to report an unknown outcome", err)
 					}
 					if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
-						t.Errorf("error %v looks like the caller's cancellation", err)
+						t.Errorf("error = %v matches the caller's cancellation", err)
 					}
 				})
 			}
@@ -158,17 +158,17 @@ func TestClient_LimitsWritesOverHTTP2(t *testing.T) {
 
 				srv.wait()
 				if n := srv.received(op.method); n > 2 || err == nil {
-					t.Errorf("the service received %d requests in one attempt (error %v), want at most 2 and an error", n, err)
+					t.Errorf("service received %d requests in one attempt (error %v), want at most 2 and an error", n, err)
 				}
 				if strings.Contains(fmt.Sprint(err), "outcome unknown") || errors.Is(err, context.Canceled) {
-					t.Errorf("error %v, want one about the connection: the operation can be repeated", err)
+					t.Errorf("error = %v, want a connection error without an unknown outcome: the operation is idempotent", err)
 				}
 			})
 		}
 	}
 }
 
-// A token request is written at most twice, and an operation whose token was not obtained never.
+// A token request is written at most twice. An operation without a token is not written.
 func TestClient_LimitsTokenWritesOverHTTP2(t *testing.T) {
 	t.Parallel()
 	for _, fault := range streamFaults() {
@@ -186,19 +186,19 @@ func TestClient_LimitsTokenWritesOverHTTP2(t *testing.T) {
 
 			srv.wait()
 			if n := srv.receivedTokens(); n > 2 || err == nil {
-				t.Errorf("the service received %d token requests in one attempt (error %v), want at most 2 and an error", n, err)
+				t.Errorf("service received %d token requests in one attempt (error %v), want at most 2 and an error", n, err)
 			}
 			if n := srv.received(http.MethodPost); n != 0 {
-				t.Errorf("the service received %d creates without a token", n)
+				t.Errorf("service received %d creates without a token, want 0", n)
 			}
 			if strings.Contains(fmt.Sprint(err), "outcome unknown") || errors.Is(err, context.Canceled) {
-				t.Errorf("error %v, want one about the connection: the check was not sent", err)
+				t.Errorf("error = %v, want a connection error without an unknown outcome: the check was not sent", err)
 			}
 		})
 	}
 }
 
-// A request that can be repeated succeeds in the same attempt when its first write is lost.
+// An idempotent request succeeds in the same attempt if its first write is lost.
 func TestClient_RepeatsLostWrite(t *testing.T) {
 	t.Parallel()
 	for _, op := range []http2Operation{getOperation, putOperation} {
@@ -221,13 +221,13 @@ func TestClient_RepeatsLostWrite(t *testing.T) {
 
 			srv.wait()
 			if n, tokens := srv.received(op.method), srv.receivedTokens(); err != nil || n != 2 || tokens != 2 {
-				t.Errorf("%d requests and %d for a token, error %v, want 2 of each and success", n, tokens, err)
+				t.Errorf("%d requests, %d token requests, error = %v, want 2 of each and success", n, tokens, err)
 			}
 		})
 	}
 }
 
-// The second write of a DELETE finds nothing if the first one has deleted the resource.
+// The second write of a DELETE finds nothing if the first one deleted the resource.
 func TestClient_DeletedByLostWrite(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -250,7 +250,7 @@ func TestClient_DeletedByLostWrite(t *testing.T) {
 
 			srv.wait()
 			if n := srv.received(tt.op.method); n != 2 || !errors.Is(err, tt.want) {
-				t.Errorf("%d requests, error %v, want 2 and %v", n, err, tt.want)
+				t.Errorf("%d requests, error = %v, want 2 and %v", n, err, tt.want)
 			}
 		})
 	}
@@ -289,7 +289,7 @@ func TestClient_SurvivesDeadIdleConnection(t *testing.T) {
 
 			srv.wait()
 			if n := srv.received(http.MethodPost); err != nil || n != 1 {
-				t.Errorf("%d creates, error %v, want 1 and success", n, err)
+				t.Errorf("%d creates, error = %v, want 1 and success", n, err)
 			}
 		})
 	}

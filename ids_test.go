@@ -145,8 +145,8 @@ var callsWithIDs = map[string]func(context.Context, *idverify.Client, *idverify.
 	},
 }
 
-// notCalled are the operations with IDs that the client does not perform: devices open Check URLs.
-// An IP address is a netip.Addr, which cannot contain anything but an address and a zone.
+// notCalled contains the operations with IDs that the client does not call: devices open Check
+// URLs. An IP address is a netip.Addr, which cannot contain anything but an address and a zone.
 var notCalled = map[string]bool{"phone_check.open": true, "subscriber_check.open": true, "coverage.device_ip": true}
 
 // withIDs returns the operations whose path contains IDs, and the placeholders of each.
@@ -208,15 +208,15 @@ func TestClient_RejectsUnsafeIDs(t *testing.T) {
 					})
 
 					if !errors.Is(err, idverify.ErrBadRequest) {
-						t.Errorf("%s %q: error %v, want ErrBadRequest", placeholder, bad, err)
+						t.Errorf("%s %q: error = %v, want ErrBadRequest", placeholder, bad, err)
 					}
 					if len(bad) > 2 && strings.Contains(fmt.Sprint(err), bad) {
-						t.Errorf("%s %q: the error %q repeats the ID", placeholder, bad, err)
+						t.Errorf("%s %q: error = %q contains the ID", placeholder, bad, err)
 					}
 				}
 			}
 			if n := len(srv.calls()) + len(srv.tokens()); n != 0 {
-				t.Errorf("%d requests were sent, want 0: a proxy may decode the path", n)
+				t.Errorf("%d requests sent, want 0: a proxy may decode the path", n)
 			}
 		})
 	}
@@ -237,10 +237,10 @@ func TestClient_EscapesOtherIDs(t *testing.T) {
 		_, err := srv.client(t).PhoneChecks.Get(t.Context(), id)
 
 		if !errors.Is(err, idverify.ErrNotFound) {
-			t.Fatalf("Get(%q): %v, want ErrNotFound", id, err)
+			t.Fatalf("Get(%q) = %v, want ErrNotFound", id, err)
 		}
 		if got := srv.calls()[0].uri; got != "/phone_check/v0.1/checks/"+want {
-			t.Errorf("Get(%q) requested %q, want %q", id, got, "/phone_check/v0.1/checks/"+want)
+			t.Errorf("path of Get(%q) = %q, want %q", id, got, "/phone_check/v0.1/checks/"+want)
 		}
 	}
 }

@@ -18,7 +18,7 @@ var sentinels = []error{
 	idverify.ErrConflict, idverify.ErrNotMobileIP, idverify.ErrNetworkNotSupported, idverify.ErrRateLimited, idverify.ErrIPMismatch,
 }
 
-// is returns the sentinels that err is.
+// matchedSentinels returns the sentinels that err matches.
 func matchedSentinels(err error) []error {
 	var found []error
 	for _, s := range sentinels {
@@ -29,7 +29,7 @@ func matchedSentinels(err error) []error {
 	return found
 }
 
-// The catalog of docs/protocol.md, section 8, written by hand, and what a status means alone.
+// Every fragment of docs/protocol.md, section 8, and statuses without a known fragment.
 func TestError_Is(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -95,13 +95,13 @@ func TestError_Is(t *testing.T) {
 			_, err := srv.client(t, withoutRetries).PhoneChecks.Get(t.Context(), "a")
 
 			if got := matchedSentinels(err); tt.want == nil && len(got) != 0 || tt.want != nil && (len(got) != 1 || got[0] != tt.want) {
-				t.Errorf("error %v is %v, want %v alone", err, got, tt.want)
+				t.Errorf("error = %v matches %v, want only %v", err, got, tt.want)
 			}
 			if !strings.Contains(fmt.Sprint(err), tt.hint) || tt.hint == "" && strings.Contains(fmt.Sprint(err), "(") {
-				t.Errorf("error %v, want the hint %q", err, tt.hint)
+				t.Errorf("error = %v, want the hint %q", err, tt.hint)
 			}
 			if e, ok := errors.AsType[*idverify.Error](err); !ok || e.Fragment() != tt.fragment || e.Status != tt.status || e.Detail != "because" || e.Title != http.StatusText(tt.status) {
-				t.Errorf("error %#v", err)
+				t.Errorf("error = %#v", err)
 			}
 		})
 	}
@@ -169,7 +169,7 @@ func TestError_Text(t *testing.T) {
 				title = http.StatusText(tt.status)
 			}
 			if e, ok := errors.AsType[*idverify.Error](err); !ok || e.Type != tt.typ || e.Title != title {
-				t.Errorf("type %q and title %q, want %q and %q", e.Type, e.Title, tt.typ, title)
+				t.Errorf("type = %q, title = %q, want %q and %q", e.Type, e.Title, tt.typ, title)
 			}
 		})
 	}
@@ -240,7 +240,7 @@ func TestError_RequestID(t *testing.T) {
 		_, err := c.PhoneChecks.Get(t.Context(), "a")
 
 		if e, ok := errors.AsType[*idverify.Error](err); !ok || e.RequestID != want {
-			t.Errorf("X-Request-Id %q is reported as %q, want %q", id, e.RequestID, want)
+			t.Errorf("request ID for X-Request-Id %q = %q, want %q", id, e.RequestID, want)
 		}
 	}
 }
@@ -270,12 +270,12 @@ func TestError_RetryAfter(t *testing.T) {
 		_, err := c.PhoneChecks.Get(t.Context(), "a")
 
 		if e, ok := errors.AsType[*idverify.Error](err); !ok || e.RetryAfter != want {
-			t.Errorf("Retry-After %q is reported as %v, want %v", value, e.RetryAfter, want)
+			t.Errorf("RetryAfter for Retry-After %q = %v, want %v", value, e.RetryAfter, want)
 		}
 	}
 }
 
-// Why no response came, without an address and without our secrets.
+// The text of a transport error contains neither addresses nor secrets.
 func TestClient_TransportErrorText(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
