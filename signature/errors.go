@@ -7,11 +7,11 @@ import (
 	"net/url"
 )
 
-// Reasons why a message is invalid: respond with 400. An [*Error] matches exactly one of these
+// Reasons why a message is invalid: respond with 400. The Reason of an [*Error] is one of these
 // errors or one of the retryable ones below.
 var (
-	// ErrMalformed means that the method, the Authorization, the date, the request target or the query
-	// is invalid.
+	// ErrMalformed means that the method, the request target, the query, the Authorization, the date
+	// or a covered header is invalid.
 	ErrMalformed = errors.New("malformed message")
 
 	// ErrAlgorithm means that the algorithm is not rsa-sha256, or that the key is not an RSA key of

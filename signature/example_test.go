@@ -205,7 +205,7 @@ func ExampleMemoryReplayStore() {
 func ExampleKeySource() {
 	var source signature.KeySource = exampleKeys()
 
-	_, err := source.PublicKey(context.Background(), "nobody's")
+	_, err := source.PublicKey(context.Background(), "unknown")
 	fmt.Println(errors.Is(err, signature.ErrUnknownKey))
 	// Output: true
 }

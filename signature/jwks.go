@@ -144,8 +144,8 @@ func NewJWKS(keySetURL string, opts *JWKSOptions) (*JWKS, error) {
 	return j, nil
 }
 
-// PublicKey implements [KeySource]. It returns [ErrUnknownKey] if the service has no such key, and
-// [ErrKeySource] if that is unknown now. The latter also wraps the error of ctx.
+// PublicKey implements [KeySource]. Its error wraps [ErrUnknownKey] if the service has no such key,
+// and [ErrKeySource] if that is unknown now. If ctx is done, it also wraps the error of ctx.
 func (j *JWKS) PublicKey(ctx context.Context, keyID string) (*rsa.PublicKey, error) {
 	if set := j.current.Load(); set != nil && set.fresh(j.now()) {
 		if key := set.keys[keyID]; key != nil {

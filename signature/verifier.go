@@ -41,8 +41,8 @@ type Verifier struct {
 // VerifierOptions configures [NewVerifier]. The zero value of a field selects its default.
 type VerifierOptions struct {
 	// ClockSkew is the largest allowed difference between the date of a message and the clock, in
-	// either direction and inclusive. Dates have a resolution of one second. Default 5 s, at most 24
-	// h.
+	// either direction and inclusive. Dates have a resolution of one second. The default is 5 s,
+	// the maximum 24 h.
 	ClockSkew time.Duration
 
 	// MaxBody is the maximum size of a callback's body, in bytes. Default 1 MiB.
@@ -53,8 +53,8 @@ type VerifierOptions struct {
 	// host must share one store. See [NewMemoryReplayStore].
 	Replay ReplayStore
 
-	// CallbackHeader is the name of the header that contains the kind of a callback. Default
-	// x-service-callback.
+	// CallbackHeader is the name of the header that contains the kind of a callback. The
+	// default is x-service-callback.
 	CallbackHeader string
 
 	// Target returns the host and the request target (path and query) that the service sent, for use
