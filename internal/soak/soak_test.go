@@ -1,9 +1,9 @@
 // Package soak_test runs the client, the verifier and a callback handler against the fake while
 // requests, responses and handlers fail. It tests that no check or callback is lost or doubled.
 //
-//	go test ./internal/soak                                                   # some seconds
-//	go test ./internal/soak -v -timeout 0 -soak.time 0 -soak.checks 1000000   # a long run
-//	go test ./internal/soak -v -soak.seed 42                                  # repeat a run by its seed
+//	go test ./internal/soak                                                  # some seconds
+//	go test ./internal/soak -v -timeout 0 -soak.time 0 -soak.checks 1000000  # a long run
+//	go test ./internal/soak -v -soak.seed 42                                 # repeat by seed
 //
 // The seed determines faults, phone numbers, jumps of the clock and failures of the handler. The
 // scheduler determines their order.

@@ -38,7 +38,7 @@ type openClaim struct {
 	expires time.Time // when the record expires, if failed
 }
 
-// begin returns the open claim of id, and counts a call in progress.
+// begin returns the open claim for id, and counts a call in progress.
 func (o *openClaims) begin(id [32]byte) *openClaim {
 	o.mu.Lock()
 	defer o.mu.Unlock()

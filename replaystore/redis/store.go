@@ -128,8 +128,8 @@ func replaceTimeout(ctx context.Context, err error) error {
 	return err
 }
 
-// withTimeout calls f in a goroutine, and returns when f returns, ctx ends or the timeout expires. A
-// client that is using a connection ignores the end of its context, so f can continue until the
+// withTimeout calls f in a goroutine, and returns when f returns, ctx ends or the timeout expires.
+// A client that is using a connection ignores the end of its context, so f can continue until the
 // client's own timeout. A claim that it records then is an open claim.
 func withTimeout[T any](ctx context.Context, timeout time.Duration, f func(context.Context) (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, &timeoutError{timeout})
