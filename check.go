@@ -13,17 +13,20 @@ import (
 	"github.com/idverify/idverify-go/internal/wire"
 )
 
-// CheckStatus is how far a check is. Values that this package does not know survive as the service wrote them.
+// CheckStatus is the status of a check. Unknown values are kept as the service sent them.
 type CheckStatus string
 
-// The statuses of a check (specification, section 3). ACCEPTED and PENDING come before the end, the others are final.
-// Checks that end as EXPIRED or ERROR are not kept by the service: reading them answers [ErrNotFound], and only their callback shows them.
+// The statuses of a check. COMPLETED, EXPIRED and ERROR are final. The service does not store a
+// check that ends as EXPIRED or ERROR: only its callback reports how it ended, and reading it fails
+// with [ErrNotFound].
+//
+// Protocol: docs/protocol.md, section 4.
 const (
-	StatusAccepted  CheckStatus = wire.StatusAccepted  // created, the Check URL was not opened yet
-	StatusPending   CheckStatus = wire.StatusPending   // the Check URL was opened, the code was not exchanged yet (version v0.2)
-	StatusCompleted CheckStatus = wire.StatusCompleted // Match and NoSIMChange hold the result
-	StatusExpired   CheckStatus = wire.StatusExpired   // not finished within its TTL
-	StatusError     CheckStatus = wire.StatusError     // the network gave no result; ErrorCode says why
+	StatusAccepted  CheckStatus = wire.StatusAccepted  // created; the Check URL has not been opened
+	StatusPending   CheckStatus = wire.StatusPending   // the Check URL was opened; the code has not been exchanged (version v0.2)
+	StatusCompleted CheckStatus = wire.StatusCompleted // ended with a result: Match and NoSIMChange
+	StatusExpired   CheckStatus = wire.StatusExpired   // ended without a result after its TTL
+	StatusError     CheckStatus = wire.StatusError     // ended without a result; ErrorCode contains the reason
 )
 
 // Final reports whether the check has ended.
@@ -31,10 +34,10 @@ func (s CheckStatus) Final() bool {
 	return s == StatusCompleted || s == StatusExpired || s == StatusError
 }
 
-// Product is a check product. Values that this package does not know survive as the service wrote them.
+// Product is a product of the service. Unknown values are kept as the service sent them.
 type Product string
 
-// The products of specification, section 1, named as in paths and in callbacks.
+// The check products, named as in paths and callbacks.
 const (
 	ProductPhoneCheck      Product = wire.PhoneCheck
 	ProductSIMCheck        Product = wire.SIMCheck
@@ -80,7 +83,7 @@ func (m minutes) MarshalJSON() ([]byte, error) {
 	return strconv.AppendInt(nil, int64(time.Duration(m)/time.Minute), 10), nil
 }
 
-// checkJSON is a check of any product (specification, section 2; contract, section 3).
+// checkJSON is a check of any product.
 type checkJSON struct {
 	CheckID           string      `json:"check_id"`
 	Status            CheckStatus `json:"status"`
@@ -118,13 +121,13 @@ func (j checkJSON) valid() error {
 	return nil
 }
 
-// The range of a period in which a SIM change counts (contract, section 3: minutes, 60 to 540000).
+// The range of the period in which a SIM change counts.
 const (
 	minPeriod = 60 * time.Minute
 	maxPeriod = 540000 * time.Minute
 )
 
-// needsCodeExchange is what to do about a version v0.1: it has no code, since the result is there once the Check URL was opened.
+// needsCodeExchange is the advice for a product of version v0.1, which ends a check without a code.
 const needsCodeExchange = "requires version " + wire.V02 + " of the product: use WithVersions"
 
 func hasCodeExchange(a *api, op wire.Operation) bool { return a.versions.of(op) != wire.V01 }
@@ -136,7 +139,7 @@ type patchOperation struct {
 	Value any    `json:"value,omitempty"`
 }
 
-// codePatch is the body of the code exchange op, or why it is not sent.
+// codePatch returns the body of the code exchange op.
 func codePatch(a *api, op wire.Operation, code string) ([]patchOperation, error) {
 	switch {
 	case !hasCodeExchange(a, op):
@@ -147,7 +150,7 @@ func codePatch(a *api, op wire.Operation, code string) ([]patchOperation, error)
 	return []patchOperation{{Op: "add", Path: "/code", Value: code}}, nil
 }
 
-// productNames are the ways in which the service writes a product in coverage answers, beside the one of paths and callbacks.
+// productNames lists the name and ID of each product in coverage and usage responses.
 var productNames = []struct {
 	product  Product
 	name, id string
@@ -157,7 +160,7 @@ var productNames = []struct {
 	{ProductSubscriberCheck, "SubscriberCheck", "suk"},
 }
 
-// productOf is the product called s; one that is not known keeps its name.
+// productOf returns the product with the name or ID s. An unknown product keeps its name.
 func productOf(s string) Product {
 	plain := strings.NewReplacer(" ", "", "_", "").Replace(s)
 	for _, p := range productNames {

@@ -6,19 +6,21 @@ import (
 	"strings"
 )
 
-// The length of a phone number in digits: at most 15 by ITU-T E.164, and no country has numbers below 7 with its code.
+// The length of a phone number in digits, including the country code. The maximum is that of ITU-T
+// E.164.
 const (
 	minPhoneDigits = 7
 	maxPhoneDigits = 15
 )
 
-// NormalizePhoneNumber returns s as the service takes it: the digits of the international format, without a plus sign: "+44 (7700) 900-012" becomes "447700900012".
-// Create calls it, so a number can be passed on as a person typed it.
+// NormalizePhoneNumber returns the digits of a phone number in international format, as the service
+// expects it: "447700900012" for "+44 (7700) 900-012". The Create methods call it.
 //
-// Spaces, brackets, dots and hyphens are dropped, and a plus sign in front. What could be read in two ways is refused rather than guessed: a leading zero ("0044…", "07700…"), an optional one ("+44 (0)7700…"), letters, extensions, two numbers.
-// The error is [ErrPhoneFormat] and does not repeat the number.
+// It removes a leading plus sign, spaces, parentheses, dots and hyphens. It rejects ambiguous
+// input: a leading zero ("0044…", "07700…"), an optional zero ("+44 (0)7700…"), letters, extensions
+// and lists of numbers. The error matches [ErrPhoneFormat] and does not contain the number.
 //
-// Specification: section 2, field phone_number.
+// Protocol: docs/protocol.md, section 4.
 func NormalizePhoneNumber(s string) (string, error) {
 	number, err := normalize(s)
 	if err != nil {
@@ -27,7 +29,7 @@ func NormalizePhoneNumber(s string) (string, error) {
 	return number, nil
 }
 
-// normalize is NormalizePhoneNumber for callers who say themselves what they were doing.
+// normalize is NormalizePhoneNumber without the name of the operation in the error.
 func normalize(s string) (string, error) {
 	malformed := func(why string) (string, error) {
 		return "", fmt.Errorf("%w: %s", ErrPhoneFormat, why)
@@ -64,8 +66,9 @@ func normalize(s string) (string, error) {
 	return string(digits[:n]), nil
 }
 
-// trunkPrefix matches a zero in parentheses, however it is spaced.
+// trunkPrefix matches a zero in parentheses, with any spacing.
 var trunkPrefix = regexp.MustCompile(`^\([^0-9)]*0[^0-9)]*\)`)
 
-// phoneSeparators are what people and address books put between digits: also no-break spaces, and hyphens that are not ASCII.
+// phoneSeparators are the characters that may separate digits, including no-break spaces and
+// hyphens that are not ASCII.
 const phoneSeparators = " \u00a0\u2009\u202f\t().-\u2010\u2011\u2013"

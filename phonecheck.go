@@ -10,44 +10,70 @@ import (
 	"github.com/idverify/idverify-go/internal/wire"
 )
 
-// PhoneCheckService checks that a phone number matches the device that opens the Check URL. Get it from [Client].PhoneChecks.
+// PhoneCheckService verifies that a phone number belongs to the device that opens the Check URL. It
+// is available as [Client].PhoneChecks.
 type PhoneCheckService struct{ api *api }
 
-// PhoneCheckParams are the arguments of [PhoneCheckService.Create]. Only PhoneNumber is needed.
+// PhoneCheckParams are the arguments of [PhoneCheckService.Create]. Only PhoneNumber is required.
 type PhoneCheckParams struct {
-	PhoneNumber string     // as [NormalizePhoneNumber] takes it
-	CallbackURL string     // gets the result, in place of the project's callback URL
-	RedirectURL string     // where the device goes on with a code, in place of the project's; needs version v0.2
-	ReferenceID string     // your own name for the check, answered back
-	PhoneIP     netip.Addr // the device's address, when you know it
+	// PhoneNumber may contain spaces and punctuation: see [NormalizePhoneNumber].
+	PhoneNumber string
+
+	// CallbackURL receives the result. The default is the callback URL of the project.
+	CallbackURL string
+
+	// RedirectURL is where the service sends the device with a code. It requires version v0.2. The
+	// default is the redirect URL of the project.
+	RedirectURL string
+
+	// ReferenceID is your own ID for the check. Responses and the callback contain it, and lists can
+	// be searched by it.
+	ReferenceID string
+
+	// PhoneIP is the public IP address of the device as your backend sees it. With it, the service
+	// can reject the check before the Check URL is opened if the address does not belong to the
+	// number ([ErrIPMismatch]), and can detect that another address opened the Check URL. Omit it if
+	// your backend sees the address of a proxy.
+	PhoneIP netip.Addr
 }
 
-// PhoneCheck is a check that a phone number matches a device (specification, section 2).
+// PhoneCheck is a check whether a phone number belongs to a device. Match is valid only when Status
+// is COMPLETED.
+//
+// Protocol: docs/protocol.md, section 4.
 type PhoneCheck struct {
 	CheckID     string
 	Status      CheckStatus
-	PhoneNumber string // as it was sent: digits alone
-	Match       *bool  // whether number and device belong together; nil until it is known, which is not false
-	CheckURL    string // to be opened by the device; empty when it cannot be opened any more
+	PhoneNumber string // digits only, as sent to the service
+
+	// Match reports whether the number belongs to the device. Match is valid only when Status is
+	// COMPLETED. It is nil until then, but may be false in status ERROR.
+	Match *bool
+
+	// CheckURL is the URL that the device must open. It is empty if it can no longer be opened.
+	CheckURL string
 
 	ChargeAmount    json.Number // decimal
 	ChargeCurrency  string      // for example "API"
-	SnapshotBalance json.Number // the balance after the charge; only on creation
+	SnapshotBalance json.Number // balance after the charge; only in the result of Create
 	CreatedAt       time.Time
 	UpdatedAt       time.Time
-	TTL             time.Duration // from CreatedAt until it expires
-	NetworkID       string        // when COMPLETED
-	ErrorCode       string        // when ERROR, for example "mno_timeout"
+	TTL             time.Duration // time from CreatedAt until the check expires
+	NetworkID       string        // the mobile network; only if COMPLETED
+	ErrorCode       string        // only if ERROR, for example "mno_timeout"
 	ReferenceID     string
-	CallbackURL     string // of this check; empty when the project's is used
+	CallbackURL     string // empty if the check uses the callback URL of the project
 }
 
-// Create starts a PhoneCheck for p.PhoneNumber. The check is ACCEPTED; its CheckURL must then be opened by the device itself, over its mobile data connection, within TTL.
+// Create starts a PhoneCheck for p.PhoneNumber. The check has the status ACCEPTED. The device must
+// open its CheckURL over its mobile data connection within TTL.
 //
-// The service charges for every accepted call, so a failed Create is sent again only when it cannot have been accepted (see [RetryPolicy]).
-// Errors: [ErrPhoneFormat], [ErrInsufficientBalance], [ErrRateLimited], [*TokenError].
+// The service charges for each check that it accepts. Create therefore retries only if the service
+// cannot have accepted the check: see [RetryPolicy].
 //
-// Specification: section 4, POST /phone_check/{version}/checks.
+// Errors include [ErrPhoneFormat], [ErrInsufficientBalance], [ErrRateLimited] and [*TokenError].
+//
+// Protocol: docs/protocol.md, section 4.
 func (s *PhoneCheckService) Create(ctx context.Context, p PhoneCheckParams) (*PhoneCheck, error) {
 	return createCheck[phoneCheckJSON](ctx, s.api, wire.CreatePhoneCheck, createCheckJSON{
 		PhoneNumber: p.PhoneNumber,
@@ -58,19 +84,21 @@ func (s *PhoneCheckService) Create(ctx context.Context, p PhoneCheckParams) (*Ph
 	})
 }
 
-// Get reads a PhoneCheck that has not ended or is COMPLETED. [ErrNotFound] is also the answer for one that ended as EXPIRED or ERROR.
-//
-// Contract: GET /phone_check/{version}/checks/{check_id}.
+// Get returns a PhoneCheck that is in progress or COMPLETED. A check that ended as EXPIRED or ERROR
+// is not stored: the error is [ErrNotFound].
 func (s *PhoneCheckService) Get(ctx context.Context, checkID string) (*PhoneCheck, error) {
 	return send[phoneCheckJSON](ctx, s.api, wire.GetPhoneCheck, nil, checkID)
 }
 
-// Complete exchanges the code that the device brought back, see [ParseRedirect], and returns the finished check. It needs version v0.2, see [WithVersions].
+// Complete exchanges the code of a redirect (see [ParseRedirect]) and returns the check, which has
+// ended. Complete requires version v0.2: see [WithVersions].
 //
-// A code works once, so a failed Complete is sent again only when it cannot have been accepted. A wrong or used code is [ErrNotFound].
-// Look at Status before Match: a check that ends as ERROR has Match false.
+// Match is valid only when Status is COMPLETED.
 //
-// Contract: PATCH /phone_check/{version}/checks/{check_id}.
+// A code can be used once. Complete therefore retries only if the service cannot have accepted the
+// code. For a wrong or used code the error is [ErrNotFound].
+//
+// Protocol: docs/protocol.md, section 4.
 func (s *PhoneCheckService) Complete(ctx context.Context, checkID, code string) (*PhoneCheck, error) {
 	body, err := codePatch(s.api, wire.CompletePhoneCheck, code)
 	if err != nil {
@@ -79,38 +107,38 @@ func (s *PhoneCheckService) Complete(ctx context.Context, checkID, code string) 
 	return send[phoneCheckJSON](ctx, s.api, wire.CompletePhoneCheck, body, checkID)
 }
 
-// List returns one page of the project's PhoneChecks, the newest first unless o says otherwise.
+// List returns one page of the project's PhoneChecks, newest first unless o specifies another
+// order.
 //
-// Contract: GET /phone_check/{version}/checks.
+// Protocol: docs/protocol.md, section 3.
 func (s *PhoneCheckService) List(ctx context.Context, o ListOptions) (*Page[PhoneCheck], error) {
 	return list[phoneCheckJSON](ctx, s.api, listOf(wire.ListPhoneChecks, o), "checks")
 }
 
-// All yields the PhoneChecks of all pages from o.Page on, reading each page when it is needed; an error is the last thing it yields.
-// A check created meanwhile moves the others to later places: sort by "created_at,asc" to see each once.
+// All returns an iterator over the PhoneChecks of all pages, starting with o.Page. It reads each
+// page when the iteration reaches it, and stops after the first error. Checks that are created in
+// the meantime move others to later pages: sort by "created_at,asc" to get each check once.
 func (s *PhoneCheckService) All(ctx context.Context, o ListOptions) iter.Seq2[*PhoneCheck, error] {
 	return all(ctx, o, s.List)
 }
 
-// Wait reads the check until it is COMPLETED, for its TTL at most: every half second at first, every five seconds in the end. A callback brings the result sooner and with less traffic.
+// Wait reads the check until it is COMPLETED, for at most its TTL. The interval grows from half a
+// second to five seconds. A callback delivers the result sooner and with less traffic.
 //
-// A check that ends as EXPIRED or ERROR cannot be read: then the error is a [*CheckEndedError].
+// If the check ends as EXPIRED or ERROR, the error is a [*CheckEndedError].
 func (s *PhoneCheckService) Wait(ctx context.Context, checkID string) (*PhoneCheck, error) {
 	return wait(ctx, s.api, wire.GetPhoneCheck, "wait for PhoneCheck", checkID, s.Get, func(c *PhoneCheck) progress {
 		return progress{status: c.Status, errorCode: c.ErrorCode, ttl: c.TTL}
 	})
 }
 
-// Traces returns what the service recorded of the check's steps, kept for seven days. An older one is [ErrNotFound].
-//
-// Contract: GET /phone_check/{version}/checks/{check_id}/traces.
+// Traces returns the recorded steps of the check. The service keeps them for seven days; after that
+// the error is [ErrNotFound].
 func (s *PhoneCheckService) Traces(ctx context.Context, checkID string) ([]Trace, error) {
 	return traces(ctx, s.api, wire.ListPhoneCheckTraces, checkID)
 }
 
 // Trace returns one trace of the check.
-//
-// Contract: GET /phone_check/{version}/checks/{check_id}/traces/{trace_id}.
 func (s *PhoneCheckService) Trace(ctx context.Context, checkID, traceID string) (*Trace, error) {
 	return send[traceJSON](ctx, s.api, wire.GetPhoneCheckTrace, nil, checkID, traceID)
 }

@@ -11,53 +11,59 @@ import (
 	"github.com/idverify/idverify-go/internal/wire"
 )
 
-// ReachabilityService tells which products work for a device's network, and in a country. Get it from [Client].Reachability.
+// ReachabilityService reports which products work in the network of a device or in a country. It is
+// available as [Client].Reachability.
 type ReachabilityService struct{ api *api }
 
-// DeviceReachability is the mobile network behind an IP address (specification, section 2).
+// DeviceReachability describes the mobile network of an IP address.
+//
+// Protocol: docs/protocol.md, section 5.
 type DeviceReachability struct {
 	NetworkID         string
 	NetworkName       string
 	CountryCode       string    // two letters
-	SupportedProducts []Product // in the service's order
+	SupportedProducts []Product // in the order of the response
 }
 
 // Supports reports whether the network supports p.
 func (r *DeviceReachability) Supports(p Product) bool { return slices.Contains(r.SupportedProducts, p) }
 
-// CountryCoverage is what the service offers in a country.
+// CountryCoverage describes the products that the service offers in a country.
 type CountryCoverage struct {
 	CountryCode string // two letters
 	DialingCode int
 	Products    []ProductCoverage
 }
 
-// ProductCoverage is one product in a country.
+// ProductCoverage describes the networks of a country in which a product works.
 type ProductCoverage struct {
 	Product  Product
-	Name     string // as the service writes it, for example "PhoneCheck"
+	Name     string // display name, for example "PhoneCheck"
 	Coverage string // "FULL", "PARTIAL" or "COMING_SOON"
 	Networks []NetworkCoverage
 }
 
-// NetworkCoverage is one network that a product works with.
+// NetworkCoverage describes a network in which a product works.
 type NetworkCoverage struct {
 	NetworkID   string
 	NetworkName string
 	Prices      []Price
 }
 
-// Price is an amount of money.
+// Price is the price of a product in one currency.
 type Price struct {
 	Currency string      // for example "EUR"
 	Amount   json.Number // decimal
 }
 
-// Lookup tells which products the network of the device at ip supports. It decides how to verify before a check is created, and costs nothing.
+// Lookup returns the products that the network of the device at ip supports. Use it to select a
+// verification method before you create a check. It is free.
 //
-// Errors that are answers: [ErrNotMobileIP], the device is not on its mobile data connection; [ErrNetworkNotSupported], its network is not reached: fall back to another way, such as a text message.
+// The error is [ErrNotMobileIP] if the device is not using its mobile data connection, and
+// [ErrNetworkNotSupported] if its network is not supported. In both cases use another method, such
+// as a text message.
 //
-// Specification: section 3, "Device reachability".
+// Protocol: docs/protocol.md, section 5.
 func (s *ReachabilityService) Lookup(ctx context.Context, ip netip.Addr) (*DeviceReachability, error) {
 	switch {
 	case !ip.IsValid():
@@ -68,14 +74,14 @@ func (s *ReachabilityService) Lookup(ctx context.Context, ip netip.Addr) (*Devic
 	return send[reachabilityJSON](ctx, s.api, wire.LookupDeviceIP, nil, ip.Unmap().String())
 }
 
-// Country tells what the service offers in a country, by its ISO code ("GB") or its dialling code ("44", "+44"). One that is not covered is [ErrNotFound].
-//
-// Contract: GET /coverage/{version}/countries/{code}.
+// Country returns the products that the service offers in a country. Parameter code is the ISO code
+// ("GB") or the dialing code ("44" or "+44"). If the service does not cover the country, the error
+// is [ErrNotFound].
 func (s *ReachabilityService) Country(ctx context.Context, code string) (*CountryCoverage, error) {
 	return send[countryJSON](ctx, s.api, wire.GetCountry, nil, strings.TrimPrefix(strings.TrimSpace(code), "+"))
 }
 
-// reachabilityJSON lists the products by name or, in the other shape of the same answer, by id.
+// reachabilityJSON lists the products either by name, in SupportedProducts, or by ID, in Products.
 type reachabilityJSON struct {
 	NetworkID         string   `json:"network_id"`
 	NetworkName       string   `json:"network_name"`

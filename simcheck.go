@@ -10,46 +10,68 @@ import (
 	"github.com/idverify/idverify-go/internal/wire"
 )
 
-// SIMCheckService checks whether the SIM of a phone number was changed lately. No device takes part. Get it from [Client].SIMChecks.
+// SIMCheckService detects recent SIM changes of a phone number. It involves no device. It is
+// available as [Client].SIMChecks.
 type SIMCheckService struct{ api *api }
 
-// SIMCheckParams are the arguments of [SIMCheckService.Create]. Only PhoneNumber is needed.
+// SIMCheckParams are the arguments of [SIMCheckService.Create]. Only PhoneNumber is required.
 type SIMCheckParams struct {
-	PhoneNumber string     // as [NormalizePhoneNumber] takes it
-	ReferenceID string     // your own name for the check, answered back
-	PhoneIP     netip.Addr // the device's address, when you know it
+	// PhoneNumber may contain spaces and punctuation: see [NormalizePhoneNumber].
+	PhoneNumber string
 
-	// Period is how far back a SIM change counts: whole minutes, from an hour to 375 days; 0 means seven days.
+	// ReferenceID is your own ID for the check. Responses and the callback contain it, and lists can
+	// be searched by it.
+	ReferenceID string
+
+	// PhoneIP is the public IP address of the device with the number, if your backend knows it.
+	PhoneIP netip.Addr
+
+	// Period is how far back a SIM change counts: whole minutes, from one hour to 375 days. 0 means
+	// seven days.
 	Period time.Duration
 }
 
-// SIMCheck is a check whether a SIM was changed (specification, section 2).
+// SIMCheck is a check whether the SIM of a phone number was changed. NoSIMChange is valid only when
+// Status is COMPLETED.
+//
+// Protocol: docs/protocol.md, section 4.
 type SIMCheck struct {
 	CheckID     string
 	Status      CheckStatus
-	PhoneNumber string // as it was sent: digits alone
+	PhoneNumber string // digits only, as sent to the service
 
-	NoSIMChange       *bool         // true when no change is detected; nil when it is not known, as in ERROR, which is not false
-	NoSIMChangePeriod time.Duration // the period that NoSIMChange is about
-	SIMChangeWithin   time.Duration // the shortest of the service's periods in which the SIM was changed; 0 when not told
+	// NoSIMChange reports that no SIM change was detected. NoSIMChange is valid only when Status is
+	// COMPLETED. It is nil if it is unknown, as in status ERROR.
+	NoSIMChange *bool
+
+	// NoSIMChangePeriod is the period to which NoSIMChange applies.
+	NoSIMChangePeriod time.Duration
+
+	// SIMChangeWithin is the shortest of the service's periods in which the SIM was changed. It is 0
+	// if the service does not report it.
+	SIMChangeWithin time.Duration
 
 	ChargeAmount    json.Number // decimal
 	ChargeCurrency  string      // for example "API"
-	SnapshotBalance json.Number // the balance after the charge; only on creation
+	SnapshotBalance json.Number // balance after the charge; only in the result of Create
 	CreatedAt       time.Time
 	UpdatedAt       time.Time
-	TTL             time.Duration
-	NetworkID       string // when COMPLETED
-	ErrorCode       string // when ERROR, for example "mno_server_error"
+	TTL             time.Duration // 0 if the service does not report it
+	NetworkID       string        // the mobile network; only if COMPLETED
+	ErrorCode       string        // only if ERROR, for example "mno_server_error"
 	ReferenceID     string
 }
 
-// Create carries out a SIMCheck for p.PhoneNumber: the check that it returns has ended. Look at Status first; one in ERROR has no NoSIMChange, is charged all the same and cannot be read again.
+// Create performs a SIMCheck for p.PhoneNumber and returns it with its result. NoSIMChange is valid
+// only when Status is COMPLETED. A check with status ERROR has no result, is charged, and cannot be
+// read later.
 //
-// The service charges for every accepted call, so a failed Create is sent again only when it cannot have been accepted (see [RetryPolicy]).
-// Errors: [ErrPhoneFormat], [ErrInsufficientBalance], [ErrRateLimited], [*TokenError].
+// The service charges for each check that it accepts. Create therefore retries only if the service
+// cannot have accepted the check: see [RetryPolicy].
 //
-// Contract: POST /sim_check/{version}/checks.
+// Errors include [ErrPhoneFormat], [ErrInsufficientBalance], [ErrRateLimited] and [*TokenError].
+//
+// Protocol: docs/protocol.md, section 4.
 func (s *SIMCheckService) Create(ctx context.Context, p SIMCheckParams) (*SIMCheck, error) {
 	return createCheck[simCheckJSON](ctx, s.api, wire.CreateSIMCheck, createCheckJSON{
 		PhoneNumber: p.PhoneNumber,
@@ -59,36 +81,33 @@ func (s *SIMCheckService) Create(ctx context.Context, p SIMCheckParams) (*SIMChe
 	})
 }
 
-// Get reads a SIMCheck that is COMPLETED. [ErrNotFound] is also the answer for one that ended as ERROR.
-//
-// Contract: GET /sim_check/{version}/checks/{check_id}.
+// Get returns a COMPLETED SIMCheck. A check that ended as ERROR is not stored: the error is
+// [ErrNotFound].
 func (s *SIMCheckService) Get(ctx context.Context, checkID string) (*SIMCheck, error) {
 	return send[simCheckJSON](ctx, s.api, wire.GetSIMCheck, nil, checkID)
 }
 
-// List returns one page of the project's SIMChecks, the newest first unless o says otherwise.
+// List returns one page of the project's SIMChecks, newest first unless o specifies another order.
 //
-// Contract: GET /sim_check/{version}/checks.
+// Protocol: docs/protocol.md, section 3.
 func (s *SIMCheckService) List(ctx context.Context, o ListOptions) (*Page[SIMCheck], error) {
 	return list[simCheckJSON](ctx, s.api, listOf(wire.ListSIMChecks, o), "checks")
 }
 
-// All yields the SIMChecks of all pages from o.Page on, reading each page when it is needed; an error is the last thing it yields.
-// A check created meanwhile moves the others to later places: sort by "created_at,asc" to see each once.
+// All returns an iterator over the SIMChecks of all pages, starting with o.Page. It reads each page
+// when the iteration reaches it, and stops after the first error. Checks that are created in the
+// meantime move others to later pages: sort by "created_at,asc" to get each check once.
 func (s *SIMCheckService) All(ctx context.Context, o ListOptions) iter.Seq2[*SIMCheck, error] {
 	return all(ctx, o, s.List)
 }
 
-// Traces returns what the service recorded of the check's steps, kept for seven days. An older one is [ErrNotFound].
-//
-// Contract: GET /sim_check/{version}/checks/{check_id}/traces.
+// Traces returns the recorded steps of the check. The service keeps them for seven days; after that
+// the error is [ErrNotFound].
 func (s *SIMCheckService) Traces(ctx context.Context, checkID string) ([]Trace, error) {
 	return traces(ctx, s.api, wire.ListSIMCheckTraces, checkID)
 }
 
 // Trace returns one trace of the check.
-//
-// Contract: GET /sim_check/{version}/checks/{check_id}/traces/{trace_id}.
 func (s *SIMCheckService) Trace(ctx context.Context, checkID, traceID string) (*Trace, error) {
 	return send[traceJSON](ctx, s.api, wire.GetSIMCheckTrace, nil, checkID, traceID)
 }

@@ -10,51 +10,86 @@ import (
 	"github.com/idverify/idverify-go/internal/wire"
 )
 
-// SubscriberCheckService checks in one that a phone number matches the device that opens the Check URL, and whether its SIM was changed lately. Get it from [Client].SubscriberChecks.
+// SubscriberCheckService verifies that a phone number belongs to the device that opens the Check
+// URL, and detects a recent SIM change. It is available as [Client].SubscriberChecks.
 type SubscriberCheckService struct{ api *api }
 
-// SubscriberCheckParams are the arguments of [SubscriberCheckService.Create]. Only PhoneNumber is needed.
+// SubscriberCheckParams are the arguments of [SubscriberCheckService.Create]. Only PhoneNumber is
+// required.
 type SubscriberCheckParams struct {
-	PhoneNumber string     // as [NormalizePhoneNumber] takes it
-	CallbackURL string     // gets the result, in place of the project's callback URL
-	RedirectURL string     // where the device goes on with a code, in place of the project's; needs version v0.2
-	ReferenceID string     // your own name for the check, answered back
-	PhoneIP     netip.Addr // the device's address, when you know it
+	// PhoneNumber may contain spaces and punctuation: see [NormalizePhoneNumber].
+	PhoneNumber string
 
-	// Period is how far back a SIM change counts: whole minutes, from an hour to 375 days; 0 means seven days.
+	// CallbackURL receives the result. The default is the callback URL of the project.
+	CallbackURL string
+
+	// RedirectURL is where the service sends the device with a code. It requires version v0.2. The
+	// default is the redirect URL of the project.
+	RedirectURL string
+
+	// ReferenceID is your own ID for the check. Responses and the callback contain it, and lists can
+	// be searched by it.
+	ReferenceID string
+
+	// PhoneIP is the public IP address of the device as your backend sees it. With it, the service
+	// can reject the check before the Check URL is opened if the address does not belong to the
+	// number ([ErrIPMismatch]), and can detect that another address opened the Check URL. Omit it if
+	// your backend sees the address of a proxy.
+	PhoneIP netip.Addr
+
+	// Period is how far back a SIM change counts: whole minutes, from one hour to 375 days. 0 means
+	// seven days.
 	Period time.Duration
 }
 
-// SubscriberCheck is a check that a phone number matches a device and that its SIM was not changed (specification, section 2).
+// SubscriberCheck is a check whether a phone number belongs to a device and whether its SIM was
+// changed. Match is valid only when Status is COMPLETED. NoSIMChange is valid only when Status is
+// COMPLETED.
+//
+// Protocol: docs/protocol.md, section 4.
 type SubscriberCheck struct {
 	CheckID     string
 	Status      CheckStatus
-	PhoneNumber string // as it was sent: digits alone
-	CheckURL    string // to be opened by the device; empty when it cannot be opened any more
+	PhoneNumber string // digits only, as sent to the service
+	CheckURL    string // the URL that the device must open; empty if it can no longer be opened
 
-	Match             *bool         // whether number and device belong together; nil until it is known, which is not false
-	NoSIMChange       *bool         // true when no change is detected; nil until it is known and when it does not apply: without a match, and in ERROR
-	NoSIMChangePeriod time.Duration // the period that NoSIMChange is about
-	SIMChangeWithin   time.Duration // the shortest of the service's periods in which the SIM was changed; 0 when not told
+	// Match reports whether the number belongs to the device. Match is valid only when Status is
+	// COMPLETED. It is nil until then, but may be false in status ERROR.
+	Match *bool
+
+	// NoSIMChange reports that no SIM change was detected. NoSIMChange is valid only when Status is
+	// COMPLETED. It is nil if it does not apply: before the end, in status ERROR, and if Match is
+	// false.
+	NoSIMChange *bool
+
+	// NoSIMChangePeriod is the period to which NoSIMChange applies.
+	NoSIMChangePeriod time.Duration
+
+	// SIMChangeWithin is the shortest of the service's periods in which the SIM was changed. It is 0
+	// if the service does not report it.
+	SIMChangeWithin time.Duration
 
 	ChargeAmount    json.Number // decimal
 	ChargeCurrency  string      // for example "API"
-	SnapshotBalance json.Number // the balance after the charge; only on creation
+	SnapshotBalance json.Number // balance after the charge; only in the result of Create
 	CreatedAt       time.Time
 	UpdatedAt       time.Time
-	TTL             time.Duration // from CreatedAt until it expires
-	NetworkID       string        // when COMPLETED
-	ErrorCode       string        // when ERROR, for example "mno_timeout"
+	TTL             time.Duration // time from CreatedAt until the check expires
+	NetworkID       string        // the mobile network; only if COMPLETED
+	ErrorCode       string        // only if ERROR, for example "mno_timeout"
 	ReferenceID     string
-	CallbackURL     string // of this check; empty when the project's is used
+	CallbackURL     string // empty if the check uses the callback URL of the project
 }
 
-// Create starts a SubscriberCheck for p.PhoneNumber. The check is ACCEPTED; its CheckURL must then be opened by the device itself, over its mobile data connection, within TTL.
+// Create starts a SubscriberCheck for p.PhoneNumber. The check has the status ACCEPTED. The device
+// must open its CheckURL over its mobile data connection within TTL.
 //
-// The service charges for every accepted call, so a failed Create is sent again only when it cannot have been accepted (see [RetryPolicy]).
-// Errors: [ErrPhoneFormat], [ErrInsufficientBalance], [ErrRateLimited], [*TokenError].
+// The service charges for each check that it accepts. Create therefore retries only if the service
+// cannot have accepted the check: see [RetryPolicy].
 //
-// Contract: POST /subscriber_check/{version}/checks.
+// Errors include [ErrPhoneFormat], [ErrInsufficientBalance], [ErrRateLimited] and [*TokenError].
+//
+// Protocol: docs/protocol.md, section 4.
 func (s *SubscriberCheckService) Create(ctx context.Context, p SubscriberCheckParams) (*SubscriberCheck, error) {
 	return createCheck[subscriberCheckJSON](ctx, s.api, wire.CreateSubscriberCheck, createCheckJSON{
 		PhoneNumber: p.PhoneNumber,
@@ -66,19 +101,22 @@ func (s *SubscriberCheckService) Create(ctx context.Context, p SubscriberCheckPa
 	})
 }
 
-// Get reads a SubscriberCheck that has not ended or is COMPLETED. [ErrNotFound] is also the answer for one that ended as EXPIRED or ERROR.
-//
-// Contract: GET /subscriber_check/{version}/checks/{check_id}.
+// Get returns a SubscriberCheck that is in progress or COMPLETED. A check that ended as EXPIRED or
+// ERROR is not stored: the error is [ErrNotFound].
 func (s *SubscriberCheckService) Get(ctx context.Context, checkID string) (*SubscriberCheck, error) {
 	return send[subscriberCheckJSON](ctx, s.api, wire.GetSubscriberCheck, nil, checkID)
 }
 
-// Complete exchanges the code that the device brought back, see [ParseRedirect], and returns the finished check. It needs version v0.2, see [WithVersions].
+// Complete exchanges the code of a redirect (see [ParseRedirect]) and returns the check, which has
+// ended. Complete requires version v0.2: see [WithVersions].
 //
-// A code works once, so a failed Complete is sent again only when it cannot have been accepted. A wrong or used code is [ErrNotFound].
-// Look at Status before Match: a check that ends as ERROR has Match false.
+// Match is valid only when Status is COMPLETED.
+// NoSIMChange is valid only when Status is COMPLETED.
 //
-// Contract: PATCH /subscriber_check/{version}/checks/{check_id}.
+// A code can be used once. Complete therefore retries only if the service cannot have accepted the
+// code. For a wrong or used code the error is [ErrNotFound].
+//
+// Protocol: docs/protocol.md, section 4.
 func (s *SubscriberCheckService) Complete(ctx context.Context, checkID, code string) (*SubscriberCheck, error) {
 	body, err := codePatch(s.api, wire.CompleteSubscriberCheck, code)
 	if err != nil {
@@ -87,38 +125,38 @@ func (s *SubscriberCheckService) Complete(ctx context.Context, checkID, code str
 	return send[subscriberCheckJSON](ctx, s.api, wire.CompleteSubscriberCheck, body, checkID)
 }
 
-// List returns one page of the project's SubscriberChecks, the newest first unless o says otherwise.
+// List returns one page of the project's SubscriberChecks, newest first unless o specifies another
+// order.
 //
-// Contract: GET /subscriber_check/{version}/checks.
+// Protocol: docs/protocol.md, section 3.
 func (s *SubscriberCheckService) List(ctx context.Context, o ListOptions) (*Page[SubscriberCheck], error) {
 	return list[subscriberCheckJSON](ctx, s.api, listOf(wire.ListSubscriberChecks, o), "checks")
 }
 
-// All yields the SubscriberChecks of all pages from o.Page on, reading each page when it is needed; an error is the last thing it yields.
-// A check created meanwhile moves the others to later places: sort by "created_at,asc" to see each once.
+// All returns an iterator over the SubscriberChecks of all pages, starting with o.Page. It reads
+// each page when the iteration reaches it, and stops after the first error. Checks that are created
+// in the meantime move others to later pages: sort by "created_at,asc" to get each check once.
 func (s *SubscriberCheckService) All(ctx context.Context, o ListOptions) iter.Seq2[*SubscriberCheck, error] {
 	return all(ctx, o, s.List)
 }
 
-// Wait reads the check until it is COMPLETED, for its TTL at most: every half second at first, every five seconds in the end. A callback brings the result sooner and with less traffic.
+// Wait reads the check until it is COMPLETED, for at most its TTL. The interval grows from half a
+// second to five seconds. A callback delivers the result sooner and with less traffic.
 //
-// A check that ends as EXPIRED or ERROR cannot be read: then the error is a [*CheckEndedError].
+// If the check ends as EXPIRED or ERROR, the error is a [*CheckEndedError].
 func (s *SubscriberCheckService) Wait(ctx context.Context, checkID string) (*SubscriberCheck, error) {
 	return wait(ctx, s.api, wire.GetSubscriberCheck, "wait for SubscriberCheck", checkID, s.Get, func(c *SubscriberCheck) progress {
 		return progress{status: c.Status, errorCode: c.ErrorCode, ttl: c.TTL}
 	})
 }
 
-// Traces returns what the service recorded of the check's steps, kept for seven days. An older one is [ErrNotFound].
-//
-// Contract: GET /subscriber_check/{version}/checks/{check_id}/traces.
+// Traces returns the recorded steps of the check. The service keeps them for seven days; after that
+// the error is [ErrNotFound].
 func (s *SubscriberCheckService) Traces(ctx context.Context, checkID string) ([]Trace, error) {
 	return traces(ctx, s.api, wire.ListSubscriberCheckTraces, checkID)
 }
 
 // Trace returns one trace of the check.
-//
-// Contract: GET /subscriber_check/{version}/checks/{check_id}/traces/{trace_id}.
 func (s *SubscriberCheckService) Trace(ctx context.Context, checkID, traceID string) (*Trace, error) {
 	return send[traceJSON](ctx, s.api, wire.GetSubscriberCheckTrace, nil, checkID, traceID)
 }

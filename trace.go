@@ -8,22 +8,22 @@ import (
 	"github.com/idverify/idverify-go/internal/wire"
 )
 
-// Trace is what the service recorded of one step of a check: for support, not for decisions.
+// Trace is a record of one step of a check. It is for support only: do not base decisions on it.
 type Trace struct {
 	TraceID string
 	Logs    []TraceLog
 }
 
-// TraceLog is one line of a trace.
+// TraceLog is an entry of a trace.
 type TraceLog struct {
 	Timestamp  time.Time
 	Message    string
-	Attributes map[string]any // as JSON has them; nil for none
+	Attributes map[string]any // decoded from JSON; nil if there are none
 }
 
-// traces returns all traces of a check, of however many pages.
+// traces returns the traces of a check from all pages.
 func traces(ctx context.Context, a *api, op wire.Operation, checkID string) ([]Trace, error) {
-	const maxTraces = 10_000 // a check takes a few steps
+	const maxTraces = 10_000 // far more than the steps of a check
 	pages := func(ctx context.Context, o ListOptions) (*Page[Trace], error) {
 		return list[traceJSON](ctx, a, listOf(op, o, checkID), "traces")
 	}

@@ -11,21 +11,25 @@ import (
 	"github.com/idverify/idverify-go/internal/wire"
 )
 
-// How often Wait reads a check, and for how long when the check names no ttl.
+// The intervals between the reads of Wait, and its duration if a check has no TTL.
 const (
 	minPollInterval = 500 * time.Millisecond
 	maxPollInterval = 5 * time.Second
 	defaultTTL      = 2 * time.Minute
 )
 
-// CheckEndedError says that a check ended without a result that can be read: the service does not keep checks that end as EXPIRED or ERROR, only their callback shows them (specification, section 3).
-// A check that never existed looks the same. errors.Is finds [ErrNotFound] when the service no longer knew the check.
+// CheckEndedError is the error of Wait for a check that ended without a result, or is still in
+// progress after its TTL. The service does not store a check that ends as EXPIRED or ERROR, so it
+// cannot be distinguished from one that never existed: only its callback reports how it ended. The
+// error matches [ErrNotFound] if the service did not find the check.
+//
+// Protocol: docs/protocol.md, section 4.
 type CheckEndedError struct {
 	CheckID   string
-	Status    CheckStatus // the last one seen; empty when the check could not be read even once
-	ErrorCode string      // of a check that could be read as ERROR
+	Status    CheckStatus // the last status that was read; empty if there was none
+	ErrorCode string      // of a check that was read with status ERROR
 
-	Operation string // of the read that Wait repeats, for example "phone_check.get"
+	Operation string // the operation that Wait repeats, for example "phone_check.get"
 
 	title string // "wait for PhoneCheck"
 	err   error
@@ -36,7 +40,7 @@ type CheckEndedError struct {
 // Error implements error.
 func (e *CheckEndedError) Error() string {
 	s := errorMessage{operation: cmp.Or(e.title, wire.Title(e.Operation))}.String() + ": "
-	status := cmp.Or(e.statusText, sanitize(string(e.Status))) // a caller may have made e
+	status := cmp.Or(e.statusText, sanitize(string(e.Status))) // the caller may have constructed e
 	switch {
 	case e.err != nil && e.Status == "":
 		s += "check not found: it ended as EXPIRED or ERROR, or never existed (set CallbackURL to receive the result of such checks)"
@@ -53,10 +57,10 @@ func (e *CheckEndedError) Error() string {
 	return s
 }
 
-// Unwrap returns the service's answer to the last read, where that was a refusal.
+// Unwrap returns the error of the last read, or nil.
 func (e *CheckEndedError) Unwrap() error { return e.err }
 
-// progress is what wait must know of a check of any product.
+// progress contains the fields of a check that wait needs.
 type progress struct {
 	status    CheckStatus
 	errorCode string
@@ -70,7 +74,7 @@ func wait[T any](ctx context.Context, a *api, op wire.Operation, title, checkID 
 	var end time.Time
 	for {
 		check, err := get(ctx, checkID)
-		// Another 404 is that of a wrong version or of something in between, and says nothing of the check.
+		// Any other 404 comes from a wrong version or a proxy and says nothing about the check.
 		if e, ok := errors.AsType[*Error](err); ok && e.Fragment() == wire.CheckNotFound {
 			ended.err = err
 			return nil, ended
@@ -88,8 +92,8 @@ func wait[T any](ctx context.Context, a *api, op wire.Operation, title, checkID 
 			if p.ttl <= 0 {
 				p.ttl = defaultTTL
 			}
-			// The ttl counts from the first read, because the service's clock may differ: Wait never
-			// ends too early. One more read follows, which finds that the check has ended.
+			// Count the TTL from the first read, because the service's clock may differ. Wait then
+			// never ends too early, and one more read finds that the check has ended.
 			end = time.Now().Add(min(p.ttl, math.MaxInt64-maxPollInterval) + maxPollInterval)
 		}
 		if p.status.Final() || !time.Now().Before(end) {
