@@ -224,7 +224,7 @@ func TestServer_TopUpResponse(t *testing.T) {
 
 	want := map[string]any{"top_up_id": r.text("top_up_id"), "payment_method_id": method, "currency": "GBP", "amount": 25.5, "created_at": "2026-01-02T03:04:05+0000"}
 	if diff := cmp.Diff(want, r.json); diff != "" || r.text("top_up_id") == "" {
-		t.Errorf("(-want +got):\n%s", diff)
+		t.Errorf("top-up (-want +got):\n%s", diff)
 	}
 }
 

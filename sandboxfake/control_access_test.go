@@ -40,7 +40,7 @@ func TestServer_ControlNeedsToken(t *testing.T) {
 		{"truncated token", http.MethodGet, "/_sandbox/requests", bearer(token[:len(token)-1]), 401},
 		{"empty token", http.MethodGet, "/_sandbox/requests", bearer(""), 401},
 		{"access token of the service", http.MethodGet, "/_sandbox/requests", bearer(a.token), 401},
-		{"another scheme", http.MethodGet, "/_sandbox/requests", http.Header{"Authorization": {"Basic " + token}}, 401},
+		{"wrong scheme", http.MethodGet, "/_sandbox/requests", http.Header{"Authorization": {"Basic " + token}}, 401},
 		{"two tokens", http.MethodGet, "/_sandbox/requests", http.Header{"Authorization": {"Bearer " + token, "Bearer " + token}}, 401},
 		{"token in the query", http.MethodGet, "/_sandbox/requests?access_token=" + token, nil, 401},
 		{"token", http.MethodGet, "/_sandbox/requests", bearer(token), 200},

@@ -82,14 +82,14 @@ func TestServer_RequestsAreBounded(t *testing.T) {
 		truncated  bool
 	}{
 		{"small", "", lines(3, 10), number, len(phoneChecks), len(number), 3, false},
-		{"the longest line", "", lines(1, journalValue), number, len(phoneChecks), len(number), 1, false},
-		{"a longer line", "", lines(1, journalValue+1), number, len(phoneChecks), len(number), 1, true},
+		{"longest line", "", lines(1, journalValue), number, len(phoneChecks), len(number), 1, false},
+		{"line over the limit", "", lines(1, journalValue+1), number, len(phoneChecks), len(number), 1, true},
 		{"too many lines", "", lines(400, 1), number, len(phoneChecks), len(number), 59, true},
-		{"too much in few lines", "", lines(20, 1000), number, len(phoneChecks), len(number), 16, true},
-		{"the longest path", "?" + strings.Repeat("q", journalPath-len(phoneChecks)-1), nil, number, journalPath, len(number), 0, false},
-		{"a longer path", "?" + strings.Repeat("q", journalPath), nil, number, journalPath + len(truncatedMark), len(number), 0, true},
-		{"the longest body", "", nil, number + strings.Repeat(" ", journalBody-len(number)), len(phoneChecks), journalBody, 0, false},
-		{"a longer body", "", nil, number + strings.Repeat(" ", 60<<10), len(phoneChecks), journalBody + len(truncatedMark), 0, true},
+		{"too many bytes in few lines", "", lines(20, 1000), number, len(phoneChecks), len(number), 16, true},
+		{"longest path", "?" + strings.Repeat("q", journalPath-len(phoneChecks)-1), nil, number, journalPath, len(number), 0, false},
+		{"path over the limit", "?" + strings.Repeat("q", journalPath), nil, number, journalPath + len(truncatedMark), len(number), 0, true},
+		{"longest body", "", nil, number + strings.Repeat(" ", journalBody-len(number)), len(phoneChecks), journalBody, 0, false},
+		{"body over the limit", "", nil, number + strings.Repeat(" ", 60<<10), len(phoneChecks), journalBody + len(truncatedMark), 0, true},
 	} {
 		request := a.request(http.MethodPost, phoneChecks+row.query, row.body)
 		request.Header = row.header.Clone()

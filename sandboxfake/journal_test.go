@@ -209,7 +209,7 @@ func TestServer_DeliveriesListAttempts(t *testing.T) {
 	}
 	for i, attempt := range got.Attempts {
 		if attempt.Status != 501+i || !attempt.Time.Equal(frozenAt.Add([]time.Duration{0, 10 * time.Second}[i])) {
-			t.Errorf("attempt %d: status %d at %v", i+1, attempt.Status, attempt.Time)
+			t.Errorf("attempt %d: status %d at %v, want 501 immediately and 502 after 10 s", i+1, attempt.Status, attempt.Time)
 		}
 		for _, name := range []string{"Authorization", "Date", "Digest", "X-Service-Callback", "Content-Type"} {
 			if attempt.Header.Get(name) == "" || attempt.Header.Get(name) != sent[i].Get(name) {

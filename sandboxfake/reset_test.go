@@ -109,10 +109,10 @@ func TestServer_TrustsReceiverCA(t *testing.T) {
 		t.Errorf("delivery without the option = %q, want %q", without, sandboxfake.ResultUnreachable)
 	}
 	for name, text := range map[string]string{
-		"nothing":         "",
-		"no PEM":          "certificate",
-		"a key":           "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n",
-		"not a valid one": "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
+		"nothing":     "",
+		"not PEM":     "certificate",
+		"private key": "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n",
+		"invalid one": "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
 	} {
 		if srv, err := sandboxfake.Start(sandboxfake.WithInMemory(), sandboxfake.WithReceiverCA([]byte(text))); err == nil {
 			srv.Close()

@@ -48,11 +48,11 @@ func TestServer_RevokesOnlyOwnTokens(t *testing.T) {
 		return caller.get(path).status
 	}
 	for name, c := range map[string]idverify.Credentials{
-		"another project's":             sibling.Credentials,
-		"another pair's of the project": {ClientID: second.text("client_id"), ClientSecret: idverify.NewSecret(second.text("client_secret"))},
-		"the workspace's":               account.Credentials,
-		"another workspace's":           other.Credentials,
-		"another workspace's project":   other.NewProject(idverify.ProjectParams{Name: "Other project"}).Credentials,
+		"another project's":           sibling.Credentials,
+		"the project's other":         {ClientID: second.text("client_id"), ClientSecret: idverify.NewSecret(second.text("client_secret"))},
+		"the workspace's":             account.Credentials,
+		"another workspace's":         other.Credentials,
+		"another workspace's project": other.NewProject(idverify.ProjectParams{Name: "Other project"}).Credentials,
 	} {
 		for _, token := range []string{product, console} {
 			if name == "the workspace's" && token == console {
