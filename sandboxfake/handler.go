@@ -17,7 +17,8 @@ import (
 	"github.com/idverify/idverify-go/internal/wire"
 )
 
-// serve is the way of every request: read, admit, handle, write.
+// serve handles a request: it reads the body, performs the call on the current service, and writes
+// the response.
 func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	if s.isControl(r) {
 		s.control.ServeHTTP(w, r)
@@ -49,45 +50,47 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	c.fault.write(w, resp)
 }
 
-// respond performs a call on the current service, in one critical section.
+// respond performs a call on the current service in one critical section.
 func (s *Server) respond(c *call) *response {
 	svc := s.lock()
 	defer svc.mu.Unlock()
 	return svc.respond(c)
 }
 
-// handler answers one operation. It runs with the server's mutex held, so what it changes and what follows from it are seen together or not at all.
-// It returns the body, a whole *response, or a *problem.
+// handler performs an operation. It is called with the mutex held, so that a change and its
+// consequences become visible together. It returns the body of the response, a *response, or a
+// *problem as error.
 type handler func(*service, *call) (any, error)
 
-// call is one request on its way through the server.
+// call is a request that is being processed.
 type call struct {
 	r          *http.Request
-	id         string // of the call, for the caller to quote
+	id         string // request ID
 	op         wire.Operation
 	version    string
-	ids        map[string]string // of the path
+	ids        map[string]string // parameters of the path
 	handle     handler
 	token      *token
 	credential *credential
 	body       []byte
-	bodyErr    error // the body was too long, or cut off
+	bodyErr    error // the body is too long or truncated
 	fault      *Fault
-	rate       *rateLimit // what WithRateLimit leaves the caller; nil without
+	rate       *rateLimit // nil without WithRateLimit
 }
 
-// response is what goes back.
+// response is the response to a call.
 type response struct {
 	status int
 	header http.Header
 	media  string
-	body   any // marshalled as JSON; nil for none
-	raw    []byte
-	// The Location of a redirect, which is signed when the mutex is free: a signature takes longer than all the rest.
+	body   any    // marshaled as JSON; nil for none
+	raw    []byte // sent if body is nil
+	// location returns the Location of a redirect. It is called after the mutex was unlocked, because
+	// a signature takes longer than everything else.
 	location func() (string, error)
 }
 
-// errBodyTooLarge is a body over wire.MaxBody.
+// errBodyTooLarge is returned for a body of more than wire.MaxBody bytes.
 var errBodyTooLarge = errors.New("the body is too large")
 
 func readBody(r io.Reader) ([]byte, error) {
@@ -101,7 +104,8 @@ func readBody(r io.Reader) ([]byte, error) {
 	return body, err
 }
 
-// respond performs a call and adds it to the journal. The mutex is held, but for the wait of a latency fault.
+// respond performs a call and adds it to the journal. The mutex is held, except during the latency
+// of a fault.
 func (s *service) respond(c *call) *response {
 	s.runDue()
 	resp := s.handle(c)
@@ -110,7 +114,8 @@ func (s *service) respond(c *call) *response {
 	return resp
 }
 
-// handle admits the call and has its operation's handler, or the fault that is meant for it, answer.
+// handle returns the response to a call: that of its operation's handler, or that of an injected
+// fault.
 func (s *service) handle(c *call) *response {
 	if err := s.admit(c); err != nil {
 		return problemResponse(err)
@@ -121,7 +126,7 @@ func (s *service) handle(c *call) *response {
 	p, w := s.owner(c)
 	if c.fault = s.takeFault(c.op.Name, p, w); c.fault != nil && c.fault.Latency > 0 {
 		s.delay(c)
-		// The wait may outlast the token.
+		// The token may have expired during the wait.
 		if err := s.admit(c); err != nil {
 			return problemResponse(err)
 		}
@@ -147,7 +152,10 @@ func problemResponse(err error) *response {
 	return &response{status: p.Status, header: p.header, media: wire.MediaProblem, body: p}
 }
 
-// admit finds the call's operation and its token, and refuses in the contract's order: 401, 404 (no such route), 405, 403.
+// admit finds the operation and the token of a call. It rejects a call in the order 401, 404
+// (unknown path), 405, 403.
+//
+// Protocol: docs/protocol.md, section 1.
 func (s *service) admit(c *call) error {
 	route := routes().find(c.r.URL.EscapedPath())
 	if !route.public() {
@@ -192,7 +200,7 @@ func (c *call) decodeAs(media []string, v any) error {
 	case errors.Is(c.bodyErr, errBodyTooLarge):
 		return newProblem(wire.PayloadTooLarge, "")
 	case c.bodyErr != nil:
-		return newProblem(wire.BadRequest, "The body was cut off")
+		return newProblem(wire.BadRequest, "The body is truncated")
 	}
 	decoder := json.NewDecoder(bytes.NewReader(exactFields(c.body, v)))
 	if err := decoder.Decode(v); err != nil {
@@ -204,7 +212,9 @@ func (c *call) decodeAs(media []string, v any) error {
 	return nil
 }
 
-// exactFields takes the fields out of a JSON object that the struct behind v does not name to the letter: encoding/json would take "Phone_Number" for "phone_number", and the service does not.
+// exactFields removes the fields of a JSON object whose names differ from those of the struct
+// behind v. encoding/json ignores case: it accepts "Phone_Number" for "phone_number". The service
+// does not.
 func exactFields(body []byte, v any) []byte {
 	kind := reflect.TypeOf(v).Elem()
 	var fields map[string]json.RawMessage
@@ -221,33 +231,33 @@ func exactFields(body []byte, v any) []byte {
 	if len(fields) == before {
 		return body
 	}
-	// What was just unmarshalled can be marshalled.
+	// These values were unmarshaled, so they can be marshaled.
 	exact, _ := json.Marshal(fields)
 	return exact
 }
 
-// badJSON says what is wrong with a body, and repeats nothing of it.
+// badJSON describes what is wrong with a body without repeating any of it.
 func badJSON(err error) string {
 	var wrongType *json.UnmarshalTypeError
 	switch {
 	case errors.Is(err, io.EOF):
 		return "The body is empty"
 	case errors.Is(err, io.ErrUnexpectedEOF):
-		return "The body's JSON is cut off"
+		return "The JSON of the body is truncated"
 	case errors.As(err, &wrongType) && wrongType.Field != "":
 		return "The field " + wrongType.Field + " has the wrong type"
 	case errors.As(err, &wrongType):
-		return "The body must be another JSON type"
+		return "The body has the wrong JSON type"
 	}
-	return "The body is not JSON"
+	return "The body is not valid JSON"
 }
 
-// marshal is the answer's body as it goes over the wire.
+// marshal returns the body to send.
 func (r *response) marshal() []byte {
 	if r.body == nil {
 		return r.raw
 	}
-	// The views hold nothing that JSON cannot show.
+	// The views contain only values that JSON can represent.
 	b, _ := json.Marshal(r.body)
 	return b
 }
@@ -270,5 +280,5 @@ func (r *response) writeHeader(w http.ResponseWriter, length int) {
 	w.WriteHeader(r.status)
 }
 
-// formatTime writes a time as the wire has it.
+// formatTime formats a time for JSON.
 func formatTime(t time.Time) string { return t.UTC().Format(wire.TimeFormat) }

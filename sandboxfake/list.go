@@ -13,14 +13,16 @@ import (
 	"github.com/idverify/idverify-go/sandboxfake/internal/rsql"
 )
 
-// listing is how things of one kind are listed (contract, section 3, "A collection").
+// listing describes a kind of collection.
+//
+// Protocol: docs/protocol.md, section 3.
 type listing[T any] struct {
-	embedded string // their name below _embedded
+	embedded string // name below _embedded
 	created  func(T) time.Time
-	updated  func(T) time.Time        // nil: they are not sorted by it
-	name     func(T) string           // nil: they are not sorted by it
-	oldFirst bool                     // by default
-	fields   map[string]rsql.Field[T] // by which they are searched
+	updated  func(T) time.Time        // nil if not sortable by it
+	name     func(T) string           // nil if not sortable by it
+	oldFirst bool                     // default order
+	fields   map[string]rsql.Field[T] // searchable fields
 	view     func(*service, T) any
 }
 
@@ -38,13 +40,13 @@ type pageNumbers struct {
 	TotalElements int `json:"total_elements"`
 }
 
-// Sizes of a page (contract, section 3).
+// Sizes of a page.
 const (
 	defaultPageSize = 10
 	maxPageSize     = 100
 )
 
-// listPage answers the page of items that the call asks for. The items stand in the order of their creation, and none was created before the one in front of it.
+// listPage returns the page of items that the call requests. items must be in order of creation.
 func listPage[T any](s *service, c *call, l listing[T], items []T) (any, error) {
 	query, err := c.query()
 	if err != nil {
@@ -57,7 +59,7 @@ func listPage[T any](s *service, c *call, l listing[T], items []T) (any, error) 
 	return l.page(s, c, query, items)
 }
 
-// filter is the items that the query searches for; all of them when it does not search.
+// filter returns the items that match the search parameter, or all items without one.
 func (l listing[T]) filter(query url.Values, items []T) ([]T, error) {
 	if !query.Has("search") {
 		return items, nil
@@ -69,7 +71,7 @@ func (l listing[T]) filter(query url.Values, items []T) ([]T, error) {
 	return slices.DeleteFunc(slices.Clone(items), func(item T) bool { return !keep(item) }), nil
 }
 
-// page answers the page of items that the query asks for.
+// page returns the page of items that the query requests.
 func (l listing[T]) page(s *service, c *call, query url.Values, items []T) (any, error) {
 	number, err := queryInt(query, "page", 1, 1<<31-1, 1)
 	if err != nil {
@@ -93,7 +95,8 @@ func (l listing[T]) page(s *service, c *call, query url.Values, items []T) (any,
 	return v, nil
 }
 
-// order returns the i-th item in the order that the query wants. Ties stay in the order of creation.
+// order returns a function that returns the i-th item in the requested order. Ties are in order of
+// creation.
 func (l listing[T]) order(query url.Values, items []T) (func(i int) T, error) {
 	property, direction := "created_at", "desc"
 	if l.oldFirst {
@@ -119,7 +122,7 @@ func (l listing[T]) order(query url.Values, items []T) (func(i int) T, error) {
 	case property == "name" && l.name != nil:
 		compare = func(a, b T) int { return cmp.Compare(l.name(a), l.name(b)) }
 	default:
-		return nil, newProblem(wire.BadRequest, "sort: these cannot be sorted by that property")
+		return nil, newProblem(wire.BadRequest, "sort: unknown property")
 	}
 	sorted := slices.Clone(items)
 	slices.SortStableFunc(sorted, func(a, b T) int {
@@ -131,8 +134,9 @@ func (l listing[T]) order(query url.Values, items []T) (func(i int) T, error) {
 	return func(i int) T { return sorted[i] }, nil
 }
 
-// newestFirst is the index of what stands at place i when the newest come first and those of one time stay in the order of creation.
-// It finds the borders of that time by bisection, so a page costs the same among a million as among a hundred.
+// newestFirst returns the index of the i-th item of the order in which the newest come first and
+// items of the same time are in order of creation. It finds the items of that time by binary
+// search, so that the cost of a page does not depend on the number of items.
 func newestFirst[T any](items []T, created func(T) time.Time, i int) int {
 	mirror := len(items) - 1 - i
 	t := created(items[mirror])
@@ -141,10 +145,10 @@ func newestFirst[T any](items []T, created func(T) time.Time, i int) int {
 	return low + i - (len(items) - high)
 }
 
-// linkedParams are the parameters of a query that the links of a page keep.
+// linkedParams are the query parameters that the links of a page repeat.
 var linkedParams = []string{"name", "search", "sort", "group_by"}
 
-// links returns the links from page to page, with the query's other parameters kept.
+// links returns the links to other pages.
 func (p pageNumbers) links(path string, query url.Values) map[string]link {
 	to := func(number int) link {
 		params := []string{"page=" + strconv.Itoa(number), "size=" + strconv.Itoa(p.Size)}
@@ -165,8 +169,8 @@ func (p pageNumbers) links(path string, query url.Values) map[string]link {
 	return links
 }
 
-// query reads the call's query. A semicolon is part of a value here: it is the "and" of a search.
-// Only group_by may be given more than once.
+// query parses the call's query. A semicolon is part of a value: it is the "and" of a search. Only
+// group_by can be repeated.
 func (c *call) query() (url.Values, error) {
 	query := make(url.Values)
 	for pair := range strings.SplitSeq(c.r.URL.RawQuery, "&") {
@@ -176,21 +180,21 @@ func (c *call) query() (url.Values, error) {
 		rawName, rawValue, _ := strings.Cut(pair, "=")
 		name, err := url.QueryUnescape(rawName)
 		if err != nil {
-			return nil, newProblem(wire.BadRequest, "The query cannot be read")
+			return nil, newProblem(wire.BadRequest, "The query is malformed")
 		}
 		value, err := url.QueryUnescape(rawValue)
 		if err != nil {
-			return nil, newProblem(wire.BadRequest, "The query cannot be read")
+			return nil, newProblem(wire.BadRequest, "The query is malformed")
 		}
 		if query.Has(name) && name != "group_by" {
-			return nil, newProblem(wire.BadRequest, "A query parameter is given more than once")
+			return nil, newProblem(wire.BadRequest, "A query parameter is repeated")
 		}
 		query.Add(name, value)
 	}
 	return query, nil
 }
 
-// queryInt reads a parameter between low and high.
+// queryInt parses a parameter from low to high. The default is absent.
 func queryInt(query url.Values, name string, low, high, absent int) (int, error) {
 	if !query.Has(name) {
 		return absent, nil

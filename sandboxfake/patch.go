@@ -8,37 +8,39 @@ import (
 	"github.com/idverify/idverify-go/internal/wire"
 )
 
-// patchOperation is an operation of a JSON Patch (RFC 6902), of which the service takes add, replace and remove.
+// patchOperation is an operation of a JSON Patch (RFC 6902): add, replace or remove.
 type patchOperation struct {
 	verb, path string
 	value      json.RawMessage // nil for none
 }
 
-// decodePatch reads the body as a JSON Patch. What it may touch is for the caller to say.
+// decodePatch decodes the body as a JSON Patch. The caller checks the paths.
 func (c *call) decodePatch() ([]patchOperation, error) {
-	// Maps take names to the letter, as the service does; structs would not.
+	// Unlike a struct, a map matches names exactly, as the service does.
 	var operations []map[string]json.RawMessage
 	if err := c.decodeAs([]string{wire.MediaJSONPatch}, &operations); err != nil {
 		return nil, err
 	}
 	if operations == nil {
-		return nil, newProblem(wire.BadRequest, "The patch must be a list of operations")
+		return nil, newProblem(wire.BadRequest, "The patch must be an array of operations")
 	}
 	patch := make([]patchOperation, len(operations))
 	for i, fields := range operations {
 		op := &patch[i]
 		if json.Unmarshal(fields["op"], &op.verb) != nil || json.Unmarshal(fields["path"], &op.path) != nil {
-			return nil, newProblem(wire.BadRequest, "An operation of the patch lacks its op or its path")
+			return nil, newProblem(wire.BadRequest, "An operation of the patch has no op or no path")
 		}
 		op.value = fields["value"]
 		if op.verb != "remove" && (op.value == nil || string(op.value) == "null") {
-			return nil, newProblem(wire.BadRequest, "An operation of the patch lacks its value")
+			return nil, newProblem(wire.BadRequest, "An operation of the patch has no value")
 		}
 	}
 	return patch, nil
 }
 
-// patchPaths is what the patch of a project may touch (contract, section 3).
+// patchPaths are the paths that the patch of a project can contain, with their operations.
+//
+// Protocol: docs/protocol.md, section 10.
 var patchPaths = []struct{ path, verbs string }{
 	{"/name", "replace"},
 	{"/mode", "replace"},
@@ -52,14 +54,15 @@ var patchPaths = []struct{ path, verbs string }{
 	{"/configuration/subscriber_check/redirect_url", "add replace remove"},
 }
 
-// with is the settings after an operation. It changes them as they are shown, and reads that as the body of a create call, so that there is one set of rules.
-// The configuration and its products are always shown, empty or not: removing one empties it.
+// with returns the settings after an operation. It changes their JSON form and decodes the result
+// like the body of a create call, so that both have the same rules. The configuration and its
+// products are always present; removing one makes it empty.
 func (s settings) with(op patchOperation) (settings, error) {
 	i := slices.IndexFunc(patchPaths, func(row struct{ path, verbs string }) bool { return row.path == op.path })
 	if i < 0 || !slices.Contains(strings.Fields(patchPaths[i].verbs), op.verb) {
-		return settings{}, newProblem(wire.BadRequest, "The patch names a path, or an operation on it, that a project does not take")
+		return settings{}, newProblem(wire.BadRequest, "The patch contains an unsupported path, or an unsupported operation on a path")
 	}
-	// What is shown can be marshalled, and what was marshalled read.
+	// Marshaling a view, and unmarshaling the result, cannot fail.
 	text, _ := json.Marshal(s.view())
 	var document map[string]any
 	_ = json.Unmarshal(text, &document)
@@ -71,7 +74,7 @@ func (s settings) with(op patchOperation) (settings, error) {
 	_, exists := object[last]
 	switch {
 	case op.verb != "add" && !exists:
-		return settings{}, newProblem(wire.BadRequest, "The patch replaces or removes what is not there")
+		return settings{}, newProblem(wire.BadRequest, "The patch replaces or removes a missing value")
 	case op.verb == "remove":
 		delete(object, last)
 	default:

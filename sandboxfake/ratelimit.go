@@ -9,28 +9,33 @@ import (
 	"github.com/idverify/idverify-go/internal/wire"
 )
 
-// WithRateLimit lets each workspace, with all its projects, make so many calls an hour; by default there is no limit. What takes a bearer token counts: tokens, the key set and Check URLs are free.
-// The hour begins with the first call and is over an hour later on the server's clock. Every counted answer carries X-RateLimit-Limit, X-RateLimit-Remaining and X-RateLimit-Reset; a call beyond the limit is a 429 too_many_requests with Retry-After, and has no effect.
+// WithRateLimit limits the requests of each workspace, including those of its projects. By default
+// there is no limit. Requests with a bearer token count; requests for tokens, the key set and Check
+// URLs do not.
+//
+// The hour starts with the first request and ends one hour later on the server's clock. Each
+// response to a counted request has X-RateLimit-Limit, X-RateLimit-Remaining and X-RateLimit-Reset.
+// Requests beyond the limit have no effect: the response is 429 too_many_requests with Retry-After.
 func WithRateLimit(callsPerHour int) Option {
 	return func(o *options) error {
 		if callsPerHour < 1 {
-			return fmt.Errorf("a rate limit is at least one call an hour, not %d", callsPerHour)
+			return fmt.Errorf("the rate limit must be at least one request per hour, not %d", callsPerHour)
 		}
 		o.rateLimit = callsPerHour
 		return nil
 	}
 }
 
-// rateWindow is the hour that a workspace's calls are counted in.
+// rateWindow counts the calls of a workspace in one hour.
 type rateWindow struct {
 	ends  time.Time
 	calls int
 }
 
-// rateWindowLength is the span that a rate limit counts over.
+// rateWindowLength is the period of a rate limit.
 const rateWindowLength = time.Hour
 
-// limitRate counts a call against its workspace's limit, and refuses it beyond that.
+// limitRate counts a call against its workspace's limit, and rejects it beyond the limit.
 func (s *service) limitRate(c *call) error {
 	if s.opts.rateLimit == 0 || c.credential == nil {
 		return nil
@@ -51,13 +56,16 @@ func (s *service) limitRate(c *call) error {
 	return p
 }
 
-// rateLimit is what the X-RateLimit headers tell (contract, section 6).
+// rateLimit contains the values of the X-RateLimit headers.
+//
+// Protocol: docs/protocol.md, section 9.
 type rateLimit struct {
 	limit, remaining int
 	reset            time.Time
 }
 
-// set writes the headers; of no limit it writes none. The reset is rounded up, so that who waits for it is not early.
+// set sets the headers. It does nothing if l is nil. The reset is rounded up, so that a client that
+// waits for it is not too early.
 func (l *rateLimit) set(header http.Header) {
 	if l == nil {
 		return
@@ -68,7 +76,7 @@ func (l *rateLimit) set(header http.Header) {
 	header.Set("X-RateLimit-Reset", strconv.FormatInt(reset, 10))
 }
 
-// wholeSeconds is a span as Retry-After has it, rounded up.
+// wholeSeconds formats a duration for Retry-After, rounded up.
 func wholeSeconds(d time.Duration) string {
 	return strconv.FormatInt(int64((d+time.Second-1)/time.Second), 10)
 }

@@ -8,8 +8,11 @@ import (
 	"time"
 )
 
-// WithRequestLog writes a line to w for each call that is answered and each try of a callback that has ended: when, what, which status, how long it took.
-// The lines hold no credentials, tokens, codes, phone numbers or IP addresses, so they may be kept; [Server.Requests] is for what they leave out. One line is one Write; w is not used by two at a time.
+// WithRequestLog writes a line to w for each request and for each delivery attempt, after its end:
+// time, operation, status and duration. The lines contain no credentials, tokens, codes, phone
+// numbers or IP addresses. [Server.Requests] contains these.
+//
+// Each line is one Write; the server does not call w concurrently.
 func WithRequestLog(w io.Writer) Option {
 	return func(o *options) error {
 		o.log = &requestLog{w: w}
@@ -17,13 +20,13 @@ func WithRequestLog(w io.Writer) Option {
 	}
 }
 
-// requestLog writes the lines of WithRequestLog. A nil one writes none.
+// requestLog writes the log of WithRequestLog. A nil *requestLog writes nothing.
 type requestLog struct {
 	mu sync.Mutex // guards w
 	w  io.Writer
 }
 
-// call writes the line of a call that was answered with status.
+// call logs a call and the status of its response.
 func (l *requestLog) call(c *call, status int, elapsed time.Duration) {
 	if l == nil {
 		return
@@ -33,17 +36,17 @@ func (l *requestLog) call(c *call, status int, elapsed time.Duration) {
 		operation = "-"
 	}
 	if c.fault != nil {
-		result = "by an injected fault"
+		result = "injected fault"
 	}
 	l.line(c.r.Method, plainPath(c.r.URL.EscapedPath()), operation, status, result, elapsed)
 }
 
-// attempt writes the line of the n-th try of a delivery.
+// attempt logs the n-th attempt of a delivery.
 func (l *requestLog) attempt(d *delivery, n int, attempt Attempt, elapsed time.Duration) {
 	if l == nil {
 		return
 	}
-	l.line("→", fmt.Sprintf("callback %s", d.CheckID), fmt.Sprintf("%s %s, try %d", d.Product, d.Status, n), attempt.Status, string(attempt.Result), elapsed)
+	l.line("→", fmt.Sprintf("callback %s", d.CheckID), fmt.Sprintf("%s %s, attempt %d", d.Product, d.Status, n), attempt.Status, string(attempt.Result), elapsed)
 }
 
 func (l *requestLog) line(method, path, operation string, status int, result string, d time.Duration) {
@@ -59,7 +62,8 @@ func (l *requestLog) line(method, path, operation string, status int, result str
 	fmt.Fprintf(l.w, "%s %-6s %s %s %s %.1fms\n", time.Now().Format("15:04:05.000"), method, path, operation, code, float64(d.Microseconds())/1000)
 }
 
-// plainPath is a path with everything masked that could be an address, a number or a secret: what stays are words, versions and ids.
+// plainPath masks the segments of a path that could be an address, a number or a secret. Words,
+// versions and IDs remain.
 func plainPath(path string) string {
 	segments := strings.Split(path, "/")
 	for i, segment := range segments {
@@ -87,7 +91,7 @@ func isWord(s string) bool {
 	return letters > 0 && digits <= 2 || s == ".well-known"
 }
 
-// isUUID reports whether a path segment has the form of the ids that the service gives out.
+// isUUID reports whether a path segment has the form of the service's IDs.
 func isUUID(s string) bool {
 	if len(s) != 36 {
 		return false

@@ -35,8 +35,8 @@ func TestWithRequestLog_Lines(t *testing.T) {
 		" POST   /oauth2/v1/token token.create 200 ",
 		" POST   /phone_check/v0.1/checks phone_check.create 201 ",
 		" GET    /phone_check/v0.1/checks/" + id + "/redirect phone_check.open 200 ",
-		" →      callback " + id + " phone_check COMPLETED, try 1 204 acknowledged ",
-		" GET    /phone_check/v0.1/checks phone_check.list 503 by an injected fault ",
+		" →      callback " + id + " phone_check COMPLETED, attempt 1 204 acknowledged ",
+		" GET    /phone_check/v0.1/checks phone_check.list 503 injected fault ",
 	} {
 		if !strings.Contains(log, want) {
 			t.Errorf("log does not contain %q:\n%s", want, log)

@@ -10,7 +10,10 @@ import (
 	"github.com/idverify/idverify-go/internal/wire"
 )
 
-// handlers names what answers each operation of the route table, and the least role that it takes in the console (specification, section 1, "Roles").
+// handlers returns the handler of each operation in the route table, and for the console the role
+// that it requires.
+//
+// Protocol: docs/protocol.md, sections 1 and 10.
 func handlers() map[string]handler {
 	return map[string]handler{
 		wire.Token.Name:  (*service).issueTokenFor,
@@ -81,11 +84,11 @@ func handlers() map[string]handler {
 	}
 }
 
-// router is a tree of path segments.
+// router is a node of a tree of path segments.
 type router struct {
 	segments map[string]*router // by literal text
 	param    *router            // any one segment
-	name     string             // of the segment, when it is a parameter
+	name     string             // of the parameter, if the segment is one
 	methods  map[string]endpoint
 }
 
@@ -95,7 +98,7 @@ type endpoint struct {
 	handle handler
 }
 
-// routes is the route table as a tree, the same for every server.
+// routes returns the route table as a tree. All servers share it.
 var routes = sync.OnceValue(func() *router {
 	root := new(router)
 	table := handlers()
@@ -132,14 +135,15 @@ func (n *router) add(op wire.Operation, handle handler) {
 	n.methods[op.Method] = endpoint{op, handle}
 }
 
-// route is the place in the tree that a path leads to.
+// route is the result of a lookup.
 type route struct {
 	methods map[string]endpoint
 	version string
 	ids     map[string]string
 }
 
-// find follows a path as it was sent, still escaped, so that a %2F is part of an id. It returns nil for a path that is none of the service's, or a version that there is not.
+// find looks up a path as it was sent: still escaped, so that a %2F belongs to a parameter. It
+// returns nil for an unknown path or version.
 func (n *router) find(escapedPath string) *route {
 	found := &route{ids: make(map[string]string)}
 	product := ""
@@ -173,8 +177,8 @@ func (n *router) find(escapedPath string) *route {
 	return found
 }
 
-// public reports whether the path needs no bearer token: the token endpoints, the key set, Check
-// URLs and the reachability of the caller.
+// public reports whether the path requires no bearer token: token endpoints, the key set, Check
+// URLs, and the reachability of the caller.
 func (r *route) public() bool {
 	if r == nil {
 		return false
@@ -187,7 +191,7 @@ func (r *route) public() bool {
 	return false
 }
 
-// allow is the value of the Allow header.
+// allow returns the value of the Allow header.
 func (r *route) allow() string {
 	var methods []string
 	for _, method := range slices.Sorted(maps.Keys(r.methods)) {
@@ -198,7 +202,7 @@ func (r *route) allow() string {
 	return strings.Join(methods, ", ")
 }
 
-// serves reports whether a version has the operation: the exchange of a code came with the second.
+// serves reports whether a version has the operation. Version 0.1 has no code exchange.
 func (e endpoint) serves(version string) bool {
 	switch e.op.Name {
 	case wire.CompletePhoneCheck.Name, wire.CompleteSubscriberCheck.Name:
