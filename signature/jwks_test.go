@@ -507,16 +507,3 @@ func TestNewJWKS_RejectsInvalidArguments(t *testing.T) {
 		t.Error(err)
 	}
 }
-
-func TestStaticKeys_PublicKey(t *testing.T) {
-	t.Parallel()
-	key, err := serviceKeys().PublicKey(t.Context(), keyID)
-	_, unknown := signature.StaticKeys{"nil": nil}.PublicKey(t.Context(), "nil")
-
-	if err != nil || key != &keys()["service-1"].PublicKey {
-		t.Errorf("key = %v, error = %v; want the key", key, err)
-	}
-	if !errors.Is(unknown, signature.ErrUnknownKey) {
-		t.Errorf("error = %v, want ErrUnknownKey", unknown)
-	}
-}

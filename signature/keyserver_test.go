@@ -1,7 +1,6 @@
 package signature_test
 
 import (
-	"context"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -15,7 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/idverify/idverify-go/internal/synctest"
 	"github.com/idverify/idverify-go/signature"
 )
 
@@ -131,78 +129,3 @@ func keySet(keys ...string) string { return `{"keys":[` + strings.Join(keys, ","
 type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
-
-// TestJWKS_DoesNotWaitInOutage lets all fetches except the first hang. Only the first lookup after
-// that waits.
-func TestJWKS_DoesNotWaitInOutage(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		var fetches int
-		transport := roundTrip(func(r *http.Request) (*http.Response, error) {
-			if fetches++; fetches == 1 {
-				w := httptest.NewRecorder()
-				fmt.Fprint(w, keySet(jwk("a", "service-1")))
-				return w.Result(), nil
-			}
-			<-r.Context().Done()
-			return nil, r.Context().Err()
-		})
-		j, err := signature.NewJWKS("https://eu.example.com/jwks.json", &signature.JWKSOptions{HTTPClient: &http.Client{Transport: transport}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		for i, step := range []struct{ wait, want time.Duration }{
-			{0, 0},
-			{5 * time.Minute, 3 * time.Second},
-			{time.Second, 0},
-			{0, 0},
-			{time.Minute, 0},
-		} {
-			time.Sleep(step.wait) // the bubble's clock
-			asked := time.Now()
-
-			if _, err := j.PublicKey(t.Context(), "a"); err != nil {
-				t.Errorf("step %d: error = %v, want none", i, err)
-			}
-
-			if got := time.Since(asked); got != step.want {
-				t.Errorf("step %d: waited %v, want %v", i, got, step.want)
-			}
-		}
-		time.Sleep(3 * time.Second) // until the last fetch has timed out
-		synctest.Wait()
-		if fetches != 4 {
-			t.Errorf("%d fetches, want 4: one successful, one with a waiting caller, two in the background", fetches)
-		}
-	})
-}
-
-// TestJWKS_FetchTimeout runs in a bubble, which also detects leaked goroutines.
-func TestJWKS_FetchTimeout(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		hanging := roundTrip(func(r *http.Request) (*http.Response, error) {
-			<-r.Context().Done()
-			return nil, r.Context().Err()
-		})
-		j, err := signature.NewJWKS("https://eu.example.com/jwks.json", &signature.JWKSOptions{HTTPClient: &http.Client{Transport: hanging}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		began := time.Now()
-		leaving, cancel := context.WithTimeout(t.Context(), 2*time.Second)
-		defer cancel()
-
-		_, left := j.PublicKey(leaving, "a")
-		leftAfter := time.Since(began)
-		_, stayed := j.PublicKey(t.Context(), "a")
-		stayedFor := time.Since(began)
-
-		if !errors.Is(left, context.DeadlineExceeded) || leftAfter != 2*time.Second {
-			t.Errorf("caller with a 2 s deadline: error = %v after %v, want DeadlineExceeded after 2 s", left, leftAfter)
-		}
-		if !errors.Is(stayed, signature.ErrKeySource) || stayedFor != 3*time.Second || !strings.Contains(stayed.Error(), "no response within 3 s") {
-			t.Errorf("caller without deadline: error = %v after %v, want a fetch timeout after 3 s", stayed, stayedFor)
-		}
-	})
-}
