@@ -296,7 +296,7 @@ func TestError_RedactsDetail(t *testing.T) {
 		{"since 03:04:05", "since 03:04:05"},
 		{"valid until 2026-11-21T03:04:05Z", "valid until 2026-11-21T03:04:05Z"},
 		{"between 60 and 540000 minutes", "between 60 and 540000 minutes"},
-		{"try v0.2", "try v0.2"},
+		{"use v0.2", "use v0.2"},
 	} {
 		t.Run(tt.detail, func(t *testing.T) {
 			t.Parallel()

@@ -19,8 +19,8 @@ import (
 	"github.com/idverify/idverify-go/sandboxfake"
 )
 
-// faultRows lists the result of an operation after one fault. "ok" and "503" are what the caller
-// gets. The number counts the requests of the operation that the service received.
+// faultRows lists the result of an operation after one fault: what the caller gets, such as "ok" or
+// "503", and how many requests of the operation the service received.
 var faultRows = []struct {
 	name  string
 	fault sandboxfake.Fault
@@ -186,7 +186,7 @@ func TestClient_FaultMatrix(t *testing.T) {
 				}
 				// Nothing was written, so even a POST is retried.
 				for _, s.failDial = range []int{1, 2} {
-					s.check(m, fmt.Sprintf("connection %d refused", s.failDial), m.op, sandboxfake.Fault{}, "ok after 1")
+					s.check(m, fmt.Sprintf("connection %d fails", s.failDial), m.op, sandboxfake.Fault{}, "ok after 1")
 				}
 				s.failDial = 0
 				s.timeout = 7 * time.Second

@@ -18,7 +18,7 @@ import (
 	"github.com/idverify/idverify-go/signature"
 )
 
-// hostileServer acts as the service, or as an attacker in its place, and tries to exhaust its
+// hostileServer acts as the service, or as an attacker in its place, and attempts to exhaust its
 // callers.
 type hostileServer struct {
 	attack

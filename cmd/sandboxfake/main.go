@@ -16,7 +16,7 @@
 //	-addr host:port        listen on this address; 127.0.0.1:0 by default, a free port
 //	-json                  print one line of JSON instead of text, for scripts
 //	-seed n                the same IDs, credentials, codes and tokens in every run with this n
-//	-new-ids-after-reset   use other IDs after each reset, for a database that is kept; same credentials
+//	-new-ids-after-reset   use other IDs after each reset, but the same credentials
 //	-fixed-keys            use public test keys: it starts faster, and clients can keep the CA file
 //	-ca-file path          write the CA certificate to this path; by default a temporary file
 //	-control-token token   the token that /_sandbox/ requires; see below
