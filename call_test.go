@@ -21,9 +21,8 @@ import (
 	idverify "github.com/idverify/idverify-go"
 )
 
-// Tests the result of an operation whose first attempt failed and whose second attempt got a
-// response.
-func TestClient_OutcomeOfSecondAttempt(t *testing.T) {
+// The first attempt fails, and the second one gets a response.
+func TestClient_SecondAttemptResult(t *testing.T) {
 	t.Parallel()
 	get := func(ctx context.Context, c *idverify.Console) error { return errorOf(c.Projects.Get(ctx, "p")) }
 	remove := func(ctx context.Context, c *idverify.Console) error { return c.Projects.Delete(ctx, "p") }
@@ -31,7 +30,7 @@ func TestClient_OutcomeOfSecondAttempt(t *testing.T) {
 		return errorOf(c.Billing.UpdateAccount(ctx, idverify.BillingAccount{CompanyName: "n"}))
 	}
 	notFound := respondWithProblem(404, "not_found", "no such project")
-	unsent := http.HandlerFunc(nil) // a failed connection
+	unsent := http.HandlerFunc(nil) // the dial fails
 	for _, tt := range []struct {
 		name   string
 		do     func(context.Context, *idverify.Console) error
@@ -39,7 +38,7 @@ func TestClient_OutcomeOfSecondAttempt(t *testing.T) {
 		second http.HandlerFunc
 		want   error
 	}{
-		// A 404 means success only after an attempt that may have deleted the project.
+		// 404 means success only after an attempt that may have deleted the project.
 		{"DELETE, 404", remove, notFound, notFound, idverify.ErrNotFound},
 		{"DELETE, 500 then 404", remove, respondWith(500, ""), notFound, nil},
 		{"DELETE, 503 then 404", remove, respondWith(503, ""), notFound, nil},
@@ -89,7 +88,7 @@ func TestClient_OutcomeOfSecondAttempt(t *testing.T) {
 	}
 }
 
-func TestClient_RetriesBareRateLimit(t *testing.T) {
+func TestClient_RetriesRateLimitWithoutHeaders(t *testing.T) {
 	t.Parallel()
 	srv := newService(t, respondWith(429, ""))
 	recovering := newService(t, respondInTurn(respondWith(429, ""), respondWith(201, `{"check_id":"a","status":"ACCEPTED"}`)))
@@ -102,14 +101,14 @@ func TestClient_RetriesBareRateLimit(t *testing.T) {
 		t.Errorf("error = %#v after %d attempts, want ErrRateLimited after 4", err, len(srv.calls()))
 	}
 	if text := fmt.Sprint(err); strings.Contains(text, "charged") || strings.Contains(text, "unknown") || strings.Contains(text, "retry") {
-		t.Errorf("error = %q, want no hint to retry: the response has no Retry-After", text)
+		t.Errorf("error = %q, want neither an unknown outcome nor a retry time: the service rejected the request without Retry-After", text)
 	}
 	if recovered != nil || check.CheckID != "a" || len(recovering.calls()) != 2 {
-		t.Errorf("check = %+v, error = %v after %d attempts", check, recovered, len(recovering.calls()))
+		t.Errorf("check = %+v, error = %v after %d attempts, want a check after 2", check, recovered, len(recovering.calls()))
 	}
 }
 
-// A failure before the timeout of the http.Client must not be reported as that timeout.
+// An error before the timeout of the http.Client must not be reported as that timeout.
 func TestClient_ReportsTimeoutOnlyAtDeadline(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -118,7 +117,7 @@ func TestClient_ReportsTimeoutOnlyAtDeadline(t *testing.T) {
 		timeout  time.Duration // of the http.Client; 0: none
 		deadline time.Duration // of the caller's context; 0: none
 		want     error         // nil: the transport's error
-		client   bool          // whether the error mentions the http.Client
+		client   bool          // the error mentions the timeout of the http.Client
 	}{
 		{"at once", 0, 10 * time.Second, 0, nil, false},
 		{"at once, with a deadline", 0, 0, 10 * time.Second, nil, false},
@@ -160,14 +159,14 @@ func TestClient_ReportsTimeoutOnlyAtDeadline(t *testing.T) {
 					t.Errorf("error = %v, want %v", err, want)
 				}
 				if got := strings.Contains(fmt.Sprint(err), "WithHTTPClient"); got != tt.client {
-					t.Errorf("error = %v, mentions the http.Client: %v, want %v", err, got, tt.client)
+					t.Errorf("error = %v, mentions WithHTTPClient = %v, want %v", err, got, tt.client)
 				}
 			})
 		})
 	}
 }
 
-// The waits double up to MaxWait. Each is at least half of the longest possible wait.
+// Waits double up to MaxWait, and their upper half is random.
 func TestRetryPolicy_Backoff(t *testing.T) {
 	t.Parallel()
 	const s = time.Second
@@ -202,7 +201,7 @@ func TestRetryPolicy_Backoff(t *testing.T) {
 					_, err := c.PhoneChecks.Get(t.Context(), "a")
 
 					if err == nil || len(waits) != len(tt.want) {
-						t.Fatalf("error = %v after waits %v, want %d waits", err, waits, len(tt.want))
+						t.Fatalf("error = %v after waits %v, want an error after %d waits", err, waits, len(tt.want))
 					}
 					for i, wait := range waits {
 						if most := tt.want[i]; wait > most || wait < most/2 {
@@ -211,19 +210,19 @@ func TestRetryPolicy_Backoff(t *testing.T) {
 						varied = varied || wait != tt.want[i] && wait != waits[0]
 					}
 					if tt.want[0] > time.Hour {
-						return // 20 such waits overflow synctest's clock
+						return // 20 such waits overflow the clock of synctest
 					}
 				}
 				if !varied {
-					t.Error("the waits never vary: callers that failed together retry together")
+					t.Error("waits never vary, want random waits: callers must not retry at the same time")
 				}
 			})
 		})
 	}
 }
 
-// An open response body would leak its connection.
-func TestClient_ClosesBodies(t *testing.T) {
+// A response body that is not closed leaks its connection.
+func TestClient_ClosesResponseBodies(t *testing.T) {
 	t.Parallel()
 	for name, bodies := range map[string][2]string{
 		"success":           {`{"access_token":"a"}`, `{"check_id":"a","status":"COMPLETED"}`},
@@ -260,7 +259,7 @@ func TestClient_ClosesBodies(t *testing.T) {
 			_, _ = c.PhoneChecks.Get(t.Context(), "a")
 
 			if opened.Load() == 0 || closed.Load() < opened.Load() {
-				t.Errorf("%d of %d bodies closed, want all", opened.Load(), closed.Load())
+				t.Errorf("bodies = %d, closed = %d, want every body closed", opened.Load(), closed.Load())
 			}
 		})
 	}
@@ -273,7 +272,7 @@ type closeCounter struct {
 
 func (c *closeCounter) Close() error { c.closed.Add(1); return nil }
 
-func TestClient_LogsAttempts(t *testing.T) {
+func TestWithLogger_Attempts(t *testing.T) {
 	t.Parallel()
 	logs := new(syncBuffer)
 	srv := newService(t, respondInTurn(withRequestID("req-1", respondWith(503, "")), drop, withRequestID("req-3", respondWith(200, `{"check_id":"a","status":"COMPLETED"}`))))
@@ -301,7 +300,7 @@ func TestClient_LogsAttempts(t *testing.T) {
 		}
 		got = append(got, strings.Join(strings.Fields(fmt.Sprint(r.Level, " ", r.Operation, " ", r.Attempt, " ", r.Status, " ", r.RequestID, " ", failed)), " "))
 		if r.Level == "WARN" && (r.Wait == nil) || r.Level == "DEBUG" && r.Duration == nil {
-			t.Errorf("record %+v has no wait or duration", r)
+			t.Errorf("record = %+v, want a wait or a duration", r)
 		}
 	}
 	want := []string{
@@ -311,11 +310,11 @@ func TestClient_LogsAttempts(t *testing.T) {
 		"DEBUG phone_check.get 3 200 req-3",
 	}
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {
-		t.Errorf("records\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+		t.Errorf("records =\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }
 
-// Proxies can send a status outside 100 to 599. It is not a success.
+// Proxies can send statuses outside 100 to 599. None of them is a success.
 func TestClient_UnusualStatus(t *testing.T) {
 	t.Parallel()
 	const check = `{"check_id":"c","status":"COMPLETED","match":true}`
@@ -331,9 +330,9 @@ func TestClient_UnusualStatus(t *testing.T) {
 	}
 }
 
-// A call that was in flight when its token was dropped, and the next one could not be obtained, is
-// rejected, too. There is no token to drop any more.
-func TestClient_TokenDroppedTwice(t *testing.T) {
+// Two calls in flight use the same token, and the service rejects both. The second call has no
+// token to drop, because the first one has dropped it and obtained no other.
+func TestClient_DropsTokenOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		tokens := 0
@@ -372,7 +371,7 @@ func TestClient_TokenDroppedTwice(t *testing.T) {
 	})
 }
 
-func TestClient_TokenRequestHonorsTimeout(t *testing.T) {
+func TestWithHTTPClient_TokenTimeout(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c, err := idverify.NewClient("https://idverify.sandbox.test", credentials, idverify.WithRetry(idverify.RetryPolicy{MaxAttempts: 1}), idverify.WithHTTPClient(&http.Client{
@@ -387,7 +386,7 @@ func TestClient_TokenRequestHonorsTimeout(t *testing.T) {
 		_, err = c.Token(t.Context(), idverify.ScopeCoverage)
 
 		if took := time.Since(start); err == nil || took != 5*time.Second {
-			t.Errorf("error = %v after %v, want one after 5s", err, took)
+			t.Errorf("error = %v after %v, want an error after 5s", err, took)
 		}
 	})
 }
@@ -424,7 +423,7 @@ func TestSIMCheckService_CreatePeriod(t *testing.T) {
 
 		if minutes < 0 {
 			if !errors.Is(err, idverify.ErrBadRequest) || len(srv.calls()) > 0 {
-				t.Errorf("%v: error = %v, want ErrBadRequest before anything is sent", period, err)
+				t.Errorf("%v: error = %v, want ErrBadRequest and no request", period, err)
 			}
 			continue
 		}
@@ -433,7 +432,7 @@ func TestSIMCheckService_CreatePeriod(t *testing.T) {
 			err = json.Unmarshal(srv.calls()[0].body, &sent)
 		}
 		if err != nil || sent.Period != minutes {
-			t.Errorf("%v: error = %v, period = %d minutes, want %d", period, err, sent.Period, minutes)
+			t.Errorf("%v: error = %v, period = %d minutes, want no error and %d", period, err, sent.Period, minutes)
 		}
 	}
 }

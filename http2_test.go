@@ -15,16 +15,16 @@ import (
 	idverify "github.com/idverify/idverify-go"
 )
 
-// streamFault is a fault of a server or proxy while it receives a request.
+// streamFault is a failure of a request: apply runs when the event at has happened.
 type streamFault struct {
 	name  string
 	at    http2Event
 	apply func(*http2Stream)
 }
 
-// streamFaults returns the ways to fail a request over HTTP/2, before and after it is complete:
-// RST_STREAM with each code, GOAWAY that names an earlier, this or a later stream as the last one
-// processed, and a lost connection.
+// streamFaults returns the faults of an HTTP/2 request, before and after the request is complete:
+// RST_STREAM with each code, GOAWAY with an earlier, the current or a later stream as the last
+// processed one, and a closed connection.
 func streamFaults() []streamFault {
 	var faults []streamFault
 	for _, at := range []struct {
@@ -58,7 +58,7 @@ func streamFaults() []streamFault {
 	return faults
 }
 
-// http2Operation is an operation of the service and a call of it.
+// http2Operation is an operation, with its response and a function that calls it.
 type http2Operation struct {
 	name, method string
 	response     string
@@ -91,11 +91,12 @@ var (
 	}}
 )
 
-// defaultRetries has the default number of attempts and short waits.
+// defaultRetries permits the default number of attempts, with waits of at most a millisecond.
 var defaultRetries = idverify.RetryPolicy{MinWait: time.Microsecond, MaxWait: time.Millisecond}
 
-// A POST or PATCH that was written completely is never written again, whatever HTTP/2 promises
-// about the stream: a proxy may send REFUSED_STREAM after its backend has processed the request.
+// The client never repeats a POST or PATCH that was written completely, even if HTTP/2 guarantees
+// that the stream was not processed: a proxy may send REFUSED_STREAM after its backend has
+// processed the request.
 func TestClient_WritesOnceOverHTTP2(t *testing.T) {
 	t.Parallel()
 	for _, op := range []http2Operation{createOperation, completeOperation, resetOperation} {
@@ -119,18 +120,18 @@ func TestClient_WritesOnceOverHTTP2(t *testing.T) {
 					srv.wait()
 					switch n := srv.received(op.method); {
 					case n > 1:
-						t.Errorf("service received %d complete requests, want at most 1: each one may be charged (error %v)", n, err)
+						t.Errorf("complete requests = %d, want at most 1: each may be charged (error %v)", n, err)
 					case err == nil && n != 1:
-						t.Errorf("error = nil, but the service received %d complete requests", n)
+						t.Errorf("error = nil after %d complete requests, want 1 request", n)
 					}
 					if err == nil && fault.at == requestReceived {
-						t.Error("error = nil, but the only complete request had no response")
+						t.Error("error = nil, want an error: the only complete request had no response")
 					}
 					if err != nil && !strings.Contains(err.Error(), "outcome unknown") {
-						t.Errorf("error = %q, want it to report an unknown outcome", err)
+						t.Errorf("error = %q, want an unknown outcome", err)
 					}
 					if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
-						t.Errorf("error = %v matches the caller's cancellation", err)
+						t.Errorf("error = %v, want one that is not the caller's cancellation", err)
 					}
 				})
 			}
@@ -138,7 +139,7 @@ func TestClient_WritesOnceOverHTTP2(t *testing.T) {
 	}
 }
 
-// net/http re-sends a request without a body as often as the peer resets it.
+// Without a limit net/http repeats a request without a body each time that the server resets it.
 func TestClient_LimitsWritesOverHTTP2(t *testing.T) {
 	t.Parallel()
 	for _, op := range []http2Operation{getOperation, deleteOperation, putOperation} {
@@ -158,17 +159,17 @@ func TestClient_LimitsWritesOverHTTP2(t *testing.T) {
 
 				srv.wait()
 				if n := srv.received(op.method); n > 2 || err == nil {
-					t.Errorf("service received %d requests in one attempt (error %v), want at most 2 and an error", n, err)
+					t.Errorf("requests in one attempt = %d, error = %v, want at most 2 and an error", n, err)
 				}
 				if strings.Contains(fmt.Sprint(err), "outcome unknown") || errors.Is(err, context.Canceled) {
-					t.Errorf("error = %v, want a connection error without an unknown outcome: the operation is idempotent", err)
+					t.Errorf("error = %v, want a connection error: the operation is idempotent", err)
 				}
 			})
 		}
 	}
 }
 
-// A token request is written at most twice. An operation without a token is not written.
+// The client writes a token request at most twice. Without a token it does not send the operation.
 func TestClient_LimitsTokenWritesOverHTTP2(t *testing.T) {
 	t.Parallel()
 	for _, fault := range streamFaults() {
@@ -186,19 +187,19 @@ func TestClient_LimitsTokenWritesOverHTTP2(t *testing.T) {
 
 			srv.wait()
 			if n := srv.receivedTokens(); n > 2 || err == nil {
-				t.Errorf("service received %d token requests in one attempt (error %v), want at most 2 and an error", n, err)
+				t.Errorf("token requests in one attempt = %d, error = %v, want at most 2 and an error", n, err)
 			}
 			if n := srv.received(http.MethodPost); n != 0 {
-				t.Errorf("service received %d creates without a token, want 0", n)
+				t.Errorf("creates = %d, want 0: there is no token", n)
 			}
 			if strings.Contains(fmt.Sprint(err), "outcome unknown") || errors.Is(err, context.Canceled) {
-				t.Errorf("error = %v, want a connection error without an unknown outcome: the check was not sent", err)
+				t.Errorf("error = %v, want a connection error: the check was not sent", err)
 			}
 		})
 	}
 }
 
-// An idempotent request succeeds in the same attempt if its first write is lost.
+// If the first write of an idempotent request is lost, the request succeeds in the same attempt.
 func TestClient_RepeatsLostWrite(t *testing.T) {
 	t.Parallel()
 	for _, op := range []http2Operation{getOperation, putOperation} {
@@ -221,14 +222,14 @@ func TestClient_RepeatsLostWrite(t *testing.T) {
 
 			srv.wait()
 			if n, tokens := srv.received(op.method), srv.receivedTokens(); err != nil || n != 2 || tokens != 2 {
-				t.Errorf("%d requests, %d token requests, error = %v, want 2 of each and success", n, tokens, err)
+				t.Errorf("requests = %d, token requests = %d, error = %v, want 2, 2 and no error", n, tokens, err)
 			}
 		})
 	}
 }
 
-// The second write of a DELETE finds nothing if the first one deleted the resource.
-func TestClient_DeletedByLostWrite(t *testing.T) {
+// 404 after the second write of a DELETE means that the first write has deleted the resource.
+func TestClient_DeleteAfterLostWrite(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		op   http2Operation
@@ -250,15 +251,15 @@ func TestClient_DeletedByLostWrite(t *testing.T) {
 
 			srv.wait()
 			if n := srv.received(tt.op.method); n != 2 || !errors.Is(err, tt.want) {
-				t.Errorf("%d requests, error = %v, want 2 and %v", n, err, tt.want)
+				t.Errorf("requests = %d, error = %v, want 2 and %v", n, err, tt.want)
 			}
 		})
 	}
 }
 
-// The connection of the token request dies before it is used again. The client has noticed: no
-// request is lost, and none arrives twice.
-func TestClient_SurvivesDeadIdleConnection(t *testing.T) {
+// The client uses another connection if it knows that the idle one is closed. The request arrives
+// once.
+func TestClient_ClosedIdleConnection(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name string
@@ -283,13 +284,13 @@ func TestClient_SurvivesDeadIdleConnection(t *testing.T) {
 			if err := getOperation.call(t.Context(), c); err != nil {
 				t.Fatal(err)
 			}
-			srv.conns.Wait() // the client has closed the connection, too
+			srv.conns.Wait() // until the client has also closed the connection
 
 			err := createOperation.call(t.Context(), c)
 
 			srv.wait()
 			if n := srv.received(http.MethodPost); err != nil || n != 1 {
-				t.Errorf("%d creates, error = %v, want 1 and success", n, err)
+				t.Errorf("creates = %d, error = %v, want 1 and no error", n, err)
 			}
 		})
 	}

@@ -15,8 +15,7 @@ import (
 // ids returns the ID for a placeholder of a path, such as "check_id".
 type ids func(placeholder string) string
 
-// callsWithIDs has a call for every operation of the route table whose path contains IDs that a
-// caller chooses.
+// callsWithIDs contains a call for every operation of the route table whose path contains IDs.
 var callsWithIDs = map[string]func(context.Context, *idverify.Client, *idverify.Console, ids) error{
 	"phone_check.get": func(ctx context.Context, c *idverify.Client, _ *idverify.Console, id ids) error {
 		return errorOf(c.PhoneChecks.Get(ctx, id("check_id")))
@@ -145,11 +144,11 @@ var callsWithIDs = map[string]func(context.Context, *idverify.Client, *idverify.
 	},
 }
 
-// notCalled contains the operations with IDs that the client does not call: devices open Check
-// URLs. An IP address is a netip.Addr, which cannot contain anything but an address and a zone.
+// notCalled contains the operations whose IDs a caller cannot choose freely. Devices, not the
+// client, open Check URLs. An IP address is a netip.Addr.
 var notCalled = map[string]bool{"phone_check.open": true, "subscriber_check.open": true, "coverage.device_ip": true}
 
-// withIDs returns the operations whose path contains IDs, and the placeholders of each.
+// withIDs returns the operations whose path contains IDs, with their placeholders.
 func withIDs(t testing.TB) map[wire.Operation][]string {
 	t.Helper()
 	found := make(map[wire.Operation][]string)
@@ -160,19 +159,19 @@ func withIDs(t testing.TB) map[wire.Operation][]string {
 				continue
 			}
 			if callsWithIDs[op.Name] == nil {
-				t.Errorf("the table has no call for %s", op.Name)
+				t.Errorf("callsWithIDs has no call for %s", op.Name)
 				continue
 			}
 			found[op] = append(found[op], name)
 		}
 	}
 	if len(found) < 40 {
-		t.Errorf("%d operations with IDs, want at least 40", len(found))
+		t.Errorf("operations with IDs = %d, want at least 40", len(found))
 	}
 	return found
 }
 
-// callWithIDs calls op. Operations below a workspace use that of id("workspace_id").
+// callWithIDs calls op. Operations of a workspace use id("workspace_id").
 func (s *service) callWithIDs(t testing.TB, op wire.Operation, id ids) error {
 	t.Helper()
 	v02 := idverify.WithVersions(idverify.Versions{PhoneCheck: "v0.2", SubscriberCheck: "v0.2"})
@@ -197,7 +196,7 @@ func TestClient_RejectsUnsafeIDs(t *testing.T) {
 			for _, placeholder := range placeholders {
 				for _, bad := range unsafe {
 					if placeholder == "code" && strings.TrimSpace(bad) != bad {
-						continue // Country trims spaces, which cannot be part of a code
+						continue // Country trims spaces around the code
 					}
 
 					err := srv.callWithIDs(t, op, func(name string) string {
@@ -211,12 +210,12 @@ func TestClient_RejectsUnsafeIDs(t *testing.T) {
 						t.Errorf("%s %q: error = %v, want ErrBadRequest", placeholder, bad, err)
 					}
 					if len(bad) > 2 && strings.Contains(fmt.Sprint(err), bad) {
-						t.Errorf("%s %q: error = %q contains the ID", placeholder, bad, err)
+						t.Errorf("%s %q: error = %q, want it without the ID", placeholder, bad, err)
 					}
 				}
 			}
 			if n := len(srv.calls()) + len(srv.tokens()); n != 0 {
-				t.Errorf("%d requests sent, want 0: a proxy may decode the path", n)
+				t.Errorf("requests = %d, want 0: a proxy may decode the path", n)
 			}
 		})
 	}
@@ -237,10 +236,10 @@ func TestClient_EscapesOtherIDs(t *testing.T) {
 		_, err := srv.client(t).PhoneChecks.Get(t.Context(), id)
 
 		if !errors.Is(err, idverify.ErrNotFound) {
-			t.Fatalf("Get(%q) = %v, want ErrNotFound", id, err)
+			t.Fatalf("Get(%q): error = %v, want ErrNotFound", id, err)
 		}
 		if got := srv.calls()[0].uri; got != "/phone_check/v0.1/checks/"+want {
-			t.Errorf("path of Get(%q) = %q, want %q", id, got, "/phone_check/v0.1/checks/"+want)
+			t.Errorf("Get(%q): URI = %q, want %q", id, got, "/phone_check/v0.1/checks/"+want)
 		}
 	}
 }

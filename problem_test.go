@@ -29,7 +29,8 @@ func matchedSentinels(err error) []error {
 	return found
 }
 
-// Every fragment of docs/protocol.md, section 8, and statuses without a known fragment.
+// The rows are written by hand from docs/protocol.md, section 8, followed by statuses with an
+// unknown fragment.
 func TestError_Is(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -62,7 +63,7 @@ func TestError_Is(t *testing.T) {
 		{415, "unsupported_media_type", idverify.ErrBadRequest, ""},
 		{429, "too_many_requests", idverify.ErrRateLimited, ""},
 		{501, "mno_redirect_unsupported", idverify.ErrNetworkNotSupported, "use another verification method"},
-		{400, "not_mobile_ip", idverify.ErrNotMobileIP, "mobile data"}, // the fragment decides
+		{400, "not_mobile_ip", idverify.ErrNotMobileIP, "mobile data"}, // the fragment takes precedence
 
 		{400, "future_problem", idverify.ErrBadRequest, ""},
 		{401, "future_problem", idverify.ErrUnauthorized, ""},
@@ -95,13 +96,13 @@ func TestError_Is(t *testing.T) {
 			_, err := srv.client(t, withoutRetries).PhoneChecks.Get(t.Context(), "a")
 
 			if got := matchedSentinels(err); tt.want == nil && len(got) != 0 || tt.want != nil && (len(got) != 1 || got[0] != tt.want) {
-				t.Errorf("error = %v matches %v, want only %v", err, got, tt.want)
+				t.Errorf("error %v matches %v, want only %v", err, got, tt.want)
 			}
 			if !strings.Contains(fmt.Sprint(err), tt.hint) || tt.hint == "" && strings.Contains(fmt.Sprint(err), "(") {
 				t.Errorf("error = %v, want the hint %q", err, tt.hint)
 			}
 			if e, ok := errors.AsType[*idverify.Error](err); !ok || e.Fragment() != tt.fragment || e.Status != tt.status || e.Detail != "because" || e.Title != http.StatusText(tt.status) {
-				t.Errorf("error = %#v", err)
+				t.Errorf("error = %#v, want an *Error with fragment, status, detail and title", err)
 			}
 		})
 	}
@@ -116,25 +117,25 @@ func TestError_Text(t *testing.T) {
 		status int
 		header map[string]string
 		body   string
-		want   string // after the operation
+		want   string // the text after the operation
 		typ    string // of a problem
-		title  string // "": the standard text of the status
+		title  string // empty: the standard text of the status
 	}{
-		{name: "a type alone", status: 412, body: `{"type":"` + docs + `#not_mobile_ip"}`,
+		{name: "only a type", status: 412, body: `{"type":"` + docs + `#not_mobile_ip"}`,
 			want: "412 not_mobile_ip (the device must use its mobile data connection)", typ: docs + "#not_mobile_ip"},
-		{name: "a title alone", status: 403, body: `{"title":"Not Yours"}`, want: "403 Forbidden", title: "Not Yours"},
-		{name: "a detail alone", status: 418, body: `{"detail":"short"}`, want: "418 I'm a teapot: short"},
-		{name: "a detail of the wrong type", status: 412, body: `{"type":"` + docs + `#not_mobile_ip","detail":["a"]}`,
+		{name: "only a title", status: 403, body: `{"title":"Not Yours"}`, want: "403 Forbidden", title: "Not Yours"},
+		{name: "only a detail", status: 418, body: `{"detail":"short"}`, want: "418 I'm a teapot: short"},
+		{name: "detail of the wrong type", status: 412, body: `{"type":"` + docs + `#not_mobile_ip","detail":["a"]}`,
 			want: "412 not_mobile_ip (the device must use its mobile data connection)", typ: docs + "#not_mobile_ip"},
-		{name: "a relative type", status: 412, body: `{"type":"#not_mobile_ip"}`, want: "412 not_mobile_ip (the device must use its mobile data connection)", typ: "#not_mobile_ip"},
-		{name: "a type with an address", status: 412, body: `{"type":"https://docs.example/192.0.2.7#not_mobile_ip"}`,
+		{name: "relative type", status: 412, body: `{"type":"#not_mobile_ip"}`, want: "412 not_mobile_ip (the device must use its mobile data connection)", typ: "#not_mobile_ip"},
+		{name: "type with an address", status: 412, body: `{"type":"https://docs.example/192.0.2.7#not_mobile_ip"}`,
 			want: "412 not_mobile_ip (the device must use its mobile data connection)", typ: "#not_mobile_ip"},
-		{name: "a type without a fragment", status: 418, body: `{"type":"about:blank","detail":"d"}`, want: "418 I'm a teapot: d"},
-		{name: "a fragment with a space", status: 418, body: `{"type":"` + docs + `#not mobile","detail":"d"}`, want: "418 I'm a teapot: d"},
-		{name: "a fragment with a number", status: 418, body: `{"type":"` + docs + `#447700900000","detail":"d"}`, want: "418 I'm a teapot: d"},
-		{name: "a type with a control character", status: 418, body: `{"type":"` + docs + `\u0007#a","detail":"d"}`, want: "418 I'm a teapot: d"},
+		{name: "type without a fragment", status: 418, body: `{"type":"about:blank","detail":"d"}`, want: "418 I'm a teapot: d"},
+		{name: "fragment with a space", status: 418, body: `{"type":"` + docs + `#not mobile","detail":"d"}`, want: "418 I'm a teapot: d"},
+		{name: "fragment with a phone number", status: 418, body: `{"type":"` + docs + `#447700900000","detail":"d"}`, want: "418 I'm a teapot: d"},
+		{name: "type with a control character", status: 418, body: `{"type":"` + docs + `\u0007#a","detail":"d"}`, want: "418 I'm a teapot: d"},
 		{name: "control characters", status: 418, body: `{"detail":"a\u0000b\r\nc\td\u001b[31me\u0085f\u2028g\ufffdh\u200bi"}`, want: "418 I'm a teapot: a b c d [31me f g h i"},
-		{name: "control characters in a page", status: 502, body: "a\x00b\x1b[2Jc\xffd\u009be", want: `502 Bad Gateway: body begins "a b [2Jc d e"`},
+		{name: "control characters in a plain body", status: 502, body: "a\x00b\x1b[2Jc\xffd\u009be", want: `502 Bad Gateway: body begins "a b [2Jc d e"`},
 		{name: "300 characters", status: 418, body: `{"detail":"` + long + `"}`, want: "418 I'm a teapot: " + long},
 		{name: "301 characters", status: 418, body: `{"detail":"` + long + `b"}`, want: "418 I'm a teapot: " + long + "…"},
 		{name: "300 wide characters", status: 418, body: `{"detail":"` + strings.Repeat("é", 300) + `"}`, want: "418 I'm a teapot: " + strings.Repeat("é", 300)},
@@ -145,10 +146,10 @@ func TestError_Text(t *testing.T) {
 		{name: "300", status: 300, want: "300 Multiple Choices: empty body (redirects are not followed: check the base URL)"},
 		{name: "399", status: 399, want: "399: empty body (redirects are not followed: check the base URL)"},
 		{name: "400", status: 400, want: "400 Bad Request: empty body"},
-		{name: "a wait after 503", status: 503, header: map[string]string{"Retry-After": "60"}, want: "503 Service Unavailable: empty body (retry after 1m0s)"},
-		{name: "a wait after 403", status: 403, header: map[string]string{"Retry-After": "60"}, want: "403 Forbidden: empty body"},
-		{name: "many values in a problem", status: 418, body: strings.Repeat(",", 70_000), want: `418 I'm a teapot: body begins "` + strings.Repeat(",", 300) + `…"`},
-		{name: "a long page", status: 418, body: strings.Repeat("a", 2<<20), want: `418 I'm a teapot: body begins "` + long + `…"`},
+		{name: "503 with Retry-After", status: 503, header: map[string]string{"Retry-After": "60"}, want: "503 Service Unavailable: empty body (retry after 1m0s)"},
+		{name: "403 with Retry-After", status: 403, header: map[string]string{"Retry-After": "60"}, want: "403 Forbidden: empty body"},
+		{name: "too many JSON values", status: 418, body: strings.Repeat(",", 70_000), want: `418 I'm a teapot: body begins "` + strings.Repeat(",", 300) + `…"`},
+		{name: "long body", status: 418, body: strings.Repeat("a", 2<<20), want: `418 I'm a teapot: body begins "` + long + `…"`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -162,14 +163,14 @@ func TestError_Text(t *testing.T) {
 			_, err := srv.client(t, withoutRetries).PhoneChecks.Get(t.Context(), "a")
 
 			if want := "idverify: get PhoneCheck: " + tt.want; err == nil || err.Error() != want {
-				t.Errorf("error\n%v\nwant\n%s", err, want)
+				t.Errorf("error =\n%v\nwant\n%s", err, want)
 			}
 			title := tt.title
 			if title == "" {
 				title = http.StatusText(tt.status)
 			}
 			if e, ok := errors.AsType[*idverify.Error](err); !ok || e.Type != tt.typ || e.Title != title {
-				t.Errorf("type = %q, title = %q, want %q and %q", e.Type, e.Title, tt.typ, title)
+				t.Errorf("Type = %q, Title = %q, want %q and %q", e.Type, e.Title, tt.typ, title)
 			}
 		})
 	}
@@ -198,16 +199,16 @@ func TestDecodeError_Text(t *testing.T) {
 		_, err := srv.client(t).PhoneChecks.Get(t.Context(), "a")
 
 		if want := prefix + tt.want + " [request req-7, 1 attempt]"; err == nil || err.Error() != want {
-			t.Errorf("%q: error\n%v\nwant\n%s", tt.body, err, want)
+			t.Errorf("%q: error =\n%v\nwant\n%s", tt.body, err, want)
 		}
 	}
 	srv := newService(t, withRequestID("req-7", respondWith(200, strings.Repeat(" ", 10<<20+1))))
 	if _, err := srv.client(t).PhoneChecks.Get(t.Context(), "a"); err == nil || err.Error() != prefix+"longer than 10 MiB [request req-7, 1 attempt]" {
-		t.Errorf("more than 10 MiB: %v", err)
+		t.Errorf("more than 10 MiB: error = %v, want one that names the limit", err)
 	}
 	srv = newService(t, withRequestID("req-7", respondWith(200, `{"check_id":"a","status":"COMPLETED","new":[`+strings.Repeat("0,", 65_536)+`0]}`)))
 	if _, err := srv.client(t).PhoneChecks.Get(t.Context(), "a"); err == nil || err.Error() != prefix+"more than 65,536 values [request req-7, 1 attempt]" {
-		t.Errorf("more than 65,536 values: %v", err)
+		t.Errorf("more than 65,536 values: error = %v, want one that names the limit", err)
 	}
 }
 
@@ -240,7 +241,7 @@ func TestError_RequestID(t *testing.T) {
 		_, err := c.PhoneChecks.Get(t.Context(), "a")
 
 		if e, ok := errors.AsType[*idverify.Error](err); !ok || e.RequestID != want {
-			t.Errorf("request ID for X-Request-Id %q = %q, want %q", id, e.RequestID, want)
+			t.Errorf("X-Request-Id %q: RequestID = %q, want %q", id, e.RequestID, want)
 		}
 	}
 }
@@ -270,12 +271,12 @@ func TestError_RetryAfter(t *testing.T) {
 		_, err := c.PhoneChecks.Get(t.Context(), "a")
 
 		if e, ok := errors.AsType[*idverify.Error](err); !ok || e.RetryAfter != want {
-			t.Errorf("RetryAfter for Retry-After %q = %v, want %v", value, e.RetryAfter, want)
+			t.Errorf("Retry-After %q: RetryAfter = %v, want %v", value, e.RetryAfter, want)
 		}
 	}
 }
 
-// The text of a transport error contains neither addresses nor secrets.
+// The error of the transport is reported without addresses and secrets.
 func TestClient_TransportErrorText(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -285,11 +286,11 @@ func TestClient_TransportErrorText(t *testing.T) {
 	}{
 		{"DNS", &net.DNSError{Err: "no such host", Name: "eu.api.example.com", Server: "192.0.2.53:53"}, "host lookup failed: no such host"},
 		{"dial", &net.OpError{Op: "dial", Net: "tcp", Addr: &net.TCPAddr{IP: net.IPv4(192, 0, 2, 7), Port: 443}, Err: errors.New("connection refused")}, "dial: connection refused"},
-		{"an operation without a cause", &net.OpError{Op: "dial", Net: "tcp"}, "dial"},
-		{"end of file", io.EOF, "connection closed before the response"},
-		{"unexpected end of file", io.ErrUnexpectedEOF, "truncated response"},
-		{"anything else", errors.New("no s3cret-of-client-1, Basic Y2xpZW50LTE6czNjcmV0LW9mLWNsaWVudC0x or 192.0.2.7"), "no [REDACTED], Basic [REDACTED] or [REDACTED]"},
-		{"an error with our secret in the operation", &net.OpError{Op: "write", Err: errors.New("s3cret-of-client-1")}, "write: [REDACTED]"},
+		{"operation without a cause", &net.OpError{Op: "dial", Net: "tcp"}, "dial"},
+		{"EOF", io.EOF, "connection closed before the response"},
+		{"unexpected EOF", io.ErrUnexpectedEOF, "truncated response"},
+		{"other error", errors.New("no s3cret-of-client-1, Basic Y2xpZW50LTE6czNjcmV0LW9mLWNsaWVudC0x or 192.0.2.7"), "no [REDACTED], Basic [REDACTED] or [REDACTED]"},
+		{"cause with a secret", &net.OpError{Op: "write", Err: errors.New("s3cret-of-client-1")}, "write: [REDACTED]"},
 	} {
 		for _, at := range []string{"operation", "token"} {
 			t.Run(tt.name+"/"+at, func(t *testing.T) {
@@ -310,7 +311,7 @@ func TestClient_TransportErrorText(t *testing.T) {
 
 				want := map[string]string{"operation": "idverify: get PhoneCheck: ", "token": `idverify: get token for scope "phone_check": `}[at] + tt.want
 				if err == nil || err.Error() != want || !errors.Is(err, tt.err) {
-					t.Errorf("error\n%v\nwant\n%s", err, want)
+					t.Errorf("error =\n%v\nwant\n%s", err, want)
 				}
 			})
 		}
