@@ -9,25 +9,30 @@ import (
 	"github.com/idverify/idverify-go/internal/wire"
 )
 
-// role is what a member may do in a workspace (specification, section 1, "Roles").
+// role is the role of a member in a workspace.
+//
+// Protocol: docs/protocol.md, section 10.
 type role string
 
 const (
-	roleOwner  role = "OWNER"  // everything, and alone what concerns billing
-	roleAdmin  role = "ADMIN"  // everything but billing
-	roleViewer role = "VIEWER" // has credentials, and reads
+	roleOwner  role = "OWNER"  // full access
+	roleAdmin  role = "ADMIN"  // full access, except for billing
+	roleViewer role = "VIEWER" // own credentials, and read access except for billing and invitations
 )
 
-// covers reports whether r may do what the role least may.
+// covers reports whether r has at least the permissions of least.
 func (r role) covers(least role) bool {
 	ranks := []role{roleViewer, roleAdmin, roleOwner}
 	return slices.Index(ranks, r) >= slices.Index(ranks, least)
 }
 
-// consoleHandler answers an operation of the console for a user as a member of the workspace that the path means.
+// consoleHandler handles an operation of the console. m is the caller's membership of the workspace
+// of the path.
 type consoleHandler func(s *service, c *call, m *member) (any, error)
 
-// console is a handler for members whose role covers least. A workspace is not there for those who are no members of it; a role that is too low is told before what the path names further (contract, section 1).
+// console returns a handler for members whose role covers least. A user who is not a member of the
+// workspace gets workspace_not_found. The role is checked before the rest of the path: a role that
+// is too low gets forbidden even if the project or member does not exist.
 func console(least role, handle consoleHandler) handler {
 	return func(s *service, c *call) (any, error) {
 		m := s.memberOf(c)
@@ -41,7 +46,8 @@ func console(least role, handle consoleHandler) handler {
 	}
 }
 
-// memberOf is the caller as a member of the workspace of the path; of the one that the credentials belong to where the path names none, or "default".
+// memberOf returns the caller's membership of the workspace of the path, or nil if there is none.
+// Without a workspace in the path, or with "default", it is the workspace of the credentials.
 func (s *service) memberOf(c *call) *member {
 	id, named := c.ids["workspace_id"]
 	if !named || id == "default" {
@@ -50,21 +56,22 @@ func (s *service) memberOf(c *call) *member {
 	return c.credential.member.user.in(s.accounts.workspaces[id])
 }
 
-// maxNameLength is that of the names of users, workspaces, projects and invitations, in characters.
+// maxNameLength is the maximum length, in characters, of the names of users, workspaces, projects
+// and invitations.
 const maxNameLength = 255
 
-// checkName refuses a name that is missing, blank, too long, or holds control characters.
+// checkName rejects a name that is missing, blank or too long, or contains control characters.
 func checkName(name *string) error {
 	switch {
 	case name == nil:
 		return newProblem(wire.BadRequest, "name is missing")
 	case strings.TrimSpace(*name) == "" || utf8.RuneCountInString(*name) > maxNameLength || strings.ContainsFunc(*name, unicode.IsControl):
-		return newProblem(wire.BadRequest, "name must be 1 to 255 characters, not all of them spaces and none a control character")
+		return newProblem(wire.BadRequest, "name must have 1 to 255 characters, without control characters, and must not be blank")
 	}
 	return nil
 }
 
-// workspacePath is where a workspace is, for the links of what it holds.
+// workspacePath returns the URL of a workspace, in the version that the call uses.
 func (s *service) workspacePath(c *call, w *workspace) string {
 	return s.url + "/console/" + c.version + "/workspaces/" + w.id
 }

@@ -10,9 +10,12 @@ import (
 	"github.com/idverify/idverify-go/sandboxfake/internal/rsql"
 )
 
-// The order of billing (specification, section 1, "Billing"): company details, payment details, top-up. What comes too early is a conflict.
+// Billing requires company details first, then a payment method, then a top-up. A request out of
+// this order is a conflict.
 
-// billingAccount is the company that pays, as it is given and answered (contract, section 3).
+// billingAccount contains the company details, in requests and responses.
+//
+// Protocol: docs/protocol.md, section 10.
 type billingAccount struct {
 	CompanyName  string `json:"company_name"`
 	ContactName  string `json:"contact_name"`
@@ -24,7 +27,7 @@ type billingAccount struct {
 	Country      string `json:"country"`
 }
 
-// getBillingAccount is GET …/workspaces/{workspace_id}/billing_account.
+// getBillingAccount handles GET …/workspaces/{workspace_id}/billing_account.
 func (s *service) getBillingAccount(_ *call, m *member) (any, error) {
 	if m.workspace.billing == nil {
 		return nil, newProblem(wire.NotFound, "There are no company details yet")
@@ -32,7 +35,8 @@ func (s *service) getBillingAccount(_ *call, m *member) (any, error) {
 	return m.workspace.billing, nil
 }
 
-// updateBillingAccount is PUT …/workspaces/{workspace_id}/billing_account: the new details stand in place of all the old ones.
+// updateBillingAccount handles PUT …/workspaces/{workspace_id}/billing_account. It replaces all
+// fields.
 func (s *service) updateBillingAccount(c *call, m *member) (any, error) {
 	var account billingAccount
 	if err := c.decode(&account); err != nil {
@@ -45,10 +49,11 @@ func (s *service) updateBillingAccount(c *call, m *member) (any, error) {
 	return account, nil
 }
 
-// currencies are what an account may be topped up in (contract, section 3); before, it is in the platform's own.
+// currencies are the currencies of top-ups. Before the first top-up, a workspace has
+// initialCurrency.
 var currencies = []string{"USD", "GBP", "EUR"}
 
-// paymentMethod is a card. Only the end of its number is kept.
+// paymentMethod is a card. Only the last four digits of its number are stored.
 type paymentMethod struct {
 	id, lastFour string
 	expiryMonth  int
@@ -57,7 +62,7 @@ type paymentMethod struct {
 	created      time.Time
 }
 
-// paymentMethodView is a card as it is answered (contract, section 3).
+// paymentMethodView is a card in a response.
 type paymentMethodView struct {
 	PaymentMethodID string   `json:"payment_method_id"`
 	LastFourDigits  string   `json:"last_four_digits"`
@@ -70,7 +75,7 @@ func (p *paymentMethod) view() paymentMethodView {
 	return paymentMethodView{p.id, p.lastFour, p.expiryMonth, p.expiryYear, p.currencies}
 }
 
-// paymentMethodParams is the body that adds a card.
+// paymentMethodParams is the body of a request to add a card.
 type paymentMethodParams struct {
 	CardNumber  string   `json:"card_number"`
 	ExpiryMonth int      `json:"expiry_month"`
@@ -78,7 +83,7 @@ type paymentMethodParams struct {
 	Currencies  []string `json:"currencies"`
 }
 
-// check validates the params. A card is not refused for its age: a test would fail from that day on.
+// check validates the params. It accepts an expired card, so that tests do not depend on the date.
 func (p *paymentMethodParams) check() error {
 	bad := ""
 	switch {
@@ -102,9 +107,9 @@ func (p *paymentMethodParams) check() error {
 	return nil
 }
 
-var badCurrency = "a currency must be one of " + strings.Join(currencies, ", ") + ", each named once"
+var badCurrency = "a currency must be one of " + strings.Join(currencies, ", ") + ", each at most once"
 
-// addPaymentMethod is POST …/workspaces/{workspace_id}/payment_methods.
+// addPaymentMethod handles POST …/workspaces/{workspace_id}/payment_methods.
 func (s *service) addPaymentMethod(c *call, m *member) (any, error) {
 	var params paymentMethodParams
 	if err := c.decode(&params); err != nil {
@@ -146,12 +151,12 @@ var paymentMethodListing = listing[*paymentMethod]{
 	view: func(_ *service, p *paymentMethod) any { return p.view() },
 }
 
-// listPaymentMethods is GET …/workspaces/{workspace_id}/payment_methods.
+// listPaymentMethods handles GET …/workspaces/{workspace_id}/payment_methods.
 func (s *service) listPaymentMethods(c *call, m *member) (any, error) {
 	return listPage(s, c, paymentMethodListing, m.workspace.paymentMethods)
 }
 
-// paymentMethod finds a card of w, or returns nil.
+// paymentMethod returns a card of w, or nil if there is none with the ID.
 func (w *workspace) paymentMethod(id string) *paymentMethod {
 	i := slices.IndexFunc(w.paymentMethods, func(p *paymentMethod) bool { return p.id == id })
 	if i < 0 {
@@ -160,7 +165,7 @@ func (w *workspace) paymentMethod(id string) *paymentMethod {
 	return w.paymentMethods[i]
 }
 
-// getPaymentMethod is GET …/payment_methods/{payment_method_id}.
+// getPaymentMethod handles GET …/payment_methods/{payment_method_id}.
 func (s *service) getPaymentMethod(c *call, m *member) (any, error) {
 	p := m.workspace.paymentMethod(c.ids["payment_method_id"])
 	if p == nil {
@@ -169,7 +174,7 @@ func (s *service) getPaymentMethod(c *call, m *member) (any, error) {
 	return p.view(), nil
 }
 
-// deletePaymentMethod is DELETE …/payment_methods/{payment_method_id}.
+// deletePaymentMethod handles DELETE …/payment_methods/{payment_method_id}.
 func (s *service) deletePaymentMethod(c *call, m *member) (any, error) {
 	p := m.workspace.paymentMethod(c.ids["payment_method_id"])
 	if p == nil {
@@ -179,14 +184,14 @@ func (s *service) deletePaymentMethod(c *call, m *member) (any, error) {
 	return &response{status: c.op.Success}, nil
 }
 
-// topUp is a payment into the account.
+// topUp is a payment into the balance of a workspace.
 type topUp struct {
 	id, methodID, currency string
 	amount                 money
 	created                time.Time
 }
 
-// topUpView is a top-up as it is answered (contract, section 3).
+// topUpView is a top-up in a response.
 type topUpView struct {
 	TopUpID         string      `json:"top_up_id"`
 	PaymentMethodID string      `json:"payment_method_id"`
@@ -199,15 +204,15 @@ func (t *topUp) view() topUpView {
 	return topUpView{t.id, t.methodID, t.currency, t.amount.number(), formatTime(t.created)}
 }
 
-// maxPaidIn is what a workspace may pay in over all its life, so that no sum of amounts leaves its bounds.
+// maxPaidIn is the maximum total of a workspace's top-ups. It prevents overflows of money.
 const maxPaidIn = 1_000_000_000_000 * moneyUnit
 
-// createTopUp is POST …/workspaces/{workspace_id}/topups.
+// createTopUp handles POST …/workspaces/{workspace_id}/topups.
 func (s *service) createTopUp(c *call, m *member) (any, error) {
 	var params struct {
 		PaymentMethodID string      `json:"payment_method_id"`
 		Currency        string      `json:"currency"`
-		Amount          json.Number `json:"amount"` // takes a number in quotes, too
+		Amount          json.Number `json:"amount"` // also accepts a number in quotes
 	}
 	if err := c.decode(&params); err != nil {
 		return nil, err
@@ -218,7 +223,7 @@ func (s *service) createTopUp(c *call, m *member) (any, error) {
 	case err != nil:
 		return nil, newProblem(wire.BadRequest, err.Error())
 	case amount <= 0 || amount > maxPaidIn-w.paidIn:
-		return nil, newProblem(wire.BadRequest, "amount must be above 0, and all that is ever paid in at most a million millions")
+		return nil, newProblem(wire.BadRequest, "amount must be greater than 0, and the total of all top-ups at most 1000000000000")
 	case !slices.Contains(currencies, params.Currency):
 		return nil, newProblem(wire.BadRequest, badCurrency)
 	}
@@ -229,14 +234,14 @@ func (s *service) createTopUp(c *call, m *member) (any, error) {
 	case len(w.paymentMethods) == 0:
 		return nil, newProblem(wire.PaymentDetailsRequired, "")
 	case method == nil:
-		return nil, newProblem(wire.BadRequest, "payment_method_id names no payment method of the workspace")
+		return nil, newProblem(wire.BadRequest, "payment_method_id must be the ID of a payment method of the workspace")
 	case w.currencyFixed() && params.Currency != w.currency:
 		return nil, newProblem(wire.CurrencyFixed, "The first top-up fixed the account's currency: "+w.currency)
 	case !slices.Contains(method.currencies, params.Currency):
 		return nil, newProblem(wire.CurrencyNotSupported, "")
 	}
 	if !w.currencyFixed() {
-		// "any unused API balance is lost when the currency changes" (specification, section 1, "Billing").
+		// The remaining API balance is lost.
 		w.currency, w.balance = params.Currency, 0
 	}
 	w.balance += amount
@@ -266,7 +271,7 @@ var topUpListing = listing[*topUp]{
 	view: func(_ *service, t *topUp) any { return t.view() },
 }
 
-// listTopUps is GET …/workspaces/{workspace_id}/topups.
+// listTopUps handles GET …/workspaces/{workspace_id}/topups.
 func (s *service) listTopUps(c *call, m *member) (any, error) {
 	return listPage(s, c, topUpListing, m.workspace.topUps)
 }

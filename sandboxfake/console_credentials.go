@@ -8,23 +8,25 @@ import (
 	"github.com/idverify/idverify-go/sandboxfake/internal/rsql"
 )
 
-// maxCredentials is how many pairs a project has at most (specification, section 8).
+// maxCredentials is the maximum number of credentials of a project.
 const maxCredentials = 2
 
-// credentialView is a pair as it is answered (contract, section 3).
+// credentialView contains credentials in a response.
+//
+// Protocol: docs/protocol.md, section 10.
 type credentialView struct {
 	ClientID     string   `json:"client_id"`
-	ClientSecret string   `json:"client_secret,omitempty"` // only where it was just made
+	ClientSecret string   `json:"client_secret,omitempty"` // only in responses to create and reset
 	Scopes       []string `json:"scopes"`
 	CreatedAt    string   `json:"created_at"`
 }
 
-// view shows a pair, with its secret where that was just made.
+// view returns the view of c. The secret is empty unless it was just generated.
 func (c *credential) view(secret string) credentialView {
 	return credentialView{ClientID: c.clientID, ClientSecret: secret, Scopes: c.scopes(), CreatedAt: formatTime(c.created)}
 }
 
-// credentialListing lists pairs, of a project or of a member.
+// credentialListing lists the credentials of a project or a member.
 var credentialListing = listing[*credential]{
 	embedded: "credentials",
 	created:  func(c *credential) time.Time { return c.created },
@@ -35,7 +37,7 @@ var credentialListing = listing[*credential]{
 	view: func(_ *service, c *credential) any { return c.view("") },
 }
 
-// credentialOf finds the pair of the path among some.
+// credentialOf returns the credentials that have the client ID of the path, or a 404 problem.
 func credentialOf(c *call, among []*credential) (*credential, error) {
 	i := slices.IndexFunc(among, func(other *credential) bool { return other.clientID == c.ids["client_id"] })
 	if i < 0 {
@@ -44,7 +46,8 @@ func credentialOf(c *call, among []*credential) (*credential, error) {
 	return among[i], nil
 }
 
-// createProjectCredentials is POST …/projects/{project_id}/credentials. The pair is the caller's own: credentials are not shared (specification, section 2, "Credential rules").
+// createProjectCredentials handles POST …/projects/{project_id}/credentials. The credentials belong
+// to the caller.
 func (s *service) createProjectCredentials(c *call, m *member) (any, error) {
 	p, err := s.ownProject(c, m)
 	if err != nil {
@@ -57,7 +60,7 @@ func (s *service) createProjectCredentials(c *call, m *member) (any, error) {
 	return credential.view(secret), nil
 }
 
-// listProjectCredentials is GET …/projects/{project_id}/credentials.
+// listProjectCredentials handles GET …/projects/{project_id}/credentials.
 func (s *service) listProjectCredentials(c *call, m *member) (any, error) {
 	p, err := s.ownProject(c, m)
 	if err != nil {
@@ -66,7 +69,7 @@ func (s *service) listProjectCredentials(c *call, m *member) (any, error) {
 	return listPage(s, c, credentialListing, p.credentials)
 }
 
-// projectCredential finds the pair of the path.
+// projectCredential returns the project credentials of the path.
 func (s *service) projectCredential(c *call, m *member) (*credential, error) {
 	p, err := s.ownProject(c, m)
 	if err != nil {
@@ -75,7 +78,7 @@ func (s *service) projectCredential(c *call, m *member) (*credential, error) {
 	return credentialOf(c, p.credentials)
 }
 
-// getProjectCredentials is GET …/projects/{project_id}/credentials/{client_id}.
+// getProjectCredentials handles GET …/projects/{project_id}/credentials/{client_id}.
 func (s *service) getProjectCredentials(c *call, m *member) (any, error) {
 	found, err := s.projectCredential(c, m)
 	if err != nil {
@@ -84,28 +87,30 @@ func (s *service) getProjectCredentials(c *call, m *member) (any, error) {
 	return found.view(""), nil
 }
 
-// deleteProjectCredentials is DELETE …/projects/{project_id}/credentials/{client_id}.
+// deleteProjectCredentials handles DELETE …/projects/{project_id}/credentials/{client_id}.
 func (s *service) deleteProjectCredentials(c *call, m *member) (any, error) {
 	found, err := s.projectCredential(c, m)
 	if err != nil {
 		return nil, err
 	}
 	if found.member != m && !m.role.covers(roleAdmin) {
-		return nil, newProblem(wire.Forbidden, "A viewer may only delete credentials of their own")
+		return nil, newProblem(wire.Forbidden, "A viewer can delete only their own credentials")
 	}
 	s.removeCredential(found)
 	return &response{status: c.op.Success}, nil
 }
 
-// ownCredentials refuses a path that leads to another member's pairs: nobody sees the secret of another, and a viewer nothing of them.
+// ownCredentials rejects a path that names another member. Only the member may know the secret of
+// their credentials, and a viewer cannot view the workspace credentials of other members.
 func ownCredentials(c *call, m *member) error {
 	if c.ids["member_id"] != m.id {
-		return newProblem(wire.Forbidden, "These credentials are for their member alone")
+		return newProblem(wire.Forbidden, "This is not allowed for the credentials of another member")
 	}
 	return nil
 }
 
-// visibleCredentials are the pairs of the path's member, for that member, and for owner and admin, who may delete them.
+// visibleCredentials returns the workspace credentials of the member of the path. Owners and admins
+// can view and delete those of every member, a viewer only their own.
 func visibleCredentials(c *call, m *member) ([]*credential, error) {
 	if !m.role.covers(roleAdmin) {
 		if err := ownCredentials(c, m); err != nil {
@@ -119,7 +124,7 @@ func visibleCredentials(c *call, m *member) ([]*credential, error) {
 	return found.credentials, nil
 }
 
-// createWorkspaceCredentials is POST …/members/{member_id}/credentials.
+// createWorkspaceCredentials handles POST …/members/{member_id}/credentials.
 func (s *service) createWorkspaceCredentials(c *call, m *member) (any, error) {
 	if err := ownCredentials(c, m); err != nil {
 		return nil, err
@@ -128,7 +133,7 @@ func (s *service) createWorkspaceCredentials(c *call, m *member) (any, error) {
 	return credential.view(secret), nil
 }
 
-// listWorkspaceCredentials is GET …/members/{member_id}/credentials.
+// listWorkspaceCredentials handles GET …/members/{member_id}/credentials.
 func (s *service) listWorkspaceCredentials(c *call, m *member) (any, error) {
 	visible, err := visibleCredentials(c, m)
 	if err != nil {
@@ -137,7 +142,7 @@ func (s *service) listWorkspaceCredentials(c *call, m *member) (any, error) {
 	return listPage(s, c, credentialListing, visible)
 }
 
-// workspaceCredential finds the pair of the path.
+// workspaceCredential returns the workspace credentials of the path.
 func (s *service) workspaceCredential(c *call, m *member) (*credential, error) {
 	visible, err := visibleCredentials(c, m)
 	if err != nil {
@@ -146,7 +151,7 @@ func (s *service) workspaceCredential(c *call, m *member) (*credential, error) {
 	return credentialOf(c, visible)
 }
 
-// getWorkspaceCredentials is GET …/members/{member_id}/credentials/{client_id}.
+// getWorkspaceCredentials handles GET …/members/{member_id}/credentials/{client_id}.
 func (s *service) getWorkspaceCredentials(c *call, m *member) (any, error) {
 	found, err := s.workspaceCredential(c, m)
 	if err != nil {
@@ -155,7 +160,7 @@ func (s *service) getWorkspaceCredentials(c *call, m *member) (any, error) {
 	return found.view(""), nil
 }
 
-// deleteWorkspaceCredentials is DELETE …/members/{member_id}/credentials/{client_id}.
+// deleteWorkspaceCredentials handles DELETE …/members/{member_id}/credentials/{client_id}.
 func (s *service) deleteWorkspaceCredentials(c *call, m *member) (any, error) {
 	found, err := s.workspaceCredential(c, m)
 	if err != nil {
@@ -165,7 +170,8 @@ func (s *service) deleteWorkspaceCredentials(c *call, m *member) (any, error) {
 	return &response{status: c.op.Success}, nil
 }
 
-// resetWorkspaceCredentials is POST …/members/{member_id}/credentials/{client_id}/reset: another secret, and the end of the tokens that the old one got.
+// resetWorkspaceCredentials handles POST …/members/{member_id}/credentials/{client_id}/reset. It
+// replaces the secret and revokes all access tokens of the credentials.
 func (s *service) resetWorkspaceCredentials(c *call, m *member) (any, error) {
 	if err := ownCredentials(c, m); err != nil {
 		return nil, err

@@ -10,7 +10,9 @@ import (
 	"github.com/idverify/idverify-go/sandboxfake/internal/rsql"
 )
 
-// memberView is a member as it is answered (contract, section 3).
+// memberView is a member in a response.
+//
+// Protocol: docs/protocol.md, section 10.
 type memberView struct {
 	MemberID string `json:"member_id"`
 	Name     string `json:"name"`
@@ -31,12 +33,12 @@ var memberListing = listing[*member]{
 	view: func(_ *service, m *member) any { return m.view() },
 }
 
-// listMembers is GET …/workspaces/{workspace_id}/members.
+// listMembers handles GET …/workspaces/{workspace_id}/members.
 func (s *service) listMembers(c *call, m *member) (any, error) {
 	return listPage(s, c, memberListing, m.workspace.members)
 }
 
-// getMember is GET …/members/{member_id}.
+// getMember handles GET …/members/{member_id}.
 func (s *service) getMember(c *call, m *member) (any, error) {
 	found, err := m.findMember(c)
 	if err != nil {
@@ -45,7 +47,7 @@ func (s *service) getMember(c *call, m *member) (any, error) {
 	return found.view(), nil
 }
 
-// findMember finds the member of the path in m's workspace.
+// findMember returns the member of the path in m's workspace, or a 404 problem.
 func (m *member) findMember(c *call) (*member, error) {
 	i := slices.IndexFunc(m.workspace.members, func(other *member) bool { return other.id == c.ids["member_id"] })
 	if i < 0 {
@@ -54,7 +56,7 @@ func (m *member) findMember(c *call) (*member, error) {
 	return m.workspace.members[i], nil
 }
 
-// invitation asks somebody to join a workspace. It is open until somebody signs up with it.
+// invitation invites a user to a workspace. It is open until a user signs up with it.
 type invitation struct {
 	id, name, reference string
 	role                role
@@ -62,7 +64,7 @@ type invitation struct {
 	created             time.Time
 }
 
-// invitationView is an invitation as it is answered (contract, section 1).
+// invitationView is an invitation in a response.
 type invitationView struct {
 	InvitationID string `json:"invitation_id"`
 	Name         string `json:"name"`
@@ -72,7 +74,7 @@ type invitationView struct {
 
 func (i *invitation) view() invitationView { return invitationView{i.id, i.name, i.role, i.reference} }
 
-// createInvitation is POST …/workspaces/{workspace_id}/invitations.
+// createInvitation handles POST …/workspaces/{workspace_id}/invitations.
 func (s *service) createInvitation(c *call, m *member) (any, error) {
 	var params struct {
 		Name      *string `json:"name"`
@@ -85,7 +87,7 @@ func (s *service) createInvitation(c *call, m *member) (any, error) {
 	if err := checkName(params.Name); err != nil {
 		return nil, err
 	}
-	// There is exactly one owner, and that is not given away (specification, section 8).
+	// A workspace has exactly one owner: the user whose sign-up created it.
 	if params.Role != roleAdmin && params.Role != roleViewer {
 		return nil, newProblem(wire.BadRequest, "role must be ADMIN or VIEWER")
 	}
@@ -115,12 +117,12 @@ var invitationListing = listing[*invitation]{
 	view: func(_ *service, i *invitation) any { return i.view() },
 }
 
-// listInvitations is GET …/workspaces/{workspace_id}/invitations.
+// listInvitations handles GET …/workspaces/{workspace_id}/invitations.
 func (s *service) listInvitations(c *call, m *member) (any, error) {
 	return listPage(s, c, invitationListing, m.workspace.invitations)
 }
 
-// openInvitation finds an invitation of any workspace.
+// openInvitation returns an open invitation of any workspace, or nil if there is none with the ID.
 func (a *accounts) openInvitation(id string) *invitation {
 	for _, w := range a.workspaces {
 		for _, i := range w.invitations {
@@ -132,7 +134,8 @@ func (a *accounts) openInvitation(id string) *invitation {
 	return nil
 }
 
-// signUp makes a user with a workspace of their own, who joins those that the invitations are for (specification, section 1, "Account model"). It does all of it, or nothing.
+// signUp creates a user with a workspace of their own, and adds the user to the workspaces of the
+// invitations. If it fails, it changes nothing.
 func (s *service) signUp(name, workspaceName string, invitationIDs []string) (*Account, error) {
 	if err := errors.Join(checkName(&name), checkName(&workspaceName)); err != nil {
 		return nil, fmt.Errorf("sign up: %w", err)
@@ -142,9 +145,9 @@ func (s *service) signUp(name, workspaceName string, invitationIDs []string) (*A
 		i := s.accounts.openInvitation(id)
 		switch {
 		case i == nil:
-			return nil, errors.New("sign up: there is no such invitation, or it was accepted before")
+			return nil, errors.New("sign up: an invitation does not exist or was already accepted")
 		case slices.ContainsFunc(accepted, func(other *invitation) bool { return other.workspace == i.workspace }):
-			return nil, errors.New("sign up: two invitations are for one workspace")
+			return nil, errors.New("sign up: two invitations are for the same workspace")
 		}
 		accepted = append(accepted, i)
 	}

@@ -9,14 +9,16 @@ import (
 	"github.com/idverify/idverify-go/sandboxfake/internal/rsql"
 )
 
-// projectView is a project as it is answered (specification, section 2; contract, section 3).
+// projectView is a project in a response.
+//
+// Protocol: docs/protocol.md, section 10.
 type projectView struct {
 	ProjectID string `json:"project_id"`
 	settingsView
 	MemberID  string               `json:"member_id"`
 	CreatedAt string               `json:"created_at"`
 	UpdatedAt string               `json:"updated_at"`
-	Embedded  *embeddedCredentials `json:"_embedded,omitempty"` // on creation
+	Embedded  *embeddedCredentials `json:"_embedded,omitempty"` // only in the response to create
 	Links     map[string]link      `json:"_links"`
 }
 
@@ -24,7 +26,7 @@ type embeddedCredentials struct {
 	Credentials []credentialView `json:"credentials"`
 }
 
-// settingsView is what may be patched.
+// settingsView contains the fields that a PATCH can change.
 type settingsView struct {
 	Name          string                     `json:"name"`
 	Mode          mode                       `json:"mode"`
@@ -37,7 +39,8 @@ type productURLsView struct {
 	RedirectURL string `json:"redirect_url,omitempty"`
 }
 
-// configuredProducts are those that a project has URLs for: they have a Check URL and callbacks.
+// configuredProducts are the products with a Check URL and callbacks. A project can configure URLs
+// for each.
 var configuredProducts = []string{wire.PhoneCheck, wire.SubscriberCheck}
 
 func (s settings) view() settingsView {
@@ -48,7 +51,8 @@ func (s settings) view() settingsView {
 	return v
 }
 
-// projectView shows a project where the call found it: by itself, or below its workspace.
+// projectView returns the view of a project. Its self link contains the workspace if the path of
+// the call does.
 func (s *service) projectView(c *call, p *project) projectView {
 	path := s.url + "/console/" + c.version
 	if _, below := c.ids["workspace_id"]; below {
@@ -64,7 +68,7 @@ func (s *service) projectView(c *call, p *project) projectView {
 	}
 }
 
-// projectParams is the body of a create call.
+// projectParams is the body of a create request.
 type projectParams struct {
 	Name          *string                    `json:"name"`
 	Mode          *string                    `json:"mode"`
@@ -72,7 +76,7 @@ type projectParams struct {
 	Configuration map[string]json.RawMessage `json:"configuration"`
 }
 
-// settings validates the params.
+// settings validates the params and returns them as settings.
 func (p *projectParams) settings() (settings, error) {
 	if err := checkName(p.Name); err != nil {
 		return settings{}, err
@@ -101,9 +105,9 @@ func (p *projectParams) settings() (settings, error) {
 	return chosen, nil
 }
 
-// parseProductURLs reads the configuration of one product.
+// parseProductURLs parses the configuration of one product.
 func parseProductURLs(raw json.RawMessage) (productURLs, error) {
-	// A map takes names to the letter, as the service does; a struct would not.
+	// Field names are case-sensitive. A struct would ignore the case.
 	var fields map[string]json.RawMessage
 	if json.Unmarshal(raw, &fields) != nil {
 		return productURLs{}, newProblem(wire.BadRequest, "The configuration of a product must be an object")
@@ -122,7 +126,7 @@ func parseProductURLs(raw json.RawMessage) (productURLs, error) {
 	return urls, nil
 }
 
-// createProject is POST /console/{version}/projects: a project with its first pair of credentials.
+// createProject handles POST /console/{version}/projects. It also creates the first credentials.
 func (s *service) createProject(c *call, m *member) (any, error) {
 	var params projectParams
 	if err := c.decode(&params); err != nil {
@@ -137,7 +141,8 @@ func (s *service) createProject(c *call, m *member) (any, error) {
 	return view, nil
 }
 
-// addProject makes a project of m's workspace, for the wire and for [Server.NewProject].
+// addProject creates a project with its first credentials in m's workspace, for HTTP requests and
+// [Server.NewProject].
 func (s *service) addProject(m *member, params *projectParams) (*project, credentialView, error) {
 	chosen, err := params.settings()
 	if err != nil {
@@ -151,12 +156,12 @@ func (s *service) addProject(m *member, params *projectParams) (*project, creden
 	return p, credential.view(secret), nil
 }
 
-// hasProject reports whether a project of w has the name, to the letter.
+// hasProject reports whether w has a project of that name. Names are case-sensitive.
 func (w *workspace) hasProject(name string) bool {
 	return slices.ContainsFunc(w.projects, func(p *project) bool { return p.name == name })
 }
 
-// listProjects is GET /console/{version}/projects. The parameter name selects the project of
+// listProjects handles GET /console/{version}/projects. The parameter name selects the project of
 // exactly that name.
 func (s *service) listProjects(c *call, m *member) (any, error) {
 	query, err := c.query()
@@ -187,7 +192,8 @@ func (s *service) listProjects(c *call, m *member) (any, error) {
 	}, projects)
 }
 
-// ownProject finds the project of the path in m's workspace. That there is such a project of another is not told.
+// ownProject returns the project of the path. Another workspace's project is also reported as not
+// found, so that its existence does not leak.
 func (s *service) ownProject(c *call, m *member) (*project, error) {
 	p := s.accounts.projects[c.ids["project_id"]]
 	if p == nil || p.workspace != m.workspace {
@@ -196,7 +202,7 @@ func (s *service) ownProject(c *call, m *member) (*project, error) {
 	return p, nil
 }
 
-// getProject is GET /console/{version}/projects/{project_id}.
+// getProject handles GET /console/{version}/projects/{project_id}.
 func (s *service) getProject(c *call, m *member) (any, error) {
 	p, err := s.ownProject(c, m)
 	if err != nil {
@@ -205,7 +211,8 @@ func (s *service) getProject(c *call, m *member) (any, error) {
 	return s.projectView(c, p), nil
 }
 
-// updateProject is PATCH /console/{version}/projects/{project_id}: all of a JSON Patch, or nothing.
+// updateProject handles PATCH /console/{version}/projects/{project_id}. It applies the whole JSON
+// Patch or, if an operation is invalid, nothing.
 func (s *service) updateProject(c *call, m *member) (any, error) {
 	p, err := s.ownProject(c, m)
 	if err != nil {
@@ -230,7 +237,7 @@ func (s *service) updateProject(c *call, m *member) (any, error) {
 	return s.projectView(c, p), nil
 }
 
-// deleteProject is DELETE /console/{version}/projects/{project_id}.
+// deleteProject handles DELETE /console/{version}/projects/{project_id}.
 func (s *service) deleteProject(c *call, m *member) (any, error) {
 	p, err := s.ownProject(c, m)
 	if err != nil {

@@ -12,25 +12,26 @@ import (
 	"github.com/idverify/idverify-go/sandboxfake/internal/rsql"
 )
 
-// usage is what is counted of the checks of one hour, project, product and currency.
+// usage is the number of accepted checks and the sum of their charges.
 type usage struct {
 	counter int
 	amount  money
 }
 
-// usageKey is of what; as a group, what it is not grouped by is empty.
+// usageKey identifies the checks that a usage counts. In a group, fields that are not grouped by
+// are empty.
 type usageKey struct {
-	date                       time.Time // when the period begins
+	date                       time.Time // start of the hour, or of the requested period
 	product, project, currency string
 }
 
-// usageRow is a line of the account.
+// usageRow is a usage with its key.
 type usageRow struct {
 	usageKey
 	usage
 }
 
-// countUsage notes that a check was accepted.
+// countUsage adds an accepted check to the usage of its hour.
 func (w *workspace) countUsage(ck *check) {
 	key := usageKey{date: ck.created.Truncate(time.Hour), product: ck.product.name, project: ck.project.id, currency: ck.currency}
 	u := w.usage[key]
@@ -42,7 +43,7 @@ func (w *workspace) countUsage(ck *check) {
 	u.amount += ck.charge
 }
 
-// usagePeriods are the periods of the path, and how each is dated.
+// usagePeriods maps the periods of the path to the layouts of their dates.
 var usagePeriods = map[string]string{
 	"hourly":  "2006-01-02T15",
 	"daily":   "2006-01-02",
@@ -71,11 +72,12 @@ func usageProductID(product string) string {
 	return ""
 }
 
-// getUsage is GET …/workspaces/{workspace_id}/usage/{period}: the checks that were accepted, in each period that had any, the oldest first.
+// getUsage handles GET …/workspaces/{workspace_id}/usage/{period}. It returns the usage of each
+// period with at least one check, oldest first by default.
 func (s *service) getUsage(c *call, m *member) (any, error) {
 	layout, known := usagePeriods[c.ids["period"]]
 	if !known {
-		return nil, newProblem(wire.NotFound, "Usage is told hourly, daily or monthly")
+		return nil, newProblem(wire.NotFound, "The period must be hourly, daily or monthly")
 	}
 	query, err := c.query()
 	if err != nil {
@@ -96,13 +98,13 @@ func (s *service) getUsage(c *call, m *member) (any, error) {
 			return usageView{Date: r.date.Format(layout), ProductID: usageProductID(r.product), ProjectID: r.project, Counter: r.counter, Amount: r.amount.number(), Currency: r.currency}
 		},
 	}
-	// What is searched is what was counted, before it is summed up.
+	// Search before summing up, because groups do not have all fields.
 	counted, err := l.filter(query, m.workspace.usageIn(layout))
 	if err != nil {
 		return nil, err
 	}
 	if !dated {
-		return nil, newProblem(wire.BadRequest, "search must say which dates, such as date>=2026-01-02T03")
+		return nil, newProblem(wire.BadRequest, "search must contain a comparison of date, such as date>=2026-01-02T03")
 	}
 	byProduct, byProject, err := usageGroups(query["group_by"])
 	if err != nil {
@@ -111,19 +113,19 @@ func (s *service) getUsage(c *call, m *member) (any, error) {
 	return l.page(s, c, query, sumUsage(counted, byProduct, byProject))
 }
 
-// usageIn is all that was counted, dated by its period.
+// usageIn returns all usage, by hour, with each date truncated to its period.
 func (w *workspace) usageIn(layout string) []usageRow {
 	rows := make([]usageRow, 0, len(w.usage))
 	for key, u := range w.usage {
-		// A period begins at what is left of a time when it is written in the period's form.
+		// The layout has no fields smaller than the period.
 		key.date, _ = time.Parse(layout, key.date.Format(layout))
 		rows = append(rows, usageRow{key, *u})
 	}
 	return rows
 }
 
-// usageGroups reads the values of group_by: product_id, project_id, or both, separated by a comma
-// or in a parameter each.
+// usageGroups parses the values of group_by: product_id, project_id or both, separated by a comma
+// or in repeated parameters.
 func usageGroups(values []string) (byProduct, byProject bool, err error) {
 	if len(values) == 0 {
 		return false, false, nil
@@ -135,13 +137,13 @@ func usageGroups(values []string) (byProduct, byProject bool, err error) {
 		case name == "project_id" && !byProject:
 			byProject = true
 		default:
-			return false, false, newProblem(wire.BadRequest, "group_by must be product_id, project_id or both, each named once")
+			return false, false, newProblem(wire.BadRequest, "group_by must be product_id, project_id or both, each at most once")
 		}
 	}
 	return byProduct, byProject, nil
 }
 
-// sumUsage adds up what stands in one group, and sorts the groups by date.
+// sumUsage adds up the usage of each group, and sorts the groups by date.
 func sumUsage(counted []usageRow, byProduct, byProject bool) []usageRow {
 	sums := make(map[usageKey]usage)
 	for _, r := range counted {

@@ -10,10 +10,12 @@ import (
 	"github.com/idverify/idverify-go/sandboxfake/internal/rsql"
 )
 
-// dataResidency is where the sandbox says that it keeps its data (contract, section 3).
+// dataResidency is the data_residency of every workspace.
 const dataResidency = "EU"
 
-// workspaceView is a workspace as it is answered (contract, section 3).
+// workspaceView is a workspace in a response.
+//
+// Protocol: docs/protocol.md, section 10.
 type workspaceView struct {
 	WorkspaceID   string `json:"workspace_id"`
 	Name          string `json:"name"`
@@ -26,7 +28,7 @@ type workspaceView struct {
 	Links map[string]link `json:"_links"`
 }
 
-// balanceView is what is on a workspace's account. Nothing is ever reserved, and nothing is lent.
+// balanceView is the balance of a workspace. The reserved amount and the credit limit are always 0.
 type balanceView struct {
 	Currency        string      `json:"currency"`
 	AmountAvailable json.Number `json:"amount_available"`
@@ -34,7 +36,7 @@ type balanceView struct {
 	CreditLimit     json.Number `json:"credit_limit"`
 }
 
-// workspaceView shows m's workspace to m.
+// workspaceView returns m's workspace, with m as "me".
 func (s *service) workspaceView(c *call, m *member) workspaceView {
 	w := m.workspace
 	v := workspaceView{
@@ -49,10 +51,11 @@ func (s *service) workspaceView(c *call, m *member) workspaceView {
 	return v
 }
 
-// listWorkspaces is GET /console/{version}/workspaces: all that the caller's user is a member of.
+// listWorkspaces handles GET /console/{version}/workspaces. It lists every workspace of which the
+// caller's user is a member.
 func (s *service) listWorkspaces(c *call, m *member) (any, error) {
 	memberships := slices.Clone(m.user.memberships)
-	// The workspaces that a user joined are older than the one that came with the sign-up.
+	// Sort by creation. The user's own workspace comes first in memberships, but is the newest.
 	slices.SortFunc(memberships, func(a, b *member) int { return cmp.Compare(a.workspace.seq, b.workspace.seq) })
 	created := func(m *member) time.Time { return m.workspace.created }
 	return listPage(s, c, listing[*member]{
@@ -67,10 +70,10 @@ func (s *service) listWorkspaces(c *call, m *member) (any, error) {
 	}, memberships)
 }
 
-// getWorkspace is GET /console/{version}/workspaces/{workspace_id}.
+// getWorkspace handles GET /console/{version}/workspaces/{workspace_id}.
 func (s *service) getWorkspace(c *call, m *member) (any, error) { return s.workspaceView(c, m), nil }
 
-// updateWorkspace is PATCH /console/{version}/workspaces/{workspace_id}, which renames it.
+// updateWorkspace handles PATCH /console/{version}/workspaces/{workspace_id}, which renames it.
 func (s *service) updateWorkspace(c *call, m *member) (any, error) {
 	patch, err := c.decodePatch()
 	if err != nil {
@@ -78,9 +81,9 @@ func (s *service) updateWorkspace(c *call, m *member) (any, error) {
 	}
 	name := m.workspace.name
 	for _, op := range patch {
-		// RFC 6902, section 4.1: to add a member that exists is to replace it.
+		// RFC 6902, section 4.1: adding an existing member replaces it.
 		if op.verb != "add" && op.verb != "replace" || op.path != "/name" || json.Unmarshal(op.value, &name) != nil {
-			return nil, newProblem(wire.BadRequest, "The patch of a workspace may only add or replace /name, a string")
+			return nil, newProblem(wire.BadRequest, "The patch of a workspace can only add or replace /name with a string")
 		}
 		if err := checkName(&name); err != nil {
 			return nil, err
