@@ -9,20 +9,20 @@ import (
 	"github.com/idverify/idverify-go/internal/wire"
 )
 
-// accounts is who uses the service: workspaces with members, projects and credentials (specification, sections 1 and 2).
+// accounts contains the workspaces, projects and credentials of the service.
 type accounts struct {
 	workspaces  map[string]*workspace
 	projects    map[string]*project
-	credentials map[string]*credential // by client id
+	credentials map[string]*credential // by client ID
 }
 
-// user is a person, who may be a member of any number of workspaces and owns one of them: the first.
+// user is a person. A user is a member of one or more workspaces, and owns the first.
 type user struct {
 	name        string
 	memberships []*member
 }
 
-// in is the user as a member of w, or nil.
+// in returns the user's membership of w, or nil.
 func (u *user) in(w *workspace) *member {
 	for _, m := range u.memberships {
 		if m.workspace == w {
@@ -32,17 +32,17 @@ func (u *user) in(w *workspace) *member {
 	return nil
 }
 
-// workspace is a container of members, projects and one account.
+// workspace has members, projects and one balance.
 type workspace struct {
 	id, name       string
 	seq            int // numbers the workspaces, in order of creation
 	created        time.Time
 	members        []*member
-	invitations    []*invitation // that are open
+	invitations    []*invitation // open ones only
 	projects       []*project
 	currency       string
 	balance        money
-	paidIn         money // of all top-ups together
+	paidIn         money // total of all top-ups
 	billing        *billingAccount
 	paymentMethods []*paymentMethod
 	topUps         []*topUp
@@ -50,7 +50,7 @@ type workspace struct {
 	counter        counter
 }
 
-// initialBalance is what a new workspace may spend before its first top-up, in the platform's own currency, so that a live project can be tried.
+// The balance of a new workspace. Live projects can use it before the first top-up.
 const (
 	initialBalance  = 100 * moneyUnit
 	initialCurrency = "API"
@@ -63,32 +63,33 @@ type member struct {
 	role        role
 	workspace   *workspace
 	created     time.Time
-	credentials []*credential // of the workspace
+	credentials []*credential // the member's workspace credentials
 	counter     counter
 }
 
-// project is how an application reaches the products.
+// project contains the credentials, settings and checks of an application.
 type project struct {
 	id string
 	settings
 	workspace        *workspace
-	member           *member // who made it
+	member           *member // its creator
 	created, updated time.Time
 	credentials      []*credential
-	checks           map[string][]*check // what lists show, by product, in order of creation
+	checks           map[string][]*check // the checks that lists return, by product, in order of creation
 	checkSeq         uint64
 	counter          counter
 }
 
-// settings is what the members decide about a project.
+// settings contains the fields of a project that members can change.
 type settings struct {
 	name        string
 	mode        mode
-	callbackURL string                 // for every product that has none of its own
-	products    map[string]productURLs // by product; never changed, but replaced
+	callbackURL string                 // for products without their own
+	products    map[string]productURLs // by product; the map is replaced, not modified
 }
 
-// mode is how a project's checks are answered (specification, section 1, "Project modes").
+// mode is the mode of a project. Only checks of live projects are charged, and only they use
+// [WithOutcomeFunc].
 type mode string
 
 const (
@@ -99,19 +100,19 @@ const (
 // productURLs is a project's configuration for one product.
 type productURLs struct{ callbackURL, redirectURL string }
 
-// credential is a client id with its secret. The secret is shown once; only its hash is kept.
+// credential is a client ID and the hash of its secret. The secret itself is not stored.
 type credential struct {
 	clientID   string
 	secretHash [sha256.Size]byte
 	workspace  *workspace
-	member     *member  // whose it is
-	project    *project // nil: it is the workspace's
+	member     *member  // its owner
+	project    *project // nil for workspace credentials
 	created    time.Time
 	deleted    bool
 	counter    counter
 }
 
-// bootstrap makes what every server begins with.
+// bootstrap creates the accounts that every server starts with.
 func (s *service) bootstrap() error {
 	s.accounts = accounts{
 		workspaces:  make(map[string]*workspace),
@@ -130,7 +131,7 @@ func (s *service) bootstrap() error {
 	return nil
 }
 
-// newUser makes a user and the workspace that they own.
+// newUser creates a user and the workspace that they own.
 func (s *service) newUser(name, workspaceName string) *user {
 	w := &workspace{
 		id:       s.ids.uuid("workspace "+workspaceName, "", &s.ids.root),
@@ -155,7 +156,8 @@ func (s *service) join(u *user, w *workspace, r role) *member {
 	return m
 }
 
-// newProject makes a project of m's workspace. Its id comes from its name, so that it does not depend on what other projects there are.
+// newProject creates a project in m's workspace. Its ID is derived from its name, so that it does
+// not depend on other projects.
 func (s *service) newProject(m *member, chosen settings) *project {
 	w := m.workspace
 	now := wireTime(s.clock.Now())
@@ -173,7 +175,8 @@ func (s *service) newProject(m *member, chosen settings) *project {
 	return p
 }
 
-// removeProject takes a project away with its credentials, their tokens and its checks, which do not expire any more. Callbacks that are on their way arrive.
+// removeProject removes a project with its credentials, their tokens and its checks, and cancels
+// the expiry of the checks. Queued callbacks are still delivered.
 func (s *service) removeProject(p *project) {
 	for _, c := range slices.Clone(p.credentials) {
 		s.removeCredential(c)
@@ -188,7 +191,8 @@ func (s *service) removeProject(p *project) {
 	delete(s.accounts.projects, p.id)
 }
 
-// newCredential makes a pair for m: of project p, or of the workspace when p is nil. The answer is the only place where the secret is ever seen.
+// newCredential creates credentials of m for the project p, or for the workspace if p is nil. It
+// also returns the secret, of which only the hash is stored.
 func (s *service) newCredential(m *member, p *project) (c *credential, secret string) {
 	c = &credential{workspace: m.workspace, member: m, project: p, created: wireTime(s.clock.Now())}
 	owner, counter := c.owner()
@@ -199,7 +203,7 @@ func (s *service) newCredential(m *member, p *project) (c *credential, secret st
 	return c, s.newSecret(c)
 }
 
-// newSecret gives a pair its secret, or another one.
+// newSecret sets a new secret and returns it.
 func (s *service) newSecret(c *credential) string {
 	owner, counter := c.owner()
 	secret := s.ids.secret("client_secret", owner, counter)
@@ -207,7 +211,7 @@ func (s *service) newSecret(c *credential) string {
 	return secret
 }
 
-// removeCredential takes a pair away, and its tokens with it.
+// removeCredential removes credentials. Their tokens become invalid.
 func (s *service) removeCredential(c *credential) {
 	c.deleted = true
 	delete(s.accounts.credentials, c.clientID)
@@ -215,7 +219,7 @@ func (s *service) removeCredential(c *credential) {
 	*list = without(*list, c)
 }
 
-// owner is whom the pair's ids are counted for.
+// owner returns the ID of the project or member that c belongs to, and its counter for new IDs.
 func (c *credential) owner() (id string, of *counter) {
 	if c.project != nil {
 		return c.project.id, &c.project.counter
@@ -223,7 +227,7 @@ func (c *credential) owner() (id string, of *counter) {
 	return c.member.id, &c.member.counter
 }
 
-// list is where the pair is listed.
+// list returns the list that contains c.
 func (c *credential) list() *[]*credential {
 	if c.project != nil {
 		return &c.project.credentials
@@ -231,12 +235,13 @@ func (c *credential) list() *[]*credential {
 	return &c.member.credentials
 }
 
-// without is list but for one item.
+// without returns list without item. It modifies list.
 func without[T comparable](list []T, item T) []T {
 	return slices.DeleteFunc(list, func(other T) bool { return other == item })
 }
 
-// authenticate finds the credential of a client id and its secret, or returns nil.
+// authenticate returns the credential of a client ID, or nil if the ID is unknown or the secret is
+// wrong.
 func (a *accounts) authenticate(clientID, secret string) *credential {
 	c := a.credentials[clientID]
 	if c == nil {
@@ -249,13 +254,15 @@ func (a *accounts) authenticate(clientID, secret string) *credential {
 	return c
 }
 
-// Scopes by kind of credential (specification, section 5.2; contract, section 2).
+// Scopes of project and workspace credentials.
+//
+// Protocol: docs/protocol.md, section 2.
 var (
 	projectScopes   = []string{wire.ScopePhoneCheck, wire.ScopeSIMCheck, wire.ScopeSubscriberCheck, wire.ScopeCoverage}
 	workspaceScopes = []string{wire.ScopeProjects, wire.ScopeWorkspaces, wire.ScopeConsole}
 )
 
-// scopes is what the pair may be exchanged for.
+// scopes returns the scopes that c can request.
 func (c *credential) scopes() []string {
 	if c.project != nil {
 		return projectScopes
@@ -263,5 +270,5 @@ func (c *credential) scopes() []string {
 	return workspaceScopes
 }
 
-// mayHave reports whether tokens for the scope are given to this kind of credential.
+// mayHave reports whether c can request the scope.
 func (c *credential) mayHave(scope string) bool { return slices.Contains(c.scopes(), scope) }

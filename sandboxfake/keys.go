@@ -17,11 +17,11 @@ import (
 	"github.com/idverify/idverify-go/signature"
 )
 
-// keyRing holds the keys that sign callbacks and redirects. The last one signs; all are published.
+// keyRing contains the keys of callbacks and redirects. The last one signs, and all are published.
 type keyRing struct {
 	source *keySource
 	keys   []signingKey
-	made   int // how many there ever were
+	made   int // number of keys created so far
 }
 
 type signingKey struct {
@@ -29,8 +29,8 @@ type signingKey struct {
 	key *rsa.PrivateKey
 }
 
-// RotateKeys makes a new key sign from now on. The old one stays published for five minutes on the
-// server's clock, as long as clients may cache the set, and is then removed.
+// RotateKeys replaces the signing key. The old key stays published for five minutes on the server's
+// clock, as long as clients may cache the key set, and is then removed.
 func (s *Server) RotateKeys() {
 	svc := s.lock()
 	defer svc.mu.Unlock()
@@ -59,7 +59,7 @@ func (s *service) addKey() error {
 	if id == "" {
 		id = s.ids.uuid("key", "", &s.ids.root)
 	}
-	// Options that no signer accepts fail here, and not at the first message.
+	// Reject invalid options here, not at the first message.
 	if _, err := signature.NewSigner(id, key, &signature.SignerOptions{CallbackHeader: s.opts.callbackHeader}); err != nil {
 		return err
 	}
@@ -78,8 +78,8 @@ func (k *keyRing) signingUnder(f *Fault) signingKey {
 	return key
 }
 
-// keySource provides the keys that sign messages. It outlasts a Reset, so that the same keys come
-// again.
+// keySource provides the keys that sign messages. It survives a Reset, so that the server
+// starts with the same keys again.
 type keySource struct {
 	pool  []*rsa.PrivateKey // fixed keys, used in turn; nil with WithFreshKeys
 	wrong *rsa.PrivateKey   // never published
@@ -112,7 +112,6 @@ func (k *keySource) key(n int) (key *rsa.PrivateKey, id string, err error) {
 	return k.fresh[n], base64.RawURLEncoding.EncodeToString(sum[:]), nil
 }
 
-// remove removes a key from the set.
 func (k *keyRing) remove(id string) {
 	for i, key := range k.keys {
 		if key.id == id {
@@ -122,11 +121,12 @@ func (k *keyRing) remove(id string) {
 	}
 }
 
-// keySetMaxAge is how long a client may keep the key set, and how long a retired key stays in it
-// (contract, section 1, "Cache-Control: max-age set").
+// keySetMaxAge is how long a client may keep the key set, and how long a retired key stays in it.
+//
+// Protocol: docs/protocol.md, section 7.
 const keySetMaxAge = 5 * time.Minute
 
-// jwk is a public key as RFC 7517 has it (specification, section 4).
+// jwk is a public key in the key set (RFC 7517).
 type jwk struct {
 	KeyType   string `json:"kty"`
 	Exponent  string `json:"e"`
@@ -136,7 +136,7 @@ type jwk struct {
 	Algorithm string `json:"alg"`
 }
 
-// keySet is GET /.well-known/jwks.json.
+// keySet handles GET /.well-known/jwks.json.
 func (s *service) keySet(*call) (any, error) {
 	set := struct {
 		Keys []jwk `json:"keys"`
@@ -159,10 +159,10 @@ func (s *service) keySet(*call) (any, error) {
 	}, nil
 }
 
-// messageDates chooses the dates of signatures. The server's mutex guards it.
+// messageDates determines the dates of signatures. The mutex of the service guards it.
 type messageDates struct {
 	system bool                 // dates come from the system's clock
-	last   map[string]time.Time // the last date of each check, unless it was past at the last cleaning
+	last   map[string]time.Time // the last date of each check, unless it was past at the last cleanup
 	second time.Time            // when last was last cleaned up
 }
 
@@ -186,8 +186,9 @@ func (d *messageDates) next(checkID string, now time.Time) time.Time {
 	return date
 }
 
-// signer returns a signer of one message of a check, which is to be sent at once. It waits until
-// the message has a date of its own, or until ctx ends. The caller must not hold the mutex.
+// signer returns a signer for one message of a check, which must be sent immediately. It waits
+// until the clock reaches a date that the check has not used, or until ctx ends. The caller must
+// not hold the mutex.
 func (s *service) signer(ctx context.Context, checkID string, key signingKey) (*signature.Signer, error) {
 	date := s.messageDate(ctx, checkID)
 	return signature.NewSigner(key.id, key.key, &signature.SignerOptions{

@@ -10,7 +10,7 @@ import (
 	"github.com/idverify/idverify-go/sandboxfake/internal/rsql"
 )
 
-// money is an amount in millionths of its currency: exact, and fine enough for the price of one call.
+// money is an amount in millionths of a unit of its currency.
 type money int64
 
 const (
@@ -18,7 +18,8 @@ const (
 	moneyUnit   = 1_000_000
 )
 
-// parseMoney reads decimal text such as "0.05": no sign, no exponent, at most six digits behind the point and twelve before it.
+// parseMoney parses a decimal number such as "0.05", without sign or exponent. It has at most
+// twelve digits before the point and six after it.
 func parseMoney(text string) (money, error) {
 	whole, fraction, hasPoint := strings.Cut(text, ".")
 	if whole == "" || len(whole) > 12 || hasPoint && fraction == "" || len(fraction) > moneyDigits {
@@ -32,9 +33,9 @@ func parseMoney(text string) (money, error) {
 	return money(n), nil
 }
 
-var errMoney = fmt.Errorf("an amount is decimal text such as 12.50, with at most %d digits behind the point", moneyDigits)
+var errMoney = fmt.Errorf("an amount must be a decimal number such as 12.50, with at most %d digits after the point", moneyDigits)
 
-// String writes the amount without needless zeros.
+// String returns the amount without trailing zeros.
 func (m money) String() string {
 	if m%moneyUnit == 0 {
 		return strconv.FormatInt(int64(m/moneyUnit), 10)
@@ -55,5 +56,5 @@ func moneyField[T any](value func(T) money) rsql.Field[T] {
 	}
 }
 
-// number is the amount as JSON has it.
+// number returns the amount as a JSON number.
 func (m money) number() json.Number { return json.Number(m.String()) }

@@ -15,7 +15,7 @@ import (
 	"github.com/idverify/idverify-go/internal/wire"
 )
 
-// token is an access token that was given out.
+// token is an issued access token.
 type token struct {
 	text       string
 	credential *credential
@@ -24,16 +24,19 @@ type token struct {
 	revoked    bool
 }
 
-// tokenLifetime is how long an access token is good (contract, section 2).
+// tokenLifetime is the lifetime of an access token.
+//
+// Protocol: docs/protocol.md, section 2.
 const tokenLifetime = time.Hour
 
-// tokens keeps the tokens that are good, and forgets those that are not when another is issued: they expire in the order of their issue.
+// tokens contains the issued tokens in the order in which they expire. Expired ones are removed
+// when another token is issued.
 type tokens struct {
 	byText map[string]*token
 	issued []*token
 }
 
-// issue gives c a token for scopes.
+// issueToken issues a token of c for scopes, and removes expired tokens.
 func (s *service) issueToken(c *credential, scopes []string) *token {
 	now := s.clock.Now()
 	expired := slices.IndexFunc(s.tokens.issued, func(t *token) bool { return t.expires.After(now) })
@@ -54,7 +57,7 @@ func (s *service) issueToken(c *credential, scopes []string) *token {
 	return t
 }
 
-// revokeAll ends the tokens of a credential.
+// revokeAll revokes all tokens of a credential.
 func (t *tokens) revokeAll(c *credential) {
 	for _, issued := range t.issued {
 		if issued.credential == c {
@@ -63,7 +66,8 @@ func (t *tokens) revokeAll(c *credential) {
 	}
 }
 
-// bearer finds the good token of an Authorization header, or returns nil.
+// bearer returns the token of an Authorization header, or nil if it is unknown, expired or revoked,
+// or its credentials were deleted.
 func (s *service) bearer(header string) *token {
 	scheme, text, _ := strings.Cut(header, " ")
 	if !strings.EqualFold(scheme, "Bearer") {
@@ -76,16 +80,16 @@ func (s *service) bearer(header string) *token {
 	return t
 }
 
-// allows reports whether t reaches the paths of scope (specification, section 4, "Scope to path mapping").
+// allows reports whether t grants access to the operations of scope.
 func (t *token) allows(scope string) bool {
 	if slices.Contains(t.scopes, scope) {
 		return true
 	}
-	// console stands for projects and workspaces together.
+	// The scope console includes projects and workspaces.
 	return slices.Contains(t.scopes, wire.ScopeConsole) && (scope == wire.ScopeProjects || scope == wire.ScopeWorkspaces)
 }
 
-// tokenView is the answer of the token endpoint (RFC 6749, section 5.1).
+// tokenView is the response to a token request (RFC 6749, section 5.1).
 type tokenView struct {
 	AccessToken string `json:"access_token"`
 	TokenType   string `json:"token_type"`
@@ -93,7 +97,7 @@ type tokenView struct {
 	Scope       string `json:"scope"`
 }
 
-// tokenErrorView is its error (RFC 6749, section 5.2).
+// tokenErrorView is an error response to a token request (RFC 6749, section 5.2).
 type tokenErrorView struct {
 	Error       string `json:"error"`
 	Description string `json:"error_description"`
@@ -107,7 +111,7 @@ func tokenError(status int, code, description string) *response {
 	return resp
 }
 
-// issueToken is POST /oauth2/v1/token.
+// issueTokenFor handles POST /oauth2/v1/token.
 func (s *service) issueTokenFor(c *call) (any, error) {
 	form, failure := s.tokenForm(c)
 	if failure != nil {
@@ -119,15 +123,15 @@ func (s *service) issueTokenFor(c *call) (any, error) {
 	case form.Get("grant_type") != "client_credentials":
 		return tokenError(400, wire.UnsupportedGrantType, "grant_type must be client_credentials"), nil
 	case form.Get("scope") == "":
-		return tokenError(400, wire.InvalidRequest, "scope is missing: name one or more, separated by a space"), nil
+		return tokenError(400, wire.InvalidRequest, "scope is missing: send one or more scopes, separated by a space"), nil
 	}
 	scopes := strings.Split(form.Get("scope"), " ")
 	for i, scope := range scopes {
 		switch {
 		case scope == "" || slices.Contains(scopes[:i], scope):
-			return tokenError(400, wire.InvalidScope, "scopes are separated by a single space, each named once"), nil
+			return tokenError(400, wire.InvalidScope, "scopes must be separated by a single space, each at most once"), nil
 		case !c.credential.mayHave(scope):
-			return tokenError(400, wire.InvalidScope, "a scope is unknown, or not for this kind of credentials"), nil
+			return tokenError(400, wire.InvalidScope, "a scope is unknown or not available to these credentials"), nil
 		}
 	}
 	t := s.issueToken(c.credential, scopes)
@@ -139,7 +143,8 @@ func (s *service) issueTokenFor(c *call) (any, error) {
 	}, nil
 }
 
-// revokeToken is POST /oauth2/v1/revoke (RFC 7009): the answer does not tell whether there was such a token.
+// revokeToken handles POST /oauth2/v1/revoke (RFC 7009). The response does not disclose whether the
+// token exists.
 func (s *service) revokeToken(c *call) (any, error) {
 	form, failure := s.tokenForm(c)
 	if failure != nil {
@@ -154,14 +159,15 @@ func (s *service) revokeToken(c *call) (any, error) {
 	return &response{status: c.op.Success}, nil
 }
 
-// tokenForm authenticates a call of the token endpoints by Basic and reads its form, or returns the refusal.
+// tokenForm authenticates a request to a token endpoint by HTTP Basic and parses its form. If
+// either fails, it returns the error response.
 func (s *service) tokenForm(c *call) (url.Values, *response) {
 	clientID, secret, _ := c.r.BasicAuth()
 	if c.credential = s.accounts.authenticate(clientID, secret); c.credential == nil {
-		return nil, tokenError(401, wire.InvalidClient, "the service does not know these credentials")
+		return nil, tokenError(401, wire.InvalidClient, "unknown credentials")
 	}
 	if c.bodyErr != nil {
-		return nil, tokenError(400, wire.InvalidRequest, "the body is too long or was cut off")
+		return nil, tokenError(400, wire.InvalidRequest, "the body is too large or truncated")
 	}
 	form, err := parseForm(c.r.Header.Get("Content-Type"), c.body)
 	if err != nil {
@@ -169,23 +175,23 @@ func (s *service) tokenForm(c *call) (url.Values, *response) {
 	}
 	for _, values := range form {
 		if len(values) > 1 {
-			return nil, tokenError(400, wire.InvalidRequest, "a parameter is given more than once")
+			return nil, tokenError(400, wire.InvalidRequest, "a parameter appears more than once")
 		}
 	}
 	return form, nil
 }
 
-// parseForm reads the two kinds of form that the token endpoints take.
+// parseForm parses a URL-encoded or multipart form.
 func parseForm(contentType string, body []byte) (url.Values, error) {
 	media, params, err := mime.ParseMediaType(contentType)
 	if err != nil {
-		return nil, errors.New("the Content-Type cannot be read")
+		return nil, errors.New("the Content-Type is missing or malformed")
 	}
 	switch media {
 	case wire.MediaForm:
 		form, err := url.ParseQuery(string(body))
 		if err != nil {
-			return nil, errors.New("the form cannot be read")
+			return nil, errors.New("the form is malformed")
 		}
 		return form, nil
 	case wire.MediaMultipart:
@@ -196,11 +202,11 @@ func parseForm(contentType string, body []byte) (url.Values, error) {
 				return form, nil
 			}
 			if err != nil {
-				return nil, errors.New("the multipart form cannot be read")
+				return nil, errors.New("the multipart form is malformed")
 			}
 			value, err := io.ReadAll(part)
 			if err != nil {
-				return nil, errors.New("the multipart form is cut off")
+				return nil, errors.New("the multipart form is truncated")
 			}
 			form.Add(part.FormName(), string(value))
 		}

@@ -107,7 +107,7 @@ func TestServer_TokenEndpointsReject(t *testing.T) {
 		{"multipart without a boundary", good, "multipart/form-data", part + "--b--\r\n", 400, "invalid_request", "multipart form"},
 		{"multipart that ends in a header", good, "multipart/form-data; boundary=b", part + "--b\r\nContent-Dis", 400, "invalid_request", "multipart form"},
 		{"multipart that ends in a value", good, "multipart/form-data; boundary=b", part[:len(part)-9], 400, "invalid_request", "multipart form"},
-		{"over 64 KiB", good, form, fields + "&a=" + strings.Repeat("x", 64<<10), 400, "invalid_request", "too long"},
+		{"over 64 KiB", good, form, fields + "&a=" + strings.Repeat("x", 64<<10), 400, "invalid_request", "too large"},
 	} {
 		for _, path := range []string{tokenPath, revokePath} {
 			r := a.postForm(path, row.credentials, row.media, row.body)
