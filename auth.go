@@ -21,53 +21,56 @@ import (
 )
 
 const (
-	// tokenTimeout bounds a token request, which has no caller's deadline.
+	// tokenTimeout limits a token request, which does not have the deadline of a caller.
 	tokenTimeout = 30 * time.Second
-	// maxRefreshLead is how long before its end a token is replaced at the earliest; a tenth of its lifetime otherwise.
+	// maxRefreshLead is the longest time before its expiry at which a token is renewed. Tokens with a
+	// lifetime below ten minutes are renewed in the last tenth of it.
 	maxRefreshLead = time.Minute
-	// refreshPause is the wait after an early refresh that failed: the old token still serves.
+	// refreshPause is the delay after a failed renewal while the current token is still valid.
 	refreshPause = 5 * time.Second
 	// maxPrevious is the number of replaced or dropped tokens that are still redacted.
 	maxPrevious = 16
-	// defaultLifetime is that of a token whose answer names none: short, because nothing says that it is long.
+	// defaultLifetime is the lifetime of a token whose response does not contain one.
 	defaultLifetime = 5 * time.Minute
-	// maxLifetime keeps a nonsensical one within the range of time.Duration.
+	// maxLifetime limits the lifetime of a token to the range of time.Duration.
 	maxLifetime = 30 * 24 * time.Hour
 )
 
-// tokenCache holds the tokens of one pair of credentials, one for each set of scopes.
+// tokenCache contains the tokens of one pair of credentials, one for each set of scopes.
 //
-// However many callers want a token, one request is under way. It runs on a context of its own, so a caller that gives up leaves without harm to the others.
-// In the last part of a token's life the next one is fetched while callers still use the old one.
+// All callers that need a token share one request. It has its own context, so that a canceled
+// caller does not affect the others. Before a token expires, the next one is fetched in the
+// background while callers still use the current one.
 type tokenCache struct {
 	fetch func(ctx context.Context, scope string) (*oauth2.Token, error)
 	now   func() time.Time
-	// redact sanitizes a text from the caller's code.
+	// redact sanitizes a panic value of the caller's code.
 	redact func(string) string
-	// logFailure logs a fetch that failed while the current token, which expires at the given time,
-	// is still in the cache.
+	// logFailure logs a failed fetch while the current token, which expires at expiry, is still
+	// cached.
 	logFailure func(ctx context.Context, scope string, expiry time.Time, err error)
 
 	mu       sync.Mutex
-	entries  map[string]*tokenEntry // by scopes; mu also guards the entries' fields
-	previous []Secret               // the last tokens that were replaced or dropped, the oldest first
+	entries  map[string]*tokenEntry // by scopes; mu also guards the fields of the entries
+	previous []Secret               // the last tokens that were replaced or dropped, oldest first
 
-	cached sync.Map // from scopes to cachedToken: the tokens that need no refresh yet, so that all the callers who just want one take no lock
+	// cached maps scopes to the cachedToken that needs no renewal yet. Callers read it without mu.
+	cached sync.Map
 }
 
 type tokenEntry struct {
-	token     *oauth2.Token // nil: none yet, or dropped
-	refreshAt time.Time     // when to fetch the next one
-	inflight  *tokenFetch   // the fetch under way, if any
+	token     *oauth2.Token // nil before the first fetch and after drop
+	refreshAt time.Time     // when to fetch the next token
+	inflight  *tokenFetch   // the fetch in progress; nil if there is none
 }
 
-// cachedToken is what of a tokenEntry does not change until there is another token.
+// cachedToken is a token that can be used without renewal until the given time.
 type cachedToken struct {
 	token *oauth2.Token
 	until time.Time
 }
 
-// tokenFetch is one fetch. Its result is set before done is closed.
+// tokenFetch is one fetch. Its other fields are set before done is closed.
 type tokenFetch struct {
 	done  chan struct{}
 	token *oauth2.Token
@@ -113,12 +116,11 @@ func (c *tokenCache) get(ctx context.Context, scope string) (*oauth2.Token, erro
 	}
 }
 
-// runFetch fetches a token for e. It ends by itself, after tokenTimeout at the latest.
+// runFetch fetches a token for e. It returns after tokenTimeout at the latest.
 //
-// The caller's transport, clock and logger run on this goroutine, where a panic would end the
-// process and a runtime.Goexit would leave the callers waiting. Both become the error of the
-// fetch. Parameter start is the time at the start, so that this function itself never calls the
-// clock.
+// The caller's transport, clock and logger run on this goroutine. A panic in them would end the
+// process, and runtime.Goexit would leave the callers waiting. Both become the error of the fetch.
+// Parameter start is the time of the start, so that the deferred calls do not call the clock.
 func (c *tokenCache) runFetch(ctx context.Context, scope string, e *tokenEntry, f *tokenFetch, start time.Time) {
 	defer c.finish(scope, e, f, start)
 	defer c.logRefreshFailure(ctx, scope, e, f)
@@ -133,7 +135,8 @@ func (c *tokenCache) runFetch(ctx context.Context, scope string, e *tokenEntry, 
 	f.token, f.err = c.fetch(ctx, scope)
 }
 
-// logRefreshFailure logs a failed refresh: no caller gets its error as long as the current token is valid.
+// logRefreshFailure logs a failed renewal, because no caller receives its error while the current
+// token is valid.
 func (c *tokenCache) logRefreshFailure(ctx context.Context, scope string, e *tokenEntry, f *tokenFetch) {
 	defer func() { _ = recover() }() // the logger must not end the process
 	c.mu.Lock()
@@ -144,13 +147,13 @@ func (c *tokenCache) logRefreshFailure(ctx context.Context, scope string, e *tok
 	}
 }
 
-// finish ends the fetch f: it stores the result and wakes the callers.
+// finish stores the result of f and wakes the callers.
 func (c *tokenCache) finish(scope string, e *tokenEntry, f *tokenFetch, start time.Time) {
 	defer close(f.done)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if e.inflight != f {
-		c.remember(f.token) // it is not used: its fetch began before the service rejected the old one
+		c.remember(f.token) // unused: the fetch started before the service rejected the previous token
 		return
 	}
 	e.inflight = nil
@@ -167,8 +170,9 @@ func (c *tokenCache) finish(scope string, e *tokenEntry, f *tokenFetch, start ti
 	}
 }
 
-// drop forgets token, which the service refused. It compares first, because many callers may come with the same old token when the next one is there already;
-// a fetch under way was begun before the refusal and may bring what was revoked with it, so its result is not kept.
+// drop removes token, which the service rejected, unless another caller has replaced it already. It
+// also discards the result of a fetch in progress: that token may have been revoked together with
+// this one.
 func (c *tokenCache) drop(scope string, token *oauth2.Token) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -179,8 +183,8 @@ func (c *tokenCache) drop(scope string, token *oauth2.Token) {
 	}
 }
 
-// remember keeps the text of a token that was replaced or dropped, for redaction: an attempt with
-// it may still be in flight. The caller holds c.mu.
+// remember stores a token that was replaced or dropped for redaction, because an attempt with it
+// may still be in flight. The caller holds c.mu.
 func (c *tokenCache) remember(token *oauth2.Token) {
 	if token == nil {
 		return
@@ -191,7 +195,7 @@ func (c *tokenCache) remember(token *oauth2.Token) {
 	c.previous = append(c.previous, NewSecret(token.AccessToken))
 }
 
-// tokens returns the texts of the tokens in the cache and of the last ones that were in it.
+// tokens returns the current tokens and the last ones that were replaced or dropped.
 func (c *tokenCache) tokens() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -207,8 +211,8 @@ func (c *tokenCache) tokens() []string {
 	return texts
 }
 
-// sendAuthorized sends req with a token. If the service rejects the token, sendAuthorized drops it
-// and sends req again with a new one.
+// sendAuthorized sends req with a token. If the service responds with 401, it drops the token and
+// sends req once more with a new one.
 func (c *call) sendAuthorized(req *http.Request) (*http.Response, error) {
 	resp, err := c.sendWithToken(req)
 	if err != nil || resp.StatusCode != http.StatusUnauthorized {
@@ -228,7 +232,7 @@ func (c *call) sendWithToken(req *http.Request) (*http.Response, error) {
 	return c.exchange(req)
 }
 
-// fetchToken asks the token endpoint, once.
+// fetchToken requests a token. It does not retry.
 func (a *api) fetchToken(ctx context.Context, scope string) (*oauth2.Token, error) {
 	req, form, err := a.tokenRequest(ctx, scope)
 	if err != nil {
@@ -283,21 +287,22 @@ func (a *api) tokenRequest(ctx context.Context, scope string) (*http.Request, []
 	return req, form.Bytes(), nil
 }
 
-// parseToken reads a token that was requested at the given time: counted from there its life is never thought longer than it is.
+// parseToken decodes the response of the token endpoint. The lifetime counts from the time of the
+// request, so that it is never overestimated.
 func parseToken(status int, body []byte, requested time.Time) (*oauth2.Token, error) {
 	var t struct {
 		AccessToken string      `json:"access_token"`
 		TokenType   string      `json:"token_type"`
 		ExpiresIn   json.Number `json:"expires_in"`
 	}
-	// The body stays out of these errors: it holds a token.
+	// These errors must not contain the body, which contains a token.
 	if err := json.Unmarshal(body, &t); err != nil {
 		return nil, newDecodeError(wire.Token, status, nil, err)
 	}
 	if t.AccessToken == "" {
 		return nil, newDecodeError(wire.Token, status, nil, errors.New("missing access_token"))
 	}
-	// net/http rejects such a header, and the operation would be reported as possibly sent.
+	// net/http would reject such a header, and the operation would be reported as possibly sent.
 	if strings.ContainsFunc(t.AccessToken, notVisible) {
 		return nil, newDecodeError(wire.Token, status, nil, errors.New("access_token contains a character that is not valid in a header"))
 	}

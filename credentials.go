@@ -5,13 +5,16 @@ import (
 	"errors"
 )
 
-// Credentials are a client ID and its secret (specification, section 5.1). They belong to a project or to a workspace and are exchanged for access tokens, nothing else.
+// Credentials are a client ID and its secret, which the client exchanges for access tokens. Project
+// credentials are for a [Client], workspace credentials for a [Console].
+//
+// Protocol: docs/protocol.md, section 2.
 type Credentials struct {
 	ClientID     string
 	ClientSecret Secret
 }
 
-// validate refuses credentials that cannot be written as a Basic header.
+// validate returns an error for credentials that cannot be sent in a Basic header.
 func (c Credentials) validate() error {
 	if cmp.Or(c.ClientID, c.ClientSecret.Reveal()) == "" {
 		return errors.New("the credentials are empty")

@@ -14,10 +14,11 @@ import (
 	"github.com/idverify/idverify-go/internal/wire"
 )
 
-// Option changes how a [Client] or a [Console] works. The zero argument of an Option means its default.
+// Option configures a [Client] or a [Console]. The zero value of an Option's argument selects the
+// default.
 type Option func(*settings)
 
-// settings are what the options say, defaults filled in by newSettings.
+// settings contains the values of the options, with defaults applied.
 type settings struct {
 	httpClient *http.Client
 	retry      RetryPolicy
@@ -27,41 +28,50 @@ type settings struct {
 	now        func() time.Time
 }
 
-// WithHTTPClient sends every request, including token requests, with the Transport and Timeout of c.
-// Timeout applies to each attempt. The Jar is not used for token requests. c itself is not changed.
-// Redirects are never followed, so that credentials stay with the host of the base URL.
+// WithHTTPClient sends every request, including token requests, with the Transport and Timeout of
+// c. Timeout applies to each attempt. The Jar is not used for token requests. c itself is not
+// changed. Redirects are never followed, so that credentials stay with the host of the base URL.
 //
 // A Transport should not retry: see [RetryPolicy]. The body of a POST or PATCH and all copies from
-// its GetBody can be read to the end only once in total. A Transport that buffers the body and sends
-// it again can cause a second charge.
+// its GetBody can be read to the end only once in total. A Transport that buffers the body and
+// sends it again can cause a second charge.
 //
-// The default is a new client with a pool of connections, HTTP/2 and a timeout of 30 s for each
-// attempt.
+// The default is a new client with its own connection pool, HTTP/2, and a timeout of 30 s for each
+// attempt. It uses the proxy in the environment variables HTTP_PROXY, HTTPS_PROXY and NO_PROXY: see
+// [http.ProxyFromEnvironment].
 func WithHTTPClient(c *http.Client) Option { return func(s *settings) { s.httpClient = c } }
 
-// WithRetry sets how often, and after what waits, a request is sent again. See [RetryPolicy].
+// WithRetry sets the number of attempts and the delays between them.
 func WithRetry(p RetryPolicy) Option { return func(s *settings) { s.retry = p } }
 
-// WithLogger logs to l. At level debug there is a record for every attempt. At level warn there is one
-// for every retry, and one for every access token that could not be renewed while the current one is
-// still valid: calls succeed until it expires, so alert on it. By default nothing is logged. No record
-// contains a token, a secret, a phone number, an address or a URL.
+// WithLogger sets the logger. Level debug has a record for each attempt. Level warn has a record
+// for each retry, and for each access token that could not be renewed although the current one is
+// still valid. Alert on the latter: operations fail when the current token expires.
+//
+// By default nothing is logged. No record contains a token, a secret, a phone number, an address or
+// a URL.
 func WithLogger(l *slog.Logger) Option { return func(s *settings) { s.logger = l } }
 
-// WithUserAgent puts name, for example "shop/2.1", at the start of the User-Agent header. The header
-// ends with the name and version of this module, for example "idverify-go/1.2.0"; the version is
-// "devel" if the build has none.
+// WithUserAgent puts name, for example "shop/2.1", at the start of the User-Agent header. The
+// header ends with the name and version of this module, for example "idverify-go/1.2.0"; the
+// version is "devel" if the build has none.
 func WithUserAgent(name string) Option { return func(s *settings) { s.userAgent = name } }
 
-// WithVersions chooses the version of each API. See [Versions].
+// WithVersions selects the version of each API.
 func WithVersions(v Versions) Option { return func(s *settings) { s.versions = v } }
 
-// WithClock decides with now whether a token has expired, and nothing else: waits and time-outs use package time. The default is [time.Now].
+// WithClock sets the clock that decides whether an access token has expired. The default is
+// [time.Now]. Delays and timeouts always use package time.
 func WithClock(now func() time.Time) Option { return func(s *settings) { s.now = now } }
 
-// Versions are the versions of the APIs as they stand in the path. An empty field means "v0.1", which every API has; PhoneCheck, SubscriberCheck and Console have "v0.2", too. One that the service does not have is [ErrNotFound] at the first call.
+// Versions contains the version of each API, as in its paths. An empty field means "v0.1", which
+// all APIs have. PhoneCheck, SubscriberCheck and Console also have "v0.2". With a version that the
+// service does not have, operations fail with [ErrNotFound].
 //
-// The code exchange ([PhoneCheckService.Complete], PhoneCheckParams.RedirectURL) needs version "v0.2" of its product.
+// The code exchange ([PhoneCheckService.Complete], PhoneCheckParams.RedirectURL) requires version
+// "v0.2" of the product.
+//
+// Protocol: docs/protocol.md, section 1.
 type Versions struct {
 	PhoneCheck      string
 	SIMCheck        string
@@ -98,7 +108,7 @@ func moduleVersion(build *debug.BuildInfo, ok bool) string {
 	return "devel"
 }
 
-// newSettings applies opts over the defaults and refuses what cannot work.
+// newSettings applies opts and the defaults. It returns an error for invalid options.
 func newSettings(opts []Option) (*settings, error) {
 	s := new(settings)
 	for _, opt := range opts {
@@ -110,7 +120,7 @@ func newSettings(opts []Option) (*settings, error) {
 	if s.httpClient == nil {
 		s.httpClient = defaultHTTPClient()
 	}
-	s.httpClient = new(*s.httpClient) // what its owner changes later is not our business
+	s.httpClient = new(*s.httpClient) // later changes by the caller have no effect
 	if s.logger == nil {
 		s.logger = slog.New(slog.DiscardHandler)
 	}
@@ -132,7 +142,8 @@ func newSettings(opts []Option) (*settings, error) {
 	return s, s.versions.fill()
 }
 
-// defaultHTTPClient is a client of one Client alone, so that nothing is shared behind a user's back. Its transport is net/http's default one with more room for connections kept open, since all of them go to one host.
+// defaultHTTPClient returns a new client, so that Clients do not share a connection pool. Its
+// transport is that of net/http with a larger pool, because all connections go to one host.
 func defaultHTTPClient() *http.Client {
 	return &http.Client{
 		Timeout: 30 * time.Second,
@@ -144,7 +155,7 @@ func defaultHTTPClient() *http.Client {
 			IdleConnTimeout:       90 * time.Second,
 			TLSHandshakeTimeout:   10 * time.Second,
 			ExpectContinueTimeout: time.Second,
-			// A tenth of net/http's own bound: what an answer may say before its body.
+			// A tenth of the default of net/http.
 			MaxResponseHeaderBytes: 1 << 20,
 		},
 	}
@@ -173,7 +184,7 @@ func (v *Versions) fill() error {
 	return nil
 }
 
-// of is the version of the API that operation op belongs to.
+// of returns the version of the API to which op belongs.
 func (v *Versions) of(op wire.Operation) string {
 	switch op.Product() {
 	case wire.PhoneCheck:

@@ -12,24 +12,28 @@ import (
 	"github.com/idverify/idverify-go/internal/wire"
 )
 
-// RetryPolicy controls how often a failed request is sent again. The zero value of a field selects
-// its default.
+// RetryPolicy controls retries. The zero value of a field selects its default.
 //
 // GET, PUT and DELETE are retried after a lost connection and after the statuses 429, 500, 502, 503
-// and 504. A POST or PATCH is retried only if the service cannot have processed it, because a check
-// costs money and a code works once: after 429, after a token request that failed with a transport
-// error or one of these statuses, and if the request was not written completely. After 401 any
-// request is sent once more with a new token, within the same attempt. Every other response is final.
+// and 504. A check costs money and a code can be used once, so a POST or PATCH is retried only if
+// the service cannot have processed it: after 429, if the request was not written completely, and
+// if the token request before it failed with a transport error or one of these statuses. After 401
+// any request is sent once more with a new token, within the same attempt. All other responses are
+// final.
 //
-// With one token, one attempt writes a POST or PATCH completely at most once, over HTTP/1.1 and
-// HTTP/2, and any other request at most twice. After a complete write without a response the outcome
-// is unknown, and the error says so, even if the connection was reset with a code that promises that
-// the request was not processed: proxies send such codes after their backend has read the request.
+// With one token, an attempt writes a POST or PATCH completely at most once, over HTTP/1.1 and
+// HTTP/2, and any other request at most twice. If no response follows a complete write, the outcome
+// is unknown, and the text of the error contains "outcome unknown". This also applies if the
+// connection was reset with a code which guarantees that the request was not processed, because
+// proxies send such codes after their backend has read the request.
 //
-// The waits double from MinWait to MaxWait, with jitter. The service's Retry-After is a minimum; if
-// it exceeds MaxWait or the context's deadline, the response is returned at once.
+// The delays double from MinWait to MaxWait, with jitter. A Retry-After header sets the minimum. If
+// it exceeds MaxWait, or the delay exceeds the deadline of the context, the error is returned at
+// once.
+//
+// Protocol: docs/protocol.md, section 11.
 type RetryPolicy struct {
-	MaxAttempts int           // attempts in all, including the first: 4 by default, 1 disables retries
+	MaxAttempts int           // including the first; 4 by default, 1 disables retries
 	MinWait     time.Duration // 250 ms by default
 	MaxWait     time.Duration // 10 s by default
 }
@@ -69,7 +73,7 @@ func (c *call) nextAttempt(ctx context.Context, resp *http.Response) (wait time.
 	}
 	wait = max(c.api.retry.backoff(c.attempt), floor)
 	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) <= wait {
-		return 0, false // the error known now is more useful than a timeout later
+		return 0, false // the present error is more useful than a timeout
 	}
 
 	c.maybeProcessed = c.maybeProcessed || resp == nil && c.written() || resp != nil && resp.StatusCode >= 500

@@ -9,12 +9,11 @@ import (
 // redacted is printed in place of a Secret.
 const redacted = "[REDACTED]"
 
-// Secret is a text that nothing prints: not fmt with any verb, not encoding/json, not log/slog, and
-// not a printer that reads unexported fields by reflection, such as those of test assertions. Only
-// [Secret.Reveal] returns the text.
+// Secret is a string that is not printed by fmt, encoding/json, log/slog, or packages that read
+// unexported fields by reflection, such as test assertions. Only [Secret.Reveal] returns it.
 //
-// The zero Secret is empty. A Secret may be copied. [Secret.Equal] compares texts; == and
-// reflect.DeepEqual report only whether both Secrets come from the same call of NewSecret. Two zero
+// The zero Secret is empty. A Secret may be copied. Use [Secret.Equal] to compare: == and
+// reflect.DeepEqual report only whether two Secrets come from the same call of NewSecret. Two zero
 // Secrets are equal.
 type Secret struct {
 	// A pointer, because functions are not comparable, and because fmt prints unexported fields
@@ -22,13 +21,13 @@ type Secret struct {
 	hidden *hidden
 }
 
-// hidden has the text in a closure: reflection cannot read the variables of a function.
+// hidden stores the text in a closure, because reflection cannot read the variables of a function.
 type hidden struct{ text func() string }
 
 // NewSecret returns s as a Secret.
 func NewSecret(s string) Secret { return Secret{&hidden{func() string { return s }}} }
 
-// Reveal returns the text. Use it to store a secret, not to print it.
+// Reveal returns the text, for example to store it. Do not print the result.
 func (s Secret) Reveal() string {
 	if s.hidden == nil {
 		return ""
@@ -36,22 +35,22 @@ func (s Secret) Reveal() string {
 	return s.hidden.text()
 }
 
-// Equal reports whether s and t have the same text, in a time that does not depend on where they
-// differ. Comparisons with go-cmp use it.
+// Equal reports whether s and t have the same text, in constant time. The go-cmp package uses it.
 func (s Secret) Equal(t Secret) bool {
 	return subtle.ConstantTimeCompare([]byte(s.Reveal()), []byte(t.Reveal())) == 1
 }
 
-// Format implements [fmt.Formatter]: every verb prints a placeholder.
+// Format implements [fmt.Formatter]. It prints a placeholder for every verb.
 func (s Secret) Format(f fmt.State, _ rune) { fmt.Fprint(f, redacted) }
 
-// LogValue implements [slog.LogValuer].
+// LogValue implements [slog.LogValuer]. It returns a placeholder.
 func (s Secret) LogValue() slog.Value { return slog.StringValue(redacted) }
 
-// MarshalJSON implements json.Marshaler: a Secret leaves a program through [Secret.Reveal] alone.
+// MarshalJSON implements json.Marshaler. It returns a placeholder.
 func (s Secret) MarshalJSON() ([]byte, error) { return []byte(`"` + redacted + `"`), nil }
 
-// UnmarshalText implements encoding.TextUnmarshaler, so that a Secret can be read from JSON, a flag or a configuration file.
+// UnmarshalText implements encoding.TextUnmarshaler, so that a Secret can be decoded from JSON, a
+// flag or a configuration file.
 func (s *Secret) UnmarshalText(text []byte) error {
 	*s = NewSecret(string(text))
 	return nil

@@ -12,20 +12,24 @@ import (
 	"github.com/idverify/idverify-go/internal/wire"
 )
 
-// Token returns an access token for scopes, for example one for [ScopeCoverage] alone to hand to a device. Calls on c need no Token: they get their own.
+// Token returns an access token for scopes, for example to pass one for [ScopeCoverage] to a
+// device. The methods of the services obtain their tokens themselves.
 //
-// It is taken from the cache of c, where it is replaced in the last tenth of its lifetime, at most a minute before its end; the rest of the lifetime is in Expiry. Changing it changes nothing here.
-// Errors: [*TokenError], for example with code "invalid_scope" when the credentials may not have a scope.
+// The token comes from the cache of c, which renews it in the last tenth of its lifetime, at most
+// one minute before Expiry. Token returns a copy. Fetches are retried: see [RetryPolicy].
 //
-// Specification: section 4, POST /oauth2/v1/token.
+// If the credentials do not allow a scope, the error is a [*TokenError] with code "invalid_scope".
+//
+// Protocol: docs/protocol.md, section 2.
 func (c *Client) Token(ctx context.Context, scopes ...Scope) (*oauth2.Token, error) {
 	return c.api.token(ctx, scopes)
 }
 
-// Scope is what an access token may be used for (specification, sections 4 and 5.2). The methods of this package ask for the scope they need; a Scope is named only to hand a token on, see [Client.Token].
+// Scope limits the operations that an access token allows. The methods of this package request the
+// scopes that they need, so a Scope is required only for [Client.Token].
 type Scope string
 
-// The scopes of project credentials, then those of workspace credentials.
+// The scopes of project credentials, followed by those of workspace credentials.
 const (
 	ScopePhoneCheck      Scope = wire.ScopePhoneCheck
 	ScopeSIMCheck        Scope = wire.ScopeSIMCheck
@@ -66,8 +70,8 @@ func (a *api) token(ctx context.Context, scopes []Scope) (*oauth2.Token, error) 
 	}
 }
 
-// tokenAttempt returns a token of the cache, which fetches it if necessary. Like any attempt, it
-// ends with the timeout of the HTTP client.
+// tokenAttempt returns a token from the cache, which fetches one if necessary. Like other attempts,
+// it ends after the timeout of the HTTP client.
 func (c *call) tokenAttempt(ctx context.Context) (*oauth2.Token, error) {
 	if timeout := c.api.httpClient.Timeout; timeout > 0 {
 		var cancel context.CancelFunc
@@ -87,7 +91,8 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// joinScopes writes scopes as the token endpoint wants them, in one order however they were given: a set of scopes has one token.
+// joinScopes returns scopes sorted and separated by spaces, so that each set of scopes has one
+// token.
 func joinScopes(scopes []Scope) (string, error) {
 	if len(scopes) == 0 {
 		return "", invalidArgument(wire.Token, "no scope is given")
@@ -103,8 +108,8 @@ func joinScopes(scopes []Scope) (string, error) {
 	return strings.Join(slices.Compact(names), " "), nil
 }
 
-// notVisible reports whether r is anything but a visible ASCII character.
+// notVisible reports whether r is not a visible ASCII character.
 func notVisible(r rune) bool { return r <= ' ' || r > '~' }
 
-// tokenOperation is what errors call a token request.
+// tokenOperation returns the title of a token request in errors.
 func tokenOperation(scope string) string { return wire.Token.Title + " for scope \"" + scope + "\"" }
