@@ -1,6 +1,6 @@
 // Package conformance tests an identity-verification service against the protocol. The suite is a
-// list of numbered expectations. Each cites its section of docs/protocol.md and is tested over
-// plain HTTP requests against a base URL.
+// list of numbered expectations. Each cites its section of docs/protocol.md and is tested by HTTP
+// requests to a base URL.
 //
 // The package does not use this module's client, verifier or signer, so a fault in them cannot hide
 // a fault of the service. Use it to test the fake of package sandboxfake, a fake of your own in any

@@ -57,7 +57,7 @@ func Expectations() []Expectation {
 		// Callbacks.
 		{Section: "6", Text: "a completed PhoneCheck causes a callback by POST", Assumes: assumesCheckURL, needs: receiver, check: (*run).sendsCallback},
 		{Section: "6", Text: "the payload has check_id, status, match, charge_amount, charge_currency and created_at", needs: receiver, check: (*run).callbackPayload},
-		{Section: "7", Text: "the callback has Content-Type, Date, Digest, Content-Length and x-service-callback: phone_check", needs: receiver, check: (*run).callbackHeaders},
+		{Section: "6", Text: "the callback has Content-Type, Date, Digest, Content-Length and x-service-callback: phone_check", needs: receiver, check: (*run).callbackHeaders},
 		{Section: "7", Text: "the signature covers the five lines and verifies with the key named by keyId", needs: receiver, check: (*run).callbackSignature},
 		{Section: "7", Text: "the Digest is the SHA-256 of the body, in hexadecimal or base64", needs: receiver, check: (*run).callbackDigest},
 		{Section: "6", Text: "a PhoneCheck in ERROR causes a callback without a match", needs: receiver, check: callbackOf(phoneCheck, "99", object{"status": "ERROR", "match": false})},
