@@ -217,13 +217,13 @@ func TestClient_PausesAfterFailedRefresh(t *testing.T) {
 			}
 			synctest.Wait()
 		}
-		renewals := e.count()
+		refreshes := e.count()
 		time.Sleep(10 * time.Second)
 		tokenFor(t, c, idverify.ScopeCoverage)
 		synctest.Wait()
 
-		if got := tokenFor(t, c, idverify.ScopeCoverage); renewals != 2 || got != "token-3" {
-			t.Errorf("%d token requests, then token %q; want 2 and token-3", renewals, got)
+		if got := tokenFor(t, c, idverify.ScopeCoverage); refreshes != 2 || got != "token-3" {
+			t.Errorf("%d token requests, then token %q; want 2 and token-3", refreshes, got)
 		}
 	})
 }
@@ -239,7 +239,7 @@ func TestClient_DiscardsTokenFetchedBefore401(t *testing.T) {
 		tokenFor(t, c, idverify.ScopePhoneCheck) // starts a refresh
 		synctest.Wait()
 		e.delay = 0
-		e.refused = "token-1 token-2"
+		e.revoked = "token-1 token-2"
 		start := time.Now()
 
 		_, err := c.PhoneChecks.Get(t.Context(), "a") // 401 for token-1: fetches token-3
@@ -262,40 +262,40 @@ type memoryService struct {
 	n       int
 	fail    map[int]bool  // token requests that fail
 	delay   time.Duration // of token requests after the first
-	refused string        // revoked tokens
+	revoked string        // tokens that the service rejects
 }
 
 func newMemoryService() *memoryService { return new(memoryService) }
 
-func (e *memoryService) count() int {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.n
+func (s *memoryService) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.n
 }
 
-func (e *memoryService) RoundTrip(r *http.Request) (*http.Response, error) {
+func (s *memoryService) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.URL.Path != tokenPath {
-		if token := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "); strings.Contains(e.refused, token) {
+		if token := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "); strings.Contains(s.revoked, token) {
 			return response(401, nil), nil
 		}
 		return response(200, []byte(`{"check_id":"a","status":"COMPLETED"}`)), nil
 	}
-	e.mu.Lock()
-	e.n++
-	n, delay := e.n, e.delay
-	e.mu.Unlock()
+	s.mu.Lock()
+	s.n++
+	n, delay := s.n, s.delay
+	s.mu.Unlock()
 	if n > 1 {
 		time.Sleep(delay) // synctest's clock
 	}
-	if e.fail[n] {
+	if s.fail[n] {
 		return response(503, nil), nil
 	}
 	return response(200, fmt.Appendf(nil, `{"access_token":"token-%d","expires_in":3600}`, n)), nil
 }
 
-func (e *memoryService) client(t testing.TB) *idverify.Client {
+func (s *memoryService) client(t testing.TB) *idverify.Client {
 	t.Helper()
-	c, err := idverify.NewClient("https://idverify.sandbox.test", credentials, idverify.WithHTTPClient(&http.Client{Transport: e}), idverify.WithRetry(fastRetries))
+	c, err := idverify.NewClient("https://idverify.sandbox.test", credentials, idverify.WithHTTPClient(&http.Client{Transport: s}), idverify.WithRetry(fastRetries))
 	if err != nil {
 		t.Fatal(err)
 	}

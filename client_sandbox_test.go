@@ -121,7 +121,7 @@ func TestPhoneCheckService_Wait(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		forgotten, err := c.PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: matchingNumber})
+		unopened, err := c.PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: matchingNumber})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -129,7 +129,7 @@ func TestPhoneCheckService_Wait(t *testing.T) {
 		time.AfterFunc(20*time.Second, func() { device.Open(t.Context(), opened.CheckURL) })
 
 		check, err := c.PhoneChecks.Wait(t.Context(), opened.CheckID)
-		_, expired := c.PhoneChecks.Wait(t.Context(), forgotten.CheckID)
+		_, expired := c.PhoneChecks.Wait(t.Context(), unopened.CheckID)
 
 		if err != nil || !*check.Match {
 			t.Errorf("opened check = %+v, %v, want a match", check, err)
@@ -144,14 +144,14 @@ func TestSubscriberCheckService_CodeExchange(t *testing.T) {
 	t.Parallel()
 	srv := sandboxfake.New(t)
 	c := srv.Client(idverify.WithVersions(idverify.Versions{SubscriberCheck: "v0.2"}))
-	shop := srv.Handle("shop.sandbox.test", idverify.RedirectHandler(srv.Verifier("shop.sandbox.test"), func(w http.ResponseWriter, r *http.Request, came *idverify.Redirect) {
-		check, err := c.SubscriberChecks.Complete(r.Context(), came.CheckID, came.Code)
+	shop := srv.Handle("shop.sandbox.test", idverify.RedirectHandler(srv.Verifier("shop.sandbox.test"), func(w http.ResponseWriter, r *http.Request, redirect *idverify.Redirect) {
+		check, err := c.SubscriberChecks.Complete(r.Context(), redirect.CheckID, redirect.Code)
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusBadGateway)
 			return
 		}
-		_, again := c.SubscriberChecks.Complete(r.Context(), came.CheckID, came.Code)
-		fmt.Fprint(w, check.Status, *check.Match, *check.NoSIMChange, came.Query.Get("basket"), errors.Is(again, idverify.ErrNotFound))
+		_, againErr := c.SubscriberChecks.Complete(r.Context(), redirect.CheckID, redirect.Code)
+		fmt.Fprint(w, check.Status, *check.Match, *check.NoSIMChange, redirect.Query.Get("basket"), errors.Is(againErr, idverify.ErrNotFound))
 	}))
 
 	check, err := c.SubscriberChecks.Create(t.Context(), idverify.SubscriberCheckParams{PhoneNumber: "447700900016", RedirectURL: shop + "/verified?basket=a%2Fb"})

@@ -76,29 +76,29 @@ func TestProjectService_Update(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, half := projects.Update(ctx, project.ProjectID, idverify.SetName("Nowhere"), idverify.SetMode("half"))
+	_, invalidErr := projects.Update(ctx, project.ProjectID, idverify.SetName("Nowhere"), idverify.SetMode("half"))
 	removed, err := projects.Update(ctx, project.ProjectID, idverify.RemoveCallbackURL(), idverify.RemoveProductCallbackURL(idverify.ProductPhoneCheck), idverify.RemoveProductRedirectURL(idverify.ProductSubscriberCheck))
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, again := projects.Update(ctx, project.ProjectID, idverify.RemoveCallbackURL())
+	_, againErr := projects.Update(ctx, project.ProjectID, idverify.RemoveCallbackURL())
 	deleted := projects.Delete(ctx, project.ProjectID)
-	_, gone := projects.Get(ctx, project.ProjectID)
+	_, getErr := projects.Get(ctx, project.ProjectID)
 
 	if changed.Name != "Store" || changed.Mode != idverify.ModeSandbox || changed.CallbackURL != "https://a.example/" || changed.PhoneCheck.CallbackURL != "https://b.example/" || changed.SubscriberCheck.RedirectURL != "https://c.example/" {
 		t.Errorf("project after the update = %+v", changed)
 	}
-	if !errors.Is(half, idverify.ErrBadRequest) || removed.Name != "Store" {
-		t.Errorf("invalid update: error = %v, then project = %+v, want no change", half, removed)
+	if !errors.Is(invalidErr, idverify.ErrBadRequest) || removed.Name != "Store" {
+		t.Errorf("invalid update: error = %v, then project = %+v, want no change", invalidErr, removed)
 	}
 	if removed.CallbackURL != "" || removed.PhoneCheck != (idverify.ProductURLs{}) || removed.SubscriberCheck != (idverify.ProductURLs{}) {
 		t.Errorf("project after removing URLs = %+v", removed)
 	}
-	if !errors.Is(again, idverify.ErrBadRequest) {
-		t.Errorf("removing a missing URL: error = %v, want ErrBadRequest", again)
+	if !errors.Is(againErr, idverify.ErrBadRequest) {
+		t.Errorf("removing a missing URL: error = %v, want ErrBadRequest", againErr)
 	}
-	if deleted != nil || !errors.Is(gone, idverify.ErrNotFound) {
-		t.Errorf("delete: error = %v, then get: error = %v, want nil and ErrNotFound", deleted, gone)
+	if deleted != nil || !errors.Is(getErr, idverify.ErrNotFound) {
+		t.Errorf("delete: error = %v, then get: error = %v, want nil and ErrNotFound", deleted, getErr)
 	}
 }
 
@@ -117,17 +117,17 @@ func TestProjectCredentialsService_Rotate(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	works := func(c *idverify.IssuedCredentials) error {
+	getToken := func(c *idverify.IssuedCredentials) error {
 		client, err := idverify.NewClient(srv.URL(), c.Credentials, idverify.WithHTTPClient(srv.HTTPClient()))
 		if err != nil {
 			return err
 		}
 		return errorOf(client.Token(ctx, idverify.ScopePhoneCheck))
 	}
-	if err := works(fresh); err != nil {
+	if err := getToken(fresh); err != nil {
 		t.Errorf("token with the new credentials: error = %v", err)
 	}
-	if err := works(old); !errors.Is(err, idverify.ErrUnauthorized) {
+	if err := getToken(old); !errors.Is(err, idverify.ErrUnauthorized) {
 		t.Errorf("token with the old credentials: error = %v, want ErrUnauthorized", err)
 	}
 	page, err := console.ProjectCredentials.List(ctx, project.ProjectID, idverify.ListOptions{})
@@ -140,16 +140,16 @@ func TestWorkspaceCredentialsService_ResetSecret(t *testing.T) {
 	t.Parallel()
 	srv := sandboxfake.New(t)
 	console, ctx := srv.Console(), t.Context()
-	me, err := console.Workspaces.Get(ctx)
+	workspace, err := console.Workspaces.Get(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
-	pair, err := console.WorkspaceCredentials.Create(ctx, me.Me.MemberID)
+	pair, err := console.WorkspaceCredentials.Create(ctx, workspace.Me.MemberID)
 	if err != nil {
 		t.Fatal(err)
 	}
 
-	reset, err := console.WorkspaceCredentials.ResetSecret(ctx, me.Me.MemberID, pair.ClientID)
+	reset, err := console.WorkspaceCredentials.ResetSecret(ctx, workspace.Me.MemberID, pair.ClientID)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -172,7 +172,7 @@ func TestConsole_Workspace(t *testing.T) {
 	t.Parallel()
 	srv := sandboxfake.New(t)
 	console, ctx := srv.Console(), t.Context()
-	mine, err := console.Workspaces.Get(ctx)
+	workspace, err := console.Workspaces.Get(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -181,7 +181,7 @@ func TestConsole_Workspace(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	byID := console.Workspace(mine.WorkspaceID)
+	byID := console.Workspace(workspace.WorkspaceID)
 	renamed, err := byID.Workspaces.Rename(ctx, "Another Ltd")
 	if err != nil {
 		t.Fatal(err)
@@ -190,13 +190,13 @@ func TestConsole_Workspace(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, foreign := console.Workspace("no-such-workspace").Projects.Get(ctx, project.ProjectID)
+	_, unknownErr := console.Workspace("no-such-workspace").Projects.Get(ctx, project.ProjectID)
 
-	if renamed.Name != "Another Ltd" || renamed.WorkspaceID != mine.WorkspaceID || read.Name != project.Name {
+	if renamed.Name != "Another Ltd" || renamed.WorkspaceID != workspace.WorkspaceID || read.Name != project.Name {
 		t.Errorf("renamed workspace = %+v, project = %+v", renamed, read)
 	}
-	if !errors.Is(foreign, idverify.ErrNotFound) {
-		t.Errorf("project of an unknown workspace: error = %v, want ErrNotFound", foreign)
+	if !errors.Is(unknownErr, idverify.ErrNotFound) {
+		t.Errorf("project of an unknown workspace: error = %v, want ErrNotFound", unknownErr)
 	}
 }
 

@@ -148,9 +148,9 @@ func FuzzTime(f *testing.F) {
 		if y := check.CreatedAt.Year(); check.CreatedAt.IsZero() || y < 0 || y > 9999 { // other years do not fit the format
 			return
 		}
-		again, err := decodeCheck(t, `{"check_id":"a","status":"COMPLETED","created_at":"`+check.CreatedAt.Format(time.RFC3339Nano)+`"}`)
-		if err != nil || !again.CreatedAt.Equal(check.CreatedAt) {
-			t.Errorf("%q decoded as %v, which encodes and decodes as %v (error %v)", s, check.CreatedAt, again, err)
+		decoded, err := decodeCheck(t, `{"check_id":"a","status":"COMPLETED","created_at":"`+check.CreatedAt.Format(time.RFC3339Nano)+`"}`)
+		if err != nil || !decoded.CreatedAt.Equal(check.CreatedAt) {
+			t.Errorf("%q decoded as %v, which encodes and decodes as %v (error %v)", s, check.CreatedAt, decoded, err)
 		}
 	})
 }

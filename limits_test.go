@@ -156,10 +156,10 @@ func TestClient_SlowResponses(t *testing.T) {
 	const body = "HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n{"
 	silence := func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
 	for _, tt := range []struct {
-		name    string
-		attack  attack
-		do      func(*hostileServer, context.Context, testing.TB) error
-		unasked time.Duration // maximum duration without a deadline of the caller
+		name            string
+		attack          attack
+		do              func(*hostileServer, context.Context, testing.TB) error
+		withoutDeadline time.Duration // maximum duration without a deadline of the caller
 	}{
 		{"silence", attack{respond: silence}, (*hostileServer).get, 30 * time.Second},
 		{"slow header", attack{respond: rawResponse("HTTP/1.1 200 OK\r\nX-A: ", "a", time.Second)}, (*hostileServer).get, 30 * time.Second},
@@ -176,7 +176,7 @@ func TestClient_SlowResponses(t *testing.T) {
 				t.Parallel()
 				synctest.Test(t, func(t *testing.T) {
 					h := newHostileServer(t, tt.attack)
-					ctx, cancel, want := t.Context(), func() {}, tt.unasked
+					ctx, cancel, want := t.Context(), func() {}, tt.withoutDeadline
 					if deadline > 0 {
 						ctx, cancel = context.WithTimeout(ctx, deadline)
 						want = deadline
