@@ -7,31 +7,39 @@ import (
 	"github.com/idverify/idverify-go/internal/wire"
 )
 
-// Console manages workspaces and projects with the credentials of a workspace. Make it with [NewConsole]; it is safe for concurrent use and wants to be shared: it caches access tokens.
+// Console manages a workspace and its projects. It uses the credentials of a member of the
+// workspace; calls to the products use project credentials and a [Client]. A Console caches access
+// tokens: create one with [NewConsole] and reuse it. It is safe for concurrent use.
 //
-// It is bound to the workspace that the credentials belong to; [Console.Workspace] binds it to another. Product calls take project credentials and a [Client].
-// What a member may do depends on the role, see [Role]; an error is [ErrForbidden] for a role too low, and [ErrNotFound] for what is another workspace's.
+// A Console works in the workspace of its credentials; [Console.Workspace] selects another one. The
+// operations that a member may call depend on the member's [Role]. If the role does not permit an
+// operation, the error is [ErrForbidden]. Resources of other workspaces are reported as
+// [ErrNotFound].
+//
+// Protocol: docs/protocol.md, section 10.
 type Console struct {
-	Workspaces           *WorkspaceService            // name and balance
-	Members              *MemberService               // who belongs to it
-	Invitations          *InvitationService           // who is asked to
-	WorkspaceCredentials *WorkspaceCredentialsService // for NewConsole
-	Projects             *ProjectService              // how applications reach the products
-	ProjectCredentials   *ProjectCredentialsService   // for NewClient
-	Billing              *BillingService              // the owner's alone
-	Usage                *UsageService                // what was used, and what it cost
+	Workspaces           *WorkspaceService            // name, balance, other workspaces of the member
+	Members              *MemberService               // users of the workspace
+	Invitations          *InvitationService           // invitations of new members
+	WorkspaceCredentials *WorkspaceCredentialsService // credentials for NewConsole
+	Projects             *ProjectService              // sandbox and live projects
+	ProjectCredentials   *ProjectCredentialsService   // credentials for NewClient
+	Billing              *BillingService              // company details, cards and top-ups
+	Usage                *UsageService                // number and cost of calls
 
 	workspace *boundWorkspace
 }
 
-// boundWorkspace is the workspace that a Console works in.
+// boundWorkspace is the workspace in which a Console works.
 type boundWorkspace struct {
 	*api
 	id   string
-	main bool // the caller's own, which the service knows as "default"
+	main bool // whether it is the workspace of the credentials, with the alias "default"
 }
 
-// NewConsole returns a console for the service at baseURL, as [NewClient] takes it, with the credentials of a workspace. It sends nothing: wrong credentials show at the first call, as a [*TokenError].
+// NewConsole returns a Console for the service at baseURL (see [NewClient]) with the credentials of
+// a member of a workspace. It sends no request: invalid credentials cause a [*TokenError] in the
+// first call.
 func NewConsole(baseURL string, c Credentials, opts ...Option) (*Console, error) {
 	api, err := newAPI(baseURL, c, opts)
 	if err != nil {
@@ -40,7 +48,9 @@ func NewConsole(baseURL string, c Credentials, opts ...Option) (*Console, error)
 	return newConsole(&boundWorkspace{api: api, id: wire.DefaultWorkspace, main: true}), nil
 }
 
-// Workspace returns the same console bound to the workspace with that id, of which its user is a member. It sends nothing, and shares the tokens of c.
+// Workspace returns a Console for the workspace with the given ID. The member whose credentials c
+// uses must also be a member of that workspace. The new Console shares the access tokens of c.
+// Workspace sends no request.
 func (c *Console) Workspace(id string) *Console {
 	return newConsole(&boundWorkspace{api: c.workspace.api, id: id})
 }
@@ -59,7 +69,7 @@ func newConsole(w *boundWorkspace) *Console {
 	}
 }
 
-// ids are the ids of a path below the workspace.
+// ids returns the IDs in a path below the workspace.
 func (w *boundWorkspace) ids(rest ...string) []string { return append([]string{w.id}, rest...) }
 
 // sendIn is send for an operation below the workspace.
@@ -72,7 +82,7 @@ func listIn[J resourceJSON[T], T any](ctx context.Context, w *boundWorkspace, op
 	return list[J](ctx, w.api, listOf(op, o, w.ids(ids...)...), name)
 }
 
-// remove carries out a DELETE, whose answer says nothing.
+// remove sends a DELETE and discards the response.
 func (w *boundWorkspace) remove(ctx context.Context, op wire.Operation, ids ...string) error {
 	_, err := w.do(ctx, request{op: op, ids: ids})
 	return err

@@ -9,10 +9,14 @@ import (
 	"github.com/idverify/idverify-go/internal/wire"
 )
 
-// BillingService pays for a workspace. Only its owner may use it, but for Balance, and in this order: set the account, add a payment method, top up (specification, section 1). Get it from [Console].Billing.
+// BillingService manages the payments of a workspace. Before the first top-up, set the company
+// details with UpdateAccount and add a payment method. All methods except Balance require the owner
+// of the workspace. It is [Console].Billing.
+//
+// Protocol: docs/protocol.md, section 10.
 type BillingService struct{ workspace *boundWorkspace }
 
-// BillingAccount is the company that pays.
+// BillingAccount contains the details of the company that pays.
 type BillingAccount struct {
 	CompanyName  string `json:"company_name"`
 	ContactName  string `json:"contact_name"`
@@ -21,10 +25,10 @@ type BillingAccount struct {
 	Address2     string `json:"address2"`
 	City         string `json:"city"`
 	Zip          string `json:"zip"`
-	Country      string `json:"country"` // two letters
+	Country      string `json:"country"` // two-letter code
 }
 
-// PaymentMethodParams are the arguments of [BillingService.AddPaymentMethod]. All are needed.
+// PaymentMethodParams are the parameters of [BillingService.AddPaymentMethod]. All are required.
 type PaymentMethodParams struct {
 	CardNumber  Secret
 	ExpiryMonth int      // 1 to 12
@@ -32,7 +36,7 @@ type PaymentMethodParams struct {
 	Currencies  []string // for example "EUR"
 }
 
-// PaymentMethod is a card to top up with.
+// PaymentMethod is a card for top-ups.
 type PaymentMethod struct {
 	PaymentMethodID string
 	LastFourDigits  string
@@ -41,14 +45,14 @@ type PaymentMethod struct {
 	Currencies      []string
 }
 
-// TopUpParams are the arguments of [BillingService.TopUp]. All are needed.
+// TopUpParams are the parameters of [BillingService.TopUp]. All are required.
 type TopUpParams struct {
 	PaymentMethodID string
-	Currency        string      // the first top-up chooses it for good; not "API"
-	Amount          json.Number // decimal, above 0, for example "25.50"
+	Currency        string      // fixed by the first top-up; not "API"
+	Amount          json.Number // decimal greater than 0, for example "25.50"
 }
 
-// TopUp is a payment into the account.
+// TopUp is a payment that increases the balance.
 type TopUp struct {
 	TopUpID         string
 	PaymentMethodID string
@@ -57,37 +61,39 @@ type TopUp struct {
 	CreatedAt       time.Time
 }
 
-// Account reads the company details. Before they are set it is [ErrNotFound].
+// Account returns the company details. If they are not set, the error is [ErrNotFound].
 //
-// Contract: GET /console/{version}/workspaces/{workspace_id}/billing_account.
+// Protocol: docs/protocol.md, section 10.
 func (s *BillingService) Account(ctx context.Context) (*BillingAccount, error) {
 	return sendIn[billingAccountJSON](ctx, s.workspace, wire.GetBillingAccount, nil)
 }
 
-// UpdateAccount sets the company details: all of them, an empty field too.
+// UpdateAccount replaces the company details, including fields that are empty in a.
 //
-// Contract: PUT /console/{version}/workspaces/{workspace_id}/billing_account.
+// Protocol: docs/protocol.md, section 10.
 func (s *BillingService) UpdateAccount(ctx context.Context, a BillingAccount) (*BillingAccount, error) {
 	return sendIn[billingAccountJSON](ctx, s.workspace, wire.UpdateBillingAccount, a)
 }
 
 // PaymentMethods returns one page of the payment methods.
 //
-// Contract: GET /console/{version}/workspaces/{workspace_id}/payment_methods.
+// Protocol: docs/protocol.md, section 10.
 func (s *BillingService) PaymentMethods(ctx context.Context, o ListOptions) (*Page[PaymentMethod], error) {
 	return listIn[paymentMethodJSON](ctx, s.workspace, wire.ListPaymentMethods, o, "payment_methods")
 }
 
-// PaymentMethod reads one payment method.
+// PaymentMethod returns a payment method.
 //
-// Contract: GET /console/{version}/workspaces/{workspace_id}/payment_methods/{payment_method_id}.
+// Protocol: docs/protocol.md, section 10.
 func (s *BillingService) PaymentMethod(ctx context.Context, paymentMethodID string) (*PaymentMethod, error) {
 	return sendIn[paymentMethodJSON](ctx, s.workspace, wire.GetPaymentMethod, nil, paymentMethodID)
 }
 
-// AddPaymentMethod adds a card, of whose number the service keeps the last four digits. It is [ErrConflict] before the company details are set, and when the card does not support the currency that the first top-up chose.
+// AddPaymentMethod adds a card. The service stores only the last four digits of its number. The
+// error is [ErrConflict] if the company details are not set, or if the card does not support the
+// currency of the first top-up.
 //
-// Contract: POST /console/{version}/workspaces/{workspace_id}/payment_methods.
+// Protocol: docs/protocol.md, section 10.
 func (s *BillingService) AddPaymentMethod(ctx context.Context, p PaymentMethodParams) (*PaymentMethod, error) {
 	return sendIn[paymentMethodJSON](ctx, s.workspace, wire.AddPaymentMethod, newPaymentMethodJSON{
 		CardNumber:  p.CardNumber.Reveal(),
@@ -97,31 +103,35 @@ func (s *BillingService) AddPaymentMethod(ctx context.Context, p PaymentMethodPa
 	})
 }
 
-// DeletePaymentMethod removes a payment method.
+// DeletePaymentMethod deletes a payment method.
 //
-// Contract: DELETE /console/{version}/workspaces/{workspace_id}/payment_methods/{payment_method_id}.
+// Protocol: docs/protocol.md, section 10.
 func (s *BillingService) DeletePaymentMethod(ctx context.Context, paymentMethodID string) error {
 	return s.workspace.remove(ctx, wire.DeletePaymentMethod, s.workspace.ids(paymentMethodID)...)
 }
 
-// TopUp pays into the account. It is sent again only when it cannot have been accepted (see [RetryPolicy]).
-// On the first one the account takes on its currency, and unused "API" balance is lost. It is [ErrConflict] without a payment method, in another currency later, and in one that the payment method does not support.
+// TopUp increases the balance. It retries only if the service cannot have accepted the payment: see
+// [RetryPolicy]. The first top-up determines the currency of the workspace and discards the
+// remaining "API" balance.
 //
-// Contract: POST /console/{version}/workspaces/{workspace_id}/topups.
+// The error is [ErrConflict] if there is no payment method, if the currency is not the currency of
+// the workspace, or if the payment method does not support it.
+//
+// Protocol: docs/protocol.md, section 10.
 func (s *BillingService) TopUp(ctx context.Context, p TopUpParams) (*TopUp, error) {
 	return sendIn[topUpJSON](ctx, s.workspace, wire.CreateTopUp, newTopUpJSON(p))
 }
 
 // TopUps returns one page of the top-ups.
 //
-// Contract: GET /console/{version}/workspaces/{workspace_id}/topups.
+// Protocol: docs/protocol.md, section 10.
 func (s *BillingService) TopUps(ctx context.Context, o ListOptions) (*Page[TopUp], error) {
 	return listIn[topUpJSON](ctx, s.workspace, wire.ListTopUps, o, "top_ups")
 }
 
-// Balance reads what is left on the account. Every member may.
+// Balance returns the balance of the workspace. Every member may call it.
 //
-// Contract: GET /console/{version}/workspaces/{workspace_id}.
+// Protocol: docs/protocol.md, section 10.
 func (s *BillingService) Balance(ctx context.Context) (*Balance, error) {
 	w, err := sendIn[workspaceJSON](ctx, s.workspace, wire.GetWorkspace, nil)
 	if err != nil {

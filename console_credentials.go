@@ -8,51 +8,57 @@ import (
 	"github.com/idverify/idverify-go/internal/wire"
 )
 
-// IssuedCredentials are a pair of credentials as the service keeps it. The embedded [Credentials] go to [NewClient] or [NewConsole].
+// IssuedCredentials is a pair of credentials as the service stores it. Pass the embedded
+// [Credentials] to [NewClient] or [NewConsole].
 type IssuedCredentials struct {
-	Credentials           // ClientSecret is shown once, when the pair is created or its secret is reset, and is empty ever after
-	Scopes      []Scope   // what they may be exchanged for
+	Credentials           // ClientSecret is empty unless the pair was just created or its secret reset
+	Scopes      []Scope   // the scopes for which the pair can obtain tokens
 	CreatedAt   time.Time // in UTC
 }
 
-// ProjectCredentialsService manages the credentials of projects: at most two pairs each, every pair its member's own. Get it from [Console].ProjectCredentials.
+// ProjectCredentialsService manages the credentials of projects. A project has at most two pairs.
+// It is [Console].ProjectCredentials.
 type ProjectCredentialsService struct{ workspace *boundWorkspace }
 
-// Create creates a pair. Its secret is in the answer and cannot be had again, nor reset. With two pairs there already it is [ErrConflict].
+// Create creates a pair. Store its secret: it cannot be retrieved or reset later. If the project
+// already has two pairs, the error is [ErrConflict].
 //
-// Contract: POST /console/{version}/projects/{project_id}/credentials.
+// Protocol: docs/protocol.md, section 10.
 func (s *ProjectCredentialsService) Create(ctx context.Context, projectID string) (*IssuedCredentials, error) {
 	op, ids := s.workspace.projects(wire.CreateProjectCredentials, wire.CreateProjectCredentialsIn, projectID)
 	return send[createdCredentialsJSON](ctx, s.workspace.api, op, struct{}{}, ids...)
 }
 
-// List returns one page of a project's pairs, without their secrets.
+// List returns one page of a project's pairs, without secrets.
 //
-// Contract: GET /console/{version}/projects/{project_id}/credentials.
+// Protocol: docs/protocol.md, section 10.
 func (s *ProjectCredentialsService) List(ctx context.Context, projectID string, o ListOptions) (*Page[IssuedCredentials], error) {
 	op, ids := s.workspace.projects(wire.ListProjectCredentials, wire.ListProjectCredentialsIn, projectID)
 	return list[issuedJSON](ctx, s.workspace.api, listOf(op, o, ids...), "credentials")
 }
 
-// Get reads one pair, without its secret.
+// Get returns a pair, without its secret.
 //
-// Contract: GET /console/{version}/projects/{project_id}/credentials/{client_id}.
+// Protocol: docs/protocol.md, section 10.
 func (s *ProjectCredentialsService) Get(ctx context.Context, projectID, clientID string) (*IssuedCredentials, error) {
 	op, ids := s.workspace.projects(wire.GetProjectCredentials, wire.GetProjectCredentialsIn, projectID, clientID)
 	return send[issuedJSON](ctx, s.workspace.api, op, nil, ids...)
 }
 
-// Delete deletes a pair; its tokens end at once.
+// Delete deletes a pair and revokes its tokens.
 //
-// Contract: DELETE /console/{version}/projects/{project_id}/credentials/{client_id}.
+// Protocol: docs/protocol.md, section 10.
 func (s *ProjectCredentialsService) Delete(ctx context.Context, projectID, clientID string) error {
 	op, ids := s.workspace.projects(wire.DeleteProjectCredentials, wire.DeleteProjectCredentialsIn, projectID, clientID)
 	return s.workspace.remove(ctx, op, ids...)
 }
 
-// Rotate creates a new pair, then deletes the one with clientID, so that there is no moment without credentials. The tokens of the old pair end at once: hand out the new one first by Create and Delete where that matters.
+// Rotate creates a new pair and then deletes the pair with clientID, whose tokens are revoked. To
+// deploy the new pair before the old one is revoked, call Create and Delete instead.
 //
-// With two pairs there already it is [ErrConflict], and nothing has changed. When the new pair was created but the old one could not be deleted, both the new pair and an error are returned: store the pair, then delete again.
+// If the project already has two pairs, Rotate changes nothing and the error is [ErrConflict]. If
+// the new pair was created but the old one could not be deleted, Rotate returns both the new pair
+// and an error: store the pair and call Delete again.
 func (s *ProjectCredentialsService) Rotate(ctx context.Context, projectID, clientID string) (*IssuedCredentials, error) {
 	issued, err := s.Create(ctx, projectID)
 	if err != nil {
@@ -61,45 +67,48 @@ func (s *ProjectCredentialsService) Rotate(ctx context.Context, projectID, clien
 	return issued, s.Delete(ctx, projectID, clientID)
 }
 
-// WorkspaceCredentialsService manages the credentials of a workspace's members. Get it from [Console].WorkspaceCredentials.
+// WorkspaceCredentialsService manages the credentials of a workspace's members. It is
+// [Console].WorkspaceCredentials.
 type WorkspaceCredentialsService struct{ workspace *boundWorkspace }
 
-// Create creates a pair for a member. Its secret is in the answer and cannot be had again; [WorkspaceCredentialsService.ResetSecret] makes another.
+// Create creates a pair for a member. Store its secret: it cannot be retrieved later, only replaced
+// with [WorkspaceCredentialsService.ResetSecret].
 //
-// Contract: POST /console/{version}/workspaces/{workspace_id}/members/{member_id}/credentials.
+// Protocol: docs/protocol.md, section 10.
 func (s *WorkspaceCredentialsService) Create(ctx context.Context, memberID string) (*IssuedCredentials, error) {
 	return sendIn[createdCredentialsJSON](ctx, s.workspace, wire.CreateWorkspaceCredentials, struct{}{}, memberID)
 }
 
-// List returns one page of a member's pairs, without their secrets.
+// List returns one page of a member's pairs, without secrets.
 //
-// Contract: GET /console/{version}/workspaces/{workspace_id}/members/{member_id}/credentials.
+// Protocol: docs/protocol.md, section 10.
 func (s *WorkspaceCredentialsService) List(ctx context.Context, memberID string, o ListOptions) (*Page[IssuedCredentials], error) {
 	return listIn[issuedJSON](ctx, s.workspace, wire.ListWorkspaceCredentials, o, "credentials", memberID)
 }
 
-// Get reads one pair, without its secret.
+// Get returns a pair, without its secret.
 //
-// Contract: GET /console/{version}/workspaces/{workspace_id}/members/{member_id}/credentials/{client_id}.
+// Protocol: docs/protocol.md, section 10.
 func (s *WorkspaceCredentialsService) Get(ctx context.Context, memberID, clientID string) (*IssuedCredentials, error) {
 	return sendIn[issuedJSON](ctx, s.workspace, wire.GetWorkspaceCredentials, nil, memberID, clientID)
 }
 
-// Delete deletes a pair; its tokens end at once. Viewers delete only their own.
+// Delete deletes a pair and revokes its tokens. Viewers can delete only their own pairs.
 //
-// Contract: DELETE /console/{version}/workspaces/{workspace_id}/members/{member_id}/credentials/{client_id}.
+// Protocol: docs/protocol.md, section 10.
 func (s *WorkspaceCredentialsService) Delete(ctx context.Context, memberID, clientID string) error {
 	return s.workspace.remove(ctx, wire.DeleteWorkspaceCredentials, s.workspace.ids(memberID, clientID)...)
 }
 
-// ResetSecret gives a pair another secret, which is in the answer and cannot be had again. The old one and its tokens end at once.
+// ResetSecret replaces the secret of a pair and returns the pair with the new secret. Store it: it
+// cannot be retrieved later. The old secret and its tokens are revoked.
 //
-// Contract: POST /console/{version}/workspaces/{workspace_id}/members/{member_id}/credentials/{client_id}/reset.
+// Protocol: docs/protocol.md, section 10.
 func (s *WorkspaceCredentialsService) ResetSecret(ctx context.Context, memberID, clientID string) (*IssuedCredentials, error) {
 	return sendIn[createdCredentialsJSON](ctx, s.workspace, wire.ResetWorkspaceCredentials, struct{}{}, memberID, clientID)
 }
 
-// issuedJSON is a pair on the wire.
+// issuedJSON is the JSON of a pair of credentials.
 type issuedJSON struct {
 	ClientID     string    `json:"client_id"`
 	ClientSecret *Secret   `json:"client_secret"`

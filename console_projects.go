@@ -9,52 +9,58 @@ import (
 	"github.com/idverify/idverify-go/internal/wire"
 )
 
-// ProjectMode says what a project's checks do (specification, section 1). Values that this package does not know survive as the service wrote them.
+// ProjectMode is the mode of a project: live or sandbox. A value that is not listed here is the
+// service's own text.
 type ProjectMode string
 
 // The modes of a project.
 const (
-	ModeLive    ProjectMode = "live"    // checks go to the mobile networks and cost balance
-	ModeSandbox ProjectMode = "sandbox" // checks cost nothing and answer by the number's last digits
+	ModeLive    ProjectMode = "live"    // checks query the mobile networks and are charged
+	ModeSandbox ProjectMode = "sandbox" // checks are free; the number's last digits determine the result
 )
 
-// Project is how an application reaches the products (specification, section 2).
+// Project is a set of checks with common settings and credentials.
+//
+// Protocol: docs/protocol.md, section 10.
 type Project struct {
 	ProjectID       string
 	Name            string // unique in its workspace
 	Mode            ProjectMode
-	CallbackURL     string      // for every product whose own is empty
-	PhoneCheck      ProductURLs // of PhoneChecks
-	SubscriberCheck ProductURLs // of SubscriberChecks
-	MemberID        string      // who created it
+	CallbackURL     string      // for products that have no callback URL of their own
+	PhoneCheck      ProductURLs // defaults for PhoneChecks
+	SubscriberCheck ProductURLs // defaults for SubscriberChecks
+	MemberID        string      // the member who created the project
 	CreatedAt       time.Time
 	UpdatedAt       time.Time
 
-	// Credentials are the first pair, only on creation. Their secret is shown this once: store it.
+	// Credentials contains the first pair in the result of Create, otherwise nothing. Store the
+	// secret: it cannot be retrieved later.
 	Credentials []*IssuedCredentials
 }
 
-// ProductURLs are the addresses that a project's checks of one product use when they name none themselves.
+// ProductURLs are the URLs for checks of one product that specify none themselves.
 type ProductURLs struct {
-	CallbackURL string // where results go
-	RedirectURL string // where devices go on with a code; version v0.2
+	CallbackURL string // receives results
+	RedirectURL string // receives devices with a code; version v0.2
 }
 
-// ProjectParams are the arguments of [ProjectService.Create]. Only Name is needed.
+// ProjectParams are the parameters of [ProjectService.Create]. Only Name is required.
 type ProjectParams struct {
 	Name            string
-	Mode            ProjectMode // ModeLive by default
+	Mode            ProjectMode // the default is ModeLive
 	CallbackURL     string
 	PhoneCheck      ProductURLs
 	SubscriberCheck ProductURLs
 }
 
-// ProjectService manages projects. Get it from [Console].Projects. Creating, changing and deleting take an owner or an admin.
+// ProjectService manages projects. It is [Console].Projects. Create, Update and Delete require an
+// owner or an admin.
 type ProjectService struct{ workspace *boundWorkspace }
 
-// Create creates a project with its first pair of credentials, whose secret cannot be had again.
+// Create creates a project with its first pair of credentials. Store the secret: it cannot be
+// retrieved later. If the name is already used in the workspace, the error is [ErrConflict].
 //
-// Contract: POST /console/{version}/projects.
+// Protocol: docs/protocol.md, section 10.
 func (s *ProjectService) Create(ctx context.Context, p ProjectParams) (*Project, error) {
 	body := projectJSON{Name: p.Name, Mode: p.Mode, CallbackURL: p.CallbackURL}
 	body.Configuration.PhoneCheck = productURLsJSON(p.PhoneCheck)
@@ -63,35 +69,36 @@ func (s *ProjectService) Create(ctx context.Context, p ProjectParams) (*Project,
 	return send[projectJSON](ctx, s.workspace.api, op, body, ids...)
 }
 
-// Get reads a project.
+// Get returns a project.
 //
-// Contract: GET /console/{version}/projects/{project_id}.
+// Protocol: docs/protocol.md, section 10.
 func (s *ProjectService) Get(ctx context.Context, projectID string) (*Project, error) {
 	op, ids := s.workspace.projects(wire.GetProject, wire.GetProjectIn, projectID)
 	return send[projectJSON](ctx, s.workspace.api, op, nil, ids...)
 }
 
-// List returns one page of the projects.
+// List returns one page of the projects in the workspace.
 //
-// Contract: GET /console/{version}/projects.
+// Protocol: docs/protocol.md, section 10.
 func (s *ProjectService) List(ctx context.Context, o ListOptions) (*Page[Project], error) {
 	op, ids := s.workspace.projects(wire.ListProjects, wire.ListProjectsIn)
 	return list[projectJSON](ctx, s.workspace.api, listOf(op, o, ids...), "projects")
 }
 
-// All yields the projects; an error is the last thing it yields.
+// All returns an iterator over all projects in the workspace. After an error it stops.
 func (s *ProjectService) All(ctx context.Context, o ListOptions) iter.Seq2[*Project, error] {
 	return all(ctx, o, s.List)
 }
 
-// Update makes all changes, or none of them. Without changes it reads the project.
+// Update applies all changes, or none if one of them fails. Without changes it returns the project
+// as it is.
 //
-// Contract: PATCH /console/{version}/projects/{project_id}.
+// Protocol: docs/protocol.md, section 10.
 func (s *ProjectService) Update(ctx context.Context, projectID string, changes ...ProjectChange) (*Project, error) {
 	patch := make([]patchOperation, len(changes))
 	for i, c := range changes {
 		if c.operation.Op == "" {
-			return nil, invalidArgument(wire.UpdateProject, "a change is the zero ProjectChange: use functions such as SetName")
+			return nil, invalidArgument(wire.UpdateProject, "a change is the zero ProjectChange (use functions such as SetName)")
 		}
 		patch[i] = c.operation
 	}
@@ -99,15 +106,16 @@ func (s *ProjectService) Update(ctx context.Context, projectID string, changes .
 	return send[projectJSON](ctx, s.workspace.api, op, patch, ids...)
 }
 
-// Delete deletes a project. Its credentials, tokens and checks end with it.
+// Delete deletes a project with its credentials, tokens and checks.
 //
-// Contract: DELETE /console/{version}/projects/{project_id}.
+// Protocol: docs/protocol.md, section 10.
 func (s *ProjectService) Delete(ctx context.Context, projectID string) error {
 	op, ids := s.workspace.projects(wire.DeleteProject, wire.DeleteProjectIn, projectID)
 	return s.workspace.remove(ctx, op, ids...)
 }
 
-// projects is the operation on the projects of the workspace, with the ids of its path: the main workspace's have a path, and a scope, of their own.
+// projects returns the operation on projects of the workspace, and the IDs in its path. For the
+// workspace of the credentials, the path has no workspace ID and the scope is another one.
 func (w *boundWorkspace) projects(main, below wire.Operation, ids ...string) (wire.Operation, []string) {
 	if w.main {
 		return main, ids
@@ -115,46 +123,52 @@ func (w *boundWorkspace) projects(main, below wire.Operation, ids ...string) (wi
 	return below, w.ids(ids...)
 }
 
-// ProjectChange is one change for [ProjectService.Update].
+// ProjectChange is a change for [ProjectService.Update]. Create it with a function such as
+// [SetName]; the zero value is invalid.
 type ProjectChange struct{ operation patchOperation }
 
-// SetName gives the project another name, unique in its workspace.
+// SetName changes the name of a project. Names are unique in a workspace.
 func SetName(name string) ProjectChange {
 	return ProjectChange{patchOperation{Op: "replace", Path: "/name", Value: name}}
 }
 
-// SetMode makes the project live or a sandbox.
+// SetMode changes the mode of a project.
 func SetMode(mode ProjectMode) ProjectChange {
 	return ProjectChange{patchOperation{Op: "replace", Path: "/mode", Value: mode}}
 }
 
-// SetCallbackURL sets the callback URL for every product that has none of its own.
+// SetCallbackURL sets the callback URL for products that have none of their own.
 func SetCallbackURL(url string) ProjectChange { return setMember("/callback_url", url) }
 
-// RemoveCallbackURL takes that away. It is [ErrBadRequest] when there is none, as with the other removals.
+// RemoveCallbackURL removes the project's callback URL. If there is none, Update fails with
+// [ErrBadRequest].
 func RemoveCallbackURL() ProjectChange { return removeMember("/callback_url") }
 
-// SetProductCallbackURL sets where the results of p's checks go: [ProductPhoneCheck] or [ProductSubscriberCheck].
+// SetProductCallbackURL sets the callback URL for checks of product p, which must be
+// [ProductPhoneCheck] or [ProductSubscriberCheck].
 func SetProductCallbackURL(p Product, url string) ProjectChange {
 	return setMember("/configuration/"+string(p)+"/callback_url", url)
 }
 
-// RemoveProductCallbackURL has the results of p's checks go to the project's callback URL.
+// RemoveProductCallbackURL removes the callback URL for checks of product p, so that they use the
+// project's callback URL. If there is none to remove, Update fails with [ErrBadRequest].
 func RemoveProductCallbackURL(p Product) ProjectChange {
 	return removeMember("/configuration/" + string(p) + "/callback_url")
 }
 
-// SetProductRedirectURL sets where the devices of p's checks go on with a code.
+// SetProductRedirectURL sets the redirect URL for checks of product p, which must be
+// [ProductPhoneCheck] or [ProductSubscriberCheck]. Devices arrive there with a code.
 func SetProductRedirectURL(p Product, url string) ProjectChange {
 	return setMember("/configuration/"+string(p)+"/redirect_url", url)
 }
 
-// RemoveProductRedirectURL has the devices of p's checks get their code as JSON.
+// RemoveProductRedirectURL removes the redirect URL for checks of product p, so that devices
+// receive the code as JSON. If there is none to remove, Update fails with [ErrBadRequest].
 func RemoveProductRedirectURL(p Product) ProjectChange {
 	return removeMember("/configuration/" + string(p) + "/redirect_url")
 }
 
-// setMember works whether there was a value or not: that is what "add" means for a member of an object (RFC 6902, section 4.1).
+// setMember uses "add", which replaces an existing member of an object (RFC 6902, section 4.1).
 func setMember(path, value string) ProjectChange {
 	return ProjectChange{patchOperation{Op: "add", Path: path, Value: value}}
 }
@@ -163,7 +177,7 @@ func removeMember(path string) ProjectChange {
 	return ProjectChange{patchOperation{Op: "remove", Path: path}}
 }
 
-// projectJSON is a project on the wire, in both directions.
+// projectJSON is the JSON of a project in requests and responses.
 type projectJSON struct {
 	ProjectID     string      `json:"project_id,omitempty"`
 	Name          string      `json:"name"`

@@ -10,19 +10,22 @@ import (
 	"github.com/idverify/idverify-go/internal/wire"
 )
 
-// UsageService tells what a workspace's calls were and what they cost. Get it from [Console].Usage.
+// UsageService reports the number and the cost of a workspace's calls. It is [Console].Usage.
 //
-// Each method reads all pages. More than a million rows are a [*DecodeError]: ask for less time at once.
+// Each method reads all pages. If there are more than a million rows, the error is a
+// [*DecodeError]: query a shorter time.
+//
+// Protocol: docs/protocol.md, section 10.
 type UsageService struct{ workspace *boundWorkspace }
 
-// UsageQuery chooses what usage is told. From is needed.
+// UsageQuery selects the rows of usage. From is required.
 type UsageQuery struct {
-	From    time.Time    // the period it lies in is the first one; periods begin in UTC
-	To      time.Time    // the period it lies in is the last one; the zero Time: until now
-	GroupBy []UsageGroup // none: all calls together
+	From    time.Time    // in the first period; periods begin in UTC
+	To      time.Time    // in the last period; the zero Time means now
+	GroupBy []UsageGroup // empty: one row per period for all calls
 }
 
-// UsageGroup is by what usage is told apart.
+// UsageGroup is a field by which usage is grouped.
 type UsageGroup string
 
 // The groups of usage.
@@ -31,51 +34,51 @@ const (
 	UsageByProject UsageGroup = "project_id"
 )
 
-// Usage is how often products were called in a period.
+// Usage is a row of usage: the calls in a period.
 type Usage struct {
-	Date      time.Time   // when the period begins, in UTC
+	Date      time.Time   // start of the period, in UTC
 	Product   Product     // empty unless grouped by product
 	ProjectID string      // empty unless grouped by project
 	Counter   int         // calls
-	Amount    json.Number // what they cost, decimal
+	Amount    json.Number // cost of the calls, decimal
 	Currency  string
 }
 
 // Hourly returns the usage of each hour with calls.
 //
-// Contract: GET /console/{version}/workspaces/{workspace_id}/usage/hourly.
+// Protocol: docs/protocol.md, section 10.
 func (s *UsageService) Hourly(ctx context.Context, q UsageQuery) ([]Usage, error) {
 	return s.usage(ctx, "hourly", hourFormat, q)
 }
 
 // Daily returns the usage of each day with calls.
 //
-// Contract: GET /console/{version}/workspaces/{workspace_id}/usage/daily.
+// Protocol: docs/protocol.md, section 10.
 func (s *UsageService) Daily(ctx context.Context, q UsageQuery) ([]Usage, error) {
 	return s.usage(ctx, "daily", dayFormat, q)
 }
 
 // Monthly returns the usage of each month with calls.
 //
-// Contract: GET /console/{version}/workspaces/{workspace_id}/usage/monthly.
+// Protocol: docs/protocol.md, section 10.
 func (s *UsageService) Monthly(ctx context.Context, q UsageQuery) ([]Usage, error) {
 	return s.usage(ctx, "monthly", monthFormat, q)
 }
 
-// maxUsage is years of hours, of many projects.
+// maxUsage is the maximum number of rows: many years of hours, for several projects.
 const maxUsage = 1_000_000
 
-// The date of a period, by its length.
+// The date formats of the periods.
 const (
 	hourFormat  = "2006-01-02T15"
 	dayFormat   = "2006-01-02"
 	monthFormat = "2006-01"
 )
 
-// usage reads all pages.
+// usage returns the rows of all pages.
 func (s *UsageService) usage(ctx context.Context, period, format string, q UsageQuery) ([]Usage, error) {
 	if q.From.IsZero() {
-		return nil, invalidArgument(wire.GetUsage, "From is not set")
+		return nil, invalidArgument(wire.GetUsage, "missing From")
 	}
 	search := "date>=" + q.From.UTC().Format(format)
 	if !q.To.IsZero() {

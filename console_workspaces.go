@@ -10,27 +10,30 @@ import (
 	"github.com/idverify/idverify-go/internal/wire"
 )
 
-// Role is what a member may do in a workspace (specification, section 1). Values that this package does not know survive as the service wrote them.
+// Role is the role of a member in a workspace. It determines the operations that the member may
+// call. A value that is not listed here is the service's own text.
+//
+// Protocol: docs/protocol.md, section 10.
 type Role string
 
 // The roles. A workspace has exactly one owner.
 const (
-	RoleOwner  Role = "OWNER"  // everything, and alone what concerns billing
-	RoleAdmin  Role = "ADMIN"  // everything but billing
-	RoleViewer Role = "VIEWER" // reads projects; creates and deletes credentials of their own
+	RoleOwner  Role = "OWNER"  // all operations
+	RoleAdmin  Role = "ADMIN"  // all operations except billing
+	RoleViewer Role = "VIEWER" // reads projects, and manages credentials of their own
 )
 
-// Workspace is a container of members, projects and a balance (specification, section 2).
+// Workspace is a container of members and projects, with a balance.
 type Workspace struct {
 	WorkspaceID   string
 	Name          string
 	DataResidency string // for example "EU"
 	CreatedAt     time.Time
 	Balance       Balance
-	Me            Member // the caller, as a member of it
+	Me            Member // the member whose credentials were used
 }
 
-// Balance is what is left on a workspace's account.
+// Balance is the balance of a workspace.
 type Balance struct {
 	Currency        string      // "API" until the first top-up
 	AmountAvailable json.Number // decimal
@@ -45,65 +48,66 @@ type Member struct {
 	Role     Role
 }
 
-// WorkspaceService reads and renames workspaces. Get it from [Console].Workspaces.
+// WorkspaceService reads and renames workspaces. It is [Console].Workspaces.
 type WorkspaceService struct{ workspace *boundWorkspace }
 
-// Get reads the workspace of the console.
+// Get returns the workspace of the Console.
 //
-// Contract: GET /console/{version}/workspaces/{workspace_id}.
+// Protocol: docs/protocol.md, section 10.
 func (s *WorkspaceService) Get(ctx context.Context) (*Workspace, error) {
 	return sendIn[workspaceJSON](ctx, s.workspace, wire.GetWorkspace, nil)
 }
 
-// List returns one page of the workspaces that the caller is a member of.
+// List returns one page of the workspaces that the member belongs to.
 //
-// Contract: GET /console/{version}/workspaces.
+// Protocol: docs/protocol.md, section 10.
 func (s *WorkspaceService) List(ctx context.Context, o ListOptions) (*Page[Workspace], error) {
 	return list[workspaceJSON](ctx, s.workspace.api, listOf(wire.ListWorkspaces, o), "workspaces")
 }
 
-// All yields the workspaces that the caller is a member of; an error is the last thing it yields.
+// All returns an iterator over all workspaces that the member belongs to. After an error it stops.
 func (s *WorkspaceService) All(ctx context.Context, o ListOptions) iter.Seq2[*Workspace, error] {
 	return all(ctx, o, s.List)
 }
 
-// Rename gives the workspace of the console another name. It takes an owner or an admin.
+// Rename changes the name of the workspace. It requires an owner or an admin.
 //
-// Contract: PATCH /console/{version}/workspaces/{workspace_id}.
+// Protocol: docs/protocol.md, section 10.
 func (s *WorkspaceService) Rename(ctx context.Context, name string) (*Workspace, error) {
 	return sendIn[workspaceJSON](ctx, s.workspace, wire.UpdateWorkspace, []patchOperation{{Op: "replace", Path: "/name", Value: name}})
 }
 
-// MemberService reads the members of a workspace. Get it from [Console].Members.
+// MemberService reads the members of a workspace. It is [Console].Members.
 type MemberService struct{ workspace *boundWorkspace }
 
 // List returns one page of the members.
 //
-// Contract: GET /console/{version}/workspaces/{workspace_id}/members.
+// Protocol: docs/protocol.md, section 10.
 func (s *MemberService) List(ctx context.Context, o ListOptions) (*Page[Member], error) {
 	return listIn[memberJSON](ctx, s.workspace, wire.ListMembers, o, "members")
 }
 
-// All yields the members; an error is the last thing it yields.
+// All returns an iterator over all members. After an error it stops.
 func (s *MemberService) All(ctx context.Context, o ListOptions) iter.Seq2[*Member, error] {
 	return all(ctx, o, s.List)
 }
 
-// Get reads one member.
+// Get returns a member.
 //
-// Contract: GET /console/{version}/workspaces/{workspace_id}/members/{member_id}.
+// Protocol: docs/protocol.md, section 10.
 func (s *MemberService) Get(ctx context.Context, memberID string) (*Member, error) {
 	return sendIn[memberJSON](ctx, s.workspace, wire.GetMember, nil, memberID)
 }
 
-// InvitationParams are the arguments of [InvitationService.Create]. Name and Role are needed.
+// InvitationParams are the parameters of [InvitationService.Create]. Name and Role are required.
 type InvitationParams struct {
 	Name      string
 	Role      Role   // RoleAdmin or RoleViewer
-	Reference string // your own name for the invitation, answered back
+	Reference string // your own reference; the service returns it with the invitation
 }
 
-// Invitation asks somebody to join a workspace. It is accepted by signing up with it, which is no call of this API.
+// Invitation is an invitation to join a workspace. It is accepted by signing up with it, which is
+// not an operation of this API.
 type Invitation struct {
 	InvitationID string
 	Name         string
@@ -111,19 +115,19 @@ type Invitation struct {
 	Reference    string
 }
 
-// InvitationService invites people to a workspace. Get it from [Console].Invitations.
+// InvitationService manages invitations to a workspace. It is [Console].Invitations.
 type InvitationService struct{ workspace *boundWorkspace }
 
-// Create invites somebody. It takes an owner or an admin.
+// Create creates an invitation. It requires an owner or an admin.
 //
-// Contract: POST /console/{version}/workspaces/{workspace_id}/invitations.
+// Protocol: docs/protocol.md, section 10.
 func (s *InvitationService) Create(ctx context.Context, p InvitationParams) (*Invitation, error) {
 	return sendIn[invitationJSON](ctx, s.workspace, wire.CreateInvitation, invitationJSON{Name: p.Name, Role: p.Role, Reference: p.Reference})
 }
 
 // List returns one page of the invitations.
 //
-// Contract: GET /console/{version}/workspaces/{workspace_id}/invitations.
+// Protocol: docs/protocol.md, section 10.
 func (s *InvitationService) List(ctx context.Context, o ListOptions) (*Page[Invitation], error) {
 	return listIn[invitationJSON](ctx, s.workspace, wire.ListInvitations, o, "invitations")
 }

@@ -10,18 +10,19 @@ import (
 	"unicode/utf8"
 )
 
-// Operation is a row of the route table (contract, section 1).
-// Two rows with one Name are two ways to one operation: one handler, two routes.
+// Operation is a row of the route table. Rows with the same Name are routes to the same operation.
+//
+// Protocol: docs/protocol.md, section 1.
 type Operation struct {
-	Name    string // what logs, journals and faults call it: "phone_check.create"
-	Title   string // what errors call it: "create PhoneCheck"
+	Name    string // used in logs, errors, faults and journals: "phone_check.create"
+	Title   string // used in error texts: "create PhoneCheck"
 	Method  string
-	Path    string // with {v} for the version and {…} for each id
-	Scope   string // the scope that a bearer token needs; empty where none is taken
-	Success int    // the status of success
+	Path    string // with {v} for the version and {name} for each ID
+	Scope   string // required scope of the bearer token; empty if the operation requires no token
+	Success int    // status of a successful response
 }
 
-// The route table, in the order of the contract.
+// The route table, in the order of docs/protocol.md, section 1.
 var (
 	Token  = Operation{"token.create", "get token", http.MethodPost, "/oauth2/v1/token", "", 200}
 	Revoke = Operation{"token.revoke", "revoke token", http.MethodPost, "/oauth2/v1/revoke", "", 200}
@@ -91,7 +92,7 @@ var (
 	ListTopUps           = Operation{"topups.list", "list top-ups", http.MethodGet, "/console/{v}/workspaces/{workspace_id}/topups", ScopeWorkspaces, 200}
 	GetUsage             = Operation{"usage.get", "get usage", http.MethodGet, "/console/{v}/workspaces/{workspace_id}/usage/{period}", ScopeWorkspaces, 200}
 
-	// The projects once more, below a workspace: how a member of several reaches those of each.
+	// The same project operations below a workspace, for members of several workspaces.
 	CreateProjectIn            = CreateProject.below(ScopeWorkspaces)
 	ListProjectsIn             = ListProjects.below(ScopeWorkspaces)
 	GetProjectIn               = GetProject.below(ScopeWorkspaces)
@@ -133,17 +134,19 @@ func Title(name string) string {
 	return name
 }
 
-// below is the same operation under /console/{v}/workspaces/{workspace_id}, which another scope allows.
+// below returns the same operation with a path below /console/{v}/workspaces/{workspace_id}, which
+// requires another scope.
 func (o Operation) below(scope string) Operation {
 	o.Path = strings.Replace(o.Path, "/console/{v}/", "/console/{v}/workspaces/{workspace_id}/", 1)
 	o.Scope = scope
 	return o
 }
 
-// Public is the first segment of the paths that browsers call without a token. The product follows.
+// Public is the first segment of paths that browsers use without a token. The second one is the
+// product.
 const Public = "public"
 
-// Product returns the product whose version is in the path: its first segment after Public.
+// Product returns the product of the path: its first segment, or the one after Public.
 func (o Operation) Product() string {
 	product, _, _ := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(o.Path, "/"+Public), "/"), "/")
 	return product
@@ -201,9 +204,9 @@ func checkID(id string) error {
 	return nil
 }
 
-// Resource returns which of ids names the resource that the operation reads, changes or returns:
-// the one at the end of the path. It is empty for collections, for coverage, which is looked up by
-// keys that a response may write differently, and for the alias "default" of a workspace.
+// Resource returns the ID of the resource that the operation reads, changes or returns: the last one
+// of ids, if the path ends with an ID. It returns "" for collections, for coverage, whose keys may
+// have another form in the response, and for the alias "default" of a workspace.
 func (o Operation) Resource(ids []string) string {
 	path := strings.TrimSuffix(o.Path, "/reset")
 	if len(ids) == 0 || !strings.HasSuffix(path, "_id}") {

@@ -11,8 +11,8 @@ import (
 	"github.com/idverify/idverify-go/internal/wire"
 )
 
-// operations.json is written by hand from the contract, section 1, so that a mistake in the shared table is seen.
-func TestTheRouteTableIsTheContracts(t *testing.T) {
+// The fixture is written by hand, so that the test finds mistakes in the shared table.
+func TestOperations_MatchFixture(t *testing.T) {
 	t.Parallel()
 	type row struct {
 		Operation, Method, Path, Scope string
@@ -33,11 +33,11 @@ func TestTheRouteTableIsTheContracts(t *testing.T) {
 	}
 
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("(-contract +table):\n%s", diff)
+		t.Errorf("operations differ from testdata/operations.json (-want +got):\n%s", diff)
 	}
 }
 
-func TestIDsKeepTheirPlaceInThePath(t *testing.T) {
+func TestOperation_URL(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		op   wire.Operation
@@ -64,7 +64,7 @@ func TestIDsKeepTheirPlaceInThePath(t *testing.T) {
 		got, err := tt.op.URL("https://api.sandbox.test", wire.V01, tt.ids...)
 
 		if got, _ = strings.CutPrefix(got, "https://api.sandbox.test"); got != tt.want || (err != nil) != (tt.want == "") {
-			t.Errorf("%s %q: %q, %v; want %q", tt.op.Name, tt.ids, got, err, tt.want)
+			t.Errorf("%s: URL(%q) = %q, %v, want %q", tt.op.Name, tt.ids, got, err, tt.want)
 		}
 	}
 }
@@ -90,7 +90,7 @@ func TestOperation_Resource(t *testing.T) {
 		{wire.GetUsage, []string{"workspace", "daily"}, ""},
 	} {
 		if got := tt.op.Resource(tt.ids); got != tt.want {
-			t.Errorf("%s %q: %q, want %q", tt.op.Name, tt.ids, got, tt.want)
+			t.Errorf("%s: Resource(%q) = %q, want %q", tt.op.Name, tt.ids, got, tt.want)
 		}
 	}
 }

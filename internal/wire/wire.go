@@ -1,8 +1,13 @@
-// Package wire holds what both sides of the wire must agree on: the route table, the versions, the scopes, the time format and the names of problems.
-// Client and fake read the same tables; the contract fixtures under testdata, written by hand, check each of them against the specification alone.
+// Package wire defines the parts of the protocol that the client and the fake share: the route
+// table, versions, scopes, the time format and the names of problems.
+//
+// The fixtures in testdata are written by hand. Client and fake are each tested against them, so
+// that a mistake in a shared table is found.
 package wire
 
-// Scopes: what a token may be used for (specification, sections 4 and 5.2).
+// Scopes of access tokens.
+//
+// Protocol: docs/protocol.md, section 2.
 const (
 	ScopePhoneCheck      = "phone_check"
 	ScopeSIMCheck        = "sim_check"
@@ -10,10 +15,10 @@ const (
 	ScopeCoverage        = "coverage"
 	ScopeProjects        = "projects"
 	ScopeWorkspaces      = "workspaces"
-	ScopeConsole         = "console" // an alias of projects and workspaces together
+	ScopeConsole         = "console" // an alias for both projects and workspaces
 )
 
-// Products, as the paths, the versions and the x-service-callback header name them.
+// Names of products in paths, in Versions and in the x-service-callback header.
 const (
 	PhoneCheck      = "phone_check"
 	SIMCheck        = "sim_check"
@@ -22,13 +27,13 @@ const (
 	Console         = "console"
 )
 
-// Versions of the APIs in the path. The later version of a check product adds the code exchange.
+// Versions of the APIs, as they appear in paths. V02 of a check product adds the exchange of a code.
 const (
 	V01 = "v0.1"
 	V02 = "v0.2"
 )
 
-// Versions lists what exists of each product, its default first.
+// Versions lists the versions of each product. The first one is the default.
 var Versions = map[string][]string{
 	PhoneCheck:      {V01, V02},
 	SIMCheck:        {V01},
@@ -37,16 +42,20 @@ var Versions = map[string][]string{
 	Console:         {V01, V02},
 }
 
-// TimeFormat is a timestamp on the wire: ISO 8601 with an offset that has no colon (specification, section 2).
+// TimeFormat is the format of timestamps: ISO 8601 with an offset without a colon.
+//
+// Protocol: docs/protocol.md, section 3.
 const TimeFormat = "2006-01-02T15:04:05-0700"
 
-// CallbackHeader names the product of a callback (specification, section 5.3).
+// CallbackHeader is the header that contains the product of a callback.
+//
+// Protocol: docs/protocol.md, section 6.
 const CallbackHeader = "x-service-callback"
 
-// RequestIDHeader carries the service's own name for a call, to quote to its support.
+// RequestIDHeader is the header of a response that contains the request ID.
 const RequestIDHeader = "X-Request-Id"
 
-// Media types of requests and answers (contract, section 3).
+// Media types of requests and responses.
 const (
 	MediaJSON      = "application/json"
 	MediaHAL       = "application/hal+json"
@@ -56,10 +65,12 @@ const (
 	MediaMultipart = "multipart/form-data"
 )
 
-// MaxBody is the largest request body that the service reads, in bytes.
+// MaxBody is the maximum size of a request body, in bytes.
 const MaxBody = 64 << 10
 
-// Check statuses (specification, section 3; the two before the end: contract, section 3).
+// Statuses of checks.
+//
+// Protocol: docs/protocol.md, section 4.
 const (
 	StatusAccepted  = "ACCEPTED"
 	StatusPending   = "PENDING"
@@ -68,7 +79,9 @@ const (
 	StatusError     = "ERROR"
 )
 
-// Fragments of a problem's type (specification, section 7; contract, section 6).
+// Fragments of the type of a problem.
+//
+// Protocol: docs/protocol.md, section 8.
 const (
 	BadRequest              = "bad_request"
 	PhoneFormatInvalid      = "phone_format_invalid"
@@ -96,7 +109,7 @@ const (
 	MNORedirectUnsupported  = "mno_redirect_unsupported"
 )
 
-// Errors of the token endpoint (RFC 6749, section 5.2).
+// Error codes of the token endpoint (RFC 6749, section 5.2).
 const (
 	InvalidRequest       = "invalid_request"
 	InvalidClient        = "invalid_client"
