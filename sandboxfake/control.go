@@ -23,11 +23,10 @@ const controlPath = "/_sandbox/"
 // [Server] as JSON below /_sandbox/, for tests in other languages. GET /_sandbox/ returns a list of
 // operations.
 //
-// Every request needs the header "Authorization: Bearer" with the token that [Server.ControlToken]
-// returns, except for that list and GET /_sandbox/health, which any address can read. All others
-// also require a loopback connection, see [WithRemoteControl]. Requests by web pages of other
-// origins are rejected. Requests to the control plane appear in no journal and do not count toward
-// a rate limit.
+// That list and GET /_sandbox/health are open to any address. All other requests require a loopback
+// connection (see [WithRemoteControl]) and the header "Authorization: Bearer" with the token that
+// [Server.ControlToken] returns. Requests by web pages of other origins are rejected. Requests to
+// the control plane are not recorded and do not count toward a rate limit.
 func WithControlPlane() Option {
 	return func(o *options) error {
 		o.control = true
@@ -56,7 +55,7 @@ func WithControlToken(token string) Option {
 	return func(o *options) error {
 		const allowed = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~+/="
 		if len(token) < minControlToken || len(token) > maxControlToken || strings.Trim(token, allowed) != "" {
-			return fmt.Errorf("a control token needs %d to %d letters, digits or characters of -._~+/=", minControlToken, maxControlToken)
+			return fmt.Errorf("a control token must have %d to %d letters, digits or characters of -._~+/=", minControlToken, maxControlToken)
 		}
 		o.control, o.controlToken = true, idverify.NewSecret(token)
 		return nil
@@ -78,15 +77,15 @@ var controls = []struct {
 	query        []string // the query parameters it accepts
 	handle       func(*Server, *http.Request) (any, error)
 }{
-	{"GET", "health", "", "returns 200 as soon as the service is up; needs no token", nil, (*Server).controlHealth},
+	{"GET", "health", "", "returns 200 as soon as the service is up; requires no token", nil, (*Server).controlHealth},
 	{"GET", "operations", "", "lists the operations of the service, by the names that faults and requests use", nil, (*Server).controlOperations},
 	{"GET", "time", "", "returns the time on the server's clock", nil, (*Server).controlTime},
 	{"POST", "advance", `{"seconds": 120}`, "moves the clock, runs every event that becomes due, and returns when they are done", nil, (*Server).controlAdvance},
 	{"POST", "expire", `{"check_id": "…"}`, "makes a check expire now, without moving the clock", nil, (*Server).controlExpire},
-	{"GET", "dates", "", "returns which clock dates the signatures of callbacks and redirects", nil, (*Server).controlDates},
+	{"GET", "dates", "", "returns the clock that dates the signatures of callbacks and redirects", nil, (*Server).controlDates},
 	{"POST", "dates", `{"clock": "sandbox"}`, `sets the clock that dates signatures: "sandbox" (the server's) or "system"`, nil, (*Server).controlSetDates},
 	{"POST", "idle", "", "returns when no callback is in flight and none is due now", nil, (*Server).controlIdle},
-	{"GET", "faults", "", "returns the faults that were injected, and how many are left", nil, (*Server).controlFaults},
+	{"GET", "faults", "", "returns the injected faults, and how many are left", nil, (*Server).controlFaults},
 	{"POST", "faults", `{"match": {"operation": "phone_check.create"}, "faults": [{"status": 503}]}`, "makes the next matching calls fail, one per fault", nil, (*Server).controlInject},
 	{"DELETE", "faults", "", "removes all faults", nil, (*Server).controlClearFaults},
 	{"GET", "deliveries", "", "returns the callbacks with their attempts; with ?check_id=… those of one check; with &wait_seconds=10 once all attempts of one have ended", []string{"check_id", "wait_seconds"}, (*Server).controlDeliveries},
@@ -94,7 +93,7 @@ var controls = []struct {
 	{"GET", "requests", "", "returns the requests that the service received; with ?operation=… those of one operation", []string{"operation"}, (*Server).controlRequests},
 	{"POST", "signup", `{"name": "Ada", "invitation_ids": []}`, "signs up a user, who owns a new workspace and joins the inviting ones; returns the credentials", nil, (*Server).controlSignUp},
 	{"POST", "keys", "", "rotates the signing key; the old one stays published for five minutes", nil, (*Server).controlRotateKeys},
-	{"POST", "reset", `{"seed": 2}`, "restores the state of the start, with the same credentials. An optional seed chooses the IDs until the next reset", nil, (*Server).controlReset},
+	{"POST", "reset", `{"seed": 2}`, "restores the initial state, with the same credentials; an optional seed determines the IDs until the next reset", nil, (*Server).controlReset},
 }
 
 // controlPlane returns the handler of the control plane, or nil if the option is not set.
@@ -145,13 +144,13 @@ func (s *Server) guardControl(next http.Handler) http.Handler {
 		case isOpenControl(r):
 			next.ServeHTTP(w, r)
 		case !s.hasControlToken(r):
-			p := newProblem(wire.Unauthorized, "Send the control token, which the server printed at its start, as Authorization: Bearer")
+			p := newProblem(wire.Unauthorized, "Send the header Authorization: Bearer with the control token, which the program prints at startup")
 			p.header = http.Header{"Www-Authenticate": {`Bearer realm="control plane"`}}
 			writeControl(w, nil, p)
 		case !s.opts.remoteControl && !fromLoopback(r):
-			writeControl(w, nil, newProblem(wire.Forbidden, "The control plane serves this machine only, unless the server was started with remote control"))
+			writeControl(w, nil, newProblem(wire.Forbidden, "The control plane accepts only loopback connections, unless remote control is enabled"))
 		case r.Method == http.MethodPost && media != wire.MediaJSON:
-			writeControl(w, nil, newProblem(wire.UnsupportedMediaType, "Send Content-Type: application/json, also without a body"))
+			writeControl(w, nil, newProblem(wire.UnsupportedMediaType, "Send Content-Type: application/json, even without a body"))
 		default:
 			next.ServeHTTP(w, r)
 		}
@@ -165,7 +164,7 @@ func (s *Server) hasControlToken(r *http.Request) bool {
 		return false
 	}
 	scheme, token, _ := strings.Cut(values[0], " ")
-	// The hashes have one length, so that the comparison does not disclose the token's.
+	// Hashes have a fixed length, so that the comparison does not disclose the token's length.
 	got, want := sha256.Sum256([]byte(token)), sha256.Sum256([]byte(s.opts.controlToken.Reveal()))
 	return strings.EqualFold(scheme, "Bearer") && subtle.ConstantTimeCompare(got[:], want[:]) == 1
 }
@@ -176,7 +175,7 @@ func fromLoopback(r *http.Request) bool {
 	return err == nil && addr.IsLoopback()
 }
 
-// controlHelp is GET /_sandbox/.
+// controlHelp handles GET /_sandbox/.
 func (s *Server) controlHelp(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	fmt.Fprintf(w, "sandboxfake: the control plane of %s\n\n", s.url)
@@ -187,14 +186,14 @@ func (s *Server) controlHelp(w http.ResponseWriter, _ *http.Request) {
 		}
 	}
 	fmt.Fprintf(w, `
-Every request needs the header Authorization: Bearer with the control token, which the program prints
-at its start, except for this page and health. Every POST needs the header Content-Type:
+All requests except this page and health require the header Authorization: Bearer with the control
+token, which the program prints at startup. Every POST requires the header Content-Type:
 application/json. Errors are problem documents.
 
 A match:  operation (see operations), project, workspace, repeat
 A fault:  one of status (with fragment, retry_after_seconds, body), drop, truncate, body, wrong_key; latency_seconds with any of them
 
-Do not advance, wait or reset from the handler of a callback: they wait for its response.
+Do not advance, wait or reset in a callback handler: these operations wait for its response.
 `)
 }
 
@@ -232,16 +231,16 @@ func writeControl(w http.ResponseWriter, body any, err error) {
 	resp.write(w)
 }
 
-// controlProblem returns the problem of an error. The text of an error that is not a problem is
-// written for Go callers, so it is not sent.
+// controlProblem returns the problem of an error. The texts of other errors are written for Go
+// callers, so they are not sent.
 func controlProblem(err error) *problem {
 	if p, ok := errors.AsType[*problem](err); ok {
 		return p
 	}
-	p := &problem{Type: "about:blank", Status: http.StatusServiceUnavailable, Detail: "The call ended early"}
+	p := &problem{Type: "about:blank", Status: http.StatusServiceUnavailable, Detail: "The request was canceled"}
 	switch {
 	case errors.Is(err, ErrReset):
-		p.Status, p.Detail = http.StatusConflict, "The server was reset during the call"
+		p.Status, p.Detail = http.StatusConflict, "The server was reset during the request"
 	case errors.Is(err, ErrClosed):
 		p.Detail = "The server is shutting down"
 	}

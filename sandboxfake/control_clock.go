@@ -89,7 +89,7 @@ func (s *Server) controlRotateKeys(*http.Request) (any, error) {
 	}{svc.keys.keys[len(svc.keys.keys)-1].id}, nil
 }
 
-// controlReset is POST /_sandbox/reset, with or without a body.
+// controlReset handles POST /_sandbox/reset. The body is optional.
 func (s *Server) controlReset(r *http.Request) (any, error) {
 	var params struct {
 		Seed *uint64 `json:"seed"`

@@ -16,13 +16,13 @@ import (
 	"github.com/idverify/idverify-go/internal/wire"
 )
 
-// badControl returns the problem of an invalid call.
+// badControl returns a bad_request problem.
 func badControl(format string, args ...any) error {
 	return newProblem(wire.BadRequest, fmt.Sprintf(format, args...))
 }
 
-// decodeControl reads the body of a call into v. An unknown field is an error, because a misspelled
-// one would let a test pass for the wrong reason.
+// decodeControl decodes the body of a request into v. Unknown fields are errors, because a
+// misspelled field could let a test pass for the wrong reason.
 func decodeControl(r *http.Request, v any) error {
 	body, err := readBody(r.Body)
 	switch {
@@ -46,8 +46,8 @@ func decodeControl(r *http.Request, v any) error {
 	return nil
 }
 
-// checkControlQuery rejects a query with a parameter that is not in known, because a misspelled one
-// would have no effect.
+// checkControlQuery rejects query parameters that are not in known, because a misspelled one would
+// have no effect.
 func checkControlQuery(r *http.Request, known []string) error {
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
@@ -61,10 +61,10 @@ func checkControlQuery(r *http.Request, known []string) error {
 	return nil
 }
 
-// maxControlSeconds is a hundred years, well within a time.Duration.
+// maxControlSeconds is 100 years, well within the range of time.Duration.
 const maxControlSeconds = 100 * 365 * 24 * 3600
 
-// controlSpan returns a duration that was given in seconds, at most limit.
+// controlSpan converts a parameter in seconds to a duration. It must be from 0 to limit seconds.
 func controlSpan(name string, seconds float64, limit int64) (time.Duration, error) {
 	if !(seconds >= 0 && seconds <= float64(limit)) { // rejects NaN too
 		return 0, badControl("%s must be from 0 to %d", name, limit)

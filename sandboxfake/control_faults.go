@@ -7,7 +7,7 @@ import (
 	"github.com/idverify/idverify-go/internal/wire"
 )
 
-// controlFaultView is a Fault on the wire.
+// controlFaultView is the JSON form of a [Fault].
 type controlFaultView struct {
 	Status            int     `json:"status,omitempty"`
 	Fragment          string  `json:"fragment,omitempty"`
@@ -44,7 +44,7 @@ func newControlFaultView(f *Fault) *controlFaultView {
 	}
 }
 
-// controlMatchView is a Match on the wire.
+// controlMatchView is the JSON form of a [Match].
 type controlMatchView struct {
 	Operation string `json:"operation,omitempty"`
 	Project   string `json:"project,omitempty"`
@@ -52,21 +52,22 @@ type controlMatchView struct {
 	Repeat    bool   `json:"repeat,omitempty"`
 }
 
-// controlInjectionView is an Inject on the wire.
+// controlInjectionView is the JSON form of the arguments of [Server.Inject].
 type controlInjectionView struct {
 	Match  controlMatchView    `json:"match"`
 	Faults []*controlFaultView `json:"faults"`
-	Left   *int                `json:"left,omitempty"` // in responses: how many faults are left in this round
+	Left   *int                `json:"left,omitempty"` // only in responses: faults left in the current round
 }
 
-// operationView is an operation that a match can name. A callback has no path of the service.
+// operationView is an operation that a match can name. For callbacks, the method and path are
+// empty.
 type operationView struct {
 	Operation string `json:"operation"`
 	Method    string `json:"method,omitempty"`
 	Path      string `json:"path,omitempty"`
 }
 
-// controlOperations is GET /_sandbox/operations. An operation with two paths is listed twice.
+// controlOperations handles GET /_sandbox/operations. An operation with two paths is listed twice.
 func (s *Server) controlOperations(*http.Request) (any, error) {
 	view := struct {
 		Operations []operationView `json:"operations"`
@@ -109,7 +110,7 @@ func (s *Server) controlInject(r *http.Request) (any, error) {
 	var faults []Fault
 	for _, v := range params.Faults {
 		if v == nil {
-			return nil, badControl("A fault is null: use {} to let a call pass")
+			return nil, badControl("A fault is null: use {} to let a request pass")
 		}
 		f, err := v.fault()
 		if err != nil {

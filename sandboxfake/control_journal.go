@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// deliveryView is a Delivery on the wire of the control plane.
+// deliveryView is the JSON form of a [Delivery].
 type deliveryView struct {
 	DeliveryID   string        `json:"delivery_id"`
 	CheckID      string        `json:"check_id"`
@@ -24,7 +24,7 @@ type deliveryView struct {
 	Acknowledged bool          `json:"acknowledged"`
 }
 
-// attemptView is an Attempt on the wire of the control plane.
+// attemptView is the JSON form of an [Attempt].
 type attemptView struct {
 	Time   time.Time         `json:"time"`
 	Header http.Header       `json:"header"`
@@ -48,11 +48,12 @@ func newDeliveryView(d Delivery) deliveryView {
 	return v
 }
 
-// maxControlWait bounds wait_seconds, so that a connection is not held permanently.
+// maxControlWait is the maximum of wait_seconds. It bounds how long a connection stays open.
 const maxControlWait = 600
 
-// controlDeliveries is GET /_sandbox/deliveries. With wait_seconds it returns once all attempts of a
-// delivery of the check have ended. If the wait times out, it returns the deliveries so far.
+// controlDeliveries handles GET /_sandbox/deliveries. With wait_seconds it returns once all
+// attempts of a delivery of the check have ended. If the wait times out, it returns the deliveries
+// so far.
 func (s *Server) controlDeliveries(r *http.Request) (any, error) {
 	query := r.URL.Query()
 	checkID := query.Get("check_id")
@@ -66,7 +67,7 @@ func (s *Server) controlDeliveries(r *http.Request) (any, error) {
 			return nil, err
 		}
 		if checkID == "" {
-			return nil, badControl("wait_seconds needs a check_id")
+			return nil, badControl("wait_seconds requires a check_id")
 		}
 		ctx, cancel := context.WithTimeout(r.Context(), timeout)
 		defer cancel()
@@ -101,7 +102,7 @@ func (s *Server) controlRedeliver(r *http.Request) (any, error) {
 	return nil, err
 }
 
-// requestView is a Request on the wire of the control plane.
+// requestView is the JSON form of a [Request].
 type requestView struct {
 	RequestID   string            `json:"request_id"`
 	Time        time.Time         `json:"time"`
@@ -118,7 +119,7 @@ type requestView struct {
 	Fault       *controlFaultView `json:"fault,omitempty"`
 }
 
-// controlRequests is GET /_sandbox/requests.
+// controlRequests handles GET /_sandbox/requests.
 func (s *Server) controlRequests(r *http.Request) (any, error) {
 	view := struct {
 		Requests []requestView `json:"requests"`

@@ -2,7 +2,8 @@ package sandboxfake
 
 import "net/http"
 
-// accountView is an Account on the wire of the control plane: with the secrets, since nothing else ever shows them.
+// accountView is the JSON form of an [Account]. It contains the secrets, because no other response
+// does.
 type accountView struct {
 	WorkspaceID string          `json:"workspace_id"`
 	MemberID    string          `json:"member_id"`
@@ -29,7 +30,7 @@ func newAccountView(a *Account) accountView {
 	return v
 }
 
-// controlSignUp is what a person does on the service's web pages: see [Server.SignUp].
+// controlSignUp handles POST /_sandbox/signup. See [Server.SignUp].
 func (s *Server) controlSignUp(r *http.Request) (any, error) {
 	var params struct {
 		Name          string   `json:"name"`
