@@ -16,51 +16,53 @@ import (
 	"github.com/idverify/idverify-go/sandboxfake/internal/vclock"
 )
 
-// check is one verification. It is small, since a server may keep a million.
+// check is a check. A server may have a million of them.
 type check struct {
 	id                                           string
-	seq                                          uint64 // numbers the checks of a project
+	seq                                          uint64 // order of creation in the project
 	product                                      *product
 	project                                      *project
-	version                                      string // that created it, which decides its flow
+	version                                      string // in which it was created; determines its flow
 	phone, callbackURL, redirectURL, referenceID string
-	period                                       int // minutes
+	period                                       int // in minutes
 	status, errorCode                            string
 	match, noSIMChange                           triState
-	live                                         bool // its project was, when it was created and paid
+	live                                         bool // the project was live when the check was created
 	charge                                       money
 	currency                                     string
 	created, opened, updated                     time.Time
-	expiry                                       *vclock.Event // while it can expire
-	code                                         string        // while it can be exchanged
+	expiry                                       *vclock.Event // nil after the end
+	code                                         string        // empty unless PENDING
 }
 
-// checkTTL is how long a check may take from its creation (contract, section 4).
+// checkTTL is the time in which a check must be completed.
 const checkTTL = 120 * time.Second
 
-// product is what the check products differ in.
+// product describes how a product differs from the others.
 type product struct {
 	name       string
 	rules      []rule
-	onCreation bool // the outcome comes with the creation, in place of the opening of a Check URL
+	onCreation bool // the result is determined on creation, without a Check URL
 	callbacks  bool
-	period     bool // it looks for a SIM change within a period
+	period     bool // detects SIM changes within a period
 }
 
-// products is the table of section 1, with the triggers of section 3 and the callbacks of section 6.
+// products are the products with checks.
+//
+// Protocol: docs/protocol.md, section 4.
 var products = []product{
 	{name: wire.PhoneCheck, rules: phoneCheckRules, callbacks: true},
 	{name: wire.SIMCheck, rules: simCheckRules, onCreation: true, period: true},
 	{name: wire.SubscriberCheck, rules: subscriberCheckRules, callbacks: true, period: true},
 }
 
-// product is that of the call's path.
+// product returns the product of the call's path.
 func (c *call) product() *product {
 	i := slices.IndexFunc(products, func(p product) bool { return p.name == c.op.Product() })
 	return &products[i]
 }
 
-// checkParams is the body of a create call.
+// checkParams is the body of a create request.
 type checkParams struct {
 	PhoneNumber *string `json:"phone_number"`
 	CallbackURL *string `json:"callback_url"`
@@ -70,13 +72,13 @@ type checkParams struct {
 	Period      *int    `json:"period"`
 }
 
-// maxReferenceID bounds the length of a reference ID, in bytes. The journal of deliveries keeps
-// callbacks, which repeat it.
+// maxReferenceID is the maximum length of a reference ID, in bytes. The journal of deliveries
+// contains reference IDs.
 //
 // Protocol: docs/protocol.md, section 4.
 const maxReferenceID = 1024
 
-// createCheck is POST /{product}/{version}/checks.
+// createCheck implements POST /{product}/{version}/checks.
 func (s *service) createCheck(c *call) (any, error) {
 	var params checkParams
 	if err := c.decode(&params); err != nil {
@@ -110,7 +112,7 @@ func (s *service) createCheck(c *call) (any, error) {
 	return view, nil
 }
 
-// check validates the params of a create call.
+// check validates the parameters and returns a check.
 func (p *checkParams) check(product *product, version string) (*check, error) {
 	ck := &check{product: product, version: version, referenceID: p.ReferenceID}
 	if p.PhoneNumber == nil {
@@ -134,7 +136,7 @@ func (p *checkParams) check(product *product, version string) (*check, error) {
 	}
 	if p.PhoneIP != nil {
 		if addr, err := netip.ParseAddr(*p.PhoneIP); err != nil || addr.Zone() != "" {
-			return nil, newProblem(wire.BadRequest, "phone_ip is no IP address")
+			return nil, newProblem(wire.BadRequest, "phone_ip is not an IP address")
 		}
 	}
 	if product.period {
@@ -149,19 +151,19 @@ func (p *checkParams) check(product *product, version string) (*check, error) {
 	return ck, nil
 }
 
-// The period in which a SIM change counts, in minutes (contract, section 3).
+// The period in which a SIM change counts, in minutes.
 const (
 	minPeriod     = 60
 	maxPeriod     = 540000
 	defaultPeriod = 10080
 )
 
-// validPhoneNumber reports whether a number is 7 to 15 digits, the first not 0 (contract, section 6).
+// validPhoneNumber reports whether a number has 7 to 15 digits, the first of which is not 0.
 func validPhoneNumber(s string) bool {
 	return len(s) >= 7 && len(s) <= 15 && s[0] != '0' && strings.Trim(s, "0123456789") == ""
 }
 
-// getCheck is GET /{product}/{version}/checks/{check_id}.
+// getCheck implements GET /{product}/{version}/checks/{check_id}.
 func (s *service) getCheck(c *call) (any, error) {
 	ck, err := s.ownCheck(c)
 	if err != nil {
@@ -170,7 +172,7 @@ func (s *service) getCheck(c *call) (any, error) {
 	return s.checkView(ck), nil
 }
 
-// checkListing lists checks, and tells what a search may ask of them.
+// checkListing describes collections of checks.
 var checkListing = listing[*check]{
 	embedded: "checks",
 	created:  func(ck *check) time.Time { return ck.created },
@@ -190,12 +192,13 @@ var checkListing = listing[*check]{
 	view: func(s *service, ck *check) any { return s.checkView(ck) },
 }
 
-// listChecks is GET /{product}/{version}/checks.
+// listChecks implements GET /{product}/{version}/checks.
 func (s *service) listChecks(c *call) (any, error) {
 	return listPage(s, c, checkListing, c.credential.project.checks[c.op.Product()])
 }
 
-// ownCheck finds the check of the path among those of the token's project. That there is such a check of another is not told.
+// ownCheck returns the check of the path. Another project's check is also reported as not found, so
+// that its existence does not leak.
 func (s *service) ownCheck(c *call) (*check, error) {
 	ck := s.checks[c.ids["check_id"]]
 	if ck == nil || ck.project != c.credential.project || ck.product.name != c.op.Product() {
@@ -204,7 +207,8 @@ func (s *service) ownCheck(c *call) (*check, error) {
 	return ck, nil
 }
 
-// openCheck is GET /{product}/{version}/checks/{check_id}/redirect, the Check URL, which the device opens, once.
+// openCheck implements GET /{product}/{version}/checks/{check_id}/redirect, the Check URL. A device
+// can open it once.
 func (s *service) openCheck(c *call) (any, error) {
 	ck := s.checks[c.ids["check_id"]]
 	if ck == nil || ck.product.name != c.op.Product() || ck.status != wire.StatusAccepted {
@@ -217,9 +221,9 @@ func (s *service) openCheck(c *call) (any, error) {
 	}
 	view := openedView{CheckID: ck.id}
 	if outcome := s.outcome(ck); outcome.status == wire.StatusError {
-		// There is nothing left to exchange a code for.
+		// A check that has ended has no code.
 		s.finish(ck, outcome)
-		view.Error, view.ErrorDescription = ck.errorCode, "The mobile network operator could not answer"
+		view.Error, view.ErrorDescription = ck.errorCode, "The mobile network operator is unavailable"
 	} else {
 		ck.code = s.ids.secret("code", ck.project.id, &ck.project.counter)
 		ck.status, ck.updated = wire.StatusPending, wireTime(ck.opened)
@@ -236,7 +240,8 @@ func (s *service) openCheck(c *call) (any, error) {
 	return &response{status: http.StatusFound, location: func() (string, error) { return s.signedRedirect(c.r.Context(), view, target, key) }}, nil
 }
 
-// completeCheck is PATCH /{product}/v0.2/checks/{check_id}: the exchange of the code for the outcome.
+// completeCheck implements PATCH /{product}/v0.2/checks/{check_id}, which exchanges the code for
+// the result.
 func (s *service) completeCheck(c *call) (any, error) {
 	ck, err := s.ownCheck(c)
 	if err != nil {
@@ -251,13 +256,14 @@ func (s *service) completeCheck(c *call) (any, error) {
 		return nil, newProblem(wire.BadRequest, `The patch must be [{"op":"add","path":"/code","value":"…"}]`)
 	}
 	if ck.status != wire.StatusPending || subtle.ConstantTimeCompare([]byte(code), []byte(ck.code)) != 1 {
-		return nil, newProblem(wire.CheckNotFound, "There is no such check, or the code is not its own or was used")
+		return nil, newProblem(wire.CheckNotFound, "There is no such check, or the code is wrong or was used before")
 	}
 	s.decideCheck(ck)
 	return s.checkView(ck), nil
 }
 
-// outcome is what the operators say of a check: the sandbox table, or for a live project the function of WithOutcomeFunc.
+// outcome returns the result of a check: that of WithOutcomeFunc for a live project, otherwise that
+// of the sandbox table.
 func (s *service) outcome(ck *check) rule {
 	if ck.live && s.opts.outcomeFunc != nil {
 		return s.opts.outcomeFunc(idverify.Product(ck.product.name), ck.phone).rule()
@@ -265,10 +271,11 @@ func (s *service) outcome(ck *check) rule {
 	return decide(ck.product.rules, ck.phone)
 }
 
-// decideCheck ends a check with its outcome.
+// decideCheck ends a check with its result.
 func (s *service) decideCheck(ck *check) { s.finish(ck, s.outcome(ck)) }
 
-// finish brings a check to its final status and queues its callback, in one critical section, so that nobody sees the one without the other.
+// finish sets the final status of a check and queues its callback, in one critical section, so that
+// both become visible together.
 func (s *service) finish(ck *check, outcome rule) {
 	s.clock.Cancel(ck.expiry)
 	ck.expiry, ck.code = nil, ""
@@ -281,12 +288,14 @@ func (s *service) finish(ck *check, outcome rule) {
 	s.queueCallback(ck)
 }
 
-// persists reports whether a check can be read (specification, section 3, "Persistence rule").
+// persists reports whether a check can be read.
+//
+// Protocol: docs/protocol.md, section 4.
 func (ck *check) persists() bool {
 	return ck.status != wire.StatusExpired && ck.status != wire.StatusError
 }
 
-// removeCheck takes a check out of what can be read and listed.
+// removeCheck removes a check from the service and from its project's list.
 func (s *service) removeCheck(ck *check) {
 	delete(s.checks, ck.id)
 	list := ck.project.checks[ck.product.name]
@@ -295,7 +304,9 @@ func (s *service) removeCheck(ck *check) {
 	}
 }
 
-// charge takes the price of a check from its workspace's account. Sandbox projects pay nothing (specification, section 1, "Project modes").
+// charge charges a workspace for a check. Checks of sandbox projects are free.
+//
+// Protocol: docs/protocol.md, section 10.
 func (s *service) charge(ck *check, p *project) error {
 	w := p.workspace
 	ck.currency = w.currency

@@ -10,7 +10,9 @@ import (
 	"github.com/idverify/idverify-go/signature"
 )
 
-// checkView is a check as it is answered (specification, section 2; contract, section 3).
+// checkView is a check in JSON.
+//
+// Protocol: docs/protocol.md, section 4.
 type checkView struct {
 	CheckID           string      `json:"check_id"`
 	PhoneNumber       string      `json:"phone_number"`
@@ -34,7 +36,7 @@ type checkView struct {
 
 // checkLinks are the links of a check.
 type checkLinks struct {
-	CheckURL *link `json:"check_url,omitempty"` // while it can be opened
+	CheckURL *link `json:"check_url,omitempty"` // until it is opened
 	Self     link  `json:"self"`
 }
 
@@ -76,10 +78,12 @@ func (s *service) checkView(ck *check) *checkView {
 	return v
 }
 
-// simChangeBuckets are the spans, in minutes, that tell when the SIM was changed; the last means more than a year ago (contract, section 3).
+// simChangeBuckets are the values, in minutes, that report how long ago the SIM was changed. The
+// last one means more than a year.
 var simChangeBuckets = []int{60, 360, 720, 1440, 2880, 4320, 10080, 43200, 129600, 259200, 525600, 525601}
 
-// simChangeWithin is the span for a check: within its period when there was a change, else more than a year.
+// simChangeWithin returns the bucket of a check: the largest one within its period after a change,
+// otherwise the last one. It returns 0 if there is no result.
 func simChangeWithin(ck *check) int {
 	last := len(simChangeBuckets) - 1
 	switch ck.noSIMChange {
@@ -95,7 +99,9 @@ func simChangeWithin(ck *check) int {
 	return 0
 }
 
-// callbackView is the body of a callback (specification, section 6; contract, section 5).
+// callbackView is the body of a callback.
+//
+// Protocol: docs/protocol.md, section 6.
 type callbackView struct {
 	CheckID        string      `json:"check_id"`
 	ReferenceID    string      `json:"reference_id,omitempty"`
@@ -115,9 +121,9 @@ func (s *service) callbackBody(ck *check) []byte {
 	v := s.checkView(ck)
 	var body bytes.Buffer
 	encoder := json.NewEncoder(&body)
-	// The body is not part of a web page. Escaped, a < takes six bytes.
+	// The body is not part of a web page, and an escaped < has six bytes.
 	encoder.SetEscapeHTML(false)
-	// The view contains nothing that JSON cannot represent.
+	// The view contains only values that JSON can represent.
 	_ = encoder.Encode(callbackView{
 		CheckID: v.CheckID, ReferenceID: v.ReferenceID, Status: v.Status, Match: v.Match, NoSIMChange: v.NoSIMChange,
 		ChargeAmount: v.ChargeAmount, ChargeCurrency: v.ChargeCurrency, CreatedAt: v.CreatedAt, UpdatedAt: v.UpdatedAt,
@@ -126,7 +132,7 @@ func (s *service) callbackBody(ck *check) []byte {
 	return bytes.TrimSuffix(body.Bytes(), []byte("\n"))
 }
 
-// openedView is what the device gets from a Check URL: in JSON, or as the parameters of a redirect (contract, section 4).
+// openedView is the response to a device: in JSON, or as query parameters of a redirect.
 type openedView struct {
 	CheckID          string `json:"check_id"`
 	Code             string `json:"code,omitempty"`
@@ -134,8 +140,7 @@ type openedView struct {
 	ErrorDescription string `json:"error_description,omitempty"`
 }
 
-// redirect returns the signed URL that the device is redirected to: the target with the parameters
-// of the view after its own query.
+// redirect returns target with the parameters of the view added to its query, signed.
 func (v openedView) redirect(target string, signer *signature.Signer) (string, error) {
 	u, err := url.Parse(target)
 	if err != nil {

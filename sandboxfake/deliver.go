@@ -13,14 +13,16 @@ import (
 	"github.com/idverify/idverify-go"
 )
 
-// deliveryRule is a row of deliveryRules: what follows from the status of a receiver's response.
+// deliveryRule is a row of deliveryRules. It determines what follows from the status of a response.
 type deliveryRule struct {
 	from, to int // statuses
 	result   AttemptResult
 	retry    bool
 }
 
-// deliveryRules is the table of section 6, "Delivery rules".
+// deliveryRules is the table of delivery rules.
+//
+// Protocol: docs/protocol.md, section 6.
 var deliveryRules = []deliveryRule{
 	{200, 299, ResultAcknowledged, false},
 	{300, 399, ResultRejected, false},
@@ -28,26 +30,28 @@ var deliveryRules = []deliveryRule{
 	{500, 599, ResultFailed, true},
 }
 
-// The tries of a callback (specification, sections 6 and 8; contract, section 5).
+// Limits of the attempts of a callback.
 const (
 	maxAttempts     = 6
 	deliveryTimeout = 10 * time.Second
 )
 
-// retryWait is the wait before the next try, after so many.
+// retryWait returns the time from the end of an attempt to the next one. attempts counts those that
+// were made.
 func retryWait(attempts int) time.Duration { return time.Duration(attempts) * 10 * time.Second }
 
-// maxInFlight bounds the tries under way at a time, each a goroutine and a connection. What is due beyond it waits for its turn.
+// maxInFlight is the maximum number of attempts in flight, each of which has a goroutine and a
+// connection. Other attempts that are due wait.
 const maxInFlight = 64
 
-// delivery is a Delivery in the making. The server's mutex guards it.
+// delivery is a Delivery that may still change. The service's mutex guards it.
 type delivery struct {
 	Delivery
 	project  *project
-	revision uint64 // the state's, when it last changed
+	revision uint64 // the service's at the last change
 }
 
-// queueCallback queues the callback of a check that has come to its end, if there is a URL for it.
+// queueCallback queues the callback of a check that has ended, if it has a callback URL.
 func (s *service) queueCallback(ck *check) {
 	target := ck.callbackURL
 	if target == "" {
@@ -66,7 +70,7 @@ func (s *service) queueCallback(ck *check) {
 	}})
 }
 
-// callbackFor is the callback URL of a project for a product, or empty.
+// callbackFor returns the project's callback URL for a product, or "".
 func (p *project) callbackFor(product string) string {
 	if url := p.products[product].callbackURL; url != "" {
 		return url
@@ -74,7 +78,7 @@ func (p *project) callbackFor(product string) string {
 	return p.callbackURL
 }
 
-// queueDelivery gives d its id and has it tried as soon as nothing else is due.
+// queueDelivery sets the ID of d and queues its first attempt.
 func (s *service) queueDelivery(d *delivery) {
 	d.ID = s.ids.uuid("delivery", d.project.id, &d.project.counter)
 	s.deliveries.add(d)
@@ -95,7 +99,7 @@ func (s *service) markChanged(d *delivery) {
 	s.signal()
 }
 
-// startAttempt begins the next try of d, or lets it wait for its turn.
+// startAttempt starts the next attempt of d, or adds d to the waiting ones.
 func (s *service) startAttempt(d *delivery) {
 	d.NextAttempt = time.Time{}
 	s.markChanged(d)
@@ -119,7 +123,7 @@ func (s *service) startAttempt(d *delivery) {
 	})
 }
 
-// settle records how a try went, and queues the next one where the table says so.
+// settle records an attempt that has ended and, according to deliveryRules, queues the next one.
 func (s *service) settle(d *delivery, attempt Attempt) {
 	s.inFlight--
 	d.Attempts = append(d.Attempts, attempt)
@@ -137,7 +141,7 @@ func (s *service) settle(d *delivery, attempt Attempt) {
 	s.runDue()
 }
 
-// deliver makes one attempt, without the mutex, and stores its result in try.
+// deliver makes one attempt and stores the result in attempt. The mutex is not held.
 func (s *service) deliver(d *delivery, attempt *Attempt) {
 	timeout := deliveryTimeout
 	if attempt.Fault != nil && attempt.Fault.Latency > 0 {
@@ -147,11 +151,11 @@ func (s *service) deliver(d *delivery, attempt *Attempt) {
 	}
 	request, err := s.signedCallback(d, attempt.Fault)
 	if err != nil {
-		attempt.Result, attempt.Error = ResultUnreachable, "the callback could not be made"
+		attempt.Result, attempt.Error = ResultUnreachable, "the callback could not be created"
 		return
 	}
 	attempt.Header = request.Header
-	// The timeout begins here: waiting for a date is not the receiver's time.
+	// The timeout starts here: waiting for a date is not the receiver's fault.
 	ctx, cancel := context.WithTimeout(s.ctx, timeout)
 	defer cancel()
 	request = request.WithContext(ctx)
@@ -161,13 +165,13 @@ func (s *service) deliver(d *delivery, attempt *Attempt) {
 		attempt.Status = status
 		attempt.Result = ruleFor(status).result
 	case isTimeout(err):
-		attempt.Result, attempt.Error = ResultTimedOut, fmt.Sprintf("no answer in %v", deliveryTimeout)
+		attempt.Result, attempt.Error = ResultTimedOut, fmt.Sprintf("no response within %v", deliveryTimeout)
 	default:
-		attempt.Result, attempt.Error = ResultUnreachable, "the connection failed or broke: "+rootCause(err)
+		attempt.Result, attempt.Error = ResultUnreachable, "the connection failed or was lost: "+rootCause(err)
 	}
 }
 
-// send sends a callback, or pretends to where the fault says so, and returns the receiver's status.
+// send sends a callback and returns the status of the response. A fault may replace either.
 func (s *service) send(request *http.Request, fault *Fault) (status int, err error) {
 	switch {
 	case request.Context().Err() != nil:
@@ -190,7 +194,8 @@ func (s *service) send(request *http.Request, fault *Fault) (status int, err err
 		return 0, err
 	}
 	defer response.Body.Close()
-	// The connection is used again only when the answer was read; what a receiver says beyond a few bytes is its own affair.
+	// A connection is reused only if the response was read to its end. Longer responses are not worth
+	// it.
 	_, _ = io.CopyN(io.Discard, response.Body, 4<<10)
 	return response.StatusCode, nil
 }
@@ -203,7 +208,8 @@ func unbuffered(transport *http.Transport) *http.Transport {
 	return transport
 }
 
-// isTimeout tells a time-out from a refusal: it may be the delivery's own or that of a layer below, such as the TLS handshake's.
+// isTimeout reports whether err is a timeout, of the delivery or of a layer below, such as the TLS
+// handshake.
 func isTimeout(err error) bool {
 	timeout, ok := errors.AsType[interface {
 		error
@@ -234,7 +240,7 @@ func (s *service) signedCallback(d *delivery, fault *Fault) (*http.Request, erro
 	}
 	switch {
 	case fault != nil && fault.Truncate:
-		// The length promises more than comes.
+		// Content-Length is that of the complete body.
 		request.Body, request.GetBody = io.NopCloser(strings.NewReader(string(d.Body[:len(d.Body)/2]))), nil
 	case fault != nil && fault.Body != "":
 		request.Body, request.GetBody = io.NopCloser(strings.NewReader(fault.Body)), nil
@@ -243,7 +249,7 @@ func (s *service) signedCallback(d *delivery, fault *Fault) (*http.Request, erro
 	return request, nil
 }
 
-// ruleFor returns the rule for a status. An attempt without a response, whose status is 0, is not
+// ruleFor returns the rule of a status. An attempt without a response, whose status is 0, is not
 // retried; neither is one with a status outside the table.
 func ruleFor(status int) deliveryRule {
 	for _, rule := range deliveryRules {
@@ -254,7 +260,8 @@ func ruleFor(status int) deliveryRule {
 	return deliveryRule{result: ResultRejected}
 }
 
-// rootCause is the innermost error's text: net/url's and net's would tell the address, which may be the receiver's secret.
+// rootCause returns the text of the innermost error. The outer errors of net and net/url contain
+// the address, which may contain a secret of the receiver.
 func rootCause(err error) string {
 	for {
 		inner := errors.Unwrap(err)

@@ -10,7 +10,7 @@ import (
 	"github.com/idverify/idverify-go/internal/wire"
 )
 
-// network of the coverage answers.
+// coverageNetwork is a network in JSON.
 type coverageNetwork struct {
 	NetworkID   string  `json:"network_id"`
 	NetworkName string  `json:"network_name"`
@@ -22,10 +22,11 @@ type price struct {
 	Amount   json.Number `json:"amount"`
 }
 
-// sandboxNetwork is the operator of every number and address in sandbox: 001-01 is set aside for tests.
+// sandboxNetwork is the operator of all numbers and addresses in sandbox. 001-01 is reserved for
+// tests.
 var sandboxNetwork = coverageNetwork{NetworkID: "00101", NetworkName: "Sandbox Mobile"}
 
-// sandboxCountry is where every address of the sandbox is.
+// sandboxCountry is the country of all addresses in sandbox.
 const sandboxCountry = "GB"
 
 // coverageProducts are the IDs and names of the products in coverage and usage.
@@ -37,7 +38,7 @@ var coverageProducts = []struct{ product, id, name string }{
 	{wire.SubscriberCheck, "suk", "SubscriberCheck"},
 }
 
-// countries is what the sandbox covers.
+// countries are the countries that the sandbox covers.
 var countries = []struct {
 	code        string
 	dialingCode int
@@ -55,7 +56,7 @@ var countries = []struct {
 	{"JP", 81, "COMING_SOON"},
 }
 
-// reachabilityView is the answer for an address (specification, section 2; contract, section 3).
+// reachabilityView is the response for an address.
 type reachabilityView struct {
 	NetworkID         string        `json:"network_id"`
 	NetworkName       string        `json:"network_name"`
@@ -105,7 +106,7 @@ func (s *service) callerIP(c *call) (any, error) {
 	return reachability(addr.Addr())
 }
 
-// reachability is the result for an address.
+// reachability returns the response for an address.
 func reachability(addr netip.Addr) (any, error) {
 	if status, fragment := ReachabilityOutcome(addr); status != http.StatusOK {
 		return nil, newProblem(fragment, "")
@@ -118,14 +119,15 @@ func reachability(addr netip.Addr) (any, error) {
 	return v, nil
 }
 
-// countryView is the answer for a country (contract, section 3).
+// countryView is the response for a country.
 type countryView struct {
 	CountryCode string        `json:"country_code"`
 	DialingCode int           `json:"dialing_code"`
 	Products    []productView `json:"products"`
 }
 
-// country is GET /coverage/{version}/countries/{code}: an ISO code, or a dialling code, of which the first country is meant.
+// country implements GET /coverage/{version}/countries/{code}, for an ISO code or a dialing code.
+// If several countries share a dialing code, the first one is returned.
 func (s *service) country(c *call) (any, error) {
 	code := c.ids["code"]
 	for _, country := range countries {

@@ -15,13 +15,13 @@ import (
 	"github.com/idverify/idverify-go/sandboxfake/internal/vclock"
 )
 
-// service is everything that Reset makes anew: the accounts, checks, tokens and journals, and the
-// operations on them. It has no reference to its [Server].
+// service implements the operations of the service. It owns everything that Reset replaces:
+// accounts, checks, tokens, journals and the clock. It has no reference to its [Server].
 type service struct {
 	opts      *options
-	url       string          // the base URL
+	url       string          // base URL
 	transport *http.Transport // of callbacks
-	ctx       context.Context // ends with the service; delivery attempts run on it
+	ctx       context.Context // canceled at the end; delivery attempts run on it
 	cancel    context.CancelFunc
 	running   sync.WaitGroup // the goroutines of delivery attempts
 
@@ -36,21 +36,22 @@ type service struct {
 	dates      messageDates
 	accounts   accounts
 	tokens     tokens
-	checks     map[string]*check // by check id, of every project
+	checks     map[string]*check // of all projects, by check ID
 	deliveries journal[*delivery]
 	requests   journal[*Request]
 	injections []*injection
 	windows    map[*workspace]*rateWindow // of WithRateLimit
-	revision   uint64                     // counts the changes of deliveries
-	inFlight   int                        // attempts under way
-	waiting    []*delivery                // due, but too many are in flight
+	revision   uint64                     // incremented when a delivery changes
+	inFlight   int                        // delivery attempts in flight
+	waiting    []*delivery                // due, but maxInFlight attempts are in flight
 
 	initial struct{ project, workspace idverify.Credentials }
 }
 
-// newService returns a service with the initial workspace, its owner and a sandbox project, made by
-// the same code that serves HTTP requests. These always have the same IDs and credentials, so that
-// clients need no new configuration after a reset. All other IDs come from seed.
+// newService returns a service with the initial workspace, its owner and a sandbox project. Like
+// everything else, they are created by the code that serves HTTP requests. They always have the
+// same IDs and credentials, so that clients need no new configuration after a reset. All other IDs
+// are derived from seed.
 func newService(opts *options, url string, transport *http.Transport, keys *keySource, seed uint64) (*service, error) {
 	s := &service{
 		opts:       opts,
@@ -78,8 +79,8 @@ func newService(opts *options, url string, transport *http.Transport, keys *keyS
 	return s, nil
 }
 
-// end ends the service: it cancels delivery attempts, and callers that wait get err. The mutex is
-// held.
+// end ends the service. It cancels delivery attempts and makes callers that wait return err. The
+// mutex is held.
 func (s *service) end(err error) {
 	s.ended = err
 	s.cancel()
@@ -89,7 +90,7 @@ func (s *service) end(err error) {
 	s.signal()
 }
 
-// signal wakes everybody who waits for a change. The mutex is held.
+// signal wakes all callers that wait for a change. The mutex is held.
 func (s *service) signal() {
 	if s.changed != nil {
 		close(s.changed)
@@ -97,7 +98,8 @@ func (s *service) signal() {
 	}
 }
 
-// await waits until done, asking again after every change. The mutex is held, but while it waits.
+// await waits until done returns true. It calls done after every change. The mutex is held, except
+// while it waits.
 func (s *service) await(ctx context.Context, done func() bool) error {
 	for {
 		switch {
@@ -122,10 +124,11 @@ func (s *service) await(ctx context.Context, done func() bool) error {
 	}
 }
 
-// wireTime is a time as the service keeps it: in whole seconds, as the wire shows it.
+// wireTime returns a time in whole seconds, as in JSON.
 func wireTime(t time.Time) time.Time { return t.UTC().Truncate(time.Second) }
 
-// ids makes everything that another service would draw at random, from a seed and counters: the same calls give the same ids.
+// ids generates IDs and secrets from a seed and counters. A real service would draw them at random;
+// here, the same calls return the same values.
 type ids struct {
 	seed uint64
 	root counter
@@ -138,10 +141,11 @@ func (i *ids) afterReset(n uint64) uint64 {
 	return binary.BigEndian.Uint64(d[:])
 }
 
-// counter numbers the things of one owner, by kind, so that what one owner does leaves the ids of another alone.
+// counter counts the IDs of one owner, by kind. Owners have separate counters, so that they do not
+// affect each other's IDs.
 type counter map[string]uint64
 
-// digest is the next 32 bytes of a kind for an owner.
+// digest returns the next 32 bytes of a kind for an owner.
 func (i *ids) digest(kind, owner string, c *counter) [sha256.Size]byte {
 	if *c == nil {
 		*c = make(counter)
@@ -155,10 +159,10 @@ func (i *ids) digest(kind, owner string, c *counter) [sha256.Size]byte {
 	return sha256.Sum256(b)
 }
 
-// uuid is the next id of a kind, in the form of a UUID.
+// uuid returns the next ID of a kind, in the form of a UUID.
 func (i *ids) uuid(kind, owner string, c *counter) string {
 	d := i.digest(kind, owner, c)
-	d[6] = d[6]&0x0f | 0x80 // version 8: made by a rule of our own (RFC 9562)
+	d[6] = d[6]&0x0f | 0x80 // version 8: custom (RFC 9562)
 	d[8] = d[8]&0x3f | 0x80
 	text := make([]byte, 0, 36)
 	for i, part := range [][]byte{d[0:4], d[4:6], d[6:8], d[8:10], d[10:16]} {
@@ -170,7 +174,8 @@ func (i *ids) uuid(kind, owner string, c *counter) string {
 	return string(text)
 }
 
-// secret is the next token, code or client secret of a kind: 43 characters that stand in a URL as they are.
+// secret returns the next token, code or client secret of a kind: 43 characters that need no
+// escaping in a URL.
 func (i *ids) secret(kind, owner string, c *counter) string {
 	d := i.digest(kind, owner, c)
 	return base64.RawURLEncoding.EncodeToString(d[:])

@@ -8,7 +8,7 @@ import (
 	"github.com/idverify/idverify-go/internal/wire"
 )
 
-// traceView is one step of a check with what happened in it (contract, section 3).
+// traceView is a trace in JSON: one step of a check.
 type traceView struct {
 	TraceID string     `json:"trace_id"`
 	Logs    []traceLog `json:"logs"`
@@ -21,7 +21,7 @@ type traceLog struct {
 	Attributes map[string]string `json:"attributes,omitempty"`
 }
 
-// traceLifetime is how long a trace can be read (contract, section 6).
+// traceLifetime is how long a trace can be read.
 const traceLifetime = 7 * 24 * time.Hour
 
 func newTrace(ck *check, n int, at time.Time) *traceView {
@@ -34,7 +34,7 @@ func (t *traceView) log(message string, attributes map[string]string) *traceView
 	return t
 }
 
-// traces tells a check's life from what the check itself still knows, so that it costs nothing to keep.
+// traces derives the traces of a check from its state, so that they take no memory.
 func (ck *check) traces() []*traceView {
 	traces := []*traceView{newTrace(ck, 1, ck.created).log("check accepted", map[string]string{"product": ck.product.name, "version": ck.version})}
 	if !ck.opened.IsZero() {
@@ -42,13 +42,13 @@ func (ck *check) traces() []*traceView {
 	}
 	if ck.status == wire.StatusCompleted {
 		traces = append(traces, newTrace(ck, 3, ck.updated).
-			log("network operator asked", map[string]string{"network_id": sandboxNetwork.NetworkID}).
+			log("network operator queried", map[string]string{"network_id": sandboxNetwork.NetworkID}).
 			log("check finished", map[string]string{"status": ck.status}))
 	}
 	return traces
 }
 
-// traceListing lists traces as they came.
+// traceListing describes collections of traces.
 var traceListing = listing[*traceView]{
 	embedded: "traces",
 	created:  func(t *traceView) time.Time { return t.at },
@@ -56,7 +56,8 @@ var traceListing = listing[*traceView]{
 	view:     func(_ *service, t *traceView) any { return t },
 }
 
-// listTraces is GET /{product}/{version}/checks/{check_id}/traces. Traces that are too old are not among them.
+// listTraces implements GET /{product}/{version}/checks/{check_id}/traces. It omits traces that are
+// too old.
 func (s *service) listTraces(c *call) (any, error) {
 	ck, err := s.ownCheck(c)
 	if err != nil {
@@ -71,7 +72,7 @@ func (s *service) listTraces(c *call) (any, error) {
 	return listPage(s, c, traceListing, readable)
 }
 
-// getTrace is GET /{product}/{version}/checks/{check_id}/traces/{trace_id}.
+// getTrace implements GET /{product}/{version}/checks/{check_id}/traces/{trace_id}.
 func (s *service) getTrace(c *call) (any, error) {
 	ck, err := s.ownCheck(c)
 	if err != nil {

@@ -9,7 +9,8 @@ import (
 
 // The rules for the URLs that a customer gives to the service. Protocol: docs/protocol.md, section 3.
 
-// maxURL bounds the length of a URL. The journal of deliveries keeps callback URLs.
+// maxURL is the maximum length of a URL, in bytes. The journal of deliveries contains callback
+// URLs.
 const maxURL = 2048
 
 const (
