@@ -16,12 +16,12 @@ import (
 	"github.com/idverify/idverify-go/internal/wire"
 )
 
-// api is what a Client and a Console stand on: one service, one pair of credentials, one cache of tokens.
+// api is the common part of Client and Console: a service, credentials and a token cache.
 type api struct {
 	*settings
 	base        string // scheme and host
 	credentials Credentials
-	transport   http.RoundTripper // the caller's
+	transport   http.RoundTripper // that of the caller's HTTP client; it does not follow redirects
 	tokens      *tokenCache
 }
 
@@ -57,9 +57,9 @@ func newAPI(baseURL string, c Credentials, opts []Option) (*api, error) {
 // request is an operation with its arguments.
 type request struct {
 	op    wire.Operation
-	ids   []string   // one for each id in the path
-	query url.Values // nil for none
-	body  any        // sent as JSON; nil for none
+	ids   []string   // one for each placeholder of an ID in the path
+	query url.Values // may be nil
+	body  any        // sent as JSON; nil if there is none
 }
 
 // response is a 2xx response whose body has been read.
@@ -72,7 +72,7 @@ type response struct {
 	request request // set by api.do
 }
 
-// unusable returns the error for a response that cannot be used because of err.
+// unusable returns the DecodeError for r. Parameter err is the reason.
 func (r response) unusable(err error) error {
 	secrets := r.call.secrets()
 	e := newDecodeError(r.call.op, r.status, r.body, err, secrets...)
@@ -82,14 +82,13 @@ func (r response) unusable(err error) error {
 	return e
 }
 
-// resourceJSON is the JSON of a resource.
+// resourceJSON is the JSON form of a resource of type T.
 type resourceJSON[T any] interface {
-	// value returns the resource, or an error that does not repeat the response.
+	// value returns the resource. Its error does not contain parts of the response.
 	value() (*T, error)
 }
 
-// send performs op and returns the resource in the response. Everything that operations share is
-// here and in do: path, scope, attempts, problem documents, decoding.
+// send performs op and returns the resource in the response.
 func send[J resourceJSON[T], T any](ctx context.Context, a *api, op wire.Operation, body any, ids ...string) (*T, error) {
 	resp, err := a.do(ctx, request{op: op, ids: ids, body: body})
 	if err != nil {
@@ -98,8 +97,8 @@ func send[J resourceJSON[T], T any](ctx context.Context, a *api, op wire.Operati
 	return decode[J](resp)
 }
 
-// decode returns the resource in resp if it is the one that was requested. Unknown fields are
-// ignored, and so is the Content-Type.
+// decode returns the resource in resp, which must be the requested one. It ignores unknown fields
+// and the Content-Type.
 func decode[J resourceJSON[T], T any](resp response) (*T, error) {
 	var j J
 	if err := json.Unmarshal(resp.body, &j); err != nil {
@@ -115,8 +114,9 @@ func decode[J resourceJSON[T], T any](resp response) (*T, error) {
 	return v, nil
 }
 
-// confirm returns an error if a response describes another resource than the one requested. A cache
-// or proxy that mixes up responses must not pass another person's result off as this one's.
+// confirm returns an error if response describes another resource than the requested one. Otherwise
+// a cache or proxy that mixes up responses could make the result of another person appear as this
+// one.
 func (r request) confirm(response any) error {
 	if want := r.op.Resource(r.ids); want != "" {
 		if s, ok := response.(interface{ id() string }); !ok || s.id() != want {
@@ -135,7 +135,8 @@ func (r request) confirm(response any) error {
 	return nil
 }
 
-// do sends r as often as the policy allows and returns the answer if its status is 2xx. Its errors are those of refuse, [*Error], [*TokenError], [*DecodeError] and *sendError.
+// do performs r with retries and returns the response if its status is 2xx. Other errors than those
+// of invalidArgument are of type [*Error], [*TokenError], [*DecodeError] and *sendError.
 func (a *api) do(ctx context.Context, r request) (response, error) {
 	target, err := r.op.URL(a.base, a.versions.of(r.op), r.ids...)
 	if err != nil {
@@ -145,7 +146,7 @@ func (a *api) do(ctx context.Context, r request) (response, error) {
 		target += "?" + r.query.Encode()
 	}
 	if r.body == nil && !idempotent(r.op) {
-		r.body = struct{}{} // net/http re-sends a request without a body, see writeTracker
+		r.body = struct{}{} // net/http may send a request without a body again: see writeTracker
 	}
 	c := &call{api: a, op: r.op}
 	if r.body != nil {
@@ -155,7 +156,7 @@ func (a *api) do(ctx context.Context, r request) (response, error) {
 	}
 	req, err := retryablehttp.NewRequestWithContext(ctx, r.op.Method, target, nil)
 	if err != nil {
-		return response{}, invalidArgument(r.op, "the request cannot be created: the context may be nil") // err would repeat the URL
+		return response{}, invalidArgument(r.op, "the request cannot be created: the context may be nil") // err contains the URL
 	}
 	req.Header.Set("Accept", wire.MediaHAL+", "+wire.MediaProblem+", "+wire.MediaJSON)
 	req.Header.Set("User-Agent", a.userAgent)
@@ -176,8 +177,8 @@ func (a *api) do(ctx context.Context, r request) (response, error) {
 	return resp, err
 }
 
-// secrets returns the texts that no error or log may contain, whatever the service wrote into its
-// response: tokens, the client secret, and the credentials of a Basic header.
+// secrets returns the texts that must be redacted in errors and logs: tokens, the client secret,
+// and the credentials of a Basic header.
 func (a *api) secrets() []string {
 	secret := a.credentials.ClientSecret.Reveal()
 	basic := []byte(a.credentials.ClientID + ":" + secret)
@@ -188,7 +189,8 @@ func (a *api) secrets() []string {
 		base64.RawURLEncoding.EncodeToString(basic))
 }
 
-// invalidArgument is the error for arguments that are not sent at all. It does not repeat them.
+// invalidArgument returns the error for an operation that was not sent because of an invalid
+// argument. It does not contain the argument.
 func invalidArgument(op wire.Operation, why string) error {
 	return fmt.Errorf("idverify: %s: not sent: %w: %s", op.Title, ErrBadRequest, why)
 }

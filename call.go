@@ -16,8 +16,8 @@ import (
 	"github.com/idverify/idverify-go/internal/wire"
 )
 
-// Limits of a response body, in bytes and in JSON values, because ten bytes of JSON can become a
-// kilobyte in Go. A page of a hundred checks has about 60 KiB and 2,500 values.
+// Limits of a response body in bytes and JSON values. Values are limited because ten bytes of JSON
+// can use a kilobyte in Go. A page of a hundred checks has about 60 KiB and 2,500 values.
 const (
 	maxBody          = 10 << 20
 	maxErrorBody     = 1 << 20
@@ -25,28 +25,28 @@ const (
 	maxValues        = 1 << 16
 )
 
-// call is one operation in progress, with all its attempts. It belongs to one goroutine.
+// call is an operation in progress, with all its attempts. It is used by one goroutine.
 //
-// It is the transport of its own retry client, so that nothing travels in contexts: retryablehttp
-// decides when to retry, call decides whether, and sends. It has no CloseIdleConnections method,
-// because retryablehttp would empty the caller's connection pool after every failure.
+// It is the transport of its own retry client, so that no state is passed in contexts. It has no
+// method CloseIdleConnections, because retryablehttp would close the idle connections of the
+// caller's pool after every failure.
 type call struct {
 	api   *api
 	op    wire.Operation
-	scope string // of a token that the caller asked for; empty for other operations
+	scope string // for Client.Token: the requested scopes
 
 	retries        retryablehttp.Client
 	client         http.Client
-	payload        []byte          // the request body; nil for none
-	caller         context.Context // the caller's; the context of an attempt also ends with the http.Client's timeout
+	payload        []byte          // the request body; nil if there is none
+	caller         context.Context // of the caller; the context of an attempt also has the timeout of client
 	attempt        int
 	token          *oauth2.Token // of the last attempt
 	body           []byte        // of the last response
-	err            error         // of the last attempt; http.Client reduces it to a text when its timeout expires
+	err            error         // of the last attempt; http.Client does not wrap it if its timeout expires
 	maybeProcessed bool          // the service may have processed an earlier write of the request
 }
 
-// do makes attempts until the policy accepts a response, whatever its status.
+// do sends req, with retries, and returns the last response with any status.
 func (c *call) do(req *retryablehttp.Request) (*http.Response, error) {
 	c.caller = req.Context()
 	c.client = http.Client{
@@ -58,10 +58,10 @@ func (c *call) do(req *retryablehttp.Request) (*http.Response, error) {
 		HTTPClient: &c.client,
 		RetryMax:   c.api.retry.MaxAttempts,
 		CheckRetry: c.checkRetry,
-		Backoff:    func(wait, _ time.Duration, _ int, _ *http.Response) time.Duration { return wait }, // checkRetry chose it
+		Backoff:    func(wait, _ time.Duration, _ int, _ *http.Response) time.Duration { return wait }, // the delay that checkRetry has set
 		PrepareRetry: func(again *http.Request) error {
-			again.Header = again.Header.Clone() // the previous attempt may still be reading the old one
-			again.Header.Del("Cookie")          // the jar adds them in every attempt
+			again.Header = again.Header.Clone() // the previous attempt may still read the old one
+			again.Header.Del("Cookie")          // http.Client adds the cookies of the jar in each attempt
 			return nil
 		},
 		ErrorHandler: retryablehttp.PassthroughErrorHandler,
@@ -71,7 +71,7 @@ func (c *call) do(req *retryablehttp.Request) (*http.Response, error) {
 		return resp, nil
 	}
 	if ctxErr := req.Context().Err(); ctxErr != nil {
-		// The error of waiting for a token names the token request: return it as it is.
+		// Keep the error of waiting for a token, which names the token request.
 		if own, ok := errors.AsType[*sendError](c.err); ok && errors.Is(own, ctxErr) {
 			return nil, own
 		}
@@ -83,7 +83,7 @@ func (c *call) do(req *retryablehttp.Request) (*http.Response, error) {
 	return nil, c.sendError(err, false)
 }
 
-// title returns how errors name the operation.
+// title returns the name of the operation in the text of errors.
 func (c *call) title() string {
 	if c.op == wire.Token {
 		return tokenOperation(c.scope)
@@ -91,8 +91,8 @@ func (c *call) title() string {
 	return c.op.Title
 }
 
-// sendError returns the error of an operation without a response. Parameter written reports whether
-// the service may have received the whole request.
+// sendError returns the error for an operation without a response. Parameter written reports
+// whether the service may have received the complete request.
 func (c *call) sendError(err error, written bool) error {
 	e := &sendError{
 		operation: c.title(),
@@ -107,9 +107,9 @@ func (c *call) sendError(err error, written bool) error {
 	return e
 }
 
-// noRedirectTransport returns redirects to the caller, so that credentials never leave the host of the base
-// URL. It deletes the Location, because http.Client parses it even if it does not follow it, and
-// fails with its text if it is malformed.
+// noRedirectTransport removes the Location of a response, so that http.Client does not follow
+// redirects and credentials are sent to the host of the base URL only. http.Client would also fail
+// with the text of a malformed Location.
 type noRedirectTransport struct{ http.RoundTripper }
 
 func (t noRedirectTransport) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -120,7 +120,7 @@ func (t noRedirectTransport) RoundTrip(r *http.Request) (*http.Response, error) 
 	return resp, err
 }
 
-// RoundTrip implements http.RoundTripper for one attempt.
+// RoundTrip implements http.RoundTripper. It is called once for each attempt.
 func (c *call) RoundTrip(req *http.Request) (*http.Response, error) {
 	c.attempt++
 	resp, err := c.sendAuthorized(req)
@@ -128,7 +128,7 @@ func (c *call) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// exchange sends req and reads the whole response, so that a truncated response fails the attempt
+// exchange sends req and reads the complete response, so that a truncated response can be retried
 // like a lost connection.
 func (c *call) exchange(req *http.Request) (*http.Response, error) {
 	start := time.Now()
@@ -143,7 +143,7 @@ func (c *call) exchange(req *http.Request) (*http.Response, error) {
 	}
 	if _, ok := errors.AsType[*DecodeError](err); err != nil && !ok {
 		lost, written := tracker.fail(err)
-		// net/http reports its own timeout in several ways, none of which names it.
+		// net/http reports its timeout in several ways, none of which identifies it.
 		if deadline, ok := req.Context().Deadline(); ok && !time.Now().Before(deadline) && c.caller.Err() == nil {
 			lost = errClientTimeout
 		}
@@ -166,12 +166,12 @@ func (c *call) readBody(resp *http.Response) error {
 	if !isSuccess(resp.StatusCode) {
 		limit = maxErrorBody
 	}
-	// Content-Length avoids growing the buffer, but it is a claim of the peer: allocate a page at most.
+	// Content-Length avoids growing the buffer, but is not trusted for large allocations.
 	buf := bytes.NewBuffer(make([]byte, 0, min(max(resp.ContentLength, 0), maxInitialBuffer)+bytes.MinRead))
 	_, err := buf.ReadFrom(io.LimitReader(resp.Body, int64(limit)+1))
 	body := buf.Bytes()
 	if !isSuccess(resp.StatusCode) {
-		// The status decides. An incomplete body may still explain it.
+		// The status is decisive. A truncated body may still contain the reason.
 		body, err = body[:min(len(body), limit)], nil
 	}
 	switch {
@@ -190,7 +190,7 @@ func (c *call) bodyTooLarge(resp *http.Response, why string) error {
 	return response{call: c, status: resp.StatusCode, header: resp.Header}.unusable(errors.New(why))
 }
 
-// countValues returns an upper bound of the number of values in the JSON in body: every value but the
+// countValues returns an upper bound for the number of JSON values in body. Each value except the
 // first follows one of these characters.
 func countValues(body []byte) (n int) {
 	for _, mark := range []byte(",[{") {
@@ -199,7 +199,7 @@ func countValues(body []byte) (n int) {
 	return n
 }
 
-// logAttempt logs an attempt: the response, or the error.
+// logAttempt logs an attempt with its response or error.
 func (a *api) logAttempt(ctx context.Context, op wire.Operation, attempt int, start time.Time, resp *http.Response, err error, more ...slog.Attr) {
 	if !a.logger.Enabled(ctx, slog.LevelDebug) {
 		return
@@ -213,16 +213,16 @@ func (a *api) logAttempt(ctx context.Context, op wire.Operation, attempt int, st
 	a.logger.LogAttrs(ctx, slog.LevelDebug, "idverify: attempt", append(attrs, more...)...)
 }
 
-// read returns the response, or the error that it describes.
+// read returns the response if its status is 2xx, otherwise the error that it contains.
 func (c *call) read(resp *http.Response) (response, error) {
-	resp.Body.Close() // the body has been read, but closing it stops the timer of the http.Client
+	resp.Body.Close() // stops the timer of the http.Client
 	if !isSuccess(resp.StatusCode) && !c.alreadyDeleted(resp.StatusCode) {
 		return response{}, c.problem(resp, c.body)
 	}
 	return response{call: c, status: resp.StatusCode, header: resp.Header, body: c.body}, nil
 }
 
-// alreadyDeleted reports whether an earlier write of a DELETE explains the status 404.
+// alreadyDeleted reports whether status is 404 because an earlier write of this DELETE succeeded.
 func (c *call) alreadyDeleted(status int) bool {
 	return c.op.Method == http.MethodDelete && c.maybeProcessed && status == http.StatusNotFound
 }

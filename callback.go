@@ -12,33 +12,40 @@ import (
 	"github.com/idverify/idverify-go/signature"
 )
 
-// Callback is what the service says of a check that has ended (specification, section 6). It is the only record of a check that ended as EXPIRED or ERROR.
+// Callback is a message from the service about a check that has ended. Match is valid only when
+// Status is COMPLETED. NoSIMChange is valid only when Status is COMPLETED. For a check that ended
+// as EXPIRED or ERROR, its callback is the only record.
 //
-// A verified one need not be about a check of yours: another customer of the service can create a check with your callback URL, and the service signs its callback for your host. Act only on a CheckID that you stored when Create returned, with its Product.
+// A verified callback may be about a check that is not yours: another customer of the service can
+// create a check with your callback URL, and the service signs its callback for your host. Act only
+// on a CheckID that you stored when Create returned, and check its Product.
 //
-// The service may send one more than once: handle it by CheckID, so that a second time does no harm.
+// The service may send a callback more than once: process each CheckID once.
+//
+// Protocol: docs/protocol.md, section 6.
 type Callback struct {
-	Product     Product // of a kind that this package does not know, its name, and perhaps nothing below but Body
+	Product     Product // the name of an unknown kind, for which only Body may be set
 	CheckID     string
-	Status      CheckStatus // look here first: a PhoneCheck in ERROR has Match false
-	Match       *bool       // nil when it does not apply, which is not false
-	NoSIMChange *bool       // of a SubscriberCheck; nil when it does not apply: without a match, and in ERROR
+	Status      CheckStatus // check it first: in status ERROR, Match may be false
+	Match       *bool       // valid only if COMPLETED; nil if it does not apply
+	NoSIMChange *bool       // valid only if COMPLETED; nil if it does not apply, as for a PhoneCheck or if Match is false
 
 	ChargeAmount   json.Number // decimal
 	ChargeCurrency string      // for example "API"
 	CreatedAt      time.Time
 	UpdatedAt      time.Time
-	NetworkID      string // when COMPLETED
-	ErrorCode      string // when ERROR, for example "mno_timeout"
-	ReferenceID    string // given on creation by whoever made the check, so decide nothing by it: CheckID tells whether it was you
+	NetworkID      string // only if COMPLETED
+	ErrorCode      string // only if ERROR, for example "mno_timeout"
+	ReferenceID    string // set by the creator of the check, who may not be you: decide by CheckID instead
 
-	Body []byte // as it was signed
+	Body []byte // the signed body
 }
 
-// ParseCallback reads a verified callback: what [signature.Verifier.VerifyCallback] returns. [CallbackHandler] does both.
+// ParseCallback decodes a message that [signature.Verifier.VerifyCallback] returned.
+// [CallbackHandler] verifies and decodes.
 //
-// A body that is not a check's is an error for the kinds phone_check and subscriber_check. Of another kind, such as a webhook to come, what can be read is read.
-// The error does not repeat the body.
+// For the kinds phone_check and subscriber_check it returns an error if the body is not a check.
+// For other kinds it decodes the fields that it knows. The error does not contain the body.
 func ParseCallback(m *signature.Message) (*Callback, error) {
 	if m == nil {
 		return nil, errors.New("idverify: parse callback: the message is nil")
@@ -68,22 +75,28 @@ func ParseCallback(m *signature.Message) (*Callback, error) {
 	return c, nil
 }
 
-// CallbackHandler returns the handler for your callback URL: it verifies each callback with v and passes it to handle, whose context is the request's.
+// CallbackHandler returns the handler for your callback URL. It verifies each callback with v and
+// calls handle with the context of the request. It responds as follows:
 //
-//	400  the callback does not verify; the service does not send it again
-//	503  it cannot be verified now; the service sends it again
 //	204  handle returned nil
-//	500  handle returned an error or panicked, or a verified body cannot be read; the service sends it again, at most six times in all
+//	400  the callback is invalid; the service does not retry
+//	503  the callback cannot be verified now; the service retries
+//	500  handle returned an error or panicked, or the body of a verified callback is not a check;
+//	     the service retries, up to six attempts in all
 //
-// So return an error when the callback could not be stored, and nil when it was stored before. A kind that this package does not know is passed on like the others.
+// handle must return an error if it could not store the callback, and nil if it stored it before.
+// Callbacks of unknown kinds are passed to it too.
 //
-// handle decides whether the check is yours (see [Callback]). A CheckID that is not stored may be one whose Create is just returning: return an error while CreatedAt is young, so that it comes again, and nil afterwards, without acting on it.
+// handle must decide whether the check is yours: see [Callback]. If a CheckID is not stored, Create
+// may not have returned yet. Return an error while CreatedAt is recent, so that the service
+// retries, and nil afterwards, without acting on the callback.
 //
-// handle is called concurrently and must return within ten seconds, the service's time-out, after which it does not try again.
+// handle may be called concurrently. It must return within ten seconds: the service does not retry
+// after a timeout.
 //
-// What is answered with 400, 503 or 500 is logged, with the reason, to VerifierOptions.Logger, and nowhere without it.
+// VerifierOptions.Logger, if set, logs why a callback was rejected and the errors of handle.
 //
-// Specification: sections 5.3 and 6.
+// Protocol: docs/protocol.md, section 6.
 func CallbackHandler(v *signature.Verifier, handle func(context.Context, *Callback) error) http.Handler {
 	return v.CallbackHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer respondToPanic(w)
@@ -94,7 +107,7 @@ func CallbackHandler(v *signature.Verifier, handle func(context.Context, *Callba
 		}
 		if err != nil {
 			v.Logger().ErrorContext(r.Context(), "idverify: callback not handled", slog.String("kind", m.Kind), slog.String("check_id", checkID(c)), slog.String("error", err.Error()))
-			// Nothing of err: it is ours, not the service's.
+			// Do not disclose the error to the service.
 			http.Error(w, http.StatusText(http.StatusInternalServerError), http.StatusInternalServerError)
 			return
 		}
@@ -102,7 +115,7 @@ func CallbackHandler(v *signature.Verifier, handle func(context.Context, *Callba
 	}))
 }
 
-// checkID is that of a callback that could be read, for the log.
+// checkID returns the CheckID of c for the log. c may be nil.
 func checkID(c *Callback) string {
 	if c == nil {
 		return ""
@@ -110,7 +123,8 @@ func checkID(c *Callback) string {
 	return c.CheckID
 }
 
-// respondToPanic answers 500 and lets the panic go on. Without the answer net/http would cut the connection, and after that the service does not try again.
+// respondToPanic responds with 500 to a panic and continues it. Without a response net/http would
+// close the connection, after which the service does not retry.
 func respondToPanic(w http.ResponseWriter) {
 	p := recover()
 	if p == nil {

@@ -12,13 +12,14 @@ import (
 	"github.com/idverify/idverify-go/internal/wire"
 )
 
-// timestamp is a time on the wire. The service writes offsets without a colon; a reader takes RFC 3339 as well, and fractions of a second.
+// timestamp is a time in JSON. The service writes offsets without a colon. RFC 3339 and fractions
+// of a second are accepted too.
 type timestamp struct{ time.Time }
 
-// UnmarshalJSON implements json.Unmarshaler. null and "" are the zero time.
+// UnmarshalJSON implements json.Unmarshaler. null and "" become the zero time.
 func (t *timestamp) UnmarshalJSON(b []byte) error {
 	if len(b) > 1 && b[0] == '"' && !bytes.ContainsRune(b, '\\') {
-		return t.parse(string(b[1 : len(b)-1])) // a page holds hundreds of this kind
+		return t.parse(string(b[1 : len(b)-1])) // fast path: a page contains hundreds of timestamps
 	}
 	var s string
 	if err := json.Unmarshal(b, &s); err != nil {
@@ -35,23 +36,23 @@ func (t *timestamp) parse(s string) (err error) {
 	return err
 }
 
-// parseTime reads wire.TimeFormat and RFC 3339. Its error does not repeat s.
+// parseTime parses wire.TimeFormat and RFC 3339. Its error does not contain s.
 func parseTime(s string) (time.Time, error) {
 	s = strings.Replace(s, "z", "Z", 1)
 	for _, layout := range []string{wire.TimeFormat, time.RFC3339} {
 		if t, err := time.Parse(layout, s); err == nil {
-			return t.UTC(), nil // whatever the zone, so that equal times are ==
+			return t.UTC(), nil // so that equal times are ==
 		}
 	}
 	return time.Time{}, errors.New("timestamp is not of the form yyyy-MM-ddTHH:mm:ss+0000")
 }
 
-// number is a count of units. A fraction is cut off; null and "" are 0.
+// number is a number in JSON, possibly in quotes. null and "" become 0.
 type number float64
 
 // UnmarshalJSON implements json.Unmarshaler.
 func (n *number) UnmarshalJSON(b []byte) error {
-	if f, err := strconv.ParseFloat(string(b), 64); err == nil { // likewise
+	if f, err := strconv.ParseFloat(string(b), 64); err == nil { // fast path
 		*n = number(f)
 		return nil
 	}
@@ -67,7 +68,7 @@ func (n *number) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// duration is n units as a duration, within its range.
+// duration returns n units as a duration, limited to its range.
 func (n number) duration(unit time.Duration) time.Duration {
 	d := float64(n) * float64(unit)
 	switch {

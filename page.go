@@ -13,34 +13,36 @@ import (
 	"github.com/idverify/idverify-go/internal/wire"
 )
 
-// ListOptions selects a page of a collection. Zero fields are not sent, so the service's defaults
+// ListOptions selects a page of a list. Zero fields are not sent, so the defaults of the service
 // apply.
 //
-// Search is an RSQL expression, for example
+// Search is an RSQL expression over the search fields of the list, for example
 //
 //	reference_id=="order-1"
 //	status==COMPLETED;created_at>=2026-01-02T00:00:00+0000
 //
 // Quote a value that contains a space or one of "'();,=!~<>, with double or single quotes. Within
-// quotes, a backslash makes the next character literal: write \" for a quote and \\ for a backslash.
-// Quote a value that comes from a user or another system in any case.
+// quotes, a backslash makes the next character literal: write \" for a quote and \\ for a
+// backslash. Always quote values from users or other systems.
+//
+// Protocol: docs/protocol.md, section 3, which contains the search fields and sort properties.
 type ListOptions struct {
-	Page   int    // from 1, the default
-	Size   int    // items on a page, 1 to 100; 10 by default
-	Sort   string // "created_at,desc" (the default) or "created_at,asc", likewise updated_at, and name for projects
-	Search string // an RSQL expression, see above
+	Page   int    // 1 (the default) or higher
+	Size   int    // items per page, 1 to 100; 10 by default
+	Sort   string // a sort property and asc or desc; "created_at,desc" by default
+	Search string // an RSQL expression
 }
 
-// Page is one page of a collection.
+// Page is one page of a list.
 type Page[T any] struct {
 	Items         []*T
-	Number        int // of this page, from 1
-	Size          int // items that fit on a page
-	TotalPages    int // 0 when there are no items
+	Number        int // of this page; the first page is 1
+	Size          int // maximum number of items per page
+	TotalPages    int // 0 if there are no items
 	TotalElements int
 }
 
-// query is o as query parameters, Search and Sort verbatim.
+// query returns o as query parameters.
 func (o ListOptions) query() url.Values {
 	q := make(url.Values)
 	for _, n := range []struct {
@@ -60,7 +62,7 @@ func (o ListOptions) query() url.Values {
 	return q
 }
 
-// pageJSON is a collection: its items stand in _embedded under the collection's own name.
+// pageJSON is a page of a list. Embedded contains the items under the name of the list.
 type pageJSON struct {
 	Page *struct {
 		Size          int `json:"size"`
@@ -71,7 +73,7 @@ type pageJSON struct {
 	Embedded map[string]json.RawMessage `json:"_embedded"`
 }
 
-// list returns the page of r whose items are called name.
+// list returns the page that r requests. Parameter name is the name of the list in the response.
 func list[J resourceJSON[T], T any](ctx context.Context, a *api, r request, name string) (*Page[T], error) {
 	resp, err := a.do(ctx, r)
 	if err != nil {
@@ -107,10 +109,12 @@ func list[J resourceJSON[T], T any](ctx context.Context, a *api, r request, name
 
 var errEmptyPages = errors.New("idverify: list: too many empty pages")
 
-// maxEmptyPages is how many pages in a row may be empty before a service that promises more is not believed any longer.
+// maxEmptyPages is the number of consecutive empty pages after which the iteration fails although
+// the service reports more pages.
 const maxEmptyPages = 10
 
-// all yields the items of the pages from o.Page on. An empty page ends it only when the service says that it is the last: items may go while pages are read.
+// all returns an iterator over the items of the pages from o.Page. It skips an empty page that is
+// not the last, because items may be removed during the iteration.
 func all[T any](ctx context.Context, o ListOptions, list func(context.Context, ListOptions) (*Page[T], error)) iter.Seq2[*T, error] {
 	return func(yield func(*T, error) bool) {
 		o.Page = max(o.Page, 1)
@@ -138,7 +142,7 @@ func all[T any](ctx context.Context, o ListOptions, list func(context.Context, L
 	}
 }
 
-// collect gathers items. A service without end is no reason to collect without end: more than most are an error.
+// collect returns the items, or an error if there are more than limit.
 func collect[T any](op wire.Operation, limit int, items iter.Seq2[*T, error]) ([]T, error) {
 	var found []T
 	for item, err := range items {
@@ -153,7 +157,7 @@ func collect[T any](op wire.Operation, limit int, items iter.Seq2[*T, error]) ([
 	return slices.Clip(found), nil
 }
 
-// listOf is the request for a page of op's collection.
+// listOf returns the request for a page of the list of op.
 func listOf(op wire.Operation, o ListOptions, ids ...string) request {
 	return request{op: op, ids: ids, query: o.query()}
 }

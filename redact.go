@@ -16,19 +16,20 @@ import (
 	"unicode/utf8"
 )
 
-// The patterns that clean removes. They match too much rather than too little.
+// The patterns that sanitize redacts. They prefer false positives to leaks.
 var (
 	ipv4 = regexp.MustCompile(`\d{1,3}(?:\.\d{1,3}){3}(?::\d+)?`)
-	// ipv6 finds runs with two colons; a time of day is one, too.
+	// ipv6 matches hexadecimal groups with two colons, including times of day.
 	ipv6      = regexp.MustCompile(`(?i)[0-9a-f]*:[0-9a-f]*:[0-9a-f:]*`)
 	date      = regexp.MustCompile(`^(?:19|20)\d\d-[01]\d-[0-3]\d$`)
 	timeOfDay = regexp.MustCompile(`^\d{1,2}:\d\d:\d\d$`)
-	// sensitive finds credentials, which have a digit or are longer than the words that may follow such a scheme in a sentence; URLs; and seven digits or more, however they are joined.
+	// sensitive matches credentials, which contain a digit or are longer than the words that may
+	// follow "bearer" or "basic" in a sentence, URLs, and seven or more digits with any separators.
 	sensitive = regexp.MustCompile(`(?i)\b(?:bearer|basic)[\s:]+(?:[\w.~+/-]*[0-9=][\w.~+/=-]*|[\w.~+/=-]{16,})|\b[a-z][a-z0-9+.-]*://\S+|\+?\(?\d(?:[ ().-]{0,3}\d){6,}`)
 )
 
-// sanitize sanitizes untrusted text for an error or a log: the result is one line of at most 300
-// printable characters, without secrets, phone numbers, addresses and URLs.
+// sanitize prepares untrusted text for an error or a log. The result is one line of at most 300
+// printable characters, in which secrets, phone numbers, addresses and URLs are redacted.
 func sanitize(s string, secrets ...string) string {
 	const longest = 300
 	s = redactSecrets(s, 16*longest, secrets)
@@ -58,7 +59,7 @@ func sanitize(s string, secrets ...string) string {
 	return s
 }
 
-// bodyStart returns how an unexpected body begins.
+// bodyStart describes the start of an unexpected body.
 func bodyStart(body []byte, secrets ...string) string {
 	text := sanitize(string(body[:min(len(body), 64<<10)]), secrets...)
 	if text == "" {
@@ -67,7 +68,7 @@ func bodyStart(body []byte, secrets ...string) string {
 	return "body begins " + strconv.Quote(text)
 }
 
-// cause takes the *url.Error off err: it holds the URL.
+// cause unwraps a *url.Error, which contains the URL.
 func cause(err error) error {
 	if urlErr, ok := errors.AsType[*url.Error](err); ok {
 		return urlErr.Err
@@ -75,7 +76,7 @@ func cause(err error) error {
 	return err
 }
 
-// causeText returns why there is no response, without the addresses that errors of package net
+// causeText returns the text of a transport error without the addresses that errors of package net
 // contain.
 func causeText(err error, secrets ...string) string {
 	if dnsErr, ok := errors.AsType[*net.DNSError](err); ok {
@@ -83,7 +84,7 @@ func causeText(err error, secrets ...string) string {
 	}
 	if opErr, ok := errors.AsType[*net.OpError](err); ok {
 		if opErr.Err == nil {
-			return opErr.Op // its method Error would panic
+			return opErr.Op // opErr.Error would panic
 		}
 		return opErr.Op + ": " + sanitize(opErr.Err.Error(), secrets...)
 	}
@@ -99,9 +100,9 @@ func causeText(err error, secrets ...string) string {
 	return sanitize(err.Error(), secrets...)
 }
 
-// redactSecrets returns s with a placeholder in place of every secret, plain or with characters
-// escaped for a URL, HTML or JSON. It stops when the result has limit bytes: truncating s first
-// could leave a part of a secret that is not recognized.
+// redactSecrets replaces every secret in s with a placeholder, plain or with characters escaped for
+// a URL, HTML or JSON. It stops when the result has limit bytes. Truncating s first could leave a
+// part of a secret that is not recognized.
 func redactSecrets(s string, limit int, secrets []string) string {
 	var b strings.Builder
 	for i := 0; i < len(s) && b.Len() < limit; {
@@ -117,19 +118,19 @@ func redactSecrets(s string, limit int, secrets []string) string {
 }
 
 const (
-	// minWordLength is the length from which a secret is redacted within a word, too. A shorter one
+	// minWordLength is the minimum length of a secret that is redacted within a word. Shorter secrets
 	// would make other words unreadable.
 	minWordLength = 8
-	// minPrefix is how many leading characters of a longer secret are redacted if the rest differs. It
-	// bounds the time that a hostile text can take.
+	// minPrefix is the number of leading characters of a longer secret that are redacted even if the
+	// rest differs. It limits the time for hostile text.
 	minPrefix = 64
-	// minPartial is how many leading characters are redacted at the end of a text, which may have been
-	// truncated within the secret.
+	// minPartial is the number of leading characters that are redacted at the end of a text, which may
+	// have been truncated within the secret.
 	minPartial = 12
 )
 
-// secretAt returns the length of the text at s[i] that spells a secret, or enough of one, in any
-// notation; 0 if there is none.
+// secretAt returns the length of the text at s[i] that is a secret, or a sufficient part of one, in
+// any notation. It returns 0 if there is none.
 func secretAt(s string, i int, secrets []string) int {
 	longest := 0
 	for _, secret := range secrets {
@@ -148,8 +149,8 @@ func secretAt(s string, i int, secrets []string) int {
 	return longest
 }
 
-// matchPrefix returns how many leading bytes of secret s begins with in a notation, and their length in
-// s.
+// matchPrefix returns the number of leading bytes of secret with which s begins in a notation, and
+// their length in s.
 func matchPrefix(s, secret string, unescape func(string) (string, int)) (matched, n int) {
 	for matched < len(secret) && n < len(s) {
 		char, length := s[n:n+1], 1
@@ -165,9 +166,9 @@ func matchPrefix(s, secret string, unescape func(string) (string, int)) (matched
 	return matched, n
 }
 
-// notations are the ways to write a character: as it is, and escaped for a path, a form, HTML and
-// JSON. Each returns the character that the escape at the start of s stands for, and the length of
-// the escape; length 0 if there is no escape.
+// notations decode a character: plain, and escaped for a path, a form, HTML and JSON. Each returns
+// the character that the escape at the start of s represents, and the length of the escape, which
+// is 0 if there is no escape.
 var notations = []func(s string) (char string, length int){
 	func(string) (string, int) { return "", 0 },
 	percentEscape,
@@ -216,7 +217,7 @@ func percentEscape(s string) (string, int) {
 	return string([]byte{byte(b)}), 3
 }
 
-// isWordAt reports whether the n bytes at s[i] are a word of their own.
+// isWordAt reports whether the n bytes at s[i] are a separate word.
 func isWordAt(s string, i, n int) bool {
 	before, _ := utf8.DecodeLastRuneInString(s[:i])
 	after, _ := utf8.DecodeRuneInString(s[i+n:])
@@ -227,11 +228,11 @@ func isWordRune(r rune) bool {
 	return r == '_' || r != utf8.RuneError && (unicode.IsLetter(r) || unicode.IsDigit(r))
 }
 
-// panicText returns the text of a panic value. Of a value that is neither an error nor a string it
-// returns only the type, because its fields may contain anything.
+// panicText returns the text of a panic value. For a value that is neither an error nor a string it
+// returns only the type, because the fields may contain anything.
 func panicText(p any) (text string) {
 	defer func() {
-		if recover() != nil { // in the method Error of p
+		if recover() != nil { // a panic in p.Error
 			text = fmt.Sprintf("a value of type %T", p)
 		}
 	}()
@@ -245,7 +246,7 @@ func panicText(p any) (text string) {
 // panicSite returns the name of the function that panicked. It is called from a deferred function.
 func panicSite() string {
 	pcs := make([]uintptr, 32)
-	frames := runtime.CallersFrames(pcs[:runtime.Callers(3, pcs)]) // without Callers, panicSite and the deferred function
+	frames := runtime.CallersFrames(pcs[:runtime.Callers(3, pcs)]) // skip Callers, panicSite and the deferred function
 	for {
 		frame, more := frames.Next()
 		if !strings.HasPrefix(frame.Function, "runtime.") {

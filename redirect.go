@@ -9,18 +9,23 @@ import (
 	"github.com/idverify/idverify-go/signature"
 )
 
-// Redirect is a device that comes back from a Check URL (specification, section 5.3; version v0.2): with a code to exchange, or with what went wrong.
+// Redirect is a request from a device that returns from a Check URL, with a code to exchange or
+// with an error. It requires version v0.2.
 //
-// Make sure that CheckID is of the session that began the check before you trust it: anybody can open a redirect URL that was made for somebody else.
+// Before you use it, make sure that CheckID belongs to the session that started the check: anyone
+// can open a redirect URL that was created for somebody else.
+//
+// Protocol: docs/protocol.md, section 4.
 type Redirect struct {
 	CheckID          string
-	Code             string     // for [PhoneCheckService.Complete] or [SubscriberCheckService.Complete], once; empty when ErrorCode is not
-	ErrorCode        string     // why there is no code, for example "mno_timeout": the check has ended as ERROR
-	ErrorDescription string     // for people; it came from the service, but escape it like any text
-	Query            url.Values // all parameters but the signature's, those of your own redirect URL among them
+	Code             string     // for one call of Complete; empty if ErrorCode is set
+	ErrorCode        string     // why there is no code, for example "mno_timeout"; the check has ended as ERROR
+	ErrorDescription string     // explanation for people; escape it in HTML
+	Query            url.Values // all parameters except those of the signature, including those of your redirect URL
 }
 
-// ParseRedirect reads a verified redirect: what [signature.Verifier.VerifyRedirect] returns. [RedirectHandler] does both.
+// ParseRedirect decodes a message that [signature.Verifier.VerifyRedirect] returned.
+// [RedirectHandler] verifies and decodes.
 func ParseRedirect(m *signature.Message) (*Redirect, error) {
 	if m == nil {
 		return nil, errors.New("idverify: parse redirect: the message is nil")
@@ -43,10 +48,14 @@ func ParseRedirect(m *signature.Message) (*Redirect, error) {
 	return r, nil
 }
 
-// RedirectHandler returns the handler for your redirect URL: it verifies each redirect with v and passes it to handle, which answers the device: it compares r.CheckID with the session, exchanges r.Code, and shows a page.
-// A redirect that does not verify is answered 400, one that cannot be verified now 503; the reason is logged to VerifierOptions.Logger. handle is called concurrently.
+// RedirectHandler returns the handler for your redirect URL. It verifies each redirect with v and
+// calls handle, which must compare r.CheckID with the session, exchange r.Code and respond to the
+// device.
 //
-// Specification: section 5.3, "Redirect signature".
+// It responds with 400 to an invalid redirect and with 503 to one that cannot be verified now. The
+// reason is logged to VerifierOptions.Logger. handle may be called concurrently.
+//
+// Protocol: docs/protocol.md, section 7.
 func RedirectHandler(v *signature.Verifier, handle func(http.ResponseWriter, *http.Request, *Redirect)) http.Handler {
 	return v.RedirectHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		m, _ := signature.MessageFromContext(r.Context())

@@ -12,7 +12,7 @@ import (
 	"github.com/idverify/idverify-go/internal/wire"
 )
 
-// maxWrites is how often one attempt may start to write its request.
+// maxWrites is the number of times that an attempt may start to write its request.
 const maxWrites = 2
 
 var (
@@ -20,30 +20,29 @@ var (
 	errConnectionsLost = errors.New("connection lost twice while the request was sent")
 )
 
-// writeTracker limits how often net/http writes one request, and records whether it may have been
-// written completely. An attempt that is repeated after 401 has two trackers.
+// writeTracker limits how often net/http writes a request, and records whether the request may have
+// been written completely. An attempt that is sent again after 401 has two trackers.
 //
-// net/http sends a request again by itself, below the retry policy: over HTTP/2 after
-// REFUSED_STREAM, PROTOCOL_ERROR and GOAWAY, over HTTP/1.1 after an idle connection died.
-// writeTracker does not rely on what the protocol promises about such a request: proxies send
+// Independently of the retry policy, net/http sends some requests again: over HTTP/2 after
+// REFUSED_STREAM, PROTOCOL_ERROR and GOAWAY, over HTTP/1.1 if an idle connection was closed.
+// writeTracker does not assume that the server did not process these requests, because proxies send
 // REFUSED_STREAM after their backend has read the request. Therefore:
-//   - The body of a POST or PATCH can be read to its end once. This is counted over all copies that
-//     GetBody returns, so net/http can still use another connection as long as no copy was read to
-//     its end.
+//   - The body of a POST or PATCH can be read to its end once, counting all copies that GetBody
+//     returns. net/http can use another connection until a copy was read to its end.
 //   - No request is written to a third connection or stream. A request without a body (GET, DELETE)
 //     has no other limit. Over HTTP/1.1 this requires that the transport's connections are of type
 //     *tls.Conn, as those of net/http are by default.
 type writeTracker struct {
 	body    []byte // nil if the request has none
-	maxEnds int    // how often body can be read to its end
+	maxEnds int    // maximum of ends
 	cancel  context.CancelFunc
 
 	mu       sync.Mutex // guards the fields below
 	reports  bool       // the transport supports net/http/httptrace
-	conns    int        // connections or streams that were obtained
-	ends     int        // how often body was read to its end
+	conns    int        // number of connections or streams that were obtained
+	ends     int        // number of times that body was read to its end
 	exceeded bool       // a third connection was obtained, so the request was canceled
-	failed   bool       // the attempt has failed: nothing may be written any more
+	failed   bool       // the attempt has failed and must not write any more
 }
 
 // newWriteTracker returns a tracker for one send of op. The caller must not change body afterwards.
@@ -106,9 +105,9 @@ func (t *writeTracker) newBody() (io.ReadCloser, error) {
 	return &trackedBody{tracker: t}, nil
 }
 
-// fail ends an attempt that failed with err. It returns the error to report, and whether the request
-// may have been written completely. From then on the body cannot be read, even if a transport is
-// still working on the request.
+// fail records that the attempt failed with err. It returns the error to report, and whether the
+// request may have been written completely. Afterwards the body cannot be read, even if the
+// transport is still processing the request.
 //
 // A request with a body counts as written if the body was read to its end. A request without one
 // counts as written if a connection was obtained, or if the transport does not report connections.
@@ -117,7 +116,7 @@ func (t *writeTracker) fail(err error) (cause error, written bool) {
 	defer t.mu.Unlock()
 	t.failed = true
 	if t.exceeded {
-		err = errConnectionsLost // net/http's error would look like a cancellation by the caller
+		err = errConnectionsLost // the error of net/http looks like a cancellation by the caller
 	}
 	if t.body != nil {
 		return err, t.ends > 0
