@@ -44,7 +44,7 @@ func TestClient_TokenRequest(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := fmt.Sprint(form.Value); got != "map[grant_type:[client_credentials] scope:[phone_check]]" {
-		t.Errorf("form = %s", got)
+		t.Errorf("form = %s, want grant_type client_credentials and scope phone_check", got)
 	}
 	if got := srv.calls()[0].header.Get("Authorization"); got != "Bearer token-1" {
 		t.Errorf("Authorization of the operation = %q, want the token", got)
@@ -94,7 +94,7 @@ func TestClient_SharesTokenFetch(t *testing.T) {
 		t.Errorf("error of the canceled caller = %v, want context.Canceled", firstErr)
 	}
 	if err := <-other; err != nil {
-		t.Errorf("error of the other caller = %v: the fetch used the canceled caller's context", err)
+		t.Errorf("error of the other caller = %v, want nil: the fetch must not use the canceled caller's context", err)
 	}
 }
 
@@ -113,7 +113,7 @@ func TestClient_CachesTokenPerScopes(t *testing.T) {
 	_, _ = c.PhoneChecks.Get(ctx, "a")
 
 	if a == b {
-		t.Error("the token for coverage is also the token for phone_check")
+		t.Error("tokens for coverage, and for coverage and phone_check, are equal, want different tokens")
 	}
 	if n := len(srv.tokens()); n != 3 {
 		t.Errorf("%d token requests for three sets of scopes, want 3", n)
@@ -169,7 +169,7 @@ func TestClient_TokenExpiry(t *testing.T) {
 			}
 			clock.advance(tt.replaced - tt.used)
 			if got := tokenFor(t, c, idverify.ScopeCoverage); got == first {
-				t.Errorf("the expired token is still used after %v", tt.replaced)
+				t.Errorf("expired token still used after %v, want a new one", tt.replaced)
 			}
 		})
 	}
@@ -317,7 +317,7 @@ func TestClient_ReplacesTokenAfter401(t *testing.T) {
 	check, err := srv.client(t).PhoneChecks.Create(t.Context(), createParams)
 
 	if err != nil || check.Status != idverify.StatusAccepted {
-		t.Fatalf("check = %v, error = %v", check, err)
+		t.Fatalf("check = %v, error = %v, want an accepted check", check, err)
 	}
 	calls := srv.calls()
 	if len(calls) != 2 || string(calls[0].body) != string(calls[1].body) || len(calls[1].body) == 0 {

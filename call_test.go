@@ -21,7 +21,7 @@ import (
 	idverify "github.com/idverify/idverify-go"
 )
 
-// The first attempt fails, and the second one gets a response.
+// In each test the first attempt fails, and the second one gets a response.
 func TestClient_SecondAttemptResult(t *testing.T) {
 	t.Parallel()
 	get := func(ctx context.Context, c *idverify.Console) error { return errorOf(c.Projects.Get(ctx, "p")) }

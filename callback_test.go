@@ -79,7 +79,7 @@ func TestParseCallback_InvalidBody(t *testing.T) {
 			c, err := idverify.ParseCallback(&signature.Message{Kind: kind, Body: []byte(body)})
 
 			if err == nil || c != nil {
-				t.Errorf("%s, %s: no error, callback = %+v", kind, name, c)
+				t.Errorf("%s, %s: error = nil, callback = %+v, want an error", kind, name, c)
 			}
 			if err != nil && (strings.Contains(err.Error(), "447700900000") || !strings.Contains(err.Error(), kind)) {
 				t.Errorf("%s, %s: error = %q, want one that names the kind and does not contain the body", kind, name, err)
@@ -87,7 +87,7 @@ func TestParseCallback_InvalidBody(t *testing.T) {
 		}
 	}
 	if _, err := idverify.ParseCallback(nil); err == nil {
-		t.Error("ParseCallback(nil) returns no error")
+		t.Error("ParseCallback(nil): error = nil, want an error")
 	}
 }
 
@@ -175,7 +175,7 @@ func TestCallbackHandler_Statuses(t *testing.T) {
 				t.Errorf("log = %q, want records only for callbacks that were not handled", log.String())
 			}
 			if tt.want == 503 && w.Header().Get("Retry-After") == "" {
-				t.Error("503 without Retry-After")
+				t.Error("503 without Retry-After, want the header")
 			}
 		})
 	}
@@ -198,7 +198,7 @@ func TestCallbackHandler_Panic(t *testing.T) {
 
 	resp, err := srv.Client().Do(r)
 	if err != nil {
-		t.Fatalf("no response (%v): the service does not retry after a lost connection, and the callback is lost", err)
+		t.Fatalf("no response (%v), want 500: the service does not retry after a lost connection", err)
 	}
 	body, _ := io.ReadAll(resp.Body) // the connection is closed after the response
 	resp.Body.Close()
@@ -208,7 +208,7 @@ func TestCallbackHandler_Panic(t *testing.T) {
 	}
 	srv.Close()
 	if !strings.Contains(logged.String(), "a bug") {
-		t.Error("the panic was not logged")
+		t.Error("the log does not contain the panic")
 	}
 }
 
@@ -234,14 +234,14 @@ func TestParseRedirect(t *testing.T) {
 		got, err := idverify.ParseRedirect(&signature.Message{Query: query})
 
 		if (err == nil) != (tt.want != nil) {
-			t.Errorf("%q: error = %v", tt.query, err)
+			t.Errorf("%q: error = %v, want an error exactly if no redirect is expected", tt.query, err)
 		}
 		if diff := cmp.Diff(tt.want, got); diff != "" {
 			t.Errorf("%q (-want +got):\n%s", tt.query, diff)
 		}
 	}
 	if _, err := idverify.ParseRedirect(nil); err == nil {
-		t.Error("ParseRedirect(nil) returns no error")
+		t.Error("ParseRedirect(nil): error = nil, want an error")
 	}
 }
 
@@ -296,10 +296,10 @@ func FuzzParseCallback(f *testing.F) {
 			return
 		}
 		if c.Product == idverify.ProductPhoneCheck && (c.CheckID == "" || c.Status == "") {
-			t.Errorf("check without ID or status: %s", body)
+			t.Errorf("check without ID or status from %s, want an error", body)
 		}
 		if c.Match != nil && !json.Valid(body) {
-			t.Errorf("match from a body that is not JSON: %s", body)
+			t.Errorf("match from a body that is not JSON, want an error: %s", body)
 		}
 	})
 }

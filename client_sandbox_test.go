@@ -76,7 +76,7 @@ func TestPhoneCheckService_CreateSendsOnce(t *testing.T) {
 			_, err := srv.Client().PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: matchingNumber})
 
 			if err == nil {
-				t.Fatal("error = nil, want an error without a response")
+				t.Fatal("error = nil, want an error")
 			}
 			if n := countRequests(srv, "phone_check.create"); n != 1 {
 				t.Errorf("service received %d creates, want 1: each one is charged", n)
@@ -107,7 +107,7 @@ func TestClient_RetriesTransientFaults(t *testing.T) {
 			t.Errorf("errors of Get = %v, of Create = %v, want nil", getErr, createErr)
 		}
 		if got < 9*time.Second || got > 12*time.Second {
-			t.Errorf("Get took %v, want the Retry-After of 9s and a little backoff", got)
+			t.Errorf("Get took %v, want 9s (Retry-After) to 12s (with backoff)", got)
 		}
 	})
 }
@@ -202,7 +202,7 @@ func TestSIMCheckService_ListAndTraces(t *testing.T) {
 		t.Errorf("page = %+v, want page 3 of 3 with 3 of 23 checks", page)
 	}
 	if err != nil || trace.TraceID != traces[0].TraceID || len(trace.Logs) == 0 {
-		t.Errorf("trace = %+v, error = %v", trace, err)
+		t.Errorf("trace = %+v, error = %v, want the first trace of the list with logs", trace, err)
 	}
 }
 

@@ -53,10 +53,10 @@ func TestNewClient_InvalidArguments(t *testing.T) {
 			_, consoleErr := idverify.NewConsole(tt.baseURL, tt.creds, tt.opts...)
 
 			if err == nil || client != nil {
-				t.Fatalf("NewClient returns no error, want one that contains %q", tt.want)
+				t.Fatalf("NewClient: error = nil or client != nil, want only an error that contains %q", tt.want)
 			}
 			if consoleErr == nil {
-				t.Error("NewConsole returns no error")
+				t.Error("NewConsole: error = nil, want an error")
 			}
 			if !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("error = %q, want it to contain %q", err, tt.want)
@@ -84,7 +84,7 @@ func TestNewClient_BaseURLWithSlash(t *testing.T) {
 func TestClient_DoesNotFollowRedirects(t *testing.T) {
 	t.Parallel()
 	other := httptest.NewTLSServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		t.Errorf("another host received Authorization %q", r.Header.Get("Authorization"))
+		t.Errorf("another host received a request with Authorization %q, want no request", r.Header.Get("Authorization"))
 	}))
 	t.Cleanup(other.Close)
 	redirect := func(w http.ResponseWriter, r *http.Request) {
@@ -128,7 +128,7 @@ func TestWithHTTPClient_IsNotModified(t *testing.T) {
 	}
 
 	if given.Transport != before.Transport || given.CheckRedirect != nil || given.Jar != before.Jar || given.Timeout != before.Timeout {
-		t.Error("the caller's HTTP client was changed")
+		t.Error("the caller's HTTP client was modified, want it unchanged")
 	}
 }
 

@@ -55,7 +55,7 @@ func TestConsole_FromSetupToPaidCheck(t *testing.T) {
 	}
 
 	if method.LastFourDigits != "5556" || balance.Currency != "EUR" || balance.AmountAvailable != check.SnapshotBalance {
-		t.Errorf("card = %+v, balance = %+v, check = %+v", method, balance, check)
+		t.Errorf("card = %+v, balance = %+v, want a card ending in 5556, and the balance in EUR of check %+v", method, balance, check)
 	}
 	if len(usage) != 1 || usage[0].Product != idverify.ProductSIMCheck || usage[0].ProjectID != project.ProjectID || usage[0].Counter != 1 || usage[0].Amount != check.ChargeAmount {
 		t.Errorf("usage = %+v, want that of check %+v", usage, check)
@@ -86,13 +86,13 @@ func TestProjectService_Update(t *testing.T) {
 	_, getErr := projects.Get(ctx, project.ProjectID)
 
 	if changed.Name != "Store" || changed.Mode != idverify.ModeSandbox || changed.CallbackURL != "https://a.example/" || changed.PhoneCheck.CallbackURL != "https://b.example/" || changed.SubscriberCheck.RedirectURL != "https://c.example/" {
-		t.Errorf("project after the update = %+v", changed)
+		t.Errorf("project after the update = %+v, want the new name, mode and URLs", changed)
 	}
 	if !errors.Is(invalidErr, idverify.ErrBadRequest) || removed.Name != "Store" {
 		t.Errorf("invalid update: error = %v, then project = %+v, want no change", invalidErr, removed)
 	}
 	if removed.CallbackURL != "" || removed.PhoneCheck != (idverify.ProductURLs{}) || removed.SubscriberCheck != (idverify.ProductURLs{}) {
-		t.Errorf("project after removing URLs = %+v", removed)
+		t.Errorf("project after removing the URLs = %+v, want no URLs", removed)
 	}
 	if !errors.Is(againErr, idverify.ErrBadRequest) {
 		t.Errorf("removing a missing URL: error = %v, want ErrBadRequest", againErr)
@@ -125,7 +125,7 @@ func TestProjectCredentialsService_Rotate(t *testing.T) {
 		return errorOf(client.Token(ctx, idverify.ScopePhoneCheck))
 	}
 	if err := getToken(fresh); err != nil {
-		t.Errorf("token with the new credentials: error = %v", err)
+		t.Errorf("token with the new credentials: error = %v, want nil", err)
 	}
 	if err := getToken(old); !errors.Is(err, idverify.ErrUnauthorized) {
 		t.Errorf("token with the old credentials: error = %v, want ErrUnauthorized", err)
@@ -193,7 +193,7 @@ func TestConsole_Workspace(t *testing.T) {
 	_, unknownErr := console.Workspace("no-such-workspace").Projects.Get(ctx, project.ProjectID)
 
 	if renamed.Name != "Another Ltd" || renamed.WorkspaceID != workspace.WorkspaceID || read.Name != project.Name {
-		t.Errorf("renamed workspace = %+v, project = %+v", renamed, read)
+		t.Errorf("renamed workspace = %+v, project = %+v, want the same workspace and project with the new workspace name", renamed, read)
 	}
 	if !errors.Is(unknownErr, idverify.ErrNotFound) {
 		t.Errorf("project of an unknown workspace: error = %v, want ErrNotFound", unknownErr)

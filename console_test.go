@@ -16,7 +16,7 @@ import (
 	idverify "github.com/idverify/idverify-go"
 )
 
-// Decodes each console fixture.
+// TestConsole_DecodesFixtures decodes each fixture of the console.
 func TestConsole_DecodesFixtures(t *testing.T) {
 	t.Parallel()
 	created := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -91,7 +91,8 @@ func TestConsole_DecodesFixtures(t *testing.T) {
 	}
 }
 
-// Sends each console operation of operations.json for the caller's own workspace and for another.
+// TestConsole_SendsOperations sends each console operation of operations.json, for the default
+// workspace and for another one.
 func TestConsole_SendsOperations(t *testing.T) {
 	t.Parallel()
 	o := idverify.ListOptions{}
@@ -296,7 +297,7 @@ func TestUsageService_Periods(t *testing.T) {
 		srv := newService(t, func(w http.ResponseWriter, r *http.Request) {
 			got = r.URL.Path[strings.LastIndex(r.URL.Path, "/")+1:] + " " + r.FormValue("search")
 			if r.FormValue("group_by") != "product_id,project_id" {
-				t.Errorf("group_by = %q", r.FormValue("group_by"))
+				t.Errorf("group_by = %q, want product_id,project_id", r.FormValue("group_by"))
 			}
 			w.Write([]byte(`{"page":{"number":1,"total_pages":1},"_embedded":{"usage":[{"date":"2026-01-02"},{"date":"2026-01"}]}}`))
 		})
@@ -304,7 +305,7 @@ func TestUsageService_Periods(t *testing.T) {
 		usage, err := tt.do(srv.console(t).Usage, t.Context(), q)
 
 		if err != nil || len(usage) != 2 {
-			t.Errorf("usage = %v, error = %v", usage, err)
+			t.Errorf("usage = %v, error = %v, want two entries", usage, err)
 		}
 		if got != tt.want {
 			t.Errorf("request = %q, want %q", got, tt.want)
@@ -341,7 +342,7 @@ func TestProjectCredentialsService_RotateErrors(t *testing.T) {
 			t.Errorf("%s: credentials = %v, error = %v", tt.name, issued, err)
 		}
 		if issued != nil && issued.ClientSecret.Reveal() == "" {
-			t.Errorf("%s: the new secret is missing", tt.name)
+			t.Errorf("%s: secret is empty, want the new secret", tt.name)
 		}
 	}
 }

@@ -66,7 +66,7 @@ func TestPhoneCheckService_UnknownFields(t *testing.T) {
 	check, err := decodeCheck(t, `{"check_id":"a","status":"FROZEN","new":{"deep":[1,null]},"ttl":1e9,"charge_amount":"0.10","_links":{"next":{"href":7}}}`)
 
 	if err != nil || check.Status != "FROZEN" || check.ChargeAmount != "0.10" || check.TTL <= 0 {
-		t.Errorf("check = %+v, error = %v", check, err)
+		t.Errorf("check = %+v, error = %v, want status FROZEN with amount and ttl", check, err)
 	}
 }
 
@@ -91,7 +91,7 @@ func TestReachabilityService_ProductForms(t *testing.T) {
 			continue
 		}
 		if r.Supports(idverify.ProductSIMCheck) != slices.Contains(want, idverify.ProductSIMCheck) {
-			t.Errorf("%s: Supports and SupportedProducts differ", body)
+			t.Errorf("%s: Supports and SupportedProducts differ, want the same products", body)
 		}
 		if got := srv.calls()[0].uri; got != "/coverage/v0.1/device_ips/192.0.2.2" {
 			t.Errorf("path = %q, want the IPv4 address of an IPv4-mapped address", got)
@@ -122,9 +122,9 @@ func FuzzDecodeCheck(f *testing.F) {
 		case err != nil && !isDecodeError(err):
 			t.Errorf("error = %v, want a *DecodeError", err)
 		case err == nil && (check.CheckID == "" || check.Status == ""):
-			t.Errorf("check without ID or status from %s", body)
+			t.Errorf("check without ID or status from %s, want an error", body)
 		case err == nil && !json.Valid(body):
-			t.Errorf("check from a body that is not JSON: %s", body)
+			t.Errorf("check from a body that is not JSON, want an error: %s", body)
 		}
 	})
 }
@@ -150,7 +150,7 @@ func FuzzTime(f *testing.F) {
 		}
 		decoded, err := decodeCheck(t, `{"check_id":"a","status":"COMPLETED","created_at":"`+check.CreatedAt.Format(time.RFC3339Nano)+`"}`)
 		if err != nil || !decoded.CreatedAt.Equal(check.CreatedAt) {
-			t.Errorf("%q decoded as %v, which encodes and decodes as %v (error %v)", s, check.CreatedAt, decoded, err)
+			t.Errorf("%q decoded as %v, encoded and decoded again as %v, want the same time (error %v)", s, check.CreatedAt, decoded, err)
 		}
 	})
 }
@@ -170,7 +170,7 @@ func FuzzRetryAfter(f *testing.F) {
 		_, err := c.PhoneChecks.Get(t.Context(), "a")
 		e, ok := errors.AsType[*idverify.Error](err)
 		if !ok || e.RetryAfter < 0 {
-			t.Errorf("Retry-After %q decoded as %v", after, err)
+			t.Errorf("Retry-After %q: error = %v, want an *Error with a RetryAfter that is not negative", after, err)
 		}
 	})
 }

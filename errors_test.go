@@ -16,7 +16,8 @@ import (
 	"github.com/idverify/idverify-go/internal/synctest"
 )
 
-// Every fragment of docs/protocol.md, section 8, and statuses without a known fragment.
+// The rows contain every fragment of docs/protocol.md, section 8, and statuses without a known
+// fragment.
 func TestError_IsOneSentinel(t *testing.T) {
 	t.Parallel()
 	sentinels := []error{
@@ -69,11 +70,11 @@ func TestError_IsOneSentinel(t *testing.T) {
 
 			e, ok := errors.AsType[*idverify.Error](err)
 			if !ok || e.Status != tt.status || e.Fragment() != tt.fragment || e.Detail != "the reason" || e.Title != http.StatusText(tt.status) || e.Operation != "phone_check.create" {
-				t.Fatalf("error = %#v", err)
+				t.Fatalf("error = %#v, want an *Error with status, fragment, detail, title and operation", err)
 			}
 			for _, sentinel := range sentinels {
 				if got := errors.Is(err, sentinel); got != (sentinel == tt.want) {
-					t.Errorf("errors.Is(err, %q) = %v", sentinel, got)
+					t.Errorf("errors.Is(err, %q) = %v, want the opposite", sentinel, got)
 				}
 			}
 		})
@@ -205,10 +206,10 @@ func TestError_RateLimit(t *testing.T) {
 
 		e, ok := errors.AsType[*idverify.Error](err)
 		if !ok || e.RetryAfter != time.Hour || e.RequestID != "req-7" || e.RateLimit == nil || e.RateLimit.Limit != 10 || e.RateLimit.Remaining != 0 {
-			t.Fatalf("error = %#v", err)
+			t.Fatalf("error = %#v, want an *Error with RetryAfter, RequestID and RateLimit", err)
 		}
 		if !tt.want(time.Now(), e.RateLimit.Reset) {
-			t.Errorf("X-RateLimit-Reset %q decoded as %v", tt.reset, e.RateLimit.Reset)
+			t.Errorf("X-RateLimit-Reset %q: Reset = %v, want another time", tt.reset, e.RateLimit.Reset)
 		}
 		if want := "idverify: create PhoneCheck: 429 too_many_requests: slow down (retry after 1h0m0s) [request req-7, 1 attempt]"; err.Error() != want {
 			t.Errorf("error\n%v\nwant\n%s", err, want)
@@ -378,7 +379,7 @@ func TestPhoneCheckService_WaitOther404(t *testing.T) {
 }
 
 func TestClient_LogsNothingByDefault(t *testing.T) {
-	// Not parallel: changes the default logger of the process.
+	// This test is not parallel: it changes the default logger of the process.
 	logs := new(syncBuffer)
 	before := slog.Default()
 	slog.SetDefault(slog.New(slog.NewTextHandler(logs, &slog.HandlerOptions{Level: slog.LevelDebug})))
@@ -388,7 +389,7 @@ func TestClient_LogsNothingByDefault(t *testing.T) {
 	_, _ = srv.client(t).PhoneChecks.Get(t.Context(), "a")
 
 	if logs.String() != "" {
-		t.Errorf("logged:\n%s", logs)
+		t.Errorf("log = %s, want nothing", logs)
 	}
 }
 
@@ -427,13 +428,13 @@ func FuzzErrorBody(f *testing.F) {
 		_, err := c.PhoneChecks.Create(t.Context(), createParams)
 		text := fmt.Sprintf("%+v", err)
 		if err == nil || strings.Contains(text, testNumber) || strings.Contains(text, "token-1") || strings.ContainsAny(text, "\n\r\x00") || len(text) > 2000 {
-			t.Errorf("error = %q", text)
+			t.Errorf("error = %q, want a short line without the number and the token", text)
 		}
 	})
 }
 
-// Applications create such errors in their tests.
-func TestError_MadeByCaller(t *testing.T) {
+// Callers construct these errors in their own tests.
+func TestError_ConstructedByCaller(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		err  error

@@ -15,7 +15,8 @@ import (
 	idverify "github.com/idverify/idverify-go"
 )
 
-// Decodes each fixture. Tests of the fake compare its responses with the same files.
+// TestClient_DecodesFixtures decodes each fixture. Tests of the fake compare its responses with the
+// same files.
 func TestClient_DecodesFixtures(t *testing.T) {
 	t.Parallel()
 	created := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -119,11 +120,11 @@ func TestClient_DecodesToken(t *testing.T) {
 		t.Fatal(err)
 	}
 	if token.AccessToken != "eyJvcGFxdWUiOnRydWV9.sandbox-access-token" || token.Type() != "Bearer" || !token.Expiry.Equal(clock.now().Add(time.Hour)) || token.ExpiresIn != 3600 {
-		t.Errorf("token type = %s, expiry = %v", token.Type(), token.Expiry)
+		t.Errorf("token type = %s, expiry = %v, want the Bearer token of the fixture, valid for an hour", token.Type(), token.Expiry)
 	}
 }
 
-// Sends each parameter of every create.
+// TestClient_SendsParameters sends each parameter of the create operations.
 func TestClient_SendsParameters(t *testing.T) {
 	t.Parallel()
 	ip := netip.MustParseAddr("::ffff:192.0.2.7")
@@ -177,7 +178,7 @@ type operation struct {
 	Success                        int
 }
 
-// Sends each product operation of operations.json.
+// TestClient_SendsOperations sends each product operation of operations.json.
 func TestClient_SendsOperations(t *testing.T) {
 	t.Parallel()
 	v02 := idverify.WithVersions(idverify.Versions{PhoneCheck: "v0.2", SubscriberCheck: "v0.2"})

@@ -53,7 +53,7 @@ const (
 	forRejected = 4 * mib
 )
 
-// Not parallel: the test measures the allocations of the process.
+// This test is not parallel: it measures the allocations of the process.
 func TestClient_BoundsMemory(t *testing.T) {
 	hugeKey := `{"keys":[{"kty":"RSA","kid":"key-1","e":"AQAB","n":"` + strings.Repeat("A", mib-100) + `"}]}`
 	for _, tt := range []struct {
@@ -241,8 +241,8 @@ func TestClient_FollowsNoRedirect(t *testing.T) {
 	}
 }
 
-// Not parallel: the test measures the allocations of the process. Anyone who knows the redirect URL
-// can open it with their own query, and net/http accepts a query of 1 MiB.
+// Anyone who knows the redirect URL can open it with their own query, and net/http accepts a query of
+// 1 MiB. This test is not parallel: it measures the allocations of the process.
 func TestVerifier_BoundsMemoryOfRedirect(t *testing.T) {
 	const authorization = "U2lnbmF0dXJlIGtleUlkPSJhIg"
 	verifier := must(signature.NewVerifier(signature.StaticKeys{}, []string{"shop.example.com"}, nil))(t)

@@ -41,14 +41,14 @@ func TestClient_RejectsOtherResources(t *testing.T) {
 			err := srv.callWithIDs(t, op, id)
 
 			if matchErr != nil {
-				t.Errorf("response about the requested resource: error = %v", matchErr)
+				t.Errorf("response about the requested resource: error = %v, want nil", matchErr)
 			}
 			e, ok := errors.AsType[*idverify.DecodeError](err)
 			if !ok {
 				t.Fatalf("error = %v, want a *DecodeError: the response is about another resource", err)
 			}
 			if e.Status != op.Success || e.Operation != op.Name || e.RequestID != "req-7" {
-				t.Errorf("error = %+v", e)
+				t.Errorf("error = %+v, want status, operation and request ID of the response", e)
 			}
 			unknown := strings.Contains(err.Error(), "outcome unknown")
 			if want := op.Method == http.MethodPost || op.Method == http.MethodPatch; unknown != want {
@@ -82,7 +82,7 @@ func TestConsole_AcceptsDefaultWorkspace(t *testing.T) {
 	for _, c := range []*idverify.Console{srv.console(t), srv.console(t).Workspace("default"), srv.console(t).Workspace("workspace-7")} {
 		w, err := c.Workspaces.Get(t.Context())
 		if err != nil || w.WorkspaceID != "workspace-7" {
-			t.Errorf("workspace = %+v, error = %v", w, err)
+			t.Errorf("workspace = %+v, error = %v, want workspace-7", w, err)
 		}
 	}
 }
@@ -123,7 +123,7 @@ func TestClient_CreateComparesPhoneNumber(t *testing.T) {
 
 				if tt.same {
 					if err != nil {
-						t.Errorf("error = %v", err)
+						t.Errorf("error = %v, want nil", err)
 					}
 					return
 				}

@@ -120,7 +120,7 @@ func TestClient_TokenFetchPanic(t *testing.T) {
 						t.Fatal("tt.end was not called")
 					}
 					if err := errorOf(c.PhoneChecks.Get(t.Context(), "a")); err != nil {
-						t.Errorf("next call: error = %v", err)
+						t.Errorf("next call: error = %v, want nil", err)
 					}
 				})
 			})
@@ -235,7 +235,7 @@ func TestClient_CallerPanic(t *testing.T) {
 				t.Errorf("panic = %v, want the caller's", got)
 			}
 			if _, err := c.PhoneChecks.Get(t.Context(), "a"); err != nil {
-				t.Errorf("next call: error = %v", err)
+				t.Errorf("next call: error = %v, want nil", err)
 			}
 		})
 	}

@@ -52,7 +52,7 @@ func TestClient_Replicas(t *testing.T) {
 			for i := range replicas {
 				for err := range concurrently(8, func() error { return errorOf(keys[i].PublicKey(t.Context(), keyID)) }) {
 					if err != nil {
-						t.Errorf("get the new key: error = %v", err)
+						t.Errorf("get the new key: error = %v, want nil", err)
 					}
 				}
 			}

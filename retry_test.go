@@ -23,8 +23,7 @@ import (
 	"github.com/idverify/idverify-go/internal/synctest"
 )
 
-// For each kind of failure, the number of attempts of idempotent and other operations. The policy
-// permits four.
+// The rows contain the number of attempts for each kind of failure. The policy permits four.
 func TestClient_AttemptsByFailure(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

@@ -49,7 +49,7 @@ func TestSecret_SurvivesReflection(t *testing.T) {
 		w.walk(addressable(value))
 
 		if len(w.visited) == 0 {
-			t.Errorf("%s: the walker visited nothing", name)
+			t.Errorf("%s: the walker visited nothing, want at least one value", name)
 		}
 		found := strings.Join(w.texts, "\n")
 		for _, forbidden := range []string{text, base64.RawStdEncoding.EncodeToString([]byte("client-1:" + text))} {

@@ -180,11 +180,11 @@ func TestClient_LimitsCopiesOfBody(t *testing.T) {
 	c := newTransportClient(t, func(r *http.Request) (*http.Response, error) {
 		copied, err := r.GetBody()
 		if err != nil {
-			t.Errorf("GetBody before the first read: error = %v", err)
+			t.Errorf("GetBody before the first read: error = %v, want nil", err)
 			return nil, err
 		}
 		if _, err := io.ReadAll(r.Body); err != nil {
-			t.Errorf("read the body: error = %v", err)
+			t.Errorf("read the body: error = %v, want nil", err)
 		}
 		if rest, err := io.ReadAll(copied); err == nil {
 			t.Errorf("read all %d bytes of the second copy, want an error", len(rest))
@@ -224,7 +224,7 @@ func TestClient_RequestBody(t *testing.T) {
 		})
 
 		if _, err := c.PhoneChecks.Create(t.Context(), createParams); err != nil {
-			t.Errorf("%s: Create: %v", name, err)
+			t.Errorf("%s: Create: error = %v, want nil", name, err)
 		}
 	}
 
