@@ -19,13 +19,13 @@ import (
 
 // Certificates are the certificates of a network.
 type Certificates struct {
-	// Exported signs Service, the service's own certificate. Other processes trust it, so it is
-	// constrained to the names of the service.
+	// Exported signs Service, the service's own certificate. Other processes may trust it, so it
+	// can sign only the names of the service.
 	Exported Authority
 	Service  tls.Certificate
 
 	// inProcess signs the certificates of the hosts of Handle, and that of the service in memory.
-	// Only the clients of this network trust it: it may sign any name.
+	// Only the clients of this network trust it, so it can sign any name.
 	inProcess Authority
 	hosts     tls.Certificate // for example.com and *.sandbox.test
 	roots     *x509.CertPool  // the system's roots and both authorities
@@ -133,8 +133,8 @@ func (c *Certificates) Trusting(authorities []*x509.Certificate) *Certificates {
 	return trusting
 }
 
-// Certificates are valid from NotBefore to NotAfter, at every time that a test may choose. The
-// clock of a testing/synctest bubble starts in 2000.
+// NotBefore and NotAfter are the validity of all certificates. They include every time that a test
+// can choose. The clock of a testing/synctest bubble starts in 2000.
 var (
 	NotBefore = time.Unix(0, 0)
 	NotAfter  = time.Date(2084, 1, 1, 0, 0, 0, 0, time.UTC)

@@ -66,7 +66,7 @@ func (c *conn) SetWriteDeadline(t time.Time) error {
 	return nil
 }
 
-// wrap returns an error of the type that users of package net expect. It leaves io.EOF alone.
+// wrap wraps an error in a net.OpError, as package net does. It returns io.EOF unchanged.
 func (c *conn) wrap(op string, err error) error {
 	if err == nil || err == io.EOF {
 		return err

@@ -1,5 +1,5 @@
-// Package memnet implements a network for tests: hosts in this process that are reached without a
-// socket, over TLS with certificates that its clients trust.
+// Package memnet implements a network for tests. Its clients reach hosts in this process without a
+// socket, over TLS with certificates that they trust.
 package memnet
 
 import (
@@ -25,8 +25,9 @@ const domain = ".sandbox.test"
 const ServiceHost = "idverify" + domain
 
 // Network connects a service, its clients and its receivers. Connections to hosts of
-// [Network.Handle] stay in memory. All others go to the system's network, unless the network is
-// in memory: then they fail. A Network is safe for concurrent use.
+// [Network.Handle] stay in memory, and all others use the system's network. If the network is in
+// memory, connections to the service also stay in memory, and all others fail. A Network is safe
+// for concurrent use.
 type Network struct {
 	// ctx is the base context of all requests. Close cancels it, because net/http does not
 	// notify a handler that has not read its request body.
@@ -41,7 +42,7 @@ type Network struct {
 
 	mu    sync.Mutex // guards the fields below
 	hosts map[string]*host
-	// Both serve the hosts, by https and by http. They start with the first host.
+	// The servers of the hosts, for HTTPS and HTTP. The first Handle starts them.
 	secure, plain                 *httptest.Server
 	secureListener, plainListener *Listener
 	closed                        bool
@@ -92,8 +93,8 @@ func (n *Network) Listen(addr string) (net.Listener, error) {
 	return tls.NewListener(listener, n.tlsConfig(n.certificates.Service)), nil
 }
 
-// Serve starts a server on a listener. The server's own client and certificate are not used. The
-// contexts of requests end with Close.
+// Serve starts a server on a listener. The server's own client and certificate are not used. Close
+// cancels the contexts of requests.
 func (n *Network) Serve(l net.Listener, h http.Handler, maxHeader int) *httptest.Server {
 	server := &httptest.Server{
 		Listener: l,
@@ -102,7 +103,7 @@ func (n *Network) Serve(l net.Listener, h http.Handler, maxHeader int) *httptest
 			BaseContext: func(net.Listener) context.Context { return n.ctx },
 			// net/http adds 4 KiB.
 			MaxHeaderBytes: maxHeader,
-			// A non-nil map disables HTTP/2, whose setup would take a good part of the start.
+			// A non-nil map disables HTTP/2, whose setup would take much of the start time.
 			TLSNextProto: make(map[string]func(*http.Server, *tls.Conn, http.Handler)),
 			// A client that does not trust the certificate reports the error itself.
 			ErrorLog: log.New(io.Discard, "", 0),
@@ -116,8 +117,8 @@ func (n *Network) Serve(l net.Listener, h http.Handler, maxHeader int) *httptest
 	return server
 }
 
-// Handle makes h serve a host in memory: http on port 80, and https on any other port. It replaces
-// an earlier handler of the host.
+// Handle serves a host in memory, HTTP on port 80 and HTTPS on any other port. It replaces an
+// earlier handler of the host.
 func (n *Network) Handle(hostport string, h http.Handler) error {
 	if h == nil {
 		return errors.New("handle: the handler is nil")
@@ -154,7 +155,7 @@ func (n *Network) lookup(hostport string) *host {
 func (n *Network) serveHost(w http.ResponseWriter, r *http.Request) {
 	h := n.lookup(r.Host)
 	if h == nil {
-		http.Error(w, "sandboxfake: no handler for this host: add one with Handle", http.StatusMisdirectedRequest)
+		http.Error(w, "sandboxfake: no handler for this host (add one with Handle)", http.StatusMisdirectedRequest)
 		return
 	}
 	h.handler.ServeHTTP(w, r)
@@ -178,7 +179,7 @@ func (n *Network) dial(ctx context.Context, network, addr string) (net.Conn, err
 	if HostName(addr) == ServiceHost {
 		return n.service.Dial(ctx, n.callerAddr())
 	}
-	return nil, fmt.Errorf("sandboxfake: an in-memory server opens no socket: make the host known with Handle")
+	return nil, fmt.Errorf("sandboxfake: an in-memory server opens no socket (add the host with Handle)")
 }
 
 // callerAddr returns the address that the other end of an in-memory connection sees.

@@ -45,6 +45,6 @@ func Time[T any](value func(T) time.Time) Field[T] {
 				return func(item T) (int, bool) { return value(item).Compare(searched), true }, nil
 			}
 		}
-		return nil, errors.New("a time cannot be read")
+		return nil, errors.New("a time is malformed")
 	}
 }

@@ -70,7 +70,7 @@ func (p *parser[T]) term(depth int) (func(T) bool, error) {
 		return p.comparison()
 	}
 	if depth == MaxDepth {
-		return nil, errors.New("there are too many parentheses")
+		return nil, errors.New("parentheses are nested too deeply")
 	}
 	p.rest = inner
 	match, err := p.or(depth + 1)
@@ -84,7 +84,7 @@ func (p *parser[T]) term(depth int) (func(T) bool, error) {
 	return match, nil
 }
 
-// operators are the comparison operators. An operator follows those that it is a prefix of.
+// operators are the comparison operators. Longer ones are first, because > is a prefix of >=.
 var operators = []struct {
 	text  string
 	match func(order int) bool // order of the item's value relative to the searched one
@@ -107,7 +107,7 @@ func (p *parser[T]) comparison() (func(T) bool, error) {
 	}
 	field, known := p.fields[p.rest[:end]]
 	if !known {
-		return nil, errors.New("a field is missing, or these cannot be searched by it")
+		return nil, errors.New("a field is missing or unknown")
 	}
 	p.rest = p.rest[end:]
 	for _, operator := range operators {
@@ -130,7 +130,7 @@ func (p *parser[T]) comparison() (func(T) bool, error) {
 			return ok && operator.match(order) || !ok && operator.text == "!="
 		}, nil
 	}
-	return nil, errors.New("a comparison must be one of ==, !=, >, >=, <, <=")
+	return nil, errors.New("a comparison must use one of ==, !=, >, >=, <, <=")
 }
 
 // value parses a quoted value, or an unquoted one without reserved characters.

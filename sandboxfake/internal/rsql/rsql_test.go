@@ -83,47 +83,48 @@ func FuzzParse(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		fuzzValue(t, text)
+
 		match, err := rsql.Parse(text, fields)
 
 		if err != nil {
 			if len(text) > 8 && strings.Contains(err.Error(), text) {
-				t.Errorf("the error repeats the expression: %v", err)
+				t.Errorf("error contains the expression, which may be personal data: %v", err)
 			}
 			return
 		}
 		completed := &item{status: "COMPLETED", match: new(true)}
 		matched := match(completed)
 		if match(completed) != matched {
-			t.Error("the expression has two results for one item")
+			t.Error("got different results for the same item, want the same result twice")
 		}
 		// An expression in parentheses is valid too, unless they are nested too deeply.
 		if strings.Count(text, "(") < rsql.MaxDepth {
 			grouped, err := rsql.Parse("("+text+")", fields)
 			if err != nil || grouped(completed) != matched {
-				t.Errorf("in parentheses: error %v, or another result than %v", err, matched)
+				t.Errorf("in parentheses: error = %v or a different result, want result %v", err, matched)
 			}
 		}
 	})
 }
 
-// fuzzValue searches for text as a value. Quoted, any text matches exactly itself. Unquoted, only
-// a text without reserved characters does.
+// fuzzValue searches for text as a value. A quoted value matches exactly itself. An unquoted value
+// is valid only without reserved characters.
 func fuzzValue(t *testing.T, text string) {
 	t.Helper()
 	escaped := strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(text)
 	match, err := rsql.Parse(`reference_id=="`+escaped+`"`, fields)
 	if err != nil || !match(&item{referenceID: text}) || match(&item{referenceID: text + "x"}) {
-		t.Errorf("quoted, the value %q does not match only itself: %v", text, err)
+		t.Errorf("quoted value %q: error = %v or a wrong match, want a match of exactly this value", text, err)
 	}
 	if strings.ContainsAny(text, ";,)") || text != "" && strings.ContainsAny(text[:1], `"'`) {
-		return // the end of the value, or a quoted one
+		return // text ends the value, or starts a quoted one
 	}
 	match, err = rsql.Parse("reference_id=="+text, fields)
 	valid := text != "" && !strings.ContainsAny(text, `"'(=!~<> `)
 	if (err == nil) != valid {
-		t.Errorf("unquoted, the value %q: error %v, want valid %v", text, err, valid)
+		t.Errorf("unquoted value %q: error = %v, want valid = %v", text, err, valid)
 	}
 	if err == nil && !match(&item{referenceID: text}) {
-		t.Errorf("unquoted, the value %q does not match itself", text)
+		t.Errorf("unquoted value %q: got no match, want a match of itself", text)
 	}
 }

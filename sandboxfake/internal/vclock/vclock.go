@@ -46,10 +46,10 @@ func (c *Clock) Hold() { c.at, c.held = c.Now(), true }
 // Held reports whether the clock is held.
 func (c *Clock) Held() bool { return c.held }
 
-// Set sets the time of a clock that is held.
+// Set sets the time of a clock that is held or frozen.
 func (c *Clock) Set(t time.Time) { c.at = t }
 
-// Release makes a clock that was held run on from the time that it shows. A frozen clock stays
+// Release ends [Clock.Hold]. The clock continues from the time that it shows; a frozen clock stays
 // frozen.
 func (c *Clock) Release() {
 	c.held = false
@@ -58,7 +58,7 @@ func (c *Clock) Release() {
 	}
 }
 
-// Schedule adds an event that is due at a time.
+// Schedule adds an event that is due at a time, and returns it for [Clock.Cancel].
 func (c *Clock) Schedule(due time.Time, run func()) *Event {
 	c.seq++
 	e := &Event{due: due, seq: c.seq, run: run}
