@@ -11,7 +11,7 @@ import (
 
 // BillingService manages the payments of a workspace. Before the first top-up, set the company
 // details with UpdateAccount and add a payment method. All methods except Balance require the owner
-// of the workspace. It is [Console].Billing.
+// of the workspace. It is available as [Console].Billing.
 //
 // Protocol: docs/protocol.md, section 10.
 type BillingService struct{ workspace *boundWorkspace }

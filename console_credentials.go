@@ -17,7 +17,7 @@ type IssuedCredentials struct {
 }
 
 // ProjectCredentialsService manages the credentials of projects. A project has at most two pairs.
-// It is [Console].ProjectCredentials.
+// It is available as [Console].ProjectCredentials.
 type ProjectCredentialsService struct{ workspace *boundWorkspace }
 
 // Create creates a pair. Store its secret: it cannot be retrieved or reset later. If the project
@@ -67,7 +67,7 @@ func (s *ProjectCredentialsService) Rotate(ctx context.Context, projectID, clien
 	return issued, s.Delete(ctx, projectID, clientID)
 }
 
-// WorkspaceCredentialsService manages the credentials of a workspace's members. It is
+// WorkspaceCredentialsService manages the credentials of a workspace's members. It is available as
 // [Console].WorkspaceCredentials.
 type WorkspaceCredentialsService struct{ workspace *boundWorkspace }
 

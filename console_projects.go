@@ -9,8 +9,8 @@ import (
 	"github.com/idverify/idverify-go/internal/wire"
 )
 
-// ProjectMode is the mode of a project: live or sandbox. A value that is not listed here is the
-// service's own text.
+// ProjectMode is the mode of a project: live or sandbox. Unknown values are kept as the
+// service sent them.
 type ProjectMode string
 
 // The modes of a project.
@@ -53,8 +53,8 @@ type ProjectParams struct {
 	SubscriberCheck ProductURLs
 }
 
-// ProjectService manages projects. It is [Console].Projects. Create, Update and Delete require an
-// owner or an admin.
+// ProjectService manages projects. It is available as [Console].Projects. Create, Update and Delete
+// require an owner or an admin.
 type ProjectService struct{ workspace *boundWorkspace }
 
 // Create creates a project with its first pair of credentials. Store the secret: it cannot be

@@ -10,7 +10,8 @@ import (
 	"github.com/idverify/idverify-go/internal/wire"
 )
 
-// UsageService reports the number and the cost of a workspace's calls. It is [Console].Usage.
+// UsageService reports the number and the cost of a workspace's calls. It is available as
+// [Console].Usage.
 //
 // Each method reads all pages. If there are more than a million rows, the error is a
 // [*DecodeError]: query a shorter time.

@@ -11,7 +11,7 @@ import (
 )
 
 // Role is the role of a member in a workspace. It determines the operations that the member may
-// call. A value that is not listed here is the service's own text.
+// call. Unknown values are kept as the service sent them.
 //
 // Protocol: docs/protocol.md, section 10.
 type Role string
@@ -48,7 +48,7 @@ type Member struct {
 	Role     Role
 }
 
-// WorkspaceService reads and renames workspaces. It is [Console].Workspaces.
+// WorkspaceService reads and renames workspaces. It is available as [Console].Workspaces.
 type WorkspaceService struct{ workspace *boundWorkspace }
 
 // Get returns the workspace of the Console.
@@ -77,7 +77,7 @@ func (s *WorkspaceService) Rename(ctx context.Context, name string) (*Workspace,
 	return sendIn[workspaceJSON](ctx, s.workspace, wire.UpdateWorkspace, []patchOperation{{Op: "replace", Path: "/name", Value: name}})
 }
 
-// MemberService reads the members of a workspace. It is [Console].Members.
+// MemberService reads the members of a workspace. It is available as [Console].Members.
 type MemberService struct{ workspace *boundWorkspace }
 
 // List returns one page of the members.
@@ -115,7 +115,7 @@ type Invitation struct {
 	Reference    string
 }
 
-// InvitationService manages invitations to a workspace. It is [Console].Invitations.
+// InvitationService manages invitations to a workspace. It is available as [Console].Invitations.
 type InvitationService struct{ workspace *boundWorkspace }
 
 // Create creates an invitation. It requires an owner or an admin.

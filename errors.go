@@ -71,8 +71,8 @@ type Error struct {
 	Detail    string // explanation; the start of the body if it is not a problem document
 	Operation string // the name of the operation as in logs, for example "phone_check.create"
 
-	RetryAfter time.Duration // the Retry-After header; 0 if it is missing
-	RateLimit  *RateLimit    // the X-RateLimit headers; nil if they are missing
+	RetryAfter time.Duration // the Retry-After header; 0 if missing or malformed
+	RateLimit  *RateLimit    // the X-RateLimit headers; nil if missing or malformed
 	RequestID  string        // the X-Request-Id header, or empty; include it in support requests
 
 	unknown  *unknownOutcome // nil if the outcome is known
@@ -197,7 +197,7 @@ type TokenError struct {
 	Operation   string // "token.create", as in logs
 	Scope       string // the requested scopes, separated by a space
 
-	RetryAfter time.Duration // the Retry-After header; 0 if it is missing
+	RetryAfter time.Duration // the Retry-After header; 0 if missing or malformed
 	RequestID  string        // the X-Request-Id header, or empty
 }
 

@@ -14,7 +14,7 @@ import (
 // is available as [Client].PhoneChecks.
 type PhoneCheckService struct{ api *api }
 
-// PhoneCheckParams are the arguments of [PhoneCheckService.Create]. Only PhoneNumber is required.
+// PhoneCheckParams are the parameters of [PhoneCheckService.Create]. Only PhoneNumber is required.
 type PhoneCheckParams struct {
 	// PhoneNumber may contain spaces and punctuation: see [NormalizePhoneNumber].
 	PhoneNumber string

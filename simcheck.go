@@ -14,7 +14,7 @@ import (
 // available as [Client].SIMChecks.
 type SIMCheckService struct{ api *api }
 
-// SIMCheckParams are the arguments of [SIMCheckService.Create]. Only PhoneNumber is required.
+// SIMCheckParams are the parameters of [SIMCheckService.Create]. Only PhoneNumber is required.
 type SIMCheckParams struct {
 	// PhoneNumber may contain spaces and punctuation: see [NormalizePhoneNumber].
 	PhoneNumber string

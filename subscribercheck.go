@@ -14,7 +14,7 @@ import (
 // URL, and detects a recent SIM change. It is available as [Client].SubscriberChecks.
 type SubscriberCheckService struct{ api *api }
 
-// SubscriberCheckParams are the arguments of [SubscriberCheckService.Create]. Only PhoneNumber is
+// SubscriberCheckParams are the parameters of [SubscriberCheckService.Create]. Only PhoneNumber is
 // required.
 type SubscriberCheckParams struct {
 	// PhoneNumber may contain spaces and punctuation: see [NormalizePhoneNumber].

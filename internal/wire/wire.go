@@ -27,7 +27,8 @@ const (
 	Console         = "console"
 )
 
-// Versions of the APIs, as they appear in paths. V02 of a check product adds the exchange of a code.
+// Versions of the APIs, as they appear in paths. V02 of a check product adds the exchange of a
+// code.
 const (
 	V01 = "v0.1"
 	V02 = "v0.2"
