@@ -16,7 +16,7 @@ import (
 	"github.com/idverify/idverify-go/sandboxfake/internal/vclock"
 )
 
-// check is a check. A server may have a million of them.
+// check is a check. Keep it small: a server may have a million of them.
 type check struct {
 	id                                           string
 	seq                                          uint64 // order of creation in the project

@@ -13,7 +13,7 @@ import (
 	"github.com/idverify/idverify-go"
 )
 
-// deliveryRule is a row of deliveryRules. It determines what follows from the status of a response.
+// deliveryRule is a row of deliveryRules. It describes how the status of a response is handled.
 type deliveryRule struct {
 	from, to int // statuses
 	result   AttemptResult
@@ -171,7 +171,8 @@ func (s *service) deliver(d *delivery, attempt *Attempt) {
 	}
 }
 
-// send sends a callback and returns the status of the response. A fault may replace either.
+// send sends a callback, unless a fault drops or replaces it, and returns the status of the
+// response.
 func (s *service) send(request *http.Request, fault *Fault) (status int, err error) {
 	switch {
 	case request.Context().Err() != nil:
@@ -194,8 +195,8 @@ func (s *service) send(request *http.Request, fault *Fault) (status int, err err
 		return 0, err
 	}
 	defer response.Body.Close()
-	// A connection is reused only if the response was read to its end. Longer responses are not worth
-	// it.
+	// A connection is reused only if the response was read to its end. Do not read long responses for
+	// that.
 	_, _ = io.CopyN(io.Discard, response.Body, 4<<10)
 	return response.StatusCode, nil
 }

@@ -7,7 +7,8 @@
 //	func TestSignUp(t *testing.T) {
 //		srv := sandboxfake.New(t)
 //		client := srv.Client() // an *idverify.Client with the credentials of a sandbox project
-//		check, err := client.PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: "447700900012"})
+//		params := idverify.PhoneCheckParams{PhoneNumber: "447700900012"}
+//		check, err := client.PhoneChecks.Create(t.Context(), params)
 //		…
 //		visit, err := srv.Device().Open(t.Context(), check.CheckURL) // acts as the phone
 //		…

@@ -127,14 +127,13 @@ func WithFrozenClock(t time.Time) Option {
 	}
 }
 
-// WithSystemDates dates the signatures of callbacks and redirects by the system's clock, however
-// far [Server.Advance] moved the server's: for receivers that check dates against real time. By
-// default they show the time of the server's clock. Every other time stays that of the server's
-// clock.
+// WithSystemDates dates the signatures of callbacks and redirects by the system's clock instead of
+// the server's. Use it for receivers that compare dates with real time while [Server.Advance] moves
+// the server's clock. All other times remain those of the server's clock.
 //
-// Two messages of one check then never carry the same date, because a receiver would reject the
-// second as a replay: the server waits for the next second, so that 100 messages of one check take
-// 100 seconds.
+// Two messages of one check then never have the same date, because a receiver would reject the
+// second as a replay. The server waits for the next second instead, so 100 messages of one check
+// take 100 seconds.
 func WithSystemDates() Option {
 	return func(o *options) error {
 		o.systemDates = true
@@ -170,7 +169,7 @@ func WithBase64Digest() Option {
 func WithJournalLimit(n int) Option {
 	return func(o *options) error {
 		if n < 1 {
-			return fmt.Errorf("a journal keeps at least one entry, not %d", n)
+			return fmt.Errorf("the journal limit must be at least 1, not %d", n)
 		}
 		o.journalLimit = n
 		return nil
@@ -221,12 +220,12 @@ func WithOutcomeFunc(outcome func(product idverify.Product, phoneNumber string) 
 	}
 }
 
-// WithCallerIP sets the IP address that the service sees for every caller that asks for its own
-// reachability, as web SDKs do before they open a Check URL. The last digits of the address decide
-// the result, see [ReachabilityOutcome].
+// WithCallerIP sets the IP address that the service sees for every caller that requests its own
+// reachability, as web SDKs do before they open a Check URL. The last digits of the address
+// determine the result: see [ReachabilityOutcome].
 //
 // By default it is the address of the connection. Over loopback and in memory that is 127.0.0.1,
-// which ends in 1: not a mobile IP.
+// which ends in 1 and is therefore not a mobile IP.
 func WithCallerIP(ip netip.Addr) Option {
 	return func(o *options) error {
 		if !ip.IsValid() || ip.Zone() != "" {

@@ -72,8 +72,8 @@ type productView struct {
 	Networks    []coverageNetwork `json:"networks,omitempty"`
 }
 
-// deviceIP is GET /coverage/{version}/device_ips/{ip}, and GET /coverage/{version}/device_ip?ip=…,
-// which without ip looks up the caller's own address.
+// deviceIP implements GET /coverage/{version}/device_ips/{ip} and GET
+// /coverage/{version}/device_ip?ip=…. Without ip, the latter looks up the caller's own address.
 func (s *service) deviceIP(c *call) (any, error) {
 	text, ok := c.ids["ip"]
 	if !ok {
@@ -93,8 +93,8 @@ func (s *service) deviceIP(c *call) (any, error) {
 	return reachability(addr)
 }
 
-// callerIP is GET /public/coverage/{version}/device_ip. It needs no token and looks up no address
-// but the caller's own.
+// callerIP implements GET /public/coverage/{version}/device_ip. It needs no token, and looks up
+// only the caller's own address.
 func (s *service) callerIP(c *call) (any, error) {
 	if s.opts.callerIP.IsValid() {
 		return reachability(s.opts.callerIP)

@@ -204,7 +204,7 @@ func truncateHeader(h http.Header) http.Header {
 // entries, so an unused one costs nothing.
 type journal[T any] struct {
 	limit   int
-	entries []T // a ring once it is full: the oldest at first
+	entries []T // a ring buffer when full; the oldest is entries[first]
 	first   int
 	dropped int
 }

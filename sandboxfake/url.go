@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// The rules for the URLs that a customer gives to the service. Protocol: docs/protocol.md, section 3.
-
-// maxURL is the maximum length of a URL, in bytes. The journal of deliveries contains callback
-// URLs.
+// maxURL is the maximum length, in bytes, of a URL that a customer gives to the service. The
+// journal of deliveries contains callback URLs.
+//
+// Protocol: docs/protocol.md, section 3.
 const maxURL = 2048
 
 const (
