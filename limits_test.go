@@ -241,8 +241,8 @@ func TestClient_FollowsNoRedirect(t *testing.T) {
 	}
 }
 
-// Anyone who knows the redirect URL can open it with their own query, and net/http accepts a query of
-// 1 MiB. This test is not parallel: it measures the allocations of the process.
+// Anyone who knows the redirect URL can open it with their own query, and net/http accepts a query
+// of 1 MiB. This test is not parallel: it measures the allocations of the process.
 func TestVerifier_BoundsMemoryOfRedirect(t *testing.T) {
 	const authorization = "U2lnbmF0dXJlIGtleUlkPSJhIg"
 	verifier := must(signature.NewVerifier(signature.StaticKeys{}, []string{"shop.example.com"}, nil))(t)

@@ -114,7 +114,7 @@ func TestError_RedactsShortSecretsAsWords(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ detail, want string }{
 		{"the stream ended", "the stream ended"},
-		{"tr: try, str, tré and tr_1", "[REDACTED]: try, str, tré and tr_1"},
+		{"tr: tray, str, tré and tr_1", "[REDACTED]: tray, str, tré and tr_1"},
 		{"(tr) tr-1 =tr", "([REDACTED]) [REDACTED]-1 =[REDACTED]"},
 		{"%22tr%22 \\ntr &quot;tr&quot;", `%22[REDACTED]%22 \n[REDACTED] &quot;[REDACTED]&quot;`},
 		{"secret7 and xsecret7", "[REDACTED] and xsecret7"},

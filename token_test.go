@@ -85,8 +85,8 @@ func TestClient_TokenRequestTimeout(t *testing.T) {
 	})
 }
 
-// The client refreshes a short-lived token in the last tenth of its lifetime. After a failed refresh
-// it pauses for five seconds.
+// The client refreshes a short-lived token in the last tenth of its lifetime. After a failed
+// refresh it pauses for five seconds.
 func TestClient_RefreshesShortLivedToken(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
