@@ -73,7 +73,7 @@ var permitted = []struct {
 // baseline is the number of findings that a directory had when this test was written. It may only
 // fall.
 var baseline = map[string]int{
-	".":                                     712,
+	".":                                     1,
 	"bench":                                 6,
 	"bench/fakes":                           16,
 	"bench/growth":                          1,
