@@ -137,7 +137,7 @@ func (s *service) addPaymentMethod(c *call, m *member) (any, error) {
 	return p.view(), nil
 }
 
-// currencyFixed reports whether the first top-up has chosen the account's currency.
+// currencyFixed reports whether a top-up has determined the currency of w.
 func (w *workspace) currencyFixed() bool { return len(w.topUps) > 0 }
 
 // paymentMethodListing lists cards.

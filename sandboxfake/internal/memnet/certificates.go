@@ -43,8 +43,8 @@ type Keys struct {
 	Wrong   *rsa.PrivateKey // for messages whose verification must fail
 }
 
-// testKeysPEM holds fixed, public keys. Their PEM headers say TESTING, so that secret scanners
-// ignore them.
+// testKeysPEM contains fixed certificates and private keys, which are not secret. Their PEM headers
+// say TESTING, so that secret scanners ignore them.
 //
 //go:embed testkeys.pem
 var testKeysPEM string
