@@ -154,3 +154,13 @@ func (p *RetryPolicy) backoff(attempt int) time.Duration {
 	}
 	return wait/2 + rand.N(wait/2+1)
 }
+
+// sleep waits for d or until ctx ends.
+func sleep(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"slices"
 	"strings"
-	"time"
 
 	"golang.org/x/oauth2"
 
@@ -79,16 +78,6 @@ func (c *call) tokenAttempt(ctx context.Context) (*oauth2.Token, error) {
 		defer cancel()
 	}
 	return c.api.tokens.get(ctx, c.scope)
-}
-
-// sleep waits for d or until ctx ends.
-func sleep(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
 }
 
 // joinScopes returns scopes sorted and separated by spaces, so that each set of scopes has one

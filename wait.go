@@ -100,12 +100,9 @@ func wait[T any](ctx context.Context, a *api, op wire.Operation, title, checkID 
 			return nil, ended
 		}
 
-		timer := time.NewTimer(interval)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			return nil, &sendError{operation: title, err: ctx.Err(), text: ctx.Err().Error() + ": check is still " + ended.statusText}
+		sleep(ctx, interval)
+		if err := ctx.Err(); err != nil {
+			return nil, &sendError{operation: title, err: err, text: err.Error() + ": check is still " + ended.statusText}
 		}
 		interval = min(interval*3/2, maxPollInterval)
 	}
