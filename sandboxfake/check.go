@@ -291,8 +291,8 @@ func (s *service) finish(ck *check, outcome rule) {
 // persists reports whether a check can be read.
 //
 // Protocol: docs/protocol.md, section 4.
-func (ck *check) persists() bool {
-	return ck.status != wire.StatusExpired && ck.status != wire.StatusError
+func (c *check) persists() bool {
+	return c.status != wire.StatusExpired && c.status != wire.StatusError
 }
 
 // removeCheck removes a check from the service and from its project's list.

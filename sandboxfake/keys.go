@@ -29,14 +29,6 @@ type signingKey struct {
 	key *rsa.PrivateKey
 }
 
-// RotateKeys replaces the signing key. The old key stays published for five minutes on the server's
-// clock, as long as clients may cache the key set, and is then removed.
-func (s *Server) RotateKeys() {
-	svc := s.lock()
-	defer svc.mu.Unlock()
-	s.must(svc.rotateKeys())
-}
-
 // rotateKeys adds a key and schedules the removal of the one that signed before.
 func (s *service) rotateKeys() error {
 	retired := s.keys.signingUnder(nil).id

@@ -280,6 +280,14 @@ func (s *Server) Handle(host string, h http.Handler) (baseURL string) {
 	return "https://" + memnet.HostName(host)
 }
 
+// RotateKeys replaces the signing key. The old key stays published for five minutes on the server's
+// clock, as long as clients may cache the key set, and is then removed.
+func (s *Server) RotateKeys() {
+	svc := s.lock()
+	defer svc.mu.Unlock()
+	s.must(svc.rotateKeys())
+}
+
 // must fails the test, or panics without one, if err is not nil.
 func (s *Server) must(err error) {
 	if err == nil {

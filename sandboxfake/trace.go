@@ -35,15 +35,15 @@ func (t *traceView) log(message string, attributes map[string]string) *traceView
 }
 
 // traces derives the traces of a check from its state, so that they take no memory.
-func (ck *check) traces() []*traceView {
-	traces := []*traceView{newTrace(ck, 1, ck.created).log("check accepted", map[string]string{"product": ck.product.name, "version": ck.version})}
-	if !ck.opened.IsZero() {
-		traces = append(traces, newTrace(ck, 2, wireTime(ck.opened)).log("Check URL opened", nil))
+func (c *check) traces() []*traceView {
+	traces := []*traceView{newTrace(c, 1, c.created).log("check accepted", map[string]string{"product": c.product.name, "version": c.version})}
+	if !c.opened.IsZero() {
+		traces = append(traces, newTrace(c, 2, wireTime(c.opened)).log("Check URL opened", nil))
 	}
-	if ck.status == wire.StatusCompleted {
-		traces = append(traces, newTrace(ck, 3, ck.updated).
+	if c.status == wire.StatusCompleted {
+		traces = append(traces, newTrace(c, 3, c.updated).
 			log("network operator queried", map[string]string{"network_id": sandboxNetwork.NetworkID}).
-			log("check finished", map[string]string{"status": ck.status}))
+			log("check finished", map[string]string{"status": c.status}))
 	}
 	return traces
 }
