@@ -78,7 +78,7 @@ type checkParams struct {
 // Protocol: docs/protocol.md, section 4.
 const maxReferenceID = 1024
 
-// createCheck implements POST /{product}/{version}/checks.
+// createCheck handles POST /{product}/{version}/checks.
 func (s *service) createCheck(c *call) (any, error) {
 	var params checkParams
 	if err := c.decode(&params); err != nil {
@@ -163,7 +163,7 @@ func validPhoneNumber(s string) bool {
 	return len(s) >= 7 && len(s) <= 15 && s[0] != '0' && strings.Trim(s, "0123456789") == ""
 }
 
-// getCheck implements GET /{product}/{version}/checks/{check_id}.
+// getCheck handles GET /{product}/{version}/checks/{check_id}.
 func (s *service) getCheck(c *call) (any, error) {
 	ck, err := s.ownCheck(c)
 	if err != nil {
@@ -192,7 +192,7 @@ var checkListing = listing[*check]{
 	view: func(s *service, ck *check) any { return s.checkView(ck) },
 }
 
-// listChecks implements GET /{product}/{version}/checks.
+// listChecks handles GET /{product}/{version}/checks.
 func (s *service) listChecks(c *call) (any, error) {
 	return listPage(s, c, checkListing, c.credential.project.checks[c.op.Product()])
 }
@@ -207,7 +207,7 @@ func (s *service) ownCheck(c *call) (*check, error) {
 	return ck, nil
 }
 
-// openCheck implements GET /{product}/{version}/checks/{check_id}/redirect, the Check URL. A device
+// openCheck handles GET /{product}/{version}/checks/{check_id}/redirect, the Check URL. A device
 // can open it once.
 func (s *service) openCheck(c *call) (any, error) {
 	ck := s.checks[c.ids["check_id"]]
@@ -223,7 +223,7 @@ func (s *service) openCheck(c *call) (any, error) {
 	if outcome := s.outcome(ck); outcome.status == wire.StatusError {
 		// A check that has ended has no code.
 		s.finish(ck, outcome)
-		view.Error, view.ErrorDescription = ck.errorCode, "The mobile network operator is unavailable"
+		view.Error, view.ErrorDescription = ck.errorCode, "The mobile network returned no result"
 	} else {
 		ck.code = s.ids.secret("code", ck.project.id, &ck.project.counter)
 		ck.status, ck.updated = wire.StatusPending, wireTime(ck.opened)
@@ -240,7 +240,7 @@ func (s *service) openCheck(c *call) (any, error) {
 	return &response{status: http.StatusFound, location: func() (string, error) { return s.signedRedirect(c.r.Context(), view, target, key) }}, nil
 }
 
-// completeCheck implements PATCH /{product}/v0.2/checks/{check_id}, which exchanges the code for
+// completeCheck handles PATCH /{product}/v0.2/checks/{check_id}, which exchanges the code for
 // the result.
 func (s *service) completeCheck(c *call) (any, error) {
 	ck, err := s.ownCheck(c)
@@ -304,9 +304,9 @@ func (s *service) removeCheck(ck *check) {
 	}
 }
 
-// charge charges a workspace for a check. Checks of sandbox projects are free.
+// charge charges the workspace of p for a check. Checks of sandbox projects are free.
 //
-// Protocol: docs/protocol.md, section 10.
+// Protocol: docs/protocol.md, section 4.
 func (s *service) charge(ck *check, p *project) error {
 	w := p.workspace
 	ck.currency = w.currency

@@ -82,8 +82,8 @@ func (s *service) checkView(ck *check) *checkView {
 // last one means more than a year.
 var simChangeBuckets = []int{60, 360, 720, 1440, 2880, 4320, 10080, 43200, 129600, 259200, 525600, 525601}
 
-// simChangeWithin returns the bucket of a check: the largest one within its period after a change,
-// otherwise the last one. It returns 0 if there is no result.
+// simChangeWithin returns the bucket of a check: the largest one within its period if the SIM was
+// changed, otherwise the last one. It returns 0 if there is no result.
 func simChangeWithin(ck *check) int {
 	last := len(simChangeBuckets) - 1
 	switch ck.noSIMChange {

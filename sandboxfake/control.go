@@ -84,7 +84,7 @@ var controls = []struct {
 	{"POST", "expire", `{"check_id": "…"}`, "makes a check expire now, without moving the clock", nil, (*Server).controlExpire},
 	{"GET", "dates", "", "returns the clock that dates the signatures of callbacks and redirects", nil, (*Server).controlDates},
 	{"POST", "dates", `{"clock": "sandbox"}`, `sets the clock that dates signatures: "sandbox" (the server's) or "system"`, nil, (*Server).controlSetDates},
-	{"POST", "idle", "", "returns when no callback is in flight and none is due now", nil, (*Server).controlIdle},
+	{"POST", "idle", "", "returns when no callback is in flight and no event is due now", nil, (*Server).controlIdle},
 	{"GET", "faults", "", "returns the injected faults, and how many are left", nil, (*Server).controlFaults},
 	{"POST", "faults", `{"match": {"operation": "phone_check.create"}, "faults": [{"status": 503}]}`, "makes the next matching calls fail, one per fault", nil, (*Server).controlInject},
 	{"DELETE", "faults", "", "removes all faults", nil, (*Server).controlClearFaults},

@@ -12,12 +12,12 @@ import (
 )
 
 // Fault describes how one call, or one attempt of a callback, fails. The zero Fault lets it pass.
-// Set one of Status, Drop, Truncate, Body and WrongKey; Latency can be combined with each. With
-// Status, also set Fragment, RetryAfter and Body if needed.
+// Set one of Status, Drop, Truncate, Body and WrongKey. Latency can be set alone or with any of
+// them. With Status, also set Fragment, RetryAfter and Body if needed.
 type Fault struct {
 	// Status, from 200 to 599, is sent instead of the service's response, and the call has no effect.
 	// Fragment is that of the problem document; by default it is the usual one of the status. For a
-	// callback, Status replaces the receiver's response: the receiver is not called.
+	// callback, Status replaces the receiver's response, and the receiver is not called.
 	Status   int
 	Fragment string
 	// RetryAfter is sent with Status, in whole seconds, rounded up. With status 429 it is also in the
@@ -36,7 +36,7 @@ type Fault struct {
 	// match its body.
 	Body string
 	// WrongKey signs a callback, or the redirect of a Check URL, with an unpublished key under the ID
-	// of the published one, so that its verification fails.
+	// of the current signing key, so that its verification fails.
 	WrongKey bool
 }
 
@@ -61,14 +61,14 @@ type injection struct {
 
 // Inject makes calls fail: the n-th call that matches m gets the n-th fault, and further calls
 // pass. Calls that are rejected because of their token, path, scope or rate limit are not counted.
-// If several injections match a call, each counts it, and the latest one that has a fault left
-// applies.
+// If several injections match a call, each counts it, and the call gets the fault of the latest one
+// that has a fault other than the zero Fault for it.
 //
 // remove ends the injection, as [Server.Reset] does.
 //
-// If m can match no call, or if a fault is contradictory, the test fails. It also fails for a fault
-// with latency on a frozen clock, because the latency would never pass. In a testing/synctest
-// bubble, use a running clock.
+// If the operation of m is unknown, or if a fault is contradictory, the test fails. It also fails
+// for a fault with latency on a frozen clock, because the latency would never pass. In a
+// testing/synctest bubble, use a running clock.
 func (s *Server) Inject(m Match, faults ...Fault) (remove func()) {
 	s.mustInject(m.check())
 	svc := s.lock()

@@ -50,7 +50,8 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	c.fault.write(w, resp)
 }
 
-// respond performs a call on the current service in one critical section.
+// respond performs a call on the current service in one critical section, except for the latency of
+// a fault.
 func (s *Server) respond(c *call) *response {
 	svc := s.lock()
 	defer svc.mu.Unlock()

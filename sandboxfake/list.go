@@ -59,7 +59,7 @@ func listPage[T any](s *service, c *call, l listing[T], items []T) (any, error) 
 	return l.page(s, c, query, items)
 }
 
-// filter returns the items that match the search parameter, or all items without one.
+// filter returns the items that match the search parameter, or all items if it is missing.
 func (l listing[T]) filter(query url.Values, items []T) ([]T, error) {
 	if !query.Has("search") {
 		return items, nil
@@ -194,7 +194,7 @@ func (c *call) query() (url.Values, error) {
 	return query, nil
 }
 
-// queryInt parses a parameter from low to high. The default is absent.
+// queryInt returns a parameter, which must be a number from low to high, or absent if it is missing.
 func queryInt(query url.Values, name string, low, high, absent int) (int, error) {
 	if !query.Has(name) {
 		return absent, nil

@@ -72,7 +72,7 @@ type productView struct {
 	Networks    []coverageNetwork `json:"networks,omitempty"`
 }
 
-// deviceIP implements GET /coverage/{version}/device_ips/{ip} and GET
+// deviceIP handles GET /coverage/{version}/device_ips/{ip} and GET
 // /coverage/{version}/device_ip?ip=…. Without ip, the latter looks up the caller's own address.
 func (s *service) deviceIP(c *call) (any, error) {
 	text, ok := c.ids["ip"]
@@ -93,7 +93,7 @@ func (s *service) deviceIP(c *call) (any, error) {
 	return reachability(addr)
 }
 
-// callerIP implements GET /public/coverage/{version}/device_ip. It needs no token, and looks up
+// callerIP handles GET /public/coverage/{version}/device_ip. It needs no token, and looks up
 // only the caller's own address.
 func (s *service) callerIP(c *call) (any, error) {
 	if s.opts.callerIP.IsValid() {
@@ -126,7 +126,7 @@ type countryView struct {
 	Products    []productView `json:"products"`
 }
 
-// country implements GET /coverage/{version}/countries/{code}, for an ISO code or a dialing code.
+// country handles GET /coverage/{version}/countries/{code}, for an ISO code or a dialing code.
 // If several countries share a dialing code, the first one is returned.
 func (s *service) country(c *call) (any, error) {
 	code := c.ids["code"]

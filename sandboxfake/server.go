@@ -212,8 +212,8 @@ func (s *Server) URL() string { return s.url }
 func (s *Server) HTTPClient() *http.Client { return &http.Client{Transport: s.network.Transport()} }
 
 // CACertPEM returns the certificate of the authority that signed the server's, for clients in other
-// processes. The authority is constrained to loopback and the host of [WithAddr]; hosts of
-// [Server.Handle] have certificates of another one. Unless [WithFreshKeys] is set, its key is
+// processes. The authority can sign only for loopback and the host of [WithAddr]; another authority
+// signs the certificates of the hosts of [Server.Handle]. Unless [WithFreshKeys] is set, its key is
 // public: trust it in tests only.
 func (s *Server) CACertPEM() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.certificates.Exported.Certificate.Raw})
@@ -251,9 +251,9 @@ func (s *Server) Client(opts ...idverify.Option) *idverify.Client {
 	return client
 }
 
-// Verifier returns a verifier of the server's callbacks and redirects to the given hosts, of which
-// there must be at least one. It uses the server's keys and the clock that dates its signatures. If
-// NewVerifier rejects a host, the test fails.
+// Verifier returns a verifier of the server's callbacks and redirects to the given hosts. It uses
+// the server's keys and the clock that dates its signatures. If hosts is empty, or if NewVerifier
+// rejects a host, the test fails.
 func (s *Server) Verifier(hosts ...string) *signature.Verifier {
 	keys, err := signature.NewJWKS(s.url+wire.JWKS.Path, &signature.JWKSOptions{HTTPClient: s.HTTPClient(), Now: s.Now})
 	s.must(err)

@@ -48,10 +48,9 @@ type service struct {
 	initial struct{ project, workspace idverify.Credentials }
 }
 
-// newService returns a service with the initial workspace, its owner and a sandbox project. Like
-// everything else, they are created by the code that serves HTTP requests. They always have the
-// same IDs and credentials, so that clients need no new configuration after a reset. All other IDs
-// are derived from seed.
+// newService returns a service with the initial workspace, its owner and a sandbox project. They are
+// created by the same code as later ones. They always have the same IDs and credentials, so that
+// clients need no new configuration after a reset. All other IDs are derived from seed.
 func newService(opts *options, url string, transport *http.Transport, keys *keySource, seed uint64) (*service, error) {
 	s := &service{
 		opts:       opts,
@@ -98,8 +97,8 @@ func (s *service) signal() {
 	}
 }
 
-// await waits until done returns true. It calls done after every change. The mutex is held, except
-// while it waits.
+// await waits until done returns true. It calls done at first and after every change. It returns an
+// error if the service or ctx ends. The mutex is held, except while it waits.
 func (s *service) await(ctx context.Context, done func() bool) error {
 	for {
 		switch {

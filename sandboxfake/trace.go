@@ -56,7 +56,7 @@ var traceListing = listing[*traceView]{
 	view:     func(_ *service, t *traceView) any { return t },
 }
 
-// listTraces implements GET /{product}/{version}/checks/{check_id}/traces. It omits traces that are
+// listTraces handles GET /{product}/{version}/checks/{check_id}/traces. It omits traces that are
 // too old.
 func (s *service) listTraces(c *call) (any, error) {
 	ck, err := s.ownCheck(c)
@@ -72,7 +72,7 @@ func (s *service) listTraces(c *call) (any, error) {
 	return listPage(s, c, traceListing, readable)
 }
 
-// getTrace implements GET /{product}/{version}/checks/{check_id}/traces/{trace_id}.
+// getTrace handles GET /{product}/{version}/checks/{check_id}/traces/{trace_id}.
 func (s *service) getTrace(c *call) (any, error) {
 	ck, err := s.ownCheck(c)
 	if err != nil {
