@@ -6,15 +6,15 @@ import (
 	"strings"
 )
 
-// Limits of an Authorization. Those of the service are far smaller.
+// Limits of an Authorization. The service stays far below them.
 const (
 	maxAuthorization = 8 << 10 // bytes
 	maxParameters    = 16
 	maxCovered       = 16 // names
 )
 
-// algorithm is the only one that is accepted. The algorithm of a message is compared with it and
-// never selects another one.
+// algorithm is the only accepted signature algorithm. The algorithm of a message is compared with
+// it and never selects another one.
 const algorithm = "rsa-sha256"
 
 // authorization is a parsed Authorization header or authorization parameter.

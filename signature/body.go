@@ -13,7 +13,8 @@ const (
 	maxBuffer = 64 << 10
 )
 
-// bodyConsumed is the most likely cause of a body that is incomplete without a read error.
+// bodyConsumed is the most likely cause of a body that is closed, or incomplete without a read
+// error.
 const bodyConsumed = "middleware in front of the verifier has read it (put the verifier first, or restore r.Body)"
 
 // readBody reads the body, up to MaxBody regardless of Content-Length. It restores r.Body even if

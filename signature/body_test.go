@@ -73,6 +73,8 @@ func TestVerifier_RestoresRejectedBody(t *testing.T) {
 	}
 }
 
+// TestVerifier_BodyAboveContentLength checks that MaxBody applies to the bytes that are read, not
+// to Content-Length.
 func TestVerifier_BodyAboveContentLength(t *testing.T) {
 	t.Parallel()
 	r := signedCallback().request(t)

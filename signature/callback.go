@@ -52,7 +52,7 @@ func (v *Verifier) callback(r *http.Request) (*Message, error) {
 	}
 	if sum := sha256.Sum256(body); subtle.ConstantTimeCompare(sum[:], digest[:]) != 1 {
 		// If the length is unknown, a body that middleware has read is empty. Anyone on the path of the
-		// message can also empty it, so the error is a warning.
+		// message can also empty it, so the error is logged as a warning.
 		if len(body) == 0 && r.ContentLength < 0 {
 			return nil, asWarning(newError(ErrBody, "body is empty, but another one was signed: "+bodyConsumed))
 		}

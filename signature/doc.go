@@ -30,11 +30,12 @@
 //
 // # Errors
 //
-// Every error is an [*Error] with exactly one reason, to be tested with [errors.Is]. Most reasons
-// mean that the message is invalid: respond with 400. [ErrKeySource], [ErrReplayStore], [ErrBody]
-// and [ErrTooLate] mean that the message cannot be verified now: respond with 503, so that the
-// service retries. [Error.Retryable] distinguishes the two. The service does not retry after a 4XX
-// response, and a check that ended as EXPIRED or ERROR is reported only by its callback.
+// Every verification error is an [*Error] with exactly one reason, to be tested with
+// [errors.Is]. Most reasons mean that the message is invalid: respond with 400. [ErrKeySource],
+// [ErrReplayStore], [ErrBody] and [ErrTooLate] mean that the message cannot be verified now:
+// respond with 503, so that the service retries. [Error.Retryable] distinguishes the two. The
+// service does not retry after a 4XX response, and a check that ended as EXPIRED or ERROR is
+// reported only by its callback.
 //
 // The handlers respond accordingly. All invalid messages get the same response, which does not
 // disclose the reason.

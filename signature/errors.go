@@ -18,15 +18,17 @@ var (
 	// 2048 to 4096 bits.
 	ErrAlgorithm = errors.New("algorithm not allowed")
 
-	// ErrCoverage means that the signature does not cover a required part of the message, or covers a
-	// header that does not occur exactly once.
+	// ErrCoverage means that the signature does not cover a required part of the message, covers a
+	// name twice or an unsupported special name, or that a covered or required header does not occur
+	// exactly once.
 	ErrCoverage = errors.New("insufficient coverage")
 
 	// ErrSkew means that the date differs from the clock by more than VerifierOptions.ClockSkew. The
 	// message is old, or one of the clocks is wrong.
 	ErrSkew = errors.New("date outside the allowed skew")
 
-	// ErrHost means that the message was sent to a host that was not given to NewVerifier.
+	// ErrHost means that the message was sent to a host that was not given to NewVerifier, or that
+	// its request target contains another host.
 	ErrHost = errors.New("host not allowed")
 
 	// ErrUnknownKey means that the key source has no usable key with this ID.
@@ -35,21 +37,23 @@ var (
 	// ErrSignature means that the message was forged or changed in transit.
 	ErrSignature = errors.New("signature does not verify")
 
-	// ErrDigest means that the body does not match the signed digest, or that the digest is not
-	// SHA-256.
+	// ErrDigest means that the body does not match the signed digest, or that the digest is not a
+	// valid SHA-256 digest.
 	ErrDigest = errors.New("digest does not match")
 
 	// ErrReplay means that the same message was accepted before.
 	ErrReplay = errors.New("message replayed")
 
-	// ErrTooLarge means that the body is larger than VerifierOptions.MaxBody.
+	// ErrTooLarge means that the body is larger than VerifierOptions.MaxBody, or than a limit that
+	// middleware set with http.MaxBytesReader.
 	ErrTooLarge = errors.New("message too large")
 )
 
 // Reasons why a message cannot be verified now. The message may be valid: respond with 503, so that
 // the service retries, and not with 400.
 var (
-	// ErrKeySource means that the key source failed, so it is unknown whether the key exists.
+	// ErrKeySource means that the key is not available now, and that it is unknown whether it exists:
+	// the key source failed, or a [JWKS] has not fetched the key set again yet.
 	ErrKeySource = errors.New("key source unavailable")
 
 	// ErrReplayStore means that the replay store failed or is full.
@@ -118,8 +122,8 @@ func (e *Error) Retryable() bool {
 func newError(reason error, detail string) error { return &Error{Reason: reason, detail: detail} }
 
 // asWarning returns err, marked to be logged at level warn even if it is retryable, because a
-// sender can cause it. Level error is reserved for faults of the receiver: an unavailable key
-// source or replay store, and middleware that has consumed the body.
+// sender can cause it. Level error is reserved for faults that a sender cannot cause: an
+// unavailable key source or replay store, and middleware that has consumed the body.
 func asWarning(err error) error {
 	if e, ok := errors.AsType[*Error](err); ok {
 		marked := *e

@@ -47,8 +47,8 @@ func (v *Verifier) handler(verify func(*http.Request) (*Message, error), next ht
 }
 
 // logLevel returns error if the key source or the replay store is unavailable, or if middleware has
-// consumed the body. It returns warn for everything else, including a request whose context was
-// canceled.
+// consumed the body. It returns warn for everything else, and always if the context of the request
+// was canceled.
 func logLevel(ctx context.Context, err error) slog.Level {
 	e, ok := errors.AsType[*Error](err)
 	switch {

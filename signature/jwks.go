@@ -28,8 +28,8 @@ const (
 //   - A valid response replaces the whole set, so removed keys no longer verify. After any other
 //     response, the last valid set remains in use until MaxStale.
 //   - Key IDs that are not in the set cause at most one fetch per MinRefetch in total. A lookup
-//     returns [ErrUnknownKey] only if the set was fetched after the lookup began. Otherwise it
-//     returns [ErrKeySource], because the key may be new.
+//     returns [ErrUnknownKey] only if the set was fetched after the lookup began and did not come
+//     from a cache. Otherwise it returns [ErrKeySource], because the key may be new.
 //   - After failed fetches, the delays before the next one are 1 s, 2 s, 4 s and so on, up to
 //     MinRefetch. Lookups of keys in the last valid set do not wait for these fetches.
 //
@@ -71,12 +71,12 @@ type JWKSOptions struct {
 	// MaxAge is the maximum time that a set is used before it is fetched again. It limits the max-age
 	// of the Cache-Control header, and so determines how soon a revoked key is rejected. Default 24 h.
 	//
-	// A max-age below one minute is raised to one minute, but not above MaxAge. Without a max-age, a
-	// set is used for five minutes.
+	// The Age of the response is subtracted from its max-age. A result below one minute is raised to
+	// one minute. Without a max-age, a set is used for five minutes. MaxAge limits both.
 	MaxAge time.Duration
 
-	// MinRefetch is the minimum time between fetches for key IDs that are not in the set.
-	// Default 30 s.
+	// MinRefetch is the minimum time between fetches for key IDs that are not in the set, and the
+	// maximum delay after a failed fetch. Default 30 s.
 	MinRefetch time.Duration
 
 	// MaxStale is the maximum age of the last valid set while fetches fail. Default 24 h.
@@ -96,7 +96,7 @@ type JWKSOptions struct {
 type fetch struct {
 	number  int           // starts at 1
 	begun   time.Time     // start time
-	ended   time.Time     // end time, or begun if the clock failed
+	ended   time.Time     // end time, or begun if fault is set
 	done    chan struct{} // closed when the other fields are final
 	set     *keySet
 	err     error

@@ -99,8 +99,8 @@ func cachedFor(header http.Header) time.Duration {
 	return time.Duration(seconds) * time.Second
 }
 
-// lifetime returns how long a set may be used without a new fetch: its max-age, less its Age, and
-// at most limit.
+// lifetime returns how long a set may be used without a new fetch: its max-age less its Age, at
+// least minLifetime, or defaultLifetime without a max-age. The result is at most limit.
 func lifetime(header http.Header, limit time.Duration) time.Duration {
 	age, ok := maxAge(header)
 	if !ok {

@@ -59,7 +59,7 @@ const maxKeySetValues = 4096
 
 // ignoredKeys counts the IDs of RSA keys that are not used.
 type ignoredKeys struct {
-	private   int // a key with the ID has private parts
+	private   int // a key with the ID or the modulus has private parts
 	duplicate int // several usable keys share the ID
 }
 

@@ -258,8 +258,8 @@ func failingStore(err error) storeFunc {
 	return func(context.Context, [32]byte, time.Duration) (bool, error) { return false, err }
 }
 
-// TestMemoryReplayStore_StaysFull checks that the store counts each claim until it expires, even if
-// the same ID was claimed before.
+// TestMemoryReplayStore_StaysFull checks that the store counts each claim until it expires,
+// including a claim of an ID whose earlier claim has expired.
 func TestMemoryReplayStore_StaysFull(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -95,8 +95,8 @@ func (s *Signer) SignCallback(r *http.Request, body []byte) error {
 }
 
 // SignRedirect appends the parameters authorization and date to u.RawQuery and keeps its other
-// bytes. u must be absolute. Its query must contain exactly one check_id, no authorization and no
-// date.
+// bytes. u must be absolute, with the host that the device sends. Its query must contain exactly
+// one check_id, no authorization and no date.
 //
 // Protocol: docs/protocol.md, section 7.
 func (s *Signer) SignRedirect(u *url.URL) error {

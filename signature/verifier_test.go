@@ -330,7 +330,7 @@ func TestVerifier_IncompleteRequests(t *testing.T) {
 		"empty":                 func(r *http.Request) { *r = http.Request{} },
 		"only a method":         func(r *http.Request) { *r = http.Request{Method: "POST"} },
 		"no target":             func(r *http.Request) { r.RequestURI, r.URL = "", nil },
-		"empty body":            func(r *http.Request) { r.Body = nil },
+		"nil body":              func(r *http.Request) { r.Body = nil },
 		"line break in target":  func(r *http.Request) { r.RequestURI += "\nhost: " + host },
 		"line break in header":  func(r *http.Request) { r.Header["X-Service-Callback"] = []string{"a\ndigest: b"} },
 		"lower-case header key": func(r *http.Request) { r.Header["date"] = r.Header["Date"]; delete(r.Header, "Date") },

@@ -69,7 +69,7 @@ func (o *openClaims) end(c *openClaim, recorded bool, err error, ttl time.Durati
 	case recorded:
 		fresh = !c.passed
 		c.passed = true
-	default: // another process has recorded the claim
+	default: // another process, or an earlier call of this one, has recorded the claim
 		c.failed = false
 	}
 	if c.calls == 0 && (c.passed || !c.failed) {

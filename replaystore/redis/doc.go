@@ -16,8 +16,8 @@
 // If Redis evicts a claim before it expires, the verifier accepts a copy of the message, and your
 // handler is called a second time with the same check ID. Set maxmemory-policy noeviction to keep
 // all claims. If Redis is full, it then returns an error, and the service sends the callback again.
-// [Store.Check] reports any other policy. Call it at startup, fail the deployment on [ErrEviction],
-// and log any other error and continue.
+// [Store.Check] returns [ErrEviction] for any other policy, unless maxmemory is not set. Call it at
+// startup, fail the deployment on ErrEviction, and log any other error and continue.
 //
 // To keep claims across a restart, set appendonly yes and appendfsync always. A failover loses the
 // claims that the new master had not yet received.

@@ -190,7 +190,7 @@ type message struct {
 }
 
 // TestStore_RedisRestart kills Redis under load, and restarts it from its append-only file after
-// some messages were rejected with 503. It sends a copy of every accepted message, and another one
+// some messages got a 503 response. It sends a copy of every accepted message, and another one
 // after the restart. No copy may be accepted.
 func TestStore_RedisRestart(t *testing.T) {
 	t.Parallel()

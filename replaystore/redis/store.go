@@ -34,8 +34,8 @@ var _ signature.ReplayStore = (*Store)(nil)
 
 // Options are the options of [New]. A zero field selects the default.
 type Options struct {
-	// Prefix is the prefix of every key. 64 hexadecimal characters follow it. All verifiers of a
-	// callback URL must use the same prefix. The default is "idverify:replay:".
+	// Prefix is the prefix of every key. 64 hexadecimal characters follow it. All verifiers of the
+	// same host must use the same prefix. The default is "idverify:replay:".
 	Prefix string
 
 	// Timeout limits the duration of Claim and Check, independently of the timeouts and retries of
