@@ -1,19 +1,15 @@
 package idverify_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
-	"net/netip"
 	"strings"
 	"testing"
 	"time"
 
 	idverify "github.com/idverify/idverify-go"
-	"github.com/idverify/idverify-go/internal/synctest"
 )
 
 // The rows contain every fragment of docs/protocol.md, section 8, and statuses without a known
@@ -220,98 +216,6 @@ func TestError_RateLimit(t *testing.T) {
 	}
 }
 
-func TestClient_RedactsErrorsAndLogs(t *testing.T) {
-	t.Parallel()
-	logs := new(syncBuffer)
-	var printed strings.Builder
-	const ip = "192.0.2.77"
-	everything := "number " + testNumber + " or +44 7700 900-000 at " + ip + " and [2001:db8::77]:443, Bearer token-1, Basic Y2xpZW50, token-1, s3cret-of-client-1, https://user.example/?a=" + testNumber
-	srv := newService(t, nil)
-	hide := []string{testNumber, "7700 900", ip, "2001:db8::77", "token-1", "Y2xpZW50", "s3cret", "user.example", srv.URL}
-	logger := slog.New(slog.NewTextHandler(logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	c := srv.client(t, idverify.WithLogger(logger))
-	console, err := idverify.NewConsole(srv.URL, credentials, idverify.WithHTTPClient(srv.Client()))
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	for _, respond := range []http.HandlerFunc{
-		respondWithProblem(400, "bad_request", everything),
-		respondWithProblem(429, "too_many_requests", everything),
-		respondWithProblem(400, testNumber, "the fragment itself"),
-		respondWith(502, everything),
-		respondWith(200, everything),
-		respondWith(200, `{"check_id":`+testNumber+`}`),
-		withRequestID(everything, respondWith(500, "")),
-		withRequestID("s3cret-of-client-1", respondWith(500, "")),
-		withRequestID("id-of-token-1", respondWith(403, "")),
-		withRequestID("id-of-token-1", respondWith(200, "{}")),
-		drop,
-	} {
-		srv.respond = respond
-		_, err := c.PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: testNumber, PhoneIP: netip.MustParseAddr(ip)})
-		formatAll(&printed, err)
-		_, err = c.Reachability.Lookup(t.Context(), netip.MustParseAddr(ip))
-		formatAll(&printed, err)
-	}
-	_, err = c.PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: testNumber + "000000"})
-	formatAll(&printed, err)
-	srv.Close()
-	_, err = c.Reachability.Lookup(t.Context(), netip.MustParseAddr(ip))
-	formatAll(&printed, err)
-	fmt.Fprintf(&printed, "%+v %#v %+v %#v %v %s %q %x\n", *c, *c, *console, *console, credentials, credentials, credentials, credentials)
-
-	for _, secret := range hide {
-		if strings.Contains(printed.String(), secret) {
-			t.Errorf("an error or %%+v of the client contains %q:\n%s", secret, lineContaining(printed.String(), secret))
-		}
-		if strings.Contains(logs.String(), secret) {
-			t.Errorf("the log contains %q:\n%s", secret, lineContaining(logs.String(), secret))
-		}
-	}
-	for _, want := range []string{"level=DEBUG", "level=WARN", "operation=token.create", "scope=phone_check"} {
-		if !strings.Contains(logs.String(), want) {
-			t.Errorf("the log does not contain %s:\n%s", want, logs)
-		}
-	}
-}
-
-func TestError_RedactsDetail(t *testing.T) {
-	t.Parallel()
-	for _, tt := range []struct{ detail, want string }{
-		{"ip:10.1.2.3", "ip:[REDACTED]"},
-		{"client IP:203.0.113.9", "client IP:[REDACTED]"},
-		{"addr 203.0.113.9:denied", "addr [REDACTED]:denied"},
-		{"IP 203.0.113.9.Bad", "IP [REDACTED].Bad"},
-		{"203.0.113.9:99999", "[REDACTED]"},
-		{"ip:2001:db8::7", "ip[REDACTED]"},
-		{"at [2001:db8::7]:443", "at [[REDACTED]]:443"},
-		{"44 7700 900 012", "[REDACTED]"},
-		{"07700-900-012", "[REDACTED]"},
-		{"(07700) 900012 is taken", "[REDACTED] is taken"},
-		{"basic:abcdef==", "[REDACTED]"},
-		{"Bearer aaaaaaaaaaaaaaaaaaaaaaaaaaaa", "[REDACTED]"},
-		// These texts remain unchanged.
-		{"Bearer token expired", "Bearer token expired"},
-		{"the Basic header is missing", "the Basic header is missing"},
-		{"since 03:04:05", "since 03:04:05"},
-		{"valid until 2026-11-21T03:04:05Z", "valid until 2026-11-21T03:04:05Z"},
-		{"between 60 and 540000 minutes", "between 60 and 540000 minutes"},
-		{"use v0.2", "use v0.2"},
-	} {
-		t.Run(tt.detail, func(t *testing.T) {
-			t.Parallel()
-			srv := newService(t, respondWith(400, fmt.Sprintf(`{"type":"https://docs.example/#bad_request","detail":%q}`, tt.detail)))
-
-			_, err := srv.client(t).PhoneChecks.Get(t.Context(), "a")
-
-			if e, ok := errors.AsType[*idverify.Error](err); !ok || e.Detail != tt.want {
-				t.Errorf("error = %v, want the detail %q", err, tt.want)
-			}
-		})
-	}
-}
-
 func TestError_InvalidLocation(t *testing.T) {
 	t.Parallel()
 	srv := newService(t, func(w http.ResponseWriter, r *http.Request) {
@@ -323,47 +227,6 @@ func TestError_InvalidLocation(t *testing.T) {
 
 	if e, ok := errors.AsType[*idverify.Error](err); !ok || e.Status != http.StatusFound || strings.Contains(err.Error(), "token-1") {
 		t.Errorf("error = %v, want status 302 without the Location", err)
-	}
-}
-
-func TestClient_ReportsTimeoutOfHTTPClient(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		// It issues tokens and never responds to other requests.
-		silent := roundTripperFunc(func(r *http.Request) (*http.Response, error) {
-			if r.URL.Path == tokenPath {
-				return &http.Response{StatusCode: 200, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(`{"access_token":"token-1","token_type":"bearer","expires_in":36000}`)), Request: r}, nil
-			}
-			<-r.Context().Done()
-			return nil, errors.New("net/http: request canceled")
-		})
-		c, err := idverify.NewClient("https://eu.example.com", credentials,
-			idverify.WithHTTPClient(&http.Client{Transport: silent, Timeout: time.Second}), idverify.WithRetry(idverify.RetryPolicy{MaxAttempts: 1}))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for range 100 {
-			_, err := c.PhoneChecks.Get(t.Context(), "a")
-
-			if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "WithHTTPClient") {
-				t.Fatalf("error = %v, want context.DeadlineExceeded and a mention of WithHTTPClient", err)
-			}
-		}
-	})
-}
-
-func TestError_RequestIDIsNotRedacted(t *testing.T) {
-	t.Parallel()
-	const id = "1d79ee4c-2021-4123-9456-426614174000"
-	srv := newService(t, func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("X-Request-Id", id)
-		w.WriteHeader(http.StatusForbidden)
-	})
-
-	_, err := srv.client(t).PhoneChecks.Get(t.Context(), "a")
-
-	if e, ok := errors.AsType[*idverify.Error](err); !ok || e.RequestID != id {
-		t.Errorf("error = %+v, want request ID %s", err, id)
 	}
 }
 
@@ -391,24 +254,6 @@ func TestClient_LogsNothingByDefault(t *testing.T) {
 	if logs.String() != "" {
 		t.Errorf("log = %s, want nothing", logs)
 	}
-}
-
-func formatAll(b *strings.Builder, err error) {
-	for e := err; e != nil; e = errors.Unwrap(e) {
-		fmt.Fprintf(b, "%v\n%+v\n", err, err)
-		if ours, ok := e.(*idverify.Error); ok {
-			fmt.Fprintf(b, "%+v\n", *ours)
-		}
-	}
-}
-
-func lineContaining(text, s string) string {
-	for line := range strings.Lines(text) {
-		if strings.Contains(line, s) {
-			return line
-		}
-	}
-	return ""
 }
 
 // withoutRetries permits one attempt.

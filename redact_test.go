@@ -280,16 +280,3 @@ func TestCheckEndedError_RedactsSecrets(t *testing.T) {
 		}
 	})
 }
-
-// newTokenClient returns a client that makes one attempt. Its transport returns respond() for every
-// request.
-func newTokenClient(t testing.TB, respond func() *http.Response) *idverify.Client {
-	t.Helper()
-	c, err := idverify.NewClient("https://idverify.sandbox.test", credentials, withoutRetries, idverify.WithHTTPClient(&http.Client{
-		Transport: roundTripperFunc(func(*http.Request) (*http.Response, error) { return respond(), nil }),
-	}))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
-}

@@ -87,10 +87,6 @@ func TestClient_Replicas(t *testing.T) {
 	})
 }
 
-type roundTripperFunc func(*http.Request) (*http.Response, error)
-
-func (f roundTripperFunc) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
-
 // publishedKey returns the ID of the key that srv signs a callback with.
 func publishedKey(t *testing.T, srv *sandboxfake.Server) string {
 	t.Helper()

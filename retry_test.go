@@ -1,7 +1,6 @@
 package idverify_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -280,33 +279,6 @@ func TestClient_CancelEndsWait(t *testing.T) {
 	})
 }
 
-func TestWithHTTPClient_TimeoutPerAttempt(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		var attempts atomic.Int32
-		stuck := func(r *http.Request) (*http.Response, error) {
-			attempts.Add(1)
-			if r.Body != nil {
-				io.Copy(io.Discard, r.Body)
-			}
-			<-r.Context().Done()
-			return nil, r.Context().Err()
-		}
-		c := newTransportClient(t, stuck, idverify.WithHTTPClient(&http.Client{Timeout: 5 * time.Second, Transport: tokenTransport(stuck)}))
-
-		_, getErr := c.PhoneChecks.Get(t.Context(), "a")
-		gets := attempts.Swap(0)
-		_, createErr := c.PhoneChecks.Create(t.Context(), createParams)
-
-		if !errors.Is(getErr, context.DeadlineExceeded) || gets != 4 {
-			t.Errorf("Get: attempts = %d, error = %v, want 4 and context.DeadlineExceeded", gets, getErr)
-		}
-		if !errors.Is(createErr, context.DeadlineExceeded) || attempts.Load() != 1 {
-			t.Errorf("Create: attempts = %d, error = %v, want 1 and context.DeadlineExceeded: it may have been accepted", attempts.Load(), createErr)
-		}
-	})
-}
-
 func TestRetryPolicy_OneAttempt(t *testing.T) {
 	t.Parallel()
 	srv := newService(t, respondWith(503, ""))
@@ -363,31 +335,4 @@ func TestClient_TransportErrorWithoutAddress(t *testing.T) {
 	if _, ok := errors.AsType[*net.OpError](err); !ok {
 		t.Error("errors.As finds no *net.OpError")
 	}
-}
-
-// newTransportClient returns a Client whose transport is respond, except for token requests.
-func newTransportClient(t testing.TB, respond func(*http.Request) (*http.Response, error), opts ...idverify.Option) *idverify.Client {
-	t.Helper()
-	opts = append([]idverify.Option{idverify.WithHTTPClient(&http.Client{Transport: tokenTransport(respond)}), idverify.WithRetry(fastRetries)}, opts...)
-	c, err := idverify.NewClient("https://idverify.sandbox.test", credentials, opts...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
-}
-
-// response returns a response with status and body.
-func response(status int, body []byte) *http.Response {
-	return &http.Response{StatusCode: status, Header: make(http.Header), Body: io.NopCloser(bytes.NewReader(body))}
-}
-
-type tokenTransport func(*http.Request) (*http.Response, error)
-
-func (f tokenTransport) RoundTrip(r *http.Request) (*http.Response, error) {
-	if r.URL.Path == tokenPath {
-		w := httptest.NewRecorder()
-		io.WriteString(w, `{"access_token":"token-1","expires_in":3600}`)
-		return w.Result(), nil
-	}
-	return f(r)
 }

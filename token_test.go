@@ -62,29 +62,6 @@ func TestClient_SendsUnusualToken(t *testing.T) {
 	}
 }
 
-// A token request times out even if neither the transport nor the caller has a deadline.
-func TestClient_TokenRequestTimeout(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		c, err := idverify.NewClient("https://idverify.sandbox.test", credentials, withoutRetries, idverify.WithHTTPClient(&http.Client{
-			Transport: roundTripperFunc(func(r *http.Request) (*http.Response, error) {
-				<-r.Context().Done()
-				return nil, r.Context().Err()
-			}),
-		}))
-		if err != nil {
-			t.Fatal(err)
-		}
-		start := time.Now()
-
-		_, err = c.PhoneChecks.Get(t.Context(), "a")
-
-		if took := time.Since(start); took != 30*time.Second || !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("error after %v = %v, want context.DeadlineExceeded after 30s", took, err)
-		}
-	})
-}
-
 // The client refreshes a short-lived token in the last tenth of its lifetime. After a failed
 // refresh it pauses for five seconds.
 func TestClient_RefreshesShortLivedToken(t *testing.T) {
