@@ -65,8 +65,8 @@ type SubscriberCheck struct {
 	// NoSIMChangePeriod is the period to which NoSIMChange applies.
 	NoSIMChangePeriod time.Duration
 
-	// SIMChangeWithin is the shortest of the service's periods in which the SIM was changed. It is 0
-	// if the service does not report it.
+	// SIMChangeWithin is the shortest of the service's periods in which the SIM was changed, or
+	// 525,601 minutes if it was not changed within a year. It is 0 if the service does not report it.
 	SIMChangeWithin time.Duration
 
 	ChargeAmount    json.Number // decimal

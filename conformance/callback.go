@@ -122,7 +122,7 @@ func callbackOf(p product, suffix string, want object) func(*run, context.Contex
 	}
 }
 
-// retryWindow is a period in which the service makes all attempts of a delivery.
+// retryWindow is long enough for all attempts of a delivery.
 const retryWindow = 10 * time.Minute
 
 // attempts tests how many attempts the service makes when the receiver responds with status.
@@ -159,7 +159,7 @@ func attempts(status, atLeast, atMost int) func(*run, context.Context) error {
 	}
 }
 
-// checkLifetime is longer than an unopened check lives.
+// checkLifetime is longer than the time after which an unopened check expires.
 const checkLifetime = 121 * time.Second
 
 func (r *run) expires(ctx context.Context) error {

@@ -92,7 +92,7 @@ func (f *flags) define(set *flag.FlagSet) {
 
 	set.Func("digest", "`encoding` of the Digest of callbacks, hex or base64; hex by default", oneOf(&f.digest, hexDigest, base64Digest))
 	set.StringVar(&f.callbackHeader, "callback-header", "x-service-callback", "`name` of the header with the product of a callback")
-	set.IntVar(&f.rateLimit, "rate-limit", 0, "limit each workspace to this `number` of calls per hour; 0 for no limit")
+	set.IntVar(&f.rateLimit, "rate-limit", 0, "limit each workspace to this `number` of requests per hour; 0 for no limit")
 	set.Func("price", "price of a check of a live project, as `product=amount` such as phone_check=0.05; repeatable", func(text string) error {
 		product, amount, ok := strings.Cut(text, "=")
 		if !ok {

@@ -19,8 +19,8 @@ import (
 // service signs that callback for our host. They cannot choose the check_id, so store accepts only
 // the checks that our backend created and stored.
 //
-// idverify.CallbackHandler does most of this in fewer lines. This handler also retries callbacks of
-// recent unknown checks, and logs why it rejects a callback.
+// idverify.CallbackHandler does most of this in fewer lines. This handler also makes the service
+// retry callbacks of recent unknown checks, and logs each outcome.
 type receiver struct {
 	verifier *signature.Verifier
 	store    func(context.Context, *idverify.Callback) (outcome, error)
@@ -65,9 +65,10 @@ func (rc *receiver) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // maxCreateTime is longer than our backend needs to store a check that the service has created.
 const maxCreateTime = time.Minute
 
-// recent reports whether an unknown check may still be stored. A device can open the Check URL, and
-// the callback can arrive, before our backend has stored the check. A callback acknowledged then is
-// lost; after a 5xx status, the service makes up to six attempts over minutes.
+// recent reports whether an unknown check may be one that our backend has not stored yet. A device
+// can open the Check URL, and the callback can arrive, before our backend has stored the check. A
+// callback acknowledged then is lost; after a 5xx status, the service makes up to six attempts over
+// minutes.
 //
 // An older check belongs to someone else, or its Create failed on our side and nobody waits for it.
 // Both times come from the service, so our clock does not matter.

@@ -52,7 +52,8 @@ func run(ctx context.Context, provider trace.TracerProvider, logs io.Writer) err
 
 	tracer := provider.Tracer("github.com/idverify/idverify-go/examples/opentelemetry")
 
-	httpClient := service.HTTPClient() // in production, &http.Client{Timeout: 30 * time.Second}
+	// In production, use &http.Client{Transport: http.DefaultTransport, Timeout: 30 * time.Second}.
+	httpClient := service.HTTPClient()
 	httpClient.Transport = &tracingTransport{next: httpClient.Transport, tracer: tracer}
 	client, err := idverify.NewClient(service.URL(), service.Credentials(),
 		idverify.WithHTTPClient(httpClient),

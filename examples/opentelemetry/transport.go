@@ -46,8 +46,8 @@ func (t *tracingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// fixedSegments are the fixed segments of the service's paths. Any other segment is an ID, a
-// country or an address.
+// fixedSegments are the fixed segments of the service's paths. Any other segment is an ID, an
+// address, a country or a period.
 const fixedSegments = " oauth2 token revoke .well-known jwks.json phone_check sim_check subscriber_check coverage console checks traces redirect device_ips device_ip countries projects workspaces credentials members invitations billing_account payment_methods topups usage reset v0.1 v0.2 v1 "
 
 // routeOf replaces each segment of path that is not fixed by {}. The result has few distinct values

@@ -13,7 +13,7 @@ import (
 type decision string
 
 const (
-	pay    decision = "pay"     // the SIM did not change
+	pay    decision = "pay"     // the SIM did not change, or the amount is small
 	stepUp decision = "step up" // unknown: ask for another proof of identity
 	hold   decision = "hold"    // the SIM changed: have a person review the payout
 )

@@ -13,7 +13,7 @@ import (
 type state string
 
 const (
-	started     state = "started"  // the Check URL was not opened yet
+	started     state = "started"  // the device has not returned yet
 	pending     state = "pending"  // the device returned, and its code is being exchanged
 	verified    state = "verified" // this state and those below are final
 	notVerified state = "not verified"

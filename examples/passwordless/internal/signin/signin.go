@@ -6,8 +6,8 @@
 // These rules make the sign-in secure. Keep them when you copy the package:
 //   - The redirect is verified and accepted once: the verifier has a replay store.
 //   - The session of this browser must have started the check of the redirect. Otherwise the code
-//     is not exchanged, and the session that started the check ends, even if the other browser
-//     brings the redirect second.
+//     is not exchanged, and the session that started the check ends, even if its own browser has
+//     brought the redirect before.
 //   - The browser that brings the redirect gets a new session cookie, and only this cookie shows
 //     the result.
 //   - A callback verifies a session only after its browser has returned, and only for a PhoneCheck.
