@@ -48,7 +48,8 @@ func newAPI(baseURL string, c Credentials, opts []Option) (*api, error) {
 		redact:  func(text string) string { return sanitize(text, a.secrets()...) },
 		entries: make(map[string]*tokenEntry),
 		logFailure: func(ctx context.Context, scope string, expiry time.Time, err error) {
-			s.logger.LogAttrs(ctx, slog.LevelWarn, "idverify: token not renewed", slog.String("scope", scope), slog.Time("expires", expiry), slog.String("error", err.Error()))
+			s.logger.LogAttrs(ctx, slog.LevelWarn, "idverify: token not renewed", slog.String("operation", wire.Token.Name),
+				slog.String("scope", scope), slog.Time("expires", expiry), slog.String("error", err.Error()))
 		},
 	}
 	return a, nil
@@ -120,7 +121,7 @@ func decode[J resourceJSON[T], T any](resp response) (*T, error) {
 func (r request) confirm(response any) error {
 	if want := r.op.Resource(r.ids); want != "" {
 		if s, ok := response.(interface{ id() string }); !ok || s.id() != want {
-			return errors.New("describes another resource: check for a cache or proxy that mixes up responses")
+			return errors.New("describes another resource (check for a cache or proxy that mixes up responses)")
 		}
 	}
 	sent, ok := r.body.(*createCheckJSON)
@@ -129,7 +130,7 @@ func (r request) confirm(response any) error {
 	}
 	if s, ok := response.(interface{ number() string }); ok && s.number() != "" {
 		if number, err := normalize(s.number()); err != nil || number != sent.PhoneNumber {
-			return errors.New("describes another phone number: check for a cache or proxy that mixes up responses")
+			return errors.New("describes another phone number (check for a cache or proxy that mixes up responses)")
 		}
 	}
 	return nil
@@ -156,7 +157,7 @@ func (a *api) do(ctx context.Context, r request) (response, error) {
 	}
 	req, err := retryablehttp.NewRequestWithContext(ctx, r.op.Method, target, nil)
 	if err != nil {
-		return response{}, invalidArgument(r.op, "the request cannot be created: the context may be nil") // err contains the URL
+		return response{}, invalidArgument(r.op, "the request cannot be created (the context may be nil)") // err contains the URL
 	}
 	req.Header.Set("Accept", wire.MediaHAL+", "+wire.MediaProblem+", "+wire.MediaJSON)
 	req.Header.Set("User-Agent", a.userAgent)

@@ -43,7 +43,7 @@ func TestWithLogger_FailedTokenRefresh(t *testing.T) {
 		if strings.Count(got, "\n") != 1 {
 			t.Errorf("log =\n%swant 1 record for 1 failed refresh", got)
 		}
-		for _, want := range []string{"level=WARN", `msg="idverify: token not renewed"`, "scope=coverage", "expires=2000-01-01T01:00:00.000Z", "invalid_client"} {
+		for _, want := range []string{"level=WARN", `msg="idverify: token not renewed"`, "operation=token.create", "scope=coverage", "expires=2000-01-01T01:00:00.000Z", "invalid_client"} {
 			if !strings.Contains(got, want) {
 				t.Errorf("record = %s, want it to contain %s", got, want)
 			}
