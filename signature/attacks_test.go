@@ -318,11 +318,11 @@ func editDate(date string) func(*wire) {
 // countingKeys counts key lookups.
 type countingKeys struct {
 	signature.StaticKeys
-	asked atomic.Int32
+	lookups atomic.Int32
 }
 
 func (k *countingKeys) PublicKey(ctx context.Context, id string) (*rsa.PublicKey, error) {
-	k.asked.Add(1)
+	k.lookups.Add(1)
 	return k.StaticKeys.PublicKey(ctx, id)
 }
 
@@ -372,7 +372,7 @@ func (a attack) run(t *testing.T, w *wire, sign func(*wire), verify func(*signat
 	if !ok || e.Retryable() {
 		t.Errorf("error = %v is retryable, so the service would send the message again", err)
 	}
-	if asked := source.asked.Load(); rejectedEarly[a.want] && asked > 0 {
+	if n := source.lookups.Load(); rejectedEarly[a.want] && n > 0 {
 		t.Errorf("the key was looked up: anyone could trigger key lookups")
 	}
 }

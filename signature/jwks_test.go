@@ -481,12 +481,12 @@ func TestNewJWKS_KeepsHTTPClient(t *testing.T) {
 	s := newKeyServer(t, jwk("a", "service-1"))
 	s.respond(func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/moved", http.StatusFound) })
 	client := s.srv.Client()
-	refusal := errors.New("no redirects")
-	client.CheckRedirect = func(*http.Request, []*http.Request) error { return refusal }
+	noRedirects := errors.New("no redirects")
+	client.CheckRedirect = func(*http.Request, []*http.Request) error { return noRedirects }
 
 	err := s.wantError(t, s.jwks(t, signature.JWKSOptions{HTTPClient: client}), "a", signature.ErrKeySource)
 
-	if !errors.Is(err, refusal) || client.CheckRedirect(nil, nil) != refusal {
+	if !errors.Is(err, noRedirects) || client.CheckRedirect(nil, nil) != noRedirects {
 		t.Errorf("error = %v, want that of the caller's CheckRedirect, which must not be replaced", err)
 	}
 }
