@@ -41,11 +41,15 @@ func (s *Server) Idle(ctx context.Context) error {
 // EXPIRED, it can no longer be read, and its callback is queued. If there is no such check, or if
 // the check has already ended, the test fails.
 func (s *Server) Expire(checkID string) {
-	svc := s.lock()
-	defer svc.mu.Unlock()
-	if err := svc.expire(checkID); err != nil {
+	if err := s.expire(checkID); err != nil {
 		s.must(fmt.Errorf("expire: %w", err))
 	}
+}
+
+func (s *Server) expire(checkID string) error {
+	svc := s.lock()
+	defer svc.mu.Unlock()
+	return svc.expire(checkID)
 }
 
 // advance implements Advance. The mutex is held, except while it waits.
