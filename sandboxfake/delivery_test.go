@@ -216,12 +216,12 @@ func TestServer_ResetAndCloseCancelDeliveries(t *testing.T) {
 				var attempts atomic.Int32
 				a.completeCheck(srv.Handle("held.sandbox.test", app))
 				inflight := (<-app.received).Context()
-				fatalTB := srv.Handle("failing.sandbox.test", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				failing := srv.Handle("failing.sandbox.test", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 					attempts.Add(1)
 					w.WriteHeader(http.StatusServiceUnavailable)
 				}))
-				a.completeCheck(fatalTB)
-				a.create(phoneChecks, `{"phone_number":"447700900012","callback_url":"`+fatalTB+`"}`) // not opened: would expire
+				a.completeCheck(failing)
+				a.create(phoneChecks, `{"phone_number":"447700900012","callback_url":"`+failing+`"}`) // not opened: would expire
 				synctest.Wait()
 
 				row.end(srv)

@@ -274,16 +274,16 @@ func TestServer_ResetDuringLatency(t *testing.T) {
 		a := newAPI(t, srv)
 		srv.Inject(sandboxfake.Match{Operation: "phone_check.create"}, sandboxfake.Fault{Latency: time.Hour})
 		began := time.Now()
-		cut := make(chan error, 1)
+		done := make(chan error, 1)
 		go func() {
 			_, err := a.attempt(http.MethodPost, phoneChecks, `{"phone_number":"447700900012"}`)
-			cut <- err
+			done <- err
 		}()
 		synctest.Wait()
 
 		srv.Reset()
 
-		if err := <-cut; err == nil || time.Since(began) != 0 {
+		if err := <-done; err == nil || time.Since(began) != 0 {
 			t.Errorf("request returned %v after %v, want a lost connection immediately", err, time.Since(began))
 		}
 		if n := len(srv.Requests()); n != 0 {

@@ -25,7 +25,7 @@ func heap() uint64 {
 func TestServer_MemoryPerServer(t *testing.T) {
 	// All servers exist at the same time. A tenth of them has handled requests and has an open
 	// connection.
-	const servers, answering, limit = 2000, 200, 64 << 10
+	const servers, connected, limit = 2000, 200, 64 << 10
 	newAPI(t, sandboxfake.New(t, sandboxfake.WithInMemory())) // creates what all servers share
 	before := heap()
 	alive := make([]*sandboxfake.Server, 0, servers)
@@ -39,12 +39,12 @@ func TestServer_MemoryPerServer(t *testing.T) {
 		alive = append(alive, srv)
 		return srv
 	}
-	for range answering {
+	for range connected {
 		newAPI(t, start()).get(phoneChecks)
 	}
 
-	each := (heap() - before) / answering
-	for range servers - answering {
+	each := (heap() - before) / connected
+	for range servers - connected {
 		start()
 	}
 	all := (heap() - before) / servers
