@@ -24,7 +24,7 @@ import (
 //
 // Protocol: docs/protocol.md, section 6.
 type Callback struct {
-	Product     Product // the name of an unknown kind, for which only Body may be set
+	Product     Product // for an unknown kind, its name: then fields other than Body may be empty
 	CheckID     string
 	Status      CheckStatus // check it first: in status ERROR, Match may be false
 	Match       *bool       // valid only if COMPLETED; nil if it does not apply

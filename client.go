@@ -14,10 +14,10 @@ import (
 //
 // To manage workspaces and projects, use a [Console] with the credentials of a workspace.
 type Client struct {
-	PhoneChecks      *PhoneCheckService      // does the phone number belong to the device?
-	SIMChecks        *SIMCheckService        // was the SIM of the number changed recently?
-	SubscriberChecks *SubscriberCheckService // both in one check
-	Reachability     *ReachabilityService    // which products work for an IP address or in a country?
+	PhoneChecks      *PhoneCheckService      // verify that a phone number belongs to a device
+	SIMChecks        *SIMCheckService        // detect recent SIM changes
+	SubscriberChecks *SubscriberCheckService // do both in one check
+	Reachability     *ReachabilityService    // find the products that work for a device or in a country
 
 	api *api
 }

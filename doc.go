@@ -54,8 +54,9 @@
 //	}
 //
 // The other types are [*TokenError] (no access token was issued), [*DecodeError] (a response cannot
-// be used) and [*CheckEndedError] (a check ended without a result). Any other error is a connection
-// failure or a done context, and wraps its cause.
+// be used) and [*CheckEndedError] (a check ended without a result). Errors for invalid arguments
+// match [ErrBadRequest] or [ErrPhoneFormat]. Any other error is a connection failure or a done
+// context, and wraps its cause.
 //
 // # Tests
 //

@@ -21,9 +21,9 @@ import (
 //	reference_id=="order-1"
 //	status==COMPLETED;created_at>=2026-01-02T00:00:00+0000
 //
-// Quote a value that contains a space or one of "'();,=!~<>, with double or single quotes. Within
-// quotes, a backslash makes the next character literal: write \" for a quote and \\ for a
-// backslash. Always quote values from users or other systems.
+// Quote a value that contains a space or one of the characters "'();,=!~<> with double or single
+// quotes. Within quotes, a backslash makes the next character literal: write \" for a quote and \\
+// for a backslash. Always quote values from users or other systems.
 //
 // Protocol: docs/protocol.md, section 3, which contains the search fields and sort properties.
 type ListOptions struct {
