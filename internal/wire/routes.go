@@ -205,8 +205,9 @@ func checkID(id string) error {
 }
 
 // Resource returns the ID of the resource that the operation reads, changes or returns: the last
-// element of ids if the path ends with an ID, apart from a final /reset. It returns "" for collections, for coverage, whose
-// keys may have another form in the response, and for the alias "default" of a workspace.
+// element of ids if the path ends with an ID, apart from a final /reset. It returns "" for
+// collections, for coverage, whose keys may have another form in the response, and for the alias
+// "default" of a workspace.
 func (o Operation) Resource(ids []string) string {
 	path := strings.TrimSuffix(o.Path, "/reset")
 	if len(ids) == 0 || !strings.HasSuffix(path, "_id}") {
