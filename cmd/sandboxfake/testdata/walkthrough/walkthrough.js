@@ -74,7 +74,7 @@ function receiver(keys) {
   return new Promise((ready) => server.listen(0, '127.0.0.1', () => ready({ server, callback, port: server.address().port })));
 }
 
-// Removes authorization and date from the query and leaves every other byte unchanged: that is what the service signed.
+// Removes authorization and date from the query and leaves every other byte unchanged, because the service signs the rest.
 function verifyRedirect(keys, location) {
   const { host, pathname, search } = new URL(location);
   const taken = {};
