@@ -194,7 +194,8 @@ func (c *call) query() (url.Values, error) {
 	return query, nil
 }
 
-// queryInt returns a parameter, which must be a number from low to high, or absent if it is missing.
+// queryInt returns a parameter, which must be a number from low to high, or absent if it is
+// missing.
 func queryInt(query url.Values, name string, low, high, absent int) (int, error) {
 	if !query.Has(name) {
 		return absent, nil

@@ -11,8 +11,8 @@ import (
 
 // WithRateLimit limits the requests of each workspace, including those of its projects. By default
 // there is no limit. Requests with a bearer token count, unless they are rejected because of their
-// token, path or scope. Requests without one do not, such as those for tokens, the key set and Check
-// URLs.
+// token, path or scope. Requests without one do not, such as those for tokens, the key set and
+// Check URLs.
 //
 // The hour starts with the first request and ends one hour later on the server's clock. Each
 // response to a counted request has X-RateLimit-Limit, X-RateLimit-Remaining and X-RateLimit-Reset.

@@ -135,8 +135,8 @@ func maskBody(op wire.Operation, body []byte) []byte {
 	return body
 }
 
-// maxHeader limits the header of a request to the service, including the request line. net/http adds
-// 4 KiB to it.
+// maxHeader limits the header of a request to the service, including the request line. net/http
+// adds 4 KiB to it.
 const maxHeader = 32 << 10
 
 // What the journal keeps of a request.

@@ -48,9 +48,9 @@ type service struct {
 	initial struct{ project, workspace idverify.Credentials }
 }
 
-// newService returns a service with the initial workspace, its owner and a sandbox project. They are
-// created by the same code as later ones. They always have the same IDs and credentials, so that
-// clients need no new configuration after a reset. All other IDs are derived from seed.
+// newService returns a service with the initial workspace, its owner and a sandbox project. They
+// are created by the same code as later ones. They always have the same IDs and credentials, so
+// that clients need no new configuration after a reset. All other IDs are derived from seed.
 func newService(opts *options, url string, transport *http.Transport, keys *keySource, seed uint64) (*service, error) {
 	s := &service{
 		opts:       opts,
