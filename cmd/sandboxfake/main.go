@@ -45,8 +45,8 @@
 // in a container called sandbox, pass -addr sandbox:8443 -remote-control. With -fixed-keys, only
 // localhost, 127.0.0.1 and [::1] are possible.
 //
-// The exit code is 0 after a signal or -h, 1 if the program cannot start, which includes an unusable flag
-// value, and 2 if a flag cannot be parsed.
+// The exit code is 0 after a signal or -h, 1 if the program cannot start, which includes an
+// unusable flag value, and 2 if a flag cannot be parsed.
 package main
 
 import (

@@ -193,8 +193,8 @@ func (p *proxy) dial(ctx context.Context) (net.Conn, error) {
 	return new(net.Dialer).DialContext(ctx, "unix", p.socket)
 }
 
-// find returns the path of a proxy. If the proxy is not installed, it skips the test, or fails it if
-// IDVERIFY_INTEROP is set.
+// find returns the path of a proxy. If the proxy is not installed, it skips the test, or fails it
+// if IDVERIFY_INTEROP is set.
 func find(t *testing.T, name string) string {
 	t.Helper()
 	for _, file := range []string{name, "/usr/sbin/" + name} { // often not in PATH
