@@ -19,10 +19,10 @@ func TestServer_CredentialsOfOtherMembers(t *testing.T) {
 	admin, viewer := owner.invite("Ada", "ADMIN"), owner.invite("Grace", "VIEWER")
 	const members = workspaces + "/default/members/"
 	for _, caller := range []struct {
-		name                                 string
-		api                                  *api
-		own                                  string
-		unknown, create, list, alien, delete int // statuses: of unknown members, colleagues (create, list, delete), other workspaces (alien)
+		name                                   string
+		api                                    *api
+		own                                    string
+		unknown, create, list, outside, delete int // statuses: of unknown members, colleagues (create, list, delete), other workspaces (outside)
 	}{
 		{"owner", owner, account.MemberID, 404, 403, 200, 404, 204},
 		{"admin", newConsoleAPI(t, srv, admin.Credentials), admin.MemberID, 404, 403, 200, 404, 204},
@@ -40,9 +40,9 @@ func TestServer_CredentialsOfOtherMembers(t *testing.T) {
 			{"GET", "unknown/credentials", caller.unknown},
 			{"GET", "unknown/credentials/" + theirs, caller.unknown},
 			{"DELETE", "unknown/credentials/" + theirs, caller.unknown},
-			{"GET", other.MemberID + "/credentials", caller.alien},
-			{"GET", other.MemberID + "/credentials/" + other.Credentials.ClientID, caller.alien},
-			{"DELETE", other.MemberID + "/credentials/" + other.Credentials.ClientID, caller.alien},
+			{"GET", other.MemberID + "/credentials", caller.outside},
+			{"GET", other.MemberID + "/credentials/" + other.Credentials.ClientID, caller.outside},
+			{"DELETE", other.MemberID + "/credentials/" + other.Credentials.ClientID, caller.outside},
 			{"POST", "unknown/credentials", 403},
 			{"POST", "unknown/credentials/" + theirs + "/reset", 403},
 			{"POST", other.MemberID + "/credentials", 403},

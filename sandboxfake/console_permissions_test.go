@@ -89,18 +89,18 @@ var matrix = []struct {
 
 // matrixCallers contains the callers of the matrix.
 type matrixCallers struct {
-	srv      *sandboxfake.Server
-	owner    *sandboxfake.Account // of the workspace
-	members  [callers]*sandboxfake.Account
-	apis     [callers]*api
-	cells    int // number of tested cells, for unique names
-	sections []operationRow
+	srv        *sandboxfake.Server
+	owner      *sandboxfake.Account // of the workspace
+	members    [callers]*sandboxfake.Account
+	apis       [callers]*api
+	cells      int // number of tested cells, for unique names
+	operations []operationRow
 }
 
 func newMatrixCallers(t *testing.T) *matrixCallers {
 	t.Helper()
 	srv := consoleServer(t)
-	p := &matrixCallers{srv: srv, owner: srv.NewWorkspace("The workspace"), sections: consoleOperations(t)}
+	p := &matrixCallers{srv: srv, owner: srv.NewWorkspace("The workspace"), operations: consoleOperations(t)}
 	owner := newConsoleAPI(t, srv, p.owner.Credentials)
 	p.members = [callers]*sandboxfake.Account{p.owner, owner.invite("Ada", "ADMIN"), owner.invite("Grace", "VIEWER"), srv.NewWorkspace("Another workspace")}
 	for i, m := range p.members[:callProject] {
@@ -202,12 +202,12 @@ func TestServer_ConsolePermissions(t *testing.T) {
 	t.Parallel()
 	p := newMatrixCallers(t)
 	callerNames := [callers]string{"owner", "admin", "viewer", "member of another workspace", "project token", "no token"}
-	section := -1
+	current := -1
 	for _, row := range matrix {
-		if row.whose != "another's" || p.sections[section].Operation != row.operation {
-			section++
+		if row.whose != "another's" || p.operations[current].Operation != row.operation {
+			current++
 		}
-		op := p.sections[section]
+		op := p.operations[current]
 		if op.Operation != row.operation {
 			t.Fatalf("matrix has %s where operations.json has %s, want a row for each operation", row.operation, op.Operation)
 		}
@@ -224,8 +224,8 @@ func TestServer_ConsolePermissions(t *testing.T) {
 			}
 		}
 	}
-	if section != len(p.sections)-1 {
-		t.Errorf("matrix has %d of %d operations", section+1, len(p.sections))
+	if current != len(p.operations)-1 {
+		t.Errorf("matrix has %d of %d operations", current+1, len(p.operations))
 	}
 }
 

@@ -6,10 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/idverify/idverify-go/internal/synctest"
-
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/idverify/idverify-go/internal/synctest"
 	"github.com/idverify/idverify-go/sandboxfake"
 	"github.com/idverify/idverify-go/signature"
 )

@@ -30,7 +30,7 @@ type tenants struct {
 	productCallers [intruders]*api // nil if the intruder has no project
 	consoleCallers [intruders]*api
 	credentials    [intruders]idverify.Credentials
-	realms         int // number of requests, for unique names
+	requests       int // number of requests, for unique names
 }
 
 func newTenants(t *testing.T) *tenants {
@@ -96,7 +96,7 @@ func (n *tenants) path(op wire.Operation, intruder int, known bool) string {
 
 // request returns a request that would succeed if the IDs were the intruder's own.
 func (n *tenants) request(op wire.Operation, intruder int, known bool) *http.Request {
-	n.realms++
+	n.requests++
 	caller, body, media := n.consoleCallers[intruder], "", wire.MediaJSON
 	if op.Product() != wire.Console {
 		caller = n.productCallers[intruder]
@@ -112,9 +112,9 @@ func (n *tenants) request(op wire.Operation, intruder int, known bool) *http.Req
 	case wire.CompletePhoneCheck.Name, wire.CompleteSubscriberCheck.Name:
 		body, media = fmt.Sprintf(`[{"op":"add","path":"/code","value":%q}]`, n.codes[op.Product()]), wire.MediaJSONPatch
 	case wire.CreateProject.Name:
-		body = fmt.Sprintf(`{"name":"Intruder's %d"}`, n.realms)
+		body = fmt.Sprintf(`{"name":"Intruder's %d"}`, n.requests)
 	case wire.UpdateProject.Name, wire.UpdateWorkspace.Name:
-		body, media = fmt.Sprintf(`[{"op":"replace","path":"/name","value":"Intruder's %d"}]`, n.realms), wire.MediaJSONPatch
+		body, media = fmt.Sprintf(`[{"op":"replace","path":"/name","value":"Intruder's %d"}]`, n.requests), wire.MediaJSONPatch
 	case wire.CreateInvitation.Name:
 		body = `{"name":"Mallory","role":"ADMIN"}`
 	case wire.UpdateBillingAccount.Name:
@@ -247,5 +247,4 @@ func (n *tenants) check(t *testing.T, op wire.Operation, intruder int, want stri
 
 // sameWorkspace reports whether an intruder is a member of the victim's workspace and may read
 // parts of it.
-
 func sameWorkspace(intruder int) bool { return intruder >= otherAdmin }
