@@ -8,7 +8,7 @@ import (
 	"github.com/idverify/idverify-go/sandboxfake/internal/rsql"
 )
 
-// maxCredentials is the maximum number of credentials of a project.
+// maxCredentials is the maximum number of pairs of credentials of a project.
 const maxCredentials = 2
 
 // credentialView contains credentials in a response.

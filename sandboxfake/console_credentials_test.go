@@ -22,7 +22,7 @@ func TestServer_CredentialsOfOtherMembers(t *testing.T) {
 		name                                   string
 		api                                    *api
 		own                                    string
-		unknown, create, list, outside, delete int // statuses: of unknown members, colleagues (create, list, delete), other workspaces (outside)
+		unknown, create, list, outside, delete int // statuses for unknown members, members of the workspace (create, list, delete) and of another one (outside)
 	}{
 		{"owner", owner, account.MemberID, 404, 403, 200, 404, 204},
 		{"admin", newConsoleAPI(t, srv, admin.Credentials), admin.MemberID, 404, 403, 200, 404, 204},

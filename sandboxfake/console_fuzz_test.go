@@ -148,14 +148,14 @@ func FuzzTopUpAmount(f *testing.F) {
 		balance := workspace.Embedded.Balance
 		if r.status != 201 {
 			if r.status != 400 || balance.Currency != "API" || balance.Amount != "100" {
-				t.Errorf("amount %s: %d %s, balance %+v", amount, r.status, r.body, balance)
+				t.Errorf("amount %s: %d %s, balance %+v, want 400 and 100 API", amount, r.status, r.body, balance)
 			}
 			return
 		}
 		want, isNumber := new(big.Rat).SetString(r.number(t, "amount"))
 		got, _ := new(big.Rat).SetString(balance.Amount.String())
 		if !isNumber || got.Cmp(want) != 0 || want.Sign() <= 0 {
-			t.Errorf("amount %s: response %s, balance %+v", amount, r.body, balance)
+			t.Errorf("amount %s: response %s, balance %+v, want a positive amount and the same balance", amount, r.body, balance)
 		}
 	})
 }

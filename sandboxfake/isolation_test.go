@@ -21,7 +21,7 @@ func heap() uint64 {
 	return stats.HeapAlloc + stats.StackInuse
 }
 
-// It measures the memory of the process, so it does not call t.Parallel.
+// This test measures the memory of the process, so it does not call t.Parallel.
 func TestServer_MemoryPerServer(t *testing.T) {
 	// All servers exist at the same time. A tenth of them has handled requests and has an open
 	// connection.
@@ -60,7 +60,7 @@ func TestServer_MemoryPerServer(t *testing.T) {
 	}
 }
 
-// It measures the memory of the process, so it does not call t.Parallel.
+// This test measures the memory of the process, so it does not call t.Parallel.
 func TestServer_MemoryPerCheck(t *testing.T) {
 	const checks, limit = 20_000, 600
 	srv := sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithFrozenClock(frozenAt))

@@ -221,7 +221,7 @@ func quoteJSON(t *testing.T, text string) string {
 	return string(quoted)
 }
 
-// It measures the memory of the process, so it does not call t.Parallel.
+// This test measures the memory of the process, so it does not call t.Parallel.
 func TestServer_RequestsMemory(t *testing.T) {
 	// In addition to the texts, an entry has the slices and the map of its header, and a client
 	// with an open connection has buffers.

@@ -51,7 +51,7 @@ var problemKinds = []struct {
 	{400, wire.PhoneFormatInvalid, "phone_number must be 7 to 15 digits in international format, without a plus sign"},
 	{400, wire.MNONotSupported, "MNO not supported"},
 	{401, wire.Unauthorized, "The access token is missing, malformed, expired or revoked"},
-	{402, wire.InsufficientBalance, "The balance does not cover the call"},
+	{402, wire.InsufficientBalance, "The balance does not cover the price"},
 	{403, wire.Forbidden, "The token's scope or the member's role does not allow this"},
 	{404, wire.NotFound, "No such resource"},
 	{404, wire.CheckNotFound, "There is no such check"},
