@@ -277,7 +277,7 @@ func (o object) want(fields object) error {
 		want, got := fields[name], o[name]
 		switch {
 		case want == absent && got != nil:
-			return fmt.Errorf("%s is %v, want it absent", name, got)
+			return fmt.Errorf("%s is %v, want it absent", name, redact(got))
 		case want != absent && got == nil:
 			return fmt.Errorf("%s is missing, want %v", name, want)
 		case want != absent && got != want:
