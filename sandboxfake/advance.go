@@ -13,7 +13,7 @@ import (
 //
 // Advance first waits until no delivery is in flight. It then runs each event with the clock held
 // at the event's time, until all deliveries in flight have ended and their next attempts are
-// queued. Finally it sets the clock to the time at the start plus d.
+// queued. Finally it sets the clock to the time after the first wait plus d.
 //
 // If ctx ends, or the server is reset or closed, Advance returns an error and the clock keeps the
 // time that it has reached. A negative d is an error. Do not call it from a handler.
