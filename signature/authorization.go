@@ -6,15 +6,14 @@ import (
 	"strings"
 )
 
-// Limits of an Authorization. The service stays far below them.
+// Limits of the Authorization parser. Messages of the service are far below them.
 const (
 	maxAuthorization = 8 << 10 // bytes
 	maxParameters    = 16
 	maxCovered       = 16 // names
 )
 
-// algorithm is the only accepted signature algorithm. The algorithm of a message is compared with
-// it and never selects another one.
+// algorithm is the only accepted signature algorithm. A message cannot select a different one.
 const algorithm = "rsa-sha256"
 
 // authorization is a parsed Authorization header or authorization parameter.
@@ -28,7 +27,7 @@ type authorization struct {
 //
 //	Signature keyId="…",algorithm="rsa-sha256",headers="(request-target) host date …",signature="…"
 //
-// with the parameters in any order and at most once each. Names are case-insensitive. Values are
+// The parameters may occur in any order, each at most once. Names are case-insensitive. Values are
 // tokens, or quoted strings without escapes. Unknown parameters are ignored.
 func parseAuthorization(s string) (authorization, error) {
 	params, err := parseParameters(s)
@@ -36,28 +35,28 @@ func parseAuthorization(s string) (authorization, error) {
 		return authorization{}, err
 	}
 	if !validKeyID(params.keyID) {
-		return authorization{}, newError(ErrMalformed, "Authorization has no keyId of 1 to 256 printable characters")
+		return authorization{}, newError(ErrMalformed, "keyId in the Authorization must be 1 to 256 printable ASCII characters without backslashes")
 	}
 	covered, ok := parseCovered(params.headers)
 	if !ok {
-		return authorization{}, newError(ErrMalformed, "headers in the Authorization is not a list of 1 to 16 lower-case names")
+		return authorization{}, newError(ErrMalformed, "headers in the Authorization must list 1 to 16 lower-case names, separated by single spaces")
 	}
 	signature, ok := decodeBase64(params.signature)
 	if !ok || len(signature) == 0 {
-		return authorization{}, newError(ErrMalformed, "signature in the Authorization is not base64")
+		return authorization{}, newError(ErrMalformed, "signature in the Authorization is missing or not valid base64")
 	}
 	switch params.algorithm {
 	case algorithm:
 		return authorization{keyID: params.keyID, covered: covered, signature: signature}, nil
 	case "":
-		return authorization{}, newError(ErrMalformed, "Authorization has no algorithm")
+		return authorization{}, newError(ErrMalformed, "algorithm in the Authorization is missing")
 	default:
-		return authorization{}, newError(ErrAlgorithm, "algorithm is not rsa-sha256")
+		return authorization{}, newError(ErrAlgorithm, "algorithm in the Authorization is not rsa-sha256")
 	}
 }
 
-// parameters contains the raw values of the known parameters. Missing ones are empty, which is not
-// a valid value of any.
+// parameters contains the raw values of the known parameters. The value of a missing parameter is
+// empty, which is never valid.
 type parameters struct {
 	keyID, algorithm, headers, signature string
 }
@@ -69,14 +68,14 @@ func parseParameters(s string) (parameters, error) {
 	}
 	scheme, rest, _ := strings.Cut(s, " ")
 	if !strings.EqualFold(scheme, "Signature") {
-		return p, newError(ErrMalformed, "Authorization does not have the scheme Signature")
+		return p, newError(ErrMalformed, "Authorization scheme is not Signature")
 	}
 	seen := make([]string, 0, maxParameters)
 	for more := true; more; {
 		var name, value string
 		var ok bool
 		if name, value, rest, more, ok = cutParameter(rest); !ok {
-			return p, newError(ErrMalformed, "Authorization is not a list of parameters")
+			return p, newError(ErrMalformed, "Authorization is not a valid parameter list")
 		}
 		if slices.ContainsFunc(seen, func(s string) bool { return strings.EqualFold(s, name) }) {
 			return p, newError(ErrMalformed, "Authorization has a duplicate parameter")
@@ -99,8 +98,8 @@ func parseParameters(s string) (parameters, error) {
 	return p, nil
 }
 
-// cutParameter cuts one name=value from s, with surrounding space, and reports whether a comma
-// follows.
+// cutParameter cuts the first name=value pair and the space around it from s. Result more reports
+// whether a comma follows.
 func cutParameter(s string) (name, value, rest string, more, ok bool) {
 	name, s, ok = strings.Cut(skipSpace(s), "=")
 	if !ok || !isToken(name) {
@@ -143,8 +142,8 @@ func parseCovered(s string) (names []string, ok bool) {
 	return names, true
 }
 
-// decodeBase64 decodes standard base64 in its only valid encoding: without line breaks and with
-// zero trailing bits.
+// decodeBase64 decodes standard base64 with padding. It rejects line breaks and nonzero trailing
+// bits.
 func decodeBase64(s string) (decoded []byte, ok bool) {
 	decoded, err := base64.StdEncoding.Strict().DecodeString(s)
 	return decoded, err == nil && base64.StdEncoding.EncodedLen(len(decoded)) == len(s)
@@ -157,8 +156,8 @@ func skipSpace(s string) string {
 	return s
 }
 
-// isQuotable reports whether s is valid in quotes: printable ASCII without quotes and backslashes.
-// Parsers differ in how they handle escapes, so there are none.
+// isQuotable reports whether s can be quoted without escapes: it contains only printable ASCII, and
+// no quotes or backslashes. Escapes are not supported, because parsers handle them differently.
 func isQuotable(s string) bool {
 	for i := range len(s) {
 		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {

@@ -7,18 +7,18 @@ import (
 	"net/http"
 )
 
-// Limits of the initial read buffer. A Content-Length is untrusted until the body has been read.
+// Minimum and maximum size of the initial read buffer, in bytes. Content-Length determines the size
+// only within these limits, because it is untrusted.
 const (
 	minBuffer = 512
 	maxBuffer = 64 << 10
 )
 
-// bodyConsumed is the most likely cause of a body that is closed, or incomplete without a read
-// error.
+// bodyConsumed is the most likely reason why a body is closed, or ends early without a read error.
 const bodyConsumed = "middleware in front of the verifier has read it (put the verifier first, or restore r.Body)"
 
-// readBody reads the body, up to MaxBody regardless of Content-Length. It restores r.Body even if
-// it returns an error.
+// readBody returns the body of r, or an error if the body is larger than MaxBody, whatever its
+// Content-Length. It always restores r.Body.
 func (v *Verifier) readBody(r *http.Request) ([]byte, error) {
 	if r.Body == nil {
 		r.Body = http.NoBody
@@ -30,7 +30,8 @@ func (v *Verifier) readBody(r *http.Request) ([]byte, error) {
 		restored := &restoredBody{Closer: original}
 		restored.Reset(body)
 		r.Body = restored
-		// net/http reports a truncated body as an error. Without one, a part was read earlier.
+		// net/http reports a truncated body as an error. If there is no error, other code has read a part
+		// of the body.
 		if int64(len(body)) < r.ContentLength {
 			return nil, newError(ErrBody, "body is shorter than its Content-Length: "+bodyConsumed)
 		}

@@ -11,10 +11,11 @@ import (
 // VerifyCallback verifies a callback that the service sent to one of the verifier's hosts and
 // returns its content. It reads r.Body and restores it, so that the body can be read again.
 //
-// Every error is an [*Error]. [Error.Retryable] distinguishes a message that cannot be verified now
-// ([ErrKeySource], [ErrReplayStore], [ErrBody], [ErrTooLate]: respond with 503) from an invalid one
-// (all others: respond with 400). [Verifier.CallbackHandler] responds like this. Respond to a valid
-// message with 2XX. The service may still send it again, so process each check_id once.
+// Every error is an [*Error]. If [Error.Retryable] returns true, the message cannot be verified
+// now: respond with 503. The reason is then [ErrKeySource], [ErrReplayStore], [ErrBody] or
+// [ErrTooLate]. All other errors mean that the message is invalid: respond with 400.
+// [Verifier.CallbackHandler] sends these responses. Respond to a valid message with 2XX. The
+// service may still send it again, so process each check_id once.
 //
 // Protocol: docs/protocol.md, section 7.
 func (v *Verifier) VerifyCallback(r *http.Request) (*Message, error) {
@@ -25,8 +26,7 @@ func (v *Verifier) VerifyCallback(r *http.Request) (*Message, error) {
 	return m, nil
 }
 
-// callback runs the checks in order of cost. It looks up no key and reads no body for a message
-// that fails an earlier check.
+// callback runs cheap checks first. If one fails, it does not look up a key or read the body.
 func (v *Verifier) callback(r *http.Request) (*Message, error) {
 	m, err := v.receivedCallback(r)
 	if err != nil {
@@ -51,10 +51,10 @@ func (v *Verifier) callback(r *http.Request) (*Message, error) {
 		return nil, err
 	}
 	if sum := sha256.Sum256(body); subtle.ConstantTimeCompare(sum[:], digest[:]) != 1 {
-		// If the length is unknown, a body that middleware has read is empty. Anyone on the path of the
-		// message can also empty it, so the error is logged as a warning.
+		// If the length is unknown, an empty body usually means that middleware has read it. Anyone on
+		// the network path can also remove the body, so the error is logged as a warning.
 		if len(body) == 0 && r.ContentLength < 0 {
-			return nil, asWarning(newError(ErrBody, "body is empty, but another one was signed: "+bodyConsumed))
+			return nil, asWarning(newError(ErrBody, "body is empty, but the signed body is not: "+bodyConsumed))
 		}
 		return nil, newError(ErrDigest, "digest does not match the body (does middleware change it?)")
 	}
@@ -71,14 +71,14 @@ func (v *Verifier) callback(r *http.Request) (*Message, error) {
 // receivedCallback extracts the parts of a callback from r. Each part must occur exactly once.
 func (v *Verifier) receivedCallback(r *http.Request) (m message, err error) {
 	if r.Method != http.MethodPost {
-		return m, newError(ErrMalformed, "method is not POST")
+		return m, newError(ErrMalformed, "method must be POST")
 	}
 	if r.ContentLength > v.maxBody {
 		return m, newError(ErrTooLarge, "body is larger than MaxBody")
 	}
 	values := r.Header["Authorization"]
 	if len(values) != 1 {
-		return m, newError(ErrMalformed, "request does not have exactly one Authorization header")
+		return m, newError(ErrMalformed, "request must have exactly one Authorization header")
 	}
 	if m, err = v.received(r, "post"); err != nil {
 		return m, err

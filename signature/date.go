@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// checkDate parses a date and compares it with the clock. The allowed skew is inclusive in both
-// directions.
+// checkDate parses a date. It returns an error if the date differs from the clock by more than the
+// allowed skew.
 func (v *Verifier) checkDate(s string) (time.Time, error) {
 	date, ok := parseDate(s)
 	if !ok {
-		return date, newError(ErrMalformed, "date does not have the form Mon, 02 Jan 2006 15:04:05 GMT")
+		return date, newError(ErrMalformed, "date must have the form Mon, 02 Jan 2006 15:04:05 GMT")
 	}
 	now := v.now()
 	switch age, ahead := now.Sub(date), date.Sub(now); {

@@ -25,7 +25,7 @@ func parseDigest(s string) (sum [sha256.Size]byte, ok bool) {
 	return sum, false
 }
 
-// formatDigest returns the digest of body in the format of parseDigest.
+// formatDigest returns the value of the Digest header for body.
 func formatDigest(body []byte, inBase64 bool) string {
 	sum := sha256.Sum256(body)
 	if inBase64 {

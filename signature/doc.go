@@ -30,8 +30,8 @@
 //
 // # Errors
 //
-// Every verification error is an [*Error] with exactly one reason, to be tested with
-// [errors.Is]. Most reasons mean that the message is invalid: respond with 400. [ErrKeySource],
+// Every verification error is an [*Error] with exactly one reason. Test for it with [errors.Is].
+// Most reasons mean that the message is invalid: respond with 400. [ErrKeySource],
 // [ErrReplayStore], [ErrBody] and [ErrTooLate] mean that the message cannot be verified now:
 // respond with 503, so that the service retries. [Error.Retryable] distinguishes the two. The
 // service does not retry after a 4XX response, and a check that ended as EXPIRED or ERROR is
@@ -59,7 +59,7 @@
 //   - Synchronize the system clock. Dates are compared with it.
 //   - Set VerifierOptions.Target behind a proxy that changes the host or the path.
 //
-// See docs/security.md for the threat model and the rule against each attack.
+// See docs/security.md for the threat model and the defense against each attack.
 //
 // Protocol: docs/protocol.md, sections 7 and 12.
 package signature

@@ -7,8 +7,8 @@ import (
 	"net/url"
 )
 
-// Reasons why a message is invalid: respond with 400. The Reason of an [*Error] is one of these
-// errors or one of the retryable ones below.
+// Reasons for rejecting a message: respond with 400. Error.Reason is one of these errors or one of
+// the retryable errors below.
 var (
 	// ErrMalformed means that the method, the request target, the query, the Authorization, the date
 	// or a covered header is invalid.
@@ -18,9 +18,9 @@ var (
 	// 2048 to 4096 bits.
 	ErrAlgorithm = errors.New("algorithm not allowed")
 
-	// ErrCoverage means that the signature does not cover a required part of the message, covers a
-	// name twice or an unsupported special name, or that a covered or required header does not occur
-	// exactly once.
+	// ErrCoverage means that the signature does not cover a required part of the message, or covers a
+	// name twice or an unsupported special name. It also means that a covered or required header does
+	// not occur exactly once.
 	ErrCoverage = errors.New("insufficient coverage")
 
 	// ErrSkew means that the date differs from the clock by more than VerifierOptions.ClockSkew. The
@@ -44,7 +44,7 @@ var (
 	// ErrReplay means that the same message was accepted before.
 	ErrReplay = errors.New("message replayed")
 
-	// ErrTooLarge means that the body is larger than VerifierOptions.MaxBody, or than a limit that
+	// ErrTooLarge means that the body is larger than VerifierOptions.MaxBody or a limit that
 	// middleware set with http.MaxBytesReader.
 	ErrTooLarge = errors.New("message too large")
 )
@@ -52,8 +52,8 @@ var (
 // Reasons why a message cannot be verified now. The message may be valid: respond with 503, so that
 // the service retries, and not with 400.
 var (
-	// ErrKeySource means that the key is not available now, and that it is unknown whether it exists:
-	// the key source failed, or a [JWKS] has not fetched the key set again yet.
+	// ErrKeySource means that the key could not be looked up now, so it is unknown whether it exists.
+	// The key source failed, or a [JWKS] has not fetched the key set again yet.
 	ErrKeySource = errors.New("key source unavailable")
 
 	// ErrReplayStore means that the replay store failed or is full.
@@ -67,13 +67,13 @@ var (
 	ErrTooLate = errors.New("message verified too late")
 )
 
-// Error is the type of all verification errors. It wraps one of the reasons above and the
-// underlying error, if any, so that errors.Is also finds context.Canceled.
+// Error is the type of all verification errors. It wraps its Reason and the underlying error, if
+// any, for example context.Canceled.
 //
-// The text is meant for your log. It contains no part of the message. Do not send it to the sender,
-// who may be an attacker.
+// The text is meant for logs and contains no part of the message. Do not include it in a response:
+// the sender may be an attacker.
 type Error struct {
-	Operation string // "callback" or "redirect"; "key lookup" or "replay claim" if a key source or store was called directly
+	Operation string // "callback" or "redirect"; "key lookup" or "replay claim" after a direct call to a key source or store
 	Reason    error  // one of the errors above
 
 	detail string
@@ -81,7 +81,7 @@ type Error struct {
 	warn   bool // see asWarning
 }
 
-// Error returns the operation and the cause, for example
+// Error returns the operation and what went wrong, for example
 // "signature: callback rejected: digest does not match the body".
 func (e *Error) Error() string {
 	text := "signature: " + e.Operation
@@ -94,7 +94,7 @@ func (e *Error) Error() string {
 	return text + ": " + e.detail
 }
 
-// hint returns advice for a message that cannot be verified now.
+// hint returns advice for a retryable error.
 func (e *Error) hint() string {
 	switch e.Operation {
 	case "callback":
@@ -133,8 +133,8 @@ func asWarning(err error) error {
 	return err
 }
 
-// wrapError returns an error with a cause. It returns an [*Error] with the same reason, from a JWKS
-// or a MemoryReplayStore, unchanged.
+// wrapError returns an [*Error] with a cause. If cause already wraps an [*Error] with the same
+// reason, as from a JWKS or a MemoryReplayStore, wrapError returns that error.
 func wrapError(reason error, detail string, cause error) error {
 	if e, ok := errors.AsType[*Error](cause); ok && e.Reason == reason {
 		return e
@@ -142,8 +142,8 @@ func wrapError(reason error, detail string, cause error) error {
 	return &Error{Reason: reason, detail: detail + ": " + causeText(cause), cause: withoutURL(cause)}
 }
 
-// withOperation returns a copy of err with the given operation. It copies because callers that
-// share a fetch of the key set share its error.
+// withOperation returns a copy of err with the given operation. It does not modify err, because
+// callers that wait for the same fetch share its error.
 func withOperation(operation string, err error) error {
 	if e, ok := errors.AsType[*Error](err); ok {
 		named := *e
@@ -153,7 +153,7 @@ func withOperation(operation string, err error) error {
 	return err
 }
 
-// withoutURL unwraps an error that contains a URL.
+// withoutURL unwraps a *url.Error, whose text contains the URL. It returns other errors unchanged.
 func withoutURL(err error) error {
 	if e, ok := errors.AsType[*url.Error](err); ok {
 		return e.Err

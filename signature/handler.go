@@ -7,12 +7,13 @@ import (
 	"net/http"
 )
 
-// retryAfter is the Retry-After of a 503 response to a callback, in seconds. It equals the delay of
-// the service's first retry. Redirects get none, because their date expires earlier.
+// retryAfter is the Retry-After header of a 503 response to a callback, in seconds. It equals the
+// delay of the service's first retry. Responses to redirects do not have the header, because the
+// date of a redirect expires earlier.
 const retryAfter = "10"
 
-// CallbackHandler returns a handler that calls next only for verified callbacks. next gets the
-// message from [MessageFromContext], and can also read r.Body.
+// CallbackHandler returns a handler that calls next only for verified callbacks. In next,
+// [MessageFromContext] returns the message, and r.Body can be read again.
 //
 // The handler responds to an invalid message with 400 and a constant body. It responds to a message
 // that cannot be verified now with 503 and Retry-After, and the service retries. The reason is
@@ -60,8 +61,8 @@ func logLevel(ctx context.Context, err error) slog.Level {
 	return slog.LevelError
 }
 
-// respond discloses only whether the sender should retry. Any more detail would help an attacker to
-// forge messages.
+// respond responds with 503 to a message that cannot be verified now, and with 400 to an invalid
+// one. It discloses nothing else, because details would help an attacker to forge messages.
 func respond(w http.ResponseWriter, err error) {
 	if e, ok := errors.AsType[*Error](err); ok && e.Retryable() {
 		if e.Operation == "callback" {

@@ -221,7 +221,7 @@ func TestCallbackHandler_LogsReason(t *testing.T) {
 	w := httptest.NewRecorder()
 	verifier.CallbackHandler(http.NotFoundHandler()).ServeHTTP(w, r)
 
-	if !strings.Contains(log.String(), "Authorization does not have the scheme Signature") || strings.Contains(log.String(), "not-a-signature") {
+	if !strings.Contains(log.String(), "Authorization scheme is not Signature") || strings.Contains(log.String(), "not-a-signature") {
 		t.Errorf("log = %q, want the reason without content of the message", log.String())
 	}
 	if strings.Contains(w.Body.String(), "scheme") {

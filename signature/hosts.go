@@ -57,7 +57,7 @@ func validPort(port string) bool {
 }
 
 // validHostName reports whether name, in lower case, can occur in a Host header, where names are
-// ASCII or punycode. NewVerifier uses it to detect mistakes before messages are rejected.
+// ASCII or punycode. NewVerifier uses it to detect configuration errors.
 func validHostName(name string) bool {
 	if ip, ok := strings.CutPrefix(name, "["); ok {
 		ip, ok = strings.CutSuffix(ip, "]")

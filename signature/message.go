@@ -19,7 +19,7 @@ type Message struct {
 	Date  time.Time  // time of the signature, in UTC
 	Kind  string     // value of the callback header, for example phone_check; empty for a redirect
 	Body  []byte     // body of a callback; shared with r.Body, do not modify it
-	Query url.Values // query of the URL; for a redirect without authorization and date
+	Query url.Values // query of the URL; without authorization and date if a redirect
 }
 
 // callbackCoverage returns the names that the signature of a callback must cover.
@@ -92,11 +92,11 @@ func (m *message) signingString(text []byte) ([]byte, error) {
 }
 
 // onlyValue returns the value of a covered header, given its canonical key. The header must occur
-// exactly once; otherwise the application could read another value than the signed one.
+// exactly once; otherwise the application could read a value that was not signed.
 func onlyValue(header http.Header, key string) (string, error) {
 	values := header[key]
 	if len(values) != 1 {
-		return "", newError(ErrCoverage, "covered or required header does not occur exactly once")
+		return "", newError(ErrCoverage, "covered or required header must occur exactly once")
 	}
 	if !oneLine(values[0]) {
 		return "", newError(ErrMalformed, "covered header contains control characters")
@@ -123,8 +123,8 @@ func hostOf(r *http.Request) string {
 	return r.Host
 }
 
-// uriOf returns the request target of a server or client request. A server request has it in
-// RequestURI, unchanged; URL is decoded, and handlers such as http.StripPrefix change it.
+// uriOf returns the request target of a server or client request. In a server request, RequestURI
+// contains it unchanged. URL is decoded, and handlers such as http.StripPrefix modify it.
 func uriOf(r *http.Request) string {
 	if r.RequestURI == "" && r.URL != nil {
 		return r.URL.RequestURI()
@@ -159,7 +159,7 @@ func requestTarget(uri, host string) (string, error) {
 		end = len(rest)
 	}
 	if !sameHost(rest[:end], host) {
-		return "", newError(ErrHost, "host of the request target differs from the host of the request")
+		return "", newError(ErrHost, "host in the request target does not match the request's host")
 	}
 	if rest = rest[end:]; !strings.HasPrefix(rest, "/") {
 		rest = "/" + rest

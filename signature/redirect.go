@@ -10,10 +10,12 @@ import (
 // query without the parameters authorization and date.
 //
 // A verified redirect shows that the service recently signed this URL. It does not show that the
-// browser belongs to the session that started the check: compare its check_id with the session's.
+// browser belongs to the session that started the check: compare its check_id with the check that
+// the session started.
 //
-// Errors are those of [Verifier.VerifyCallback]. With a replay store, reloading the page within the
-// clock skew fails with [ErrReplay], so redirect the browser to another URL after handling it.
+// VerifyRedirect returns the same errors as [Verifier.VerifyCallback]. With a replay store,
+// reloading the page within the clock skew fails with [ErrReplay], so redirect the browser to
+// another URL after handling it.
 //
 // Protocol: docs/protocol.md, section 7.
 func (v *Verifier) VerifyRedirect(r *http.Request) (*Message, error) {
@@ -48,7 +50,7 @@ func (v *Verifier) redirect(r *http.Request) (*Message, error) {
 // query.
 func (v *Verifier) receivedRedirect(r *http.Request) (m message, query string, err error) {
 	if r.Method != http.MethodGet {
-		return m, "", newError(ErrMalformed, "method is not GET")
+		return m, "", newError(ErrMalformed, "method must be GET")
 	}
 	if m, err = v.received(r, "get"); err != nil {
 		return m, "", err
@@ -56,15 +58,15 @@ func (v *Verifier) receivedRedirect(r *http.Request) (m message, query string, e
 	path, raw, _ := strings.Cut(m.target, "?")
 	q := cutQuery(raw)
 	if q.authorizations != 1 || q.dates != 1 || q.checkIDs != 1 {
-		return m, "", newError(ErrMalformed, "query does not contain exactly one authorization, one date and one check_id")
+		return m, "", newError(ErrMalformed, "query must contain exactly one authorization, one date and one check_id")
 	}
 	m.target = path + "?" + q.rest // q.rest contains the check_id, so it is not empty
 	value, ok := decodeParameter(q.authorization)
 	if !ok {
-		return m, "", newError(ErrMalformed, "authorization in the query is not base64 of printable ASCII")
+		return m, "", newError(ErrMalformed, "authorization in the query is not base64-encoded printable ASCII")
 	}
 	if m.date, ok = decodeParameter(q.date); !ok {
-		return m, "", newError(ErrMalformed, "date in the query is not base64 of printable ASCII")
+		return m, "", newError(ErrMalformed, "date in the query is not base64-encoded printable ASCII")
 	}
 	m.authorization, err = parseAuthorization(value)
 	return m, q.rest, err
@@ -74,7 +76,7 @@ func (v *Verifier) receivedRedirect(r *http.Request) (m message, query string, e
 // change the order and the escapes of the signed bytes, so cutQuery removes segments instead.
 type redirectQuery struct {
 	rest                string // all segments except authorization and date
-	authorization, date string // their values, still escaped; the last one if there are several
+	authorization, date string // their values, still escaped; the last value of a repeated parameter
 
 	authorizations, dates, checkIDs int // number of occurrences
 }

@@ -8,19 +8,20 @@ import (
 	"time"
 )
 
-// ReplayStore records accepted messages. Several processes can share an implementation that uses a
-// database. It must be safe for concurrent use.
+// ReplayStore records accepted messages. Implementations must be safe for concurrent use. Several
+// processes can share an implementation that uses a database.
 //
-// Claim records id for at least ttl and reports whether it was not recorded before. Exactly one of
-// several concurrent claims of the same ID is fresh. The ttl is 2 × ClockSkew + 1 s, which allows
+// Claim records id for at least ttl and reports whether it was not recorded before. If calls claim
+// the same ID concurrently, only one of them is fresh. The ttl is 2 × ClockSkew + 1 s, which allows
 // for replicas with different clocks. If Claim returns an error, the message cannot be verified now
-// ([ErrReplayStore]). A full store must return an error, because a copy would be accepted if a
-// claim were dropped early.
+// ([ErrReplayStore]). A full store must return an error: if it dropped a claim early, a copy would
+// be accepted.
 type ReplayStore interface {
 	Claim(ctx context.Context, id [32]byte, ttl time.Duration) (fresh bool, err error)
 }
 
-// defaultReplayMax is enough for about 12,000 messages per second at the default skew.
+// defaultReplayMax is the default maximum number of claims. It is enough for about 12,000 messages
+// per second at the default skew.
 const defaultReplayMax = 1 << 17
 
 // MemoryReplayStore is a [ReplayStore] for one process. It uses the system clock. It is safe for
@@ -44,8 +45,8 @@ func NewMemoryReplayStore(max int) *MemoryReplayStore {
 }
 
 // Claim implements [ReplayStore]. It returns an error only if the store is full. A claim is removed
-// when it and all earlier ones have expired, so use separate stores for very different values of
-// ttl.
+// when it and all earlier claims have expired. Use separate stores for claims with very different
+// lifetimes.
 func (s *MemoryReplayStore) Claim(_ context.Context, id [32]byte, ttl time.Duration) (fresh bool, err error) {
 	now := time.Now()
 	s.mu.Lock()
@@ -71,10 +72,10 @@ func (s *MemoryReplayStore) Claim(_ context.Context, id [32]byte, ttl time.Durat
 // contains only messages that pass all other checks.
 func (v *Verifier) accept(ctx context.Context, m *message, date time.Time) error {
 	// Reading the key or the body may have taken long. Without this check, a copy with a delayed body
-	// would be accepted when the claim of the original has expired. The error is retryable, because
+	// would be accepted after the claim of the original has expired. The error is retryable, because
 	// the service signs each attempt again.
 	if age := v.now().Sub(date); age.Abs() > v.skew {
-		return asWarning(newError(ErrTooLate, fmt.Sprintf("date expired while the key or the body was read: it is %s old now (check for slow key lookups and slow bodies)", age.Round(time.Millisecond))))
+		return asWarning(newError(ErrTooLate, fmt.Sprintf("date expired while the key or the body was being read: it is now %s old (check for slow key lookups and slow bodies)", age.Round(time.Millisecond))))
 	}
 	if v.replay == nil {
 		return nil
@@ -89,9 +90,10 @@ func (v *Verifier) accept(ctx context.Context, m *message, date time.Time) error
 	return nil
 }
 
-// claimTTL returns the lifetime of a claim. A clock that shows at least date - skew at the time of
-// the claim accepts the date for at most 2 × skew more. A clock that is set back after the claim
-// may accept it for longer. The extra second is for stores with a resolution of one second.
+// claimTTL returns the lifetime of a claim. A verifier whose clock shows date - skew or later at
+// the time of the claim accepts the date for at most 2 × skew longer. If its clock is set back
+// after the claim, it may accept the date for longer. The extra second is for stores with a
+// resolution of one second.
 func (v *Verifier) claimTTL() time.Duration { return 2*v.skew + time.Second }
 
 // id returns a hash of the key's modulus and the signature. It does not include the key ID, which

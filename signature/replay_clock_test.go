@@ -174,7 +174,7 @@ func TestVerifier_ChecksDateAfterKeyLookup(t *testing.T) {
 
 			if e, ok := errors.AsType[*signature.Error](err); !ok || !e.Retryable() || !errors.Is(err, signature.ErrTooLate) {
 				t.Errorf("error = %v, want ErrTooLate, which is retryable", err)
-			} else if !strings.Contains(err.Error(), "it is 6s old now") {
+			} else if !strings.Contains(err.Error(), "it is now 6s old") {
 				t.Errorf("error = %v, want the age of the date", err)
 			}
 			if store.Claims() != 0 {

@@ -33,7 +33,8 @@ type SignerOptions struct {
 }
 
 // NewSigner returns a signer for an RSA key of 2048 to 4096 bits. keyID is the ID of the key in the
-// verifier's [KeySource], 1 to 256 printable ASCII characters. opts may be nil.
+// verifier's [KeySource]: 1 to 256 printable ASCII characters without quotes or backslashes. opts
+// may be nil.
 func NewSigner(keyID string, key *rsa.PrivateKey, opts *SignerOptions) (*Signer, error) {
 	if opts == nil {
 		opts = &SignerOptions{}
@@ -44,11 +45,11 @@ func NewSigner(keyID string, key *rsa.PrivateKey, opts *SignerOptions) (*Signer,
 	}
 	switch {
 	case !validKeyID(keyID):
-		return nil, errors.New("signature: new signer: key ID is not 1 to 256 printable ASCII characters without quotes and backslashes")
+		return nil, errors.New("signature: new signer: key ID must be 1 to 256 printable ASCII characters without quotes or backslashes")
 	case key == nil || !usable(&key.PublicKey):
-		return nil, errors.New("signature: new signer: key is not an RSA key of 2048 to 4096 bits")
+		return nil, errors.New("signature: new signer: key must be an RSA key of 2048 to 4096 bits")
 	case !isToken(s.header):
-		return nil, errors.New("signature: new signer: CallbackHeader is not a header name")
+		return nil, errors.New("signature: new signer: CallbackHeader must be a valid header name")
 	}
 	return s, nil
 }
@@ -63,13 +64,13 @@ func NewSigner(keyID string, key *rsa.PrivateKey, opts *SignerOptions) (*Signer,
 // Protocol: docs/protocol.md, section 7.
 func (s *Signer) SignCallback(r *http.Request, body []byte) error {
 	if r.Method != http.MethodPost {
-		return errors.New("signature: sign callback: method is not POST")
+		return errors.New("signature: sign callback: method must be POST")
 	}
 	if hostOf(r) == "" {
 		return errors.New("signature: sign callback: request has no host")
 	}
 	if len(r.Header.Values(s.header)) != 1 || r.Header.Get(s.header) == "" {
-		return fmt.Errorf("signature: sign callback: request does not have exactly one non-empty header %s (set it to the kind of the callback)", s.header)
+		return fmt.Errorf("signature: sign callback: request must have exactly one non-empty header %s (set it to the kind of the callback)", s.header)
 	}
 	m := message{method: "post", host: hostOf(r), header: r.Header}
 	var err error
@@ -94,9 +95,9 @@ func (s *Signer) SignCallback(r *http.Request, body []byte) error {
 	return nil
 }
 
-// SignRedirect appends the parameters authorization and date to u.RawQuery and keeps its other
-// bytes. u must be absolute, with the host that the device sends. Its query must contain exactly
-// one check_id, no authorization and no date.
+// SignRedirect appends the parameters authorization and date to u.RawQuery and does not change the
+// existing query. u must be absolute, with the host that the device sends. Its query must contain
+// exactly one check_id, no authorization and no date.
 //
 // Protocol: docs/protocol.md, section 7.
 func (s *Signer) SignRedirect(u *url.URL) error {
@@ -104,7 +105,7 @@ func (s *Signer) SignRedirect(u *url.URL) error {
 		return errors.New("signature: sign redirect: URL has no host")
 	}
 	if q := cutQuery(u.RawQuery); q.authorizations+q.dates > 0 || q.checkIDs != 1 {
-		return errors.New("signature: sign redirect: query does not contain exactly one check_id, no authorization and no date")
+		return errors.New("signature: sign redirect: query must contain exactly one check_id, no authorization and no date")
 	}
 	target, err := requestTarget(u.RequestURI(), u.Host)
 	if err != nil {
