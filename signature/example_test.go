@@ -214,7 +214,7 @@ func ExampleKeySource() {
 func ExampleNewJWKS() {
 	_, err := signature.NewJWKS("http://eu.api.example.com/.well-known/jwks.json", nil)
 	fmt.Println(err)
-	// Output: signature: new JWKS: URL is not an absolute https URL without user and fragment
+	// Output: signature: new JWKS: URL must be an absolute https URL without user or fragment
 }
 
 func ExampleSigner_SignRedirect() {

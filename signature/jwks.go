@@ -22,9 +22,9 @@ const (
 // JWKS is a [KeySource] for the key set that the service publishes at
 // {base_url}/.well-known/jwks.json. It caches the key set. It is safe for concurrent use.
 //
-// The set is fetched for the first key lookup, and again after its max-age or when it does not
-// contain a key ID. Lookups that need a fetch share it, and wait for it until their context is
-// done.
+// The first key lookup fetches the set. Later lookups fetch it again if its max-age has passed or
+// if it does not contain the key ID. Concurrent lookups share one fetch. Each waits for it until
+// its own context is done.
 //   - A valid response replaces the whole set, so removed keys no longer verify. After any other
 //     response, the last valid set remains in use until MaxStale.
 //   - Key IDs that are not in the set cause at most one fetch per MinRefetch in total. A lookup
@@ -33,13 +33,13 @@ const (
 //   - After failed fetches, the delays before the next one are 1 s, 2 s, 4 s and so on, up to
 //     MinRefetch. Lookups of keys in the last valid set do not wait for these fetches.
 //
-// The age of a set is measured by the wall clock and the monotonic clock, because the latter stops
-// while a machine is suspended; the larger value counts. A set is also fetched again if the wall
-// clock has been set back to before the last fetch.
+// A JWKS measures the age of a set with the wall clock and the monotonic clock, and uses the larger
+// value. The monotonic clock stops while a machine is suspended. A set is also fetched again if the
+// wall clock has been set back to before the last fetch.
 //
 // Unusable keys are ignored: keys that are not RSA keys of 2048 to 4096 bits, that have no kid, or
-// that are for encryption or another algorithm. If two usable keys share a kid, both are ignored.
-// So is any key whose kid or modulus appears with private parts anywhere in the set.
+// that are for encryption or another algorithm. If two usable keys share a kid, both are ignored. A
+// key is also ignored if its kid or modulus appears with private parts anywhere in the set.
 type JWKS struct {
 	url        string
 	client     http.Client
@@ -86,9 +86,10 @@ type JWKSOptions struct {
 	Now func() time.Time
 
 	// Logger receives a record at level error for each failed fetch, even while the last valid set is
-	// still in use, and for each fetched set with RSA keys that are ignored because they are published
-	// twice or with private parts. Alert on both: senders of messages cannot cause them, and an outage
-	// is logged long before messages cannot be verified. Default: nothing is logged.
+	// still in use. It also receives one for each fetched set in which RSA keys are ignored because
+	// they are published twice or with private parts. Alert on both. Senders of messages cannot cause
+	// them, and a failed fetch is logged long before verification becomes unavailable. Default:
+	// nothing is logged.
 	Logger *slog.Logger
 }
 
@@ -101,7 +102,7 @@ type fetch struct {
 	set     *keySet
 	err     error
 	ignored ignoredKeys
-	fault   bool // the caller's HTTP client or clock panicked or ended the goroutine
+	fault   bool // the caller's HTTP client or clock panicked or called runtime.Goexit
 }
 
 // NewJWKS returns a key source for the key set at keySetURL, for example the result of
@@ -110,7 +111,7 @@ type fetch struct {
 func NewJWKS(keySetURL string, opts *JWKSOptions) (*JWKS, error) {
 	u, err := url.Parse(keySetURL)
 	if err != nil || u.Scheme != "https" || u.Hostname() == "" || u.User != nil || u.Fragment != "" {
-		return nil, errors.New("signature: new JWKS: URL is not an absolute https URL without user and fragment")
+		return nil, errors.New("signature: new JWKS: URL must be an absolute https URL without user or fragment")
 	}
 	if opts == nil {
 		opts = &JWKSOptions{}
@@ -145,7 +146,8 @@ func NewJWKS(keySetURL string, opts *JWKSOptions) (*JWKS, error) {
 }
 
 // PublicKey implements [KeySource]. Its error wraps [ErrUnknownKey] if the service has no such key,
-// and [ErrKeySource] if that is unknown now. If ctx is done, it also wraps the error of ctx.
+// and [ErrKeySource] if this cannot be determined now. If ctx is done, it also wraps the error of
+// ctx.
 func (j *JWKS) PublicKey(ctx context.Context, keyID string) (*rsa.PublicKey, error) {
 	if set := j.current.Load(); set != nil && set.fresh(j.now()) {
 		if key := set.keys[keyID]; key != nil {
@@ -159,7 +161,7 @@ func (j *JWKS) PublicKey(ctx context.Context, keyID string) (*rsa.PublicKey, err
 	return key, nil
 }
 
-// fetchedKey waits for a fetch if lookup returns one, and returns the key.
+// fetchedKey returns the key. If lookup returns a fetch, fetchedKey waits for it.
 func (j *JWKS) fetchedKey(ctx context.Context, keyID string) (*rsa.PublicKey, error) {
 	startedBefore := 0 // fetches that were started before this call
 	for first := true; ; first = false {
@@ -205,8 +207,8 @@ type query struct {
 	err     error
 }
 
-// lookup looks for a key in the last valid set, and otherwise joins a fetch. It releases the lock
-// even if the caller's clock panics.
+// lookup looks for the key in the last valid set. If the key is not there or the set has expired,
+// lookup joins a fetch. It releases the lock even if the caller's clock panics.
 func (j *JWKS) lookup(ctx context.Context, keyID string) query {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -230,9 +232,9 @@ func (j *JWKS) lookup(ctx context.Context, keyID string) query {
 	return q
 }
 
-// unavailable returns err, the reason why no newer set is available. It marks err as a warning if
-// there is a usable set without the key, because anyone can invent a key ID. Outages are logged
-// once for each failed fetch.
+// unavailable returns err, which explains why no newer set is available. If an older usable set
+// does not contain the key, it marks err as a warning, because anyone can invent a key ID. Each
+// failed fetch has already been logged.
 func (j *JWKS) unavailable(set *keySet, err error) error {
 	if set == nil {
 		return err
@@ -251,8 +253,8 @@ func (j *JWKS) staleKey(set *keySet, keyID string) *rsa.PublicKey {
 	return set.keys[keyID]
 }
 
-// join returns the fetch in progress, or starts one unless a pause forbids it. The caller must hold
-// j.mu.
+// join returns the fetch in progress, or starts one. During a pause it returns an error instead.
+// The caller must hold j.mu.
 func (j *JWKS) join(ctx context.Context, forUnknownKey bool) (*fetch, error) {
 	if j.fetch != nil {
 		return j.fetch, nil
@@ -263,7 +265,7 @@ func (j *JWKS) join(ctx context.Context, forUnknownKey bool) (*fetch, error) {
 	}
 	if forUnknownKey {
 		if !j.refetchPause.over(now) {
-			return nil, asWarning(newError(ErrKeySource, "key set contains no key with this ID, and is not fetched again yet (see JWKSOptions.MinRefetch)"))
+			return nil, asWarning(newError(ErrKeySource, "key set contains no key with this ID and may not be fetched again yet (see JWKSOptions.MinRefetch)"))
 		}
 		j.refetchPause = pause{from: now, length: j.minRefetch}
 	}

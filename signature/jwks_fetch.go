@@ -12,7 +12,7 @@ import (
 // run fetches the key set and publishes the result, even if the caller's HTTP client, clock or
 // logger panics or calls runtime.Goexit.
 func (j *JWKS) run(ctx context.Context, f *fetch) {
-	f.ended, f.err, f.fault = f.begun, newError(ErrKeySource, "get key set: HTTP client or clock ended the goroutine"), true
+	f.ended, f.err, f.fault = f.begun, newError(ErrKeySource, "get key set: HTTP client or clock called runtime.Goexit"), true
 	defer j.publish(f)
 	defer j.logResult(ctx, f)
 	defer func() {
@@ -26,7 +26,7 @@ func (j *JWKS) run(ctx context.Context, f *fetch) {
 	f.set, f.ignored, f.ended, f.err, f.fault = set, ignored, ended, err, false
 }
 
-// publish stores the result and wakes the callers that wait for it. It calls no code of the user.
+// publish stores the result and wakes the callers that wait for it. It does not call user code.
 func (j *JWKS) publish(f *fetch) {
 	j.mu.Lock()
 	defer j.mu.Unlock()

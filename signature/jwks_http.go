@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// A callback may wait for two fetches: one that is in progress when it arrives, and its own. The
-	// service waits 10 s for the response.
+	// fetchTimeout limits one fetch. A callback may wait for two: one that is in progress when it
+	// arrives, and its own. The service waits 10 s for the response.
 	fetchTimeout = 3 * time.Second
 
 	maxKeySetHeader = 64 << 10
@@ -56,7 +56,7 @@ func fetchBody(ctx context.Context, client *http.Client, url string) (http.Heade
 	return response.Header, body, nil
 }
 
-// fetchCause returns the cause of a context that is done, and err otherwise.
+// fetchCause returns the cause of ctx if ctx is done, and err otherwise.
 func fetchCause(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -99,8 +99,8 @@ func cachedFor(header http.Header) time.Duration {
 	return time.Duration(seconds) * time.Second
 }
 
-// lifetime returns how long a set may be used without a new fetch: its max-age less its Age, at
-// least minLifetime, or defaultLifetime without a max-age. The result is at most limit.
+// lifetime returns how long a set may be used without a new fetch, at most limit. This is the
+// max-age minus the Age, but at least minLifetime, or defaultLifetime if there is no max-age.
 func lifetime(header http.Header, limit time.Duration) time.Duration {
 	age, ok := maxAge(header)
 	if !ok {
@@ -109,7 +109,7 @@ func lifetime(header http.Header, limit time.Duration) time.Duration {
 	return min(max(age-cachedFor(header), minLifetime), limit)
 }
 
-// maxAge returns the max-age of Cache-Control (RFC 9111, section 5.2.2.1).
+// maxAge returns the max-age directive of the Cache-Control header (RFC 9111, section 5.2.2.1).
 func maxAge(header http.Header) (age time.Duration, ok bool) {
 	for _, value := range header.Values("Cache-Control") {
 		for directive := range strings.SplitSeq(value, ",") {

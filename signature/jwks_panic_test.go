@@ -40,7 +40,7 @@ func TestJWKS_SurvivesFaultsOfTheCaller(t *testing.T) {
 		{"panic", ": *errors.errorString", func() { panic(errors.New(secret)) }},
 		{"panic with a string", ": string", func() { panic(secret) }},
 		{"runtime error", ": runtime error: index out of range [7] with length 0", func() { _ = none[7] }},
-		{"Goexit", "ended the goroutine", runtime.Goexit},
+		{"Goexit", "called runtime.Goexit", runtime.Goexit},
 	} {
 		for _, place := range []string{"transport", "clock", "clock after the response", "logger"} {
 			t.Run(fault.name+" in the "+place, func(t *testing.T) {

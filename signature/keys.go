@@ -15,8 +15,9 @@ type KeySource interface {
 	PublicKey(ctx context.Context, keyID string) (*rsa.PublicKey, error)
 }
 
-// StaticKeys is a [KeySource] with fixed keys by their IDs, for tests and for networks without
-// access to the service's key set. Unlike [JWKS], it does not follow the service's key rotation.
+// StaticKeys is a [KeySource] that maps key IDs to fixed keys. Use it in tests and in networks
+// without access to the service's key set. Unlike [JWKS], it does not follow the service's key
+// rotation.
 type StaticKeys map[string]*rsa.PublicKey
 
 // PublicKey returns the key with the given ID, or an error that wraps [ErrUnknownKey].
@@ -27,15 +28,15 @@ func (k StaticKeys) PublicKey(_ context.Context, keyID string) (*rsa.PublicKey, 
 	return nil, &Error{Operation: "key lookup", Reason: ErrUnknownKey, detail: "no key with this ID"}
 }
 
-// Key sizes, in bits. Smaller keys are too weak. Verification with larger ones is too expensive for
-// untrusted messages.
+// Minimum and maximum key size, in bits. Smaller keys are too weak. Verification with larger keys
+// is too expensive for untrusted messages.
 const (
 	minKeyBits = 2048
 	maxKeyBits = 4096
 )
 
-// usable reports whether key is strong enough to verify signatures. With the exponent 1, every
-// message is its own signature.
+// usable reports whether key is strong enough to verify signatures. It rejects the exponent 1, with
+// which every message is its own signature.
 func usable(key *rsa.PublicKey) bool {
 	if key.N == nil {
 		return false
@@ -47,5 +48,5 @@ func usable(key *rsa.PublicKey) bool {
 // maxKeyID is the maximum length of a key ID, in bytes.
 const maxKeyID = 256
 
-// validKeyID reports whether a key ID fits into a quoted parameter.
+// validKeyID reports whether id has 1 to maxKeyID bytes and can be quoted without escapes.
 func validKeyID(id string) bool { return id != "" && len(id) <= maxKeyID && isQuotable(id) }

@@ -13,7 +13,7 @@ import (
 	"github.com/lestrrat-go/jwx/v2/jwk"
 )
 
-// keySet is the content of a successful response. It is immutable.
+// keySet is the key set of a successful response. It is immutable.
 type keySet struct {
 	keys     map[string]*rsa.PublicKey
 	fetched  time.Time
@@ -33,10 +33,10 @@ func (s *keySet) usable(now time.Time, maxStale time.Duration) bool {
 	return ok && age <= maxStale
 }
 
-// elapsed returns the time between two readings of the wall clock or of the monotonic clock,
-// whichever is longer: the wall clock may have been set back, and the monotonic clock stops while a
-// machine is suspended. It reports false if now is before from by the wall clock, because the time
-// is then unknown.
+// elapsed returns the time between from and now by the wall clock or by the monotonic clock,
+// whichever is longer. The wall clock may have been set back, and the monotonic clock stops while a
+// machine is suspended. If now is before from by the wall clock, the elapsed time is unknown and
+// elapsed reports false.
 func elapsed(from, now time.Time) (d time.Duration, ok bool) {
 	wall := now.Round(0).Sub(from.Round(0)) // Round strips the monotonic reading
 	return max(wall, now.Sub(from)), wall >= 0
@@ -53,18 +53,18 @@ func (p pause) over(now time.Time) bool {
 	return !ok || d >= p.length
 }
 
-// maxKeySetValues is the maximum number of values in the JSON of a key set, enough for some hundred
+// maxKeySetValues is the maximum number of JSON values in a key set. It allows several hundred
 // keys. jwx allocates kilobytes even for the smallest value.
 const maxKeySetValues = 4096
 
-// ignoredKeys counts the IDs of RSA keys that are not used.
+// ignoredKeys counts the key IDs whose RSA keys are ignored.
 type ignoredKeys struct {
-	private   int // a key with the ID or the modulus has private parts
+	private   int // the ID or the modulus appears with private parts
 	duplicate int // several usable keys share the ID
 }
 
-// parseKeySet returns the usable keys by their kid. A set without usable keys is an error, so that
-// it does not replace a valid set.
+// parseKeySet returns the usable keys by their kid. It returns an error for a set without usable
+// keys, so that the set does not replace a valid one.
 func parseKeySet(body []byte) (map[string]*rsa.PublicKey, ignoredKeys, error) {
 	var ignored ignoredKeys
 	if bytes.Count(body, []byte(","))+bytes.Count(body, []byte("["))+bytes.Count(body, []byte("{")) > maxKeySetValues {
@@ -90,7 +90,7 @@ func parseKeySet(body []byte) (map[string]*rsa.PublicKey, ignoredKeys, error) {
 			continue
 		}
 		if _, twice := keys[parsed.KeyID()]; twice {
-			key = nil // duplicate: neither key is used, nor is a third one
+			key = nil // duplicate: no key with this ID is used
 		}
 		keys[parsed.KeyID()] = key
 	}
@@ -108,10 +108,10 @@ func parseKeySet(body []byte) (map[string]*rsa.PublicKey, ignoredKeys, error) {
 	return keys, ignored, nil
 }
 
-// exposedKeys returns the kids and the moduli that appear with private parts. It maps each kid to
-// whether it belongs to such an RSA key; moduli are big-endian. Anyone can sign with an exposed
-// key, so public keys with the same kid or modulus must not be used either. exposedKeys parses the
-// JSON itself, because jwx drops keys that it cannot parse and accepts input after the end.
+// exposedKeys returns the kids and the moduli that appear with private parts. The value for a kid
+// is true if it belongs to an RSA key. Moduli are big-endian. Anyone can sign with an exposed key,
+// so public keys with the same kid or modulus must not be used either. exposedKeys parses the JSON
+// itself, because jwx drops keys that it cannot parse and accepts input after the end.
 func exposedKeys(body []byte) (ids, moduli map[string]bool, err error) {
 	var set struct {
 		Keys rawKeys `json:"keys"`
@@ -150,8 +150,8 @@ func isPrivate(members map[string]json.RawMessage) bool {
 	return false
 }
 
-// rawKeys contains the keys of a set. If the member keys is duplicated, it contains those of all
-// occurrences, because jwx may use any.
+// rawKeys contains the keys of a set. If the member "keys" is duplicated, rawKeys contains the keys
+// of all occurrences, because jwx may use any of them.
 type rawKeys []json.RawMessage
 
 // UnmarshalJSON implements [json.Unmarshaler].
@@ -162,7 +162,7 @@ func (k *rawKeys) UnmarshalJSON(b []byte) error {
 	return err
 }
 
-// publicKey returns the key, or nil if it is not a usable public key.
+// publicKey returns parsed as an RSA public key, or nil if it is not a usable key for signatures.
 func publicKey(parsed jwk.Key) *rsa.PublicKey {
 	var key rsa.PublicKey
 	public, ok := parsed.(jwk.RSAPublicKey)

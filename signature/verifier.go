@@ -58,19 +58,20 @@ type VerifierOptions struct {
 	CallbackHeader string
 
 	// Target returns the host and the request target (path and query) that the service sent, for use
-	// behind a proxy that changes them. For an empty string, the value of r is used. Read the values
-	// only from headers that your own proxy always sets, such as X-Forwarded-Host. They are checked
-	// like those of the request. Default: r.Host and r.RequestURI.
+	// behind a proxy that changes them. If a result is empty, the value of r is used. Read the values
+	// only from headers that your own proxy always sets, such as X-Forwarded-Host. The verifier checks
+	// them like the values of the request. Default: r.Host and r.RequestURI.
 	Target func(r *http.Request) (host, requestURI string)
 
 	// Now returns the current time. Default time.Now.
 	Now func() time.Time
 
-	// Logger receives a record from [Verifier.CallbackHandler] and [Verifier.RedirectHandler] for each
-	// message that they do not pass to next, with the error, which the response does not contain. The
-	// level is error if the key source or the replay store is unavailable, or if middleware has
-	// consumed the body. It is warn for everything else, because a sender can cause it, for example
-	// with an invented key ID or by closing the connection. Default: nothing is logged.
+	// Logger receives a record for each message that [Verifier.CallbackHandler] or
+	// [Verifier.RedirectHandler] does not pass to next. The record contains the error, which the
+	// response does not. The level is error if the key source or the replay store is unavailable, or
+	// if middleware has consumed the body. It is warn for everything else, because a sender can cause
+	// it, for example with an invented key ID or by closing the connection. Default: nothing is
+	// logged.
 	Logger *slog.Logger
 }
 
@@ -119,17 +120,17 @@ func NewVerifier(keys KeySource, hosts []string, opts *VerifierOptions) (*Verifi
 	}
 	switch {
 	case v.skew < 0 || v.skew > maxClockSkew:
-		return nil, errors.New("signature: new verifier: ClockSkew is negative or above 24 h")
+		return nil, errors.New("signature: new verifier: ClockSkew must be between 0 and 24 h")
 	case v.maxBody < 0:
-		return nil, errors.New("signature: new verifier: MaxBody is negative")
+		return nil, errors.New("signature: new verifier: MaxBody must not be negative")
 	case !isToken(header):
-		return nil, errors.New("signature: new verifier: CallbackHeader is not a header name")
+		return nil, errors.New("signature: new verifier: CallbackHeader must be a valid header name")
 	}
 	return v, nil
 }
 
-// received returns the parts of r that callbacks and redirects have in common. Host and target are
-// those that the service sent.
+// received returns the parts of r that callbacks and redirects have in common. If
+// VerifierOptions.Target is set, it determines the host and the request target.
 func (v *Verifier) received(r *http.Request, method string) (message, error) {
 	m := message{method: method, host: hostOf(r), header: r.Header}
 	uri := uriOf(r)
@@ -163,7 +164,7 @@ func (v *Verifier) checkSignature(ctx context.Context, m *message) error {
 	key, err := v.keys.PublicKey(ctx, m.keyID)
 	switch {
 	case errors.Is(err, ErrUnknownKey):
-		return newError(ErrUnknownKey, "no usable key with this ID (keys that are published twice or with private parts are not used)")
+		return newError(ErrUnknownKey, "no usable key with this ID (keys that are published twice or with private parts are ignored)")
 	case err != nil:
 		return wrapError(ErrKeySource, "key source failed", err)
 	case key == nil:
