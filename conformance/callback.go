@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// awaitCallback creates a check of a number with the suffix, opens its Check URL and waits for the
-// callback. It returns the URL to which the callback was sent.
+// awaitCallback creates a check for a phone number that ends in suffix, opens its Check URL and
+// waits for the callback. target is the URL to which the callback was sent.
 func (r *run) awaitCallback(ctx context.Context, p product, suffix string) (m *message, check object, target string, err error) {
 	box := r.config.Receiver.open(http.StatusNoContent)
 	defer box.close()
@@ -25,8 +25,8 @@ func (r *run) awaitCallback(ctx context.Context, p product, suffix string) (m *m
 	return m, check, box.url, err
 }
 
-// requireCallback returns a PhoneCheck callback for an expectation about its contents. If none
-// arrives, the caller is blocked by callbackExpectation.
+// requireCallback returns a PhoneCheck callback for an expectation that inspects its contents. If
+// none arrives, the error is blocked{callbackExpectation}.
 func (r *run) requireCallback(ctx context.Context) (m *message, check object, target string, err error) {
 	m, check, target, err = r.awaitCallback(ctx, phoneCheck, "02")
 	if err != nil && !errors.Is(err, errCharged) {
@@ -54,7 +54,7 @@ func (r *run) callbackPayload(ctx context.Context) error {
 	return validatePayload(m, check, object{"status": "COMPLETED", "match": true})
 }
 
-// validatePayload validates the body of a callback.
+// validatePayload checks that the body of a callback describes check and has the wanted fields.
 func validatePayload(m *message, check, want object) error {
 	payload, err := parseObject(m.body)
 	if err != nil {
@@ -64,7 +64,7 @@ func validatePayload(m *message, check, want object) error {
 		return err
 	}
 	if payload["check_id"] != check["check_id"] {
-		return errors.New("check_id is not that of the check")
+		return errors.New("check_id does not match the check")
 	}
 	return payload.want(want)
 }
@@ -84,7 +84,7 @@ func (r *run) callbackHeaders(ctx context.Context) error {
 		return errors.New("header Digest is missing")
 	}
 	if m.header.Get("Content-Length") != strconv.Itoa(len(m.body)) {
-		return errors.New("Content-Length is missing or is not the length of the body")
+		return errors.New("Content-Length is missing or does not match the body")
 	}
 	if kind := m.header.Get(callbackHeader); kind != phoneCheck.scope {
 		return fmt.Errorf("%s is %s, want %q", callbackHeader, redact(kind), phoneCheck.scope)
@@ -108,7 +108,7 @@ func (r *run) callbackDigest(ctx context.Context) error {
 	return validateDigest(m.header.Get("Digest"), m.body)
 }
 
-// callbackOf tests the callback for a check of a number with the suffix.
+// callbackOf tests the callback for a check whose phone number ends in suffix.
 func callbackOf(p product, suffix string, want object) func(*run, context.Context) error {
 	return func(r *run, ctx context.Context) error {
 		m, check, _, err := r.awaitCallback(ctx, p, suffix)
@@ -125,7 +125,8 @@ func callbackOf(p product, suffix string, want object) func(*run, context.Contex
 // retryWindow is long enough for all attempts of a delivery.
 const retryWindow = 10 * time.Minute
 
-// attempts tests how many attempts the service makes when the receiver responds with status.
+// attempts tests how many attempts the service makes when the receiver responds with status. If
+// several are allowed, it also verifies the signature of each.
 func attempts(status, atLeast, atMost int) func(*run, context.Context) error {
 	return func(r *run, ctx context.Context) error {
 		box := r.config.Receiver.open(status)
@@ -145,7 +146,7 @@ func attempts(status, atLeast, atMost int) func(*run, context.Context) error {
 		}
 		messages, _ := box.all()
 		if len(messages) < atLeast || len(messages) > atMost {
-			return fmt.Errorf("%d attempts in %v, want %d to %d", len(messages), retryWindow, atLeast, atMost)
+			return fmt.Errorf("got %d attempts in %v, want %d to %d", len(messages), retryWindow, atLeast, atMost)
 		}
 		if atMost == 1 {
 			return nil

@@ -15,10 +15,10 @@ import (
 // product is a check product with Check URLs.
 type product struct {
 	scope string // also the value of x-service-callback
-	path  string // of the checks
+	path  string // of its list of checks
 }
 
-// The products with Check URLs; SIMCheck has none.
+// Products with Check URLs. SIMChecks have none.
 var (
 	phoneCheck      = product{"phone_check", "/phone_check/v0.1/checks"}
 	subscriberCheck = product{"subscriber_check", "/subscriber_check/v0.1/checks"}
@@ -26,13 +26,13 @@ var (
 
 const simCheckPath = "/sim_check/v0.1/checks"
 
-// phoneNumber returns a number with the given last two digits, from a range reserved for fiction.
+// phoneNumber returns a phone number that ends in lastTwo, from a range reserved for fiction.
 func phoneNumber(lastTwo string) string { return "4477009000" + lastTwo }
 
-// timeFormat is the format of timestamps: yyyy-MM-ddTHH:mm:ss+0000.
+// timeFormat is the layout of timestamps, yyyy-MM-ddTHH:mm:ss+0000.
 const timeFormat = "2006-01-02T15:04:05-0700"
 
-// checkBody returns the body of a create request.
+// checkBody returns the body of a create request. It omits empty URLs.
 func checkBody(number, callbackURL, redirectURL string) string {
 	fields := map[string]string{"phone_number": number}
 	if callbackURL != "" {
@@ -59,7 +59,8 @@ func (r *run) create(ctx context.Context, p product, body string) (object, error
 	return check, check.validateCheck()
 }
 
-// validateCheck validates the fields that every check and every callback has.
+// validateCheck validates the fields that every check and every callback has. It returns errCharged
+// if the check was charged.
 func (o object) validateCheck() error {
 	for _, name := range []string{"check_id", "status", "charge_currency"} {
 		if _, err := o.text(name); err != nil {
@@ -83,8 +84,8 @@ func (o object) validateCheck() error {
 	return nil
 }
 
-// start creates a check for an expectation about what follows. If a PhoneCheck cannot be created,
-// the caller is blocked by phoneCheckExpectation.
+// start creates a check for an expectation about a later step. If a PhoneCheck cannot be created,
+// the error is blocked{phoneCheckExpectation}.
 func (r *run) start(ctx context.Context, p product, suffix, callbackURL string) (object, error) {
 	check, err := r.create(ctx, p, checkBody(phoneNumber(suffix), callbackURL, ""))
 	if err != nil && p == phoneCheck && !errors.Is(err, errCharged) {
@@ -135,7 +136,7 @@ func (r *run) problems(ctx context.Context) error {
 	return err
 }
 
-// problem validates a problem document and returns the fragment of its type.
+// problem validates the body as a problem document and returns the fragment of the type.
 func (a *response) problem() (fragment string, err error) {
 	if media, _, _ := mime.ParseMediaType(a.header.Get("Content-Type")); media != "application/problem+json" && media != mediaJSON {
 		return "", errors.New("Content-Type of the problem document is not JSON")
@@ -158,8 +159,8 @@ func (a *response) problem() (fragment string, err error) {
 	return u.Fragment, o.want(object{"title": http.StatusText(a.status), "status": float64(a.status)})
 }
 
-// open opens a Check URL as a device does. It follows redirects until one leads to the URL stop,
-// and returns the last response and its Location.
+// open opens the Check URL of a check, as a device does. It follows redirects, but not to a URL
+// that starts with stop. It returns the last response and its Location header.
 func (r *run) open(ctx context.Context, check object, stop string) (last *response, location string, err error) {
 	target, ok := check.at("_links", "check_url", "href").(string)
 	if !ok {
@@ -186,11 +187,11 @@ func (r *run) open(ctx context.Context, check object, stop string) (last *respon
 	return nil, "", errors.New("open Check URL: too many redirects")
 }
 
-// pollInterval is the interval at which a check is read until it has a result.
+// pollInterval is the interval between reads of a check that has no result yet.
 const pollInterval = 250 * time.Millisecond
 
-// awaitResult reads a check until its status is final or it is not found. The object is nil if it
-// was not found.
+// awaitResult polls a check until its status is final or it is not found. If it is not found, the
+// returned object is nil.
 func (r *run) awaitResult(ctx context.Context, p product, check object) (*response, object, error) {
 	id, err := check.text("check_id")
 	if err != nil {
@@ -223,8 +224,8 @@ func (r *run) awaitResult(ctx context.Context, p product, check object) (*respon
 	}
 }
 
-// outcomes tests rows of a sandbox table: after its Check URL is opened, a check of a number with
-// one of the suffixes has the wanted fields.
+// outcomes tests rows of a table of sandbox outcomes. For each suffix, it creates a check for a
+// phone number that ends in it, opens the Check URL and compares the result with want.
 func outcomes(p product, want object, suffixes ...string) func(*run, context.Context) error {
 	return func(r *run, ctx context.Context) error {
 		for _, suffix := range suffixes {
@@ -240,7 +241,7 @@ func outcomes(p product, want object, suffixes ...string) func(*run, context.Con
 				return err
 			}
 			if end == nil {
-				return fmt.Errorf("number ending in %s: the check is gone (%s)", suffix, statusText(resp.status))
+				return fmt.Errorf("number ending in %s: the check cannot be read (%s)", suffix, statusText(resp.status))
 			}
 			if err := end.want(want); err != nil {
 				return fmt.Errorf("number ending in %s: %w", suffix, err)
@@ -250,7 +251,8 @@ func outcomes(p product, want object, suffixes ...string) func(*run, context.Con
 	}
 }
 
-// notStored tests the rows whose result is ERROR: such a check can be neither read nor listed.
+// notStored tests the rows of a table of sandbox outcomes whose status is ERROR. Such checks can be
+// neither read nor listed.
 func notStored(p product, suffixes ...string) func(*run, context.Context) error {
 	return func(r *run, ctx context.Context) error {
 		for _, suffix := range suffixes {
@@ -266,7 +268,7 @@ func notStored(p product, suffixes ...string) func(*run, context.Context) error 
 				return err
 			}
 			if end != nil {
-				return fmt.Errorf("number ending in %s: the check can still be read, its status is %v", suffix, redact(end["status"]))
+				return fmt.Errorf("number ending in %s: the check can still be read (status %v)", suffix, redact(end["status"]))
 			}
 			listed, err := r.listed(ctx, p, check)
 			if err != nil {
@@ -280,7 +282,7 @@ func notStored(p product, suffixes ...string) func(*run, context.Context) error 
 	}
 }
 
-// listed reports whether a check is on the first page of checks.
+// listed reports whether a check is on the first page of the list of checks.
 func (r *run) listed(ctx context.Context, p product, check object) (bool, error) {
 	resp, err := r.call(ctx, p.scope, http.MethodGet, p.path+"?size=100", "")
 	if err != nil {
@@ -292,7 +294,7 @@ func (r *run) listed(ctx context.Context, p product, check object) (bool, error)
 	}
 	checks, ok := page.at("_embedded", "checks").([]any)
 	if !ok {
-		return false, errors.New("the list has no _embedded.checks")
+		return false, errors.New("_embedded.checks is missing or not an array")
 	}
 	for _, each := range checks {
 		if o, ok := each.(map[string]any); ok && o["check_id"] == check["check_id"] {
@@ -315,12 +317,13 @@ func (r *run) listsPhoneChecks(ctx context.Context) error {
 	}
 	listed, err := r.listed(ctx, phoneCheck, check)
 	if err == nil && !listed {
-		return errors.New("the check is not on the first page")
+		return errors.New("the check is not on the first page of the list")
 	}
 	return err
 }
 
-// simOutcomes tests rows of the SIMCheck table. A SIMCheck has its result when it is created.
+// simOutcomes tests rows of the table of SIMCheck outcomes. The response to the create request
+// contains the result.
 func simOutcomes(want object, suffixes ...string) func(*run, context.Context) error {
 	return func(r *run, ctx context.Context) error {
 		for _, suffix := range suffixes {

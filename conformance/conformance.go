@@ -14,8 +14,8 @@ import (
 	"github.com/idverify/idverify-go"
 )
 
-// Config configures a run. BaseURL and Project are required. Expectations that require another
-// field are not run without it.
+// Config configures a run. BaseURL and Project are required. An expectation that requires another
+// field is not run without it.
 type Config struct {
 	// BaseURL is the service's https URL, without a path.
 	BaseURL string
@@ -40,7 +40,7 @@ type Config struct {
 // Verdict is the outcome of an expectation.
 type Verdict string
 
-// Verdicts of an expectation. NotRun says nothing about the service.
+// Verdicts of an expectation. NotRun means that it was not evaluated; Result.Reason says why.
 const (
 	Held   Verdict = "held"
 	Failed Verdict = "FAILED"
@@ -51,7 +51,7 @@ const (
 type Expectation struct {
 	// Number is the position in [Expectations], starting at 1.
 	Number int
-	// Section is the section of docs/protocol.md.
+	// Section is the number of the section of docs/protocol.md that states the requirement.
 	Section string
 	// Text states the requirement.
 	Text string
@@ -102,7 +102,7 @@ const (
 	clock
 )
 
-// missing names the required fields that c lacks, or returns "".
+// missing describes the fields in n that c lacks, or returns "".
 func (c *Config) missing(n need) string {
 	var missing []string
 	if n&workspace != 0 && c.Workspace.ClientID == "" {
@@ -117,7 +117,7 @@ func (c *Config) missing(n need) string {
 	return strings.Join(missing, " and ")
 }
 
-// check validates the required fields.
+// check returns an error if c is invalid.
 func (c *Config) check() error {
 	u, err := url.Parse(c.BaseURL)
 	switch {
@@ -131,13 +131,13 @@ func (c *Config) check() error {
 	return nil
 }
 
-// blocked is the error of an expectation that cannot be evaluated because the expectation with that
-// number failed.
+// blocked is the error of an expectation that cannot be evaluated, because it depends on another
+// expectation that failed.
 type blocked struct{ number int }
 
 func (b blocked) Error() string { return fmt.Sprintf("depends on expectation %d", b.number) }
 
-// errCharged stops a run: the project is not a sandbox project.
+// errCharged stops the run: the project is not a sandbox project, so every check costs money.
 var errCharged = errors.New("the project is charged for checks (use a sandbox project)")
 
 // evaluate runs one expectation and returns its result.
@@ -174,7 +174,7 @@ func (r *run) evaluate(ctx context.Context, e Expectation) Result {
 	return result
 }
 
-// Failed returns the expectations that failed.
+// Failed returns the results of the expectations that failed.
 func (r *Report) Failed() []Result {
 	var failed []Result
 	for _, result := range r.Results {
@@ -185,8 +185,9 @@ func (r *Report) Failed() []Result {
 	return failed
 }
 
-// WriteTo writes the report as a table with one line per expectation, followed by the reason if it
-// did not hold, and the totals.
+// WriteTo writes the report to w as a table. Each expectation has a line, and a second line with
+// the reason if it did not hold. The last line contains the totals. WriteTo implements
+// [io.WriterTo].
 func (r *Report) WriteTo(w io.Writer) (int64, error) {
 	counted := &countingWriter{w: w}
 	table := tabwriter.NewWriter(counted, 0, 0, 2, ' ', 0)
@@ -214,7 +215,7 @@ func (r *Report) String() string {
 	return b.String()
 }
 
-// countingWriter counts the bytes written.
+// countingWriter counts the bytes written to w.
 type countingWriter struct {
 	w io.Writer
 	n int64

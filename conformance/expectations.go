@@ -1,6 +1,6 @@
 package conformance
 
-// Decisions of this module that many expectations rely on.
+// Values of Expectation.Assumes that several expectations share.
 const (
 	assumesSIMPath        = "the paths of SIMChecks"
 	assumesSubscriberPath = "the paths of SubscriberChecks"
@@ -11,8 +11,8 @@ const (
 )
 
 // Expectations returns the suite, ordered by number. A step that others depend on, such as a token
-// or a created check, is an expectation of its own. One fault is then reported once, and the
-// expectations that depend on it are not run.
+// or a created check, is a separate expectation. If it fails, the expectations that depend on it
+// are not run, so that each fault is reported once.
 func Expectations() []Expectation {
 	table := []Expectation{
 		// Tokens and transport.
@@ -24,9 +24,9 @@ func Expectations() []Expectation {
 		{Section: "2", Text: "a token for phone_check is not valid for another product", Assumes: assumesSIMPath, check: (*run).enforcesScope},
 		{Section: "2", Text: "the API rejects a missing or wrong token", check: (*run).noToken},
 		{Section: "2", Text: "the product API rejects Basic authentication", check: (*run).rejectsBasicAuth},
-		{Section: "2", Text: "workspace credentials get no token for product scopes", needs: workspace, check: (*run).limitsWorkspaceScopes},
+		{Section: "2", Text: "the token endpoint rejects workspace credentials for product scopes", needs: workspace, check: (*run).limitsWorkspaceScopes},
 		{Section: "1", Text: "requests over plain HTTP fail", check: (*run).plainHTTP},
-		{Section: "7", Text: "the key set has RSA keys with kty, e, n, use, kid and alg", check: (*run).keySet},
+		{Section: "7", Text: "the key set contains RSA keys with kty, e, n, use, kid and alg", check: (*run).keySet},
 
 		// PhoneChecks.
 		{Section: "4", Text: "a created PhoneCheck has check_id, charge_amount, charge_currency and created_at", check: (*run).createsPhoneCheck},
@@ -60,9 +60,9 @@ func Expectations() []Expectation {
 		{Section: "6", Text: "the callback has Content-Type, Date, Digest, Content-Length and x-service-callback: phone_check", needs: receiver, check: (*run).callbackHeaders},
 		{Section: "7", Text: "the signature covers (request-target), host, date, x-service-callback and digest, and verifies with the key named by keyId", needs: receiver, check: (*run).callbackSignature},
 		{Section: "7", Text: "the Digest is the SHA-256 of the body, in hexadecimal or base64", needs: receiver, check: (*run).callbackDigest},
-		{Section: "6", Text: "a PhoneCheck in ERROR causes a callback with match false", needs: receiver, check: callbackOf(phoneCheck, "99", object{"status": "ERROR", "match": false})},
+		{Section: "6", Text: "a PhoneCheck that ends as ERROR causes a callback with match false", needs: receiver, check: callbackOf(phoneCheck, "99", object{"status": "ERROR", "match": false})},
 		{Section: "6", Text: "a completed SubscriberCheck causes a callback", Assumes: "the payload of this callback", needs: receiver, check: callbackOf(subscriberCheck, "06", object{"status": "COMPLETED", "match": true, "no_sim_change": false})},
-		{Section: "6", Text: "a SubscriberCheck in ERROR causes a callback with match false, without no_sim_change", Assumes: "the payload of this callback", needs: receiver, check: callbackOf(subscriberCheck, "55", object{"status": "ERROR", "match": false, "no_sim_change": absent})},
+		{Section: "6", Text: "a SubscriberCheck that ends as ERROR causes a callback with match false, without no_sim_change", Assumes: "the payload of this callback", needs: receiver, check: callbackOf(subscriberCheck, "55", object{"status": "ERROR", "match": false, "no_sim_change": absent})},
 		{Section: "6", Text: "after a 2xx response, the callback is not sent again", needs: receiver | clock, check: attempts(204, 1, 1)},
 		{Section: "6", Text: "after a 3xx response, the callback is not sent again", needs: receiver | clock, check: attempts(302, 1, 1)},
 		{Section: "6", Text: "after a 4xx response, the callback is not sent again", needs: receiver | clock, check: attempts(400, 1, 1)},
@@ -70,12 +70,12 @@ func Expectations() []Expectation {
 		{Section: "4", Text: "a PhoneCheck that is not opened expires, and only a callback reports it", Assumes: "that a check expires after 120 seconds", needs: receiver | clock, check: (*run).expires},
 
 		// Redirects.
-		{Section: "7", Text: "the device returns by GET with check_id, code, authorization and date", Assumes: assumesExchange, check: (*run).redirectsDevice},
+		{Section: "7", Text: "the Check URL redirects the device to redirect_url, with check_id, code, authorization and date", Assumes: assumesExchange, check: (*run).redirectsDevice},
 		{Section: "7", Text: "the signature of the redirect verifies with the key named by keyId", Assumes: assumesExchange, check: (*run).redirectSignature},
 		{Section: "4", Text: "the code exchange returns the result of the sandbox table; a code works only once", Assumes: assumesExchange, check: (*run).exchange},
 
 		// Projects.
-		{Section: "10", Text: "the credentials of a created project get a token", Assumes: assumesConsole, needs: workspace, check: (*run).createsProject},
+		{Section: "10", Text: "the token endpoint issues a token for the credentials of a new project", Assumes: assumesConsole, needs: workspace, check: (*run).createsProject},
 		{Section: "10", Text: "the secret of a project is returned only once", Assumes: assumesConsole, needs: workspace, check: (*run).showsSecretOnce},
 		{Section: "10", Text: "a project has at most 2 pairs of credentials", Assumes: assumesConsole, needs: workspace, check: (*run).limitsCredentials},
 		{Section: "10", Text: "a project's mode can be updated to sandbox", Assumes: assumesConsole, needs: workspace, check: (*run).updatesMode},

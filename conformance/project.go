@@ -15,8 +15,8 @@ import (
 
 const projectsPath = "/console/v0.1/projects"
 
-// createProject creates a project, which the run deletes at its end, and returns its path and
-// credentials.
+// createProject creates a project and returns it with its path and credentials. The run deletes it
+// at the end.
 func (r *run) createProject(ctx context.Context, mode, callbackURL string) (project object, path string, c idverify.Credentials, err error) {
 	fields := map[string]string{"name": "conformance " + rand.Text(), "mode": mode}
 	if callbackURL != "" {
@@ -52,8 +52,8 @@ func (r *run) createProject(ctx context.Context, mode, callbackURL string) (proj
 	return project, projectsPath + "/" + url.PathEscape(id), idverify.Credentials{ClientID: clientID, ClientSecret: idverify.NewSecret(secret)}, nil
 }
 
-// requireProject creates a project for an expectation about its use. If that fails, the caller is
-// blocked by projectExpectation.
+// requireProject creates a project for an expectation that uses it. If that fails, the error is
+// blocked{projectExpectation}.
 func (r *run) requireProject(ctx context.Context, mode, callbackURL string) (path string, c idverify.Credentials, err error) {
 	_, path, c, err = r.createProject(ctx, mode, callbackURL)
 	if err != nil {
@@ -141,7 +141,8 @@ func (r *run) updatesMode(ctx context.Context) error {
 	return project.want(object{"mode": "sandbox"})
 }
 
-// callbackURLOverrides tests checks with and without a callback_url in a project that has one.
+// callbackURLOverrides tests where callbacks arrive in a project with a callback URL, for a check
+// without callback_url and for a check with another one.
 func (r *run) callbackURLOverrides(ctx context.Context) error {
 	projects, checks := r.config.Receiver.open(http.StatusNoContent), r.config.Receiver.open(http.StatusNoContent)
 	defer projects.close()

@@ -7,8 +7,8 @@ import (
 	"net/http"
 )
 
-// devicePath returns the path of an address with the suffix, from a range reserved for
-// documentation.
+// devicePath returns the path that looks up an address that ends in suffix, from a range reserved
+// for documentation.
 func devicePath(suffix string) string { return "/coverage/v0.1/device_ips/192.0.2." + suffix }
 
 func (r *run) reachable(ctx context.Context) error {
@@ -36,7 +36,7 @@ func (r *run) reachable(ctx context.Context) error {
 	return nil
 }
 
-// unreachable tests an address whose lookup fails with a problem.
+// unreachable tests a lookup that must fail with this problem.
 func unreachable(suffix string, status int, fragment, detail string) func(*run, context.Context) error {
 	return func(r *run, ctx context.Context) error {
 		resp, err := r.call(ctx, "coverage", http.MethodGet, devicePath(suffix), "")
@@ -51,7 +51,7 @@ func unreachable(suffix string, status int, fragment, detail string) func(*run, 
 			return err
 		}
 		if got != fragment {
-			return fmt.Errorf("fragment of type is %s, want %q", redact(got), fragment)
+			return fmt.Errorf("problem fragment is %s, want %q", redact(got), fragment)
 		}
 		o, err := parseObject(resp.body)
 		if err != nil {

@@ -32,12 +32,12 @@ const maxCallback = 1 << 20
 func NewReceiver(publicURL string) (*Receiver, error) {
 	u, err := url.Parse(publicURL)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-		return nil, errors.New("conformance: public URL of the receiver must be an absolute http or https URL without userinfo, query and fragment")
+		return nil, errors.New("conformance: new receiver: public URL must be an absolute http or https URL without userinfo, query or fragment")
 	}
 	return &Receiver{publicURL: strings.TrimSuffix(publicURL, "/"), inboxes: make(map[string]*inbox)}, nil
 }
 
-// ServeHTTP records a callback and responds with the status that the expectation set.
+// ServeHTTP records a callback and responds with the status that its expectation requires.
 func (r *Receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	r.mu.Lock()
 	box := r.inboxes[path.Base(req.URL.Path)]
@@ -60,7 +60,7 @@ func (r *Receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	box.add(&message{method: req.Method, header: header, body: body})
 }
 
-// message is a callback as received.
+// message is a received callback.
 type message struct {
 	method string
 	header http.Header
@@ -104,7 +104,7 @@ func (b *inbox) add(m *message) {
 	b.changed = make(chan struct{})
 }
 
-// all returns the messages so far and a channel that is closed when another arrives.
+// all returns the messages so far and a channel that is closed when the next message arrives.
 func (b *inbox) all() ([]*message, <-chan struct{}) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -9,11 +9,11 @@ import (
 	"strings"
 )
 
-// phoneCheckV2 is the PhoneCheck version whose redirect carries a code.
+// phoneCheckV2 is version v0.2 of PhoneCheck, whose redirects contain a code.
 var phoneCheckV2 = product{"phone_check", "/phone_check/v0.2/checks"}
 
-// redirectURL is the redirect_url of checks. The suite reads the redirect and does not follow it.
-// Its query contains escapes that the signature must cover byte for byte.
+// redirectURL is the redirect_url of checks. The suite does not follow redirects to it. Its query
+// contains escapes that the signature must cover byte for byte.
 const redirectURL = "https://example.com/conformance?from=conformance&a=%2f+b"
 
 // openRedirect creates a check with a redirect URL and opens its Check URL. It returns the check
@@ -46,7 +46,7 @@ func (r *run) redirectsDevice(ctx context.Context) error {
 	}
 	query := target.Query()
 	if query.Get("check_id") != check["check_id"] {
-		return errors.New("check_id of the redirect is missing or is not that of the check")
+		return errors.New("check_id of the redirect is missing or does not match the check")
 	}
 	if query.Get("code") == "" {
 		return errors.New("the redirect has no code")
@@ -54,8 +54,8 @@ func (r *run) redirectsDevice(ctx context.Context) error {
 	return nil
 }
 
-// requireRedirect returns a redirect for an expectation about its contents. If there is none, the
-// caller is blocked by redirectExpectation.
+// requireRedirect returns a redirect for an expectation that inspects its contents. If there is
+// none, the error is blocked{redirectExpectation}.
 func (r *run) requireRedirect(ctx context.Context, suffix string) (check object, location string, err error) {
 	check, location, err = r.openRedirect(ctx, suffix)
 	if err != nil && !errors.Is(err, errCharged) {
@@ -85,8 +85,7 @@ func (r *run) redirectSignature(ctx context.Context) error {
 	return r.verify(ctx, a, map[string]string{"(request-target)": "get " + target.RequestURI(), "host": target.Host, "date": date})
 }
 
-// exchange tests rows of the sandbox table through the code exchange, and that a code works only
-// once.
+// exchange tests that a code exchange returns the sandbox outcome, and that a code works only once.
 func (r *run) exchange(ctx context.Context) error {
 	for _, row := range []struct {
 		suffix string

@@ -28,7 +28,7 @@ type run struct {
 	keys     map[string]*rsa.PublicKey // by key ID; nil until fetched
 	projects []string                  // IDs of the projects to delete at the end
 	charged  bool                      // a check was charged
-	stopped  error                     // why the rest is not run
+	stopped  error                     // why the remaining expectations are not run
 }
 
 func newRun(config Config) (*run, error) {
@@ -48,7 +48,7 @@ func newRun(config Config) (*run, error) {
 	return &run{config: config, client: &client, tokens: make(map[string]string)}, nil
 }
 
-// callTimeout limits one request and its response.
+// callTimeout limits the time for one request and its response.
 const callTimeout = 30 * time.Second
 
 // maxBody limits the response body, in bytes.
@@ -60,7 +60,7 @@ const (
 	mediaPatch = "application/json-patch+json"
 )
 
-// response is a response of the service with its whole body.
+// response is an HTTP response with its complete body.
 type response struct {
 	status int
 	header http.Header
@@ -96,8 +96,8 @@ func (r *run) send(ctx context.Context, method, target, authorization, media str
 	return resp, nil
 }
 
-// withoutURL describes an error of net/http without its URL, which may contain a code or an
-// address.
+// withoutURL returns an error that replaces err, an error of net/http. It does not contain the URL,
+// which may contain a code or an address.
 func withoutURL(err error) error {
 	if timeout, ok := errors.AsType[interface {
 		error
@@ -166,8 +166,8 @@ func (r *run) tokenCall(ctx context.Context, c idverify.Credentials, grantType, 
 	return r.send(ctx, http.MethodPost, r.config.BaseURL+"/oauth2/v1/token", basic(c), form.FormDataContentType(), body.Bytes())
 }
 
-// token returns a cached or new token for scope. If the service issues none, the caller is blocked
-// by expectation 1.
+// token returns a cached or new token for scope. If the service issues none, the error is
+// blocked{1}.
 func (r *run) token(ctx context.Context, scope string) (string, error) {
 	if token := r.tokens[scope]; token != "" {
 		return token, nil
@@ -249,7 +249,7 @@ func statusText(status int) string {
 	return strings.TrimSpace(fmt.Sprintf("%d %s", status, http.StatusText(status)))
 }
 
-// text returns the field name, which must be a non-empty string.
+// text returns the value of a field, which must be a non-empty string.
 func (o object) text(name string) (string, error) {
 	if s, ok := o[name].(string); ok && s != "" {
 		return s, nil

@@ -18,7 +18,7 @@ import (
 // callbackCoverage lists what a callback signature must cover, in order.
 var callbackCoverage = []string{"(request-target)", "host", "date", callbackHeader, "digest"}
 
-// callbackHeader names the product of a callback.
+// callbackHeader is the header that contains the product of a callback.
 const callbackHeader = "x-service-callback"
 
 // authorization is a parsed Authorization header.
@@ -34,30 +34,30 @@ var signatureParameter = regexp.MustCompile(`^([a-zA-Z]+)="([^"]*)"$`)
 func parseAuthorization(text string) (*authorization, error) {
 	list, ok := strings.CutPrefix(text, "Signature ")
 	if !ok {
-		return nil, errors.New("scheme of the authorization is not Signature")
+		return nil, errors.New("authorization scheme is not Signature")
 	}
 	parameters := make(map[string]string)
 	for parameter := range strings.SplitSeq(list, ",") {
 		parts := signatureParameter.FindStringSubmatch(parameter)
 		if parts == nil {
-			return nil, errors.New(`authorization is not a list of name="value"`)
+			return nil, errors.New(`authorization parameters are not a list of name="value"`)
 		}
 		parameters[parts[1]] = parts[2]
 	}
 	if parameters["algorithm"] != "rsa-sha256" {
-		return nil, errors.New(`algorithm of the authorization is not "rsa-sha256"`)
+		return nil, errors.New(`authorization parameter algorithm is not "rsa-sha256"`)
 	}
 	if parameters["keyId"] == "" {
-		return nil, errors.New("authorization has no keyId")
+		return nil, errors.New("authorization parameter keyId is missing or empty")
 	}
 	signature, err := base64.StdEncoding.DecodeString(parameters["signature"])
 	if err != nil || len(signature) == 0 {
-		return nil, errors.New("signature of the authorization is missing or not base64")
+		return nil, errors.New("authorization parameter signature is missing or not base64")
 	}
 	return &authorization{parameters["keyId"], strings.Split(parameters["headers"], " "), signature}, nil
 }
 
-// verify verifies a signature over the lines that it covers, each "name: value".
+// verify verifies a signature. lines contains the value of each name that it may cover.
 func (r *run) verify(ctx context.Context, a *authorization, lines map[string]string) error {
 	var text []string
 	for _, name := range a.covered {
@@ -101,7 +101,8 @@ func (r *run) verifyCallback(ctx context.Context, target string, m *message) err
 	})
 }
 
-// validateDigest compares a Digest header with the body. The value may be hexadecimal or base64.
+// validateDigest returns an error unless a Digest header matches the body. Its value may be
+// hexadecimal or base64.
 func validateDigest(header string, body []byte) error {
 	value, ok := strings.CutPrefix(header, "SHA-256=")
 	if !ok {

@@ -23,7 +23,7 @@ func (r *run) issuesToken(ctx context.Context) error {
 	return nil
 }
 
-// expectNoToken sends a token request that the service must reject.
+// expectNoToken sends a token request and returns an error unless the service rejects it.
 func (r *run) expectNoToken(ctx context.Context, c idverify.Credentials, grantType, scope string) error {
 	resp, err := r.tokenCall(ctx, c, grantType, scope)
 	if err != nil {
@@ -60,7 +60,7 @@ func (r *run) severalScopes(ctx context.Context) error {
 			return err
 		}
 		if resp.status/100 != 2 {
-			return fmt.Errorf("with that token, listing checks at %s returns %s", path, statusText(resp.status))
+			return fmt.Errorf("list checks at %s with a token for both products: status is %s", path, statusText(resp.status))
 		}
 	}
 	return nil
@@ -114,7 +114,7 @@ func (r *run) plainHTTP(ctx context.Context) error {
 		return ctx.Err() // rejected, as required
 	}
 	if resp.status/100 == 2 {
-		return fmt.Errorf("status over plain HTTP is %s", statusText(resp.status))
+		return fmt.Errorf("request over plain HTTP succeeded: status is %s", statusText(resp.status))
 	}
 	return nil
 }
@@ -133,7 +133,7 @@ func (r *run) keySet(ctx context.Context) error {
 		Keys []map[string]any `json:"keys"`
 	}
 	if err := json.Unmarshal(resp.body, &set); err != nil || len(set.Keys) == 0 {
-		return errors.New("keys is empty or not an array of objects")
+		return errors.New("keys is missing, empty or not an array of objects")
 	}
 	keys := make(map[string]*rsa.PublicKey)
 	for i, jwk := range set.Keys {
@@ -150,7 +150,7 @@ func (r *run) keySet(ctx context.Context) error {
 	return nil
 }
 
-// publicKey parses a key of the set and returns its ID.
+// publicKey returns the key ID and the RSA key of a JWK.
 func publicKey(jwk object) (id string, key *rsa.PublicKey, err error) {
 	if err := jwk.want(object{"kty": "RSA", "use": "sig", "alg": "RS256"}); err != nil {
 		return "", nil, err
@@ -171,13 +171,13 @@ func publicKey(jwk object) (id string, key *rsa.PublicKey, err error) {
 		numbers[i] = new(big.Int).SetBytes(octets)
 	}
 	if numbers[0].BitLen() < 2048 || !numbers[1].IsInt64() || numbers[1].Int64() < 3 || numbers[1].Int64() > 1<<31-1 {
-		return "", nil, errors.New("not an RSA key of 2048 bits or more")
+		return "", nil, errors.New("not a valid RSA key of at least 2048 bits")
 	}
 	return id, &rsa.PublicKey{N: numbers[0], E: int(numbers[1].Int64())}, nil
 }
 
-// key returns the public key with that ID. It fetches the key set again if the ID is unknown,
-// because the set may have changed.
+// key returns the public key with an ID. If the ID is unknown, it fetches the key set, which may
+// have changed. If that fails, the error is blocked{keySetExpectation}.
 func (r *run) key(ctx context.Context, id string) (*rsa.PublicKey, error) {
 	if key := r.keys[id]; key != nil {
 		return key, nil
@@ -188,5 +188,5 @@ func (r *run) key(ctx context.Context, id string) (*rsa.PublicKey, error) {
 	if key := r.keys[id]; key != nil {
 		return key, nil
 	}
-	return nil, errors.New("the key set has no key with this keyId")
+	return nil, errors.New("the key set contains no key with this keyId")
 }
