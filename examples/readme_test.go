@@ -131,11 +131,11 @@ var (
 	_ = handleErrors
 )
 
-// showNumberField and sendTextMessage stand for the reader's.
+// showNumberField and sendTextMessage replace functions of the reader's program.
 func showNumberField(string) error          { return nil }
 func sendTextMessage(context.Context) error { return nil }
 
-// database stands for the reader's. It records the checks that are added.
+// database replaces the reader's database. It records the checks that are added.
 type database struct{ added []string }
 
 var db database
@@ -147,7 +147,8 @@ func (d *database) AddCheck(_ context.Context, checkID string, _ idverify.Produc
 
 func (d *database) SetResult(context.Context, string, idverify.Product, string) error { return nil }
 
-// sendToApp stands for the reader's. It fails unless the check was stored before.
+// sendToApp replaces a function of the reader's program. It fails unless the check was stored
+// before.
 func sendToApp(_ context.Context, checkURL string) error {
 	if len(db.added) == 0 || !strings.Contains(checkURL, db.added[len(db.added)-1]) {
 		return errors.New("the check was not stored before its Check URL was sent")
@@ -212,7 +213,7 @@ func TestProduction_CustomCA(t *testing.T) {
 
 var goBlock = regexp.MustCompile("(?s)```go\n(.*?)```")
 
-// A snippet is in this file at the same depth or one deeper.
+// Each snippet must be in this file, with the same indentation or one more tab.
 func TestDocs_SnippetsCompiled(t *testing.T) {
 	t.Parallel()
 	source := read(t, "readme_test.go")

@@ -33,7 +33,7 @@ type fake struct {
 
 const pageSize = 10
 
-// fakes lists the fakes. The others are compared with the first one, httptest.
+// fakes lists the servers. The benchmarks compare each of them with the first one, httptest.
 var fakes = []struct {
 	name  string
 	start func(testing.TB) fake
@@ -315,7 +315,7 @@ func send(t testing.TB, client *http.Client, r *http.Request) (int, []byte) {
 	return resp.StatusCode, body
 }
 
-// field returns a string of a JSON object.
+// field returns the value of a field, which must be a string.
 func field(t testing.TB, body []byte, name string) string {
 	var fields map[string]any
 	if err := json.Unmarshal(body, &fields); err != nil {

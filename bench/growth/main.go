@@ -20,7 +20,7 @@ func main() {
 	}
 }
 
-// point is the cost ratio of a call with a number of stored checks.
+// point is the relative cost of a call with a number of stored checks.
 type point struct{ stored, ratio float64 }
 
 func draw(in io.Reader, out io.Writer) error {
@@ -41,7 +41,7 @@ func draw(in io.Reader, out io.Writer) error {
 		return err
 	}
 	if len(calls) == 0 {
-		return fmt.Errorf("no results of BenchmarkGrowth in the input")
+		return fmt.Errorf("input contains no results of BenchmarkGrowth")
 	}
 
 	fmt.Fprintln(out, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 640 340" font-family="sans-serif" font-size="13">`)
@@ -93,6 +93,6 @@ func parse(line string) (call string, p point, ok bool) {
 	return call, p, call != "" && p.stored > 0 && p.ratio > 0
 }
 
-// x and y return the coordinates of a number of checks, on a logarithmic scale, and of a ratio.
+// x and y return the coordinates of a point. The scale of x is logarithmic.
 func x(stored float64) float64 { return 60 + 110*(math.Log10(stored)-2) }
 func y(ratio float64) float64  { return 290 - 130*min(ratio, 2) }

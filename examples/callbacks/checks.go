@@ -69,7 +69,7 @@ const (
 	notFinal  outcome = "not a final result" // also a product or status added later
 )
 
-// put stores the callback of a check once. A check has one final result, so a second callback is a
+// put stores the first callback of a check. A check has one final result, so a second callback is a
 // duplicate. A callback without a final result is not stored, because it would take the place of
 // the final one.
 func (cs *checks) put(_ context.Context, c *idverify.Callback) (outcome, error) {
@@ -96,7 +96,7 @@ func (cs *checks) put(_ context.Context, c *idverify.Callback) (outcome, error) 
 	return stored, nil
 }
 
-// next returns a copy of the check that is due first. It reports false if none is pending.
+// next returns a copy of the pending check that is due first, and reports whether there is one.
 func (cs *checks) next() (check, bool) {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()

@@ -1,5 +1,5 @@
-// Callbacks shows a callback handler for production: verify the callback, store it once with its
-// check, acknowledge it, and process it afterwards.
+// Callbacks shows a callback handler for production. It verifies a callback, stores it once with
+// its check and acknowledges it. A worker processes it afterwards.
 //
 //	go run ./examples/callbacks
 //

@@ -11,15 +11,15 @@ import (
 	"github.com/idverify/idverify-go/signature"
 )
 
-// receiver handles the callback URL. It verifies a callback, stores it with its check and
-// acknowledges it. The function work processes it afterwards.
+// receiver is the handler for the callback URL. It verifies a callback, stores it with its check
+// and acknowledges it. The function work processes it afterwards.
 //
 // A verified callback need not belong to one of our checks. Another customer of the service can
 // create a check with our callback URL and a phone number and ReferenceID of their choice, and the
 // service signs that callback for our host. They cannot choose the check_id, so store accepts only
 // the checks that our backend created and stored.
 //
-// idverify.CallbackHandler does most of this in fewer lines. This handler also makes the service
+// Consider idverify.CallbackHandler, which needs less code. This handler also makes the service
 // retry callbacks of recent unknown checks, and logs each outcome.
 type receiver struct {
 	verifier *signature.Verifier

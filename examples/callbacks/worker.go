@@ -15,8 +15,8 @@ const (
 )
 
 // work processes the stored callbacks in turn until ctx ends. A callback whose processing fails is
-// retried later and does not delay the others. do must be idempotent: the process may end after do
-// returns and before that is recorded.
+// retried later and does not delay the others. do must be idempotent: the process may exit after do
+// returns and before finish records it.
 func work(ctx context.Context, cs *checks, log *slog.Logger, do func(ctx context.Context, customer string, c *idverify.Callback) error) {
 	for ctx.Err() == nil {
 		c, ok := cs.next()
@@ -54,7 +54,7 @@ func sleep(ctx context.Context, arrived <-chan struct{}, timed bool, wait time.D
 	}
 }
 
-// describe states what a callback means for the customer. Match is valid only when Status is
+// describe returns the message for the customer. Match is valid only when Status is
 // COMPLETED. It is nil if the service returned no result.
 func describe(c *idverify.Callback) string {
 	switch {

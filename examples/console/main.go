@@ -1,4 +1,4 @@
-// Console sets up a workspace up to its first paid check and prints each step. It uses a fake of
+// Console sets up a workspace, creates its first paid check and prints each step. It uses a fake of
 // the service in the same process.
 //
 //	go run ./examples/console

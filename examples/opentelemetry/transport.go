@@ -10,8 +10,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// tracingTransport creates a span for every attempt: requests of operations, their retries, and
-// token requests.
+// tracingTransport creates a span for every HTTP request, including retries and token requests.
 //
 // The standard instrumentation of net/http records the URL, which can contain an address or a check
 // ID. These spans record the route instead.
@@ -46,12 +45,12 @@ func (t *tracingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// fixedSegments are the fixed segments of the service's paths. Any other segment is an ID, an
-// address, a country or a period.
+// fixedSegments lists the path segments that are the same for all requests of an operation. Any
+// other segment is an ID, an address, a country or a period.
 const fixedSegments = " oauth2 token revoke .well-known jwks.json phone_check sim_check subscriber_check coverage console checks traces redirect device_ips device_ip countries projects workspaces credentials members invitations billing_account payment_methods topups usage reset v0.1 v0.2 v1 "
 
-// routeOf replaces each segment of path that is not fixed by {}. The result has few distinct values
-// and contains no personal data.
+// routeOf replaces each variable segment of path with {}. The result has few distinct values and
+// contains no personal data.
 func routeOf(path string) string {
 	segments := strings.Split(path, "/")
 	for i, s := range segments {

@@ -3,8 +3,8 @@
 //
 //	go run ./examples/quickstart
 //
-// Read run from top to bottom. Comments mark the parts that the fake and its phone play; your
-// production code has no such parts.
+// Read run from top to bottom. Comments mark the code that only the fake requires. Production code
+// does not need it.
 package main
 
 import (
@@ -92,8 +92,8 @@ func phoneChecks(ctx context.Context, table *tabwriter.Writer, shop *backend, ph
 		if err != nil {
 			return err
 		}
-		// Your app opens check.CheckURL on the device. Opened by the server, it would not identify the
-		// device.
+		// Your app opens check.CheckURL on the device. If your server opened it, the service could not
+		// identify the device.
 		if _, err := phone.Open(ctx, check.CheckURL); err != nil {
 			return err
 		}
@@ -120,8 +120,8 @@ func simChecks(ctx context.Context, table *tabwriter.Writer, shop *backend, _ *s
 	return nil
 }
 
-// subscriberChecks checks both. In version v0.2 the phone returns to our redirect URL with a code,
-// which we exchange for the result.
+// subscriberChecks checks both the number and the SIM. In version v0.2 the phone returns to our
+// redirect URL with a code, which we exchange for the result.
 func subscriberChecks(ctx context.Context, table *tabwriter.Writer, shop *backend, phone *sandboxfake.Device) error {
 	fmt.Fprintln(table, "\nSubscriberCheck: both, with a code exchange\nNUMBER\tSTATUS\tMATCH\tNO SIM CHANGE")
 	for _, number := range []string{"+44 7700 900-012", "+44 7700 900-016", "+44 7700 900-013"} {
@@ -142,8 +142,8 @@ func subscriberChecks(ctx context.Context, table *tabwriter.Writer, shop *backen
 	return nil
 }
 
-// reachability checks whether a check can work from an address, for example to choose between a
-// PhoneCheck and a text message.
+// reachability looks up whether a check can work from an IP address. Use it, for example, to choose
+// between a PhoneCheck and a text message.
 func reachability(ctx context.Context, table *tabwriter.Writer, shop *backend, _ *sandboxfake.Device) error {
 	fmt.Fprintln(table, "\nReachability: is this the address of a phone on mobile data?\nADDRESS\tREACHABLE")
 	for _, address := range []string{"192.0.2.10", "192.0.2.11", "192.0.2.99"} {
@@ -162,7 +162,7 @@ func reachability(ctx context.Context, table *tabwriter.Writer, shop *backend, _
 	return nil
 }
 
-// backend receives callbacks from the service, and phones that return from a Check URL.
+// backend handles callbacks from the service and the redirects that phones follow.
 type backend struct {
 	client    *idverify.Client
 	url       string

@@ -18,15 +18,15 @@ type method string
 
 const (
 	silent     method = "silent"        // a PhoneCheck
-	mobileData method = "turn off wifi" // a PhoneCheck may work without Wi-Fi: suggest that, and offer sms too
+	mobileData method = "turn off wifi" // suggest turning off Wi-Fi for a PhoneCheck, and offer sms too
 	sms        method = "sms"           // a code in a text message
 )
 
-// timeout limits the choice. Sending a text message at once is better than a long wait for a silent
-// check.
+// timeout limits the reachability lookup. Sending a text message at once is better than a long wait
+// for a silent check.
 const timeout = 2 * time.Second
 
-// chooser chooses a method by the address of the device.
+// chooser selects a verification method based on the address of the device.
 type chooser struct {
 	client *idverify.Client
 	log    *slog.Logger
@@ -62,7 +62,7 @@ func (c *chooser) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	json.NewEncoder(w).Encode(map[string]method{"method": c.choose(r.Context(), addr)})
 }
 
-// deviceAddr returns the address of the connection. Behind a proxy of yours, use the header that
+// deviceAddr returns the remote address of the connection. Behind your own proxy, use a header that
 // the proxy always overwrites. Do not trust X-Forwarded-For from a device.
 func deviceAddr(r *http.Request) (netip.Addr, error) {
 	host, _, err := net.SplitHostPort(r.RemoteAddr)

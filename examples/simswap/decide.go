@@ -9,7 +9,7 @@ import (
 	"github.com/idverify/idverify-go"
 )
 
-// decision is the decision on a payout.
+// decision is the action to take on a payout.
 type decision string
 
 const (
@@ -21,7 +21,7 @@ const (
 // Business rules; yours will differ.
 const (
 	smallAmount = 2000               // in cents; smaller payouts are not worth the price of a check
-	period      = 7 * 24 * time.Hour // in which a SIM change counts
+	period      = 7 * 24 * time.Hour // a SIM change within this period is suspicious
 	timeout     = 5 * time.Second    // for the whole check, while the customer waits
 )
 
@@ -32,7 +32,7 @@ type payout struct {
 	PhoneNumber string
 }
 
-// guard decides on payouts by a SIMCheck.
+// guard decides on payouts, based on a SIMCheck.
 type guard struct {
 	client *idverify.Client
 	log    *slog.Logger
@@ -75,8 +75,8 @@ func evaluate(check *idverify.SIMCheck) decision {
 	return hold
 }
 
-// severity returns the log level for a failed check: error if an operator must act, info if the
-// failure is normal.
+// severity returns the log level for a failed check. It is error if an operator must act, info for
+// expected failures, and warning otherwise.
 func severity(err error) slog.Level {
 	switch {
 	case errors.Is(err, idverify.ErrNetworkNotSupported), errors.Is(err, idverify.ErrPhoneFormat):

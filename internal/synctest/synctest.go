@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 )
 
-// Test calls [synctest.Test], or skips the test in FIPS mode.
+// Test calls [synctest.Test]. In FIPS 140-3 mode it skips the test.
 func Test(t *testing.T, f func(*testing.T)) {
 	t.Helper()
 	SkipInFIPSMode(t)
@@ -18,8 +18,8 @@ func Test(t *testing.T, f func(*testing.T)) {
 // Wait calls [synctest.Wait].
 func Wait() { synctest.Wait() }
 
-// SkipInFIPSMode skips a test in FIPS mode. Tests that use testing/synctest directly call it, such
-// as those of an example that users copy.
+// SkipInFIPSMode skips the test in FIPS 140-3 mode. Call it in tests that import testing/synctest,
+// for example because users copy them.
 func SkipInFIPSMode(t *testing.T) {
 	t.Helper()
 	// In this mode, the random number generator measures time to gather entropy. In a bubble no time

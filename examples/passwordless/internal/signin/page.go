@@ -9,8 +9,8 @@ import (
 
 // page contains the data for page.html.
 type page struct {
-	Title string   // what happened, in two or three words
-	Text  []string // paragraphs: what it means and what to do
+	Title string   // a short heading
+	Text  []string // paragraphs that explain the state and the next step
 
 	Form   bool   // show the form
 	Number string // as entered
@@ -50,7 +50,7 @@ var (
 	}
 )
 
-// pageOf returns the page for the progress of the session's check.
+// pageOf returns the page for the state of a session.
 func pageOf(s session) page {
 	switch s.state {
 	case started:
@@ -108,7 +108,8 @@ var source string
 
 var pages = template.Must(template.New("page").Parse(source))
 
-// policy allows a page to load resources of its own origin only, and forbids framing.
+// policy is the Content-Security-Policy of all pages. It allows a page to load resources of its own
+// origin only, and forbids framing.
 const policy = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
 // render responds with p. html/template escapes the user's input.

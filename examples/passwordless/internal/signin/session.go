@@ -19,7 +19,7 @@ const (
 	notVerified state = "not verified"
 	failed      state = "error"
 	expired     state = "expired"
-	elsewhere   state = "opened elsewhere" // another browser brought the redirect
+	elsewhere   state = "opened elsewhere" // another browser opened the redirect URL
 )
 
 func (s state) final() bool { return s != started && s != pending }
@@ -38,7 +38,7 @@ func outcome(status idverify.CheckStatus, match *bool) state {
 	return notVerified
 }
 
-// session is the attempt of one browser to sign in.
+// session is one browser's attempt to sign in.
 type session struct {
 	id       string // value of the browser's cookie
 	formerID string // the ID before the device returned, or empty
@@ -83,8 +83,8 @@ func (ss *sessions) begin(s session) (id string) {
 	return s.id
 }
 
-// removeOld deletes the sessions that are too old. It visits only those and one more: anyone can
-// start sessions, so the cost of a new one must not grow with their number.
+// removeOld deletes the sessions that are too old. It visits at most one other session, because the
+// cost of a new session must not grow with their number: anyone can start sessions.
 func (ss *sessions) removeOld() {
 	for len(ss.inOrder) > 0 && ss.inOrder[0].tooOld() {
 		old := ss.inOrder[0]
@@ -106,15 +106,15 @@ func (ss *sessions) of(r *http.Request) (session, bool) {
 	return session{}, false
 }
 
-// claim binds the redirect of a check to the browser that brought it. own reports whether the
-// session of that browser started the check. The first claim also returns a new ID for the
-// browser's cookie; exchange the code of that redirect only.
+// claim binds the redirect of a check to the browser that sent r. own reports whether that
+// browser's session started the check. The first claim of a check also returns a new ID for the
+// browser's cookie. If newID is empty, do not exchange the code.
 //
 // The new ID prevents session fixation. An attacker who planted a session cookie in the victim's
 // browser knows only the former ID, which never shows the result.
 //
-// A redirect brought by another browser ends the session of its check. Either someone sent the
-// Check URL to a victim, or someone else knows the redirect URL of the session's owner.
+// If another browser sent r, claim ends the session of the check. Either someone sent the Check URL
+// to a victim, or someone else knows the redirect URL of the session's owner.
 func (ss *sessions) claim(r *http.Request, checkID string) (newID string, own bool) {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
@@ -133,9 +133,9 @@ func (ss *sessions) claim(r *http.Request, checkID string) (newID string, own bo
 }
 
 // replayed handles a redirect that was already accepted. If this browser did not start the check,
-// another browser brought the redirect first, and it may belong to an attacker who started with the
-// victim's number. The session ends, even if it is verified. A reload by the session's own browser
-// changes nothing, even if it was sent before the new cookie arrived.
+// another browser opened the redirect URL first. It may belong to an attacker who started with the
+// victim's number, so the session ends, even if it is verified. A reload by the session's own
+// browser changes nothing, even if it was sent before the new cookie arrived.
 func (ss *sessions) replayed(r *http.Request, checkID string) {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
@@ -154,12 +154,12 @@ func (ss *sessions) revoke(checkID string) {
 	}
 }
 
-// end records the final state of a session. Only the first one counts.
+// end records the final state of the session of a check. Later calls have no effect.
 //
-// A result counts only if the session's own browser has returned. Otherwise it is unknown whose
-// phone opened the Check URL: an attacker can start with the victim's number and send the victim
-// the Check URL. In version v0.1 of PhoneCheck such a check becomes COMPLETED; in v0.2, which this
-// package requires, only the code exchange completes a check.
+// If the session's own browser has not returned, end records failed instead of a result, because it
+// is unknown whose phone opened the Check URL. An attacker can start with the victim's number and
+// send the victim the Check URL. In version v0.1 of PhoneCheck such a check becomes COMPLETED. In
+// v0.2, which this package requires, only the code exchange completes a check.
 func (ss *sessions) end(checkID string, as state) {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()

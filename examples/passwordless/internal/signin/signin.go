@@ -7,8 +7,8 @@
 //   - The redirect is verified and accepted once: the verifier has a replay store.
 //   - The session of this browser must have started the check of the redirect. Otherwise the code
 //     is not exchanged, and the session that started the check ends, even if its own browser has
-//     brought the redirect before.
-//   - The browser that brings the redirect gets a new session cookie, and only this cookie shows
+//     opened the redirect URL before.
+//   - The browser that opens the redirect URL gets a new session cookie, and only this cookie shows
 //     the result.
 //   - A callback verifies a session only after its browser has returned, and only for a PhoneCheck.
 //
@@ -192,9 +192,9 @@ func (a *app) complete(ctx context.Context, redirect *idverify.Redirect) {
 	}
 }
 
-// callback records the result of a check. For an expired check, the callback is the only report. A
-// check that was not created here has no session. Only PhoneChecks are created here, so a callback
-// of another product belongs to another check, whatever its ID.
+// callback records the result of a check. Only a callback reports that a check expired. callback
+// ignores checks that have no session, and other products: this package creates only PhoneChecks,
+// so a callback of another product belongs to another check, even if the IDs are equal.
 func (a *app) callback(ctx context.Context, c *idverify.Callback) error {
 	if c.Product != idverify.ProductPhoneCheck {
 		a.Log.WarnContext(ctx, "callback of another product ignored", "product", c.Product)
