@@ -94,7 +94,8 @@ func ParseCallback(m *signature.Message) (*Callback, error) {
 // handle may be called concurrently. It must return within ten seconds: the service does not retry
 // after a timeout.
 //
-// VerifierOptions.Logger, if set, logs why a callback was rejected and the errors of handle.
+// The reason for a response 400, 500 or 503 is logged to VerifierOptions.Logger, and nowhere if
+// that is nil. A panic of handle continues after the response; net/http logs it.
 //
 // Protocol: docs/protocol.md, section 6.
 func CallbackHandler(v *signature.Verifier, handle func(context.Context, *Callback) error) http.Handler {

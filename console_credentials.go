@@ -17,7 +17,8 @@ type IssuedCredentials struct {
 }
 
 // ProjectCredentialsService manages the credentials of projects. A project has at most two pairs.
-// It is available as [Console].ProjectCredentials.
+// Each pair belongs to the member who created it; viewers can delete only their own pairs. It is
+// available as [Console].ProjectCredentials.
 type ProjectCredentialsService struct{ workspace *boundWorkspace }
 
 // Create creates a pair. Store its secret: it cannot be retrieved or reset later. If the project
@@ -72,7 +73,8 @@ func (s *ProjectCredentialsService) Rotate(ctx context.Context, projectID, clien
 type WorkspaceCredentialsService struct{ workspace *boundWorkspace }
 
 // Create creates a pair for a member. Store its secret: it cannot be retrieved later, only replaced
-// with [WorkspaceCredentialsService.ResetSecret].
+// with [WorkspaceCredentialsService.ResetSecret]. Members can call both methods only for
+// themselves; for another member the error is [ErrForbidden].
 //
 // Protocol: docs/protocol.md, section 10.
 func (s *WorkspaceCredentialsService) Create(ctx context.Context, memberID string) (*IssuedCredentials, error) {

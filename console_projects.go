@@ -85,7 +85,8 @@ func (s *ProjectService) List(ctx context.Context, o ListOptions) (*Page[Project
 	return list[projectJSON](ctx, s.workspace.api, listOf(op, o, ids...), "projects")
 }
 
-// All returns an iterator over all projects in the workspace. After an error it stops.
+// All returns an iterator over the projects in the workspace, starting with o.Page. It stops
+// after the first error.
 func (s *ProjectService) All(ctx context.Context, o ListOptions) iter.Seq2[*Project, error] {
 	return all(ctx, o, s.List)
 }

@@ -20,7 +20,7 @@ type Role string
 const (
 	RoleOwner  Role = "OWNER"  // all operations
 	RoleAdmin  Role = "ADMIN"  // all operations except billing
-	RoleViewer Role = "VIEWER" // reads projects, and manages credentials of their own
+	RoleViewer Role = "VIEWER" // reads all but billing and invitations; manages their own credentials
 )
 
 // Workspace is a container of members and projects, with a balance.
@@ -65,7 +65,8 @@ func (s *WorkspaceService) List(ctx context.Context, o ListOptions) (*Page[Works
 	return list[workspaceJSON](ctx, s.workspace.api, listOf(wire.ListWorkspaces, o), "workspaces")
 }
 
-// All returns an iterator over all workspaces that the member belongs to. After an error it stops.
+// All returns an iterator over the workspaces that the member belongs to, starting with o.Page. It
+// stops after the first error.
 func (s *WorkspaceService) All(ctx context.Context, o ListOptions) iter.Seq2[*Workspace, error] {
 	return all(ctx, o, s.List)
 }
@@ -87,7 +88,7 @@ func (s *MemberService) List(ctx context.Context, o ListOptions) (*Page[Member],
 	return listIn[memberJSON](ctx, s.workspace, wire.ListMembers, o, "members")
 }
 
-// All returns an iterator over all members. After an error it stops.
+// All returns an iterator over the members, starting with o.Page. It stops after the first error.
 func (s *MemberService) All(ctx context.Context, o ListOptions) iter.Seq2[*Member, error] {
 	return all(ctx, o, s.List)
 }

@@ -60,7 +60,7 @@ var (
 //
 // To handle it, use errors.Is with a sentinel such as [ErrNotMobileIP], or compare
 // [Error.Fragment]. Title and Detail are for people; phone numbers, addresses, tokens and URLs in
-// them are redacted, as in the text of the error. The text ends with the RequestID: group errors by
+// them are redacted, as in the text of the error. The text contains the RequestID: group errors by
 // Operation, Status and Fragment instead.
 //
 // Protocol: docs/protocol.md, section 8.
@@ -93,8 +93,8 @@ func (e *Error) Fragment() string {
 	return fragment
 }
 
-// Error implements error. The text consists of operation, status, fragment, detail, advice, request
-// ID and number of attempts.
+// Error implements error. The text consists of operation, status, fragment, "outcome unknown" if
+// the service may have processed the operation, detail, advice, request ID and number of attempts.
 func (e *Error) Error() string {
 	return errorMessage{
 		operation: wire.Title(e.Operation),

@@ -109,12 +109,12 @@ func list[J resourceJSON[T], T any](ctx context.Context, a *api, r request, name
 
 var errEmptyPages = errors.New("idverify: list: too many empty pages")
 
-// maxEmptyPages is the number of consecutive empty pages after which the iteration fails although
-// the service reports more pages.
+// maxEmptyPages is the maximum number of consecutive empty pages while the service reports more
+// pages. The iteration fails at the next one.
 const maxEmptyPages = 10
 
-// all returns an iterator over the items of the pages from o.Page. It skips an empty page that is
-// not the last, because items may be removed during the iteration.
+// all returns an iterator over the items of the pages from o.Page. An empty page does not end it
+// unless it is the last, because items may be removed during the iteration.
 func all[T any](ctx context.Context, o ListOptions, list func(context.Context, ListOptions) (*Page[T], error)) iter.Seq2[*T, error] {
 	return func(yield func(*T, error) bool) {
 		o.Page = max(o.Page, 1)

@@ -47,7 +47,7 @@ type PhoneCheck struct {
 	PhoneNumber string // digits only, as sent to the service
 
 	// Match reports whether the number belongs to the device. Match is valid only when Status is
-	// COMPLETED. It is nil until then, but may be false in status ERROR.
+	// COMPLETED. It is nil before the check ends, and may be false in status ERROR.
 	Match *bool
 
 	// CheckURL is the URL that the device must open. It is empty if it can no longer be opened.
@@ -122,10 +122,12 @@ func (s *PhoneCheckService) All(ctx context.Context, o ListOptions) iter.Seq2[*P
 	return all(ctx, o, s.List)
 }
 
-// Wait reads the check until it is COMPLETED, for at most its TTL. The interval grows from half a
-// second to five seconds. A callback delivers the result sooner and with less traffic.
+// Wait reads the check until it is COMPLETED. The interval grows from half a second to five
+// seconds. A callback delivers the result sooner and with less traffic.
 //
-// If the check ends as EXPIRED or ERROR, the error is a [*CheckEndedError].
+// The error is a [*CheckEndedError] if the check ends as EXPIRED or ERROR, does not exist, or is
+// still in progress five seconds after its TTL, counted from the first read. Without a TTL, Wait
+// assumes two minutes.
 func (s *PhoneCheckService) Wait(ctx context.Context, checkID string) (*PhoneCheck, error) {
 	return wait(ctx, s.api, wire.GetPhoneCheck, "wait for PhoneCheck", checkID, s.Get, func(c *PhoneCheck) progress {
 		return progress{status: c.Status, errorCode: c.ErrorCode, ttl: c.TTL}

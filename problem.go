@@ -14,8 +14,8 @@ import (
 	"github.com/idverify/idverify-go/internal/wire"
 )
 
-// problems lists the known problems. The first row with its status applies to a problem with an
-// unknown fragment.
+// problems lists the known problems. An error with an unknown or missing fragment matches the
+// sentinel of the first row with its status, if there is one, and gets no hint from the table.
 //
 // Protocol: docs/protocol.md, section 8.
 var problems = []struct {
@@ -251,8 +251,8 @@ func rateLimit(h http.Header, now time.Time) *RateLimit {
 // dot or colon.
 var plainID = regexp.MustCompile(`^[0-9_-]*[A-Za-z][0-9A-Za-z_-]*$`)
 
-// requestID returns the X-Request-Id header, redacted, or an empty string if it is too long or
-// contains spaces or control characters.
+// requestID returns the X-Request-Id header, redacted, or an empty string if it has more than 128
+// bytes or contains anything but visible ASCII characters.
 func requestID(h http.Header, secrets ...string) string {
 	id := h.Get(wire.RequestIDHeader)
 	if len(id) > 128 || strings.ContainsFunc(id, notVisible) {

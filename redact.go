@@ -24,7 +24,8 @@ var (
 	date      = regexp.MustCompile(`^(?:19|20)\d\d-[01]\d-[0-3]\d$`)
 	timeOfDay = regexp.MustCompile(`^\d{1,2}:\d\d:\d\d$`)
 	// sensitive matches credentials, which contain a digit or are longer than the words that may
-	// follow "bearer" or "basic" in a sentence, URLs, and seven or more digits with any separators.
+	// follow "bearer" or "basic" in a sentence, URLs, and seven or more digits, which up to three
+	// spaces, dots, hyphens or parentheses may separate.
 	sensitive = regexp.MustCompile(`(?i)\b(?:bearer|basic)[\s:]+(?:[\w.~+/-]*[0-9=][\w.~+/=-]*|[\w.~+/=-]{16,})|\b[a-z][a-z0-9+.-]*://\S+|\+?\(?\d(?:[ ().-]{0,3}\d){6,}`)
 )
 

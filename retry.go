@@ -34,8 +34,8 @@ import (
 // Protocol: docs/protocol.md, section 11.
 type RetryPolicy struct {
 	MaxAttempts int           // including the first; 4 by default, 1 disables retries
-	MinWait     time.Duration // 250 ms by default
-	MaxWait     time.Duration // 10 s by default
+	MinWait     time.Duration // 250 ms by default, or MaxWait if that is shorter
+	MaxWait     time.Duration // 10 s by default, or MinWait if that is longer
 }
 
 func (p *RetryPolicy) fill() error {

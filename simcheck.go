@@ -19,8 +19,8 @@ type SIMCheckParams struct {
 	// PhoneNumber may contain spaces and punctuation: see [NormalizePhoneNumber].
 	PhoneNumber string
 
-	// ReferenceID is your own ID for the check. Responses and the callback contain it, and lists can
-	// be searched by it.
+	// ReferenceID is your own ID for the check. Responses contain it, and lists can be searched by
+	// it. A SIMCheck has no callback.
 	ReferenceID string
 
 	// PhoneIP is the public IP address of the device with the number, if your backend knows it.
@@ -40,7 +40,7 @@ type SIMCheck struct {
 	Status      CheckStatus
 	PhoneNumber string // digits only, as sent to the service
 
-	// NoSIMChange reports that no SIM change was detected. NoSIMChange is valid only when Status is
+	// NoSIMChange is true if no SIM change was detected. NoSIMChange is valid only when Status is
 	// COMPLETED. It is nil if it is unknown, as in status ERROR.
 	NoSIMChange *bool
 

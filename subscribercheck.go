@@ -54,10 +54,10 @@ type SubscriberCheck struct {
 	CheckURL    string // the URL that the device must open; empty if it can no longer be opened
 
 	// Match reports whether the number belongs to the device. Match is valid only when Status is
-	// COMPLETED. It is nil until then, but may be false in status ERROR.
+	// COMPLETED. It is nil before the check ends, and may be false in status ERROR.
 	Match *bool
 
-	// NoSIMChange reports that no SIM change was detected. NoSIMChange is valid only when Status is
+	// NoSIMChange is true if no SIM change was detected. NoSIMChange is valid only when Status is
 	// COMPLETED. It is nil if it does not apply: before the end, in status ERROR, and if Match is
 	// false.
 	NoSIMChange *bool
@@ -110,8 +110,7 @@ func (s *SubscriberCheckService) Get(ctx context.Context, checkID string) (*Subs
 // Complete exchanges the code of a redirect (see [ParseRedirect]) and returns the check, which has
 // ended. Complete requires version v0.2: see [WithVersions].
 //
-// Match is valid only when Status is COMPLETED.
-// NoSIMChange is valid only when Status is COMPLETED.
+// Match is valid only when Status is COMPLETED. NoSIMChange is valid only when Status is COMPLETED.
 //
 // A code can be used once. Complete therefore retries only if the service cannot have accepted the
 // code. For a wrong or used code the error is [ErrNotFound].
@@ -140,10 +139,12 @@ func (s *SubscriberCheckService) All(ctx context.Context, o ListOptions) iter.Se
 	return all(ctx, o, s.List)
 }
 
-// Wait reads the check until it is COMPLETED, for at most its TTL. The interval grows from half a
-// second to five seconds. A callback delivers the result sooner and with less traffic.
+// Wait reads the check until it is COMPLETED. The interval grows from half a second to five
+// seconds. A callback delivers the result sooner and with less traffic.
 //
-// If the check ends as EXPIRED or ERROR, the error is a [*CheckEndedError].
+// The error is a [*CheckEndedError] if the check ends as EXPIRED or ERROR, does not exist, or is
+// still in progress five seconds after its TTL, counted from the first read. Without a TTL, Wait
+// assumes two minutes.
 func (s *SubscriberCheckService) Wait(ctx context.Context, checkID string) (*SubscriberCheck, error) {
 	return wait(ctx, s.api, wire.GetSubscriberCheck, "wait for SubscriberCheck", checkID, s.Get, func(c *SubscriberCheck) progress {
 		return progress{status: c.Status, errorCode: c.ErrorCode, ttl: c.TTL}

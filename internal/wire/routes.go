@@ -154,8 +154,8 @@ func (o Operation) Product() string {
 
 // URL returns base, a scheme and host, followed by the operation's path with each ID escaped.
 //
-// An ID that could leave its place in the path is an error: see checkID. The error does not repeat
-// the ID.
+// It returns an error for an ID that could change the rest of the path: see checkID. The error does
+// not contain the ID.
 func (o Operation) URL(base, version string, ids ...string) (string, error) {
 	const usualIDs = 64
 	var b strings.Builder
