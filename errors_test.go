@@ -86,7 +86,7 @@ func TestError_CreateText(t *testing.T) {
 		want    string
 	}{
 		{"problem", respondWithProblem(402, "insufficient_balance", "the workspace's balance does not cover the check"),
-			"idverify: create PhoneCheck: 402 insufficient_balance: the workspace's balance does not cover the check (top up, or use a sandbox project)"},
+			"idverify: create PhoneCheck: 402 insufficient_balance: the workspace's balance does not cover the check (top up the workspace; use another verification method until then)"},
 		{"problem of the fixture", respondWith(412, string(fixture(t, "problem.json"))),
 			"idverify: create PhoneCheck: 412 not_mobile_ip: Not a mobile IP (the device must use its mobile data connection)"},
 		{"problem without status", respondWith(404, `{"type":"https://docs.sandbox.test/reference/api-errors#not_found","title":"Not Found","detail":"No Reach"}`),

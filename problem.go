@@ -28,7 +28,7 @@ var problems = []struct {
 	{400, wire.PhoneFormatInvalid, ErrPhoneFormat, "use 7 to 15 digits in international format"},
 	{400, wire.MNONotSupported, ErrNetworkNotSupported, "use another verification method"},
 	{401, wire.Unauthorized, ErrUnauthorized, "a new token was rejected too: check that the credentials belong to this service"},
-	{402, wire.InsufficientBalance, ErrInsufficientBalance, "top up, or use a sandbox project"},
+	{402, wire.InsufficientBalance, ErrInsufficientBalance, "top up the workspace; use another verification method until then"},
 	{403, wire.Forbidden, ErrForbidden, "the scope of the credentials or the role of the member does not allow it"},
 	{404, wire.NotFound, ErrNotFound, ""},
 	{404, wire.CheckNotFound, ErrNotFound, "a check that ended as EXPIRED or ERROR cannot be read: use its callback"},

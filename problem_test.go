@@ -43,7 +43,7 @@ func TestError_Is(t *testing.T) {
 		{400, "phone_format_invalid", idverify.ErrPhoneFormat, "7 to 15 digits"},
 		{400, "mno_not_supported", idverify.ErrNetworkNotSupported, "use another verification method"},
 		{401, "unauthorized", idverify.ErrUnauthorized, "belong to this service"},
-		{402, "insufficient_balance", idverify.ErrInsufficientBalance, "top up"},
+		{402, "insufficient_balance", idverify.ErrInsufficientBalance, "top up the workspace; use another"},
 		{403, "forbidden", idverify.ErrForbidden, "scope"},
 		{404, "not_found", idverify.ErrNotFound, ""},
 		{404, "check_not_found", idverify.ErrNotFound, "callback"},
