@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -67,6 +68,54 @@ func TestServer_AwaitDeliveryCanceled(t *testing.T) {
 
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("error = %v, want context.Canceled", err)
+	}
+}
+
+func TestServer_AwaitDeliveryLastAttempt(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name    string
+		receive http.HandlerFunc // nil: no check
+		want    string
+	}{
+		{"no callback", nil, "none of the 0 callbacks matches (has the check, or its project, a callback URL?)"},
+		{"rejected", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadRequest) }, "none of the 1 callbacks matches (last attempt: rejected, status 400)"},
+		{"unreachable", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, "none of the 1 callbacks matches (last attempt: unreachable, no response)"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			srv := sandboxfake.New(t, sandboxfake.WithInMemory())
+			if tt.receive != nil {
+				newAPI(t, srv).completeCheck(srv.Handle("app.sandbox.test", tt.receive))
+			}
+			if err := srv.Idle(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			cancel()
+
+			_, err := srv.AwaitDelivery(ctx, sandboxfake.Delivery.Acknowledged)
+
+			if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("error = %v, want context.Canceled with %q", err, tt.want)
+			}
+		})
+	}
+}
+
+func TestServer_AwaitDeliveryInFlight(t *testing.T) {
+	t.Parallel()
+	srv := sandboxfake.New(t, sandboxfake.WithInMemory())
+	app := newBlockingReceiver()
+	newAPI(t, srv).completeCheck(srv.Handle("app.sandbox.test", app))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+
+	_, err := srv.AwaitDelivery(ctx, sandboxfake.Delivery.Acknowledged)
+	app.respond <- http.StatusNoContent
+
+	if want := "none of the 1 callbacks matches (no attempt has ended)"; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("error = %v, want %q", err, want)
 	}
 }
 

@@ -79,7 +79,8 @@ func (s *Server) DroppedDeliveries() int {
 // match for each callback in the journal, and again after each change of one: when it is queued,
 // sent, or responded to. To wait for the end of all attempts, check Done in match.
 //
-// The error is that of ctx, [ErrReset] or [ErrClosed]. match must not call the server.
+// The error is that of ctx, [ErrReset] or [ErrClosed]; its text contains the result of the last
+// attempt. match must not call the server.
 func (s *Server) AwaitDelivery(ctx context.Context, match func(Delivery) bool) (Delivery, error) {
 	svc := s.lock()
 	defer svc.mu.Unlock()
@@ -98,9 +99,28 @@ func (s *Server) AwaitDelivery(ctx context.Context, match func(Delivery) bool) (
 		return false
 	})
 	if err != nil {
-		return Delivery{}, fmt.Errorf("%w: await delivery: none of the %d callbacks matches (has the check, or its project, a callback URL?)", err, len(svc.deliveries.entries))
+		return Delivery{}, fmt.Errorf("%w: await delivery: none of the %d callbacks matches (%s)", err, len(svc.deliveries.entries), svc.lastAttempt())
 	}
 	return found, nil
+}
+
+// lastAttempt describes the latest attempt of the deliveries in the journal, for errors.
+func (s *service) lastAttempt() string {
+	var last *Attempt
+	for d := range s.deliveries.all {
+		if n := len(d.Attempts); n > 0 && (last == nil || !d.Attempts[n-1].Time.Before(last.Time)) {
+			last = &d.Attempts[n-1]
+		}
+	}
+	switch {
+	case len(s.deliveries.entries) == 0:
+		return "has the check, or its project, a callback URL?"
+	case last == nil:
+		return "no attempt has ended"
+	case last.Status == 0:
+		return fmt.Sprintf("last attempt: %s, no response", last.Result)
+	}
+	return fmt.Sprintf("last attempt: %s, status %d", last.Result, last.Status)
 }
 
 // Redeliver sends a callback of the journal again, now, with a new date and signature, whatever the
