@@ -16,12 +16,12 @@ import (
 	"github.com/idverify/idverify-go/internal/wire"
 )
 
-// api is the common part of Client and Console: a service, credentials and a token cache.
+// api sends operations to a service. Client and Console share it.
 type api struct {
 	*settings
 	base        string // scheme and host
 	credentials Credentials
-	transport   http.RoundTripper // that of the caller's HTTP client; it does not follow redirects
+	transport   http.RoundTripper // the transport of the caller's HTTP client, without redirects
 	tokens      *tokenCache
 }
 
@@ -89,7 +89,7 @@ type resourceJSON[T any] interface {
 	value() (*T, error)
 }
 
-// send performs op and returns the resource in the response.
+// send performs op and returns the resource that the response contains.
 func send[J resourceJSON[T], T any](ctx context.Context, a *api, op wire.Operation, body any, ids ...string) (*T, error) {
 	resp, err := a.do(ctx, request{op: op, ids: ids, body: body})
 	if err != nil {
@@ -98,8 +98,8 @@ func send[J resourceJSON[T], T any](ctx context.Context, a *api, op wire.Operati
 	return decode[J](resp)
 }
 
-// decode returns the resource in resp, which must be the requested one. It ignores unknown fields
-// and the Content-Type.
+// decode returns the resource in resp. It returns an error if that is not the requested resource.
+// It ignores unknown fields and the Content-Type.
 func decode[J resourceJSON[T], T any](resp response) (*T, error) {
 	var j J
 	if err := json.Unmarshal(resp.body, &j); err != nil {
@@ -115,13 +115,13 @@ func decode[J resourceJSON[T], T any](resp response) (*T, error) {
 	return v, nil
 }
 
-// confirm returns an error if response describes another resource than the requested one. Otherwise
-// a cache or proxy that mixes up responses could make the result of another person appear as this
-// one.
+// confirm returns an error if response describes a different resource or phone number than
+// requested. Without it, a cache or proxy that mixes up responses could return the result of
+// another person.
 func (r request) confirm(response any) error {
 	if want := r.op.Resource(r.ids); want != "" {
 		if s, ok := response.(interface{ id() string }); !ok || s.id() != want {
-			return errors.New("describes another resource (check for a cache or proxy that mixes up responses)")
+			return errors.New("describes a different resource (check for a cache or proxy that mixes up responses)")
 		}
 	}
 	sent, ok := r.body.(*createCheckJSON)
@@ -130,14 +130,15 @@ func (r request) confirm(response any) error {
 	}
 	if s, ok := response.(interface{ number() string }); ok && s.number() != "" {
 		if number, err := normalize(s.number()); err != nil || number != sent.PhoneNumber {
-			return errors.New("describes another phone number (check for a cache or proxy that mixes up responses)")
+			return errors.New("describes a different phone number (check for a cache or proxy that mixes up responses)")
 		}
 	}
 	return nil
 }
 
-// do performs r with retries and returns the response if its status is 2xx. Other errors than those
-// of invalidArgument are of type [*Error], [*TokenError], [*DecodeError] and *sendError.
+// do performs r with retries and returns the response if its status is 2xx. It returns the error of
+// invalidArgument for a request that cannot be sent. Other errors are usually an [*Error],
+// [*TokenError], [*DecodeError] or *sendError.
 func (a *api) do(ctx context.Context, r request) (response, error) {
 	target, err := r.op.URL(a.base, a.versions.of(r.op), r.ids...)
 	if err != nil {
@@ -152,12 +153,12 @@ func (a *api) do(ctx context.Context, r request) (response, error) {
 	c := &call{api: a, op: r.op}
 	if r.body != nil {
 		if c.payload, err = json.Marshal(r.body); err != nil {
-			return response{}, invalidArgument(r.op, "the parameters cannot be encoded as JSON")
+			return response{}, invalidArgument(r.op, "cannot encode the parameters as JSON")
 		}
 	}
 	req, err := retryablehttp.NewRequestWithContext(ctx, r.op.Method, target, nil)
 	if err != nil {
-		return response{}, invalidArgument(r.op, "the request cannot be created (the context may be nil)") // err contains the URL
+		return response{}, invalidArgument(r.op, "cannot create the request (is the context nil?)") // err contains the URL
 	}
 	req.Header.Set("Accept", wire.MediaHAL+", "+wire.MediaProblem+", "+wire.MediaJSON)
 	req.Header.Set("User-Agent", a.userAgent)
@@ -178,8 +179,8 @@ func (a *api) do(ctx context.Context, r request) (response, error) {
 	return resp, err
 }
 
-// secrets returns the texts that must be redacted in errors and logs: tokens, the client secret,
-// and the credentials of a Basic header.
+// secrets returns the texts that must be redacted in errors and logs: the tokens, the client
+// secret, and the encoded credentials of a Basic Authorization header.
 func (a *api) secrets() []string {
 	secret := a.credentials.ClientSecret.Reveal()
 	basic := []byte(a.credentials.ClientID + ":" + secret)

@@ -21,26 +21,28 @@ import (
 )
 
 const (
-	// tokenTimeout limits a token request, which does not have the deadline of a caller.
+	// tokenTimeout limits the duration of a token request, which is independent of the callers'
+	// deadlines.
 	tokenTimeout = 30 * time.Second
-	// maxRefreshLead is the longest time before its expiry at which a token is renewed. Tokens with a
-	// lifetime below ten minutes are renewed in the last tenth of it.
+	// maxRefreshLead is the maximum time before its expiry at which a token is renewed. A token with a
+	// lifetime below ten minutes is renewed in the last tenth of that lifetime.
 	maxRefreshLead = time.Minute
 	// refreshPause is the delay after a failed renewal while the current token is still valid.
 	refreshPause = 5 * time.Second
 	// maxPrevious is the number of replaced or dropped tokens that are still redacted.
 	maxPrevious = 16
-	// defaultLifetime is the lifetime of a token whose response does not contain one.
+	// defaultLifetime is the lifetime of a token if the response does not contain a positive
+	// expires_in.
 	defaultLifetime = 5 * time.Minute
-	// maxLifetime limits the lifetime of a token to the range of time.Duration.
+	// maxLifetime is the maximum lifetime of a token, so that its calculation does not overflow.
 	maxLifetime = 30 * 24 * time.Hour
 )
 
 // tokenCache contains the tokens of one pair of credentials, one for each set of scopes.
 //
-// All callers that need a token share one request. It has its own context, so that a canceled
-// caller does not affect the others. Before a token expires, the next one is fetched in the
-// background while callers still use the current one.
+// All callers that need the same token share one fetch. The fetch does not use their contexts, so
+// that a canceled caller does not affect the others. Before a token expires, the next token is
+// fetched in the background while callers still use the current token.
 type tokenCache struct {
 	fetch func(ctx context.Context, scope string) (*oauth2.Token, error)
 	now   func() time.Time
@@ -54,7 +56,7 @@ type tokenCache struct {
 	entries  map[string]*tokenEntry // by scopes; mu also guards the fields of the entries
 	previous []Secret               // the last tokens that were replaced or dropped, oldest first
 
-	// cached maps scopes to the cachedToken that needs no renewal yet. Callers read it without mu.
+	// cached maps scopes to a cachedToken. Callers read it without mu.
 	cached sync.Map
 }
 
@@ -70,7 +72,7 @@ type cachedToken struct {
 	until time.Time
 }
 
-// tokenFetch is one fetch. Its other fields are set before done is closed.
+// tokenFetch is a fetch of a token. The other fields are set before done is closed.
 type tokenFetch struct {
 	done  chan struct{}
 	token *oauth2.Token
@@ -116,15 +118,15 @@ func (c *tokenCache) get(ctx context.Context, scope string) (*oauth2.Token, erro
 	}
 }
 
-// runFetch fetches a token for e. It returns after tokenTimeout at the latest.
+// runFetch fetches a token for e, within tokenTimeout.
 //
 // The caller's transport, clock and logger run on this goroutine. A panic in them would end the
 // process, and runtime.Goexit would leave the callers waiting. Both become the error of the fetch.
-// Parameter start is the time of the start, so that the deferred calls do not call the clock.
+// Parameter start is the start time. The deferred calls use it instead of calling the clock.
 func (c *tokenCache) runFetch(ctx context.Context, scope string, e *tokenEntry, f *tokenFetch, start time.Time) {
 	defer c.finish(scope, e, f, start)
 	defer c.logRefreshFailure(ctx, scope, e, f)
-	f.err = fmt.Errorf("idverify: %s: failed: the HTTP transport, the clock or the logger called runtime.Goexit", tokenOperation(scope))
+	f.err = fmt.Errorf("idverify: %s: failed: HTTP transport, clock or logger called runtime.Goexit", tokenOperation(scope))
 	defer func() {
 		if p := recover(); p != nil {
 			f.token, f.err = nil, fmt.Errorf("idverify: %s: failed: panic in %s: %s", tokenOperation(scope), panicSite(), c.redact(panicText(p)))
@@ -195,7 +197,7 @@ func (c *tokenCache) remember(token *oauth2.Token) {
 	c.previous = append(c.previous, NewSecret(token.AccessToken))
 }
 
-// tokens returns the current tokens and the last ones that were replaced or dropped.
+// tokens returns the current tokens and the previous tokens.
 func (c *tokenCache) tokens() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -268,8 +270,8 @@ func (a *api) fetchToken(ctx context.Context, scope string) (*oauth2.Token, erro
 	return token, err
 }
 
-// tokenRequest returns a request with Basic authentication for the token endpoint, without its
-// body, and the body: a multipart form.
+// tokenRequest returns a request without a body for the token endpoint, with Basic authentication.
+// It also returns the body, a multipart form.
 func (a *api) tokenRequest(ctx context.Context, scope string) (*http.Request, []byte, error) {
 	var form bytes.Buffer
 	w := multipart.NewWriter(&form)
@@ -278,7 +280,7 @@ func (a *api) tokenRequest(ctx context.Context, scope string) (*http.Request, []
 	}
 	req, err := http.NewRequestWithContext(ctx, wire.Token.Method, a.base+wire.Token.Path, nil)
 	if err != nil {
-		return nil, nil, invalidArgument(wire.Token, "the request cannot be created")
+		return nil, nil, invalidArgument(wire.Token, "cannot create the request")
 	}
 	req.SetBasicAuth(a.credentials.ClientID, a.credentials.ClientSecret.Reveal())
 	req.Header.Set("Content-Type", w.FormDataContentType())
@@ -287,8 +289,8 @@ func (a *api) tokenRequest(ctx context.Context, scope string) (*http.Request, []
 	return req, form.Bytes(), nil
 }
 
-// parseToken decodes the response of the token endpoint. The lifetime counts from the time of the
-// request, so that it is never overestimated.
+// parseToken decodes the response of the token endpoint. The lifetime begins when the request was
+// sent, so that Expiry is never too late.
 func parseToken(status int, body []byte, requested time.Time) (*oauth2.Token, error) {
 	var t struct {
 		AccessToken string      `json:"access_token"`
@@ -302,9 +304,9 @@ func parseToken(status int, body []byte, requested time.Time) (*oauth2.Token, er
 	if t.AccessToken == "" {
 		return nil, newDecodeError(wire.Token, status, nil, errors.New("missing access_token"))
 	}
-	// net/http would reject such a header, and the operation would be reported as possibly sent.
+	// net/http would reject the Authorization header of every operation with this token.
 	if strings.ContainsFunc(t.AccessToken, notVisible) {
-		return nil, newDecodeError(wire.Token, status, nil, errors.New("access_token contains a character that is not valid in a header"))
+		return nil, newDecodeError(wire.Token, status, nil, errors.New("access_token contains invalid characters"))
 	}
 
 	lifetime := defaultLifetime

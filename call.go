@@ -16,8 +16,9 @@ import (
 	"github.com/idverify/idverify-go/internal/wire"
 )
 
-// Limits of a response body in bytes and JSON values. Values are limited because ten bytes of JSON
-// can use a kilobyte in Go. A page of a hundred checks has about 60 KiB and 2,500 values.
+// Maximum size of a response body in bytes and in JSON values. The number of values is limited
+// because ten bytes of JSON can use a kilobyte in Go. A page of a hundred checks has about 60 KiB
+// and 2,500 values.
 const (
 	maxBody          = 10 << 20
 	maxErrorBody     = 1 << 20
@@ -27,18 +28,18 @@ const (
 
 // call is an operation in progress, with all its attempts. It is used by one goroutine.
 //
-// It is the transport of its own retry client, so that no state is passed in contexts. It has no
-// method CloseIdleConnections, because retryablehttp would close the idle connections of the
-// caller's pool after every failure.
+// A call is the transport of its own retry client, so that no state is passed in contexts. It must
+// not have a CloseIdleConnections method: retryablehttp would call it after every failure and close
+// the idle connections of the caller's pool.
 type call struct {
 	api   *api
 	op    wire.Operation
-	scope string // for Client.Token: the requested scopes
+	scope string // scopes requested by Client.Token, otherwise empty
 
 	retries        retryablehttp.Client
 	client         http.Client
 	payload        []byte          // the request body; nil if there is none
-	caller         context.Context // of the caller; the context of an attempt also has the timeout of client
+	caller         context.Context // the caller's context, without the timeout of client
 	attempt        int
 	token          *oauth2.Token // of the last attempt
 	body           []byte        // of the last response
@@ -71,7 +72,7 @@ func (c *call) do(req *retryablehttp.Request) (*http.Response, error) {
 		return resp, nil
 	}
 	if ctxErr := req.Context().Err(); ctxErr != nil {
-		// Keep the error of waiting for a token, which names the token request.
+		// If the wait for a token was canceled, keep its error, which names the token request.
 		if own, ok := errors.AsType[*sendError](c.err); ok && errors.Is(own, ctxErr) {
 			return nil, own
 		}
@@ -83,7 +84,7 @@ func (c *call) do(req *retryablehttp.Request) (*http.Response, error) {
 	return nil, c.sendError(err, false)
 }
 
-// title returns the name of the operation in the text of errors.
+// title returns the title of the operation for error texts.
 func (c *call) title() string {
 	if c.op == wire.Token {
 		return tokenOperation(c.scope)
@@ -91,7 +92,7 @@ func (c *call) title() string {
 	return c.op.Title
 }
 
-// sendError returns the error for an operation without a response. Parameter written reports
+// sendError returns the error for an operation that got no response. Parameter written reports
 // whether the service may have received the complete request.
 func (c *call) sendError(err error, written bool) error {
 	e := &sendError{
@@ -108,8 +109,8 @@ func (c *call) sendError(err error, written bool) error {
 }
 
 // noRedirectTransport removes the Location of a response, so that http.Client does not follow
-// redirects and credentials are sent to the host of the base URL only. http.Client would also fail
-// with the text of a malformed Location.
+// redirects and credentials are sent only to the host of the base URL. It also prevents http.Client
+// from returning an error that contains a malformed Location.
 type noRedirectTransport struct{ http.RoundTripper }
 
 func (t noRedirectTransport) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -143,7 +144,8 @@ func (c *call) exchange(req *http.Request) (*http.Response, error) {
 	}
 	if _, ok := errors.AsType[*DecodeError](err); err != nil && !ok {
 		lost, written := tracker.fail(err)
-		// net/http reports its timeout in several ways, none of which identifies it.
+		// The errors that net/http returns for its timeout do not identify it, so compare with the
+		// deadline.
 		if deadline, ok := req.Context().Deadline(); ok && !time.Now().Before(deadline) && c.caller.Err() == nil {
 			lost = errClientTimeout
 		}
@@ -171,7 +173,7 @@ func (c *call) readBody(resp *http.Response) error {
 	_, err := buf.ReadFrom(io.LimitReader(resp.Body, int64(limit)+1))
 	body := buf.Bytes()
 	if !isSuccess(resp.StatusCode) {
-		// The status is decisive. A truncated body may still contain the reason.
+		// Report the status in any case. A truncated body may still contain the reason.
 		body, err = body[:min(len(body), limit)], nil
 	}
 	switch {
@@ -213,7 +215,8 @@ func (a *api) logAttempt(ctx context.Context, op wire.Operation, attempt int, st
 	a.logger.LogAttrs(ctx, slog.LevelDebug, "idverify: attempt", append(attrs, more...)...)
 }
 
-// read returns the response if its status is 2xx, otherwise the error that it contains.
+// read returns the response if its status is 2xx or the resource is already deleted. Otherwise it
+// returns the problem in the response.
 func (c *call) read(resp *http.Response) (response, error) {
 	resp.Body.Close() // stops the timer of the http.Client
 	if !isSuccess(resp.StatusCode) && !c.alreadyDeleted(resp.StatusCode) {

@@ -15,21 +15,21 @@ import (
 // RetryPolicy controls retries. The zero value of a field selects its default.
 //
 // GET, PUT and DELETE are retried after a lost connection and after the statuses 429, 500, 502, 503
-// and 504. A check costs money and a code can be used once, so a POST or PATCH is retried only if
-// the service cannot have processed it: after 429, if the request was not written completely, and
-// if the token request before it failed with a transport error or one of these statuses. After 401
-// any request is sent once more with a new token, within the same attempt. All other responses are
-// final.
+// and 504. A check costs money and a code can be used once. A POST or PATCH is therefore retried
+// only if the service cannot have processed it: after 429, if the request was not written
+// completely, or if the preceding token request failed with a transport error or one of these
+// statuses. After 401 any request is sent once more with a new token, within the same attempt. All
+// other responses are final.
 //
 // With one token, an attempt writes a POST or PATCH completely at most once, over HTTP/1.1 and
 // HTTP/2, and any other request at most twice. If no response follows a complete write, the outcome
-// is unknown, and the text of the error contains "outcome unknown". This also applies if the
-// connection was reset with a code which guarantees that the request was not processed, because
-// proxies send such codes after their backend has read the request.
+// is unknown, and the text of the error contains "outcome unknown". This also applies to connection
+// resets with a code that guarantees that the request was not processed. Proxies send such codes
+// after their backend has read the request.
 //
 // The delays double from MinWait to MaxWait, with jitter. A Retry-After header sets the minimum. If
-// it exceeds MaxWait, or the delay exceeds the deadline of the context, the error is returned at
-// once.
+// it exceeds MaxWait, or if the delay would exceed the deadline of the context, the operation
+// returns the error at once.
 //
 // Protocol: docs/protocol.md, section 11.
 type RetryPolicy struct {
@@ -40,7 +40,7 @@ type RetryPolicy struct {
 
 func (p *RetryPolicy) fill() error {
 	if p.MaxAttempts < 0 || p.MinWait < 0 || p.MaxWait < 0 {
-		return errors.New("the retry policy has a negative field")
+		return errors.New("RetryPolicy fields must not be negative")
 	}
 	if p.MaxAttempts == 0 {
 		p.MaxAttempts = 4
@@ -52,7 +52,7 @@ func (p *RetryPolicy) fill() error {
 		p.MinWait = min(250*time.Millisecond, p.MaxWait)
 	}
 	if p.MinWait > p.MaxWait {
-		return errors.New("the retry policy's MinWait exceeds its MaxWait")
+		return errors.New("RetryPolicy.MinWait must not exceed MaxWait")
 	}
 	return nil
 }
@@ -73,7 +73,7 @@ func (c *call) nextAttempt(ctx context.Context, resp *http.Response) (wait time.
 	}
 	wait = max(c.api.retry.backoff(c.attempt), floor)
 	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) <= wait {
-		return 0, false // the present error is more useful than a timeout
+		return 0, false // the error of the last attempt is more useful than a timeout
 	}
 
 	c.maybeProcessed = c.maybeProcessed || resp == nil && c.written() || resp != nil && resp.StatusCode >= 500
@@ -102,7 +102,7 @@ func (c *call) outcome(resp *http.Response) slog.Attr {
 }
 
 // retryable reports whether the last attempt may be retried, and the minimum delay that the service
-// asks for.
+// requests.
 func (c *call) retryable(resp *http.Response) (retry bool, floor time.Duration) {
 	if resp != nil {
 		return resp.StatusCode == http.StatusTooManyRequests || idempotent(c.op) && isTransient(resp.StatusCode), retryAfter(resp.Header)
@@ -118,21 +118,21 @@ func (c *call) retryable(resp *http.Response) (retry bool, floor time.Duration) 
 	return false, 0
 }
 
-// written reports whether the last attempt ended without a response after the request may have been
+// written reports whether the last attempt got no response although the request may have been
 // written completely.
 func (c *call) written() bool {
 	err, ok := errors.AsType[*sendError](c.err)
 	return ok && err.written
 }
 
-// idempotent reports whether op has the same effect when the service processes it twice.
+// idempotent reports whether op can be sent twice with the same effect as once.
 func idempotent(op wire.Operation) bool {
 	return op.Method == http.MethodGet || op.Method == http.MethodPut || op.Method == http.MethodDelete
 }
 
 func isSuccess(status int) bool { return status >= 200 && status <= 299 }
 
-// isTransient reports whether a later attempt may get another status. 501 is permanent.
+// isTransient reports whether a later attempt may succeed after this status. 501 is permanent.
 func isTransient(status int) bool {
 	switch status {
 	case http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
@@ -141,8 +141,8 @@ func isTransient(status int) bool {
 	return false
 }
 
-// backoff returns the delay after the given attempt. It doubles from attempt to attempt, and its
-// upper half is random, so that callers that failed together do not retry together.
+// backoff returns the delay after the given attempt. The delay doubles with each attempt. Its upper
+// half is random, so that callers that failed together do not retry together.
 func (p *RetryPolicy) backoff(attempt int) time.Duration {
 	wait := p.MinWait
 	for range attempt - 1 {

@@ -11,11 +11,12 @@ import (
 	"github.com/idverify/idverify-go/internal/wire"
 )
 
-// Token returns an access token for scopes, for example to pass one for [ScopeCoverage] to a
-// device. The methods of the services obtain their tokens themselves.
+// Token returns an access token for scopes, for example a token for [ScopeCoverage] that you pass
+// to a device. The methods of the services obtain their tokens themselves.
 //
-// The token comes from the cache of c, which renews it in the last tenth of its lifetime, at most
-// one minute before Expiry. Token returns a copy. Fetches are retried: see [RetryPolicy].
+// Token returns a copy of the token in the cache of c, which it fetches if necessary. The Client
+// renews the token in the last tenth of its lifetime, at most one minute before Expiry. Token
+// requests are retried: see [RetryPolicy].
 //
 // If the credentials do not allow a scope, the error is a [*TokenError] with code "invalid_scope".
 //
@@ -46,7 +47,7 @@ func (a *api) token(ctx context.Context, scopes []Scope) (*oauth2.Token, error) 
 		return nil, err
 	}
 	if ctx == nil {
-		return nil, invalidArgument(wire.Token, "the context is nil")
+		return nil, invalidArgument(wire.Token, "nil context")
 	}
 
 	c := &call{api: a, op: wire.Token, scope: scope}
@@ -80,16 +81,16 @@ func (c *call) tokenAttempt(ctx context.Context) (*oauth2.Token, error) {
 	return c.api.tokens.get(ctx, c.scope)
 }
 
-// joinScopes returns scopes sorted and separated by spaces, so that each set of scopes has one
-// token.
+// joinScopes returns scopes sorted, without duplicates and separated by spaces, so that each set of
+// scopes has one token.
 func joinScopes(scopes []Scope) (string, error) {
 	if len(scopes) == 0 {
-		return "", invalidArgument(wire.Token, "no scope is given")
+		return "", invalidArgument(wire.Token, "no scopes given")
 	}
 	names := make([]string, len(scopes))
 	for i, s := range scopes {
 		if s == "" || strings.ContainsFunc(string(s), notVisible) {
-			return "", invalidArgument(wire.Token, "a scope is empty or contains a space")
+			return "", invalidArgument(wire.Token, "a scope must be 1 or more visible ASCII characters without spaces")
 		}
 		names[i] = string(s)
 	}
