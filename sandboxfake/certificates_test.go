@@ -215,8 +215,8 @@ func TestStart_HostOfCertificate(t *testing.T) {
 	}{
 		{"fixed keys by name", "localhost:0", false, ""},
 		{"fixed keys on all addresses", "0.0.0.0:0", false, ""},
-		{"fixed keys on another loopback address", "127.0.0.2:0", false, "fixed test keys are valid for localhost"},
-		{"fixed keys by other name", "sandbox:0", false, "fixed test keys are valid for localhost"},
+		{"fixed keys on another loopback address", "127.0.0.2:0", false, "test certificate is valid only for localhost"},
+		{"fixed keys by other name", "sandbox:0", false, "test certificate is valid only for localhost"},
 		{"name that is not ASCII", "bücher.example:0", true, "no certificate can be issued"},
 		{"address with a zone", "[fe80::1%lo]:0", true, "no certificate can be issued"},
 	} {

@@ -15,9 +15,8 @@
 //	}
 //
 // The last digits of the phone number determine the result of a check: see [PhoneCheckOutcome],
-// [SIMCheckOutcome] and [SubscriberCheckOutcome]. [ReachabilityOutcome] is the same for IP
-// addresses. [WithCallerIP] sets the address of callers that request their own reachability, as web
-// SDKs do.
+// [SIMCheckOutcome] and [SubscriberCheckOutcome]. For IP addresses, see [ReachabilityOutcome].
+// [WithCallerIP] sets the address of callers that request their own reachability, as web SDKs do.
 //
 // # Your handlers
 //
@@ -28,21 +27,20 @@
 //
 // # Time
 //
-// Everything that depends on time reads the server's clock: the expiry of tokens and checks, the
-// attempts of a callback, the windows of a rate limit, the overlap of rotated keys, and, unless
-// [WithSystemDates] is set, the dates of signatures. By default the clock runs. [WithFrozenClock]
-// freezes it. [Server.Advance] moves either kind forward and runs every event that becomes due.
-// [Server.Expire] makes one check expire without moving the clock. [Server.Idle] waits for the
-// deliveries in progress. No test needs to sleep or to poll.
+// The server's clock determines when tokens and checks expire, callbacks are retried, rate limits
+// reset and retired keys are removed. It also dates signatures, unless [WithSystemDates] is set. By
+// default the clock runs. [WithFrozenClock] freezes it. [Server.Advance] moves either kind forward
+// and runs every event that becomes due. [Server.Expire] makes one check expire without moving the
+// clock. [Server.Idle] waits for the deliveries in progress. No test needs to sleep or to poll.
 //
 // In a testing/synctest bubble, use [WithInMemory] and create the server inside the bubble. It then
-// uses the bubble's clock: the six attempts of a callback, which span two and a half minutes, take
-// a millisecond.
+// uses the bubble's clock, so the six attempts of a callback, which span two and a half minutes,
+// take about a millisecond.
 //
 // # Faults
 //
 // [Server.Inject] makes the n-th call of an operation, or the n-th attempt of a callback, fail with
-// a [Fault]: a status, a lost or truncated response, latency, or a signature by a wrong key.
+// a [Fault]: a status, a lost or truncated response, latency, or a signature with the wrong key.
 // [WithRateLimit] makes the server respond with 429 beyond a limit.
 //
 // # Determinism
@@ -56,7 +54,7 @@
 //
 // # Fidelity
 //
-// Helper methods go through the same validation as HTTP requests, and fail where the service would.
+// Helper methods go through the same validation as HTTP requests, and fail when the service would.
 // docs/protocol.md describes the protocol.
 //
 // Unless [WithFreshKeys] is set, the certificates and signing keys are fixed and public. Trust them
@@ -64,8 +62,8 @@
 //
 // # Other languages
 //
-// The program cmd/sandboxfake runs a server. [WithControlPlane] serves the clock, faults,
-// deliveries, requests, sign-up, keys and reset of Server as JSON below /_sandbox/.
+// The program cmd/sandboxfake runs a server. [WithControlPlane] adds a JSON API below /_sandbox/
+// for the clock, faults, deliveries, requests, sign-up, keys and reset of a Server.
 // [WithRequestLog] logs each request and each delivery attempt.
 //
 // docs/testing.md has recipes: a first test, parallel tests, expiry, retries, key rotation, faults,

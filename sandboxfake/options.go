@@ -21,7 +21,7 @@ type Option func(*options) error
 
 type options struct {
 	seed           uint64
-	newIDs         bool // after each reset
+	newIDs         bool // WithNewIDsAfterReset
 	inMemory       bool
 	addr           string
 	frozenAt       time.Time
@@ -32,12 +32,12 @@ type options struct {
 	rateLimit      int              // requests per hour; 0 for no limit
 	prices         map[string]money // by product
 	outcomeFunc    func(idverify.Product, string) Outcome
-	callerIP       netip.Addr // the zero Addr for that of the connection
+	callerIP       netip.Addr // if zero, the address of the connection
 	freshKeys      bool
 	control        bool
 	remoteControl  bool
 	controlToken   idverify.Secret
-	log            *requestLog // nil for none
+	log            *requestLog // nil without WithRequestLog
 	receiverCAs    []*x509.Certificate
 }
 
@@ -54,8 +54,8 @@ func newOptions(opts []Option) (options, error) {
 	return o, nil
 }
 
-// WithSeed sets the seed of IDs, credentials, codes and tokens. Servers with the same seed, by
-// default 0, return the same values for the same calls.
+// WithSeed sets the seed from which IDs, credentials, codes and tokens are derived. Servers with
+// the same seed return the same values for the same calls. The default is 0.
 func WithSeed(seed uint64) Option {
 	return func(o *options) error {
 		o.seed = seed
@@ -63,10 +63,10 @@ func WithSeed(seed uint64) Option {
 	}
 }
 
-// WithNewIDsAfterReset makes the server continue with other IDs, codes, tokens and secrets after
-// each [Server.Reset], so that they do not collide with those in a database that was kept. The
-// initial workspace, project, credentials and signing key stay the same. The n-th reset has the
-// same effect on every server of one seed.
+// WithNewIDsAfterReset makes the server generate different IDs, codes, tokens and secrets after
+// each [Server.Reset]. Use it if a database keeps the earlier values. The initial workspace,
+// project, credentials and signing key stay the same. The n-th reset has the same effect on every
+// server with the same seed.
 func WithNewIDsAfterReset() Option {
 	return func(o *options) error {
 		o.newIDs = true
@@ -75,8 +75,9 @@ func WithNewIDsAfterReset() Option {
 }
 
 // WithReceiverCA makes callbacks, [Server.Device] and [Server.HTTPClient] trust the certificate
-// authorities in pemCertificates, in addition to the system's. Use it for receivers with a
-// certificate of a private authority. It is an error if pemCertificates contains no certificate.
+// authorities in pemCertificates, in addition to the system roots. Use it for receivers whose
+// certificates are issued by a private authority. It is an error if pemCertificates contains no
+// certificate.
 func WithReceiverCA(pemCertificates []byte) Option {
 	return func(o *options) error {
 		found := false
@@ -97,9 +98,9 @@ func WithReceiverCA(pemCertificates []byte) Option {
 	}
 }
 
-// WithInMemory makes the server open no socket; [Server.HTTPClient] reaches it in memory. It is
-// required in a testing/synctest bubble, and useful in a test that starts thousands of servers.
-// Callbacks then reach only the hosts of [Server.Handle].
+// WithInMemory runs the server without a network socket. Clients connect in memory through
+// [Server.HTTPClient]. It is required in a testing/synctest bubble, and useful in a test that
+// starts thousands of servers. Callbacks then reach only the hosts of [Server.Handle].
 func WithInMemory() Option {
 	return func(o *options) error {
 		o.inMemory = true
@@ -116,24 +117,24 @@ func WithAddr(addr string) Option {
 }
 
 // WithFrozenClock freezes the server's clock at t. Only [Server.Advance] moves it. By default the
-// clock runs with the system's, or with the bubble's in a testing/synctest bubble.
+// clock runs with the system clock, or with the bubble's clock in a testing/synctest bubble.
 func WithFrozenClock(t time.Time) Option {
 	return func(o *options) error {
 		if t.Before(memnet.NotBefore) || t.After(memnet.NotAfter) {
-			return errors.New("a frozen clock must show a time between 1970 and 2083, when the test certificates are valid")
+			return errors.New("frozen clock: time must be between 1970 and 2083, when the test certificates are valid")
 		}
 		o.frozenAt = t.UTC()
 		return nil
 	}
 }
 
-// WithSystemDates dates the signatures of callbacks and redirects by the system's clock instead of
-// the server's. Use it for receivers that compare dates with real time while [Server.Advance] moves
-// the server's clock. All other times remain those of the server's clock.
+// WithSystemDates dates the signatures of callbacks and redirects with the system clock instead of
+// the server's clock. Use it for receivers that compare dates with real time while [Server.Advance]
+// moves the server's clock. All other times still come from the server's clock.
 //
-// Two messages of one check then never have the same date, because a receiver would reject the
-// second as a replay. The server waits for the next second instead, so 100 messages of one check
-// take 100 seconds.
+// With this option, no two messages of one check have the same date, because a receiver would
+// reject the second as a replay. The server waits for the next second instead, so 100 messages of
+// one check take 100 seconds.
 func WithSystemDates() Option {
 	return func(o *options) error {
 		o.systemDates = true
@@ -146,7 +147,7 @@ func WithSystemDates() Option {
 func WithCallbackHeader(name string) Option {
 	return func(o *options) error {
 		if name == "" {
-			return errors.New("the name of the callback header is empty")
+			return errors.New("callback header: name must not be empty")
 		}
 		o.callbackHeader = name
 		return nil
@@ -169,7 +170,7 @@ func WithBase64Digest() Option {
 func WithJournalLimit(n int) Option {
 	return func(o *options) error {
 		if n < 1 {
-			return fmt.Errorf("the journal limit must be at least 1, not %d", n)
+			return fmt.Errorf("journal limit must be at least 1, not %d", n)
 		}
 		o.journalLimit = n
 		return nil
@@ -183,11 +184,11 @@ func WithPrices(prices map[idverify.Product]string) Option {
 		o.prices = make(map[string]money)
 		for product, text := range prices {
 			if !slices.Contains([]idverify.Product{idverify.ProductPhoneCheck, idverify.ProductSIMCheck, idverify.ProductSubscriberCheck}, product) {
-				return fmt.Errorf("there is no product %q with a price", product)
+				return fmt.Errorf("prices: unsupported product %q", product)
 			}
 			price, err := parseMoney(text)
 			if err != nil {
-				return fmt.Errorf("the price of %s: %w", product, err)
+				return fmt.Errorf("price of %s: %w", product, err)
 			}
 			o.prices[string(product)] = price
 		}
@@ -195,14 +196,15 @@ func WithPrices(prices map[idverify.Product]string) Option {
 	}
 }
 
-// WithFreshKeys makes the server generate its own keys, which nobody else has: those of its
-// certificate authorities and certificates when it starts, and a signing key then and at each
+// WithFreshKeys makes the server generate its own keys. It generates the keys of its certificate
+// authorities and certificates when it starts, and a signing key at the start and at each
 // [Server.RotateKeys]. Use it if others can reach the server. By default all servers share fixed,
 // public test keys, because generating an RSA key takes longer than most tests.
 //
-// The certificate is valid for localhost, loopback and the host of [WithAddr]; with the fixed keys,
-// only loopback names are possible. The IDs of the signing keys are derived from the keys and not
-// from the seed, so that a receiver that cached the key set of an earlier run fetches it again.
+// The certificate is valid for localhost, loopback addresses and the host of [WithAddr]. With the
+// fixed keys, it is valid only for loopback names. The IDs of the signing keys are derived from the
+// keys, not from the seed, so that a receiver with a cached key set from an earlier run fetches it
+// again.
 func WithFreshKeys() Option {
 	return func(o *options) error {
 		o.freshKeys = true
@@ -210,8 +212,8 @@ func WithFreshKeys() Option {
 	}
 }
 
-// WithOutcomeFunc makes outcome determine the results of checks of live projects, in place of the
-// mobile networks. By default they have the results of sandbox projects. outcome is called while a
+// WithOutcomeFunc sets the function that determines the results of checks of live projects. By
+// default they have the same results as checks of sandbox projects. outcome is called while a
 // request is processed and must not call the server.
 func WithOutcomeFunc(outcome func(product idverify.Product, phoneNumber string) Outcome) Option {
 	return func(o *options) error {
@@ -229,15 +231,15 @@ func WithOutcomeFunc(outcome func(product idverify.Product, phoneNumber string) 
 func WithCallerIP(ip netip.Addr) Option {
 	return func(o *options) error {
 		if !ip.IsValid() || ip.Zone() != "" {
-			return errors.New("the caller's IP address must be valid and without a zone")
+			return errors.New("caller IP: address must be valid and have no zone")
 		}
 		o.callerIP = ip
 		return nil
 	}
 }
 
-// errFixedKeysHost is returned for a host that the certificate of the test keys is not valid for.
-var errFixedKeysHost = errors.New("the fixed test keys are valid for localhost, 127.0.0.1 and [::1] only: use fresh keys to listen on another host")
+// errFixedKeysHost is returned if the test certificate is not valid for the host.
+var errFixedKeysHost = errors.New("the test certificate is valid only for localhost, 127.0.0.1 and [::1] (use fresh keys to listen on another host)")
 
 // certificates returns the certificates and signing keys that the options require.
 func (o *options) certificates() (*memnet.Certificates, *keySource, error) {
@@ -283,9 +285,9 @@ func (o *options) certificateHost() (string, error) {
 		}
 		return host, nil
 	}
-	// VerifyHostname accepts no other character in a name.
+	// VerifyHostname accepts no other characters.
 	if strings.Trim(host, "abcdefghijklmnopqrstuvwxyz0123456789.-_") != "" || strings.HasPrefix(host, ".") {
-		return "", errors.New("no certificate can be issued for the host of the address to listen on: use a DNS name or an IP address without zone")
+		return "", errors.New("no certificate can be issued for the host of the listen address (use a DNS name or an IP address without a zone)")
 	}
 	return host, nil
 }

@@ -22,26 +22,26 @@ import (
 // use.
 type Server struct {
 	opts         options
-	tb           TB // nil for a server of Start
+	tb           TB // nil for a server created by Start
 	url          string
 	network      *memnet.Network
 	certificates *memnet.Certificates
 	http         *httptest.Server
 	control      http.Handler // nil without WithControlPlane
 	keySource    *keySource
-	lifecycle    sync.Mutex // held by Reset and Close until the goroutines of the ended service have ended
+	lifecycle    sync.Mutex // held by Reset and Close until the goroutines of the old service have ended
 	resets       uint64     // guarded by lifecycle
 
-	// service is the current service. Reset replaces it while it holds the mutex of the old one. See
-	// lock.
+	// service is the current service. Reset replaces it while holding the mutex of the old service.
+	// See lock.
 	service atomic.Pointer[service]
 }
 
-// ErrClosed is returned by methods that wait, and by methods that fail because the server is
-// closed.
+// ErrClosed is returned by a method that is waiting when the server is closed, or that fails
+// because the server is already closed.
 var ErrClosed = errors.New("sandboxfake: the server is closed")
 
-// ErrReset is returned by methods that wait, if [Server.Reset] is called in the meantime.
+// ErrReset is returned by a method that is waiting when [Server.Reset] is called.
 var ErrReset = errors.New("sandboxfake: the server was reset")
 
 // New starts a server for a test, and closes it through tb.Cleanup. If the server cannot start, the
@@ -68,7 +68,7 @@ type TB interface {
 }
 
 // Start starts a server outside a test. The caller must close it. Methods that would fail the test
-// of a server of [New] panic instead: they report a mistake in the program.
+// of a server created by [New] panic instead.
 //
 // Start fails if an option is invalid, or if the server cannot listen on the address of [WithAddr].
 func Start(opts ...Option) (*Server, error) {
@@ -101,7 +101,7 @@ func Start(opts ...Option) (*Server, error) {
 	return s, nil
 }
 
-// newService returns a new service for the server, whose IDs are derived from seed.
+// newService returns a new service for the server. Its IDs are derived from seed.
 func (s *Server) newService(seed uint64) (*service, error) {
 	return newService(&s.opts, s.url, s.network.Transport(), s.keySource, seed)
 }
@@ -132,8 +132,8 @@ func (s *Server) listen() (net.Listener, error) {
 	return listener, nil
 }
 
-// advertised returns the address at which clients reach a listener: the host that it was given, or
-// loopback if it listens on every address.
+// advertised returns the address that clients connect to. It has the configured host, or loopback
+// if the listener accepts connections on every address.
 func advertised(addr string, got net.Addr) string {
 	host, _, _ := net.SplitHostPort(addr)
 	_, port, _ := net.SplitHostPort(got.String())
@@ -146,13 +146,12 @@ func advertised(addr string, got net.Addr) string {
 	return net.JoinHostPort(host, port)
 }
 
-// Close stops the server. It cancels callbacks in flight and closes all connections; callers that
-// wait get [ErrClosed]. It returns when all goroutines of the server have ended. Further calls do
-// nothing.
+// Close stops the server. It cancels callbacks in flight and closes all connections. Methods that
+// are waiting return [ErrClosed]. Close returns when all goroutines of the server have ended.
+// Further calls do nothing.
 //
-// Like httptest.Server, it waits for handlers that are still running, including those of
-// [Server.Handle], after canceling the contexts of their requests. Do not call it from a handler.
-// The error is always nil.
+// Close cancels the contexts of outstanding requests and waits for their handlers, including the
+// handlers of [Server.Handle]. Do not call it from a handler. The error is always nil.
 func (s *Server) Close() error {
 	s.lifecycle.Lock()
 	defer s.lifecycle.Unlock()
@@ -169,15 +168,18 @@ func (s *Server) Close() error {
 	return nil
 }
 
-// Reset restores the state after New: no checks, projects or tokens other than the initial ones,
-// empty journals, no faults. The same calls then return the same IDs as before, unless
-// [WithNewIDsAfterReset] is set. Callbacks that are in flight or due later are canceled, callers
-// that wait get [ErrReset], and a call that is delayed by the latency of a [Fault] is aborted. A
-// frozen clock shows its first time, a running one the system's. Hosts of [Server.Handle] remain.
-// After Close, Reset does nothing. Do not call it from a handler.
+// Reset restores the initial state. It removes all checks, tokens and faults, and all workspaces
+// and projects except the initial ones, and clears the journals. A frozen clock returns to its
+// initial time, and a running clock to the system's time. Hosts of [Server.Handle] remain.
+//
+// Reset cancels callbacks that are in flight or due later, and aborts calls that a [Fault] delays.
+// Methods that are waiting return [ErrReset]. The same calls then return the same IDs as before,
+// unless [WithNewIDsAfterReset] is set. After Close, Reset does nothing. Do not call it from a
+// handler.
 func (s *Server) Reset() { s.reset(nil) }
 
-// reset is Reset with a seed for the new IDs. If seed is nil, the options choose it.
+// reset implements Reset. The new IDs are derived from seed or, if it is nil, from the seed that
+// the options determine.
 func (s *Server) reset(seed *uint64) {
 	s.lifecycle.Lock()
 	defer s.lifecycle.Unlock()
@@ -202,19 +204,19 @@ func (s *Server) reset(seed *uint64) {
 	svc.running.Wait()
 }
 
-// URL returns the base URL of the service. Its certificate is signed by the server's own authority:
-// use [Server.HTTPClient] with idverify.WithHTTPClient and in signature.JWKSOptions, or
-// [Server.Client] and [Server.Verifier], which use it already.
+// URL returns the base URL of the service. Its certificate is signed by the server's own authority,
+// which [Server.HTTPClient] trusts. Pass that client to idverify.WithHTTPClient and
+// signature.JWKSOptions. [Server.Client] and [Server.Verifier] already use it.
 func (s *Server) URL() string { return s.url }
 
 // HTTPClient returns a client that reaches the server and the hosts of [Server.Handle] and trusts
 // their certificates. Each call returns a new client; all share one transport.
 func (s *Server) HTTPClient() *http.Client { return &http.Client{Transport: s.network.Transport()} }
 
-// CACertPEM returns the certificate of the authority that signed the server's, for clients in other
-// processes. The authority can sign only for loopback and the host of [WithAddr]; another authority
-// signs the certificates of the hosts of [Server.Handle]. Unless [WithFreshKeys] is set, its key is
-// public: trust it in tests only.
+// CACertPEM returns the CA certificate of the server, PEM-encoded, for clients in other processes.
+// This CA can sign only for loopback and the host of [WithAddr]. Another CA signs the certificates
+// of hosts of [Server.Handle]. Unless [WithFreshKeys] is set, the CA's private key is public: trust
+// it in tests only.
 func (s *Server) CACertPEM() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.certificates.Exported.Certificate.Raw})
 }
@@ -262,26 +264,26 @@ func (s *Server) Verifier(hosts ...string) *signature.Verifier {
 	return verifier
 }
 
-// messageNow returns the time on the clock that dates messages.
+// messageNow returns the current time of the clock that dates signatures.
 func (s *Server) messageNow() time.Time {
 	svc := s.lock()
 	defer svc.mu.Unlock()
 	return svc.messageNow()
 }
 
-// Handle serves https://host, and http://host on port 80, with h. Only callbacks, [Server.Device]
-// and [Server.HTTPClient] reach the host, in memory; they trust its certificate. Handle returns the
-// base URL.
+// Handle serves https://host, and http://host on port 80, with h, and returns the base URL. The
+// host is in memory: only callbacks, [Server.Device] and [Server.HTTPClient] can reach it. They
+// trust its certificate.
 //
-// The host must be a DNS name other than the service's own; otherwise the test fails. A second
-// handler of a host replaces the first.
+// The host must be a DNS name other than the service's own; otherwise the test fails. Handling a
+// host again replaces its handler.
 func (s *Server) Handle(host string, h http.Handler) (baseURL string) {
 	s.must(s.network.Handle(host, h))
 	return "https://" + memnet.HostName(host)
 }
 
 // RotateKeys replaces the signing key. The old key stays published for five minutes on the server's
-// clock, as long as clients may cache the key set, and is then removed.
+// clock, the time for which clients may cache the key set.
 func (s *Server) RotateKeys() {
 	svc := s.lock()
 	defer svc.mu.Unlock()

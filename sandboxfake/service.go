@@ -20,13 +20,13 @@ import (
 type service struct {
 	opts      *options
 	url       string          // base URL
-	transport *http.Transport // of callbacks
-	ctx       context.Context // canceled at the end; delivery attempts run on it
+	transport *http.Transport // for callbacks
+	ctx       context.Context // context of delivery attempts; canceled by end
 	cancel    context.CancelFunc
-	running   sync.WaitGroup // the goroutines of delivery attempts
+	running   sync.WaitGroup // goroutines of delivery attempts
 
 	mu      sync.Mutex    // guards the fields below
-	ended   error         // ErrReset or ErrClosed after the end
+	ended   error         // nil until end; then ErrReset or ErrClosed
 	timer   *time.Timer   // wakes a running clock for the next event
 	changed chan struct{} // closed at the next change; nil while nobody waits
 
@@ -48,9 +48,9 @@ type service struct {
 	initial struct{ project, workspace idverify.Credentials }
 }
 
-// newService returns a service with the initial workspace, its owner and a sandbox project. They
-// are created by the same code as later ones. They always have the same IDs and credentials, so
-// that clients need no new configuration after a reset. All other IDs are derived from seed.
+// newService returns a service with the initial workspace, its owner and a sandbox project. Their
+// IDs and credentials do not depend on seed, so that clients need no new configuration after a
+// reset. All other IDs are derived from seed.
 func newService(opts *options, url string, transport *http.Transport, keys *keySource, seed uint64) (*service, error) {
 	s := &service{
 		opts:       opts,
@@ -97,8 +97,8 @@ func (s *service) signal() {
 	}
 }
 
-// await waits until done returns true. It calls done at first and after every change. It returns an
-// error if the service or ctx ends. The mutex is held, except while it waits.
+// await waits until done returns true. It calls done immediately and after every change. It returns
+// an error if the service or ctx ends. The mutex is held, except while it waits.
 func (s *service) await(ctx context.Context, done func() bool) error {
 	for {
 		switch {
@@ -123,11 +123,11 @@ func (s *service) await(ctx context.Context, done func() bool) error {
 	}
 }
 
-// wireTime returns a time in whole seconds, as in JSON.
+// wireTime returns t in UTC, truncated to seconds, the precision of times in JSON.
 func wireTime(t time.Time) time.Time { return t.UTC().Truncate(time.Second) }
 
-// ids generates IDs and secrets from a seed and counters. A real service would draw them at random;
-// here, the same calls return the same values.
+// ids generates IDs and secrets from a seed and counters, so that the same calls return the same
+// values.
 type ids struct {
 	seed uint64
 	root counter
@@ -140,11 +140,11 @@ func (i *ids) afterReset(n uint64) uint64 {
 	return binary.BigEndian.Uint64(d[:])
 }
 
-// counter counts the IDs of one owner, by kind. Owners have separate counters, so that they do not
-// affect each other's IDs.
+// counter is the number of IDs generated for one owner, by kind. Each owner has its own counter, so
+// that owners do not affect each other's IDs.
 type counter map[string]uint64
 
-// digest returns the next 32 bytes of a kind for an owner.
+// digest returns the next 32 bytes for the given kind and owner.
 func (i *ids) digest(kind, owner string, c *counter) [sha256.Size]byte {
 	if *c == nil {
 		*c = make(counter)
@@ -158,7 +158,7 @@ func (i *ids) digest(kind, owner string, c *counter) [sha256.Size]byte {
 	return sha256.Sum256(b)
 }
 
-// uuid returns the next ID of a kind, in the form of a UUID.
+// uuid returns the next ID of the given kind, formatted as a UUID.
 func (i *ids) uuid(kind, owner string, c *counter) string {
 	d := i.digest(kind, owner, c)
 	d[6] = d[6]&0x0f | 0x80 // version 8: custom (RFC 9562)
@@ -173,8 +173,8 @@ func (i *ids) uuid(kind, owner string, c *counter) string {
 	return string(text)
 }
 
-// secret returns the next token, code or client secret of a kind: 43 characters that need no
-// escaping in a URL.
+// secret returns the next token, code or client secret. It has 43 characters that need no escaping
+// in a URL.
 func (i *ids) secret(kind, owner string, c *counter) string {
 	d := i.digest(kind, owner, c)
 	return base64.RawURLEncoding.EncodeToString(d[:])
