@@ -35,7 +35,7 @@ func (u *user) in(w *workspace) *member {
 // workspace has members, projects and one balance.
 type workspace struct {
 	id, name       string
-	seq            int // numbers the workspaces, in order of creation
+	seq            int // order of creation
 	created        time.Time
 	members        []*member
 	invitations    []*invitation // open ones only
@@ -50,7 +50,7 @@ type workspace struct {
 	counter        counter
 }
 
-// The balance of a new workspace. Live projects can use it before the first top-up.
+// Initial balance and currency of a workspace. Live projects can use them before the first top-up.
 const (
 	initialBalance  = 100 * moneyUnit
 	initialCurrency = "API"
@@ -192,7 +192,7 @@ func (s *service) removeProject(p *project) {
 }
 
 // newCredential creates credentials of m for the project p, or for the workspace if p is nil. It
-// also returns the secret, of which only the hash is stored.
+// also returns the secret. Only the hash of the secret is stored.
 func (s *service) newCredential(m *member, p *project) (c *credential, secret string) {
 	c = &credential{workspace: m.workspace, member: m, project: p, created: wireTime(s.clock.Now())}
 	owner, counter := c.owner()
@@ -203,7 +203,7 @@ func (s *service) newCredential(m *member, p *project) (c *credential, secret st
 	return c, s.newSecret(c)
 }
 
-// newSecret sets a new secret and returns it.
+// newSecret sets a new secret of c and returns it.
 func (s *service) newSecret(c *credential) string {
 	owner, counter := c.owner()
 	secret := s.ids.secret("client_secret", owner, counter)
@@ -254,7 +254,7 @@ func (a *accounts) authenticate(clientID, secret string) *credential {
 	return c
 }
 
-// Scopes of project and workspace credentials.
+// Scopes that project and workspace credentials can request.
 //
 // Protocol: docs/protocol.md, section 2.
 var (

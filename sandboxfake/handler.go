@@ -59,8 +59,8 @@ func (s *Server) respond(c *call) *response {
 }
 
 // handler performs an operation. It is called with the mutex held, so that a change and its
-// consequences become visible together. It returns the body of the response, a *response, or a
-// *problem as error.
+// consequences become visible together. It returns the body of the response, or a *response, or a
+// *problem as the error.
 type handler func(*service, *call) (any, error)
 
 // call is a request that is being processed.
@@ -86,12 +86,12 @@ type response struct {
 	media  string
 	body   any    // marshaled as JSON; nil for none
 	raw    []byte // sent if body is nil
-	// location returns the Location of a redirect. It is called after the mutex was unlocked, because
-	// a signature takes longer than everything else.
+	// location returns the Location of a redirect. It is called with the mutex unlocked, because
+	// signing is slow.
 	location func() (string, error)
 }
 
-// errBodyTooLarge is returned for a body of more than wire.MaxBody bytes.
+// errBodyTooLarge is returned for a body larger than wire.MaxBody.
 var errBodyTooLarge = errors.New("the body is too large")
 
 func readBody(r io.Reader) ([]byte, error) {
@@ -115,8 +115,7 @@ func (s *service) respond(c *call) *response {
 	return resp
 }
 
-// handle returns the response to a call: that of its operation's handler, or that of an injected
-// fault.
+// handle returns the response to a call, from the operation's handler or an injected fault.
 func (s *service) handle(c *call) *response {
 	if err := s.admit(c); err != nil {
 		return problemResponse(err)
@@ -176,46 +175,46 @@ func (s *service) admit(c *call) error {
 	}
 	c.op, c.handle, c.ids, c.version = endpoint.op, endpoint.handle, route.ids, route.version
 	if c.op.Scope != "" && !c.token.allows(c.op.Scope) {
-		return newProblem(wire.Forbidden, "The token lacks the scope "+c.op.Scope)
+		return newProblem(wire.Forbidden, "the token lacks the scope "+c.op.Scope)
 	}
 	return nil
 }
 
-// bodyMedia are the media types that the JSON body of a request may have.
+// bodyMedia are the accepted media types of a JSON request body.
 //
 // Protocol: docs/protocol.md, section 3.
 var bodyMedia = []string{wire.MediaJSON, wire.MediaHAL}
 
-// decode reads a JSON body into v.
+// decode decodes a JSON body into v.
 func (c *call) decode(v any) error { return c.decodeAs(bodyMedia, v) }
 
-// decodeAs reads the JSON body of one of several media types into v. It checks in the order 415,
-// 413, 400.
+// decodeAs decodes a JSON body with one of the given media types into v. It checks for the errors
+// 415, 413 and 400, in this order.
 //
 // Protocol: docs/protocol.md, section 1.
 func (c *call) decodeAs(media []string, v any) error {
 	got, _, err := mime.ParseMediaType(c.r.Header.Get("Content-Type"))
 	switch {
 	case err != nil || !slices.Contains(media, got):
-		return newProblem(wire.UnsupportedMediaType, "The body must be "+strings.Join(media, " or "))
+		return newProblem(wire.UnsupportedMediaType, "the body must be "+strings.Join(media, " or "))
 	case errors.Is(c.bodyErr, errBodyTooLarge):
 		return newProblem(wire.PayloadTooLarge, "")
 	case c.bodyErr != nil:
-		return newProblem(wire.BadRequest, "The body is truncated")
+		return newProblem(wire.BadRequest, "the body is truncated")
 	}
 	decoder := json.NewDecoder(bytes.NewReader(exactFields(c.body, v)))
 	if err := decoder.Decode(v); err != nil {
 		return newProblem(wire.BadRequest, badJSON(err))
 	}
 	if _, err := decoder.Token(); err != io.EOF {
-		return newProblem(wire.BadRequest, "The body has text after its JSON")
+		return newProblem(wire.BadRequest, "unexpected text after the JSON value in the body")
 	}
 	return nil
 }
 
-// exactFields removes the fields of a JSON object whose names differ from those of the struct
-// behind v. encoding/json ignores case: it accepts "Phone_Number" for "phone_number". The service
-// does not.
+// exactFields removes the fields of a JSON object that do not exactly match a field of the struct
+// that v points to. encoding/json ignores case and would accept "Phone_Number" for "phone_number".
+// The service does not.
 func exactFields(body []byte, v any) []byte {
 	kind := reflect.TypeOf(v).Elem()
 	var fields map[string]json.RawMessage
@@ -237,20 +236,20 @@ func exactFields(body []byte, v any) []byte {
 	return exact
 }
 
-// badJSON describes what is wrong with a body without repeating any of it.
+// badJSON describes a decoding error without quoting the body.
 func badJSON(err error) string {
 	var wrongType *json.UnmarshalTypeError
 	switch {
 	case errors.Is(err, io.EOF):
-		return "The body is empty"
+		return "the body is empty"
 	case errors.Is(err, io.ErrUnexpectedEOF):
-		return "The JSON of the body is truncated"
+		return "the JSON in the body is truncated"
 	case errors.As(err, &wrongType) && wrongType.Field != "":
-		return "The field " + wrongType.Field + " has the wrong type"
+		return "the field " + wrongType.Field + " has the wrong type"
 	case errors.As(err, &wrongType):
-		return "The body has the wrong JSON type"
+		return "the body has the wrong JSON type"
 	}
-	return "The body is not valid JSON"
+	return "the body is not valid JSON"
 }
 
 // marshal returns the body to send.

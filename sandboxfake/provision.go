@@ -10,19 +10,19 @@ import (
 )
 
 // Account is a user as a member of a workspace, with credentials. [Server.SignUp] and
-// [Server.NewWorkspace] create accounts. An account ends with [Server.Reset].
+// [Server.NewWorkspace] create accounts. [Server.Reset] invalidates them.
 type Account struct {
 	WorkspaceID string
 	MemberID    string
 	Role        idverify.Role
 	Credentials idverify.Credentials // for idverify.NewConsole, with the management scopes
-	Joined      []*Account           // the user's accounts in the workspaces of the invitations, in their order
+	Joined      []*Account           // the user's accounts in the inviting workspaces, in the order of the invitations
 
 	server *Server
 }
 
 // Project is a project with its first pair of credentials. [Server.NewProject] and
-// [Account.NewProject] create projects. A project ends with [Server.Reset].
+// [Account.NewProject] create projects. [Server.Reset] invalidates them.
 type Project struct {
 	ProjectID   string
 	Credentials idverify.Credentials // for idverify.NewClient, with the product scopes
@@ -117,9 +117,9 @@ func (s *service) newAccount(m *member) *Account {
 	}
 }
 
-// errEndedAccount is returned for an account whose credentials were deleted, or that is from before
-// a Reset.
-var errEndedAccount = errors.New("new project: the account's credentials no longer exist: they were deleted, or the server was reset")
+// errEndedAccount is returned for an account whose credentials were deleted, or that was created
+// before a Reset.
+var errEndedAccount = errors.New("new project: the account's credentials no longer exist (they were deleted, or the server was reset)")
 
 // projectFor creates a project for the member with the given credentials.
 func (s *Server) projectFor(clientID string, params idverify.ProjectParams) *Project {
@@ -131,7 +131,7 @@ func (s *Server) projectFor(clientID string, params idverify.ProjectParams) *Pro
 	return p
 }
 
-// provisionProject is createProject without an HTTP request.
+// provisionProject creates a project as createProject does, but without an HTTP request.
 func (s *service) provisionProject(clientID string, params *projectParams) (*Project, error) {
 	c := s.accounts.credentials[clientID]
 	switch {

@@ -10,12 +10,12 @@ import (
 	"github.com/idverify/idverify-go/internal/wire"
 )
 
-// Request is a request that the service received, as its journal keeps it. Credentials in headers
-// are masked, and so are bodies that contain a code, a token or a card number.
+// Request is a request in the service's journal. Credentials in headers are masked, as are bodies
+// that may contain a code, a token or a card number.
 //
-// The journal keeps 4 KiB of the path, 16 KiB of the body, and of the header 64 lines and 16 KiB
-// with at most 1 KiB per value. Longer texts end in "[truncated]". The service rejects a header of
-// more than 36 KiB with 431, before the journal.
+// The journal keeps at most 4 KiB of the path, 16 KiB of the body, and 64 header lines (16 KiB in
+// total, and 1 KiB per value). Truncated text ends in "[truncated]". The service rejects a header
+// larger than 36 KiB with 431 and does not record the request.
 type Request struct {
 	ID          string // the X-Request-Id of the response
 	Time        time.Time
@@ -25,11 +25,11 @@ type Request struct {
 	Header      http.Header
 	Body        []byte
 	Truncated   bool   // Path, Header or Body is incomplete
-	Status      int    // of the response, also when a fault kept it from the caller
-	ClientID    string // of valid credentials; otherwise empty
+	Status      int    // of the response, even if a fault withheld it
+	ClientID    string // empty without valid credentials
 	ProjectID   string
 	WorkspaceID string
-	Fault       *Fault // that was injected, or nil
+	Fault       *Fault // injected fault, or nil
 }
 
 // masked replaces a secret.
@@ -60,7 +60,7 @@ func (s *Server) DroppedRequests() int {
 	return svc.requests.dropped
 }
 
-// journalRequest adds a request to the journal after its response was determined.
+// journalRequest adds a request and the status of its response to the journal.
 func (s *service) journalRequest(c *call, resp *response) {
 	entry := &Request{
 		Time:      s.clock.Now(),
@@ -135,23 +135,23 @@ func maskBody(op wire.Operation, body []byte) []byte {
 	return body
 }
 
-// maxHeader limits the header of a request to the service, including the request line. net/http
-// adds 4 KiB to it.
+// maxHeader is the maximum size of a request header, including the request line. net/http adds 4
+// KiB to it.
 const maxHeader = 32 << 10
 
-// What the journal keeps of a request.
+// Limits of a request in the journal, in bytes except for maxJournalLines.
 const (
 	maxJournalPath   = 4 << 10
 	maxJournalBody   = 16 << 10
 	maxJournalLines  = 64       // of the header
-	maxJournalValue  = 1 << 10  // of one line
-	maxJournalHeader = 16 << 10 // names and values together
+	maxJournalValue  = 1 << 10  // of one header value
+	maxJournalHeader = 16 << 10 // all header names and values
 )
 
-// truncated marks the end of an incomplete text.
+// truncated marks the end of truncated text.
 const truncated = "[truncated]"
 
-// truncate shortens an entry to what the journal keeps.
+// truncate shortens an entry to the limits of the journal.
 func (r *Request) truncate() {
 	if len(r.Path) > maxJournalPath {
 		r.Path, r.Truncated = r.Path[:maxJournalPath]+truncated, true
@@ -164,7 +164,7 @@ func (r *Request) truncate() {
 	}
 }
 
-// fitsJournal reports whether the journal keeps all of a header.
+// fitsJournal reports whether a header is within the limits of the journal.
 func fitsJournal(h http.Header) bool {
 	lines, size := 0, 0
 	for name, values := range h {
@@ -179,8 +179,8 @@ func fitsJournal(h http.Header) bool {
 	return lines <= maxJournalLines && size <= maxJournalHeader
 }
 
-// truncateHeader returns the part of a header that the journal keeps: the first lines, sorted by
-// name and shortened, that fit into maxJournalHeader. A line that does not fit is skipped.
+// truncateHeader returns a header within the limits of the journal. It takes the lines in order of
+// name, truncates their values, and skips lines that do not fit into maxJournalHeader.
 func truncateHeader(h http.Header) http.Header {
 	kept := make(http.Header)
 	lines, size := 0, 0
@@ -200,8 +200,8 @@ func truncateHeader(h http.Header) http.Header {
 	return kept
 }
 
-// journal keeps the newest entries, up to a limit, and counts those it dropped. It grows with its
-// entries, so an unused one costs nothing.
+// journal contains the newest entries, up to a limit, and the number of dropped entries. It
+// allocates memory only as entries are added.
 type journal[T any] struct {
 	limit   int
 	entries []T // a ring buffer when full; the oldest is entries[first]
@@ -219,7 +219,7 @@ func (j *journal[T]) add(entry T) {
 	j.dropped++
 }
 
-// all yields the entries, the oldest first.
+// all yields the entries, oldest first.
 func (j *journal[T]) all(yield func(T) bool) {
 	for i := range j.entries {
 		if !yield(j.entries[(j.first+i)%len(j.entries)]) {

@@ -10,8 +10,8 @@ import (
 	"github.com/idverify/idverify-go/internal/wire"
 )
 
-// handlers returns the handler of each operation in the route table, and for the console the role
-// that it requires.
+// handlers returns the handler of each operation in the route table. Console handlers also check
+// the required role.
 //
 // Protocol: docs/protocol.md, sections 1 and 10.
 func handlers() map[string]handler {
@@ -84,7 +84,7 @@ func handlers() map[string]handler {
 	}
 }
 
-// router is a node of a tree of path segments.
+// router is a node in the tree of path segments.
 type router struct {
 	segments map[string]*router // by literal text
 	param    *router            // any one segment
@@ -142,8 +142,8 @@ type route struct {
 	ids     map[string]string
 }
 
-// find looks up a path as it was sent: still escaped, so that a %2F belongs to a parameter. It
-// returns nil for an unknown path or version.
+// find returns the route of a path, or nil for an unknown path or version. The path is still
+// escaped, so that %2F can be part of a parameter.
 func (n *router) find(escapedPath string) *route {
 	found := &route{ids: make(map[string]string)}
 	product := ""
@@ -177,8 +177,8 @@ func (n *router) find(escapedPath string) *route {
 	return found
 }
 
-// public reports whether the path requires no bearer token: token endpoints, the key set, Check
-// URLs, and the reachability of the caller.
+// public reports whether the path requires no bearer token. Such paths are the token endpoints, the
+// key set, Check URLs, and the reachability of the caller.
 func (r *route) public() bool {
 	if r == nil {
 		return false
@@ -202,7 +202,7 @@ func (r *route) allow() string {
 	return strings.Join(methods, ", ")
 }
 
-// serves reports whether a version has the operation. Version 0.1 has no code exchange.
+// serves reports whether the operation exists in version. Version 0.1 has no code exchange.
 func (e endpoint) serves(version string) bool {
 	switch e.op.Name {
 	case wire.CompletePhoneCheck.Name, wire.CompleteSubscriberCheck.Name:
