@@ -1,11 +1,6 @@
 package signature
 
-import (
-	"crypto/x509"
-	"errors"
-	"net"
-	"net/url"
-)
+import "errors"
 
 // Reasons for rejecting a message: respond with 400. Error.Reason is one of these errors or one of
 // the retryable errors below.
@@ -151,27 +146,4 @@ func withOperation(operation string, err error) error {
 		return &named
 	}
 	return err
-}
-
-// withoutURL unwraps a *url.Error, whose text contains the URL. It returns other errors unchanged.
-func withoutURL(err error) error {
-	if e, ok := errors.AsType[*url.Error](err); ok {
-		return e.Err
-	}
-	return err
-}
-
-// causeText returns the text of err without the host names and addresses that packages net and x509
-// include in their errors.
-func causeText(err error) string {
-	if e, ok := errors.AsType[*net.DNSError](err); ok {
-		return "look up host: " + e.Err
-	}
-	if e, ok := errors.AsType[*net.OpError](err); ok && e.Err != nil {
-		return e.Op + ": " + e.Err.Error()
-	}
-	if _, ok := errors.AsType[x509.HostnameError](err); ok {
-		return "certificate is for another host"
-	}
-	return withoutURL(err).Error()
 }

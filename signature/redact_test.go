@@ -1,0 +1,138 @@
+package signature_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/idverify/idverify-go/signature"
+)
+
+// leaks are the secrets, numbers and addresses that the causes below contain.
+var leaks = []string{"://", "s3cret", "127.0.0.1", "2001:db8", "447700900000", "7700 900", "keys.internal"}
+
+// wantNoLeaks checks an error and the log records of a test.
+func wantNoLeaks(t *testing.T, err error, records, want string) {
+	t.Helper()
+	texts := map[string]string{"error": fmt.Sprint(err), "log": records}
+	for name, text := range texts {
+		if !strings.Contains(text, want) {
+			t.Errorf("%s = %q, want %q", name, text, want)
+		}
+		for _, leak := range leaks {
+			if strings.Contains(text, leak) {
+				t.Errorf("%s = %q contains %q, want it redacted", name, text, leak)
+			}
+		}
+		if strings.ContainsAny(strings.TrimSuffix(text, "\n"), "\n\x1b\u202e") || len([]rune(text)) > 700 {
+			t.Errorf("%s = %q, want a short line without control characters", name, text)
+		}
+	}
+}
+
+// TestJWKS_RedactsCauses fetches key sets with causes that net/http does not redact.
+func TestJWKS_RedactsCauses(t *testing.T) {
+	t.Parallel()
+	status := func(line string) func(*testing.T) http.RoundTripper {
+		return func(t *testing.T) http.RoundTripper {
+			t.Helper()
+			return &http.Transport{DialTLSContext: func(context.Context, string, string) (net.Conn, error) {
+				client, server := net.Pipe()
+				go func() {
+					defer server.Close()
+					_, _ = server.Read(make([]byte, 64<<10))
+					_, _ = io.WriteString(server, line+"\r\n\r\n")
+				}()
+				return client, nil
+			}}
+		}
+	}
+	fails := func(err error) func(*testing.T) http.RoundTripper {
+		return func(*testing.T) http.RoundTripper {
+			return roundTrip(func(*http.Request) (*http.Response, error) { return nil, err })
+		}
+	}
+	location := func(value string) func(*testing.T) http.RoundTripper {
+		return func(*testing.T) http.RoundTripper {
+			return roundTrip(func(*http.Request) (*http.Response, error) {
+				return &http.Response{StatusCode: http.StatusFound, Header: http.Header{"Location": {value}}, Body: http.NoBody}, nil
+			})
+		}
+	}
+	for _, tt := range []struct {
+		name      string
+		transport func(*testing.T) http.RoundTripper
+		want      string
+	}{
+		{"malformed Location", location("https://keys.internal/%zz?token=s3cret"), "redirect has an invalid Location"},
+		{"malformed relative Location", location("/%zz?token=s3cret"), "redirect has an invalid Location"},
+		{"DNS server down", fails(&net.DNSError{Err: "read udp 127.0.0.1:4711->127.0.0.1:53: read: connection refused", Name: "keys.internal", Server: "127.0.0.1:53"}), "look up host: read udp [REDACTED]->[REDACTED]: read: connection refused"},
+		{"DNS server down, IPv6", fails(&net.DNSError{Err: "read udp [2001:db8::1]:4711->[2001:db8::2]:53: i/o timeout"}), "i/o timeout"},
+		{"proxy down", func(t *testing.T) http.RoundTripper {
+			t.Helper()
+			closed := httptest.NewServer(nil)
+			closed.Close()
+			proxy, err := url.Parse(closed.URL)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return &http.Transport{Proxy: http.ProxyURL(proxy)}
+		}, "get key set: proxyconnect: dial: connect"},
+		{"malformed status line", status("https://keys.internal/?token=s3cret"), "malformed HTTP response"},
+		{"malformed status code", status("HTTP/1.1 447700900000 OK"), "malformed HTTP status code"},
+		{"connection closed", fails(io.EOF), "connection closed before the response"},
+		{"nested operations without a cause", fails(&net.OpError{Op: "proxyconnect", Err: &net.OpError{Op: "dial"}}), "proxyconnect: dial"},
+		{"control characters and length", fails(errors.New("reset\x1b[31m\u202e\nlater" + strings.Repeat(" x", 1000))), "reset [31m later x"},
+		{"expired certificate", fails(errors.New("current time 2026-01-02T03:04:05Z is after 2026-01-01T00:00:00Z")), "current time 2026-01-02T03:04:05Z is after 2026-01-01T00:00:00Z"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			var log bytes.Buffer
+			j, err := signature.NewJWKS("https://keys.internal/jwks.json", &signature.JWKSOptions{
+				HTTPClient: &http.Client{Transport: tt.transport(t)},
+				Logger:     slog.New(slog.NewTextHandler(&log, nil)),
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+
+			_, err = j.PublicKey(t.Context(), "a")
+
+			wantNoLeaks(t, err, log.String(), tt.want)
+		})
+	}
+}
+
+// TestVerifier_RedactsReplayStoreErrors returns errors of a store that contain its address.
+func TestVerifier_RedactsReplayStoreErrors(t *testing.T) {
+	t.Parallel()
+	for name, text := range map[string]string{
+		"address":     "dial 127.0.0.1:6379: connection refused",
+		"IPv6":        "dial [2001:db8::1]:6379: connection refused",
+		"URL":         "redis://user:s3cret@keys.internal:6379/0: connection refused",
+		"credentials": "Authorization: Bearer s3cret: connection refused",
+		"number":      "claim of +44 7700 900000: connection refused",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var log bytes.Buffer
+			store := storeFunc(func(context.Context, [32]byte, time.Duration) (bool, error) { return false, errors.New(text) })
+			v := newVerifier(t, signature.VerifierOptions{Replay: store, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+
+			v.CallbackHandler(http.NotFoundHandler()).ServeHTTP(httptest.NewRecorder(), signedCallback().request(t))
+			_, err := v.VerifyCallback(signedCallback().request(t))
+
+			wantNoLeaks(t, err, log.String(), "connection refused")
+		})
+	}
+}
