@@ -59,8 +59,45 @@ func TestCallback(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	if c := <-results; c.CheckID != check.CheckID || c.Match == nil || *c.Match {
-		t.Errorf("callback = check %s with match %v, want the created check without a match", c.CheckID, c.Match)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	select {
+	case c := <-results:
+		if c.CheckID != check.CheckID || c.Status != idverify.StatusCompleted || c.Match == nil || *c.Match {
+			t.Errorf("callback = %s, want check %s COMPLETED with match false", c.Body, check.CheckID)
+		}
+	case <-ctx.Done():
+		t.Errorf("no callback: %+v", srv.Deliveries())
+	}
+}
+
+func TestRedirect(t *testing.T) {
+	srv := sandboxfake.New(t)
+	client := srv.Client(idverify.WithVersions(idverify.Versions{PhoneCheck: "v0.2"}))
+	started := "" // the check ID in the session
+	url := srv.Handle("shop.sandbox.test", idverify.RedirectHandler(srv.Verifier("shop.sandbox.test"), func(w http.ResponseWriter, r *http.Request, redirect *idverify.Redirect) {
+		if redirect.CheckID != started || redirect.Code == "" {
+			w.WriteHeader(http.StatusForbidden)
+			return
+		}
+		check, err := client.PhoneChecks.Complete(r.Context(), redirect.CheckID, redirect.Code)
+		if err != nil || check.Status != idverify.StatusCompleted || check.Match == nil || !*check.Match {
+			w.WriteHeader(http.StatusForbidden)
+		}
+	}))
+	check, err := client.PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: "447700900012", RedirectURL: url + "/back"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	started = check.CheckID
+
+	visit, err := srv.Device().Open(t.Context(), check.CheckURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	if visit.URL.Path != "/back" || visit.Status != http.StatusOK {
+		t.Errorf("device ended at %s with status %d, want /back with 200", visit.URL.Path, visit.Status)
 	}
 }
 
@@ -83,7 +120,7 @@ func TestParallelChecks(t *testing.T) {
 			}
 
 			if check.Match == nil || *check.Match != match {
-				t.Errorf("Match = %v, want %v", check.Match, match)
+				t.Errorf("Match is nil or %v, want %v", !match, match)
 			}
 		})
 	}
