@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"net/http"
 	"os"
 	"path"
@@ -56,20 +57,31 @@ func findCheck(ctx context.Context, client *idverify.Client) error {
 	if err != nil {
 		return err
 	}
-	for _, check := range page.Items {
-		if err := db.AddCheck(ctx, check.CheckID, idverify.ProductPhoneCheck, "order-1"); err != nil {
-			return err
-		}
+	if len(page.Items) == 0 {
+		return sendTextMessage(ctx) // do not create the check again
 	}
-	return nil
+	check := page.Items[0]
+	if err := db.AddCheck(ctx, check.CheckID, idverify.ProductPhoneCheck, "order-1"); err != nil {
+		return err
+	}
+	return sendToApp(ctx, check.CheckURL)
+}
+
+// simUnchanged is the snippet about a SIMCheck.
+func simUnchanged(ctx context.Context, client *idverify.Client) (bool, error) {
+	sim, err := client.SIMChecks.Create(ctx, idverify.SIMCheckParams{PhoneNumber: "447700900012"})
+	if err != nil {
+		return false, err
+	}
+	return sim.Status == idverify.StatusCompleted && sim.NoSIMChange != nil && *sim.NoSIMChange, nil
 }
 
 func receiveCallbacks(client *idverify.Client) error {
-	keys, err := signature.NewJWKS(client.JWKSURL(), nil)
+	keys, err := signature.NewJWKS(client.JWKSURL(), &signature.JWKSOptions{Logger: slog.Default()})
 	if err != nil {
 		return err
 	}
-	verifier, err := signature.NewVerifier(keys, []string{"shop.example.com"}, nil)
+	verifier, err := signature.NewVerifier(keys, []string{"shop.example.com"}, &signature.VerifierOptions{Logger: slog.Default()})
 	if err != nil {
 		return err
 	}
@@ -173,7 +185,7 @@ func TestSignUp(t *testing.T) {
 	}
 
 	if check.Match == nil || !*check.Match { // Wait returns only COMPLETED checks
-		t.Errorf("Match = %v, want true", check.Match)
+		t.Error("Match is not true, want a match")
 	}
 }
 
@@ -187,7 +199,14 @@ func TestReadme_SnippetsRun(t *testing.T) {
 	if err := findCheck(t.Context(), client); err != nil {
 		t.Error(err)
 	}
+	unchanged, err := simUnchanged(t.Context(), client)
+	if err != nil {
+		t.Error(err)
+	}
 
+	if !unchanged {
+		t.Error("SIM unchanged = false, want true")
+	}
 	if len(db.added) != 2 || db.added[0] != db.added[1] {
 		t.Errorf("added checks = %q, want the created one, and again when it was found", db.added)
 	}
@@ -218,7 +237,7 @@ func TestDocs_SnippetsCompiled(t *testing.T) {
 	t.Parallel()
 	source := read(t, "readme_test.go")
 
-	for document, want := range map[string]int{"README.md": 6, "docs/errors.md": 1, "docs/production.md": 1} {
+	for document, want := range map[string]int{"README.md": 7, "docs/errors.md": 1, "docs/production.md": 1} {
 		got := 0
 		for _, block := range goBlock.FindAllStringSubmatch(read(t, "../"+document), -1) {
 			snippet := block[1]
@@ -254,7 +273,7 @@ func TestReadme_SandboxOutcomes(t *testing.T) {
 			for i, outcome := range []sandboxfake.Outcome{
 				sandboxfake.PhoneCheckOutcome(number), sandboxfake.SIMCheckOutcome(number), sandboxfake.SubscriberCheckOutcome(number),
 			} {
-				if got := outcomeText(outcome); got != row[2+i] {
+				if got := outcomeText(outcome, i == 2); got != row[2+i] {
 					t.Errorf("numbers that end in %s: column %d = %q, want %q", suffix, 2+i, row[2+i], got)
 				}
 			}
@@ -262,8 +281,9 @@ func TestReadme_SandboxOutcomes(t *testing.T) {
 	}
 }
 
-// outcomeText returns o as README.md writes it.
-func outcomeText(o sandboxfake.Outcome) string {
+// outcomeText returns o as README.md writes it. Parameter subscriber reports that o is the outcome
+// of a SubscriberCheck.
+func outcomeText(o sandboxfake.Outcome, subscriber bool) string {
 	if o.Status != idverify.StatusCompleted {
 		return "`" + string(o.Status) + "`"
 	}
@@ -273,6 +293,8 @@ func outcomeText(o sandboxfake.Outcome) string {
 	}
 	if o.NoSIMChange != nil {
 		texts = append(texts, map[bool]string{true: "no SIM change", false: "SIM changed"}[*o.NoSIMChange])
+	} else if subscriber {
+		return strings.Join(texts, ", ") + " (`NoSIMChange` nil)"
 	}
 	return strings.Join(texts, ", ")
 }
