@@ -12,8 +12,8 @@ import (
 	"github.com/idverify/idverify-go/internal/wire"
 )
 
-// timestamp is a time in JSON. The service writes offsets without a colon. RFC 3339 and fractions
-// of a second are accepted too.
+// timestamp decodes a time from JSON. The service writes offsets without a colon. RFC 3339 and
+// fractional seconds are also accepted.
 type timestamp struct{ time.Time }
 
 // UnmarshalJSON implements json.Unmarshaler. null and "" become the zero time.
@@ -44,10 +44,10 @@ func parseTime(s string) (time.Time, error) {
 			return t.UTC(), nil // so that equal times are ==
 		}
 	}
-	return time.Time{}, errors.New("timestamp is not of the form yyyy-MM-ddTHH:mm:ss+0000")
+	return time.Time{}, errors.New("malformed timestamp (want yyyy-MM-ddTHH:mm:ss+0000)")
 }
 
-// number is a number in JSON, possibly in quotes. null and "" become 0.
+// number decodes a JSON number, with or without quotes. null and "" become 0.
 type number float64
 
 // UnmarshalJSON implements json.Unmarshaler.

@@ -73,7 +73,7 @@ type pageJSON struct {
 	Embedded map[string]json.RawMessage `json:"_embedded"`
 }
 
-// list returns the page that r requests. Parameter name is the name of the list in the response.
+// list performs r and returns the page. Parameter name is the name of the list in the response.
 func list[J resourceJSON[T], T any](ctx context.Context, a *api, r request, name string) (*Page[T], error) {
 	resp, err := a.do(ctx, r)
 	if err != nil {
@@ -107,7 +107,7 @@ func list[J resourceJSON[T], T any](ctx context.Context, a *api, r request, name
 	return page, nil
 }
 
-var errEmptyPages = errors.New("idverify: list: too many empty pages")
+var errEmptyPages = errors.New("idverify: list: too many consecutive empty pages")
 
 // maxEmptyPages is the maximum number of consecutive empty pages while the service reports more
 // pages. The iteration fails at the next one.
@@ -157,7 +157,7 @@ func collect[T any](op wire.Operation, limit int, items iter.Seq2[*T, error]) ([
 	return slices.Clip(found), nil
 }
 
-// listOf returns the request for a page of the list of op.
+// listOf returns a request for the page that o selects.
 func listOf(op wire.Operation, o ListOptions, ids ...string) request {
 	return request{op: op, ids: ids, query: o.query()}
 }

@@ -21,15 +21,15 @@ import (
 var problems = []struct {
 	status   int
 	fragment string
-	is       error
+	is       error  // sentinel error
 	hint     string // what to do; may be empty
 }{
 	{400, wire.BadRequest, ErrBadRequest, ""},
 	{400, wire.PhoneFormatInvalid, ErrPhoneFormat, "use 7 to 15 digits in international format"},
 	{400, wire.MNONotSupported, ErrNetworkNotSupported, "use another verification method"},
-	{401, wire.Unauthorized, ErrUnauthorized, "a new token was rejected too: check that the credentials belong to this service"},
+	{401, wire.Unauthorized, ErrUnauthorized, "the service also rejected a new token: check that the credentials belong to this service"},
 	{402, wire.InsufficientBalance, ErrInsufficientBalance, "top up the workspace; use another verification method until then"},
-	{403, wire.Forbidden, ErrForbidden, "the scope of the credentials or the role of the member does not allow it"},
+	{403, wire.Forbidden, ErrForbidden, "the token's scope or the member's role does not permit this operation"},
 	{404, wire.NotFound, ErrNotFound, ""},
 	{404, wire.CheckNotFound, ErrNotFound, "a check that ended as EXPIRED or ERROR cannot be read: use its callback"},
 	{404, wire.TraceNotFound, ErrNotFound, ""},
@@ -81,10 +81,11 @@ func (e *Error) hint() string {
 	return ""
 }
 
-// retryAfterText returns the advice to wait. It does not print waits of more than a day.
+// retryAfterText returns advice for a Retry-After header. It does not print delays of more than a
+// day.
 func retryAfterText(wait time.Duration) string {
 	if wait > 24*time.Hour {
-		return "retry later: the service asks for more than a day"
+		return "retry later: the service requests a delay of more than a day"
 	}
 	return "retry after " + wait.Round(time.Second).String()
 }
@@ -122,9 +123,9 @@ func (c *call) problem(resp *http.Response, body []byte) *Error {
 	return e
 }
 
-// outcomeUnknown reports whether the service may have processed a request that got this status:
-// from the service or from a proxy that lost the connection to it. A proxy can also invent a status
-// that does not exist, such as nginx's 0 for a response that is not HTTP. 501 is a rejection, see
+// outcomeUnknown reports whether the service may have processed a request that got this status. The
+// status may come from a proxy that lost its connection to the service. A proxy can also send an
+// invalid status, such as nginx's 0 for a response that is not HTTP. 501 is a rejection: see
 // mno_redirect_unsupported.
 func outcomeUnknown(status int) bool {
 	return status < 200 || status >= 500 && status != http.StatusNotImplemented
@@ -143,8 +144,9 @@ func (c *call) secrets() []string {
 // problemType matches the type of a problem: a URI that ends with a fragment.
 var problemType = regexp.MustCompile(`^[!-~]{0,400}#[\w-]{1,100}$`)
 
-// sanitizeType returns the type of a problem, only its fragment if the rest must be redacted, or an
-// empty string if it is malformed or the fragment must be redacted.
+// sanitizeType returns a problem type. If the part before the fragment must be redacted, it returns
+// only the fragment. If the type is malformed or the fragment must be redacted, it returns an empty
+// string.
 func sanitizeType(s string, secrets ...string) string {
 	base, fragment, _ := strings.Cut(s, "#")
 	if !problemType.MatchString(s) || sanitize(fragment, secrets...) != fragment {
@@ -173,8 +175,8 @@ func newTokenError(scope string, resp *http.Response, body []byte, secrets []str
 	return e
 }
 
-// newDecodeError returns the error for a body that cannot be used. It includes the start of the
-// body unless that is a JSON object or array, which may contain personal data.
+// newDecodeError returns the error for an unusable body. The error contains the start of the body,
+// but not if the body is a JSON object or array, which may contain personal data.
 func newDecodeError(op wire.Operation, status int, body []byte, err error, secrets ...string) *DecodeError {
 	reason := decodeReason(err)
 	if trimmed := strings.TrimSpace(string(body[:min(len(body), 16)])); trimmed != "" && trimmed[0] != '{' && trimmed[0] != '[' {
@@ -225,11 +227,12 @@ func retryAfter(h http.Header) time.Duration {
 	return max(0, time.Until(at))
 }
 
-// longestReset is a year in seconds. Services differ in what they write to X-RateLimit-Reset: up to
-// a year it is the time left, because no period is longer; anything above is Unix time.
+// longestReset is a year in seconds. A value of X-RateLimit-Reset up to a year is the time until
+// the reset, because no period is longer. A higher value is a Unix time.
 const longestReset = 366 * 24 * 60 * 60
 
-// rateLimit reads the X-RateLimit headers. It returns nil if the header is missing or malformed.
+// rateLimit reads the X-RateLimit headers. It returns nil if X-RateLimit-Limit is missing or
+// malformed.
 func rateLimit(h http.Header, now time.Time) *RateLimit {
 	limit, err := strconv.Atoi(h.Get("X-RateLimit-Limit"))
 	if err != nil {

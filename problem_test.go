@@ -189,7 +189,7 @@ func TestDecodeError_Text(t *testing.T) {
 		{"<p>447700900000", `invalid JSON: body begins "<p>[REDACTED]"`},
 		{"a\x00\x1b", `invalid JSON: body begins "a"`},
 		{``, "invalid JSON"},
-		{`{"check_id":"a","status":"COMPLETED","created_at":"447700900000"}`, "timestamp is not of the form yyyy-MM-ddTHH:mm:ss+0000"},
+		{`{"check_id":"a","status":"COMPLETED","created_at":"447700900000"}`, "malformed timestamp (want yyyy-MM-ddTHH:mm:ss+0000)"},
 		{`{"check_id":"a","status":"COMPLETED","ttl":1e999}`, "number out of range"},
 		{`{"check_id":"a","status":"COMPLETED","ttl":"soon"}`, "invalid number"},
 		{`{"check_id":"a","status":"COMPLETED","charge_amount":"of Ada"}`, "invalid value of a field"},

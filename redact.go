@@ -16,7 +16,8 @@ import (
 	"unicode/utf8"
 )
 
-// The patterns that sanitize redacts. They prefer false positives to leaks.
+// Patterns of texts that sanitize redacts. They may also match harmless text, so that no secret
+// leaks.
 var (
 	ipv4 = regexp.MustCompile(`\d{1,3}(?:\.\d{1,3}){3}(?::\d+)?`)
 	// ipv6 matches hexadecimal groups with two colons, including times of day.
@@ -60,7 +61,7 @@ func sanitize(s string, secrets ...string) string {
 	return s
 }
 
-// bodyStart describes the start of an unexpected body.
+// bodyStart returns the sanitized start of an unexpected body, for use in an error.
 func bodyStart(body []byte, secrets ...string) string {
 	text := sanitize(string(body[:min(len(body), 64<<10)]), secrets...)
 	if text == "" {
@@ -77,8 +78,8 @@ func cause(err error) error {
 	return err
 }
 
-// causeText returns the text of a transport error without the addresses that errors of package net
-// contain.
+// causeText returns the sanitized text of a transport error, without the host names and addresses
+// in errors of packages net and x509.
 func causeText(err error, secrets ...string) string {
 	if dnsErr, ok := errors.AsType[*net.DNSError](err); ok {
 		return "host lookup failed: " + sanitize(dnsErr.Err, secrets...)
@@ -90,7 +91,7 @@ func causeText(err error, secrets ...string) string {
 		return opErr.Op + ": " + sanitize(opErr.Err.Error(), secrets...)
 	}
 	if _, ok := errors.AsType[x509.HostnameError](err); ok {
-		return "the certificate is for another host"
+		return "certificate is for another host"
 	}
 	switch {
 	case errors.Is(err, io.ErrUnexpectedEOF):
@@ -101,9 +102,9 @@ func causeText(err error, secrets ...string) string {
 	return sanitize(err.Error(), secrets...)
 }
 
-// redactSecrets replaces every secret in s with a placeholder, plain or with characters escaped for
-// a URL, HTML or JSON. It stops when the result has limit bytes. Truncating s first could leave a
-// part of a secret that is not recognized.
+// redactSecrets replaces every secret in s with a placeholder. It also recognizes secrets with
+// characters escaped for a URL, HTML or JSON. It stops when the result has limit bytes. If the
+// caller truncated s before, a partial secret might not be recognized.
 func redactSecrets(s string, limit int, secrets []string) string {
 	var b strings.Builder
 	for i := 0; i < len(s) && b.Len() < limit; {
@@ -123,15 +124,15 @@ const (
 	// would make other words unreadable.
 	minWordLength = 8
 	// minPrefix is the number of leading characters of a longer secret that are redacted even if the
-	// rest differs. It limits the time for hostile text.
+	// rest differs. It limits the processing time for malicious input.
 	minPrefix = 64
 	// minPartial is the number of leading characters that are redacted at the end of a text, which may
 	// have been truncated within the secret.
 	minPartial = 12
 )
 
-// secretAt returns the length of the text at s[i] that is a secret, or a sufficient part of one, in
-// any notation. It returns 0 if there is none.
+// secretAt returns the length of the secret at s[i], in any notation, or 0 if there is none.
+// Sufficiently long parts of a secret also match: see minPrefix and minPartial.
 func secretAt(s string, i int, secrets []string) int {
 	longest := 0
 	for _, secret := range secrets {
@@ -150,8 +151,8 @@ func secretAt(s string, i int, secrets []string) int {
 	return longest
 }
 
-// matchPrefix returns the number of leading bytes of secret with which s begins in a notation, and
-// their length in s.
+// matchPrefix decodes the start of s with unescape. It returns the number of leading bytes of
+// secret that it matches, and the length of the match in s.
 func matchPrefix(s, secret string, unescape func(string) (string, int)) (matched, n int) {
 	for matched < len(secret) && n < len(s) {
 		char, length := s[n:n+1], 1
@@ -233,7 +234,7 @@ func isWordRune(r rune) bool {
 // returns only the type, because the fields may contain anything.
 func panicText(p any) (text string) {
 	defer func() {
-		if recover() != nil { // a panic in p.Error
+		if recover() != nil { // p.Error panicked
 			text = fmt.Sprintf("a value of type %T", p)
 		}
 	}()

@@ -76,10 +76,10 @@ func TestTokenError_RetryAfter(t *testing.T) {
 	for seconds, want := range map[string]string{
 		"90":                   "(retry after 1m30s)",
 		"86400":                "(retry after 24h0m0s)",
-		"86401":                "(retry later: the service asks for more than a day)",
-		"9223372036":           "(retry later: the service asks for more than a day)",
-		"9223372037":           "(retry later: the service asks for more than a day)",
-		"99999999999999999999": "(retry later: the service asks for more than a day)",
+		"86401":                "(retry later: the service requests a delay of more than a day)",
+		"9223372036":           "(retry later: the service requests a delay of more than a day)",
+		"9223372037":           "(retry later: the service requests a delay of more than a day)",
+		"99999999999999999999": "(retry later: the service requests a delay of more than a day)",
 	} {
 		srv := newService(t, nil)
 		srv.token = func(w http.ResponseWriter, r *http.Request) {

@@ -12,16 +12,16 @@ import (
 	"github.com/idverify/idverify-go/internal/wire"
 )
 
-// maxWrites is the number of times that an attempt may start to write its request.
+// maxWrites is the maximum number of times that an attempt may start to write its request.
 const maxWrites = 2
 
 var (
 	errConnectionLost  = errors.New("connection lost after the request was sent")
-	errConnectionsLost = errors.New("connection lost twice while the request was sent")
+	errConnectionsLost = errors.New("connection lost twice while the request was being sent")
 )
 
 // writeTracker limits how often net/http writes a request, and records whether the request may have
-// been written completely. An attempt that is sent again after 401 has two trackers.
+// been written completely. An attempt that sends the request again after 401 uses two trackers.
 //
 // Independently of the retry policy, net/http sends some requests again: over HTTP/2 after
 // REFUSED_STREAM, PROTOCOL_ERROR and GOAWAY, over HTTP/1.1 if an idle connection was closed.
@@ -29,12 +29,12 @@ var (
 // REFUSED_STREAM after their backend has read the request. Therefore:
 //   - The body of a POST or PATCH can be read to its end once, counting all copies that GetBody
 //     returns. net/http can use another connection until a copy was read to its end.
-//   - No request is written to a third connection or stream. A request without a body (GET, DELETE)
-//     has no other limit. Over HTTP/1.1 this requires that the transport's connections are of type
-//     *tls.Conn, as those of net/http are by default.
+//   - No request is written to a third connection or stream. This is the only limit for a request
+//     without a body (GET, DELETE). Over HTTP/1.1 the limit requires connections of type *tls.Conn,
+//     which net/http uses by default.
 type writeTracker struct {
-	body    []byte // nil if the request has none
-	maxEnds int    // maximum of ends
+	body    []byte // nil if the request has no body
+	maxEnds int    // maximum value of ends
 	cancel  context.CancelFunc
 
 	mu       sync.Mutex // guards the fields below
@@ -45,7 +45,8 @@ type writeTracker struct {
 	failed   bool       // the attempt has failed and must not write any more
 }
 
-// newWriteTracker returns a tracker for one send of op. The caller must not change body afterwards.
+// newWriteTracker returns a tracker for sending op once. The caller must not change body
+// afterwards.
 func newWriteTracker(op wire.Operation, body []byte) *writeTracker {
 	t := &writeTracker{body: body, maxEnds: 1}
 	if idempotent(op) || op == wire.Token {
@@ -54,8 +55,8 @@ func newWriteTracker(op wire.Operation, body []byte) *writeTracker {
 	return t
 }
 
-// track returns a copy of req whose writes are limited. The caller must call t.cancel when it has
-// read the response.
+// track returns a copy of req with limited writes. The caller must call t.cancel when it has read
+// the response.
 func (t *writeTracker) track(req *http.Request) *http.Request {
 	ctx, cancel := context.WithCancel(req.Context())
 	t.cancel = cancel
@@ -95,7 +96,8 @@ func (t *writeTracker) gotConn(info httptrace.GotConnInfo) {
 	}
 }
 
-// newBody implements the GetBody of a request.
+// newBody implements http.Request.GetBody. It returns an error when the body must not be read
+// again.
 func (t *writeTracker) newBody() (io.ReadCloser, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -109,8 +111,9 @@ func (t *writeTracker) newBody() (io.ReadCloser, error) {
 // request may have been written completely. Afterwards the body cannot be read, even if the
 // transport is still processing the request.
 //
-// A request with a body counts as written if the body was read to its end. A request without one
-// counts as written if a connection was obtained, or if the transport does not report connections.
+// A request with a body may have been written if the body was read to its end. A request without a
+// body may have been written if a connection was obtained or if the transport does not report
+// connections.
 func (t *writeTracker) fail(err error) (cause error, written bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -131,8 +134,8 @@ func (t *writeTracker) rewritten() bool {
 	return t.conns > 1
 }
 
-// trackedBody reads the body of a tracked request. Several may be in use at once: net/http can read
-// a body while it cancels the stream.
+// trackedBody reads the body of a tracked request. Several may be in use at the same time, because
+// net/http can read a body while it cancels the stream.
 type trackedBody struct {
 	tracker *writeTracker
 
