@@ -125,7 +125,7 @@ func (c *tokenCache) get(ctx context.Context, scope string) (*oauth2.Token, erro
 // Parameter start is the start time. The deferred calls use it instead of calling the clock.
 func (c *tokenCache) runFetch(ctx context.Context, scope string, e *tokenEntry, f *tokenFetch, start time.Time) {
 	defer c.finish(scope, e, f, start)
-	defer c.logRefreshFailure(ctx, scope, e, f)
+	defer c.logRefreshFailure(ctx, scope, e, f, start)
 	f.err = fmt.Errorf("idverify: %s: failed: HTTP transport, clock or logger called runtime.Goexit", tokenOperation(scope))
 	defer func() {
 		if p := recover(); p != nil {
@@ -137,14 +137,14 @@ func (c *tokenCache) runFetch(ctx context.Context, scope string, e *tokenEntry, 
 	f.token, f.err = c.fetch(ctx, scope)
 }
 
-// logRefreshFailure logs a failed renewal, because no caller receives its error while the current
-// token is valid.
-func (c *tokenCache) logRefreshFailure(ctx context.Context, scope string, e *tokenEntry, f *tokenFetch) {
+// logRefreshFailure logs a failed renewal that started while the current token was valid, because
+// no caller receives its error. After the token has expired, the callers receive the errors.
+func (c *tokenCache) logRefreshFailure(ctx context.Context, scope string, e *tokenEntry, f *tokenFetch, start time.Time) {
 	defer func() { _ = recover() }() // the logger must not end the process
 	c.mu.Lock()
 	current := e.token
 	c.mu.Unlock()
-	if f.err != nil && current != nil {
+	if f.err != nil && current != nil && start.Before(current.Expiry) {
 		c.logFailure(ctx, scope, current.Expiry, f.err)
 	}
 }

@@ -48,6 +48,15 @@ func TestWithLogger_FailedTokenRefresh(t *testing.T) {
 				t.Errorf("record = %s, want it to contain %s", got, want)
 			}
 		}
+
+		log.Reset()
+		time.Sleep(time.Hour) // until the token has expired
+		if _, err := c.Token(t.Context(), idverify.ScopeCoverage); !errors.Is(err, idverify.ErrUnauthorized) {
+			t.Errorf("error = %v, want ErrUnauthorized after the token has expired", err)
+		}
+		if got := log.String(); got != "" {
+			t.Errorf("log = %s, want nothing: the caller received the error", got)
+		}
 	})
 }
 
