@@ -170,6 +170,9 @@ func (a *api) do(ctx context.Context, r request) (response, error) {
 		req.Header.Set("Content-Type", wire.MediaJSON)
 	}
 
+	if err := ctx.Err(); err != nil {
+		return response{}, &sendError{operation: r.op.Title, err: err, text: "not sent: " + causeText(err)}
+	}
 	httpResp, err := c.do(req)
 	if err != nil {
 		return response{}, err

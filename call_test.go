@@ -312,3 +312,30 @@ func TestClient_DropsTokenOnce(t *testing.T) {
 		}
 	})
 }
+
+func TestClient_EndedContext(t *testing.T) {
+	t.Parallel()
+	canceled, cancel := context.WithCancel(t.Context())
+	cancel()
+	expired, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
+	defer cancel()
+	srv := newService(t, nil)
+	c := srv.client(t)
+
+	for _, tt := range []struct {
+		ctx  context.Context
+		want error
+	}{
+		{canceled, context.Canceled},
+		{expired, context.DeadlineExceeded},
+	} {
+		_, err := c.PhoneChecks.Create(tt.ctx, createParams)
+
+		if text := "idverify: create PhoneCheck: not sent: " + tt.want.Error(); !errors.Is(err, tt.want) || err.Error() != text {
+			t.Errorf("error = %v, want %s", err, text)
+		}
+	}
+	if n := len(srv.calls()) + len(srv.tokens()); n != 0 {
+		t.Errorf("service received %d requests, want 0", n)
+	}
+}
