@@ -16,13 +16,14 @@ import (
 	"github.com/idverify/idverify-go/sandboxfake/internal/vclock"
 )
 
-// check is a check. Keep it small: a server may have a million of them.
+// check is the state of a PhoneCheck, SIMCheck or SubscriberCheck. Keep it small, because a server
+// may contain a million checks.
 type check struct {
 	id                                           string
 	seq                                          uint64 // order of creation in the project
 	product                                      *product
 	project                                      *project
-	version                                      string // in which it was created; determines its flow
+	version                                      string // API version of the create request; determines the flow
 	phone, callbackURL, redirectURL, referenceID string
 	period                                       int // in minutes
 	status, errorCode                            string
@@ -31,14 +32,14 @@ type check struct {
 	charge                                       money
 	currency                                     string
 	created, opened, updated                     time.Time
-	expiry                                       *vclock.Event // nil after the end
+	expiry                                       *vclock.Event // nil once the check has ended
 	code                                         string        // empty unless PENDING
 }
 
-// checkTTL is the time in which a check must be completed.
+// checkTTL is the time after which an incomplete check expires.
 const checkTTL = 120 * time.Second
 
-// product describes how a product differs from the others.
+// product contains the rules of one product.
 type product struct {
 	name       string
 	rules      []rule
@@ -72,8 +73,8 @@ type checkParams struct {
 	Period      *int    `json:"period"`
 }
 
-// maxReferenceID is the maximum length of a reference ID, in bytes. The journal of deliveries
-// contains reference IDs.
+// maxReferenceID is the maximum length of a reference ID, in bytes. It bounds the size of the
+// delivery journal.
 //
 // Protocol: docs/protocol.md, section 4.
 const maxReferenceID = 1024
@@ -136,7 +137,7 @@ func (p *checkParams) check(product *product, version string) (*check, error) {
 	}
 	if p.PhoneIP != nil {
 		if addr, err := netip.ParseAddr(*p.PhoneIP); err != nil || addr.Zone() != "" {
-			return nil, newProblem(wire.BadRequest, "phone_ip is not an IP address")
+			return nil, newProblem(wire.BadRequest, "phone_ip must be an IP address")
 		}
 	}
 	if product.period {
@@ -145,13 +146,13 @@ func (p *checkParams) check(product *product, version string) (*check, error) {
 			ck.period = *p.Period
 		}
 		if ck.period < minPeriod || ck.period > maxPeriod {
-			return nil, newProblem(wire.BadRequest, "period must be 60 to 540000 minutes")
+			return nil, newProblem(wire.BadRequest, "period must be from 60 to 540000 minutes")
 		}
 	}
 	return ck, nil
 }
 
-// The period in which a SIM change counts, in minutes.
+// Minimum, maximum and default length, in minutes, of the period in which SIM changes are detected.
 const (
 	minPeriod     = 60
 	maxPeriod     = 540000
@@ -172,7 +173,7 @@ func (s *service) getCheck(c *call) (any, error) {
 	return s.checkView(ck), nil
 }
 
-// checkListing describes collections of checks.
+// checkListing describes lists of checks.
 var checkListing = listing[*check]{
 	embedded: "checks",
 	created:  func(ck *check) time.Time { return ck.created },
@@ -223,7 +224,7 @@ func (s *service) openCheck(c *call) (any, error) {
 	if outcome := s.outcome(ck); outcome.status == wire.StatusError {
 		// A check that has ended has no code.
 		s.finish(ck, outcome)
-		view.Error, view.ErrorDescription = ck.errorCode, "The mobile network returned no result"
+		view.Error, view.ErrorDescription = ck.errorCode, "the mobile network returned no result"
 	} else {
 		ck.code = s.ids.secret("code", ck.project.id, &ck.project.counter)
 		ck.status, ck.updated = wire.StatusPending, wireTime(ck.opened)
@@ -253,17 +254,17 @@ func (s *service) completeCheck(c *call) (any, error) {
 	}
 	var code string
 	if len(patch) != 1 || patch[0].verb != "add" || patch[0].path != "/code" || json.Unmarshal(patch[0].value, &code) != nil {
-		return nil, newProblem(wire.BadRequest, `The patch must be [{"op":"add","path":"/code","value":"…"}]`)
+		return nil, newProblem(wire.BadRequest, `the patch must be [{"op":"add","path":"/code","value":"…"}]`)
 	}
 	if ck.status != wire.StatusPending || subtle.ConstantTimeCompare([]byte(code), []byte(ck.code)) != 1 {
-		return nil, newProblem(wire.CheckNotFound, "There is no such check, or the code is wrong or was used before")
+		return nil, newProblem(wire.CheckNotFound, "check not found, or the code is wrong or already used")
 	}
 	s.decideCheck(ck)
 	return s.checkView(ck), nil
 }
 
-// outcome returns the result of a check: that of WithOutcomeFunc for a live project, otherwise that
-// of the sandbox table.
+// outcome returns the result of a check. For live projects, the function of WithOutcomeFunc
+// determines it if set. Otherwise, the sandbox table does.
 func (s *service) outcome(ck *check) rule {
 	if ck.live && s.opts.outcomeFunc != nil {
 		return s.opts.outcomeFunc(idverify.Product(ck.product.name), ck.phone).rule()
@@ -288,7 +289,7 @@ func (s *service) finish(ck *check, outcome rule) {
 	s.queueCallback(ck)
 }
 
-// persists reports whether a check can be read.
+// persists reports whether a check can still be read.
 //
 // Protocol: docs/protocol.md, section 4.
 func (c *check) persists() bool {

@@ -10,7 +10,7 @@ import (
 	"github.com/idverify/idverify-go/signature"
 )
 
-// checkView is a check in JSON.
+// checkView is the JSON form of a check.
 //
 // Protocol: docs/protocol.md, section 4.
 type checkView struct {
@@ -78,12 +78,12 @@ func (s *service) checkView(ck *check) *checkView {
 	return v
 }
 
-// simChangeBuckets are the values, in minutes, that report how long ago the SIM was changed. The
-// last one means more than a year.
+// simChangeBuckets are the possible values of sim_change_within, in minutes. The last value means
+// more than a year.
 var simChangeBuckets = []int{60, 360, 720, 1440, 2880, 4320, 10080, 43200, 129600, 259200, 525600, 525601}
 
-// simChangeWithin returns the bucket of a check: the largest one within its period if the SIM was
-// changed, otherwise the last one. It returns 0 if there is no result.
+// simChangeWithin returns the bucket for a check. If the SIM was changed, it is the largest bucket
+// within the check's period. If not, it is the last bucket. Without a result, it is 0.
 func simChangeWithin(ck *check) int {
 	last := len(simChangeBuckets) - 1
 	switch ck.noSIMChange {
@@ -121,7 +121,7 @@ func (s *service) callbackBody(ck *check) []byte {
 	v := s.checkView(ck)
 	var body bytes.Buffer
 	encoder := json.NewEncoder(&body)
-	// The body is not part of a web page, and an escaped < has six bytes.
+	// The body is not part of a web page, so escaping would only make it longer.
 	encoder.SetEscapeHTML(false)
 	// The view contains only values that JSON can represent.
 	_ = encoder.Encode(callbackView{
@@ -132,7 +132,8 @@ func (s *service) callbackBody(ck *check) []byte {
 	return bytes.TrimSuffix(body.Bytes(), []byte("\n"))
 }
 
-// openedView is the response to a device: in JSON, or as query parameters of a redirect.
+// openedView is the response to a device that opens a Check URL, as JSON or as query parameters of
+// a redirect.
 type openedView struct {
 	CheckID          string `json:"check_id"`
 	Code             string `json:"code,omitempty"`
@@ -140,7 +141,7 @@ type openedView struct {
 	ErrorDescription string `json:"error_description,omitempty"`
 }
 
-// redirect returns target with the parameters of the view added to its query, signed.
+// redirect adds the fields of v to the query of target and returns the signed URL.
 func (v openedView) redirect(target string, signer *signature.Signer) (string, error) {
 	u, err := url.Parse(target)
 	if err != nil {

@@ -20,15 +20,15 @@ type Device struct {
 type Visit struct {
 	Status int        // of the last response
 	URL    *url.URL   // of the last response
-	Hops   []*url.URL // all URLs that were opened; the last one is URL
+	Hops   []*url.URL // all URLs that were opened, ending with URL
 	Header http.Header
 	Body   []byte
 }
 
-// maxHops is the number of redirects after which a browser reports a loop.
+// maxHops is the maximum number of redirects that a device follows.
 const maxHops = 20
 
-// maxPage is the number of bytes that a device reads of a page.
+// maxPage is the maximum number of bytes that a device reads from a page.
 const maxPage = 1 << 20
 
 // Device returns a new device with an empty cookie jar.
@@ -49,8 +49,8 @@ func (s *Server) Device() *Device {
 
 // Open opens a Check URL, or any other URL, and follows redirects as a browser does.
 //
-// A response of any status is a Visit. Open fails if the page cannot be reached, if the redirects
-// form a loop, or if ctx ends.
+// A response with any status is a Visit. Open fails if the page is unreachable, if there are too
+// many redirects, or if ctx ends.
 func (d *Device) Open(ctx context.Context, checkURL string) (*Visit, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, checkURL, nil)
 	if err != nil {
@@ -63,7 +63,7 @@ func (d *Device) Open(ctx context.Context, checkURL string) (*Visit, error) {
 	defer response.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(response.Body, maxPage))
 	if err != nil {
-		return nil, fmt.Errorf("sandboxfake: open Check URL: read the page: %w", withoutURL(err))
+		return nil, fmt.Errorf("sandboxfake: open Check URL: read page: %w", withoutURL(err))
 	}
 	visit := &Visit{Status: response.StatusCode, URL: response.Request.URL, Header: response.Header, Body: body}
 	// Request.Response is the redirect that led to the request.
@@ -75,7 +75,7 @@ func (d *Device) Open(ctx context.Context, checkURL string) (*Visit, error) {
 	}
 }
 
-// withoutURL returns an error of net/http without the URL, which may contain a code.
+// withoutURL removes the URL, which may contain a code, from an error of net/http.
 func withoutURL(err error) error {
 	if wrapped, ok := err.(*url.Error); ok {
 		return wrapped.Err

@@ -301,13 +301,13 @@ func TestServer_InjectRejectsInvalidFaults(t *testing.T) {
 		want  string
 	}{
 		{"unknown operation", sandboxfake.Match{Operation: "phone_check.creat"}, sandboxfake.Fault{Status: 500}, "unknown operation"},
-		{"two kinds in one fault", sandboxfake.Match{}, sandboxfake.Fault{Status: 500, Drop: true}, "a fault is one of"},
-		{"invalid HTTP status", sandboxfake.Match{}, sandboxfake.Fault{Status: 1000}, "not a final HTTP status"},
-		{"informational status", sandboxfake.Match{}, sandboxfake.Fault{Status: 100}, "not a final HTTP status"},
-		{"fragment without status", sandboxfake.Match{}, sandboxfake.Fault{Fragment: "bad_request"}, "needs a status"},
-		{"RetryAfter without status", sandboxfake.Match{}, sandboxfake.Fault{RetryAfter: 1}, "needs a status"},
+		{"two kinds in one fault", sandboxfake.Match{}, sandboxfake.Fault{Status: 500, Drop: true}, "only one of"},
+		{"invalid HTTP status", sandboxfake.Match{}, sandboxfake.Fault{Status: 1000}, "status must be from 200 to 599"},
+		{"informational status", sandboxfake.Match{}, sandboxfake.Fault{Status: 100}, "status must be from 200 to 599"},
+		{"fragment without status", sandboxfake.Match{}, sandboxfake.Fault{Fragment: "bad_request"}, "require a status"},
+		{"RetryAfter without status", sandboxfake.Match{}, sandboxfake.Fault{RetryAfter: 1}, "require a status"},
 		{"negative latency", sandboxfake.Match{}, sandboxfake.Fault{Latency: -1}, "must not be negative"},
-		{"latency on a frozen clock", sandboxfake.Match{}, sandboxfake.Fault{Latency: 1}, "needs a running clock"},
+		{"latency on a frozen clock", sandboxfake.Match{}, sandboxfake.Fault{Latency: 1}, "requires a running clock"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()

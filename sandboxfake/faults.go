@@ -13,15 +13,15 @@ import (
 
 // Fault describes how one call, or one attempt of a callback, fails. The zero Fault lets it pass.
 // Set one of Status, Drop, Truncate, Body and WrongKey. Latency can be set alone or with any of
-// them. With Status, also set Fragment, RetryAfter and Body if needed.
+// them. Fragment, RetryAfter and Body are optional with Status.
 type Fault struct {
-	// Status, from 200 to 599, is sent instead of the service's response, and the call has no effect.
-	// Fragment is that of the problem document; by default it is the usual one of the status. For a
-	// callback, Status replaces the receiver's response, and the receiver is not called.
+	// Status, from 200 to 599, replaces the service's response, and the call has no effect. Fragment
+	// is the type fragment of the problem document. By default it is the usual fragment for the
+	// status. For a callback, Status replaces the receiver's response, and the receiver is not called.
 	Status   int
 	Fragment string
-	// RetryAfter is sent with Status, in whole seconds, rounded up. With status 429 it is also in the
-	// X-RateLimit headers.
+	// RetryAfter sets the Retry-After header of a response with Status, rounded up to whole seconds.
+	// With status 429, it also sets the X-RateLimit headers.
 	RetryAfter time.Duration
 	// Latency is a delay before the call is processed, or before the callback is sent. A callback that
 	// is delayed for 10 seconds times out. Latency requires a running clock.
@@ -46,13 +46,13 @@ type Match struct {
 	Operation string // such as "phone_check.create", or [OperationCallback]; empty for all but callbacks
 	Project   string // project ID; empty for all
 	Workspace string // workspace ID; empty for all
-	Repeat    bool   // use the faults again in a cycle, until removed
+	Repeat    bool   // repeat the faults in a cycle until they are removed
 }
 
 // OperationCallback is the operation of [Match] for delivery attempts of callbacks.
 const OperationCallback = "callback"
 
-// injection is a call of Inject.
+// injection is the state of one Inject call.
 type injection struct {
 	match  Match
 	faults []Fault
@@ -111,20 +111,20 @@ func (f Fault) check(frozen bool) error {
 	}
 	switch {
 	case kinds > 1:
-		return errors.New("a fault is one of status, drop, truncate, body and wrong key; only a status can have a body")
+		return errors.New("only one of status, drop, truncate, body and wrong key can be set, except that status can have a body")
 	case f.Status != 0 && (f.Status < 200 || f.Status > 599):
-		return fmt.Errorf("status %d is not a final HTTP status from 200 to 599", f.Status)
+		return fmt.Errorf("status must be from 200 to 599, not %d", f.Status)
 	case f.Status == 0 && (f.Fragment != "" || f.RetryAfter != 0):
-		return errors.New("a fragment or a time to retry after needs a status")
+		return errors.New("fragment and retry-after require a status")
 	case f.Latency < 0 || f.RetryAfter < 0:
-		return errors.New("the latency and the time to retry after must not be negative")
+		return errors.New("latency and retry-after must not be negative")
 	case f.Latency > 0 && frozen:
-		return errors.New("latency needs a running clock: on a frozen one it would never pass")
+		return errors.New("latency requires a running clock (a delay on a frozen clock would never end)")
 	}
 	return nil
 }
 
-// takeFault returns the fault of a call, or nil, and counts the call.
+// takeFault returns the fault for a call, or nil, and counts the call in each matching injection.
 func (s *service) takeFault(operation string, p *project, w *workspace) *Fault {
 	var fault *Fault
 	for _, i := range s.injections {
@@ -155,8 +155,7 @@ func (m Match) matches(operation string, p *project, w *workspace) bool {
 }
 
 // delay waits for the latency of the call's fault, with the mutex unlocked. It returns early if the
-// caller gives up or the server is closed. If the server is reset, it aborts the call, which
-// belongs to neither state.
+// caller cancels the request or the server is closed. If the server is reset, it aborts the call.
 func (s *service) delay(c *call) {
 	ctx, cancel := context.WithCancel(c.r.Context())
 	defer cancel()
@@ -180,8 +179,8 @@ func wait(ctx context.Context, d time.Duration) {
 	}
 }
 
-// response returns the response of a fault with a status, in place of operation op. limit is the
-// rate limit, or 0.
+// response returns the response of a fault with a status to a call of op. limit is the rate limit,
+// or 0.
 func (f *Fault) response(op wire.Operation, now time.Time, limit int) *response {
 	resp := &response{status: f.Status, header: make(http.Header)}
 	if f.RetryAfter > 0 {
@@ -209,15 +208,15 @@ func (f *Fault) response(op wire.Operation, now time.Time, limit int) *response 
 	return resp
 }
 
-// statusProblem returns the problem of a status. Without a fragment, the status's usual one is
-// used. The status may be one that the service never sends.
+// statusProblem returns a problem with the given status, which may be a status that the service
+// never sends. If fragment is empty, it uses the usual fragment for the status.
 func statusProblem(status int, fragment string) *problem {
 	for _, kind := range problemKinds {
 		if fragment == "" && kind.status == status {
 			fragment = kind.fragment
 		}
 	}
-	p := newProblem(fragment, "Injected")
+	p := newProblem(fragment, "injected")
 	p.Status, p.Title = status, http.StatusText(status)
 	if fragment == "" {
 		p.Type = "about:blank"
@@ -225,7 +224,7 @@ func statusProblem(status int, fragment string) *problem {
 	return p
 }
 
-// write writes a response as the fault, which may be nil, changes it.
+// write writes resp as modified by f, which may be nil.
 func (f *Fault) write(w http.ResponseWriter, resp *response) {
 	switch {
 	case f == nil:

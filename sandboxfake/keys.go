@@ -17,7 +17,7 @@ import (
 	"github.com/idverify/idverify-go/signature"
 )
 
-// keyRing contains the keys of callbacks and redirects. The last one signs, and all are published.
+// keyRing contains the published signing keys. The last key signs callbacks and redirects.
 type keyRing struct {
 	source *keySource
 	keys   []signingKey
@@ -29,7 +29,7 @@ type signingKey struct {
 	key *rsa.PrivateKey
 }
 
-// rotateKeys adds a key and schedules the removal of the one that signed before.
+// rotateKeys adds a key and schedules the removal of the previous signing key.
 func (s *service) rotateKeys() error {
 	retired := s.keys.signingUnder(nil).id
 	if err := s.addKey(); err != nil {
@@ -40,8 +40,8 @@ func (s *service) rotateKeys() error {
 	return nil
 }
 
-// addKey appends the next key, which signs from then on. The fixed keys are reused in turn under
-// new IDs; fresh keys have IDs derived from them.
+// addKey appends the next key, which becomes the signing key. The fixed keys are reused in turn
+// under new IDs; fresh keys have IDs derived from them.
 func (s *service) addKey() error {
 	k := &s.keys
 	key, id, err := k.source.key(k.made)
@@ -60,8 +60,8 @@ func (s *service) addKey() error {
 	return nil
 }
 
-// signingUnder returns the key that signs now. Under a fault with WrongKey, it has the ID of that
-// key only. The fault may be nil.
+// signingUnder returns the current signing key. For a fault with WrongKey, it returns an
+// unpublished key with the same ID. f may be nil.
 func (k *keyRing) signingUnder(f *Fault) signingKey {
 	key := k.keys[len(k.keys)-1]
 	if f != nil && f.WrongKey {
@@ -113,7 +113,8 @@ func (k *keyRing) remove(id string) {
 	}
 }
 
-// keySetMaxAge is how long a client may keep the key set, and how long a retired key stays in it.
+// keySetMaxAge is the time for which clients may cache the key set, and for which a retired key
+// stays in it.
 //
 // Protocol: docs/protocol.md, section 7.
 const keySetMaxAge = 5 * time.Minute
@@ -154,14 +155,14 @@ func (s *service) keySet(*call) (any, error) {
 // messageDates determines the dates of signatures. The mutex of the service guards it.
 type messageDates struct {
 	system bool                 // dates come from the system's clock
-	last   map[string]time.Time // the last date of each check, unless it was past at the last cleanup
-	second time.Time            // when last was last cleaned up
+	last   map[string]time.Time // last date of each check; the cleanup removes past dates
+	second time.Time            // time of the last cleanup
 }
 
 // next returns a date for a message of a check: now in whole seconds, or one second after the
-// check's last date. It has no upper bound: a receiver rejects a date that was already used, but
-// accepts a late message. After the system's clock was set back, a check may therefore wait until
-// the clock has passed its last date.
+// check's last date. The date is never in use already, because a receiver would reject the message
+// as a replay. It can be in the future: the caller waits for it, because a receiver accepts a late
+// message. If the system's clock was set back, the wait can be long.
 func (d *messageDates) next(checkID string, now time.Time) time.Time {
 	date := now.UTC().Truncate(time.Second)
 	if !date.Equal(d.second) {
@@ -190,7 +191,7 @@ func (s *service) signer(ctx context.Context, checkID string, key signingKey) (*
 	})
 }
 
-// signedRedirect returns the URL that a device is sent to, with its own date and signature.
+// signedRedirect returns the URL that a device is redirected to, with its own date and signature.
 func (s *service) signedRedirect(ctx context.Context, view openedView, target string, key signingKey) (string, error) {
 	signer, err := s.signer(ctx, view.CheckID, key)
 	if err != nil {
@@ -214,7 +215,7 @@ func (s *service) messageDate(ctx context.Context, checkID string) time.Time {
 	return date
 }
 
-// messageNow returns the time on the clock that dates messages. The mutex is held.
+// messageNow returns the current time of the clock that dates signatures. The mutex is held.
 func (s *service) messageNow() time.Time {
 	if s.dates.system {
 		return time.Now()

@@ -13,7 +13,7 @@ import (
 	"github.com/idverify/idverify-go/sandboxfake/internal/rsql"
 )
 
-// listing describes a kind of collection.
+// listing describes how a kind of item is listed: order, search fields and JSON form.
 //
 // Protocol: docs/protocol.md, section 3.
 type listing[T any] struct {
@@ -26,7 +26,7 @@ type listing[T any] struct {
 	view     func(*service, T) any
 }
 
-// pageView is a page of a collection.
+// pageView is the JSON form of a page.
 type pageView struct {
 	Page     pageNumbers      `json:"page"`
 	Embedded map[string][]any `json:"_embedded"`
@@ -40,7 +40,7 @@ type pageNumbers struct {
 	TotalElements int `json:"total_elements"`
 }
 
-// Sizes of a page.
+// Default and maximum page size.
 const (
 	defaultPageSize = 10
 	maxPageSize     = 100
@@ -134,9 +134,9 @@ func (l listing[T]) order(query url.Values, items []T) (func(i int) T, error) {
 	return func(i int) T { return sorted[i] }, nil
 }
 
-// newestFirst returns the index of the i-th item of the order in which the newest come first and
-// items of the same time are in order of creation. It finds the items of that time by binary
-// search, so that the cost of a page does not depend on the number of items.
+// newestFirst returns the index in items of the i-th item, counted from the newest. Items with the
+// same time stay in order of creation. A binary search finds them, so that the cost of a page
+// hardly depends on the number of items.
 func newestFirst[T any](items []T, created func(T) time.Time, i int) int {
 	mirror := len(items) - 1 - i
 	t := created(items[mirror])
@@ -145,10 +145,10 @@ func newestFirst[T any](items []T, created func(T) time.Time, i int) int {
 	return low + i - (len(items) - high)
 }
 
-// linkedParams are the query parameters that the links of a page repeat.
+// linkedParams are the query parameters that the links of a page include.
 var linkedParams = []string{"name", "search", "sort", "group_by"}
 
-// links returns the links to other pages.
+// links returns the links of a page to itself and to other pages.
 func (p pageNumbers) links(path string, query url.Values) map[string]link {
 	to := func(number int) link {
 		params := []string{"page=" + strconv.Itoa(number), "size=" + strconv.Itoa(p.Size)}
@@ -169,8 +169,8 @@ func (p pageNumbers) links(path string, query url.Values) map[string]link {
 	return links
 }
 
-// query parses the call's query. A semicolon is part of a value: it is the "and" of a search. Only
-// group_by can be repeated.
+// query parses the call's query. Unlike url.ParseQuery, it accepts semicolons, which mean "and" in
+// a search. Only group_by can be repeated.
 func (c *call) query() (url.Values, error) {
 	query := make(url.Values)
 	for pair := range strings.SplitSeq(c.r.URL.RawQuery, "&") {
@@ -180,29 +180,28 @@ func (c *call) query() (url.Values, error) {
 		rawName, rawValue, _ := strings.Cut(pair, "=")
 		name, err := url.QueryUnescape(rawName)
 		if err != nil {
-			return nil, newProblem(wire.BadRequest, "The query is malformed")
+			return nil, newProblem(wire.BadRequest, "the query is malformed")
 		}
 		value, err := url.QueryUnescape(rawValue)
 		if err != nil {
-			return nil, newProblem(wire.BadRequest, "The query is malformed")
+			return nil, newProblem(wire.BadRequest, "the query is malformed")
 		}
 		if query.Has(name) && name != "group_by" {
-			return nil, newProblem(wire.BadRequest, "A query parameter is repeated")
+			return nil, newProblem(wire.BadRequest, "duplicate query parameter")
 		}
 		query.Add(name, value)
 	}
 	return query, nil
 }
 
-// queryInt returns a parameter, which must be a number from low to high, or absent if it is
-// missing.
+// queryInt returns the value of an integer parameter from low to high, or absent if it is missing.
 func queryInt(query url.Values, name string, low, high, absent int) (int, error) {
 	if !query.Has(name) {
 		return absent, nil
 	}
 	n, err := strconv.Atoi(query.Get(name))
 	if err != nil || n < low || n > high {
-		return 0, newProblem(wire.BadRequest, name+" must be a number from "+strconv.Itoa(low)+" to "+strconv.Itoa(high))
+		return 0, newProblem(wire.BadRequest, name+" must be an integer from "+strconv.Itoa(low)+" to "+strconv.Itoa(high))
 	}
 	return n, nil
 }

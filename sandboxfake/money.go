@@ -18,7 +18,7 @@ const (
 	moneyUnit   = 1_000_000
 )
 
-// parseMoney parses a decimal number such as "0.05", without sign or exponent. It has at most
+// parseMoney parses a decimal number such as "0.05", without sign or exponent. It accepts at most
 // twelve digits before the point and six after it.
 func parseMoney(text string) (money, error) {
 	whole, fraction, hasPoint := strings.Cut(text, ".")
@@ -33,7 +33,7 @@ func parseMoney(text string) (money, error) {
 	return money(n), nil
 }
 
-var errMoney = fmt.Errorf("an amount must be a decimal number such as 12.50, with at most %d digits after the point", moneyDigits)
+var errMoney = fmt.Errorf("amount must be a decimal number such as 12.50, with at most 12 digits before the point and %d after it", moneyDigits)
 
 // String returns the amount without trailing zeros.
 func (m money) String() string {

@@ -29,8 +29,7 @@ type token struct {
 // Protocol: docs/protocol.md, section 2.
 const tokenLifetime = time.Hour
 
-// tokens contains the issued tokens in the order in which they expire. Expired ones are removed
-// when another token is issued.
+// tokens contains the issued tokens, in order of expiry. Issuing a token removes expired tokens.
 type tokens struct {
 	byText map[string]*token
 	issued []*token
@@ -123,15 +122,15 @@ func (s *service) issueTokenFor(c *call) (any, error) {
 	case form.Get("grant_type") != "client_credentials":
 		return tokenError(400, wire.UnsupportedGrantType, "grant_type must be client_credentials"), nil
 	case form.Get("scope") == "":
-		return tokenError(400, wire.InvalidRequest, "scope is missing: send one or more scopes, separated by a space"), nil
+		return tokenError(400, wire.InvalidRequest, "scope is missing (send one or more scopes, separated by spaces)"), nil
 	}
 	scopes := strings.Split(form.Get("scope"), " ")
 	for i, scope := range scopes {
 		switch {
 		case scope == "" || slices.Contains(scopes[:i], scope):
-			return tokenError(400, wire.InvalidScope, "scopes must be separated by a single space, each at most once"), nil
+			return tokenError(400, wire.InvalidScope, "scopes must be unique and separated by single spaces"), nil
 		case !c.credential.mayHave(scope):
-			return tokenError(400, wire.InvalidScope, "a scope is unknown or not available to these credentials"), nil
+			return tokenError(400, wire.InvalidScope, "unknown scope, or scope not available to these credentials"), nil
 		}
 	}
 	t := s.issueToken(c.credential, scopes)
@@ -175,7 +174,7 @@ func (s *service) tokenForm(c *call) (url.Values, *response) {
 	}
 	for _, values := range form {
 		if len(values) > 1 {
-			return nil, tokenError(400, wire.InvalidRequest, "a parameter appears more than once")
+			return nil, tokenError(400, wire.InvalidRequest, "duplicate parameter")
 		}
 	}
 	return form, nil
@@ -185,7 +184,7 @@ func (s *service) tokenForm(c *call) (url.Values, *response) {
 func parseForm(contentType string, body []byte) (url.Values, error) {
 	media, params, err := mime.ParseMediaType(contentType)
 	if err != nil {
-		return nil, errors.New("the Content-Type is missing or malformed")
+		return nil, errors.New("Content-Type is missing or malformed")
 	}
 	switch media {
 	case wire.MediaForm:

@@ -17,31 +17,33 @@ type Outcome struct {
 	ErrorCode   string // only for ERROR
 }
 
-// PhoneCheckOutcome returns the result of a PhoneCheck of number in sandbox. It depends on the last
+// PhoneCheckOutcome returns the sandbox result of a PhoneCheck of number. It depends on the last
 // two digits.
 //
 // Protocol: docs/protocol.md, section 4.
 func PhoneCheckOutcome(number string) Outcome { return decide(phoneCheckRules, number).outcome() }
 
-// SIMCheckOutcome returns the result of a SIMCheck of number in sandbox. It depends on the last two
+// SIMCheckOutcome returns the sandbox result of a SIMCheck of number. It depends on the last two
 // digits.
 //
 // Protocol: docs/protocol.md, section 4.
 func SIMCheckOutcome(number string) Outcome { return decide(simCheckRules, number).outcome() }
 
-// SubscriberCheckOutcome returns the result of a SubscriberCheck of number in sandbox. It depends
-// on the last two digits.
+// SubscriberCheckOutcome returns the sandbox result of a SubscriberCheck of number. It depends on
+// the last two digits.
 //
 // Protocol: docs/protocol.md, section 4.
 func SubscriberCheckOutcome(number string) Outcome {
 	return decide(subscriberCheckRules, number).outcome()
 }
 
-// ReachabilityOutcome returns the HTTP status of the sandbox for an address, and the fragment of
-// the problem if it is not 200. For an address that ends in 99 it is 400 mno_not_supported.
-// Otherwise the last digit determines the status: 200 if it is even, or a, c or e; 412
-// not_mobile_ip if it is odd, or b, d or f. For IPv6, the expanded form counts. For the zero Addr
-// it is 400 bad_request.
+// ReachabilityOutcome returns the HTTP status of a sandbox reachability lookup of addr, and the
+// type fragment of the problem if the status is not 200.
+//
+// The status is 400 mno_not_supported for an address that ends in 99. For other addresses, the last
+// digit determines it: 200 if the digit is even, or a, c or e; 412 not_mobile_ip if it is odd, or
+// b, d or f. IPv6 addresses are evaluated in expanded form. For the zero Addr, the status is 400
+// bad_request.
 //
 // Protocol: docs/protocol.md, section 5.
 func ReachabilityOutcome(addr netip.Addr) (status int, fragment string) {
@@ -74,11 +76,11 @@ const (
 	no
 )
 
-// mnoServerError is the error code of every ERROR in sandbox.
+// mnoServerError is the error code of every sandbox check with status ERROR.
 const mnoServerError = "mno_server_error"
 
-// The sandbox tables. The first row with a matching suffix applies, so rows with two digits come
-// first.
+// Sandbox results by suffix. The first row with a matching suffix applies, so rows with two digits
+// come first.
 //
 // Protocol: docs/protocol.md, sections 4 and 5.
 var (

@@ -10,17 +10,17 @@ import (
 )
 
 // WithRateLimit limits the requests of each workspace, including those of its projects. By default
-// there is no limit. Requests with a bearer token count, unless they are rejected because of their
-// token, path or scope. Requests without one do not, such as those for tokens, the key set and
-// Check URLs.
+// there is no limit. The limit applies to requests with a bearer token, unless they are rejected
+// because of their token, path or scope. It does not apply to other requests, such as requests for
+// tokens, the key set and Check URLs.
 //
-// The hour starts with the first request and ends one hour later on the server's clock. Each
+// The period starts with the first request and ends one hour later on the server's clock. Each
 // response to a counted request has X-RateLimit-Limit, X-RateLimit-Remaining and X-RateLimit-Reset.
 // Requests beyond the limit have no effect: the response is 429 too_many_requests with Retry-After.
 func WithRateLimit(callsPerHour int) Option {
 	return func(o *options) error {
 		if callsPerHour < 1 {
-			return fmt.Errorf("the rate limit must be at least one request per hour, not %d", callsPerHour)
+			return fmt.Errorf("rate limit must be at least one request per hour, not %d", callsPerHour)
 		}
 		o.rateLimit = callsPerHour
 		return nil
@@ -36,7 +36,8 @@ type rateWindow struct {
 // rateWindowLength is the period of a rate limit.
 const rateWindowLength = time.Hour
 
-// limitRate counts a call against its workspace's limit, and rejects it beyond the limit.
+// limitRate applies the workspace's rate limit to a call. Beyond the limit, it returns a 429
+// problem.
 func (s *service) limitRate(c *call) error {
 	if s.opts.rateLimit == 0 || c.credential == nil {
 		return nil
@@ -66,7 +67,7 @@ type rateLimit struct {
 }
 
 // set sets the headers. It does nothing if l is nil. The reset is rounded up, so that a client that
-// waits for it is not too early.
+// waits for it does not retry too early.
 func (l *rateLimit) set(header http.Header) {
 	if l == nil {
 		return

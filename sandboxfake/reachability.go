@@ -10,7 +10,7 @@ import (
 	"github.com/idverify/idverify-go/internal/wire"
 )
 
-// coverageNetwork is a network in JSON.
+// coverageNetwork is the JSON form of a network.
 type coverageNetwork struct {
 	NetworkID   string  `json:"network_id"`
 	NetworkName string  `json:"network_name"`
@@ -22,11 +22,11 @@ type price struct {
 	Amount   json.Number `json:"amount"`
 }
 
-// sandboxNetwork is the operator of all numbers and addresses in sandbox. 001-01 is reserved for
+// sandboxNetwork is the operator of all sandbox numbers and addresses. 001-01 is reserved for
 // tests.
 var sandboxNetwork = coverageNetwork{NetworkID: "00101", NetworkName: "Sandbox Mobile"}
 
-// sandboxCountry is the country of all addresses in sandbox.
+// sandboxCountry is the country of all sandbox addresses.
 const sandboxCountry = "GB"
 
 // coverageProducts are the IDs and names of the products in coverage and usage.
@@ -56,7 +56,7 @@ var countries = []struct {
 	{"JP", 81, "COMING_SOON"},
 }
 
-// reachabilityView is the response for an address.
+// reachabilityView is the response to a reachability lookup.
 type reachabilityView struct {
 	NetworkID         string        `json:"network_id"`
 	NetworkName       string        `json:"network_name"`
@@ -88,7 +88,7 @@ func (s *service) deviceIP(c *call) (any, error) {
 	}
 	addr, err := netip.ParseAddr(text)
 	if err != nil || addr.Zone() != "" {
-		return nil, newProblem(wire.BadRequest, "ip is not an IP address")
+		return nil, newProblem(wire.BadRequest, "ip must be an IP address")
 	}
 	return reachability(addr)
 }
@@ -101,12 +101,12 @@ func (s *service) callerIP(c *call) (any, error) {
 	}
 	addr, err := netip.ParseAddrPort(c.r.RemoteAddr)
 	if err != nil {
-		return nil, newProblem(wire.BadRequest, "The caller has no IP address")
+		return nil, newProblem(wire.BadRequest, "the caller's IP address is unknown")
 	}
 	return reachability(addr.Addr())
 }
 
-// reachability returns the response for an address.
+// reachability returns the response to a lookup of addr.
 func reachability(addr netip.Addr) (any, error) {
 	if status, fragment := ReachabilityOutcome(addr); status != http.StatusOK {
 		return nil, newProblem(fragment, "")
@@ -119,15 +119,15 @@ func reachability(addr netip.Addr) (any, error) {
 	return v, nil
 }
 
-// countryView is the response for a country.
+// countryView is the response to a country lookup.
 type countryView struct {
 	CountryCode string        `json:"country_code"`
 	DialingCode int           `json:"dialing_code"`
 	Products    []productView `json:"products"`
 }
 
-// country handles GET /coverage/{version}/countries/{code}, for an ISO code or a dialing code.
-// If several countries share a dialing code, the first one is returned.
+// country handles GET /coverage/{version}/countries/{code}, for an ISO code or a dialing code. If
+// several countries share a dialing code, it returns the first in countries.
 func (s *service) country(c *call) (any, error) {
 	code := c.ids["code"]
 	for _, country := range countries {

@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// WithRequestLog writes a line to w for each request and for each delivery attempt, after its end:
-// time, operation, status and duration. The lines contain no credentials, tokens, codes, phone
-// numbers or IP addresses. For headers and bodies use [Server.Requests].
+// WithRequestLog writes a line to w at the end of each request and of each delivery attempt, with
+// its time, operation, status and duration. The lines contain no credentials, tokens, codes, phone
+// numbers or IP addresses. For headers and bodies, use [Server.Requests].
 //
 // Each line is one Write; the server does not call w concurrently.
 func WithRequestLog(w io.Writer) Option {

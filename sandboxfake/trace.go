@@ -8,7 +8,7 @@ import (
 	"github.com/idverify/idverify-go/internal/wire"
 )
 
-// traceView is a trace in JSON: one step of a check.
+// traceView is the JSON form of a trace, which describes one step of a check.
 type traceView struct {
 	TraceID string     `json:"trace_id"`
 	Logs    []traceLog `json:"logs"`
@@ -21,7 +21,7 @@ type traceLog struct {
 	Attributes map[string]string `json:"attributes,omitempty"`
 }
 
-// traceLifetime is how long a trace can be read.
+// traceLifetime is the time for which a trace can be read.
 const traceLifetime = 7 * 24 * time.Hour
 
 func newTrace(ck *check, n int, at time.Time) *traceView {
@@ -48,7 +48,7 @@ func (c *check) traces() []*traceView {
 	return traces
 }
 
-// traceListing describes collections of traces.
+// traceListing describes lists of traces.
 var traceListing = listing[*traceView]{
 	embedded: "traces",
 	created:  func(t *traceView) time.Time { return t.at },
@@ -56,8 +56,7 @@ var traceListing = listing[*traceView]{
 	view:     func(_ *service, t *traceView) any { return t },
 }
 
-// listTraces handles GET /{product}/{version}/checks/{check_id}/traces. It omits traces that are
-// too old.
+// listTraces handles GET /{product}/{version}/checks/{check_id}/traces. It omits expired traces.
 func (s *service) listTraces(c *call) (any, error) {
 	ck, err := s.ownCheck(c)
 	if err != nil {

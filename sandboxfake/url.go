@@ -7,20 +7,20 @@ import (
 	"strings"
 )
 
-// maxURL is the maximum length, in bytes, of a URL that a customer gives to the service. The
-// journal of deliveries contains callback URLs.
+// maxURL is the maximum length of a callback or redirect URL, in bytes. It bounds the size of the
+// delivery journal.
 //
 // Protocol: docs/protocol.md, section 3.
 const maxURL = 2048
 
 const (
-	badCallbackURL = "callback_url must be an absolute http or https URL of at most 2048 bytes without userinfo and fragment"
-	badRedirectURL = "redirect_url must be an absolute http or https URL of at most 2048 bytes without userinfo, fragment and the query parameters that the service adds"
+	badCallbackURL = "callback_url must be an absolute http or https URL of at most 2048 bytes without userinfo or fragment"
+	badRedirectURL = "redirect_url must be an absolute http or https URL of at most 2048 bytes without userinfo, fragment or the query parameters that the service adds"
 )
 
 // validURL reports whether text is an absolute http or https URL of at most maxURL bytes without
-// userinfo and fragment, in printable ASCII. A host with a percent escape is rejected: it is an
-// internationalized name, which browsers send as punycode, or has an IPv6 zone.
+// userinfo and fragment, in printable ASCII. It rejects a host with a percent escape, which is an
+// internationalized name or has an IPv6 zone. Browsers send internationalized names as punycode.
 func validURL(text string) bool {
 	unprintable := func(r rune) bool { return r <= ' ' || r >= 0x7f }
 	u, err := url.Parse(text)
@@ -33,8 +33,8 @@ func validURL(text string) bool {
 	return u.Hostname() != "" && !strings.Contains(u.Hostname(), "%") && !strings.ContainsFunc(u.Host, unprintable)
 }
 
-// redirectParams are the parameters that the service appends to a redirect URL, whose own query
-// must not have them.
+// redirectParams are the query parameters that the service adds to a redirect URL. The URL must not
+// already contain them.
 var redirectParams = []string{"check_id", "code", "error", "error_description", "authorization", "date"}
 
 // validRedirectURL reports whether text is a valid URL with none of redirectParams in its query.
