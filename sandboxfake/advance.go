@@ -12,14 +12,14 @@ import (
 // checks expire, and callbacks are retried. A running clock continues from the new time.
 //
 // Advance first waits until no delivery is in flight. It then runs each event with the clock held
-// at the event's time, until all deliveries in flight have ended and their next attempts are
-// queued. Finally it sets the clock to the time after the first wait plus d.
+// at the event's time, and waits until all deliveries in flight have ended and their next attempts
+// are queued. Finally it sets the clock to d after the end of the first wait.
 //
 // If ctx ends, or the server is reset or closed, Advance returns an error and the clock keeps the
 // time that it has reached. A negative d is an error. Do not call it from a handler.
 func (s *Server) Advance(ctx context.Context, d time.Duration) error {
 	if d < 0 {
-		return fmt.Errorf("sandboxfake: advance by %v: the duration is negative", d)
+		return fmt.Errorf("sandboxfake: advance: negative duration %v", d)
 	}
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("sandboxfake: advance: %w", err)
@@ -119,9 +119,9 @@ func (s *service) expire(checkID string) error {
 	case s.ended != nil:
 		return s.ended
 	case ck == nil:
-		return newProblem(wire.CheckNotFound, "There is no such check: it does not exist, or it expired or ended in ERROR")
+		return newProblem(wire.CheckNotFound, "check not found: it does not exist, has expired, or ended in ERROR")
 	case ck.expiry == nil:
-		return newProblem(wire.BadRequest, "The check has already ended")
+		return newProblem(wire.BadRequest, "the check has already ended")
 	}
 	s.finish(ck, rule{status: wire.StatusExpired})
 	s.runDue()

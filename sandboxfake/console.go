@@ -27,7 +27,7 @@ func (r role) covers(least role) bool {
 }
 
 // consoleHandler handles an operation of the console. m is the caller's membership of the workspace
-// of the path.
+// in the path.
 type consoleHandler func(s *service, c *call, m *member) (any, error)
 
 // console returns a handler for members whose role covers least. A user who is not a member of the
@@ -40,14 +40,14 @@ func console(least role, handle consoleHandler) handler {
 			return nil, newProblem(wire.WorkspaceNotFound, "")
 		}
 		if !m.role.covers(least) {
-			return nil, newProblem(wire.Forbidden, "The member's role does not allow this")
+			return nil, newProblem(wire.Forbidden, "the member's role does not allow this operation")
 		}
 		return handle(s, c, m)
 	}
 }
 
-// memberOf returns the caller's membership of the workspace of the path, or nil if there is none.
-// Without a workspace in the path, or with "default", it is the workspace of the credentials.
+// memberOf returns the caller's membership of the workspace in the path, or nil if there is none.
+// If the path has no workspace, or "default", memberOf uses the workspace of the credentials.
 func (s *service) memberOf(c *call) *member {
 	id, named := c.ids["workspace_id"]
 	if !named || id == "default" {
@@ -56,8 +56,8 @@ func (s *service) memberOf(c *call) *member {
 	return c.credential.member.user.in(s.accounts.workspaces[id])
 }
 
-// maxNameLength is the maximum length, in characters, of the names of users, workspaces, projects
-// and invitations.
+// maxNameLength is the maximum length, in characters, of a user, workspace, project or invitation
+// name.
 const maxNameLength = 255
 
 // checkName rejects a name that is missing, blank or too long, or contains control characters.
@@ -66,12 +66,12 @@ func checkName(name *string) error {
 	case name == nil:
 		return newProblem(wire.BadRequest, "name is missing")
 	case strings.TrimSpace(*name) == "" || utf8.RuneCountInString(*name) > maxNameLength || strings.ContainsFunc(*name, unicode.IsControl):
-		return newProblem(wire.BadRequest, "name must have 1 to 255 characters, without control characters, and must not be blank")
+		return newProblem(wire.BadRequest, "name must have 1 to 255 characters, must not be blank, and must not contain control characters")
 	}
 	return nil
 }
 
-// workspacePath returns the URL of a workspace, in the version that the call uses.
+// workspacePath returns the URL of a workspace in the API version of the call.
 func (s *service) workspacePath(c *call, w *workspace) string {
 	return s.url + "/console/" + c.version + "/workspaces/" + w.id
 }

@@ -13,7 +13,7 @@ import (
 // Billing requires company details first, then a payment method, then a top-up. A request out of
 // this order is a conflict.
 
-// billingAccount contains the company details, in requests and responses.
+// billingAccount is the JSON form of the company details, in requests and responses.
 //
 // Protocol: docs/protocol.md, section 10.
 type billingAccount struct {
@@ -30,7 +30,7 @@ type billingAccount struct {
 // getBillingAccount handles GET …/workspaces/{workspace_id}/billing_account.
 func (s *service) getBillingAccount(_ *call, m *member) (any, error) {
 	if m.workspace.billing == nil {
-		return nil, newProblem(wire.NotFound, "There are no company details yet")
+		return nil, newProblem(wire.NotFound, "no company details have been added")
 	}
 	return m.workspace.billing, nil
 }
@@ -62,7 +62,7 @@ type paymentMethod struct {
 	created      time.Time
 }
 
-// paymentMethodView is a card in a response.
+// paymentMethodView is the JSON form of a card.
 type paymentMethodView struct {
 	PaymentMethodID string   `json:"payment_method_id"`
 	LastFourDigits  string   `json:"last_four_digits"`
@@ -83,7 +83,8 @@ type paymentMethodParams struct {
 	Currencies  []string `json:"currencies"`
 }
 
-// check validates the params. It accepts an expired card, so that tests do not depend on the date.
+// check validates the parameters. It accepts an expired card, so that tests do not depend on the
+// date.
 func (p *paymentMethodParams) check() error {
 	bad := ""
 	switch {
@@ -107,7 +108,7 @@ func (p *paymentMethodParams) check() error {
 	return nil
 }
 
-var badCurrency = "a currency must be one of " + strings.Join(currencies, ", ") + ", each at most once"
+var badCurrency = "unsupported or duplicate currency (supported: " + strings.Join(currencies, ", ") + ")"
 
 // addPaymentMethod handles POST …/workspaces/{workspace_id}/payment_methods.
 func (s *service) addPaymentMethod(c *call, m *member) (any, error) {
@@ -123,7 +124,7 @@ func (s *service) addPaymentMethod(c *call, m *member) (any, error) {
 	case w.billing == nil:
 		return nil, newProblem(wire.CompanyDetailsRequired, "")
 	case w.currencyFixed() && !slices.Contains(params.Currencies, w.currency):
-		return nil, newProblem(wire.CurrencyNotSupported, "The payment method must support the account's currency, "+w.currency)
+		return nil, newProblem(wire.CurrencyNotSupported, "the payment method must support the account's currency, "+w.currency)
 	}
 	p := &paymentMethod{
 		id:          s.ids.uuid("payment_method", w.id, &w.counter),
@@ -140,7 +141,7 @@ func (s *service) addPaymentMethod(c *call, m *member) (any, error) {
 // currencyFixed reports whether a top-up has determined the currency of w.
 func (w *workspace) currencyFixed() bool { return len(w.topUps) > 0 }
 
-// paymentMethodListing lists cards.
+// paymentMethodListing describes lists of cards.
 var paymentMethodListing = listing[*paymentMethod]{
 	embedded: "payment_methods",
 	created:  func(p *paymentMethod) time.Time { return p.created },
@@ -156,7 +157,7 @@ func (s *service) listPaymentMethods(c *call, m *member) (any, error) {
 	return listPage(s, c, paymentMethodListing, m.workspace.paymentMethods)
 }
 
-// paymentMethod returns a card of w, or nil if there is none with the ID.
+// paymentMethod returns the card of w with the given ID, or nil.
 func (w *workspace) paymentMethod(id string) *paymentMethod {
 	i := slices.IndexFunc(w.paymentMethods, func(p *paymentMethod) bool { return p.id == id })
 	if i < 0 {
@@ -169,7 +170,7 @@ func (w *workspace) paymentMethod(id string) *paymentMethod {
 func (s *service) getPaymentMethod(c *call, m *member) (any, error) {
 	p := m.workspace.paymentMethod(c.ids["payment_method_id"])
 	if p == nil {
-		return nil, newProblem(wire.NotFound, "There is no such payment method")
+		return nil, newProblem(wire.NotFound, "payment method not found")
 	}
 	return p.view(), nil
 }
@@ -178,7 +179,7 @@ func (s *service) getPaymentMethod(c *call, m *member) (any, error) {
 func (s *service) deletePaymentMethod(c *call, m *member) (any, error) {
 	p := m.workspace.paymentMethod(c.ids["payment_method_id"])
 	if p == nil {
-		return nil, newProblem(wire.NotFound, "There is no such payment method")
+		return nil, newProblem(wire.NotFound, "payment method not found")
 	}
 	m.workspace.paymentMethods = without(m.workspace.paymentMethods, p)
 	return &response{status: c.op.Success}, nil
@@ -191,7 +192,7 @@ type topUp struct {
 	created                time.Time
 }
 
-// topUpView is a top-up in a response.
+// topUpView is the JSON form of a top-up.
 type topUpView struct {
 	TopUpID         string      `json:"top_up_id"`
 	PaymentMethodID string      `json:"payment_method_id"`
@@ -204,7 +205,7 @@ func (t *topUp) view() topUpView {
 	return topUpView{t.id, t.methodID, t.currency, t.amount.number(), formatTime(t.created)}
 }
 
-// maxPaidIn is the maximum total of a workspace's top-ups. It prevents overflows of money.
+// maxPaidIn is the maximum total of a workspace's top-ups. It prevents an overflow of money.
 const maxPaidIn = 1_000_000_000_000 * moneyUnit
 
 // createTopUp handles POST …/workspaces/{workspace_id}/topups.
@@ -223,7 +224,7 @@ func (s *service) createTopUp(c *call, m *member) (any, error) {
 	case err != nil:
 		return nil, newProblem(wire.BadRequest, err.Error())
 	case amount <= 0 || amount > maxPaidIn-w.paidIn:
-		return nil, newProblem(wire.BadRequest, "amount must be greater than 0, and the total of all top-ups at most 1000000000000")
+		return nil, newProblem(wire.BadRequest, "amount must be greater than 0, and all top-ups together must not exceed 1000000000000")
 	case !slices.Contains(currencies, params.Currency):
 		return nil, newProblem(wire.BadRequest, badCurrency)
 	}
@@ -234,14 +235,14 @@ func (s *service) createTopUp(c *call, m *member) (any, error) {
 	case len(w.paymentMethods) == 0:
 		return nil, newProblem(wire.PaymentDetailsRequired, "")
 	case method == nil:
-		return nil, newProblem(wire.BadRequest, "payment_method_id must be the ID of a payment method of the workspace")
+		return nil, newProblem(wire.BadRequest, "payment_method_id must be the ID of a payment method in the workspace")
 	case w.currencyFixed() && params.Currency != w.currency:
-		return nil, newProblem(wire.CurrencyFixed, "The first top-up fixed the account's currency: "+w.currency)
+		return nil, newProblem(wire.CurrencyFixed, "the first top-up fixed the account's currency: "+w.currency)
 	case !slices.Contains(method.currencies, params.Currency):
 		return nil, newProblem(wire.CurrencyNotSupported, "")
 	}
 	if !w.currencyFixed() {
-		// The remaining API balance is lost.
+		// The remaining balance in API is discarded.
 		w.currency, w.balance = params.Currency, 0
 	}
 	w.balance += amount
@@ -257,7 +258,7 @@ func (s *service) createTopUp(c *call, m *member) (any, error) {
 	return t.view(), nil
 }
 
-// topUpListing lists top-ups.
+// topUpListing describes lists of top-ups.
 var topUpListing = listing[*topUp]{
 	embedded: "top_ups",
 	created:  func(t *topUp) time.Time { return t.created },

@@ -261,7 +261,7 @@ func TestServer_BillingProblemDetails(t *testing.T) {
 	}{
 		{owner.topUp(method, "EUR", "1"), []string{"GBP"}},
 		{owner.post(workspaces+"/default/payment_methods", onlyUSD), []string{"GBP"}},
-		{owner.topUp(method, "CHF", "1"), []string{"USD, GBP, EUR", "once"}},
+		{owner.topUp(method, "CHF", "1"), []string{"USD, GBP, EUR", "duplicate currency"}},
 		{owner.topUp("unknown", "GBP", "1"), []string{"payment_method_id"}},
 	} {
 		for _, want := range row.want {

@@ -8,10 +8,10 @@ import (
 	"github.com/idverify/idverify-go/sandboxfake/internal/rsql"
 )
 
-// maxCredentials is the maximum number of pairs of credentials of a project.
+// maxCredentials is the maximum number of credential pairs of a project.
 const maxCredentials = 2
 
-// credentialView contains credentials in a response.
+// credentialView is the JSON form of credentials.
 //
 // Protocol: docs/protocol.md, section 10.
 type credentialView struct {
@@ -26,7 +26,7 @@ func (c *credential) view(secret string) credentialView {
 	return credentialView{ClientID: c.clientID, ClientSecret: secret, Scopes: c.scopes(), CreatedAt: formatTime(c.created)}
 }
 
-// credentialListing lists the credentials of a project or a member.
+// credentialListing describes lists of the credentials of a project or a member.
 var credentialListing = listing[*credential]{
 	embedded: "credentials",
 	created:  func(c *credential) time.Time { return c.created },
@@ -37,11 +37,11 @@ var credentialListing = listing[*credential]{
 	view: func(_ *service, c *credential) any { return c.view("") },
 }
 
-// credentialOf returns the credentials that have the client ID of the path, or a 404 problem.
+// credentialOf returns the credentials with the client ID in the path, or a 404 problem.
 func credentialOf(c *call, among []*credential) (*credential, error) {
 	i := slices.IndexFunc(among, func(other *credential) bool { return other.clientID == c.ids["client_id"] })
 	if i < 0 {
-		return nil, newProblem(wire.NotFound, "There are no such credentials")
+		return nil, newProblem(wire.NotFound, "credentials not found")
 	}
 	return among[i], nil
 }
@@ -69,7 +69,7 @@ func (s *service) listProjectCredentials(c *call, m *member) (any, error) {
 	return listPage(s, c, credentialListing, p.credentials)
 }
 
-// projectCredential returns the project credentials of the path.
+// projectCredential returns the project credentials in the path.
 func (s *service) projectCredential(c *call, m *member) (*credential, error) {
 	p, err := s.ownProject(c, m)
 	if err != nil {
@@ -94,7 +94,7 @@ func (s *service) deleteProjectCredentials(c *call, m *member) (any, error) {
 		return nil, err
 	}
 	if found.member != m && !m.role.covers(roleAdmin) {
-		return nil, newProblem(wire.Forbidden, "A viewer can delete only their own credentials")
+		return nil, newProblem(wire.Forbidden, "a viewer can delete only their own credentials")
 	}
 	s.removeCredential(found)
 	return &response{status: c.op.Success}, nil
@@ -104,13 +104,13 @@ func (s *service) deleteProjectCredentials(c *call, m *member) (any, error) {
 // their credentials, and a viewer cannot view the workspace credentials of other members.
 func ownCredentials(c *call, m *member) error {
 	if c.ids["member_id"] != m.id {
-		return newProblem(wire.Forbidden, "This is not allowed for the credentials of another member")
+		return newProblem(wire.Forbidden, "this operation is not allowed for the credentials of another member")
 	}
 	return nil
 }
 
-// visibleCredentials returns the workspace credentials of the member of the path. Owners and admins
-// can view and delete those of every member, a viewer only their own.
+// visibleCredentials returns the workspace credentials of the member in the path. Owners and admins
+// can view and delete the credentials of every member, and viewers only their own.
 func visibleCredentials(c *call, m *member) ([]*credential, error) {
 	if !m.role.covers(roleAdmin) {
 		if err := ownCredentials(c, m); err != nil {
@@ -142,7 +142,7 @@ func (s *service) listWorkspaceCredentials(c *call, m *member) (any, error) {
 	return listPage(s, c, credentialListing, visible)
 }
 
-// workspaceCredential returns the workspace credentials of the path.
+// workspaceCredential returns the workspace credentials in the path.
 func (s *service) workspaceCredential(c *call, m *member) (*credential, error) {
 	visible, err := visibleCredentials(c, m)
 	if err != nil {

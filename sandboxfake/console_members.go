@@ -10,7 +10,7 @@ import (
 	"github.com/idverify/idverify-go/sandboxfake/internal/rsql"
 )
 
-// memberView is a member in a response.
+// memberView is the JSON form of a member.
 //
 // Protocol: docs/protocol.md, section 10.
 type memberView struct {
@@ -21,7 +21,7 @@ type memberView struct {
 
 func (m *member) view() memberView { return memberView{m.id, m.user.name, m.role} }
 
-// memberListing lists members.
+// memberListing describes lists of members.
 var memberListing = listing[*member]{
 	embedded: "members",
 	created:  func(m *member) time.Time { return m.created },
@@ -47,11 +47,11 @@ func (s *service) getMember(c *call, m *member) (any, error) {
 	return found.view(), nil
 }
 
-// findMember returns the member of the path in m's workspace, or a 404 problem.
+// findMember returns the member in the path if they belong to m's workspace, or a 404 problem.
 func (m *member) findMember(c *call) (*member, error) {
 	i := slices.IndexFunc(m.workspace.members, func(other *member) bool { return other.id == c.ids["member_id"] })
 	if i < 0 {
-		return nil, newProblem(wire.NotFound, "There is no such member")
+		return nil, newProblem(wire.NotFound, "member not found")
 	}
 	return m.workspace.members[i], nil
 }
@@ -64,7 +64,7 @@ type invitation struct {
 	created             time.Time
 }
 
-// invitationView is an invitation in a response.
+// invitationView is the JSON form of an invitation.
 type invitationView struct {
 	InvitationID string `json:"invitation_id"`
 	Name         string `json:"name"`
@@ -104,7 +104,7 @@ func (s *service) createInvitation(c *call, m *member) (any, error) {
 	return i.view(), nil
 }
 
-// invitationListing lists open invitations.
+// invitationListing describes lists of open invitations.
 var invitationListing = listing[*invitation]{
 	embedded: "invitations",
 	created:  func(i *invitation) time.Time { return i.created },
@@ -122,7 +122,7 @@ func (s *service) listInvitations(c *call, m *member) (any, error) {
 	return listPage(s, c, invitationListing, m.workspace.invitations)
 }
 
-// openInvitation returns an open invitation of any workspace, or nil if there is none with the ID.
+// openInvitation returns the open invitation of any workspace with the given ID, or nil.
 func (a *accounts) openInvitation(id string) *invitation {
 	for _, w := range a.workspaces {
 		for _, i := range w.invitations {
@@ -145,7 +145,7 @@ func (s *service) signUp(name, workspaceName string, invitationIDs []string) (*A
 		i := s.accounts.openInvitation(id)
 		switch {
 		case i == nil:
-			return nil, errors.New("sign up: an invitation does not exist or was already accepted")
+			return nil, errors.New("sign up: invitation not found or already accepted")
 		case slices.ContainsFunc(accepted, func(other *invitation) bool { return other.workspace == i.workspace }):
 			return nil, errors.New("sign up: two invitations are for the same workspace")
 		}

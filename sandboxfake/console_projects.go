@@ -9,7 +9,7 @@ import (
 	"github.com/idverify/idverify-go/sandboxfake/internal/rsql"
 )
 
-// projectView is a project in a response.
+// projectView is the JSON form of a project.
 //
 // Protocol: docs/protocol.md, section 10.
 type projectView struct {
@@ -76,7 +76,7 @@ type projectParams struct {
 	Configuration map[string]json.RawMessage `json:"configuration"`
 }
 
-// settings validates the params and returns them as settings.
+// settings validates the parameters and converts them to settings.
 func (p *projectParams) settings() (settings, error) {
 	if err := checkName(p.Name); err != nil {
 		return settings{}, err
@@ -110,7 +110,7 @@ func parseProductURLs(raw json.RawMessage) (productURLs, error) {
 	// Field names are case-sensitive. A struct would ignore the case.
 	var fields map[string]json.RawMessage
 	if json.Unmarshal(raw, &fields) != nil {
-		return productURLs{}, newProblem(wire.BadRequest, "The configuration of a product must be an object")
+		return productURLs{}, newProblem(wire.BadRequest, "the configuration of a product must be an object")
 	}
 	var urls productURLs
 	if raw, ok := fields["callback_url"]; ok {
@@ -156,12 +156,12 @@ func (s *service) addProject(m *member, params *projectParams) (*project, creden
 	return p, credential.view(secret), nil
 }
 
-// hasProject reports whether w has a project of that name. Names are case-sensitive.
+// hasProject reports whether w has a project with the given name. Names are case-sensitive.
 func (w *workspace) hasProject(name string) bool {
 	return slices.ContainsFunc(w.projects, func(p *project) bool { return p.name == name })
 }
 
-// listProjects handles GET /console/{version}/projects. The parameter name selects the project of
+// listProjects handles GET /console/{version}/projects. The parameter name selects the project with
 // exactly that name.
 func (s *service) listProjects(c *call, m *member) (any, error) {
 	query, err := c.query()
@@ -192,12 +192,12 @@ func (s *service) listProjects(c *call, m *member) (any, error) {
 	}, projects)
 }
 
-// ownProject returns the project of the path. Another workspace's project is also reported as not
+// ownProject returns the project in the path. Another workspace's project is also reported as not
 // found, so that its existence does not leak.
 func (s *service) ownProject(c *call, m *member) (*project, error) {
 	p := s.accounts.projects[c.ids["project_id"]]
 	if p == nil || p.workspace != m.workspace {
-		return nil, newProblem(wire.NotFound, "There is no such project")
+		return nil, newProblem(wire.NotFound, "project not found")
 	}
 	return p, nil
 }

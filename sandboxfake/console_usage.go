@@ -18,8 +18,8 @@ type usage struct {
 	amount  money
 }
 
-// usageKey identifies the checks that a usage counts. In a group, fields that are not grouped by
-// are empty.
+// usageKey identifies the checks that a usage includes. A grouped row has no product or project
+// unless it is grouped by them.
 type usageKey struct {
 	date                       time.Time // start of the hour, or of the requested period
 	product, project, currency string
@@ -43,14 +43,14 @@ func (w *workspace) countUsage(ck *check) {
 	u.amount += ck.charge
 }
 
-// usagePeriods maps the periods of the path to the layouts of their dates.
+// usagePeriods maps each period in a path to the layout of its dates.
 var usagePeriods = map[string]string{
 	"hourly":  "2006-01-02T15",
 	"daily":   "2006-01-02",
 	"monthly": "2006-01",
 }
 
-// usageView is a row of usage in a response.
+// usageView is the JSON form of a row of usage.
 //
 // Protocol: docs/protocol.md, section 10.
 type usageView struct {
@@ -77,7 +77,7 @@ func usageProductID(product string) string {
 func (s *service) getUsage(c *call, m *member) (any, error) {
 	layout, known := usagePeriods[c.ids["period"]]
 	if !known {
-		return nil, newProblem(wire.NotFound, "The period must be hourly, daily or monthly")
+		return nil, newProblem(wire.NotFound, "period must be hourly, daily or monthly")
 	}
 	query, err := c.query()
 	if err != nil {
@@ -98,13 +98,13 @@ func (s *service) getUsage(c *call, m *member) (any, error) {
 			return usageView{Date: r.date.Format(layout), ProductID: usageProductID(r.product), ProjectID: r.project, Counter: r.counter, Amount: r.amount.number(), Currency: r.currency}
 		},
 	}
-	// Search before summing up, because groups do not have all fields.
+	// Filter before grouping, because grouped rows do not have all fields.
 	counted, err := l.filter(query, m.workspace.usageIn(layout))
 	if err != nil {
 		return nil, err
 	}
 	if !dated {
-		return nil, newProblem(wire.BadRequest, "search must contain a comparison of date, such as date>=2026-01-02T03")
+		return nil, newProblem(wire.BadRequest, "search must compare date, for example date>=2026-01-02T03")
 	}
 	byProduct, byProject, err := usageGroups(query["group_by"])
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 // dataResidency is the data_residency of every workspace.
 const dataResidency = "EU"
 
-// workspaceView is a workspace in a response.
+// workspaceView is the JSON form of a workspace.
 //
 // Protocol: docs/protocol.md, section 10.
 type workspaceView struct {
@@ -28,7 +28,7 @@ type workspaceView struct {
 	Links map[string]link `json:"_links"`
 }
 
-// balanceView is the balance of a workspace. The reserved amount and the credit limit are always 0.
+// balanceView is the JSON form of a balance. The reserved amount and the credit limit are always 0.
 type balanceView struct {
 	Currency        string      `json:"currency"`
 	AmountAvailable json.Number `json:"amount_available"`
@@ -51,8 +51,8 @@ func (s *service) workspaceView(c *call, m *member) workspaceView {
 	return v
 }
 
-// listWorkspaces handles GET /console/{version}/workspaces. It lists every workspace of which the
-// caller's user is a member.
+// listWorkspaces handles GET /console/{version}/workspaces. It lists every workspace that the
+// caller's user belongs to.
 func (s *service) listWorkspaces(c *call, m *member) (any, error) {
 	memberships := slices.Clone(m.user.memberships)
 	// Sort by creation. The user's own workspace comes first in memberships, but is the newest.
@@ -83,7 +83,7 @@ func (s *service) updateWorkspace(c *call, m *member) (any, error) {
 	for _, op := range patch {
 		// RFC 6902, section 4.1: adding an existing member replaces it.
 		if op.verb != "add" && op.verb != "replace" || op.path != "/name" || json.Unmarshal(op.value, &name) != nil {
-			return nil, newProblem(wire.BadRequest, "The patch of a workspace can only add or replace /name with a string")
+			return nil, newProblem(wire.BadRequest, "a workspace patch can only add or replace /name with a string")
 		}
 		if err := checkName(&name); err != nil {
 			return nil, err

@@ -19,13 +19,13 @@ import (
 // controlPath is the path of the control plane, alongside the service's own paths.
 const controlPath = "/_sandbox/"
 
-// WithControlPlane serves the clock, faults, deliveries, requests, sign-up, keys and reset of
-// [Server] as JSON below /_sandbox/, for tests in other languages. GET /_sandbox/ returns a list of
-// operations.
+// WithControlPlane adds a JSON API below /_sandbox/ for the clock, faults, deliveries, requests,
+// sign-up, keys and reset of a [Server]. Tests in other languages can use it. GET /_sandbox/
+// returns a list of operations.
 //
 // That list and GET /_sandbox/health are open to any address. All other requests require a loopback
 // connection (see [WithRemoteControl]) and the header "Authorization: Bearer" with the token that
-// [Server.ControlToken] returns. Requests by web pages of other origins are rejected. Requests to
+// [Server.ControlToken] returns. Requests from web pages of other origins are rejected. Requests to
 // the control plane are not recorded and do not count toward a rate limit.
 func WithControlPlane() Option {
 	return func(o *options) error {
@@ -34,8 +34,8 @@ func WithControlPlane() Option {
 	}
 }
 
-// WithRemoteControl is [WithControlPlane] for connections from any address, such as that of another
-// container. Anyone with the token can read the journals, which contain phone numbers.
+// WithRemoteControl is [WithControlPlane] for connections from any address, for example from other
+// containers. Anyone with the token can read the journals, which contain phone numbers.
 func WithRemoteControl() Option {
 	return func(o *options) error {
 		o.control, o.remoteControl = true, true
@@ -43,42 +43,42 @@ func WithRemoteControl() Option {
 	}
 }
 
-// Lengths of a control token.
+// Minimum and maximum length of a control token, in characters.
 const (
 	minControlToken = 16
 	maxControlToken = 256
 )
 
-// WithControlToken is [WithControlPlane] with a fixed token, of 16 to 256 letters, digits and the
-// characters -._~+/= (RFC 6750). By default the server generates a random one.
+// WithControlToken is [WithControlPlane] with a fixed token. A token has 16 to 256 letters, digits
+// or characters of -._~+/= (RFC 6750). By default the server generates a random token.
 func WithControlToken(token string) Option {
 	return func(o *options) error {
 		const allowed = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~+/="
 		if len(token) < minControlToken || len(token) > maxControlToken || strings.Trim(token, allowed) != "" {
-			return fmt.Errorf("a control token must have %d to %d letters, digits or characters of -._~+/=", minControlToken, maxControlToken)
+			return fmt.Errorf("control token must have %d to %d letters, digits or characters of -._~+/=", minControlToken, maxControlToken)
 		}
 		o.control, o.controlToken = true, idverify.NewSecret(token)
 		return nil
 	}
 }
 
-// newControlToken returns a random token. It never depends on the seed, which others may know.
+// newControlToken returns a random token. It does not depend on the seed, which others may know.
 func newControlToken() idverify.Secret { return idverify.NewSecret(rand.Text()) }
 
 // ControlToken returns the bearer token of the control plane, or "" if there is no control plane.
-// Reset keeps it.
+// [Server.Reset] does not change it.
 func (s *Server) ControlToken() string { return s.opts.controlToken.Reveal() }
 
 // controls lists the operations of the control plane, for its routes and its help page.
 var controls = []struct {
 	method, path string
-	example      string // a body; empty if none is read
+	example      string // example body; empty if the operation has none
 	does         string
-	query        []string // the query parameters it accepts
+	query        []string // accepted query parameters
 	handle       func(*Server, *http.Request) (any, error)
 }{
 	{"GET", "health", "", "returns 200 as soon as the service is up; requires no token", nil, (*Server).controlHealth},
-	{"GET", "operations", "", "lists the operations of the service, by the names that faults and requests use", nil, (*Server).controlOperations},
+	{"GET", "operations", "", "lists the operation names of the service, which faults and requests use", nil, (*Server).controlOperations},
 	{"GET", "time", "", "returns the time on the server's clock", nil, (*Server).controlTime},
 	{"POST", "advance", `{"seconds": 120}`, "moves the clock, runs every event that becomes due, and returns when they are done", nil, (*Server).controlAdvance},
 	{"POST", "expire", `{"check_id": "…"}`, "makes a check expire now, without moving the clock", nil, (*Server).controlExpire},
@@ -88,11 +88,11 @@ var controls = []struct {
 	{"GET", "faults", "", "returns the injected faults, and how many are left", nil, (*Server).controlFaults},
 	{"POST", "faults", `{"match": {"operation": "phone_check.create"}, "faults": [{"status": 503}]}`, "makes the next matching calls fail, one per fault", nil, (*Server).controlInject},
 	{"DELETE", "faults", "", "removes all faults", nil, (*Server).controlClearFaults},
-	{"GET", "deliveries", "", "returns the callbacks with their attempts; with ?check_id=… those of one check; with &wait_seconds=10 once all attempts of one have ended", []string{"check_id", "wait_seconds"}, (*Server).controlDeliveries},
+	{"GET", "deliveries", "", "returns the callbacks with their attempts; ?check_id=… selects one check; &wait_seconds=10 waits until all attempts of one of its callbacks have ended", []string{"check_id", "wait_seconds"}, (*Server).controlDeliveries},
 	{"POST", "redeliver", `{"delivery_id": "…"}`, "sends a callback again", nil, (*Server).controlRedeliver},
-	{"GET", "requests", "", "returns the requests that the service received; with ?operation=… those of one operation", []string{"operation"}, (*Server).controlRequests},
-	{"POST", "signup", `{"name": "Ada", "invitation_ids": []}`, "signs up a user, who owns a new workspace and joins the inviting ones; returns the credentials", nil, (*Server).controlSignUp},
-	{"POST", "keys", "", "rotates the signing key; the old one stays published for five minutes", nil, (*Server).controlRotateKeys},
+	{"GET", "requests", "", "returns the requests that the service received; ?operation=… selects one operation", []string{"operation"}, (*Server).controlRequests},
+	{"POST", "signup", `{"name": "Ada", "invitation_ids": []}`, "signs up a user with a new workspace, accepts the invitations, and returns the credentials", nil, (*Server).controlSignUp},
+	{"POST", "keys", "", "rotates the signing key; the old key stays published for five minutes", nil, (*Server).controlRotateKeys},
 	{"POST", "reset", `{"seed": 2}`, "restores the initial state, with the same credentials; an optional seed determines the IDs until the next reset", nil, (*Server).controlReset},
 }
 
@@ -123,7 +123,7 @@ func (s *Server) isControl(r *http.Request) bool {
 	return s.control != nil && strings.HasPrefix(r.URL.Path+"/", controlPath)
 }
 
-// isOpenControl reports whether a request needs no token: it discloses nothing and changes nothing.
+// isOpenControl reports whether a request needs no token, because it discloses and changes nothing.
 func isOpenControl(r *http.Request) bool {
 	switch r.URL.Path {
 	case controlPath, strings.TrimSuffix(controlPath, "/"), controlPath + "health":
@@ -132,11 +132,11 @@ func isOpenControl(r *http.Request) bool {
 	return false
 }
 
-// guardControl rejects requests without the token, from another machine, or by a web form.
+// guardControl rejects requests without the token, from other machines, or from web forms.
 //
-// Nothing but the token identifies the caller: a request through a reverse proxy on this machine
-// also comes from loopback. The other rules are defense in depth. A page of another origin cannot
-// send JSON without a CORS preflight, which is never granted here.
+// Only the token identifies the caller, because a request through a local reverse proxy also comes
+// from loopback. The other rules are defense in depth. A page of another origin cannot send JSON
+// without a CORS preflight, which is never granted here.
 func (s *Server) guardControl(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		media, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
@@ -144,20 +144,20 @@ func (s *Server) guardControl(next http.Handler) http.Handler {
 		case isOpenControl(r):
 			next.ServeHTTP(w, r)
 		case !s.hasControlToken(r):
-			p := newProblem(wire.Unauthorized, "Send the header Authorization: Bearer with the control token, which the program prints at startup")
+			p := newProblem(wire.Unauthorized, "missing or wrong control token: send the token that the program prints at startup in the header Authorization: Bearer")
 			p.header = http.Header{"Www-Authenticate": {`Bearer realm="control plane"`}}
 			writeControl(w, nil, p)
 		case !s.opts.remoteControl && !fromLoopback(r):
-			writeControl(w, nil, newProblem(wire.Forbidden, "The control plane accepts only loopback connections, unless remote control is enabled"))
+			writeControl(w, nil, newProblem(wire.Forbidden, "the control plane accepts only loopback connections, unless remote control is enabled"))
 		case r.Method == http.MethodPost && media != wire.MediaJSON:
-			writeControl(w, nil, newProblem(wire.UnsupportedMediaType, "Send Content-Type: application/json, even without a body"))
+			writeControl(w, nil, newProblem(wire.UnsupportedMediaType, "a POST request requires Content-Type: application/json, even without a body"))
 		default:
 			next.ServeHTTP(w, r)
 		}
 	})
 }
 
-// hasControlToken reports whether a request carries the control token.
+// hasControlToken reports whether a request contains the control token.
 func (s *Server) hasControlToken(r *http.Request) bool {
 	values := r.Header.Values("Authorization")
 	if len(values) != 1 {
@@ -199,7 +199,7 @@ Do not advance, wait or reset in a callback handler: these operations wait for i
 
 // controlNotFound responds to a request that no route matches.
 func controlNotFound(w http.ResponseWriter, r *http.Request) {
-	p := newProblem(wire.NotFound, "GET "+controlPath+" lists the operations")
+	p := newProblem(wire.NotFound, "GET "+controlPath+" returns a list of operations")
 	var allowed []string
 	for _, row := range controls {
 		if controlPath+row.path == r.URL.Path {
@@ -231,18 +231,18 @@ func writeControl(w http.ResponseWriter, body any, err error) {
 	resp.write(w)
 }
 
-// controlProblem returns the problem of an error. The texts of other errors are written for Go
-// callers, so they are not sent.
+// controlProblem returns the problem for err. It replaces the text of other errors, which is
+// written for Go callers.
 func controlProblem(err error) *problem {
 	if p, ok := errors.AsType[*problem](err); ok {
 		return p
 	}
-	p := &problem{Type: "about:blank", Status: http.StatusServiceUnavailable, Detail: "The request was canceled"}
+	p := &problem{Type: "about:blank", Status: http.StatusServiceUnavailable, Detail: "the request was canceled"}
 	switch {
 	case errors.Is(err, ErrReset):
-		p.Status, p.Detail = http.StatusConflict, "The server was reset during the request"
+		p.Status, p.Detail = http.StatusConflict, "the server was reset during the request"
 	case errors.Is(err, ErrClosed):
-		p.Detail = "The server is shutting down"
+		p.Detail = "the server is shutting down"
 	}
 	p.Title = http.StatusText(p.Status)
 	return p

@@ -47,7 +47,7 @@ type controlDatesView struct {
 	Clock string `json:"clock"`
 }
 
-// The clocks of controlDatesView.
+// Values of controlDatesView.Clock.
 const (
 	systemClock  = "system"
 	sandboxClock = "sandbox"

@@ -27,35 +27,35 @@ func decodeControl(r *http.Request, v any) error {
 	body, err := readBody(r.Body)
 	switch {
 	case errors.Is(err, errBodyTooLarge):
-		return badControl("The body is too large")
+		return badControl("the body is too large")
 	case err != nil:
-		return badControl("The body is truncated")
+		return badControl("the body is truncated")
 	}
 	decoder := json.NewDecoder(bytes.NewReader(body))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(v); err != nil {
 		// encoding/json has no type for this error.
 		if field, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
-			return badControl("The field %s is unknown", field)
+			return badControl("unknown field %s", field)
 		}
 		return badControl("%s", badJSON(err))
 	}
 	if _, err := decoder.Token(); err != io.EOF {
-		return badControl("The body has text after its JSON")
+		return badControl("unexpected text after the JSON value in the body")
 	}
 	return nil
 }
 
-// checkControlQuery rejects query parameters that are not in known, because a misspelled one would
-// have no effect.
+// checkControlQuery rejects query parameters that are not in known, because a misspelled parameter
+// would have no effect.
 func checkControlQuery(r *http.Request, known []string) error {
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
-		return badControl("The query is malformed")
+		return badControl("the query is malformed")
 	}
 	for _, name := range slices.Sorted(maps.Keys(query)) {
 		if !slices.Contains(known, name) {
-			return badControl("The query parameter %q is unknown", name)
+			return badControl("unknown query parameter %q", name)
 		}
 	}
 	return nil
@@ -64,7 +64,7 @@ func checkControlQuery(r *http.Request, known []string) error {
 // maxControlSeconds is 100 years, well within the range of time.Duration.
 const maxControlSeconds = 100 * 365 * 24 * 3600
 
-// controlSpan converts a parameter in seconds to a duration. It must be from 0 to limit seconds.
+// controlSpan converts a parameter from 0 to limit seconds to a duration.
 func controlSpan(name string, seconds float64, limit int64) (time.Duration, error) {
 	if !(seconds >= 0 && seconds <= float64(limit)) { // rejects NaN too
 		return 0, badControl("%s must be from 0 to %d", name, limit)

@@ -59,8 +59,8 @@ type controlInjectionView struct {
 	Left   *int                `json:"left,omitempty"` // only in responses: faults left in the current round
 }
 
-// operationView is an operation that a match can name. For callbacks, the method and path are
-// empty.
+// operationView is the JSON form of an operation that a match can name. For callbacks, the method
+// and path are empty.
 type operationView struct {
 	Operation string `json:"operation"`
 	Method    string `json:"method,omitempty"`
@@ -105,12 +105,12 @@ func (s *Server) controlInject(r *http.Request) (any, error) {
 		return nil, badControl("%v", err)
 	}
 	if len(params.Faults) == 0 {
-		return nil, badControl("faults is empty")
+		return nil, badControl("faults must not be empty")
 	}
 	var faults []Fault
 	for _, v := range params.Faults {
 		if v == nil {
-			return nil, badControl("A fault is null: use {} to let a request pass")
+			return nil, badControl("a fault must not be null (use {} to let a request pass)")
 		}
 		f, err := v.fault()
 		if err != nil {

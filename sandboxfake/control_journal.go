@@ -48,7 +48,7 @@ func newDeliveryView(d Delivery) deliveryView {
 	return v
 }
 
-// maxControlWait is the maximum of wait_seconds. It bounds how long a connection stays open.
+// maxControlWait is the maximum value of wait_seconds. It limits how long a connection stays open.
 const maxControlWait = 600
 
 // controlDeliveries handles GET /_sandbox/deliveries. With wait_seconds it returns once all
@@ -97,7 +97,7 @@ func (s *Server) controlRedeliver(r *http.Request) (any, error) {
 	}
 	err := s.Redeliver(r.Context(), params.DeliveryID)
 	if errors.Is(err, errNoDelivery) {
-		return nil, badControl("The journal has no delivery with this delivery_id")
+		return nil, badControl("the journal has no delivery with this delivery_id")
 	}
 	return nil, err
 }

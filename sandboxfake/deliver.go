@@ -13,7 +13,8 @@ import (
 	"github.com/idverify/idverify-go"
 )
 
-// deliveryRule is a row of deliveryRules. It describes how the status of a response is handled.
+// deliveryRule is a row of deliveryRules. It determines the result of an attempt from the status of
+// the response.
 type deliveryRule struct {
 	from, to int // statuses
 	result   AttemptResult
@@ -30,25 +31,24 @@ var deliveryRules = []deliveryRule{
 	{500, 599, ResultFailed, true},
 }
 
-// Limits of the attempts of a callback.
+// Maximum number of delivery attempts, and timeout of each attempt.
 const (
 	maxAttempts     = 6
 	deliveryTimeout = 10 * time.Second
 )
 
-// retryWait returns the time from the end of an attempt to the next one. attempts counts those that
-// were made.
+// retryWait returns the delay before the next attempt, after the given number of attempts.
 func retryWait(attempts int) time.Duration { return time.Duration(attempts) * 10 * time.Second }
 
-// maxInFlight is the maximum number of attempts in flight, each of which has a goroutine and a
-// connection. Other attempts that are due wait.
+// maxInFlight is the maximum number of attempts in flight. Each uses a goroutine and a connection.
+// Further attempts that become due wait.
 const maxInFlight = 64
 
 // delivery is a Delivery that may still change. The service's mutex guards it.
 type delivery struct {
 	Delivery
 	project  *project
-	revision uint64 // the service's at the last change
+	revision uint64 // revision of the service at the last change
 }
 
 // queueCallback queues the callback of a check that has ended, if it has a callback URL.
@@ -92,14 +92,15 @@ func (s *service) queueAttempt(d *delivery, due time.Time) {
 	s.clock.Schedule(due, func() { s.startAttempt(d) })
 }
 
-// markChanged numbers a change of d and wakes the callers that wait for one.
+// markChanged updates the revision of d and wakes the callers that wait for a change.
 func (s *service) markChanged(d *delivery) {
 	s.revision++
 	d.revision = s.revision
 	s.signal()
 }
 
-// startAttempt starts the next attempt of d, or adds d to the waiting ones.
+// startAttempt starts the next attempt of d. If maxInFlight attempts are in flight, it adds d to
+// the waiting deliveries.
 func (s *service) startAttempt(d *delivery) {
 	d.NextAttempt = time.Time{}
 	s.markChanged(d)
@@ -123,7 +124,8 @@ func (s *service) startAttempt(d *delivery) {
 	})
 }
 
-// settle records an attempt that has ended and, according to deliveryRules, queues the next one.
+// settle records an attempt that has ended. If deliveryRules allow a retry, it queues the next
+// attempt.
 func (s *service) settle(d *delivery, attempt Attempt) {
 	s.inFlight--
 	d.Attempts = append(d.Attempts, attempt)
@@ -155,7 +157,7 @@ func (s *service) deliver(d *delivery, attempt *Attempt) {
 		return
 	}
 	attempt.Header = request.Header
-	// The timeout starts here: waiting for a date is not the receiver's fault.
+	// Start the timeout here, so that it does not include the wait for a date.
 	ctx, cancel := context.WithTimeout(s.ctx, timeout)
 	defer cancel()
 	request = request.WithContext(ctx)
@@ -195,22 +197,20 @@ func (s *service) send(request *http.Request, fault *Fault) (status int, err err
 		return 0, err
 	}
 	defer response.Body.Close()
-	// A connection is reused only if the response was read to its end. Do not read long responses for
-	// that.
+	// Read short responses to the end, so that the connection can be reused.
 	_, _ = io.CopyN(io.Discard, response.Body, 4<<10)
 	return response.StatusCode, nil
 }
 
-// unbuffered returns a transport that sends the bytes of a body at once. With a buffer, a request
-// whose body ends too early would not be sent at all.
+// unbuffered returns a copy of transport without a write buffer. With a buffer, a request with a
+// truncated body would not be sent at all.
 func unbuffered(transport *http.Transport) *http.Transport {
 	transport = transport.Clone()
 	transport.WriteBufferSize, transport.DisableKeepAlives = 1, true
 	return transport
 }
 
-// isTimeout reports whether err is a timeout, of the delivery or of a layer below, such as the TLS
-// handshake.
+// isTimeout reports whether err is a timeout of the delivery or of a lower layer, such as TLS.
 func isTimeout(err error) bool {
 	timeout, ok := errors.AsType[interface {
 		error
@@ -241,7 +241,7 @@ func (s *service) signedCallback(d *delivery, fault *Fault) (*http.Request, erro
 	}
 	switch {
 	case fault != nil && fault.Truncate:
-		// Content-Length is that of the complete body.
+		// Content-Length remains the length of the complete body.
 		request.Body, request.GetBody = io.NopCloser(strings.NewReader(string(d.Body[:len(d.Body)/2]))), nil
 	case fault != nil && fault.Body != "":
 		request.Body, request.GetBody = io.NopCloser(strings.NewReader(fault.Body)), nil
@@ -250,8 +250,8 @@ func (s *service) signedCallback(d *delivery, fault *Fault) (*http.Request, erro
 	return request, nil
 }
 
-// ruleFor returns the rule of a status. An attempt without a response, whose status is 0, is not
-// retried; neither is one with a status outside the table.
+// ruleFor returns the rule for a status. Statuses outside the table, including 0 for no response,
+// are not retried.
 func ruleFor(status int) deliveryRule {
 	for _, rule := range deliveryRules {
 		if rule.from <= status && status <= rule.to {

@@ -37,8 +37,8 @@ type Attempt struct {
 	Header http.Header
 	Status int // of the response; 0 without a response
 	Result AttemptResult
-	Error  string // why there is no response
-	Fault  *Fault // that was injected, or nil
+	Error  string // reason for a missing response
+	Fault  *Fault // injected fault, or nil
 }
 
 // AttemptResult classifies the outcome of an attempt.
@@ -46,7 +46,7 @@ type Attempt struct {
 // Protocol: docs/protocol.md, section 6.
 type AttemptResult string
 
-// Results of an attempt. Only after ResultFailed is a callback retried.
+// Results of an attempt. A callback is retried only after ResultFailed.
 const (
 	ResultAcknowledged AttemptResult = "acknowledged" // 2XX
 	ResultRejected     AttemptResult = "rejected"     // 3XX or 4XX
@@ -76,11 +76,11 @@ func (s *Server) DroppedDeliveries() int {
 }
 
 // AwaitDelivery waits until match returns true for a callback, and returns that callback. It calls
-// match for each callback in the journal, and again after each change of one: when it is queued,
-// sent, or responded to. To wait for the end of all attempts, check Done in match.
+// match for each callback in the journal, and again for each callback that is queued, sent or
+// responded to. To wait for the end of all attempts, check Done in match.
 //
-// The error is that of ctx, [ErrReset] or [ErrClosed]; its text contains the result of the last
-// attempt. match must not call the server.
+// The error wraps the error of ctx, [ErrReset] or [ErrClosed], and its text contains the result of
+// the last attempt. match must not call the server.
 func (s *Server) AwaitDelivery(ctx context.Context, match func(Delivery) bool) (Delivery, error) {
 	svc := s.lock()
 	defer svc.mu.Unlock()
@@ -99,7 +99,7 @@ func (s *Server) AwaitDelivery(ctx context.Context, match func(Delivery) bool) (
 		return false
 	})
 	if err != nil {
-		return Delivery{}, fmt.Errorf("%w: await delivery: none of the %d callbacks matches (%s)", err, len(svc.deliveries.entries), svc.lastAttempt())
+		return Delivery{}, fmt.Errorf("%w: await delivery: no match among %d callbacks (%s)", err, len(svc.deliveries.entries), svc.lastAttempt())
 	}
 	return found, nil
 }
@@ -123,9 +123,9 @@ func (s *service) lastAttempt() string {
 	return fmt.Sprintf("last attempt: %s, status %d", last.Result, last.Status)
 }
 
-// Redeliver sends a callback of the journal again, now, with a new date and signature, whatever the
-// result of its earlier attempts. It is a new delivery with the same body. Redeliver returns when
-// the delivery is queued. It fails if the journal has no delivery with this ID.
+// Redeliver queues a callback from the journal for immediate delivery, whatever the result of its
+// earlier attempts. It creates a new delivery with the same body, and a new date and signature.
+// Redeliver does not wait for the delivery. It fails if the journal has no delivery with this ID.
 func (s *Server) Redeliver(ctx context.Context, deliveryID string) error {
 	svc := s.lock()
 	defer svc.mu.Unlock()
@@ -146,7 +146,7 @@ func (s *Server) Redeliver(ctx context.Context, deliveryID string) error {
 	return nil
 }
 
-var errNoDelivery = errors.New("the journal has no such delivery")
+var errNoDelivery = errors.New("delivery not found in the journal")
 
 // copy returns a copy of d that shares no memory with it.
 func (d *delivery) copy() Delivery {
