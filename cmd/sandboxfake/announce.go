@@ -28,8 +28,8 @@ func newCredentials(c idverify.Credentials) credentials {
 	return credentials{c.ClientID, c.ClientSecret.Reveal()}
 }
 
-// announce prints how to reach the server. It writes once, so that a reader never sees part of a
-// line.
+// announce prints the server's URL and credentials. It writes once, so that a reader never sees
+// part of a line.
 func announce(w io.Writer, asJSON bool, server *sandboxfake.Server, caFile string) error {
 	a := announcement{server.URL(), caFile, newCredentials(server.Credentials()), newCredentials(server.ConsoleCredentials()), server.ControlToken()}
 	if asJSON {
@@ -39,7 +39,8 @@ func announce(w io.Writer, asJSON bool, server *sandboxfake.Server, caFile strin
 	return err
 }
 
-// text describes the server and the first steps. The commands are for a POSIX shell, one per line.
+// text returns the server's URL and credentials, and the first commands to run. The commands are
+// for a POSIX shell, one per line.
 func (a announcement) text() string {
 	ca := shellQuote(a.CAFile)
 	return fmt.Sprintf(`The sandbox of the service runs at %[1]s
@@ -52,7 +53,7 @@ func (a announcement) text() string {
   control plane    %[1]s/_sandbox/ (clock, faults, callbacks, journals)
                    control token %[8]s
 
-Get a token and create a PhoneCheck. In the sandbox the last digits of the number decide the result:
+Get a token and create a PhoneCheck. In the sandbox, the last digits of the number determine the result:
 
 TOKEN=$(curl -sS --cacert %[7]s -u %[3]s:%[4]s -F grant_type=client_credentials -F scope=phone_check %[1]s/oauth2/v1/token | sed 's/.*"access_token":"\([^"]*\)".*/\1/')
 curl -sS --cacert %[7]s -H "Authorization: Bearer $TOKEN" -H 'Content-Type: application/json' -d '{"phone_number":"447700900012"}' %[1]s/phone_check/v0.1/checks

@@ -69,7 +69,7 @@ func parseFlags(args []string, stderr io.Writer) (*flags, int) {
 		set.Usage()
 		return nil, exitUsage
 	}
-	// Do not make it the flag's default, which the help text prints.
+	// Do not make the token the flag's default, which the help text prints.
 	if f.controlToken == "" {
 		f.controlToken = os.Getenv(controlTokenEnv)
 	}
@@ -77,13 +77,13 @@ func parseFlags(args []string, stderr io.Writer) (*flags, int) {
 }
 
 func (f *flags) define(set *flag.FlagSet) {
-	set.StringVar(&f.addr, "addr", "127.0.0.1:0", "listen on this `host:port`; port 0 is a free one")
+	set.StringVar(&f.addr, "addr", "127.0.0.1:0", "listen on this `host:port`; port 0 selects a free port")
 	set.StringVar(&f.caFile, "ca-file", "", "write the CA certificate to this `path` and keep it; by default a temporary file")
 	set.Func("seed", "use the same IDs and credentials in every run with this `number`; random by default", func(text string) (err error) {
 		f.seed, err = strconv.ParseUint(text, 10, 64)
 		return err
 	})
-	set.BoolVar(&f.newIDs, "new-ids-after-reset", false, "use other IDs after each reset, for a database that is kept; same credentials")
+	set.BoolVar(&f.newIDs, "new-ids-after-reset", false, "use different IDs after each reset, for a database that is not reset; credentials stay the same")
 	set.BoolVar(&f.fixedKeys, "fixed-keys", false, "use public test keys instead of new ones")
 	set.StringVar(&f.controlToken, "control-token", "", "the `token` that /_sandbox/ requires, of at least 16 characters; random by default. Prefer the environment variable "+controlTokenEnv+": other users can see flags")
 	set.BoolVar(&f.remoteControl, "remote-control", false, "serve /_sandbox/ to any address, not only to this machine")
@@ -106,13 +106,13 @@ func (f *flags) define(set *flag.FlagSet) {
 		f.frozenAt = &at
 		return err
 	})
-	set.Func("signature-dates", "`clock` that dates signatures: system, or sandbox, the one that advance moves; system by default", oneOf(&f.signatureDates, systemDates, sandboxDates))
-	set.TextVar(&f.callerIP, "caller-ip", netip.Addr{}, "`address` of every caller that asks for its own reachability; by default that of its connection")
+	set.Func("signature-dates", "`clock` that dates signatures, system or sandbox (the clock that advance moves); system by default", oneOf(&f.signatureDates, systemDates, sandboxDates))
+	set.TextVar(&f.callerIP, "caller-ip", netip.Addr{}, "`address` of every caller that looks up its own reachability; by default the address of the connection")
 	set.StringVar(&f.receiverCA, "receiver-ca", "", "trust the CA certificates in the file at this `path` for callbacks over https")
 	set.IntVar(&f.journalLimit, "journal-limit", 1024, "`number` of requests, and of deliveries, that the journals keep")
 }
 
-// oneOf returns a flag function that accepts one of values.
+// oneOf returns a flag function that sets value to one of values.
 func oneOf(value *string, values ...string) func(string) error {
 	return func(text string) error {
 		if !slices.Contains(values, text) {

@@ -1,12 +1,12 @@
 // Sandboxfake runs a fake of the identity-verification service on this machine. Clients in any
-// language can use it. It speaks HTTPS, and its checks cost nothing.
+// language can use it over HTTPS. Its checks cost nothing.
 //
 //	go run ./cmd/sandboxfake
 //
 // It prints its URL, the path of its CA certificate, the credentials of a project and a workspace,
 // a control token, and commands to paste. It then logs each request and each delivery attempt until
-// SIGINT or SIGTERM. The control plane below /_sandbox/ offers the clock, faults, deliveries,
-// requests, sign-up, keys and reset of [sandboxfake.Server]. A request there requires the control
+// SIGINT or SIGTERM. The control plane below /_sandbox/ is a JSON API for the clock, faults,
+// deliveries, requests, sign-up, keys and reset of [sandboxfake.Server]. It requires the control
 // token as a bearer token and, unless -remote-control is set, a connection from this machine. Two
 // operations require neither: GET /_sandbox/ lists the operations, and GET /_sandbox/health returns
 // 200 once the program is ready.
@@ -63,7 +63,7 @@ import (
 )
 
 func main() {
-	// Register first: a script that has read the URL may send a signal at once.
+	// Register first, because a script that has read the URL may send a signal immediately.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	// A second signal kills the program.
 	context.AfterFunc(ctx, stop)
@@ -113,8 +113,8 @@ func serve(ctx context.Context, f *flags, stdout, stderr io.Writer) error {
 	return nil
 }
 
-// replaceFile replaces the file at path in one step. A concurrent reader never sees part of it, and
-// a symbolic link at path is replaced, not followed.
+// replaceFile replaces the file at path atomically, so that a concurrent reader never sees part of
+// it. A symbolic link at path is replaced, not followed.
 func replaceFile(path string, content []byte) error {
 	f, err := os.CreateTemp(filepath.Dir(path), ".sandboxfake-*")
 	if err != nil {

@@ -17,15 +17,15 @@ import (
 	"time"
 )
 
-// Certificates are the certificates of a network.
+// Certificates contains the certificates and authorities of a network.
 type Certificates struct {
 	// Exported signs Service, the service's own certificate. Other processes may trust it, so it
 	// can sign only the names of the service.
 	Exported Authority
 	Service  tls.Certificate
 
-	// inProcess signs the certificates of the hosts of Handle, and that of the service in memory.
-	// Only the clients of this network trust it, so it can sign any name.
+	// inProcess signs the certificates of the hosts of Handle, and of the service on an in-memory
+	// network. Only the clients of this network trust it, so it can sign any name.
 	inProcess Authority
 	hosts     tls.Certificate // for example.com and *.sandbox.test
 	roots     *x509.CertPool  // the system's roots and both authorities
@@ -37,7 +37,7 @@ type Authority struct {
 	key         *ecdsa.PrivateKey
 }
 
-// Keys are RSA keys that sign messages.
+// Keys contains RSA keys for signing messages.
 type Keys struct {
 	Signing []*rsa.PrivateKey
 	Wrong   *rsa.PrivateKey // for messages whose verification must fail
@@ -133,8 +133,8 @@ func (c *Certificates) Trusting(authorities []*x509.Certificate) *Certificates {
 	return trusting
 }
 
-// NotBefore and NotAfter are the validity of all certificates. They include every time that a test
-// can choose. The clock of a testing/synctest bubble starts in 2000.
+// NotBefore and NotAfter limit the validity of all certificates. A frozen clock must be between
+// them. The clock of a testing/synctest bubble starts in 2000.
 var (
 	NotBefore = time.Unix(0, 0)
 	NotAfter  = time.Date(2084, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -168,7 +168,7 @@ func (a Authority) sign(template *x509.Certificate, key *ecdsa.PrivateKey) (tls.
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}, err
 }
 
-// newTemplate returns a certificate to sign, and a new key for it.
+// newTemplate returns a certificate template and a new key for it.
 func newTemplate(commonName string) (*x509.Certificate, *ecdsa.PrivateKey, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

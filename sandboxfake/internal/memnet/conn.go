@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// bufferSize is how much one direction of a connection buffers before a write blocks. It is larger
-// than a TLS record, so that a close_notify never blocks: over an unbuffered pipe both ends can
-// wait for each other until the TLS timeout.
+// bufferSize is the number of bytes that one direction of a connection buffers before a write
+// blocks. It is larger than a TLS record, so that a close_notify never blocks. Over an unbuffered
+// pipe, both ends can wait for each other until the TLS timeout.
 const bufferSize = 64 << 10
 
 // conn is one end of a buffered in-memory connection. It blocks only on sync.Cond, so that the
@@ -21,7 +21,7 @@ type conn struct {
 	local, remote net.Addr
 }
 
-// Pipe returns the two ends of an in-memory connection, which implement deadlines.
+// Pipe returns the two ends of an in-memory connection. They support deadlines.
 func Pipe(clientAddr, serverAddr net.Addr) (client, server net.Conn) {
 	up, down := newPipe(), newPipe()
 	client = &conn{in: down, out: up, local: clientAddr, remote: serverAddr}
@@ -39,8 +39,7 @@ func (c *conn) Write(p []byte) (int, error) {
 	return n, c.wrap("write", err)
 }
 
-// Close closes both directions. The peer can still read what it has not read yet, followed by
-// io.EOF.
+// Close closes both directions. The peer can still read the buffered data, followed by io.EOF.
 func (c *conn) Close() error {
 	c.out.closeWrite()
 	c.in.closeRead()
@@ -207,7 +206,7 @@ type Listener struct {
 	once      sync.Once
 }
 
-// NewListener returns a listener with an address. After Close, Dial fails with errClosed.
+// NewListener returns a listener with the given address. After Close, Dial fails with errClosed.
 func NewListener(addr net.Addr, errClosed error) *Listener {
 	return &Listener{addr: addr, errClosed: errClosed, conns: make(chan net.Conn), closed: make(chan struct{})}
 }
@@ -231,7 +230,7 @@ func (l *Listener) Close() error {
 // Addr implements net.Listener.
 func (l *Listener) Addr() net.Addr { return l.addr }
 
-// Dial connects to the listener. The server sees the address from.
+// Dial connects to the listener. from is the client address that the server sees.
 func (l *Listener) Dial(ctx context.Context, from net.Addr) (net.Conn, error) {
 	client, server := Pipe(from, l.addr)
 	select {

@@ -7,8 +7,8 @@ import (
 	"net"
 )
 
-// GenerateCertificates returns new certificates for a service on loopback and, unless it is empty,
-// on host.
+// GenerateCertificates returns new certificates for a service on loopback and, if host is not
+// empty, on host.
 func GenerateCertificates(host string) (*Certificates, error) {
 	names := []string{"localhost", "127.0.0.1", "::1"}
 	if host != "" {
@@ -49,8 +49,8 @@ func generateAuthority(commonName string, names []string) (Authority, error) {
 	return Authority{pair.Leaf, key}, err
 }
 
-// constrain limits the names that the authority of a certificate may sign (RFC 5280, section
-// 4.2.1.10). Nobody can use its key to impersonate other hosts to a machine that trusts it.
+// constrain limits an authority to names and loopback (RFC 5280, section 4.2.1.10), so that its key
+// cannot impersonate other hosts to machines that trust it.
 func constrain(template *x509.Certificate, names []string) {
 	template.PermittedDNSDomainsCritical = true
 	template.PermittedIPRanges = []*net.IPNet{
@@ -69,5 +69,5 @@ func constrain(template *x509.Certificate, names []string) {
 	}
 }
 
-// GenerateKey returns a new RSA key that signs messages.
+// GenerateKey returns a new RSA key for signing messages.
 func GenerateKey() (*rsa.PrivateKey, error) { return rsa.GenerateKey(rand.Reader, 2048) }

@@ -54,8 +54,8 @@ type host struct {
 	certificate *tls.Certificate
 }
 
-// New returns a network. If inMemory is set, it opens no socket. Connecting to an in-memory host
-// after Close fails with errClosed.
+// New returns a network. If inMemory is set, the service also listens in memory, not on a socket.
+// Connecting to an in-memory host after Close fails with errClosed.
 func New(c *Certificates, inMemory bool, errClosed error) *Network {
 	n := &Network{certificates: c, errClosed: errClosed, hosts: make(map[string]*host)}
 	if inMemory {
@@ -121,11 +121,11 @@ func (n *Network) Serve(l net.Listener, h http.Handler, maxHeader int) *httptest
 // earlier handler of the host.
 func (n *Network) Handle(hostport string, h http.Handler) error {
 	if h == nil {
-		return errors.New("handle: the handler is nil")
+		return errors.New("handle: nil handler")
 	}
 	name := HostName(hostport)
 	if name == "" || name == ServiceHost || net.ParseIP(name) != nil || strings.ContainsAny(hostport, " /@?#") || strings.Contains(name, ":") {
-		return fmt.Errorf("handle: the host must be a DNS name, such as app.sandbox.test, and not the service's own")
+		return fmt.Errorf("handle: host must be a DNS name, such as app.sandbox.test, and must not be the service's own host")
 	}
 	certificate := n.certificates.hosts
 	if certificate.Leaf.VerifyHostname(name) != nil {
@@ -179,10 +179,10 @@ func (n *Network) dial(ctx context.Context, network, addr string) (net.Conn, err
 	if HostName(addr) == ServiceHost {
 		return n.service.Dial(ctx, n.callerAddr())
 	}
-	return nil, fmt.Errorf("sandboxfake: an in-memory server opens no socket (add the host with Handle)")
+	return nil, fmt.Errorf("sandboxfake: connect: the host is not on the in-memory network (add it with Handle)")
 }
 
-// callerAddr returns the address that the other end of an in-memory connection sees.
+// callerAddr returns the client address of a new in-memory connection.
 func (n *Network) callerAddr() net.Addr {
 	return memAddr(int(49152 + n.dialed.Add(1)%16384))
 }
@@ -227,7 +227,7 @@ func (n *Network) newListener(port int) *Listener { return NewListener(memAddr(p
 
 func memAddr(port int) net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: port} }
 
-// HostName returns the host of host:port in lower case, without the port and a trailing dot.
+// HostName returns the host of host:port in lower case, without the port or a trailing dot.
 func HostName(hostport string) string {
 	if h, _, err := net.SplitHostPort(hostport); err == nil {
 		hostport = h

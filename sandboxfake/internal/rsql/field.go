@@ -9,7 +9,7 @@ import (
 
 // Field parses a searched value and returns a function that compares an item with it: order is
 // negative, zero or positive if the item's value is less than, equal to or greater than the
-// searched one. ok is false if the item has no value.
+// searched value. ok is false if the item has no value.
 type Field[T any] func(text string) (compare func(T) (order int, ok bool), err error)
 
 // Text returns a field of strings.
@@ -24,7 +24,7 @@ func Bool[T any](value func(T) (b, ok bool)) Field[T] {
 	number := map[bool]int{true: 1}
 	return func(text string) (func(T) (int, bool), error) {
 		if text != "true" && text != "false" {
-			return nil, errors.New("a value must be true or false")
+			return nil, errors.New("value must be true or false")
 		}
 		searched := number[text == "true"]
 		return func(item T) (int, bool) {
@@ -34,7 +34,8 @@ func Bool[T any](value func(T) (b, ok bool)) Field[T] {
 	}
 }
 
-// timeLayouts are the accepted forms of a time. A shorter form means the start of its period.
+// timeLayouts are the accepted time formats. A shorter format denotes the start of a period, such
+// as a year.
 var timeLayouts = []string{"2006-01-02T15:04:05-0700", time.RFC3339, "2006-01-02T15:04:05", "2006-01-02T15:04", "2006-01-02T15", "2006-01-02", "2006-01", "2006"}
 
 // Time returns a field of times. A searched time without an offset is in UTC.
@@ -45,6 +46,6 @@ func Time[T any](value func(T) time.Time) Field[T] {
 				return func(item T) (int, bool) { return value(item).Compare(searched), true }, nil
 			}
 		}
-		return nil, errors.New("a time is malformed")
+		return nil, errors.New("malformed time")
 	}
 }

@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// Parse parses an expression and returns a function that reports whether an item matches it. Items
-// are compared by the given fields. Errors never repeat the expression, which may contain personal
-// data.
+// Parse parses an expression and returns a function that reports whether an item matches it. fields
+// are the fields that an expression can compare, by name. Errors never repeat the expression, which
+// may contain personal data.
 func Parse[T any](expression string, fields map[string]Field[T]) (func(T) bool, error) {
 	p := &parser[T]{rest: expression, fields: fields}
 	match, err := p.or(0)
@@ -38,8 +38,8 @@ func (p *parser[T]) or(depth int) (func(T) bool, error) {
 	}, false)
 }
 
-// join parses operands between separators. The result is their conjunction if and is true, and
-// otherwise their disjunction.
+// join parses operands that are separated by separator. It joins them with "and" if and is true,
+// and otherwise with "or".
 func (p *parser[T]) join(separator string, operand func() (func(T) bool, error), and bool) (func(T) bool, error) {
 	var operands []func(T) bool
 	for {
@@ -79,7 +79,7 @@ func (p *parser[T]) term(depth int) (func(T) bool, error) {
 	}
 	var closed bool
 	if p.rest, closed = strings.CutPrefix(p.rest, ")"); !closed {
-		return nil, errors.New("a parenthesis is not closed")
+		return nil, errors.New("unclosed parenthesis")
 	}
 	return match, nil
 }
@@ -87,7 +87,7 @@ func (p *parser[T]) term(depth int) (func(T) bool, error) {
 // operators are the comparison operators. Longer ones are first, because > is a prefix of >=.
 var operators = []struct {
 	text  string
-	match func(order int) bool // order of the item's value relative to the searched one
+	match func(order int) bool // order of the item's value relative to the searched value
 }{
 	{"==", func(order int) bool { return order == 0 }},
 	{"!=", func(order int) bool { return order != 0 }},
@@ -107,7 +107,7 @@ func (p *parser[T]) comparison() (func(T) bool, error) {
 	}
 	field, known := p.fields[p.rest[:end]]
 	if !known {
-		return nil, errors.New("a field is missing or unknown")
+		return nil, errors.New("missing or unknown field")
 	}
 	p.rest = p.rest[end:]
 	for _, operator := range operators {
@@ -130,13 +130,13 @@ func (p *parser[T]) comparison() (func(T) bool, error) {
 			return ok && operator.match(order) || !ok && operator.text == "!="
 		}, nil
 	}
-	return nil, errors.New("a comparison must use one of ==, !=, >, >=, <, <=")
+	return nil, errors.New("missing or unknown operator: use ==, !=, >, >=, < or <=")
 }
 
-// value parses a quoted value, or an unquoted one without reserved characters.
+// value parses a value, which must be quoted if it contains reserved characters.
 func (p *parser[T]) value() (string, error) {
 	if p.rest == "" {
-		return "", errors.New("a value is missing")
+		return "", errors.New("missing value")
 	}
 	if quote := p.rest[0]; quote == '\'' || quote == '"' {
 		return p.quoted(quote)
@@ -149,9 +149,9 @@ func (p *parser[T]) value() (string, error) {
 	p.rest = p.rest[end:]
 	switch {
 	case p.rest != "" && !strings.Contains(";,)", p.rest[:1]):
-		return "", errors.New("a value with reserved characters must be quoted")
+		return "", errors.New("value with reserved characters must be quoted")
 	case value == "":
-		return "", errors.New("a value is missing")
+		return "", errors.New("missing value")
 	}
 	return value, nil
 }
@@ -166,10 +166,10 @@ func (p *parser[T]) quoted(quote byte) (string, error) {
 			return b.String(), nil
 		case '\\':
 			if i++; i == len(p.rest) {
-				return "", errors.New("a quote is not closed")
+				return "", errors.New("unterminated quoted string")
 			}
 		}
 		b.WriteByte(p.rest[i])
 	}
-	return "", errors.New("a quote is not closed")
+	return "", errors.New("unterminated quoted string")
 }

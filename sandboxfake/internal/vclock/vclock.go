@@ -18,7 +18,7 @@ type Clock struct {
 	seq    uint64 // of the last event that was scheduled
 }
 
-// Event is a function to run at a time.
+// Event is a function to run at a set time.
 type Event struct {
 	due   time.Time
 	seq   uint64 // orders events that are due at the same time
@@ -49,8 +49,8 @@ func (c *Clock) Held() bool { return c.held }
 // Set sets the time of a clock that is held or frozen.
 func (c *Clock) Set(t time.Time) { c.at = t }
 
-// Release ends [Clock.Hold]. The clock continues from the time that it shows; a frozen clock stays
-// frozen.
+// Release ends [Clock.Hold]. A running clock continues from the time at which it was held or set. A
+// frozen clock stays frozen.
 func (c *Clock) Release() {
 	c.held = false
 	if !c.frozen {
@@ -58,7 +58,7 @@ func (c *Clock) Release() {
 	}
 }
 
-// Schedule adds an event that is due at a time, and returns it for [Clock.Cancel].
+// Schedule adds an event that is due at the given time, and returns it for [Clock.Cancel].
 func (c *Clock) Schedule(due time.Time, run func()) *Event {
 	c.seq++
 	e := &Event{due: due, seq: c.seq, run: run}
@@ -73,8 +73,8 @@ func (c *Clock) Cancel(e *Event) {
 	}
 }
 
-// NextBy removes and returns the earliest event that is due at t or before, or returns nil. Events
-// of the same time are returned in the order in which they were scheduled.
+// NextBy removes and returns the earliest event that is due at or before t, or returns nil. Events
+// that are due at the same time are returned in the order in which they were scheduled.
 func (c *Clock) NextBy(t time.Time) *Event {
 	if !c.DueBy(t) {
 		return nil
@@ -82,7 +82,7 @@ func (c *Clock) NextBy(t time.Time) *Event {
 	return heap.Pop(&c.events).(*Event)
 }
 
-// DueBy reports whether an event is due at t or before.
+// DueBy reports whether an event is due at or before t.
 func (c *Clock) DueBy(t time.Time) bool { return len(c.events) > 0 && !c.events[0].due.After(t) }
 
 // Next returns the time of the earliest event, and false if there is none.
