@@ -50,7 +50,7 @@ func TestClient_TokenRequest(t *testing.T) {
 	}
 }
 
-func TestClient_WrongSecretIsNotRetried(t *testing.T) {
+func TestClient_DoesNotRetryWrongSecret(t *testing.T) {
 	t.Parallel()
 	srv := newService(t, respondWith(200, "{}"))
 	srv.token = respondWith(401, string(fixture(t, "token_error.json")))
@@ -119,7 +119,7 @@ func TestClient_CachesTokenPerScopes(t *testing.T) {
 	}
 }
 
-func TestClient_TokenIsCopied(t *testing.T) {
+func TestClient_TokenReturnsCopy(t *testing.T) {
 	t.Parallel()
 	srv := newService(t, nil)
 	c := srv.client(t)
@@ -227,7 +227,7 @@ func TestClient_PausesAfterFailedRefresh(t *testing.T) {
 	})
 }
 
-func TestClient_DiscardsTokenFetchedBefore401(t *testing.T) {
+func TestClient_DiscardsStaleTokenRefresh(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		e := newMemoryService()
@@ -280,7 +280,7 @@ func TestClient_ReplacesTokenAfter401(t *testing.T) {
 	}
 }
 
-func TestClient_401WithNewToken(t *testing.T) {
+func TestClient_NewTokenRejected(t *testing.T) {
 	t.Parallel()
 	srv := newService(t, respondWithProblem(401, "unauthorized", "no"))
 

@@ -257,7 +257,7 @@ func TestWithLogger_Attempts(t *testing.T) {
 }
 
 // Proxies can send statuses outside 100 to 599. None of them is a success.
-func TestClient_UnusualStatus(t *testing.T) {
+func TestClient_NonstandardStatus(t *testing.T) {
 	t.Parallel()
 	const check = `{"check_id":"c","status":"COMPLETED","match":true}`
 	for status, success := range map[int]bool{0: false, 9: false, 199: false, 200: true, 299: true, 300: false, 600: false} {
@@ -274,7 +274,7 @@ func TestClient_UnusualStatus(t *testing.T) {
 
 // Two calls in flight use the same token, and the service rejects both. The second call has no
 // token to drop, because the first one has dropped it and obtained no other.
-func TestClient_DropsTokenOnce(t *testing.T) {
+func TestClient_DiscardsTokenOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		tokens := 0

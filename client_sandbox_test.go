@@ -224,7 +224,7 @@ func TestClient_SharesFirstTokenFetch(t *testing.T) {
 	}
 }
 
-func TestClient_TokenIsLimitedToScope(t *testing.T) {
+func TestClient_TokenLimitedToScope(t *testing.T) {
 	t.Parallel()
 	srv := sandboxfake.New(t)
 

@@ -117,7 +117,7 @@ func TestClient_DoesNotFollowRedirects(t *testing.T) {
 	})
 }
 
-func TestWithHTTPClient_IsNotModified(t *testing.T) {
+func TestWithHTTPClient_LeavesOriginalUnchanged(t *testing.T) {
 	t.Parallel()
 	srv := newService(t, respondWith(200, string(fixture(t, "phone_check.json"))))
 	given := srv.Client()
@@ -132,7 +132,7 @@ func TestWithHTTPClient_IsNotModified(t *testing.T) {
 	}
 }
 
-func TestWithHTTPClient_IsCopied(t *testing.T) {
+func TestWithHTTPClient_CopiesClient(t *testing.T) {
 	t.Parallel()
 	srv := newService(t, func(w http.ResponseWriter, r *http.Request) {
 		http.SetCookie(w, &http.Cookie{Name: "route", Value: "b"})

@@ -70,7 +70,7 @@ func TestPhoneCheckService_UnknownFields(t *testing.T) {
 	}
 }
 
-func TestReachabilityService_ProductForms(t *testing.T) {
+func TestReachabilityService_SupportedProducts(t *testing.T) {
 	t.Parallel()
 	all := []idverify.Product{idverify.ProductPhoneCheck, idverify.ProductSIMCheck, idverify.ProductSubscriberCheck}
 	for body, want := range map[string][]idverify.Product{

@@ -14,7 +14,7 @@ import (
 
 // The rows contain every fragment of docs/protocol.md, section 8, and statuses without a known
 // fragment.
-func TestError_IsOneSentinel(t *testing.T) {
+func TestError_IsExactlyOneSentinel(t *testing.T) {
 	t.Parallel()
 	sentinels := []error{
 		idverify.ErrBadRequest, idverify.ErrPhoneFormat, idverify.ErrUnauthorized, idverify.ErrInsufficientBalance, idverify.ErrForbidden, idverify.ErrNotFound,
@@ -230,7 +230,7 @@ func TestError_InvalidLocation(t *testing.T) {
 	}
 }
 
-func TestPhoneCheckService_WaitOther404(t *testing.T) {
+func TestPhoneCheckService_WaitNotFoundWithoutProblem(t *testing.T) {
 	t.Parallel()
 	srv := newService(t, respondWith(404, "<html>no such page"))
 

@@ -200,7 +200,7 @@ func TestClient_LimitsTokenWritesOverHTTP2(t *testing.T) {
 }
 
 // If the first write of an idempotent request is lost, the request succeeds in the same attempt.
-func TestClient_RepeatsLostWrite(t *testing.T) {
+func TestClient_ResendsRefusedStream(t *testing.T) {
 	t.Parallel()
 	for _, op := range []http2Operation{getOperation, putOperation} {
 		t.Run(op.name, func(t *testing.T) {

@@ -221,7 +221,7 @@ func TestClient_RejectsUnsafeIDs(t *testing.T) {
 	}
 }
 
-func TestClient_EscapesOtherIDs(t *testing.T) {
+func TestClient_EscapesIDs(t *testing.T) {
 	t.Parallel()
 	for id, want := range map[string]string{
 		"a b":    "a%20b",

@@ -200,7 +200,7 @@ func TestClient_SlowResponses(t *testing.T) {
 }
 
 // Credentials and tokens must be sent to the requested path only.
-func TestClient_FollowsNoRedirect(t *testing.T) {
+func TestClient_HostileRedirects(t *testing.T) {
 	t.Parallel()
 	for _, status := range []int{301, 302, 303, 307, 308} {
 		for _, location := range []string{"https://elsewhere.sandbox.test/", "http://hostile.sandbox.test/", "/again", "//elsewhere.sandbox.test", "javascript:alert(1)", "", "\x00"} {

@@ -17,7 +17,7 @@ func resourceWithIDs(id string) string {
 		"workspace_id":%[1]q,"member_id":%[1]q,"payment_method_id":%[1]q}`, id)
 }
 
-func TestClient_RejectsOtherResources(t *testing.T) {
+func TestClient_RejectsMismatchedIDs(t *testing.T) {
 	t.Parallel()
 	const requested, other = "requested-1", "requested-2"
 	for op, placeholders := range withIDs(t) {
@@ -64,7 +64,7 @@ func TestClient_RejectsOtherResources(t *testing.T) {
 	}
 }
 
-func TestPhoneCheckService_WaitRejectsOtherCheck(t *testing.T) {
+func TestPhoneCheckService_WaitRejectsMismatchedID(t *testing.T) {
 	t.Parallel()
 	srv := newService(t, respondWith(200, `{"check_id":"another","status":"COMPLETED","match":true}`))
 

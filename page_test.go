@@ -111,7 +111,7 @@ func TestPhoneCheckService_AllStopsAtError(t *testing.T) {
 	}
 }
 
-func TestPhoneCheckService_AllTwice(t *testing.T) {
+func TestPhoneCheckService_AllIteratesTwice(t *testing.T) {
 	t.Parallel()
 	srv := newService(t, func(w http.ResponseWriter, _ *http.Request) { writePage(w, 1, 1, []string{"a"}) })
 	checks := srv.client(t).PhoneChecks.All(t.Context(), idverify.ListOptions{})

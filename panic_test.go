@@ -128,7 +128,7 @@ func TestClient_TokenFetchPanic(t *testing.T) {
 	}
 }
 
-func TestClient_TokenFetchPanicFunction(t *testing.T) {
+func TestClient_TokenFetchPanicText(t *testing.T) {
 	t.Parallel()
 	c, err := idverify.NewClient("https://idverify.sandbox.test", credentials, idverify.WithHTTPClient(&http.Client{Transport: brokenTransport{}}))
 	if err != nil {
@@ -191,7 +191,7 @@ func TestClient_TokenRefreshPanic(t *testing.T) {
 }
 
 // The client does not recover from a panic on the caller's goroutine.
-func TestClient_CallerPanic(t *testing.T) {
+func TestClient_PanicOnCallerGoroutine(t *testing.T) {
 	t.Parallel()
 	jar, err := cookiejar.New(nil)
 	if err != nil {

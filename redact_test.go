@@ -182,7 +182,7 @@ func TestError_RedactsPreviousTokens(t *testing.T) {
 }
 
 // Redaction must be fast for any token.
-func TestError_RedactionTime(t *testing.T) {
+func TestError_RedactsLongTokens(t *testing.T) {
 	t.Parallel()
 	for name, char := range map[string]string{"letters": "a", "backslashes": `\`, "percent signs": "%", "ampersands": "&"} {
 		t.Run(name, func(t *testing.T) {

@@ -104,7 +104,7 @@ func TestError_RedactsDetail(t *testing.T) {
 	}
 }
 
-func TestError_RequestIDIsNotRedacted(t *testing.T) {
+func TestError_KeepsRequestID(t *testing.T) {
 	t.Parallel()
 	const id = "1d79ee4c-2021-4123-9456-426614174000"
 	srv := newService(t, func(w http.ResponseWriter, r *http.Request) {

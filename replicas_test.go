@@ -13,9 +13,10 @@ import (
 	"github.com/idverify/idverify-go/signature"
 )
 
-// TestClient_Replicas checks the numbers of docs/replicas.md: the token and key set requests of
-// each replica during a day with a call and a callback every minute, and during two key rotations.
-func TestClient_Replicas(t *testing.T) {
+// TestClient_RequestsOfReplicas checks the numbers of docs/replicas.md: the token and key set
+// requests of each replica during a day with a call and a callback every minute, and during two key
+// rotations.
+func TestClient_RequestsOfReplicas(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const replicas, day, renewal, maxAge = 2, 24 * time.Hour, 59 * time.Minute, 5 * time.Minute

@@ -84,7 +84,7 @@ func truncateBody(w http.ResponseWriter, _ *http.Request) {
 	io.WriteString(w, `{"check_id":`)
 }
 
-func TestClient_RecoversFromFailures(t *testing.T) {
+func TestClient_RetriesUntilSuccess(t *testing.T) {
 	t.Parallel()
 	srv := newService(t, respondInTurn(respondWith(500, ""), drop, truncateBody, respondWith(200, string(fixture(t, "phone_check.json")))))
 
@@ -139,7 +139,7 @@ func (l *lateReader) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // The race detector reports an attempt that writes to the header of the previous one.
-func TestClient_HeaderPerAttempt(t *testing.T) {
+func TestClient_NewHeaderPerAttempt(t *testing.T) {
 	t.Parallel()
 	srv := newService(t, respondInTurn(respondWith(429, ""), respondWith(401, ""), respondWith(429, ""), respondWith(201, string(fixture(t, "phone_check_created.json")))))
 	late := &lateReader{RoundTripper: srv.Client().Transport}
@@ -175,7 +175,7 @@ func TestPhoneCheckService_CreateRetriesFailedDial(t *testing.T) {
 	}
 }
 
-func TestPhoneCheckService_CreateOpaqueTransport(t *testing.T) {
+func TestPhoneCheckService_CreateTransportError(t *testing.T) {
 	t.Parallel()
 	var creates atomic.Int32
 	c := newTransportClient(t, func(r *http.Request) (*http.Response, error) {

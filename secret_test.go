@@ -14,7 +14,7 @@ import (
 	idverify "github.com/idverify/idverify-go"
 )
 
-func TestSecret_SurvivesReflection(t *testing.T) {
+func TestSecret_HiddenFromReflection(t *testing.T) {
 	t.Parallel()
 	const text = "s3cret-of-client-1"
 	credentials := idverify.Credentials{ClientID: "client-1", ClientSecret: idverify.NewSecret(text)}

@@ -93,7 +93,7 @@ func TestWithHTTPClient_TokenTimeout(t *testing.T) {
 	})
 }
 
-func TestClient_ReportsTimeoutOfHTTPClient(t *testing.T) {
+func TestClient_ReportsHTTPClientTimeout(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		// It issues tokens and never responds to other requests.

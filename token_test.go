@@ -44,7 +44,7 @@ func TestClient_RejectsInvalidToken(t *testing.T) {
 	}
 }
 
-func TestClient_SendsUnusualToken(t *testing.T) {
+func TestClient_TokenCharacters(t *testing.T) {
 	t.Parallel()
 	const token = "!\"#$%&'()*+,-./09:;<=>?@AZ[\\]^_`az{|}~"
 	srv := newService(t, respondWith(200, `{"check_id":"a","status":"ACCEPTED"}`))

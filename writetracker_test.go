@@ -144,7 +144,7 @@ func TestClient_RetriesUnsentRequest(t *testing.T) {
 }
 
 // A transport cannot read the body of an attempt that has failed.
-func TestClient_EndsBodyWithAttempt(t *testing.T) {
+func TestClient_BodyUnreadableAfterAttempt(t *testing.T) {
 	t.Parallel()
 	var bodies []io.Reader
 	var getBody func() (io.ReadCloser, error)
@@ -175,7 +175,7 @@ func TestClient_EndsBodyWithAttempt(t *testing.T) {
 }
 
 // Retrying transports copy the body with GetBody. Only one of the copies can be read to the end.
-func TestClient_LimitsCopiesOfBody(t *testing.T) {
+func TestClient_LimitsBodyCopies(t *testing.T) {
 	t.Parallel()
 	c := newTransportClient(t, func(r *http.Request) (*http.Response, error) {
 		copied, err := r.GetBody()

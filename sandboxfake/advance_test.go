@@ -340,7 +340,7 @@ func TestServer_ResetAndCloseEndWaits(t *testing.T) {
 	}
 }
 
-func TestServer_WaitsAfterClose(t *testing.T) {
+func TestServer_MethodsAfterClose(t *testing.T) {
 	t.Parallel()
 	srv := sandboxfake.New(t, sandboxfake.WithInMemory())
 	srv.Close()

@@ -173,7 +173,7 @@ func needTool(t *testing.T, name string) {
 	t.Skipf("%s is not installed", name)
 }
 
-func TestServer_HandleUsesAnotherCA(t *testing.T) {
+func TestServer_HandleUsesSeparateCA(t *testing.T) {
 	t.Parallel()
 	for name, opts := range map[string][]sandboxfake.Option{"fixed keys": nil, "fresh keys": {sandboxfake.WithFreshKeys()}} {
 		for _, host := range []string{"app.sandbox.test", "example.com", "other.example"} {
@@ -206,7 +206,7 @@ func TestServer_HandleUsesAnotherCA(t *testing.T) {
 	}
 }
 
-func TestStart_HostOfCertificate(t *testing.T) {
+func TestStart_CertificateHosts(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
 		name, addr string

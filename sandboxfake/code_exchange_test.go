@@ -70,7 +70,7 @@ func TestServer_OutcomesAtCodeExchange(t *testing.T) {
 	}
 }
 
-func TestServer_CodeIsSingleUse(t *testing.T) {
+func TestServer_SingleUseCode(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t, sandboxfake.New(t, sandboxfake.WithInMemory()))
 	create := func(path string) string { return a.create(path, `{"phone_number":"447700900012"}`) }

@@ -54,7 +54,7 @@ func TestServer_SignUpByInvitation(t *testing.T) {
 	}
 }
 
-func TestServer_InvitationOpenUntilSignUp(t *testing.T) {
+func TestServer_SignUpClosesInvitation(t *testing.T) {
 	t.Parallel()
 	srv := consoleServer(t)
 	owner := newOwnerAPI(t, srv)
@@ -141,7 +141,7 @@ func TestServer_MemberOfManyWorkspaces(t *testing.T) {
 	}
 }
 
-func TestServer_MembersOfAnyDomain(t *testing.T) {
+func TestServer_InvitesAnyEmailDomain(t *testing.T) {
 	t.Parallel()
 	srv := consoleServer(t)
 	owner := newOwnerAPI(t, srv)

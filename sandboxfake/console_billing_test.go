@@ -25,7 +25,7 @@ func (a *api) topUp(methodID, currency, amount string) response {
 	return a.post(workspaces+"/default/topups", fmt.Sprintf(`{"payment_method_id":%q,"currency":%q,"amount":%s}`, methodID, currency, amount))
 }
 
-func TestServer_BillingSteps(t *testing.T) {
+func TestServer_BillingSetupOrder(t *testing.T) {
 	t.Parallel()
 	srv := consoleServer(t)
 	owner := newOwnerAPI(t, srv)
@@ -73,7 +73,7 @@ func TestServer_FirstTopUpSetsCurrency(t *testing.T) {
 	}
 }
 
-func TestServer_TopUpCurrencyIsFixed(t *testing.T) {
+func TestServer_FixedTopUpCurrency(t *testing.T) {
 	t.Parallel()
 	srv := consoleServer(t)
 	owner, method := payer(t, srv, newCard)
@@ -100,7 +100,7 @@ func TestServer_PaymentMethodCurrency(t *testing.T) {
 	owner.want(201, http.MethodPost, workspaces+"/default/payment_methods", newCard)
 }
 
-func TestServer_CardNumberIsNotStored(t *testing.T) {
+func TestServer_DoesNotStoreCardNumber(t *testing.T) {
 	t.Parallel()
 	srv := consoleServer(t)
 	owner, method := payer(t, srv, newCard)
@@ -121,7 +121,7 @@ func TestServer_CardNumberIsNotStored(t *testing.T) {
 	}
 }
 
-func TestServer_RejectsBillingBodies(t *testing.T) {
+func TestServer_RejectsInvalidBillingBodies(t *testing.T) {
 	t.Parallel()
 	srv := consoleServer(t)
 	owner, method := payer(t, srv, newCard)
@@ -158,7 +158,7 @@ func TestServer_RejectsBillingBodies(t *testing.T) {
 	}
 }
 
-func TestServer_TopUpTotalIsExact(t *testing.T) {
+func TestServer_ExactTopUpTotal(t *testing.T) {
 	t.Parallel()
 	srv := consoleServer(t)
 	owner, method := payer(t, srv, newCard)

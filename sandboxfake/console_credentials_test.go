@@ -73,7 +73,7 @@ func TestServer_CredentialsOfOtherMembers(t *testing.T) {
 }
 
 // Reads and lists return the created credentials without their secret.
-func TestServer_CredentialsReadAsCreated(t *testing.T) {
+func TestServer_CredentialsWithoutSecret(t *testing.T) {
 	t.Parallel()
 	srv := consoleServer(t)
 	account := srv.NewWorkspace("Shop")
@@ -123,7 +123,7 @@ func TestServer_ViewerDeletesOwnCredentials(t *testing.T) {
 }
 
 // A 204 response has neither a body nor a media type.
-func TestServer_NoContent(t *testing.T) {
+func TestServer_NoContentResponse(t *testing.T) {
 	t.Parallel()
 	srv := consoleServer(t)
 	owner, method := payer(t, srv, newCard)

@@ -280,7 +280,7 @@ func TestServer_IsolatesWorkspaces(t *testing.T) {
 	}
 }
 
-func TestServer_RoleInPathWorkspace(t *testing.T) {
+func TestServer_RolePerWorkspace(t *testing.T) {
 	t.Parallel()
 	srv := consoleServer(t)
 	owner := newOwnerAPI(t, srv)
@@ -297,7 +297,7 @@ func TestServer_RoleInPathWorkspace(t *testing.T) {
 	}
 }
 
-func TestServer_ProjectBelowWorkspace(t *testing.T) {
+func TestServer_ProjectByWorkspacePath(t *testing.T) {
 	t.Parallel()
 	srv := consoleServer(t)
 	owner := newOwnerAPI(t, srv)

@@ -17,7 +17,7 @@ import (
 // bearer returns an Authorization header with a control token.
 func bearer(token string) http.Header { return http.Header{"Authorization": {"Bearer " + token}} }
 
-func TestServer_ControlNeedsToken(t *testing.T) {
+func TestServer_ControlRequiresToken(t *testing.T) {
 	t.Parallel()
 	a := newControlAPI(t, sandboxfake.WithFrozenClock(frozenAt))
 	token := a.srv.ControlToken()
@@ -146,7 +146,7 @@ func TestServer_ControlBehindProxy(t *testing.T) {
 	}
 }
 
-func TestServer_ControlOfOtherOrigins(t *testing.T) {
+func TestServer_ControlCrossOrigin(t *testing.T) {
 	t.Parallel()
 	a := newControlAPI(t)
 	for _, row := range []struct {
@@ -176,7 +176,7 @@ func TestServer_ControlOfOtherOrigins(t *testing.T) {
 	}
 }
 
-func TestServer_ControlFromOtherMachines(t *testing.T) {
+func TestServer_ControlRemoteAddresses(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
 		name   string

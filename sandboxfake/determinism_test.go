@@ -183,7 +183,7 @@ func TestWithSeed_OtherIDs(t *testing.T) {
 	}
 }
 
-func TestServer_ReproducesBytesAmongOthers(t *testing.T) {
+func TestServer_ReproducesBytesConcurrently(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	var others sync.WaitGroup

@@ -68,7 +68,7 @@ func TestServer_HeaderLimit(t *testing.T) {
 	}
 }
 
-func TestServer_RequestsAreBounded(t *testing.T) {
+func TestServer_LimitsRequestJournal(t *testing.T) {
 	t.Parallel()
 	a := newControlAPI(t)
 	number := `{"phone_number":"447700900012"}`
@@ -146,7 +146,7 @@ const (
 	otherFields      = 1024 // maximum size of a callback's other fields
 )
 
-func TestServer_DeliveriesAreBounded(t *testing.T) {
+func TestServer_LimitsDeliveryJournal(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t, sandboxfake.New(t, sandboxfake.WithInMemory()))
 	verified := make(chan error, 1)

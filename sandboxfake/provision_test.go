@@ -60,7 +60,7 @@ func ExampleServer_SignUp() {
 	// OWNER <nil>
 }
 
-func TestServer_NewProjectMatchesWire(t *testing.T) {
+func TestServer_NewProjectMatchesHTTP(t *testing.T) {
 	t.Parallel()
 	params := idverify.ProjectParams{
 		Name: "Shop", Mode: idverify.ModeSandbox, CallbackURL: "https://shop.sandbox.test/",
@@ -90,7 +90,7 @@ func TestServer_NewProjectMatchesWire(t *testing.T) {
 	}
 }
 
-func TestServer_ProvisioningRejects(t *testing.T) {
+func TestServer_ProvisioningErrors(t *testing.T) {
 	t.Parallel()
 	tb := new(fatalTB)
 	srv := sandboxfake.New(tb, sandboxfake.WithInMemory())
@@ -138,7 +138,7 @@ func TestServer_ResetRemovesAccounts(t *testing.T) {
 
 // IDs depend only on names and on counters of their owner, so a test that shares a server gets the
 // same IDs as a test with its own server.
-func TestServer_IDsIndependentOfOthers(t *testing.T) {
+func TestServer_SharedServerReproducesIDs(t *testing.T) {
 	t.Parallel()
 	quiet, busy := consoleServer(t), consoleServer(t)
 	for i := range 3 {

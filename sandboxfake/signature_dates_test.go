@@ -168,7 +168,7 @@ func TestWithSystemDates_ManyMessagesAtOnce(t *testing.T) {
 	})
 }
 
-func TestServer_DatesByServerClock(t *testing.T) {
+func TestServer_SignatureDatesUseServerClock(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t, sandboxfake.New(t, sandboxfake.WithInMemory()))
 	receiver, target := newDatedReceiver(t, a.srv, a.srv.Now)

@@ -79,7 +79,7 @@ func TestServer_RevokesOnlyOwnTokens(t *testing.T) {
 }
 
 // Both token endpoints check credentials and forms in the same way.
-func TestServer_TokenEndpointsReject(t *testing.T) {
+func TestServer_TokenEndpointErrors(t *testing.T) {
 	t.Parallel()
 	srv := consoleServer(t)
 	a := &api{t: t, srv: srv}

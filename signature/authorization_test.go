@@ -148,7 +148,7 @@ func TestVerifier_KeyIDBytes(t *testing.T) {
 	}
 }
 
-func TestVerifier_CoversSixteenNames(t *testing.T) {
+func TestVerifier_AcceptsSixteenCoveredNames(t *testing.T) {
 	t.Parallel()
 	v := newVerifier(t, signature.VerifierOptions{})
 	w := newCallback()

@@ -144,9 +144,9 @@ func TestRedirectHandler_Verified(t *testing.T) {
 	}
 }
 
-// TestVerifier_ConstantRejection sends all attacks to the handlers. The response must not disclose
-// the reason.
-func TestVerifier_ConstantRejection(t *testing.T) {
+// TestVerifier_RejectionHidesReason sends all attacks to the handlers. The response must not
+// disclose the reason.
+func TestVerifier_RejectionHidesReason(t *testing.T) {
 	t.Parallel()
 	v := newVerifier(t, signature.VerifierOptions{})
 	never := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("handler called with a rejected message") })

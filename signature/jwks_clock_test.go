@@ -113,9 +113,9 @@ func TestJWKS_MaxStaleByBothClocks(t *testing.T) {
 	}
 }
 
-// TestJWKS_PausesEndWhenClockIsSetBack uses a clock without monotonic readings. A pause must not
+// TestJWKS_ClockSetBackEndsPauses uses a clock without monotonic readings. A pause must not
 // last until the wall clock has caught up.
-func TestJWKS_PausesEndWhenClockIsSetBack(t *testing.T) {
+func TestJWKS_ClockSetBackEndsPauses(t *testing.T) {
 	t.Parallel()
 	t.Run("after a failed fetch", func(t *testing.T) {
 		t.Parallel()

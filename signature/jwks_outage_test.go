@@ -51,8 +51,8 @@ func TestJWKS_UsesOldKeysInOutage(t *testing.T) {
 	}
 }
 
-// TestJWKS_SecondOutageStartsOver checks that the pauses of a second outage start at 1 s.
-func TestJWKS_SecondOutageStartsOver(t *testing.T) {
+// TestJWKS_SecondOutageResetsPauses checks that the pauses of a second outage start at 1 s.
+func TestJWKS_SecondOutageResetsPauses(t *testing.T) {
 	t.Parallel()
 	log := new(logRecorder)
 	s := newKeyServer(t, jwk("a", "service-1"))
@@ -202,9 +202,9 @@ func TestJWKS_RequestAndResponse(t *testing.T) {
 	}
 }
 
-// TestJWKS_KeyFetchedMeanwhile makes another lookup fetch the set between the two reads of a
+// TestJWKS_KeyFetchedByOtherLookup makes another lookup fetch the set between the two reads of a
 // lookup.
-func TestJWKS_KeyFetchedMeanwhile(t *testing.T) {
+func TestJWKS_KeyFetchedByOtherLookup(t *testing.T) {
 	t.Parallel()
 	s := newKeyServer(t, jwk("a", "service-1"))
 	var j *signature.JWKS

@@ -27,9 +27,9 @@ func (h faultyHandler) Enabled(context.Context, slog.Level) bool { return true }
 
 func (h faultyHandler) Handle(context.Context, slog.Record) error { h.fail(); return nil }
 
-// TestJWKS_SurvivesFaultsOfTheCaller makes the caller's transport, clock or logger panic or call
+// TestJWKS_RecoversFromPanics makes the caller's transport, clock or logger panic or call
 // runtime.Goexit.
-func TestJWKS_SurvivesFaultsOfTheCaller(t *testing.T) {
+func TestJWKS_RecoversFromPanics(t *testing.T) {
 	t.Parallel()
 	const secret = "https://user:secret@10.0.0.7/"
 	var none []int
@@ -102,7 +102,7 @@ func TestJWKS_SurvivesFaultsOfTheCaller(t *testing.T) {
 						if place != "logger" && !strings.Contains(err.Error(), fault.text) {
 							t.Errorf("error = %v, want the cause %q", err, fault.text)
 						}
-						if site := "panicked in github.com/idverify/idverify-go/signature_test.TestJWKS_SurvivesFaultsOfTheCaller.func"; place != "logger" && fault.name != "Goexit" && !strings.Contains(err.Error(), site) {
+						if site := "panicked in github.com/idverify/idverify-go/signature_test.TestJWKS_RecoversFromPanics.func"; place != "logger" && fault.name != "Goexit" && !strings.Contains(err.Error(), site) {
 							t.Errorf("error = %v, want the function that panicked", err)
 						}
 					}
@@ -119,8 +119,8 @@ func TestJWKS_SurvivesFaultsOfTheCaller(t *testing.T) {
 	}
 }
 
-// TestJWKS_PausesAfterRepeatedFaults makes every fetch panic. Only the first two lookups may fetch.
-func TestJWKS_PausesAfterRepeatedFaults(t *testing.T) {
+// TestJWKS_PausesAfterRepeatedPanics makes every fetch panic. Only the first two lookups may fetch.
+func TestJWKS_PausesAfterRepeatedPanics(t *testing.T) {
 	t.Parallel()
 	fetches := 0
 	transport := roundTrip(func(*http.Request) (*http.Response, error) { fetches++; panic("broken") })
@@ -140,9 +140,9 @@ func TestJWKS_PausesAfterRepeatedFaults(t *testing.T) {
 	}
 }
 
-// TestJWKS_ClockPanicsInCall makes the clock panic on the caller's goroutine. The call panics, but
-// must not keep the lock.
-func TestJWKS_ClockPanicsInCall(t *testing.T) {
+// TestJWKS_ClockPanicReleasesLock makes the clock panic on the caller's goroutine. The call panics,
+// but must not keep the lock.
+func TestJWKS_ClockPanicReleasesLock(t *testing.T) {
 	t.Parallel()
 	for reads := 1; ; reads++ {
 		s := newKeyServer(t, jwk("a", "service-1"), jwk("b", "service-2"))

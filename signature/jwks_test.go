@@ -263,7 +263,7 @@ func TestJWKS_NewKeyWithinMinRefetch(t *testing.T) {
 	s.want(t, j, "new", "service-2")
 }
 
-func TestJWKS_CachedSet(t *testing.T) {
+func TestJWKS_UnknownKeyInCachedResponse(t *testing.T) {
 	t.Parallel()
 	s := newKeyServer(t)
 	var noCache atomic.Bool
@@ -476,7 +476,7 @@ func TestJWKS_RejectsOtherRedirects(t *testing.T) {
 	}
 }
 
-func TestNewJWKS_KeepsHTTPClient(t *testing.T) {
+func TestNewJWKS_KeepsCheckRedirect(t *testing.T) {
 	t.Parallel()
 	s := newKeyServer(t, jwk("a", "service-1"))
 	s.respond(func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/moved", http.StatusFound) })

@@ -52,9 +52,9 @@ func TestVerifier_KeyStrength(t *testing.T) {
 	}
 }
 
-// TestVerifier_ErrorOfKeySource makes a key source return errors of this package. Only
+// TestVerifier_KeySourceErrors makes a key source return errors of this package. Only
 // ErrUnknownKey may reject the message permanently.
-func TestVerifier_ErrorOfKeySource(t *testing.T) {
+func TestVerifier_KeySourceErrors(t *testing.T) {
 	t.Parallel()
 	for _, reason := range []error{signature.ErrSignature, signature.ErrReplay, signature.ErrMalformed, signature.ErrReplayStore, signature.ErrTooLate, signature.ErrKeySource} {
 		for name, cause := range map[string]error{

@@ -44,7 +44,7 @@ func TestJWKS_IgnoresExposedKeys(t *testing.T) {
 	}
 }
 
-func TestJWKS_IgnoresExposedKeysOfSecondMember(t *testing.T) {
+func TestParseKeySet_DuplicateKeysMember(t *testing.T) {
 	t.Parallel()
 	private := withMembers(jwk("a", "service-2"), `"d":"AQAB"`)
 	rest := jwk("a", "service-1") + "," + jwk("other", "strong")
@@ -87,9 +87,9 @@ func TestJWKS_IgnoresExposedModulus(t *testing.T) {
 	}
 }
 
-// TestJWKS_UnusableTwin publishes a second key with the same kid that is unusable and has no
+// TestJWKS_UnusableDuplicate publishes a second key with the same kid that is unusable and has no
 // private parts. The usable key is unambiguous.
-func TestJWKS_UnusableTwin(t *testing.T) {
+func TestJWKS_UnusableDuplicate(t *testing.T) {
 	t.Parallel()
 	for name, twin := range map[string]string{
 		"for encryption": strings.Replace(jwk("a", "service-2"), `"use":"sig"`, `"use":"enc"`, 1),

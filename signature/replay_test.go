@@ -15,7 +15,7 @@ import (
 	"github.com/idverify/idverify-go/signature"
 )
 
-func TestVerifier_AcceptsOneOfManyCopies(t *testing.T) {
+func TestVerifier_AcceptsConcurrentCopiesOnce(t *testing.T) {
 	t.Parallel()
 	v := newVerifier(t, signature.VerifierOptions{Replay: signature.NewMemoryReplayStore(0)})
 	w := signedCallback()
@@ -258,9 +258,9 @@ func failingStore(err error) storeFunc {
 	return func(context.Context, [32]byte, time.Duration) (bool, error) { return false, err }
 }
 
-// TestMemoryReplayStore_StaysFull checks that the store counts each claim until it expires,
+// TestMemoryReplayStore_CountsClaims checks that the store counts each claim until it expires,
 // including a claim of an ID whose earlier claim has expired.
-func TestMemoryReplayStore_StaysFull(t *testing.T) {
+func TestMemoryReplayStore_CountsClaims(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := signature.NewMemoryReplayStore(1)

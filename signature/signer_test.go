@@ -78,7 +78,7 @@ func TestSigner_SignCallback(t *testing.T) {
 	}
 }
 
-func TestSigner_SignsRequestAgain(t *testing.T) {
+func TestSigner_SignsRequestTwice(t *testing.T) {
 	t.Parallel()
 	r := callbackRequest(t, "https://"+host+target)
 	r.Header.Set("Content-Type", "application/vnd.acme+json")

@@ -14,7 +14,7 @@ import (
 // The attacker is another customer of the service, who checks their own number with our callback
 // URL and puts the victim's number into the reference. The service signs this callback for our
 // host.
-func TestReceiver_OtherCustomersCheck(t *testing.T) {
+func TestReceiver_CheckOfOtherCustomer(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
 		name string
@@ -46,7 +46,7 @@ func TestReceiver_OtherCustomersCheck(t *testing.T) {
 	}
 }
 
-func TestReceiver_CallbackBeforeCheckIsStored(t *testing.T) {
+func TestReceiver_CallbackBeforeStoredCheck(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	check := s.create(t, s.client, "447700900012", "")

@@ -81,7 +81,7 @@ func TestImports_FakeFromExternalTests(t *testing.T) {
 	}
 }
 
-func TestImports_ModulesOfTests(t *testing.T) {
+func TestImports_TestDependencies(t *testing.T) {
 	t.Parallel()
 
 	for _, f := range goFiles(t) {

@@ -88,8 +88,8 @@ type redisError string
 func (e redisError) Error() string { return string(e) }
 func (redisError) RedisError()     {}
 
-// TestStore_CheckReplies checks replies that the Redis server of the tests does not send.
-func TestStore_CheckReplies(t *testing.T) {
+// TestStore_CheckUnusualReplies checks replies that the Redis server of the tests does not send.
+func TestStore_CheckUnusualReplies(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name, info string
@@ -119,7 +119,7 @@ func TestStore_CheckReplies(t *testing.T) {
 // otherClient is a client of another type, such as one that adds metrics.
 type otherClient struct{ goredis.UniversalClient }
 
-func TestStore_CheckOtherClient(t *testing.T) {
+func TestStore_CheckUnknownClientType(t *testing.T) {
 	t.Parallel()
 	srv := startServer(t)
 

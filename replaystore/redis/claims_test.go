@@ -91,8 +91,8 @@ func (s *stall) failClaim(t testing.TB, store *redis.Store, id [32]byte) {
 	}
 }
 
-// TestStore_PassesRecordedClaimOnce makes Redis record a claim whose call returned an error.
-func TestStore_PassesRecordedClaimOnce(t *testing.T) {
+// TestStore_AcceptsRecordedClaimOnce makes Redis record a claim whose call returned an error.
+func TestStore_AcceptsRecordedClaimOnce(t *testing.T) {
 	t.Parallel()
 	const calls = 50
 	for name, fail := range map[string]func(t *testing.T, srv *server) *redis.Store{
@@ -167,8 +167,8 @@ func TestStore_PassesRecordedClaimOnce(t *testing.T) {
 	}
 }
 
-// TestStore_PassesAfterTwoFailures makes two calls fail one after the other.
-func TestStore_PassesAfterTwoFailures(t *testing.T) {
+// TestStore_ClaimAfterTwoFailures makes two calls fail one after the other.
+func TestStore_ClaimAfterTwoFailures(t *testing.T) {
 	t.Parallel()
 	stall := newStall(startServer(t))
 	store := stall.store(t)
@@ -278,9 +278,9 @@ func (h hookFunc) ProcessPipelineHook(next goredis.ProcessPipelineHook) goredis.
 	return next
 }
 
-// TestStore_RecoversFromHook makes a hook of the client panic or call runtime.Goexit in a goroutine
-// of the store.
-func TestStore_RecoversFromHook(t *testing.T) {
+// TestStore_RecoversFromHookPanic makes a hook of the client panic or call runtime.Goexit in a
+// goroutine of the store.
+func TestStore_RecoversFromHookPanic(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name string

@@ -146,7 +146,7 @@ func (s *shop) checkHandled(t testing.TB, n int) {
 	}
 }
 
-func TestStore_ManyReplicas(t *testing.T) {
+func TestStore_ConcurrentReplicas(t *testing.T) {
 	t.Parallel()
 	const checks = 100
 	srv := startServer(t)

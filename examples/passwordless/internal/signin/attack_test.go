@@ -52,7 +52,7 @@ func TestRedirect_OtherBrowserEndsSession(t *testing.T) {
 
 // The attacker starts with the victim's number and brings the redirect before the victim's browser
 // does. The session ends when the victim's browser follows.
-func TestRedirect_VictimComesSecond(t *testing.T) {
+func TestRedirect_VictimOpensAfterAttacker(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	victim, attacker := s.browser(t), s.browser(t)
