@@ -24,7 +24,7 @@
 // Match is valid only when Status is COMPLETED. NoSIMChange is valid only when Status is COMPLETED.
 // In status ERROR, Match may be false, but it is not a result: do not let a network outage lock
 // customers out, or let anyone in. The service does not keep a check that ends as EXPIRED or ERROR:
-// only its callback reports how it ended.
+// its callback reports how it ended. A SIMCheck has no callback: Create returns its result.
 //
 // # Clients
 //
