@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"os"
 	"path"
 	"path/filepath"
@@ -113,7 +114,11 @@ func versions() idverify.Option {
 	return idverify.WithVersions(idverify.Versions{PhoneCheck: "v0.2", SubscriberCheck: "v0.2"})
 }
 
-func customCA(ca []byte, baseURL string, credentials idverify.Credentials, use func(*idverify.Client, *signature.JWKS) error) error {
+func customCA(caFile, baseURL string, credentials idverify.Credentials, use func(*idverify.Client, *signature.JWKS) error) error {
+	ca, err := os.ReadFile(caFile) // PEM
+	if err != nil {
+		return err
+	}
 	pool, err := x509.SystemCertPool()
 	if err != nil {
 		return err
@@ -137,10 +142,42 @@ func customCA(ca []byte, baseURL string, credentials idverify.Credentials, use f
 	return use(client, keys)
 }
 
+func outgoingProxy(proxyUser, proxyPassword string) *http.Client {
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.Proxy = http.ProxyURL(&url.URL{
+		Scheme: "http",
+		Host:   "proxy.example.com:3128",
+		User:   url.UserPassword(proxyUser, proxyPassword), // nil if the proxy needs no password
+	})
+	httpClient := &http.Client{Transport: transport, Timeout: 30 * time.Second}
+	return httpClient
+}
+
+func rotate(ctx context.Context, console *idverify.Console, projectID, inUse string, deploy func(_ context.Context, clientID, clientSecret string) error) error {
+	page, err := console.ProjectCredentials.List(ctx, projectID, idverify.ListOptions{})
+	if err != nil {
+		return err
+	}
+	for _, pair := range page.Items {
+		if pair.ClientID != inUse { // from your configuration
+			return errors.New("the project has a second pair: delete it if no process uses it")
+		}
+	}
+	issued, err := console.ProjectCredentials.Create(ctx, projectID)
+	if err != nil {
+		return err
+	}
+	if err := deploy(ctx, issued.ClientID, issued.ClientSecret.Reveal()); err != nil {
+		return err
+	}
+	return console.ProjectCredentials.Delete(ctx, projectID, inUse)
+}
+
 // Compiled, not run: the environment may name a live project.
 var (
 	_ = newClient
 	_ = handleErrors
+	_ = outgoingProxy
 )
 
 // showNumberField and sendTextMessage replace functions of the reader's program.
@@ -215,8 +252,12 @@ func TestReadme_SnippetsRun(t *testing.T) {
 func TestProduction_CustomCA(t *testing.T) {
 	t.Parallel()
 	srv := sandboxfake.New(t)
+	caFile := filepath.Join(t.TempDir(), "ca.pem")
+	if err := os.WriteFile(caFile, srv.CACertPEM(), 0o600); err != nil {
+		t.Fatal(err)
+	}
 
-	err := customCA(srv.CACertPEM(), srv.URL(), srv.Credentials(), func(client *idverify.Client, keys *signature.JWKS) error {
+	err := customCA(caFile, srv.URL(), srv.Credentials(), func(client *idverify.Client, keys *signature.JWKS) error {
 		_, callErr := client.PhoneChecks.List(t.Context(), idverify.ListOptions{})
 		_, keyErr := keys.PublicKey(t.Context(), "not in the key set")
 		if !errors.Is(keyErr, signature.ErrUnknownKey) {
@@ -230,6 +271,30 @@ func TestProduction_CustomCA(t *testing.T) {
 	}
 }
 
+func TestProduction_RotateCredentials(t *testing.T) {
+	t.Parallel()
+	srv := sandboxfake.New(t, sandboxfake.WithInMemory())
+	console := srv.Console()
+	project := srv.NewProject(idverify.ProjectParams{Name: "Rotated", Mode: idverify.ModeSandbox})
+	deployed := ""
+
+	err := rotate(t.Context(), console, project.ProjectID, project.Credentials.ClientID, func(_ context.Context, clientID, _ string) error {
+		deployed = clientID
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	page, err := console.ProjectCredentials.List(t.Context(), project.ProjectID, idverify.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(page.Items) != 1 || page.Items[0].ClientID != deployed {
+		t.Errorf("project has %d pairs, want only the deployed one", len(page.Items))
+	}
+}
+
 var goBlock = regexp.MustCompile("(?s)```go\n(.*?)```")
 
 // Each snippet must be in this file, with the same indentation or one more tab.
@@ -237,7 +302,7 @@ func TestDocs_SnippetsCompiled(t *testing.T) {
 	t.Parallel()
 	source := read(t, "readme_test.go")
 
-	for document, want := range map[string]int{"README.md": 7, "docs/errors.md": 1, "docs/production.md": 1} {
+	for document, want := range map[string]int{"README.md": 7, "docs/errors.md": 1, "docs/production.md": 3} {
 		got := 0
 		for _, block := range goBlock.FindAllStringSubmatch(read(t, "../"+document), -1) {
 			snippet := block[1]

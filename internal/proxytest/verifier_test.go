@@ -238,7 +238,7 @@ func TestDocument_TargetCode(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	block := readPage(t).blocks(t, "go", 2)[1] // the first block is in examples/readme_test.go
+	block := readPage(t).blocks(t, "go", 4)[3] // the other blocks are in examples/readme_test.go
 
 	if !strings.Contains(string(source), block) {
 		t.Errorf("verifier_test.go does not contain this code of the page:\n%s", block)
