@@ -44,7 +44,8 @@ const (
 	ProductSubscriberCheck Product = wire.SubscriberCheck
 )
 
-// createCheckJSON is the body of every create. Zero fields are not sent.
+// createCheckJSON is the request body for creating a check of any product. Zero fields are not
+// sent, except PhoneNumber.
 type createCheckJSON struct {
 	PhoneNumber string     `json:"phone_number"`
 	CallbackURL string     `json:"callback_url,omitempty"`
@@ -54,7 +55,7 @@ type createCheckJSON struct {
 	Period      minutes    `json:"period,omitempty"`
 }
 
-// createCheck performs op with the caller's arguments in body.
+// createCheck validates body, which contains the caller's arguments, and performs op.
 func createCheck[J resourceJSON[T], T any](ctx context.Context, a *api, op wire.Operation, body createCheckJSON) (*T, error) {
 	number, err := normalize(body.PhoneNumber)
 	if err != nil {
@@ -83,7 +84,7 @@ func (m minutes) MarshalJSON() ([]byte, error) {
 	return strconv.AppendInt(nil, int64(time.Duration(m)/time.Minute), 10), nil
 }
 
-// checkJSON is a check of any product.
+// checkJSON is the JSON of a check of any product.
 type checkJSON struct {
 	CheckID           string      `json:"check_id"`
 	Status            CheckStatus `json:"status"`
@@ -109,8 +110,8 @@ type checkJSON struct {
 	} `json:"_links"`
 }
 
-// valid rejects an object that is not a check: without these two fields a caller can neither find
-// it again nor trust its result.
+// valid returns an error if the ID or the status is missing. Without them, a caller can neither
+// find the check again nor trust its result.
 func (j checkJSON) valid() error {
 	switch {
 	case j.CheckID == "":
@@ -121,13 +122,14 @@ func (j checkJSON) valid() error {
 	return nil
 }
 
-// The range of the period in which a SIM change counts.
+// Minimum and maximum Period of a check.
 const (
 	minPeriod = 60 * time.Minute
 	maxPeriod = 540000 * time.Minute
 )
 
-// needsCodeExchange is the advice for a product of version v0.1, which ends a check without a code.
+// needsCodeExchange ends the error for an operation that version v0.1 does not support, because its
+// checks end without a code.
 const needsCodeExchange = "requires version " + wire.V02 + " of the product: use WithVersions"
 
 func hasCodeExchange(a *api, op wire.Operation) bool { return a.versions.of(op) != wire.V01 }
@@ -139,13 +141,13 @@ type patchOperation struct {
 	Value any    `json:"value,omitempty"`
 }
 
-// codePatch returns the body of the code exchange op.
+// codePatch returns the request body of op, which exchanges a code.
 func codePatch(a *api, op wire.Operation, code string) ([]patchOperation, error) {
 	switch {
 	case !hasCodeExchange(a, op):
 		return nil, invalidArgument(op, "Complete "+needsCodeExchange)
 	case code == "":
-		return nil, invalidArgument(op, "the code is empty")
+		return nil, invalidArgument(op, "code is empty")
 	}
 	return []patchOperation{{Op: "add", Path: "/code", Value: code}}, nil
 }

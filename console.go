@@ -11,14 +11,14 @@ import (
 // workspace; calls to the products use project credentials and a [Client]. A Console caches access
 // tokens: create one with [NewConsole] and reuse it. It is safe for concurrent use.
 //
-// A Console works in the workspace of its credentials; [Console.Workspace] selects another one. The
-// operations that a member may call depend on the member's [Role]. If the role does not permit an
-// operation, the error is [ErrForbidden]. Resources of other workspaces are reported as
-// [ErrNotFound].
+// A Console works in the workspace of its credentials. [Console.Workspace] returns a Console for
+// another workspace. The operations that a member may call depend on the member's [Role]. If the
+// role does not permit an operation, the error is [ErrForbidden]. Resources of other workspaces are
+// reported as [ErrNotFound].
 //
 // Protocol: docs/protocol.md, section 10.
 type Console struct {
-	Workspaces           *WorkspaceService            // name, balance, other workspaces of the member
+	Workspaces           *WorkspaceService            // name and balance, and the member's other workspaces
 	Members              *MemberService               // users of the workspace
 	Invitations          *InvitationService           // invitations of new members
 	WorkspaceCredentials *WorkspaceCredentialsService // credentials for NewConsole
@@ -34,7 +34,7 @@ type Console struct {
 type boundWorkspace struct {
 	*api
 	id   string
-	main bool // whether it is the workspace of the credentials, with the alias "default"
+	main bool // it is the workspace of the credentials; id is then "default"
 }
 
 // NewConsole returns a Console for the service at baseURL (see [NewClient]) with the credentials of
@@ -72,12 +72,12 @@ func newConsole(w *boundWorkspace) *Console {
 // ids returns the IDs in a path below the workspace.
 func (w *boundWorkspace) ids(rest ...string) []string { return append([]string{w.id}, rest...) }
 
-// sendIn is send for an operation below the workspace.
+// sendIn performs an operation in the workspace with send.
 func sendIn[J resourceJSON[T], T any](ctx context.Context, w *boundWorkspace, op wire.Operation, body any, ids ...string) (*T, error) {
 	return send[J](ctx, w.api, op, body, w.ids(ids...)...)
 }
 
-// listIn is list for a collection below the workspace.
+// listIn reads a collection of the workspace with list.
 func listIn[J resourceJSON[T], T any](ctx context.Context, w *boundWorkspace, op wire.Operation, o ListOptions, name string, ids ...string) (*Page[T], error) {
 	return list[J](ctx, w.api, listOf(op, o, w.ids(ids...)...), name)
 }

@@ -10,13 +10,13 @@ import (
 )
 
 // BillingService manages the payments of a workspace. Before the first top-up, set the company
-// details with UpdateAccount and add a payment method. All methods except Balance require the owner
-// of the workspace. It is available as [Console].Billing.
+// details with UpdateAccount and add a payment method. All methods except Balance require the
+// credentials of the owner. It is available as [Console].Billing.
 //
 // Protocol: docs/protocol.md, section 10.
 type BillingService struct{ workspace *boundWorkspace }
 
-// BillingAccount contains the details of the company that pays.
+// BillingAccount contains the details of the company that pays for a workspace.
 type BillingAccount struct {
 	CompanyName  string `json:"company_name"`
 	ContactName  string `json:"contact_name"`

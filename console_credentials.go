@@ -8,7 +8,7 @@ import (
 	"github.com/idverify/idverify-go/internal/wire"
 )
 
-// IssuedCredentials is a pair of credentials as the service stores it. Pass the embedded
+// IssuedCredentials is a pair of credentials that the service has issued. Pass the embedded
 // [Credentials] to [NewClient] or [NewConsole].
 type IssuedCredentials struct {
 	Credentials           // ClientSecret is empty unless the pair was just created or its secret reset
@@ -110,7 +110,7 @@ func (s *WorkspaceCredentialsService) ResetSecret(ctx context.Context, memberID,
 	return sendIn[createdCredentialsJSON](ctx, s.workspace, wire.ResetWorkspaceCredentials, struct{}{}, memberID, clientID)
 }
 
-// issuedJSON is the JSON of a pair of credentials.
+// issuedJSON is the JSON of an IssuedCredentials.
 type issuedJSON struct {
 	ClientID     string    `json:"client_id"`
 	ClientSecret *Secret   `json:"client_secret"`
@@ -131,7 +131,8 @@ func (j issuedJSON) value() (*IssuedCredentials, error) {
 	return c, nil
 }
 
-// createdCredentialsJSON is a pair in the only response that contains its secret.
+// createdCredentialsJSON is the JSON of a new pair or a pair with a new secret. Unlike other
+// responses, it contains the secret.
 type createdCredentialsJSON issuedJSON
 
 func (j createdCredentialsJSON) id() string { return j.ClientID }

@@ -38,7 +38,7 @@ type Project struct {
 	Credentials []*IssuedCredentials
 }
 
-// ProductURLs are the URLs for checks of one product that specify none themselves.
+// ProductURLs are the default URLs for the checks of one product.
 type ProductURLs struct {
 	CallbackURL string // receives results
 	RedirectURL string // receives devices with a code; version v0.2
@@ -99,7 +99,7 @@ func (s *ProjectService) Update(ctx context.Context, projectID string, changes .
 	patch := make([]patchOperation, len(changes))
 	for i, c := range changes {
 		if c.operation.Op == "" {
-			return nil, invalidArgument(wire.UpdateProject, "a change is the zero ProjectChange (use functions such as SetName)")
+			return nil, invalidArgument(wire.UpdateProject, "a ProjectChange must not be the zero value (use functions such as SetName)")
 		}
 		patch[i] = c.operation
 	}
@@ -115,8 +115,9 @@ func (s *ProjectService) Delete(ctx context.Context, projectID string) error {
 	return s.workspace.remove(ctx, op, ids...)
 }
 
-// projects returns the operation on projects of the workspace, and the IDs in its path. For the
-// workspace of the credentials, the path has no workspace ID and the scope is another one.
+// projects returns the operation on projects of the workspace, and the IDs in its path. In the
+// workspace of the credentials it returns main, whose path has no workspace ID and whose scope
+// differs. In other workspaces it returns below.
 func (w *boundWorkspace) projects(main, below wire.Operation, ids ...string) (wire.Operation, []string) {
 	if w.main {
 		return main, ids
@@ -138,7 +139,7 @@ func SetMode(mode ProjectMode) ProjectChange {
 	return ProjectChange{patchOperation{Op: "replace", Path: "/mode", Value: mode}}
 }
 
-// SetCallbackURL sets the callback URL for products that have none of their own.
+// SetCallbackURL sets the callback URL for products without a callback URL of their own.
 func SetCallbackURL(url string) ProjectChange { return setMember("/callback_url", url) }
 
 // RemoveCallbackURL removes the project's callback URL. If there is none, Update fails with

@@ -14,28 +14,28 @@ import (
 // [Console].Usage.
 //
 // Each method reads all pages. If there are more than a million rows, the error is a
-// [*DecodeError]: query a shorter time.
+// [*DecodeError]: query a shorter time range.
 //
 // Protocol: docs/protocol.md, section 10.
 type UsageService struct{ workspace *boundWorkspace }
 
-// UsageQuery selects the rows of usage. From is required.
+// UsageQuery selects and groups usage. From is required.
 type UsageQuery struct {
-	From    time.Time    // in the first period; periods begin in UTC
-	To      time.Time    // in the last period; the zero Time means now
+	From    time.Time    // any time in the first period; periods are in UTC
+	To      time.Time    // any time in the last period; the zero Time means now
 	GroupBy []UsageGroup // empty: one row per period for all calls
 }
 
 // UsageGroup is a field by which usage is grouped.
 type UsageGroup string
 
-// The groups of usage.
+// Fields for UsageQuery.GroupBy.
 const (
 	UsageByProduct UsageGroup = "product_id"
 	UsageByProject UsageGroup = "project_id"
 )
 
-// Usage is a row of usage: the calls in a period.
+// Usage is the number and cost of the calls in one period.
 type Usage struct {
 	Date      time.Time   // start of the period, in UTC
 	Product   Product     // empty unless grouped by product
@@ -66,17 +66,18 @@ func (s *UsageService) Monthly(ctx context.Context, q UsageQuery) ([]Usage, erro
 	return s.usage(ctx, "monthly", monthFormat, q)
 }
 
-// maxUsage is the maximum number of rows: many years of hours, for several projects.
+// maxUsage is the maximum number of rows. It allows many years of hourly usage for several
+// projects.
 const maxUsage = 1_000_000
 
-// The date formats of the periods.
+// Date formats of hourly, daily and monthly usage.
 const (
 	hourFormat  = "2006-01-02T15"
 	dayFormat   = "2006-01-02"
 	monthFormat = "2006-01"
 )
 
-// usage returns the rows of all pages.
+// usage returns the usage that q selects, from all pages.
 func (s *UsageService) usage(ctx context.Context, period, format string, q UsageQuery) ([]Usage, error) {
 	if q.From.IsZero() {
 		return nil, invalidArgument(wire.GetUsage, "missing From")

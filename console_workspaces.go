@@ -23,7 +23,7 @@ const (
 	RoleViewer Role = "VIEWER" // reads all but billing and invitations; manages their own credentials
 )
 
-// Workspace is a container of members and projects, with a balance.
+// Workspace contains members and projects, and has a balance.
 type Workspace struct {
 	WorkspaceID   string
 	Name          string
@@ -107,8 +107,8 @@ type InvitationParams struct {
 	Reference string // your own reference; the service returns it with the invitation
 }
 
-// Invitation is an invitation to join a workspace. It is accepted by signing up with it, which is
-// not an operation of this API.
+// Invitation is an invitation to join a workspace. A person accepts it by signing up, which is not
+// part of this API.
 type Invitation struct {
 	InvitationID string
 	Name         string

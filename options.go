@@ -60,7 +60,7 @@ func WithUserAgent(name string) Option { return func(s *settings) { s.userAgent 
 // WithVersions selects the version of each API.
 func WithVersions(v Versions) Option { return func(s *settings) { s.versions = v } }
 
-// WithClock sets the clock that decides whether an access token has expired. The default is
+// WithClock sets the clock that determines whether an access token has expired. The default is
 // [time.Now]. Delays and timeouts always use package time.
 func WithClock(now func() time.Time) Option { return func(s *settings) { s.now = now } }
 
@@ -83,7 +83,7 @@ type Versions struct {
 // modulePath is the path of the module that contains this package.
 const modulePath = "github.com/idverify/idverify-go"
 
-// sdkUserAgent returns the name and version of this module for the User-Agent header.
+// sdkUserAgent returns the part of the User-Agent header that names this module and its version.
 var sdkUserAgent = sync.OnceValue(func() string {
 	return "idverify-go/" + moduleVersion(debug.ReadBuildInfo())
 })
@@ -129,7 +129,7 @@ func newSettings(opts []Option) (*settings, error) {
 	}
 	for _, c := range s.userAgent {
 		if c < ' ' || c > '~' {
-			return nil, errors.New("the user agent must be printable ASCII")
+			return nil, errors.New("user agent must be printable ASCII")
 		}
 	}
 	if s.userAgent != "" {
@@ -143,7 +143,8 @@ func newSettings(opts []Option) (*settings, error) {
 }
 
 // defaultHTTPClient returns a new client, so that Clients do not share a connection pool. Its
-// transport is that of net/http with a larger pool, because all connections go to one host.
+// transport resembles http.DefaultTransport, with a larger pool per host because all connections go
+// to one host.
 func defaultHTTPClient() *http.Client {
 	return &http.Client{
 		Timeout: 30 * time.Second,
@@ -178,13 +179,13 @@ func (v *Versions) fill() error {
 			*p.version = wire.Versions[p.product][0]
 		}
 		if !versionSyntax.MatchString(*p.version) {
-			return fmt.Errorf("the version of %s must be of the form %q", p.product, wire.V01)
+			return fmt.Errorf("version of %s must have the form %q", p.product, wire.V01)
 		}
 	}
 	return nil
 }
 
-// of returns the version of the API to which op belongs.
+// of returns the configured version of the API that op belongs to.
 func (v *Versions) of(op wire.Operation) string {
 	switch op.Product() {
 	case wire.PhoneCheck:

@@ -67,9 +67,9 @@ type Price struct {
 func (s *ReachabilityService) Lookup(ctx context.Context, ip netip.Addr) (*DeviceReachability, error) {
 	switch {
 	case !ip.IsValid():
-		return nil, invalidArgument(wire.LookupDeviceIP, "the address is the zero netip.Addr")
+		return nil, invalidArgument(wire.LookupDeviceIP, "IP address is the zero netip.Addr")
 	case ip.Zone() != "":
-		return nil, invalidArgument(wire.LookupDeviceIP, "the address must not have a zone")
+		return nil, invalidArgument(wire.LookupDeviceIP, "IP address must not have a zone")
 	}
 	return send[reachabilityJSON](ctx, s.api, wire.LookupDeviceIP, nil, ip.Unmap().String())
 }
@@ -81,7 +81,8 @@ func (s *ReachabilityService) Country(ctx context.Context, code string) (*Countr
 	return send[countryJSON](ctx, s.api, wire.GetCountry, nil, strings.TrimPrefix(strings.TrimSpace(code), "+"))
 }
 
-// reachabilityJSON lists the products either by name, in SupportedProducts, or by ID, in Products.
+// reachabilityJSON is the JSON of a DeviceReachability. It contains the products by name in
+// SupportedProducts, or by ID in Products.
 type reachabilityJSON struct {
 	NetworkID         string   `json:"network_id"`
 	NetworkName       string   `json:"network_name"`

@@ -26,13 +26,13 @@ type SIMCheckParams struct {
 	// PhoneIP is the public IP address of the device with the number, if your backend knows it.
 	PhoneIP netip.Addr
 
-	// Period is how far back a SIM change counts: whole minutes, from one hour to 375 days. 0 means
-	// seven days.
+	// Period is how far back the check looks for a SIM change, in whole minutes from one hour to 375
+	// days. 0 means seven days.
 	Period time.Duration
 }
 
-// SIMCheck is a check whether the SIM of a phone number was changed. NoSIMChange is valid only when
-// Status is COMPLETED.
+// SIMCheck is a check that detects recent SIM changes of a phone number. NoSIMChange is valid only
+// when Status is COMPLETED.
 //
 // Protocol: docs/protocol.md, section 4.
 type SIMCheck struct {
@@ -112,7 +112,7 @@ func (s *SIMCheckService) Trace(ctx context.Context, checkID, traceID string) (*
 	return send[traceJSON](ctx, s.api, wire.GetSIMCheckTrace, nil, checkID, traceID)
 }
 
-// simCheckJSON is a SIMCheck on the wire.
+// simCheckJSON is the JSON of a SIMCheck.
 type simCheckJSON checkJSON
 
 func (j simCheckJSON) id() string     { return j.CheckID }

@@ -23,8 +23,8 @@ type SubscriberCheckParams struct {
 	// CallbackURL receives the result. The default is the callback URL of the project.
 	CallbackURL string
 
-	// RedirectURL is where the service sends the device with a code. It requires version v0.2. The
-	// default is the redirect URL of the project.
+	// RedirectURL is the URL to which the service redirects the device with a code. It requires
+	// version v0.2. The default is the redirect URL of the project.
 	RedirectURL string
 
 	// ReferenceID is your own ID for the check. Responses and the callback contain it, and lists can
@@ -37,14 +37,14 @@ type SubscriberCheckParams struct {
 	// your backend sees the address of a proxy.
 	PhoneIP netip.Addr
 
-	// Period is how far back a SIM change counts: whole minutes, from one hour to 375 days. 0 means
-	// seven days.
+	// Period is how far back the check looks for a SIM change, in whole minutes from one hour to 375
+	// days. 0 means seven days.
 	Period time.Duration
 }
 
-// SubscriberCheck is a check whether a phone number belongs to a device and whether its SIM was
-// changed. Match is valid only when Status is COMPLETED. NoSIMChange is valid only when Status is
-// COMPLETED.
+// SubscriberCheck is a check that verifies that a phone number belongs to a device, and detects
+// recent SIM changes. Match is valid only when Status is COMPLETED. NoSIMChange is valid only when
+// Status is COMPLETED.
 //
 // Protocol: docs/protocol.md, section 4.
 type SubscriberCheck struct {
@@ -58,8 +58,7 @@ type SubscriberCheck struct {
 	Match *bool
 
 	// NoSIMChange is true if no SIM change was detected. NoSIMChange is valid only when Status is
-	// COMPLETED. It is nil if it does not apply: before the end, in status ERROR, and if Match is
-	// false.
+	// COMPLETED. It is nil until the check has ended, in status ERROR, and if Match is false.
 	NoSIMChange *bool
 
 	// NoSIMChangePeriod is the period to which NoSIMChange applies.
@@ -107,8 +106,8 @@ func (s *SubscriberCheckService) Get(ctx context.Context, checkID string) (*Subs
 	return send[subscriberCheckJSON](ctx, s.api, wire.GetSubscriberCheck, nil, checkID)
 }
 
-// Complete exchanges the code of a redirect (see [ParseRedirect]) and returns the check, which has
-// ended. Complete requires version v0.2: see [WithVersions].
+// Complete exchanges the code of a redirect (see [ParseRedirect]) and returns the ended check.
+// Complete requires version v0.2: see [WithVersions].
 //
 // Match is valid only when Status is COMPLETED. NoSIMChange is valid only when Status is COMPLETED.
 //
@@ -162,7 +161,7 @@ func (s *SubscriberCheckService) Trace(ctx context.Context, checkID, traceID str
 	return send[traceJSON](ctx, s.api, wire.GetSubscriberCheckTrace, nil, checkID, traceID)
 }
 
-// subscriberCheckJSON is a SubscriberCheck on the wire.
+// subscriberCheckJSON is the JSON of a SubscriberCheck.
 type subscriberCheckJSON checkJSON
 
 func (j subscriberCheckJSON) id() string     { return j.CheckID }
