@@ -299,7 +299,9 @@ func parseToken(status int, body []byte, requested time.Time) (*oauth2.Token, er
 	}
 	// These errors must not contain the body, which contains a token.
 	if err := json.Unmarshal(body, &t); err != nil {
-		return nil, newDecodeError(wire.Token, status, nil, err)
+		e := newDecodeError(wire.Token, status, nil, err)
+		e.wrongHost = true
+		return nil, e
 	}
 	if t.AccessToken == "" {
 		return nil, newDecodeError(wire.Token, status, nil, errors.New("missing access_token"))

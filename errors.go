@@ -211,6 +211,12 @@ func (e *TokenError) Error() string {
 		hint = "check client ID and secret; project secrets cannot be reset: create new credentials if the secret is lost"
 	case e.Code == wire.InvalidScope:
 		hint = "use project credentials with NewClient and workspace credentials with NewConsole"
+	case e.Code == wire.InvalidRequest:
+		hint = proxyHint
+	case e.Code == wire.UnsupportedGrantType, e.Status == http.StatusNotFound, e.Status == http.StatusMethodNotAllowed:
+		hint = baseURLHint
+	case e.Code == "" && e.Status == http.StatusUnauthorized:
+		hint = "not a response of the token endpoint: check the base URL and any proxy"
 	case e.Status >= 300 && e.Status <= 399:
 		hint = redirectHint
 	}
@@ -243,22 +249,27 @@ type DecodeError struct {
 	Reason    string // why the response cannot be used
 	RequestID string // the X-Request-Id header of the response, or empty
 
-	scope    string          // of a token request
-	unknown  *unknownOutcome // nil if the operation is idempotent
-	attempts int             // 0: unknown
+	scope     string          // of a token request
+	wrongHost bool            // the response is probably not from the token endpoint
+	unknown   *unknownOutcome // nil if the operation is idempotent
+	attempts  int             // 0: unknown
 }
 
 // Error implements error.
 func (e *DecodeError) Error() string {
-	operation := wire.Title(e.Operation)
+	operation, hint := wire.Title(e.Operation), ""
 	if e.scope != "" {
 		operation = tokenOperation(e.scope)
+	}
+	if e.wrongHost {
+		hint = baseURLHint
 	}
 	return errorMessage{
 		operation: operation,
 		status:    statusText(e.Status, ""),
 		detail:    "unusable response: " + e.Reason,
 		unknown:   e.unknown,
+		hint:      hint,
 		requestID: e.RequestID,
 		attempts:  e.attempts,
 	}.String()

@@ -293,7 +293,7 @@ func TestError_ConstructedByCaller(t *testing.T) {
 		{&idverify.DecodeError{Operation: "phone_check.create", Status: 201, Reason: "invalid JSON"},
 			"idverify: create PhoneCheck: 201 Created: unusable response: invalid JSON"},
 		{&idverify.TokenError{Status: 400, Code: "invalid_request", Scope: "coverage"},
-			`idverify: get token for scope "coverage": 400 invalid_request`},
+			`idverify: get token for scope "coverage": 400 invalid_request (check for a proxy that changes requests)`},
 	} {
 		if got := tt.err.Error(); got != tt.want {
 			t.Errorf("error\n%s\nwant\n%s", got, tt.want)

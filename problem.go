@@ -71,7 +71,7 @@ func (e *Error) hint() string {
 	case e.Status >= 300 && e.Status <= 399:
 		return redirectHint
 	case e.Fragment() == "" && (e.Status == http.StatusNotFound || e.Status == http.StatusMethodNotAllowed):
-		return "check the base URL"
+		return baseURLHint
 	}
 	for _, p := range problems {
 		if p.fragment == e.Fragment() {
@@ -271,4 +271,9 @@ func requestID(h http.Header, secrets ...string) string {
 	return sanitize(id)
 }
 
-const redirectHint = "redirects are not followed: check the base URL"
+// Hints of several errors.
+const (
+	baseURLHint  = "check the base URL"
+	proxyHint    = "check for a proxy that changes requests"
+	redirectHint = "redirects are not followed: check the base URL"
+)

@@ -22,15 +22,16 @@ func TestTokenError_Is(t *testing.T) {
 	}{
 		{401, "invalid_client", idverify.ErrUnauthorized, "client ID and secret"},
 		{400, "invalid_client", idverify.ErrUnauthorized, "client ID and secret"},
-		{401, "", idverify.ErrUnauthorized, ""},
+		{401, "", idverify.ErrUnauthorized, "(not a response of the token endpoint: check the base URL and any proxy)"},
 		{401, "another_code", idverify.ErrUnauthorized, ""},
 		{400, "invalid_scope", nil, "NewConsole"},
-		{400, "invalid_request", nil, ""},
-		{400, "unsupported_grant_type", nil, ""},
+		{400, "invalid_request", nil, "(check for a proxy that changes requests)"},
+		{400, "unsupported_grant_type", nil, "(check the base URL)"},
 		{400, "", nil, ""},
 		{402, "", nil, ""},
 		{403, "", nil, ""},
-		{404, "", nil, ""},
+		{404, "", nil, "(check the base URL)"},
+		{405, "", nil, "(check the base URL)"},
 		{428, "", nil, ""},
 		{429, "", idverify.ErrRateLimited, ""},
 		{430, "", nil, ""},
@@ -92,6 +93,26 @@ func TestTokenError_RetryAfter(t *testing.T) {
 		e, ok := errors.AsType[*idverify.TokenError](err)
 		if !ok || e.RetryAfter <= 0 || !strings.HasSuffix(err.Error(), want) || len(srv.tokens()) != 1 {
 			t.Errorf("Retry-After %s: error = %v after %d attempts, want %s after 1", seconds, err, len(srv.tokens()), want)
+		}
+	}
+}
+
+func TestClient_UnusableTokenResponse(t *testing.T) {
+	t.Parallel()
+	const prefix = `idverify: get token for scope "coverage": 200 OK: unusable response: `
+	for body, want := range map[string]string{
+		"<html>": "invalid JSON (check the base URL)",
+		"":       "invalid JSON (check the base URL)",
+		"[]":     "not a JSON object (check the base URL)",
+		"{}":     "missing access_token",
+	} {
+		srv := newService(t, nil)
+		srv.token = respondWith(200, body)
+
+		_, err := srv.client(t).Token(t.Context(), idverify.ScopeCoverage)
+
+		if _, ok := errors.AsType[*idverify.DecodeError](err); !ok || err.Error() != prefix+want {
+			t.Errorf("body %q: error = %v, want %s", body, err, prefix+want)
 		}
 	}
 }
