@@ -78,9 +78,9 @@ func TestServer_AwaitDeliveryLastAttempt(t *testing.T) {
 		receive http.HandlerFunc // nil: no check
 		want    string
 	}{
-		{"no callback", nil, "none of the 0 callbacks matches (has the check, or its project, a callback URL?)"},
-		{"rejected", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadRequest) }, "none of the 1 callbacks matches (last attempt: rejected, status 400)"},
-		{"unreachable", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, "none of the 1 callbacks matches (last attempt: unreachable, no response)"},
+		{"no callback", nil, "no match among 0 callbacks (check that the check or its project has a callback URL)"},
+		{"rejected", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadRequest) }, "no match among 1 callbacks (last attempt: rejected, status 400)"},
+		{"unreachable", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, "no match among 1 callbacks (last attempt: unreachable, no response)"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -114,7 +114,7 @@ func TestServer_AwaitDeliveryInFlight(t *testing.T) {
 	_, err := srv.AwaitDelivery(ctx, sandboxfake.Delivery.Acknowledged)
 	app.respond <- http.StatusNoContent
 
-	if want := "none of the 1 callbacks matches (no attempt has ended)"; err == nil || !strings.Contains(err.Error(), want) {
+	if want := "no match among 1 callbacks (no attempt has ended)"; err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("error = %v, want %q", err, want)
 	}
 }

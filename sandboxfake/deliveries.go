@@ -114,7 +114,7 @@ func (s *service) lastAttempt() string {
 	}
 	switch {
 	case len(s.deliveries.entries) == 0:
-		return "has the check, or its project, a callback URL?"
+		return "check that the check or its project has a callback URL"
 	case last == nil:
 		return "no attempt has ended"
 	case last.Status == 0:
