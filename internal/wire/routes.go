@@ -10,7 +10,8 @@ import (
 	"unicode/utf8"
 )
 
-// Operation is a row of the route table. Rows with the same Name are routes to the same operation.
+// Operation is a row of the route table. An operation with several routes has several rows with the
+// same Name.
 //
 // Protocol: docs/protocol.md, section 1.
 type Operation struct {
@@ -92,7 +93,7 @@ var (
 	ListTopUps           = Operation{"topups.list", "list top-ups", http.MethodGet, "/console/{v}/workspaces/{workspace_id}/topups", ScopeWorkspaces, 200}
 	GetUsage             = Operation{"usage.get", "get usage", http.MethodGet, "/console/{v}/workspaces/{workspace_id}/usage/{period}", ScopeWorkspaces, 200}
 
-	// The same project operations below a workspace, for members of several workspaces.
+	// The project operations for a workspace in the path, for members of several workspaces.
 	CreateProjectIn            = CreateProject.below(ScopeWorkspaces)
 	ListProjectsIn             = ListProjects.below(ScopeWorkspaces)
 	GetProjectIn               = GetProject.below(ScopeWorkspaces)
@@ -124,7 +125,8 @@ func Operations() []Operation {
 	}
 }
 
-// Title returns the title of the operation with the given name, or the name if there is none.
+// Title returns the title of the operation with the given name. For an unknown operation it returns
+// the name.
 func Title(name string) string {
 	for _, o := range Operations() {
 		if o.Name == name {
@@ -134,19 +136,19 @@ func Title(name string) string {
 	return name
 }
 
-// below returns the same operation with a path below /console/{v}/workspaces/{workspace_id}, which
-// requires another scope.
+// below returns the same operation with the given scope and a path below
+// /console/{v}/workspaces/{workspace_id}.
 func (o Operation) below(scope string) Operation {
 	o.Path = strings.Replace(o.Path, "/console/{v}/", "/console/{v}/workspaces/{workspace_id}/", 1)
 	o.Scope = scope
 	return o
 }
 
-// Public is the first segment of paths that browsers use without a token. The second one is the
+// Public is the first segment of paths that browsers use without a token. The second segment is the
 // product.
 const Public = "public"
 
-// Product returns the product of the path: its first segment, or the one after Public.
+// Product returns the product in the path: the first segment, or the second segment after Public.
 func (o Operation) Product() string {
 	product, _, _ := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(o.Path, "/"+Public), "/"), "/")
 	return product
@@ -169,10 +171,10 @@ func (o Operation) URL(base, version string, ids ...string) (string, error) {
 		case strings.HasPrefix(segment, "{"):
 			name := strings.Trim(segment, "{}")
 			if len(ids) == 0 {
-				return "", fmt.Errorf("the path needs a %s", name)
+				return "", fmt.Errorf("missing %s", name)
 			}
 			if err := checkID(ids[0]); err != nil {
-				return "", fmt.Errorf("the %s %w", name, err)
+				return "", fmt.Errorf("%s %w", name, err)
 			}
 			b.WriteString(url.PathEscape(ids[0]))
 			ids = ids[1:]
@@ -184,7 +186,7 @@ func (o Operation) URL(base, version string, ids ...string) (string, error) {
 }
 
 // checkID rejects an ID that a proxy could turn into another path. Escaping is not enough: some
-// proxies decode the path before they forward it, so that %2F separates segments again, and %3F and
+// proxies decode the path before they forward it. Then %2F becomes a separator again, and %3F and
 // %23 end the path.
 //
 // Protocol: docs/protocol.md, section 11.
@@ -193,21 +195,21 @@ func checkID(id string) error {
 	segment, _, _ := strings.Cut(id, ";")
 	switch {
 	case id == "":
-		return errors.New("is empty")
+		return errors.New("must not be empty")
 	case strings.TrimSpace(segment) == "." || strings.TrimSpace(segment) == "..":
-		return errors.New("is a dot segment")
+		return errors.New("must not be a dot segment")
 	case strings.ContainsAny(id, `/\%?#`):
-		return errors.New("contains one of the characters / \\ % ? #")
+		return errors.New("must not contain any of the characters / \\ % ? #")
 	case !utf8.ValidString(id) || strings.ContainsFunc(id, unicode.IsControl):
-		return errors.New("contains a control character or is not valid UTF-8")
+		return errors.New("must be valid UTF-8 without control characters")
 	}
 	return nil
 }
 
-// Resource returns the ID of the resource that the operation reads, changes or returns: the last
-// element of ids if the path ends with an ID, apart from a final /reset. It returns "" for
-// collections, for coverage, whose keys may have another form in the response, and for the alias
-// "default" of a workspace.
+// Resource returns the ID of the resource that the operation reads, changes or returns. This is the
+// last element of ids if the path ends with an ID or with an ID and /reset. Resource returns "" for
+// collections and for the workspace alias "default". It also returns "" for coverage, because the
+// keys in its responses may have another form.
 func (o Operation) Resource(ids []string) string {
 	path := strings.TrimSuffix(o.Path, "/reset")
 	if len(ids) == 0 || !strings.HasSuffix(path, "_id}") {

@@ -1,8 +1,8 @@
 // Package wire defines the parts of the protocol that the client and the fake share: the route
 // table, versions, scopes, the time format and the names of problems.
 //
-// The fixtures in testdata are written by hand. Client and fake are each tested against them, so
-// that a mistake in a shared table is found.
+// The fixtures in testdata are written by hand. The client and the fake are each tested against
+// them, so that the tests detect mistakes in the shared tables.
 package wire
 
 // Scopes of access tokens.
@@ -27,8 +27,7 @@ const (
 	Console         = "console"
 )
 
-// Versions of the APIs, as they appear in paths. V02 of a check product adds the exchange of a
-// code.
+// Versions of the APIs, as they appear in paths. V02 of a check product adds the code exchange.
 const (
 	V01 = "v0.1"
 	V02 = "v0.2"
@@ -53,7 +52,7 @@ const TimeFormat = "2006-01-02T15:04:05-0700"
 // Protocol: docs/protocol.md, section 6.
 const CallbackHeader = "x-service-callback"
 
-// RequestIDHeader is the header of a response that contains the request ID.
+// RequestIDHeader is the response header that contains the request ID.
 const RequestIDHeader = "X-Request-Id"
 
 // Media types of requests and responses.
@@ -80,7 +79,7 @@ const (
 	StatusError     = "ERROR"
 )
 
-// Fragments of the type of a problem.
+// Problem type fragments.
 //
 // Protocol: docs/protocol.md, section 8.
 const (

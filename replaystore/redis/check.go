@@ -11,21 +11,21 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 )
 
-// Results of [Store.Check], for [errors.Is].
+// Errors of [Store.Check]. Test for them with [errors.Is].
 var (
-	// ErrEviction means that Redis evicts keys when its memory is full. A copy of a message is
-	// accepted after its claim was evicted, so fail the deployment.
+	// ErrEviction means that Redis evicts keys when its memory is full. After a claim was evicted, a
+	// copy of its message is accepted, so fail the deployment.
 	ErrEviction = errors.New("claims may be evicted before they expire (set maxmemory-policy noeviction)")
 
 	// ErrPolicyUnknown means that Check cannot read the policy. Log it, continue, and check the
 	// configuration of Redis by other means.
-	ErrPolicyUnknown = errors.New("the eviction policy cannot be read (allow the command INFO, or check that maxmemory-policy is noeviction)")
+	ErrPolicyUnknown = errors.New("cannot read the eviction policy (allow the command INFO, or check that maxmemory-policy is noeviction)")
 )
 
 // Check reports whether Redis keeps claims until they expire. Call it at startup. It sends INFO to
 // the server, or to each master of a cluster and each shard of a ring, and returns
-//   - nil if maxmemory-policy is noeviction, or if maxmemory is not set,
-//   - an error that wraps [ErrEviction] and contains the policy if it is another one,
+//   - nil if maxmemory-policy is noeviction or maxmemory is not set,
+//   - an error that wraps [ErrEviction] and contains the policy if it is not noeviction,
 //   - an error that wraps [ErrPolicyUnknown] if the user may not send INFO, if the reply does not
 //     contain the policy, as with some managed services, or if the client is not a Client,
 //     ClusterClient or Ring,
@@ -34,7 +34,7 @@ var (
 // Fail the deployment on ErrEviction. Log any other error and continue: while Redis is unavailable,
 // claims fail and no message is accepted.
 //
-// Check returns after Options.Timeout at the latest.
+// Check returns within Options.Timeout.
 func (s *Store) Check(ctx context.Context) error {
 	_, err := withTimeout(ctx, s.timeout, func(ctx context.Context) (struct{}, error) {
 		return struct{}{}, checkPolicies(ctx, s.client)
@@ -68,7 +68,7 @@ func checkPolicies(ctx context.Context, client goredis.UniversalClient) error {
 	case *goredis.Client:
 		err = check(ctx, c)
 	default:
-		return fmt.Errorf("the client is a %T: %w", client, ErrPolicyUnknown)
+		return fmt.Errorf("client is a %T: %w", client, ErrPolicyUnknown)
 	}
 	if err != nil {
 		found = append(found, &redactedError{replaceTimeout(ctx, err)})

@@ -125,7 +125,7 @@ func TestStore_CheckUnknownClientType(t *testing.T) {
 
 	err := newStore(t, otherClient{srv.client(t)}, nil).Check(t.Context())
 
-	if !isCheckError(err, redis.ErrPolicyUnknown) || !strings.Contains(err.Error(), "the client is a redis_test.otherClient") {
+	if !isCheckError(err, redis.ErrPolicyUnknown) || !strings.Contains(err.Error(), "client is a redis_test.otherClient") {
 		t.Errorf("error = %v, want ErrPolicyUnknown and the type of the client", err)
 	}
 }

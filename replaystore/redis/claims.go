@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// maxOpenClaims limits the claims with an unknown outcome. It is sufficient for an outage at 10,000
-// messages per second.
+// maxOpenClaims is the maximum number of claims with an unknown outcome. It is sufficient for an
+// outage at 10,000 messages per second.
 const maxOpenClaims = 1 << 17
 
 // openClaims contains the claims of one process that are in progress, or that failed although Redis
@@ -38,7 +38,7 @@ type openClaim struct {
 	expires time.Time // when the record expires, if failed
 }
 
-// begin returns the open claim for id, and counts a call in progress.
+// begin adds a call in progress to the open claim for id and returns the claim.
 func (o *openClaims) begin(id [32]byte) *openClaim {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -64,8 +64,8 @@ func (o *openClaims) end(c *openClaim, recorded bool, err error, ttl time.Durati
 		c.failed, c.queued, c.expires = true, true, time.Now().Add(ttl)
 		o.queued = append(o.queued, c)
 	case err != nil:
-		// The claim is already queued, or too many are. In the second case, a later call mistakes
-		// the record for that of another process and returns false.
+		// The claim is already queued, or the queue is full. If it is full, a later call mistakes the
+		// record for the record of another process and returns false.
 	case recorded:
 		fresh = !c.passed
 		c.passed = true

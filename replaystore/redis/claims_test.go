@@ -287,8 +287,8 @@ func TestStore_RecoversFromHookPanic(t *testing.T) {
 		fail func()
 		want string
 	}{
-		{"panic", func() { panic("secret") }, "the client panicked with a value of type string"},
-		{"Goexit", runtime.Goexit, "the client called runtime.Goexit"},
+		{"panic", func() { panic("secret") }, "client panicked with a value of type string"},
+		{"Goexit", runtime.Goexit, "client called runtime.Goexit"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

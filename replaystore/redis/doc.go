@@ -29,7 +29,6 @@
 // outage of up to two and a half minutes, and none is accepted without a claim.
 //
 // The service does not send a redirect again, but the user can reload it within the clock skew.
-// Redis may have recorded a claim although Claim returned an error. Such a claim passes to at most
-// one later call in the same process. A reload that reaches another process is rejected as a
-// replay.
+// Redis may have recorded a claim although Claim returned an error. Then at most one later call in
+// the same process succeeds. A reload that reaches another process is rejected as a replay.
 package redis

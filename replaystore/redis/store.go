@@ -16,8 +16,8 @@ import (
 
 const (
 	defaultPrefix = "idverify:replay:"
-	// defaultTimeout is a fifth of the 10 s that the service waits for a response to a callback. The
-	// service does not retry after that timeout.
+	// defaultTimeout is a fifth of the time that the service waits for a response to a callback. After
+	// that time, 10 s, the service does not retry.
 	defaultTimeout = 2 * time.Second
 )
 
@@ -32,7 +32,7 @@ type Store struct {
 
 var _ signature.ReplayStore = (*Store)(nil)
 
-// Options are the options of [New]. A zero field selects the default.
+// Options configures [New]. The zero value of a field selects its default.
 type Options struct {
 	// Prefix is the prefix of every key. 64 hexadecimal characters follow it. All verifiers of the
 	// same host must use the same prefix. The default is "idverify:replay:".
@@ -62,7 +62,7 @@ func New(client goredis.UniversalClient, opts *Options) (*Store, error) {
 	case client == nil:
 		return nil, errors.New("redis replay store: new: client is nil")
 	case s.timeout < 0:
-		return nil, errors.New("redis replay store: new: Options.Timeout is negative")
+		return nil, errors.New("redis replay store: new: Options.Timeout must not be negative")
 	}
 	return s, nil
 }
@@ -70,11 +70,11 @@ func New(client goredis.UniversalClient, opts *Options) (*Store, error) {
 // Claim implements [signature.ReplayStore]. If Redis is unavailable, full, or does not reply in
 // time, it returns an error that wraps the error of the client or of ctx.
 //
-// Redis may have recorded a claim although Claim returned an error. Such a claim passes to at most
-// one later call of this Store, so that a user can reload a redirect after the error. It passes to
-// no call after it has expired, after a restart, or if too many claims failed before it.
+// Redis may have recorded a claim although Claim returned an error. At most one later call of this
+// Store then returns true, so that a user can reload a redirect after the error. After a restart,
+// or if too many claims failed before it, no later call returns true until the record expires.
 func (s *Store) Claim(ctx context.Context, id [32]byte, ttl time.Duration) (fresh bool, err error) {
-	// A copy that was received in time can be in progress for as long as a claim takes.
+	// The claim of a copy that was received in time can take up to the timeout.
 	ttl = max(ttl, 0) + s.timeout
 	claim := s.open.begin(id)
 	recorded, err := withTimeout(ctx, s.timeout, func(ctx context.Context) (bool, error) {
@@ -104,11 +104,11 @@ func (s *Store) record(ctx context.Context, key, value string, ttl time.Duration
 }
 
 var (
-	errVanished = errors.New("the claim has disappeared (it expired, or Redis evicted it)")
-	errExited   = errors.New("the client called runtime.Goexit")
+	errVanished = errors.New("claim disappeared (it expired, or Redis evicted it)")
+	errExited   = errors.New("client called runtime.Goexit")
 )
 
-// timeoutError is the error after Options.Timeout.
+// timeoutError is the error of a call that exceeded Options.Timeout.
 type timeoutError struct{ after time.Duration }
 
 // Error implements error.
@@ -119,8 +119,8 @@ func (e *timeoutError) Error() string {
 // Unwrap makes the error match context.DeadlineExceeded.
 func (e *timeoutError) Unwrap() error { return context.DeadlineExceeded }
 
-// replaceTimeout returns a timeoutError if Options.Timeout ended ctx and err is its error, else
-// err.
+// replaceTimeout returns a timeoutError if err is a deadline error because Options.Timeout expired.
+// Otherwise it returns err.
 func replaceTimeout(ctx context.Context, err error) error {
 	if timeout, ok := errors.AsType[*timeoutError](context.Cause(ctx)); ok && errors.Is(err, context.DeadlineExceeded) {
 		return timeout
@@ -144,7 +144,7 @@ func withTimeout[T any](ctx context.Context, timeout time.Duration, f func(conte
 		defer func() {
 			// A hook or dialer of the caller can panic. The value could contain an address.
 			if p := recover(); p != nil {
-				r.err = fmt.Errorf("the client panicked with a value of type %T", p)
+				r.err = fmt.Errorf("client panicked with a value of type %T", p)
 			}
 			done <- r
 		}()
@@ -159,7 +159,7 @@ func withTimeout[T any](ctx context.Context, timeout time.Duration, f func(conte
 	}
 }
 
-// redactedError is an error of the client. Its text contains no address.
+// redactedError wraps an error of the Redis client. Its text contains no address.
 type redactedError struct{ err error }
 
 // Error implements error.
@@ -174,8 +174,8 @@ func (r *redactedError) Error() string {
 	if text := r.err.Error(); !strings.HasPrefix(text, "MOVED ") && !strings.HasPrefix(text, "ASK ") {
 		return text
 	}
-	return "the server belongs to a cluster (use a ClusterClient)"
+	return "server belongs to a cluster (use a ClusterClient)"
 }
 
-// Unwrap returns the error of the client.
+// Unwrap returns the original error of the Redis client or of the context.
 func (r *redactedError) Unwrap() error { return r.err }
