@@ -62,6 +62,37 @@ var (
 	ErrTooLate = errors.New("message verified too late")
 )
 
+// reasonNames contains the names of the reasons, for the log.
+var reasonNames = []struct {
+	reason error
+	name   string
+}{
+	{ErrMalformed, "ErrMalformed"},
+	{ErrAlgorithm, "ErrAlgorithm"},
+	{ErrCoverage, "ErrCoverage"},
+	{ErrSkew, "ErrSkew"},
+	{ErrHost, "ErrHost"},
+	{ErrUnknownKey, "ErrUnknownKey"},
+	{ErrSignature, "ErrSignature"},
+	{ErrDigest, "ErrDigest"},
+	{ErrReplay, "ErrReplay"},
+	{ErrTooLarge, "ErrTooLarge"},
+	{ErrKeySource, "ErrKeySource"},
+	{ErrReplayStore, "ErrReplayStore"},
+	{ErrBody, "ErrBody"},
+	{ErrTooLate, "ErrTooLate"},
+}
+
+// reasonName returns the name of a reason, or "" if it is not one of this package.
+func reasonName(reason error) string {
+	for _, row := range reasonNames {
+		if row.reason == reason {
+			return row.name
+		}
+	}
+	return ""
+}
+
 // Error is the type of all verification errors. It wraps its Reason and the underlying error, if
 // any, for example context.Canceled.
 //

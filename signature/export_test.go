@@ -52,3 +52,6 @@ func (s *MemoryReplayStore) Claims() int {
 	defer s.mu.Unlock()
 	return max(len(s.queue), len(s.expiry))
 }
+
+// ReasonName returns the name of a reason in the log.
+func ReasonName(reason error) string { return reasonName(reason) }

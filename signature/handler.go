@@ -39,12 +39,24 @@ func (v *Verifier) handler(verify func(*http.Request) (*Message, error), next ht
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		m, err := verify(r)
 		if err != nil {
-			v.logger.LogAttrs(r.Context(), logLevel(r.Context(), err), "signature: message not verified", slog.String("error", err.Error()))
+			v.logRejection(r.Context(), err)
 			respond(w, err)
 			return
 		}
 		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), messageKey{}, m)))
 	})
+}
+
+// logRejection logs why a message is not passed to the next handler.
+func (v *Verifier) logRejection(ctx context.Context, err error) {
+	var operation, reason string
+	if e, ok := errors.AsType[*Error](err); ok {
+		operation, reason = e.Operation, reasonName(e.Reason)
+	}
+	v.logger.LogAttrs(ctx, logLevel(ctx, err), "signature: message not verified",
+		slog.String("operation", operation),
+		slog.String("reason", reason),
+		slog.String("error", err.Error()))
 }
 
 // logLevel returns error if the key source or the replay store is unavailable, or if middleware has

@@ -9,6 +9,8 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -253,6 +255,57 @@ func TestVerifier_LogLevels(t *testing.T) {
 				t.Errorf("record = %v, want level %v and an error with %q", got, tt.level, tt.text)
 			}
 		})
+	}
+}
+
+func TestVerifier_LogsReason(t *testing.T) {
+	t.Parallel()
+	for _, kind := range messageKinds {
+		t.Run(kind.name, func(t *testing.T) {
+			t.Parallel()
+			log := new(logRecorder)
+			v := verifierFor(t, serviceKeys(), signature.VerifierOptions{Logger: slog.New(log)}, "other.example.com")
+			w := kind.make()
+			kind.sign(w)
+
+			handlerOf(v, kind, http.NotFoundHandler()).ServeHTTP(httptest.NewRecorder(), w.request(t))
+
+			if len(log.records) != 1 {
+				t.Fatalf("records = %v, want one", log.records)
+			}
+			if got := log.records[0].Attrs; got["operation"] != kind.name || got["reason"] != "ErrHost" {
+				t.Errorf("attributes = %v, want operation %s and reason ErrHost", got, kind.name)
+			}
+		})
+	}
+}
+
+// TestReasonName_AllReasons checks that each exported error has its own name in the log.
+func TestReasonName_AllReasons(t *testing.T) {
+	t.Parallel()
+	source, err := os.ReadFile("errors.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var exported []string
+	for _, match := range regexp.MustCompile(`(?m)^\t(Err\w+) += errors\.New`).FindAllSubmatch(source, -1) {
+		exported = append(exported, string(match[1]))
+	}
+
+	var names []string
+	for _, reason := range []error{
+		signature.ErrMalformed, signature.ErrAlgorithm, signature.ErrCoverage, signature.ErrSkew, signature.ErrHost,
+		signature.ErrUnknownKey, signature.ErrSignature, signature.ErrDigest, signature.ErrReplay, signature.ErrTooLarge,
+		signature.ErrKeySource, signature.ErrReplayStore, signature.ErrBody, signature.ErrTooLate,
+	} {
+		names = append(names, signature.ReasonName(reason))
+	}
+
+	if diff := cmp.Diff(exported, names); diff != "" {
+		t.Errorf("names of the exported errors (-want +got):\n%s", diff)
+	}
+	if name := signature.ReasonName(errors.New("other")); name != "" {
+		t.Errorf("name of another error = %q, want none", name)
 	}
 }
 

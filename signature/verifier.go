@@ -67,7 +67,8 @@ type VerifierOptions struct {
 	Now func() time.Time
 
 	// Logger receives a record for each message that [Verifier.CallbackHandler] or
-	// [Verifier.RedirectHandler] does not pass to next. The record contains the error, which the
+	// [Verifier.RedirectHandler] does not pass to next. The attributes operation ("callback" or
+	// "redirect"), reason (the name of the reason, such as "ErrHost") and error contain what the
 	// response does not. The level is error if the key source or the replay store is unavailable, or
 	// if middleware has consumed the body. It is warn for everything else, because a sender can cause
 	// it, for example with an invented key ID or by closing the connection. Default: nothing is
