@@ -68,6 +68,17 @@ func (v *Verifier) callback(r *http.Request) (*Message, error) {
 	return verified, nil
 }
 
+const proxyAdvice = "does a proxy remove or repeat it?"
+
+// requiredValue is like onlyValue, for a header that every callback has. The error contains the
+// name of the header, which the sender does not choose, and the advice.
+func requiredValue(header http.Header, key, advice string) (string, error) {
+	if len(header[key]) != 1 {
+		return "", newError(ErrCoverage, "required header "+strings.ToLower(key)+" must occur exactly once ("+advice+")")
+	}
+	return onlyValue(header, key)
+}
+
 // receivedCallback extracts the parts of a callback from r. Each part must occur exactly once.
 func (v *Verifier) receivedCallback(r *http.Request) (m message, err error) {
 	if r.Method != http.MethodPost {
@@ -86,12 +97,12 @@ func (v *Verifier) receivedCallback(r *http.Request) (m message, err error) {
 	if m.authorization, err = parseAuthorization(values[0]); err != nil {
 		return m, err
 	}
-	if m.date, err = onlyValue(r.Header, "Date"); err != nil {
+	if m.date, err = requiredValue(r.Header, "Date", proxyAdvice); err != nil {
 		return m, err
 	}
-	if m.kind, err = onlyValue(r.Header, v.headerKey); err != nil {
+	if m.kind, err = requiredValue(r.Header, v.headerKey, "check VerifierOptions.CallbackHeader and your proxy"); err != nil {
 		return m, err
 	}
-	m.digest, err = onlyValue(r.Header, "Digest")
+	m.digest, err = requiredValue(r.Header, "Digest", proxyAdvice)
 	return m, err
 }

@@ -96,7 +96,7 @@ func (m *message) signingString(text []byte) ([]byte, error) {
 func onlyValue(header http.Header, key string) (string, error) {
 	values := header[key]
 	if len(values) != 1 {
-		return "", newError(ErrCoverage, "covered or required header must occur exactly once")
+		return "", newError(ErrCoverage, "covered header must occur exactly once")
 	}
 	if !oneLine(values[0]) {
 		return "", newError(ErrMalformed, "covered header contains control characters")

@@ -137,6 +137,44 @@ func TestNewVerifier_RejectsInvalidHosts(t *testing.T) {
 	}
 }
 
+// TestVerifier_NamesRequiredHeader checks that the error contains the name of a required header, but
+// no name that the sender chose.
+func TestVerifier_NamesRequiredHeader(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name   string
+		header string // default if empty
+		signed func(*wire)
+		sent   func(*wire)
+		want   string
+	}{
+		{"no date", "", nil, drop("Date"), "required header date must occur exactly once (does a proxy remove or repeat it?)"},
+		{"two digests", "", nil, add("Digest", digestOf("other")), "required header digest must occur exactly once (does a proxy remove or repeat it?)"},
+		{"no kind", "", nil, drop("X-Service-Callback"), "required header x-service-callback must occur exactly once (check VerifierOptions.CallbackHeader and your proxy)"},
+		{"another callback header", "X-Acme-Callback", nil, nil, "required header x-acme-callback must occur exactly once (check VerifierOptions.CallbackHeader and your proxy)"},
+		{"missing covered header", "", covering(allCovered(" x-absent")), nil, "covered header must occur exactly once"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			v := newVerifier(t, signature.VerifierOptions{CallbackHeader: tt.header})
+			w := newCallback()
+			if tt.signed != nil {
+				tt.signed(w)
+			}
+			w.signCallback()
+			if tt.sent != nil {
+				tt.sent(w)
+			}
+
+			_, err := v.VerifyCallback(w.request(t))
+
+			if want := "signature: callback rejected: " + tt.want; err == nil || err.Error() != want {
+				t.Errorf("error = %v, want %q", err, want)
+			}
+		})
+	}
+}
+
 // TestVerifier_CallbackHeaderBytes checks every byte in the name of the callback header.
 func TestVerifier_CallbackHeaderBytes(t *testing.T) {
 	t.Parallel()
