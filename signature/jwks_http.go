@@ -44,7 +44,7 @@ func fetchBody(ctx context.Context, client *http.Client, url string) (http.Heade
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
-		return nil, nil, newError(ErrKeySource, fmt.Sprintf("get key set: %d %s", response.StatusCode, http.StatusText(response.StatusCode)))
+		return nil, nil, newError(ErrKeySource, statusText(response.StatusCode))
 	}
 	body, err := io.ReadAll(io.LimitReader(response.Body, maxKeySetBody+1))
 	if err != nil {
@@ -54,6 +54,16 @@ func fetchBody(ctx context.Context, client *http.Client, url string) (http.Heade
 		return nil, nil, newError(ErrKeySource, "get key set: body is larger than 1 MiB")
 	}
 	return response.Header, body, nil
+}
+
+// statusText describes a response with a status other than 200. A 3XX or 4XX status suggests a
+// wrong URL, except 429.
+func statusText(status int) string {
+	text := fmt.Sprintf("get key set: %d %s", status, http.StatusText(status))
+	if status/100 == 3 || status/100 == 4 && status != http.StatusTooManyRequests {
+		text += " (check the URL of the key set)"
+	}
+	return text
 }
 
 // fetchCause returns the cause of ctx if ctx is done, and err otherwise.

@@ -146,9 +146,10 @@ func TestJWKS_ErrorTexts(t *testing.T) {
 	}
 	s := newKeyServer(t)
 	for status, want := range map[string]string{
-		"404":                      "get key set: 404 Not Found",
+		"404":                      "get key set: 404 Not Found (check the URL of the key set)",
+		"304":                      "get key set: 304 Not Modified (check the URL of the key set)",
 		"body above 1 MiB":         "body is larger than 1 MiB",
-		"HTML":                     "body is not a JSON Web Key Set",
+		"HTML":                     "body is not a JSON Web Key Set (check the URL of the key set and any proxy)",
 		"no keys":                  "no usable key",
 		"truncated body":           "read body: unexpected EOF",
 		"redirect to another host": "redirected to another host",

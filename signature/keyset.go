@@ -72,11 +72,11 @@ func parseKeySet(body []byte) (map[string]*rsa.PublicKey, ignoredKeys, error) {
 	}
 	exposed, moduli, err := exposedKeys(body)
 	if err != nil {
-		return nil, ignored, newError(ErrKeySource, "get key set: body is not a JSON Web Key Set")
+		return nil, ignored, newError(ErrKeySource, "get key set: body is not a JSON Web Key Set (check the URL of the key set and any proxy)")
 	}
 	set, err := jwk.Parse(body, jwk.WithIgnoreParseError(true))
 	if err != nil {
-		return nil, ignored, newError(ErrKeySource, "get key set: body is not a JSON Web Key Set")
+		return nil, ignored, newError(ErrKeySource, "get key set: body is not a JSON Web Key Set (check the URL of the key set and any proxy)")
 	}
 	keys := make(map[string]*rsa.PublicKey)
 	for i := range set.Len() {
