@@ -2,9 +2,11 @@ package sandboxfake
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -264,6 +266,12 @@ func ruleFor(status int) deliveryRule {
 // rootCause returns the text of the innermost error. The outer errors of net and net/url contain
 // the address, which may contain a secret of the receiver.
 func rootCause(err error) string {
+	if dnsErr, ok := errors.AsType[*net.DNSError](err); ok {
+		return "host lookup failed: " + dnsErr.Err
+	}
+	if _, ok := errors.AsType[x509.HostnameError](err); ok {
+		return "the certificate is for another host"
+	}
 	for {
 		inner := errors.Unwrap(err)
 		if inner == nil {

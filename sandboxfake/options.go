@@ -149,6 +149,10 @@ func WithCallbackHeader(name string) Option {
 		if name == "" {
 			return errors.New("callback header: name must not be empty")
 		}
+		const tokenChars = "!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+		if strings.Trim(name, tokenChars) != "" {
+			return errors.New("the name of the callback header is not valid")
+		}
 		o.callbackHeader = name
 		return nil
 	}
@@ -183,8 +187,9 @@ func WithPrices(prices map[idverify.Product]string) Option {
 	return func(o *options) error {
 		o.prices = make(map[string]money)
 		for product, text := range prices {
-			if !slices.Contains([]idverify.Product{idverify.ProductPhoneCheck, idverify.ProductSIMCheck, idverify.ProductSubscriberCheck}, product) {
-				return fmt.Errorf("prices: unsupported product %q", product)
+			priced := []idverify.Product{idverify.ProductPhoneCheck, idverify.ProductSIMCheck, idverify.ProductSubscriberCheck}
+			if !slices.Contains(priced, product) {
+				return fmt.Errorf("prices: unsupported product %q (use %s, %s or %s)", product, priced[0], priced[1], priced[2])
 			}
 			price, err := parseMoney(text)
 			if err != nil {

@@ -3,6 +3,7 @@ package sandboxfake
 import (
 	"fmt"
 	"io"
+	"regexp"
 	"strings"
 	"sync"
 	"time"
@@ -46,7 +47,11 @@ func (l *requestLog) attempt(d *delivery, n int, attempt Attempt, elapsed time.D
 	if l == nil {
 		return
 	}
-	l.line("→", fmt.Sprintf("callback %s", d.CheckID), fmt.Sprintf("%s %s, attempt %d", d.Product, d.Status, n), attempt.Status, string(attempt.Result), elapsed)
+	result := string(attempt.Result)
+	if attempt.Error != "" {
+		result += ": " + plainCause(attempt.Error)
+	}
+	l.line("→", fmt.Sprintf("callback %s", d.CheckID), fmt.Sprintf("%s %s, attempt %d", d.Product, d.Status, n), attempt.Status, result, elapsed)
 }
 
 func (l *requestLog) line(method, path, operation string, status int, result string, d time.Duration) {
@@ -60,6 +65,22 @@ func (l *requestLog) line(method, path, operation string, status int, result str
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	fmt.Fprintf(l.w, "%s %-6s %s %s %s %.1fms\n", time.Now().Format("15:04:05.000"), method, path, operation, code, float64(d.Microseconds())/1000)
+}
+
+// maxCause is the maximum length of a cause in the log, in runes.
+const maxCause = 200
+
+// sensitive matches URLs, IP addresses with their port, and seven or more digits.
+var sensitive = regexp.MustCompile(`(?i)\b[a-z][a-z0-9+.-]*://\S+|\d{1,3}(?:\.\d{1,3}){3}(?::\d+)?|\[?[0-9a-f]*:[0-9a-f]*:[0-9a-f:]*\]?(?::\d+)?|\d{7,}`)
+
+// plainCause returns the cause of an attempt without response as one line, with addresses and
+// numbers masked.
+func plainCause(cause string) string {
+	cause = sensitive.ReplaceAllString(strings.Join(strings.Fields(cause), " "), masked)
+	if runes := []rune(cause); len(runes) > maxCause {
+		cause = string(runes[:maxCause]) + "…"
+	}
+	return cause
 }
 
 // plainPath masks the segments of a path that could be an address, a number or a secret. Words,

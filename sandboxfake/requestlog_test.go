@@ -2,6 +2,7 @@ package sandboxfake_test
 
 import (
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -44,6 +45,43 @@ func TestWithRequestLog_Lines(t *testing.T) {
 	}
 	if strings.Contains(log, "secret") || strings.Contains(log, "447700900012") {
 		t.Errorf("log contains the receiver's secret or a phone number:\n%s", log)
+	}
+}
+
+// TestWithRequestLog_AttemptCauses checks the lines of attempts without a response.
+func TestWithRequestLog_AttemptCauses(t *testing.T) {
+	t.Parallel()
+	lines := make(chan string, 16)
+	srv := sandboxfake.New(t, sandboxfake.WithRequestLog(writerFunc(func(p []byte) { lines <- string(p) })))
+	a := newAPI(t, srv)
+	closed := httptest.NewServer(nil)
+	closed.Close()
+	a.completeCheck(closed.URL + "/callbacks?token=secret")
+	if err := srv.Idle(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	srv.Inject(sandboxfake.Match{Operation: sandboxfake.OperationCallback}, sandboxfake.Fault{Drop: true})
+	a.completeCheck(closed.URL)
+	if err := srv.Idle(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	close(lines)
+
+	var all strings.Builder
+	for line := range lines {
+		all.WriteString(line)
+	}
+
+	for _, want := range []string{
+		"attempt 1 --- unreachable: the connection failed or was lost: connection refused ",
+		"attempt 1 --- unreachable: the connection failed or was lost: dropped by an injected fault ",
+	} {
+		if !strings.Contains(all.String(), want) {
+			t.Errorf("log does not contain %q:\n%s", want, all.String())
+		}
+	}
+	if strings.Contains(all.String(), "secret") || strings.Contains(all.String(), "127.0.0.1") {
+		t.Errorf("log contains the receiver's secret or address:\n%s", all.String())
 	}
 }
 

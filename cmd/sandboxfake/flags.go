@@ -79,9 +79,13 @@ func parseFlags(args []string, stderr io.Writer) (*flags, int) {
 func (f *flags) define(set *flag.FlagSet) {
 	set.StringVar(&f.addr, "addr", "127.0.0.1:0", "listen on this `host:port`; port 0 selects a free port")
 	set.StringVar(&f.caFile, "ca-file", "", "write the CA certificate to this `path` and keep it; by default a temporary file")
-	set.Func("seed", "use the same IDs and credentials in every run with this `number`; random by default", func(text string) (err error) {
-		f.seed, err = strconv.ParseUint(text, 10, 64)
-		return err
+	set.Func("seed", "use the same IDs and credentials in every run with this `number`; random by default", func(text string) error {
+		seed, err := strconv.ParseUint(text, 10, 64)
+		if err != nil {
+			return errors.New("must be a whole number from 0 to 18446744073709551615")
+		}
+		f.seed = seed
+		return nil
 	})
 	set.BoolVar(&f.newIDs, "new-ids-after-reset", false, "use different IDs after each reset, for a database that is not reset; credentials stay the same")
 	set.BoolVar(&f.fixedKeys, "fixed-keys", false, "use public test keys instead of new ones")
@@ -103,8 +107,11 @@ func (f *flags) define(set *flag.FlagSet) {
 	})
 	set.Func("frozen-clock", "freeze the clock at this RFC 3339 `time`, such as 2026-01-02T03:04:05Z; only advance moves it", func(text string) error {
 		at, err := time.Parse(time.RFC3339, text)
+		if err != nil {
+			return errors.New("must be a time such as 2026-01-02T03:04:05Z")
+		}
 		f.frozenAt = &at
-		return err
+		return nil
 	})
 	set.Func("signature-dates", "`clock` that dates signatures, system or sandbox (the clock that advance moves); system by default", oneOf(&f.signatureDates, systemDates, sandboxDates))
 	set.TextVar(&f.callerIP, "caller-ip", netip.Addr{}, "`address` of every caller that looks up its own reachability; by default the address of the connection")

@@ -54,6 +54,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -103,6 +104,9 @@ func serve(ctx context.Context, f *flags, stdout, stderr io.Writer) error {
 	defer server.Close()
 	caFile, remove, err := writeCA(f.caFile, server.CACertPEM())
 	if err != nil {
+		if f.caFile != "" {
+			return fmt.Errorf("sandboxfake: write CA file %s (-ca-file): %w (the directory must exist and be writable)", f.caFile, plainError(err))
+		}
 		return fmt.Errorf("sandboxfake: write CA file: %w", err)
 	}
 	defer remove()
@@ -126,6 +130,14 @@ func replaceFile(path string, content []byte) error {
 		return err
 	}
 	return os.Rename(f.Name(), path)
+}
+
+// plainError unwraps a *fs.PathError, which names a temporary file.
+func plainError(err error) error {
+	if pathErr, ok := errors.AsType[*fs.PathError](err); ok {
+		return pathErr.Err
+	}
+	return err
 }
 
 // writeCA writes the CA certificate to path and returns the absolute path. If path is empty, it

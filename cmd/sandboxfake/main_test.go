@@ -102,16 +102,16 @@ func TestProgram_ExitCode(t *testing.T) {
 	}{
 		{"help", []string{"-h"}, 0, "-addr host:port"},
 		{"unknown flag", []string{"-port", "1"}, 2, "flag provided but not defined: -port"},
-		{"seed that is not a number", []string{"-seed", "x"}, 2, "seed"},
-		{"negative seed", []string{"-seed", "-1"}, 2, "seed"},
+		{"seed that is not a number", []string{"-seed", "x"}, 2, "must be a whole number"},
+		{"negative seed", []string{"-seed", "-1"}, 2, "must be a whole number"},
 		{"unknown digest encoding", []string{"-digest", "md5"}, 2, "must be hex or base64"},
 		{"unknown signature dates", []string{"-signature-dates", "utc"}, 2, "must be system or sandbox"},
-		{"frozen clock without time and zone", []string{"-frozen-clock", "2026-01-02"}, 2, "frozen-clock"},
+		{"frozen clock without time and zone", []string{"-frozen-clock", "2026-01-02"}, 2, "-frozen-clock: must be a time such as 2026-01-02T03:04:05Z"},
 		{"price without amount", []string{"-price", "phone_check"}, 2, "must be product=amount"},
-		{"price of an unknown product", []string{"-price", "phone=1", "-fixed-keys"}, 1, "unsupported product"},
+		{"price of an unknown product", []string{"-price", "phone=1", "-fixed-keys"}, 1, "(use phone_check, sim_check or subscriber_check)"},
 		{"negative rate limit", []string{"-rate-limit", "-1", "-fixed-keys"}, 1, "rate limit"},
 		{"empty journal", []string{"-journal-limit", "0", "-fixed-keys"}, 1, "journal"},
-		{"invalid callback header", []string{"-callback-header", "a b", "-fixed-keys"}, 1, "CallbackHeader"},
+		{"invalid callback header", []string{"-callback-header", "a b", "-fixed-keys"}, 1, "sandboxfake: the name of the callback header is not valid"},
 		{"short control token", []string{"-control-token", "short", "-fixed-keys"}, 1, "control token"},
 		{"malformed caller IP", []string{"-caller-ip", "192.0.2"}, 2, "caller-ip"},
 		{"caller IP with a zone", []string{"-caller-ip", "fe80::2%eth0", "-fixed-keys"}, 1, "have no zone"},
@@ -120,7 +120,7 @@ func TestProgram_ExitCode(t *testing.T) {
 		{"argument", []string{"start"}, 2, `unexpected argument "start"`},
 		{"address taken", []string{"-addr", taken.Addr().String(), "-fixed-keys"}, 1, "address already in use"},
 		{"address without port", []string{"-addr", "127.0.0.1", "-fixed-keys"}, 1, "missing port"},
-		{"CA file in a missing directory", []string{"-ca-file", filepath.Join(t.TempDir(), "none", "ca.pem"), "-fixed-keys"}, 1, "write CA file"},
+		{"CA file in a missing directory", []string{"-ca-file", filepath.Join(t.TempDir(), "none", "ca.pem"), "-fixed-keys"}, 1, filepath.Join("none", "ca.pem") + " (-ca-file): no such file or directory (the directory must exist"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
