@@ -18,7 +18,7 @@ func TestRun_PrintsSteps(t *testing.T) {
 	}
 	want := `1. Ada signed up; her workspace has an initial balance of 100 API
 2. Created project Shop in mode sandbox; logs show its secret as [REDACTED]
-3. Top-up failed: company_details_required: Add the company details first
+3. Top-up failed: company_details_required: add the company details first
 4. Company details: Ada Ltd, London
 5. Payment method: card ending in 4242
 6. Topped up: 25 EUR; the currency is now fixed, and the initial balance is gone
