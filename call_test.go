@@ -247,7 +247,7 @@ func TestWithLogger_Attempts(t *testing.T) {
 	}
 	want := []string{
 		"DEBUG token.create 1 200",
-		"DEBUG phone_check.get 1 503 req-1", "WARN phone_check.get 1 503",
+		"DEBUG phone_check.get 1 503 req-1", "WARN phone_check.get 1 503 req-1",
 		"DEBUG phone_check.get 2 0 failed", "WARN phone_check.get 2 0 failed",
 		"DEBUG phone_check.get 3 200 req-3",
 	}

@@ -90,7 +90,7 @@ func TestError_CreateText(t *testing.T) {
 		{"problem of the fixture", respondWith(412, string(fixture(t, "problem.json"))),
 			"idverify: create PhoneCheck: 412 not_mobile_ip: Not a mobile IP (the device must use its mobile data connection)"},
 		{"problem without status", respondWith(404, `{"type":"https://docs.sandbox.test/reference/api-errors#not_found","title":"Not Found","detail":"No Reach"}`),
-			"idverify: create PhoneCheck: 404 not_found: No Reach"},
+			"idverify: create PhoneCheck: 404 not_found: No Reach (check the ID, the version and the base URL)"},
 		{"page of a proxy", respondWith(502, "<html>\n<h1>Bad\tgateway</h1>"),
 			`idverify: create PhoneCheck: 502 Bad Gateway: outcome unknown: body begins "<html> <h1>Bad gateway</h1>"; the check may exist and may have been charged (search by ReferenceID before you retry)`},
 		{"status of a proxy", respondWith(520, ""),

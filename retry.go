@@ -84,6 +84,9 @@ func (c *call) nextAttempt(ctx context.Context, resp *http.Response) (wait time.
 // logRetry logs the outcome of the last attempt and the delay before the next one.
 func (c *call) logRetry(ctx context.Context, wait time.Duration, resp *http.Response) {
 	attrs := []slog.Attr{slog.String("operation", c.op.Name), slog.Int("attempt", c.attempt), slog.Duration("wait", wait), c.outcome(resp)}
+	if resp != nil {
+		attrs = append(attrs, slog.String("request_id", requestID(resp.Header, c.secrets()...)))
+	}
 	if c.scope != "" {
 		attrs = append(attrs, slog.String("scope", c.scope))
 	}
