@@ -16,13 +16,13 @@ type IssuedCredentials struct {
 	CreatedAt   time.Time // in UTC
 }
 
-// ProjectCredentialsService manages the credentials of projects. A project has at most two pairs.
-// Each pair belongs to the member who created it; viewers can delete only their own pairs. It is
-// available as [Console].ProjectCredentials.
+// ProjectCredentialsService manages the credentials of projects. A project has at most two
+// credential pairs. Each pair belongs to the member who created it; viewers can delete only their
+// own pairs. It is available as [Console].ProjectCredentials.
 type ProjectCredentialsService struct{ workspace *boundWorkspace }
 
-// Create creates a pair. Store its secret: it cannot be retrieved or reset later. If the project
-// already has two pairs, the error is [ErrConflict].
+// Create creates a credential pair. Store its secret: it cannot be retrieved or reset later. If the
+// project already has two pairs, the error is [ErrConflict].
 //
 // Protocol: docs/protocol.md, section 10.
 func (s *ProjectCredentialsService) Create(ctx context.Context, projectID string) (*IssuedCredentials, error) {
@@ -30,7 +30,7 @@ func (s *ProjectCredentialsService) Create(ctx context.Context, projectID string
 	return send[createdCredentialsJSON](ctx, s.workspace.api, op, struct{}{}, ids...)
 }
 
-// List returns one page of a project's pairs, without secrets.
+// List returns one page of a project's credentials, without secrets.
 //
 // Protocol: docs/protocol.md, section 10.
 func (s *ProjectCredentialsService) List(ctx context.Context, projectID string, o ListOptions) (*Page[IssuedCredentials], error) {
@@ -38,7 +38,7 @@ func (s *ProjectCredentialsService) List(ctx context.Context, projectID string, 
 	return list[issuedJSON](ctx, s.workspace.api, listOf(op, o, ids...), "credentials")
 }
 
-// Get returns a pair, without its secret.
+// Get returns a credential pair, without its secret.
 //
 // Protocol: docs/protocol.md, section 10.
 func (s *ProjectCredentialsService) Get(ctx context.Context, projectID, clientID string) (*IssuedCredentials, error) {
@@ -46,7 +46,7 @@ func (s *ProjectCredentialsService) Get(ctx context.Context, projectID, clientID
 	return send[issuedJSON](ctx, s.workspace.api, op, nil, ids...)
 }
 
-// Delete deletes a pair and revokes its tokens.
+// Delete deletes a credential pair and revokes its tokens.
 //
 // Protocol: docs/protocol.md, section 10.
 func (s *ProjectCredentialsService) Delete(ctx context.Context, projectID, clientID string) error {
@@ -54,8 +54,8 @@ func (s *ProjectCredentialsService) Delete(ctx context.Context, projectID, clien
 	return s.workspace.remove(ctx, op, ids...)
 }
 
-// Rotate creates a new pair and then deletes the pair with clientID, whose tokens are revoked. To
-// deploy the new pair before the old one is revoked, call Create and Delete instead.
+// Rotate creates a credential pair and then deletes the pair with clientID, whose tokens are
+// revoked. To deploy the new pair before the old one is revoked, call Create and Delete instead.
 //
 // If the project already has two pairs, Rotate changes nothing and the error is [ErrConflict]. If
 // the new pair was created but the old one could not be deleted, Rotate returns both the new pair
@@ -72,38 +72,38 @@ func (s *ProjectCredentialsService) Rotate(ctx context.Context, projectID, clien
 // [Console].WorkspaceCredentials.
 type WorkspaceCredentialsService struct{ workspace *boundWorkspace }
 
-// Create creates a pair for a member. Store its secret: it cannot be retrieved later, only replaced
-// with [WorkspaceCredentialsService.ResetSecret]. Members can call both methods only for
-// themselves; for another member the error is [ErrForbidden].
+// Create creates a credential pair for a member. Store its secret: it cannot be retrieved later,
+// only replaced with [WorkspaceCredentialsService.ResetSecret]. Members can call both methods only
+// for themselves; for another member the error is [ErrForbidden].
 //
 // Protocol: docs/protocol.md, section 10.
 func (s *WorkspaceCredentialsService) Create(ctx context.Context, memberID string) (*IssuedCredentials, error) {
 	return sendIn[createdCredentialsJSON](ctx, s.workspace, wire.CreateWorkspaceCredentials, struct{}{}, memberID)
 }
 
-// List returns one page of a member's pairs, without secrets.
+// List returns one page of a member's credentials, without secrets.
 //
 // Protocol: docs/protocol.md, section 10.
 func (s *WorkspaceCredentialsService) List(ctx context.Context, memberID string, o ListOptions) (*Page[IssuedCredentials], error) {
 	return listIn[issuedJSON](ctx, s.workspace, wire.ListWorkspaceCredentials, o, "credentials", memberID)
 }
 
-// Get returns a pair, without its secret.
+// Get returns a credential pair, without its secret.
 //
 // Protocol: docs/protocol.md, section 10.
 func (s *WorkspaceCredentialsService) Get(ctx context.Context, memberID, clientID string) (*IssuedCredentials, error) {
 	return sendIn[issuedJSON](ctx, s.workspace, wire.GetWorkspaceCredentials, nil, memberID, clientID)
 }
 
-// Delete deletes a pair and revokes its tokens. Viewers can delete only their own pairs.
+// Delete deletes a credential pair and revokes its tokens. Viewers can delete only their own pairs.
 //
 // Protocol: docs/protocol.md, section 10.
 func (s *WorkspaceCredentialsService) Delete(ctx context.Context, memberID, clientID string) error {
 	return s.workspace.remove(ctx, wire.DeleteWorkspaceCredentials, s.workspace.ids(memberID, clientID)...)
 }
 
-// ResetSecret replaces the secret of a pair and returns the pair with the new secret. Store it: it
-// cannot be retrieved later. The old secret and its tokens are revoked.
+// ResetSecret replaces the secret of a credential pair and returns the pair with the new secret.
+// Store it: it cannot be retrieved later. The old secret and its tokens are revoked.
 //
 // Protocol: docs/protocol.md, section 10.
 func (s *WorkspaceCredentialsService) ResetSecret(ctx context.Context, memberID, clientID string) (*IssuedCredentials, error) {

@@ -32,8 +32,8 @@ type settings struct {
 // c. Timeout applies to each attempt. The Jar is not used for token requests. c itself is not
 // changed. Redirects are never followed, so that credentials stay with the host of the base URL.
 //
-// A Transport should not retry: see [RetryPolicy]. The body of a POST or PATCH and all copies from
-// its GetBody can be read to the end only once in total. A Transport that buffers the body and
+// A Transport should not retry: see [RetryPolicy]. The body of a POST or PATCH can be read to its
+// end only once; this limit includes all copies from GetBody. A Transport that buffers the body and
 // sends it again can cause a second charge.
 //
 // The default is a new client with its own connection pool, HTTP/2, and a timeout of 30 s for each

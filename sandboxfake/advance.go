@@ -52,7 +52,7 @@ func (s *Server) expire(checkID string) error {
 	return svc.expire(checkID)
 }
 
-// advance implements Advance. The mutex is held, except while it waits.
+// advance implements Advance. The caller holds s.mu, which is unlocked while it waits.
 func (s *service) advance(ctx context.Context, d time.Duration) error {
 	if err := s.await(ctx, func() bool { return !s.clock.Held() && s.idle() }); err != nil {
 		return err
@@ -79,11 +79,11 @@ func (s *service) advance(ctx context.Context, d time.Duration) error {
 	return nil
 }
 
-// idle reports whether no delivery is in flight and no event is due now. The mutex is held.
+// idle reports whether no delivery is in flight and no event is due now. The caller holds s.mu.
 func (s *service) idle() bool { return s.inFlight == 0 && !s.clock.DueBy(s.clock.Now()) }
 
 // runDue runs the events that are due now, and sets the timer for the next one. While Advance runs
-// the events, it does nothing. The mutex is held.
+// the events, it does nothing. The caller holds s.mu.
 func (s *service) runDue() {
 	if s.ended != nil || s.clock.Held() {
 		return
@@ -111,7 +111,7 @@ func (s *service) wake() {
 	s.runDue()
 }
 
-// expire implements Expire. The mutex is held.
+// expire implements Expire. The caller holds s.mu.
 func (s *service) expire(checkID string) error {
 	s.runDue()
 	ck := s.checks[checkID]

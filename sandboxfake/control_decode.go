@@ -64,7 +64,7 @@ func checkControlQuery(r *http.Request, known []string) error {
 // maxControlSeconds is 100 years, well within the range of time.Duration.
 const maxControlSeconds = 100 * 365 * 24 * 3600
 
-// controlSpan converts a parameter from 0 to limit seconds to a duration.
+// controlSpan returns a number of seconds as a duration. The number must be between 0 and limit.
 func controlSpan(name string, seconds float64, limit int64) (time.Duration, error) {
 	if !(seconds >= 0 && seconds <= float64(limit)) { // rejects NaN too
 		return 0, badControl("%s must be from 0 to %d", name, limit)

@@ -135,7 +135,7 @@ func codeOf(t *testing.T, location string) string {
 	return code
 }
 
-func TestServer_ReproducesBytes(t *testing.T) {
+func TestServer_SameResponsesAsGolden(t *testing.T) {
 	t.Parallel()
 	srv := sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithFrozenClock(frozenAt))
 
@@ -160,7 +160,7 @@ func TestServer_ReproducesIDs(t *testing.T) {
 			_, ids := runScenario(t, sandboxfake.New(t, row.opts...))
 
 			if *update {
-				t.Skip("TestServer_ReproducesBytes writes this file")
+				t.Skip("TestServer_SameResponsesAsGolden writes this file")
 			}
 			golden(t, "golden_ids.txt", ids)
 		})
@@ -183,7 +183,7 @@ func TestWithSeed_OtherIDs(t *testing.T) {
 	}
 }
 
-func TestServer_ReproducesBytesConcurrently(t *testing.T) {
+func TestServer_SameResponsesConcurrently(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	var others sync.WaitGroup

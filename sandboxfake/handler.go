@@ -105,8 +105,8 @@ func readBody(r io.Reader) ([]byte, error) {
 	return body, err
 }
 
-// respond performs a call and adds it to the journal. The mutex is held, except during the latency
-// of a fault.
+// respond performs a call and adds it to the journal. The caller holds s.mu, which is unlocked
+// during the latency of a fault.
 func (s *service) respond(c *call) *response {
 	s.runDue()
 	resp := s.handle(c)

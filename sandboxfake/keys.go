@@ -215,7 +215,7 @@ func (s *service) messageDate(ctx context.Context, checkID string) time.Time {
 	return date
 }
 
-// messageNow returns the current time of the clock that dates signatures. The mutex is held.
+// messageNow returns the current time for the dates of signatures. The caller holds s.mu.
 func (s *service) messageNow() time.Time {
 	if s.dates.system {
 		return time.Now()

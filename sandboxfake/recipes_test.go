@@ -207,7 +207,7 @@ func TestKeyRotation(t *testing.T) {
 	}
 }
 
-func TestLostResponse(t *testing.T) {
+func TestCreate_LostResponse(t *testing.T) {
 	srv := sandboxfake.New(t)
 	create := sandboxfake.Match{Operation: "phone_check.create"}
 	srv.Inject(create, sandboxfake.Fault{Drop: true})

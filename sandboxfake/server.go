@@ -254,7 +254,7 @@ func (s *Server) Client(opts ...idverify.Option) *idverify.Client {
 }
 
 // Verifier returns a verifier of the server's callbacks and redirects to the given hosts. It uses
-// the server's keys and the clock that dates its signatures. If hosts is empty, or if NewVerifier
+// the server's keys and the server's clock for signatures. If hosts is empty, or if NewVerifier
 // rejects a host, the test fails.
 func (s *Server) Verifier(hosts ...string) *signature.Verifier {
 	keys, err := signature.NewJWKS(s.url+wire.JWKS.Path, &signature.JWKSOptions{HTTPClient: s.HTTPClient(), Now: s.Now})
@@ -264,7 +264,7 @@ func (s *Server) Verifier(hosts ...string) *signature.Verifier {
 	return verifier
 }
 
-// messageNow returns the current time of the clock that dates signatures.
+// messageNow returns the current time for the dates of signatures.
 func (s *Server) messageNow() time.Time {
 	svc := s.lock()
 	defer svc.mu.Unlock()

@@ -79,7 +79,7 @@ func newService(opts *options, url string, transport *http.Transport, keys *keyS
 }
 
 // end ends the service. It cancels delivery attempts and makes callers that wait return err. The
-// mutex is held.
+// caller holds s.mu.
 func (s *service) end(err error) {
 	s.ended = err
 	s.cancel()
@@ -89,7 +89,7 @@ func (s *service) end(err error) {
 	s.signal()
 }
 
-// signal wakes all callers that wait for a change. The mutex is held.
+// signal wakes all callers that wait for a change. The caller holds s.mu.
 func (s *service) signal() {
 	if s.changed != nil {
 		close(s.changed)
@@ -98,7 +98,7 @@ func (s *service) signal() {
 }
 
 // await waits until done returns true. It calls done immediately and after every change. It returns
-// an error if the service or ctx ends. The mutex is held, except while it waits.
+// an error if the service or ctx ends. The caller holds s.mu, which is unlocked while it waits.
 func (s *service) await(ctx context.Context, done func() bool) error {
 	for {
 		switch {

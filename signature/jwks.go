@@ -39,7 +39,8 @@ const (
 //
 // Unusable keys are ignored: keys that are not RSA keys of 2048 to 4096 bits, that have no kid, or
 // that are for encryption or another algorithm. If two usable keys share a kid, both are ignored. A
-// key is also ignored if its kid or modulus appears with private parts anywhere in the set.
+// key is also ignored if its kid or modulus appears with private key parameters anywhere in the
+// set.
 type JWKS struct {
 	url        string
 	client     http.Client
@@ -87,9 +88,9 @@ type JWKSOptions struct {
 
 	// Logger receives a record at level error for each failed fetch, even while the last valid set is
 	// still in use. It also receives one for each fetched set in which RSA keys are ignored because
-	// they are published twice or with private parts. Alert on both. Senders of messages cannot cause
-	// them, and a failed fetch is logged long before verification becomes unavailable. Default:
-	// nothing is logged.
+	// they are published twice or with private key parameters. Alert on both. Senders of messages
+	// cannot cause them, and a failed fetch is logged long before verification becomes unavailable.
+	// Default: nothing is logged.
 	Logger *slog.Logger
 }
 

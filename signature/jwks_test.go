@@ -185,7 +185,7 @@ func TestJWKS_IgnoresUnusableKeys(t *testing.T) {
 		"for another algorithm":   strings.Replace(jwk("bad", "service-2"), "RS256", "PS256", 1),
 		"for HMAC":                strings.Replace(jwk("bad", "service-2"), "RS256", "HS256", 1),
 		"for signing only":        strings.Replace(jwk("bad", "service-2"), "{", `{"key_ops":["sign"],`, 1),
-		"private parts":           private,
+		"private key parameters":  private,
 		"1024 bits":               jwk("bad", "weak"),
 		"4352 bits":               jwk("bad", "oversized"),
 		"exponent 1":              strings.Replace(jwk("bad", "service-2"), "AQAB", "AQ", 1),

@@ -59,7 +59,7 @@ const maxKeySetValues = 4096
 
 // ignoredKeys counts the key IDs whose RSA keys are ignored.
 type ignoredKeys struct {
-	private   int // the ID or the modulus appears with private parts
+	private   int // the ID or the modulus appears with private key parameters
 	duplicate int // several usable keys share the ID
 }
 
@@ -108,10 +108,11 @@ func parseKeySet(body []byte) (map[string]*rsa.PublicKey, ignoredKeys, error) {
 	return keys, ignored, nil
 }
 
-// exposedKeys returns the kids and the moduli that appear with private parts. The value for a kid
-// is true if it belongs to an RSA key. Moduli are big-endian. Anyone can sign with an exposed key,
-// so public keys with the same kid or modulus must not be used either. exposedKeys parses the JSON
-// itself, because jwx drops keys that it cannot parse and accepts input after the end.
+// exposedKeys returns the kids and the moduli that appear with private key parameters. The value
+// for a kid is true if it belongs to an RSA key. Moduli are big-endian. Anyone can sign with an
+// exposed key, so public keys with the same kid or modulus must not be used either. exposedKeys
+// parses the JSON itself, because jwx drops keys that it cannot parse and accepts input after the
+// end.
 func exposedKeys(body []byte) (ids, moduli map[string]bool, err error) {
 	var set struct {
 		Keys rawKeys `json:"keys"`

@@ -11,7 +11,7 @@ import (
 func withMembers(jwk, members string) string { return strings.Replace(jwk, "{", "{"+members+",", 1) }
 
 // TestJWKS_IgnoresExposedKeys publishes a valid public key together with a key that has the same
-// kid and private parts. Anyone who reads the set can sign with such a key.
+// kid and private key parameters. Anyone who reads the set can sign with such a key.
 func TestJWKS_IgnoresExposedKeys(t *testing.T) {
 	t.Parallel()
 	good := jwk("a", "service-1")
@@ -57,14 +57,14 @@ func TestParseKeySet_DuplicateKeysMember(t *testing.T) {
 			keys, _ := signature.ParseKeySet([]byte(body))
 
 			if keys["a"] != nil {
-				t.Error("key with published private parts is used")
+				t.Error("key with published private key parameters is used")
 			}
 		})
 	}
 }
 
-// TestJWKS_IgnoresExposedModulus publishes the private parts of a key under another kid. Anyone can
-// sign with them.
+// TestJWKS_IgnoresExposedModulus publishes the private key parameters of a key under another kid.
+// Anyone can sign with them.
 func TestJWKS_IgnoresExposedModulus(t *testing.T) {
 	t.Parallel()
 	padded := func(key string) string { return strings.Replace(key, `"n":"`, `"n":"AAAA`, 1) } // leading zeros
@@ -88,7 +88,7 @@ func TestJWKS_IgnoresExposedModulus(t *testing.T) {
 }
 
 // TestJWKS_UnusableDuplicate publishes a second key with the same kid that is unusable and has no
-// private parts. The usable key is unambiguous.
+// private key parameters. The usable key is unambiguous.
 func TestJWKS_UnusableDuplicate(t *testing.T) {
 	t.Parallel()
 	for name, twin := range map[string]string{

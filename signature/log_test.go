@@ -322,8 +322,8 @@ func TestJWKS_LogsIgnoredKeys(t *testing.T) {
 		want string // attributes of the record; empty for no record
 	}{
 		{"all used", []string{jwk("b", "service-2"), jwk("weak", "weak"), jwk("weak", "weak")}, ""},
-		{"private parts", []string{private("b"), private("c")}, "map[duplicate:0 private_parts:2]"},
-		{"private parts next to the public key", []string{private("b"), jwk("b", "service-2")}, "map[duplicate:0 private_parts:1]"},
+		{"private key parameters", []string{private("b"), private("c")}, "map[duplicate:0 private_parts:2]"},
+		{"private key parameters next to the public key", []string{private("b"), jwk("b", "service-2")}, "map[duplicate:0 private_parts:1]"},
 		{"symmetric key", []string{symmetric}, ""},
 		{"symmetric key of the same ID", []string{jwk("b", "service-2"), symmetric}, "map[duplicate:0 private_parts:1]"},
 		{"duplicate", []string{jwk("b", "service-2"), jwk("b", "strong"), jwk("b", "service-2")}, "map[duplicate:1 private_parts:0]"},

@@ -217,7 +217,7 @@ func TestVerifier_ErrorTexts(t *testing.T) {
 		want   string
 	}{
 		{"coverage", covering("(request-target) host x-service-callback digest"), messageKinds[0], signature.VerifierOptions{}, "signature: callback rejected: signature does not cover date"},
-		{"redirect", keyNamed("other", "unpublished"), messageKinds[1], signature.VerifierOptions{}, "signature: redirect rejected: no usable key with this ID (check that the URL of the key set belongs to the service that sends the messages; keys that are published twice or with private parts are ignored)"},
+		{"redirect", keyNamed("other", "unpublished"), messageKinds[1], signature.VerifierOptions{}, "signature: redirect rejected: no usable key with this ID (check that the keys belong to the service that sends the messages; keys that are published twice or with private key parameters are ignored)"},
 		{"too large", withBody(strings.Repeat("a", 10)), messageKinds[0], signature.VerifierOptions{MaxBody: 9}, "signature: callback rejected: body is larger than MaxBody"},
 		{"replay", func(*wire) {}, messageKinds[1], signature.VerifierOptions{Replay: store}, "signature: redirect rejected: message was already accepted"},
 		{"retryable", func(*wire) {}, messageKinds[0], signature.VerifierOptions{Replay: failingStore(outage)}, "signature: callback: verification unavailable: replay store failed: connection refused (respond with 503: the service retries)"},

@@ -165,7 +165,7 @@ func (v *Verifier) checkSignature(ctx context.Context, m *message) error {
 	key, err := v.keys.PublicKey(ctx, m.keyID)
 	switch {
 	case errors.Is(err, ErrUnknownKey):
-		return newError(ErrUnknownKey, "no usable key with this ID (check that the URL of the key set belongs to the service that sends the messages; keys that are published twice or with private parts are ignored)")
+		return newError(ErrUnknownKey, "no usable key with this ID (check that the keys belong to the service that sends the messages; keys that are published twice or with private key parameters are ignored)")
 	case err != nil:
 		return wrapError(ErrKeySource, "key source failed", err)
 	case key == nil:

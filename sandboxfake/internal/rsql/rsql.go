@@ -97,7 +97,7 @@ var operators = []struct {
 	{"<", func(order int) bool { return order < 0 }},
 }
 
-// reserved are the characters that field names and unquoted values cannot contain.
+// reserved contains the characters that are invalid in field names and unquoted values.
 const reserved = "\"'();,=!~<> "
 
 func (p *parser[T]) comparison() (func(T) bool, error) {

@@ -83,8 +83,8 @@ func (ss *sessions) begin(s session) (id string) {
 	return s.id
 }
 
-// removeOld deletes the sessions that are too old. It visits at most one other session, because the
-// cost of a new session must not grow with their number: anyone can start sessions.
+// removeOld deletes the sessions that are too old. Sessions are in order of age, so it stops at the
+// first one that is not too old.
 func (ss *sessions) removeOld() {
 	for len(ss.inOrder) > 0 && ss.inOrder[0].tooOld() {
 		old := ss.inOrder[0]
