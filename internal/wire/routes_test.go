@@ -94,3 +94,14 @@ func TestOperation_Resource(t *testing.T) {
 		}
 	}
 }
+
+func TestTitle(t *testing.T) {
+	t.Parallel()
+
+	if got := wire.Title("phone_check.create"); got != "create PhoneCheck" {
+		t.Errorf("Title(%q) = %q, want %q", "phone_check.create", got, "create PhoneCheck")
+	}
+	if got := wire.Title("unknown"); got != "unknown" {
+		t.Errorf("Title(%q) = %q, want the name", "unknown", got)
+	}
+}
