@@ -172,7 +172,7 @@ func TestServer_ConcurrentAdvance(t *testing.T) {
 	})
 }
 
-func TestServer_AdvanceRejectsNegative(t *testing.T) {
+func TestServer_AdvanceRejectsArguments(t *testing.T) {
 	onEachClock(t, func(t *testing.T, srv *sandboxfake.Server) {
 		began := srv.Now()
 
@@ -181,6 +181,11 @@ func TestServer_AdvanceRejectsNegative(t *testing.T) {
 		}
 		if err := srv.Advance(t.Context(), 0); err != nil {
 			t.Errorf("Advance by 0 = %v, want nil", err)
+		}
+		canceled, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := srv.Advance(canceled, time.Minute); !errors.Is(err, context.Canceled) {
+			t.Errorf("Advance with a canceled context = %v, want context.Canceled", err)
 		}
 
 		if now := srv.Now(); !now.Equal(began) {

@@ -285,3 +285,16 @@ func TestServer_ExpireEndedCheck(t *testing.T) {
 		t.Errorf("check = %s, want COMPLETED as before", check.body)
 	}
 }
+
+func TestServer_ExpireUnknownCheck(t *testing.T) {
+	t.Parallel()
+	tb := new(fatalTB)
+	srv := sandboxfake.New(tb, sandboxfake.WithInMemory())
+	t.Cleanup(func() { srv.Close() })
+
+	message := tb.catch(func() { srv.Expire("unknown") })
+
+	if !strings.Contains(message, "expire") {
+		t.Errorf("failure of the test = %q, want one that names Expire", message)
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"encoding/pem"
 	"io"
 	"log"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -118,6 +119,31 @@ func TestServer_TrustsReceiverCA(t *testing.T) {
 			srv.Close()
 			t.Errorf("WithReceiverCA accepts %s, want an error", name)
 		}
+	}
+}
+
+func TestAttempt_ErrorOmitsHost(t *testing.T) {
+	t.Parallel()
+	backend := httptest.NewUnstartedServer(http.NotFoundHandler())
+	backend.Config.ErrorLog = log.New(io.Discard, "", 0)
+	backend.StartTLS() // its certificate is not valid for localhost
+	t.Cleanup(backend.Close)
+	_, port, err := net.SplitHostPort(backend.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: backend.Certificate().Raw})
+
+	a := newAPI(t, sandboxfake.New(t, sandboxfake.WithReceiverCA(ca)))
+
+	a.completeCheck("https://localhost:" + port + "/callbacks")
+	if err := a.srv.Idle(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+
+	const want = "the connection failed or was lost: the certificate is for another host"
+	if got := a.srv.Deliveries()[0].Attempts[0].Error; got != want {
+		t.Errorf("error of the attempt = %q, want %q", got, want)
 	}
 }
 
