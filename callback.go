@@ -13,8 +13,10 @@ import (
 )
 
 // Callback is a message from the service about a check that has ended. Match is valid only when
-// Status is COMPLETED. NoSIMChange is valid only when Status is COMPLETED. For a check that ended
-// as EXPIRED or ERROR, its callback is the only record.
+// Status is COMPLETED. NoSIMChange is valid only when Status is COMPLETED.
+//
+// The service does not store a check that ends as EXPIRED or ERROR. Its callback reports how it
+// ended; with version v0.2, the redirect also reports ERROR.
 //
 // A verified callback may be about a check that is not yours: another customer of the service can
 // create a check with your callback URL, and the service signs its callback for your host. Act only
@@ -95,7 +97,8 @@ func ParseCallback(m *signature.Message) (*Callback, error) {
 // after a timeout.
 //
 // The reason for a response 400, 500 or 503 is logged to VerifierOptions.Logger, and nowhere if
-// that is nil. A panic of handle continues after the response; net/http logs it.
+// that is nil. The error that handle returns is logged unchanged. A panic of handle continues after
+// the response; net/http logs it.
 //
 // Protocol: docs/protocol.md, section 6.
 func CallbackHandler(v *signature.Verifier, handle func(context.Context, *Callback) error) http.Handler {

@@ -17,8 +17,9 @@ import (
 type CheckStatus string
 
 // The statuses of a check. COMPLETED, EXPIRED and ERROR are final. The service does not store a
-// check that ends as EXPIRED or ERROR: reading it fails with [ErrNotFound]. Its callback reports
-// how it ended. A SIMCheck has no callback: Create returns its result.
+// check that ends as EXPIRED or ERROR. Its callback reports how it ended; with version v0.2, the
+// redirect also reports ERROR. Reading it fails with [ErrNotFound]. A SIMCheck has no callback:
+// Create returns its result.
 //
 // Protocol: docs/protocol.md, section 4.
 const (

@@ -23,8 +23,11 @@
 //
 // Match is valid only when Status is COMPLETED. NoSIMChange is valid only when Status is COMPLETED.
 // In status ERROR, Match may be false, but it is not a result: do not let a network outage lock
-// customers out, or let anyone in. The service does not keep a check that ends as EXPIRED or ERROR:
-// its callback reports how it ended. A SIMCheck has no callback: Create returns its result.
+// customers out, or let anyone in.
+//
+// The service does not store a check that ends as EXPIRED or ERROR. Its callback reports how it
+// ended; with version v0.2, the redirect also reports ERROR. A SIMCheck has no callback: Create
+// returns its result.
 //
 // # Clients
 //
@@ -39,7 +42,8 @@
 //
 // The default HTTP client uses the proxy in the environment variables HTTP_PROXY, HTTPS_PROXY and
 // NO_PROXY; [WithHTTPClient] replaces it. Nothing is logged without [WithLogger]. Errors and logs
-// never contain tokens, secrets, phone numbers or addresses.
+// never contain tokens, secrets, phone numbers or addresses, except in the error that your callback
+// function returns, which is logged unchanged.
 //
 // # Errors
 //

@@ -22,7 +22,8 @@ var (
 	ErrPhoneFormat = errors.New("malformed phone number")
 
 	// ErrUnauthorized means that the service rejected the credentials, or an access token that was
-	// issued for them.
+	// issued for them. A [*TokenError] with status 401 and no Code matches it too, but is not a
+	// response of the token endpoint: check the base URL and any proxy.
 	ErrUnauthorized = errors.New("unauthorized")
 
 	// ErrInsufficientBalance means that the balance of the workspace does not cover the operation.
@@ -186,8 +187,8 @@ func statusText(status int, name string) string {
 }
 
 // TokenError is a response with which the token endpoint rejected a request (RFC 6749, section
-// 5.2). It matches [ErrUnauthorized] if the credentials were rejected, and [ErrRateLimited] for
-// status 429.
+// 5.2). It matches [ErrUnauthorized] for code invalid_client, which means that the credentials are
+// wrong, and for status 401. It matches [ErrRateLimited] for status 429.
 //
 // Protocol: docs/protocol.md, section 2.
 type TokenError struct {

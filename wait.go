@@ -19,9 +19,10 @@ const (
 )
 
 // CheckEndedError is the error of Wait for a check that ended without a result, or is still in
-// progress after its TTL. The service does not store a check that ends as EXPIRED or ERROR, so it
-// cannot be distinguished from one that never existed: only its callback reports how it ended. The
-// error matches [ErrNotFound] if the service did not find the check.
+// progress after its TTL. The service does not store a check that ends as EXPIRED or ERROR. Its
+// callback reports how it ended; with version v0.2, the redirect also reports ERROR. Wait cannot
+// distinguish such a check from one that never existed. The error matches [ErrNotFound] if the
+// service did not find the check.
 //
 // Protocol: docs/protocol.md, section 4.
 type CheckEndedError struct {

@@ -1,4 +1,4 @@
-// Package conformance tests an identity-verification service against the protocol. The suite is a
+// Package conformance tests a mobile-identity service against the protocol. The suite is a
 // list of numbered expectations. Each cites its section of docs/protocol.md and is tested by HTTP
 // requests to a base URL.
 //

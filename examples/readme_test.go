@@ -45,7 +45,7 @@ func createCheck(ctx context.Context, client *idverify.Client) error {
 	if err != nil {
 		return err
 	}
-	// Store the check before the device can open it: accept callbacks only for stored checks.
+	// Store the check before the device can open it: act only on callbacks for stored checks.
 	if err := db.AddCheck(ctx, check.CheckID, idverify.ProductPhoneCheck, "order-1"); err != nil {
 		return err
 	}

@@ -1,4 +1,4 @@
-// Package sandboxfake is an in-process fake of the identity-verification service: a TLS server that
+// Package sandboxfake is an in-process fake of the mobile-identity service: a TLS server that
 // follows the rules of the service's sandbox. Tests that use it need no network and are
 // deterministic.
 //

@@ -1,4 +1,4 @@
-// Sandboxfake runs a fake of the identity-verification service on this machine. Clients in any
+// Sandboxfake runs a fake of the mobile-identity service on this machine. Clients in any
 // language can use it over HTTPS. Its checks cost nothing.
 //
 //	go run ./cmd/sandboxfake
