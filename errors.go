@@ -15,7 +15,8 @@ import (
 // Sentinel errors for errors.Is. An [*Error] matches at most one of them.
 var (
 	// ErrBadRequest means that an argument is missing, malformed or out of range. Errors for
-	// arguments that the client rejects before it sends a request match it too.
+	// arguments that the client rejects before it sends a request match it too, except malformed
+	// phone numbers, which match ErrPhoneFormat.
 	ErrBadRequest = errors.New("bad request")
 
 	// ErrPhoneFormat means that a phone number is malformed. See [NormalizePhoneNumber].

@@ -31,14 +31,14 @@ type Scope string
 
 // The scopes of project credentials, followed by those of workspace credentials.
 const (
-	ScopePhoneCheck      Scope = wire.ScopePhoneCheck
-	ScopeSIMCheck        Scope = wire.ScopeSIMCheck
-	ScopeSubscriberCheck Scope = wire.ScopeSubscriberCheck
-	ScopeCoverage        Scope = wire.ScopeCoverage
+	ScopePhoneCheck      Scope = wire.ScopePhoneCheck      // PhoneChecks
+	ScopeSIMCheck        Scope = wire.ScopeSIMCheck        // SIMChecks
+	ScopeSubscriberCheck Scope = wire.ScopeSubscriberCheck // SubscriberChecks
+	ScopeCoverage        Scope = wire.ScopeCoverage        // device reachability and country coverage
 
-	ScopeProjects   Scope = wire.ScopeProjects
-	ScopeWorkspaces Scope = wire.ScopeWorkspaces
-	ScopeConsole    Scope = wire.ScopeConsole // projects and workspaces together
+	ScopeProjects   Scope = wire.ScopeProjects   // projects of the workspace of the credentials
+	ScopeWorkspaces Scope = wire.ScopeWorkspaces // workspaces of the member, with their projects
+	ScopeConsole    Scope = wire.ScopeConsole    // projects and workspaces together
 )
 
 func (a *api) token(ctx context.Context, scopes []Scope) (*oauth2.Token, error) {

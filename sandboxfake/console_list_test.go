@@ -202,3 +202,33 @@ func TestServer_ListRejectsUnsupportedSorts(t *testing.T) {
 		}
 	}
 }
+
+func TestServer_SearchesOwnWorkspace(t *testing.T) {
+	t.Parallel()
+	srv := consoleServer(t)
+	account := srv.NewWorkspace("Shop")
+	owner := newConsoleAPI(t, srv, account.Credentials)
+	members := workspaces + "/default/members"
+	member := owner.get(members + "/" + account.MemberID)
+
+	for _, tt := range []struct {
+		path, embedded, search string
+		want                   int
+	}{
+		{workspaces, "workspaces", "workspace_id==" + account.WorkspaceID, 1},
+		{workspaces, "workspaces", "workspace_id!=" + account.WorkspaceID, 0},
+		{workspaces, "workspaces", "name==Shop", 1},
+		{workspaces, "workspaces", "name==Other", 0},
+		{members, "members", "member_id==" + account.MemberID, 1},
+		{members, "members", "name=='" + member.text("name") + "'", 1},
+		{members, "members", "name==Nobody", 0},
+		{members, "members", "role==OWNER", 1},
+		{members, "members", "role==VIEWER", 0},
+	} {
+		got := owner.want(200, http.MethodGet, tt.path+"?search="+url.QueryEscape(tt.search), "").column(tt.embedded, "name")
+
+		if len(got) != tt.want {
+			t.Errorf("search %s finds %d %s, want %d", tt.search, len(got), tt.embedded, tt.want)
+		}
+	}
+}

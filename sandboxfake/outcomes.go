@@ -17,20 +17,21 @@ type Outcome struct {
 	ErrorCode   string // only for ERROR
 }
 
-// PhoneCheckOutcome returns the sandbox result of a PhoneCheck of number. It depends on the last
-// two digits.
+// PhoneCheckOutcome returns the sandbox result of a PhoneCheck of number. Numbers that end in 00,
+// 55 or 99 give ERROR. For other numbers, Match is true if the last digit is even.
 //
 // Protocol: docs/protocol.md, section 4.
 func PhoneCheckOutcome(number string) Outcome { return decide(phoneCheckRules, number).outcome() }
 
-// SIMCheckOutcome returns the sandbox result of a SIMCheck of number. It depends on the last two
-// digits.
+// SIMCheckOutcome returns the sandbox result of a SIMCheck of number. Numbers that end in 99 give
+// ERROR. For other numbers, NoSIMChange is true if the last digit is 0 to 4.
 //
 // Protocol: docs/protocol.md, section 4.
 func SIMCheckOutcome(number string) Outcome { return decide(simCheckRules, number).outcome() }
 
-// SubscriberCheckOutcome returns the sandbox result of a SubscriberCheck of number. It depends on
-// the last two digits.
+// SubscriberCheckOutcome returns the sandbox result of a SubscriberCheck of number. Numbers that
+// end in 00, 55 or 99 give ERROR. For other numbers, Match is true if the last digit is even;
+// NoSIMChange is then true for 0, 2 and 4, false for 6 and 8. Without a match, NoSIMChange is nil.
 //
 // Protocol: docs/protocol.md, section 4.
 func SubscriberCheckOutcome(number string) Outcome {

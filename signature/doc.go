@@ -1,5 +1,8 @@
 // Package signature verifies the callbacks and redirects that the service signs, and signs messages
-// for tests. It does not import other packages of this module.
+// for tests.
+//
+// Most programs use idverify.CallbackHandler and idverify.RedirectHandler, which also decode the
+// message. Use [Verifier] directly to handle the signed bytes yourself.
 //
 // # Verify a callback
 //

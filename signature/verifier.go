@@ -45,7 +45,7 @@ type VerifierOptions struct {
 	// the maximum 24 h.
 	ClockSkew time.Duration
 
-	// MaxBody is the maximum size of a callback's body, in bytes. Default 1 MiB.
+	// MaxBody is the maximum size of a callback's body, in bytes. The default is 1 MiB.
 	MaxBody int64
 
 	// Replay records accepted messages, so that a copy is rejected with ErrReplay. Without a store, a
