@@ -255,10 +255,11 @@ func rateLimit(h http.Header, now time.Time) *RateLimit {
 var plainID = regexp.MustCompile(`^[0-9_-]*[A-Za-z][0-9A-Za-z_-]*$`)
 
 // requestID returns the X-Request-Id header, redacted, or an empty string if it has more than 128
-// bytes or contains anything but visible ASCII characters.
+// bytes or contains characters that are unusual in an ID and could imitate the rest of an error
+// text.
 func requestID(h http.Header, secrets ...string) string {
 	id := h.Get(wire.RequestIDHeader)
-	if len(id) > 128 || strings.ContainsFunc(id, notVisible) {
+	if len(id) > 128 || strings.ContainsFunc(id, notVisible) || strings.ContainsAny(id, "[](){}<>\"'`,;|\\") {
 		return ""
 	}
 	if redactSecrets(id, len(id), secrets) != id {

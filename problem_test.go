@@ -1,6 +1,7 @@
 package idverify_test
 
 import (
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -231,6 +232,7 @@ func TestError_RequestID(t *testing.T) {
 		"id-s3cret-of-client-1":                "[REDACTED]",
 		"1234":                                 "1234",
 		"a.b:c":                                "a.b:c",
+		"ok]:200(retry)[request:y":             "",
 	} {
 		c := newTransportClient(t, func(*http.Request) (*http.Response, error) {
 			resp := response(403, nil)
@@ -287,6 +289,7 @@ func TestClient_TransportErrorText(t *testing.T) {
 		{"DNS", &net.DNSError{Err: "no such host", Name: "eu.api.example.com", Server: "192.0.2.53:53"}, "host lookup failed: no such host"},
 		{"dial", &net.OpError{Op: "dial", Net: "tcp", Addr: &net.TCPAddr{IP: net.IPv4(192, 0, 2, 7), Port: 443}, Err: errors.New("connection refused")}, "dial: connection refused"},
 		{"operation without a cause", &net.OpError{Op: "dial", Net: "tcp"}, "dial"},
+		{"certificate of a proxy", &net.OpError{Op: "proxyconnect", Err: x509.HostnameError{Certificate: new(x509.Certificate), Host: "proxy.internal"}}, "proxyconnect: certificate is for another host"},
 		{"EOF", io.EOF, "connection closed before the response"},
 		{"unexpected EOF", io.ErrUnexpectedEOF, "truncated response"},
 		{"other error", errors.New("no s3cret-of-client-1, Basic Y2xpZW50LTE6czNjcmV0LW9mLWNsaWVudC0x or 192.0.2.7"), "no [REDACTED], Basic [REDACTED] or [REDACTED]"},

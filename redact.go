@@ -88,7 +88,7 @@ func causeText(err error, secrets ...string) string {
 		if opErr.Err == nil {
 			return opErr.Op // opErr.Error would panic
 		}
-		return opErr.Op + ": " + sanitize(opErr.Err.Error(), secrets...)
+		return opErr.Op + ": " + causeText(opErr.Err, secrets...) // a proxyconnect wraps the error of the dial
 	}
 	if _, ok := errors.AsType[x509.HostnameError](err); ok {
 		return "certificate is for another host"

@@ -2,7 +2,6 @@ package idverify
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"strings"
 
@@ -58,14 +57,12 @@ func (a *api) token(ctx context.Context, scopes []Scope) (*oauth2.Token, error) 
 			return new(*token), nil
 		}
 		wait, retry := c.nextAttempt(ctx, nil)
-		if retry {
-			sleep(ctx, wait)
-		}
-		switch ctxErr := ctx.Err(); {
-		case ctxErr != nil && !errors.Is(c.err, ctxErr):
-			return nil, c.sendError(ctxErr, false)
-		case ctxErr != nil, !retry:
+		if !retry {
 			return nil, c.err
+		}
+		sleep(ctx, wait)
+		if err := ctx.Err(); err != nil {
+			return nil, c.sendError(err, false)
 		}
 	}
 }

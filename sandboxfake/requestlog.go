@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode"
 )
 
 // WithRequestLog writes a line to w at the end of each request and of each delivery attempt, with
@@ -70,12 +71,18 @@ func (l *requestLog) line(method, path, operation string, status int, result str
 // maxCause is the maximum length of a cause in the log, in runes.
 const maxCause = 200
 
-// sensitive matches URLs, IP addresses with their port, and seven or more digits.
-var sensitive = regexp.MustCompile(`(?i)\b[a-z][a-z0-9+.-]*://\S+|\d{1,3}(?:\.\d{1,3}){3}(?::\d+)?|\[?[0-9a-f]*:[0-9a-f]*:[0-9a-f:]*\]?(?::\d+)?|\d{7,}`)
+// sensitive matches URLs, IP addresses with their port, seven or more digits, and credentials.
+var sensitive = regexp.MustCompile(`(?i)\b[a-z][a-z0-9+.-]*://\S+|\d{1,3}(?:\.\d{1,3}){3}(?::\d+)?|\[?[0-9a-f]*:[0-9a-f]*:[0-9a-f:]*(?:\.\d{1,3}){0,3}\]?(?::\d+)?|\+?\d(?:[ ().-]{0,3}\d){6,}|\b(?:bearer|basic)[\s:]+\S+`)
 
-// plainCause returns the cause of an attempt without response as one line, with addresses and
-// numbers masked.
+// plainCause returns the cause of an attempt without response as one line of printable characters,
+// with addresses, numbers and credentials masked.
 func plainCause(cause string) string {
+	cause = strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return ' '
+		}
+		return r
+	}, cause[:min(len(cause), 8*maxCause)])
 	cause = sensitive.ReplaceAllString(strings.Join(strings.Fields(cause), " "), masked)
 	if runes := []rune(cause); len(runes) > maxCause {
 		cause = string(runes[:maxCause]) + "…"

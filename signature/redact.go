@@ -14,13 +14,14 @@ import (
 const (
 	redacted     = "[REDACTED]"
 	maxCauseText = 300 // runes
+	maxInput     = 16 * maxCauseText
 )
 
 var (
 	// sensitive matches credentials, URLs, IPv4 addresses with their port, hexadecimal groups with two
-	// colons such as IPv6 addresses, and seven or more digits with any separators. It prefers false
-	// positives to leaks.
-	sensitive = regexp.MustCompile(`(?i)\b(?:bearer|basic)[\s:]+(?:[\w.~+/-]*[0-9=][\w.~+/=-]*|[\w.~+/=-]{16,})|\b[a-z][a-z0-9+.-]*://\S+|\d{1,3}(?:\.\d{1,3}){3}(?::\d+)?|[0-9a-f]*:[0-9a-f]*:[0-9a-f:]*|\+?\(?\d(?:[ ().-]{0,3}\d){6,}`)
+	// colons such as IPv6 addresses, and seven or more digits, also separated by spaces, dots, hyphens
+	// and parentheses. It prefers false positives to leaks.
+	sensitive = regexp.MustCompile(`(?i)\b(?:bearer|basic)[\s:]+(?:[\w.~+/-]*[0-9=][\w.~+/=-]*|[\w.~+/=-]{16,})|\b[a-z][a-z0-9+.-]*://\S+|\d{1,3}(?:\.\d{1,3}){3}(?::\d+)?|[0-9a-f]*:[0-9a-f]*:[0-9a-f:]*(?:(?:\.\d{1,3}){3}(?::\d+)?)?|\+?\(?\d(?:[ ().-]{0,3}\d){6,}`)
 	// dateOrTime matches dates and times of day, which sensitive also matches. Errors about expired
 	// certificates contain them.
 	dateOrTime = regexp.MustCompile(`^(?:(?:19|20)\d\d-[01]\d-[0-3]\d|\d{1,2}:\d\d:\d\d)$`)
@@ -36,6 +37,7 @@ func redact(s string) string {
 		return r
 	}, s)
 	s = strings.Join(strings.Fields(s), " ")
+	s = s[:min(len(s), maxInput)] // bounds the time of the expression
 	s = sensitive.ReplaceAllStringFunc(s, func(found string) string {
 		if dateOrTime.MatchString(found) {
 			return found

@@ -19,7 +19,7 @@ import (
 )
 
 // leaks are the secrets, numbers and addresses that the causes below contain.
-var leaks = []string{"://", "s3cret", "127.0.0.1", "2001:db8", "447700900000", "7700 900", "keys.internal"}
+var leaks = []string{"://", "s3cret", "127.0.0.1", "2001:db8", "447700900000", "7700 900", "keys.internal", "113.77"}
 
 // wantNoLeaks checks an error and the log records of a test.
 func wantNoLeaks(t *testing.T, err error, records, want string) {
@@ -119,6 +119,7 @@ func TestVerifier_RedactsReplayStoreErrors(t *testing.T) {
 	for name, text := range map[string]string{
 		"address":     "dial 127.0.0.1:6379: connection refused",
 		"IPv6":        "dial [2001:db8::1]:6379: connection refused",
+		"mapped IPv4": "dial [::ffff:203.0.113.77]:6379: connection refused",
 		"URL":         "redis://user:s3cret@keys.internal:6379/0: connection refused",
 		"credentials": "Authorization: Bearer s3cret: connection refused",
 		"number":      "claim of +44 7700 900000: connection refused",
