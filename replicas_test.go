@@ -43,7 +43,7 @@ func TestClient_RequestsOfReplicas(t *testing.T) {
 					must(clients[i].Token(t.Context(), idverify.ScopeCoverage))(t)
 					must(keys[i].PublicKey(t.Context(), keyID))(t)
 				}
-				time.Sleep(time.Minute)
+				time.Sleep(time.Minute) // of the bubble's clock
 			}
 		}
 		// rush looks up keyID eight times concurrently at each replica, and returns the number of key

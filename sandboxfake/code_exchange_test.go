@@ -37,11 +37,7 @@ func TestServer_OutcomesAtCodeExchange(t *testing.T) {
 			var receiver recordingReceiver
 			host := srv.Handle("app.sandbox.test", &receiver)
 			for i := range 100 {
-				suffix := fmt.Sprintf("%02d", i)
-				want, overrides := table.overrides[suffix]
-				if !overrides {
-					want = table.digits[i%10]
-				}
+				suffix, want, overrides := table.outcome(i)
 				id := a.create(path, `{"phone_number":"4477009000`+suffix+`","callback_url":"`+host+`"}`)
 
 				opened := a.get(path + "/" + id + "/redirect")

@@ -17,12 +17,7 @@ import (
 // no, or - if not applicable.
 //
 // Protocol: docs/protocol.md, section 4.
-var sandboxTables = []struct {
-	path      string
-	digits    [10]string
-	overrides map[string]string
-	opened    bool // whether the Check URL must be opened
-}{
+var sandboxTables = []sandboxTable{
 	{
 		path:      "/phone_check/v0.1/checks",
 		digits:    [10]string{"COMPLETED yes -", "COMPLETED no -", "COMPLETED yes -", "COMPLETED no -", "COMPLETED yes -", "COMPLETED no -", "COMPLETED yes -", "COMPLETED no -", "COMPLETED yes -", "COMPLETED no -"},
@@ -42,6 +37,25 @@ var sandboxTables = []struct {
 	},
 }
 
+// sandboxTable contains the outcomes of a product.
+type sandboxTable struct {
+	path      string
+	digits    [10]string
+	overrides map[string]string
+	opened    bool // whether the Check URL must be opened
+}
+
+// outcome returns i as a suffix of two digits, the expected outcome of numbers that end in it, and
+// whether the table contains both digits of it.
+func (s *sandboxTable) outcome(i int) (suffix, want string, overrides bool) {
+	suffix = fmt.Sprintf("%02d", i)
+	want, overrides = s.overrides[suffix]
+	if !overrides {
+		want = s.digits[i%10]
+	}
+	return suffix, want, overrides
+}
+
 func TestServer_SandboxOutcomes(t *testing.T) {
 	t.Parallel()
 	for _, table := range sandboxTables {
@@ -52,11 +66,7 @@ func TestServer_SandboxOutcomes(t *testing.T) {
 			var receiver recordingReceiver
 			host := srv.Handle("app.sandbox.test", &receiver)
 			for i := range 100 {
-				suffix := fmt.Sprintf("%02d", i)
-				want, overrides := table.overrides[suffix]
-				if !overrides {
-					want = table.digits[i%10]
-				}
+				suffix, want, overrides := table.outcome(i)
 
 				created := a.post(table.path, `{"phone_number":"4477009000`+suffix+`","callback_url":"`+host+`"}`)
 				if created.status != http.StatusCreated {

@@ -251,7 +251,7 @@ func TestStore_LimitsOpenClaims(t *testing.T) {
 		reply = nil
 		claim(1 << 20)
 		before := store.OpenClaims()
-		time.Sleep(time.Nanosecond)
+		time.Sleep(time.Nanosecond) // of the bubble's clock: records expire after 13 s, not at 13 s
 		claim(1<<20 + 1)
 		after := store.OpenClaims()
 
