@@ -1,23 +1,14 @@
 package idverify
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
-	"log/slog"
-	"mime/multipart"
 	"net/http"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"golang.org/x/oauth2"
-
-	"github.com/idverify/idverify-go/internal/wire"
 )
 
 const (
@@ -31,11 +22,6 @@ const (
 	refreshPause = 5 * time.Second
 	// maxPrevious is the number of replaced or dropped tokens that are still redacted.
 	maxPrevious = 16
-	// defaultLifetime is the lifetime of a token if the response does not contain a positive
-	// expires_in.
-	defaultLifetime = 5 * time.Minute
-	// maxLifetime is the maximum lifetime of a token, so that its calculation does not overflow.
-	maxLifetime = 30 * 24 * time.Hour
 )
 
 // tokenCache contains the tokens of one pair of credentials, one for each set of scopes.
@@ -232,93 +218,4 @@ func (c *call) sendWithToken(req *http.Request) (*http.Response, error) {
 	}
 	c.token = token
 	return c.exchange(req)
-}
-
-// fetchToken requests a token. It does not retry.
-func (a *api) fetchToken(ctx context.Context, scope string) (*oauth2.Token, error) {
-	req, form, err := a.tokenRequest(ctx, scope)
-	if err != nil {
-		return nil, err
-	}
-	client := &http.Client{Transport: a.transport, Timeout: a.httpClient.Timeout}
-	requested := a.now()
-	start := time.Now()
-	tracker := newWriteTracker(wire.Token, form)
-	req = tracker.track(req)
-	defer tracker.cancel()
-	resp, err := client.Do(req)
-	if err != nil {
-		err, _ = tracker.fail(err)
-		err = &sendError{operation: tokenOperation(scope), err: cause(err), text: causeText(cause(err), a.secrets()...)}
-	}
-	a.logAttempt(ctx, wire.Token, 1, start, resp, err, slog.String("scope", scope))
-	if err != nil {
-		return nil, err
-	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxErrorBody))
-	if !isSuccess(resp.StatusCode) {
-		return nil, newTokenError(scope, resp, body, a.secrets())
-	}
-	if err != nil {
-		return nil, &sendError{operation: tokenOperation(scope), err: cause(err), text: causeText(cause(err), a.secrets()...)}
-	}
-	token, err := parseToken(resp.StatusCode, body, requested)
-	if unusable, ok := errors.AsType[*DecodeError](err); ok {
-		unusable.RequestID, unusable.scope = requestID(resp.Header, a.secrets()...), scope
-	}
-	return token, err
-}
-
-// tokenRequest returns a request without a body for the token endpoint, with Basic authentication.
-// It also returns the body, a multipart form.
-func (a *api) tokenRequest(ctx context.Context, scope string) (*http.Request, []byte, error) {
-	var form bytes.Buffer
-	w := multipart.NewWriter(&form)
-	if err := errors.Join(w.WriteField("grant_type", "client_credentials"), w.WriteField("scope", scope), w.Close()); err != nil {
-		return nil, nil, err
-	}
-	req, err := http.NewRequestWithContext(ctx, wire.Token.Method, a.base+wire.Token.Path, nil)
-	if err != nil {
-		return nil, nil, invalidArgument(wire.Token, "cannot create the request")
-	}
-	req.SetBasicAuth(a.credentials.ClientID, a.credentials.ClientSecret.Reveal())
-	req.Header.Set("Content-Type", w.FormDataContentType())
-	req.Header.Set("Accept", wire.MediaJSON)
-	req.Header.Set("User-Agent", a.userAgent)
-	return req, form.Bytes(), nil
-}
-
-// parseToken decodes the response of the token endpoint. The lifetime begins when the request was
-// sent, so that Expiry is never too late.
-func parseToken(status int, body []byte, requested time.Time) (*oauth2.Token, error) {
-	var t struct {
-		AccessToken string      `json:"access_token"`
-		TokenType   string      `json:"token_type"`
-		ExpiresIn   json.Number `json:"expires_in"`
-	}
-	// These errors must not contain the body, which contains a token.
-	if err := json.Unmarshal(body, &t); err != nil {
-		e := newDecodeError(wire.Token, status, nil, err)
-		e.wrongHost = true
-		return nil, e
-	}
-	if t.AccessToken == "" {
-		return nil, newDecodeError(wire.Token, status, nil, errors.New("missing access_token"))
-	}
-	// net/http would reject the Authorization header of every operation with this token.
-	if strings.ContainsFunc(t.AccessToken, notVisible) {
-		return nil, newDecodeError(wire.Token, status, nil, errors.New("access_token contains invalid characters"))
-	}
-
-	lifetime := defaultLifetime
-	if seconds, err := t.ExpiresIn.Float64(); err == nil && seconds > 0 {
-		lifetime = time.Duration(min(seconds, maxLifetime.Seconds()) * float64(time.Second))
-	}
-	return &oauth2.Token{
-		AccessToken: t.AccessToken,
-		TokenType:   t.TokenType,
-		ExpiresIn:   int64(lifetime / time.Second),
-		Expiry:      requested.Add(lifetime),
-	}, nil
 }
