@@ -14,10 +14,12 @@ import (
 )
 
 func ExampleNewClient() {
-	client, err := idverify.NewClient("https://eu.api.example.com", idverify.Credentials{
-		ClientID:     os.Getenv("IDVERIFY_CLIENT_ID"),
-		ClientSecret: idverify.NewSecret(os.Getenv("IDVERIFY_CLIENT_SECRET")),
-	})
+	credentials, err := idverify.CredentialsFromEnv() // IDVERIFY_CLIENT_ID and IDVERIFY_CLIENT_SECRET
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	client, err := idverify.NewClient("https://eu.api.example.com", credentials)
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -347,6 +349,36 @@ func ExampleNormalizePhoneNumber() {
 	// Output:
 	// 447700900000 <nil>
 	// idverify: normalize phone number: malformed phone number: begins with a zero: start with the country code, as in 44 7700 900012
+}
+
+// Decodes credentials from a file or from the value of a secret store.
+func ExampleCredentials() {
+	stored := []byte(`{"client_id": "5f2c6b1a", "client_secret": "do not print me"}`)
+
+	var credentials idverify.Credentials
+	if err := json.Unmarshal(stored, &credentials); err != nil {
+		fmt.Println(err)
+		return
+	}
+	client, err := idverify.NewClient("https://eu.api.example.com", credentials)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(credentials, client.JWKSURL())
+	// Output: {5f2c6b1a [REDACTED]} https://eu.api.example.com/.well-known/jwks.json
+}
+
+// Reports a secret that was stored with the newline of its file.
+func ExampleCredentialsFromEnv() {
+	os.Setenv("IDVERIFY_CLIENT_ID", "5f2c6b1a")
+	os.Setenv("IDVERIFY_CLIENT_SECRET", "do not print me\n")
+	defer os.Unsetenv("IDVERIFY_CLIENT_ID")
+	defer os.Unsetenv("IDVERIFY_CLIENT_SECRET")
+
+	_, err := idverify.CredentialsFromEnv()
+	fmt.Println(err)
+	// Output: idverify: read credentials from the environment: IDVERIFY_CLIENT_SECRET begins or ends with white space, such as the newline at the end of a file (remove it)
 }
 
 func ExampleSecret() {

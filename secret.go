@@ -2,6 +2,7 @@ package idverify
 
 import (
 	"crypto/subtle"
+	"errors"
 	"fmt"
 	"log/slog"
 )
@@ -50,8 +51,12 @@ func (s Secret) LogValue() slog.Value { return slog.StringValue(redacted) }
 func (s Secret) MarshalJSON() ([]byte, error) { return []byte(`"` + redacted + `"`), nil }
 
 // UnmarshalText implements encoding.TextUnmarshaler, so that a Secret can be decoded from JSON, a
-// flag or a configuration file.
+// flag or a configuration file. It returns an error for the placeholder that a Secret is printed
+// as: the original text is lost.
 func (s *Secret) UnmarshalText(text []byte) error {
+	if string(text) == redacted {
+		return errors.New("idverify: decode secret: the text is the placeholder of a printed Secret (use the original secret)")
+	}
 	*s = NewSecret(string(text))
 	return nil
 }

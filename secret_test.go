@@ -131,6 +131,24 @@ func TestSecret_UnmarshalText(t *testing.T) {
 	}
 }
 
+func TestSecret_UnmarshalPlaceholder(t *testing.T) {
+	t.Parallel()
+	printed, err := json.Marshal(idverify.NewSecret("text-1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret := idverify.NewSecret("text-2")
+
+	err = json.Unmarshal(printed, &secret)
+
+	if err == nil || !strings.Contains(err.Error(), "placeholder") {
+		t.Errorf("error = %v, want one that names the placeholder", err)
+	}
+	if got := secret.Reveal(); got != "text-2" {
+		t.Errorf("secret = %q, want it unchanged", got)
+	}
+}
+
 // walker collects every text that reflection can reach, including unexported fields.
 type walker struct {
 	texts   []string

@@ -26,10 +26,11 @@ import (
 )
 
 func newClient() error {
-	client, err := idverify.NewClient(os.Getenv("IDVERIFY_BASE_URL"), idverify.Credentials{
-		ClientID:     os.Getenv("IDVERIFY_CLIENT_ID"),
-		ClientSecret: idverify.NewSecret(os.Getenv("IDVERIFY_CLIENT_SECRET")),
-	})
+	credentials, err := idverify.CredentialsFromEnv() // IDVERIFY_CLIENT_ID and IDVERIFY_CLIENT_SECRET
+	if err != nil {
+		return err
+	}
+	client, err := idverify.NewClient(os.Getenv("IDVERIFY_BASE_URL"), credentials)
 	if err != nil {
 		return err
 	}
