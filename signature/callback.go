@@ -19,11 +19,7 @@ import (
 //
 // Protocol: docs/protocol.md, section 7.
 func (v *Verifier) VerifyCallback(r *http.Request) (*Message, error) {
-	m, err := v.callback(r)
-	if err != nil {
-		return nil, withOperation("callback", err)
-	}
-	return m, nil
+	return v.verify("callback", r, (*Verifier).callback)
 }
 
 // callback runs cheap checks first. If one fails, it does not look up a key or read the body.

@@ -1,6 +1,7 @@
 package signature_test
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/rsa"
@@ -150,6 +151,27 @@ func ExampleVerifierOptions_target() {
 	_, err = verifier.VerifyCallback(r)
 	fmt.Println(err)
 	// Output: <nil>
+}
+
+// Count the messages by result, for a metric.
+func ExampleVerifierOptions_observe() {
+	results := make(map[string]int) // use a counter that is safe for concurrent use
+	verifier, err := signature.NewVerifier(exampleKeys(), []string{"api.example.com"}, &signature.VerifierOptions{
+		Observe: func(_ context.Context, v signature.Verification) {
+			results[v.Operation+" "+cmp.Or(v.Reason, "verified "+v.Kind)]++
+		},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	forged := exampleCallback("{}")
+	forged.Host = "another-customer.example.net"
+	for _, r := range []*http.Request{exampleCallback("{}"), exampleCallback("{}"), forged} {
+		verifier.CallbackHandler(http.NotFoundHandler()).ServeHTTP(httptest.NewRecorder(), r)
+	}
+	fmt.Println(results)
+	// Output: map[callback ErrHost:1 callback verified phone_check:2]
 }
 
 // Read the reason of an error, for example for a metric.

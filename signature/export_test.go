@@ -53,5 +53,8 @@ func (s *MemoryReplayStore) Claims() int {
 	return max(len(s.queue), len(s.expiry))
 }
 
+// VerifyUnobserved is VerifyCallback without the code for VerifierOptions.Observe.
+func (v *Verifier) VerifyUnobserved(r *http.Request) (*Message, error) { return v.callback(r) }
+
 // ReasonName returns the name of a reason in the log.
 func ReasonName(reason error) string { return reasonName(reason) }

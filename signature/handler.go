@@ -17,7 +17,8 @@ const retryAfter = "10"
 //
 // The handler responds to an invalid message with 400 and a constant body. It responds to a message
 // that cannot be verified now with 503 and Retry-After, and the service retries. The reason is
-// logged to VerifierOptions.Logger.
+// logged to VerifierOptions.Logger. It responds with 500 if the verification panics; the panic
+// continues.
 //
 // The handler works behind http.StripPrefix and http.MaxBytesHandler. Behind a proxy that changes
 // the host or the path, set VerifierOptions.Target.
@@ -37,14 +38,32 @@ func (v *Verifier) Logger() *slog.Logger { return v.logger }
 
 func (v *Verifier) handler(verify func(*http.Request) (*Message, error), next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		m, err := verify(r)
-		if err != nil {
-			v.logRejection(r.Context(), err)
-			respond(w, err)
-			return
+		if m := v.verified(w, r, verify); m != nil {
+			next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), messageKey{}, m)))
 		}
-		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), messageKey{}, m)))
 	})
+}
+
+// verified returns the message in r. If it is not verified, verified responds and returns nil.
+func (v *Verifier) verified(w http.ResponseWriter, r *http.Request, verify func(*http.Request) (*Message, error)) *Message {
+	panicked := true
+	defer func() {
+		if panicked {
+			// Without a response net/http would close the connection, after which the service does not
+			// retry. The panic continues and ends the connection, so the body must be empty.
+			w.Header().Set("Content-Length", "0")
+			w.WriteHeader(http.StatusInternalServerError)
+			_ = http.NewResponseController(w).Flush()
+		}
+	}()
+
+	m, err := verify(r)
+	if err != nil {
+		v.logRejection(r.Context(), err)
+		respond(w, err)
+	}
+	panicked = false
+	return m
 }
 
 // logRejection logs why a message is not passed to the next handler.

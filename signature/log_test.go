@@ -280,17 +280,24 @@ func TestVerifier_LogsReason(t *testing.T) {
 	}
 }
 
-// TestReasonName_AllReasons checks that each exported error has its own name in the log.
-func TestReasonName_AllReasons(t *testing.T) {
-	t.Parallel()
+// exportedReasons returns the names of the exported errors, as in the source.
+func exportedReasons(t *testing.T) []string {
+	t.Helper()
 	source, err := os.ReadFile("errors.go")
 	if err != nil {
 		t.Fatal(err)
 	}
-	var exported []string
+	var names []string
 	for _, match := range regexp.MustCompile(`(?m)^\t(Err\w+) += errors\.New`).FindAllSubmatch(source, -1) {
-		exported = append(exported, string(match[1]))
+		names = append(names, string(match[1]))
 	}
+	return names
+}
+
+// TestReasonName_AllReasons checks that each exported error has its own name in the log.
+func TestReasonName_AllReasons(t *testing.T) {
+	t.Parallel()
+	exported := exportedReasons(t)
 
 	var names []string
 	for _, reason := range []error{

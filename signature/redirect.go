@@ -19,11 +19,7 @@ import (
 //
 // Protocol: docs/protocol.md, section 7.
 func (v *Verifier) VerifyRedirect(r *http.Request) (*Message, error) {
-	m, err := v.redirect(r)
-	if err != nil {
-		return nil, withOperation("redirect", err)
-	}
-	return m, nil
+	return v.verify("redirect", r, (*Verifier).redirect)
 }
 
 // redirect runs the checks in the same order as callback.

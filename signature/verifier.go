@@ -36,6 +36,7 @@ type Verifier struct {
 	target    func(*http.Request) (host, requestURI string)
 	now       func() time.Time
 	logger    *slog.Logger
+	observe   func(context.Context, Verification) // nil if unset
 }
 
 // VerifierOptions configures [NewVerifier]. The zero value of a field selects its default.
@@ -74,6 +75,17 @@ type VerifierOptions struct {
 	// it, for example with an invented key ID or by closing the connection. Default: nothing is
 	// logged.
 	Logger *slog.Logger
+
+	// Observe receives the result of each [Verifier.VerifyCallback] and [Verifier.VerifyRedirect],
+	// also of those in the handlers, for example to count them. It is called after the decision and
+	// before the next handler, on the goroutine of the request and with its context. Calls may be
+	// concurrent. The response waits for Observe, so it must return quickly. Default: nothing is
+	// measured.
+	//
+	// A panic in Observe, Target, Logger, the key source or the replay store continues to the caller.
+	// [Verifier.CallbackHandler] responds with 500 first, so that the service sends the callback
+	// again.
+	Observe func(context.Context, Verification)
 }
 
 // NewVerifier returns a verifier for messages that are signed with a key from keys and sent to one
@@ -106,6 +118,7 @@ func NewVerifier(keys KeySource, hosts []string, opts *VerifierOptions) (*Verifi
 		target:    opts.Target,
 		now:       opts.Now,
 		logger:    opts.Logger,
+		observe:   opts.Observe,
 	}
 	if v.skew == 0 {
 		v.skew = defaultClockSkew
