@@ -43,10 +43,11 @@ func newAPI(baseURL string, c Credentials, opts []Option) (*api, error) {
 		a.transport = noRedirectTransport{http.DefaultTransport}
 	}
 	a.tokens = &tokenCache{
-		fetch:   a.fetchToken,
-		now:     s.now,
-		redact:  func(text string) string { return sanitize(text, a.secrets()...) },
-		entries: make(map[string]*tokenEntry),
+		fetch:     a.fetchToken,
+		now:       s.now,
+		secrets:   a.secrets,
+		observers: s.observers,
+		entries:   make(map[string]*tokenEntry),
 		logFailure: func(ctx context.Context, scope string, expiry time.Time, err error) {
 			s.logger.LogAttrs(ctx, slog.LevelWarn, "idverify: token not renewed", slog.String("operation", wire.Token.Name),
 				slog.String("scope", scope), slog.Time("expires", expiry), slog.String("error", err.Error()))
@@ -70,7 +71,7 @@ type response struct {
 	header http.Header
 	body   []byte
 
-	request request // set by api.do
+	request request // set by call.perform
 }
 
 // unusable returns the DecodeError for r. Parameter err is the reason.
@@ -91,11 +92,12 @@ type resourceJSON[T any] interface {
 
 // send performs op and returns the resource that the response contains.
 func send[J resourceJSON[T], T any](ctx context.Context, a *api, op wire.Operation, body any, ids ...string) (*T, error) {
-	resp, err := a.do(ctx, request{op: op, ids: ids, body: body})
-	if err != nil {
-		return nil, err
-	}
-	return decode[J](resp)
+	var v *T
+	err := a.do(ctx, request{op: op, ids: ids, body: body}, func(resp response) (err error) {
+		v, err = decode[J](resp)
+		return err
+	})
+	return v, err
 }
 
 // decode returns the resource in resp. It returns an error if that is not the requested resource.
@@ -136,13 +138,14 @@ func (r request) confirm(response any) error {
 	return nil
 }
 
-// do performs r with retries and returns the response if its status is 2xx. It returns the error of
-// invalidArgument for a request that cannot be sent. Other errors are usually an [*Error],
-// [*TokenError], [*DecodeError] or *sendError.
-func (a *api) do(ctx context.Context, r request) (response, error) {
+// do performs r with retries and decodes the response if its status is 2xx. Parameter decode is nil
+// for a response without a resource. do returns the error of invalidArgument for a request that
+// cannot be sent. Other errors are usually an [*Error], [*TokenError], [*DecodeError] or
+// *sendError.
+func (a *api) do(ctx context.Context, r request, decode func(response) error) error {
 	target, err := r.op.URL(a.base, a.versions.of(r.op), r.ids...)
 	if err != nil {
-		return response{}, invalidArgument(r.op, err.Error())
+		return invalidArgument(r.op, err.Error())
 	}
 	if len(r.query) > 0 {
 		target += "?" + r.query.Encode()
@@ -153,12 +156,12 @@ func (a *api) do(ctx context.Context, r request) (response, error) {
 	c := &call{api: a, op: r.op}
 	if r.body != nil {
 		if c.payload, err = json.Marshal(r.body); err != nil {
-			return response{}, invalidArgument(r.op, "cannot encode the parameters as JSON")
+			return invalidArgument(r.op, "cannot encode the parameters as JSON")
 		}
 	}
 	req, err := retryablehttp.NewRequestWithContext(ctx, r.op.Method, target, nil)
 	if err != nil {
-		return response{}, invalidArgument(r.op, "cannot create the request (is the context nil?)") // err contains the URL
+		return invalidArgument(r.op, "cannot create the request (is the context nil?)") // err contains the URL
 	}
 	req.Header.Set("Accept", wire.MediaHAL+", "+wire.MediaProblem+", "+wire.MediaJSON)
 	req.Header.Set("User-Agent", a.userAgent)
@@ -171,15 +174,27 @@ func (a *api) do(ctx context.Context, r request) (response, error) {
 	}
 
 	if err := ctx.Err(); err != nil {
-		return response{}, &sendError{operation: r.op.Title, err: err, text: "not sent: " + causeText(err)}
+		return &sendError{operation: r.op.Title, err: err, text: "not sent: " + causeText(err)}
 	}
+	c.observation = newObservation(a.observers, r.op)
+	defer c.endAborted()
+	err = c.perform(req, r, decode)
+	c.endAttempt(err)
+	return err
+}
+
+// perform sends req, with retries, and decodes the response. Parameter r is the request in req.
+func (c *call) perform(req *retryablehttp.Request, r request, decode func(response) error) error {
 	httpResp, err := c.do(req)
 	if err != nil {
-		return response{}, err
+		return err
 	}
 	resp, err := c.read(httpResp)
+	if err != nil || decode == nil {
+		return err
+	}
 	resp.request = r
-	return resp, err
+	return decode(resp)
 }
 
 // secrets returns the texts that must be redacted in errors and logs: the tokens, the client

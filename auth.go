@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/oauth2"
+
+	"github.com/idverify/idverify-go/internal/wire"
 )
 
 const (
@@ -30,10 +32,10 @@ const (
 // that a canceled caller does not affect the others. Before a token expires, the next token is
 // fetched in the background while callers still use the current token.
 type tokenCache struct {
-	fetch func(ctx context.Context, scope string) (*oauth2.Token, error)
-	now   func() time.Time
-	// redact sanitizes a panic value of the caller's code.
-	redact func(string) string
+	fetch     func(ctx context.Context, scope string, o *observation) (*oauth2.Token, error)
+	now       func() time.Time
+	secrets   func() []string // the texts that must be redacted
+	observers []observer
 	// logFailure logs a failed fetch while the current token, which expires at expiry, is still
 	// cached.
 	logFailure func(ctx context.Context, scope string, expiry time.Time, err error)
@@ -106,21 +108,28 @@ func (c *tokenCache) get(ctx context.Context, scope string) (*oauth2.Token, erro
 
 // runFetch fetches a token for e, within tokenTimeout.
 //
-// The caller's transport, clock and logger run on this goroutine. A panic in them would end the
-// process, and runtime.Goexit would leave the callers waiting. Both become the error of the fetch.
+// The caller's transport, clock, logger and observers run on this goroutine. A panic in them would
+// end the process, and runtime.Goexit would leave the callers waiting. Both become the error of the
+// fetch.
 // Parameter start is the start time. The deferred calls use it instead of calling the clock.
 func (c *tokenCache) runFetch(ctx context.Context, scope string, e *tokenEntry, f *tokenFetch, start time.Time) {
 	defer c.finish(scope, e, f, start)
 	defer c.logRefreshFailure(ctx, scope, e, f, start)
-	f.err = fmt.Errorf("idverify: %s: failed: HTTP transport, clock or logger called runtime.Goexit", tokenOperation(scope))
-	defer func() {
-		if p := recover(); p != nil {
-			f.token, f.err = nil, fmt.Errorf("idverify: %s: failed: panic in %s: %s", tokenOperation(scope), panicSite(), c.redact(panicText(p)))
-		}
-	}()
+	defer c.recoverFetch(scope, f) // from an observer's panic in endFetch
+	f.err = fmt.Errorf("idverify: %s: failed: HTTP transport, clock, logger or observer called runtime.Goexit", tokenOperation(scope))
+	o := newObservation(c.observers, wire.Token)
 	ctx, cancel := context.WithTimeout(ctx, tokenTimeout)
 	defer cancel()
-	f.token, f.err = c.fetch(ctx, scope)
+	defer c.endFetch(o, f)
+	defer c.recoverFetch(scope, f)
+	f.token, f.err = c.fetch(o.begin(ctx, 1), scope, o)
+}
+
+// recoverFetch makes a panic the error of f. It must be deferred.
+func (c *tokenCache) recoverFetch(scope string, f *tokenFetch) {
+	if p := recover(); p != nil {
+		f.token, f.err = nil, fmt.Errorf("idverify: %s: failed: panic in %s: %s", tokenOperation(scope), panicSite(), sanitize(panicText(p), c.secrets()...))
+	}
 }
 
 // logRefreshFailure logs a failed renewal that started while the current token was valid, because
@@ -212,6 +221,7 @@ func (c *call) sendAuthorized(req *http.Request) (*http.Response, error) {
 }
 
 func (c *call) sendWithToken(req *http.Request) (*http.Response, error) {
+	c.observation.sends(nil)
 	token, err := c.api.tokens.get(req.Context(), c.op.Scope)
 	if err != nil {
 		return nil, err

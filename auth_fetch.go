@@ -26,7 +26,7 @@ const (
 )
 
 // fetchToken requests a token. It does not retry.
-func (a *api) fetchToken(ctx context.Context, scope string) (*oauth2.Token, error) {
+func (a *api) fetchToken(ctx context.Context, scope string, o *observation) (*oauth2.Token, error) {
 	req, form, err := a.tokenRequest(ctx, scope)
 	if err != nil {
 		return nil, err
@@ -37,6 +37,7 @@ func (a *api) fetchToken(ctx context.Context, scope string) (*oauth2.Token, erro
 	tracker := newWriteTracker(wire.Token, form)
 	req = tracker.track(req)
 	defer tracker.cancel()
+	o.sends(tracker)
 	resp, err := client.Do(req)
 	if err != nil {
 		err, _ = tracker.fail(err)
@@ -46,6 +47,7 @@ func (a *api) fetchToken(ctx context.Context, scope string) (*oauth2.Token, erro
 	if err != nil {
 		return nil, err
 	}
+	o.received(resp)
 	defer resp.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxErrorBody))
 	if !isSuccess(resp.StatusCode) {

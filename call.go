@@ -38,6 +38,7 @@ type call struct {
 
 	retries        retryablehttp.Client
 	client         http.Client
+	observation    *observation    // nil if there are no observers
 	payload        []byte          // the request body; nil if there is none
 	caller         context.Context // the caller's context, without the timeout of client
 	attempt        int
@@ -124,6 +125,9 @@ func (t noRedirectTransport) RoundTrip(r *http.Request) (*http.Response, error) 
 // RoundTrip implements http.RoundTripper. It is called once for each attempt.
 func (c *call) RoundTrip(req *http.Request) (*http.Response, error) {
 	c.attempt++
+	if c.observation != nil {
+		req = req.WithContext(c.observation.begin(req.Context(), c.attempt))
+	}
 	resp, err := c.sendAuthorized(req)
 	c.err = err
 	return resp, err
@@ -137,9 +141,11 @@ func (c *call) exchange(req *http.Request) (*http.Response, error) {
 	tracker := newWriteTracker(c.op, c.payload)
 	req = tracker.track(req)
 	defer tracker.cancel()
+	c.observation.sends(tracker)
 
 	resp, err := c.api.transport.RoundTrip(req)
 	if err == nil {
+		c.observation.received(resp)
 		err = c.readBody(resp)
 	}
 	if _, ok := errors.AsType[*DecodeError](err); err != nil && !ok {

@@ -84,6 +84,5 @@ func listIn[J resourceJSON[T], T any](ctx context.Context, w *boundWorkspace, op
 
 // remove sends a DELETE and discards the response.
 func (w *boundWorkspace) remove(ctx context.Context, op wire.Operation, ids ...string) error {
-	_, err := w.do(ctx, request{op: op, ids: ids})
-	return err
+	return w.do(ctx, request{op: op, ids: ids}, nil)
 }

@@ -26,6 +26,7 @@ type settings struct {
 	userAgent  string
 	versions   Versions
 	now        func() time.Time
+	observers  []observer
 }
 
 // WithHTTPClient sends every request, including token requests, with the Transport and Timeout of
@@ -49,7 +50,7 @@ func WithRetry(p RetryPolicy) Option { return func(s *settings) { s.retry = p } 
 // still valid. Alert on the latter: operations fail when the current token expires.
 //
 // By default nothing is logged. No record contains a token, a secret, a phone number, an address or
-// a URL.
+// a URL. For metrics and traces, use [WithObserver].
 func WithLogger(l *slog.Logger) Option { return func(s *settings) { s.logger = l } }
 
 // WithUserAgent puts name, for example "shop/2.1", at the start of the User-Agent header. The

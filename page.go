@@ -75,10 +75,16 @@ type pageJSON struct {
 
 // list performs r and returns the page. Parameter name is the name of the list in the response.
 func list[J resourceJSON[T], T any](ctx context.Context, a *api, r request, name string) (*Page[T], error) {
-	resp, err := a.do(ctx, r)
-	if err != nil {
-		return nil, err
-	}
+	var page *Page[T]
+	err := a.do(ctx, r, func(resp response) (err error) {
+		page, err = decodePage[J](resp, name)
+		return err
+	})
+	return page, err
+}
+
+// decodePage returns the page in resp.
+func decodePage[J resourceJSON[T], T any](resp response, name string) (*Page[T], error) {
 	var p pageJSON
 	if err := json.Unmarshal(resp.body, &p); err != nil {
 		return nil, resp.unusable(err)
@@ -100,9 +106,11 @@ func list[J resourceJSON[T], T any](ctx context.Context, a *api, r request, name
 		TotalElements: p.Page.TotalElements,
 	}
 	for i, item := range items {
-		if page.Items[i], err = item.value(); err != nil {
+		v, err := item.value()
+		if err != nil {
 			return nil, resp.unusable(err)
 		}
+		page.Items[i] = v
 	}
 	return page, nil
 }

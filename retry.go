@@ -61,6 +61,9 @@ func (p *RetryPolicy) fill() error {
 func (c *call) checkRetry(ctx context.Context, resp *http.Response, _ error) (bool, error) {
 	wait, retry := c.nextAttempt(ctx, resp)
 	c.retries.RetryWaitMin = wait
+	if retry {
+		c.endRetried(resp, wait)
+	}
 	return retry, nil
 }
 

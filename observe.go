@@ -1,0 +1,216 @@
+package idverify
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/idverify/idverify-go/internal/wire"
+)
+
+// WithObserver calls start before each attempt of an operation and before each token request, and
+// calls the function that it returned once when the attempt has ended. Use it for metrics and
+// traces. The option can be repeated: every start function is called, in the order of the options,
+// with the context that the previous one returned, and the returned functions are called in reverse
+// order. WithObserver(nil) has no effect.
+//
+// Parameter operation is the name of the operation as in logs, for example "phone_check.create". A
+// token request is "token.create". It runs on a goroutine of its own and is shared by all
+// operations that wait for the token.
+//
+// The HTTP requests of the attempt have the context that start returns, so that spans of the HTTP
+// client become children of a span in it. The same applies to a token request that the attempt
+// starts. Only the values of that context are used: cancellation and deadline are always those of
+// the context that start received. Either result of start can be nil.
+//
+// Operations call the functions concurrently and wait for them. The context of the attempt may
+// already be canceled when the returned function is called. If the transport panics, the function
+// is called and the panic continues. A panic in an observer reaches the caller of the operation;
+// during a token request it becomes the error of that request.
+func WithObserver(start func(ctx context.Context, operation string) (context.Context, func(Attempt))) Option {
+	return func(s *settings) {
+		if start != nil {
+			s.observers = append(s.observers, start)
+		}
+	}
+}
+
+// Attempt describes an attempt of an operation, or a token request. It does not contain IDs of
+// resources, tokens, secrets, phone numbers, addresses or URLs.
+type Attempt struct {
+	Operation string // the name of the operation as in logs, for example "phone_check.create"
+	Number    int    // 1 for the first attempt of the operation; always 1 for "token.create"
+	Status    int    // HTTP status; 0 if there was no response
+
+	// Duration includes the wait for an access token and a repetition of the request after 401. It
+	// does not include Wait.
+	Duration time.Duration
+
+	// Retry reports whether another attempt follows after the delay Wait. If the context of the
+	// operation ends during the delay, there is none.
+	Retry bool
+	Wait  time.Duration
+
+	// Err is nil if the attempt was successful. Otherwise it is the error that the operation returns,
+	// or would return without another attempt. An attempt that got no access token has the error of
+	// the token request, which is also reported as "token.create".
+	Err error
+
+	RequestID string     // the X-Request-Id header of the response, or empty
+	RateLimit *RateLimit // the X-RateLimit headers of the response; nil if missing or malformed
+}
+
+// observer is the argument of WithObserver.
+type observer = func(context.Context, string) (context.Context, func(Attempt))
+
+// observation reports attempts to the observers, one after the other. A nil observation reports
+// nothing. It is used by one goroutine.
+type observation struct {
+	observers []observer
+	operation string
+
+	// The fields below belong to the last attempt.
+	number  int
+	began   time.Time
+	ended   []func(Attempt) // one for each observer that was called; nil after the end
+	tracker *writeTracker   // of the last request; nil before it
+	status  int             // of the last response; 0 before it
+	header  http.Header
+}
+
+// newObservation returns an observation of op, or nil if there are no observers.
+func newObservation(observers []observer, op wire.Operation) *observation {
+	if len(observers) == 0 {
+		return nil
+	}
+	return &observation{observers: observers, operation: op.Name}
+}
+
+// begin begins an attempt and returns its context.
+func (o *observation) begin(ctx context.Context, number int) context.Context {
+	if o == nil {
+		return ctx
+	}
+	o.number, o.began = number, time.Now()
+	o.ended = make([]func(Attempt), 0, len(o.observers))
+	o.tracker, o.status, o.header = nil, 0, nil
+	for _, start := range o.observers {
+		next, ended := start(ctx, o.operation)
+		if next != nil {
+			ctx = withValues(ctx, next)
+		}
+		if ended == nil {
+			ended = func(Attempt) {}
+		}
+		o.ended = append(o.ended, ended)
+	}
+	return ctx
+}
+
+// sends records that a request is about to be sent, or with nil, that its token is awaited.
+func (o *observation) sends(t *writeTracker) {
+	if o != nil {
+		o.tracker, o.status, o.header = t, 0, nil
+	}
+}
+
+// received records a response.
+func (o *observation) received(resp *http.Response) {
+	if o != nil {
+		o.status, o.header = resp.StatusCode, resp.Header
+	}
+}
+
+// active reports whether an attempt has begun and not ended.
+func (o *observation) active() bool { return o != nil && o.ended != nil }
+
+// end ends the attempt unless it has ended. Parameter secrets returns the texts that must be
+// redacted.
+func (o *observation) end(err error, wait time.Duration, retry bool, secrets func() []string) {
+	if !o.active() {
+		return
+	}
+	now := time.Now()
+	a := Attempt{
+		Operation: o.operation,
+		Number:    o.number,
+		Status:    o.status,
+		Duration:  now.Sub(o.began),
+		Retry:     retry,
+		Wait:      wait,
+		Err:       err,
+		RateLimit: rateLimit(o.header, now),
+	}
+	if o.header.Get(wire.RequestIDHeader) != "" {
+		a.RequestID = requestID(o.header, secrets()...)
+	}
+	ended := o.ended
+	o.ended = nil // if a function panics, the attempt has ended nevertheless
+	for _, f := range ended {
+		defer f(a) // in reverse order, and even if a later one panics
+	}
+}
+
+// endAttempt reports the last attempt of c, which failed with err or was successful.
+func (c *call) endAttempt(err error) {
+	if c.observation.active() {
+		c.observation.end(err, 0, false, c.secrets)
+	}
+}
+
+// endRetried reports the last attempt of c, which another one follows after the given delay.
+// Parameter resp is nil if the attempt failed with c.err.
+func (c *call) endRetried(resp *http.Response, wait time.Duration) {
+	if !c.observation.active() {
+		return
+	}
+	err := c.err
+	if resp != nil {
+		err = c.problem(resp, c.body)
+	}
+	c.observation.end(err, wait, true, c.secrets)
+}
+
+var errAborted = errors.New("ended by a panic or runtime.Goexit")
+
+// endAborted reports the last attempt of c if a panic prevented that.
+func (c *call) endAborted() {
+	if !c.observation.active() {
+		return
+	}
+	err, written := errAborted, false
+	if t := c.observation.tracker; t != nil {
+		_, written = t.fail(err)
+	}
+	c.endAttempt(c.sendError(err, written))
+}
+
+// endFetch reports the token request f.
+func (c *tokenCache) endFetch(o *observation, f *tokenFetch) {
+	o.end(f.err, 0, false, func() []string {
+		secrets := c.secrets()
+		if f.token != nil {
+			secrets = append(secrets, f.token.AccessToken) // not cached yet
+		}
+		return secrets
+	})
+}
+
+// withValues returns ctx with the values of another context, which is usually derived from it.
+func withValues(ctx, values context.Context) context.Context {
+	if values.Done() == ctx.Done() {
+		return values
+	}
+	return valuesContext{ctx, values}
+}
+
+// valuesContext has the cancellation and the deadline of the first context and the values of the
+// second.
+type valuesContext struct {
+	context.Context
+	values context.Context
+}
+
+// Value implements context.Context.
+func (c valuesContext) Value(key any) any { return c.values.Value(key) }
