@@ -22,7 +22,8 @@ const (
 	maxRefreshLead = time.Minute
 	// refreshPause is the delay after a failed renewal while the current token is still valid.
 	refreshPause = 5 * time.Second
-	// maxPrevious is the number of replaced or dropped tokens that are still redacted.
+	// maxPrevious is the number of replaced or dropped tokens that are still redacted, and of rejected
+	// tokens that drop recognizes.
 	maxPrevious = 16
 )
 
@@ -43,6 +44,7 @@ type tokenCache struct {
 	mu       sync.Mutex
 	entries  map[string]*tokenEntry // by scopes; mu also guards the fields of the entries
 	previous []Secret               // the last tokens that were replaced or dropped, oldest first
+	rejected []*oauth2.Token        // the last tokens that the service rejected, oldest first
 
 	// cached maps scopes to a cachedToken. Callers read it without mu.
 	cached sync.Map
@@ -167,14 +169,22 @@ func (c *tokenCache) finish(scope string, e *tokenEntry, f *tokenFetch, start ti
 	}
 }
 
-// drop removes token, which the service rejected, unless another caller has replaced it already. It
-// also discards the result of a fetch in progress: that token may have been revoked together with
-// this one.
+// drop discards the current token and the result of a fetch in progress after the service has
+// rejected token. Both may be older than the rejection and may have been revoked together with
+// token. A token that was rejected before discards nothing: everything is newer than that
+// rejection.
 func (c *tokenCache) drop(scope string, token *oauth2.Token) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if e := c.entries[scope]; e != nil && e.token == token {
-		c.remember(token)
+	if slices.Contains(c.rejected, token) {
+		return
+	}
+	if len(c.rejected) == maxPrevious {
+		c.rejected = slices.Delete(c.rejected, 0, 1)
+	}
+	c.rejected = append(c.rejected, token)
+	if e := c.entries[scope]; e != nil {
+		c.remember(e.token)
 		e.token, e.inflight = nil, nil
 		c.cached.Delete(scope)
 	}
@@ -209,7 +219,7 @@ func (c *tokenCache) tokens() []string {
 }
 
 // sendAuthorized sends req with a token. If the service responds with 401, it drops the token and
-// sends req once more with a new one.
+// sends req once more with a token that is requested after this response.
 func (c *call) sendAuthorized(req *http.Request) (*http.Response, error) {
 	resp, err := c.sendWithToken(req)
 	if err != nil || resp.StatusCode != http.StatusUnauthorized {

@@ -322,6 +322,58 @@ func TestClient_SharesTokenFetchAfter401(t *testing.T) {
 	}
 }
 
+// A renewal can store a token that was issued before its credentials were deleted, while a call
+// with the previous token is rejected.
+func TestClient_ReplacesRenewedTokenAfter401(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		e := newMemoryService()
+		slow := slowOperations(e, "token-1")
+		c := slow.client(t)
+		tokenFor(t, c, idverify.ScopePhoneCheck)
+		time.Sleep(59*time.Minute + time.Second)
+		failed := make(chan error, 1)
+		go func() { failed <- errorOf(c.PhoneChecks.Get(t.Context(), "a")) }() // starts a renewal
+		synctest.Wait()
+		e.revoked = "token-1 token-2"
+
+		err := <-failed
+
+		if err != nil {
+			t.Errorf("error = %v, want nil: token-2 was fetched before the rejection of token-1", err)
+		}
+		if got := tokenFor(t, c, idverify.ScopePhoneCheck); got != "token-3" {
+			t.Errorf("token = %q, want token-3", got)
+		}
+	})
+}
+
+func TestClient_KeepsTokenAfterLate401(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		e := newMemoryService()
+		c := slowOperations(e, "token-1").client(t)
+		tokenFor(t, c, idverify.ScopePhoneCheck)
+		e.revoked = "token-1"
+		const callers = 20
+		errs := make(chan error, callers)
+
+		for range callers { // rejected one second after another
+			go func() { errs <- errorOf(c.PhoneChecks.Get(t.Context(), "a")) }()
+			time.Sleep(time.Second)
+		}
+		for range callers {
+			if err := <-errs; err != nil {
+				t.Errorf("error = %v, want nil", err)
+			}
+		}
+
+		if n := e.count(); n != 2 {
+			t.Errorf("%d token requests, want 2: token-2 was fetched after the first rejection of token-1", n)
+		}
+	})
+}
+
 func TestClient_RetriesTokenRequest(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

@@ -51,11 +51,28 @@ func (s *memoryService) RoundTrip(r *http.Request) (*http.Response, error) {
 
 func (s *memoryService) client(t testing.TB) *idverify.Client {
 	t.Helper()
-	c, err := idverify.NewClient("https://idverify.sandbox.test", credentials, idverify.WithHTTPClient(&http.Client{Transport: s}), idverify.WithRetry(fastRetries))
+	return roundTripperFunc(s.RoundTrip).client(t)
+}
+
+// client returns a client that sends its requests to f.
+func (f roundTripperFunc) client(t testing.TB) *idverify.Client {
+	t.Helper()
+	c, err := idverify.NewClient("https://idverify.sandbox.test", credentials, idverify.WithHTTPClient(&http.Client{Transport: f}), idverify.WithRetry(fastRetries))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return c
+}
+
+// slowOperations returns a transport that passes requests to s. Operations with token arrive after
+// ten seconds.
+func slowOperations(s *memoryService, token string) roundTripperFunc {
+	return func(r *http.Request) (*http.Response, error) {
+		if r.Header.Get("Authorization") == "Bearer "+token {
+			time.Sleep(10 * time.Second)
+		}
+		return s.RoundTrip(r)
+	}
 }
 
 // tokenFor returns a token for scopes.
