@@ -121,7 +121,9 @@ func TestVerifier_ObservesEachReason(t *testing.T) {
 				}
 				r := c.request(t, kind)
 
+				start := time.Now()
 				_, err = verify(r.WithContext(context.WithValue(r.Context(), contextKey{}, "request")))
+				elapsed := time.Since(start)
 
 				if !errors.Is(err, c.err) {
 					t.Fatalf("error = %v, want %v", err, c.err)
@@ -129,8 +131,8 @@ func TestVerifier_ObservesEachReason(t *testing.T) {
 				if len(got) != 1 {
 					t.Fatalf("observed %d results, want 1", len(got))
 				}
-				if got[0].Err != err || got[0].Duration <= 0 {
-					t.Errorf("Err = %v, Duration = %v; want the returned error %v and a positive duration", got[0].Err, got[0].Duration, err)
+				if got[0].Err != err || got[0].Duration <= 0 || got[0].Duration > elapsed {
+					t.Errorf("Err = %v, Duration = %v; want the returned error %v and at most %v", got[0].Err, got[0].Duration, err, elapsed)
 				}
 				want.Err, want.Duration = got[0].Err, got[0].Duration
 				if got[0] != want {
