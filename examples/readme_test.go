@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"os"
 	"path"
@@ -143,6 +144,23 @@ func customCA(caFile, baseURL string, credentials idverify.Credentials, use func
 	return use(client, keys)
 }
 
+func readiness(keys *signature.JWKS) http.HandlerFunc {
+	const maxStale = 24 * time.Hour // JWKSOptions.MaxStale
+
+	ready := func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeout(r.Context(), 500*time.Millisecond) // less than the timeout of the probe
+		defer cancel()
+		if err := keys.Refresh(ctx); err != nil {
+			if age, fetched := keys.Age(); !fetched || age > maxStale {
+				http.Error(w, "no key set", http.StatusServiceUnavailable)
+				return
+			}
+		}
+		w.WriteHeader(http.StatusNoContent)
+	}
+	return ready
+}
+
 func outgoingProxy(proxyUser, proxyPassword string) *http.Client {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.Proxy = http.ProxyURL(&url.URL{
@@ -272,6 +290,36 @@ func TestProduction_CustomCA(t *testing.T) {
 	}
 }
 
+func TestProduction_ReadinessProbe(t *testing.T) {
+	t.Parallel()
+	srv := sandboxfake.New(t, sandboxfake.WithInMemory())
+	keys, err := signature.NewJWKS(srv.Client().JWKSURL(), &signature.JWKSOptions{HTTPClient: srv.HTTPClient(), MinRefetch: time.Nanosecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	outage := func() {
+		srv.Inject(sandboxfake.Match{Operation: "jwks.get"}, sandboxfake.Fault{Status: http.StatusServiceUnavailable})
+	}
+	probe := func() int {
+		w := httptest.NewRecorder()
+		readiness(keys)(w, httptest.NewRequest(http.MethodGet, "/readyz", nil))
+		return w.Code
+	}
+
+	outage()
+	started := probe()
+	working := probe()
+	outage()
+	later := probe()
+
+	if got, want := [3]int{started, working, later}, [3]int{503, 204, 204}; got != want {
+		t.Errorf("responses = %d, want %d: ready from the first key set on", got, want)
+	}
+	if n := len(srv.Requests()); n != 3 {
+		t.Errorf("%d requests for the key set, want 3", n)
+	}
+}
+
 func TestProduction_RotateCredentials(t *testing.T) {
 	t.Parallel()
 	srv := sandboxfake.New(t, sandboxfake.WithInMemory())
@@ -303,7 +351,7 @@ func TestDocs_SnippetsCompiled(t *testing.T) {
 	t.Parallel()
 	source := read(t, "readme_test.go")
 
-	for document, want := range map[string]int{"README.md": 7, "docs/errors.md": 1, "docs/production.md": 3} {
+	for document, want := range map[string]int{"README.md": 7, "docs/errors.md": 1, "docs/production.md": 4} {
 		got := 0
 		for _, block := range goBlock.FindAllStringSubmatch(read(t, "../"+document), -1) {
 			snippet := block[1]

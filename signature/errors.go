@@ -99,7 +99,7 @@ func reasonName(reason error) string {
 // The text is meant for logs and contains no part of the message. Do not include it in a response:
 // the sender may be an attacker.
 type Error struct {
-	Operation string // "callback" or "redirect"; "key lookup" or "replay claim" after a direct call to a key source or store
+	Operation string // "callback" or "redirect"; "key lookup", "key set refresh" or "replay claim" after a direct call to a key source or store
 	Reason    error  // one of the errors above
 
 	detail string
@@ -112,6 +112,8 @@ type Error struct {
 func (e *Error) Error() string {
 	text := "signature: " + e.Operation
 	switch {
+	case e.Operation == refreshOperation: // the old key set may still be usable
+		return text + ": " + e.detail
 	case e.Retryable():
 		return text + ": verification unavailable: " + e.detail + e.hint()
 	case e.Operation == "callback" || e.Operation == "redirect":

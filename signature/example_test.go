@@ -239,6 +239,47 @@ func ExampleNewJWKS() {
 	// Output: signature: new JWKS: URL must be an absolute https URL without user or fragment
 }
 
+// A readiness probe. A process without a usable key set cannot verify messages.
+func ExampleJWKS_Refresh() {
+	service := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(w, keySet(jwk("key-1", "service-1")))
+	}))
+	defer service.Close()
+	const maxStale = 24 * time.Hour
+	keys, err := signature.NewJWKS(service.URL, &signature.JWKSOptions{HTTPClient: service.Client(), MaxStale: maxStale})
+	if err != nil {
+		log.Fatal(err)
+	}
+	ready := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeout(r.Context(), time.Second)
+		defer cancel()
+		if err := keys.Refresh(ctx); err != nil {
+			if age, fetched := keys.Age(); !fetched || age > maxStale {
+				http.Error(w, "no key set", http.StatusServiceUnavailable)
+				return
+			}
+		}
+		w.WriteHeader(http.StatusNoContent)
+	})
+
+	w := httptest.NewRecorder()
+	ready.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/readyz", nil))
+	fmt.Println(w.Code)
+	// Output: 204
+}
+
+// Record the age of the key set as a metric. It grows while fetches fail.
+func ExampleJWKS_Age() {
+	keys, err := signature.NewJWKS("https://eu.api.example.com/.well-known/jwks.json", nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	age, fetched := keys.Age()
+	fmt.Println(age, fetched)
+	// Output: 0s false
+}
+
 func ExampleSigner_SignRedirect() {
 	u, err := url.Parse("https://app.example.com/back?lang=de&check_id=c1&code=abc")
 	if err != nil {

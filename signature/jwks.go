@@ -76,8 +76,9 @@ type JWKSOptions struct {
 	// one minute. Without a max-age, a set is used for five minutes. MaxAge limits both.
 	MaxAge time.Duration
 
-	// MinRefetch is the minimum time between fetches for key IDs that are not in the set, and the
-	// maximum delay after a failed fetch. Default 30 s.
+	// MinRefetch is the minimum time between fetches for key IDs that are not in the set, the maximum
+	// delay after a failed fetch, and the age below which [JWKS.Refresh] does not fetch the set again.
+	// Default 30 s.
 	MinRefetch time.Duration
 
 	// MaxStale is the maximum age of the last valid set while fetches fail. Default 24 h.

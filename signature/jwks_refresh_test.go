@@ -1,0 +1,382 @@
+package signature_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/idverify/idverify-go/internal/synctest"
+	"github.com/idverify/idverify-go/signature"
+)
+
+// bubbleKeys serves a key set without sockets, in a bubble. Each request takes a second.
+type bubbleKeys struct {
+	requests []time.Time // begin of each request
+	fail     error
+}
+
+func (b *bubbleKeys) RoundTrip(*http.Request) (*http.Response, error) {
+	b.requests = append(b.requests, time.Now()) // the JWKS has one request at a time
+	fail := b.fail
+	time.Sleep(time.Second)
+	if fail != nil {
+		return nil, fail
+	}
+	w := httptest.NewRecorder()
+	fmt.Fprint(w, keySet(jwk("a", "service-1")))
+	return w.Result(), nil
+}
+
+func (b *bubbleKeys) jwks(t *testing.T) *signature.JWKS {
+	t.Helper()
+	j, err := signature.NewJWKS("https://eu.example.com/jwks.json", &signature.JWKSOptions{HTTPClient: &http.Client{Transport: b}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return j
+}
+
+func TestJWKS_RefreshCoalesces(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const callers = 1000
+		server := new(bubbleKeys)
+		j := server.jwks(t)
+		var wg sync.WaitGroup
+		errs := make(chan error, 2*callers)
+
+		for range callers {
+			wg.Go(func() { errs <- j.Refresh(t.Context()) })
+			wg.Go(func() { _, err := j.PublicKey(t.Context(), "a"); errs <- err })
+		}
+		wg.Wait()
+		close(errs)
+
+		for err := range errs {
+			if err != nil {
+				t.Fatalf("error = %v, want none", err)
+			}
+		}
+		if len(server.requests) != 1 {
+			t.Errorf("%d requests for %d calls and as many lookups, want 1", len(server.requests), callers)
+		}
+	})
+}
+
+// TestJWKS_RefreshPauses calls Refresh every 100 ms, for a minute with a working service, for a
+// minute of an outage, and again for a minute.
+func TestJWKS_RefreshPauses(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := new(bubbleKeys)
+		j := server.jwks(t)
+		began := time.Now()
+		failed := make(map[bool]int)
+
+		for phase := range 3 {
+			server.fail = nil
+			if phase == 1 {
+				server.fail = errors.New("connection refused")
+			}
+			for time.Since(began) < time.Duration(phase+1)*time.Minute {
+				before := len(server.requests)
+				err := j.Refresh(t.Context())
+				failed[len(server.requests) > before] += count(err != nil)
+				if err != nil && (!errors.Is(err, signature.ErrKeySource) || err.Error() != "signature: key set refresh: get key set: connection refused") {
+					t.Fatalf("error = %v, want that of the last fetch", err)
+				}
+				time.Sleep(100 * time.Millisecond)
+			}
+		}
+
+		var starts []string
+		for _, start := range server.requests {
+			starts = append(starts, start.Sub(began).Round(time.Second).String())
+		}
+		// A successful fetch is followed by 30 s without a request. The pauses after failed ones are
+		// 1, 2, 4, 8, 16 and 30 s, counted from the end of the request, which takes 1 s.
+		want := "0s 31s 1m2s 1m4s 1m7s 1m12s 1m21s 1m38s 2m9s 2m40s"
+		if got := strings.Join(starts, " "); got != want {
+			t.Errorf("requests at %s, want %s", got, want)
+		}
+		if failed[true] != 6 || failed[false] == 0 {
+			t.Errorf("%d failed calls with a request and %d without, want 6 and some", failed[true], failed[false])
+		}
+	})
+}
+
+// count returns 1 for true.
+func count(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func TestJWKS_RefreshRemovesKey(t *testing.T) {
+	t.Parallel()
+	s := newKeyServer(t, jwk("stolen", "service-1"), jwk("b", "service-2"))
+	s.cacheControl = "max-age=86400"
+	j := s.jwks(t, signature.JWKSOptions{})
+	s.want(t, j, "stolen", "service-1")
+	s.publish(jwk("b", "service-2"))
+
+	s.advance(30*time.Second - time.Nanosecond)
+	young := j.Refresh(t.Context())
+	s.want(t, j, "stolen", "service-1")
+	requests := s.fetches()
+	s.advance(time.Nanosecond)
+	old := j.Refresh(t.Context())
+
+	if young != nil || requests != 1 {
+		t.Errorf("before MinRefetch: error = %v and %d requests, want none and only the first", young, requests)
+	}
+	if old != nil || s.fetches() != 2 {
+		t.Errorf("after MinRefetch: error = %v and %d requests in total, want none and 2", old, s.fetches())
+	}
+	s.wantError(t, j, "stolen", signature.ErrUnknownKey)
+}
+
+// TestJWKS_RefreshKeepsUnknownKeyPause checks that readiness probes do not delay the lookup of a
+// new key, and do not permit more fetches for invented ones.
+func TestJWKS_RefreshKeepsUnknownKeyPause(t *testing.T) {
+	t.Parallel()
+	s := newKeyServer(t, jwk("a", "service-1"))
+	j := s.jwks(t, signature.JWKSOptions{})
+	refresh := func() {
+		t.Helper()
+		if err := j.Refresh(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	refresh()
+	s.publish(jwk("a", "service-1"), jwk("new", "service-2"))
+
+	s.want(t, j, "new", "service-2")
+
+	s.advance(29 * time.Second)
+	refresh()
+	s.wantError(t, j, "invented", signature.ErrKeySource)
+	if s.fetches() != 2 {
+		t.Errorf("%d fetches, want 2: the refresh, and one for unknown keys", s.fetches())
+	}
+}
+
+// waitingContext calls begun when a call starts to wait for it.
+type waitingContext struct {
+	context.Context
+	begun func()
+}
+
+func (c waitingContext) Done() <-chan struct{} { c.begun(); return c.Context.Done() }
+
+// TestJWKS_RefreshBeforeLookup starts a refresh before a key is published. A lookup of the key that
+// waits for this fetch must fetch again.
+func TestJWKS_RefreshBeforeLookup(t *testing.T) {
+	t.Parallel()
+	s := newKeyServer(t, jwk("a", "service-1"))
+	j := s.jwks(t, signature.JWKSOptions{})
+	requested, published := make(chan struct{}), make(chan struct{})
+	s.respond(func(w http.ResponseWriter, _ *http.Request) {
+		close(requested)
+		<-published
+		fmt.Fprint(w, keySet(jwk("a", "service-1")))
+	})
+	refreshed := make(chan error, 1)
+	go func() { refreshed <- j.Refresh(t.Context()) }()
+	<-requested
+	s.respond(nil)
+	s.publish(jwk("a", "service-1"), jwk("new", "service-2"))
+	waiting := waitingContext{t.Context(), sync.OnceFunc(func() { close(published) })}
+
+	_, lookupErr := j.PublicKey(waiting, "new")
+
+	if lookupErr != nil {
+		t.Errorf("lookup: error = %v, want none", lookupErr)
+	}
+	if err := <-refreshed; err != nil {
+		t.Errorf("Refresh: error = %v, want none", err)
+	}
+}
+
+func TestJWKS_RefreshCanceled(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := new(bubbleKeys)
+		j := server.jwks(t)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second/2)
+		defer cancel()
+
+		err := j.Refresh(ctx)
+		_, before := j.Age()
+		time.Sleep(time.Second)
+		age, after := j.Age()
+
+		if !errors.Is(err, signature.ErrKeySource) || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("error = %v, want ErrKeySource and that of the context", err)
+		}
+		if before || !after || age != time.Second/2 {
+			t.Errorf("fetched = %v, later %v and %v ago; want the fetch to continue and end after 1 s", before, after, age)
+		}
+	})
+}
+
+// TestJWKS_RefreshRecovers makes the transport panic or call runtime.Goexit.
+func TestJWKS_RefreshRecovers(t *testing.T) {
+	t.Parallel()
+	for name, fail := range map[string]func(){"panic": func() { panic("https://user:secret@10.0.0.7/") }, "Goexit": runtime.Goexit} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newKeyServer(t, jwk("a", "service-1"))
+			broken := true
+			j := s.jwks(t, signature.JWKSOptions{HTTPClient: &http.Client{Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
+				if broken {
+					fail()
+				}
+				return s.srv.Client().Transport.RoundTrip(r)
+			})}})
+
+			err := j.Refresh(t.Context())
+			broken = false
+			next := j.Refresh(t.Context())
+
+			if !errors.Is(err, signature.ErrKeySource) || strings.Contains(err.Error(), "secret") {
+				t.Errorf("error = %v, want ErrKeySource without the panic's value", err)
+			}
+			if next != nil {
+				t.Errorf("next call: error = %v, want none", next)
+			}
+		})
+	}
+}
+
+// TestJWKS_RefreshClockPanic makes the clock panic in each of its calls. Refresh panics, but must
+// not keep the lock.
+func TestJWKS_RefreshClockPanic(t *testing.T) {
+	t.Parallel()
+	const reads = 2 // on the caller's goroutine
+	for broken := range reads {
+		s := newKeyServer(t, jwk("a", "service-1"))
+		armed, read := false, 0
+		j, err := signature.NewJWKS(s.srv.URL, &signature.JWKSOptions{HTTPClient: s.srv.Client(), Now: func() time.Time {
+			if read++; armed && read == broken+1 {
+				panic("broken clock")
+			}
+			return s.clock()
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.want(t, j, "a", "service-1")
+		s.advance(time.Hour)
+		armed, read = true, 0
+
+		panicked := func() (panicked bool) {
+			defer func() { panicked = recover() != nil }()
+			_ = j.Refresh(t.Context())
+			return false
+		}()
+		armed = false
+
+		if !panicked {
+			t.Errorf("read %d: Refresh did not panic, want the clock's panic", broken+1)
+		}
+		s.want(t, j, "a", "service-1")
+	}
+}
+
+// TestJWKS_AgeByBothClocks also checks that Refresh uses the same age.
+func TestJWKS_AgeByBothClocks(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name    string
+		read    func(tb testing.TB, fetched time.Time) time.Time
+		want    time.Duration
+		fetches bool // Refresh fetches
+	}{
+		{"just fetched", func(_ testing.TB, fetched time.Time) time.Time { return fetched }, 0, false},
+		{"both clocks", func(_ testing.TB, fetched time.Time) time.Time { return fetched.Add(30 * time.Second) }, 30 * time.Second, true},
+		{"suspended", func(tb testing.TB, fetched time.Time) time.Time {
+			return afterSuspend(tb, fetched.Add(time.Second), 72*time.Hour)
+		}, 72*time.Hour + time.Second, true},
+		{"wall clock set back", func(tb testing.TB, fetched time.Time) time.Time {
+			return afterSuspend(tb, fetched.Add(time.Minute), -30*time.Second)
+		}, time.Minute, true},
+		{"wall clock before the fetch", func(tb testing.TB, fetched time.Time) time.Time {
+			return afterSuspend(tb, fetched.Add(time.Second), -time.Hour)
+		}, math.MaxInt64, true},
+		{"no monotonic clock", func(_ testing.TB, fetched time.Time) time.Time { return fetched.Round(0).Add(time.Second) }, time.Second, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			s := newKeyServer(t, jwk("a", "service-1"))
+			fetched := time.Now()
+			s.set(fetched)
+			j := s.jwks(t, signature.JWKSOptions{})
+			s.want(t, j, "a", "service-1")
+
+			s.set(tt.read(t, fetched))
+			age, ok := j.Age()
+			err := j.Refresh(t.Context())
+
+			if age != tt.want || !ok {
+				t.Errorf("Age() = %v, %v; want %v, true", age, ok, tt.want)
+			}
+			if refetched := s.fetches() == 2; err != nil || refetched != tt.fetches {
+				t.Errorf("Refresh fetched: %v, error = %v; want %v and none", refetched, err, tt.fetches)
+			}
+		})
+	}
+}
+
+// TestJWKS_ReadyUntilMaxStale runs the readiness probe of docs/production.md in an outage.
+func TestJWKS_ReadyUntilMaxStale(t *testing.T) {
+	t.Parallel()
+	const maxStale = time.Hour
+	s := newKeyServer(t, jwk("a", "service-1"))
+	s.respond(respondWith(503, "", ""))
+	j := s.jwks(t, signature.JWKSOptions{MaxStale: maxStale})
+	probe := func() bool {
+		if j.Refresh(t.Context()) == nil {
+			return true
+		}
+		age, fetched := j.Age()
+		return fetched && age <= maxStale
+	}
+	type step struct {
+		name  string
+		wait  time.Duration
+		down  bool
+		ready bool
+	}
+
+	for _, st := range []step{
+		{"started in an outage", 0, true, false},
+		{"first set", time.Minute, false, true},
+		{"outage", time.Minute, true, true},
+		{"at MaxStale", maxStale - time.Minute, true, true},
+		{"after MaxStale", time.Nanosecond, true, false},
+		{"recovered", time.Minute, false, true},
+	} {
+		s.respond(nil)
+		if st.down {
+			s.respond(respondWith(503, "", ""))
+		}
+		s.advance(st.wait)
+
+		if got := probe(); got != st.ready {
+			t.Errorf("%s: ready = %v, want %v", st.name, got, st.ready)
+		}
+		if _, err := j.PublicKey(t.Context(), "a"); (err == nil) != st.ready {
+			t.Errorf("%s: lookup error = %v, want one only if not ready", st.name, err)
+		}
+	}
+}
