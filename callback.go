@@ -13,7 +13,8 @@ import (
 )
 
 // Callback is a message from the service about a check that has ended. Match is valid only when
-// Status is COMPLETED. NoSIMChange is valid only when Status is COMPLETED.
+// Status is COMPLETED. NoSIMChange is valid only when Status is COMPLETED. Use [Callback.Matched]
+// and [Callback.SIMUnchanged], which are unknown in any other status.
 //
 // The service does not store a check that ends as EXPIRED or ERROR. Its callback reports how it
 // ended; with version v0.2, the redirect also reports ERROR.
@@ -29,8 +30,8 @@ type Callback struct {
 	Product     Product // for an unknown kind, its name: then fields other than Body may be empty
 	CheckID     string
 	Status      CheckStatus // check it first: in status ERROR, Match may be false
-	Match       *bool       // valid only if COMPLETED; nil if it does not apply
-	NoSIMChange *bool       // valid only if COMPLETED; nil if it does not apply, as for a PhoneCheck or if Match is false
+	Match       *bool       // valid only if COMPLETED, see Matched; nil if it does not apply
+	NoSIMChange *bool       // valid only if COMPLETED, see SIMUnchanged; nil if it does not apply, as for a PhoneCheck or if Match is false
 
 	ChargeAmount   json.Number // decimal
 	ChargeCurrency string      // for example "API"

@@ -25,7 +25,7 @@ type CheckStatus string
 const (
 	StatusAccepted  CheckStatus = wire.StatusAccepted  // created; the Check URL has not been opened
 	StatusPending   CheckStatus = wire.StatusPending   // the Check URL was opened; the code has not been exchanged (version v0.2)
-	StatusCompleted CheckStatus = wire.StatusCompleted // ended with a result: Match and NoSIMChange
+	StatusCompleted CheckStatus = wire.StatusCompleted // ended with a result, see Verdict
 	StatusExpired   CheckStatus = wire.StatusExpired   // ended without a result after its TTL
 	StatusError     CheckStatus = wire.StatusError     // ended without a result; ErrorCode contains the reason
 )

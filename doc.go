@@ -23,7 +23,9 @@
 //
 // Match is valid only when Status is COMPLETED. NoSIMChange is valid only when Status is COMPLETED.
 // In status ERROR, Match may be false, but it is not a result: do not let a network outage lock
-// customers out, or let anyone in.
+// customers out, or let anyone in. Decide with [PhoneCheck.Matched] and [SIMCheck.SIMUnchanged],
+// whose [Verdict] is unknown in any other status. The other checks and [Callback] have the same
+// methods.
 //
 // The service does not store a check that ends as EXPIRED or ERROR. Its callback reports how it
 // ended; with version v0.2, the redirect also reports ERROR. A SIMCheck has no callback: Create

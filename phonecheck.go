@@ -38,7 +38,7 @@ type PhoneCheckParams struct {
 }
 
 // PhoneCheck is a check whether a phone number belongs to a device. Match is valid only when Status
-// is COMPLETED.
+// is COMPLETED. Use [PhoneCheck.Matched], which is unknown in any other status.
 //
 // Protocol: docs/protocol.md, section 4.
 type PhoneCheck struct {
@@ -47,7 +47,8 @@ type PhoneCheck struct {
 	PhoneNumber string // digits only, as sent to the service
 
 	// Match reports whether the number belongs to the device. Match is valid only when Status is
-	// COMPLETED. It is nil before the check ends, and may be false in status ERROR.
+	// COMPLETED. It is nil before the check ends, and may be false in status ERROR. To make a
+	// decision, use the method Matched.
 	Match *bool
 
 	// CheckURL is the URL that the device must open. It is empty if it can no longer be opened.
@@ -93,7 +94,7 @@ func (s *PhoneCheckService) Get(ctx context.Context, checkID string) (*PhoneChec
 // Complete exchanges the code of a redirect (see [ParseRedirect]) and returns the check, which has
 // ended. Complete requires version v0.2: see [WithVersions].
 //
-// Match is valid only when Status is COMPLETED.
+// Match is valid only when Status is COMPLETED: use [PhoneCheck.Matched].
 //
 // A code can be used once. Complete therefore retries only if the service cannot have accepted the
 // code. For a wrong or used code the error is [ErrNotFound].

@@ -32,7 +32,7 @@ type SIMCheckParams struct {
 }
 
 // SIMCheck is a check that detects recent SIM changes of a phone number. NoSIMChange is valid only
-// when Status is COMPLETED.
+// when Status is COMPLETED. Use [SIMCheck.SIMUnchanged], which is unknown in any other status.
 //
 // Protocol: docs/protocol.md, section 4.
 type SIMCheck struct {
@@ -41,7 +41,8 @@ type SIMCheck struct {
 	PhoneNumber string // digits only, as sent to the service
 
 	// NoSIMChange is true if no SIM change was detected. NoSIMChange is valid only when Status is
-	// COMPLETED. It is nil if it is unknown, as in status ERROR.
+	// COMPLETED. It is nil if it is unknown, as in status ERROR. To make a decision, use the method
+	// SIMUnchanged.
 	NoSIMChange *bool
 
 	// NoSIMChangePeriod is the period to which NoSIMChange applies.
@@ -63,8 +64,8 @@ type SIMCheck struct {
 }
 
 // Create performs a SIMCheck for p.PhoneNumber and returns it with its result. NoSIMChange is valid
-// only when Status is COMPLETED. A check with status ERROR has no result, is charged, and cannot be
-// read later.
+// only when Status is COMPLETED: use [SIMCheck.SIMUnchanged]. A check with status ERROR has no
+// result, is charged, and cannot be read later.
 //
 // The service charges for each check that it accepts. Create therefore retries only if the service
 // cannot have accepted the check: see [RetryPolicy].

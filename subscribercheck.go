@@ -44,7 +44,8 @@ type SubscriberCheckParams struct {
 
 // SubscriberCheck is a check that verifies that a phone number belongs to a device, and detects
 // recent SIM changes. Match is valid only when Status is COMPLETED. NoSIMChange is valid only when
-// Status is COMPLETED.
+// Status is COMPLETED. Use [SubscriberCheck.Matched] and [SubscriberCheck.SIMUnchanged], which are
+// unknown in any other status.
 //
 // Protocol: docs/protocol.md, section 4.
 type SubscriberCheck struct {
@@ -54,11 +55,13 @@ type SubscriberCheck struct {
 	CheckURL    string // the URL that the device must open; empty if it can no longer be opened
 
 	// Match reports whether the number belongs to the device. Match is valid only when Status is
-	// COMPLETED. It is nil before the check ends, and may be false in status ERROR.
+	// COMPLETED. It is nil before the check ends, and may be false in status ERROR. To make a
+	// decision, use the method Matched.
 	Match *bool
 
 	// NoSIMChange is true if no SIM change was detected. NoSIMChange is valid only when Status is
-	// COMPLETED. It is nil until the check has ended, in status ERROR, and if Match is false.
+	// COMPLETED. It is nil until the check has ended, in status ERROR, and if Match is false. To make
+	// a decision, use the method SIMUnchanged.
 	NoSIMChange *bool
 
 	// NoSIMChangePeriod is the period to which NoSIMChange applies.
@@ -110,6 +113,7 @@ func (s *SubscriberCheckService) Get(ctx context.Context, checkID string) (*Subs
 // Complete requires version v0.2: see [WithVersions].
 //
 // Match is valid only when Status is COMPLETED. NoSIMChange is valid only when Status is COMPLETED.
+// Use [SubscriberCheck.Matched] and [SubscriberCheck.SIMUnchanged].
 //
 // A code can be used once. Complete therefore retries only if the service cannot have accepted the
 // code. For a wrong or used code the error is [ErrNotFound].
