@@ -55,13 +55,10 @@ func ExamplePhoneCheckService_Create() {
 		fmt.Println(err)
 		return
 	}
-	// Match is valid only when Status is COMPLETED.
-	if check.Status == idverify.StatusCompleted && check.Match != nil {
-		fmt.Println("match:", *check.Match)
-	}
+	fmt.Println("match:", check.Matched())
 	// Output:
 	// ACCEPTED
-	// match: true
+	// match: yes
 }
 
 // In version v0.2, the device returns with a code, which the backend exchanges for the result.
@@ -98,11 +95,8 @@ func ExamplePhoneCheckService_Complete() {
 		fmt.Println(err)
 		return
 	}
-	// Match is valid only when Status is COMPLETED.
-	if check.Status == idverify.StatusCompleted && check.Match != nil {
-		fmt.Println("match:", *check.Match)
-	}
-	// Output: match: false
+	fmt.Println("match:", check.Matched())
+	// Output: match: no
 }
 
 func ExamplePhoneCheckService_All() {
@@ -144,16 +138,17 @@ func ExampleSIMCheckService_Create() {
 
 	for _, number := range []string{"447700900001", "447700900007", "447700900099"} {
 		check, err := client.SIMChecks.Create(ctx, idverify.SIMCheckParams{PhoneNumber: number})
-		switch {
-		case err != nil:
+		if err != nil {
 			fmt.Println(err)
-		// NoSIMChange is valid only when Status is COMPLETED.
-		case check.Status != idverify.StatusCompleted || check.NoSIMChange == nil:
-			fmt.Println("unknown:", check.Status, check.ErrorCode)
-		case *check.NoSIMChange:
+			return
+		}
+		switch check.SIMUnchanged() {
+		case idverify.VerdictYes:
 			fmt.Println("the SIM has not changed")
-		default:
+		case idverify.VerdictNo:
 			fmt.Println("the SIM has changed: ask for another proof")
+		default:
+			fmt.Println("unknown:", check.Status, check.ErrorCode)
 		}
 	}
 	// Output:
@@ -185,11 +180,32 @@ func ExampleSubscriberCheckService_Create() {
 		fmt.Println(err)
 		return
 	}
-	// Match is valid only when Status is COMPLETED. NoSIMChange is nil if the number does not match.
-	if check.Status == idverify.StatusCompleted && check.Match != nil && check.NoSIMChange != nil {
-		fmt.Println("match:", *check.Match, "no SIM change:", *check.NoSIMChange)
+	fmt.Println("match:", check.Matched(), "no SIM change:", check.SIMUnchanged())
+	// Output: match: yes no SIM change: no
+}
+
+// Decides by the verdict. In status ERROR, Match is false, but the verdict is unknown.
+func ExampleVerdict() {
+	for _, c := range []*idverify.Callback{
+		{Status: idverify.StatusCompleted, Match: new(true)},
+		{Status: idverify.StatusCompleted, Match: new(false)},
+		{Status: idverify.StatusError, Match: new(false)},
+		{Status: idverify.StatusExpired},
+	} {
+		switch verdict := c.Matched(); verdict {
+		case idverify.VerdictYes:
+			fmt.Println(verdict, "- signed in")
+		case idverify.VerdictNo:
+			fmt.Println(verdict, "- another device has this number")
+		default:
+			fmt.Println(verdict, "- verify in another way")
+		}
 	}
-	// Output: match: true no SIM change: false
+	// Output:
+	// yes - signed in
+	// no - another device has this number
+	// unknown - verify in another way
+	// unknown - verify in another way
 }
 
 // Chooses a verification method by the device's IP address.
@@ -255,7 +271,7 @@ func ExampleCallbackHandler() {
 	done := make(chan string, 1)
 	shop := http.NewServeMux()
 	shop.Handle("POST /callbacks", idverify.CallbackHandler(verifier, func(_ context.Context, c *idverify.Callback) error {
-		done <- fmt.Sprint(c.Product, " ", c.ReferenceID, ": ", c.Status)
+		done <- fmt.Sprint(c.Product, " ", c.ReferenceID, ": ", c.Status, ", match: ", c.Matched())
 		return nil // after an error, the service retries
 	}))
 
@@ -273,7 +289,7 @@ func ExampleCallbackHandler() {
 		return
 	}
 	fmt.Println(<-done)
-	// Output: phone_check sign-up 42: ERROR
+	// Output: phone_check sign-up 42: ERROR, match: unknown
 }
 
 // Completes a check with the code of a redirect, if the user's session created the check.
@@ -303,9 +319,7 @@ func ExampleRedirectHandler() {
 			http.Error(w, "please try again later", http.StatusBadGateway)
 			return
 		}
-		// Match is valid only when Status is COMPLETED.
-		verified := check.Status == idverify.StatusCompleted && check.Match != nil && *check.Match
-		fmt.Fprint(w, "verified: ", verified)
+		fmt.Fprint(w, "verified: ", check.Matched())
 	}))
 
 	check, err := client.PhoneChecks.Create(ctx, idverify.PhoneCheckParams{
@@ -323,7 +337,7 @@ func ExampleRedirectHandler() {
 		return
 	}
 	fmt.Println(string(visit.Body))
-	// Output: verified: true
+	// Output: verified: yes
 }
 
 func ExampleError() {

@@ -6,7 +6,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
-	"fmt"
 	"io/fs"
 	"log/slog"
 	"net/http"
@@ -70,13 +69,19 @@ func findCheck(ctx context.Context, client *idverify.Client) error {
 	return sendToApp(ctx, check.CheckURL)
 }
 
-// simUnchanged is the snippet about a SIMCheck.
-func simUnchanged(ctx context.Context, client *idverify.Client) (bool, error) {
+func checkSIM(ctx context.Context, client *idverify.Client) error {
 	sim, err := client.SIMChecks.Create(ctx, idverify.SIMCheckParams{PhoneNumber: "447700900012"})
 	if err != nil {
-		return false, err
+		return err
 	}
-	return sim.Status == idverify.StatusCompleted && sim.NoSIMChange != nil && *sim.NoSIMChange, nil
+	switch sim.SIMUnchanged() {
+	case idverify.VerdictYes:
+		return approve(ctx)
+	case idverify.VerdictNo:
+		return review(ctx)
+	default: // unknown is not a "no"
+		return sendTextMessage(ctx)
+	}
 }
 
 func receiveCallbacks(client *idverify.Client) error {
@@ -89,12 +94,8 @@ func receiveCallbacks(client *idverify.Client) error {
 		return err
 	}
 	http.Handle("POST /callbacks", idverify.CallbackHandler(verifier, func(ctx context.Context, c *idverify.Callback) error {
-		result := "unknown" // not a "no": verify in another way
-		if c.Status == idverify.StatusCompleted && c.Match != nil {
-			result = fmt.Sprint("match: ", *c.Match)
-		}
 		// Updates only a check that AddCheck stored. After an error the service sends the callback again.
-		return db.SetResult(ctx, c.CheckID, c.Product, result)
+		return db.SetResult(ctx, c.CheckID, c.Product, c.Matched())
 	}))
 	return nil
 }
@@ -199,9 +200,11 @@ var (
 	_ = outgoingProxy
 )
 
-// showNumberField and sendTextMessage replace functions of the reader's program.
+// These functions replace functions of the reader's program.
 func showNumberField(string) error          { return nil }
-func sendTextMessage(context.Context) error { return nil }
+func sendTextMessage(context.Context) error { return errors.New("text message sent") }
+func approve(context.Context) error         { return nil }
+func review(context.Context) error          { return errors.New("held for review") }
 
 // database replaces the reader's database. It records the checks that are added.
 type database struct{ added []string }
@@ -213,7 +216,9 @@ func (d *database) AddCheck(_ context.Context, checkID string, _ idverify.Produc
 	return nil
 }
 
-func (d *database) SetResult(context.Context, string, idverify.Product, string) error { return nil }
+func (d *database) SetResult(context.Context, string, idverify.Product, idverify.Verdict) error {
+	return nil
+}
 
 // sendToApp replaces a function of the reader's program. It fails unless the check was stored
 // before.
@@ -240,8 +245,8 @@ func TestSignUp(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	if check.Match == nil || !*check.Match { // Wait returns only COMPLETED checks
-		t.Error("Match is not true, want a match")
+	if got := check.Matched(); got != idverify.VerdictYes {
+		t.Errorf("Matched = %s, want yes", got)
 	}
 }
 
@@ -255,14 +260,10 @@ func TestReadme_SnippetsRun(t *testing.T) {
 	if err := findCheck(t.Context(), client); err != nil {
 		t.Error(err)
 	}
-	unchanged, err := simUnchanged(t.Context(), client)
-	if err != nil {
-		t.Error(err)
+	if err := checkSIM(t.Context(), client); err != nil {
+		t.Errorf("SIMCheck of an unchanged SIM: %v, want approval", err)
 	}
 
-	if !unchanged {
-		t.Error("SIM unchanged = false, want true")
-	}
 	if len(db.added) != 2 || db.added[0] != db.added[1] {
 		t.Errorf("added checks = %q, want the created one, and again when it was found", db.added)
 	}

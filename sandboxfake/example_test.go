@@ -53,8 +53,8 @@ func ExampleNew() {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if check.NoSIMChange == nil || *check.NoSIMChange {
-			t.Error("NoSIMChange is true or missing, want false for a number that ends in 9")
+		if got := check.SIMUnchanged(); got != idverify.VerdictNo {
+			t.Errorf("SIMUnchanged = %s, want no for a number that ends in 9", got)
 		}
 	}
 	_ = test
@@ -78,8 +78,8 @@ func ExampleStart() {
 		log.Fatal(err)
 	}
 
-	fmt.Println(check.Status, *check.NoSIMChange)
-	// Output: COMPLETED true
+	fmt.Println(check.Status, check.SIMUnchanged())
+	// Output: COMPLETED yes
 }
 
 func ExampleServer_Handle() {
@@ -94,8 +94,8 @@ func ExampleServer_Handle() {
 	open(srv, "447700900013", url+"/callbacks")
 
 	c := <-callbacks
-	fmt.Println(url, c.Status, *c.Match)
-	// Output: https://shop.sandbox.test COMPLETED false
+	fmt.Println(url, c.Status, c.Matched())
+	// Output: https://shop.sandbox.test COMPLETED no
 }
 
 func ExampleServer_Device() {

@@ -38,8 +38,8 @@ func TestPhoneCheck(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	if check.Match == nil || !*check.Match {
-		t.Error("Match is not true, want a match for an even last digit")
+	if got := check.Matched(); got != idverify.VerdictYes {
+		t.Errorf("Matched = %s, want yes for an even last digit", got)
 	}
 }
 
@@ -63,8 +63,8 @@ func TestCallback(t *testing.T) {
 	defer cancel()
 	select {
 	case c := <-results:
-		if c.CheckID != check.CheckID || c.Status != idverify.StatusCompleted || c.Match == nil || *c.Match {
-			t.Errorf("callback = %s, want check %s COMPLETED with match false", c.Body, check.CheckID)
+		if c.CheckID != check.CheckID || c.Matched() != idverify.VerdictNo {
+			t.Errorf("callback = %s, want check %s with verdict no", c.Body, check.CheckID)
 		}
 	case <-ctx.Done():
 		t.Errorf("no callback: %+v", srv.Deliveries())
@@ -81,7 +81,7 @@ func TestRedirect(t *testing.T) {
 			return
 		}
 		check, err := client.PhoneChecks.Complete(r.Context(), redirect.CheckID, redirect.Code)
-		if err != nil || check.Status != idverify.StatusCompleted || check.Match == nil || !*check.Match {
+		if err != nil || check.Matched() != idverify.VerdictYes {
 			w.WriteHeader(http.StatusForbidden)
 		}
 	}))
@@ -102,7 +102,7 @@ func TestRedirect(t *testing.T) {
 }
 
 func TestParallelChecks(t *testing.T) {
-	for number, match := range map[string]bool{"447700900012": true, "447700900013": false} {
+	for number, want := range map[string]idverify.Verdict{"447700900012": idverify.VerdictYes, "447700900013": idverify.VerdictNo} {
 		t.Run(number, func(t *testing.T) {
 			t.Parallel()
 			srv := sandboxfake.New(t, sandboxfake.WithInMemory()) // nothing is shared
@@ -119,8 +119,8 @@ func TestParallelChecks(t *testing.T) {
 				t.Fatal(err)
 			}
 
-			if check.Match == nil || *check.Match != match {
-				t.Errorf("Match is nil or %v, want %v", !match, match)
+			if got := check.Matched(); got != want {
+				t.Errorf("Matched = %s, want %s", got, want)
 			}
 		})
 	}

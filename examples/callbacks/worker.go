@@ -54,18 +54,19 @@ func sleep(ctx context.Context, arrived <-chan struct{}, timed bool, wait time.D
 	}
 }
 
-// describe returns the message for the customer. Match is valid only when Status is
-// COMPLETED. It is nil if the service returned no result.
+// describe returns the message for the customer.
 func describe(c *idverify.Callback) string {
-	switch {
-	case c.Status == idverify.StatusExpired:
-		return "the Check URL was not opened in time: offer a new check"
-	case c.Status == idverify.StatusError:
-		return "no result from the mobile network (" + c.ErrorCode + "): verify in another way"
-	case c.Status != idverify.StatusCompleted || c.Match == nil:
-		return "no result: verify in another way"
-	case *c.Match:
+	switch c.Matched() {
+	case idverify.VerdictYes:
 		return "verified"
+	case idverify.VerdictNo:
+		return "not verified: another phone has this number"
 	}
-	return "not verified: another phone has this number"
+	switch c.Status {
+	case idverify.StatusExpired:
+		return "the Check URL was not opened in time: offer a new check"
+	case idverify.StatusError:
+		return "no result from the mobile network (" + c.ErrorCode + "): verify in another way"
+	}
+	return "no result: verify in another way"
 }

@@ -17,22 +17,22 @@ func TestRun_PrintsEachCheck(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := `PhoneCheck: does the number belong to this phone?
-NUMBER            STATUS     MATCH  CALLBACK
-+44 7700 900-012  COMPLETED  yes    verified
-+44 7700 900-013  COMPLETED  no     verified
-+44 7700 900-099  ERROR      -      verified
+NUMBER            STATUS     MATCH    CALLBACK
++44 7700 900-012  COMPLETED  yes      verified
++44 7700 900-013  COMPLETED  no       verified
++44 7700 900-099  ERROR      unknown  verified
 
 SIMCheck: has the SIM stayed the same for a week?
 NUMBER            STATUS     NO SIM CHANGE
 +44 7700 900-012  COMPLETED  yes
 +44 7700 900-016  COMPLETED  no
-+44 7700 900-099  ERROR      -
++44 7700 900-099  ERROR      unknown
 
 SubscriberCheck: both, with a code exchange
 NUMBER            STATUS     MATCH  NO SIM CHANGE
 +44 7700 900-012  COMPLETED  yes    yes
 +44 7700 900-016  COMPLETED  yes    no
-+44 7700 900-013  COMPLETED  no     -
++44 7700 900-013  COMPLETED  no     unknown
 
 Reachability: is this the address of a phone on mobile data?
 ADDRESS     REACHABLE

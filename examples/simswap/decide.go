@@ -63,16 +63,15 @@ func (g *guard) decide(ctx context.Context, p payout) (decision, error) {
 	return d, nil
 }
 
-// evaluate returns the decision for a check. NoSIMChange is valid only when Status is COMPLETED. It
-// is nil if the mobile network returned no result.
+// evaluate returns the decision for a check.
 func evaluate(check *idverify.SIMCheck) decision {
-	switch {
-	case check.Status != idverify.StatusCompleted || check.NoSIMChange == nil:
-		return stepUp
-	case *check.NoSIMChange:
+	switch check.SIMUnchanged() {
+	case idverify.VerdictYes:
 		return pay
+	case idverify.VerdictNo:
+		return hold
 	}
-	return hold
+	return stepUp
 }
 
 // severity returns the log level for a failed check. It is error if an operator must act, info for

@@ -24,18 +24,17 @@ const (
 
 func (s state) final() bool { return s != started && s != pending }
 
-// outcome returns the final state of a check. Match is valid only when Status is COMPLETED. It is
-// nil if the service returned no result.
-func outcome(status idverify.CheckStatus, match *bool) state {
+// finalState returns the state for the verdict of a check that ended in status.
+func finalState(verdict idverify.Verdict, status idverify.CheckStatus) state {
 	switch {
+	case verdict == idverify.VerdictYes:
+		return verified
+	case verdict == idverify.VerdictNo:
+		return notVerified
 	case status == idverify.StatusExpired:
 		return expired
-	case status != idverify.StatusCompleted || match == nil:
-		return failed
-	case *match:
-		return verified
 	}
-	return notVerified
+	return failed
 }
 
 // session is one browser's attempt to sign in.

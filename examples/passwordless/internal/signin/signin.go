@@ -184,7 +184,7 @@ func (a *app) complete(ctx context.Context, redirect *idverify.Redirect) {
 	check, err := a.Client.PhoneChecks.Complete(ctx, redirect.CheckID, redirect.Code)
 	switch {
 	case err == nil:
-		a.sessions.end(redirect.CheckID, outcome(check.Status, check.Match))
+		a.sessions.end(redirect.CheckID, finalState(check.Matched(), check.Status))
 	case errors.Is(err, idverify.ErrNotFound):
 		a.sessions.end(redirect.CheckID, expired)
 	default:
@@ -200,6 +200,6 @@ func (a *app) callback(ctx context.Context, c *idverify.Callback) error {
 		a.Log.WarnContext(ctx, "callback of another product ignored", "product", c.Product)
 		return nil
 	}
-	a.sessions.end(c.CheckID, outcome(c.Status, c.Match))
+	a.sessions.end(c.CheckID, finalState(c.Matched(), c.Status))
 	return nil
 }
