@@ -43,15 +43,20 @@ func newAPI(baseURL string, c Credentials, opts []Option) (*api, error) {
 		a.transport = noRedirectTransport{http.DefaultTransport}
 	}
 	a.tokens = &tokenCache{
-		fetch:     a.fetchToken,
-		now:       s.now,
-		secrets:   a.secrets,
-		observers: s.observers,
-		entries:   make(map[string]*tokenEntry),
+		fetch:      a.fetchToken,
+		now:        s.now,
+		timeout:    tokenTimeout,
+		timeoutErr: errTokenTimeout,
+		secrets:    a.secrets,
+		observers:  s.observers,
+		entries:    make(map[string]*tokenEntry),
 		logFailure: func(ctx context.Context, scope string, expiry time.Time, err error) {
 			s.logger.LogAttrs(ctx, slog.LevelWarn, "idverify: token not renewed", slog.String("operation", wire.Token.Name),
 				slog.String("scope", scope), slog.Time("expires", expiry), slog.String("error", err.Error()))
 		},
+	}
+	if s.attemptTimeout > 0 && s.attemptTimeout <= tokenTimeout {
+		a.tokens.timeout, a.tokens.timeoutErr = s.attemptTimeout, errAttemptTimeout
 	}
 	return a, nil
 }

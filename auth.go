@@ -15,7 +15,7 @@ import (
 
 const (
 	// tokenTimeout limits the duration of a token request, which is independent of the callers'
-	// deadlines.
+	// deadlines. A shorter attempt timeout replaces it.
 	tokenTimeout = 30 * time.Second
 	// maxRefreshLead is the maximum time before its expiry at which a token is renewed. A token with a
 	// lifetime below ten minutes is renewed in the last tenth of that lifetime.
@@ -33,10 +33,12 @@ const (
 // that a canceled caller does not affect the others. Before a token expires, the next token is
 // fetched in the background while callers still use the current token.
 type tokenCache struct {
-	fetch     func(ctx context.Context, scope string, o *observation) (*oauth2.Token, error)
-	now       func() time.Time
-	secrets   func() []string // the texts that must be redacted
-	observers []observer
+	fetch      func(ctx context.Context, scope string, o *observation) (*oauth2.Token, error)
+	now        func() time.Time
+	timeout    time.Duration   // limits the duration of a fetch
+	timeoutErr error           // of a fetch that exceeds timeout
+	secrets    func() []string // the texts that must be redacted
+	observers  []observer
 	// logFailure logs a failed fetch while the current token, which expires at expiry, is still
 	// cached.
 	logFailure func(ctx context.Context, scope string, expiry time.Time, err error)
@@ -104,11 +106,15 @@ func (c *tokenCache) get(ctx context.Context, scope string) (*oauth2.Token, erro
 	case <-f.done:
 		return f.token, f.err
 	case <-ctx.Done():
-		return nil, &sendError{operation: tokenOperation(scope), err: ctx.Err()}
+		err := ctx.Err()
+		if context.Cause(ctx) == errAttemptTimeout {
+			err = errAttemptTimeout
+		}
+		return nil, &sendError{operation: tokenOperation(scope), err: err}
 	}
 }
 
-// runFetch fetches a token for e, within tokenTimeout.
+// runFetch fetches a token for e, within c.timeout.
 //
 // The caller's transport, clock, logger and observers run on this goroutine. A panic in them would
 // end the process, and runtime.Goexit would leave the callers waiting. Both become the error of the
@@ -120,7 +126,7 @@ func (c *tokenCache) runFetch(ctx context.Context, scope string, e *tokenEntry, 
 	defer c.recoverFetch(scope, f) // from an observer's panic in endFetch
 	f.err = fmt.Errorf("idverify: %s: failed: HTTP transport, clock, logger or observer called runtime.Goexit", tokenOperation(scope))
 	o := newObservation(c.observers, wire.Token)
-	ctx, cancel := context.WithTimeout(ctx, tokenTimeout)
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
 	defer c.endFetch(o, f)
 	defer c.recoverFetch(scope, f)
@@ -227,7 +233,14 @@ func (c *call) sendAuthorized(req *http.Request) (*http.Response, error) {
 	}
 	c.api.tokens.drop(c.op.Scope, c.token)
 
-	return c.sendWithToken(req.Clone(req.Context()))
+	// The first token request has the timeout of an attempt itself. The second one begins later.
+	ctx := req.Context()
+	if !c.deadline.IsZero() {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadlineCause(ctx, c.deadline, errAttemptTimeout)
+		defer cancel()
+	}
+	return c.sendWithToken(req.Clone(ctx))
 }
 
 func (c *call) sendWithToken(req *http.Request) (*http.Response, error) {

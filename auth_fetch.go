@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"mime/multipart"
@@ -31,17 +32,17 @@ func (a *api) fetchToken(ctx context.Context, scope string, o *observation) (*oa
 	if err != nil {
 		return nil, err
 	}
-	client := &http.Client{Transport: a.transport, Timeout: a.httpClient.Timeout}
+	client := &http.Client{Transport: a.transport}
 	requested := a.now()
 	start := time.Now()
 	tracker := newWriteTracker(wire.Token, form)
-	req = tracker.track(req)
+	req = tracker.track(req, time.Time{})
 	defer tracker.cancel()
 	o.sends(tracker)
 	resp, err := client.Do(req)
 	if err != nil {
 		err, _ = tracker.fail(err)
-		err = &sendError{operation: tokenOperation(scope), err: cause(err), text: causeText(cause(err), a.secrets()...)}
+		err = a.tokenSendError(ctx, scope, err)
 	}
 	a.logAttempt(ctx, wire.Token, 1, start, resp, err, slog.String("scope", scope))
 	if err != nil {
@@ -54,13 +55,25 @@ func (a *api) fetchToken(ctx context.Context, scope string, o *observation) (*oa
 		return nil, newTokenError(scope, resp, body, a.secrets())
 	}
 	if err != nil {
-		return nil, &sendError{operation: tokenOperation(scope), err: cause(err), text: causeText(cause(err), a.secrets()...)}
+		return nil, a.tokenSendError(ctx, scope, err)
 	}
 	token, err := parseToken(resp.StatusCode, body, requested)
 	if unusable, ok := errors.AsType[*DecodeError](err); ok {
 		unusable.RequestID, unusable.scope = requestID(resp.Header, a.secrets()...), scope
 	}
 	return token, err
+}
+
+// errTokenTimeout is the error of a token request that exceeded tokenTimeout.
+var errTokenTimeout = fmt.Errorf("no response within the timeout of a token request: %w", context.DeadlineExceeded)
+
+// tokenSendError returns the error for a token request that got no complete response because of
+// err.
+func (a *api) tokenSendError(ctx context.Context, scope string, err error) error {
+	if ctx.Err() != nil {
+		err = a.tokens.timeoutErr // the errors of net/http do not identify the timeout
+	}
+	return &sendError{operation: tokenOperation(scope), err: cause(err), text: causeText(cause(err), a.secrets()...)}
 }
 
 // tokenRequest returns a request without a body for the token endpoint, with Basic authentication.

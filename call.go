@@ -38,24 +38,19 @@ type call struct {
 
 	retries        retryablehttp.Client
 	client         http.Client
-	observation    *observation    // nil if there are no observers
-	payload        []byte          // the request body; nil if there is none
-	caller         context.Context // the caller's context, without the timeout of client
+	observation    *observation // nil if there are no observers
+	payload        []byte       // the request body; nil if there is none
 	attempt        int
+	deadline       time.Time     // of the current attempt; zero if it has no timeout
 	token          *oauth2.Token // of the last attempt
 	body           []byte        // of the last response
-	err            error         // of the last attempt; http.Client does not wrap it if its timeout expires
+	err            error         // of the last attempt
 	maybeProcessed bool          // the service may have processed an earlier write of the request
 }
 
 // do sends req, with retries, and returns the last response with any status.
 func (c *call) do(req *retryablehttp.Request) (*http.Response, error) {
-	c.caller = req.Context()
-	c.client = http.Client{
-		Transport: c,
-		Jar:       c.api.httpClient.Jar,
-		Timeout:   c.api.httpClient.Timeout,
-	}
+	c.client = http.Client{Transport: c, Jar: c.api.httpClient.Jar}
 	c.retries = retryablehttp.Client{
 		HTTPClient: &c.client,
 		RetryMax:   c.api.retry.MaxAttempts,
@@ -125,6 +120,9 @@ func (t noRedirectTransport) RoundTrip(r *http.Request) (*http.Response, error) 
 // RoundTrip implements http.RoundTripper. It is called once for each attempt.
 func (c *call) RoundTrip(req *http.Request) (*http.Response, error) {
 	c.attempt++
+	if timeout := c.api.attemptTimeout; timeout > 0 {
+		c.deadline = time.Now().Add(timeout)
+	}
 	if c.observation != nil {
 		req = req.WithContext(c.observation.begin(req.Context(), c.attempt))
 	}
@@ -134,12 +132,12 @@ func (c *call) RoundTrip(req *http.Request) (*http.Response, error) {
 }
 
 // exchange sends req and reads the complete response, so that a truncated response can be retried
-// like a lost connection.
+// like a lost connection. It ends at c.deadline.
 func (c *call) exchange(req *http.Request) (*http.Response, error) {
 	start := time.Now()
 	req.Header.Set("Authorization", "Bearer "+c.token.AccessToken) // the header belongs to this attempt
 	tracker := newWriteTracker(c.op, c.payload)
-	req = tracker.track(req)
+	req = tracker.track(req, c.deadline)
 	defer tracker.cancel()
 	c.observation.sends(tracker)
 
@@ -150,10 +148,8 @@ func (c *call) exchange(req *http.Request) (*http.Response, error) {
 	}
 	if _, ok := errors.AsType[*DecodeError](err); err != nil && !ok {
 		lost, written := tracker.fail(err)
-		// The errors that net/http returns for its timeout do not identify it, so compare with the
-		// deadline.
-		if deadline, ok := req.Context().Deadline(); ok && !time.Now().Before(deadline) && c.caller.Err() == nil {
-			lost = errClientTimeout
+		if context.Cause(req.Context()) == errAttemptTimeout {
+			lost = errAttemptTimeout
 		}
 		err = c.sendError(lost, written || resp != nil)
 	}
@@ -165,7 +161,9 @@ func (c *call) exchange(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-var errClientTimeout = fmt.Errorf("no response within the timeout of the HTTP client (see WithHTTPClient): %w", context.DeadlineExceeded)
+// errAttemptTimeout is the error of an attempt or token request that ended because of the attempt
+// timeout, not because of the caller's context.
+var errAttemptTimeout = fmt.Errorf("no response within the attempt timeout (see RetryPolicy.AttemptTimeout and WithHTTPClient): %w", context.DeadlineExceeded)
 
 // readBody reads the response body into c.body.
 func (c *call) readBody(resp *http.Response) error {
@@ -224,7 +222,6 @@ func (a *api) logAttempt(ctx context.Context, op wire.Operation, attempt int, st
 // read returns the response if its status is 2xx or the resource is already deleted. Otherwise it
 // returns the problem in the response.
 func (c *call) read(resp *http.Response) (response, error) {
-	resp.Body.Close() // stops the timer of the http.Client
 	if !isSuccess(resp.StatusCode) && !c.alreadyDeleted(resp.StatusCode) {
 		return response{}, c.problem(resp, c.body)
 	}

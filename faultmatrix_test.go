@@ -288,7 +288,7 @@ func classify(err error) string {
 	if _, ok := errors.AsType[*idverify.DecodeError](err); ok {
 		return "unusable"
 	}
-	if errors.Is(err, context.DeadlineExceeded) && !strings.Contains(err.Error(), "timeout of the HTTP client") {
+	if errors.Is(err, context.DeadlineExceeded) && !strings.Contains(err.Error(), "attempt timeout") {
 		return "given up"
 	}
 	return "lost"

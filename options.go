@@ -27,11 +27,14 @@ type settings struct {
 	versions   Versions
 	now        func() time.Time
 	observers  []observer
+
+	attemptTimeout time.Duration // 0: none
 }
 
 // WithHTTPClient sends every request, including token requests, with the Transport and Timeout of
-// c. Timeout applies to each attempt. The Jar is not used for token requests. c itself is not
-// changed. Redirects are never followed, so that credentials stay with the host of the base URL.
+// c. Timeout applies to each attempt, unless RetryPolicy.AttemptTimeout is set; a client without
+// Timeout gets 30 s. The Jar is not used for token requests. c itself is not changed. Redirects are
+// never followed, so that credentials stay with the host of the base URL.
 //
 // A Transport should not retry: see [RetryPolicy]. The body of a POST or PATCH can be read to its
 // end only once; this limit includes all copies from GetBody. A Transport that buffers the body and
@@ -42,7 +45,7 @@ type settings struct {
 // [http.ProxyFromEnvironment].
 func WithHTTPClient(c *http.Client) Option { return func(s *settings) { s.httpClient = c } }
 
-// WithRetry sets the number of attempts and the delays between them.
+// WithRetry sets the number and the duration of attempts, and the delays between them.
 func WithRetry(p RetryPolicy) Option { return func(s *settings) { s.retry = p } }
 
 // WithLogger sets the logger. Level debug has a record for each attempt. Level warn has a record
@@ -140,6 +143,7 @@ func newSettings(opts []Option) (*settings, error) {
 	if err := s.retry.fill(); err != nil {
 		return nil, err
 	}
+	s.attemptTimeout = s.retry.attemptTimeout(s.httpClient.Timeout)
 	return s, s.versions.fill()
 }
 
@@ -148,7 +152,7 @@ func newSettings(opts []Option) (*settings, error) {
 // to one host.
 func defaultHTTPClient() *http.Client {
 	return &http.Client{
-		Timeout: 30 * time.Second,
+		Timeout: defaultAttemptTimeout,
 		Transport: &http.Transport{
 			Proxy:                 http.ProxyFromEnvironment,
 			ForceAttemptHTTP2:     true,

@@ -1,6 +1,7 @@
 package idverify
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -31,16 +32,35 @@ import (
 // it exceeds MaxWait, or if the delay would exceed the deadline of the context, the operation
 // returns the error at once.
 //
+// An attempt ends after AttemptTimeout, even if the context has no deadline. The timeout covers the
+// wait for an access token, the request and the response body.
+//
 // Protocol: docs/protocol.md, section 11.
 type RetryPolicy struct {
 	MaxAttempts int           // including the first; 4 by default, 1 disables retries
 	MinWait     time.Duration // 250 ms by default, or MaxWait if that is shorter
 	MaxWait     time.Duration // 10 s by default, or MinWait if that is longer
+
+	// AttemptTimeout limits the duration of an attempt, and of a token request to 30 s or
+	// AttemptTimeout, whichever is shorter. If it is set, the Timeout of the HTTP client has no
+	// effect. 0 selects the Timeout of the HTTP client, or 30 s if it has none. If AttemptTimeout is
+	// negative, only the context ends an attempt.
+	AttemptTimeout time.Duration
+}
+
+// defaultAttemptTimeout limits an attempt if neither RetryPolicy nor the HTTP client has a timeout.
+const defaultAttemptTimeout = 30 * time.Second
+
+// attemptTimeout returns the timeout of an attempt, or 0 for none, for an HTTP client with the
+// given Timeout.
+func (p *RetryPolicy) attemptTimeout(clientTimeout time.Duration) time.Duration {
+	timeout := cmp.Or(p.AttemptTimeout, clientTimeout, defaultAttemptTimeout)
+	return max(0, timeout)
 }
 
 func (p *RetryPolicy) fill() error {
 	if p.MaxAttempts < 0 || p.MinWait < 0 || p.MaxWait < 0 {
-		return errors.New("RetryPolicy fields must not be negative")
+		return errors.New("RetryPolicy fields other than AttemptTimeout must not be negative")
 	}
 	if p.MaxAttempts == 0 {
 		p.MaxAttempts = 4

@@ -15,7 +15,7 @@ import (
 	"github.com/idverify/idverify-go/internal/synctest"
 )
 
-// An error before the timeout of the http.Client must not be reported as that timeout.
+// An error before the attempt timeout must not be reported as that timeout.
 func TestClient_ReportsTimeoutOnlyAtDeadline(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -24,13 +24,14 @@ func TestClient_ReportsTimeoutOnlyAtDeadline(t *testing.T) {
 		timeout  time.Duration // of the http.Client; 0: none
 		deadline time.Duration // of the caller's context; 0: none
 		want     error         // nil: the transport's error
-		client   bool          // the error mentions the timeout of the http.Client
+		client   bool          // the error mentions the attempt timeout
 	}{
 		{"at once", 0, 10 * time.Second, 0, nil, false},
 		{"at once, with a deadline", 0, 0, 10 * time.Second, nil, false},
 		{"just before the timeout", 10*time.Second - 1, 10 * time.Second, 0, nil, false},
 		{"just before the deadline", 10*time.Second - 1, 0, 10 * time.Second, nil, false},
-		{"without either", time.Hour, 0, 0, nil, false},
+		{"just before the default timeout", 30*time.Second - 1, 0, 0, nil, false},
+		{"at the default timeout", time.Hour, 0, 0, context.DeadlineExceeded, true},
 		{"at the timeout", time.Hour, 10 * time.Second, 0, context.DeadlineExceeded, true},
 		{"at the timeout, before the deadline", time.Hour, 10 * time.Second, 20 * time.Second, context.DeadlineExceeded, true},
 		{"at the deadline", time.Hour, 0, 10 * time.Second, context.DeadlineExceeded, false},
@@ -65,8 +66,8 @@ func TestClient_ReportsTimeoutOnlyAtDeadline(t *testing.T) {
 				if !errors.Is(err, want) || errors.Is(err, context.DeadlineExceeded) != (tt.want != nil) {
 					t.Errorf("error = %v, want %v", err, want)
 				}
-				if got := strings.Contains(fmt.Sprint(err), "WithHTTPClient"); got != tt.client {
-					t.Errorf("error = %v, mentions WithHTTPClient = %v, want %v", err, got, tt.client)
+				if got := strings.Contains(fmt.Sprint(err), "see RetryPolicy.AttemptTimeout and WithHTTPClient"); got != tt.client {
+					t.Errorf("error = %v, mentions the attempt timeout = %v, want %v", err, got, tt.client)
 				}
 			})
 		})
@@ -118,6 +119,131 @@ func TestClient_ReportsHTTPClientTimeout(t *testing.T) {
 		}
 	})
 }
+
+// The attempt timeout applies to a request, its body, and the token request that precedes it.
+func TestRetryPolicy_AttemptTimeout(t *testing.T) {
+	t.Parallel()
+	const slowToken, slowHeader, slowBody = "token", "header", "body"
+	get := func(ctx context.Context, c *idverify.Client) error { return errorOf(c.PhoneChecks.Get(ctx, "a")) }
+	token := func(ctx context.Context, c *idverify.Client) error {
+		return errorOf(c.Token(ctx, idverify.ScopeCoverage))
+	}
+	for _, tt := range []struct {
+		name            string
+		slow            string // what never ends
+		do              func(context.Context, *idverify.Client) error
+		client, attempt time.Duration // Timeout and AttemptTimeout
+		want            time.Duration
+		text            string
+	}{
+		{"response without any timeout", slowHeader, get, 0, 0, 30 * time.Second, "attempt timeout"},
+		{"body without any timeout", slowBody, get, 0, 0, 30 * time.Second, "attempt timeout"},
+		{"token without any timeout", slowToken, get, 0, 0, 30 * time.Second, "attempt timeout"},
+		{"Token without any timeout", slowToken, token, 0, 0, 30 * time.Second, "attempt timeout"},
+		{"Timeout of the HTTP client", slowHeader, get, time.Minute, 0, time.Minute, "attempt timeout"},
+		{"token with Timeout of the HTTP client", slowToken, get, 5 * time.Second, 0, 5 * time.Second, "attempt timeout"},
+		{"shorter than Timeout", slowHeader, get, time.Minute, 5 * time.Second, 5 * time.Second, "attempt timeout"},
+		{"longer than Timeout", slowHeader, get, 5 * time.Second, time.Minute, time.Minute, "attempt timeout"},
+		{"longer than Timeout, body", slowBody, get, 5 * time.Second, time.Minute, time.Minute, "attempt timeout"},
+		{"token, shorter than Timeout", slowToken, get, time.Minute, 5 * time.Second, 5 * time.Second, "attempt timeout"},
+		{"Token, shorter than Timeout", slowToken, token, time.Minute, 5 * time.Second, 5 * time.Second, "attempt timeout"},
+		{"token, longer than a token request may take", slowToken, get, 0, time.Minute, 30 * time.Second, "timeout of a token request"},
+		{"negative", slowHeader, get, 5 * time.Second, -1, time.Hour, "canceled"},
+		{"negative, body", slowBody, get, 5 * time.Second, -1, time.Hour, "canceled"},
+		{"negative, token", slowToken, get, 5 * time.Second, -1, 30 * time.Second, "timeout of a token request"},
+		{"negative, Token", slowToken, token, 5 * time.Second, -1, 30 * time.Second, "timeout of a token request"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				transport := roundTripperFunc(func(r *http.Request) (*http.Response, error) {
+					isToken := r.URL.Path == tokenPath
+					switch {
+					case isToken == (tt.slow == slowToken) && tt.slow != slowBody:
+						<-r.Context().Done()
+						return nil, r.Context().Err()
+					case isToken:
+						return response(200, []byte(`{"access_token":"token-1","expires_in":3600}`)), nil
+					}
+					resp := response(200, nil)
+					resp.Body = io.NopCloser(readerFunc(func([]byte) (int, error) { <-r.Context().Done(); return 0, r.Context().Err() }))
+					return resp, nil
+				})
+				c := newTransportClient(t, nil, idverify.WithHTTPClient(&http.Client{Transport: transport, Timeout: tt.client}),
+					idverify.WithRetry(idverify.RetryPolicy{MaxAttempts: 1, AttemptTimeout: tt.attempt}))
+				ctx, cancel := context.WithCancel(t.Context())
+				defer time.AfterFunc(time.Hour, cancel).Stop()
+				start := time.Now()
+
+				err := tt.do(ctx, c)
+
+				if took := time.Since(start); took != tt.want {
+					t.Errorf("took %v, want %v", took, tt.want)
+				}
+				if wantTimeout := tt.text != "canceled"; errors.Is(err, context.DeadlineExceeded) != wantTimeout || errors.Is(err, context.Canceled) == wantTimeout {
+					t.Errorf("error = %v, want context.DeadlineExceeded: %v", err, wantTimeout)
+				}
+				if !strings.Contains(fmt.Sprint(err), tt.text) {
+					t.Errorf("error = %v, want it to contain %q", err, tt.text)
+				}
+			})
+		})
+	}
+}
+
+// The request that is sent again after 401, and its token, share the timeout of the attempt.
+func TestRetryPolicy_AttemptTimeoutAfter401(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name                  string
+		first, token, request time.Duration // duration of the first request, and of the second token and request
+	}{
+		{"slow token", 3 * time.Second, time.Hour, 0},
+		{"slow request", 3 * time.Second, time.Second, time.Hour},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				requests := make(map[string]int)
+				wait := func(r *http.Request, d time.Duration) error {
+					select {
+					case <-time.After(d):
+						return nil
+					case <-r.Context().Done():
+						return r.Context().Err()
+					}
+				}
+				transport := roundTripperFunc(func(r *http.Request) (*http.Response, error) {
+					requests[r.URL.Path]++
+					switch first := requests[r.URL.Path] == 1; {
+					case r.URL.Path == tokenPath && first:
+						return response(200, []byte(`{"access_token":"token-1","expires_in":3600}`)), nil
+					case r.URL.Path == tokenPath:
+						return response(200, []byte(`{"access_token":"token-2","expires_in":3600}`)), wait(r, tt.token)
+					case first:
+						return response(401, nil), wait(r, tt.first)
+					}
+					return response(200, nil), wait(r, tt.request)
+				})
+				c := newTransportClient(t, nil, idverify.WithHTTPClient(&http.Client{Transport: transport}),
+					idverify.WithRetry(idverify.RetryPolicy{MaxAttempts: 1, AttemptTimeout: 5 * time.Second}))
+				start := time.Now()
+
+				_, err := c.PhoneChecks.Get(t.Context(), "a")
+
+				if took := time.Since(start); took != 5*time.Second || !strings.Contains(fmt.Sprint(err), "attempt timeout") {
+					t.Errorf("error = %v after %v, want the attempt timeout after 5s", err, took)
+				}
+				time.Sleep(time.Minute) // until the token request has ended
+			})
+		})
+	}
+}
+
+// readerFunc is an io.Reader.
+type readerFunc func([]byte) (int, error)
+
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
 // A token request times out even if neither the transport nor the caller has a deadline.
 func TestClient_TokenRequestTimeout(t *testing.T) {

@@ -53,7 +53,7 @@ func (a *api) token(ctx context.Context, scopes []Scope) (*oauth2.Token, error) 
 	for {
 		c.attempt++
 		var token *oauth2.Token
-		if token, c.err = c.tokenAttempt(ctx); c.err == nil {
+		if token, c.err = a.tokens.get(ctx, scope); c.err == nil {
 			return new(*token), nil
 		}
 		wait, retry := c.nextAttempt(ctx, nil)
@@ -65,17 +65,6 @@ func (a *api) token(ctx context.Context, scopes []Scope) (*oauth2.Token, error) 
 			return nil, c.sendError(err, false)
 		}
 	}
-}
-
-// tokenAttempt returns a token from the cache, which fetches one if necessary. Like other attempts,
-// it ends after the timeout of the HTTP client.
-func (c *call) tokenAttempt(ctx context.Context) (*oauth2.Token, error) {
-	if timeout := c.api.httpClient.Timeout; timeout > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, timeout)
-		defer cancel()
-	}
-	return c.api.tokens.get(ctx, c.scope)
 }
 
 // joinScopes returns scopes sorted, without duplicates and separated by spaces, so that each set of

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"sync"
+	"time"
 
 	"github.com/idverify/idverify-go/internal/wire"
 )
@@ -55,11 +56,16 @@ func newWriteTracker(op wire.Operation, body []byte) *writeTracker {
 	return t
 }
 
-// track returns a copy of req with limited writes. The caller must call t.cancel when it has read
-// the response.
-func (t *writeTracker) track(req *http.Request) *http.Request {
-	ctx, cancel := context.WithCancel(req.Context())
-	t.cancel = cancel
+// track returns a copy of req with limited writes. Its context ends at deadline, unless that is
+// zero, with errAttemptTimeout as the cause. The caller must call t.cancel when it has read the
+// response.
+func (t *writeTracker) track(req *http.Request, deadline time.Time) *http.Request {
+	var ctx context.Context
+	if deadline.IsZero() {
+		ctx, t.cancel = context.WithCancel(req.Context())
+	} else {
+		ctx, t.cancel = context.WithDeadlineCause(req.Context(), deadline, errAttemptTimeout)
+	}
 	req = req.WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		GetConn: func(string) { t.setReports() },
 		GotConn: t.gotConn,
