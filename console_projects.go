@@ -44,10 +44,10 @@ type ProductURLs struct {
 	RedirectURL string // receives devices with a code; version v0.2
 }
 
-// ProjectParams are the parameters of [ProjectService.Create]. Only Name is required.
+// ProjectParams are the parameters of [ProjectService.Create]. Only Name and Mode are required.
 type ProjectParams struct {
 	Name            string
-	Mode            ProjectMode // the default is ModeLive
+	Mode            ProjectMode // ModeSandbox or ModeLive
 	CallbackURL     string
 	PhoneCheck      ProductURLs
 	SubscriberCheck ProductURLs
@@ -60,8 +60,14 @@ type ProjectService struct{ workspace *boundWorkspace }
 // Create creates a project with its first pair of credentials. Store the secret: it cannot be
 // retrieved later. If the name is already used in the workspace, the error is [ErrConflict].
 //
+// An empty Mode is [ErrBadRequest]. The service would create a live project, whose checks are
+// charged.
+//
 // Protocol: docs/protocol.md, section 10.
 func (s *ProjectService) Create(ctx context.Context, p ProjectParams) (*Project, error) {
+	if p.Mode == "" {
+		return nil, invalidArgument(wire.CreateProject, "Mode is empty (set ModeSandbox or ModeLive)")
+	}
 	body := projectJSON{Name: p.Name, Mode: p.Mode, CallbackURL: p.CallbackURL}
 	body.Configuration.PhoneCheck = productURLsJSON(p.PhoneCheck)
 	body.Configuration.SubscriberCheck = productURLsJSON(p.SubscriberCheck)

@@ -66,7 +66,7 @@ func TestProjectService_Update(t *testing.T) {
 	t.Parallel()
 	srv := sandboxfake.New(t)
 	projects, ctx := srv.Console().Projects, t.Context()
-	project, err := projects.Create(ctx, idverify.ProjectParams{Name: "Shop"})
+	project, err := projects.Create(ctx, idverify.ProjectParams{Name: "Shop", Mode: idverify.ModeLive})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -176,7 +176,7 @@ func TestConsole_Workspace(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	project, err := console.Projects.Create(ctx, idverify.ProjectParams{Name: "Shop"})
+	project, err := console.Projects.Create(ctx, idverify.ProjectParams{Name: "Shop", Mode: idverify.ModeLive})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -40,7 +40,7 @@ func TestConsole_DecodesFixtures(t *testing.T) {
 			SubscriberCheck: idverify.ProductURLs{CallbackURL: "https://shop.sandbox.test/callbacks/subscriber", RedirectURL: "https://shop.sandbox.test/return/subscriber"},
 			MemberID:        memberID, CreatedAt: created, UpdatedAt: created.Add(time.Second)}},
 		{"project_created.json", func(ctx context.Context, c *idverify.Console) (any, error) {
-			return c.Projects.Create(ctx, idverify.ProjectParams{Name: "Shop"})
+			return c.Projects.Create(ctx, idverify.ProjectParams{Name: "Shop", Mode: idverify.ModeLive})
 		}, &idverify.Project{
 			ProjectID: projectID, Name: "Shop", Mode: idverify.ModeLive, MemberID: memberID, CreatedAt: created, UpdatedAt: created, Credentials: []*idverify.IssuedCredentials{issued}}},
 		{"credentials.json", func(ctx context.Context, c *idverify.Console) (any, error) {
@@ -98,7 +98,7 @@ func TestConsole_SendsOperations(t *testing.T) {
 	o := idverify.ListOptions{}
 	do := map[string]func(context.Context, *idverify.Console) error{
 		"projects.create": func(ctx context.Context, c *idverify.Console) error {
-			return errorOf(c.Projects.Create(ctx, idverify.ProjectParams{Name: "n"}))
+			return errorOf(c.Projects.Create(ctx, idverify.ProjectParams{Name: "n", Mode: idverify.ModeLive}))
 		},
 		"projects.list": func(ctx context.Context, c *idverify.Console) error { return errorOf(c.Projects.List(ctx, o)) },
 		"projects.get":  func(ctx context.Context, c *idverify.Console) error { return errorOf(c.Projects.Get(ctx, "PROJECT")) },
@@ -212,9 +212,9 @@ func TestConsole_RequestBodies(t *testing.T) {
 		do   func(context.Context, *idverify.Console) error
 		want string
 	}{
-		{"project with a name only", func(ctx context.Context, c *idverify.Console) error {
-			return errorOf(c.Projects.Create(ctx, idverify.ProjectParams{Name: "Shop"}))
-		}, `{"name":"Shop"}`},
+		{"project without URLs", func(ctx context.Context, c *idverify.Console) error {
+			return errorOf(c.Projects.Create(ctx, idverify.ProjectParams{Name: "Shop", Mode: idverify.ModeLive}))
+		}, `{"name":"Shop","mode":"live"}`},
 		{"project with all fields", func(ctx context.Context, c *idverify.Console) error {
 			return errorOf(c.Projects.Create(ctx, idverify.ProjectParams{Name: "Shop", Mode: idverify.ModeSandbox, CallbackURL: "https://a/",
 				PhoneCheck: idverify.ProductURLs{CallbackURL: "https://b/", RedirectURL: "https://c/"}, SubscriberCheck: idverify.ProductURLs{RedirectURL: "https://d/"}}))
@@ -268,6 +268,7 @@ func TestConsole_InvalidArguments(t *testing.T) {
 		"empty workspace":       errorOf(c.Workspace("").Workspaces.Get(ctx)),
 		"parent workspace":      errorOf(c.Workspace("..").Members.List(ctx, idverify.ListOptions{})),
 		"empty project":         c.Projects.Delete(ctx, ""),
+		"project without mode":  errorOf(c.Projects.Create(ctx, idverify.ProjectParams{Name: "Shop"})),
 		"zero change":           errorOf(c.Projects.Update(ctx, "p", idverify.ProjectChange{})),
 		"invalid amount":        errorOf(c.Billing.TopUp(ctx, idverify.TopUpParams{Amount: "a lot"})),
 		"usage without a start": errorOf(c.Usage.Monthly(ctx, idverify.UsageQuery{})),

@@ -12,7 +12,7 @@ import (
 // consoleOperations lists all operations of a Console.
 var consoleOperations = []matrixOperation{
 	{wire.CreateProject, newName, func(ctx context.Context, s *matrixTest) error {
-		return errorOf(s.console.Projects.Create(ctx, idverify.ProjectParams{Name: s.ids[0]}))
+		return errorOf(s.console.Projects.Create(ctx, idverify.ProjectParams{Name: s.ids[0], Mode: idverify.ModeLive}))
 	}},
 	{wire.ListProjects, nil, func(ctx context.Context, s *matrixTest) error {
 		return errorOf(s.console.Projects.List(ctx, idverify.ListOptions{}))
@@ -109,7 +109,7 @@ func newName(s *matrixTest) []string {
 }
 
 func newProject(s *matrixTest) []string {
-	p := must(s.console.Projects.Create(s.t.Context(), idverify.ProjectParams{Name: newName(s)[0]}))(s.t)
+	p := must(s.console.Projects.Create(s.t.Context(), idverify.ProjectParams{Name: newName(s)[0], Mode: idverify.ModeLive}))(s.t)
 	return []string{p.ProjectID, p.Credentials[0].ClientID}
 }
 

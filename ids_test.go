@@ -55,7 +55,7 @@ var callsWithIDs = map[string]func(context.Context, *idverify.Client, *idverify.
 	},
 
 	"projects.create": func(ctx context.Context, _ *idverify.Client, o *idverify.Console, _ ids) error {
-		return errorOf(o.Projects.Create(ctx, idverify.ProjectParams{Name: "n"}))
+		return errorOf(o.Projects.Create(ctx, idverify.ProjectParams{Name: "n", Mode: idverify.ModeLive}))
 	},
 	"projects.list": func(ctx context.Context, _ *idverify.Client, o *idverify.Console, _ ids) error {
 		return errorOf(o.Projects.List(ctx, idverify.ListOptions{}))

@@ -253,7 +253,7 @@ func TestRun_StopsAtChargedCheck(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		srv, config := inMemory(t)
-		live := srv.NewProject(idverify.ProjectParams{Name: "Live"})
+		live := srv.NewProject(idverify.ProjectParams{Name: "Live", Mode: idverify.ModeLive})
 		config.Project = live.Credentials
 
 		report := run(t, config)

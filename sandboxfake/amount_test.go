@@ -24,7 +24,7 @@ func TestServer_ExactAmounts(t *testing.T) {
 	owner := newConsoleAPI(t, srv, account.Credentials)
 	owner.want(200, http.MethodPut, workspaces+"/default/billing_account", `{"company_name":"Sandbox Ltd"}`)
 	method := owner.want(201, http.MethodPost, workspaces+"/default/payment_methods", newCard).text("payment_method_id")
-	project := account.NewProject(idverify.ProjectParams{Name: "Live"})
+	project := account.NewProject(idverify.ProjectParams{Name: "Live", Mode: idverify.ModeLive})
 	console, client := account.Console(), project.Client()
 
 	topUp, err := console.Billing.TopUp(t.Context(), idverify.TopUpParams{PaymentMethodID: method, Currency: "EUR", Amount: manyDigits})

@@ -18,7 +18,7 @@ func TestServer_InsufficientBalance(t *testing.T) {
 	srv := consoleServer(t, sandboxfake.WithPrices(map[idverify.Product]string{idverify.ProductPhoneCheck: "60", idverify.ProductSIMCheck: "0.000001"}))
 	account := srv.NewWorkspace("Shop")
 	owner := newConsoleAPI(t, srv, account.Credentials)
-	product := newProductAPI(t, srv, account.NewProject(idverify.ProjectParams{Name: "Live"}).Credentials)
+	product := newProductAPI(t, srv, account.NewProject(idverify.ProjectParams{Name: "Live", Mode: idverify.ModeLive}).Credentials)
 	product.create(phoneChecks, `{"phone_number":"447700900012"}`)
 
 	product.post(phoneChecks, `{"phone_number":"447700900012"}`).wantProblem(t, 402, "insufficient_balance")
@@ -59,7 +59,7 @@ func TestServer_PriceEqualsBalance(t *testing.T) {
 	t.Parallel()
 	for price, wants := range map[string][]int{"100": {201, 402}, "50": {201, 201, 402}, "100.000001": {402}, "99.999999": {201, 402}, "0": {201, 201}} {
 		srv := consoleServer(t, sandboxfake.WithPrices(map[idverify.Product]string{idverify.ProductPhoneCheck: price}))
-		product := newProductAPI(t, srv, srv.NewWorkspace("Shop").NewProject(idverify.ProjectParams{Name: "Live"}).Credentials)
+		product := newProductAPI(t, srv, srv.NewWorkspace("Shop").NewProject(idverify.ProjectParams{Name: "Live", Mode: idverify.ModeLive}).Credentials)
 		for i, want := range wants {
 			if r := product.post(phoneChecks, `{"phone_number":"447700900012"}`); r.status != want {
 				t.Errorf("price %s, check %d of a balance of 100: %d %s, want %d", price, i+1, r.status, r.body, want)
@@ -77,7 +77,7 @@ func TestServer_ConcurrentCharges(t *testing.T) {
 	account := srv.NewWorkspace("Shop")
 	var apis []*api
 	for i := range 4 {
-		apis = append(apis, newProductAPI(t, srv, account.NewProject(idverify.ProjectParams{Name: fmt.Sprintf("Project %d", i)}).Credentials))
+		apis = append(apis, newProductAPI(t, srv, account.NewProject(idverify.ProjectParams{Name: fmt.Sprintf("Project %d", i), Mode: idverify.ModeLive}).Credentials))
 	}
 	millionths := map[string]int{phoneChecks: 123457, "/sim_check/v0.1/checks": 200000, "/subscriber_check/v0.1/checks": 333333}
 	paths := []string{phoneChecks, "/sim_check/v0.1/checks", "/subscriber_check/v0.1/checks"}

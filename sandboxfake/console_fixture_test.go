@@ -38,7 +38,7 @@ func TestServer_ConsoleMatchesFixtures(t *testing.T) {
 	wantShape(t, "payment_method", method.json)
 	wantShape(t, "top_up", owner.topUp(method.text("payment_method_id"), "EUR", "25.50").json)
 
-	live := account.NewProject(idverify.ProjectParams{Name: "Live"})
+	live := account.NewProject(idverify.ProjectParams{Name: "Live", Mode: idverify.ModeLive})
 	newProductAPI(t, srv, live.Credentials).create(phoneChecks, `{"phone_number":"447700900012"}`)
 	wantShape(t, "usage", owner.get(workspace+"/usage/hourly?group_by=product_id,project_id&search=date%3E%3D2026-01-02T03").json)
 

@@ -50,7 +50,7 @@ func FuzzProjectPatch(f *testing.F) {
 	srv := consoleServer(f)
 	account := srv.NewWorkspace("Fuzz")
 	token := (&api{t: f, srv: srv}).tokenFor(account.Credentials, "console")
-	project := projects + "/" + account.NewProject(idverify.ProjectParams{Name: "Shop", CallbackURL: "https://shop.test/"}).ProjectID
+	project := projects + "/" + account.NewProject(idverify.ProjectParams{Name: "Shop", Mode: idverify.ModeLive, CallbackURL: "https://shop.test/"}).ProjectID
 	f.Fuzz(func(t *testing.T, patch string) {
 		before := serve(t, srv, token, http.MethodGet, project, "")
 
@@ -92,7 +92,7 @@ func FuzzProjectSearch(f *testing.F) {
 	account := srv.NewWorkspace("Fuzz")
 	token := (&api{t: f, srv: srv}).tokenFor(account.Credentials, "console")
 	for _, name := range []string{"a", "b", "c"} {
-		account.NewProject(idverify.ProjectParams{Name: name})
+		account.NewProject(idverify.ProjectParams{Name: name, Mode: idverify.ModeLive})
 	}
 	f.Fuzz(func(t *testing.T, search string) {
 		found := func(search string) response {

@@ -107,7 +107,7 @@ func newMatrixCallers(t *testing.T) *matrixCallers {
 		p.apis[i] = newConsoleAPI(t, srv, m.Credentials)
 	}
 	p.apis[callProject] = &api{t: t, srv: srv}
-	p.apis[callProject].token = p.apis[callProject].tokenFor(p.owner.NewProject(idverify.ProjectParams{Name: "Token"}).Credentials, "phone_check")
+	p.apis[callProject].token = p.apis[callProject].tokenFor(p.owner.NewProject(idverify.ProjectParams{Name: "Token", Mode: idverify.ModeLive}).Credentials, "phone_check")
 	p.apis[callNoToken] = &api{t: t, srv: srv}
 	owner.want(200, http.MethodPut, workspaces+"/default/billing_account", `{"company_name":"Sandbox Ltd"}`)
 	return p
@@ -157,7 +157,7 @@ func (p *matrixCallers) path(op operationRow, whose string, caller int) string {
 	fill("v", func() string { return "v0.1" })
 	fill("workspace_id", func() string { return p.owner.WorkspaceID })
 	fill("project_id", func() string {
-		project = p.owner.NewProject(idverify.ProjectParams{Name: fmt.Sprintf("Project %d", p.cells)}).ProjectID
+		project = p.owner.NewProject(idverify.ProjectParams{Name: fmt.Sprintf("Project %d", p.cells), Mode: idverify.ModeLive}).ProjectID
 		return project
 	})
 	fill("member_id", func() string { return member.MemberID })
@@ -244,7 +244,7 @@ func TestServer_IsolatesWorkspaces(t *testing.T) {
 	seen := make(map[string][]string)
 	for _, account := range []*sandboxfake.Account{ada, grace} {
 		a := newConsoleAPI(t, srv, account.Credentials)
-		project := account.NewProject(idverify.ProjectParams{Name: "Shop"})
+		project := account.NewProject(idverify.ProjectParams{Name: "Shop", Mode: idverify.ModeLive})
 		product := &api{t: t, srv: srv}
 		product.token = product.tokenFor(project.Credentials, "phone_check")
 		product.create(phoneChecks, `{"phone_number":"447700900012"}`)

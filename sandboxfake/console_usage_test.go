@@ -40,7 +40,7 @@ func newUsageWorkspace(t *testing.T) (owner *api, names map[string]string) {
 	t.Helper()
 	srv := sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithFrozenClock(time.Date(2026, 1, 30, 22, 59, 59, 0, time.UTC)))
 	account := srv.NewWorkspace("Busy")
-	live, sandbox := account.NewProject(idverify.ProjectParams{Name: "live"}), account.NewProject(idverify.ProjectParams{Name: "sandbox", Mode: idverify.ModeSandbox})
+	live, sandbox := account.NewProject(idverify.ProjectParams{Name: "live", Mode: idverify.ModeLive}), account.NewProject(idverify.ProjectParams{Name: "sandbox", Mode: idverify.ModeSandbox})
 	check := func(p *sandboxfake.Project, paths ...string) {
 		t.Helper()
 		a := newProductAPI(t, srv, p.Credentials)

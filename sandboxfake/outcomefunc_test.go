@@ -25,7 +25,7 @@ func TestWithOutcomeFunc_Outcome(t *testing.T) {
 	srv := consoleServer(t, sandboxfake.WithOutcomeFunc(func(_ idverify.Product, number string) sandboxfake.Outcome { return outcomes[number] }))
 	var received recordingReceiver
 	host := srv.Handle("app.sandbox.test", &received)
-	product := newProductAPI(t, srv, srv.NewProject(idverify.ProjectParams{Name: "Live"}).Credentials)
+	product := newProductAPI(t, srv, srv.NewProject(idverify.ProjectParams{Name: "Live", Mode: idverify.ModeLive}).Credentials)
 	show := func(o sandboxfake.Outcome) string {
 		fields := map[string]any{"status": string(o.Status)}
 		if o.Match != nil {

@@ -59,14 +59,14 @@ func (s *Server) NewWorkspace(name string) *Account {
 }
 
 // NewProject creates a project in the initial workspace, as Console.Projects.Create does. Checks of
-// a live project, the default, are charged. See [Account.NewProject].
+// a live project are charged. See [Account.NewProject].
 func (s *Server) NewProject(params idverify.ProjectParams) *Project {
 	return s.projectFor(s.ConsoleCredentials().ClientID, params)
 }
 
 // NewProject creates a project in the account's workspace, as Console.Projects.Create does. If the
-// service would reject the request, the test fails: for example if the name is taken, a URL is
-// invalid, or the account is a viewer's.
+// client or the service would reject the request, the test fails: for example if the mode is empty,
+// the name is taken, a URL is invalid, or the account is a viewer's.
 func (a *Account) NewProject(params idverify.ProjectParams) *Project {
 	return a.server.projectFor(a.Credentials.ClientID, params)
 }
@@ -123,6 +123,9 @@ var errEndedAccount = errors.New("new project: the account's credentials no long
 
 // projectFor creates a project for the member with the given credentials.
 func (s *Server) projectFor(clientID string, params idverify.ProjectParams) *Project {
+	if params.Mode == "" {
+		s.must(errors.New("new project: Mode is empty (set idverify.ModeSandbox or idverify.ModeLive)"))
+	}
 	svc := s.lock()
 	defer svc.mu.Unlock()
 	p, err := svc.provisionProject(clientID, provisionParams(params))
@@ -150,20 +153,18 @@ func (s *service) provisionProject(clientID string, params *projectParams) (*Pro
 
 // provisionParams returns the parameters that a client would send.
 func provisionParams(p idverify.ProjectParams) *projectParams {
-	given := func(text string) *string {
-		if text == "" {
-			return nil
-		}
-		return &text
-	}
 	urls := func(u idverify.ProductURLs) json.RawMessage {
 		text, _ := json.Marshal(productURLsView(u))
 		return text
 	}
+	var callbackURL *string
+	if p.CallbackURL != "" {
+		callbackURL = &p.CallbackURL
+	}
 	return &projectParams{
 		Name:        &p.Name,
-		Mode:        given(string(p.Mode)),
-		CallbackURL: given(p.CallbackURL),
+		Mode:        new(string(p.Mode)),
+		CallbackURL: callbackURL,
 		Configuration: map[string]json.RawMessage{
 			wire.PhoneCheck:      urls(p.PhoneCheck),
 			wire.SubscriberCheck: urls(p.SubscriberCheck),

@@ -51,9 +51,9 @@ func ExampleServer_SignUp() {
 	grace := srv.SignUp("Grace", invitation.InvitationID)
 
 	joined := grace.Joined[0]
-	_, err = joined.Console().Projects.Create(ctx, idverify.ProjectParams{Name: "Not for viewers"})
+	_, err = joined.Console().Projects.Create(ctx, idverify.ProjectParams{Name: "Not for viewers", Mode: idverify.ModeLive})
 	fmt.Println(joined.Role, errors.Is(err, idverify.ErrForbidden))
-	_, err = grace.Console().Projects.Create(ctx, idverify.ProjectParams{Name: "Her own"})
+	_, err = grace.Console().Projects.Create(ctx, idverify.ProjectParams{Name: "Her own", Mode: idverify.ModeLive})
 	fmt.Println(grace.Role, err)
 	// Output:
 	// VIEWER true
@@ -98,18 +98,21 @@ func TestServer_ProvisioningErrors(t *testing.T) {
 	viewer := newOwnerAPI(t, srv).invite("Grace", "VIEWER")
 	deleted := srv.SignUp("Ada")
 	newConsoleAPI(t, srv, deleted.Credentials).want(204, http.MethodDelete, workspaces+"/default/members/"+deleted.MemberID+"/credentials/"+deleted.Credentials.ClientID, "")
-	srv.NewProject(idverify.ProjectParams{Name: "Taken"})
+	srv.NewProject(idverify.ProjectParams{Name: "Taken", Mode: idverify.ModeLive})
 	for _, row := range []struct {
 		name string
 		call func()
 		want string
 	}{
-		{"project without a name", func() { srv.NewProject(idverify.ProjectParams{}) }, "name"},
-		{"duplicate project name", func() { srv.NewProject(idverify.ProjectParams{Name: "Taken"}) }, "name"},
+		{"project without a name", func() { srv.NewProject(idverify.ProjectParams{Mode: idverify.ModeLive}) }, "name"},
+		{"project without a mode", func() { srv.NewProject(idverify.ProjectParams{Name: "A"}) }, "Mode is empty (set idverify.ModeSandbox or idverify.ModeLive)"},
+		{"duplicate project name", func() { srv.NewProject(idverify.ProjectParams{Name: "Taken", Mode: idverify.ModeLive}) }, "name"},
 		{"unknown mode", func() { srv.NewProject(idverify.ProjectParams{Name: "A", Mode: "half"}) }, "mode"},
-		{"relative URL", func() { srv.NewProject(idverify.ProjectParams{Name: "A", CallbackURL: "shop"}) }, "callback_url"},
-		{"project of a viewer", func() { viewer.NewProject(idverify.ProjectParams{Name: "A"}) }, "viewer"},
-		{"project with deleted credentials", func() { deleted.NewProject(idverify.ProjectParams{Name: "A"}) }, "no longer exist"},
+		{"relative URL", func() {
+			srv.NewProject(idverify.ProjectParams{Name: "A", Mode: idverify.ModeLive, CallbackURL: "shop"})
+		}, "callback_url"},
+		{"project of a viewer", func() { viewer.NewProject(idverify.ProjectParams{Name: "A", Mode: idverify.ModeLive}) }, "viewer"},
+		{"project with deleted credentials", func() { deleted.NewProject(idverify.ProjectParams{Name: "A", Mode: idverify.ModeLive}) }, "no longer exist"},
 		{"workspace without a name", func() { srv.NewWorkspace("") }, "name"},
 		{"user name over the limit", func() { srv.SignUp(strings.Repeat("n", 256)) }, "name"},
 	} {
@@ -123,7 +126,7 @@ func TestServer_ResetRemovesAccounts(t *testing.T) {
 	t.Parallel()
 	srv := consoleServer(t)
 	account := srv.NewWorkspace("Shop")
-	project := account.NewProject(idverify.ProjectParams{Name: "Shop"})
+	project := account.NewProject(idverify.ProjectParams{Name: "Shop", Mode: idverify.ModeLive})
 
 	srv.Reset()
 
@@ -143,12 +146,12 @@ func TestServer_SharedServerReproducesIDs(t *testing.T) {
 	quiet, busy := consoleServer(t), consoleServer(t)
 	for i := range 3 {
 		other := busy.NewWorkspace(fmt.Sprintf("Other %d", i))
-		other.NewProject(idverify.ProjectParams{Name: "Shop"})
-		busy.NewProject(idverify.ProjectParams{Name: fmt.Sprintf("Other %d", i)})
+		other.NewProject(idverify.ProjectParams{Name: "Shop", Mode: idverify.ModeLive})
+		busy.NewProject(idverify.ProjectParams{Name: fmt.Sprintf("Other %d", i), Mode: idverify.ModeLive})
 	}
 	ids := func(srv *sandboxfake.Server) []string {
 		account := srv.NewWorkspace("Mine")
-		own, shared := account.NewProject(idverify.ProjectParams{Name: "Shop"}), srv.NewProject(idverify.ProjectParams{Name: "Shop"})
+		own, shared := account.NewProject(idverify.ProjectParams{Name: "Shop", Mode: idverify.ModeLive}), srv.NewProject(idverify.ProjectParams{Name: "Shop", Mode: idverify.ModeLive})
 		check := newProductAPI(t, srv, shared.Credentials).create(phoneChecks, `{"phone_number":"447700900012"}`)
 		return []string{account.WorkspaceID, account.MemberID, account.Credentials.ClientID, account.Credentials.ClientSecret.Reveal(),
 			own.ProjectID, own.Credentials.ClientID, shared.ProjectID, shared.Credentials.ClientID, check}

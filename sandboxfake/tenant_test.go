@@ -38,7 +38,7 @@ func newTenants(t *testing.T) *tenants {
 	srv := consoleServer(t, sandboxfake.WithCallerIP(netip.MustParseAddr("192.0.2.2")))
 	n := &tenants{srv: srv, victim: srv.NewWorkspace("Victim"), checks: make(map[string]string), codes: make(map[string]string), traces: make(map[string]string)}
 	n.owner = newConsoleAPI(t, srv, n.victim.Credentials)
-	n.project = n.victim.NewProject(idverify.ProjectParams{Name: "Victim's project"})
+	n.project = n.victim.NewProject(idverify.ProjectParams{Name: "Victim's project", Mode: idverify.ModeLive})
 	n.product = newProductAPI(t, srv, n.project.Credentials)
 	for _, product := range []string{wire.PhoneCheck, wire.SubscriberCheck, wire.SIMCheck} {
 		path := "/" + product + "/" + slices.Max(wire.Versions[product]) + "/checks"
@@ -58,9 +58,9 @@ func newTenants(t *testing.T) *tenants {
 	n.owner.want(201, http.MethodPost, workspace+"/invitations", `{"name":"Joan","role":"VIEWER"}`)
 	n.ids = map[string]string{"project_id": n.project.ProjectID, "workspace_id": n.victim.WorkspaceID, "member_id": n.victim.MemberID, "payment_method_id": card}
 
-	sibling := n.victim.NewProject(idverify.ProjectParams{Name: "Sibling"})
+	sibling := n.victim.NewProject(idverify.ProjectParams{Name: "Sibling", Mode: idverify.ModeLive})
 	other := srv.NewWorkspace("Other")
-	theirs := other.NewProject(idverify.ProjectParams{Name: "Other project"})
+	theirs := other.NewProject(idverify.ProjectParams{Name: "Other project", Mode: idverify.ModeLive})
 	admin, viewer := n.owner.invite("Ada", "ADMIN"), n.owner.invite("Grace", "VIEWER")
 	newConsoleAPI(t, srv, other.Credentials).want(200, http.MethodPut, workspace+"/billing_account", `{"company_name":"Other Ltd"}`)
 	newConsoleAPI(t, srv, other.Credentials).want(201, http.MethodPost, workspace+"/payment_methods", newCard)

@@ -38,8 +38,8 @@ func TestServer_RevokesOnlyOwnTokens(t *testing.T) {
 	srv := consoleServer(t)
 	a := &api{t: t, srv: srv}
 	account, other := srv.NewWorkspace("Shop"), srv.NewWorkspace("Other")
-	project := account.NewProject(idverify.ProjectParams{Name: "Shop"})
-	sibling := account.NewProject(idverify.ProjectParams{Name: "Sibling"})
+	project := account.NewProject(idverify.ProjectParams{Name: "Shop", Mode: idverify.ModeLive})
+	sibling := account.NewProject(idverify.ProjectParams{Name: "Sibling", Mode: idverify.ModeLive})
 	owner := newConsoleAPI(t, srv, account.Credentials)
 	second := owner.want(201, http.MethodPost, projects+"/"+project.ProjectID+"/credentials", "")
 	product, console := a.tokenFor(project.Credentials, "phone_check"), a.tokenFor(account.Credentials, "console")
@@ -52,7 +52,7 @@ func TestServer_RevokesOnlyOwnTokens(t *testing.T) {
 		"the project's other":         {ClientID: second.text("client_id"), ClientSecret: idverify.NewSecret(second.text("client_secret"))},
 		"the workspace's":             account.Credentials,
 		"another workspace's":         other.Credentials,
-		"another workspace's project": other.NewProject(idverify.ProjectParams{Name: "Other project"}).Credentials,
+		"another workspace's project": other.NewProject(idverify.ProjectParams{Name: "Other project", Mode: idverify.ModeLive}).Credentials,
 	} {
 		for _, token := range []string{product, console} {
 			if name == "the workspace's" && token == console {

@@ -115,6 +115,7 @@ func (h *harness) newRound(number, checks int) *round {
 	var err error
 	r.project, err = h.console.Projects.Create(h.t.Context(), idverify.ProjectParams{
 		Name:            fmt.Sprint("round ", number),
+		Mode:            idverify.ModeLive,
 		CallbackURL:     h.shop.url + "/callbacks",
 		SubscriberCheck: idverify.ProductURLs{RedirectURL: h.shop.url + "/back?shop=1"},
 	})
