@@ -12,8 +12,22 @@ import (
 	"github.com/idverify/idverify-go/internal/wire"
 )
 
-// Sentinel errors for errors.Is. An [*Error] matches at most one of them.
+// Sentinel errors for errors.Is. An [*Error] can match ErrOutcomeUnknown and at most one of the
+// others.
 var (
+	// ErrOutcomeUnknown means that the service may have processed a POST or PATCH that failed: the
+	// status is 5xx other than 501, 3xx or invalid, the 2xx response cannot be used, or there was no
+	// response after the request was written, also because of a timeout or cancellation. The error
+	// keeps its other identity, such as context.Canceled, so test for ErrOutcomeUnknown first.
+	//
+	// The client does not send the request again: see [RetryPolicy]. Errors of GET, PUT and DELETE
+	// never match ErrOutcomeUnknown. Neither do errors of requests that were rejected with status 4xx
+	// or 501, or were not sent. A request whose body the HTTP transport has not read to its end counts
+	// as not sent, because the service cannot process it.
+	//
+	// Protocol: docs/protocol.md, section 11.
+	ErrOutcomeUnknown = errors.New("outcome unknown")
+
 	// ErrBadRequest means that an argument is missing, malformed or out of range. Errors for
 	// arguments that the client rejects before it sends a request match it too, except malformed
 	// phone numbers, which match ErrPhoneFormat.
@@ -109,8 +123,11 @@ func (e *Error) Error() string {
 	}.String()
 }
 
-// Is reports whether target is the sentinel error for the problem.
-func (e *Error) Is(target error) bool { return e.sentinel() == target }
+// Is reports whether target is the sentinel error for the problem, or [ErrOutcomeUnknown] and the
+// service may have processed the operation.
+func (e *Error) Is(target error) bool {
+	return target == ErrOutcomeUnknown && e.unknown != nil || target == e.sentinel()
+}
 
 // unknownOutcome describes the possible effect of a failed operation that is not idempotent and
 // may have been processed.
@@ -141,7 +158,7 @@ type errorMessage struct {
 	operation string
 	status    string
 	detail    string
-	unknown   *unknownOutcome // nil if the outcome is known; it replaces the hint
+	unknown   *unknownOutcome // nil if the outcome is known
 	hint      string
 	requestID string
 	attempts  int // 0: unknown
@@ -159,7 +176,7 @@ func (m errorMessage) String() string {
 	if m.unknown != nil {
 		add("outcome unknown")
 		m.detail = strings.TrimPrefix(m.detail+"; "+m.unknown.effect, "; ")
-		m.hint = m.unknown.action
+		m.hint = strings.TrimSuffix(m.unknown.action+"; "+m.hint, "; ")
 	}
 	add(m.detail)
 
@@ -243,8 +260,8 @@ func (e *TokenError) Is(target error) bool {
 }
 
 // DecodeError is a 2xx response that the client cannot use: it is not JSON, lacks a required field,
-// or describes another resource or phone number than the request. After a POST or PATCH the outcome
-// is unknown: the service may have performed the operation.
+// or describes another resource or phone number than the request. After a POST or PATCH it matches
+// [ErrOutcomeUnknown]: the service may have performed the operation.
 type DecodeError struct {
 	Operation string // the name of the operation as in logs, for example "phone_check.create"
 	Status    int    // HTTP status
@@ -277,6 +294,9 @@ func (e *DecodeError) Error() string {
 	}.String()
 }
 
+// Is reports whether target is [ErrOutcomeUnknown] and the operation was a POST or PATCH.
+func (e *DecodeError) Is(target error) bool { return target == ErrOutcomeUnknown && e.unknown != nil }
+
 // sendError is the error of an operation without a response. It never wraps a *url.Error, which
 // contains the URL.
 type sendError struct {
@@ -297,6 +317,9 @@ func (e *sendError) Error() string {
 		attempts:  e.attempts,
 	}.String()
 }
+
+// Is reports whether target is [ErrOutcomeUnknown] and applies to e.
+func (e *sendError) Is(target error) bool { return target == ErrOutcomeUnknown && e.unknown != nil }
 
 // Unwrap returns the cause, for example context.Canceled or an error of package net.
 func (e *sendError) Unwrap() error { return e.err }

@@ -16,10 +16,6 @@ import (
 // fragment.
 func TestError_IsExactlyOneSentinel(t *testing.T) {
 	t.Parallel()
-	sentinels := []error{
-		idverify.ErrBadRequest, idverify.ErrPhoneFormat, idverify.ErrUnauthorized, idverify.ErrInsufficientBalance, idverify.ErrForbidden, idverify.ErrNotFound,
-		idverify.ErrConflict, idverify.ErrNotMobileIP, idverify.ErrNetworkNotSupported, idverify.ErrRateLimited, idverify.ErrIPMismatch,
-	}
 	for _, tt := range []struct {
 		status   int
 		fragment string
@@ -68,7 +64,7 @@ func TestError_IsExactlyOneSentinel(t *testing.T) {
 			if !ok || e.Status != tt.status || e.Fragment() != tt.fragment || e.Detail != "the reason" || e.Title != http.StatusText(tt.status) || e.Operation != "phone_check.create" {
 				t.Fatalf("error = %#v, want an *Error with status, fragment, detail, title and operation", err)
 			}
-			for _, sentinel := range sentinels {
+			for _, sentinel := range otherSentinels {
 				if got := errors.Is(err, sentinel); got != (sentinel == tt.want) {
 					t.Errorf("errors.Is(err, %q) = %v, want the opposite", sentinel, got)
 				}
@@ -100,7 +96,9 @@ func TestError_CreateText(t *testing.T) {
 		{"other JSON", respondWith(400, `{"message":"no"}`),
 			`idverify: create PhoneCheck: 400 Bad Request: body begins "{\"message\":\"no\"}"`},
 		{"redirect", redirect,
-			"idverify: create PhoneCheck: 302 Found: empty body (redirects are not followed: check the base URL)"},
+			"idverify: create PhoneCheck: 302 Found: outcome unknown: empty body; the check may exist and may have been charged (search by ReferenceID before you retry; redirects are not followed: check the base URL)"},
+		{"unavailable", withRetryAfter("30", respondWithProblem(503, "", "overloaded")),
+			"idverify: create PhoneCheck: 503 Service Unavailable: outcome unknown: overloaded; the check may exist and may have been charged (search by ReferenceID before you retry; retry after 30s)"},
 		{"page instead of a check", respondWith(200, "<html>Welcome to the airport"),
 			`idverify: create PhoneCheck: 200 OK: outcome unknown: unusable response: invalid JSON: body begins "<html>Welcome to the airport"; the check may exist and may have been charged (search by ReferenceID before you retry)`},
 		{"object without check_id", respondWith(201, `{"id":1}`),
@@ -122,6 +120,14 @@ func TestError_CreateText(t *testing.T) {
 				t.Errorf("error\n%v\nwant\n%s", err, tt.want)
 			}
 		})
+	}
+}
+
+// withRetryAfter adds a Retry-After header to the response of respond.
+func withRetryAfter(value string, respond http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Retry-After", value)
+		respond(w, r)
 	}
 }
 

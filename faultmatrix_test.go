@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -304,6 +305,18 @@ func TestFaultMatrix_IsComplete(t *testing.T) {
 	for _, op := range wire.Operations() {
 		if op.Scope != "" && !has[op.Name] {
 			t.Errorf("%s is not in the fault matrix", op.Name)
+		}
+	}
+	for field := range reflect.TypeFor[sandboxfake.Fault]().NumField() {
+		used := false
+		for _, row := range faultRows {
+			used = used || !reflect.ValueOf(row.fault).Field(field).IsZero()
+		}
+		for _, row := range tokenRows {
+			used = used || !reflect.ValueOf(row.fault).Field(field).IsZero()
+		}
+		if name := reflect.TypeFor[sandboxfake.Fault]().Field(field).Name; !used && name != "WrongKey" { // of callbacks
+			t.Errorf("Fault.%s is not in the fault matrix", name)
 		}
 	}
 }

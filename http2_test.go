@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -127,8 +126,8 @@ func TestClient_WritesOnceOverHTTP2(t *testing.T) {
 					if err == nil && fault.at == requestReceived {
 						t.Error("error = nil, want an error: the only complete request had no response")
 					}
-					if err != nil && !strings.Contains(err.Error(), "outcome unknown") {
-						t.Errorf("error = %q, want an unknown outcome", err)
+					if err != nil && !errors.Is(err, idverify.ErrOutcomeUnknown) {
+						t.Errorf("error = %q, want ErrOutcomeUnknown", err)
 					}
 					if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 						t.Errorf("error = %v, want one that is not the caller's cancellation", err)
@@ -161,7 +160,7 @@ func TestClient_LimitsWritesOverHTTP2(t *testing.T) {
 				if n := srv.received(op.method); n > 2 || err == nil {
 					t.Errorf("requests in one attempt = %d, error = %v, want at most 2 and an error", n, err)
 				}
-				if strings.Contains(fmt.Sprint(err), "outcome unknown") || errors.Is(err, context.Canceled) {
+				if errors.Is(err, idverify.ErrOutcomeUnknown) || errors.Is(err, context.Canceled) {
 					t.Errorf("error = %v, want a connection error: the operation is idempotent", err)
 				}
 			})
@@ -192,7 +191,7 @@ func TestClient_LimitsTokenWritesOverHTTP2(t *testing.T) {
 			if n := srv.received(http.MethodPost); n != 0 {
 				t.Errorf("creates = %d, want 0: there is no token", n)
 			}
-			if strings.Contains(fmt.Sprint(err), "outcome unknown") || errors.Is(err, context.Canceled) {
+			if errors.Is(err, idverify.ErrOutcomeUnknown) || errors.Is(err, context.Canceled) {
 				t.Errorf("error = %v, want a connection error: the check was not sent", err)
 			}
 		})

@@ -50,9 +50,9 @@ func TestClient_RejectsMismatchedIDs(t *testing.T) {
 			if e.Status != op.Success || e.Operation != op.Name || e.RequestID != "req-7" {
 				t.Errorf("error = %+v, want status, operation and request ID of the response", e)
 			}
-			unknown := strings.Contains(err.Error(), "outcome unknown")
+			unknown := errors.Is(err, idverify.ErrOutcomeUnknown)
 			if want := op.Method == http.MethodPost || op.Method == http.MethodPatch; unknown != want {
-				t.Errorf("error = %q, mentions an unknown outcome: %v, want %v", err, unknown, want)
+				t.Errorf("error = %v, matches ErrOutcomeUnknown: %t, want %t", err, unknown, want)
 			}
 			if strings.Contains(err.Error(), "requested-") {
 				t.Errorf("error = %q contains an ID", err)
@@ -127,8 +127,8 @@ func TestClient_CreateComparesPhoneNumber(t *testing.T) {
 					}
 					return
 				}
-				if _, ok := errors.AsType[*idverify.DecodeError](err); !ok || !strings.Contains(err.Error(), "outcome unknown") {
-					t.Errorf("error = %v, want a *DecodeError with an unknown outcome", err)
+				if _, ok := errors.AsType[*idverify.DecodeError](err); !ok || !errors.Is(err, idverify.ErrOutcomeUnknown) {
+					t.Errorf("error = %v, want a *DecodeError that matches ErrOutcomeUnknown", err)
 				}
 				if strings.Contains(fmt.Sprint(err), "4477009") {
 					t.Errorf("error = %q contains a phone number", err)

@@ -124,11 +124,11 @@ func (c *call) problem(resp *http.Response, body []byte) *Error {
 }
 
 // outcomeUnknown reports whether the service may have processed a request that got this status. The
-// status may come from a proxy that lost its connection to the service. A proxy can also send an
-// invalid status, such as nginx's 0 for a response that is not HTTP. 501 is a rejection: see
-// mno_redirect_unsupported.
+// status may come from a proxy that lost its connection to the service. A redirect may follow a
+// request that was processed, as 303 does. A proxy can also send an invalid status, such as nginx's
+// 0 for a response that is not HTTP. 501 is a rejection: see mno_redirect_unsupported.
 func outcomeUnknown(status int) bool {
-	return status < 200 || status >= 500 && status != http.StatusNotImplemented
+	return status < 400 && !isSuccess(status) || status >= 500 && status != http.StatusNotImplemented
 }
 
 // secrets returns the secrets of the client and the token of the last attempt, which may no longer

@@ -24,9 +24,9 @@ import (
 //
 // With one token, an attempt writes a POST or PATCH completely at most once, over HTTP/1.1 and
 // HTTP/2, and any other request at most twice. If no response follows a complete write, the outcome
-// is unknown, and the text of the error contains "outcome unknown". This also applies to connection
-// resets with a code that guarantees that the request was not processed. Proxies send such codes
-// after their backend has read the request.
+// is unknown, and the error matches [ErrOutcomeUnknown]. This also applies to connection resets
+// with a code that guarantees that the request was not processed. Proxies send such codes after
+// their backend has read the request.
 //
 // The delays double from MinWait to MaxWait, with jitter. A Retry-After header sets the minimum. If
 // it exceeds MaxWait, or if the delay would exceed the deadline of the context, the operation
@@ -144,9 +144,12 @@ func (c *call) retryable(resp *http.Response) (retry bool, floor time.Duration) 
 	return false, 0
 }
 
-// written reports whether the last attempt got no response although the request may have been
-// written completely.
+// written reports whether the last attempt got no usable response although the request may have
+// been written completely.
 func (c *call) written() bool {
+	if err, ok := errors.AsType[*DecodeError](c.err); ok {
+		return err.unknown != nil // nil for a token request, which precedes the operation
+	}
 	err, ok := errors.AsType[*sendError](c.err)
 	return ok && err.written
 }

@@ -197,8 +197,8 @@ func TestClient_LimitsBodyCopies(t *testing.T) {
 
 	_, err := c.PhoneChecks.Create(t.Context(), createParams)
 
-	if !strings.Contains(fmt.Sprint(err), "outcome unknown") {
-		t.Errorf("error = %v, want an unknown outcome", err)
+	if !errors.Is(err, idverify.ErrOutcomeUnknown) {
+		t.Errorf("error = %v, want ErrOutcomeUnknown", err)
 	}
 }
 
@@ -235,8 +235,8 @@ func TestClient_RequestBody(t *testing.T) {
 		}
 		return nil, errors.New("lost")
 	})
-	if _, err := c.PhoneChecks.Create(t.Context(), createParams); err == nil || strings.Contains(err.Error(), "outcome unknown") {
-		t.Errorf("error = %v, want one without an unknown outcome: nothing was read", err)
+	if _, err := c.PhoneChecks.Create(t.Context(), createParams); err == nil || errors.Is(err, idverify.ErrOutcomeUnknown) {
+		t.Errorf("error = %v, want one that does not match ErrOutcomeUnknown: nothing was read", err)
 	}
 }
 

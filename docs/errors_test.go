@@ -31,6 +31,7 @@ var sentinels = map[string]error{
 	"ErrNetworkNotSupported": idverify.ErrNetworkNotSupported,
 	"ErrRateLimited":         idverify.ErrRateLimited,
 	"ErrIPMismatch":          idverify.ErrIPMismatch,
+	"ErrOutcomeUnknown":      idverify.ErrOutcomeUnknown,
 }
 
 // reasons are the exported errors of package signature.
