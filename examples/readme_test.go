@@ -113,6 +113,17 @@ func handleErrors(ctx context.Context, client *idverify.Client, params idverify.
 	return sendToApp(ctx, check.CheckURL)
 }
 
+func createCharged(ctx context.Context, client *idverify.Client, params idverify.PhoneCheckParams) error {
+	check, err := client.PhoneChecks.Create(ctx, params)
+	if err != nil {
+		return err
+	}
+	if amount, err := check.ChargeAmount.Float64(); err != nil || amount == 0 {
+		return errors.New("the check was not charged: are these the credentials of a sandbox project?") // alert
+	}
+	return sendToApp(ctx, check.CheckURL)
+}
+
 func versions() idverify.Option {
 	return idverify.WithVersions(idverify.Versions{PhoneCheck: "v0.2", SubscriberCheck: "v0.2"})
 }
@@ -269,6 +280,22 @@ func TestReadme_SnippetsRun(t *testing.T) {
 	}
 }
 
+func TestProduction_SandboxCredentials(t *testing.T) {
+	srv := sandboxfake.New(t, sandboxfake.WithInMemory())
+	live := srv.NewProject(idverify.ProjectParams{Name: "Live", Mode: idverify.ModeLive})
+	params := idverify.PhoneCheckParams{PhoneNumber: "447700900012"}
+
+	sandboxErr := createCharged(t.Context(), srv.Client(), params)
+	liveErr := createCharged(t.Context(), live.Client(), params)
+
+	if sandboxErr == nil || !strings.Contains(sandboxErr.Error(), "not charged") {
+		t.Errorf("sandbox project: error = %v, want a check that was not charged", sandboxErr)
+	}
+	if liveErr == nil || !strings.Contains(liveErr.Error(), "not stored") {
+		t.Errorf("live project: error = %v, want that of sendToApp, because the test does not store the check", liveErr)
+	}
+}
+
 func TestProduction_CustomCA(t *testing.T) {
 	t.Parallel()
 	srv := sandboxfake.New(t)
@@ -352,7 +379,7 @@ func TestDocs_SnippetsCompiled(t *testing.T) {
 	t.Parallel()
 	source := read(t, "readme_test.go")
 
-	for document, want := range map[string]int{"README.md": 7, "docs/errors.md": 1, "docs/production.md": 4} {
+	for document, want := range map[string]int{"README.md": 7, "docs/errors.md": 1, "docs/production.md": 5} {
 		got := 0
 		for _, block := range goBlock.FindAllStringSubmatch(read(t, "../"+document), -1) {
 			snippet := block[1]
