@@ -1,0 +1,265 @@
+package otelidverify_test
+
+import (
+	"context"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/idverify/idverify-go"
+	"github.com/idverify/idverify-go/otelidverify"
+	"github.com/idverify/idverify-go/sandboxfake"
+)
+
+var number = idverify.PhoneCheckParams{PhoneNumber: "447700900012"}
+
+// fastRetries is a retry policy without noticeable delays.
+func fastRetries() idverify.Option {
+	return idverify.WithRetry(idverify.RetryPolicy{MinWait: time.Millisecond, MaxWait: time.Millisecond})
+}
+
+func TestOption_SpansOfCall(t *testing.T) {
+	t.Parallel()
+	r := newTelemetry()
+	srv := sandboxfake.New(t, sandboxfake.WithInMemory())
+	httpClient := srv.HTTPClient()
+	httpClient.Transport = tracingTransport{httpClient.Transport, r.tracers.Tracer("test")}
+	client := srv.Client(idverify.WithHTTPClient(httpClient), otelidverify.Option(r.providers()...))
+
+	ctx, caller := r.caller(t.Context())
+	_, err := client.PhoneChecks.Create(ctx, number)
+	caller.End()
+
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		"HTTP < idverify token.create: Unset",
+		"idverify token.create < idverify phone_check.create: Unset http.response.status_code=200",
+		"HTTP < idverify phone_check.create: Unset",
+		"idverify phone_check.create < caller: Unset http.response.status_code=201",
+		"caller < : Unset",
+	}
+	if diff := cmp.Diff(want, r.spans()); diff != "" {
+		t.Errorf("spans (-want +got):\n%s", diff)
+	}
+	for _, s := range r.recorder.Ended()[:4] {
+		if s.SpanKind() != trace.SpanKindClient {
+			t.Errorf("kind of %s = %v, want client", s.Name(), s.SpanKind())
+		}
+	}
+	wantSeries := []string{
+		"idverify.client.attempt.duration{http.response.status_code=200,idverify.operation=token.create,idverify.retry=false} 1",
+		"idverify.client.attempt.duration{http.response.status_code=201,idverify.operation=phone_check.create,idverify.retry=false} 1",
+	}
+	if diff := cmp.Diff(wantSeries, r.series(t)); diff != "" {
+		t.Errorf("metrics (-want +got):\n%s", diff)
+	}
+}
+
+// tracingTransport creates a span for each HTTP request, as otelhttp does.
+type tracingTransport struct {
+	next   http.RoundTripper
+	tracer trace.Tracer
+}
+
+func (t tracingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	ctx, span := t.tracer.Start(r.Context(), "HTTP", trace.WithSpanKind(trace.SpanKindClient))
+	defer span.End()
+	return t.next.RoundTrip(r.WithContext(ctx))
+}
+
+func TestOption_Retries(t *testing.T) {
+	t.Parallel()
+	r := newTelemetry()
+	srv := sandboxfake.New(t, sandboxfake.WithInMemory())
+	client := srv.Client(fastRetries(), otelidverify.Option(r.providers()...))
+	unavailable := sandboxfake.Fault{Status: http.StatusServiceUnavailable}
+	srv.Inject(sandboxfake.Match{Operation: "phone_check.list"}, unavailable, unavailable)
+
+	_, err := client.PhoneChecks.List(t.Context(), idverify.ListOptions{})
+
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		"idverify token.create < idverify phone_check.list: Unset http.response.status_code=200",
+		"idverify phone_check.list < : Error error.type=503 http.response.status_code=503 idverify.retry=true",
+		"idverify phone_check.list < : Error error.type=503 http.request.resend_count=1 http.response.status_code=503 idverify.retry=true",
+		"idverify phone_check.list < : Unset http.request.resend_count=2 http.response.status_code=200",
+	}
+	if diff := cmp.Diff(want, r.spans()); diff != "" {
+		t.Errorf("spans (-want +got):\n%s", diff)
+	}
+	wantSeries := []string{
+		"idverify.client.attempt.duration{error.type=503,http.response.status_code=503,idverify.operation=phone_check.list,idverify.retry=true} 2",
+		"idverify.client.attempt.duration{http.response.status_code=200,idverify.operation=phone_check.list,idverify.retry=false} 1",
+		"idverify.client.attempt.duration{http.response.status_code=200,idverify.operation=token.create,idverify.retry=false} 1",
+		"idverify.client.retry.wait{error.type=503,idverify.operation=phone_check.list} 2",
+	}
+	if diff := cmp.Diff(wantSeries, r.series(t)); diff != "" {
+		t.Errorf("metrics (-want +got):\n%s", diff)
+	}
+	for _, s := range r.recorder.Ended()[1:3] {
+		if got, want := s.Status().Description, "idverify: list PhoneChecks: 503"; len(got) < len(want) || got[:len(want)] != want {
+			t.Errorf("description = %q, want the error of the attempt", got)
+		}
+	}
+}
+
+func TestOption_Unauthorized(t *testing.T) {
+	t.Parallel()
+	r := newTelemetry()
+	srv := sandboxfake.New(t, sandboxfake.WithInMemory())
+	httpClient := srv.HTTPClient()
+	httpClient.Transport = tracingTransport{httpClient.Transport, r.tracers.Tracer("test")}
+	client := srv.Client(idverify.WithHTTPClient(httpClient), otelidverify.Option(r.providers()...))
+	srv.Inject(sandboxfake.Match{Operation: "phone_check.create"}, sandboxfake.Fault{Status: http.StatusUnauthorized})
+
+	_, err := client.PhoneChecks.Create(t.Context(), number)
+
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		"HTTP < idverify token.create: Unset",
+		"idverify token.create < idverify phone_check.create: Unset http.response.status_code=200",
+		"HTTP < idverify phone_check.create: Unset",
+		"HTTP < idverify token.create: Unset",
+		"idverify token.create < idverify phone_check.create: Unset http.response.status_code=200",
+		"HTTP < idverify phone_check.create: Unset",
+		"idverify phone_check.create < : Unset http.response.status_code=201",
+	}
+	if diff := cmp.Diff(want, r.spans()); diff != "" {
+		t.Errorf("spans (-want +got):\n%s", diff)
+	}
+}
+
+func TestOption_TokenFailure(t *testing.T) {
+	t.Parallel()
+	r := newTelemetry()
+	srv := sandboxfake.New(t, sandboxfake.WithInMemory())
+	credentials := srv.Credentials()
+	credentials.ClientSecret = idverify.NewSecret("wrong-secret-of-the-test")
+	client, err := idverify.NewClient(srv.URL(), credentials, idverify.WithHTTPClient(srv.HTTPClient()), otelidverify.Option(r.providers()...))
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	_, err = client.PhoneChecks.Create(t.Context(), number)
+
+	if err == nil {
+		t.Fatal("error = nil, want invalid_client")
+	}
+	want := []string{
+		"idverify token.create < idverify phone_check.create: Error error.type=invalid_client http.response.status_code=401",
+		"idverify phone_check.create < : Error error.type=invalid_client",
+	}
+	if diff := cmp.Diff(want, r.spans()); diff != "" {
+		t.Errorf("spans (-want +got):\n%s", diff)
+	}
+	wantSeries := []string{
+		"idverify.client.attempt.duration{error.type=invalid_client,http.response.status_code=401,idverify.operation=token.create,idverify.retry=false} 1",
+		"idverify.client.attempt.duration{error.type=invalid_client,idverify.operation=phone_check.create,idverify.retry=false} 1",
+	}
+	if diff := cmp.Diff(wantSeries, r.series(t)); diff != "" {
+		t.Errorf("metrics (-want +got):\n%s", diff)
+	}
+}
+
+func TestOption_OutcomeUnknown(t *testing.T) {
+	t.Parallel()
+	r := newTelemetry()
+	srv := sandboxfake.New(t, sandboxfake.WithInMemory())
+	client := srv.Client(otelidverify.Option(r.providers()...))
+	srv.Inject(sandboxfake.Match{Operation: "phone_check.create"}, sandboxfake.Fault{Drop: true})
+
+	_, err := client.PhoneChecks.Create(t.Context(), number)
+
+	if err == nil {
+		t.Fatal("error = nil, want an unknown outcome")
+	}
+	if got, want := r.spans()[1], "idverify phone_check.create < : Error error.type=no_response idverify.outcome_unknown=true"; got != want {
+		t.Errorf("span = %q, want %q", got, want)
+	}
+	if got, want := r.series(t)[0], "idverify.client.attempt.duration{error.type=no_response,idverify.operation=phone_check.create,idverify.outcome_unknown=true,idverify.retry=false} 1"; got != want {
+		t.Errorf("metric = %q, want %q", got, want)
+	}
+}
+
+func TestOption_Canceled(t *testing.T) {
+	t.Parallel()
+	r := newTelemetry()
+	srv := sandboxfake.New(t, sandboxfake.WithInMemory())
+	ctx, cancel := context.WithCancel(t.Context())
+	httpClient := srv.HTTPClient()
+	next := httpClient.Transport
+	httpClient.Transport = roundTripper(func(req *http.Request) (*http.Response, error) {
+		if req.Method == http.MethodGet {
+			cancel()
+		}
+		return next.RoundTrip(req)
+	})
+	client := srv.Client(idverify.WithHTTPClient(httpClient), otelidverify.Option(r.providers()...))
+
+	_, err := client.PhoneChecks.List(ctx, idverify.ListOptions{})
+
+	if err == nil {
+		t.Fatal("error = nil, want context.Canceled")
+	}
+	if got, want := r.spans()[1], "idverify phone_check.list < : Error error.type=canceled"; got != want {
+		t.Errorf("span = %q, want %q", got, want)
+	}
+	// The metrics are recorded although the context is canceled.
+	if got, want := r.series(t)[0], "idverify.client.attempt.duration{error.type=canceled,idverify.operation=phone_check.list,idverify.retry=false} 1"; got != want {
+		t.Errorf("metric = %q, want %q", got, want)
+	}
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+func TestOption_RateLimit(t *testing.T) {
+	t.Parallel()
+	r := newTelemetry()
+	srv := sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithRateLimit(10))
+	client := srv.Client(otelidverify.Option(r.providers()...))
+
+	for range 3 {
+		if _, err := client.PhoneChecks.List(t.Context(), idverify.ListOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	series := r.series(t)
+	if got, want := series[len(series)-1], "idverify.client.rate_limit.remaining{} 7"; got != want {
+		t.Errorf("metric = %q, want %q", got, want)
+	}
+}
+
+func TestOption_RequestID(t *testing.T) {
+	t.Parallel()
+	r := newTelemetry()
+	srv := sandboxfake.New(t, sandboxfake.WithInMemory())
+	client := srv.Client(otelidverify.Option(r.providers()...))
+
+	if _, err := client.PhoneChecks.Create(t.Context(), number); err != nil {
+		t.Fatal(err)
+	}
+
+	for i, request := range srv.Requests() {
+		got := ""
+		for _, a := range r.recorder.Ended()[i].Attributes() {
+			if a.Key == "idverify.request_id" {
+				got = a.Value.AsString()
+			}
+		}
+		if got != request.ID {
+			t.Errorf("request ID of %s = %q, want %q", request.Operation, got, request.ID)
+		}
+	}
+}

@@ -1,0 +1,155 @@
+package otelidverify_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync"
+	"testing"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/metric/noop"
+
+	"github.com/idverify/idverify-go"
+	"github.com/idverify/idverify-go/otelidverify"
+	"github.com/idverify/idverify-go/sandboxfake"
+	"github.com/idverify/idverify-go/signature"
+)
+
+var errBroken = errors.New("no instruments")
+
+// brokenMeters is a MeterProvider that cannot create instruments.
+type brokenMeters struct{ noop.MeterProvider }
+
+func (brokenMeters) Meter(string, ...metric.MeterOption) metric.Meter { return brokenMeter{} }
+
+type brokenMeter struct{ noop.Meter }
+
+func (brokenMeter) Float64Histogram(string, ...metric.Float64HistogramOption) (metric.Float64Histogram, error) {
+	return nil, errBroken
+}
+
+func (brokenMeter) Int64Gauge(string, ...metric.Int64GaugeOption) (metric.Int64Gauge, error) {
+	return nil, errBroken
+}
+
+func (brokenMeter) Float64ObservableGauge(string, ...metric.Float64ObservableGaugeOption) (metric.Float64ObservableGauge, error) {
+	return nil, errBroken
+}
+
+// TestOption_BrokenMeter is not parallel: it replaces the global error handler.
+func TestOption_BrokenMeter(t *testing.T) {
+	var handled []error
+	previous := otel.GetErrorHandler()
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { handled = append(handled, err) }))
+	defer otel.SetErrorHandler(previous)
+	srv := sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithRateLimit(10))
+
+	client := srv.Client(otelidverify.Option(otelidverify.WithMeterProvider(brokenMeters{})), fastRetries())
+	srv.Inject(sandboxfake.Match{Operation: "phone_check.list"}, sandboxfake.Fault{Status: http.StatusBadGateway})
+	_, err := client.PhoneChecks.List(t.Context(), idverify.ListOptions{})
+	otelidverify.ObserveVerifier(otelidverify.WithMeterProvider(brokenMeters{}))(t.Context(), signature.Verification{Operation: "callback"})
+
+	if err != nil {
+		t.Errorf("error of the operation = %v, want none: metrics must not affect it", err)
+	}
+	if len(handled) != 4 { // three instruments of the client, one of the verifier
+		t.Errorf("handled errors = %q, want one for each instrument", handled)
+	}
+	for _, err := range handled {
+		if !errors.Is(err, errBroken) {
+			t.Errorf("handled error = %v, want the meter's", err)
+		}
+	}
+}
+
+func TestOption_NilProviders(t *testing.T) {
+	t.Parallel()
+	configs := []otelidverify.Config{nil, otelidverify.WithTracerProvider(nil), otelidverify.WithMeterProvider(nil)}
+	srv := sandboxfake.New(t, sandboxfake.WithInMemory())
+	client := srv.Client(otelidverify.Option(configs...))
+	keys, err := signature.NewJWKS(client.JWKSURL(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	_, err = client.PhoneChecks.Create(t.Context(), number)
+	otelidverify.ObserveVerifier(configs...)(t.Context(), signature.Verification{Operation: "callback"})
+	registration, registerErr := otelidverify.RegisterJWKS(keys, configs...)
+
+	if err := errors.Join(err, registerErr, registration.Unregister()); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestOption_GlobalProviders is not parallel: it replaces the global providers.
+func TestOption_GlobalProviders(t *testing.T) {
+	r := newTelemetry()
+	srv := sandboxfake.New(t, sandboxfake.WithInMemory())
+	tracers, meters := otel.GetTracerProvider(), otel.GetMeterProvider()
+	otel.SetTracerProvider(r.tracers)
+	otel.SetMeterProvider(r.meters)
+	defer otel.SetTracerProvider(tracers)
+	defer otel.SetMeterProvider(meters)
+	client := srv.Client(otelidverify.Option())
+
+	_, err := client.PhoneChecks.Create(t.Context(), number)
+
+	if err != nil {
+		t.Fatal(err)
+	}
+	if spans, series := r.spans(), r.series(t); len(spans) != 2 || len(series) != 2 {
+		t.Errorf("spans = %q and metrics = %q, want two each", spans, series)
+	}
+}
+
+func TestOption_Repeated(t *testing.T) {
+	t.Parallel()
+	first, second := newTelemetry(), newTelemetry()
+	srv := sandboxfake.New(t, sandboxfake.WithInMemory())
+	client := srv.Client(otelidverify.Option(first.providers()...), otelidverify.Option(second.providers()...))
+
+	_, err := client.PhoneChecks.Create(t.Context(), number)
+
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, r := range []*telemetry{first, second} {
+		if spans, series := r.spans(), r.series(t); len(spans) != 2 || len(series) != 2 {
+			t.Errorf("option %d: spans = %q and metrics = %q, want two each", i+1, spans, series)
+		}
+	}
+}
+
+func TestOption_Concurrent(t *testing.T) {
+	t.Parallel()
+	r := newTelemetry()
+	srv := sandboxfake.New(t, sandboxfake.WithInMemory())
+	client := srv.Client(otelidverify.Option(r.providers()...))
+	observe := otelidverify.ObserveVerifier(r.providers()...)
+
+	var all sync.WaitGroup
+	for range 1000 {
+		all.Go(func() {
+			if _, err := client.PhoneChecks.List(t.Context(), idverify.ListOptions{}); err != nil {
+				t.Error(err)
+			}
+			observe(context.Background(), signature.Verification{Operation: "callback", Kind: "phone_check"})
+		})
+	}
+	all.Wait()
+
+	want := []string{
+		"idverify.client.attempt.duration{http.response.status_code=200,idverify.operation=phone_check.list,idverify.retry=false} 1000",
+		"idverify.client.attempt.duration{http.response.status_code=200,idverify.operation=token.create,idverify.retry=false} 1",
+		"idverify.verification.duration{idverify.callback.kind=phone_check,idverify.operation=callback} 1000",
+	}
+	got := r.series(t)
+	if len(got) != len(want) || got[0] != want[0] || got[1] != want[1] || got[2] != want[2] {
+		t.Errorf("metrics = %q, want %q", got, want)
+	}
+	if got := len(r.spans()); got != 1001 {
+		t.Errorf("%d spans ended, want 1,001", got)
+	}
+}

@@ -1,0 +1,176 @@
+package otelidverify_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/idverify/idverify-go"
+	"github.com/idverify/idverify-go/otelidverify"
+	"github.com/idverify/idverify-go/sandboxfake"
+)
+
+// errorTypes returns the values of error.type for operation, in the metric of attempts.
+func (r *telemetry) errorTypes(t *testing.T, operation string) []string {
+	t.Helper()
+	var types []string
+	for _, line := range r.series(t) {
+		_, after, found := strings.Cut(line, "idverify.client.attempt.duration{error.type=")
+		if found && strings.Contains(line, "idverify.operation="+operation+",") {
+			value, _, _ := strings.Cut(after, ",")
+			types = append(types, value)
+		}
+	}
+	return types
+}
+
+func TestOption_ErrorType(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		fault sandboxfake.Fault
+		want  string
+	}{
+		"known fragment":      {sandboxfake.Fault{Status: http.StatusPaymentRequired}, "insufficient_balance"},
+		"unknown fragment":    {sandboxfake.Fault{Status: http.StatusBadRequest, Fragment: "made_up"}, "400"},
+		"server error":        {sandboxfake.Fault{Status: http.StatusGatewayTimeout}, "504"},
+		"redirect":            {sandboxfake.Fault{Status: http.StatusFound}, "302"},
+		"no problem document": {sandboxfake.Fault{Status: http.StatusForbidden, Body: "<html>"}, "403"},
+		"unusable response":   {sandboxfake.Fault{Body: "{}"}, "unusable_response"},
+		"lost connection":     {sandboxfake.Fault{Drop: true}, "no_response"},
+		"truncated response":  {sandboxfake.Fault{Truncate: true}, "no_response"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newTelemetry()
+			srv := sandboxfake.New(t, sandboxfake.WithInMemory())
+			client := srv.Client(idverify.WithRetry(idverify.RetryPolicy{MaxAttempts: 1}), otelidverify.Option(r.providers()...))
+			srv.Inject(sandboxfake.Match{Operation: "phone_check.list", Repeat: true}, c.fault) // net/http retries a lost connection itself
+
+			_, err := client.PhoneChecks.List(t.Context(), idverify.ListOptions{})
+
+			if err == nil {
+				t.Fatal("error = nil, want one")
+			}
+			if got := r.errorTypes(t, "phone_check.list"); len(got) != 1 || got[0] != c.want {
+				t.Errorf("error.type = %q, want %q for %v", got, c.want, err)
+			}
+		})
+	}
+}
+
+func TestOption_ErrorTypeOfTransport(t *testing.T) {
+	t.Parallel()
+	for want, transportErr := range map[string]error{
+		"timeout":     context.DeadlineExceeded,
+		"canceled":    context.Canceled,
+		"no_response": io.ErrClosedPipe,
+	} {
+		t.Run(want, func(t *testing.T) {
+			t.Parallel()
+			r := newTelemetry()
+			client := newStub(t, r, func(req *http.Request) (int, string) { return 0, "" }, transportErr)
+
+			_, err := client.PhoneChecks.List(t.Context(), idverify.ListOptions{})
+
+			if err == nil {
+				t.Fatal("error = nil, want the transport's")
+			}
+			if got := r.errorTypes(t, "phone_check.list"); len(got) != 1 || got[0] != want {
+				t.Errorf("error.type = %q, want %q for %v", got, want, err)
+			}
+		})
+	}
+}
+
+// TestOption_DocumentedErrors receives every fragment and token error code of docs/errors.md.
+func TestOption_DocumentedErrors(t *testing.T) {
+	t.Parallel()
+	fragments, codes := documentedErrors(t)
+	if len(fragments) < 20 || len(codes) < 4 {
+		t.Fatalf("docs/errors.md has %d fragments and %d codes, want at least 20 and 4", len(fragments), len(codes))
+	}
+	for fragment, status := range fragments {
+		r := newTelemetry()
+		client := newStub(t, r, func(*http.Request) (int, string) {
+			return status, fmt.Sprintf(`{"type":"https://docs.example.com/errors#%s","status":%d}`, fragment, status)
+		}, nil)
+
+		_, _ = client.PhoneChecks.List(t.Context(), idverify.ListOptions{})
+
+		if got := r.errorTypes(t, "phone_check.list"); len(got) != 1 || got[0] != fragment {
+			t.Errorf("error.type = %q, want %s", got, fragment)
+		}
+	}
+	for _, code := range codes {
+		r := newTelemetry()
+		client := newStub(t, r, func(req *http.Request) (int, string) {
+			return http.StatusBadRequest, fmt.Sprintf(`{"error":%q}`, code)
+		}, nil, "token")
+
+		_, _ = client.PhoneChecks.List(t.Context(), idverify.ListOptions{})
+
+		if got := r.errorTypes(t, "token.create"); len(got) != 1 || got[0] != code {
+			t.Errorf("error.type = %q, want %s", got, code)
+		}
+	}
+}
+
+var (
+	fragmentRow = regexp.MustCompile("(?m)^\\| `([a-z_]+)` \\| ([0-9]{3}) \\| ")
+	codeRow     = regexp.MustCompile("(?m)^\\| `([a-z_]+)` \\| ")
+)
+
+// documentedErrors returns the rows of the tables of fragments, with their statuses, and of token
+// error codes in docs/errors.md.
+func documentedErrors(t *testing.T) (fragments map[string]int, codes []string) {
+	t.Helper()
+	page, err := os.ReadFile("../docs/errors.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	fragments = make(map[string]int)
+	for _, m := range fragmentRow.FindAllStringSubmatch(string(page), -1) {
+		if fragments[m[1]], err = strconv.Atoi(m[2]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, section, _ := strings.Cut(string(page), "\n## Token errors\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	for _, m := range codeRow.FindAllStringSubmatch(section, -1) {
+		codes = append(codes, m[1])
+	}
+	return fragments, codes
+}
+
+// newStub returns an observed client, without retries, of a service that responds to operations as
+// given, and issues a token first. With "token" in stubbed, it responds to token requests as given.
+// If err is not nil, the transport returns it for operations.
+func newStub(t *testing.T, r *telemetry, respond func(*http.Request) (status int, body string), err error, stubbed ...string) *idverify.Client {
+	t.Helper()
+	transport := roundTripper(func(req *http.Request) (*http.Response, error) {
+		status, body := http.StatusOK, `{"access_token":"stub-token-7Qx","token_type":"bearer","expires_in":3600}`
+		if req.URL.Path != "/oauth2/v1/token" || len(stubbed) > 0 {
+			if err != nil {
+				return nil, err
+			}
+			status, body = respond(req)
+		}
+		if req.Body != nil {
+			_, _ = io.Copy(io.Discard, req.Body)
+			req.Body.Close()
+		}
+		return &http.Response{StatusCode: status, Body: io.NopCloser(strings.NewReader(body)), Header: http.Header{}, Request: req}, nil
+	})
+	client, newErr := idverify.NewClient("https://service.example.com", idverify.Credentials{ClientID: "id", ClientSecret: idverify.NewSecret("stub-secret-9Zw")},
+		idverify.WithHTTPClient(&http.Client{Transport: transport}), idverify.WithRetry(idverify.RetryPolicy{MaxAttempts: 1}), otelidverify.Option(r.providers()...))
+	if newErr != nil {
+		t.Fatal(newErr)
+	}
+	return client
+}

@@ -1,0 +1,70 @@
+package otelidverify_test
+
+import (
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/idverify/idverify-go/otelidverify"
+	"github.com/idverify/idverify-go/sandboxfake"
+	"github.com/idverify/idverify-go/signature"
+)
+
+func TestRegisterJWKS_Age(t *testing.T) {
+	t.Parallel()
+	r := newTelemetry()
+	srv := sandboxfake.New(t, sandboxfake.WithInMemory())
+	var offset atomic.Int64
+	start := time.Date(2026, 11, 2, 9, 0, 0, 0, time.UTC)
+	keys, err := signature.NewJWKS(srv.Client().JWKSURL(), &signature.JWKSOptions{
+		HTTPClient: srv.HTTPClient(),
+		Now:        func() time.Time { return start.Add(time.Duration(offset.Load())) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	registration, err := otelidverify.RegisterJWKS(keys, r.providers()...)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	before := r.series(t)
+	requests := len(srv.Requests())
+	if _, err := keys.PublicKey(t.Context(), "unknown"); !errors.Is(err, signature.ErrUnknownKey) {
+		t.Fatalf("error = %v, want ErrUnknownKey from a fetched key set", err)
+	}
+	offset.Store(int64(90 * time.Second))
+	after := r.series(t)
+	if err := registration.Unregister(); err != nil {
+		t.Fatal(err)
+	}
+	unregistered := r.series(t)
+
+	if len(before) != 0 || requests != 0 {
+		t.Errorf("before the first fetch, metrics = %q and %d requests were sent, want none", before, requests)
+	}
+	if diff := cmp.Diff([]string{"idverify.jwks.age{} 90"}, after); diff != "" {
+		t.Errorf("metrics (-want +got):\n%s", diff)
+	}
+	if len(unregistered) != 0 {
+		t.Errorf("metrics after Unregister = %q, want none", unregistered)
+	}
+}
+
+func TestRegisterJWKS_Errors(t *testing.T) {
+	t.Parallel()
+	keys, err := signature.NewJWKS("https://service.example.com/.well-known/jwks.json", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	if registration, err := otelidverify.RegisterJWKS(nil); err == nil || registration != nil {
+		t.Errorf("without keys: registration = %v, error = %v; want an error", registration, err)
+	}
+	if registration, err := otelidverify.RegisterJWKS(keys, otelidverify.WithMeterProvider(brokenMeters{})); !errors.Is(err, errBroken) || registration != nil {
+		t.Errorf("with a broken meter: registration = %v, error = %v; want its error", registration, err)
+	}
+}

@@ -1,0 +1,122 @@
+package otelidverify_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.opentelemetry.io/otel/attribute"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/idverify/idverify-go/otelidverify"
+)
+
+// telemetry records spans and metrics in memory.
+type telemetry struct {
+	recorder *tracetest.SpanRecorder
+	reader   *sdkmetric.ManualReader
+	tracers  *sdktrace.TracerProvider
+	meters   *sdkmetric.MeterProvider
+}
+
+func newTelemetry() *telemetry {
+	recorder, reader := tracetest.NewSpanRecorder(), sdkmetric.NewManualReader()
+	return &telemetry{
+		recorder: recorder,
+		reader:   reader,
+		tracers:  sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(recorder)),
+		meters:   sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader)),
+	}
+}
+
+// providers returns the arguments that select the providers of r.
+func (r *telemetry) providers() []otelidverify.Config {
+	return []otelidverify.Config{otelidverify.WithTracerProvider(r.tracers), otelidverify.WithMeterProvider(r.meters)}
+}
+
+// caller starts a span as the code that uses the client does.
+func (r *telemetry) caller(ctx context.Context) (context.Context, trace.Span) {
+	return r.tracers.Tracer("test").Start(ctx, "caller")
+}
+
+// spans returns one line for each span in the order of their ends: its name, parent, status and
+// attributes, except the request ID, the operation and false values.
+func (r *telemetry) spans() []string {
+	names := make(map[trace.SpanID]string)
+	for _, s := range r.recorder.Started() {
+		names[s.SpanContext().SpanID()] = s.Name()
+	}
+	var lines []string
+	for _, s := range r.recorder.Ended() {
+		line := s.Name() + " < " + names[s.Parent().SpanID()] + ": " + s.Status().Code.String()
+		attributes := slices.Clone(s.Attributes())
+		slices.SortFunc(attributes, func(a, b attribute.KeyValue) int { return strings.Compare(string(a.Key), string(b.Key)) })
+		for _, a := range attributes {
+			if a.Key != "idverify.request_id" && a.Key != "idverify.operation" && a.Value.String() != "false" {
+				line += fmt.Sprintf(" %s=%s", a.Key, a.Value.String())
+			}
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+// series returns one sorted line for each time series: metric, attributes, and the count of a
+// histogram or the value of a gauge.
+func (r *telemetry) series(t testing.TB) []string {
+	t.Helper()
+	var lines []string
+	add := func(name string, set attribute.Set, value any) {
+		var labels []string
+		for _, a := range set.ToSlice() {
+			labels = append(labels, fmt.Sprintf("%s=%s", a.Key, a.Value.String()))
+		}
+		lines = append(lines, fmt.Sprintf("%s{%s} %v", name, strings.Join(labels, ","), value))
+	}
+	for _, m := range r.metrics(t) {
+		switch data := m.Data.(type) {
+		case metricdata.Histogram[float64]:
+			for _, p := range data.DataPoints {
+				add(m.Name, p.Attributes, p.Count)
+			}
+		case metricdata.Gauge[int64]:
+			for _, p := range data.DataPoints {
+				add(m.Name, p.Attributes, p.Value)
+			}
+		case metricdata.Gauge[float64]:
+			for _, p := range data.DataPoints {
+				add(m.Name, p.Attributes, p.Value)
+			}
+		default:
+			t.Fatalf("metric %s has data of type %T", m.Name, m.Data)
+		}
+	}
+	slices.Sort(lines)
+	return lines
+}
+
+// metrics returns the recorded metrics.
+func (r *telemetry) metrics(t testing.TB) []metricdata.Metrics {
+	t.Helper()
+	var data metricdata.ResourceMetrics
+	if err := r.reader.Collect(context.Background(), &data); err != nil {
+		t.Fatal(err)
+	}
+	var all []metricdata.Metrics
+	for _, scope := range data.ScopeMetrics {
+		all = append(all, scope.Metrics...)
+	}
+	return all
+}
+
+// text returns everything that was recorded, for a search for personal data.
+func (r *telemetry) text(t testing.TB) string {
+	t.Helper()
+	return fmt.Sprintf("%+v\n%+v", tracetest.SpanStubsFromReadOnlySpans(r.recorder.Ended()), r.metrics(t))
+}

@@ -1,0 +1,172 @@
+package otelidverify_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/idverify/idverify-go"
+	"github.com/idverify/idverify-go/otelidverify"
+	"github.com/idverify/idverify-go/sandboxfake"
+	"github.com/idverify/idverify-go/signature"
+)
+
+// receiver is a service that sends callbacks to a handler with an observed verifier.
+type receiver struct {
+	*telemetry
+	srv  *sandboxfake.Server
+	keys *signature.JWKS
+}
+
+func newReceiver(t *testing.T, opts ...sandboxfake.Option) *receiver {
+	t.Helper()
+	r := &receiver{telemetry: newTelemetry(), srv: sandboxfake.New(t, append(opts, sandboxfake.WithInMemory())...)}
+	var err error
+	r.keys, err = signature.NewJWKS(r.srv.Client().JWKSURL(), &signature.JWKSOptions{HTTPClient: r.srv.HTTPClient()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	verifier, err := signature.NewVerifier(r.keys, []string{"shop.example.com"}, &signature.VerifierOptions{
+		Observe: otelidverify.ObserveVerifier(r.providers()...),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	handler := idverify.CallbackHandler(verifier, func(context.Context, *idverify.Callback) error { return nil })
+	r.srv.Handle("shop.example.com", http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		ctx, span := r.tracers.Tracer("test").Start(req.Context(), "POST /callbacks") // as otelhttp.NewHandler does
+		defer span.End()
+		handler.ServeHTTP(w, req.WithContext(ctx))
+	}))
+	return r
+}
+
+// deliver returns the response to one attempt of a callback.
+func (r *receiver) deliver(t *testing.T) (status int) {
+	t.Helper()
+	params := number
+	params.CallbackURL = "https://shop.example.com/callbacks"
+	check, err := r.srv.Client().PhoneChecks.Create(t.Context(), params)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.srv.Device().Open(t.Context(), check.CheckURL); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.srv.AwaitDelivery(t.Context(), func(d sandboxfake.Delivery) bool {
+		if d.CheckID != check.CheckID || len(d.Attempts) == 0 {
+			return false
+		}
+		status = d.Attempts[0].Status
+		return true
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return status
+}
+
+func TestObserveVerifier_Verified(t *testing.T) {
+	t.Parallel()
+	r := newReceiver(t)
+
+	status := r.deliver(t)
+
+	if status != http.StatusNoContent {
+		t.Fatalf("response = %d, want 204", status)
+	}
+	keyID := ""
+	for _, a := range r.recorder.Ended()[0].Attributes() {
+		if a.Key == "idverify.key_id" {
+			keyID = a.Value.AsString()
+		}
+	}
+	if _, err := r.keys.PublicKey(t.Context(), keyID); err != nil {
+		t.Errorf("idverify.key_id = %q, want the ID of a key of the service: %v", keyID, err)
+	}
+	want := []string{"POST /callbacks < : Unset idverify.callback.kind=phone_check idverify.key_id=" + keyID}
+	if diff := cmp.Diff(want, r.spans()); diff != "" {
+		t.Errorf("spans (-want +got):\n%s", diff)
+	}
+	wantSeries := []string{"idverify.verification.duration{idverify.callback.kind=phone_check,idverify.operation=callback} 1"}
+	if diff := cmp.Diff(wantSeries, r.series(t)); diff != "" {
+		t.Errorf("metrics (-want +got):\n%s", diff)
+	}
+}
+
+func TestObserveVerifier_Forged(t *testing.T) {
+	t.Parallel()
+	r := newReceiver(t)
+	r.srv.Inject(sandboxfake.Match{Operation: sandboxfake.OperationCallback}, sandboxfake.Fault{WrongKey: true})
+
+	status := r.deliver(t)
+
+	if status != http.StatusBadRequest {
+		t.Fatalf("response = %d, want 400", status)
+	}
+	want := []string{"POST /callbacks < : Unset idverify.reason=ErrSignature"}
+	if diff := cmp.Diff(want, r.spans()); diff != "" {
+		t.Errorf("spans (-want +got):\n%s", diff)
+	}
+	wantSeries := []string{"idverify.verification.duration{error.type=ErrSignature,idverify.operation=callback} 1"}
+	if diff := cmp.Diff(wantSeries, r.series(t)); diff != "" {
+		t.Errorf("metrics (-want +got):\n%s", diff)
+	}
+}
+
+func TestObserveVerifier_KeySetOutage(t *testing.T) {
+	t.Parallel()
+	r := newReceiver(t)
+	r.srv.Inject(sandboxfake.Match{Operation: "jwks.get", Repeat: true}, sandboxfake.Fault{Status: http.StatusBadGateway})
+
+	status := r.deliver(t)
+
+	if status != http.StatusServiceUnavailable {
+		t.Fatalf("response = %d, want 503", status)
+	}
+	want := []string{"idverify.verification.duration{error.type=ErrKeySource,idverify.operation=callback} 1"}
+	if diff := cmp.Diff(want, r.series(t)); diff != "" {
+		t.Errorf("metrics (-want +got):\n%s", diff)
+	}
+}
+
+func TestObserveVerifier_Redirect(t *testing.T) {
+	t.Parallel()
+	r := newReceiver(t)
+	verifier, err := signature.NewVerifier(r.keys, []string{"shop.example.com"}, &signature.VerifierOptions{
+		Observe: otelidverify.ObserveVerifier(r.providers()...),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.srv.Handle("shop.example.com", verifier.RedirectHandler(http.NotFoundHandler()))
+
+	resp, err := r.srv.HTTPClient().Get("https://shop.example.com/back?check_id=c1&code=1")
+
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	want := []string{"idverify.verification.duration{error.type=ErrMalformed,idverify.operation=redirect} 1"}
+	if diff := cmp.Diff(want, r.series(t)); diff != "" {
+		t.Errorf("metrics (-want +got):\n%s", diff)
+	}
+}
+
+func TestObserveVerifier_NoReason(t *testing.T) {
+	t.Parallel()
+	r := newTelemetry()
+	ctx, span := r.caller(t.Context())
+
+	otelidverify.ObserveVerifier(r.providers()...)(ctx, signature.Verification{Operation: "callback", Err: errors.New("other")})
+
+	span.End()
+	if got, want := r.spans()[0], "caller < : Unset idverify.reason=_OTHER"; got != want {
+		t.Errorf("span = %q, want %q", got, want)
+	}
+	if got, want := r.series(t)[0], "idverify.verification.duration{error.type=_OTHER,idverify.operation=callback} 1"; got != want {
+		t.Errorf("metric = %q, want %q", got, want)
+	}
+}
