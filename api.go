@@ -23,6 +23,7 @@ type api struct {
 	credentials Credentials
 	transport   http.RoundTripper // the transport of the caller's HTTP client, without redirects
 	tokens      *tokenCache
+	budget      *retryBudget
 }
 
 func newAPI(baseURL string, c Credentials, opts []Option) (*api, error) {
@@ -38,7 +39,7 @@ func newAPI(baseURL string, c Credentials, opts []Option) (*api, error) {
 		return nil, err
 	}
 
-	a := &api{settings: s, base: base, credentials: c, transport: noRedirectTransport{s.httpClient.Transport}}
+	a := &api{settings: s, base: base, credentials: c, transport: noRedirectTransport{s.httpClient.Transport}, budget: newRetryBudget(s.retry.Budget)}
 	if s.httpClient.Transport == nil {
 		a.transport = noRedirectTransport{http.DefaultTransport}
 	}

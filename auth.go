@@ -246,6 +246,7 @@ func (c *call) sendAuthorized(req *http.Request) (*http.Response, error) {
 func (c *call) sendWithToken(req *http.Request) (*http.Response, error) {
 	c.observation.sends(nil)
 	token, err := c.api.tokens.get(req.Context(), c.op.Scope)
+	c.tokenFailed = err != nil
 	if err != nil {
 		return nil, err
 	}

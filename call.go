@@ -45,6 +45,8 @@ type call struct {
 	token          *oauth2.Token // of the last attempt
 	body           []byte        // of the last response
 	err            error         // of the last attempt
+	tokenFailed    bool          // err is the error of the token request
+	budgetEmpty    bool          // the last attempt is not retried because the retry budget is empty
 	maybeProcessed bool          // the service may have processed an earlier write of the request
 }
 

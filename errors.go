@@ -91,8 +91,9 @@ type Error struct {
 	RateLimit  *RateLimit    // the X-RateLimit headers; nil if missing or malformed
 	RequestID  string        // the X-Request-Id header, or empty; include it in support requests
 
-	unknown  *unknownOutcome // nil if the outcome is known
-	attempts int
+	unknown     *unknownOutcome // nil if the outcome is known
+	budgetEmpty bool            // as in call
+	attempts    int
 }
 
 // RateLimit is the request limit that the service reports.
@@ -113,13 +114,14 @@ func (e *Error) Fragment() string {
 // the service may have processed the operation, detail, advice, request ID and number of attempts.
 func (e *Error) Error() string {
 	return errorMessage{
-		operation: wire.Title(e.Operation),
-		status:    statusText(e.Status, e.Fragment()),
-		detail:    e.Detail,
-		unknown:   e.unknown,
-		hint:      e.hint(),
-		requestID: e.RequestID,
-		attempts:  e.attempts,
+		operation:   wire.Title(e.Operation),
+		status:      statusText(e.Status, e.Fragment()),
+		detail:      e.Detail,
+		unknown:     e.unknown,
+		hint:        e.hint(),
+		budgetEmpty: e.budgetEmpty,
+		requestID:   e.RequestID,
+		attempts:    e.attempts,
 	}.String()
 }
 
@@ -155,13 +157,14 @@ func outcomeOf(op wire.Operation) *unknownOutcome {
 // errorMessage formats the text of all errors: "idverify: operation: status: detail (hint)
 // [request ID, attempts]". Empty fields are omitted.
 type errorMessage struct {
-	operation string
-	status    string
-	detail    string
-	unknown   *unknownOutcome // nil if the outcome is known
-	hint      string
-	requestID string
-	attempts  int // 0: unknown
+	operation   string
+	status      string
+	detail      string
+	unknown     *unknownOutcome // nil if the outcome is known
+	hint        string
+	budgetEmpty bool // as in call; appended to the hint
+	requestID   string
+	attempts    int // 0: unknown
 }
 
 func (m errorMessage) String() string {
@@ -179,6 +182,9 @@ func (m errorMessage) String() string {
 		m.hint = strings.TrimSuffix(m.unknown.action+"; "+m.hint, "; ")
 	}
 	add(m.detail)
+	if m.budgetEmpty {
+		m.hint = strings.TrimPrefix(m.hint+"; not retried because the retry budget is empty", "; ")
+	}
 
 	s := strings.Join(parts, ": ")
 	if m.hint != "" {
@@ -300,21 +306,23 @@ func (e *DecodeError) Is(target error) bool { return target == ErrOutcomeUnknown
 // sendError is the error of an operation without a response. It never wraps a *url.Error, which
 // contains the URL.
 type sendError struct {
-	operation string          // as in the text of the error
-	written   bool            // the service may have received the whole request
-	unknown   *unknownOutcome // nil unless written, by an operation that is not idempotent
-	err       error
-	text      string // of err, redacted; empty if the service had no part in it
-	attempts  int    // 0: unknown
+	operation   string          // as in the text of the error
+	written     bool            // the service may have received the whole request
+	unknown     *unknownOutcome // nil unless written, by an operation that is not idempotent
+	err         error
+	text        string // of err, redacted; empty if the service had no part in it
+	budgetEmpty bool   // as in call
+	attempts    int    // 0: unknown
 }
 
 // Error implements error.
 func (e *sendError) Error() string {
 	return errorMessage{
-		operation: e.operation,
-		detail:    cmp.Or(e.text, causeText(e.err)),
-		unknown:   e.unknown,
-		attempts:  e.attempts,
+		operation:   e.operation,
+		detail:      cmp.Or(e.text, causeText(e.err)),
+		unknown:     e.unknown,
+		budgetEmpty: e.budgetEmpty,
+		attempts:    e.attempts,
 	}.String()
 }
 

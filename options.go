@@ -49,8 +49,9 @@ func WithHTTPClient(c *http.Client) Option { return func(s *settings) { s.httpCl
 func WithRetry(p RetryPolicy) Option { return func(s *settings) { s.retry = p } }
 
 // WithLogger sets the logger. Level debug has a record for each attempt. Level warn has a record
-// for each retry, and for each access token that could not be renewed although the current one is
-// still valid. Alert on the latter: operations fail when the current token expires.
+// for each retry, for each operation that is not retried because the retry budget is empty, and for
+// each access token that could not be renewed although the current one is still valid. Alert on the
+// latter: operations fail when the current token expires.
 //
 // By default nothing is logged. No record contains a token, a secret, a phone number, an address or
 // a URL. For metrics and traces, use [WithObserver].

@@ -95,13 +95,14 @@ func retryAfterText(wait time.Duration) string {
 func (c *call) problem(resp *http.Response, body []byte) *Error {
 	secrets := c.secrets()
 	e := &Error{
-		Status:     resp.StatusCode,
-		Title:      http.StatusText(resp.StatusCode),
-		Operation:  c.op.Name,
-		RetryAfter: retryAfter(resp.Header),
-		RateLimit:  rateLimit(resp.Header, time.Now()),
-		RequestID:  requestID(resp.Header, secrets...),
-		attempts:   c.attempt,
+		Status:      resp.StatusCode,
+		Title:       http.StatusText(resp.StatusCode),
+		Operation:   c.op.Name,
+		RetryAfter:  retryAfter(resp.Header),
+		RateLimit:   rateLimit(resp.Header, time.Now()),
+		RequestID:   requestID(resp.Header, secrets...),
+		budgetEmpty: c.budgetEmpty,
+		attempts:    c.attempt,
 	}
 	if outcomeUnknown(resp.StatusCode) {
 		e.unknown = outcomeOf(c.op)

@@ -6,8 +6,10 @@ import (
 	"crypto/tls"
 	"errors"
 	"log/slog"
+	"math"
 	"math/rand/v2"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/idverify/idverify-go/internal/wire"
@@ -46,10 +48,24 @@ type RetryPolicy struct {
 	// effect. 0 selects the Timeout of the HTTP client, or 30 s if it has none. If AttemptTimeout is
 	// negative, only the context ends an attempt.
 	AttemptTimeout time.Duration
+
+	// Budget limits the retries of all operations of a client together, so that an outage of the
+	// service does not multiply its load. A retry takes 1 from the budget, which starts full, and a
+	// first attempt with a 2xx response returns 0.1, up to Budget. When less than 1 is left, the
+	// operation returns the error of its last attempt. Requests after 401 and token requests do not
+	// use the budget. Clients share no budget. 0 selects 100; a negative Budget is unlimited.
+	//
+	// In an outage, a client makes Budget retries and then one attempt for each operation. Choose a
+	// Budget that covers a short failure: the number of operations in flight times MaxAttempts-1.
+	Budget int
 }
 
-// defaultAttemptTimeout limits an attempt if neither RetryPolicy nor the HTTP client has a timeout.
-const defaultAttemptTimeout = 30 * time.Second
+const (
+	// defaultAttemptTimeout limits an attempt if neither RetryPolicy nor the HTTP client has a
+	// timeout.
+	defaultAttemptTimeout = 30 * time.Second
+	defaultBudget         = 100
+)
 
 // attemptTimeout returns the timeout of an attempt, or 0 for none, for an HTTP client with the
 // given Timeout.
@@ -60,7 +76,7 @@ func (p *RetryPolicy) attemptTimeout(clientTimeout time.Duration) time.Duration 
 
 func (p *RetryPolicy) fill() error {
 	if p.MaxAttempts < 0 || p.MinWait < 0 || p.MaxWait < 0 {
-		return errors.New("RetryPolicy fields other than AttemptTimeout must not be negative")
+		return errors.New("RetryPolicy fields other than AttemptTimeout and Budget must not be negative")
 	}
 	if p.MaxAttempts == 0 {
 		p.MaxAttempts = 4
@@ -79,6 +95,9 @@ func (p *RetryPolicy) fill() error {
 
 // checkRetry reports whether to retry, and sets the delay. It implements retryablehttp.CheckRetry.
 func (c *call) checkRetry(ctx context.Context, resp *http.Response, _ error) (bool, error) {
+	if c.attempt == 1 && resp != nil && isSuccess(resp.StatusCode) {
+		c.api.budget.refund()
+	}
 	wait, retry := c.nextAttempt(ctx, resp)
 	c.retries.RetryWaitMin = wait
 	if retry {
@@ -98,22 +117,36 @@ func (c *call) nextAttempt(ctx context.Context, resp *http.Response) (wait time.
 	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) <= wait {
 		return 0, false // the error of the last attempt is more useful than a timeout
 	}
+	if !c.tokenFailed && !c.api.budget.take() {
+		c.denyRetry(ctx, resp)
+		return 0, false
+	}
 
 	c.maybeProcessed = c.maybeProcessed || resp == nil && c.written() || resp != nil && resp.StatusCode >= 500
-	c.logRetry(ctx, wait, resp)
+	c.logRetry(ctx, "idverify: retry", resp, slog.Duration("wait", wait))
 	return wait, true
 }
 
-// logRetry logs the outcome of the last attempt and the delay before the next one.
-func (c *call) logRetry(ctx context.Context, wait time.Duration, resp *http.Response) {
-	attrs := []slog.Attr{slog.String("operation", c.op.Name), slog.Int("attempt", c.attempt), slog.Duration("wait", wait), c.outcome(resp)}
+// denyRetry records that the last attempt is not retried because the budget is empty.
+func (c *call) denyRetry(ctx context.Context, resp *http.Response) {
+	c.budgetEmpty = true
+	if err, ok := c.err.(*sendError); ok {
+		err.budgetEmpty = true
+	}
+	c.logRetry(ctx, "idverify: retry budget empty", resp)
+}
+
+// logRetry logs the outcome of the last attempt.
+func (c *call) logRetry(ctx context.Context, message string, resp *http.Response, more ...slog.Attr) {
+	attrs := append([]slog.Attr{slog.String("operation", c.op.Name), slog.Int("attempt", c.attempt)}, more...)
+	attrs = append(attrs, c.outcome(resp))
 	if resp != nil {
 		attrs = append(attrs, slog.String("request_id", requestID(resp.Header, c.secrets()...)))
 	}
 	if c.scope != "" {
 		attrs = append(attrs, slog.String("scope", c.scope))
 	}
-	c.api.logger.LogAttrs(ctx, slog.LevelWarn, "idverify: retry", attrs...)
+	c.api.logger.LogAttrs(ctx, slog.LevelWarn, message, attrs...)
 }
 
 // outcome returns the status or the error of the last attempt, for the log.
@@ -182,6 +215,47 @@ func (p *RetryPolicy) backoff(attempt int) time.Duration {
 		wait *= 2
 	}
 	return wait/2 + rand.N(wait/2+1)
+}
+
+// retryBudget is the budget of RetryPolicy, in tenths. It is unlimited if it is nil.
+type retryBudget struct {
+	size int64
+	left atomic.Int64
+}
+
+// newRetryBudget returns the budget for RetryPolicy.Budget.
+func newRetryBudget(retries int) *retryBudget {
+	if retries < 0 {
+		return nil
+	}
+	b := &retryBudget{size: 10 * min(int64(cmp.Or(retries, defaultBudget)), math.MaxInt64/10)}
+	b.left.Store(b.size)
+	return b
+}
+
+// take takes a retry from b and reports whether there was one left.
+func (b *retryBudget) take() bool {
+	return b == nil || b.add(-10)
+}
+
+// refund returns a tenth of a retry.
+func (b *retryBudget) refund() {
+	if b != nil {
+		b.add(1)
+	}
+}
+
+// add adds n unless that leaves less than 0 or more than the size.
+func (b *retryBudget) add(n int64) bool {
+	for {
+		left := b.left.Load()
+		if left+n < 0 || left+n > b.size {
+			return false
+		}
+		if b.left.CompareAndSwap(left, left+n) {
+			return true
+		}
+	}
 }
 
 // sleep waits for d or until ctx ends.

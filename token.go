@@ -49,7 +49,7 @@ func (a *api) token(ctx context.Context, scopes []Scope) (*oauth2.Token, error) 
 		return nil, invalidArgument(wire.Token, "nil context")
 	}
 
-	c := &call{api: a, op: wire.Token, scope: scope}
+	c := &call{api: a, op: wire.Token, scope: scope, tokenFailed: true}
 	for {
 		c.attempt++
 		var token *oauth2.Token
