@@ -53,6 +53,22 @@ type ProjectParams struct {
 	SubscriberCheck ProductURLs
 }
 
+// ProjectUpdate contains the changes of [ProjectService.Update]. Nil fields are left unchanged.
+type ProjectUpdate struct {
+	Name            *string           // unique in the workspace
+	Mode            *ProjectMode      // applies to checks that are created afterwards
+	CallbackURL     *string           // for products without a callback URL of their own; "" removes it
+	PhoneCheck      ProductURLsUpdate // defaults for PhoneChecks
+	SubscriberCheck ProductURLsUpdate // defaults for SubscriberChecks
+}
+
+// ProductURLsUpdate contains the changes of the default URLs for the checks of one product. Nil
+// fields are left unchanged. A pointer to "" removes the URL.
+type ProductURLsUpdate struct {
+	CallbackURL *string // without it, results go to the callback URL of the project
+	RedirectURL *string // without it, devices receive the code as JSON
+}
+
 // ProjectService manages projects. It is available as [Console].Projects. Create, Update and Delete
 // require an owner or an admin.
 type ProjectService struct{ workspace *boundWorkspace }
@@ -97,20 +113,22 @@ func (s *ProjectService) All(ctx context.Context, o ListOptions) iter.Seq2[*Proj
 	return all(ctx, o, s.List)
 }
 
-// Update applies all changes, or none if one of them fails. Without changes it returns the project
-// as it is.
+// Update makes all changes of u, or none if one of them fails. Without changes it returns the
+// project as it is.
+//
+// A pointer to an empty Name or Mode is [ErrBadRequest], and nothing is sent. Removing a URL that
+// is not set is also [ErrBadRequest].
 //
 // Protocol: docs/protocol.md, section 10.
-func (s *ProjectService) Update(ctx context.Context, projectID string, changes ...ProjectChange) (*Project, error) {
-	patch := make([]patchOperation, len(changes))
-	for i, c := range changes {
-		if c.operation.Op == "" {
-			return nil, invalidArgument(wire.UpdateProject, "a ProjectChange must not be the zero value (use functions such as SetName)")
-		}
-		patch[i] = c.operation
+func (s *ProjectService) Update(ctx context.Context, projectID string, u ProjectUpdate) (*Project, error) {
+	switch {
+	case u.Name != nil && *u.Name == "":
+		return nil, invalidArgument(wire.UpdateProject, "Name is empty")
+	case u.Mode != nil && *u.Mode == "":
+		return nil, invalidArgument(wire.UpdateProject, "Mode is empty (set ModeSandbox or ModeLive)")
 	}
 	op, ids := s.workspace.projects(wire.UpdateProject, wire.UpdateProjectIn, projectID)
-	return send[projectJSON](ctx, s.workspace.api, op, patch, ids...)
+	return send[projectJSON](ctx, s.workspace.api, op, u.patch(), ids...)
 }
 
 // Delete deletes a project with its credentials, tokens and checks.
@@ -131,58 +149,35 @@ func (w *boundWorkspace) projects(main, below wire.Operation, ids ...string) (wi
 	return below, w.ids(ids...)
 }
 
-// ProjectChange is a change for [ProjectService.Update]. Create it with a function such as
-// [SetName]; the zero value is invalid.
-type ProjectChange struct{ operation patchOperation }
-
-// SetName changes the name of a project. Names are unique in a workspace.
-func SetName(name string) ProjectChange {
-	return ProjectChange{patchOperation{Op: "replace", Path: "/name", Value: name}}
-}
-
-// SetMode changes the mode of a project.
-func SetMode(mode ProjectMode) ProjectChange {
-	return ProjectChange{patchOperation{Op: "replace", Path: "/mode", Value: mode}}
-}
-
-// SetCallbackURL sets the callback URL for products without a callback URL of their own.
-func SetCallbackURL(url string) ProjectChange { return setMember("/callback_url", url) }
-
-// RemoveCallbackURL removes the project's callback URL. If there is none, Update fails with
-// [ErrBadRequest].
-func RemoveCallbackURL() ProjectChange { return removeMember("/callback_url") }
-
-// SetProductCallbackURL sets the callback URL for checks of product p, which must be
-// [ProductPhoneCheck] or [ProductSubscriberCheck].
-func SetProductCallbackURL(p Product, url string) ProjectChange {
-	return setMember("/configuration/"+string(p)+"/callback_url", url)
-}
-
-// RemoveProductCallbackURL removes the callback URL for checks of product p, so that they use the
-// project's callback URL. If there is none to remove, Update fails with [ErrBadRequest].
-func RemoveProductCallbackURL(p Product) ProjectChange {
-	return removeMember("/configuration/" + string(p) + "/callback_url")
-}
-
-// SetProductRedirectURL sets the redirect URL for checks of product p, which must be
-// [ProductPhoneCheck] or [ProductSubscriberCheck]. Devices arrive there with a code.
-func SetProductRedirectURL(p Product, url string) ProjectChange {
-	return setMember("/configuration/"+string(p)+"/redirect_url", url)
-}
-
-// RemoveProductRedirectURL removes the redirect URL for checks of product p, so that devices
-// receive the code as JSON. If there is none to remove, Update fails with [ErrBadRequest].
-func RemoveProductRedirectURL(p Product) ProjectChange {
-	return removeMember("/configuration/" + string(p) + "/redirect_url")
-}
-
-// setMember uses "add", which replaces an existing member of an object (RFC 6902, section 4.1).
-func setMember(path, value string) ProjectChange {
-	return ProjectChange{patchOperation{Op: "add", Path: path, Value: value}}
-}
-
-func removeMember(path string) ProjectChange {
-	return ProjectChange{patchOperation{Op: "remove", Path: path}}
+// patch returns u as a JSON Patch.
+func (u ProjectUpdate) patch() []patchOperation {
+	patch := []patchOperation{} // not null without changes
+	if u.Name != nil {
+		patch = append(patch, patchOperation{Op: "replace", Path: "/name", Value: *u.Name})
+	}
+	if u.Mode != nil {
+		patch = append(patch, patchOperation{Op: "replace", Path: "/mode", Value: *u.Mode})
+	}
+	for _, change := range []struct {
+		path string
+		url  *string
+	}{
+		{"/callback_url", u.CallbackURL},
+		{"/configuration/phone_check/callback_url", u.PhoneCheck.CallbackURL},
+		{"/configuration/phone_check/redirect_url", u.PhoneCheck.RedirectURL},
+		{"/configuration/subscriber_check/callback_url", u.SubscriberCheck.CallbackURL},
+		{"/configuration/subscriber_check/redirect_url", u.SubscriberCheck.RedirectURL},
+	} {
+		switch {
+		case change.url == nil:
+		case *change.url == "":
+			patch = append(patch, patchOperation{Op: "remove", Path: change.path})
+		default:
+			// "add" replaces an existing member of an object (RFC 6902, section 4.1).
+			patch = append(patch, patchOperation{Op: "add", Path: change.path, Value: *change.url})
+		}
+	}
+	return patch
 }
 
 // projectJSON is the JSON of a project in requests and responses.

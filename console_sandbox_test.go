@@ -71,17 +71,26 @@ func TestProjectService_Update(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	changed, err := projects.Update(ctx, project.ProjectID, idverify.SetName("Store"), idverify.SetMode(idverify.ModeSandbox), idverify.SetCallbackURL("https://a.example/"),
-		idverify.SetProductCallbackURL(idverify.ProductPhoneCheck, "https://b.example/"), idverify.SetProductRedirectURL(idverify.ProductSubscriberCheck, "https://c.example/"))
+	changed, err := projects.Update(ctx, project.ProjectID, idverify.ProjectUpdate{
+		Name:            new("Store"),
+		Mode:            new(idverify.ModeSandbox),
+		CallbackURL:     new("https://a.example/"),
+		PhoneCheck:      idverify.ProductURLsUpdate{CallbackURL: new("https://b.example/")},
+		SubscriberCheck: idverify.ProductURLsUpdate{RedirectURL: new("https://c.example/")},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, invalidErr := projects.Update(ctx, project.ProjectID, idverify.SetName("Nowhere"), idverify.SetMode("half"))
-	removed, err := projects.Update(ctx, project.ProjectID, idverify.RemoveCallbackURL(), idverify.RemoveProductCallbackURL(idverify.ProductPhoneCheck), idverify.RemoveProductRedirectURL(idverify.ProductSubscriberCheck))
+	_, invalidErr := projects.Update(ctx, project.ProjectID, idverify.ProjectUpdate{Name: new("Nowhere"), Mode: new(idverify.ProjectMode("half"))})
+	removed, err := projects.Update(ctx, project.ProjectID, idverify.ProjectUpdate{
+		CallbackURL:     new(""),
+		PhoneCheck:      idverify.ProductURLsUpdate{CallbackURL: new("")},
+		SubscriberCheck: idverify.ProductURLsUpdate{RedirectURL: new("")},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, againErr := projects.Update(ctx, project.ProjectID, idverify.RemoveCallbackURL())
+	_, againErr := projects.Update(ctx, project.ProjectID, idverify.ProjectUpdate{CallbackURL: new("")})
 	deleted := projects.Delete(ctx, project.ProjectID)
 	_, getErr := projects.Get(ctx, project.ProjectID)
 

@@ -103,7 +103,7 @@ func TestConsole_SendsOperations(t *testing.T) {
 		"projects.list": func(ctx context.Context, c *idverify.Console) error { return errorOf(c.Projects.List(ctx, o)) },
 		"projects.get":  func(ctx context.Context, c *idverify.Console) error { return errorOf(c.Projects.Get(ctx, "PROJECT")) },
 		"projects.update": func(ctx context.Context, c *idverify.Console) error {
-			return errorOf(c.Projects.Update(ctx, "PROJECT"))
+			return errorOf(c.Projects.Update(ctx, "PROJECT", idverify.ProjectUpdate{}))
 		},
 		"projects.delete": func(ctx context.Context, c *idverify.Console) error { return c.Projects.Delete(ctx, "PROJECT") },
 		"project_credentials.create": func(ctx context.Context, c *idverify.Console) error {
@@ -219,14 +219,24 @@ func TestConsole_RequestBodies(t *testing.T) {
 			return errorOf(c.Projects.Create(ctx, idverify.ProjectParams{Name: "Shop", Mode: idverify.ModeSandbox, CallbackURL: "https://a/",
 				PhoneCheck: idverify.ProductURLs{CallbackURL: "https://b/", RedirectURL: "https://c/"}, SubscriberCheck: idverify.ProductURLs{RedirectURL: "https://d/"}}))
 		}, `{"name":"Shop","mode":"sandbox","callback_url":"https://a/","configuration":{"phone_check":{"callback_url":"https://b/","redirect_url":"https://c/"},"subscriber_check":{"redirect_url":"https://d/"}}}`},
-		{"no change", func(ctx context.Context, c *idverify.Console) error { return errorOf(c.Projects.Update(ctx, "p")) }, `[]`},
-		{"all changes", func(ctx context.Context, c *idverify.Console) error {
-			return errorOf(c.Projects.Update(ctx, "p", idverify.SetName("n"), idverify.SetMode(idverify.ModeLive), idverify.SetCallbackURL("https://a/"), idverify.RemoveCallbackURL(),
-				idverify.SetProductCallbackURL(idverify.ProductPhoneCheck, "https://b/"), idverify.RemoveProductCallbackURL(idverify.ProductPhoneCheck),
-				idverify.SetProductRedirectURL(idverify.ProductSubscriberCheck, "https://c/"), idverify.RemoveProductRedirectURL(idverify.ProductSubscriberCheck)))
-		}, `[{"op":"replace","path":"/name","value":"n"},{"op":"replace","path":"/mode","value":"live"},{"op":"add","path":"/callback_url","value":"https://a/"},{"op":"remove","path":"/callback_url"},
-			{"op":"add","path":"/configuration/phone_check/callback_url","value":"https://b/"},{"op":"remove","path":"/configuration/phone_check/callback_url"},
-			{"op":"add","path":"/configuration/subscriber_check/redirect_url","value":"https://c/"},{"op":"remove","path":"/configuration/subscriber_check/redirect_url"}]`},
+		{"no change", func(ctx context.Context, c *idverify.Console) error {
+			return errorOf(c.Projects.Update(ctx, "p", idverify.ProjectUpdate{}))
+		}, `[]`},
+		{"all fields of a project", func(ctx context.Context, c *idverify.Console) error {
+			return errorOf(c.Projects.Update(ctx, "p", idverify.ProjectUpdate{
+				Name: new("n"), Mode: new(idverify.ModeLive), CallbackURL: new("https://a/"),
+				PhoneCheck:      idverify.ProductURLsUpdate{CallbackURL: new("https://b/"), RedirectURL: new("https://c/")},
+				SubscriberCheck: idverify.ProductURLsUpdate{CallbackURL: new("https://d/"), RedirectURL: new("https://e/")},
+			}))
+		}, `[{"op":"replace","path":"/name","value":"n"},{"op":"replace","path":"/mode","value":"live"},{"op":"add","path":"/callback_url","value":"https://a/"},
+			{"op":"add","path":"/configuration/phone_check/callback_url","value":"https://b/"},{"op":"add","path":"/configuration/phone_check/redirect_url","value":"https://c/"},
+			{"op":"add","path":"/configuration/subscriber_check/callback_url","value":"https://d/"},{"op":"add","path":"/configuration/subscriber_check/redirect_url","value":"https://e/"}]`},
+		{"all removals from a project", func(ctx context.Context, c *idverify.Console) error {
+			none := idverify.ProductURLsUpdate{CallbackURL: new(""), RedirectURL: new("")}
+			return errorOf(c.Projects.Update(ctx, "p", idverify.ProjectUpdate{CallbackURL: new(""), PhoneCheck: none, SubscriberCheck: none}))
+		}, `[{"op":"remove","path":"/callback_url"},
+			{"op":"remove","path":"/configuration/phone_check/callback_url"},{"op":"remove","path":"/configuration/phone_check/redirect_url"},
+			{"op":"remove","path":"/configuration/subscriber_check/callback_url"},{"op":"remove","path":"/configuration/subscriber_check/redirect_url"}]`},
 		{"empty name", func(ctx context.Context, c *idverify.Console) error { return errorOf(c.Workspaces.Rename(ctx, "")) }, `[{"op":"replace","path":"/name","value":""}]`},
 		{"invitation", func(ctx context.Context, c *idverify.Console) error {
 			return errorOf(c.Invitations.Create(ctx, idverify.InvitationParams{Name: "Grace", Role: idverify.RoleViewer, Reference: "r"}))
@@ -269,7 +279,8 @@ func TestConsole_InvalidArguments(t *testing.T) {
 		"parent workspace":      errorOf(c.Workspace("..").Members.List(ctx, idverify.ListOptions{})),
 		"empty project":         c.Projects.Delete(ctx, ""),
 		"project without mode":  errorOf(c.Projects.Create(ctx, idverify.ProjectParams{Name: "Shop"})),
-		"zero change":           errorOf(c.Projects.Update(ctx, "p", idverify.ProjectChange{})),
+		"empty project name":    errorOf(c.Projects.Update(ctx, "p", idverify.ProjectUpdate{Name: new("")})),
+		"empty project mode":    errorOf(c.Projects.Update(ctx, "p", idverify.ProjectUpdate{Mode: new(idverify.ProjectMode(""))})),
 		"invalid amount":        errorOf(c.Billing.TopUp(ctx, idverify.TopUpParams{Amount: "a lot"})),
 		"usage without a start": errorOf(c.Usage.Monthly(ctx, idverify.UsageQuery{})),
 	} {

@@ -340,6 +340,38 @@ func ExampleRedirectHandler() {
 	// Output: verified: yes
 }
 
+// Changes a project: nil fields are left unchanged, and a pointer to "" removes a URL.
+func ExampleProjectService_Update() {
+	service, err := sandboxfake.Start()
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer service.Close()
+	projects, ctx := service.Console().Projects, context.Background()
+	project, err := projects.Create(ctx, idverify.ProjectParams{
+		Name:        "Shop",
+		Mode:        idverify.ModeSandbox,
+		CallbackURL: "https://shop.example.com/callbacks",
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+
+	project, err = projects.Update(ctx, project.ProjectID, idverify.ProjectUpdate{
+		Mode:        new(idverify.ModeLive),
+		CallbackURL: new(""),
+		PhoneCheck:  idverify.ProductURLsUpdate{CallbackURL: new("https://shop.example.com/phone")},
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Printf("%s %s %q %s\n", project.Name, project.Mode, project.CallbackURL, project.PhoneCheck.CallbackURL)
+	// Output: Shop live "" https://shop.example.com/phone
+}
+
 func ExampleError() {
 	service, err := sandboxfake.Start()
 	if err != nil {

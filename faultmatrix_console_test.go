@@ -19,7 +19,7 @@ var consoleOperations = []matrixOperation{
 	}},
 	{wire.GetProject, newProject, func(ctx context.Context, s *matrixTest) error { return errorOf(s.console.Projects.Get(ctx, s.ids[0])) }},
 	{wire.UpdateProject, newProject, func(ctx context.Context, s *matrixTest) error {
-		return errorOf(s.console.Projects.Update(ctx, s.ids[0], idverify.SetMode(idverify.ModeSandbox)))
+		return errorOf(s.console.Projects.Update(ctx, s.ids[0], idverify.ProjectUpdate{Mode: new(idverify.ModeSandbox)}))
 	}},
 	{wire.DeleteProject, newProject, func(ctx context.Context, s *matrixTest) error { return s.console.Projects.Delete(ctx, s.ids[0]) }},
 

@@ -64,7 +64,7 @@ var callsWithIDs = map[string]func(context.Context, *idverify.Client, *idverify.
 		return errorOf(o.Projects.Get(ctx, id("project_id")))
 	},
 	"projects.update": func(ctx context.Context, _ *idverify.Client, o *idverify.Console, id ids) error {
-		return errorOf(o.Projects.Update(ctx, id("project_id"), idverify.SetName("n")))
+		return errorOf(o.Projects.Update(ctx, id("project_id"), idverify.ProjectUpdate{Name: new("n")}))
 	},
 	"projects.delete": func(ctx context.Context, _ *idverify.Client, o *idverify.Console, id ids) error {
 		return o.Projects.Delete(ctx, id("project_id"))

@@ -67,7 +67,7 @@ func run(ctx context.Context, out io.Writer) error {
 		return err
 	}
 
-	project, err = console.Projects.Update(ctx, project.ProjectID, idverify.SetMode(idverify.ModeLive))
+	project, err = console.Projects.Update(ctx, project.ProjectID, idverify.ProjectUpdate{Mode: new(idverify.ModeLive)})
 	if err != nil {
 		return err
 	}
