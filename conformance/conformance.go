@@ -37,14 +37,14 @@ type Config struct {
 	Patience time.Duration
 }
 
-// Verdict is the outcome of an expectation.
-type Verdict string
+// Status is the outcome of an expectation.
+type Status string
 
-// Verdicts of an expectation. NotRun means that it was not evaluated; Result.Reason says why.
+// The statuses of an expectation. NotRun means that it was not evaluated; Result.Reason says why.
 const (
-	Held   Verdict = "held"
-	Failed Verdict = "FAILED"
-	NotRun Verdict = "not run"
+	Held   Status = "held"
+	Failed Status = "FAILED"
+	NotRun Status = "not run"
 )
 
 // Expectation is one requirement of the protocol.
@@ -63,11 +63,11 @@ type Expectation struct {
 	check func(*run, context.Context) error
 }
 
-// Result is the verdict on one expectation.
+// Result is an expectation with its status.
 type Result struct {
 	Expectation
-	Verdict Verdict
-	Reason  string // why it failed or was not run; empty if it held
+	Status Status
+	Reason string // why it failed or was not run; empty if it held
 }
 
 // Report contains the results of a run, in the order of [Expectations].
@@ -142,7 +142,7 @@ var errCharged = errors.New("the project is charged for checks (use a sandbox pr
 
 // evaluate runs one expectation and returns its result.
 func (r *run) evaluate(ctx context.Context, e Expectation) Result {
-	result := Result{Expectation: e, Verdict: NotRun}
+	result := Result{Expectation: e, Status: NotRun}
 	if missing := r.config.missing(e.needs); missing != "" {
 		result.Reason = "requires " + missing
 		return result
@@ -159,7 +159,7 @@ func (r *run) evaluate(ctx context.Context, e Expectation) Result {
 	dependency, isBlocked := errors.AsType[blocked](err)
 	switch {
 	case err == nil:
-		result.Verdict = Held
+		result.Status = Held
 		return result
 	case ctx.Err() != nil:
 		result.Reason = "the context ended"
@@ -170,7 +170,7 @@ func (r *run) evaluate(ctx context.Context, e Expectation) Result {
 	case errors.Is(err, errCharged):
 		r.stopped = err
 	}
-	result.Verdict, result.Reason = Failed, err.Error()
+	result.Status, result.Reason = Failed, err.Error()
 	return result
 }
 
@@ -178,7 +178,7 @@ func (r *run) evaluate(ctx context.Context, e Expectation) Result {
 func (r *Report) Failed() []Result {
 	var failed []Result
 	for _, result := range r.Results {
-		if result.Verdict == Failed {
+		if result.Status == Failed {
 			failed = append(failed, result)
 		}
 	}
@@ -191,15 +191,15 @@ func (r *Report) Failed() []Result {
 func (r *Report) WriteTo(w io.Writer) (int64, error) {
 	counted := &countingWriter{w: w}
 	table := tabwriter.NewWriter(counted, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "#\tSECTION\tVERDICT\tEXPECTATION")
-	count := make(map[Verdict]int)
+	fmt.Fprintln(table, "#\tSECTION\tSTATUS\tEXPECTATION")
+	count := make(map[Status]int)
 	for _, result := range r.Results {
-		count[result.Verdict]++
-		fmt.Fprintf(table, "%d\t%s\t%s\t%s\n", result.Number, result.Section, result.Verdict, result.Text)
+		count[result.Status]++
+		fmt.Fprintf(table, "%d\t%s\t%s\t%s\n", result.Number, result.Section, result.Status, result.Text)
 		if result.Reason != "" {
 			fmt.Fprintf(table, "\t\t\t  %s\n", result.Reason)
 		}
-		if result.Verdict == Failed && result.Assumes != "" {
+		if result.Status == Failed && result.Assumes != "" {
 			fmt.Fprintf(table, "\t\t\t  assumes %s (docs/protocol.md)\n", result.Assumes)
 		}
 	}

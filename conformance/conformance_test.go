@@ -40,8 +40,8 @@ func run(t *testing.T, config conformance.Config) *conformance.Report {
 func allHeld(t *testing.T, report *conformance.Report) {
 	t.Helper()
 	for _, result := range report.Results {
-		if result.Verdict != conformance.Held {
-			t.Errorf("%d %s (section %s): %s: %s", result.Number, result.Text, result.Section, result.Verdict, result.Reason)
+		if result.Status != conformance.Held {
+			t.Errorf("%d %s (section %s): %s: %s", result.Number, result.Text, result.Section, result.Status, result.Reason)
 		}
 	}
 }
@@ -231,7 +231,7 @@ func TestRun_PartialConfig(t *testing.T) {
 
 		reasons := make(map[string]int)
 		for _, result := range report.Results {
-			if result.Verdict == conformance.Failed {
+			if result.Status == conformance.Failed {
 				t.Errorf("%d failed: %s", result.Number, result.Reason)
 			}
 			reasons[result.Reason]++
@@ -297,8 +297,8 @@ func TestRun_CanceledContext(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, result := range report.Results {
-			if result.Verdict != conformance.NotRun || result.Reason != "the context ended" {
-				t.Errorf("expectation %d is %s: %s, want not run: the context ended", result.Number, result.Verdict, result.Reason)
+			if result.Status != conformance.NotRun || result.Reason != "the context ended" {
+				t.Errorf("expectation %d is %s: %s, want not run: the context ended", result.Number, result.Status, result.Reason)
 			}
 		}
 	})

@@ -28,6 +28,6 @@ func Example() {
 		fmt.Printf("section %s: %s: %s\n", result.Section, result.Text, result.Reason)
 	}
 	first := report.Results[0]
-	fmt.Printf("%d failed; the first: %s: %s\n", len(report.Failed()), first.Text, first.Verdict)
+	fmt.Printf("%d failed; the first: %s: %s\n", len(report.Failed()), first.Text, first.Status)
 	// Output: 0 failed; the first: the token endpoint issues a bearer token for Basic authentication and a multipart form: held
 }
