@@ -2,7 +2,6 @@ package idverify
 
 import (
 	"context"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -20,7 +19,7 @@ import (
 type api struct {
 	*settings
 	base        string // scheme and host
-	credentials Credentials
+	credentials *credentialSource
 	transport   http.RoundTripper // the transport of the caller's HTTP client, without redirects
 	tokens      *tokenCache
 	budget      *retryBudget
@@ -31,15 +30,16 @@ func newAPI(baseURL string, c Credentials, opts []Option) (*api, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := c.validate(); err != nil {
-		return nil, err
-	}
 	s, err := newSettings(opts)
 	if err != nil {
 		return nil, err
 	}
+	source, err := newCredentialSource(c, s.source)
+	if err != nil {
+		return nil, err
+	}
 
-	a := &api{settings: s, base: base, credentials: c, transport: noRedirectTransport{s.httpClient.Transport}, budget: newRetryBudget(s.retry.Budget)}
+	a := &api{settings: s, base: base, credentials: source, transport: noRedirectTransport{s.httpClient.Transport}, budget: newRetryBudget(s.retry.Budget)}
 	if s.httpClient.Transport == nil {
 		a.transport = noRedirectTransport{http.DefaultTransport}
 	}
@@ -203,17 +203,9 @@ func (c *call) perform(req *retryablehttp.Request, r request, decode func(respon
 	return decode(resp)
 }
 
-// secrets returns the texts that must be redacted in errors and logs: the tokens, the client
-// secret, and the encoded credentials of a Basic Authorization header.
-func (a *api) secrets() []string {
-	secret := a.credentials.ClientSecret.Reveal()
-	basic := []byte(a.credentials.ClientID + ":" + secret)
-	return append(a.tokens.tokens(), secret,
-		base64.StdEncoding.EncodeToString(basic),
-		base64.URLEncoding.EncodeToString(basic),
-		base64.RawStdEncoding.EncodeToString(basic),
-		base64.RawURLEncoding.EncodeToString(basic))
-}
+// secrets returns the texts that must be redacted in errors and logs: the tokens and the
+// credentials, current and previous.
+func (a *api) secrets() []string { return append(a.tokens.tokens(), a.credentials.secrets()...) }
 
 // invalidArgument returns the error for an operation that was not sent because of an invalid
 // argument. It does not contain the argument.

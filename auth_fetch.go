@@ -26,9 +26,64 @@ const (
 	maxLifetime = 30 * 24 * time.Hour
 )
 
-// fetchToken requests a token. It does not retry.
+// fetchToken requests a token. If the service rejects the credentials and they have a source, it
+// requests the token once more with different credentials of the source. It does not retry.
 func (a *api) fetchToken(ctx context.Context, scope string, o *observation) (*oauth2.Token, error) {
-	req, form, err := a.tokenRequest(ctx, scope)
+	c, err := a.currentCredentials(ctx, scope, false)
+	if err != nil {
+		return nil, err
+	}
+	token, err := a.requestToken(ctx, scope, c, o)
+	if rejected, ok := errors.AsType[*TokenError](err); !ok || !errors.Is(rejected, ErrUnauthorized) || a.credentials.source == nil {
+		return token, err
+	}
+	// The source may have changed since it was called. A call in progress may be older.
+	next, sourceErr := a.currentCredentials(ctx, scope, true)
+	switch {
+	case sourceErr != nil:
+		return nil, fmt.Errorf("%w; %w", err, sourceErr)
+	case next.equal(c):
+		return nil, err
+	}
+	return a.requestToken(ctx, scope, next, o)
+}
+
+// currentCredentials returns the credentials for a token request, and logs that they changed. If
+// fresh is set, the source is called after currentCredentials is called.
+func (a *api) currentCredentials(ctx context.Context, scope string, fresh bool) (Credentials, error) {
+	if a.credentials.source == nil {
+		return a.credentials.current, nil
+	}
+	call, err := a.credentials.get(ctx, fresh)
+	if err != nil {
+		return Credentials{}, &sendError{operation: tokenOperation(scope), err: err, text: sourceFailed + "no result within the timeout of a token request"}
+	}
+	if err := a.sourceError(scope, call); err != nil {
+		return Credentials{}, err
+	}
+	if a.credentials.takeChanged() {
+		a.logger.LogAttrs(ctx, slog.LevelInfo, "idverify: credentials changed", slog.String("operation", wire.Token.Name))
+	}
+	return call.credentials, nil
+}
+
+const sourceFailed = "credentials source failed: "
+
+// sourceError returns the error of a token request whose call of the source failed, or nil.
+func (a *api) sourceError(scope string, call *sourceCall) error {
+	if call.err == nil && call.fault == "" {
+		return nil
+	}
+	secrets := append(a.secrets(), call.credentials.secrets()...) // the error may contain both
+	if call.fault != "" {
+		return fmt.Errorf("idverify: %s: %s%s", tokenOperation(scope), sourceFailed, sanitize(call.fault, secrets...))
+	}
+	return &sendError{operation: tokenOperation(scope), err: cause(call.err), text: sourceFailed + sourceErrorText(call.err, secrets...)}
+}
+
+// requestToken requests a token with the credentials c.
+func (a *api) requestToken(ctx context.Context, scope string, c Credentials, o *observation) (*oauth2.Token, error) {
+	req, form, err := a.tokenRequest(ctx, scope, c)
 	if err != nil {
 		return nil, err
 	}
@@ -78,7 +133,7 @@ func (a *api) tokenSendError(ctx context.Context, scope string, err error) error
 
 // tokenRequest returns a request without a body for the token endpoint, with Basic authentication.
 // It also returns the body, a multipart form.
-func (a *api) tokenRequest(ctx context.Context, scope string) (*http.Request, []byte, error) {
+func (a *api) tokenRequest(ctx context.Context, scope string, c Credentials) (*http.Request, []byte, error) {
 	var form bytes.Buffer
 	w := multipart.NewWriter(&form)
 	if err := errors.Join(w.WriteField("grant_type", "client_credentials"), w.WriteField("scope", scope), w.Close()); err != nil {
@@ -88,7 +143,7 @@ func (a *api) tokenRequest(ctx context.Context, scope string) (*http.Request, []
 	if err != nil {
 		return nil, nil, invalidArgument(wire.Token, "cannot create the request")
 	}
-	req.SetBasicAuth(a.credentials.ClientID, a.credentials.ClientSecret.Reveal())
+	req.SetBasicAuth(c.ClientID, c.ClientSecret.Reveal())
 	req.Header.Set("Content-Type", w.FormDataContentType())
 	req.Header.Set("Accept", wire.MediaJSON)
 	req.Header.Set("User-Agent", a.userAgent)

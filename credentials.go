@@ -1,10 +1,15 @@
 package idverify
 
 import (
+	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
+	"io"
 	"os"
+	"slices"
 	"strings"
+	"sync"
 )
 
 // Credentials are a client ID and its secret, which the client exchanges for access tokens. Project
@@ -35,6 +40,32 @@ func CredentialsFromEnv() (Credentials, error) {
 	return c, nil
 }
 
+// WithCredentialsSource obtains the credentials from source, so that they can be rotated while the
+// Client or Console is in use. The Credentials that NewClient or NewConsole receives must then be
+// zero. A nil source has no effect.
+//
+// The client calls source before each token request, not for each operation: about once per hour
+// and scope. If the service rejects the credentials, the client calls source once more, and
+// requests the token once more if source returns different credentials. A source can read a file or
+// a secret store. It should not return a copy from a cache of its own.
+//
+// The context is that of the token request, which ends after 30 s, or after the timeout of an
+// attempt if that is shorter. The token request then fails with context.DeadlineExceeded, even if
+// source has not returned. The client never calls source concurrently. While a call is in progress,
+// other token requests wait for its result.
+//
+// An error of source is retried like a token request that was not sent: see [RetryPolicy]. The
+// operation's error wraps it, and its text is redacted. Invalid credentials and a panic are errors
+// that are not retried.
+//
+// To rotate without failed calls, create the new credentials, let source return them in all
+// processes, and then delete the old credentials.
+//
+// Protocol: docs/protocol.md, section 11.
+func WithCredentialsSource(source func(context.Context) (Credentials, error)) Option {
+	return func(s *settings) { s.source = source }
+}
+
 // validate returns an error for credentials that are incomplete or cannot be sent in a Basic
 // header.
 func (c Credentials) validate() error { return c.validateAs("the client ID", "the client secret") }
@@ -61,5 +92,160 @@ func (c Credentials) validateAs(id, secret string) error {
 	return nil
 }
 
+// equal reports whether c and d have the same content.
+func (c Credentials) equal(d Credentials) bool {
+	return c.ClientID == d.ClientID && c.ClientSecret.Equal(d.ClientSecret)
+}
+
+// isZero reports whether c is empty.
+func (c Credentials) isZero() bool { return c.equal(Credentials{}) }
+
+// secrets returns the texts of c that must be redacted: the secret and the encoded credentials of a
+// Basic Authorization header.
+func (c Credentials) secrets() []string {
+	if c.isZero() {
+		return nil
+	}
+	secret := c.ClientSecret.Reveal()
+	basic := []byte(c.ClientID + ":" + secret)
+	return []string{secret,
+		base64.StdEncoding.EncodeToString(basic),
+		base64.URLEncoding.EncodeToString(basic),
+		base64.RawStdEncoding.EncodeToString(basic),
+		base64.RawURLEncoding.EncodeToString(basic)}
+}
+
 // surrounded ends the error for a value with white space around it.
 const surrounded = " begins or ends with white space, such as the newline at the end of a file (remove it)"
+
+// maxPreviousCredentials is the number of earlier credentials of a source that are still redacted.
+const maxPreviousCredentials = 4
+
+// credentialSource returns the credentials for token requests.
+//
+// The caller's function runs on a goroutine of its own, because it may ignore its context. The
+// goroutine ends when the function returns. There is at most one.
+type credentialSource struct {
+	source func(context.Context) (Credentials, error) // nil if the credentials are fixed
+
+	mu       sync.Mutex    // guards the fields below
+	current  Credentials   // the last ones that source returned
+	previous []Credentials // earlier ones, oldest first, without duplicates
+	changed  bool          // current has changed and no record of this was logged
+	inflight *sourceCall   // the call in progress; nil if there is none
+}
+
+// sourceCall is a call of a source. The other fields are set before done is closed.
+type sourceCall struct {
+	done        chan struct{}
+	credentials Credentials
+	err         error  // returned by the source
+	fault       string // why the result cannot be used; not sanitized
+}
+
+// newCredentialSource returns a source of fixed credentials, or of source if it is not nil.
+func newCredentialSource(fixed Credentials, source func(context.Context) (Credentials, error)) (*credentialSource, error) {
+	if source == nil {
+		return &credentialSource{current: fixed}, fixed.validate()
+	}
+	if !fixed.isZero() {
+		return nil, errors.New("pass either Credentials or WithCredentialsSource, not both")
+	}
+	return &credentialSource{source: source}, nil
+}
+
+// get returns the finished call of the source, or an error if ctx ends before that. If fresh is
+// set, the call began after get was called.
+func (s *credentialSource) get(ctx context.Context, fresh bool) (*sourceCall, error) {
+	for {
+		call, started := s.join(ctx)
+		select {
+		case <-call.done:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+		if started || !fresh {
+			return call, nil
+		}
+		fresh = false // any call that is in progress now began after this one has ended
+	}
+}
+
+// join returns the call in progress. If there is none, it starts one with ctx, which must not be
+// canceled before its deadline while the call is in progress.
+func (s *credentialSource) join(ctx context.Context) (call *sourceCall, started bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.inflight == nil {
+		started = true
+		s.inflight = &sourceCall{done: make(chan struct{})}
+		go s.run(ctx, s.inflight)
+	}
+	return s.inflight, started
+}
+
+// run calls the source. A panic would end the process, and runtime.Goexit would leave the token
+// requests waiting. Both become a fault of the call.
+func (s *credentialSource) run(ctx context.Context, call *sourceCall) {
+	defer s.finish(call)
+	call.fault = "called runtime.Goexit"
+	defer func() {
+		if p := recover(); p != nil {
+			call.fault = "panic in " + panicSite() + ": " + panicText(p)
+		}
+	}()
+	call.credentials, call.err = s.source(ctx)
+	call.fault = ""
+	if call.err == nil {
+		if err := call.credentials.validate(); err != nil {
+			call.fault = "invalid credentials: " + err.Error()
+		}
+	}
+}
+
+// finish stores the result of call and wakes the token requests that wait for it.
+func (s *credentialSource) finish(call *sourceCall) {
+	defer close(call.done)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.inflight = nil
+	next := call.credentials
+	if call.err != nil || call.fault != "" || next.equal(s.current) {
+		return
+	}
+	s.previous = slices.DeleteFunc(s.previous, next.equal)
+	if !s.current.isZero() {
+		s.previous = append(s.previous, s.current)
+		s.changed = true
+	}
+	s.previous = s.previous[max(0, len(s.previous)-maxPreviousCredentials):]
+	s.current = next
+}
+
+// takeChanged reports whether the credentials have changed since the last call of takeChanged.
+func (s *credentialSource) takeChanged() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	changed := s.changed
+	s.changed = false
+	return changed
+}
+
+// secrets returns the texts of the current and the previous credentials that must be redacted.
+func (s *credentialSource) secrets() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	texts := s.current.secrets()
+	for _, c := range s.previous {
+		texts = append(texts, c.secrets()...)
+	}
+	return texts
+}
+
+// sourceErrorText returns the sanitized text of an error of a source.
+func sourceErrorText(err error, secrets ...string) string {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return sanitize(err.Error(), secrets...) // not of a response, as causeText assumes
+	}
+	return causeText(cause(err), secrets...)
+}

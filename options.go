@@ -1,6 +1,7 @@
 package idverify
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -27,6 +28,7 @@ type settings struct {
 	versions   Versions
 	now        func() time.Time
 	observers  []observer
+	source     func(context.Context) (Credentials, error) // nil without WithCredentialsSource
 
 	attemptTimeout time.Duration // 0: none
 }
@@ -48,10 +50,11 @@ func WithHTTPClient(c *http.Client) Option { return func(s *settings) { s.httpCl
 // WithRetry sets the number and the duration of attempts, and the delays between them.
 func WithRetry(p RetryPolicy) Option { return func(s *settings) { s.retry = p } }
 
-// WithLogger sets the logger. Level debug has a record for each attempt. Level warn has a record
-// for each retry, for each operation that is not retried because the retry budget is empty, and for
-// each access token that could not be renewed although the current one is still valid. Alert on the
-// latter: operations fail when the current token expires.
+// WithLogger sets the logger. Level debug has a record for each attempt. Level info has a record
+// when the source of [WithCredentialsSource] returns different credentials than before. Level warn
+// has a record for each retry, for each operation that is not retried because the retry budget is
+// empty, and for each access token that could not be renewed although the current one is still
+// valid. Alert on the latter: operations fail when the current token expires.
 //
 // By default nothing is logged. No record contains a token, a secret, a phone number, an address or
 // a URL. For metrics and traces, use [WithObserver].

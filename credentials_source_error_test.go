@@ -1,0 +1,217 @@
+package idverify_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	idverify "github.com/idverify/idverify-go"
+	"github.com/idverify/idverify-go/internal/synctest"
+)
+
+func TestWithCredentialsSource_Error(t *testing.T) {
+	t.Parallel()
+	errStore := errors.New("store sealed")
+	const prefix = `idverify: get token for scope "phone_check": credentials source failed: `
+	for _, tt := range []struct {
+		name string
+		err  error
+		is   error // nil: tt.err
+		text string
+	}{
+		{"secret", fmt.Errorf("%w: old-secret rejected", errStore), errStore, "store sealed: [REDACTED] rejected"},
+		{"secret of the failed call", errors.New("new-secret of client-1, Basic Y2xpZW50LTE6bmV3LXNlY3JldA=="), nil, "[REDACTED] of client-1, Basic [REDACTED]"},
+		{"phone number, address and URL", errors.New("447700900012 at 192.0.2.7 by https://vault.example.com/v1?token=t"), nil, "[REDACTED] at [REDACTED] by [REDACTED]"},
+		{"URL error", &url.Error{Op: "Get", URL: "https://vault.example.com", Err: errStore}, errStore, "store sealed"},
+		{"host name", fmt.Errorf("read: %w", &net.DNSError{Err: "no such host", Name: "vault.example.com"}), nil, "host lookup failed: no such host"},
+		{"empty file", fmt.Errorf("decode credentials: %w", io.EOF), io.EOF, "decode credentials: EOF"},
+		{"canceled", context.Canceled, nil, "context canceled"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s := &secretService{secret: "old-secret"}
+				failing, calls := false, 0
+				c := s.client(t, func(context.Context) (idverify.Credentials, error) {
+					if calls++; failing {
+						return pair("new-secret"), tt.err
+					}
+					return pair("old-secret"), nil
+				})
+				tokenFor(t, c, idverify.ScopeCoverage)
+				failing, calls = true, 0
+
+				_, err := c.PhoneChecks.Create(t.Context(), createParams)
+
+				want := tt.is
+				if want == nil && tt.name != "host name" {
+					want = tt.err
+				}
+				if err == nil || want != nil && !errors.Is(err, want) || !strings.HasPrefix(err.Error(), prefix+tt.text) {
+					t.Errorf("error = %v\nwant %s%s, which matches the source's error", err, prefix, tt.text)
+				}
+				if _, ok := errors.AsType[*net.DNSError](err); ok != (tt.name == "host name") {
+					t.Errorf("error %v matches *net.DNSError = %v", err, ok)
+				}
+				for _, text := range []string{"-secret", "4477", "192.0", "vault", "Y2xp"} {
+					if strings.Contains(fmt.Sprintf("%+v", err), text) {
+						t.Errorf("error = %+v, want it without %q", err, text)
+					}
+				}
+				if calls != 4 || s.tokenRequests() != 1 {
+					t.Errorf("%d calls of the source and %d token requests, want 4 attempts without a request", calls, s.tokenRequests())
+				}
+
+				failing = false
+				if err := errorOf(c.PhoneChecks.Get(t.Context(), "a")); err != nil {
+					t.Errorf("next call: error = %v, want nil", err)
+				}
+			})
+		})
+	}
+}
+
+// The service has rejected the credentials, and whether there are others is not known.
+func TestWithCredentialsSource_SecondCallFails(t *testing.T) {
+	t.Parallel()
+	errStore := errors.New("store sealed")
+	s := &secretService{secret: "new-secret"}
+	calls := 0 // the source is not called concurrently
+	c := s.client(t, func(context.Context) (idverify.Credentials, error) {
+		if calls++; calls == 1 {
+			return pair("old-secret"), nil
+		}
+		return idverify.Credentials{}, errStore
+	})
+
+	_, err := c.PhoneChecks.Get(t.Context(), "a")
+
+	if !errors.Is(err, idverify.ErrUnauthorized) || !errors.Is(err, errStore) || !strings.HasSuffix(err.Error(), "credentials source failed: store sealed") {
+		t.Errorf("error = %v, want invalid_client and the error of the source", err)
+	}
+	if calls != 2 || s.tokenRequests() != 1 {
+		t.Errorf("%d calls of the source and %d token requests, want 2 and 1: rejected credentials are not retried", calls, s.tokenRequests())
+	}
+}
+
+func TestWithCredentialsSource_Invalid(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		source credentialsFunc
+		want   string
+	}{
+		"empty": {func(context.Context) (idverify.Credentials, error) { return idverify.Credentials{}, nil }, "invalid credentials: the client ID and the client secret are missing"},
+		"no ID": {func(context.Context) (idverify.Credentials, error) {
+			return idverify.Credentials{ClientSecret: idverify.NewSecret("new-secret")}, nil
+		}, "invalid credentials: the client ID is missing"},
+		"new line":  {func(context.Context) (idverify.Credentials, error) { return pair("new-secret\n"), nil }, "invalid credentials: the client secret begins or ends with white space"},
+		"panic":     {func(context.Context) (idverify.Credentials, error) { panic("no old-secret for 447700900012") }, "panic in github.com/idverify/idverify-go_test.TestWithCredentialsSource_Invalid.func4: no [REDACTED] for [REDACTED]"},
+		"nil error": {func(context.Context) (idverify.Credentials, error) { var e *net.OpError; return pair("new-secret"), e }, ""},
+		"Goexit":    {func(context.Context) (idverify.Credentials, error) { runtime.Goexit(); panic("unreachable") }, "called runtime.Goexit"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s := &secretService{secret: "old-secret"}
+				failing, calls := false, 0
+				c := s.client(t, func(ctx context.Context) (idverify.Credentials, error) {
+					if calls++; failing {
+						return tt.source(ctx)
+					}
+					return pair("old-secret"), nil
+				})
+				tokenFor(t, c, idverify.ScopeCoverage)
+				failing, calls = true, 0
+
+				_, err := c.PhoneChecks.Get(t.Context(), "a")
+
+				if err == nil || !strings.HasPrefix(err.Error(), `idverify: get token for scope "phone_check": `) || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "-secret") {
+					t.Errorf("error = %v, want %q without a secret", err, tt.want)
+				}
+				if calls != 1 || s.tokenRequests() != 1 {
+					t.Errorf("%d calls of the source and %d token requests, want 1 call: the error is permanent", calls, s.tokenRequests())
+				}
+				failing = false
+				if err := errorOf(c.PhoneChecks.Get(t.Context(), "a")); err != nil {
+					t.Errorf("next call: error = %v, want nil", err)
+				}
+			})
+		})
+	}
+}
+
+func TestWithCredentialsSource_Hangs(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := &secretService{secret: "old-secret"}
+		release := make(chan struct{})
+		running, most := 0, 0 // the source is not called concurrently
+		c := s.client(t, func(ctx context.Context) (idverify.Credentials, error) {
+			running++
+			most = max(most, running)
+			<-release // ignores ctx
+			running--
+			return pair("old-secret"), nil
+		}, idverify.WithHTTPClient(&http.Client{Transport: s, Timeout: time.Hour}), withoutRetries)
+		start := time.Now()
+		scopes := []idverify.Scope{idverify.ScopeCoverage, idverify.ScopePhoneCheck, idverify.ScopeSIMCheck}
+		errs := make(chan error)
+		for _, scope := range scopes {
+			go func() { errs <- errorOf(c.Token(t.Context(), scope)) }()
+		}
+		for range scopes {
+			if err := <-errs; !errors.Is(err, context.DeadlineExceeded) || !strings.HasSuffix(err.Error(), "credentials source failed: no result within the timeout of a token request") {
+				t.Errorf("error = %v, want a timeout of the source", err)
+			}
+		}
+		took := time.Since(start)
+
+		late := make(chan error)
+		go func() { late <- errorOf(c.Token(t.Context(), idverify.ScopeCoverage)) }()
+		synctest.Wait()
+		close(release)
+
+		if err := <-late; err != nil {
+			t.Errorf("error of a request that joined the call = %v, want nil", err)
+		}
+		if took != 30*time.Second || most != 1 {
+			t.Errorf("requests failed after %v with %d calls of the source at once, want 30s and 1", took, most)
+		}
+	})
+}
+
+// The last credentials are redacted after they were replaced, because responses in flight can
+// contain them.
+func TestWithCredentialsSource_RedactsPrevious(t *testing.T) {
+	t.Parallel()
+	s := new(secretService)
+	current, echo := "", ""
+	c := s.client(t, func(context.Context) (idverify.Credentials, error) { return pair(current), nil }, idverify.WithHTTPClient(&http.Client{Transport: roundTripperFunc(func(r *http.Request) (*http.Response, error) {
+		if echo != "" {
+			return response(400, []byte(echo)), nil
+		}
+		return s.RoundTrip(r)
+	})}))
+	var secrets []string
+	for i := range 5 {
+		current = fmt.Sprintf("secret-number-%d", i)
+		secrets = append(secrets, current)
+		s.accept(current)
+		tokenFor(t, c, idverify.Scope(fmt.Sprint("scope-", i)))
+	}
+	echo = fmt.Sprint(secrets)
+
+	_, err := c.Token(t.Context(), "another_scope")
+
+	if err == nil || strings.Contains(err.Error(), "number") || strings.Count(err.Error(), "[REDACTED]") != 5 {
+		t.Errorf("error = %v, want 5 redacted secrets", err)
+	}
+}
