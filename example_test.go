@@ -127,6 +127,34 @@ func ExamplePhoneCheckService_All() {
 	// third ACCEPTED
 }
 
+// Finds the check of a Create whose response was lost.
+func ExamplePhoneCheckService_FindByReferenceID() {
+	service, err := sandboxfake.Start()
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer service.Close()
+	client, ctx := service.Client(), context.Background()
+	service.Inject(sandboxfake.Match{Operation: "phone_check.create"}, sandboxfake.Fault{Drop: true})
+
+	_, err = client.PhoneChecks.Create(ctx, idverify.PhoneCheckParams{PhoneNumber: "447700900012", ReferenceID: "sign-up 42"})
+	if !errors.Is(err, idverify.ErrOutcomeUnknown) {
+		fmt.Println(err)
+		return
+	}
+	checks, err := client.PhoneChecks.FindByReferenceID(ctx, "sign-up 42")
+	switch {
+	case err != nil:
+		fmt.Println(err)
+	case len(checks) == 0:
+		fmt.Println("send a text message instead") // do not create the check again: it may exist
+	default:
+		fmt.Println("found:", checks[0].ReferenceID, checks[0].Status)
+	}
+	// Output: found: sign-up 42 ACCEPTED
+}
+
 func ExampleSIMCheckService_Create() {
 	service, err := sandboxfake.Start()
 	if err != nil {
@@ -385,6 +413,29 @@ func ExampleError() {
 		fmt.Println(e.Status, e.Fragment(), errors.Is(err, idverify.ErrNotFound))
 	}
 	// Output: 404 check_not_found true
+}
+
+// The service did not confirm a POST, which it may have processed. ErrOutcomeUnknown is tested
+// first, because the error can match another sentinel too.
+func ExampleErrOutcomeUnknown() {
+	service, err := sandboxfake.Start()
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer service.Close()
+	service.Inject(sandboxfake.Match{Operation: "sim_check.create"}, sandboxfake.Fault{Status: http.StatusBadGateway})
+
+	_, err = service.Client().SIMChecks.Create(context.Background(), idverify.SIMCheckParams{PhoneNumber: "447700900001"})
+	switch {
+	case errors.Is(err, idverify.ErrOutcomeUnknown):
+		fmt.Println("may have been charged: ask for another proof, do not create the check again")
+	case errors.Is(err, idverify.ErrInsufficientBalance):
+		fmt.Println("top up")
+	case err != nil:
+		fmt.Println("not processed:", err)
+	}
+	// Output: may have been charged: ask for another proof, do not create the check again
 }
 
 func ExampleNormalizePhoneNumber() {

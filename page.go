@@ -23,7 +23,8 @@ import (
 //
 // Quote a value that contains a space or one of the characters "'();,=!~<> with double or single
 // quotes. Within quotes, a backslash makes the next character literal: write \" for a quote and \\
-// for a backslash. Always quote values from users or other systems.
+// for a backslash. Always quote values from users or other systems. To search for a reference ID,
+// use FindByReferenceID, which quotes it.
 //
 // Protocol: docs/protocol.md, section 3, which contains the search fields and sort properties.
 type ListOptions struct {

@@ -26,8 +26,8 @@ type PhoneCheckParams struct {
 	// default is the redirect URL of the project.
 	RedirectURL string
 
-	// ReferenceID is your own ID for the check. Responses and the callback contain it, and lists can
-	// be searched by it.
+	// ReferenceID is your own ID for the check. Responses and the callback contain it. With a unique
+	// value, FindByReferenceID finds the check if the outcome of Create is unknown.
 	ReferenceID string
 
 	// PhoneIP is the public IP address of the device as your backend sees it. With it, the service
@@ -121,6 +121,18 @@ func (s *PhoneCheckService) List(ctx context.Context, o ListOptions) (*Page[Phon
 // the meantime move others to later pages: sort by "created_at,asc" to get each check once.
 func (s *PhoneCheckService) All(ctx context.Context, o ListOptions) iter.Seq2[*PhoneCheck, error] {
 	return all(ctx, o, s.List)
+}
+
+// FindByReferenceID returns the PhoneChecks whose ReferenceID is exactly referenceID, oldest first.
+// Use it to find the check of a [PhoneCheckService.Create] that failed with [ErrOutcomeUnknown].
+//
+// A check that is found exists and was charged. An empty result never proves that no check was
+// created or charged: checks in EXPIRED and ERROR are not listed, and the lost request may still
+// arrive. Therefore do not create the check again automatically.
+//
+// For an empty referenceID, or one that is not valid UTF-8, the error is [ErrBadRequest].
+func (s *PhoneCheckService) FindByReferenceID(ctx context.Context, referenceID string) ([]*PhoneCheck, error) {
+	return findByReferenceID(ctx, wire.ListPhoneChecks, referenceID, s.List, func(c *PhoneCheck) (string, string) { return c.CheckID, c.ReferenceID })
 }
 
 // Wait reads the check until it is COMPLETED. The interval grows from half a second to five

@@ -102,6 +102,18 @@ func (s *SIMCheckService) All(ctx context.Context, o ListOptions) iter.Seq2[*SIM
 	return all(ctx, o, s.List)
 }
 
+// FindByReferenceID returns the SIMChecks whose ReferenceID is exactly referenceID, oldest first.
+// Use it to find the check of a [SIMCheckService.Create] that failed with [ErrOutcomeUnknown].
+//
+// A check that is found exists and was charged. An empty result never proves that no check was
+// created or charged: checks that ended as ERROR are not listed, and the lost request may still
+// arrive. Therefore do not create the check again automatically.
+//
+// For an empty referenceID, or one that is not valid UTF-8, the error is [ErrBadRequest].
+func (s *SIMCheckService) FindByReferenceID(ctx context.Context, referenceID string) ([]*SIMCheck, error) {
+	return findByReferenceID(ctx, wire.ListSIMChecks, referenceID, s.List, func(c *SIMCheck) (string, string) { return c.CheckID, c.ReferenceID })
+}
+
 // Traces returns the recorded steps of the check. The service keeps them for seven days; after that
 // the error is [ErrNotFound].
 func (s *SIMCheckService) Traces(ctx context.Context, checkID string) ([]Trace, error) {

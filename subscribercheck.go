@@ -27,8 +27,8 @@ type SubscriberCheckParams struct {
 	// version v0.2. The default is the redirect URL of the project.
 	RedirectURL string
 
-	// ReferenceID is your own ID for the check. Responses and the callback contain it, and lists can
-	// be searched by it.
+	// ReferenceID is your own ID for the check. Responses and the callback contain it. With a unique
+	// value, FindByReferenceID finds the check if the outcome of Create is unknown.
 	ReferenceID string
 
 	// PhoneIP is the public IP address of the device as your backend sees it. With it, the service
@@ -140,6 +140,19 @@ func (s *SubscriberCheckService) List(ctx context.Context, o ListOptions) (*Page
 // in the meantime move others to later pages: sort by "created_at,asc" to get each check once.
 func (s *SubscriberCheckService) All(ctx context.Context, o ListOptions) iter.Seq2[*SubscriberCheck, error] {
 	return all(ctx, o, s.List)
+}
+
+// FindByReferenceID returns the SubscriberChecks whose ReferenceID is exactly referenceID, oldest
+// first. Use it to find the check of a [SubscriberCheckService.Create] that failed with
+// [ErrOutcomeUnknown].
+//
+// A check that is found exists and was charged. An empty result never proves that no check was
+// created or charged: checks in EXPIRED and ERROR are not listed, and the lost request may still
+// arrive. Therefore do not create the check again automatically.
+//
+// For an empty referenceID, or one that is not valid UTF-8, the error is [ErrBadRequest].
+func (s *SubscriberCheckService) FindByReferenceID(ctx context.Context, referenceID string) ([]*SubscriberCheck, error) {
+	return findByReferenceID(ctx, wire.ListSubscriberChecks, referenceID, s.List, func(c *SubscriberCheck) (string, string) { return c.CheckID, c.ReferenceID })
 }
 
 // Wait reads the check until it is COMPLETED. The interval grows from half a second to five

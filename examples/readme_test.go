@@ -55,14 +55,14 @@ func createCheck(ctx context.Context, client *idverify.Client) error {
 }
 
 func findCheck(ctx context.Context, client *idverify.Client) error {
-	page, err := client.PhoneChecks.List(ctx, idverify.ListOptions{Search: `reference_id=="order-1"`})
+	checks, err := client.PhoneChecks.FindByReferenceID(ctx, "order-1")
 	if err != nil {
 		return err
 	}
-	if len(page.Items) == 0 {
+	if len(checks) == 0 {
 		return sendTextMessage(ctx) // do not create the check again
 	}
-	check := page.Items[0]
+	check := checks[0]
 	if err := db.AddCheck(ctx, check.CheckID, idverify.ProductPhoneCheck, "order-1"); err != nil {
 		return err
 	}
