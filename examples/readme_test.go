@@ -262,6 +262,7 @@ func TestSignUp(t *testing.T) {
 }
 
 func TestReadme_SnippetsRun(t *testing.T) {
+	db = database{}
 	srv := sandboxfake.New(t, sandboxfake.WithInMemory())
 	client := srv.Client(versions())
 
@@ -281,6 +282,7 @@ func TestReadme_SnippetsRun(t *testing.T) {
 }
 
 func TestProduction_SandboxCredentials(t *testing.T) {
+	db = database{}
 	srv := sandboxfake.New(t, sandboxfake.WithInMemory())
 	live := srv.NewProject(idverify.ProjectParams{Name: "Live", Mode: idverify.ModeLive})
 	params := idverify.PhoneCheckParams{PhoneNumber: "447700900012"}
