@@ -23,10 +23,14 @@ type bubbleKeys struct {
 	fail     error
 }
 
-func (b *bubbleKeys) RoundTrip(*http.Request) (*http.Response, error) {
+func (b *bubbleKeys) RoundTrip(r *http.Request) (*http.Response, error) {
 	b.requests = append(b.requests, time.Now()) // the JWKS has one request at a time
 	fail := b.fail
-	time.Sleep(time.Second)
+	select {
+	case <-time.After(time.Second):
+	case <-r.Context().Done():
+		return nil, r.Context().Err()
+	}
 	if fail != nil {
 		return nil, fail
 	}
