@@ -3,9 +3,11 @@ package idverify
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"net/url"
 
 	"github.com/idverify/idverify-go/internal/wire"
+	"github.com/idverify/idverify-go/signature"
 )
 
 // Client calls the product APIs with the credentials of a project. It caches access tokens and
@@ -41,8 +43,31 @@ func NewClient(baseURL string, c Credentials, opts ...Option) (*Client, error) {
 	}, nil
 }
 
-// JWKSURL returns the URL of the key set with which the service signs callbacks and redirects. Pass
-// it to signature.NewJWKS.
+// NewJWKS returns the keys with which the service signs callbacks and redirects, for
+// [signature.NewVerifier]. It sends no request yet. Create one and reuse it.
+//
+// For fields that are zero in opts, it uses the HTTP client of c, with its proxy and CA but without
+// its Jar and CheckRedirect, and the clock and the logger of c. opts may be nil and is not
+// modified.
+func (c *Client) NewJWKS(opts *signature.JWKSOptions) (*signature.JWKS, error) {
+	var o signature.JWKSOptions
+	if opts != nil {
+		o = *opts
+	}
+	if o.HTTPClient == nil {
+		o.HTTPClient = &http.Client{Transport: c.api.httpClient.Transport, Timeout: c.api.httpClient.Timeout}
+	}
+	if o.Now == nil {
+		o.Now = c.api.now
+	}
+	if o.Logger == nil {
+		o.Logger = c.api.logger
+	}
+	return signature.NewJWKS(c.JWKSURL(), &o)
+}
+
+// JWKSURL returns the URL of the key set with which the service signs callbacks and redirects. See
+// [Client.NewJWKS].
 //
 // Protocol: docs/protocol.md, section 7.
 func (c *Client) JWKSURL() string { return c.api.base + wire.JWKS.Path }

@@ -11,6 +11,7 @@ import (
 
 	idverify "github.com/idverify/idverify-go"
 	"github.com/idverify/idverify-go/sandboxfake"
+	"github.com/idverify/idverify-go/signature"
 )
 
 func ExampleNewClient() {
@@ -283,6 +284,37 @@ func ExampleClient_Token() {
 	// Output: Bearer true
 }
 
+// Creates the verifier of a program in production.
+func ExampleClient_NewJWKS() {
+	service, err := sandboxfake.Start()
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer service.Close()
+	client := service.Client()
+
+	keys, err := client.NewJWKS(nil) // with the HTTP client, clock and logger of client
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	verifier, err := signature.NewVerifier(keys, []string{"shop.example.com"}, &signature.VerifierOptions{
+		Replay: signature.NewMemoryReplayStore(0),
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	mux := http.NewServeMux()
+	mux.Handle("POST /callbacks", idverify.CallbackHandler(verifier, func(context.Context, *idverify.Callback) error {
+		return nil // store the callback
+	}))
+
+	fmt.Println(keys.Refresh(context.Background())) // fetch the keys now
+	// Output: <nil>
+}
+
 // Receives the result of a check in a signed callback.
 func ExampleCallbackHandler() {
 	service, err := sandboxfake.Start()
@@ -293,8 +325,7 @@ func ExampleCallbackHandler() {
 	defer service.Close()
 	client, ctx := service.Client(), context.Background()
 
-	// In production, use signature.NewVerifier with the key set of signature.NewJWKS(client.JWKSURL(),
-	// nil).
+	// In production, use signature.NewVerifier with the key set of client.NewJWKS.
 	verifier := service.Verifier("shop.sandbox.test")
 	done := make(chan string, 1)
 	shop := http.NewServeMux()

@@ -56,6 +56,9 @@ func WithRetry(p RetryPolicy) Option { return func(s *settings) { s.retry = p } 
 // empty, and for each access token that could not be renewed although the current one is still
 // valid. Alert on the latter: operations fail when the current token expires.
 //
+// The key set of [Client.NewJWKS] uses the logger, too: see JWKSOptions.Logger of package
+// signature.
+//
 // By default nothing is logged. No record contains a token, a secret, a phone number, an address or
 // a URL. For metrics and traces, use [WithObserver].
 func WithLogger(l *slog.Logger) Option { return func(s *settings) { s.logger = l } }
@@ -68,8 +71,9 @@ func WithUserAgent(name string) Option { return func(s *settings) { s.userAgent 
 // WithVersions selects the version of each API.
 func WithVersions(v Versions) Option { return func(s *settings) { s.versions = v } }
 
-// WithClock sets the clock that determines whether an access token has expired. The default is
-// [time.Now]. Delays and timeouts always use package time.
+// WithClock sets the clock that determines whether an access token has expired. The key set of
+// [Client.NewJWKS] uses it, too. The default is [time.Now]. Delays and timeouts always use package
+// time.
 func WithClock(now func() time.Time) Option { return func(s *settings) { s.now = now } }
 
 // Versions contains the version of each API, as in its paths. An empty field means "v0.1", which

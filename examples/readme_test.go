@@ -85,7 +85,7 @@ func checkSIM(ctx context.Context, client *idverify.Client) error {
 }
 
 func receiveCallbacks(client *idverify.Client) error {
-	keys, err := signature.NewJWKS(client.JWKSURL(), &signature.JWKSOptions{Logger: slog.Default()})
+	keys, err := client.NewJWKS(&signature.JWKSOptions{Logger: slog.Default()})
 	if err != nil {
 		return err
 	}
@@ -149,7 +149,7 @@ func customCA(caFile, baseURL string, credentials idverify.Credentials, use func
 	if err != nil {
 		return err
 	}
-	keys, err := signature.NewJWKS(client.JWKSURL(), &signature.JWKSOptions{HTTPClient: httpClient})
+	keys, err := client.NewJWKS(nil)
 	if err != nil {
 		return err
 	}
@@ -323,7 +323,7 @@ func TestProduction_CustomCA(t *testing.T) {
 func TestProduction_ReadinessProbe(t *testing.T) {
 	t.Parallel()
 	srv := sandboxfake.New(t, sandboxfake.WithInMemory())
-	keys, err := signature.NewJWKS(srv.Client().JWKSURL(), &signature.JWKSOptions{HTTPClient: srv.HTTPClient(), MinRefetch: time.Nanosecond})
+	keys, err := srv.Client().NewJWKS(&signature.JWKSOptions{MinRefetch: time.Nanosecond})
 	if err != nil {
 		t.Fatal(err)
 	}

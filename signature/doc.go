@@ -8,7 +8,7 @@
 //
 // A [Verifier] needs the service's keys and the host names of your callback and redirect URLs:
 //
-//	keys, err := signature.NewJWKS(client.JWKSURL(), nil)
+//	keys, err := client.NewJWKS(nil)
 //	hosts := []string{"api.example.com"}
 //	verifier, err := signature.NewVerifier(keys, hosts, &signature.VerifierOptions{
 //		Replay: signature.NewMemoryReplayStore(0),

@@ -107,9 +107,9 @@ type fetch struct {
 	fault   bool // the caller's HTTP client or clock panicked or called runtime.Goexit
 }
 
-// NewJWKS returns a key source for the key set at keySetURL, for example the result of
-// idverify.Client.JWKSURL. It does not fetch the set yet. The URL must use https, because anyone
-// who can change the response can sign messages. opts may be nil.
+// NewJWKS returns a key source for the key set at keySetURL. It does not fetch the set yet. The URL
+// must use https, because anyone who can change the response can sign messages. opts may be nil.
+// Programs with an idverify.Client use its method NewJWKS, which knows the URL.
 func NewJWKS(keySetURL string, opts *JWKSOptions) (*JWKS, error) {
 	u, err := url.Parse(keySetURL)
 	if err != nil || u.Scheme != "https" || u.Hostname() == "" || u.User != nil || u.Fragment != "" {

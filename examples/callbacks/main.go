@@ -44,7 +44,7 @@ func run(ctx context.Context, out io.Writer, log *slog.Logger) error {
 	client := service.Client()
 
 	// No replay store is needed: checks stores only one callback per check.
-	keys, err := signature.NewJWKS(client.JWKSURL(), &signature.JWKSOptions{HTTPClient: service.HTTPClient()})
+	keys, err := client.NewJWKS(nil)
 	if err != nil {
 		return err
 	}

@@ -58,7 +58,7 @@ func run(ctx context.Context, listener net.Listener, log *slog.Logger) error {
 	}
 	defer service.Close()
 	client := service.Client(idverify.WithVersions(idverify.Versions{PhoneCheck: "v0.2"}))
-	verifier, err := newVerifier(service, client.JWKSURL())
+	verifier, err := newVerifier(client, service)
 	if err != nil {
 		return err
 	}
@@ -93,11 +93,8 @@ func run(ctx context.Context, listener net.Listener, log *slog.Logger) error {
 }
 
 // newVerifier returns a verifier that accepts each message once.
-func newVerifier(service *sandboxfake.Server, keySetURL string) (*signature.Verifier, error) {
-	keys, err := signature.NewJWKS(keySetURL, &signature.JWKSOptions{
-		HTTPClient: service.HTTPClient(), // only this client trusts the fake's certificate
-		Now:        service.Now,
-	})
+func newVerifier(client *idverify.Client, service *sandboxfake.Server) (*signature.Verifier, error) {
+	keys, err := client.NewJWKS(nil)
 	if err != nil {
 		return nil, err
 	}

@@ -52,7 +52,7 @@ func run(ctx context.Context, out io.Writer) error {
 	}
 
 	// A verifier for messages to our host. It uses the keys that the service publishes.
-	keys, err := signature.NewJWKS(client.JWKSURL(), &signature.JWKSOptions{HTTPClient: service.HTTPClient()})
+	keys, err := client.NewJWKS(nil)
 	if err != nil {
 		return err
 	}

@@ -37,7 +37,7 @@ func newShop(t testing.TB, service *sandboxfake.Server, store func(testing.TB) *
 	t.Helper()
 	s := &shop{handled: make(map[string]int)}
 	for range replicas {
-		keys, err := signature.NewJWKS(service.Client().JWKSURL(), &signature.JWKSOptions{HTTPClient: service.HTTPClient(), Now: service.Now})
+		keys, err := service.Client().NewJWKS(nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -157,7 +157,7 @@ func newShop(t *testing.T) *shop {
 	server := httptest.NewUnstartedServer(nil)
 	s := &shop{service: service, url: "http://" + server.Listener.Addr().String()}
 	client := service.Client(idverify.WithVersions(idverify.Versions{PhoneCheck: "v0.2"}))
-	keys, err := signature.NewJWKS(client.JWKSURL(), &signature.JWKSOptions{HTTPClient: service.HTTPClient(), Now: service.Now})
+	keys, err := client.NewJWKS(nil)
 	if err != nil {
 		t.Fatal(err)
 	}

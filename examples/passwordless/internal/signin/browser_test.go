@@ -39,7 +39,7 @@ func newShopOf(t *testing.T, opts ...sandboxfake.Option) *shop {
 	t.Helper()
 	service := sandboxfake.New(t, append(opts, sandboxfake.WithInMemory())...)
 	client := service.Client(idverify.WithVersions(idverify.Versions{PhoneCheck: "v0.2"}), idverify.WithRetry(idverify.RetryPolicy{MaxAttempts: 1}))
-	keys, err := signature.NewJWKS(client.JWKSURL(), &signature.JWKSOptions{HTTPClient: service.HTTPClient(), Now: service.Now})
+	keys, err := client.NewJWKS(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
