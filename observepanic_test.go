@@ -223,11 +223,11 @@ func TestWithObserver_Concurrent(t *testing.T) {
 			return response(503, nil), nil
 		}
 		return response(200, fixture(t, "phone_check.json")), nil
-	}, log.option(), withSpan("a"), idverify.WithRetry(idverify.RetryPolicy{MaxAttempts: 100, MinWait: 1, MaxWait: 1000}))
+	}, log.option(), withSpan("a"), idverify.WithRetry(idverify.RetryPolicy{MaxAttempts: 100, MinWait: 1, MaxWait: 1000, Budget: -1}))
 
 	for err := range concurrently(callers, func() error { return errorOf(c.PhoneChecks.Get(t.Context(), phoneCheckID)) }) {
 		if err != nil {
-			t.Error(err)
+			t.Fatal(err)
 		}
 	}
 
@@ -240,7 +240,7 @@ func TestWithObserver_Concurrent(t *testing.T) {
 		case a.Err != nil && a.Retry && a.Status == 503:
 			retried++
 		default:
-			t.Errorf("attempt = %+v, want a success or a retry", a)
+			t.Fatalf("attempt = %+v, want a success or a retry", a)
 		}
 	}
 	if want := int(n.Load()) - callers; succeeded != callers || retried != want {
