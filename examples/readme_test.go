@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/json"
 	"errors"
 	"io/fs"
 	"log/slog"
@@ -184,6 +185,24 @@ func outgoingProxy(proxyUser, proxyPassword string) *http.Client {
 	return httpClient
 }
 
+func clientWithSource(baseURL, credentialsFile string, use func(*idverify.Client)) error {
+	client, err := idverify.NewClient(baseURL, idverify.Credentials{}, idverify.WithCredentialsSource(
+		func(context.Context) (idverify.Credentials, error) {
+			file, err := os.ReadFile(credentialsFile) // {"client_id": "…", "client_secret": "…"}
+			if err != nil {
+				return idverify.Credentials{}, err
+			}
+			var c idverify.Credentials
+			err = json.Unmarshal(file, &c)
+			return c, err
+		}))
+	if err != nil {
+		return err
+	}
+	use(client)
+	return nil
+}
+
 func rotate(ctx context.Context, console *idverify.Console, projectID, inUse string, deploy func(_ context.Context, clientID, clientSecret string) error) error {
 	page, err := console.ProjectCredentials.List(ctx, projectID, idverify.ListOptions{})
 	if err != nil {
@@ -207,6 +226,7 @@ func rotate(ctx context.Context, console *idverify.Console, projectID, inUse str
 // Compiled, not run: the environment may name a live project.
 var (
 	_ = newClient
+	_ = clientWithSource
 	_ = handleErrors
 	_ = outgoingProxy
 )
@@ -381,7 +401,7 @@ func TestDocs_SnippetsCompiled(t *testing.T) {
 	t.Parallel()
 	source := read(t, "readme_test.go")
 
-	for document, want := range map[string]int{"README.md": 7, "docs/errors.md": 1, "docs/production.md": 5} {
+	for document, want := range map[string]int{"README.md": 7, "docs/errors.md": 1, "docs/production.md": 6} {
 		got := 0
 		for _, block := range goBlock.FindAllStringSubmatch(read(t, "../"+document), -1) {
 			snippet := block[1]
