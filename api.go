@@ -50,6 +50,7 @@ func newAPI(baseURL string, c Credentials, opts []Option) (*api, error) {
 		timeoutErr: errTokenTimeout,
 		secrets:    a.secrets,
 		observers:  s.observers,
+		maxWait:    s.retry.MaxWait,
 		entries:    make(map[string]*tokenEntry),
 		logFailure: func(ctx context.Context, scope string, expiry time.Time, err error) {
 			s.logger.LogAttrs(ctx, slog.LevelWarn, "idverify: token not renewed", slog.String("operation", wire.Token.Name),

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/oauth2"
@@ -39,6 +40,7 @@ type tokenCache struct {
 	timeoutErr error           // of a fetch that exceeds timeout
 	secrets    func() []string // the texts that must be redacted
 	observers  []observer
+	maxWait    time.Duration // of RetryPolicy
 	// logFailure logs a failed fetch while the current token, which expires at expiry, is still
 	// cached.
 	logFailure func(ctx context.Context, scope string, expiry time.Time, err error)
@@ -50,6 +52,9 @@ type tokenCache struct {
 
 	// cached maps scopes to a cachedToken. Callers read it without mu.
 	cached sync.Map
+	// pauses maps scopes to their pauses; nil if there are none. It is replaced under mu and read
+	// without.
+	pauses atomic.Pointer[map[string]tokenPause]
 }
 
 type tokenEntry struct {
@@ -64,14 +69,18 @@ type cachedToken struct {
 	until time.Time
 }
 
-// tokenFetch is a fetch of a token. The other fields are set before done is closed.
+// tokenFetch is a fetch of a token.
 type tokenFetch struct {
-	done  chan struct{}
+	number int  // 1 + the consecutive failures before it
+	needed bool // a caller waits for the token; guarded by the mutex of the cache
+
+	done  chan struct{} // closed after the fields below have been set
 	token *oauth2.Token
 	err   error
+	pause time.Duration // after the fetch; 0: none
 }
 
-// get returns a token that has not expired.
+// get returns a token that has not expired. During a pause, it returns the error that caused it.
 func (c *tokenCache) get(ctx context.Context, scope string) (*oauth2.Token, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, &sendError{operation: tokenOperation(scope), err: err}
@@ -93,9 +102,17 @@ func (c *tokenCache) get(ctx context.Context, scope string) (*oauth2.Token, erro
 	}
 	f := e.inflight
 	if f == nil && (token == nil || !now.Before(e.refreshAt)) {
-		f = &tokenFetch{done: make(chan struct{})}
+		pause := c.pause(scope)
+		if token == nil && time.Now().Before(pause.until) {
+			c.mu.Unlock()
+			return nil, pause.err
+		}
+		f = &tokenFetch{done: make(chan struct{}), number: pause.failures + 1}
 		e.inflight = f
 		go c.runFetch(context.WithoutCancel(ctx), scope, e, f, now)
+	}
+	if token == nil {
+		f.needed = true
 	}
 	c.mu.Unlock()
 
@@ -128,14 +145,15 @@ func (c *tokenCache) runFetch(ctx context.Context, scope string, e *tokenEntry, 
 	o := newObservation(c.observers, wire.Token)
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
-	defer c.endFetch(o, f)
+	defer c.endFetch(o, e, f)
 	defer c.recoverFetch(scope, f)
-	f.token, f.err = c.fetch(o.begin(ctx, 1), scope, o)
+	f.token, f.err = c.fetch(o.begin(ctx, f.number), scope, o)
 }
 
 // recoverFetch makes a panic the error of f. It must be deferred.
 func (c *tokenCache) recoverFetch(scope string, f *tokenFetch) {
 	if p := recover(); p != nil {
+		f.pause = 0
 		f.token, f.err = nil, fmt.Errorf("idverify: %s: failed: panic in %s: %s", tokenOperation(scope), panicSite(), sanitize(panicText(p), c.secrets()...))
 	}
 }
@@ -162,6 +180,11 @@ func (c *tokenCache) finish(scope string, e *tokenEntry, f *tokenFetch, start ti
 		return
 	}
 	e.inflight = nil
+	if f.pause > 0 {
+		c.setPause(scope, tokenPause{f.number, time.Now().Add(f.pause), f.err})
+	} else {
+		c.setPause(scope, tokenPause{})
+	}
 	switch {
 	case f.err == nil:
 		c.remember(e.token)

@@ -52,6 +52,9 @@ type call struct {
 
 // do sends req, with retries, and returns the last response with any status.
 func (c *call) do(req *retryablehttp.Request) (*http.Response, error) {
+	if err := c.awaitToken(req.Context()); err != nil {
+		return nil, err
+	}
 	c.client = http.Client{Transport: c, Jar: c.api.httpClient.Jar}
 	c.retries = retryablehttp.Client{
 		HTTPClient: &c.client,

@@ -224,12 +224,16 @@ type TokenError struct {
 
 	RetryAfter time.Duration // the Retry-After header; 0 if missing or malformed
 	RequestID  string        // the X-Request-Id header, or empty
+
+	pause time.Duration // until the next token request, if that is why no other one was made
 }
 
 // Error implements error.
 func (e *TokenError) Error() string {
 	hint := ""
 	switch {
+	case e.pause > 0:
+		hint = pausedHint(e.pause)
 	case e.RetryAfter > 0:
 		hint = retryAfterText(e.RetryAfter)
 	case e.Code == wire.InvalidClient:
@@ -310,17 +314,23 @@ type sendError struct {
 	written     bool            // the service may have received the whole request
 	unknown     *unknownOutcome // nil unless written, by an operation that is not idempotent
 	err         error
-	text        string // of err, redacted; empty if the service had no part in it
-	budgetEmpty bool   // as in call
-	attempts    int    // 0: unknown
+	text        string        // of err, redacted; empty if the service had no part in it
+	budgetEmpty bool          // as in call
+	pause       time.Duration // as in TokenError
+	attempts    int           // 0: unknown
 }
 
 // Error implements error.
 func (e *sendError) Error() string {
+	hint := ""
+	if e.pause > 0 {
+		hint = pausedHint(e.pause)
+	}
 	return errorMessage{
 		operation:   e.operation,
 		detail:      cmp.Or(e.text, causeText(e.err)),
 		unknown:     e.unknown,
+		hint:        hint,
 		budgetEmpty: e.budgetEmpty,
 		attempts:    e.attempts,
 	}.String()

@@ -40,7 +40,7 @@ func WithObserver(start func(ctx context.Context, operation string) (context.Con
 // resources, tokens, secrets, phone numbers, addresses or URLs.
 type Attempt struct {
 	Operation string // the name of the operation as in logs, for example "phone_check.create"
-	Number    int    // 1 for the first attempt of the operation; always 1 for "token.create"
+	Number    int    // 1 for the first attempt of the operation; for "token.create" see Retry
 	Status    int    // HTTP status; 0 if there was no response
 
 	// Duration includes the wait for an access token and a repetition of the request after 401. It
@@ -49,6 +49,10 @@ type Attempt struct {
 
 	// Retry reports whether another attempt follows after the delay Wait. If the context of the
 	// operation ends during the delay, there is none.
+	//
+	// For "token.create", it reports whether a pause follows: the next request for the same scopes
+	// starts after Wait at the earliest, when an operation needs the token. Number is 1 plus the
+	// number of requests before it that failed with a pause, without a success in between.
 	Retry bool
 	Wait  time.Duration
 
@@ -186,9 +190,10 @@ func (c *call) endAborted() {
 	c.endAttempt(c.sendError(err, written))
 }
 
-// endFetch reports the token request f.
-func (c *tokenCache) endFetch(o *observation, f *tokenFetch) {
-	o.end(f.err, 0, false, func() []string {
+// endFetch sets the pause after f and reports f.
+func (c *tokenCache) endFetch(o *observation, e *tokenEntry, f *tokenFetch) {
+	f.pause = c.pauseAfter(e, f)
+	o.end(f.err, f.pause, f.pause > 0, func() []string {
 		secrets := c.secrets()
 		if f.token != nil {
 			secrets = append(secrets, f.token.AccessToken) // not cached yet

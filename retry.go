@@ -15,7 +15,7 @@ import (
 	"github.com/idverify/idverify-go/internal/wire"
 )
 
-// RetryPolicy controls retries. The zero value of a field selects its default.
+// RetryPolicy controls retries, timeouts and delays. The zero value of a field selects its default.
 //
 // GET, PUT and DELETE are retried after a lost connection and after the statuses 429, 500, 502, 503
 // and 504. A check costs money and a code can be used once. A POST or PATCH is therefore retried
@@ -24,18 +24,20 @@ import (
 // statuses. After 401 any request is sent once more with a new token, within the same attempt. All
 // other responses are final.
 //
-// With one token, an attempt writes a POST or PATCH completely at most once, over HTTP/1.1 and
-// HTTP/2, and any other request at most twice. If no response follows a complete write, the outcome
-// is unknown, and the error matches [ErrOutcomeUnknown]. This also applies to connection resets
-// with a code that guarantees that the request was not processed. Proxies send such codes after
-// their backend has read the request.
+// With one token, an attempt writes a POST or PATCH completely at most once, and any other request
+// at most twice. If a POST or PATCH gets no response although it was written completely, the error
+// matches [ErrOutcomeUnknown]. This includes resets that guarantee that the request was not
+// processed, because proxies send them after their backend has read the request.
 //
 // The delays double from MinWait to MaxWait, with jitter. A Retry-After header sets the minimum. If
-// it exceeds MaxWait, or if the delay would exceed the deadline of the context, the operation
-// returns the error at once.
+// the delay would exceed MaxWait or the deadline of the context, the operation returns the error at
+// once.
 //
-// An attempt ends after AttemptTimeout, even if the context has no deadline. The timeout covers the
-// wait for an access token, the request and the response body.
+// Operations do not retry token requests one by one. After one has failed with a transport error or
+// one of the statuses above, all operations that need the token wait for the next one. It starts
+// after 1 s; this pause doubles with each failure to MaxWait, with jitter. A Retry-After header of
+// up to a minute sets the minimum. If the remaining pause exceeds MaxWait or the deadline of the
+// context, the operation returns the last error at once. While a token is valid, nothing waits.
 //
 // Protocol: docs/protocol.md, section 11.
 type RetryPolicy struct {
@@ -43,10 +45,12 @@ type RetryPolicy struct {
 	MinWait     time.Duration // 250 ms by default, or MaxWait if that is shorter
 	MaxWait     time.Duration // 10 s by default, or MinWait if that is longer
 
-	// AttemptTimeout limits the duration of an attempt, and of a token request to 30 s or
-	// AttemptTimeout, whichever is shorter. If it is set, the Timeout of the HTTP client has no
-	// effect. 0 selects the Timeout of the HTTP client, or 30 s if it has none. If AttemptTimeout is
-	// negative, only the context ends an attempt.
+	// AttemptTimeout limits the duration of an attempt: the wait for a token request, the request and
+	// the response body. Delays and pauses before an attempt do not count. A token request ends after
+	// 30 s or AttemptTimeout, whichever is shorter.
+	//
+	// 0 selects the Timeout of the HTTP client, or 30 s if that has none. Otherwise, the Timeout of
+	// the HTTP client has no effect. If AttemptTimeout is negative, only the context ends an attempt.
 	AttemptTimeout time.Duration
 
 	// Budget limits the retries of all operations of a client together, so that an outage of the
@@ -114,7 +118,10 @@ func (c *call) nextAttempt(ctx context.Context, resp *http.Response) (wait time.
 		return 0, false
 	}
 	wait = max(c.api.retry.backoff(c.attempt), floor)
-	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) <= wait {
+	if c.tokenFailed {
+		wait = max(0, time.Until(c.api.tokens.pause(cmp.Or(c.scope, c.op.Scope)).until))
+	}
+	if wait > c.api.retry.MaxWait || exceedsDeadline(ctx, wait) {
 		return 0, false // the error of the last attempt is more useful than a timeout
 	}
 	if !c.tokenFailed && !c.api.budget.take() {
@@ -125,6 +132,12 @@ func (c *call) nextAttempt(ctx context.Context, resp *http.Response) (wait time.
 	c.maybeProcessed = c.maybeProcessed || resp == nil && c.written() || resp != nil && resp.StatusCode >= 500
 	c.logRetry(ctx, "idverify: retry", resp, slog.Duration("wait", wait))
 	return wait, true
+}
+
+// exceedsDeadline reports whether ctx ends during the next d.
+func exceedsDeadline(ctx context.Context, d time.Duration) bool {
+	deadline, ok := ctx.Deadline()
+	return ok && time.Until(deadline) <= d
 }
 
 // denyRetry records that the last attempt is not retried because the budget is empty.
@@ -166,9 +179,10 @@ func (c *call) retryable(resp *http.Response) (retry bool, floor time.Duration) 
 	if resp != nil {
 		return resp.StatusCode == http.StatusTooManyRequests || idempotent(c.op) && isTransient(resp.StatusCode), retryAfter(resp.Header)
 	}
-	// The token request precedes the operation, so the operation was not sent.
-	if err, ok := errors.AsType[*TokenError](c.err); ok {
-		return isTransient(err.Status), err.RetryAfter
+	if c.tokenFailed {
+		// The token request precedes the operation, so the operation was not sent.
+		floor, retry = tokenRetryable(c.err)
+		return retry, floor
 	}
 	if err, ok := errors.AsType[*sendError](c.err); ok {
 		_, untrusted := errors.AsType[*tls.CertificateVerificationError](err.err)

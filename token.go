@@ -50,6 +50,9 @@ func (a *api) token(ctx context.Context, scopes []Scope) (*oauth2.Token, error) 
 	}
 
 	c := &call{api: a, op: wire.Token, scope: scope, tokenFailed: true}
+	if err := c.awaitToken(ctx); err != nil {
+		return nil, err
+	}
 	for {
 		c.attempt++
 		var token *oauth2.Token

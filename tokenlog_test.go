@@ -93,9 +93,9 @@ func TestClient_TokenRetries(t *testing.T) {
 		time.AfterFunc(100*time.Millisecond, cancel)
 		requests = 0
 
-		_, err = c.Token(ctx, idverify.ScopeCoverage)
+		_, err = c.Token(ctx, idverify.ScopePhoneCheck) // coverage is paused
 
-		if want := `idverify: get token for scope "coverage": context canceled`; !errors.Is(err, context.Canceled) || err.Error() != want || requests != 1 {
+		if want := `idverify: get token for scope "phone_check": context canceled`; !errors.Is(err, context.Canceled) || err.Error() != want || requests != 1 {
 			t.Errorf("error = %v after %d requests, want %s after 1", err, requests, want)
 		}
 	})
