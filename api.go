@@ -150,7 +150,11 @@ func (r request) confirm(response any) error {
 // cannot be sent. Other errors are usually an [*Error], [*TokenError], [*DecodeError] or
 // *sendError.
 func (a *api) do(ctx context.Context, r request, decode func(response) error) error {
-	target, err := r.op.URL(a.base, a.versions.of(r.op), r.ids...)
+	version := a.versions.of(r.op)
+	if version == "" {
+		return invalidArgument(r.op, fmt.Sprintf("version of %s must have the form %q (see Client.WithVersions)", r.op.Product(), wire.V01))
+	}
+	target, err := r.op.URL(a.base, version, r.ids...)
 	if err != nil {
 		return invalidArgument(r.op, err.Error())
 	}

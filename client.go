@@ -34,13 +34,30 @@ func NewClient(baseURL string, c Credentials, opts ...Option) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("idverify: new client: %w", err)
 	}
+	return clientOf(api), nil
+}
+
+func clientOf(api *api) *Client {
 	return &Client{
 		PhoneChecks:      &PhoneCheckService{api: api},
 		SIMChecks:        &SIMCheckService{api: api},
 		SubscriberChecks: &SubscriberCheckService{api: api},
 		Reachability:     &ReachabilityService{api: api},
 		api:              api,
-	}, nil
+	}
+}
+
+// WithVersions returns a client that uses other versions of the APIs, for example to move one
+// product at a time. An empty field keeps the version of c. The clients share everything else:
+// access tokens, connections, options and the retry budget. c is not changed.
+//
+// If a version does not have the form "v0.1", the operations of its product fail with
+// [ErrBadRequest] and are not sent.
+func (c *Client) WithVersions(v Versions) *Client {
+	derived, s := *c.api, *c.api.settings
+	s.versions.override(v)
+	derived.settings = &s
+	return clientOf(&derived)
 }
 
 // NewJWKS returns the keys with which the service signs callbacks and redirects, for

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
+	"strings"
 
 	idverify "github.com/idverify/idverify-go"
 	"github.com/idverify/idverify-go/sandboxfake"
@@ -282,6 +283,34 @@ func ExampleClient_Token() {
 	}
 	fmt.Println(token.Type(), token.AccessToken != "")
 	// Output: Bearer true
+}
+
+// Uses version v0.2 for a web page, and v0.1 for an app. Both clients share their access tokens.
+func ExampleClient_WithVersions() {
+	service, err := sandboxfake.Start()
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer service.Close()
+	app, ctx := service.Client(), context.Background()
+	web := app.WithVersions(idverify.Versions{PhoneCheck: "v0.2"})
+
+	for _, client := range []*idverify.Client{app, web} {
+		if _, err := client.PhoneChecks.List(ctx, idverify.ListOptions{}); err != nil {
+			fmt.Println(err)
+			return
+		}
+	}
+
+	for _, r := range service.Requests() {
+		path, _, _ := strings.Cut(r.Path, "?")
+		fmt.Println(r.Operation, path)
+	}
+	// Output:
+	// token.create /oauth2/v1/token
+	// phone_check.list /phone_check/v0.1/checks
+	// phone_check.list /phone_check/v0.2/checks
 }
 
 // Creates the verifier of a program in production.

@@ -76,9 +76,10 @@ func WithVersions(v Versions) Option { return func(s *settings) { s.versions = v
 // time.
 func WithClock(now func() time.Time) Option { return func(s *settings) { s.now = now } }
 
-// Versions contains the version of each API, as in its paths. An empty field means "v0.1", which
-// all APIs have. PhoneCheck, SubscriberCheck and Console also have "v0.2". With a version that the
-// service does not have, operations fail with [ErrNotFound].
+// Versions contains the version of each API, as in its paths. For [WithVersions], an empty field
+// means "v0.1", which all APIs have; for [Client.WithVersions], the version of that client.
+// PhoneCheck, SubscriberCheck and Console also have "v0.2". With a version that the service does
+// not have, operations fail with [ErrNotFound].
 //
 // The code exchange ([PhoneCheckService.Complete], PhoneCheckParams.RedirectURL) requires version
 // "v0.2" of the product.
@@ -177,17 +178,24 @@ func defaultHTTPClient() *http.Client {
 
 var versionSyntax = regexp.MustCompile(`^v[0-9]+(\.[0-9]+)*$`)
 
-func (v *Versions) fill() error {
-	for _, p := range []struct {
-		product string
-		version *string
-	}{
+// productVersion is a field of Versions.
+type productVersion struct {
+	product string
+	version *string
+}
+
+func (v *Versions) fields() []productVersion {
+	return []productVersion{
 		{wire.PhoneCheck, &v.PhoneCheck},
 		{wire.SIMCheck, &v.SIMCheck},
 		{wire.SubscriberCheck, &v.SubscriberCheck},
 		{wire.Coverage, &v.Coverage},
 		{wire.Console, &v.Console},
-	} {
+	}
+}
+
+func (v *Versions) fill() error {
+	for _, p := range v.fields() {
 		if *p.version == "" {
 			*p.version = wire.Versions[p.product][0]
 		}
@@ -198,7 +206,22 @@ func (v *Versions) fill() error {
 	return nil
 }
 
-// of returns the configured version of the API that op belongs to.
+// override sets the versions that are not empty in other. It sets a malformed version to "", which
+// api.do rejects.
+func (v *Versions) override(other Versions) {
+	fields := v.fields()
+	for i, p := range other.fields() {
+		switch {
+		case *p.version == "":
+		case versionSyntax.MatchString(*p.version):
+			*fields[i].version = *p.version
+		default:
+			*fields[i].version = ""
+		}
+	}
+}
+
+// of returns the configured version of the API that op belongs to, or "" if it is malformed.
 func (v *Versions) of(op wire.Operation) string {
 	switch op.Product() {
 	case wire.PhoneCheck:
