@@ -210,7 +210,7 @@ func (c *call) perform(req *retryablehttp.Request, r request, decode func(respon
 
 // secrets returns the texts that must be redacted in errors and logs: the tokens and the
 // credentials, current and previous.
-func (a *api) secrets() []string { return append(a.tokens.tokens(), a.credentials.secrets()...) }
+func (a *api) secrets() []string { return a.credentials.appendSecrets(a.tokens.tokens()) }
 
 // invalidArgument returns the error for an operation that was not sent because of an invalid
 // argument. It does not contain the argument.

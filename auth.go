@@ -235,7 +235,8 @@ func (c *tokenCache) remember(token *oauth2.Token) {
 func (c *tokenCache) tokens() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	var texts []string
+	const others = 8 // space for the texts that callers append
+	texts := make([]string, 0, len(c.entries)+len(c.previous)+others)
 	for _, e := range c.entries {
 		if e.token != nil {
 			texts = append(texts, e.token.AccessToken)

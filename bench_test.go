@@ -1,6 +1,7 @@
 package idverify_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -93,6 +94,47 @@ func getWithNetHTTP(b *testing.B, client *http.Client, base string) error {
 		return fmt.Errorf("status = %d", resp.StatusCode)
 	}
 	return json.Unmarshal(body, new(plainCheck))
+}
+
+// BenchmarkWithObserver compares Get with and without an observer that counts the attempts.
+func BenchmarkWithObserver(b *testing.B) {
+	body := fixture(b, "phone_check.json")
+	var attempts int
+	counter := idverify.WithObserver(func(ctx context.Context, _ string) (context.Context, func(idverify.Attempt)) {
+		return ctx, func(idverify.Attempt) { attempts++ }
+	})
+	get := func(c *idverify.Client) func() error {
+		return func() error { return errorOf(c.PhoneChecks.Get(b.Context(), phoneCheckID)) }
+	}
+	b.Run("TLS", func(b *testing.B) {
+		srv := newService(b, func(w http.ResponseWriter, r *http.Request) {
+			for name, values := range observedHeader() {
+				w.Header()[name] = values
+			}
+			respondWith(200, string(body))(w, r)
+		})
+		compareTimes(b, "x-unobserved", get(srv.client(b)), get(srv.client(b, counter)))
+	})
+	b.Run("allocations", func(b *testing.B) {
+		respond := func(*http.Request) (*http.Response, error) {
+			resp := response(200, body)
+			resp.Header = observedHeader()
+			return resp, nil
+		}
+		base, other := get(newTransportClient(b, respond)), get(newTransportClient(b, respond, counter))
+		compareTimes(b, "x-unobserved-without-network", base, other)
+		reportAllocations(b, base, other)
+	})
+}
+
+// observedHeader returns the part of a response header that observers receive.
+func observedHeader() http.Header {
+	return http.Header{
+		"X-Request-Id":          {"1d79ee4c-2021-4123-9456-426614174000"},
+		"X-Ratelimit-Limit":     {"20"},
+		"X-Ratelimit-Remaining": {"19"},
+		"X-Ratelimit-Reset":     {"1767323045"},
+	}
 }
 
 // plainCheck is a check as a caller without the client would decode it.

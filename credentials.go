@@ -131,6 +131,7 @@ type credentialSource struct {
 	mu       sync.Mutex    // guards the fields below
 	current  Credentials   // the last ones that source returned
 	previous []Credentials // earlier ones, oldest first, without duplicates
+	texts    []Secret      // of current and previous, which must be redacted
 	changed  bool          // current has changed and no record of this was logged
 	inflight *sourceCall   // the call in progress; nil if there is none
 }
@@ -146,7 +147,9 @@ type sourceCall struct {
 // newCredentialSource returns a source of fixed credentials, or of source if it is not nil.
 func newCredentialSource(fixed Credentials, source func(context.Context) (Credentials, error)) (*credentialSource, error) {
 	if source == nil {
-		return &credentialSource{current: fixed}, fixed.validate()
+		s := &credentialSource{current: fixed}
+		s.setTexts()
+		return s, fixed.validate()
 	}
 	if !fixed.isZero() {
 		return nil, errors.New("pass either Credentials or WithCredentialsSource, not both")
@@ -220,6 +223,7 @@ func (s *credentialSource) finish(call *sourceCall) {
 	}
 	s.previous = s.previous[max(0, len(s.previous)-maxPreviousCredentials):]
 	s.current = next
+	s.setTexts()
 }
 
 // takeChanged reports whether the credentials have changed since the last call of takeChanged.
@@ -231,15 +235,25 @@ func (s *credentialSource) takeChanged() bool {
 	return changed
 }
 
-// secrets returns the texts of the current and the previous credentials that must be redacted.
-func (s *credentialSource) secrets() []string {
+// appendSecrets appends the texts of the current and the previous credentials that must be
+// redacted.
+func (s *credentialSource) appendSecrets(texts []string) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	texts := s.current.secrets()
-	for _, c := range s.previous {
-		texts = append(texts, c.secrets()...)
+	for _, t := range s.texts {
+		texts = append(texts, t.Reveal())
 	}
 	return texts
+}
+
+// setTexts sets the texts that must be redacted. The caller holds s.mu or has created s.
+func (s *credentialSource) setTexts() {
+	s.texts = nil
+	for _, c := range append([]Credentials{s.current}, s.previous...) {
+		for _, text := range c.secrets() {
+			s.texts = append(s.texts, NewSecret(text))
+		}
+	}
 }
 
 // sourceErrorText returns the sanitized text of an error of a source.

@@ -78,8 +78,9 @@ type observation struct {
 	number  int
 	began   time.Time
 	ended   []func(Attempt) // one for each observer that was called; nil after the end
-	tracker *writeTracker   // of the last request; nil before it
-	status  int             // of the last response; 0 before it
+	space   [2]func(Attempt)
+	tracker *writeTracker // of the last request; nil before it
+	status  int           // of the last response; 0 before it
 	header  http.Header
 }
 
@@ -97,7 +98,7 @@ func (o *observation) begin(ctx context.Context, number int) context.Context {
 		return ctx
 	}
 	o.number, o.began = number, time.Now()
-	o.ended = make([]func(Attempt), 0, len(o.observers))
+	o.ended = o.space[:0] // an allocation is necessary only for more than two observers
 	o.tracker, o.status, o.header = nil, 0, nil
 	for _, start := range o.observers {
 		next, ended := start(ctx, o.operation)
@@ -151,8 +152,14 @@ func (o *observation) end(err error, wait time.Duration, retry bool, secrets fun
 	}
 	ended := o.ended
 	o.ended = nil // if a function panics, the attempt has ended nevertheless
-	for _, f := range ended {
-		defer f(a) // in reverse order, and even if a later one panics
+	callReversed(ended, &a)
+}
+
+// callReversed calls functions with a, the last one first, even if one of them panics.
+func callReversed(functions []func(Attempt), a *Attempt) {
+	if last := len(functions) - 1; last >= 0 {
+		defer callReversed(functions[:last], a)
+		functions[last](*a)
 	}
 }
 

@@ -235,13 +235,13 @@ const longestReset = 366 * 24 * 60 * 60
 // rateLimit reads the X-RateLimit headers. It returns nil if X-RateLimit-Limit is missing or
 // malformed.
 func rateLimit(h http.Header, now time.Time) *RateLimit {
-	limit, err := strconv.Atoi(h.Get("X-RateLimit-Limit"))
+	limit, err := strconv.Atoi(h.Get("X-Ratelimit-Limit")) // the canonical form, which Get need not convert
 	if err != nil {
 		return nil
 	}
 	r := &RateLimit{Limit: limit}
-	r.Remaining, _ = strconv.Atoi(h.Get("X-RateLimit-Remaining"))
-	if reset, err := strconv.ParseInt(h.Get("X-RateLimit-Reset"), 10, 64); err == nil && reset >= 0 {
+	r.Remaining, _ = strconv.Atoi(h.Get("X-Ratelimit-Remaining"))
+	if reset, err := strconv.ParseInt(h.Get("X-Ratelimit-Reset"), 10, 64); err == nil && reset >= 0 {
 		if reset <= longestReset {
 			r.Reset = now.Add(time.Duration(reset) * time.Second)
 		} else {
@@ -251,9 +251,21 @@ func rateLimit(h http.Header, now time.Time) *RateLimit {
 	return r
 }
 
-// plainID matches an ID that cannot be a phone number or an address: it contains a letter, and no
-// dot or colon.
-var plainID = regexp.MustCompile(`^[0-9_-]*[A-Za-z][0-9A-Za-z_-]*$`)
+// isPlainID reports whether id cannot be a phone number or an address: it contains a letter, and
+// only letters, digits, hyphens and underscores.
+func isPlainID(id string) bool {
+	letter := false
+	for _, c := range []byte(id) {
+		switch {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z':
+			letter = true
+		case '0' <= c && c <= '9', c == '-', c == '_':
+		default:
+			return false
+		}
+	}
+	return letter
+}
 
 // requestID returns the X-Request-Id header, redacted, or an empty string if it has more than 128
 // bytes or contains characters that are unusual in an ID and could imitate the rest of an error
@@ -263,11 +275,11 @@ func requestID(h http.Header, secrets ...string) string {
 	if len(id) > 128 || strings.ContainsFunc(id, notVisible) || strings.ContainsAny(id, "[](){}<>\"'`,;|\\") {
 		return ""
 	}
-	if redactSecrets(id, len(id), secrets) != id {
+	if containsSecret(id, secrets) {
 		return redacted
 	}
 	// Support needs the whole ID, even if digits in it look like a phone number.
-	if plainID.MatchString(id) {
+	if isPlainID(id) {
 		return id
 	}
 	return sanitize(id)

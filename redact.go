@@ -119,6 +119,16 @@ func redactSecrets(s string, limit int, secrets []string) string {
 	return b.String()
 }
 
+// containsSecret reports whether redactSecrets replaces a part of s.
+func containsSecret(s string, secrets []string) bool {
+	for i := range len(s) {
+		if secretAt(s, i, secrets) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
 const (
 	// minWordLength is the minimum length of a secret that is redacted within a word. Shorter secrets
 	// would make other words unreadable.
@@ -135,8 +145,9 @@ const (
 // Sufficiently long parts of a secret also match: see minPrefix and minPartial.
 func secretAt(s string, i int, secrets []string) int {
 	longest := 0
+	escaped := strings.IndexByte(`%+&\`, s[i]) >= 0
 	for _, secret := range secrets {
-		if secret == "" || s[i] != secret[0] && !strings.ContainsRune(`%+&\`, rune(s[i])) {
+		if secret == "" || s[i] != secret[0] && !escaped {
 			continue // fast path
 		}
 		for _, unescape := range notations {
