@@ -2,11 +2,13 @@ package otelidverify_test
 
 import (
 	"context"
+	"math"
 	"net/http"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/idverify/idverify-go"
@@ -106,6 +108,40 @@ func TestOption_Retries(t *testing.T) {
 	for _, s := range r.recorder.Ended()[1:3] {
 		if got, want := s.Status().Description, "idverify: list PhoneChecks: 503"; len(got) < len(want) || got[:len(want)] != want {
 			t.Errorf("description = %q, want the error of the attempt", got)
+		}
+	}
+}
+
+// TestOption_Durations compares the sums of the histograms with the attempts that another observer
+// receives.
+func TestOption_Durations(t *testing.T) {
+	t.Parallel()
+	r := newTelemetry()
+	srv := sandboxfake.New(t, sandboxfake.WithInMemory())
+	want := make(map[string]float64)
+	client := srv.Client(fastRetries(), otelidverify.Option(r.providers()...), idverify.WithObserver(
+		func(ctx context.Context, _ string) (context.Context, func(idverify.Attempt)) {
+			return ctx, func(a idverify.Attempt) {
+				want["idverify.client.attempt.duration"] += a.Duration.Seconds()
+				if a.Retry {
+					want["idverify.client.retry.wait"] += a.Wait.Seconds()
+				}
+			}
+		}))
+	srv.Inject(sandboxfake.Match{Operation: "phone_check.list"}, sandboxfake.Fault{Status: http.StatusServiceUnavailable})
+
+	_, err := client.PhoneChecks.List(t.Context(), idverify.ListOptions{})
+
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := r.sums(t)
+	if len(got) != len(want) {
+		t.Errorf("sums = %v, want %v", got, want)
+	}
+	for name, sum := range want {
+		if sum <= 0 || math.Abs(got[name]-sum) > 1e-9 {
+			t.Errorf("sum of %s = %v s, want %v s", name, got[name], sum)
 		}
 	}
 }
@@ -263,3 +299,53 @@ func TestOption_RequestID(t *testing.T) {
 		}
 	}
 }
+
+// TestOption_BackgroundRenewal renews a token while the attempt that started the renewal ends.
+func TestOption_BackgroundRenewal(t *testing.T) {
+	t.Parallel()
+	r := newTelemetry()
+	ended := make(spanNames, 10)
+	r.tracers.RegisterSpanProcessor(ended)
+	srv := sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithFrozenClock(time.Date(2026, 11, 2, 9, 0, 0, 0, time.UTC)))
+	httpClient := srv.HTTPClient()
+	next, renew, tokens := httpClient.Transport, make(chan struct{}), 0
+	httpClient.Transport = roundTripper(func(req *http.Request) (*http.Response, error) {
+		if req.URL.Path == "/oauth2/v1/token" {
+			if tokens++; tokens == 2 {
+				<-renew
+			}
+		}
+		return next.RoundTrip(req)
+	})
+	client := srv.Client(idverify.WithHTTPClient(httpClient), otelidverify.Option(r.providers()...))
+	token, err := client.Token(t.Context(), idverify.ScopePhoneCheck)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := srv.Advance(t.Context(), token.Expiry.Sub(srv.Now())-time.Second); err != nil {
+		t.Fatal(err)
+	}
+
+	_, err = client.PhoneChecks.List(t.Context(), idverify.ListOptions{})
+	close(renew)
+
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := []string{<-ended, <-ended, <-ended}
+	want := []string{"idverify token.create", "idverify phone_check.list", "idverify token.create"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("ends of spans (-want +got):\n%s", diff)
+	}
+	if got, want := r.spans()[2], "idverify token.create < idverify phone_check.list: Unset http.response.status_code=200"; got != want {
+		t.Errorf("span of the renewal = %q, want %q", got, want)
+	}
+}
+
+// spanNames is a span processor that sends the names of ended spans.
+type spanNames chan string
+
+func (spanNames) OnStart(context.Context, sdktrace.ReadWriteSpan) {}
+func (c spanNames) OnEnd(s sdktrace.ReadOnlySpan)                 { c <- s.Name() }
+func (spanNames) Shutdown(context.Context) error                  { return nil }
+func (spanNames) ForceFlush(context.Context) error                { return nil }

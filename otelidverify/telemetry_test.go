@@ -101,6 +101,20 @@ func (r *telemetry) series(t testing.TB) []string {
 	return lines
 }
 
+// sums returns the sums of the histograms over all attributes.
+func (r *telemetry) sums(t testing.TB) map[string]float64 {
+	t.Helper()
+	sums := make(map[string]float64)
+	for _, m := range r.metrics(t) {
+		if data, ok := m.Data.(metricdata.Histogram[float64]); ok {
+			for _, p := range data.DataPoints {
+				sums[m.Name] += p.Sum
+			}
+		}
+	}
+	return sums
+}
+
 // metrics returns the recorded metrics.
 func (r *telemetry) metrics(t testing.TB) []metricdata.Metrics {
 	t.Helper()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -160,7 +161,7 @@ func TestObserveVerifier_NoReason(t *testing.T) {
 	r := newTelemetry()
 	ctx, span := r.caller(t.Context())
 
-	otelidverify.ObserveVerifier(r.providers()...)(ctx, signature.Verification{Operation: "callback", Err: errors.New("other")})
+	otelidverify.ObserveVerifier(r.providers()...)(ctx, signature.Verification{Operation: "callback", Err: errors.New("other"), Duration: 1500 * time.Millisecond})
 
 	span.End()
 	if got, want := r.spans()[0], "caller < : Unset idverify.reason=_OTHER"; got != want {
@@ -168,5 +169,8 @@ func TestObserveVerifier_NoReason(t *testing.T) {
 	}
 	if got, want := r.series(t)[0], "idverify.verification.duration{error.type=_OTHER,idverify.operation=callback} 1"; got != want {
 		t.Errorf("metric = %q, want %q", got, want)
+	}
+	if got := r.sums(t)["idverify.verification.duration"]; got != 1.5 {
+		t.Errorf("sum of durations = %v s, want 1.5 s", got)
 	}
 }
