@@ -29,7 +29,7 @@ func TestPhoneCheckService_CreateAndCallback(t *testing.T) {
 			t.Parallel()
 			srv := sandboxfake.New(t)
 			callbacks := make(chan *idverify.Callback, 1)
-			shop := srv.Handle("shop.sandbox.test", idverify.CallbackHandler(srv.Verifier("shop.sandbox.test"), func(_ context.Context, c *idverify.Callback) error {
+			shop := srv.Handle("shop.sandbox.test", idverify.CallbackHandler(srv.Verifier([]string{"shop.sandbox.test"}, nil), func(_ context.Context, c *idverify.Callback) error {
 				callbacks <- c
 				return nil
 			}))
@@ -144,7 +144,7 @@ func TestSubscriberCheckService_CodeExchange(t *testing.T) {
 	t.Parallel()
 	srv := sandboxfake.New(t)
 	c := srv.Client(idverify.WithVersions(idverify.Versions{SubscriberCheck: "v0.2"}))
-	shop := srv.Handle("shop.sandbox.test", idverify.RedirectHandler(srv.Verifier("shop.sandbox.test"), func(w http.ResponseWriter, r *http.Request, redirect *idverify.Redirect) {
+	shop := srv.Handle("shop.sandbox.test", idverify.RedirectHandler(srv.Verifier([]string{"shop.sandbox.test"}, nil), func(w http.ResponseWriter, r *http.Request, redirect *idverify.Redirect) {
 		check, err := c.SubscriberChecks.Complete(r.Context(), redirect.CheckID, redirect.Code)
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusBadGateway)

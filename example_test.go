@@ -355,7 +355,7 @@ func ExampleCallbackHandler() {
 	client, ctx := service.Client(), context.Background()
 
 	// In production, use signature.NewVerifier with the key set of client.NewJWKS.
-	verifier := service.Verifier("shop.sandbox.test")
+	verifier := service.Verifier([]string{"shop.sandbox.test"}, nil)
 	done := make(chan string, 1)
 	shop := http.NewServeMux()
 	shop.Handle("POST /callbacks", idverify.CallbackHandler(verifier, func(_ context.Context, c *idverify.Callback) error {
@@ -393,7 +393,7 @@ func ExampleRedirectHandler() {
 
 	session := make(map[string]bool) // IDs of the checks that this user's session created
 	shop := http.NewServeMux()
-	shop.Handle("GET /verified", idverify.RedirectHandler(service.Verifier("shop.sandbox.test"), func(w http.ResponseWriter, r *http.Request, redirect *idverify.Redirect) {
+	shop.Handle("GET /verified", idverify.RedirectHandler(service.Verifier([]string{"shop.sandbox.test"}, nil), func(w http.ResponseWriter, r *http.Request, redirect *idverify.Redirect) {
 		if !session[redirect.CheckID] {
 			http.Error(w, "this check belongs to another session", http.StatusForbidden)
 			return

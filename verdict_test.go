@@ -219,7 +219,7 @@ func newVerdictShop(t *testing.T) *verdictShop {
 	t.Helper()
 	srv := sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithFrozenClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)))
 	s := &verdictShop{srv: srv, client: srv.Client(), callbacks: make(chan *idverify.Callback, 1)}
-	s.callbackURL = srv.Handle("shop.sandbox.test", idverify.CallbackHandler(srv.Verifier("shop.sandbox.test"), func(_ context.Context, c *idverify.Callback) error {
+	s.callbackURL = srv.Handle("shop.sandbox.test", idverify.CallbackHandler(srv.Verifier([]string{"shop.sandbox.test"}, nil), func(_ context.Context, c *idverify.Callback) error {
 		s.callbacks <- c
 		return nil
 	})) + "/callbacks"

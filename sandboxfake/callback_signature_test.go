@@ -28,7 +28,7 @@ func TestServer_CallbackHeaderAndDigest(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			srv := sandboxfake.New(t, append(row.opts, sandboxfake.WithInMemory(), sandboxfake.WithFrozenClock(frozenAt))...)
-			verifier := srv.Verifier("app.sandbox.test")
+			verifier := srv.Verifier([]string{"app.sandbox.test"}, nil)
 			var header http.Header
 			var body []byte
 			verified := false

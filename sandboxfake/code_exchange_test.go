@@ -116,7 +116,7 @@ func TestDevice_FollowsSignedRedirect(t *testing.T) {
 	t.Parallel()
 	srv := sandboxfake.New(t, sandboxfake.WithInMemory())
 	a := newAPI(t, srv)
-	verifier := srv.Verifier("app.sandbox.test")
+	verifier := srv.Verifier([]string{"app.sandbox.test"}, nil)
 	var message *signature.Message
 	var query string
 	host := srv.Handle("app.sandbox.test", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

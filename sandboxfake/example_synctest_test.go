@@ -20,7 +20,7 @@ func testExpiredCheckCallback(t *testing.T) {
 		began := time.Now()
 		callbacks := make(chan *idverify.Callback, 1)
 		attempts := 0
-		url := srv.Handle("shop.sandbox.test", idverify.CallbackHandler(srv.Verifier("shop.sandbox.test"), func(_ context.Context, c *idverify.Callback) error {
+		url := srv.Handle("shop.sandbox.test", idverify.CallbackHandler(srv.Verifier([]string{"shop.sandbox.test"}, nil), func(_ context.Context, c *idverify.Callback) error {
 			if attempts++; attempts < 3 {
 				return errors.New("database unavailable") // the service retries
 			}

@@ -86,7 +86,7 @@ func ExampleServer_Handle() {
 	srv := start()
 	defer srv.Close()
 	callbacks := make(chan *idverify.Callback, 1)
-	url := srv.Handle("shop.sandbox.test", idverify.CallbackHandler(srv.Verifier("shop.sandbox.test"), func(_ context.Context, c *idverify.Callback) error {
+	url := srv.Handle("shop.sandbox.test", idverify.CallbackHandler(srv.Verifier([]string{"shop.sandbox.test"}, nil), func(_ context.Context, c *idverify.Callback) error {
 		callbacks <- c
 		return nil
 	}))
@@ -232,7 +232,7 @@ func ExampleServer_RotateKeys() {
 	ctx := context.Background()
 	srv := start()
 	defer srv.Close()
-	url := srv.Handle("shop.sandbox.test", idverify.CallbackHandler(srv.Verifier("shop.sandbox.test"), func(context.Context, *idverify.Callback) error { return nil }))
+	url := srv.Handle("shop.sandbox.test", idverify.CallbackHandler(srv.Verifier([]string{"shop.sandbox.test"}, nil), func(context.Context, *idverify.Callback) error { return nil }))
 	for range 2 {
 		open(srv, "447700900012", url)
 		srv.RotateKeys()

@@ -37,7 +37,7 @@ func TestFault_Callback(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				srv := sandboxfake.New(t, sandboxfake.WithInMemory())
 				a := newAPI(t, srv)
-				verifier := srv.Verifier("app.sandbox.test")
+				verifier := srv.Verifier([]string{"app.sandbox.test"}, nil)
 				var seen atomic.Int32
 				host := srv.Handle("app.sandbox.test", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 					seen.Add(1)
@@ -91,7 +91,7 @@ func TestFault_RedirectWrongKey(t *testing.T) {
 	t.Parallel()
 	srv := sandboxfake.New(t, sandboxfake.WithInMemory())
 	a := newAPI(t, srv)
-	verifier := srv.Verifier("app.sandbox.test")
+	verifier := srv.Verifier([]string{"app.sandbox.test"}, nil)
 	var verifyErr error
 	host := srv.Handle("app.sandbox.test", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, verifyErr = verifier.VerifyRedirect(r)

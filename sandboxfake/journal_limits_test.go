@@ -151,7 +151,7 @@ func TestServer_LimitsDeliveryJournal(t *testing.T) {
 	a := newAPI(t, sandboxfake.New(t, sandboxfake.WithInMemory()))
 	verified := make(chan error, 1)
 	host := a.srv.Handle("app.sandbox.test", http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		_, err := a.srv.Verifier("app.sandbox.test").VerifyCallback(r)
+		_, err := a.srv.Verifier([]string{"app.sandbox.test"}, nil).VerifyCallback(r)
 		verified <- err
 	}))
 	target := host + "/" + strings.Repeat("u", urlLimit-len(host)-1)

@@ -78,7 +78,7 @@ func TestServer_RotateKeysVerification(t *testing.T) {
 	t.Parallel()
 	srv := sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithFrozenClock(frozenAt))
 	a := newAPI(t, srv)
-	verifier := srv.Verifier("app.sandbox.test")
+	verifier := srv.Verifier([]string{"app.sandbox.test"}, nil)
 	var mu sync.Mutex
 	var keys []string // guarded by mu
 	host := srv.Handle("app.sandbox.test", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -125,7 +125,7 @@ func TestFault_WrongKeyUsesPublishedID(t *testing.T) {
 	t.Parallel()
 	srv := sandboxfake.New(t, sandboxfake.WithInMemory())
 	a := newAPI(t, srv)
-	verifier := srv.Verifier("app.sandbox.test")
+	verifier := srv.Verifier([]string{"app.sandbox.test"}, nil)
 	var verifyErr error
 	host := srv.Handle("app.sandbox.test", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, verifyErr = verifier.VerifyCallback(r)

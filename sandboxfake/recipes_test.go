@@ -46,7 +46,7 @@ func TestPhoneCheck(t *testing.T) {
 func TestCallback(t *testing.T) {
 	srv := sandboxfake.New(t)
 	results := make(chan *idverify.Callback, 1)
-	url := srv.Handle("shop.sandbox.test", idverify.CallbackHandler(srv.Verifier("shop.sandbox.test"), func(_ context.Context, c *idverify.Callback) error {
+	url := srv.Handle("shop.sandbox.test", idverify.CallbackHandler(srv.Verifier([]string{"shop.sandbox.test"}, nil), func(_ context.Context, c *idverify.Callback) error {
 		results <- c
 		return nil
 	}))
@@ -75,7 +75,7 @@ func TestRedirect(t *testing.T) {
 	srv := sandboxfake.New(t)
 	client := srv.Client(idverify.WithVersions(idverify.Versions{PhoneCheck: "v0.2"}))
 	started := "" // the check ID in the session
-	url := srv.Handle("shop.sandbox.test", idverify.RedirectHandler(srv.Verifier("shop.sandbox.test"), func(w http.ResponseWriter, r *http.Request, redirect *idverify.Redirect) {
+	url := srv.Handle("shop.sandbox.test", idverify.RedirectHandler(srv.Verifier([]string{"shop.sandbox.test"}, nil), func(w http.ResponseWriter, r *http.Request, redirect *idverify.Redirect) {
 		if redirect.CheckID != started || redirect.Code == "" {
 			w.WriteHeader(http.StatusForbidden)
 			return
@@ -182,7 +182,7 @@ func TestCallbackRetries(t *testing.T) {
 
 func TestKeyRotation(t *testing.T) {
 	srv := sandboxfake.New(t, sandboxfake.WithFrozenClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)))
-	verifier := srv.Verifier("shop.sandbox.test")
+	verifier := srv.Verifier([]string{"shop.sandbox.test"}, nil)
 	url := srv.Handle("shop.sandbox.test", idverify.CallbackHandler(verifier, func(context.Context, *idverify.Callback) error { return nil }))
 	for range 2 {
 		check, err := srv.Client().PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: "447700900012", CallbackURL: url})
@@ -230,7 +230,7 @@ func TestCreate_LostResponse(t *testing.T) {
 
 func TestForgedCallback(t *testing.T) {
 	srv := sandboxfake.New(t)
-	url := srv.Handle("shop.sandbox.test", idverify.CallbackHandler(srv.Verifier("shop.sandbox.test"), func(context.Context, *idverify.Callback) error {
+	url := srv.Handle("shop.sandbox.test", idverify.CallbackHandler(srv.Verifier([]string{"shop.sandbox.test"}, nil), func(context.Context, *idverify.Callback) error {
 		t.Error("forged callback was handled")
 		return nil
 	}))

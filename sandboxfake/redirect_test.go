@@ -65,7 +65,7 @@ func TestServer_RedirectHost(t *testing.T) {
 			if got := location.Scheme + "://" + location.Host; got != row.location || location.Path != "/Back" {
 				t.Errorf("%s %s: redirect = %s%s, want %s/Back", row.origin, name, got, location.Path, row.location)
 			}
-			if _, err := srv.Verifier(row.host).VerifyRedirect(browserRequest(location, row.host)); err != nil {
+			if _, err := srv.Verifier([]string{row.host}, nil).VerifyRedirect(browserRequest(location, row.host)); err != nil {
 				t.Errorf("%s %s: redirect sent by a browser does not verify: %v", row.origin, name, err)
 			}
 		}
@@ -99,7 +99,7 @@ func TestServer_RedirectProjectURL(t *testing.T) {
 		if query := location.Query(); query.Get("check_id") != id || query.Get("code") == "" {
 			t.Errorf("%s: redirect %s does not contain the check's ID and code", row.path, location)
 		}
-		if _, err := srv.Verifier(row.want).VerifyRedirect(browserRequest(location, row.want)); err != nil {
+		if _, err := srv.Verifier([]string{row.want}, nil).VerifyRedirect(browserRequest(location, row.want)); err != nil {
 			t.Errorf("%s: %v", row.path, err)
 		}
 	}

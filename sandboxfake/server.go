@@ -1,6 +1,7 @@
 package sandboxfake
 
 import (
+	"cmp"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -253,13 +254,22 @@ func (s *Server) Client(opts ...idverify.Option) *idverify.Client {
 	return client
 }
 
-// Verifier returns a verifier of the server's callbacks and redirects to the given hosts. It uses
-// the server's keys and the server's clock for signatures. If hosts is empty, or if NewVerifier
-// rejects a host, the test fails.
-func (s *Server) Verifier(hosts ...string) *signature.Verifier {
+// Verifier returns a verifier of the server's callbacks and redirects to the given hosts, with the
+// server's keys. opts may be nil and is not modified. For fields that are zero, Now is the server's
+// clock for signatures, and CallbackHeader is the server's. If NewVerifier rejects the hosts or the
+// options, the test fails.
+func (s *Server) Verifier(hosts []string, opts *signature.VerifierOptions) *signature.Verifier {
+	var o signature.VerifierOptions
+	if opts != nil {
+		o = *opts
+	}
+	o.CallbackHeader = cmp.Or(o.CallbackHeader, s.opts.callbackHeader)
+	if o.Now == nil {
+		o.Now = s.messageNow
+	}
 	keys, err := signature.NewJWKS(s.url+wire.JWKS.Path, &signature.JWKSOptions{HTTPClient: s.HTTPClient(), Now: s.Now})
 	s.must(err)
-	verifier, err := signature.NewVerifier(keys, hosts, &signature.VerifierOptions{CallbackHeader: s.opts.callbackHeader, Now: s.messageNow})
+	verifier, err := signature.NewVerifier(keys, hosts, &o)
 	s.must(err)
 	return verifier
 }

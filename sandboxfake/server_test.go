@@ -52,7 +52,7 @@ func TestWithFreshKeys_UniquePerServer(t *testing.T) {
 	second := newControlAPI(t, sandboxfake.WithFreshKeys())
 	verified := make(chan error, 1)
 	target := first.srv.Handle("app.sandbox.test", http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		_, err := first.srv.Verifier("app.sandbox.test").VerifyCallback(r)
+		_, err := first.srv.Verifier([]string{"app.sandbox.test"}, nil).VerifyCallback(r)
 		verified <- err
 	}))
 	first.completeCheck(target)

@@ -190,7 +190,7 @@ func TestServer_ControlDates(t *testing.T) {
 	t.Parallel()
 	a := newControlAPI(t, sandboxfake.WithFrozenClock(frozenAt))
 	receiver, target := newDatedReceiver(t, a.srv, a.srv.Now)
-	receiver.verifier = a.srv.Verifier("app.sandbox.test") // uses the selected clock
+	receiver.verifier = a.srv.Verifier([]string{"app.sandbox.test"}, nil) // uses the selected clock
 	date := func() string {
 		t.Helper()
 		a.completeCheck(target)

@@ -132,7 +132,7 @@ func newShop(t *testing.T) *shop {
 	service := sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithFrozenClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)))
 	s := &shop{service: service, client: service.Client(), checks: newChecks()}
 	s.callbackURL = service.Handle(host, &receiver{
-		verifier: service.Verifier(host),
+		verifier: service.Verifier([]string{host}, nil),
 		log:      slog.New(slog.NewTextHandler(&s.log, nil)),
 		store: func(ctx context.Context, c *idverify.Callback) (outcome, error) {
 			if s.failures > 0 {
