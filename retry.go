@@ -151,6 +151,9 @@ func (c *call) denyRetry(ctx context.Context, resp *http.Response) {
 
 // logRetry logs the outcome of the last attempt.
 func (c *call) logRetry(ctx context.Context, message string, resp *http.Response, more ...slog.Attr) {
+	if !c.api.logger.Enabled(ctx, slog.LevelWarn) {
+		return
+	}
 	attrs := append([]slog.Attr{slog.String("operation", c.op.Name), slog.Int("attempt", c.attempt)}, more...)
 	attrs = append(attrs, c.outcome(resp))
 	if resp != nil {
