@@ -51,6 +51,7 @@ func newAPI(baseURL string, c Credentials, opts []Option) (*api, error) {
 		secrets:    a.secrets,
 		observers:  s.observers,
 		maxWait:    s.retry.MaxWait,
+		renewals:   s.renewals,
 		entries:    make(map[string]*tokenEntry),
 		logFailure: func(ctx context.Context, scope string, expiry time.Time, err error) {
 			s.logger.LogAttrs(ctx, slog.LevelWarn, "idverify: token not renewed", slog.String("operation", wire.Token.Name),

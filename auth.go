@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/oauth2"
 
+	"github.com/idverify/idverify-go/internal/renewals"
 	"github.com/idverify/idverify-go/internal/wire"
 )
 
@@ -44,6 +45,7 @@ type tokenCache struct {
 	// logFailure logs a failed fetch while the current token, which expires at expiry, is still
 	// cached.
 	logFailure func(ctx context.Context, scope string, expiry time.Time, err error)
+	renewals   *renewals.Counter // of the fetches while a current token is cached
 
 	mu       sync.Mutex
 	entries  map[string]*tokenEntry // by scopes; mu also guards the fields of the entries
@@ -71,8 +73,9 @@ type cachedToken struct {
 
 // tokenFetch is a fetch of a token.
 type tokenFetch struct {
-	number int  // 1 + the consecutive failures before it
-	needed bool // a caller waits for the token; guarded by the mutex of the cache
+	number  int  // 1 + the consecutive failures before it
+	renewal bool // the caller that started it uses the current token
+	needed  bool // a caller waits for the token; guarded by the mutex of the cache
 
 	done  chan struct{} // closed after the fields below have been set
 	token *oauth2.Token
@@ -107,8 +110,11 @@ func (c *tokenCache) get(ctx context.Context, scope string) (*oauth2.Token, erro
 			c.mu.Unlock()
 			return nil, pause.err
 		}
-		f = &tokenFetch{done: make(chan struct{}), number: pause.failures + 1}
+		f = &tokenFetch{done: make(chan struct{}), number: pause.failures + 1, renewal: token != nil}
 		e.inflight = f
+		if f.renewal {
+			c.renewals.Begin()
+		}
 		go c.runFetch(context.WithoutCancel(ctx), scope, e, f, now)
 	}
 	if token == nil {
@@ -138,6 +144,9 @@ func (c *tokenCache) get(ctx context.Context, scope string) (*oauth2.Token, erro
 // fetch.
 // Parameter start is the start time. The deferred calls use it instead of calling the clock.
 func (c *tokenCache) runFetch(ctx context.Context, scope string, e *tokenEntry, f *tokenFetch, start time.Time) {
+	if f.renewal {
+		defer c.renewals.End()
+	}
 	defer c.finish(scope, e, f, start)
 	defer c.logRefreshFailure(ctx, scope, e, f, start)
 	defer c.recoverFetch(scope, f) // from an observer's panic in endFetch

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/idverify/idverify-go/internal/renewals"
 	"github.com/idverify/idverify-go/internal/wire"
 )
 
@@ -29,6 +30,7 @@ type settings struct {
 	now        func() time.Time
 	observers  []observer
 	source     func(context.Context) (Credentials, error) // nil without WithCredentialsSource
+	renewals   *renewals.Counter                          // nil unless package sandboxfake counts token renewals
 
 	attemptTimeout time.Duration // 0: none
 }
@@ -45,7 +47,18 @@ type settings struct {
 // The default is a new client with its own connection pool, HTTP/2, and a timeout of 30 s for each
 // attempt. It uses the proxy in the environment variables HTTP_PROXY, HTTPS_PROXY and NO_PROXY: see
 // [http.ProxyFromEnvironment].
-func WithHTTPClient(c *http.Client) Option { return func(s *settings) { s.httpClient = c } }
+func WithHTTPClient(c *http.Client) Option {
+	return func(s *settings) {
+		s.httpClient = c
+		if c == nil {
+			return
+		}
+		// A later WithHTTPClient must not end the counting by package sandboxfake.
+		if t, ok := c.Transport.(*renewals.Transport); ok {
+			s.renewals = t.Counter
+		}
+	}
+}
 
 // WithRetry sets the number and the duration of attempts, and the delays between them.
 func WithRetry(p RetryPolicy) Option { return func(s *settings) { s.retry = p } }

@@ -11,9 +11,10 @@ import (
 // Advance moves the server's clock forward by d and runs every event that becomes due, in order:
 // checks expire, and callbacks are retried. A running clock continues from the new time.
 //
-// Advance first waits until no delivery is in flight. It then runs each event with the clock held
-// at the event's time, and waits until all deliveries in flight have ended and their next attempts
-// are queued. Finally it sets the clock to d after the end of the first wait.
+// Advance first waits until no delivery is in flight, and for token renewals as Idle does. It then
+// runs each event with the clock held at the event's time, and waits until all deliveries in flight
+// have ended and their next attempts are queued, and again for token renewals. Finally it sets the
+// clock to d after the end of the first wait.
 //
 // If ctx ends, or the server is reset or closed, Advance returns an error and the clock keeps the
 // time that it has reached. A negative d is an error. Do not call it from a handler.
@@ -31,10 +32,26 @@ func (s *Server) Advance(ctx context.Context, d time.Duration) error {
 
 // Idle waits until no delivery is in flight and no event is due now. It does not wait for attempts
 // that are due later. Do not call it from a handler.
+//
+// A client renews its access token in the background while it still uses the current one. Idle also
+// waits for the renewals that operations of the server's clients started before they returned:
+// those of [Server.Client], [Project.Client], [Server.Console] and [Account.Console]. It waits for
+// them for at most 5 seconds, and not for a token request that a [Fault] delays.
 func (s *Server) Idle(ctx context.Context) error {
 	svc := s.lock()
 	defer svc.mu.Unlock()
-	return svc.await(ctx, func() bool { return !svc.clock.Held() && svc.idle() })
+	w := &renewalWait{service: svc}
+	defer w.stop()
+	return svc.await(ctx, func() bool { return !svc.clock.Held() && svc.idle() && w.done() })
+}
+
+// awaitRenewals waits for token renewals as Idle does.
+func (s *Server) awaitRenewals() {
+	svc := s.lock()
+	defer svc.mu.Unlock()
+	w := &renewalWait{service: svc}
+	defer w.stop()
+	_ = svc.await(context.Background(), w.done) // the server was reset or closed
 }
 
 // Expire makes a check of any project expire now, without moving the clock: the check becomes
@@ -54,7 +71,9 @@ func (s *Server) expire(checkID string) error {
 
 // advance implements Advance. The caller holds s.mu, which is unlocked while it waits.
 func (s *service) advance(ctx context.Context, d time.Duration) error {
-	if err := s.await(ctx, func() bool { return !s.clock.Held() && s.idle() }); err != nil {
+	w := &renewalWait{service: s}
+	defer w.stop()
+	if err := s.await(ctx, func() bool { return !s.clock.Held() && s.idle() && w.done() }); err != nil {
 		return err
 	}
 	s.clock.Hold()
@@ -71,12 +90,51 @@ func (s *service) advance(ctx context.Context, d time.Duration) error {
 			s.clock.Set(e.Due())
 		}
 		e.Run()
-		if err := s.await(ctx, func() bool { return s.inFlight == 0 }); err != nil {
+		if err := s.await(ctx, func() bool { return s.inFlight == 0 && w.done() }); err != nil {
 			return err
 		}
 	}
 	s.clock.Set(target)
 	return nil
+}
+
+// maxRenewalWait limits the wait for token renewals: a transport of the test may hold them back.
+const maxRenewalWait = 5 * time.Second
+
+// renewalWait is a wait for the token renewals of the server's clients, which service.await
+// performs. The mutex of the service guards it.
+type renewalWait struct {
+	service *service
+	timer   *time.Timer // wakes the wait after maxRenewalWait; nil while no renewal is in progress
+	expired bool        // do not wait any longer
+}
+
+// done reports whether the wait is over. A token request that a fault delays may be that of a
+// renewal, which would not end before the delay.
+func (w *renewalWait) done() bool {
+	if w.expired || w.service.renewals.InProgress() <= w.service.delayed {
+		w.stop()
+		return true
+	}
+	if w.timer == nil {
+		w.timer = time.AfterFunc(maxRenewalWait, w.expire)
+	}
+	return false
+}
+
+func (w *renewalWait) expire() {
+	w.service.mu.Lock()
+	defer w.service.mu.Unlock()
+	w.expired = true
+	w.service.signal()
+}
+
+// stop stops the timer.
+func (w *renewalWait) stop() {
+	if w.timer != nil {
+		w.timer.Stop()
+		w.timer = nil
+	}
 }
 
 // idle reports whether no delivery is in flight and no event is due now. The caller holds s.mu.

@@ -160,6 +160,11 @@ func (s *service) delay(c *call) {
 	ctx, cancel := context.WithCancel(c.r.Context())
 	defer cancel()
 	defer context.AfterFunc(s.ctx, cancel)()
+	if c.op == wire.Token {
+		s.delayed++
+		s.signal() // see renewalWait
+		defer func() { s.delayed-- }()
+	}
 	s.mu.Unlock()
 	wait(ctx, c.fault.Latency)
 	s.mu.Lock()

@@ -4,8 +4,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 
 	"github.com/idverify/idverify-go"
+	"github.com/idverify/idverify-go/internal/renewals"
 	"github.com/idverify/idverify-go/internal/wire"
 )
 
@@ -92,9 +94,11 @@ func (p *Project) Client(opts ...idverify.Option) *idverify.Client {
 	return client
 }
 
-// withDefaults prepends the server's HTTP client and clock to opts.
+// withDefaults prepends the server's HTTP client and clock to opts. The server counts the token
+// renewals of a client with these options.
 func (s *Server) withDefaults(opts []idverify.Option) []idverify.Option {
-	return append([]idverify.Option{idverify.WithHTTPClient(s.HTTPClient()), idverify.WithClock(s.Now)}, opts...)
+	c := &http.Client{Transport: &renewals.Transport{Transport: s.network.Transport(), Counter: s.renewals}}
+	return append([]idverify.Option{idverify.WithHTTPClient(c), idverify.WithClock(s.Now)}, opts...)
 }
 
 // bind sets the server of the account, and of the accounts in Joined.

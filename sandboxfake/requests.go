@@ -37,7 +37,10 @@ const masked = "[masked]"
 
 // Requests returns the requests in the journal, oldest first: at most 1,024, or the limit of
 // [WithJournalLimit]. See [Server.DroppedRequests]. The result shares no memory with the server.
+//
+// Requests waits for token renewals as [Server.Idle] does, until the server is reset or closed.
 func (s *Server) Requests() []Request {
+	s.awaitRenewals()
 	svc := s.lock()
 	defer svc.mu.Unlock()
 	out := make([]Request, 0, len(svc.requests.entries))

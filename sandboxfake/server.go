@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/idverify/idverify-go"
+	"github.com/idverify/idverify-go/internal/renewals"
 	"github.com/idverify/idverify-go/internal/wire"
 	"github.com/idverify/idverify-go/sandboxfake/internal/memnet"
 	"github.com/idverify/idverify-go/signature"
@@ -30,8 +31,9 @@ type Server struct {
 	http         *httptest.Server
 	control      http.Handler // nil without WithControlPlane
 	keySource    *keySource
-	lifecycle    sync.Mutex // held by Reset and Close until the goroutines of the old service have ended
-	resets       uint64     // guarded by lifecycle
+	renewals     *renewals.Counter // of the server's clients and consoles
+	lifecycle    sync.Mutex        // held by Reset and Close until the goroutines of the old service have ended
+	resets       uint64            // guarded by lifecycle
 
 	// service is the current service. Reset replaces it while holding the mutex of the old service.
 	// See lock.
@@ -87,6 +89,7 @@ func Start(opts ...Option) (*Server, error) {
 		certificates: certificates,
 		keySource:    keys,
 	}
+	s.renewals = renewals.NewCounter(s.signal)
 	listener, err := s.listen()
 	if err != nil {
 		return nil, fmt.Errorf("sandboxfake: %w", err)
@@ -104,7 +107,18 @@ func Start(opts ...Option) (*Server, error) {
 
 // newService returns a new service for the server. Its IDs are derived from seed.
 func (s *Server) newService(seed uint64) (*service, error) {
-	return newService(&s.opts, s.url, s.network.Transport(), s.keySource, seed)
+	svc, err := newService(&s.opts, s.url, s.network.Transport(), s.keySource, seed)
+	if err == nil {
+		svc.renewals = s.renewals
+	}
+	return svc, err
+}
+
+// signal wakes all callers that wait for a change.
+func (s *Server) signal() {
+	svc := s.lock()
+	defer svc.mu.Unlock()
+	svc.signal()
 }
 
 // lock returns the current service with its mutex locked. Until the caller unlocks it, Reset cannot

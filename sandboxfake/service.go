@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/idverify/idverify-go"
+	"github.com/idverify/idverify-go/internal/renewals"
 	"github.com/idverify/idverify-go/sandboxfake/internal/vclock"
 )
 
@@ -23,7 +24,8 @@ type service struct {
 	transport *http.Transport // for callbacks
 	ctx       context.Context // context of delivery attempts; canceled by end
 	cancel    context.CancelFunc
-	running   sync.WaitGroup // goroutines of delivery attempts
+	running   sync.WaitGroup    // goroutines of delivery attempts
+	renewals  *renewals.Counter // of the server's clients and consoles
 
 	mu      sync.Mutex    // guards the fields below
 	ended   error         // nil until end; then ErrReset or ErrClosed
@@ -43,6 +45,7 @@ type service struct {
 	windows    map[*workspace]*rateWindow // of WithRateLimit
 	revision   uint64                     // incremented when a delivery changes
 	inFlight   int                        // delivery attempts in flight
+	delayed    int                        // token requests that a fault delays
 	waiting    []*delivery                // due, but maxInFlight attempts are in flight
 
 	initial struct{ project, workspace idverify.Credentials }

@@ -29,14 +29,15 @@ type importRule struct {
 // applies. Every package needs a rule.
 var importRules = []importRule{
 	{pkg: "internal/wire"},
+	{pkg: "internal/renewals"},
 	{pkg: "internal/archtest"},
 	{pkg: "internal/synctest"},
 	{pkg: "signature", external: "github.com/lestrrat-go/jwx/v2/jwk"},
-	{pkg: ".", local: "internal/wire signature", external: "github.com/hashicorp/go-retryablehttp golang.org/x/oauth2"},
+	{pkg: ".", local: "internal/renewals internal/wire signature", external: "github.com/hashicorp/go-retryablehttp golang.org/x/oauth2"},
 	{pkg: "sandboxfake/internal/memnet"},
 	{pkg: "sandboxfake/internal/rsql"},
 	{pkg: "sandboxfake/internal/vclock"},
-	{pkg: "sandboxfake", local: "internal/wire signature . sandboxfake/internal/memnet sandboxfake/internal/rsql sandboxfake/internal/vclock"},
+	{pkg: "sandboxfake", local: "internal/renewals internal/wire signature . sandboxfake/internal/memnet sandboxfake/internal/rsql sandboxfake/internal/vclock"},
 	{pkg: "cmd/sandboxfake", local: "signature . sandboxfake"},
 	{pkg: "conformance", local: "."},
 	{pkg: "examples/passwordless", local: "signature . sandboxfake examples/passwordless/internal/signin"},
