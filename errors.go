@@ -136,6 +136,7 @@ func (e *Error) Is(target error) bool {
 type unknownOutcome struct {
 	effect string
 	action string // what to do before a retry
+	final  bool   // a retry is pointless: omit the hint of the error
 }
 
 // outcomeOf returns the possible effect of op, or nil if op is idempotent.
@@ -145,13 +146,13 @@ func outcomeOf(op wire.Operation) *unknownOutcome {
 	}
 	switch op {
 	case wire.CreatePhoneCheck, wire.CreateSIMCheck, wire.CreateSubscriberCheck:
-		return &unknownOutcome{"the check may exist and may have been charged", "search by ReferenceID before you retry"}
+		return &unknownOutcome{effect: "the check may exist and may have been charged", action: "search by ReferenceID before you retry"}
 	case wire.CreateTopUp:
-		return &unknownOutcome{"the top-up may have been charged", "look for it in Billing.TopUps before you retry"}
+		return &unknownOutcome{effect: "the top-up may have been charged", action: "look for it in Billing.TopUps before you retry"}
 	case wire.CompletePhoneCheck, wire.CompleteSubscriberCheck:
-		return &unknownOutcome{"the code may have been used", "get the check before you retry"}
+		return &unknownOutcome{effect: "the code may have been used", action: "get the check before you retry"}
 	}
-	return &unknownOutcome{"the operation may have been performed", "read the current state before you retry"}
+	return &unknownOutcome{effect: "the operation may have been performed", action: "read the current state before you retry"}
 }
 
 // errorMessage formats the text of all errors: "idverify: operation: status: detail (hint)
@@ -179,6 +180,9 @@ func (m errorMessage) String() string {
 	if m.unknown != nil {
 		add("outcome unknown")
 		m.detail = strings.TrimPrefix(m.detail+"; "+m.unknown.effect, "; ")
+		if m.unknown.final {
+			m.hint = ""
+		}
 		m.hint = strings.TrimSuffix(m.unknown.action+"; "+m.hint, "; ")
 	}
 	add(m.detail)

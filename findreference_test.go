@@ -180,6 +180,9 @@ func TestFindByReferenceID_FiltersPages(t *testing.T) {
 		if diff := cmp.Diff([]string{"2", "5"}, got); diff != "" || err != nil {
 			t.Errorf("%s: found (-want +got)\n%s error = %v", p.name, diff, err)
 		}
+		if _, query, _ := strings.Cut(srv.calls()[1].uri, "?"); query != "page=2&search=reference_id%3D%3D%22a%2A%22&size=100&sort=created_at%2Casc" {
+			t.Errorf("%s: query = %q, want page 2 of 100 checks, oldest first", p.name, query)
+		}
 	}
 }
 

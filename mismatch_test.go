@@ -57,8 +57,9 @@ func TestClient_RejectsMismatchedIDs(t *testing.T) {
 			if strings.Contains(err.Error(), "requested-") {
 				t.Errorf("error = %q contains an ID", err)
 			}
-			if n := len(srv.calls()); n != 1 && op.Name != "workspaces.get" {
-				t.Errorf("%d requests, want 1", n)
+			sent := srv.requests(func(r recordedRequest) bool { return r.uri != tokenPath && r.method == op.Method })
+			if len(sent) != 1 && op.Name != "workspaces.get" {
+				t.Errorf("%d requests, want 1", len(sent))
 			}
 		})
 	}

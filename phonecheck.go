@@ -96,16 +96,18 @@ func (s *PhoneCheckService) Get(ctx context.Context, checkID string) (*PhoneChec
 //
 // Match is valid only when Status is COMPLETED: use [PhoneCheck.Matched].
 //
-// A code can be used once. Complete therefore retries only if the service cannot have accepted the
-// code. For a wrong or used code the error is [ErrNotFound].
+// For a wrong or used code the error is [ErrNotFound].
+//
+// A code can be used once. If the outcome is unknown, Complete therefore reads the check. If that
+// is PENDING, Complete sends the code once more. If it is COMPLETED, Complete returns the check
+// together with an error that matches [ErrOutcomeUnknown], because the service did not confirm this
+// code: accept such a result only for the session that owns check and redirect. Otherwise the check
+// is nil and the error matches ErrOutcomeUnknown: use the callback, or Get the check later.
+// Complete neither reads nor sends anything after ctx has ended.
 //
 // Protocol: docs/protocol.md, section 4.
 func (s *PhoneCheckService) Complete(ctx context.Context, checkID, code string) (*PhoneCheck, error) {
-	body, err := codePatch(s.api, wire.CompletePhoneCheck, code)
-	if err != nil {
-		return nil, err
-	}
-	return send[phoneCheckJSON](ctx, s.api, wire.CompletePhoneCheck, body, checkID)
+	return completeCheck[phoneCheckJSON](ctx, s.api, wire.CompletePhoneCheck, checkID, code, s.Get, func(c *PhoneCheck) CheckStatus { return c.Status })
 }
 
 // List returns one page of the project's PhoneChecks, newest first unless o specifies another

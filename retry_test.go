@@ -69,7 +69,8 @@ func TestClient_AttemptsByFailure(t *testing.T) {
 				if err == nil {
 					t.Errorf("%s: error = nil, want an error", op.name)
 				}
-				if got := len(srv.calls()); got != op.want {
+				got := len(srv.requests(func(r recordedRequest) bool { return r.uri != tokenPath && r.method == op.name }))
+				if got != op.want {
 					t.Errorf("%s: requests = %d, want %d (error %v)", op.name, got, op.want, err)
 				}
 			}

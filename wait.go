@@ -3,7 +3,6 @@ package idverify
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -75,8 +74,7 @@ func wait[T any](ctx context.Context, a *api, op wire.Operation, title, checkID 
 	var end time.Time
 	for {
 		check, err := get(ctx, checkID)
-		// Any other 404 comes from a wrong version or a proxy and says nothing about the check.
-		if e, ok := errors.AsType[*Error](err); ok && e.Fragment() == wire.CheckNotFound {
+		if isCheckNotFound(err) {
 			ended.err = err
 			return nil, ended
 		}

@@ -104,6 +104,8 @@ func receiveCallbacks(client *idverify.Client) error {
 func handleErrors(ctx context.Context, client *idverify.Client, params idverify.PhoneCheckParams) error {
 	check, err := client.PhoneChecks.Create(ctx, params)
 	switch {
+	case errors.Is(err, idverify.ErrOutcomeUnknown):
+		return findCheck(ctx, client) // do not create the check again
 	case errors.Is(err, idverify.ErrPhoneFormat):
 		return showNumberField("Enter your number with its country code.")
 	case errors.Is(err, idverify.ErrNetworkNotSupported), errors.Is(err, idverify.ErrIPMismatch):
@@ -112,6 +114,17 @@ func handleErrors(ctx context.Context, client *idverify.Client, params idverify.
 		return err
 	}
 	return sendToApp(ctx, check.CheckURL)
+}
+
+func completeCheck(ctx context.Context, client *idverify.Client, redirect *idverify.Redirect) error {
+	check, err := client.PhoneChecks.Complete(ctx, redirect.CheckID, redirect.Code)
+	switch {
+	case err == nil, errors.Is(err, idverify.ErrOutcomeUnknown) && check != nil:
+		return signIn(ctx, check.Matched()) // this session owns check and redirect
+	case errors.Is(err, idverify.ErrOutcomeUnknown):
+		return waitForCallback(ctx)
+	}
+	return err
 }
 
 func createCharged(ctx context.Context, client *idverify.Client, params idverify.PhoneCheckParams) error {
@@ -228,12 +241,17 @@ var (
 	_ = newClient
 	_ = clientWithSource
 	_ = handleErrors
+	_ = completeCheck
 	_ = outgoingProxy
 )
 
 // These functions replace functions of the reader's program.
-func showNumberField(string) error          { return nil }
+func showNumberField(string) error { return nil }
+
+func signIn(context.Context, idverify.Verdict) error { return nil }
+
 func sendTextMessage(context.Context) error { return errors.New("text message sent") }
+func waitForCallback(context.Context) error { return nil }
 func approve(context.Context) error         { return nil }
 func review(context.Context) error          { return errors.New("held for review") }
 
@@ -401,7 +419,7 @@ func TestDocs_SnippetsCompiled(t *testing.T) {
 	t.Parallel()
 	source := read(t, "readme_test.go")
 
-	for document, want := range map[string]int{"README.md": 7, "docs/errors.md": 1, "docs/production.md": 6} {
+	for document, want := range map[string]int{"README.md": 7, "docs/errors.md": 2, "docs/production.md": 6} {
 		got := 0
 		for _, block := range goBlock.FindAllStringSubmatch(read(t, "../"+document), -1) {
 			snippet := block[1]

@@ -118,6 +118,7 @@ func TestSession_HidesResultFromPlantedCookie(t *testing.T) {
 			victim, attacker := s.browser(t), s.browser(t)
 			if row.fault.Drop {
 				s.service.Inject(sandboxfake.Match{Operation: "phone_check.complete"}, row.fault)
+				s.service.Inject(sandboxfake.Match{Operation: "phone_check.get"}, sandboxfake.Fault{Status: 403})
 			}
 			checkURL := attacker.begin("+44 7700 900-012")
 			planted := attacker.cookies()

@@ -171,7 +171,7 @@ func unavailable(err error) bool {
 }
 
 // complete exchanges the code of a redirect. If the check or code is not found, the session becomes
-// expired. After any other error it stays pending until the callback arrives.
+// expired. After any other error without a check it stays pending until the callback arrives.
 func (a *app) complete(ctx context.Context, redirect *idverify.Redirect) {
 	if redirect.ErrorCode != "" {
 		a.Log.InfoContext(ctx, "check ended", "check_id", redirect.CheckID, "error_code", redirect.ErrorCode)
@@ -182,10 +182,13 @@ func (a *app) complete(ctx context.Context, redirect *idverify.Redirect) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
 	check, err := a.Client.PhoneChecks.Complete(ctx, redirect.CheckID, redirect.Code)
+	unknown := errors.Is(err, idverify.ErrOutcomeUnknown)
 	switch {
-	case err == nil:
+	case err == nil, unknown && check != nil:
+		// If the service did not confirm the code, the check is COMPLETED. Accept its
+		// result: this session started the check and received the redirect.
 		a.sessions.end(redirect.CheckID, finalState(check.Matched(), check.Status))
-	case errors.Is(err, idverify.ErrNotFound):
+	case errors.Is(err, idverify.ErrNotFound) && !unknown:
 		a.sessions.end(redirect.CheckID, expired)
 	default:
 		a.Log.ErrorContext(ctx, "check not completed", "check_id", redirect.CheckID, "error", err)

@@ -93,11 +93,26 @@ func TestRedirect_KeySetUnavailable(t *testing.T) {
 	}
 }
 
+func TestRedirect_ExchangeNotConfirmed(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	b := s.browser(t)
+	s.service.Inject(sandboxfake.Match{Operation: "phone_check.complete"}, sandboxfake.Fault{Drop: true})
+	s.service.Inject(sandboxfake.Match{Operation: sandboxfake.OperationCallback, Repeat: true}, sandboxfake.Fault{Status: 400})
+
+	got := b.open(b.begin("+44 7700 900-012"))
+
+	if got.title != "Verified" {
+		t.Errorf("page = %q, want Verified: the check of this session is COMPLETED", got.title)
+	}
+}
+
 func TestRedirect_ExchangeResponseLost(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	b := s.browser(t)
 	s.service.Inject(sandboxfake.Match{Operation: "phone_check.complete"}, sandboxfake.Fault{Drop: true})
+	s.service.Inject(sandboxfake.Match{Operation: "phone_check.get"}, sandboxfake.Fault{Status: 403})
 
 	b.open(b.begin("+44 7700 900-012"))
 	if err := s.service.Idle(t.Context()); err != nil {
@@ -114,6 +129,7 @@ func TestRedirect_ExchangeFails(t *testing.T) {
 	s := newShop(t)
 	b := s.browser(t)
 	s.service.Inject(sandboxfake.Match{Operation: "phone_check.complete"}, sandboxfake.Fault{Status: 503})
+	s.service.Inject(sandboxfake.Match{Operation: "phone_check.get"}, sandboxfake.Fault{Status: 404, Fragment: "check_not_found"})
 
 	waiting := b.open(b.begin("+44 7700 900-012"))
 	if err := s.service.Advance(t.Context(), 3*time.Minute); err != nil {
