@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"runtime"
 	"time"
 
 	"github.com/idverify/idverify-go/signature"
@@ -98,20 +99,21 @@ func ParseCallback(m *signature.Message) (*Callback, error) {
 // after a timeout.
 //
 // The reason for a response 400, 500 or 503 is logged to VerifierOptions.Logger, and nowhere if
-// that is nil. The error that handle returns is logged unchanged. A panic of handle continues after
-// the response; net/http logs it.
+// that is nil. The error that handle returns is logged unchanged. A panic of handle is logged
+// without its value, unless that is a runtime error, and continues after the response.
 //
 // Protocol: docs/protocol.md, section 6.
 func CallbackHandler(v *signature.Verifier, handle func(context.Context, *Callback) error) http.Handler {
 	return v.CallbackHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		defer respondToPanic(w)
-		m, _ := signature.MessageFromContext(r.Context())
-		c, err := ParseCallback(m)
-		if err == nil {
-			err = handle(r.Context(), c)
+		u := unhandled{logger: v.Logger(), request: r}
+		defer u.respondToPanic(w)
+		u.message, _ = signature.MessageFromContext(r.Context())
+		var err error
+		if u.callback, err = ParseCallback(u.message); err == nil {
+			err = handle(r.Context(), u.callback)
 		}
 		if err != nil {
-			v.Logger().ErrorContext(r.Context(), "idverify: callback not handled", slog.String("kind", m.Kind), slog.String("check_id", checkID(c)), slog.String("error", err.Error()))
+			u.log(err.Error())
 			// Do not disclose the error to the service.
 			http.Error(w, http.StatusText(http.StatusInternalServerError), http.StatusInternalServerError)
 			return
@@ -120,22 +122,38 @@ func CallbackHandler(v *signature.Verifier, handle func(context.Context, *Callba
 	}))
 }
 
-// checkID returns the CheckID of c for the log. c may be nil.
-func checkID(c *Callback) string {
-	if c == nil {
-		return ""
-	}
-	return c.CheckID
+// unhandled logs a callback that was not handled.
+type unhandled struct {
+	logger   *slog.Logger
+	request  *http.Request
+	message  *signature.Message
+	callback *Callback // nil if the message could not be parsed
 }
 
-// respondToPanic responds with 500 to a panic and continues it. Without a response net/http would
-// close the connection, after which the service does not retry.
-func respondToPanic(w http.ResponseWriter) {
+func (u *unhandled) log(text string) {
+	checkID := ""
+	if u.callback != nil {
+		checkID = u.callback.CheckID
+	}
+	u.logger.ErrorContext(u.request.Context(), "idverify: callback not handled",
+		slog.String("kind", u.message.Kind), slog.String("check_id", checkID), slog.String("error", text))
+}
+
+// respondToPanic responds with 500 to a panic, logs and continues it. Without a response net/http
+// would close the connection, after which the service does not retry. It does so after the
+// response, so the body must be empty.
+func (u *unhandled) respondToPanic(w http.ResponseWriter) {
 	p := recover()
 	if p == nil {
 		return
 	}
-	http.Error(w, http.StatusText(http.StatusInternalServerError), http.StatusInternalServerError)
+	w.Header().Set("Content-Length", "0")
+	w.WriteHeader(http.StatusInternalServerError)
 	_ = http.NewResponseController(w).Flush()
+	text := fmt.Sprintf("a value of type %T", p) // the value may contain personal data
+	if _, ok := p.(runtime.Error); ok {
+		text = panicText(p)
+	}
+	u.log("panic in " + panicSite() + ": " + text)
 	panic(p)
 }

@@ -181,34 +181,58 @@ func TestCallbackHandler_Statuses(t *testing.T) {
 	}
 }
 
+// TestCallbackHandler_Panic checks the response and both logs: that of net/http, and that of the
+// verifier, on whose level error users alert.
 func TestCallbackHandler_Panic(t *testing.T) {
 	t.Parallel()
-	v, err := signature.NewVerifier(testKeys(), []string{"shop.sandbox.test"}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	srv := httptest.NewUnstartedServer(idverify.CallbackHandler(v, func(context.Context, *idverify.Callback) error { panic("a bug") }))
-	logged := new(syncBuffer)
-	srv.Config.ErrorLog = log.New(logged, "", 0)
-	srv.Start()
-	t.Cleanup(srv.Close)
-	r := signedCallback(t, "phone_check", string(fixture(t, "callback_phone_check.json")))
-	r.RequestURI = ""
-	r.URL, _ = url.Parse(srv.URL + r.URL.RequestURI())
+	const site = "panic in github.com/idverify/idverify-go_test.TestCallbackHandler_Panic.func"
+	var none []int
+	for name, tt := range map[string]struct {
+		fail       func()
+		panic, log string // in the logs of net/http and of the verifier
+	}{
+		"string":        {func() { panic("447700900012") }, "447700900012", ": a value of type string"},
+		"error":         {func() { panic(errors.New("447700900012")) }, "447700900012", ": a value of type *errors.errorString"},
+		"runtime error": {func() { _ = none[7] }, "out of range [7]", ": runtime error: index out of range [7] with length 0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			panicLog, verifierLog := new(syncBuffer), new(syncBuffer)
+			v, err := signature.NewVerifier(testKeys(), []string{"shop.sandbox.test"}, &signature.VerifierOptions{Logger: slog.New(slog.NewJSONHandler(verifierLog, nil))})
+			if err != nil {
+				t.Fatal(err)
+			}
+			srv := httptest.NewUnstartedServer(idverify.CallbackHandler(v, func(context.Context, *idverify.Callback) error {
+				tt.fail()
+				return nil
+			}))
+			srv.Config.ErrorLog = log.New(panicLog, "", 0)
+			srv.Start()
+			t.Cleanup(srv.Close)
+			r := signedCallback(t, "phone_check", string(fixture(t, "callback_phone_check.json")))
+			r.RequestURI = ""
+			r.URL, _ = url.Parse(srv.URL + r.URL.RequestURI())
 
-	resp, err := srv.Client().Do(r)
-	if err != nil {
-		t.Fatalf("no response (%v), want 500: the service does not retry after a lost connection", err)
-	}
-	body, _ := io.ReadAll(resp.Body) // the connection is closed after the response
-	resp.Body.Close()
+			resp, err := srv.Client().Do(r)
+			if err != nil {
+				t.Fatalf("no response (%v), want 500: the service does not retry after a lost connection", err)
+			}
+			body, err := io.ReadAll(resp.Body) // the connection is closed after the response
+			resp.Body.Close()
+			srv.Close()
 
-	if resp.StatusCode != http.StatusInternalServerError || string(body) != "Internal Server Error\n" {
-		t.Errorf("response = %d %q, want 500 without the panic value", resp.StatusCode, body)
-	}
-	srv.Close()
-	if !strings.Contains(logged.String(), "a bug") {
-		t.Error("the log does not contain the panic")
+			if resp.StatusCode != http.StatusInternalServerError || len(body) > 0 || err != nil {
+				t.Errorf("response = %d %q, error = %v; want a complete 500 without the panic value", resp.StatusCode, body, err)
+			}
+			if !strings.Contains(panicLog.String(), tt.panic) {
+				t.Errorf("log of net/http = %q, want the panic", panicLog.String())
+			}
+			record := verifierLog.String()
+			if strings.Count(record, "\n") != 1 || !strings.Contains(record, `"level":"ERROR","msg":"idverify: callback not handled","kind":"phone_check","check_id":"`) ||
+				!strings.Contains(record, site) || !strings.Contains(record, tt.log) || strings.Contains(record, "447700900012") {
+				t.Errorf("log of the verifier = %q, want one record with %q", record, tt.log)
+			}
+		})
 	}
 }
 
