@@ -26,7 +26,7 @@ func newService(baseURL string, credentials idverify.Credentials, hosts []string
 	if err != nil {
 		return err
 	}
-	keys, err := signature.NewJWKS(client.JWKSURL(), nil)
+	keys, err := client.NewJWKS(nil)
 	if err != nil {
 		return err
 	}

@@ -85,7 +85,7 @@ func run(ctx context.Context, tracers trace.TracerProvider, meters metric.MeterP
 	if err != nil {
 		return err
 	}
-	keys, err := signature.NewJWKS(client.JWKSURL(), &signature.JWKSOptions{HTTPClient: service.HTTPClient()})
+	keys, err := client.NewJWKS(nil)
 	if err != nil {
 		return err
 	}

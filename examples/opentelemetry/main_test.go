@@ -52,7 +52,8 @@ func TestRun_Spans(t *testing.T) {
 	}
 }
 
-// TestRun_HTTPSpans checks that spans of otelhttp are children of those of the attempts.
+// TestRun_HTTPSpans checks that spans of otelhttp are children of those of the attempts, and of the
+// callback.
 func TestRun_HTTPSpans(t *testing.T) {
 	t.Parallel()
 	spans, _, _ := telemetry(t, true)
@@ -65,6 +66,7 @@ func TestRun_HTTPSpans(t *testing.T) {
 	}
 
 	want := []string{
+		"POST /callbacks > HTTP GET", // the key set
 		"sign up > idverify coverage.device_ip > HTTP GET",
 		"sign up > idverify coverage.device_ip > HTTP GET",
 		"sign up > idverify coverage.device_ip > idverify token.create > HTTP POST",
