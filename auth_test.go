@@ -335,7 +335,7 @@ func TestClient_ReplacesRenewedTokenAfter401(t *testing.T) {
 		failed := make(chan error, 1)
 		go func() { failed <- errorOf(c.PhoneChecks.Get(t.Context(), "a")) }() // starts a renewal
 		synctest.Wait()
-		e.revoked = "token-1 token-2"
+		e.revoke("token-1 token-2")
 
 		err := <-failed
 

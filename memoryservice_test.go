@@ -14,7 +14,7 @@ import (
 // memoryService is an http.RoundTripper that acts as the service, for tests in a synctest bubble.
 // Its nth token is token-n, valid for an hour.
 type memoryService struct {
-	mu      sync.Mutex // guards n; set the others only while no request is in flight
+	mu      sync.Mutex // guards n and revoked; set the others only while no request is in flight
 	n       int
 	fail    map[int]bool  // token requests that fail
 	delay   time.Duration // of token requests after the first
@@ -31,7 +31,10 @@ func (s *memoryService) count() int {
 
 func (s *memoryService) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.URL.Path != tokenPath {
-		if token := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "); strings.Contains(s.revoked, token) {
+		s.mu.Lock()
+		revoked := s.revoked
+		s.mu.Unlock()
+		if token := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "); strings.Contains(revoked, token) {
 			return response(401, nil), nil
 		}
 		return response(200, []byte(`{"check_id":"a","status":"COMPLETED"}`)), nil
@@ -62,6 +65,13 @@ func (f roundTripperFunc) client(t testing.TB) *idverify.Client {
 		t.Fatal(err)
 	}
 	return c
+}
+
+// revoke sets the tokens that the service rejects. Requests may be in flight.
+func (s *memoryService) revoke(tokens string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.revoked = tokens
 }
 
 // slowOperations returns a transport that passes requests to s. Operations with token arrive after
