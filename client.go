@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strconv"
 
 	"github.com/idverify/idverify-go/internal/wire"
 	"github.com/idverify/idverify-go/signature"
@@ -100,10 +101,18 @@ func parseBaseURL(baseURL string) (string, error) {
 		return "", errors.New("the base URL must begin with https://")
 	case u.Hostname() == "" || u.Opaque != "":
 		return "", errors.New("the base URL has no host")
+	case !validPort(u.Port()):
+		return "", errors.New("the port of the base URL must be 1 to 65535")
 	case u.User != nil:
 		return "", errors.New("the base URL must not contain a user or password: use Credentials")
 	case u.Path != "" && u.Path != "/" || u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
 		return "", errors.New("the base URL must contain only scheme and host")
 	}
 	return "https://" + u.Host, nil
+}
+
+// validPort reports whether port is empty or the number of a TCP port.
+func validPort(port string) bool {
+	n, err := strconv.ParseUint(port, 10, 16)
+	return port == "" || err == nil && n > 0
 }

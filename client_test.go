@@ -36,6 +36,8 @@ func TestNewClient_InvalidArguments(t *testing.T) {
 		{"with a query", base + "?a=b", credentials, nil, "only scheme and host"},
 		{"with an empty query", base + "?", credentials, nil, "only scheme and host"},
 		{"with a fragment", base + "#a", credentials, nil, "only scheme and host"},
+		{"port 0", "https://eu.api.example.com:0", credentials, nil, "port of the base URL must be 1 to 65535"},
+		{"port too high", "https://eu.api.example.com:65536", credentials, nil, "port of the base URL must be 1 to 65535"},
 		{"not a URL", "https://a b\x7f", credentials, nil, "malformed"},
 		{"empty credentials", base, idverify.Credentials{}, nil, "the client ID and the client secret are missing"},
 		{"no client ID", base, idverify.Credentials{ClientSecret: idverify.NewSecret("pa55word")}, nil, "the client ID is missing"},
