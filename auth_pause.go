@@ -3,7 +3,6 @@ package idverify
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
 	"errors"
 	"maps"
 	"time"
@@ -74,8 +73,7 @@ func tokenRetryable(err error) (retryAfter time.Duration, retryable bool) {
 		return e.RetryAfter, isTransient(e.Status)
 	}
 	if e, ok := errors.AsType[*sendError](err); ok {
-		_, untrusted := errors.AsType[*tls.CertificateVerificationError](e.err)
-		return 0, !untrusted
+		return 0, !isCertificateError(e.err)
 	}
 	return 0, false
 }

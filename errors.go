@@ -326,13 +326,14 @@ type sendError struct {
 
 // Error implements error.
 func (e *sendError) Error() string {
-	hint := ""
+	detail := cmp.Or(e.text, causeText(e.err))
+	hint := causeHint(e.err, detail)
 	if e.pause > 0 {
-		hint = pausedHint(e.pause)
+		hint = pausedHint(e.pause) // a temporary error
 	}
 	return errorMessage{
 		operation:   e.operation,
-		detail:      cmp.Or(e.text, causeText(e.err)),
+		detail:      detail,
 		unknown:     e.unknown,
 		hint:        hint,
 		budgetEmpty: e.budgetEmpty,

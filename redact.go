@@ -1,12 +1,14 @@
 package idverify
 
 import (
+	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
 	"html"
 	"io"
 	"net"
+	"net/http"
 	"net/url"
 	"regexp"
 	"runtime"
@@ -100,6 +102,30 @@ func causeText(err error, secrets ...string) string {
 		return "connection closed before the response"
 	}
 	return sanitize(err.Error(), secrets...)
+}
+
+// causeHint returns what to do about a transport error with the given text, or an empty string.
+func causeHint(err error, text string) string {
+	if _, ok := errors.AsType[x509.UnknownAuthorityError](err); ok {
+		return "to trust another CA, set the HTTP client: see WithHTTPClient"
+	}
+	if _, ok := errors.AsType[x509.HostnameError](err); ok {
+		return "check the base URL and any proxy"
+	}
+	if strings.HasSuffix(text, http.StatusText(http.StatusProxyAuthRequired)) {
+		return "set the user and the password of the proxy in its URL"
+	}
+	return ""
+}
+
+// isCertificateError reports whether err is a certificate that the client does not accept. With a
+// custom TLS dialer, package tls may not have wrapped the error of package x509.
+func isCertificateError(err error) bool {
+	_, verification := errors.AsType[*tls.CertificateVerificationError](err)
+	_, authority := errors.AsType[x509.UnknownAuthorityError](err)
+	_, host := errors.AsType[x509.HostnameError](err)
+	_, invalid := errors.AsType[x509.CertificateInvalidError](err)
+	return verification || authority || host || invalid
 }
 
 // redactSecrets replaces every secret in s with a placeholder. It also recognizes secrets with

@@ -3,7 +3,6 @@ package idverify
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
 	"errors"
 	"log/slog"
 	"math"
@@ -189,8 +188,7 @@ func (c *call) retryable(resp *http.Response) (retry bool, floor time.Duration) 
 		return retry, floor
 	}
 	if err, ok := errors.AsType[*sendError](c.err); ok {
-		_, untrusted := errors.AsType[*tls.CertificateVerificationError](err.err)
-		return (!err.written || idempotent(c.op)) && !untrusted, 0
+		return (!err.written || idempotent(c.op)) && !isCertificateError(err.err), 0
 	}
 	return false, 0
 }

@@ -2,6 +2,7 @@ package idverify_test
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -303,11 +304,43 @@ func TestClient_UntrustedCertificate(t *testing.T) {
 
 	_, err := srv.client(t, idverify.WithHTTPClient(&http.Client{Transport: transport})).PhoneChecks.Get(t.Context(), "a")
 
-	if err == nil || !strings.Contains(err.Error(), "certificate") {
-		t.Errorf("error = %v, want it to mention the certificate", err)
+	if want := "(to trust another CA, set the HTTP client: see WithHTTPClient)"; err == nil || !strings.HasSuffix(err.Error(), want) {
+		t.Errorf("error = %v, want %s", err, want)
 	}
 	if n := dials.Load(); n != 1 {
 		t.Errorf("connections = %d, want 1: a retry cannot succeed", n)
+	}
+}
+
+// A custom TLS dialer may return an error of package x509 that package tls has not wrapped.
+func TestClient_CertificateErrorOfDialer(t *testing.T) {
+	t.Parallel()
+	for _, cause := range []error{x509.UnknownAuthorityError{}, x509.HostnameError{Certificate: new(x509.Certificate)}, x509.CertificateInvalidError{Reason: x509.Expired}} {
+		attempts := 0
+		c := newTransportClient(t, func(*http.Request) (*http.Response, error) {
+			attempts++
+			return nil, cause
+		})
+
+		_, err := c.PhoneChecks.Get(t.Context(), "a")
+
+		if err == nil || attempts != 1 {
+			t.Errorf("error = %v after %d attempts, want an error after 1: a retry cannot succeed", err, attempts)
+		}
+	}
+}
+
+func TestClient_ProxyAuthentication(t *testing.T) {
+	t.Parallel()
+	proxy := httptest.NewServer(respondWith(http.StatusProxyAuthRequired, ""))
+	defer proxy.Close()
+	transport := &http.Transport{Proxy: func(*http.Request) (*url.URL, error) { return url.Parse(proxy.URL) }}
+	c := newTransportClient(t, nil, withoutRetries, idverify.WithHTTPClient(&http.Client{Transport: transport}))
+
+	_, err := c.PhoneChecks.Get(t.Context(), "a")
+
+	if want := "Proxy Authentication Required (set the user and the password of the proxy in its URL)"; !strings.HasSuffix(fmt.Sprint(err), want) {
+		t.Errorf("error = %v, want it to end with %s", err, want)
 	}
 }
 
