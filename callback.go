@@ -141,13 +141,14 @@ func (u *unhandled) log(text string) {
 
 // respondToPanic responds with 500 to a panic, logs and continues it. Without a response net/http
 // would close the connection, after which the service does not retry. It does so after the
-// response, so the body must be empty.
+// response, so the body must be empty, and the service must not reuse the connection.
 func (u *unhandled) respondToPanic(w http.ResponseWriter) {
 	p := recover()
 	if p == nil {
 		return
 	}
 	w.Header().Set("Content-Length", "0")
+	w.Header().Set("Connection", "close")
 	w.WriteHeader(http.StatusInternalServerError)
 	_ = http.NewResponseController(w).Flush()
 	text := fmt.Sprintf("a value of type %T", p) // the value may contain personal data

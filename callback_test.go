@@ -221,8 +221,8 @@ func TestCallbackHandler_Panic(t *testing.T) {
 			resp.Body.Close()
 			srv.Close()
 
-			if resp.StatusCode != http.StatusInternalServerError || len(body) > 0 || err != nil {
-				t.Errorf("response = %d %q, error = %v; want a complete 500 without the panic value", resp.StatusCode, body, err)
+			if resp.StatusCode != http.StatusInternalServerError || len(body) > 0 || err != nil || !resp.Close {
+				t.Errorf("response = %d %q, close = %v, error = %v; want a complete 500 without the panic value, and no reuse of the connection", resp.StatusCode, body, resp.Close, err)
 			}
 			if !strings.Contains(panicLog.String(), tt.panic) {
 				t.Errorf("log of net/http = %q, want the panic", panicLog.String())

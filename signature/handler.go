@@ -50,8 +50,10 @@ func (v *Verifier) verified(w http.ResponseWriter, r *http.Request, verify func(
 	defer func() {
 		if panicked {
 			// Without a response net/http would close the connection, after which the service does not
-			// retry. The panic continues and ends the connection, so the body must be empty.
+			// retry. The panic continues and ends the connection, so the body must be empty, and the
+			// sender must not reuse the connection.
 			w.Header().Set("Content-Length", "0")
+			w.Header().Set("Connection", "close")
 			w.WriteHeader(http.StatusInternalServerError)
 			_ = http.NewResponseController(w).Flush()
 		}
