@@ -205,25 +205,25 @@ func TestRetryPolicy_AttemptTimeoutAfter401(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				requests := make(map[string]int)
-				wait := func(r *http.Request, d time.Duration) error {
+				respond := func(r *http.Request, after time.Duration, status int, body string) (*http.Response, error) {
 					select {
-					case <-time.After(d):
-						return nil
+					case <-time.After(after):
+						return response(status, []byte(body)), nil
 					case <-r.Context().Done():
-						return r.Context().Err()
+						return nil, r.Context().Err()
 					}
 				}
 				transport := roundTripperFunc(func(r *http.Request) (*http.Response, error) {
 					requests[r.URL.Path]++
 					switch first := requests[r.URL.Path] == 1; {
 					case r.URL.Path == tokenPath && first:
-						return response(200, []byte(`{"access_token":"token-1","expires_in":3600}`)), nil
+						return respond(r, 0, 200, `{"access_token":"token-1","expires_in":3600}`)
 					case r.URL.Path == tokenPath:
-						return response(200, []byte(`{"access_token":"token-2","expires_in":3600}`)), wait(r, tt.token)
+						return respond(r, tt.token, 200, `{"access_token":"token-2","expires_in":3600}`)
 					case first:
-						return response(401, nil), wait(r, tt.first)
+						return respond(r, tt.first, 401, "")
 					}
-					return response(200, nil), wait(r, tt.request)
+					return respond(r, tt.request, 200, "")
 				})
 				c := newTransportClient(t, nil, idverify.WithHTTPClient(&http.Client{Transport: transport}),
 					idverify.WithRetry(idverify.RetryPolicy{MaxAttempts: 1, AttemptTimeout: 5 * time.Second}))
