@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -108,9 +109,7 @@ func BenchmarkWithObserver(b *testing.B) {
 	}
 	b.Run("TLS", func(b *testing.B) {
 		srv := newService(b, func(w http.ResponseWriter, r *http.Request) {
-			for name, values := range observedHeader() {
-				w.Header()[name] = values
-			}
+			maps.Copy(w.Header(), observedHeader())
 			respondWith(200, string(body))(w, r)
 		})
 		compareTimes(b, "x-unobserved", get(srv.client(b)), get(srv.client(b, counter)))

@@ -241,11 +241,11 @@ type unconfirmedError struct {
 
 // Error implements error.
 func (e *unconfirmedError) Error() string {
-	s := e.first.Error()
+	texts := []string{e.first.Error()}
 	for _, err := range e.later {
-		s += "; then " + err.Error()
+		texts = append(texts, err.Error())
 	}
-	return s
+	return strings.Join(texts, "; then ")
 }
 
 // Unwrap returns all errors.

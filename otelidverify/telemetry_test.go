@@ -54,15 +54,16 @@ func (r *telemetry) spans() []string {
 	}
 	var lines []string
 	for _, s := range r.recorder.Ended() {
-		line := s.Name() + " < " + names[s.Parent().SpanID()] + ": " + s.Status().Code.String()
+		var line strings.Builder
+		line.WriteString(s.Name() + " < " + names[s.Parent().SpanID()] + ": " + s.Status().Code.String())
 		attributes := slices.Clone(s.Attributes())
 		slices.SortFunc(attributes, func(a, b attribute.KeyValue) int { return strings.Compare(string(a.Key), string(b.Key)) })
 		for _, a := range attributes {
 			if a.Key != "idverify.request_id" && a.Key != "idverify.operation" && a.Value.String() != "false" {
-				line += fmt.Sprintf(" %s=%s", a.Key, a.Value.String())
+				line.WriteString(fmt.Sprintf(" %s=%s", a.Key, a.Value.String()))
 			}
 		}
-		lines = append(lines, line)
+		lines = append(lines, line.String())
 	}
 	return lines
 }
