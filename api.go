@@ -201,6 +201,7 @@ func (c *call) perform(req *retryablehttp.Request, r request, decode func(respon
 	if err != nil {
 		return err
 	}
+	defer httpResp.Body.Close() // c.body contains it
 	resp, err := c.read(httpResp)
 	if err != nil || decode == nil {
 		return err

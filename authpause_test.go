@@ -85,11 +85,11 @@ func TestClient_TokenPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, tt := range []struct {
 			maxWait time.Duration
-			want    []time.Duration // longest pauses
+			want    []int // longest pauses in seconds; 0: MaxWait
 		}{
-			{0, []time.Duration{1, 2, 4, 8, 10, 10, 1}},
-			{3 * time.Second, []time.Duration{1, 2, 3, 3, 3, 3, 1}},
-			{500 * time.Millisecond, []time.Duration{0, 0, 0, 0, 0, 0, 0}}, // 0: MaxWait
+			{0, []int{1, 2, 4, 8, 10, 10, 1}},
+			{3 * time.Second, []int{1, 2, 3, 3, 3, 3, 1}},
+			{500 * time.Millisecond, []int{0, 0, 0, 0, 0, 0, 0}},
 		} {
 			o := &outage{status: 503}
 			c := o.client(t, idverify.RetryPolicy{MaxAttempts: 7, MaxWait: tt.maxWait})
@@ -111,7 +111,7 @@ func TestClient_TokenPause(t *testing.T) {
 			}
 			gaps := append(gapsOf(times[:7]), gapsOf(times[8:])[0])
 			for i, got := range gaps {
-				most := max(tt.want[i]*time.Second, min(tt.maxWait, time.Second))
+				most := max(time.Duration(tt.want[i])*time.Second, min(tt.maxWait, time.Second))
 				if got < most/2 || got > most {
 					t.Errorf("MaxWait %v: pause %d = %v, want %v to %v", tt.maxWait, i+1, got, most/2, most)
 				}

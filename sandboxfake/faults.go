@@ -23,8 +23,9 @@ type Fault struct {
 	// RetryAfter sets the Retry-After header of a response with Status, rounded up to whole seconds.
 	// With status 429, it also sets the X-RateLimit headers.
 	RetryAfter time.Duration
-	// Latency is a delay before the call is processed, or before the callback is sent. A callback that
-	// is delayed for 10 seconds times out. Latency requires a running clock.
+	// Latency is a delay before the call is processed, or before the callback is sent. If the client
+	// cancels the request, the delay ends and the call is processed. A callback that is delayed for 10
+	// seconds times out. Latency requires a running clock.
 	Latency time.Duration
 	// Drop closes the connection. The call is processed, but its response is lost. A callback does not
 	// reach its receiver.
@@ -99,7 +100,7 @@ func (m Match) check() error {
 	if m.Operation == "" || m.Operation == OperationCallback || slices.ContainsFunc(wire.Operations(), func(op wire.Operation) bool { return op.Name == m.Operation }) {
 		return nil
 	}
-	return fmt.Errorf("unknown operation %q: use a name such as %q or %q", m.Operation, wire.CreatePhoneCheck.Name, OperationCallback)
+	return fmt.Errorf("unknown operation %q: use %q or a name from docs/protocol.md, section 1, such as %q", m.Operation, OperationCallback, wire.CreatePhoneCheck.Name)
 }
 
 func (f Fault) check(frozen bool) error {
