@@ -78,7 +78,7 @@ var completeRows = []completeRow{
 
 	{name: "503 for 3 s", patches: []sandboxfake.Fault{{Status: 503, RetryAfter: 3 * time.Second}}, sent: "PATCH GET PATCH", status: "COMPLETED", took: 3 * time.Second},
 	{name: "503 for 3 s, then lost", patches: []sandboxfake.Fault{{Status: 503, RetryAfter: 3 * time.Second}, {Drop: true}}, sent: "PATCH GET PATCH GET", status: "COMPLETED", unknown: true, text: confirmedBy},
-	{name: "503 for an hour", patches: []sandboxfake.Fault{{Status: 503, RetryAfter: time.Hour}}, sent: "PATCH", unknown: true, text: []string{"(get the check before you retry; retry after 1h0m0s)"}},
+	{name: "503 for an hour", patches: []sandboxfake.Fault{{Status: 503, RetryAfter: time.Hour}}, sent: "PATCH", unknown: true, text: []string{"(get the check before you retry; the service requests a delay of 1h0m0s)"}},
 	{name: "503 beyond the deadline", patches: []sandboxfake.Fault{{Status: 503, RetryAfter: 5 * time.Second}}, deadline: 5 * time.Second, sent: "PATCH", unknown: true},
 	{name: "503, then 503 for an hour", patches: []sandboxfake.Fault{status(503), {Status: 503, RetryAfter: time.Hour}}, sent: "PATCH GET PATCH", unknown: true, text: []string{"the check is PENDING"}},
 

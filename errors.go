@@ -135,7 +135,7 @@ func (e *Error) Is(target error) bool {
 // may have been processed.
 type unknownOutcome struct {
 	effect string
-	action string // what to do before a retry
+	action string // what to do next
 	final  bool   // a retry is pointless: omit the hint of the error
 }
 
@@ -146,7 +146,7 @@ func outcomeOf(op wire.Operation) *unknownOutcome {
 	}
 	switch op {
 	case wire.CreatePhoneCheck, wire.CreateSIMCheck, wire.CreateSubscriberCheck:
-		return &unknownOutcome{effect: "the check may exist and may have been charged", action: "search by ReferenceID before you retry"}
+		return &unknownOutcome{effect: "the check may exist and may have been charged", action: "call FindByReferenceID; do not create the check again automatically"}
 	case wire.CreateTopUp:
 		return &unknownOutcome{effect: "the top-up may have been charged", action: "look for it in Billing.TopUps before you retry"}
 	case wire.CompletePhoneCheck, wire.CompleteSubscriberCheck:

@@ -66,6 +66,8 @@ func (e *Error) sentinel() error {
 
 func (e *Error) hint() string {
 	switch {
+	case e.RetryAfter > 0 && isTransient(e.Status) && e.unknown != nil:
+		return delayText(e.RetryAfter) // do not suggest a retry
 	case e.RetryAfter > 0 && isTransient(e.Status):
 		return retryAfterText(e.RetryAfter)
 	case e.Status >= 300 && e.Status <= 399:
@@ -81,13 +83,20 @@ func (e *Error) hint() string {
 	return ""
 }
 
-// retryAfterText returns advice for a Retry-After header. It does not print delays of more than a
-// day.
+// retryAfterText returns advice for a Retry-After header.
 func retryAfterText(wait time.Duration) string {
 	if wait > 24*time.Hour {
-		return "retry later: the service requests a delay of more than a day"
+		return "retry later: " + delayText(wait)
 	}
 	return "retry after " + wait.Round(time.Second).String()
+}
+
+// delayText describes a Retry-After header. It does not print delays of more than a day.
+func delayText(wait time.Duration) string {
+	if wait > 24*time.Hour {
+		return "the service requests a delay of more than a day"
+	}
+	return "the service requests a delay of " + wait.Round(time.Second).String()
 }
 
 // problem returns the error for a response that is not 2xx. The body is a problem document, or
