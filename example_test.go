@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"os"
 	"strings"
+	"time"
 
 	idverify "github.com/idverify/idverify-go"
 	"github.com/idverify/idverify-go/sandboxfake"
@@ -140,21 +141,24 @@ func ExamplePhoneCheckService_FindByReferenceID() {
 	client, ctx := service.Client(), context.Background()
 	service.Inject(sandboxfake.Match{Operation: "phone_check.create"}, sandboxfake.Fault{Drop: true})
 
-	_, err = client.PhoneChecks.Create(ctx, idverify.PhoneCheckParams{PhoneNumber: "447700900012", ReferenceID: "sign-up 42"})
+	_, err = client.PhoneChecks.Create(ctx, idverify.PhoneCheckParams{PhoneNumber: "447700900012", ReferenceID: "sign-up-42-attempt-1"})
 	if !errors.Is(err, idverify.ErrOutcomeUnknown) {
 		fmt.Println(err)
 		return
 	}
-	checks, err := client.PhoneChecks.FindByReferenceID(ctx, "sign-up 42")
+	// The context of Create is often done: its deadline has passed, or the user has left.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	checks, err := client.PhoneChecks.FindByReferenceID(ctx, "sign-up-42-attempt-1")
 	switch {
 	case err != nil:
-		fmt.Println(err)
-	case len(checks) == 0:
+		fmt.Println("search again later:", err)
+	case len(checks) == 0 || checks[0].CheckURL == "": // not listed, or opened or ended
 		fmt.Println("send a text message instead") // do not create the check again: it may exist
 	default:
-		fmt.Println("found:", checks[0].ReferenceID, checks[0].Status)
+		fmt.Println("send the Check URL to the app:", checks[0].ReferenceID, checks[0].Status)
 	}
-	// Output: found: sign-up 42 ACCEPTED
+	// Output: send the Check URL to the app: sign-up-42-attempt-1 ACCEPTED
 }
 
 func ExampleSIMCheckService_Create() {

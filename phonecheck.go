@@ -26,8 +26,8 @@ type PhoneCheckParams struct {
 	// default is the redirect URL of the project.
 	RedirectURL string
 
-	// ReferenceID is your own ID for the check. Responses and the callback contain it. With a unique
-	// value, FindByReferenceID finds the check if the outcome of Create is unknown.
+	// ReferenceID is your own ID for the check. Responses and the callback contain it. If it is unique
+	// for each Create, FindByReferenceID finds the check if the outcome of Create is unknown.
 	ReferenceID string
 
 	// PhoneIP is the public IP address of the device as your backend sees it. With it, the service
@@ -127,6 +127,9 @@ func (s *PhoneCheckService) All(ctx context.Context, o ListOptions) iter.Seq2[*P
 
 // FindByReferenceID returns the PhoneChecks whose ReferenceID is exactly referenceID, oldest first.
 // Use it to find the check of a [PhoneCheckService.Create] that failed with [ErrOutcomeUnknown].
+//
+// The context of that Create is often done: pass another one. If the CheckURL of a check is empty,
+// the check was opened or has ended.
 //
 // A check that is found exists and was charged. An empty result never proves that no check was
 // created or charged: checks in EXPIRED and ERROR are not listed, and the lost request may still

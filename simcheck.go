@@ -19,8 +19,9 @@ type SIMCheckParams struct {
 	// PhoneNumber may contain spaces and punctuation: see [NormalizePhoneNumber].
 	PhoneNumber string
 
-	// ReferenceID is your own ID for the check. Responses contain it, and lists can be searched by
-	// it. A SIMCheck has no callback.
+	// ReferenceID is your own ID for the check. Responses contain it. If it is unique for each Create,
+	// FindByReferenceID finds the check if the outcome of Create is unknown. A SIMCheck has no
+	// callback.
 	ReferenceID string
 
 	// PhoneIP is the public IP address of the device with the number, if your backend knows it.
@@ -105,9 +106,11 @@ func (s *SIMCheckService) All(ctx context.Context, o ListOptions) iter.Seq2[*SIM
 // FindByReferenceID returns the SIMChecks whose ReferenceID is exactly referenceID, oldest first.
 // Use it to find the check of a [SIMCheckService.Create] that failed with [ErrOutcomeUnknown].
 //
-// A check that is found exists and was charged. An empty result never proves that no check was
-// created or charged: checks that ended as ERROR are not listed, and the lost request may still
-// arrive. Therefore do not create the check again automatically.
+// The context of that Create is often done: pass another one.
+//
+// A check that is found exists and was charged, and contains its result. An empty result never
+// proves that no check was created or charged: checks that ended as ERROR are not listed, and the
+// lost request may still arrive. Therefore do not create the check again automatically.
 //
 // For an empty referenceID, or one that is not valid UTF-8, the error is [ErrBadRequest].
 func (s *SIMCheckService) FindByReferenceID(ctx context.Context, referenceID string) ([]*SIMCheck, error) {

@@ -27,8 +27,8 @@ type SubscriberCheckParams struct {
 	// version v0.2. The default is the redirect URL of the project.
 	RedirectURL string
 
-	// ReferenceID is your own ID for the check. Responses and the callback contain it. With a unique
-	// value, FindByReferenceID finds the check if the outcome of Create is unknown.
+	// ReferenceID is your own ID for the check. Responses and the callback contain it. If it is unique
+	// for each Create, FindByReferenceID finds the check if the outcome of Create is unknown.
 	ReferenceID string
 
 	// PhoneIP is the public IP address of the device as your backend sees it. With it, the service
@@ -147,6 +147,9 @@ func (s *SubscriberCheckService) All(ctx context.Context, o ListOptions) iter.Se
 // FindByReferenceID returns the SubscriberChecks whose ReferenceID is exactly referenceID, oldest
 // first. Use it to find the check of a [SubscriberCheckService.Create] that failed with
 // [ErrOutcomeUnknown].
+//
+// The context of that Create is often done: pass another one. If the CheckURL of a check is empty,
+// the check was opened or has ended.
 //
 // A check that is found exists and was charged. An empty result never proves that no check was
 // created or charged: checks in EXPIRED and ERROR are not listed, and the lost request may still

@@ -8,7 +8,8 @@ import "errors"
 // Unknown is not a no. Verify in another way, for example with a text message: an outage of a
 // mobile network must not lock customers out, nor let anyone in.
 //
-// JSON and log/slog contain a Verdict as its word.
+// JSON and log/slog contain a Verdict as its word. Package database/sql would store its number, so
+// pass it the text of [Verdict.String].
 type Verdict int
 
 // The verdicts. The zero value is VerdictUnknown.
