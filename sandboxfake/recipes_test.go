@@ -101,6 +101,39 @@ func TestRedirect(t *testing.T) {
 	}
 }
 
+func TestOwnWiring(t *testing.T) {
+	srv := sandboxfake.New(t, sandboxfake.WithFrozenClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)))
+	client, err := idverify.NewClient(srv.URL(), srv.Credentials(), idverify.WithHTTPClient(srv.HTTPClient()), idverify.WithClock(srv.Now))
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys, err := client.NewJWKS(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	verifier, err := signature.NewVerifier(keys, []string{"shop.sandbox.test"}, &signature.VerifierOptions{Now: srv.Now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	url := srv.Handle("shop.sandbox.test", idverify.CallbackHandler(verifier, func(context.Context, *idverify.Callback) error { return nil }))
+	check, err := client.PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: "447700900012", CallbackURL: url})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	if _, err := srv.Device().Open(t.Context(), check.CheckURL); err != nil {
+		t.Fatal(err)
+	}
+	delivery, err := srv.AwaitDelivery(t.Context(), func(d sandboxfake.Delivery) bool { return len(d.Attempts) > 0 })
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	if !delivery.Acknowledged() {
+		t.Errorf("response to the callback = %d, want 204", delivery.Attempts[0].Status)
+	}
+}
+
 func TestParallelChecks(t *testing.T) {
 	for number, want := range map[string]idverify.Verdict{"447700900012": idverify.VerdictYes, "447700900013": idverify.VerdictNo} {
 		t.Run(number, func(t *testing.T) {
