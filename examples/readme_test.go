@@ -42,32 +42,38 @@ func createCheck(ctx context.Context, client *idverify.Client) error {
 	check, err := client.PhoneChecks.Create(ctx, idverify.PhoneCheckParams{
 		PhoneNumber: "+44 7700 900-012",
 		CallbackURL: "https://shop.example.com/callbacks",
-		ReferenceID: "order-1", // finds the check if the outcome of Create is unknown
+		ReferenceID: "order-1-attempt-1", // unique for each Create, not for each order
 	})
 	if err != nil {
 		return err
 	}
 	// Store the check before the device can open it: act only on callbacks for stored checks.
-	if err := db.AddCheck(ctx, check.CheckID, idverify.ProductPhoneCheck, "order-1"); err != nil {
+	if err := db.AddCheck(ctx, check.CheckID, idverify.ProductPhoneCheck, "order-1-attempt-1"); err != nil {
 		return err
 	}
 	// The app must open the Check URL on the device, over its mobile data connection.
 	return sendToApp(ctx, check.CheckURL)
 }
 
-func findCheck(ctx context.Context, client *idverify.Client) error {
-	checks, err := client.PhoneChecks.FindByReferenceID(ctx, "order-1")
-	if err != nil {
-		return err
+func findAfter(ctx context.Context, client *idverify.Client, err error) error {
+	if errors.Is(err, idverify.ErrOutcomeUnknown) { // err is the error of Create
+		// The context of Create is often done: its deadline has passed, or the user has left.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+		defer cancel()
+		checks, err := client.PhoneChecks.FindByReferenceID(ctx, "order-1-attempt-1")
+		if err != nil {
+			return err // search again later with the same ID, for example in a scheduled job
+		}
+		if len(checks) == 0 || checks[0].CheckURL == "" { // not listed, or opened or ended
+			return sendTextMessage(ctx) // do not create the check again
+		}
+		check := checks[0]
+		if err := db.AddCheck(ctx, check.CheckID, idverify.ProductPhoneCheck, "order-1-attempt-1"); err != nil {
+			return err
+		}
+		return sendToApp(ctx, check.CheckURL)
 	}
-	if len(checks) == 0 {
-		return sendTextMessage(ctx) // do not create the check again
-	}
-	check := checks[0]
-	if err := db.AddCheck(ctx, check.CheckID, idverify.ProductPhoneCheck, "order-1"); err != nil {
-		return err
-	}
-	return sendToApp(ctx, check.CheckURL)
+	return err
 }
 
 func checkSIM(ctx context.Context, client *idverify.Client) error {
@@ -96,7 +102,7 @@ func receiveCallbacks(client *idverify.Client) error {
 	}
 	http.Handle("POST /callbacks", idverify.CallbackHandler(verifier, func(ctx context.Context, c *idverify.Callback) error {
 		// Updates only a check that AddCheck stored. After an error the service sends the callback again.
-		return db.SetResult(ctx, c.CheckID, c.Product, c.Matched())
+		return db.SetResult(ctx, c.CheckID, c.Product, c.Matched().String())
 	}))
 	return nil
 }
@@ -105,6 +111,9 @@ func handleErrors(ctx context.Context, client *idverify.Client, params idverify.
 	check, err := client.PhoneChecks.Create(ctx, params)
 	switch {
 	case errors.Is(err, idverify.ErrOutcomeUnknown):
+		// The context of Create is often done: its deadline has passed, or the user has left.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+		defer cancel()
 		return findCheck(ctx, client) // do not create the check again
 	case errors.Is(err, idverify.ErrPhoneFormat):
 		return showNumberField("Enter your number with its country code.")
@@ -248,6 +257,8 @@ var (
 // These functions replace functions of the reader's program.
 func showNumberField(string) error { return nil }
 
+func findCheck(context.Context, *idverify.Client) error { return nil }
+
 func signIn(context.Context, idverify.Verdict) error { return nil }
 
 func sendTextMessage(context.Context) error { return errors.New("text message sent") }
@@ -265,7 +276,7 @@ func (d *database) AddCheck(_ context.Context, checkID string, _ idverify.Produc
 	return nil
 }
 
-func (d *database) SetResult(context.Context, string, idverify.Product, idverify.Verdict) error {
+func (d *database) SetResult(context.Context, string, idverify.Product, string) error {
 	return nil
 }
 
@@ -307,7 +318,9 @@ func TestReadme_SnippetsRun(t *testing.T) {
 	if err := createCheck(t.Context(), client); err != nil {
 		t.Error(err)
 	}
-	if err := findCheck(t.Context(), client); err != nil {
+	done, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := findAfter(done, client, idverify.ErrOutcomeUnknown); err != nil {
 		t.Error(err)
 	}
 	if err := checkSIM(t.Context(), client); err != nil {
