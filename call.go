@@ -172,6 +172,9 @@ var errAttemptTimeout = fmt.Errorf("no response within the attempt timeout (see 
 
 // readBody reads the response body into c.body.
 func (c *call) readBody(resp *http.Response) error {
+	if resp.Body == nil {
+		resp.Body = http.NoBody // http.Client also accepts this from a Transport
+	}
 	defer resp.Body.Close()
 	limit := maxBody
 	if !isSuccess(resp.StatusCode) {

@@ -35,9 +35,10 @@ import (
 //
 // Operations do not retry token requests one by one. After one has failed with a transport error or
 // one of the statuses above, all operations that need the token wait for the next one. It starts
-// after 1 s; this pause doubles with each failure to MaxWait, with jitter. A Retry-After header of
-// up to a minute sets the minimum. If the remaining pause exceeds MaxWait or the deadline of the
-// context, the operation returns the last error at once. While a token is valid, nothing waits.
+// after a pause of at most 1 s, which doubles with each failure to MaxWait, with jitter. A
+// Retry-After header sets the minimum, but no more than a minute (or MaxWait, if that is longer).
+// If the remaining pause exceeds MaxWait or the deadline of the context, the operation returns the
+// last error at once. While a token is valid, nothing waits.
 //
 // Protocol: docs/protocol.md, section 11.
 type RetryPolicy struct {
@@ -47,7 +48,7 @@ type RetryPolicy struct {
 
 	// AttemptTimeout limits the duration of an attempt: the wait for a token request, the request and
 	// the response body. Delays and pauses before an attempt do not count. A token request ends after
-	// 30 s or AttemptTimeout, whichever is shorter.
+	// 30 s, or after AttemptTimeout if that is positive and shorter.
 	//
 	// 0 selects the Timeout of the HTTP client, or 30 s if that has none. Otherwise, the Timeout of
 	// the HTTP client has no effect. If AttemptTimeout is negative, only the context ends an attempt.

@@ -2,6 +2,7 @@ package idverify_test
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -52,4 +53,18 @@ func newTokenClient(t testing.TB, respond func() *http.Response) *idverify.Clien
 		t.Fatal(err)
 	}
 	return c
+}
+
+func TestClient_ResponseWithoutBody(t *testing.T) {
+	t.Parallel()
+	c := newTransportClient(t, func(r *http.Request) (*http.Response, error) {
+		io.Copy(io.Discard, r.Body)
+		return &http.Response{StatusCode: http.StatusCreated}, nil
+	})
+
+	_, err := c.PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: "447700900012"})
+
+	if _, ok := errors.AsType[*idverify.DecodeError](err); !ok {
+		t.Errorf("error = %v, want a DecodeError", err)
+	}
 }
