@@ -74,24 +74,19 @@ func (v *Verifier) logRejection(ctx context.Context, err error) {
 	if e, ok := errors.AsType[*Error](err); ok {
 		operation, reason = e.Operation, reasonName(e.Reason)
 	}
-	v.logger.LogAttrs(ctx, logLevel(ctx, err), "signature: message not verified",
+	v.logger.LogAttrs(ctx, logLevel(err), "signature: message not verified",
 		slog.String("operation", operation),
 		slog.String("reason", reason),
 		slog.String("error", err.Error()))
 }
 
 // logLevel returns error if the key source or the replay store is unavailable, or if middleware has
-// consumed the body. It returns warn for everything else, and always if the context of the request
-// was canceled.
-func logLevel(ctx context.Context, err error) slog.Level {
-	e, ok := errors.AsType[*Error](err)
-	switch {
-	case !ok || !e.Retryable() || e.warn:
-		return slog.LevelWarn
-	case errors.Is(ctx.Err(), context.Canceled): // the sender closed the connection
-		return slog.LevelWarn
+// consumed the body. It returns warn for everything else, and if err is marked as a warning.
+func logLevel(err error) slog.Level {
+	if e, ok := errors.AsType[*Error](err); ok && e.Retryable() && !e.warn {
+		return slog.LevelError
 	}
-	return slog.LevelError
+	return slog.LevelWarn
 }
 
 // respond responds with 503 to a message that cannot be verified now, and with 400 to an invalid

@@ -228,11 +228,13 @@ func TestVerifier_LogLevels(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			log := new(logRecorder)
+			var observed signature.Verification
+			observe := func(_ context.Context, o signature.Verification) { observed = o }
 			source := tt.keys
 			if source == nil {
 				source = serviceKeys()
 			}
-			v := verifierFor(t, source, signature.VerifierOptions{Replay: tt.replay, Logger: slog.New(log)}, host)
+			v := verifierFor(t, source, signature.VerifierOptions{Replay: tt.replay, Logger: slog.New(log), Observe: observe}, host)
 			r := signedCallback().request(t)
 			if tt.change != nil {
 				r = tt.change(r)
@@ -253,6 +255,9 @@ func TestVerifier_LogLevels(t *testing.T) {
 			got := log.records[0]
 			if got.Level != tt.level || got.Message != "signature: message not verified" || !strings.Contains(fmt.Sprint(got.Attrs["error"]), tt.text) {
 				t.Errorf("record = %v, want level %v and an error with %q", got, tt.level, tt.text)
+			}
+			if want := tt.level == slog.LevelError; observed.Alert != want {
+				t.Errorf("observed %+v, want Alert %t as in the log", observed, want)
 			}
 		})
 	}

@@ -1,15 +1,17 @@
 package signature
 
 import (
+	"context"
 	"errors"
+	"log/slog"
 	"net/http"
 	"time"
 )
 
 // Verification describes a call of [Verifier.VerifyCallback] or [Verifier.VerifyRedirect]. It
-// contains no personal data, and nothing that the sender chose unless the message was verified.
-// Operation, Kind, KeyID and Reason have few distinct values, so they are suitable as attributes of
-// a metric.
+// contains no personal data, and nothing that the sender chose unless the message was verified. All
+// fields except Err and Duration have few distinct values, so they are suitable as attributes of a
+// metric.
 type Verification struct {
 	Operation string        // "callback" or "redirect"
 	Kind      string        // Message.Kind, for example phone_check; empty for a redirect, or if not verified
@@ -17,6 +19,11 @@ type Verification struct {
 	Reason    string        // name of the reason, such as "ErrHost"; empty if verified
 	Err       error         // error that the method returns, an [*Error]; nil if verified
 	Duration  time.Duration // time until the decision, including the key lookup and reading the body
+
+	// Alert reports whether a sender cannot have caused Err: the key source or the replay store is
+	// unavailable, or middleware has consumed the body. The handlers log it at level error. It is
+	// false if the sender closed the connection, whatever Reason is.
+	Alert bool
 }
 
 // verify calls check, which verifies a message of the given operation, and passes the result to
@@ -30,11 +37,14 @@ func (v *Verifier) verify(operation string, r *http.Request, check func(*Verifie
 	m, err := check(v, r)
 	if err != nil {
 		m, err = nil, withOperation(operation, err)
+		if errors.Is(r.Context().Err(), context.Canceled) { // the sender closed the connection
+			err = asWarning(err)
+		}
 	}
 	if v.observe != nil {
 		o := Verification{Operation: operation, Err: err, Duration: time.Since(start)}
 		if e, ok := errors.AsType[*Error](err); ok {
-			o.Reason = reasonName(e.Reason)
+			o.Reason, o.Alert = reasonName(e.Reason), logLevel(err) == slog.LevelError
 		}
 		if m != nil {
 			o.Kind, o.KeyID = m.Kind, m.KeyID

@@ -24,6 +24,7 @@ import (
 // observeCase is a message with the expected Verification.
 type observeCase struct {
 	reason       string // empty if verified
+	alert        bool
 	err          error
 	callbackOnly bool
 	keys         signature.KeySource // default serviceKeys
@@ -51,8 +52,8 @@ func observeCases() []observeCase {
 		{reason: "ErrDigest", err: signature.ErrDigest, callbackOnly: true, sent: withBody("{}")},
 		{reason: "ErrReplay", err: signature.ErrReplay, opts: signature.VerifierOptions{Replay: replayed}},
 		{reason: "ErrTooLarge", err: signature.ErrTooLarge, callbackOnly: true, opts: signature.VerifierOptions{MaxBody: 1}},
-		{reason: "ErrKeySource", err: signature.ErrKeySource, keys: failingKeys},
-		{reason: "ErrReplayStore", err: signature.ErrReplayStore, opts: signature.VerifierOptions{Replay: failingStore}},
+		{reason: "ErrKeySource", alert: true, err: signature.ErrKeySource, keys: failingKeys},
+		{reason: "ErrReplayStore", alert: true, err: signature.ErrReplayStore, opts: signature.VerifierOptions{Replay: failingStore}},
 		{reason: "ErrBody", err: signature.ErrBody, callbackOnly: true, received: func(r *http.Request) {
 			r.Body = io.NopCloser(iotest.ErrReader(io.ErrUnexpectedEOF))
 		}},
@@ -135,6 +136,7 @@ func TestVerifier_ObservesEachReason(t *testing.T) {
 					t.Errorf("Err = %v, Duration = %v; want the returned error %v and at most %v", got[0].Err, got[0].Duration, err, elapsed)
 				}
 				want.Err, want.Duration = got[0].Err, got[0].Duration
+				want.Alert = c.alert
 				if got[0] != want {
 					t.Errorf("observed %+v, want %+v", got[0], want)
 				}
