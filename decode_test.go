@@ -164,6 +164,7 @@ func FuzzRetryAfter(f *testing.F) {
 			r := response(429, nil)
 			r.Header["Retry-After"] = []string{after}
 			r.Header["X-Ratelimit-Limit"] = []string{"1"}
+			r.Header["X-Ratelimit-Remaining"] = []string{"0"}
 			r.Header["X-Ratelimit-Reset"] = []string{reset}
 			return r, nil
 		}, withoutRetries)

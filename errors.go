@@ -97,7 +97,8 @@ type Error struct {
 	attempts    int
 }
 
-// RateLimit is the request limit that the service reports.
+// RateLimit is the request limit that the service reports. A response whose X-RateLimit-Limit or
+// X-RateLimit-Remaining is missing or malformed has none.
 type RateLimit struct {
 	Limit     int       // requests per period
 	Remaining int       // requests left in this period

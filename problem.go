@@ -241,15 +241,18 @@ func retryAfter(h http.Header) time.Duration {
 // the reset, because no period is longer. A higher value is a Unix time.
 const longestReset = 366 * 24 * 60 * 60
 
-// rateLimit reads the X-RateLimit headers. It returns nil if X-RateLimit-Limit is missing or
-// malformed.
+// rateLimit reads the X-RateLimit headers. It returns nil if X-RateLimit-Limit or
+// X-RateLimit-Remaining is missing or malformed.
 func rateLimit(h http.Header, now time.Time) *RateLimit {
 	limit, err := strconv.Atoi(h.Get("X-Ratelimit-Limit")) // the canonical form, which Get need not convert
 	if err != nil {
 		return nil
 	}
-	r := &RateLimit{Limit: limit}
-	r.Remaining, _ = strconv.Atoi(h.Get("X-Ratelimit-Remaining"))
+	remaining, err := strconv.Atoi(h.Get("X-Ratelimit-Remaining"))
+	if err != nil {
+		return nil // 0 would look like an exhausted limit
+	}
+	r := &RateLimit{Limit: limit, Remaining: remaining}
 	if reset, err := strconv.ParseInt(h.Get("X-Ratelimit-Reset"), 10, 64); err == nil && reset >= 0 {
 		if reset <= longestReset {
 			r.Reset = now.Add(time.Duration(reset) * time.Second)

@@ -147,6 +147,36 @@ func TestRateLimit_Reset(t *testing.T) {
 	})
 }
 
+func TestRateLimit_Malformed(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ name, limit, remaining string }{
+		{"no limit", "", "7"},
+		{"malformed limit", "10, 10;w=60", "7"},
+		{"no remaining", "10", ""},
+		{"malformed remaining", "10", "7.5"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			log := new(attemptLog)
+			c := newTransportClient(t, func(*http.Request) (*http.Response, error) {
+				return withHeader(response(403, nil), "X-RateLimit-Limit", tt.limit, "X-RateLimit-Remaining", tt.remaining), nil
+			}, log.option())
+
+			_, err := c.PhoneChecks.Get(t.Context(), "a")
+
+			e, ok := errors.AsType[*idverify.Error](err)
+			if !ok || e.RateLimit != nil {
+				t.Errorf("error = %#v, want an *Error without RateLimit", err)
+			}
+			for _, a := range log.all(t) {
+				if a.RateLimit != nil {
+					t.Errorf("rate limit of %s = %+v, want nil", a.Operation, *a.RateLimit)
+				}
+			}
+		})
+	}
+}
+
 func TestClient_TokenErrorsNameScope(t *testing.T) {
 	t.Parallel()
 	canceled, cancel := context.WithCancel(t.Context())
