@@ -3,6 +3,7 @@ package signature
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"time"
@@ -49,7 +50,21 @@ func (v *Verifier) verify(operation string, r *http.Request, check func(*Verifie
 		if m != nil {
 			o.Kind, o.KeyID = m.Kind, m.KeyID
 		}
-		v.observe(r.Context(), o)
+		v.callObserve(r.Context(), o)
 	}
 	return m, err
+}
+
+// callObserve calls VerifierOptions.Observe. If it panics, callObserve logs the type of the value,
+// which may contain personal data. The panic must not end the verification: the replay store has
+// recorded the message, so the service or the user could not send it again.
+func (v *Verifier) callObserve(ctx context.Context, o Verification) {
+	defer func() {
+		if p := recover(); p != nil {
+			v.logger.LogAttrs(ctx, slog.LevelError, "signature: observer panicked",
+				slog.String("operation", o.Operation),
+				slog.String("type", fmt.Sprintf("%T", p)))
+		}
+	}()
+	v.observe(ctx, o)
 }

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -18,6 +19,7 @@ import (
 	"testing/iotest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/idverify/idverify-go/signature"
 )
 
@@ -222,9 +224,45 @@ func TestVerifier_ObserveConcurrent(t *testing.T) {
 	}
 }
 
-// TestVerifier_ObservePanic checks that a callback is not lost. The replay store has recorded it,
-// and without a response the service would not send it again.
+// TestVerifier_ObservePanic checks that no message is lost: the replay store has recorded it, so a
+// second attempt would be rejected.
 func TestVerifier_ObservePanic(t *testing.T) {
+	t.Parallel()
+	for _, kind := range messageKinds {
+		t.Run(kind.name, func(t *testing.T) {
+			t.Parallel()
+			log, handled := new(logRecorder), 0
+			v := newVerifier(t, signature.VerifierOptions{
+				Replay:  signature.NewMemoryReplayStore(0),
+				Logger:  slog.New(log),
+				Observe: func(context.Context, signature.Verification) { panic("bug of 447700900012") },
+			})
+			h := handlerOf(v, kind, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { handled++ }))
+			w := kind.make()
+			kind.sign(w)
+			first, second := httptest.NewRecorder(), httptest.NewRecorder()
+
+			h.ServeHTTP(first, w.request(t))
+			records := log.at(slog.LevelError)
+			h.ServeHTTP(second, w.request(t))
+
+			if first.Code != http.StatusOK || handled != 1 {
+				t.Errorf("response = %d, handler called %d times; want 200 and 1", first.Code, handled)
+			}
+			if second.Code != http.StatusBadRequest {
+				t.Errorf("response to the replay = %d, want 400", second.Code)
+			}
+			want := []logRecord{{slog.LevelError, "signature: observer panicked", map[string]any{"operation": kind.name, "type": "string"}}}
+			if diff := cmp.Diff(want, records); diff != "" {
+				t.Errorf("records (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestCallbackHandler_StorePanic checks that a callback is not lost. Without a response the service
+// would not send it again.
+func TestCallbackHandler_StorePanic(t *testing.T) {
 	t.Parallel()
 	broken := true
 	var handled atomic.Int32
@@ -234,12 +272,12 @@ func TestVerifier_ObservePanic(t *testing.T) {
 	srv.StartTLS()
 	t.Cleanup(srv.Close)
 	v := verifierFor(t, serviceKeys(), signature.VerifierOptions{
-		Replay: signature.NewMemoryReplayStore(0),
-		Observe: func(context.Context, signature.Verification) {
+		Replay: storeFunc(func(context.Context, [32]byte, time.Duration) (bool, error) {
 			if broken {
-				panic("bug in the metrics")
+				panic("bug in the store")
 			}
-		},
+			return true, nil
+		}),
 	}, srv.Listener.Addr().String())
 	srv.Config.Handler = v.CallbackHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		handled.Add(1)

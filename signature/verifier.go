@@ -82,9 +82,10 @@ type VerifierOptions struct {
 	// concurrent. The response waits for Observe, so it must return quickly. Default: nothing is
 	// measured.
 	//
-	// A panic in Observe, Target, Logger, the key source or the replay store continues to the caller.
-	// [Verifier.CallbackHandler] responds with 500 first, so that the service sends the callback
-	// again.
+	// A panic in Observe does not change the result. It is recovered, and its type is logged to Logger
+	// at level error. A panic in Target, Now, Logger, the key source or the replay store continues to
+	// the caller. [Verifier.CallbackHandler] responds with 500 first, so that the service sends the
+	// callback again.
 	Observe func(context.Context, Verification)
 }
 
