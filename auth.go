@@ -35,7 +35,7 @@ const (
 // that a canceled caller does not affect the others. Before a token expires, the next token is
 // fetched in the background while callers still use the current token.
 type tokenCache struct {
-	fetch      func(ctx context.Context, scope string, o *observation) (*oauth2.Token, error)
+	fetch      func(ctx context.Context, scope string, f *tokenFetch, o *observation) (*oauth2.Token, error)
 	now        func() time.Time
 	timeout    time.Duration   // limits the duration of a fetch
 	timeoutErr error           // of a fetch that exceeds timeout
@@ -76,6 +76,10 @@ type tokenFetch struct {
 	number  int  // 1 + the consecutive failures before it
 	renewal bool // the caller that started it uses the current token
 	needed  bool // a caller waits for the token; guarded by the mutex of the cache
+
+	// sent contains the credentials of the token requests. The source may have replaced them often
+	// enough since that the client no longer redacts them. Only the goroutine of the fetch uses it.
+	sent []Credentials
 
 	done  chan struct{} // closed after the fields below have been set
 	token *oauth2.Token
@@ -156,14 +160,22 @@ func (c *tokenCache) runFetch(ctx context.Context, scope string, e *tokenEntry, 
 	defer cancel()
 	defer c.endFetch(o, e, f)
 	defer c.recoverFetch(scope, f)
-	f.token, f.err = c.fetch(o.begin(ctx, f.number), scope, o)
+	f.token, f.err = c.fetch(o.begin(ctx, f.number), scope, f, o)
+}
+
+// appendSecrets appends the texts of the credentials that were sent.
+func (f *tokenFetch) appendSecrets(texts []string) []string {
+	for _, c := range f.sent {
+		texts = append(texts, c.secrets()...)
+	}
+	return texts
 }
 
 // recoverFetch makes a panic the error of f. It must be deferred.
 func (c *tokenCache) recoverFetch(scope string, f *tokenFetch) {
 	if p := recover(); p != nil {
 		f.pause = 0
-		f.token, f.err = nil, fmt.Errorf("idverify: %s: failed: panic in %s: %s", tokenOperation(scope), panicSite(), sanitize(panicText(p), c.secrets()...))
+		f.token, f.err = nil, fmt.Errorf("idverify: %s: failed: panic in %s: %s", tokenOperation(scope), panicSite(), sanitize(panicText(p), f.appendSecrets(c.secrets())...))
 	}
 }
 

@@ -28,12 +28,13 @@ const (
 
 // fetchToken requests a token. If the service rejects the credentials and they have a source, it
 // requests the token once more with different credentials of the source. It does not retry.
-func (a *api) fetchToken(ctx context.Context, scope string, o *observation) (*oauth2.Token, error) {
+func (a *api) fetchToken(ctx context.Context, scope string, f *tokenFetch, o *observation) (*oauth2.Token, error) {
 	c, err := a.currentCredentials(ctx, scope, false)
 	if err != nil {
 		return nil, err
 	}
-	token, err := a.requestToken(ctx, scope, c, o)
+	f.sent = append(f.sent, c)
+	token, err := a.requestToken(ctx, scope, f, o)
 	if rejected, ok := errors.AsType[*TokenError](err); !ok || !errors.Is(rejected, ErrUnauthorized) || a.credentials.source == nil {
 		return token, err
 	}
@@ -45,7 +46,8 @@ func (a *api) fetchToken(ctx context.Context, scope string, o *observation) (*oa
 	case next.equal(c):
 		return nil, err
 	}
-	return a.requestToken(ctx, scope, next, o)
+	f.sent = append(f.sent, next)
+	return a.requestToken(ctx, scope, f, o)
 }
 
 // currentCredentials returns the credentials for a token request, and logs that they changed. If
@@ -81,12 +83,13 @@ func (a *api) sourceError(scope string, call *sourceCall) error {
 	return &sendError{operation: tokenOperation(scope), err: cause(call.err), text: sourceFailed + sourceErrorText(call.err, secrets...)}
 }
 
-// requestToken requests a token with the credentials c.
-func (a *api) requestToken(ctx context.Context, scope string, c Credentials, o *observation) (*oauth2.Token, error) {
-	req, form, err := a.tokenRequest(ctx, scope, c)
+// requestToken requests a token with the last credentials in f.sent.
+func (a *api) requestToken(ctx context.Context, scope string, f *tokenFetch, o *observation) (*oauth2.Token, error) {
+	req, form, err := a.tokenRequest(ctx, scope, f.sent[len(f.sent)-1])
 	if err != nil {
 		return nil, err
 	}
+	secrets := func() []string { return f.appendSecrets(a.secrets()) }
 	client := &http.Client{Transport: a.transport}
 	requested := a.now()
 	start := time.Now()
@@ -97,9 +100,9 @@ func (a *api) requestToken(ctx context.Context, scope string, c Credentials, o *
 	resp, err := client.Do(req)
 	if err != nil {
 		err, _ = tracker.fail(err)
-		err = a.tokenSendError(ctx, scope, err)
+		err = a.tokenSendError(ctx, scope, err, secrets)
 	}
-	a.logAttempt(ctx, wire.Token, 1, start, resp, err, slog.String("scope", scope))
+	a.logAttempt(ctx, wire.Token, 1, start, resp, err, secrets, slog.String("scope", scope))
 	if err != nil {
 		return nil, err
 	}
@@ -107,14 +110,14 @@ func (a *api) requestToken(ctx context.Context, scope string, c Credentials, o *
 	defer resp.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxErrorBody))
 	if !isSuccess(resp.StatusCode) {
-		return nil, newTokenError(scope, resp, body, a.secrets())
+		return nil, newTokenError(scope, resp, body, secrets())
 	}
 	if err != nil {
-		return nil, a.tokenSendError(ctx, scope, err)
+		return nil, a.tokenSendError(ctx, scope, err, secrets)
 	}
 	token, err := parseToken(resp.StatusCode, body, requested)
 	if unusable, ok := errors.AsType[*DecodeError](err); ok {
-		unusable.RequestID, unusable.scope = requestID(resp.Header, a.secrets()...), scope
+		unusable.RequestID, unusable.scope = requestID(resp.Header, secrets()...), scope
 	}
 	return token, err
 }
@@ -124,11 +127,11 @@ var errTokenTimeout = fmt.Errorf("no response within the timeout of a token requ
 
 // tokenSendError returns the error for a token request that got no complete response because of
 // err.
-func (a *api) tokenSendError(ctx context.Context, scope string, err error) error {
+func (a *api) tokenSendError(ctx context.Context, scope string, err error, secrets func() []string) error {
 	if ctx.Err() != nil {
 		err = a.tokens.timeoutErr // the errors of net/http do not identify the timeout
 	}
-	return &sendError{operation: tokenOperation(scope), err: cause(err), text: causeText(cause(err), a.secrets()...)}
+	return &sendError{operation: tokenOperation(scope), err: cause(err), text: causeText(cause(err), secrets()...)}
 }
 
 // tokenRequest returns a request without a body for the token endpoint, with Basic authentication.

@@ -16,15 +16,15 @@ import (
 // BenchmarkTokenHit compares a cached token with oauth2.ReuseTokenSource, with eight concurrent
 // callers. The two sides alternate, and their medians are compared.
 func BenchmarkTokenHit(b *testing.B) {
-	fetch := func(context.Context, string, *observation) (*oauth2.Token, error) {
+	fetch := func(context.Context, string, *tokenFetch, *observation) (*oauth2.Token, error) {
 		return &oauth2.Token{AccessToken: "a", Expiry: time.Now().Add(time.Hour)}, nil
 	}
-	cache := &tokenCache{fetch: fetch, now: time.Now, entries: make(map[string]*tokenEntry)}
+	cache := &tokenCache{fetch: fetch, now: time.Now, timeout: tokenTimeout, entries: make(map[string]*tokenEntry)}
 	ctx := b.Context()
 	if _, err := cache.get(ctx, "phone_check"); err != nil {
 		b.Fatal(err)
 	}
-	token, _ := fetch(ctx, "phone_check", nil)
+	token, _ := fetch(ctx, "phone_check", nil, nil)
 	plain := oauth2.ReuseTokenSource(token, nil)
 	base := func() error { _, err := plain.Token(); return err }
 	other := func() error { _, err := cache.get(ctx, "phone_check"); return err }

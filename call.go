@@ -159,7 +159,7 @@ func (c *call) exchange(req *http.Request) (*http.Response, error) {
 		err = c.sendError(lost, written || resp != nil)
 	}
 	c.maybeProcessed = c.maybeProcessed || idempotent(c.op) && tracker.rewritten()
-	c.api.logAttempt(req.Context(), c.op, c.attempt, start, resp, err)
+	c.api.logAttempt(req.Context(), c.op, c.attempt, start, resp, err, c.secrets)
 	if err != nil {
 		return nil, err
 	}
@@ -213,8 +213,9 @@ func countValues(body []byte) (n int) {
 	return n
 }
 
-// logAttempt logs an attempt with its response or error.
-func (a *api) logAttempt(ctx context.Context, op wire.Operation, attempt int, start time.Time, resp *http.Response, err error, more ...slog.Attr) {
+// logAttempt logs an attempt with its response or error. Parameter secrets returns the texts that
+// must be redacted.
+func (a *api) logAttempt(ctx context.Context, op wire.Operation, attempt int, start time.Time, resp *http.Response, err error, secrets func() []string, more ...slog.Attr) {
 	if !a.logger.Enabled(ctx, slog.LevelDebug) {
 		return
 	}
@@ -222,7 +223,7 @@ func (a *api) logAttempt(ctx context.Context, op wire.Operation, attempt int, st
 	if err != nil {
 		attrs = append(attrs, slog.String("error", err.Error()))
 	} else {
-		attrs = append(attrs, slog.Int("status", resp.StatusCode), slog.String("request_id", requestID(resp.Header, a.secrets()...)))
+		attrs = append(attrs, slog.Int("status", resp.StatusCode), slog.String("request_id", requestID(resp.Header, secrets()...)))
 	}
 	a.logger.LogAttrs(ctx, slog.LevelDebug, "idverify: attempt", append(attrs, more...)...)
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"runtime"
 	"time"
 
 	"github.com/idverify/idverify-go/signature"
@@ -151,10 +150,6 @@ func (u *unhandled) respondToPanic(w http.ResponseWriter) {
 	w.Header().Set("Connection", "close")
 	w.WriteHeader(http.StatusInternalServerError)
 	_ = http.NewResponseController(w).Flush()
-	text := fmt.Sprintf("a value of type %T", p) // the value may contain personal data
-	if _, ok := p.(runtime.Error); ok {
-		text = panicText(p)
-	}
-	u.log("panic in " + panicSite() + ": " + text)
+	u.log("panic in " + panicSite() + ": " + panicText(p))
 	panic(p)
 }

@@ -1,15 +1,18 @@
 package idverify_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/url"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -113,7 +116,7 @@ func TestWithCredentialsSource_Invalid(t *testing.T) {
 			return idverify.Credentials{ClientSecret: idverify.NewSecret("new-secret")}, nil
 		}, "invalid credentials: the client ID is missing"},
 		"new line":  {func(context.Context) (idverify.Credentials, error) { return pair("new-secret\n"), nil }, "invalid credentials: the client secret begins or ends with white space"},
-		"panic":     {func(context.Context) (idverify.Credentials, error) { panic("no old-secret for 447700900012") }, "panic in github.com/idverify/idverify-go_test.TestWithCredentialsSource_Invalid.func4: no [REDACTED] for [REDACTED]"},
+		"panic":     {func(context.Context) (idverify.Credentials, error) { panic("no unknown-secret for 447700900012") }, "panic in github.com/idverify/idverify-go_test.TestWithCredentialsSource_Invalid.func4: a value of type string"},
 		"nil error": {func(context.Context) (idverify.Credentials, error) { var e *net.OpError; return pair("new-secret"), e }, ""},
 		"Goexit":    {func(context.Context) (idverify.Credentials, error) { runtime.Goexit(); panic("unreachable") }, "called runtime.Goexit"},
 	} {
@@ -214,4 +217,51 @@ func TestWithCredentialsSource_RedactsPrevious(t *testing.T) {
 	if err == nil || strings.Contains(err.Error(), "number") || strings.Count(err.Error(), "[REDACTED]") != 5 {
 		t.Errorf("error = %v, want 5 redacted secrets", err)
 	}
+}
+
+// The credentials of a token request in progress are redacted even if the source has returned many
+// others since.
+func TestWithCredentialsSource_RedactsSent(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		var mu sync.Mutex // guards calls, of the source
+		calls := 0
+		source := func(context.Context) (idverify.Credentials, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			calls++
+			return pair(fmt.Sprintf("dynamic-secret-%d", calls)), nil
+		}
+		var attempts attemptLog
+		c := new(secretService).client(t, source, withoutRetries, attempts.option(),
+			idverify.WithLogger(slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))),
+			idverify.WithHTTPClient(&http.Client{Transport: roundTripperFunc(func(r *http.Request) (*http.Response, error) {
+				_, secret, _ := r.BasicAuth()
+				if secret != "dynamic-secret-1" {
+					return issuedToken(), nil
+				}
+				time.Sleep(time.Second)
+				echo := `{"error":"invalid_request","error_description":"` + secret + " or " + r.Header.Get("Authorization") + `"}`
+				return withHeader(response(400, []byte(echo)), "X-Request-Id", secret), nil
+			})}))
+		slow := make(chan error)
+		go func() { slow <- errorOf(c.Token(t.Context(), idverify.ScopeCoverage)) }()
+		synctest.Wait()
+		for i := range 6 {
+			tokenFor(t, c, idverify.Scope(fmt.Sprint("scope-", i)))
+		}
+
+		err := <-slow
+		synctest.Wait()
+
+		for _, text := range []string{fmt.Sprint(err), log.String(), fmt.Sprintf("%+v", attempts.all(t))} {
+			if strings.Contains(text, "dynamic-secret") || strings.Contains(text, "Y2xpZW50") {
+				t.Errorf("text = %s, want it without the credentials", text)
+			}
+		}
+		if !strings.Contains(fmt.Sprint(err), "[REDACTED] or") {
+			t.Errorf("error = %v, want the redacted description", err)
+		}
+	})
 }

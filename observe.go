@@ -201,7 +201,7 @@ func (c *call) endAborted() {
 func (c *tokenCache) endFetch(o *observation, e *tokenEntry, f *tokenFetch) {
 	f.pause = c.pauseAfter(e, f)
 	o.end(f.err, f.pause, f.pause > 0, func() []string {
-		secrets := c.secrets()
+		secrets := f.appendSecrets(c.secrets())
 		if f.token != nil {
 			secrets = append(secrets, f.token.AccessToken) // not cached yet
 		}

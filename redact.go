@@ -267,17 +267,16 @@ func isWordRune(r rune) bool {
 	return r == '_' || r != utf8.RuneError && (unicode.IsLetter(r) || unicode.IsDigit(r))
 }
 
-// panicText returns the text of a panic value. For a value that is neither an error nor a string it
-// returns only the type, because the fields may contain anything.
+// panicText returns the text of a runtime error, and the type of any other value, which may contain
+// a secret or personal data.
 func panicText(p any) (text string) {
 	defer func() {
 		if recover() != nil { // p.Error panicked
 			text = fmt.Sprintf("a value of type %T", p)
 		}
 	}()
-	switch p.(type) {
-	case error, string:
-		return fmt.Sprint(p)
+	if e, ok := p.(runtime.Error); ok {
+		return e.Error()
 	}
 	return fmt.Sprintf("a value of type %T", p)
 }
