@@ -221,10 +221,10 @@ func ExampleSubscriberCheckService_Create() {
 // Decides by the verdict. In status ERROR, Match is false, but the verdict is unknown.
 func ExampleVerdict() {
 	for _, c := range []*idverify.Callback{
-		{Status: idverify.StatusCompleted, Match: new(true)},
-		{Status: idverify.StatusCompleted, Match: new(false)},
-		{Status: idverify.StatusError, Match: new(false)},
-		{Status: idverify.StatusExpired},
+		{Product: idverify.ProductPhoneCheck, Status: idverify.StatusCompleted, Match: new(true)},
+		{Product: idverify.ProductPhoneCheck, Status: idverify.StatusCompleted, Match: new(false)},
+		{Product: idverify.ProductPhoneCheck, Status: idverify.StatusError, Match: new(false)},
+		{Product: idverify.ProductPhoneCheck, Status: idverify.StatusExpired},
 	} {
 		switch verdict := c.Matched(); verdict {
 		case idverify.VerdictYes:

@@ -47,31 +47,30 @@ func (c *SubscriberCheck) Matched() Verdict {
 }
 
 // SIMUnchanged reports whether the SIM is the same as NoSIMChangePeriod ago. It is unknown unless
-// Status is COMPLETED, if the phone number does not belong to the device, and if c is nil: look at
-// Matched first, and verify in another way.
+// Status is COMPLETED and Matched is yes, and if c is nil: look at Matched first, and verify in
+// another way.
 func (c *SubscriberCheck) SIMUnchanged() Verdict {
-	if c == nil {
+	if c.Matched() != VerdictYes {
 		return VerdictUnknown
 	}
 	return verdictOf(c.Status, c.NoSIMChange)
 }
 
 // Matched reports whether the phone number belongs to the device. It is unknown unless Status is
-// COMPLETED, and if c is nil: verify in another way. It does not report whether the check is yours:
-// see [Callback].
+// COMPLETED and Product is PhoneCheck or SubscriberCheck, and if c is nil: verify in another way.
+// It does not report whether the check is yours: see [Callback].
 func (c *Callback) Matched() Verdict {
-	if c == nil {
+	if c == nil || c.Product != ProductPhoneCheck && c.Product != ProductSubscriberCheck {
 		return VerdictUnknown
 	}
 	return verdictOf(c.Status, c.Match)
 }
 
-// SIMUnchanged reports whether the SIM of a SubscriberCheck is unchanged. It is unknown for a
-// PhoneCheck, unless Status is COMPLETED, if the phone number does not belong to the device, and if
-// c is nil: look at Matched first, and verify in another way. It does not report whether the check
-// is yours: see [Callback].
+// SIMUnchanged reports whether the SIM of a SubscriberCheck is unchanged. It is unknown for any
+// other Product, unless Status is COMPLETED and Matched is yes, and if c is nil: look at Matched
+// first, and verify in another way. It does not report whether the check is yours: see [Callback].
 func (c *Callback) SIMUnchanged() Verdict {
-	if c == nil {
+	if c.Matched() != VerdictYes || c.Product != ProductSubscriberCheck {
 		return VerdictUnknown
 	}
 	return verdictOf(c.Status, c.NoSIMChange)

@@ -28,7 +28,10 @@ func TestVerdict_ByStatusAndValue(t *testing.T) {
 			return (&idverify.SubscriberCheck{Status: s, Match: match, NoSIMChange: noSIMChange}).Matched()
 		},
 		"Callback": func(s idverify.CheckStatus, match, noSIMChange *bool) idverify.Verdict {
-			return (&idverify.Callback{Status: s, Match: match, NoSIMChange: noSIMChange}).Matched()
+			return (&idverify.Callback{Product: "subscriber_check", Status: s, Match: match, NoSIMChange: noSIMChange}).Matched()
+		},
+		"PhoneCheck callback": func(s idverify.CheckStatus, match, noSIMChange *bool) idverify.Verdict {
+			return (&idverify.Callback{Product: "phone_check", Status: s, Match: match, NoSIMChange: noSIMChange}).Matched()
 		},
 	}
 	unchanged := map[string]method{
@@ -39,7 +42,7 @@ func TestVerdict_ByStatusAndValue(t *testing.T) {
 			return (&idverify.SubscriberCheck{Status: s, Match: match, NoSIMChange: noSIMChange}).SIMUnchanged()
 		},
 		"Callback": func(s idverify.CheckStatus, match, noSIMChange *bool) idverify.Verdict {
-			return (&idverify.Callback{Status: s, Match: match, NoSIMChange: noSIMChange}).SIMUnchanged()
+			return (&idverify.Callback{Product: "subscriber_check", Status: s, Match: match, NoSIMChange: noSIMChange}).SIMUnchanged()
 		},
 	}
 	values := []*bool{nil, new(false), new(true)}
@@ -53,11 +56,35 @@ func TestVerdict_ByStatusAndValue(t *testing.T) {
 					}
 				}
 				for name, verdict := range unchanged {
-					if got, want := verdict(status, match, noSIMChange).String(), wantVerdict(status, noSIMChange); got != want {
+					want := wantVerdict(status, noSIMChange)
+					if name != "SIMCheck" && wantVerdict(status, match) != "yes" {
+						want = "unknown" // of another person's SIM
+					}
+					if got := verdict(status, match, noSIMChange).String(); got != want {
 						t.Errorf("%s in status %q with %s: SIMUnchanged = %s, want %s", name, status, fields(match, noSIMChange), got, want)
 					}
 				}
 			}
+		}
+	}
+}
+
+// TestVerdict_CallbackProduct checks that a callback has no verdict that its product cannot have.
+func TestVerdict_CallbackProduct(t *testing.T) {
+	t.Parallel()
+	for product, want := range map[idverify.Product]string{
+		idverify.ProductSubscriberCheck: "yes yes",
+		idverify.ProductPhoneCheck:      "yes unknown",
+		idverify.ProductSIMCheck:        "unknown unknown",
+		"invoice":                       "unknown unknown",
+		"":                              "unknown unknown",
+	} {
+		c := &idverify.Callback{Product: product, Status: idverify.StatusCompleted, Match: new(true), NoSIMChange: new(true)}
+
+		got := fmt.Sprint(c.Matched(), " ", c.SIMUnchanged())
+
+		if got != want {
+			t.Errorf("product %q: verdicts = %s, want %s", product, got, want)
 		}
 	}
 }
