@@ -81,6 +81,8 @@ type tokenFetch struct {
 	// enough since that the client no longer redacts them. Only the goroutine of the fetch uses it.
 	sent []Credentials
 
+	awaitsSource atomic.Bool // the fetch waits for the source of the credentials
+
 	done  chan struct{} // closed after the fields below have been set
 	token *oauth2.Token
 	err   error
@@ -137,8 +139,17 @@ func (c *tokenCache) get(ctx context.Context, scope string) (*oauth2.Token, erro
 		if context.Cause(ctx) == errAttemptTimeout {
 			err = errAttemptTimeout
 		}
-		return nil, &sendError{operation: tokenOperation(scope), err: err}
+		return nil, f.waitError(scope, err)
 	}
+}
+
+// waitError returns the error of a caller that stopped to wait for f because of err.
+func (f *tokenFetch) waitError(scope string, err error) error {
+	e := &sendError{operation: tokenOperation(scope), err: err}
+	if f.awaitsSource.Load() {
+		e.text = causeText(err) + " while waiting for the credentials source"
+	}
+	return e
 }
 
 // runFetch fetches a token for e, within c.timeout.

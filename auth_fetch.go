@@ -29,7 +29,7 @@ const (
 // fetchToken requests a token. If the service rejects the credentials and they have a source, it
 // requests the token once more with different credentials of the source. It does not retry.
 func (a *api) fetchToken(ctx context.Context, scope string, f *tokenFetch, o *observation) (*oauth2.Token, error) {
-	c, err := a.currentCredentials(ctx, scope, false)
+	c, err := a.currentCredentials(ctx, scope, f, false)
 	if err != nil {
 		return nil, err
 	}
@@ -39,7 +39,7 @@ func (a *api) fetchToken(ctx context.Context, scope string, f *tokenFetch, o *ob
 		return token, err
 	}
 	// The source may have changed since it was called. A call in progress may be older.
-	next, sourceErr := a.currentCredentials(ctx, scope, true)
+	next, sourceErr := a.currentCredentials(ctx, scope, f, true)
 	switch {
 	case sourceErr != nil:
 		return nil, fmt.Errorf("%w; %w", err, sourceErr)
@@ -52,15 +52,17 @@ func (a *api) fetchToken(ctx context.Context, scope string, f *tokenFetch, o *ob
 
 // currentCredentials returns the credentials for a token request, and logs that they changed. If
 // fresh is set, the source is called after currentCredentials is called.
-func (a *api) currentCredentials(ctx context.Context, scope string, fresh bool) (Credentials, error) {
+func (a *api) currentCredentials(ctx context.Context, scope string, f *tokenFetch, fresh bool) (Credentials, error) {
 	if a.credentials.source == nil {
 		return a.credentials.current, nil
 	}
+	f.awaitsSource.Store(true)
 	call, err := a.credentials.get(ctx, fresh)
+	f.awaitsSource.Store(false)
 	if err != nil {
 		return Credentials{}, &sendError{operation: tokenOperation(scope), err: err, text: sourceFailed + "no result within the timeout of a token request"}
 	}
-	if err := a.sourceError(scope, call); err != nil {
+	if err := a.sourceError(scope, f, call); err != nil {
 		return Credentials{}, err
 	}
 	if a.credentials.takeChanged() {
@@ -72,15 +74,16 @@ func (a *api) currentCredentials(ctx context.Context, scope string, fresh bool) 
 const sourceFailed = "credentials source failed: "
 
 // sourceError returns the error of a token request whose call of the source failed, or nil.
-func (a *api) sourceError(scope string, call *sourceCall) error {
+func (a *api) sourceError(scope string, f *tokenFetch, call *sourceCall) error {
 	if call.err == nil && call.fault == "" {
 		return nil
 	}
-	secrets := append(a.secrets(), call.credentials.secrets()...) // the error may contain both
+	secrets := append(f.appendSecrets(a.secrets()), call.credentials.secrets()...) // the error may contain any of them
 	if call.fault != "" {
 		return fmt.Errorf("idverify: %s: %s%s", tokenOperation(scope), sourceFailed, sanitize(call.fault, secrets...))
 	}
-	return &sendError{operation: tokenOperation(scope), err: cause(call.err), text: sourceFailed + sourceErrorText(call.err, secrets...)}
+	text := sourceErrorText(call.err, secrets...)
+	return &sendError{operation: tokenOperation(scope), err: &sourceFailure{call.err, text}, text: sourceFailed + text}
 }
 
 // requestToken requests a token with the last credentials in f.sent.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/url"
 	"os"
 	"slices"
 	"strings"
@@ -51,12 +52,15 @@ func CredentialsFromEnv() (Credentials, error) {
 //
 // The context is that of the token request, which ends after 30 s, or after the timeout of an
 // attempt if that is shorter. The token request then fails with context.DeadlineExceeded, even if
-// source has not returned. The client never calls source concurrently. While a call is in progress,
-// other token requests wait for its result.
+// source has not returned. While a call is in progress, other token requests wait for its result.
+// The client does not call source again until that call has returned or its context has ended. In
+// the second case its result is ignored. At most five calls run at the same time, of which four
+// have ignored the end of their contexts.
 //
 // An error of source is retried like a token request that was not sent: see [RetryPolicy]. The
-// operation's error wraps it, and its text is redacted. Invalid credentials and a panic are errors
-// that are not retried.
+// operation's error wraps it, and its text is redacted. It does not match the errors of this
+// package, such as [ErrOutcomeUnknown], even if source uses a Console. Invalid credentials and a
+// panic are errors that are not retried.
 //
 // To rotate without failed calls, create the new credentials, let source return them in all
 // processes, and then delete the old credentials.
@@ -121,10 +125,14 @@ const surrounded = " begins or ends with white space, such as the newline at the
 // maxPreviousCredentials is the number of earlier credentials of a source that are still redacted.
 const maxPreviousCredentials = 4
 
+// maxAbandonedCalls is the number of calls of a source that can run although their contexts have
+// ended and another call has replaced them.
+const maxAbandonedCalls = 4
+
 // credentialSource returns the credentials for token requests.
 //
 // The caller's function runs on a goroutine of its own, because it may ignore its context. The
-// goroutine ends when the function returns. There is at most one.
+// goroutine ends when the function returns.
 type credentialSource struct {
 	source func(context.Context) (Credentials, error) // nil if the credentials are fixed
 
@@ -133,12 +141,15 @@ type credentialSource struct {
 	previous []Credentials // earlier ones, oldest first, without duplicates
 	texts    []Secret      // of current and previous, which must be redacted
 	changed  bool          // current has changed and no record of this was logged
-	inflight *sourceCall   // the call in progress; nil if there is none
+	inflight *sourceCall   // the last call, if it has not returned; otherwise nil
+	running  int           // calls that have not returned: inflight and the abandoned ones
 }
 
-// sourceCall is a call of a source. The other fields are set before done is closed.
+// sourceCall is a call of a source. The fields after done are set before it is closed.
 type sourceCall struct {
+	ctx         context.Context
 	done        chan struct{}
+	abandoned   bool // another call has replaced it
 	credentials Credentials
 	err         error  // returned by the source
 	fault       string // why the result cannot be used; not sanitized
@@ -162,34 +173,59 @@ func newCredentialSource(fixed Credentials, source func(context.Context) (Creden
 func (s *credentialSource) get(ctx context.Context, fresh bool) (*sourceCall, error) {
 	for {
 		call, started := s.join(ctx)
-		select {
-		case <-call.done:
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-		if started || !fresh {
+		finished, err := call.await(ctx)
+		switch {
+		case err != nil:
+			return nil, err
+		case finished && (started || !fresh):
 			return call, nil
+		case finished:
+			fresh = false // any call that is in progress now began after this one has ended
 		}
-		fresh = false // any call that is in progress now began after this one has ended
 	}
 }
 
-// join returns the call in progress. If there is none, it starts one with ctx, which must not be
-// canceled before its deadline while the call is in progress.
+// await waits for the result of c. It returns false if another call can replace c or has done so,
+// and an error if ctx ends before that.
+func (c *sourceCall) await(ctx context.Context) (finished bool, err error) {
+	ended := c.ctx.Done()
+	if c.ctx.Err() != nil {
+		ended = nil // join could not replace c
+	}
+	select {
+	case <-c.done:
+	case <-ended:
+	case <-ctx.Done():
+	}
+	select {
+	case <-c.done: // takes precedence
+		return !c.abandoned, nil
+	default:
+	}
+	if exceedsDeadline(ctx, 0) {
+		<-ctx.Done() // do not start another call now
+	}
+	return false, ctx.Err()
+}
+
+// join returns the call in progress. If there is none, or its context has ended, it starts one with
+// ctx, which must not be canceled before its deadline while the call is in progress. If too many
+// calls are running, it returns the last one.
 func (s *credentialSource) join(ctx context.Context) (call *sourceCall, started bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.inflight == nil {
+	if s.inflight == nil || s.inflight.ctx.Err() != nil && s.running <= maxAbandonedCalls {
 		started = true
-		s.inflight = &sourceCall{done: make(chan struct{})}
-		go s.run(ctx, s.inflight)
+		s.running++
+		s.inflight = &sourceCall{ctx: ctx, done: make(chan struct{})}
+		go s.run(s.inflight)
 	}
 	return s.inflight, started
 }
 
 // run calls the source. A panic would end the process, and runtime.Goexit would leave the token
 // requests waiting. Both become a fault of the call.
-func (s *credentialSource) run(ctx context.Context, call *sourceCall) {
+func (s *credentialSource) run(call *sourceCall) {
 	defer s.finish(call)
 	call.fault = "called runtime.Goexit"
 	defer func() {
@@ -197,7 +233,7 @@ func (s *credentialSource) run(ctx context.Context, call *sourceCall) {
 			call.fault = "panic in " + panicSite() + ": " + panicText(p)
 		}
 	}()
-	call.credentials, call.err = s.source(ctx)
+	call.credentials, call.err = s.source(call.ctx)
 	call.fault = ""
 	if call.err == nil {
 		if err := call.credentials.validate(); err != nil {
@@ -211,6 +247,10 @@ func (s *credentialSource) finish(call *sourceCall) {
 	defer close(call.done)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.running--
+	if call.abandoned = s.inflight != call; call.abandoned {
+		return // the result may be older than that of a later call
+	}
 	s.inflight = nil
 	next := call.credentials
 	if call.err != nil || call.fault != "" || next.equal(s.current) {
@@ -254,6 +294,27 @@ func (s *credentialSource) setTexts() {
 			s.texts = append(s.texts, NewSecret(text))
 		}
 	}
+}
+
+// sourceFailure is an error of a source. Unlike the wrapped error, it does not match the errors of
+// this package, which would describe the operation that needs the token, and its text is redacted.
+type sourceFailure struct {
+	err  error
+	text string
+}
+
+func (e *sourceFailure) Error() string { return e.text }
+
+// Is reports whether the wrapped error matches target.
+func (e *sourceFailure) Is(target error) bool { return !isSentinel(target) && errors.Is(e.err, target) }
+
+// As is errors.As for the wrapped error. It excludes *url.Error, which contains a URL.
+func (e *sourceFailure) As(target any) bool {
+	switch target.(type) {
+	case **Error, **TokenError, **DecodeError, **CheckEndedError, **sendError, **url.Error:
+		return false
+	}
+	return errors.As(e.err, target)
 }
 
 // sourceErrorText returns the sanitized text of an error of a source.

@@ -33,6 +33,7 @@ func TestWithCredentialsSource_Error(t *testing.T) {
 		{"secret", fmt.Errorf("%w: old-secret rejected", errStore), errStore, "store sealed: [REDACTED] rejected"},
 		{"secret of the failed call", errors.New("new-secret of client-1, Basic Y2xpZW50LTE6bmV3LXNlY3JldA=="), nil, "[REDACTED] of client-1, Basic [REDACTED]"},
 		{"phone number, address and URL", errors.New("447700900012 at 192.0.2.7 by https://vault.example.com/v1?token=t"), nil, "[REDACTED] at [REDACTED] by [REDACTED]"},
+		{"error with a URL error", fmt.Errorf("%w: %w", errStore, &url.Error{Op: "Get", URL: "https://vault.example.com", Err: io.ErrNoProgress}), errStore, "multiple Read calls"},
 		{"URL error", &url.Error{Op: "Get", URL: "https://vault.example.com", Err: errStore}, errStore, "store sealed"},
 		{"host name", fmt.Errorf("read: %w", &net.DNSError{Err: "no such host", Name: "vault.example.com"}), nil, "host lookup failed: no such host"},
 		{"empty file", fmt.Errorf("decode credentials: %w", io.EOF), io.EOF, "decode credentials: EOF"},
@@ -151,42 +152,63 @@ func TestWithCredentialsSource_Invalid(t *testing.T) {
 	}
 }
 
-func TestWithCredentialsSource_Hangs(t *testing.T) {
+// A source can use a Console. Its errors must not be mistaken for those of the operation.
+func TestWithCredentialsSource_OwnErrors(t *testing.T) {
+	t.Parallel()
+	errVault := errors.New("vault sealed")
+	for name, respond := range map[string]func(*http.Request) (*http.Response, error){
+		"outcome unknown": func(*http.Request) (*http.Response, error) { return response(502, nil), nil },
+		"unusable":        func(*http.Request) (*http.Response, error) { return response(201, []byte("{}")), nil },
+		"not found":       func(*http.Request) (*http.Response, error) { return response(404, nil), nil },
+		"lost": func(r *http.Request) (*http.Response, error) {
+			_, _ = io.Copy(io.Discard, r.Body)
+			return nil, io.ErrUnexpectedEOF
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				console := must(idverify.NewConsole("https://idverify.sandbox.test", credentials, withoutRetries, idverify.WithHTTPClient(&http.Client{Transport: tokenTransport(respond)})))(t)
+				s, calls := &secretService{secret: "valid-secret"}, 0
+				c := s.client(t, func(ctx context.Context) (idverify.Credentials, error) {
+					calls++
+					_, err := console.Projects.Create(ctx, idverify.ProjectParams{Name: "a", Mode: idverify.ModeSandbox})
+					return idverify.Credentials{}, fmt.Errorf("%w: %w", errVault, err)
+				})
+
+				_, err := c.PhoneChecks.Create(t.Context(), createParams)
+
+				if errors.Is(err, idverify.ErrOutcomeUnknown) || errors.Is(err, idverify.ErrNotFound) || !errors.Is(err, errVault) {
+					t.Errorf("error = %v, want it to match errVault only", err)
+				}
+				problem, isProblem := errors.AsType[*idverify.Error](err)
+				unusable, isUnusable := errors.AsType[*idverify.DecodeError](err)
+				if isProblem || isUnusable {
+					t.Errorf("error = %v is %v or %v, which describe another operation", err, problem, unusable)
+				}
+				if calls != 4 {
+					t.Errorf("calls = %d, want 4: like each error of a source", calls)
+				}
+			})
+		})
+	}
+}
+
+// A rejected token request of a Console must not decide about retries of the Client.
+func TestWithCredentialsSource_OwnTokenError(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := &secretService{secret: "old-secret"}
-		release := make(chan struct{})
-		running, most := 0, 0 // the source is not called concurrently
-		c := s.client(t, func(ctx context.Context) (idverify.Credentials, error) {
-			running++
-			most = max(most, running)
-			<-release // ignores ctx
-			running--
-			return pair("old-secret"), nil
-		}, idverify.WithHTTPClient(&http.Client{Transport: s, Timeout: time.Hour}), withoutRetries)
-		start := time.Now()
-		scopes := []idverify.Scope{idverify.ScopeCoverage, idverify.ScopePhoneCheck, idverify.ScopeSIMCheck}
-		errs := make(chan error)
-		for _, scope := range scopes {
-			go func() { errs <- errorOf(c.Token(t.Context(), scope)) }()
-		}
-		for range scopes {
-			if err := <-errs; !errors.Is(err, context.DeadlineExceeded) || !strings.HasSuffix(err.Error(), "credentials source failed: no result within the timeout of a token request") {
-				t.Errorf("error = %v, want a timeout of the source", err)
-			}
-		}
-		took := time.Since(start)
+		s, calls := &secretService{secret: "valid-secret"}, 0
+		c := s.client(t, func(context.Context) (idverify.Credentials, error) {
+			calls++
+			return idverify.Credentials{}, &idverify.TokenError{Status: 401, Code: "invalid_client"}
+		})
 
-		late := make(chan error)
-		go func() { late <- errorOf(c.Token(t.Context(), idverify.ScopeCoverage)) }()
-		synctest.Wait()
-		close(release)
+		_, err := c.PhoneChecks.Create(t.Context(), createParams)
 
-		if err := <-late; err != nil {
-			t.Errorf("error of a request that joined the call = %v, want nil", err)
-		}
-		if took != 30*time.Second || most != 1 {
-			t.Errorf("requests failed after %v with %d calls of the source at once, want 30s and 1", took, most)
+		rejected, ok := errors.AsType[*idverify.TokenError](err)
+		if ok || err == nil || errors.Is(err, idverify.ErrUnauthorized) || calls != 4 {
+			t.Errorf("error = %v (%v) after %d calls, want no *TokenError and 4 calls", err, rejected, calls)
 		}
 	})
 }

@@ -72,6 +72,16 @@ var (
 	ErrIPMismatch = errors.New("IP address mismatch")
 )
 
+// isSentinel reports whether err is one of the sentinel errors.
+func isSentinel(err error) bool {
+	switch err {
+	case ErrOutcomeUnknown, ErrBadRequest, ErrPhoneFormat, ErrUnauthorized, ErrInsufficientBalance, ErrForbidden, ErrNotFound,
+		ErrConflict, ErrNotMobileIP, ErrNetworkNotSupported, ErrRateLimited, ErrIPMismatch:
+		return true
+	}
+	return false
+}
+
 // Error is a response with which the service rejected an operation: a problem document (RFC 9457)
 // or any other response without success, for example from a proxy.
 //

@@ -106,6 +106,9 @@ func causeText(err error, secrets ...string) string {
 
 // causeHint returns what to do about a transport error with the given text, or an empty string.
 func causeHint(err error, text string) string {
+	if _, ok := err.(*sourceFailure); ok {
+		return "" // not of the HTTP client
+	}
 	if _, ok := errors.AsType[x509.UnknownAuthorityError](err); ok {
 		return "to trust another CA, set the HTTP client: see WithHTTPClient"
 	}
