@@ -8,8 +8,8 @@ import "errors"
 // Unknown is not a no. Verify in another way, for example with a text message: an outage of a
 // mobile network must not lock customers out, nor let anyone in.
 //
-// JSON and log/slog contain a Verdict as its word. Package database/sql would store its number, so
-// pass it the text of [Verdict.String].
+// JSON and log/slog show a Verdict as "yes", "no" or "unknown". Package database/sql would store
+// its number, so pass it the text of [Verdict.String].
 type Verdict int
 
 // The verdicts. The zero value is VerdictUnknown.
@@ -19,8 +19,8 @@ const (
 	VerdictNo
 )
 
-// Matched reports whether the phone number belongs to the device. It is unknown unless Status is
-// COMPLETED, and if c is nil: verify in another way.
+// Matched reports whether the phone number belongs to the device. It returns VerdictUnknown if c is
+// nil, Status is not COMPLETED, or the service sent no result. Then verify in another way.
 func (c *PhoneCheck) Matched() Verdict {
 	if c == nil {
 		return VerdictUnknown
@@ -28,8 +28,9 @@ func (c *PhoneCheck) Matched() Verdict {
 	return verdictOf(c.Status, c.Match)
 }
 
-// SIMUnchanged reports whether the SIM is the same as NoSIMChangePeriod ago. It is unknown unless
-// Status is COMPLETED, if the service sent no result, and if c is nil: verify in another way.
+// SIMUnchanged reports whether the SIM is the same as NoSIMChangePeriod ago. It returns
+// VerdictUnknown if c is nil, Status is not COMPLETED, or the service sent no result. Then verify
+// in another way.
 func (c *SIMCheck) SIMUnchanged() Verdict {
 	if c == nil {
 		return VerdictUnknown
@@ -37,8 +38,8 @@ func (c *SIMCheck) SIMUnchanged() Verdict {
 	return verdictOf(c.Status, c.NoSIMChange)
 }
 
-// Matched reports whether the phone number belongs to the device. It is unknown unless Status is
-// COMPLETED, and if c is nil: verify in another way.
+// Matched reports whether the phone number belongs to the device. It returns VerdictUnknown if c is
+// nil, Status is not COMPLETED, or the service sent no result. Then verify in another way.
 func (c *SubscriberCheck) Matched() Verdict {
 	if c == nil {
 		return VerdictUnknown
@@ -46,9 +47,8 @@ func (c *SubscriberCheck) Matched() Verdict {
 	return verdictOf(c.Status, c.Match)
 }
 
-// SIMUnchanged reports whether the SIM is the same as NoSIMChangePeriod ago. It is unknown unless
-// Status is COMPLETED and Matched is yes, and if c is nil: look at Matched first, and verify in
-// another way.
+// SIMUnchanged reports whether the SIM is the same as NoSIMChangePeriod ago. It returns
+// VerdictUnknown unless Matched returns VerdictYes, and if the service sent no result.
 func (c *SubscriberCheck) SIMUnchanged() Verdict {
 	if c.Matched() != VerdictYes {
 		return VerdictUnknown
@@ -56,9 +56,10 @@ func (c *SubscriberCheck) SIMUnchanged() Verdict {
 	return verdictOf(c.Status, c.NoSIMChange)
 }
 
-// Matched reports whether the phone number belongs to the device. It is unknown unless Status is
-// COMPLETED and Product is PhoneCheck or SubscriberCheck, and if c is nil: verify in another way.
-// It does not report whether the check is yours: see [Callback].
+// Matched reports whether the phone number belongs to the device. It returns VerdictUnknown if c is
+// nil, Product is not a PhoneCheck or SubscriberCheck, Status is not COMPLETED, or the service sent
+// no result. Then verify in another way. Matched does not report whether the check is yours: see
+// [Callback].
 func (c *Callback) Matched() Verdict {
 	if c == nil || c.Product != ProductPhoneCheck && c.Product != ProductSubscriberCheck {
 		return VerdictUnknown
@@ -66,9 +67,9 @@ func (c *Callback) Matched() Verdict {
 	return verdictOf(c.Status, c.Match)
 }
 
-// SIMUnchanged reports whether the SIM of a SubscriberCheck is unchanged. It is unknown for any
-// other Product, unless Status is COMPLETED and Matched is yes, and if c is nil: look at Matched
-// first, and verify in another way. It does not report whether the check is yours: see [Callback].
+// SIMUnchanged reports whether the SIM of a SubscriberCheck is unchanged. It returns VerdictUnknown
+// for any other Product, unless Matched returns VerdictYes, and if the service sent no result. It
+// does not report whether the check is yours: see [Callback].
 func (c *Callback) SIMUnchanged() Verdict {
 	if c.Matched() != VerdictYes || c.Product != ProductSubscriberCheck {
 		return VerdictUnknown
