@@ -7,7 +7,6 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/metric"
-	"go.opentelemetry.io/otel/metric/noop"
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 	"go.opentelemetry.io/otel/trace"
 
@@ -24,15 +23,11 @@ func Option(configs ...Config) idverify.Option {
 	c := newConfig(configs)
 	meter := c.meter()
 	o := &clientObserver{
-		tracer:   c.tracer(),
-		duration: durations(meter, attemptDuration, "Duration of attempts of operations, and of token requests."),
-		wait:     durations(meter, retryWait, "Delay before a retry."),
-	}
-	remaining, err := meter.Int64Gauge(rateLimitRemaining, metric.WithUnit("{request}"),
-		metric.WithDescription("Requests left in the current period of the rate limit, from the last response that reports it."))
-	report(rateLimitRemaining, err)
-	if o.remaining = remaining; remaining == nil {
-		o.remaining = noop.Int64Gauge{}
+		tracer:    c.tracer(),
+		duration:  durations(meter, attemptDuration, "Duration of attempts of operations, and of token requests."),
+		wait:      durations(meter, retryWait, "Delay before a retry."),
+		limit:     requests(meter, rateLimitLimit, "Requests per period of the rate limit, from the last response that reports it."),
+		remaining: requests(meter, rateLimitRemaining, "Requests left in the current period of the rate limit, from the last response that reports it."),
 	}
 	return idverify.WithObserver(o.start)
 }
@@ -41,6 +36,7 @@ func Option(configs ...Config) idverify.Option {
 const (
 	attemptDuration    = "idverify.client.attempt.duration"
 	retryWait          = "idverify.client.retry.wait"
+	rateLimitLimit     = "idverify.client.rate_limit.limit"
 	rateLimitRemaining = "idverify.client.rate_limit.remaining"
 )
 
@@ -49,6 +45,7 @@ type clientObserver struct {
 	tracer    trace.Tracer
 	duration  metric.Float64Histogram
 	wait      metric.Float64Histogram
+	limit     metric.Int64Gauge
 	remaining metric.Int64Gauge
 }
 
@@ -80,6 +77,7 @@ func (o *clientObserver) end(ctx context.Context, span trace.Span, a idverify.At
 	}
 	o.duration.Record(ctx, a.Duration.Seconds(), metric.WithAttributes(attributes...))
 	if a.RateLimit != nil {
+		o.limit.Record(ctx, int64(a.RateLimit.Limit))
 		o.remaining.Record(ctx, int64(a.RateLimit.Remaining))
 	}
 

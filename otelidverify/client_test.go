@@ -271,9 +271,9 @@ func TestOption_RateLimit(t *testing.T) {
 		}
 	}
 
-	series := r.series(t)
-	if got, want := series[len(series)-1], "idverify.client.rate_limit.remaining{} 7"; got != want {
-		t.Errorf("metric = %q, want %q", got, want)
+	want := []string{"idverify.client.rate_limit.limit{} 10", "idverify.client.rate_limit.remaining{} 7"}
+	if diff := cmp.Diff(want, r.series(t)[2:]); diff != "" {
+		t.Errorf("metrics (-want +got):\n%s", diff)
 	}
 }
 

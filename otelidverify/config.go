@@ -23,6 +23,7 @@ const (
 	callbackKindKey   = attribute.Key("idverify.callback.kind")
 	keyIDKey          = attribute.Key("idverify.key_id")
 	reasonKey         = attribute.Key("idverify.reason")
+	alertKey          = attribute.Key("idverify.alert")
 )
 
 // Config configures [Option], [ObserveVerifier] and [RegisterJWKS]. A nil Config has no effect.
@@ -77,6 +78,16 @@ func durations(meter metric.Meter, name, description string) metric.Float64Histo
 		return noop.Float64Histogram{}
 	}
 	return h
+}
+
+// requests returns a gauge that counts requests, with the error handling of durations.
+func requests(meter metric.Meter, name, description string) metric.Int64Gauge {
+	g, err := meter.Int64Gauge(name, metric.WithUnit("{request}"), metric.WithDescription(description))
+	report(name, err)
+	if g == nil {
+		return noop.Int64Gauge{}
+	}
+	return g
 }
 
 // report passes the error of creating an instrument to the global error handler.

@@ -54,7 +54,7 @@ func TestOption_BrokenMeter(t *testing.T) {
 	if err != nil {
 		t.Errorf("error of the operation = %v, want none: metrics must not affect it", err)
 	}
-	if len(handled) != 4 { // three instruments of the client, one of the verifier
+	if len(handled) != 5 { // four instruments of the client, one of the verifier
 		t.Errorf("handled errors = %q, want one for each instrument", handled)
 	}
 	for _, err := range handled {

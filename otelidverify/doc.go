@@ -42,6 +42,7 @@
 //	idverify.callback.kind     kind of a verified callback, for example "phone_check"
 //	idverify.key_id            ID of the key of a verified message
 //	idverify.reason            reason why the message was not verified, for example "ErrHost"
+//	idverify.alert             true for a failure that a sender cannot have caused; missing otherwise
 //
 // Spans of an instrumented http.RoundTripper, such as that of otelhttp, can contain personal data:
 // they record the URL, which contains the argument of ReachabilityService.Lookup, and IDs of
@@ -54,13 +55,14 @@
 //
 //	idverify.client.attempt.duration      attempts of operations, and token requests
 //	idverify.client.retry.wait            delays before retries
+//	idverify.client.rate_limit.limit      gauge: requests per period, from the last response that reports it
 //	idverify.client.rate_limit.remaining  gauge: requests left, from the last response that reports it
 //	idverify.verification.duration        callbacks and redirects that were verified or rejected
 //	idverify.jwks.age                     gauge: seconds since the last successful fetch of the key set
 //
 // Attempts have the attributes of their spans, except the number of previous attempts and the
 // request ID. Retries have idverify.operation and error.type. Messages have idverify.operation,
-// idverify.callback.kind and error.type. The gauges have no attributes.
+// idverify.callback.kind, error.type and idverify.alert. The gauges have no attributes.
 //
 // The count of attempts with idverify.retry false is the number of operations that ended, except
 // those whose context ended during a delay. An operation without an access token counts as an
@@ -73,6 +75,7 @@
 //	a fragment or token error code in docs/errors.md, such as "insufficient_balance"
 //	the status of any other response without success, such as "503"
 //	unusable_response   a 2xx response that cannot be used
+//	certificate         the client does not accept the certificate of the service
 //	timeout             no response within a timeout or a deadline
 //	canceled            the context was canceled
 //	no_response         any other error: there was no complete response

@@ -151,6 +151,8 @@ func emitted(t *testing.T) map[string]string {
 		t.Fatal(err)
 	}
 
+	otelidverify.ObserveVerifier(r.providers()...)(t.Context(), signature.Verification{Operation: "callback", Reason: "ErrReplayStore", Err: signature.ErrReplayStore, Alert: true})
+
 	metrics := make(map[string]string)
 	for _, m := range r.metrics(t) {
 		kind, attributes := "gauge", make(map[string]bool)

@@ -2,6 +2,8 @@ package otelidverify
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"net"
 	"slices"
@@ -13,6 +15,7 @@ import (
 // Values of the attribute error.type for attempts without a usable response.
 const (
 	unusableResponse = "unusable_response"
+	certificate      = "certificate"
 	canceled         = "canceled"
 	timeout          = "timeout"
 	noResponse       = "no_response"
@@ -42,6 +45,9 @@ func errorType(err error) string {
 	if _, ok := errors.AsType[*idverify.DecodeError](err); ok {
 		return unusableResponse
 	}
+	if isCertificateError(err) {
+		return certificate
+	}
 	if errors.Is(err, context.Canceled) {
 		return canceled
 	}
@@ -49,6 +55,16 @@ func errorType(err error) string {
 		return timeout
 	}
 	return noResponse
+}
+
+// isCertificateError reports whether err is a certificate that the client does not accept. With a
+// custom TLS dialer, package tls may not have wrapped the error of package x509.
+func isCertificateError(err error) bool {
+	_, verification := errors.AsType[*tls.CertificateVerificationError](err)
+	_, authority := errors.AsType[x509.UnknownAuthorityError](err)
+	_, host := errors.AsType[x509.HostnameError](err)
+	_, invalid := errors.AsType[x509.CertificateInvalidError](err)
+	return verification || authority || host || invalid
 }
 
 // known returns name if it is a known error, and otherwise the HTTP status.

@@ -2,6 +2,8 @@ package otelidverify_test
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 	"io"
 	"net/http"
@@ -10,6 +12,9 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/idverify/idverify-go"
 	"github.com/idverify/idverify-go/otelidverify"
@@ -85,6 +90,58 @@ func TestOption_ErrorTypeOfTransport(t *testing.T) {
 				t.Errorf("error.type = %q, want %q for %v", got, want, err)
 			}
 		})
+	}
+}
+
+func TestOption_ErrorTypeOfCertificate(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*tls.Config){
+		"unknown authority": func(c *tls.Config) { c.RootCAs = x509.NewCertPool() },
+		"other host":        func(c *tls.Config) { c.ServerName = "other.example.com" },
+		"expired":           func(c *tls.Config) { c.Time = func() time.Time { return time.Now().AddDate(100, 0, 0) } },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newTelemetry()
+			srv := sandboxfake.New(t, sandboxfake.WithInMemory())
+			httpClient := srv.HTTPClient()
+			transport := httpClient.Transport.(*http.Transport).Clone()
+			change(transport.TLSClientConfig)
+			httpClient.Transport = transport
+			client := srv.Client(idverify.WithHTTPClient(httpClient), otelidverify.Option(r.providers()...))
+
+			_, err := client.PhoneChecks.List(t.Context(), idverify.ListOptions{})
+
+			if err == nil {
+				t.Fatal("error = nil, want that of the certificate")
+			}
+			for _, operation := range []string{"token.create", "phone_check.list"} {
+				if got := r.errorTypes(t, operation); len(got) != 1 || got[0] != "certificate" {
+					t.Errorf("error.type of %s = %q, want certificate for %v", operation, got, err)
+				}
+			}
+		})
+	}
+}
+
+// TestOption_DocumentedErrorTypes compares the table of docs/errors.md with values that the tests
+// above receive.
+func TestOption_DocumentedErrorTypes(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../docs/errors.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	_, section, _ := strings.Cut(string(page), "\n## Error types in metrics\n")
+
+	var got []string
+	for _, m := range codeRow.FindAllStringSubmatch(section, -1) {
+		got = append(got, m[1])
+	}
+	want := []string{"unusable_response", "certificate", "timeout", "canceled", "no_response"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("error types in docs/errors.md (-want +got):\n%s", diff)
 	}
 }
 

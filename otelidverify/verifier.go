@@ -33,6 +33,10 @@ func ObserveVerifier(configs ...Config) func(context.Context, signature.Verifica
 			reason := cmp.Or(v.Reason, semconv.ErrorTypeOther.Value.AsString())
 			span.SetAttributes(reasonKey.String(reason))
 			attributes = append(attributes, semconv.ErrorTypeKey.String(reason))
+			if v.Alert {
+				span.SetAttributes(alertKey.Bool(true))
+				attributes = append(attributes, alertKey.Bool(true))
+			}
 		}
 		duration.Record(ctx, v.Duration.Seconds(), metric.WithAttributes(attributes...))
 	}

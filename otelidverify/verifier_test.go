@@ -128,7 +128,7 @@ func TestObserveVerifier_KeySetOutage(t *testing.T) {
 	if status != http.StatusServiceUnavailable {
 		t.Fatalf("response = %d, want 503", status)
 	}
-	want := []string{"idverify.verification.duration{error.type=ErrKeySource,idverify.operation=callback} 1"}
+	want := []string{"idverify.verification.duration{error.type=ErrKeySource,idverify.alert=true,idverify.operation=callback} 1"}
 	if diff := cmp.Diff(want, r.series(t)); diff != "" {
 		t.Errorf("metrics (-want +got):\n%s", diff)
 	}
@@ -152,6 +152,28 @@ func TestObserveVerifier_Redirect(t *testing.T) {
 	}
 	resp.Body.Close()
 	want := []string{"idverify.verification.duration{error.type=ErrMalformed,idverify.operation=redirect} 1"}
+	if diff := cmp.Diff(want, r.series(t)); diff != "" {
+		t.Errorf("metrics (-want +got):\n%s", diff)
+	}
+}
+
+func TestObserveVerifier_Alert(t *testing.T) {
+	t.Parallel()
+	r := newTelemetry()
+	ctx, span := r.caller(t.Context())
+	observe := otelidverify.ObserveVerifier(r.providers()...)
+
+	observe(t.Context(), signature.Verification{Operation: "redirect", Reason: "ErrReplayStore", Err: signature.ErrReplayStore}) // the browser was closed
+	observe(ctx, signature.Verification{Operation: "redirect", Reason: "ErrReplayStore", Err: signature.ErrReplayStore, Alert: true})
+
+	span.End()
+	if got, want := r.spans()[0], "caller < : Unset idverify.alert=true idverify.reason=ErrReplayStore"; got != want {
+		t.Errorf("span = %q, want %q", got, want)
+	}
+	want := []string{
+		"idverify.verification.duration{error.type=ErrReplayStore,idverify.alert=true,idverify.operation=redirect} 1",
+		"idverify.verification.duration{error.type=ErrReplayStore,idverify.operation=redirect} 1",
+	}
 	if diff := cmp.Diff(want, r.series(t)); diff != "" {
 		t.Errorf("metrics (-want +got):\n%s", diff)
 	}
