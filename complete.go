@@ -24,11 +24,15 @@ func completeCheck[J resourceJSON[T], T any](ctx context.Context, a *api, op wir
 	}
 
 	var later []error
+	effect := unknown.effect
 	check, readErr := get(ctx, checkID)
 	if readErr == nil && status(check) == StatusPending {
 		completed, sendErr := send[J](ctx, a, op, body, checkID)
 		if sendErr == nil {
 			return completed, nil
+		}
+		if second := unknownOutcomeOf(sendErr); second != nil {
+			sendErr = withOutcome(sendErr, unknownOutcome{effect: second.effect}) // the advice is that of the first error
 		}
 		later = append(later, sendErr)
 		// Either of the two requests may have used the code.
@@ -40,16 +44,15 @@ func completeCheck[J resourceJSON[T], T any](ctx context.Context, a *api, op wir
 	case readErr != nil:
 		later = append(later, readErr)
 	case status(check) == StatusCompleted:
-		*unknown = unknownOutcome{
+		return check, withOutcome(err, unknownOutcome{
 			effect: "the check is COMPLETED, but the service did not confirm this code",
 			action: "accept the result only for the session that owns check and redirect",
 			final:  true,
-		}
-		return check, err
+		})
 	default:
-		unknown.effect += ", and the check is " + sanitize(string(status(check)), a.secrets()...)
+		effect += ", and the check is " + sanitize(string(status(check)), a.secrets()...)
 	}
-	unknown.action = "use the callback, or get the check later"
+	err = withOutcome(err, unknownOutcome{effect: effect, action: "use the callback, or get the check later"})
 	return nil, &unconfirmedError{first: err, later: later}
 }
 
@@ -78,6 +81,26 @@ func unknownOutcomeOf(err error) *unknownOutcome {
 		return e.unknown
 	}
 	return nil
+}
+
+// withOutcome returns a copy of err with the possible effect u. It does not modify err, because
+// observers may still use it.
+func withOutcome(err error, u unknownOutcome) error {
+	switch e := err.(type) {
+	case *Error:
+		described := *e
+		described.unknown = &u
+		return &described
+	case *DecodeError:
+		described := *e
+		described.unknown = &u
+		return &described
+	case *sendError:
+		described := *e
+		described.unknown = &u
+		return &described
+	}
+	return err
 }
 
 // isCheckNotFound reports whether the service did not find the check. Any other 404 comes from a

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -33,6 +34,7 @@ type completeRow struct {
 	unknown bool     // the error matches ErrOutcomeUnknown
 	is      []error  // sentinels that the error matches as well
 	text    []string // parts of the error's text
+	notText string   // is not in the error's text, unless empty
 	took    time.Duration
 }
 
@@ -60,7 +62,7 @@ var completeRows = []completeRow{
 	{name: "503, then response lost", patches: []sandboxfake.Fault{status(503), {Drop: true}}, sent: "PATCH GET PATCH GET", status: "COMPLETED", unknown: true, text: confirmedBy},
 	{name: "request late", lost: 1, late: true, sent: "PATCH GET PATCH GET", status: "COMPLETED", unknown: true, text: confirmedBy},
 
-	{name: "request lost twice", lost: 9, sent: "PATCH GET PATCH GET", unknown: true, text: []string{"outcome unknown: lost; the code may have been used, and the check is PENDING (use the callback, or get the check later)", "; then idverify: complete "}},
+	{name: "request lost twice", lost: 9, sent: "PATCH GET PATCH GET", unknown: true, text: []string{"outcome unknown: lost; the code may have been used, and the check is PENDING (use the callback, or get the check later)", "; then idverify: complete ", ": outcome unknown: lost; the code may have been used"}, notText: "get the check before"},
 	{name: "request lost, wrong code", lost: 1, wrong: true, sent: "PATCH GET PATCH GET", unknown: true, is: []error{idverify.ErrNotFound}, text: []string{"the check is PENDING", "404 check_not_found"}},
 	{name: "503, then 402", patches: []sandboxfake.Fault{status(503), status(402)}, sent: "PATCH GET PATCH", unknown: true, is: []error{idverify.ErrInsufficientBalance}, text: []string{"503", "the check is PENDING", "402"}},
 	{name: "503, then 404 of a proxy", patches: []sandboxfake.Fault{status(503), {Status: 404, Fragment: "not_found"}}, sent: "PATCH GET PATCH", unknown: true, is: []error{idverify.ErrNotFound}, text: []string{"404 not_found"}},
@@ -80,7 +82,7 @@ var completeRows = []completeRow{
 	{name: "503 for 3 s, then lost", patches: []sandboxfake.Fault{{Status: 503, RetryAfter: 3 * time.Second}, {Drop: true}}, sent: "PATCH GET PATCH GET", status: "COMPLETED", unknown: true, text: confirmedBy},
 	{name: "503 for an hour", patches: []sandboxfake.Fault{{Status: 503, RetryAfter: time.Hour}}, sent: "PATCH", unknown: true, text: []string{"(get the check before you retry; the service requests a delay of 1h0m0s)"}},
 	{name: "503 beyond the deadline", patches: []sandboxfake.Fault{{Status: 503, RetryAfter: 5 * time.Second}}, deadline: 5 * time.Second, sent: "PATCH", unknown: true},
-	{name: "503, then 503 for an hour", patches: []sandboxfake.Fault{status(503), {Status: 503, RetryAfter: time.Hour}}, sent: "PATCH GET PATCH", unknown: true, text: []string{"the check is PENDING"}},
+	{name: "503, then 503 for an hour", patches: []sandboxfake.Fault{status(503), {Status: 503, RetryAfter: time.Hour}}, sent: "PATCH GET PATCH", unknown: true, text: []string{"the check is PENDING", "the code may have been used (the service requests a delay of 1h0m0s)"}, notText: "get the check before"},
 
 	{name: "canceled after the exchange", patches: []sandboxfake.Fault{{Drop: true}}, after: "PATCH 1", sent: "PATCH", unknown: true, is: []error{context.Canceled}, text: []string{"(get the check before you retry)"}},
 	{name: "canceled after 503", patches: []sandboxfake.Fault{status(503)}, after: "PATCH 1", sent: "PATCH", unknown: true},
@@ -157,6 +159,9 @@ func (row completeRow) test(t *testing.T, product string) {
 		if !strings.Contains(fmt.Sprint(err), text) {
 			t.Errorf("error = %v, want %q in it", err, text)
 		}
+	}
+	if row.notText != "" && strings.Contains(fmt.Sprint(err), row.notText) {
+		t.Errorf("error = %v, want no %q in it", err, row.notText)
 	}
 	if strings.ContainsAny(fmt.Sprint(err), "\n") || strings.Contains(fmt.Sprint(err), matchingNumber) {
 		t.Errorf("error = %q, want one line without a phone number", err)
@@ -254,4 +259,53 @@ func (c *completeTransport) lose(r *http.Request) error {
 	c.first = r.Clone(context.WithoutCancel(r.Context()))
 	c.first.Body, c.first.GetBody = io.NopCloser(strings.NewReader(string(body))), nil
 	return errors.New("lost")
+}
+
+// TestComplete_KeepsObservedErrors formats the errors of the attempts while Complete reads the
+// check. An observer may log them later, on another goroutine.
+func TestComplete_KeepsObservedErrors(t *testing.T) {
+	t.Parallel()
+	for name, exchange := range map[string]http.HandlerFunc{"503": respondWith(503, ""), "unusable": respondWith(200, "<html>"), "lost": drop} {
+		for _, checkStatus := range []string{"COMPLETED", "PENDING"} {
+			t.Run(name+" "+checkStatus, func(t *testing.T) {
+				t.Parallel()
+				srv := newService(t, func(w http.ResponseWriter, r *http.Request) {
+					if r.Method == http.MethodPatch {
+						exchange(w, r)
+						return
+					}
+					fmt.Fprintf(w, `{"check_id":"a","status":%q,"match":true}`, checkStatus)
+				})
+				var observed []error
+				var texts []string
+				var readers sync.WaitGroup
+				observer := func(ctx context.Context, _ string) (context.Context, func(idverify.Attempt)) {
+					return ctx, func(a idverify.Attempt) {
+						if a.Err == nil {
+							return
+						}
+						observed, texts = append(observed, a.Err), append(texts, a.Err.Error())
+						readers.Go(func() {
+							for range 1000 {
+								_ = a.Err.Error()
+							}
+						})
+					}
+				}
+				c := srv.client(t, idverify.WithVersions(idverify.Versions{PhoneCheck: "v0.2"}), idverify.WithObserver(observer))
+
+				_, err := c.PhoneChecks.Complete(t.Context(), "a", "code")
+
+				readers.Wait()
+				if !errors.Is(err, idverify.ErrOutcomeUnknown) || len(observed) == 0 {
+					t.Fatalf("error = %v with %d failed attempts, want ErrOutcomeUnknown", err, len(observed))
+				}
+				for i, e := range observed {
+					if e.Error() != texts[i] {
+						t.Errorf("the error of an attempt changed to\n%v, was\n%s", e, texts[i])
+					}
+				}
+			})
+		}
+	}
 }

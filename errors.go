@@ -147,7 +147,7 @@ func (e *Error) Is(target error) bool {
 // may have been processed.
 type unknownOutcome struct {
 	effect string
-	action string // what to do next
+	action string // what to do next; empty if another error says so
 	final  bool   // a retry is pointless: omit the hint of the error
 }
 
@@ -195,7 +195,7 @@ func (m errorMessage) String() string {
 		if m.unknown.final {
 			m.hint = ""
 		}
-		m.hint = strings.TrimSuffix(m.unknown.action+"; "+m.hint, "; ")
+		m.hint = strings.TrimPrefix(strings.TrimSuffix(m.unknown.action+"; "+m.hint, "; "), "; ")
 	}
 	add(m.detail)
 	if m.budgetEmpty {

@@ -101,7 +101,9 @@ func (s *PhoneCheckService) Get(ctx context.Context, checkID string) (*PhoneChec
 // A code can be used once. If the outcome is unknown, Complete therefore reads the check. If that
 // is PENDING, Complete sends the code once more. If it is COMPLETED, Complete returns the check
 // together with an error that matches [ErrOutcomeUnknown], because the service did not confirm this
-// code: accept such a result only for the session that owns check and redirect. Otherwise the check
+// code. The code may be wrong, and the check may have been COMPLETED before this call, for example
+// with the same code. Accept such a result only once, and only for the session that owns check and
+// redirect: nothing else ensures that a code works once. Otherwise the check
 // is nil and the error matches ErrOutcomeUnknown: use the callback, or Get the check later.
 // Complete neither reads nor sends anything after ctx has ended.
 //
