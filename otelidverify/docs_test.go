@@ -103,6 +103,11 @@ func TestProduction_Alerts(t *testing.T) {
 			t.Errorf("an alert uses %s, which is not the name of a metric or attribute", name)
 		}
 	}
+	for _, name := range regexp.MustCompile(`idverify:\w+:\w+`).FindAllString(rules+table, -1) {
+		if !strings.Contains(rules, "record: "+name+"\n") {
+			t.Errorf("an alert uses %s, which no rule records", name)
+		}
+	}
 	for _, m := range regexp.MustCompile(`alert: (\w+)`).FindAllStringSubmatch(rules, -1) {
 		if strings.Count(table, "\n| `"+m[1]+"` | ") != 1 {
 			t.Errorf("alert %s has no row with its first action", m[1])
