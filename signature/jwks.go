@@ -25,8 +25,10 @@ const (
 // The first key lookup fetches the set. Later lookups fetch it again if its max-age has passed or
 // if it does not contain the key ID. Concurrent lookups share one fetch. Each waits for it until
 // its own context is done.
-//   - A valid response replaces the whole set, so removed keys no longer verify. After any other
-//     response, the last valid set remains in use until MaxStale.
+//   - A valid response replaces the whole set, so removed keys no longer verify. A copy from a
+//     cache whose Age shows that it is older than the last valid set does not replace it: the last
+//     one remains in use for another minute, until MaxStale. After any other response, it also
+//     remains in use until MaxStale.
 //   - Key IDs that are not in the set cause at most one fetch per MinRefetch in total. A lookup
 //     returns [ErrUnknownKey] only if the set was fetched after the lookup began and did not come
 //     from a cache. Otherwise it returns [ErrKeySource], because the key may be new.
@@ -81,7 +83,8 @@ type JWKSOptions struct {
 	// Default 30 s.
 	MinRefetch time.Duration
 
-	// MaxStale is the maximum age of the last valid set while fetches fail. Default 24 h.
+	// MaxStale is the maximum age of the last valid set while fetches fail, see [JWKS.Age]. Default
+	// 24 h.
 	MaxStale time.Duration
 
 	// Now returns the current time. Default time.Now.

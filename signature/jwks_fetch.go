@@ -106,6 +106,31 @@ func (j *JWKS) get(ctx context.Context) (*keySet, ignoredKeys, error) {
 	if err != nil {
 		return nil, ignored, err
 	}
-	set := &keySet{keys: keys, fetched: j.now(), lifetime: lifetime(header, j.maxAge), cached: cachedFor(header) > 0}
-	return set, ignored, nil
+	age := cachedFor(header)
+	set, err := j.newest(&keySet{keys: keys, fetched: j.now(), originAge: age, lifetime: lifetime(header, j.maxAge), cached: age > 0})
+	return set, ignored, err
+}
+
+// newest returns set, or a copy of the last valid set if set is an older one from a cache. An older
+// set may contain keys that the service has removed since. It must not extend the use of the last
+// valid set beyond MaxStale.
+func (j *JWKS) newest(set *keySet) (*keySet, error) {
+	last := j.current.Load()
+	if last == nil {
+		return set, nil
+	}
+	age, ok := last.age(set.fetched)
+	if !ok || set.originAge <= age+ageTolerance {
+		return set, nil
+	}
+	kept := &keySet{keys: last.keys, fetched: set.fetched, originAge: age, cached: true}
+	switch since, _ := elapsed(last.fetched, set.fetched); {
+	case last.fresh(set.fetched):
+		kept.lifetime = last.lifetime - since
+	case last.usable(set.fetched, j.maxStale):
+		kept.lifetime = min(minLifetime, j.maxAge)
+	default:
+		return nil, newError(ErrKeySource, "get key set: response came from a cache and is older than the last valid key set")
+	}
+	return kept, nil
 }

@@ -20,6 +20,10 @@ const (
 	maxKeySetBody   = 1 << 20
 	maxRedirects    = 5
 
+	// ageTolerance is the accuracy with which two copies from caches are compared. The Age header has
+	// a resolution of one second, and a response takes up to fetchTimeout.
+	ageTolerance = fetchTimeout + 2*time.Second
+
 	minLifetime     = time.Minute
 	defaultLifetime = 5 * time.Minute // without max-age
 )

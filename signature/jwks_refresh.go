@@ -12,7 +12,12 @@ const refreshOperation = "key set refresh"
 // Refresh fetches the key set now, unless the last valid set is younger than MinRefetch. Use it for
 // a readiness probe, and to reject a removed key before the max-age of the set has passed. After
 // Refresh returns nil, a key no longer verifies if the service removed it at least MinRefetch and
-// 3 s, the timeout of a fetch, before the call.
+// 10 s before the call. The 10 s cover the timeout of a fetch and the resolution of the Age header.
+//
+// A cache between you and the service may ignore the request for a new copy. If the Age of the
+// response is MinRefetch or more, Refresh uses the set but returns an error. Within MinRefetch of a
+// fetch, it also returns that error, without a request, once a copy from a cache is older than
+// MinRefetch. Caches that send no Age header are not noticed.
 //
 // Concurrent calls and key lookups share one fetch. During the delay after a failed fetch, Refresh
 // returns the error of that fetch without a request. It does not delay the fetches for key IDs that
@@ -25,7 +30,9 @@ func (j *JWKS) Refresh(ctx context.Context) error {
 	if f != nil {
 		select {
 		case <-f.done:
-			err = f.err
+			if err = f.err; err == nil && f.set.originAge >= j.minRefetch {
+				err = errCachedSet
+			}
 		case <-ctx.Done():
 			err = wrapError(ErrKeySource, "get key set", ctx.Err())
 		}
@@ -36,28 +43,39 @@ func (j *JWKS) Refresh(ctx context.Context) error {
 	return nil
 }
 
-// refresh returns the fetch to wait for, or nil if the last valid set is younger than MinRefetch.
-// It releases the lock even if the caller's clock panics.
+// refresh returns the fetch to wait for, or nil if the last valid set is younger than MinRefetch or
+// was fetched within that time. It releases the lock even if the caller's clock panics.
 func (j *JWKS) refresh(ctx context.Context) (*fetch, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if set := j.current.Load(); set != nil {
-		if age, ok := elapsed(set.fetched, j.now()); ok && age < j.minRefetch {
+		now := j.now()
+		age, ok := set.age(now)
+		since, _ := elapsed(set.fetched, now)
+		switch {
+		case ok && age < j.minRefetch:
 			return nil, nil
+		case ok && since < j.minRefetch && j.fetch == nil:
+			return nil, errCachedSet // another fetch would most likely return the same copy
 		}
 	}
 	return j.join(ctx, false)
 }
 
-// Age returns the time since the last successful fetch, by the wall clock or the monotonic clock,
-// whichever is longer. It reports false before the first such fetch. If the wall clock has been set
-// back to before that fetch, the set is not used, and Age returns the largest Duration.
+// errCachedSet is the error of Refresh if the last valid set is older than MinRefetch although it
+// was just fetched.
+var errCachedSet = newError(ErrKeySource, "key set came from a cache and is older than MinRefetch (does a cache ignore Cache-Control: no-cache?)")
+
+// Age returns the age of the last valid key set: the time since it was fetched, by the wall clock
+// or the monotonic clock, whichever is longer, and the Age header of that response. It reports
+// false before the first successful fetch. If the wall clock has been set back to before that
+// fetch, the set is not used, and Age returns the largest Duration.
 func (j *JWKS) Age() (age time.Duration, fetched bool) {
 	set := j.current.Load()
 	if set == nil {
 		return 0, false
 	}
-	age, ok := elapsed(set.fetched, j.now())
+	age, ok := set.age(j.now())
 	if !ok {
 		return math.MaxInt64, true
 	}

@@ -15,10 +15,17 @@ import (
 
 // keySet is the key set of a successful response. It is immutable.
 type keySet struct {
-	keys     map[string]*rsa.PublicKey
-	fetched  time.Time
-	lifetime time.Duration
-	cached   bool // the response came from a cache
+	keys      map[string]*rsa.PublicKey
+	fetched   time.Time
+	originAge time.Duration // age of the keys when they were fetched, from the Age header
+	lifetime  time.Duration // after fetched
+	cached    bool          // the response came from a cache
+}
+
+// age returns the time since the service sent the keys. See elapsed.
+func (s *keySet) age(now time.Time) (age time.Duration, ok bool) {
+	age, ok = elapsed(s.fetched, now)
+	return age + s.originAge, ok
 }
 
 // fresh reports whether the set may be used without being fetched again.
@@ -29,7 +36,7 @@ func (s *keySet) fresh(now time.Time) bool {
 
 // usable reports whether the set may be used while no newer one is available.
 func (s *keySet) usable(now time.Time, maxStale time.Duration) bool {
-	age, ok := elapsed(s.fetched, now)
+	age, ok := s.age(now)
 	return ok && age <= maxStale
 }
 
