@@ -24,6 +24,9 @@ const (
 	maxRefreshLead = time.Minute
 	// refreshPause is the delay after a failed renewal while the current token is still valid.
 	refreshPause = 5 * time.Second
+	// waitMargin is the part of the timeout of a token request for which its callers wait longer, so
+	// that they usually get its error.
+	waitMargin = 10
 	// maxPrevious is the number of replaced or dropped tokens that are still redacted, and of rejected
 	// tokens that drop recognizes.
 	maxPrevious = 16
@@ -83,10 +86,13 @@ type tokenFetch struct {
 
 	awaitsSource atomic.Bool // the fetch waits for the source of the credentials
 
-	done  chan struct{} // closed after the fields below have been set
-	token *oauth2.Token
-	err   error
-	pause time.Duration // after the fetch; 0: none
+	done       chan struct{} // closed after the fields below have been set
+	token      *oauth2.Token
+	err        error
+	retryAfter time.Duration // see tokenRetryable
+	retryable  bool
+	pause      time.Duration // after the fetch; 0: none
+	expiry     time.Time     // of the current token, if it was valid at the start and was not renewed
 }
 
 // get returns a token that has not expired. During a pause, it returns the error that caused it.
@@ -131,9 +137,13 @@ func (c *tokenCache) get(ctx context.Context, scope string) (*oauth2.Token, erro
 	if token != nil {
 		return token, nil
 	}
+	timer := time.NewTimer(c.timeout + c.timeout/waitMargin)
+	defer timer.Stop()
 	select {
 	case <-f.done:
 		return f.token, f.err
+	case <-timer.C:
+		return nil, f.waitError(scope, c.timeoutErr)
 	case <-ctx.Done():
 		err := ctx.Err()
 		if context.Cause(ctx) == errAttemptTimeout {
@@ -143,7 +153,7 @@ func (c *tokenCache) get(ctx context.Context, scope string) (*oauth2.Token, erro
 	}
 }
 
-// waitError returns the error of a caller that stopped to wait for f because of err.
+// waitError returns the error of a caller that stopped waiting for f because of err.
 func (f *tokenFetch) waitError(scope string, err error) error {
 	e := &sendError{operation: tokenOperation(scope), err: err}
 	if f.awaitsSource.Load() {
@@ -156,22 +166,22 @@ func (f *tokenFetch) waitError(scope string, err error) error {
 //
 // The caller's transport, clock, logger and observers run on this goroutine. A panic in them would
 // end the process, and runtime.Goexit would leave the callers waiting. Both become the error of the
-// fetch.
+// fetch. The callers get the result before it is logged and reported, so that a logger or observer
+// cannot delay them.
 // Parameter start is the start time. The deferred calls use it instead of calling the clock.
 func (c *tokenCache) runFetch(ctx context.Context, scope string, e *tokenEntry, f *tokenFetch, start time.Time) {
 	if f.renewal {
 		defer c.renewals.End()
 	}
-	defer c.finish(scope, e, f, start)
-	defer c.logRefreshFailure(ctx, scope, e, f, start)
-	defer c.recoverFetch(scope, f) // from an observer's panic in endFetch
-	f.err = fmt.Errorf("idverify: %s: failed: HTTP transport, clock, logger or observer called runtime.Goexit", tokenOperation(scope))
 	o := newObservation(c.observers, wire.Token)
+	defer c.report(ctx, scope, o, f)
+	defer c.finish(scope, e, f, start)
+	f.err = fmt.Errorf("idverify: %s: failed: HTTP transport, clock, logger or observer called runtime.Goexit", tokenOperation(scope))
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
-	defer c.endFetch(o, e, f)
 	defer c.recoverFetch(scope, f)
 	f.token, f.err = c.fetch(o.begin(ctx, f.number), scope, f, o)
+	f.retryAfter, f.retryable = tokenRetryable(f.err)
 }
 
 // appendSecrets appends the texts of the credentials that were sent.
@@ -185,20 +195,17 @@ func (f *tokenFetch) appendSecrets(texts []string) []string {
 // recoverFetch makes a panic the error of f. It must be deferred.
 func (c *tokenCache) recoverFetch(scope string, f *tokenFetch) {
 	if p := recover(); p != nil {
-		f.pause = 0
+		f.retryable = false
 		f.token, f.err = nil, fmt.Errorf("idverify: %s: failed: panic in %s: %s", tokenOperation(scope), panicSite(), sanitize(panicText(p), f.appendSecrets(c.secrets())...))
 	}
 }
 
-// logRefreshFailure logs a failed renewal that started while the current token was valid, because
-// no caller receives its error. After the token has expired, the callers receive the errors.
-func (c *tokenCache) logRefreshFailure(ctx context.Context, scope string, e *tokenEntry, f *tokenFetch, start time.Time) {
-	defer func() { _ = recover() }() // the logger must not end the process
-	c.mu.Lock()
-	current := e.token
-	c.mu.Unlock()
-	if f.err != nil && current != nil && start.Before(current.Expiry) {
-		c.logFailure(ctx, scope, current.Expiry, f.err)
+// report logs f and reports it to the observers. A panic in one of them must not end the process.
+func (c *tokenCache) report(ctx context.Context, scope string, o *observation, f *tokenFetch) {
+	defer func() { _ = recover() }()
+	defer c.endFetch(o, f)
+	if !f.expiry.IsZero() {
+		c.logFailure(ctx, scope, f.expiry, f.err)
 	}
 }
 
@@ -211,6 +218,7 @@ func (c *tokenCache) finish(scope string, e *tokenEntry, f *tokenFetch, start ti
 		c.remember(f.token) // unused: the fetch started before the service rejected the previous token
 		return
 	}
+	f.pause = c.pauseAfter(f)
 	e.inflight = nil
 	if f.pause > 0 {
 		c.setPause(scope, tokenPause{f.number, time.Now().Add(f.pause), f.err})
@@ -225,6 +233,9 @@ func (c *tokenCache) finish(scope string, e *tokenEntry, f *tokenFetch, start ti
 		c.cached.Store(scope, cachedToken{e.token, e.refreshAt})
 	case e.token != nil:
 		e.refreshAt = start.Add(refreshPause)
+		if start.Before(e.token.Expiry) {
+			f.expiry = e.token.Expiry // otherwise the callers get the error
+		}
 	default:
 		delete(c.entries, scope)
 	}

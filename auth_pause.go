@@ -54,16 +54,14 @@ func (c *tokenCache) setPause(scope string, p tokenPause) {
 	c.pauses.Store(&pauses)
 }
 
-// pauseAfter returns the duration of the pause after f, or 0 if there is none.
-func (c *tokenCache) pauseAfter(e *tokenEntry, f *tokenFetch) time.Duration {
-	retryAfter, transient := tokenRetryable(f.err)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !transient || !f.needed || e.inflight != f {
+// pauseAfter returns the duration of the pause after f, or 0 if there is none. The caller holds
+// c.mu.
+func (c *tokenCache) pauseAfter(f *tokenFetch) time.Duration {
+	if !f.retryable || !f.needed {
 		return 0
 	}
 	p := RetryPolicy{MinWait: min(minTokenPause, c.maxWait), MaxWait: c.maxWait}
-	return max(p.backoff(f.number), min(retryAfter, max(maxTokenPause, c.maxWait)))
+	return max(p.backoff(f.number), min(f.retryAfter, max(maxTokenPause, c.maxWait)))
 }
 
 // tokenRetryable reports whether a later token request may succeed after err, and the minimum delay

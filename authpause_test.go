@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -364,18 +365,13 @@ func TestWithObserver_TokenPause(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		o := &outage{status: 503}
-		var attempts []idverify.Attempt
-		c := o.client(t, idverify.RetryPolicy{}, idverify.WithObserver(func(ctx context.Context, operation string) (context.Context, func(idverify.Attempt)) {
-			return ctx, func(a idverify.Attempt) {
-				if operation == "token.create" {
-					attempts = append(attempts, a)
-				}
-			}
-		}))
+		log := new(attemptLog)
+		c := o.client(t, idverify.RetryPolicy{}, log.option())
 		time.AfterFunc(2*time.Second, o.end)
 
 		_, err := c.PhoneChecks.Get(t.Context(), "a")
 
+		attempts := slices.DeleteFunc(log.all(t), func(a idverify.Attempt) bool { return a.Operation != "token.create" })
 		if n := len(attempts); err != nil || n < 3 || n > 4 {
 			t.Fatalf("error = %v after %d token requests, want nil after 3 or 4", err, n)
 		}

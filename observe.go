@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"reflect"
 	"time"
 
 	"github.com/idverify/idverify-go/internal/wire"
@@ -24,10 +25,14 @@ import (
 // starts. Only the values of that context are used: cancellation and deadline are always those of
 // the context that start received. Either result of start can be nil.
 //
-// Operations call the functions concurrently and wait for them. The context of the attempt may
-// already be canceled when the returned function is called. If the transport panics, the function
-// is called and the panic continues. A panic in an observer reaches the caller of the operation;
-// during a token request it becomes the error of that request.
+// Operations call the functions concurrently and wait for them, so the functions must return
+// quickly. Operations do not wait for the end of a token request: they continue as soon as the
+// token is available, and the function may be called after they have returned.
+//
+// The context of the attempt may already be canceled when the returned function is called. If the
+// transport panics, the function is called and the panic continues. A panic in an observer reaches
+// the caller of the operation. During a token request, a panic in start becomes the error of that
+// request, and a panic in the returned function is dropped.
 func WithObserver(start func(ctx context.Context, operation string) (context.Context, func(Attempt))) Option {
 	return func(s *settings) {
 		if start != nil {
@@ -197,24 +202,25 @@ func (c *call) endAborted() {
 	c.endAttempt(c.sendError(err, written))
 }
 
-// endFetch sets the pause after f and reports f.
-func (c *tokenCache) endFetch(o *observation, e *tokenEntry, f *tokenFetch) {
-	f.pause = c.pauseAfter(e, f)
+// endFetch reports f.
+func (c *tokenCache) endFetch(o *observation, f *tokenFetch) {
 	o.end(f.err, f.pause, f.pause > 0, func() []string {
 		secrets := f.appendSecrets(c.secrets())
 		if f.token != nil {
-			secrets = append(secrets, f.token.AccessToken) // not cached yet
+			secrets = append(secrets, f.token.AccessToken) // may not be cached
 		}
 		return secrets
 	})
 }
 
-// withValues returns ctx with the values of another context, which is usually derived from it.
+// withValues returns a context with the cancellation and deadline of ctx and the values of another
+// context, which is usually derived from ctx.
 func withValues(ctx, values context.Context) context.Context {
-	if values.Done() == ctx.Done() {
-		return values
+	// Other types may not be comparable. A context with the same Done can differ in Err.
+	if reflect.TypeOf(values).Kind() == reflect.Pointer && values == ctx {
+		return ctx
 	}
-	return valuesContext{ctx, values}
+	return &valuesContext{ctx, values}
 }
 
 // valuesContext has the cancellation and the deadline of the first context and the values of the
@@ -225,4 +231,4 @@ type valuesContext struct {
 }
 
 // Value implements context.Context.
-func (c valuesContext) Value(key any) any { return c.values.Value(key) }
+func (c *valuesContext) Value(key any) any { return c.values.Value(key) }

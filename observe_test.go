@@ -18,31 +18,55 @@ import (
 	"github.com/idverify/idverify-go/sandboxfake"
 )
 
-// attemptLog records what the client reports to its observer.
+// attemptLog records what the client reports to its observer. Operations do not wait for the end of
+// a token request. The log makes them wait, unless they were canceled, so that the order of the
+// attempts is that of the requests.
 type attemptLog struct {
 	mu       sync.Mutex // guards the fields below
 	begun    int
+	tokens   int // token requests that have not ended
 	attempts []idverify.Attempt
+	ended    *sync.Cond
 }
 
 func (l *attemptLog) option() idverify.Option {
-	return idverify.WithObserver(func(ctx context.Context, _ string) (context.Context, func(idverify.Attempt)) {
+	l.ended = sync.NewCond(&l.mu)
+	return idverify.WithObserver(func(ctx context.Context, operation string) (context.Context, func(idverify.Attempt)) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		l.begun++
-		return ctx, func(a idverify.Attempt) {
-			l.mu.Lock()
-			defer l.mu.Unlock()
-			l.attempts = append(l.attempts, a)
+		if operation == "token.create" {
+			l.tokens++
 		}
+		return ctx, l.add
 	})
 }
 
-// all returns the attempts. It fails the test unless each attempt that began also ended once.
+func (l *attemptLog) add(a idverify.Attempt) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	defer l.ended.Broadcast()
+	canceled := errors.Is(a.Err, context.Canceled) || errors.Is(a.Err, context.DeadlineExceeded)
+	switch {
+	case a.Operation == "token.create":
+		l.tokens--
+	case !canceled:
+		for l.tokens > 0 {
+			l.ended.Wait()
+		}
+	}
+	l.attempts = append(l.attempts, a)
+}
+
+// all returns the attempts after each attempt that began has ended. It fails the test if one has
+// ended twice.
 func (l *attemptLog) all(t *testing.T) []idverify.Attempt {
 	t.Helper()
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	for len(l.attempts) < l.begun {
+		l.ended.Wait()
+	}
 	if l.begun != len(l.attempts) {
 		t.Errorf("attempts begun = %d, ended = %d, want equal numbers", l.begun, len(l.attempts))
 	}

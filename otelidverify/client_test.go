@@ -304,6 +304,7 @@ func TestOption_RequestID(t *testing.T) {
 func TestOption_BackgroundRenewal(t *testing.T) {
 	t.Parallel()
 	r := newTelemetry()
+	r.recorder.unordered = true
 	ended := make(spanNames, 10)
 	r.tracers.RegisterSpanProcessor(ended)
 	srv := sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithFrozenClock(time.Date(2026, 11, 2, 9, 0, 0, 0, time.UTC)))

@@ -44,7 +44,7 @@ func ExampleOption() {
 	for _, span := range spans.GetSpans() {
 		fmt.Println(span.Name, span.Status.Code)
 	}
-	// Output:
+	// Unordered output:
 	// idverify token.create Unset
 	// idverify phone_check.list Error
 	// idverify phone_check.list Unset

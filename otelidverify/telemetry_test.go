@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -19,20 +20,61 @@ import (
 
 // telemetry records spans and metrics in memory.
 type telemetry struct {
-	recorder *tracetest.SpanRecorder
+	recorder *spanRecorder
 	reader   *sdkmetric.ManualReader
 	tracers  *sdktrace.TracerProvider
 	meters   *sdkmetric.MeterProvider
 }
 
 func newTelemetry() *telemetry {
-	recorder, reader := tracetest.NewSpanRecorder(), sdkmetric.NewManualReader()
+	recorder, reader := newSpanRecorder(), sdkmetric.NewManualReader()
 	return &telemetry{
 		recorder: recorder,
 		reader:   reader,
 		tracers:  sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(recorder)),
 		meters:   sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader)),
 	}
+}
+
+// spanRecorder records spans. Operations do not wait for the end of the span of a token request.
+// The recorder makes them wait, so that the order of the spans is that of the requests.
+type spanRecorder struct {
+	*tracetest.SpanRecorder
+	unordered bool // do not wait
+
+	mu     sync.Mutex // guards tokens
+	tokens int        // spans of token requests that have not ended
+	ended  *sync.Cond
+}
+
+const tokenSpan = "idverify token.create"
+
+func newSpanRecorder() *spanRecorder {
+	r := &spanRecorder{SpanRecorder: tracetest.NewSpanRecorder()}
+	r.ended = sync.NewCond(&r.mu)
+	return r
+}
+
+func (r *spanRecorder) OnStart(ctx context.Context, s sdktrace.ReadWriteSpan) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if s.Name() == tokenSpan {
+		r.tokens++
+	}
+	r.SpanRecorder.OnStart(ctx, s)
+}
+
+func (r *spanRecorder) OnEnd(s sdktrace.ReadOnlySpan) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if s.Name() == tokenSpan {
+		r.tokens--
+		r.ended.Broadcast()
+	}
+	for !r.unordered && s.Name() != tokenSpan && strings.HasPrefix(s.Name(), "idverify ") && r.tokens > 0 {
+		r.ended.Wait()
+	}
+	r.SpanRecorder.OnEnd(s)
 }
 
 // providers returns the arguments that select the providers of r.
