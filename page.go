@@ -76,12 +76,18 @@ type pageJSON struct {
 
 // list performs r and returns the page. Parameter name is the name of the list in the response.
 func list[J resourceJSON[T], T any](ctx context.Context, a *api, r request, name string) (*Page[T], error) {
-	var page *Page[T]
-	err := a.do(ctx, r, func(resp response) (err error) {
+	page, _, err := sizedList[J](ctx, a, r, name)
+	return page, err
+}
+
+// sizedList is like list. It also returns the size of the response body in bytes.
+func sizedList[J resourceJSON[T], T any](ctx context.Context, a *api, r request, name string) (page *Page[T], size int, err error) {
+	err = a.do(ctx, r, func(resp response) (err error) {
+		size = len(resp.body)
 		page, err = decodePage[J](resp, name)
 		return err
 	})
-	return page, err
+	return page, size, err
 }
 
 // decodePage returns the page in resp.

@@ -139,7 +139,7 @@ func (s *PhoneCheckService) All(ctx context.Context, o ListOptions) iter.Seq2[*P
 //
 // For an empty referenceID, or one that is not valid UTF-8, the error is [ErrBadRequest].
 func (s *PhoneCheckService) FindByReferenceID(ctx context.Context, referenceID string) ([]*PhoneCheck, error) {
-	return findByReferenceID(ctx, wire.ListPhoneChecks, referenceID, s.List, func(c *PhoneCheck) (string, string) { return c.CheckID, c.ReferenceID })
+	return findByReferenceID[phoneCheckJSON](ctx, s.api, wire.ListPhoneChecks, referenceID, func(c *PhoneCheck) (string, string) { return c.CheckID, c.ReferenceID })
 }
 
 // Wait reads the check until it is COMPLETED. The interval grows from half a second to five

@@ -2,7 +2,6 @@ package idverify
 
 import (
 	"context"
-	"fmt"
 	"strings"
 	"unicode/utf8"
 
@@ -11,12 +10,23 @@ import (
 
 // findByReferenceID reads the pages of op, the list of checks with the given reference ID. Function
 // ids returns the check ID and the reference ID of a check.
-func findByReferenceID[T any](ctx context.Context, op wire.Operation, referenceID string, list func(context.Context, ListOptions) (*Page[T], error), ids func(*T) (checkID, referenceID string)) ([]*T, error) {
+func findByReferenceID[J resourceJSON[T], T any](ctx context.Context, a *api, op wire.Operation, referenceID string, ids func(*T) (checkID, referenceID string)) ([]*T, error) {
 	switch {
 	case referenceID == "":
 		return nil, invalidArgument(op, "referenceID is empty")
 	case !utf8.ValidString(referenceID):
 		return nil, invalidArgument(op, "referenceID is not valid UTF-8") // JSON cannot contain it
+	}
+	tooMany := func(limit string) error {
+		return &DecodeError{Operation: op.Name, Status: op.Success, Reason: "more than " + limit}
+	}
+	read := 0 // bytes
+	list := func(ctx context.Context, o ListOptions) (*Page[T], error) {
+		page, size, err := sizedList[J](ctx, a, listOf(op, o), "checks")
+		if read += size; err == nil && read > maxReadByReference {
+			return nil, tooMany("64 MiB of checks")
+		}
+		return page, err
 	}
 	var found []*T
 	listed, seen := 0, make(map[string]bool)
@@ -26,7 +36,7 @@ func findByReferenceID[T any](ctx context.Context, op wire.Operation, referenceI
 			return nil, err
 		}
 		if listed++; listed > maxListedByReference {
-			return nil, &DecodeError{Operation: op.Name, Status: op.Success, Reason: fmt.Sprintf("more than %d checks", maxListedByReference)}
+			return nil, tooMany("10,000 checks")
 		}
 		// The service may compare in another way, for example without case or with wildcards.
 		checkID, reference := ids(check)
@@ -38,9 +48,12 @@ func findByReferenceID[T any](ctx context.Context, op wire.Operation, referenceI
 	return found, nil
 }
 
-// maxListedByReference is the maximum number of checks that the pages of a search by reference ID
-// may contain.
-const maxListedByReference = 10_000
+// Limits of a search by reference ID: the number of checks on its pages, and the size of the pages
+// in bytes. One page has at most maxBody bytes.
+const (
+	maxListedByReference = 10_000
+	maxReadByReference   = 64 << 20
+)
 
 // quoteRSQL returns s as a quoted value of an RSQL expression.
 func quoteRSQL(s string) string {

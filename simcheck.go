@@ -114,7 +114,7 @@ func (s *SIMCheckService) All(ctx context.Context, o ListOptions) iter.Seq2[*SIM
 //
 // For an empty referenceID, or one that is not valid UTF-8, the error is [ErrBadRequest].
 func (s *SIMCheckService) FindByReferenceID(ctx context.Context, referenceID string) ([]*SIMCheck, error) {
-	return findByReferenceID(ctx, wire.ListSIMChecks, referenceID, s.List, func(c *SIMCheck) (string, string) { return c.CheckID, c.ReferenceID })
+	return findByReferenceID[simCheckJSON](ctx, s.api, wire.ListSIMChecks, referenceID, func(c *SIMCheck) (string, string) { return c.CheckID, c.ReferenceID })
 }
 
 // Traces returns the recorded steps of the check. The service keeps them for seven days; after that

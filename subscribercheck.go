@@ -159,7 +159,7 @@ func (s *SubscriberCheckService) All(ctx context.Context, o ListOptions) iter.Se
 //
 // For an empty referenceID, or one that is not valid UTF-8, the error is [ErrBadRequest].
 func (s *SubscriberCheckService) FindByReferenceID(ctx context.Context, referenceID string) ([]*SubscriberCheck, error) {
-	return findByReferenceID(ctx, wire.ListSubscriberChecks, referenceID, s.List, func(c *SubscriberCheck) (string, string) { return c.CheckID, c.ReferenceID })
+	return findByReferenceID[subscriberCheckJSON](ctx, s.api, wire.ListSubscriberChecks, referenceID, func(c *SubscriberCheck) (string, string) { return c.CheckID, c.ReferenceID })
 }
 
 // Wait reads the check until it is COMPLETED. The interval grows from half a second to five
