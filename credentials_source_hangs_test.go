@@ -36,6 +36,13 @@ func (s *hangingSource) get(context.Context) (idverify.Credentials, error) {
 	return pair("valid-secret"), nil
 }
 
+// count returns the number of calls.
+func (s *hangingSource) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.calls
+}
+
 // A call that never returns must not stop the client: another one replaces it.
 func TestWithCredentialsSource_Hangs(t *testing.T) {
 	t.Parallel()
@@ -52,7 +59,7 @@ func TestWithCredentialsSource_Hangs(t *testing.T) {
 				t.Errorf("error = %v, want a timeout of the source", err)
 			}
 		}
-		took, calls := time.Since(start), source.calls
+		took, calls := time.Since(start), source.count()
 		time.Sleep(time.Second) // the pause
 		err := errorOf(c.Token(t.Context(), idverify.ScopeCoverage))
 		close(source.release)
@@ -62,8 +69,8 @@ func TestWithCredentialsSource_Hangs(t *testing.T) {
 		if took != 30*time.Second || calls != 1 {
 			t.Errorf("requests failed after %v with %d calls of the source, want 30s and 1", took, calls)
 		}
-		if err != nil || late != nil || source.calls != 3 {
-			t.Errorf("errors = %v and %v after %d calls, want nil: the second and third call return credentials", err, late, source.calls)
+		if err != nil || late != nil || source.count() != 3 {
+			t.Errorf("errors = %v and %v after %d calls, want nil: the second and third call return credentials", err, late, source.count())
 		}
 		if strings.Contains(log.String(), "credentials changed") {
 			t.Errorf("log =\n%swant the late result of the first call to be ignored", log.String())
@@ -85,8 +92,8 @@ func TestWithCredentialsSource_ReplacesCall(t *testing.T) {
 
 		err := errorOf(c.Token(t.Context(), idverify.ScopePhoneCheck))
 
-		if firstErr := <-first; err != nil || firstErr == nil || source.calls != 2 || time.Since(bubbleStart) != 30*time.Second {
-			t.Errorf("errors = %v and %v after %d calls and %v, want only the first, 2 calls and 30s", firstErr, err, source.calls, time.Since(bubbleStart))
+		if firstErr := <-first; err != nil || firstErr == nil || source.count() != 2 || time.Since(bubbleStart) != 30*time.Second {
+			t.Errorf("errors = %v and %v after %d calls and %v, want only the first, 2 calls and 30s", firstErr, err, source.count(), time.Since(bubbleStart))
 		}
 	})
 }
@@ -104,7 +111,7 @@ func TestWithCredentialsSource_LimitsCalls(t *testing.T) {
 			}
 			time.Sleep(time.Minute) // longer than the pause
 		}
-		calls := source.calls
+		calls := source.count()
 		close(source.release)
 		synctest.Wait()
 		err := errorOf(c.Token(t.Context(), idverify.ScopeCoverage))
