@@ -57,6 +57,10 @@ func newAPI(baseURL string, c Credentials, opts []Option) (*api, error) {
 			s.logger.LogAttrs(ctx, slog.LevelWarn, "idverify: token not renewed", slog.String("operation", wire.Token.Name),
 				slog.String("scope", scope), slog.Time("expires", expiry), slog.String("error", err.Error()))
 		},
+		logPause: func(ctx context.Context, scope string, wait time.Duration, err error) {
+			s.logger.LogAttrs(ctx, slog.LevelWarn, "idverify: token requests paused", slog.String("operation", wire.Token.Name),
+				slog.String("scope", scope), slog.Duration("wait", wait), slog.String("error", err.Error()))
+		},
 	}
 	if s.attemptTimeout > 0 && s.attemptTimeout <= tokenTimeout {
 		a.tokens.timeout, a.tokens.timeoutErr = s.attemptTimeout, errAttemptTimeout

@@ -48,6 +48,7 @@ type tokenCache struct {
 	// logFailure logs a failed fetch while the current token, which expires at expiry, is still
 	// cached.
 	logFailure func(ctx context.Context, scope string, expiry time.Time, err error)
+	logPause   func(ctx context.Context, scope string, wait time.Duration, err error)
 	renewals   *renewals.Counter // of the fetches while a current token is cached
 
 	mu       sync.Mutex
@@ -206,6 +207,9 @@ func (c *tokenCache) report(ctx context.Context, scope string, o *observation, f
 	defer c.endFetch(o, f)
 	if !f.expiry.IsZero() {
 		c.logFailure(ctx, scope, f.expiry, f.err)
+	}
+	if f.pause > 0 {
+		c.logPause(ctx, scope, f.pause, f.err)
 	}
 }
 

@@ -407,3 +407,30 @@ func TestClient_NoTokenPauseAfterRenewal(t *testing.T) {
 		}
 	})
 }
+
+// Calls that fail because of a pause are reported although they send nothing.
+func TestWithObserver_FailsInTokenPause(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		o, log := &outage{status: 503, retryAfter: time.Minute}, new(attemptLog)
+		c := o.client(t, idverify.RetryPolicy{}, log.option())
+		_, _ = c.PhoneChecks.Get(t.Context(), "a")
+		before := len(log.all(t))
+
+		_, createErr := c.PhoneChecks.Create(t.Context(), createParams)
+		_, tokenErr := c.Token(t.Context(), idverify.ScopePhoneCheck)
+
+		attempts := log.all(t)[before:]
+		if len(attempts) != 2 || len(o.times()) != 1 {
+			t.Fatalf("attempts = %+v after %d token requests, want 2 after 1", attempts, len(o.times()))
+		}
+		for i, want := range []idverify.Attempt{
+			{Operation: "phone_check.create", Number: 1, Err: createErr},
+			{Operation: "token.create", Err: tokenErr},
+		} {
+			if got := attempts[i]; got.Err == nil || got.Err != want.Err || got.Operation != want.Operation || got.Number != want.Number || got.Status != 0 || got.Retry || got.Wait != 0 {
+				t.Errorf("attempt = %+v, want %+v", got, want)
+			}
+		}
+	})
+}

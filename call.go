@@ -53,6 +53,7 @@ type call struct {
 // do sends req, with retries, and returns the last response with any status.
 func (c *call) do(req *retryablehttp.Request) (*http.Response, error) {
 	if err := c.awaitToken(req.Context()); err != nil {
+		c.observation.begin(req.Context(), 1) // report the error although there was no attempt
 		return nil, err
 	}
 	c.client = http.Client{Transport: c, Jar: c.api.httpClient.Jar}

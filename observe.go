@@ -45,7 +45,7 @@ func WithObserver(start func(ctx context.Context, operation string) (context.Con
 // resources, tokens, secrets, phone numbers, addresses or URLs.
 type Attempt struct {
 	Operation string // the name of the operation as in logs, for example "phone_check.create"
-	Number    int    // 1 for the first attempt of the operation; for "token.create" see Retry
+	Number    int    // 1 for the first attempt of the operation; for "token.create" see Retry and Err
 	Status    int    // HTTP status; 0 if there was no response
 
 	// Duration includes the wait for an access token and a repetition of the request after 401. It
@@ -64,6 +64,10 @@ type Attempt struct {
 	// Err is nil if the attempt was successful. Otherwise it is the error that the operation returns,
 	// or would return without another attempt. An attempt that got no access token has the error of
 	// the token request, which is also reported as "token.create".
+	//
+	// An operation that fails because token requests are paused is reported with Number 1, Status 0
+	// and the error of the last token request, and [Client.Token] as "token.create" with Number 0.
+	// Neither sends a request.
 	Err error
 
 	RequestID string     // the X-Request-Id header of the response, or empty

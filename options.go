@@ -66,8 +66,9 @@ func WithRetry(p RetryPolicy) Option { return func(s *settings) { s.retry = p } 
 // WithLogger sets the logger. Level debug has a record for each attempt. Level info has a record
 // when the source of [WithCredentialsSource] returns different credentials than before. Level warn
 // has a record for each retry, for each operation that is not retried because the retry budget is
-// empty, and for each access token that could not be renewed although the current one is still
-// valid. Alert on the latter: operations fail when the current token expires.
+// empty, for each pause of token requests after a failure, and for each access token that could not
+// be renewed although the current one is still valid. Alert on the last two: without a new token,
+// operations fail.
 //
 // The key set of [Client.NewJWKS] uses the logger, too: see JWKSOptions.Logger of package
 // signature.

@@ -51,6 +51,9 @@ func (a *api) token(ctx context.Context, scopes []Scope) (*oauth2.Token, error) 
 
 	c := &call{api: a, op: wire.Token, scope: scope, tokenFailed: true}
 	if err := c.awaitToken(ctx); err != nil {
+		o := newObservation(a.observers, wire.Token)
+		o.begin(ctx, 0)
+		o.end(err, 0, false, c.secrets)
 		return nil, err
 	}
 	for {

@@ -64,7 +64,7 @@ func TestClient_TokenRetries(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		requests := 0
-		var log bytes.Buffer
+		var log syncBuffer
 		c, err := idverify.NewClient("https://idverify.sandbox.test", credentials, idverify.WithHTTPClient(&http.Client{Transport: roundTripperFunc(func(*http.Request) (*http.Response, error) {
 			requests++
 			return response(http.StatusServiceUnavailable, nil), nil
@@ -78,9 +78,22 @@ func TestClient_TokenRetries(t *testing.T) {
 		if e, ok := errors.AsType[*idverify.TokenError](err); !ok || e.Status != http.StatusServiceUnavailable || e.Scope != "coverage" || requests != 4 {
 			t.Errorf("error = %v after %d requests, want a *TokenError with status 503 after 4", err, requests)
 		}
-		records := strings.Split(strings.TrimSpace(log.String()), "\n")
-		if len(records) != 3 {
-			t.Fatalf("log =\n%s\nwant a record for each of 3 retries", log.String())
+		synctest.Wait()
+		var records, pauses []string
+		for line := range strings.Lines(log.String()) {
+			if strings.Contains(line, `msg="idverify: token requests paused"`) {
+				pauses = append(pauses, line)
+			} else {
+				records = append(records, line)
+			}
+		}
+		if len(records) != 3 || len(pauses) != 4 {
+			t.Fatalf("log =\n%s\nwant a record for each of 3 retries and 4 pauses", log.String())
+		}
+		for _, want := range []string{"level=WARN", "operation=token.create", "scope=coverage", "wait=", "503"} {
+			if !strings.Contains(pauses[0], want) {
+				t.Errorf("record = %s, want it to contain %s", pauses[0], want)
+			}
 		}
 		for _, want := range []string{"level=WARN", `msg="idverify: retry"`, "operation=token.create", "attempt=1", "wait=", "503", "scope=coverage"} {
 			if !strings.Contains(records[0], want) {
