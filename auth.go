@@ -22,7 +22,7 @@ const (
 	// maxRefreshLead is the maximum time before its expiry at which a token is renewed. A token with a
 	// lifetime below ten minutes is renewed in the last tenth of that lifetime.
 	maxRefreshLead = time.Minute
-	// refreshPause is the delay after a failed renewal while the current token is still valid.
+	// refreshPause is the minimum delay after a failed renewal while the current token is still valid.
 	refreshPause = 5 * time.Second
 	// waitMargin is the part of the timeout of a token request for which its callers wait longer, so
 	// that they usually get its error.
@@ -236,7 +236,7 @@ func (c *tokenCache) finish(scope string, e *tokenEntry, f *tokenFetch, start ti
 		e.refreshAt = f.token.Expiry.Add(-min(time.Duration(f.token.ExpiresIn)*time.Second/10, maxRefreshLead))
 		c.cached.Store(scope, cachedToken{e.token, e.refreshAt})
 	case e.token != nil:
-		e.refreshAt = start.Add(refreshPause)
+		e.refreshAt = start.Add(max(refreshPause, min(f.retryAfter, maxTokenPause)))
 		if start.Before(e.token.Expiry) {
 			f.expiry = e.token.Expiry // otherwise the callers get the error
 		}

@@ -61,6 +61,13 @@ func (o *outage) RoundTrip(r *http.Request) (*http.Response, error) {
 // bubbleStart is the time at which the clock of each bubble starts.
 var bubbleStart = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 
+// fail starts the outage.
+func (o *outage) fail() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.up = false
+}
+
 // end ends the outage.
 func (o *outage) end() {
 	o.mu.Lock()
@@ -409,6 +416,29 @@ func TestClient_NoTokenPauseAfterRenewal(t *testing.T) {
 }
 
 // Calls that fail because of a pause are reported although they send nothing.
+func TestClient_RenewalHonorsRetryAfter(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		o := &outage{status: http.StatusTooManyRequests, retryAfter: 50 * time.Second, up: true}
+		c := o.client(t, idverify.RetryPolicy{})
+
+		var failed error
+		for range 3599 { // seconds, until the token expires
+			_, err := c.PhoneChecks.Get(t.Context(), "a")
+			failed = errors.Join(failed, err)
+			o.fail()
+			time.Sleep(time.Second)
+		}
+
+		if failed != nil {
+			t.Errorf("error = %v, want nil: the token is valid", failed)
+		}
+		if got := len(o.times()); got != 3 {
+			t.Errorf("token requests = %d, want 3: the first, the renewal and one after 50 s", got)
+		}
+	})
+}
+
 func TestWithObserver_FailsInTokenPause(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -47,8 +47,9 @@ func CredentialsFromEnv() (Credentials, error) {
 //
 // The client calls source before each token request, not for each operation: about once per hour
 // and scope. If the service rejects the credentials, the client calls source once more, and
-// requests the token once more if source returns different credentials. A source can read a file or
-// a secret store. It should not return a copy from a cache of its own.
+// requests the token once more if source returns different credentials. While the credentials
+// remain rejected, each operation that needs a token calls source twice. A source can read a file
+// or a secret store. It should not return a copy from a cache of its own.
 //
 // The context is that of the token request, which ends after 30 s, or after the timeout of an
 // attempt if that is shorter. The token request then fails with context.DeadlineExceeded, even if
@@ -57,7 +58,8 @@ func CredentialsFromEnv() (Credentials, error) {
 // the second case its result is ignored. At most five calls run at the same time, of which four
 // have ignored the end of their contexts.
 //
-// An error of source is retried like a token request that was not sent: see [RetryPolicy]. The
+// An error of source is retried like a token request that was not sent, see [RetryPolicy], unless
+// the service has just rejected the credentials. The
 // operation's error wraps it, and its text is redacted. It does not match the errors of this
 // package, such as [ErrOutcomeUnknown], even if source uses a Console. Invalid credentials and a
 // panic are errors that are not retried.
