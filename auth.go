@@ -77,7 +77,7 @@ type cachedToken struct {
 
 // tokenFetch is a fetch of a token.
 type tokenFetch struct {
-	number  int  // 1 + the consecutive failures before it
+	number  int  // 1 + the number of fetches directly before it that each caused a pause
 	renewal bool // the caller that started it uses the current token
 	needed  bool // a caller waits for the token; guarded by the mutex of the cache
 

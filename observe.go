@@ -45,7 +45,7 @@ func WithObserver(start func(ctx context.Context, operation string) (context.Con
 // resources, tokens, secrets, phone numbers, addresses or URLs.
 type Attempt struct {
 	Operation string // the name of the operation as in logs, for example "phone_check.create"
-	Number    int    // 1 for the first attempt of the operation; for "token.create" see Retry and Err
+	Number    int    // 1 for the first attempt of the operation; for "token.create" see Retry
 	Status    int    // HTTP status; 0 if there was no response
 
 	// Duration includes the wait for an access token and a repetition of the request after 401. It
@@ -57,7 +57,7 @@ type Attempt struct {
 	//
 	// For "token.create", it reports whether a pause follows: the next request for the same scopes
 	// starts after Wait at the earliest, when an operation needs the token. Number is 1 plus the
-	// number of requests before it that failed with a pause, without a success in between.
+	// number of requests directly before it that each caused a pause.
 	Retry bool
 	Wait  time.Duration
 
