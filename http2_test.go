@@ -126,7 +126,10 @@ func TestClient_WritesOnceOverHTTP2(t *testing.T) {
 					if err == nil && fault.at == requestReceived {
 						t.Error("error = nil, want an error: the only complete request had no response")
 					}
-					if err != nil && !errors.Is(err, idverify.ErrOutcomeUnknown) {
+					// If every attempt is reset before the client has read the body to its end, which is rare,
+					// the service cannot have processed the request.
+					incomplete := fault.at == headersReceived && then == "always" && srv.received(op.method) == 0
+					if err != nil && !incomplete && !errors.Is(err, idverify.ErrOutcomeUnknown) {
 						t.Errorf("error = %q, want ErrOutcomeUnknown", err)
 					}
 					if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
