@@ -64,9 +64,10 @@
 // request ID. Retries have idverify.operation and error.type. Messages have idverify.operation,
 // idverify.callback.kind, error.type and idverify.alert. The gauges have no attributes.
 //
-// The count of attempts with idverify.retry false is the number of operations that ended, except
-// those whose context ended during a delay. An operation without an access token counts as an
-// attempt that failed with the error of the token request, which is counted as token.create.
+// Among operations other than token.create, the count of attempts with idverify.retry false is the
+// number of operations that ended, except those whose context ended during a delay. An operation
+// without an access token counts as an attempt that failed with the error of the token request,
+// which is counted as token.create.
 //
 // # Error types
 //
