@@ -83,7 +83,7 @@ func (a *api) sourceError(scope string, f *tokenFetch, call *sourceCall) error {
 		return fmt.Errorf("idverify: %s: %s%s", tokenOperation(scope), sourceFailed, sanitize(call.fault, secrets...))
 	}
 	text := sourceErrorText(call.err, secrets...)
-	return &sendError{operation: tokenOperation(scope), err: &sourceFailure{call.err, text}, text: sourceFailed + text}
+	return &sendError{operation: tokenOperation(scope), err: &credentialsError{call.err, text}, text: sourceFailed + text}
 }
 
 // requestToken requests a token with the last credentials in f.sent.

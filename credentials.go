@@ -298,20 +298,22 @@ func (s *credentialSource) setTexts() {
 	}
 }
 
-// sourceFailure is an error of a source. Unlike the wrapped error, it does not match the errors of
+// credentialsError is an error of a source. Unlike the wrapped error, it does not match the errors of
 // this package, which would describe the operation that needs the token, and its text is redacted.
-type sourceFailure struct {
+type credentialsError struct {
 	err  error
 	text string
 }
 
-func (e *sourceFailure) Error() string { return e.text }
+func (e *credentialsError) Error() string { return e.text }
 
 // Is reports whether the wrapped error matches target.
-func (e *sourceFailure) Is(target error) bool { return !isSentinel(target) && errors.Is(e.err, target) }
+func (e *credentialsError) Is(target error) bool {
+	return !isSentinel(target) && errors.Is(e.err, target)
+}
 
 // As is errors.As for the wrapped error. It excludes *url.Error, which contains a URL.
-func (e *sourceFailure) As(target any) bool {
+func (e *credentialsError) As(target any) bool {
 	switch target.(type) {
 	case **Error, **TokenError, **DecodeError, **CheckEndedError, **sendError, **url.Error:
 		return false

@@ -106,7 +106,7 @@ func causeText(err error, secrets ...string) string {
 
 // causeHint returns what to do about a transport error with the given text, or an empty string.
 func causeHint(err error, text string) string {
-	if _, ok := err.(*sourceFailure); ok {
+	if _, ok := err.(*credentialsError); ok {
 		return "" // not of the HTTP client
 	}
 	if _, ok := errors.AsType[x509.UnknownAuthorityError](err); ok {
