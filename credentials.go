@@ -298,8 +298,9 @@ func (s *credentialSource) setTexts() {
 	}
 }
 
-// credentialsError is an error of a source. Unlike the wrapped error, it does not match the errors of
-// this package, which would describe the operation that needs the token, and its text is redacted.
+// credentialsError is an error of a source. Unlike the wrapped error, it does not match the errors
+// of this package, which would describe the operation that needs the token, and its text is
+// redacted.
 type credentialsError struct {
 	err  error
 	text string
