@@ -130,8 +130,9 @@ async function main() {
     method: 'POST', headers: json, status: 201,
     body: JSON.stringify({ phone_number: '447700900012', callback_url: `http://127.0.0.1:${forged.port}/callbacks` }),
   });
+  const rejection = assert.rejects(forged.callback, /does not verify/); // before the callback can arrive
   await fetch(third._links.check_url.href);
-  await assert.rejects(forged.callback, /does not verify/);
+  await rejection;
   forged.server.close();
   console.log('the forged callback is rejected');
 }
