@@ -41,7 +41,7 @@ func (o *outage) RoundTrip(r *http.Request) (*http.Response, error) {
 	o.requests = append(o.requests, time.Since(bubbleStart))
 	n := len(o.requests)
 	o.mu.Unlock()
-	time.Sleep(o.latency)
+	time.Sleep(o.latency) // of the bubble's clock
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	switch {

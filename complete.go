@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"strings"
-	"time"
 
 	"github.com/idverify/idverify-go/internal/wire"
 )
@@ -60,8 +59,7 @@ func completeCheck[J resourceJSON[T], T any](ctx context.Context, a *api, op wir
 // ctx has not ended, and the wait does not exceed RetryPolicy.MaxWait or the deadline of ctx.
 func (a *api) waitRetryAfter(ctx context.Context, err error) bool {
 	if e, ok := errors.AsType[*Error](err); ok && e.RetryAfter > 0 {
-		deadline, limited := ctx.Deadline()
-		if e.RetryAfter > a.retry.MaxWait || limited && time.Until(deadline) <= e.RetryAfter {
+		if e.RetryAfter > a.retry.MaxWait || exceedsDeadline(ctx, e.RetryAfter) {
 			return false
 		}
 		sleep(ctx, e.RetryAfter)

@@ -140,7 +140,7 @@ func (s *simulation) RoundTrip(r *http.Request) (*http.Response, error) {
 		body, counts, fail = `{"access_token":"token-1","expires_in":3600}`, s.tokens, s.failToken
 	}
 	s.count(counts, now)
-	time.Sleep(20 * time.Millisecond)
+	time.Sleep(20 * time.Millisecond) // of the bubble's clock
 	if fail != nil && now.Sub(s.start) < simOutage {
 		return fail()
 	}

@@ -45,9 +45,7 @@ func TestOption_SpansOfCall(t *testing.T) {
 		"idverify phone_check.create < caller: Unset http.response.status_code=201",
 		"caller < : Unset",
 	}
-	if diff := cmp.Diff(want, r.spans()); diff != "" {
-		t.Errorf("spans (-want +got):\n%s", diff)
-	}
+	r.wantSpans(t, want)
 	for _, s := range r.recorder.Ended()[:4] {
 		if s.SpanKind() != trace.SpanKindClient {
 			t.Errorf("kind of %s = %v, want client", s.Name(), s.SpanKind())
@@ -57,9 +55,7 @@ func TestOption_SpansOfCall(t *testing.T) {
 		"idverify.client.attempt.duration{http.response.status_code=200,idverify.operation=token.create,idverify.retry=false} 1",
 		"idverify.client.attempt.duration{http.response.status_code=201,idverify.operation=phone_check.create,idverify.retry=false} 1",
 	}
-	if diff := cmp.Diff(wantSeries, r.series(t)); diff != "" {
-		t.Errorf("metrics (-want +got):\n%s", diff)
-	}
+	r.wantSeries(t, wantSeries)
 }
 
 // tracingTransport creates a span for each HTTP request, as otelhttp does.
@@ -93,18 +89,14 @@ func TestOption_Retries(t *testing.T) {
 		"idverify phone_check.list < : Error error.type=503 http.request.resend_count=1 http.response.status_code=503 idverify.retry=true",
 		"idverify phone_check.list < : Unset http.request.resend_count=2 http.response.status_code=200",
 	}
-	if diff := cmp.Diff(want, r.spans()); diff != "" {
-		t.Errorf("spans (-want +got):\n%s", diff)
-	}
+	r.wantSpans(t, want)
 	wantSeries := []string{
 		"idverify.client.attempt.duration{error.type=503,http.response.status_code=503,idverify.operation=phone_check.list,idverify.retry=true} 2",
 		"idverify.client.attempt.duration{http.response.status_code=200,idverify.operation=phone_check.list,idverify.retry=false} 1",
 		"idverify.client.attempt.duration{http.response.status_code=200,idverify.operation=token.create,idverify.retry=false} 1",
 		"idverify.client.retry.wait{error.type=503,idverify.operation=phone_check.list} 2",
 	}
-	if diff := cmp.Diff(wantSeries, r.series(t)); diff != "" {
-		t.Errorf("metrics (-want +got):\n%s", diff)
-	}
+	r.wantSeries(t, wantSeries)
 	for _, s := range r.recorder.Ended()[1:3] {
 		if got, want := s.Status().Description, "idverify: list PhoneChecks: 503"; len(got) < len(want) || got[:len(want)] != want {
 			t.Errorf("description = %q, want the error of the attempt", got)
@@ -169,9 +161,7 @@ func TestOption_Unauthorized(t *testing.T) {
 		"HTTP < idverify phone_check.create: Unset",
 		"idverify phone_check.create < : Unset http.response.status_code=201",
 	}
-	if diff := cmp.Diff(want, r.spans()); diff != "" {
-		t.Errorf("spans (-want +got):\n%s", diff)
-	}
+	r.wantSpans(t, want)
 }
 
 func TestOption_TokenFailure(t *testing.T) {
@@ -194,16 +184,12 @@ func TestOption_TokenFailure(t *testing.T) {
 		"idverify token.create < idverify phone_check.create: Error error.type=invalid_client http.response.status_code=401",
 		"idverify phone_check.create < : Error error.type=invalid_client",
 	}
-	if diff := cmp.Diff(want, r.spans()); diff != "" {
-		t.Errorf("spans (-want +got):\n%s", diff)
-	}
+	r.wantSpans(t, want)
 	wantSeries := []string{
 		"idverify.client.attempt.duration{error.type=invalid_client,http.response.status_code=401,idverify.operation=token.create,idverify.retry=false} 1",
 		"idverify.client.attempt.duration{error.type=invalid_client,idverify.operation=phone_check.create,idverify.retry=false} 1",
 	}
-	if diff := cmp.Diff(wantSeries, r.series(t)); diff != "" {
-		t.Errorf("metrics (-want +got):\n%s", diff)
-	}
+	r.wantSeries(t, wantSeries)
 }
 
 func TestOption_OutcomeUnknown(t *testing.T) {

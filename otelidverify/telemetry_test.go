@@ -15,6 +15,8 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/idverify/idverify-go/otelidverify"
 )
 
@@ -33,6 +35,22 @@ func newTelemetry() *telemetry {
 		reader:   reader,
 		tracers:  sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(recorder)),
 		meters:   sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader)),
+	}
+}
+
+// wantSpans checks the spans that have ended.
+func (r *telemetry) wantSpans(t testing.TB, want []string) {
+	t.Helper()
+	if diff := cmp.Diff(want, r.spans()); diff != "" {
+		t.Errorf("spans (-want +got):\n%s", diff)
+	}
+}
+
+// wantSeries checks the series of all metrics.
+func (r *telemetry) wantSeries(t testing.TB, want []string) {
+	t.Helper()
+	if diff := cmp.Diff(want, r.series(t)); diff != "" {
+		t.Errorf("metrics (-want +got):\n%s", diff)
 	}
 }
 

@@ -7,8 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/idverify/idverify-go"
 	"github.com/idverify/idverify-go/otelidverify"
 	"github.com/idverify/idverify-go/sandboxfake"
@@ -89,13 +87,9 @@ func TestObserveVerifier_Verified(t *testing.T) {
 		t.Errorf("idverify.key_id = %q, want the ID of a key of the service: %v", keyID, err)
 	}
 	want := []string{"POST /callbacks < : Unset idverify.callback.kind=phone_check idverify.key_id=" + keyID}
-	if diff := cmp.Diff(want, r.spans()); diff != "" {
-		t.Errorf("spans (-want +got):\n%s", diff)
-	}
+	r.wantSpans(t, want)
 	wantSeries := []string{"idverify.verification.duration{idverify.callback.kind=phone_check,idverify.operation=callback} 1"}
-	if diff := cmp.Diff(wantSeries, r.series(t)); diff != "" {
-		t.Errorf("metrics (-want +got):\n%s", diff)
-	}
+	r.wantSeries(t, wantSeries)
 }
 
 func TestObserveVerifier_Forged(t *testing.T) {
@@ -109,13 +103,9 @@ func TestObserveVerifier_Forged(t *testing.T) {
 		t.Fatalf("response = %d, want 400", status)
 	}
 	want := []string{"POST /callbacks < : Unset idverify.reason=ErrSignature"}
-	if diff := cmp.Diff(want, r.spans()); diff != "" {
-		t.Errorf("spans (-want +got):\n%s", diff)
-	}
+	r.wantSpans(t, want)
 	wantSeries := []string{"idverify.verification.duration{error.type=ErrSignature,idverify.operation=callback} 1"}
-	if diff := cmp.Diff(wantSeries, r.series(t)); diff != "" {
-		t.Errorf("metrics (-want +got):\n%s", diff)
-	}
+	r.wantSeries(t, wantSeries)
 }
 
 func TestObserveVerifier_KeySetOutage(t *testing.T) {
@@ -129,9 +119,7 @@ func TestObserveVerifier_KeySetOutage(t *testing.T) {
 		t.Fatalf("response = %d, want 503", status)
 	}
 	want := []string{"idverify.verification.duration{error.type=ErrKeySource,idverify.alert=true,idverify.operation=callback} 1"}
-	if diff := cmp.Diff(want, r.series(t)); diff != "" {
-		t.Errorf("metrics (-want +got):\n%s", diff)
-	}
+	r.wantSeries(t, want)
 }
 
 func TestObserveVerifier_Redirect(t *testing.T) {
@@ -152,9 +140,7 @@ func TestObserveVerifier_Redirect(t *testing.T) {
 	}
 	resp.Body.Close()
 	want := []string{"idverify.verification.duration{error.type=ErrMalformed,idverify.operation=redirect} 1"}
-	if diff := cmp.Diff(want, r.series(t)); diff != "" {
-		t.Errorf("metrics (-want +got):\n%s", diff)
-	}
+	r.wantSeries(t, want)
 }
 
 func TestObserveVerifier_Alert(t *testing.T) {
@@ -174,9 +160,7 @@ func TestObserveVerifier_Alert(t *testing.T) {
 		"idverify.verification.duration{error.type=ErrReplayStore,idverify.alert=true,idverify.operation=redirect} 1",
 		"idverify.verification.duration{error.type=ErrReplayStore,idverify.operation=redirect} 1",
 	}
-	if diff := cmp.Diff(want, r.series(t)); diff != "" {
-		t.Errorf("metrics (-want +got):\n%s", diff)
-	}
+	r.wantSeries(t, want)
 }
 
 func TestObserveVerifier_NoReason(t *testing.T) {
