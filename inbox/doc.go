@@ -1,0 +1,57 @@
+// Package inbox stores checks and their results in your database, so that no callback is lost and
+// each result is processed once.
+//
+// One table, idverify_checks, is both the record of your checks and the inbox for their results.
+// Package inbox uses database/sql with PostgreSQL 15 or newer, or SQLite. It contains no driver:
+// import github.com/jackc/pgx/v5/stdlib or modernc.org/sqlite.
+//
+// # Life of a check
+//
+//  1. [Inbox.Plan] stores a unique reference in your transaction, before Create. A crash after
+//     Create therefore loses nothing.
+//  2. Create the check with this reference as its ReferenceID. [Inbox.Bind] adds its CheckID.
+//  3. [Inbox.Handler] verifies the callback, stores the result once and acknowledges it.
+//     [Inbox.Record] stores results that you learn in another way: from Complete, Wait or a
+//     SIMCheck.
+//  4. [Inbox.Reconcile] finds checks whose Create did not return, and reads checks whose callback
+//     is overdue. A check that can no longer be found ends with [StatusUnknown].
+//  5. The result is processed once: by [Options].OnResult in the transaction that stores it, or
+//     later by [Inbox.Work].
+//
+// For example:
+//
+//	tx, err := db.BeginTx(ctx, nil)
+//	// … insert your own row, for example a sign-up with this reference …
+//	err = checks.Plan(ctx, tx, idverify.ProductPhoneCheck, reference)
+//	err = tx.Commit()
+//	check, err := client.PhoneChecks.Create(ctx, idverify.PhoneCheckParams{
+//		PhoneNumber: number,
+//		ReferenceID: reference,
+//	})
+//	err = checks.Bind(ctx, reference, check.CheckID, check.TTL)
+//	// … send check.CheckURL to the app …
+//
+// # Process results
+//
+// In one process, [Inbox.Work] calls your function with a transaction. What the function writes
+// with it is committed together with the mark that the result is processed, so in the database each
+// result takes effect once. Effects outside of the database happen at least once: give them the
+// CheckID as their idempotency key.
+//
+// On many machines, use a job queue with workers, such as River on PostgreSQL. OnResult inserts the
+// job in the transaction that stores the result. See docs/replicas.md.
+//
+// # SQLite
+//
+// SQLite has one writer at a time. Open the database with immediate transactions, a busy timeout
+// and full synchronization, for example with modernc.org/sqlite:
+//
+//	file:checks.db?_txlock=immediate&_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)
+//
+// [New] verifies these settings. Functions of Work and OnResult hold the lock of the database: keep
+// them short, and do not wait for the network.
+//
+// # Personal data
+//
+// The table contains no phone numbers and no addresses. Do not use a phone number as a reference.
+package inbox

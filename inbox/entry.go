@@ -1,0 +1,133 @@
+package inbox
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/idverify/idverify-go"
+)
+
+// StatusUnknown is the status of an entry whose check ended without a known result: the service did
+// not find the check after its callback was overdue. It ended as EXPIRED or ERROR, or was never
+// created. Do not treat it as either: verify in another way.
+const StatusUnknown idverify.CheckStatus = "UNKNOWN"
+
+// Entry is a check with its result. Decide with [Entry.Matched] and [Entry.SIMUnchanged].
+type Entry struct {
+	Reference string // as passed to Plan
+	Product   idverify.Product
+	CheckID   string    // empty if it is not known
+	PlannedAt time.Time // when Plan was called
+
+	Status         idverify.CheckStatus // COMPLETED, EXPIRED, ERROR or StatusUnknown; empty until the check has ended
+	Match          *bool                // valid only if COMPLETED, see Matched
+	NoSIMChange    *bool                // valid only if COMPLETED, see SIMUnchanged
+	NetworkID      string               // only if COMPLETED
+	ErrorCode      string               // only if ERROR, for example "mno_timeout"
+	ChargeAmount   json.Number          // decimal; empty if it is not known
+	ChargeCurrency string
+	Source         Source    // where the result came from
+	EndedAt        time.Time // when the result was stored; zero until then
+
+	Attempts  int       // started attempts of Work, including the current one
+	DoneAt    time.Time // when the result was processed; zero until then
+	StoppedAt time.Time // when the last attempt of Work failed; zero if Work has not stopped
+}
+
+// Source is the way in which a result was learned.
+type Source string
+
+// The sources of results.
+const (
+	SourceCallback  Source = "callback"  // Handler
+	SourceRecord    Source = "record"    // Record
+	SourceReconcile Source = "reconcile" // Reconcile
+)
+
+// Matched reports whether the phone number belongs to the device. It returns VerdictUnknown unless
+// the check is COMPLETED.
+func (e *Entry) Matched() idverify.Verdict {
+	c := idverify.Callback{Product: e.Product, Status: e.Status, Match: e.Match}
+	return c.Matched()
+}
+
+// SIMUnchanged reports whether the SIM is unchanged. It returns VerdictUnknown unless the check is
+// COMPLETED, for a PhoneCheck, and for a SubscriberCheck unless Matched returns VerdictYes.
+func (e *Entry) SIMUnchanged() idverify.Verdict {
+	if e.Product == idverify.ProductSIMCheck {
+		c := idverify.SIMCheck{Status: e.Status, NoSIMChange: e.NoSIMChange}
+		return c.SIMUnchanged()
+	}
+	c := idverify.Callback{Product: e.Product, Status: e.Status, Match: e.Match, NoSIMChange: e.NoSIMChange}
+	return c.SIMUnchanged()
+}
+
+// Get returns the entry with the given reference, for example to show the status of a sign-up. The
+// error is [ErrNotFound] if there is none.
+func (i *Inbox) Get(ctx context.Context, reference string) (*Entry, error) {
+	e, err := scanEntry(i.db.QueryRowContext(ctx, "SELECT "+columns+" FROM idverify_checks WHERE reference = $1", reference))
+	if err != nil {
+		return nil, fmt.Errorf("inbox: get: %w", notFound(err))
+	}
+	return e, nil
+}
+
+// columns are the columns that scanEntry reads.
+const columns = "reference, product, check_id, planned_at, status, is_match, no_sim_change, network_id, error_code, " +
+	"charge_amount, charge_currency, source, ended_at, attempts, done_at, stopped_at"
+
+// scanEntry reads the columns of an entry, and more columns into more.
+func scanEntry(row interface{ Scan(...any) error }, more ...any) (*Entry, error) {
+	var (
+		e                        Entry
+		checkID, status          sql.NullString
+		match, noSIMChange       sql.NullBool
+		planned                  int64
+		ended, done, stopped     sql.NullInt64
+		amount, currency, source string
+	)
+	dest := []any{
+		&e.Reference, &e.Product, &checkID, &planned, &status, &match, &noSIMChange, &e.NetworkID, &e.ErrorCode,
+		&amount, &currency, &source, &ended, &e.Attempts, &done, &stopped,
+	}
+	if err := row.Scan(append(dest, more...)...); err != nil {
+		return nil, err
+	}
+	e.CheckID, e.Status = checkID.String, idverify.CheckStatus(status.String)
+	e.Match, e.NoSIMChange = boolPointer(match), boolPointer(noSIMChange)
+	e.ChargeAmount, e.ChargeCurrency, e.Source = json.Number(amount), currency, Source(source)
+	e.PlannedAt = time.UnixMicro(planned).UTC()
+	e.EndedAt, e.DoneAt, e.StoppedAt = timeOf(ended), timeOf(done), timeOf(stopped)
+	return &e, nil
+}
+
+// collect reads the entries of rows and closes them.
+func collect(rows *sql.Rows) ([]*Entry, error) {
+	defer rows.Close()
+	var entries []*Entry
+	for rows.Next() {
+		e, err := scanEntry(rows)
+		if err != nil {
+			return nil, err
+		}
+		entries = append(entries, e)
+	}
+	return entries, rows.Err()
+}
+
+func boolPointer(b sql.NullBool) *bool {
+	if !b.Valid {
+		return nil
+	}
+	return &b.Bool
+}
+
+func timeOf(micros sql.NullInt64) time.Time {
+	if !micros.Valid {
+		return time.Time{}
+	}
+	return time.UnixMicro(micros.Int64).UTC()
+}

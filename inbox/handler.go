@@ -1,0 +1,151 @@
+package inbox
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"log/slog"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/idverify/idverify-go"
+	"github.com/idverify/idverify-go/signature"
+)
+
+// Handler returns the handler for your callback URL. It verifies each callback with v, stores its
+// result once and acknowledges it. It responds as follows:
+//
+//	204  the result is stored, now or before
+//	204  the callback is not about a planned check: ignored, logged at level warn
+//	400  the callback is invalid; the service does not retry
+//	503  the callback cannot be verified now, or its check is not stored yet; the service retries
+//	500  the database or OnResult failed; the service retries, up to six attempts in all
+//
+// A check is not stored yet if it was created less than a minute ago, or if its ReferenceID is
+// planned and has no check ID: Bind is in progress, or Reconcile stores the check ID. Another
+// customer of the service can cause such callbacks, but not results: only a check ID that Bind,
+// Record or Reconcile has stored gets one.
+//
+// The handler spends at most five seconds on the database, because the service does not retry after
+// a timeout of ten. It continues if the service closes the connection. It may be called
+// concurrently.
+func (i *Inbox) Handler(v *signature.Verifier) http.Handler {
+	return v.CallbackHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		begin := i.opts.Now()
+		// If the service has closed the connection, it does not send the callback again.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), storeTimeout)
+		defer cancel()
+		message, _ := signature.MessageFromContext(r.Context())
+		callback, err := idverify.ParseCallback(message)
+		outcome := OutcomeFailed
+		if err == nil {
+			outcome, err = i.receive(ctx, callback, message.Date)
+		}
+		event := Event{Operation: "callback", Outcome: outcome, Duration: i.opts.Now().Sub(begin), Err: err}
+		level, checkID := slog.LevelDebug, ""
+		if callback != nil {
+			checkID = callback.CheckID
+			if isCheck(callback.Product) {
+				event.Product = callback.Product
+			}
+		}
+		status := http.StatusNoContent
+		switch outcome {
+		case OutcomeFailed:
+			level, status = slog.LevelError, http.StatusInternalServerError
+		case OutcomeEarly:
+			level, status = slog.LevelWarn, http.StatusServiceUnavailable
+		case OutcomeIgnored:
+			level = slog.LevelWarn
+		}
+		i.log(ctx, level, "inbox: callback", err, slog.String("outcome", string(outcome)), slog.String("kind", message.Kind), slog.String("check_id", checkID))
+		i.observe(ctx, event)
+		if status == http.StatusNoContent {
+			w.WriteHeader(status)
+			return
+		}
+		http.Error(w, http.StatusText(status), status)
+	}))
+}
+
+// storeTimeout limits the time for storing a callback. The verifier may spend three seconds on the
+// key set before, and the service waits for ten seconds.
+const storeTimeout = 5 * time.Second
+
+// receive stores the result of a verified callback.
+func (i *Inbox) receive(ctx context.Context, c *idverify.Callback, signed time.Time) (Outcome, error) {
+	if !isCheck(c.Product) || !c.Status.Final() || strings.ContainsRune(c.CheckID, 0) {
+		return OutcomeIgnored, nil
+	}
+	result := Result{Product: c.Product, CheckID: c.CheckID, ReferenceID: c.ReferenceID, Status: c.Status, Match: c.Match, NoSIMChange: c.NoSIMChange,
+		NetworkID: c.NetworkID, ErrorCode: c.ErrorCode, ChargeAmount: c.ChargeAmount, ChargeCurrency: c.ChargeCurrency}
+	outcome := OutcomeStored
+	err := i.inTx(ctx, func(tx *sql.Tx) error {
+		e, err := i.store(ctx, tx, "check_id = $12", c.CheckID, result, SourceCallback)
+		if err == nil && e == nil {
+			outcome, err = notStored(ctx, tx, c, signed)
+		}
+		return err
+	})
+	if err != nil {
+		return OutcomeFailed, err
+	}
+	return outcome, nil
+}
+
+// notStored returns the outcome of a callback that has no entry without a result.
+func notStored(ctx context.Context, tx *sql.Tx, c *idverify.Callback, signed time.Time) (Outcome, error) {
+	var product string
+	var status sql.NullString
+	err := tx.QueryRowContext(ctx, "SELECT product, status FROM idverify_checks WHERE check_id = $1", c.CheckID).Scan(&product, &status)
+	switch {
+	case err == nil && product != string(c.Product):
+		return OutcomeIgnored, nil
+	case err == nil && !status.Valid:
+		return OutcomeEarly, nil // Bind has stored the check ID in the meantime
+	case err == nil:
+		return OutcomeDuplicate, nil
+	case !errors.Is(err, sql.ErrNoRows):
+		return OutcomeFailed, err
+	}
+	// Both times come from the service, so our clock does not matter.
+	if c.CreatedAt.IsZero() || signed.Sub(c.CreatedAt) < youngCheck {
+		return OutcomeEarly, nil
+	}
+	if len(c.ReferenceID) > maxReference || strings.ContainsRune(c.ReferenceID, 0) {
+		return OutcomeIgnored, nil
+	}
+	// The creator of the check chose the reference, and may be another customer. It decides only
+	// whether the service sends the callback again.
+	var planned int
+	err = tx.QueryRowContext(ctx, "SELECT count(*) FROM idverify_checks WHERE reference = $1 AND product = $2 AND check_id IS NULL AND status IS NULL",
+		c.ReferenceID, string(c.Product)).Scan(&planned)
+	switch {
+	case err != nil:
+		return OutcomeFailed, err
+	case planned > 0:
+		return OutcomeEarly, nil
+	}
+	return OutcomeIgnored, nil
+}
+
+// youngCheck is longer than a backend needs to store the ID of a check that the service has
+// created.
+const youngCheck = time.Minute
+
+// isCheck reports whether the service sends callbacks of product.
+func isCheck(product idverify.Product) bool {
+	return product == idverify.ProductPhoneCheck || product == idverify.ProductSubscriberCheck
+}
+
+// log writes a record. A panic of a function of the user is logged with its stack.
+func (i *Inbox) log(ctx context.Context, level slog.Level, message string, err error, attrs ...slog.Attr) {
+	if err != nil {
+		attrs = append(attrs, slog.String("error", err.Error()))
+	}
+	if p, ok := errors.AsType[*panicError](err); ok {
+		attrs = append(attrs, slog.String("stack", string(p.stack)))
+	}
+	i.opts.Logger.LogAttrs(ctx, level, message, attrs...)
+}

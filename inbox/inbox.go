@@ -1,0 +1,110 @@
+package inbox
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+)
+
+// Inbox stores checks and their results in a database. Create one with [New] and reuse it; it is
+// safe for concurrent use. Several processes may share a PostgreSQL database.
+type Inbox struct {
+	db      *sql.DB
+	dialect Dialect
+	opts    Options
+	arrived chan struct{} // capacity 1: wakes Work when a result is stored
+}
+
+// Options configures [New]. The zero value of a field selects its default.
+type Options struct {
+	// OnResult processes a result in the transaction that stores it. If it returns an error or
+	// panics, the transaction is rolled back: [Inbox.Handler] responds with 500 so that the service
+	// sends the callback again, and Record and Reconcile return the error. It is called once for
+	// each check whose transaction commits. It must use tx for its statements and return within
+	// seconds. Use it to insert a job into a queue.
+	//
+	// If OnResult is nil, results wait for [Inbox.Work].
+	OnResult func(ctx context.Context, tx *sql.Tx, e Entry) error
+
+	// Retention is how long entries are kept after they were processed. [Inbox.Purge] deletes older
+	// ones. Default 30 days; negative: entries are kept. Entries that are not processed, or whose
+	// processing has stopped, are always kept.
+	Retention time.Duration
+
+	// MaxAttempts is how often Work calls its function for an entry before it stops. Default 20,
+	// which takes about an hour and a half.
+	MaxAttempts int
+
+	// Observe receives an event for each result, each rejected callback and each attempt of Work. It
+	// is called after the transaction has ended, may be called concurrently and must not block.
+	Observe func(context.Context, Event)
+
+	// Logger receives a record at level error for each failure, and at level warn for callbacks of
+	// checks that are not stored. It contains neither phone numbers nor addresses, except in the
+	// errors of your functions, which are logged unchanged. Default: nothing is logged.
+	Logger *slog.Logger
+
+	// Now returns the current time. Default time.Now.
+	Now func() time.Time
+}
+
+// Errors for errors.Is.
+var (
+	// ErrReferenceUsed means that the reference is already stored. References are unique for each
+	// Create, not for each order or customer.
+	ErrReferenceUsed = errors.New("reference already used")
+
+	// ErrNotFound means that no entry has the reference or check ID.
+	ErrNotFound = errors.New("entry not found")
+
+	// ErrConflict means that the entry has another check ID or product, or has already ended.
+	ErrConflict = errors.New("conflicting entry")
+
+	// ErrSchema means that the table is missing or too old: see [Migrate].
+	ErrSchema = errors.New("database schema missing or too old")
+
+	// ErrSettings means that the settings of the database could lose results: see [New].
+	ErrSettings = errors.New("unsafe database settings")
+)
+
+// New returns an Inbox that stores its entries in db. It verifies the version of the schema
+// ([ErrSchema]) and the settings of the database ([ErrSettings]): on SQLite immediate transactions,
+// a busy timeout of at least a second and synchronous=FULL, on PostgreSQL that synchronous_commit
+// is not off. opts may be nil.
+func New(ctx context.Context, db *sql.DB, d Dialect, opts *Options) (*Inbox, error) {
+	i := &Inbox{db: db, dialect: d, arrived: make(chan struct{}, 1)}
+	if opts != nil {
+		i.opts = *opts
+	}
+	o := &i.opts
+	o.Retention = cmp.Or(o.Retention, defaultRetention)
+	if o.MaxAttempts <= 0 {
+		o.MaxAttempts = defaultMaxAttempts
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if db == nil {
+		return nil, errors.New("inbox: new: db is nil")
+	}
+	if err := d.check(ctx, db); err != nil {
+		return nil, fmt.Errorf("inbox: new: %w", err)
+	}
+	return i, nil
+}
+
+// The defaults of Options.
+const (
+	defaultRetention   = 30 * 24 * time.Hour
+	defaultMaxAttempts = 20
+)
+
+// now returns the current time as it is stored, in microseconds since 1970.
+func (i *Inbox) now() int64 { return i.opts.Now().UnixMicro() }

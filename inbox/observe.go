@@ -1,0 +1,84 @@
+package inbox
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"time"
+
+	"github.com/idverify/idverify-go"
+)
+
+// Event describes a callback, a result or an attempt of Work. It contains no IDs and no personal
+// data. All fields except Duration, Lag and Err have few distinct values, so they are suitable as
+// attributes of a metric.
+type Event struct {
+	Operation string           // "callback", "record", "reconcile" or "work"
+	Outcome   Outcome          // see the constants
+	Product   idverify.Product // empty if it is not known
+	Duration  time.Duration    // of the operation, without verification
+
+	// Lag is the time from storing the result to processing it. It is set for OutcomeDone.
+	Lag time.Duration
+
+	Err error // of OutcomeFailed and OutcomeStopped
+}
+
+// Outcome describes a callback, a result or an attempt of Work.
+type Outcome string
+
+// The outcomes of an Event.
+const (
+	OutcomeStored    Outcome = "stored"    // the result was stored
+	OutcomeDuplicate Outcome = "duplicate" // a result was stored before; this one was not
+	OutcomeEarly     Outcome = "early"     // callback of a check that is not stored yet: the service sends it again
+	OutcomeIgnored   Outcome = "ignored"   // callback of another check, product or status: acknowledged, not stored
+	OutcomeUnknown   Outcome = "unknown"   // the check was not found: ended with StatusUnknown
+	OutcomeDone      Outcome = "done"      // the function of Work returned nil
+	OutcomeFailed    Outcome = "failed"    // not stored, or the function failed and is called again later
+	OutcomeStopped   Outcome = "stopped"   // the function failed MaxAttempts times and is not called again
+)
+
+// Stats describes the entries that are not processed.
+type Stats struct {
+	Pending    int           // results that wait for Work
+	OldestAge  time.Duration // time since the oldest of them was stored; 0 if there is none
+	Stopped    int           // entries whose last attempt of Work failed: see Retry
+	InProgress int           // checks that have not ended
+	Overdue    int           // checks that Reconcile has to read
+}
+
+// Stats returns the number of entries that are not processed. Its cost depends on their number, not
+// on the size of the table.
+func (i *Inbox) Stats(ctx context.Context) (Stats, error) {
+	var (
+		s      Stats
+		oldest sql.NullInt64
+		now    = i.now()
+	)
+	for _, q := range []struct {
+		text string
+		args []any
+		dest []any
+	}{
+		{"SELECT count(*), min(ended_at) FROM idverify_checks WHERE due_at IS NOT NULL", nil, []any{&s.Pending, &oldest}},
+		{"SELECT count(*) FROM idverify_checks WHERE stopped_at IS NOT NULL", nil, []any{&s.Stopped}},
+		{"SELECT count(*) FROM idverify_checks WHERE reconcile_at IS NOT NULL", nil, []any{&s.InProgress}},
+		{"SELECT count(*) FROM idverify_checks WHERE reconcile_at <= $1", []any{now}, []any{&s.Overdue}},
+	} {
+		if err := i.db.QueryRowContext(ctx, q.text, q.args...).Scan(q.dest...); err != nil {
+			return Stats{}, fmt.Errorf("inbox: stats: %w", err)
+		}
+	}
+	if oldest.Valid {
+		s.OldestAge = max(0, time.Duration(now-oldest.Int64)*time.Microsecond)
+	}
+	return s, nil
+}
+
+// observe passes the event to the observer.
+func (i *Inbox) observe(ctx context.Context, e Event) {
+	if i.opts.Observe != nil {
+		i.opts.Observe(ctx, e)
+	}
+}

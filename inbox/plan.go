@@ -1,0 +1,118 @@
+package inbox
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/idverify/idverify-go"
+)
+
+// maxReference is the length of the longest reference, in bytes.
+const maxReference = 1024
+
+// Plan stores that a check of product will be created with reference as its ReferenceID. Commit tx
+// before you call Create: then a crash loses nothing, because Reconcile finds the check by its
+// reference.
+//
+// reference is unique for each Create, for example the output of [crypto/rand.Text], and stored
+// instead of the phone number. Store it in a row of yours in the same transaction. If it was
+// planned before, the error is [ErrReferenceUsed], and tx can still be used.
+//
+// If Create fails and its error does not match [idverify.ErrOutcomeUnknown], there is no check, and
+// you may call Create again with the same reference. After ErrOutcomeUnknown, do not: Reconcile
+// finds the check. Without a check, the entry ends with [StatusUnknown] a quarter of an hour after
+// Plan.
+func (i *Inbox) Plan(ctx context.Context, tx *sql.Tx, product idverify.Product, reference string) error {
+	if err := i.plan(ctx, tx, product, reference); err != nil {
+		return fmt.Errorf("inbox: plan: %w", err)
+	}
+	return nil
+}
+
+func (i *Inbox) plan(ctx context.Context, tx *sql.Tx, product idverify.Product, reference string) error {
+	switch {
+	case product != idverify.ProductPhoneCheck && product != idverify.ProductSIMCheck && product != idverify.ProductSubscriberCheck:
+		return fmt.Errorf("%w: the product is not a check", idverify.ErrBadRequest)
+	case reference == "", len(reference) > maxReference, !utf8.ValidString(reference), strings.ContainsRune(reference, 0):
+		return fmt.Errorf("%w: a reference has 1 to %d bytes of UTF-8 without NUL", idverify.ErrBadRequest, maxReference)
+	case tx == nil:
+		return fmt.Errorf("%w: tx is nil", idverify.ErrBadRequest)
+	}
+	now := i.now()
+	result, err := tx.ExecContext(ctx, "INSERT INTO idverify_checks (reference, product, planned_at, reconcile_at, give_up_at) "+
+		"VALUES ($1, $2, $3, $4, $5) ON CONFLICT (reference) DO NOTHING",
+		reference, string(product), now, now+createTime.Microseconds(), now+maxCreateTime.Microseconds())
+	if err != nil {
+		return err
+	}
+	return expectRow(result, ErrReferenceUsed)
+}
+
+// Bind stores the ID and the TTL of the check that Create returned. Call it before anyone gets the
+// Check URL. If Bind fails, do not send the Check URL, or call Bind again.
+//
+// Bind does nothing if the check ID is already stored, for example by Reconcile. The error is
+// [ErrNotFound] if the reference was not planned, and [ErrConflict] if its entry has another check
+// ID or has ended.
+func (i *Inbox) Bind(ctx context.Context, reference, checkID string, ttl time.Duration) error {
+	if err := i.bind(ctx, i.db, reference, checkID, ttl); err != nil {
+		return fmt.Errorf("inbox: bind: %w", err)
+	}
+	return nil
+}
+
+func (i *Inbox) bind(ctx context.Context, q querier, reference, checkID string, ttl time.Duration) error {
+	if checkID == "" {
+		return fmt.Errorf("%w: checkID is empty", idverify.ErrBadRequest)
+	}
+	if ttl <= 0 || ttl > maxTTL {
+		ttl = defaultTTL
+	}
+	end := i.now() + ttl.Microseconds()
+	result, err := q.ExecContext(ctx, "UPDATE idverify_checks SET check_id = $1, reconcile_at = $2, give_up_at = $3 "+
+		"WHERE reference = $4 AND check_id IS NULL AND status IS NULL",
+		checkID, end+callbackTime.Microseconds(), end+maxCallbackTime.Microseconds(), reference)
+	if err != nil {
+		return err
+	}
+	if err := expectRow(result, ErrConflict); err == nil || !errors.Is(err, ErrConflict) {
+		return err
+	}
+	var stored sql.NullString
+	err = q.QueryRowContext(ctx, "SELECT check_id FROM idverify_checks WHERE reference = $1", reference).Scan(&stored)
+	switch {
+	case err != nil:
+		return notFound(err)
+	case stored.String == checkID:
+		return nil
+	}
+	return fmt.Errorf("%w: it has another check ID, or has ended without one", ErrConflict)
+}
+
+// querier is implemented by *sql.DB and *sql.Tx.
+type querier interface {
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}
+
+// expectRow returns otherwise if the statement did not change a row.
+func expectRow(result sql.Result, otherwise error) error {
+	n, err := result.RowsAffected()
+	if err == nil && n == 0 {
+		err = otherwise
+	}
+	return err
+}
+
+// notFound replaces sql.ErrNoRows by ErrNotFound.
+func notFound(err error) error {
+	if errors.Is(err, sql.ErrNoRows) {
+		return ErrNotFound
+	}
+	return err
+}

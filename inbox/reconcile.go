@@ -1,0 +1,211 @@
+package inbox
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/idverify/idverify-go"
+)
+
+// The times of a check in Reconcile.
+const (
+	createTime      = 30 * time.Second // a Create has usually returned this long after Plan
+	maxCreateTime   = 15 * time.Minute // no Create is in progress this long after Plan
+	callbackTime    = 30 * time.Second // a callback has usually arrived this long after the TTL
+	maxCallbackTime = 5 * time.Minute  // the service makes no more attempts this long after the TTL
+	defaultTTL      = 2 * time.Minute  // of a check whose TTL is not known
+	maxTTL          = 24 * time.Hour   // a longer TTL is not plausible
+
+	lease    = time.Minute     // another process may read the check after this time
+	interval = 5 * time.Minute // between reads of a check that is still in progress
+)
+
+// reconcileBatch is the number of entries that are claimed at once, and maxReconcileErrors the
+// number of failed reads after which Reconcile returns.
+const (
+	reconcileBatch     = 10
+	maxReconcileErrors = 3
+)
+
+// Reconcile finds what is missing: it reads each check with client whose Create has not returned
+// within 30 seconds after Plan, or whose callback is overdue by 30 seconds. [Inbox.Run] calls it
+// regularly.
+//
+//   - An entry without a check ID is searched by its reference. If a check is found, its ID is
+//     stored.
+//   - The result of a COMPLETED check is stored.
+//   - A check in progress is read again later.
+//   - A check that is not found ends with [StatusUnknown] once no callback can arrive any more:
+//     five minutes after its TTL, or a quarter of an hour after Plan if its ID is not known. It is
+//     never assumed to be EXPIRED.
+//
+// Reconcile returns when no entry needs to be read, ctx ends, or several reads have failed; the
+// error then contains the reasons, and the entries are read again after a minute. It may be called
+// concurrently and in several processes. client must have the credentials of the project that
+// created the checks.
+func (i *Inbox) Reconcile(ctx context.Context, client *idverify.Client) error {
+	var failures []error
+	for len(failures) < maxReconcileErrors {
+		entries, err := i.claimOverdue(ctx)
+		if err != nil {
+			return fmt.Errorf("inbox: reconcile: %w", errors.Join(append(failures, err)...))
+		}
+		if len(entries) == 0 {
+			break
+		}
+		for _, e := range entries {
+			begin := i.opts.Now()
+			outcome, err := i.reconcile(ctx, client, e)
+			if outcome != "" || err != nil {
+				i.observe(ctx, Event{Operation: "reconcile", Outcome: outcome, Product: e.Product, Duration: i.opts.Now().Sub(begin), Err: err})
+			}
+			if err != nil {
+				i.log(ctx, slog.LevelWarn, "inbox: check not reconciled", err, slog.String("check_id", e.CheckID), slog.String("reference", e.Reference))
+				failures = append(failures, err)
+			}
+		}
+	}
+	if len(failures) > 0 {
+		return fmt.Errorf("inbox: reconcile: %w", errors.Join(failures...))
+	}
+	return nil
+}
+
+// overdue is an entry that Reconcile has to read.
+type overdue struct {
+	*Entry
+	giveUpAt int64
+}
+
+// claimOverdue returns entries to read. Another process does not get them during the lease.
+func (i *Inbox) claimOverdue(ctx context.Context) ([]overdue, error) {
+	now := i.now()
+	rows, err := i.db.QueryContext(ctx, "UPDATE idverify_checks SET reconcile_at = $1 WHERE reference IN "+
+		"(SELECT reference FROM idverify_checks WHERE reconcile_at <= $2 ORDER BY reconcile_at LIMIT $3"+i.dialect.skipLocked()+") "+
+		"RETURNING "+columns+", give_up_at", now+lease.Microseconds(), now, reconcileBatch)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var entries []overdue
+	for rows.Next() {
+		var o overdue
+		if o.Entry, err = scanEntry(rows, &o.giveUpAt); err != nil {
+			return nil, err
+		}
+		entries = append(entries, o)
+	}
+	return entries, rows.Err()
+}
+
+// reconcile reads the check of an entry and stores what it finds. The outcome is empty if the entry
+// has to be read again.
+func (i *Inbox) reconcile(ctx context.Context, client *idverify.Client, e overdue) (Outcome, error) {
+	found, err := find(ctx, client, e.Entry)
+	switch {
+	case err != nil:
+		return OutcomeFailed, err
+	case found == nil && i.now() >= e.giveUpAt:
+		return i.endUnknown(ctx, e.Entry)
+	case found == nil:
+		return "", nil // read it again after the lease
+	case found.Status.Final():
+		stored, err := i.record(ctx, found.Result, SourceReconcile)
+		return outcomeOf(stored, err), err
+	case e.CheckID == "":
+		err = i.bind(ctx, i.db, e.Reference, found.CheckID, found.ttl)
+		if errors.Is(err, ErrConflict) {
+			err = nil // Bind or Record was faster
+		}
+	default:
+		_, err = i.db.ExecContext(ctx, "UPDATE idverify_checks SET reconcile_at = $1 WHERE reference = $2 AND status IS NULL",
+			i.now()+interval.Microseconds(), e.Reference)
+	}
+	if err != nil {
+		return OutcomeFailed, err
+	}
+	return "", nil
+}
+
+// endUnknown stores that the check of an entry has ended and that its result is not known.
+func (i *Inbox) endUnknown(ctx context.Context, e *Entry) (Outcome, error) {
+	outcome := Outcome("")
+	err := i.inTx(ctx, func(tx *sql.Tx) error {
+		// Bind may have stored the check ID in the meantime, and a later time to give up.
+		ended, err := i.store(ctx, tx, "reference = $12 AND give_up_at <= $9", e.Reference, Result{Product: e.Product, Status: StatusUnknown}, SourceReconcile)
+		if ended != nil {
+			outcome = OutcomeUnknown
+		}
+		return err
+	})
+	if err != nil {
+		return OutcomeFailed, err
+	}
+	return outcome, nil
+}
+
+// foundCheck is a check that the service has stored.
+type foundCheck struct {
+	Result
+
+	ttl time.Duration
+}
+
+// find reads the check of an entry. It returns nil if the service does not find it.
+func find(ctx context.Context, client *idverify.Client, e *Entry) (*foundCheck, error) {
+	switch e.Product {
+	case idverify.ProductPhoneCheck:
+		s := client.PhoneChecks
+		return findWith(ctx, e, s.Get, s.FindByReferenceID, func(c *idverify.PhoneCheck) *foundCheck { return &foundCheck{ResultOf(c), c.TTL} })
+	case idverify.ProductSIMCheck:
+		s := client.SIMChecks
+		return findWith(ctx, e, s.Get, s.FindByReferenceID, func(c *idverify.SIMCheck) *foundCheck { return &foundCheck{ResultOf(c), c.TTL} })
+	case idverify.ProductSubscriberCheck:
+		s := client.SubscriberChecks
+		return findWith(ctx, e, s.Get, s.FindByReferenceID, func(c *idverify.SubscriberCheck) *foundCheck { return &foundCheck{ResultOf(c), c.TTL} })
+	}
+	return nil, fmt.Errorf("%w: the product of the entry is not a check", idverify.ErrBadRequest)
+}
+
+// findWith reads the check of an entry with the methods of its service.
+func findWith[T any](ctx context.Context, e *Entry, get func(context.Context, string) (*T, error), search func(context.Context, string) ([]*T, error), result func(*T) *foundCheck) (*foundCheck, error) {
+	if e.CheckID != "" {
+		check, err := get(ctx, e.CheckID)
+		if isCheckNotFound(err) {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		return result(check), nil
+	}
+	// A reference is unique for each Create. If it was used twice nevertheless, the oldest check is
+	// the one that was planned.
+	checks, err := search(ctx, e.Reference)
+	if err != nil || len(checks) == 0 {
+		return nil, err
+	}
+	return result(checks[0]), nil
+}
+
+// isCheckNotFound reports whether the service did not find the check. Any other 404 comes from a
+// wrong version or a proxy and says nothing about the check.
+func isCheckNotFound(err error) bool {
+	e, ok := errors.AsType[*idverify.Error](err)
+	return ok && errors.Is(e, idverify.ErrNotFound) && e.Fragment() == "check_not_found"
+}
+
+// outcomeOf returns the outcome of storing a result.
+func outcomeOf(stored bool, err error) Outcome {
+	switch {
+	case err != nil:
+		return OutcomeFailed
+	case stored:
+		return OutcomeStored
+	}
+	return OutcomeDuplicate
+}

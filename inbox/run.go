@@ -1,0 +1,66 @@
+package inbox
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/idverify/idverify-go"
+)
+
+// Run calls [Inbox.Reconcile] every ten seconds and [Inbox.Purge] every hour until ctx ends, and
+// then returns nil. Failures are logged. Every process may call Run.
+func (i *Inbox) Run(ctx context.Context, client *idverify.Client) error {
+	reconcile := time.NewTicker(reconcileInterval)
+	defer reconcile.Stop()
+	purge := time.NewTicker(purgeInterval)
+	defer purge.Stop()
+	for {
+		if err := i.Reconcile(ctx, client); err != nil && ctx.Err() == nil {
+			i.log(ctx, slog.LevelError, "inbox: reconcile", err)
+		}
+		select {
+		case <-reconcile.C:
+		case <-purge.C:
+			if _, err := i.Purge(ctx); err != nil && ctx.Err() == nil {
+				i.log(ctx, slog.LevelError, "inbox: purge", err)
+			}
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// The intervals of Run.
+const (
+	reconcileInterval = 10 * time.Second
+	purgeInterval     = time.Hour
+)
+
+// purgeBatch is the number of entries that one statement deletes, so that none holds locks for
+// long.
+const purgeBatch = 500
+
+// Purge deletes the entries that were processed longer than [Options].Retention ago, in batches of
+// 500, and returns their number. Later callbacks of their checks are ignored.
+func (i *Inbox) Purge(ctx context.Context) (deleted int64, err error) {
+	if i.opts.Retention < 0 {
+		return 0, nil
+	}
+	before := i.now() - i.opts.Retention.Microseconds()
+	for {
+		result, err := i.db.ExecContext(ctx, "DELETE FROM idverify_checks WHERE reference IN "+
+			"(SELECT reference FROM idverify_checks WHERE done_at < $1 ORDER BY done_at LIMIT $2"+i.dialect.skipLocked()+")", before, purgeBatch)
+		if err != nil {
+			return deleted, fmt.Errorf("inbox: purge: %w", err)
+		}
+		n, err := result.RowsAffected()
+		if err != nil {
+			return deleted, fmt.Errorf("inbox: purge: %w", err)
+		}
+		if deleted += n; n < purgeBatch {
+			return deleted, nil
+		}
+	}
+}

@@ -1,0 +1,193 @@
+package inbox
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+)
+
+// Work calls do for each stored result, one after the other, until ctx ends, and then returns nil.
+// What do writes with tx is committed together with the mark that the entry is processed: it takes
+// effect once for each check. Effects outside of the database happen at least once; give them the
+// CheckID, or the Reference, as their idempotency key.
+//
+// If do returns an error or panics, or the process is killed, tx is rolled back, and do is called
+// again after a pause that doubles from one second to ten minutes. Other entries are not delayed.
+// After [Options].MaxAttempts attempts the entry stops: it is counted in [Stats] and listed by
+// [Inbox.Stopped], and [Inbox.Retry] starts it again.
+//
+// Work finds a result that this Inbox has stored at once, and others within a second. On SQLite do
+// holds the lock of the database, so it must be short. If ctx ends while do runs, Work waits for
+// it; the context of do ends too. If it then fails, the attempt does not count.
+//
+// On PostgreSQL several processes may call Work; each entry is processed by one of them. For many
+// machines use a job queue, see [Options].OnResult. Work returns an error at once if OnResult is
+// set, because the entries are processed by it.
+func (i *Inbox) Work(ctx context.Context, do func(ctx context.Context, tx *sql.Tx, e Entry) error) error {
+	if i.opts.OnResult != nil {
+		return errors.New("inbox: work: OnResult processes the results (use an Inbox without OnResult)")
+	}
+	poll := time.NewTicker(pollInterval)
+	defer poll.Stop()
+	for {
+		found, err := i.workOnce(ctx, do)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil:
+			i.log(ctx, slog.LevelError, "inbox: work", err)
+		case found:
+			continue
+		}
+		select {
+		case <-i.arrived:
+		case <-poll.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// The intervals of Work. The pause after the n-th attempt is minPause << (n-1), up to maxPause.
+const (
+	pollInterval = time.Second
+	minPause     = time.Second
+	maxPause     = 10 * time.Minute
+)
+
+// workOnce processes the entry that is due first, and reports whether there was one. An error is a
+// failure of the database.
+func (i *Inbox) workOnce(ctx context.Context, do func(context.Context, *sql.Tx, Entry) error) (found bool, err error) {
+	e, due, err := i.claim(ctx)
+	if err != nil || e == nil {
+		return false, err
+	}
+	begin := i.opts.Now()
+	event := Event{Operation: "work", Outcome: OutcomeDone, Product: e.Product}
+	if e.Attempts > i.opts.MaxAttempts {
+		event.Outcome, event.Err = OutcomeStopped, errors.New("the process ended during the last attempt")
+	} else {
+		mine, err := i.process(ctx, e, due, do)
+		now := i.opts.Now()
+		event.Duration = now.Sub(begin)
+		switch {
+		case err == nil && !mine:
+			return true, nil // another process has claimed the entry in the meantime
+		case err == nil:
+			event.Lag = max(0, now.Sub(e.EndedAt))
+		case ctx.Err() != nil:
+			return true, i.release(context.WithoutCancel(ctx), e, due)
+		case e.Attempts == i.opts.MaxAttempts:
+			event.Outcome, event.Err = OutcomeStopped, err
+		default:
+			event.Outcome, event.Err = OutcomeFailed, err
+		}
+	}
+	if event.Err != nil {
+		i.log(ctx, slog.LevelError, "inbox: entry not processed", event.Err, slog.String("check_id", e.CheckID), slog.String("reference", e.Reference),
+			slog.Int("attempt", min(e.Attempts, i.opts.MaxAttempts)), slog.String("outcome", string(event.Outcome)))
+	}
+	if event.Outcome == OutcomeStopped {
+		err = i.stop(ctx, e, due)
+	}
+	i.observe(ctx, event)
+	return true, err
+}
+
+// claim counts an attempt of the entry that is due first, and schedules the next attempt in case
+// this one fails or the process is killed. It returns the entry with the time of the next attempt,
+// or nil if no entry is due.
+func (i *Inbox) claim(ctx context.Context) (*Entry, int64, error) {
+	var due int64
+	now := i.now()
+	e, err := scanEntry(i.db.QueryRowContext(ctx, "UPDATE idverify_checks SET attempts = attempts + 1, "+
+		"due_at = CAST($1 AS bigint) + 1000000 * CASE WHEN attempts < 10 THEN 1 << attempts ELSE 600 END "+
+		"WHERE reference = (SELECT reference FROM idverify_checks WHERE due_at <= $2 ORDER BY due_at LIMIT 1"+i.dialect.skipLocked()+") "+
+		"RETURNING "+columns+", due_at", now, now), &due)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, 0, nil
+	}
+	if err != nil {
+		return nil, 0, fmt.Errorf("claim an entry: %w", err)
+	}
+	return e, due, nil
+}
+
+// process calls do in a transaction that also marks the entry as processed. It reports false if
+// another process has claimed the entry since.
+func (i *Inbox) process(ctx context.Context, e *Entry, due int64, do func(context.Context, *sql.Tx, Entry) error) (mine bool, err error) {
+	// The transaction does not end with ctx: the effect of a function that completes counts.
+	detached := context.WithoutCancel(ctx)
+	tx, err := i.db.BeginTx(detached, nil)
+	if err != nil {
+		return true, err
+	}
+	defer tx.Rollback()
+	// This locks the row while do runs, so that no other process claims it.
+	result, err := tx.ExecContext(detached, "UPDATE idverify_checks SET due_at = NULL, done_at = $1 WHERE reference = $2 AND due_at = $3", i.now(), e.Reference, due)
+	if err != nil {
+		return true, err
+	}
+	if err := expectRow(result, ErrConflict); errors.Is(err, ErrConflict) {
+		return false, nil
+	} else if err != nil {
+		return true, err
+	}
+	if err := call(func() error { return do(ctx, tx, *e) }); err != nil {
+		return true, err
+	}
+	if err := tx.Commit(); err != nil {
+		return true, fmt.Errorf("commit: %w", err)
+	}
+	return true, nil
+}
+
+// release makes an entry due at once, without counting the attempt.
+func (i *Inbox) release(ctx context.Context, e *Entry, due int64) error {
+	_, err := i.db.ExecContext(ctx, "UPDATE idverify_checks SET due_at = $1, attempts = attempts - 1 WHERE reference = $2 AND due_at = $3", i.now(), e.Reference, due)
+	if err != nil {
+		return fmt.Errorf("release an entry: %w", err)
+	}
+	return nil
+}
+
+// stop ends the attempts to process an entry.
+func (i *Inbox) stop(ctx context.Context, e *Entry, due int64) error {
+	_, err := i.db.ExecContext(ctx, "UPDATE idverify_checks SET due_at = NULL, stopped_at = $1, attempts = $2 WHERE reference = $3 AND due_at = $4",
+		i.now(), i.opts.MaxAttempts, e.Reference, due)
+	if err != nil {
+		return fmt.Errorf("stop an entry: %w", err)
+	}
+	return nil
+}
+
+// Stopped returns up to limit entries that Work has stopped, longest stopped first. The logged
+// error of the last attempt contains the reason.
+func (i *Inbox) Stopped(ctx context.Context, limit int) ([]*Entry, error) {
+	rows, err := i.db.QueryContext(ctx, "SELECT "+columns+" FROM idverify_checks WHERE stopped_at IS NOT NULL ORDER BY stopped_at LIMIT $1", limit)
+	if err != nil {
+		return nil, fmt.Errorf("inbox: stopped entries: %w", err)
+	}
+	entries, err := collect(rows)
+	if err != nil {
+		return nil, fmt.Errorf("inbox: stopped entries: %w", err)
+	}
+	return entries, nil
+}
+
+// Retry lets Work process a stopped entry again, with [Options].MaxAttempts further attempts. The
+// error is [ErrNotFound] if no stopped entry has the reference.
+func (i *Inbox) Retry(ctx context.Context, reference string) error {
+	result, err := i.db.ExecContext(ctx, "UPDATE idverify_checks SET due_at = $1, stopped_at = NULL, attempts = 0 WHERE reference = $2 AND stopped_at IS NOT NULL", i.now(), reference)
+	if err == nil {
+		err = expectRow(result, ErrNotFound)
+	}
+	if err != nil {
+		return fmt.Errorf("inbox: retry: %w", err)
+	}
+	i.wake()
+	return nil
+}
