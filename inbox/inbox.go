@@ -36,7 +36,7 @@ type Options struct {
 	Retention time.Duration
 
 	// MaxAttempts is how often Work calls its function for an entry before it stops. Default 20,
-	// which takes about an hour and a half.
+	// which takes about an hour and three quarters.
 	MaxAttempts int
 
 	// Observe receives an event for each result, each rejected callback and each attempt of Work. It

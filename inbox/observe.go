@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/idverify/idverify-go"
@@ -56,19 +57,15 @@ func (i *Inbox) Stats(ctx context.Context) (Stats, error) {
 		oldest sql.NullInt64
 		now    = i.now()
 	)
-	for _, q := range []struct {
-		text string
-		args []any
-		dest []any
-	}{
-		{"SELECT count(*), min(ended_at) FROM idverify_checks WHERE due_at IS NOT NULL", nil, []any{&s.Pending, &oldest}},
-		{"SELECT count(*) FROM idverify_checks WHERE stopped_at IS NOT NULL", nil, []any{&s.Stopped}},
-		{"SELECT count(*) FROM idverify_checks WHERE reconcile_at IS NOT NULL", nil, []any{&s.InProgress}},
-		{"SELECT count(*) FROM idverify_checks WHERE reconcile_at <= $1", []any{now}, []any{&s.Overdue}},
-	} {
-		if err := i.db.QueryRowContext(ctx, q.text, q.args...).Scan(q.dest...); err != nil {
-			return Stats{}, fmt.Errorf("inbox: stats: %w", err)
-		}
+	err := i.db.QueryRowContext(ctx, "SELECT "+
+		"(SELECT count(*) FROM idverify_checks WHERE due_at IS NOT NULL), "+
+		"(SELECT min(ended_at) FROM idverify_checks WHERE due_at IS NOT NULL), "+
+		"(SELECT count(*) FROM idverify_checks WHERE stopped_at IS NOT NULL), "+
+		"(SELECT count(*) FROM idverify_checks WHERE reconcile_at IS NOT NULL), "+
+		"(SELECT count(*) FROM idverify_checks WHERE reconcile_at <= $1)", now).
+		Scan(&s.Pending, &oldest, &s.Stopped, &s.InProgress, &s.Overdue)
+	if err != nil {
+		return Stats{}, fmt.Errorf("inbox: stats: %w", err)
 	}
 	if oldest.Valid {
 		s.OldestAge = max(0, time.Duration(now-oldest.Int64)*time.Microsecond)
@@ -76,9 +73,16 @@ func (i *Inbox) Stats(ctx context.Context) (Stats, error) {
 	return s, nil
 }
 
-// observe passes the event to the observer.
+// observe passes the event to the observer. If the observer panics, observe logs the type of the
+// value, which may contain personal data. The panic must not end Work or Run.
 func (i *Inbox) observe(ctx context.Context, e Event) {
-	if i.opts.Observe != nil {
-		i.opts.Observe(ctx, e)
+	if i.opts.Observe == nil {
+		return
 	}
+	defer func() {
+		if p := recover(); p != nil {
+			i.log(ctx, slog.LevelError, "inbox: observer panicked", nil, slog.String("operation", e.Operation), slog.String("type", fmt.Sprintf("%T", p)))
+		}
+	}()
+	i.opts.Observe(ctx, e)
 }

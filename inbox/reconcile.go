@@ -22,14 +22,12 @@ const (
 
 	lease    = time.Minute     // another process may read the check after this time
 	interval = 5 * time.Minute // between reads of a check that is still in progress
+
+	maxClockSkew = time.Minute // between the service, which dates checks, and this backend
 )
 
-// reconcileBatch is the number of entries that are claimed at once, and maxReconcileErrors the
-// number of failed reads after which Reconcile returns.
-const (
-	reconcileBatch     = 10
-	maxReconcileErrors = 3
-)
+// maxReconcileErrors is the number of reads that fail in a row before Reconcile leaves the product.
+const maxReconcileErrors = 3
 
 // Reconcile finds what is missing: it reads each check with client whose Create has not returned
 // within 30 seconds after Plan, or whose callback is overdue by 30 seconds. [Inbox.Run] calls it
@@ -43,30 +41,24 @@ const (
 //     five minutes after its TTL, or a quarter of an hour after Plan if its ID is not known. It is
 //     never assumed to be EXPIRED.
 //
-// Reconcile returns when no entry needs to be read, ctx ends, or several reads have failed; the
-// error then contains the reasons, and the entries are read again after a minute. It may be called
-// concurrently and in several processes. client must have the credentials of the project that
-// created the checks.
+// Reconcile returns when it has read the entries that were due when it was called, or ctx ends. An
+// entry whose read fails is read again after a minute. After three failures in a row, Reconcile
+// continues with the next product, and after [idverify.ErrRateLimited] it returns. The error
+// contains the first failure of each product.
+//
+// Reconcile may be called concurrently and in several processes. client must have the credentials
+// of the project that created the checks.
 func (i *Inbox) Reconcile(ctx context.Context, client *idverify.Client) error {
+	due := i.now() // entries that become due later do not prolong this call
 	var failures []error
-	for len(failures) < maxReconcileErrors {
-		entries, err := i.claimOverdue(ctx)
+	for _, product := range []idverify.Product{idverify.ProductPhoneCheck, idverify.ProductSIMCheck, idverify.ProductSubscriberCheck} {
+		first, err := i.reconcileProduct(ctx, client, product, due)
+		if first != nil {
+			failures = append(failures, first)
+		}
 		if err != nil {
-			return fmt.Errorf("inbox: reconcile: %w", errors.Join(append(failures, err)...))
-		}
-		if len(entries) == 0 {
+			failures = append(failures, err)
 			break
-		}
-		for _, e := range entries {
-			begin := i.opts.Now()
-			outcome, err := i.reconcile(ctx, client, e)
-			if outcome != "" || err != nil {
-				i.observe(ctx, Event{Operation: "reconcile", Outcome: outcome, Product: e.Product, Duration: i.opts.Now().Sub(begin), Err: err})
-			}
-			if err != nil {
-				i.log(ctx, slog.LevelWarn, "inbox: check not reconciled", err, slog.String("check_id", e.CheckID), slog.String("reference", e.Reference))
-				failures = append(failures, err)
-			}
 		}
 	}
 	if len(failures) > 0 {
@@ -75,36 +67,65 @@ func (i *Inbox) Reconcile(ctx context.Context, client *idverify.Client) error {
 	return nil
 }
 
+// reconcileProduct reads the checks of a product that were due at the given time. It returns the
+// first failed read, and another error if Reconcile has to return.
+func (i *Inbox) reconcileProduct(ctx context.Context, client *idverify.Client, product idverify.Product, due int64) (first, err error) {
+	for failed := 0; failed < maxReconcileErrors; {
+		e, err := i.claimOverdue(ctx, product, due)
+		if err != nil || e == nil {
+			return first, err
+		}
+		begin := i.opts.Now()
+		outcome, err := i.reconcile(ctx, client, e)
+		if ctx.Err() != nil && err != nil {
+			return first, ctx.Err()
+		}
+		if outcome != "" {
+			i.observe(ctx, Event{Operation: "reconcile", Outcome: outcome, Product: e.Product, Duration: i.opts.Now().Sub(begin), Err: err})
+		}
+		if err == nil {
+			failed = 0
+			continue
+		}
+		i.log(ctx, slog.LevelError, "inbox: check not reconciled", err, slog.String("check_id", e.CheckID), slog.String("reference", e.Reference))
+		failed++
+		switch {
+		case errors.Is(err, idverify.ErrRateLimited):
+			return first, err
+		case first == nil:
+			first = err
+		}
+	}
+	return first, nil
+}
+
 // overdue is an entry that Reconcile has to read.
 type overdue struct {
 	*Entry
+
 	giveUpAt int64
 }
 
-// claimOverdue returns entries to read. Another process does not get them during the lease.
-func (i *Inbox) claimOverdue(ctx context.Context) ([]overdue, error) {
-	now := i.now()
-	rows, err := i.db.QueryContext(ctx, "UPDATE idverify_checks SET reconcile_at = $1 WHERE reference IN "+
-		"(SELECT reference FROM idverify_checks WHERE reconcile_at <= $2 ORDER BY reconcile_at LIMIT $3"+i.dialect.skipLocked()+") "+
-		"RETURNING "+columns+", give_up_at", now+lease.Microseconds(), now, reconcileBatch)
+// claimOverdue returns the entry of a product that was due first, or nil if none was due at the
+// given time. Other calls do not get it during the lease.
+func (i *Inbox) claimOverdue(ctx context.Context, product idverify.Product, due int64) (*overdue, error) {
+	var o overdue
+	var err error
+	o.Entry, err = scanEntry(i.db.QueryRowContext(ctx, "UPDATE idverify_checks SET reconcile_at = $1 WHERE reference = "+
+		"(SELECT reference FROM idverify_checks WHERE product = $2 AND reconcile_at <= $3 ORDER BY reconcile_at LIMIT 1"+i.dialect.skipLocked()+") "+
+		"RETURNING "+columns+", give_up_at", i.now()+lease.Microseconds(), string(product), due), &o.giveUpAt)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, nil
+	}
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("claim an entry: %w", err)
 	}
-	defer rows.Close()
-	var entries []overdue
-	for rows.Next() {
-		var o overdue
-		if o.Entry, err = scanEntry(rows, &o.giveUpAt); err != nil {
-			return nil, err
-		}
-		entries = append(entries, o)
-	}
-	return entries, rows.Err()
+	return &o, nil
 }
 
 // reconcile reads the check of an entry and stores what it finds. The outcome is empty if the entry
 // has to be read again.
-func (i *Inbox) reconcile(ctx context.Context, client *idverify.Client, e overdue) (Outcome, error) {
+func (i *Inbox) reconcile(ctx context.Context, client *idverify.Client, e *overdue) (Outcome, error) {
 	found, err := find(ctx, client, e.Entry)
 	switch {
 	case err != nil:
@@ -152,7 +173,8 @@ func (i *Inbox) endUnknown(ctx context.Context, e *Entry) (Outcome, error) {
 type foundCheck struct {
 	Result
 
-	ttl time.Duration
+	ttl       time.Duration
+	createdAt time.Time
 }
 
 // find reads the check of an entry. It returns nil if the service does not find it.
@@ -160,19 +182,19 @@ func find(ctx context.Context, client *idverify.Client, e *Entry) (*foundCheck, 
 	switch e.Product {
 	case idverify.ProductPhoneCheck:
 		s := client.PhoneChecks
-		return findWith(ctx, e, s.Get, s.FindByReferenceID, func(c *idverify.PhoneCheck) *foundCheck { return &foundCheck{ResultOf(c), c.TTL} })
+		return findWith(ctx, e, s.Get, s.FindByReferenceID, func(c *idverify.PhoneCheck) *foundCheck { return &foundCheck{ResultOf(c), c.TTL, c.CreatedAt} })
 	case idverify.ProductSIMCheck:
 		s := client.SIMChecks
-		return findWith(ctx, e, s.Get, s.FindByReferenceID, func(c *idverify.SIMCheck) *foundCheck { return &foundCheck{ResultOf(c), c.TTL} })
+		return findWith(ctx, e, s.Get, s.FindByReferenceID, func(c *idverify.SIMCheck) *foundCheck { return &foundCheck{ResultOf(c), 0, c.CreatedAt} })
 	case idverify.ProductSubscriberCheck:
 		s := client.SubscriberChecks
-		return findWith(ctx, e, s.Get, s.FindByReferenceID, func(c *idverify.SubscriberCheck) *foundCheck { return &foundCheck{ResultOf(c), c.TTL} })
+		return findWith(ctx, e, s.Get, s.FindByReferenceID, func(c *idverify.SubscriberCheck) *foundCheck { return &foundCheck{ResultOf(c), c.TTL, c.CreatedAt} })
 	}
 	return nil, fmt.Errorf("%w: the product of the entry is not a check", idverify.ErrBadRequest)
 }
 
 // findWith reads the check of an entry with the methods of its service.
-func findWith[T any](ctx context.Context, e *Entry, get func(context.Context, string) (*T, error), search func(context.Context, string) ([]*T, error), result func(*T) *foundCheck) (*foundCheck, error) {
+func findWith[T any](ctx context.Context, e *Entry, get func(context.Context, string) (*T, error), search func(context.Context, string) ([]*T, error), convert func(*T) *foundCheck) (*foundCheck, error) {
 	if e.CheckID != "" {
 		check, err := get(ctx, e.CheckID)
 		if isCheckNotFound(err) {
@@ -181,15 +203,20 @@ func findWith[T any](ctx context.Context, e *Entry, get func(context.Context, st
 		if err != nil {
 			return nil, err
 		}
-		return result(check), nil
+		return convert(check), nil
 	}
-	// A reference is unique for each Create. If it was used twice nevertheless, the oldest check is
-	// the one that was planned.
 	checks, err := search(ctx, e.Reference)
-	if err != nil || len(checks) == 0 {
+	if err != nil {
 		return nil, err
 	}
-	return result(checks[0]), nil
+	// A reference is unique for each Create. If it was used again nevertheless, the first check since
+	// Plan is the one that was planned: an older one has the result of another day.
+	for _, check := range checks {
+		if found := convert(check); !found.createdAt.Before(e.PlannedAt.Add(-maxClockSkew)) {
+			return found, nil
+		}
+	}
+	return nil, nil
 }
 
 // isCheckNotFound reports whether the service did not find the check. Any other 404 comes from a

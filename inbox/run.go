@@ -9,23 +9,27 @@ import (
 	"github.com/idverify/idverify-go"
 )
 
-// Run calls [Inbox.Reconcile] every ten seconds and [Inbox.Purge] every hour until ctx ends, and
-// then returns nil. Failures are logged. Every process may call Run.
+// Run calls [Inbox.Reconcile] every ten seconds and [Inbox.Purge] every hour, both for the first
+// time at once. When ctx ends, it returns nil. Failures are logged. Every process may call Run.
 func (i *Inbox) Run(ctx context.Context, client *idverify.Client) error {
 	reconcile := time.NewTicker(reconcileInterval)
 	defer reconcile.Stop()
 	purge := time.NewTicker(purgeInterval)
 	defer purge.Stop()
-	for {
+	for purgeDue := true; ; {
 		if err := i.Reconcile(ctx, client); err != nil && ctx.Err() == nil {
 			i.log(ctx, slog.LevelError, "inbox: reconcile", err)
+		}
+		if purgeDue {
+			if _, err := i.Purge(ctx); err != nil && ctx.Err() == nil {
+				i.log(ctx, slog.LevelError, "inbox: purge", err)
+			}
+			purgeDue = false
 		}
 		select {
 		case <-reconcile.C:
 		case <-purge.C:
-			if _, err := i.Purge(ctx); err != nil && ctx.Err() == nil {
-				i.log(ctx, slog.LevelError, "inbox: purge", err)
-			}
+			purgeDue = true
 		case <-ctx.Done():
 			return nil
 		}
@@ -50,8 +54,8 @@ func (i *Inbox) Purge(ctx context.Context) (deleted int64, err error) {
 	}
 	before := i.now() - i.opts.Retention.Microseconds()
 	for {
-		result, err := i.db.ExecContext(ctx, "DELETE FROM idverify_checks WHERE reference IN "+
-			"(SELECT reference FROM idverify_checks WHERE done_at < $1 ORDER BY done_at LIMIT $2"+i.dialect.skipLocked()+")", before, purgeBatch)
+		result, err := i.db.ExecContext(ctx, "WITH old AS MATERIALIZED (SELECT reference FROM idverify_checks WHERE done_at < $1 ORDER BY done_at LIMIT $2"+i.dialect.skipLocked()+") "+
+			"DELETE FROM idverify_checks WHERE reference IN (SELECT reference FROM old)", before, purgeBatch)
 		if err != nil {
 			return deleted, fmt.Errorf("inbox: purge: %w", err)
 		}

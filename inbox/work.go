@@ -61,46 +61,51 @@ const (
 // workOnce processes the entry that is due first, and reports whether there was one. An error is a
 // failure of the database.
 func (i *Inbox) workOnce(ctx context.Context, do func(context.Context, *sql.Tx, Entry) error) (found bool, err error) {
-	e, due, err := i.claim(ctx)
+	e, err := i.claim(ctx)
 	if err != nil || e == nil {
 		return false, err
 	}
 	begin := i.opts.Now()
-	event := Event{Operation: "work", Outcome: OutcomeDone, Product: e.Product}
-	if e.Attempts > i.opts.MaxAttempts {
-		event.Outcome, event.Err = OutcomeStopped, errors.New("the process ended during the last attempt")
-	} else {
-		mine, err := i.process(ctx, e, due, do)
-		now := i.opts.Now()
-		event.Duration = now.Sub(begin)
-		switch {
-		case err == nil && !mine:
+	failure := errors.New("the process ended during the last attempt")
+	if e.Attempts <= i.opts.MaxAttempts {
+		var mine bool
+		if mine, failure = i.process(ctx, e, do); !mine {
 			return true, nil // another process has claimed the entry in the meantime
-		case err == nil:
-			event.Lag = max(0, now.Sub(e.EndedAt))
-		case ctx.Err() != nil:
-			return true, i.release(context.WithoutCancel(ctx), e, due)
-		case e.Attempts == i.opts.MaxAttempts:
-			event.Outcome, event.Err = OutcomeStopped, err
-		default:
-			event.Outcome, event.Err = OutcomeFailed, err
 		}
 	}
-	if event.Err != nil {
-		i.log(ctx, slog.LevelError, "inbox: entry not processed", event.Err, slog.String("check_id", e.CheckID), slog.String("reference", e.Reference),
-			slog.Int("attempt", min(e.Attempts, i.opts.MaxAttempts)), slog.String("outcome", string(event.Outcome)))
+	now := i.opts.Now()
+	event := Event{Operation: "work", Outcome: OutcomeDone, Product: e.Product, Duration: now.Sub(begin), Err: failure}
+	switch {
+	case failure == nil:
+		event.Lag = max(0, now.Sub(e.EndedAt))
+		i.observe(ctx, event)
+		return true, nil
+	case ctx.Err() != nil:
+		return true, i.schedule(ctx, e, i.now(), e.Attempts-1)
+	case e.Attempts < i.opts.MaxAttempts:
+		event.Outcome = OutcomeFailed
+		err = i.schedule(ctx, e, i.now()+e.pause, e.Attempts)
+	default:
+		event.Outcome = OutcomeStopped
+		err = i.stop(ctx, e)
 	}
-	if event.Outcome == OutcomeStopped {
-		err = i.stop(ctx, e, due)
-	}
+	i.log(ctx, slog.LevelError, "inbox: entry not processed", failure, slog.String("check_id", e.CheckID), slog.String("reference", e.Reference),
+		slog.Int("attempt", min(e.Attempts, i.opts.MaxAttempts)), slog.String("outcome", string(event.Outcome)))
 	i.observe(ctx, event)
 	return true, err
 }
 
+// claimed is an entry with an attempt that was counted.
+type claimed struct {
+	*Entry
+
+	due   int64 // time of the next attempt; identifies this one
+	pause int64 // time between the attempts, in microseconds
+}
+
 // claim counts an attempt of the entry that is due first, and schedules the next attempt in case
-// this one fails or the process is killed. It returns the entry with the time of the next attempt,
-// or nil if no entry is due.
-func (i *Inbox) claim(ctx context.Context) (*Entry, int64, error) {
+// the process is killed. It returns nil if no entry is due.
+func (i *Inbox) claim(ctx context.Context) (*claimed, error) {
 	var due int64
 	now := i.now()
 	e, err := scanEntry(i.db.QueryRowContext(ctx, "UPDATE idverify_checks SET attempts = attempts + 1, "+
@@ -108,26 +113,30 @@ func (i *Inbox) claim(ctx context.Context) (*Entry, int64, error) {
 		"WHERE reference = (SELECT reference FROM idverify_checks WHERE due_at <= $2 ORDER BY due_at LIMIT 1"+i.dialect.skipLocked()+") "+
 		"RETURNING "+columns+", due_at", now, now), &due)
 	if errors.Is(err, sql.ErrNoRows) {
-		return nil, 0, nil
+		return nil, nil
 	}
 	if err != nil {
-		return nil, 0, fmt.Errorf("claim an entry: %w", err)
+		return nil, fmt.Errorf("claim an entry: %w", err)
 	}
-	return e, due, nil
+	return &claimed{Entry: e, due: due, pause: due - now}, nil
 }
 
 // process calls do in a transaction that also marks the entry as processed. It reports false if
 // another process has claimed the entry since.
-func (i *Inbox) process(ctx context.Context, e *Entry, due int64, do func(context.Context, *sql.Tx, Entry) error) (mine bool, err error) {
-	// The transaction does not end with ctx: the effect of a function that completes counts.
-	detached := context.WithoutCancel(ctx)
+func (i *Inbox) process(ctx context.Context, e *claimed, do func(context.Context, *sql.Tx, Entry) error) (mine bool, err error) {
+	// Until do is called, the transaction ends with ctx. Afterwards it does not: the effect of a
+	// function that completes counts.
+	detached, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	attached := context.AfterFunc(ctx, cancel)
+	defer attached()
 	tx, err := i.db.BeginTx(detached, nil)
 	if err != nil {
 		return true, err
 	}
 	defer tx.Rollback()
 	// This locks the row while do runs, so that no other process claims it.
-	result, err := tx.ExecContext(detached, "UPDATE idverify_checks SET due_at = NULL, done_at = $1 WHERE reference = $2 AND due_at = $3", i.now(), e.Reference, due)
+	result, err := tx.ExecContext(detached, "UPDATE idverify_checks SET due_at = NULL, done_at = $1 WHERE reference = $2 AND due_at = $3", i.now(), e.Reference, e.due)
 	if err != nil {
 		return true, err
 	}
@@ -136,7 +145,10 @@ func (i *Inbox) process(ctx context.Context, e *Entry, due int64, do func(contex
 	} else if err != nil {
 		return true, err
 	}
-	if err := call(func() error { return do(ctx, tx, *e) }); err != nil {
+	if !attached() {
+		return true, ctx.Err()
+	}
+	if err := call(func() error { return do(ctx, tx, *e.Entry) }); err != nil {
 		return true, err
 	}
 	if err := tx.Commit(); err != nil {
@@ -145,19 +157,24 @@ func (i *Inbox) process(ctx context.Context, e *Entry, due int64, do func(contex
 	return true, nil
 }
 
-// release makes an entry due at once, without counting the attempt.
-func (i *Inbox) release(ctx context.Context, e *Entry, due int64) error {
-	_, err := i.db.ExecContext(ctx, "UPDATE idverify_checks SET due_at = $1, attempts = attempts - 1 WHERE reference = $2 AND due_at = $3", i.now(), e.Reference, due)
+// schedule sets the time of the next attempt and the number of attempts so far, also if ctx has
+// ended. It does nothing if the entry is processed, or claimed by another process.
+func (i *Inbox) schedule(ctx context.Context, e *claimed, due int64, attempts int) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
+	defer cancel()
+	_, err := i.db.ExecContext(ctx, "UPDATE idverify_checks SET due_at = $1, attempts = $2 WHERE reference = $3 AND due_at = $4", due, attempts, e.Reference, e.due)
 	if err != nil {
-		return fmt.Errorf("release an entry: %w", err)
+		return fmt.Errorf("schedule an entry: %w", err)
 	}
 	return nil
 }
 
 // stop ends the attempts to process an entry.
-func (i *Inbox) stop(ctx context.Context, e *Entry, due int64) error {
+func (i *Inbox) stop(ctx context.Context, e *claimed) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
+	defer cancel()
 	_, err := i.db.ExecContext(ctx, "UPDATE idverify_checks SET due_at = NULL, stopped_at = $1, attempts = $2 WHERE reference = $3 AND due_at = $4",
-		i.now(), i.opts.MaxAttempts, e.Reference, due)
+		i.now(), i.opts.MaxAttempts, e.Reference, e.due)
 	if err != nil {
 		return fmt.Errorf("stop an entry: %w", err)
 	}

@@ -25,7 +25,7 @@ CREATE TABLE idverify_checks (
     stopped_at      bigint             -- when the last attempt to process it failed
 );
 
-CREATE INDEX idverify_checks_reconcile ON idverify_checks (reconcile_at) WHERE reconcile_at IS NOT NULL;
+CREATE INDEX idverify_checks_reconcile ON idverify_checks (product, reconcile_at) WHERE reconcile_at IS NOT NULL;
 CREATE INDEX idverify_checks_due ON idverify_checks (due_at) WHERE due_at IS NOT NULL;
 CREATE INDEX idverify_checks_done ON idverify_checks (done_at) WHERE done_at IS NOT NULL;
 CREATE INDEX idverify_checks_stopped ON idverify_checks (stopped_at) WHERE stopped_at IS NOT NULL;
