@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
+	"errors"
 	"fmt"
 )
 
@@ -36,10 +37,21 @@ func (d Dialect) skipLocked() string {
 	return ""
 }
 
+// valid verifies the arguments of New and Migrate.
+func (d Dialect) valid(db *sql.DB) error {
+	switch {
+	case db == nil:
+		return errors.New("db is nil")
+	case d != SQLite && d != Postgres:
+		return fmt.Errorf("unsupported dialect %s", d)
+	}
+	return nil
+}
+
 // check verifies the settings and the schema of db.
 func (d Dialect) check(ctx context.Context, db *sql.DB) error {
-	if d != SQLite && d != Postgres {
-		return fmt.Errorf("unsupported dialect %s", d)
+	if err := d.valid(db); err != nil {
+		return err
 	}
 	if err := db.PingContext(ctx); err != nil {
 		return fmt.Errorf("connect to the database: %w", err)
@@ -53,6 +65,9 @@ func (d Dialect) check(ctx context.Context, db *sql.DB) error {
 	}
 	var version sql.NullInt64
 	if err := db.QueryRowContext(ctx, "SELECT max(version) FROM idverify_schema").Scan(&version); err != nil {
+		if ctx.Err() != nil {
+			return fmt.Errorf("read the schema version: %w", err)
+		}
 		return fmt.Errorf("%w (run Migrate): %w", ErrSchema, err)
 	}
 	if version.Int64 < schemaVersion {
@@ -66,47 +81,62 @@ func (d Dialect) check(ctx context.Context, db *sql.DB) error {
 const minBusyTimeout = 1000
 
 func checkSQLite(ctx context.Context, db *sql.DB) error {
-	var timeout, synchronous int
-	if err := db.QueryRowContext(ctx, "PRAGMA busy_timeout").Scan(&timeout); err != nil {
-		return fmt.Errorf("read busy_timeout: %w", err)
+	first, err := db.Conn(ctx)
+	if err != nil {
+		return fmt.Errorf("get a connection: %w", err)
 	}
-	if timeout < minBusyTimeout {
-		return fmt.Errorf("%w: busy_timeout is %d ms (set it to 5000 in the data source name)", ErrSettings, timeout)
+	defer first.Close()
+	if err := checkPragmas(ctx, first); err != nil {
+		return err
 	}
-	if err := db.QueryRowContext(ctx, "PRAGMA synchronous").Scan(&synchronous); err != nil {
-		return fmt.Errorf("read synchronous: %w", err)
-	}
-	if synchronous < 2 {
-		return fmt.Errorf("%w: a power failure loses results with synchronous=%d (set it to FULL in the data source name)", ErrSettings, synchronous)
-	}
-	return checkImmediate(ctx, db)
-}
-
-// checkImmediate verifies that a transaction locks the database when it begins. A deferred
-// transaction that reads before it writes fails if another connection has written in the meantime,
-// and the busy timeout does not apply.
-func checkImmediate(ctx context.Context, db *sql.DB) error {
 	if db.Stats().MaxOpenConnections == 1 {
 		return nil // no other connection of this process can write in the meantime
 	}
-	other, err := db.Conn(ctx)
-	if err != nil {
-		return fmt.Errorf("open a second connection: %w", err)
-	}
-	defer other.Close()
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
 		return fmt.Errorf("begin a transaction: %w", err)
 	}
 	defer tx.Rollback()
+	// An executed PRAGMA statement applies to one connection only. This is another one.
+	if err := checkPragmas(ctx, tx); err != nil {
+		return err
+	}
+	return checkImmediate(ctx, first)
+}
+
+// checkPragmas verifies the settings of a connection.
+func checkPragmas(ctx context.Context, q querier) error {
+	var timeout, synchronous int
+	if err := q.QueryRowContext(ctx, "PRAGMA busy_timeout").Scan(&timeout); err != nil {
+		return fmt.Errorf("read busy_timeout: %w", err)
+	}
+	if timeout < minBusyTimeout {
+		return fmt.Errorf("%w: busy_timeout is %d ms (set it to 5000 in the data source name)", ErrSettings, timeout)
+	}
+	if err := q.QueryRowContext(ctx, "PRAGMA synchronous").Scan(&synchronous); err != nil {
+		return fmt.Errorf("read synchronous: %w", err)
+	}
+	if synchronous < 2 {
+		return fmt.Errorf("%w: a power failure loses results with synchronous=%d (set it to FULL in the data source name)", ErrSettings, synchronous)
+	}
+	return nil
+}
+
+// checkImmediate verifies that a transaction locks the database when it begins, while one is open
+// on another connection. A deferred transaction that reads before it writes fails if another
+// connection has written in the meantime, and the busy timeout does not apply.
+func checkImmediate(ctx context.Context, other *sql.Conn) error {
+	// The settings of this connection change: remove it from the pool.
+	defer other.Raw(func(any) error { return driver.ErrBadConn })
 	if _, err := other.ExecContext(ctx, "PRAGMA busy_timeout = 0"); err != nil {
 		return fmt.Errorf("set busy_timeout: %w", err)
 	}
-	_, err = other.ExecContext(ctx, "BEGIN IMMEDIATE")
-	// The settings of this connection have changed: remove it from the pool.
-	_ = other.Raw(func(any) error { return driver.ErrBadConn })
-	if err == nil {
+	_, err := other.ExecContext(ctx, "BEGIN IMMEDIATE")
+	switch {
+	case err == nil:
 		return fmt.Errorf("%w: transactions are not immediate (add _txlock=immediate to the data source name)", ErrSettings)
+	case ctx.Err() != nil:
+		return fmt.Errorf("begin a second transaction: %w", err)
 	}
 	return nil
 }

@@ -68,6 +68,9 @@ func (e *Entry) SIMUnchanged() idverify.Verdict {
 // Get returns the entry with the given reference, for example to show the status of a sign-up. The
 // error is [ErrNotFound] if there is none.
 func (i *Inbox) Get(ctx context.Context, reference string) (*Entry, error) {
+	if !validID(reference) {
+		return nil, fmt.Errorf("inbox: get: %w", ErrNotFound)
+	}
 	e, err := scanEntry(i.db.QueryRowContext(ctx, "SELECT "+columns+" FROM idverify_checks WHERE reference = $1", reference))
 	if err != nil {
 		return nil, fmt.Errorf("inbox: get: %w", notFound(err))

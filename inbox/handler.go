@@ -6,7 +6,6 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/idverify/idverify-go"
@@ -27,55 +26,65 @@ import (
 // customer of the service can cause such callbacks, but not results: only a check ID that Bind,
 // Record or Reconcile has stored gets one.
 //
-// The handler spends at most five seconds on the database, because the service does not retry after
-// a timeout of ten. It continues if the service closes the connection. It may be called
-// concurrently.
+// The handler responds within eight seconds and spends at most five of them on the database,
+// because the service does not retry after a timeout of ten. After verification it continues if the
+// service closes the connection. It may be called concurrently.
 func (i *Inbox) Handler(v *signature.Verifier) http.Handler {
-	return v.CallbackHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		begin := i.opts.Now()
-		// If the service has closed the connection, it does not send the callback again.
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), storeTimeout)
-		defer cancel()
-		message, _ := signature.MessageFromContext(r.Context())
-		callback, err := idverify.ParseCallback(message)
-		outcome := OutcomeFailed
-		if err == nil {
-			outcome, err = i.receive(ctx, callback, message.Date)
-		}
-		event := Event{Operation: "callback", Outcome: outcome, Duration: i.opts.Now().Sub(begin), Err: err}
-		level, checkID := slog.LevelDebug, ""
-		if callback != nil {
-			checkID = callback.CheckID
-			if isCheck(callback.Product) {
-				event.Product = callback.Product
-			}
-		}
-		status := http.StatusNoContent
-		switch outcome {
-		case OutcomeFailed:
-			level, status = slog.LevelError, http.StatusInternalServerError
-		case OutcomeEarly:
-			level, status = slog.LevelWarn, http.StatusServiceUnavailable
-		case OutcomeIgnored:
-			level = slog.LevelWarn
-		}
-		i.log(ctx, level, "inbox: callback", err, slog.String("outcome", string(outcome)), slog.String("kind", message.Kind), slog.String("check_id", checkID))
-		i.observe(ctx, event)
-		if status == http.StatusNoContent {
-			w.WriteHeader(status)
-			return
-		}
-		http.Error(w, http.StatusText(status), status)
-	}))
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		deadline := time.Now().Add(responseTime) // not Options.Now, which a test may freeze
+		v.CallbackHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			i.handle(w, r, deadline)
+		})).ServeHTTP(w, r)
+	})
 }
 
-// storeTimeout limits the time for storing a callback. The verifier may spend three seconds on the
-// key set before, and the service waits for ten seconds.
-const storeTimeout = 5 * time.Second
+// The time limits of Handler. The verifier may wait six seconds for the key set.
+const (
+	responseTime = 8 * time.Second
+	storeTimeout = 5 * time.Second
+)
+
+// handle stores a verified callback and responds.
+func (i *Inbox) handle(w http.ResponseWriter, r *http.Request, deadline time.Time) {
+	begin := i.opts.Now()
+	// If the service has closed the connection, it does not send the callback again.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), min(storeTimeout, time.Until(deadline)))
+	defer cancel()
+	message, _ := signature.MessageFromContext(r.Context())
+	callback, err := idverify.ParseCallback(message)
+	outcome := OutcomeFailed
+	if err == nil {
+		outcome, err = i.receive(ctx, callback, message.Date)
+	}
+	event := Event{Operation: "callback", Outcome: outcome, Duration: i.opts.Now().Sub(begin), Err: err}
+	level, checkID := slog.LevelDebug, ""
+	if callback != nil {
+		checkID = text(callback.CheckID)
+		if hasCallback(callback.Product) {
+			event.Product = callback.Product
+		}
+	}
+	status := http.StatusNoContent
+	switch outcome {
+	case OutcomeFailed:
+		level, status = slog.LevelError, http.StatusInternalServerError
+	case OutcomeEarly:
+		level, status = slog.LevelWarn, http.StatusServiceUnavailable
+	case OutcomeIgnored:
+		level = slog.LevelWarn
+	}
+	i.log(ctx, level, "inbox: callback", err, slog.String("outcome", string(outcome)), slog.String("kind", message.Kind), slog.String("check_id", checkID))
+	i.observe(ctx, event)
+	if status == http.StatusNoContent {
+		w.WriteHeader(status)
+		return
+	}
+	http.Error(w, http.StatusText(status), status)
+}
 
 // receive stores the result of a verified callback.
 func (i *Inbox) receive(ctx context.Context, c *idverify.Callback, signed time.Time) (Outcome, error) {
-	if !isCheck(c.Product) || !c.Status.Final() || strings.ContainsRune(c.CheckID, 0) {
+	if !hasCallback(c.Product) || !c.Status.Final() || !validID(c.CheckID) {
 		return OutcomeIgnored, nil
 	}
 	result := Result{Product: c.Product, CheckID: c.CheckID, ReferenceID: c.ReferenceID, Status: c.Status, Match: c.Match, NoSIMChange: c.NoSIMChange,
@@ -113,7 +122,7 @@ func notStored(ctx context.Context, tx *sql.Tx, c *idverify.Callback, signed tim
 	if c.CreatedAt.IsZero() || signed.Sub(c.CreatedAt) < youngCheck {
 		return OutcomeEarly, nil
 	}
-	if len(c.ReferenceID) > maxReference || strings.ContainsRune(c.ReferenceID, 0) {
+	if !validID(c.ReferenceID) {
 		return OutcomeIgnored, nil
 	}
 	// The creator of the check chose the reference, and may be another customer. It decides only
@@ -133,11 +142,6 @@ func notStored(ctx context.Context, tx *sql.Tx, c *idverify.Callback, signed tim
 // youngCheck is longer than a backend needs to store the ID of a check that the service has
 // created.
 const youngCheck = time.Minute
-
-// isCheck reports whether the service sends callbacks of product.
-func isCheck(product idverify.Product) bool {
-	return product == idverify.ProductPhoneCheck || product == idverify.ProductSubscriberCheck
-}
 
 // log writes a record. A panic of a function of the user is logged with its stack.
 func (i *Inbox) log(ctx context.Context, level slog.Level, message string, err error, attrs ...slog.Attr) {

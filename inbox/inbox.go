@@ -24,8 +24,8 @@ type Options struct {
 	// OnResult processes a result in the transaction that stores it. If it returns an error or
 	// panics, the transaction is rolled back: [Inbox.Handler] responds with 500 so that the service
 	// sends the callback again, and Record and Reconcile return the error. It is called once for
-	// each check whose transaction commits. It must use tx for its statements and return within
-	// seconds. Use it to insert a job into a queue.
+	// each check whose transaction commits. It must use tx for its statements, return within seconds
+	// and when ctx ends, and neither commit nor roll back tx. Use it to insert a job into a queue.
 	//
 	// If OnResult is nil, results wait for [Inbox.Work].
 	OnResult func(ctx context.Context, tx *sql.Tx, e Entry) error
@@ -39,13 +39,16 @@ type Options struct {
 	// which takes about an hour and three quarters.
 	MaxAttempts int
 
-	// Observe receives an event for each result, each rejected callback and each attempt of Work. It
-	// is called after the transaction has ended, may be called concurrently and must not block.
+	// Observe receives an event for each verified callback, each result and each attempt of Work. It
+	// is called after the transaction has ended, may be called concurrently and must not block. A
+	// panic in it is logged. For callbacks that are not verified, see
+	// [signature.VerifierOptions].Observe.
 	Observe func(context.Context, Event)
 
-	// Logger receives a record at level error for each failure, and at level warn for callbacks of
-	// checks that are not stored. It contains neither phone numbers nor addresses, except in the
-	// errors of your functions, which are logged unchanged. Default: nothing is logged.
+	// Logger receives a record at level error for each failure that no method returns, and at level
+	// warn for callbacks of checks that are not stored. It contains neither phone numbers nor
+	// addresses, except in the errors of your functions, which are logged unchanged. Default: nothing
+	// is logged.
 	Logger *slog.Logger
 
 	// Now returns the current time. Default time.Now.
@@ -73,8 +76,8 @@ var (
 
 // New returns an Inbox that stores its entries in db. It verifies the version of the schema
 // ([ErrSchema]) and the settings of the database ([ErrSettings]): on SQLite immediate transactions,
-// a busy timeout of at least a second and synchronous=FULL, on PostgreSQL that synchronous_commit
-// is not off. opts may be nil.
+// a busy timeout of at least a second and synchronous=FULL for every connection, on PostgreSQL that
+// synchronous_commit is not off. opts may be nil.
 func New(ctx context.Context, db *sql.DB, d Dialect, opts *Options) (*Inbox, error) {
 	i := &Inbox{db: db, dialect: d, arrived: make(chan struct{}, 1)}
 	if opts != nil {
@@ -90,9 +93,6 @@ func New(ctx context.Context, db *sql.DB, d Dialect, opts *Options) (*Inbox, err
 	}
 	if o.Now == nil {
 		o.Now = time.Now
-	}
-	if db == nil {
-		return nil, errors.New("inbox: new: db is nil")
 	}
 	if err := d.check(ctx, db); err != nil {
 		return nil, fmt.Errorf("inbox: new: %w", err)

@@ -15,7 +15,11 @@ import (
 //
 // To use a migration tool of your own instead, see [Migrations].
 func Migrate(ctx context.Context, db *sql.DB, d Dialect) error {
-	if err := migrate(ctx, db, d); err != nil {
+	err := d.valid(db)
+	if err == nil {
+		err = migrate(ctx, db, d)
+	}
+	if err != nil {
 		return fmt.Errorf("inbox: migrate: %w", err)
 	}
 	return nil

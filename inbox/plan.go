@@ -12,9 +12,6 @@ import (
 	"github.com/idverify/idverify-go"
 )
 
-// maxReference is the length of the longest reference, in bytes.
-const maxReference = 1024
-
 // Plan stores that a check of product will be created with reference as its ReferenceID. Commit tx
 // before you call Create: then a crash loses nothing, because Reconcile finds the check by its
 // reference.
@@ -36,10 +33,10 @@ func (i *Inbox) Plan(ctx context.Context, tx *sql.Tx, product idverify.Product, 
 
 func (i *Inbox) plan(ctx context.Context, tx *sql.Tx, product idverify.Product, reference string) error {
 	switch {
-	case product != idverify.ProductPhoneCheck && product != idverify.ProductSIMCheck && product != idverify.ProductSubscriberCheck:
+	case !isCheck(product):
 		return fmt.Errorf("%w: the product is not a check", idverify.ErrBadRequest)
-	case reference == "", len(reference) > maxReference, !utf8.ValidString(reference), strings.ContainsRune(reference, 0):
-		return fmt.Errorf("%w: a reference has 1 to %d bytes of UTF-8 without NUL", idverify.ErrBadRequest, maxReference)
+	case !validID(reference):
+		return fmt.Errorf("%w: a reference has 1 to %d bytes of UTF-8 without NUL", idverify.ErrBadRequest, maxID)
 	case tx == nil:
 		return fmt.Errorf("%w: tx is nil", idverify.ErrBadRequest)
 	}
@@ -58,7 +55,7 @@ func (i *Inbox) plan(ctx context.Context, tx *sql.Tx, product idverify.Product, 
 //
 // Bind does nothing if the check ID is already stored, for example by Reconcile. The error is
 // [ErrNotFound] if the reference was not planned, and [ErrConflict] if its entry has another check
-// ID or has ended.
+// ID or has ended without one, or if the check ID has another entry. A ttl of 0 means two minutes.
 func (i *Inbox) Bind(ctx context.Context, reference, checkID string, ttl time.Duration) error {
 	if err := i.bind(ctx, i.db, reference, checkID, ttl); err != nil {
 		return fmt.Errorf("inbox: bind: %w", err)
@@ -67,15 +64,19 @@ func (i *Inbox) Bind(ctx context.Context, reference, checkID string, ttl time.Du
 }
 
 func (i *Inbox) bind(ctx context.Context, q querier, reference, checkID string, ttl time.Duration) error {
-	if checkID == "" {
-		return fmt.Errorf("%w: checkID is empty", idverify.ErrBadRequest)
+	switch {
+	case !validID(checkID):
+		return fmt.Errorf("%w: a check ID has 1 to %d bytes of UTF-8 without NUL", idverify.ErrBadRequest, maxID)
+	case !validID(reference):
+		return ErrNotFound
 	}
 	if ttl <= 0 || ttl > maxTTL {
 		ttl = defaultTTL
 	}
 	end := i.now() + ttl.Microseconds()
 	result, err := q.ExecContext(ctx, "UPDATE idverify_checks SET check_id = $1, reconcile_at = $2, give_up_at = $3 "+
-		"WHERE reference = $4 AND check_id IS NULL AND status IS NULL",
+		"WHERE reference = $4 AND check_id IS NULL AND status IS NULL "+
+		"AND NOT EXISTS (SELECT 1 FROM idverify_checks WHERE check_id = $1)",
 		checkID, end+callbackTime.Microseconds(), end+maxCallbackTime.Microseconds(), reference)
 	if err != nil {
 		return err
@@ -91,10 +92,30 @@ func (i *Inbox) bind(ctx context.Context, q querier, reference, checkID string, 
 	case stored.String == checkID:
 		return nil
 	}
-	return fmt.Errorf("%w: it has another check ID, or has ended without one", ErrConflict)
+	return fmt.Errorf("%w: it has another check ID or has ended without one, or the check ID has another entry", ErrConflict)
 }
 
-// querier is implemented by *sql.DB and *sql.Tx.
+// maxID is the length of the longest reference or check ID, in bytes. The service accepts no longer
+// references, and an index of PostgreSQL no values of more than 2,704 bytes.
+const maxID = 1024
+
+// validID reports whether s can be stored as a reference or a check ID. Anything else is not found
+// without a query, because PostgreSQL would reject its text.
+func validID(s string) bool {
+	return s != "" && len(s) <= maxID && utf8.ValidString(s) && !strings.ContainsRune(s, 0)
+}
+
+// isCheck reports whether product is a check.
+func isCheck(product idverify.Product) bool {
+	return hasCallback(product) || product == idverify.ProductSIMCheck
+}
+
+// hasCallback reports whether the service sends callbacks of product.
+func hasCallback(product idverify.Product) bool {
+	return product == idverify.ProductPhoneCheck || product == idverify.ProductSubscriberCheck
+}
+
+// querier is implemented by *sql.DB, *sql.Conn and *sql.Tx.
 type querier interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row

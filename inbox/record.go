@@ -27,8 +27,12 @@ type Result struct {
 	ChargeCurrency string
 }
 
-// ResultOf returns the result of a check that your client returned.
+// ResultOf returns the result of a check that your client returned, or the zero Result if check is
+// nil.
 func ResultOf[C *idverify.PhoneCheck | *idverify.SIMCheck | *idverify.SubscriberCheck](check C) Result {
+	if check == nil {
+		return Result{}
+	}
 	switch c := any(check).(type) {
 	case *idverify.PhoneCheck:
 		return Result{Product: idverify.ProductPhoneCheck, CheckID: c.CheckID, ReferenceID: c.ReferenceID, Status: c.Status, Match: c.Match,
@@ -49,8 +53,9 @@ func ResultOf[C *idverify.PhoneCheck | *idverify.SIMCheck | *idverify.Subscriber
 // the reference if the check ID is not stored yet, and then stores the check ID too.
 //
 // The error matches [ErrNotFound] if the check was not planned, [ErrConflict] if the entry has
-// another product or check ID, and [idverify.ErrBadRequest] if the status is not final. Do not
-// record a result of the redirect itself or of an unverified callback.
+// another product or check ID, and [idverify.ErrBadRequest] if the status is not final. If the
+// error comes from the database, the outcome is unknown: call Record again. Do not record a result
+// of the redirect itself or of an unverified callback.
 func (i *Inbox) Record(ctx context.Context, r Result) (stored bool, err error) {
 	begin := i.opts.Now()
 	stored, err = i.record(ctx, r, SourceRecord)
@@ -62,8 +67,8 @@ func (i *Inbox) Record(ctx context.Context, r Result) (stored bool, err error) {
 }
 
 func (i *Inbox) record(ctx context.Context, r Result, source Source) (stored bool, err error) {
-	if !r.Status.Final() || r.CheckID == "" {
-		return false, fmt.Errorf("%w: the check has no final status or no ID", idverify.ErrBadRequest)
+	if !isCheck(r.Product) || !r.Status.Final() || !validID(r.CheckID) {
+		return false, fmt.Errorf("%w: the result has no product, no final status or no valid check ID", idverify.ErrBadRequest)
 	}
 	err = i.inTx(ctx, func(tx *sql.Tx) error {
 		e, err := i.store(ctx, tx, "check_id = $12", r.CheckID, r, source)
@@ -80,7 +85,7 @@ func (i *Inbox) record(ctx context.Context, r Result, source Source) (stored boo
 // returns nil if a result was stored before.
 func (i *Inbox) storeByReference(ctx context.Context, tx *sql.Tx, r Result, source Source) (*Entry, error) {
 	e, err := scanEntry(tx.QueryRowContext(ctx, "SELECT "+columns+" FROM idverify_checks WHERE check_id = $1", r.CheckID))
-	if errors.Is(err, sql.ErrNoRows) {
+	if errors.Is(err, sql.ErrNoRows) && validID(r.ReferenceID) {
 		e, err = scanEntry(tx.QueryRowContext(ctx, "SELECT "+columns+" FROM idverify_checks WHERE reference = $1", r.ReferenceID))
 	}
 	switch {
