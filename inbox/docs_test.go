@@ -1,0 +1,305 @@
+package inbox_test
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"errors"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/idverify/idverify-go"
+	"github.com/idverify/idverify-go/inbox"
+	"github.com/idverify/idverify-go/sandboxfake"
+	"github.com/idverify/idverify-go/signature"
+)
+
+// The snippets of README.md and docs/production.md. TestDocs_SnippetsCompiled compares them with
+// the pages.
+
+func storeDurably(ctx context.Context, checks *inbox.Inbox, mux *http.ServeMux, verifier *signature.Verifier, client *idverify.Client, tx *sql.Tx, reference, number string) error {
+	mux.Handle("POST /callbacks", checks.Handler(verifier)) // stores each result once
+	go checks.Run(ctx, client)                              // looks for results that are missing
+	go checks.Work(ctx, func(ctx context.Context, tx *sql.Tx, e inbox.Entry) error {
+		return setVerdict(ctx, tx, e.Reference, e.Matched().String()) // called again until it returns nil
+	})
+
+	if err := checks.Plan(ctx, tx, idverify.ProductPhoneCheck, reference); err != nil { // tx also stores your own row
+		return err
+	}
+	if err := tx.Commit(); err != nil {
+		return err
+	}
+	check, err := client.PhoneChecks.Create(ctx, idverify.PhoneCheckParams{PhoneNumber: number, ReferenceID: reference})
+	if err != nil {
+		return err
+	}
+	if err := checks.Bind(ctx, reference, check.CheckID, check.TTL); err != nil { // then send check.CheckURL to the app
+		return err
+	}
+	return sendToApp(ctx, check.CheckURL)
+}
+
+func openDatabase(ctx context.Context, path string, use func(*sql.DB, *inbox.Inbox)) error {
+	source := "file:" + path + "?_txlock=immediate&_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)"
+	db, err := sql.Open("sqlite", source) // modernc.org/sqlite
+	if err != nil {
+		return err
+	}
+	if err := inbox.Migrate(ctx, db, inbox.SQLite); err != nil {
+		return err
+	}
+	checks, err := inbox.New(ctx, db, inbox.SQLite, &inbox.Options{Logger: slog.Default()})
+	if err != nil {
+		return err // for example inbox.ErrSettings
+	}
+	use(db, checks)
+	return db.Close()
+}
+
+func retryStopped(ctx context.Context, checks *inbox.Inbox) error {
+	stopped, err := checks.Stopped(ctx, 100)
+	if err != nil {
+		return err
+	}
+	for _, e := range stopped {
+		if err := checks.Retry(ctx, e.Reference); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// appKey is the key of the context value that replaces the app of the reader.
+type appKey struct{}
+
+func sendToApp(ctx context.Context, checkURL string) error {
+	ctx.Value(appKey{}).(chan string) <- checkURL
+	return nil
+}
+
+// setVerdict replaces a function of the reader's program.
+func setVerdict(ctx context.Context, tx *sql.Tx, reference, verdict string) error {
+	_, err := tx.ExecContext(ctx, "UPDATE sign_ups SET verdict = $1 WHERE reference = $2", verdict, reference)
+	return err
+}
+
+func TestReadme_StoresDurably(t *testing.T) {
+	t.Parallel()
+	processed := make(chan inbox.Event, 100)
+	b := newBackend(t, databases[0], &inbox.Options{Observe: func(_ context.Context, e inbox.Event) { processed <- e }})
+	if _, err := b.db.ExecContext(t.Context(), "CREATE TABLE sign_ups (reference text PRIMARY KEY, verdict text)"); err != nil {
+		t.Fatal(err)
+	}
+	reference := rand.Text()
+	tx, err := b.db.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.ExecContext(t.Context(), "INSERT INTO sign_ups (reference) VALUES ($1)", reference); err != nil {
+		t.Fatal(err)
+	}
+	mux := http.NewServeMux()
+	project := b.service.NewProject(idverify.ProjectParams{Name: "Sign-up", Mode: idverify.ModeSandbox, CallbackURL: b.service.Handle("app.sandbox.test", mux) + "/callbacks"})
+	app := make(chan string, 1)
+	ctx, cancel := context.WithTimeout(context.WithValue(t.Context(), appKey{}, app), 30*time.Second)
+	defer cancel()
+
+	err = storeDurably(ctx, b.inbox, mux, b.service.Verifier([]string{"app.sandbox.test"}, nil), project.Client(), tx, reference, "447700900012")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.service.Device().Open(ctx, <-app); err != nil {
+		t.Fatal(err)
+	}
+
+	awaitOutcome(ctx, t, processed, inbox.OutcomeDone)
+
+	verdict := ""
+	if err := b.db.QueryRowContext(ctx, "SELECT verdict FROM sign_ups WHERE reference = $1", reference).Scan(&verdict); err != nil {
+		t.Fatal(err)
+	}
+	if verdict != "yes" {
+		t.Errorf("verdict = %q, want yes", verdict)
+	}
+}
+
+// awaitOutcome waits until an operation has the given outcome.
+func awaitOutcome(ctx context.Context, t *testing.T, events <-chan inbox.Event, want inbox.Outcome) {
+	t.Helper()
+	for {
+		select {
+		case e := <-events:
+			if e.Outcome == want {
+				return
+			}
+		case <-ctx.Done():
+			t.Fatalf("no event with outcome %s", want)
+		}
+	}
+}
+
+func TestProduction_OpensDatabase(t *testing.T) {
+	t.Parallel()
+	called := false
+
+	err := openDatabase(t.Context(), filepath.Join(t.TempDir(), "checks.db"), func(*sql.DB, *inbox.Inbox) { called = true })
+
+	if err != nil || !called {
+		t.Errorf("error = %v, want an open database", err)
+	}
+}
+
+func TestProduction_RetriesStopped(t *testing.T) {
+	t.Parallel()
+	events := make(chan inbox.Event, 100)
+	b := newBackend(t, databases[0], &inbox.Options{MaxAttempts: 1, Observe: func(_ context.Context, e inbox.Event) { events <- e }})
+	b.open(t, b.start(t, "447700900012", "sign-up 1"))
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	var corrected atomic.Bool
+	go b.inbox.Work(ctx, func(context.Context, *sql.Tx, inbox.Entry) error {
+		if !corrected.Load() {
+			return errors.New("a bug")
+		}
+		return nil
+	})
+	awaitOutcome(ctx, t, events, inbox.OutcomeStopped)
+
+	corrected.Store(true)
+	if err := retryStopped(ctx, b.inbox); err != nil {
+		t.Fatal(err)
+	}
+	awaitOutcome(ctx, t, events, inbox.OutcomeDone)
+
+	if e := b.get(t, "sign-up 1"); e.DoneAt.IsZero() || !e.StoppedAt.IsZero() {
+		t.Errorf("entry = %+v, want processed", e)
+	}
+}
+
+// TestProduction_Grants processes a check with a role that has the rights of docs/production.md,
+// through a pool in the mode for PgBouncer.
+func TestProduction_Grants(t *testing.T) {
+	t.Parallel()
+	source := postgresSource(t)
+	owner := openDB(t, "pgx", source)
+	if err := inbox.Migrate(t.Context(), owner, inbox.Postgres); err != nil {
+		t.Fatal(err)
+	}
+	grants := regexp.MustCompile("(?s)```sql\n(.*?)```").FindStringSubmatch(page(t, "docs/production.md"))
+	if grants == nil {
+		t.Fatal("docs/production.md has no grants")
+	}
+	if _, err := owner.ExecContext(t.Context(), "CREATE ROLE shop LOGIN; "+grants[1]); err != nil {
+		t.Fatal(err)
+	}
+	db := openDB(t, "pgx", strings.Replace(source, "user=test", "user=shop", 1)+" default_query_exec_mode=exec")
+	checks, err := inbox.New(t.Context(), db, inbox.Postgres, &inbox.Options{Retention: time.Nanosecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &backend{service: sandboxfake.New(t, sandboxfake.WithInMemory()), db: db, inbox: checks}
+	b.client = b.service.Client()
+	b.callbackURL = b.service.Handle(host, checks.Handler(b.service.Verifier([]string{host}, nil)))
+
+	b.open(t, b.start(t, "447700900012", "sign-up 1"))
+	if err := checks.Reconcile(t.Context(), b.client); err != nil {
+		t.Error(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	err = checks.Work(ctx, func(context.Context, *sql.Tx, inbox.Entry) error {
+		cancel()
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	if n, err := checks.Purge(t.Context()); n != 1 || err != nil {
+		t.Errorf("Purge = %d, %v, want 1 deleted entry", n, err)
+	}
+}
+
+func TestProduction_Restore(t *testing.T) {
+	t.Parallel()
+	b := newBackend(t, databases[0], nil)
+	completed := b.start(t, "447700900012", "completed")
+	b.start(t, "447700900012", "expired")
+	backup := filepath.Join(t.TempDir(), "backup.db")
+	if _, err := b.db.ExecContext(t.Context(), "VACUUM INTO '"+backup+"'"); err != nil {
+		t.Fatal(err)
+	}
+	b.open(t, completed)
+	if err := b.service.Advance(t.Context(), time.Hour); err != nil {
+		t.Fatal(err)
+	}
+
+	err := openDatabase(t.Context(), backup, func(db *sql.DB, _ *inbox.Inbox) {
+		checks, err := inbox.New(t.Context(), db, inbox.SQLite, &inbox.Options{Now: b.service.Now})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := checks.Reconcile(t.Context(), b.client); err != nil {
+			t.Error(err)
+		}
+
+		for reference, want := range map[string]idverify.CheckStatus{"completed": idverify.StatusCompleted, "expired": inbox.StatusUnknown} {
+			if e, err := checks.Get(t.Context(), reference); err != nil || e.Status != want {
+				t.Errorf("%s: entry = %+v, error %v, want status %s", reference, e, err, want)
+			}
+		}
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+var goBlock = regexp.MustCompile("(?s)```go\n(.*?)```")
+
+// TestDocs_SnippetsCompiled verifies that each snippet about this package is in this directory,
+// with one more tab or the same indentation.
+func TestDocs_SnippetsCompiled(t *testing.T) {
+	t.Parallel()
+	var source strings.Builder
+	names, err := filepath.Glob("*_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		source.WriteString(page(t, "inbox/"+name))
+	}
+
+	for document, want := range map[string]int{"README.md": 1, "docs/production.md": 2} {
+		got := 0
+		for _, block := range goBlock.FindAllStringSubmatch(page(t, document), -1) {
+			if !strings.Contains(block[1], "inbox.") && !strings.Contains(block[1], "checks.Stopped(") {
+				continue
+			}
+			got++
+			indented := strings.TrimSuffix(strings.ReplaceAll("\t"+block[1], "\n", "\n\t"), "\t")
+			if !strings.Contains(source.String(), strings.ReplaceAll(indented, "\n\t\n", "\n\n")) && !strings.Contains(source.String(), "\n"+block[1]) {
+				t.Errorf("%s has a snippet that no test compiles:\n%s", document, block[1])
+			}
+		}
+		if got != want {
+			t.Errorf("%s has %d snippets of this package, want %d", document, got, want)
+		}
+	}
+}
+
+// page reads a file of the repository.
+func page(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
