@@ -81,7 +81,7 @@ func TestErrors_Sentinels(t *testing.T) {
 		}
 	}
 
-	for _, name := range append(sortedKeys(sentinels), sortedKeys(reasons)...) {
+	for _, name := range slices.Concat(sortedKeys(sentinels), sortedKeys(reasons), exportedErrors(t, "inbox", "inbox.")) {
 		if !got[name] {
 			t.Errorf("docs/%s does not describe %s", errorsPage, name)
 		}
