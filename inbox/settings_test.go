@@ -1,0 +1,183 @@
+package inbox_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/idverify/idverify-go/inbox"
+)
+
+func TestNew_Settings(t *testing.T) {
+	t.Parallel()
+	const immediate, timeout, full = "_txlock=immediate", "_pragma=busy_timeout(1000)", "_pragma=synchronous(FULL)"
+	pragmas := func(t *testing.T, db *sql.DB) {
+		if _, err := db.ExecContext(t.Context(), "PRAGMA busy_timeout = 5000"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	one := func(_ *testing.T, db *sql.DB) { db.SetMaxOpenConns(1) }
+	for _, test := range []struct {
+		name     string
+		settings []string
+		change   func(*testing.T, *sql.DB)
+		want     string // part of the error; empty for none
+	}{
+		{"complete", []string{immediate, timeout, full}, nil, ""},
+		{"synchronous EXTRA", []string{immediate, timeout, "_pragma=synchronous(EXTRA)"}, nil, ""},
+		{"default settings", nil, nil, "busy_timeout is 0 ms"},
+		{"short busy timeout", []string{immediate, full, "_pragma=busy_timeout(999)"}, nil, "busy_timeout is 999 ms"},
+		{"busy timeout of one connection", []string{immediate, full}, pragmas, "busy_timeout is 0 ms"},
+		{"synchronous NORMAL", []string{immediate, timeout, "_pragma=synchronous(NORMAL)"}, nil, "synchronous=1"},
+		{"synchronous OFF", []string{immediate, timeout, "_pragma=synchronous(OFF)"}, nil, "synchronous=0"},
+		{"deferred transactions", []string{timeout, full}, nil, "not immediate"},
+		{"one connection", []string{immediate, timeout, full}, one, ""},
+		{"one connection and deferred transactions", []string{timeout, full}, one, ""},
+		{"one connection without busy timeout", []string{immediate, full}, one, "busy_timeout is 0 ms"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			file := filepath.Join(t.TempDir(), "checks.db")
+			if err := inbox.Migrate(t.Context(), openDB(t, "sqlite", file), inbox.SQLite); err != nil {
+				t.Fatal(err)
+			}
+			db := openDB(t, "sqlite", "file:"+file+"?"+strings.Join(test.settings, "&"))
+			if test.change != nil {
+				test.change(t, db)
+			}
+
+			checks, err := inbox.New(t.Context(), db, inbox.SQLite, nil)
+
+			if test.want == "" {
+				if err != nil || checks == nil {
+					t.Errorf("error = %v, want none", err)
+				}
+				return
+			}
+			if !errors.Is(err, inbox.ErrSettings) || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("error = %v, want ErrSettings with %q", err, test.want)
+			}
+		})
+	}
+}
+
+func TestNew_SynchronousCommit(t *testing.T) {
+	t.Parallel()
+	source := postgresSource(t)
+	if err := inbox.Migrate(t.Context(), openDB(t, "pgx", source), inbox.Postgres); err != nil {
+		t.Fatal(err)
+	}
+	for setting, want := range map[string]error{"off": inbox.ErrSettings, "on": nil, "local": nil} {
+		_, err := inbox.New(t.Context(), openDB(t, "pgx", source+" synchronous_commit="+setting), inbox.Postgres, nil)
+
+		if !errors.Is(err, want) {
+			t.Errorf("synchronous_commit=%s: error = %v, want %v", setting, err, want)
+		}
+	}
+}
+
+func TestNew_RestoresConnections(t *testing.T) {
+	t.Parallel()
+	for _, limit := range []int{0, 1, 2} {
+		db := openDB(t, "sqlite", sqliteSource(t))
+		db.SetMaxOpenConns(limit)
+		if err := inbox.Migrate(t.Context(), db, inbox.SQLite); err != nil {
+			t.Fatal(err)
+		}
+
+		if _, err := inbox.New(t.Context(), db, inbox.SQLite, nil); err != nil {
+			t.Fatal(err)
+		}
+
+		if n := db.Stats().InUse; n != 0 {
+			t.Errorf("limit %d: %d connections in use after New, want 0", limit, n)
+		}
+		for range max(1, db.Stats().OpenConnections) {
+			conn, err := db.Conn(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			var timeout int
+			if err := conn.QueryRowContext(t.Context(), "PRAGMA busy_timeout").Scan(&timeout); err != nil {
+				t.Fatal(err)
+			}
+			if timeout != 60000 {
+				t.Errorf("limit %d: busy_timeout = %d after New, want the 60000 of the data source name", limit, timeout)
+			}
+			// No connection has kept a transaction.
+			if _, err := conn.ExecContext(t.Context(), "BEGIN IMMEDIATE; ROLLBACK"); err != nil {
+				t.Errorf("limit %d: transaction after New: %v", limit, err)
+			}
+		}
+	}
+}
+
+func TestNew_Schema(t *testing.T) {
+	onDatabases(t, func(t *testing.T, d database) {
+		db := d.open(t)
+
+		_, missing := inbox.New(t.Context(), db, d.dialect, nil)
+		if err := inbox.Migrate(t.Context(), db, d.dialect); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := db.ExecContext(t.Context(), "UPDATE idverify_schema SET version = version - 1"); err != nil {
+			t.Fatal(err)
+		}
+		_, old := inbox.New(t.Context(), db, d.dialect, nil)
+		if _, err := db.ExecContext(t.Context(), "INSERT INTO idverify_schema (version) VALUES (99)"); err != nil {
+			t.Fatal(err)
+		}
+		_, newer := inbox.New(t.Context(), db, d.dialect, nil)
+		if _, err := db.ExecContext(t.Context(), "DELETE FROM idverify_schema"); err != nil {
+			t.Fatal(err)
+		}
+		_, empty := inbox.New(t.Context(), db, d.dialect, nil)
+
+		for name, err := range map[string]error{"missing": missing, "old": old, "empty": empty} {
+			if !errors.Is(err, inbox.ErrSchema) || !strings.Contains(err.Error(), "run Migrate") {
+				t.Errorf("%s: error = %v, want ErrSchema with advice", name, err)
+			}
+		}
+		if newer != nil {
+			t.Errorf("newer: error = %v, want none", newer)
+		}
+	})
+}
+
+func TestNew_Invalid(t *testing.T) {
+	onDatabases(t, func(t *testing.T, d database) {
+		db := d.open(t)
+		closed := d.open(t)
+		closed.Close()
+		canceled, cancel := context.WithCancel(t.Context())
+		cancel()
+
+		for _, test := range []struct {
+			name    string
+			ctx     context.Context
+			db      *sql.DB
+			dialect inbox.Dialect
+			want    string
+		}{
+			{"no database", t.Context(), nil, d.dialect, "db is nil"},
+			{"no dialect", t.Context(), db, 0, "unsupported dialect Dialect(0)"},
+			{"unknown dialect", t.Context(), db, 3, "unsupported dialect Dialect(3)"},
+			{"closed database", t.Context(), closed, d.dialect, "database is closed"},
+			{"canceled context", canceled, db, d.dialect, "context canceled"},
+		} {
+			_, newErr := inbox.New(test.ctx, test.db, test.dialect, nil)
+			migrateErr := inbox.Migrate(test.ctx, test.db, test.dialect)
+
+			if newErr == nil || !strings.Contains(newErr.Error(), test.want) || errors.Is(newErr, inbox.ErrSchema) {
+				t.Errorf("%s: error of New = %v, want %q", test.name, newErr, test.want)
+			}
+			if migrateErr == nil || !strings.Contains(migrateErr.Error(), test.want) {
+				t.Errorf("%s: error of Migrate = %v, want %q", test.name, migrateErr, test.want)
+			}
+		}
+	})
+}
