@@ -1,0 +1,58 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/riverqueue/river"
+	"github.com/riverqueue/river/riverdriver/riverpgxv5"
+
+	"github.com/idverify/idverify-go/inbox"
+)
+
+// resultArgs are the arguments of the job that processes the result of a check.
+type resultArgs struct {
+	Reference string `json:"reference"`
+}
+
+// Kind implements river.JobArgs.
+func (resultArgs) Kind() string { return "idverify_result" }
+
+// enqueue inserts a job in the transaction that stores the result. It is the OnResult of the inbox.
+// River's Go API needs a transaction of pgx, and its workers receive the notification at once.
+func enqueue(ctx context.Context, tx *sql.Tx, e inbox.Entry) error {
+	_, err := tx.ExecContext(ctx, "INSERT INTO river_job (kind, args, max_attempts) VALUES ($1, jsonb_build_object('reference', $2::text), $3)",
+		resultArgs{}.Kind(), e.Reference, river.MaxAttemptsDefault)
+	if err == nil {
+		_, err = tx.ExecContext(ctx, `SELECT pg_notify(current_schema() || '.river_insert', '{"queue": "default"}')`)
+	}
+	return err
+}
+
+// resultWorker processes results.
+type resultWorker struct {
+	river.WorkerDefaults[resultArgs]
+
+	pool    *pgxpool.Pool
+	checks  *inbox.Inbox
+	process func(context.Context, pgx.Tx, *inbox.Entry) error
+}
+
+// Work commits the effects of process together with the end of the job, so each result takes effect
+// once. Effects outside of the database happen at least once: give them e.CheckID as their
+// idempotency key.
+func (w *resultWorker) Work(ctx context.Context, job *river.Job[resultArgs]) error {
+	e, err := w.checks.Get(ctx, job.Args.Reference)
+	if err != nil {
+		return err
+	}
+	return pgx.BeginFunc(ctx, w.pool, func(tx pgx.Tx) error {
+		if err := w.process(ctx, tx, e); err != nil {
+			return err
+		}
+		_, err := river.JobCompleteTx[*riverpgxv5.Driver](ctx, tx, job)
+		return err
+	})
+}

@@ -1,0 +1,32 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/idverify/idverify-go"
+	"github.com/idverify/idverify-go/inbox"
+)
+
+// process acts on the result of a check. It runs once for each check whose transaction commits.
+func process(ctx context.Context, tx pgx.Tx, e *inbox.Entry) error {
+	var decision, update string
+	switch e.Product {
+	case idverify.ProductSubscriberCheck:
+		decision, update = signupStatus(e), "UPDATE signups SET status = $1 WHERE id = $2 AND status = 'pending'"
+	case idverify.ProductPhoneCheck:
+		decision, update = sessionStatus(e), endSession
+	case idverify.ProductSIMCheck:
+		decision, update = payoutDecision(e.SIMUnchanged()), "UPDATE payouts SET decision = $1 WHERE reference = $2 AND decision = 'pending'"
+	default:
+		return fmt.Errorf("unexpected product %q", e.Product)
+	}
+	if _, err := tx.Exec(ctx, update, decision, e.Reference); err != nil {
+		return err
+	}
+	_, err := tx.Exec(ctx, "INSERT INTO decisions (reference, product, check_id, decision) VALUES ($1, $2, $3, $4)",
+		e.Reference, string(e.Product), e.CheckID, decision)
+	return err
+}

@@ -1,0 +1,36 @@
+-- The shop's own tables. They contain the phone numbers; the tables of the inbox and of River
+-- contain only references.
+
+CREATE TABLE IF NOT EXISTS signups (
+    id           text PRIMARY KEY, -- also the reference of its check
+    phone_number text NOT NULL,
+    status       text NOT NULL DEFAULT 'pending', -- pending, verified, rejected or failed
+    created_at   timestamptz NOT NULL DEFAULT now()
+);
+
+CREATE TABLE IF NOT EXISTS sessions (
+    token        bytea PRIMARY KEY, -- SHA-256 of the browser's cookie
+    reference    text NOT NULL UNIQUE,
+    check_id     text UNIQUE,       -- NULL until the check was created
+    phone_number text NOT NULL,
+    status       text NOT NULL DEFAULT 'started', -- started, pending, signed_in, rejected, failed or revoked
+    created_at   timestamptz NOT NULL DEFAULT now()
+);
+
+CREATE TABLE IF NOT EXISTS payouts (
+    reference  text PRIMARY KEY,
+    signup_id  text NOT NULL REFERENCES signups (id),
+    amount     bigint NOT NULL,
+    decision   text NOT NULL DEFAULT 'pending', -- pending, allowed, held or unknown
+    created_at timestamptz NOT NULL DEFAULT now()
+);
+
+-- The audit log has one row for each processed result.
+CREATE TABLE IF NOT EXISTS decisions (
+    id         bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    reference  text NOT NULL,
+    product    text NOT NULL,
+    check_id   text NOT NULL,
+    decision   text NOT NULL,
+    decided_at timestamptz NOT NULL DEFAULT now()
+);
