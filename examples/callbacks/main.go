@@ -1,10 +1,11 @@
-// Callbacks shows a callback handler for production. It verifies a callback, stores it once with
-// its check and acknowledges it. A worker processes it afterwards.
+// Callbacks shows a backend that loses no callback and processes each result once. It stores its
+// checks and their results with package inbox in a SQLite file.
 //
-//	go run ./examples/callbacks
+//	go run -C examples/callbacks .
+//	go run -C examples/callbacks . "$PWD/shop.db"   # keep the database
 //
-// Copy receiver.go, checks.go and worker.go. This file runs them with a fake, which delivers a
-// valid callback for each check, one of them twice, and a forged one.
+// Copy backend.go. This file runs it with a fake, which delivers a valid callback for each check,
+// one of them twice, and a forged one.
 package main
 
 import (
@@ -12,88 +13,103 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net/http"
+	"math/rand/v2"
 	"os"
+	"os/signal"
+	"path/filepath"
 	"sync"
 	"time"
 
-	"github.com/idverify/idverify-go"
+	"github.com/idverify/idverify-go/inbox"
 	"github.com/idverify/idverify-go/sandboxfake"
 	"github.com/idverify/idverify-go/signature"
 )
 
 func main() {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-	defer cancel()
-	if err := run(ctx, os.Stdout, slog.New(slog.NewTextHandler(os.Stderr, nil))); err != nil {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	if err := runFile(ctx, os.Stdout, log, os.Args[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, "callbacks:", err)
 		os.Exit(1)
 	}
 }
 
-// host is the public host name of our backend.
-const host = "shop.sandbox.test"
+// runFile runs the program with the database file in args, or with a temporary one.
+func runFile(ctx context.Context, out io.Writer, log *slog.Logger, args []string) error {
+	if len(args) > 0 {
+		return run(ctx, out, log, args[0])
+	}
+	dir, err := os.MkdirTemp("", "callbacks")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	return run(ctx, out, log, filepath.Join(dir, "shop.db"))
+}
 
-func run(ctx context.Context, out io.Writer, log *slog.Logger) error {
-	// In production, use the service's base URL and your project's credentials.
-	service, err := sandboxfake.Start()
+func run(ctx context.Context, out io.Writer, log *slog.Logger, file string) error {
+	ctx, stop := context.WithTimeout(ctx, 10*time.Second)
+	defer stop()
+	db, err := openDB(ctx, file)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+
+	// In production, use the service's base URL and your project's credentials. The seed lets each
+	// fake return other check IDs, because the file may contain those of an earlier one.
+	service, err := sandboxfake.Start(sandboxfake.WithSeed(rand.Uint64()))
 	if err != nil {
 		return err
 	}
 	defer service.Close()
 	client := service.Client()
+	b, err := newBackend(ctx, db, client, &inbox.Options{Logger: log})
+	if err != nil {
+		return err
+	}
 
-	// No replay store is needed: checks stores only one callback per check.
+	// No replay store is needed: package inbox stores only one result per check.
 	keys, err := client.NewJWKS(nil)
 	if err != nil {
 		return err
 	}
-	verifier, err := signature.NewVerifier(keys, []string{host}, nil)
+	verifier, err := signature.NewVerifier(keys, []string{host}, &signature.VerifierOptions{Logger: log})
 	if err != nil {
 		return err
 	}
-	store := newChecks()
-	mux := http.NewServeMux()
-	mux.Handle("POST /callbacks", &receiver{verifier: verifier, store: store.put, log: log})
+	service.Handle(host, b.handler(verifier)) // in production, use http.Server and its Shutdown
 
-	results := make(chan string)
+	// A result that is stored after the worker has stopped is processed after the next start.
 	var worker sync.WaitGroup
 	defer worker.Wait()
-	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	worker.Go(func() {
-		work(ctx, store, log, func(ctx context.Context, customer string, c *idverify.Callback) error {
-			select {
-			case results <- customer + ": " + describe(c):
-				return nil
-			case <-ctx.Done():
-				return ctx.Err()
-			}
-		})
+		if err := b.process(ctx); err != nil {
+			log.ErrorContext(ctx, "results are not processed", "error", err)
+		}
 	})
+	return demonstrate(ctx, out, b, service)
+}
 
-	// The fake delivers callbacks to our handler, and phone opens Check URLs.
-	callbackURL := service.Handle(host, mux) + "/callbacks"
+// demonstrate signs up customers, opens their Check URLs on a phone and prints their results.
+func demonstrate(ctx context.Context, out io.Writer, b *backend, service *sandboxfake.Server) error {
 	phone := service.Device()
 	for _, number := range []string{"447700900012", "447700900013", "447700900099"} {
-		check, err := client.PhoneChecks.Create(ctx, idverify.PhoneCheckParams{PhoneNumber: number, CallbackURL: callbackURL})
+		customer := "customer " + number[10:]
+		reference, checkURL, err := b.signUp(ctx, customer, number)
 		if err != nil {
 			return err
 		}
-		// Store the check before anyone gets its Check URL: the receiver accepts callbacks of stored
-		// checks only.
-		if err := store.add(ctx, check.CheckID, idverify.ProductPhoneCheck, "customer "+number[10:]); err != nil {
+		if _, err := phone.Open(ctx, checkURL); err != nil {
 			return err
 		}
-		if _, err := phone.Open(ctx, check.CheckURL); err != nil {
+		text, err := await(ctx, b, reference)
+		if err != nil {
 			return err
 		}
-		select {
-		case v := <-results:
-			fmt.Fprintln(out, v)
-		case <-ctx.Done():
-			return ctx.Err()
-		}
+		fmt.Fprintf(out, "%s: %s\n", customer, text)
 	}
 
 	// Deliver the first callback again, then with a signature by an unpublished key. Neither is
@@ -110,4 +126,21 @@ func run(ctx context.Context, out io.Writer, log *slog.Logger) error {
 		return err
 	}
 	return service.Idle(ctx)
+}
+
+// await reads the result of a sign-up until it is stored, as the app does.
+func await(ctx context.Context, b *backend, reference string) (string, error) {
+	poll := time.NewTicker(10 * time.Millisecond)
+	defer poll.Stop()
+	for {
+		text, err := b.result(ctx, reference)
+		if text != "" || err != nil {
+			return text, err
+		}
+		select {
+		case <-poll.C:
+		case <-ctx.Done():
+			return "", ctx.Err()
+		}
+	}
 }

@@ -1,0 +1,140 @@
+package main
+
+import (
+	"context"
+	"net/http"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/idverify/idverify-go"
+	"github.com/idverify/idverify-go/inbox"
+	"github.com/idverify/idverify-go/sandboxfake"
+)
+
+// shop is a fake with a frozen clock, and a database file for the backends of a test.
+type shop struct {
+	service *sandboxfake.Server
+	file    string
+}
+
+func newShop(t *testing.T) *shop {
+	t.Helper()
+	service := sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithFrozenClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)))
+	return &shop{service: service, file: filepath.Join(t.TempDir(), "shop.db")}
+}
+
+// running is a backend that receives callbacks.
+type running struct {
+	*backend
+	work func() // starts the processing of results
+	stop func()
+}
+
+// start starts a backend, which stops at the end of the test at the latest.
+func (s *shop) start(t *testing.T) *running {
+	t.Helper()
+	db, err := openDB(t.Context(), s.file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := newBackend(t.Context(), db, s.service.Client(), &inbox.Options{Now: s.service.Now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.service.Handle(host, b.handler(s.service.Verifier([]string{host}, nil)))
+	ctx, cancel := context.WithCancel(t.Context())
+	var worker sync.WaitGroup
+	r := &running{backend: b}
+	r.work = func() {
+		worker.Go(func() {
+			if err := b.process(ctx); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	r.stop = func() {
+		cancel()
+		worker.Wait()
+		db.Close()
+	}
+	t.Cleanup(r.stop)
+	return r
+}
+
+func (r *running) mustSignUp(t *testing.T, number string) (reference, checkURL string) {
+	t.Helper()
+	reference, checkURL, err := r.signUp(t.Context(), "customer", number)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return reference, checkURL
+}
+
+// await returns the result of a sign-up when it is processed.
+func (r *running) await(t *testing.T, reference string) string {
+	t.Helper()
+	text, err := await(t.Context(), r.backend, reference)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+func (r *running) entry(t *testing.T, reference string) *inbox.Entry {
+	t.Helper()
+	e, err := r.checks.Get(t.Context(), reference)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// open opens the Check URL on a phone and waits for the first delivery attempt.
+func (s *shop) open(t *testing.T, checkURL string) {
+	t.Helper()
+	if _, err := s.service.Device().Open(t.Context(), checkURL); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.service.Idle(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (s *shop) advance(t *testing.T, d time.Duration) {
+	t.Helper()
+	if err := s.service.Advance(t.Context(), d); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// statuses returns the responses to a delivery.
+func (s *shop) statuses(delivery int) []int {
+	var statuses []int
+	for _, a := range s.service.Deliveries()[delivery].Attempts {
+		statuses = append(statuses, a.Status)
+	}
+	return statuses
+}
+
+// opener is a transport that opens the Check URL of each new check before it returns the response,
+// as a device that is faster than the backend.
+type opener struct {
+	t    *testing.T
+	shop *shop
+}
+
+func (o opener) RoundTrip(r *http.Request) (*http.Response, error) {
+	response, err := o.shop.service.HTTPClient().Transport.RoundTrip(r)
+	if err != nil || response.StatusCode != http.StatusCreated {
+		return response, err
+	}
+	for check, err := range o.shop.service.Client().PhoneChecks.All(o.t.Context(), idverify.ListOptions{}) {
+		if err != nil {
+			return nil, err
+		}
+		o.shop.open(o.t, check.CheckURL)
+	}
+	return response, nil
+}
