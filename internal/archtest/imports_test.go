@@ -20,7 +20,7 @@ const root = "../.."
 
 // importRule lists what the code of a package may import, apart from the standard library.
 type importRule struct {
-	pkg      string // "examples/*" matches every package below examples
+	pkg      string // "examples/*" matches every package below examples, without nested modules
 	local    string // packages of this module, separated by spaces
 	external string // packages of other modules, separated by spaces
 }
