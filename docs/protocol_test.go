@@ -33,6 +33,7 @@ var protocolSections = []string{
 	"11. The client",
 	"12. The verifier",
 	"13. The fake",
+	"14. The inbox",
 }
 
 func TestProtocol_CodeReferences(t *testing.T) {

@@ -334,8 +334,8 @@ func TestRecipes_MatchDocs(t *testing.T) {
 	shown := 0
 	for i, block := range strings.Split(string(doc), "```") {
 		code, isGo := strings.CutPrefix(block, "go\n")
-		if i%2 == 0 || !isGo {
-			continue
+		if i%2 == 0 || !isGo || strings.Contains(code, "inbox.") {
+			continue // the tests of inbox compare its recipe
 		}
 		shown++
 		if !strings.Contains(recipes, "\n"+code) {

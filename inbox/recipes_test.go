@@ -1,0 +1,87 @@
+package inbox_test
+
+import (
+	"context"
+	"database/sql"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/idverify/idverify-go"
+	"github.com/idverify/idverify-go/inbox"
+	"github.com/idverify/idverify-go/sandboxfake"
+)
+
+// The recipe of docs/testing.md. TestDocs_SnippetsCompiled compares it with the page.
+
+func TestSignUpVerdict(t *testing.T) {
+	srv := sandboxfake.New(t, sandboxfake.WithFrozenClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)))
+	db, err := sql.Open("sqlite", "file:"+filepath.Join(t.TempDir(), "shop.db")+"?_txlock=immediate&_pragma=busy_timeout(5000)&_pragma=synchronous(FULL)")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if err := createTables(t.Context(), db); err != nil { // yours, and inbox.Migrate
+		t.Fatal(err)
+	}
+	checks, err := inbox.New(t.Context(), db, inbox.SQLite, &inbox.Options{Now: srv.Now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	url := srv.Handle("shop.sandbox.test", checks.Handler(srv.Verifier([]string{"shop.sandbox.test"}, nil)))
+	checkURL, err := startSignUp(t.Context(), db, checks, srv.Client(), "sign-up 1", "447700900013", url) // Plan, Create, Bind
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := srv.Device().Open(t.Context(), checkURL); err != nil {
+		t.Fatal(err)
+	}
+
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	err = checks.Work(ctx, func(ctx context.Context, tx *sql.Tx, e inbox.Entry) error {
+		defer cancel() // one entry is enough
+		return setVerdict(ctx, tx, e.Reference, e.Matched().String())
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	if e, err := checks.Get(t.Context(), "sign-up 1"); err != nil || e.Matched() != idverify.VerdictNo || e.DoneAt.IsZero() {
+		t.Errorf("entry = %+v, error %v, want a processed entry with verdict no", e, err)
+	}
+	var verdict string
+	if err := db.QueryRowContext(t.Context(), "SELECT verdict FROM sign_ups WHERE reference = 'sign-up 1'").Scan(&verdict); err != nil || verdict != "no" {
+		t.Errorf("verdict = %q, error %v, want no", verdict, err)
+	}
+}
+
+// createTables and startSignUp replace functions of the reader's program.
+func createTables(ctx context.Context, db *sql.DB) error {
+	if _, err := db.ExecContext(ctx, "CREATE TABLE sign_ups (reference text PRIMARY KEY, verdict text)"); err != nil {
+		return err
+	}
+	return inbox.Migrate(ctx, db, inbox.SQLite)
+}
+
+func startSignUp(ctx context.Context, db *sql.DB, checks *inbox.Inbox, client *idverify.Client, reference, number, callbackURL string) (checkURL string, err error) {
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return "", err
+	}
+	defer tx.Rollback()
+	if _, err := tx.ExecContext(ctx, "INSERT INTO sign_ups (reference) VALUES ($1)", reference); err != nil {
+		return "", err
+	}
+	if err := checks.Plan(ctx, tx, idverify.ProductPhoneCheck, reference); err != nil {
+		return "", err
+	}
+	if err := tx.Commit(); err != nil {
+		return "", err
+	}
+	check, err := client.PhoneChecks.Create(ctx, idverify.PhoneCheckParams{PhoneNumber: number, ReferenceID: reference, CallbackURL: callbackURL})
+	if err != nil {
+		return "", err
+	}
+	return check.CheckURL, checks.Bind(ctx, reference, check.CheckID, check.TTL)
+}
