@@ -1,0 +1,71 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/idverify/idverify-go/examples/backend/internal/stack"
+)
+
+// announcement returns what runs where, and commands for a POSIX shell.
+func announcement(s *stack.Stack) string {
+	var replicas strings.Builder
+	for _, r := range s.Replicas {
+		fmt.Fprintf(&replicas, "  %-14s http://%s (log %s/%s.log)\n", r.Name, r.Addr, s.Dir, r.Name)
+	}
+	values := strings.NewReplacer(
+		"{url}", s.URL,
+		"{ca}", s.CAFile(),
+		"{service}", s.Service.URL(),
+		"{control}", s.Service.ControlToken(),
+		"{dir}", s.Dir,
+		"{postgres}", s.Postgres.URL(),
+		"{redis}", strings.TrimPrefix(s.Redis.URL(), "unix://"),
+		"{replicas}", replicas.String(),
+	)
+	return values.Replace(text)
+}
+
+// text is the announcement. Its commands run one after the other in one shell.
+const text = `
+The shop runs at {url}
+
+  nginx          {url} (log {dir}/nginx/access.log)
+{replicas}  PostgreSQL     psql '{postgres}'
+  Redis          redis-cli -s {redis}
+  service        {service}/_sandbox/ (control token {control})
+  certificates   {ca}
+
+Run these commands in another terminal. The last digits of the number determine the result: an even digit verifies it, an odd one rejects it, and 00, 55 and 99 fail.
+
+call() { curl -sS --cacert {ca} "$@"; echo; }
+field() { sed "s/.*\"$1\":\"\([^\"]*\)\".*/\1/"; }
+
+Sign up, open the Check URL as the phone does, and read the status. It is "pending" until the callback of the service has been processed, in a fraction of a second:
+
+SIGNUP=$(call -d '{"phone_number":"447700900012"}' {url}/signups); echo "$SIGNUP"
+ID=$(echo "$SIGNUP" | field id)
+call "$(echo "$SIGNUP" | field check_url)"
+call {url}/signups/$ID
+
+Sign in with a session. The phone opens the Check URL in the same browser, and the service redirects it to the shop:
+
+SIGNIN=$(call -c {dir}/cookies -d '{"phone_number":"447700900012"}' {url}/signins); echo "$SIGNIN"
+call -L -b {dir}/cookies -c {dir}/cookies "$(echo "$SIGNIN" | field check_url)"
+call -b {dir}/cookies {url}/session
+
+Pay out after a SIM check of the number of the sign-up:
+
+call -d "{\"signup_id\":\"$ID\",\"amount\":50}" {url}/payouts
+
+Choose a method of verification by the IP address of the caller. 127.0.0.1 is not a mobile IP, and 127.0.0.2 is one:
+
+call -d '{"phone_number":"447700900012"}' {url}/verification-method
+call --interface 127.0.0.2 -d '{"phone_number":"447700900012"}' {url}/verification-method
+
+List the callbacks of the service with their attempts:
+
+call -H 'Authorization: Bearer {control}' {service}/_sandbox/deliveries
+
+Ctrl-C stops everything and removes all data.
+`
