@@ -163,6 +163,12 @@ var testKey = sync.OnceValues(func() (*rsa.PrivateKey, error) { return rsa.Gener
 // signedURL serves the inbox on a host whose callbacks send signs. keys may be nil.
 func (b *backend) signedURL(t testing.TB, keys signature.KeySource) string {
 	t.Helper()
+	return b.service.Handle("signed.sandbox.test", b.inbox.Handler(b.verifier(t, keys))) + "/"
+}
+
+// verifier returns a verifier of the callbacks that send signs. keys may be nil.
+func (b *backend) verifier(t testing.TB, keys signature.KeySource) *signature.Verifier {
+	t.Helper()
 	key, err := testKey()
 	if err != nil {
 		t.Fatal(err)
@@ -174,7 +180,7 @@ func (b *backend) signedURL(t testing.TB, keys signature.KeySource) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return b.service.Handle("signed.sandbox.test", b.inbox.Handler(v)) + "/"
+	return v
 }
 
 // send sends a signed callback to url and returns the status of the response.

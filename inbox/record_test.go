@@ -1,0 +1,224 @@
+package inbox_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/idverify/idverify-go"
+	"github.com/idverify/idverify-go/inbox"
+)
+
+func TestInbox_RecordComplete(t *testing.T) {
+	onDatabases(t, func(t *testing.T, d database) {
+		i := newIntake(t, d, addEffect)
+		i.client = i.service.Client(idverify.WithVersions(idverify.Versions{PhoneCheck: "v0.2"}))
+		redirects := make(chan *idverify.Redirect, 1)
+		redirectURL := i.service.Handle("app.sandbox.test", idverify.RedirectHandler(i.service.Verifier([]string{"app.sandbox.test"}, nil),
+			func(w http.ResponseWriter, _ *http.Request, r *idverify.Redirect) { redirects <- r })) + "/redirect"
+		i.plan(t, idverify.ProductPhoneCheck, "r")
+		check, err := i.client.PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{
+			PhoneNumber: "447700900012", ReferenceID: "r", CallbackURL: i.callbackURL, RedirectURL: redirectURL,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := i.inbox.Bind(t.Context(), "r", check.CheckID, check.TTL); err != nil {
+			t.Fatal(err)
+		}
+		i.open(t, check)
+		redirect := <-redirects
+		completed, err := i.client.PhoneChecks.Complete(t.Context(), redirect.CheckID, redirect.Code)
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		recorded, firstErr := i.inbox.Record(t.Context(), inbox.ResultOf(completed))
+		if err := i.service.Idle(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		again, secondErr := i.inbox.Record(t.Context(), inbox.ResultOf(completed))
+
+		if firstErr != nil || secondErr != nil {
+			t.Fatal(firstErr, secondErr)
+		}
+		// The callback may arrive before Record.
+		source := i.get(t, "r").Source
+		if recorded != (source == inbox.SourceRecord) || again {
+			t.Errorf("stored = %t and %t, source %s; want true only for the call that stored it", recorded, again, source)
+		}
+		if e := i.get(t, "r"); e.Matched() != idverify.VerdictYes || i.effects(t) != 1 {
+			t.Errorf("entry = %+v with %d effects, want a match with 1", e, i.effects(t))
+		}
+	})
+}
+
+func TestInbox_RecordWait(t *testing.T) {
+	onDatabases(t, func(t *testing.T, d database) {
+		i := newIntake(t, d, addEffect)
+		i.serveWith(http.NotFoundHandler()) // no callback arrives
+		check := i.start(t, "447700900013", "r")
+		i.open(t, check)
+		completed, err := i.client.PhoneChecks.Wait(t.Context(), check.CheckID)
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		first, firstErr := i.inbox.Record(t.Context(), inbox.ResultOf(completed))
+		second, secondErr := i.inbox.Record(t.Context(), inbox.ResultOf(completed))
+
+		if !first || second || firstErr != nil || secondErr != nil {
+			t.Errorf("stored = %t and %t, errors = %v and %v; want true, then false", first, second, firstErr, secondErr)
+		}
+		if e := i.get(t, "r"); e.Matched() != idverify.VerdictNo || e.Source != inbox.SourceRecord || i.effects(t) != 1 {
+			t.Errorf("entry = %+v with %d effects, want no match from Record with 1", e, i.effects(t))
+		}
+		if got := i.outcomes("record"); got != "stored duplicate" {
+			t.Errorf("outcomes = %s, want stored duplicate", got)
+		}
+	})
+}
+
+// A crash between Create and Bind is simulated: Record finds the entry by its reference.
+func TestInbox_RecordSIMCheck(t *testing.T) {
+	onDatabases(t, func(t *testing.T, d database) {
+		i := newIntake(t, d, addEffect)
+		for reference, number := range map[string]string{"unchanged": "447700900010", "changed": "447700900015", "error": "447700900099"} {
+			i.plan(t, idverify.ProductSIMCheck, reference)
+			check, err := i.client.SIMChecks.Create(t.Context(), idverify.SIMCheckParams{PhoneNumber: number, ReferenceID: reference})
+			if err != nil {
+				t.Fatal(err)
+			}
+
+			if stored, err := i.inbox.Record(t.Context(), inbox.ResultOf(check)); !stored || err != nil {
+				t.Errorf("%s: stored = %t, error = %v; want true", reference, stored, err)
+			}
+
+			if e := i.get(t, reference); e.CheckID != check.CheckID || e.Product != idverify.ProductSIMCheck || e.Status != check.Status {
+				t.Errorf("entry = %+v, want the check ID and status of %s", e, check.CheckID)
+			}
+			if err := i.inbox.Bind(t.Context(), reference, check.CheckID, check.TTL); err != nil {
+				t.Errorf("Bind after Record: %v", err)
+			}
+		}
+
+		for reference, want := range map[string]idverify.Verdict{"unchanged": idverify.VerdictYes, "changed": idverify.VerdictNo, "error": idverify.VerdictUnknown} {
+			if got := i.get(t, reference).SIMUnchanged(); got != want {
+				t.Errorf("SIM of %s unchanged = %s, want %s", reference, got, want)
+			}
+		}
+		if n := i.effects(t); n != 3 {
+			t.Errorf("%d effects, want 3", n)
+		}
+	})
+}
+
+func TestInbox_RecordErrors(t *testing.T) {
+	onDatabases(t, func(t *testing.T, d database) {
+		i := newIntake(t, d, addEffect)
+		i.planned(t, "bound", "check 1")
+		i.plan(t, idverify.ProductPhoneCheck, "unbound")
+		const phone, completed = idverify.ProductPhoneCheck, idverify.StatusCompleted
+		long := strings.Repeat("x", 1025)
+
+		for _, test := range []struct {
+			name   string
+			result inbox.Result
+			want   error
+		}{
+			{"not planned", inbox.Result{Product: phone, CheckID: "c", ReferenceID: "r", Status: completed}, inbox.ErrNotFound},
+			{"no reference", inbox.Result{Product: phone, CheckID: "c", Status: completed}, inbox.ErrNotFound},
+			{"reference with NUL", inbox.Result{Product: phone, CheckID: "c", ReferenceID: "a\x00b", Status: completed}, inbox.ErrNotFound},
+			{"reference with invalid UTF-8", inbox.Result{Product: phone, CheckID: "c", ReferenceID: "a\xffb", Status: completed}, inbox.ErrNotFound},
+			{"reference too long", inbox.Result{Product: phone, CheckID: "c", ReferenceID: long, Status: completed}, inbox.ErrNotFound},
+			{"other product", inbox.Result{Product: idverify.ProductSIMCheck, CheckID: "check 1", Status: completed}, inbox.ErrConflict},
+			{"other product by reference", inbox.Result{Product: idverify.ProductSIMCheck, CheckID: "c", ReferenceID: "unbound", Status: completed}, inbox.ErrConflict},
+			{"other check ID", inbox.Result{Product: phone, CheckID: "c", ReferenceID: "bound", Status: completed}, inbox.ErrConflict},
+			{"nil check", inbox.ResultOf[*idverify.PhoneCheck](nil), idverify.ErrBadRequest},
+			{"no product", inbox.Result{CheckID: "check 1", Status: completed}, idverify.ErrBadRequest},
+			{"unknown product", inbox.Result{Product: "a\x00b", CheckID: "check 1", Status: completed}, idverify.ErrBadRequest},
+			{"pending", inbox.Result{Product: phone, CheckID: "check 1", Status: idverify.StatusPending}, idverify.ErrBadRequest},
+			{"unknown status", inbox.Result{Product: phone, CheckID: "check 1", Status: "REVOKED"}, idverify.ErrBadRequest},
+			{"StatusUnknown", inbox.Result{Product: phone, CheckID: "check 1", Status: inbox.StatusUnknown}, idverify.ErrBadRequest},
+			{"no check ID", inbox.Result{Product: phone, ReferenceID: "unbound", Status: completed}, idverify.ErrBadRequest},
+			{"check ID with NUL", inbox.Result{Product: phone, CheckID: "a\x00b", ReferenceID: "unbound", Status: completed}, idverify.ErrBadRequest},
+			{"check ID too long", inbox.Result{Product: phone, CheckID: long, ReferenceID: "unbound", Status: completed}, idverify.ErrBadRequest},
+		} {
+			stored, err := i.inbox.Record(t.Context(), test.result)
+
+			if !errors.Is(err, test.want) || stored {
+				t.Errorf("%s: stored = %t, error = %v; want %v", test.name, stored, err, test.want)
+			}
+			if got := i.outcomes("record"); got != "failed" {
+				t.Errorf("%s: outcome = %s, want failed", test.name, got)
+			}
+		}
+
+		if n := i.number(t, "SELECT count(*) FROM idverify_checks WHERE status IS NOT NULL"); n != 0 || i.effects(t) != 0 {
+			t.Errorf("%d results and %d effects, want none", n, i.effects(t))
+		}
+		if e := i.get(t, "unbound"); e.CheckID != "" {
+			t.Errorf("check ID = %q, want none", e.CheckID)
+		}
+	})
+}
+
+func TestInbox_RecordRollsBack(t *testing.T) {
+	onDatabases(t, func(t *testing.T, d database) {
+		failure := errors.New("queue is full")
+		i := newIntake(t, d, func(ctx context.Context, tx *sql.Tx, e inbox.Entry) error {
+			if err := addEffect(ctx, tx, e); err != nil {
+				return err
+			}
+			return failure
+		})
+		i.plan(t, idverify.ProductPhoneCheck, "r")
+
+		stored, err := i.inbox.Record(t.Context(), inbox.Result{Product: idverify.ProductPhoneCheck, CheckID: "check", ReferenceID: "r", Status: idverify.StatusCompleted})
+
+		if !errors.Is(err, failure) || stored {
+			t.Errorf("stored = %t, error = %v; want that of OnResult", stored, err)
+		}
+		if e := i.get(t, "r"); e.CheckID != "" || e.Status != "" || i.effects(t) != 0 {
+			t.Errorf("entry = %+v with %d effects, want a rollback", e, i.effects(t))
+		}
+	})
+}
+
+func TestInbox_RecordConcurrently(t *testing.T) {
+	onDatabases(t, func(t *testing.T, d database) {
+		i := newIntake(t, d, addEffect)
+		i.db.SetMaxOpenConns(20)
+		i.plan(t, idverify.ProductPhoneCheck, "r")
+		var stored atomic.Int64
+
+		var all sync.WaitGroup
+		for range 40 {
+			all.Go(func() {
+				// The entry has no check ID: the calls also bind concurrently.
+				first, err := i.inbox.Record(t.Context(), inbox.Result{Product: idverify.ProductPhoneCheck, CheckID: "check", ReferenceID: "r", Status: idverify.StatusCompleted})
+				if err != nil {
+					t.Error(err)
+				}
+				if first {
+					stored.Add(1)
+				}
+			})
+			all.Go(func() {
+				if err := i.inbox.Bind(t.Context(), "r", "check", 0); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+
+		if stored.Load() != 1 || i.effects(t) != 1 {
+			t.Errorf("%d calls stored the result, with %d effects; want 1 and 1", stored.Load(), i.effects(t))
+		}
+	})
+}
