@@ -131,8 +131,8 @@ func TestBackend_CallbackBeforeBind(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	b := s.start(t)
-	b.work()
 	b.client = s.service.Client(idverify.WithHTTPClient(&http.Client{Transport: opener{t, s}}))
+	b.work()
 
 	reference, _ := b.mustSignUp(t, "447700900012")
 	s.advance(t, time.Minute)
