@@ -105,13 +105,16 @@ var handlerOperations = []operation{
 		onResult: true,
 		arrange:  (*point).createUnbound,
 		act:      (*point).openCheck,
-		recover: func(p *point, t *testing.T) {
-			if err := p.bind(t); err != nil {
-				t.Fatal(err)
-			}
-			p.redeliver(t)
-		},
-		verify: (*point).verifyAcknowledged,
+		recover:  (*point).bindAndRedeliver,
+		verify:   (*point).verifyAcknowledged,
+	},
+	{
+		name:     "Handler of an old check before Bind",
+		onResult: true,
+		arrange:  func(p *point, t *testing.T) { p.createUnbound(t); p.advance(t, 61*time.Second) },
+		act:      (*point).openCheck,
+		recover:  (*point).bindAndRedeliver,
+		verify:   (*point).verifyAcknowledged,
 	},
 	{
 		name:     "Handler after Record",

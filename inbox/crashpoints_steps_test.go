@@ -114,8 +114,8 @@ func (p *point) purge(t *testing.T) error {
 func (p *point) insertEnded(t *testing.T, reference string, n int, column string, ago time.Duration) {
 	t.Helper()
 	p.exec(t, "WITH RECURSIVE numbers (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM numbers WHERE i < $1) "+
-		"INSERT INTO idverify_checks (reference, product, planned_at, give_up_at, status, ended_at, "+column+") "+
-		"SELECT $2 || ' ' || i, 'phone_check', $3, $3, 'EXPIRED', $3, $3 FROM numbers",
+		"INSERT INTO idverify_checks (reference, product, check_id, planned_at, give_up_at, status, ended_at, "+column+") "+
+		"SELECT $2 || ' ' || i, 'phone_check', 'check of ' || $2 || ' ' || i, $3, $3, 'EXPIRED', $3, $3 FROM numbers",
 		n, reference, p.service.Now().Add(-ago).UnixMicro())
 }
 
@@ -129,6 +129,14 @@ func (p *point) openCheck(t *testing.T) error {
 func (p *point) redeliver(t *testing.T) {
 	t.Helper()
 	p.advance(t, 5*time.Minute)
+}
+
+func (p *point) bindAndRedeliver(t *testing.T) {
+	t.Helper()
+	if err := p.bind(t); err != nil {
+		t.Fatal(err)
+	}
+	p.redeliver(t)
 }
 
 func (p *point) redeliverAndWork(t *testing.T) {
@@ -246,14 +254,14 @@ func (s *points) advance(t *testing.T, d time.Duration) {
 func (s *points) exec(t testing.TB, query string, args ...any) {
 	t.Helper()
 	if _, err := s.db.ExecContext(t.Context(), query, args...); err != nil {
-		t.Fatal(fmt.Errorf("%s: %w", describe(query), err))
+		t.Fatal(fmt.Errorf("%s: %w", statement{query: query}, err))
 	}
 }
 
 func (s *points) count(t testing.TB, query string, args ...any) (n int) {
 	t.Helper()
 	if err := s.db.QueryRowContext(t.Context(), query, args...).Scan(&n); err != nil {
-		t.Fatal(fmt.Errorf("%s: %w", describe(query), err))
+		t.Fatal(fmt.Errorf("%s: %w", statement{query: query}, err))
 	}
 	return n
 }

@@ -117,12 +117,12 @@ func (s *points) test(t *testing.T, op operation, f fault, n int) bool {
 	op.verify(p, t)
 	s.verifyConsistent(t)
 	if t.Failed() {
-		t.Fatalf("%s, step %d of %q, error %v", f.name, n, steps, p.err)
+		t.Fatalf("%s, step %d of %v, error %v", f.name, n, steps, p.err)
 	}
 	if !failed {
 		s.steps = nil
 		for _, step := range steps {
-			s.steps = append(s.steps, describe(step))
+			s.steps = append(s.steps, step.String())
 		}
 	}
 	return failed

@@ -34,6 +34,12 @@ var faults = []fault{
 
 var errFault = errors.New("injected failure")
 
+// statement is a statement with its arguments, or a begin or commit.
+type statement struct {
+	query string
+	args  []driver.NamedValue
+}
+
 // faultyConnector opens connections of a real driver whose n-th step fails.
 type faultyConnector struct {
 	driver driver.Driver
@@ -42,7 +48,7 @@ type faultyConnector struct {
 	mu    sync.Mutex // guards the fields below
 	fault *fault     // nil: no step fails
 	nth   int
-	steps []string // since arm
+	steps []statement // since arm
 	down  bool
 }
 
@@ -56,7 +62,7 @@ func openFaulty(t testing.TB, d database) (*sql.DB, *faultyConnector) {
 	return db, f
 }
 
-// arm makes the n-th step from now on fail, counted from 1.
+// arm makes the n-th step from now on fail, counted from 1. With 0, no step fails.
 func (f *faultyConnector) arm(n int, fails fault) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -65,16 +71,16 @@ func (f *faultyConnector) arm(n int, fails fault) {
 
 // disarm makes the database available again. It returns the steps since arm, and whether one
 // failed.
-func (f *faultyConnector) disarm() (steps []string, failed bool) {
+func (f *faultyConnector) disarm() (steps []statement, failed bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	failed = f.fault != nil && len(f.steps) >= f.nth
+	failed = f.fault != nil && f.nth > 0 && len(f.steps) >= f.nth
 	f.fault, f.down = nil, false
 	return f.steps, failed
 }
 
 // next returns the fault of the next step, or nil.
-func (f *faultyConnector) next(step string) *fault {
+func (f *faultyConnector) next(step statement) *fault {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.fault == nil {
@@ -120,11 +126,11 @@ type faultyConn struct {
 }
 
 // step performs a step, or fails. effect gets the fault of the step.
-func (c *faultyConn) step(name string, effect func(*fault) error) error {
+func (c *faultyConn) step(step statement, effect func(*fault) error) error {
 	if c.lost {
 		return driver.ErrBadConn
 	}
-	f := c.connector.next(name)
+	f := c.connector.next(step)
 	if f == nil || f.after {
 		if err := effect(f); err != nil || f == nil {
 			return err
@@ -148,7 +154,7 @@ func (c *faultyConn) lose() {
 
 // BeginTx implements driver.ConnBeginTx.
 func (c *faultyConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
-	err := c.step("begin", func(f *fault) (err error) {
+	err := c.step(statement{query: "begin"}, func(f *fault) (err error) {
 		c.tx, err = c.Conn.(driver.ConnBeginTx).BeginTx(ctx, opts)
 		return err
 	})
@@ -163,7 +169,7 @@ func (c *faultyConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver
 
 // ExecContext implements driver.ExecerContext.
 func (c *faultyConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (result driver.Result, err error) {
-	err = c.step(query, func(*fault) error {
+	err = c.step(statement{query, args}, func(*fault) error {
 		result, err = c.Conn.(driver.ExecerContext).ExecContext(ctx, query, args)
 		return err
 	})
@@ -175,7 +181,7 @@ func (c *faultyConn) ExecContext(ctx context.Context, query string, args []drive
 
 // QueryContext implements driver.QueryerContext.
 func (c *faultyConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (rows driver.Rows, err error) {
-	err = c.step(query, func(f *fault) error {
+	err = c.step(statement{query, args}, func(f *fault) error {
 		rows, err = c.Conn.(driver.QueryerContext).QueryContext(ctx, query, args)
 		if err != nil || f == nil {
 			return err
@@ -250,7 +256,7 @@ type faultyTx struct{ *faultyConn }
 // Commit implements driver.Tx. A failed commit without an effect ends the transaction.
 func (t faultyTx) Commit() error {
 	tx := t.tx
-	err := t.step("commit", func(*fault) error {
+	err := t.step(statement{query: "commit"}, func(*fault) error {
 		t.tx = nil
 		return tx.Commit()
 	})
@@ -271,8 +277,8 @@ func (t faultyTx) Rollback() error {
 	return tx.Rollback()
 }
 
-// describe shortens a step for a log.
-func describe(step string) string {
-	words := strings.Fields(step)
+// String returns the first words of the statement.
+func (s statement) String() string {
+	words := strings.Fields(s.query)
 	return strings.Join(words[:min(len(words), 4)], " ")
 }
