@@ -45,9 +45,7 @@ func run(ctx context.Context, getenv func(string) string, out io.Writer, log *sl
 	if err != nil {
 		return err
 	}
-	// What ends at last continues after ctx has ended.
-	last, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	defer cancel()
+	last := context.WithoutCancel(ctx) // what ends last continues after ctx has ended
 	defer func() { err = errors.Join(err, stopTelemetry(last)) }()
 
 	pool, err := openPool(last, c.databaseURL)
@@ -66,22 +64,28 @@ func run(ctx context.Context, getenv func(string) string, out io.Writer, log *sl
 	if err := migrate(ctx, pool, db); err != nil {
 		return err
 	}
-	w, err := newWiring(ctx, c, pool, db, redisClient, log)
-	if err != nil {
+	s := &shop{publicURL: c.publicURL, log: log, db: db}
+	if err := s.connect(ctx, c, pool, redisClient); err != nil {
 		return err
 	}
+	return s.run(ctx, c, out)
+}
 
-	if err := w.jobs.Start(last); err != nil {
+// run processes results and serves requests until ctx ends.
+func (s *shop) run(ctx context.Context, c config, out io.Writer) error {
+	last := context.WithoutCancel(ctx)
+	if err := s.jobs.Start(last); err != nil {
 		return err
 	}
+	reconcileCtx, cancel := context.WithCancel(ctx)
 	var background sync.WaitGroup
-	background.Go(func() { _ = w.checks.Run(ctx, w.client) }) // it logs its errors
-	err = serve(ctx, c, &shop{wiring: w, publicURL: c.publicURL, log: log}, out)
-	stopCtx, cancelStop := context.WithTimeout(last, stopTimeout)
-	defer cancelStop()
-	err = errors.Join(err, w.jobs.Stop(stopCtx))
+	background.Go(func() { _ = s.checks.Run(reconcileCtx, s.client) }) // it logs its errors
+	err := s.serve(ctx, c, out)
+	cancel()
 	background.Wait()
-	return err
+	stopCtx, cancel := context.WithTimeout(last, stopTimeout)
+	defer cancel()
+	return errors.Join(err, s.jobs.Stop(stopCtx))
 }
 
 // stopTimeout limits the time for requests in flight, and then for jobs in progress.
@@ -89,7 +93,7 @@ const stopTimeout = 15 * time.Second
 
 // serve serves the shop until ctx ends: then the readiness probe fails, and requests in flight
 // finish.
-func serve(ctx context.Context, c config, s *shop, out io.Writer) error {
+func (s *shop) serve(ctx context.Context, c config, out io.Writer) error {
 	handler, err := s.handler()
 	if err != nil {
 		return err

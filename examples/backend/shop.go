@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"database/sql"
 	"encoding/json"
 	"errors"
 	"log/slog"
@@ -10,15 +11,24 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+	"github.com/riverqueue/river"
+
 	"github.com/idverify/idverify-go"
+	"github.com/idverify/idverify-go/inbox"
+	"github.com/idverify/idverify-go/signature"
 )
 
 // shop is the business of this backend.
 type shop struct {
-	*wiring
-
 	publicURL *url.URL
 	log       *slog.Logger
+	db        *sql.DB
+	client    *idverify.Client
+	keys      *signature.JWKS
+	verifier  *signature.Verifier
+	checks    *inbox.Inbox
+	jobs      *river.Client[pgx.Tx]
 	stopping  atomic.Bool // the readiness probe fails
 }
 

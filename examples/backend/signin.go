@@ -58,8 +58,8 @@ func (s *shop) redirect(w http.ResponseWriter, r *http.Request, redirect *idveri
 		s.unavailable(w, r, "redirect not claimed", err)
 		return
 	case !own:
-		s.log.WarnContext(ctx, "redirect rejected: the session of the browser did not start the check", "check_id", redirect.CheckID)
-		respond(w, http.StatusForbidden, map[string]string{"error": "other_session"})
+		s.log.WarnContext(ctx, "redirect rejected: the session of the browser is another one, or has used it", "check_id", redirect.CheckID)
+		respond(w, http.StatusForbidden, map[string]string{"error": "redirect_rejected"})
 		return
 	}
 	http.SetCookie(w, cookie(token))
@@ -76,17 +76,20 @@ func (s *shop) redirect(w http.ResponseWriter, r *http.Request, redirect *idveri
 // browser does not know it. If another browser sent r, claim ends the session of the check.
 func (s *shop) claim(ctx context.Context, r *http.Request, checkID string) (token string, own bool, err error) {
 	token = rand.Text()
-	if c, cookieErr := r.Cookie(cookieName); cookieErr == nil {
-		result, err := s.db.ExecContext(ctx, "UPDATE sessions SET token = $1, status = 'pending' "+
-			"WHERE token = $2 AND check_id = $3 AND status = 'started' AND created_at > now() - interval '15 minutes'", digest(token), digest(c.Value), checkID)
-		if err != nil {
-			return "", false, err
-		}
-		if n, err := result.RowsAffected(); err != nil || n == 1 {
-			return token, err == nil, err
-		}
+	var current []byte
+	if c, err := r.Cookie(cookieName); err == nil {
+		current = digest(c.Value)
 	}
-	_, err = s.db.ExecContext(ctx, "UPDATE sessions SET status = 'revoked' WHERE check_id = $1 AND status IN ('started', 'pending', 'signed_in')", checkID)
+	result, err := s.db.ExecContext(ctx, "UPDATE sessions SET token = $1, status = 'pending' "+
+		"WHERE token = $2 AND check_id = $3 AND status = 'started' AND created_at > now() - interval '15 minutes'", digest(token), current, checkID)
+	if err != nil {
+		return "", false, err
+	}
+	if n, err := result.RowsAffected(); err != nil || n == 1 {
+		return token, err == nil, err
+	}
+	_, err = s.db.ExecContext(ctx, "UPDATE sessions SET status = 'revoked' "+
+		"WHERE check_id = $1 AND token IS DISTINCT FROM $2 AND status IN ('started', 'pending', 'signed_in')", checkID, current)
 	return "", false, err
 }
 

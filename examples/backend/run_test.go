@@ -1,0 +1,170 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/idverify/idverify-go"
+	"github.com/idverify/idverify-go/sandboxfake"
+)
+
+func TestRun_Readiness(t *testing.T) {
+	t.Parallel()
+	s := prepareSite(t)
+	s.service.Inject(sandboxfake.Match{Operation: "jwks.get"}, sandboxfake.Fault{Status: http.StatusServiceUnavailable})
+	s.start(t)
+	b := s.browser(t)
+
+	without, live := b.get("/readyz"), b.get("/livez")
+
+	if without.status != http.StatusServiceUnavailable || live.status != http.StatusNoContent {
+		t.Errorf("readyz, livez without a key set = %d, %d, want 503, 204", without.status, live.status)
+	}
+}
+
+func TestRun_Ready(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+
+	got := s.browser(t).get("/readyz")
+
+	if got.status != http.StatusNoContent {
+		t.Errorf("readyz = %d %v, want 204", got.status, got.body)
+	}
+}
+
+// A sign-up waits for the database while the shop is stopped.
+func TestRun_StopsGracefully(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, func(s *site) { s.env["SHUTDOWN_DELAY"] = "3s" })
+	lock, err := s.db.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := lock.Exec(t.Context(), "LOCK TABLE signups"); err != nil {
+		t.Fatal(err)
+	}
+	begun := make(chan reply, 1)
+	go func() { begun <- s.browser(t).post("/signups", `{"phone_number": "447700900012"}`) }()
+	for s.value(t, "SELECT count(*)::text FROM pg_locks WHERE NOT granted") == "0" {
+		runtime.Gosched()
+	}
+
+	ended := make(chan struct{})
+	go func() { s.stop(); close(ended) }()
+	b := s.browser(t)
+	readiness := b.get("/readyz")
+	for readiness.status == http.StatusNoContent {
+		readiness = b.get("/readyz")
+	}
+	if err := lock.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	got := <-begun
+	<-ended
+
+	if readiness.status != http.StatusServiceUnavailable {
+		t.Errorf("readyz = %d, want 503 before the listener is closed", readiness.status)
+	}
+	if got.status != http.StatusCreated {
+		t.Errorf("status = %d, want 201", got.status)
+	}
+}
+
+func TestRun_ReplicasStartTogether(t *testing.T) {
+	t.Parallel()
+	first := prepareSite(t)
+	second := prepareSite(t)
+	for _, name := range []string{"DATABASE_URL", "REDIS_URL"} {
+		second.env[name] = first.env[name]
+	}
+
+	var started sync.WaitGroup
+	started.Go(func() { first.listen(t) })
+	started.Go(func() { second.listen(t) })
+	started.Wait()
+}
+
+func TestRun_InvalidConfiguration(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct{ name, value, want string }{
+		{"LISTEN", "", "LISTEN is not set"},
+		{"PUBLIC_URL", "http://" + host, "PUBLIC_URL is not an https URL"},
+		{"DATABASE_URL", "postgres://%", "DATABASE_URL is invalid"},
+		{"REDIS_URL", "x", "REDIS_URL is invalid"},
+		{"OTEL", "x", `OTEL is "x", want stdout or none`},
+		{"SHUTDOWN_DELAY", "1", "SHUTDOWN_DELAY is not a duration"},
+		{"IDVERIFY_CA_FILE", os.DevNull, "IDVERIFY_CA_FILE contains no certificate"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			s := prepareSite(t)
+			s.env[row.name] = row.value
+
+			err := run(t.Context(), func(name string) string { return s.env[name] }, io.Discard, slog.New(slog.DiscardHandler))
+
+			if err == nil || err.Error() != row.want {
+				t.Errorf("error = %v, want %s", err, row.want)
+			}
+		})
+	}
+}
+
+func TestRun_WrongCredentials(t *testing.T) {
+	t.Parallel()
+	s := prepareSite(t)
+	writeFile(t, s.env["IDVERIFY_CREDENTIALS_FILE"], `{"client_id": "x", "client_secret": "y"}`)
+
+	err := run(t.Context(), func(name string) string { return s.env[name] }, io.Discard, slog.New(slog.DiscardHandler))
+
+	if err == nil || !strings.Contains(err.Error(), "invalid_client") {
+		t.Errorf("error = %v, want invalid_client", err)
+	}
+}
+
+func TestRun_RotatesCredentials(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	console := s.service.Console()
+	projects, err := console.Projects.List(t.Context(), idverify.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	issued, err := console.ProjectCredentials.Rotate(t.Context(), projects.Items[0].ProjectID, s.service.Credentials().ClientID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, s.env["IDVERIFY_CREDENTIALS_FILE"], fmt.Sprintf(`{"client_id": %q, "client_secret": %q}`, issued.ClientID, issued.ClientSecret.Reveal()))
+
+	got := s.browser(t).post("/signups", `{"phone_number": "447700900012"}`)
+
+	if got.status != http.StatusCreated {
+		t.Errorf("status = %d, want 201", got.status)
+	}
+}
+
+// TestGlue counts the lines of wiring.go that are not blank, comments or imports.
+func TestGlue(t *testing.T) {
+	t.Parallel()
+	source, err := os.ReadFile("wiring.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, code, _ := bytes.Cut(source, []byte("\n)\n"))
+
+	lines := slices.DeleteFunc(strings.Split(string(code), "\n"), func(line string) bool { return regexp.MustCompile(`^\s*(//.*)?$`).MatchString(line) })
+
+	if len(lines) >= 60 {
+		t.Errorf("wiring.go has %d lines of code, want fewer than 60", len(lines))
+	}
+}

@@ -1,0 +1,227 @@
+package main
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/idverify/idverify-go/sandboxfake"
+)
+
+// begin starts a sign-in and returns the Check URL.
+func (b *browser) begin(number string) (checkURL string) {
+	b.t.Helper()
+	begun := b.post("/signins", `{"phone_number": "`+number+`"}`)
+	if begun.status != http.StatusCreated {
+		b.t.Fatalf("response = %d %v, want 201", begun.status, begun.body)
+	}
+	return begun.text("check_url")
+}
+
+// redirectOf opens the Check URL and returns the redirect URL without following it.
+func (b *browser) redirectOf(checkURL string) string {
+	b.t.Helper()
+	return b.do("GET", checkURL, "").location
+}
+
+func TestShop_SignIn(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	for _, row := range []struct{ name, number, want string }{
+		{"match", "447700900012", "signed_in"},
+		{"no match", "447700900013", rejected},
+		{"no result", "447700900099", failed},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			b := s.browser(t)
+			redirect := b.redirectOf(b.begin(row.number))
+			planted := b.cookies()
+
+			got := b.do("GET", redirect, "")
+			s.awaitDecision(t)
+			after := b.get("/session")
+
+			if got.status != http.StatusSeeOther || got.location != "https://"+host+"/api/session" {
+				t.Errorf("response = %d to %q, want 303 to the session", got.status, got.location)
+			}
+			if after.text("status") != row.want {
+				t.Errorf("status = %q, want %q", after.text("status"), row.want)
+			}
+			if now := b.cookies(); now == planted {
+				t.Error("the session cookie is unchanged: an attacker may have planted it")
+			}
+			attacker := s.browser(t)
+			attacker.setCookies(planted)
+			if got := attacker.get("/session"); got.status != http.StatusUnauthorized {
+				t.Errorf("status with the first cookie = %d, want 401", got.status)
+			}
+		})
+	}
+}
+
+// The victim opens the Check URL of the attacker, or the attacker opens the redirect of the victim.
+func TestShop_SignInOtherBrowser(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		name       string
+		ownSession bool // the other browser has started its own sign-in
+	}{
+		{"without a session", false},
+		{"with another session", true},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t)
+			owner, other := s.browser(t), s.browser(t)
+			if row.ownSession {
+				other.begin("447700900014")
+			}
+			redirect := owner.redirectOf(owner.begin("447700900012"))
+
+			got := other.do("GET", redirect, "")
+
+			if got.status != http.StatusForbidden {
+				t.Errorf("status = %d, want 403", got.status)
+			}
+			if n := s.calls("phone_check.complete"); n != 0 {
+				t.Errorf("%d code exchanges, want 0", n)
+			}
+			if got := owner.get("/session"); got.text("status") != "revoked" {
+				t.Errorf("status of the owner's session = %q, want revoked", got.text("status"))
+			}
+			if got := other.get("/session"); row.ownSession && got.text("status") != "started" {
+				t.Errorf("status of the other session = %q, want started", got.text("status"))
+			}
+		})
+	}
+}
+
+func TestShop_SignInReplayedRedirect(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	b := s.browser(t)
+	redirect := b.redirectOf(b.begin("447700900012"))
+	b.do("GET", redirect, "")
+	s.awaitDecision(t)
+
+	got := b.do("GET", redirect, "")
+
+	if got.status != http.StatusBadRequest {
+		t.Errorf("status = %d, want 400", got.status)
+	}
+	if n := s.calls("phone_check.complete"); n != 1 {
+		t.Errorf("%d code exchanges, want 1", n)
+	}
+	if got := b.get("/session"); got.text("status") != "signed_in" {
+		t.Errorf("status = %q, want signed_in", got.text("status"))
+	}
+}
+
+// Redis has lost its claims, so the verifier accepts the redirect again.
+func TestShop_SignInClaimsOnce(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		name string
+		same bool // the browser that started the check opens the redirect again
+		want string
+	}{
+		{"same browser", true, "signed_in"},
+		{"other browser", false, "revoked"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t)
+			b := s.browser(t)
+			redirect := b.redirectOf(b.begin("447700900012"))
+			b.do("GET", redirect, "")
+			s.awaitDecision(t)
+			s.flushRedis(t)
+			second := b
+			if !row.same {
+				second = s.browser(t)
+			}
+
+			got := second.do("GET", redirect, "")
+
+			if got.status != http.StatusForbidden || s.calls("phone_check.complete") != 1 {
+				t.Errorf("status = %d and %d code exchanges, want 403 and 1", got.status, s.calls("phone_check.complete"))
+			}
+			if session := b.get("/session"); session.text("status") != row.want {
+				t.Errorf("status = %q, want %q", session.text("status"), row.want)
+			}
+		})
+	}
+}
+
+func TestShop_SignInExchangeFails(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		name   string
+		faults []sandboxfake.Fault
+		want   string
+	}{
+		// The check is COMPLETED, but the service did not confirm the code.
+		{"response lost", []sandboxfake.Fault{{Drop: true}}, "signed_in"},
+		{"code not found", []sandboxfake.Fault{{Status: http.StatusNotFound, Fragment: "check_not_found"}}, failed},
+		{"rejected", []sandboxfake.Fault{{Status: http.StatusForbidden}}, pending},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t)
+			b := s.browser(t)
+			s.service.Inject(sandboxfake.Match{Operation: "phone_check.complete"}, row.faults...)
+
+			got := b.do("GET", b.redirectOf(b.begin("447700900012")), "")
+			if row.want == "signed_in" {
+				s.awaitDecision(t)
+			}
+
+			if session := b.get("/session"); got.status != http.StatusSeeOther || session.text("status") != row.want {
+				t.Errorf("response = %d, then status %q, want 303, then %q", got.status, session.text("status"), row.want)
+			}
+		})
+	}
+}
+
+func TestShop_SignInNotCreated(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	b := s.browser(t)
+	s.service.Inject(sandboxfake.Match{Operation: "phone_check.create"}, sandboxfake.Fault{Status: http.StatusPaymentRequired}, sandboxfake.Fault{Drop: true})
+
+	for _, name := range []string{"balance too low", "outcome unknown"} {
+		got := b.post("/signins", `{"phone_number": "447700900012"}`)
+
+		if got.status != http.StatusServiceUnavailable || b.cookies() != "" {
+			t.Errorf("%s: status = %d, cookies = %q, want 503 and no session", name, got.status, b.cookies())
+		}
+	}
+	if n := s.calls("phone_check.create"); n != 2 {
+		t.Errorf("%d creates, want 2: one for each request", n)
+	}
+	if got := b.get("/session"); got.status != http.StatusUnauthorized {
+		t.Errorf("status without a session = %d, want 401", got.status)
+	}
+}
+
+func TestShop_RejectsOtherSites(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	for _, row := range []struct {
+		origin string
+		want   int
+	}{
+		{"https://" + host, http.StatusCreated},
+		{"https://other.example.com", http.StatusForbidden},
+	} {
+		t.Run(row.origin, func(t *testing.T) {
+			b := s.browser(t)
+			b.origin = row.origin
+
+			got := b.post("/signins", `{"phone_number": "447700900012"}`)
+
+			if got.status != row.want {
+				t.Errorf("status = %d, want %d", got.status, row.want)
+			}
+		})
+	}
+}

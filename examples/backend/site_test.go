@@ -1,0 +1,307 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log"
+	"log/slog"
+	"net/http"
+	"net/http/cookiejar"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/idverify/idverify-go/sandboxfake"
+)
+
+// host is the public host of the shop. Its proxy adds the path prefix /api.
+const host = "shop.sandbox.test"
+
+// site is a running shop behind a proxy, with a fake of the service.
+type site struct {
+	service  *sandboxfake.Server
+	env      map[string]string
+	log      syncBuffer
+	deviceIP string // as the proxy sees it
+	db       *pgx.Conn
+	stop     func() // stops the shop, if it runs
+}
+
+// newSite starts a shop. change may change its environment.
+func newSite(t *testing.T, change ...func(*site)) *site {
+	t.Helper()
+	s := prepareSite(t)
+	for _, f := range change {
+		f(s)
+	}
+	s.start(t)
+	return s
+}
+
+// prepareSite returns a site whose shop does not run yet.
+func prepareSite(t *testing.T) *site {
+	t.Helper()
+	s := &site{service: sandboxfake.New(t), deviceIP: "192.0.2.10", stop: func() {}}
+	dir := t.TempDir()
+	s.env = map[string]string{
+		"LISTEN":                    "127.0.0.1:0",
+		"PUBLIC_URL":                "https://" + host + "/api",
+		"DATABASE_URL":              postgres.newDatabase(t),
+		"REDIS_URL":                 redisServer.newDatabase(t),
+		"IDVERIFY_BASE_URL":         s.service.URL(),
+		"IDVERIFY_CREDENTIALS_FILE": filepath.Join(dir, "credentials.json"),
+		"IDVERIFY_CA_FILE":          filepath.Join(dir, "ca.pem"),
+		"SHUTDOWN_DELAY":            "0s",
+	}
+	credentials := s.service.Credentials()
+	writeFile(t, s.env["IDVERIFY_CA_FILE"], string(s.service.CACertPEM()))
+	writeFile(t, s.env["IDVERIFY_CREDENTIALS_FILE"], fmt.Sprintf(`{"client_id": %q, "client_secret": %q}`, credentials.ClientID, credentials.ClientSecret.Reveal()))
+	return s
+}
+
+func writeFile(t *testing.T, name, text string) {
+	t.Helper()
+	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// start starts the shop behind its proxy.
+func (s *site) start(t *testing.T) {
+	t.Helper()
+	addr := s.listen(t)
+	if addr == "" {
+		t.FailNow()
+	}
+	s.service.Handle(host, s.proxy(addr))
+	if s.db == nil {
+		s.connect(t)
+	}
+}
+
+// listen starts the shop and returns its address. It stops at the end of the test, if it has not
+// been stopped before.
+func (s *site) listen(t *testing.T) (addr string) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	output, writer := io.Pipe()
+	ended := make(chan error, 1)
+	go func() {
+		err := run(ctx, func(name string) string { return s.env[name] }, writer, slog.New(slog.NewTextHandler(&s.log, nil)))
+		writer.CloseWithError(io.EOF)
+		ended <- err
+	}()
+	s.stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("the shop ended with %v", err)
+		}
+	})
+	t.Cleanup(func() {
+		s.stop()
+		if strings.Contains(s.log.String(), "4477009") {
+			t.Error("the log contains a phone number")
+		}
+		if t.Failed() {
+			t.Logf("log of the shop:\n%s", s.log.String())
+		}
+	})
+	line, err := bufio.NewReader(output).ReadString('\n')
+	addr, found := strings.CutPrefix(strings.TrimSpace(line), "listening on ")
+	if !found {
+		t.Errorf("output = %q (%v), want the address", line, err)
+		return ""
+	}
+	go io.Copy(io.Discard, output)
+	return addr
+}
+
+// proxy returns a reverse proxy that changes host and path, like nginx in production.
+func (s *site) proxy(addr string) http.Handler {
+	return http.StripPrefix("/api", &httputil.ReverseProxy{ErrorLog: log.New(io.Discard, "", 0), Rewrite: func(r *httputil.ProxyRequest) {
+		r.SetURL(&url.URL{Scheme: "http", Host: addr})
+		r.Out.Host = "backend.internal"
+		r.Out.Header.Set("X-Forwarded-Host", r.In.Host)
+		r.Out.Header.Set("X-Original-URI", "/api"+r.In.URL.RequestURI())
+		r.Out.Header.Set("X-Real-IP", s.deviceIP)
+	}})
+}
+
+// connect opens a connection that is notified of each decision.
+func (s *site) connect(t *testing.T) {
+	t.Helper()
+	var err error
+	if s.db, err = pgx.Connect(t.Context(), s.env["DATABASE_URL"]); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.db.Close(context.WithoutCancel(t.Context())) })
+	if _, err := s.db.Exec(t.Context(), `
+		CREATE FUNCTION notify_decided() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_notify('decided', ''); RETURN NULL; END $$;
+		CREATE TRIGGER decided AFTER INSERT ON decisions FOR EACH ROW EXECUTE FUNCTION notify_decided();
+		LISTEN decided`); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// awaitDecision waits for the next decision.
+func (s *site) awaitDecision(t *testing.T) {
+	t.Helper()
+	if _, err := s.db.WaitForNotification(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// flushRedis deletes the claims of the shop.
+func (s *site) flushRedis(t *testing.T) {
+	t.Helper()
+	options, err := goredis.ParseURL(s.env["REDIS_URL"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := goredis.NewClient(options)
+	defer client.Close()
+	if err := client.FlushDB(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// value returns a value in the database.
+func (s *site) value(t *testing.T, query string, args ...any) (value string) {
+	t.Helper()
+	if err := s.db.QueryRow(t.Context(), query, args...).Scan(&value); err != nil {
+		t.Fatal(err)
+	}
+	return value
+}
+
+// calls returns the number of requests of an operation that the service received.
+func (s *site) calls(operation string) int {
+	n := 0
+	for _, r := range s.service.Requests() {
+		if r.Operation == operation {
+			n++
+		}
+	}
+	return n
+}
+
+// open opens a Check URL on a phone.
+func (s *site) open(t *testing.T, checkURL string) {
+	t.Helper()
+	if _, err := s.service.Device().Open(t.Context(), checkURL); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// browser is an HTTP client with its own cookies that does not follow redirects.
+type browser struct {
+	t      *testing.T
+	client *http.Client
+	origin string // of the page that sends requests, or empty for an app
+}
+
+func (s *site) browser(t *testing.T) *browser {
+	t.Helper()
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &browser{t: t, client: &http.Client{Transport: s.service.HTTPClient().Transport, Jar: jar,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
+}
+
+// cookies returns the cookies for the shop.
+func (b *browser) cookies() string {
+	request := &http.Request{Header: http.Header{}}
+	for _, c := range b.client.Jar.Cookies(&url.URL{Scheme: "https", Host: host}) {
+		request.AddCookie(c)
+	}
+	return request.Header.Get("Cookie")
+}
+
+// setCookies sets cookies as cookies returned them.
+func (b *browser) setCookies(cookies string) {
+	parsed, err := http.ParseCookie(cookies)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	for _, c := range parsed {
+		c.Secure, c.Path = true, "/"
+	}
+	b.client.Jar.SetCookies(&url.URL{Scheme: "https", Host: host}, parsed)
+}
+
+// reply is a response of the shop.
+type reply struct {
+	status   int
+	body     map[string]any
+	location string
+}
+
+func (b *browser) post(path, body string) reply {
+	b.t.Helper()
+	return b.do("POST", "https://"+host+"/api"+path, body)
+}
+
+func (b *browser) get(path string) reply {
+	b.t.Helper()
+	return b.do("GET", "https://"+host+"/api"+path, "")
+}
+
+func (b *browser) do(method, url, body string) reply {
+	b.t.Helper()
+	request, err := http.NewRequestWithContext(b.t.Context(), method, url, strings.NewReader(body))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	if b.origin != "" {
+		request.Header.Set("Origin", b.origin)
+	}
+	response, err := b.client.Do(request)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	defer response.Body.Close()
+	r := reply{status: response.StatusCode, location: response.Header.Get("Location")}
+	if strings.HasPrefix(response.Header.Get("Content-Type"), "application/json") {
+		if err := json.NewDecoder(response.Body).Decode(&r.body); err != nil {
+			b.t.Errorf("%s %s: %v", method, url, err)
+		}
+	}
+	return r
+}
+
+// text returns a field of the body.
+func (r reply) text(name string) string {
+	text, _ := r.body[name].(string)
+	return text
+}
+
+// syncBuffer is a bytes.Buffer that is safe for concurrent use.
+type syncBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (s *syncBuffer) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(p)
+}
+
+func (s *syncBuffer) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.String()
+}
