@@ -18,7 +18,18 @@
 //  5. The result is processed once: by [Options].OnResult in the transaction that stores it, or
 //     later by [Inbox.Work].
 //
-// For example:
+// At the start of the program:
+//
+//	db, err := sql.Open("sqlite", source) // for source see SQLite below
+//	err = inbox.Migrate(ctx, db, inbox.SQLite)
+//	checks, err := inbox.New(ctx, db, inbox.SQLite, &inbox.Options{Logger: logger})
+//	mux.Handle("POST /callbacks", checks.Handler(verifier)) // a signature.Verifier
+//	go checks.Run(ctx, client)                              // calls Reconcile and Purge
+//	go checks.Work(ctx, func(ctx context.Context, tx *sql.Tx, e inbox.Entry) error {
+//		// … write e.Matched() to your own row with tx …
+//	})
+//
+// For each check:
 //
 //	tx, err := db.BeginTx(ctx, nil)
 //	// … insert your own row, for example a sign-up with this reference …

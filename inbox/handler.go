@@ -19,16 +19,19 @@ import (
 //	204  the callback is not about a planned check: ignored, logged at level warn
 //	400  the callback is invalid; the service does not retry
 //	503  the callback cannot be verified now, or its check is not stored yet; the service retries
-//	500  the database or OnResult failed; the service retries, up to six attempts in all
+//	500  the database or OnResult failed, or the body of a verified callback is not a check; the
+//	     service retries, up to six attempts in all
 //
 // A check is not stored yet if it was created less than a minute ago, or if its ReferenceID is
 // planned and has no check ID: Bind is in progress, or Reconcile stores the check ID. Another
 // customer of the service can cause such callbacks, but not results: only a check ID that Bind,
-// Record or Reconcile has stored gets one.
+// Record or Reconcile has stored gets one. Callbacks with another product than the planned one, or
+// with a status that is not final, are ignored too.
 //
-// The handler responds within eight seconds and spends at most five of them on the database,
-// because the service does not retry after a timeout of ten. After verification it continues if the
-// service closes the connection. It may be called concurrently.
+// The handler responds within eight seconds, or at once if verification has taken longer, and
+// spends at most five of them on the database: the service does not retry after a timeout of ten.
+// After verification it continues if the service closes the connection. It may be called
+// concurrently.
 func (i *Inbox) Handler(v *signature.Verifier) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		deadline := time.Now().Add(responseTime) // not Options.Now, which a test may freeze

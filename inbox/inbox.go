@@ -64,7 +64,8 @@ var (
 	// ErrNotFound means that no entry has the reference or check ID.
 	ErrNotFound = errors.New("entry not found")
 
-	// ErrConflict means that the entry has another check ID or product, or has already ended.
+	// ErrConflict means that the entry has another check ID or product, or has ended without a check
+	// ID, or that the check ID has another entry.
 	ErrConflict = errors.New("conflicting entry")
 
 	// ErrSchema means that the table is missing or too old: see [Migrate].
