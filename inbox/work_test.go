@@ -477,6 +477,7 @@ func newWorkBackend(t testing.TB, d database, opts *inbox.Options) *workBackend 
 		b.events = append(b.events, e)
 	}
 	b.backend = newBackend(t, d, opts)
+	b.client = b.service.Client(idverify.WithRetry(idverify.RetryPolicy{MaxAttempts: 1}))
 	b.exec(t, createEffects)
 	return b
 }
@@ -565,8 +566,8 @@ func newInbox(t testing.TB, db *sql.DB, d inbox.Dialect, opts *inbox.Options) *i
 	return checks
 }
 
-// storeResult plans a check and stores that it is a match.
-func storeResult(t testing.TB, db *sql.DB, checks *inbox.Inbox, reference string) {
+// planTx plans a PhoneCheck in its own transaction.
+func planTx(t testing.TB, db *sql.DB, checks *inbox.Inbox, reference string) {
 	t.Helper()
 	tx, err := db.BeginTx(t.Context(), nil)
 	if err != nil {
@@ -579,6 +580,12 @@ func storeResult(t testing.TB, db *sql.DB, checks *inbox.Inbox, reference string
 	if err := tx.Commit(); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// storeResult plans a check and stores that it is a match.
+func storeResult(t testing.TB, db *sql.DB, checks *inbox.Inbox, reference string) {
+	t.Helper()
+	planTx(t, db, checks, reference)
 	stored, err := checks.Record(t.Context(), inbox.Result{Product: idverify.ProductPhoneCheck, CheckID: "check of " + reference, ReferenceID: reference,
 		Status: idverify.StatusCompleted, Match: new(true)})
 	if err != nil || !stored {

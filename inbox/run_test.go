@@ -1,0 +1,143 @@
+package inbox_test
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/idverify/idverify-go"
+	"github.com/idverify/idverify-go/inbox"
+	"github.com/idverify/idverify-go/internal/synctest"
+	"github.com/idverify/idverify-go/sandboxfake"
+)
+
+func TestInbox_Run(t *testing.T) {
+	t.Parallel()
+	for _, d := range databases {
+		t.Run(d.name, func(t *testing.T) {
+			t.Parallel()
+			source := d.source(t)
+			synctest.Test(t, func(t *testing.T) {
+				service := sandboxfake.New(t, sandboxfake.WithInMemory())
+				db := openDB(t, d.driver, source)
+				events := make(chan inbox.Event, 10)
+				checks := newInbox(t, db, d.dialect, &inbox.Options{Observe: func(_ context.Context, e inbox.Event) { events <- e }})
+				storeResult(t, db, checks, "old")
+				<-events
+				if found, err := checks.WorkOnce(t.Context(), func(context.Context, *sql.Tx, inbox.Entry) error { return nil }); !found || err != nil {
+					t.Fatal(found, err)
+				}
+				<-events
+				time.Sleep(31 * 24 * time.Hour)
+				planTx(t, db, checks, "sign-up 1")
+				planned := time.Now()
+				ctx, shutDown := context.WithCancel(t.Context())
+				var run sync.WaitGroup
+				run.Go(func() {
+					if err := checks.Run(ctx, service.Client()); err != nil {
+						t.Error(err)
+					}
+				})
+
+				e := <-events
+				elapsed := time.Since(planned)
+				shutDown()
+				run.Wait()
+
+				if e.Operation != "reconcile" || e.Outcome != inbox.OutcomeUnknown || elapsed > 16*time.Minute+10*time.Second {
+					t.Errorf("event %+v after %s, want the end of the planned check within 16 minutes", e, elapsed)
+				}
+				if _, err := checks.Get(t.Context(), "old"); err == nil {
+					t.Error("the old entry is not deleted")
+				}
+			})
+		})
+	}
+}
+
+func TestInbox_Purge(t *testing.T) {
+	t.Parallel()
+	const old = 1234 // entries, in three batches
+	for _, d := range databases {
+		t.Run(d.name, func(t *testing.T) {
+			t.Parallel()
+			b := newWorkBackend(t, d, &inbox.Options{MaxAttempts: 1, Retention: 24 * time.Hour})
+			b.result(t, "stopped")
+			b.workOnce(t, func(context.Context, *sql.Tx, inbox.Entry) error { return errEffect })
+			b.result(t, "pending")
+			b.plan(t, idverify.ProductPhoneCheck, "in progress")
+			b.insertDone(t, old)
+
+			b.advance(t, 24*time.Hour)
+			early, err := b.inbox.Purge(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			b.insertDone(t, 1)
+			b.advance(t, time.Microsecond)
+			deleted, err := b.inbox.Purge(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+
+			if early != 0 || deleted != old {
+				t.Errorf("%d entries deleted within the retention time and %d after it, want 0 and %d", early, deleted, old)
+			}
+			b.wantEntries(t, 4)
+			for _, reference := range []string{"stopped", "pending", "in progress"} {
+				b.get(t, reference)
+			}
+		})
+	}
+}
+
+func TestInbox_PurgeNever(t *testing.T) {
+	t.Parallel()
+	for _, d := range databases {
+		t.Run(d.name, func(t *testing.T) {
+			t.Parallel()
+			b := newWorkBackend(t, d, &inbox.Options{Retention: -1})
+			b.insertDone(t, 3)
+			b.advance(t, 1000*24*time.Hour)
+
+			deleted, err := b.inbox.Purge(t.Context())
+
+			if deleted != 0 || err != nil {
+				t.Errorf("%d entries deleted, error %v, want none", deleted, err)
+			}
+			b.wantEntries(t, 3)
+		})
+	}
+}
+
+// insertDone inserts n entries that are processed now.
+func (b *workBackend) insertDone(t testing.TB, n int) {
+	t.Helper()
+	tx, err := b.db.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback()
+	now := b.service.Now().UnixMicro()
+	for n := range n {
+		_, err := tx.ExecContext(t.Context(), "INSERT INTO idverify_checks (reference, product, planned_at, give_up_at, status, ended_at, done_at) "+
+			"VALUES ($1, 'phone_check', $2, $2, 'COMPLETED', $2, $2)", fmt.Sprint(now, " ", n), now)
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := tx.Commit(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (b *workBackend) wantEntries(t testing.TB, want int) {
+	t.Helper()
+	var got int
+	if err := b.db.QueryRowContext(t.Context(), "SELECT count(*) FROM idverify_checks").Scan(&got); err != nil || got != want {
+		t.Errorf("%d entries are left, %v; want %d", got, err, want)
+	}
+}
