@@ -1,0 +1,233 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/cookiejar"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/idverify/idverify-go"
+	"github.com/idverify/idverify-go/examples/backend/internal/stack"
+	"github.com/idverify/idverify-go/sandboxfake"
+)
+
+// connect connects to the database of the shop.
+func connect(ctx context.Context, t *testing.T, s *stack.Stack) *pgx.Conn {
+	t.Helper()
+	db, err := pgx.Connect(ctx, s.Postgres.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close(context.WithoutCancel(ctx)) })
+	return db
+}
+
+// creates returns how often the service received the create of each sign-up that it may have
+// processed, and the references of those that it has processed.
+func (l *load) creates(t *testing.T) (received map[string]int, created []string) {
+	t.Helper()
+	received = make(map[string]int)
+	for _, r := range l.stack.Service.Requests() {
+		var body struct {
+			Reference string `json:"reference_id"`
+		}
+		switch {
+		case r.Operation != "subscriber_check.create", r.Status == http.StatusUnauthorized:
+			continue // a create with a deleted token is sent again
+		case json.Unmarshal(r.Body, &body) != nil || body.Reference == "":
+			t.Errorf("the service received a create without a reference (status %d)", r.Status)
+			continue
+		}
+		received[body.Reference]++
+		if r.Status == http.StatusCreated {
+			created = append(created, body.Reference)
+		}
+	}
+	if n := l.stack.Service.DroppedRequests() + l.stack.Service.DroppedDeliveries(); n > 0 {
+		t.Fatalf("the journals of the service are too small: %d entries dropped", n)
+	}
+	return received, created
+}
+
+// unbound returns the number of created checks whose ID is not stored.
+func (l *load) unbound(ctx context.Context, created []string) (n int, err error) {
+	err = l.db.QueryRow(ctx, "SELECT count(*) FROM idverify_checks WHERE check_id IS NULL AND reference = ANY($1)", created).Scan(&n)
+	return n, err
+}
+
+// unprocessed returns the number of created checks whose result has had no effect.
+func (l *load) unprocessed(ctx context.Context, created []string) (n int, err error) {
+	err = l.db.QueryRow(ctx, "SELECT count(*) FROM unnest($1::text[]) r WHERE NOT EXISTS (SELECT FROM decisions WHERE reference = r)", created).Scan(&n)
+	return n, err
+}
+
+// signup is a sign-up in the database of the shop.
+type signup struct {
+	id, number, status string
+	planned            bool
+	decisions          []string
+}
+
+// signups returns all sign-ups.
+func (l *load) signups(ctx context.Context, t *testing.T) []signup {
+	t.Helper()
+	rows, err := l.db.Query(ctx, "SELECT id, phone_number, status, EXISTS (SELECT FROM idverify_checks WHERE reference = s.id), "+
+		"ARRAY(SELECT decision FROM decisions WHERE reference = s.id) FROM signups s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	signups, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (s signup, err error) {
+		return s, row.Scan(&s.id, &s.number, &s.status, &s.planned, &s.decisions)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return signups
+}
+
+// verify compares what the shop has stored with what the service has done.
+func (l *load) verify(ctx context.Context, t *testing.T) {
+	t.Helper()
+	received, created := l.creates(t)
+	exists := make(map[string]bool)
+	for _, reference := range created {
+		exists[reference] = true
+	}
+	for reference, n := range received {
+		if n > 1 {
+			t.Errorf("the service received %d creates for sign-up %s, want 1: each one is charged", n, reference)
+		}
+	}
+	done := make(map[string]int) // by number
+	for _, s := range l.signups(ctx, t) {
+		opened := l.opened[s.id]
+		switch {
+		case opened && (len(s.decisions) != 1 || s.status != statusOf(s.number) || s.decisions[0] != s.status):
+			t.Errorf("sign-up of %s: status %q, decisions %q; want one decision %q", s.number, s.status, s.decisions, statusOf(s.number))
+		case !opened && exists[s.id] && (len(s.decisions) != 1 || s.status != failed):
+			t.Errorf("sign-up of %s whose check nobody opened: status %q, decisions %q; want one decision %q", s.number, s.status, s.decisions, failed)
+		case !exists[s.id] && len(s.decisions) > 0:
+			t.Errorf("sign-up of %s without a check: decisions %q, want none", s.number, s.decisions)
+		case !s.planned:
+			t.Errorf("sign-up of %s: stored without its plan", s.number)
+		}
+		delete(exists, s.id)
+		if opened {
+			done[s.number]++
+		}
+	}
+	if len(exists) > 0 {
+		t.Errorf("%d checks were created for sign-ups that are not stored", len(exists))
+	}
+	for n := 1; n <= customers; n++ {
+		if got := done[numberOf(n)]; got != 1 {
+			t.Errorf("customer %s has %d complete sign-ups, want 1", numberOf(n), got)
+		}
+	}
+	for id := range l.opened {
+		var response struct{ Status string }
+		if status, err := l.call(ctx, l.client, http.MethodGet, "/signups/"+id, nil, &response); err != nil || status != http.StatusOK || response.Status == pending {
+			t.Errorf("status of sign-up %s = %d %q, error %v; want its result", id, status, response.Status, err)
+		}
+	}
+}
+
+// statusOf returns the status of a sign-up with number, whose last digits determine the result.
+func statusOf(number string) string {
+	outcome := sandboxfake.SubscriberCheckOutcome(number)
+	switch {
+	case outcome.Status != idverify.StatusCompleted:
+		return failed
+	case *outcome.Match && *outcome.NoSIMChange:
+		return verified
+	}
+	return rejected
+}
+
+// report logs the figures of the load.
+func (l *load) report(t *testing.T, loaded, total time.Duration) {
+	t.Helper()
+	received, created := l.creates(t)
+	acknowledged, attempts := 0, 0
+	deliveries := l.stack.Service.Deliveries()
+	for _, d := range deliveries {
+		attempts += len(d.Attempts)
+		if d.Acknowledged() {
+			acknowledged++
+		}
+	}
+	t.Logf("%d customers, %d sign-ups with a Check URL, %d repeated; %d creates received, %d checks created; %d callbacks, %d acknowledged, %d attempts; %v under load, %v in total",
+		customers, len(l.opened), l.repeated, len(received), len(created), len(deliveries), acknowledged, attempts, loaded.Round(time.Millisecond), total.Round(time.Millisecond))
+}
+
+// signIn signs customers in on the web. The browser that starts the check opens its Check URL and
+// is redirected to the shop.
+func (l *load) signIn(ctx context.Context, t *testing.T) {
+	t.Helper()
+	for number, want := range map[string]string{"447700900012": "signed_in", "447700900013": rejected, "447700900099": failed} {
+		jar, err := cookiejar.New(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		browser := l.stack.Phone("")
+		browser.Jar = jar
+		var response struct {
+			CheckURL string `json:"check_url"`
+			Status   string `json:"status"`
+		}
+		if status, err := l.call(ctx, browser, http.MethodPost, "/signins", map[string]string{"phone_number": number}, &response); err != nil || status != http.StatusCreated {
+			t.Fatalf("POST /signins: status %d, error %v", status, err)
+		}
+		if err := open(ctx, browser, response.CheckURL); err != nil {
+			t.Fatal(err)
+		}
+		l.wait(ctx, t, "the session has ended as "+want, func() (int, error) {
+			_, err := l.call(ctx, browser, http.MethodGet, "/session", nil, &response)
+			if err != nil || response.Status == pending {
+				return 1, err
+			}
+			return 0, nil
+		})
+		if response.Status != want {
+			t.Errorf("session of %s = %q, want %q", number, response.Status, want)
+		}
+	}
+}
+
+// payOut requests payouts for sign-ups.
+func (l *load) payOut(ctx context.Context, t *testing.T) {
+	t.Helper()
+	want := map[string]int{verified: http.StatusOK, rejected: http.StatusConflict, failed: http.StatusConflict}
+	for _, s := range l.signups(ctx, t) {
+		status, requested := want[s.status]
+		if !requested {
+			continue
+		}
+		delete(want, s.status)
+		var response struct{ Allowed bool }
+		got, err := l.call(ctx, l.client, http.MethodPost, "/payouts", map[string]any{"signup_id": s.id, "amount": 5000}, &response)
+		if err != nil || got != status || response.Allowed != (s.status == verified) {
+			t.Errorf("payout to a sign-up that is %s: status %d, allowed %v, error %v; want status %d", s.status, got, response.Allowed, err, status)
+		}
+	}
+	if len(want) > 0 {
+		t.Errorf("no sign-up has the statuses %v", want)
+	}
+}
+
+// chooseMethod requests the method of verification from addresses with and without a mobile
+// network.
+func (l *load) chooseMethod(ctx context.Context, t *testing.T) {
+	t.Helper()
+	for from, want := range map[string]string{"127.0.0.1": "sms", "127.0.0.2": "phone_check"} {
+		var response struct{ Method string }
+		status, err := l.call(ctx, l.stack.Phone(from), http.MethodPost, "/verification-method", nil, &response)
+		if err != nil || status != http.StatusOK || response.Method != want {
+			t.Errorf("method from %s = %d %q, error %v; want %q", from, status, response.Method, err, want)
+		}
+	}
+}
