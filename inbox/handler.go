@@ -92,25 +92,31 @@ func (i *Inbox) receive(ctx context.Context, c *idverify.Callback, signed time.T
 	}
 	result := Result{Product: c.Product, CheckID: c.CheckID, ReferenceID: c.ReferenceID, Status: c.Status, Match: c.Match, NoSIMChange: c.NoSIMChange,
 		NetworkID: c.NetworkID, ErrorCode: c.ErrorCode, ChargeAmount: c.ChargeAmount, ChargeCurrency: c.ChargeCurrency}
-	outcome := OutcomeStored
-	err := i.inTx(ctx, func(tx *sql.Tx) error {
-		e, err := i.store(ctx, tx, "check_id = $12", c.CheckID, result, SourceCallback)
-		if err == nil && e == nil {
-			outcome, err = notStored(ctx, tx, c, signed)
-		}
-		return err
-	})
-	if err != nil {
-		return OutcomeFailed, err
+	var e *Entry
+	var err error
+	if i.opts.OnResult == nil {
+		e, err = i.update(ctx, i.db, "check_id = $12", c.CheckID, result, SourceCallback) // one statement needs no transaction
+	} else {
+		err = i.inTx(ctx, func(tx *sql.Tx) error {
+			e, err = i.store(ctx, tx, "check_id = $12", c.CheckID, result, SourceCallback)
+			return err
+		})
 	}
-	return outcome, nil
+	switch {
+	case err != nil:
+		return OutcomeFailed, err
+	case e != nil:
+		i.wake()
+		return OutcomeStored, nil
+	}
+	return notStored(ctx, i.db, c, signed)
 }
 
 // notStored returns the outcome of a callback that has no entry without a result.
-func notStored(ctx context.Context, tx *sql.Tx, c *idverify.Callback, signed time.Time) (Outcome, error) {
+func notStored(ctx context.Context, q querier, c *idverify.Callback, signed time.Time) (Outcome, error) {
 	var product string
 	var status sql.NullString
-	err := tx.QueryRowContext(ctx, "SELECT product, status FROM idverify_checks WHERE check_id = $1", c.CheckID).Scan(&product, &status)
+	err := q.QueryRowContext(ctx, "SELECT product, status FROM idverify_checks WHERE check_id = $1", c.CheckID).Scan(&product, &status)
 	switch {
 	case err == nil && product != string(c.Product):
 		return OutcomeIgnored, nil
@@ -131,7 +137,7 @@ func notStored(ctx context.Context, tx *sql.Tx, c *idverify.Callback, signed tim
 	// The creator of the check chose the reference, and may be another customer. It decides only
 	// whether the service sends the callback again.
 	var planned int
-	err = tx.QueryRowContext(ctx, "SELECT count(*) FROM idverify_checks WHERE reference = $1 AND product = $2 AND check_id IS NULL AND status IS NULL",
+	err = q.QueryRowContext(ctx, "SELECT count(*) FROM idverify_checks WHERE reference = $1 AND product = $2 AND check_id IS NULL AND status IS NULL",
 		c.ReferenceID, string(c.Product)).Scan(&planned)
 	switch {
 	case err != nil:

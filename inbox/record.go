@@ -105,27 +105,32 @@ func (i *Inbox) storeByReference(ctx context.Context, tx *sql.Tx, r Result, sour
 // store stores the result of the entry that meets the condition, whose parameter $12 is value, and
 // passes it to OnResult. It returns nil if there is no such entry without a result.
 func (i *Inbox) store(ctx context.Context, tx *sql.Tx, condition, value string, r Result, source Source) (*Entry, error) {
+	e, err := i.update(ctx, tx, condition, value, r, source)
+	if err != nil || e == nil || i.opts.OnResult == nil {
+		return e, err
+	}
+	if err := call(func() error { return i.opts.OnResult(ctx, tx, *e) }); err != nil {
+		return nil, fmt.Errorf("OnResult: %w", err)
+	}
+	return e, nil
+}
+
+// update is store without OnResult.
+func (i *Inbox) update(ctx context.Context, q querier, condition, value string, r Result, source Source) (*Entry, error) {
 	now := i.now()
 	due, done := sql.NullInt64{Int64: now, Valid: true}, sql.NullInt64{}
 	if i.opts.OnResult != nil {
 		due, done = done, due
 	}
-	e, err := scanEntry(tx.QueryRowContext(ctx, "UPDATE idverify_checks SET status = $1, is_match = $2, no_sim_change = $3, network_id = $4, error_code = $5, "+
+	e, err := scanEntry(q.QueryRowContext(ctx, "UPDATE idverify_checks SET status = $1, is_match = $2, no_sim_change = $3, network_id = $4, error_code = $5, "+
 		"charge_amount = $6, charge_currency = $7, source = $8, ended_at = $9, due_at = $10, done_at = $11, reconcile_at = NULL "+
 		"WHERE "+condition+" AND product = $13 AND status IS NULL RETURNING "+columns,
 		string(r.Status), smallint(r.Match), smallint(r.NoSIMChange), text(r.NetworkID), text(r.ErrorCode),
 		text(string(r.ChargeAmount)), text(r.ChargeCurrency), string(source), now, due, done, value, string(r.Product)))
-	switch {
-	case errors.Is(err, sql.ErrNoRows):
+	if errors.Is(err, sql.ErrNoRows) {
 		return nil, nil
-	case err != nil:
-		return nil, err
-	case i.opts.OnResult != nil:
-		if err := call(func() error { return i.opts.OnResult(ctx, tx, *e) }); err != nil {
-			return nil, fmt.Errorf("OnResult: %w", err)
-		}
 	}
-	return e, nil
+	return e, err
 }
 
 // inTx runs do in a transaction and wakes Work after the commit.
