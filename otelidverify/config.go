@@ -24,9 +24,12 @@ const (
 	keyIDKey          = attribute.Key("idverify.key_id")
 	reasonKey         = attribute.Key("idverify.reason")
 	alertKey          = attribute.Key("idverify.alert")
+	outcomeKey        = attribute.Key("idverify.outcome")
+	productKey        = attribute.Key("idverify.product")
 )
 
-// Config configures [Option], [ObserveVerifier] and [RegisterJWKS]. A nil Config has no effect.
+// Config configures [Option], [ObserveVerifier], [RegisterJWKS], [ObserveInbox] and
+// [RegisterInbox]. A nil Config has no effect.
 type Config func(*config)
 
 type config struct {

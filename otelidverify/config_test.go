@@ -34,6 +34,10 @@ func (brokenMeter) Int64Gauge(string, ...metric.Int64GaugeOption) (metric.Int64G
 	return nil, errBroken
 }
 
+func (brokenMeter) Int64ObservableGauge(string, ...metric.Int64ObservableGaugeOption) (metric.Int64ObservableGauge, error) {
+	return nil, errBroken
+}
+
 func (brokenMeter) Float64ObservableGauge(string, ...metric.Float64ObservableGaugeOption) (metric.Float64ObservableGauge, error) {
 	return nil, errBroken
 }

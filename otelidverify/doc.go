@@ -6,6 +6,10 @@
 //	verifier, err := signature.NewVerifier(keys, hosts, &signature.VerifierOptions{Observe: otelidverify.ObserveVerifier()})
 //	…
 //	registration, err := otelidverify.RegisterJWKS(keys)
+//	…
+//	checks, err := inbox.New(ctx, db, inbox.Postgres, &inbox.Options{Observe: otelidverify.ObserveInbox()})
+//	…
+//	registration, err := otelidverify.RegisterInbox(checks)
 //
 // By default, these use the global providers. To use others, pass [WithTracerProvider] and
 // [WithMeterProvider].
@@ -59,10 +63,19 @@
 //	idverify.client.rate_limit.remaining  gauge: requests left, from the last response that reports it
 //	idverify.verification.duration        callbacks and redirects that were verified or rejected
 //	idverify.jwks.age                     gauge: seconds since the last successful fetch of the key set
+//	idverify.inbox.operation.duration     callbacks and results that were stored, and attempts to process them
+//	idverify.inbox.lag                    time from storing a result to processing it
+//	idverify.inbox.pending                gauge: results that wait for Work
+//	idverify.inbox.oldest.age             gauge: seconds since the oldest of them was stored
+//	idverify.inbox.stopped                gauge: results whose processing has stopped
+//	idverify.inbox.in_progress            gauge: checks that have not ended
+//	idverify.inbox.overdue                gauge: checks that Reconcile has to read
 //
 // Attempts have the attributes of their spans, except the number of previous attempts and the
 // request ID. Retries have idverify.operation and error.type. Messages have idverify.operation,
-// idverify.callback.kind, error.type and idverify.alert. The gauges have no attributes.
+// idverify.callback.kind, error.type and idverify.alert. Operations of the inbox have
+// idverify.operation, idverify.outcome and idverify.product, the lag has only idverify.product; the
+// values are those of inbox.Event. The gauges have no attributes.
 //
 // Among operations other than token.create, the count of attempts with idverify.retry false is the
 // number of operations that ended, except those whose context ended during a delay. An operation

@@ -156,6 +156,7 @@ func emitted(t *testing.T) map[string]string {
 		t.Fatal(err)
 	}
 
+	observeInbox(t, r.telemetry)
 	otelidverify.ObserveVerifier(r.providers()...)(t.Context(), signature.Verification{Operation: "callback", Reason: "ErrReplayStore", Err: signature.ErrReplayStore, Alert: true})
 
 	metrics := make(map[string]string)

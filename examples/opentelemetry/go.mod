@@ -25,6 +25,7 @@ require (
 	github.com/google/uuid v1.6.0 // indirect
 	github.com/hashicorp/go-cleanhttp v0.5.2 // indirect
 	github.com/hashicorp/go-retryablehttp v0.7.8 // indirect
+	github.com/idverify/idverify-go/inbox v0.0.0 // indirect
 	github.com/lestrrat-go/blackmagic v1.0.4 // indirect
 	github.com/lestrrat-go/httpcc v1.0.1 // indirect
 	github.com/lestrrat-go/httprc v1.0.6 // indirect
@@ -43,3 +44,5 @@ replace (
 	github.com/idverify/idverify-go => ../..
 	github.com/idverify/idverify-go/otelidverify => ../../otelidverify
 )
+
+replace github.com/idverify/idverify-go/inbox => ../../inbox
