@@ -127,7 +127,7 @@ func checkPragmas(ctx context.Context, q querier) error {
 // connection has written in the meantime, and the busy timeout does not apply.
 func checkImmediate(ctx context.Context, other *sql.Conn) error {
 	// The settings of this connection change: remove it from the pool.
-	defer other.Raw(func(any) error { return driver.ErrBadConn })
+	defer func() { _ = other.Raw(func(any) error { return driver.ErrBadConn }) }()
 	if _, err := other.ExecContext(ctx, "PRAGMA busy_timeout = 0"); err != nil {
 		return fmt.Errorf("set busy_timeout: %w", err)
 	}
