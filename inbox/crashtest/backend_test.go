@@ -105,8 +105,8 @@ func (b *backend) open(ctx context.Context) (onResult func(context.Context, *sql
 	if b.db, err = sql.Open(driver, b.config.Source); err != nil {
 		return nil, err
 	}
-	b.db.SetMaxOpenConns(12)
-	b.db.SetMaxIdleConns(12)
+	b.db.SetMaxOpenConns(8)
+	b.db.SetMaxIdleConns(8)
 	if b.config.Dialect == inbox.SQLite {
 		return nil, nil
 	}

@@ -28,7 +28,7 @@ func (p *process) start() error {
 		return err
 	}
 	p.command = exec.Command(os.Args[0])
-	p.command.Env = append(os.Environ(), childVariable+"="+string(text))
+	p.command.Env = append(os.Environ(), childVariable+"="+string(text), "GOGC=400")
 	p.command.Stderr = p.log
 	// The process ends when its input is closed, also if this process is killed.
 	if p.stdin, err = p.command.StdinPipe(); err != nil {

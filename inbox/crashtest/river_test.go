@@ -33,11 +33,10 @@ func (b *backend) startRiver(ctx context.Context) (func(context.Context, *sql.Tx
 	workers := river.NewWorkers()
 	river.AddWorker(workers, &actWorker{backend: b, pool: pool})
 	worker, err := river.NewClient(riverpgxv5.New(pool), &river.Config{
-		Queues:               map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: 8}},
+		Queues:               map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: 32}},
 		Workers:              workers,
 		Logger:               b.log,
-		FetchCooldown:        20 * time.Millisecond,
-		FetchPollInterval:    100 * time.Millisecond,
+		FetchPollInterval:    200 * time.Millisecond,
 		JobTimeout:           3 * time.Second,
 		RescueStuckJobsAfter: 5 * time.Second, // longer than the timeout of a job
 		RetryPolicy:          retryAtOnce{},
