@@ -71,15 +71,22 @@ func TestInbox_RecordWait(t *testing.T) {
 
 		first, firstErr := i.inbox.Record(t.Context(), inbox.ResultOf(completed))
 		second, secondErr := i.inbox.Record(t.Context(), inbox.ResultOf(completed))
+		events := i.outcomes("record")
+		other := inbox.ResultOf(completed)
+		other.CheckID = "other"
+		_, otherErr := i.inbox.Record(t.Context(), other)
 
+		if !errors.Is(otherErr, inbox.ErrConflict) {
+			t.Errorf("other check with the reference of an ended entry: error = %v, want ErrConflict", otherErr)
+		}
 		if !first || second || firstErr != nil || secondErr != nil {
 			t.Errorf("stored = %t and %t, errors = %v and %v; want true, then false", first, second, firstErr, secondErr)
 		}
 		if e := i.get(t, "r"); e.Matched() != idverify.VerdictNo || e.Source != inbox.SourceRecord || i.effects(t) != 1 {
 			t.Errorf("entry = %+v with %d effects, want no match from Record with 1", e, i.effects(t))
 		}
-		if got := i.outcomes("record"); got != "stored duplicate" {
-			t.Errorf("outcomes = %s, want stored duplicate", got)
+		if events != "stored duplicate" {
+			t.Errorf("outcomes = %s, want stored duplicate", events)
 		}
 	})
 }
