@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	goredis "github.com/redis/go-redis/v9"
 	"github.com/riverqueue/river"
+	"github.com/riverqueue/river/riverdriver/riverdatabasesql"
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
 
 	"github.com/idverify/idverify-go"
@@ -36,7 +37,8 @@ func (s *shop) connect(ctx context.Context, c config, pool *pgxpool.Pool, replay
 	}
 	s.keys, err = s.client.NewJWKS(nil)
 	replays, replaysErr := redis.New(replayClient, nil)
-	if err := errors.Join(err, replaysErr); err != nil {
+	inserter, inserterErr := river.NewClient(riverdatabasesql.New(s.db), &river.Config{Logger: s.log})
+	if err := errors.Join(err, replaysErr, inserterErr); err != nil {
 		return err
 	}
 	if err = replays.Check(ctx); errors.Is(err, redis.ErrEviction) {
@@ -51,7 +53,7 @@ func (s *shop) connect(ctx context.Context, c config, pool *pgxpool.Pool, replay
 	if err != nil {
 		return err
 	}
-	s.checks, err = inbox.New(ctx, s.db, inbox.Postgres, &inbox.Options{OnResult: enqueue, Logger: s.log})
+	s.checks, err = inbox.New(ctx, s.db, inbox.Postgres, &inbox.Options{OnResult: enqueue(inserter), Logger: s.log})
 	if err != nil {
 		return err
 	}
