@@ -27,9 +27,11 @@ var (
 		program: "initdb",
 		missing: "PostgreSQL is not installed (run script/setup postgres)",
 		user:    "postgres",
-		script: `initdb -D data -U test --auth=trust --encoding=UTF8 --no-locale --no-sync >log 2>&1 &&
-			pg_ctl start -D data -w -l log -o "-c listen_addresses='' -c unix_socket_directories=$PWD -c max_connections=900" >/dev/null &&
-			echo ready && { read -r _; pg_ctl stop -D data -m immediate >/dev/null 2>&1; rm -rf "$PWD"; }`,
+		// Without the trap, the server would continue if the test process ended during its start.
+		script: `trap "" PIPE; initdb -D data -U test --auth=trust --encoding=UTF8 --no-locale --no-sync >log 2>&1 &&
+			pg_ctl start -D data -w -l log -o "-c listen_addresses='' -c unix_socket_directories=$PWD -c max_connections=900" >/dev/null ||
+			exit 1
+			echo ready; read -r _; pg_ctl stop -D data -m immediate >/dev/null 2>&1; rm -rf "$PWD"`,
 	}
 	redisServer = &dbServer{
 		program: "redis-server",
