@@ -17,6 +17,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/idverify/idverify-go/examples/backend/internal/stack"
+	"github.com/idverify/idverify-go/sandboxfake"
 )
 
 // customers is the number of customers that sign up, and phones the number that do so at a time.
@@ -238,6 +239,13 @@ func (l *load) deliver(ctx context.Context, t *testing.T) {
 		}
 		return waiting, nil
 	})
+	results := make(map[sandboxfake.AttemptResult]int)
+	for _, d := range l.stack.Service.Deliveries() {
+		if n := len(d.Attempts); n > 0 {
+			results[d.Attempts[n-1].Result]++
+		}
+	}
+	t.Logf("results of the callbacks: %v", results)
 }
 
 func (l *load) advance(ctx context.Context, t *testing.T, d time.Duration) {
@@ -250,15 +258,18 @@ func (l *load) advance(ctx context.Context, t *testing.T, d time.Duration) {
 // wait waits until left returns 0.
 func (l *load) wait(ctx context.Context, t *testing.T, what string, left func() (int, error)) {
 	t.Helper()
-	begin := time.Now()
+	begin, last := time.Now(), -1
 	for {
 		n, err := left()
+		if err == nil {
+			last = n
+		}
 		switch {
-		case err == nil && n == 0:
+		case last == 0:
 			t.Logf("%s, %v", what, time.Since(begin).Round(time.Millisecond))
 			return
 		case ctx.Err() != nil:
-			t.Fatalf("waiting until %s: %d left, error %v", what, n, err)
+			t.Fatalf("waiting until %s: %d left, error %v", what, last, err)
 		}
 		pause(ctx)
 	}
