@@ -41,21 +41,21 @@ func (s *shop) connect(ctx context.Context, c config, pool *pgxpool.Pool, replay
 	if err := errors.Join(err, replaysErr, inserterErr); err != nil {
 		return err
 	}
-	if err = replays.Check(ctx); errors.Is(err, redis.ErrEviction) {
-		return err
-	}
-	_, metricErr := otelidverify.RegisterJWKS(s.keys)
-	if err := errors.Join(err, metricErr); err != nil {
-		s.log.WarnContext(ctx, "started with a warning", "error", err)
-	}
 	s.verifier, err = signature.NewVerifier(s.keys, []string{c.publicURL.Host},
 		&signature.VerifierOptions{Replay: replays, Target: target, Observe: otelidverify.ObserveVerifier(), Logger: s.log})
 	if err != nil {
 		return err
 	}
-	s.checks, err = inbox.New(ctx, s.db, inbox.Postgres, &inbox.Options{OnResult: enqueue(inserter), Logger: s.log})
+	s.checks, err = inbox.New(ctx, s.db, inbox.Postgres, &inbox.Options{OnResult: enqueue(inserter), Logger: s.log, Observe: otelidverify.ObserveInbox()})
 	if err != nil {
 		return err
+	}
+	_, keysErr := otelidverify.RegisterJWKS(s.keys)
+	_, checksErr := otelidverify.RegisterInbox(s.checks)
+	if err := errors.Join(replays.Check(ctx), keysErr, checksErr); errors.Is(err, redis.ErrEviction) {
+		return err
+	} else if err != nil {
+		s.log.WarnContext(ctx, "started with a warning", "error", err)
 	}
 	workers := river.NewWorkers()
 	river.AddWorker(workers, &resultWorker{pool: pool, checks: s.checks, process: process})
