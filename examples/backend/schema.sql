@@ -10,6 +10,7 @@ CREATE TABLE IF NOT EXISTS signups (
 
 CREATE TABLE IF NOT EXISTS sessions (
     token        bytea PRIMARY KEY, -- SHA-256 of the browser's cookie
+    former_token bytea,             -- token before the redirect was claimed
     reference    text NOT NULL UNIQUE,
     check_id     text UNIQUE,       -- NULL until the check was created
     phone_number text NOT NULL,

@@ -11,6 +11,7 @@ import (
 
 	"github.com/idverify/idverify-go"
 	"github.com/idverify/idverify-go/inbox"
+	"github.com/idverify/idverify-go/signature"
 )
 
 // signIn creates a check and binds it to the browser's session.
@@ -49,48 +50,88 @@ func (s *shop) signIn(w http.ResponseWriter, r *http.Request) {
 
 // redirect handles the return of the device from the Check URL. The session of this browser must
 // have started the check: anyone can open a redirect URL that was created for somebody else.
-func (s *shop) redirect(w http.ResponseWriter, r *http.Request, redirect *idverify.Redirect) {
+//
+// It does not use idverify.RedirectHandler, which also rejects replays but does not report them.
+func (s *shop) redirect(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := detach(r) // the code works once: exchange it even if the browser disconnects
 	defer cancel()
-	token, own, err := s.claim(ctx, r, redirect.CheckID)
+	redirect, err := s.verifyRedirect(r)
+	verification, _ := errors.AsType[*signature.Error](err)
+	var token string
+	var own bool
+	switch {
+	case errors.Is(err, signature.ErrReplay):
+		own, err = s.returned(ctx, r, r.URL.Query().Get("check_id"))
+	case verification != nil && verification.Retryable():
+		s.unavailable(w, r, "redirect not verified", err)
+		return
+	case err != nil:
+		s.log.WarnContext(ctx, "redirect rejected", "error", err)
+		respond(w, http.StatusBadRequest, map[string]string{"error": "invalid_redirect"})
+		return
+	default:
+		token, own, err = s.claim(ctx, r, redirect.CheckID)
+	}
 	switch {
 	case err != nil:
 		s.unavailable(w, r, "redirect not claimed", err)
 		return
 	case !own:
-		s.log.WarnContext(ctx, "redirect rejected: the session of the browser is another one, or has used it", "check_id", redirect.CheckID)
+		s.log.WarnContext(ctx, "redirect rejected: the browser did not start the check")
 		respond(w, http.StatusForbidden, map[string]string{"error": "redirect_rejected"})
 		return
 	}
-	http.SetCookie(w, cookie(token))
-	if err := s.complete(ctx, redirect); err != nil {
-		// The session stays pending until the callback arrives or Reconcile has read the check.
-		s.log.ErrorContext(ctx, "check not completed", "check_id", redirect.CheckID, "error", err)
+	if token != "" {
+		http.SetCookie(w, cookie(token))
+		if err := s.complete(ctx, redirect); err != nil {
+			// The session stays pending until the callback arrives or Reconcile has read the check.
+			s.log.ErrorContext(ctx, "check not completed", "check_id", redirect.CheckID, "error", err)
+		}
 	}
 	// The code must not remain in the history, and the user may reload the page.
 	http.Redirect(w, r, s.url("/session"), http.StatusSeeOther)
 }
 
+// verifyRedirect verifies and parses a redirect.
+func (s *shop) verifyRedirect(r *http.Request) (*idverify.Redirect, error) {
+	message, err := s.verifier.VerifyRedirect(r)
+	if err != nil {
+		return nil, err
+	}
+	return idverify.ParseRedirect(message)
+}
+
 // claim binds the redirect of a check to the session of the browser, once, and returns a new token
 // for it. The new token prevents session fixation: an attacker who planted the cookie in this
-// browser does not know it. If another browser sent r, claim ends the session of the check.
+// browser does not know it. If token is empty, do not exchange the code: own then is the result of
+// returned.
 func (s *shop) claim(ctx context.Context, r *http.Request, checkID string) (token string, own bool, err error) {
 	token = rand.Text()
-	var current []byte
-	if c, err := r.Cookie(cookieName); err == nil {
-		current = digest(c.Value)
-	}
-	result, err := s.db.ExecContext(ctx, "UPDATE sessions SET token = $1, status = 'pending' "+
-		"WHERE token = $2 AND check_id = $3 AND status = 'started' AND created_at > now() - interval '15 minutes'", digest(token), current, checkID)
+	result, err := s.db.ExecContext(ctx, "UPDATE sessions SET token = $1, former_token = token, status = 'pending' "+
+		"WHERE token = $2 AND check_id = $3 AND status = 'started' AND created_at > now() - interval '15 minutes'", digest(token), tokenOf(r), checkID)
 	if err != nil {
 		return "", false, err
 	}
 	if n, err := result.RowsAffected(); err != nil || n == 1 {
 		return token, err == nil, err
 	}
-	_, err = s.db.ExecContext(ctx, "UPDATE sessions SET status = 'revoked' "+
-		"WHERE check_id = $1 AND token IS DISTINCT FROM $2 AND status IN ('started', 'pending', 'signed_in')", checkID, current)
-	return "", false, err
+	own, err = s.returned(ctx, r, checkID)
+	return "", own, err
+}
+
+// returned reports whether the browser owns the session of a check whose redirect cannot be claimed
+// again. A reload by the owner changes nothing, even if it was sent before the new cookie arrived.
+//
+// If another browser sent r, returned ends the session, even if it is signed in. It may belong to
+// an attacker who started with the number of a victim, sent the victim the Check URL and opened the
+// redirect first.
+func (s *shop) returned(ctx context.Context, r *http.Request, checkID string) (own bool, err error) {
+	token := tokenOf(r)
+	err = s.db.QueryRowContext(ctx, "SELECT EXISTS (SELECT FROM sessions WHERE check_id = $1 AND (token = $2 OR former_token = $2))", checkID, token).Scan(&own)
+	if err == nil && !own {
+		_, err = s.db.ExecContext(ctx, "UPDATE sessions SET status = 'revoked' WHERE check_id = $1 AND status IN ('started', 'pending', 'signed_in')", checkID)
+	}
+	return own, err
 }
 
 // complete exchanges the code of a redirect that belongs to the session of the browser, and stores
@@ -117,12 +158,9 @@ func (s *shop) complete(ctx context.Context, redirect *idverify.Redirect) error 
 // session responds with the status of the browser's session.
 func (s *shop) session(w http.ResponseWriter, r *http.Request) {
 	var status string
-	err := http.ErrNoCookie
-	if c, cookieErr := r.Cookie(cookieName); cookieErr == nil {
-		err = s.db.QueryRowContext(r.Context(), "SELECT status FROM sessions WHERE token = $1 AND created_at > now() - interval '12 hours'", digest(c.Value)).Scan(&status)
-	}
+	err := s.db.QueryRowContext(r.Context(), "SELECT status FROM sessions WHERE token = $1 AND created_at > now() - interval '12 hours'", tokenOf(r)).Scan(&status)
 	switch {
-	case errors.Is(err, http.ErrNoCookie), errors.Is(err, sql.ErrNoRows):
+	case errors.Is(err, sql.ErrNoRows):
 		respond(w, http.StatusUnauthorized, map[string]string{"error": "no_session"})
 	case err != nil:
 		s.unavailable(w, r, "session not read", err)
@@ -153,6 +191,16 @@ const cookieName = "__Host-session"
 // with the redirect, which comes from the site of the service.
 func cookie(token string) *http.Cookie {
 	return &http.Cookie{Name: cookieName, Value: token, Path: "/", MaxAge: int((12 * time.Hour).Seconds()), Secure: true, HttpOnly: true, SameSite: http.SameSiteLaxMode}
+}
+
+// tokenOf returns the digest of the token that r carries. Without a cookie, it is the digest of the
+// empty string, which no session has.
+func tokenOf(r *http.Request) []byte {
+	c, err := r.Cookie(cookieName)
+	if err != nil {
+		return digest("")
+	}
+	return digest(c.Value)
 }
 
 // digest returns what the database stores of a token, which does not suffice to use the session.

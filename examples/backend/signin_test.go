@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"net/http"
 	"testing"
 
@@ -95,60 +96,72 @@ func TestShop_SignInOtherBrowser(t *testing.T) {
 	}
 }
 
-func TestShop_SignInReplayedRedirect(t *testing.T) {
+// The redirect of a session that is signed in arrives again. The verifier rejects it as a replay
+// unless Redis has lost its claims.
+func TestShop_SignInRedirectAgain(t *testing.T) {
 	t.Parallel()
-	s := newSite(t)
-	b := s.browser(t)
-	redirect := b.redirectOf(b.begin("447700900012"))
-	b.do("GET", redirect, "")
-	s.awaitDecision(t)
-
-	got := b.do("GET", redirect, "")
-
-	if got.status != http.StatusBadRequest {
-		t.Errorf("status = %d, want 400", got.status)
-	}
-	if n := s.calls("phone_check.complete"); n != 1 {
-		t.Errorf("%d code exchanges, want 1", n)
-	}
-	if got := b.get("/session"); got.text("status") != "signed_in" {
-		t.Errorf("status = %q, want signed_in", got.text("status"))
-	}
-}
-
-// Redis has lost its claims, so the verifier accepts the redirect again.
-func TestShop_SignInClaimsOnce(t *testing.T) {
-	t.Parallel()
+	const owner, former, other, second = "owner", "owner before the new cookie arrived", "other browser", "browser with another session"
 	for _, row := range []struct {
-		name string
-		same bool // the browser that started the check opens the redirect again
-		want string
+		from    string
+		flushed bool
+		status  int
+		want    string
 	}{
-		{"same browser", true, "signed_in"},
-		{"other browser", false, "revoked"},
+		{owner, false, http.StatusSeeOther, "signed_in"},
+		{owner, true, http.StatusSeeOther, "signed_in"},
+		{former, false, http.StatusSeeOther, "signed_in"},
+		{former, true, http.StatusSeeOther, "signed_in"},
+		{other, false, http.StatusForbidden, "revoked"},
+		{other, true, http.StatusForbidden, "revoked"},
+		{second, false, http.StatusForbidden, "revoked"},
 	} {
-		t.Run(row.name, func(t *testing.T) {
+		t.Run(fmt.Sprintf("%s, flushed %t", row.from, row.flushed), func(t *testing.T) {
 			t.Parallel()
 			s := newSite(t)
 			b := s.browser(t)
 			redirect := b.redirectOf(b.begin("447700900012"))
+			begun := b.cookies()
 			b.do("GET", redirect, "")
 			s.awaitDecision(t)
-			s.flushRedis(t)
-			second := b
-			if !row.same {
-				second = s.browser(t)
+			if row.flushed {
+				s.flushRedis(t)
+			}
+			sender := b
+			if row.from != owner {
+				sender = s.browser(t)
+			}
+			switch row.from {
+			case former:
+				sender.setCookies(begun)
+			case second:
+				sender.begin("447700900014")
 			}
 
-			got := second.do("GET", redirect, "")
+			got := sender.do("GET", redirect, "")
 
-			if got.status != http.StatusForbidden || s.calls("phone_check.complete") != 1 {
-				t.Errorf("status = %d and %d code exchanges, want 403 and 1", got.status, s.calls("phone_check.complete"))
+			if got.status != row.status || s.calls("phone_check.complete") != 1 {
+				t.Errorf("status = %d and %d code exchanges, want %d and 1", got.status, s.calls("phone_check.complete"), row.status)
 			}
 			if session := b.get("/session"); session.text("status") != row.want {
 				t.Errorf("status = %q, want %q", session.text("status"), row.want)
 			}
 		})
+	}
+}
+
+func TestShop_SignInForgedRedirect(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	b := s.browser(t)
+	redirect := b.redirectOf(b.begin("447700900012"))
+
+	got := s.browser(t).do("GET", redirect+"x", "")
+
+	if got.status != http.StatusBadRequest || got.text("error") != "invalid_redirect" {
+		t.Errorf("response = %d %v, want 400 invalid_redirect", got.status, got.body)
+	}
+	if session := b.get("/session"); session.text("status") != "started" {
+		t.Errorf("status = %q, want started: anyone can send an invalid redirect", session.text("status"))
 	}
 }
 
