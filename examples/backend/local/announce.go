@@ -36,7 +36,7 @@ The shop runs at {url}
   service        {service}/_sandbox/ (control token {control})
   certificates   {ca}
 
-Run these commands in another terminal. The last digits of the number determine the result: an even digit verifies it, an odd one rejects it, and 00, 55 and 99 fail.
+Run these commands in another terminal. The last digits of the number determine the result. A sign-up is verified if the last digit is 0, 2 or 4. It is rejected if that is 6 or 8, because the SIM is new, or odd, because the phone does not have the number. A number that ends in 00, 55 or 99 fails.
 
 call() { curl -sS --cacert {ca} "$@"; echo; }
 field() { sed "s/.*\"$1\":\"\([^\"]*\)\".*/\1/"; }
