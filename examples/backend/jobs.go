@@ -38,9 +38,9 @@ type resultWorker struct {
 	process func(context.Context, pgx.Tx, *inbox.Entry) error
 }
 
-// Work commits the effects of process together with the end of the job, so each result takes effect
-// once. Effects outside of the database happen at least once: give them e.CheckID as their
-// idempotency key.
+// Work commits the effects of process together with the end of the job. River may run a job twice,
+// even at the same time, so process must make each result take effect once. Effects outside of the
+// database happen at least once: give them e.CheckID as their idempotency key.
 func (w *resultWorker) Work(ctx context.Context, job *river.Job[resultArgs]) error {
 	e, err := w.checks.Get(ctx, job.Args.Reference)
 	if err != nil {

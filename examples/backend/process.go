@@ -10,7 +10,8 @@ import (
 	"github.com/idverify/idverify-go/inbox"
 )
 
-// process acts on the result of a check. It runs once for each check whose transaction commits.
+// process acts on the result of a check, once: River may run its job twice, even at the same time.
+// The second transaction waits for the first at the insert, and then changes nothing.
 func process(ctx context.Context, tx pgx.Tx, e *inbox.Entry) error {
 	var decision, update string
 	switch e.Product {
@@ -23,10 +24,11 @@ func process(ctx context.Context, tx pgx.Tx, e *inbox.Entry) error {
 	default:
 		return fmt.Errorf("unexpected product %q", e.Product)
 	}
-	if _, err := tx.Exec(ctx, update, decision, e.Reference); err != nil {
+	inserted, err := tx.Exec(ctx, "INSERT INTO decisions (reference, product, check_id, decision) VALUES ($1, $2, $3, $4) ON CONFLICT (reference) DO NOTHING",
+		e.Reference, string(e.Product), e.CheckID, decision)
+	if err != nil || inserted.RowsAffected() == 0 {
 		return err
 	}
-	_, err := tx.Exec(ctx, "INSERT INTO decisions (reference, product, check_id, decision) VALUES ($1, $2, $3, $4)",
-		e.Reference, string(e.Product), e.CheckID, decision)
+	_, err = tx.Exec(ctx, update, decision, e.Reference)
 	return err
 }

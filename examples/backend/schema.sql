@@ -26,10 +26,10 @@ CREATE TABLE IF NOT EXISTS payouts (
     created_at timestamptz NOT NULL DEFAULT now()
 );
 
--- The audit log has one row for each processed result.
+-- The audit log has one row for each processed result. The primary key makes each result take
+-- effect once.
 CREATE TABLE IF NOT EXISTS decisions (
-    id         bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    reference  text NOT NULL,
+    reference  text PRIMARY KEY,
     product    text NOT NULL,
     check_id   text NOT NULL,
     decision   text NOT NULL,

@@ -1,0 +1,57 @@
+package main
+
+import (
+	"runtime"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// A job becomes available again during its first run, as if its worker had been paused and River
+// had rescued it.
+func TestJobs_RunTwiceAtOnce(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	app := s.browser(t)
+	begun := app.post("/signups", `{"phone_number": "447700900012"}`)
+	other, err := pgx.Connect(t.Context(), s.env["DATABASE_URL"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close(t.Context())
+	lock, err := other.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := lock.Exec(t.Context(), "SELECT FROM signups FOR UPDATE"); err != nil {
+		t.Fatal(err)
+	}
+	s.open(t, begun.text("check_url"))
+	s.awaitValue(t, "1", "SELECT count(*)::text FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'")
+
+	s.value(t, "UPDATE river_job SET state = 'available' RETURNING ''")
+	s.awaitValue(t, "2", "SELECT count(*)::text FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'")
+	if err := lock.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s.awaitValue(t, "completed", "SELECT state::text FROM river_job")
+	s.stop() // both runs end
+
+	if attempts := s.value(t, "SELECT attempt::text FROM river_job"); attempts != "2" {
+		t.Errorf("%s attempts, want 2", attempts)
+	}
+	if got := s.value(t, "SELECT string_agg(decision, ' ') FROM decisions"); got != verified {
+		t.Errorf("decisions = %q, want one", got)
+	}
+	if got := s.value(t, "SELECT status FROM signups"); got != verified {
+		t.Errorf("status = %q, want verified", got)
+	}
+}
+
+// awaitValue waits until a query returns want.
+func (s *site) awaitValue(t *testing.T, want, query string, args ...any) {
+	t.Helper()
+	for s.value(t, query, args...) != want {
+		runtime.Gosched()
+	}
+}
