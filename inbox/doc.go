@@ -46,8 +46,8 @@
 //
 // In one process, [Inbox.Work] calls your function with a transaction. What the function writes
 // with it is committed together with the mark that the result is processed, so in the database each
-// result takes effect once. Effects outside of the database happen at least once: give them the
-// CheckID as their idempotency key.
+// result takes effect once. Effects outside of the database happen at least once: use the
+// Reference as their idempotency key. The CheckID can be empty, see [StatusUnknown].
 //
 // On many machines, use a job queue with workers, such as River on PostgreSQL. OnResult inserts the
 // job in the transaction that stores the result. See docs/replicas.md.

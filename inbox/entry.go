@@ -12,7 +12,7 @@ import (
 
 // StatusUnknown is the status of an entry whose check ended without a known result: the service did
 // not find the check after its callback was overdue. It ended as EXPIRED or ERROR, or was never
-// created. Do not treat it as either: verify in another way.
+// created. Do not treat it as either: verify in another way. Its method Final returns false.
 const StatusUnknown idverify.CheckStatus = "UNKNOWN"
 
 // Entry is a check with its result. Decide with [Entry.Matched] and [Entry.SIMUnchanged].
@@ -22,7 +22,7 @@ type Entry struct {
 	CheckID   string    // empty if it is not known
 	PlannedAt time.Time // when Plan was called
 
-	Status         idverify.CheckStatus // COMPLETED, EXPIRED, ERROR or StatusUnknown; empty until the check has ended
+	Status         idverify.CheckStatus // COMPLETED, EXPIRED, ERROR or StatusUnknown; the check has ended if it is not empty
 	Match          *bool                // valid only if COMPLETED, see Matched
 	NoSIMChange    *bool                // valid only if COMPLETED, see SIMUnchanged
 	NetworkID      string               // only if COMPLETED
@@ -49,14 +49,14 @@ const (
 
 // Matched reports whether the phone number belongs to the device. It returns VerdictUnknown unless
 // the check is COMPLETED.
-func (e *Entry) Matched() idverify.Verdict {
+func (e Entry) Matched() idverify.Verdict {
 	c := idverify.Callback{Product: e.Product, Status: e.Status, Match: e.Match}
 	return c.Matched()
 }
 
 // SIMUnchanged reports whether the SIM is unchanged. It returns VerdictUnknown unless the check is
 // COMPLETED, for a PhoneCheck, and for a SubscriberCheck unless Matched returns VerdictYes.
-func (e *Entry) SIMUnchanged() idverify.Verdict {
+func (e Entry) SIMUnchanged() idverify.Verdict {
 	if e.Product == idverify.ProductSIMCheck {
 		c := idverify.SIMCheck{Status: e.Status, NoSIMChange: e.NoSIMChange}
 		return c.SIMUnchanged()

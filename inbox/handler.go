@@ -22,11 +22,11 @@ import (
 //	500  the database or OnResult failed, or the body of a verified callback is not a check; the
 //	     service retries, up to six attempts in all
 //
-// A check is not stored yet if it was created less than a minute ago, or if its ReferenceID is
-// planned and has no check ID: Bind is in progress, or Reconcile stores the check ID. Another
-// customer of the service can cause such callbacks, but not results: only a check ID that Bind,
-// Record or Reconcile has stored gets one. Callbacks with another product than the planned one, or
-// with a status that is not final, are ignored too.
+// If the check ID is not stored, the response is 503 while the check is less than a minute old, or
+// while its ReferenceID is planned and has no check ID: Bind is in progress, or Reconcile stores
+// the check ID. Otherwise it is 204. Another customer of the service can cause such callbacks, but
+// not results: only a check ID that Bind, Record or Reconcile has stored gets one. Callbacks with
+// another product than the planned one, or with a status that is not final, are ignored too.
 //
 // The handler responds within eight seconds, or at once if verification has taken longer, and
 // spends at most five of them on the database: the service does not retry after a timeout of ten.
@@ -96,6 +96,7 @@ func (i *Inbox) receive(ctx context.Context, c *idverify.Callback, signed time.T
 	var err error
 	if i.opts.OnResult == nil {
 		e, err = i.update(ctx, i.db, "check_id = $12", c.CheckID, result, SourceCallback) // one statement needs no transaction
+		i.wake()
 	} else {
 		err = i.inTx(ctx, func(tx *sql.Tx) error {
 			e, err = i.store(ctx, tx, "check_id = $12", c.CheckID, result, SourceCallback)
@@ -106,13 +107,12 @@ func (i *Inbox) receive(ctx context.Context, c *idverify.Callback, signed time.T
 	case err != nil:
 		return OutcomeFailed, err
 	case e != nil:
-		i.wake()
 		return OutcomeStored, nil
 	}
 	return notStored(ctx, i.db, c, signed)
 }
 
-// notStored returns the outcome of a callback that has no entry without a result.
+// notStored returns the outcome of a callback whose result was not stored.
 func notStored(ctx context.Context, q querier, c *idverify.Callback, signed time.Time) (Outcome, error) {
 	var product string
 	var status sql.NullString

@@ -27,7 +27,8 @@ type Options struct {
 	// each check whose transaction commits. It must use tx for its statements, return within seconds
 	// and when ctx ends, and neither commit nor roll back tx. Use it to insert a job into a queue.
 	//
-	// If OnResult is nil, results wait for [Inbox.Work].
+	// If OnResult is nil, results wait for [Inbox.Work]. OnResult is not called for results that were
+	// stored without it: until [Stats].Pending is 0, also call Work of an Inbox without OnResult.
 	OnResult func(ctx context.Context, tx *sql.Tx, e Entry) error
 
 	// Retention is how long entries are kept after they were processed. [Inbox.Purge] deletes older
@@ -39,10 +40,10 @@ type Options struct {
 	// which takes about an hour and three quarters.
 	MaxAttempts int
 
-	// Observe receives an event for each verified callback, each result and each attempt of Work. It
-	// is called after the transaction has ended, may be called concurrently and must not block. A
-	// panic in it is logged. For callbacks that are not verified, see
-	// [signature.VerifierOptions].Observe.
+	// Observe receives an event for each verified callback, each result, each attempt of Work, and
+	// each failed Record or read of Reconcile. It is called after the transaction has ended, may be
+	// called concurrently and must not block. A panic in it is logged. For callbacks that are not
+	// verified, see [signature.VerifierOptions].Observe.
 	Observe func(context.Context, Event)
 
 	// Logger receives a record at level error for each failure that no method returns, and at level

@@ -47,6 +47,11 @@ const schemaVersion = 1
 const migrationLock = 0x1d7e51f7
 
 func migrate(ctx context.Context, db *sql.DB, d Dialect) error {
+	// Creating a table requires a right that a process may lack, even if the table exists.
+	var current sql.NullInt64
+	if err := db.QueryRowContext(ctx, "SELECT max(version) FROM idverify_schema").Scan(&current); err == nil && current.Int64 >= schemaVersion {
+		return nil
+	}
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
 		return err

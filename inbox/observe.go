@@ -10,9 +10,9 @@ import (
 	"github.com/idverify/idverify-go"
 )
 
-// Event describes a callback, a result or an attempt of Work. It contains no IDs and no personal
-// data. All fields except Duration, Lag and Err have few distinct values, so they are suitable as
-// attributes of a metric.
+// Event describes a callback, a result or an attempt of Work. Except for Err, it contains no IDs
+// and no personal data. Err may contain the error of your function unchanged. All fields except
+// Duration, Lag and Err have few distinct values, so they are suitable as attributes of a metric.
 type Event struct {
 	Operation string           // "callback", "record", "reconcile" or "work"
 	Outcome   Outcome          // see the constants

@@ -21,7 +21,8 @@ import (
 // planned before, the error is [ErrReferenceUsed], and tx can still be used.
 //
 // If Create fails and its error does not match [idverify.ErrOutcomeUnknown], there is no check, and
-// you may call Create again with the same reference. After ErrOutcomeUnknown, do not: Reconcile
+// you may call Create again with the same reference within ten minutes of Plan; later, plan another
+// one. After ErrOutcomeUnknown, do not: Reconcile
 // finds the check. Without a check, the entry ends with [StatusUnknown] a quarter of an hour after
 // Plan.
 func (i *Inbox) Plan(ctx context.Context, tx *sql.Tx, product idverify.Product, reference string) error {
@@ -55,7 +56,8 @@ func (i *Inbox) plan(ctx context.Context, tx *sql.Tx, product idverify.Product, 
 //
 // Bind does nothing if the check ID is already stored, for example by Reconcile. The error is
 // [ErrNotFound] if the reference was not planned, and [ErrConflict] if its entry has another check
-// ID or has ended without one, or if the check ID has another entry. A ttl of 0 means two minutes.
+// ID or has ended without one, or if the check ID has another entry. If ttl is not
+// positive, or more than 24 hours, it is two minutes.
 func (i *Inbox) Bind(ctx context.Context, reference, checkID string, ttl time.Duration) error {
 	if err := i.bind(ctx, i.db, reference, checkID, ttl); err != nil {
 		return fmt.Errorf("inbox: bind: %w", err)
@@ -95,12 +97,12 @@ func (i *Inbox) bind(ctx context.Context, q querier, reference, checkID string, 
 	return fmt.Errorf("%w: it has another check ID or has ended without one, or the check ID has another entry", ErrConflict)
 }
 
-// maxID is the length of the longest reference or check ID, in bytes. The service accepts no longer
-// references, and an index of PostgreSQL no values of more than 2,704 bytes.
+// maxID is the length of the longest reference or check ID, in bytes. The service rejects longer
+// references, and an index of PostgreSQL rejects values of more than 2,704 bytes.
 const maxID = 1024
 
-// validID reports whether s can be stored as a reference or a check ID. Anything else is not found
-// without a query, because PostgreSQL would reject its text.
+// validID reports whether s can be stored as a reference or a check ID. Callers
+// report any other string as not found and skip the query, which PostgreSQL would reject.
 func validID(s string) bool {
 	return s != "" && len(s) <= maxID && utf8.ValidString(s) && !strings.ContainsRune(s, 0)
 }

@@ -49,7 +49,8 @@ func ResultOf[C *idverify.PhoneCheck | *idverify.SIMCheck | *idverify.Subscriber
 
 // Record stores the result of a check that your client returned: from Complete, Wait, Get, or
 // Create of a SIMCheck. It reports whether this call stored it, and returns false and no error if a
-// result was stored before, for example by the callback. It finds the entry by the check ID, or by
+// result was stored before, for example by the callback, or the entry has ended with
+// [StatusUnknown]. It finds the entry by the check ID, or by
 // the reference if the check ID is not stored yet, and then stores the check ID too.
 //
 // The error matches [ErrNotFound] if the check was not planned, [ErrConflict] if the entry has
@@ -115,7 +116,8 @@ func (i *Inbox) store(ctx context.Context, tx *sql.Tx, condition, value string, 
 	return e, nil
 }
 
-// update is store without OnResult.
+// update stores the result, and marks the entry as processed if OnResult is set. It does not call
+// OnResult.
 func (i *Inbox) update(ctx context.Context, q querier, condition, value string, r Result, source Source) (*Entry, error) {
 	now := i.now()
 	due, done := sql.NullInt64{Int64: now, Valid: true}, sql.NullInt64{}

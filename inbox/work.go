@@ -11,21 +11,21 @@ import (
 
 // Work calls do for each stored result, one after the other, until ctx ends, and then returns nil.
 // What do writes with tx is committed together with the mark that the entry is processed: it takes
-// effect once for each check. Effects outside of the database happen at least once; give them the
-// CheckID, or the Reference, as their idempotency key.
+// effect once for each check. Effects outside of the database happen at least once: use the
+// Reference as their idempotency key.
 //
 // If do returns an error or panics, or the process is killed, tx is rolled back, and do is called
 // again after a pause that doubles from one second to ten minutes. Other entries are not delayed.
 // After [Options].MaxAttempts attempts the entry stops: it is counted in [Stats] and listed by
 // [Inbox.Stopped], and [Inbox.Retry] starts it again.
 //
-// Work finds a result that this Inbox has stored at once, and others within a second. On SQLite do
-// holds the lock of the database, so it must be short. If ctx ends while do runs, Work waits for
-// it; the context of do ends too. If it then fails, the attempt does not count.
+// Work notices a result stored by this Inbox immediately, and other results within a second. On
+// SQLite do holds the lock of the database, so it must be short. If ctx ends while do runs, Work
+// waits for it; the context of do ends too. If it then fails, the attempt does not count.
 //
-// On PostgreSQL several processes may call Work; each entry is processed by one of them. For many
-// machines use a job queue, see [Options].OnResult. Work returns an error at once if OnResult is
-// set, because the entries are processed by it.
+// Several goroutines may call Work, and on PostgreSQL several processes; each entry is processed by
+// one of them. For many machines use a job queue, see [Options].OnResult. Work returns an error at
+// once if OnResult is set, because the entries are processed by it.
 func (i *Inbox) Work(ctx context.Context, do func(ctx context.Context, tx *sql.Tx, e Entry) error) error {
 	if i.opts.OnResult != nil {
 		return errors.New("inbox: work: OnResult processes the results (use an Inbox without OnResult)")
@@ -51,11 +51,13 @@ func (i *Inbox) Work(ctx context.Context, do func(ctx context.Context, tx *sql.T
 	}
 }
 
-// The intervals of Work. The pause after the n-th attempt is minPause << (n-1), up to maxPause.
+// The intervals of Work. The pause after the n-th attempt is minPause << (n-1) up to the attempt
+// doublings, and then maxPause.
 const (
 	pollInterval = time.Second
 	minPause     = time.Second
 	maxPause     = 10 * time.Minute
+	doublings    = 10
 )
 
 // workOnce processes the entry that is due first, and reports whether there was one. An error is a
@@ -99,7 +101,7 @@ func (i *Inbox) workOnce(ctx context.Context, do func(context.Context, *sql.Tx, 
 type claimed struct {
 	*Entry
 
-	due   int64 // time of the next attempt; identifies this one
+	due   int64 // due_at as this claim has set it; another claim changes it
 	pause int64 // time between the attempts, in microseconds
 }
 
@@ -109,9 +111,9 @@ func (i *Inbox) claim(ctx context.Context) (*claimed, error) {
 	var due int64
 	now := i.now()
 	e, err := scanEntry(i.db.QueryRowContext(ctx, "UPDATE idverify_checks SET attempts = attempts + 1, "+
-		"due_at = CAST($1 AS bigint) + 1000000 * CASE WHEN attempts < 10 THEN 1 << attempts ELSE 600 END "+
-		"WHERE reference = (SELECT reference FROM idverify_checks WHERE due_at <= $2 ORDER BY due_at LIMIT 1"+i.dialect.skipLocked()+") "+
-		"RETURNING "+columns+", due_at", now, now), &due)
+		"due_at = CAST($1 AS bigint) + CASE WHEN attempts < $2 THEN CAST($3 AS bigint) << attempts ELSE CAST($4 AS bigint) END "+
+		"WHERE reference = (SELECT reference FROM idverify_checks WHERE due_at <= $5 ORDER BY due_at LIMIT 1"+i.dialect.skipLocked()+") "+
+		"RETURNING "+columns+", due_at", now, doublings, minPause.Microseconds(), maxPause.Microseconds(), now), &due)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, nil
 	}
@@ -124,12 +126,12 @@ func (i *Inbox) claim(ctx context.Context) (*claimed, error) {
 // process calls do in a transaction that also marks the entry as processed. It reports false if
 // another process has claimed the entry since.
 func (i *Inbox) process(ctx context.Context, e *claimed, do func(context.Context, *sql.Tx, Entry) error) (mine bool, err error) {
-	// Until do is called, the transaction ends with ctx. Afterwards it does not: the effect of a
-	// function that completes counts.
+	// If ctx ends before do is called, the transaction is rolled back. Afterwards it is committed if
+	// do returns nil.
 	detached, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
-	attached := context.AfterFunc(ctx, cancel)
-	defer attached()
+	detach := context.AfterFunc(ctx, cancel)
+	defer detach()
 	tx, err := i.db.BeginTx(detached, nil)
 	if err != nil {
 		return true, err
@@ -145,7 +147,7 @@ func (i *Inbox) process(ctx context.Context, e *claimed, do func(context.Context
 	} else if err != nil {
 		return true, err
 	}
-	if !attached() {
+	if !detach() {
 		return true, ctx.Err()
 	}
 	if err := call(func() error { return do(ctx, tx, *e.Entry) }); err != nil {
@@ -198,6 +200,9 @@ func (i *Inbox) Stopped(ctx context.Context, limit int) ([]*Entry, error) {
 // Retry lets Work process a stopped entry again, with [Options].MaxAttempts further attempts. The
 // error is [ErrNotFound] if no stopped entry has the reference.
 func (i *Inbox) Retry(ctx context.Context, reference string) error {
+	if !validID(reference) {
+		return fmt.Errorf("inbox: retry: %w", ErrNotFound)
+	}
 	result, err := i.db.ExecContext(ctx, "UPDATE idverify_checks SET due_at = $1, stopped_at = NULL, attempts = 0 WHERE reference = $2 AND stopped_at IS NOT NULL", i.now(), reference)
 	if err == nil {
 		err = expectRow(result, ErrNotFound)

@@ -1,5 +1,5 @@
-// Package otelidverify creates OpenTelemetry spans and metrics for the client and the verifier of
-// idverify:
+// Package otelidverify creates OpenTelemetry spans and metrics for the client, the verifier and the
+// inbox of idverify:
 //
 //	client, err := idverify.NewClient(baseURL, credentials, otelidverify.Option())
 //	…
@@ -63,7 +63,7 @@
 //	idverify.client.rate_limit.remaining  gauge: requests left, from the last response that reports it
 //	idverify.verification.duration        callbacks and redirects that were verified or rejected
 //	idverify.jwks.age                     gauge: seconds since the last successful fetch of the key set
-//	idverify.inbox.operation.duration     callbacks and results that were stored, and attempts to process them
+//	idverify.inbox.operation.duration     callbacks, results and attempts to process them
 //	idverify.inbox.lag                    time from storing a result to processing it
 //	idverify.inbox.pending                gauge: results that wait for Work
 //	idverify.inbox.oldest.age             gauge: seconds since the oldest of them was stored

@@ -40,7 +40,7 @@ type resultWorker struct {
 
 // Work commits the effects of process together with the end of the job. River may run a job twice,
 // even at the same time, so process must make each result take effect once. Effects outside of the
-// database happen at least once: give them e.CheckID as their idempotency key.
+// database happen at least once: use e.Reference as their idempotency key.
 func (w *resultWorker) Work(ctx context.Context, job *river.Job[resultArgs]) error {
 	e, err := w.checks.Get(ctx, job.Args.Reference)
 	if err != nil {
