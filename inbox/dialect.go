@@ -68,7 +68,7 @@ func (d Dialect) check(ctx context.Context, db *sql.DB) error {
 		if ctx.Err() != nil {
 			return fmt.Errorf("read the schema version: %w", err)
 		}
-		return fmt.Errorf("%w (run Migrate): %w", ErrSchema, err)
+		return fmt.Errorf("%w (run Migrate, or grant SELECT on idverify_schema): %w", ErrSchema, err)
 	}
 	if version.Int64 < schemaVersion {
 		return fmt.Errorf("%w: version %d, want %d (run Migrate)", ErrSchema, version.Int64, schemaVersion)
@@ -106,6 +106,19 @@ func checkSQLite(ctx context.Context, db *sql.DB) error {
 
 // checkPragmas verifies the settings of a connection.
 func checkPragmas(ctx context.Context, q querier) error {
+	var file, journal string
+	if err := q.QueryRowContext(ctx, "SELECT file FROM pragma_database_list WHERE name = 'main'").Scan(&file); err != nil {
+		return fmt.Errorf("read the name of the file: %w", err)
+	}
+	if file == "" {
+		return fmt.Errorf("%w: the database is in memory, and each connection has its own (use a file)", ErrSettings)
+	}
+	if err := q.QueryRowContext(ctx, "PRAGMA journal_mode").Scan(&journal); err != nil {
+		return fmt.Errorf("read journal_mode: %w", err)
+	}
+	if journal == "off" || journal == "memory" {
+		return fmt.Errorf("%w: a crash can damage the database with journal_mode=%s (set it to WAL in the data source name)", ErrSettings, journal)
+	}
 	var timeout, synchronous int
 	if err := q.QueryRowContext(ctx, "PRAGMA busy_timeout").Scan(&timeout); err != nil {
 		return fmt.Errorf("read busy_timeout: %w", err)

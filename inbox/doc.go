@@ -38,9 +38,12 @@
 //	check, err := client.PhoneChecks.Create(ctx, idverify.PhoneCheckParams{
 //		PhoneNumber: number,
 //		ReferenceID: reference,
+//		CallbackURL: "https://shop.example.com/callbacks",
 //	})
 //	err = checks.Bind(ctx, reference, check.CheckID, check.TTL)
 //	// … send check.CheckURL to the app …
+//
+// If Create fails and its error does not match ErrOutcomeUnknown, call [Inbox.Discard].
 //
 // # Process results
 //

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -24,7 +25,7 @@ import (
 // The snippets of README.md and docs/production.md. TestDocs_SnippetsCompiled compares them with
 // the pages.
 
-func storeDurably(ctx context.Context, checks *inbox.Inbox, mux *http.ServeMux, verifier *signature.Verifier, client *idverify.Client, tx *sql.Tx, reference, number string) error {
+func storeDurably(ctx context.Context, checks *inbox.Inbox, mux *http.ServeMux, verifier *signature.Verifier, client *idverify.Client, tx *sql.Tx, reference, number, callbackURL string) error {
 	mux.Handle("POST /callbacks", checks.Handler(verifier)) // stores each result once
 	go checks.Run(ctx, client)                              // looks for results that are missing
 	go checks.Work(ctx, func(ctx context.Context, tx *sql.Tx, e inbox.Entry) error {
@@ -37,9 +38,9 @@ func storeDurably(ctx context.Context, checks *inbox.Inbox, mux *http.ServeMux, 
 	if err := tx.Commit(); err != nil {
 		return err
 	}
-	check, err := client.PhoneChecks.Create(ctx, idverify.PhoneCheckParams{PhoneNumber: number, ReferenceID: reference})
+	check, err := client.PhoneChecks.Create(ctx, idverify.PhoneCheckParams{PhoneNumber: number, ReferenceID: reference, CallbackURL: callbackURL})
 	if err != nil {
-		return err
+		return err // checks.Discard(ctx, reference), unless it is ErrOutcomeUnknown
 	}
 	if err := checks.Bind(ctx, reference, check.CheckID, check.TTL); err != nil { // then send check.CheckURL to the app
 		return err
@@ -48,7 +49,7 @@ func storeDurably(ctx context.Context, checks *inbox.Inbox, mux *http.ServeMux, 
 }
 
 func openDatabase(ctx context.Context, path string, use func(*sql.DB, *inbox.Inbox)) error {
-	source := "file:" + path + "?_txlock=immediate&_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)"
+	source := "file:" + url.PathEscape(path) + "?_txlock=immediate&_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)"
 	db, err := sql.Open("sqlite", source) // modernc.org/sqlite
 	if err != nil {
 		return err
@@ -65,16 +66,17 @@ func openDatabase(ctx context.Context, path string, use func(*sql.DB, *inbox.Inb
 }
 
 func retryStopped(ctx context.Context, checks *inbox.Inbox) error {
-	stopped, err := checks.Stopped(ctx, 100)
-	if err != nil {
-		return err
-	}
-	for _, e := range stopped {
-		if err := checks.Retry(ctx, e.Reference); err != nil {
+	for {
+		stopped, err := checks.Stopped(ctx, 100)
+		if err != nil || len(stopped) == 0 {
 			return err
 		}
+		for _, e := range stopped {
+			if err := checks.Retry(ctx, e.Reference); err != nil {
+				return err
+			}
+		}
 	}
-	return nil
 }
 
 // appKey is the key of the context value that replaces the app of the reader.
@@ -107,12 +109,12 @@ func TestReadme_StoresDurably(t *testing.T) {
 		t.Fatal(err)
 	}
 	mux := http.NewServeMux()
-	project := b.service.NewProject(idverify.ProjectParams{Name: "Sign-up", Mode: idverify.ModeSandbox, CallbackURL: b.service.Handle("app.sandbox.test", mux) + "/callbacks"})
+	callbackURL := b.service.Handle("app.sandbox.test", mux) + "/callbacks"
 	app := make(chan string, 1)
 	ctx, cancel := context.WithTimeout(context.WithValue(t.Context(), appKey{}, app), 30*time.Second)
 	defer cancel()
 
-	err = storeDurably(ctx, b.inbox, mux, b.service.Verifier([]string{"app.sandbox.test"}, nil), project.Client(), tx, reference, "447700900012")
+	err = storeDurably(ctx, b.inbox, mux, b.service.Verifier([]string{"app.sandbox.test"}, nil), b.client, tx, reference, "447700900012", callbackURL)
 	if err != nil {
 		t.Fatal(err)
 	}

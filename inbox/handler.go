@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"time"
@@ -105,11 +106,15 @@ func (i *Inbox) receive(ctx context.Context, c *idverify.Callback, signed time.T
 	}
 	switch {
 	case err != nil:
-		return OutcomeFailed, err
+		return OutcomeFailed, fmt.Errorf("store the result: %w", err)
 	case e != nil:
 		return OutcomeStored, nil
 	}
-	return notStored(ctx, i.db, c, signed)
+	outcome, err := notStored(ctx, i.db, c, signed)
+	if err != nil {
+		return OutcomeFailed, fmt.Errorf("find the check: %w", err)
+	}
+	return outcome, nil
 }
 
 // notStored returns the outcome of a callback whose result was not stored.

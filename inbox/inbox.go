@@ -78,8 +78,9 @@ var (
 
 // New returns an Inbox that stores its entries in db. It verifies the version of the schema
 // ([ErrSchema]) and the settings of the database ([ErrSettings]): on SQLite immediate transactions,
-// a busy timeout of at least a second and synchronous=FULL for every connection, on PostgreSQL that
-// synchronous_commit is not off. opts may be nil.
+// a busy timeout of at least a second, synchronous=FULL and a journal on disk for every connection,
+// on PostgreSQL that synchronous_commit is not off. With SetMaxOpenConns(1), SQLite's transactions
+// need not be immediate. opts may be nil.
 func New(ctx context.Context, db *sql.DB, d Dialect, opts *Options) (*Inbox, error) {
 	i := &Inbox{db: db, dialect: d, arrived: make(chan struct{}, 1)}
 	if opts != nil {

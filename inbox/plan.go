@@ -21,8 +21,8 @@ import (
 // planned before, the error is [ErrReferenceUsed], and tx can still be used.
 //
 // If Create fails and its error does not match [idverify.ErrOutcomeUnknown], there is no check, and
-// you may call Create again with the same reference within ten minutes of Plan; later, plan another
-// one. After ErrOutcomeUnknown, do not: Reconcile
+// you may call Create again with the same reference within ten minutes of Plan. Otherwise call
+// [Inbox.Discard]. After ErrOutcomeUnknown, do not: Reconcile
 // finds the check. Without a check, the entry ends with [StatusUnknown] a quarter of an hour after
 // Plan.
 func (i *Inbox) Plan(ctx context.Context, tx *sql.Tx, product idverify.Product, reference string) error {
@@ -49,6 +49,37 @@ func (i *Inbox) plan(ctx context.Context, tx *sql.Tx, product idverify.Product, 
 		return err
 	}
 	return expectRow(result, ErrReferenceUsed)
+}
+
+// Discard deletes a planned entry without a check. Call it if Create failed and its error does not
+// match [idverify.ErrOutcomeUnknown]: then there is no check, and Reconcile would search for it and
+// end the entry with [StatusUnknown]. After ErrOutcomeUnknown, do not: the check may exist.
+//
+// The error is [ErrNotFound] if the reference is not stored, and [ErrConflict] if its entry has a
+// check ID or has ended.
+func (i *Inbox) Discard(ctx context.Context, reference string) error {
+	if err := i.discard(ctx, reference); err != nil {
+		return fmt.Errorf("inbox: discard: %w", err)
+	}
+	return nil
+}
+
+func (i *Inbox) discard(ctx context.Context, reference string) error {
+	if !validID(reference) {
+		return ErrNotFound
+	}
+	result, err := i.db.ExecContext(ctx, "DELETE FROM idverify_checks WHERE reference = $1 AND check_id IS NULL AND status IS NULL", reference)
+	if err != nil {
+		return err
+	}
+	if err := expectRow(result, ErrConflict); !errors.Is(err, ErrConflict) {
+		return err
+	}
+	var n int
+	if err := i.db.QueryRowContext(ctx, "SELECT 1 FROM idverify_checks WHERE reference = $1", reference).Scan(&n); err != nil {
+		return notFound(err)
+	}
+	return fmt.Errorf("%w: it has a check ID or has ended", ErrConflict)
 }
 
 // Bind stores the ID and the TTL of the check that Create returned. Call it before anyone gets the

@@ -1,11 +1,14 @@
 package inbox
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/idverify/idverify-go"
@@ -23,7 +26,8 @@ const (
 	lease    = time.Minute     // another process may read the check after this time
 	interval = 5 * time.Minute // between reads of a check that is still in progress
 
-	maxClockSkew = time.Minute // between the service, which dates checks, and this backend
+	maxReadPause = 10 * time.Minute // between failed reads of a check
+	maxClockSkew = 10 * time.Minute // between the service, which dates checks, and this backend
 )
 
 // maxReconcileErrors is the number of reads that fail in a row before Reconcile leaves the product.
@@ -41,17 +45,22 @@ const maxReconcileErrors = 3
 //     five minutes after its TTL, or a quarter of an hour after Plan if its ID is not known. It is
 //     never assumed to be EXPIRED.
 //
-// Reconcile returns when it has read the entries that were due when it was called, or ctx ends. An
-// entry whose read fails is read again after a minute. After three failures in a row, Reconcile
-// continues with the next product, and after [idverify.ErrRateLimited] it returns. The error
-// contains the first failure of each product.
+// Reconcile returns when it has read the entries that were due when it was called, or ctx ends. The
+// product whose entries wait longest comes first. An entry whose read fails, or whose result cannot
+// be stored, is read again after a pause that grows with its age from one to ten minutes. After
+// three failures of the service in a row, Reconcile continues with the next product, and after
+// [idverify.ErrRateLimited] it returns. The error contains the first failure of each product.
 //
 // Reconcile may be called concurrently and in several processes. client must have the credentials
 // of the project that created the checks.
 func (i *Inbox) Reconcile(ctx context.Context, client *idverify.Client) error {
 	due := i.now() // entries that become due later do not prolong this call
 	var failures []error
-	for _, product := range []idverify.Product{idverify.ProductPhoneCheck, idverify.ProductSIMCheck, idverify.ProductSubscriberCheck} {
+	products, err := i.overdueProducts(ctx, due)
+	if err != nil {
+		return fmt.Errorf("inbox: reconcile: %w", err)
+	}
+	for _, product := range products {
 		first, err := i.reconcileProduct(ctx, client, product, due)
 		if first != nil {
 			failures = append(failures, first)
@@ -65,6 +74,26 @@ func (i *Inbox) Reconcile(ctx context.Context, client *idverify.Client) error {
 		return fmt.Errorf("inbox: reconcile: %w", errors.Join(failures...))
 	}
 	return nil
+}
+
+// overdueProducts returns the products with entries that were due at the given time, the one whose
+// entry was due first at the beginning. A rate limit that ends Reconcile during one product
+// therefore does not keep it from the others.
+func (i *Inbox) overdueProducts(ctx context.Context, due int64) ([]idverify.Product, error) {
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	defer cancel()
+	first := make(map[idverify.Product]int64)
+	for _, product := range []idverify.Product{idverify.ProductPhoneCheck, idverify.ProductSIMCheck, idverify.ProductSubscriberCheck} {
+		var at sql.NullInt64
+		err := i.db.QueryRowContext(ctx, "SELECT min(reconcile_at) FROM idverify_checks WHERE product = $1 AND reconcile_at <= $2", string(product), due).Scan(&at)
+		if err != nil {
+			return nil, fmt.Errorf("find entries: %w", err)
+		}
+		if at.Valid {
+			first[product] = at.Int64
+		}
+	}
+	return slices.SortedFunc(maps.Keys(first), func(a, b idverify.Product) int { return cmp.Compare(first[a], first[b]) }), nil
 }
 
 // reconcileProduct reads the checks of a product that were due at the given time. It returns the
@@ -88,15 +117,27 @@ func (i *Inbox) reconcileProduct(ctx context.Context, client *idverify.Client, p
 			continue
 		}
 		i.log(ctx, slog.LevelError, "inbox: check not reconciled", err, slog.String("check_id", e.CheckID), slog.String("reference", e.Reference))
-		failed++
-		switch {
-		case errors.Is(err, idverify.ErrRateLimited):
+		if errors.Is(err, idverify.ErrRateLimited) {
 			return first, err
-		case first == nil:
+		}
+		if first == nil {
 			first = err
 		}
+		if isServiceFailure(err) {
+			failed++
+		}
+		// A database that fails here, too, reads the entry again after the lease.
+		_ = i.readAgain(ctx, e, min(max(lease, i.age(e)/4), maxReadPause))
 	}
 	return first, nil
+}
+
+// errRead marks failures to read a check.
+var errRead = errors.New("read the check")
+
+// isServiceFailure reports whether the next read will probably fail for the same reason as err.
+func isServiceFailure(err error) bool {
+	return errors.Is(err, errRead) && !errors.Is(err, idverify.ErrBadRequest) && !errors.Is(err, idverify.ErrConflict)
 }
 
 // overdue is an entry that Reconcile has to read.
@@ -109,6 +150,8 @@ type overdue struct {
 // claimOverdue returns the entry of a product that was due first, or nil if none was due at the
 // given time. Other calls do not get it during the lease.
 func (i *Inbox) claimOverdue(ctx context.Context, product idverify.Product, due int64) (*overdue, error) {
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	defer cancel()
 	var o overdue
 	var err error
 	o.Entry, err = scanEntry(i.db.QueryRowContext(ctx, "UPDATE idverify_checks SET reconcile_at = $1 WHERE reference = "+
@@ -127,13 +170,19 @@ func (i *Inbox) claimOverdue(ctx context.Context, product idverify.Product, due 
 // has to be read again.
 func (i *Inbox) reconcile(ctx context.Context, client *idverify.Client, e *overdue) (Outcome, error) {
 	found, err := find(ctx, client, e.Entry)
+	if err != nil {
+		return OutcomeFailed, fmt.Errorf("%w: %w", errRead, err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	defer cancel()
 	switch {
-	case err != nil:
-		return OutcomeFailed, err
 	case found == nil && i.now() >= e.giveUpAt:
 		return i.endUnknown(ctx, e.Entry)
+	case found == nil && e.CheckID == "":
+		// The intervals double: most of these checks do not exist.
+		err = i.readAgain(ctx, e, min(max(lease, i.age(e)), time.Duration(e.giveUpAt-i.now())*time.Microsecond))
 	case found == nil:
-		return "", nil // read it again after the lease
+		// The callback may still arrive: read it again after the lease.
 	case found.Status.Final():
 		stored, err := i.record(ctx, found.Result, SourceReconcile)
 		return outcomeOf(stored, err), err
@@ -143,13 +192,24 @@ func (i *Inbox) reconcile(ctx context.Context, client *idverify.Client, e *overd
 			err = nil // Bind or Record was faster
 		}
 	default:
-		_, err = i.db.ExecContext(ctx, "UPDATE idverify_checks SET reconcile_at = $1 WHERE reference = $2 AND status IS NULL",
-			i.now()+interval.Microseconds(), e.Reference)
+		err = i.readAgain(ctx, e, interval)
 	}
 	if err != nil {
 		return OutcomeFailed, err
 	}
 	return "", nil
+}
+
+// age returns the time since Plan.
+func (i *Inbox) age(e *overdue) time.Duration { return i.opts.Now().Sub(e.PlannedAt) }
+
+// readAgain sets when to read a check next, unless Bind has set it in the meantime.
+func (i *Inbox) readAgain(ctx context.Context, e *overdue, wait time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	defer cancel()
+	_, err := i.db.ExecContext(ctx, "UPDATE idverify_checks SET reconcile_at = $1 WHERE reference = $2 AND give_up_at = $3 AND status IS NULL",
+		i.now()+wait.Microseconds(), e.Reference, e.giveUpAt)
+	return err
 }
 
 // endUnknown stores that the check of an entry has ended and that its result is not known.
@@ -165,6 +225,9 @@ func (i *Inbox) endUnknown(ctx context.Context, e *Entry) (Outcome, error) {
 	})
 	if err != nil {
 		return OutcomeFailed, err
+	}
+	if outcome == OutcomeUnknown {
+		i.log(ctx, slog.LevelWarn, "inbox: check not found, ended as UNKNOWN", nil, slog.String("check_id", e.CheckID), slog.String("reference", e.Reference))
 	}
 	return outcome, nil
 }

@@ -48,9 +48,9 @@ func TestInbox_ReconcileOutage(t *testing.T) {
 				repairSearch()
 				b.reconcile(t)
 				b.wantStats(t, inbox.Stats{Pending: 2, InProgress: 4})
-				b.advance(t, time.Minute)
+				b.advance(t, 10*time.Minute)
 				b.reconcile(t)
-				b.wantStats(t, inbox.Stats{Pending: 6, OldestAge: time.Minute})
+				b.wantStats(t, inbox.Stats{Pending: 6, OldestAge: 10 * time.Minute})
 			})
 		}
 	}

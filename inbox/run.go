@@ -42,6 +42,10 @@ const (
 	purgeInterval     = time.Hour
 )
 
+// queryTimeout limits each statement of Work, Run and their methods, but not your functions. A
+// connection that was lost without a response then causes an error, and is replaced.
+const queryTimeout = 30 * time.Second
+
 // purgeBatch is the number of entries that one statement deletes, so that none holds locks for
 // long.
 const purgeBatch = 500
@@ -54,12 +58,7 @@ func (i *Inbox) Purge(ctx context.Context) (deleted int64, err error) {
 	}
 	before := i.now() - i.opts.Retention.Microseconds()
 	for {
-		result, err := i.db.ExecContext(ctx, "WITH old AS MATERIALIZED (SELECT reference FROM idverify_checks WHERE done_at < $1 ORDER BY done_at LIMIT $2"+i.dialect.skipLocked()+") "+
-			"DELETE FROM idverify_checks WHERE reference IN (SELECT reference FROM old)", before, purgeBatch)
-		if err != nil {
-			return deleted, fmt.Errorf("inbox: purge: %w", err)
-		}
-		n, err := result.RowsAffected()
+		n, err := i.purgeBatch(ctx, before)
 		if err != nil {
 			return deleted, fmt.Errorf("inbox: purge: %w", err)
 		}
@@ -67,4 +66,16 @@ func (i *Inbox) Purge(ctx context.Context) (deleted int64, err error) {
 			return deleted, nil
 		}
 	}
+}
+
+// purgeBatch deletes one batch of the entries that were processed before the given time.
+func (i *Inbox) purgeBatch(ctx context.Context, before int64) (deleted int64, err error) {
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	defer cancel()
+	result, err := i.db.ExecContext(ctx, "WITH old AS MATERIALIZED (SELECT reference FROM idverify_checks WHERE done_at < $1 ORDER BY done_at LIMIT $2"+i.dialect.skipLocked()+") "+
+		"DELETE FROM idverify_checks WHERE reference IN (SELECT reference FROM old)", before, purgeBatch)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
 }

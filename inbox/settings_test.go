@@ -33,6 +33,8 @@ func TestNew_Settings(t *testing.T) {
 		{"busy timeout of one connection", []string{immediate, full}, pragmas, "busy_timeout is 0 ms"},
 		{"synchronous NORMAL", []string{immediate, timeout, "_pragma=synchronous(NORMAL)"}, nil, "synchronous=1"},
 		{"synchronous OFF", []string{immediate, timeout, "_pragma=synchronous(OFF)"}, nil, "synchronous=0"},
+		{"journal OFF", []string{immediate, timeout, full, "_pragma=journal_mode(OFF)"}, nil, "journal_mode=off"},
+		{"journal MEMORY", []string{immediate, timeout, full, "_pragma=journal_mode(MEMORY)"}, nil, "journal_mode=memory"},
 		{"deferred transactions", []string{timeout, full}, nil, "not immediate"},
 		{"one connection", []string{immediate, timeout, full}, one, ""},
 		{"one connection and deferred transactions", []string{timeout, full}, one, ""},

@@ -108,6 +108,8 @@ type claimed struct {
 // claim counts an attempt of the entry that is due first, and schedules the next attempt in case
 // the process is killed. It returns nil if no entry is due.
 func (i *Inbox) claim(ctx context.Context) (*claimed, error) {
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	defer cancel()
 	var due int64
 	now := i.now()
 	e, err := scanEntry(i.db.QueryRowContext(ctx, "UPDATE idverify_checks SET attempts = attempts + 1, "+
@@ -132,6 +134,10 @@ func (i *Inbox) process(ctx context.Context, e *claimed, do func(context.Context
 	defer cancel()
 	detach := context.AfterFunc(ctx, cancel)
 	defer detach()
+	// A connection without responses must not stop Work without an error. The function may take
+	// longer.
+	limit := time.AfterFunc(queryTimeout, cancel)
+	defer limit.Stop()
 	tx, err := i.db.BeginTx(detached, nil)
 	if err != nil {
 		return true, err
@@ -147,12 +153,13 @@ func (i *Inbox) process(ctx context.Context, e *claimed, do func(context.Context
 	} else if err != nil {
 		return true, err
 	}
-	if !detach() {
-		return true, ctx.Err()
+	if !detach() || !limit.Stop() {
+		return true, errors.Join(ctx.Err(), detached.Err())
 	}
 	if err := call(func() error { return do(ctx, tx, *e.Entry) }); err != nil {
 		return true, err
 	}
+	limit.Reset(queryTimeout)
 	if err := tx.Commit(); err != nil {
 		return true, fmt.Errorf("commit: %w", err)
 	}
