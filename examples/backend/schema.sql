@@ -19,11 +19,13 @@ CREATE TABLE IF NOT EXISTS sessions (
 );
 
 CREATE TABLE IF NOT EXISTS payouts (
-    reference  text PRIMARY KEY,
     signup_id  text NOT NULL REFERENCES signups (id),
+    id         text NOT NULL, -- from the caller, so that a repeated request changes nothing
+    reference  text NOT NULL UNIQUE,
     amount     bigint NOT NULL,
     decision   text NOT NULL DEFAULT 'pending', -- pending, allowed, held or unknown
-    created_at timestamptz NOT NULL DEFAULT now()
+    created_at timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (signup_id, id)
 );
 
 -- The audit log has one row for each processed result. The primary key makes each result take

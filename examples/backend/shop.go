@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
@@ -72,21 +73,28 @@ func (s *shop) readyz(w http.ResponseWriter, r *http.Request) {
 }
 
 // plan stores a row of the shop and plans its check in one transaction, before the check is
-// created.
+// created. If insert stores no row, the error is errStored.
 func (s *shop) plan(ctx context.Context, product idverify.Product, reference, insert string, args ...any) error {
 	tx, err := s.db.BeginTx(ctx, nil)
 	if err != nil {
 		return err
 	}
 	defer tx.Rollback()
-	if _, err := tx.ExecContext(ctx, insert, args...); err != nil {
+	result, err := tx.ExecContext(ctx, insert, args...)
+	if err != nil {
 		return err
+	}
+	if n, err := result.RowsAffected(); err != nil || n == 0 {
+		return cmp.Or(err, errStored)
 	}
 	if err := s.checks.Plan(ctx, tx, product, reference); err != nil {
 		return err
 	}
 	return tx.Commit()
 }
+
+// errStored means that the row exists.
+var errStored = errors.New("already stored")
 
 // notCreated responds to a request whose check was not created.
 func (s *shop) notCreated(w http.ResponseWriter, r *http.Request, err error) {

@@ -13,6 +13,11 @@ import (
 // signUp creates a check for a new customer. The app opens the Check URL on the phone, over its
 // mobile data connection.
 //
+// A sign-up that is verified proves that the phone which opened the Check URL has the number, and
+// that its SIM is not new. It does not prove that this is the phone of the app that signed up: anyone
+// can send the Check URL to somebody else, who opens it. So what costs money or shows personal data
+// requires a session: see payout.
+//
 // Each request costs a check: limit them by address and by number.
 func (s *shop) signUp(w http.ResponseWriter, r *http.Request) {
 	number, ok := phoneNumber(w, r)

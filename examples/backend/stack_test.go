@@ -60,8 +60,7 @@ func TestBackend_SurvivesRestarts(t *testing.T) {
 
 	l.verify(ctx, t)
 	l.report(t, loaded, time.Since(begin))
-	l.signIn(ctx, t)
-	l.payOut(ctx, t)
+	l.payOut(ctx, t, l.signIn(ctx, t))
 	l.chooseMethod(ctx, t)
 }
 

@@ -164,58 +164,71 @@ func (l *load) report(t *testing.T, loaded, total time.Duration) {
 		customers, len(l.opened), l.repeated, len(received), len(created), len(deliveries), acknowledged, attempts, loaded.Round(time.Millisecond), total.Round(time.Millisecond))
 }
 
-// signIn signs customers in on the web. The browser that starts the check opens its Check URL and
-// is redirected to the shop.
-func (l *load) signIn(ctx context.Context, t *testing.T) {
+// signIn signs customers in on the web. It returns the browser that is signed in.
+func (l *load) signIn(ctx context.Context, t *testing.T) *http.Client {
 	t.Helper()
+	browsers := make(map[string]*http.Client) // by status
 	for number, want := range map[string]string{"447700900012": "signed_in", "447700900013": rejected, "447700900099": failed} {
-		jar, err := cookiejar.New(nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		browser := l.stack.Phone("")
-		browser.Jar = jar
-		var response struct {
-			CheckURL string `json:"check_url"`
-			Status   string `json:"status"`
-		}
-		if status, err := l.call(ctx, browser, http.MethodPost, "/signins", map[string]string{"phone_number": number}, &response); err != nil || status != http.StatusCreated {
-			t.Fatalf("POST /signins: status %d, error %v", status, err)
-		}
-		if err := open(ctx, browser, response.CheckURL); err != nil {
-			t.Fatal(err)
-		}
-		l.wait(ctx, t, "the session has ended as "+want, func() (int, error) {
-			_, err := l.call(ctx, browser, http.MethodGet, "/session", nil, &response)
-			if err != nil || response.Status == pending {
-				return 1, err
-			}
-			return 0, nil
-		})
-		if response.Status != want {
-			t.Errorf("session of %s = %q, want %q", number, response.Status, want)
-		}
+		browsers[want] = l.signInAs(ctx, t, number, want)
 	}
+	return browsers["signed_in"]
 }
 
-// payOut requests payouts for sign-ups.
-func (l *load) payOut(ctx context.Context, t *testing.T) {
+// signInAs signs a customer in. The browser that starts the check opens its Check URL and is
+// redirected to the shop.
+func (l *load) signInAs(ctx context.Context, t *testing.T, number, want string) *http.Client {
 	t.Helper()
-	want := map[string]int{verified: http.StatusOK, rejected: http.StatusConflict, failed: http.StatusConflict}
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	browser := l.stack.Phone("")
+	browser.Jar = jar
+	var response struct {
+		CheckURL string `json:"check_url"`
+		Status   string `json:"status"`
+	}
+	if status, err := l.call(ctx, browser, http.MethodPost, "/signins", map[string]string{"phone_number": number}, &response); err != nil || status != http.StatusCreated {
+		t.Fatalf("POST /signins: status %d, error %v", status, err)
+	}
+	if err := open(ctx, browser, response.CheckURL); err != nil {
+		t.Fatal(err)
+	}
+	l.wait(ctx, t, "the session has ended as "+want, func() (int, error) {
+		_, err := l.call(ctx, browser, http.MethodGet, "/session", nil, &response)
+		if err != nil || response.Status == pending {
+			return 1, err
+		}
+		return 0, nil
+	})
+	if response.Status != want {
+		t.Errorf("session of %s = %q, want %q", number, response.Status, want)
+	}
+	return browser
+}
+
+// payOut requests a payout to the customer of browser, twice, without and with its session.
+func (l *load) payOut(ctx context.Context, t *testing.T, browser *http.Client) {
+	t.Helper()
+	requested := 0
 	for _, s := range l.signups(ctx, t) {
-		status, requested := want[s.status]
-		if !requested {
+		if s.number != "447700900012" || s.status != verified {
 			continue
 		}
-		delete(want, s.status)
-		var response struct{ Allowed bool }
-		got, err := l.call(ctx, l.client, http.MethodPost, "/payouts", map[string]any{"signup_id": s.id, "amount": 5000}, &response)
-		if err != nil || got != status || response.Allowed != (s.status == verified) {
-			t.Errorf("payout to a sign-up that is %s: status %d, allowed %v, error %v; want status %d", s.status, got, response.Allowed, err, status)
+		requested++
+		for _, row := range []struct {
+			client *http.Client
+			want   int
+		}{{l.client, http.StatusUnauthorized}, {browser, http.StatusOK}} {
+			var response struct{ Allowed bool }
+			got, err := l.call(ctx, row.client, http.MethodPost, "/payouts", map[string]any{"id": "p-1", "signup_id": s.id, "amount": 5000}, &response)
+			if err != nil || got != row.want || response.Allowed != (row.want == http.StatusOK) {
+				t.Errorf("payout: status %d, allowed %v, error %v; want status %d", got, response.Allowed, err, row.want)
+			}
 		}
 	}
-	if len(want) > 0 {
-		t.Errorf("no sign-up has the statuses %v", want)
+	if requested != 1 {
+		t.Errorf("%d verified sign-ups of the customer, want 1", requested)
 	}
 }
 

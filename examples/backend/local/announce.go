@@ -54,9 +54,10 @@ SIGNIN=$(call -c {dir}/cookies -d '{"phone_number":"447700900012"}' {url}/signin
 call -L -b {dir}/cookies -c {dir}/cookies "$(echo "$SIGNIN" | field check_url)"
 call -b {dir}/cookies {url}/session
 
-Pay out after a SIM check of the number of the sign-up:
+Pay out after a SIM check of the number of the sign-up, once the session is "signed_in". A repeated request returns the same decision:
 
-call -d "{\"signup_id\":\"$ID\",\"amount\":50}" {url}/payouts
+call -b {dir}/cookies -d "{\"id\":\"payout-1\",\"signup_id\":\"$ID\",\"amount\":50}" {url}/payouts
+call -b {dir}/cookies -d "{\"id\":\"payout-1\",\"signup_id\":\"$ID\",\"amount\":50}" {url}/payouts
 
 Choose a method of verification by the IP address of the caller. 127.0.0.1 is not a mobile IP, and 127.0.0.2 is one:
 
