@@ -29,15 +29,15 @@ func TestJobs_RunTwiceAtOnce(t *testing.T) {
 	s.open(t, begun.text("check_url"))
 	s.awaitValue(t, "1", "SELECT count(*)::text FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'")
 
-	s.value(t, "UPDATE river_job SET state = 'available' RETURNING ''")
+	s.value(t, "UPDATE river_job SET state = 'available' WHERE kind = 'idverify_result' RETURNING ''")
 	s.awaitValue(t, "2", "SELECT count(*)::text FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'")
 	if err := lock.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	s.awaitValue(t, "completed", "SELECT state::text FROM river_job")
+	s.awaitValue(t, "completed", "SELECT state::text FROM river_job WHERE kind = 'idverify_result'")
 	s.stop() // both runs end
 
-	if attempts := s.value(t, "SELECT attempt::text FROM river_job"); attempts != "2" {
+	if attempts := s.value(t, "SELECT attempt::text FROM river_job WHERE kind = 'idverify_result'"); attempts != "2" {
 		t.Errorf("%s attempts, want 2", attempts)
 	}
 	if got := s.value(t, "SELECT string_agg(decision, ' ') FROM decisions"); got != verified {

@@ -167,7 +167,7 @@ func TestShop_ProcessesResultOnce(t *testing.T) {
 			t.Errorf("delivery %s is not acknowledged: %+v", d.ID, d.Attempts)
 		}
 	}
-	if got := s.value(t, "SELECT count(*)::text FROM river_job"); got != "1" {
+	if got := s.value(t, "SELECT count(*)::text FROM river_job WHERE kind = 'idverify_result'"); got != "1" {
 		t.Errorf("%s jobs, want 1", got)
 	}
 	if got := s.value(t, "SELECT string_agg(decision, ' ') FROM decisions"); got != verified {

@@ -57,11 +57,11 @@ func (s *shop) connect(ctx context.Context, c config, pool *pgxpool.Pool, replay
 	} else if err != nil {
 		s.log.WarnContext(ctx, "started with a warning", "error", err)
 	}
-	workers := river.NewWorkers()
+	workers := expireWorkers(pool)
 	river.AddWorker(workers, &resultWorker{pool: pool, checks: s.checks, process: process})
 	// A job of a process that was killed runs again after a minute.
 	s.jobs, err = river.NewClient(riverpgxv5.New(pool), &river.Config{Queues: map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: 10}},
-		Workers: workers, Logger: s.log, JobTimeout: 20 * time.Second, RescueStuckJobsAfter: time.Minute})
+		Workers: workers, PeriodicJobs: expireHourly(), Logger: s.log, JobTimeout: 20 * time.Second, RescueStuckJobsAfter: time.Minute})
 	return err
 }
 

@@ -1,0 +1,26 @@
+package main
+
+import "testing"
+
+func TestExpire(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.stop()
+	s.value(t, `WITH rows AS (
+		INSERT INTO signups (id, phone_number, status, created_at) VALUES
+			('old failed', '1', 'failed', now() - interval '25 hours'), ('old rejected', '1', 'rejected', now() - interval '25 hours'),
+			('old verified', '1', 'verified', now() - interval '25 hours'), ('new failed', '1', 'failed', now() - interval '23 hours'))
+		INSERT INTO sessions (token, reference, phone_number, status, created_at) VALUES
+			('a', 'old', '1', 'signed_in', now() - interval '13 hours'), ('b', 'new', '1', 'signed_in', now() - interval '11 hours') RETURNING ''`)
+
+	s.value(t, "WITH deleted AS (DELETE FROM river_job) SELECT ''")
+	s.start(t)
+	s.awaitValue(t, "completed", "SELECT coalesce(max(state::text), '') FROM river_job WHERE kind = 'expire'")
+
+	if got := s.value(t, "SELECT string_agg(id, ', ' ORDER BY created_at DESC) FROM signups"); got != "new failed, old verified" {
+		t.Errorf("sign-ups = %s, want new failed, old verified", got)
+	}
+	if got := s.value(t, "SELECT string_agg(reference, ', ') FROM sessions"); got != "new" {
+		t.Errorf("sessions = %s, want new", got)
+	}
+}
