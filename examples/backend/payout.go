@@ -60,7 +60,7 @@ func (s *shop) payout(w http.ResponseWriter, r *http.Request) {
 		if _, dbErr := s.db.ExecContext(ctx, "DELETE FROM payouts WHERE reference = $1 AND decision = 'pending'", reference); dbErr != nil {
 			s.log.ErrorContext(ctx, "payout not deleted", "reference", reference, "error", dbErr)
 		}
-		s.notCreated(w, r, err)
+		s.notCreated(ctx, w, r, reference, err)
 		return
 	}
 	if err != nil {

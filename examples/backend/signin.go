@@ -33,7 +33,7 @@ func (s *shop) signIn(w http.ResponseWriter, r *http.Request) {
 	check, err := s.client.PhoneChecks.Create(ctx, idverify.PhoneCheckParams{PhoneNumber: number, ReferenceID: reference,
 		RedirectURL: s.url("/redirect"), CallbackURL: s.url("/callbacks")})
 	if err != nil {
-		s.notCreated(w, r, err)
+		s.notCreated(ctx, w, r, reference, err)
 		return
 	}
 	err = s.checks.Bind(ctx, reference, check.CheckID, check.TTL)

@@ -211,6 +211,9 @@ func TestShop_SignInNotCreated(t *testing.T) {
 	if n := s.calls("phone_check.create"); n != 2 {
 		t.Errorf("%d creates, want 2: one for each request", n)
 	}
+	if plans := s.value(t, "SELECT count(*)::text FROM idverify_checks"); plans != "1" {
+		t.Errorf("%s plans, want 1: that of the check that may exist", plans)
+	}
 	if got := b.get("/session"); got.status != http.StatusUnauthorized {
 		t.Errorf("status without a session = %d, want 401", got.status)
 	}

@@ -14,9 +14,9 @@ import (
 // mobile data connection.
 //
 // A sign-up that is verified proves that the phone which opened the Check URL has the number, and
-// that its SIM is not new. It does not prove that this is the phone of the app that signed up: anyone
-// can send the Check URL to somebody else, who opens it. So what costs money or shows personal data
-// requires a session: see payout.
+// that its SIM is not new. It does not prove that this is the phone of the app that signed up:
+// anyone can send the Check URL to somebody else, who opens it. So what costs money or shows
+// personal data requires a session: see payout.
 //
 // Each request costs a check: limit them by address and by number.
 func (s *shop) signUp(w http.ResponseWriter, r *http.Request) {
@@ -48,7 +48,7 @@ func (s *shop) signUp(w http.ResponseWriter, r *http.Request) {
 		if _, dbErr := s.db.ExecContext(ctx, "UPDATE signups SET status = 'failed' WHERE id = $1 AND status = 'pending'", id); dbErr != nil {
 			s.log.ErrorContext(ctx, "sign-up not ended", "signup", id, "error", dbErr)
 		}
-		s.notCreated(w, r, err)
+		s.notCreated(ctx, w, r, id, err)
 	}
 }
 

@@ -93,6 +93,9 @@ func TestShop_SignUpNotCreated(t *testing.T) {
 			if status := s.value(t, "SELECT status FROM signups ORDER BY created_at DESC LIMIT 1"); status != failed {
 				t.Errorf("status = %q, want failed", status)
 			}
+			if plans := s.value(t, "SELECT count(*)::text FROM idverify_checks"); plans != "0" {
+				t.Errorf("%s plans, want 0: there is no check", plans)
+			}
 		})
 	}
 }
