@@ -35,7 +35,8 @@ func TestJobs_RunTwiceAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.awaitValue(t, "completed", "SELECT state::text FROM river_job WHERE kind = 'idverify_result'")
-	s.stop() // both runs end
+	s.awaitValue(t, "0", "SELECT count(*)::text FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() AND xact_start IS NOT NULL")
+	s.stop() // it would cancel the second run before
 
 	if attempts := s.value(t, "SELECT attempt::text FROM river_job WHERE kind = 'idverify_result'"); attempts != "2" {
 		t.Errorf("%s attempts, want 2", attempts)
