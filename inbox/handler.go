@@ -93,21 +93,21 @@ func (i *Inbox) receive(ctx context.Context, c *idverify.Callback, signed time.T
 	}
 	result := Result{Product: c.Product, CheckID: c.CheckID, ReferenceID: c.ReferenceID, Status: c.Status, Match: c.Match, NoSIMChange: c.NoSIMChange,
 		NetworkID: c.NetworkID, ErrorCode: c.ErrorCode, ChargeAmount: c.ChargeAmount, ChargeCurrency: c.ChargeCurrency}
-	var e *Entry
+	var stored bool
 	var err error
 	if i.opts.OnResult == nil {
-		e, err = i.update(ctx, i.db, "check_id = $12", c.CheckID, result, SourceCallback) // one statement needs no transaction
+		stored, err = i.update(ctx, i.db, "check_id = $12", c.CheckID, result, SourceCallback)
 		i.wake()
 	} else {
 		err = i.inTx(ctx, func(tx *sql.Tx) error {
-			e, err = i.store(ctx, tx, "check_id = $12", c.CheckID, result, SourceCallback)
+			stored, err = i.store(ctx, tx, "check_id = $12", c.CheckID, result, SourceCallback)
 			return err
 		})
 	}
 	switch {
 	case err != nil:
 		return OutcomeFailed, fmt.Errorf("store the result: %w", err)
-	case e != nil:
+	case stored:
 		return OutcomeStored, nil
 	}
 	outcome, err := notStored(ctx, i.db, c, signed)

@@ -72,67 +72,80 @@ func (i *Inbox) record(ctx context.Context, r Result, source Source) (stored boo
 		return false, fmt.Errorf("%w: the result has no product, no final status or no valid check ID", idverify.ErrBadRequest)
 	}
 	err = i.inTx(ctx, func(tx *sql.Tx) error {
-		e, err := i.store(ctx, tx, "check_id = $12", r.CheckID, r, source)
-		if err == nil && e == nil {
-			e, err = i.storeByReference(ctx, tx, r, source)
+		stored, err = i.store(ctx, tx, "check_id = $12", r.CheckID, r, source)
+		if err == nil && !stored {
+			stored, err = i.storeByReference(ctx, tx, r, source)
 		}
-		stored = e != nil
 		return err
 	})
 	return stored && err == nil, err
 }
 
 // storeByReference stores a result that has no entry with its check ID and without a result. It
-// returns nil if a result was stored before.
-func (i *Inbox) storeByReference(ctx context.Context, tx *sql.Tx, r Result, source Source) (*Entry, error) {
+// returns false if a result was stored before.
+func (i *Inbox) storeByReference(ctx context.Context, tx *sql.Tx, r Result, source Source) (stored bool, err error) {
 	e, err := scanEntry(tx.QueryRowContext(ctx, "SELECT "+columns+" FROM idverify_checks WHERE check_id = $1", r.CheckID))
 	if errors.Is(err, sql.ErrNoRows) && validID(r.ReferenceID) {
 		e, err = scanEntry(tx.QueryRowContext(ctx, "SELECT "+columns+" FROM idverify_checks WHERE reference = $1", r.ReferenceID))
 	}
 	switch {
 	case err != nil:
-		return nil, notFound(err)
+		return false, notFound(err)
 	case e.Product != r.Product, e.CheckID != "" && e.CheckID != r.CheckID:
-		return nil, fmt.Errorf("%w: the entry has another product or check ID", ErrConflict)
+		return false, fmt.Errorf("%w: the entry has another product or check ID", ErrConflict)
 	case e.Status != "":
-		return nil, nil
+		return false, nil
 	}
 	if err := i.bind(ctx, tx, e.Reference, r.CheckID, 0); err != nil {
-		return nil, err
+		return false, err
 	}
 	return i.store(ctx, tx, "check_id = $12", r.CheckID, r, source)
 }
 
 // store stores the result of the entry that meets the condition, whose parameter $12 is value, and
-// passes it to OnResult. It returns nil if there is no such entry without a result.
-func (i *Inbox) store(ctx context.Context, tx *sql.Tx, condition, value string, r Result, source Source) (*Entry, error) {
-	e, err := i.update(ctx, tx, condition, value, r, source)
-	if err != nil || e == nil || i.opts.OnResult == nil {
-		return e, err
+// passes it to OnResult. It returns false if there is no such entry without a result.
+func (i *Inbox) store(ctx context.Context, tx *sql.Tx, condition, value string, r Result, source Source) (stored bool, err error) {
+	if i.opts.OnResult == nil {
+		return i.update(ctx, tx, condition, value, r, source)
+	}
+	statement, args := i.statement(condition, value, r, source)
+	e, err := scanEntry(tx.QueryRowContext(ctx, statement+" RETURNING "+columns, args...))
+	if errors.Is(err, sql.ErrNoRows) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
 	}
 	if err := call(func() error { return i.opts.OnResult(ctx, tx, *e) }); err != nil {
-		return nil, fmt.Errorf("OnResult: %w", err)
+		return false, fmt.Errorf("OnResult: %w", err)
 	}
-	return e, nil
+	return true, nil
 }
 
-// update stores the result, and marks the entry as processed if OnResult is set. It does not call
-// OnResult.
-func (i *Inbox) update(ctx context.Context, q querier, condition, value string, r Result, source Source) (*Entry, error) {
+// update is store without OnResult. It executes one statement, so it needs no transaction.
+func (i *Inbox) update(ctx context.Context, q querier, condition, value string, r Result, source Source) (stored bool, err error) {
+	statement, args := i.statement(condition, value, r, source)
+	result, err := q.ExecContext(ctx, statement, args...)
+	if err != nil {
+		return false, err
+	}
+	n, err := result.RowsAffected()
+	return n > 0, err
+}
+
+// statement returns the statement that stores a result. If OnResult is set, it also marks the entry
+// as processed.
+func (i *Inbox) statement(condition, value string, r Result, source Source) (statement string, args []any) {
 	now := i.now()
 	due, done := sql.NullInt64{Int64: now, Valid: true}, sql.NullInt64{}
 	if i.opts.OnResult != nil {
 		due, done = done, due
 	}
-	e, err := scanEntry(q.QueryRowContext(ctx, "UPDATE idverify_checks SET status = $1, is_match = $2, no_sim_change = $3, network_id = $4, error_code = $5, "+
-		"charge_amount = $6, charge_currency = $7, source = $8, ended_at = $9, due_at = $10, done_at = $11, reconcile_at = NULL "+
-		"WHERE "+condition+" AND product = $13 AND status IS NULL RETURNING "+columns,
-		string(r.Status), smallint(r.Match), smallint(r.NoSIMChange), text(r.NetworkID), text(r.ErrorCode),
-		text(string(r.ChargeAmount)), text(r.ChargeCurrency), string(source), now, due, done, value, string(r.Product)))
-	if errors.Is(err, sql.ErrNoRows) {
-		return nil, nil
-	}
-	return e, err
+	return "UPDATE idverify_checks SET status = $1, is_match = $2, no_sim_change = $3, network_id = $4, error_code = $5, " +
+			"charge_amount = $6, charge_currency = $7, source = $8, ended_at = $9, due_at = $10, done_at = $11, reconcile_at = NULL " +
+			"WHERE " + condition + " AND product = $13 AND status IS NULL",
+		[]any{string(r.Status), smallint(r.Match), smallint(r.NoSIMChange), text(r.NetworkID), text(r.ErrorCode),
+			text(string(r.ChargeAmount)), text(r.ChargeCurrency), string(source), now, due, done, value, string(r.Product)}
 }
 
 // inTx runs do in a transaction and wakes Work after the commit.
