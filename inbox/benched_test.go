@@ -121,7 +121,7 @@ func (s *benched) callback(b testing.TB, id string) *http.Request {
 	if err := s.signer.SignCallback(r, body); err != nil {
 		b.Fatal(err)
 	}
-	return r
+	return r.WithContext(b.Context()) // which can end, as the context of a request that a server received
 }
 
 func (s *benched) prepareHandler(b testing.TB) {

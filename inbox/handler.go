@@ -96,11 +96,11 @@ func (i *Inbox) receive(ctx context.Context, c *idverify.Callback, signed time.T
 	var stored bool
 	var err error
 	if i.opts.OnResult == nil {
-		stored, err = i.update(ctx, i.db, "check_id = $12", c.CheckID, result, SourceCallback)
+		stored, err = i.update(ctx, i.db, byCheckID, c.CheckID, result, SourceCallback)
 		i.wake()
 	} else {
 		err = i.inTx(ctx, func(tx *sql.Tx) error {
-			stored, err = i.store(ctx, tx, "check_id = $12", c.CheckID, result, SourceCallback)
+			stored, err = i.store(ctx, tx, byCheckID, c.CheckID, result, SourceCallback)
 			return err
 		})
 	}

@@ -217,7 +217,7 @@ func (i *Inbox) endUnknown(ctx context.Context, e *Entry) (Outcome, error) {
 	outcome := Outcome("")
 	err := i.inTx(ctx, func(tx *sql.Tx) error {
 		// Bind may have stored the check ID in the meantime, and a later time to give up.
-		ended, err := i.store(ctx, tx, "reference = $12 AND give_up_at <= $9", e.Reference, Result{Product: e.Product, Status: StatusUnknown}, SourceReconcile)
+		ended, err := i.store(ctx, tx, "reference = $11 AND give_up_at <= $9", e.Reference, Result{Product: e.Product, Status: StatusUnknown}, SourceReconcile)
 		if ended {
 			outcome = OutcomeUnknown
 		}

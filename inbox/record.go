@@ -72,7 +72,7 @@ func (i *Inbox) record(ctx context.Context, r Result, source Source) (stored boo
 		return false, fmt.Errorf("%w: the result has no product, no final status or no valid check ID", idverify.ErrBadRequest)
 	}
 	err = i.inTx(ctx, func(tx *sql.Tx) error {
-		stored, err = i.store(ctx, tx, "check_id = $12", r.CheckID, r, source)
+		stored, err = i.store(ctx, tx, byCheckID, r.CheckID, r, source)
 		if err == nil && !stored {
 			stored, err = i.storeByReference(ctx, tx, r, source)
 		}
@@ -99,10 +99,13 @@ func (i *Inbox) storeByReference(ctx context.Context, tx *sql.Tx, r Result, sour
 	if err := i.bind(ctx, tx, e.Reference, r.CheckID, 0); err != nil {
 		return false, err
 	}
-	return i.store(ctx, tx, "check_id = $12", r.CheckID, r, source)
+	return i.store(ctx, tx, byCheckID, r.CheckID, r, source)
 }
 
-// store stores the result of the entry that meets the condition, whose parameter $12 is value, and
+// byCheckID is the condition of store for the entry with a check ID.
+const byCheckID = "check_id = $11"
+
+// store stores the result of the entry that meets the condition, whose parameter $11 is value, and
 // passes it to OnResult. It returns false if there is no such entry without a result.
 func (i *Inbox) store(ctx context.Context, tx *sql.Tx, condition, value string, r Result, source Source) (stored bool, err error) {
 	if i.opts.OnResult == nil {
@@ -136,16 +139,16 @@ func (i *Inbox) update(ctx context.Context, q querier, condition, value string, 
 // statement returns the statement that stores a result. If OnResult is set, it also marks the entry
 // as processed.
 func (i *Inbox) statement(condition, value string, r Result, source Source) (statement string, args []any) {
-	now := i.now()
-	due, done := sql.NullInt64{Int64: now, Valid: true}, sql.NullInt64{}
+	processed := "due_at" // by Work
 	if i.opts.OnResult != nil {
-		due, done = done, due
+		processed = "done_at"
 	}
+	now := i.now()
 	return "UPDATE idverify_checks SET status = $1, is_match = $2, no_sim_change = $3, network_id = $4, error_code = $5, " +
-			"charge_amount = $6, charge_currency = $7, source = $8, ended_at = $9, due_at = $10, done_at = $11, reconcile_at = NULL " +
-			"WHERE " + condition + " AND product = $13 AND status IS NULL",
+			"charge_amount = $6, charge_currency = $7, source = $8, ended_at = $9, " + processed + " = $10, reconcile_at = NULL " +
+			"WHERE " + condition + " AND product = $12 AND status IS NULL",
 		[]any{string(r.Status), smallint(r.Match), smallint(r.NoSIMChange), text(r.NetworkID), text(r.ErrorCode),
-			text(string(r.ChargeAmount)), text(r.ChargeCurrency), string(source), now, due, done, value, string(r.Product)}
+			text(string(r.ChargeAmount)), text(r.ChargeCurrency), string(source), now, now, value, string(r.Product)}
 }
 
 // inTx runs do in a transaction and wakes Work after the commit.
