@@ -90,7 +90,8 @@ func (p *point) fill(t *testing.T) {
 		p.insertEnded(t, fmt.Sprint("done ", i), 10_000, "done_at", time.Duration(i)*24*time.Hour)
 	}
 	p.insertEnded(t, "due", 50, "due_at", time.Second)
-	p.insertEnded(t, "stopped", 20, "stopped_at", time.Hour)
+	// PostgreSQL may sort a few stopped entries instead of reading their index.
+	p.insertEnded(t, "stopped", 2_000, "stopped_at", time.Hour)
 	p.exec(t, "UPDATE idverify_checks SET status = NULL, done_at = NULL, ended_at = NULL, reconcile_at = planned_at WHERE reference LIKE 'done 0 99%'")
 }
 
