@@ -22,9 +22,8 @@ import (
 //
 // If Create fails and its error does not match [idverify.ErrOutcomeUnknown], there is no check, and
 // you may call Create again with the same reference within ten minutes of Plan. Otherwise call
-// [Inbox.Discard]. After ErrOutcomeUnknown, do not: Reconcile
-// finds the check. Without a check, the entry ends with [StatusUnknown] a quarter of an hour after
-// Plan.
+// [Inbox.Discard]. After ErrOutcomeUnknown, do neither: Reconcile finds the check. Without a check,
+// the entry ends with [StatusUnknown] a quarter of an hour after Plan.
 func (i *Inbox) Plan(ctx context.Context, tx *sql.Tx, product idverify.Product, reference string) error {
 	if err := i.plan(ctx, tx, product, reference); err != nil {
 		return fmt.Errorf("inbox: plan: %w", err)
@@ -87,8 +86,8 @@ func (i *Inbox) discard(ctx context.Context, reference string) error {
 //
 // Bind does nothing if the check ID is already stored, for example by Reconcile. The error is
 // [ErrNotFound] if the reference was not planned, and [ErrConflict] if its entry has another check
-// ID or has ended without one, or if the check ID has another entry. If ttl is not
-// positive, or more than 24 hours, it is two minutes.
+// ID or has ended without one, or if the check ID has another entry. If ttl is not positive, or
+// more than 24 hours, two minutes are used.
 func (i *Inbox) Bind(ctx context.Context, reference, checkID string, ttl time.Duration) error {
 	if err := i.bind(ctx, i.db, reference, checkID, ttl); err != nil {
 		return fmt.Errorf("inbox: bind: %w", err)
@@ -132,8 +131,8 @@ func (i *Inbox) bind(ctx context.Context, q querier, reference, checkID string, 
 // references, and an index of PostgreSQL rejects values of more than 2,704 bytes.
 const maxID = 1024
 
-// validID reports whether s can be stored as a reference or a check ID. Callers
-// report any other string as not found and skip the query, which PostgreSQL would reject.
+// validID reports whether s can be stored as a reference or a check ID. Callers report any other
+// string as not found and skip the query, which PostgreSQL would reject.
 func validID(s string) bool {
 	return s != "" && len(s) <= maxID && utf8.ValidString(s) && !strings.ContainsRune(s, 0)
 }

@@ -76,9 +76,9 @@ func (i *Inbox) Reconcile(ctx context.Context, client *idverify.Client) error {
 	return nil
 }
 
-// overdueProducts returns the products with entries that were due at the given time, the one whose
-// entry was due first at the beginning. A rate limit that ends Reconcile during one product
-// therefore does not keep it from the others.
+// overdueProducts returns the products with entries that were due at the given time, in the order
+// of their first entry. If a rate limit always ended Reconcile during the same product, it would
+// never read the others.
 func (i *Inbox) overdueProducts(ctx context.Context, due int64) ([]idverify.Product, error) {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
@@ -126,7 +126,7 @@ func (i *Inbox) reconcileProduct(ctx context.Context, client *idverify.Client, p
 		if isServiceFailure(err) {
 			failed++
 		}
-		// A database that fails here, too, reads the entry again after the lease.
+		// If this fails too, the entry is read again after the lease.
 		_ = i.readAgain(ctx, e, min(max(lease, i.age(e)/4), maxReadPause))
 	}
 	return first, nil

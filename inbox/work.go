@@ -134,7 +134,7 @@ func (i *Inbox) process(ctx context.Context, e *claimed, do func(context.Context
 	defer cancel()
 	detach := context.AfterFunc(ctx, cancel)
 	defer detach()
-	// A connection without responses must not stop Work without an error. The function may take
+	// Without a limit, a lost connection would block Work silently. The function itself may take
 	// longer.
 	limit := time.AfterFunc(queryTimeout, cancel)
 	defer limit.Stop()
@@ -156,10 +156,11 @@ func (i *Inbox) process(ctx context.Context, e *claimed, do func(context.Context
 	if !detach() || !limit.Stop() {
 		return true, errors.Join(ctx.Err(), detached.Err())
 	}
-	if err := call(func() error { return do(ctx, tx, *e.Entry) }); err != nil {
+	err = call(func() error { return do(ctx, tx, *e.Entry) })
+	limit.Reset(queryTimeout) // for the commit or the rollback
+	if err != nil {
 		return true, err
 	}
-	limit.Reset(queryTimeout)
 	if err := tx.Commit(); err != nil {
 		return true, fmt.Errorf("commit: %w", err)
 	}
