@@ -80,7 +80,7 @@ func (s *service) advance(ctx context.Context, d time.Duration) error {
 	defer func() {
 		s.clock.Release()
 		if s.ended == nil {
-			s.signal()
+			s.noteChange()
 			s.runDue()
 		}
 	}()
@@ -90,6 +90,7 @@ func (s *service) advance(ctx context.Context, d time.Duration) error {
 			s.clock.Set(e.Due())
 		}
 		e.Run()
+		s.noteChange()
 		if err := s.await(ctx, func() bool { return s.inFlight == 0 && w.done() }); err != nil {
 			return err
 		}
@@ -148,7 +149,7 @@ func (s *service) runDue() {
 	}
 	for e := s.clock.NextBy(s.clock.Now()); e != nil; e = s.clock.NextBy(s.clock.Now()) {
 		e.Run()
-		s.signal()
+		s.noteChange()
 	}
 	due, ok := s.clock.Next()
 	if s.clock.Frozen() || !ok {
@@ -182,6 +183,7 @@ func (s *service) expire(checkID string) error {
 		return newProblem(wire.BadRequest, "the check has already ended")
 	}
 	s.finish(ck, rule{status: wire.StatusExpired})
+	s.noteChange()
 	s.runDue()
 	return nil
 }

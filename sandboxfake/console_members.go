@@ -157,5 +157,6 @@ func (s *service) signUp(name, workspaceName string, invitationIDs []string) (*A
 		i.workspace.invitations = without(i.workspace.invitations, i)
 		account.Joined = append(account.Joined, s.newAccount(s.join(u, i.workspace, i.role)))
 	}
+	s.noteChange()
 	return account, nil
 }

@@ -23,10 +23,11 @@ const controlPath = "/_sandbox/"
 // sign-up, keys and reset of a [Server]. Tests in other languages can use it. GET /_sandbox/
 // returns a list of operations.
 //
-// That list and GET /_sandbox/health are open to any address. All other requests require a loopback
-// connection (see [WithRemoteControl]) and the header "Authorization: Bearer" with the token that
-// [Server.ControlToken] returns. Requests from web pages of other origins are rejected. Requests to
-// the control plane are not recorded and do not count toward a rate limit.
+// That list and GET /_sandbox/health are open to any address. All other requests require a
+// connection from this machine (see [WithRemoteControl]) and the header "Authorization: Bearer"
+// with the token that [Server.ControlToken] returns, or the cookie that POST /_sandbox/session
+// returns for it. Requests from web pages of other origins are rejected. Requests to the control
+// plane are not recorded and do not count toward a rate limit.
 func WithControlPlane() Option {
 	return func(o *options) error {
 		o.control = true
@@ -93,6 +94,10 @@ var controls = []struct {
 	{"GET", "requests", "", "returns the requests that the service received; ?operation=… selects one operation", []string{"operation"}, (*Server).controlRequests},
 	{"POST", "signup", `{"name": "Ada", "invitation_ids": []}`, "signs up a user with a new workspace, accepts the invitations, and returns the credentials", nil, (*Server).controlSignUp},
 	{"POST", "keys", "", "rotates the signing key; the old key stays published for five minutes", nil, (*Server).controlRotateKeys},
+	{"GET", "events", "", "streams an event for each change, as text/event-stream: the number of resets, and a revision that increases", nil, (*Server).controlEvents},
+	{"GET", "session", "", "returns 204 if the request is authorized", nil, (*Server).controlSession},
+	{"POST", "session", "", "sets a cookie that authorizes a browser as the control token does", nil, (*Server).controlOpenSession},
+	{"DELETE", "session", "", "removes the cookie", nil, (*Server).controlEndSession},
 	{"POST", "reset", `{"seed": 2}`, "restores the initial state, with the same credentials; an optional seed determines the IDs until the next reset", nil, (*Server).controlReset},
 }
 
@@ -115,7 +120,7 @@ func (s *Server) controlPlane() http.Handler {
 		})
 	}
 	mux.HandleFunc(controlPath, controlNotFound)
-	return http.NewCrossOriginProtection().Handler(s.guardControl(mux))
+	return http.NewCrossOriginProtection().Handler(s.withPage(s.guardControl(mux)))
 }
 
 // isControl reports whether a request is for the control plane.
@@ -134,21 +139,24 @@ func isOpenControl(r *http.Request) bool {
 
 // guardControl rejects requests without the token, from other machines, or from web forms.
 //
-// Only the token identifies the caller, because a request through a local reverse proxy also comes
-// from loopback. The other rules are defense in depth. A page of another origin cannot send JSON
-// without a CORS preflight, which is never granted here.
+// Only the token or its cookie identifies the caller, because a request through a local reverse
+// proxy also comes from loopback. The other rules are defense in depth. A page of another origin
+// cannot send JSON without a CORS preflight, which is never granted here.
 func (s *Server) guardControl(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Cache-Control", "no-store")
+		w.Header().Set("Cross-Origin-Resource-Policy", "same-origin")
+		w.Header().Set("X-Content-Type-Options", "nosniff")
 		media, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
 		switch {
 		case isOpenControl(r):
 			next.ServeHTTP(w, r)
-		case !s.hasControlToken(r):
+		case !s.authorized(r):
 			p := newProblem(wire.Unauthorized, "missing or wrong control token: send the token that the program prints at startup in the header Authorization: Bearer")
 			p.header = http.Header{"Www-Authenticate": {`Bearer realm="control plane"`}}
 			writeControl(w, nil, p)
-		case !s.opts.remoteControl && !fromLoopback(r):
-			writeControl(w, nil, newProblem(wire.Forbidden, "the control plane accepts only loopback connections, unless remote control is enabled"))
+		case !s.opts.remoteControl && !fromThisMachine(r):
+			writeControl(w, nil, newProblem(wire.Forbidden, "the control plane accepts only connections from this machine, unless remote control is enabled"))
 		case r.Method == http.MethodPost && media != wire.MediaJSON:
 			writeControl(w, nil, newProblem(wire.UnsupportedMediaType, "a POST request requires Content-Type: application/json, even without a body"))
 		default:
@@ -169,15 +177,27 @@ func (s *Server) hasControlToken(r *http.Request) bool {
 	return strings.EqualFold(scheme, "Bearer") && subtle.ConstantTimeCompare(got[:], want[:]) == 1
 }
 
-func fromLoopback(r *http.Request) bool {
-	host, _, _ := net.SplitHostPort(r.RemoteAddr)
-	addr, err := netip.ParseAddr(host)
-	return err == nil && addr.IsLoopback()
+// fromThisMachine reports whether a request comes from loopback, or from the address that it was
+// sent to: only this machine has that address. Headers such as Forwarded are not read, because
+// anyone can send them.
+func fromThisMachine(r *http.Request) bool {
+	remote, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil {
+		return false
+	}
+	if remote.Addr().Unmap().IsLoopback() {
+		return true
+	}
+	local, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
+	return ok && remote.Addr().Unmap() == local.AddrPort().Addr().Unmap()
 }
 
 // controlHelp handles GET /_sandbox/.
 func (s *Server) controlHelp(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	if s.page != nil {
+		fmt.Fprintf(w, "Open %s%s in a browser for the inspector, with the fragment that the program prints.\n\n", s.url, controlPath)
+	}
 	fmt.Fprintf(w, "sandboxfake: the control plane of %s\n\n", s.url)
 	for _, row := range controls {
 		fmt.Fprintf(w, "%-6s %s%s\n       %s\n", row.method, controlPath, row.path, row.does)
@@ -222,14 +242,23 @@ func (s *Server) controlHealth(*http.Request) (any, error) {
 // writeControl writes a JSON response, or the problem of err.
 func writeControl(w http.ResponseWriter, body any, err error) {
 	resp := &response{status: http.StatusOK, media: wire.MediaJSON, body: body}
-	switch {
-	case err != nil:
-		resp = problemResponse(controlProblem(err))
-	case body == nil:
+	switch b := body.(type) {
+	case nil:
 		resp = &response{status: http.StatusNoContent}
+	case *response:
+		resp = b
+	case controlStream:
+		b(w)
+		return
+	}
+	if err != nil {
+		resp = problemResponse(controlProblem(err))
 	}
 	resp.write(w)
 }
+
+// controlStream writes a response that has no end, such as a stream of events.
+type controlStream func(http.ResponseWriter)
 
 // controlProblem returns the problem for err. It replaces the text of other errors, which is
 // written for Go callers.

@@ -73,6 +73,7 @@ func (s *Server) controlSetDates(r *http.Request) (any, error) {
 	svc := s.lock()
 	defer svc.mu.Unlock()
 	svc.dates.system = params.Clock == systemClock
+	svc.noteChange()
 	return nil, nil
 }
 

@@ -129,5 +129,6 @@ func (s *Server) controlClearFaults(*http.Request) (any, error) {
 	svc := s.lock()
 	defer svc.mu.Unlock()
 	svc.injections = slices.Delete(svc.injections, 0, len(svc.injections))
+	svc.noteChange()
 	return nil, nil
 }

@@ -96,9 +96,8 @@ func (s *service) queueAttempt(d *delivery, due time.Time) {
 
 // markChanged updates the revision of d and wakes the callers that wait for a change.
 func (s *service) markChanged(d *delivery) {
-	s.revision++
+	s.noteChange()
 	d.revision = s.revision
-	s.signal()
 }
 
 // startAttempt starts the next attempt of d. If maxInFlight attempts are in flight, it adds d to

@@ -79,10 +79,12 @@ func (s *Server) Inject(m Match, faults ...Fault) (remove func()) {
 	}
 	added := &injection{match: m, faults: slices.Clone(faults)}
 	svc.injections = append(svc.injections, added)
+	svc.noteChange()
 	return func() {
 		svc.mu.Lock()
 		defer svc.mu.Unlock()
 		svc.injections = slices.DeleteFunc(svc.injections, func(i *injection) bool { return i == added })
+		svc.noteChange()
 	}
 }
 

@@ -24,6 +24,9 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 		s.control.ServeHTTP(w, r)
 		return
 	}
+	if s.redirectsToPhonePage(w, r) {
+		return
+	}
 	started := time.Now()
 	header := w.Header()
 	header.Set("Access-Control-Allow-Origin", "*")
@@ -111,6 +114,7 @@ func (s *service) respond(c *call) *response {
 	s.runDue()
 	resp := s.handle(c)
 	s.journalRequest(c, resp)
+	s.noteChange()
 	s.runDue()
 	return resp
 }

@@ -36,6 +36,7 @@ func (s *service) rotateKeys() error {
 		return err
 	}
 	s.clock.Schedule(s.clock.Now().Add(keySetMaxAge), func() { s.keys.remove(retired) })
+	s.noteChange()
 	s.runDue()
 	return nil
 }

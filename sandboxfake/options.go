@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"net/netip"
 	"slices"
 	"strings"
@@ -37,6 +38,8 @@ type options struct {
 	control        bool
 	remoteControl  bool
 	controlToken   idverify.Secret
+	newPage        func(*Server) http.Handler // WithControlPage
+	phonePage      bool
 	log            *requestLog // nil without WithRequestLog
 	receiverCAs    []*x509.Certificate
 }
@@ -50,6 +53,9 @@ func newOptions(opts []Option) (options, error) {
 	}
 	if o.control && o.controlToken.Reveal() == "" {
 		o.controlToken = newControlToken()
+	}
+	if o.phonePage && o.newPage == nil {
+		return o, errors.New("the phone page requires a control page")
 	}
 	return o, nil
 }

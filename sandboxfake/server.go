@@ -30,6 +30,8 @@ type Server struct {
 	certificates *memnet.Certificates
 	http         *httptest.Server
 	control      http.Handler // nil without WithControlPlane
+	page         http.Handler // nil without WithControlPage
+	streams      atomic.Int32 // open event streams
 	keySource    *keySource
 	renewals     *renewals.Counter // of the server's clients and consoles
 	lifecycle    sync.Mutex        // held by Reset and Close until the goroutines of the old service have ended
@@ -100,6 +102,12 @@ func Start(opts ...Option) (*Server, error) {
 		return nil, fmt.Errorf("sandboxfake: %w", err)
 	}
 	s.service.Store(first)
+	if o.newPage != nil {
+		if s.page = o.newPage(s); s.page == nil {
+			listener.Close()
+			return nil, errors.New("sandboxfake: control page: the function returned no handler")
+		}
+	}
 	s.control = s.controlPlane()
 	s.http = s.network.Serve(listener, http.HandlerFunc(s.serve), maxHeader)
 	return s, nil
@@ -109,7 +117,7 @@ func Start(opts ...Option) (*Server, error) {
 func (s *Server) newService(seed uint64) (*service, error) {
 	svc, err := newService(&s.opts, s.url, s.network.Transport(), s.keySource, seed)
 	if err == nil {
-		svc.renewals = s.renewals
+		svc.renewals, svc.generation = s.renewals, s.resets
 	}
 	return svc, err
 }

@@ -26,6 +26,8 @@ type service struct {
 	cancel    context.CancelFunc
 	running   sync.WaitGroup    // goroutines of delivery attempts
 	renewals  *renewals.Counter // of the server's clients and consoles
+	// generation is the number of resets before this service.
+	generation uint64
 
 	mu      sync.Mutex    // guards the fields below
 	ended   error         // nil until end; then ErrReset or ErrClosed
@@ -43,7 +45,7 @@ type service struct {
 	requests   journal[*Request]
 	injections []*injection
 	windows    map[*workspace]*rateWindow // of WithRateLimit
-	revision   uint64                     // incremented when a delivery changes
+	revision   uint64                     // see noteChange
 	inFlight   int                        // delivery attempts in flight
 	delayed    int                        // token requests that a fault delays
 	waiting    []*delivery                // due, but maxInFlight attempts are in flight
@@ -100,6 +102,22 @@ func (s *service) signal() {
 	}
 }
 
+// noteChange increments the revision, and wakes all callers that wait for a change. It is called
+// for every change that the control plane shows. The caller holds s.mu.
+func (s *service) noteChange() {
+	s.revision++
+	s.signal()
+}
+
+// nextChange returns a channel that is closed at the next change or at the end of the service. The
+// caller holds s.mu.
+func (s *service) nextChange() <-chan struct{} {
+	if s.changed == nil {
+		s.changed = make(chan struct{})
+	}
+	return s.changed
+}
+
 // await waits until done returns true. It calls done immediately and after every change. It returns
 // an error if the service or ctx ends. The caller holds s.mu, which is unlocked while it waits.
 func (s *service) await(ctx context.Context, done func() bool) error {
@@ -110,10 +128,7 @@ func (s *service) await(ctx context.Context, done func() bool) error {
 		case done():
 			return nil
 		}
-		if s.changed == nil {
-			s.changed = make(chan struct{})
-		}
-		changed := s.changed
+		changed := s.nextChange()
 		s.mu.Unlock()
 		select {
 		case <-changed:

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net/url"
 	"strings"
 
 	"github.com/idverify/idverify-go"
@@ -12,6 +13,7 @@ import (
 
 // announcement is the line that -json prints.
 type announcement struct {
+	InspectorURL string      `json:"inspector_url"` // with the control token in the fragment
 	URL          string      `json:"url"`
 	CAFile       string      `json:"ca_file"`
 	Project      credentials `json:"project"`
@@ -30,20 +32,39 @@ func newCredentials(c idverify.Credentials) credentials {
 
 // announce prints the server's URL and credentials. It writes once, so that a reader never sees
 // part of a line.
-func announce(w io.Writer, asJSON bool, server *sandboxfake.Server, caFile string) error {
-	a := announcement{server.URL(), caFile, newCredentials(server.Credentials()), newCredentials(server.ConsoleCredentials()), server.ControlToken()}
-	if asJSON {
+func announce(w io.Writer, f *flags, server *sandboxfake.Server, caFile string) error {
+	a := announcement{
+		InspectorURL: server.URL() + "/_sandbox/#" + url.Values{"token": {server.ControlToken()}}.Encode(),
+		URL:          server.URL(),
+		CAFile:       caFile,
+		Project:      newCredentials(server.Credentials()),
+		Workspace:    newCredentials(server.ConsoleCredentials()),
+		ControlToken: server.ControlToken(),
+	}
+	if f.json {
 		return json.NewEncoder(w).Encode(a)
 	}
-	_, err := io.WriteString(w, a.text())
+	_, err := io.WriteString(w, a.text(f.fixedKeys))
 	return err
 }
 
+// Lines about the certificate warning of a browser. The CA of -fixed-keys can be used by anyone.
+const (
+	freshKeysLine = "Your browser warns about its certificate. To avoid the warning, trust the CA certificate below in the browser."
+	fixedKeysLine = "Your browser warns about its certificate. Do not trust the CA certificate of -fixed-keys in a browser: its private key is public."
+)
+
 // text returns the server's URL and credentials, and the first commands to run. The commands are
 // for a POSIX shell, one per line.
-func (a announcement) text() string {
-	ca := shellQuote(a.CAFile)
-	return fmt.Sprintf(`The sandbox of the service runs at %[1]s
+func (a announcement) text(fixedKeys bool) string {
+	ca, certificateLine := shellQuote(a.CAFile), freshKeysLine
+	if fixedKeys {
+		certificateLine = fixedKeysLine
+	}
+	return fmt.Sprintf(`Open the inspector in a browser: %[9]s
+%[10]s
+
+The sandbox of the service runs at %[1]s
 
   CA certificate   %[2]s
   project          client ID %[3]s
@@ -66,7 +87,7 @@ curl -sS --cacert %[7]s -H 'Authorization: Bearer %[8]s' %[1]s/_sandbox/requests
 
 Ctrl-C stops the server.
 
-`, a.URL, a.CAFile, a.Project.ClientID, a.Project.ClientSecret, a.Workspace.ClientID, a.Workspace.ClientSecret, ca, a.ControlToken)
+`, a.URL, a.CAFile, a.Project.ClientID, a.Project.ClientSecret, a.Workspace.ClientID, a.Workspace.ClientSecret, ca, a.ControlToken, a.InspectorURL, certificateLine)
 }
 
 // shellQuote quotes s as one word of a POSIX shell.

@@ -3,13 +3,16 @@
 //
 //	go run ./cmd/sandboxfake
 //
-// It prints its URL, the path of its CA certificate, the credentials of a project and a workspace,
-// a control token, and commands to paste. It then logs each request and each delivery attempt until
-// SIGINT or SIGTERM. The control plane below /_sandbox/ is a JSON API for the clock, faults,
+// It prints the URL of the inspector, a page for browsers that shows and controls the service, its
+// own URL, the path of its CA certificate, the credentials of a project and a workspace, a control
+// token, and commands to paste. It then logs each request and each delivery attempt until SIGINT or
+// SIGTERM.
+//
+// The inspector uses the control plane below /_sandbox/, a JSON API for the clock, faults,
 // deliveries, requests, sign-up, keys and reset of [sandboxfake.Server]. It requires the control
 // token as a bearer token and, unless -remote-control is set, a connection from this machine. Two
 // operations require neither: GET /_sandbox/ lists the operations, and GET /_sandbox/health returns
-// 200 once the program is ready.
+// 200 once the program is ready. Browsers receive the page instead of the list.
 //
 // Each run has its own keys, credentials and control token, unless these flags fix them:
 //
@@ -55,11 +58,13 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net/http"
 	"os"
 	"os/signal"
 	"path/filepath"
 	"syscall"
 
+	"github.com/idverify/idverify-go/cmd/sandboxfake/internal/inspector"
 	"github.com/idverify/idverify-go/sandboxfake"
 )
 
@@ -97,20 +102,31 @@ func serve(ctx context.Context, f *flags, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	server, err := sandboxfake.Start(options...)
+	caFile, remove, err := caPath(f.caFile)
+	if err != nil {
+		return fmt.Errorf("sandboxfake: write CA file: %w", err)
+	}
+	defer remove()
+	server, err := sandboxfake.Start(append(options, sandboxfake.WithControlPage(func(s *sandboxfake.Server) http.Handler {
+		return inspector.New(inspector.Config{
+			URL:          s.URL(),
+			Client:       s.HTTPClient(),
+			ControlToken: s.ControlToken(),
+			CACertPEM:    s.CACertPEM(),
+			CAFile:       caFile,
+		})
+	}))...)
 	if err != nil {
 		return err
 	}
 	defer server.Close()
-	caFile, remove, err := writeCA(f.caFile, server.CACertPEM())
-	if err != nil {
+	if err := replaceFile(caFile, server.CACertPEM()); err != nil {
 		if f.caFile != "" {
 			return fmt.Errorf("sandboxfake: write CA file %s (-ca-file): %w (the directory must exist and be writable)", f.caFile, plainError(err))
 		}
 		return fmt.Errorf("sandboxfake: write CA file: %w", err)
 	}
-	defer remove()
-	if err := announce(stdout, f.json, server, caFile); err != nil {
+	if err := announce(stdout, f, server, caFile); err != nil {
 		return fmt.Errorf("sandboxfake: print server address: %w", err)
 	}
 	<-ctx.Done()
@@ -140,23 +156,20 @@ func plainError(err error) error {
 	return err
 }
 
-// writeCA writes the CA certificate to path and returns the absolute path. If path is empty, it
-// uses a temporary file, which remove deletes.
-func writeCA(path string, cert []byte) (file string, remove func(), err error) {
-	remove = func() {}
-	if path == "" {
-		dir, err := os.MkdirTemp("", "sandboxfake-")
-		if err != nil {
-			return "", nil, err
-		}
-		path, remove = filepath.Join(dir, "ca.pem"), func() { os.RemoveAll(dir) }
+// caPath returns the absolute path for the CA certificate. If path is empty, it is in a new
+// temporary directory, which remove deletes.
+func caPath(path string) (file string, remove func(), err error) {
+	if path != "" {
+		file, err = filepath.Abs(path)
+		return file, func() {}, err
 	}
-	if path, err = filepath.Abs(path); err == nil {
-		err = replaceFile(path, cert)
-	}
+	dir, err := os.MkdirTemp("", "sandboxfake-")
 	if err != nil {
-		remove()
 		return "", nil, err
 	}
-	return path, remove, nil
+	remove = func() { os.RemoveAll(dir) }
+	if file, err = filepath.Abs(filepath.Join(dir, "ca.pem")); err != nil {
+		remove()
+	}
+	return file, remove, err
 }

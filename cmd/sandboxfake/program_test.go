@@ -122,6 +122,7 @@ func (p *program) stop(signal os.Signal) (code int, rest string) {
 
 // announced is the line that -json prints, with its documented fields.
 type announced struct {
+	Inspector string      `json:"inspector_url"`
 	URL       string      `json:"url"`
 	CAFile    string      `json:"ca_file"`
 	Project   credentials `json:"project"`

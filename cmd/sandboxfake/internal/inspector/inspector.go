@@ -1,0 +1,163 @@
+// Package inspector implements the inspector, a page for browsers that shows and controls a running
+// sandboxfake. The page calls the control plane, so that it can do nothing that other clients
+// cannot.
+package inspector
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"embed"
+	"encoding/base64"
+	"encoding/json"
+	"io/fs"
+	"net/http"
+	"path"
+	"time"
+)
+
+// Config configures the inspector.
+type Config struct {
+	URL          string       // of the server, as this process reaches it
+	PublicURL    string       // base of links for phones; if empty, URL
+	Client       *http.Client // for requests to URL
+	ControlToken string
+	CACertPEM    []byte // of the server's certificate
+	CAFile       string // path of a file with CACertPEM, or empty
+	OpenAPI      []byte // description of the control plane, or nil
+}
+
+// Paths that the inspector serves.
+const (
+	indexPath   = "/_sandbox/"
+	assetsPath  = indexPath + "page/"
+	sessionPath = indexPath + "session"
+)
+
+// assets contains the page for browsers, without HTML that depends on requests.
+//
+//go:embed assets
+var assets embed.FS
+
+// pages is the handler of New.
+type pages struct {
+	Config
+	files map[string]*file // by name
+}
+
+// New returns a handler for sandboxfake.WithControlPage. The handler requires no authorization, so
+// the files that it serves contain nothing about the server.
+func New(c Config) http.Handler {
+	p := &pages{Config: c, files: newFiles()}
+	if len(c.OpenAPI) > 0 {
+		p.files["openapi.json"] = newFile("openapi.json", c.OpenAPI)
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET "+indexPath+"{$}", func(w http.ResponseWriter, r *http.Request) { p.serveFile(w, r, indexFile) })
+	mux.HandleFunc("GET "+assetsPath+"{name}", func(w http.ResponseWriter, r *http.Request) { p.serveFile(w, r, r.PathValue("name")) })
+	mux.HandleFunc("GET "+assetsPath+"environment.json", p.environment)
+	return secured(mux)
+}
+
+// policy returns a Content-Security-Policy. It permits forms only to the given sources, and does
+// not restrict them if formAction is empty.
+func policy(formAction string) string {
+	csp := "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+	if formAction != "" {
+		csp += "; form-action " + formAction
+	}
+	return csp
+}
+
+// secured sets the headers of all responses. A handler may replace them.
+func secured(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		header := w.Header()
+		header.Set("Content-Security-Policy", policy("'self'"))
+		header.Set("X-Content-Type-Options", "nosniff")
+		header.Set("Referrer-Policy", "no-referrer")
+		header.Set("Cross-Origin-Resource-Policy", "same-origin")
+		header.Set("Cross-Origin-Opener-Policy", "same-origin")
+		header.Set("Cache-Control", "no-cache")
+		next.ServeHTTP(w, r)
+	})
+}
+
+// indexFile is the name of the page itself, which only indexPath serves.
+const indexFile = "index.html"
+
+// mediaTypes are the media types of files. The operating system's table may differ.
+var mediaTypes = map[string]string{
+	".css":  "text/css; charset=utf-8",
+	".html": "text/html; charset=utf-8",
+	".js":   "text/javascript; charset=utf-8",
+	".json": "application/json",
+	".svg":  "image/svg+xml",
+}
+
+// file is a static file.
+type file struct {
+	content   []byte
+	mediaType string
+	etag      string
+}
+
+func newFile(name string, content []byte) *file {
+	sum := sha256.Sum256(content)
+	return &file{content, mediaTypes[path.Ext(name)], `"` + base64.RawURLEncoding.EncodeToString(sum[:12]) + `"`}
+}
+
+// newFiles returns the embedded files.
+func newFiles() map[string]*file {
+	files := make(map[string]*file)
+	// Embedded files can be read.
+	names, _ := fs.Glob(assets, "assets/*.*")
+	for _, name := range names {
+		content, _ := fs.ReadFile(assets, name)
+		files[path.Base(name)] = newFile(name, content)
+	}
+	return files
+}
+
+func (p *pages) serveFile(w http.ResponseWriter, r *http.Request, name string) {
+	f := p.files[name]
+	if f == nil || (name == indexFile) != (r.URL.Path == indexPath) {
+		http.NotFound(w, r)
+		return
+	}
+	w.Header().Set("Content-Type", f.mediaType)
+	w.Header().Set("Etag", f.etag)
+	http.ServeContent(w, r, name, time.Time{}, bytes.NewReader(f.content))
+}
+
+// environment handles GET /_sandbox/page/environment.json, which contains the path of the CA file
+// for commands to copy. It requires the authorization of the control plane.
+func (p *pages) environment(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Cache-Control", "no-store")
+	if !p.authorized(r) {
+		http.Error(w, "the control token or the cookie of a session is required", http.StatusUnauthorized)
+		return
+	}
+	w.Header().Set("Content-Type", mediaTypes[".json"])
+	json.NewEncoder(w).Encode(struct {
+		CAFile string `json:"ca_file"`
+	}{p.CAFile})
+}
+
+// authorized reports whether the control plane authorizes a request.
+func (p *pages) authorized(r *http.Request) bool {
+	request, err := http.NewRequestWithContext(r.Context(), http.MethodGet, p.URL+sessionPath, nil)
+	if err != nil {
+		return false
+	}
+	for _, name := range []string{"Authorization", "Cookie", "Sec-Fetch-Site", "Origin"} {
+		if values := r.Header.Values(name); len(values) > 0 {
+			request.Header[name] = values
+		}
+	}
+	response, err := p.Client.Do(request)
+	if err != nil {
+		return false
+	}
+	defer response.Body.Close()
+	return response.StatusCode == http.StatusNoContent
+}

@@ -1,0 +1,184 @@
+package sandboxfake
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"mime"
+	"net/http"
+	"net/url"
+	"path"
+	"strings"
+
+	"github.com/idverify/idverify-go/internal/wire"
+)
+
+// WithControlPage is [WithControlPlane] with a page for browsers. [Start] calls newPage once,
+// before the server accepts requests. The handler receives GET and HEAD requests for /_sandbox/
+// whose Accept header contains text/html, and all requests for /_sandbox/ca and below
+// /_sandbox/page/, /_sandbox/open/ and /_sandbox/ca/.
+//
+// These requests require no token and are open to any address, so the handler must not disclose
+// anything in its responses. The page itself calls the operations of the control plane: it sends
+// [Server.ControlToken] to POST /_sandbox/session, whose cookie authorizes its further requests.
+func WithControlPage(newPage func(*Server) http.Handler) Option {
+	return func(o *options) error {
+		if newPage == nil {
+			return errors.New("control page: nil function")
+		}
+		o.control, o.newPage = true, newPage
+		return nil
+	}
+}
+
+// WithPhonePage redirects a browser that opens a Check URL to /_sandbox/open/{check_id} of
+// [WithControlPage], where a person chooses the result. A browser is a client whose Accept header
+// contains text/html. It is an error without [WithControlPage].
+func WithPhonePage() Option {
+	return func(o *options) error {
+		o.phonePage = true
+		return nil
+	}
+}
+
+// Paths of the page, below controlPath.
+const (
+	assetsPath = controlPath + "page/"
+	openPath   = controlPath + "open/"
+	caPath     = controlPath + "ca"
+)
+
+// withPage passes the requests for the page to its handler, and all others to next.
+func (s *Server) withPage(next http.Handler) http.Handler {
+	if s.page == nil {
+		return next
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == controlPath {
+			w.Header().Set("Vary", "Accept")
+		}
+		if isPage(r) {
+			s.page.ServeHTTP(w, r)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// isPage reports whether a request is for the page. A path with dot segments or escapes is not,
+// because two routers could interpret it differently, and the page requires no token.
+func isPage(r *http.Request) bool {
+	p := r.URL.Path
+	if p == controlPath {
+		return (r.Method == http.MethodGet || r.Method == http.MethodHead) && acceptsHTML(r)
+	}
+	if r.URL.RawPath != "" || path.Clean(p) != strings.TrimSuffix(p, "/") {
+		return false
+	}
+	return p == caPath || strings.HasPrefix(p, caPath+"/") || strings.HasPrefix(p, assetsPath) || strings.HasPrefix(p, openPath)
+}
+
+// acceptsHTML reports whether a request is that of a browser that opens a page.
+func acceptsHTML(r *http.Request) bool {
+	for media := range strings.SplitSeq(strings.Join(r.Header.Values("Accept"), ","), ",") {
+		name, params, err := mime.ParseMediaType(media)
+		if err == nil && name == "text/html" && (params["q"] == "" || strings.Trim(params["q"], "0.") != "") {
+			return true
+		}
+	}
+	return false
+}
+
+// redirectsToPhonePage responds to a browser that opens a Check URL, if WithPhonePage is set. It
+// reports whether it did.
+func (s *Server) redirectsToPhonePage(w http.ResponseWriter, r *http.Request) bool {
+	if !s.opts.phonePage || r.Method != http.MethodGet || !acceptsHTML(r) {
+		return false
+	}
+	route := routes().find(r.URL.EscapedPath())
+	if route == nil {
+		return false
+	}
+	switch route.methods[http.MethodGet].op.Name {
+	case wire.OpenPhoneCheck.Name, wire.OpenSubscriberCheck.Name:
+	default:
+		return false
+	}
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("Vary", "Accept")
+	w.Header().Set("Location", openPath+url.PathEscape(route.ids["check_id"]))
+	w.WriteHeader(http.StatusSeeOther)
+	return true
+}
+
+// authorized reports whether a request contains the control token or the cookie of a session. If
+// it has an Authorization header, only that is valid.
+func (s *Server) authorized(r *http.Request) bool {
+	if r.Header["Authorization"] != nil {
+		return s.hasControlToken(r)
+	}
+	return s.hasSession(r) && !fromOtherOrigin(r)
+}
+
+// hasSession reports whether a request contains the cookie of a session.
+func (s *Server) hasSession(r *http.Request) bool {
+	want := s.session()
+	for _, got := range r.CookiesNamed(want.Name) {
+		if subtle.ConstantTimeCompare([]byte(got.Value), []byte(want.Value)) == 1 {
+			return true
+		}
+	}
+	return false
+}
+
+// fromOtherOrigin reports whether the browser of a request sends it for a page of another origin.
+// Browsers also send a cookie to other ports of its host, and for GET requests of their pages.
+func fromOtherOrigin(r *http.Request) bool {
+	switch r.Header.Get("Sec-Fetch-Site") {
+	case "same-origin", "none":
+		return false
+	case "":
+		origin, err := url.Parse(r.Header.Get("Origin"))
+		return err != nil || r.Header.Get("Origin") != "" && origin.Host != r.Host
+	}
+	return true
+}
+
+// session returns the cookie of a session. It does not disclose the control token, and the server
+// stores nothing. The name depends on the token, because the servers of one host share its cookies.
+func (s *Server) session() *http.Cookie {
+	derive := func(purpose string) []byte {
+		mac := hmac.New(sha256.New, []byte(s.opts.controlToken.Reveal()))
+		mac.Write([]byte(purpose))
+		return mac.Sum(nil)
+	}
+	return &http.Cookie{
+		Name:     "sandboxfake_" + hex.EncodeToString(derive("sandboxfake session name")[:4]),
+		Value:    base64.RawURLEncoding.EncodeToString(derive("sandboxfake session")),
+		Path:     controlPath,
+		Secure:   true,
+		HttpOnly: true,
+		SameSite: http.SameSiteStrictMode,
+	}
+}
+
+// controlSession handles GET /_sandbox/session. The guard has authorized the request.
+func (s *Server) controlSession(*http.Request) (any, error) { return nil, nil }
+
+func (s *Server) controlOpenSession(*http.Request) (any, error) {
+	return setCookie(s.session()), nil
+}
+
+func (s *Server) controlEndSession(*http.Request) (any, error) {
+	cookie := s.session()
+	cookie.Value, cookie.MaxAge = "", -1
+	return setCookie(cookie), nil
+}
+
+// setCookie returns a response without a body that sets a cookie.
+func setCookie(cookie *http.Cookie) *response {
+	return &response{status: http.StatusNoContent, header: http.Header{"Set-Cookie": {cookie.String()}}}
+}
