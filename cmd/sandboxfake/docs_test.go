@@ -26,12 +26,13 @@ func TestTestingPage_ShowsWalkthrough(t *testing.T) {
 	scripts := map[string]string{
 		"sh": read("testdata/walkthrough/walkthrough.sh"),
 		"js": read("testdata/walkthrough/walkthrough.js"),
+		"py": read("testdata/walkthrough/walkthrough.py"),
 	}
 
-	shown := regexp.MustCompile("(?s)```(sh|js)\n(.*?)\n```").FindAllStringSubmatch(section, -1)
+	shown := regexp.MustCompile("(?s)```(sh|js|py)\n(.*?)\n```").FindAllStringSubmatch(section, -1)
 
 	if len(shown) != len(scripts) {
-		t.Errorf("the page shows %d scripts, want one with curl and one with Node", len(shown))
+		t.Errorf("the page shows %d scripts, want one each with curl, Node and Python", len(shown))
 	}
 	for _, block := range shown {
 		for paragraph := range strings.SplitSeq(block[2], "\n\n") {

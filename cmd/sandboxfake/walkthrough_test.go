@@ -33,7 +33,7 @@ func installed(tools ...string) bool {
 
 func TestWalkthrough_Curl(t *testing.T) {
 	t.Parallel()
-	requireTool(t, installed("sh", "curl", "sed"), "install sh, curl and sed")
+	requireTool(t, installed("sh", "curl", "sed", "openssl"), "run script/setup interop, which installs curl and openssl")
 	p, a := startJSON(t)
 	script := exec.CommandContext(t.Context(), "sh", "testdata/walkthrough/walkthrough.sh")
 	script.Env = append(os.Environ(), "URL="+a.URL, "CA="+a.CAFile, "ID="+a.Project.ClientID, "SECRET="+a.Project.ClientSecret, "CONTROL="+a.Token)
@@ -52,7 +52,7 @@ const interopModules = "../../signature/testdata/interop"
 
 func TestWalkthrough_Node(t *testing.T) {
 	t.Parallel()
-	requireTool(t, installed("node"), "install Node.js")
+	requireTool(t, installed("node"), "run script/setup interop, which installs Node.js")
 	modules, err := filepath.Abs(filepath.Join(interopModules, "node_modules"))
 	if err != nil {
 		t.Fatal(err)
@@ -67,6 +67,38 @@ func TestWalkthrough_Node(t *testing.T) {
 	script := exec.CommandContext(t.Context(), "node", "testdata/walkthrough/walkthrough.js")
 	script.Stdin = strings.NewReader(string(line))
 	script.Env = append(os.Environ(), "NODE_EXTRA_CA_CERTS="+a.CAFile, "NODE_PATH="+modules)
+
+	output, err := script.CombinedOutput()
+
+	t.Logf("\n%s", output)
+	if err != nil || !strings.HasSuffix(string(output), "the forged callback is rejected\n") {
+		t.Errorf("the walkthrough of docs/testing.md fails: %v\nlog of sandboxfake:\n%s", err, p.log.String())
+	}
+}
+
+// pythonWith returns a Python that has the modules, or "".
+func pythonWith(t *testing.T, modules string) string {
+	t.Helper()
+	for _, python := range []string{"python3", "/usr/bin/python3"} {
+		if exec.CommandContext(t.Context(), python, "-c", "import "+modules).Run() == nil {
+			return python
+		}
+	}
+	return ""
+}
+
+func TestWalkthrough_Python(t *testing.T) {
+	t.Parallel()
+	python := pythonWith(t, "cryptography, requests")
+	requireTool(t, python != "", "run script/setup interop, which installs Python with cryptography and requests")
+	p, a := startJSON(t)
+	line, err := json.Marshal(a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	script := exec.CommandContext(t.Context(), python, "testdata/walkthrough/walkthrough.py")
+	script.Stdin = strings.NewReader(string(line))
+	script.Env = append(os.Environ(), "REQUESTS_CA_BUNDLE="+a.CAFile)
 
 	output, err := script.CombinedOutput()
 

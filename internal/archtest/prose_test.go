@@ -25,7 +25,7 @@ var vocabulary = []struct {
 	instead string
 }{
 	{`\banswer(s|ed|ing)?\b`, ``, "response (HTTP), result (of a check), return, respond with"},
-	{`\b(try|tries|tried|trying)\b`, `please try again|try again in a moment`, "attempt (noun), retry, run, test"},
+	{`\b(try|tries|tried|trying)\b`, `please try again|try again in a moment|\btry:`, "attempt (noun), retry, run, test"},
 	{`\b(tell|tells|told|telling)\b`, ``, "report, return, contain, distinguish, disclose"},
 	{`\brefus(e|es|ed|ing|al|als)\b`, `connection refused|refused connection`, "reject (input), fail with (an operation)"},
 	{`\b(specifications?|contracts?)\b`, `openapi specification`, "docs/protocol.md, or the RFC"},

@@ -39,12 +39,14 @@ async function publicKeys() {
   return new Map(keys.map((jwk) => [jwk.kid, crypto.createPublicKey({ key: jwk, format: 'jwk' }).export({ type: 'spki', format: 'pem' })]));
 }
 
-// Throws unless the message is recent, signed by a key of the set, and fully covered by the signature.
-function verify(keys, message, covered) {
+// Returns the signature. Throws unless the message is for one of hosts, recent, signed by a key of the set, and fully covered by the signature.
+function verify(keys, hosts, message, covered) {
   const parsed = httpSignature.parseRequest(message, { clockSkew: CLOCK_SKEW, headers: covered, algorithms: ['rsa-sha256'] });
+  assert.ok(hosts.includes(message.headers.host), 'the message is for another host'); // all customers of the service get messages with the same keys
   const key = keys.get(parsed.keyId);
   assert.ok(key, 'the key ID is not in the key set');
   assert.ok(httpSignature.verifySignature(parsed, key), 'the signature does not verify');
+  return Buffer.from(parsed.params.signature, 'base64').toString('hex');
 }
 
 // http-signature does not verify the digest. Without this check, anyone could change the body.
@@ -53,7 +55,22 @@ function verifyDigest(header, body) {
   assert.ok([sum('hex'), sum('base64')].includes(header), 'the digest does not match the body');
 }
 
-// Listens for one callback, responds to it, and resolves with its payload.
+// Throws if the signature was claimed before. All processes that serve the same host must share one store, such as a database.
+const claimed = new Map();
+function claim(signature) {
+  for (const [old, expiry] of claimed) if (expiry < Date.now()) claimed.delete(old);
+  assert.ok(!claimed.has(signature), 'the message was already accepted');
+  claimed.set(signature, Date.now() + 1000 * (2 * CLOCK_SKEW + 1));
+}
+
+function verifyCallback(keys, hosts, message, body) {
+  const signature = verify(keys, hosts, message, CALLBACK);
+  verifyDigest(message.headers.digest, body);
+  claim(signature);
+  return { kind: message.headers['x-service-callback'], payload: JSON.parse(body) };
+}
+
+// Listens for one callback, responds to it, and resolves with it.
 function receiver(keys) {
   let resolve, reject;
   const callback = new Promise((...settle) => { [resolve, reject] = settle; });
@@ -62,10 +79,9 @@ function receiver(keys) {
     for await (const chunk of request) chunks.push(chunk);
     const body = Buffer.concat(chunks);
     try {
-      verify(keys, request, CALLBACK);
-      verifyDigest(request.headers.digest, body);
+      const verified = verifyCallback(keys, [`127.0.0.1:${server.address().port}`], request, body);
       response.writeHead(204).end();
-      resolve({ kind: request.headers['x-service-callback'], payload: JSON.parse(body) });
+      resolve({ ...verified, message: request, body });
     } catch (error) {
       response.writeHead(400).end();
       reject(error);
@@ -75,7 +91,7 @@ function receiver(keys) {
 }
 
 // Removes authorization and date from the query and leaves every other byte unchanged, because the service signs the rest.
-function verifyRedirect(keys, location) {
+function verifyRedirect(keys, hosts, location) {
   const { host, pathname, search } = new URL(location);
   const taken = {};
   const rest = search.slice(1).split('&').filter((segment) => {
@@ -84,8 +100,22 @@ function verifyRedirect(keys, location) {
     taken[name] = Buffer.from(decodeURIComponent(value), 'base64').toString();
     return false;
   });
-  verify(keys, { method: 'GET', url: `${pathname}?${rest.join('&')}`, headers: { host, ...taken }, httpVersion: '1.1' }, REDIRECT);
+  claim(verify(keys, hosts, { method: 'GET', url: `${pathname}?${rest.join('&')}`, headers: { host, ...taken }, httpVersion: '1.1' }, REDIRECT));
   return new URLSearchParams(rest.join('&'));
+}
+
+// Verifies changed copies of an accepted callback.
+function rejectCopies(keys, host, { message, body }) {
+  const { method, url, headers, httpVersion } = message;
+  const authorization = (from, to) => ({ headers: { ...headers, authorization: headers.authorization.replace(from, to) } });
+  const rejects = (reason, changes, changedBody = body) => assert.throws(() => verifyCallback(keys, [host], { method, url, headers, httpVersion, ...changes }, changedBody), reason);
+  rejects(/already accepted/, {});
+  rejects(/digest does not match/, {}, Buffer.from(body.toString().replace('true', 'false')));
+  rejects(/digest was not a signed header/, authorization(' digest"', '"'));
+  rejects(/another host/, { headers: { ...headers, host: 'shop.example.com' } });
+  rejects(/clock skew/, { headers: { ...headers, date: new Date(Date.now() - 60000).toUTCString() } });
+  rejects(/does not verify/, { url: '/other' });
+  rejects(/not in the key set/, authorization('keyId="', 'keyId="x'));
 }
 
 async function main() {
@@ -100,10 +130,13 @@ async function main() {
     body: JSON.stringify({ phone_number: '447700900012', callback_url: `http://127.0.0.1:${port}/callbacks` }),
   });
   await fetch(first._links.check_url.href); // the device does this over its mobile data connection
-  const { kind, payload } = await callback;
+  const received = await callback;
+  const { kind, payload } = received;
   server.close();
   assert.deepEqual([kind, payload.check_id, payload.status, payload.match], ['phone_check', first.check_id, 'COMPLETED', true]);
   console.log('the callback is verified: the number matches');
+  rejectCopies(keys, `127.0.0.1:${port}`, received);
+  console.log('changed and repeated callbacks are rejected');
 
   // A check whose device returns with a code. An odd last digit does not match.
   const second = await call('/phone_check/v0.2/checks', {
@@ -111,7 +144,10 @@ async function main() {
     body: JSON.stringify({ phone_number: '447700900013', redirect_url: 'https://app.example.com/back?cart=a%2fb' }),
   });
   const redirect = await fetch(second._links.check_url.href, { redirect: 'manual' });
-  const query = verifyRedirect(keys, redirect.headers.get('location'));
+  const location = redirect.headers.get('location');
+  assert.throws(() => verifyRedirect(keys, ['app.example.com'], location.replace('a%2fb', 'a%2Fb')), /does not verify/);
+  const query = verifyRedirect(keys, ['app.example.com'], location);
+  assert.throws(() => verifyRedirect(keys, ['app.example.com'], location), /already accepted/);
   assert.deepEqual([query.get('cart'), query.get('check_id')], ['a/b', second.check_id]);
   const result = await call(`/phone_check/v0.2/checks/${second.check_id}`, {
     method: 'PATCH', headers: { authorization, 'content-type': 'application/json-patch+json' },
