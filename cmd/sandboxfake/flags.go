@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"flag"
 	"fmt"
@@ -29,6 +30,10 @@ type flags struct {
 	json          bool
 	quiet         bool
 
+	// Instead of a server.
+	version     bool
+	healthcheck bool
+
 	// The service.
 	digest         string
 	callbackHeader string
@@ -49,8 +54,11 @@ const (
 	sandboxDates = "sandbox"
 )
 
-// controlTokenEnv is the environment variable that sets the control token.
-const controlTokenEnv = "SANDBOXFAKE_CONTROL_TOKEN"
+// Environment variables that set the default of a flag.
+const (
+	addrEnv         = "SANDBOXFAKE_ADDR"
+	controlTokenEnv = "SANDBOXFAKE_CONTROL_TOKEN"
+)
 
 // parseFlags parses the command line. If the program must exit, it returns nil and the exit code.
 func parseFlags(args []string, stderr io.Writer) (*flags, int) {
@@ -77,7 +85,7 @@ func parseFlags(args []string, stderr io.Writer) (*flags, int) {
 }
 
 func (f *flags) define(set *flag.FlagSet) {
-	set.StringVar(&f.addr, "addr", "127.0.0.1:0", "listen on this `host:port`; port 0 selects a free port")
+	set.StringVar(&f.addr, "addr", cmp.Or(os.Getenv(addrEnv), "127.0.0.1:0"), "listen on this `host:port`; port 0 selects a free port. The environment variable "+addrEnv+" sets the default")
 	set.StringVar(&f.caFile, "ca-file", "", "write the CA certificate to this `path` and keep it; by default a temporary file")
 	set.Func("seed", "use the same IDs and credentials in every run with this `number`; random by default", func(text string) error {
 		seed, err := strconv.ParseUint(text, 10, 64)
@@ -93,6 +101,8 @@ func (f *flags) define(set *flag.FlagSet) {
 	set.BoolVar(&f.remoteControl, "remote-control", false, "serve /_sandbox/ to any address, not only to this machine")
 	set.BoolVar(&f.json, "json", false, "print one line of JSON instead of text")
 	set.BoolVar(&f.quiet, "quiet", false, "do not log requests")
+	set.BoolVar(&f.version, "version", false, "print the version of the program and exit")
+	set.BoolVar(&f.healthcheck, "healthcheck", false, "report whether a server with the same -addr on this machine is ready, and exit with 0 or 1")
 
 	set.Func("digest", "`encoding` of the Digest of callbacks, hex or base64; hex by default", oneOf(&f.digest, hexDigest, base64Digest))
 	set.StringVar(&f.callbackHeader, "callback-header", "x-service-callback", "`name` of the header with the product of a callback")

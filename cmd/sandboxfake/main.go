@@ -26,6 +26,11 @@
 //	-remote-control        serve /_sandbox/ to any address, for example other containers
 //	-quiet                 do not log requests
 //
+// These flags run no server:
+//
+//	-version      print the version, the commit, the version of Go and the platform
+//	-healthcheck  exit with 0 if a server with the same -addr on this machine is ready, else with 1
+//
 // These flags change how the service behaves:
 //
 //	-digest hex|base64               encoding of the Digest of callbacks; hex by default
@@ -42,14 +47,16 @@
 //	-journal-limit n                 requests and deliveries that the journals keep; 1024 by default
 //
 // The environment variable SANDBOXFAKE_CONTROL_TOKEN also sets the control token. Prefer it to the
-// flag, which other users of the machine can see.
+// flag, which other users of the machine can see. SANDBOXFAKE_ADDR sets the default of -addr, for
+// the server and for -healthcheck. A health check accepts any certificate: it contains no secret
+// and connects only to this machine.
 //
 // The certificate is valid for loopback and the host of -addr. To use another name, listen on it:
 // in a container called sandbox, pass -addr sandbox:8443 -remote-control. With -fixed-keys, only
 // localhost, 127.0.0.1 and [::1] are possible.
 //
-// The exit code is 0 after a signal or -h, 1 if the program cannot start, which includes an
-// unusable flag value, and 2 if a flag cannot be parsed.
+// The exit code is 0 after a signal, -h or -version, 1 if the program cannot start, which includes
+// an unusable flag value, and 2 if a flag cannot be parsed.
 package main
 
 import (
@@ -62,6 +69,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime/debug"
 	"syscall"
 
 	"github.com/idverify/idverify-go/cmd/sandboxfake/internal/inspector"
@@ -86,8 +94,20 @@ const (
 // run serves until ctx ends and returns the exit code.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	flags, code := parseFlags(args, stderr)
-	if flags == nil {
+	switch {
+	case flags == nil:
 		return code
+	case flags.version:
+		info, _ := debug.ReadBuildInfo()
+		io.WriteString(stdout, versionLine(info))
+		return exitOK
+	case flags.healthcheck:
+		if err := checkHealth(ctx, flags.addr); err != nil {
+			fmt.Fprintln(stderr, err)
+			return exitError
+		}
+		fmt.Fprintln(stderr, "sandboxfake: ready")
+		return exitOK
 	}
 	if err := serve(ctx, flags, stdout, stderr); err != nil {
 		fmt.Fprintln(stderr, err)
