@@ -208,26 +208,31 @@ func TestServer_HandleUsesSeparateCA(t *testing.T) {
 
 func TestStart_CertificateHosts(t *testing.T) {
 	t.Parallel()
+	const fixed = "test certificate is valid only for localhost"
+	own := sandboxfake.WithCertificate(newCertificate(t, "sandbox.example.com", "127.0.0.2"))
 	for _, row := range []struct {
-		name, addr string
-		fresh      bool
-		want       string // in the error; if empty, no error
+		name string
+		addr string
+		opts []sandboxfake.Option
+		want string // in the error; if empty, no error
 	}{
-		{"fixed keys by name", "localhost:0", false, ""},
-		{"fixed keys on all addresses", "0.0.0.0:0", false, ""},
-		{"fixed keys on another loopback address", "127.0.0.2:0", false, "test certificate is valid only for localhost"},
-		{"fixed keys by other name", "sandbox:0", false, "test certificate is valid only for localhost"},
-		{"name that is not ASCII", "bücher.example:0", true, "no certificate can be issued"},
-		{"address with a zone", "[fe80::1%lo]:0", true, "no certificate can be issued"},
+		{"fixed keys by name", "localhost:0", nil, ""},
+		{"fixed keys on all addresses", "0.0.0.0:0", nil, ""},
+		{"fixed keys on another loopback address", "127.0.0.2:0", nil, fixed},
+		{"fixed keys by other name", "sandbox:0", nil, fixed},
+		{"name that is not ASCII", "bücher.example:0", []sandboxfake.Option{sandboxfake.WithFreshKeys()}, "no certificate can be issued"},
+		{"address with a zone", "[fe80::1%lo]:0", []sandboxfake.Option{sandboxfake.WithFreshKeys()}, "no certificate can be issued"},
+		{"fixed keys and a public host", "127.0.0.1:0", []sandboxfake.Option{sandboxfake.WithPublicURL("https://sandbox.example.com")}, fixed},
+		{"fixed keys and a public loopback host", "127.0.0.1:0", []sandboxfake.Option{sandboxfake.WithPublicURL("https://localhost:8443")}, ""},
+		{"own certificate for the public host", "127.0.0.1:0", []sandboxfake.Option{sandboxfake.WithPublicURL("https://sandbox.example.com"), own}, ""},
+		{"own certificate for another public host", "127.0.0.1:0", []sandboxfake.Option{sandboxfake.WithPublicURL("https://other.example.com"), own}, fixed},
+		{"own certificate for the listen address", "127.0.0.2:0", []sandboxfake.Option{own}, ""},
+		{"own certificate for another listen address", "127.0.0.3:0", []sandboxfake.Option{own}, fixed},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
-			opts := []sandboxfake.Option{sandboxfake.WithAddr(row.addr)}
-			if row.fresh {
-				opts = append(opts, sandboxfake.WithFreshKeys())
-			}
 
-			srv, err := sandboxfake.Start(opts...)
+			srv, err := sandboxfake.Start(append(row.opts, sandboxfake.WithAddr(row.addr))...)
 
 			if err == nil {
 				srv.Close()

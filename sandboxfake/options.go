@@ -1,11 +1,10 @@
 package sandboxfake
 
 import (
+	"crypto/tls"
 	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"net/netip"
 	"slices"
@@ -42,6 +41,8 @@ type options struct {
 	phonePage      bool
 	log            *requestLog // nil without WithRequestLog
 	receiverCAs    []*x509.Certificate
+	public         publicHost       // WithPublicURL
+	certificate    *tls.Certificate // WithCertificate
 }
 
 func newOptions(opts []Option) (options, error) {
@@ -76,48 +77,6 @@ func WithSeed(seed uint64) Option {
 func WithNewIDsAfterReset() Option {
 	return func(o *options) error {
 		o.newIDs = true
-		return nil
-	}
-}
-
-// WithReceiverCA makes callbacks, [Server.Device] and [Server.HTTPClient] trust the certificate
-// authorities in pemCertificates, in addition to the system roots. Use it for receivers whose
-// certificates are issued by a private authority. It is an error if pemCertificates contains no
-// certificate.
-func WithReceiverCA(pemCertificates []byte) Option {
-	return func(o *options) error {
-		found := false
-		for block, rest := pem.Decode(pemCertificates); block != nil; block, rest = pem.Decode(rest) {
-			if block.Type != "CERTIFICATE" {
-				continue
-			}
-			certificate, err := x509.ParseCertificate(block.Bytes)
-			if err != nil {
-				return fmt.Errorf("receiver CA: invalid certificate: %w", err)
-			}
-			o.receiverCAs, found = append(o.receiverCAs, certificate), true
-		}
-		if !found {
-			return errors.New("receiver CA: no PEM certificate found")
-		}
-		return nil
-	}
-}
-
-// WithInMemory runs the server without a network socket. Clients connect in memory through
-// [Server.HTTPClient]. It is required in a testing/synctest bubble, and useful in a test that
-// starts thousands of servers. Callbacks then reach only the hosts of [Server.Handle].
-func WithInMemory() Option {
-	return func(o *options) error {
-		o.inMemory = true
-		return nil
-	}
-}
-
-// WithAddr sets the TCP address to listen on. The default is "127.0.0.1:0", a free port.
-func WithAddr(addr string) Option {
-	return func(o *options) error {
-		o.addr = addr
 		return nil
 	}
 }
@@ -207,22 +166,6 @@ func WithPrices(prices map[idverify.Product]string) Option {
 	}
 }
 
-// WithFreshKeys makes the server generate its own keys. It generates the keys of its certificate
-// authorities and certificates when it starts, and a signing key at the start and at each
-// [Server.RotateKeys]. Use it if others can reach the server. By default all servers share fixed,
-// public test keys, because generating an RSA key takes longer than most tests.
-//
-// The certificate is valid for localhost, loopback addresses and the host of [WithAddr]. With the
-// fixed keys, it is valid only for loopback names. The IDs of the signing keys are derived from the
-// keys, not from the seed, so that a receiver with a cached key set from an earlier run fetches it
-// again.
-func WithFreshKeys() Option {
-	return func(o *options) error {
-		o.freshKeys = true
-		return nil
-	}
-}
-
 // WithOutcomeFunc sets the function that determines the results of checks of live projects. By
 // default they have the same results as checks of sandbox projects. outcome is called while a
 // request is processed and must not call the server.
@@ -247,60 +190,6 @@ func WithCallerIP(ip netip.Addr) Option {
 		o.callerIP = ip
 		return nil
 	}
-}
-
-// errFixedKeysHost is returned if the test certificate is not valid for the host.
-var errFixedKeysHost = errors.New("the test certificate is valid only for localhost, 127.0.0.1 and [::1] (use fresh keys to listen on another host)")
-
-// certificates returns the certificates and signing keys that the options require.
-func (o *options) certificates() (*memnet.Certificates, *keySource, error) {
-	host, err := o.certificateHost()
-	if err != nil {
-		return nil, nil, err
-	}
-	var certificates *memnet.Certificates
-	var keys *keySource
-	if o.freshKeys {
-		if certificates, err = memnet.GenerateCertificates(host); err != nil {
-			return nil, nil, err
-		}
-		if keys, err = newFreshKeySource(); err != nil {
-			return nil, nil, err
-		}
-	} else {
-		var fixed *memnet.Keys
-		if certificates, fixed, err = memnet.TestCertificates(); err != nil {
-			return nil, nil, err
-		}
-		if host != "" && certificates.Service.Leaf.VerifyHostname(host) != nil {
-			return nil, nil, errFixedKeysHost
-		}
-		keys = &keySource{pool: fixed.Signing, wrong: fixed.Wrong}
-	}
-	if len(o.receiverCAs) > 0 {
-		certificates = certificates.Trusting(o.receiverCAs)
-	}
-	return certificates, keys, nil
-}
-
-// certificateHost returns the host of WithAddr that the service's certificate must be valid for,
-// or "" for loopback.
-func (o *options) certificateHost() (string, error) {
-	if o.inMemory {
-		return "", nil
-	}
-	host := memnet.HostName(o.addr)
-	if ip := net.ParseIP(host); ip != nil {
-		if ip.IsUnspecified() {
-			host = ""
-		}
-		return host, nil
-	}
-	// VerifyHostname accepts no other characters.
-	if strings.Trim(host, "abcdefghijklmnopqrstuvwxyz0123456789.-_") != "" || strings.HasPrefix(host, ".") {
-		return "", errors.New("no certificate can be issued for the host of the listen address (use a DNS name or an IP address without a zone)")
-	}
-	return host, nil
 }
 
 // price returns the price of a check of a live project.

@@ -5,7 +5,6 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"sync"
@@ -26,6 +25,7 @@ type Server struct {
 	opts         options
 	tb           TB // nil for a server created by Start
 	url          string
+	publicURL    string // base of all links; empty without WithPublicURL
 	network      *memnet.Network
 	certificates *memnet.Certificates
 	http         *httptest.Server
@@ -109,13 +109,16 @@ func Start(opts ...Option) (*Server, error) {
 		}
 	}
 	s.control = s.controlPlane()
-	s.http = s.network.Serve(listener, http.HandlerFunc(s.serve), maxHeader)
+	if err := s.serveOn(listener); err != nil {
+		listener.Close()
+		return nil, fmt.Errorf("sandboxfake: %w", err)
+	}
 	return s, nil
 }
 
 // newService returns a new service for the server. Its IDs are derived from seed.
 func (s *Server) newService(seed uint64) (*service, error) {
-	svc, err := newService(&s.opts, s.url, s.network.Transport(), s.keySource, seed)
+	svc, err := newService(&s.opts, s.PublicURL(), s.network.Transport(), s.keySource, seed)
 	if err == nil {
 		svc.renewals, svc.generation = s.renewals, s.resets
 	}
@@ -140,33 +143,6 @@ func (s *Server) lock() *service {
 		}
 		svc.mu.Unlock()
 	}
-}
-
-// listen opens the server's listener and sets its URL.
-func (s *Server) listen() (net.Listener, error) {
-	listener, err := s.network.Listen(s.opts.addr)
-	if err != nil {
-		return nil, err
-	}
-	s.url = "https://" + memnet.ServiceHost
-	if !s.opts.inMemory {
-		s.url = "https://" + advertised(s.opts.addr, listener.Addr())
-	}
-	return listener, nil
-}
-
-// advertised returns the address that clients connect to. It has the configured host, or loopback
-// if the listener accepts connections on every address.
-func advertised(addr string, got net.Addr) string {
-	host, _, _ := net.SplitHostPort(addr)
-	_, port, _ := net.SplitHostPort(got.String())
-	switch host {
-	case "", "0.0.0.0":
-		host = "127.0.0.1"
-	case "::":
-		host = "::1"
-	}
-	return net.JoinHostPort(host, port)
 }
 
 // Close stops the server. It cancels callbacks in flight and closes all connections. Methods that
@@ -227,9 +203,10 @@ func (s *Server) reset(seed *uint64) {
 	svc.running.Wait()
 }
 
-// URL returns the base URL of the service. Its certificate is signed by the server's own authority,
-// which [Server.HTTPClient] trusts. Pass that client to idverify.WithHTTPClient and
-// signature.JWKSOptions. [Server.Client] and [Server.Verifier] already use it.
+// URL returns the base URL of the service, on this machine. Its certificate is signed by the
+// server's own authority, which [Server.HTTPClient] trusts. Pass that client to
+// idverify.WithHTTPClient and signature.JWKSOptions. [Server.Client] and [Server.Verifier] already
+// use it.
 func (s *Server) URL() string { return s.url }
 
 // HTTPClient returns a client that reaches the server and the hosts of [Server.Handle] and trusts
@@ -237,9 +214,9 @@ func (s *Server) URL() string { return s.url }
 func (s *Server) HTTPClient() *http.Client { return &http.Client{Transport: s.network.Transport()} }
 
 // CACertPEM returns the CA certificate of the server, PEM-encoded, for clients in other processes.
-// This CA can sign only for loopback and the host of [WithAddr]. Another CA signs the certificates
-// of hosts of [Server.Handle]. Unless [WithFreshKeys] is set, the CA's private key is public: trust
-// it in tests only.
+// This CA can sign only for loopback and the hosts of [WithAddr] and [WithPublicURL]. Another CA
+// signs the certificates of hosts of [Server.Handle]. Unless [WithFreshKeys] is set, the CA's
+// private key is public: trust it in tests only.
 func (s *Server) CACertPEM() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.certificates.Exported.Certificate.Raw})
 }

@@ -20,7 +20,7 @@ import (
 // accounts, checks, tokens, journals and the clock. It has no reference to its [Server].
 type service struct {
 	opts      *options
-	url       string          // base URL
+	url       string          // base of all links
 	transport *http.Transport // for callbacks
 	ctx       context.Context // context of delivery attempts; canceled by end
 	cancel    context.CancelFunc

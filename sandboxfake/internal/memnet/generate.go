@@ -7,13 +7,9 @@ import (
 	"net"
 )
 
-// GenerateCertificates returns new certificates for a service on loopback and, if host is not
-// empty, on host.
-func GenerateCertificates(host string) (*Certificates, error) {
-	names := []string{"localhost", "127.0.0.1", "::1"}
-	if host != "" {
-		names = append(names, host)
-	}
+// GenerateCertificates returns new certificates for a service on loopback and on hosts.
+func GenerateCertificates(hosts ...string) (*Certificates, error) {
+	names := append([]string{"localhost", "127.0.0.1", "::1"}, hosts...)
 	c := new(Certificates)
 	var err error
 	if c.Exported, err = generateAuthority("sandboxfake CA of one run", names); err != nil {

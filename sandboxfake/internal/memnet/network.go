@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -39,6 +40,11 @@ type Network struct {
 	transport    *http.Transport
 	service      *Listener    // nil if the service listens on a socket
 	dialed       atomic.Int64 // numbers the addresses of callers
+
+	// ServeDirect sets these before the first connection.
+	directAddrs  []string // canonical
+	direct       *Listener
+	directServer *httptest.Server
 
 	mu    sync.Mutex // guards the fields below
 	hosts map[string]*host
@@ -84,13 +90,30 @@ func (n *Network) Transport() *http.Transport { return n.transport }
 // on; an in-memory network ignores it.
 func (n *Network) Listen(addr string) (net.Listener, error) {
 	if n.service != nil {
-		return tls.NewListener(n.service, n.tlsConfig(n.certificates.hosts)), nil
+		return tls.NewListener(n.service, n.tlsConfig(always(&n.certificates.hosts))), nil
 	}
 	listener, err := net.Listen("tcp", addr)
 	if err != nil {
 		return nil, err
 	}
-	return tls.NewListener(listener, n.tlsConfig(n.certificates.Service)), nil
+	return tls.NewListener(listener, n.tlsConfig(n.certificates.forService)), nil
+}
+
+// ServeDirect makes the connections of the network's clients to addrs, each a host and a port, stay
+// in memory, with a certificate that the clients trust. Call it before the first connection.
+func (n *Network) ServeDirect(addrs []string, h http.Handler, maxHeader int) error {
+	var names []string
+	for _, addr := range addrs {
+		n.directAddrs = append(n.directAddrs, canonicalAddr(addr))
+		names = append(names, HostName(addr))
+	}
+	certificate, err := n.certificates.inProcess.Issue(names...)
+	if err != nil {
+		return fmt.Errorf("certificate: %w", err)
+	}
+	n.direct = n.newListener(443)
+	n.directServer = n.Serve(tls.NewListener(n.direct, n.tlsConfig(always(&certificate))), h, maxHeader)
+	return nil
 }
 
 // Serve starts a server on a listener. The server's own client and certificate are not used. Close
@@ -124,7 +147,8 @@ func (n *Network) Handle(hostport string, h http.Handler) error {
 		return errors.New("handle: nil handler")
 	}
 	name := HostName(hostport)
-	if name == "" || name == ServiceHost || net.ParseIP(name) != nil || strings.ContainsAny(hostport, " /@?#") || strings.Contains(name, ":") {
+	isDirect := func(addr string) bool { return HostName(addr) == name }
+	if name == "" || name == ServiceHost || slices.ContainsFunc(n.directAddrs, isDirect) || net.ParseIP(name) != nil || strings.ContainsAny(hostport, " /@?#") || strings.Contains(name, ":") {
 		return fmt.Errorf("handle: host must be a DNS name, such as app.sandbox.test, and must not be the service's own host")
 	}
 	certificate := n.certificates.hosts
@@ -139,7 +163,7 @@ func (n *Network) Handle(hostport string, h http.Handler) error {
 	n.hosts[name] = &host{handler: h, certificate: &certificate}
 	if n.secure == nil && !n.closed {
 		n.secureListener, n.plainListener = n.newListener(443), n.newListener(80)
-		n.secure = n.Serve(tls.NewListener(n.secureListener, n.tlsConfig(n.certificates.hosts)), http.HandlerFunc(n.serveHost), http.DefaultMaxHeaderBytes)
+		n.secure = n.Serve(tls.NewListener(n.secureListener, n.tlsConfig(always(&n.certificates.hosts))), http.HandlerFunc(n.serveHost), http.DefaultMaxHeaderBytes)
 		n.plain = n.Serve(n.plainListener, http.HandlerFunc(n.serveHost), http.DefaultMaxHeaderBytes)
 	}
 	return nil
@@ -173,6 +197,9 @@ func (n *Network) dial(ctx context.Context, network, addr string) (net.Conn, err
 		}
 		return listener.Dial(ctx, n.callerAddr())
 	}
+	if slices.Contains(n.directAddrs, canonicalAddr(addr)) {
+		return n.direct.Dial(ctx, n.callerAddr())
+	}
 	if n.service == nil {
 		return new(net.Dialer).DialContext(ctx, network, addr)
 	}
@@ -187,16 +214,15 @@ func (n *Network) callerAddr() net.Addr {
 	return memAddr(int(49152 + n.dialed.Add(1)%16384))
 }
 
-// tlsConfig returns the configuration of a listener. It serves certificate, except for the hosts of
-// Handle, which have their own.
-func (n *Network) tlsConfig(certificate tls.Certificate) *tls.Config {
+// tlsConfig returns the configuration of a listener. It serves the certificate that choose returns,
+// except for the hosts of Handle, which have their own.
+func (n *Network) tlsConfig(choose func(*tls.ClientHelloInfo) *tls.Certificate) *tls.Config {
 	return &tls.Config{
-		Certificates: []tls.Certificate{certificate},
 		GetCertificate: func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 			if h := n.lookup(hello.ServerName); h != nil {
 				return h.certificate, nil
 			}
-			return nil, nil // the first of Certificates
+			return choose(hello), nil
 		},
 		NextProtos: []string{"http/1.1"},
 		// A test makes few connections. Session tickets and a post-quantum key exchange would
@@ -206,18 +232,24 @@ func (n *Network) tlsConfig(certificate tls.Certificate) *tls.Config {
 	}
 }
 
+// always returns a function for tlsConfig that returns certificate.
+func always(certificate *tls.Certificate) func(*tls.ClientHelloInfo) *tls.Certificate {
+	return func(*tls.ClientHelloInfo) *tls.Certificate { return certificate }
+}
+
 // Close closes the servers of the hosts and all idle connections, and cancels the contexts of all
 // requests.
 func (n *Network) Close() {
 	n.mu.Lock()
 	n.closed = true
-	secure, plain := n.secure, n.plain
+	servers := []*httptest.Server{n.secure, n.plain, n.directServer}
 	n.mu.Unlock()
 	n.cancel()
 	n.transport.CloseIdleConnections()
-	if secure != nil {
-		secure.Close()
-		plain.Close()
+	for _, server := range servers {
+		if server != nil {
+			server.Close()
+		}
 	}
 	n.transport.CloseIdleConnections()
 }
@@ -226,6 +258,12 @@ func (n *Network) Close() {
 func (n *Network) newListener(port int) *Listener { return NewListener(memAddr(port), n.errClosed) }
 
 func memAddr(port int) net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: port} }
+
+// canonicalAddr returns host:port with the host in lower case and without a trailing dot.
+func canonicalAddr(hostport string) string {
+	_, port, _ := net.SplitHostPort(hostport)
+	return net.JoinHostPort(HostName(hostport), port)
+}
 
 // HostName returns the host of host:port in lower case, without the port or a trailing dot.
 func HostName(hostport string) string {
