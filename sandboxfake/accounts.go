@@ -12,6 +12,7 @@ import (
 // accounts contains the workspaces, projects and credentials of the service.
 type accounts struct {
 	workspaces  map[string]*workspace
+	inOrder     []*workspace // the same, in order of creation
 	projects    map[string]*project
 	credentials map[string]*credential // by client ID
 }
@@ -127,7 +128,8 @@ func (s *service) bootstrap() error {
 	if err != nil {
 		return err
 	}
-	s.initial.workspace, s.initial.project = owner.Credentials, p.Credentials
+	s.initial.workspace, s.initial.workspaceID = owner.Credentials, owner.WorkspaceID
+	s.initial.project, s.initial.projectID = p.Credentials, p.ProjectID
 	return nil
 }
 
@@ -143,6 +145,7 @@ func (s *service) newUser(name, workspaceName string) *user {
 		usage:    make(map[usageKey]*usage),
 	}
 	s.accounts.workspaces[w.id] = w
+	s.accounts.inOrder = append(s.accounts.inOrder, w)
 	u := &user{name: name}
 	s.join(u, w, roleOwner)
 	return u
@@ -185,6 +188,10 @@ func (s *service) removeProject(p *project) {
 		for _, ck := range checks {
 			s.clock.Cancel(ck.expiry)
 			delete(s.checks, ck.id)
+			if ck.expiry != nil {
+				ck.expiry = nil
+				s.note(ck, eventRemoved)
+			}
 		}
 	}
 	p.workspace.projects = without(p.workspace.projects, p)

@@ -25,7 +25,7 @@ type check struct {
 	project                                      *project
 	version                                      string // API version of the create request; determines the flow
 	phone, callbackURL, redirectURL, referenceID string
-	period                                       int // in minutes
+	period                                       int32 // in minutes
 	status, errorCode                            string
 	match, noSIMChange                           triState
 	live                                         bool // the project was live when the check was created
@@ -34,6 +34,7 @@ type check struct {
 	created, opened, updated                     time.Time
 	expiry                                       *vclock.Event // nil once the check has ended
 	code                                         string        // empty unless PENDING
+	chosen                                       *rule         // result that the control plane chose, or nil
 }
 
 // checkTTL is the time after which an incomplete check expires.
@@ -58,8 +59,14 @@ var products = []product{
 }
 
 // product returns the product of the call's path.
-func (c *call) product() *product {
-	i := slices.IndexFunc(products, func(p product) bool { return p.name == c.op.Product() })
+func (c *call) product() *product { return productNamed(c.op.Product()) }
+
+// productNamed returns the product with the given name, or nil.
+func productNamed(name string) *product {
+	i := slices.IndexFunc(products, func(p product) bool { return p.name == name })
+	if i < 0 {
+		return nil
+	}
 	return &products[i]
 }
 
@@ -99,6 +106,8 @@ func (s *service) createCheck(c *call) (any, error) {
 	ck.id, ck.seq, ck.project = s.ids.uuid(product.name, project.id, &project.counter), project.checkSeq, project
 	ck.status, ck.created, ck.updated = wire.StatusAccepted, wireTime(now), wireTime(now)
 	project.workspace.countUsage(ck)
+	s.addHistory(ck)
+	c.made, c.noted = ck, s.note(ck, eventCreated)
 	if product.onCreation {
 		s.decideCheck(ck)
 	} else {
@@ -141,13 +150,14 @@ func (p *checkParams) check(product *product, version string) (*check, error) {
 		}
 	}
 	if product.period {
-		ck.period = defaultPeriod
+		period := defaultPeriod
 		if p.Period != nil {
-			ck.period = *p.Period
+			period = *p.Period
 		}
-		if ck.period < minPeriod || ck.period > maxPeriod {
+		if period < minPeriod || period > maxPeriod {
 			return nil, newProblem(wire.BadRequest, "period must be from 60 to 540000 minutes")
 		}
+		ck.period = int32(period)
 	}
 	return ck, nil
 }
@@ -216,6 +226,12 @@ func (s *service) openCheck(c *call) (any, error) {
 		return nil, newProblem(wire.CheckNotFound, "")
 	}
 	ck.opened = s.clock.Now()
+	if c.as != "" {
+		ck.chosen = chosenResult(ck, c.as)
+	}
+	if c.noted = s.note(ck, eventOpened); c.noted != nil {
+		c.noted.as = c.as
+	}
 	if ck.version == wire.V01 {
 		s.decideCheck(ck)
 		return &response{status: http.StatusOK, media: wire.MediaJSON, body: openedView{CheckID: ck.id}}, nil
@@ -225,20 +241,31 @@ func (s *service) openCheck(c *call) (any, error) {
 		// A check that has ended has no code.
 		s.finish(ck, outcome)
 		view.Error, view.ErrorDescription = ck.errorCode, "the mobile network returned no result"
+		if ck.errorCode == wire.NotMobileIP {
+			view.ErrorDescription = "the device is not connected to a mobile network"
+		}
 	} else {
 		ck.code = s.ids.secret("code", ck.project.id, &ck.project.counter)
 		ck.status, ck.updated = wire.StatusPending, wireTime(ck.opened)
 		view.Code = ck.code
 	}
-	target := ck.redirectURL
-	if target == "" {
-		target = ck.project.products[ck.product.name].redirectURL
-	}
+	target := s.redirectURL(ck)
 	if target == "" {
 		return &response{status: http.StatusOK, media: wire.MediaJSON, body: view}, nil
 	}
 	key := s.keys.signingUnder(c.fault)
-	return &response{status: http.StatusFound, location: func() (string, error) { return s.signedRedirect(c.r.Context(), view, target, key) }}, nil
+	return &response{status: http.StatusFound, location: func() (string, error) { return s.signedRedirect(c.r.Context(), ck, view, target, key) }}, nil
+}
+
+// redirectURL returns the URL that the device of a check is redirected to, or "" for none.
+func (s *service) redirectURL(ck *check) string {
+	switch {
+	case ck.version == wire.V01:
+		return ""
+	case ck.redirectURL != "":
+		return ck.redirectURL
+	}
+	return ck.project.products[ck.product.name].redirectURL
 }
 
 // completeCheck handles PATCH /{product}/v0.2/checks/{check_id}, which exchanges the code for
@@ -259,13 +286,18 @@ func (s *service) completeCheck(c *call) (any, error) {
 	if ck.status != wire.StatusPending || subtle.ConstantTimeCompare([]byte(code), []byte(ck.code)) != 1 {
 		return nil, newProblem(wire.CheckNotFound, "check not found, or the code is wrong or already used")
 	}
+	c.noted = s.note(ck, eventExchanged)
 	s.decideCheck(ck)
 	return s.checkView(ck), nil
 }
 
-// outcome returns the result of a check. For live projects, the function of WithOutcomeFunc
-// determines it if set. Otherwise, the sandbox table does.
+// outcome returns the result of a check. A choice of the control plane takes precedence. For live
+// projects, the function of WithOutcomeFunc determines the result if set. Otherwise, the sandbox
+// table does.
 func (s *service) outcome(ck *check) rule {
+	if ck.chosen != nil {
+		return *ck.chosen
+	}
 	if ck.live && s.opts.outcomeFunc != nil {
 		return s.opts.outcomeFunc(idverify.Product(ck.product.name), ck.phone).rule()
 	}
@@ -283,6 +315,7 @@ func (s *service) finish(ck *check, outcome rule) {
 	ck.status, ck.match, ck.noSIMChange = outcome.status, outcome.match, outcome.noSIMChange
 	ck.errorCode = outcome.errorCode
 	ck.updated = wireTime(s.clock.Now())
+	s.note(ck, endKinds[ck.status])
 	if !ck.persists() {
 		s.removeCheck(ck)
 	}

@@ -66,7 +66,7 @@ func (s *service) checkView(ck *check) *checkView {
 		v.TTL = int(checkTTL.Seconds())
 	}
 	if ck.product.period {
-		v.NoSIMChangePeriod = ck.period
+		v.NoSIMChangePeriod = int(ck.period)
 		v.SIMChangeWithin = simChangeWithin(ck)
 	}
 	if ck.status == wire.StatusAccepted {
@@ -91,7 +91,7 @@ func simChangeWithin(ck *check) int {
 		return simChangeBuckets[last]
 	case no:
 		i := 0
-		for i+1 < last && simChangeBuckets[i+1] <= ck.period {
+		for i+1 < last && simChangeBuckets[i+1] <= int(ck.period) {
 			i++
 		}
 		return simChangeBuckets[i]

@@ -80,6 +80,9 @@ var controls = []struct {
 }{
 	{"GET", "health", "", "returns 200 as soon as the service is up; requires no token", nil, (*Server).controlHealth},
 	{"GET", "operations", "", "lists the operation names of the service, which faults and requests use", nil, (*Server).controlOperations},
+	{"GET", "state", "", "returns the state of the server: clock, keys, workspaces, projects, the initial credentials, and the sizes of the journals", nil, (*Server).controlState},
+	{"GET", "checks", "", "returns the checks, newest first, including those that ended as EXPIRED or ERROR; ?limit=50 (at most 200), ?before=… (next of the previous page), ?product=…, ?status=…, ?search=… (in check ID, phone number and reference ID)", []string{"limit", "before", "product", "status", "search"}, (*Server).controlChecks},
+	{"GET", "timeline", "", "returns the check of ?check_id=… with its events and the attempts of its callbacks", []string{"check_id"}, (*Server).controlTimeline},
 	{"GET", "time", "", "returns the time on the server's clock", nil, (*Server).controlTime},
 	{"POST", "advance", `{"seconds": 120}`, "moves the clock, runs every event that becomes due, and returns when they are done", nil, (*Server).controlAdvance},
 	{"POST", "expire", `{"check_id": "…"}`, "makes a check expire now, without moving the clock", nil, (*Server).controlExpire},

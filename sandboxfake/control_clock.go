@@ -56,10 +56,15 @@ const (
 func (s *Server) controlDates(*http.Request) (any, error) {
 	svc := s.lock()
 	defer svc.mu.Unlock()
-	if svc.dates.system {
-		return controlDatesView{systemClock}, nil
+	return controlDatesView{svc.dates.clock()}, nil
+}
+
+// clock returns the name of the clock that dates signatures.
+func (d *messageDates) clock() string {
+	if d.system {
+		return systemClock
 	}
-	return controlDatesView{sandboxClock}, nil
+	return sandboxClock
 }
 
 func (s *Server) controlSetDates(r *http.Request) (any, error) {

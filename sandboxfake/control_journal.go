@@ -26,12 +26,22 @@ type deliveryView struct {
 
 // attemptView is the JSON form of an [Attempt].
 type attemptView struct {
-	Time   time.Time         `json:"time"`
-	Header http.Header       `json:"header"`
-	Status int               `json:"status,omitempty"`
-	Result string            `json:"result"`
-	Error  string            `json:"error,omitempty"`
-	Fault  *controlFaultView `json:"fault,omitempty"`
+	Time time.Time `json:"time"`
+	*attemptFields
+}
+
+// attemptFields are the fields of an attempt in lists and timelines.
+type attemptFields struct {
+	Header          http.Header       `json:"header"`
+	Status          int               `json:"status,omitempty"`
+	Result          string            `json:"result"`
+	Error           string            `json:"error,omitempty"`
+	Fault           *controlFaultView `json:"fault,omitempty"`
+	DurationSeconds float64           `json:"duration_seconds"`
+}
+
+func newAttemptFields(a Attempt) *attemptFields {
+	return &attemptFields{a.Header, a.Status, string(a.Result), a.Error, newControlFaultView(a.Fault), a.Duration.Seconds()}
 }
 
 func newDeliveryView(d Delivery) deliveryView {
@@ -43,7 +53,7 @@ func newDeliveryView(d Delivery) deliveryView {
 		v.NextAttempt = &d.NextAttempt
 	}
 	for _, a := range d.Attempts {
-		v.Attempts = append(v.Attempts, attemptView{a.Time, a.Header, a.Status, string(a.Result), a.Error, newControlFaultView(a.Fault)})
+		v.Attempts = append(v.Attempts, attemptView{a.Time, newAttemptFields(a)})
 	}
 	return v
 }

@@ -2,8 +2,7 @@ package sandboxfake
 
 import "net/http"
 
-// accountView is the JSON form of an [Account]. It contains the client secret, which no other
-// response returns.
+// accountView is the JSON form of an [Account]. It contains the client secret.
 type accountView struct {
 	WorkspaceID string          `json:"workspace_id"`
 	MemberID    string          `json:"member_id"`

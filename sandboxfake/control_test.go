@@ -56,7 +56,7 @@ func TestServer_ControlHelp(t *testing.T) {
 	if help.status != http.StatusOK || !strings.HasPrefix(help.header.Get("Content-Type"), "text/plain") {
 		t.Fatalf("help = %d %s, want 200 text/plain", help.status, help.header.Get("Content-Type"))
 	}
-	for _, path := range []string{"health", "operations", "time", "advance", "expire", "dates", "idle", "faults", "deliveries", "redeliver", "requests", "signup", "keys", "reset"} {
+	for _, path := range []string{"health", "operations", "state", "checks", "timeline", "time", "advance", "expire", "dates", "idle", "faults", "deliveries", "redeliver", "requests", "signup", "keys", "reset"} {
 		if !strings.Contains(string(help.body), "/_sandbox/"+path+"\n") {
 			t.Errorf("help does not list %s", path)
 		}

@@ -1,6 +1,7 @@
 package sandboxfake
 
 import (
+	"bytes"
 	"context"
 	"crypto/x509"
 	"errors"
@@ -9,7 +10,6 @@ import (
 	"net"
 	"net/http"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/idverify/idverify-go"
@@ -50,16 +50,16 @@ const maxInFlight = 64
 type delivery struct {
 	Delivery
 	project  *project
-	revision uint64 // revision of the service at the last change
+	revision uint64    // revision of the service at the last change
+	queued   time.Time // on the server's clock
+	due      time.Time // of the attempt that is in flight, or waits for others in flight
+	inFlight bool
 }
 
 // queueCallback queues the callback of a check that has ended, if it has a callback URL.
 func (s *service) queueCallback(ck *check) {
-	target := ck.callbackURL
+	target := s.callbackURL(ck)
 	if target == "" {
-		target = ck.project.callbackFor(ck.product.name)
-	}
-	if target == "" || !ck.product.callbacks {
 		return
 	}
 	s.queueDelivery(&delivery{project: ck.project, Delivery: Delivery{
@@ -70,6 +70,17 @@ func (s *service) queueCallback(ck *check) {
 		URL:       target,
 		Body:      s.callbackBody(ck),
 	}})
+}
+
+// callbackURL returns the URL for the callback of a check, or "" for none.
+func (s *service) callbackURL(ck *check) string {
+	switch {
+	case !ck.product.callbacks:
+		return ""
+	case ck.callbackURL != "":
+		return ck.callbackURL
+	}
+	return ck.project.callbackFor(ck.product.name)
 }
 
 // callbackFor returns the project's callback URL for a product, or "".
@@ -83,7 +94,8 @@ func (p *project) callbackFor(product string) string {
 // queueDelivery sets the ID of d and queues its first attempt.
 func (s *service) queueDelivery(d *delivery) {
 	d.ID = s.ids.uuid("delivery", d.project.id, &d.project.counter)
-	s.deliveries.add(d)
+	d.queued = s.clock.Now()
+	s.noteDelivery(d, s.deliveries.add(d))
 	s.queueAttempt(d, s.clock.Now())
 }
 
@@ -103,13 +115,14 @@ func (s *service) markChanged(d *delivery) {
 // startAttempt starts the next attempt of d. If maxInFlight attempts are in flight, it adds d to
 // the waiting deliveries.
 func (s *service) startAttempt(d *delivery) {
-	d.NextAttempt = time.Time{}
+	d.NextAttempt, d.due = time.Time{}, s.clock.Now()
 	s.markChanged(d)
 	if s.inFlight == maxInFlight {
 		s.waiting = append(s.waiting, d)
 		return
 	}
 	s.inFlight++
+	d.inFlight = true
 	fault := s.takeFault(OperationCallback, d.project, d.project.workspace)
 	attempt := Attempt{Time: s.clock.Now(), Fault: fault}
 	n := len(d.Attempts) + 1
@@ -129,6 +142,7 @@ func (s *service) startAttempt(d *delivery) {
 // attempt.
 func (s *service) settle(d *delivery, attempt Attempt) {
 	s.inFlight--
+	d.inFlight = false
 	d.Attempts = append(d.Attempts, attempt)
 	d.Done = true
 	s.markChanged(d)
@@ -147,8 +161,9 @@ func (s *service) settle(d *delivery, attempt Attempt) {
 // deliver makes one attempt and stores the result in attempt. The mutex is not held.
 func (s *service) deliver(d *delivery, attempt *Attempt) {
 	timeout := deliveryTimeout
+	var latency time.Duration
 	if attempt.Fault != nil && attempt.Fault.Latency > 0 {
-		latency := min(attempt.Fault.Latency, timeout)
+		latency = min(attempt.Fault.Latency, timeout)
 		wait(s.ctx, latency)
 		timeout -= latency
 	}
@@ -162,7 +177,9 @@ func (s *service) deliver(d *delivery, attempt *Attempt) {
 	ctx, cancel := context.WithTimeout(s.ctx, timeout)
 	defer cancel()
 	request = request.WithContext(ctx)
+	sent := time.Now()
 	status, err := s.send(request, attempt.Fault)
+	attempt.Duration = latency + time.Since(sent)
 	switch {
 	case err == nil:
 		attempt.Status = status
@@ -240,15 +257,28 @@ func (s *service) signedCallback(d *delivery, fault *Fault) (*http.Request, erro
 	if err := signer.SignCallback(request, d.Body); err != nil {
 		return nil, err
 	}
-	switch {
-	case fault != nil && fault.Truncate:
-		// Content-Length remains the length of the complete body.
-		request.Body, request.GetBody = io.NopCloser(strings.NewReader(string(d.Body[:len(d.Body)/2]))), nil
-	case fault != nil && fault.Body != "":
-		request.Body, request.GetBody = io.NopCloser(strings.NewReader(fault.Body)), nil
-		request.ContentLength = int64(len(fault.Body))
+	if fault != nil && (fault.Truncate || fault.Body != "") {
+		sent := fault.sent(d.Body)
+		request.Body, request.GetBody = io.NopCloser(bytes.NewReader(sent)), nil
+		if !fault.Truncate { // otherwise Content-Length remains the length of the complete body
+			request.ContentLength = int64(len(sent))
+		}
 	}
 	return request, nil
+}
+
+// sent returns the part of a callback's body that is sent, or the body that replaces it. f may be
+// nil.
+func (f *Fault) sent(body []byte) []byte {
+	switch {
+	case f == nil:
+		return body
+	case f.Truncate:
+		return body[:len(body)/2]
+	case f.Body != "" && f.Status == 0:
+		return []byte(f.Body)
+	}
+	return body
 }
 
 // ruleFor returns the rule for a status. Statuses outside the table, including 0 for no response,

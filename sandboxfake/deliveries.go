@@ -39,6 +39,9 @@ type Attempt struct {
 	Result AttemptResult
 	Error  string // reason for a missing response
 	Fault  *Fault // injected fault, or nil
+	// Duration is the time from sending the callback to the response or the error, and the latency of
+	// a fault, on the system's clock.
+	Duration time.Duration
 }
 
 // AttemptResult classifies the outcome of an attempt.

@@ -80,6 +80,10 @@ type call struct {
 	bodyErr    error // the body is too long or truncated
 	fault      *Fault
 	rate       *rateLimit // nil without WithRateLimit
+	internal   *token     // of a call that the control plane makes; replaces the Authorization header
+	as         string     // what the phone is that opens the Check URL; see chosenResult
+	made       *check     // created by the call, or nil
+	noted      *event     // event of the history that the call caused, or nil
 }
 
 // response is the response to a call.
@@ -114,6 +118,9 @@ func (s *service) respond(c *call) *response {
 	s.runDue()
 	resp := s.handle(c)
 	s.journalRequest(c, resp)
+	if c.noted != nil {
+		c.noted.requestID = c.id
+	}
 	s.noteChange()
 	s.runDue()
 	return resp

@@ -25,8 +25,9 @@ type keyRing struct {
 }
 
 type signingKey struct {
-	id  string
-	key *rsa.PrivateKey
+	id      string
+	key     *rsa.PrivateKey
+	removed time.Time // when a retired key leaves the key set; zero for the current key
 }
 
 // rotateKeys adds a key and schedules the removal of the previous signing key.
@@ -35,7 +36,9 @@ func (s *service) rotateKeys() error {
 	if err := s.addKey(); err != nil {
 		return err
 	}
-	s.clock.Schedule(s.clock.Now().Add(keySetMaxAge), func() { s.keys.remove(retired) })
+	removed := s.clock.Now().Add(keySetMaxAge)
+	s.keys.keys[len(s.keys.keys)-2].removed = removed
+	s.clock.Schedule(removed, func() { s.keys.remove(retired) })
 	s.noteChange()
 	s.runDue()
 	return nil
@@ -57,7 +60,7 @@ func (s *service) addKey() error {
 		return err
 	}
 	k.made++
-	k.keys = append(k.keys, signingKey{id, key})
+	k.keys = append(k.keys, signingKey{id: id, key: key})
 	return nil
 }
 
@@ -192,13 +195,24 @@ func (s *service) signer(ctx context.Context, checkID string, key signingKey) (*
 	})
 }
 
-// signedRedirect returns the URL that a device is redirected to, with its own date and signature.
-func (s *service) signedRedirect(ctx context.Context, view openedView, target string, key signingKey) (string, error) {
+// signedRedirect returns the URL that the device of a check is redirected to, with its own date and
+// signature. The caller must not hold the mutex.
+func (s *service) signedRedirect(ctx context.Context, ck *check, view openedView, target string, key signingKey) (string, error) {
 	signer, err := s.signer(ctx, view.CheckID, key)
 	if err != nil {
 		return "", err
 	}
-	return view.redirect(target, signer)
+	location, err := view.redirect(target, signer)
+	if err != nil {
+		return "", err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e := s.note(ck, eventRedirected); e != nil {
+		e.location = location
+		s.noteChange()
+	}
+	return location, nil
 }
 
 func (s *service) messageDate(ctx context.Context, checkID string) time.Time {

@@ -112,6 +112,35 @@ var (
 	}
 )
 
+// Choices of what the phone is that opens a Check URL, for checks whose result does not depend on
+// the number.
+const (
+	asPhone    = "phone"     // the number's phone
+	asOtherSIM = "other_sim" // a phone with another SIM
+	asWiFi     = "wifi"      // a phone that is not connected to a mobile network
+	asOffline  = "offline"   // a phone without a connection, which cannot open the Check URL
+)
+
+// chosenResult returns the result of a check whose Check URL is opened by asPhone, asOtherSIM or
+// asWiFi. Whether the SIM was changed still depends on the number, if the sandbox has a match for
+// it.
+func chosenResult(ck *check, as string) *rule {
+	switch as {
+	case asOtherSIM:
+		return &rule{status: wire.StatusCompleted, match: no}
+	case asWiFi:
+		return &rule{status: wire.StatusError, match: no, errorCode: wire.NotMobileIP}
+	}
+	chosen := &rule{status: wire.StatusCompleted, match: yes}
+	if ck.product.period {
+		chosen.noSIMChange = yes
+		if row := decide(ck.product.rules, ck.phone); row.match == yes {
+			chosen.noSIMChange = row.noSIMChange
+		}
+	}
+	return chosen
+}
+
 // decide returns the first rule that matches a number.
 func decide(rules []rule, number string) rule {
 	for _, rule := range rules {

@@ -212,20 +212,25 @@ type journal[T any] struct {
 	dropped int
 }
 
-func (j *journal[T]) add(entry T) {
+// add adds an entry. If the journal is full, it drops the oldest entry and returns it.
+func (j *journal[T]) add(entry T) (dropped T) {
 	if len(j.entries) < j.limit {
 		j.entries = append(j.entries, entry)
-		return
+		return dropped
 	}
-	j.entries[j.first] = entry
+	dropped, j.entries[j.first] = j.entries[j.first], entry
 	j.first = (j.first + 1) % j.limit
 	j.dropped++
+	return dropped
 }
+
+// at returns the i-th entry, counted from the oldest.
+func (j *journal[T]) at(i int) T { return j.entries[(j.first+i)%len(j.entries)] }
 
 // all yields the entries, oldest first.
 func (j *journal[T]) all(yield func(T) bool) {
 	for i := range j.entries {
-		if !yield(j.entries[(j.first+i)%len(j.entries)]) {
+		if !yield(j.at(i)) {
 			return
 		}
 	}

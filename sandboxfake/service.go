@@ -41,6 +41,7 @@ type service struct {
 	accounts   accounts
 	tokens     tokens
 	checks     map[string]*check // of all projects, by check ID
+	history    *history          // nil without the control plane
 	deliveries journal[*delivery]
 	requests   journal[*Request]
 	injections []*injection
@@ -50,7 +51,10 @@ type service struct {
 	delayed    int                        // token requests that a fault delays
 	waiting    []*delivery                // due, but maxInFlight attempts are in flight
 
-	initial struct{ project, workspace idverify.Credentials }
+	initial struct {
+		project, workspace     idverify.Credentials
+		projectID, workspaceID string
+	}
 }
 
 // newService returns a service with the initial workspace, its owner and a sandbox project. Their
@@ -68,6 +72,9 @@ func newService(opts *options, url string, transport *http.Transport, keys *keyS
 		windows:    make(map[*workspace]*rateWindow),
 		deliveries: journal[*delivery]{limit: opts.journalLimit},
 		requests:   journal[*Request]{limit: opts.journalLimit},
+	}
+	if opts.control {
+		s.history = newHistory(opts.journalLimit)
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	if !opts.frozenAt.IsZero() {
