@@ -59,11 +59,17 @@ func (a announced) create(t *testing.T, token, callbackURL string) map[string]an
 	return check
 }
 
+// open opens the Check URL of a check.
+func (a announced) open(t *testing.T, check map[string]any) {
+	t.Helper()
+	a.call(t, "", http.MethodGet, strings.TrimPrefix(check["_links"].(map[string]any)["check_url"].(map[string]any)["href"].(string), a.URL), "")
+}
+
 // deliver creates a PhoneCheck with a callback URL, opens its Check URL and returns the delivery.
 func (a announced) deliver(t *testing.T, callbackURL string) map[string]any {
 	t.Helper()
 	check := a.create(t, a.token(t, a.client(t)), callbackURL)
-	a.call(t, "", http.MethodGet, strings.TrimPrefix(check["_links"].(map[string]any)["check_url"].(map[string]any)["href"].(string), a.URL), "")
+	a.open(t, check)
 	deliveries := a.control(t, http.MethodGet, fmt.Sprintf("deliveries?wait_seconds=30&check_id=%s", check["check_id"]), "")["deliveries"].([]any)
 	if len(deliveries) != 1 {
 		t.Fatalf("%d deliveries, want 1", len(deliveries))

@@ -91,7 +91,10 @@ var mediaTypes = map[string]string{
 	".html": "text/html; charset=utf-8",
 	".js":   "text/javascript; charset=utf-8",
 	".json": "application/json",
+	".mjs":  "text/plain; charset=utf-8", // the receivers are text for the user
+	".py":   "text/plain; charset=utf-8",
 	".svg":  "image/svg+xml",
+	".txt":  "text/plain; charset=utf-8",
 }
 
 // file is a static file.
@@ -111,7 +114,8 @@ func newFiles() map[string]*file {
 	files := make(map[string]*file)
 	// Embedded files can be read.
 	names, _ := fs.Glob(assets, "assets/*.*")
-	for _, name := range names {
+	receivers, _ := fs.Glob(assets, "assets/receivers/*.*")
+	for _, name := range append(names, receivers...) {
 		content, _ := fs.ReadFile(assets, name)
 		files[path.Base(name)] = newFile(name, content)
 	}
