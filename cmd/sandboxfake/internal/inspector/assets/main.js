@@ -1,18 +1,240 @@
-// Opens a session with the control token of the fragment, and shows the number of changes.
-const status = document.getElementById("status");
-const token = new URLSearchParams(location.hash.slice(1)).get("token");
-if (token) {
-	history.replaceState(null, "", location.pathname);
-	await fetch("session", {
-		method: "POST",
-		headers: { Authorization: `Bearer ${token}`, "Content-Type": "application/json" },
-	});
+// The start of the page: the session, the event stream, and the refresh of the visible view.
+
+import { $, clearError, clockTime, countdowns, notice, setAttr, setText, show, showError } from './dom.js';
+import { Problem, app, call, get, now, setServer, showView } from './api.js';
+import { refreshChecks, resetChecks } from './checks.js';
+import { refreshTimeline } from './timeline.js';
+import { refreshRequests, resetRequests, setOperations } from './requests.js';
+import { refreshPanels, startPanels } from './panels.js';
+import { refreshReceiver, startReceiver } from './receiver.js';
+import { startActions } from './actions.js';
+import { renderProjects } from './create.js';
+
+const views = {
+  checks: () => {
+    renderProjects();
+    return [refreshChecks(), refreshTimeline()];
+  },
+  requests: () => [refreshRequests()],
+  control: () => [refreshPanels()],
+  receiver: () => [refreshReceiver()],
+};
+
+// minInterval is the minimum time between two refreshes, in milliseconds.
+const minInterval = 500;
+
+const refresh = { dirty: false, running: false, timer: 0, ended: 0 };
+
+// invalidate refreshes the visible view soon, but not while the page is hidden.
+function invalidate() {
+  refresh.dirty = true;
+  if (refresh.running || refresh.timer || document.hidden || !views[app.view]) return;
+  const wait = Math.max(0, refresh.ended + minInterval - performance.now());
+  refresh.timer = setTimeout(runRefresh, wait);
 }
-const session = await fetch("session");
-if (session.ok) {
-	new EventSource("events").addEventListener("change", (event) => {
-		status.textContent = `Revision ${JSON.parse(event.data).revision}`;
-	});
-} else {
-	status.textContent = "Open the URL that the program prints.";
+
+async function runRefresh() {
+  refresh.timer = 0;
+  refresh.dirty = false;
+  refresh.running = true;
+  try {
+    await refreshServer();
+    const results = await Promise.allSettled(views[app.view]?.() ?? []);
+    const failed = results.find((result) => result.status === 'rejected');
+    if (failed) throw failed.reason;
+  } catch (err) {
+    failedRefresh(err);
+  } finally {
+    refresh.running = false;
+    refresh.ended = performance.now();
+    if (refresh.dirty) invalidate();
+  }
 }
+
+// refreshServer gets the state, which the header and all views use.
+async function refreshServer() {
+  const start = performance.now();
+  const state = await get('state');
+  const another = app.server && app.server.generation !== state.generation;
+  setServer(state, performance.now() - start);
+  if (another) {
+    resetChecks();
+    resetRequests();
+    notice('The server was reset.');
+  }
+  renderHeader();
+}
+
+function failedRefresh(err) {
+  if (err instanceof Problem && err.status === 401) signIn();
+  else if (err instanceof Problem && err.status === 0) disconnected();
+  else showError(err);
+}
+
+function renderHeader() {
+  const { server } = app;
+  show($('top-frozen'), server.frozen);
+  setText($('foot-url'), server.public_url ?? server.url);
+  renderClock();
+}
+
+function renderClock() {
+  if (app.server) setText($('top-clock'), clockTime(now()));
+}
+
+// stream is the connection to GET events. It is closed while the page is hidden, because a browser
+// opens at most six connections to a host.
+const stream = { source: null, timer: 0, wait: 0, seen: '' };
+
+function connect() {
+  clearTimeout(stream.timer);
+  stream.timer = 0;
+  if (stream.source || document.hidden || app.view === 'signin') return;
+  const source = new EventSource('/_sandbox/events');
+  stream.source = source;
+  source.addEventListener('change', (event) => {
+    connected();
+    if (stream.seen === event.data) return;
+    stream.seen = event.data;
+    invalidate();
+  });
+  source.addEventListener('error', () => {
+    if (stream.source === source) disconnected();
+  });
+}
+
+function closeStream() {
+  stream.source?.close();
+  stream.source = null;
+}
+
+function connected() {
+  if ($('connection').dataset.state === 'live') return;
+  stream.wait = 0;
+  stream.seen = '';
+  setConnection('live');
+  clearError();
+}
+
+// disconnected shows that the server does not respond, and connects again after a delay. Requests
+// and their errors are handled by reconnect, because an EventSource does not report a status.
+function disconnected() {
+  closeStream();
+  setConnection('disconnected');
+  stream.wait = Math.min(10000, Math.max(1000, stream.wait * 2));
+  clearTimeout(stream.timer);
+  stream.timer = setTimeout(reconnect, stream.wait);
+}
+
+async function reconnect() {
+  if (document.hidden) return;
+  try {
+    await call('GET', 'session');
+  } catch (err) {
+    failedRefresh(err);
+    if (!(err instanceof Problem && (err.status === 401 || err.status === 0))) disconnected();
+    return;
+  }
+  if (app.view === 'signin' || app.view === '') await open();
+  else {
+    connect();
+    invalidate();
+  }
+}
+
+function setConnection(state) {
+  setAttr($('connection'), 'data-state', state);
+  setText($('connection'), state === 'signin' ? 'no token' : state);
+}
+
+// signIn asks for the control token.
+function signIn() {
+  closeStream();
+  clearTimeout(stream.timer);
+  setConnection('signin');
+  app.view = 'signin';
+  showView('signin');
+  show($('nav'), false);
+}
+
+// startSession exchanges the control token for a cookie.
+export async function startSession(token) {
+  await call('POST', 'session', undefined, { Authorization: `Bearer ${token}` });
+  clearError();
+  await open();
+}
+
+// takeToken returns the token of the URL's fragment and removes it from the address and the history.
+function takeToken() {
+  const match = /^#token=(.+)$/.exec(location.hash);
+  if (!match) return null;
+  history.replaceState(null, '', location.pathname + location.search);
+  try {
+    return decodeURIComponent(match[1]);
+  } catch {
+    return match[1];
+  }
+}
+
+// route shows the view of the URL's fragment.
+function route() {
+  const name = location.hash.slice(1);
+  app.view = views[name] ? name : 'checks';
+  show($('nav'), true);
+  showView(app.view);
+  invalidate();
+}
+
+// open shows the page to an authorized user.
+async function open() {
+  const [environment, operations] = await Promise.allSettled([get('page/environment.json'), get('operations')]);
+  app.caFile = environment.value?.ca_file || app.caFile;
+  setOperations(operations.value?.operations ?? []);
+  await refreshServer();
+  startPanels();
+  startReceiver();
+  route();
+  connect();
+}
+
+async function start() {
+  const token = takeToken();
+  try {
+    if (token) await startSession(token);
+    else {
+      await call('GET', 'session');
+      await open();
+    }
+  } catch (err) {
+    if (err instanceof Problem && err.status === 401 && token) showError(new Error('The control token is wrong. Open the URL that the program prints at startup.'));
+    failedRefresh(err);
+  }
+}
+
+window.addEventListener('hashchange', () => {
+  const token = takeToken();
+  if (token) startSession(token).catch(showError);
+  else if (app.view && app.view !== 'signin') route();
+});
+
+document.addEventListener('visibilitychange', () => {
+  if (document.hidden) {
+    closeStream();
+    return;
+  }
+  if (app.view === 'signin') return;
+  if ($('connection').dataset.state === 'disconnected' || !app.view) reconnect();
+  else {
+    connect();
+    invalidate();
+  }
+});
+
+setInterval(() => {
+  if (document.hidden || !app.server) return;
+  renderClock();
+  if (!app.clock.frozen) countdowns(now());
+}, 1000);
+
+startActions({ invalidate, startSession, signIn });
+start();

@@ -1,0 +1,126 @@
+// The panel that leads to a first verified callback.
+
+import { $, h, setAttr, setText } from './dom.js';
+import { app, get, setOff } from './api.js';
+import { shellQuote } from './snippets.js';
+
+// Programs of the panel. They are served next to this file and contain placeholders.
+const programs = {
+  go: { name: 'Go', file: 'receiver.go', source: 'receiver.go.txt', run: 'go run receiver.go', needs: 'Run it in the directory of the module idverify-go, or in a module that requires it.' },
+  node: { name: 'Node.js', file: 'receiver.mjs', source: 'receiver.mjs', run: 'node receiver.mjs', needs: 'It requires Node.js 18 or later and no other packages.' },
+  python: { name: 'Python', file: 'receiver.py', source: 'receiver.py', run: 'python3 receiver.py', needs: 'It requires the package cryptography: pip install cryptography.' },
+};
+const sources = new Map(); // by language
+const flow = { id: null, forged: false };
+let language = 'go';
+
+const step = (heading, ...children) => h('li', { class: 'card' }, h('h3', { text: heading }), ...children);
+const button = (id, action, text, kind = '') => h('button', { type: 'button', id, class: kind, dataset: { action }, text });
+
+// startReceiver creates the panel, once.
+export function startReceiver() {
+  const view = $('view-receiver');
+  if (view.children.length > 0) return;
+  const choices = Object.entries(programs).map(([value, { name }]) => h('label', { class: 'check' },
+    h('input', { type: 'radio', name: 'receiver-language', value, id: `receiver-${value}`, checked: value === language }), ` ${name}`));
+  view.append(h('h2', { text: 'Receive a verified callback' }),
+    h('p', { class: 'lead', text: 'A check reports its result to your callback URL. Your receiver must verify the signature before it uses the result.' }),
+    h('ol', { class: 'steps' },
+      step('1. Start a receiver',
+        h('fieldset', { class: 'row', id: 'receiver-language' }, h('legend', { class: 'hide', text: 'Language' }), ...choices,
+          h('span', { class: 'spring' }), h('label', { for: 'receiver-port', text: 'Port' }), h('input', { id: 'receiver-port', type: 'number', min: '1', max: '65535', value: '3000', class: 'short' })),
+        h('p', { class: 'hint', id: 'receiver-needs' }),
+        h('p', { text: 'Paste this command in a terminal. It saves the program below and starts it:' }),
+        h('div', { class: 'row' }, button('receiver-copy-command', 'receiver-copy-command', 'Copy command', 'primary'), button('receiver-copy-program', 'receiver-copy-program', 'Copy program only')),
+        h('pre', { id: 'receiver-program', class: 'program', tabindex: '0', 'aria-label': 'Program of the receiver' }),
+        h('p', { class: 'hint', id: 'receiver-dates' })),
+      step('2. Create a check', h('p', { text: 'The number ends in 12, so that it matches.' }), h('div', { class: 'row' }, button('receiver-create', 'receiver-create', '', 'primary'))),
+      step('3. Open the Check URL', h('p', { text: 'A phone does this over its mobile data connection. This button does it in place of a phone.' }),
+        h('div', { class: 'row' }, button('receiver-open', 'receiver-open', 'Open as phone', 'primary'))),
+      step('4. Result', h('p', { id: 'receiver-result', class: 'result', role: 'status', text: 'Waiting for steps 1 to 3.' }),
+        h('div', { class: 'row' }, button('receiver-forge', 'receiver-forge', 'Send a forged callback'), h('a', { href: '#checks', class: 'button', id: 'receiver-show', text: 'Show the timeline' })),
+        h('p', { class: 'hint', text: 'A forged callback is signed with the wrong key. Your receiver must reject it with 400.' }))));
+  view.addEventListener('change', (event) => {
+    if (event.target.name === 'receiver-language') language = event.target.value;
+    refreshReceiver().catch(() => {});
+  });
+}
+
+// callbackURL returns the callback URL of the receiver.
+export const callbackURL = () => `http://localhost:${port()}/callbacks`;
+
+function port() {
+  const value = Number($('receiver-port').value);
+  return Number.isInteger(value) && value > 0 && value < 65536 ? value : 3000;
+}
+
+// program returns the source of the receiver. JSON escapes are valid in string literals of all
+// three languages.
+export function program() {
+  const literal = (text) => JSON.stringify(text).slice(1, -1);
+  return (sources.get(language) ?? '')
+    .replaceAll('__JWKS_URL__', () => literal(`${app.server.url}/.well-known/jwks.json`))
+    .replaceAll('__CA_FILE__', () => literal(app.caFile));
+}
+
+// command returns a command that saves and starts the receiver. Tabs would start the completion of
+// some shells.
+export function command() {
+  const { file, run } = programs[language];
+  const prefix = port() === 3000 ? '' : `PORT=${port()} `;
+  return `cat > ${shellQuote(file)} <<'END_OF_PROGRAM'\n${program().replaceAll('\t', '    ').trimEnd()}\nEND_OF_PROGRAM\n${prefix}${run}\n`;
+}
+
+async function source(name) {
+  const response = await fetch(`/_sandbox/page/receivers/${programs[name].source}`);
+  if (!response.ok) throw new Error(`The program for ${programs[name].name} is unavailable.`);
+  return response.text();
+}
+
+// setFlow sets the check of the panel. forged reports whether its callback has the wrong key.
+export function setFlow(id, forged) {
+  flow.id = id;
+  flow.forged = forged;
+}
+
+export const flowCheck = () => flow.id;
+
+// refreshReceiver shows the program, and the result of the panel's check.
+export async function refreshReceiver() {
+  const chosen = language;
+  if (!sources.has(chosen)) sources.set(chosen, await source(chosen));
+  if (chosen !== language) return;
+  setText($('receiver-program'), program());
+  setText($('receiver-needs'), programs[language].needs);
+  setText($('receiver-create'), `Create a check with callback to ${callbackURL()}`);
+  const skewed = app.server.dates === 'sandbox' && Math.abs(new Date(app.server.now) - Date.now()) > 5000;
+  setText($('receiver-dates'), skewed ? "Signatures are dated by the server's clock, which differs from the system's clock. The receiver rejects them. Change this in the view Clock and faults." : '');
+  await refreshResult();
+}
+
+async function refreshResult() {
+  const { id } = flow;
+  setOff($('receiver-open'), !id, 'Create a check first.');
+  if (!id) return;
+  const { check, events } = await get('timeline', { check_id: id });
+  if (flow.id !== id) return;
+  setOff($('receiver-open'), !check.check_url, 'The Check URL can be opened only once.');
+  const attempt = events.findLast((event) => event.kind === 'attempt');
+  const [text, kind] = result(check, attempt, events.some((event) => event.kind === 'next_attempt'));
+  setText($('receiver-result'), text);
+  setAttr($('receiver-result'), 'data-result', kind);
+}
+
+function result(check, attempt, retry) {
+  if (!attempt) return [check.check_url ? 'The check is created. Open its Check URL.' : 'The callback is in flight.', 'none'];
+  const after = retry ? ' The next attempt follows.' : '';
+  if (flow.forged) {
+    if (attempt.result === 'acknowledged') return ['Your receiver accepted a forged callback. It does not verify signatures.', 'bad'];
+    if (attempt.status === 400) return ['Your receiver rejected the forged callback with 400. That is correct.', 'good'];
+  } else if (attempt.result === 'acknowledged') {
+    return [`Your receiver responded ${attempt.status}. It verified the callback if it is one of these programs: see its output.`, 'good'];
+  }
+  if (attempt.result === 'unreachable') return [`Nothing listens at ${check.callback_url ?? 'the callback URL'}. Start the receiver, then create another check.${after}`, 'bad'];
+  return [`Your receiver responded ${attempt.status || 'nothing'} (${attempt.result}). See its output for the reason.${after}`, 'bad'];
+}
+

@@ -1,0 +1,246 @@
+// The selected check: its fields and its timeline.
+
+import { $, duration, h, link, pretty, setAttr, setCountdown, setText, setTime, show, sync } from './dom.js';
+import { Problem, app, get, now, setOff } from './api.js';
+import { markSelected, resultText, setResult, setStatus } from './checks.js';
+import { hasCallbacks, productName } from './snippets.js';
+
+// maxEvents is the maximum number of events that are shown.
+const maxEvents = 200;
+
+// detail is the last response of GET timeline for the selected check.
+export const detail = { check: null, events: [] };
+
+// selectCheck shows the timeline of a check, or nothing if id is null.
+export function selectCheck(id) {
+  if (app.selected !== id) {
+    app.selected = id;
+    detail.check = null;
+    detail.events = [];
+    $('timeline').replaceChildren();
+    show($('qr'), false);
+    setAttr($('show-qr'), 'aria-expanded', 'false');
+    show($('open-result'), false);
+  }
+  markSelected();
+  if (!id) showDetail(false);
+}
+
+function showDetail(visible) {
+  show($('detail'), visible);
+  show($('detail-empty'), !visible);
+  document.body.classList.toggle('has-detail', visible);
+}
+
+// refreshTimeline gets the timeline of the selected check.
+export async function refreshTimeline() {
+  const id = app.selected;
+  if (!id) {
+    showDetail(false);
+    return;
+  }
+  let timeline;
+  try {
+    timeline = await get('timeline', { check_id: id });
+  } catch (err) {
+    if (!(err instanceof Problem && err.status === 404)) throw err;
+    if (app.selected === id) selectCheck(null); // the server was reset, or its history is full
+    return;
+  }
+  if (app.selected !== id) return;
+  detail.check = timeline.check;
+  detail.events = timeline.events;
+  renderCheck(timeline.check);
+  renderEvents(timeline);
+  showDetail(true);
+}
+
+function renderCheck(check) {
+  setText($('detail-title'), `${productName(check.product)} ${check.phone_number}`);
+  setStatus($('detail-status'), check.status);
+  renderFacts(check);
+  const opens = Boolean(check.check_url);
+  const open = !check.product.startsWith('sim') && ['ACCEPTED', 'PENDING'].includes(check.status);
+  show($('phone-actions'), opens || !$('open-result').hidden);
+  setOff($('open-phone'), !opens, 'The Check URL can be opened only once.');
+  setOff($('copy-link'), !opens, 'The Check URL can be opened only once.');
+  setOff($('show-qr'), !opens, 'The Check URL can be opened only once.');
+  const url = check.open_url || check.check_url || '';
+  setAttr($('open-tab'), 'href', opens && /^https?:/.test(url) ? url : null);
+  if (!opens) show($('qr'), false);
+  setOff($('expire-now'), !open, 'The check has already ended.');
+  setOff($('redeliver'), !lastDelivery(), 'The check has no callback yet.');
+  setOff($('send-callback'), !hasCallbacks(check.product), 'A SIMCheck has no callback.');
+}
+
+const factRows = [
+  ['Check ID', (check) => [check.check_id]],
+  ['Version', (check) => [`${check.version}${check.live ? ', live project' : ''}`]],
+  ['Reference ID', (check) => [check.reference_id]],
+  ['Callback URL', (check) => [check.callback_url, link]],
+  ['Redirect URL', (check) => [check.redirect_url, link]],
+  ['Check URL', (check) => [check.check_url, (text) => h('code', { class: 'break', text })]],
+];
+
+function renderFacts(check) {
+  const list = $('detail-facts');
+  if (list.dataset.id !== check.check_id) {
+    list.dataset.id = check.check_id;
+    list.replaceChildren(
+      h('div', {}, h('dt', { text: 'Result' }), h('dd', {}, h('span', { id: 'fact-result' }))),
+      h('div', { id: 'fact-ttl' }, h('dt', { text: 'Expires in' }), h('dd', {}, h('span', { class: 'mono', id: 'fact-left' }), h('progress', { id: 'fact-progress', 'aria-label': 'Time until the check expires' }))),
+    );
+  }
+  setResult($('fact-result'), check);
+  if (!resultText(check)) setText($('fact-result'), check.status === 'PENDING' ? 'waits for the code' : 'waits for the phone');
+  show($('fact-ttl'), Boolean(check.expires_at));
+  setCountdown($('fact-left'), check.expires_at, now());
+  const progress = $('fact-progress');
+  setAttr(progress, 'data-due', check.expires_at ?? null);
+  if (check.expires_at) {
+    const expires = new Date(check.expires_at);
+    setAttr(progress, 'max', Math.max(1, (expires - new Date(check.created_at)) / 1000));
+    progress.value = Math.max(0, (expires - now()) / 1000);
+  }
+  for (const [name, value] of factRows) renderFact(list, name, ...value(check));
+}
+
+function renderFact(list, name, text, element = (value) => h('span', { class: 'break', text: value })) {
+  let row = [...list.children].find((child) => child.dataset.name === name);
+  if (!text) {
+    row?.remove();
+    return;
+  }
+  if (!row) {
+    row = h('div', { dataset: { name } }, h('dt', { text: name }), h('dd'));
+    list.append(row);
+  }
+  if (row.dataset.text === text) return;
+  row.dataset.text = text;
+  row.lastChild.replaceChildren(element(text));
+}
+
+// lastDelivery returns the delivery ID of the latest callback of the selected check.
+export function lastDelivery() {
+  return detail.events.findLast((event) => event.delivery_id)?.delivery_id ?? null;
+}
+
+// latestEvent returns the latest event that has happened.
+export function latestEvent() {
+  return detail.events.findLast((event) => !['next_attempt', 'attempt_in_flight', 'callback_queued', 'completed', 'expired', 'failed'].includes(event.kind)) ?? null;
+}
+
+// attemptOf returns an attempt of the selected check with the URL and body of its delivery.
+export function attemptOf(deliveryID, number) {
+  const find = (kind, test) => detail.events.find((event) => event.kind === kind && event.delivery_id === deliveryID && test(event));
+  const attempt = find('attempt', (event) => event.number === number);
+  const queued = find('callback_queued', () => true);
+  return attempt ? { url: queued?.url ?? detail.check.callback_url, ...attempt, body: attempt.body || queued?.body || '' } : null;
+}
+
+const titles = {
+  created: () => 'Created',
+  opened: (e) => `Check URL opened${e.as ? `: ${asText(e.as)}` : ''}`,
+  redirected: () => 'Redirected to the redirect URL',
+  exchanged: () => 'Code exchanged',
+  expired: () => 'Expired',
+  completed: (e) => `Completed: ${resultText({ ...e, status: 'COMPLETED' }) || 'no result'}`,
+  failed: (e) => `Ended with an error${e.error_code ? `: ${e.error_code}` : ''}`,
+  callback_queued: () => 'Callback queued',
+  attempt: (e) => `Attempt ${e.number}: ${e.status ? `${e.status} ` : ''}${e.result}`,
+  attempt_in_flight: () => 'Attempt in flight',
+  next_attempt: () => 'Next attempt',
+};
+
+const asText = (as) => [...$('open-as').options].find((option) => option.value === as)?.text ?? as;
+
+function renderEvents({ events, dropped }) {
+  const shown = events.slice(-maxEvents);
+  const missing = (dropped ?? 0) + events.length - shown.length;
+  show($('timeline-dropped'), missing > 0);
+  setText($('timeline-dropped'), `${missing} earlier events are not shown.`);
+  const keys = new Map();
+  const keyed = shown.map((event) => {
+    const key = [event.kind, event.delivery_id ?? event.time, event.number ?? ''].join(' ');
+    const n = keys.get(key) ?? 0;
+    keys.set(key, n + 1);
+    return { event, key: `${key} ${n}` };
+  });
+  sync($('timeline'), keyed, (item) => item.key, ({ event }) => createEvent(event), (node, { event }) => updateEvent(node, event));
+  const latest = latestEvent();
+  setText($('latest-event'), latest ? title(latest).toLowerCase() : 'none');
+}
+
+const title = (event) => (titles[event.kind] ?? (() => event.kind))(event);
+
+function createEvent(event) {
+  const parts = { title: h('span', { class: 'event-title' }), time: h('time', { class: 'mono muted' }), note: h('span', { class: 'muted event-note' }), due: h('span', { class: 'mono event-due' }) };
+  const node = h('li', { dataset: { kind: event.kind } }, h('div', { class: 'event-head' }, parts.title, parts.due, parts.note, parts.time));
+  node.parts = parts;
+  if (hasContent(event)) {
+    const details = h('details', {}, h('summary', { text: event.kind === 'attempt' ? 'Signed headers and body' : 'Details' }));
+    // The content can be large. It is created when it becomes visible.
+    details.addEventListener('toggle', () => {
+      if (details.open && details.children.length === 1) details.append(content(node.event));
+    });
+    node.append(details);
+  }
+  return node;
+}
+
+const hasContent = (event) => ['attempt', 'callback_queued', 'redirected'].includes(event.kind);
+
+function updateEvent(node, event) {
+  const { parts } = node;
+  node.event = event;
+  setText(parts.title, title(event));
+  if (event.kind === 'next_attempt') setCountdown(parts.due, event.due, now());
+  else setTime(parts.time, event.time, true);
+  setText(parts.note, noteOf(event));
+  setAttr(node, 'data-outcome', outcomeClass(event));
+}
+
+function noteOf(event) {
+  const notes = [];
+  if (event.kind === 'attempt' && Number.isFinite(event.duration_seconds)) notes.push(duration(event.duration_seconds));
+  if (event.error) notes.push(event.error);
+  if (event.fault) notes.push('injected fault');
+  if (event.kind === 'callback_queued') notes.push(event.url);
+  return notes.join(', ');
+}
+
+function outcomeClass(event) {
+  if (event.kind === 'attempt') return event.result === 'acknowledged' ? 'good' : event.result === 'rejected' ? 'bad' : 'warn';
+  if (event.kind === 'completed') return event.match === false || event.no_sim_change === false ? 'bad' : 'good';
+  if (event.kind === 'failed' || event.kind === 'expired') return 'warn';
+  return 'none';
+}
+
+function content(event) {
+  if (event.kind === 'redirected') return h('p', {}, link(event.location ?? ''));
+  const box = h('div', { class: 'content' });
+  if (event.kind === 'attempt') {
+    const dataset = { delivery: event.delivery_id, number: event.number };
+    box.append(headers(event.header), h('div', { class: 'row' },
+      h('button', { type: 'button', class: 'small', dataset: { action: 'attempt-curl', ...dataset }, text: 'Copy as curl' }),
+      h('button', { type: 'button', class: 'small', dataset: { action: 'attempt-go-test', ...dataset }, text: 'Copy as Go test' }),
+      h('button', { type: 'button', class: 'small', dataset: { action: 'redeliver-one', ...dataset }, text: 'Redeliver' })));
+    box.append(block(attemptOf(event.delivery_id, event.number)?.body ?? ''));
+    if (event.fault) box.append(block(JSON.stringify(event.fault)));
+    return box;
+  }
+  box.append(h('p', {}, link(event.url ?? '')), block(event.body ?? ''));
+  return box;
+}
+
+// headers returns a list of header lines.
+export function headers(header) {
+  const list = h('dl', { class: 'headers' });
+  for (const [name, values] of Object.entries(header ?? {})) {
+    for (const value of values) list.append(h('dt', { text: name }), h('dd', { class: 'break', text: value }));
+  }
+  return list;
+}
+
+// block returns a body as preformatted text.
+export const block = (text) => h('pre', { tabindex: '0', text: text ? pretty(text) : '(no body)' });
