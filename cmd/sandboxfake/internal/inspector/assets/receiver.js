@@ -6,7 +6,7 @@ import { shellQuote } from './snippets.js';
 
 // Programs of the panel. They are served next to this file and contain placeholders.
 const programs = {
-  go: { name: 'Go', file: 'receiver.go', source: 'receiver.go.txt', run: 'go run receiver.go', needs: 'Run it in the directory of the module idverify-go, or in a module that requires it.' },
+  go: { name: 'Go', file: 'receiver/main.go', source: 'receiver.go.txt', run: 'go run ./receiver', needs: 'Run it in the checkout of idverify-go in which you started sandboxfake, or in another module that requires idverify-go.' },
   node: { name: 'Node.js', file: 'receiver.mjs', source: 'receiver.mjs', run: 'node receiver.mjs', needs: 'It requires Node.js 18 or later and no other packages.' },
   python: { name: 'Python', file: 'receiver.py', source: 'receiver.py', run: 'python3 receiver.py', needs: 'It requires the package cryptography: pip install cryptography.' },
 };
@@ -60,7 +60,8 @@ export function program() {
   const literal = (text) => JSON.stringify(text).slice(1, -1);
   return (sources.get(language) ?? '')
     .replaceAll('__JWKS_URL__', () => literal(`${app.server.url}/.well-known/jwks.json`))
-    .replaceAll('__CA_FILE__', () => literal(app.caFile));
+    .replaceAll('__CA_FILE__', () => literal(app.caFile))
+    .replaceAll('__CALLBACK_HEADER__', () => literal(app.server.callback_header));
 }
 
 // command returns a command that saves and starts the receiver. Tabs would start the completion of
@@ -68,7 +69,9 @@ export function program() {
 export function command() {
   const { file, run } = programs[language];
   const prefix = port() === 3000 ? '' : `PORT=${port()} `;
-  return `cat > ${shellQuote(file)} <<'END_OF_PROGRAM'\n${program().replaceAll('\t', '    ').trimEnd()}\nEND_OF_PROGRAM\n${prefix}${run}\n`;
+  // A second package in the directory of the module would break its build.
+  const directory = file.includes('/') ? `mkdir -p ${shellQuote(file.split('/')[0])} && ` : '';
+  return `${directory}cat > ${shellQuote(file)} <<'END_OF_PROGRAM'\n${program().replaceAll('\t', '    ').trimEnd()}\nEND_OF_PROGRAM\n${prefix}${run}\n`;
 }
 
 async function source(name) {
