@@ -23,8 +23,11 @@ func badControl(format string, args ...any) error {
 
 // decodeControl decodes the body of a request into v. Unknown fields are errors, because a
 // misspelled field could let a test pass for the wrong reason.
-func decodeControl(r *http.Request, v any) error {
-	body, err := readBody(r.Body)
+func decodeControl(r *http.Request, v any) error { return decodeControlUpTo(wire.MaxBody, r, v) }
+
+// decodeControlUpTo is decodeControl for a body of at most limit bytes.
+func decodeControlUpTo(limit int, r *http.Request, v any) error {
+	body, err := readBodyUpTo(limit, r.Body)
 	switch {
 	case errors.Is(err, errBodyTooLarge):
 		return badControl("the body is too large")

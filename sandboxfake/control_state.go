@@ -12,10 +12,11 @@ import (
 // stateView is the JSON form of the state of a server.
 type stateView struct {
 	URL             string           `json:"url"`
-	PhonePage       bool             `json:"phone_page"` // WithPhonePage
-	OpenPages       bool             `json:"open_pages"` // WithControlPage
-	Generation      uint64           `json:"generation"` // number of resets
-	Revision        uint64           `json:"revision"`   // incremented by each change; starts again after a reset
+	PublicURL       string           `json:"public_url,omitempty"` // of WithPublicURL
+	PhonePage       bool             `json:"phone_page"`           // WithPhonePage
+	OpenPages       bool             `json:"open_pages"`           // WithControlPage
+	Generation      uint64           `json:"generation"`           // number of resets
+	Revision        uint64           `json:"revision"`             // incremented by each change; starts again after a reset
 	Now             time.Time        `json:"now"`
 	Frozen          bool             `json:"frozen"`
 	Dates           string           `json:"dates"` // as in controlDatesView
@@ -84,6 +85,7 @@ func (s *Server) controlState(*http.Request) (any, error) {
 	defer svc.mu.Unlock()
 	v := &stateView{
 		URL:             s.url,
+		PublicURL:       s.publicURL,
 		PhonePage:       s.opts.phonePage,
 		OpenPages:       s.page != nil,
 		Generation:      svc.generation,

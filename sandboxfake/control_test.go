@@ -56,7 +56,7 @@ func TestServer_ControlHelp(t *testing.T) {
 	if help.status != http.StatusOK || !strings.HasPrefix(help.header.Get("Content-Type"), "text/plain") {
 		t.Fatalf("help = %d %s, want 200 text/plain", help.status, help.header.Get("Content-Type"))
 	}
-	for _, path := range []string{"health", "operations", "state", "checks", "timeline", "time", "advance", "expire", "dates", "idle", "faults", "deliveries", "redeliver", "requests", "signup", "keys", "reset"} {
+	for _, path := range []string{"health", "operations", "state", "checks", "open", "timeline", "callbacks", "time", "advance", "expire", "dates", "idle", "faults", "deliveries", "redeliver", "requests", "signup", "keys", "reset"} {
 		if !strings.Contains(string(help.body), "/_sandbox/"+path+"\n") {
 			t.Errorf("help does not list %s", path)
 		}
@@ -325,12 +325,12 @@ func TestServer_ControlIdleCanceled(t *testing.T) {
 }
 
 func FuzzControlBody(f *testing.F) {
-	for _, seed := range []string{`{"seconds":1}`, `{"match":{"operation":"callback"},"faults":[{"status":500}]}`, `{"faults":[null]}`, `[]`, `{"seconds":1e999}`, "\x00", ``} {
+	for _, seed := range []string{`{"seconds":1}`, `{"match":{"operation":"callback"},"faults":[{"status":500}]}`, `{"faults":[null]}`, `[]`, `{"seconds":1e999}`, `{"phone_number":"447700900012","product":"subscriber_check","version":"v0.2","period":60}`, `{"check_id":"x","as":"phone","follow":true}`, `{"url":"https://app.sandbox.test","body":"{}","product":"phone_check"}`, "\x00", ``} {
 		f.Add(seed)
 	}
 	srv := sandboxfake.New(f, sandboxfake.WithInMemory(), sandboxfake.WithControlPlane())
 	f.Fuzz(func(t *testing.T, body string) {
-		for _, path := range []string{"advance", "dates", "expire", "faults", "redeliver", "reset", "signup"} {
+		for _, path := range []string{"advance", "callbacks", "checks", "dates", "expire", "faults", "open", "redeliver", "reset", "signup"} {
 			request := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/_sandbox/"+path, strings.NewReader(body))
 			request.Header.Set("Content-Type", "application/json")
 			request.Header.Set("Authorization", "Bearer "+srv.ControlToken())

@@ -39,7 +39,13 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	c := &call{r: r}
 	c.body, c.bodyErr = readBody(r.Body)
-	resp := s.respond(c)
+	s.writeCall(w, c, s.respond(c), started)
+}
+
+// writeCall writes and logs the response to a call. It panics with http.ErrAbortHandler if a fault
+// closes the connection.
+func (s *Server) writeCall(w http.ResponseWriter, c *call, resp *response, started time.Time) {
+	header := w.Header()
 	header.Set(wire.RequestIDHeader, c.id)
 	c.rate.set(header)
 	if resp.location != nil {
@@ -101,12 +107,15 @@ type response struct {
 // errBodyTooLarge is returned for a body larger than wire.MaxBody.
 var errBodyTooLarge = errors.New("the body is too large")
 
-func readBody(r io.Reader) ([]byte, error) {
+func readBody(r io.Reader) ([]byte, error) { return readBodyUpTo(wire.MaxBody, r) }
+
+// readBodyUpTo reads a body of at most limit bytes.
+func readBodyUpTo(limit int, r io.Reader) ([]byte, error) {
 	if r == http.NoBody {
 		return nil, nil
 	}
-	body, err := io.ReadAll(io.LimitReader(r, wire.MaxBody+1))
-	if len(body) > wire.MaxBody {
+	body, err := io.ReadAll(io.LimitReader(r, int64(limit)+1))
+	if len(body) > limit {
 		return nil, errBodyTooLarge
 	}
 	return body, err
@@ -170,7 +179,7 @@ func problemResponse(err error) *response {
 func (s *service) admit(c *call) error {
 	route := routes().find(c.r.URL.EscapedPath())
 	if !route.public() {
-		if c.token = s.bearer(c.r.Header.Get("Authorization")); c.token == nil {
+		if c.token = s.tokenOf(c); c.token == nil {
 			return newProblem(wire.Unauthorized, "")
 		}
 		c.credential = c.token.credential

@@ -65,14 +65,17 @@ func (t *tokens) revokeAll(c *credential) {
 	}
 }
 
-// bearer returns the token of an Authorization header, or nil if it is unknown, expired or revoked,
-// or its credentials were deleted.
-func (s *service) bearer(header string) *token {
-	scheme, text, _ := strings.Cut(header, " ")
-	if !strings.EqualFold(scheme, "Bearer") {
-		return nil
+// tokenOf returns the token of a call, or nil if it is unknown, expired or revoked, or its
+// credentials were deleted.
+func (s *service) tokenOf(c *call) *token {
+	t := c.internal
+	if t == nil {
+		scheme, text, _ := strings.Cut(c.r.Header.Get("Authorization"), " ")
+		if !strings.EqualFold(scheme, "Bearer") {
+			return nil
+		}
+		t = s.tokens.byText[text]
 	}
-	t := s.tokens.byText[text]
 	if t == nil || t.revoked || t.credential.deleted || !t.expires.After(s.clock.Now()) {
 		return nil
 	}
