@@ -15,6 +15,7 @@ import (
 type announcement struct {
 	InspectorURL string      `json:"inspector_url"` // with the control token in the fragment
 	URL          string      `json:"url"`
+	PublicURL    string      `json:"public_url,omitempty"` // only with -public-url or -lan
 	CAFile       string      `json:"ca_file"`
 	Project      credentials `json:"project"`
 	Workspace    credentials `json:"workspace"`
@@ -41,6 +42,9 @@ func announce(w io.Writer, f *flags, server *sandboxfake.Server, caFile string) 
 		Workspace:    newCredentials(server.ConsoleCredentials()),
 		ControlToken: server.ControlToken(),
 	}
+	if f.publicURL != "" {
+		a.PublicURL = server.PublicURL()
+	}
 	if f.json {
 		return json.NewEncoder(w).Encode(a)
 	}
@@ -61,11 +65,15 @@ func (a announcement) text(fixedKeys bool) string {
 	if fixedKeys {
 		certificateLine = fixedKeysLine
 	}
+	publicLine := ""
+	if a.PublicURL != "" {
+		publicLine = "Others reach it at " + a.PublicURL + ", which is the base of Check URLs and other links\n"
+	}
 	return fmt.Sprintf(`Open the inspector in a browser: %[9]s
 %[10]s
 
 The sandbox of the service runs at %[1]s
-
+%[11]s
   CA certificate   %[2]s
   project          client ID %[3]s
                    client secret %[4]s
@@ -87,7 +95,7 @@ curl -sS --cacert %[7]s -H 'Authorization: Bearer %[8]s' %[1]s/_sandbox/requests
 
 Ctrl-C stops the server.
 
-`, a.URL, a.CAFile, a.Project.ClientID, a.Project.ClientSecret, a.Workspace.ClientID, a.Workspace.ClientSecret, ca, a.ControlToken, a.InspectorURL, certificateLine)
+`, a.URL, a.CAFile, a.Project.ClientID, a.Project.ClientSecret, a.Workspace.ClientID, a.Workspace.ClientSecret, ca, a.ControlToken, a.InspectorURL, certificateLine, publicLine)
 }
 
 // shellQuote quotes s as one word of a POSIX shell.

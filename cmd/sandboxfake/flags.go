@@ -30,6 +30,13 @@ type flags struct {
 	json          bool
 	quiet         bool
 
+	// How others reach the service, and it reaches receivers.
+	publicURL       string
+	tlsCert, tlsKey string
+	lan             bool
+	mappings        []mapping
+	receiverCAs     []byte // contents of the file receiverCA
+
 	// Instead of a server.
 	version     bool
 	healthcheck bool
@@ -77,6 +84,11 @@ func parseFlags(args []string, stderr io.Writer) (*flags, int) {
 		set.Usage()
 		return nil, exitUsage
 	}
+	addrSet := os.Getenv(addrEnv) != ""
+	set.Visit(func(used *flag.Flag) { addrSet = addrSet || used.Name == "addr" })
+	if f.lan && !addrSet {
+		f.addr = lanAddr
+	}
 	// Do not make the token the flag's default, which the help text prints.
 	if f.controlToken == "" {
 		f.controlToken = os.Getenv(controlTokenEnv)
@@ -103,6 +115,12 @@ func (f *flags) define(set *flag.FlagSet) {
 	set.BoolVar(&f.quiet, "quiet", false, "do not log requests")
 	set.BoolVar(&f.version, "version", false, "print the version of the program and exit")
 	set.BoolVar(&f.healthcheck, "healthcheck", false, "report whether a server with the same -addr on this machine is ready, and exit with 0 or 1")
+
+	set.StringVar(&f.publicURL, "public-url", "", "base `URL` of all links, such as https://sandbox.example.com, if others reach the service through a tunnel or by another name")
+	set.StringVar(&f.tlsCert, "tls-cert", "", "present the certificate in the PEM file at this `path` for the names that it is valid for; requires -tls-key")
+	set.StringVar(&f.tlsKey, "tls-key", "", "`path` of the PEM file with the private key of -tls-cert")
+	set.BoolVar(&f.lan, "lan", false, "listen on all addresses, port 8443 by default, and use the address of this machine on the local network in links")
+	set.Func("map", "send callbacks for a public host to a local address, as `host=address` such as shop.example.com=127.0.0.1:3000; repeatable", f.addMapping)
 
 	set.Func("digest", "`encoding` of the Digest of callbacks, hex or base64; hex by default", oneOf(&f.digest, hexDigest, base64Digest))
 	set.StringVar(&f.callbackHeader, "callback-header", "x-service-callback", "`name` of the header with the product of a callback")
@@ -169,12 +187,39 @@ func (f *flags) options(log io.Writer) ([]sandboxfake.Option, error) {
 			options = append(options, row.option())
 		}
 	}
-	if f.receiverCA != "" {
-		certificates, err := os.ReadFile(f.receiverCA)
+	return f.appendNetwork(options, log)
+}
+
+// appendNetwork appends the options that determine how others reach the server, and it reaches
+// receivers. It prints warnings.
+func (f *flags) appendNetwork(options []sandboxfake.Option, warnings io.Writer) ([]sandboxfake.Option, error) {
+	if f.lan {
+		interfaces, err := networkInterfaces()
 		if err != nil {
+			return nil, fmt.Errorf("sandboxfake: -lan: %w", err)
+		}
+		if f.publicURL, err = f.lanURL(interfaces); err != nil {
+			return nil, err
+		}
+	}
+	if err := f.checkMappings(); err != nil {
+		return nil, err
+	}
+	if f.publicURL != "" {
+		options = append(options, sandboxfake.WithPublicURL(f.publicURL))
+	}
+	certificate, ok, err := f.certificate(time.Now(), warnings)
+	if err != nil {
+		return nil, err
+	}
+	if ok {
+		options = append(options, sandboxfake.WithCertificate(certificate))
+	}
+	if f.receiverCA != "" {
+		if f.receiverCAs, err = os.ReadFile(f.receiverCA); err != nil {
 			return nil, fmt.Errorf("sandboxfake: receiver CA: %w", err)
 		}
-		options = append(options, sandboxfake.WithReceiverCA(certificates))
+		options = append(options, sandboxfake.WithReceiverCA(f.receiverCAs))
 	}
 	return options, nil
 }

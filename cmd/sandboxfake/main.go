@@ -26,6 +26,17 @@
 //	-remote-control        serve /_sandbox/ to any address, for example other containers
 //	-quiet                 do not log requests
 //
+// These flags determine how others reach the service, and how it reaches receivers:
+//
+//	-public-url url      base of all links, such as that of a tunnel; by default the program's own
+//	-tls-cert path       present this certificate, in PEM, for the names that it is valid for
+//	-tls-key path        the private key of -tls-cert, in PEM
+//	-lan                 listen on all addresses, on port 8443 unless -addr has another one, and use
+//	                     the address of this machine on the local network in links
+//	-map host=address    send callbacks for a public host to a local receiver, such as
+//	                     shop.example.com=127.0.0.1:3000; repeatable
+//	-receiver-ca path    trust the CA certificates in this file for callbacks over https
+//
 // These flags run no server:
 //
 //	-version      print the version, the commit, the version of Go and the platform
@@ -43,7 +54,6 @@
 //	-signature-dates system|sandbox  the clock that dates signatures: the system's by default, or
 //	                                 the one that advance moves
 //	-caller-ip address               the address of every caller that looks up its own reachability
-//	-receiver-ca path                trust the CA certificates in this file for callbacks over https
 //	-journal-limit n                 requests and deliveries that the journals keep; 1024 by default
 //
 // The environment variable SANDBOXFAKE_CONTROL_TOKEN also sets the control token. Prefer it to the
@@ -51,9 +61,12 @@
 // the server and for -healthcheck. A health check accepts any certificate: it contains no secret
 // and connects only to this machine.
 //
-// The certificate is valid for loopback and the host of -addr. To use another name, listen on it:
-// in a container called sandbox, pass -addr sandbox:8443 -remote-control. With -fixed-keys, only
-// localhost, 127.0.0.1 and [::1] are possible.
+// The certificate is valid for loopback and the hosts of -addr and -public-url. In a container
+// called sandbox, pass -addr sandbox:8443 -remote-control. With -fixed-keys, only localhost,
+// 127.0.0.1 and [::1] are possible, unless -tls-cert is valid for the other host.
+//
+// A receiver behind -map gets the request as the service signed it, with the public Host header and
+// the headers X-Forwarded-For, X-Forwarded-Host and X-Forwarded-Proto of a proxy.
 //
 // The exit code is 0 after a signal, -h or -version, 1 if the program cannot start, which includes
 // an unusable flag value, and 2 if a flag cannot be parsed.
@@ -130,6 +143,7 @@ func serve(ctx context.Context, f *flags, stdout, stderr io.Writer) error {
 	server, err := sandboxfake.Start(append(options, sandboxfake.WithControlPage(func(s *sandboxfake.Server) http.Handler {
 		return inspector.New(inspector.Config{
 			URL:          s.URL(),
+			PublicURL:    s.PublicURL(),
 			Client:       s.HTTPClient(),
 			ControlToken: s.ControlToken(),
 			CACertPEM:    s.CACertPEM(),
@@ -140,6 +154,7 @@ func serve(ctx context.Context, f *flags, stdout, stderr io.Writer) error {
 		return err
 	}
 	defer server.Close()
+	f.forward(server, stderr)
 	if err := replaceFile(caFile, server.CACertPEM()); err != nil {
 		if f.caFile != "" {
 			return fmt.Errorf("sandboxfake: write CA file %s (-ca-file): %w (the directory must exist and be writable)", f.caFile, plainError(err))
@@ -148,6 +163,9 @@ func serve(ctx context.Context, f *flags, stdout, stderr io.Writer) error {
 	}
 	if err := announce(stdout, f, server, caFile); err != nil {
 		return fmt.Errorf("sandboxfake: print server address: %w", err)
+	}
+	if f.lan {
+		io.WriteString(stderr, f.lanNotice(server.PublicURL(), server.CACertPEM()))
 	}
 	<-ctx.Done()
 	return nil

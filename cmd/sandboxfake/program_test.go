@@ -124,6 +124,7 @@ func (p *program) stop(signal os.Signal) (code int, rest string) {
 type announced struct {
 	Inspector string      `json:"inspector_url"`
 	URL       string      `json:"url"`
+	PublicURL string      `json:"public_url"`
 	CAFile    string      `json:"ca_file"`
 	Project   credentials `json:"project"`
 	Workspace credentials `json:"workspace"`
@@ -149,13 +150,17 @@ func startJSONEnv(t *testing.T, env []string, args ...string) (*program, announc
 	if err != nil {
 		t.Fatalf("read the line of JSON: %v\n%s", err, p.log.String())
 	}
-	var a announced
+	return p, parseAnnounced(t, line)
+}
+
+func parseAnnounced(t *testing.T, line string) (a announced) {
+	t.Helper()
 	decoder := json.NewDecoder(strings.NewReader(line))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&a); err != nil {
 		t.Fatalf("the line has undocumented fields: %v", err)
 	}
-	return p, a
+	return a
 }
 
 // client returns an HTTP client that trusts the program's CA certificate.
