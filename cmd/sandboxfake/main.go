@@ -147,6 +147,7 @@ func serve(ctx context.Context, f *flags, stdout, stderr io.Writer) error {
 			Client:       s.HTTPClient(),
 			ControlToken: s.ControlToken(),
 			CACertPEM:    s.CACertPEM(),
+			FixedKeys:    f.fixedKeys,
 			CAFile:       caFile,
 		})
 	}))...)

@@ -9,6 +9,7 @@ import (
 	"embed"
 	"encoding/base64"
 	"encoding/json"
+	"html/template"
 	"io/fs"
 	"net/http"
 	"path"
@@ -23,6 +24,7 @@ type Config struct {
 	ControlToken string
 	CACertPEM    []byte // of the server's certificate
 	CAFile       string // path of a file with CACertPEM, or empty
+	FixedKeys    bool   // anyone knows the private key of CACertPEM
 	OpenAPI      []byte // description of the control plane, or nil
 }
 
@@ -41,13 +43,14 @@ var assets embed.FS
 // pages is the handler of New.
 type pages struct {
 	Config
-	files map[string]*file // by name
+	files     map[string]*file // by name
+	templates *template.Template
 }
 
 // New returns a handler for sandboxfake.WithControlPage. The handler requires no authorization, so
 // the files that it serves contain nothing about the server.
 func New(c Config) http.Handler {
-	p := &pages{Config: c, files: newFiles()}
+	p := &pages{Config: c, files: newFiles(), templates: newTemplates()}
 	if len(c.OpenAPI) > 0 {
 		p.files["openapi.json"] = newFile("openapi.json", c.OpenAPI)
 	}
@@ -55,6 +58,8 @@ func New(c Config) http.Handler {
 	mux.HandleFunc("GET "+indexPath+"{$}", func(w http.ResponseWriter, r *http.Request) { p.serveFile(w, r, indexFile) })
 	mux.HandleFunc("GET "+assetsPath+"{name}", func(w http.ResponseWriter, r *http.Request) { p.serveFile(w, r, r.PathValue("name")) })
 	mux.HandleFunc("GET "+assetsPath+"environment.json", p.environment)
+	mux.HandleFunc("GET "+assetsPath+"qr.svg", p.qrCode)
+	p.handleCA(mux)
 	return secured(mux)
 }
 
