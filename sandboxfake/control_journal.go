@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -129,21 +131,76 @@ type requestView struct {
 	Fault       *controlFaultView `json:"fault,omitempty"`
 }
 
-// controlRequests handles GET /_sandbox/requests.
+func newRequestView(q *Request) requestView {
+	return requestView{
+		q.ID, q.Time, q.Operation, q.Method, q.Path, q.Header, string(q.Body), q.Truncated, q.Status,
+		q.ClientID, q.ProjectID, q.WorkspaceID, newControlFaultView(q.Fault),
+	}
+}
+
+// controlRequests handles GET /_sandbox/requests. Without a limit, it returns all requests, oldest
+// first.
 func (s *Server) controlRequests(r *http.Request) (any, error) {
+	l, err := newControlListing(r, "operation")
+	if err != nil {
+		return nil, err
+	}
+	matches, err := requestFilter(l.query)
+	if err != nil {
+		return nil, err
+	}
 	view := struct {
 		Requests []requestView `json:"requests"`
+		Next     string        `json:"next,omitempty"`
 		Dropped  int           `json:"dropped"`
-	}{[]requestView{}, s.DroppedRequests()}
-	operations := r.URL.Query()["operation"]
-	for _, q := range s.Requests() {
-		if len(operations) > 0 && !slices.Contains(operations, q.Operation) {
-			continue
-		}
-		view.Requests = append(view.Requests, requestView{
-			q.ID, q.Time, q.Operation, q.Method, q.Path, q.Header, string(q.Body), q.Truncated, q.Status,
-			q.ClientID, q.ProjectID, q.WorkspaceID, newControlFaultView(q.Fault),
+	}{Requests: []requestView{}}
+	switch {
+	case l.limit > 0:
+		svc := s.lock()
+		view.Dropped = svc.requests.dropped
+		svc.mu.Unlock()
+		var page []*Request // does not change after it was added to the journal
+		view.Next, err = controlPage(svc, &svc.requests, l, func(q *Request, full bool) bool {
+			found := matches(q)
+			if found && !full {
+				page = append(page, q)
+			}
+			return found
 		})
+		for _, q := range page {
+			view.Requests = append(view.Requests, newRequestView(q))
+		}
+		return view, err
+	case l.before != nil:
+		return nil, badControl("before requires a limit")
+	}
+	view.Dropped = s.DroppedRequests()
+	for _, q := range s.Requests() {
+		if matches(&q) {
+			view.Requests = append(view.Requests, newRequestView(&q))
+		}
 	}
 	return view, nil
+}
+
+// requestFilter returns a function that reports whether a request matches the parameters operation,
+// status and search.
+func requestFilter(query url.Values) (func(*Request) bool, error) {
+	operations, search, status := query["operation"], query.Get("search"), query.Get("status")
+	low, high := 0, 999
+	if query.Has("status") {
+		n, err := strconv.Atoi(strings.TrimSuffix(status, "xx"))
+		switch {
+		case err == nil && len(status) == 3 && 100 <= n && n <= 599:
+			low, high = n, n
+		case err == nil && len(status) == 3 && 1 <= n && n <= 5:
+			low, high = 100*n, 100*n+99
+		default:
+			return nil, badControl("status must be a status such as 404, or a class such as 4xx")
+		}
+	}
+	return func(q *Request) bool {
+		return (len(operations) == 0 || slices.Contains(operations, q.Operation)) &&
+			low <= q.Status && q.Status <= high && strings.Contains(q.Path, search)
+	}, nil
 }
