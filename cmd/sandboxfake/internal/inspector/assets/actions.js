@@ -133,9 +133,12 @@ async function advance(seconds) {
   notice('The clock is advanced, and the events that became due have run.');
 }
 
-function renderOpened({ status, location, hops = [] }) {
-  const lines = hops.length > 0 ? hops.map((hop) => `${hop.status || 'no response'} ${hop.url}`) : [status ? `${status} ${location ?? ''}` : 'The Check URL was not opened.'];
-  $('open-result').replaceChildren(...lines.slice(0, 25).map((line) => h('p', { class: 'mono break', text: line })));
+// renderOpened shows the responses that a phone would get. The timeline contains complete URLs.
+function renderOpened({ status, error, hops = [] }) {
+  const plain = (url) => (url.includes('?') ? `${url.slice(0, url.indexOf('?'))}?…` : url);
+  const lines = hops.slice(0, 25).map((hop) => `${hop.status || hop.error || 'no response'} ${plain(hop.url)}`);
+  if (lines.length === 0) lines.push(status ? `${status}` : error || 'The Check URL was not opened.');
+  $('open-result').replaceChildren(...lines.map((line) => h('p', { class: 'mono break', text: line })));
   show($('open-result'), true);
 }
 

@@ -60,13 +60,13 @@ function createRow(check) {
   const row = h('tr', { dataset: { id: check.check_id } });
   const button = h('button', { type: 'button', class: 'link mono', dataset: { action: 'select-check' } });
   const cells = {
-    number: button, reference: h('small', { class: 'muted clip' }), product: h('span'), version: h('small', { class: 'muted' }),
-    status: h('span', { class: 'badge' }), ttl: h('span', { class: 'mono' }), result: h('span'), created: h('time', { class: 'mono muted' }),
+    number: button, reference: h('span'), product: h('span'), version: h('small', { class: 'muted' }),
+    status: h('span', { class: 'badge' }), ttl: h('span', { class: 'mono' }), result: h('span'), created: h('time'),
   };
   row.cells_ = cells;
   row.append(
-    h('th', { scope: 'row' }, cells.number, cells.reference), h('td', {}, h('span', { class: 'stack' }, cells.product, cells.version)),
-    h('td', {}, cells.status), h('td', {}, cells.ttl), h('td', {}, cells.result), h('td', {}, cells.created),
+    h('th', { scope: 'row' }, cells.number, h('small', { class: 'muted clip' }, cells.created, ' ', cells.reference)), h('td', {}, h('span', { class: 'stack' }, cells.product, cells.version)),
+    h('td', {}, cells.status), h('td', {}, cells.ttl), h('td', {}, cells.result),
   );
   return row;
 }

@@ -16,9 +16,9 @@ export async function createCheck(params) {
   return check;
 }
 
-function describe({ status, body }) {
+function describe({ status, body, error }) {
   const parts = [body?.title, body?.detail ?? body?.error_description ?? body?.error].filter((part) => typeof part === 'string');
-  return `The service responded ${status || 'nothing'}${parts.length ? `: ${parts.join(': ')}` : ''}`;
+  return `${status ? `The service responded ${status}` : `There was no response${error ? `: ${error}` : ''}`}${parts.length ? `: ${parts.join(': ')}` : ''}`;
 }
 
 // startCreate prepares the form, and returns its submit handler.

@@ -4,7 +4,7 @@ import { $, h, setAttr, setText } from './dom.js';
 import { app, get, setOff } from './api.js';
 import { shellQuote } from './snippets.js';
 
-// Programs of the panel. They are served next to this file and contain placeholders.
+// Programs of the panel. They contain placeholders.
 const programs = {
   go: { name: 'Go', file: 'receiver/main.go', source: 'receiver.go.txt', run: 'go run ./receiver', needs: 'Run it in the checkout of idverify-go in which you started sandboxfake, or in another module that requires idverify-go.' },
   node: { name: 'Node.js', file: 'receiver.mjs', source: 'receiver.mjs', run: 'node receiver.mjs', needs: 'It requires Node.js 18 or later and no other packages.' },
@@ -75,7 +75,7 @@ export function command() {
 }
 
 async function source(name) {
-  const response = await fetch(`/_sandbox/page/receivers/${programs[name].source}`);
+  const response = await fetch(`/_sandbox/page/${programs[name].source}`);
   if (!response.ok) throw new Error(`The program for ${programs[name].name} is unavailable.`);
   return response.text();
 }

@@ -127,7 +127,7 @@ export function lastDelivery() {
 
 // latestEvent returns the latest event that has happened.
 export function latestEvent() {
-  return detail.events.findLast((event) => !['next_attempt', 'attempt_in_flight', 'callback_queued', 'completed', 'expired', 'failed'].includes(event.kind)) ?? null;
+  return detail.events.findLast((event) => !['next_attempt', 'attempt_in_flight', 'callback_queued', 'completed', 'expired', 'failed', 'removed'].includes(event.kind)) ?? null;
 }
 
 // attemptOf returns an attempt of the selected check with the URL and body of its delivery.
@@ -140,6 +140,7 @@ export function attemptOf(deliveryID, number) {
 
 const titles = {
   created: () => 'Created',
+  removed: () => 'Removed with its project',
   opened: (e) => `Check URL opened${e.as ? `: ${asText(e.as)}` : ''}`,
   redirected: () => 'Redirected to the redirect URL',
   exchanged: () => 'Code exchanged',
@@ -168,10 +169,12 @@ function renderEvents({ events, dropped }) {
   });
   sync($('timeline'), keyed, (item) => item.key, ({ event }) => createEvent(event), (node, { event }) => updateEvent(node, event));
   const latest = latestEvent();
-  setText($('latest-event'), latest ? title(latest).toLowerCase() : 'none');
+  setText($('latest-event'), latest ? lowerFirst(title(latest)) : 'none');
 }
 
 const title = (event) => (titles[event.kind] ?? (() => event.kind))(event);
+
+const lowerFirst = (text) => text.charAt(0).toLowerCase() + text.slice(1);
 
 function createEvent(event) {
   const parts = { title: h('span', { class: 'event-title' }), time: h('time', { class: 'mono muted' }), note: h('span', { class: 'muted event-note' }), due: h('span', { class: 'mono event-due' }) };
