@@ -5,6 +5,7 @@ import { Pager, app, get } from './api.js';
 import { block, headers } from './timeline.js';
 
 const pageSize = 100;
+const maxPath = 160; // characters in a row; the expanded row contains the complete path
 const pager = new Pager();
 let opened = null; // the request ID of the expanded row
 let visible = [];
@@ -78,7 +79,7 @@ function renderRows() {
 }
 
 function createRow(request) {
-  const button = h('button', { type: 'button', class: 'link mono break', dataset: { action: 'toggle-request', request: request.request_id }, text: request.path });
+  const button = h('button', { type: 'button', class: 'link mono break', dataset: { action: 'toggle-request', request: request.request_id }, text: request.path.length > maxPath ? `${request.path.slice(0, maxPath)}…` : request.path });
   const time = h('time', { class: 'mono muted' });
   setTime(time, request.time, true);
   const row = h('tr', { dataset: { id: request.request_id } },
@@ -95,7 +96,7 @@ function updateRow(row, request) {
 
 function createDetail(request) {
   const dataset = { request: request.request_id };
-  const owner = [['Request ID', request.request_id], ['Client ID', request.client_id], ['Project', request.project_id], ['Workspace', request.workspace_id]];
+  const owner = [['Path', request.path], ['Request ID', request.request_id], ['Client ID', request.client_id], ['Project', request.project_id], ['Workspace', request.workspace_id]];
   const cell = h('td', { colspan: '5' },
     h('div', { class: 'row' },
       h('button', { type: 'button', class: 'small', dataset: { action: 'request-curl', ...dataset }, text: 'Copy as curl' }),
