@@ -1,0 +1,277 @@
+package sandboxfake_test
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/idverify/idverify-go/internal/synctest"
+	"github.com/idverify/idverify-go/sandboxfake"
+)
+
+// historyLimit is the documented number of checks that the control plane shows.
+const historyLimit = 10_000
+
+// allChecks returns the IDs of all checks in the control plane, page by page.
+func (a *api) allChecks(limit int) []string {
+	a.t.Helper()
+	var all []string
+	for query := fmt.Sprint("limit=", limit); ; {
+		checks, next := a.checks(query)
+		all = append(all, ids(checks)...)
+		if next == "" {
+			return all
+		}
+		query = fmt.Sprintf("limit=%d&before=%s", limit, next)
+	}
+}
+
+func TestServer_HistoryLimit(t *testing.T) {
+	t.Parallel()
+	a := newControlAPI(t, sandboxfake.WithFrozenClock(frozenAt))
+	oldest := a.create(phoneChecks, `{"phone_number":"447700900013"}`)
+	a.srv.StoreChecks(historyLimit - 1)
+	if checks, _ := a.checks("search=900013"); len(checks) != 1 {
+		t.Fatalf("%d checks found among %d, want the oldest one", len(checks), historyLimit)
+	}
+
+	newest := a.create(phoneChecks, `{"phone_number":"447700900014"}`)
+
+	all := a.allChecks(200)
+	if len(all) != historyLimit || all[0] != newest || slices.Contains(all, oldest) || len(slices.Compact(slices.Sorted(slices.Values(all)))) != historyLimit {
+		t.Errorf("%d checks, want the newest %d, each once", len(all), historyLimit)
+	}
+	if diff := cmp.Diff(map[string]any{"total": 1.0 * historyLimit, "dropped": 1.0}, a.state()["checks"]); diff != "" {
+		t.Errorf("checks of the state (-want +got):\n%s", diff)
+	}
+	a.control(http.MethodGet, "timeline?check_id="+oldest, "").wantProblem(t, http.StatusNotFound, "check_not_found")
+	if got := a.get(phoneChecks + "/" + oldest); got.status != http.StatusOK {
+		t.Errorf("reading a check that left the history = %d, want 200", got.status)
+	}
+	if got := a.controlOpen(oldest, "phone", false); got.json["status"] != 200.0 {
+		t.Errorf("opening a check that left the history = %s, want status 200", got.body)
+	}
+	if got := a.get(phoneChecks + "/" + oldest); got.json["match"] != true {
+		t.Errorf("check = %s, want the chosen result", got.body)
+	}
+}
+
+func TestServer_HistoryJournalLimit(t *testing.T) {
+	t.Parallel()
+	a := newControlAPI(t, sandboxfake.WithJournalLimit(historyLimit+5))
+
+	a.srv.StoreChecks(historyLimit + 10)
+
+	if diff := cmp.Diff(map[string]any{"total": 1.0*historyLimit + 5, "dropped": 5.0}, a.state()["checks"]); diff != "" {
+		t.Errorf("checks with a larger limit of the journals (-want +got):\n%s", diff)
+	}
+}
+
+// Pages contain every check that existed before the first page, and none twice, while checks are
+// created and end.
+func TestServer_HistoryPagesConcurrently(t *testing.T) {
+	t.Parallel()
+	a := newControlAPI(t)
+	a.srv.StoreChecks(1500)
+	before := a.allChecks(200)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		other := newAPI(t, a.srv)
+		for i := range 200 {
+			id := other.post(phoneChecks, `{"phone_number":"447700900012"}`).text("check_id")
+			if i%2 == 0 {
+				other.control(http.MethodPost, "expire", `{"check_id":"`+id+`"}`)
+			}
+		}
+	}()
+
+	var pages []string
+	for range 3 {
+		pages = a.allChecks(37)
+		counts := make(map[string]int)
+		for _, id := range pages {
+			if counts[id]++; counts[id] > 1 {
+				t.Fatalf("check %s is on two pages", id)
+			}
+		}
+		for _, id := range before {
+			if counts[id] != 1 {
+				t.Fatalf("check %s is on no page", id)
+			}
+		}
+	}
+	<-done
+
+	if n := len(a.allChecks(200)); n != 1700 {
+		t.Errorf("%d checks at the end, want 1700", n)
+	}
+}
+
+func TestServer_HistoryDeliveries(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		name         string
+		limit        int // of the journals
+		shown, total int // deliveries in the timeline, and all
+	}{
+		{"many deliveries", 100, 20, 25},
+		{"small journal", 3, 3, 25},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			a := newControlAPI(t, sandboxfake.WithFrozenClock(frozenAt), sandboxfake.WithJournalLimit(row.limit))
+			var receiver recordingReceiver
+			id := a.completeCheck(a.srv.Handle("app.sandbox.test", &receiver))
+			for range row.total - 1 {
+				if err := a.srv.Redeliver(t.Context(), a.srv.Deliveries()[0].ID); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := a.srv.Idle(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+
+			got := a.control(http.MethodGet, "timeline?check_id="+id, "")
+
+			check, events := a.timeline(id)
+			var shown []string
+			for _, e := range events {
+				if e["kind"] == "callback_queued" {
+					shown = append(shown, e["delivery_id"].(string))
+				}
+			}
+			deliveries := a.srv.Deliveries()
+			var newest []string
+			for _, d := range deliveries[len(deliveries)-row.shown:] {
+				newest = append(newest, d.ID)
+			}
+			if diff := cmp.Diff(newest, shown); diff != "" {
+				t.Errorf("deliveries in the timeline (-newest +got):\n%s", diff)
+			}
+			if got.json["dropped"] != float64(row.total-row.shown) || check["deliveries"] != float64(row.total) {
+				t.Errorf("dropped %v of %v deliveries, want %d of %d", got.json["dropped"], check["deliveries"], row.total-row.shown, row.total)
+			}
+		})
+	}
+}
+
+func TestServer_HistoryAttempts(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a := newControlAPI(t)
+		receiver := newBlockingReceiver()
+		id := a.completeCheck(a.srv.Handle("app.sandbox.test", receiver))
+		<-receiver.received
+		began := time.Now()
+
+		_, during := a.timeline(id)
+		time.Sleep(3 * time.Second)
+		receiver.respond <- http.StatusServiceUnavailable
+		synctest.Wait()
+		_, after := a.timeline(id)
+		listed := a.control(http.MethodGet, "deliveries?check_id="+id, "")
+
+		if last := during[len(during)-1]; last["kind"] != "attempt_in_flight" || last["number"] != 1.0 || last["time"] != began.UTC().Format(time.RFC3339Nano) {
+			t.Errorf("last event during the attempt = %v, want attempt_in_flight", last)
+		}
+		if diff := cmp.Diff([]string{"created", "opened", "completed", "callback_queued", "attempt", "next_attempt"}, kinds(after)); diff != "" {
+			t.Fatalf("events after the attempt (-want +got):\n%s", diff)
+		}
+		if attempt := after[4]; attempt["status"] != 503.0 || attempt["result"] != "failed" || attempt["duration_seconds"] != 3.0 {
+			t.Errorf("attempt = %v, want one with status 503 after 3 s", attempt)
+		}
+		if next := after[5]; next["due"] != began.Add(13*time.Second).UTC().Format(time.RFC3339Nano) || next["time"] != next["due"] || next["number"] != 2.0 {
+			t.Errorf("next attempt = %v, want the second one, due 10 s after the first", next)
+		}
+		if attempt := listed.json["deliveries"].([]any)[0].(map[string]any)["attempts"].([]any)[0].(map[string]any); attempt["duration_seconds"] != 3.0 {
+			t.Errorf("attempt in the list of deliveries = %v, want a duration of 3 s", attempt)
+		}
+	})
+}
+
+// Deliveries beyond the limit of attempts in flight are due, but not in flight.
+func TestServer_HistoryWaitingAttempts(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a := newControlAPI(t)
+		receiver := newBlockingReceiver()
+		target := a.srv.Handle("app.sandbox.test", receiver)
+		var last string
+		for range 65 {
+			last = a.completeCheck(target)
+		}
+		synctest.Wait()
+
+		_, events := a.timeline(last)
+
+		if inFlight := a.state()["in_flight"]; events[len(events)-1]["kind"] != "next_attempt" || inFlight != 64.0 {
+			t.Errorf("events %v with %v attempts in flight, want the last delivery to wait behind 64", kinds(events), inFlight)
+		}
+	})
+}
+
+func TestAttempt_Duration(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		name    string
+		fault   sandboxfake.Fault
+		respond time.Duration // by the receiver
+		want    time.Duration
+	}{
+		{"response", sandboxfake.Fault{}, 2 * time.Second, 2 * time.Second},
+		{"timeout", sandboxfake.Fault{}, time.Minute, 10 * time.Second},
+		{"latency", sandboxfake.Fault{Latency: 4 * time.Second}, 2 * time.Second, 6 * time.Second},
+		{"latency longer than the timeout", sandboxfake.Fault{Latency: time.Hour}, 0, 10 * time.Second},
+		{"dropped", sandboxfake.Fault{Drop: true}, time.Second, 0},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				a := newAPI(t, sandboxfake.New(t, sandboxfake.WithInMemory()))
+				a.srv.Inject(sandboxfake.Match{Operation: sandboxfake.OperationCallback}, row.fault)
+				a.completeCheck(a.srv.Handle("app.sandbox.test", http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+					io.Copy(io.Discard, r.Body) // the context is canceled only after the body was read
+					select {
+					case <-time.After(row.respond):
+					case <-r.Context().Done():
+					}
+				})))
+
+				d, err := a.srv.AwaitDelivery(t.Context(), func(d sandboxfake.Delivery) bool { return d.Done })
+
+				if err != nil || d.Attempts[0].Duration != row.want {
+					t.Errorf("duration = %v, %v, want %v", d.Attempts[0].Duration, err, row.want)
+				}
+			})
+		})
+	}
+}
+
+// With system dates, the second message of a check waits for the next second. The wait is not part
+// of the duration.
+func TestAttempt_DurationWithoutWait(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a := newAPI(t, sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithSystemDates()))
+		var receiver recordingReceiver
+		a.completeCheck(a.srv.Handle("app.sandbox.test", &receiver))
+		if err := a.srv.Redeliver(t.Context(), a.srv.Deliveries()[0].ID); err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+
+		if err := a.srv.Idle(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+
+		if d := a.srv.Deliveries()[1]; time.Since(began) == 0 || d.Attempts[0].Duration != 0 {
+			t.Errorf("the second callback took %v, of which its attempt %v, want a wait and an attempt without it", time.Since(began), d.Attempts[0].Duration)
+		}
+	})
+}
