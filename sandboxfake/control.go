@@ -19,9 +19,12 @@ import (
 // controlPath is the path of the control plane, alongside the service's own paths.
 const controlPath = "/_sandbox/"
 
-// WithControlPlane adds a JSON API below /_sandbox/ for the clock, faults, deliveries, requests,
-// sign-up, keys and reset of a [Server]. Tests in other languages can use it. GET /_sandbox/
-// returns a list of operations.
+// WithControlPlane adds a JSON API below /_sandbox/ for the state, checks, clock, faults,
+// deliveries, requests, sign-up, keys and reset of a [Server]. Tests in other languages can use it.
+// GET /_sandbox/ returns a list of operations.
+//
+// With a control plane, the server keeps the newest 10,000 checks with their events, including
+// those that ended as EXPIRED or ERROR, or as many as [WithJournalLimit] if it is larger.
 //
 // That list and GET /_sandbox/health are open to any address. All other requests require a
 // connection from this machine (see [WithRemoteControl]) and the header "Authorization: Bearer"
