@@ -32,6 +32,7 @@ var importRules = []importRule{
 	{pkg: "internal/renewals"},
 	{pkg: "internal/archtest"},
 	{pkg: "internal/synctest"},
+	{pkg: "internal/release"},
 	{pkg: "signature", external: "github.com/lestrrat-go/jwx/v2/jwk"},
 	{pkg: ".", local: "internal/renewals internal/wire signature", external: "github.com/hashicorp/go-retryablehttp golang.org/x/oauth2"},
 	{pkg: "sandboxfake/internal/memnet"},
