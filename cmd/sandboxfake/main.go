@@ -140,7 +140,10 @@ func serve(ctx context.Context, f *flags, stdout, stderr io.Writer) error {
 		return fmt.Errorf("sandboxfake: write CA file: %w", err)
 	}
 	defer remove()
+	var caErr error
 	server, err := sandboxfake.Start(append(options, sandboxfake.WithControlPage(func(s *sandboxfake.Server) http.Handler {
+		// The server responds after this function, so that the file exists once health reports ok.
+		caErr = replaceFile(caFile, s.CACertPEM())
 		return inspector.New(inspector.Config{
 			URL:          s.URL(),
 			PublicURL:    s.PublicURL(),
@@ -156,11 +159,11 @@ func serve(ctx context.Context, f *flags, stdout, stderr io.Writer) error {
 	}
 	defer server.Close()
 	f.forward(server, stderr)
-	if err := replaceFile(caFile, server.CACertPEM()); err != nil {
-		if f.caFile != "" {
-			return fmt.Errorf("sandboxfake: write CA file %s (-ca-file): %w (the directory must exist and be writable)", f.caFile, plainError(err))
-		}
-		return fmt.Errorf("sandboxfake: write CA file: %w", err)
+	switch {
+	case caErr != nil && f.caFile != "":
+		return fmt.Errorf("sandboxfake: write CA file %s (-ca-file): %w (the directory must exist and be writable)", f.caFile, plainError(caErr))
+	case caErr != nil:
+		return fmt.Errorf("sandboxfake: write CA file: %w", caErr)
 	}
 	if err := announce(stdout, f, server, caFile); err != nil {
 		return fmt.Errorf("sandboxfake: print server address: %w", err)
