@@ -1,7 +1,7 @@
 # The targets call the scripts in script/, which also run in continuous integration.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test race lint bench fuzz fips 32bit nested ci release-check
+.PHONY: help setup test race lint bench fuzz fips 32bit nested release reproduce ci release-check
 
 FUZZTIME ?= 20s
 COUNT ?= 10
@@ -35,6 +35,12 @@ fips: ## run the tests in FIPS 140-3 mode
 
 nested: ## verify, vet and test the nested modules
 	script/nested
+
+release: ## build the release files in dist, of the commit VERSION if it is set
+	script/release $(VERSION)
+
+reproduce: ## build the release files twice, compare them and check their contents
+	script/reproduce
 
 ci: ## run every check that must pass before a change lands
 	bash .ci/run

@@ -83,8 +83,15 @@ func startEnv(t *testing.T, env []string, args ...string) *program {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &program{t: t, cmd: exec.Command(path, args...)}
-	p.cmd.Env = append(append(os.Environ(), "TMPDIR="+t.TempDir()), env...)
+	command := exec.Command(path, args...)
+	command.Env = append(append(os.Environ(), "TMPDIR="+t.TempDir()), env...)
+	return startCommand(t, command)
+}
+
+// startCommand starts a command that becomes the program, until the test ends.
+func startCommand(t *testing.T, command *exec.Cmd) *program {
+	t.Helper()
+	p := &program{t: t, cmd: command}
 	p.cmd.Stderr = &p.log
 	stdout, err := p.cmd.StdoutPipe()
 	if err != nil {
@@ -146,11 +153,18 @@ func startJSON(t *testing.T, args ...string) (*program, announced) {
 func startJSONEnv(t *testing.T, env []string, args ...string) (*program, announced) {
 	t.Helper()
 	p := startEnv(t, env, append([]string{"-json"}, args...)...)
+	return p, p.readJSON()
+}
+
+// readJSON reads the line that -json prints.
+func (p *program) readJSON() announced {
+	t := p.t
+	t.Helper()
 	line, err := p.stdout.ReadString('\n')
 	if err != nil {
 		t.Fatalf("read the line of JSON: %v\n%s", err, p.log.String())
 	}
-	return p, parseAnnounced(t, line)
+	return parseAnnounced(t, line)
 }
 
 func parseAnnounced(t *testing.T, line string) (a announced) {

@@ -46,7 +46,7 @@ func writeLicenses(ctx context.Context, dir string) error {
 		if f.name == "README.md" {
 			continue
 		}
-		path := filepath.Join(dir, filepath.FromSlash(f.name))
+		path := filepath.Join(dir, filepath.FromSlash(strings.TrimPrefix(f.name, "licenses/")))
 		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, f.content, f.mode)); err != nil { // #nosec G301 -- public files
 			return err
 		}

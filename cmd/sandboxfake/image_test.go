@@ -1,0 +1,175 @@
+package main_test
+
+import (
+	"encoding/pem"
+	"fmt"
+	"io"
+	"io/fs"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// TestImage runs the build steps of the Dockerfile, and the program like "docker run --read-only":
+// in a directory with only the files of the image, as the user of the image. It differs from Docker
+// in the port, which the system selects, in the CA certificates, which are those of a receiver of
+// this test, and in the namespaces.
+func TestImage_WithoutDocker(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS != "linux" || os.Getuid() != 0 {
+		t.Skip("the test mounts directories: run it on Linux as root")
+	}
+	d := readDockerfile(t)
+	receiver := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))
+	receiver.Config.ErrorLog = log.New(io.Discard, "", 0)
+	receiver.StartTLS()
+	t.Cleanup(receiver.Close)
+	root := d.buildImage(t, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: receiver.Certificate().Raw}))
+
+	p := startCommand(t, d.command(t, root, "127.0.0.1:0", append(d.entrypoint, "-json", "-seed", "1")))
+	a := p.readJSON()
+	inside := a.CAFile
+	a.CAFile = fmt.Sprintf("/proc/%d/root%s", p.cmd.Process.Pid, a.CAFile)
+	delivery := a.deliver(t, receiver.URL)
+	health := func() (string, error) {
+		output, err := d.command(t, root, strings.TrimPrefix(a.URL, "https://"), d.healthcheck).CombinedOutput()
+		return string(output), err
+	}
+	ready, readyErr := health()
+	owner := processOwner(t, p.cmd.Process.Pid)
+	code, _ := p.stop(syscall.SIGTERM)
+	_, stoppedErr := health()
+
+	if inside != "/ca/ca.pem" {
+		t.Errorf("CA file = %s, want it in the volume", inside)
+	}
+	if delivery["acknowledged"] != true {
+		t.Errorf("delivery = %v, want one to a receiver whose CA is in the image", delivery)
+	}
+	if readyErr != nil || stoppedErr == nil {
+		t.Errorf("health check: %v (%s) while the program runs and %v after it, want success and failure", readyErr, ready, stoppedErr)
+	}
+	if owner != d.user {
+		t.Errorf("user of the process = %s, want %s", owner, d.user)
+	}
+	if code != 0 {
+		t.Errorf("exit code after SIGTERM = %d, want 0\n%s", code, p.log.String())
+	}
+}
+
+// buildImage runs the build steps and returns a directory with the files of the image. roots are
+// its CA certificates.
+func (d *dockerfile) buildImage(t *testing.T, roots []byte) (root string) {
+	t.Helper()
+	out := t.TempDir()
+	// The user of the image cannot enter the directories of t.TempDir.
+	root, err := os.MkdirTemp("", "image-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(root) })
+	if err := os.Chmod(root, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range d.build {
+		command := exec.CommandContext(t.Context(), "sh", "-ec", strings.ReplaceAll(step, "/out/", out+"/"))
+		command.Dir = "../.."
+		if output, err := command.CombinedOutput(); err != nil {
+			t.Fatalf("RUN %s: %v\n%s", step, err, output)
+		}
+	}
+	for _, c := range d.copies {
+		to := filepath.Join(root, c.to)
+		if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if strings.HasSuffix(c.from, "/ca-certificates.crt") {
+			err = os.WriteFile(to, roots, 0o644)
+		} else {
+			err = os.Rename(strings.Replace(c.from, "/out/", out+"/", 1), to)
+		}
+		uid, gid := ids(t, c.owner)
+		if err == nil {
+			err = os.Chown(to, uid, gid)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	checkImage(t, root)
+	return root
+}
+
+// checkImage verifies which files the image contains.
+func checkImage(t *testing.T, root string) {
+	t.Helper()
+	var got []string
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		rel, _ := filepath.Rel(root, path)
+		switch dir, _, _ := strings.Cut(rel, "/"); {
+		case dir == "licenses" && rel != "licenses/go/LICENSE":
+		case !d.IsDir():
+			got = append(got, rel)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"etc/ssl/certs/ca-certificates.crt", "licenses/go/LICENSE", "sandboxfake"}; !slices.Equal(got, want) {
+		t.Errorf("files of the image = %q, want %q and other license texts", got, want)
+	}
+}
+
+// command returns a command that runs in the image, as its user, with a read-only file system and a
+// volume for the CA file. The listener has the address addr.
+func (d *dockerfile) command(t *testing.T, root, addr string, args []string) *exec.Cmd {
+	t.Helper()
+	uid, _ := ids(t, d.user)
+	const script = `root=$1 user=$2 uid=$3; shift 3
+mount --bind "$root" "$root"
+mount -o remount,bind,ro "$root"
+mount -t tmpfs -o "mode=0755,uid=$uid" tmpfs "$root/ca"
+exec chroot --userspec="$user" --groups= "$root" "$@"`
+	command := exec.CommandContext(t.Context(), "unshare", append([]string{"--mount", "sh", "-ec", script, "sh", root, d.user, strconv.Itoa(uid)}, args...)...)
+	command.Env = append(slices.Clone(d.env), "PATH="+os.Getenv("PATH"), "SANDBOXFAKE_ADDR="+addr)
+	return command
+}
+
+// ids parses a user and a group.
+func ids(t *testing.T, owner string) (uid, gid int) {
+	t.Helper()
+	if _, err := fmt.Sscanf(owner, "%d:%d", &uid, &gid); err != nil {
+		t.Fatalf("owner %q: %v", owner, err)
+	}
+	return uid, gid
+}
+
+// processOwner returns the user and group of a process.
+func processOwner(t *testing.T, pid int) string {
+	t.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	owner := make([]string, 2)
+	for line := range strings.Lines(string(status)) {
+		fields := strings.Fields(line)
+		switch {
+		case fields[0] == "Uid:":
+			owner[0] = fields[2] // the effective ID
+		case fields[0] == "Gid:":
+			owner[1] = fields[2]
+		}
+	}
+	return strings.Join(owner, ":")
+}
