@@ -22,7 +22,9 @@ import (
 // /_sandbox/page/, /_sandbox/open/ and /_sandbox/ca/.
 //
 // These requests require no token and are open to any address, so the handler must not disclose
-// anything in its responses. The page itself calls the operations of the control plane: it sends
+// anything in its responses. A browser that opens the server's URL is redirected to /_sandbox/.
+//
+// The page itself calls the operations of the control plane: it sends
 // [Server.ControlToken] to POST /_sandbox/session, whose cookie authorizes its further requests.
 func WithControlPage(newPage func(*Server) http.Handler) Option {
 	return func(o *options) error {
@@ -92,24 +94,26 @@ func acceptsHTML(r *http.Request) bool {
 	return false
 }
 
-// redirectsToPhonePage responds to a browser that opens a Check URL, if WithPhonePage is set. It
-// reports whether it did.
-func (s *Server) redirectsToPhonePage(w http.ResponseWriter, r *http.Request) bool {
-	if !s.opts.phonePage || r.Method != http.MethodGet || !acceptsHTML(r) {
+// redirectBrowser redirects a browser that opens the root path to the control page and, if
+// WithPhonePage is set, one that opens a Check URL to the phone page. It reports whether it did.
+func (s *Server) redirectBrowser(w http.ResponseWriter, r *http.Request) bool {
+	if s.page == nil || r.Method != http.MethodGet || !acceptsHTML(r) {
 		return false
 	}
-	route := routes().find(r.URL.EscapedPath())
-	if route == nil {
-		return false
+	target := ""
+	if r.URL.Path == "/" {
+		target = controlPath
+	} else if route := routes().find(r.URL.EscapedPath()); route != nil && s.opts.phonePage {
+		switch route.methods[http.MethodGet].op.Name {
+		case wire.OpenPhoneCheck.Name, wire.OpenSubscriberCheck.Name:
+			target = openPath + url.PathEscape(route.ids["check_id"])
+		}
 	}
-	switch route.methods[http.MethodGet].op.Name {
-	case wire.OpenPhoneCheck.Name, wire.OpenSubscriberCheck.Name:
-	default:
+	if target == "" {
 		return false
 	}
 	w.Header().Set("Cache-Control", "no-store")
-	w.Header().Set("Vary", "Accept")
-	w.Header().Set("Location", openPath+url.PathEscape(route.ids["check_id"]))
+	w.Header().Set("Location", target)
 	w.WriteHeader(http.StatusSeeOther)
 	return true
 }

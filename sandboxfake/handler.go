@@ -24,7 +24,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 		s.control.ServeHTTP(w, r)
 		return
 	}
-	if s.redirectsToPhonePage(w, r) {
+	if s.redirectBrowser(w, r) {
 		return
 	}
 	started := time.Now()

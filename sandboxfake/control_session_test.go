@@ -1,0 +1,202 @@
+package sandboxfake_test
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/idverify/idverify-go/sandboxfake"
+)
+
+// session opens a session and returns its cookie.
+func (a *api) session() *http.Cookie {
+	a.t.Helper()
+	got := a.control(http.MethodPost, "session", "")
+	cookies := (&http.Response{Header: got.header}).Cookies()
+	if got.status != http.StatusNoContent || len(cookies) != 1 {
+		a.t.Fatalf("open a session: %d with %d cookies, want 204 with one", got.status, len(cookies))
+	}
+	return cookies[0]
+}
+
+func TestServer_SessionCookie(t *testing.T) {
+	t.Parallel()
+	a, other := newControlAPI(t), newControlAPI(t)
+
+	cookie := a.session()
+
+	if !cookie.Secure || !cookie.HttpOnly || cookie.SameSite != http.SameSiteStrictMode || cookie.Path != "/_sandbox/" || cookie.Domain != "" {
+		t.Errorf("cookie = %v, want Secure, HttpOnly, SameSite=Strict for /_sandbox/ of the host", cookie)
+	}
+	if strings.Contains(cookie.String(), a.srv.ControlToken()) {
+		t.Error("the cookie contains the control token")
+	}
+	if another := other.session(); another.Name == cookie.Name || another.Value == cookie.Value {
+		t.Error("two servers share a session: the pages of one would replace the cookie of the other")
+	}
+	a.srv.Reset()
+	if again := a.session(); again.String() != cookie.String() {
+		t.Error("Reset changed the cookie: the page would lose its session")
+	}
+	ended := (&http.Response{Header: a.control(http.MethodDelete, "session", "").header}).Cookies()
+	if len(ended) != 1 || ended[0].Name != cookie.Name || ended[0].MaxAge >= 0 || ended[0].Value != "" || ended[0].Path != cookie.Path {
+		t.Errorf("DELETE sets %v, want an expired cookie of the same name", ended)
+	}
+}
+
+func TestServer_SessionAuthorizes(t *testing.T) {
+	t.Parallel()
+	a, another := newControlAPI(t), newControlAPI(t)
+	cookie, fromAnother := a.session(), another.session()
+	right, token := cookie.Name+"="+cookie.Value, a.srv.ControlToken()
+	origin := strings.TrimPrefix(a.srv.URL(), "https://")
+	for _, row := range []struct {
+		name      string
+		header    http.Header
+		get, post int
+	}{
+		{"no cookie", http.Header{}, 401, 401},
+		{"cookie", http.Header{"Cookie": {right}}, 204, 204},
+		{"cookie among others", http.Header{"Cookie": {"a=b; " + right + "; c=d"}}, 204, 204},
+		{"wrong and right cookie", http.Header{"Cookie": {cookie.Name + "=x; " + right}}, 204, 204},
+		{"wrong value", http.Header{"Cookie": {cookie.Name + "=" + strings.ToLower(cookie.Value)}}, 401, 401},
+		{"truncated value", http.Header{"Cookie": {right[:len(right)-1]}}, 401, 401},
+		{"empty value", http.Header{"Cookie": {cookie.Name + "="}}, 401, 401},
+		{"token as the value", http.Header{"Cookie": {cookie.Name + "=" + token}}, 401, 401},
+		{"cookie of another run", http.Header{"Cookie": {fromAnother.Name + "=" + fromAnother.Value}}, 401, 401},
+		{"value of another run", http.Header{"Cookie": {cookie.Name + "=" + fromAnother.Value}}, 401, 401},
+		{"value under another name", http.Header{"Cookie": {fromAnother.Name + "=" + cookie.Value}}, 401, 401},
+		{"value as a bearer token", bearer(cookie.Value), 401, 401},
+		{"cookie and wrong token", http.Header{"Cookie": {right}, "Authorization": {"Bearer wrong"}}, 401, 401},
+		{"cookie and other scheme", http.Header{"Cookie": {right}, "Authorization": {"Basic eDp5"}}, 401, 401},
+		{"cookie and empty header", http.Header{"Cookie": {right}, "Authorization": {""}}, 401, 401},
+		{"wrong cookie and token", http.Header{"Cookie": {cookie.Name + "=x"}, "Authorization": {"Bearer " + token}}, 204, 204},
+
+		// Browsers send the cookie to all ports of the host, and for pages of all its ports.
+		{"page of the same origin", http.Header{"Cookie": {right}, "Sec-Fetch-Site": {"same-origin"}, "Origin": {"https://" + origin}}, 204, 204},
+		{"address bar", http.Header{"Cookie": {right}, "Sec-Fetch-Site": {"none"}}, 204, 204},
+		{"page of another port", http.Header{"Cookie": {right}, "Sec-Fetch-Site": {"same-site"}}, 401, 403},
+		{"page of another site", http.Header{"Cookie": {right}, "Sec-Fetch-Site": {"cross-site"}}, 401, 403},
+		{"origin without Sec-Fetch-Site", http.Header{"Cookie": {right}, "Origin": {"https://" + origin}}, 204, 204},
+		{"origin of another port", http.Header{"Cookie": {right}, "Origin": {"https://" + origin + ":1"}}, 401, 403},
+		{"origin of a sandboxed frame", http.Header{"Cookie": {right}, "Origin": {"null"}}, 401, 403},
+		{"malformed origin", http.Header{"Cookie": {right}, "Origin": {"https://%zz"}}, 401, 403},
+
+		{"form", http.Header{"Cookie": {right}, "Content-Type": {"application/x-www-form-urlencoded"}}, 204, 415},
+		{"form with files", http.Header{"Cookie": {right}, "Content-Type": {"multipart/form-data; boundary=x"}}, 204, 415},
+		{"plain text", http.Header{"Cookie": {right}, "Content-Type": {"text/plain"}}, 204, 415},
+		{"malformed type", http.Header{"Cookie": {right}, "Content-Type": {"application/json/x"}}, 204, 415},
+	} {
+		send := func(method string) response {
+			request := a.request(method, "/_sandbox/session", "")
+			request.Header = row.header.Clone()
+			if row.header["Content-Type"] == nil {
+				request.Header.Set("Content-Type", "application/json")
+			}
+			return a.do(request)
+		}
+
+		get, post, del := send(http.MethodGet), send(http.MethodPost), send(http.MethodDelete)
+
+		wantDelete := row.post
+		if wantDelete == http.StatusUnsupportedMediaType {
+			wantDelete = http.StatusNoContent
+		}
+		if get.status != row.get || post.status != row.post || del.status != wantDelete {
+			t.Errorf("%s: GET %d, POST %d, DELETE %d, want %d, %d, %d", row.name, get.status, post.status, del.status, row.get, row.post, wantDelete)
+		}
+		for _, got := range []response{get, post, del} {
+			if got.status >= 400 && got.header.Get("Set-Cookie") != "" {
+				t.Errorf("%s: a response with %d sets a cookie", row.name, got.status)
+			}
+		}
+	}
+}
+
+func TestServer_ControlResponseHeaders(t *testing.T) {
+	t.Parallel()
+	a := newControlAPI(t)
+	for _, got := range []response{a.control(http.MethodGet, "time", ""), a.do(a.request(http.MethodGet, "/_sandbox/time", ""))} {
+		for name, want := range map[string]string{"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "Cross-Origin-Resource-Policy": "same-origin", "Access-Control-Allow-Origin": ""} {
+			if value := got.header.Get(name); value != want {
+				t.Errorf("%d with %s %q, want %q", got.status, name, value, want)
+			}
+		}
+	}
+}
+
+func TestServer_ControlThisMachine(t *testing.T) {
+	t.Parallel()
+	local := &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 443}
+	for _, row := range []struct {
+		name, from string
+		local      net.Addr
+		header     http.Header
+		host       string
+		status     int
+	}{
+		{"address of this machine", "192.0.2.1:5000", local, nil, "", 200},
+		{"mapped address of this machine", "[::ffff:192.0.2.1]:5000", local, nil, "", 200},
+		{"IPv6 address of this machine", "[2001:db8::1]:5000", &net.TCPAddr{IP: net.ParseIP("2001:db8::1")}, nil, "", 200},
+		{"neighbor", "192.0.2.2:5000", local, nil, "", 403},
+		{"unknown local address", "192.0.2.1:5000", nil, nil, "", 403},
+		{"local address without port", "192.0.2.1:5000", &net.UnixAddr{Name: "192.0.2.1"}, nil, "", 403},
+		{"no remote address", "", &net.TCPAddr{}, nil, "", 403},
+		{"X-Forwarded-For", "192.0.2.2:5000", local, http.Header{"X-Forwarded-For": {"127.0.0.1"}}, "", 403},
+		{"Forwarded", "192.0.2.2:5000", local, http.Header{"Forwarded": {"for=127.0.0.1;host=localhost"}}, "", 403},
+		{"X-Real-IP", "192.0.2.2:5000", local, http.Header{"X-Real-Ip": {"127.0.0.1"}}, "", 403},
+		{"True-Client-IP", "192.0.2.2:5000", local, http.Header{"True-Client-Ip": {"::1"}}, "", 403},
+		{"Host", "192.0.2.2:5000", local, nil, "127.0.0.1", 403},
+		{"forwarded for another machine", "127.0.0.1:5000", local, http.Header{"X-Forwarded-For": {"192.0.2.2"}}, "", 200},
+	} {
+		srv := sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithControlPlane())
+		ctx := t.Context()
+		if row.local != nil {
+			ctx = context.WithValue(ctx, http.LocalAddrContextKey, row.local)
+		}
+		request := httptest.NewRequestWithContext(ctx, http.MethodGet, "/_sandbox/time", nil)
+		request.RemoteAddr = row.from
+		if row.host != "" {
+			request.Host = row.host
+		}
+		request.Header = bearer(srv.ControlToken())
+		for name, values := range row.header {
+			request.Header[name] = values
+		}
+		recorder := httptest.NewRecorder()
+
+		sandboxfake.Serve(srv, recorder, request)
+
+		if recorder.Code != row.status {
+			t.Errorf("%s: %d, want %d", row.name, recorder.Code, row.status)
+		}
+	}
+}
+
+func TestServer_ControlOwnAddress(t *testing.T) {
+	t.Parallel()
+	addresses, err := net.InterfaceAddrs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var own net.IP
+	for _, address := range addresses {
+		if n, ok := address.(*net.IPNet); ok && n.IP.To4() != nil && !n.IP.IsLoopback() {
+			own = n.IP
+		}
+	}
+	if own == nil {
+		t.Skip("this machine has only loopback addresses")
+	}
+	srv := sandboxfake.New(t, sandboxfake.WithFreshKeys(), sandboxfake.WithControlPlane(), sandboxfake.WithAddr(net.JoinHostPort(own.String(), "0")))
+	a := &api{t: t, srv: srv}
+
+	got := a.control(http.MethodGet, "time", "")
+
+	if got.status != http.StatusOK {
+		t.Errorf("request to this machine's own address: %d %s, want 200", got.status, got.body)
+	}
+}
