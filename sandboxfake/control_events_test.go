@@ -105,30 +105,32 @@ func TestServer_EventsOfChanges(t *testing.T) {
 	t.Parallel()
 	changes := []struct {
 		name string
-		do   func(a *api, checkID string)
+		do   func(a *api, checkID string, removeFault func())
 	}{
-		{"call of the service", func(a *api, _ string) { a.get("/nothing") }},
-		{"fault", func(a *api, _ string) { a.srv.Inject(sandboxfake.Match{}, sandboxfake.Fault{})() }},
-		{"removal of the faults", func(a *api, _ string) { a.control(http.MethodDelete, "faults", "") }},
-		{"expiry by request", func(a *api, id string) { a.srv.Expire(id) }},
-		{"new key", func(a *api, _ string) { a.srv.RotateKeys() }},
-		{"other dates", func(a *api, _ string) { a.control(http.MethodPost, "dates", `{"clock":"system"}`) }},
-		{"advance", func(a *api, _ string) {
+		{"call of the service", func(a *api, _ string, _ func()) { a.get("/nothing") }},
+		{"fault", func(a *api, _ string, _ func()) { a.srv.Inject(sandboxfake.Match{}, sandboxfake.Fault{}) }},
+		{"removal of a fault", func(_ *api, _ string, removeFault func()) { removeFault() }},
+		{"removal of the faults", func(a *api, _ string, _ func()) { a.control(http.MethodDelete, "faults", "") }},
+		{"expiry by request", func(a *api, id string, _ func()) { a.srv.Expire(id) }},
+		{"new key", func(a *api, _ string, _ func()) { a.srv.RotateKeys() }},
+		{"other dates", func(a *api, _ string, _ func()) { a.control(http.MethodPost, "dates", `{"clock":"system"}`) }},
+		{"advance", func(a *api, _ string, _ func()) {
 			if err := a.srv.Advance(a.t.Context(), time.Millisecond); err != nil {
 				a.t.Error(err)
 			}
 		}},
-		{"sign-up", func(a *api, _ string) { a.srv.SignUp("Ada") }},
-		{"expiry by the clock", func(*api, string) { time.Sleep(3 * time.Minute) }},
+		{"sign-up", func(a *api, _ string, _ func()) { a.srv.SignUp("Ada") }},
+		{"expiry by the clock", func(*api, string, func()) { time.Sleep(3 * time.Minute) }},
 	}
 	for _, change := range changes {
 		synctest.Test(t, func(t *testing.T) {
 			a := newControlAPI(t)
 			id := a.create(phoneChecks, `{"phone_number":"447700900012"}`)
+			removeFault := a.srv.Inject(sandboxfake.Match{}, sandboxfake.Fault{})
 			_, stream := a.stream()
 			before := stream.next(t)
 
-			change.do(a, id)
+			change.do(a, id, removeFault)
 
 			time.Sleep(time.Second)
 			var events []string

@@ -5,6 +5,7 @@ package inspector
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"embed"
 	"encoding/base64"
@@ -43,7 +44,7 @@ var assets embed.FS
 // pages is the handler of New.
 type pages struct {
 	Config
-	files     map[string]*file // by name
+	files     map[string]*file // by path in assets
 	templates *template.Template
 }
 
@@ -56,7 +57,7 @@ func New(c Config) http.Handler {
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+indexPath+"{$}", func(w http.ResponseWriter, r *http.Request) { p.serveFile(w, r, indexFile) })
-	mux.HandleFunc("GET "+assetsPath+"{name}", func(w http.ResponseWriter, r *http.Request) { p.serveFile(w, r, r.PathValue("name")) })
+	mux.HandleFunc("GET "+assetsPath+"{name...}", func(w http.ResponseWriter, r *http.Request) { p.serveFile(w, r, r.PathValue("name")) })
 	mux.HandleFunc("GET "+assetsPath+"environment.json", p.environment)
 	mux.HandleFunc("GET "+assetsPath+"qr.svg", p.qrCode)
 	mux.HandleFunc("GET "+openPath+"{check_id}", phoneHeaders(p.phonePage))
@@ -92,16 +93,14 @@ func secured(next http.Handler) http.Handler {
 // indexFile is the name of the page itself, which only indexPath serves.
 const indexFile = "index.html"
 
-// mediaTypes are the media types of files. The operating system's table may differ.
+// mediaTypes are the media types of files, by extension. All others are plain text. The operating
+// system's table may differ.
 var mediaTypes = map[string]string{
 	".css":  "text/css; charset=utf-8",
 	".html": "text/html; charset=utf-8",
 	".js":   "text/javascript; charset=utf-8",
 	".json": "application/json",
-	".mjs":  "text/plain; charset=utf-8", // the receivers are text for the user
-	".py":   "text/plain; charset=utf-8",
 	".svg":  "image/svg+xml",
-	".txt":  "text/plain; charset=utf-8",
 }
 
 // file is a static file.
@@ -113,19 +112,22 @@ type file struct {
 
 func newFile(name string, content []byte) *file {
 	sum := sha256.Sum256(content)
-	return &file{content, mediaTypes[path.Ext(name)], `"` + base64.RawURLEncoding.EncodeToString(sum[:12]) + `"`}
+	mediaType := cmp.Or(mediaTypes[path.Ext(name)], "text/plain; charset=utf-8")
+	return &file{content, mediaType, `"` + base64.RawURLEncoding.EncodeToString(sum[:12]) + `"`}
 }
 
 // newFiles returns the embedded files.
 func newFiles() map[string]*file {
 	files := make(map[string]*file)
 	// Embedded files can be read.
-	names, _ := fs.Glob(assets, "assets/*.*")
-	receivers, _ := fs.Glob(assets, "assets/receivers/*.*")
-	for _, name := range append(names, receivers...) {
-		content, _ := fs.ReadFile(assets, name)
-		files[path.Base(name)] = newFile(name, content)
-	}
+	root, _ := fs.Sub(assets, "assets")
+	fs.WalkDir(root, ".", func(name string, d fs.DirEntry, _ error) error {
+		if !d.IsDir() {
+			content, _ := fs.ReadFile(root, name)
+			files[name] = newFile(name, content)
+		}
+		return nil
+	})
 	return files
 }
 
