@@ -156,7 +156,7 @@ func TestNew_AssetReferences(t *testing.T) {
 	t.Parallel()
 	files := assetFiles(t)
 	reference := regexp.MustCompile(`(?:src|href)="page/([^"?#]+)|(?:from|import\() ?['"]\./([^'"]+)`)
-	forbidden := regexp.MustCompile(`(?i)\sstyle=|\son\w+="|<style|<script(?:>|[^>]* type="(?:text|application)/)|innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function|javascript:|(?:src|href)="(?:https?:)?//|@import|url\(`)
+	forbidden := regexp.MustCompile(`(?i)\sstyle=|\son\w+="|<style|<script(?:>|[^>]* type="(?:text|application)/)|innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function|javascript:|(?:src|href)="(?:https?:)?//|@import|url\(['"]?(?:https?:)?//`)
 	found := 0
 	for name, content := range files {
 		if strings.HasPrefix(name, "receivers/") {
