@@ -34,6 +34,7 @@ type flags struct {
 	publicURL       string
 	tlsCert, tlsKey string
 	lan             bool
+	phonePage       bool
 	mappings        []mapping
 	receiverCAs     []byte // contents of the file receiverCA
 
@@ -120,6 +121,7 @@ func (f *flags) define(set *flag.FlagSet) {
 	set.StringVar(&f.tlsCert, "tls-cert", "", "present the certificate in the PEM file at this `path` for the names that it is valid for; requires -tls-key")
 	set.StringVar(&f.tlsKey, "tls-key", "", "`path` of the PEM file with the private key of -tls-cert")
 	set.BoolVar(&f.lan, "lan", false, "listen on all addresses, port 8443 by default, and use the address of this machine on the local network in links")
+	set.BoolVar(&f.phonePage, "phone-page", false, "show a browser that opens a Check URL a page where a person chooses the result")
 	set.Func("map", "send callbacks for a public host to a local address, as `host=address` such as shop.example.com=127.0.0.1:3000; repeatable", f.addMapping)
 
 	set.Func("digest", "`encoding` of the Digest of callbacks, hex or base64; hex by default", oneOf(&f.digest, hexDigest, base64Digest))
@@ -176,6 +178,7 @@ func (f *flags) options(log io.Writer) ([]sandboxfake.Option, error) {
 		{!f.fixedKeys, sandboxfake.WithFreshKeys},
 		{f.controlToken != "", func() sandboxfake.Option { return sandboxfake.WithControlToken(f.controlToken) }},
 		{f.remoteControl, sandboxfake.WithRemoteControl},
+		{f.phonePage, sandboxfake.WithPhonePage},
 		{!f.quiet, func() sandboxfake.Option { return sandboxfake.WithRequestLog(log) }},
 		{f.digest == base64Digest, sandboxfake.WithBase64Digest},
 		{f.rateLimit != 0, func() sandboxfake.Option { return sandboxfake.WithRateLimit(f.rateLimit) }},

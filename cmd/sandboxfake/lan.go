@@ -10,6 +10,8 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+
+	"github.com/idverify/idverify-go/cmd/sandboxfake/internal/qr"
 )
 
 // lanAddr is the default of -addr with -lan.
@@ -122,12 +124,17 @@ func (f *flags) lanNotice(publicURL string, caPEM []byte) string {
 	if f.remoteControl {
 		access = "and, with -remote-control, accepts connections from any machine"
 	}
-	return fmt.Sprintf(`Everyone on the network can reach the service at %[1]s
+	notice := fmt.Sprintf(`Everyone on the network can reach the service at %[1]s
 Its control plane below /_sandbox/ requires the control token, %[2]s.
 To install the CA certificate on a phone, open %[1]s/_sandbox/ca there. Compare its SHA-256 fingerprint:
 %[3]s
 
 `, publicURL, access, fingerprint(caPEM))
+	// With -json, the reader is a script.
+	if code, err := qr.Encode(publicURL + "/_sandbox/ca"); err == nil && !f.json {
+		notice += code.Terminal() + "\n"
+	}
+	return notice
 }
 
 // fingerprint returns the SHA-256 fingerprint of a certificate, as phones and browsers show it.

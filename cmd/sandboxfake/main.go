@@ -33,6 +33,8 @@
 //	-tls-key path        the private key of -tls-cert, in PEM
 //	-lan                 listen on all addresses, on port 8443 unless -addr has another one, and use
 //	                     the address of this machine on the local network in links
+//	-phone-page          show a browser that opens a Check URL the page /_sandbox/open/{check_id},
+//	                     where a person chooses the result
 //	-map host=address    send callbacks for a public host to a local receiver, such as
 //	                     shop.example.com=127.0.0.1:3000; repeatable
 //	-receiver-ca path    trust the CA certificates in this file for callbacks over https
