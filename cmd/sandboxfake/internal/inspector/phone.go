@@ -175,13 +175,17 @@ func (p *pages) chosen(w http.ResponseWriter, r *http.Request) {
 	}
 	switch {
 	case as == "offline":
-		p.writeMessage(w, r, http.StatusOK, message{Title: "Check expired", Text: []string{"The check was not opened, as if the phone had no network.", callbackText(check)}})
+		p.writeMessage(w, r, http.StatusOK, message{Title: "Check expired", Text: []string{"The check was not opened, as if the phone had no network.", resultText(check, as)}})
 	case opened.Location != "":
 		// See Other makes the browser send GET, as it does for the redirect of the Check URL.
 		w.Header().Set("Location", opened.Location)
 		w.WriteHeader(http.StatusSeeOther)
 	case opened.Status == http.StatusOK:
-		p.writeMessage(w, r, http.StatusOK, message{Title: "Check opened", Text: []string{callbackText(check), "There is no redirect URL. The phone received:"}, Received: opened.received()})
+		text := resultText(check, as)
+		if opened.hasCode() {
+			text = "There is no redirect URL. The backend exchanges the code for the result."
+		}
+		p.writeMessage(w, r, http.StatusOK, message{Title: "Check opened", Text: []string{text, "The phone received:"}, Received: opened.received()})
 	default:
 		p.notOpened(w, r, check.CheckID, opened.Status, opened.Status == 0)
 	}
@@ -192,6 +196,14 @@ type openedCheckResponse struct {
 	Status   int             `json:"status"`
 	Location string          `json:"location"`
 	Body     json.RawMessage `json:"body"`
+}
+
+// hasCode reports whether the body contains a code, so that the check has not ended.
+func (o openedCheckResponse) hasCode() bool {
+	var body struct {
+		Code string `json:"code"`
+	}
+	return json.Unmarshal(o.Body, &body) == nil && body.Code != ""
 }
 
 // received returns the body that the phone received.
@@ -227,12 +239,15 @@ func chosenAs(w http.ResponseWriter, r *http.Request) (as string, status int) {
 	return values[0], http.StatusOK
 }
 
-// callbackText returns how the result arrives.
-func callbackText(check *openCheck) string {
-	if check.CallbackURL == "" {
+// resultText returns how the result of a check arrives that has ended as chosen.
+func resultText(check *openCheck, as string) string {
+	switch {
+	case check.CallbackURL != "":
+		return "The result follows in a callback to the backend. You can close this page."
+	case as == "phone" || as == "other_sim":
 		return "The check has no callback URL. The backend reads the result from the service."
 	}
-	return "The result follows in a callback to the backend. You can close this page."
+	return "The check has no callback URL, and the service does not store checks with this result."
 }
 
 // notOpened writes the reason why the phone received no result: the status of a response, or that

@@ -1,11 +1,8 @@
 package inspector_test
 
 import (
-	"context"
 	"fmt"
-	"io"
 	"net/http"
-	"net/url"
 	"strings"
 	"sync"
 	"testing"
@@ -16,112 +13,7 @@ import (
 	"github.com/idverify/idverify-go/sandboxfake"
 )
 
-// shop is a customer's backend. It records verified callbacks and exchanges the codes of verified
-// redirects.
-type shop struct {
-	t         *testing.T
-	srv       *sandboxfake.Server
-	client    *idverify.Client
-	version   string // of the products
-	url       string
-	mu        sync.Mutex // guards the following
-	callbacks []string
-	redirects []string
-}
-
 var frozenAt = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-
-const shopHost = "shop.sandbox.test"
-
-func newShop(t *testing.T, srv *sandboxfake.Server, version string) *shop {
-	t.Helper()
-	s := &shop{t: t, srv: srv, version: version}
-	project := srv.NewProject(idverify.ProjectParams{Name: "Ada & <b>Sons</b>", Mode: idverify.ModeSandbox})
-	client, err := idverify.NewClient(srv.URL(), project.Credentials, idverify.WithHTTPClient(srv.HTTPClient()), idverify.WithVersions(idverify.Versions{PhoneCheck: version, SubscriberCheck: version}))
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.client = client
-	verifier := srv.Verifier([]string{shopHost}, nil)
-	mux := http.NewServeMux()
-	mux.Handle("POST /callback", idverify.CallbackHandler(verifier, func(_ context.Context, c *idverify.Callback) error {
-		s.record(&s.callbacks, fmt.Sprintf("%s %s match=%s error=%s", c.Product, c.Status, c.Matched(), c.ErrorCode))
-		return nil
-	}))
-	mux.Handle("GET /back", idverify.RedirectHandler(verifier, s.redirected))
-	s.url = srv.Handle(shopHost, mux)
-	return s
-}
-
-func (s *shop) record(list *[]string, entry string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	*list = append(*list, entry)
-}
-
-func (s *shop) redirected(w http.ResponseWriter, r *http.Request, redirect *idverify.Redirect) {
-	result := "error=" + redirect.ErrorCode
-	if redirect.Code != "" {
-		if check, err := s.client.PhoneChecks.Complete(r.Context(), redirect.CheckID, redirect.Code); err == nil {
-			result = "match=" + check.Matched().String()
-		} else if check, err := s.client.SubscriberChecks.Complete(r.Context(), redirect.CheckID, redirect.Code); err == nil {
-			result = "match=" + check.Matched().String()
-		}
-	}
-	s.record(&s.redirects, result)
-	io.WriteString(w, "the shop's page")
-}
-
-// create creates a check and returns the path of its page.
-func (s *shop) create(product idverify.Product, number string) string {
-	s.t.Helper()
-	callback, redirect := s.url+"/callback", ""
-	if s.version == "v0.2" {
-		redirect = s.url + "/back"
-	}
-	if product == idverify.ProductSubscriberCheck {
-		check, err := s.client.SubscriberChecks.Create(s.t.Context(), idverify.SubscriberCheckParams{PhoneNumber: number, CallbackURL: callback, RedirectURL: redirect})
-		if err != nil {
-			s.t.Fatal(err)
-		}
-		return "/_sandbox/open/" + check.CheckID
-	}
-	check, err := s.client.PhoneChecks.Create(s.t.Context(), idverify.PhoneCheckParams{PhoneNumber: number, CallbackURL: callback, RedirectURL: redirect})
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	return "/_sandbox/open/" + check.CheckID
-}
-
-// get opens a path of the server as a browser does.
-func (s *shop) get(path string) page {
-	s.t.Helper()
-	return s.browse(http.MethodGet, path, "", nil)
-}
-
-// choose submits the form of a page.
-func (s *shop) choose(path, as string) page {
-	s.t.Helper()
-	return s.browse(http.MethodPost, path, url.Values{"as": {as}}.Encode(), http.Header{
-		"Content-Type": {"application/x-www-form-urlencoded"}, "Origin": {s.srv.URL()}, "Sec-Fetch-Site": {"same-origin"},
-	})
-}
-
-func (s *shop) browse(method, path, body string, header http.Header) page {
-	s.t.Helper()
-	return browse(s.t, s.srv, method, path, body, header)
-}
-
-// results waits for the callbacks and returns what the shop received.
-func (s *shop) results() (callbacks, redirects []string) {
-	s.t.Helper()
-	if err := s.srv.Idle(s.t.Context()); err != nil {
-		s.t.Fatal(err)
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.callbacks, s.redirects
-}
 
 func TestPhonePage_Choices(t *testing.T) {
 	t.Parallel()
@@ -176,6 +68,32 @@ func TestPhonePage_Choices(t *testing.T) {
 				})
 			}
 		}
+	}
+}
+
+func TestPhonePage_WithoutURLs(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct{ version, as, want string }{
+		{"v0.1", "phone", "The backend reads the result"},
+		{"v0.1", "wifi", "does not store checks with this result"},
+		{"v0.2", "wifi", "does not store checks with this result"},
+		{"v0.2", "offline", "does not store checks with this result"},
+		{"v0.2", "other_sim", "The backend exchanges the code"},
+	} {
+		t.Run(row.version+" "+row.as, func(t *testing.T) {
+			t.Parallel()
+			s := newShop(t, newServer(t), row.version)
+			s.withoutURLs = true
+
+			got := s.choose(s.create(idverify.ProductPhoneCheck, "447700900012"), row.as)
+
+			if got.status != 200 || !strings.Contains(got.body, row.want) {
+				t.Errorf("page: %d\n%s\nwant %q", got.status, got.body, row.want)
+			}
+			if received := strings.Contains(got.body, "&#34;check_id&#34;"); received != (row.as != "offline") {
+				t.Errorf("page contains the body that the phone received: %t", received)
+			}
+		})
 	}
 }
 
