@@ -122,13 +122,30 @@ func goTestCases() []goTestCase {
 	return append(cases, hostile)
 }
 
+// expected returns a part of the test of the case, which verifies its result.
+func (c goTestCase) expected() string {
+	switch {
+	case c.Fault != nil:
+		return "sandboxfake.Fault{"
+	case c.Check.Match != nil && c.Check.Status == "COMPLETED":
+		return "want " + map[bool]string{true: "yes", false: "no"}[*c.Check.Match] + `"`
+	case c.Check.Status == "ACCEPTED":
+		return "want COMPLETED"
+	}
+	return "want " + c.Check.Status
+}
+
 var testFunc = regexp.MustCompile(`func (Test\w+)\(`)
 
 func TestSnippets_GoTest(t *testing.T) {
 	t.Parallel()
-	tests := snippet[[]string](t, "input.map(({ check, fault }) => s.goTest(check, fault))", goTestCases())
+	cases := goTestCases()
+	tests := snippet[[]string](t, "input.map(({ check, fault }) => s.goTest(check, fault))", cases)
 	dir := newModule(t)
 	for i, source := range tests {
+		if want := cases[i].expected(); !strings.Contains(source, want) {
+			t.Errorf("test %d does not contain %q\n%s", i, want, source)
+		}
 		// All tests are in one package, which is faster.
 		source = testFunc.ReplaceAllString(source, fmt.Sprintf("func ${1}_%d(", i))
 		if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("snippet%d_test.go", i)), []byte(source), 0o600); err != nil {

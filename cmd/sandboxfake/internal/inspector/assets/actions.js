@@ -187,6 +187,7 @@ const forms = {
 async function run(handler, button) {
   if (!handler || button.dataset.busy === '1' || button.disabled) return;
   busy(button, true);
+  clearError();
   try {
     await handler(button);
   } catch (err) {
