@@ -5,7 +5,7 @@ import { Problem, app, call, get, now, setServer, showView } from './api.js';
 import { refreshChecks, resetChecks } from './checks.js';
 import { refreshTimeline } from './timeline.js';
 import { refreshRequests, resetRequests, setOperations } from './requests.js';
-import { refreshPanels, startPanels } from './panels.js';
+import { refreshFaults, refreshPanels, startPanels } from './panels.js';
 import { refreshReceiver, startReceiver } from './receiver.js';
 import { startActions } from './actions.js';
 import { renderProjects } from './create.js';
@@ -13,11 +13,11 @@ import { renderProjects } from './create.js';
 const views = {
   checks: () => {
     renderProjects();
-    return [refreshChecks(), refreshTimeline()];
+    return [refreshChecks(), refreshTimeline(), refreshFaults()];
   },
-  requests: () => [refreshRequests()],
+  requests: () => [refreshRequests(), refreshFaults()],
   control: () => [refreshPanels()],
-  receiver: () => [refreshReceiver()],
+  receiver: () => [refreshReceiver(), refreshFaults()],
 };
 
 // minInterval is the minimum time between two refreshes, in milliseconds.

@@ -26,10 +26,20 @@ export function selectCheck(id) {
   if (!id) showDetail(false);
 }
 
+// narrow matches if the selected check replaces the list.
+const narrow = matchMedia('(max-width: 1080px)');
+
 function showDetail(visible) {
+  const changed = $('detail').hidden === visible;
   show($('detail'), visible);
   show($('detail-empty'), !visible);
   document.body.classList.toggle('has-detail', visible);
+  if (!changed || !narrow.matches) return;
+  // The element with the focus is no longer visible.
+  if (visible) {
+    scrollTo(0, 0);
+    $('detail-title').focus();
+  } else $('checks-title').focus();
 }
 
 // refreshTimeline gets the timeline of the selected check.
