@@ -54,14 +54,14 @@ func announce(w io.Writer, f *flags, server *sandboxfake.Server, caFile string) 
 
 // Lines about the certificate warning of a browser. The CA of -fixed-keys can be used by anyone.
 const (
-	freshKeysLine = "Your browser warns about its certificate. To avoid the warning, trust the CA certificate below in the browser."
+	freshKeysLine = "Your browser warns about its certificate. To avoid the warning, trust the CA certificate below; %s/_sandbox/ca describes how."
 	fixedKeysLine = "Your browser warns about its certificate. Do not trust the CA certificate of -fixed-keys in a browser: its private key is public."
 )
 
 // text returns the server's URL and credentials, and the first commands to run. The commands are
 // for a POSIX shell, one per line.
 func (a announcement) text(fixedKeys bool) string {
-	ca, certificateLine := shellQuote(a.CAFile), freshKeysLine
+	ca, certificateLine := shellQuote(a.CAFile), fmt.Sprintf(freshKeysLine, a.URL)
 	if fixedKeys {
 		certificateLine = fixedKeysLine
 	}
