@@ -126,9 +126,6 @@ func (f *flags) forward(server *sandboxfake.Server, failures io.Writer) {
 	roots.AppendCertsFromPEM(f.receiverCAs)
 	transport := &http.Transport{
 		TLSClientConfig: &tls.Config{RootCAs: roots},
-		// Send and receive what the service and the receiver sent, even if it is truncated.
-		DisableCompression: true,
-		WriteBufferSize:    1,
 		// A receiver may close an idle connection while a callback is sent on it.
 		DisableKeepAlives: true,
 	}
@@ -149,8 +146,9 @@ func (m mapping) handler(transport *http.Transport, failures io.Writer) http.Han
 		Transport: transport,
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.Out.URL.Scheme, r.Out.URL.Host = m.target.Scheme, m.target.Host
-			// The signature covers Host and the query, which ReverseProxy normalizes.
-			r.Out.Host, r.Out.URL.RawQuery = r.In.Host, r.In.URL.RawQuery
+			// The signature covers the Host, which stays, and the query, which ReverseProxy
+			// normalizes.
+			r.Out.URL.RawQuery = r.In.URL.RawQuery
 			r.SetXForwarded()
 		},
 		ErrorHandler: func(_ http.ResponseWriter, r *http.Request, err error) {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"io"
 	"net"
 	"net/netip"
 	"testing"
@@ -82,6 +83,28 @@ func TestFlags_LANURL(t *testing.T) {
 		}
 		if got != row.want || message != row.err {
 			t.Errorf("%s: %q, error %q, want %q, error %q", row.name, got, message, row.want, row.err)
+		}
+	}
+}
+
+func TestParseFlags_LANPort(t *testing.T) {
+	for _, row := range []struct {
+		env  string
+		args []string
+		want string
+	}{
+		{"", []string{"-lan"}, ":8443"},
+		{"", []string{"-lan", "-addr", ":9443"}, ":9443"},
+		{"", []string{"-lan", "-addr", "127.0.0.1:0"}, "127.0.0.1:0"}, // rejected later
+		{"0.0.0.0:9443", []string{"-lan"}, "0.0.0.0:9443"},
+		{"", nil, "127.0.0.1:0"},
+	} {
+		t.Setenv(addrEnv, row.env)
+
+		f, _ := parseFlags(row.args, io.Discard)
+
+		if f == nil || f.addr != row.want {
+			t.Errorf("%v with %q in the environment: flags %+v, want to listen on %s", row.args, row.env, f, row.want)
 		}
 	}
 }
