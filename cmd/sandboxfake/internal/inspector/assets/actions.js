@@ -44,7 +44,7 @@ async function copyRequestTest(request) {
 }
 
 const needRequest = (request) => {
-  if (!request) throw new Error('The journal does not contain this request.');
+  if (!request) throw new Error('The journal contains no such request.');
   return request;
 };
 
@@ -92,7 +92,7 @@ const actions = {
   'request-curl': (button) => copyCurl(needRequest(requestByID(button.dataset.request))),
   'request-go-test': (button) => copyRequestTest(needRequest(requestByID(button.dataset.request))),
   'latest-request-curl': async () => copyCurl(needRequest(await latestRequest())),
-  'latest-request-go-test': async () => copyRequestTest(needRequest(await latestRequest())),
+  'latest-request-go-test': async () => copyRequestTest(needRequest(await latestRequest(true))),
   advance: async (button) => advance(Number(button.dataset.seconds)),
   'callback-fault': async (button) => {
     await inject('callback', callbackFaults[button.dataset.fault]());

@@ -120,7 +120,7 @@ function renderServer() {
   renderCredentials(server.credentials ?? {});
   setText($('server-url'), server.public_url ? `${server.url}, public: ${server.public_url}` : server.url);
   setText($('server-ca'), app.caFile);
-  setText($('server-counts'), [['checks', server.checks], ['requests', server.requests], ['deliveries', server.deliveries]].map(([name, count]) => `${(count?.total ?? 0).toLocaleString('en')} ${name}`).join(', '));
+  setText($('server-counts'), [['checks', server.checks], ['requests', server.requests], ['deliveries', server.deliveries]].map(([name, count]) => `${name}: ${(count?.total ?? 0).toLocaleString('en')}`).join(', '));
 }
 
 // renderTime shows the date and time of the server's clock.

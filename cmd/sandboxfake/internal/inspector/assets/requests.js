@@ -32,9 +32,11 @@ export function newerRequests() {
 // requestByID returns a request of the visible page.
 export const requestByID = (id) => visible.find((request) => request.request_id === id);
 
-// latestRequest returns the latest request that the service received.
-export async function latestRequest() {
-  return (await get('requests', { limit: 1 })).requests[0];
+// latestRequest returns the latest request that the service received. If ofCheck is set, it returns
+// the latest one that creates or uses a check, among the latest 200.
+export async function latestRequest(ofCheck = false) {
+  const { requests } = await get('requests', { limit: ofCheck ? 200 : 1 });
+  return ofCheck ? requests.find((request) => /_check\.(?!list)/.test(request.operation) && request.status < 400) : requests[0];
 }
 
 // setOperations fills the lists of operations.

@@ -38,7 +38,7 @@ function showDetail(visible) {
   // The element with the focus is no longer visible.
   if (visible) {
     scrollTo(0, 0);
-    $('detail-title').focus();
+    $('detail-title').focus({ preventScroll: true });
   } else $('checks-title').focus();
 }
 
