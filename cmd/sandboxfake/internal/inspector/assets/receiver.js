@@ -75,7 +75,7 @@ export function command() {
 }
 
 async function source(name) {
-  const response = await fetch(`/_sandbox/page/${programs[name].source}`);
+  const response = await fetch(`/_sandbox/page/receivers/${programs[name].source}`);
   if (!response.ok) throw new Error(`The program for ${programs[name].name} is unavailable.`);
   return response.text();
 }
