@@ -64,8 +64,9 @@
 // and connects only to this machine.
 //
 // The certificate is valid for loopback and the hosts of -addr and -public-url. In a container
-// called sandbox, pass -addr sandbox:8443 -remote-control. With -fixed-keys, only localhost,
-// 127.0.0.1 and [::1] are possible, unless -tls-cert is valid for the other host.
+// called sandbox, pass -addr :8443 -public-url https://sandbox:8443 -remote-control. With
+// -fixed-keys, only localhost, 127.0.0.1 and [::1] are possible, unless -tls-cert is valid for the
+// other host.
 //
 // A receiver behind -map gets the request as the service signed it, with the public Host header and
 // the headers X-Forwarded-For, X-Forwarded-Host and X-Forwarded-Proto of a proxy.
