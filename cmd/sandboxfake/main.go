@@ -77,6 +77,7 @@ package main
 
 import (
 	"context"
+	_ "embed"
 	"errors"
 	"fmt"
 	"io"
@@ -132,6 +133,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return exitOK
 }
 
+// openAPI describes the control plane. Module openapitest compares it with the program.
+//
+//go:embed openapi.json
+var openAPI []byte
+
 // serve runs the server until ctx ends.
 func serve(ctx context.Context, f *flags, stdout, stderr io.Writer) error {
 	options, err := f.options(stderr)
@@ -155,6 +161,7 @@ func serve(ctx context.Context, f *flags, stdout, stderr io.Writer) error {
 			CACertPEM:    s.CACertPEM(),
 			FixedKeys:    f.fixedKeys,
 			CAFile:       caFile,
+			OpenAPI:      openAPI,
 		})
 	}))...)
 	if err != nil {
