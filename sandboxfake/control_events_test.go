@@ -77,6 +77,7 @@ func TestServer_Events(t *testing.T) {
 		if response.Header.Get("Content-Type") != "text/event-stream" || response.Header.Get("Cache-Control") != "no-store" {
 			t.Errorf("header = %v, want an event stream that is not cached", response.Header)
 		}
+		time.Sleep(time.Second) // after the minimum time between two events
 		started := time.Now()
 		a.srv.Inject(sandboxfake.Match{}, sandboxfake.Fault{})
 		if second := stream.next(t); second.revision <= first.revision || second.generation != first.generation {
