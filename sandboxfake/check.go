@@ -25,8 +25,8 @@ type check struct {
 	project                                      *project
 	version                                      string // API version of the create request; determines the flow
 	phone, callbackURL, redirectURL, referenceID string
-	period                                       int32 // in minutes
 	status, errorCode                            string
+	period                                       int32 // in minutes
 	match, noSIMChange                           triState
 	live                                         bool // the project was live when the check was created
 	charge                                       money
