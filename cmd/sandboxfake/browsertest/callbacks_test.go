@@ -1,0 +1,258 @@
+package browsertest
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"testing"
+
+	"github.com/idverify/idverify-go"
+	"github.com/idverify/idverify-go/signature"
+)
+
+func TestCallbacks_Expire(t *testing.T) {
+	t.Parallel()
+	p := start(t)
+	r := newReceiver(t, p)
+	c := p.phoneCheck(r.url)
+	pg := open(t, p)
+	pg.selectCheck(c.CheckID)
+
+	sent := pg.clickSends("#expire-now", "POST", "expire").json()
+
+	if sent["check_id"] != c.CheckID {
+		t.Errorf("the page sends %v, want check %s", sent, c.CheckID)
+	}
+	if got := r.nextVerified(t); got.CheckID != c.CheckID || got.Status != idverify.StatusExpired {
+		t.Errorf("callback %s of %s, want EXPIRED of %s", got.Status, got.CheckID, c.CheckID)
+	}
+	pg.waitTimeline("expired")
+	pg.waitText("#detail-status", "EXPIRED")
+	if _, err := p.client().PhoneChecks.Get(t.Context(), c.CheckID); !errors.Is(err, idverify.ErrNotFound) {
+		t.Errorf("get the expired check: %v, want ErrNotFound", err)
+	}
+}
+
+func TestCallbacks_Redeliver(t *testing.T) {
+	t.Parallel()
+	p := start(t)
+	r := newReceiver(t, p)
+	c := p.ended(r)
+	pg := open(t, p)
+	pg.selectCheck(c.CheckID)
+
+	pg.clickSends("#redeliver", "POST", "redeliver")
+	second := r.nextVerified(t)
+	pg.waitFor(`document.querySelectorAll('#timeline > li[data-kind="attempt"]').length === 2`)
+	pg.openDetails()
+	pg.clickSends("[data-action=redeliver-one]", "POST", "redeliver")
+	third := r.nextVerified(t)
+
+	if second.CheckID != c.CheckID || third.CheckID != c.CheckID {
+		t.Errorf("callbacks of %s and %s, want both of %s", second.CheckID, third.CheckID, c.CheckID)
+	}
+	attempts := 0
+	for _, d := range p.deliveries(c.CheckID) {
+		attempts += len(d.Attempts)
+	}
+	if attempts != 3 {
+		t.Errorf("%d attempts, want the first and two redeliveries", attempts)
+	}
+}
+
+// openDetails opens all collapsed parts of the timeline.
+func (p *page) openDetails() {
+	p.t.Helper()
+	p.waitFor(`document.querySelector("#timeline details")`)
+	evaluate[bool](p, `(document.querySelectorAll("#timeline details").forEach(d => d.open = true), true)`)
+}
+
+func TestCallbacks_Custom(t *testing.T) {
+	t.Parallel()
+	p := start(t)
+	r := newReceiver(t, p)
+	c := p.ended(r)
+	pg := open(t, p)
+	pg.selectCheck(c.CheckID)
+
+	pg.click("#send-callback")
+	pg.waitFor(`document.querySelector("#callback-dialog").open`)
+	pg.screenshot("callback")
+	mark := pg.click("#callback-cancel")
+	pg.waitFor(`!document.querySelector("#callback-dialog").open`)
+	pg.click("#send-callback")
+	body := `{"check_id":"` + c.CheckID + `","status":"COMPLETED","match":false,"note":"<b>custom</b>"}`
+	pg.fill("#callback-url", r.url)
+	pg.fill("#callback-body", body)
+	sent := pg.clickSends("#callback-submit", "POST", "callbacks")
+
+	if pg.sent(t, mark, "POST", "/_sandbox/").path != sent.path {
+		t.Errorf("Cancel sends a request: %s", pg.since(mark))
+	}
+	if sent.json()["body"] != body || sent.json()["url"] != r.url {
+		t.Errorf("the page sends %s, want the fields of the form", sent.body)
+	}
+	if got := r.next(t); got.message == nil || string(got.message.Body) != body || got.message.Kind != "phone_check" {
+		t.Errorf("callback %+v, want a signed one with the body of the form", got)
+	}
+	pg.waitFor(`!document.querySelector("#callback-dialog").open`)
+}
+
+// The page suggests a body, and the suggestion is a callback that a client can parse.
+func TestCallbacks_CustomSuggestion(t *testing.T) {
+	t.Parallel()
+	p := start(t)
+	r := newReceiver(t, p)
+	c := p.ended(r)
+	pg := open(t, p)
+	pg.selectCheck(c.CheckID)
+
+	pg.click("#send-callback")
+	pg.waitFor(`document.querySelector("#callback-body").value.length > 2`)
+	pg.clickSends("#callback-submit", "POST", "callbacks")
+
+	if got := r.nextVerified(t); got.CheckID != c.CheckID {
+		t.Errorf("callback of %s, want %s", got.CheckID, c.CheckID)
+	}
+}
+
+func TestFaults_Callback(t *testing.T) {
+	t.Parallel()
+	p := start(t)
+	r := newReceiver(t, p)
+	pg := open(t, p)
+	attempts := func(c check) (results []string) {
+		p.awaitAttempts(c)
+		for _, d := range p.deliveries(c.CheckID) {
+			for _, a := range d.Attempts {
+				results = append(results, fmt.Sprintf("%d %s", a.Status, a.Result))
+			}
+		}
+		return results
+	}
+	complete := func() check {
+		c := p.phoneCheck(r.url)
+		p.open(c.CheckID)
+		return c
+	}
+
+	t.Run("503 and retry", func(t *testing.T) {
+		pg.view("control")
+		sent := pg.clickSends("#fault-503", "POST", "faults")
+		if n := pg.activeFaults(); n != 1 {
+			t.Errorf("%d active faults, want 1", n)
+		}
+		c := complete()
+		if got := attempts(c); len(got) != 1 || got[0][:3] != "503" {
+			t.Errorf("attempts %q after %s, want one with 503", got, sent.body)
+		}
+		r.none(t)
+		pg.clickSends("#advance-120", "POST", "advance")
+		if got := r.nextVerified(t); got.CheckID != c.CheckID {
+			t.Errorf("callback of %s, want %s", got.CheckID, c.CheckID)
+		}
+		pg.waitFor(`document.querySelector("#fault-count").hidden`)
+	})
+	t.Run("delayed", func(t *testing.T) {
+		pg.view("control")
+		pg.fill("#fault-delay-seconds", "1")
+		pg.clickSends("#fault-delay", "POST", "faults")
+		c := complete()
+		r.nextVerified(t)
+		control[any](p, http.MethodPost, "idle", nil)
+		events := p.timeline(c.CheckID)
+		for _, e := range events {
+			if e.Kind == "attempt" && e.Fault == nil {
+				t.Errorf("timeline %+v, want an attempt with a fault", events)
+			}
+		}
+	})
+	t.Run("dropped", func(t *testing.T) {
+		pg.view("control")
+		pg.clickSends("#fault-drop", "POST", "faults")
+		c := complete()
+		if got := attempts(c); len(got) != 1 || got[0] != "0 unreachable" {
+			t.Errorf("attempts %q, want one that reaches nobody", got)
+		}
+		r.none(t)
+	})
+	t.Run("wrong key", func(t *testing.T) {
+		pg.view("control")
+		pg.clickSends("#fault-wrong-key", "POST", "faults")
+		complete()
+		if got := r.next(t); !errors.Is(got.err, signature.ErrSignature) {
+			t.Errorf("callback with the wrong key: %v, want ErrSignature", got.err)
+		}
+	})
+	t.Run("truncated", func(t *testing.T) {
+		pg.view("control")
+		pg.clickSends("#fault-truncate", "POST", "faults")
+		complete()
+		if got := r.next(t); got.err == nil {
+			t.Error("a truncated callback is verified")
+		}
+	})
+}
+
+// event is an event of a timeline.
+type event struct {
+	Kind  string          `json:"kind"`
+	Fault json.RawMessage `json:"fault"`
+}
+
+// timeline returns the events of a check.
+func (p *program) timeline(checkID string) []event {
+	p.t.Helper()
+	return control[struct{ Events []event }](p, http.MethodGet, "timeline?check_id="+checkID, nil).Events
+}
+
+// awaitAttempts waits until no attempt of a check is in flight.
+func (p *program) awaitAttempts(check) {
+	p.t.Helper()
+	control[any](p, http.MethodPost, "idle", nil)
+}
+
+// view shows a view of the page.
+func (p *page) view(name string) {
+	p.t.Helper()
+	p.pick("#nav-" + name)
+	p.waitFor(fmt.Sprintf(`document.querySelector("#view-%s").checkVisibility()`, name))
+}
+
+// activeFaults returns the number of faults that the page shows.
+func (p *page) activeFaults() int {
+	p.t.Helper()
+	p.waitFor(`!document.querySelector("#fault-count").hidden`)
+	return evaluate[int](p, `parseInt(document.querySelector("#fault-count").innerText.match(/\d+/)[0])`)
+}
+
+func TestFaults_API(t *testing.T) {
+	t.Parallel()
+	p := start(t)
+	client := p.client()
+	create := func() error {
+		_, err := client.PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: "447700900012"})
+		return err
+	}
+	pg := open(t, p)
+	pg.view("control")
+	pg.choose("#api-operation", "phone_check.create")
+	pg.choose("#api-status", "500")
+
+	pg.clickSends("#api-fault-submit", "POST", "faults")
+	pg.activeFaults()
+	first, second := create(), create()
+
+	if !errors.Is(first, idverify.ErrOutcomeUnknown) || second != nil {
+		t.Errorf("the next calls return %v and %v, want a 500 and success", first, second)
+	}
+	pg.waitFor(`document.querySelector("#fault-count").hidden`)
+	pg.clickSends("#api-fault-submit", "POST", "faults")
+	pg.activeFaults()
+	pg.clickSends("#faults-clear", "DELETE", "faults")
+	if err := create(); err != nil {
+		t.Errorf("a call after the faults were removed: %v", err)
+	}
+	pg.waitFor(`document.querySelector("#fault-count").hidden`)
+}
