@@ -44,7 +44,7 @@ func receiverCommand(t *testing.T, file string) []string {
 // placeholders like the page.
 func startReceiver(t *testing.T, a announced, name string, placeholders map[string]string) *receiver {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, a.URL+"/_sandbox/page/"+name, nil)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, a.URL+"/_sandbox/page/receivers/"+name, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
