@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -71,6 +72,24 @@ func TestServer_CACertPEMConstraints(t *testing.T) {
 				t.Errorf("critical = %v, CA = %v, no intermediate CA = %v, want all true", ca.PermittedDNSDomainsCritical, ca.IsCA, ca.MaxPathLenZero)
 			}
 		})
+	}
+}
+
+// Apple's devices reject server certificates that are valid for more than 825 days.
+func TestServer_FreshCertificateValidity(t *testing.T) {
+	t.Parallel()
+	srv := sandboxfake.New(t, sandboxfake.WithFreshKeys())
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: exportedRoots(t, srv)}, DisableKeepAlives: true}}
+
+	response, err := client.Get(srv.URL() + "/.well-known/jwks.json")
+
+	if err != nil {
+		t.Fatal(err)
+	}
+	response.Body.Close()
+	leaf := response.TLS.PeerCertificates[0]
+	if valid := leaf.NotAfter.Sub(leaf.NotBefore); valid > 825*24*time.Hour || valid < 300*24*time.Hour {
+		t.Errorf("the certificate is valid for %v, want about a year", valid)
 	}
 }
 

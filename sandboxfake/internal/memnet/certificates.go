@@ -163,7 +163,8 @@ func (c *Certificates) forService(hello *tls.ClientHelloInfo) *tls.Certificate {
 	return &c.Service
 }
 
-// NotBefore and NotAfter limit the validity of all certificates. A frozen clock must be between
+// NotBefore and NotAfter limit the validity of all certificates except that of
+// [GenerateCertificates] for the service. A frozen clock must be between
 // them. The clock of a testing/synctest bubble starts in 2000.
 var (
 	NotBefore = time.Unix(0, 0)
@@ -172,9 +173,18 @@ var (
 
 // Issue returns a new server certificate for names, which are DNS names or IP addresses.
 func (a Authority) Issue(names ...string) (tls.Certificate, error) {
-	template, key, err := newTemplate("sandboxfake")
+	template, key, err := newServerTemplate(names)
 	if err != nil {
 		return tls.Certificate{}, err
+	}
+	return a.sign(template, key)
+}
+
+// newServerTemplate returns the template of a server certificate for names, and a new key for it.
+func newServerTemplate(names []string) (*x509.Certificate, *ecdsa.PrivateKey, error) {
+	template, key, err := newTemplate("sandboxfake")
+	if err != nil {
+		return nil, nil, err
 	}
 	template.KeyUsage = x509.KeyUsageDigitalSignature
 	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
@@ -185,7 +195,7 @@ func (a Authority) Issue(names ...string) (tls.Certificate, error) {
 			template.DNSNames = append(template.DNSNames, name)
 		}
 	}
-	return a.sign(template, key)
+	return template, key, nil
 }
 
 // sign returns a certificate for key.

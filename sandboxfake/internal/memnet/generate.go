@@ -3,8 +3,10 @@ package memnet
 import (
 	"crypto/rand"
 	"crypto/rsa"
+	"crypto/tls"
 	"crypto/x509"
 	"net"
+	"time"
 )
 
 // GenerateCertificates returns new certificates for a service on loopback and on hosts.
@@ -15,7 +17,7 @@ func GenerateCertificates(hosts ...string) (*Certificates, error) {
 	if c.Exported, err = generateAuthority("sandboxfake CA of one run", names); err != nil {
 		return nil, err
 	}
-	if c.Service, err = c.Exported.Issue(names...); err != nil {
+	if c.Service, err = c.Exported.issueForYear(names); err != nil {
 		return nil, err
 	}
 	if c.inProcess, err = generateAuthority("sandboxfake in-process CA of one run", nil); err != nil {
@@ -26,6 +28,19 @@ func GenerateCertificates(hosts ...string) (*Certificates, error) {
 	}
 	c.roots = c.newRoots()
 	return c, nil
+}
+
+// issueForYear returns a new server certificate that is valid for a year. Phones and browsers may
+// reject server certificates that are valid for more than 825 days, whatever the authority. It is
+// valid since yesterday, because the clock of a phone may be late.
+func (a Authority) issueForYear(names []string) (tls.Certificate, error) {
+	template, key, err := newServerTemplate(names)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	template.NotBefore = time.Now().AddDate(0, 0, -1)
+	template.NotAfter = template.NotBefore.AddDate(1, 0, 0)
+	return a.sign(template, key)
 }
 
 // generateAuthority generates an authority that is constrained to names and loopback, or
