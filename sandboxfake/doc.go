@@ -62,9 +62,9 @@
 //
 // # Other languages
 //
-// The program cmd/sandboxfake runs a server. [WithControlPlane] adds a JSON API below /_sandbox/
-// for the clock, faults, deliveries, requests, sign-up, keys and reset of a Server.
-// [WithRequestLog] logs each request and each delivery attempt.
+// The program cmd/sandboxfake runs a server, with a page for browsers and phones: see
+// docs/sandbox.md. [WithControlPlane] adds a JSON API below /_sandbox/ that shows and controls a
+// Server. [WithRequestLog] logs each request and each delivery attempt.
 //
 // docs/testing.md has recipes: a first test, parallel tests, expiry, retries, key rotation, faults,
 // and how to sign your own callbacks.

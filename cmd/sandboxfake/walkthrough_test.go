@@ -42,7 +42,7 @@ func TestWalkthrough_Curl(t *testing.T) {
 
 	t.Logf("\n%s", output)
 	if err != nil || !strings.HasSuffix(string(output), "all as expected\n") {
-		t.Errorf("the walkthrough of docs/testing.md fails: %v\nlog of sandboxfake:\n%s", err, p.log.String())
+		t.Errorf("the walkthrough of docs/sandbox.md fails: %v\nlog of sandboxfake:\n%s", err, p.log.String())
 	}
 }
 
@@ -72,7 +72,7 @@ func TestWalkthrough_Node(t *testing.T) {
 
 	t.Logf("\n%s", output)
 	if err != nil || !strings.HasSuffix(string(output), "the forged callback is rejected\n") {
-		t.Errorf("the walkthrough of docs/testing.md fails: %v\nlog of sandboxfake:\n%s", err, p.log.String())
+		t.Errorf("the walkthrough of docs/sandbox.md fails: %v\nlog of sandboxfake:\n%s", err, p.log.String())
 	}
 }
 
@@ -104,6 +104,6 @@ func TestWalkthrough_Python(t *testing.T) {
 
 	t.Logf("\n%s", output)
 	if err != nil || !strings.HasSuffix(string(output), "the forged callback is rejected\n") {
-		t.Errorf("the walkthrough of docs/testing.md fails: %v\nlog of sandboxfake:\n%s", err, p.log.String())
+		t.Errorf("the walkthrough of docs/sandbox.md fails: %v\nlog of sandboxfake:\n%s", err, p.log.String())
 	}
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // TestDocument_GeneratesClient runs a program with a client that oapi-codegen generates from the
-// document. docs/testing.md shows the command.
+// document. docs/sandbox.md shows the command.
 func TestDocument_GeneratesClient(t *testing.T) {
 	t.Parallel()
 	p := start(t)
