@@ -22,7 +22,10 @@ import (
 // /_sandbox/page/, /_sandbox/open/ and /_sandbox/ca/.
 //
 // These requests require no token and are open to any address, so the handler must not disclose
-// anything in its responses. A browser that opens the server's URL is redirected to /_sandbox/.
+// anything in its responses. Requests below /_sandbox/page/private/ are the exception: the handler
+// receives only those that the control plane accepts, with its token or cookie, and from this
+// machine unless [WithRemoteControl] is set. A browser that opens the server's URL is redirected to
+// /_sandbox/.
 //
 // The page itself calls the operations of the control plane: it sends
 // [Server.ControlToken] to POST /_sandbox/session, whose cookie authorizes its further requests.
@@ -48,25 +51,31 @@ func WithPhonePage() Option {
 
 // Paths of the page, below controlPath.
 const (
-	assetsPath = controlPath + "page/"
-	openPath   = controlPath + "open/"
-	caPath     = controlPath + "ca"
+	assetsPath  = controlPath + "page/"
+	privatePath = assetsPath + "private/" // guarded as the control plane
+	openPath    = controlPath + "open/"
+	caPath      = controlPath + "ca"
 )
 
-// withPage passes the requests for the page to its handler, and all others to next.
+// withPage passes the requests for the page to its handler, and all others to next. The guard of
+// the control plane checks those below privatePath first.
 func (s *Server) withPage(next http.Handler) http.Handler {
 	if s.page == nil {
 		return next
 	}
+	private := s.guardControl(s.page)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == controlPath {
 			w.Header().Set("Vary", "Accept")
 		}
-		if isPage(r) {
+		switch {
+		case !isPage(r):
+			next.ServeHTTP(w, r)
+		case strings.HasPrefix(r.URL.Path, privatePath):
+			private.ServeHTTP(w, r)
+		default:
 			s.page.ServeHTTP(w, r)
-			return
 		}
-		next.ServeHTTP(w, r)
 	})
 }
 

@@ -59,6 +59,8 @@ func TestServer_ControlPage(t *testing.T) {
 		{http.MethodGet, "/_sandbox/page", browserAccept, false, 401},
 		{http.MethodGet, "/_sandbox/open", browserAccept, false, 401},
 		{http.MethodGet, "/_sandbox/cat", browserAccept, false, 401},
+		{http.MethodGet, "/_sandbox/page/private/x", browserAccept, false, 401},
+		{http.MethodGet, "/_sandbox/page/PRIVATE/../private/x", browserAccept, false, 401},
 		{http.MethodGet, "/_sandbox/page/../requests", browserAccept, false, 401},
 		{http.MethodGet, "/_sandbox/page/./main.js", browserAccept, false, 401},
 		{http.MethodGet, "/_sandbox/page//requests", browserAccept, false, 401},
@@ -119,6 +121,45 @@ func TestServer_ControlPageOpen(t *testing.T) {
 
 		if recorder.Code != row.status {
 			t.Errorf("%s from another machine: %d, want %d", row.name, recorder.Code, row.status)
+		}
+	}
+}
+
+// The page's private paths have the rules of the control plane, not those of the other assets.
+func TestServer_ControlPagePrivate(t *testing.T) {
+	t.Parallel()
+	const here, elsewhere = "127.0.0.1:5000", "192.0.2.1:5000"
+	for _, row := range []struct {
+		name          string
+		remoteControl bool
+		from, method  string
+		token         bool
+		status        int
+	}{
+		{"no token", false, here, http.MethodGet, false, 401},
+		{"token", false, here, http.MethodGet, true, 200},
+		{"token on another machine", false, elsewhere, http.MethodGet, true, 403},
+		{"remote control, no token", true, elsewhere, http.MethodGet, false, 401},
+		{"remote control", true, elsewhere, http.MethodGet, true, 200},
+		{"form", false, here, http.MethodPost, true, 415},
+	} {
+		options := []sandboxfake.Option{sandboxfake.WithInMemory(), sandboxfake.WithControlPage(testPage)}
+		if row.remoteControl {
+			options = append(options, sandboxfake.WithRemoteControl())
+		}
+		srv := sandboxfake.New(t, options...)
+		request := httptest.NewRequestWithContext(t.Context(), row.method, "/_sandbox/page/private/x", nil)
+		request.RemoteAddr = row.from
+		if row.token {
+			request.Header = bearer(srv.ControlToken())
+		}
+		recorder := httptest.NewRecorder()
+
+		sandboxfake.Serve(srv, recorder, request)
+
+		page := recorder.Header().Get("X-Page") != ""
+		if recorder.Code != row.status || page != (row.status == http.StatusOK) {
+			t.Errorf("%s: %d from the page %t, want %d", row.name, recorder.Code, page, row.status)
 		}
 	}
 }

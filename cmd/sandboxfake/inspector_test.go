@@ -29,7 +29,7 @@ func TestProgram_Inspector(t *testing.T) {
 
 	status, page := get(http.MethodGet, address, http.Header{"Accept": {"text/html"}})
 	session, _ := get(http.MethodPost, address+"session", http.Header{"Authorization": {"Bearer " + values.Get("token")}, "Content-Type": {"application/json"}})
-	environment, body := get(http.MethodGet, address+"page/environment.json", http.Header{"Authorization": {"Bearer " + a.Token}})
+	environment, body := get(http.MethodGet, address+"page/private/environment.json", http.Header{"Authorization": {"Bearer " + a.Token}})
 
 	if status != http.StatusOK || !strings.HasPrefix(page, "<!doctype html>") {
 		t.Errorf("%s: %d %.40s, want the page", address, status, page)

@@ -33,7 +33,7 @@ type Config struct {
 const (
 	indexPath   = "/_sandbox/"
 	assetsPath  = indexPath + "page/"
-	sessionPath = indexPath + "session"
+	privatePath = assetsPath + "private/" // requires the authorization of the control plane
 )
 
 // assets contains the page for browsers, without HTML that depends on requests.
@@ -48,8 +48,8 @@ type pages struct {
 	templates *template.Template
 }
 
-// New returns a handler for sandboxfake.WithControlPage. The handler requires no authorization, so
-// the files that it serves contain nothing about the server.
+// New returns a handler for sandboxfake.WithControlPage, which lets only authorized requests reach
+// privatePath. All others require no authorization, so the files contain nothing about the server.
 func New(c Config) http.Handler {
 	p := &pages{Config: c, files: newFiles(), templates: newTemplates()}
 	if len(c.OpenAPI) > 0 {
@@ -58,7 +58,7 @@ func New(c Config) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+indexPath+"{$}", func(w http.ResponseWriter, r *http.Request) { p.serveFile(w, r, indexFile) })
 	mux.HandleFunc("GET "+assetsPath+"{name...}", func(w http.ResponseWriter, r *http.Request) { p.serveFile(w, r, r.PathValue("name")) })
-	mux.HandleFunc("GET "+assetsPath+"environment.json", p.environment)
+	mux.HandleFunc("GET "+privatePath+"environment.json", p.environment)
 	mux.HandleFunc("GET "+assetsPath+"qr.svg", p.qrCode)
 	mux.HandleFunc("GET "+openPath+"{check_id}", phoneHeaders(p.phonePage))
 	mux.HandleFunc("POST "+openPath+"{check_id}", phoneHeaders(p.chosen))
@@ -142,35 +142,12 @@ func (p *pages) serveFile(w http.ResponseWriter, r *http.Request, name string) {
 	http.ServeContent(w, r, name, time.Time{}, bytes.NewReader(f.content))
 }
 
-// environment handles GET /_sandbox/page/environment.json, which contains the path of the CA file
-// for commands to copy. It requires the authorization of the control plane.
-func (p *pages) environment(w http.ResponseWriter, r *http.Request) {
+// environment handles GET /_sandbox/page/private/environment.json, which contains the path of the
+// CA file for commands to copy.
+func (p *pages) environment(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Cache-Control", "no-store")
-	if !p.authorized(r) {
-		http.Error(w, "the control token or the cookie of a session is required", http.StatusUnauthorized)
-		return
-	}
 	w.Header().Set("Content-Type", mediaTypes[".json"])
 	json.NewEncoder(w).Encode(struct {
 		CAFile string `json:"ca_file"`
 	}{p.CAFile})
-}
-
-// authorized reports whether the control plane authorizes a request.
-func (p *pages) authorized(r *http.Request) bool {
-	request, err := http.NewRequestWithContext(r.Context(), http.MethodGet, p.URL+sessionPath, nil)
-	if err != nil {
-		return false
-	}
-	for _, name := range []string{"Authorization", "Cookie", "Sec-Fetch-Site", "Origin"} {
-		if values := r.Header.Values(name); len(values) > 0 {
-			request.Header[name] = values
-		}
-	}
-	response, err := p.Client.Do(request)
-	if err != nil {
-		return false
-	}
-	defer response.Body.Close()
-	return response.StatusCode == http.StatusNoContent
 }

@@ -94,12 +94,11 @@ func TestNew_Headers(t *testing.T) {
 		"Cross-Origin-Opener-Policy":   "same-origin",
 	}
 	for path, status := range map[string]int{
-		"/_sandbox/":                      200,
-		"/_sandbox/page/main.js":          200,
-		"/_sandbox/page/icon.svg":         200,
-		"/_sandbox/page/openapi.json":     200,
-		"/_sandbox/page/nothing":          404,
-		"/_sandbox/page/environment.json": 401,
+		"/_sandbox/":                  200,
+		"/_sandbox/page/main.js":      200,
+		"/_sandbox/page/icon.svg":     200,
+		"/_sandbox/page/openapi.json": 200,
+		"/_sandbox/page/nothing":      404,
 	} {
 		got := fetch(t, srv, http.MethodGet, path, browser)
 
@@ -212,7 +211,7 @@ func TestNew_Environment(t *testing.T) {
 		{"cookie and wrong token", http.Header{"Cookie": {cookie}, "Authorization": {"Bearer wrong"}}, 401},
 		{"cookie for a page of another port", http.Header{"Cookie": {cookie}, "Sec-Fetch-Site": {"same-site"}}, 401},
 	} {
-		got := fetch(t, srv, http.MethodGet, "/_sandbox/page/environment.json", row.header)
+		got := fetch(t, srv, http.MethodGet, "/_sandbox/page/private/environment.json", row.header)
 
 		if got.status != row.status || got.header.Get("Cache-Control") != "no-store" {
 			t.Errorf("%s: %d with Cache-Control %q, want %d, no-store", row.name, got.status, got.header.Get("Cache-Control"), row.status)
@@ -236,7 +235,7 @@ func TestNew_DisclosesNothing(t *testing.T) {
 	t.Parallel()
 	srv := start(t, "{}")
 	paths := []string{
-		"/_sandbox/", "/_sandbox", "/_sandbox/health", "/_sandbox/session", "/_sandbox/events", "/_sandbox/page/", "/_sandbox/page/environment.json",
+		"/_sandbox/", "/_sandbox", "/_sandbox/health", "/_sandbox/session", "/_sandbox/events", "/_sandbox/page/", "/_sandbox/page/private/environment.json",
 		"/_sandbox/page/../requests", "/_sandbox/page/..%2frequests", "/_sandbox/page/%2e%2e/requests", "/_sandbox/page/..%5crequests",
 		"/_sandbox/page//requests", "/_sandbox/page/assets/main.js", "/_sandbox/page/../../../../etc/passwd", "/_sandbox/page/..;/requests",
 		"/_sandbox/open/", "/_sandbox/open/none", "/_sandbox/open/../requests", "/_sandbox/open/none/../../requests", "/_sandbox/open/%2e%2e%2frequests",

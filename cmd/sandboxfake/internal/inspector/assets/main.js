@@ -187,7 +187,7 @@ function route() {
 
 // open shows the page to an authorized user.
 async function open() {
-  const [environment, operations] = await Promise.allSettled([get('page/environment.json'), get('operations')]);
+  const [environment, operations] = await Promise.allSettled([get('page/private/environment.json'), get('operations')]);
   app.caFile = environment.value?.ca_file || app.caFile;
   setOperations(operations.value?.operations ?? []);
   await refreshServer();
