@@ -49,6 +49,7 @@ type controlMatchView struct {
 	Operation string `json:"operation,omitempty"`
 	Project   string `json:"project,omitempty"`
 	Workspace string `json:"workspace,omitempty"`
+	CheckID   string `json:"check_id,omitempty"`
 	Repeat    bool   `json:"repeat,omitempty"`
 }
 

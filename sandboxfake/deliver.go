@@ -123,7 +123,7 @@ func (s *service) startAttempt(d *delivery) {
 	}
 	s.inFlight++
 	d.inFlight = true
-	fault := s.takeFault(OperationCallback, d.project, d.project.workspace)
+	fault := s.takeFault(OperationCallback, d.project, d.project.workspace, d.CheckID)
 	attempt := Attempt{Time: s.clock.Now(), Fault: fault}
 	n := len(d.Attempts) + 1
 	s.running.Go(func() {

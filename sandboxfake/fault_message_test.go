@@ -109,3 +109,55 @@ func TestFault_RedirectWrongKey(t *testing.T) {
 		}
 	}
 }
+
+// A fault for the callbacks of one check does not affect those of another.
+func TestFault_CallbackOfCheck(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		name   string
+		inject func(a *api, checkID string)
+	}{
+		{"Inject", func(a *api, id string) {
+			a.srv.Inject(sandboxfake.Match{Operation: sandboxfake.OperationCallback, CheckID: id}, sandboxfake.Fault{WrongKey: true})
+		}},
+		{"control plane", func(a *api, id string) {
+			got := a.control(http.MethodPost, "faults", `{"match":{"operation":"callback","check_id":"`+id+`"},"faults":[{"wrong_key":true}]}`)
+			if got.status != http.StatusNoContent {
+				a.t.Fatalf("inject: %d %s", got.status, got.body)
+			}
+			match := a.control(http.MethodGet, "faults", "").json["injections"].([]any)[0].(map[string]any)["match"]
+			if match.(map[string]any)["check_id"] != id {
+				a.t.Errorf("active fault matches %v, want check %s", match, id)
+			}
+		}},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				a := newControlAPI(t)
+				var receiver recordingReceiver
+				host := a.srv.Handle("app.sandbox.test", &receiver)
+				id := a.create(phoneChecks, `{"phone_number":"447700900012","callback_url":"`+host+`"}`)
+				row.inject(a, id)
+
+				other := a.completeCheck(host)
+				if err := a.srv.Idle(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				a.get(phoneChecks + "/" + id + "/redirect")
+				if err := a.srv.Idle(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+
+				for _, d := range a.srv.Deliveries() {
+					if fault := d.Attempts[0].Fault; (fault != nil) != (d.CheckID == id) {
+						t.Errorf("callback of %s has the fault %+v, want one only for %s, not for %s", d.CheckID, fault, id, other)
+					}
+				}
+				if n := len(a.srv.Deliveries()); n != 2 {
+					t.Errorf("%d deliveries, want 2", n)
+				}
+			})
+		})
+	}
+}

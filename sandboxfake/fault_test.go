@@ -301,6 +301,8 @@ func TestServer_InjectRejectsInvalidFaults(t *testing.T) {
 		want  string
 	}{
 		{"unknown operation", sandboxfake.Match{Operation: "phone_check.creat"}, sandboxfake.Fault{Status: 500}, "unknown operation"},
+		{"check ID for a call", sandboxfake.Match{Operation: "phone_check.open", CheckID: "another"}, sandboxfake.Fault{Status: 500}, "requires the operation"},
+		{"check ID for all calls", sandboxfake.Match{CheckID: "another"}, sandboxfake.Fault{Status: 500}, "requires the operation"},
 		{"two kinds in one fault", sandboxfake.Match{}, sandboxfake.Fault{Status: 500, Drop: true}, "only one of"},
 		{"invalid HTTP status", sandboxfake.Match{}, sandboxfake.Fault{Status: 1000}, "status must be from 200 to 599"},
 		{"informational status", sandboxfake.Match{}, sandboxfake.Fault{Status: 100}, "status must be from 200 to 599"},

@@ -47,6 +47,7 @@ type Match struct {
 	Operation string // such as "phone_check.create", or [OperationCallback]; empty for all but callbacks
 	Project   string // project ID; empty for all
 	Workspace string // workspace ID; empty for all
+	CheckID   string // only with OperationCallback: the check of the callback; empty for all
 	Repeat    bool   // repeat the faults in a cycle until they are removed
 }
 
@@ -99,6 +100,9 @@ func (s *Server) mustInject(err error) {
 // reason. Its errors, and those of Fault.check, are also sent to callers of the control plane. They
 // must not contain Go identifiers.
 func (m Match) check() error {
+	if m.CheckID != "" && m.Operation != OperationCallback {
+		return fmt.Errorf("a check ID requires the operation %q", OperationCallback)
+	}
 	if m.Operation == "" || m.Operation == OperationCallback || slices.ContainsFunc(wire.Operations(), func(op wire.Operation) bool { return op.Name == m.Operation }) {
 		return nil
 	}
@@ -128,10 +132,11 @@ func (f Fault) check(frozen bool) error {
 }
 
 // takeFault returns the fault for a call, or nil, and counts the call in each matching injection.
-func (s *service) takeFault(operation string, p *project, w *workspace) *Fault {
+// checkID is the check of a callback, and otherwise empty.
+func (s *service) takeFault(operation string, p *project, w *workspace, checkID string) *Fault {
 	var fault *Fault
 	for _, i := range s.injections {
-		if !i.match.matches(operation, p, w) {
+		if !i.match.matches(operation, p, w, checkID) {
 			continue
 		}
 		if i.next >= len(i.faults) {
@@ -147,8 +152,10 @@ func (s *service) takeFault(operation string, p *project, w *workspace) *Fault {
 	return fault
 }
 
-func (m Match) matches(operation string, p *project, w *workspace) bool {
+func (m Match) matches(operation string, p *project, w *workspace, checkID string) bool {
 	switch {
+	case m.CheckID != "" && m.CheckID != checkID:
+		return false
 	case m.Operation == "" && operation == OperationCallback, m.Operation != "" && m.Operation != operation:
 		return false
 	case m.Project != "" && (p == nil || p.id != m.Project), m.Workspace != "" && (w == nil || w.id != m.Workspace):

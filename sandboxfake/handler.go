@@ -144,7 +144,7 @@ func (s *service) handle(c *call) *response {
 		return problemResponse(err)
 	}
 	p, w := s.owner(c)
-	if c.fault = s.takeFault(c.op.Name, p, w); c.fault != nil && c.fault.Latency > 0 {
+	if c.fault = s.takeFault(c.op.Name, p, w, ""); c.fault != nil && c.fault.Latency > 0 {
 		s.delay(c)
 		// The token may have expired during the wait.
 		if err := s.admit(c); err != nil {
