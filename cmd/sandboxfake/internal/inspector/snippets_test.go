@@ -3,20 +3,12 @@ package inspector_test
 import (
 	"encoding/json"
 	"fmt"
-	"io"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
-
-	"github.com/idverify/idverify-go"
-	"github.com/idverify/idverify-go/sandboxfake"
 )
 
 // requireTool skips the test if a tool is missing, or fails it if IDVERIFY_INTEROP is set, as in
@@ -33,22 +25,29 @@ func requireTool(t *testing.T, tool string) {
 	}
 }
 
-// snippet evaluates an expression of JavaScript with the functions of snippets.js in s and the
-// value input, and returns the result.
+// snippet evaluates an expression of JavaScript with the functions of snippets.js in s, those of
+// products.js in p and the value input, and returns the result.
 func snippet[T any](t *testing.T, expression string, input any) T {
 	t.Helper()
 	requireTool(t, "node")
-	source, err := os.ReadFile("assets/snippets.js")
-	if err != nil {
-		t.Fatal(err)
-	}
 	dir := t.TempDir()
-	script := `import fs from 'node:fs';
-import * as s from './snippets.mjs';
+	files := map[string]string{
+		"package.json": `{"type": "module"}`,
+		"main.js": `import fs from 'node:fs';
+import * as s from './snippets.js';
+import * as p from './products.js';
 const input = JSON.parse(fs.readFileSync(0, 'utf8'));
-process.stdout.write(JSON.stringify(` + expression + `));`
-	for name, content := range map[string][]byte{"snippets.mjs": source, "main.mjs": []byte(script)} {
-		if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
+process.stdout.write(JSON.stringify(` + expression + `));`,
+	}
+	for _, name := range []string{"snippets.js", "products.js"} {
+		source, err := os.ReadFile(filepath.Join("assets", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		files[name] = string(source)
+	}
+	for name, content := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -56,7 +55,7 @@ process.stdout.write(JSON.stringify(` + expression + `));`
 	if err != nil {
 		t.Fatal(err)
 	}
-	node := exec.CommandContext(t.Context(), "node", "main.mjs")
+	node := exec.CommandContext(t.Context(), "node", "main.js")
 	node.Dir, node.Stdin = dir, strings.NewReader(string(stdin))
 
 	output, err := node.Output()
@@ -190,154 +189,4 @@ func newModule(t *testing.T) string {
 		}
 	}
 	return dir
-}
-
-func TestSnippets_Outcome(t *testing.T) {
-	t.Parallel()
-	type outcome struct {
-		Status      string `json:"status"`
-		Match       *bool  `json:"match"`
-		NoSIMChange *bool  `json:"no_sim_change"`
-		ErrorCode   string `json:"error_code"`
-	}
-	outcomes := map[string]func(string) sandboxfake.Outcome{
-		"phone_check": sandboxfake.PhoneCheckOutcome, "sim_check": sandboxfake.SIMCheckOutcome, "subscriber_check": sandboxfake.SubscriberCheckOutcome,
-	}
-	want := make(map[string][]outcome)
-	for product, determine := range outcomes {
-		for i := range 100 {
-			o := determine(fmt.Sprintf("4477009000%02d", i))
-			if o.Status == idverify.StatusError {
-				o.Match = nil // valid only if COMPLETED
-			}
-			want[product] = append(want[product], outcome{string(o.Status), o.Match, o.NoSIMChange, o.ErrorCode})
-		}
-	}
-
-	got := snippet[map[string][]outcome](t, `Object.fromEntries(input.map((product) => [product,
-		Array.from({ length: 100 }, (_, i) => s.outcomeOf(product, '4477009000' + String(i).padStart(2, '0')))]))`, []string{"phone_check", "sim_check", "subscriber_check"})
-
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("results by number (-fake +page):\n%s", diff)
-	}
-}
-
-// received is a request that a receiver got.
-type received struct {
-	target, body string
-	header       http.Header
-}
-
-// newReceiver returns the URL of a server, and a function that returns its only request.
-func newReceiver(t *testing.T) (url string, request func() received) {
-	t.Helper()
-	requests := make(chan received, 10)
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body, _ := io.ReadAll(r.Body)
-		requests <- received{r.RequestURI, string(body), r.Header}
-	}))
-	t.Cleanup(server.Close)
-	return server.URL, func() received {
-		t.Helper()
-		if len(requests) != 1 {
-			t.Fatalf("receiver got %d requests, want 1", len(requests))
-		}
-		return <-requests
-	}
-}
-
-// shell runs a command in an empty directory and returns its output.
-func shell(t *testing.T, command string, env ...string) string {
-	t.Helper()
-	requireTool(t, "curl")
-	sh := exec.CommandContext(t.Context(), "sh", "-c", command)
-	sh.Dir, sh.Env = t.TempDir(), append(os.Environ(), env...)
-	output, err := sh.CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v\n%s\n%s", err, command, output)
-	}
-	if left, _ := os.ReadDir(sh.Dir); len(left) > 0 {
-		t.Fatalf("the command created %s: a value was run as a command", left[0].Name())
-	}
-	return string(output)
-}
-
-func TestSnippets_AttemptCurl(t *testing.T) {
-	t.Parallel()
-	for name, body := range map[string]string{
-		"JSON":          `{"check_id":"c1","match":true}`,
-		"shell":         "'; touch owned; '$(touch owned)`touch owned`\\ \"${HOME}\" !! #\n\n",
-		"control":       "%s\\n\t\x1b[201~\r\x07touch owned\n\u202e\x00end\n",
-		"file":          "@/etc/passwd",
-		"leading minus": "-n\x01",
-		"unicode":       "żółć 漢字 😀",
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			url, request := newReceiver(t)
-			header := http.Header{"Authorization": {`Signature keyId="k'1",signature="a+b=="`}, "Digest": {"SHA-256=0a"}, "Date": {"Sun, 22 Nov 2026 19:44:59 GMT"}, "X-Service-Callback": {"phone_check"}, "Content-Type": {"application/json"}, "X-Quote": {`'$(touch owned)"`}}
-			attempt := map[string]any{"header": header, "body": body}
-			command := snippet[string](t, "s.attemptCurl(input.attempt, input.url)", map[string]any{"attempt": attempt, "url": url + "/callbacks?a[]={1,2}&b='"})
-
-			shell(t, command)
-
-			got := request()
-			if got.body != body || got.target != "/callbacks?a[]={1,2}&b='" {
-				t.Errorf("receiver got body %q at %s, want %q", got.body, got.target, body)
-			}
-			for name := range header {
-				if got.header.Get(name) != header.Get(name) {
-					t.Errorf("header %s = %q, want %q", name, got.header.Get(name), header.Get(name))
-				}
-			}
-		})
-	}
-}
-
-func TestSnippets_RequestCurl(t *testing.T) {
-	t.Parallel()
-	srv := sandboxfake.New(t)
-	ca := filepath.Join(t.TempDir(), "ca.pem")
-	if err := os.WriteFile(ca, srv.CACertPEM(), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	client := srv.Client()
-	check, err := client.PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: "447700900012", ReferenceID: "it's $(touch owned)"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := client.PhoneChecks.Get(t.Context(), check.CheckID); err != nil {
-		t.Fatal(err)
-	}
-	token, err := client.Token(t.Context(), idverify.ScopePhoneCheck)
-	if err != nil {
-		t.Fatal(err)
-	}
-	credentials := map[string]string{"client_id": srv.Credentials().ClientID, "client_secret": srv.Credentials().ClientSecret.Reveal()}
-	for _, request := range srv.Requests() {
-		view := map[string]any{"method": request.Method, "path": request.Path, "operation": request.Operation, "header": request.Header, "body": string(request.Body), "client_id": request.ClientID}
-		command := snippet[string](t, "s.requestCurl(input.request, input)", map[string]any{"request": view, "url": srv.URL(), "credentials": []any{credentials}})
-
-		output := shell(t, command, "CA="+ca, "TOKEN="+token.AccessToken)
-
-		if want := fmt.Sprintf("HTTP/1.1 %d ", request.Status); !strings.HasPrefix(output, want) {
-			t.Errorf("%s: the command prints %q, want status %d\n%s", request.Operation, output, request.Status, command)
-		}
-	}
-	if sent := srv.Requests(); len(sent) != 6 || string(sent[1].Body) != string(sent[4].Body) {
-		t.Errorf("journal has %d requests, want 3 and their 3 copies", len(sent))
-	}
-}
-
-func TestSnippets_RequestCurlKeepsToken(t *testing.T) {
-	t.Parallel()
-	for _, path := range []string{"@evil.example.com/", ".evil.example.com/", "https://evil.example.com/"} {
-		request := map[string]any{"method": "GET", "path": path, "header": http.Header{"Authorization": {"Bearer [masked]"}}}
-
-		command := snippet[string](t, "s.requestCurl(input, { url: 'https://127.0.0.1:8443' })", request)
-
-		if !strings.Contains(command, "--url 'https://127.0.0.1:8443/") {
-			t.Errorf("path %q: %s\nthe command sends the token to another host", path, command)
-		}
-	}
 }

@@ -26,7 +26,7 @@ const inject = (operation, fault) => post('faults', { match: operation ? { opera
 
 const curlOptions = () => ({ url: app.server.url, credentials: [app.server.credentials?.project, app.server.credentials?.workspace] });
 
-// curlNotice adds what the user must set before the command works.
+// copyCurl copies a request, and names the variables that the command uses.
 const copyCurl = (request) => copy(requestCurl(request, curlOptions()), 'a curl command. Set TOKEN to an access token and CA to the path of the CA certificate');
 const copyTest = (check, fault) => copy(goTest(check, fault), 'a Go test');
 
@@ -48,7 +48,7 @@ const needRequest = (request) => {
   return request;
 };
 
-// eventToCopy returns the latest event of the selected check.
+// copyEventCurl copies the latest event of the selected check as a curl command.
 function copyEventCurl() {
   const event = latestEvent();
   if (event?.kind === 'attempt') return copy(attemptCurl(attemptOf(event.delivery_id, event.number), attemptOf(event.delivery_id, event.number).url), 'a curl command with the signed callback');

@@ -2,7 +2,7 @@
 
 import { $, h, setAttr, setCountdown, setText, setTime, show, sync } from './dom.js';
 import { Pager, app, now } from './api.js';
-import { productName } from './snippets.js';
+import { productName } from './products.js';
 
 const pageSize = 50;
 const pager = new Pager();
@@ -52,7 +52,7 @@ function render(page, filtered) {
   show($('checks-empty'), checks.length === 0);
   setText($('checks-empty'), filtered ? 'No check matches the filter.' : 'No checks yet. Create the first one above, or use the credentials of this server in your program.');
   const { total, dropped } = page;
-  setText($('checks-total'), `${total.toLocaleString('en')} in all${dropped ? `, ${dropped.toLocaleString('en')} no longer listed` : ''}`);
+  setText($('checks-total'), `${total.toLocaleString('en')} ${total === 1 ? 'check' : 'checks'}${dropped ? ` (${dropped.toLocaleString('en')} dropped)` : ''}`);
   pager.render('checks', checks.length, filtered ? null : total);
 }
 

@@ -2,7 +2,7 @@
 
 import { $, h, notice, setText, show } from './dom.js';
 import { Problem, app, post } from './api.js';
-import { hasCallbacks, outcomeOf, presets, versionsOf } from './snippets.js';
+import { hasCallbacks, outcomeOf, presets, versionsOf } from './products.js';
 import { resultText } from './checks.js';
 
 const remembered = ['create-product', 'create-version', 'create-callback', 'create-redirect'];
@@ -81,8 +81,8 @@ function renderPresets(product) {
   })));
 }
 
-// renderProjects offers the projects of the server, if there are several.
-export function renderProjects() {
+// fillProjects offers the projects of the server, if there are several.
+export function fillProjects() {
   const projects = app.server.projects ?? [];
   const select = $('create-project');
   const key = JSON.stringify(projects.map((project) => [project.project_id, project.name, project.mode]));

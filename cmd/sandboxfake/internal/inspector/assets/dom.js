@@ -17,6 +17,9 @@ export function h(tag, props = {}, ...children) {
   return node;
 }
 
+// button returns a button that runs an action of actions.js.
+export const button = (id, action, text, kind = '', data = {}) => h('button', { type: 'button', id, class: kind, dataset: { action, ...data }, text });
+
 // setText changes the text of a node only if it differs, so that a selection is kept.
 export function setText(node, text) {
   const value = String(text ?? '');

@@ -8,11 +8,11 @@ import { refreshRequests, resetRequests, setOperations } from './requests.js';
 import { refreshFaults, refreshPanels, startPanels } from './panels.js';
 import { refreshReceiver, startReceiver } from './receiver.js';
 import { startActions } from './actions.js';
-import { renderProjects } from './create.js';
+import { fillProjects } from './create.js';
 
 const views = {
   checks: () => {
-    renderProjects();
+    fillProjects();
     return [refreshChecks(), refreshTimeline(), refreshFaults()];
   },
   requests: () => [refreshRequests(), refreshFaults()],

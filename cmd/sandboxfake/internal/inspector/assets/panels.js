@@ -1,9 +1,8 @@
 // The view of the clock, faults, keys, projects and credentials.
 
-import { $, h, link, setAttr, setCountdown, setText, show, sync } from './dom.js';
+import { $, button, h, link, setAttr, setCountdown, setText, show, sync } from './dom.js';
 import { app, get, now, setOff } from './api.js';
 
-const button = (id, action, text, kind = '', data = {}) => h('button', { type: 'button', id, class: kind, dataset: { action, ...data }, text });
 const tile = (id, heading, ...children) => h('section', { class: 'card', id, 'aria-labelledby': `${id}-title` }, h('h2', { id: `${id}-title`, text: heading }), ...children);
 const field = (label, id, input) => h('div', { class: 'field' }, h('label', { for: id, text: label }), input);
 const hint = (text, id) => h('p', { class: 'hint', id, text });

@@ -1,6 +1,6 @@
 // The panel that leads to a first verified callback.
 
-import { $, h, setAttr, setText } from './dom.js';
+import { $, button, h, setAttr, setText } from './dom.js';
 import { app, get, setOff } from './api.js';
 import { shellQuote } from './snippets.js';
 
@@ -15,7 +15,6 @@ const flow = { id: null, forged: false };
 let language = 'go';
 
 const step = (heading, ...children) => h('li', { class: 'card' }, h('h3', { text: heading }), ...children);
-const button = (id, action, text, kind = '') => h('button', { type: 'button', id, class: kind, dataset: { action }, text });
 
 // startReceiver creates the panel, once.
 export function startReceiver() {
@@ -23,8 +22,8 @@ export function startReceiver() {
   if (view.children.length > 0) return;
   const choices = Object.entries(programs).map(([value, { name }]) => h('label', { class: 'check' },
     h('input', { type: 'radio', name: 'receiver-language', value, id: `receiver-${value}`, checked: value === language }), ` ${name}`));
-  view.append(h('h2', { text: 'Receive a verified callback' }),
-    h('p', { class: 'lead', text: 'A check reports its result to your callback URL. Your receiver must verify the signature before it uses the result.' }),
+  view.append(h('h2', { text: 'Receiver' }),
+    h('p', { class: 'lead', text: 'A check reports its result to your callback URL. The receiver must verify the signature before it uses the result.' }),
     h('ol', { class: 'steps' },
       step('1. Start a receiver',
         h('div', { class: 'row' }, h('fieldset', { class: 'row', id: 'receiver-language' }, h('legend', { class: 'hide', text: 'Language' }), ...choices),
@@ -39,7 +38,7 @@ export function startReceiver() {
         h('div', { class: 'row' }, button('receiver-open', 'receiver-open', 'Open as phone', 'primary'))),
       step('4. Result', h('p', { id: 'receiver-result', class: 'result', role: 'status', text: 'Waiting for steps 1 to 3.' }),
         h('div', { class: 'row' }, button('receiver-forge', 'receiver-forge', 'Send a forged callback'), h('a', { href: '#checks', class: 'button', id: 'receiver-show', text: 'Show the timeline' })),
-        h('p', { class: 'hint', text: 'A forged callback is signed with the wrong key. Your receiver must reject it with 400.' }))));
+        h('p', { class: 'hint', text: 'A forged callback is signed with the wrong key. The receiver must reject it with 400.' }))));
   view.addEventListener('change', (event) => {
     if (event.target.name === 'receiver-language') language = event.target.value;
     refreshReceiver().catch(() => {});
@@ -118,12 +117,12 @@ function result(check, attempt, retry) {
   if (!attempt) return [check.check_url ? 'The check is created. Open its Check URL.' : 'The callback is in flight.', 'none'];
   const after = retry ? ' The next attempt follows.' : '';
   if (flow.forged) {
-    if (attempt.result === 'acknowledged') return ['Your receiver accepted a forged callback. It does not verify signatures.', 'bad'];
-    if (attempt.status === 400) return ['Your receiver rejected the forged callback with 400. That is correct.', 'good'];
+    if (attempt.result === 'acknowledged') return ['The receiver accepted a forged callback. It does not verify signatures.', 'bad'];
+    if (attempt.status === 400) return ['The receiver rejected the forged callback with 400. That is correct.', 'good'];
   } else if (attempt.result === 'acknowledged') {
-    return [`Your receiver responded ${attempt.status}. It verified the callback if it is one of these programs: see its output.`, 'good'];
+    return [`The receiver responded ${attempt.status}. It verified the callback if it is one of these programs: see its output.`, 'good'];
   }
   if (attempt.result === 'unreachable') return [`Nothing listens at ${check.callback_url ?? 'the callback URL'}. Start the receiver, then create another check.${after}`, 'bad'];
-  return [`Your receiver responded ${attempt.status || 'nothing'} (${attempt.result}). See its output for the reason.${after}`, 'bad'];
+  return [`The receiver responded ${attempt.status || 'nothing'} (${attempt.result}). See its output for the reason.${after}`, 'bad'];
 }
 

@@ -69,7 +69,7 @@ export async function refreshRequests() {
   setText($('requests-empty'), filtered ? 'No request matches the filter.' : 'The service has not received a request yet.');
   const { total = visible.length } = app.server.requests ?? {};
   const dropped = page.dropped ?? 0;
-  setText($('requests-total'), `${total.toLocaleString('en')} in the journal${dropped ? `, ${dropped.toLocaleString('en')} dropped` : ''}`);
+  setText($('requests-total'), `${total.toLocaleString('en')} in the journal${dropped ? ` (${dropped.toLocaleString('en')} dropped)` : ''}`);
   pager.render('requests', visible.length, filtered ? null : total);
 }
 

@@ -3,7 +3,7 @@
 import { $, duration, h, link, pretty, setAttr, setCountdown, setText, setTime, show, sync } from './dom.js';
 import { Problem, app, get, now, setOff } from './api.js';
 import { markSelected, resultText, setResult, setStatus } from './checks.js';
-import { hasCallbacks, productName } from './snippets.js';
+import { hasCallbacks, productName } from './products.js';
 
 // maxEvents is the maximum number of events that are shown.
 const maxEvents = 200;
