@@ -94,7 +94,7 @@ func Start(opts ...Option) (*Server, error) {
 	s.renewals = renewals.NewCounter(s.signal)
 	listener, err := s.listen()
 	if err != nil {
-		return nil, fmt.Errorf("sandboxfake: %w", err)
+		return nil, fmt.Errorf("sandboxfake: %w (the listen address must be host:port; port 0 selects a free port)", err)
 	}
 	first, err := s.newService(o.seed)
 	if err != nil {
@@ -150,7 +150,8 @@ func (s *Server) lock() *service {
 // Further calls do nothing.
 //
 // Close cancels the contexts of outstanding requests and waits for their handlers, including the
-// handlers of [Server.Handle]. Do not call it from a handler. The error is always nil.
+// handlers of [Server.Handle]. It closes connections that are still in use after a second. Do not
+// call it from a handler. The error is always nil.
 func (s *Server) Close() error {
 	s.lifecycle.Lock()
 	defer s.lifecycle.Unlock()
@@ -163,7 +164,7 @@ func (s *Server) Close() error {
 	svc.mu.Unlock()
 	svc.running.Wait()
 	s.network.Close()
-	s.http.Close()
+	memnet.CloseServer(s.http)
 	return nil
 }
 

@@ -80,6 +80,9 @@ func parseFlags(args []string, stderr io.Writer) (*flags, int) {
 		return nil, exitOK
 	case err != nil:
 		return nil, exitUsage
+	case f.version && f.healthcheck:
+		fmt.Fprintln(stderr, "sandboxfake: -version and -healthcheck cannot be used together")
+		return nil, exitUsage
 	case set.NArg() > 0:
 		fmt.Fprintf(stderr, "sandboxfake: unexpected argument %q (only flags are accepted)\n", set.Arg(0))
 		set.Usage()

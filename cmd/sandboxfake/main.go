@@ -146,7 +146,7 @@ func serve(ctx context.Context, f *flags, stdout, stderr io.Writer) error {
 	}
 	caFile, remove, err := caPath(f.caFile)
 	if err != nil {
-		return fmt.Errorf("sandboxfake: write CA file: %w", err)
+		return fmt.Errorf("sandboxfake: write CA file: %w (set -ca-file)", err)
 	}
 	defer remove()
 	var caErr error
@@ -171,9 +171,9 @@ func serve(ctx context.Context, f *flags, stdout, stderr io.Writer) error {
 	f.forward(server, stderr)
 	switch {
 	case caErr != nil && f.caFile != "":
-		return fmt.Errorf("sandboxfake: write CA file %s (-ca-file): %w (the directory must exist and be writable)", f.caFile, plainError(caErr))
+		return fmt.Errorf("sandboxfake: write CA file %s (-ca-file): %w (use the path of a file in a directory that exists and is writable)", f.caFile, plainError(caErr))
 	case caErr != nil:
-		return fmt.Errorf("sandboxfake: write CA file: %w", caErr)
+		return fmt.Errorf("sandboxfake: write CA file: %w (set -ca-file)", caErr)
 	}
 	if err := announce(stdout, f, server, caFile); err != nil {
 		return fmt.Errorf("sandboxfake: print server address: %w", err)
@@ -200,10 +200,13 @@ func replaceFile(path string, content []byte) error {
 	return os.Rename(f.Name(), path)
 }
 
-// plainError unwraps a *fs.PathError, which names a temporary file.
+// plainError unwraps a *fs.PathError or an *os.LinkError, which names a temporary file.
 func plainError(err error) error {
 	if pathErr, ok := errors.AsType[*fs.PathError](err); ok {
 		return pathErr.Err
+	}
+	if linkErr, ok := errors.AsType[*os.LinkError](err); ok {
+		return linkErr.Err
 	}
 	return err
 }

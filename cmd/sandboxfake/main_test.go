@@ -135,7 +135,9 @@ func TestProgram_ExitCode(t *testing.T) {
 		{"argument", []string{"start"}, 2, `unexpected argument "start"`},
 		{"address taken", []string{"-addr", taken.Addr().String(), "-fixed-keys"}, 1, "address already in use"},
 		{"address without port", []string{"-addr", "127.0.0.1", "-fixed-keys"}, 1, "missing port"},
-		{"CA file in a missing directory", []string{"-ca-file", filepath.Join(t.TempDir(), "none", "ca.pem"), "-fixed-keys"}, 1, filepath.Join("none", "ca.pem") + " (-ca-file): no such file or directory (the directory must exist"},
+		{"CA file in a missing directory", []string{"-ca-file", filepath.Join(t.TempDir(), "none", "ca.pem"), "-fixed-keys"}, 1, filepath.Join("none", "ca.pem") + " (-ca-file): no such file or directory (use the path of a file"},
+		{"directory as CA file", []string{"-ca-file", t.TempDir(), "-fixed-keys"}, 1, "(use the path of a file"},
+		{"version and health check", []string{"-version", "-healthcheck"}, 2, "cannot be used together"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()

@@ -248,10 +248,27 @@ func (n *Network) Close() {
 	n.transport.CloseIdleConnections()
 	for _, server := range servers {
 		if server != nil {
-			server.Close()
+			CloseServer(server)
 		}
 	}
 	n.transport.CloseIdleConnections()
+}
+
+// closeGrace is the time for which a server that is closing waits for requests in progress.
+const closeGrace = time.Second
+
+// CloseServer closes a server of Serve and waits for its handlers. After closeGrace it closes their
+// connections, because a client that neither sends nor reads could block a handler forever.
+func CloseServer(server *httptest.Server) {
+	closed := make(chan struct{})
+	timer := time.AfterFunc(closeGrace, func() {
+		defer close(closed)
+		server.CloseClientConnections()
+	})
+	server.Close()
+	if !timer.Stop() {
+		<-closed
+	}
 }
 
 // newListener returns an in-memory listener on a port of loopback.
