@@ -301,6 +301,9 @@ func rootCause(err error) string {
 	if _, ok := errors.AsType[x509.HostnameError](err); ok {
 		return "the certificate is for another host"
 	}
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return "closed by the receiver before the response was complete"
+	}
 	for {
 		inner := errors.Unwrap(err)
 		if inner == nil {

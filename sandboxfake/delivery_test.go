@@ -111,7 +111,7 @@ func TestServer_CallbackRetryByResponse(t *testing.T) {
 				if delivery.ProjectID == "" || delivery.ProjectID != srv.Requests()[0].ProjectID {
 					t.Errorf("delivery has project %q, want the project of the check", delivery.ProjectID)
 				}
-				want := map[int]string{timesOut: "no response within 10s", breaks: "EOF"}[row.status]
+				want := map[int]string{timesOut: "no response within 10s", breaks: "closed by the receiver before the response"}[row.status]
 				if last := delivery.Attempts[len(delivery.Attempts)-1]; (want == "") != (last.Error == "") || !strings.Contains(last.Error, want) {
 					t.Errorf("error of the last attempt = %q, want it to contain %q", last.Error, want)
 				}

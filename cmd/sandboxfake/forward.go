@@ -153,7 +153,7 @@ func (m mapping) handler(transport *http.Transport, failures io.Writer) http.Han
 		},
 		ErrorHandler: func(_ http.ResponseWriter, r *http.Request, err error) {
 			if r.Context().Err() == nil {
-				fmt.Fprintf(failures, "sandboxfake: -map: no response from the receiver of %s: %s\n", m.host, rootCause(err))
+				fmt.Fprintf(failures, "%s sandboxfake: -map: no response from the receiver of %s: %s\n", time.Now().Format("15:04:05.000"), m.host, rootCause(err))
 			}
 			panic(http.ErrAbortHandler)
 		},
