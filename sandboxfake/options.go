@@ -1,7 +1,6 @@
 package sandboxfake
 
 import (
-	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
@@ -41,8 +40,8 @@ type options struct {
 	phonePage      bool
 	log            *requestLog // nil without WithRequestLog
 	receiverCAs    []*x509.Certificate
-	public         publicHost       // WithPublicURL
-	certificate    *tls.Certificate // WithCertificate
+	public         publicHost             // WithPublicURL
+	certificate    *memnet.OwnCertificate // WithCertificate
 }
 
 func newOptions(opts []Option) (options, error) {

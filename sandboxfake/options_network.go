@@ -58,6 +58,10 @@ func WithPublicURL(baseURL string) Option {
 // or an IP address that it is valid for. To other clients the server presents the certificate of
 // its own authority. Clients of [Server.HTTPClient] and [Server.Device] do not need to trust it.
 //
+// [Server.CACertPEM] then also contains the root certificate, if the chain or the system's trusted
+// roots contain it. A self-signed certificate is its own root. Without a root, the server does not
+// present the certificate for localhost and loopback addresses, where clients could not verify it.
+//
 // It is an error if the certificate has no subject alternative name or does not match its key. The
 // server does not check its dates.
 func WithCertificate(certificate tls.Certificate) Option {
@@ -81,7 +85,7 @@ func WithCertificate(certificate tls.Certificate) Option {
 			return errors.New("certificate: valid for no host (it needs subject alternative names)")
 		}
 		certificate.Leaf = leaf
-		o.certificate = &certificate
+		o.certificate = memnet.NewOwnCertificate(certificate)
 		return nil
 	}
 }
@@ -176,7 +180,7 @@ func (o *options) certificateHosts() ([]string, error) {
 		ip := net.ParseIP(host)
 		switch {
 		case host == "" || ip.IsUnspecified() || slices.Contains(hosts, host):
-		case o.certificate != nil && o.certificate.Leaf.VerifyHostname(host) == nil:
+		case o.certificate.PresentedFor(host):
 		case ip == nil && !validHostName(host):
 			return nil, errors.New("no certificate can be issued for the host of the listen address (use a DNS name or an IP address without a zone)")
 		default:

@@ -10,6 +10,7 @@ import (
 	"math/big"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -18,7 +19,8 @@ import (
 	"github.com/idverify/idverify-go/sandboxfake"
 )
 
-// newCertificate returns a self-signed certificate for DNS names and IP addresses.
+// newCertificate returns a self-signed certificate for DNS names and IP addresses. Without names,
+// it is that of an authority.
 func newCertificate(t *testing.T, names ...string) tls.Certificate {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -31,6 +33,7 @@ func newCertificate(t *testing.T, names ...string) tls.Certificate {
 		NotBefore:    time.Now().Add(-time.Hour),
 		NotAfter:     time.Now().Add(time.Hour),
 	}
+	template.IsCA, template.BasicConstraintsValid = len(names) == 0, true
 	for _, name := range names {
 		if ip := net.ParseIP(name); ip != nil {
 			template.IPAddresses = append(template.IPAddresses, ip)
@@ -91,6 +94,58 @@ func TestWithCertificate_Names(t *testing.T) {
 			t.Errorf("certificate for %s, client of %s at %s: got that of %v, want the own one: %v", row.own, row.name, row.dial, got.DNSNames, row.want)
 		}
 	}
+}
+
+// A certificate of an unknown authority is not presented on loopback, and CACertPEM verifies the
+// certificate that is.
+func TestWithCertificate_Root(t *testing.T) {
+	t.Parallel()
+	names := []string{"localhost", "127.0.0.1", "sandbox.example.com"}
+	self, root := newCertificate(t, names...), newCertificate(t)
+	leaf := issue(t, root, names...)
+	chain := leaf
+	chain.Certificate = append(slices.Clone(leaf.Certificate), root.Certificate...)
+	for _, row := range []struct {
+		name        string
+		certificate tls.Certificate
+		loopback    bool // presented on loopback
+	}{{"self-signed", self, true}, {"with root", chain, true}, {"without root", leaf, false}} {
+		srv := sandboxfake.New(t, sandboxfake.WithCertificate(row.certificate))
+		addr := strings.TrimPrefix(srv.URL(), "https://")
+
+		for _, name := range names {
+			got := presented(t, addr, name)
+
+			if want := row.loopback || name == "sandbox.example.com"; (string(got.Raw) == string(row.certificate.Certificate[0])) != want {
+				t.Errorf("%s: client of %s gets the own certificate: %v, want %v", row.name, name, !want, want)
+			}
+		}
+		if conn, err := tls.Dial("tcp", addr, &tls.Config{RootCAs: exportedRoots(t, srv)}); err != nil {
+			t.Errorf("%s: client with CACertPEM: %v", row.name, err)
+		} else {
+			conn.Close()
+		}
+	}
+}
+
+// issue returns a certificate that issuer signed.
+func issue(t *testing.T, issuer tls.Certificate, names ...string) tls.Certificate {
+	t.Helper()
+	issued := newCertificate(t, names...)
+	template, err := x509.ParseCertificate(issued.Certificate[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	template.Subject.CommonName = "leaf"
+	parent, err := x509.ParseCertificate(issuer.Certificate[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	issued.Certificate[0], err = x509.CreateCertificate(rand.Reader, template, parent, issued.PrivateKey.(*ecdsa.PrivateKey).Public(), issuer.PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return issued
 }
 
 // In-process clients do not trust the authority of the own certificate.

@@ -205,9 +205,9 @@ func (s *Server) reset(seed *uint64) {
 }
 
 // URL returns the base URL of the service, on this machine. Its certificate is signed by the
-// server's own authority, which [Server.HTTPClient] trusts. Pass that client to
-// idverify.WithHTTPClient and signature.JWKSOptions. [Server.Client] and [Server.Verifier] already
-// use it.
+// server's own authority, or is that of [WithCertificate]. [Server.HTTPClient] accepts both. Pass
+// that client to idverify.WithHTTPClient and signature.JWKSOptions. [Server.Client] and
+// [Server.Verifier] already use it.
 func (s *Server) URL() string { return s.url }
 
 // HTTPClient returns a client that reaches the server and the hosts of [Server.Handle] and trusts
@@ -218,8 +218,14 @@ func (s *Server) HTTPClient() *http.Client { return &http.Client{Transport: s.ne
 // This CA can sign only for loopback and the hosts of [WithAddr] and [WithPublicURL]. Another CA
 // signs the certificates of hosts of [Server.Handle]. Unless [WithFreshKeys] is set, the CA's
 // private key is public: trust it in tests only.
+//
+// With [WithCertificate], the root certificate of that certificate follows, if it is known.
 func (s *Server) CACertPEM() []byte {
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.certificates.Exported.Certificate.Raw})
+	encoded := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.certificates.Exported.Certificate.Raw})
+	if own := s.opts.certificate; own != nil && own.Root != nil {
+		encoded = append(encoded, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: own.Root.Raw})...)
+	}
+	return encoded
 }
 
 // Now returns the time on the server's clock.

@@ -31,9 +31,9 @@ func newCredentials(c idverify.Credentials) credentials {
 	return credentials{c.ClientID, c.ClientSecret.Reveal()}
 }
 
-// announce prints the server's URL and credentials. It writes once, so that a reader never sees
-// part of a line.
-func announce(w io.Writer, f *flags, server *sandboxfake.Server, caFile string) error {
+// announce prints the server's URL and credentials. ownCertificate reports whether the URL has the
+// certificate of -tls-cert. It writes once, so that a reader never sees part of a line.
+func announce(w io.Writer, f *flags, server *sandboxfake.Server, caFile string, ownCertificate bool) error {
 	a := announcement{
 		InspectorURL: server.URL() + "/_sandbox/#" + url.Values{"token": {server.ControlToken()}}.Encode(),
 		URL:          server.URL(),
@@ -48,7 +48,14 @@ func announce(w io.Writer, f *flags, server *sandboxfake.Server, caFile string) 
 	if f.json {
 		return json.NewEncoder(w).Encode(a)
 	}
-	_, err := io.WriteString(w, a.text(f.fixedKeys))
+	certificateLine := fmt.Sprintf(freshKeysLine, a.URL)
+	switch {
+	case ownCertificate:
+		certificateLine = ownCertificateLine
+	case f.fixedKeys:
+		certificateLine = fixedKeysLine
+	}
+	_, err := io.WriteString(w, a.text(certificateLine))
 	return err
 }
 
@@ -56,15 +63,14 @@ func announce(w io.Writer, f *flags, server *sandboxfake.Server, caFile string) 
 const (
 	freshKeysLine = "Your browser warns about its certificate. To avoid the warning, trust the CA certificate below; %s/_sandbox/ca describes how."
 	fixedKeysLine = "Your browser warns about its certificate. Do not trust the CA certificate of -fixed-keys in a browser: its private key is public."
+
+	ownCertificateLine = "Its certificate is that of -tls-cert. Your browser warns unless it trusts the issuer."
 )
 
 // text returns the server's URL and credentials, and the first commands to run. The commands are
 // for a POSIX shell, one per line.
-func (a announcement) text(fixedKeys bool) string {
-	ca, certificateLine := shellQuote(a.CAFile), fmt.Sprintf(freshKeysLine, a.URL)
-	if fixedKeys {
-		certificateLine = fixedKeysLine
-	}
+func (a announcement) text(certificateLine string) string {
+	ca := shellQuote(a.CAFile)
 	publicLine := ""
 	if a.PublicURL != "" {
 		publicLine = "Others reach it at " + a.PublicURL + ", which is the base of Check URLs and other links\n"

@@ -1,15 +1,19 @@
 package main
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
+	"net/url"
 	"os"
 	"strings"
 	"time"
+
+	"github.com/idverify/idverify-go/sandboxfake"
 )
 
 // certificate returns the certificate of -tls-cert and -tls-key. ok reports whether the flags are
@@ -41,6 +45,26 @@ func (f *flags) certificate(now time.Time, warnings io.Writer) (certificate tls.
 		fmt.Fprintf(warnings, "sandboxfake: warning: the certificate of -tls-cert is not valid before %s\n", leaf.NotBefore.UTC().Format(time.RFC3339))
 	}
 	return certificate, true, nil
+}
+
+// presents reports whether the server presents the certificate of -tls-cert to clients of its URL.
+// If the certificate is valid for the URL but not presented, it prints a warning.
+func (f *flags) presents(ctx context.Context, server *sandboxfake.Server, warnings io.Writer) (bool, error) {
+	base, err := url.Parse(server.URL())
+	if err != nil || f.ownCertificate == nil || f.ownCertificate.VerifyHostname(base.Hostname()) != nil {
+		return false, err
+	}
+	dialer := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}} // only the certificate is read
+	conn, err := dialer.DialContext(ctx, "tcp", base.Host)
+	if err != nil {
+		return false, err
+	}
+	defer conn.Close()
+	if conn.(*tls.Conn).ConnectionState().PeerCertificates[0].Equal(f.ownCertificate) {
+		return true, nil
+	}
+	fmt.Fprintf(warnings, "sandboxfake: warning: the certificate of -tls-cert is not used on loopback: its root certificate is unknown (append it to the file)\n")
+	return false, nil
 }
 
 // keyPairError returns the error for files that tls.X509KeyPair rejects with err. It names the flag

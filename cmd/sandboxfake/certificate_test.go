@@ -7,12 +7,14 @@ import (
 	"crypto/rsa"
 	"crypto/tls"
 	"crypto/x509"
+	"crypto/x509/pkix"
 	"encoding/pem"
 	"math/big"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -31,7 +33,7 @@ func newPair(t *testing.T, expiry time.Time, names ...string) pair {
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: time.Unix(0, 0), NotAfter: expiry}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "own"}, NotBefore: time.Unix(0, 0), NotAfter: expiry}
 	for _, name := range names {
 		if ip := net.ParseIP(name); ip != nil {
 			template.IPAddresses = append(template.IPAddresses, ip)
@@ -79,6 +81,88 @@ func TestProgram_TLSCertFlag(t *testing.T) {
 	p.stop(os.Interrupt)
 	if log := p.log.String(); log != "" {
 		t.Errorf("log = %q, want no warning", log)
+	}
+}
+
+// issued writes a certificate for loopback names that an authority issued, and its key. It returns
+// both, and the PEM certificate of the authority.
+func issued(t *testing.T) (leaf pair, rootPEM []byte) {
+	t.Helper()
+	rootKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	root := &x509.Certificate{
+		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "development CA"}, NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	}
+	rootDER, err := x509.CreateCertificate(rand.Reader, root, root, &rootKey.PublicKey, rootKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(3), NotAfter: time.Now().Add(time.Hour), DNSNames: []string{"localhost"},
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, root, &key.PublicKey, rootKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pair{writePEM(t, "CERTIFICATE", der), writePEM(t, "PRIVATE KEY", keyDER), der}, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: rootDER})
+}
+
+// The CA file verifies the URL, with or without a known issuer.
+func TestProgram_TLSCertPrintedCommands(t *testing.T) {
+	t.Parallel()
+	leaf, rootPEM := issued(t)
+	rootFile := filepath.Join(t.TempDir(), "root.pem")
+	chain := leaf
+	chain.certificate = filepath.Join(t.TempDir(), "chain.pem")
+	leafPEM := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: leaf.der})
+	for path, content := range map[string][]byte{rootFile: rootPEM, chain.certificate: append(leafPEM, rootPEM...)} {
+		if err := os.WriteFile(path, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const own, generated = "Its certificate is that of -tls-cert", "Your browser warns about its certificate."
+	for _, row := range []struct {
+		name     string
+		pair     pair
+		env      []string
+		want     string
+		warnings bool
+	}{
+		{"self-signed", newPair(t, time.Now().Add(time.Hour), "localhost", "127.0.0.1"), nil, own, false},
+		{"chain with its root", chain, nil, own, false},
+		{"root of the system", leaf, []string{"SSL_CERT_FILE=" + rootFile}, own, false},
+		{"unknown root", leaf, nil, generated, true},
+		{"other name", newPair(t, time.Now().Add(time.Hour), "sandbox.example.com"), nil, generated, false},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			if row.env != nil && runtime.GOOS != "linux" {
+				t.Skip("SSL_CERT_FILE has no effect")
+			}
+			p := startEnv(t, row.env, "-fixed-keys", "-quiet", "-tls-cert", row.pair.certificate, "-tls-key", row.pair.key)
+
+			text := p.runPrinted()
+
+			p.stop(os.Interrupt)
+			if !strings.Contains(text, row.want) {
+				t.Errorf("output = %s, want %q", text, row.want)
+			}
+			if got := strings.Contains(p.log.String(), "root certificate is unknown"); got != row.warnings {
+				t.Errorf("log = %q, want a warning: %v", p.log.String(), row.warnings)
+			}
+		})
 	}
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"crypto/x509"
 	"errors"
 	"flag"
 	"fmt"
@@ -33,6 +34,7 @@ type flags struct {
 	// How others reach the service, and it reaches receivers.
 	publicURL       string
 	tlsCert, tlsKey string
+	ownCertificate  *x509.Certificate // first certificate of the file tlsCert, or nil
 	lan             bool
 	phonePage       bool
 	mappings        []mapping
@@ -219,6 +221,7 @@ func (f *flags) appendNetwork(options []sandboxfake.Option, warnings io.Writer) 
 		return nil, err
 	}
 	if ok {
+		f.ownCertificate = certificate.Leaf
 		options = append(options, sandboxfake.WithCertificate(certificate))
 	}
 	if f.receiverCA != "" {

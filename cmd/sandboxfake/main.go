@@ -175,7 +175,11 @@ func serve(ctx context.Context, f *flags, stdout, stderr io.Writer) error {
 	case caErr != nil:
 		return fmt.Errorf("sandboxfake: write CA file: %w (set -ca-file)", caErr)
 	}
-	if err := announce(stdout, f, server, caFile); err != nil {
+	own, err := f.presents(ctx, server, stderr)
+	if err != nil {
+		return fmt.Errorf("sandboxfake: connect to the server: %w", err)
+	}
+	if err := announce(stdout, f, server, caFile, own); err != nil {
 		return fmt.Errorf("sandboxfake: print server address: %w", err)
 	}
 	if f.lan {

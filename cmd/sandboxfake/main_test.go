@@ -157,13 +157,22 @@ func TestProgram_ExitCode(t *testing.T) {
 
 func TestProgram_PrintedCommands(t *testing.T) {
 	t.Parallel()
+	p := start(t, "-ca-file", filepath.Join(t.TempDir(), "it's the CA.pem"))
+
+	p.runPrinted()
+}
+
+// runPrinted runs the commands that the program prints, and returns the lines before them.
+func (p *program) runPrinted() string {
+	t := p.t
+	t.Helper()
 	for _, tool := range []string{"sh", "curl", "sed"} {
 		if _, err := exec.LookPath(tool); err != nil {
 			t.Skipf("%s is not installed", tool)
 		}
 	}
-	p := start(t, "-ca-file", filepath.Join(t.TempDir(), "it's the CA.pem"))
 	var commands []string
+	var text strings.Builder
 	for len(commands) < 3 {
 		line, err := p.stdout.ReadString('\n')
 		if err != nil {
@@ -171,6 +180,8 @@ func TestProgram_PrintedCommands(t *testing.T) {
 		}
 		if strings.Contains(line, "curl ") {
 			commands = append(commands, line)
+		} else {
+			text.WriteString(line)
 		}
 	}
 
@@ -185,6 +196,7 @@ func TestProgram_PrintedCommands(t *testing.T) {
 	if !strings.Contains(string(output), `"operation":"phone_check.create"`) {
 		t.Errorf("the commands return %s, want the journal of requests", output)
 	}
+	return text.String()
 }
 
 func TestProgram_RequestLog(t *testing.T) {

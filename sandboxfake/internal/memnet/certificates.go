@@ -29,8 +29,7 @@ type Certificates struct {
 	inProcess Authority
 	hosts     tls.Certificate // for example.com and *.sandbox.test
 	roots     *x509.CertPool  // the system's roots and both authorities
-	// own is a certificate of the user for the service; nil without one.
-	own *tls.Certificate
+	own       *OwnCertificate // of the user, for the service; nil without one
 }
 
 // Authority is a certificate authority.
@@ -135,15 +134,15 @@ func (c *Certificates) Trusting(authorities []*x509.Certificate) *Certificates {
 	return trusting
 }
 
-// Presenting returns a copy of c whose service also presents own, which has a Leaf.
-func (c *Certificates) Presenting(own *tls.Certificate) *Certificates {
+// Presenting returns a copy of c whose service also presents own.
+func (c *Certificates) Presenting(own *OwnCertificate) *Certificates {
 	presenting := new(*c)
 	presenting.own = own
 	return presenting
 }
 
-// forService returns the certificate of the service for a client: the user's, if it is valid for
-// the name or address that the client connects to, or else the generated one.
+// forService returns the certificate of the service for a client: the user's, if it is presented
+// for the name or address that the client connects to, or else the generated one.
 func (c *Certificates) forService(hello *tls.ClientHelloInfo) *tls.Certificate {
 	if c.own == nil {
 		return &c.Service
@@ -154,11 +153,11 @@ func (c *Certificates) forService(hello *tls.ClientHelloInfo) *tls.Certificate {
 		// If neither certificate is valid for the local address, the client connects to another
 		// one, which is translated to it (NAT).
 		if c.Service.Leaf.VerifyHostname(name) != nil && len(c.own.Leaf.IPAddresses) > 0 {
-			return c.own
+			return &c.own.Certificate
 		}
 	}
-	if c.own.Leaf.VerifyHostname(name) == nil {
-		return c.own
+	if c.own.PresentedFor(name) {
+		return &c.own.Certificate
 	}
 	return &c.Service
 }

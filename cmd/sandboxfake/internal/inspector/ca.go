@@ -18,8 +18,9 @@ type caPage struct {
 	FixedKeys   bool
 }
 
-// handleCA adds the page and the files to mux. The certificate is public: the server sends it in
-// each TLS handshake, too.
+// handleCA adds the page and the files to mux. Clients of the page install the first certificate of
+// CACertPEM, which can sign only names of the server. It is public: the server sends it in each TLS
+// handshake, too.
 func (p *pages) handleCA(mux *http.ServeMux) {
 	block, _ := pem.Decode(p.CACertPEM)
 	if block == nil {
@@ -29,7 +30,7 @@ func (p *pages) handleCA(mux *http.ServeMux) {
 	mux.HandleFunc("GET "+caPath, func(w http.ResponseWriter, _ *http.Request) { p.render(w, http.StatusOK, "ca.html", page) })
 	// iOS and Android offer to install a certificate of this type.
 	mux.HandleFunc("GET "+caPath+"/ca.crt", certificate("application/x-x509-ca-cert", block.Bytes))
-	mux.HandleFunc("GET "+caPath+"/ca.pem", certificate("application/x-pem-file", p.CACertPEM))
+	mux.HandleFunc("GET "+caPath+"/ca.pem", certificate("application/x-pem-file", pem.EncodeToMemory(block)))
 }
 
 // certificate returns a handler for a certificate, which differs in each run.

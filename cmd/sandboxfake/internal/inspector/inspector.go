@@ -23,9 +23,9 @@ type Config struct {
 	PublicURL    string       // base of links for phones; if empty, URL
 	Client       *http.Client // for requests to URL
 	ControlToken string
-	CACertPEM    []byte // of the server's certificate
+	CACertPEM    []byte // for clients of URL; the first certificate is the server's CA
 	CAFile       string // path of a file with CACertPEM, or empty
-	FixedKeys    bool   // anyone knows the private key of CACertPEM
+	FixedKeys    bool   // anyone knows the private key of the CA
 	OpenAPI      []byte // description of the control plane, or nil
 }
 
