@@ -250,6 +250,15 @@ func TestServer_EventsToSlowClient(t *testing.T) {
 // openWithoutReading sends a request for events and does not read the response.
 func (a *api) openWithoutReading() {
 	a.t.Helper()
+	conn, host := a.dial()
+	if _, err := fmt.Fprintf(conn, "GET /_sandbox/events HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\n\r\n", host, a.srv.ControlToken()); err != nil {
+		a.t.Fatal(err)
+	}
+}
+
+// dial connects to an in-memory server. It also returns the server's host.
+func (a *api) dial() (conn *tls.Conn, hostname string) {
+	a.t.Helper()
 	transport := a.srv.HTTPClient().Transport.(*http.Transport)
 	host, err := url.Parse(a.srv.URL())
 	if err != nil {
@@ -262,8 +271,5 @@ func (a *api) openWithoutReading() {
 	a.t.Cleanup(func() { plain.Close() })
 	config := transport.TLSClientConfig.Clone()
 	config.ServerName = host.Host
-	conn := tls.Client(plain, config)
-	if _, err := fmt.Fprintf(conn, "GET /_sandbox/events HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\n\r\n", host.Host, a.srv.ControlToken()); err != nil {
-		a.t.Fatal(err)
-	}
+	return tls.Client(plain, config), host.Host
 }

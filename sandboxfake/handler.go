@@ -20,6 +20,7 @@ import (
 // serve handles a request: it reads the body, performs the call on the current service, and writes
 // the response.
 func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
+	limitBodyTime(w, r)
 	if s.isControl(r) {
 		s.control.ServeHTTP(w, r)
 		return
@@ -102,6 +103,20 @@ type response struct {
 	// location returns the Location of a redirect. It is called with the mutex unlocked, because
 	// signing is slow.
 	location func() (string, error)
+}
+
+// bodyTimeout limits how long a client can take to send the body of a request, by the system's
+// clock.
+const bodyTimeout = 30 * time.Second
+
+// limitBodyTime makes reads of the body of a request fail after bodyTimeout. Otherwise a client
+// that never sends the rest of a body could keep its connection forever.
+func limitBodyTime(w http.ResponseWriter, r *http.Request) {
+	if r.Body != http.NoBody {
+		// Do not wait for a read by a handler: net/http discards a body that nobody reads. At the end
+		// of the body it removes the deadline, so that the response may take longer.
+		http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout))
+	}
 }
 
 // errBodyTooLarge is returned for a body larger than wire.MaxBody.
