@@ -140,6 +140,7 @@ func TestFaults_Callback(t *testing.T) {
 	t.Run("503 and retry", func(t *testing.T) {
 		pg.view("control")
 		sent := pg.clickSends("#fault-503", "POST", "faults")
+		pg.waitText("#notice", "The next delivery attempt of any check, including a retry, gets this fault: status 503.")
 		if n := pg.activeFaults(); n != 1 {
 			t.Errorf("%d active faults, want 1", n)
 		}
@@ -184,6 +185,22 @@ func TestFaults_Callback(t *testing.T) {
 		if got := r.next(t); !errors.Is(got.err, signature.ErrSignature) {
 			t.Errorf("callback with the wrong key: %v, want ErrSignature", got.err)
 		}
+	})
+	t.Run("one check", func(t *testing.T) {
+		pg.view("checks")
+		c := p.phoneCheck(r.url)
+		pg.selectCheck(c.CheckID)
+		pg.view("control")
+		pg.choose("#fault-check", "selected")
+		pg.clickSends("#fault-wrong-key", "POST", "faults")
+		pg.waitText("#notice", "The next delivery attempt of the selected check gets this fault: wrong key.")
+		complete()
+		r.nextVerified(t)
+		p.open(c.CheckID)
+		if got := r.next(t); !errors.Is(got.err, signature.ErrSignature) {
+			t.Errorf("callback of the check with the fault: %v, want ErrSignature", got.err)
+		}
+		pg.choose("#fault-check", "")
 	})
 	t.Run("truncated", func(t *testing.T) {
 		pg.view("control")

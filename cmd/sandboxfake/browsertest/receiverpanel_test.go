@@ -2,8 +2,10 @@ package browsertest
 
 import (
 	"bufio"
+	"encoding/json"
 	"fmt"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -46,9 +48,11 @@ func TestReceiverPanel(t *testing.T) {
 			pg.clickSends("#receiver-create", "POST", "checks")
 			pg.clickSends("#receiver-open", "POST", "open")
 			pg.waitFor(`document.querySelector("#receiver-result").dataset.result === "good"`)
-			if line := output(); !strings.HasPrefix(line, "verified: phone_check COMPLETED") {
+			line := output()
+			if !strings.HasPrefix(line, "verified: phone_check COMPLETED") {
 				t.Errorf("the receiver prints %q, want a verified callback", line)
 			}
+			pg.waitText("#receiver-result", "Its output should say: "+line)
 			pg.clickSends("#receiver-forge", "POST", "open")
 			pg.waitText("#receiver-result", "400")
 			if line := output(); !strings.HasPrefix(line, "rejected: ") {
@@ -127,5 +131,90 @@ func writeModule(t *testing.T, dir string) {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// A forged callback does not affect the callbacks of other checks.
+func TestReceiverPanel_ForgesOneCallback(t *testing.T) {
+	t.Parallel()
+	p := start(t)
+	pg := open(t, p)
+	pg.view("receiver")
+	pg.fill("#receiver-port", fmt.Sprint(freePort(t)))
+	control[any](p, http.MethodPost, "faults", json.RawMessage(`{"match":{"operation":"phone_check.create"},"faults":[{"status":500}]}`))
+
+	pg.clickSends("#receiver-forge", "POST", "checks")
+	pg.waitText("#error-text", "500")
+	if n := len(p.faults()); n != 0 {
+		t.Errorf("%d faults are active after the check could not be created, want none", n)
+	}
+	pg.clickSends("#receiver-forge", "POST", "open")
+
+	pg.waitText("#receiver-result", "Nothing listens")
+	forged := control[struct{ Checks []check }](p, http.MethodGet, "checks", nil).Checks[0]
+	pg.view("checks")
+	pg.selectCheck(forged.CheckID)
+	pg.waitText(`#timeline > li[data-kind="attempt"]`, "injected: wrong key")
+	for _, e := range p.timeline(forged.CheckID) {
+		if e.Kind == "attempt" && string(e.Fault) != `{"wrong_key":true}` {
+			t.Errorf("attempt with the fault %s, want the wrong key", e.Fault)
+		}
+	}
+}
+
+// faults returns the faults that are left.
+func (p *program) faults() (left []activeFault) {
+	p.t.Helper()
+	for _, f := range control[struct{ Injections []activeFault }](p, http.MethodGet, "faults", nil).Injections {
+		if f.Left > 0 {
+			left = append(left, f)
+		}
+	}
+	return left
+}
+
+// activeFault is an injection of the program.
+type activeFault struct {
+	Match struct {
+		Operation string `json:"operation"`
+		CheckID   string `json:"check_id"`
+	} `json:"match"`
+	Left int `json:"left"`
+}
+
+// The panel says what caused a result: the receiver, an injected fault, or the time.
+func TestReceiverPanel_Result(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct{ name, fault, action, kind, want string }{
+		{"nothing listens", "", "#receiver-open", "bad", "Nothing listens at http://localhost:"},
+		{"drop", `{"drop":true}`, "#receiver-open", "none", "The fault that you set under Clock and faults caused this: drop."},
+		{"status", `{"status":204}`, "#receiver-open", "none", "The fault that you set under Clock and faults caused this: status 204."},
+		{"expired", "", "#expire-now", "bad", "The check expired before it was opened. Create another one."},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			p := start(t)
+			pg := open(t, p)
+			pg.view("receiver")
+			pg.fill("#receiver-port", fmt.Sprint(freePort(t)))
+			pg.clickSends("#receiver-create", "POST", "checks")
+			if row.fault != "" {
+				control[any](p, http.MethodPost, "faults", json.RawMessage(`{"match":{"operation":"callback"},"faults":[`+row.fault+`]}`))
+			}
+			if row.action == "#expire-now" {
+				pg.view("checks")
+			}
+
+			pg.pick(row.action)
+			if row.action == "#expire-now" {
+				pg.waitText("#detail-status", "EXPIRED")
+				pg.waitFor(`document.querySelector("#open-phone").title.startsWith("The check expired")`)
+				pg.view("receiver")
+				pg.waitFor(`document.querySelector("#receiver-open").title.startsWith("The check expired")`)
+			}
+
+			pg.waitText("#receiver-result", row.want)
+			pg.waitFor(fmt.Sprintf(`document.querySelector("#receiver-result").dataset.result === %q`, row.kind))
+		})
 	}
 }

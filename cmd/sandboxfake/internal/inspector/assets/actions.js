@@ -7,6 +7,7 @@ import { filterChecks, newerChecks, olderChecks } from './checks.js';
 import { attemptOf, detail, lastDelivery, latestEvent, selectCheck } from './timeline.js';
 import { filterRequests, latestRequest, newerRequests, olderRequests, requestByID, toggleRequest } from './requests.js';
 import { attemptCurl, eventRequest, goTest, requestCurl } from './snippets.js';
+import { faultText } from './panels.js';
 import { createCheck, startCreate } from './create.js';
 import { callbackURL, command, flowCheck, program, setFlow } from './receiver.js';
 
@@ -22,7 +23,7 @@ const callbackFaults = {
   delay: () => ({ latency_seconds: Number($('fault-delay-seconds').value) }),
 };
 
-const inject = (operation, fault) => post('faults', { match: operation ? { operation } : {}, faults: [fault] });
+const inject = (match, fault) => post('faults', { match, faults: [fault] });
 
 const curlOptions = () => ({ url: app.server.url, credentials: [app.server.credentials?.project, app.server.credentials?.workspace] });
 
@@ -95,8 +96,10 @@ const actions = {
   'latest-request-go-test': async () => copyRequestTest(needRequest(await latestRequest(true))),
   advance: async (button) => advance(Number(button.dataset.seconds)),
   'callback-fault': async (button) => {
-    await inject('callback', callbackFaults[button.dataset.fault]());
-    notice('The next callback fails in this way.');
+    const fault = callbackFaults[button.dataset.fault]();
+    const id = $('fault-check').value === 'selected' ? selected() ?? undefined : undefined;
+    await inject({ operation: 'callback', check_id: id }, fault);
+    notice(`The next delivery attempt of ${id ? 'the selected check' : 'any check, including a retry,'} gets this fault: ${faultText(fault)}.`);
   },
   'clear-faults': () => call('DELETE', 'faults'),
   'rotate-keys': async () => {
@@ -112,12 +115,12 @@ const actions = {
   },
   'receiver-copy-program': () => copy(program(), 'the program'),
   'receiver-copy-command': () => copy(command(), 'the command'),
-  'receiver-create': async () => setFlow(await receiverCheck(), false),
+  'receiver-create': async () => setFlow(await receiverCheck()),
   'receiver-open': () => post('open', { check_id: flowCheck(), as: '', follow: true }),
   'receiver-forge': async () => {
-    await inject('callback', { wrong_key: true });
     const id = await receiverCheck();
-    setFlow(id, true);
+    await inject({ operation: 'callback', check_id: id }, { wrong_key: true });
+    setFlow(id);
     await post('open', { check_id: id, as: '', follow: true });
   },
 };
@@ -178,7 +181,8 @@ const forms = {
   advance: () => advance(Number($('advance-value').value) * Number($('advance-unit').value)),
   'api-fault': async () => {
     const status = Number($('api-status').value);
-    await inject($('api-operation').value, status === 429 ? { status, retry_after_seconds: 3 } : { status });
+    const operation = $('api-operation').value;
+    await inject(operation ? { operation } : {}, status === 429 ? { status, retry_after_seconds: 3 } : { status });
     notice('The next matching call fails.');
   },
 };

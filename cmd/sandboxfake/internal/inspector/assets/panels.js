@@ -38,7 +38,9 @@ function clockTile() {
 
 function callbackTile() {
   return tile('callback-faults', 'Next callback',
-    hint('The next delivery attempt fails in this way. Further attempts follow the usual rules.'),
+    hint('The next delivery attempt of any check gets the fault, also if it is a retry. Further attempts follow the usual rules.'),
+    h('div', { class: 'field', id: 'fault-check-field', hidden: true }, h('label', { for: 'fault-check', text: 'Callback of' }),
+      h('select', { id: 'fault-check' }, ...options([['', 'any check'], ['selected', '']]))),
     h('div', { class: 'row' },
       button('fault-503', 'callback-fault', 'Receiver responds 503', '', { fault: '503' }),
       button('fault-drop', 'callback-fault', 'Drop', '', { fault: 'drop' }),
@@ -102,8 +104,19 @@ export async function refreshFaults() {
   return injections;
 }
 
+// renderFaultCheck lets the user limit a fault to the callback of the selected check.
+function renderFaultCheck() {
+  const choice = $('fault-check');
+  show($('fault-check-field'), Boolean(app.selected));
+  if (choice.dataset.check === app.selected) return;
+  choice.dataset.check = app.selected ?? '';
+  choice.value = '';
+  setText(choice.options[1], `the selected check ${app.selected ?? ''}`);
+}
+
 // refreshPanels gets the faults and shows the state that main.js has fetched.
 export async function refreshPanels() {
+  renderFaultCheck();
   renderServer();
   renderFaults(await refreshFaults());
 }
@@ -197,7 +210,7 @@ function renderFaults(injections) {
     return node;
   }, (node, { injection }) => {
     const { match, faults, left } = injection;
-    setText(node.firstChild, match.operation || 'any call');
+    setText(node.firstChild, `${match.operation || 'any call'}${match.check_id ? ` of ${match.check_id}` : ''}`);
     setText(node.lastChild, `${faults.slice(-left).slice(0, 3).map(faultText).join(', ')}${match.repeat ? ', repeated' : `, ${left} left`}`);
   });
   show($('faults-none'), active.length === 0);

@@ -2,7 +2,9 @@
 
 import { $, button, h, setAttr, setText } from './dom.js';
 import { app, get, setOff } from './api.js';
+import { faultText } from './panels.js';
 import { shellQuote } from './snippets.js';
+import { whyNotOpen } from './timeline.js';
 
 // Programs of the panel. They contain placeholders.
 const programs = {
@@ -11,7 +13,7 @@ const programs = {
   python: { name: 'Python', file: 'receiver.py', source: 'receiver.py', run: 'python3 receiver.py', needs: 'It requires the package cryptography: pip install cryptography.' },
 };
 const sources = new Map(); // by language
-const flow = { id: null, forged: false };
+let flow = null; // the ID of the panel's check
 let language = 'go';
 
 const step = (heading, ...children) => h('li', { class: 'card' }, h('h3', { text: heading }), ...children);
@@ -79,13 +81,12 @@ async function source(name) {
   return response.text();
 }
 
-// setFlow sets the check of the panel. forged reports whether its callback has the wrong key.
-export function setFlow(id, forged) {
-  flow.id = id;
-  flow.forged = forged;
+// setFlow sets the check of the panel.
+export function setFlow(id) {
+  flow = id;
 }
 
-export const flowCheck = () => flow.id;
+export const flowCheck = () => flow;
 
 // refreshReceiver shows the program, and the result of the panel's check.
 export async function refreshReceiver() {
@@ -101,28 +102,33 @@ export async function refreshReceiver() {
 }
 
 async function refreshResult() {
-  const { id } = flow;
+  const id = flow;
   setOff($('receiver-open'), !id, 'Create a check first.');
   if (!id) return;
   const { check, events } = await get('timeline', { check_id: id });
-  if (flow.id !== id) return;
-  setOff($('receiver-open'), !check.check_url, 'The Check URL can be opened only once.');
+  if (flow !== id) return;
+  setOff($('receiver-open'), !check.check_url, whyNotOpen(check));
   const attempt = events.findLast((event) => event.kind === 'attempt');
   const [text, kind] = result(check, attempt, events.some((event) => event.kind === 'next_attempt'));
   setText($('receiver-result'), text);
   setAttr($('receiver-result'), 'data-result', kind);
 }
 
+// result describes what happened to the callback of a check, and whether that is good.
 function result(check, attempt, retry) {
+  if (check.status === 'EXPIRED') return [whyNotOpen(check), 'bad'];
   if (!attempt) return [check.check_url ? 'The check is created. Open its Check URL.' : 'The callback is in flight.', 'none'];
+  const { fault, status } = attempt;
+  const accepted = attempt.result === 'acknowledged';
   const after = retry ? ' The next attempt follows.' : '';
-  if (flow.forged) {
-    if (attempt.result === 'acknowledged') return ['The receiver accepted a forged callback. It does not verify signatures.', 'bad'];
-    if (attempt.status === 400) return ['The receiver rejected the forged callback with 400. That is correct.', 'good'];
-  } else if (attempt.result === 'acknowledged') {
-    return [`The receiver responded ${attempt.status}. It verified the callback if it is one of these programs: see its output.`, 'good'];
-  }
-  if (attempt.result === 'unreachable') return [`Nothing listens at ${check.callback_url ?? 'the callback URL'}. Start the receiver, then create another check.${after}`, 'bad'];
-  return [`The receiver responded ${attempt.status || 'nothing'} (${attempt.result}). See its output for the reason.${after}`, 'bad'];
+  if (fault?.wrong_key && accepted) return [`The receiver accepted a forged callback (${status}). It does not verify signatures.`, 'bad'];
+  if (fault?.wrong_key && status === 400) return ['The receiver rejected the forged callback with 400. That is correct.', 'good'];
+  // The receiver is not called if the fault has a status.
+  if (fault && !fault.wrong_key && (fault.status || !accepted)) return [`The fault that you set under Clock and faults caused this: ${faultText(fault)}.${after}`, 'none'];
+  if (accepted) return [`The receiver accepted the callback (${status}). Its output should say: verified: ${check.product} ${check.status}, match: ${verdict(check)}.`, 'good'];
+  if (status) return [`The receiver responded ${status} (${attempt.result}). See its output for the reason.${after}`, 'bad'];
+  if (/connection refused/.test(attempt.error)) return [`Nothing listens at ${check.callback_url ?? 'the callback URL'}. Start the receiver, then create another check.${after}`, 'bad'];
+  return [`The callback was not delivered: ${attempt.error || attempt.result}.${after}`, 'bad'];
 }
 
+const verdict = ({ status, match }) => (status === 'COMPLETED' && { true: 'yes', false: 'no' }[match]) || 'unknown';

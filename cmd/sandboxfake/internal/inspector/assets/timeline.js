@@ -3,6 +3,7 @@
 import { $, duration, h, link, pretty, setAttr, setCountdown, setText, setTime, show, sync } from './dom.js';
 import { Problem, app, get, now, setOff } from './api.js';
 import { markSelected, resultText, setResult, setStatus } from './checks.js';
+import { faultText } from './panels.js';
 import { hasCallbacks, productName } from './products.js';
 
 // maxEvents is the maximum number of events that are shown.
@@ -72,7 +73,7 @@ function renderCheck(check) {
   const opens = Boolean(check.check_url);
   const open = !check.product.startsWith('sim') && ['ACCEPTED', 'PENDING'].includes(check.status);
   show($('phone-actions'), opens || !$('open-result').hidden);
-  setOff($('open-phone'), !opens, 'The Check URL can be opened only once.');
+  setOff($('open-phone'), !opens, whyNotOpen(check));
   setOff($('copy-link'), !opens, 'The Check URL can be opened only once.');
   setOff($('show-qr'), !opens, 'The Check URL can be opened only once.');
   const url = check.open_url || check.check_url || '';
@@ -82,6 +83,9 @@ function renderCheck(check) {
   setOff($('redeliver'), !lastDelivery(), 'The check has no callback yet.');
   setOff($('send-callback'), !hasCallbacks(check.product), 'A SIMCheck has no callback.');
 }
+
+// whyNotOpen says why the Check URL of a check cannot be opened.
+export const whyNotOpen = (check) => (check.status === 'EXPIRED' ? 'The check expired before it was opened. Create another one.' : 'The Check URL can be opened only once.');
 
 const factRows = [
   ['Check ID', (check) => [check.check_id]],
@@ -217,7 +221,7 @@ function noteOf(event) {
   const notes = [];
   if (event.kind === 'attempt' && Number.isFinite(event.duration_seconds)) notes.push(duration(event.duration_seconds));
   if (event.error) notes.push(event.error);
-  if (event.fault) notes.push('injected fault');
+  if (event.fault) notes.push(`injected: ${faultText(event.fault)}`);
   if (event.kind === 'callback_queued') notes.push(event.url);
   return notes.join(', ');
 }
