@@ -5,9 +5,11 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -21,74 +23,130 @@ type received struct {
 	header       http.Header
 }
 
-// newReceiver returns the URL of a server, and a function that returns its only request.
-func newReceiver(t *testing.T) (url string, request func() received) {
+// newReceiver returns the URL of a server, and its requests.
+func newReceiver(t *testing.T) (baseURL string, requests chan received) {
 	t.Helper()
-	requests := make(chan received, 10)
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	requests = make(chan received, 100)
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		requests <- received{r.RequestURI, string(body), r.Header}
 	}))
 	t.Cleanup(server.Close)
-	return server.URL, func() received {
-		t.Helper()
-		if len(requests) != 1 {
-			t.Fatalf("receiver got %d requests, want 1", len(requests))
-		}
-		return <-requests
-	}
+	return server.URL, requests
 }
 
+// shells are the shells that the page names, and options that exclude the user's configuration.
+var shells = map[string][]string{"sh": nil, "bash": nil, "zsh": {"-f", "-o", "rcquotes"}, "fish": {"--no-config"}}
+
 // shell runs a command in an empty directory and returns its output.
-func shell(t *testing.T, command string, env ...string) string {
+func shell(t *testing.T, name, command string, env ...string) string {
 	t.Helper()
-	requireTool(t, "curl")
-	sh := exec.CommandContext(t.Context(), "sh", "-c", command)
-	sh.Dir, sh.Env = t.TempDir(), append(os.Environ(), env...)
+	args := append(slices.Clone(shells[name]), "-c", command)
+	sh := exec.CommandContext(t.Context(), name, args...)
+	sh.Dir = t.TempDir()
+	sh.Env = append(os.Environ(), append(env, "HOME="+t.TempDir())...)
 	output, err := sh.CombinedOutput()
 	if err != nil {
-		t.Fatalf("%v\n%s\n%s", err, command, output)
+		t.Errorf("%s: %v\n%s\n%s", name, err, command, output)
 	}
 	if left, _ := os.ReadDir(sh.Dir); len(left) > 0 {
-		t.Fatalf("the command created %s: a value was run as a command", left[0].Name())
+		t.Errorf("%s created %s: a value was run as a command\n%s", name, left[0].Name(), command)
 	}
 	return string(output)
 }
 
-func TestSnippets_AttemptCurl(t *testing.T) {
-	t.Parallel()
-	for name, body := range map[string]string{
-		"JSON":          `{"check_id":"c1","match":true}`,
-		"shell":         "'; touch owned; '$(touch owned)`touch owned`\\ \"${HOME}\" !! #\n\n",
-		"control":       "%s\\n\t\x1b[201~\r\x07touch owned\n\u202e\x00end\n",
-		"file":          "@/etc/passwd",
-		"leading minus": "-n\x01",
-		"unicode":       "żółć 漢字 😀",
-	} {
+// eachShell runs a test with each shell.
+func eachShell(t *testing.T, test func(t *testing.T, name string)) {
+	for name := range shells {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			url, request := newReceiver(t)
-			header := http.Header{"Authorization": {`Signature keyId="k'1",signature="a+b=="`}, "Digest": {"SHA-256=0a"}, "Date": {"Sun, 22 Nov 2026 19:44:59 GMT"}, "X-Service-Callback": {"phone_check"}, "Content-Type": {"application/json"}, "X-Quote": {`'$(touch owned)"`}}
-			attempt := map[string]any{"header": header, "body": body}
-			command := snippet[string](t, "s.attemptCurl(input.attempt, input.url)", map[string]any{"attempt": attempt, "url": url + "/callbacks?a[]={1,2}&b='"})
-
-			shell(t, command)
-
-			got := request()
-			if got.body != body || got.target != "/callbacks?a[]={1,2}&b='" {
-				t.Errorf("receiver got body %q at %s, want %q", got.body, got.target, body)
-			}
-			for name := range header {
-				if got.header.Get(name) != header.Get(name) {
-					t.Errorf("header %s = %q, want %q", name, got.header.Get(name), header.Get(name))
-				}
-			}
+			requireTool(t, "curl")
+			requireTool(t, name)
+			test(t, name)
 		})
 	}
 }
 
+// hostile are values that run a command, or change, in a shell that they are not quoted for.
+var hostile = []string{
+	`b\';touch owned;#`, "'; touch owned; '$(touch owned)`touch owned`\"; touch owned; \"", `\\'; touch owned; '\`,
+	`@/etc/passwd !! !touch ^a^b ${HOME} ~ * ? [a] {b,c} & | < > (touch owned)`, `''"; touch owned; "`,
+	"-n %25s %25d\\0471 żółć 漢字 😀 \ufdd0\uf600", "a\ntouch owned\n\t\x1b[201~\r\x07touch owned\n\u202e\x00" + "7 end\n",
+}
+
+// commands returns the commands of a list of expressions of JavaScript for each hostile value v.
+func commands(t *testing.T, base string, expressions []string) [][]string {
+	t.Helper()
+	return snippet[[][]string](t, `input.values.map((v) => { const url = input.url; return [`+strings.Join(expressions, ",\n")+`]; })`,
+		map[string]any{"values": hostile, "url": base})
+}
+
+// places are commands with a hostile value v at each place that a client without credentials, or
+// a user of the page, can choose.
+var places = []string{
+	`s.requestCurl({ method: v, path: '/', header: {}, body: '' }, { url })`,
+	`s.requestCurl({ method: 'GET', path: '/' + v, header: {} }, { url })`,
+	`s.requestCurl({ method: 'GET', path: v, header: {} }, { url })`,
+	`s.requestCurl({ method: 'GET', path: '/?' + v, header: {} }, { url })`,
+	`s.requestCurl({ method: 'GET', path: '/', header: { [v]: ['1'] } }, { url })`,
+	`s.requestCurl({ method: 'GET', path: '/', header: { 'X-A': [v, ''] } }, { url })`,
+	`s.requestCurl({ method: 'GET', path: '/', header: { Authorization: [v] } }, { url })`,
+	`s.requestCurl({ method: 'POST', path: '/', header: { 'Content-Type': [v] }, body: v }, { url })`,
+	`s.requestCurl({ method: 'POST', path: '/', header: {}, operation: 'token.create', client_id: v }, { url, credentials: [{ client_id: v, client_secret: v }] })`,
+	`s.requestCurl(s.eventRequest({ kind: 'created' }, { product: 'phone_check', version: 'v0.1', reference_id: v, callback_url: v, redirect_url: v, phone_number: v }), { url })`,
+	`s.requestCurl(s.eventRequest({ kind: 'opened' }, { product: v, version: v, check_id: v }), { url })`,
+	`s.attemptCurl({ header: { Authorization: [v], Date: [v], [v]: [v] }, body: v }, url)`,
+	`s.attemptCurl({ header: {}, body: '' }, url + '/' + v + '?' + v)`,
+}
+
+func TestSnippets_HostileValues(t *testing.T) {
+	t.Parallel()
+	eachShell(t, func(t *testing.T, name string) {
+		base, requests := newReceiver(t)
+		for i, row := range commands(t, base, places) {
+			shell(t, name, strings.Join(row, "\n"), "CLIENT_ID=c", "CLIENT_SECRET=s", "TOKEN=t", "CA=")
+
+			if got := len(requests); got != len(places) {
+				t.Errorf("%q: the receiver got %d requests, want %d", hostile[i], got, len(places))
+			}
+			for len(requests) > 0 {
+				<-requests
+			}
+		}
+	})
+}
+
+func TestSnippets_KeepsValues(t *testing.T) {
+	t.Parallel()
+	eachShell(t, func(t *testing.T, name string) {
+		base, requests := newReceiver(t)
+		header := map[string]string{"Authorization": `Signature keyId="k1",signature="a+b=="`, "Digest": "SHA-256=0a", "X-Quote": "\"$(touch owned) ${HOME} `!!", "X-Empty": ""}
+		lists := make(map[string][]string)
+		for key, value := range header {
+			lists[key] = []string{value}
+		}
+		rows := snippet[[]string](t, `input.values.map((body) => s.attemptCurl({ header: input.header, body }, input.url + '/a[]={1,2}%2f?b=' + encodeURIComponent(body)))`,
+			map[string]any{"values": hostile, "url": base, "header": lists})
+		for i, command := range rows {
+			shell(t, name, command)
+
+			got := <-requests
+			query, ok := strings.CutPrefix(got.target, "/a[]={1,2}%2f?b=")
+			if value, _ := url.QueryUnescape(query); !ok || got.body != hostile[i] || value != hostile[i] {
+				t.Errorf("receiver got body %q at %s, want %q", got.body, got.target, hostile[i])
+			}
+			for key, value := range header {
+				if got.header.Get(key) != value || len(got.header.Values(key)) != 1 {
+					t.Errorf("header %s = %q, want %q", key, got.header.Values(key), value)
+				}
+			}
+		}
+	})
+}
+
 func TestSnippets_RequestCurl(t *testing.T) {
 	t.Parallel()
+	requireTool(t, "curl")
 	srv := sandboxfake.New(t)
 	ca := filepath.Join(t.TempDir(), "ca.pem")
 	if err := os.WriteFile(ca, srv.CACertPEM(), 0o600); err != nil {
@@ -111,7 +169,7 @@ func TestSnippets_RequestCurl(t *testing.T) {
 		view := map[string]any{"method": request.Method, "path": request.Path, "operation": request.Operation, "header": request.Header, "body": string(request.Body), "client_id": request.ClientID}
 		command := snippet[string](t, "s.requestCurl(input.request, input)", map[string]any{"request": view, "url": srv.URL(), "credentials": []any{credentials}})
 
-		output := shell(t, command, "CA="+ca, "TOKEN="+token.AccessToken)
+		output := shell(t, "sh", command, "CA="+ca, "TOKEN="+token.AccessToken)
 
 		if want := fmt.Sprintf("HTTP/1.1 %d ", request.Status); !strings.HasPrefix(output, want) {
 			t.Errorf("%s: the command prints %q, want status %d\n%s", request.Operation, output, request.Status, command)

@@ -28,7 +28,7 @@ const inject = (match, fault) => post('faults', { match, faults: [fault] });
 const curlOptions = () => ({ url: app.server.url, credentials: [app.server.credentials?.project, app.server.credentials?.workspace] });
 
 // copyCurl copies a request, and names the variables that the command uses.
-const copyCurl = (request) => copy(requestCurl(request, curlOptions()), 'a curl command. Set TOKEN to an access token and CA to the path of the CA certificate');
+const copyCurl = (request) => copy(requestCurl(request, curlOptions()), 'a curl command for sh, bash, zsh and fish. Set TOKEN to an access token and CA to the path of the CA certificate');
 const copyTest = (check, fault) => copy(goTest(check, fault), 'a Go test');
 
 // copyRequestTest copies the Go test of the check that a request is about.
@@ -52,7 +52,7 @@ const needRequest = (request) => {
 // copyEventCurl copies the latest event of the selected check as a curl command.
 function copyEventCurl() {
   const event = latestEvent();
-  if (event?.kind === 'attempt') return copy(attemptCurl(attemptOf(event.delivery_id, event.number), attemptOf(event.delivery_id, event.number).url), 'a curl command with the signed callback');
+  if (event?.kind === 'attempt') return copy(attemptCurl(attemptOf(event.delivery_id, event.number), attemptOf(event.delivery_id, event.number).url), 'a curl command with the signed callback, for sh, bash, zsh and fish');
   return copyCurl(eventRequest(event ?? { kind: 'created' }, detail.check));
 }
 
@@ -87,7 +87,7 @@ const actions = {
   'copy-go-test': () => copyTest(detail.check, latestEvent()?.fault),
   'attempt-curl': (button) => {
     const attempt = attemptOf(button.dataset.delivery, Number(button.dataset.number));
-    return copy(attemptCurl(attempt, attempt.url), 'a curl command with the signed callback');
+    return copy(attemptCurl(attempt, attempt.url), 'a curl command with the signed callback, for sh, bash, zsh and fish');
   },
   'attempt-go-test': (button) => copyTest(detail.check, attemptOf(button.dataset.delivery, Number(button.dataset.number)).fault),
   'request-curl': (button) => copyCurl(needRequest(requestByID(button.dataset.request))),

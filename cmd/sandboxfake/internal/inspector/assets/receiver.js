@@ -31,7 +31,7 @@ export function startReceiver() {
         h('div', { class: 'row' }, h('fieldset', { class: 'row', id: 'receiver-language' }, h('legend', { class: 'hide', text: 'Language' }), ...choices),
           h('span', { class: 'spring' }), h('label', { for: 'receiver-port', text: 'Port' }), h('input', { id: 'receiver-port', type: 'number', min: '1', max: '65535', value: '3000', class: 'short' })),
         h('p', { class: 'hint', id: 'receiver-needs' }),
-        h('p', { text: 'Paste this command in a terminal. It saves a program of about 50 lines and starts it:' }),
+        h('p', { text: 'Paste this command in a terminal with sh, bash or zsh. It saves a program of about 50 lines and starts it:' }),
         h('div', { class: 'row' }, button('receiver-copy-command', 'receiver-copy-command', 'Copy command', 'primary'), button('receiver-copy-program', 'receiver-copy-program', 'Copy program only')),
         h('details', {}, h('summary', { id: 'receiver-show-program', text: 'Show the program' }), h('pre', { id: 'receiver-program', class: 'program', tabindex: '0', 'aria-label': 'Program of the receiver' })),
         h('p', { class: 'hint', id: 'receiver-dates' })),

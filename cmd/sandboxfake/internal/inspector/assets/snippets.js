@@ -3,55 +3,63 @@
 
 import { outcomeOf, presets, productName, products } from './products.js';
 
-// unsafe matches characters that a terminal could interpret, or that hide text.
-const unsafe = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/u;
-const unsafeExceptNewline = /(?!\n)[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/u;
+// literal matches text that sh, bash, zsh and fish keep unchanged between single quotes. fish
+// interprets a backslash there.
+const literal = /^[ -&(-[\]-~]*$/;
 
-// shellQuote quotes text as one word of a POSIX shell.
-export const shellQuote = (text) => `'${text.replaceAll("'", `'\\''`)}'`;
+const octets = (text, escape) => [...new TextEncoder().encode(text)].map(escape).join('');
 
-// printf returns a command that prints text exactly, with unsafe characters in octal.
+// shellQuote quotes literal text as one word of sh, bash, zsh and fish.
+export function shellQuote(text) {
+  if (!literal.test(text)) throw new Error('The text contains characters that not every shell keeps.');
+  return `'${text}'`;
+}
+
+// printf returns a command that prints text exactly, with other than literal characters in octal.
 function printf(text) {
-  let format = '';
-  for (const char of text) {
-    if (char === '%' || char === '\\') format += char + char;
-    else if (unsafe.test(char)) format += [...new TextEncoder().encode(char)].map((byte) => `\\${byte.toString(8).padStart(3, '0')}`).join('');
-    else if (char === '-' && format === '') format += '\\055'; // not an option
-    else format += char;
-  }
-  return `printf ${shellQuote(format)}`;
+  const escaped = text.replaceAll('%', '%%')
+    .replace(/^-|[^ -&(-[\]-~]/gu, (char) => octets(char, (octet) => `\\${octet.toString(8).padStart(3, '0')}`));
+  return `printf '${escaped}'`;
 }
 
 // skipped are headers that curl sets, or that belong to the connection.
 const skipped = new Set(['host', 'content-length', 'connection', 'accept-encoding', 'transfer-encoding', 'te', 'trailer', 'upgrade', 'keep-alive', 'cookie', 'authorization', 'proxy-authorization', 'expect']);
 
-// curl returns a curl command. header contains a list of values for each name.
+// curl returns a curl command for sh, bash, zsh and fish. header contains a list of values for each
+// name. The command is without a method and headers that are not literal, and says so.
 function curl({ method, url, header, body, options = [] }) {
   const words = ['curl -sS -i --globoff', ...options];
-  if (method !== 'GET') words.push(method === 'HEAD' ? '--head' : `-X ${shellQuote(method)}`);
+  let omitted = 0;
+  if (method === 'HEAD') words.push('--head');
+  else if (/^[A-Za-z]+$/.test(method)) words.push(...(method === 'GET' ? [] : [`-X '${method}'`]));
+  else omitted++;
   const names = new Set();
   for (const [name, values] of header) {
-    names.add(name.toLowerCase());
     for (const value of values) {
-      if (unsafe.test(name + value)) continue;
-      words.push(`-H ${shellQuote(value === '' ? `${name};` : `${name}: ${value}`)}`);
+      if (/^[\w-]+$/.test(name) && literal.test(value)) {
+        names.add(name.toLowerCase());
+        words.push(`-H ${shellQuote(value === '' ? `${name};` : `${name}: ${value}`)}`);
+      } else omitted++;
     }
   }
-  let pipe = '';
+  let before = omitted ? `: 'Without ${omitted} headers or methods that not every shell keeps unchanged'\n` : '';
   if (body) {
     // Without this, curl sends the media type of a form.
     if (!names.has('content-type')) words.push(`-H 'Content-Type:'`);
-    if (unsafeExceptNewline.test(body)) {
-      pipe = `${printf(body)} | `;
+    if (literal.test(body)) words.push(`--data-raw ${shellQuote(body)}`);
+    else {
+      before += `${printf(body)} | `;
       words.push('--data-binary @-');
-    } else words.push(`--data-raw ${shellQuote(body)}`);
+    }
   }
   words.push(`--url ${shellQuote(plainURL(url))}`);
-  return pipe + words.join(' \\\n  ');
+  return before + words.join(' \\\n  ');
 }
 
-// plainURL escapes the characters of a URL that are not printable ASCII.
-const plainURL = (url) => url.replace(/[^!-~]/gu, (char) => encodeURIComponent(char));
+const percent = (text) => octets(text, (octet) => `%${octet.toString(16).toUpperCase().padStart(2, '0')}`);
+
+// plainURL escapes the characters of a URL that are not printable ASCII, or not literal in a shell.
+const plainURL = (url) => url.replace(/[^!-&(-[\]-~]/gu, percent);
 
 // requestCurl returns a command that repeats a request of the journal. It uses $TOKEN and $CA.
 export function requestCurl(request, { url, credentials = [] }) {
@@ -60,13 +68,13 @@ export function requestCurl(request, { url, credentials = [] }) {
   const options = ['--cacert "$CA"'];
   const known = credentials.find((pair) => pair && pair.client_id === request.client_id);
   const basic = request.operation === 'token.create' || request.operation === 'token.revoke' || scheme === 'basic';
-  if (basic && known) options.push(`-u ${shellQuote(`${known.client_id}:${known.client_secret}`)}`);
+  if (basic && known && literal.test(known.client_id + known.client_secret)) options.push(`-u ${shellQuote(`${known.client_id}:${known.client_secret}`)}`);
   else if (basic) options.push('-u "$CLIENT_ID:$CLIENT_SECRET"');
   else if (scheme) options.push('-H "Authorization: Bearer $TOKEN"');
   const header = entries.filter(([name]) => !skipped.has(name.toLowerCase()));
   // Any other path could name another host, which would receive the token.
-  const path = request.path.startsWith('/') ? request.path : `/${encodeURIComponent(request.path)}`;
-  return curl({ method: request.method, url: url + path, header, body: request.body, options });
+  const path = request.path.startsWith('/') ? request.path : `/${percent(request.path)}`;
+  return curl({ method: request.method, url: url + path.replaceAll('#', '%23'), header, body: request.body, options });
 }
 
 // attemptCurl returns a command that sends the exact body and the signed headers of a delivery
