@@ -19,18 +19,18 @@ import (
 // controlPath is the path of the control plane, alongside the service's own paths.
 const controlPath = "/_sandbox/"
 
-// WithControlPlane adds a JSON API below /_sandbox/ for the state, checks, clock, faults,
-// deliveries, requests, sign-up, keys and reset of a [Server]. Tests in other languages can use it.
-// GET /_sandbox/ returns a list of operations.
+// WithControlPlane adds a JSON API below /_sandbox/ that shows and controls a [Server], for tests
+// in other languages. GET /_sandbox/ lists its operations.
 //
-// With a control plane, the server keeps the newest 10,000 checks with their events, including
-// those that ended as EXPIRED or ERROR, or as many as [WithJournalLimit] if it is larger.
+// With a control plane, the server also keeps checks with their events. It keeps the newest 10,000
+// checks, or the limit of [WithJournalLimit] if that is larger, including those that ended as
+// EXPIRED or ERROR.
 //
-// That list and GET /_sandbox/health are open to any address. All other requests require a
-// connection from this machine (see [WithRemoteControl]) and the header "Authorization: Bearer"
-// with the token that [Server.ControlToken] returns, or the cookie that POST /_sandbox/session
-// returns for it. Requests from web pages of other origins are rejected. Requests to the control
-// plane are not recorded and do not count toward a rate limit.
+// The list of operations and GET /_sandbox/health are open to any address. All other requests
+// require a connection from this machine (see [WithRemoteControl]) and the header "Authorization:
+// Bearer" with the token that [Server.ControlToken] returns, or the cookie that POST
+// /_sandbox/session returns for it. Requests from web pages of other origins are rejected. Requests
+// to the control plane are not recorded and do not count toward a rate limit.
 func WithControlPlane() Option {
 	return func(o *options) error {
 		o.control = true

@@ -112,8 +112,8 @@ var (
 	}
 )
 
-// Choices of what the phone is that opens a Check URL, for checks whose result does not depend on
-// the number.
+// Values of `as`: the phone that opens a Check URL. It determines the result in place of the
+// number.
 const (
 	asPhone    = "phone"     // the number's phone
 	asOtherSIM = "other_sim" // a phone with another SIM

@@ -78,14 +78,14 @@ func (a announcement) text(certificateLine string) string {
 	return fmt.Sprintf(`Open the inspector in a browser: %[9]s
 %[10]s
 
-The sandbox of the service runs at %[1]s
+The service runs at %[1]s
 %[11]s
   CA certificate   %[2]s
   project          client ID %[3]s
                    client secret %[4]s
   workspace        client ID %[5]s
                    client secret %[6]s
-  control plane    %[1]s/_sandbox/ (clock, faults, callbacks, journals)
+  control plane    %[1]s/_sandbox/ (shows and controls the service)
                    control token %[8]s
 
 Get a token and create a PhoneCheck. In the sandbox, the last digits of the number determine the result:
@@ -95,7 +95,7 @@ curl -sS --cacert %[7]s -H "Authorization: Bearer $TOKEN" -H 'Content-Type: appl
 
 On Linux, a Go client trusts the CA certificate with SSL_CERT_FILE=%[7]s in its environment.
 
-Then open the check_url of the response, as the phone would, read the check again, and list the requests that the service received:
+Then open the check_url of the response, as the phone would (a real phone requires -lan or -public-url), read the check again, and list the requests that the service received:
 
 curl -sS --cacert %[7]s -H 'Authorization: Bearer %[8]s' %[1]s/_sandbox/requests
 

@@ -2,8 +2,6 @@ package main
 
 import (
 	"cmp"
-	"crypto/sha256"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"net"
@@ -11,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/idverify/idverify-go/cmd/sandboxfake/internal/inspector"
 	"github.com/idverify/idverify-go/cmd/sandboxfake/internal/qr"
 )
 
@@ -129,17 +128,10 @@ Its control plane below /_sandbox/ requires the control token, %[2]s.
 To install the CA certificate on a phone, open %[1]s/_sandbox/ca there. Compare its SHA-256 fingerprint:
 %[3]s
 
-`, publicURL, access, fingerprint(caPEM))
+`, publicURL, access, strings.Join(inspector.Fingerprint(caPEM), ":"))
 	// With -json, the reader is a script.
 	if code, err := qr.Encode(publicURL + "/_sandbox/ca"); err == nil && !f.json {
 		notice += code.Terminal() + "\n"
 	}
 	return notice
-}
-
-// fingerprint returns the SHA-256 fingerprint of a certificate, as phones and browsers show it.
-func fingerprint(certificatePEM []byte) string {
-	block, _ := pem.Decode(certificatePEM)
-	sum := sha256.Sum256(block.Bytes)
-	return strings.ReplaceAll(fmt.Sprintf("% X", sum[:]), " ", ":")
 }

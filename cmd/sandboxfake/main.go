@@ -8,11 +8,11 @@
 // token, and commands to paste. It then logs each request and each delivery attempt until SIGINT or
 // SIGTERM.
 //
-// The inspector uses the control plane below /_sandbox/, a JSON API for the clock, faults,
-// deliveries, requests, sign-up, keys and reset of [sandboxfake.Server]. It requires the control
-// token as a bearer token and, unless -remote-control is set, a connection from this machine. Two
-// operations require neither: GET /_sandbox/ lists the operations, and GET /_sandbox/health returns
-// 200 once the program is ready. Browsers receive the page instead of the list.
+// The inspector uses the control plane below /_sandbox/, a JSON API that shows and controls a
+// [sandboxfake.Server]. It requires the control token as a bearer token and, unless -remote-control
+// is set, a connection from this machine. Two operations require neither: GET /_sandbox/ lists the
+// operations, and GET /_sandbox/health returns 200 once the program is ready. Browsers receive the
+// page instead of the list.
 //
 // Each run has its own keys, credentials and control token, unless these flags fix them:
 //

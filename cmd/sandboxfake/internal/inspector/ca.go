@@ -26,7 +26,7 @@ func (p *pages) handleCA(mux *http.ServeMux) {
 	if block == nil {
 		return
 	}
-	page := caPage{Title: "CA certificate of this sandbox", Fingerprint: fingerprint(p.CACertPEM), FixedKeys: p.FixedKeys}
+	page := caPage{Title: "CA certificate of this sandbox", Fingerprint: Fingerprint(p.CACertPEM), FixedKeys: p.FixedKeys}
 	mux.HandleFunc("GET "+caPath, func(w http.ResponseWriter, _ *http.Request) { p.render(w, http.StatusOK, "ca.html", page) })
 	// iOS and Android offer to install a certificate of this type.
 	mux.HandleFunc("GET "+caPath+"/ca.crt", certificate("application/x-x509-ca-cert", block.Bytes))
@@ -42,9 +42,9 @@ func certificate(mediaType string, content []byte) http.HandlerFunc {
 	}
 }
 
-// fingerprint returns the SHA-256 fingerprint of a certificate as people compare it: eight groups
+// Fingerprint returns the SHA-256 fingerprint of a certificate as people compare it: eight groups
 // of four bytes, in hexadecimal digits with colons. It returns nil if certPEM is not in PEM.
-func fingerprint(certPEM []byte) []string {
+func Fingerprint(certPEM []byte) []string {
 	block, _ := pem.Decode(certPEM)
 	if block == nil {
 		return nil

@@ -70,7 +70,7 @@ var (
 	unknownCheck = message{Title: "Check not found", Text: []string{"There is no check with this address. Open the link or QR code again, or create a new check."}}
 	openedCheck  = message{Title: "Already opened", Text: []string{"A check can be opened once, and this one was opened before. Create a new check to start again."}}
 	expiredCheck = message{Title: "Check expired", Text: []string{"This check was not opened in time. Create a new check to start again."}}
-	unavailable  = message{Title: "Not available", Text: []string{"The control plane did not respond as expected. The check was perhaps not opened."}, Retry: true}
+	unavailable  = message{Title: "Not available", Text: []string{"The control plane did not respond as expected. The check may not have been opened."}, Retry: true}
 )
 
 // phonePage handles GET /_sandbox/open/{check_id}. It never opens the check, because messengers and

@@ -20,7 +20,7 @@ TOKEN=$(call -u "$ID:$SECRET" -F grant_type=client_credentials -F scope=phone_ch
 api() { call -H "Authorization: Bearer $TOKEN" "$@"; }
 control() { call -H "Authorization: Bearer $CONTROL" -H 'Content-Type: application/json' "$@"; }
 
-# A check. In the sandbox the last digits decide the result: 12 matches. The callback goes to port 9, where nothing listens; see below.
+# A check. In the sandbox the last digits determine the result: 12 matches. The callback goes to port 9, where nothing listens; see below.
 CHECK=$(api -H 'Content-Type: application/json' -d '{"phone_number":"447700900012","callback_url":"http://127.0.0.1:9/callbacks"}' "$URL/phone_check/v0.1/checks")
 CHECK_ID=$(echo "$CHECK" | field check_id)
 expect 'created' "$(echo "$CHECK" | field status)" ACCEPTED
