@@ -25,7 +25,7 @@ var vocabulary = []struct {
 	instead string
 }{
 	{`\banswer(s|ed|ing)?\b`, ``, "response (HTTP), result (of a check), return, respond with"},
-	{`\b(try|tries|tried|trying)\b`, `please try again|try again in a moment|\btry:`, "attempt (noun), retry, run, test"},
+	{`\b(try|tries|tried|trying)\b`, `please try again|try again in a moment|\btry(:| \{)`, "attempt (noun), retry, run, test"},
 	{`\b(tell|tells|told|telling)\b`, ``, "report, return, contain, distinguish, disclose"},
 	{`\brefus(e|es|ed|ing|al|als)\b`, `connection refused|refused connection`, "reject (input), fail with (an operation)"},
 	{`\b(specifications?|contracts?)\b`, `openapi specification`, "docs/protocol.md, or the RFC"},
@@ -114,7 +114,34 @@ func TestProse_FindsViolations(t *testing.T) {
 	}
 }
 
-// proseFiles returns the Go and Markdown files of the repository, including nested modules.
+// isProse reports whether a file contains prose that this test reads.
+func isProse(path string) bool {
+	switch filepath.Base(path) {
+	case "Dockerfile", "openapi.json":
+		return true
+	case "prose_test.go":
+		return false // it contains the vocabulary
+	}
+	return strings.HasSuffix(path, ".go.txt") || slices.Contains([]string{".go", ".md", ".js", ".mjs", ".html", ".css", ".py", ".sh"}, filepath.Ext(path))
+}
+
+func TestProse_FindsViolationsInPrograms(t *testing.T) {
+	t.Parallel()
+	const source = "// Tells the page.\ntry {\n  show('The service refused it.');\n}\n"
+
+	got := lineFindings("page.js", source)
+
+	if len(got) != 2 || got[0].line != 1 || got[0].text != "Tells" || got[1].line != 3 || got[1].text != "refused" {
+		t.Errorf("findings = %v, want Tells in line 1 and refused in line 3", got)
+	}
+	for _, path := range []string{"actions.js", "receiver.mjs", "receiver.go.txt", "index.html", "inspector.css", "receiver.py", "walkthrough.sh", "Dockerfile", "openapi.json"} {
+		if !slices.ContainsFunc(proseFiles(t), func(file string) bool { return filepath.Base(file) == path }) {
+			t.Errorf("%s is not read", path)
+		}
+	}
+}
+
+// proseFiles returns the files of the repository with prose, including those of nested modules.
 func proseFiles(t *testing.T) []string {
 	t.Helper()
 	var files []string
@@ -122,12 +149,12 @@ func proseFiles(t *testing.T) []string {
 		if err != nil {
 			return err
 		}
-		skip := d.Name() == "testdata" || d.Name() == "node_modules" || strings.HasPrefix(d.Name(), ".") && d.Name() != ".github"
+		testdata := d.Name() == "testdata" && path != filepath.Join(root, "cmd", "sandboxfake", "testdata") // examples for users
+		skip := testdata || d.Name() == "node_modules" || strings.HasPrefix(d.Name(), ".") && d.Name() != ".github"
 		if d.IsDir() && skip && path != root {
 			return filepath.SkipDir
 		}
-		self := d.Name() == "prose_test.go" // it contains the vocabulary
-		if ext := filepath.Ext(path); !d.IsDir() && !self && (ext == ".go" || ext == ".md") {
+		if !d.IsDir() && isProse(path) {
 			rel, err := filepath.Rel(root, path)
 			if err != nil {
 				return err
@@ -151,21 +178,26 @@ func findings(t *testing.T, path string) []finding {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if filepath.Ext(path) == ".go" {
+	switch filepath.Ext(path) {
+	case ".go":
 		return goFindings(t, filepath.ToSlash(path), text)
+	case ".md":
+		return lineFindings(filepath.ToSlash(path), inlineCode.ReplaceAllString(string(text), "``"))
 	}
-	return markdownFindings(filepath.ToSlash(path), string(text))
+	return lineFindings(filepath.ToSlash(path), string(text))
 }
 
 // inlineCode matches a code span of Markdown, which usually contains identifiers.
-var inlineCode = regexp.MustCompile("`[^`]*`")
+var inlineCode = regexp.MustCompile("`[^`\n]*`")
 
-func markdownFindings(path, text string) []finding {
+// lineFindings checks each line of a text. In a program, it includes the code: keywords that the
+// vocabulary contains are exceptions there.
+func lineFindings(path, text string) []finding {
 	var all []finding
 	number := 0
 	for line := range strings.Lines(text) {
 		number++
-		all = append(all, words(path, number, inlineCode.ReplaceAllString(line, "``"))...)
+		all = append(all, words(path, number, line)...)
 	}
 	return all
 }

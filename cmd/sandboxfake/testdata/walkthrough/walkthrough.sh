@@ -2,7 +2,7 @@
 # A complete PhoneCheck with curl: get a token, create a check, open its Check URL, verify the callback, exchange a code, and see failures.
 #
 #   go run ./cmd/sandboxfake -addr 127.0.0.1:8443 -seed 1 -ca-file ca.pem
-#   URL=https://127.0.0.1:8443 CA=ca.pem ID=<client id> SECRET=<client secret> CONTROL=<control token> sh walkthrough.sh
+#   URL=https://127.0.0.1:8443 CA=ca.pem ID=<client ID> SECRET=<client secret> CONTROL=<control token> sh walkthrough.sh
 #
 # It requires curl, sed and openssl. It verifies a callback that the control plane shows; walkthrough.js and walkthrough.py also receive one.
 set -eu
