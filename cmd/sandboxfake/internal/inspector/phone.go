@@ -1,7 +1,6 @@
 package inspector
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -58,11 +57,10 @@ type phoneForm struct {
 
 // message is the content of template message.html.
 type message struct {
-	Title    string
-	Text     []string // paragraphs
-	Received string   // body that the phone received, or empty
-	Retry    bool     // link to the choices
-	Path     string   // of the choices; set by writeMessage
+	Title string
+	Text  []string // paragraphs
+	Retry bool     // link to the choices
+	Path  string   // of the choices; set by writeMessage
 }
 
 // Messages about checks that cannot be opened.
@@ -181,14 +179,21 @@ func (p *pages) chosen(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Location", opened.Location)
 		w.WriteHeader(http.StatusSeeOther)
 	case opened.Status == http.StatusOK:
-		text := resultText(check, as)
+		ended := message{Title: endings[as], Text: []string{resultText(check, as)}}
 		if opened.hasCode() {
-			text = "There is no redirect URL. The backend exchanges the code for the result."
+			ended = message{Title: "The phone received a code", Text: []string{"There is no redirect URL. The backend exchanges the code for the result."}}
 		}
-		p.writeMessage(w, r, http.StatusOK, message{Title: "Check opened", Text: []string{text, "The phone received:"}, Received: opened.received()})
+		p.writeMessage(w, r, http.StatusOK, ended)
 	default:
 		p.notOpened(w, r, check.CheckID, opened.Status, opened.Status == 0)
 	}
+}
+
+// endings are the titles after a choice that ends the check without a redirect.
+var endings = map[string]string{
+	"phone":     "The check ended with a match",
+	"other_sim": "The check ended without a match",
+	"wifi":      "The check ended with the error not_mobile_ip",
 }
 
 // openedCheckResponse is the response of the operation open.
@@ -204,19 +209,6 @@ func (o openedCheckResponse) hasCode() bool {
 		Code string `json:"code"`
 	}
 	return json.Unmarshal(o.Body, &body) == nil && body.Code != ""
-}
-
-// received returns the body that the phone received.
-func (o openedCheckResponse) received() string {
-	var text string
-	if json.Unmarshal(o.Body, &text) == nil {
-		return text
-	}
-	var indented bytes.Buffer
-	if json.Indent(&indented, o.Body, "", "  ") != nil {
-		return string(o.Body)
-	}
-	return indented.String()
 }
 
 // chosenAs returns the choice of a form. If the form is invalid, it returns the status to respond
