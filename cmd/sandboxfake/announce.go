@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/idverify/idverify-go"
+	"github.com/idverify/idverify-go/cmd/sandboxfake/internal/inspector"
 	"github.com/idverify/idverify-go/sandboxfake"
 )
 
@@ -17,6 +18,7 @@ type announcement struct {
 	URL          string      `json:"url"`
 	PublicURL    string      `json:"public_url,omitempty"` // only with -public-url or -lan
 	CAFile       string      `json:"ca_file"`
+	CASHA256     string      `json:"ca_sha256"` // fingerprint of the first certificate
 	Project      credentials `json:"project"`
 	Workspace    credentials `json:"workspace"`
 	ControlToken string      `json:"control_token"`
@@ -38,6 +40,7 @@ func announce(w io.Writer, f *flags, server *sandboxfake.Server, caFile string, 
 		InspectorURL: server.URL() + "/_sandbox/#" + url.Values{"token": {server.ControlToken()}}.Encode(),
 		URL:          server.URL(),
 		CAFile:       caFile,
+		CASHA256:     strings.Join(inspector.Fingerprint(server.CACertPEM()), ":"),
 		Project:      newCredentials(server.Credentials()),
 		Workspace:    newCredentials(server.ConsoleCredentials()),
 		ControlToken: server.ControlToken(),
@@ -81,6 +84,7 @@ func (a announcement) text(certificateLine string) string {
 The service runs at %[1]s
 %[11]s
   CA certificate   %[2]s
+                   fingerprint SHA-256 %[12]s
   project          client ID %[3]s
                    client secret %[4]s
   workspace        client ID %[5]s
@@ -101,7 +105,7 @@ curl -sS --cacert %[7]s -H 'Authorization: Bearer %[8]s' %[1]s/_sandbox/requests
 
 Ctrl-C stops the server.
 
-`, a.URL, a.CAFile, a.Project.ClientID, a.Project.ClientSecret, a.Workspace.ClientID, a.Workspace.ClientSecret, ca, a.ControlToken, a.InspectorURL, certificateLine, publicLine)
+`, a.URL, a.CAFile, a.Project.ClientID, a.Project.ClientSecret, a.Workspace.ClientID, a.Workspace.ClientSecret, ca, a.ControlToken, a.InspectorURL, certificateLine, publicLine, a.CASHA256)
 }
 
 // shellQuote quotes s as one word of a POSIX shell.

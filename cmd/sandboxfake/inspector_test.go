@@ -1,8 +1,12 @@
 package main_test
 
 import (
+	"crypto/sha256"
+	"encoding/pem"
+	"fmt"
 	"net/http"
 	"net/url"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -68,5 +72,29 @@ func TestProgram_AnnouncesInspectorFirst(t *testing.T) {
 		if !strings.Contains(second, row.says) {
 			t.Errorf("%q: second line = %q, want %q", row.args, second, row.says)
 		}
+	}
+}
+
+// A person compares the fingerprint of the page /_sandbox/ca with that of the terminal.
+func TestProgram_AnnouncesFingerprint(t *testing.T) {
+	t.Parallel()
+	_, a := startJSON(t)
+	block, _ := pem.Decode(mustRead(t, a.CAFile))
+	sum := sha256.Sum256(block.Bytes)
+	text := start(t, "-fixed-keys")
+	line := ""
+	for !strings.Contains(line, "project ") {
+		next, err := text.stdout.ReadString('\n')
+		if err != nil {
+			t.Fatalf("read what the program prints after %q: %v", line, err)
+		}
+		line += next
+	}
+
+	if want := strings.ReplaceAll(fmt.Sprintf("% X", sum), " ", ":"); a.CASHA256 != want {
+		t.Errorf("ca_sha256 = %s, want %s", a.CASHA256, want)
+	}
+	if !regexp.MustCompile(`CA certificate .*\n +fingerprint SHA-256 ([0-9A-F]{2}:){31}[0-9A-F]{2}\n`).MatchString(line) {
+		t.Errorf("output = %q, want the fingerprint below the CA certificate", line)
 	}
 }

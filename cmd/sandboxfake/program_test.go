@@ -133,6 +133,7 @@ type announced struct {
 	URL       string      `json:"url"`
 	PublicURL string      `json:"public_url"`
 	CAFile    string      `json:"ca_file"`
+	CASHA256  string      `json:"ca_sha256"`
 	Project   credentials `json:"project"`
 	Workspace credentials `json:"workspace"`
 	Token     string      `json:"control_token"`

@@ -142,7 +142,7 @@ func TestCAPage_Downloads(t *testing.T) {
 	}
 	sum := sha256.Sum256(block.Bytes)
 	fingerprint := strings.ReplaceAll(fmt.Sprintf("% X", sum), " ", ":")
-	if got := strings.Join(strings.Fields(pg.text(".fingerprint")), ":"); got != fingerprint {
+	if got := pg.text(".fingerprint"); got != fingerprint {
 		t.Errorf("fingerprint = %s, want %s", got, fingerprint)
 	}
 }
