@@ -24,6 +24,7 @@ type flags struct {
 	// The program.
 	addr, caFile  string
 	seed          uint64
+	seedSet       bool // the seed is not random
 	newIDs        bool
 	fixedKeys     bool
 	controlToken  string
@@ -110,7 +111,7 @@ func (f *flags) define(set *flag.FlagSet) {
 		if err != nil {
 			return errors.New("must be a whole number from 0 to 18446744073709551615")
 		}
-		f.seed = seed
+		f.seed, f.seedSet = seed, true
 		return nil
 	})
 	set.BoolVar(&f.newIDs, "new-ids-after-reset", false, "use different IDs after each reset, for a database that is not reset; credentials stay the same")

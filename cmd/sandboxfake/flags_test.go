@@ -253,3 +253,39 @@ func TestProgram_ControlToken(t *testing.T) {
 		t.Error("the help text contains the control token")
 	}
 }
+
+// The program warns if other machines may know what protects it.
+func TestProgram_WarnsAboutPublicSecrets(t *testing.T) {
+	t.Parallel()
+	const seed, keys = "anyone who knows the seed has the credentials", "the private keys are public"
+	for _, row := range []struct {
+		name string
+		args []string
+		want []string
+	}{
+		{"local network", []string{"-lan", "-addr", ":0", "-public-url", "https://sandbox.test:0", "-seed", "1"}, []string{seed}},
+		{"public URL", []string{"-public-url", "https://sandbox.test:0", "-seed", "1"}, []string{seed}},
+		{"all addresses", []string{"-addr", "0.0.0.0:0", "-seed", "1"}, []string{seed}},
+		{"all addresses, no seed", []string{"-addr", ":0"}, nil},
+		{"all addresses, fixed keys", []string{"-addr", ":0", "-fixed-keys"}, []string{keys}},
+		{"all addresses, both", []string{"-addr", ":0", "-fixed-keys", "-seed", "1"}, []string{seed, keys}},
+		{"loopback", []string{"-addr", "127.0.0.1:0", "-fixed-keys", "-seed", "1"}, nil},
+		{"localhost", []string{"-addr", "localhost:0", "-public-url", "https://localhost:0", "-fixed-keys", "-seed", "1"}, nil},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			p, _ := startJSON(t, append(row.args, "-quiet")...)
+
+			p.stop(os.Interrupt)
+
+			if n := strings.Count(p.log.String(), "sandboxfake: warning: "); n != len(row.want) {
+				t.Errorf("%d warnings, want %d: %s", n, len(row.want), p.log.String())
+			}
+			for _, want := range row.want {
+				if !strings.Contains(p.log.String(), want) {
+					t.Errorf("output = %q, want it to contain %q", p.log.String(), want)
+				}
+			}
+		})
+	}
+}

@@ -179,6 +179,7 @@ func serve(ctx context.Context, f *flags, stdout, stderr io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("sandboxfake: connect to the server: %w", err)
 	}
+	f.warnAboutPublic(stderr)
 	if err := announce(stdout, f, server, caFile, own); err != nil {
 		return fmt.Errorf("sandboxfake: print server address: %w", err)
 	}
