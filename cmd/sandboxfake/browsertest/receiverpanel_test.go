@@ -22,6 +22,7 @@ func TestReceiverPanel(t *testing.T) {
 	pg.allowClipboard()
 	pg.view("receiver")
 	pg.click("#receiver-show-program")
+	pg.waitText("#receiver-saves", "sandbox-receiver/receiver.mjs")
 
 	for _, row := range []struct{ language, tool, text string }{
 		{"node", "node", "node:http"},
@@ -82,6 +83,12 @@ func runReceiver(t *testing.T, command string, inModule bool) (line func() strin
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "sh", "-c", command)
 	cmd.Dir = t.TempDir()
+	own := []string{"receiver.mjs", "receiver.py"} // files of the user
+	for _, name := range own {
+		if err := os.WriteFile(filepath.Join(cmd.Dir, name), []byte("mine"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
 	if inModule {
 		writeModule(t, cmd.Dir)
 		cmd.Env = append(os.Environ(), "GOFLAGS=-mod=mod", "GOWORK=off")
@@ -110,6 +117,11 @@ func runReceiver(t *testing.T, command string, inModule bool) (line func() strin
 	}
 	if got := line(); !strings.HasPrefix(got, "listening on ") {
 		t.Fatalf("the receiver prints %q, want that it listens", got)
+	}
+	for _, name := range own {
+		if content, err := os.ReadFile(filepath.Join(cmd.Dir, name)); string(content) != "mine" {
+			t.Errorf("the command overwrites %s: %v", name, err)
+		}
 	}
 	return line
 }

@@ -6,15 +6,18 @@ import { faultText } from './panels.js';
 import { shellQuote } from './snippets.js';
 import { whyNotOpen } from './timeline.js';
 
+// directory is the directory of the saved program. A name of its own keeps other files intact.
+const directory = 'sandbox-receiver';
+
 // Programs of the panel. They contain placeholders.
 const programs = {
-  go: { name: 'Go', file: 'receiver/main.go', source: 'receiver.go.txt', run: 'go run ./receiver', needs: 'Run it in the checkout of idverify-go in which you started sandboxfake, or in another module that requires idverify-go.' },
-  node: { name: 'Node.js', file: 'receiver.mjs', source: 'receiver.mjs', run: 'node receiver.mjs', needs: 'It requires Node.js 18 or later and no other packages.' },
-  python: { name: 'Python', file: 'receiver.py', source: 'receiver.py', run: 'python3 receiver.py', needs: 'It requires the package cryptography: pip install cryptography.' },
+  node: { name: 'Node.js', file: 'receiver.mjs', source: 'receiver.mjs', run: `node ${directory}/receiver.mjs`, needs: 'It requires Node.js 18 or later and no other packages.' },
+  python: { name: 'Python', file: 'receiver.py', source: 'receiver.py', run: `python3 ${directory}/receiver.py`, needs: 'It requires the package cryptography: pip install cryptography.' },
+  go: { name: 'Go', file: 'main.go', source: 'receiver.go.txt', run: `go run ./${directory}`, needs: 'Run it in the checkout of idverify-go in which you started sandboxfake, or in another module that requires idverify-go.' },
 };
 const sources = new Map(); // by language
 let flow = null; // the ID of the panel's check
-let language = 'go';
+let language = 'node';
 
 const step = (heading, ...children) => h('li', { class: 'card' }, h('h3', { text: heading }), ...children);
 
@@ -31,9 +34,10 @@ export function startReceiver() {
         h('div', { class: 'row' }, h('fieldset', { class: 'row', id: 'receiver-language' }, h('legend', { class: 'hide', text: 'Language' }), ...choices),
           h('span', { class: 'spring' }), h('label', { for: 'receiver-port', text: 'Port' }), h('input', { id: 'receiver-port', type: 'number', min: '1', max: '65535', value: '3000', class: 'short' })),
         h('p', { class: 'hint', id: 'receiver-needs' }),
-        h('p', { text: 'Paste this command in a terminal with sh, bash or zsh. It saves a program of about 50 lines and starts it:' }),
+        h('p', { id: 'receiver-saves' }),
         h('div', { class: 'row' }, button('receiver-copy-command', 'receiver-copy-command', 'Copy command', 'primary'), button('receiver-copy-program', 'receiver-copy-program', 'Copy program only')),
         h('details', {}, h('summary', { id: 'receiver-show-program', text: 'Show the program' }), h('pre', { id: 'receiver-program', class: 'program', tabindex: '0', 'aria-label': 'Program of the receiver' })),
+        h('p', { class: 'hint' }, 'After a restart of sandboxfake, copy the command again: the URL and the CA certificate are new. With the flags ', h('code', { text: '-addr' }), ' and ', h('code', { text: '-ca-file' }), ', only start the receiver again.'),
         h('p', { class: 'hint', id: 'receiver-dates' })),
       step('2. Create a check', h('p', { text: 'The number ends in 12, so that it matches.' }), h('div', { class: 'row' }, button('receiver-create', 'receiver-create', '', 'primary'))),
       step('3. Open the Check URL', h('p', { text: 'A phone does this over its mobile data connection. This button does it in place of a phone.' }),
@@ -70,9 +74,7 @@ export function program() {
 export function command() {
   const { file, run } = programs[language];
   const prefix = port() === 3000 ? '' : `PORT=${port()} `;
-  // A second package in the directory of the module would break its build.
-  const directory = file.includes('/') ? `mkdir -p ${shellQuote(file.split('/')[0])} && ` : '';
-  return `${directory}cat > ${shellQuote(file)} <<'END_OF_PROGRAM'\n${program().replaceAll('\t', '    ').trimEnd()}\nEND_OF_PROGRAM\n${prefix}${run}\n`;
+  return `mkdir -p ${directory} && cat > ${shellQuote(`${directory}/${file}`)} <<'END_OF_PROGRAM'\n${program().replaceAll('\t', '    ').trimEnd()}\nEND_OF_PROGRAM\n${prefix}${run}\n`;
 }
 
 async function source(name) {
@@ -95,6 +97,7 @@ export async function refreshReceiver() {
   if (chosen !== language) return;
   setText($('receiver-program'), program());
   setText($('receiver-needs'), programs[language].needs);
+  setText($('receiver-saves'), `Paste this command in a terminal with sh, bash or zsh. It saves a program of about 50 lines as ${directory}/${programs[language].file}, replaces an earlier copy of it, and starts it:`);
   setText($('receiver-create'), `Create a check with callback to ${callbackURL()}`);
   const skewed = app.server.dates === 'sandbox' && Math.abs(new Date(app.server.now) - Date.now()) > 5000;
   setText($('receiver-dates'), skewed ? "Signatures are dated by the server's clock, which differs from the system's clock. The receiver rejects them. Change this in the view Clock and faults." : '');
