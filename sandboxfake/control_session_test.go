@@ -2,6 +2,7 @@ package sandboxfake_test
 
 import (
 	"context"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -163,9 +164,7 @@ func TestServer_ControlThisMachine(t *testing.T) {
 			request.Host = row.host
 		}
 		request.Header = bearer(srv.ControlToken())
-		for name, values := range row.header {
-			request.Header[name] = values
-		}
+		maps.Copy(request.Header, row.header)
 		recorder := httptest.NewRecorder()
 
 		sandboxfake.Serve(srv, recorder, request)

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"io"
 	"io/fs"
+	"maps"
 	"net/http"
 	"os"
 	"path"
@@ -47,9 +48,7 @@ func fetch(t *testing.T, srv *sandboxfake.Server, method, path string, header ht
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, values := range header {
-		request.Header[name] = values
-	}
+	maps.Copy(request.Header, header)
 	response, err := srv.HTTPClient().Transport.RoundTrip(request)
 	if err != nil {
 		t.Fatal(err)
@@ -248,13 +247,14 @@ func TestNew_DisclosesNothing(t *testing.T) {
 		for _, header := range []http.Header{nil, browser} {
 			got := fetch(t, srv, http.MethodGet, path, header)
 
-			all := got.body
+			var all strings.Builder
+			all.WriteString(got.body)
 			for name, values := range got.header {
-				all += name + strings.Join(values, " ")
+				all.WriteString(name + strings.Join(values, " "))
 			}
 			for _, secret := range []string{srv.ControlToken(), srv.Credentials().ClientID, srv.Credentials().ClientSecret.Reveal(), srv.ConsoleCredentials().ClientSecret.Reveal(), caFile, "phone_check.create"} {
-				if strings.Contains(all, secret) && !(secret == "phone_check.create" && got.status == http.StatusOK) {
-					t.Errorf("%s: %d contains a secret: %s", path, got.status, all)
+				if strings.Contains(all.String(), secret) && !(secret == "phone_check.create" && got.status == http.StatusOK) {
+					t.Errorf("%s: %d contains a secret: %s", path, got.status, all.String())
 				}
 			}
 		}

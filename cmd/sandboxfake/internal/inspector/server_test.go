@@ -2,6 +2,7 @@ package inspector_test
 
 import (
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"strings"
@@ -36,9 +37,7 @@ func browse(t *testing.T, srv *sandboxfake.Server, method, path, body string, he
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, values := range header {
-		request.Header[name] = values
-	}
+	maps.Copy(request.Header, header)
 	request.Header.Set("Accept", "text/html,application/xhtml+xml,*/*;q=0.8")
 	response, err := srv.HTTPClient().Do(request)
 	if err != nil {
