@@ -93,6 +93,63 @@ func TestServer_FreshCertificateValidity(t *testing.T) {
 	}
 }
 
+// Devices trust the CA of fresh keys, so it can sign only what the service needs.
+func TestServer_FreshCALimits(t *testing.T) {
+	t.Parallel()
+	srv := sandboxfake.New(t, sandboxfake.WithFreshKeys())
+	block, _ := pem.Decode(srv.CACertPEM())
+
+	ca, err := x509.ParseCertificate(block.Bytes)
+
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}, ca.ExtKeyUsage); diff != "" {
+		t.Errorf("extended key usage (-want +got):\n%s", diff)
+	}
+	if valid := ca.NotAfter.Sub(ca.NotBefore); valid > 366*24*time.Hour || time.Until(ca.NotAfter) < 300*24*time.Hour {
+		t.Errorf("the CA is valid for %v, until %v, want about a year", valid, ca.NotAfter)
+	}
+	// The reserved domain has no names, so no name of these types is permitted.
+	if diff := cmp.Diff([][]string{{"invalid"}, {"invalid"}}, [][]string{ca.PermittedEmailAddresses, ca.PermittedURIDomains}); diff != "" {
+		t.Errorf("permitted e-mail addresses and URIs (-want +got):\n%s", diff)
+	}
+}
+
+// OpenSSL accepts the service's certificate, and its CA for TLS servers only.
+func TestServer_FreshCAInOpenSSL(t *testing.T) {
+	t.Parallel()
+	needTool(t, "openssl")
+	srv := sandboxfake.New(t, sandboxfake.WithFreshKeys())
+	conn, err := tls.Dial("tcp", strings.TrimPrefix(srv.URL(), "https://"), &tls.Config{RootCAs: exportedRoots(t, srv)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn.Close()
+	dir := t.TempDir()
+	ca, leaf := filepath.Join(dir, "ca.pem"), filepath.Join(dir, "leaf.pem")
+	for file, content := range map[string][]byte{
+		ca:   srv.CACertPEM(),
+		leaf: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: conn.ConnectionState().PeerCertificates[0].Raw}),
+	} {
+		if err := os.WriteFile(file, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	verified, verifyErr := exec.CommandContext(t.Context(), "openssl", "verify", "-x509_strict", "-purpose", "sslserver", "-verify_hostname", "localhost", "-CAfile", ca, leaf).CombinedOutput()
+	purposes, purposesErr := exec.CommandContext(t.Context(), "openssl", "x509", "-in", ca, "-noout", "-purpose").CombinedOutput()
+
+	if verifyErr != nil {
+		t.Errorf("OpenSSL rejects the service: %v %s", verifyErr, verified)
+	}
+	for _, want := range []string{"SSL server CA : Yes", "SSL client CA : No", "S/MIME signing CA : No", "S/MIME encryption CA : No"} {
+		if purposesErr != nil || !strings.Contains(string(purposes), want) {
+			t.Errorf("purposes of the CA: %v %s, want %q", purposesErr, purposes, want)
+		}
+	}
+}
+
 // Clients accept the service's certificate and reject a certificate of the same CA for another
 // name.
 func TestServer_CACertPEMInClients(t *testing.T) {

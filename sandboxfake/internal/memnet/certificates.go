@@ -162,8 +162,8 @@ func (c *Certificates) forService(hello *tls.ClientHelloInfo) *tls.Certificate {
 	return &c.Service
 }
 
-// NotBefore and NotAfter limit the validity of all certificates except that of
-// [GenerateCertificates] for the service. A frozen clock must be between
+// NotBefore and NotAfter limit the validity of all certificates except those of
+// [GenerateCertificates] for the service and its authority. A frozen clock must be between
 // them. The clock of a testing/synctest bubble starts in 2000.
 var (
 	NotBefore = time.Unix(0, 0)

@@ -31,20 +31,25 @@ func GenerateCertificates(hosts ...string) (*Certificates, error) {
 }
 
 // issueForYear returns a new server certificate that is valid for a year. Phones and browsers may
-// reject server certificates that are valid for more than 825 days, whatever the authority. It is
-// valid since yesterday, because the clock of a phone may be late.
+// reject server certificates that are valid for more than 825 days, whatever the authority.
 func (a Authority) issueForYear(names []string) (tls.Certificate, error) {
 	template, key, err := newServerTemplate(names)
 	if err != nil {
 		return tls.Certificate{}, err
 	}
-	template.NotBefore = time.Now().AddDate(0, 0, -1)
-	template.NotAfter = template.NotBefore.AddDate(1, 0, 0)
+	limitToYear(template)
 	return a.sign(template, key)
 }
 
-// generateAuthority generates an authority that is constrained to names and loopback, or
-// unconstrained if there are no names.
+// limitToYear makes a certificate valid for a year, since yesterday: the clock of a phone may be
+// late.
+func limitToYear(template *x509.Certificate) {
+	template.NotBefore = time.Now().AddDate(0, 0, -1)
+	template.NotAfter = template.NotBefore.AddDate(1, 0, 0)
+}
+
+// generateAuthority generates an authority that is constrained to TLS servers with names and on
+// loopback, for a year, or unconstrained if there are no names.
 func generateAuthority(commonName string, names []string) (Authority, error) {
 	template, key, err := newTemplate(commonName)
 	if err != nil {
@@ -54,16 +59,22 @@ func generateAuthority(commonName string, names []string) (Authority, error) {
 	template.BasicConstraintsValid, template.IsCA, template.MaxPathLenZero = true, true, true
 	if len(names) > 0 {
 		constrain(template, names)
+		limitToYear(template)
 	}
 	self := Authority{template, key}
 	pair, err := self.sign(template, key)
 	return Authority{pair.Leaf, key}, err
 }
 
-// constrain limits an authority to names and loopback (RFC 5280, section 4.2.1.10), so that its key
-// cannot impersonate other hosts to machines that trust it.
+// constrain limits an authority to TLS servers with names and on loopback (RFC 5280, sections
+// 4.2.1.10 and 4.2.1.12), so that its key cannot impersonate other hosts, or people, to machines
+// that trust it.
 func constrain(template *x509.Certificate, names []string) {
+	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
 	template.PermittedDNSDomainsCritical = true
+	// Nobody has a name in the reserved domain invalid, so this excludes all names of these types.
+	// The constraint of RFC 5280 for all names, an empty one, excludes nothing in OpenSSL.
+	template.PermittedEmailAddresses, template.PermittedURIDomains = []string{"invalid"}, []string{"invalid"}
 	template.PermittedIPRanges = []*net.IPNet{
 		{IP: net.IPv4(127, 0, 0, 0).To4(), Mask: net.CIDRMask(8, 32)},
 	}
