@@ -16,8 +16,9 @@ import (
 
 // receiver is one of the programs that the inspector page shows, and its output.
 type receiver struct {
-	url   string // callback URL
-	lines *bufio.Scanner
+	url    string // callback URL
+	lines  *bufio.Scanner
+	stderr string // file
 }
 
 // receiverCommand returns the command that runs a receiver. Go code is built first, so that the
@@ -65,7 +66,12 @@ func startReceiver(t *testing.T, a announced, name string, placeholders map[stri
 	}
 	args := receiverCommand(t, file)
 	cmd := exec.Command(args[0], args[1:]...)
-	cmd.Env, cmd.Stderr = append(os.Environ(), "PORT=0"), os.Stderr
+	stderr, err := os.Create(file + ".stderr")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stderr.Close()
+	cmd.Env, cmd.Stderr = append(os.Environ(), "PORT=0"), stderr
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -77,7 +83,7 @@ func startReceiver(t *testing.T, a announced, name string, placeholders map[stri
 		cmd.Process.Kill()
 		cmd.Wait()
 	})
-	r := &receiver{lines: bufio.NewScanner(stdout)}
+	r := &receiver{lines: bufio.NewScanner(stdout), stderr: stderr.Name()}
 	url, found := strings.CutPrefix(r.line(t), "listening on ")
 	if !found {
 		t.Fatalf("%s does not print its URL", name)
@@ -90,7 +96,8 @@ func startReceiver(t *testing.T, a announced, name string, placeholders map[stri
 func (r *receiver) line(t *testing.T) string {
 	t.Helper()
 	if !r.lines.Scan() {
-		t.Fatalf("the receiver ended: %v", r.lines.Err())
+		stderr, _ := os.ReadFile(r.stderr)
+		t.Fatalf("the receiver ended: %v\n%s", r.lines.Err(), stderr)
 	}
 	return r.lines.Text()
 }

@@ -97,7 +97,7 @@ export async function refreshReceiver() {
   if (chosen !== language) return;
   setText($('receiver-program'), program());
   setText($('receiver-needs'), programs[language].needs);
-  setText($('receiver-saves'), `Paste this command in a terminal with sh, bash or zsh. It saves a program of about 50 lines as ${directory}/${programs[language].file}, replaces an earlier copy of it, and starts it:`);
+  setText($('receiver-saves'), `Paste this command in a terminal with sh, bash or zsh. It saves a short program as ${directory}/${programs[language].file}, replaces an earlier copy of it, and starts it:`);
   setText($('receiver-create'), `Create a check with callback to ${callbackURL()}`);
   const skewed = app.server.dates === 'sandbox' && Math.abs(new Date(app.server.now) - Date.now()) > 5000;
   setText($('receiver-dates'), skewed ? "Signatures are dated by the server's clock, which differs from the system's clock. The receiver rejects them. Change this in the view Clock and faults." : '');

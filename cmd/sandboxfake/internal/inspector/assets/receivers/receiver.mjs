@@ -7,12 +7,13 @@ const ca = fs.readFileSync("__CA_FILE__"); // the CA certificate of this sandbox
 const hosts = ['localhost', '127.0.0.1']; // the hosts of your callback URLs; messages for other hosts are not for you
 const covered = ['(request-target)', 'host', 'date', "__CALLBACK_HEADER__".toLowerCase(), 'digest'];
 const skew = 5; // seconds
+const limit = 64 * 1024; // bytes of a body
 const seen = new Map(); // expiry of the accepted signatures; a server should remove expired ones
 // Returns the key set. A server should cache it for as long as Cache-Control says.
 function fetchKeys() {
   return new Promise((resolve, reject) => {
     https.get("__JWKS_URL__", { ca, signal: AbortSignal.timeout(3000) }, (response) => {
-      response.toArray().then((chunks) => resolve(JSON.parse(Buffer.concat(chunks)).keys)).catch(reject);
+      response.toArray().then((chunks) => resolve([...JSON.parse(Buffer.concat(chunks)).keys])).catch(reject);
     }).on('error', reject);
   });
 }
@@ -43,18 +44,31 @@ function verify(request, body, keys) {
   return [header(covered[3]), JSON.parse(body)];
 }
 
+// Returns the body. The rest of a body that is too long is not kept.
+async function read(request) {
+  const chunks = [];
+  let size = 0;
+  for await (const chunk of request) if ((size += chunk.length) <= limit) chunks.push(chunk);
+  check(size <= limit, 'the body is too long');
+  return Buffer.concat(chunks);
+}
+
 const server = http.createServer(async (request, response) => {
-  const body = Buffer.concat(await request.toArray());
-  const keys = await fetchKeys().catch((error) => console.log('rejected: the key set is unavailable:', error.message));
-  if (!keys) return response.writeHead(503).end();
+  let status = 413; // or the request was aborted
   try {
-    const [product, { status, match }] = verify(request, body, keys);
-    const verdict = (status === 'COMPLETED' && { true: 'yes', false: 'no' }[match]) || 'unknown'; // match is valid only when COMPLETED
-    console.log(`verified: ${product} ${status}, match: ${verdict}`);
-    response.writeHead(204).end();
+    const body = await read(request);
+    status = 503; // the key set is unavailable
+    const keys = await fetchKeys();
+    status = 400;
+    const [product, payload] = verify(request, body, keys);
+    check(typeof payload?.status === 'string', 'the payload has no status');
+    const match = payload.status === 'COMPLETED' ? payload.match : null; // valid only when COMPLETED
+    console.log(`verified: ${product} ${payload.status}, match: ${match === true ? 'yes' : match === false ? 'no' : 'unknown'}`);
+    status = 204;
   } catch (error) {
-    console.log('rejected:', error.message);
-    response.writeHead(400).end();
+    console.log('rejected:', status === 503 ? `the key set is unavailable: ${error.message}` : error.message);
   }
+  response.writeHead(status).end();
 });
+server.requestTimeout = 10_000; // milliseconds
 server.listen(process.env.PORT ?? 3000, '127.0.0.1', () => console.log(`listening on http://127.0.0.1:${server.address().port}/callbacks`));

@@ -1,6 +1,6 @@
 """Receives callbacks on port 3000 and verifies them. Requires the package cryptography: python3 receiver.py"""
-import base64, calendar, hashlib, hmac, json, os, re, ssl, time, urllib.request
-from http.server import BaseHTTPRequestHandler, HTTPServer
+import base64, calendar, hashlib, hmac, json, os, re, ssl, threading, time, urllib.request
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
@@ -9,6 +9,8 @@ TLS = ssl.create_default_context(cafile="__CA_FILE__")  # the CA certificate of 
 HOSTS = {'localhost', '127.0.0.1'}  # the hosts of your callback URLs; messages for other hosts are not for you
 COVERED = ['(request-target)', 'host', 'date', "__CALLBACK_HEADER__".lower(), 'digest']
 SKEW = 5  # seconds
+LIMIT = 64 * 1024  # bytes of a body
+lock = threading.Lock()  # of seen
 seen = {}  # expiry of the accepted signatures; a server should remove expired ones
 
 def fetch_keys():
@@ -16,6 +18,9 @@ def fetch_keys():
     with urllib.request.urlopen("__JWKS_URL__", context=TLS, timeout=3) as response:
         number = lambda text: int.from_bytes(base64.urlsafe_b64decode(text + '=='), 'big')
         return {key['kid']: rsa.RSAPublicNumbers(number(key['e']), number(key['n'])).public_key() for key in json.load(response)['keys']}
+
+def log(text):
+    print(text + '\n', end='', flush=True)  # one write, so that threads do not mix their lines
 
 def check(condition, reason):
     if not condition: raise ValueError(reason)
@@ -41,25 +46,40 @@ def verify(target, headers, body, keys):
     digest = hashlib.sha256(body)
     values = ['SHA-256=' + digest.hexdigest(), 'SHA-256=' + base64.b64encode(digest.digest()).decode()]
     check(any(hmac.compare_digest(value.encode(), header('digest').encode('latin-1')) for value in values), 'the digest does not match the body')
-    check(seen.get(signature, 0) < time.monotonic(), 'the message was already accepted')
-    seen[signature] = time.monotonic() + 2 * SKEW + 1
+    with lock:
+        check(seen.get(signature, 0) < time.monotonic(), 'the message was already accepted')
+        seen[signature] = time.monotonic() + 2 * SKEW + 1
     return header(COVERED[3]), json.loads(body)
 
 class Handler(BaseHTTPRequestHandler):
+    timeout = 10  # seconds without a byte
+
     def do_POST(self):
-        status = 204
+        status = 400
         try:
-            body = self.rfile.read(int(self.headers.get('content-length', 0)))
-            product, payload = verify(self.path, self.headers, body, fetch_keys())
-            verdict = {True: 'yes', False: 'no'}.get(payload.get('match')) if payload['status'] == 'COMPLETED' else None
-            print(f'verified: {product} {payload["status"]}, match: {verdict or "unknown"}', flush=True)
-        except (OSError, ValueError) as error:
-            print(f'rejected: {error}', flush=True)
-            status = 503 if isinstance(error, OSError) else 400  # OSError: the key set is unavailable
-        self.send_response(status)
-        self.end_headers()
+            length = self.headers.get('content-length', '')
+            check(re.fullmatch('[0-9]{1,9}', length), 'the content length is missing or invalid')
+            body = self.rfile.read(min(int(length), 16 * LIMIT))
+            status = 413
+            check(len(body) <= LIMIT, 'the body is too long')
+            status = 503  # the key set is unavailable
+            keys = fetch_keys()
+            status = 400
+            product, payload = verify(self.path, self.headers, body, keys)
+            check(isinstance(payload, dict) and isinstance(payload.get('status'), str), 'the payload has no status')
+            match = payload.get('match') if payload['status'] == 'COMPLETED' else None  # valid only when COMPLETED
+            verdict = 'yes' if match is True else 'no' if match is False else 'unknown'
+            log(f'verified: {product} {payload["status"]}, match: {verdict}')
+            status = 204
+        except Exception as error:
+            log(f'rejected: {error}')
+        try:
+            self.send_response(status)
+            self.end_headers()
+        except OSError:
+            pass  # the client is gone
     log_message = lambda *_: None
 
-server = HTTPServer(('127.0.0.1', int(os.environ.get('PORT', 3000))), Handler)
+server = ThreadingHTTPServer(('127.0.0.1', int(os.environ.get('PORT', 3000))), Handler)
 print(f'listening on http://127.0.0.1:{server.server_port}/callbacks', flush=True)
 server.serve_forever()
