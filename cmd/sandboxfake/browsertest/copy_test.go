@@ -189,9 +189,11 @@ func TestCopy_QRCode(t *testing.T) {
 	if _, err := exec.LookPath("zbarimg"); err != nil {
 		skip(t, "zbarimg is not in the PATH (script/setup phone)")
 	}
-	p := start(t)
+	p := startFresh(t, "-public-url", "https://sandbox.example.com") // the public keys do not permit this URL
 	c := p.phoneCheck("http://127.0.0.1:9/")
-	pg := open(t, p)
+	pg := newPageIn(t, ownBrowser(t, p), p)
+	pg.navigate(p.InspectorURL)
+	pg.connected()
 	pg.selectCheck(c.CheckID)
 
 	pg.click("#show-qr")
@@ -207,6 +209,22 @@ func TestCopy_QRCode(t *testing.T) {
 		if got := strings.TrimSpace(string(output)); err != nil || got != p.newest().OpenURL {
 			t.Errorf("%s: the QR code contains %q, want %q (%v)", scheme, got, p.newest().OpenURL, err)
 		}
+	}
+}
+
+// A phone cannot open a loopback URL.
+func TestCopy_NoQRCodeOfLoopback(t *testing.T) {
+	t.Parallel()
+	p := start(t)
+	c := p.phoneCheck("http://127.0.0.1:9/")
+	pg := open(t, p)
+	pg.selectCheck(c.CheckID)
+
+	pg.click("#show-qr")
+
+	pg.waitText("#qr-hint", "A phone cannot reach this address")
+	if evaluate[bool](pg, `document.querySelector("#qr-image").checkVisibility()`) {
+		t.Error("the page shows a QR code")
 	}
 }
 

@@ -74,8 +74,10 @@ const actions = {
   'show-qr': (button) => {
     const visible = $('qr').hidden;
     const url = detail.check.open_url || detail.check.check_url;
-    if (visible) setAttr($('qr-image'), 'src', `/_sandbox/page/qr.svg?text=${encodeURIComponent(url)}`);
-    setText($('qr-hint'), isLoopback(url) ? 'A phone cannot reach this address. Start the program with -lan or -public-url.' : url);
+    const reachable = !isLoopback(url);
+    show($('qr-image'), reachable);
+    if (visible && reachable) setAttr($('qr-image'), 'src', `/_sandbox/page/qr.svg?text=${encodeURIComponent(url)}`);
+    setText($('qr-hint'), !reachable ? 'A phone cannot reach this address. Start the program with -lan or -public-url.' : url);
     show($('qr'), visible);
     setAttr(button, 'aria-expanded', String(visible));
   },

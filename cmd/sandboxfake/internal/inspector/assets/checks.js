@@ -50,10 +50,16 @@ function render(page, filtered) {
   sync($('checks-body'), checks, (check) => check.check_id, createRow, updateRow);
   show($('checks-table'), checks.length > 0);
   show($('checks-empty'), checks.length === 0);
-  setText($('checks-empty'), filtered ? 'No check matches the filter.' : 'No checks yet. Create the first one above, or use the credentials of this server in your program.');
+  renderEmpty(filtered);
   const { total, dropped } = page;
   setText($('checks-total'), `${total.toLocaleString('en')} ${total === 1 ? 'check' : 'checks'}${dropped ? ` (${dropped.toLocaleString('en')} dropped)` : ''}`);
   pager.render('checks', checks.length, filtered ? null : total);
+}
+
+function renderEmpty(filtered) {
+  const node = $('checks-empty');
+  if (filtered) setText(node, 'No check matches the filter.');
+  else if (!node.querySelector('a')) node.replaceChildren('No checks yet. Create the first one above, or use the ', h('a', { href: '#control', text: 'credentials of this server' }), ' in your program.');
 }
 
 function createRow(check) {

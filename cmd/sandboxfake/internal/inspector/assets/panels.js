@@ -150,7 +150,7 @@ function renderKeys(keys) {
     return node;
   }, ({ parts }, key) => {
     setText(parts.id, key.key_id);
-    setText(parts.state, key.signing ? 'signs' : key.expires_at ? 'published for' : 'published');
+    setText(parts.state, key.signing ? 'signs messages' : key.expires_at ? 'published for' : 'published');
     setCountdown(parts.left, key.expires_at, now());
   });
 }
