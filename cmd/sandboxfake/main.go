@@ -10,9 +10,11 @@
 //
 // The inspector uses the control plane below /_sandbox/, a JSON API that shows and controls a
 // [sandboxfake.Server]. It requires the control token as a bearer token and, unless -remote-control
-// is set, a connection from this machine. Two operations require neither: GET /_sandbox/ lists the
-// operations, and GET /_sandbox/health returns 200 once the program is ready. Browsers receive the
-// page instead of the list.
+// is set, a connection from this machine. These paths require neither: GET /_sandbox/ lists the
+// operations, and browsers receive the page instead; GET /_sandbox/health returns 200 once the
+// program is ready; /_sandbox/ca and the paths below it return the CA certificate; /_sandbox/page/,
+// except page/private/, contains the files of the page; and GET and POST /_sandbox/open/{check_id}
+// are the page where a person chooses the result of a check on a phone.
 //
 // Each run has its own keys, credentials and control token, unless these flags fix them:
 //
