@@ -178,8 +178,8 @@ type hopView struct {
 
 // openView is the JSON form of the opening of a Check URL.
 type openView struct {
-	*callResponseView
-	Hops []hopView `json:"hops"` // all URLs that were opened, the Check URL first
+	Response *callResponseView `json:"response"` // to the Check URL
+	Hops     []hopView         `json:"hops"`     // all URLs that were opened, the Check URL first
 }
 
 // controlOpen handles POST /_sandbox/open.

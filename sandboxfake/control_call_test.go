@@ -90,7 +90,7 @@ func (a *api) controlOpen(id, as string, follow bool) response {
 	return got
 }
 
-// statusOf returns the status of the service's response in a response to POST checks.
+// statusOf returns the status of the service's response in a response to POST checks or open.
 func (r response) statusOf() any { return r.json["response"].(map[string]any)["status"] }
 
 // checkID returns the ID of the check in a response to POST checks, or "".

@@ -89,7 +89,7 @@ func TestServer_ControlOpenAs(t *testing.T) {
 				if row.as == "offline" {
 					wantStatus = 0
 				}
-				if opened.json["status"] != wantStatus {
+				if opened.statusOf() != wantStatus {
 					t.Errorf("open = %s, want status %v", opened.body, wantStatus)
 				}
 				_, events := a.timeline(id)
@@ -150,7 +150,7 @@ func TestServer_ControlOpenHops(t *testing.T) {
 		if text, _ := last["error"].(string); row.err == "" && text != "" || !strings.Contains(text, row.err) {
 			t.Errorf("%s: error = %q, want %q", row.path, text, row.err)
 		}
-		if got.json["status"] != 302.0 || !strings.HasPrefix(fmt.Sprint(got.json["location"]), host+row.path+"?check_id="+id) {
+		if got.statusOf() != 302.0 || !strings.HasPrefix(fmt.Sprint(got.json["response"].(map[string]any)["location"]), host+row.path+"?check_id="+id) {
 			t.Errorf("%s: %s, want status 302 and the redirect URL", row.path, got.body)
 		}
 	}
@@ -166,8 +166,8 @@ func TestServer_ControlOpenIsACall(t *testing.T) {
 	opened := a.controlOpen(id, "", false)
 	again := a.controlOpen(id, "", false)
 
-	if failed.json["status"] != 503.0 || opened.json["status"] != 200.0 || again.json["status"] != 404.0 {
-		t.Errorf("statuses %v, %v, %v, want 503 of the fault, 200, and 404 because it was opened", failed.json["status"], opened.json["status"], again.json["status"])
+	if failed.statusOf() != 503.0 || opened.statusOf() != 200.0 || again.statusOf() != 404.0 {
+		t.Errorf("statuses %v, %v, %v, want 503 of the fault, 200, and 404 because it was opened", failed.statusOf(), opened.statusOf(), again.statusOf())
 	}
 	if check := a.get(phoneChecks + "/" + id); check.json["match"] != true {
 		t.Errorf("check = %s, want a match: the choice of a call that failed must have no effect", check.body)
@@ -207,7 +207,7 @@ func TestServer_ControlOpenInvalid(t *testing.T) {
 	a.control(http.MethodPost, "open", `{"check_id":"x"}`).wantProblem(t, http.StatusNotFound, "check_not_found")
 	a.control(http.MethodPost, "open", `{"check_id":"`+sim+`"}`).wantProblem(t, http.StatusBadRequest, "bad_request")
 	a.control(http.MethodPost, "open", `{"check_id":"`+expired+`","as":"offline"}`).wantProblem(t, http.StatusNotFound, "check_not_found")
-	if got := a.controlOpen(expired, "phone", true); got.json["status"] != 404.0 {
+	if got := a.controlOpen(expired, "phone", true); got.statusOf() != 404.0 {
 		t.Errorf("opening an expired check = %s, want the service's 404", got.body)
 	}
 }

@@ -53,7 +53,7 @@ func TestServer_HistoryLimit(t *testing.T) {
 	if got := a.get(phoneChecks + "/" + oldest); got.status != http.StatusOK {
 		t.Errorf("reading a check that left the history = %d, want 200", got.status)
 	}
-	if got := a.controlOpen(oldest, "phone", false); got.json["status"] != 200.0 {
+	if got := a.controlOpen(oldest, "phone", false); got.statusOf() != 200.0 {
 		t.Errorf("opening a check that left the history = %s, want status 200", got.body)
 	}
 	if got := a.get(phoneChecks + "/" + oldest); got.json["match"] != true {

@@ -174,18 +174,18 @@ func (p *pages) chosen(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case as == "offline":
 		p.writeMessage(w, r, http.StatusOK, message{Title: "Check expired", Text: []string{"The check was not opened, as if the phone had no network.", resultText(check, as)}})
-	case opened.Location != "":
+	case opened.Response.Location != "":
 		// See Other makes the browser send GET, as it does for the redirect of the Check URL.
-		w.Header().Set("Location", opened.Location)
+		w.Header().Set("Location", opened.Response.Location)
 		w.WriteHeader(http.StatusSeeOther)
-	case opened.Status == http.StatusOK:
+	case opened.Response.Status == http.StatusOK:
 		ended := message{Title: endings[as], Text: []string{resultText(check, as)}}
 		if opened.hasCode() {
 			ended = message{Title: "The phone received a code", Text: []string{"There is no redirect URL. The backend exchanges the code for the result."}}
 		}
 		p.writeMessage(w, r, http.StatusOK, ended)
 	default:
-		p.notOpened(w, r, check.CheckID, opened.Status, opened.Status == 0)
+		p.notOpened(w, r, check.CheckID, opened.Response.Status, opened.Response.Status == 0)
 	}
 }
 
@@ -198,9 +198,11 @@ var endings = map[string]string{
 
 // openedCheckResponse is the response of the operation open.
 type openedCheckResponse struct {
-	Status   int             `json:"status"`
-	Location string          `json:"location"`
-	Body     json.RawMessage `json:"body"`
+	Response struct {
+		Status   int             `json:"status"`
+		Location string          `json:"location"`
+		Body     json.RawMessage `json:"body"`
+	} `json:"response"`
 }
 
 // hasCode reports whether the body contains a code, so that the check has not ended.
@@ -208,7 +210,7 @@ func (o openedCheckResponse) hasCode() bool {
 	var body struct {
 		Code string `json:"code"`
 	}
-	return json.Unmarshal(o.Body, &body) == nil && body.Code != ""
+	return json.Unmarshal(o.Response.Body, &body) == nil && body.Code != ""
 }
 
 // chosenAs returns the choice of a form. If the form is invalid, it returns the status to respond

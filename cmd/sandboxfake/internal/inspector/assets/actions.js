@@ -139,7 +139,7 @@ async function advance(seconds) {
 }
 
 // renderOpened shows the responses that a phone would get. The timeline contains complete URLs.
-function renderOpened({ status, error, hops = [] }) {
+function renderOpened({ response: { status, error }, hops }) {
   const plain = (url) => (url.includes('?') ? `${url.slice(0, url.indexOf('?'))}?…` : url);
   const lines = hops.slice(0, 25).map((hop) => `${hop.status || hop.error || 'no response'} ${plain(hop.url)}`);
   if (lines.length === 0) lines.push(status ? `${status}` : error || 'The Check URL was not opened.');
