@@ -99,7 +99,7 @@ var controls = []struct {
 	{"DELETE", "faults", "", "removes all faults", nil, (*Server).controlClearFaults},
 	{"GET", "deliveries", "", "returns the callbacks with their attempts; ?check_id=… selects one check; &wait_seconds=10 waits until all attempts of one of its callbacks have ended", []string{"check_id", "wait_seconds"}, (*Server).controlDeliveries},
 	{"POST", "callbacks", `{"url": "https://…", "product": "phone_check", "body": "{}", "check_id": "…"}`, "sends a callback with this body, signed and retried as any other; check_id is optional and adds it to the timeline of a check", nil, (*Server).controlSendCallback},
-	{"POST", "redeliver", `{"delivery_id": "…"}`, "sends a callback again", nil, (*Server).controlRedeliver},
+	{"POST", "redeliver", `{"delivery_id": "…"}`, "sends a callback again, as a new delivery, and returns its ID", nil, (*Server).controlRedeliver},
 	{"GET", "requests", "", "returns the requests that the service received, oldest first; ?operation=…, ?status=404 or 4xx, ?search=… (in the path); with ?limit=50 (at most 200), newest first; ?before=… (next of the previous page)", []string{"operation", "limit", "before", "status", "search"}, (*Server).controlRequests},
 	{"POST", "signup", `{"name": "Ada", "invitation_ids": []}`, "signs up a user with a new workspace, accepts the invitations, and returns the credentials", nil, (*Server).controlSignUp},
 	{"POST", "keys", "", "rotates the signing key; the old key stays published for five minutes", nil, (*Server).controlRotateKeys},

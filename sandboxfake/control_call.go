@@ -195,6 +195,9 @@ func (s *Server) controlOpen(r *http.Request) (any, error) {
 	if choices := []string{asPhone, asOtherSIM, asWiFi, asOffline}; params.As != "" && !slices.Contains(choices, params.As) {
 		return nil, badControl("as must be empty or one of %s", strings.Join(choices, ", "))
 	}
+	if params.CheckID == "" {
+		return nil, badControl("%s", noControlCheckID)
+	}
 	checkURL, path, err := s.checkURL(params.CheckID)
 	if err != nil {
 		return nil, err

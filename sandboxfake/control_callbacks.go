@@ -64,7 +64,5 @@ func (s *Server) controlSendCallback(r *http.Request) (any, error) {
 	d.ProjectID = d.project.id
 	svc.queueDelivery(d)
 	svc.runDue()
-	return struct {
-		DeliveryID string `json:"delivery_id"`
-	}{d.ID}, nil
+	return deliveryReference{d.ID}, nil
 }

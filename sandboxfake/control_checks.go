@@ -104,4 +104,6 @@ func (c *check) contains(text string) bool {
 	return text == "" || strings.Contains(c.id, text) || strings.Contains(c.phone, text) || strings.Contains(c.referenceID, text)
 }
 
+const noControlCheckID = "check_id is missing"
+
 const badControlProduct = "product must be phone_check, sim_check or subscriber_check"

@@ -238,9 +238,9 @@ func TestServer_ControlTimelineUnknown(t *testing.T) {
 	t.Parallel()
 	a := newControlAPI(t)
 
-	for _, path := range []string{"timeline?check_id=x", "timeline"} {
-		a.control(http.MethodGet, path, "").wantProblem(t, http.StatusNotFound, "check_not_found")
-	}
+	got := a.control(http.MethodGet, "timeline?check_id=x", "")
+
+	got.wantProblem(t, http.StatusNotFound, "check_not_found")
 }
 
 func TestServer_ControlTimelineRemoved(t *testing.T) {

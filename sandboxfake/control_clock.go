@@ -39,6 +39,9 @@ func (s *Server) controlExpire(r *http.Request) (any, error) {
 	if err := decodeControl(r, &params); err != nil {
 		return nil, err
 	}
+	if params.CheckID == "" {
+		return nil, badControl("%s", noControlCheckID)
+	}
 	return nil, s.expire(params.CheckID)
 }
 

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/idverify/idverify-go/internal/wire"
 )
 
 // deliveryView is the JSON form of a [Delivery].
@@ -100,18 +102,25 @@ func (s *Server) controlDeliveries(r *http.Request) (any, error) {
 	return view, nil
 }
 
+// deliveryReference is the JSON form of the ID of a new delivery.
+type deliveryReference struct {
+	DeliveryID string `json:"delivery_id"`
+}
+
+// controlRedeliver handles POST /_sandbox/redeliver.
 func (s *Server) controlRedeliver(r *http.Request) (any, error) {
-	var params struct {
-		DeliveryID string `json:"delivery_id"`
-	}
+	var params deliveryReference
 	if err := decodeControl(r, &params); err != nil {
 		return nil, err
 	}
-	err := s.Redeliver(r.Context(), params.DeliveryID)
-	if errors.Is(err, errNoDelivery) {
-		return nil, badControl("the journal has no delivery with this delivery_id")
+	if params.DeliveryID == "" {
+		return nil, badControl("delivery_id is missing")
 	}
-	return nil, err
+	id, err := s.redeliver(r.Context(), params.DeliveryID)
+	if errors.Is(err, errNoDelivery) {
+		return nil, newProblem(wire.NotFound, "delivery not found in the journal")
+	}
+	return deliveryReference{id}, err
 }
 
 // requestView is the JSON form of a [Request].

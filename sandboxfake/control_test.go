@@ -123,8 +123,12 @@ func TestServer_ControlDeliveries(t *testing.T) {
 		if attempts := delivery["attempts"].([]any); len(attempts) != 1 || attempts[0].(map[string]any)["status"] != 204.0 {
 			t.Errorf("attempts = %v, want one with status 204", attempts)
 		}
-		if again.status != http.StatusNoContent || idle.status != http.StatusNoContent || receiver.count() != 2 {
-			t.Errorf("redeliver %d, idle %d, receiver got %d callbacks, want 204, 204 and 2", again.status, idle.status, receiver.count())
+		deliveries := a.srv.Deliveries()
+		if len(deliveries) != 2 || again.json["delivery_id"] != deliveries[1].ID {
+			t.Errorf("redeliver = %s, want the ID of the second of %d deliveries", again.body, len(deliveries))
+		}
+		if again.status != http.StatusOK || idle.status != http.StatusNoContent || receiver.count() != 2 {
+			t.Errorf("redeliver %d, idle %d, receiver got %d callbacks, want 200, 204 and 2", again.status, idle.status, receiver.count())
 		}
 	})
 }

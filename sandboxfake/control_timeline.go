@@ -53,9 +53,13 @@ func (s *Server) controlTimeline(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	checkID := l.query.Get("check_id")
+	if checkID == "" {
+		return nil, badControl("%s", noControlCheckID)
+	}
 	svc := s.lock()
 	defer svc.mu.Unlock()
-	rec := svc.history.byID[l.query.Get("check_id")]
+	rec := svc.history.byID[checkID]
 	if rec == nil {
 		return nil, newProblem(wire.CheckNotFound, "check not found in the history")
 	}

@@ -130,23 +130,29 @@ func (s *service) lastAttempt() string {
 // earlier attempts. It creates a new delivery with the same body, and a new date and signature.
 // Redeliver does not wait for the delivery. It fails if the journal has no delivery with this ID.
 func (s *Server) Redeliver(ctx context.Context, deliveryID string) error {
+	_, err := s.redeliver(ctx, deliveryID)
+	return err
+}
+
+// redeliver implements Redeliver. It returns the ID of the new delivery.
+func (s *Server) redeliver(ctx context.Context, deliveryID string) (newID string, err error) {
 	svc := s.lock()
 	defer svc.mu.Unlock()
 	if err := ctx.Err(); err != nil {
-		return fmt.Errorf("sandboxfake: redeliver: %w", err)
+		return "", fmt.Errorf("sandboxfake: redeliver: %w", err)
 	}
 	if svc.ended != nil {
-		return svc.ended
+		return "", svc.ended
 	}
 	i := slices.IndexFunc(svc.deliveries.entries, func(d *delivery) bool { return d.ID == deliveryID })
 	if i < 0 {
-		return fmt.Errorf("sandboxfake: redeliver: %w", errNoDelivery)
+		return "", fmt.Errorf("sandboxfake: redeliver: %w", errNoDelivery)
 	}
 	again := &delivery{project: svc.deliveries.entries[i].project, Delivery: svc.deliveries.entries[i].copy()}
 	again.Attempts, again.Done = nil, false
 	svc.queueDelivery(again)
 	svc.runDue()
-	return nil
+	return again.ID, nil
 }
 
 var errNoDelivery = errors.New("delivery not found in the journal")
