@@ -190,7 +190,7 @@ func (s *service) removeProject(p *project) {
 			delete(s.checks, ck.id)
 			if ck.expiry != nil {
 				ck.expiry = nil
-				s.note(ck, eventRemoved)
+				s.note(ck, eventRemoved, s.clock.Now())
 			}
 		}
 	}

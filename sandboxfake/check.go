@@ -77,7 +77,7 @@ func (s *service) createCheck(c *call) (any, error) {
 	ck.status, ck.created, ck.updated = wire.StatusAccepted, wireTime(now), wireTime(now)
 	project.workspace.countUsage(ck)
 	s.addHistory(ck)
-	c.made, c.noted = ck, s.note(ck, eventCreated)
+	c.made, c.noted = ck, s.note(ck, eventCreated, now)
 	if product.onCreation {
 		s.decideCheck(ck)
 	} else {
@@ -199,7 +199,7 @@ func (s *service) openCheck(c *call) (any, error) {
 	if c.as != "" {
 		ck.chosen = chosenResult(ck, c.as)
 	}
-	if c.noted = s.note(ck, eventOpened); c.noted != nil {
+	if c.noted = s.note(ck, eventOpened, ck.opened); c.noted != nil {
 		c.noted.as = c.as
 	}
 	if ck.version == wire.V01 {
@@ -256,7 +256,7 @@ func (s *service) completeCheck(c *call) (any, error) {
 	if ck.status != wire.StatusPending || subtle.ConstantTimeCompare([]byte(code), []byte(ck.code)) != 1 {
 		return nil, newProblem(wire.CheckNotFound, "check not found, or the code is wrong or already used")
 	}
-	c.noted = s.note(ck, eventExchanged)
+	c.noted = s.note(ck, eventExchanged, s.clock.Now())
 	s.decideCheck(ck)
 	return s.checkView(ck), nil
 }
@@ -284,8 +284,9 @@ func (s *service) finish(ck *check, outcome rule) {
 	ck.expiry, ck.code = nil, ""
 	ck.status, ck.match, ck.noSIMChange = outcome.status, outcome.match, outcome.noSIMChange
 	ck.errorCode = outcome.errorCode
-	ck.updated = wireTime(s.clock.Now())
-	s.note(ck, endKinds[ck.status])
+	now := s.clock.Now()
+	ck.updated = wireTime(now)
+	s.note(ck, endKinds[ck.status], now)
 	if !ck.persists() {
 		s.removeCheck(ck)
 	}

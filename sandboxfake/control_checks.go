@@ -40,13 +40,10 @@ func (s *service) controlCheckView(r *record) *controlCheckView {
 		CheckID: ck.id, Product: ck.product.name, Version: ck.version, ProjectID: ck.project.id,
 		PhoneNumber: ck.phone, ReferenceID: ck.referenceID,
 		Status: ck.status, Match: ck.match.bool(), NoSIMChange: ck.noSIMChange.bool(), ErrorCode: ck.errorCode,
-		CreatedAt: ck.created, UpdatedAt: ck.updated,
 		CallbackURL: s.callbackURL(ck), RedirectURL: s.redirectURL(ck),
 		Deliveries: r.queued, Live: ck.live,
 	}
-	if !ck.opened.IsZero() {
-		v.OpenedAt = new(ck.opened)
-	}
+	v.addTimes(r)
 	if ck.expiry != nil {
 		v.ExpiresAt = new(ck.expiry.Due())
 		if link := s.checkView(ck).Links.CheckURL; link != nil {
@@ -57,6 +54,20 @@ func (s *service) controlCheckView(r *record) *controlCheckView {
 		}
 	}
 	return v
+}
+
+// addTimes sets the times of the events, because those of the check have seconds only.
+func (v *controlCheckView) addTimes(r *record) {
+	for _, e := range r.events {
+		switch e.kind {
+		case eventCreated:
+			v.CreatedAt, v.UpdatedAt = e.time, e.time
+		case eventOpened:
+			v.OpenedAt, v.UpdatedAt = new(e.time), e.time
+		case eventExpired, eventCompleted, eventFailed:
+			v.UpdatedAt = e.time
+		}
+	}
 }
 
 // checkStatuses are the values of a check's status.

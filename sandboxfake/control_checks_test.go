@@ -234,6 +234,28 @@ func TestServer_ControlTimeline(t *testing.T) {
 	}
 }
 
+// The times of a check are those of its events.
+func TestServer_ControlCheckTimes(t *testing.T) {
+	t.Parallel()
+	for _, version := range []string{"v0.1", "v0.2"} {
+		a := newControlAPI(t)
+		id := a.controlCreate(`{"version":"` + version + `","phone_number":"447700900012"}`).checkID()
+		a.controlOpen(id, "", false)
+
+		check, events := a.timeline(id)
+
+		if created := events[0]; created["kind"] != "created" || created["time"] != check["created_at"] {
+			t.Errorf("%s: created_at = %v, want the time of %v", version, check["created_at"], created)
+		}
+		if opened := events[1]; opened["kind"] != "opened" || opened["time"] != check["opened_at"] {
+			t.Errorf("%s: opened_at = %v, want the time of %v", version, check["opened_at"], opened)
+		}
+		if last := events[len(events)-1]; last["time"] != check["updated_at"] {
+			t.Errorf("%s: updated_at = %v, want the time of %v", version, check["updated_at"], last)
+		}
+	}
+}
+
 func TestServer_ControlTimelineUnknown(t *testing.T) {
 	t.Parallel()
 	a := newControlAPI(t)

@@ -81,9 +81,9 @@ func (s *service) addHistory(ck *check) {
 	h.byID[ck.id] = r
 }
 
-// note adds an event to the history of a check. It returns nil if there is no history, or if the
-// history has dropped the check.
-func (s *service) note(ck *check, kind eventKind) *event {
+// note adds an event at time at to the history of a check. It returns nil if there is no history,
+// or if the history has dropped the check.
+func (s *service) note(ck *check, kind eventKind, at time.Time) *event {
 	if s.history == nil {
 		return nil
 	}
@@ -91,7 +91,7 @@ func (s *service) note(ck *check, kind eventKind) *event {
 	if r == nil {
 		return nil
 	}
-	e := &event{time: s.clock.Now(), kind: kind}
+	e := &event{time: at, kind: kind}
 	r.events = append(r.events, e)
 	return e
 }

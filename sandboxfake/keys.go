@@ -208,7 +208,7 @@ func (s *service) signedRedirect(ctx context.Context, ck *check, view openedView
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if e := s.note(ck, eventRedirected); e != nil {
+	if e := s.note(ck, eventRedirected, s.clock.Now()); e != nil {
 		e.location = location
 		s.noteChange()
 	}
