@@ -147,8 +147,8 @@ func newRequestView(q *Request) requestView {
 	}
 }
 
-// controlRequests handles GET /_sandbox/requests. Without a limit, it returns all requests, oldest
-// first.
+// controlRequests handles GET /_sandbox/requests. Without limit and before, it returns all
+// requests, oldest first.
 func (s *Server) controlRequests(r *http.Request) (any, error) {
 	l, err := newControlListing(r, "operation")
 	if err != nil {
@@ -163,8 +163,7 @@ func (s *Server) controlRequests(r *http.Request) (any, error) {
 		Next     string        `json:"next,omitempty"`
 		Dropped  int           `json:"dropped"`
 	}{Requests: []requestView{}}
-	switch {
-	case l.limit > 0:
+	if l.limit > 0 || l.before != nil {
 		svc := s.lock()
 		view.Dropped = svc.requests.dropped
 		svc.mu.Unlock()
@@ -180,8 +179,6 @@ func (s *Server) controlRequests(r *http.Request) (any, error) {
 			view.Requests = append(view.Requests, newRequestView(q))
 		}
 		return view, err
-	case l.before != nil:
-		return nil, badControl("before requires a limit")
 	}
 	view.Dropped = s.DroppedRequests()
 	for _, q := range s.Requests() {

@@ -3,6 +3,7 @@ package sandboxfake_test
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -83,12 +84,36 @@ func TestServer_ControlRequestsFilters(t *testing.T) {
 	}
 }
 
+// Without a limit, a page after the first has the default length.
+func TestServer_ControlRequestsBefore(t *testing.T) {
+	t.Parallel()
+	a := newControlAPI(t)
+	var paths []string
+	for i := range 60 {
+		path := fmt.Sprintf("/phone_check/v0.1/checks?page=%d", i)
+		a.get(path)
+		paths = append(paths, path)
+	}
+	slices.Reverse(paths)
+	_, next := a.requests("limit=5")
+
+	second, third := a.requests("before=" + next)
+	last, end := a.requests("before=" + third)
+
+	if diff := cmp.Diff(paths[5:55], second); diff != "" {
+		t.Errorf("second page (-want +got):\n%s", diff)
+	}
+	if len(last) != 6 || end != "" { // and the request for the token
+		t.Errorf("last page = %v, next %q, want six requests", last, end)
+	}
+}
+
 func TestServer_ControlListsInvalid(t *testing.T) {
 	t.Parallel()
 	a := newControlAPI(t)
 	for _, query := range []string{
 		"requests?limit=0", "requests?limit=201", "requests?limit=x", "requests?limit=", "requests?limit=1&limit=2",
-		"requests?before=0-1", "requests?limit=1&before=x", "requests?limit=1&before=1", "requests?limit=1&before=0--1", "requests?limit=1&before=0-99999999999999999999",
+		"requests?before=x", "requests?limit=1&before=x", "requests?limit=1&before=1", "requests?limit=1&before=0--1", "requests?limit=1&before=0-99999999999999999999",
 		"requests?status=4", "requests?status=xx", "requests?status=0xx", "requests?status=6xx", "requests?status=99", "requests?status=+44", "requests?status=",
 		"checks?limit=0", "checks?limit=201", "checks?limit=-1", "checks?before=", "checks?status=DONE", "checks?status=", "checks?product=sim", "checks?product=",
 		"checks?search=a&search=b", "checks?page=2", "timeline?check_id=a&check_id=b", "state?x=1",

@@ -239,7 +239,7 @@ var invalidByState = []invalidCall{
 	{"POST", "checks", `{"product":"sim_check","version":"v0.2","phone_number":"447700900012"}`, 400},
 	{"POST", "callbacks", `{"url":"ftp://127.0.0.1:9/","body":""}`, 400},
 	{"POST", "callbacks", `{"url":"http://127.0.0.1:9/","body":"","check_id":"x"}`, 404},
-	{"GET", "requests?before=0-1", "", 400},
+	{"GET", "requests?before=x", "", 400},
 	{"GET", "deliveries?wait_seconds=1", "", 400},
 	{"GET", "checks?before=x", "", 400},
 	{"GET", "checks?before=9-9", "", 409},
