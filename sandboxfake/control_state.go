@@ -13,8 +13,6 @@ import (
 type stateView struct {
 	URL             string           `json:"url"`
 	PublicURL       string           `json:"public_url,omitempty"` // of WithPublicURL
-	PhonePage       bool             `json:"phone_page"`           // WithPhonePage
-	OpenPages       bool             `json:"open_pages"`           // WithControlPage
 	Generation      uint64           `json:"generation"`           // number of resets
 	Revision        uint64           `json:"revision"`             // incremented by each change; starts again after a reset
 	Now             time.Time        `json:"now"`
@@ -86,8 +84,6 @@ func (s *Server) controlState(*http.Request) (any, error) {
 	v := &stateView{
 		URL:             s.url,
 		PublicURL:       s.publicURL,
-		PhonePage:       s.opts.phonePage,
-		OpenPages:       s.page != nil,
 		Generation:      svc.generation,
 		Revision:        svc.revision,
 		Now:             svc.clock.Now(),

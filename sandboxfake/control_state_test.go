@@ -32,8 +32,7 @@ func TestServer_ControlState(t *testing.T) {
 	workspace := got["workspaces"].([]any)[0].(map[string]any)["workspace_id"]
 	shown := got["projects"].([]any)[0].(map[string]any)["project_id"]
 	want := map[string]any{
-		"url": a.srv.URL(), "phone_page": false, "open_pages": false,
-		"generation": 0.0, "revision": got["revision"], "now": rfc(frozenAt), "frozen": true, "dates": "sandbox",
+		"url": a.srv.URL(), "generation": 0.0, "revision": got["revision"], "now": rfc(frozenAt), "frozen": true, "dates": "sandbox",
 		"callback_header": "x-service-callback",
 		"keys":            []any{map[string]any{"key_id": a.keyIDs()[0], "signing": true}},
 		"workspaces":      []any{map[string]any{"workspace_id": workspace, "name": "Sandbox workspace", "currency": "API", "balance": 100.0}},
