@@ -122,8 +122,25 @@ func (s *Server) controlInject(r *http.Request) (any, error) {
 		}
 		faults = append(faults, f)
 	}
+	if err := s.checkMatch(match); err != nil {
+		return nil, err
+	}
 	s.Inject(match, faults...)
 	return nil, nil
+}
+
+// checkMatch rejects a match for a project or workspace that does not exist. It would never match,
+// because the service chooses the IDs.
+func (s *Server) checkMatch(m Match) error {
+	svc := s.lock()
+	defer svc.mu.Unlock()
+	switch {
+	case m.Project != "" && svc.accounts.projects[m.Project] == nil:
+		return badControl("the project of the match does not exist")
+	case m.Workspace != "" && svc.accounts.workspaces[m.Workspace] == nil:
+		return badControl("the workspace of the match does not exist")
+	}
+	return nil
 }
 
 func (s *Server) controlClearFaults(*http.Request) (any, error) {

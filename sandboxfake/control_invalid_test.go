@@ -38,6 +38,8 @@ func invalidControlCalls() []invalidControlCall {
 		{"unknown field", http.MethodPost, "advance", `{"seconds":1,"minutes":1}`, 400},
 		{"unknown operation", http.MethodPost, "faults", `{"match":{"operation":"phone_check.crate"},"faults":[{"drop":true}]}`, 400},
 		{"check ID for a call", http.MethodPost, "faults", `{"match":{"operation":"phone_check.open","check_id":"x"},"faults":[{"drop":true}]}`, 400},
+		{"unknown project", http.MethodPost, "faults", `{"match":{"project":"x"},"faults":[{"drop":true}]}`, 400},
+		{"unknown workspace", http.MethodPost, "faults", `{"match":{"workspace":"x"},"faults":[{"drop":true}]}`, 400},
 		{"no faults", http.MethodPost, "faults", `{"match":{}}`, 400},
 		{"null fault", http.MethodPost, "faults", `{"faults":[null]}`, 400},
 		{"contradictory fault", http.MethodPost, "faults", `{"faults":[{"drop":true,"truncate":true}]}`, 400},

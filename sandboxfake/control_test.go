@@ -256,3 +256,17 @@ func TestServer_ControlIdleCanceled(t *testing.T) {
 		t.Error("idle returned while a callback was in flight, want the context's error")
 	}
 }
+
+func TestServer_ControlFaultsOfOwner(t *testing.T) {
+	t.Parallel()
+	a := newControlAPI(t)
+	state := a.state()
+	project := state["projects"].([]any)[0].(map[string]any)["project_id"].(string)
+	workspace := state["workspaces"].([]any)[0].(map[string]any)["workspace_id"].(string)
+
+	got := a.control(http.MethodPost, "faults", `{"match":{"project":"`+project+`","workspace":"`+workspace+`"},"faults":[{"status":503}]}`)
+
+	if failed := a.get(phoneChecks); got.status != http.StatusNoContent || failed.status != http.StatusServiceUnavailable {
+		t.Errorf("injection %d %s, call %d, want 204 and 503", got.status, got.body, failed.status)
+	}
+}

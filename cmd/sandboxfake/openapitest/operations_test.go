@@ -232,6 +232,8 @@ var invalidByState = []invalidCall{
 	{"POST", "open", `{"check_id":"x"}`, 404},
 	{"GET", "timeline?check_id=x", "", 404},
 	{"POST", "redeliver", `{"delivery_id":"x"}`, 404},
+	{"POST", "faults", `{"match":{"project":"x"},"faults":[{"drop":true}]}`, 400},
+	{"POST", "faults", `{"match":{"workspace":"x"},"faults":[{"drop":true}]}`, 400},
 	{"POST", "faults", `{"match":{"operation":"phone_check.crate"},"faults":[{"drop":true}]}`, 400},
 	{"POST", "faults", `{"faults":[{"drop":true,"truncate":true}]}`, 400},
 	{"POST", "signup", `{"name":"Ada","invitation_ids":["x"]}`, 400},
