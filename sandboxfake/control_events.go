@@ -56,7 +56,7 @@ func (s *Server) streamEvents(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	stream := http.NewResponseController(w)
-	defer stream.SetWriteDeadline(time.Time{})
+	defer func() { _ = stream.SetWriteDeadline(time.Time{}) }()
 	ping := time.NewTicker(pingInterval)
 	defer ping.Stop()
 	sent := controlChange{revision: math.MaxUint64} // differs from every state
@@ -65,7 +65,7 @@ func (s *Server) streamEvents(w http.ResponseWriter, r *http.Request) {
 		if err != nil || r.Context().Err() != nil {
 			return
 		}
-		text := ""
+		var text string
 		if now != sent {
 			text = fmt.Sprintf("event: change\ndata: {\"generation\":%d,\"revision\":%d}\n\n", now.generation, now.revision)
 			sent = now

@@ -115,7 +115,7 @@ func limitBodyTime(w http.ResponseWriter, r *http.Request) {
 	if r.Body != http.NoBody {
 		// Do not wait for a read by a handler: net/http discards a body that nobody reads. At the end
 		// of the body it removes the deadline, so that the response may take longer.
-		http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout))
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout))
 	}
 }
 

@@ -118,7 +118,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return code
 	case flags.version:
 		info, _ := debug.ReadBuildInfo()
-		io.WriteString(stdout, versionLine(info))
+		fmt.Fprint(stdout, versionLine(info))
 		return exitOK
 	case flags.healthcheck:
 		if err := checkHealth(ctx, flags.addr); err != nil {
@@ -186,7 +186,7 @@ func serve(ctx context.Context, f *flags, stdout, stderr io.Writer) error {
 		return fmt.Errorf("sandboxfake: print server address: %w", err)
 	}
 	if f.lan {
-		io.WriteString(stderr, f.lanNotice(server.PublicURL(), server.CACertPEM()))
+		fmt.Fprint(stderr, f.lanNotice(server.PublicURL(), server.CACertPEM()))
 	}
 	<-ctx.Done()
 	return nil

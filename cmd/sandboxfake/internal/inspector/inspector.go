@@ -121,7 +121,7 @@ func newFiles() map[string]*file {
 	files := make(map[string]*file)
 	// Embedded files can be read.
 	root, _ := fs.Sub(assets, "assets")
-	fs.WalkDir(root, ".", func(name string, d fs.DirEntry, _ error) error {
+	_ = fs.WalkDir(root, ".", func(name string, d fs.DirEntry, _ error) error {
 		if !d.IsDir() {
 			content, _ := fs.ReadFile(root, name)
 			files[name] = newFile(name, content)
