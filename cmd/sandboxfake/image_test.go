@@ -19,14 +19,18 @@ import (
 	"testing"
 )
 
-// TestImage runs the build steps of the Dockerfile, and the program like "docker run --read-only":
-// in a directory with only the files of the image, as the user of the image. It differs from Docker
-// in the port, which the system selects, in the CA certificates, which are those of a receiver of
-// this test, and in the namespaces.
+// TestImage_WithoutDocker runs the build steps of the Dockerfile, and the program like "docker run
+// --read-only": in a directory with only the files of the image, as the user of the image. It
+// differs from Docker in the port, which the system selects, in the CA certificates, which are
+// those of a receiver of this test, and in the namespaces.
 func TestImage_WithoutDocker(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS != "linux" || os.Getuid() != 0 {
 		t.Skip("the test mounts directories: run it on Linux as root")
+	}
+	requireTool(t, installed("sh", "unshare", "mount", "chroot"), "install sh, util-linux and coreutils")
+	if err := exec.CommandContext(t.Context(), "unshare", "--mount", "true").Run(); err != nil {
+		t.Skip("root of this container cannot mount: the test requires the capability CAP_SYS_ADMIN")
 	}
 	d := readDockerfile(t)
 	receiver := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))

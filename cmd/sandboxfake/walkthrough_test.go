@@ -9,16 +9,16 @@ import (
 	"testing"
 )
 
-// requireTool skips the test if a tool of the walkthrough is missing, or fails it if
+// requireTool skips the test if a tool is missing, or fails it if
 // IDVERIFY_INTEROP is set, as in continuous integration.
 func requireTool(t *testing.T, condition bool, what string) {
 	t.Helper()
 	switch {
 	case condition:
 	case os.Getenv("IDVERIFY_INTEROP") != "":
-		t.Fatalf("the walkthrough did not run: %s", what)
+		t.Fatalf("the test did not run: %s", what)
 	default:
-		t.Skipf("the walkthrough did not run: %s", what)
+		t.Skipf("the test did not run: %s", what)
 	}
 }
 
