@@ -52,6 +52,8 @@ func TestCallbacks_Redeliver(t *testing.T) {
 	if second.CheckID != c.CheckID || third.CheckID != c.CheckID {
 		t.Errorf("callbacks of %s and %s, want both of %s", second.CheckID, third.CheckID, c.CheckID)
 	}
+	// The program records an attempt after the receiver responded.
+	pg.waitFor(`document.querySelectorAll('#timeline > li[data-kind="attempt"]').length === 3`)
 	attempts := 0
 	for _, d := range p.deliveries(c.CheckID) {
 		attempts += len(d.Attempts)

@@ -25,7 +25,7 @@ const clickable = `(async selector => {
 		const now = [box.x, box.y, box.width, box.height].join();
 		if (now !== last) { last = now; reason = "moves"; continue; }
 		window.__clicked = false;
-		element.addEventListener("click", () => { window.__clicked = true; }, {once: true, capture: true});
+		document.addEventListener("click", e => { window.__clicked ||= e.target.closest(selector) !== null; }, {capture: true});
 		return {x, y, reason: ""};
 	}
 	return {x: 0, y: 0, reason};
@@ -38,18 +38,26 @@ func (p *page) click(selector string) (mark int) {
 	return p.pick(selector)
 }
 
-// pick is click for a selector that is not a constant.
+// pick is click for a selector that is not a constant. It clicks again if the element moved before
+// the mouse reached it.
 func (p *page) pick(selector string) (mark int) {
 	p.t.Helper()
 	mark = p.mark()
-	at := evaluate[struct {
-		X, Y   float64
-		Reason string
-	}](p, clickable+"("+quote(selector)+")")
-	if at.Reason != "" {
-		p.t.Fatalf("cannot click %s: it %s\n%s", selector, at.Reason, p.describe())
+	for range 5 {
+		at := evaluate[struct {
+			X, Y   float64
+			Reason string
+		}](p, clickable+"("+quote(selector)+")")
+		if at.Reason != "" {
+			p.t.Fatalf("cannot click %s: it %s\n%s", selector, at.Reason, p.describe())
+		}
+		p.do(chromedp.MouseClickXY(at.X, at.Y))
+		missed, err := chromedp.Run(p.ctx, chromedp.Evaluate[bool](`window.__clicked === false`))
+		if err != nil || !missed { // the click may have navigated to another document
+			return mark
+		}
 	}
-	p.do(chromedp.MouseClickXY(at.X, at.Y))
+	p.t.Fatalf("cannot click %s: it moves\n%s", selector, p.describe())
 	return mark
 }
 
