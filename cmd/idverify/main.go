@@ -1,0 +1,115 @@
+// Idverify is a program for people who run a backend on this SDK.
+//
+//	go run -C cmd/idverify . help
+//
+// These are its commands; "idverify COMMAND -h" lists the flags of one:
+//
+//	version  print the version of the program
+//
+// Results are on stdout, progress and errors on stderr. The exit code is 0 if all is well, 1 if the
+// command found a problem, 2 if it was used wrongly, and 3 if it could not run, for example because
+// the service is unavailable. See docs/tools.md.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	// A second signal kills the program.
+	context.AfterFunc(ctx, stop)
+	p := &program{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, getenv: os.Getenv}
+	os.Exit(p.run(ctx, os.Args[1:]))
+}
+
+// Exit codes.
+const (
+	exitOK      = 0
+	exitProblem = 1 // the command found a problem
+	exitUsage   = 2
+	exitError   = 3 // the command could not run
+)
+
+// program holds the input and output of a command.
+type program struct {
+	stdin          io.Reader
+	stdout, stderr io.Writer
+	getenv         func(string) string
+}
+
+// command is a command of the program.
+type command struct {
+	name    string // "check create" for a command with two words
+	summary string // for the list of commands
+	run     func(ctx context.Context, p *program, args []string) (code int)
+}
+
+// commands returns all commands, in the order of the list.
+func commands() []command {
+	return []command{
+		{"version", "print the version of the program", version},
+	}
+}
+
+// run runs the command that args begin with, and returns the exit code.
+func (p *program) run(ctx context.Context, args []string) int {
+	if len(args) == 0 {
+		fmt.Fprint(p.stderr, usage())
+		return exitUsage
+	}
+	switch args[0] {
+	case "help", "-h", "-help", "--help":
+		fmt.Fprint(p.stdout, usage())
+		return exitOK
+	}
+	for _, c := range commands() {
+		words := strings.Fields(c.name)
+		if len(args) >= len(words) && strings.Join(args[:len(words)], " ") == c.name {
+			return c.run(ctx, p, args[len(words):])
+		}
+	}
+	fmt.Fprintf(p.stderr, "idverify: unknown command %q (\"idverify help\" lists all)\n", args[0])
+	return exitUsage
+}
+
+// usage returns the list of commands.
+func usage() string {
+	var b strings.Builder
+	b.WriteString("Usage: idverify COMMAND [FLAGS] [ARGUMENTS]\n\nCommands:\n")
+	for _, c := range commands() {
+		fmt.Fprintf(&b, "  %-16s %s\n", c.name, c.summary)
+	}
+	b.WriteString("\n\"idverify COMMAND -h\" lists the flags of a command.\n")
+	return b.String()
+}
+
+// newFlags returns the flag set of a command. arguments describes what follows the flags.
+func (p *program) newFlags(name, arguments string) *flag.FlagSet {
+	flags := flag.NewFlagSet(name, flag.ContinueOnError)
+	flags.SetOutput(p.stderr)
+	flags.Usage = func() {
+		fmt.Fprintln(p.stderr, strings.TrimSpace("Usage: idverify "+name+" [flags] "+arguments))
+		flags.PrintDefaults()
+	}
+	return flags
+}
+
+// parse parses args, and reports whether the command is to run. Otherwise code is the exit code.
+func parse(flags *flag.FlagSet, args []string) (code int, ok bool) {
+	switch err := flags.Parse(args); err {
+	case nil:
+		return exitOK, true
+	case flag.ErrHelp:
+		return exitOK, false
+	default:
+		return exitUsage, false
+	}
+}
