@@ -54,3 +54,9 @@ func TestProgram_Commands(t *testing.T) {
 		})
 	}
 }
+
+func TestProgram_Transcript(t *testing.T) {
+	t.Parallel()
+
+	runTranscript(t, "program", nil)
+}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"runtime"
@@ -13,10 +14,15 @@ func version(_ context.Context, p *program, args []string) int {
 	if code, ok := parse(flags, args); !ok {
 		return code
 	}
-	name := "(unknown version)"
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
-		name = info.Main.Version
-	}
-	fmt.Fprintf(p.stdout, "idverify %s %s %s/%s\n", name, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	fmt.Fprintf(p.stdout, "idverify %s %s %s/%s\n", moduleVersion(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 	return exitOK
+}
+
+// moduleVersion returns the version of the program, or "(devel)".
+func moduleVersion() string {
+	info, _ := debug.ReadBuildInfo()
+	if info == nil {
+		return "(devel)"
+	}
+	return cmp.Or(info.Main.Version, "(devel)")
 }
