@@ -38,7 +38,7 @@ func readTables(t *testing.T, page string) []table {
 			inTable = false
 			continue
 		}
-		cells := strings.Split(strings.TrimSuffix(strings.TrimPrefix(line, "| "), " |"), " | ")
+		cells := splitCells(line)
 		switch last := len(tables) - 1; {
 		case !inTable:
 			tables = append(tables, table{section: section, header: cells})
@@ -51,6 +51,16 @@ func readTables(t *testing.T, page string) []table {
 		inTable = true
 	}
 	return tables
+}
+
+// splitCells returns the cells of a row, without white space around them.
+func splitCells(line string) []string {
+	line = strings.ReplaceAll(line, "| | ", "|  | ") // the separators of an empty cell must not overlap
+	cells := strings.Split(strings.TrimSuffix(strings.TrimPrefix(line, "|"), "|"), " | ")
+	for i := range cells {
+		cells[i] = strings.TrimSpace(cells[i])
+	}
+	return cells
 }
 
 // findTable returns the first table of a page whose first column has the given heading.
