@@ -1,0 +1,40 @@
+"""A backend that receives callbacks and redirects with Flask. It has no list of accepted messages: it
+acts on each check once."""
+import logging
+from flask import Flask, redirect, request
+from werkzeug.serving import make_server
+import store
+from verify import VerificationError, verify_callback, verify_redirect
+
+app = Flask(__name__)
+app.config['MAX_CONTENT_LENGTH'] = 64 * 1024  # bytes of a body
+
+def target(): return request.environ['REQUEST_URI']  # as sent, other than request.full_path
+
+@app.post('/callbacks')
+def callbacks():
+    product, payload, _ = verify_callback(request.method, target(), request.headers.getlist, request.get_data())
+    store.record(product, payload)
+    return '', 204
+
+@app.get('/redirect')
+def redirected():
+    parameters = verify_redirect(request.method, target(), request.headers.getlist)
+    if not store.sign_in(request.headers.get('cookie'), parameters): return '', 403
+    return redirect('/', 303)
+
+@app.route('/probe', methods=['GET', 'PUT', 'POST'])
+def probe():
+    status, body = store.probe(request.method, request.args)
+    return body, status
+
+@app.errorhandler(VerificationError)
+def rejected(error): return '', error.status
+
+@app.errorhandler(TimeoutError)
+def unavailable(_): return '', 503
+
+logging.getLogger('werkzeug').setLevel(logging.ERROR)
+server = make_server('127.0.0.1', 0, app, threaded=True)
+print(f'http://127.0.0.1:{server.server_port}', flush=True)
+server.serve_forever()
