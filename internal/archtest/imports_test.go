@@ -34,6 +34,7 @@ var importRules = []importRule{
 	{pkg: "internal/synctest"},
 	{pkg: "internal/release"},
 	{pkg: "signature", external: "github.com/lestrrat-go/jwx/v2/jwk"},
+	{pkg: "internal/attack", local: "signature"},
 	{pkg: ".", local: "internal/renewals internal/wire signature", external: "github.com/hashicorp/go-retryablehttp golang.org/x/oauth2"},
 	{pkg: "sandboxfake/internal/memnet"},
 	{pkg: "sandboxfake/internal/rsql"},
