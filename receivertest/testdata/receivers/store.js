@@ -62,7 +62,7 @@ function probe(method, query) {
     const checkID = crypto.randomUUID();
     const session = crypto.randomUUID();
     sessions.set(session, checkID);
-    return [200, JSON.stringify({ check_id: checkID, header: { Cookie: [`session=${session}`] } })];
+    return [200, JSON.stringify({ check_id: checkID, header: { Cookie: `session=${session}` } })];
   }
   return [405, ''];
 }

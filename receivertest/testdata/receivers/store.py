@@ -60,5 +60,5 @@ def probe(method, query):
         if method == 'POST' and 'session' in query:
             check_id, session = secrets.token_hex(16), secrets.token_hex(16)
             sessions[session] = check_id
-            return 200, json.dumps({'check_id': check_id, 'header': {'Cookie': [f'session={session}']}})
+            return 200, json.dumps({'check_id': check_id, 'header': {'Cookie': f'session={session}'}})
     return 405, ''

@@ -57,13 +57,14 @@ function parse(message, covered) {
   }
 }
 
-async function verify(message, covered) {
-  // npm http-signature checks a header X-Date in place of Date, so message must not contain other headers.
-  const parsed = parse(message, covered);
-  check(HOSTS.includes(message.headers.host), 'the message is for another host');
+// Verifies a signature that covers the URL and the headers, and returns it.
+async function verify(request, url, headers, covered) {
+  // npm http-signature checks a header X-Date in place of Date, so it must not get other headers.
+  const parsed = parse({ method: request.method, url, headers, httpVersion: request.httpVersion }, covered);
+  check(HOSTS.includes(headers.host), 'the message is for another host');
   const key = await publicKey(parsed.keyId);
   check(httpSignature.verifySignature(parsed, key), 'the signature does not verify');
-  return parsed;
+  return parsed.params.signature;
 }
 
 function digestMatches(digest, body) {
@@ -76,9 +77,9 @@ async function verifyCallback(request, url, body) {
   check(request.method === 'POST', 'the method is not POST');
   const headers = {};
   for (const name of ['authorization', 'host', 'date', KIND, 'digest']) headers[name] = header(request, name);
-  const parsed = await verify({ method: request.method, url, headers, httpVersion: request.httpVersion }, CALLBACK);
+  const signature = await verify(request, url, headers, CALLBACK);
   check(digestMatches(headers.digest, body), 'the digest does not match the body');
-  return { product: headers[KIND], payload: JSON.parse(body), signature: parsed.params.signature };
+  return { product: headers[KIND], payload: JSON.parse(body), signature };
 }
 
 function decode(parameter) {
@@ -109,7 +110,7 @@ async function verifyRedirect(request, url) {
   check(request.method === 'GET', 'the method is not GET');
   const { url: signed, authorization, date } = cut(url);
   const headers = { authorization, date, host: header(request, 'host') };
-  await verify({ method: request.method, url: signed, headers, httpVersion: request.httpVersion }, REDIRECT);
+  await verify(request, signed, headers, REDIRECT);
   const parameters = new URL(signed, 'https://host').searchParams;
   check(parameters.getAll('check_id').length === 1, 'there is not exactly one check_id');
   return parameters;
