@@ -153,6 +153,31 @@ func ExampleVerifierOptions_target() {
 	// Output: <nil>
 }
 
+// Log why messages are rejected. The middleware wraps the handler of the verifier directly, so that
+// it has the same request, with the restored body. The response does not change.
+func ExampleVerifier_Explain() {
+	verifier := exampleVerifier()
+	callbacks := verifier.CallbackHandler(http.NotFoundHandler())
+	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		recorder := &statusRecorder{ResponseWriter: w} // records the status that is passed to WriteHeader
+		callbacks.ServeHTTP(recorder, r)
+		if recorder.status == http.StatusBadRequest {
+			for _, line := range verifier.Explain(r.Context(), r, nil) {
+				fmt.Println(line) // use a logger, and limit the rate: anyone can send invalid messages
+			}
+		}
+	})
+
+	r := exampleCallback(`{"match":true}`)
+	r.Host, r.RequestURI = "app.internal:8080", "/callbacks"
+	w := httptest.NewRecorder()
+	handler.ServeHTTP(w, r)
+	fmt.Println(w.Code)
+	// Output:
+	// host: signed for api.example.com, one of the verifier's hosts, but received with another Host header: return it from VerifierOptions.Target, or configure the proxy to keep it
+	// 400
+}
+
 // Count the messages by result, for a metric.
 func ExampleVerifierOptions_observe() {
 	results := make(map[string]int) // use a counter that is safe for concurrent use

@@ -58,3 +58,11 @@ func (v *Verifier) VerifyUnobserved(r *http.Request) (*Message, error) { return 
 
 // ReasonName returns the name of a reason in the log.
 func ReasonName(reason error) string { return reasonName(reason) }
+
+// ExplainCost returns the lines of Explain, and how many operations with keys and forms of the
+// message and the body it used.
+func ExplainCost(v *Verifier, r *http.Request, opts *ExplainOptions) (lines []string, keys, forms, bodies, size int) {
+	e := newExplanation(v, r, opts)
+	lines = e.lines(r.Context())
+	return lines, e.budget.keys, e.budget.forms, e.budget.bodyForms, e.budget.bytes + e.budget.bodyBytes
+}

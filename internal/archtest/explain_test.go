@@ -1,0 +1,32 @@
+package archtest
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"path/filepath"
+	"testing"
+)
+
+// TestExplain_Callers keeps the output of Verifier.Explain out of responses: it would help an
+// attacker. No code of the module calls it, except tests. The program idverify is another module.
+func TestExplain_Callers(t *testing.T) {
+	t.Parallel()
+
+	for _, f := range goFiles(t) {
+		if f.test {
+			continue
+		}
+		set := token.NewFileSet()
+		parsed, err := parser.ParseFile(set, filepath.Join(root, f.path), nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.Inspect(parsed, func(n ast.Node) bool {
+			if s, ok := n.(*ast.SelectorExpr); ok && s.Sel.Name == "Explain" {
+				t.Errorf("%s:%d uses Explain: its result must not reach a response", f.path, set.Position(s.Pos()).Line)
+			}
+			return true
+		})
+	}
+}

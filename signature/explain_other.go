@@ -1,0 +1,82 @@
+package signature
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// otherChanges returns the lines for what the verifier checks besides signature and body.
+func (e *explanation) otherChanges() []string {
+	var lines []string
+	if host := e.value("host"); !e.v.hosts.allows(host) {
+		lines = append(lines, fmt.Sprintf("host: signed for %s, which is not one of the verifier's hosts: if it is yours, pass it to NewVerifier; if not, the message was sent to another customer and is rightly rejected", hostText(host)))
+	}
+	if e.operation == "callback" && e.callbackHeader() != e.v.required[3] {
+		name := e.callbackHeader()
+		if redact(name) != name {
+			name = "another header"
+		}
+		lines = append(lines, "callback header: the service sent the kind in "+name+": set VerifierOptions.CallbackHeader to this name")
+	}
+	if line := e.clock(); line != "" {
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+// callbackHeader returns the covered header that contains the kind of the callback: that of the
+// verifier, or else the only one that is not another header of every callback.
+func (e *explanation) callbackHeader() string {
+	own := e.v.required[3]
+	covered := e.authorization.covered
+	if slices.Contains(covered, own) {
+		return own
+	}
+	others := slices.DeleteFunc(slices.Clone(covered), func(name string) bool { return slices.Contains(e.v.required, name) })
+	if len(others) != 1 || !isToken(others[0]) {
+		return own
+	}
+	return others[0]
+}
+
+// clock returns the line for a date outside the allowed skew, or "".
+func (e *explanation) clock() string {
+	date, ok := parseDate(e.value("date"))
+	age := e.now.Sub(date)
+	if !ok || e.opts.AnyDate || age.Abs() <= e.v.skew {
+		return ""
+	}
+	// Round up, so that the advice suffices.
+	seconds := (age.Abs() + time.Second - 1).Truncate(time.Second)
+	advice := fmt.Sprintf("a ClockSkew of %v would accept it", seconds)
+	if seconds > maxClockSkew {
+		advice = "no ClockSkew accepts it"
+	}
+	if age < 0 {
+		return fmt.Sprintf("clock: signed %v after the time of this machine, and ClockSkew is %v: its clock is slow, synchronize it with NTP (%s)", seconds, e.v.skew, advice)
+	}
+	return fmt.Sprintf("clock: signed %v before the time of this machine, and ClockSkew is %v: if all messages are rejected, its clock is fast, synchronize it with NTP; otherwise the message was delayed, or is a copy of an old one (%s)", seconds, e.v.skew, advice)
+}
+
+// readBody returns the body of the request and restores it.
+func (e *explanation) readBody() ([]byte, error) {
+	if !e.bodyRead {
+		e.bodyRead = true
+		if e.r.ContentLength > e.v.maxBody {
+			e.bodyErr = newError(ErrTooLarge, fmt.Sprintf("it is larger than MaxBody: set VerifierOptions.MaxBody to at least %d to accept it", e.r.ContentLength))
+		} else {
+			e.body, e.bodyErr = e.v.readBody(e.r)
+		}
+	}
+	return e.body, e.bodyErr
+}
+
+// detailOf returns the text of a verification error without its operation.
+func detailOf(err error) string {
+	if e, ok := errors.AsType[*Error](err); ok {
+		return e.detail
+	}
+	return redact(err.Error())
+}
