@@ -1,0 +1,75 @@
+package receivertest
+
+import (
+	"bufio"
+	"encoding/xml"
+	"fmt"
+	"io"
+	"time"
+)
+
+type junitSuite struct {
+	XMLName   xml.Name    `xml:"testsuite"`
+	Name      string      `xml:"name,attr"`
+	Tests     int         `xml:"tests,attr"`
+	Failures  int         `xml:"failures,attr"`
+	Errors    int         `xml:"errors,attr"`
+	Skipped   int         `xml:"skipped,attr"`
+	Time      string      `xml:"time,attr"`
+	Timestamp string      `xml:"timestamp,attr"`
+	Cases     []junitCase `xml:"testcase"`
+}
+
+type junitCase struct {
+	Class   string        `xml:"classname,attr"`
+	Name    string        `xml:"name,attr"`
+	Failure *junitFailure `xml:"failure"`
+	Skipped *junitSkipped `xml:"skipped"`
+}
+
+type junitFailure struct {
+	Type    string `xml:"type,attr"`
+	Message string `xml:"message,attr"`
+	Text    string `xml:",chardata"`
+}
+
+type junitSkipped struct {
+	Message string `xml:"message,attr"`
+}
+
+// WriteJUnit writes the report as a test suite in the XML format of JUnit, which CI systems read.
+// Each rule is a test case. A rule that is not applicable is skipped. Control characters, which XML
+// cannot contain, are replaced.
+func (r Report) WriteJUnit(w io.Writer) error {
+	suite := junitSuite{
+		Name:      "receivertest " + r.Kind + " " + r.URL,
+		Tests:     len(r.Findings),
+		Failures:  len(r.Failed()),
+		Skipped:   len(r.with(NotApplicable)),
+		Time:      fmt.Sprintf("%.3f", r.Duration.Seconds()),
+		Timestamp: r.Started.UTC().Format(time.RFC3339),
+	}
+	for _, f := range r.Findings {
+		c := junitCase{Class: "receivertest." + r.Kind, Name: f.Rule}
+		switch f.Result {
+		case Fail:
+			text := f.Title + ".\n" + f.Reason + "\n" + f.Detail + "\n"
+			if f.Curl != "" {
+				text += "\n" + f.Curl + "\n"
+			}
+			c.Failure = &junitFailure{Type: string(f.Severity), Message: f.Detail, Text: text}
+		case NotApplicable:
+			c.Skipped = &junitSkipped{Message: f.Detail}
+		}
+		suite.Cases = append(suite.Cases, c)
+	}
+	b := bufio.NewWriter(w)
+	b.WriteString(xml.Header)
+	enc := xml.NewEncoder(b)
+	enc.Indent("", "  ")
+	if err := enc.Encode(suite); err != nil {
+		return err
+	}
+	b.WriteString("\n")
+	return b.Flush()
+}

@@ -1,0 +1,159 @@
+package receivertest
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/idverify/idverify-go/internal/attack"
+)
+
+// request is a message with the headers that the user added.
+type request struct {
+	message *attack.Message
+	header  http.Header // its values may be secret
+	date    time.Time
+	checkID string
+}
+
+// bytes returns the request as it is sent.
+func (r request) bytes() []byte {
+	m := r.message.Clone()
+	for _, name := range slices.Sorted(maps.Keys(r.header)) {
+		for _, value := range r.header[name] {
+			m.Add(name, value)
+		}
+	}
+	return m.Bytes()
+}
+
+// attempt is a request and its response.
+type attempt struct {
+	request
+	response
+}
+
+// Products of checks, the values of the callback header.
+const (
+	phoneCheck      = "phone_check"
+	subscriberCheck = "subscriber_check"
+)
+
+// subject is a check, and the session of the user that started it.
+type subject struct {
+	checkID string
+	known   bool // the backend has created the check
+	product string
+	header  http.Header
+}
+
+// newSubject returns a new check, which the backend knows if the Probe allows that.
+func (e *examination) newSubject(ctx context.Context, product string) (subject, error) {
+	s := subject{checkID: newCheckID(), product: product, header: e.Header}
+	if e.Kind == Redirect && e.Probe.Session != nil {
+		session, err := e.probeSession(ctx)
+		if err == nil {
+			s.checkID, s.known = session.CheckID, true
+			s.header = maps.Clone(e.Header)
+			if s.header == nil {
+				s.header = make(http.Header)
+			}
+			maps.Copy(s.header, session.Header)
+		}
+		if !unsupported(err) {
+			return s, err
+		}
+	}
+	if e.Probe.Created != nil {
+		err := e.probeCreated(ctx, Check{ID: s.checkID, Product: product})
+		if !unsupported(err) {
+			s.known = err == nil
+			return s, err
+		}
+	}
+	return s, nil
+}
+
+// setup returns the values of a valid message about s.
+func (e *examination) setup(s subject) attack.Setup {
+	setup := attack.Setup{
+		URL: e.address.url, KeyID: keyIDOf(&e.Keys.signing.PublicKey), Key: e.Keys.signing, Unpublished: e.Keys.unpublished,
+		Now: e.Now(), CheckID: s.checkID, Product: s.product,
+		CallbackHeader: e.CallbackHeader, Base64Digest: e.Base64Digest,
+	}
+	if !s.known {
+		// A receiver asks the service to send a callback about a new check again, because it may not
+		// have stored the check yet.
+		setup.Created = setup.Now.Add(-time.Hour)
+	}
+	return setup
+}
+
+// signed returns the valid message of a setup.
+func (e *examination) signed(s attack.Setup) *attack.Message {
+	m := s.Callback()
+	if e.Kind == Redirect {
+		m = s.Redirect()
+	}
+	m.Sign()
+	return m
+}
+
+// send sends a message about s.
+func (e *examination) send(ctx context.Context, m *attack.Message, s subject, date time.Time) (attempt, error) {
+	r := request{message: m, header: s.header, date: date, checkID: s.checkID}
+	resp, err := e.sender.send(ctx, m.Method, r.bytes())
+	return attempt{r, resp}, err
+}
+
+// sendValid sends a valid message about s. change, which may be nil, changes its values. If the
+// receiver limits the rate, sendValid waits.
+func (e *examination) sendValid(ctx context.Context, s subject, change func(*attack.Setup)) (attempt, error) {
+	for waited := time.Duration(0); ; {
+		setup := e.setup(s)
+		if change != nil {
+			change(&setup)
+		}
+		a, err := e.send(ctx, e.signed(setup), s, setup.Now)
+		wait := retryAfter(a.response)
+		if err != nil || a.status != http.StatusTooManyRequests || waited+wait > maxRecovery {
+			return a, err
+		}
+		if err := pause(ctx, wait); err != nil {
+			return a, err
+		}
+		waited += wait
+	}
+}
+
+// sendNew is like sendValid, with a new check.
+func (e *examination) sendNew(ctx context.Context) (attempt, error) {
+	s, err := e.newSubject(ctx, phoneCheck)
+	if err != nil {
+		return attempt{}, err
+	}
+	return e.sendValid(ctx, s, nil)
+}
+
+// retryAfter returns the Retry-After of a response, from one second to a minute.
+func retryAfter(r response) time.Duration {
+	seconds, _ := strconv.Atoi(r.header.Get("Retry-After"))
+	return time.Duration(min(max(seconds, 1), 60)) * time.Second
+}
+
+// newCheckID returns a random UUID.
+func newCheckID() string {
+	var b [16]byte
+	rand.Read(b[:]) // never fails
+	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+}
+
+// productOf returns the product of a variant.
+func productOf(v attack.Variant) string { return cmp.Or(v.Product, phoneCheck) }

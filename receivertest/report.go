@@ -1,0 +1,128 @@
+package receivertest
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+)
+
+// Report is the result of an examination. It contains no values of Receiver.Header.
+type Report struct {
+	Kind     string        `json:"kind"` // "callback" or "redirect"
+	URL      string        `json:"url"`  // Receiver.URL
+	Started  time.Time     `json:"started"`
+	Duration time.Duration `json:"duration"` // in nanoseconds
+
+	// Findings contains one finding for each rule.
+	Findings []Finding `json:"findings"`
+}
+
+// Finding is the result of a rule.
+type Finding struct {
+	Rule     string   `json:"rule"`   // for example "callback/changed-match"; stable
+	Title    string   `json:"title"`  // what the receiver must do
+	Reason   string   `json:"reason"` // why
+	Severity Severity `json:"severity"`
+	Result   Result   `json:"result"`
+
+	// Detail describes what happened: why the rule failed or is not applicable. It may contain text
+	// from the receiver's response, with control characters escaped.
+	Detail string `json:"detail,omitempty"`
+
+	// Curl is a script for sh that sends the message of a failed rule again, or empty. Comments say
+	// until when a receiver accepts its date, and how to repeat the rule with a new one.
+	Curl string `json:"curl,omitempty"`
+}
+
+// Severity is the severity of a rule's failure.
+type Severity string
+
+// Severities of rules, from the most severe.
+const (
+	Critical Severity = "critical" // anyone can forge a result
+	High     Severity = "high"     // another customer, or a recorded message, can change a result; or a result is lost
+	Medium   Severity = "medium"   // one of several defenses is missing
+	Low      Severity = "low"      // wrong status, or waste of resources
+)
+
+// Result is the result of a rule.
+type Result string
+
+// Results of rules.
+const (
+	Pass          Result = "pass"
+	Fail          Result = "fail"
+	NotApplicable Result = "not applicable" // Finding.Detail contains the reason
+)
+
+// Failed returns the findings of failed rules.
+func (r Report) Failed() []Finding { return r.with(Fail) }
+
+func (r Report) with(result Result) []Finding {
+	var found []Finding
+	for _, f := range r.Findings {
+		if f.Result == result {
+			found = append(found, f)
+		}
+	}
+	return found
+}
+
+// WriteJSON writes the report as one JSON object, with the names of the fields as in their tags.
+func (r Report) WriteJSON(w io.Writer) error {
+	if r.Findings == nil {
+		r.Findings = []Finding{}
+	}
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	return enc.Encode(r)
+}
+
+// WriteText writes the report for people: failed rules with their details and commands, rules that
+// are not applicable, rules that passed, and a summary.
+func (r Report) WriteText(w io.Writer) error {
+	b := bufio.NewWriter(w)
+	fmt.Fprintf(b, "Examination of the %s receiver %s\n", r.Kind, oneLine(r.URL))
+	for _, f := range r.Failed() {
+		fmt.Fprintf(b, "\nFAIL  %s (%s)\n", f.Rule, f.Severity)
+		writeIndented(b, "      ", f.Title+".", f.Reason, f.Detail)
+		if f.Curl != "" {
+			fmt.Fprintln(b, "      Send the message again:")
+			writeIndented(b, "        ", f.Curl)
+		}
+	}
+	for _, group := range []struct {
+		result Result
+		label  string
+	}{{NotApplicable, "n/a "}, {Pass, "pass"}} {
+		found := r.with(group.result)
+		if len(found) > 0 {
+			fmt.Fprintln(b)
+		}
+		for _, f := range found {
+			line := group.label + "  " + f.Rule
+			if f.Detail != "" {
+				line += ": " + f.Detail
+			}
+			fmt.Fprintln(b, line)
+		}
+	}
+	fmt.Fprintf(b, "\n%d passed, %d failed, %d not applicable, in %v\n", len(r.with(Pass)), len(r.Failed()), len(r.with(NotApplicable)), r.Duration.Round(time.Millisecond))
+	return b.Flush()
+}
+
+// writeIndented writes each line of texts with an indent. Empty texts are omitted.
+func writeIndented(w io.Writer, indent string, texts ...string) {
+	for _, text := range texts {
+		if text == "" {
+			continue
+		}
+		for line := range strings.SplitSeq(strings.TrimSuffix(text, "\n"), "\n") {
+			fmt.Fprintln(w, indent+line)
+		}
+	}
+}

@@ -1,0 +1,59 @@
+package receivertest
+
+import (
+	"strings"
+
+	"github.com/idverify/idverify-go/internal/attack"
+)
+
+// allRules returns the rules for a kind of receivers, in the order in which they are examined. The
+// first one is that a valid message is accepted.
+func allRules(kind Kind, strict bool) []rule {
+	rules := []rule{{
+		name: "valid", severity: High, run: (*examination).firstValid,
+		title:  "The receiver accepts a valid message",
+		reason: "A receiver that rejects valid messages loses all results.",
+	}}
+	variants, attacks := attack.AcceptedCallbacks(), attack.Callbacks()
+	if kind == Redirect {
+		variants, attacks = attack.AcceptedRedirects(), attack.Redirects()
+	}
+	for _, v := range variants {
+		if strict || !v.Strict {
+			rules = append(rules, variantRule(v))
+		}
+	}
+	rules = append(rules, replayRules(kind)...)
+	for _, a := range attacks {
+		if strict || !a.Strict {
+			rules = append(rules, attackRule(a))
+		}
+	}
+	rules = append(rules, keySetRules()...)
+	if kind == Callback {
+		rules = append(rules, storeRules()...)
+	}
+	rules = append(rules, rule{
+		name: "still-accepts", severity: Medium, always: true, run: (*examination).stillAccepts,
+		title:  "The receiver accepts a valid message at the end",
+		reason: "A receiver that stops accepting messages after invalid ones lets anyone block results.",
+	})
+	for i := range rules {
+		rules[i].name = kind.String() + "/" + rules[i].name
+	}
+	return rules
+}
+
+// ruleName returns the name of a rule for a row of package attack.
+func ruleName(row string) string {
+	var b strings.Builder
+	for _, c := range strings.ToLower(row) {
+		switch {
+		case 'a' <= c && c <= 'z', '0' <= c && c <= '9':
+			b.WriteRune(c)
+		case b.Len() > 0 && !strings.HasSuffix(b.String(), "-"):
+			b.WriteByte('-')
+		}
+	}
+	return strings.TrimSuffix(b.String(), "-")
+}

@@ -1,0 +1,235 @@
+package receivertest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/idverify/idverify-go/internal/attack"
+	"github.com/idverify/idverify-go/signature"
+)
+
+// variantRule returns the rule that a receiver accepts a variant of a valid message.
+func variantRule(v attack.Variant) rule {
+	return rule{
+		name: "accepts-" + ruleName(v.Name), severity: Severity(v.Severity),
+		title:  "The receiver accepts a valid message: " + v.Name,
+		reason: v.Reason,
+		run: func(e *examination, ctx context.Context) (outcome, error) {
+			s, err := e.newSubject(ctx, productOf(v))
+			if err != nil {
+				return outcome{}, err
+			}
+			setup := e.setup(s)
+			a, err := e.send(ctx, v.Message(setup), s, setup.Now)
+			if err != nil {
+				return outcome{}, err
+			}
+			if a.status == http.StatusTooManyRequests {
+				return notApplicable("the receiver limits the rate: " + describe(a.response)), nil
+			}
+			if !e.accepted(a) {
+				return failed("", a, describe(a.response)+excerpt(a.response)), nil
+			}
+			return passed(""), nil
+		},
+	}
+}
+
+// attackRule returns the rule that a receiver rejects a message.
+func attackRule(row attack.Attack) rule {
+	return rule{
+		name: ruleName(row.Name), severity: Severity(row.Severity), attack: true,
+		title:  "The receiver rejects an invalid message: " + row.Name,
+		reason: row.Reason,
+		run: func(e *examination, ctx context.Context) (outcome, error) {
+			return e.attack(ctx, row)
+		},
+	}
+}
+
+// maxSilent is the number of attacks without a response after which an examination stops.
+const maxSilent = 5
+
+// attack sends a message that must be rejected. A response that may be due to a rate limit or an
+// overload counts only if the receiver accepts a valid message after it.
+func (e *examination) attack(ctx context.Context, row attack.Attack) (outcome, error) {
+	for range 3 {
+		s, err := e.newSubject(ctx, phoneCheck)
+		if err != nil {
+			return outcome{}, err
+		}
+		setup := e.setup(s)
+		a, err := e.send(ctx, row.Message(setup), s, setup.Now)
+		if err != nil {
+			return outcome{}, err
+		}
+		if a.failure == responded && a.status/100 != 5 && a.status != http.StatusTooManyRequests {
+			return e.attacked(row, a), nil
+		}
+		if a.failure == silent {
+			e.silent++
+		}
+		state, err := e.confirm(ctx)
+		if err != nil {
+			return outcome{}, err
+		}
+		switch {
+		case state == accepting:
+			return e.attacked(row, a), nil
+		case state == stopped:
+			return notApplicable(e.stopped), nil
+		}
+	}
+	return notApplicable("the receiver limits the rate, or is overloaded"), nil
+}
+
+// attacked returns the outcome of a message that must be rejected.
+func (e *examination) attacked(row attack.Attack, a attempt) outcome {
+	index := len(e.report.Findings)
+	e.responses[index] = attempt{request{checkID: a.checkID}, response{failure: a.failure, status: a.status}}
+	switch {
+	case e.accepted(a):
+		if row.Skew > 0 && row.Skew < time.Minute {
+			return failed("", a, "accepted: "+describe(a.response)+" (if the receiver allows 5 s of clock skew, compare the clocks)")
+		}
+		return failed("", a, "accepted: "+describe(a.response))
+	case e.rejected(a):
+		e.unconfirmed = append(e.unconfirmed, index)
+		return passed("")
+	case a.failure == silent:
+		if e.silent >= maxSilent {
+			e.stop(fmt.Sprintf("the receiver did not respond to %d invalid messages", e.silent))
+		}
+		return failed(Low, a, describe(a.response)+", so invalid messages occupy its connections")
+	case a.status == http.StatusServiceUnavailable && errors.Is(row.Want, signature.ErrUnknownKey):
+		// A verifier that may not fetch the key set again yet cannot know that the key does not exist.
+		return passed("")
+	}
+	return failed(Low, a, describe(a.response)+": after 5XX, the service sends a callback again; respond with 400"+excerpt(a.response))
+}
+
+// acceptance is the state of a receiver.
+type acceptance int
+
+const (
+	accepting acceptance = iota
+	recovered            // it accepts messages again
+	stopped              // it does not accept messages any more
+)
+
+// maxRecovery is how long an examination waits for a receiver that has stopped accepting messages.
+const maxRecovery = time.Minute
+
+// confirm sends a valid message. If it is accepted, the rejections since the last valid message are
+// due to the messages, and not to a limit or a crash.
+func (e *examination) confirm(ctx context.Context) (acceptance, error) {
+	a, err := e.sendOnce(ctx)
+	if err != nil {
+		return stopped, err
+	}
+	if e.accepted(a) {
+		e.unconfirmed = nil
+		return accepting, nil
+	}
+	first := a
+	// Rejections with the same response as the valid message prove nothing.
+	var same []int
+	for _, i := range e.unconfirmed {
+		if r := e.responses[i].response; r.failure == first.failure && r.status == first.status {
+			same = append(same, i)
+		}
+	}
+	e.unconfirmed = nil
+	detail := fmt.Sprintf("the receiver stopped accepting valid messages after %d rules: %s", len(e.report.Findings), describe(first.response))
+	e.discard(same, detail)
+	for waited := time.Duration(0); waited < maxRecovery && !permanent(a.response); {
+		wait := retryAfter(a.response)
+		if err := pause(ctx, wait); err != nil {
+			return stopped, err
+		}
+		waited += wait
+		if a, err = e.sendOnce(ctx); err != nil {
+			return stopped, err
+		}
+		if e.accepted(a) {
+			return recovered, nil
+		}
+		if a.failure == silent {
+			waited += messageTimeout
+		}
+	}
+	switch {
+	case first.status == http.StatusTooManyRequests:
+		detail += " (raise its rate limit for the examination)"
+	case first.status == http.StatusForbidden, first.failure == closed, first.failure == unreachable:
+		detail += " (does it block senders of invalid messages, or has it crashed?)"
+	}
+	e.stop(detail)
+	return stopped, nil
+}
+
+// permanent reports whether waiting is useless.
+func permanent(r response) bool {
+	return r.failure == responded && r.status/100 == 4 && r.status != http.StatusTooManyRequests && r.status != http.StatusForbidden
+}
+
+// sendOnce sends a valid message about a new check. It does not wait if the rate is limited.
+func (e *examination) sendOnce(ctx context.Context) (attempt, error) {
+	s, err := e.newSubject(ctx, phoneCheck)
+	if err != nil {
+		return attempt{}, err
+	}
+	setup := e.setup(s)
+	return e.send(ctx, e.signed(setup), s, setup.Now)
+}
+
+// checkEffects fails the rules whose messages had an effect although they were rejected. Messages
+// that were accepted without an effect fail with a low severity.
+func (e *examination) checkEffects(ctx context.Context) error {
+	waited := false
+	for i := range e.report.Findings {
+		a, ok := e.responses[i]
+		if !ok {
+			continue
+		}
+		count := e.effects
+		if !waited {
+			count, waited = e.settled, true
+		}
+		n, err := count(ctx, a.checkID)
+		if unsupported(err) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		f := &e.report.Findings[i]
+		switch {
+		case f.Result == Pass && n > 0:
+			f.Result, f.Detail = Fail, describe(a.response)+", but the receiver acted on the message"
+		case f.Result == Fail && n == 0 && e.acts:
+			f.Severity = Low
+			f.Detail += "; the receiver did not act on it, but the response must be 400"
+		}
+	}
+	return nil
+}
+
+// stillAccepts is the rule that a valid message is accepted at the end.
+func (e *examination) stillAccepts(ctx context.Context) (outcome, error) {
+	if e.valid.message == nil || !e.accepted(e.valid) {
+		return notApplicable(e.stopped), nil
+	}
+	a, err := e.sendNew(ctx)
+	switch {
+	case err != nil:
+		return outcome{}, err
+	case e.stopped != "":
+		return failed("", a, e.stopped), nil
+	case !e.accepted(a):
+		return failed("", a, describe(a.response)+excerpt(a.response)), nil
+	}
+	return passed(""), nil
+}

@@ -1,0 +1,229 @@
+package receivertest
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/idverify/idverify-go/internal/attack"
+)
+
+// replayRules returns the rules about messages that are sent twice, and about checks that must have
+// no effect.
+func replayRules(kind Kind) []rule {
+	rules := []rule{{
+		name: "effect", severity: High, run: (*examination).effect,
+		title:  "The receiver acts once on a valid message",
+		reason: "A result that is acknowledged but has no effect is lost.",
+	}, {
+		name: "replay", severity: High, run: (*examination).replay,
+		title:  "The receiver does not act again on a copy of a message",
+		reason: "Anyone who has recorded a message can send it again within the clock skew.",
+	}}
+	if kind == Redirect {
+		return append(rules, rule{
+			name: "other-session", severity: Critical, run: (*examination).otherSession,
+			title:  "The receiver does not act on a redirect in the session of another user",
+			reason: "An attacker can send the redirect of an own check to a victim, or open the redirect of a victim.",
+		})
+	}
+	return append(rules, rule{
+		name: "duplicate", severity: High, run: (*examination).duplicate,
+		title:  "The receiver acknowledges a second callback about a check, and does not act again",
+		reason: "The service may send a callback more than once, each time with a new signature.",
+	}, rule{
+		name: "unknown-check", severity: High, run: (*examination).unknownCheckIgnored,
+		title:  "The receiver does not act on a check that its backend has not created",
+		reason: "Another customer of the service can create a check with your callback URL.",
+	}, rule{
+		name: "other-product", severity: High, run: (*examination).otherProduct,
+		title:  "The receiver does not act on a callback of another product than that of the check",
+		reason: "A check of a weaker product must not be used in place of the one that was created.",
+	})
+}
+
+const (
+	withoutEffects = "set Probe.Effects to observe whether the receiver acts"
+	withoutCreated = "set Probe.Created, so that the receiver knows some checks and not others"
+	withoutEffect  = "the receiver does not act on a valid message, see the rule effect"
+)
+
+// acceptedOnce sends a valid message about a new check and waits for its effect. If o is not empty,
+// the rule ends with it.
+func (e *examination) acceptedOnce(ctx context.Context) (s subject, a attempt, n int, o outcome, err error) {
+	if s, err = e.newSubject(ctx, phoneCheck); err != nil {
+		return
+	}
+	if a, err = e.sendValid(ctx, s, nil); err != nil {
+		return
+	}
+	if !e.accepted(a) {
+		o = notApplicable("the first message is not accepted: " + describe(a.response))
+		return
+	}
+	if n, err = e.awaitEffect(ctx, s.checkID); unsupported(err) {
+		n, err = 0, nil
+	} else if err == nil && n == 0 {
+		o = notApplicable(withoutEffect)
+	}
+	return
+}
+
+func (e *examination) effect(ctx context.Context) (outcome, error) {
+	if e.Probe.Effects == nil {
+		return notApplicable(withoutEffects), nil
+	}
+	s, err := e.newSubject(ctx, phoneCheck)
+	if err != nil {
+		return outcome{}, err
+	}
+	a, err := e.sendValid(ctx, s, nil)
+	if err != nil {
+		return outcome{}, err
+	}
+	n, err := e.awaitEffect(ctx, s.checkID)
+	if err != nil {
+		return outcome{}, err
+	}
+	if n == 1 {
+		n, err = e.settled(ctx, s.checkID)
+	}
+	switch {
+	case err != nil:
+		return outcome{}, err
+	case n == 0 && !s.known:
+		return notApplicable("no effect, because the receiver does not know the check: " + withoutCreated), nil
+	case n == 0:
+		return failed("", a, fmt.Sprintf("%s, but no effect within %v", describe(a.response), effectTimeout)), nil
+	case n > 1:
+		return failed("", a, fmt.Sprintf("%d effects of one message", n)), nil
+	}
+	return passed(""), nil
+}
+
+func (e *examination) replay(ctx context.Context) (outcome, error) {
+	s, a, n, o, err := e.acceptedOnce(ctx)
+	if err != nil || o.result != "" {
+		return o, err
+	}
+	again, err := e.send(ctx, a.message, s, a.date)
+	if err != nil {
+		return outcome{}, err
+	}
+	return e.secondMessage(ctx, again, n)
+}
+
+func (e *examination) duplicate(ctx context.Context) (outcome, error) {
+	s, _, n, o, err := e.acceptedOnce(ctx)
+	if err != nil || o.result != "" {
+		return o, err
+	}
+	// With the same date, the message would be a copy. Receivers allow some clock skew.
+	again, err := e.sendValid(ctx, s, func(s *attack.Setup) { s.Now = s.Now.Add(time.Second) })
+	if err != nil {
+		return outcome{}, err
+	}
+	if !e.accepted(again) {
+		return failed(Low, again, describe(again.response)+": the service counts the delivery as failed, and after 5XX sends it again"), nil
+	}
+	return e.secondMessage(ctx, again, n)
+}
+
+// secondMessage returns the outcome after a second message about a check with n effects.
+func (e *examination) secondMessage(ctx context.Context, again attempt, n int) (outcome, error) {
+	after, err := e.settled(ctx, again.checkID)
+	switch {
+	case err != nil && !unsupported(err):
+		return outcome{}, err
+	case err == nil && after > n:
+		return failed("", again, fmt.Sprintf("%s, and the receiver acted again: %d effects", describe(again.response), after)), nil
+	case e.rejected(again):
+		return passed(""), nil
+	case !e.accepted(again):
+		return failed(Low, again, describe(again.response)+": respond with 400 to a copy, or acknowledge it"), nil
+	case unsupported(err):
+		return notApplicable("accepted, which is harmless if the receiver does not act again: " + withoutEffects), nil
+	}
+	return passed(""), nil
+}
+
+func (e *examination) unknownCheckIgnored(ctx context.Context) (outcome, error) {
+	if e.Probe.Created == nil {
+		return notApplicable(withoutCreated), nil
+	}
+	return e.noEffect(ctx, subject{checkID: newCheckID(), product: phoneCheck, header: e.Header})
+}
+
+func (e *examination) otherProduct(ctx context.Context) (outcome, error) {
+	if e.Probe.Created == nil {
+		return notApplicable(withoutCreated), nil
+	}
+	s, err := e.newSubject(ctx, subscriberCheck)
+	if err != nil {
+		return outcome{}, err
+	}
+	if !s.known {
+		return notApplicable(withoutCreated), nil
+	}
+	s.product = phoneCheck
+	return e.noEffect(ctx, s)
+}
+
+// noEffect sends a valid message about a check, which must have no effect whatever the response is.
+func (e *examination) noEffect(ctx context.Context, s subject) (outcome, error) {
+	if e.Probe.Effects == nil {
+		return notApplicable(withoutEffects), nil
+	}
+	a, err := e.sendValid(ctx, s, nil)
+	if err != nil {
+		return outcome{}, err
+	}
+	n, err := e.settled(ctx, s.checkID)
+	switch {
+	case err != nil:
+		return outcome{}, err
+	case n > 0:
+		return failed("", a, describe(a.response)+", and the receiver acted on it"), nil
+	case !e.acts:
+		return notApplicable(withoutEffect), nil
+	}
+	return passed(""), nil
+}
+
+func (e *examination) otherSession(ctx context.Context) (outcome, error) {
+	if e.Probe.Session == nil {
+		return notApplicable("set Probe.Session to start sessions"), nil
+	}
+	own, err := e.newSubject(ctx, phoneCheck)
+	if err != nil {
+		return outcome{}, err
+	}
+	other, err := e.newSubject(ctx, phoneCheck)
+	if err != nil {
+		return outcome{}, err
+	}
+	own.header = other.header
+	a, err := e.sendValid(ctx, own, nil)
+	if err != nil {
+		return outcome{}, err
+	}
+	for _, id := range []string{own.checkID, other.checkID} {
+		n, err := e.settled(ctx, id)
+		if unsupported(err) {
+			break
+		}
+		if err != nil {
+			return outcome{}, err
+		}
+		if n > 0 {
+			return failed("", a, describe(a.response)+", and the receiver acted on it"), nil
+		}
+	}
+	switch {
+	case e.rejected(a), e.Probe.Effects != nil && e.acts:
+		return passed(""), nil
+	case a.status/100 == 3 && location(a) == location(e.valid):
+		return failed("", a, describe(a.response)+", as in the session that started the check"), nil
+	}
+	return notApplicable(describe(a.response) + ": " + withoutEffects), nil
+}
