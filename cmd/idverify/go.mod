@@ -4,7 +4,10 @@ go 1.26.0
 
 replace github.com/idverify/idverify-go => ../..
 
-require github.com/idverify/idverify-go v0.0.0
+require (
+	github.com/google/go-cmp v0.7.0
+	github.com/idverify/idverify-go v0.0.0
+)
 
 require (
 	github.com/decred/dcrd/dcrec/secp256k1/v4 v4.4.1 // indirect

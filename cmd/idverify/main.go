@@ -4,7 +4,14 @@
 //
 // These are its commands; "idverify COMMAND -h" lists the flags of one:
 //
-//	version  print the version of the program
+//	check create  create a check
+//	check get     print a check
+//	check list    list checks
+//	check wait    wait until a check has ended
+//	check traces  print the recorded steps of a check
+//	reachability  print the products that work for a device
+//	token         obtain an access token
+//	version       print the version of the program
 //
 // Results are on stdout, progress and errors on stderr. The exit code is 0 if all is well, 1 if the
 // command found a problem, 2 if it was used wrongly, and 3 if it could not run, for example because
@@ -55,6 +62,13 @@ type command struct {
 // commands returns all commands, in the order of the list.
 func commands() []command {
 	return []command{
+		{"check create", "create a check", checkCreate},
+		{"check get", "print a check", checkGet},
+		{"check list", "list checks", checkList},
+		{"check wait", "wait until a check has ended", checkWait},
+		{"check traces", "print the recorded steps of a check", checkTraces},
+		{"reachability", "print the products that work for a device", reachability},
+		{"token", "obtain an access token", token},
 		{"version", "print the version of the program", version},
 	}
 }

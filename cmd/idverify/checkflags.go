@@ -1,0 +1,117 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/idverify/idverify-go"
+)
+
+// checkCommand is a command for checks of one product.
+type checkCommand struct {
+	*connection
+	flags   *flag.FlagSet
+	product idverify.Product
+	version string
+	service checkService // set by start
+}
+
+// defaultTimeout is the default of -timeout for commands that do not wait for a device.
+const defaultTimeout = 30 * time.Second
+
+// newCheckCommand defines the flags that all commands for checks have.
+func newCheckCommand(p *program, name, arguments string, timeout time.Duration) *checkCommand {
+	flags := p.newFlags(name, arguments)
+	c := &checkCommand{connection: newConnection(p, flags, timeout), flags: flags, product: idverify.ProductPhoneCheck}
+	flags.Func("product", "`product` of the check: phone_check, sim_check or subscriber_check (default phone_check)", func(text string) error {
+		c.product = idverify.Product(text)
+		if !slices.Contains(products(), c.product) {
+			return errors.New("must be phone_check, sim_check or subscriber_check")
+		}
+		return nil
+	})
+	flags.StringVar(&c.version, "version", "", "`version` of the product's API, such as v0.2 (default v0.1)")
+	flags.BoolVar(&c.showNumbers, "show-numbers", false, "print whole phone numbers, not only their last two digits")
+	return c
+}
+
+// start parses args, which must contain the given number of arguments, and connects to the service.
+// The caller must call close. arguments is nil if the command must end with code.
+func (c *checkCommand) start(ctx context.Context, args []string, count int) (arguments []string, code int) {
+	arguments, code, ok := parseArguments(c.flags, args, count, count)
+	if !ok {
+		return nil, code
+	}
+	return arguments, c.connect(ctx)
+}
+
+// connect connects to the service, and returns the exit code of a failure or exitOK.
+func (c *checkCommand) connect(ctx context.Context) int {
+	code, ok := c.open(ctx)
+	if ok {
+		c.service = newCheckService(c.client, c.product, c.version)
+	}
+	return code
+}
+
+// parseArguments parses args, and returns the arguments between and after the flags. If their
+// number is wrong, it prints the usage.
+func parseArguments(flags *flag.FlagSet, args []string, atLeast, atMost int) (arguments []string, code int, ok bool) {
+	arguments = []string{}
+	for {
+		if code, ok := parse(flags, args); !ok {
+			return nil, code, false
+		}
+		if flags.NArg() == 0 {
+			break
+		}
+		arguments = append(arguments, flags.Arg(0))
+		args = flags.Args()[1:]
+	}
+	if len(arguments) < atLeast || len(arguments) > atMost {
+		fmt.Fprintf(flags.Output(), "idverify: %s: unexpected number of arguments: %d\n", flags.Name(), len(arguments))
+		flags.Usage()
+		return nil, exitUsage, false
+	}
+	return arguments, exitOK, true
+}
+
+// commandFor returns the command line of another command for the same product and version.
+func (c *checkCommand) commandFor(name, arguments string) string {
+	line := "idverify " + name
+	if c.product != idverify.ProductPhoneCheck {
+		line += " -product " + string(c.product)
+	}
+	if c.version != "" {
+		line += " -version " + shellQuote(c.version)
+	}
+	return strings.TrimSpace(line + " " + arguments)
+}
+
+// failRead prints an error of a command that reads a check.
+func (c *checkCommand) failRead(err error) int {
+	_, ended := errors.AsType[*idverify.CheckEndedError](err)
+	rejected, _ := errors.AsType[*idverify.Error](err)
+	if ended || rejected != nil && rejected.Fragment() == "check_not_found" {
+		return c.fail(err,
+			"read the callback of the check: a check that ends as EXPIRED or ERROR is not stored",
+			"set -product if the check is not a "+c.service.title,
+			c.commandFor("check list", ""))
+	}
+	return c.fail(err)
+}
+
+// shellQuote quotes s as one word of a POSIX shell, if necessary.
+func shellQuote(s string) string {
+	if s != "" && !strings.ContainsFunc(s, func(r rune) bool {
+		return !(r >= '0' && r <= '9' || r >= 'A' && r <= 'Z' || r >= 'a' && r <= 'z' || strings.ContainsRune("-._/:@", r))
+	}) {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}
