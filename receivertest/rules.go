@@ -6,6 +6,24 @@ import (
 	"github.com/idverify/idverify-go/internal/attack"
 )
 
+// Rule is a rule of an examination.
+type Rule struct {
+	Name     string   // for example "callback/changed-match"; stable
+	Title    string   // what the receiver must do
+	Reason   string   // why
+	Severity Severity // of a failure; a finding can have another one
+}
+
+// Rules returns the rules for a kind of receivers, in the order in which they are examined. strict
+// is [Receiver.Strict].
+func Rules(kind Kind, strict bool) []Rule {
+	var rules []Rule
+	for _, r := range allRules(kind, strict) {
+		rules = append(rules, Rule{r.name, r.title, r.reason, r.severity})
+	}
+	return rules
+}
+
 // allRules returns the rules for a kind of receivers, in the order in which they are examined. The
 // first one is that a valid message is accepted.
 func allRules(kind Kind, strict bool) []rule {

@@ -1,0 +1,40 @@
+package receivertest_test
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/idverify/idverify-go/receivertest"
+)
+
+func TestRules_Findings(t *testing.T) {
+	t.Parallel()
+	keys, err := receivertest.NewKeys()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// After the first rule, all others are not applicable.
+	rejectAll := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadRequest) })
+	for _, kind := range []receivertest.Kind{receivertest.Callback, receivertest.Redirect} {
+		for _, strict := range []bool{false, true} {
+			report, err := receivertest.Examine(t.Context(), receivertest.Receiver{
+				Keys: keys, Kind: kind, URL: "https://shop.example.com/", Handler: rejectAll, Strict: strict,
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+
+			rules := receivertest.Rules(kind, strict)
+
+			var want []receivertest.Rule
+			for _, f := range report.Findings {
+				want = append(want, receivertest.Rule{Name: f.Rule, Title: f.Title, Reason: f.Reason, Severity: f.Severity})
+			}
+			if diff := cmp.Diff(want, rules); diff != "" || len(rules) < 5 {
+				t.Errorf("%d rules of %v, strict: %t (-findings +rules):\n%s", len(rules), kind, strict, diff)
+			}
+		}
+	}
+}
