@@ -15,8 +15,8 @@ import (
 func withAuthorization(t *testing.T, change func(string) string) *http.Request {
 	t.Helper()
 	w := signedCallback()
-	r := w.request(t)
-	r.Header.Set("Authorization", change(w.get("Authorization")))
+	r := request(t, w)
+	r.Header.Set("Authorization", change(w.Get("Authorization")))
 	return r
 }
 
@@ -154,12 +154,12 @@ func TestVerifier_AcceptsSixteenCoveredNames(t *testing.T) {
 	w := newCallback()
 	names := " a b c d e f g h i j k"
 	for name := range strings.FieldsSeq(names) {
-		w.add(name, "1")
+		w.Add(name, "1")
 	}
-	w.covered = allCovered(names)
-	w.signCallback()
+	w.Covered = allCovered(names)
+	w.Sign()
 
-	if _, err := v.VerifyCallback(w.request(t)); err != nil {
+	if _, err := v.VerifyCallback(request(t, w)); err != nil {
 		t.Errorf("error = %v, want none", err)
 	}
 }

@@ -14,24 +14,25 @@ import (
 	"testing"
 	"time"
 
+	"github.com/idverify/idverify-go/internal/attack"
 	"github.com/idverify/idverify-go/signature"
 )
 
 // benchBody is the body of a callback, about 300 bytes.
 var benchBody = `{"check_id":"c1","status":"COMPLETED","match":true,"pad":"` + strings.Repeat("a", 300-60) + `"}`
 
-// benchCallback returns a callback to path, changed by attack unless that is nil, and a function
+// benchCallback returns a callback to path, changed by change unless that is nil, and a function
 // that restores its body so that it can be verified again.
-func benchCallback(b *testing.B, path string, attack func(*wire)) (r *http.Request, rewind func()) {
+func benchCallback(b *testing.B, path string, change func(*attack.Message)) (r *http.Request, rewind func()) {
 	w := newCallback()
-	w.target = path
+	w.Target = path
 	withBody(benchBody)(w)
-	w.set("Digest", digestOf(benchBody))
-	w.signCallback()
-	if attack != nil {
-		attack(w)
+	w.Set("Digest", attack.Digest(benchBody))
+	w.Sign()
+	if change != nil {
+		change(w)
 	}
-	r = w.request(b)
+	r = request(b, w)
 	content := []byte(benchBody)
 	reader := bytes.NewReader(nil)
 	body := io.NopCloser(reader)
@@ -53,8 +54,8 @@ func BenchmarkOverRawRSA(b *testing.B) {
 			return err
 		}
 	}
-	reject := func(want error, attack func(*wire)) func() error {
-		r, rewind := benchCallback(b, "/callbacks", attack)
+	reject := func(want error, change func(*attack.Message)) func() error {
+		r, rewind := benchCallback(b, "/callbacks", change)
 		return func() error {
 			rewind()
 			if _, err := v.VerifyCallback(r); !errors.Is(err, want) {
@@ -79,7 +80,7 @@ func BenchmarkOverRawRSA(b *testing.B) {
 		{"reject-grammar", 50, reject(signature.ErrMalformed, auth(`keyId="key-1",`, ""))},
 		{"reject-host", 20, reject(signature.ErrHost, toHost("api.example.net"))},
 		{"reject-old-date", 10, reject(signature.ErrSkew, dated(-time.Hour))},
-		{"reject-forged", 1, reject(signature.ErrSignature, func(w *wire) { w.setSignature(bytes.Repeat([]byte{1}, 256)) })},
+		{"reject-forged", 1, reject(signature.ErrSignature, func(w *attack.Message) { w.SetSignature(bytes.Repeat([]byte{1}, 256)) })},
 		{"sign-callback", 1, signCallback(b)},
 	} {
 		b.Run(bm.name, func(b *testing.B) {
@@ -161,7 +162,7 @@ func (d discard) Write(p []byte) (int, error) { return len(p), nil }
 func (d discard) WriteHeader(int)             {}
 
 func verifyRedirect(b *testing.B, v *signature.Verifier) func() error {
-	r := signedRedirect().request(b)
+	r := request(b, signedRedirect())
 	return func() error { _, err := v.VerifyRedirect(r); return err }
 }
 

@@ -28,8 +28,8 @@ func (b *watchedBody) Close() error               { b.closed = true; return nil 
 func TestVerifier_ReadsBodyAfterSignature(t *testing.T) {
 	t.Parallel()
 	w := signedCallback()
-	w.setSignature(make([]byte, 256))
-	r := w.request(t)
+	w.SetSignature(make([]byte, 256))
+	r := request(t, w)
 	watched := &watchedBody{Reader: strings.NewReader(body)}
 	r.Body = watched
 
@@ -54,7 +54,7 @@ func TestVerifier_RestoresRejectedBody(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			r := signedCallback().request(t)
+			r := request(t, signedCallback())
 			watched := &watchedBody{Reader: tt.body}
 			r.Body, r.ContentLength = watched, -1
 
@@ -77,7 +77,7 @@ func TestVerifier_RestoresRejectedBody(t *testing.T) {
 // to Content-Length.
 func TestVerifier_BodyAboveContentLength(t *testing.T) {
 	t.Parallel()
-	r := signedCallback().request(t)
+	r := request(t, signedCallback())
 	r.ContentLength, r.Body = 5, io.NopCloser(io.MultiReader(strings.NewReader(body), strings.NewReader(strings.Repeat("a", 1<<20))))
 
 	_, err := newVerifier(t, signature.VerifierOptions{}).VerifyCallback(r)
@@ -89,7 +89,7 @@ func TestVerifier_BodyAboveContentLength(t *testing.T) {
 
 func TestVerifier_BodyAboveMiddlewareLimit(t *testing.T) {
 	t.Parallel()
-	r := signedCallback().request(t)
+	r := request(t, signedCallback())
 	r.Body = http.MaxBytesReader(httptest.NewRecorder(), r.Body, 10)
 
 	_, err := newVerifier(t, signature.VerifierOptions{}).VerifyCallback(r)
@@ -101,7 +101,7 @@ func TestVerifier_BodyAboveMiddlewareLimit(t *testing.T) {
 
 func TestVerifier_TruncatedBody(t *testing.T) {
 	t.Parallel()
-	r := signedCallback().request(t)
+	r := request(t, signedCallback())
 	r.Body = io.NopCloser(iotest.TimeoutReader(iotest.OneByteReader(strings.NewReader(body))))
 
 	_, err := newVerifier(t, signature.VerifierOptions{}).VerifyCallback(r)
@@ -114,7 +114,7 @@ func TestVerifier_TruncatedBody(t *testing.T) {
 func TestVerifier_LargestMaxBody(t *testing.T) {
 	t.Parallel()
 
-	_, err := newVerifier(t, signature.VerifierOptions{MaxBody: math.MaxInt64, ClockSkew: 24 * time.Hour}).VerifyCallback(signedCallback().request(t))
+	_, err := newVerifier(t, signature.VerifierOptions{MaxBody: math.MaxInt64, ClockSkew: 24 * time.Hour}).VerifyCallback(request(t, signedCallback()))
 
 	if err != nil {
 		t.Errorf("error = %v, want none", err)

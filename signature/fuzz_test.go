@@ -16,22 +16,16 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/idverify/idverify-go/internal/attack"
 	"github.com/idverify/idverify-go/signature"
 )
 
 // authorizationSeeds returns valid and invalid Authorizations of the attack table.
 func authorizationSeeds() []string {
-	seeds := []string{signedCallback().get("Authorization")}
-	for _, a := range callbackAttacks {
-		w := newCallback()
-		if a.signed != nil {
-			a.signed(w)
-		}
-		w.signCallback()
-		if a.sent != nil {
-			a.sent(w)
-		}
-		if s := w.get("Authorization"); len(s) < 1000 {
+	seeds := []string{signedCallback().Get("Authorization")}
+	for _, a := range attack.Callbacks() {
+		w := a.Message(setupFor("/callbacks/phone", "tenant=7"))
+		if s := w.Get("Authorization"); len(s) < 1000 {
 			seeds = append(seeds, s)
 		}
 	}
@@ -157,7 +151,7 @@ func FuzzParseDate(f *testing.F) {
 
 func FuzzParseDigest(f *testing.F) {
 	sum := sha256.Sum256([]byte(body))
-	for _, s := range []string{digestOf(body), strings.ToUpper(digestOf(body)), "SHA-256=" + base64.StdEncoding.EncodeToString(sum[:]), "SHA-256=" + base64.URLEncoding.EncodeToString(sum[:]), "MD5=1B2M2Y8AsgTpgAmY7PhCfg==", "SHA-256=", "SHA-256", "=", "SHA-256=" + strings.Repeat("A", 42) + "B=", "SHA-256=" + base64.StdEncoding.EncodeToString(sum[:31]), "SHA-256=" + base64.StdEncoding.EncodeToString(append(sum[:], 0))} {
+	for _, s := range []string{attack.Digest(body), strings.ToUpper(attack.Digest(body)), "SHA-256=" + base64.StdEncoding.EncodeToString(sum[:]), "SHA-256=" + base64.URLEncoding.EncodeToString(sum[:]), "MD5=1B2M2Y8AsgTpgAmY7PhCfg==", "SHA-256=", "SHA-256", "=", "SHA-256=" + strings.Repeat("A", 42) + "B=", "SHA-256=" + base64.StdEncoding.EncodeToString(sum[:31]), "SHA-256=" + base64.StdEncoding.EncodeToString(append(sum[:], 0))} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
@@ -194,8 +188,8 @@ func FuzzParseKeySet(f *testing.F) {
 // FuzzVerifier sends complete requests. Only the original messages may be verified.
 func FuzzVerifier(f *testing.F) {
 	callback, redirect := signedCallback(), signedRedirect()
-	f.Add(callback.method, callback.target, callback.host, callback.get("Authorization"), callback.get("Date"), callback.get("Digest"), callback.get("X-Service-Callback"), []byte(body))
-	f.Add(redirect.method, redirect.target, redirect.host, "", "", "", "", []byte(nil))
+	f.Add(callback.Method, callback.Target, callback.Host, callback.Get("Authorization"), callback.Get("Date"), callback.Get("Digest"), callback.Get("X-Service-Callback"), []byte(body))
+	f.Add(redirect.Method, redirect.Target, redirect.Host, "", "", "", "", []byte(nil))
 	f.Fuzz(func(t *testing.T, method, target, host, authorization, date, digest, kind string, content []byte) {
 		v, err := signature.NewVerifier(keyFunc(func(ctx context.Context, id string) (*rsa.PublicKey, error) { return serviceKeys().PublicKey(ctx, id) }), []string{"api.example.com"}, &signature.VerifierOptions{Now: clock})
 		if err != nil {

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/idverify/idverify-go/internal/attack"
 	"github.com/idverify/idverify-go/signature"
 )
 
@@ -151,24 +152,17 @@ func TestVerifier_RejectionHidesReason(t *testing.T) {
 	v := newVerifier(t, signature.VerifierOptions{})
 	never := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("handler called with a rejected message") })
 	responses := make(map[string]string)
-	run := func(h http.Handler, a attack, w *wire, sign func(*wire)) {
-		if a.signed != nil {
-			a.signed(w)
-		}
-		sign(w)
-		if a.sent != nil {
-			a.sent(w)
-		}
+	run := func(h http.Handler, name string, m *attack.Message) {
 		recorder := httptest.NewRecorder()
-		h.ServeHTTP(recorder, w.request(t))
-		responses[fmt.Sprint(recorder.Code, recorder.Header(), recorder.Body)] = a.name
+		h.ServeHTTP(recorder, request(t, m))
+		responses[fmt.Sprint(recorder.Code, recorder.Header(), recorder.Body)] = name
 	}
 
-	for _, a := range callbackAttacks {
-		run(v.CallbackHandler(never), a, newCallback(), (*wire).signCallback)
+	for _, a := range attack.Callbacks() {
+		run(v.CallbackHandler(never), a.Name, a.Message(setupFor("/callbacks/phone", "tenant=7")))
 	}
-	for _, a := range redirectAttacks {
-		run(v.RedirectHandler(never), a, newRedirect(), (*wire).signRedirect)
+	for _, a := range attack.Redirects() {
+		run(v.RedirectHandler(never), a.Name, a.Message(setupFor("/back", "")))
 	}
 
 	if len(responses) != 1 {
@@ -194,8 +188,8 @@ func TestVerifier_RetryableResponse(t *testing.T) {
 		never := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("handler called with an unverified message") })
 		callback, redirect := httptest.NewRecorder(), httptest.NewRecorder()
 
-		v.CallbackHandler(never).ServeHTTP(callback, signedCallback().request(t))
-		v.RedirectHandler(never).ServeHTTP(redirect, signedRedirect().request(t))
+		v.CallbackHandler(never).ServeHTTP(callback, request(t, signedCallback()))
+		v.RedirectHandler(never).ServeHTTP(redirect, request(t, signedRedirect()))
 
 		if retry := callback.Header().Get("Retry-After"); retry != "10" {
 			t.Errorf("%s: callback: Retry-After = %q, want 10, the delay of the service's first retry", name, retry)

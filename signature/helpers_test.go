@@ -1,37 +1,32 @@
 package signature_test
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"crypto"
-	"crypto/fips140"
 	"crypto/rsa"
-	"crypto/sha256"
 	"crypto/x509"
 	_ "embed"
-	"encoding/base64"
-	"encoding/hex"
 	"encoding/pem"
-	"fmt"
 	"io"
 	"net/http"
 	"net/url"
-	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/idverify/idverify-go/internal/attack"
 	"github.com/idverify/idverify-go/signature"
 )
 
 const (
 	host   = "api.example.com"
 	keyID  = "key-1"
-	body   = `{"check_id":"c1","status":"COMPLETED","match":true}`
 	target = "/callbacks/phone?tenant=7"
 )
+
+// body is the body of newCallback.
+var body = newCallback().Body
 
 // now is the date of messages and the time of clock.
 var now = time.Date(2026, time.January, 2, 3, 4, 5, 0, time.UTC)
@@ -88,141 +83,78 @@ func newSigner(tb testing.TB, opts signature.SignerOptions) *signature.Signer {
 	return s
 }
 
-// field is a header of a wire.
-type field struct{ name, value string }
-
-// wire is a raw message, so that tests can send invalid ones. Its signing code shares nothing with
-// the package.
-type wire struct {
-	method, target, host string
-	fields               []field
-	body                 string
-
-	// Input of the signature.
-	keyID     string
-	key       *rsa.PrivateKey
-	algorithm string
-	hash      crypto.Hash
-	covered   string
-	signedAs  string // request target in the signing string; default method and target
-}
-
 // newCallback returns a valid callback that is not signed yet.
-func newCallback() *wire {
-	sum := sha256.Sum256([]byte(body))
-	return &wire{
-		method: "POST", target: target, host: host, body: body,
-		fields: []field{
-			{"Content-Type", "application/json"},
-			{"Content-Length", fmt.Sprint(len(body))},
-			{"Date", now.Format(http.TimeFormat)},
-			{"X-Service-Callback", "phone_check"},
-			{"Digest", "SHA-256=" + hex.EncodeToString(sum[:])},
-		},
-		keyID: keyID, key: keys()["service-1"], algorithm: "rsa-sha256", hash: crypto.SHA256,
-		covered: "(request-target) host date x-service-callback digest",
+func newCallback() *attack.Message { return setupFor("/callbacks/phone", "tenant=7").Callback() }
+
+// newRedirect returns a valid redirect that is not signed yet. Until then, its date is a header
+// field.
+func newRedirect() *attack.Message { return setupFor("/back", "").Redirect() }
+
+func signedCallback() *attack.Message { m := newCallback(); m.Sign(); return m }
+
+func signedRedirect() *attack.Message { m := newRedirect(); m.Sign(); return m }
+
+// setupFor returns the values of valid messages to a URL on host.
+func setupFor(path, query string) attack.Setup {
+	return attack.Setup{
+		URL:   &url.URL{Scheme: "https", Host: host, Path: path, RawQuery: query},
+		KeyID: keyID, Key: keys()["service-1"], Unpublished: keys()["unpublished"],
+		Now: now, CheckID: "c1",
 	}
-}
-
-// newRedirect returns a valid redirect that is not signed yet. Until then, its date is in fields.
-func newRedirect() *wire {
-	w := newCallback()
-	w.method, w.target, w.body = "GET", "/back?check_id=c1&code=a%2Bb", ""
-	w.fields = []field{{"Date", now.Format(http.TimeFormat)}}
-	w.covered = "(request-target) host date"
-	return w
-}
-
-func (w *wire) get(name string) string {
-	for _, f := range w.fields {
-		if strings.EqualFold(f.name, name) {
-			return f.value
-		}
-	}
-	return ""
-}
-
-func (w *wire) set(name, value string) { w.drop(name); w.add(name, value) }
-
-func (w *wire) add(name, value string) { w.fields = append(w.fields, field{name, value}) }
-
-func (w *wire) drop(name string) {
-	w.fields = slices.DeleteFunc(w.fields, func(f field) bool { return strings.EqualFold(f.name, name) })
-}
-
-// edit replaces all occurrences of old in a header.
-func (w *wire) edit(name, old, new string) {
-	w.set(name, strings.ReplaceAll(w.get(name), old, new))
-}
-
-// authorization signs the message and returns the Authorization.
-func (w *wire) authorization() string {
-	var lines []string
-	for name := range strings.SplitSeq(w.covered, " ") {
-		value := w.get(name)
-		switch name {
-		case "(request-target)":
-			value = strings.ToLower(w.method) + " " + w.target
-			if w.signedAs != "" {
-				value = w.signedAs
-			}
-		case "host":
-			value = w.host
-		}
-		lines = append(lines, name+": "+value)
-	}
-	var sig []byte
-	var err error
-	// Attackers also sign with SHA-1 and small keys, which GODEBUG=fips140=only forbids.
-	fips140.WithoutEnforcement(func() {
-		h := w.hash.New()
-		h.Write([]byte(strings.Join(lines, "\n")))
-		sig, err = rsa.SignPKCS1v15(nil, w.key, w.hash, h.Sum(nil))
-	})
-	if err != nil {
-		panic(err)
-	}
-	return fmt.Sprintf(`Signature keyId="%s",algorithm="%s",headers="%s",signature="%s"`, w.keyID, w.algorithm, w.covered, base64.StdEncoding.EncodeToString(sig))
-}
-
-// signCallback sets the Authorization header.
-func (w *wire) signCallback() { w.set("Authorization", w.authorization()) }
-
-// signRedirect appends authorization and date to the query, and removes the date from fields.
-func (w *wire) signRedirect() {
-	authorization := w.authorization()
-	join := "?"
-	if strings.Contains(w.target, "?") {
-		join = "&"
-	}
-	w.target += join + "authorization=" + parameter(authorization) + "&date=" + parameter(w.get("Date"))
-	w.drop("Date")
-}
-
-// parameter encodes a value of the redirect's query.
-func parameter(s string) string {
-	return url.QueryEscape(base64.StdEncoding.EncodeToString([]byte(s)))
 }
 
 // request returns the message as net/http's server parses it.
-func (w *wire) request(tb testing.TB) *http.Request {
+func request(tb testing.TB, m *attack.Message) *http.Request {
 	tb.Helper()
-	var b strings.Builder
-	fmt.Fprintf(&b, "%s %s HTTP/1.1\r\nHost: %s\r\n", w.method, w.target, w.host)
-	for _, f := range w.fields {
-		fmt.Fprintf(&b, "%s: %s\r\n", f.name, f.value)
-	}
-	b.WriteString("\r\n" + w.body)
-	r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(b.String())))
+	r, err := m.Request()
 	if err != nil {
 		tb.Fatal(err)
 	}
 	return r
 }
 
-func signedCallback() *wire { w := newCallback(); w.signCallback(); return w }
+// Changes of a message.
+func set(name, value string) func(*attack.Message) {
+	return func(m *attack.Message) { m.Set(name, value) }
+}
 
-func signedRedirect() *wire { w := newRedirect(); w.signRedirect(); return w }
+func add(name, value string) func(*attack.Message) {
+	return func(m *attack.Message) { m.Add(name, value) }
+}
+
+func drop(name string) func(*attack.Message) { return func(m *attack.Message) { m.Drop(name) } }
+
+func edit(name, old, new string) func(*attack.Message) {
+	return func(m *attack.Message) { m.Edit(name, old, new) }
+}
+
+func auth(old, new string) func(*attack.Message) { return edit("Authorization", old, new) }
+
+func covering(names string) func(*attack.Message) {
+	return func(m *attack.Message) { m.Covered = names }
+}
+
+func method(name string) func(*attack.Message)   { return func(m *attack.Message) { m.Method = name } }
+func toHost(name string) func(*attack.Message)   { return func(m *attack.Message) { m.Host = name } }
+func toTarget(uri string) func(*attack.Message)  { return func(m *attack.Message) { m.Target = uri } }
+func withBody(body string) func(*attack.Message) { return func(m *attack.Message) { m.SetBody(body) } }
+
+func dated(d time.Duration) func(*attack.Message) {
+	return set("Date", now.Add(d).Format(http.TimeFormat))
+}
+
+func keyNamed(id, key string) func(*attack.Message) {
+	return func(m *attack.Message) { m.KeyID, m.Key = id, keys()[key] }
+}
+
+func hashed(algorithm string, hash crypto.Hash) func(*attack.Message) {
+	return func(m *attack.Message) { m.Algorithm, m.Hash = algorithm, hash }
+}
+
+// allCovered returns the names that a callback must cover, with more names appended.
+func allCovered(names string) string {
+	return "(request-target) host date x-service-callback digest" + names
+}
 
 // restored returns a request body with the given content.
 func restored(content []byte) io.ReadCloser { return io.NopCloser(bytes.NewReader(content)) }

@@ -98,13 +98,13 @@ func TestInterop_VerifyNodeCallbacks(t *testing.T) {
 
 	for i, result := range node(t, jobs) {
 		w := newCallback()
-		w.target = jobs[i].URL
+		w.Target = jobs[i].URL
 		withBody(jobs[i].Body)(w)
 		for _, name := range []string{"date", "x-service-callback", "digest", "authorization"} {
-			w.set(name, result.Headers[name])
+			w.Set(name, result.Headers[name])
 		}
 
-		if _, err := v.VerifyCallback(w.request(t)); err != nil {
+		if _, err := v.VerifyCallback(request(t, w)); err != nil {
 			t.Errorf("%s digest, %s: error = %v, Node.js error: %s", jobs[i].Encoding, jobs[i].URL, err, result.Error)
 		}
 	}
@@ -154,10 +154,10 @@ func TestInterop_VerifyNodeRedirects(t *testing.T) {
 
 	for i, result := range node(t, jobs) {
 		w := newRedirect()
-		w.drop("Date")
-		w.target = result.URL
+		w.Drop("Date")
+		w.Target = result.URL
 
-		if _, err := v.VerifyRedirect(w.request(t)); err != nil {
+		if _, err := v.VerifyRedirect(request(t, w)); err != nil {
 			t.Errorf("%s: error = %v, Node.js error: %s", jobs[i].URL, err, result.Error)
 		}
 	}

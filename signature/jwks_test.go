@@ -162,7 +162,7 @@ func TestJWKS_BadFirstResponse(t *testing.T) {
 				t.Fatal(err)
 			}
 
-			_, err = v.VerifyCallback(signedCallback().request(t))
+			_, err = v.VerifyCallback(request(t, signedCallback()))
 
 			e, ok := errors.AsType[*signature.Error](err)
 			if !ok || !e.Retryable() || !strings.HasPrefix(err.Error(), "signature: callback: verification unavailable: get key set: ") {
@@ -170,7 +170,7 @@ func TestJWKS_BadFirstResponse(t *testing.T) {
 			}
 			s.respond(nil)
 			s.advance(time.Second)
-			if _, err := v.VerifyCallback(signedCallback().request(t)); err != nil {
+			if _, err := v.VerifyCallback(request(t, signedCallback())); err != nil {
 				t.Errorf("after the outage: error = %v, want none", err)
 			}
 		})

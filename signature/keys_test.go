@@ -43,7 +43,7 @@ func TestVerifier_KeyStrength(t *testing.T) {
 			t.Parallel()
 			v := verifierFor(t, signature.StaticKeys{keyID: &tt.key}, signature.VerifierOptions{}, host)
 
-			_, err := v.VerifyCallback(signedCallback().request(t))
+			_, err := v.VerifyCallback(request(t, signedCallback()))
 
 			if !errors.Is(err, tt.want) {
 				t.Errorf("error = %v, want %v", err, tt.want)
@@ -65,7 +65,7 @@ func TestVerifier_KeySourceErrors(t *testing.T) {
 		} {
 			source := keyFunc(func(context.Context, string) (*rsa.PublicKey, error) { return nil, cause })
 
-			_, err := verifierFor(t, source, signature.VerifierOptions{}, host).VerifyCallback(signedCallback().request(t))
+			_, err := verifierFor(t, source, signature.VerifierOptions{}, host).VerifyCallback(request(t, signedCallback()))
 
 			e, ok := errors.AsType[*signature.Error](err)
 			if !ok || !e.Retryable() || e.Reason != signature.ErrKeySource || e.Operation != "callback" {
@@ -76,7 +76,7 @@ func TestVerifier_KeySourceErrors(t *testing.T) {
 	unknown := keyFunc(func(context.Context, string) (*rsa.PublicKey, error) {
 		return nil, fmt.Errorf("vault: %w", signature.ErrUnknownKey)
 	})
-	if _, err := verifierFor(t, unknown, signature.VerifierOptions{}, host).VerifyCallback(signedCallback().request(t)); !errors.Is(err, signature.ErrUnknownKey) || !strings.Contains(err.Error(), "no usable key with this ID") {
+	if _, err := verifierFor(t, unknown, signature.VerifierOptions{}, host).VerifyCallback(request(t, signedCallback())); !errors.Is(err, signature.ErrUnknownKey) || !strings.Contains(err.Error(), "no usable key with this ID") {
 		t.Errorf("error = %v, want ErrUnknownKey", err)
 	}
 }

@@ -108,9 +108,9 @@ func TestVerifier_ForgedMessagesLogWarnings(t *testing.T) {
 				for i := range forged {
 					w := kind.make()
 					keyNamed(fmt.Sprint("invented-", i), "unpublished")(w)
-					kind.sign(w)
+					w.Sign()
 					response := httptest.NewRecorder()
-					handlerOf(v, kind, http.NotFoundHandler()).ServeHTTP(response, w.request(t))
+					handlerOf(v, kind, http.NotFoundHandler()).ServeHTTP(response, request(t, w))
 					responses[response.Code]++
 				}
 
@@ -235,7 +235,7 @@ func TestVerifier_LogLevels(t *testing.T) {
 				source = serviceKeys()
 			}
 			v := verifierFor(t, source, signature.VerifierOptions{Replay: tt.replay, Logger: slog.New(log), Observe: observe}, host)
-			r := signedCallback().request(t)
+			r := request(t, signedCallback())
 			if tt.change != nil {
 				r = tt.change(r)
 			}
@@ -271,9 +271,9 @@ func TestVerifier_LogsReason(t *testing.T) {
 			log := new(logRecorder)
 			v := verifierFor(t, serviceKeys(), signature.VerifierOptions{Logger: slog.New(log)}, "other.example.com")
 			w := kind.make()
-			kind.sign(w)
+			w.Sign()
 
-			handlerOf(v, kind, http.NotFoundHandler()).ServeHTTP(httptest.NewRecorder(), w.request(t))
+			handlerOf(v, kind, http.NotFoundHandler()).ServeHTTP(httptest.NewRecorder(), request(t, w))
 
 			if len(log.records) != 1 {
 				t.Fatalf("records = %v, want one", log.records)

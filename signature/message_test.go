@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/idverify/idverify-go/internal/attack"
 	"github.com/idverify/idverify-go/signature"
 )
 
@@ -21,10 +22,10 @@ func TestVerifier_CoveredValueBytes(t *testing.T) {
 		}
 		kind := "phone" + string([]byte{byte(i)}) + "check"
 		w := newCallback()
-		w.set("X-Service-Callback", kind)
-		w.signCallback()
-		w.set("X-Service-Callback", "phone_check")
-		r := w.request(t)
+		w.Set("X-Service-Callback", kind)
+		w.Sign()
+		w.Set("X-Service-Callback", "phone_check")
+		r := request(t, w)
 		r.Header.Set("X-Service-Callback", kind) // net/http would reject some bytes
 
 		m, err := v.VerifyCallback(r)
@@ -46,11 +47,11 @@ func TestVerifier_TargetBytes(t *testing.T) {
 			continue // signing is slow
 		}
 		w := newCallback()
-		w.target = "/a" + string([]byte{byte(i)}) + "b"
-		w.signCallback()
-		target := w.target
-		w.target = "/"
-		r := w.request(t)
+		w.Target = "/a" + string([]byte{byte(i)}) + "b"
+		w.Sign()
+		target := w.Target
+		w.Target = "/"
+		r := request(t, w)
 		r.RequestURI = target // net/http would reject some bytes
 
 		_, err := v.VerifyCallback(r)
@@ -84,10 +85,10 @@ func TestVerifier_TargetForms(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			w := newCallback()
-			w.target = tt.signed
-			w.signCallback()
-			w.target = "/"
-			r := w.request(t)
+			w.Target = tt.signed
+			w.Sign()
+			w.Target = "/"
+			r := request(t, w)
 			r.RequestURI = tt.sent
 			if tt.sent == "" {
 				r.RequestURI = tt.signed
@@ -116,7 +117,7 @@ func TestVerifier_ClientRequest(t *testing.T) {
 		t.Errorf("host only in URL: error = %v, want none", err)
 	}
 
-	bare := signedCallback().request(t)
+	bare := request(t, signedCallback())
 	bare.Host, bare.URL = "", nil
 	if _, err := v.VerifyCallback(bare); !errors.Is(err, signature.ErrHost) {
 		t.Errorf("no Host and no URL: error = %v, want ErrHost", err)
@@ -144,12 +145,12 @@ func TestVerifier_NamesRequiredHeader(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		header string // default if empty
-		signed func(*wire)
-		sent   func(*wire)
+		signed func(*attack.Message)
+		sent   func(*attack.Message)
 		want   string
 	}{
 		{"no date", "", nil, drop("Date"), "required header date must occur exactly once (does a proxy remove or repeat it?)"},
-		{"two digests", "", nil, add("Digest", digestOf("other")), "required header digest must occur exactly once (does a proxy remove or repeat it?)"},
+		{"two digests", "", nil, add("Digest", attack.Digest("other")), "required header digest must occur exactly once (does a proxy remove or repeat it?)"},
 		{"no kind", "", nil, drop("X-Service-Callback"), "required header x-service-callback must occur exactly once (check VerifierOptions.CallbackHeader and your proxy)"},
 		{"another callback header", "X-Acme-Callback", nil, nil, "required header x-acme-callback must occur exactly once (check VerifierOptions.CallbackHeader and your proxy)"},
 		{"missing covered header", "", covering(allCovered(" x-absent")), nil, "covered header must occur exactly once"},
@@ -161,12 +162,12 @@ func TestVerifier_NamesRequiredHeader(t *testing.T) {
 			if tt.signed != nil {
 				tt.signed(w)
 			}
-			w.signCallback()
+			w.Sign()
 			if tt.sent != nil {
 				tt.sent(w)
 			}
 
-			_, err := v.VerifyCallback(w.request(t))
+			_, err := v.VerifyCallback(request(t, w))
 
 			if want := "signature: callback rejected: " + tt.want; err == nil || err.Error() != want {
 				t.Errorf("error = %v, want %q", err, want)
@@ -211,7 +212,7 @@ func TestVerifier_ErrorTexts(t *testing.T) {
 	store := signature.NewMemoryReplayStore(0)
 	for _, tt := range []struct {
 		name   string
-		change func(*wire)
+		change func(*attack.Message)
 		kind   messageKind
 		opts   signature.VerifierOptions
 		want   string
@@ -219,22 +220,22 @@ func TestVerifier_ErrorTexts(t *testing.T) {
 		{"coverage", covering("(request-target) host x-service-callback digest"), messageKinds[0], signature.VerifierOptions{}, "signature: callback rejected: signature does not cover date"},
 		{"redirect", keyNamed("other", "unpublished"), messageKinds[1], signature.VerifierOptions{}, "signature: redirect rejected: no usable key with this ID (check that the keys belong to the service that sends the messages; keys that are published twice or with private key parameters are ignored)"},
 		{"too large", withBody(strings.Repeat("a", 10)), messageKinds[0], signature.VerifierOptions{MaxBody: 9}, "signature: callback rejected: body is larger than MaxBody"},
-		{"replay", func(*wire) {}, messageKinds[1], signature.VerifierOptions{Replay: store}, "signature: redirect rejected: message was already accepted"},
-		{"retryable", func(*wire) {}, messageKinds[0], signature.VerifierOptions{Replay: failingStore(outage)}, "signature: callback: verification unavailable: replay store failed: connection refused (respond with 503: the service retries)"},
-		{"retryable redirect", func(*wire) {}, messageKinds[1], signature.VerifierOptions{Replay: failingStore(outage)}, "signature: redirect: verification unavailable: replay store failed: connection refused (respond with 503: the service does not retry a redirect; the user can reload the page within the clock skew, or start over)"},
+		{"replay", func(*attack.Message) {}, messageKinds[1], signature.VerifierOptions{Replay: store}, "signature: redirect rejected: message was already accepted"},
+		{"retryable", func(*attack.Message) {}, messageKinds[0], signature.VerifierOptions{Replay: failingStore(outage)}, "signature: callback: verification unavailable: replay store failed: connection refused (respond with 503: the service retries)"},
+		{"retryable redirect", func(*attack.Message) {}, messageKinds[1], signature.VerifierOptions{Replay: failingStore(outage)}, "signature: redirect: verification unavailable: replay store failed: connection refused (respond with 503: the service does not retry a redirect; the user can reload the page within the clock skew, or start over)"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			v := newVerifier(t, tt.opts)
 			if tt.opts.Replay == store {
-				if _, err := tt.kind.verify(v, tt.kind.signedAt(now).request(t)); err != nil {
+				if _, err := tt.kind.verify(v, request(t, tt.kind.signedAt(now))); err != nil {
 					t.Fatal(err)
 				}
 			}
 			w := tt.kind.make()
 			tt.change(w)
-			tt.kind.sign(w)
+			w.Sign()
 
-			_, err := tt.kind.verify(v, w.request(t))
+			_, err := tt.kind.verify(v, request(t, w))
 
 			if err == nil || err.Error() != tt.want {
 				t.Errorf("error = %v, want %q", err, tt.want)

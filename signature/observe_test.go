@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/idverify/idverify-go/internal/attack"
 	"github.com/idverify/idverify-go/signature"
 )
 
@@ -31,8 +32,8 @@ type observeCase struct {
 	callbackOnly bool
 	keys         signature.KeySource // default serviceKeys
 	opts         signature.VerifierOptions
-	signed, sent func(*wire)         // changes before and after signing, or nil
-	received     func(*http.Request) // change of the request, or nil
+	signed, sent func(*attack.Message) // changes before and after signing, or nil
+	received     func(*http.Request)   // change of the request, or nil
 }
 
 func observeCases() []observeCase {
@@ -70,11 +71,11 @@ func (c observeCase) request(t *testing.T, kind messageKind) *http.Request {
 	if c.signed != nil {
 		c.signed(w)
 	}
-	kind.sign(w)
+	w.Sign()
 	if c.sent != nil {
 		c.sent(w)
 	}
-	r := w.request(t)
+	r := request(t, w)
 	if c.received != nil {
 		c.received(r)
 	}
@@ -161,34 +162,24 @@ func TestVerifier_ObserveHidesForgedContent(t *testing.T) {
 	t.Parallel()
 	var got signature.Verification
 	v := newVerifier(t, signature.VerifierOptions{Observe: func(_ context.Context, o signature.Verification) { got = o }})
-	run := func(a attack, kind messageKind) {
-		w := kind.make()
-		if a.signed != nil {
-			a.signed(w)
-		}
-		kind.sign(w)
-		if a.sent != nil {
-			a.sent(w)
-		}
+	run := func(a attack.Attack, kind messageKind, s attack.Setup) {
+		w := a.Message(s)
 		got = signature.Verification{}
-		handlerOf(v, kind, http.NotFoundHandler()).ServeHTTP(httptest.NewRecorder(), w.request(t))
+		handlerOf(v, kind, http.NotFoundHandler()).ServeHTTP(httptest.NewRecorder(), request(t, w))
 
-		if got.Operation != kind.name || got.Kind != "" || got.KeyID != "" || got.Reason != signature.ReasonName(a.want) {
-			t.Errorf("%s: observed %+v, want only reason %v", a.name, got, a.want)
+		if got.Operation != kind.name || got.Kind != "" || got.KeyID != "" || got.Reason != signature.ReasonName(a.Want) {
+			t.Errorf("%s: observed %+v, want only reason %v", a.Name, got, a.Want)
 		}
 		if text := fmt.Sprintf("%+v", got); strings.Contains(text, "example.net") || strings.Contains(text, "passwd") {
-			t.Errorf("%s: observed %s, which the sender chose", a.name, text)
+			t.Errorf("%s: observed %s, which the sender chose", a.Name, text)
 		}
 	}
 
-	for _, kind := range messageKinds {
-		attacks := callbackAttacks
-		if kind.name == "redirect" {
-			attacks = redirectAttacks
-		}
-		for _, a := range attacks {
-			run(a, kind)
-		}
+	for _, a := range attack.Callbacks() {
+		run(a, messageKinds[0], setupFor("/callbacks/phone", "tenant=7"))
+	}
+	for _, a := range attack.Redirects() {
+		run(a, messageKinds[1], setupFor("/back", ""))
 	}
 }
 
@@ -211,8 +202,8 @@ func TestVerifier_ObserveConcurrent(t *testing.T) {
 		if i%4 >= 2 {
 			keyNamed("invented", "unpublished")(w)
 		}
-		kind.sign(w)
-		r := w.request(t)
+		w.Sign()
+		r := request(t, w)
 		wg.Go(func() {
 			handlerOf(v, kind, http.NotFoundHandler()).ServeHTTP(httptest.NewRecorder(), r)
 		})
@@ -239,12 +230,12 @@ func TestVerifier_ObservePanic(t *testing.T) {
 			})
 			h := handlerOf(v, kind, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { handled++ }))
 			w := kind.make()
-			kind.sign(w)
+			w.Sign()
 			first, second := httptest.NewRecorder(), httptest.NewRecorder()
 
-			h.ServeHTTP(first, w.request(t))
+			h.ServeHTTP(first, request(t, w))
 			records := log.at(slog.LevelError)
-			h.ServeHTTP(second, w.request(t))
+			h.ServeHTTP(second, request(t, w))
 
 			if first.Code != http.StatusOK || handled != 1 {
 				t.Errorf("response = %d, handler called %d times; want 200 and 1", first.Code, handled)
@@ -314,7 +305,7 @@ func TestVerifier_ObserveAllocations(t *testing.T) {
 	}
 	unset := newVerifier(t, signature.VerifierOptions{})
 	set := newVerifier(t, signature.VerifierOptions{Observe: func(context.Context, signature.Verification) {}})
-	r := signedCallback().request(t)
+	r := request(t, signedCallback())
 	reader := bytes.NewReader(nil)
 	content, restoredBody := []byte(body), io.NopCloser(reader)
 	allocations := func(verify func(*http.Request) (*signature.Message, error)) float64 {

@@ -10,13 +10,14 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/idverify/idverify-go/internal/attack"
 	"github.com/idverify/idverify-go/signature"
 )
 
 func TestVerifier_VerifyRedirect(t *testing.T) {
 	t.Parallel()
 
-	m, err := newVerifier(t, signature.VerifierOptions{}).VerifyRedirect(signedRedirect().request(t))
+	m, err := newVerifier(t, signature.VerifierOptions{}).VerifyRedirect(request(t, signedRedirect()))
 
 	if err != nil {
 		t.Fatal(err)
@@ -54,10 +55,10 @@ func TestVerifier_PreservesRedirectQuery(t *testing.T) {
 		t.Run(query, func(t *testing.T) {
 			t.Parallel()
 			w := newRedirect()
-			w.target = "/back?" + query
-			w.signRedirect()
+			w.Target = "/back?" + query
+			w.Sign()
 
-			m, err := newVerifier(t, signature.VerifierOptions{}).VerifyRedirect(w.request(t))
+			m, err := newVerifier(t, signature.VerifierOptions{}).VerifyRedirect(request(t, w))
 
 			if err != nil {
 				t.Fatalf("error = %v, want none", err)
@@ -75,9 +76,9 @@ func TestVerifier_PreservesRedirectQuery(t *testing.T) {
 func TestVerifier_RedirectParameterPositions(t *testing.T) {
 	t.Parallel()
 	w := newRedirect()
-	authorization, date := w.authorization(), w.get("Date")
-	w.drop("Date")
-	unescaped := func(s string) string { plain, _ := url.QueryUnescape(parameter(s)); return plain }
+	authorization, date := w.Authorization(), w.Get("Date")
+	w.Drop("Date")
+	unescaped := func(s string) string { plain, _ := url.QueryUnescape(attack.Parameter(s)); return plain }
 	everyByte := func(s string) string {
 		var b strings.Builder
 		for _, c := range []byte(s) {
@@ -86,20 +87,20 @@ func TestVerifier_RedirectParameterPositions(t *testing.T) {
 		return b.String()
 	}
 	for name, query := range map[string]string{
-		"last":               "check_id=c1&code=a%2Bb&authorization=" + parameter(authorization) + "&date=" + parameter(date),
-		"first":              "date=" + parameter(date) + "&authorization=" + parameter(authorization) + "&check_id=c1&code=a%2Bb",
-		"in the middle":      "check_id=c1&authorization=" + parameter(authorization) + "&date=" + parameter(date) + "&code=a%2Bb",
-		"separate":           "authorization=" + parameter(authorization) + "&check_id=c1&date=" + parameter(date) + "&code=a%2Bb",
+		"last":               "check_id=c1&code=a%2Bb&authorization=" + attack.Parameter(authorization) + "&date=" + attack.Parameter(date),
+		"first":              "date=" + attack.Parameter(date) + "&authorization=" + attack.Parameter(authorization) + "&check_id=c1&code=a%2Bb",
+		"in the middle":      "check_id=c1&authorization=" + attack.Parameter(authorization) + "&date=" + attack.Parameter(date) + "&code=a%2Bb",
+		"separate":           "authorization=" + attack.Parameter(authorization) + "&check_id=c1&date=" + attack.Parameter(date) + "&code=a%2Bb",
 		"not escaped":        "check_id=c1&code=a%2Bb&authorization=" + unescaped(authorization) + "&date=" + unescaped(date),
 		"every byte escaped": "check_id=c1&code=a%2Bb&authorization=" + everyByte(unescaped(authorization)) + "&date=" + everyByte(unescaped(date)),
-		"keys escaped":       "check_id=c1&code=a%2Bb&%61uthorization=" + parameter(authorization) + "&d%61te=" + parameter(date),
+		"keys escaped":       "check_id=c1&code=a%2Bb&%61uthorization=" + attack.Parameter(authorization) + "&d%61te=" + attack.Parameter(date),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			moved := *w
-			moved.target = "/back?" + query
+			moved := w.Clone()
+			moved.Target = "/back?" + query
 
-			_, err := newVerifier(t, signature.VerifierOptions{}).VerifyRedirect(moved.request(t))
+			_, err := newVerifier(t, signature.VerifierOptions{}).VerifyRedirect(request(t, moved))
 
 			if err != nil {
 				t.Errorf("error = %v, want none", err)
@@ -131,13 +132,13 @@ func TestVerifier_RedirectTargets(t *testing.T) {
 	t.Parallel()
 	for _, target := range []string{"/?check_id=c1", "/a%2Fb/c?check_id=c1", "//a?check_id=c1", "/a;b=c?check_id=c1", "https://" + host + "?check_id=c1"} {
 		w := newRedirect()
-		w.target = target
+		w.Target = target
 		if strings.HasPrefix(target, "https") {
-			w.signedAs = "get /?check_id=c1"
+			w.SignedAs = "get /?check_id=c1"
 		}
-		w.signRedirect()
+		w.Sign()
 
-		if _, err := newVerifier(t, signature.VerifierOptions{}).VerifyRedirect(w.request(t)); err != nil {
+		if _, err := newVerifier(t, signature.VerifierOptions{}).VerifyRedirect(request(t, w)); err != nil {
 			t.Errorf("%s: error = %v, want none", target, err)
 		}
 	}
@@ -147,10 +148,10 @@ func TestVerifier_RedirectClockSkew(t *testing.T) {
 	t.Parallel()
 	for _, skew := range []time.Duration{-5 * time.Second, 0, 5 * time.Second} {
 		w := newRedirect()
-		w.set("Date", now.Add(skew).Format(http.TimeFormat))
-		w.signRedirect()
+		w.Set("Date", now.Add(skew).Format(http.TimeFormat))
+		w.Sign()
 
-		if _, err := newVerifier(t, signature.VerifierOptions{}).VerifyRedirect(w.request(t)); err != nil {
+		if _, err := newVerifier(t, signature.VerifierOptions{}).VerifyRedirect(request(t, w)); err != nil {
 			t.Errorf("skew %v: error = %v, want none", skew, err)
 		}
 	}
@@ -162,12 +163,12 @@ func TestVerifier_RejectsChangedRedirectBytes(t *testing.T) {
 	t.Parallel()
 	v := newVerifier(t, signature.VerifierOptions{})
 	good := signedRedirect()
-	for i := range len(good.target) {
-		r := good.request(t)
-		r.RequestURI = good.target[:i] + string(good.target[i]^1) + good.target[i+1:]
+	for i := range len(good.Target) {
+		r := request(t, good)
+		r.RequestURI = good.Target[:i] + string(good.Target[i]^1) + good.Target[i+1:]
 
 		if _, err := v.VerifyRedirect(r); err == nil {
-			t.Fatalf("byte %d of %d changed: error = nil, want one", i, len(good.target))
+			t.Fatalf("byte %d of %d changed: error = nil, want one", i, len(good.Target))
 		}
 	}
 }

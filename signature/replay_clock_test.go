@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/idverify/idverify-go/internal/attack"
 	"github.com/idverify/idverify-go/internal/synctest"
 
 	"github.com/idverify/idverify-go/signature"
@@ -20,21 +21,20 @@ var bubbleStart = time.Date(2000, time.January, 1, 0, 0, 0, 0, time.UTC)
 // messageKind signs and verifies messages of one kind, callbacks or redirects.
 type messageKind struct {
 	name   string
-	make   func() *wire
-	sign   func(*wire)
+	make   func() *attack.Message
 	verify func(*signature.Verifier, *http.Request) (*signature.Message, error)
 }
 
 var messageKinds = []messageKind{
-	{"callback", newCallback, (*wire).signCallback, (*signature.Verifier).VerifyCallback},
-	{"redirect", newRedirect, (*wire).signRedirect, (*signature.Verifier).VerifyRedirect},
+	{"callback", newCallback, (*signature.Verifier).VerifyCallback},
+	{"redirect", newRedirect, (*signature.Verifier).VerifyRedirect},
 }
 
 // signedAt returns a signed message with the given date.
-func (k messageKind) signedAt(date time.Time) *wire {
+func (k messageKind) signedAt(date time.Time) *attack.Message {
 	w := k.make()
-	w.set("Date", date.Format(http.TimeFormat))
-	k.sign(w)
+	w.Set("Date", date.Format(http.TimeFormat))
+	w.Sign()
 	return w
 }
 
@@ -64,13 +64,13 @@ func TestVerifier_ClaimOutlivesDate(t *testing.T) {
 						Replay: signature.NewMemoryReplayStore(0),
 						Now:    func() time.Time { return time.Now().Add(offset) },
 					})
-					if _, err := kind.verify(v, w.request(t)); err != nil {
+					if _, err := kind.verify(v, request(t, w)); err != nil {
 						t.Fatal(err)
 					}
 
 					time.Sleep(tt.after) // the bubble's clock
 					offset = tt.copied
-					_, err := kind.verify(v, w.request(t))
+					_, err := kind.verify(v, request(t, w))
 
 					if !errors.Is(err, signature.ErrReplay) {
 						t.Errorf("copy after %v: error = %v, want ErrReplay", tt.after, err)
@@ -92,11 +92,11 @@ func TestVerifier_ReplayUnderSecondKeyID(t *testing.T) {
 			t.Parallel()
 			v := verifierFor(t, source, signature.VerifierOptions{Replay: signature.NewMemoryReplayStore(0)}, host)
 			copied := kind.make()
-			copied.keyID = "other"
-			kind.sign(copied) // PKCS #1 v1.5 signatures are deterministic, so only the key ID differs
+			copied.KeyID = "other"
+			copied.Sign() // PKCS #1 v1.5 signatures are deterministic, so only the key ID differs
 
-			_, first := kind.verify(v, kind.signedAt(now).request(t))
-			_, second := kind.verify(v, copied.request(t))
+			_, first := kind.verify(v, request(t, kind.signedAt(now)))
+			_, second := kind.verify(v, request(t, copied))
 
 			if first != nil || !errors.Is(second, signature.ErrReplay) {
 				t.Errorf("original: error = %v, copy: error = %v; want nil and ErrReplay", first, second)
@@ -124,7 +124,7 @@ func TestVerifier_ChecksDateAfterBody(t *testing.T) {
 			t.Parallel()
 			clock := now
 			v := newVerifier(t, signature.VerifierOptions{Replay: tt.store, Now: func() time.Time { return clock }})
-			r := signedCallback().request(t)
+			r := request(t, signedCallback())
 			delayed := func([]byte) (int, error) {
 				clock = now.Add(tt.delay)
 				return 0, io.EOF
@@ -145,7 +145,7 @@ func TestVerifier_ChecksDateAfterBody(t *testing.T) {
 				t.Errorf("handled: %v, response = %d; want 503, so that the service retries", passed, response.Code)
 			}
 			clock = now
-			r = signedCallback().request(t)
+			r = request(t, signedCallback())
 			r.Body = io.NopCloser(io.MultiReader(readerFunc(delayed), r.Body))
 			if _, err := v.VerifyCallback(r); !errors.Is(err, tt.want) {
 				t.Errorf("error = %v, want %v", err, tt.want)
@@ -170,7 +170,7 @@ func TestVerifier_ChecksDateAfterKeyLookup(t *testing.T) {
 				t.Fatal(err)
 			}
 
-			_, err = kind.verify(v, kind.signedAt(now).request(t))
+			_, err = kind.verify(v, request(t, kind.signedAt(now)))
 
 			if e, ok := errors.AsType[*signature.Error](err); !ok || !e.Retryable() || !errors.Is(err, signature.ErrTooLate) {
 				t.Errorf("error = %v, want ErrTooLate, which is retryable", err)

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/idverify/idverify-go/internal/attack"
 	"github.com/idverify/idverify-go/internal/synctest"
 	"github.com/idverify/idverify-go/signature"
 )
@@ -23,7 +24,7 @@ func TestVerifier_AcceptsConcurrentCopiesOnce(t *testing.T) {
 	var wg sync.WaitGroup
 
 	for range 50 {
-		r := w.request(t)
+		r := request(t, w)
 		wg.Go(func() {
 			switch _, err := v.VerifyCallback(r); {
 			case err == nil:
@@ -43,7 +44,7 @@ func TestVerifier_AcceptsConcurrentCopiesOnce(t *testing.T) {
 // TestVerifier_RejectsModifiedCopies changes parts of a copy that the signature does not cover.
 func TestVerifier_RejectsModifiedCopies(t *testing.T) {
 	t.Parallel()
-	for name, respell := range map[string]func(*wire){
+	for name, respell := range map[string]func(*attack.Message){
 		"parameters reordered": reverseParameters,
 		"additional parameter": auth("Signature ", `Signature x="1",`),
 		"additional header":    add("X-Request-Id", "2"),
@@ -53,12 +54,12 @@ func TestVerifier_RejectsModifiedCopies(t *testing.T) {
 			t.Parallel()
 			v := newVerifier(t, signature.VerifierOptions{Replay: signature.NewMemoryReplayStore(0)})
 			w := signedCallback()
-			if _, err := v.VerifyCallback(w.request(t)); err != nil {
+			if _, err := v.VerifyCallback(request(t, w)); err != nil {
 				t.Fatal(err)
 			}
 			respell(w)
 
-			_, err := v.VerifyCallback(w.request(t))
+			_, err := v.VerifyCallback(request(t, w))
 
 			if !errors.Is(err, signature.ErrReplay) {
 				t.Errorf("error = %v, want ErrReplay", err)
@@ -74,9 +75,9 @@ func TestVerifier_ClaimsOnlyValidMessages(t *testing.T) {
 	changed := signedCallback()
 	withBody(strings.ToUpper(body))(changed)
 
-	_, bad := v.VerifyCallback(changed.request(t))
+	_, bad := v.VerifyCallback(request(t, changed))
 	before := store.Claims()
-	_, good := v.VerifyCallback(signedCallback().request(t))
+	_, good := v.VerifyCallback(request(t, signedCallback()))
 
 	if !errors.Is(bad, signature.ErrDigest) || before != 0 {
 		t.Errorf("changed copy: error = %v, %d claims; want ErrDigest and none", bad, before)
@@ -91,13 +92,13 @@ func TestVerifier_AcceptsRetry(t *testing.T) {
 	later := now
 	store := signature.NewMemoryReplayStore(0)
 	v := newVerifier(t, signature.VerifierOptions{Replay: store, Now: func() time.Time { return later }})
-	_, first := v.VerifyCallback(signedCallback().request(t))
+	_, first := v.VerifyCallback(request(t, signedCallback()))
 	later = now.Add(10 * time.Second)
 	w := newCallback()
 	dated(10 * time.Second)(w)
-	w.signCallback()
+	w.Sign()
 
-	_, second := v.VerifyCallback(w.request(t))
+	_, second := v.VerifyCallback(request(t, w))
 
 	if first != nil || second != nil {
 		t.Errorf("first error = %v, second error = %v; want none: each attempt has a new signature", first, second)
@@ -109,8 +110,8 @@ func TestVerifier_RejectsReloadedRedirect(t *testing.T) {
 	v := newVerifier(t, signature.VerifierOptions{Replay: signature.NewMemoryReplayStore(0)})
 	w := signedRedirect()
 
-	_, first := v.VerifyRedirect(w.request(t))
-	_, second := v.VerifyRedirect(w.request(t))
+	_, first := v.VerifyRedirect(request(t, w))
+	_, second := v.VerifyRedirect(request(t, w))
 
 	if first != nil || !errors.Is(second, signature.ErrReplay) {
 		t.Errorf("first error = %v, second error = %v; want nil and ErrReplay", first, second)
@@ -135,7 +136,7 @@ func TestVerifier_RejectsDelayedBody(t *testing.T) {
 		return true, nil
 	})
 	v := newVerifier(t, signature.VerifierOptions{Replay: store, Now: func() time.Time { return clock }})
-	r := signedCallback().request(t)
+	r := request(t, signedCallback())
 	held := r.Body
 	r.Body = io.NopCloser(io.MultiReader(readerFunc(func([]byte) (int, error) {
 		clock = now.Add(7 * time.Second)
@@ -169,7 +170,7 @@ func TestVerifier_ClaimTTL(t *testing.T) {
 				return true, nil
 			})})
 
-			if _, err := kind.verify(v, kind.signedAt(now.Add(tt.date)).request(t)); err != nil {
+			if _, err := kind.verify(v, request(t, kind.signedAt(now.Add(tt.date)))); err != nil {
 				t.Fatal(err)
 			}
 
@@ -189,7 +190,7 @@ func TestVerifier_ReplayStoreUnavailable(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, store := range map[string]signature.ReplayStore{"failing": failing, "full": full} {
-		_, err := newVerifier(t, signature.VerifierOptions{Replay: store}).VerifyCallback(signedCallback().request(t))
+		_, err := newVerifier(t, signature.VerifierOptions{Replay: store}).VerifyCallback(request(t, signedCallback()))
 
 		if e, ok := errors.AsType[*signature.Error](err); !ok || !e.Retryable() || !errors.Is(err, signature.ErrReplayStore) {
 			t.Errorf("%s: error = %v, want ErrReplayStore, which is retryable", name, err)

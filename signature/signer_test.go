@@ -123,9 +123,9 @@ func TestSigner_SignRedirect(t *testing.T) {
 				t.Errorf("query = %q, want the original one with escaped parameters appended", u.RawQuery)
 			}
 			w := newRedirect()
-			w.drop("Date")
-			w.target = u.RequestURI()
-			if _, err := newVerifier(t, signature.VerifierOptions{}).VerifyRedirect(w.request(t)); err != nil {
+			w.Drop("Date")
+			w.Target = u.RequestURI()
+			if _, err := newVerifier(t, signature.VerifierOptions{}).VerifyRedirect(request(t, w)); err != nil {
 				t.Error(err)
 			}
 		})

@@ -10,17 +10,19 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/idverify/idverify-go/internal/attack"
 	"github.com/idverify/idverify-go/signature"
 )
 
 func TestVerifier_VerifyCallback(t *testing.T) {
 	t.Parallel()
-	r := signedCallback().request(t)
+	r := request(t, signedCallback())
 
 	m, err := newVerifier(t, signature.VerifierOptions{}).VerifyCallback(r)
 
@@ -47,8 +49,8 @@ func TestVerifier_AcceptsCallbackVariants(t *testing.T) {
 	sum := sha256.Sum256([]byte(body))
 	for _, tt := range []struct {
 		name   string
-		signed func(*wire)
-		sent   func(*wire)
+		signed func(*attack.Message)
+		sent   func(*attack.Message)
 	}{
 		{"base64 digest", set("Digest", "SHA-256="+base64.StdEncoding.EncodeToString(sum[:])), nil},
 		{"upper-case digest", set("Digest", fmt.Sprintf("SHA-256=%X", sum)), nil},
@@ -56,7 +58,7 @@ func TestVerifier_AcceptsCallbackVariants(t *testing.T) {
 		{"unknown kind", set("X-Service-Callback", "telepathy_check"), nil},
 		{"covered names reordered", covering("digest date x-service-callback host (request-target)"), nil},
 		{"more headers covered", covering(allCovered(" content-type content-length")), nil},
-		{"duplicate header, not covered", nil, func(w *wire) { w.add("X-Trace", "1"); w.add("X-Trace", "2") }},
+		{"duplicate header, not covered", nil, func(w *attack.Message) { w.Add("X-Trace", "1"); w.Add("X-Trace", "2") }},
 		{"X-Date header", nil, add("X-Date", now.Add(-time.Hour).Format(http.TimeFormat))},
 		{"parameters reordered", nil, reverseParameters},
 		{"space around commas", nil, auth(",", " \t, ")},
@@ -73,15 +75,18 @@ func TestVerifier_AcceptsCallbackVariants(t *testing.T) {
 		{"malformed query", toTarget("/callbacks?%zz&&=&;a=b"), nil},
 		{"empty query", toTarget("/callbacks?"), nil},
 		{"absolute target", nil, toTarget("https://api.example.com" + target)},
-		{"absolute target without path", func(w *wire) { w.target = "/" }, toTarget("https://api.example.com")},
-		{"absolute target with query only", func(w *wire) { w.target = "/?a=1" }, toTarget("https://api.example.com?a=1")},
-		{"chunked body", nil, func(w *wire) {
-			w.drop("Content-Length")
-			w.add("Transfer-Encoding", "chunked")
-			w.body = fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", len(w.body), w.body)
+		{"absolute target without path", func(w *attack.Message) { w.Target = "/" }, toTarget("https://api.example.com")},
+		{"absolute target with query only", func(w *attack.Message) { w.Target = "/?a=1" }, toTarget("https://api.example.com?a=1")},
+		{"chunked body", nil, func(w *attack.Message) {
+			w.Drop("Content-Length")
+			w.Add("Transfer-Encoding", "chunked")
+			w.Body = fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", len(w.Body), w.Body)
 		}},
-		{"body of exactly MaxBody", func(w *wire) { withBody(strings.Repeat("a", 1<<20))(w); w.set("Digest", digestOf(w.body)) }, nil},
-		{"empty body", func(w *wire) { withBody("")(w); w.set("Digest", digestOf("")) }, nil},
+		{"body of exactly MaxBody", func(w *attack.Message) {
+			withBody(strings.Repeat("a", 1<<20))(w)
+			w.Set("Digest", attack.Digest(w.Body))
+		}, nil},
+		{"empty body", func(w *attack.Message) { withBody("")(w); w.Set("Digest", attack.Digest("")) }, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -89,12 +94,12 @@ func TestVerifier_AcceptsCallbackVariants(t *testing.T) {
 			if tt.signed != nil {
 				tt.signed(w)
 			}
-			w.signCallback()
+			w.Sign()
 			if tt.sent != nil {
 				tt.sent(w)
 			}
 
-			_, err := newVerifier(t, signature.VerifierOptions{}).VerifyCallback(w.request(t))
+			_, err := newVerifier(t, signature.VerifierOptions{}).VerifyCallback(request(t, w))
 
 			if err != nil {
 				t.Errorf("error = %v, want none", err)
@@ -104,12 +109,12 @@ func TestVerifier_AcceptsCallbackVariants(t *testing.T) {
 }
 
 // reverseParameters reverses the order of the parameters of the Authorization.
-func reverseParameters(w *wire) {
-	params := strings.Split(strings.TrimPrefix(w.get("Authorization"), "Signature "), ",")
+func reverseParameters(w *attack.Message) {
+	params := strings.Split(strings.TrimPrefix(w.Get("Authorization"), "Signature "), ",")
 	for i, j := 0, len(params)-1; i < j; i, j = i+1, j-1 {
 		params[i], params[j] = params[j], params[i]
 	}
-	w.set("Authorization", "Signature "+strings.Join(params, ","))
+	w.Set("Authorization", "Signature "+strings.Join(params, ","))
 }
 
 // TestVerifier_RejectsChangedCallbackBytes changes each byte of each covered part in turn.
@@ -132,7 +137,7 @@ func TestVerifier_RejectsChangedCallbackBytes(t *testing.T) {
 	}
 	for _, name := range []string{"Date", "X-Service-Callback", "Digest"} {
 		parts[name] = func(r *http.Request, i int) bool {
-			value := good.get(name)
+			value := good.Get(name)
 			r.Header.Set(name, flipped(value, i%len(value)))
 			return i < len(value)
 		}
@@ -141,7 +146,7 @@ func TestVerifier_RejectsChangedCallbackBytes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			for i := 0; ; i++ {
-				r := good.request(t)
+				r := request(t, good)
 				if !change(r, i) {
 					return
 				}
@@ -185,9 +190,9 @@ func TestVerifier_MatchesHosts(t *testing.T) {
 				t.Fatal(err)
 			}
 			w := newCallback()
-			w.host = tt.host
-			w.signCallback()
-			r := w.request(t)
+			w.Host = tt.host
+			w.Sign()
+			r := request(t, w)
 
 			_, err = v.VerifyCallback(r)
 
@@ -228,9 +233,9 @@ func TestVerifier_RejectsUnusableKeys(t *testing.T) {
 	for _, name := range []string{"weak", "oversized"} {
 		w := newCallback()
 		keyNamed(name, name)(w)
-		w.signCallback()
+		w.Sign()
 
-		_, err := newVerifier(t, signature.VerifierOptions{}).VerifyCallback(w.request(t))
+		_, err := newVerifier(t, signature.VerifierOptions{}).VerifyCallback(request(t, w))
 
 		if !errors.Is(err, signature.ErrAlgorithm) {
 			t.Errorf("%s key: error = %v, want ErrAlgorithm", name, err)
@@ -272,7 +277,7 @@ func TestVerifier_KeySourceUnavailable(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			cancel()
 
-			_, err = v.VerifyCallback(signedCallback().request(t).WithContext(ctx))
+			_, err = v.VerifyCallback(request(t, signedCallback()).WithContext(ctx))
 
 			e, ok := errors.AsType[*signature.Error](err)
 			if !ok || !e.Retryable() || !errors.Is(err, signature.ErrKeySource) {
@@ -291,7 +296,7 @@ func TestVerifier_KeySourceUnavailable(t *testing.T) {
 func TestVerifier_TargetOption(t *testing.T) {
 	t.Parallel()
 	behindProxy := func(change func(*http.Request)) *http.Request {
-		r := signedCallback().request(t)
+		r := request(t, signedCallback())
 		r.Host, r.RequestURI = "10.0.0.7:8080", "/internal"
 		change(r)
 		return r
@@ -306,7 +311,7 @@ func TestVerifier_TargetOption(t *testing.T) {
 		r.Header.Set("X-Forwarded-Host", "api.example.net")
 		r.Header.Set("X-Forwarded-Uri", target)
 	}))
-	_, direct := v.VerifyCallback(signedCallback().request(t))
+	_, direct := v.VerifyCallback(request(t, signedCallback()))
 
 	if right != nil || direct != nil {
 		t.Errorf("through the proxy: error = %v, direct: error = %v; want none", right, direct)
@@ -320,8 +325,8 @@ func TestVerifier_IncompleteRequests(t *testing.T) {
 	t.Parallel()
 	v := newVerifier(t, signature.VerifierOptions{})
 	recorded := httptest.NewRequest(http.MethodPost, "https://"+host+target, strings.NewReader(body))
-	for _, f := range signedCallback().fields {
-		recorded.Header.Set(f.name, f.value)
+	for _, f := range signedCallback().Fields {
+		recorded.Header.Set(f.Name, f.Value)
 	}
 	if _, err := v.VerifyCallback(recorded); err != nil {
 		t.Errorf("httptest.NewRequest: error = %v, want none", err)
@@ -336,7 +341,7 @@ func TestVerifier_IncompleteRequests(t *testing.T) {
 		"lower-case header key": func(r *http.Request) { r.Header["date"] = r.Header["Date"]; delete(r.Header, "Date") },
 		"asterisk target":       func(r *http.Request) { r.RequestURI = "*" },
 	} {
-		r := signedCallback().request(t)
+		r := request(t, signedCallback())
 		change(r)
 		_, callbackErr := v.VerifyCallback(r)
 		_, redirectErr := v.VerifyRedirect(r)
@@ -350,11 +355,11 @@ func TestVerifier_IncompleteRequests(t *testing.T) {
 func TestVerifier_RejectsSpecialNameAsHeader(t *testing.T) {
 	t.Parallel()
 	w := newCallback()
-	w.covered = allCovered(" (created)")
-	w.add("(created)", "1767323045")
-	w.signCallback()
-	w.drop("(created)")
-	r := w.request(t)
+	w.Covered = allCovered(" (created)")
+	w.Add("(created)", "1767323045")
+	w.Sign()
+	w.Drop("(created)")
+	r := request(t, w)
 	r.Header["(created)"] = []string{"1767323045"}
 
 	_, err := newVerifier(t, signature.VerifierOptions{}).VerifyCallback(r)
@@ -369,15 +374,15 @@ func TestError_OmitsMessageContent(t *testing.T) {
 	w := signedCallback()
 	withBody(`{"phone_number":"447700900000"}`)(w)
 
-	_, err := newVerifier(t, signature.VerifierOptions{}).VerifyCallback(w.request(t))
+	_, err := newVerifier(t, signature.VerifierOptions{}).VerifyCallback(request(t, w))
 
 	if want := "signature: callback rejected: digest does not match the body (does middleware change it?)"; err == nil || err.Error() != want {
 		t.Errorf("error = %q, want %q", err, want)
 	}
-	for _, a := range append(callbackAttacks, redirectAttacks...) {
-		e := signature.Error{Operation: "callback", Reason: a.want}
-		if !errors.Is(&e, a.want) || e.Retryable() {
-			t.Errorf("%s: %v is retryable or does not match itself", a.name, a.want)
+	for _, a := range slices.Concat(attack.Callbacks(), attack.Redirects()) {
+		e := signature.Error{Operation: "callback", Reason: a.Want}
+		if !errors.Is(&e, a.Want) || e.Retryable() {
+			t.Errorf("%s: %v is retryable or does not match itself", a.Name, a.Want)
 		}
 	}
 }

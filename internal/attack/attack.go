@@ -1,33 +1,35 @@
-// Package attack contains messages that a receiver of callbacks or redirects must accept or reject.
-// The tests of package signature and the examiner in package receivertest use the same table.
+// Package attack contains messages that a receiver of callbacks or redirects must reject or accept.
+// The tests of package signature and the examinations of package receivertest use the same table.
 package attack
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Attack is a row of the table: a message that a receiver must reject.
 type Attack struct {
-	Name     string // short lower-case phrase, unique among callbacks or redirects
-	Reason   string // one sentence: why it must be rejected, or what the sender gains
+	Name     string // short phrase, unique among callbacks or redirects
+	Reason   string // one sentence for people: why it must be rejected, or what the sender gains
 	Severity Severity
 	Want     error // the reason with which package signature rejects it
 
 	// Strict means that only package signature must reject the message. In another receiver acceptance
-	// is harmless: the message is another spelling of what the service signed, or one that the service
-	// never signs.
+	// is harmless: the service signed the same content in another spelling, or never signs such a
+	// message.
 	Strict bool
 
-	// Skew is the distance between the date of the message and the clock, and 0 if only other parts of
-	// the message are wrong. The clocks of sender and receiver must agree better than the difference
-	// between Skew and the 5 s that the service specifies.
+	// Configurable means that package signature accepts a Strict message with other options: a larger
+	// ClockSkew or MaxBody, or a host with any port.
+	Configurable bool
+
+	// Skew is the distance between the date of the message and the clock, in either direction. It is 0
+	// if the message is wrong in another part. The service specifies 5 s, so if Skew is 6 s, the
+	// clocks of sender and receiver must agree within less than a second.
 	Skew time.Duration
 
 	redirect bool
 	change
-}
-
-// change contains the changes of a valid message before and after it is signed; nil means none.
-type change struct {
-	signed, sent func(*Message, Setup)
 }
 
 // Severity is the consequence if a receiver accepts an Attack or rejects a Variant.
@@ -35,18 +37,32 @@ type Severity string
 
 const (
 	Critical Severity = "critical" // anyone can forge a result
-	High     Severity = "high"     // another customer or a recorded message can change a result, or results are lost
+	High     Severity = "high"     // another customer or a recorded message can change a result; or results are lost
 	Medium   Severity = "medium"   // a defense in depth is missing
 	Low      Severity = "low"      // wrong status, or waste of resources
 )
 
+// change contains the changes of a valid message before and after it is signed; nil means none.
+type change struct{ signed, sent edit }
+
 // Callbacks returns the callbacks that a receiver must reject.
-func Callbacks() []Attack { return nil }
+func Callbacks() []Attack {
+	return slices.Concat(requestAttacks(), bodyAttacks(), authorizationAttacks(), algorithmAttacks(),
+		coverageAttacks(), hostAttacks(), dateAttacks(), digestAttacks(), kindAttacks(), keyAttacks())
+}
 
 // Redirects returns the redirects that a receiver must reject.
-func Redirects() []Attack { return nil }
+func Redirects() []Attack {
+	attacks := slices.Concat(redirectTargetAttacks(), redirectParameterAttacks(), redirectDateAttacks(),
+		redirectSignatureAttacks())
+	for i := range attacks {
+		attacks[i].redirect = true
+	}
+	return attacks
+}
 
-// Message returns the message: a valid one with the changes, signed.
+// Message returns a signed message with the changes of the row. The message is new, so the caller
+// can change it.
 func (a Attack) Message(s Setup) *Message { return a.apply(s, a.redirect) }
 
 func (c change) apply(s Setup, redirect bool) *Message {
@@ -64,29 +80,19 @@ func (c change) apply(s Setup, redirect bool) *Message {
 	return m
 }
 
-// Variant is a valid message that a receiver must accept.
-type Variant struct {
-	Name     string   // short lower-case phrase, unique among callbacks or redirects
-	Reason   string   // one sentence: when the service or a proxy sends it, or what is lost
-	Severity Severity // of its rejection
-	Strict   bool     // only package signature must accept it: the service does not send it
-	Product  string   // product of the check in the callback, or "" if it is Setup.Product
-
-	setup    func(*Setup) // nil means no change
-	redirect bool
-	change
+// row is an Attack of a group, which shares its other fields.
+type row struct {
+	name         string
+	signed, sent edit
+	want         error
 }
 
-// AcceptedCallbacks returns the callbacks that a receiver must accept.
-func AcceptedCallbacks() []Variant { return nil }
-
-// AcceptedRedirects returns the redirects that a receiver must accept.
-func AcceptedRedirects() []Variant { return nil }
-
-// Message returns the message: a valid one with the changes, signed.
-func (v Variant) Message(s Setup) *Message {
-	if v.setup != nil {
-		v.setup(&s)
+// group returns an Attack for each row, with the other fields of common.
+func group(common Attack, rows ...row) []Attack {
+	attacks := make([]Attack, len(rows))
+	for i, r := range rows {
+		attacks[i] = common
+		attacks[i].Name, attacks[i].Want, attacks[i].change = r.name, r.want, change{r.signed, r.sent}
 	}
-	return v.apply(s, v.redirect)
+	return attacks
 }

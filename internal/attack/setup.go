@@ -35,10 +35,6 @@ type Setup struct {
 // Callback returns a valid callback that is not signed yet.
 func (s Setup) Callback() *Message {
 	body := s.body()
-	digest := Digest(body)
-	if s.Base64Digest {
-		digest = Base64Digest(body)
-	}
 	return &Message{
 		Method: http.MethodPost, Target: s.target(), Host: s.host(), Body: body,
 		Fields: []Field{
@@ -46,7 +42,7 @@ func (s Setup) Callback() *Message {
 			{"Content-Length", strconv.Itoa(len(body))},
 			{"Date", s.date(0)},
 			{s.header(), s.product()},
-			{"Digest", digest},
+			{"Digest", s.digest(body)},
 		},
 		KeyID: s.KeyID, Key: s.Key, Algorithm: "rsa-sha256", Hash: crypto.SHA256,
 		Covered: s.covered(""),
@@ -63,7 +59,7 @@ func (s Setup) Redirect() *Message {
 	if strings.HasSuffix(target, "?") {
 		join = ""
 	}
-	target += join + "check_id=" + url.QueryEscape(s.CheckID) + "&code=" + url.QueryEscape(cmp.Or(s.Code, "a+b"))
+	target += join + s.expand("check_id={checkID}&code={code}")
 	return &Message{
 		Method: http.MethodGet, Target: target, Host: s.host(),
 		Fields:   []Field{{"Date", s.date(0)}},
@@ -103,9 +99,37 @@ func (s Setup) header() string {
 
 func (s Setup) product() string { return cmp.Or(s.Product, "phone_check") }
 
+// otherProduct returns the other product with callbacks.
+func (s Setup) otherProduct() string {
+	if s.product() == "phone_check" {
+		return "subscriber_check"
+	}
+	return "phone_check"
+}
+
 // covered returns the names that a callback must cover, with more names appended.
 func (s Setup) covered(names string) string {
 	return "(request-target) host date " + s.header() + " digest" + names
+}
+
+// checkID and code return values as they appear in the query of a redirect.
+func (s Setup) checkID() string { return url.QueryEscape(s.CheckID) }
+func (s Setup) code() string    { return url.QueryEscape(cmp.Or(s.Code, "a+b")) }
+
+// otherID returns an ID that differs from the check ID in its last digit.
+func (s Setup) otherID() string {
+	if head, ok := strings.CutSuffix(s.checkID(), "2"); ok {
+		return head + "1"
+	}
+	return s.checkID()[:len(s.checkID())-1] + "2"
+}
+
+// digest returns the value of the Digest header field for body.
+func (s Setup) digest(body string) string {
+	if s.Base64Digest {
+		return Base64Digest(body)
+	}
+	return Digest(body)
 }
 
 // date returns the value of a Date header field. A fraction of a second is rounded away from Now,
