@@ -4,6 +4,7 @@
 //
 // These are its commands; "idverify COMMAND -h" lists the flags of one:
 //
+//	doctor        check the environment of a backend
 //	check create  create a check
 //	check get     print a check
 //	check list    list checks
@@ -62,6 +63,7 @@ type command struct {
 // commands returns all commands, in the order of the list.
 func commands() []command {
 	return []command{
+		{"doctor", "check the environment of a backend", doctor},
 		{"check create", "create a check", checkCreate},
 		{"check get", "print a check", checkGet},
 		{"check list", "list checks", checkList},

@@ -1,0 +1,213 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/idverify/idverify-go"
+)
+
+// doctor checks the environment of a backend. It only reads: it creates no check, and writes to no
+// database.
+func doctor(ctx context.Context, p *program, args []string) int {
+	d := newDoctorRun(p)
+	flags := p.newFlags("doctor", "")
+	d.define(flags)
+	if code, ok := parse(flags, args); !ok {
+		return code
+	}
+	if err := d.configure(flags.Args()); err != nil {
+		fmt.Fprintf(p.stderr, "idverify doctor: %v\n", err)
+		return exitUsage
+	}
+	d.started = time.Now()
+	for _, c := range d.plan() {
+		if ctx.Err() == nil {
+			d.examine(ctx, c)
+		}
+	}
+	d.close()
+	if err := d.finish(); err != nil {
+		fmt.Fprintf(p.stderr, "idverify doctor: write the result: %v\n", err)
+		return exitError
+	}
+	switch {
+	case ctx.Err() != nil:
+		fmt.Fprintln(p.stderr, "idverify doctor: interrupted")
+		return exitError
+	case d.count(resultFailed) > 0 || d.warnings && d.count(resultWarning) > 0:
+		return exitProblem
+	}
+	return exitOK
+}
+
+// doctorRun is one run of doctor. The checks share it, one after the other.
+type doctorRun struct {
+	*program
+
+	// Flags.
+	timeout              time.Duration
+	callbacks, redirects textList
+	redisURL, database   string
+	only, skip           textList
+	json, warnings       bool
+
+	started time.Time
+	rows    []doctorRow
+	failed  map[string]string // the failed check, by the name and target of each check that failed or depends on one
+	secrets []string          // texts that the output must not contain
+
+	// Results of checks that later ones use.
+	service *exchange // the request for the key set
+	api     *idverify.Client
+	scopes  []idverify.Scope
+	keyID   string
+	redis   *redisServer
+	stored  *inboxDatabase
+}
+
+func newDoctorRun(p *program) *doctorRun {
+	return &doctorRun{program: p, failed: make(map[string]string)}
+}
+
+// Environment variables that only doctor reads.
+const (
+	redisURLVariable    = "IDVERIFY_REDIS_URL"
+	databaseURLVariable = "IDVERIFY_DATABASE_URL"
+)
+
+func (d *doctorRun) define(flags *flag.FlagSet) {
+	flags.Var(&d.callbacks, "callback", "callback `URL` to check (can be repeated)")
+	flags.Var(&d.redirects, "redirect", "redirect `URL` to check (can be repeated)")
+	flags.StringVar(&d.redisURL, "redis", "", "`URL` of the Redis server of the replay store (default $"+redisURLVariable+")")
+	flags.StringVar(&d.database, "database", "", "`source` of the database of module inbox: postgres://… or a SQLite file (default $"+databaseURLVariable+")")
+	flags.Var(&d.only, "only", "run only the check with this `name`, or all whose names begin with it (can be repeated)")
+	flags.Var(&d.skip, "skip", "do not run the check with this `name`, or all whose names begin with it (can be repeated)")
+	flags.DurationVar(&d.timeout, "timeout", 10*time.Second, "timeout of each check")
+	flags.BoolVar(&d.json, "json", false, "print one JSON document")
+	flags.BoolVar(&d.warnings, "warnings", false, "exit with 1 if there is a warning")
+}
+
+// configure verifies the flags.
+func (d *doctorRun) configure(arguments []string) error {
+	switch {
+	case len(arguments) > 0:
+		return errors.New("unexpected argument (pass URLs with -callback, -redirect, -redis or -database)")
+	case d.timeout <= 0:
+		return errors.New("-timeout must be positive")
+	}
+	if d.redisURL == "" {
+		d.redisURL = d.getenv(redisURLVariable)
+	}
+	if d.database == "" {
+		d.database = d.getenv(databaseURLVariable)
+	}
+	for _, secret := range []string{d.getenv(clientSecretVariable), passwordOf(d.redisURL), passwordOf(d.database)} {
+		if secret != "" {
+			d.secrets = append(d.secrets, secret)
+		}
+	}
+	for _, list := range []textList{d.only, d.skip} {
+		for i, name := range list {
+			list[i] = strings.ReplaceAll(name, " ", "-")
+			if !slices.ContainsFunc(doctorProblems[:], func(p doctorProblem) bool { return covers(list[i], p.check) }) {
+				return fmt.Errorf("no check has the name %q, see docs/tools.md", name)
+			}
+		}
+	}
+	if len(d.plan()) == 0 {
+		return errors.New("nothing to check: the flags select no check, or a check that needs -callback, -redirect, -redis or -database")
+	}
+	return nil
+}
+
+// doctorCheck is a check.
+type doctorCheck struct {
+	name   string   // for example "callback-tls"
+	target string   // the host, for checks of one of several URLs
+	needs  []string // checks without which this one makes no sense
+	run    func(context.Context) diagnosis
+}
+
+// key returns the name with the target.
+func (c doctorCheck) key() string { return strings.TrimSpace(c.name + " " + c.target) }
+
+// plan returns the selected checks in their order, and the checks of the configuration that they
+// need.
+func (d *doctorRun) plan() []doctorCheck {
+	all := slices.Concat(d.configurationChecks(), d.serviceChecks(), d.credentialsChecks(), d.keySetChecks(),
+		d.receiverChecks("callback", d.callbacks), d.receiverChecks("redirect", d.redirects), d.redisChecks(), d.databaseChecks())
+	needed := make(map[string]bool)
+	for _, c := range all {
+		if d.selects(c.name) {
+			for _, name := range c.needs {
+				needed[name] = covers("config", name)
+			}
+		}
+	}
+	return slices.DeleteFunc(all, func(c doctorCheck) bool { return !d.selects(c.name) && !needed[c.name] })
+}
+
+// selects reports whether the flags select the check.
+func (d *doctorRun) selects(name string) bool {
+	matches := func(prefix string) bool { return covers(prefix, name) }
+	return (len(d.only) == 0 || slices.ContainsFunc(d.only, matches)) && !slices.ContainsFunc(d.skip, matches)
+}
+
+// covers reports whether prefix is name, or names the group of checks that it belongs to.
+func covers(prefix, name string) bool { return name == prefix || strings.HasPrefix(name, prefix+"-") }
+
+// examine runs a check, unless one that it needs has failed.
+func (d *doctorRun) examine(ctx context.Context, c doctorCheck) {
+	for _, name := range c.needs {
+		cause := cmp.Or(d.failed[name], d.failed[name+" "+c.target])
+		if cause != "" {
+			d.failed[c.key()] = cause // skip what needs this one, too
+			d.add(c, skipped("because %s failed", spaced(cause)), 0)
+			return
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, d.timeout)
+	defer cancel()
+	began := time.Now()
+	result := c.run(ctx)
+	d.add(c, result, time.Since(began))
+}
+
+// close closes the connections that checks share.
+func (d *doctorRun) close() {
+	if d.redis != nil {
+		d.redis.client.Close()
+	}
+	if d.stored != nil {
+		d.stored.db.Close()
+	}
+}
+
+// textList is the value of a flag that can be repeated.
+type textList []string
+
+// String implements [flag.Value].
+func (l *textList) String() string { return strings.Join(*l, ", ") }
+
+// Set implements [flag.Value].
+func (l *textList) Set(text string) error {
+	*l = append(*l, text)
+	return nil
+}
+
+// passwordOf returns the password in a URL, or "".
+func passwordOf(text string) string {
+	if u, err := url.Parse(text); err == nil && u.User != nil {
+		password, _ := u.User.Password()
+		return password
+	}
+	return ""
+}

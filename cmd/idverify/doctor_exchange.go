@@ -1,0 +1,204 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"net/netip"
+	"net/url"
+	"sync"
+	"time"
+
+	"golang.org/x/net/http/httpproxy"
+)
+
+// exchange is a request without credentials, with everything that its connection disclosed. It is
+// not sent if the certificate is invalid.
+type exchange struct {
+	proxy       *url.URL // nil without a proxy
+	proxyStatus int      // of the response to CONNECT; 0 without one
+	addresses   []netip.Addr
+	lookup      error // of the name
+	connected   bool
+	dial        error
+	tls         *tls.ConnectionState // of the server; nil if it sent no certificate
+	invalid     error                // why the certificate is not trusted
+	sent        time.Time            // when the request was written
+	received    time.Time            // when the first byte of the response arrived
+
+	began, ended time.Time
+	status       int // of the response; 0 if there is none
+	header       http.Header
+	body         []byte
+	err          error
+}
+
+// maxExchangeBody is the limit of a key set.
+const maxExchangeBody = 1 << 20
+
+// proxyFor returns the proxy of the environment for a URL, or nil.
+func (d *doctorRun) proxyFor(u *url.URL) (*url.URL, error) {
+	return d.proxySettings().ProxyFunc()(u)
+}
+
+// proxySettings returns the settings that net/http reads from the environment.
+func (d *doctorRun) proxySettings() *httpproxy.Config {
+	get := func(names ...string) string {
+		for _, name := range names {
+			if value := d.getenv(name); value != "" {
+				return value
+			}
+		}
+		return ""
+	}
+	return &httpproxy.Config{
+		HTTPProxy:  get("HTTP_PROXY", "http_proxy"),
+		HTTPSProxy: get("HTTPS_PROXY", "https_proxy"),
+		NoProxy:    get("NO_PROXY", "no_proxy"),
+		CGI:        d.getenv("REQUEST_METHOD") != "",
+	}
+}
+
+// roots returns the certificates of the CA file and the system, or nil for those of the system.
+func (d *doctorRun) roots() *x509.CertPool {
+	client, err := d.httpClient()
+	if err != nil {
+		return nil
+	}
+	if transport := client.Transport.(*http.Transport); transport.TLSClientConfig != nil {
+		return transport.TLSClientConfig.RootCAs
+	}
+	return nil
+}
+
+// send sends a request and follows no redirect.
+func (d *doctorRun) send(ctx context.Context, r *http.Request) exchange {
+	rec := &recorder{}
+	roots := d.roots()
+	transport := &http.Transport{
+		Proxy: func(*http.Request) (*url.URL, error) {
+			proxy, err := d.proxyFor(r.URL)
+			rec.record(func(e *exchange) { e.proxy = proxy })
+			return proxy, err
+		},
+		OnProxyConnectResponse: func(_ context.Context, _ *url.URL, _ *http.Request, response *http.Response) error {
+			rec.record(func(e *exchange) { e.proxyStatus = response.StatusCode })
+			return nil
+		},
+		TLSClientConfig: &tls.Config{
+			InsecureSkipVerify: true, //nolint:gosec // rec.verify returns an error for an invalid certificate.
+			VerifyConnection:   func(state tls.ConnectionState) error { return rec.verify(state, r.URL.Hostname(), roots) },
+		},
+		ForceAttemptHTTP2:      true,
+		DisableKeepAlives:      true,
+		MaxResponseHeaderBytes: 64 << 10,
+	}
+	defer transport.CloseIdleConnections()
+	client := &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	r.Header.Set("User-Agent", userAgent())
+	return rec.do(client, r.WithContext(httptrace.WithClientTrace(ctx, rec.trace())))
+}
+
+// recorder records an exchange. Hooks of the transport can still run after the request has ended.
+type recorder struct {
+	mu sync.Mutex // guards e
+	e  exchange
+}
+
+func (rec *recorder) record(f func(*exchange)) {
+	rec.mu.Lock()
+	defer rec.mu.Unlock()
+	f(&rec.e)
+}
+
+// do sends the request, and returns what was recorded.
+func (rec *recorder) do(client *http.Client, r *http.Request) exchange {
+	result := exchange{began: time.Now()}
+	response, err := client.Do(r)
+	if err == nil {
+		defer response.Body.Close()
+		result.status, result.header = response.StatusCode, response.Header
+		result.body, err = io.ReadAll(io.LimitReader(response.Body, maxExchangeBody))
+	}
+	if wrapped, ok := errors.AsType[*url.Error](err); ok {
+		err = wrapped.Err // without the URL
+	}
+	rec.mu.Lock()
+	defer rec.mu.Unlock()
+	recorded := rec.e
+	recorded.began, recorded.ended, recorded.err = result.began, time.Now(), err
+	recorded.status, recorded.header, recorded.body = result.status, result.header, result.body
+	return recorded
+}
+
+// verify verifies the certificate of a connection as package tls does, and keeps it even if it is
+// invalid.
+func (rec *recorder) verify(state tls.ConnectionState, host string, roots *x509.CertPool) error {
+	rec.mu.Lock()
+	defer rec.mu.Unlock()
+	if proxy := rec.e.proxy; proxy != nil && proxy.Scheme == "https" && rec.e.proxyStatus == 0 {
+		return verifyChain(state, proxy.Hostname(), roots)
+	}
+	rec.e.tls, rec.e.invalid = &state, verifyChain(state, host, roots)
+	return rec.e.invalid
+}
+
+// trace records the steps of the connection.
+func (rec *recorder) trace() *httptrace.ClientTrace {
+	return &httptrace.ClientTrace{
+		DNSDone: func(i httptrace.DNSDoneInfo) {
+			rec.record(func(e *exchange) {
+				e.lookup = i.Err
+				for _, a := range i.Addrs {
+					if addr, ok := netip.AddrFromSlice(a.IP); ok {
+						e.addresses = append(e.addresses, addr.Unmap())
+					}
+				}
+			})
+		},
+		ConnectDone: func(_, _ string, err error) {
+			rec.record(func(e *exchange) { e.connected, e.dial = e.connected || err == nil, err })
+		},
+		WroteRequest:         func(httptrace.WroteRequestInfo) { rec.record(func(e *exchange) { e.sent = time.Now() }) },
+		GotFirstResponseByte: func() { rec.record(func(e *exchange) { e.received = time.Now() }) },
+	}
+}
+
+// verifyChain verifies the certificate of a connection to host.
+func verifyChain(state tls.ConnectionState, host string, roots *x509.CertPool) error {
+	intermediates := x509.NewCertPool()
+	for _, c := range state.PeerCertificates[1:] {
+		intermediates.AddCert(c)
+	}
+	_, err := state.PeerCertificates[0].Verify(x509.VerifyOptions{DNSName: host, Roots: roots, Intermediates: intermediates})
+	return err
+}
+
+// cause returns the innermost text of a network error, without an address.
+func cause(err error) string {
+	if e, ok := errors.AsType[*net.DNSError](err); ok {
+		return e.Err
+	}
+	if e, ok := errors.AsType[*net.OpError](err); ok && e.Err != nil {
+		return e.Err.Error()
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return "no response before the timeout"
+	}
+	return err.Error()
+}
+
+// newRequest returns a request with a body.
+func newRequest(method string, u *url.URL, body []byte) *http.Request {
+	r := &http.Request{Method: method, URL: u, Header: make(http.Header), Host: u.Host, Body: http.NoBody}
+	if body != nil {
+		r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+	}
+	return r
+}

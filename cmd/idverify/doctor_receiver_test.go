@@ -1,0 +1,216 @@
+package main
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/idverify/idverify-go"
+)
+
+// receiverRecorder records the requests of a receiver.
+type receiverRecorder struct {
+	mu       sync.Mutex
+	requests []string // method, and "signed" if it has a signature
+}
+
+func (r *receiverRecorder) record(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
+		signed := ""
+		if request.Header.Get("Authorization") != "" || request.URL.Query().Has("authorization") {
+			signed = " signed"
+		}
+		r.mu.Lock()
+		r.requests = append(r.requests, request.Method+signed)
+		r.mu.Unlock()
+		next.ServeHTTP(w, request)
+	})
+}
+
+func TestDoctor_CorrectReceivers(t *testing.T) {
+	t.Parallel()
+	srv, env := newService(t)
+	ca := newAuthority(t, "Test CA")
+	certificate := ca.issue(t, longValidity, "hooks.example.com", "127.0.0.1")
+	verifier := srv.Verifier([]string{"hooks.example.com"}, nil)
+	var recorder receiverRecorder
+	mux := http.NewServeMux()
+	mux.Handle("POST /callbacks", recorder.record(idverify.CallbackHandler(verifier, func(context.Context, *idverify.Callback) error {
+		t.Error("the receiver acted on a message of doctor")
+		return nil
+	})))
+	mux.Handle("GET /return", recorder.record(idverify.RedirectHandler(verifier, func(http.ResponseWriter, *http.Request, *idverify.Redirect) {
+		t.Error("the receiver acted on a redirect of doctor")
+	})))
+	address := strings.TrimPrefix(serveTLS(t, certificate, mux), "https://")
+	env[caFileVariable] = appendFiles(t, env[caFileVariable], ca.file)
+	env["HTTPS_PROXY"] = connectProxy(t, address, 0) // the fake is on this machine, so it gets no proxy
+
+	got := doctorJSON(t, env, "-callback", "https://hooks.example.com/callbacks?token=secret-of-the-url", "-redirect", "https://hooks.example.com/return")
+
+	got.wantOK(t, "callback-address", "callback-unsigned", "callback-forged", "callback-get", "redirect-address", "redirect-unsigned", "redirect-forged")
+	got.wantProblem(t, "callback-tls", "private-ca", `"CN=Test CA"`)
+	if row := got.row(t, "callback-forged"); row.Target != "hooks.example.com/callbacks" || !strings.Contains(row.Detail, "rejects a message that is wrongly signed with 400") {
+		t.Errorf("callback-forged = %+v", row)
+	}
+	if requests := strings.Join(recorder.requests, ", "); requests != "POST, POST signed, GET, GET signed" {
+		t.Errorf("requests = %s, want one unsigned and one signed message each", requests)
+	}
+	if strings.Contains(got.text, "secret-of-the-url") {
+		t.Errorf("the output contains the query of the URL: %s", got.text)
+	}
+}
+
+func appendFiles(t *testing.T, paths ...string) string {
+	t.Helper()
+	var all strings.Builder
+	for _, path := range paths {
+		all.WriteString(readText(t, path))
+	}
+	return writeFile(t, all.String())
+}
+
+func TestDoctor_BrokenReceivers(t *testing.T) {
+	t.Parallel()
+	ca := newAuthority(t, "Test CA")
+	certificate := ca.issue(t, longValidity, "127.0.0.1")
+	status := func(code int) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) }
+	}
+	redirect := func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/login", http.StatusSeeOther) }
+	drop := func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
+	forged := func(h http.HandlerFunc) http.HandlerFunc { // h receives messages with a signature
+		return func(w http.ResponseWriter, r *http.Request) {
+			if r.Header.Get("Authorization") == "" && !r.URL.Query().Has("authorization") {
+				w.WriteHeader(http.StatusBadRequest)
+				return
+			}
+			h(w, r)
+		}
+	}
+	for _, row := range []struct {
+		check, problem string
+		handler        http.HandlerFunc
+		detail         string
+	}{
+		{"callback-unsigned", "accepted", status(204), "204 No Content"},
+		{"callback-unsigned", "redirect", redirect, "303 See Other"},
+		{"callback-unsigned", "not-found", status(404), "404 Not Found"},
+		{"callback-unsigned", "not-found", status(405), "405 Method Not Allowed"},
+		{"callback-unsigned", "error", status(500), "500 Internal Server Error"},
+		{"callback-unsigned", "none", drop, "no response to a message that is unsigned"},
+		{"callback-unsigned", "other", status(401), "401 Unauthorized"},
+		{"callback-forged", "accepted", forged(status(200)), "200 OK"},
+		{"callback-forged", "unavailable", forged(status(503)), "503 Service Unavailable"},
+		{"callback-forged", "redirect", forged(redirect), "303 See Other"},
+		{"callback-forged", "not-found", forged(status(404)), "404 Not Found"},
+		{"callback-forged", "error", forged(status(502)), "502 Bad Gateway"},
+		{"callback-forged", "none", forged(drop), "no response to a message that is wrongly signed"},
+		{"callback-forged", "other", forged(status(403)), "403 Forbidden"},
+		{"redirect-unsigned", "accepted", status(200), "200 OK"},
+		{"redirect-unsigned", "redirect", redirect, "303 See Other"},
+		{"redirect-unsigned", "not-found", status(404), "404 Not Found"},
+		{"redirect-forged", "accepted", forged(status(200)), "200 OK"},
+		{"redirect-forged", "redirect", forged(redirect), "303 See Other"},
+		{"redirect-forged", "unavailable", forged(status(503)), "503 Service Unavailable"},
+		{"callback-get", "accepted", func(w http.ResponseWriter, r *http.Request) {
+			if r.Method == http.MethodPost {
+				w.WriteHeader(400)
+			}
+		}, "200 OK"},
+		{"callback-get", "none", func(w http.ResponseWriter, r *http.Request) {
+			if r.Method != http.MethodPost {
+				panic(http.ErrAbortHandler)
+			}
+			w.WriteHeader(400)
+		}, "no response to a GET request"},
+	} {
+		t.Run(row.check+" "+row.problem, func(t *testing.T) {
+			t.Parallel()
+			kind, _, _ := strings.Cut(row.check, "-")
+			url := serveTLS(t, certificate, row.handler) + "/path"
+
+			got := doctorJSON(t, map[string]string{caFileVariable: ca.file}, "-only", kind, "-"+kind, url)
+
+			got.wantProblem(t, row.check, row.problem, row.detail)
+			if row.check == "callback-unsigned" && problemOf(row.check, row.problem).result == resultFailed {
+				got.wantSkipped(t, "callback unsigned failed", "callback-forged", "callback-get")
+			}
+		})
+	}
+}
+
+// A receiver that does not respond must not delay the other checks beyond the timeout.
+func TestDoctor_HangingReceiver(t *testing.T) {
+	t.Parallel()
+	ca := newAuthority(t, "Test CA")
+	release := make(chan struct{})
+	url := serveTLS(t, ca.issue(t, longValidity, "127.0.0.1"), http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-release }))
+	t.Cleanup(func() { close(release) })
+
+	got := doctorJSON(t, map[string]string{caFileVariable: ca.file}, "-only", "callback", "-callback", url, "-timeout", "2s")
+
+	got.wantProblem(t, "callback-unsigned", "none", "no response before the timeout")
+}
+
+func TestDoctor_SlowReceiver(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	e := &exchange{began: now.Add(-slowRejection - time.Millisecond), ended: now, status: http.StatusBadRequest}
+	for _, check := range []string{"callback-unsigned", "callback-forged"} {
+		got := new(receiver).rejection(e, "unsigned")
+
+		if got.problem != "slow" || problemOf(check, "slow").result != resultWarning || !strings.Contains(got.detail, "after 3001 ms") {
+			t.Errorf("%s = %+v, want the problem slow", check, got)
+		}
+	}
+}
+
+func TestDoctor_ReceiverAddress(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct{ problem, url, detail string }{
+		{"invalid", "hooks.example.com/callbacks", "not an absolute http or https URL"},
+		{"invalid", "https://user:the-password@hooks.example.com/callbacks", "without user"},
+		{"unresolved", "https://hooks.invalid/callbacks", "hooks.invalid"},
+		{"unreachable", "https://" + unusedAddress(t), "connection refused"},
+	} {
+		t.Run(row.problem, func(t *testing.T) {
+			t.Parallel()
+
+			got := doctorJSON(t, nil, "-only", "callback", "-callback", row.url)
+
+			got.wantProblem(t, "callback-address", row.problem, row.detail)
+			if strings.Contains(got.text, "the-password") {
+				t.Errorf("the output contains the password: %s", got.text)
+			}
+		})
+	}
+}
+
+func TestDoctor_PrivateReceiver(t *testing.T) {
+	t.Parallel()
+	srv, _ := newService(t)
+	url := "http" + strings.TrimPrefix(srv.URL(), "https")
+
+	got := doctorJSON(t, nil, "-only", "callback", "-callback", url)
+
+	got.wantProblem(t, "callback-address", "private", "127.0.0.1 is a private address")
+	got.wantProblem(t, "callback-tls", "plain-text", "scheme http")
+}
+
+func TestDoctor_PrivateAddresses(t *testing.T) {
+	t.Parallel()
+	for address, want := range map[string]bool{
+		"10.1.2.3": true, "172.16.0.1": true, "192.168.0.1": true, "127.0.0.1": true, "169.254.1.1": true, "100.64.0.1": true,
+		"0.0.0.0": true, "::1": true, "fd00::1": true, "fe80::1": true, "203.0.113.5": false, "100.128.0.1": false, "2001:db8::1": false,
+	} {
+		addresses, err := lookUp(t.Context(), address)
+
+		if err != nil || len(addresses) != 1 || isPrivate(addresses[0]) != want {
+			t.Errorf("%s: private = %t, want %t (error %v)", address, !want, want, err)
+		}
+	}
+}

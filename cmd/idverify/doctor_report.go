@@ -1,0 +1,149 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+	"unicode"
+)
+
+// doctorResult is the result of a check.
+type doctorResult string
+
+const (
+	resultOK      doctorResult = "ok"
+	resultWarning doctorResult = "warning"
+	resultFailed  doctorResult = "failed"
+	resultSkipped doctorResult = "skipped"
+)
+
+// diagnosis is the finding of a check.
+type diagnosis struct {
+	problem string // name of a problem in doctorProblems; empty if there is none
+	skipped bool
+	detail  string
+}
+
+// healthy returns the diagnosis of a check that has found no problem.
+func healthy(format string, args ...any) diagnosis {
+	return diagnosis{detail: fmt.Sprintf(format, args...)}
+}
+
+// skipped returns the diagnosis of a check that could not run.
+func skipped(format string, args ...any) diagnosis {
+	return diagnosis{skipped: true, detail: fmt.Sprintf(format, args...)}
+}
+
+// sick returns the diagnosis of a check that has found a problem.
+func sick(problem, format string, args ...any) diagnosis {
+	return diagnosis{problem: problem, detail: fmt.Sprintf(format, args...)}
+}
+
+// doctorRow is the result of one check as it is printed. The names of its JSON fields are stable.
+type doctorRow struct {
+	Name       string       `json:"name"`
+	Target     string       `json:"target,omitempty"`
+	Result     doctorResult `json:"result"`
+	Problem    string       `json:"problem,omitempty"`
+	Detail     string       `json:"detail"`
+	Remedy     string       `json:"remedy,omitempty"`
+	DurationMS int64        `json:"duration_ms"`
+}
+
+// add records the diagnosis of a check, and prints it unless the output is JSON.
+func (d *doctorRun) add(c doctorCheck, found diagnosis, took time.Duration) {
+	row := doctorRow{Name: c.name, Target: c.target, Result: resultOK, Problem: found.problem, DurationMS: took.Milliseconds()}
+	row.Detail = d.printable(found.detail)
+	switch {
+	case found.skipped:
+		row.Result = resultSkipped
+	case found.problem != "":
+		p := problemOf(c.name, found.problem)
+		row.Result, row.Remedy = p.result, p.remedy
+	}
+	if row.Result == resultFailed {
+		d.failed[c.key()] = c.name
+	}
+	d.rows = append(d.rows, row)
+	if d.json {
+		return
+	}
+	if row.Target != "" {
+		row.Detail = row.Target + ": " + row.Detail
+	}
+	fmt.Fprintf(d.stdout, "%-8s %-21s %s\n", row.Result, spaced(row.Name), row.Detail)
+	if row.Remedy != "" {
+		fmt.Fprintf(d.stdout, "%-30s %s\n", "", row.Remedy)
+	}
+}
+
+// spaced returns the name of a check for people.
+func spaced(name string) string { return strings.ReplaceAll(name, "-", " ") }
+
+// count returns the number of checks with a result.
+func (d *doctorRun) count(result doctorResult) int {
+	n := 0
+	for _, row := range d.rows {
+		if row.Result == result {
+			n++
+		}
+	}
+	return n
+}
+
+// finish prints the summary or the JSON document.
+func (d *doctorRun) finish() error {
+	numbers := make(map[doctorResult]int)
+	for _, result := range []doctorResult{resultOK, resultWarning, resultFailed, resultSkipped} {
+		numbers[result] = d.count(result)
+	}
+	if !d.json {
+		_, err := fmt.Fprintf(d.stdout, "\n%d ok, %s, %d failed, %d skipped\n",
+			numbers[resultOK], plural(numbers[resultWarning], "warning"), numbers[resultFailed], numbers[resultSkipped])
+		return err
+	}
+	overall := resultOK
+	for _, result := range []doctorResult{resultWarning, resultFailed} {
+		if numbers[result] > 0 {
+			overall = result
+		}
+	}
+	encoder := json.NewEncoder(d.stdout)
+	encoder.SetEscapeHTML(false)
+	encoder.SetIndent("", "  ")
+	return encoder.Encode(struct {
+		Result     doctorResult         `json:"result"`
+		Started    time.Time            `json:"started"`
+		DurationMS int64                `json:"duration_ms"`
+		Count      map[doctorResult]int `json:"count"`
+		Checks     []doctorRow          `json:"checks"`
+	}{overall, d.started.UTC().Truncate(time.Millisecond), time.Since(d.started).Milliseconds(), numbers, d.rows})
+}
+
+// maxDetail is the maximum length of the detail of a check, in characters.
+const maxDetail = 300
+
+// printable redacts the secrets of this run in text, and removes everything that could control a
+// terminal, because the text may come from a server.
+func (d *doctorRun) printable(text string) string {
+	for _, secret := range d.secrets {
+		text = strings.ReplaceAll(text, secret, "[REDACTED]")
+	}
+	text = strings.Join(strings.FieldsFunc(text, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }), " ")
+	if runes := []rune(text); len(runes) > maxDetail {
+		text = string(runes[:maxDetail]) + "…"
+	}
+	return text
+}
+
+// plural returns a number with its noun.
+func plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// milliseconds returns a duration for people.
+func milliseconds(d time.Duration) string { return fmt.Sprintf("%d ms", d.Milliseconds()) }

@@ -1,0 +1,351 @@
+package main
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/json"
+	"encoding/pem"
+	"math/big"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/idverify/idverify-go/sandboxfake"
+)
+
+// doctorOutput is the JSON document of doctor.
+type doctorOutput struct {
+	Result string               `json:"result"`
+	Count  map[doctorResult]int `json:"count"`
+	Checks []doctorRow          `json:"checks"`
+	code   int
+	text   string
+}
+
+// doctorJSON runs doctor with -json. The output must not contain a secret of env.
+func doctorJSON(t *testing.T, env map[string]string, args ...string) doctorOutput {
+	t.Helper()
+	got := runProgram(t, env, "", append([]string{"doctor", "-json"}, args...)...)
+	output := doctorOutput{code: got.code, text: got.stdout}
+	if err := json.Unmarshal([]byte(got.stdout), &output); err != nil {
+		t.Fatalf("doctor %q: exit code %d, stderr: %s", args, got.code, got.stderr)
+	}
+	if secret := env[clientSecretVariable]; secret != "" && strings.Contains(got.stdout, secret) {
+		t.Errorf("the output contains the client secret: %s", got.stdout)
+	}
+	return output
+}
+
+func (o doctorOutput) row(t *testing.T, name string) doctorRow {
+	t.Helper()
+	for _, row := range o.Checks {
+		if row.Name == name {
+			return row
+		}
+	}
+	t.Fatalf("the output has no check %s:\n%s", name, o.text)
+	return doctorRow{}
+}
+
+// wantProblem checks that a check has found a problem, with its remedy and a part of its detail.
+func (o doctorOutput) wantProblem(t *testing.T, check, problem, detail string) {
+	t.Helper()
+	row, want := o.row(t, check), problemOf(check, problem)
+	if row.Problem != problem || row.Result != want.result || row.Remedy != want.remedy || want.remedy == "" {
+		t.Errorf("%s = %+v, want the problem %s", check, row, problem)
+	}
+	if !strings.Contains(row.Detail, detail) {
+		t.Errorf("%s: detail = %q, want it to contain %q", check, row.Detail, detail)
+	}
+	if (o.code == exitProblem) != (o.Count[resultFailed] > 0) {
+		t.Errorf("exit code = %d with %d failed checks", o.code, o.Count[resultFailed])
+	}
+}
+
+// wantOK checks that checks have found no problem.
+func (o doctorOutput) wantOK(t *testing.T, checks ...string) {
+	t.Helper()
+	for _, check := range checks {
+		if row := o.row(t, check); row.Result != resultOK || row.Problem != "" || row.Remedy != "" {
+			t.Errorf("%s = %+v, want ok", check, row)
+		}
+	}
+}
+
+// wantSkipped checks that checks were skipped because of another one.
+func (o doctorOutput) wantSkipped(t *testing.T, because string, checks ...string) {
+	t.Helper()
+	for _, check := range checks {
+		if row := o.row(t, check); row.Result != resultSkipped || !strings.Contains(row.Detail, because) {
+			t.Errorf("%s = %+v, want skipped because of %q", check, row, because)
+		}
+	}
+}
+
+// authority is a certificate authority for tests.
+type authority struct {
+	certificate *x509.Certificate
+	key         *ecdsa.PrivateKey
+	file        string // PEM
+}
+
+func newAuthority(t *testing.T, name string) *authority {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, IsCA: true, BasicConstraintsValid: true,
+		NotBefore: time.Now().Add(-24 * time.Hour), NotAfter: time.Now().Add(24 * time.Hour), KeyUsage: x509.KeyUsageCertSign,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	certificate, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	return &authority{certificate, key, writeFile(t, string(text))}
+}
+
+// issue returns a certificate for hosts that is valid for a period from now, or expired if that is
+// negative.
+func (a *authority) issue(t *testing.T, validity time.Duration, hosts ...string) tls.Certificate {
+	t.Helper()
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "test"},
+		NotBefore: time.Now().Add(-48 * time.Hour), NotAfter: time.Now().Add(validity),
+	}
+	for _, host := range hosts {
+		if ip := net.ParseIP(host); ip != nil {
+			template.IPAddresses = append(template.IPAddresses, ip)
+		} else {
+			template.DNSNames = append(template.DNSNames, host)
+		}
+	}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, a.certificate, key.Public(), a.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
+}
+
+const longValidity = 90 * 24 * time.Hour
+
+// serveTLS serves handler with a certificate, and returns the base URL.
+func serveTLS(t *testing.T, certificate tls.Certificate, handler http.Handler) string {
+	t.Helper()
+	srv := httptest.NewUnstartedServer(handler)
+	srv.TLS = &tls.Config{Certificates: []tls.Certificate{certificate}}
+	srv.Config.ErrorLog = discardLog
+	srv.StartTLS()
+	t.Cleanup(srv.Close)
+	return srv.URL
+}
+
+// front returns a reverse proxy for the fake that changes its responses.
+func front(t *testing.T, srv *sandboxfake.Server, change func(http.Header)) http.Handler {
+	t.Helper()
+	target, err := url.Parse(srv.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := &httputil.ReverseProxy{
+		Rewrite:   func(r *httputil.ProxyRequest) { r.SetURL(target) },
+		Transport: srv.HTTPClient().Transport,
+		ModifyResponse: func(r *http.Response) error {
+			change(r.Header)
+			return nil
+		},
+		ErrorLog: discardLog,
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header()["Date"] = nil // only that of the fake
+		proxy.ServeHTTP(w, r)
+	})
+}
+
+// behind returns the environment for a fake behind a reverse proxy that changes its responses.
+func behind(t *testing.T, change func(http.Header)) (*sandboxfake.Server, map[string]string) {
+	t.Helper()
+	srv, env := newService(t)
+	ca := newAuthority(t, "Test CA")
+	env[baseURLVariable] = serveTLS(t, ca.issue(t, longValidity, "127.0.0.1"), front(t, srv, change))
+	env[caFileVariable] = ca.file
+	return srv, env
+}
+
+// with returns a copy of env with a variable.
+func with(env map[string]string, name, value string) map[string]string {
+	changed := map[string]string{name: value}
+	for k, v := range env {
+		if k != name {
+			changed[k] = v
+		}
+	}
+	return changed
+}
+
+func TestDoctor_Healthy(t *testing.T) {
+	t.Parallel()
+	srv, env := newService(t)
+	live := srv.NewProject(liveProject())
+	createPhoneCheck(t, live.Client())
+	env = environment(t, srv, live.Credentials)
+
+	got := doctorJSON(t, env, "-warnings")
+
+	if got.code != exitOK || got.Result != "ok" || got.Count[resultOK] != len(got.Checks) || len(got.Checks) != 12 {
+		t.Errorf("exit code %d, %s", got.code, got.text)
+	}
+	for _, r := range srv.Requests() {
+		switch r.Operation {
+		case "token.create", "jwks.get", "phone_check.list", "sim_check.list", "subscriber_check.list":
+		case "phone_check.create": // by the test
+		default:
+			t.Errorf("doctor sent %s, want only requests that are free and read", r.Operation)
+		}
+	}
+	if n := countRequests(srv, "phone_check.create"); n != 1 {
+		t.Errorf("%d checks were created, want that of the test: each one is charged", n)
+	}
+}
+
+func TestDoctor_Text(t *testing.T) {
+	t.Parallel()
+	_, env := newService(t)
+
+	got := runProgram(t, env, "", "doctor", "-only", "key set", "-only", "config", "-skip", "config-ca-file")
+
+	if got.code != exitOK || !strings.Contains(got.stdout, "\nok       key set               1 key, fetched in ") ||
+		!strings.HasPrefix(got.stdout, "ok       config base url       https://127.0.0.1:") || !strings.Contains(got.stdout, ", 0 failed, 0 skipped\n") {
+		t.Errorf("exit code %d, stdout:\n%s%s", got.code, got.stdout, got.stderr)
+	}
+}
+
+func TestDoctor_Usage(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		args   []string
+		stderr string
+	}{
+		{[]string{"https://api.example.com"}, "unexpected argument"},
+		{[]string{"-timeout", "0s"}, "-timeout must be positive"},
+		{[]string{"-only", "key-sets"}, `no check has the name "key-sets"`},
+		{[]string{"-skip", "call"}, `no check has the name "call"`},
+		{[]string{"-only", "redis"}, "nothing to check"},
+	} {
+		got := runProgram(t, nil, "", append([]string{"doctor"}, row.args...)...)
+
+		if got.code != exitUsage || !strings.Contains(got.stderr, row.stderr) || got.stdout != "" {
+			t.Errorf("doctor %q: exit code %d, stderr: %s%s", row.args, got.code, got.stderr, got.stdout)
+		}
+	}
+}
+
+// A readiness job must not succeed because a required variable is missing.
+func TestDoctor_OnlyNeedsConfiguration(t *testing.T) {
+	t.Parallel()
+
+	got := doctorJSON(t, nil, "-only", "key-set")
+
+	got.wantProblem(t, "config-base-url", "missing", "IDVERIFY_BASE_URL is not set")
+	got.wantSkipped(t, "config base url failed", "key-set")
+	if got.code != exitProblem || len(got.Checks) != 3 {
+		t.Errorf("exit code = %d, want %d:\n%s", got.code, exitProblem, got.text)
+	}
+}
+
+func TestDoctor_Warnings(t *testing.T) {
+	t.Parallel()
+	_, env := behind(t, func(h http.Header) { h["Date"] = nil })
+
+	without := doctorJSON(t, env, "-only", "clock")
+	strict := doctorJSON(t, env, "-only", "clock", "-warnings")
+
+	without.wantProblem(t, "clock", "unknown", "no Date")
+	if without.code != exitOK || strict.code != exitProblem || without.Result != "warning" {
+		t.Errorf("exit codes %d and %d, want %d and %d with -warnings", without.code, strict.code, exitOK, exitProblem)
+	}
+}
+
+func TestDoctor_Interrupted(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := contextWithCancel(t)
+	cancel()
+	var out, errors strings.Builder
+	p := &program{stdout: &out, stderr: &errors, getenv: func(string) string { return "" }}
+
+	code := p.run(ctx, []string{"doctor"})
+
+	if code != exitError || !strings.Contains(errors.String(), "interrupted") {
+		t.Errorf("exit code %d, stderr: %s", code, errors.String())
+	}
+}
+
+func TestDoctor_Configuration(t *testing.T) {
+	t.Parallel()
+	secret := "the-secret-value"
+	variables := map[string]string{clientIDVariable: "id", clientSecretVariable: secret}
+	file := writeFile(t, `{"client_id": "id", "client_secret": "`+secret+`"}`)
+	readable := writeFile(t, `{"client_id": "id", "client_secret": "`+secret+`"}`)
+	if err := os.Chmod(readable, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range []struct {
+		check, problem string
+		env            map[string]string
+		detail         string
+	}{
+		{"config-base-url", "missing", nil, "IDVERIFY_BASE_URL is not set"},
+		{"config-base-url", "invalid", map[string]string{baseURLVariable: "http://api.example.com"}, "must begin with https://"},
+		{"config-base-url", "invalid", map[string]string{baseURLVariable: "https://api.example.com/v1"}, "only scheme and host"},
+		{"config-base-url", "invalid", map[string]string{baseURLVariable: " https://api.example.com"}, "malformed"},
+		{"config-base-url", "invalid", map[string]string{baseURLVariable: "https://u:the-password@api.example.com"}, "must not contain a user"},
+		{"config-credentials", "missing", nil, "neither IDVERIFY_CLIENT_ID and IDVERIFY_CLIENT_SECRET nor IDVERIFY_CREDENTIALS_FILE is set"},
+		{"config-credentials", "invalid", map[string]string{clientIDVariable: "id"}, "IDVERIFY_CLIENT_SECRET is missing"},
+		{"config-credentials", "invalid", map[string]string{clientIDVariable: "id", clientSecretVariable: secret + "\n"}, "white space"},
+		{"config-credentials", "invalid", map[string]string{credentialsFileVariable: writeFile(t, "not JSON "+secret)}, "not JSON"},
+		{"config-credentials", "invalid", map[string]string{credentialsFileVariable: file + "-missing"}, "no such file"},
+		{"config-credentials", "ambiguous", with(variables, credentialsFileVariable, file), "are set"},
+		{"config-credentials", "readable", map[string]string{credentialsFileVariable: readable}, "permissions 0644"},
+		{"config-ca-file", "invalid", map[string]string{caFileVariable: file}, "no PEM certificate"},
+		{"config-ca-file", "invalid", map[string]string{caFileVariable: file + "-missing"}, "no such file"},
+		{"config-base-url", "", map[string]string{baseURLVariable: "https://api.example.com"}, "https://api.example.com"},
+		{"config-credentials", "", variables, "in the environment"},
+		{"config-credentials", "", map[string]string{credentialsFileVariable: file}, "in a file"},
+		{"config-ca-file", "", nil, "not set"},
+	} {
+		t.Run(row.check+" "+row.problem, func(t *testing.T) {
+			t.Parallel()
+
+			got := doctorJSON(t, row.env, "-only", row.check)
+
+			if row.problem == "" {
+				got.wantOK(t, row.check)
+			} else {
+				got.wantProblem(t, row.check, row.problem, row.detail)
+			}
+			if !strings.Contains(got.row(t, row.check).Detail, row.detail) || strings.Contains(got.text, secret) || strings.Contains(got.text, "the-password") {
+				t.Errorf("output = %s, want %q and no secret", got.text, row.detail)
+			}
+		})
+	}
+}
