@@ -24,7 +24,7 @@ func createChecks(t *testing.T, srv *sandboxfake.Server, count int) {
 
 func TestCheckList_ThousandChecks(t *testing.T) {
 	t.Parallel()
-	srv, env := newService(t, sandboxfake.WithJournalLimit(10_000))
+	srv, env := newService(t, sandboxfake.WithJournalLimit(10_000), sandboxfake.WithFrozenClock(time.Now()))
 	createChecks(t, srv, 1000)
 
 	for _, row := range []struct {
@@ -57,7 +57,7 @@ func TestCheckList_ThousandChecks(t *testing.T) {
 
 func TestCheckList_FailsInTheMiddle(t *testing.T) {
 	t.Parallel()
-	srv, env := newService(t)
+	srv, env := newService(t, sandboxfake.WithFrozenClock(time.Now()))
 	createChecks(t, srv, 250)
 	pass, fail := sandboxfake.Fault{}, sandboxfake.Fault{Status: 400}
 	srv.Inject(sandboxfake.Match{Operation: "phone_check.list"}, pass, pass, fail, pass, pass, fail)

@@ -66,7 +66,8 @@ func (c *connection) limit(ctx context.Context) (context.Context, context.Cancel
 // startFake starts a fake with the same IDs in each run, and creates a few checks for the commands
 // that read them.
 func startFake(ctx context.Context) (*sandboxfake.Server, *idverify.Client, error) {
-	server, err := sandboxfake.Start(sandboxfake.WithInMemory())
+	// A frozen clock makes the order of the checks the same in each run.
+	server, err := sandboxfake.Start(sandboxfake.WithInMemory(), sandboxfake.WithFrozenClock(time.Now()))
 	if err != nil {
 		return nil, nil, err
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/url"
+	"path/filepath"
 	"strings"
 
 	"github.com/idverify/idverify-go"
@@ -103,9 +104,22 @@ Then open the check_url of the response, as the phone would (a real phone requir
 
 curl -sS --cacert %[7]s -H 'Authorization: Bearer %[8]s' %[1]s/_sandbox/requests
 
+The program idverify (docs/tools.md) and idverify.CredentialsFromEnv use these environment variables:
+
+export IDVERIFY_BASE_URL=%[1]s IDVERIFY_CLIENT_ID=%[3]s IDVERIFY_CLIENT_SECRET=%[4]s IDVERIFY_CA_FILE=%[13]s
+go run -C cmd/idverify . check create -yes 447700900012
+
 Ctrl-C stops the server.
 
-`, a.URL, a.CAFile, a.Project.ClientID, a.Project.ClientSecret, a.Workspace.ClientID, a.Workspace.ClientSecret, ca, a.ControlToken, a.InspectorURL, certificateLine, publicLine, a.CASHA256)
+`, a.URL, a.CAFile, a.Project.ClientID, a.Project.ClientSecret, a.Workspace.ClientID, a.Workspace.ClientSecret, ca, a.ControlToken, a.InspectorURL, certificateLine, publicLine, a.CASHA256, shellQuote(absolute(a.CAFile)))
+}
+
+// absolute returns the absolute form of a path, for a program that runs in another directory.
+func absolute(path string) string {
+	if full, err := filepath.Abs(path); err == nil {
+		return full
+	}
+	return path
 }
 
 // shellQuote quotes s as one word of a POSIX shell.

@@ -1,0 +1,73 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"syscall"
+	"testing"
+	"unsafe"
+)
+
+// openTerminal returns a terminal and the file that types into it.
+func openTerminal(t *testing.T) (terminal, keyboard *os.File) {
+	t.Helper()
+	keyboard, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
+	if err != nil {
+		t.Skipf("this machine has no terminals: %v", err)
+	}
+	t.Cleanup(func() { keyboard.Close() })
+	var unlocked, number int32
+	connection, err := keyboard.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = connection.Control(func(fd uintptr) {
+		syscall.Syscall(syscall.SYS_IOCTL, fd, syscall.TIOCSPTLCK, uintptr(unsafe.Pointer(&unlocked)))
+		syscall.Syscall(syscall.SYS_IOCTL, fd, syscall.TIOCGPTN, uintptr(unsafe.Pointer(&number)))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	terminal, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|syscall.O_NOCTTY, 0)
+	if err != nil {
+		t.Skipf("this machine has no terminals: %v", err)
+	}
+	t.Cleanup(func() { terminal.Close() })
+	return terminal, keyboard
+}
+
+func TestCheckCreate_Confirmation(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		name, typed string
+		args        []string
+		code        int
+		stderr      []string
+	}{
+		{"yes", "y\n", []string{number}, exitOK, []string{"Create a check of …12? In a live project, it costs money. [y/N] Creating a PhoneCheck"}},
+		{"number and yes", number + "\nYES\n", []string{"-"}, exitOK, []string{"Phone number: Create a check of …12?"}},
+		{"no", "n\n", []string{number}, exitError, []string{"Not created."}},
+		{"nothing", "\n", []string{number}, exitError, []string{"Not created."}},
+		{"end of input", "\x04", []string{number}, exitError, []string{"Not created."}},
+		{"flag", "", []string{"-yes", number}, exitOK, []string{"!Create a check"}},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			srv, env := newService(t)
+			terminal, keyboard := openTerminal(t)
+			if _, err := keyboard.WriteString(row.typed); err != nil {
+				t.Fatal(err)
+			}
+			var stdout, stderr bytes.Buffer
+			p := &program{stdin: terminal, stdout: &stdout, stderr: &stderr, getenv: func(name string) string { return env[name] }}
+
+			code := p.run(t.Context(), append([]string{"check", "create"}, row.args...))
+
+			result{code, stdout.String(), stderr.String()}.expect(t, row.code, nil, row.stderr)
+			if n, want := requests(srv, "phone_check.create"), map[bool]int{true: 1}[row.code == exitOK]; n != want {
+				t.Errorf("creates = %d, want %d: each one can cost money", n, want)
+			}
+		})
+	}
+}
