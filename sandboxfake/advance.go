@@ -27,7 +27,12 @@ func (s *Server) Advance(ctx context.Context, d time.Duration) error {
 	}
 	svc := s.lock()
 	defer svc.mu.Unlock()
-	return svc.advance(ctx, d)
+	svc.recent.add(recent{kind: recentAdvance, at: svc.clock.Now(), took: d})
+	err := svc.advance(ctx, d)
+	if err != nil {
+		svc.recent.add(recent{kind: recentStopped, at: svc.clock.Now(), text: err.Error()})
+	}
+	return err
 }
 
 // Idle waits until no delivery is in flight and no event is due now. It does not wait for attempts

@@ -147,6 +147,7 @@ func (s *Server) controlClearFaults(*http.Request) (any, error) {
 	svc := s.lock()
 	defer svc.mu.Unlock()
 	svc.injections = slices.Delete(svc.injections, 0, len(svc.injections))
+	s.recent.add(recent{kind: recentRemove, at: svc.clock.Now()})
 	svc.noteChange()
 	return nil, nil
 }

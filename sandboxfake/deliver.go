@@ -96,6 +96,7 @@ func (s *service) queueDelivery(d *delivery) {
 	d.ID = s.ids.uuid("delivery", d.project.id, &d.project.counter)
 	d.queued = s.clock.Now()
 	s.noteDelivery(d, s.deliveries.add(d))
+	s.recent.add(recent{kind: recentQueued, at: d.queued, cause: s.performing, ref: d})
 	s.queueAttempt(d, s.clock.Now())
 }
 
@@ -144,6 +145,7 @@ func (s *service) settle(d *delivery, attempt Attempt) {
 	s.inFlight--
 	d.inFlight = false
 	d.Attempts = append(d.Attempts, attempt)
+	s.recent.add(recent{kind: recentAttempt, at: s.clock.Now(), number: len(d.Attempts), ref: d})
 	d.Done = true
 	s.markChanged(d)
 	if ruleFor(attempt.Status).retry && len(d.Attempts) < maxAttempts {
@@ -187,9 +189,12 @@ func (s *service) deliver(d *delivery, attempt *Attempt) {
 	case isTimeout(err):
 		attempt.Result, attempt.Error = ResultTimedOut, fmt.Sprintf("no response within %v", deliveryTimeout)
 	default:
-		attempt.Result, attempt.Error = ResultUnreachable, "the connection failed or was lost: "+rootCause(err)
+		attempt.Result, attempt.Error = ResultUnreachable, unreachableCause+rootCause(err)
 	}
 }
+
+// unreachableCause is the beginning of the error of an attempt whose connection failed or was lost.
+const unreachableCause = "the connection failed or was lost: "
 
 // send sends a callback, unless a fault drops or replaces it, and returns the status of the
 // response.

@@ -60,6 +60,11 @@
 // Unless [WithFreshKeys] is set, the certificates and signing keys are fixed and public. Trust them
 // in tests only.
 //
+// # Failed tests
+//
+// When a test of [New] fails, the latest events of its server are in the log of the test, and with
+// the flag -artifacts of go test in a page for browsers. [WithoutTimeline] turns this off.
+//
 // # Other languages
 //
 // The program cmd/sandboxfake runs a server, with a page for browsers and phones: see

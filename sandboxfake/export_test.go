@@ -31,6 +31,3 @@ func (s *Server) StoredTokens() (byText, issued int) {
 	defer svc.mu.Unlock()
 	return len(svc.tokens.byText), len(svc.tokens.issued)
 }
-
-// PlainCause is plainCause, for texts that no receiver can cause.
-func PlainCause(cause string) string { return plainCause(cause) }

@@ -80,11 +80,16 @@ func (s *Server) Inject(m Match, faults ...Fault) (remove func()) {
 	}
 	added := &injection{match: m, faults: slices.Clone(faults)}
 	svc.injections = append(svc.injections, added)
+	s.recent.add(recent{kind: recentInject, at: svc.clock.Now(), ref: added})
 	svc.noteChange()
 	return func() {
 		svc.mu.Lock()
 		defer svc.mu.Unlock()
+		before := len(svc.injections)
 		svc.injections = slices.DeleteFunc(svc.injections, func(i *injection) bool { return i == added })
+		if len(svc.injections) < before {
+			s.recent.add(recent{kind: recentRemove, at: svc.clock.Now(), ref: added})
+		}
 		svc.noteChange()
 	}
 }

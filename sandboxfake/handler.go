@@ -38,7 +38,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusNoContent)
 		return
 	}
-	c := &call{r: r}
+	c := &call{r: r, started: started}
 	c.body, c.bodyErr = readBody(r.Body)
 	s.writeCall(w, c, s.respond(c), started)
 }
@@ -76,7 +76,9 @@ type handler func(*service, *call) (any, error)
 // call is a request that is being processed.
 type call struct {
 	r          *http.Request
-	id         string // request ID
+	started    time.Time // on the system's clock; zero for a call of the control plane
+	seq        uint64    // sequence number among the recent events; 0 if the call has no effects
+	id         string    // request ID
 	op         wire.Operation
 	version    string
 	ids        map[string]string // parameters of the path
@@ -169,7 +171,7 @@ func (s *service) handle(c *call) *response {
 	if c.fault != nil && c.fault.Status != 0 {
 		return c.fault.response(c.op, s.clock.Now(), s.opts.rateLimit)
 	}
-	body, err := c.handle(s, c)
+	body, err := s.perform(c)
 	if err != nil {
 		return problemResponse(err)
 	}
@@ -177,6 +179,14 @@ func (s *service) handle(c *call) *response {
 		return resp
 	}
 	return &response{status: c.op.Success, media: wire.MediaHAL, body: body}
+}
+
+// perform calls the handler of a call. Events of checks until it returns are effects of the call.
+func (s *service) perform(c *call) (any, error) {
+	c.seq = s.recent.reserve()
+	s.performing = c.seq
+	defer func() { s.performing = 0 }()
+	return c.handle(s, c)
 }
 
 func problemResponse(err error) *response {

@@ -81,9 +81,10 @@ func (s *service) addHistory(ck *check) {
 	h.byID[ck.id] = r
 }
 
-// note adds an event at time at to the history of a check. It returns nil if there is no history,
-// or if the history has dropped the check.
+// note adds an event at time at to the recent events and to the history of a check. It returns nil
+// if there is no history, or if the history has dropped the check.
 func (s *service) note(ck *check, kind eventKind, at time.Time) *event {
+	s.recent.add(recent{kind: recentCheck, at: at, cause: s.performing, text: string(kind), ref: ck})
 	if s.history == nil {
 		return nil
 	}

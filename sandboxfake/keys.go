@@ -38,7 +38,11 @@ func (s *service) rotateKeys() error {
 	}
 	removed := s.clock.Now().Add(keySetMaxAge)
 	s.keys.keys[len(s.keys.keys)-2].removed = removed
-	s.clock.Schedule(removed, func() { s.keys.remove(retired) })
+	s.recent.add(recent{kind: recentRotate, at: s.clock.Now(), text: s.keys.signingUnder(nil).id})
+	s.clock.Schedule(removed, func() {
+		s.keys.remove(retired)
+		s.recent.add(recent{kind: recentRetire, at: s.clock.Now(), text: retired})
+	})
 	s.noteChange()
 	s.runDue()
 	return nil

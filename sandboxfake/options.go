@@ -38,6 +38,7 @@ type options struct {
 	controlToken   idverify.Secret
 	newPage        func(*Server) http.Handler // WithControlPage
 	phonePage      bool
+	noTimeline     bool        // WithoutTimeline
 	log            *requestLog // nil without WithRequestLog
 	receiverCAs    []*x509.Certificate
 	public         publicHost             // WithPublicURL

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/idverify/idverify-go/internal/timeline"
 	"github.com/idverify/idverify-go/internal/wire"
 )
 
@@ -33,7 +34,7 @@ type Request struct {
 }
 
 // masked replaces a secret.
-const masked = "[masked]"
+const masked = timeline.Masked
 
 // Requests returns the requests in the journal, oldest first: at most 1,024, or the limit of
 // [WithJournalLimit]. See [Server.DroppedRequests]. The result shares no memory with the server.
@@ -95,6 +96,7 @@ func (s *service) journalRequest(c *call, resp *response) {
 	c.id = s.requestID(p)
 	entry.ID = c.id
 	s.requests.add(entry)
+	s.recent.addRequest(c, entry, resp)
 }
 
 // requestID returns the next request ID of a project, or of requests without a project.

@@ -34,6 +34,7 @@ type Server struct {
 	streams      atomic.Int32 // open event streams
 	keySource    *keySource
 	renewals     *renewals.Counter // of the server's clients and consoles
+	recent       *recentEvents     // for the timeline of a failed test, or nil
 	lifecycle    sync.Mutex        // held by Reset and Close until the goroutines of the old service have ended
 	resets       uint64            // guarded by lifecycle
 
@@ -52,16 +53,26 @@ var ErrReset = errors.New("sandboxfake: the server was reset")
 // New starts a server for a test, and closes it through tb.Cleanup. If the server cannot start, the
 // test fails.
 //
+// If the test has failed when the server is closed, New writes the latest events of the server to
+// the test's log: requests, callbacks, events of checks, faults, and changes of the clock and the
+// keys. With the flag -artifacts of go test, it also writes them, with details, to timeline.html in
+// the test's directory for artifacts. Both contain no secrets, signatures or complete phone
+// numbers. [WithoutTimeline] turns this off. It requires that tb has the methods Failed and Logf,
+// and for the file also ArtifactDir, as *testing.T, *testing.B and *testing.F do.
+//
 // In a testing/synctest bubble, create the server inside the bubble, with [WithInMemory].
 func New(tb TB, opts ...Option) *Server {
 	tb.Helper()
-	s, err := Start(opts...)
+	s, err := start(tb, opts)
 	if err != nil {
 		tb.Fatalf("%v", err)
 		return nil
 	}
-	s.tb = tb
-	tb.Cleanup(func() { s.Close() })
+	tb.Cleanup(func() {
+		tb.Helper()
+		defer s.Close() // also after a FailNow in reportFailure
+		s.reportFailure()
+	})
 	return s
 }
 
@@ -76,7 +87,10 @@ type TB interface {
 // of a server created by [New] panic instead.
 //
 // Start fails if an option is invalid, or if the server cannot listen on the address of [WithAddr].
-func Start(opts ...Option) (*Server, error) {
+func Start(opts ...Option) (*Server, error) { return start(nil, opts) }
+
+// start starts a server of a test, or without one if tb is nil.
+func start(tb TB, opts []Option) (*Server, error) {
 	o, err := newOptions(opts)
 	if err != nil {
 		return nil, fmt.Errorf("sandboxfake: %w", err)
@@ -87,6 +101,8 @@ func Start(opts ...Option) (*Server, error) {
 	}
 	s := &Server{
 		opts:         o,
+		tb:           tb,
+		recent:       o.recordFor(tb),
 		network:      memnet.New(certificates, o.inMemory, ErrClosed),
 		certificates: certificates,
 		keySource:    keys,
@@ -101,6 +117,7 @@ func Start(opts ...Option) (*Server, error) {
 		listener.Close()
 		return nil, fmt.Errorf("sandboxfake: %w", err)
 	}
+	s.recent.begin(first.clock.Now(), first.clock.Frozen())
 	s.service.Store(first)
 	if o.newPage != nil {
 		if s.page = o.newPage(s); s.page == nil {
@@ -120,7 +137,7 @@ func Start(opts ...Option) (*Server, error) {
 func (s *Server) newService(seed uint64) (*service, error) {
 	svc, err := newService(&s.opts, s.PublicURL(), s.network.Transport(), s.keySource, seed)
 	if err == nil {
-		svc.renewals, svc.generation = s.renewals, s.resets
+		svc.renewals, svc.recent, svc.generation = s.renewals, s.recent, s.resets
 	}
 	return svc, err
 }
@@ -161,6 +178,7 @@ func (s *Server) Close() error {
 		return nil
 	}
 	svc.end(ErrClosed)
+	s.recent.add(recent{kind: recentClose, at: svc.clock.Now()})
 	svc.mu.Unlock()
 	svc.running.Wait()
 	s.network.Close()
@@ -199,6 +217,7 @@ func (s *Server) reset(seed *uint64) {
 		return
 	}
 	svc.end(ErrReset)
+	s.recent.add(recent{kind: recentReset, at: fresh.clock.Now()})
 	s.service.Store(fresh)
 	svc.mu.Unlock()
 	svc.running.Wait()

@@ -26,6 +26,7 @@ type service struct {
 	cancel    context.CancelFunc
 	running   sync.WaitGroup    // goroutines of delivery attempts
 	renewals  *renewals.Counter // of the server's clients and consoles
+	recent    *recentEvents     // of the server, or nil
 	// generation is the number of resets before this service.
 	generation uint64
 
@@ -47,6 +48,7 @@ type service struct {
 	injections []*injection
 	windows    map[*workspace]*rateWindow // of WithRateLimit
 	revision   uint64                     // see noteChange
+	performing uint64                     // sequence number of the call in progress among the recent events, or 0
 	inFlight   int                        // delivery attempts in flight
 	delayed    int                        // token requests that a fault delays
 	waiting    []*delivery                // due, but maxInFlight attempts are in flight

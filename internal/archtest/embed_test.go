@@ -37,8 +37,8 @@ func TestEmbed_Fake(t *testing.T) {
 		}
 	}
 
-	if !slices.Equal(embedded, []string{"testkeys.pem"}) {
-		t.Errorf("the dependencies of sandboxfake embed %q, want only the test keys", embedded)
+	if !slices.Equal(embedded, []string{"timeline.html", "testkeys.pem"}) {
+		t.Errorf("the dependencies of sandboxfake embed %q, want only the test keys and the page of the timeline", embedded)
 	}
 	if len(packages) < 100 {
 		t.Errorf("sandboxfake has %d dependencies, want all of them", len(packages))

@@ -1,0 +1,196 @@
+package timeline
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+)
+
+// Masked replaces a secret.
+const Masked = "[masked]"
+
+// maxText is the maximum length of a text that MaskText returns, in runes.
+const maxText = 200
+
+// sensitive matches URLs, IP addresses with their port, seven or more digits, and credentials.
+var sensitive = regexp.MustCompile(`(?i)\b[a-z][a-z0-9+.-]*://\S+|\d{1,3}(?:\.\d{1,3}){3}(?::\d+)?|\[?[0-9a-f]*:[0-9a-f]*:[0-9a-f:]*(?:\.\d{1,3}){0,3}\]?(?::\d+)?|\+?\d(?:[ ().-]{0,3}\d){6,}|\b(?:bearer|basic)[\s:]+\S+`)
+
+// MaskText returns text, such as the cause of an error, as one line of printable characters, with
+// addresses, numbers and credentials masked.
+func MaskText(text string) string {
+	text = strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return ' '
+		}
+		return r
+	}, text[:min(len(text), 8*maxText)])
+	text = sensitive.ReplaceAllString(strings.Join(strings.Fields(text), " "), Masked)
+	if runes := []rune(text); len(runes) > maxText {
+		text = string(runes[:maxText]) + "…"
+	}
+	return text
+}
+
+// MaskPath masks the segments of a path that could be an address, a number or a secret. Words,
+// versions and IDs remain.
+func MaskPath(path string) string {
+	segments := strings.Split(path, "/")
+	for i, segment := range segments {
+		if segment != "" && !isWord(segment) && !isUUID(segment) {
+			segments[i] = Masked
+		}
+	}
+	return strings.Join(segments, "/")
+}
+
+// MaskTarget masks a path with an optional query, of which only the names remain.
+func MaskTarget(target string) string {
+	path, query, ok := strings.Cut(target, "?")
+	if !ok {
+		return MaskPath(path)
+	}
+	pairs := strings.Split(query, "&")
+	for i, pair := range pairs {
+		name, _, _ := strings.Cut(pair, "=")
+		if !isWord(name) {
+			name = Masked
+		}
+		pairs[i] = name + "=" + Masked
+	}
+	return MaskPath(path) + "?" + strings.Join(pairs, "&")
+}
+
+// MaskURL masks a URL as MaskTarget does, and its userinfo, fragment and any address except
+// loopback. It returns Masked for other text.
+func MaskURL(text string) string {
+	u, err := url.Parse(text)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return Masked
+	}
+	host := u.Host
+	if addr, err := netip.ParseAddr(u.Hostname()); err == nil && !addr.Unmap().IsLoopback() || err != nil && sensitive.MatchString(host) {
+		host = Masked
+	}
+	target := u.EscapedPath()
+	if u.RawQuery != "" {
+		target += "?" + u.RawQuery
+	}
+	return u.Scheme + "://" + host + MaskTarget(target)
+}
+
+// MaskNumber returns the last two digits of a phone number. They determine the result of a check of
+// a sandbox project.
+func MaskNumber(number string) string {
+	if len(number) < 7 || strings.Trim(number, "0123456789") != "" {
+		return Masked
+	}
+	return "…" + number[len(number)-2:]
+}
+
+// maxBody is the maximum size of a body that MaskBody decodes, in bytes.
+const maxBody = 64 << 10
+
+// MaskBody returns an indented JSON body with masked values. Those of shownFields, booleans, and
+// numbers of at most six digits remain. Of any other body it returns only the size.
+func MaskBody(body []byte) string {
+	var v any
+	decoder := json.NewDecoder(bytes.NewReader(body))
+	decoder.UseNumber()
+	switch {
+	case len(body) == 0:
+		return ""
+	case len(body) > maxBody || decoder.Decode(&v) != nil || decoder.More():
+		return fmt.Sprintf("%d bytes", len(body))
+	}
+	var text bytes.Buffer
+	encoder := json.NewEncoder(&text)
+	encoder.SetEscapeHTML(false)
+	encoder.SetIndent("", "  ")
+	// Values that were decoded can be encoded.
+	_ = encoder.Encode(maskValue("", v))
+	return strings.TrimSuffix(text.String(), "\n")
+}
+
+// shownFields are the fields of JSON bodies whose words, IDs and times are not secret.
+var shownFields = []string{"check_id", "status", "product", "version", "error", "error_code", "op", "path", "mode", "currency", "charge_currency", "created_at", "updated_at"}
+
+// maskValue returns a decoded JSON value as MaskBody shows it.
+func maskValue(name string, v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		fields := make(map[string]any)
+		for name, value := range v {
+			if !isWord(name) {
+				name, value = Masked, Masked
+			}
+			fields[name] = maskValue(name, value)
+		}
+		return fields
+	case []any:
+		items := make([]any, len(v))
+		for i, item := range v {
+			items[i] = maskValue(name, item)
+		}
+		return items
+	case json.Number:
+		if len(v) > 7 { // digits and a decimal point
+			return Masked
+		}
+	case string:
+		return maskString(name, v)
+	}
+	return v
+}
+
+func maskString(name, text string) string {
+	_, notTime := time.Parse("2006-01-02T15:04:05Z0700", text)
+	switch {
+	case text == "":
+		return ""
+	case name == "phone_number":
+		return MaskNumber(text)
+	case strings.HasSuffix(name, "_url"):
+		return MaskURL(text)
+	case slices.Contains(shownFields, name) && (isWord(strings.TrimPrefix(text, "/")) || isUUID(text) || notTime == nil):
+		return text
+	}
+	return Masked
+}
+
+// isWord reports whether a path segment is a name such as phone_check, jwks.json or v0.1.
+func isWord(s string) bool {
+	if len(s) > 32 || strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") != "" {
+		return false
+	}
+	letters, digits := 0, 0
+	for _, c := range s {
+		switch {
+		case '0' <= c && c <= '9':
+			digits++
+		case c != '.' && c != '_' && c != '-':
+			letters++
+		}
+	}
+	return letters > 0 && digits <= 2 || s == ".well-known"
+}
+
+// isUUID reports whether a path segment has the form of the service's IDs.
+func isUUID(s string) bool {
+	if len(s) != 36 {
+		return false
+	}
+	for i, c := range s {
+		dash := i == 8 || i == 13 || i == 18 || i == 23
+		if dash != (c == '-') || !dash && !strings.ContainsRune("0123456789abcdefABCDEF", c) {
+			return false
+		}
+	}
+	return true
+}

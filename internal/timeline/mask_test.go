@@ -1,0 +1,120 @@
+package timeline_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/idverify/idverify-go/internal/timeline"
+)
+
+const uuid = "6f1c8a20-0000-8000-8000-123456789012"
+
+func TestMaskText(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"dial [::ffff:203.0.113.77]:443: i/o timeout": "dial [masked]: i/o timeout",
+		"call 415-555-1234":                           "call [masked]",
+		"header Bearer abcdef0123456789":              "header [masked]",
+		"get https://shop.example.com/?token=secret":  "get [masked]",
+		"a\x1b[2J\u202eb":                             "a [2J b",
+		strings.Repeat("x", 1<<20):                    strings.Repeat("x", 200) + "…",
+	} {
+		if got := timeline.MaskText(text); got != want {
+			t.Errorf("MaskText(%.60q) = %.300q, want %q", text, got, want)
+		}
+	}
+}
+
+func TestMaskTarget(t *testing.T) {
+	t.Parallel()
+	for target, want := range map[string]string{
+		"/phone_check/v0.1/checks/" + uuid + "/redirect": "/phone_check/v0.1/checks/" + uuid + "/redirect",
+		"/.well-known/jwks.json":                         "/.well-known/jwks.json",
+		"/device_ip/203.0.113.77":                        "/device_ip/[masked]",
+		"/checks?search=phone_number==447700900012&page": "/checks?search=[masked]&page=[masked]",
+		"/checks?447700900012&=x":                        "/checks?[masked]=[masked]&[masked]=[masked]",
+		"/%1b[2J/<script>":                               "/[masked]/[masked]",
+		"":                                               "",
+	} {
+		if got := timeline.MaskTarget(target); got != want {
+			t.Errorf("MaskTarget(%q) = %q, want %q", target, got, want)
+		}
+	}
+}
+
+func TestMaskURL(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"https://shop.sandbox.test/callbacks":                        "https://shop.sandbox.test/callbacks",
+		"https://ada:secret@shop.sandbox.test/c?token=secret#x":      "https://shop.sandbox.test/c?token=[masked]",
+		"http://127.0.0.1:34567/447700900012":                        "http://127.0.0.1:34567/[masked]",
+		"http://[::1]:80/":                                           "http://[::1]:80/",
+		"https://203.0.113.77/c":                                     "https://[masked]/c",
+		"https://[2001:db8::1]/c":                                    "https://[masked]/c",
+		"https://447700900012.sandbox.test/":                         "https://[masked]/",
+		"javascript:alert(1)":                                        "[masked]",
+		"not a URL":                                                  "[masked]",
+		"https://shop.sandbox.test/back?check_id=" + uuid + "&code=": "https://shop.sandbox.test/back?check_id=[masked]&code=[masked]",
+	} {
+		if got := timeline.MaskURL(text); got != want {
+			t.Errorf("MaskURL(%q) = %q, want %q", text, got, want)
+		}
+	}
+}
+
+func TestMaskNumber(t *testing.T) {
+	t.Parallel()
+	for number, want := range map[string]string{"447700900012": "…12", "1234567": "…67", "123456": "[masked]", "": "[masked]", "+447700900012": "[masked]"} {
+		if got := timeline.MaskNumber(number); got != want {
+			t.Errorf("MaskNumber(%q) = %q, want %q", number, got, want)
+		}
+	}
+}
+
+func TestMaskBody(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct{ name, body, want string }{
+		{"callback", `{"check_id":"` + uuid + `","status":"COMPLETED","match":true,"charge_amount":0.05,"reference_id":"order","created_at":"2026-01-02T03:04:05+0000","<b>":1}`, `{
+  "[masked]": "[masked]",
+  "charge_amount": 0.05,
+  "check_id": "` + uuid + `",
+  "created_at": "2026-01-02T03:04:05+0000",
+  "match": true,
+  "reference_id": "[masked]",
+  "status": "COMPLETED"
+}`},
+		{"create", `{"phone_number":"447700900012","callback_url":"https://shop.sandbox.test/c?t=s","phone_ip":"203.0.113.77","reference_id":""}`, `{
+  "callback_url": "https://shop.sandbox.test/c?t=[masked]",
+  "phone_ip": "[masked]",
+  "phone_number": "…12",
+  "reference_id": ""
+}`},
+		{"nested", `[{"op":"add","path":"/code","value":"secret"},{"status":["447700900012",447700900012,7]},null]`, `[
+  {
+    "op": "add",
+    "path": "/code",
+    "value": "[masked]"
+  },
+  {
+    "status": [
+      "[masked]",
+      "[masked]",
+      7
+    ]
+  },
+  null
+]`},
+		{"text", `"secret"`, `"[masked]"`},
+		{"form", "grant_type=client_credentials&client_secret=x", "45 bytes"},
+		{"two values", "1 2", "3 bytes"},
+		{"truncated", `{"phone_number":"4477`, "21 bytes"},
+		{"large", strings.Repeat(" ", 64<<10) + "1", "65537 bytes"},
+		{"empty", "", ""},
+	} {
+		if diff := cmp.Diff(row.want, timeline.MaskBody([]byte(row.body))); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", row.name, diff)
+		}
+	}
+}
