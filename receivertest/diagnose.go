@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -23,12 +22,16 @@ func (e unreachableError) Error() string {
 // firstValid is the rule that a valid message is accepted. If it is not, all other rules are not
 // applicable.
 func (e *examination) firstValid(ctx context.Context) (outcome, error) {
-	a, err := e.sendNew(ctx)
+	s, err := e.newSubject(ctx, phoneCheck)
+	if err != nil {
+		return outcome{}, err
+	}
+	a, err := e.sendValid(ctx, s, nil)
 	if err != nil {
 		return outcome{}, err
 	}
 	e.valid = a
-	if e.Kind == Redirect && a.failure == responded && a.status/100 <= 3 {
+	if e.Kind == Redirect && a.failure == responded && (a.status/100 == 2 || a.status/100 == 3) {
 		return e.unsignedRedirect(ctx)
 	}
 	if e.accepted(a) {
@@ -61,10 +64,10 @@ func (e *examination) unsignedRedirect(ctx context.Context) (outcome, error) {
 	if e.unsigned, err = e.send(ctx, setup.Redirect(), s, setup.Now); err != nil {
 		return outcome{}, err
 	}
-	if e.valid.status/100 == 3 && location(e.valid) == location(e.unsigned) && e.Probe.Session == nil {
+	if e.Probe.Session == nil && location(e.valid) == location(e.unsigned) {
 		e.stop("a redirect without a signature gets the same response as a valid one")
 		return failed("", e.valid, describe(e.valid.response)+
-			", as to a redirect without a signature: the receiver requires a session (set Probe.Session), or it verifies nothing"), nil
+			", also to a redirect without a signature: the receiver verifies nothing, or it requires a session (set Probe.Session)"), nil
 	}
 	return passed(""), nil
 }
@@ -138,7 +141,8 @@ func (e *examination) callbackHeader() string {
 	return strings.ToLower(e.CallbackHeader)
 }
 
-// experiments sends valid messages with other properties. Those that are accepted show the cause.
+// experiments sends valid messages with other properties until one is accepted, which shows the
+// cause.
 func (e *examination) experiments(ctx context.Context, a attempt) ([]string, error) {
 	type experiment struct {
 		cause  string
@@ -167,7 +171,6 @@ func (e *examination) experiments(ctx context.Context, a attempt) ([]string, err
 			func(s *attack.Setup) { u := *s.URL; u.Host = host; s.URL = &u },
 		})
 	}
-	var causes []string
 	for _, x := range all {
 		s, err := e.newSubject(ctx, phoneCheck)
 		if err != nil {
@@ -178,30 +181,26 @@ func (e *examination) experiments(ctx context.Context, a attempt) ([]string, err
 			return nil, err
 		}
 		if b.failure == responded && b.status/100 == 2 {
-			causes = append(causes, x.cause)
+			return []string{x.cause}, nil
 		}
 	}
-	return causes, nil
+	return nil, nil
 }
 
 // otherHosts returns hosts that a receiver may allow by mistake instead of that of URL.
 func (e *examination) otherHosts() []string {
-	host, port, _ := net.SplitHostPort(e.address.hostPort)
+	name, port, _ := net.SplitHostPort(e.address.hostPort)
 	own := e.address.url
-	candidates := []string{own.Hostname(), net.JoinHostPort(own.Hostname(), port), e.address.hostPort, host, net.JoinHostPort("localhost", port), "localhost"}
 	var hosts []string
-	for _, c := range candidates {
-		same := (&url.URL{Scheme: own.Scheme, Host: c}).Host == own.Host
-		if !same && !slices.Contains(hosts, c) && !isDefaultPort(own, c) {
-			hosts = append(hosts, c)
+	for _, host := range []string{e.address.hostPort, name, own.Hostname(), net.JoinHostPort("localhost", port), "localhost"} {
+		for _, standard := range []string{":443", ":80"} {
+			host = strings.TrimSuffix(host, standard)
+		}
+		if host != own.Host && !slices.Contains(hosts, host) {
+			hosts = append(hosts, host)
 		}
 	}
 	return hosts
-}
-
-// isDefaultPort reports whether host is that of u, with the default port.
-func isDefaultPort(u *url.URL, host string) bool {
-	return host == u.Hostname()+":443" && u.Scheme == "https" || host == u.Hostname()+":80" && u.Scheme == "http" || host == u.Hostname() && (u.Port() == "443" || u.Port() == "80")
 }
 
 // isSignIn reports whether a response redirects to a page for signing in.

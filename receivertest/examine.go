@@ -27,7 +27,7 @@ func Examine(ctx context.Context, r Receiver) (Report, error) {
 	if r.Now == nil {
 		r.Now = time.Now
 	}
-	e := &examination{Receiver: r, address: a, responses: make(map[int]attempt)}
+	e := &examination{Receiver: r, address: a, responses: make(map[int]rejection)}
 	if e.rules, err = selectRules(allRules(r.Kind, r.Strict), r.Only); err != nil {
 		return Report{}, err
 	}
@@ -75,7 +75,7 @@ type examination struct {
 	// Attacks: indices of the findings since the last accepted message, and the responses by the
 	// index of the finding.
 	unconfirmed []int
-	responses   map[int]attempt
+	responses   map[int]rejection
 	silent      int // number of attacks without a response
 }
 

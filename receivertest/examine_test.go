@@ -1,8 +1,11 @@
 package receivertest_test
 
 import (
-	"context"
+	"slices"
+	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/idverify/idverify-go"
 	"github.com/idverify/idverify-go/internal/synctest"
@@ -10,23 +13,282 @@ import (
 	"github.com/idverify/idverify-go/signature"
 )
 
-func TestExamine_CorrectCallbackReceiver(t *testing.T) {
+// examine examines a receiver and returns the report.
+func examine(t *testing.T, r receivertest.Receiver) receivertest.Report {
+	t.Helper()
+	report, err := receivertest.Examine(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return report
+}
+
+// failures returns the names of failed rules, without the kind.
+func failures(report receivertest.Report) string {
+	var names []string
+	for _, f := range report.Failed() {
+		_, name, _ := strings.Cut(f.Rule, "/")
+		names = append(names, name)
+	}
+	return strings.Join(names, "\n")
+}
+
+// finding returns the finding of a rule.
+func finding(t *testing.T, report receivertest.Report, rule string) receivertest.Finding {
+	t.Helper()
+	i := slices.IndexFunc(report.Findings, func(f receivertest.Finding) bool { return f.Rule == rule })
+	if i < 0 {
+		t.Fatalf("no finding for %s in %d findings", rule, len(report.Findings))
+	}
+	return report.Findings[i]
+}
+
+// wantAllPassed reports each rule that has another result.
+func wantAllPassed(t *testing.T, report receivertest.Report, minimum int) {
+	t.Helper()
+	for _, f := range report.Findings {
+		if f.Result != receivertest.Pass {
+			t.Errorf("%s: %s, want pass: %s", f.Rule, f.Result, f.Detail)
+		}
+	}
+	if len(report.Findings) < minimum {
+		t.Errorf("%d rules, want at least %d", len(report.Findings), minimum)
+	}
+}
+
+func TestExamine_CallbackHandler(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		keys, err := receivertest.NewKeys()
-		if err != nil {
-			t.Fatal(err)
-		}
-		jwks, err := signature.NewJWKS(keys.URL(), &signature.JWKSOptions{HTTPClient: keys.Client()})
-		if err != nil {
-			t.Fatal(err)
-		}
-		v, err := signature.NewVerifier(jwks, []string{"api.example.com"}, &signature.VerifierOptions{Replay: signature.NewMemoryReplayStore(0)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		handler := idverify.CallbackHandler(v, func(context.Context, *idverify.Callback) error { return nil })
+		keys, b := newKeys(t), newBackend("")
+		v := newVerifier(t, keys, &signature.VerifierOptions{Replay: signature.NewMemoryReplayStore(0)})
 
-		receivertest.Run(t, receivertest.Receiver{Keys: keys, URL: "https://api.example.com/callbacks?tenant=7", Handler: handler, Strict: true})
+		report := examine(t, receivertest.Receiver{Keys: keys, URL: callbackURL, Handler: idverify.CallbackHandler(v, b.handle()), Probe: b.probe(), Strict: true})
+
+		wantAllPassed(t, report, 150)
+	})
+}
+
+// TestExamine_WithoutProbe examines a receiver that does not know the checks. What it acts on is
+// not observed.
+func TestExamine_WithoutProbe(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		keys, b := newKeys(t), newBackend("")
+		v := newVerifier(t, keys, nil)
+
+		report := examine(t, receivertest.Receiver{Keys: keys, URL: callbackURL, Handler: idverify.CallbackHandler(v, b.handle()), Strict: true})
+
+		for _, f := range report.Findings {
+			if f.Result == receivertest.Fail {
+				t.Errorf("%s: %s", f.Rule, f.Detail)
+			}
+		}
+		for rule, want := range map[string]string{
+			"callback/effect":        "Probe.Effects",
+			"callback/replay":        "accepted, which is harmless",
+			"callback/unknown-check": "Probe.Created",
+			"callback/other-product": "Probe.Created",
+			"callback/slow-store":    "Probe.SlowStore",
+		} {
+			if f := finding(t, report, rule); f.Result != receivertest.NotApplicable || !strings.Contains(f.Detail, want) {
+				t.Errorf("%s: %s: %q, want not applicable with %q", rule, f.Result, f.Detail, want)
+			}
+		}
+	})
+}
+
+func TestExamine_HandmadeReceiver(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		fault string
+		want  string // failed rules, separated by spaces
+	}{
+		{"", ""},
+		{noDigest, "changed-match signed-digest-of-another-body signed-digest-of-the-empty-body changed-body-and-a-second-digest"},
+		{noHost, "signed-for-another-customer our-host-as-prefix our-host-only-in-x-forwarded-host our-host-only-in-forwarded"},
+		{forwardedHost, "our-host-only-in-x-forwarded-host"},
+		{noDate, "old-date-and-a-second-date date-60-s-old date-60-s-ahead date-5000-s-old date-5000-s-ahead old-date-with-new-x-date"},
+		{longSkew, "old-date-and-a-second-date date-60-s-old date-60-s-ahead old-date-with-new-x-date"},
+		{noCoverage, "request-target-not-covered host-not-covered date-not-covered digest-not-covered only-date-covered signature-of-a-redirect"},
+		{noAlgorithm, "public-key-as-hmac-secret-pem"},
+		{keyOfMessage, "own-public-key-as-key-id"},
+		{outage400, "key-set-error key-set-malformed key-set-hangs"},
+		{outageHangs, "key-set-hangs"},
+		{noRefetch, "key-rotation"},
+		{noReplayStore, ""}, // the backend acts once
+		{noBodyLimit, "body-of-10-mib"},
+		{onlyCompleted, "accepts-status-expired accepts-status-error"},
+		{reserializes, "accepts-spaces-in-the-body accepts-newline-after-the-body"},
+		{panics, ""}, // closes the connection
+		{actsOnUnknownChecks, "unknown-check"},
+		{actsOnOtherProducts, "other-product"},
+		{actsOnDuplicates, "duplicate"},
+		{rejectsDuplicates, "duplicate"},
+		{actsTwice, "effect slow-store-retry"},
+		{losesResults, "effect slow-store"},
+		{hangsWithStore, "slow-store"},
+		{acknowledgesUnstored, "slow-store"},
+		{marksUnstored, "slow-store-retry"},
+	}
+	for _, test := range tests {
+		name := test.fault
+		if name == "" {
+			name = "correct"
+		}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				report := examine(t, handmadeReceiver(t, test.fault))
+
+				got := strings.Fields(failures(report))
+				want := strings.Fields(test.want)
+				slices.Sort(got)
+				slices.Sort(want)
+				if diff := cmp.Diff(want, got); diff != "" {
+					t.Errorf("failed rules (-want +got):\n%s", diff)
+				}
+			})
+		})
+	}
+}
+
+// handmadeReceiver returns a receiver with a mistake of handmade or backend.
+func handmadeReceiver(t *testing.T, fault string) receivertest.Receiver {
+	t.Helper()
+	keys, b := newKeys(t), newBackend(fault)
+	h := &handmade{fault: fault, keys: keys, backend: b, replays: map[string]bool{}}
+	return receivertest.Receiver{Keys: keys, URL: callbackURL, Handler: h, Probe: b.probe()}
+}
+
+func TestExamine_NoSignature(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		report := examine(t, handmadeReceiver(t, noSignature))
+
+		for _, rule := range []string{"no-signature", "zero-signature", "unpublished-key", "body-and-digest-changed", "different-query", "key-set-error"} {
+			f := finding(t, report, "callback/"+rule)
+			if f.Result != receivertest.Fail || f.Severity != receivertest.Critical && f.Severity != receivertest.High || f.Curl == "" {
+				t.Errorf("%s: %s, %s, want a severe failure with a command", rule, f.Result, f.Severity)
+			}
+		}
+		for _, rule := range []string{"signed-for-another-customer", "date-60-s-old", "digest-not-covered", "changed-match"} {
+			if f := finding(t, report, "callback/"+rule); f.Result != receivertest.Pass {
+				t.Errorf("%s: %s, want pass", rule, f.Result)
+			}
+		}
+	})
+}
+
+// TestExamine_WrongStatus examines receivers that reject messages with a wrong status. All failures
+// have a low severity, because the receivers do not act on invalid messages.
+func TestExamine_WrongStatus(t *testing.T) {
+	t.Parallel()
+	for fault, detail := range map[string]string{
+		error500:  "response 500 Internal Server Error, want 400",
+		accept200: "accepted: response 200 OK, without an effect; want 400",
+	} {
+		t.Run(fault, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				report := examine(t, handmadeReceiver(t, fault))
+
+				failed := report.Failed()
+				for _, f := range failed {
+					if f.Severity != receivertest.Low || !strings.Contains(f.Detail, detail) && f.Rule != "callback/replay" {
+						t.Errorf("%s: %s, %q, want low with %q", f.Rule, f.Severity, f.Detail, detail)
+					}
+				}
+				if len(failed) < 50 {
+					t.Errorf("%d failed rules, want at least 50", len(failed))
+				}
+			})
+		})
+	}
+}
+
+// TestExamine_ActsBeforeVerification examines a receiver that rejects invalid messages, but too
+// late.
+func TestExamine_ActsBeforeVerification(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		report := examine(t, handmadeReceiver(t, actsBefore))
+
+		for _, rule := range []string{"no-authorization", "changed-match", "signed-for-another-customer", "key-set-error"} {
+			f := finding(t, report, "callback/"+rule)
+			if f.Result != receivertest.Fail || !strings.Contains(f.Detail, "but the receiver acted on the message") {
+				t.Errorf("%s: %s, %q, want a failure because of the effect", rule, f.Result, f.Detail)
+			}
+		}
+	})
+}
+
+func TestExamine_Replay(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		keys, b := newKeys(t), newBackend(actsOnDuplicates)
+		v := newVerifier(t, keys, nil) // without a replay store
+
+		report := examine(t, receivertest.Receiver{
+			Keys: keys, URL: callbackURL, Handler: idverify.CallbackHandler(v, b.handle()), Probe: b.probe(), Strict: true,
+			Only: []string{"callback/replay", "callback/duplicate"},
+		})
+
+		if got := failures(report); got != "replay\nduplicate" {
+			t.Errorf("failed rules = %q, want replay and duplicate", got)
+		}
+		if f := finding(t, report, "callback/replay"); !strings.Contains(f.Detail, "acted again: 2 effects") {
+			t.Errorf("detail = %q, want the number of effects", f.Detail)
+		}
+	})
+}
+
+// TestExamine_StopsAccepting examines receivers that block the sender. Rules that would pass
+// without having been examined are not applicable.
+func TestExamine_StopsAccepting(t *testing.T) {
+	t.Parallel()
+	for fault, detail := range map[string]string{
+		rateLimit:        "response 429 Too Many Requests (raise its rate limit for the examination)",
+		bans:             "the receiver stopped accepting valid messages",
+		silentRejections: "the receiver did not respond to 5 invalid messages",
+	} {
+		t.Run(fault, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				report := examine(t, handmadeReceiver(t, fault))
+
+				if f := finding(t, report, "callback/still-accepts"); f.Result != receivertest.Fail || !strings.Contains(f.Detail, detail) {
+					t.Errorf("still-accepts: %s, %q, want a failure with %q", f.Result, f.Detail, detail)
+				}
+				if f := finding(t, report, "callback/zero-signature"); f.Result != receivertest.NotApplicable || !strings.Contains(f.Detail, detail) {
+					t.Errorf("zero-signature: %s, %q, want not applicable with %q", f.Result, f.Detail, detail)
+				}
+				passed := 0
+				for _, f := range report.Findings {
+					if f.Result == receivertest.Pass {
+						passed++
+					}
+				}
+				if passed > 40 {
+					t.Errorf("%d rules passed, want only those before the receiver stopped", passed)
+				}
+			})
+		})
+	}
+}
+
+func TestExamine_RateLimitRecovers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := handmadeReceiver(t, "")
+		r.Handler = limited(r.Handler, 10)
+		r.Probe.SlowStore = nil
+
+		report := examine(t, r)
+
+		for _, f := range report.Findings {
+			if f.Result != receivertest.Pass && !strings.HasPrefix(f.Rule, "callback/slow-store") {
+				t.Errorf("%s: %s, want pass: %s", f.Rule, f.Result, f.Detail)
+			}
+		}
 	})
 }

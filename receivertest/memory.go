@@ -15,10 +15,10 @@ const handlerTimeout = 10 * time.Second
 
 // memoryServer serves a handler over HTTP/1.1 on pipes.
 type memoryServer struct {
-	server   *http.Server
-	conns    chan net.Conn
-	closing  chan struct{}
-	handlers sync.WaitGroup
+	server  *http.Server
+	conns   chan net.Conn
+	closing chan struct{}
+	active  sync.WaitGroup // Serve, connections and handlers
 }
 
 // newMemoryServer starts a server. The caller must close it.
@@ -26,16 +26,24 @@ func newMemoryServer(handler http.Handler) *memoryServer {
 	m := &memoryServer{conns: make(chan net.Conn), closing: make(chan struct{})}
 	m.server = &http.Server{
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			m.handlers.Add(1)
-			defer m.handlers.Done()
+			m.active.Add(1)
+			defer m.active.Done()
 			handler.ServeHTTP(w, r)
 		}),
 		// The report contains the consequences of a panic. A receiver logs it itself if it is important.
 		ErrorLog: log.New(io.Discard, "", 0),
+		ConnState: func(_ net.Conn, state http.ConnState) {
+			switch state {
+			case http.StateNew:
+				m.active.Add(1)
+			case http.StateClosed, http.StateHijacked:
+				m.active.Done()
+			}
+		},
 	}
-	m.handlers.Add(1) // Serve
+	m.active.Add(1)
 	go func() {
-		defer m.handlers.Done()
+		defer m.active.Done()
 		_ = m.server.Serve(pipeListener{m})
 	}()
 	return m
@@ -57,7 +65,7 @@ func (m *memoryServer) close() {
 	_ = m.server.Close()
 	done := make(chan struct{})
 	go func() {
-		m.handlers.Wait()
+		m.active.Wait()
 		close(done)
 	}()
 	timer := time.NewTimer(handlerTimeout)

@@ -115,14 +115,36 @@ func (e *examination) send(ctx context.Context, m *attack.Message, s subject, da
 // sendValid sends a valid message about s. change, which may be nil, changes its values. If the
 // receiver limits the rate, sendValid waits.
 func (e *examination) sendValid(ctx context.Context, s subject, change func(*attack.Setup)) (attempt, error) {
-	for waited := time.Duration(0); ; {
-		setup := e.setup(s)
+	build := func(setup attack.Setup) *attack.Message {
 		if change != nil {
 			change(&setup)
 		}
-		a, err := e.send(ctx, e.signed(setup), s, setup.Now)
+		return e.signed(setup)
+	}
+	limited := func(r response) bool { return r.status == http.StatusTooManyRequests }
+	return e.sendWhile(ctx, s, build, limited, maxRecovery)
+}
+
+// sendPatiently is like sendValid, for messages that a correct receiver accepts in the end. Like
+// the service, it sends a message again after a 503.
+func (e *examination) sendPatiently(ctx context.Context, s subject, build func(attack.Setup) *attack.Message) (attempt, error) {
+	busy := func(r response) bool {
+		return r.status == http.StatusTooManyRequests || r.status == http.StatusServiceUnavailable
+	}
+	return e.sendWhile(ctx, s, build, busy, busyPatience)
+}
+
+// busyPatience is how long a receiver may respond with 503 to valid messages.
+const busyPatience = 10 * time.Second
+
+// sendWhile sends messages about s while again reports true for the response, at most for limit.
+func (e *examination) sendWhile(ctx context.Context, s subject, build func(attack.Setup) *attack.Message, again func(response) bool, limit time.Duration) (attempt, error) {
+	for waited := time.Duration(0); ; {
+		setup := e.setup(s)
+		m := build(setup)
+		a, err := e.send(ctx, m, s, setup.Now)
 		wait := retryAfter(a.response)
-		if err != nil || a.status != http.StatusTooManyRequests || waited+wait > maxRecovery {
+		if err != nil || a.failure != responded || !again(a.response) || waited+wait > limit {
 			return a, err
 		}
 		if err := pause(ctx, wait); err != nil {
@@ -130,15 +152,6 @@ func (e *examination) sendValid(ctx context.Context, s subject, change func(*att
 		}
 		waited += wait
 	}
-}
-
-// sendNew is like sendValid, with a new check.
-func (e *examination) sendNew(ctx context.Context) (attempt, error) {
-	s, err := e.newSubject(ctx, phoneCheck)
-	if err != nil {
-		return attempt{}, err
-	}
-	return e.sendValid(ctx, s, nil)
 }
 
 // retryAfter returns the Retry-After of a response, from one second to a minute.

@@ -54,7 +54,7 @@ func (e *examination) acceptedOnce(ctx context.Context) (s subject, a attempt, n
 	if s, err = e.newSubject(ctx, phoneCheck); err != nil {
 		return
 	}
-	if a, err = e.sendValid(ctx, s, nil); err != nil {
+	if a, err = e.sendPatiently(ctx, s, e.signed); err != nil {
 		return
 	}
 	if !e.accepted(a) {
@@ -77,7 +77,7 @@ func (e *examination) effect(ctx context.Context) (outcome, error) {
 	if err != nil {
 		return outcome{}, err
 	}
-	a, err := e.sendValid(ctx, s, nil)
+	a, err := e.sendPatiently(ctx, s, e.signed)
 	if err != nil {
 		return outcome{}, err
 	}
@@ -119,7 +119,10 @@ func (e *examination) duplicate(ctx context.Context) (outcome, error) {
 		return o, err
 	}
 	// With the same date, the message would be a copy. Receivers allow some clock skew.
-	again, err := e.sendValid(ctx, s, func(s *attack.Setup) { s.Now = s.Now.Add(time.Second) })
+	again, err := e.sendPatiently(ctx, s, func(s attack.Setup) *attack.Message {
+		s.Now = s.Now.Add(time.Second)
+		return e.signed(s)
+	})
 	if err != nil {
 		return outcome{}, err
 	}

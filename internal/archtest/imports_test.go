@@ -45,7 +45,7 @@ var importRules = []importRule{
 	{pkg: "cmd/sandboxfake/internal/inspector", local: "internal/timeline cmd/sandboxfake/internal/qr"},
 	{pkg: "cmd/sandboxfake", local: "signature . sandboxfake cmd/sandboxfake/internal/inspector cmd/sandboxfake/internal/qr"},
 	{pkg: "conformance", local: "."},
-	{pkg: "receivertest", local: "internal/attack signature"},
+	{pkg: "receivertest", local: "internal/attack"},
 	{pkg: "examples/passwordless", local: "signature . sandboxfake examples/passwordless/internal/signin"},
 	{pkg: "examples/passwordless/internal/signin", local: "signature ."},
 	{pkg: "examples/*", local: "signature . sandboxfake"},
