@@ -28,7 +28,7 @@ func (e *explanation) queries() dimension {
 	}
 	for _, variant := range queryVariants(strings.TrimPrefix(e.query, "?")) {
 		if variant.value != "" {
-			d.add("?"+variant.value, "query: "+variant.cause+" ("+useTarget+")")
+			d.add("?"+variant.value, "query: "+variant.cause+": "+useTarget)
 		}
 	}
 	d.add("?"+strings.TrimPrefix(e.query, "?"), "query: signed with an empty query, which a proxy removed")

@@ -151,7 +151,11 @@ func (e *explanation) paths() dimension {
 	}
 	for _, registered := range e.opts.Paths {
 		path, _, _ := strings.Cut(registered, "?")
-		d.addGeneral(path, fmt.Sprintf("path: signed for the registered path %s, but received with another: %s", path, useTarget))
+		change := "but received with another"
+		if prefix, ok := strings.CutSuffix(path, e.path); ok && prefix != "" && len(e.path) > 1 {
+			change = "from which a proxy removed " + prefix
+		}
+		d.addGeneral(path, fmt.Sprintf("path: signed for the registered path %s, %s: %s", path, change, useTarget))
 	}
 	if len(e.path) > maxVaried {
 		return d
@@ -175,7 +179,13 @@ func (e *explanation) paths() dimension {
 			break
 		}
 		for _, variant := range pathVariants(o.value) {
-			d.add(variant.value, strings.TrimPrefix(o.cause+"; "+variant.cause, "; "))
+			cause := "path: " + variant.cause + ": " + useTarget
+			if o.cause != "" {
+				cause = o.cause + " (also " + variant.cause + ")"
+			}
+			if variant.value != o.value {
+				d.add(variant.value, cause)
+			}
 		}
 	}
 	return d
@@ -185,7 +195,7 @@ func (e *explanation) paths() dimension {
 func pathVariants(path string) []option {
 	var variants []option
 	add := func(value, cause string) {
-		variants = append(variants, option{value: value, cause: "path: " + cause + " (" + useTarget + ")"})
+		variants = append(variants, option{value: value, cause: cause})
 	}
 	if slashed, ok := strings.CutSuffix(path, "/"); ok {
 		add(slashed, "signed without the slash at its end, which a proxy or router added")

@@ -4,6 +4,7 @@
 //
 // These are its commands; "idverify COMMAND -h" lists the flags of one:
 //
+//	explain       explain why a captured callback or redirect is rejected
 //	doctor        check the environment of a backend
 //	check create  create a check
 //	check get     print a check
@@ -63,6 +64,7 @@ type command struct {
 // commands returns all commands, in the order of the list.
 func commands() []command {
 	return []command{
+		{"explain", "explain why a captured callback or redirect is rejected", explain},
 		{"doctor", "check the environment of a backend", doctor},
 		{"check create", "create a check", checkCreate},
 		{"check get", "print a check", checkGet},

@@ -17,7 +17,7 @@ var update = flag.Bool("update", false, "rewrite the output in testdata/transcri
 // their output. A transcript contains:
 //
 //	$ idverify version                             a command, and its output on stdout and stderr
-//	$ idverify explain < request.txt               a command with a file of testdata as its input
+//	$ idverify explain < request.txt               a command with a file as its input
 //	$ echo 447700900012 | idverify check create -  a command with a line as its input
 //	$ echo $?                                      the exit code of the command before
 //
@@ -86,7 +86,7 @@ func (s transcriptStep) run(t *testing.T, env map[string]string, previous int) (
 	if m := echoInput.FindStringSubmatch(command); m != nil {
 		command, stdin = "idverify "+m[2], m[1]+"\n"
 	} else if m := fileInput.FindStringSubmatch(command); m != nil {
-		input, err := os.ReadFile(filepath.Join("testdata", m[2]))
+		input, err := os.ReadFile(m[2])
 		if err != nil {
 			t.Fatal(err)
 		}
