@@ -78,8 +78,8 @@ func (unknownBody) Close() error { return nil }
 // requestLine matches a request line, also in a line of tcpdump -A or of an access log.
 var requestLine = regexp.MustCompile(`(GET|POST|HEAD|PUT|PATCH|DELETE|OPTIONS) (/\S*|https?://\S+)(?: HTTP/[0-9.]+\b|$)`)
 
-// parseRaw parses a message of HTTP/1.1 with LF or CR LF, also with the prefixes of curl -v, or with
-// the pseudo-headers of HTTP/2.
+// parseRaw parses a message of HTTP/1.1 with LF or CR LF, also with the prefixes of curl -v, or
+// with the pseudo-headers of HTTP/2.
 func (c *capture) parseRaw(input []byte) error {
 	if lines := curlLines(input); lines != nil {
 		input = lines

@@ -12,9 +12,9 @@ import (
 // object is a JSON object of a log. Its values keep their original text.
 type object map[string]json.RawMessage
 
-// containers are the members that contain a request, or a part of it, in the JSON of common logs: of
-// pino and Caddy (req, request), HAR (log, entries, request), Google Cloud (httpRequest, jsonPayload),
-// the Elastic Common Schema (http, request) and AWS (requestContext, http).
+// containers are the members that contain a request, or a part of it, in the JSON of common logs:
+// of pino and Caddy (req, request), HAR (log, entries, request), Google Cloud (httpRequest,
+// jsonPayload), the Elastic Common Schema (http, request) and AWS (requestContext, http).
 var containers = []string{"log", "entries", "event", "request", "req", "httpRequest", "http", "jsonPayload", "requestContext"}
 
 // maxNested is the depth to which containers are searched.
@@ -155,8 +155,8 @@ func (c *capture) jsonQuery(objects []object) string {
 // pair is a header or parameter.
 type pair struct{ name, value string }
 
-// orderedPairs returns headers or parameters of any form: an object with strings or lists, a list of
-// objects with name and value, a list of pairs, or a list of names and values in turn.
+// orderedPairs returns headers or parameters of any form: an object with strings or lists, a list
+// of objects with name and value, a list of pairs, or a list of names and values in turn.
 func orderedPairs(raw json.RawMessage) []pair {
 	var pairs []pair
 	add := func(name string, value json.RawMessage) {
