@@ -80,11 +80,14 @@ func first(m *Message, _ Setup) {
 	m.Fields = append([]Field{m.Fields[last]}, m.Fields[:last]...)
 }
 
-// withQuery makes sure that the target of a callback has a query.
+// withQuery appends a parameter to the target of a callback. A receiver that compares the signature
+// with its own URL, and not with the target that it received, rejects the message.
 func withQuery(m *Message, _ Setup) {
-	if _, query, _ := strings.Cut(m.Target, "?"); query == "" {
-		m.Target = strings.TrimSuffix(m.Target, "?") + "?tenant=7"
+	path, query, _ := strings.Cut(m.Target, "?")
+	if query != "" {
+		query += "&"
 	}
+	m.Target = path + "?" + query + "a=7"
 }
 
 // editTarget replaces the first occurrence of old in the target.
