@@ -79,6 +79,7 @@ function renderCheck(check) {
   const url = check.open_url || check.check_url || '';
   setAttr($('open-tab'), 'href', opens && /^https?:/.test(url) ? url : null);
   if (!opens) show($('qr'), false);
+  setAttr($('save-timeline'), 'href', `page/private/timeline.html?${new URLSearchParams({ check_id: check.check_id })}`);
   setOff($('expire-now'), !open, 'The check has already ended.');
   setOff($('redeliver'), !lastDelivery(), 'The check has no callback yet.');
   setOff($('send-callback'), !hasCallbacks(check.product), 'A SIMCheck has no callback.');
