@@ -7,6 +7,7 @@ import (
 	"io"
 	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 // Report is the result of an examination. It contains no values of Receiver.Header.
@@ -108,21 +109,29 @@ func (r Report) WriteText(w io.Writer) error {
 			if f.Detail != "" {
 				line += ": " + f.Detail
 			}
-			fmt.Fprintln(b, line)
+			writeIndented(b, "", line)
 		}
 	}
 	fmt.Fprintf(b, "\n%d passed, %d failed, %d not applicable, in %v\n", len(r.with(Pass)), len(r.Failed()), len(r.with(NotApplicable)), r.Duration.Round(time.Millisecond))
 	return b.Flush()
 }
 
-// writeIndented writes each line of texts with an indent. Empty texts are omitted.
+// writeIndented writes each line of texts with an indent. It omits empty texts and replaces control
+// characters, which could change the terminal.
 func writeIndented(w io.Writer, indent string, texts ...string) {
 	for _, text := range texts {
 		if text == "" {
 			continue
 		}
 		for line := range strings.SplitSeq(strings.TrimSuffix(text, "\n"), "\n") {
-			fmt.Fprintln(w, indent+line)
+			fmt.Fprintln(w, indent+strings.Map(visible, line))
 		}
 	}
+}
+
+func visible(c rune) rune {
+	if c < ' ' && c != '\t' || 0x7f <= c && c < 0xa0 {
+		return utf8.RuneError
+	}
+	return c
 }

@@ -1,0 +1,183 @@
+package receivertest_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/idverify/idverify-go/receivertest"
+	"github.com/idverify/idverify-go/signature"
+)
+
+func TestKeys_ServeHTTP(t *testing.T) {
+	t.Parallel()
+	keys := newKeys(t)
+	srv := httptest.NewServer(keys)
+	t.Cleanup(srv.Close)
+	tests := []struct {
+		method, path string
+		status       int
+	}{
+		{"GET", receivertest.KeySetPath, 200},
+		{"HEAD", receivertest.KeySetPath, 200},
+		{"POST", receivertest.KeySetPath, 405},
+		{"GET", "/", 404},
+	}
+	for _, test := range tests {
+		req, err := http.NewRequestWithContext(t.Context(), test.method, srv.URL+test.path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := srv.Client().Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		if resp.StatusCode != test.status {
+			t.Errorf("%s %s: status %d, want %d", test.method, test.path, resp.StatusCode, test.status)
+		}
+		var set struct{ Keys []map[string]string }
+		if test.method == "GET" && test.status == 200 {
+			if err := json.Unmarshal(body, &set); err != nil || len(set.Keys) != 1 || set.Keys[0]["alg"] != "RS256" || set.Keys[0]["d"] != "" {
+				t.Errorf("key set = %s, want one public key", body)
+			}
+		}
+	}
+}
+
+func TestKeys_Client(t *testing.T) {
+	t.Parallel()
+	keys := newKeys(t)
+
+	_, err := keys.Client().Get("https://api.example.com/")
+	resp, keysErr := keys.Client().Get(keys.URL())
+
+	if err == nil || !strings.Contains(err.Error(), "only reaches Keys.URL") {
+		t.Errorf("error for another URL = %v", err)
+	}
+	if keysErr != nil {
+		t.Fatal(keysErr)
+	}
+	resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		t.Errorf("status = %d, want 200", resp.StatusCode)
+	}
+}
+
+// TestKeys_Differ compares the key IDs of two examiners. A receiver that still has the keys of the
+// first must not use them for the second.
+func TestKeys_Differ(t *testing.T) {
+	t.Parallel()
+	var ids []string
+	for range 2 {
+		keys := newKeys(t)
+		w := httptest.NewRecorder()
+		keys.ServeHTTP(w, httptest.NewRequest("GET", receivertest.KeySetPath, nil))
+		var set struct{ Keys []struct{ Kid string } }
+		if err := json.Unmarshal(w.Body.Bytes(), &set); err != nil || len(set.Keys) != 1 {
+			t.Fatalf("key set = %s", w.Body)
+		}
+		ids = append(ids, set.Keys[0].Kid)
+	}
+
+	if ids[0] == ids[1] || ids[0] == "" {
+		t.Errorf("key IDs = %q, want different ones", ids)
+	}
+}
+
+// TestKeys_ExaminedAgain examines one receiver twice with the same Keys. Its key set is still that
+// of the first examination.
+func TestKeys_ExaminedAgain(t *testing.T) {
+	t.Parallel()
+	keys := newKeys(t)
+	r := receivertest.Receiver{
+		Keys: keys, URL: callbackURL, Only: []string{"callback/key-rotation", "callback/unpublished-key"},
+		Handler: verifierWithRefetch(t, keys),
+	}
+
+	for range 2 {
+		if got := failures(examine(t, r)); got != "" {
+			t.Errorf("failed rules = %q, want none", got)
+		}
+	}
+
+	w := httptest.NewRecorder()
+	keys.ServeHTTP(w, httptest.NewRequest("GET", receivertest.KeySetPath, nil))
+	if n := strings.Count(w.Body.String(), `"kid"`); n != 1 {
+		t.Errorf("%d keys after the examinations, want 1", n)
+	}
+}
+
+func verifierWithRefetch(t *testing.T, keys *receivertest.Keys) http.Handler {
+	t.Helper()
+	jwks, err := signature.NewJWKS(keys.URL(), &signature.JWKSOptions{HTTPClient: keys.Client(), MinRefetch: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	v, err := signature.NewVerifier(jwks, []string{"api.example.com"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v.CallbackHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))
+}
+
+func TestExamine_InvalidReceiver(t *testing.T) {
+	t.Parallel()
+	keys := newKeys(t)
+	valid := receivertest.Receiver{Keys: keys, URL: callbackURL, Handler: http.NotFoundHandler()}
+	tests := []struct {
+		change func(*receivertest.Receiver)
+		want   string
+	}{
+		{func(r *receivertest.Receiver) { r.Keys = nil }, "Keys is nil"},
+		{func(r *receivertest.Receiver) { r.Kind = 7 }, "Kind must be"},
+		{func(r *receivertest.Receiver) { r.URL = "/callbacks" }, "URL must be an absolute"},
+		{func(r *receivertest.Receiver) { r.URL = "ftp://api.example.com/" }, "URL must be an absolute"},
+		{func(r *receivertest.Receiver) { r.URL = "https://user:secret@api.example.com/" }, "must not contain a user"},
+		{func(r *receivertest.Receiver) { r.Addr = "ftp://127.0.0.1:21" }, "scheme of Addr"},
+		{func(r *receivertest.Receiver) { r.Addr = "127.0.0.1:80/path" }, "Addr must be a host and a port"},
+		{func(r *receivertest.Receiver) { r.Header = http.Header{"Date": {"today"}} }, "must not contain Date"},
+		{func(r *receivertest.Receiver) { r.Header = http.Header{"A b": {"c"}} }, "invalid name"},
+		{func(r *receivertest.Receiver) { r.Header = http.Header{"Cookie": {"a\r\nB: c"}} }, "control characters"},
+		{func(r *receivertest.Receiver) { r.Only = []string{"callback/none"} }, "matches no rule"},
+		{func(r *receivertest.Receiver) { r.Only = []string{"["} }, "malformed pattern"},
+	}
+	for _, test := range tests {
+		r := valid
+		test.change(&r)
+
+		_, err := receivertest.Examine(t.Context(), r)
+
+		if err == nil || !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), "secret") {
+			t.Errorf("error = %v, want %q", err, test.want)
+		}
+	}
+}
+
+func TestExamine_ProbeFails(t *testing.T) {
+	t.Parallel()
+	r := handmadeReceiver(t, "")
+	r.Probe.Created = nil
+	r.Only = []string{"callback/effect"}
+	broken := errors.New("database is gone")
+	r.Probe.Effects = func(context.Context, string) (int, error) { return 0, broken }
+
+	report, err := receivertest.Examine(t.Context(), r)
+
+	if !errors.Is(err, broken) || !strings.Contains(err.Error(), "probe Effects") {
+		t.Errorf("error = %v, want that of the probe", err)
+	}
+	if len(report.Findings) != 1 {
+		t.Errorf("%d findings, want those before the error", len(report.Findings))
+	}
+}
