@@ -4,6 +4,7 @@
 //
 // These are its commands; "idverify COMMAND -h" lists the flags of one:
 //
+//	examine       send valid and forged messages to a receiver of callbacks or redirects
 //	explain       explain why a captured callback or redirect is rejected
 //	doctor        check the environment of a backend
 //	check create  create a check
@@ -64,6 +65,7 @@ type command struct {
 // commands returns all commands, in the order of the list.
 func commands() []command {
 	return []command{
+		{"examine", "send valid and forged messages to a receiver of callbacks or redirects", examine},
 		{"explain", "explain why a captured callback or redirect is rejected", explain},
 		{"doctor", "check the environment of a backend", doctor},
 		{"check create", "create a check", checkCreate},

@@ -22,8 +22,9 @@ var update = flag.Bool("update", false, "rewrite the output in testdata/transcri
 //	$ echo $?                                      the exit code of the command before
 //
 // In the output, … represents any text of a line, and a line … any number of lines. With -update,
-// lines that do not match are rewritten.
-func runTranscript(t *testing.T, name string, env map[string]string) {
+// lines that do not match are rewritten. Before a command runs, the functions in setup can replace
+// its arguments, and the input and output of the program.
+func runTranscript(t *testing.T, name string, env map[string]string, setup ...transcriptSetup) {
 	t.Helper()
 	path := filepath.Join("testdata", "transcripts", name+".txt")
 	text, err := os.ReadFile(path)
@@ -34,7 +35,7 @@ func runTranscript(t *testing.T, name string, env map[string]string) {
 	code := 0
 	for _, step := range transcriptSteps(t, string(text)) {
 		var output string
-		output, code = step.run(t, env, code)
+		output, code = step.run(t, env, code, setup)
 		if !matches(step.output, output) {
 			if !*update {
 				t.Errorf("%s: $ %s\noutput:\n%s\nwant:\n%s", path, step.command, output, step.output)
@@ -49,6 +50,9 @@ func runTranscript(t *testing.T, name string, env map[string]string) {
 		}
 	}
 }
+
+// transcriptSetup changes a command of a transcript before it runs, and returns its arguments.
+type transcriptSetup func(args []string, p *program) []string
 
 // transcriptStep is a command with its output.
 type transcriptStep struct{ command, output string }
@@ -77,7 +81,7 @@ var (
 
 // run runs the command in this process, and returns its output and exit code. previous is the exit
 // code of the command before.
-func (s transcriptStep) run(t *testing.T, env map[string]string, previous int) (output string, code int) {
+func (s transcriptStep) run(t *testing.T, env map[string]string, previous int, setup []transcriptSetup) (output string, code int) {
 	t.Helper()
 	command, stdin := s.command, ""
 	if command == "echo $?" {
@@ -101,7 +105,11 @@ func (s transcriptStep) run(t *testing.T, env map[string]string, previous int) (
 		stdin: strings.NewReader(stdin), stdout: &terminal, stderr: &terminal,
 		getenv: func(name string) string { return env[name] },
 	}
-	code = p.run(t.Context(), args[1:])
+	args = args[1:]
+	for _, f := range setup {
+		args = f(args, p)
+	}
+	code = p.run(t.Context(), args)
 	return terminal.String(), code
 }
 

@@ -1,0 +1,269 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"flag"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/textproto"
+	"net/url"
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/idverify/idverify-go/receivertest"
+)
+
+// examination contains the flags and arguments of examine.
+type examination struct {
+	*program
+
+	// The receiver.
+	url            *url.URL
+	addr           string
+	target         target
+	redirect       bool
+	headers        stringList // "Name: value"
+	header         http.Header
+	probe          string
+	callbackHeader string
+	digest         string
+	receiverCA     string
+	remote         bool
+	wait           time.Duration
+
+	// The key set.
+	keys      string
+	keysNames stringList
+	keysHTTP  bool
+	caFile    string
+
+	// The rules and the report.
+	strict bool
+	only   stringList
+	fail   string
+	list   bool
+	format string
+	output string
+}
+
+// Values of -digest and -format, which are their defaults.
+const (
+	hexDigest  = "hex"
+	textFormat = "text"
+)
+
+// defaultKeys is the default of -keys. The port is fixed, so that a receiver has to be configured
+// only once.
+const defaultKeys = "127.0.0.1:8446"
+
+func (e *examination) define(flags *flag.FlagSet) {
+	flags.BoolVar(&e.redirect, "redirect", false, "examine a receiver of redirects; by default of callbacks")
+	flags.StringVar(&e.addr, "addr", "", "connect to this `host:port` in place of that of URL, with http:// or https:// in front if the scheme differs, too")
+	flags.Var(&e.headers, "header", "add this header, as `'Name: value'`, to each message; repeatable; the value is never printed")
+	flags.StringVar(&e.probe, "probe", "", "`URL` of a probe, for the rules that observe what the receiver does")
+	flags.StringVar(&e.callbackHeader, "callback-header", "x-service-callback", "`name` of the header with the product of a callback")
+	flags.StringVar(&e.digest, "digest", hexDigest, "`encoding` of the Digest of callbacks, hex or base64")
+	flags.StringVar(&e.receiverCA, "receiver-ca", "", "trust the CA certificates in the file at this `path` for a receiver over https")
+	flags.BoolVar(&e.remote, "remote", false, "examine a receiver on another machine, which must be yours: it gets forged messages")
+	flags.DurationVar(&e.wait, "wait", 2*time.Minute, "wait for this `duration` until the receiver listens")
+
+	flags.StringVar(&e.keys, "keys", defaultKeys, "serve the key set on this `host:port`")
+	flags.Var(&e.keysNames, "keys-name", "another `name` by which the receiver reaches the key set, such as host.docker.internal; repeatable")
+	flags.BoolVar(&e.keysHTTP, "keys-http", false, "serve the key set over http; signature.JWKS requires https")
+	flags.StringVar(&e.caFile, "ca-file", "", "write the CA certificate of the key set to this `path` and keep it; by default a temporary file")
+
+	flags.BoolVar(&e.strict, "strict", false, "also send messages that only package signature must reject")
+	flags.Var(&e.only, "only", "examine only this `rule`, or those of a pattern such as 'callback/key-*'; repeatable")
+	flags.StringVar(&e.fail, "fail", string(receivertest.Low), "lowest `severity` that makes the exit code 1: critical, high, medium or low")
+	flags.BoolVar(&e.list, "list", false, "print the rules with their severities and reasons, and examine nothing")
+	flags.StringVar(&e.format, "format", textFormat, "`format` of the report: text, json or junit")
+	flags.StringVar(&e.output, "o", "", "write the report to this `path`; by default to stdout")
+}
+
+// stringList is the value of a repeatable flag.
+type stringList []string
+
+func (l *stringList) String() string { return "" } // the default, and never a value of -header
+
+func (l *stringList) Set(text string) error {
+	*l = append(*l, text)
+	return nil
+}
+
+// severities are the severities of rules, from the most severe.
+var severities = []receivertest.Severity{receivertest.Critical, receivertest.High, receivertest.Medium, receivertest.Low}
+
+// atLeast reports whether s is as severe as lowest, or more.
+func atLeast(s receivertest.Severity, lowest string) bool {
+	return slices.Index(severities, s) <= slices.Index(severities, receivertest.Severity(lowest))
+}
+
+// check verifies the arguments and flags, and parses them. given contains the names of the flags on
+// the command line.
+func (e *examination) check(arguments []string, given map[string]bool) error {
+	switch {
+	case e.list && len(arguments) > 0:
+		return errors.New("-list needs no URL")
+	case !e.list && len(arguments) == 0:
+		return errors.New("the URL of the receiver is missing")
+	case e.redirect && (given["digest"] || given["callback-header"]):
+		return errors.New("-digest and -callback-header are for callbacks, not for -redirect")
+	case e.keysHTTP && given["ca-file"]:
+		return errors.New("-ca-file has no effect with -keys-http")
+	case e.digest != hexDigest && e.digest != "base64":
+		return errors.New("-digest must be hex or base64")
+	case !slices.Contains(severities, receivertest.Severity(e.fail)):
+		return errors.New("-fail must be critical, high, medium or low")
+	case e.formats()[e.format] == nil:
+		return errors.New("-format must be text, json or junit")
+	case e.wait < 0:
+		return errors.New("-wait must not be negative")
+	}
+	for _, pattern := range e.only {
+		matching := func(r receivertest.Rule) bool { ok, _ := path.Match(pattern, r.Name); return ok }
+		if !slices.ContainsFunc(receivertest.Rules(e.kind(), e.strict), matching) {
+			return fmt.Errorf("-only: there is no rule %s: add -strict or -redirect, or see \"idverify examine -list\"", pattern)
+		}
+	}
+	if e.list {
+		return nil
+	}
+	return e.checkReceiver(arguments[0])
+}
+
+// checkReceiver parses the URL and the flags about the receiver.
+func (e *examination) checkReceiver(text string) (err error) {
+	if e.url, err = parseURL("the URL of the receiver", text); err != nil {
+		return err
+	}
+	if e.target, err = newTarget(e.url, e.addr); err != nil {
+		return err
+	}
+	if e.probe != "" {
+		if _, err := parseURL("-probe", e.probe); err != nil {
+			return err
+		}
+	}
+	if _, _, err := net.SplitHostPort(e.keys); err != nil {
+		return errors.New("-keys must be host:port, such as " + defaultKeys)
+	}
+	e.header = make(http.Header)
+	for i, field := range e.headers {
+		// The error must not contain the field, because its value can be a secret.
+		name, value, ok := strings.Cut(field, ":")
+		if !ok || strings.ContainsAny(name, " \t") || name == "" {
+			return fmt.Errorf("-header number %d must be 'Name: value'", i+1)
+		}
+		e.header.Add(name, textproto.TrimString(value))
+	}
+	return nil
+}
+
+// parseURL returns the URL of a flag or argument.
+func parseURL(name, text string) (*url.URL, error) {
+	u, err := url.Parse(text)
+	switch {
+	case err != nil, u.Scheme != "http" && u.Scheme != "https", u.Hostname() == "":
+		return nil, errors.New(name + " must begin with https:// or http:// and a host")
+	case u.User != nil || u.Fragment != "":
+		return nil, errors.New(name + " must contain neither a user nor a fragment")
+	}
+	return u, nil
+}
+
+// target is the address that an examination connects to.
+type target struct{ host, hostPort string }
+
+func newTarget(u *url.URL, addr string) (target, error) {
+	if addr != "" {
+		if !strings.Contains(addr, "://") {
+			addr = u.Scheme + "://" + addr
+		}
+		var err error
+		if u, err = parseURL("-addr", addr); err != nil || strings.Trim(u.Path, "/")+u.RawQuery != "" {
+			return target{}, errors.New("-addr must be host:port, such as 127.0.0.1:3000")
+		}
+	}
+	port := cmp.Or(u.Port(), map[string]string{"http": "80", "https": "443"}[u.Scheme])
+	return target{u.Hostname(), net.JoinHostPort(u.Hostname(), port)}, nil
+}
+
+// requireLocal returns an error if the receiver is on another machine and -remote is not set.
+func (e *examination) requireLocal(ctx context.Context) error {
+	if e.remote {
+		return nil
+	}
+	addresses, err := net.DefaultResolver.LookupNetIP(ctx, "ip", e.target.host)
+	if err != nil {
+		return fmt.Errorf("the host of the receiver is unknown: %w (set -addr to its address)", err)
+	}
+	own, err := net.InterfaceAddrs()
+	if err != nil {
+		return err
+	}
+	for _, a := range addresses {
+		local := a.Unmap().IsLoopback() || slices.ContainsFunc(own, func(o net.Addr) bool {
+			prefix, err := netip.ParsePrefix(o.String())
+			return err == nil && prefix.Addr().Unmap() == a.Unmap()
+		})
+		if !local {
+			return fmt.Errorf("%s is not this machine: an examination sends forged messages, so only the owner of a receiver may examine it; if it is yours, set -remote, or -addr to its local address", e.target.host)
+		}
+	}
+	return nil
+}
+
+func (e *examination) kind() receivertest.Kind {
+	if e.redirect {
+		return receivertest.Redirect
+	}
+	return receivertest.Callback
+}
+
+// rules returns the rules of -list.
+func (e *examination) rules() []receivertest.Rule {
+	return slices.DeleteFunc(receivertest.Rules(e.kind(), e.strict), func(r receivertest.Rule) bool {
+		return len(e.only) > 0 && !slices.ContainsFunc(e.only, func(pattern string) bool { ok, _ := path.Match(pattern, r.Name); return ok })
+	})
+}
+
+// newReceiver returns the receiver of the flags, with new keys.
+func (e *examination) newReceiver() (r receivertest.Receiver, err error) {
+	r = receivertest.Receiver{
+		Kind: e.kind(), URL: e.url.String(), Addr: e.addr, Header: e.header,
+		CallbackHeader: e.callbackHeader, Base64Digest: e.digest != hexDigest,
+		Strict: e.strict, Only: e.only,
+	}
+	client := http.DefaultClient
+	if e.receiverCA != "" {
+		pem, err := os.ReadFile(e.receiverCA)
+		if err != nil {
+			return r, fmt.Errorf("-receiver-ca: %w", err)
+		}
+		roots, err := x509.SystemCertPool()
+		if err != nil {
+			roots = x509.NewCertPool() // the system has no certificates
+		}
+		if !roots.AppendCertsFromPEM(pem) {
+			return r, errors.New("-receiver-ca: the file contains no certificate in PEM")
+		}
+		r.TLSConfig = &tls.Config{RootCAs: roots}
+		transport := http.DefaultTransport.(*http.Transport).Clone()
+		transport.TLSClientConfig = r.TLSConfig.Clone()
+		client = &http.Client{Transport: transport}
+	}
+	if e.probe != "" {
+		r.Probe = receivertest.HTTPProbe(e.probe, client)
+	}
+	r.Keys, err = receivertest.NewKeys()
+	return r, err
+}

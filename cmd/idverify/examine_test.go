@@ -1,0 +1,458 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"encoding/xml"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/idverify/idverify-go"
+	"github.com/idverify/idverify-go/receivertest"
+	"github.com/idverify/idverify-go/signature"
+)
+
+// keySet is the announced key set of an examination.
+type keySet struct{ url, caFile string }
+
+// jwks returns the key set of an examination, for a receiver.
+func (k keySet) jwks(t *testing.T) *signature.JWKS {
+	t.Helper()
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM([]byte(readText(t, k.caFile)))
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}}
+	t.Cleanup(transport.CloseIdleConnections)
+	keys, err := signature.NewJWKS(k.url, &signature.JWKSOptions{
+		HTTPClient: &http.Client{Transport: transport},
+		MinRefetch: time.Second,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return keys
+}
+
+// receiver returns a correct receiver of callbacks for a host.
+func (k keySet) receiver(t *testing.T, host string) http.Handler {
+	t.Helper()
+	verifier, err := signature.NewVerifier(k.jwks(t), []string{host}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return idverify.CallbackHandler(verifier, func(context.Context, *idverify.Callback) error { return nil })
+}
+
+// acceptAll is a receiver that verifies nothing.
+func acceptAll(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }
+
+// announcement is the stderr of an examination. It calls announced once the key set is printed.
+type announcement struct {
+	announced func(keySet)
+
+	mu   sync.Mutex
+	text bytes.Buffer
+	done bool
+}
+
+var announcedKeys = regexp.MustCompile(`(?s)  key set   (\S+)\n(?:  CA file   (\S+)\n.*?)?  host `)
+
+func (a *announcement) Write(p []byte) (int, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.text.Write(p)
+	if m := announcedKeys.FindStringSubmatch(a.text.String()); m != nil && !a.done {
+		a.done = true
+		if a.announced != nil {
+			a.announced(keySet{m[1], m[2]})
+		}
+	}
+	return len(p), nil
+}
+
+// runExamine runs "idverify examine -keys 127.0.0.1:0" with args. announced is called when the key
+// set is known.
+func runExamine(ctx context.Context, announced func(keySet), args ...string) result {
+	var stdout bytes.Buffer
+	stderr := &announcement{announced: announced}
+	p := &program{stdin: strings.NewReader(""), stdout: &stdout, stderr: stderr, getenv: func(string) string { return "" }}
+	code := p.run(ctx, append([]string{"examine", "-keys", "127.0.0.1:0"}, args...))
+	return result{code, stdout.String(), stderr.text.String()}
+}
+
+// lateHandler is a handler that is set after its server has started.
+type lateHandler struct{ set chan http.Handler }
+
+func (h lateHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	handler := <-h.set
+	h.set <- handler
+	handler.ServeHTTP(w, r)
+}
+
+// startReceiver serves a handler that is set later.
+func startReceiver(t *testing.T) (*httptest.Server, lateHandler) {
+	t.Helper()
+	handler := lateHandler{make(chan http.Handler, 1)}
+	server := httptest.NewServer(handler)
+	t.Cleanup(server.Close)
+	return server, handler
+}
+
+// examineReceiver examines the receiver that newReceiver returns for the key set and the host of
+// the receiver.
+func examineReceiver(t *testing.T, newReceiver func(k keySet, host string) http.Handler, args ...string) result {
+	t.Helper()
+	server, handler := startReceiver(t)
+	host := strings.TrimPrefix(server.URL, "http://")
+	return runExamine(t.Context(), func(k keySet) { handler.set <- newReceiver(k, host) }, append(args, server.URL+"/callbacks?shop=1")...)
+}
+
+func TestExamine_CorrectReceiver(t *testing.T) {
+	t.Parallel()
+	var announced keySet
+
+	got := examineReceiver(t, func(k keySet, host string) http.Handler {
+		announced = k
+		return k.receiver(t, host)
+	}, "-strict")
+
+	if got.code != exitOK || !regexp.MustCompile(`\n\d{3} passed, 0 failed, \d+ not applicable, in `).MatchString(got.stdout) {
+		t.Errorf("exit code %d, want 0\n%s\n%s", got.code, got.stdout, got.stderr)
+	}
+	if _, err := os.Stat(announced.caFile); !os.IsNotExist(err) {
+		t.Errorf("the temporary CA file %s remains: %v", announced.caFile, err)
+	}
+	if !strings.HasPrefix(announced.url, "https://127.0.0.1:") || !strings.HasSuffix(announced.url, receivertest.KeySetPath) {
+		t.Errorf("key set = %s", announced.url)
+	}
+	if !strings.Contains(got.stderr, "examined ") {
+		t.Errorf("stderr shows no progress:\n%s", got.stderr)
+	}
+}
+
+func TestExamine_ExitCode(t *testing.T) {
+	t.Parallel()
+	broken := func(keySet, string) http.Handler { return http.HandlerFunc(acceptAll) }
+	// The receiver responds with 500 to invalid messages, which is a failure of low severity.
+	wrongStatus := func(k keySet, host string) http.Handler {
+		receiver := k.receiver(t, host)
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			recorder := httptest.NewRecorder()
+			receiver.ServeHTTP(recorder, r)
+			if recorder.Code == http.StatusBadRequest {
+				recorder.Code = http.StatusInternalServerError
+			}
+			w.WriteHeader(recorder.Code)
+		})
+	}
+	for _, row := range []struct {
+		name     string
+		receiver func(keySet, string) http.Handler
+		args     []string
+		want     int
+	}{
+		{"accepts all", broken, []string{"-only", "callback/changed-match"}, exitProblem},
+		{"accepts all and critical", broken, []string{"-only", "callback/changed-match", "-fail", "critical"}, exitProblem},
+		{"wrong status", wrongStatus, []string{"-only", "callback/changed-match"}, exitProblem},
+		{"wrong status and medium", wrongStatus, []string{"-only", "callback/changed-match", "-fail", "medium"}, exitOK},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+
+			got := examineReceiver(t, row.receiver, row.args...)
+
+			if got.code != row.want || !strings.Contains(got.stdout, "\nFAIL  callback/changed-match ") {
+				t.Errorf("exit code %d, want %d\n%s\n%s", got.code, row.want, got.stdout, got.stderr)
+			}
+		})
+	}
+}
+
+func TestExamine_Formats(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "report")
+	run := func(format string) []byte {
+		got := examineReceiver(t, func(keySet, string) http.Handler { return http.HandlerFunc(acceptAll) },
+			"-only", "callback/changed-*", "-format", format, "-o", path)
+		if got.code != exitProblem || got.stdout != "" || !strings.Contains(got.stderr, "\nFAIL  callback/changed-match (critical): ") {
+			t.Errorf("-format %s: exit code %d\nstdout: %s\nstderr: %s", format, got.code, got.stdout, got.stderr)
+		}
+		return []byte(readText(t, path))
+	}
+
+	var report receivertest.Report
+	jsonErr := json.Unmarshal(run("json"), &report)
+	var suite struct {
+		Tests    int `xml:"tests,attr"`
+		Failures int `xml:"failures,attr"`
+		Cases    []struct {
+			Name    string `xml:"name,attr"`
+			Failure *struct {
+				Text string `xml:",chardata"`
+			} `xml:"failure"`
+		} `xml:"testcase"`
+	}
+	junitErr := xml.Unmarshal(run("junit"), &suite)
+	text := string(run("text"))
+
+	failed := make(map[string]string) // commands by rule
+	for _, f := range report.Failed() {
+		failed[f.Rule] = f.Curl
+	}
+	if jsonErr != nil || !strings.Contains(failed["callback/changed-match"], "curl ") {
+		t.Errorf("JSON: error %v, failures %q, want callback/changed-match with a command", jsonErr, failed)
+	}
+	if junitErr != nil || suite.Tests != len(suite.Cases) || suite.Tests != len(report.Findings) || suite.Failures != len(failed) {
+		t.Errorf("JUnit: error %v, %d tests and %d failures, want %d and %d as in JSON", junitErr, suite.Tests, suite.Failures, len(report.Findings), len(failed))
+	}
+	for _, c := range suite.Cases {
+		if _, ok := failed[c.Name]; ok != (c.Failure != nil) {
+			t.Errorf("JUnit: %s failed: %t, want %t", c.Name, c.Failure != nil, ok)
+		}
+	}
+	if !strings.Contains(text, "\nFAIL  callback/changed-match (critical)\n") {
+		t.Errorf("text: %s", text)
+	}
+}
+
+func TestExamine_Header(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	received := make(map[string]int)
+
+	got := examineReceiver(t, func(keySet, string) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			mu.Lock()
+			received[r.Header.Get("X-Tenant")]++
+			mu.Unlock()
+			acceptAll(w, r)
+		})
+	}, "-header", "X-Tenant: tenant-secret", "-only", "callback/changed-match")
+
+	if len(received) != 1 || received["tenant-secret"] == 0 {
+		t.Errorf("received X-Tenant %v, want only tenant-secret", received)
+	}
+	if strings.Contains(got.stdout+got.stderr, "tenant-secret") || !strings.Contains(got.stdout, "X-Tenant") {
+		t.Errorf("the output must contain the name of the header, and not its value:\n%s\n%s", got.stdout, got.stderr)
+	}
+}
+
+func TestExamine_Usage(t *testing.T) {
+	t.Parallel()
+	const receiver = "http://127.0.0.1:3000/callbacks"
+	for _, row := range []struct {
+		name string
+		args []string
+		want string // part of stderr
+	}{
+		{"no URL", nil, "the URL of the receiver is missing"},
+		{"two URLs", []string{receiver, receiver}, "unexpected number of arguments: 2"},
+		{"no scheme", []string{"127.0.0.1:3000"}, "must begin with https:// or http://"},
+		{"user", []string{"http://me:secret@127.0.0.1/"}, "neither a user nor a fragment"},
+		{"list and URL", []string{"-list", receiver}, "-list needs no URL"},
+		{"digest", []string{"-digest", "md5", receiver}, "-digest must be"},
+		{"digest of a redirect", []string{"-redirect", "-digest", "base64", receiver}, "not for -redirect"},
+		{"CA file without TLS", []string{"-keys-http", "-ca-file", "ca.pem", receiver}, "-ca-file has no effect"},
+		{"severity", []string{"-fail", "severe", receiver}, "-fail must be"},
+		{"format", []string{"-format", "xml", receiver}, "-format must be"},
+		{"rule", []string{"-only", "callback/no-such-rule", receiver}, "there is no rule callback/no-such-rule"},
+		{"rule of redirects", []string{"-only", "redirect/*", receiver}, "there is no rule redirect/*"},
+		{"header without a value", []string{"-header", "Cookie=secret", receiver}, "-header number 1 must be 'Name: value'"},
+		{"address", []string{"-addr", "/socket", receiver}, "-addr must be"},
+		{"address with a path", []string{"-addr", "http://127.0.0.1:3000/x", receiver}, "-addr must be"},
+		{"probe", []string{"-probe", "/probe", receiver}, "-probe must begin"},
+		{"key set", []string{"-keys", "8446", receiver}, "-keys must be host:port"},
+		{"wait", []string{"-wait", "-1s", receiver}, "-wait must not be negative"},
+		{"unknown flag", []string{receiver, "-x"}, "flag provided but not defined: -x"},
+		{"other machine", []string{"https://192.0.2.1/callbacks"}, "is not this machine: an examination sends forged messages"},
+		{"address on another machine", []string{"-addr", "192.0.2.1:80", receiver}, "is not this machine"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+
+			got := runProgram(t, nil, "", append([]string{"examine"}, row.args...)...)
+
+			if got.code != exitUsage || got.stdout != "" || !strings.Contains(got.stderr, row.want) {
+				t.Errorf("exit code %d, want 2 and %q\nstdout: %s\nstderr: %s", got.code, row.want, got.stdout, got.stderr)
+			}
+			if strings.Contains(got.stderr, "secret") {
+				t.Errorf("the error contains a secret:\n%s", got.stderr)
+			}
+		})
+	}
+}
+
+func TestExamine_Unable(t *testing.T) {
+	t.Parallel()
+	closed := httptest.NewServer(nil)
+	closed.Close()
+	used := httptest.NewServer(http.HandlerFunc(acceptAll))
+	t.Cleanup(used.Close)
+	missing := filepath.Join(t.TempDir(), "missing", "file")
+	for _, row := range []struct {
+		name string
+		args []string
+		want string
+	}{
+		{"port of the key set in use", []string{"-keys", strings.TrimPrefix(used.URL, "http://"), used.URL}, "address already in use (choose another address with -keys"},
+		{"receiver does not listen", []string{"-wait", "0", closed.URL}, "the receiver does not listen"},
+		{"CA file", []string{"-ca-file", missing, used.URL}, "write the CA file"},
+		{"receiver CA", []string{"-receiver-ca", missing, used.URL}, "-receiver-ca: "},
+		{"report", []string{"-o", missing, "-only", "callback/changed-match", used.URL}, "write the report"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+
+			got := runExamine(t.Context(), nil, row.args...)
+
+			if got.code != exitError || got.stdout != "" || !strings.Contains(got.stderr, row.want) {
+				t.Errorf("exit code %d, want 3 and %q\nstdout: %s\nstderr: %s", got.code, row.want, got.stdout, got.stderr)
+			}
+		})
+	}
+}
+
+func TestExamine_WaitsForReceiver(t *testing.T) {
+	t.Parallel()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := listener.Addr().String()
+	listener.Close()
+	server := &http.Server{Handler: http.HandlerFunc(acceptAll)}
+	defer server.Close()
+	stderr := make(chan string, 100)
+	start := func() { // after the first connection has failed
+		if listener, err := net.Listen("tcp", addr); err == nil {
+			go server.Serve(listener)
+		}
+	}
+	p := &program{stdout: io.Discard, stderr: writerFunc(func(text string) {
+		if strings.HasPrefix(text, "waiting until the receiver listens") {
+			start()
+		}
+		stderr <- text
+	})}
+
+	code := p.run(t.Context(), []string{"examine", "-keys", "127.0.0.1:0", "-only", "callback/changed-match", "http://" + addr})
+
+	if code != exitProblem {
+		close(stderr)
+		for text := range stderr {
+			t.Log(text)
+		}
+		t.Errorf("exit code %d, want 1", code)
+	}
+}
+
+// writerFunc is an io.Writer that calls a function.
+type writerFunc func(text string)
+
+func (f writerFunc) Write(p []byte) (int, error) {
+	f(string(p))
+	return len(p), nil
+}
+
+func TestExamine_Interrupted(t *testing.T) {
+	t.Parallel()
+	ctx, interrupt := context.WithCancel(t.Context())
+	server, handler := startReceiver(t)
+
+	got := runExamine(ctx, func(k keySet) {
+		receiver, requests := k.receiver(t, strings.TrimPrefix(server.URL, "http://")), 0
+		handler.set <- http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if requests++; requests == 30 { // messages are sent one after the other
+				interrupt()
+			}
+			receiver.ServeHTTP(w, r)
+		})
+	}, server.URL)
+
+	if got.code != exitError || !strings.Contains(got.stderr, "The examination ended early") {
+		t.Errorf("exit code %d, want 3\nstderr: %s", got.code, got.stderr)
+	}
+	if !strings.Contains(got.stdout, "\npass  callback/") || !strings.Contains(got.stdout, " passed, 0 failed, ") {
+		t.Errorf("the report does not contain the rules that were examined:\n%s", got.stdout)
+	}
+}
+
+func TestExamine_InterruptedWhileWaiting(t *testing.T) {
+	t.Parallel()
+	ctx, interrupt := context.WithCancel(t.Context())
+	closed := httptest.NewServer(nil)
+	closed.Close()
+
+	got := runExamine(ctx, func(keySet) { interrupt() }, closed.URL)
+
+	if got.code != exitError || got.stdout != "" || !strings.Contains(got.stderr, "interrupted before the receiver listened") {
+		t.Errorf("exit code %d, want 3\nstdout: %s\nstderr: %s", got.code, got.stdout, got.stderr)
+	}
+}
+
+func TestExamine_Address(t *testing.T) {
+	t.Parallel()
+	hosts := make(chan string, 1000)
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		hosts <- r.Host
+		acceptAll(w, r)
+	}))
+	server.Config.ErrorLog = log.New(io.Discard, "", 0) // the command connects without TLS while it waits
+	server.StartTLS()
+	defer server.Close()
+	ca := filepath.Join(t.TempDir(), "ca.pem")
+	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	u, err := url.Parse(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	// The certificate of httptest is valid for example.com.
+	got := runExamine(t.Context(), nil, "-addr", u.Host, "-receiver-ca", ca, "-keys-http", "-only", "callback/changed-match", "https://example.com/callbacks")
+
+	if got.code != exitProblem || !strings.Contains(got.stderr, "  key set   http://127.0.0.1:") || strings.Contains(got.stderr, "CA file") {
+		t.Errorf("exit code %d, want 1\nstdout: %s\nstderr: %s", got.code, got.stdout, got.stderr)
+	}
+	if !strings.Contains(got.stderr, "  host      example.com ") {
+		t.Errorf("stderr does not show the signed host:\n%s", got.stderr)
+	}
+	if len(hosts) == 0 || <-hosts != "example.com" {
+		t.Errorf("%d messages, want some with the host example.com", len(hosts))
+	}
+}
+
+func TestExamine_List(t *testing.T) {
+	t.Parallel()
+
+	all := runProgram(t, nil, "", "examine", "-list")
+	strict := runProgram(t, nil, "", "examine", "-list", "-strict")
+	redirects := runProgram(t, nil, "", "examine", "-list", "-redirect")
+	one := runProgram(t, nil, "", "examine", "-list", "-only", "callback/changed-match")
+
+	count := func(r result, rule string) int { return strings.Count("\n"+r.stdout, "\n"+rule) }
+	if n := count(all, "callback/"); n < 50 || count(strict, "callback/") <= n || count(redirects, "callback/") != 0 || count(redirects, "redirect/") < 30 {
+		t.Errorf("%d rules, %d with -strict, %d with -redirect", n, count(strict, "callback/"), count(redirects, "redirect/"))
+	}
+	if want := regexp.MustCompile(`^callback/changed-match \(critical\)\n    [^\n]+\.\n    [^\n]+\.\n$`); !want.MatchString(one.stdout) {
+		t.Errorf("one rule: %q, want %s", one.stdout, want)
+	}
+	if all.code != exitOK || all.stderr != "" {
+		t.Errorf("exit code %d, stderr %s", all.code, all.stderr)
+	}
+}
