@@ -211,9 +211,10 @@ func (e *explanation) headers(name string) dimension {
 
 // dates returns the possible dates.
 func (e *explanation) dates() dimension {
-	const replaced = "date: a proxy replaced the Date of the service"
+	replaced, keep := "date: a proxy removed or replaced the header Date of the service", ": configure it to pass the header unchanged"
 	d := e.headers("date")
 	if e.operation == "redirect" {
+		replaced, keep = "date: the parameter date was removed or changed on the way", ": pass the query unchanged"
 		d = dimension{name: "date"}
 		for _, q := range e.parameterSources() {
 			for _, o := range parameterValues(q.date, "date") {
@@ -241,10 +242,10 @@ func (e *explanation) dates() dimension {
 				direction = "after"
 			}
 			signed := near.Add(time.Duration(offset) * time.Second)
-			d.add(signed.UTC().Format(http.TimeFormat), fmt.Sprintf("%s, which was %d s %s it: configure it to pass the header unchanged", replaced, seconds, direction))
+			d.add(signed.UTC().Format(http.TimeFormat), fmt.Sprintf("%s: signed %d s %s the received date, or that of the clock%s", replaced, seconds, direction, keep))
 		}
 	}
-	d.add(near.UTC().Format(http.TimeFormat), replaced+": configure it to pass the header unchanged")
+	d.add(near.UTC().Format(http.TimeFormat), replaced+keep)
 	return d
 }
 

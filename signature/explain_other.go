@@ -48,17 +48,21 @@ func (e *explanation) clock() string {
 	if !ok || e.opts.AnyDate || age.Abs() <= e.v.skew {
 		return ""
 	}
-	// Round up, so that the advice suffices.
-	seconds := (age.Abs() + time.Second - 1).Truncate(time.Second)
-	advice := fmt.Sprintf("a ClockSkew of %v would accept it", seconds)
-	if seconds > maxClockSkew {
-		advice = "no ClockSkew accepts it"
+	// Round up, so that the advice suffices. A date of another century saturates a Duration.
+	difference := min(age.Abs(), 100*365*24*time.Hour)
+	difference = (difference + time.Second - 1).Truncate(time.Second)
+	advice := ""
+	if difference <= maxAdvisedSkew {
+		advice = fmt.Sprintf(" (a ClockSkew of %v would accept it)", difference)
 	}
 	if age < 0 {
-		return fmt.Sprintf("clock: signed %v after the time of this machine, and ClockSkew is %v: its clock is slow, synchronize it with NTP (%s)", seconds, e.v.skew, advice)
+		return fmt.Sprintf("clock: signed %v after the time of this machine, and ClockSkew is %v: its clock is slow, synchronize it with NTP%s", difference, e.v.skew, advice)
 	}
-	return fmt.Sprintf("clock: signed %v before the time of this machine, and ClockSkew is %v: if all messages are rejected, its clock is fast, synchronize it with NTP; otherwise the message was delayed, or is a copy of an old one (%s)", seconds, e.v.skew, advice)
+	return fmt.Sprintf("clock: signed %v before the time of this machine, and ClockSkew is %v: if all messages are rejected, its clock is fast, synchronize it with NTP; otherwise the message was delayed, or is a copy of an old one%s", difference, e.v.skew, advice)
 }
+
+// maxAdvisedSkew is the largest ClockSkew that Explain mentions. A larger one accepts old copies.
+const maxAdvisedSkew = 30 * time.Second
 
 // readBody returns the body of the request and restores it.
 func (e *explanation) readBody() ([]byte, error) {

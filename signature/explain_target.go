@@ -165,6 +165,7 @@ func (e *explanation) paths() dimension {
 			d.add("/"+strings.Trim(prefix, "/")+e.path, "path: signed with the prefix in "+key+", which the proxy removed: "+useTarget)
 		}
 	}
+	d.add(strings.ReplaceAll(e.path, "//", "/"), "path: signed with a single slash, which a proxy doubled: "+useTarget)
 	rest := e.path
 	for n := 1; n <= 5; n++ {
 		i := strings.IndexByte(strings.TrimPrefix(rest, "/"), '/')

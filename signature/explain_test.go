@@ -109,6 +109,8 @@ var explainCallbackRows = []explainRow{
 	{"decoded slash", replaceURI("%2F", "/"), []string{"path: signed with %2F"}},
 	{"escape in lower case", replaceURI("%2F", "%2f"), []string{"path: signed with escapes in upper case"}},
 	{"escaped again", replaceURI("~", "%7E"), []string{"path: "}},
+	{"slash doubled", replaceURI("/hooks/", "//hooks/"), []string{"path: signed with a single slash"}},
+	{"slashes merged", replaceURI("/v1/", "/v1//"), []string{"path: signed with a single slash"}},
 	{"slash at the end", replaceURI("/phone", "/phone/"), []string{"path: signed without the slash at its end"}},
 	{"host and path", changes(atHost("app:80"), setHeader("X-Forwarded-Host", "api.example.com"), replaceURI("/hooks", "/internal/hooks")), []string{"host: signed for api.example.com", "path: signed without the first segment"}},
 
@@ -146,8 +148,8 @@ var explainCallbackRows = []explainRow{
 	}, []string{"digest: a proxy removed or renamed the header"}},
 	{"digest removed", func(r *http.Request) { r.Header.Del("Digest") }, []string{"digest: a proxy removed or renamed the header"}},
 	{"date in another form", setHeader("Date", now.Format(time.RFC850)), []string{"date: a proxy wrote it in another form"}},
-	{"date replaced", setHeader("Date", now.Add(3*time.Second).Format(http.TimeFormat)), []string{"date: a proxy replaced the Date of the service, which was 3 s before"}},
-	{"date removed", func(r *http.Request) { r.Header.Del("Date") }, []string{"date: a proxy replaced the Date"}},
+	{"date replaced", setHeader("Date", now.Add(3*time.Second).Format(http.TimeFormat)), []string{"date: a proxy removed or replaced the header Date of the service: signed 3 s before"}},
+	{"date removed", func(r *http.Request) { r.Header.Del("Date") }, []string{"date: a proxy removed or replaced the header Date"}},
 	{"date remapped", func(r *http.Request) {
 		r.Header.Set("X-Amzn-Remapped-Date", r.Header.Get("Date"))
 		r.Header.Del("Date")
