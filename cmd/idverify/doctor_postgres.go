@@ -42,6 +42,11 @@ func (d *doctorRun) connectPostgres(ctx context.Context) diagnosis {
 	}
 	latency := time.Since(began)
 	d.stored = &inboxDatabase{db: db, dialect: inbox.Postgres}
+	return evaluatePostgres(version, standby, config, latency)
+}
+
+// evaluatePostgres checks the version and the role of the server, and its connection.
+func evaluatePostgres(version int, standby bool, config *pgx.ConnConfig, latency time.Duration) diagnosis {
 	detail := fmt.Sprintf("PostgreSQL %d, latency %v", version/10000, latency.Round(100*time.Microsecond))
 	switch {
 	case version/10000 < oldestPostgres:
@@ -66,7 +71,7 @@ func postgresProblem(err error) diagnosis {
 		}
 		return sick("unreachable", "%s", databaseError(err))
 	}
-	if unverified || isCertificateError(err) {
+	if unverified {
 		return sick("tls", "%s", cause(err))
 	}
 	return sick("unreachable", "%s", databaseError(err))

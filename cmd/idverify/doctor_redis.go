@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"net"
 	"net/netip"
@@ -48,10 +47,36 @@ func (d *doctorRun) openRedis() (*goredis.Client, error) {
 	o.DialTimeout, o.ReadTimeout, o.WriteTimeout = d.timeout, d.timeout, d.timeout
 	if o.TLSConfig != nil {
 		o.TLSConfig.RootCAs = d.roots()
+		o.Dialer = tlsDialer(o.TLSConfig, d.timeout/2)
 	}
 	goredis.SetLogger(noLog{})
 	d.redis = &redisServer{goredis.NewClient(o)}
 	return d.redis.client, nil
+}
+
+// tlsError is an error of a TLS handshake.
+type tlsError struct{ err error }
+
+func (e *tlsError) Error() string { return "TLS handshake: " + cause(e.err) }
+func (e *tlsError) Unwrap() error { return e.err }
+
+// tlsDialer returns a function that connects with TLS. A server without TLS may not reply to the
+// handshake, so it has its own timeout.
+func tlsDialer(config *tls.Config, timeout time.Duration) func(context.Context, string, string) (net.Conn, error) {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := new(net.Dialer).DialContext(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		ctx, cancel := context.WithTimeout(ctx, timeout)
+		defer cancel()
+		secure := tls.Client(conn, config)
+		if err := secure.HandshakeContext(ctx); err != nil {
+			conn.Close()
+			return nil, &tlsError{err}
+		}
+		return secure, nil
+	}
 }
 
 func (d *doctorRun) checkRedis(ctx context.Context) diagnosis {
@@ -86,24 +111,16 @@ func (d *doctorRun) checkRedis(ctx context.Context) diagnosis {
 func redisProblem(err error) diagnosis {
 	text := err.Error()
 	_, replied := errors.AsType[goredis.Error](err)
-	_, unverified := errors.AsType[*tls.CertificateVerificationError](err)
-	_, unexpected := errors.AsType[tls.RecordHeaderError](err)
+	handshake, unverified := errors.AsType[*tlsError](err)
 	switch {
 	case replied && (strings.HasPrefix(text, "WRONGPASS") || strings.HasPrefix(text, "NOPERM") || strings.Contains(text, "AUTH")):
 		return sick("authentication", "Redis rejects the user or the password (%s)", firstWord(text))
 	case replied:
 		return sick("unavailable", "%s", text)
-	case unverified, unexpected, isCertificateError(err):
-		return sick("tls", "%s", cause(err))
+	case unverified:
+		return sick("tls", "%v", handshake)
 	}
 	return sick("unreachable", "%s", cause(err))
-}
-
-func isCertificateError(err error) bool {
-	_, wrongHost := errors.AsType[x509.HostnameError](err)
-	_, unknown := errors.AsType[x509.UnknownAuthorityError](err)
-	_, invalid := errors.AsType[x509.CertificateInvalidError](err)
-	return wrongHost || unknown || invalid
 }
 
 // firstWord returns the code of an error reply of Redis.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -137,22 +138,25 @@ func (d *doctorRun) checkClock(ctx context.Context) diagnosis {
 	roundTrip := e.received.Sub(e.sent)
 	// The date has no fraction: on average, half a second is missing.
 	skew := e.sent.Add(roundTrip / 2).Round(0).Sub(date.Add(500 * time.Millisecond))
-	accuracy := (500*time.Millisecond + roundTrip/2).Round(100 * time.Millisecond)
+	accuracy := (500*time.Millisecond + roundTrip/2).Truncate(100*time.Millisecond) + 100*time.Millisecond
 	direction := "ahead of"
 	if skew < 0 {
 		direction = "behind"
 	}
-	size := skew.Abs().Round(100 * time.Millisecond)
+	size := seconds(skew.Abs())
 	switch {
 	case skew.Abs() <= accuracy:
-		return healthy("agrees with the service within %v", accuracy)
+		return healthy("agrees with the service within %s", seconds(accuracy))
 	case skew.Abs() > skewFailure:
-		return sick("wrong", "%v %s the service (± %v)", size, direction, accuracy)
+		return sick("wrong", "%s %s the service (± %s)", size, direction, seconds(accuracy))
 	case skew.Abs() > skewWarning:
-		return sick("skewed", "%v %s the service (± %v)", size, direction, accuracy)
+		return sick("skewed", "%s %s the service (± %s)", size, direction, seconds(accuracy))
 	}
-	return healthy("%v %s the service (± %v)", size, direction, accuracy)
+	return healthy("%s %s the service (± %s)", size, direction, seconds(accuracy))
 }
+
+// seconds returns a duration for people.
+func seconds(d time.Duration) string { return fmt.Sprintf("%.1f s", d.Seconds()) }
 
 // failure describes why there is no response.
 func (e *exchange) failure() string {

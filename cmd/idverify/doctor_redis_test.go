@@ -1,0 +1,137 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+)
+
+// requireServer skips the test if a tool is missing, or fails it if IDVERIFY_INTEROP is set, as in
+// continuous integration.
+func requireServer(t *testing.T, installed bool, what string) {
+	t.Helper()
+	switch {
+	case installed:
+	case os.Getenv("IDVERIFY_INTEROP") != "":
+		t.Fatalf("the test did not run: %s", what)
+	default:
+		t.Skipf("the test did not run: %s", what)
+	}
+}
+
+// startRedis starts a redis-server on a Unix socket, and stops it when the test ends.
+func startRedis(t *testing.T, args ...string) (socket string) {
+	t.Helper()
+	_, err := exec.LookPath("redis-server")
+	requireServer(t, err == nil, "redis-server is not installed (run script/setup redis)")
+	dir, err := os.MkdirTemp("", "redis") // the path of t.TempDir is too long for a socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	socket = filepath.Join(dir, "s")
+	var output bytes.Buffer
+	process := exec.Command("redis-server", append([]string{"--port", "0", "--unixsocket", socket, "--dir", dir, "--save", ""}, args...)...)
+	process.Stdout, process.Stderr = &output, &output
+	if err := process.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		process.Process.Kill()
+		process.Wait()
+		os.RemoveAll(dir)
+		if t.Failed() {
+			t.Logf("output of redis-server:\n%s", output.Bytes())
+		}
+	})
+	goredis.SetLogger(noLog{})
+	client := goredis.NewClient(&goredis.Options{Network: "unix", Addr: socket, MaxRetries: 1000, MaxRetryBackoff: 10 * time.Millisecond})
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := client.Ping(ctx).Err(); err != nil && !strings.HasPrefix(err.Error(), "NO") && !strings.HasPrefix(err.Error(), "ERR") {
+		t.Fatalf("redis-server does not reply: %v", err)
+	}
+	return socket
+}
+
+// forwardTCP forwards connections to a TCP address of this machine to a Unix socket, because a
+// server cannot listen on a port that the system chooses.
+func forwardTCP(t *testing.T, socket string) (port string) {
+	t.Helper()
+	listener, err := net.Listen("tcp4", "0.0.0.0:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { listener.Close() })
+	go func() {
+		for {
+			client, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			server, err := net.Dial("unix", socket)
+			if err != nil {
+				client.Close()
+				continue
+			}
+			go splice(client, server)
+		}
+	}()
+	_, port, err = net.SplitHostPort(listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return port
+}
+
+func TestDoctor_Redis(t *testing.T) {
+	t.Parallel()
+	socket := startRedis(t)
+	withPassword := startRedis(t, "--requirepass", "the-password")
+	port := forwardTCP(t, socket)
+	untrusted := strings.TrimPrefix(serveTLS(t, newAuthority(t, "Unknown CA").issue(t, longValidity, "127.0.0.1"), http.NotFoundHandler()), "https://")
+	for _, row := range []struct{ check, problem, url, detail string }{
+		{"redis-connection", "", "unix://" + socket, "version "},
+		{"redis-connection", "", "unix://:the-password@" + withPassword, "with a password"},
+		{"redis-connection", "", "redis://127.0.0.1:" + port + "/0", "latency "},
+		{"redis-eviction", "", "unix://" + socket, "until they expire"},
+		{"redis-connection", "invalid", "http://:the-password@redis.example.com", "not a URL of Redis"},
+		{"redis-connection", "unreachable", "redis://:the-password@" + unusedAddress(t), "connection refused"},
+		{"redis-connection", "tls", "rediss://127.0.0.1:" + port, "TLS handshake: no response before the timeout"},
+		{"redis-connection", "tls", "rediss://" + untrusted, "certificate signed by unknown authority"},
+		{"redis-connection", "authentication", "unix://" + withPassword, "(NOAUTH)"},
+		{"redis-connection", "authentication", "unix://:the-password-is-wrong@" + withPassword, "(WRONGPASS)"},
+		{"redis-connection", "authentication", "unix://" + startRedis(t, "--user", "default", "on", "nopass", "~*", "+@all", "-ping"), "(NOPERM)"},
+		{"redis-connection", "unavailable", "unix://" + startRedis(t, "--rename-command", "PING", ""), "unknown command"},
+		{"redis-connection", "plain-text", "redis://0.0.0.0:" + port, "without TLS"},
+		{"redis-eviction", "evicts", "unix://" + startRedis(t, "--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"), `maxmemory-policy is "allkeys-lru"`},
+		{"redis-eviction", "unknown", "unix://" + startRedis(t, "--user", "default", "on", "nopass", "~*", "+@all", "-info"), "cannot read the eviction policy"},
+	} {
+		t.Run(row.check+" "+row.problem, func(t *testing.T) {
+			t.Parallel()
+
+			got := doctorJSON(t, nil, "-only", "redis", "-redis", row.url, "-timeout", "4s")
+
+			if row.problem == "" {
+				got.wantOK(t, row.check)
+			} else {
+				got.wantProblem(t, row.check, row.problem, row.detail)
+			}
+			if detail := got.row(t, row.check).Detail; !strings.Contains(detail, row.detail) || strings.Contains(got.text, "the-password") {
+				t.Errorf("output = %s, want %q and no password", got.text, row.detail)
+			}
+			if got.row(t, "redis-connection").Result == resultFailed {
+				got.wantSkipped(t, "redis connection failed", "redis-eviction")
+			}
+		})
+	}
+}
