@@ -295,7 +295,7 @@ func TestDoctor_Interrupted(t *testing.T) {
 
 	code := p.run(ctx, []string{"doctor"})
 
-	if code != exitError || !strings.Contains(errors.String(), "interrupted") {
+	if code != exitError || !strings.Contains(errors.String(), "interrupted") || strings.Contains(out.String(), "config") {
 		t.Errorf("exit code %d, stderr: %s", code, errors.String())
 	}
 }
@@ -347,5 +347,20 @@ func TestDoctor_Configuration(t *testing.T) {
 				t.Errorf("output = %s, want %q and no secret", got.text, row.detail)
 			}
 		})
+	}
+}
+
+func TestDoctorRun_Printable(t *testing.T) {
+	t.Parallel()
+	d := newDoctorRun(newProgram(nil))
+	d.secrets = []string{"the-secret"}
+	for text, want := range map[string]string{
+		"a\x1b[31mb\u202ec\r\nd\te":       "a [31mb c d e",
+		"password the-secret, the-secret": "password [REDACTED], [REDACTED]",
+		strings.Repeat("x", 301):          strings.Repeat("x", 300) + "…",
+	} {
+		if got := d.printable(text); got != want {
+			t.Errorf("printable(%q) = %q, want %q", text, got, want)
+		}
 	}
 }
