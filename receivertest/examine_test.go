@@ -292,3 +292,50 @@ func TestExamine_RateLimitRecovers(t *testing.T) {
 		}
 	})
 }
+
+// TestExamine_OneRule examines single rules, which must not depend on others.
+func TestExamine_OneRule(t *testing.T) {
+	t.Parallel()
+	for fault, rule := range map[string]string{actsOnUnknownChecks: "unknown-check", actsOnOtherProducts: "other-product", marksUnstored: "slow-store-retry", actsOnDuplicates: "duplicate"} {
+		t.Run(rule, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				broken, correct := handmadeReceiver(t, fault), handmadeReceiver(t, "")
+				broken.Only = []string{"callback/" + rule}
+				correct.Only = broken.Only
+
+				got, passed := examine(t, broken), examine(t, correct)
+
+				if failures(got) != rule || len(got.Findings) != 2 {
+					t.Errorf("failed rules = %q in %d findings, want %s in 2", failures(got), len(got.Findings), rule)
+				}
+				wantAllPassed(t, passed, 2)
+			})
+		})
+	}
+}
+
+// TestExamine_SharedKeys runs two examinations with the same keys at once. One makes the key set
+// fail, which the other must not notice.
+func TestExamine_SharedKeys(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		first, second := handmadeReceiver(t, ""), handmadeReceiver(t, "")
+		second.Keys = first.Keys
+		second.Handler.(*handmade).keys = first.Keys
+		first.Only = []string{"callback/key-*"}
+		second.Only = first.Only
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			if got := failures(examine(t, first)); got != "" {
+				t.Errorf("failed rules = %q, want none", got)
+			}
+		}()
+
+		if got := failures(examine(t, second)); got != "" {
+			t.Errorf("failed rules = %q, want none", got)
+		}
+		<-done
+	})
+}

@@ -108,7 +108,7 @@ const maxExcerpt = 200
 // "".
 func excerpt(r response) string {
 	body := strings.TrimSpace(string(r.body))
-	if body == "" {
+	if body == "" || r.header.Get("Content-Encoding") != "" {
 		return ""
 	}
 	if len(body) > maxExcerpt {

@@ -101,6 +101,8 @@ func (e *examination) attacked(row attack.Attack, a attempt) outcome {
 	case e.rejected(a):
 		e.unconfirmed = append(e.unconfirmed, index)
 		return passed("")
+	case a.failure == unreachable:
+		return notApplicable(describe(a.response))
 	case a.failure == silent:
 		if e.silent >= maxSilent {
 			e.stop(fmt.Sprintf("the receiver did not respond to %d invalid messages", e.silent))

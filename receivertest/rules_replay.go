@@ -69,6 +69,15 @@ func (e *examination) acceptedOnce(ctx context.Context) (s subject, a attempt, n
 	return
 }
 
+// ensureActs sends a valid message unless the receiver has already acted on one. If o is not empty,
+// missing effects prove nothing, and the rule ends with it.
+func (e *examination) ensureActs(ctx context.Context) (o outcome, err error) {
+	if !e.acts {
+		_, _, _, o, err = e.acceptedOnce(ctx)
+	}
+	return o, err
+}
+
 func (e *examination) effect(ctx context.Context) (outcome, error) {
 	if e.Probe.Effects == nil {
 		return notApplicable(withoutEffects), nil
@@ -151,16 +160,17 @@ func (e *examination) secondMessage(ctx context.Context, again attempt, n int) (
 }
 
 func (e *examination) unknownCheckIgnored(ctx context.Context) (outcome, error) {
-	if e.Probe.Created == nil {
+	known, err := e.newSubject(ctx, phoneCheck)
+	if err != nil {
+		return outcome{}, err
+	}
+	if !known.known {
 		return notApplicable(withoutCreated), nil
 	}
 	return e.noEffect(ctx, subject{checkID: newCheckID(), product: phoneCheck, header: e.Header})
 }
 
 func (e *examination) otherProduct(ctx context.Context) (outcome, error) {
-	if e.Probe.Created == nil {
-		return notApplicable(withoutCreated), nil
-	}
 	s, err := e.newSubject(ctx, subscriberCheck)
 	if err != nil {
 		return outcome{}, err
@@ -177,18 +187,19 @@ func (e *examination) noEffect(ctx context.Context, s subject) (outcome, error) 
 	if e.Probe.Effects == nil {
 		return notApplicable(withoutEffects), nil
 	}
+	if o, err := e.ensureActs(ctx); err != nil || o.result != "" {
+		return o, err
+	}
 	a, err := e.sendValid(ctx, s, nil)
 	if err != nil {
 		return outcome{}, err
 	}
 	n, err := e.settled(ctx, s.checkID)
-	switch {
-	case err != nil:
+	if err != nil {
 		return outcome{}, err
-	case n > 0:
+	}
+	if n > 0 {
 		return failed("", a, describe(a.response)+", and the receiver acted on it"), nil
-	case !e.acts:
-		return notApplicable(withoutEffect), nil
 	}
 	return passed(""), nil
 }
@@ -196,6 +207,9 @@ func (e *examination) noEffect(ctx context.Context, s subject) (outcome, error) 
 func (e *examination) otherSession(ctx context.Context) (outcome, error) {
 	if e.Probe.Session == nil {
 		return notApplicable("set Probe.Session to start sessions"), nil
+	}
+	if o, err := e.ensureActs(ctx); err != nil || o.result != "" {
+		return o, err
 	}
 	own, err := e.newSubject(ctx, phoneCheck)
 	if err != nil {

@@ -104,8 +104,13 @@ func (e *examination) slowStoreRetry(ctx context.Context) (outcome, error) {
 
 // actedOnce returns the outcome of an accepted message, which must have one effect.
 func (e *examination) actedOnce(ctx context.Context, s subject, a attempt) (outcome, error) {
-	if e.Probe.Effects == nil || !e.acts {
+	if e.Probe.Effects == nil {
 		return passed(""), nil
+	}
+	if o, err := e.ensureActs(ctx); unsupported(err) || o.result != "" {
+		return passed("without Probe.Effects"), nil
+	} else if err != nil {
+		return o, err
 	}
 	n, err := e.awaitEffect(ctx, s.checkID)
 	if err == nil && n > 0 {
