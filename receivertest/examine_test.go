@@ -262,6 +262,10 @@ func TestExamine_StopsAccepting(t *testing.T) {
 				if f := finding(t, report, "callback/zero-signature"); f.Result != receivertest.NotApplicable || !strings.Contains(f.Detail, detail) {
 					t.Errorf("zero-signature: %s, %q, want not applicable with %q", f.Result, f.Detail, detail)
 				}
+				// The ban began before this rule, but was noticed after it.
+				if f := finding(t, report, "callback/no-authorization"); fault == bans && f.Result != receivertest.NotApplicable {
+					t.Errorf("no-authorization: %s, want not applicable", f.Result)
+				}
 				passed := 0
 				for _, f := range report.Findings {
 					if f.Result == receivertest.Pass {
@@ -325,17 +329,21 @@ func TestExamine_SharedKeys(t *testing.T) {
 		second.Handler.(*handmade).keys = first.Keys
 		first.Only = []string{"callback/key-*"}
 		second.Only = first.Only
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			if got := failures(examine(t, first)); got != "" {
+		reports := make(chan receivertest.Report)
+		for _, r := range []receivertest.Receiver{first, second} {
+			go func() {
+				report, err := receivertest.Examine(t.Context(), r)
+				if err != nil {
+					t.Error(err)
+				}
+				reports <- report
+			}()
+		}
+
+		for range 2 {
+			if got := failures(<-reports); got != "" {
 				t.Errorf("failed rules = %q, want none", got)
 			}
-		}()
-
-		if got := failures(examine(t, second)); got != "" {
-			t.Errorf("failed rules = %q, want none", got)
 		}
-		<-done
 	})
 }

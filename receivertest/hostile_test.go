@@ -196,3 +196,20 @@ func TestExamine_CanceledRestores(t *testing.T) {
 		})
 	}
 }
+
+// TestExamine_LeavesNoGoroutine examines a receiver that does not read a large body. net/http keeps
+// such a connection for a moment. In the bubble, the test fails if a goroutine remains.
+func TestExamine_LeavesNoGoroutine(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		rejectsAtOnce := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.ContentLength > 1<<20 {
+				w.WriteHeader(http.StatusRequestEntityTooLarge)
+			}
+		})
+
+		report := examine(t, receivertest.Receiver{Keys: newKeys(t), URL: callbackURL, Handler: rejectsAtOnce, Only: []string{"callback/body-of-10-mib"}})
+
+		wantAllPassed(t, report, 2)
+	})
+}

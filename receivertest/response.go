@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,15 +20,14 @@ func (e *examination) accepted(a attempt) bool {
 	case e.Kind != Redirect || a.status/100 != 3:
 		return false
 	}
-	// Receivers of redirects may also send the browser to a page for errors or for signing in, and
-	// routers to another spelling of the same URL.
+	// Receivers of redirects may also send the browser to a page for errors or for signing in.
 	switch where := location(a); {
 	case where == location(e.valid):
 		return true
 	case e.unsigned.status/100 == 3 && where == location(e.unsigned):
 		return false
 	}
-	return !normalizes(a.response, a.message.Target)
+	return true
 }
 
 // rejected reports whether the receiver rejected a message: it did not accept it, and the service
@@ -61,19 +59,6 @@ func location(a attempt) string {
 		}
 	}
 	return u.Host + strings.ReplaceAll(u.Path, a.checkID, "…") + "?" + query.Encode()
-}
-
-// normalizes reports whether a response redirects to another spelling of the path of target.
-func normalizes(r response, target string) bool {
-	to, err := url.Parse(r.header.Get("Location"))
-	if err != nil {
-		return false
-	}
-	from, query, _ := strings.Cut(target, "?")
-	if unescaped, err := url.PathUnescape(from); err == nil {
-		from = unescaped
-	}
-	return to.RawQuery == query && strings.EqualFold(path.Clean("/"+to.Path), path.Clean("/"+from))
 }
 
 // describe describes a response, for details.
