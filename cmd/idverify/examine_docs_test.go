@@ -26,15 +26,16 @@ import (
 )
 
 // pageSection returns the text below a heading of docs/tools.md, up to the next one of the same
-// level.
+// or a higher level.
 func pageSection(t *testing.T, heading string) string {
 	t.Helper()
 	_, section, ok := strings.Cut(readText(t, "../../docs/tools.md"), "\n"+heading+"\n")
 	if !ok {
 		t.Fatalf("docs/tools.md has no heading %q", heading)
 	}
-	level, _, _ := strings.Cut(heading, " ")
-	section, _, _ = strings.Cut(section, "\n"+level+" ")
+	for level, _, _ := strings.Cut(heading, " "); level != ""; level = level[1:] {
+		section, _, _ = strings.Cut(section, "\n"+level+" ")
+	}
 	return section
 }
 
