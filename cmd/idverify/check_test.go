@@ -241,6 +241,9 @@ func TestCheckCreate_Fake(t *testing.T) {
 			got := runProgram(t, nil, "", append([]string{"check", "create", "-fake", "-open", "-wait"}, row.args...)...)
 
 			got.expect(t, row.code, []string{row.text}, []string{"Using a fake of the service", "!not charged"})
+			if slices.Contains(row.args, "v0.2") {
+				got.expect(t, row.code, []string{"/v0.2/"}, []string{"Exchanged the code"})
+			}
 			if slices.Contains(row.args, "-json") {
 				got.decode(t)
 				got.expect(t, row.code, nil, []string{"Check URL: https://"})
