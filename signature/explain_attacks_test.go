@@ -107,3 +107,16 @@ func TestVerifier_ExplainAccepted(t *testing.T) {
 		}
 	}
 }
+
+func TestVerifier_ExplainStillRejected(t *testing.T) {
+	t.Parallel()
+	m := setupFor("/callbacks/phone", "tenant=7").Callback()
+	m.Covered += " host"
+	m.Sign()
+	r := request(t, m)
+	r.Host = "app.internal"
+
+	got := newVerifier(t, signature.VerifierOptions{}).Explain(t.Context(), r, nil)
+
+	checkLines(t, got, []string{"not explained: ", "host: signed for api.example.com", "the message is still rejected after these changes: callback rejected: signature covers a name twice"})
+}

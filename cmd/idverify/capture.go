@@ -98,7 +98,7 @@ func (c *capture) parseRaw(input []byte) error {
 		case strings.TrimSpace(line) == "":
 			head = c.method == "" && len(input) > 0 // text before the request
 		default:
-			if name, value, ok := strings.Cut(line, ":"); ok && c.method != "" && isHeaderName(name) {
+			if name, value, ok := strings.Cut(line, ":"); ok && c.method != "" && isHeaderName(name) && !strings.Contains(value, "\r") {
 				c.header.Add(name, strings.TrimSpace(value))
 			}
 		}
