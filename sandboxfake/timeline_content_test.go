@@ -1,6 +1,7 @@
 package sandboxfake_test
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -45,8 +46,8 @@ func TestNew_WithoutTimeline(t *testing.T) {
 		if got := test.end(); got != "" {
 			t.Errorf("%s: the log contains %s", row.name, got)
 		}
-		if _, err := srv.AwaitDelivery(t.Context(), func(sandboxfake.Delivery) bool { return true }); err == nil {
-			t.Errorf("%s: the server is not closed after the test", row.name)
+		if err := srv.Redeliver(t.Context(), "none"); !errors.Is(err, sandboxfake.ErrClosed) {
+			t.Errorf("%s: error after the test = %v, want ErrClosed", row.name, err)
 		}
 	}
 }
@@ -158,6 +159,25 @@ func TestWithJournalLimit_Timeline(t *testing.T) {
 
 	if log := test.end(); !strings.Contains(log, "the last 3 of 10 events:") {
 		t.Errorf("log = %s, want the last 3 of 10 events", log)
+	}
+}
+
+// A running clock that was advanced differs from the system's.
+func TestNew_TimelineOfAdvancedClock(t *testing.T) {
+	t.Parallel()
+	for _, steps := range []int{0, 1} {
+		test := newFailedTest(t)
+		srv := sandboxfake.New(test, sandboxfake.WithInMemory())
+		newAPI(t, srv)
+		for range steps {
+			if err := srv.Advance(t.Context(), time.Hour); err != nil {
+				t.Fatal(err)
+			}
+		}
+
+		if log := test.end(); strings.Contains(log, " real\n") != (steps > 0) {
+			t.Errorf("log after %d steps of the clock = %s, want the system's time only after a step", steps, log)
+		}
 	}
 }
 
