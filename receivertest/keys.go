@@ -115,6 +115,13 @@ func (k *Keys) setFault(f keySetFault) {
 	}
 }
 
+// failing reports whether a fault is in progress.
+func (k *Keys) failing() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.fault != keySetWorks
+}
+
 // requested returns the number of requests for the key set, and the path of the last request for
 // anything else.
 func (k *Keys) requested() (n int, otherPath string) {

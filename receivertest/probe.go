@@ -86,6 +86,9 @@ func (p httpProbe) do(ctx context.Context, method string, query url.Values) ([]b
 	if err != nil {
 		return nil, errors.New("invalid URL of the probe")
 	}
+	// An HTTP client does not repeat a PUT if the server closes an idle connection at that moment, and
+	// some servers do so after a few seconds.
+	req.Close = true
 	resp, err := p.client.Do(req)
 	if err != nil {
 		if e, ok := errors.AsType[*url.Error](err); ok { // without the URL

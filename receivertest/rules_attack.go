@@ -203,8 +203,7 @@ func (e *examination) sendOnce(ctx context.Context) (attempt, error) {
 	if err != nil {
 		return attempt{}, err
 	}
-	setup := e.setup(s)
-	return e.send(ctx, e.signed(setup), s, setup.Now)
+	return e.sendInTime(ctx, s, e.signed)
 }
 
 // checkEffects fails the rules whose messages had an effect although they were rejected. Messages

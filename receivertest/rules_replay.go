@@ -25,6 +25,10 @@ func replayRules(kind Kind) []rule {
 			name: "other-session", severity: Critical, run: (*examination).otherSession,
 			title:  "The receiver does not act on a redirect in the session of another user",
 			reason: "An attacker can send the redirect of an own check to a victim, or open the redirect of a victim.",
+		}, rule{
+			name: "other-check", severity: High, run: (*examination).otherCheck,
+			title:  "The receiver compares the check that the service signed with that of the session",
+			reason: "Another customer of the service can sign a redirect to your host with two check IDs, and anyone can add one to the query.",
 		})
 	}
 	return append(rules, rule{
@@ -45,6 +49,7 @@ func replayRules(kind Kind) []rule {
 const (
 	withoutEffects = "set Probe.Effects to observe whether the receiver acts"
 	withoutCreated = "set Probe.Created, so that the receiver knows some checks and not others"
+	withoutSession = "set Probe.Session to start sessions"
 	withoutEffect  = "the receiver does not act on a valid message, see the rule effect"
 )
 
@@ -206,7 +211,7 @@ func (e *examination) noEffect(ctx context.Context, s subject) (outcome, error) 
 
 func (e *examination) otherSession(ctx context.Context) (outcome, error) {
 	if e.Probe.Session == nil {
-		return notApplicable("set Probe.Session to start sessions"), nil
+		return notApplicable(withoutSession), nil
 	}
 	if o, err := e.ensureActs(ctx); err != nil || o.result != "" {
 		return o, err
