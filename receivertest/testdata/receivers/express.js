@@ -7,13 +7,13 @@ const { verifyCallback, verifyRedirect } = require('./verify');
 
 const app = express();
 
-app.post('/callbacks', express.raw({ type: () => true, limit: '64kb' }), async (request, response) => {
+app.post('/callbacks/:shop', express.raw({ type: () => true, limit: '64kb' }), async (request, response) => {
   const { product, payload } = await verifyCallback(request, request.originalUrl, request.body ?? '');
   await store.record(product, payload);
   response.sendStatus(204);
 });
 
-app.get('/redirect', async (request, response) => {
+app.get('/redirect/:shop', async (request, response) => {
   const parameters = await verifyRedirect(request, request.originalUrl);
   if (!await store.signIn(request.headers.cookie, parameters)) return response.sendStatus(403);
   response.redirect(303, '/');

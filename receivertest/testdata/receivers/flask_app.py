@@ -11,14 +11,14 @@ app.config['MAX_CONTENT_LENGTH'] = 64 * 1024  # bytes of a body
 
 def target(): return request.environ['REQUEST_URI']  # as sent, other than request.full_path
 
-@app.post('/callbacks')
-def callbacks():
+@app.post('/callbacks/<shop>')
+def callbacks(shop):
     product, payload, _ = verify_callback(request.method, target(), request.headers.getlist, request.get_data())
     store.record(product, payload)
     return '', 204
 
-@app.get('/redirect')
-def redirected():
+@app.get('/redirect/<shop>')
+def redirected(shop):
     parameters = verify_redirect(request.method, target(), request.headers.getlist)
     if not store.sign_in(request.headers.get('cookie'), parameters): return '', 403
     return redirect('/', 303)

@@ -33,15 +33,11 @@ async function redirect(request, response) {
 const server = http.createServer(async (request, response) => {
   const [path, query] = request.url.split('?');
   try {
-    switch (path) {
-      case '/callbacks': return await callback(request, response);
-      case '/redirect': return await redirect(request, response);
-      case '/probe': {
-        const [status, body] = store.probe(request.method, new URLSearchParams(query));
-        return response.writeHead(status).end(body);
-      }
-    }
-    response.writeHead(404).end();
+    if (path.startsWith('/callbacks/')) return await callback(request, response);
+    if (path.startsWith('/redirect/')) return await redirect(request, response);
+    if (path !== '/probe') return response.writeHead(404).end();
+    const [status, body] = store.probe(request.method, new URLSearchParams(query));
+    response.writeHead(status).end(body);
   } catch (error) {
     const status = error instanceof SyntaxError ? 400 : error.status ?? 503;
     response.writeHead(status, { connection: 'close' }).end();

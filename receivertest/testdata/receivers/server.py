@@ -41,8 +41,8 @@ class Handler(BaseHTTPRequestHandler):
 
     def handle_request(self):
         try:
-            path = self.path.partition('?')[0]
-            route = {'/callbacks': self.callback, '/redirect': self.redirect, '/probe': self.probe}.get(path)
+            name = self.path.partition('?')[0].split('/')[1]
+            route = {'callbacks': self.callback, 'redirect': self.redirect, 'probe': self.probe}.get(name)
             if not route: return self.respond(404)
             route()
         except VerificationError as error:

@@ -3,7 +3,7 @@
 const crypto = require('node:crypto');
 const { setTimeout: sleep } = require('node:timers/promises');
 
-const TIMEOUT = 1000; // milliseconds; less than the timeout of the service
+const TIMEOUT = 500; // milliseconds; less than the timeout of the service
 
 const checks = new Map(); // the checks that the backend created: product by check ID
 const results = new Map(); // number of effects by check ID

@@ -1,7 +1,7 @@
 """The database of the receivers, in memory."""
 import json, re, secrets, threading, time
 
-TIMEOUT = 1  # seconds; less than the timeout of the service
+TIMEOUT = 0.5  # seconds; less than the timeout of the service
 
 lock = threading.Lock()  # of the variables below
 checks = {}  # the checks that the backend created: product by check ID

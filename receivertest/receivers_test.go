@@ -1,0 +1,225 @@
+package receivertest_test
+
+import (
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/idverify/idverify-go/receivertest"
+)
+
+// callbackProgram and redirectProgram describe the receivers of a program at url.
+func callbackProgram(keys *receivertest.Keys, url string) receivertest.Receiver {
+	return receivertest.Receiver{
+		Keys:  keys,
+		URL:   "https://" + receiverHost + "/callbacks/caf%C3%A9?lang=en%2DGB",
+		Addr:  url,
+		Probe: receivertest.HTTPProbe(url+"/probe", http.DefaultClient),
+	}
+}
+
+func redirectProgram(keys *receivertest.Keys, url string) receivertest.Receiver {
+	r := callbackProgram(keys, url)
+	r.Kind, r.URL = receivertest.Redirect, "https://"+receiverHost+"/redirect/caf%C3%A9?lang=en%2DGB"
+	return r
+}
+
+// withoutSlowRules returns r without the rules that take some time: those about the key set and
+// large bodies.
+func withoutSlowRules(r receivertest.Receiver) receivertest.Receiver {
+	for _, rule := range receivertest.Rules(r.Kind, r.Strict) {
+		if !strings.Contains(rule.Name, "/key-") && !strings.HasSuffix(rule.Name, "-mib") {
+			r.Only = append(r.Only, rule.Name)
+		}
+	}
+	return r
+}
+
+// concurrently calls test for the elements 0 to n-1, several at a time: an examination mostly
+// waits. The elements share a few key servers, because new keys take time.
+func concurrently(t *testing.T, n int, test func(s *keyServer, i int)) {
+	t.Helper()
+	next := make(chan int)
+	var workers sync.WaitGroup
+	defer workers.Wait()
+	defer close(next)
+	for range min(n, 6) {
+		s := newKeyServer(t)
+		workers.Go(func() {
+			for i := range next {
+				test(s, i)
+			}
+		})
+	}
+	for i := range n {
+		next <- i
+	}
+}
+
+func TestExamine_Programs(t *testing.T) {
+	t.Parallel()
+	concurrently(t, len(receiverPrograms), func(s *keyServer, i int) {
+		t.Run(receiverPrograms[i], func(t *testing.T) {
+			url := s.startReceiver(t, receiverPrograms[i])
+
+			for _, r := range []receivertest.Receiver{callbackProgram(s.keys, url), withoutSlowRules(redirectProgram(s.keys, url))} {
+				wantPassed(t, examine(t, r), 0)
+			}
+		})
+	})
+}
+
+// wantPassed verifies that no rule failed. A failed rule for a correct receiver is a false alarm.
+func wantPassed(t *testing.T, report receivertest.Report, notApplicable int) {
+	t.Helper()
+	count := 0
+	for _, f := range report.Findings {
+		if f.Result == receivertest.NotApplicable {
+			count++
+		}
+	}
+	if n := len(report.Failed()); n > 0 || count != notApplicable {
+		t.Errorf("%d rules failed and %d are not applicable, want 0 and %d for a correct %s receiver", n, count, notApplicable, report.Kind)
+		var text strings.Builder
+		if err := report.WriteText(&text); err != nil {
+			t.Error(err)
+		}
+		t.Log(text.String())
+	}
+}
+
+// pageReceivers is the directory of the receivers that the page of cmd/sandboxfake shows.
+const pageReceivers = "../cmd/sandboxfake/internal/inspector/assets/receivers/"
+
+func TestExamine_PageReceivers(t *testing.T) {
+	t.Parallel()
+	names := []string{"receiver.go.txt", "receiver.mjs", "receiver.py"}
+	concurrently(t, len(names), func(s *keyServer, i int) {
+		t.Run(names[i], func(t *testing.T) {
+			text, err := os.ReadFile(pageReceivers + names[i])
+			if err != nil {
+				t.Fatal(err)
+			}
+			source := strings.NewReplacer("__JWKS_URL__", s.url, "__CA_FILE__", s.caFile, "__CALLBACK_HEADER__", "X-Acme-Callback").Replace(string(text))
+			file := filepath.Join(t.TempDir(), strings.TrimSuffix(names[i], ".txt"))
+			writeSource(t, file, source, nil)
+			r := receivertest.Receiver{Keys: s.keys, URL: s.run(t, receiverCommand(t, file)), CallbackHeader: "X-Acme-Callback"}
+			if filepath.Ext(file) == ".go" {
+				r = withoutSlowRules(r) // it fetches the key set every 30 s at most
+			}
+
+			report := examine(t, r)
+
+			const withoutProbe = 6 // effect, duplicate, unknown-check, other-product, slow-store, slow-store-retry
+			wantPassed(t, report, withoutProbe)
+		})
+	})
+}
+
+// brokenReceivers are receivers with one defect each, and the rules that must fail.
+var brokenReceivers = []struct {
+	name    string
+	file    string
+	kind    receivertest.Kind
+	changes []change
+	want    []string
+}{
+	{"digest not checked", "http.js", receivertest.Callback, []change{
+		{"verify.js", "check(digestMatches(headers.digest, body), 'the digest does not match the body');", ""},
+	}, []string{"changed-match", "signed-digest-of-another-body", "signed-digest-of-the-empty-body"}},
+	{"digest need not be signed", "express.js", receivertest.Callback, []change{
+		{"verify.js", "'date', KIND, 'digest'];", "'date', KIND];"},
+	}, []string{"digest-not-covered"}},
+	{"host not checked", "server.py", receivertest.Callback, []change{
+		{"verify.py", "check(values['host'] in HOSTS, 'the message is for another host')", "pass"},
+	}, []string{"signed-for-another-customer", "our-host-as-prefix", "our-host-only-in-x-forwarded-host", "our-host-only-in-forwarded"}},
+	// The unit of clockSkew in npm http-signature is a second.
+	{"clock skew in milliseconds", "http.js", receivertest.Callback, []change{
+		{"verify.js", "const SKEW = 5;", "const SKEW = 5000;"},
+	}, []string{"date-60-s-old", "date-60-s-ahead", "old-date-with-new-x-date"}},
+	{"400 while the key set is unavailable", "express.js", receivertest.Callback, []change{
+		{"verify.js", "VerificationError(503, `the key set is unavailable", "VerificationError(400, `the key set is unavailable"},
+	}, []string{"key-set-error", "key-set-malformed", "key-set-hangs"}},
+	{"400 while the store is unavailable", "server.py", receivertest.Callback, []change{
+		{"server.py", "self.respond(503)", "self.respond(400)"},
+	}, []string{"slow-store"}},
+	{"no timeout of the store", "http.js", receivertest.Callback, []change{
+		{"store.js", "const TIMEOUT = 500;", "const TIMEOUT = 20_000;"},
+	}, []string{"slow-store"}},
+	{"replay acted on", "express.js", receivertest.Callback, []change{
+		{"store.js", "if (results.has(id)) return;", ""},
+	}, []string{"replay", "duplicate"}},
+	{"duplicate acted on", "http.js", receivertest.Callback, []change{
+		{"store.js", "if (results.has(id)) return;", ""},
+	}, []string{"duplicate"}},
+	{"unknown check acted on", "server.py", receivertest.Callback, []change{
+		{"store.py", "if checks.get(check_id) != product: return", "if checks.get(check_id, product) != product: return"},
+	}, []string{"unknown-check"}},
+	{"other product acted on", "flask_app.py", receivertest.Callback, []change{
+		{"store.py", "if checks.get(check_id) != product: return", "if check_id not in checks: return"},
+	}, []string{"other-product"}},
+	{"X-Forwarded-Host trusted", "http.js", receivertest.Callback, []change{
+		{"verify.js", "HOSTS.includes(headers.host)", "HOSTS.includes(request.headers['x-forwarded-host'] ?? headers.host)"},
+	}, []string{"our-host-only-in-x-forwarded-host"}},
+	// npm http-signature checks X-Date in place of Date, if the request has it.
+	{"X-Date trusted", "express.js", receivertest.Callback, []change{
+		{"verify.js", "url, headers, httpVersion", "url, headers: request.headers, httpVersion"},
+	}, []string{"old-date-with-new-x-date"}},
+	{"algorithm of the message", "http.js", receivertest.Callback, []change{
+		{"verify.js", ", algorithms: ['rsa-sha256']", ""},
+		{"verify.js", "check(httpSignature.verifySignature(parsed, key)", "check(parsed.algorithm.startsWith('HMAC') ? httpSignature.verifyHMAC(parsed, key) : httpSignature.verifySignature(parsed, key)"},
+	}, []string{"public-key-as-hmac-secret-pem"}},
+	{"first digest verified, last one compared", "server.py", receivertest.Callback, []change{
+		{"verify.py", "check(len(found) == 1,", "check(found,"},
+		{"verify.py", "values['digest'].encode()", "header('digest')[-1].encode()"},
+	}, []string{"changed-body-and-a-second-digest"}},
+	{"path decoded", "flask_app.py", receivertest.Callback, []change{
+		{"flask_app.py", "request.environ['REQUEST_URI']", "request.full_path"},
+	}, []string{"valid"}},
+	{"session not compared", "http.js", receivertest.Redirect, []change{
+		{"store.js", "if (sessions.get(session) !== id) return false;", ""},
+	}, []string{"other-session"}},
+	{"date of a redirect not checked", "server.py", receivertest.Redirect, []change{
+		{"verify.py", "check(abs(time.time() - date) <= SKEW,", "check(covered == REDIRECT or abs(time.time() - date) <= SKEW,"},
+	}, []string{"date-60-s-old", "date-60-s-ahead", "date-5000-s-old", "date-5000-s-ahead", "old-date-with-new-date-header"}},
+	{"code exchanged again", "flask_app.py", receivertest.Redirect, []change{
+		{"store.py", "if check_id not in results: act(check_id)", "act(check_id)"},
+	}, []string{"replay"}},
+	{"parameters after the signature", "server.py", receivertest.Redirect, []change{
+		{"verify.py", "'&'.join(s for s in segments if s.split('=')[0] not in ('authorization', 'date'))", "query.partition('&authorization=')[0]"},
+		{"verify.py", "return {'check_id': only(parameters, 'check_id')}", "return {'check_id': parameters['check_id'][-1]}"},
+	}, []string{"other-check"}},
+	{"signature of a redirect not verified", "express.js", receivertest.Redirect, []change{
+		{"verify.js", "check(httpSignature.verifySignature(parsed, key), 'the signature does not verify');", ""},
+	}, []string{"different-code", "removed-code", "different-query", "date-of-two-lines", "old-date-changed-to-now", "signed-for-another-customer-host-changed", "unpublished-key-with-published-id", "zero-signature", "short-signature", "signature-longer-than-key", "hash-as-signature"}},
+	{"first of two check IDs", "http.js", receivertest.Redirect, []change{
+		{"verify.js", "check(parameters.getAll('check_id').length === 1,", "check(parameters.has('check_id'),"},
+	}, []string{"other-check"}},
+}
+
+func TestExamine_BrokenPrograms(t *testing.T) {
+	t.Parallel()
+	concurrently(t, len(brokenReceivers), func(s *keyServer, i int) {
+		row := brokenReceivers[i]
+		t.Run(row.name, func(t *testing.T) {
+			url := s.startReceiver(t, row.file, row.changes...)
+			r := callbackProgram(s.keys, url)
+			if row.kind == receivertest.Redirect {
+				r = redirectProgram(s.keys, url)
+			}
+			if !strings.HasPrefix(row.want[0], "key-") {
+				r = withoutSlowRules(r)
+			}
+
+			report := examine(t, r)
+
+			if got := strings.Fields(failures(report)); !slices.Equal(got, row.want) {
+				t.Errorf("failed rules = %q, want %q", got, row.want)
+			}
+		})
+	})
+}
