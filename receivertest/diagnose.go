@@ -38,15 +38,16 @@ func (e *examination) firstValid(ctx context.Context) (outcome, error) {
 		return passed(""), nil
 	}
 	e.stop("the receiver does not accept valid messages")
-	detail := describe(a.response) + excerpt(a.response)
+	var detail strings.Builder
+	detail.WriteString(describe(a.response) + excerpt(a.response))
 	causes, err := e.causes(ctx, a)
 	if err != nil {
 		return outcome{}, err
 	}
 	for _, cause := range causes {
-		detail += "\n" + cause
+		detail.WriteString("\n" + cause)
 	}
-	o := failed("", a, detail)
+	o := failed("", a, detail.String())
 	if a.failure == unreachable {
 		return o, unreachableError{a.cause}
 	}

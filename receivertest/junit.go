@@ -64,12 +64,12 @@ func (r Report) WriteJUnit(w io.Writer) error {
 		suite.Cases = append(suite.Cases, c)
 	}
 	b := bufio.NewWriter(w)
-	b.WriteString(xml.Header)
+	fmt.Fprint(b, xml.Header)
 	enc := xml.NewEncoder(b)
 	enc.Indent("", "  ")
 	if err := enc.Encode(suite); err != nil {
 		return err
 	}
-	b.WriteString("\n")
+	fmt.Fprintln(b)
 	return b.Flush()
 }

@@ -41,11 +41,9 @@ func newMemoryServer(handler http.Handler) *memoryServer {
 			}
 		},
 	}
-	m.active.Add(1)
-	go func() {
-		defer m.active.Done()
+	m.active.Go(func() {
 		_ = m.server.Serve(pipeListener{m})
-	}()
+	})
 	return m
 }
 

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -78,9 +79,7 @@ func (p httpProbe) do(ctx context.Context, method string, query url.Values) ([]b
 		return nil, errors.New("invalid URL of the probe")
 	}
 	q := u.Query()
-	for name, values := range query {
-		q[name] = values
-	}
+	maps.Copy(q, query)
 	u.RawQuery = q.Encode()
 	req, err := http.NewRequestWithContext(ctx, method, u.String(), nil)
 	if err != nil {

@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/textproto"
 	"net/url"
-	"path"
 	"slices"
 	"strings"
 	"time"
@@ -171,12 +170,4 @@ func checkHeader(h http.Header, callbackHeader string) error {
 		}
 	}
 	return nil
-}
-
-// selected reports whether Only selects a rule.
-func (r *Receiver) selected(rule string) bool {
-	return len(r.Only) == 0 || slices.ContainsFunc(r.Only, func(pattern string) bool {
-		ok, _ := path.Match(pattern, rule)
-		return ok
-	})
 }

@@ -117,7 +117,7 @@ func receive(conn net.Conn, method string) response {
 		return response{failure: closed}
 	}
 	for range maxInformations {
-		httpResp, err := http.ReadResponse(r, &http.Request{Method: method})
+		httpResp, err := http.ReadResponse(r, &http.Request{Method: method}) //nolint:bodyclose // the caller closes conn
 		if err != nil {
 			return response{failure: garbage}
 		}

@@ -85,7 +85,7 @@ func toLatin1(b []byte) (narrow []byte, ok bool) {
 		if r > 0xff {
 			return nil, false
 		}
-		narrow = append(narrow, byte(r))
+		narrow = append(narrow, byte(r)) //nolint:gosec // r is at most 0xff
 	}
 	return narrow, true
 }
@@ -209,7 +209,7 @@ func escapeNonASCII(s []byte) []byte {
 	var b bytes.Buffer
 	for _, r := range string(s) {
 		if r < utf8.RuneSelf {
-			b.WriteByte(byte(r))
+			b.WriteRune(r)
 			continue
 		}
 		units := []rune{r}

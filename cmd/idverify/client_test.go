@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -101,9 +102,7 @@ func TestProgram_ClientErrors(t *testing.T) {
 			t.Parallel()
 			env := map[string]string{}
 			for _, variables := range []map[string]string{valid, row.change} {
-				for name, value := range variables {
-					env[name] = value
-				}
+				maps.Copy(env, variables)
 			}
 
 			_, err := newProgram(env).client()

@@ -99,8 +99,8 @@ func TestDoctorFlags_Documented(t *testing.T) {
 func TestDoctorJSON_Documented(t *testing.T) {
 	t.Parallel()
 	want := []string{"result", "started", "duration_ms", "count", "checks"}
-	for i := range reflect.TypeFor[doctorRow]().NumField() {
-		name, _, _ := strings.Cut(reflect.TypeFor[doctorRow]().Field(i).Tag.Get("json"), ",")
+	for field := range reflect.TypeFor[doctorRow]().Fields() {
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 		want = append(want, "checks[]."+name)
 	}
 	var document map[string]any

@@ -205,10 +205,10 @@ func with(env map[string]string, name, value string) map[string]string {
 
 func TestDoctor_Healthy(t *testing.T) {
 	t.Parallel()
-	srv, env := newService(t)
+	srv, _ := newService(t)
 	live := srv.NewProject(liveProject())
 	createPhoneCheck(t, live.Client())
-	env = environment(t, srv, live.Credentials)
+	env := environment(t, srv, live.Credentials)
 
 	got := doctorJSON(t, env, "-warnings")
 

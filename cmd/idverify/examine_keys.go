@@ -64,7 +64,7 @@ func serveKeys(c keyServerConfig, h http.Handler) (*keyServer, error) {
 	}
 	go func() {
 		defer close(s.served)
-		s.server.Serve(listener)
+		_ = s.server.Serve(listener)
 	}()
 	return s, nil
 }

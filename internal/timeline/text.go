@@ -80,17 +80,18 @@ func (t *Timeline) textRow(e *Event) []string {
 
 // textLine aligns the times to the right, and the others to the left. It leaves out empty columns.
 func textLine(row []string, widths []int) string {
-	line := " "
+	var line strings.Builder
+	line.WriteString(" ")
 	for i, cell := range row {
 		switch {
 		case i == len(widths):
-			line += "  " + cell
+			line.WriteString("  " + cell)
 		case widths[i] == 0:
 		case i < 2:
-			line += fmt.Sprintf(" %*s", widths[i], cell)
+			fmt.Fprintf(&line, " %*s", widths[i], cell)
 		default:
-			line += fmt.Sprintf("  %-*s", widths[i], cell)
+			fmt.Fprintf(&line, "  %-*s", widths[i], cell)
 		}
 	}
-	return line
+	return line.String()
 }
