@@ -57,7 +57,7 @@ func (e *examination) curl(rule string, r request) string {
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.header)) {
 		for i := range r.header[name] {
-			option("--header", `"`+name+`: $`+variable(name, i)+`"`)
+			option("--header", shellWord(name+": ")+`"$`+variable(name, i)+`"`)
 		}
 	}
 	if body != "" {
@@ -109,7 +109,12 @@ func (e *examination) curlTarget(b *strings.Builder) (url string, options []stri
 
 // variable returns the name of the shell variable for a value of a header.
 func variable(name string, index int) string {
-	v := "HEADER_" + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
+	v := "HEADER_" + strings.Map(func(c rune) rune {
+		if 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' {
+			return c
+		}
+		return '_'
+	}, strings.ToUpper(name))
 	if index > 0 {
 		v += fmt.Sprintf("_%d", index+1)
 	}

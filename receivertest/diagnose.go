@@ -118,7 +118,7 @@ func (e *examination) keySetCause() []string {
 	case n > 0:
 		return nil
 	case other != "":
-		return []string{fmt.Sprintf("The receiver requested %s instead of the key set, whose path is %s.", oneLine(other), KeySetPath)}
+		return []string{fmt.Sprintf("The receiver requested %q instead of the key set, whose path is %s.", other, KeySetPath)}
 	}
 	return []string{"The receiver has not requested the key set. Configure the URL of the key set of this examination (Keys), not that of the service, unless it rejects the message before it looks up the key."}
 }

@@ -54,7 +54,7 @@ func TestExamine_NamesTheCause(t *testing.T) {
 		}, "The receiver has no handler for POST /callbacks. Compare the path with Receiver.URL."},
 		{"wrong key set path", func(t *testing.T, k *receivertest.Keys) http.Handler {
 			return verifierWith(t, strings.Replace(k.URL(), receivertest.KeySetPath, "/keys", 1), k.Client(), "api.example.com", nil)
-		}, "The receiver requested /keys instead of the key set, whose path is /.well-known/jwks.json."},
+		}, "The receiver requested \"/keys\" instead of the key set, whose path is /.well-known/jwks.json."},
 		{"wrong key set host", func(t *testing.T, k *receivertest.Keys) http.Handler {
 			return verifierWith(t, "https://other.invalid/.well-known/jwks.json", k.Client(), "api.example.com", nil)
 		}, "The receiver has not requested the key set."},

@@ -41,6 +41,9 @@ func (e *examination) probeSession(ctx context.Context) (s Session, err error) {
 		if err == nil && s.CheckID == "" {
 			return errors.New("the session has no CheckID")
 		}
+		if err == nil {
+			err = checkHeader(s.Header, e.CallbackHeader)
+		}
 		return err
 	})
 	return s, err

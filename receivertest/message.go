@@ -109,6 +109,7 @@ func (e *examination) signed(s attack.Setup) *attack.Message {
 func (e *examination) send(ctx context.Context, m *attack.Message, s subject, date time.Time) (attempt, error) {
 	r := request{message: m, header: s.header, date: date, checkID: s.checkID}
 	resp, err := e.sender.send(ctx, m.Method, r.bytes())
+	resp.secrets = secretsOf(e.Header, s.header)
 	return attempt{r, resp}, err
 }
 

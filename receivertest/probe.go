@@ -43,7 +43,10 @@ type Check struct {
 // Session is a session of a user that has just started a check.
 type Session struct {
 	CheckID string
-	Header  http.Header // of the user's browser, for example the Cookie of the session
+
+	// Header is that of the user's browser, for example the Cookie of the session. It must not
+	// contain a field of the message, such as Host.
+	Header http.Header
 }
 
 // HTTPProbe returns a Probe that sends requests to an endpoint of the backend:

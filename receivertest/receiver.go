@@ -155,7 +155,7 @@ func withPort(addr string, secure bool) (string, error) {
 
 // checkHeader returns an error if h contains an invalid field, or one that is a part of a message.
 func checkHeader(h http.Header, callbackHeader string) error {
-	own := []string{"Authorization", "Connection", "Content-Length", "Content-Type", "Date", "Digest", "Host", "Transfer-Encoding", "X-Service-Callback", textproto.CanonicalMIMEHeaderKey(callbackHeader)}
+	own := []string{"Authorization", "Connection", "Content-Length", "Content-Type", "Date", "Digest", "Expect", "Host", "Trailer", "Transfer-Encoding", "Upgrade", "X-Service-Callback", textproto.CanonicalMIMEHeaderKey(callbackHeader)}
 	for name, values := range h {
 		if slices.Contains(own, textproto.CanonicalMIMEHeaderKey(name)) {
 			return fmt.Errorf("Header must not contain %s, which is a part of the message", textproto.CanonicalMIMEHeaderKey(name))

@@ -76,7 +76,7 @@ func describe(r response) string {
 	text := "response " + status(r.status)
 	if r.status/100 == 3 {
 		if u, err := url.Parse(r.header.Get("Location")); err == nil {
-			text += " to " + oneLine(u.Path)
+			text += fmt.Sprintf(" to %q", r.redact(u.Path))
 		}
 	}
 	return text
@@ -92,7 +92,7 @@ const maxExcerpt = 200
 // excerpt returns the beginning of the body of a response, quoted, with a separator in front; or
 // "".
 func excerpt(r response) string {
-	body := strings.TrimSpace(string(r.body))
+	body := strings.TrimSpace(r.redact(string(r.body)))
 	if body == "" || r.header.Get("Content-Encoding") != "" {
 		return ""
 	}

@@ -43,7 +43,8 @@ type response struct {
 	cause   string // if failure is unreachable
 	status  int
 	header  http.Header
-	body    []byte // the first bytes
+	body    []byte   // the first bytes
+	secrets []string // parts of the added headers, the longest first; not shown in details
 }
 
 // sender sends messages, each over a new connection.
