@@ -29,9 +29,7 @@ func doctor(ctx context.Context, p *program, args []string) int {
 	}
 	d.started = time.Now()
 	for _, c := range d.plan() {
-		if ctx.Err() == nil {
-			d.examine(ctx, c)
-		}
+		d.examine(ctx, c)
 	}
 	d.close()
 	if err := d.finish(); err != nil {
@@ -39,7 +37,7 @@ func doctor(ctx context.Context, p *program, args []string) int {
 		return exitError
 	}
 	switch {
-	case ctx.Err() != nil:
+	case d.interrupted:
 		fmt.Fprintln(p.stderr, "idverify doctor: interrupted")
 		return exitError
 	case d.count(resultFailed) > 0 || d.warnings && d.count(resultWarning) > 0:
@@ -59,10 +57,11 @@ type doctorRun struct {
 	only, skip           textList
 	json, warnings       bool
 
-	started time.Time
-	rows    []doctorRow
-	failed  map[string]string // the failed check, by the name and target of each check that failed or depends on one
-	secrets []string          // texts that the output must not contain
+	started     time.Time
+	interrupted bool // at least one check did not run
+	rows        []doctorRow
+	failed      map[string]string // the failed check, by the name and target of each check that failed or depends on one
+	secrets     []string          // texts that the output must not contain
 
 	// Results of checks that later ones use.
 	service *exchange // the request for the key set
@@ -165,7 +164,7 @@ func (d *doctorRun) selects(name string) bool {
 func covers(prefix, name string) bool { return name == prefix || strings.HasPrefix(name, prefix+"-") }
 
 // examine runs a check, unless one that it needs has failed.
-func (d *doctorRun) examine(ctx context.Context, c doctorCheck) {
+func (d *doctorRun) examine(parent context.Context, c doctorCheck) {
 	for _, name := range c.needs {
 		cause := cmp.Or(d.failed[name], d.failed[name+" "+c.target])
 		if cause != "" {
@@ -174,10 +173,18 @@ func (d *doctorRun) examine(ctx context.Context, c doctorCheck) {
 			return
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, d.timeout)
-	defer cancel()
 	began := time.Now()
-	result := c.run(ctx)
+	result := skipped("")
+	if parent.Err() == nil {
+		ctx, cancel := context.WithTimeout(parent, d.timeout)
+		defer cancel()
+		result = c.run(ctx)
+	}
+	// The interruption can be the cause of a problem, but not of a healthy result.
+	if parent.Err() != nil && (result.skipped || result.problem != "") {
+		d.interrupted = true
+		result = skipped("because doctor was interrupted")
+	}
 	d.add(c, result, time.Since(began))
 }
 

@@ -16,6 +16,9 @@ const (
 	resultWarning doctorResult = "warning"
 	resultFailed  doctorResult = "failed"
 	resultSkipped doctorResult = "skipped"
+
+	// resultInterrupted is a result of the run, not of a check.
+	resultInterrupted doctorResult = "interrupted"
 )
 
 // diagnosis is the finding of a check.
@@ -108,6 +111,9 @@ func (d *doctorRun) finish() error {
 		if numbers[result] > 0 {
 			overall = result
 		}
+	}
+	if d.interrupted {
+		overall = resultInterrupted
 	}
 	encoder := json.NewEncoder(d.stdout)
 	encoder.SetEscapeHTML(false)

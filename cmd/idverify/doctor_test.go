@@ -295,9 +295,39 @@ func TestDoctor_Interrupted(t *testing.T) {
 
 	code := p.run(ctx, []string{"doctor"})
 
-	if code != exitError || !strings.Contains(errors.String(), "interrupted") || strings.Contains(out.String(), "config") {
-		t.Errorf("exit code %d, stderr: %s", code, errors.String())
+	if code != exitError || !strings.Contains(errors.String(), "interrupted") ||
+		!strings.Contains(out.String(), "\n0 ok, 0 warnings, 0 failed, 12 skipped\n") {
+		t.Errorf("exit code %d, stdout:\n%s%s", code, out.String(), errors.String())
 	}
+}
+
+// A document of an interrupted run must not look like that of a complete one.
+func TestDoctor_InterruptedJSON(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := contextWithCancel(t)
+	ca := newAuthority(t, "Test CA")
+	hang := func(_ http.ResponseWriter, r *http.Request) {
+		cancel()
+		<-r.Context().Done()
+	}
+	env := map[string]string{
+		baseURLVariable: serveTLS(t, ca.issue(t, longValidity, "127.0.0.1"), http.HandlerFunc(hang)), caFileVariable: ca.file,
+		clientIDVariable: "id", clientSecretVariable: "secret-of-id",
+	}
+	var out, errors strings.Builder
+	p := &program{stdout: &out, stderr: &errors, getenv: func(name string) string { return env[name] }}
+
+	code := p.run(ctx, []string{"doctor", "-json"})
+
+	got := doctorOutput{code: code, text: out.String()}
+	if err := json.Unmarshal([]byte(got.text), &got); err != nil {
+		t.Fatalf("%v\n%s%s", err, got.text, errors.String())
+	}
+	if code != exitError || got.Result != "interrupted" || len(got.Checks) != 12 || got.Count[resultFailed] > 0 {
+		t.Errorf("exit code %d, want %d, the result interrupted, and all checks:\n%s", code, exitError, got.text)
+	}
+	got.wantOK(t, "config-base-url", "config-credentials")
+	got.wantSkipped(t, "because doctor was interrupted", "base-url-response", "clock", "credentials-token", "credentials-mode", "key-set")
 }
 
 func TestDoctor_Configuration(t *testing.T) {
