@@ -171,8 +171,12 @@ func newCertificate(hosts []string, now time.Time) (certificate tls.Certificate,
 }
 
 // replaceFile replaces the file at path atomically, so that a concurrent reader never sees part of
-// it. A symbolic link at path is replaced, not followed.
+// it. A symbolic link to a file, or to nothing, is replaced and not followed.
 func replaceFile(path string, content []byte) error {
+	// A rename would also replace a device such as /dev/null, for all processes.
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+		return errors.New("exists and is not a regular file")
+	}
 	f, err := os.CreateTemp(filepath.Dir(path), ".idverify-*")
 	if err != nil {
 		return err

@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -152,6 +153,47 @@ func TestServeKeys_Unable(t *testing.T) {
 	}
 	if fileErr == nil || !strings.Contains(fileErr.Error(), "-ca-file") {
 		t.Errorf("missing directory: error = %v, want one that names -ca-file", fileErr)
+	}
+}
+
+func TestServeKeys_CAFileNotRegular(t *testing.T) {
+	t.Parallel()
+	dir, err := os.MkdirTemp("", "ca")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	socket, link, dangling := filepath.Join(dir, "s"), filepath.Join(dir, "link"), filepath.Join(dir, "dangling")
+	listener, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	if err := errors.Join(os.Symlink(socket, link), os.Symlink(filepath.Join(dir, "missing"), dangling)); err != nil {
+		t.Fatal(err)
+	}
+	serve := func(path string) error {
+		s, err := serveKeys(keyServerConfig{addr: "127.0.0.1:0", caFile: path, now: time.Now()}, http.NotFoundHandler())
+		if err == nil {
+			s.close()
+		}
+		return err
+	}
+
+	for _, path := range []string{socket, link, dir} {
+		before, beforeErr := os.Lstat(path)
+
+		err := serve(path)
+
+		if err == nil || !strings.Contains(err.Error(), "not a regular file (set -ca-file") {
+			t.Errorf("-ca-file %s: error = %v, want not a regular file", path, err)
+		}
+		if after, err := os.Lstat(path); beforeErr != nil || err != nil || after.Mode() != before.Mode() || !os.SameFile(before, after) {
+			t.Errorf("-ca-file %s replaced it: %v", path, err)
+		}
+	}
+	if err := serve(dangling); err != nil {
+		t.Errorf("a symbolic link to nothing must be replaced: %v", err)
 	}
 }
 

@@ -93,7 +93,20 @@ func TestProgram_ExitCode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { taken.Close() }) // after the parallel subtests
+	dir, err := os.MkdirTemp("", "ca") // short, for the socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	socket := filepath.Join(dir, "s")
+	listener, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { // after the parallel subtests
+		taken.Close()
+		listener.Close()
+		os.RemoveAll(dir)
+	})
 	for _, row := range []struct {
 		name string
 		args []string
@@ -136,7 +149,8 @@ func TestProgram_ExitCode(t *testing.T) {
 		{"address taken", []string{"-addr", taken.Addr().String(), "-fixed-keys"}, 1, "address already in use"},
 		{"address without port", []string{"-addr", "127.0.0.1", "-fixed-keys"}, 1, "missing port"},
 		{"CA file in a missing directory", []string{"-ca-file", filepath.Join(t.TempDir(), "none", "ca.pem"), "-fixed-keys"}, 1, filepath.Join("none", "ca.pem") + " (-ca-file): no such file or directory (use the path of a file"},
-		{"directory as CA file", []string{"-ca-file", t.TempDir(), "-fixed-keys"}, 1, "(use the path of a file"},
+		{"directory as CA file", []string{"-ca-file", t.TempDir(), "-fixed-keys"}, 1, "exists and is not a regular file (use the path of a file"},
+		{"socket as CA file", []string{"-ca-file", socket, "-fixed-keys"}, 1, "exists and is not a regular file (use the path of a file"},
 		{"version and health check", []string{"-version", "-healthcheck"}, 2, "cannot be used together"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
