@@ -121,7 +121,7 @@ func TestCheck_Ended(t *testing.T) {
 	}
 
 	runProgram(t, env, "", "check", "wait", expired).expect(t, exitProblem, nil,
-		[]string{"check not found", "Next: read the callback", "Next: set -product", "See:  docs/errors.md#error-codes-of-checks"})
+		[]string{"check not found", "Next: read the callback", "Next: set -product", "See:  https://github.com/idverify/idverify-go/blob/main/docs/errors.md#error-codes-of-checks\n"})
 	got := runProgram(t, env, "", "check", "wait", "-json", "-product", "subscriber_check", failed)
 
 	got.expect(t, exitProblem, nil, nil)
@@ -177,7 +177,7 @@ func TestCheckCreate_Rejected(t *testing.T) {
 
 			stderr := []string{row.stderr, "!7700900012"}
 			if row.stderr == "Next" {
-				stderr = []string{"malformed", "See:  docs/errors.md#sentinels", "!7700900012"}
+				stderr = []string{"malformed", "See:  https://github.com/idverify/idverify-go/blob/main/docs/errors.md#sentinels\n", "!7700900012"}
 			}
 			got.expect(t, exitUsage, []string{"!Check ID"}, stderr)
 		})
@@ -207,7 +207,7 @@ func TestCheckCreate_OutcomeUnknown(t *testing.T) {
 
 	got := runProgram(t, env, "", "check", "create", "-yes", "-product", "subscriber_check", "-version", "v0.2", number)
 
-	got.expect(t, exitError, []string{"!Check ID"}, []string{"outcome unknown", "See:  docs/errors.md#outcome-unknown", "!" + number})
+	got.expect(t, exitError, []string{"!Check ID"}, []string{"outcome unknown", "See:  https://github.com/idverify/idverify-go/blob/main/docs/errors.md#outcome-unknown\n", "!" + number})
 	if n := requests(srv, "subscriber_check.create"); n != 1 {
 		t.Errorf("creates = %d, want 1: each one can cost money", n)
 	}

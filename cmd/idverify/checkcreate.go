@@ -150,7 +150,7 @@ func (c *createCommand) explainCharge(created check) {
 		return
 	}
 	fmt.Fprintln(c.stderr, "The check was not charged. In a sandbox project, only the digits of the number determine the result:")
-	fmt.Fprintln(c.stderr, "see docs/production.md#sandbox-credentials-in-production.")
+	fmt.Fprintln(c.stderr, "see "+docsURL+"production.md#sandbox-credentials-in-production")
 }
 
 // openAsDevice opens the Check URL in the fake, and exchanges the code of version v0.2.

@@ -23,26 +23,26 @@ func TestCheck_ServiceErrors(t *testing.T) {
 		stderr          []string
 	}{
 		{"balance", "phone_check.create", sandboxfake.Fault{Status: 402}, []string{"check", "create", "-yes", number}, exitProblem,
-			[]string{"402 insufficient_balance", "Next: top up", "See:  docs/errors.md#fragments"}},
+			[]string{"402 insufficient_balance", "Next: top up the workspace; until then, verify users in another way\n", "!sandbox", "See:  https://github.com/idverify/idverify-go/blob/main/docs/errors.md#fragments\n"}},
 		{"rate limit", "phone_check.create", sandboxfake.Fault{Status: 429, RetryAfter: time.Minute}, []string{"check", "create", "-yes", number}, exitError,
-			[]string{"429 too_many_requests", "Next: run the command again in 1m0s", "Next: idverify doctor", "See:  docs/errors.md#fragments"}},
+			[]string{"429 too_many_requests", "Next: run the command again in 1m0s", "Next: idverify doctor", "See:  https://github.com/idverify/idverify-go/blob/main/docs/errors.md#fragments\n"}},
 		{"rate limit of tokens", "token.create", sandboxfake.Fault{Status: 429, RetryAfter: time.Minute}, []string{"token"}, exitError,
-			[]string{"429", "Next: run the command again in 1m0s", "See:  docs/errors.md#token-errors"}},
+			[]string{"429", "Next: run the command again in 1m0s", "See:  https://github.com/idverify/idverify-go/blob/main/docs/errors.md#token-errors\n"}},
 		{"forbidden", "phone_check.list", sandboxfake.Fault{Status: 403}, []string{"check", "list"}, exitProblem,
 			[]string{"403 forbidden", "Next: idverify doctor"}},
 		{"service error of a create", "phone_check.create", sandboxfake.Fault{Status: 500}, []string{"check", "create", "-yes", number}, exitError,
-			[]string{"500", "Next: idverify check list -reference idverify-", "See:  docs/errors.md#outcome-unknown"}},
+			[]string{"500", "Next: idverify check list -reference idverify-", "See:  https://github.com/idverify/idverify-go/blob/main/docs/errors.md#outcome-unknown\n"}},
 		{"unusable response", "phone_check.list", sandboxfake.Fault{Body: "<html>"}, []string{"check", "list"}, exitError,
-			[]string{"Next: look for a proxy", "See:  docs/errors.md#errors-without-a-sentinel"}},
+			[]string{"Next: look for a proxy", "See:  https://github.com/idverify/idverify-go/blob/main/docs/errors.md#errors-without-a-sentinel\n"}},
 		{"not found", "", sandboxfake.Fault{}, []string{"check", "get", "2f1f4b0c-1f57-4f7c-9d2c-0f8f6f1d9a11"}, exitProblem,
 			[]string{"404 check_not_found", "Next: read the callback", "Next: set -product if the check is not a PhoneCheck", "Next: idverify check list\n"}},
 		{"page of a proxy", "phone_check.get", sandboxfake.Fault{Status: 404, Body: "<html>"}, []string{"check", "get", "2f1f4b0c-1f57-4f7c-9d2c-0f8f6f1d9a11"}, exitProblem,
-			[]string{"404", "Next: idverify doctor", "!callback", "See:  docs/errors.md#errors-without-a-sentinel"}},
+			[]string{"404", "Next: idverify doctor", "!callback", "See:  https://github.com/idverify/idverify-go/blob/main/docs/errors.md#errors-without-a-sentinel\n"}},
 		{"traces not found", "", sandboxfake.Fault{}, []string{"check", "traces", "2f1f4b0c-1f57-4f7c-9d2c-0f8f6f1d9a11"}, exitProblem,
 			[]string{"404 check_not_found"}},
 		{"unknown version", "", sandboxfake.Fault{}, []string{"check", "list", "-version", "v9.9"}, exitProblem, []string{"404 not_found"}},
 		{"no mobile address", "", sandboxfake.Fault{}, []string{"reachability", "192.0.2.1"}, exitProblem, []string{"412 not_mobile_ip", "!192.0.2.1"}},
-		{"scope", "", sandboxfake.Fault{}, []string{"token", "-scope", "console"}, exitProblem, []string{"invalid_scope", "See:  docs/errors.md#token-errors"}},
+		{"scope", "", sandboxfake.Fault{}, []string{"token", "-scope", "console"}, exitProblem, []string{"invalid_scope", "See:  https://github.com/idverify/idverify-go/blob/main/docs/errors.md#token-errors\n"}},
 		{"no scope", "", sandboxfake.Fault{}, []string{"token", "-scope", ","}, exitUsage, []string{"no scopes"}},
 		{"timeout", "", sandboxfake.Fault{}, []string{"check", "list", "-timeout", "1ns"}, exitError, []string{"deadline exceeded", "Next: set a longer -timeout"}},
 	} {
@@ -77,10 +77,10 @@ func TestCheck_ConnectionErrors(t *testing.T) {
 		code                  int
 		stderr                []string
 	}{
-		{"credentials", clientSecretVariable, "wrong", exitProblem, []string{"401 invalid_client", "Next: idverify doctor", "See:  docs/errors.md#token-errors", "!wrong"}},
-		{"certificate", caFileVariable, "", exitError, []string{"certificate", "Next: idverify doctor", "See:  docs/errors.md#errors-without-a-sentinel"}},
+		{"credentials", clientSecretVariable, "wrong", exitProblem, []string{"401 invalid_client", "Next: idverify doctor", "See:  https://github.com/idverify/idverify-go/blob/main/docs/errors.md#token-errors\n", "!wrong"}},
+		{"certificate", caFileVariable, "", exitError, []string{"certificate", "Next: idverify doctor", "See:  https://github.com/idverify/idverify-go/blob/main/docs/errors.md#errors-without-a-sentinel\n"}},
 		{"unreachable", baseURLVariable, "https://" + unused, exitError, []string{"connection refused", "Next: idverify doctor", "!" + unused}},
-		{"no base URL", baseURLVariable, "", exitError, []string{"idverify: IDVERIFY_BASE_URL is missing", "See:  docs/tools.md#connection-to-the-service"}},
+		{"no base URL", baseURLVariable, "", exitError, []string{"idverify: IDVERIFY_BASE_URL is missing", "See:  https://github.com/idverify/idverify-go/blob/main/docs/tools.md#connection-to-the-service\n"}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()

@@ -156,7 +156,7 @@ func (c *listCommand) writeTable(checks iter.Seq2[check, error]) int {
 	t.flush()
 	switch {
 	case count == 0 && c.reference != "":
-		fmt.Fprintln(c.stderr, "No check found. This does not prove that none was created: see docs/errors.md#outcome-unknown.")
+		fmt.Fprintln(c.stderr, "No check found. This does not prove that none was created: see "+docsURL+"errors.md#outcome-unknown")
 	case count == 0:
 		fmt.Fprintf(c.stderr, "No %s found.\n", c.service.title)
 	case count == c.max:

@@ -43,7 +43,7 @@ func (c *connection) open(ctx context.Context) (code int, ok bool) {
 		c.client, err = c.program.client()
 	}
 	if err != nil {
-		fmt.Fprintf(c.stderr, "idverify: %v\nSee:  docs/tools.md#connection-to-the-service\n", err)
+		fmt.Fprintf(c.stderr, "idverify: %v\nSee:  %stools.md#connection-to-the-service\n", err, docsURL)
 		return exitError, false
 	}
 	return exitOK, true

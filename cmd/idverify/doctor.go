@@ -117,7 +117,7 @@ func (d *doctorRun) configure(arguments []string) error {
 		for i, name := range list {
 			list[i] = strings.ReplaceAll(name, " ", "-")
 			if !slices.ContainsFunc(doctorProblems[:], func(p doctorProblem) bool { return covers(list[i], p.check) }) {
-				return fmt.Errorf("no check has the name %q, see docs/tools.md", name)
+				return fmt.Errorf("no check has the name %q, see %stools.md", name, docsURL)
 			}
 		}
 	}

@@ -63,7 +63,7 @@ func (d *doctorRun) add(c doctorCheck, found diagnosis, took time.Duration) {
 		row.Result = resultSkipped
 	case found.problem != "":
 		p := problemOf(c.name, found.problem)
-		row.Result, row.Remedy = p.result, p.remedy
+		row.Result, row.Remedy = p.result, linked(p.remedy)
 	}
 	if row.Result == resultFailed {
 		d.failed[c.key()] = c.name

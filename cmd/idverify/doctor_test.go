@@ -61,7 +61,7 @@ func (o doctorOutput) row(t *testing.T, name string) doctorRow {
 func (o doctorOutput) wantProblem(t *testing.T, check, problem, detail string) {
 	t.Helper()
 	row, want := o.row(t, check), problemOf(check, problem)
-	if row.Problem != problem || row.Result != want.result || row.Remedy != want.remedy || want.remedy == "" {
+	if row.Problem != problem || row.Result != want.result || row.Remedy != linked(want.remedy) || want.remedy == "" {
 		t.Errorf("%s = %+v, want the problem %s", check, row, problem)
 	}
 	if !strings.Contains(row.Detail, detail) {

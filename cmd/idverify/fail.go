@@ -11,6 +11,12 @@ import (
 	"github.com/idverify/idverify-go"
 )
 
+// docsURL is the address of the documentation, because the program is used without a checkout.
+const docsURL = "https://github.com/idverify/idverify-go/blob/main/docs/"
+
+// linked returns text with the addresses of the pages that it names as docs/PAGE.
+func linked(text string) string { return strings.ReplaceAll(text, "docs/", docsURL) }
+
 // fail prints an error of the client with the commands to run next and the section of the docs, and
 // returns the exit code. The commands in next replace the usual ones.
 func (p *program) fail(err error, next ...string) int {
@@ -27,7 +33,7 @@ func (p *program) fail(err error, next ...string) int {
 		fmt.Fprintln(p.stderr, "Next: "+clean(line, lineLength))
 	}
 	if a.section != "" {
-		fmt.Fprintln(p.stderr, "See:  docs/errors.md#"+a.section)
+		fmt.Fprintln(p.stderr, "See:  "+docsURL+"errors.md#"+a.section)
 	}
 	return a.code
 }
@@ -62,7 +68,7 @@ func adviceOn(err error) advice {
 	case isRejected && rejected.Fragment() == "":
 		return advice{exitProblem, []string{runDoctor}, "errors-without-a-sentinel"} // probably of a proxy
 	case errors.Is(err, idverify.ErrInsufficientBalance):
-		return advice{exitProblem, []string{"top up the workspace, or use the credentials of a sandbox project"}, "fragments"}
+		return advice{exitProblem, []string{"top up the workspace; until then, verify users in another way"}, "fragments"}
 	case errors.Is(err, idverify.ErrNotMobileIP), errors.Is(err, idverify.ErrNetworkNotSupported):
 		return advice{exitProblem, nil, "fragments"}
 	case errors.Is(err, idverify.ErrUnauthorized), errors.Is(err, idverify.ErrForbidden):
