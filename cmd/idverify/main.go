@@ -23,6 +23,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -81,6 +82,37 @@ func commands() []command {
 
 // run runs the command that args begin with, and returns the exit code.
 func (p *program) run(ctx context.Context, args []string) int {
+	out := &checkedWriter{w: p.stdout}
+	checked := *p
+	checked.stdout = out
+	code := checked.command(ctx, args)
+	if out.err == nil {
+		return code
+	}
+	// A reader that has closed its pipe, such as head, needs no message. A command that returns
+	// exitError has printed one.
+	if code != exitError && !errors.Is(out.err, syscall.EPIPE) {
+		fmt.Fprintf(p.stderr, "idverify: %v (the output is incomplete, but the command has run)\n", out.err)
+	}
+	return exitError
+}
+
+// checkedWriter is a writer that keeps its first error.
+type checkedWriter struct {
+	w   io.Writer
+	err error
+}
+
+func (c *checkedWriter) Write(b []byte) (int, error) {
+	n, err := c.w.Write(b)
+	if c.err == nil {
+		c.err = err
+	}
+	return n, err
+}
+
+// command runs the command that args begin with.
+func (p *program) command(ctx context.Context, args []string) int {
 	if len(args) == 0 {
 		fmt.Fprint(p.stderr, usage())
 		return exitUsage

@@ -2,7 +2,10 @@ package main
 
 import (
 	"bytes"
+	"errors"
+	"io/fs"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -59,4 +62,63 @@ func TestProgram_Transcript(t *testing.T) {
 	t.Parallel()
 
 	runTranscript(t, "program", nil)
+}
+
+// failingWriter fails with an error after the first bytes.
+type failingWriter struct {
+	left int
+	err  error
+}
+
+func (w *failingWriter) Write(p []byte) (int, error) {
+	if w.left -= len(p); w.left < 0 {
+		return 0, w.err
+	}
+	return len(p), nil
+}
+
+func TestProgram_OutputNotWritten(t *testing.T) {
+	t.Parallel()
+	full := errors.New("no space left on device")
+	_, env := newService(t)
+	checkID, _ := create(t, env, number)
+	capture := rawHead(signedCallback(t), "", "\r\n") + capturedBody
+	explainArgs := []string{"explain", "-jwks", jwksFile(t, testKeys()[0]), "-host", "api.example.com"}
+	for _, row := range []struct {
+		name   string
+		args   []string
+		left   int
+		err    error
+		stderr string
+	}{
+		{"help", []string{"help"}, 0, full, "no space left"},
+		{"version", []string{"version"}, 0, full, "no space left"},
+		{"token", []string{"token"}, 0, full, "no space left"},
+		{"second line", []string{"token"}, 30, full, "no space left"},
+		{"token as JSON", []string{"token", "-json"}, 0, full, "no space left"},
+		{"check get", []string{"check", "get", checkID}, 0, full, "no space left"},
+		{"check list", []string{"check", "list"}, 0, full, "no space left"},
+		{"check list as JSON", []string{"check", "list", "-json"}, 0, full, "no space left"},
+		{"check traces", []string{"check", "traces", checkID}, 0, full, "no space left"},
+		{"reachability", []string{"reachability", "-country", "GB"}, 0, full, "no space left"},
+		{"rules", []string{"examine", "-list"}, 0, full, "no space left"},
+		{"explain", explainArgs, 0, full, "no space left"},
+		{"doctor", []string{"doctor", "-only", "config-base-url"}, 0, full, "no space left"},
+		{"closed pipe", []string{"version"}, 0, &fs.PathError{Op: "write", Path: "|1", Err: syscall.EPIPE}, ""},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			var stderr bytes.Buffer
+			p := &program{
+				stdin: strings.NewReader(capture), stdout: &failingWriter{row.left, row.err}, stderr: &stderr,
+				getenv: func(name string) string { return env[name] },
+			}
+
+			code := p.run(t.Context(), row.args)
+
+			if code != exitError || (row.stderr == "") != (stderr.Len() == 0) || row.stderr != "" && strings.Count(stderr.String(), row.stderr) != 1 {
+				t.Errorf("exit code %d, want %d\nstderr: %s", code, exitError, stderr.String())
+			}
+		})
+	}
 }
