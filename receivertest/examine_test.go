@@ -105,7 +105,7 @@ func TestExamine_HandmadeReceiver(t *testing.T) {
 	}{
 		{"", ""},
 		{noDigest, "changed-match signed-digest-of-another-body signed-digest-of-the-empty-body changed-body-and-a-second-digest"},
-		{noHost, "signed-for-another-customer our-host-as-prefix our-host-only-in-x-forwarded-host our-host-only-in-forwarded"},
+		{noHost, "signed-for-another-customer our-host-as-prefix our-host-as-suffix our-host-only-in-x-forwarded-host our-host-only-in-forwarded"},
 		{forwardedHost, "our-host-only-in-x-forwarded-host"},
 		{noDate, "old-date-and-a-second-date date-60-s-old date-60-s-ahead date-5000-s-old date-5000-s-ahead old-date-with-new-x-date"},
 		{longSkew, "old-date-and-a-second-date date-60-s-old date-60-s-ahead old-date-with-new-x-date"},
@@ -165,7 +165,7 @@ func TestExamine_NoSignature(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		report := examine(t, handmadeReceiver(t, noSignature))
 
-		for _, rule := range []string{"no-signature", "zero-signature", "unpublished-key", "body-and-digest-changed", "different-query", "key-set-error"} {
+		for _, rule := range []string{"no-signature-parameter", "zero-signature", "unpublished-key", "body-and-digest-changed", "different-query", "key-set-error"} {
 			f := finding(t, report, "callback/"+rule)
 			if f.Result != receivertest.Fail || f.Severity != receivertest.Critical && f.Severity != receivertest.High || f.Curl == "" {
 				t.Errorf("%s: %s, %s, want a severe failure with a command", rule, f.Result, f.Severity)

@@ -136,7 +136,7 @@ var brokenReceivers = []struct {
 	}, []string{"digest-not-covered"}},
 	{"host not checked", "server.py", receivertest.Callback, []change{
 		{"verify.py", "check(values['host'] in HOSTS, 'the message is for another host')", "pass"},
-	}, []string{"signed-for-another-customer", "our-host-as-prefix", "our-host-only-in-x-forwarded-host", "our-host-only-in-forwarded"}},
+	}, []string{"signed-for-another-customer", "our-host-as-prefix", "our-host-as-suffix", "our-host-only-in-x-forwarded-host", "our-host-only-in-forwarded"}},
 	// The unit of clockSkew in npm http-signature is a second.
 	{"clock skew in milliseconds", "http.js", receivertest.Callback, []change{
 		{"verify.js", "const SKEW = 5;", "const SKEW = 5000;"},
@@ -165,6 +165,16 @@ var brokenReceivers = []struct {
 	{"X-Forwarded-Host trusted", "http.js", receivertest.Callback, []change{
 		{"verify.js", "HOSTS.includes(headers.host)", "HOSTS.includes(request.headers['x-forwarded-host'] ?? headers.host)"},
 	}, []string{"our-host-only-in-x-forwarded-host"}},
+	{"X-Forwarded-Host verified", "http.js", receivertest.Callback, []change{
+		{"verify.js", "HOSTS.includes(headers.host)", "HOSTS.includes(request.headers.host)"},
+		{"verify.js", "  const signature = await verify(", "  headers.host = request.headers['x-forwarded-host'] ?? headers.host;\n  const signature = await verify("},
+	}, []string{"signed-host-only-in-x-forwarded-host"}},
+	{"end of the host compared", "server.py", receivertest.Callback, []change{
+		{"verify.py", "check(values['host'] in HOSTS,", "check(any(values['host'].endswith(host) for host in HOSTS),"},
+	}, []string{"our-host-as-suffix"}},
+	{"X-Original-URI verified", "flask_app.py", receivertest.Callback, []change{
+		{"flask_app.py", "def target(): return ", "def target(): return request.headers.get('x-original-uri') or "},
+	}, []string{"signed-target-only-in-x-original-uri"}},
 	// npm http-signature checks X-Date in place of Date, if the request has it.
 	{"X-Date trusted", "express.js", receivertest.Callback, []change{
 		{"verify.js", "url, headers, httpVersion", "url, headers: request.headers, httpVersion"},
@@ -173,6 +183,13 @@ var brokenReceivers = []struct {
 		{"verify.js", ", algorithms: ['rsa-sha256']", ""},
 		{"verify.js", "check(httpSignature.verifySignature(parsed, key)", "check(parsed.algorithm.startsWith('HMAC') ? httpSignature.verifyHMAC(parsed, key) : httpSignature.verifySignature(parsed, key)"},
 	}, []string{"public-key-as-hmac-secret-pem"}},
+	{"other algorithms not verified", "server.py", receivertest.Callback, []change{
+		{"verify.py", "check(parts.get('algorithm') == 'rsa-sha256', 'the algorithm is not rsa-sha256')", "pass"},
+		{"verify.py", "        key.verify(", "        if parts.get('algorithm') == 'rsa-sha256': key.verify("},
+	}, []string{
+		"public-key-as-hmac-secret-pem", "public-key-as-hmac-secret-pem-without-final-newline", "public-key-as-hmac-secret-rsa-pem", "public-key-as-hmac-secret-der", "empty-hmac-secret", "none-with-empty-signature",
+		"forged-signature-labeled-none", "forged-signature-labeled-none-in-upper-case", "forged-signature-labeled-hs2019", "forged-signature-labeled-ecdsa-sha256", "forged-signature-labeled-ed25519", "forged-signature-with-unknown-algorithm", "forged-signature-without-algorithm",
+	}},
 	{"first digest verified, last one compared", "server.py", receivertest.Callback, []change{
 		{"verify.py", "check(len(found) == 1,", "check(found,"},
 		{"verify.py", "values['digest'].encode()", "header('digest')[-1].encode()"},
@@ -195,7 +212,15 @@ var brokenReceivers = []struct {
 	}, []string{"other-check"}},
 	{"signature of a redirect not verified", "express.js", receivertest.Redirect, []change{
 		{"verify.js", "check(httpSignature.verifySignature(parsed, key), 'the signature does not verify');", ""},
-	}, []string{"different-code", "removed-code", "different-query", "date-of-two-lines", "old-date-changed-to-now", "signed-for-another-customer-host-changed", "unpublished-key-with-published-id", "zero-signature", "short-signature", "signature-longer-than-key", "hash-as-signature"}},
+	}, []string{"different-code", "removed-code", "different-query", "signed-target-only-in-x-original-url", "signed-target-only-in-x-original-uri", "signed-target-only-in-x-forwarded-uri", "signed-target-only-in-x-rewrite-url", "date-of-two-lines", "old-date-changed-to-now", "signed-for-another-customer-host-changed", "signed-host-only-in-x-forwarded-host", "signed-host-only-in-x-original-host", "signed-host-only-in-forwarded", "unpublished-key-with-published-id", "zero-signature", "short-signature", "signature-longer-than-key", "hash-as-signature"}},
+	{"X-Original-URL verified", "express.js", receivertest.Redirect, []change{
+		{"verify.js", "authorization, date } = cut(url);", "authorization, date } = cut(request.headers['x-original-url'] ?? url);"},
+		{"verify.js", "new URL(signed, 'https://host')", "new URL(url, 'https://host')"},
+	}, []string{"signed-target-only-in-x-original-url"}},
+	{"last check ID verified, first one used", "server.py", receivertest.Redirect, []change{
+		{"verify.py", "signed = '&'.join(s for s in segments if", "signed = '&'.join(s for i, s in enumerate(segments) if (not s.startswith('check_id=') or '&check_id=' not in '&' + '&'.join(segments[i+1:])) and"},
+		{"verify.py", "return {'check_id': only(parameters, 'check_id')}", "return {'check_id': parameters['check_id'][0]}"},
+	}, []string{"other-check"}},
 	{"first of two check IDs", "http.js", receivertest.Redirect, []change{
 		{"verify.js", "check(parameters.getAll('check_id').length === 1,", "check(parameters.has('check_id'),"},
 	}, []string{"other-check"}},

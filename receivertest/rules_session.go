@@ -3,6 +3,7 @@ package receivertest
 import (
 	"context"
 	"net/url"
+	"strings"
 
 	"github.com/idverify/idverify-go/internal/attack"
 )
@@ -22,6 +23,10 @@ var addedCheckIDs = []struct {
 				u.RawQuery = s.URL.RawQuery + "&" + u.RawQuery
 			}
 			s.URL = &u
+		}},
+	{detail: "the check ID of the session was inserted before the signed one",
+		sent: func(m *attack.Message, checkID string) {
+			m.Target = strings.Replace(m.Target, "?", "?check_id="+url.QueryEscape(checkID)+"&", 1)
 		}},
 	{detail: "the check ID of the session was appended after the signature",
 		sent: func(m *attack.Message, checkID string) { m.Target += "&check_id=" + url.QueryEscape(checkID) }},

@@ -71,8 +71,8 @@ func reject(t *testing.T, a attack.Attack, s attack.Setup, verify func(*signatur
 func TestVerifier_AttackCounts(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct{ got, want int }{
-		"callbacks":          {len(attack.Callbacks()), 152},
-		"redirects":          {len(attack.Redirects()), 68},
+		"callbacks":          {len(attack.Callbacks()), 167},
+		"redirects":          {len(attack.Redirects()), 85},
 		"accepted callbacks": {len(attack.AcceptedCallbacks()), 31},
 		"accepted redirects": {len(attack.AcceptedRedirects()), 7},
 	} {

@@ -20,7 +20,7 @@ func unsignedAttacks() []Attack {
 		row{"empty Authorization", nil, set("Authorization", ""), signature.ErrMalformed},
 		row{"scheme Basic", nil, set("Authorization", "Basic Og=="), signature.ErrMalformed},
 		row{"scheme without parameters", nil, set("Authorization", "Signature"), signature.ErrMalformed},
-		row{"no signature", nil, auth(`,signature="`, `,sig="`), signature.ErrMalformed},
+		row{"no signature parameter", nil, auth(`,signature="`, `,sig="`), signature.ErrMalformed},
 		row{"empty signature", nil, signature64(func(string) string { return "" }), signature.ErrMalformed},
 	)
 }
@@ -32,9 +32,9 @@ func grammarAttacks() []Attack {
 		row{"two Authorizations", nil, add("Authorization", "Basic Og=="), signature.ErrMalformed},
 		row{"unknown scheme", nil, auth("Signature keyId", "Signatures keyId"), signature.ErrMalformed},
 		row{"no space after scheme", nil, auth("Signature keyId", "SignaturekeyId"), signature.ErrMalformed},
-		row{"no keyId", nil, auth(`keyId="{keyID}",`, ""), signature.ErrMalformed},
-		row{"no algorithm", nil, auth(`algorithm="rsa-sha256",`, ""), signature.ErrMalformed},
-		row{"no headers", nil, auth(`headers="{covered}",`, ""), signature.ErrMalformed},
+		row{"no keyId parameter", nil, auth(`keyId="{keyID}",`, ""), signature.ErrMalformed},
+		row{"no algorithm parameter", nil, auth(`algorithm="rsa-sha256",`, ""), signature.ErrMalformed},
+		row{"no headers parameter", nil, auth(`headers="{covered}",`, ""), signature.ErrMalformed},
 		row{"duplicate keyId", nil, auth(`keyId=`, `keyId="{keyID}",keyId=`), signature.ErrMalformed},
 		row{"duplicate keyId in different case", nil, auth(`keyId=`, `KEYID="other",keyId=`), signature.ErrMalformed},
 		row{"duplicate signature", nil, auth(`,signature=`, `,signature="AAAA",signature=`), signature.ErrMalformed},

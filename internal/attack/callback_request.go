@@ -14,6 +14,7 @@ func requestAttacks() []Attack {
 			row{"different query", withQuery, appendToTarget("8"), signature.ErrSignature},
 			row{"removed query", withQuery, func(m *Message, _ Setup) { m.Target, _, _ = strings.Cut(m.Target, "?") }, signature.ErrSignature},
 		),
+		forwardedTargetAttacks(withQuery, appendToTarget("8")),
 		group(Attack{Severity: Medium, Strict: true, Reason: "Parameters that the service did not sign must not reach the code behind the verifier."},
 			row{"appended parameter", withQuery, appendToTarget("&admin=1"), signature.ErrSignature},
 		),

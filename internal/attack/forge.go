@@ -27,7 +27,22 @@ func forgedAlgorithmAttacks() []Attack {
 		group(Attack{Severity: Critical, Reason: "A message must not declare that it needs no signature, because then anyone can send a result."},
 			row{"none with empty signature", forged("none", func(*Message, Setup, string) []byte { return nil }), nil, signature.ErrMalformed},
 		),
+		group(Attack{Severity: Critical, Reason: "A receiver that does not verify a signature with an algorithm that it does not know accepts a result from anyone."},
+			row{"forged signature labeled none", labeled("none"), nil, signature.ErrAlgorithm},
+			row{"forged signature labeled NONE in upper case", labeled("NONE"), nil, signature.ErrAlgorithm},
+			row{"forged signature labeled hs2019", labeled("hs2019"), nil, signature.ErrAlgorithm},
+			row{"forged signature labeled ecdsa-sha256", labeled("ecdsa-sha256"), nil, signature.ErrAlgorithm},
+			row{"forged signature labeled ed25519", labeled("ed25519"), nil, signature.ErrAlgorithm},
+			row{"forged signature with unknown algorithm", labeled("x-unknown"), nil, signature.ErrAlgorithm},
+			row{"forged signature without algorithm", labeled(""), nil, signature.ErrMalformed},
+		),
 	)
+}
+
+// labeled signs with the attacker's key and the published ID, and labels the signature with an
+// algorithm. An empty algorithm means no label.
+func labeled(algorithm string) edit {
+	return all(unpublished("{keyID}"), func(m *Message, _ Setup) { m.Algorithm = algorithm })
 }
 
 // forgedKeyAttacks returns messages that are signed with a key that the service did not publish.
@@ -36,7 +51,7 @@ func forgedKeyAttacks() []Attack {
 		row{"unpublished key", unpublished("mine"), nil, signature.ErrUnknownKey},
 		row{"unpublished key with published ID", unpublished("{keyID}"), nil, signature.ErrSignature},
 		row{"path as key ID", unpublished("../../etc/passwd"), nil, signature.ErrUnknownKey},
-		row{"URL as key ID", unpublished("https://example.net/jwks.json"), nil, signature.ErrUnknownKey},
+		row{"URL as key ID", unpublished("https://attacker.invalid/jwks.json"), nil, signature.ErrUnknownKey},
 		row{"own public key as key ID", func(m *Message, s Setup) { m.KeyID, m.Key = s.attackerKey(), s.Unpublished }, nil, signature.ErrMalformed},
 	)
 }

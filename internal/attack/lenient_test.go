@@ -37,18 +37,22 @@ type lenient struct {
 	maxBody int
 
 	// Weaknesses.
-	noSignature   bool // accepts a message without a signature
-	noDigest      bool // does not compare the digest
-	noHost        bool // does not compare the host
-	hostPrefix    bool // compares only the beginning of the host
-	forwardedHost bool // compares X-Forwarded-Host or Forwarded, if present
-	noCoverage    bool // does not require covered fields
-	xDate         bool // compares X-Date, if present
-	dateHeader    bool // compares the Date header of a redirect, if present
-	hmac          bool // lets the message select HMAC, with the public key
-	none          bool // lets the message select no signature
-	messageKey    bool // uses a key in the message
-	anyKey        bool // accepts a key that is not published
+	noSignature   bool   // accepts a message without a signature
+	noDigest      bool   // does not compare the digest
+	noHost        bool   // does not compare the host
+	hostPrefix    bool   // compares only the beginning of the host
+	hostSuffix    bool   // compares only the end of the host
+	forwardedHost bool   // compares X-Forwarded-Host or Forwarded, if present
+	verifiedHost  string // header whose host it verifies, if present
+	verifiedURL   string // header whose target it verifies, if present
+	noCoverage    bool   // does not require covered fields
+	xDate         bool   // compares X-Date, if present
+	dateHeader    bool   // compares the Date header of a redirect, if present
+	hmac          bool   // lets the message select HMAC, with the public key
+	none          bool   // lets the message select no signature
+	algorithm     bool   // does not verify with other algorithms
+	messageKey    bool   // uses a key in the message
+	anyKey        bool   // accepts a key that is not published
 }
 
 // Selections from repeated values, as programs make them.
@@ -120,7 +124,7 @@ var (
 // receive extracts the parts of a message from header fields, or from the query of a redirect.
 func (l *lenient) receive(r *http.Request) (v received, ok bool) {
 	v.header = r.Header
-	path, query, _ := strings.Cut(r.RequestURI, "?")
+	path, query, _ := strings.Cut(cmp.Or(r.Header.Get(l.verifiedURL), r.RequestURI), "?")
 	if _, rest, absolute := strings.Cut(path, "://"); absolute {
 		path = rest[strings.Index(rest+"/", "/"):]
 	}
@@ -179,7 +183,7 @@ func (l *lenient) ownHost(r *http.Request) bool {
 		_, forwarded, _ := strings.Cut(strings.Trim(r.Header.Get("Forwarded"), `"`), `host="`)
 		host = name(cmp.Or(r.Header.Get("X-Forwarded-Host"), forwarded, host))
 	}
-	return l.noHost || host == own || strings.HasSuffix(host, "."+own) || l.hostPrefix && strings.HasPrefix(host, own)
+	return l.noHost || host == own || strings.HasSuffix(host, "."+own) || l.hostPrefix && strings.HasPrefix(host, own) || l.hostSuffix && strings.HasSuffix(host, own)
 }
 
 // digestMatches compares the digest with the body, or with the body after decoding and encoding it.
@@ -216,7 +220,8 @@ func (l *lenient) verifies(v received, r *http.Request, target string) bool {
 			case "(request-target)":
 				value = target
 			case "host":
-				value = r.Host
+				_, forwarded, _ := strings.Cut(r.Header.Get(l.verifiedHost), "host=")
+				value = cmp.Or(forwarded, r.Header.Get(l.verifiedHost), r.Host)
 			case "date":
 				value = v.date
 			}
@@ -260,6 +265,8 @@ func (l *lenient) verifiesAny(v received, text []byte) bool {
 	}
 	switch {
 	case l.none && strings.Contains(v.authorization, `algorithm="none"`):
+		return true
+	case l.algorithm && !strings.Contains(v.authorization, `algorithm="rsa-`) && !strings.Contains(v.authorization, `algorithm="hmac-`):
 		return true
 	case l.hmac && strings.Contains(v.authorization, `algorithm="hmac-sha256"`):
 		der, _ := x509.MarshalPKIXPublicKey(keys[0])

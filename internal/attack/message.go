@@ -29,7 +29,7 @@ type Message struct {
 	Redirect  bool // Sign appends to the query instead of setting the Authorization header
 	KeyID     string
 	Key       *rsa.PrivateKey
-	Algorithm string
+	Algorithm string // without it, the Authorization has no parameter algorithm
 	Hash      crypto.Hash
 	Covered   string // names of the covered fields, separated by spaces
 	SignedAs  string // request target in the signing string; default Method and Target
@@ -153,8 +153,12 @@ func (m *Message) Authorization() string {
 
 // authorization returns an Authorization with the given signature.
 func (m *Message) authorization(signature []byte) string {
-	return fmt.Sprintf(`Signature keyId="%s",algorithm="%s",headers="%s",signature="%s"`,
-		m.KeyID, m.Algorithm, m.Covered, base64.StdEncoding.EncodeToString(signature))
+	algorithm := ""
+	if m.Algorithm != "" {
+		algorithm = `,algorithm="` + m.Algorithm + `"`
+	}
+	return fmt.Sprintf(`Signature keyId="%s"%s,headers="%s",signature="%s"`,
+		m.KeyID, algorithm, m.Covered, base64.StdEncoding.EncodeToString(signature))
 }
 
 // SigningString returns the text that Sign signs. A covered field that is missing has an empty
