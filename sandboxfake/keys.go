@@ -30,6 +30,14 @@ type signingKey struct {
 	removed time.Time // when a retired key leaves the key set; zero for the current key
 }
 
+// RotateKeys replaces the signing key. The old key stays published for five minutes on the server's
+// clock, the time for which clients may cache the key set.
+func (s *Server) RotateKeys() {
+	svc := s.lock()
+	defer svc.mu.Unlock()
+	s.must(svc.rotateKeys())
+}
+
 // rotateKeys adds a key and schedules the removal of the previous signing key.
 func (s *service) rotateKeys() error {
 	retired := s.keys.signingUnder(nil).id
@@ -232,6 +240,13 @@ func (s *service) messageDate(ctx context.Context, checkID string) time.Time {
 		wait(ctx, d)
 	}
 	return date
+}
+
+// messageNow returns the current time for the dates of signatures.
+func (s *Server) messageNow() time.Time {
+	svc := s.lock()
+	defer svc.mu.Unlock()
+	return svc.messageNow()
 }
 
 // messageNow returns the current time for the dates of signatures. The caller holds s.mu.

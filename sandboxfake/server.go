@@ -56,9 +56,11 @@ var ErrReset = errors.New("sandboxfake: the server was reset")
 // If the test has failed when the server is closed, New writes the latest events of the server to
 // the test's log: requests, callbacks, events of checks, faults, and changes of the clock and the
 // keys. With the flag -artifacts of go test, it also writes them, with details, to timeline.html in
-// the test's directory for artifacts. Both contain no secrets, signatures or complete phone
-// numbers. [WithoutTimeline] turns this off. It requires that tb has the methods Failed and Logf,
-// and for the file also ArtifactDir, as *testing.T, *testing.B and *testing.F do.
+// the test's directory for artifacts. Both mask secrets, signatures and phone numbers;
+// docs/testing.md describes the limits.
+//
+// To write the log, tb must have the methods Failed and Logf; to write the file, also ArtifactDir.
+// *testing.T, *testing.B and *testing.F have all of them. [WithoutTimeline] turns the timeline off.
 //
 // In a testing/synctest bubble, create the server inside the bubble, with [WithInMemory].
 func New(tb TB, opts ...Option) *Server {
@@ -300,13 +302,6 @@ func (s *Server) Verifier(hosts []string, opts *signature.VerifierOptions) *sign
 	return verifier
 }
 
-// messageNow returns the current time for the dates of signatures.
-func (s *Server) messageNow() time.Time {
-	svc := s.lock()
-	defer svc.mu.Unlock()
-	return svc.messageNow()
-}
-
 // Handle serves https://host, and http://host on port 80, with h, and returns the base URL. The
 // host is in memory: only callbacks, [Server.Device] and [Server.HTTPClient] can reach it. They
 // trust its certificate.
@@ -316,14 +311,6 @@ func (s *Server) messageNow() time.Time {
 func (s *Server) Handle(host string, h http.Handler) (baseURL string) {
 	s.must(s.network.Handle(host, h))
 	return "https://" + memnet.HostName(host)
-}
-
-// RotateKeys replaces the signing key. The old key stays published for five minutes on the server's
-// clock, the time for which clients may cache the key set.
-func (s *Server) RotateKeys() {
-	svc := s.lock()
-	defer svc.mu.Unlock()
-	s.must(svc.rotateKeys())
 }
 
 // must fails the test, or panics without one, if err is not nil.
