@@ -19,8 +19,15 @@ const Masked = "[masked]"
 // maxText is the maximum length of a text that MaskText returns, in runes.
 const maxText = 200
 
-// sensitive matches URLs, IP addresses with their port, seven or more digits, and credentials.
-var sensitive = regexp.MustCompile(`(?i)\b[a-z][a-z0-9+.-]*://\S+|\d{1,3}(?:\.\d{1,3}){3}(?::\d+)?|\[?[0-9a-f]*:[0-9a-f]*:[0-9a-f:]*(?:\.\d{1,3}){0,3}\]?(?::\d+)?|\+?\d(?:[ ().-]{0,3}\d){6,}|\b(?:bearer|basic)[\s:]+\S+`)
+// sensitive matches URLs, IP addresses with their port, seven or more digits, credentials, and JSON
+// web tokens.
+var sensitive = regexp.MustCompile(`(?i)\b[a-z][a-z0-9+.-]*://\S+|\d{1,3}(?:\.\d{1,3}){3}(?::\d+)?|\[?[0-9a-f]*:[0-9a-f]*:[0-9a-f:]*(?:\.\d{1,3}){0,3}\]?(?::\d+)?|\+?\d(?:[ ().-]{0,3}\d){6,}|\b(?:bearer|basic)[\s:]+\S+|\beyJ[\w-]+(?:\.[\w-]*)*`)
+
+// named matches the value of a name such as client_secret. The first group remains.
+var named = regexp.MustCompile(`(?i)((?:token|secret|code|key|password|authorization)["']?\s*[=:]\s*|signature=)(?:(?:bearer|basic)\s+)?(?:"[^"]*"?|'[^']*'?|[^\s,;]+)`)
+
+// longWord matches words that MaskText masks if they have the form of a secret.
+var longWord = regexp.MustCompile(`[A-Za-z0-9_]{12,}`)
 
 // MaskText returns text, such as the cause of an error, as one line of printable characters, with
 // addresses, numbers and credentials masked.
@@ -31,15 +38,22 @@ func MaskText(text string) string {
 		}
 		return r
 	}, text[:min(len(text), 8*maxText)])
-	text = sensitive.ReplaceAllString(strings.Join(strings.Fields(text), " "), Masked)
+	text = named.ReplaceAllString(strings.Join(strings.Fields(text), " "), "${1}"+Masked)
+	text = sensitive.ReplaceAllString(text, Masked)
+	text = longWord.ReplaceAllStringFunc(text, func(word string) string {
+		if word != "SubscriberCheck" && hasUpper(word) && (hasLower(word) || strings.ContainsAny(word, digits)) {
+			return Masked
+		}
+		return word
+	})
 	if runes := []rune(text); len(runes) > maxText {
 		text = string(runes[:maxText]) + "…"
 	}
 	return text
 }
 
-// MaskPath masks the segments of a path that could be an address, a number or a secret. Words,
-// versions and IDs remain.
+// MaskPath masks the segments of a path that could be an address, a number or a secret. Short
+// words, versions and IDs remain. A secret that has the form of a lower-case word also remains.
 func MaskPath(path string) string {
 	segments := strings.Split(path, "/")
 	for i, segment := range segments {
@@ -50,7 +64,14 @@ func MaskPath(path string) string {
 	return strings.Join(segments, "/")
 }
 
-// MaskTarget masks a path with an optional query, of which only the names remain.
+// shownParameters are the names of query parameters that MaskTarget does not mask.
+var shownParameters = []string{
+	"check_id", "code", "error", "error_description", "fragment", "id", "limit", "next", "order", "page", "product", "redirect_url",
+	"search", "secret", "session", "signature", "size", "sort", "start", "state", "status", "token", "type", "user", "version",
+}
+
+// MaskTarget masks a path with an optional query, of which only the names of shownParameters
+// remain.
 func MaskTarget(target string) string {
 	path, query, ok := strings.Cut(target, "?")
 	if !ok {
@@ -59,7 +80,7 @@ func MaskTarget(target string) string {
 	pairs := strings.Split(query, "&")
 	for i, pair := range pairs {
 		name, _, _ := strings.Cut(pair, "=")
-		if !isWord(name) {
+		if !slices.Contains(shownParameters, name) {
 			name = Masked
 		}
 		pairs[i] = name + "=" + Masked
@@ -164,22 +185,42 @@ func maskString(name, text string) string {
 	return Masked
 }
 
-// isWord reports whether a path segment is a name such as phone_check, jwks.json or v0.1.
+// Limits of isWord, in letters.
+const (
+	maxWord      = 24
+	maxUpperWord = 11 // of a word with upper-case letters
+)
+
+// isWord reports whether a path segment or the name of a field is a name such as phone_check,
+// jwks.json or v0.1. Longer words, and words with digits besides a version, can be secrets.
 func isWord(s string) bool {
-	if len(s) > 32 || strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") != "" {
+	if len(s) > 2*maxWord || strings.Trim(s, lower+upper+digits+"._-") != "" {
 		return false
 	}
-	letters, digits := 0, 0
+	letters, numbers := 0, 0
 	for _, c := range s {
 		switch {
 		case '0' <= c && c <= '9':
-			digits++
+			numbers++
 		case c != '.' && c != '_' && c != '-':
 			letters++
 		}
 	}
-	return letters > 0 && digits <= 2 || s == ".well-known"
+	if hasUpper(s) {
+		return letters <= maxUpperWord && numbers == 0
+	}
+	return letters > 0 && letters <= maxWord && numbers <= 2
 }
+
+const (
+	lower  = "abcdefghijklmnopqrstuvwxyz"
+	upper  = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+	digits = "0123456789"
+)
+
+func hasLower(s string) bool { return strings.ContainsAny(s, lower) }
+
+func hasUpper(s string) bool { return strings.ContainsAny(s, upper) }
 
 // isUUID reports whether a path segment has the form of the service's IDs.
 func isUUID(s string) bool {

@@ -19,6 +19,14 @@ func TestMaskText(t *testing.T) {
 		"header Bearer abcdef0123456789":              "header [masked]",
 		"get https://shop.example.com/?token=secret":  "get [masked]",
 		"a\x1b[2J\u202eb":                             "a [2J b",
+		"got secret=abc token: eyJhbGciOi.J9 then":    "got secret=[masked] token: [masked] then",
+		`{"client_secret": "a b", "code":"x"} end`:    `{"client_secret": [masked], "code":[masked]} end`,
+		"authorization: Bearer abc, PASSWORD=a;b":     "authorization: [masked], PASSWORD=[masked];b",
+		`Signature signature="a+b/c=", algorithm`:     `Signature signature=[masked], algorithm`,
+		"signature: digest does not match":            "signature: digest does not match",
+		"jwt eyJhbGciOi.J9.x_y, key KxqWvTzRbLmP":     "jwt [masked], key [masked]",
+		"key KXQWVTZ2BLMP of the SubscriberCheck":     "key [masked] of the SubscriberCheck",
+		"REFUSED_STREAM by Content-Type, unexpected":  "REFUSED_STREAM by Content-Type, unexpected",
 		strings.Repeat("x", 1<<20):                    strings.Repeat("x", 200) + "…",
 	} {
 		if got := timeline.MaskText(text); got != want {
@@ -32,6 +40,10 @@ func TestMaskTarget(t *testing.T) {
 	for target, want := range map[string]string{
 		"/phone_check/v0.1/checks/" + uuid + "/redirect": "/phone_check/v0.1/checks/" + uuid + "/redirect",
 		"/.well-known/jwks.json":                         "/.well-known/jwks.json",
+		"/oauth2/v1/workspace_credentials":               "/oauth2/v1/workspace_credentials",
+		"/phoneCheck/COMPLETED/shop-callback-receivers":  "/phoneCheck/COMPLETED/shop-callback-receivers",
+		"/phoneCheckAbc/KXQWVTZRBLMP/KxqWv2":             "/[masked]/[masked]/[masked]",
+		"/kxqwvtzrblmpnysdqwertyabc/v123":                "/[masked]/[masked]",
 		"/device_ip/203.0.113.77":                        "/device_ip/[masked]",
 		"/checks?search=phone_number==447700900012&page": "/checks?search=[masked]&page=[masked]",
 		"/checks?447700900012&=x":                        "/checks?[masked]=[masked]&[masked]=[masked]",
@@ -47,16 +59,17 @@ func TestMaskTarget(t *testing.T) {
 func TestMaskURL(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		"https://shop.sandbox.test/callbacks":                        "https://shop.sandbox.test/callbacks",
-		"https://ada:secret@shop.sandbox.test/c?token=secret#x":      "https://shop.sandbox.test/c?token=[masked]",
-		"http://127.0.0.1:34567/447700900012":                        "http://127.0.0.1:34567/[masked]",
-		"http://[::1]:80/":                                           "http://[::1]:80/",
-		"https://203.0.113.77/c":                                     "https://[masked]/c",
-		"https://[2001:db8::1]/c":                                    "https://[masked]/c",
-		"https://447700900012.sandbox.test/":                         "https://[masked]/",
-		"javascript:alert(1)":                                        "[masked]",
-		"not a URL":                                                  "[masked]",
-		"https://shop.sandbox.test/back?check_id=" + uuid + "&code=": "https://shop.sandbox.test/back?check_id=[masked]&code=[masked]",
+		"https://shop.sandbox.test/callbacks":                                               "https://shop.sandbox.test/callbacks",
+		"https://shop.sandbox.test/hooks/KxqWvTzRbLmPnYsDqWeRtY/c?KxqWvTzRbLmPnYs=1&kxqwv=": "https://shop.sandbox.test/hooks/[masked]/c?[masked]=[masked]&[masked]=[masked]",
+		"https://ada:secret@shop.sandbox.test/c?token=secret#x":                             "https://shop.sandbox.test/c?token=[masked]",
+		"http://127.0.0.1:34567/447700900012":                                               "http://127.0.0.1:34567/[masked]",
+		"http://[::1]:80/":                                                                  "http://[::1]:80/",
+		"https://203.0.113.77/c":                                                            "https://[masked]/c",
+		"https://[2001:db8::1]/c":                                                           "https://[masked]/c",
+		"https://447700900012.sandbox.test/":                                                "https://[masked]/",
+		"javascript:alert(1)":                                                               "[masked]",
+		"not a URL":                                                                         "[masked]",
+		"https://shop.sandbox.test/back?check_id=" + uuid + "&code=":                        "https://shop.sandbox.test/back?check_id=[masked]&code=[masked]",
 	} {
 		if got := timeline.MaskURL(text); got != want {
 			t.Errorf("MaskURL(%q) = %q, want %q", text, got, want)
@@ -85,8 +98,8 @@ func TestMaskBody(t *testing.T) {
   "reference_id": "[masked]",
   "status": "COMPLETED"
 }`},
-		{"create", `{"phone_number":"447700900012","callback_url":"https://shop.sandbox.test/c?t=s","phone_ip":"203.0.113.77","reference_id":""}`, `{
-  "callback_url": "https://shop.sandbox.test/c?t=[masked]",
+		{"create", `{"phone_number":"447700900012","callback_url":"https://shop.sandbox.test/c?token=s","phone_ip":"203.0.113.77","reference_id":""}`, `{
+  "callback_url": "https://shop.sandbox.test/c?token=[masked]",
   "phone_ip": "[masked]",
   "phone_number": "…12",
   "reference_id": ""
@@ -106,6 +119,12 @@ func TestMaskBody(t *testing.T) {
   },
   null
 ]`},
+		{"secrets", `{"error":"KxqWvTzRbLmPnYs","KxqWvTzRbLmPnYs":1,"last_sim_change_at":"x","error_code":"mno_server_error"}`, `{
+  "[masked]": "[masked]",
+  "error": "[masked]",
+  "error_code": "mno_server_error",
+  "last_sim_change_at": "[masked]"
+}`},
 		{"text", `"secret"`, `"[masked]"`},
 		{"form", "grant_type=client_credentials&client_secret=x", "45 bytes"},
 		{"two values", "1 2", "3 bytes"},

@@ -45,7 +45,8 @@ type eventView struct {
 }
 
 // saveTimeline handles GET /_sandbox/page/private/timeline.html?check_id=…, which downloads the
-// timeline of a check as a page without secrets, which others may see.
+// timeline of a check as a page for others. Package timeline masks its secrets by their form: one
+// that looks like a lower-case word of at most 24 letters, and the hosts of URLs, remain.
 func (p *pages) saveTimeline(w http.ResponseWriter, r *http.Request) {
 	var view timelineView
 	query := url.Values{"check_id": {r.URL.Query().Get("check_id")}}
