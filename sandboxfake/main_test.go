@@ -14,6 +14,7 @@ import (
 // TestMain fails if goroutines of a server remain after all tests.
 func TestMain(m *testing.M) {
 	code := m.Run()
+	os.RemoveAll(failing.dir)
 	if code == 0 {
 		if leaked := leakedGoroutines(5 * time.Second); leaked != "" {
 			fmt.Fprintf(os.Stderr, "goroutines that remain after all tests:\n%s", leaked)

@@ -188,7 +188,7 @@ func TestNew_TimelineInDocs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	output := runFailing(t, "-run", "TestAcknowledged")
+	output := runFailing(t, "-test.run", "TestAcknowledged")
 
 	got := plainTimes(output[strings.Index(output, "    failing_test.go"):strings.Index(output, "--- FAIL")])
 

@@ -241,6 +241,8 @@ func showAttempt(v *timeline.Event, e recent) {
 		v.Note += "; injected: " + faultText(a.Fault)
 	case cause != "":
 		v.Note += "; " + timeline.MaskText(cause)
+	case a.Status == http.StatusBadRequest:
+		v.Note += "; cause: see VerifierOptions.Logger"
 	}
 	v.Fields = append(deliveryFields(d),
 		timeline.Field{Name: "Sent at", Value: formatPrecise(a.Time)},

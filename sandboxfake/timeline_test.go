@@ -1,14 +1,9 @@
 package sandboxfake_test
 
 import (
-	"errors"
 	"flag"
 	"fmt"
-	"io/fs"
 	"net/http"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -56,56 +51,7 @@ func TestNew_TimelineText(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		test := newFailedTest(t)
-		srv := sandboxfake.New(test, sandboxfake.WithInMemory(), sandboxfake.WithFrozenClock(frozenAt))
-		statuses := []int{http.StatusServiceUnavailable}
-		url := srv.Handle("shop.sandbox.test", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if r.URL.Path == "/callbacks" && len(statuses) > 0 {
-				time.Sleep(20 * time.Millisecond)
-				w.WriteHeader(statuses[0])
-				statuses = statuses[1:]
-			}
-		}))
-		client := srv.Client(idverify.WithVersions(idverify.Versions{PhoneCheck: "v0.2"}))
-		create := func(number, redirectURL string) *idverify.PhoneCheck {
-			check, err := client.PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: number, CallbackURL: url + "/callbacks", RedirectURL: redirectURL})
-			if err != nil {
-				t.Fatal(err)
-			}
-			return check
-		}
-		open := func(url string) (code string) {
-			visit, err := srv.Device().Open(t.Context(), url)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := srv.Idle(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			return visit.URL.Query().Get("code")
-		}
-		check := create("447700900012", url+"/back")
-		if _, err := client.PhoneChecks.Complete(t.Context(), check.CheckID, open(check.CheckURL)); err != nil {
-			t.Fatal(err)
-		}
-		if err := srv.Advance(t.Context(), 5*time.Second); err != nil {
-			t.Fatal(err)
-		}
-		srv.Inject(sandboxfake.Match{Operation: "phone_check.get", Repeat: true}, sandboxfake.Fault{Status: 502}, sandboxfake.Fault{})()
-		srv.Inject(sandboxfake.Match{Operation: sandboxfake.OperationCallback}, sandboxfake.Fault{Drop: true}, sandboxfake.Fault{WrongKey: true}, sandboxfake.Fault{WrongKey: true})
-		client = srv.Client()
-		open(create("447700900099", "").CheckURL)
-		srv.Expire(create("447700900013", "").CheckID)
-		if err := srv.Idle(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := client.SIMChecks.Create(t.Context(), idverify.SIMCheckParams{PhoneNumber: "447700900016"}); err != nil {
-			t.Fatal(err)
-		}
-		subscriber, err := client.SubscriberChecks.Create(t.Context(), idverify.SubscriberCheckParams{PhoneNumber: "447700900016"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		open(subscriber.CheckURL)
+		useServer(t, sandboxfake.New(test, sandboxfake.WithInMemory(), sandboxfake.WithFrozenClock(frozenAt)))
 
 		got := test.end()
 
@@ -142,117 +88,81 @@ func TestNew_TimelineText(t *testing.T) {
 	})
 }
 
-// runFailing runs tests of testdata/failing with go test, and returns the output.
-func runFailing(t *testing.T, args ...string) string {
+// useServer causes events of most kinds. The first attempt of the first callback fails.
+func useServer(t *testing.T, srv *sandboxfake.Server) {
 	t.Helper()
-	command := exec.CommandContext(t.Context(), "go", append([]string{"test", "-count=1", "-v", "-timeout=60s"}, append(args, "./testdata/failing")...)...)
-	output, err := command.CombinedOutput()
-	if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() != 1 {
-		t.Fatalf("go test %q: %v, want failed tests\n%s", args, err, output)
+	statuses := []int{http.StatusServiceUnavailable}
+	url := srv.Handle("shop.sandbox.test", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/callbacks" && len(statuses) > 0 {
+			time.Sleep(20 * time.Millisecond)
+			w.WriteHeader(statuses[0])
+			statuses = statuses[1:]
+		}
+	}))
+	client := srv.Client(idverify.WithVersions(idverify.Versions{PhoneCheck: "v0.2"}))
+	check := createCheck(t, client, "447700900012", url+"/callbacks", url+"/back")
+	if _, err := client.PhoneChecks.Complete(t.Context(), check.CheckID, openIdle(t, srv, check.CheckURL)); err != nil {
+		t.Fatal(err)
 	}
-	return string(output)
+	if err := srv.Advance(t.Context(), 5*time.Second); err != nil {
+		t.Fatal(err)
+	}
+	srv.Inject(sandboxfake.Match{Operation: "phone_check.get", Repeat: true}, sandboxfake.Fault{Status: 502}, sandboxfake.Fault{})()
+	srv.Inject(sandboxfake.Match{Operation: sandboxfake.OperationCallback}, sandboxfake.Fault{Drop: true}, sandboxfake.Fault{WrongKey: true}, sandboxfake.Fault{WrongKey: true})
+	client = srv.Client()
+	openIdle(t, srv, createCheck(t, client, "447700900099", url+"/callbacks", "").CheckURL)
+	srv.Expire(createCheck(t, client, "447700900013", url+"/callbacks", "").CheckID)
+	if err := srv.Idle(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.SIMChecks.Create(t.Context(), idverify.SIMCheckParams{PhoneNumber: "447700900016"}); err != nil {
+		t.Fatal(err)
+	}
+	subscriber, err := client.SubscriberChecks.Create(t.Context(), idverify.SubscriberCheckParams{PhoneNumber: "447700900016"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	openIdle(t, srv, subscriber.CheckURL)
 }
 
-var (
-	logLine = regexp.MustCompile(`(?m)^    failing_test\.go:\d+: sandboxfake: (\d+|no) events?`)
-	path    = regexp.MustCompile(`sandboxfake: timeline: (\S+)`)
-)
+func createCheck(t *testing.T, client *idverify.Client, number, callbackURL, redirectURL string) *idverify.PhoneCheck {
+	t.Helper()
+	check, err := client.PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: number, CallbackURL: callbackURL, RedirectURL: redirectURL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return check
+}
 
-func TestNew_TimelineOfFailedTests(t *testing.T) {
+// openIdle opens a Check URL, awaits its callback, and returns the code of the redirect, if any.
+func openIdle(t *testing.T, srv *sandboxfake.Server, url string) (code string) {
+	t.Helper()
+	visit, err := srv.Device().Open(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := srv.Idle(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return visit.URL.Query().Get("code")
+}
+
+// The receiver rejects the callback. After an injected fault, the cause is known.
+func TestNew_TimelineOfRejectedCallback(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	output := runFailing(t, "-artifacts", "-outputdir", dir, "-skip", "TestPanic|TestAcknowledged")
-	const token, create = "token.create        200  scope phone_check", "phone_check.create  201  96da897a created, number …12"
-	total := 0
-	for _, row := range []struct {
-		name  string
-		lines []string // in order
-		files []string
-	}{
-		{"TestParent", []string{": 2 events:", token, create}, []string{"timeline.html"}},
-		{"TestParallel/first", []string{": 2 events:", token, create}, []string{"timeline.html"}},
-		{"TestParallel/second", nil, nil},
-		{"TestClosed", []string{token, create, "server closed"}, []string{"timeline.html"}},
-		{"TestReset", []string{token, create, "keys rotated             key 976bb94a signs", "server reset", token, create}, []string{"timeline.html"}},
-		{"TestBubble", []string{"  +0s  " + token, "  +3s  phone_check.create  201  66ca9426 created"}, []string{"timeline.html"}},
-		{"TestFailNow", []string{"phone_check.open    200  96da897a opened, completed: match, callback queued", "due  callback attempt 1       in flight; 96da897a COMPLETED"}, []string{"timeline.html"}},
-		{"TestTwoServers", []string{create, create}, []string{"timeline.html", "timeline-2.html"}},
-		{"TestUnused", []string{": no events"}, []string{"timeline.html"}},
-		{"TestWithout", nil, nil},
-		{"TestPasses", nil, nil},
-		{"FuzzFails", []string{token, create}, []string{"timeline.html"}},
-	} {
-		log := logOf(output, row.name)
-		if strings.Contains(log, "--- SKIP") { // a bubble in FIPS mode
-			continue
-		}
-		total += len(row.files)
+	for _, fault := range []sandboxfake.Fault{{}, {WrongKey: true}} {
+		test := newFailedTest(t)
+		srv := sandboxfake.New(test, sandboxfake.WithInMemory())
+		url := srv.Handle("shop.sandbox.test", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.WriteHeader(http.StatusBadRequest)
+		}))
+		srv.Inject(sandboxfake.Match{Operation: sandboxfake.OperationCallback}, fault)
+		openIdle(t, srv, createCheck(t, srv.Client(), "447700900012", url, "").CheckURL)
 
-		rest := log
-		for _, line := range row.lines {
-			_, after, ok := strings.Cut(rest, line)
-			if !ok {
-				t.Errorf("%s: the log does not contain %q in this order:\n%s", row.name, line, log)
-			}
-			rest = after
-		}
-		if row.lines == nil && strings.Contains(log, "sandboxfake:") {
-			t.Errorf("%s: the log contains a timeline, want none:\n%s", row.name, log)
-		}
-		var files []string
-		for _, match := range path.FindAllStringSubmatch(log, -1) {
-			files = append(files, filepath.Base(match[1]))
-			if page, err := os.ReadFile(match[1]); err != nil || !strings.Contains(string(page), "<h1>"+row.name+"</h1>") {
-				t.Errorf("%s: the file is not the timeline of the test (error %v):\n%s", row.name, err, page)
-			}
-		}
-		if diff := cmp.Diff(row.files, files); diff != "" {
-			t.Errorf("%s: files (-want +got):\n%s", row.name, diff)
-		}
-	}
-	written := 0
-	_ = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
-		if err == nil && !d.IsDir() {
-			written++
-		}
-		return err
-	})
-	if written != total {
-		t.Errorf("the tests wrote %d files, want %d, one for each server of a failed test", written, total)
-	}
-	if n := len(logLine.FindAllString(output, -1)); n != 9 { // in a bubble, the line is that of package testing
-		t.Errorf("%d timelines have the line that calls New, want 9:\n%s", n, output)
-	}
-}
+		log := test.end()
 
-// logOf returns the lines of go test -v that belong to a test.
-func logOf(output, name string) string {
-	var log strings.Builder
-	current := ""
-	for line := range strings.Lines(output) {
-		for _, prefix := range []string{"=== RUN   ", "=== NAME  ", "=== CONT  ", "=== PAUSE "} {
-			if test, ok := strings.CutPrefix(line, prefix); ok {
-				current = strings.TrimSpace(test)
-			}
-		}
-		if current == name {
-			log.WriteString(line)
-		}
-	}
-	return log.String()
-}
-
-// A panic ends the process. Without -artifacts, there is no file. A benchmark is a test, too.
-func TestNew_TimelineWithoutArtifacts(t *testing.T) {
-	t.Parallel()
-	for _, args := range [][]string{{"-run", "TestPanic"}, {"-run", "NONE", "-bench", ".", "-benchtime", "1x"}} {
-		output := runFailing(t, args...)
-
-		if len(logLine.FindAllString(output, -1)) != 1 || !strings.Contains(output, "phone_check.create  201") {
-			t.Errorf("%q: the output does not contain the timeline:\n%s", args, output)
-		}
-		if strings.Contains(output, "timeline:") || strings.Contains(output, ".html") {
-			t.Errorf("%q: the output names a file, want none without -artifacts:\n%s", args, output)
+		if !strings.Contains(log, "400  rejected in ") || strings.Contains(log, "; cause: see VerifierOptions.Logger\n") == fault.WrongKey {
+			t.Errorf("fault %+v: log = %s, want the hint only without a fault", fault, log)
 		}
 	}
 }

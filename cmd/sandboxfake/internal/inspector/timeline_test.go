@@ -20,31 +20,7 @@ func TestNew_SaveTimeline(t *testing.T) {
 		}
 	}))
 	const number, secret = "447700900012", "s3cr3t-1234-abcd"
-	client := srv.Client(idverify.WithVersions(idverify.Versions{PhoneCheck: "v0.2"}))
-	srv.Inject(sandboxfake.Match{Operation: sandboxfake.OperationCallback}, sandboxfake.Fault{Drop: true})
-	check, err := client.PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{
-		PhoneNumber: number, ReferenceID: secret, RedirectURL: target + "/back?state=" + secret, CallbackURL: target + "/callbacks?token=" + secret,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	visit, err := srv.Device().Open(t.Context(), check.CheckURL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	code := visit.URL.Query().Get("code")
-	if _, err := client.PhoneChecks.Complete(t.Context(), check.CheckID, code); err != nil {
-		t.Fatal(err)
-	}
-	if err := srv.Idle(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if err := srv.Redeliver(t.Context(), srv.Deliveries()[0].ID); err != nil {
-		t.Fatal(err)
-	}
-	if err := srv.Idle(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	check, code := completeCheck(t, srv, target, number, secret)
 	const path = "/_sandbox/page/private/timeline.html?check_id="
 	token := http.Header{"Authorization": {"Bearer " + srv.ControlToken()}}
 
@@ -82,4 +58,36 @@ func TestNew_SaveTimeline(t *testing.T) {
 	if got := fetch(t, srv, http.MethodGet, path+check.CheckID, browser); got.status != http.StatusUnauthorized {
 		t.Errorf("without the token: %d, want 401", got.status)
 	}
+}
+
+// completeCheck completes a check, whose callback is lost at first and sent twice, and returns it
+// with its code.
+func completeCheck(t *testing.T, srv *sandboxfake.Server, target, number, secret string) (check *idverify.PhoneCheck, code string) {
+	t.Helper()
+	client := srv.Client(idverify.WithVersions(idverify.Versions{PhoneCheck: "v0.2"}))
+	srv.Inject(sandboxfake.Match{Operation: sandboxfake.OperationCallback}, sandboxfake.Fault{Drop: true})
+	check, err := client.PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{
+		PhoneNumber: number, ReferenceID: secret, RedirectURL: target + "/back?state=" + secret, CallbackURL: target + "/callbacks?token=" + secret,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	visit, err := srv.Device().Open(t.Context(), check.CheckURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	code = visit.URL.Query().Get("code")
+	if _, err := client.PhoneChecks.Complete(t.Context(), check.CheckID, code); err != nil {
+		t.Fatal(err)
+	}
+	if err := srv.Idle(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := srv.Redeliver(t.Context(), srv.Deliveries()[0].ID); err != nil {
+		t.Fatal(err)
+	}
+	if err := srv.Idle(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return check, code
 }
