@@ -65,6 +65,7 @@ type doctorRun struct {
 
 	// Results of checks that later ones use.
 	service *exchange // the request for the key set
+	other   *exchange // a request to another endpoint, if there was no response to that one
 	api     *idverify.Client
 	scopes  []idverify.Scope
 	keyID   string
@@ -133,6 +134,7 @@ type doctorCheck struct {
 	target string   // the host, for checks of one of several URLs
 	needs  []string // checks without which this one makes no sense
 	run    func(context.Context) diagnosis
+	twice  bool // sends up to two requests, each with the timeout
 }
 
 // key returns the name with the target.
@@ -176,7 +178,11 @@ func (d *doctorRun) examine(parent context.Context, c doctorCheck) {
 	began := time.Now()
 	result := skipped("")
 	if parent.Err() == nil {
-		ctx, cancel := context.WithTimeout(parent, d.timeout)
+		timeout := d.timeout
+		if c.twice {
+			timeout *= 2
+		}
+		ctx, cancel := context.WithTimeout(parent, timeout)
 		defer cancel()
 		result = c.run(ctx)
 	}

@@ -13,7 +13,10 @@ const expiryWarning = 14 * 24 * time.Hour
 // checkCertificate checks the certificate of a server. The problems have the same names for the
 // service and for receivers.
 func (d *doctorRun) checkCertificate(e *exchange, host string) diagnosis {
-	if e.tls == nil {
+	switch {
+	case e.tls == nil && e.timedOut():
+		return sick("timeout", "no response to the TLS handshake before the timeout: overloaded, or blocked by a firewall")
+	case e.tls == nil:
 		return sick("handshake", "%s", e.failure())
 	}
 	leaf := e.tls.PeerCertificates[0]

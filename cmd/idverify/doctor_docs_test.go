@@ -176,6 +176,7 @@ func TestDoctorProblems_Tested(t *testing.T) {
 // testedByTable contains the problems of tests whose rows have the name of the problem only.
 var testedByTable = map[string]bool{
 	"base-url-proxy invalid": true, "base-url-proxy unreachable": true, "base-url-proxy rejected": true, // TestDoctor_Proxy
+	"base-url-proxy timeout": true, "base-url-tls timeout": true, "callback-tls timeout": true, // doctor_timeout_test.go
 	"base-url-connection unresolved": true, "base-url-connection unreachable": true, // TestDoctor_Connection
 	"base-url-tls wrong-host": true, "base-url-tls expired": true, "base-url-tls handshake": true, "base-url-tls expires-soon": true, // TestDoctor_Certificates
 	"callback-tls wrong-host": true, "callback-tls expired": true, "callback-tls handshake": true, "callback-tls expires-soon": true, "callback-tls untrusted": true,

@@ -180,6 +180,17 @@ func verifyChain(state tls.ConnectionState, host string, roots *x509.CertPool) e
 	return err
 }
 
+// timedOut reports whether the exchange ended because of the timeout.
+func (e *exchange) timedOut() bool {
+	failure, ok := errors.AsType[net.Error](e.err)
+	return errors.Is(e.err, context.DeadlineExceeded) || ok && failure.Timeout()
+}
+
+// atProxy reports whether the exchange ended because the proxy did not connect to the server.
+func (e *exchange) atProxy() bool {
+	return e.proxy != nil && e.tls == nil && e.status == 0
+}
+
 // cause returns the innermost text of a network error, without an address.
 func cause(err error) string {
 	if e, ok := errors.AsType[*net.DNSError](err); ok {

@@ -108,13 +108,20 @@ func (r *receiver) forged() (*http.Request, error) {
 // checkAddress checks the address of the receiver, and that it can be reached from here.
 func (r *receiver) checkAddress(ctx context.Context) diagnosis {
 	host := r.url.Hostname()
-	addresses, err := lookUp(ctx, host)
+	// Behind a proxy, the DNS server may be unreachable. Leave time for the request.
+	lookup, cancel := context.WithTimeout(ctx, r.timeout/2)
+	defer cancel()
+	addresses, err := lookUp(lookup, host)
 	e := r.first(ctx)
 	switch {
 	case err != nil && e.proxy == nil:
 		return sick("unresolved", "%s: %s", host, cause(err))
 	case !e.connected:
 		return sick("unreachable", "from here: %s", e.failure())
+	case e.atProxy() && e.proxyStatus != http.StatusOK:
+		return sick("unreachable", "from here, through the proxy: %s", e.failure())
+	case err != nil:
+		return healthy("%s is not resolved here, and may be private; reachable through the proxy", host)
 	}
 	if i := slices.IndexFunc(addresses, isPrivate); i >= 0 {
 		return sick("private", "%s is a private address", addresses[i])
@@ -167,7 +174,11 @@ func (r *receiver) checkForged(ctx context.Context) diagnosis {
 	if e.status == http.StatusServiceUnavailable {
 		return sick("unavailable", "a message with a wrong signature: %s", statusLine(e.status))
 	}
-	return r.rejection(&e, "wrongly signed")
+	found := r.rejection(&e, "wrongly signed")
+	if found.problem == "" {
+		found.detail += " (does not prove that valid messages are accepted)"
+	}
+	return found
 }
 
 // slowRejection is the time after which a rejection is slow. The service waits 10 s for a response.
@@ -191,6 +202,8 @@ func (r *receiver) rejection(e *exchange, kind string) diagnosis {
 		problem = "accepted"
 	case status/100 == 3:
 		problem = "redirect"
+	case status == http.StatusUnauthorized || status == http.StatusForbidden || status == http.StatusProxyAuthRequired:
+		problem = "login"
 	case status == http.StatusNotFound || status == http.StatusMethodNotAllowed:
 		problem = "not-found"
 	case status/100 == 5:

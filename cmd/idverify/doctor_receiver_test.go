@@ -56,6 +56,12 @@ func TestDoctor_CorrectReceivers(t *testing.T) {
 	if row := got.row(t, "callback-forged"); row.Target != "hooks.example.com/callbacks" || !strings.Contains(row.Detail, "rejects a message that is wrongly signed with 400") {
 		t.Errorf("callback-forged = %+v", row)
 	}
+	if detail := got.row(t, "callback-forged").Detail; !strings.HasSuffix(detail, "(does not prove that valid messages are accepted)") {
+		t.Errorf("detail of callback-forged = %q, want the limit of the check", detail)
+	}
+	if detail := got.row(t, "callback-address").Detail; !strings.Contains(detail, "not resolved here") || strings.Contains(detail, "public") {
+		t.Errorf("detail of callback-address = %q, want that the name was not resolved", detail)
+	}
 	if requests := strings.Join(recorder.requests, ", "); requests != "POST, POST signed, GET, GET signed" {
 		t.Errorf("requests = %s, want one unsigned and one signed message each", requests)
 	}
@@ -102,17 +108,23 @@ func TestDoctor_BrokenReceivers(t *testing.T) {
 		{"callback-unsigned", "not-found", status(405), "405 Method Not Allowed"},
 		{"callback-unsigned", "error", status(500), "500 Internal Server Error"},
 		{"callback-unsigned", "none", drop, "no response to a message that is unsigned"},
-		{"callback-unsigned", "other", status(401), "401 Unauthorized"},
+		{"callback-unsigned", "other", status(429), "429 Too Many Requests"},
+		{"callback-unsigned", "login", status(401), "401 Unauthorized"},
+		{"callback-unsigned", "login", status(403), "403 Forbidden"},
+		{"callback-unsigned", "login", status(407), "407 Proxy Authentication Required"},
 		{"callback-forged", "accepted", forged(status(200)), "200 OK"},
 		{"callback-forged", "unavailable", forged(status(503)), "503 Service Unavailable"},
 		{"callback-forged", "redirect", forged(redirect), "303 See Other"},
 		{"callback-forged", "not-found", forged(status(404)), "404 Not Found"},
 		{"callback-forged", "error", forged(status(502)), "502 Bad Gateway"},
 		{"callback-forged", "none", forged(drop), "no response to a message that is wrongly signed"},
-		{"callback-forged", "other", forged(status(403)), "403 Forbidden"},
+		{"callback-forged", "other", forged(status(429)), "429 Too Many Requests"},
+		{"callback-forged", "login", forged(status(403)), "403 Forbidden"},
 		{"redirect-unsigned", "accepted", status(200), "200 OK"},
 		{"redirect-unsigned", "redirect", redirect, "303 See Other"},
 		{"redirect-unsigned", "not-found", status(404), "404 Not Found"},
+		{"redirect-unsigned", "login", status(401), "401 Unauthorized"},
+		{"redirect-forged", "login", forged(status(403)), "403 Forbidden"},
 		{"redirect-forged", "accepted", forged(status(200)), "200 OK"},
 		{"redirect-forged", "redirect", forged(redirect), "303 See Other"},
 		{"redirect-forged", "unavailable", forged(status(503)), "503 Service Unavailable"},

@@ -25,6 +25,7 @@ func (d *doctorRun) redisChecks() []doctorCheck {
 	return []doctorCheck{
 		{name: "redis-connection", needs: []string{"config-ca-file"}, run: d.checkRedis},
 		{name: "redis-eviction", needs: []string{"config-ca-file", "redis-connection"}, run: d.checkEviction},
+		{name: "redis-memory", needs: []string{"config-ca-file", "redis-connection", "redis-eviction"}, run: d.checkMemory},
 	}
 }
 

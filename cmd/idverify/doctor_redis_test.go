@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -93,6 +94,29 @@ func forwardTCP(t *testing.T, socket string) (port string) {
 	return port
 }
 
+// fillRedis starts a redis-server that uses about a part of maxmemory, in percent.
+func fillRedis(t *testing.T, percent int) (socket string) {
+	t.Helper()
+	socket = startRedis(t)
+	client := goredis.NewClient(&goredis.Options{Network: "unix", Addr: socket})
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	const size = 20 << 20 // much more than that of a connection
+	if err := client.SetRange(ctx, "fill", size, "x").Err(); err != nil {
+		t.Fatal(err)
+	}
+	reply, err := client.Info(ctx, "memory").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	used := int(parseMemory(reply)["used_memory"])
+	if err := client.ConfigSet(ctx, "maxmemory", strconv.Itoa(used*100/percent)).Err(); err != nil {
+		t.Fatal(err)
+	}
+	return socket
+}
+
 func TestDoctor_Redis(t *testing.T) {
 	t.Parallel()
 	socket := startRedis(t)
@@ -114,6 +138,11 @@ func TestDoctor_Redis(t *testing.T) {
 		{"redis-connection", "unavailable", "unix://" + startRedis(t, "--rename-command", "PING", ""), "unknown command"},
 		{"redis-connection", "plain-text", "redis://0.0.0.0:" + port, "without TLS"},
 		{"redis-eviction", "evicts", "unix://" + startRedis(t, "--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"), `maxmemory-policy is "allkeys-lru"`},
+		{"redis-memory", "", "unix://" + socket, "without maxmemory"},
+		{"redis-memory", "", "unix://" + fillRedis(t, 55), " MiB (5"},
+		{"redis-memory", "full", "unix://" + startRedis(t, "--maxmemory", "1kb"), " of 0.0 MiB ("},
+		{"redis-memory", "nearly-full", "unix://" + fillRedis(t, 95), " MiB (9"},
+		{"redis-memory", "unknown", "unix://" + startRedis(t, "--user", "default", "on", "nopass", "~*", "+@all", "-info"), "NOPERM"},
 		{"redis-eviction", "unknown", "unix://" + startRedis(t, "--user", "default", "on", "nopass", "~*", "+@all", "-info"), "cannot read the eviction policy"},
 	} {
 		t.Run(row.check+" "+row.problem, func(t *testing.T) {
@@ -130,7 +159,7 @@ func TestDoctor_Redis(t *testing.T) {
 				t.Errorf("output = %s, want %q and no password", got.text, row.detail)
 			}
 			if got.row(t, "redis-connection").Result == resultFailed {
-				got.wantSkipped(t, "redis connection failed", "redis-eviction")
+				got.wantSkipped(t, "redis connection failed", "redis-eviction", "redis-memory")
 			}
 		})
 	}

@@ -11,23 +11,26 @@ import (
 )
 
 // serviceChecks returns the checks of the connection to the service. They use one request for the
-// key set, which needs no credentials.
+// key set, which needs no credentials, and another one if there is no response to it.
 func (d *doctorRun) serviceChecks() []doctorCheck {
 	config := []string{"config-base-url", "config-ca-file"}
 	return []doctorCheck{
 		{name: "base-url-proxy", needs: config, run: d.checkProxy},
 		{name: "base-url-connection", needs: append(config, "base-url-proxy"), run: d.checkConnection},
 		{name: "base-url-tls", needs: append(config, "base-url-connection"), run: d.checkServiceTLS},
-		{name: "base-url-response", needs: append(config, "base-url-tls"), run: d.checkResponse},
-		{name: "clock", needs: append(config, "base-url-response"), run: d.checkClock},
+		{name: "base-url-response", needs: append(config, "base-url-tls"), run: d.checkResponse, twice: true},
+		{name: "clock", needs: append(config, "base-url-response"), run: d.checkClock, twice: true},
 	}
 }
 
 // serviceURL returns the URL of the key set. The checks of the configuration have verified the base
 // URL.
-func (d *doctorRun) serviceURL() *url.URL {
+func (d *doctorRun) serviceURL() *url.URL { return d.endpoint("/.well-known/jwks.json") }
+
+// endpoint returns the URL of a path of the service.
+func (d *doctorRun) endpoint(path string) *url.URL {
 	baseURL, _ := d.baseURL()
-	u, err := url.Parse(strings.TrimSuffix(baseURL, "/") + "/.well-known/jwks.json")
+	u, err := url.Parse(strings.TrimSuffix(baseURL, "/") + path)
 	if err != nil {
 		return &url.URL{} // unreachable
 	}
@@ -40,10 +43,28 @@ func (d *doctorRun) request(ctx context.Context) *exchange {
 		r := newRequest(http.MethodGet, d.serviceURL(), nil)
 		r.Header.Set("Accept", "application/json")
 		r.Header.Set("Cache-Control", "no-cache")
+		ctx, cancel := context.WithTimeout(ctx, d.timeout)
+		defer cancel()
 		e := d.send(ctx, r)
 		d.service = &e
 	}
 	return d.service
+}
+
+// responded returns the request for the key set if the service has responded to it. Otherwise it
+// returns a GET request to the token endpoint, which the first caller sends: it has no credentials,
+// and any response shows that only the key set is unavailable.
+func (d *doctorRun) responded(ctx context.Context) *exchange {
+	if e := d.request(ctx); e.status != 0 || e.sent.IsZero() {
+		return e
+	}
+	if d.other == nil {
+		ctx, cancel := context.WithTimeout(ctx, d.timeout)
+		defer cancel()
+		e := d.send(ctx, newRequest(http.MethodGet, d.endpoint("/oauth2/v1/token"), nil))
+		d.other = &e
+	}
+	return d.other
 }
 
 func (d *doctorRun) checkProxy(ctx context.Context) diagnosis {
@@ -64,7 +85,9 @@ func (d *doctorRun) checkProxy(ctx context.Context) diagnosis {
 	switch e := d.request(ctx); {
 	case !e.connected:
 		return sick("unreachable", "%s: %s", proxy.Host, e.failure())
-	case e.proxyStatus == 0 && e.status == 0 && e.tls == nil:
+	case e.proxyStatus == 0 && e.atProxy() && e.timedOut():
+		return sick("timeout", "%s: no response to CONNECT before the timeout", proxy.Host)
+	case e.proxyStatus == 0 && e.atProxy():
 		return sick("rejected", "%s: %s", proxy.Host, e.failure())
 	case e.proxyStatus != 0 && e.proxyStatus != http.StatusOK:
 		return sick("rejected", "%s responds to CONNECT with %s", proxy.Host, statusLine(e.proxyStatus))
@@ -101,12 +124,15 @@ func (d *doctorRun) checkServiceTLS(ctx context.Context) diagnosis {
 
 // checkResponse checks that the service itself responds.
 func (d *doctorRun) checkResponse(ctx context.Context) diagnosis {
-	e := d.request(ctx)
+	e := d.responded(ctx)
 	switch {
 	case e.status == 0:
 		return sick("none", "%s", e.failure())
 	case e.status/100 == 3:
 		return sick("redirect", "%s to the host %s", statusLine(e.status), locationHost(d.serviceURL(), e.header))
+	}
+	if e == d.other {
+		return healthy("%s to a GET request to the token endpoint (no response to the request for the key set)", statusLine(e.status))
 	}
 	return healthy("%s in %s", statusLine(e.status), milliseconds(e.ended.Sub(e.began)))
 }
@@ -127,7 +153,7 @@ const (
 )
 
 func (d *doctorRun) checkClock(ctx context.Context) diagnosis {
-	e := d.request(ctx)
+	e := d.responded(ctx)
 	date, err := http.ParseTime(e.header.Get("Date"))
 	if err != nil {
 		return sick("unknown", "the response has no Date")
