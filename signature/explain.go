@@ -29,19 +29,25 @@ type ExplainOptions struct {
 // Explain returns why r is not verified: one line for each change that would make it verify, with
 // what to do. If there is more than one line, all of these changes are needed. The first line
 // begins with "verified:" if r is valid, and with "not explained:" if no usual cause explains the
-// rejection; such a message is probably forged. Other lines begin with the part that was changed,
-// for example "host:" or "body:".
+// rejection; such a message is probably forged. Other lines begin with the part that was changed:
+// "authorization:", "key:", "method:", "host:", "path:", "query:", "date:", "digest:", "header
+// NAME:", "another covered header:", "callback header:", "clock:" or "body:". After "not explained:", they contain what was
+// found, such as "body: cannot be examined:" if the body cannot be read or is too large, or begin
+// with "the message is still rejected after these changes:".
 //
 // Use Explain for logs and tools, never for a response: it would help an attacker. The lines
 // contain your hosts, the values of opts, the names of headers, and a host name for which the
-// service really signed the message. They contain nothing else of the message, and no IP address.
+// service really signed the message. They contain nothing else of the message, and no IP address
+// except one of your hosts.
 //
 // Explain detects whether r is a callback or a redirect. It reads at most MaxBody bytes of the
-// body, and only if the service made the signature, and it restores the body. It must therefore get
-// the request that VerifyCallback got, before the outermost handler returns. It fetches nothing and
-// does not use the replay store, Logger or Observe. It examines the cached set of a [JWKS], however
-// old it is, [StaticKeys], and opts.Keys. Another type of [KeySource] is not called: pass its keys
-// in opts.Keys.
+// body, and only if the service made the signature, and it restores the body. It replaces r.Body to
+// do so: do not use r concurrently. Pass the same *http.Request that you passed to VerifyCallback,
+// and call Explain before your HTTP handler returns; after that, the body cannot be read.
+//
+// Explain fetches nothing and does not use the replay store, Logger or Observe. It examines the
+// cached set of a [JWKS], however old it is, [StaticKeys], and opts.Keys. Another type of
+// [KeySource] is not called: pass its keys in opts.Keys.
 //
 // The cost is limited, because anyone can send invalid messages: at most 64 operations with a
 // public key, 4,096 possible forms of the message, and 2 MiB of text for each of message and body.

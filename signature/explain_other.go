@@ -11,7 +11,7 @@ import (
 func (e *explanation) otherChanges() []string {
 	var lines []string
 	if host := e.value("host"); !e.v.hosts.allows(host) {
-		lines = append(lines, fmt.Sprintf("host: signed for %s, which is not one of the verifier's hosts: if it is yours, pass it to NewVerifier; if not, the message was sent to another customer and is rightly rejected", hostText(host)))
+		lines = append(lines, fmt.Sprintf("host: signed for %s, which is not one of the verifier's hosts%s: if it is yours, pass it to NewVerifier; if not, the message was sent to another customer and is rightly rejected", e.hostText(host), e.portText(host)))
 	}
 	if e.operation == "callback" && e.callbackHeader() != e.v.required[3] {
 		name := e.callbackHeader()

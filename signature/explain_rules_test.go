@@ -47,9 +47,9 @@ func TestVerifier_ExplainHost(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct{ name, host, want string }{
 		{"another customer", "hooks.example.net:8443", "host: signed for hooks.example.net:8443, which is not one of the verifier's hosts"},
-		{"IPv4", "192.0.2.7", "host: signed for another host, which"},
-		{"IPv6", "[2001:db8::7]:8080", "host: signed for another host, which"},
-		{"phone number", "447700900000.example.net", "host: signed for another host, which"},
+		{"IPv4", "192.0.2.7", "host: signed for the host of the request, which is not one"},
+		{"IPv6", "[2001:db8::7]:8080", "host: signed for the host of the request, which is not one"},
+		{"phone number", "447700900000.example.net", "host: signed for the host of the request, which is not one"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
@@ -65,6 +65,54 @@ func TestVerifier_ExplainHost(t *testing.T) {
 			checkLines(t, got, []string{row.want})
 		})
 	}
+}
+
+func TestVerifier_ExplainHostOfCaller(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct{ name, own, signed, received, want string }{
+		{"port missing", "127.0.0.1", "127.0.0.1:3001", "127.0.0.1:3001", "host: signed for 127.0.0.1:3001, which is not one of the verifier's hosts (one has the same name, but without the port)"},
+		{"IPv6", "[::1]", "[::1]:3001", "[::1]:3001", "host: signed for [::1]:3001, which is not one of the verifier's hosts (one has the same name, but without the port)"},
+		{"port added", "127.0.0.1:3001", "127.0.0.1", "127.0.0.1", "host: signed for 127.0.0.1, which is not one of the verifier's hosts (one has the same name, but with a port)"},
+		{"another port", "app.example.com:1", "app.example.com:2", "app.example.com:2", "(one has the same name, but another port): if it is yours"},
+		{"received elsewhere", "127.0.0.1:3001", "127.0.0.1:3001", "192.0.2.7", "host: signed for 127.0.0.1:3001, one of the verifier's hosts"},
+		{"another name", "127.0.0.1", "127.0.0.2:3001", "127.0.0.2:3001", "host: signed for the host of the request, which is not one of the verifier's hosts: if"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			v, err := signature.NewVerifier(serviceKeys(), []string{row.own}, &signature.VerifierOptions{Now: func() time.Time { return now }})
+			if err != nil {
+				t.Fatal(err)
+			}
+			r := httptest.NewRequest(http.MethodPost, "/callbacks", nil)
+			r.Host = row.signed
+			r.Header.Set("x-service-callback", "phone_check")
+			if err := newSigner(t, signature.SignerOptions{}).SignCallback(r, []byte(body)); err != nil {
+				t.Fatal(err)
+			}
+			r.Host = row.received
+
+			got := v.Explain(t.Context(), r, nil)
+
+			checkLines(t, got, []string{row.want})
+		})
+	}
+}
+
+// An IP address of the message is omitted also if the host differs from the received one.
+func TestVerifier_ExplainHostOmitted(t *testing.T) {
+	t.Parallel()
+	r := httptest.NewRequest(http.MethodPost, "/callbacks", nil)
+	r.Host = "192.0.2.7"
+	r.Header.Set("x-service-callback", "phone_check")
+	if err := newSigner(t, signature.SignerOptions{}).SignCallback(r, []byte(body)); err != nil {
+		t.Fatal(err)
+	}
+	r.Host = host
+	r.Header.Set("X-Forwarded-Host", "192.0.2.7")
+
+	got := newVerifier(t, signature.VerifierOptions{}).Explain(t.Context(), r, nil)
+
+	checkLines(t, got, []string{"host: signed for another host, the host in X-Forwarded-Host", "host: signed for another host, which is not one"})
 }
 
 func TestVerifier_ExplainTarget(t *testing.T) {

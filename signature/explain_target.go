@@ -76,7 +76,7 @@ func (e *explanation) hosts() dimension {
 	d.add(received, "")
 	found := func(host, source string) {
 		if host = strings.TrimSpace(host); host != "" && len(host) <= 255 && len(d.options) < maxHosts {
-			d.add(host, fmt.Sprintf("host: signed for %s, %s: %s", hostText(host), source, useTarget))
+			d.add(host, fmt.Sprintf("host: signed for %s, %s: %s", e.hostText(host), source, useTarget))
 		}
 	}
 	found(hostOf(e.r), "the host of the request, but VerifierOptions.Target returns another")
@@ -127,14 +127,44 @@ func (e *explanation) ownHosts(port string) []string {
 	return hosts
 }
 
-// hostText returns host for an explanation. It omits IP addresses and anything else that an error
-// must not contain.
-func hostText(host string) string {
+// hostText returns host for an explanation. It omits anything that an error must not contain, for
+// example an IP address, unless the caller has passed it.
+func (e *explanation) hostText(host string) string {
 	h := splitHost(host)
-	if !validHostName(h.name) || !validPort(h.port) || net.ParseIP(strings.Trim(h.name, "[]")) != nil || redact(h.name) != h.name {
-		return "another host"
+	switch {
+	case e.ownName(h.name) && validPort(h.port):
+		return strings.ToLower(host)
+	case validHostName(h.name) && validPort(h.port) && net.ParseIP(strings.Trim(h.name, "[]")) == nil && redact(h.name) == h.name:
+		return strings.ToLower(host)
+	case h == splitHost(hostOf(e.r)):
+		return "the host of the request"
 	}
-	return strings.ToLower(host)
+	return "another host"
+}
+
+// ownName reports whether name is that of one of the verifier's hosts, with any port.
+func (e *explanation) ownName(name string) bool {
+	for own := range e.v.hosts {
+		if own.name == name {
+			return true
+		}
+	}
+	return false
+}
+
+// portText describes how the port of one of the verifier's hosts differs from that of host, or
+// returns "" if none has the same name.
+func (e *explanation) portText(host string) string {
+	h := splitHost(host)
+	switch {
+	case !e.ownName(h.name):
+		return ""
+	case e.v.hosts[hostPort{name: h.name}]:
+		return " (one has the same name, but without the port)"
+	case h.port == "":
+		return " (one has the same name, but with a port)"
+	}
+	return " (one has the same name, but another port)"
 }
 
 // paths returns the paths for which the message may have been signed.
