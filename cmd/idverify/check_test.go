@@ -1,7 +1,9 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -189,6 +191,26 @@ func TestCheckCreate_Rejected(t *testing.T) {
 	})
 }
 
+// Cron and CI pass /dev/null as stdin, which is a character device.
+func TestCheckCreate_NullDevice(t *testing.T) {
+	t.Parallel()
+	srv, env := newService(t)
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer null.Close()
+	var stdout, stderr bytes.Buffer
+	p := &program{stdin: null, stdout: &stdout, stderr: &stderr, getenv: func(name string) string { return env[name] }}
+
+	code := p.run(t.Context(), []string{"check", "create", number})
+
+	result{code, stdout.String(), stderr.String()}.expect(t, exitUsage, nil, []string{"set -yes", "![y/N]"})
+	if n := requests(srv, "phone_check.create"); n != 0 {
+		t.Errorf("creates = %d, want 0: each one can cost money", n)
+	}
+}
+
 func TestCheckCreate_Charge(t *testing.T) {
 	t.Parallel()
 	srv := sandboxfake.New(t)
@@ -211,7 +233,7 @@ func TestCheckCreate_OutcomeUnknown(t *testing.T) {
 	if n := requests(srv, "subscriber_check.create"); n != 1 {
 		t.Errorf("creates = %d, want 1: each one can cost money", n)
 	}
-	m := regexp.MustCompile(`Next: idverify (check list -product subscriber_check -version v0.2 -reference \S+) `).FindStringSubmatch(got.stderr)
+	m := regexp.MustCompile(`Next: idverify (check list -product subscriber_check -version v0.2 -reference \S+)\n`).FindStringSubmatch(got.stderr)
 	if m == nil {
 		t.Fatalf("stderr contains no command:\n%s", got.stderr)
 	}

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"math/big"
-	"os"
 	"strings"
 
 	"github.com/idverify/idverify-go"
@@ -46,13 +45,18 @@ func checkCreate(ctx context.Context, p *program, args []string) int {
 		fmt.Fprintf(c.stderr, "idverify: check create: %s\n", problem)
 		return exitUsage
 	}
-	if code, ok := c.readNumber(ctx, arguments[0]); !ok {
-		return code
+	ask := !c.fake && !c.yes
+	if ask && !isTerminal(c.stdin) {
+		fmt.Fprintln(c.stderr, "idverify: check create: not sent: in a live project, a check costs money, and the program cannot find out the mode of the project (set -yes to create the check)")
+		return exitUsage
 	}
 	if code := c.connect(ctx); code != exitOK {
 		return code
 	}
 	defer c.close()
+	if code, ok := c.readNumber(ctx, arguments[0], ask); !ok {
+		return code
+	}
 	return c.run(ctx)
 }
 
@@ -69,22 +73,16 @@ func (c *createCommand) invalid() string {
 	return ""
 }
 
-// readNumber reads and normalizes the number, and asks for confirmation. It returns false if the
-// command must end with code.
+// readNumber reads and normalizes the number, and requests confirmation if ask is set. It returns
+// false if the command must end with code.
 //
 // A check of a live project costs money. Project credentials do not disclose the mode of their
 // project, so the command cannot know whether the check is free.
-func (c *createCommand) readNumber(ctx context.Context, argument string) (code int, ok bool) {
-	terminal := isTerminal(c.stdin)
-	ask := !c.fake && !c.yes
-	if ask && !terminal {
-		fmt.Fprintln(c.stderr, "idverify: check create: not sent: in a live project, a check costs money, and the program cannot find out the mode of the project (set -yes to create the check)")
-		return exitUsage, false
-	}
+func (c *createCommand) readNumber(ctx context.Context, argument string, ask bool) (code int, ok bool) {
 	input := bufio.NewReader(io.LimitReader(c.stdin, 4096))
 	var err error
 	if argument == "-" {
-		if terminal {
+		if isTerminal(c.stdin) {
 			fmt.Fprint(c.stderr, "Phone number: ")
 		}
 		if argument, err = readLine(ctx, input); err != nil {
@@ -118,7 +116,7 @@ func (c *createCommand) run(ctx context.Context) int {
 	created, err := c.service.create(limited, c.params)
 	cancel()
 	if errors.Is(err, idverify.ErrOutcomeUnknown) {
-		return c.fail(err, find+" (the check may exist and may have been charged: do not create it again before)")
+		return c.fail(err, "find the check before you create it again: it may exist and may have been charged", find)
 	}
 	if err != nil {
 		return c.fail(err)
@@ -186,14 +184,4 @@ func readLine(ctx context.Context, input *bufio.Reader) (string, error) {
 	case <-ctx.Done():
 		return "", ctx.Err()
 	}
-}
-
-// isTerminal reports whether input is a terminal, or another character device such as /dev/null.
-func isTerminal(input io.Reader) bool {
-	file, ok := input.(*os.File)
-	if !ok {
-		return false
-	}
-	info, err := file.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }

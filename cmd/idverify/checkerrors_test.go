@@ -208,3 +208,13 @@ func TestCheckTraces_HidesNumbers(t *testing.T) {
 	run("-json").decode(t)
 	run("-show-numbers").expect(t, exitOK, []string{"(7700) 900-012", "tel:447700900012"}, nil)
 }
+
+func TestCheck_NextCommandOfFake(t *testing.T) {
+	t.Parallel()
+
+	got := runProgram(t, nil, "", "check", "get", "-fake", "-product", "sim_check", "2f1f4b0c-1f57-4f7c-9d2c-0f8f6f1d9a11")
+
+	got.expect(t, exitProblem, nil, []string{"Next: idverify check list -fake -product sim_check\n"})
+	next := runProgram(t, nil, "", "check", "list", "-fake", "-product", "sim_check")
+	next.expect(t, exitOK, []string{"SIM unchanged"}, nil)
+}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"flag"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -59,31 +58,12 @@ func (c *checkCommand) connect(ctx context.Context) int {
 	return code
 }
 
-// parseArguments parses args, and returns the arguments between and after the flags. If their
-// number is wrong, it prints the usage.
-func parseArguments(flags *flag.FlagSet, args []string, atLeast, atMost int) (arguments []string, code int, ok bool) {
-	arguments = []string{}
-	for {
-		if code, ok := parse(flags, args); !ok {
-			return nil, code, false
-		}
-		if flags.NArg() == 0 {
-			break
-		}
-		arguments = append(arguments, flags.Arg(0))
-		args = flags.Args()[1:]
-	}
-	if len(arguments) < atLeast || len(arguments) > atMost {
-		fmt.Fprintf(flags.Output(), "idverify: %s: unexpected number of arguments: %d\n", flags.Name(), len(arguments))
-		flags.Usage()
-		return nil, exitUsage, false
-	}
-	return arguments, exitOK, true
-}
-
-// commandFor returns the command line of another command for the same product and version.
+// commandFor returns the command line of another command for the same service, product and version.
 func (c *checkCommand) commandFor(name, arguments string) string {
 	line := "idverify " + name
+	if c.fake {
+		line += " -fake"
+	}
 	if c.product != idverify.ProductPhoneCheck {
 		line += " -product " + string(c.product)
 	}
@@ -104,14 +84,4 @@ func (c *checkCommand) failRead(err error) int {
 			c.commandFor("check list", ""))
 	}
 	return c.fail(err)
-}
-
-// shellQuote quotes s as one word of a POSIX shell, if necessary.
-func shellQuote(s string) string {
-	if s != "" && !strings.ContainsFunc(s, func(r rune) bool {
-		return !(r >= '0' && r <= '9' || r >= 'A' && r <= 'Z' || r >= 'a' && r <= 'z' || strings.ContainsRune("-._/:@", r))
-	}) {
-		return s
-	}
-	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }

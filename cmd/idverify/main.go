@@ -2,7 +2,7 @@
 //
 //	go run -C cmd/idverify . help
 //
-// These are its commands; "idverify COMMAND -h" lists the flags of one:
+// These are its commands; "idverify help COMMAND" lists the flags of one:
 //
 //	examine       send valid and forged messages to a receiver of callbacks or redirects
 //	explain       explain why a captured callback or redirect is rejected
@@ -24,7 +24,6 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -119,16 +118,47 @@ func (p *program) command(ctx context.Context, args []string) int {
 	}
 	switch args[0] {
 	case "help", "-h", "-help", "--help":
-		fmt.Fprint(p.stdout, usage())
-		return exitOK
+		return p.help(ctx, args[1:])
 	}
+	if c, rest, ok := findCommand(args); ok {
+		return c.run(ctx, p, rest)
+	}
+	return p.unknownCommand(args)
+}
+
+// findCommand returns the command that args begin with, and the rest of args.
+func findCommand(args []string) (c command, rest []string, ok bool) {
 	for _, c := range commands() {
 		words := strings.Fields(c.name)
 		if len(args) >= len(words) && strings.Join(args[:len(words)], " ") == c.name {
-			return c.run(ctx, p, args[len(words):])
+			return c, args[len(words):], true
 		}
 	}
-	fmt.Fprintf(p.stderr, "idverify: unknown command %q (\"idverify help\" lists all)\n", args[0])
+	return command{}, nil, false
+}
+
+// help prints the list of commands, or the flags of the command in args.
+func (p *program) help(ctx context.Context, args []string) int {
+	if len(args) == 0 {
+		fmt.Fprint(p.stdout, usage())
+		return exitOK
+	}
+	c, rest, ok := findCommand(args)
+	if !ok || len(rest) > 0 {
+		return p.unknownCommand(args)
+	}
+	toStdout := *p
+	toStdout.stderr = p.stdout
+	return c.run(ctx, &toStdout, []string{"-h"})
+}
+
+// unknownCommand reports that args do not begin with a command.
+func (p *program) unknownCommand(args []string) int {
+	if args[0] == "check" {
+		fmt.Fprintln(p.stderr, "idverify: check needs create, get, list, wait or traces (\"idverify help check create\" lists the flags of one)")
+	} else {
+		fmt.Fprintf(p.stderr, "idverify: unknown command %q (\"idverify help\" lists all)\n", args[0])
+	}
 	return exitUsage
 }
 
@@ -139,29 +169,6 @@ func usage() string {
 	for _, c := range commands() {
 		fmt.Fprintf(&b, "  %-16s %s\n", c.name, c.summary)
 	}
-	b.WriteString("\n\"idverify COMMAND -h\" lists the flags of a command.\n")
+	b.WriteString("\n\"idverify help COMMAND\" lists the flags of a command.\n")
 	return b.String()
-}
-
-// newFlags returns the flag set of a command. arguments describes what follows the flags.
-func (p *program) newFlags(name, arguments string) *flag.FlagSet {
-	flags := flag.NewFlagSet(name, flag.ContinueOnError)
-	flags.SetOutput(p.stderr)
-	flags.Usage = func() {
-		fmt.Fprintln(p.stderr, strings.TrimSpace("Usage: idverify "+name+" [flags] "+arguments))
-		flags.PrintDefaults()
-	}
-	return flags
-}
-
-// parse parses args, and reports whether the command is to run. Otherwise code is the exit code.
-func parse(flags *flag.FlagSet, args []string) (code int, ok bool) {
-	switch err := flags.Parse(args); err {
-	case nil:
-		return exitOK, true
-	case flag.ErrHelp:
-		return exitOK, false
-	default:
-		return exitUsage, false
-	}
 }

@@ -36,6 +36,13 @@ func TestProgram_Commands(t *testing.T) {
 		stdout, stderr string // parts of the output
 	}{
 		{"none", nil, exitUsage, "", "Usage: idverify COMMAND"},
+		{"flags of help", []string{"help", "check", "create"}, exitOK, "-callback-url", ""},
+		{"help of doctor", []string{"help", "doctor"}, exitOK, "-callback URL", ""},
+		{"help of examine", []string{"help", "examine"}, exitOK, "-strict", ""},
+		{"help of an unknown command", []string{"help", "exmaine"}, exitUsage, "", `unknown command "exmaine"`},
+		{"unknown check command", []string{"check", "creat"}, exitUsage, "", "check needs create, get, list, wait or traces"},
+		{"check alone", []string{"check"}, exitUsage, "", "check needs create, get, list, wait or traces"},
+		{"arguments of version", []string{"version", "foo", "bar"}, exitUsage, "", "version: unexpected number of arguments: 2"},
 		{"help", []string{"help"}, exitOK, "Usage: idverify COMMAND", ""},
 		{"-h", []string{"-h"}, exitOK, "Usage: idverify COMMAND", ""},
 		{"unknown", []string{"exmaine"}, exitUsage, "", `unknown command "exmaine"`},

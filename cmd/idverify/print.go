@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"os"
 	"regexp"
 	"strconv"
 	"strings"
@@ -12,6 +13,8 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf16"
+
+	"golang.org/x/term"
 )
 
 // clean returns s for a terminal. Values of the service are untrusted: characters that a terminal
@@ -119,6 +122,19 @@ func (p *program) printJSON(v any) int {
 	}
 	fmt.Fprint(p.stdout, text)
 	return exitOK
+}
+
+// isTerminal reports whether stream, an input or output of the program, is a terminal. Another
+// character device, such as /dev/null, is not.
+func isTerminal(stream any) bool {
+	file, ok := stream.(*os.File)
+	if !ok {
+		return false
+	}
+	// Fd can make the file block, unlike the file descriptor of SyscallConn.
+	connection, err := file.SyscallConn()
+	terminal := false
+	return err == nil && connection.Control(func(fd uintptr) { terminal = term.IsTerminal(int(fd)) }) == nil && terminal
 }
 
 // row is a line of a table for people.

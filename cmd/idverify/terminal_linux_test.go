@@ -37,6 +37,21 @@ func openTerminal(t *testing.T) (terminal, keyboard *os.File) {
 	return terminal, keyboard
 }
 
+// The command must not ask a question whose reply it cannot use.
+func TestCheckCreate_ReadsConfiguration(t *testing.T) {
+	t.Parallel()
+	terminal, keyboard := openTerminal(t)
+	if _, err := keyboard.WriteString("y\n"); err != nil {
+		t.Fatal(err)
+	}
+	var stdout, stderr bytes.Buffer
+	p := &program{stdin: terminal, stdout: &stdout, stderr: &stderr, getenv: func(string) string { return "" }}
+
+	code := p.run(t.Context(), []string{"check", "create", number})
+
+	result{code, stdout.String(), stderr.String()}.expect(t, exitError, nil, []string{"IDVERIFY_BASE_URL is missing", "![y/N]"})
+}
+
 func TestCheckCreate_Confirmation(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {

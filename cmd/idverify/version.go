@@ -11,7 +11,7 @@ import (
 // version prints the version of the program, of Go, and the platform.
 func version(_ context.Context, p *program, args []string) int {
 	flags := p.newFlags("version", "")
-	if code, ok := parse(flags, args); !ok {
+	if _, code, ok := parseArguments(flags, args, 0, 0); !ok {
 		return code
 	}
 	fmt.Fprintf(p.stdout, "idverify %s %s %s/%s\n", moduleVersion(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
