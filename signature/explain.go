@@ -30,10 +30,10 @@ type ExplainOptions struct {
 // what to do. If there is more than one line, all of these changes are needed. The first line
 // begins with "verified:" if r is valid, and with "not explained:" if no usual cause explains the
 // rejection; such a message is probably forged. Other lines begin with the part that was changed:
-// "authorization:", "key:", "method:", "host:", "path:", "query:", "date:", "digest:", "header
-// NAME:", "another covered header:", "callback header:", "clock:" or "body:". After "not explained:", they contain what was
-// found, such as "body: cannot be examined:" if the body cannot be read or is too large, or begin
-// with "the message is still rejected after these changes:".
+// "authorization:", "key:", "method:", "host:", "path:", "query:", "date:", "digest:",
+// "header NAME:", "another covered header:", "callback header:", "clock:" or "body:". After
+// "not explained:", they contain what was found, such as "body: cannot be examined:" if the body
+// cannot be read or is too large, or "the message is still rejected after these changes:".
 //
 // Use Explain for logs and tools, never for a response: it would help an attacker. The lines
 // contain your hosts, the values of opts, the names of headers, and a host name for which the

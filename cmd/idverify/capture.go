@@ -27,6 +27,7 @@ type capture struct {
 	noBody bool     // the capture does not contain the body
 	lost   []string // parts that the capture does not contain, or that the log changed
 
+	parsedBody  bool // the log contains the body as JSON, not as text
 	noSignature bool // the log has redacted the signature
 }
 
@@ -53,6 +54,20 @@ func parseCapture(input []byte) (*capture, error) {
 	c.findRedacted()
 	c.findMissing()
 	return c, nil
+}
+
+// maxLost is the maximum number of lost parts that are listed.
+const maxLost = 20
+
+// lose reports a part that the capture does not contain or that the log changed.
+func (c *capture) lose(part string) {
+	switch {
+	case slices.Contains(c.lost, part):
+	case len(c.lost) < maxLost:
+		c.lost = append(c.lost, part)
+	case len(c.lost) == maxLost:
+		c.lost = append(c.lost, "other parts, which are not listed")
+	}
 }
 
 // request returns the captured request, as a server receives it.
@@ -194,7 +209,7 @@ func (c *capture) setBody(rest []byte) {
 	case len(rest) > length && len(bytes.TrimSpace(rest[length:])) == 0:
 		c.body = rest[:length]
 	case len(rest) != length:
-		c.lost = append(c.lost, "the body has "+strconv.Itoa(len(rest))+" bytes, but its Content-Length is "+strconv.Itoa(length)+": the capture truncates or changes it")
+		c.lose("the body has " + strconv.Itoa(len(rest)) + " bytes, but its Content-Length is " + strconv.Itoa(length) + ": the capture truncates or changes it")
 	}
 }
 
@@ -206,7 +221,7 @@ func (c *capture) findRedacted() {
 	for _, name := range slices.Sorted(maps.Keys(c.header)) {
 		if isExamined(name) && slices.ContainsFunc(c.header[name], placeholder.MatchString) {
 			delete(c.header, name)
-			c.lost = append(c.lost, "the log has redacted or truncated the header "+name)
+			c.lose("the log has redacted or truncated the header " + name)
 			c.noSignature = c.noSignature || name == "Authorization"
 		}
 	}
@@ -217,13 +232,13 @@ func (c *capture) findRedacted() {
 			value = plain
 		}
 		if placeholder.MatchString(value) {
-			c.lost = append(c.lost, "the log has redacted or truncated a parameter of the query")
+			c.lose("the log has redacted or truncated a parameter of the query")
 			c.noSignature = c.noSignature || name == "authorization"
 		}
 	}
 	if placeholder.Match(c.body) {
 		c.body, c.noBody = nil, true
-		c.lost = append(c.lost, "the log has redacted or truncated the body")
+		c.lose("the log has redacted or truncated the body")
 	}
 }
 
@@ -236,7 +251,7 @@ func isExamined(name string) bool {
 func (c *capture) findMissing() {
 	missing := func(name string) {
 		if c.header.Get(name) == "" && !slices.ContainsFunc(c.lost, func(s string) bool { return strings.HasSuffix(s, " "+name) }) {
-			c.lost = append(c.lost, "the capture has no header "+name)
+			c.lose("the capture has no header " + name)
 		}
 	}
 	if c.host == "" {
@@ -249,6 +264,6 @@ func (c *capture) findMissing() {
 		missing(name)
 	}
 	if c.noBody && !slices.Contains(c.lost, "the log has redacted or truncated the body") {
-		c.lost = append(c.lost, "the capture has no body")
+		c.lose("the capture has no body")
 	}
 }

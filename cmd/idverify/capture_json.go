@@ -144,7 +144,7 @@ func (c *capture) jsonQuery(objects []object) string {
 				pairs = append(pairs, escape(p.name)+"="+escape(p.value))
 			}
 			if len(pairs) > 0 {
-				c.lost = append(c.lost, "the log contains the query only as separate parameters: their order and escapes are lost")
+				c.lose("the log contains the query only as separate parameters: their order and escapes are lost")
 				return strings.Join(pairs, "&")
 			}
 		}
@@ -290,8 +290,8 @@ func (c *capture) setJSONBody(objects []object) error {
 			}
 			var s string
 			if json.Unmarshal(raw, &s) != nil {
-				c.body = bytes.Clone(raw)
-				c.lost = append(c.lost, "the log contains the body as JSON, not as text: its original white space and escapes may be lost")
+				c.body, c.parsedBody = bytes.Clone(raw), true
+				c.lose("the log contains the body as JSON, not as text: its original white space and escapes may be lost")
 				return nil
 			}
 			c.body = []byte(s)

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -33,6 +32,8 @@ type explanation struct {
 	ClockExamined bool     `json:"clock_examined"` // -at was set
 	Lines         []string `json:"lines"`          // see Verifier.Explain
 	Lost          []string `json:"lost"`           // parts that the capture does not contain
+
+	undecided bool // only the body may be invalid, and the capture does not contain it as text
 }
 
 // explain reports which change would make a captured callback or redirect verify.
@@ -42,8 +43,13 @@ func explain(ctx context.Context, p *program, args []string) int {
 	if code, ok := parse(flags, args); !ok {
 		return code
 	}
-	if flags.NArg() > 0 || len(f.hosts) == 0 {
-		fmt.Fprintln(p.stderr, "idverify: explain: the request is read from stdin, and -host is required: the host of your callback or redirect URL")
+	if flags.NArg() > 0 {
+		argument := clean(shellQuote(flags.Arg(0)), lineLength)
+		fmt.Fprintf(p.stderr, "idverify: explain: unexpected argument %s (use < %s)\n", argument, argument)
+		return exitUsage
+	}
+	if len(f.hosts) == 0 {
+		fmt.Fprintln(p.stderr, "idverify: explain: -host is required: the host of your callback or redirect URL")
 		return exitUsage
 	}
 	result, err := p.explain(ctx, &f)
@@ -52,17 +58,19 @@ func explain(ctx context.Context, p *program, args []string) int {
 		return exitError
 	}
 	if f.asJSON {
-		encoder := json.NewEncoder(p.stdout)
-		encoder.SetEscapeHTML(false)
-		encoder.SetIndent("", "  ")
-		_ = encoder.Encode(result)
+		if code := p.printJSON(result); code != exitOK {
+			return code
+		}
 	} else {
 		result.writeText(p.stdout)
 	}
-	if !result.Verified {
-		return exitProblem
+	switch {
+	case result.Verified:
+		return exitOK
+	case result.undecided:
+		return exitError
 	}
-	return exitOK
+	return exitProblem
 }
 
 func (p *program) explainFlagSet(f *explainFlags) *flag.FlagSet {
@@ -145,26 +153,50 @@ func (p *program) explain(ctx context.Context, f *explainFlags) (*explanation, e
 const (
 	verifiedPrefix     = "verified:"
 	notExplainedPrefix = "not explained:"
+	bodyPrefix         = "body:"
 	unknownBodyPrefix  = "body: cannot be examined:"
+	otherBodyPrefix    = "body: differs from the signed one"
 )
 
-// flagNames replaces the options of Verifier.Explain by the flags of the command.
-var flagNames = strings.NewReplacer("in ExplainOptions.Paths", "with -path", "in ExplainOptions.Keys", "with -other-jwks")
+// programTerms replaces the names of package signature, because the receiver can be written in any
+// language.
+var programTerms = strings.NewReplacer(
+	"in ExplainOptions.Paths", "with -path",
+	"in ExplainOptions.Keys", "with -other-jwks",
+	" see VerifierOptions.Target", "",
+	"return it from VerifierOptions.Target, or configure the proxy to keep it", "configure the proxy to keep it, or the receiver to verify the original (in Go, with VerifierOptions.Target)",
+	"pass it to NewVerifier", "add it to the hosts of the receiver, and pass it with -host",
+	"check VerifierOptions.CallbackHeader", "check -callback-header",
+	"set VerifierOptions.CallbackHeader to this name", "set -callback-header and the header of the receiver to this name",
+	" for VerifyCallback or CallbackHandler", "",
+	" for VerifyRedirect or RedirectHandler", "",
+	"ClockSkew is", "the allowed difference is",
+	"a ClockSkew of", "an allowed difference of",
+)
 
 // set sets the result of Verifier.Explain.
 func (e *explanation) set(lines []string, c *capture) {
 	for i, line := range lines {
-		lines[i] = flagNames.Replace(line)
+		lines[i] = programTerms.Replace(line)
 	}
 	e.Lines = lines
 	e.Verified = strings.HasPrefix(lines[0], verifiedPrefix)
 	e.Explained = !strings.HasPrefix(lines[0], notExplainedPrefix)
-	if last := lines[len(lines)-1]; c.noBody && strings.HasPrefix(last, unknownBodyPrefix) {
+	last := len(lines) - 1
+	switch {
+	case c.noBody && strings.HasPrefix(lines[last], unknownBodyPrefix):
 		// Everything else verifies, so that the missing body is not the cause of the rejection.
-		e.Lines = append(lines[1:len(lines)-1:len(lines)-1], "body: not in the capture, so that only the rest was examined; it verifies"+withChanges(len(lines)-2))
-		e.Explained = len(lines) > 2
+		e.Lines = append(lines[1:last:last], "body: not in the capture, so that only the rest was examined; it verifies"+withChanges(last-1))
+		e.Explained, e.undecided = last > 1, last == 1
+	case c.parsedBody && e.Explained && strings.HasPrefix(lines[last], bodyPrefix):
+		e.Lines[last] = "body: matches the digest once it is re-serialized; the log may have changed it, or middleware in front of the receiver" + captureText
+		e.Explained, e.undecided = last > 0, last == 0
+	case c.parsedBody && strings.HasPrefix(lines[last], otherBodyPrefix):
+		e.Lines[last] = "body: differs from the signed one also if it is re-serialized; the log may have changed it" + captureText
 	}
 }
+
+const captureText = " (the capture contains it as JSON: capture it as text to decide)"
 
 func withChanges(n int) string {
 	switch n {
@@ -178,10 +210,10 @@ func withChanges(n int) string {
 
 func (e *explanation) writeText(w io.Writer) {
 	for _, line := range e.Lost {
-		fmt.Fprintln(w, "lost:", line)
+		fmt.Fprintln(w, "lost:", clean(line, lineLength))
 	}
 	for _, line := range e.Lines {
-		fmt.Fprintln(w, line)
+		fmt.Fprintln(w, clean(line, lineLength))
 	}
 	if !e.ClockExamined {
 		fmt.Fprintln(w, "clock: not examined (set -at to the time when the request was received)")

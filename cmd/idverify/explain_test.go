@@ -241,6 +241,10 @@ func TestExplain_Lost(t *testing.T) {
 	r := signedCallback(t)
 	head := rawHead(r, "", "\n")
 	curl := "* Connected to 192.0.2.1 port 443\n" + rawHead(r, "> ", "\n") + "* upload completely sent off\n< HTTP/2 400\n"
+	spaced := strings.NewReplacer(":", ": ", ",", ", ").Replace(capturedBody)
+	parsed := func(body string) string {
+		return `{"method":"POST","url":` + quoted(r.RequestURI) + `,"headers":{` + headersAs(r, asMember) + `},"body":` + body + `}`
+	}
 	line := func(name, value string) string { return strings.ReplaceAll(head, r.Header.Get(name), value) }
 	for _, row := range []struct {
 		name, input string
@@ -252,10 +256,13 @@ func TestExplain_Lost(t *testing.T) {
 		{"truncated Authorization", line("Authorization", r.Header.Get("Authorization")[:60]+"...") + capturedBody, exitError, []string{"the log has redacted the signature"}},
 		{"redacted code", "GET " + strings.Replace(signedRedirect(t).RequestURI(), "a%2Bb", "%5BFILTERED%5D", 1) + " HTTP/1.1\nHost: api.example.com\n\n", exitProblem, []string{"lost: the log has redacted or truncated a parameter of the query", "not explained: "}},
 		{"no Date", strings.ReplaceAll(head, "Date: ", "X-Other: ") + capturedBody, exitProblem, []string{"lost: the capture has no header Date", "not explained: "}},
-		{"no body", head, exitProblem, []string{"lost: the capture has no body", "body: not in the capture, so that only the rest was examined; it verifies without a change"}},
+		{"no body", head, exitError, []string{"lost: the capture has no body", "body: not in the capture, so that only the rest was examined; it verifies without a change"}},
+		{"parsed body", parsed(spaced), exitError, []string{"lost: the log contains the body as JSON", "\nbody: matches the digest once it is re-serialized; the log may", "capture it as text to decide"}},
+		{"parsed body and path", strings.Replace(parsed(spaced), "/callbacks", "/x/callbacks", 1), exitProblem, []string{"\npath: signed without the first segment", "\nbody: matches the digest once it is re-serialized; the log may"}},
+		{"another parsed body", parsed(`{"check_id":"c2"}`), exitProblem, []string{"not explained: ", "\nbody: differs from the signed one also if it is re-serialized; the log may"}},
 		{"curl without body", strings.Replace(curl, "/callbacks", "/x/callbacks", 1), exitProblem, []string{"lost: the capture has no body", "path: signed without the first segment", "it verifies with the change above"}},
 		{"truncated body", head + capturedBody[:20], exitProblem, []string{"lost: the body has 20 bytes, but its Content-Length is 51", "not explained: "}},
-		{"redacted body", strings.Replace(head, "Content-Length: 51\n", "", 1) + `{"check_id":"[REDACTED]"}`, exitProblem, []string{"lost: the log has redacted or truncated the body", "body: not in the capture"}},
+		{"redacted body", strings.Replace(head, "Content-Length: 51\n", "", 1) + `{"check_id":"[REDACTED]"}`, exitError, []string{"lost: the log has redacted or truncated the body", "body: not in the capture"}},
 		{"access log", `192.0.2.1 - - [02/Jan/2026:03:04:05 +0000] "POST /callbacks HTTP/1.1" 400 12 "-" "-"`, exitProblem, []string{"lost: the capture has no header Host", "lost: the capture has no header Authorization", "not explained: "}},
 		{"Google Cloud", `{"httpRequest":{"requestMethod":"POST","requestUrl":"https://api.example.com/callbacks","remoteIp":"192.0.2.1"}}`, exitProblem, []string{"lost: the capture has no header Authorization", "not explained: "}},
 	} {
@@ -289,6 +296,13 @@ func TestExplain_Flags(t *testing.T) {
 	mine, other := jwksFile(t, testKeys()[0]), jwksFile(t, testKeys()[1])
 	r := signedCallback(t)
 	valid := rawHead(r, "", "\n") + capturedBody
+	r = httptest.NewRequest(http.MethodPost, "/callbacks", nil)
+	r.Host = "127.0.0.1:3001"
+	r.Header.Set("X-Service-Callback", capturedKind)
+	if err := testSigner(t).SignCallback(r, []byte(capturedBody)); err != nil {
+		t.Fatal(err)
+	}
+	local := rawHead(r, "", "\n") + capturedBody
 	for _, row := range []struct {
 		name, input string
 		args        []string
@@ -296,6 +310,8 @@ func TestExplain_Flags(t *testing.T) {
 		want        string
 	}{
 		{"no host", valid, []string{"-jwks", mine}, exitUsage, "-host is required"},
+		{"file as argument", "", []string{"-host", "api.example.com", "req0.txt"}, exitUsage, "unexpected argument req0.txt (use < req0.txt)"},
+		{"IP host without port", local, []string{"-jwks", mine, "-host", "127.0.0.1"}, exitProblem, "host: signed for 127.0.0.1:3001, which is not one of the verifier's hosts (one has the same name, but without the port): if it is yours, add it to the hosts of the receiver"},
 		{"invalid host", valid, []string{"-jwks", mine, "-host", "https://x"}, exitError, `"https://x" is not a host`},
 		{"another host", valid, []string{"-jwks", mine, "-host", "app.example.com", "-host", "b.example.com"}, exitProblem, "host: signed for api.example.com, which is not one"},
 		{"another key set", valid, []string{"-jwks", other, "-other-jwks", "sandbox=" + mine, "-host", "api.example.com"}, exitProblem, `key: signed with a key of the key set "sandbox"`},
@@ -324,6 +340,77 @@ func TestExplain_Flags(t *testing.T) {
 				t.Errorf("exit code %d, want %d and %q\n%s%s", got.code, row.code, row.want, got.stdout, got.stderr)
 			}
 		})
+	}
+}
+
+func TestExplain_LostIsLimited(t *testing.T) {
+	t.Parallel()
+	keys := jwksFile(t, testKeys()[0])
+	parameters := "GET " + signedRedirect(t).RequestURI() + strings.Repeat("&a=x...", maxCapture/8) + " HTTP/1.1\nHost: api.example.com\n\n"
+	headers := rawHead(signedCallback(t), "", "\n")
+	for i := range 100 {
+		headers = strings.Replace(headers, "Host: ", fmt.Sprintf("X-Callback-%d: [redacted]\nHost: ", i), 1)
+	}
+	for name, input := range map[string]string{"parameters": parameters, "headers": headers + capturedBody} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			got := runProgram(t, nil, input, "explain", "-jwks", keys, "-host", "api.example.com")
+
+			want := map[string]int{"parameters": 1, "headers": maxLost + 1}[name]
+			if n := strings.Count(got.stdout, "lost: "); n != want {
+				t.Errorf("lines with lost parts = %d, want %d\n%.4000s%.1000s", n, want, got.stdout, got.stderr)
+			}
+		})
+	}
+}
+
+// The output for a receiver in any language contains no names of this module without "in Go".
+func TestExplain_Terms(t *testing.T) {
+	t.Parallel()
+	keys := jwksFile(t, testKeys()[0])
+	r := signedCallback(t)
+	valid := rawHead(r, "", "\n") + capturedBody
+	for name, args := range map[string][]string{
+		"valid":           {"-host", "api.example.com"},
+		"host":            {"-host", "app.example.com"},
+		"clock":           {"-host", "api.example.com", "-at", "2026-01-02T03:04:15Z"},
+		"callback header": {"-host", "api.example.com", "-callback-header", "x-other"},
+		"not explained":   {"-host", "shop.example.com", "-path", "/other"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			input := valid
+			if name == "not explained" {
+				input = strings.NewReplacer("/callbacks", "/other", "api.example.com", "app").Replace(valid)
+			}
+
+			got := runProgram(t, nil, input, append([]string{"explain", "-jwks", keys}, args...)...)
+
+			for _, term := range []string{"VerifierOptions", "ExplainOptions", "NewVerifier", "VerifyCallback", "ClockSkew"} {
+				if strings.Contains(got.stdout, term) {
+					t.Errorf("output contains %s:\n%s", term, got.stdout)
+				}
+			}
+		})
+	}
+}
+
+// Characters that a terminal could interpret are escaped in both formats.
+func TestExplain_HostileValues(t *testing.T) {
+	t.Parallel()
+	const path = "/a\u202eb"
+	r := signedCallback(t)
+	r.RequestURI = path
+	if err := testSigner(t).SignCallback(r, []byte(capturedBody)); err != nil {
+		t.Fatal(err)
+	}
+	r.RequestURI = "/x"
+	input := rawHead(r, "", "\n") + capturedBody
+	args := []string{"explain", "-jwks", jwksFile(t, testKeys()[0]), "-host", "api.example.com", "-path", path}
+
+	for _, got := range []result{runProgram(t, nil, input, args...), runProgram(t, nil, input, append(args, "-json")...)} {
+		got.expect(t, exitProblem, []string{`path: signed for the registered path /a\u202eb`, "!\u202e"}, nil)
 	}
 }
 
