@@ -106,7 +106,18 @@ func (p *program) httpClient() (*http.Client, error) {
 	if path == "" {
 		return client, nil
 	}
-	pem, err := readFile(caFileVariable, path)
+	pool, err := certPool(caFileVariable, path)
+	if err != nil {
+		return nil, err
+	}
+	transport.TLSClientConfig = &tls.Config{RootCAs: pool}
+	return client, nil
+}
+
+// certPool returns the certificates in the file that an environment variable or flag names, and
+// those of the system.
+func certPool(name, path string) (*x509.CertPool, error) {
+	pem, err := readFile(name, path)
 	if err != nil {
 		return nil, err
 	}
@@ -115,20 +126,20 @@ func (p *program) httpClient() (*http.Client, error) {
 		pool = x509.NewCertPool() // the system has no certificates
 	}
 	if !pool.AppendCertsFromPEM(pem) {
-		return nil, errors.New(caFileVariable + ": the file contains no PEM certificate")
+		return nil, errors.New(name + ": the file contains no PEM certificate")
 	}
-	transport.TLSClientConfig = &tls.Config{RootCAs: pool}
-	return client, nil
+	return pool, nil
 }
 
-// readFile reads the file that an environment variable names. The error does not contain its path.
-func readFile(variable, path string) ([]byte, error) {
+// readFile reads the file that an environment variable or flag names. The error does not contain
+// its path.
+func readFile(name, path string) ([]byte, error) {
 	text, err := os.ReadFile(path)
 	if pathError, ok := errors.AsType[*fs.PathError](err); ok {
 		err = pathError.Err
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%s: read the file: %w", variable, err)
+		return nil, fmt.Errorf("%s: read the file: %w", name, err)
 	}
 	return text, nil
 }

@@ -24,7 +24,7 @@ func doctor(ctx context.Context, p *program, args []string) int {
 		return code
 	}
 	if err := d.configure(flags.Args()); err != nil {
-		fmt.Fprintf(p.stderr, "idverify doctor: %v\n", err)
+		fmt.Fprintf(p.stderr, "idverify: doctor: %v (\"idverify doctor -h\" lists the flags)\n", err)
 		return exitUsage
 	}
 	d.started = time.Now()
@@ -33,12 +33,12 @@ func doctor(ctx context.Context, p *program, args []string) int {
 	}
 	d.close()
 	if err := d.finish(); err != nil {
-		fmt.Fprintf(p.stderr, "idverify doctor: write the result: %v\n", err)
+		fmt.Fprintf(p.stderr, "idverify: doctor: write the result: %v\n", err)
 		return exitError
 	}
 	switch {
 	case d.interrupted:
-		fmt.Fprintln(p.stderr, "idverify doctor: interrupted")
+		fmt.Fprintln(p.stderr, "idverify: doctor: interrupted")
 		return exitError
 	case d.count(resultFailed) > 0 || d.warnings && d.count(resultWarning) > 0:
 		return exitProblem
@@ -52,9 +52,9 @@ type doctorRun struct {
 
 	// Flags.
 	timeout              time.Duration
-	callbacks, redirects textList
+	callbacks, redirects stringList
 	redisURL, database   string
-	only, skip           textList
+	only, skip           stringList
 	json, warnings       bool
 
 	started     time.Time
@@ -84,12 +84,12 @@ const (
 )
 
 func (d *doctorRun) define(flags *flag.FlagSet) {
-	flags.Var(&d.callbacks, "callback", "callback `URL` to check (can be repeated)")
-	flags.Var(&d.redirects, "redirect", "redirect `URL` to check (can be repeated)")
+	flags.Var(&d.callbacks, "callback", "callback `URL` to check; repeatable")
+	flags.Var(&d.redirects, "redirect", "redirect `URL` to check; repeatable")
 	flags.StringVar(&d.redisURL, "redis", "", "`URL` of the Redis server of the replay store (default $"+redisURLVariable+")")
 	flags.StringVar(&d.database, "database", "", "`source` of the database of module inbox: postgres://… or a SQLite file (default $"+databaseURLVariable+")")
-	flags.Var(&d.only, "only", "run only the check with this `name`, or all whose names begin with it (can be repeated)")
-	flags.Var(&d.skip, "skip", "do not run the check with this `name`, or all whose names begin with it (can be repeated)")
+	flags.Var(&d.only, "only", "run only the check with this `name`, or all whose names begin with it; repeatable")
+	flags.Var(&d.skip, "skip", "do not run the check with this `name`, or all whose names begin with it; repeatable")
 	flags.DurationVar(&d.timeout, "timeout", 10*time.Second, "timeout of each check")
 	flags.BoolVar(&d.json, "json", false, "print one JSON document")
 	flags.BoolVar(&d.warnings, "warnings", false, "exit with 1 if there is a warning")
@@ -114,7 +114,7 @@ func (d *doctorRun) configure(arguments []string) error {
 			d.secrets = append(d.secrets, secret)
 		}
 	}
-	for _, list := range []textList{d.only, d.skip} {
+	for _, list := range []stringList{d.only, d.skip} {
 		for i, name := range list {
 			list[i] = strings.ReplaceAll(name, " ", "-")
 			if !slices.ContainsFunc(doctorProblems[:], func(p doctorProblem) bool { return covers(list[i], p.check) }) {
@@ -202,18 +202,6 @@ func (d *doctorRun) close() {
 	if d.stored != nil {
 		d.stored.db.Close()
 	}
-}
-
-// textList is the value of a flag that can be repeated.
-type textList []string
-
-// String implements [flag.Value].
-func (l *textList) String() string { return strings.Join(*l, ", ") }
-
-// Set implements [flag.Value].
-func (l *textList) Set(text string) error {
-	*l = append(*l, text)
-	return nil
 }
 
 // passwordOf returns the password in a URL, or "".

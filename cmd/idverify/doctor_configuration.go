@@ -31,6 +31,12 @@ func (d *doctorRun) checkCredentials(context.Context) diagnosis {
 	file := d.getenv(credentialsFileVariable)
 	id, secret := d.getenv(clientIDVariable) != "", d.getenv(clientSecretVariable) != ""
 	switch {
+	case file == "" && id != secret:
+		name := clientIDVariable
+		if id {
+			name = clientSecretVariable
+		}
+		return sick("missing", "%s is not set", name)
 	case file == "" && !id && !secret:
 		return sick("missing", "neither %s and %s nor %s is set", clientIDVariable, clientSecretVariable, credentialsFileVariable)
 	case file != "" && (id || secret):

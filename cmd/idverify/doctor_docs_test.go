@@ -57,7 +57,7 @@ func TestDoctorProblems_Documented(t *testing.T) {
 // allDoctorChecks returns the names of all checks.
 func allDoctorChecks() []string {
 	d := newDoctorRun(newProgram(nil))
-	d.callbacks, d.redirects = textList{"https://a.test"}, textList{"https://a.test"}
+	d.callbacks, d.redirects = stringList{"https://a.test"}, stringList{"https://a.test"}
 	d.redisURL, d.database = "redis://a.test", "postgres://a.test/"
 	var names []string
 	for _, c := range d.plan() {

@@ -67,14 +67,12 @@ func (d *doctorRun) proxySettings() *httpproxy.Config {
 
 // roots returns the certificates of the CA file and the system, or nil for those of the system.
 func (d *doctorRun) roots() *x509.CertPool {
-	client, err := d.httpClient()
-	if err != nil {
+	path := d.getenv(caFileVariable)
+	if path == "" {
 		return nil
 	}
-	if transport := client.Transport.(*http.Transport); transport.TLSClientConfig != nil {
-		return transport.TLSClientConfig.RootCAs
-	}
-	return nil
+	pool, _ := certPool(caFileVariable, path) // the checks of the configuration have verified the file
+	return pool
 }
 
 // send sends a request and follows no redirect.

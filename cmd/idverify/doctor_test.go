@@ -254,7 +254,7 @@ func TestDoctor_Usage(t *testing.T) {
 	} {
 		got := runProgram(t, nil, "", append([]string{"doctor"}, row.args...)...)
 
-		if got.code != exitUsage || !strings.Contains(got.stderr, row.stderr) || got.stdout != "" {
+		if got.code != exitUsage || !strings.HasPrefix(got.stderr, "idverify: doctor: "+row.stderr) || !strings.Contains(got.stderr, `"idverify doctor -h" lists the flags`) || got.stdout != "" {
 			t.Errorf("doctor %q: exit code %d, stderr: %s%s", row.args, got.code, got.stderr, got.stdout)
 		}
 	}
@@ -295,7 +295,7 @@ func TestDoctor_Interrupted(t *testing.T) {
 
 	code := p.run(ctx, []string{"doctor"})
 
-	if code != exitError || !strings.Contains(errors.String(), "interrupted") ||
+	if code != exitError || !strings.Contains(errors.String(), "idverify: doctor: interrupted") ||
 		!strings.Contains(out.String(), "\n0 ok, 0 warnings, 0 failed, 12 skipped\n") {
 		t.Errorf("exit code %d, stdout:\n%s%s", code, out.String(), errors.String())
 	}
@@ -350,7 +350,8 @@ func TestDoctor_Configuration(t *testing.T) {
 		{"config-base-url", "invalid", map[string]string{baseURLVariable: " https://api.example.com"}, "malformed"},
 		{"config-base-url", "invalid", map[string]string{baseURLVariable: "https://u:the-password@api.example.com"}, "must not contain a user"},
 		{"config-credentials", "missing", nil, "neither IDVERIFY_CLIENT_ID and IDVERIFY_CLIENT_SECRET nor IDVERIFY_CREDENTIALS_FILE is set"},
-		{"config-credentials", "invalid", map[string]string{clientIDVariable: "id"}, "IDVERIFY_CLIENT_SECRET is missing"},
+		{"config-credentials", "missing", map[string]string{clientIDVariable: "id"}, "IDVERIFY_CLIENT_SECRET is not set"},
+		{"config-credentials", "missing", map[string]string{clientSecretVariable: secret}, "IDVERIFY_CLIENT_ID is not set"},
 		{"config-credentials", "invalid", map[string]string{clientIDVariable: "id", clientSecretVariable: secret + "\n"}, "white space"},
 		{"config-credentials", "invalid", map[string]string{credentialsFileVariable: writeFile(t, "not JSON "+secret)}, "not JSON"},
 		{"config-credentials", "invalid", map[string]string{credentialsFileVariable: file + "-missing"}, "no such file"},

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"flag"
 	"fmt"
@@ -13,7 +12,6 @@ import (
 	"net/netip"
 	"net/textproto"
 	"net/url"
-	"os"
 	"path"
 	"slices"
 	"strings"
@@ -87,16 +85,6 @@ func (e *examination) define(flags *flag.FlagSet) {
 	flags.BoolVar(&e.list, "list", false, "print the rules with their severities and reasons, and examine nothing")
 	flags.StringVar(&e.format, "format", textFormat, "`format` of the report: text, json or junit")
 	flags.StringVar(&e.output, "o", "", "write the report to this `path`; by default to stdout")
-}
-
-// stringList is the value of a repeatable flag.
-type stringList []string
-
-func (l *stringList) String() string { return "" } // the default, and never a value of -header
-
-func (l *stringList) Set(text string) error {
-	*l = append(*l, text)
-	return nil
 }
 
 // severities are the severities of rules, from the most severe.
@@ -245,16 +233,9 @@ func (e *examination) newReceiver() (r receivertest.Receiver, err error) {
 	}
 	client := http.DefaultClient
 	if e.receiverCA != "" {
-		pem, err := os.ReadFile(e.receiverCA)
+		roots, err := certPool("-receiver-ca", e.receiverCA)
 		if err != nil {
-			return r, fmt.Errorf("-receiver-ca: %w", err)
-		}
-		roots, err := x509.SystemCertPool()
-		if err != nil {
-			roots = x509.NewCertPool() // the system has no certificates
-		}
-		if !roots.AppendCertsFromPEM(pem) {
-			return r, errors.New("-receiver-ca: the file contains no certificate in PEM")
+			return r, err
 		}
 		r.TLSConfig = &tls.Config{RootCAs: roots}
 		transport := http.DefaultTransport.(*http.Transport).Clone()
