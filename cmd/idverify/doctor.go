@@ -122,7 +122,15 @@ func (d *doctorRun) configure(arguments []string) error {
 			}
 		}
 	}
-	if len(d.plan()) == 0 {
+	plan := d.plan()
+	for _, c := range plan {
+		for _, name := range c.needs {
+			if covers("config", name) && d.skips(name) {
+				return fmt.Errorf("-skip: %s needs the check %s (skip both, or none)", c.name, name)
+			}
+		}
+	}
+	if len(plan) == 0 {
 		return errors.New("nothing to check: the flags select no check, or a check that needs -callback, -redirect, -redis or -database")
 	}
 	return nil
@@ -153,13 +161,18 @@ func (d *doctorRun) plan() []doctorCheck {
 			}
 		}
 	}
-	return slices.DeleteFunc(all, func(c doctorCheck) bool { return !d.selects(c.name) && !needed[c.name] })
+	return slices.DeleteFunc(all, func(c doctorCheck) bool { return !d.selects(c.name) && (!needed[c.name] || d.skips(c.name)) })
 }
 
 // selects reports whether the flags select the check.
 func (d *doctorRun) selects(name string) bool {
-	matches := func(prefix string) bool { return covers(prefix, name) }
-	return (len(d.only) == 0 || slices.ContainsFunc(d.only, matches)) && !slices.ContainsFunc(d.skip, matches)
+	only := len(d.only) == 0 || slices.ContainsFunc(d.only, func(prefix string) bool { return covers(prefix, name) })
+	return only && !d.skips(name)
+}
+
+// skips reports whether -skip excludes the check.
+func (d *doctorRun) skips(name string) bool {
+	return slices.ContainsFunc(d.skip, func(prefix string) bool { return covers(prefix, name) })
 }
 
 // covers reports whether prefix is name, or names the group of checks that it belongs to.

@@ -55,7 +55,7 @@ func (d *doctorRun) onDatabase(check func(context.Context) diagnosis) func(conte
 	return func(ctx context.Context) diagnosis {
 		if d.stored == nil {
 			if found := d.checkDatabase(ctx); d.stored == nil {
-				return skipped("no connection to the database: %s", found.detail)
+				return skipped("no connection to the database: "+found.format, found.args...)
 			}
 		}
 		return check(ctx)

@@ -3,8 +3,11 @@ package main
 import (
 	"context"
 	"crypto/tls"
+	"database/sql"
 	"errors"
 	"fmt"
+	"net"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -29,12 +32,17 @@ func (d *doctorRun) connectPostgres(ctx context.Context) diagnosis {
 	}
 	db := stdlib.OpenDB(*config)
 	db.SetMaxOpenConns(1)
-	var version int
-	var standby bool
 	if err := db.PingContext(ctx); err != nil {
 		db.Close()
 		return postgresProblem(err)
 	}
+	link, err := linkOf(ctx, db, config)
+	if err != nil {
+		db.Close()
+		return postgresProblem(err)
+	}
+	var version int
+	var standby bool
 	began := time.Now()
 	if err := db.QueryRowContext(ctx, "SELECT current_setting('server_version_num')::int, pg_is_in_recovery()").Scan(&version, &standby); err != nil {
 		db.Close()
@@ -42,19 +50,57 @@ func (d *doctorRun) connectPostgres(ctx context.Context) diagnosis {
 	}
 	latency := time.Since(began)
 	d.stored = &inboxDatabase{db: db, dialect: inbox.Postgres}
-	return evaluatePostgres(version, standby, config, latency)
+	return evaluatePostgres(version, standby, link, latency)
+}
+
+// databaseLink describes the protection of a connection.
+type databaseLink struct{ local, encrypted, verified bool }
+
+// linkOf inspects a connection, because the settings permit several kinds: with sslmode=prefer, the
+// default of libpq, the connection has no TLS if the server has none.
+func linkOf(ctx context.Context, db *sql.DB, config *pgx.ConnConfig) (link databaseLink, err error) {
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return link, err
+	}
+	defer conn.Close()
+	err = conn.Raw(func(driver any) error {
+		_, link.encrypted = driver.(*stdlib.Conn).Conn().PgConn().Conn().(*tls.Conn)
+		return nil
+	})
+	link.local, link.verified = isLocalPostgres(config.Host), link.encrypted && verifies(config.TLSConfig)
+	for _, other := range config.Fallbacks {
+		link.local = link.local && isLocalPostgres(other.Host)
+		link.verified = link.verified && verifies(other.TLSConfig)
+	}
+	return link, err
+}
+
+// isLocalPostgres reports whether a host is this machine, or the directory of a Unix socket.
+func isLocalPostgres(host string) bool {
+	return strings.HasPrefix(host, "/") || filepath.IsAbs(host) || isLocal(net.JoinHostPort(host, "0"))
+}
+
+// verifies reports whether connections with a configuration verify the certificate. nil is the
+// configuration of connections without TLS.
+func verifies(config *tls.Config) bool {
+	return config == nil || !config.InsecureSkipVerify || config.VerifyPeerCertificate != nil || config.VerifyConnection != nil
 }
 
 // evaluatePostgres checks the version and the role of the server, and its connection.
-func evaluatePostgres(version int, standby bool, config *pgx.ConnConfig, latency time.Duration) diagnosis {
+func evaluatePostgres(version int, standby bool, link databaseLink, latency time.Duration) diagnosis {
 	detail := fmt.Sprintf("PostgreSQL %d, latency %v", version/10000, latency.Round(100*time.Microsecond))
 	switch {
 	case version/10000 < oldestPostgres:
 		return sick("old", "%s", detail)
 	case standby:
 		return sick("standby", "%s, a standby, which is read-only", detail)
-	case config.TLSConfig == nil && !strings.HasPrefix(config.Host, "/") && !isLocal(config.Host+":0"):
-		return sick("plain-text", "%s, without TLS", detail)
+	case !link.local && !link.encrypted:
+		return sick("unencrypted", "%s, without TLS", detail)
+	case !link.local && !link.verified:
+		return sick("unverified", "%s, with TLS, but the certificate of the server is not verified", detail)
+	case link.encrypted:
+		return healthy("%s, TLS", detail)
 	}
 	return healthy("%s", detail)
 }

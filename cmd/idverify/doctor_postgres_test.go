@@ -7,7 +7,7 @@ import (
 	"crypto/tls"
 	"database/sql"
 	"encoding/binary"
-	"fmt"
+	"errors"
 	"io"
 	"net"
 	"os"
@@ -19,8 +19,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-
-	"github.com/jackc/pgx/v5"
 
 	"github.com/idverify/idverify-go/inbox"
 )
@@ -139,6 +137,8 @@ func TestDoctor_Postgres(t *testing.T) {
 	admin := openPostgres(t, s.url("test", "postgres"))
 	execute(t, admin, "CREATE DATABASE fresh")
 	port := forwardTCP(t, s.socket())
+	ca := newAuthority(t, "Test CA")
+	encrypted := "postgres://shop@0.0.0.0:" + forwardTLS(t, ca.issue(t, longValidity, "0.0.0.0"), s.socket()) + "/shop?sslmode="
 
 	for _, row := range []struct{ check, problem, source, detail string }{
 		{"database-connection", "", s.url("shop", "shop"), "PostgreSQL "},
@@ -151,8 +151,15 @@ func TestDoctor_Postgres(t *testing.T) {
 		{"database-connection", "unreachable", "postgres://shop:the-password@" + unusedAddress(t) + "/shop", "connection refused"},
 		{"database-connection", "authentication", s.url("nobody", "shop"), "(28000)"},
 		{"database-connection", "missing", s.url("shop", "none"), "(3D000)"},
-		{"database-connection", "plain-text", "postgres://shop@0.0.0.0:" + port + "/shop?sslmode=disable", "without TLS"},
-		{"database-connection", "tls", "postgres://shop:the-password@" + untrustedPostgres(t) + "/shop?sslmode=verify-full", "certificate"},
+		{"database-connection", "unencrypted", "postgres://shop@0.0.0.0:" + port + "/shop?sslmode=disable", "without TLS"},
+		{"database-connection", "unencrypted", "postgres://shop@0.0.0.0:" + port + "/shop", "without TLS"}, // sslmode=prefer
+		{"database-connection", "", "postgres://shop@localhost:" + port + "/shop?sslmode=disable", "PostgreSQL "},
+		{"database-connection", "unverified", encrypted + "prefer", "not verified"},
+		{"database-connection", "unverified", encrypted + "require", "not verified"},
+		{"database-connection", "", encrypted + "require&sslrootcert=" + ca.file, "TLS"}, // as verify-ca
+		{"database-connection", "", encrypted + "verify-ca&sslrootcert=" + ca.file, "TLS"},
+		{"database-connection", "", encrypted + "verify-full&sslrootcert=" + ca.file, "TLS"},
+		{"database-connection", "tls", "postgres://shop:the-password@127.0.0.1:" + forwardTLS(t, newAuthority(t, "Unknown CA").issue(t, longValidity, "127.0.0.1"), s.socket()) + "/shop?sslmode=verify-full", "certificate"},
 		{"database-schema", "missing", s.url("shop", "fresh"), "no tables of module inbox"},
 		{"database-schema", "outdated", s.url("test", "old"), "version 0, and module inbox needs 1"},
 		{"database-schema", "unreadable", s.url("guest", "shop"), "(42501)"},
@@ -214,41 +221,30 @@ func TestDoctor_PostgresStandby(t *testing.T) {
 
 func TestDoctor_OldPostgres(t *testing.T) {
 	t.Parallel()
-	config, err := pgx.ParseConfig("postgres://db.example.com/shop?sslmode=disable")
-	if err != nil {
-		t.Fatal(err)
-	}
 
-	got := evaluatePostgres(140012, false, config, 0)
+	got := evaluatePostgres(140012, false, databaseLink{}, 0)
 
-	if got.problem != "old" || problemOf("database-connection", "old").result != resultFailed || !strings.Contains(got.detail, "PostgreSQL 14") {
+	if got.problem != "old" || problemOf("database-connection", "old").result != resultFailed || !strings.Contains(newDoctorRun(newProgram(nil)).detail(got), "PostgreSQL 14") {
 		t.Errorf("version 14 = %+v, want the problem old", got)
 	}
 }
 
-// untrustedPostgres accepts the request for TLS as PostgreSQL does, and presents a certificate of
-// an unknown authority.
-func untrustedPostgres(t *testing.T) (address string) {
+// forwardTLS forwards TCP connections to the Unix socket of PostgreSQL, on which it has no TLS. It
+// accepts the request for TLS as PostgreSQL does.
+func forwardTLS(t *testing.T, certificate tls.Certificate, socket string) (port string) {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { listener.Close() })
-	certificate := newAuthority(t, "Unknown CA").issue(t, longValidity, "127.0.0.1")
-	go func() {
-		for {
-			conn, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			request := make([]byte, 8)
-			if _, err := io.ReadFull(conn, request); err == nil && binary.BigEndian.Uint32(request[4:]) == 80877103 {
-				fmt.Fprint(conn, "S")
-				_ = tls.Server(conn, &tls.Config{Certificates: []tls.Certificate{certificate}}).Handshake()
-			}
-			conn.Close()
+	return forward(t, socket, func(conn net.Conn) (net.Conn, error) {
+		request := make([]byte, 8)
+		if _, err := io.ReadFull(conn, request); err != nil {
+			return nil, err
 		}
-	}()
-	return listener.Addr().String()
+		if binary.BigEndian.Uint32(request[4:]) != 80877103 {
+			return nil, errors.New("not a request for TLS")
+		}
+		if _, err := io.WriteString(conn, "S"); err != nil {
+			return nil, err
+		}
+		secure := tls.Server(conn, &tls.Config{Certificates: []tls.Certificate{certificate}})
+		return secure, secure.Handshake()
+	})
 }

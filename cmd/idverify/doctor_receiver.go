@@ -151,7 +151,7 @@ func isPrivate(a netip.Addr) bool {
 
 func (r *receiver) checkTLS(ctx context.Context) diagnosis {
 	if r.url.Scheme != "https" {
-		return sick("plain-text", "the URL has the scheme http")
+		return sick("unencrypted", "the URL has the scheme http")
 	}
 	e := r.first(ctx)
 	found := r.checkCertificate(e, r.url.Hostname())
@@ -176,7 +176,7 @@ func (r *receiver) checkForged(ctx context.Context) diagnosis {
 	}
 	found := r.rejection(&e, "wrongly signed")
 	if found.problem == "" {
-		found.detail += " (does not prove that valid messages are accepted)"
+		found.format += " (does not prove that valid messages are accepted)"
 	}
 	return found
 }

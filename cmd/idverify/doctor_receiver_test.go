@@ -175,7 +175,7 @@ func TestDoctor_SlowReceiver(t *testing.T) {
 	for _, check := range []string{"callback-unsigned", "callback-forged"} {
 		got := new(receiver).rejection(e, "unsigned")
 
-		if got.problem != "slow" || problemOf(check, "slow").result != resultWarning || !strings.Contains(got.detail, "after 3001 ms") {
+		if got.problem != "slow" || problemOf(check, "slow").result != resultWarning || !strings.Contains(newDoctorRun(newProgram(nil)).detail(got), "after 3001 ms") {
 			t.Errorf("%s = %+v, want the problem slow", check, got)
 		}
 	}
@@ -210,7 +210,7 @@ func TestDoctor_PrivateReceiver(t *testing.T) {
 	got := doctorJSON(t, nil, "-only", "callback", "-callback", url)
 
 	got.wantProblem(t, "callback-address", "private", "127.0.0.1 is a private address")
-	got.wantProblem(t, "callback-tls", "plain-text", "scheme http")
+	got.wantProblem(t, "callback-tls", "unencrypted", "scheme http")
 }
 
 func TestDoctor_PrivateAddresses(t *testing.T) {

@@ -93,19 +93,25 @@ func (d *doctorRun) checkRedis(ctx context.Context) diagnosis {
 		return redisProblem(err)
 	}
 	latency := time.Since(began)
-	detail := "version " + redisVersion(ctx, client)
+	version := redisVersion(ctx, client)
+	format := "version %s"
 	o := client.Options()
 	if o.TLSConfig != nil {
-		detail += ", TLS"
+		format += ", TLS"
 	}
 	if o.Password != "" {
-		detail += ", with a password"
+		format += ", with a password"
 	}
-	detail += ", latency " + latency.Round(100*time.Microsecond).String()
-	if o.TLSConfig == nil && o.Network == "tcp" && !isLocal(o.Addr) {
-		return sick("plain-text", "%s, without TLS", detail)
+	format += ", latency %v"
+	latency = latency.Round(100 * time.Microsecond)
+	local := o.Network == "unix" || isLocal(o.Addr)
+	switch {
+	case !local && o.TLSConfig == nil:
+		return sick("unencrypted", format+", without TLS", version, latency)
+	case !local && !verifies(o.TLSConfig):
+		return sick("unverified", format+", but the certificate of the server is not verified", version, latency)
 	}
-	return healthy("%s", detail)
+	return healthy(format, version, latency)
 }
 
 // redisProblem classifies an error of the connection.

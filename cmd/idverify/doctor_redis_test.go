@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"net"
 	"net/http"
 	"os"
@@ -68,6 +69,12 @@ func startRedis(t *testing.T, args ...string) (socket string) {
 // server cannot listen on a port that the system chooses.
 func forwardTCP(t *testing.T, socket string) (port string) {
 	t.Helper()
+	return forward(t, socket, func(conn net.Conn) (net.Conn, error) { return conn, nil })
+}
+
+// forward forwards connections as forwardTCP does, after accept has changed them.
+func forward(t *testing.T, socket string, accept func(net.Conn) (net.Conn, error)) (port string) {
+	t.Helper()
 	listener, err := net.Listen("tcp4", "0.0.0.0:0")
 	if err != nil {
 		t.Fatal(err)
@@ -79,12 +86,16 @@ func forwardTCP(t *testing.T, socket string) (port string) {
 			if err != nil {
 				return
 			}
-			server, err := net.Dial("unix", socket)
-			if err != nil {
-				client.Close()
-				continue
-			}
-			go splice(client, server)
+			go func() {
+				defer client.Close()
+				accepted, err := accept(client)
+				if err != nil {
+					return
+				}
+				if server, err := net.Dial("unix", socket); err == nil {
+					splice(accepted, server)
+				}
+			}()
 		}
 	}()
 	_, port, err = net.SplitHostPort(listener.Addr().String())
@@ -123,7 +134,14 @@ func TestDoctor_Redis(t *testing.T) {
 	withPassword := startRedis(t, "--requirepass", "the-password")
 	port := forwardTCP(t, socket)
 	untrusted := strings.TrimPrefix(serveTLS(t, newAuthority(t, "Unknown CA").issue(t, longValidity, "127.0.0.1"), http.NotFoundHandler()), "https://")
+	unknown := newAuthority(t, "Unknown CA").issue(t, longValidity, "127.0.0.1")
+	secure := forward(t, socket, func(conn net.Conn) (net.Conn, error) {
+		server := tls.Server(conn, &tls.Config{Certificates: []tls.Certificate{unknown}})
+		return server, server.Handshake()
+	})
 	for _, row := range []struct{ check, problem, url, detail string }{
+		{"redis-connection", "unverified", "rediss://0.0.0.0:" + secure + "?skip_verify=true", "not verified"},
+		{"redis-connection", "", "rediss://127.0.0.1:" + secure + "?skip_verify=true", "TLS"},
 		{"redis-connection", "", "unix://" + socket, "version "},
 		{"redis-connection", "", "unix://:the-password@" + withPassword, "with a password"},
 		{"redis-connection", "", "redis://127.0.0.1:" + port + "/0", "latency "},
@@ -136,7 +154,7 @@ func TestDoctor_Redis(t *testing.T) {
 		{"redis-connection", "authentication", "unix://:the-password-is-wrong@" + withPassword, "(WRONGPASS)"},
 		{"redis-connection", "authentication", "unix://" + startRedis(t, "--user", "default", "on", "nopass", "~*", "+@all", "-ping"), "(NOPERM)"},
 		{"redis-connection", "unavailable", "unix://" + startRedis(t, "--rename-command", "PING", ""), "unknown command"},
-		{"redis-connection", "plain-text", "redis://0.0.0.0:" + port, "without TLS"},
+		{"redis-connection", "unencrypted", "redis://0.0.0.0:" + port, "without TLS"},
 		{"redis-eviction", "evicts", "unix://" + startRedis(t, "--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"), `maxmemory-policy is "allkeys-lru"`},
 		{"redis-memory", "", "unix://" + socket, "without maxmemory"},
 		{"redis-memory", "", "unix://" + fillRedis(t, 55), " MiB (5"},

@@ -18,7 +18,8 @@ func (d *doctorRun) checkMemory(ctx context.Context) diagnosis {
 	}
 	reply, err := client.Info(ctx, "memory").Result()
 	if err != nil {
-		return sick("unknown", "%s", redisProblem(err).detail)
+		found := redisProblem(err)
+		return sick("unknown", found.format, found.args...)
 	}
 	memory := parseMemory(reply)
 	used, limit := memory["used_memory"], memory["maxmemory"]

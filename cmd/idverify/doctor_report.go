@@ -1,11 +1,11 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
+	"io"
 	"strings"
 	"time"
-	"unicode"
+	"unicode/utf8"
 )
 
 // doctorResult is the result of a check.
@@ -25,22 +25,23 @@ const (
 type diagnosis struct {
 	problem string // name of a problem in doctorProblems; empty if there is none
 	skipped bool
-	detail  string
+	format  string // of the detail
+	args    []any  // values in the detail; texts and errors can come from servers
 }
 
 // healthy returns the diagnosis of a check that has found no problem.
 func healthy(format string, args ...any) diagnosis {
-	return diagnosis{detail: fmt.Sprintf(format, args...)}
+	return diagnosis{format: format, args: args}
 }
 
 // skipped returns the diagnosis of a check that could not run.
 func skipped(format string, args ...any) diagnosis {
-	return diagnosis{skipped: true, detail: fmt.Sprintf(format, args...)}
+	return diagnosis{skipped: true, format: format, args: args}
 }
 
 // sick returns the diagnosis of a check that has found a problem.
 func sick(problem, format string, args ...any) diagnosis {
-	return diagnosis{problem: problem, detail: fmt.Sprintf(format, args...)}
+	return diagnosis{problem: problem, format: format, args: args}
 }
 
 // doctorRow is the result of one check as it is printed. The names of its JSON fields are stable.
@@ -56,8 +57,8 @@ type doctorRow struct {
 
 // add records the diagnosis of a check, and prints it unless the output is JSON.
 func (d *doctorRun) add(c doctorCheck, found diagnosis, took time.Duration) {
-	row := doctorRow{Name: c.name, Target: c.target, Result: resultOK, Problem: found.problem, DurationMS: took.Milliseconds()}
-	row.Detail = d.printable(found.detail)
+	row := doctorRow{Name: c.name, Target: clean(c.target, lineLength), Result: resultOK, Problem: found.problem, DurationMS: took.Milliseconds()}
+	row.Detail = d.detail(found)
 	switch {
 	case found.skipped:
 		row.Result = resultSkipped
@@ -115,30 +116,50 @@ func (d *doctorRun) finish() error {
 	if d.interrupted {
 		overall = resultInterrupted
 	}
-	encoder := json.NewEncoder(d.stdout)
-	encoder.SetEscapeHTML(false)
-	encoder.SetIndent("", "  ")
-	return encoder.Encode(struct {
+	text, err := encode(struct {
 		Result     doctorResult         `json:"result"`
 		Started    time.Time            `json:"started"`
 		DurationMS int64                `json:"duration_ms"`
 		Count      map[doctorResult]int `json:"count"`
 		Checks     []doctorRow          `json:"checks"`
-	}{overall, d.started.UTC().Truncate(time.Millisecond), time.Since(d.started).Milliseconds(), numbers, d.rows})
+	}{overall, d.started.UTC().Truncate(time.Millisecond), time.Since(d.started).Milliseconds(), numbers, d.rows}, "  ")
+	if err != nil {
+		return err
+	}
+	_, err = io.WriteString(d.stdout, text)
+	return err
 }
 
 // maxDetail is the maximum length of the detail of a check, in characters.
 const maxDetail = 300
 
-// printable redacts the secrets of this run in text, and removes everything that could control a
-// terminal, because the text may come from a server.
-func (d *doctorRun) printable(text string) string {
-	for _, secret := range d.secrets {
-		text = strings.ReplaceAll(text, secret, "[REDACTED]")
+// shortestSecret is the length of the shortest secret that is redacted, in characters. A shorter
+// one is likely to be part of other words, and redacting these would disclose it.
+const shortestSecret = 8
+
+// detail returns the text of a diagnosis without the secrets of this run. Only texts from servers
+// and libraries are redacted: a secret can be a word of the program's own text.
+func (d *doctorRun) detail(found diagnosis) string {
+	args := make([]any, len(found.args))
+	for i, arg := range found.args {
+		switch v := arg.(type) {
+		case string:
+			args[i] = d.redact(v)
+		case error:
+			args[i] = d.redact(v.Error())
+		default:
+			args[i] = v
+		}
 	}
-	text = strings.Join(strings.FieldsFunc(text, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }), " ")
-	if runes := []rune(text); len(runes) > maxDetail {
-		text = string(runes[:maxDetail]) + "…"
+	return clean(fmt.Sprintf(found.format, args...), maxDetail)
+}
+
+// redact replaces the secrets of this run.
+func (d *doctorRun) redact(text string) string {
+	for _, secret := range d.secrets {
+		if utf8.RuneCountInString(secret) >= shortestSecret {
+			text = strings.ReplaceAll(text, secret, "[REDACTED]")
+		}
 	}
 	return text
 }

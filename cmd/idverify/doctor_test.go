@@ -9,6 +9,7 @@ import (
 	"crypto/x509/pkix"
 	"encoding/json"
 	"encoding/pem"
+	"errors"
 	"math/big"
 	"net"
 	"net/http"
@@ -232,7 +233,7 @@ func TestDoctor_Text(t *testing.T) {
 	t.Parallel()
 	_, env := newService(t)
 
-	got := runProgram(t, env, "", "doctor", "-only", "key set", "-only", "config", "-skip", "config-ca-file")
+	got := runProgram(t, env, "", "doctor", "-only", "key set", "-only", "config", "-skip", "config-credentials")
 
 	if got.code != exitOK || !strings.Contains(got.stdout, "\nok       key set               1 key, fetched in ") ||
 		!strings.HasPrefix(got.stdout, "ok       config base url       https://127.0.0.1:") || !strings.Contains(got.stdout, ", 0 failed, 0 skipped\n") {
@@ -251,6 +252,8 @@ func TestDoctor_Usage(t *testing.T) {
 		{[]string{"-only", "key-sets"}, `no check has the name "key-sets"`},
 		{[]string{"-skip", "call"}, `no check has the name "call"`},
 		{[]string{"-only", "redis"}, "nothing to check"},
+		{[]string{"-only", "key-set", "-skip", "config-ca-file"}, "-skip: key-set needs the check config-ca-file"},
+		{[]string{"-skip", "config"}, "-skip: base-url-proxy needs the check config-base-url"},
 	} {
 		got := runProgram(t, nil, "", append([]string{"doctor"}, row.args...)...)
 
@@ -290,14 +293,14 @@ func TestDoctor_Interrupted(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := contextWithCancel(t)
 	cancel()
-	var out, errors strings.Builder
-	p := &program{stdout: &out, stderr: &errors, getenv: func(string) string { return "" }}
+	var stdout, stderr strings.Builder
+	p := &program{stdout: &stdout, stderr: &stderr, getenv: func(string) string { return "" }}
 
 	code := p.run(ctx, []string{"doctor"})
 
-	if code != exitError || !strings.Contains(errors.String(), "idverify: doctor: interrupted") ||
-		!strings.Contains(out.String(), "\n0 ok, 0 warnings, 0 failed, 12 skipped\n") {
-		t.Errorf("exit code %d, stdout:\n%s%s", code, out.String(), errors.String())
+	if code != exitError || !strings.Contains(stderr.String(), "idverify: doctor: interrupted") ||
+		!strings.Contains(stdout.String(), "\n0 ok, 0 warnings, 0 failed, 12 skipped\n") {
+		t.Errorf("exit code %d, stdout:\n%s%s", code, stdout.String(), stderr.String())
 	}
 }
 
@@ -381,17 +384,35 @@ func TestDoctor_Configuration(t *testing.T) {
 	}
 }
 
-func TestDoctorRun_Printable(t *testing.T) {
+func TestDoctorRun_Detail(t *testing.T) {
 	t.Parallel()
 	d := newDoctorRun(newProgram(nil))
-	d.secrets = []string{"the-secret"}
+	d.secrets = []string{"the-secret", "password", "e"}
 	for text, want := range map[string]string{
-		"a\x1b[31mb\u202ec\r\nd\te":       "a [31mb c d e",
-		"password the-secret, the-secret": "password [REDACTED], [REDACTED]",
-		strings.Repeat("x", 301):          strings.Repeat("x", 300) + "…",
+		"a\x1b[31mb\u202ec\r\nd":         `a\x1b[31mb\u202ec\r\nd`,
+		"the-secret, the-secret":         "[REDACTED], [REDACTED]",
+		"response":                       "response", // a short secret must not be visible as gaps
+		strings.Repeat("x", maxDetail+1): strings.Repeat("x", maxDetail-len("password: ")) + "…",
 	} {
-		if got := d.printable(text); got != want {
-			t.Errorf("printable(%q) = %q, want %q", text, got, want)
+		for _, value := range []any{text, errors.New(text)} {
+			if got := d.detail(sick("other", "password: %v", value)); got != "password: "+want {
+				t.Errorf("detail with %q = %q, want %q", text, got, "password: "+want)
+			}
+		}
+	}
+}
+
+// The remedies and details of the program must stay readable, whatever the secret is.
+func TestDoctor_SecretIsWord(t *testing.T) {
+	t.Parallel()
+	for _, secret := range []string{"wrong", "e", "environment", "credentials"} {
+		_, env := newService(t)
+		env[clientSecretVariable] = secret
+
+		got := runProgram(t, env, "", "doctor", "-only", "config", "-only", "credentials-token")
+
+		if !strings.Contains(got.stdout, "the service does not know the client ID, or the secret is wrong (invalid_client)") || strings.Contains(got.stdout, "[REDACTED]") {
+			t.Errorf("stdout with the secret %q:\n%s", secret, got.stdout)
 		}
 	}
 }
