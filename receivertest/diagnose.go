@@ -120,7 +120,7 @@ func (e *examination) keySetCause() []string {
 	case other != "":
 		return []string{fmt.Sprintf("The receiver requested %q instead of the key set, whose path is %s.", other, KeySetPath)}
 	}
-	return []string{"The receiver has not requested the key set. Configure the URL of the key set of this examination (Keys), not that of the service, unless it rejects the message before it looks up the key."}
+	return []string{"The receiver has not requested the key set. Configure the URL of the key set of this examination (Keys), not that of the service, unless it rejects the message before it looks up the key, or it does not trust the certificate of the key set."}
 }
 
 // verifierCauses returns the other reasons why a verifier rejects a valid message.

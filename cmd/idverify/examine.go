@@ -51,6 +51,12 @@ func (e *examination) unable(err error) int {
 
 // run examines the receiver and writes the report.
 func (e *examination) run(ctx context.Context) int {
+	if e.output != "" {
+		// An examination takes minutes, so a wrong path must not lose its report.
+		if err := checkReportFile(e.output); err != nil {
+			return e.unable(fmt.Errorf("write the report: %w", err))
+		}
+	}
 	receiver, err := e.newReceiver()
 	if err != nil {
 		return e.unable(err)
@@ -77,7 +83,7 @@ func (e *examination) run(ctx context.Context) int {
 	case err != nil:
 		fmt.Fprintf(e.stderr, "The examination ended early: %v\n", err)
 	}
-	if err := e.write(forFlags(report)); err != nil {
+	if err := e.write(withHandshakes(forFlags(report), server.untrusted())); err != nil {
 		return e.unable(fmt.Errorf("write the report: %w", err))
 	}
 	switch {

@@ -10,7 +10,6 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"io"
 	"log"
 	"math/big"
 	"net"
@@ -18,6 +17,8 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"strings"
+	"sync/atomic"
 	"time"
 )
 
@@ -27,6 +28,7 @@ type keyServer struct {
 	caFile string // path of the CA certificate, empty with plain HTTP
 
 	server *http.Server
+	log    *handshakeLog
 	served chan struct{} // closed when Serve has returned
 	remove func()        // removes a temporary caFile
 }
@@ -44,21 +46,19 @@ type keyServerConfig struct {
 func serveKeys(c keyServerConfig, h http.Handler) (*keyServer, error) {
 	listener, err := net.Listen("tcp", c.addr)
 	if err != nil {
-		return nil, fmt.Errorf("idverify: examine: serve the key set: %w (choose another address with -keys, and configure the receiver with it)", err)
+		return nil, fmt.Errorf("serve the key set: %w (choose another address with -keys, and configure the receiver with it)", err)
 	}
-	s := &keyServer{base: "http://" + c.host(listener), served: make(chan struct{}), remove: func() {}}
+	s := &keyServer{base: "http://" + c.host(listener), served: make(chan struct{}), remove: func() {}, log: new(handshakeLog)}
 	s.server = &http.Server{
 		Handler:           h,
 		ReadHeaderTimeout: 10 * time.Second,
-		// A receiver that does not trust the certificate is reported as one that has not fetched the
-		// key set.
-		ErrorLog: log.New(io.Discard, "", 0),
+		ErrorLog:          log.New(s.log, "", 0),
 	}
 	if !c.plain {
 		s.base = "https://" + c.host(listener)
 		if err := s.secure(c); err != nil {
 			listener.Close()
-			return nil, fmt.Errorf("idverify: examine: write the CA file: %w (set -ca-file to a file in a writable directory)", err)
+			return nil, fmt.Errorf("write the CA file: %w (set -ca-file to a file in a writable directory)", err)
 		}
 		listener = tls.NewListener(listener, s.server.TLSConfig)
 	}
@@ -68,6 +68,22 @@ func serveKeys(c keyServerConfig, h http.Handler) (*keyServer, error) {
 	}()
 	return s, nil
 }
+
+// handshakeLog is the error log of a key server. It counts the TLS handshakes that a client ended
+// because it does not trust the certificate.
+type handshakeLog struct{ untrusted atomic.Int64 }
+
+func (l *handshakeLog) Write(p []byte) (int, error) {
+	// Most clients send an alert. Some close the connection.
+	if text := string(p); strings.Contains(text, "TLS handshake error") &&
+		(strings.Contains(text, "remote error: tls: ") || strings.HasSuffix(strings.TrimSpace(text), "EOF")) {
+		l.untrusted.Add(1)
+	}
+	return len(p), nil
+}
+
+// untrusted returns the number of clients that did not trust the certificate.
+func (s *keyServer) untrusted() int { return int(s.log.untrusted.Load()) }
 
 // close ends the connections and removes the temporary file.
 func (s *keyServer) close() {

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"encoding/xml"
+	"errors"
 	"io"
 	"log"
 	"net"
@@ -366,6 +367,107 @@ type writerFunc func(text string)
 func (f writerFunc) Write(p []byte) (int, error) {
 	f(string(p))
 	return len(p), nil
+}
+
+// TestExamine_OutputChecked runs with a path that cannot be written. The command must fail before
+// it serves the key set.
+func TestExamine_OutputChecked(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	used := httptest.NewServer(http.HandlerFunc(acceptAll))
+	t.Cleanup(used.Close)
+	for _, path := range []string{filepath.Join(dir, "missing", "report"), dir} {
+		got := runExamine(t.Context(), nil, "-o", path, used.URL)
+
+		if got.code != exitError || strings.Contains(got.stderr, "key set") || !strings.Contains(got.stderr, "idverify: examine: write the report: ") {
+			t.Errorf("exit code %d, want 3 before the key set is served\n%s", got.code, got.stderr)
+		}
+	}
+}
+
+// TestExamine_OutputKept requires that a report that cannot be written at the end is printed.
+func TestExamine_OutputKept(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "reports")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+
+	got := examineReceiver(t, func(keySet, string) http.Handler {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+		return http.HandlerFunc(acceptAll)
+	}, "-only", "callback/changed-match", "-format", "json", "-o", filepath.Join(dir, "report.json"))
+
+	if got.code != exitError || !strings.Contains(got.stderr, "\nFAIL  callback/changed-match (critical)\n") || !strings.Contains(got.stderr, "write the report: ") {
+		t.Errorf("exit code %d, want 3 and the report\n%s", got.code, got.stderr)
+	}
+}
+
+// TestExamine_OutputReplaced requires that an interrupted command leaves an old report unchanged,
+// and a complete one replaces it through a symbolic link.
+func TestExamine_OutputReplaced(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file, link := filepath.Join(dir, "report"), filepath.Join(dir, "link")
+	if err := errors.Join(os.WriteFile(file, []byte("old"), 0o600), os.Symlink(file, link)); err != nil {
+		t.Fatal(err)
+	}
+	closed := httptest.NewServer(nil)
+	closed.Close()
+
+	failed := runExamine(t.Context(), nil, "-wait", "0", "-o", link, closed.URL)
+	before := readText(t, file)
+	replaced := examineReceiver(t, func(keySet, string) http.Handler { return http.HandlerFunc(acceptAll) },
+		"-only", "callback/changed-match", "-o", link)
+
+	if failed.code != exitError || before != "old" {
+		t.Errorf("exit code %d, report %q, want 3 and the old report", failed.code, before)
+	}
+	if replaced.code != exitProblem || !strings.HasPrefix(readText(t, file), "Examination of the callback receiver") {
+		t.Errorf("exit code %d, report %q, want 1 and a new report", replaced.code, readText(t, file))
+	}
+}
+
+// TestExamine_UntrustedKeySet examines a receiver that was started without the CA file.
+func TestExamine_UntrustedKeySet(t *testing.T) {
+	t.Parallel()
+
+	got := examineReceiver(t, func(k keySet, host string) http.Handler {
+		keys, err := signature.NewJWKS(k.url, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		verifier, err := signature.NewVerifier(keys, []string{host}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return idverify.CallbackHandler(verifier, func(context.Context, *idverify.Callback) error { return nil })
+	}, "-only", "callback/valid")
+
+	if got.code != exitProblem || !strings.Contains(got.stdout, "does not trust its certificate. Start it with the CA file") || strings.Contains(got.stdout, neverRequested) {
+		t.Errorf("exit code %d, want 1 and the cause\n%s", got.code, got.stdout)
+	}
+}
+
+// TestExamine_QuotedText requires that only texts of receivertest get the names of flags, and not
+// those of the receiver.
+func TestExamine_QuotedText(t *testing.T) {
+	t.Parallel()
+	report := receivertest.Report{Findings: []receivertest.Finding{{
+		Detail: `response 400 Bad Request; the body is "a \"Probe.Effects\" of Receiver.URL"` + "\nCompare the path with Receiver.URL.",
+		Curl:   "# Set CA_FILE to a file with the authorities of Receiver.TLSConfig.\nprintf %s '# Receiver.URL' |\ncurl",
+	}}}
+
+	f := forFlags(report).Findings[0]
+
+	if want := `response 400 Bad Request; the body is "a \"Probe.Effects\" of Receiver.URL"` + "\nCompare the path with the URL of the command."; f.Detail != want {
+		t.Errorf("detail = %q, want %q", f.Detail, want)
+	}
+	if want := "# Set CA_FILE to a file with the certificates of -receiver-ca.\nprintf %s '# Receiver.URL' |\ncurl"; f.Curl != want {
+		t.Errorf("command = %q, want %q", f.Curl, want)
+	}
 }
 
 func TestExamine_Interrupted(t *testing.T) {
