@@ -19,6 +19,9 @@ func (e unreachableError) Error() string {
 	return "cannot connect to the receiver: " + e.cause + " (is it running?)"
 }
 
+// withoutKeySet is the detail of a valid message that the receiver cannot have verified.
+const withoutKeySet = "accepted, although the receiver has never requested the key set"
+
 // firstValid is the rule that a valid message is accepted. If it is not, all other rules are not
 // applicable.
 func (e *examination) firstValid(ctx context.Context) (outcome, error) {
@@ -35,6 +38,9 @@ func (e *examination) firstValid(ctx context.Context) (outcome, error) {
 		return e.unsignedRedirect(ctx)
 	}
 	if e.accepted(a) {
+		if n, _ := e.Keys.requested(); n == 0 {
+			return passed(withoutKeySet), nil
+		}
 		return passed(""), nil
 	}
 	e.stop("the receiver does not accept valid messages")

@@ -2,6 +2,7 @@ package receivertest_test
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"io"
@@ -141,11 +142,16 @@ func TestExamine_InvalidReceiver(t *testing.T) {
 	}{
 		{func(r *receivertest.Receiver) { r.Keys = nil }, "Keys is nil"},
 		{func(r *receivertest.Receiver) { r.Kind = 7 }, "Kind must be"},
+		{func(r *receivertest.Receiver) { r.Keys = new(receivertest.Keys) }, "Keys is the zero value (use NewKeys)"},
+		{func(r *receivertest.Receiver) { r.Kind, r.Base64Digest = receivertest.Redirect, true }, "Base64Digest and CallbackHeader are for callbacks"},
+		{func(r *receivertest.Receiver) { r.Kind, r.CallbackHeader = receivertest.Redirect, "X-Acme" }, "Base64Digest and CallbackHeader are for callbacks"},
+		{func(r *receivertest.Receiver) { r.Handler, r.Addr = http.NotFoundHandler(), "127.0.0.1:80" }, "Addr and TLSConfig have no effect on a Handler"},
+		{func(r *receivertest.Receiver) { r.Handler, r.TLSConfig = http.NotFoundHandler(), new(tls.Config) }, "Addr and TLSConfig have no effect on a Handler"},
 		{func(r *receivertest.Receiver) { r.URL = "/callbacks" }, "URL must be an absolute"},
 		{func(r *receivertest.Receiver) { r.URL = "ftp://api.example.com/" }, "URL must be an absolute"},
 		{func(r *receivertest.Receiver) { r.URL = "https://user:secret@api.example.com/" }, "must not contain a user"},
-		{func(r *receivertest.Receiver) { r.Addr = "ftp://127.0.0.1:21" }, "scheme of Addr"},
-		{func(r *receivertest.Receiver) { r.Addr = "127.0.0.1:80/path" }, "Addr must be a host and a port"},
+		{func(r *receivertest.Receiver) { r.Handler, r.Addr = nil, "ftp://127.0.0.1:21" }, "scheme of Addr"},
+		{func(r *receivertest.Receiver) { r.Handler, r.Addr = nil, "127.0.0.1:80/path" }, "Addr must be a host and a port"},
 		{func(r *receivertest.Receiver) { r.Header = http.Header{"Date": {"today"}} }, "must not contain Date"},
 		{func(r *receivertest.Receiver) { r.Header = http.Header{"A b": {"c"}} }, "invalid name"},
 		{func(r *receivertest.Receiver) { r.Header = http.Header{"Cookie": {"a\r\nB: c"}} }, "control characters"},

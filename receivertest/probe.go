@@ -26,7 +26,8 @@ type Probe struct {
 	// it completed. An effect may occur after the response, within a few seconds.
 	Effects func(ctx context.Context, checkID string) (int, error)
 
-	// SlowStore makes the store of the receiver hang, or ends that.
+	// SlowStore makes the receiver's store hang if slow is true, and makes it work again if slow is
+	// false.
 	SlowStore func(ctx context.Context, slow bool) error
 
 	// Session starts a check for a new session of a user. It is used for redirects only. Created is

@@ -32,9 +32,10 @@ func (k Kind) String() string {
 	return fmt.Sprintf("Kind(%d)", int(k))
 }
 
-// Receiver describes the receiver to examine. Keys, URL and, for redirects, Kind are required.
+// Receiver describes the receiver to examine. Keys and URL are required. Set Kind to Redirect for a
+// receiver of redirects. Fields without an effect, such as Base64Digest for redirects, are invalid.
 type Receiver struct {
-	// Keys signs the messages. The receiver must fetch its key set from them.
+	// Keys, from NewKeys, signs the messages. The receiver must fetch its key set from them.
 	Keys *Keys
 
 	// Kind is the kind of messages. The default is Callback.
@@ -49,9 +50,8 @@ type Receiver struct {
 	// is nil, the examination connects to Addr.
 	Handler http.Handler
 
-	// Addr is the address to connect to, if it is not that of URL: "127.0.0.1:3000", or with the
-	// scheme http or https in front ("http://127.0.0.1:3000") if that is not the scheme of URL either,
-	// for example to examine a receiver without its proxy.
+	// Addr is the address to connect to; the default is the host and port of URL. Prefix it with
+	// http:// or https:// if the scheme differs too, for example to bypass a TLS-terminating proxy.
 	Addr string
 
 	// TLSConfig configures https connections to the receiver. It may be nil.
@@ -71,7 +71,7 @@ type Receiver struct {
 	// Base64Digest selects base64 for the digests of callbacks. The default is hexadecimal.
 	Base64Digest bool
 
-	// Strict adds messages that only package signature must reject. Other receivers may accept them,
+	// Strict also sends messages that package signature rejects but other receivers may safely accept,
 	// because they differ from a genuine message only in spelling.
 	Strict bool
 
@@ -105,6 +105,14 @@ func parseReceiver(r Receiver) (address, error) {
 	}
 	if r.Kind != Callback && r.Kind != Redirect {
 		return invalid("Kind must be Callback or Redirect")
+	}
+	switch {
+	case r.Keys.turn == nil:
+		return invalid("Keys is the zero value (use NewKeys)")
+	case r.Kind == Redirect && (r.Base64Digest || r.CallbackHeader != ""):
+		return invalid("Base64Digest and CallbackHeader are for callbacks, not for redirects")
+	case r.Handler != nil && (r.Addr != "" || r.TLSConfig != nil):
+		return invalid("Addr and TLSConfig have no effect on a Handler")
 	}
 	u, err := url.Parse(r.URL)
 	switch {

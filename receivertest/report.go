@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -17,7 +18,7 @@ type Report struct {
 	Started  time.Time     `json:"started"`
 	Duration time.Duration `json:"duration"` // in nanoseconds
 
-	// Findings contains one finding for each rule.
+	// Findings contains one finding for each examined rule.
 	Findings []Finding `json:"findings"`
 }
 
@@ -33,8 +34,9 @@ type Finding struct {
 	// from the receiver's response, with control characters escaped.
 	Detail string `json:"detail,omitempty"`
 
-	// Curl is a script for sh that sends the message of a failed rule again, or empty. Comments say
-	// until when a receiver accepts its date, and how to repeat the rule with a new one.
+	// Curl is a script for sh that sends the message of a failed rule again, or empty. Its comments
+	// say for how long a receiver accepts the message's date, and how to repeat the rule with a new
+	// message.
 	Curl string `json:"curl,omitempty"`
 }
 
@@ -83,17 +85,27 @@ func (r Report) WriteJSON(w io.Writer) error {
 	return enc.Encode(r)
 }
 
-// WriteText writes the report for people: failed rules with their details and commands, rules that
-// are not applicable, rules that passed, and a summary.
+// WriteText writes the report for people: a conclusion if anyone can forge a result, failed rules
+// with their details, rules that are not applicable, rules that passed, and the numbers of each.
+// Only the first three failed rules include their commands.
 func (r Report) WriteText(w io.Writer) error {
 	b := bufio.NewWriter(w)
 	fmt.Fprintf(b, "Examination of the %s receiver %s\n", r.Kind, oneLine(r.URL))
+	if conclusion := r.conclusion(); conclusion != "" {
+		fmt.Fprintf(b, "\n%s\n", conclusion)
+	}
+	commands := 0
 	for _, f := range r.Failed() {
 		fmt.Fprintf(b, "\nFAIL  %s (%s)\n", f.Rule, f.Severity)
 		writeIndented(b, "      ", f.Title+".", f.Reason, f.Detail)
-		if f.Curl != "" {
+		switch {
+		case f.Curl == "":
+		case commands < maxCommands:
+			commands++
 			fmt.Fprintln(b, "      Send the message again:")
 			writeIndented(b, "        ", f.Curl)
+		default:
+			fmt.Fprintln(b, "      For the command to send the message again, examine only this rule.")
 		}
 	}
 	for _, group := range []struct {
@@ -112,8 +124,55 @@ func (r Report) WriteText(w io.Writer) error {
 			writeIndented(b, "", line)
 		}
 	}
-	fmt.Fprintf(b, "\n%d passed, %d failed, %d not applicable, in %v\n", len(r.with(Pass)), len(r.Failed()), len(r.with(NotApplicable)), r.Duration.Round(time.Millisecond))
+	fmt.Fprintf(b, "\n%d passed, %d failed%s, %d not applicable, in %v\n", len(r.with(Pass)), len(r.Failed()), r.severities(), len(r.with(NotApplicable)), r.Duration.Round(time.Millisecond))
 	return b.Flush()
+}
+
+// maxCommands is the number of commands in a text report. Each has about 20 lines.
+const maxCommands = 3
+
+// conclusion summarizes the failures that let anyone forge a result, or returns "".
+func (r Report) conclusion() string {
+	var critical []string
+	unsigned, requested := false, true
+	for _, f := range r.Findings {
+		_, name, _ := strings.Cut(f.Rule, "/")
+		switch {
+		case f.Detail == withoutKeySet:
+			requested = false
+		case f.Result == Fail && f.Severity == Critical:
+			critical = append(critical, f.Rule)
+			// Anyone can make these messages, without a genuine one.
+			unsigned = unsigned || slices.Contains([]string{"no-authorization", "zero-signature", "unpublished-key"}, name)
+		}
+	}
+	switch {
+	case !requested:
+		return "CRITICAL: the receiver does not verify signatures: it accepts messages, and has never requested the key set."
+	case unsigned:
+		return "CRITICAL: the receiver does not verify signatures: it accepts messages that anyone can make."
+	case len(critical) > 0:
+		return "CRITICAL: anyone can forge a result, see " + critical[0] + "."
+	}
+	return ""
+}
+
+// severities returns the number of failures of each severity, for example " (2 critical, 1 low)".
+func (r Report) severities() string {
+	counts := make(map[Severity]int)
+	for _, f := range r.Failed() {
+		counts[f.Severity]++
+	}
+	var texts []string
+	for _, s := range []Severity{Critical, High, Medium, Low} {
+		if counts[s] > 0 {
+			texts = append(texts, fmt.Sprintf("%d %s", counts[s], s))
+		}
+	}
+	if len(texts) == 0 {
+		return ""
+	}
+	return " (" + strings.Join(texts, ", ") + ")"
 }
 
 // writeIndented writes each line of texts with an indent. It omits empty texts and replaces control

@@ -5,13 +5,17 @@ import (
 	"encoding/json"
 	"flag"
 	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/idverify/idverify-go/internal/synctest"
 	"github.com/idverify/idverify-go/receivertest"
 )
 
@@ -55,6 +59,46 @@ func TestReport_Formats(t *testing.T) {
 		if diff := cmp.Diff(string(want), got.String()); diff != "" {
 			t.Errorf("%s (-want +got), -update rewrites it:\n%s", file, diff)
 		}
+	}
+}
+
+// TestReport_Conclusion examines receivers that accept forged messages.
+func TestReport_Conclusion(t *testing.T) {
+	t.Parallel()
+	for fault, want := range map[string]string{
+		noSignature:   "\n\nCRITICAL: the receiver does not verify signatures: it accepts messages, and has never requested the key set.\n",
+		"accepts all": "\n\nCRITICAL: the receiver does not verify signatures: it accepts messages that anyone can make.\n",
+		noDigest:      "\n\nCRITICAL: anyone can forge a result, see callback/",
+		"":            "\n\npass",
+	} {
+		t.Run(fault, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				r := handmadeReceiver(t, fault)
+				if fault == "accepts all" {
+					r.Handler = http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
+						r.Keys.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(request.Context(), http.MethodGet, receivertest.KeySetPath, nil))
+						w.WriteHeader(http.StatusNoContent)
+					})
+					r.Probe = receivertest.Probe{}
+				}
+				r.Only = []string{"callback/no-*", "callback/zero-signature", "callback/*changed*", "callback/signed-*"}
+				report := examine(t, r)
+				var text strings.Builder
+
+				if err := report.WriteText(&text); err != nil {
+					t.Fatal(err)
+				}
+
+				if _, rest, _ := strings.Cut(text.String(), callbackURL); !strings.HasPrefix(rest, want) {
+					t.Errorf("the report continues with %.300q, want %q", rest, want)
+				}
+				failed, commands := len(report.Failed()), strings.Count(text.String(), "Send the message again:")
+				if commands != min(failed, 3) || strings.Count(text.String(), "examine only this rule") != failed-commands {
+					t.Errorf("%d commands of %d failed rules, want at most 3:\n%s", commands, failed, &text)
+				}
+			})
+		})
 	}
 }
 

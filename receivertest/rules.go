@@ -15,8 +15,11 @@ type Rule struct {
 }
 
 // Rules returns the rules for a kind of receivers, in the order in which they are examined. strict
-// is [Receiver.Strict].
+// is [Receiver.Strict]. For other kinds than Callback and Redirect, Rules returns nil.
 func Rules(kind Kind, strict bool) []Rule {
+	if kind != Callback && kind != Redirect {
+		return nil
+	}
 	var rules []Rule
 	for _, r := range allRules(kind, strict) {
 		rules = append(rules, Rule{r.name, r.title, r.reason, r.severity})

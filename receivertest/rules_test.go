@@ -9,6 +9,13 @@ import (
 	"github.com/idverify/idverify-go/receivertest"
 )
 
+func TestRules_UnknownKind(t *testing.T) {
+	t.Parallel()
+	if rules := receivertest.Rules(receivertest.Kind(7), true); rules != nil {
+		t.Errorf("%d rules of an unknown kind, want none", len(rules))
+	}
+}
+
 func TestRules_Findings(t *testing.T) {
 	t.Parallel()
 	keys, err := receivertest.NewKeys()

@@ -6,10 +6,14 @@ import (
 )
 
 // Run examines the receiver and reports each failed rule as an error of the test, with the command
-// to send its message again. Rules that are not applicable are logged.
+// to send its message again. Rules that are not applicable are logged. Run must be called from the
+// goroutine of the test.
 func Run(t testing.TB, r Receiver) {
 	t.Helper()
 	report, err := Examine(t.Context(), r)
+	if conclusion := report.conclusion(); conclusion != "" {
+		t.Log(conclusion)
+	}
 	var skipped []string
 	for _, f := range report.Findings {
 		switch f.Result {

@@ -66,8 +66,8 @@ func TestRun_Failures(t *testing.T) {
 			t.Errorf("error = %q, want %q", f.errors[0], want)
 		}
 	}
-	if len(f.logs) != 1 || !strings.Contains(f.logs[0], "callback/effect: set Probe.Effects") {
-		t.Errorf("log = %q, want the rule that is not applicable", f.logs)
+	if len(f.logs) != 2 || !strings.Contains(f.logs[0], "CRITICAL: the receiver does not verify signatures") || !strings.Contains(f.logs[1], "callback/effect: set Probe.Effects") {
+		t.Errorf("log = %q, want the conclusion and the rule that is not applicable", f.logs)
 	}
 }
 

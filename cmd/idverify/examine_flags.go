@@ -228,8 +228,10 @@ func (e *examination) rules() []receivertest.Rule {
 func (e *examination) newReceiver() (r receivertest.Receiver, err error) {
 	r = receivertest.Receiver{
 		Kind: e.kind(), URL: e.url.String(), Addr: e.addr, Header: e.header,
-		CallbackHeader: e.callbackHeader, Base64Digest: e.digest != hexDigest,
 		Strict: e.strict, Only: e.only,
+	}
+	if !e.redirect {
+		r.CallbackHeader, r.Base64Digest = e.callbackHeader, e.digest != hexDigest
 	}
 	client := http.DefaultClient
 	if e.receiverCA != "" {

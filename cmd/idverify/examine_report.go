@@ -95,14 +95,27 @@ func (e *examination) formats() map[string]func(receivertest.Report, io.Writer) 
 
 // summarize prints the failed rules and the number of all on stderr.
 func (e *examination) summarize(report receivertest.Report) {
-	counts := make(map[receivertest.Result]int)
+	counts, severe := make(map[receivertest.Result]int), make(map[receivertest.Severity]int)
 	for _, f := range report.Findings {
 		counts[f.Result]++
+		if f.Result == receivertest.Fail {
+			severe[f.Severity]++
+		}
 	}
 	for _, f := range report.Failed() {
 		fmt.Fprintf(e.stderr, "FAIL  %s (%s): %s\n", f.Rule, f.Severity, f.Title)
 	}
-	fmt.Fprintf(e.stderr, "%d passed, %d failed, %d not applicable\n", counts[receivertest.Pass], counts[receivertest.Fail], counts[receivertest.NotApplicable])
+	var numbers []string
+	for _, s := range severities {
+		if severe[s] > 0 {
+			numbers = append(numbers, fmt.Sprintf("%d %s", severe[s], s))
+		}
+	}
+	failed := fmt.Sprintf("%d failed", counts[receivertest.Fail])
+	if len(numbers) > 0 {
+		failed += " (" + strings.Join(numbers, ", ") + ")"
+	}
+	fmt.Fprintf(e.stderr, "%d passed, %s, %d not applicable\n", counts[receivertest.Pass], failed, counts[receivertest.NotApplicable])
 }
 
 // printRules prints the rules of an examination.
