@@ -10,7 +10,9 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
+	"strings"
 )
 
 // Probe observes and controls the backend of a receiver. Each part is optional: a rule that needs a
@@ -76,8 +78,17 @@ type httpProbe struct {
 // maxProbeBody is the maximum size of a response to a probe, in bytes.
 const maxProbeBody = 64 << 10
 
-// do sends a request and returns the body of the response.
+// do sends a request and returns the body of the response. Its errors name the request, without IDs.
 func (p httpProbe) do(ctx context.Context, method string, query url.Values) ([]byte, error) {
+	body, err := p.send(ctx, method, query)
+	if err != nil {
+		names := slices.Sorted(maps.Keys(query))
+		return nil, fmt.Errorf("%s with %s: %w", method, strings.Join(names, " and "), err)
+	}
+	return body, nil
+}
+
+func (p httpProbe) send(ctx context.Context, method string, query url.Values) ([]byte, error) {
 	u, err := url.Parse(p.url)
 	if err != nil {
 		return nil, errors.New("invalid URL of the probe")
@@ -126,7 +137,7 @@ func (p httpProbe) effects(ctx context.Context, checkID string) (int, error) {
 	}
 	n, err := strconv.Atoi(string(bytes.TrimSpace(body)))
 	if err != nil || n < 0 {
-		return 0, errors.New("response is not a decimal number")
+		return 0, errors.New("GET with check_id: response is not a decimal number")
 	}
 	return n, nil
 }
@@ -150,7 +161,7 @@ func (p httpProbe) session(ctx context.Context) (Session, error) {
 		Header  map[string]string `json:"header"`
 	}
 	if err := json.Unmarshal(body, &j); err != nil || j.CheckID == "" {
-		return Session{}, errors.New(`response is not JSON with "check_id" and "header"`)
+		return Session{}, errors.New(`POST with session: response is not JSON with "check_id" and "header"`)
 	}
 	s := Session{CheckID: j.CheckID, Header: make(http.Header)}
 	for name, value := range j.Header {

@@ -62,7 +62,7 @@ func TestHTTPProbe_Errors(t *testing.T) {
 		_, err := p.Effects(t.Context(), "c1")
 
 		srv.Close()
-		if err == nil || errors.Is(err, errors.ErrUnsupported) != unsupported || strings.Contains(err.Error(), srv.Listener.Addr().String()) {
+		if err == nil || errors.Is(err, errors.ErrUnsupported) != unsupported || strings.Contains(err.Error(), srv.Listener.Addr().String()) || !strings.HasPrefix(err.Error(), "GET with check_id: ") {
 			t.Errorf("status %d: error = %v, want ErrUnsupported: %t", status, err, unsupported)
 		}
 		_, err = p.Effects(t.Context(), "c1") // the server is closed

@@ -96,6 +96,15 @@ type address struct {
 	tls      bool
 }
 
+// Validate returns an error if r is invalid, the same as [Examine].
+func (r Receiver) Validate() error {
+	if _, err := parseReceiver(r); err != nil {
+		return err
+	}
+	_, err := selectRules(allRules(r.Kind, r.Strict), r.Only)
+	return err
+}
+
 func parseReceiver(r Receiver) (address, error) {
 	invalid := func(format string, args ...any) (address, error) {
 		return address{}, fmt.Errorf("receivertest: examine: invalid receiver: "+format, args...)

@@ -61,6 +61,9 @@ func (e *examination) run(ctx context.Context) int {
 	if err != nil {
 		return e.unable(err)
 	}
+	if err := receiver.Validate(); err != nil {
+		return e.usage(forCommand(err))
+	}
 	server, err := serveKeys(keyServerConfig{addr: e.keys, names: e.keysNames, plain: e.keysHTTP, caFile: e.caFile, now: time.Now()}, receiver.Keys)
 	if err != nil {
 		return e.unable(err)
@@ -69,19 +72,23 @@ func (e *examination) run(ctx context.Context) int {
 	e.announce(server)
 
 	progress := newProgress(e.stderr)
-	err = waitFor(ctx, e.target.hostPort, e.wait, progress)
+	connected, err := waitFor(ctx, e.target.addresses(), e.wait, progress)
 	progress.clear()
 	if err != nil {
 		return e.unable(err)
+	}
+	if !e.remote {
+		// Another lookup of the host could return another machine.
+		receiver.Addr = e.target.scheme + "://" + connected
 	}
 	receiver.Progress = progress.rule
 	report, err := receivertest.Examine(ctx, receiver)
 	progress.clear()
 	switch {
 	case err != nil && len(report.Findings) == 0:
-		return e.unable(errors.New(strings.TrimPrefix(err.Error(), "receivertest: examine: ")))
+		return e.unable(forCommand(err))
 	case err != nil:
-		fmt.Fprintf(e.stderr, "The examination ended early: %v\n", err)
+		fmt.Fprintf(e.stderr, "The examination ended early: %v\n", forCommand(err))
 	}
 	if err := e.write(withHandshakes(forFlags(report), server.untrusted())); err != nil {
 		return e.unable(fmt.Errorf("write the report: %w", err))
@@ -93,6 +100,15 @@ func (e *examination) run(ctx context.Context) int {
 		return exitProblem
 	}
 	return exitOK
+}
+
+// forCommand returns an error of receivertest as one of the command.
+func forCommand(err error) error {
+	return errors.New(strings.NewReplacer(
+		"receivertest: examine: ", "", "invalid receiver: ", "",
+		"Header must", "-header must", "Header contains", "-header contains", " in Header ", " in -header ",
+		"probe Created: ", "-probe: ", "probe Effects: ", "-probe: ", "probe SlowStore: ", "-probe: ", "probe Session: ", "-probe: ",
+	).Replace(err.Error()))
 }
 
 // announce prints the configuration of the receiver.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"net/netip"
@@ -103,6 +104,8 @@ func (e *examination) check(arguments []string, given map[string]bool) error {
 		return errors.New("-list needs no URL")
 	case !e.list && len(arguments) == 0:
 		return errors.New("the URL of the receiver is missing")
+	case e.list && slices.ContainsFunc(slices.Collect(maps.Keys(given)), notForList):
+		return errors.New("-list has an effect only with -redirect, -strict and -only")
 	case e.redirect && (given["digest"] || given["callback-header"]):
 		return errors.New("-digest and -callback-header are for callbacks, not for -redirect")
 	case e.keysHTTP && given["ca-file"]:
@@ -117,8 +120,17 @@ func (e *examination) check(arguments []string, given map[string]bool) error {
 		return errors.New("-wait must not be negative")
 	}
 	for _, pattern := range e.only {
-		matching := func(r receivertest.Rule) bool { ok, _ := path.Match(pattern, r.Name); return ok }
-		if !slices.ContainsFunc(receivertest.Rules(e.kind(), e.strict), matching) {
+		if _, err := path.Match(pattern, ""); err != nil {
+			return fmt.Errorf("-only: the pattern %s is malformed", pattern)
+		}
+		rules := receivertest.Rules(e.kind(), e.strict)
+		matches := func(pattern string) bool {
+			return slices.ContainsFunc(rules, func(r receivertest.Rule) bool { ok, _ := path.Match(pattern, r.Name); return ok })
+		}
+		if !matches(pattern) {
+			if full := e.kind().String() + "/" + pattern; matches(full) {
+				return fmt.Errorf("-only: there is no rule %s: use %s", pattern, full)
+			}
 			return fmt.Errorf("-only: there is no rule %s: add -strict or -redirect, or see \"idverify examine -list\"", pattern)
 		}
 	}
@@ -126,6 +138,11 @@ func (e *examination) check(arguments []string, given map[string]bool) error {
 		return nil
 	}
 	return e.checkReceiver(arguments[0])
+}
+
+// notForList reports whether a flag has no effect with -list.
+func notForList(name string) bool {
+	return !slices.Contains([]string{"list", "redirect", "strict", "only"}, name)
 }
 
 // checkReceiver parses the URL and the flags about the receiver.
@@ -169,7 +186,22 @@ func parseURL(name, text string) (*url.URL, error) {
 }
 
 // target is the address that an examination connects to.
-type target struct{ host, hostPort string }
+type target struct {
+	scheme, host, port string
+	local              []netip.Addr // of host, if they were checked
+}
+
+// addresses returns the addresses to connect to, each with a port.
+func (t target) addresses() []string {
+	if len(t.local) == 0 {
+		return []string{net.JoinHostPort(t.host, t.port)}
+	}
+	var all []string
+	for _, a := range t.local {
+		all = append(all, net.JoinHostPort(a.Unmap().String(), t.port))
+	}
+	return all
+}
 
 func newTarget(u *url.URL, addr string) (target, error) {
 	if addr != "" {
@@ -182,21 +214,49 @@ func newTarget(u *url.URL, addr string) (target, error) {
 		}
 	}
 	port := cmp.Or(u.Port(), map[string]string{"http": "80", "https": "443"}[u.Scheme])
-	return target{u.Hostname(), net.JoinHostPort(u.Hostname(), port)}, nil
+	return target{scheme: u.Scheme, host: u.Hostname(), port: port}, nil
 }
 
-// requireLocal returns an error if the receiver is on another machine and -remote is not set.
-func (e *examination) requireLocal(ctx context.Context) error {
+// requireLocal returns an error if the receiver or the probe is on another machine and -remote is
+// not set.
+func (e *examination) requireLocal(ctx context.Context) (err error) {
 	if e.remote {
 		return nil
 	}
-	addresses, err := net.DefaultResolver.LookupNetIP(ctx, "ip", e.target.host)
-	if err != nil {
+	if e.target.local, err = lookup(ctx, e.target.host); err != nil {
 		return fmt.Errorf("the host of the receiver is unknown: %w (set -addr to its address)", err)
 	}
-	own, err := net.InterfaceAddrs()
+	if ok, err := ownAddresses(e.target.local); err != nil {
+		return err
+	} else if !ok {
+		return fmt.Errorf("%s is not this machine: an examination sends forged messages, so only the owner of a receiver may examine it; if it is yours, set -remote, or -addr to its local address", e.target.host)
+	}
+	if e.probe == "" {
+		return nil
+	}
+	u, err := parseURL("-probe", e.probe)
 	if err != nil {
 		return err
+	}
+	addresses, err := lookup(ctx, u.Hostname())
+	if err != nil {
+		return fmt.Errorf("the host of -probe is unknown: %w", err)
+	}
+	if ok, err := ownAddresses(addresses); err != nil || ok {
+		return err
+	}
+	return fmt.Errorf("%s is not this machine: a probe changes the backend, so only its owner may use it; if it is yours, set -remote", u.Hostname())
+}
+
+func lookup(ctx context.Context, host string) ([]netip.Addr, error) {
+	return net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+}
+
+// ownAddresses reports whether all addresses are those of this machine.
+func ownAddresses(addresses []netip.Addr) (bool, error) {
+	own, err := net.InterfaceAddrs()
+	if err != nil {
+		return false, err
 	}
 	for _, a := range addresses {
 		local := a.Unmap().IsLoopback() || slices.ContainsFunc(own, func(o net.Addr) bool {
@@ -204,10 +264,10 @@ func (e *examination) requireLocal(ctx context.Context) error {
 			return err == nil && prefix.Addr().Unmap() == a.Unmap()
 		})
 		if !local {
-			return fmt.Errorf("%s is not this machine: an examination sends forged messages, so only the owner of a receiver may examine it; if it is yours, set -remote, or -addr to its local address", e.target.host)
+			return false, nil
 		}
 	}
-	return nil
+	return true, nil
 }
 
 func (e *examination) kind() receivertest.Kind {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"strings"
 	"time"
 )
 
@@ -55,21 +56,25 @@ func (p *progress) clear() {
 // connectInterval is the time between two connections to a receiver that does not listen.
 const connectInterval = 200 * time.Millisecond
 
-// waitFor waits until a server listens at addr. It closes the connection without sending anything.
-func waitFor(ctx context.Context, addr string, limit time.Duration, progress *progress) error {
+// waitFor waits until a server listens at one of addrs, and returns this address. It closes the
+// connection without sending anything.
+func waitFor(ctx context.Context, addrs []string, limit time.Duration, progress *progress) (string, error) {
 	end := time.Now().Add(limit)
 	for first := true; ; first = false {
 		dialer := net.Dialer{Timeout: 5 * time.Second}
-		conn, err := dialer.DialContext(ctx, "tcp", addr)
-		if err == nil {
-			return conn.Close()
+		var err error
+		for _, addr := range addrs {
+			var conn net.Conn
+			if conn, err = dialer.DialContext(ctx, "tcp", addr); err == nil {
+				return addr, conn.Close()
+			}
 		}
 		left := time.Until(end)
 		switch {
 		case ctx.Err() != nil:
-			return fmt.Errorf("interrupted before the receiver listened at %s", addr)
+			return "", fmt.Errorf("interrupted before the receiver listened at %s", strings.Join(addrs, " or "))
 		case left <= 0:
-			return fmt.Errorf("the receiver does not listen: %w (start it, or set a longer -wait)", err)
+			return "", fmt.Errorf("the receiver does not listen: %w (start it, or set a longer -wait)", err)
 		}
 		progress.waiting(first, left)
 		select {
