@@ -28,7 +28,8 @@ const keySetHost = "key-set.invalid"
 // of the keys are random, so that a receiver does not confuse them with those of an earlier
 // examination.
 //
-// Create Keys with [NewKeys]; the zero value is invalid. Keys is safe for concurrent use. Examinations with the same Keys run one after the other.
+// Create Keys with [NewKeys]; the zero value is invalid. Keys is safe for concurrent use.
+// Examinations with the same Keys run one after the other.
 type Keys struct {
 	signing     *rsa.PrivateKey
 	unpublished *rsa.PrivateKey

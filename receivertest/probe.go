@@ -78,7 +78,8 @@ type httpProbe struct {
 // maxProbeBody is the maximum size of a response to a probe, in bytes.
 const maxProbeBody = 64 << 10
 
-// do sends a request and returns the body of the response. Its errors name the request, without IDs.
+// do sends a request and returns the body of the response. Its errors name the request, without
+// IDs.
 func (p httpProbe) do(ctx context.Context, method string, query url.Values) ([]byte, error) {
 	body, err := p.send(ctx, method, query)
 	if err != nil {
