@@ -18,7 +18,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
+	"sync"
 	"time"
 )
 
@@ -48,11 +48,12 @@ func serveKeys(c keyServerConfig, h http.Handler) (*keyServer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("serve the key set: %w (choose another address with -keys, and configure the receiver with it)", err)
 	}
-	s := &keyServer{base: "http://" + c.host(listener), served: make(chan struct{}), remove: func() {}, log: new(handshakeLog)}
+	s := &keyServer{base: "http://" + c.host(listener), served: make(chan struct{}), remove: func() {}, log: &handshakeLog{pending: make(map[net.Conn]bool)}}
 	s.server = &http.Server{
 		Handler:           h,
 		ReadHeaderTimeout: 10 * time.Second,
 		ErrorLog:          log.New(s.log, "", 0),
+		ConnState:         s.log.connState,
 	}
 	if !c.plain {
 		s.base = "https://" + c.host(listener)
@@ -71,19 +72,50 @@ func serveKeys(c keyServerConfig, h http.Handler) (*keyServer, error) {
 
 // handshakeLog is the error log of a key server. It counts the TLS handshakes that a client ended
 // because it does not trust the certificate.
-type handshakeLog struct{ untrusted atomic.Int64 }
+type handshakeLog struct {
+	mu        sync.Mutex // guards the fields below
+	untrusted int
+	pending   map[net.Conn]bool // connections whose handshake has not ended
+}
+
+// connState records the state of a connection.
+func (l *handshakeLog) connState(conn net.Conn, state http.ConnState) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if state == http.StateNew {
+		l.pending[conn] = true
+	} else {
+		delete(l.pending, conn)
+	}
+}
 
 func (l *handshakeLog) Write(p []byte) (int, error) {
 	// Most clients send an alert. Some close the connection.
 	if text := string(p); strings.Contains(text, "TLS handshake error") &&
 		(strings.Contains(text, "remote error: tls: ") || strings.HasSuffix(strings.TrimSpace(text), "EOF")) {
-		l.untrusted.Add(1)
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.untrusted++
 	}
 	return len(p), nil
 }
 
 // untrusted returns the number of clients that did not trust the certificate.
-func (s *keyServer) untrusted() int { return int(s.log.untrusted.Load()) }
+func (s *keyServer) untrusted() int {
+	count := func() (untrusted, pending int) {
+		s.log.mu.Lock()
+		defer s.log.mu.Unlock()
+		return s.log.untrusted, len(s.log.pending)
+	}
+	// A client may report its error before the alert has arrived here.
+	for end := time.Now().Add(time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		if _, pending := count(); pending == 0 {
+			break
+		}
+	}
+	untrusted, _ := count()
+	return untrusted
+}
 
 // close ends the connections and removes the temporary file.
 func (s *keyServer) close() {
