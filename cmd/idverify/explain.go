@@ -34,6 +34,7 @@ type explanation struct {
 	Lost          []string `json:"lost"`           // parts that the capture does not contain
 
 	undecided bool // only the body may be invalid, and the capture does not contain it as text
+	noPath    bool // -path was not set
 }
 
 // explain reports which change would make a captured callback or redirect verify.
@@ -142,7 +143,7 @@ func (p *program) explain(ctx context.Context, f *explainFlags) (*explanation, e
 	if err != nil {
 		return nil, err
 	}
-	result := &explanation{Lost: c.lost, ClockExamined: !f.at.IsZero()}
+	result := &explanation{Lost: c.lost, noPath: len(f.paths) == 0, ClockExamined: !f.at.IsZero()}
 	if result.Lost == nil {
 		result.Lost = []string{}
 	}
@@ -214,6 +215,9 @@ func (e *explanation) writeText(w io.Writer) {
 	}
 	for _, line := range e.Lines {
 		fmt.Fprintln(w, clean(line, lineLength))
+	}
+	if e.noPath && (e.Verified || !e.Explained) {
+		fmt.Fprintln(w, "path: no registered path to compare with (set -path to the path of your callback or redirect URL)")
 	}
 	if !e.ClockExamined {
 		fmt.Fprintln(w, "clock: not examined (set -at to the time when the request was received)")

@@ -228,7 +228,7 @@ func TestExplain_Redirect(t *testing.T) {
 
 			got := runProgram(t, nil, text, "explain", "-jwks", keys, "-host", "api.example.com")
 
-			if got.code != exitOK || !strings.Contains(got.stdout, "verified: this is a valid redirect") || !strings.Contains(got.stdout, "clock: not examined") {
+			if got.code != exitOK || !strings.Contains(got.stdout, "verified: this is a valid redirect") || !strings.Contains(got.stdout, "\npath: no registered path") || !strings.Contains(got.stdout, "clock: not examined") {
 				t.Errorf("exit code %d, want 0\n%s%s", got.code, got.stdout, got.stderr)
 			}
 		})
