@@ -31,6 +31,7 @@ const host = "shop.sandbox.test"
 // site is a running shop behind a proxy, with a fake of the service.
 type site struct {
 	service  *sandboxfake.Server
+	front    http.Handler // the proxy, if the shop was started
 	env      map[string]string
 	log      syncBuffer
 	deviceIP string // as the proxy sees it
@@ -84,7 +85,8 @@ func (s *site) start(t *testing.T) {
 	if addr == "" {
 		t.FailNow()
 	}
-	s.service.Handle(host, s.proxy(addr))
+	s.front = s.proxy(addr)
+	s.service.Handle(host, s.front)
 	if s.db == nil {
 		s.connect(t)
 	}
@@ -133,7 +135,7 @@ func (s *site) proxy(addr string) http.Handler {
 		r.SetURL(&url.URL{Scheme: "http", Host: addr})
 		r.Out.Host = "backend.internal"
 		r.Out.Header.Set("X-Forwarded-Host", r.In.Host)
-		r.Out.Header.Set("X-Original-URI", "/api"+r.In.URL.RequestURI())
+		r.Out.Header.Set("X-Original-URI", r.In.RequestURI)
 		r.Out.Header.Set("X-Real-IP", s.deviceIP)
 	}})
 }
