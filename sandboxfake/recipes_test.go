@@ -15,6 +15,7 @@ import (
 
 	"github.com/idverify/idverify-go"
 	"github.com/idverify/idverify-go/internal/synctest"
+	"github.com/idverify/idverify-go/receivertest"
 	"github.com/idverify/idverify-go/sandboxfake"
 	"github.com/idverify/idverify-go/signature"
 )
@@ -317,6 +318,32 @@ func TestSignedCallback(t *testing.T) {
 	if recorder.Code != http.StatusNoContent || got == nil || got.CheckID != "c1" {
 		t.Errorf("response = %d with callback %+v, want 204 and check c1", recorder.Code, got)
 	}
+}
+
+func TestCallbackReceiver(t *testing.T) {
+	handle := func(context.Context, *idverify.Callback) error { return nil } // use your own
+	// In a bubble, waits take no time.
+	synctest.Test(t, func(t *testing.T) {
+		keys, err := receivertest.NewKeys()
+		if err != nil {
+			t.Fatal(err)
+		}
+		keySet, err := signature.NewJWKS(keys.URL(), &signature.JWKSOptions{HTTPClient: keys.Client()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		verifier, err := signature.NewVerifier(keySet, []string{"api.example.com"}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		receivertest.Run(t, receivertest.Receiver{
+			Keys:    keys,
+			URL:     "https://api.example.com/callbacks",
+			Handler: idverify.CallbackHandler(verifier, handle),
+			Strict:  true,
+		})
+	})
 }
 
 func TestRecipes_MatchDocs(t *testing.T) {
