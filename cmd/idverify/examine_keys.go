@@ -20,6 +20,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/idverify/idverify-go/internal/atomicfile"
 )
 
 // keyServer serves the key set of an examination to the receiver.
@@ -140,7 +142,7 @@ func (s *keyServer) secure(c keyServerConfig) (err error) {
 		c.caFile = filepath.Join(dir, "ca.pem")
 	}
 	if s.caFile, err = filepath.Abs(c.caFile); err == nil {
-		err = replaceFile(s.caFile, caPEM)
+		err = atomicfile.Replace(s.caFile, caPEM)
 	}
 	if err != nil {
 		s.remove()
@@ -216,23 +218,4 @@ func newCertificate(hosts []string, now time.Time) (certificate tls.Certificate,
 	der, err := x509.CreateCertificate(rand.Reader, leaf, ca, &key.PublicKey, caKey)
 	certificate = tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 	return certificate, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: caDER}), err
-}
-
-// replaceFile replaces the file at path atomically, so that a concurrent reader never sees part of
-// it. A symbolic link to a file, or to nothing, is replaced and not followed.
-func replaceFile(path string, content []byte) error {
-	// A rename would also replace a device such as /dev/null, for all processes.
-	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
-		return errors.New("exists and is not a regular file")
-	}
-	f, err := os.CreateTemp(filepath.Dir(path), ".idverify-*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name())
-	_, err = f.Write(content)
-	if err := errors.Join(err, f.Chmod(0o644), f.Close()); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), path)
 }

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/idverify/idverify-go/internal/atomicfile"
 	"github.com/idverify/idverify-go/receivertest"
 )
 
@@ -81,7 +82,7 @@ func writeReport(path string, content []byte) error {
 		_, err = f.Write(content)
 		return errors.Join(err, f.Close())
 	}
-	return replaceFile(file, content)
+	return atomicfile.Replace(file, content)
 }
 
 // formats returns the functions that write a report, by the value of -format.

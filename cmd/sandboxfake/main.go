@@ -92,6 +92,7 @@ import (
 	"syscall"
 
 	"github.com/idverify/idverify-go/cmd/sandboxfake/internal/inspector"
+	"github.com/idverify/idverify-go/internal/atomicfile"
 	"github.com/idverify/idverify-go/sandboxfake"
 )
 
@@ -154,7 +155,7 @@ func serve(ctx context.Context, f *flags, stdout, stderr io.Writer) error {
 	var caErr error
 	server, err := sandboxfake.Start(append(options, sandboxfake.WithControlPage(func(s *sandboxfake.Server) http.Handler {
 		// The server responds after this function, so that the file exists once health reports ok.
-		caErr = replaceFile(caFile, s.CACertPEM())
+		caErr = atomicfile.Replace(caFile, s.CACertPEM())
 		return inspector.New(inspector.Config{
 			URL:          s.URL(),
 			PublicURL:    s.PublicURL(),
@@ -190,25 +191,6 @@ func serve(ctx context.Context, f *flags, stdout, stderr io.Writer) error {
 	}
 	<-ctx.Done()
 	return nil
-}
-
-// replaceFile replaces the file at path atomically, so that a concurrent reader never sees part of
-// it. A symbolic link to a file, or to nothing, is replaced and not followed.
-func replaceFile(path string, content []byte) error {
-	// A rename would also replace a device such as /dev/null, for all processes.
-	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
-		return errors.New("exists and is not a regular file")
-	}
-	f, err := os.CreateTemp(filepath.Dir(path), ".sandboxfake-*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name())
-	_, err = f.Write(content)
-	if err := errors.Join(err, f.Chmod(0o644), f.Close()); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), path)
 }
 
 // plainError unwraps a *fs.PathError or an *os.LinkError, which names a temporary file.

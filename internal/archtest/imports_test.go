@@ -29,6 +29,7 @@ type importRule struct {
 // applies. Every package needs a rule.
 var importRules = []importRule{
 	{pkg: "internal/wire"},
+	{pkg: "internal/atomicfile"},
 	{pkg: "internal/renewals"},
 	{pkg: "internal/archtest"},
 	{pkg: "internal/synctest"},
@@ -43,7 +44,7 @@ var importRules = []importRule{
 	{pkg: "sandboxfake", local: "internal/renewals internal/timeline internal/wire signature . sandboxfake/internal/memnet sandboxfake/internal/rsql sandboxfake/internal/vclock"},
 	{pkg: "cmd/sandboxfake/internal/qr"},
 	{pkg: "cmd/sandboxfake/internal/inspector", local: "internal/timeline cmd/sandboxfake/internal/qr"},
-	{pkg: "cmd/sandboxfake", local: "signature . sandboxfake cmd/sandboxfake/internal/inspector cmd/sandboxfake/internal/qr"},
+	{pkg: "cmd/sandboxfake", local: "internal/atomicfile signature . sandboxfake cmd/sandboxfake/internal/inspector cmd/sandboxfake/internal/qr"},
 	{pkg: "conformance", local: "."},
 	{pkg: "receivertest", local: "internal/attack"},
 	{pkg: "examples/passwordless", local: "signature . sandboxfake examples/passwordless/internal/signin"},
