@@ -21,6 +21,18 @@ func newGetCommand(p *program) *checkCommand {
 // checkGet prints a check.
 func checkGet(ctx context.Context, p *program, args []string) int {
 	c := newGetCommand(p)
+	return c.withCheckID(ctx, args, func(ctx context.Context, checkID string) int {
+		got, err := c.service.get(ctx, checkID)
+		if err != nil {
+			return c.failRead(err)
+		}
+		return c.printCheck(got)
+	})
+}
+
+// withCheckID connects to the service, and calls run with the only argument. It returns the exit
+// code.
+func (c *checkCommand) withCheckID(ctx context.Context, args []string, run func(ctx context.Context, checkID string) int) int {
 	arguments, code := c.start(ctx, args, 1)
 	if code != exitOK || arguments == nil {
 		return code
@@ -28,11 +40,7 @@ func checkGet(ctx context.Context, p *program, args []string) int {
 	defer c.close()
 	ctx, cancel := c.limit(ctx)
 	defer cancel()
-	got, err := c.service.get(ctx, arguments[0])
-	if err != nil {
-		return c.failRead(err)
-	}
-	return c.printCheck(got)
+	return run(ctx, arguments[0])
 }
 
 // newWaitCommand defines the flags of "check wait".
@@ -43,14 +51,9 @@ func newWaitCommand(p *program) *checkCommand {
 // checkWait waits until a check has ended. The exit code is 0 only if every verdict is yes.
 func checkWait(ctx context.Context, p *program, args []string) int {
 	c := newWaitCommand(p)
-	arguments, code := c.start(ctx, args, 1)
-	if code != exitOK || arguments == nil {
-		return code
-	}
-	defer c.close()
-	ctx, cancel := c.limit(ctx)
-	defer cancel()
-	return c.waitFor(ctx, arguments[0], false)
+	return c.withCheckID(ctx, args, func(ctx context.Context, checkID string) int {
+		return c.waitFor(ctx, checkID, false)
+	})
 }
 
 // waitFor waits until the check has ended. If brief is set, it prints only what has changed.
@@ -111,14 +114,11 @@ func newTracesCommand(p *program) *checkCommand {
 // checkTraces prints the recorded steps of a check.
 func checkTraces(ctx context.Context, p *program, args []string) int {
 	c := newTracesCommand(p)
-	arguments, code := c.start(ctx, args, 1)
-	if code != exitOK || arguments == nil {
-		return code
-	}
-	defer c.close()
-	ctx, cancel := c.limit(ctx)
-	defer cancel()
-	got, err := c.service.traces(ctx, arguments[0])
+	return c.withCheckID(ctx, args, c.readTraces)
+}
+
+func (c *checkCommand) readTraces(ctx context.Context, checkID string) int {
+	got, err := c.service.traces(ctx, checkID)
 	if err != nil {
 		return c.failRead(err)
 	}
@@ -138,7 +138,7 @@ func checkTraces(ctx context.Context, p *program, args []string) int {
 			Product idverify.Product `json:"product"`
 			CheckID string           `json:"check_id"`
 			Traces  []trace          `json:"traces"`
-		}{c.product, arguments[0], traces})
+		}{c.product, checkID, traces})
 	}
 	c.printTraces(traces)
 	return exitOK
