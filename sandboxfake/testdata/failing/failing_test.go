@@ -32,6 +32,9 @@ func TestAcknowledged(t *testing.T) {
 	if _, err := srv.Device().Open(t.Context(), check.CheckURL); err != nil {
 		t.Fatal(err)
 	}
+	if err := srv.Idle(t.Context()); err != nil { // the first attempt has ended
+		t.Fatal(err)
+	}
 	if err := srv.Advance(t.Context(), 15*time.Second); err != nil {
 		t.Fatal(err)
 	}
