@@ -86,7 +86,9 @@ func startSandbox(t testing.TB, opts ...sandboxfake.Option) fake {
 		}
 		r := request(method, srv.URL()+path, body)
 		r.Header.Set("Authorization", "Bearer "+token)
-		r.Header.Set("Content-Type", "application/json")
+		if body != nil {
+			r.Header.Set("Content-Type", "application/json")
+		}
 		return r
 	}
 	create := func() *http.Request {
@@ -302,17 +304,24 @@ func do(t testing.TB, client *http.Client, r *http.Request) []byte {
 	return body
 }
 
-func send(t testing.TB, client *http.Client, r *http.Request) (int, []byte) {
+// send sends r and returns the response.
+func send(t testing.TB, client *http.Client, r *http.Request) (status int, body []byte) {
+	status, body, err := roundTrip(client, r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return status, body
+}
+
+// roundTrip sends r and reads the whole response, so that the connection is reused.
+func roundTrip(client *http.Client, r *http.Request) (status int, body []byte, err error) {
 	resp, err := client.Do(r)
 	if err != nil {
-		t.Fatal(err)
+		return 0, nil, err
 	}
 	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return resp.StatusCode, body
+	body, err = io.ReadAll(resp.Body)
+	return resp.StatusCode, body, err
 }
 
 // field returns the value of a field, which must be a string.
