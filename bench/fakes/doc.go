@@ -1,9 +1,15 @@
-// Package fakes compares sandboxfake with other fake servers, github.com/oauth2-proxy/mockoidc and
-// github.com/johannesboyne/gofakes3, and each of them with net/http/httptest. It is a separate
-// module, so that the main module does not depend on them.
+// Package fakes compares sandboxfake with other fakes, and each of them with net/http/httptest:
+//
+//   - github.com/oauth2-proxy/mockoidc, over plain HTTP, its default
+//   - github.com/johannesboyne/gofakes3
+//   - github.com/fsouza/fake-gcs-server/fakestorage
+//   - gopkg.in/dnaeon/go-vcr.v4, which replays recorded responses and has no network
+//   - the Node programs s3rver and dynalite, which script/setup fakes installs
+//
+// It is a separate module, so that the main module does not depend on them.
 //
 //	cd bench/fakes && go test -run '^$' -bench .
 //
 // Each result is a ratio of medians: a benchmark calls the fake and an httptest.NewTLSServer in
-// turn, so that load on the machine affects both. mockoidc uses plain HTTP, its default.
+// turn, so that load on the machine affects both.
 package fakes
