@@ -1,7 +1,6 @@
 package sandboxfake
 
 import (
-	"bytes"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -11,14 +10,22 @@ import (
 
 // StoreChecks creates n checks in the server's project without HTTP requests.
 func (s *Server) StoreChecks(n int) {
+	s.storeChecks(n, `{"phone_number":"447700900012","callback_url":"https://app.sandbox.test/callbacks"}`)
+}
+
+// StoreChecksWithoutCallback is StoreChecks without callback URLs.
+func (s *Server) StoreChecksWithoutCallback(n int) {
+	s.storeChecks(n, `{"phone_number":"447700900012"}`)
+}
+
+func (s *Server) storeChecks(n int, body string) {
 	svc := s.lock()
 	defer svc.mu.Unlock()
-	body := []byte(`{"phone_number":"447700900012","callback_url":"https://app.sandbox.test/callbacks"}`)
 	request := httptest.NewRequest(http.MethodPost, "/phone_check/v0.1/checks", nil)
 	request.Header.Set("Content-Type", wire.MediaJSON)
 	credential := svc.accounts.credentials[svc.initial.project.ClientID]
 	for range n {
-		c := &call{r: request, op: wire.CreatePhoneCheck, version: wire.V01, credential: credential, body: bytes.Clone(body)}
+		c := &call{r: request, op: wire.CreatePhoneCheck, version: wire.V01, credential: credential, body: []byte(body)}
 		if _, err := svc.createCheck(c); err != nil {
 			panic(fmt.Sprintf("create a check: %v", err))
 		}
