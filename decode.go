@@ -8,8 +8,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/idverify/idverify-go/internal/wire"
 )
 
 // timestamp decodes a time from JSON. The service writes offsets without a colon. RFC 3339 and
@@ -18,7 +16,7 @@ type timestamp struct{ time.Time }
 
 // UnmarshalJSON implements json.Unmarshaler. null and "" become the zero time.
 func (t *timestamp) UnmarshalJSON(b []byte) error {
-	if len(b) > 1 && b[0] == '"' && !bytes.ContainsRune(b, '\\') {
+	if len(b) > 1 && b[0] == '"' && bytes.IndexByte(b, '\\') < 0 {
 		return t.parse(string(b[1 : len(b)-1])) // fast path: a page contains hundreds of timestamps
 	}
 	var s string
@@ -39,12 +37,14 @@ func (t *timestamp) parse(s string) (err error) {
 // parseTime parses wire.TimeFormat and RFC 3339. Its error does not contain s.
 func parseTime(s string) (time.Time, error) {
 	s = strings.Replace(s, "z", "Z", 1)
-	for _, layout := range []string{wire.TimeFormat, time.RFC3339} {
-		if t, err := time.Parse(layout, s); err == nil {
-			return t.UTC(), nil // so that equal times are ==
-		}
+	if minutes := len(s) - 2; minutes > 2 && (s[minutes-3] == '+' || s[minutes-3] == '-') {
+		s = s[:minutes] + ":" + s[minutes:] // wire.TimeFormat is RFC 3339 without this colon
 	}
-	return time.Time{}, errors.New("malformed timestamp (want yyyy-MM-ddTHH:mm:ss+0000)")
+	t, err := time.Parse(time.RFC3339, s)
+	if err != nil {
+		return time.Time{}, errors.New("malformed timestamp (want yyyy-MM-ddTHH:mm:ss+0000)")
+	}
+	return t.UTC(), nil // so that equal times are ==
 }
 
 // number decodes a JSON number, with or without quotes. null and "" become 0.
