@@ -22,6 +22,7 @@ import (
 const (
 	maxBody          = 10 << 20
 	maxErrorBody     = 1 << 20
+	initialBuffer    = 4 << 10 // without a Content-Length
 	maxInitialBuffer = 64 << 10
 	maxValues        = 1 << 16
 )
@@ -182,7 +183,11 @@ func (c *call) readBody(resp *http.Response) error {
 		limit = maxErrorBody
 	}
 	// Content-Length avoids growing the buffer, but is not trusted for large allocations.
-	buf := bytes.NewBuffer(make([]byte, 0, min(max(resp.ContentLength, 0), maxInitialBuffer)+bytes.MinRead))
+	size := resp.ContentLength
+	if size <= 0 {
+		size = initialBuffer
+	}
+	buf := bytes.NewBuffer(make([]byte, 0, min(size, maxInitialBuffer)+bytes.MinRead))
 	_, err := buf.ReadFrom(io.LimitReader(resp.Body, int64(limit)+1))
 	body := buf.Bytes()
 	if !isSuccess(resp.StatusCode) {
