@@ -1,14 +1,17 @@
 package idverify
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"iter"
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/idverify/idverify-go/internal/wire"
 )
@@ -33,6 +36,9 @@ type ListOptions struct {
 	Sort   string // a sort property and asc or desc; "created_at,desc" by default
 	Search string // an RSQL expression
 }
+
+// maxPageSize is the maximum of ListOptions.Size.
+const maxPageSize = 100
 
 // Page is one page of a list.
 type Page[T any] struct {
@@ -63,15 +69,12 @@ func (o ListOptions) query() url.Values {
 	return q
 }
 
-// pageJSON is a page of a list. Embedded contains the items under the name of the list.
+// pageJSON is the member "page" of a page of a list.
 type pageJSON struct {
-	Page *struct {
-		Size          int `json:"size"`
-		Number        int `json:"number"`
-		TotalPages    int `json:"total_pages"`
-		TotalElements int `json:"total_elements"`
-	} `json:"page"`
-	Embedded map[string]json.RawMessage `json:"_embedded"`
+	Size          int `json:"size"`
+	Number        int `json:"number"`
+	TotalPages    int `json:"total_pages"`
+	TotalElements int `json:"total_elements"`
 }
 
 // list performs r and returns the page. Parameter name is the name of the list in the response.
@@ -92,35 +95,115 @@ func sizedList[J resourceJSON[T], T any](ctx context.Context, a *api, r request,
 
 // decodePage returns the page in resp.
 func decodePage[J resourceJSON[T], T any](resp response, name string) (*Page[T], error) {
-	var p pageJSON
-	if err := json.Unmarshal(resp.body, &p); err != nil {
+	d := pageDecoder[J, T]{json: json.NewDecoder(bytes.NewReader(resp.body)), name: name, items: make([]*T, 0, maxPageSize)}
+	err := d.decode()
+	if err == nil && d.page == nil {
+		err = errors.New("missing page")
+	}
+	if err != nil {
+		// If the body is not a JSON object, that is the reason for any other error.
+		if invalid := json.Unmarshal(resp.body, new(struct{})); invalid != nil {
+			err = invalid
+		}
 		return nil, resp.unusable(err)
 	}
-	if p.Page == nil {
-		return nil, resp.unusable(errors.New("missing page"))
+	return &Page[T]{
+		Items:         d.items,
+		Number:        d.page.Number,
+		Size:          d.page.Size,
+		TotalPages:    d.page.TotalPages,
+		TotalElements: d.page.TotalElements,
+	}, nil
+}
+
+// pageDecoder decodes a page in one pass, one item after the other. The name of the list is not
+// known to the compiler, so json.Unmarshal would need another pass to find the items.
+type pageDecoder[J resourceJSON[T], T any] struct {
+	json  *json.Decoder
+	name  string    // of the list
+	page  *pageJSON // nil if it is missing
+	items []*T
+}
+
+// decode decodes the page. For a body that is not JSON, it may return any error.
+func (d *pageDecoder[J, T]) decode() error {
+	err := d.decodeObject(func(name string) error {
+		switch {
+		case strings.EqualFold(name, "page"):
+			err := d.json.Decode(&d.page)
+			if e, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+				e.Field = strings.TrimSuffix("page."+e.Field, ".")
+			}
+			return err
+		case strings.EqualFold(name, "_embedded"):
+			return d.decodeObject(d.decodeList)
+		}
+		return d.skip()
+	})
+	if err != nil {
+		return err
 	}
-	var items []J
-	if raw, ok := p.Embedded[name]; ok {
-		if err := json.Unmarshal(raw, &items); err != nil {
-			return nil, resp.unusable(err)
+	if _, err := d.json.Token(); err != io.EOF {
+		return errors.New("unexpected input after the page")
+	}
+	return nil
+}
+
+// decodeObject calls member for each member of the next value, which is an object or null. The
+// function member decodes the value of the member.
+func (d *pageDecoder[J, T]) decodeObject(member func(name string) error) error {
+	token, err := d.json.Token()
+	switch {
+	case err != nil || token == nil:
+		return err
+	case token != json.Delim('{'):
+		return errors.New(`wrong type of field "_embedded"`)
+	}
+	for d.json.More() {
+		token, err := d.json.Token()
+		if err != nil {
+			return err
+		}
+		name, _ := token.(string)
+		if err := member(name); err != nil {
+			return err
 		}
 	}
-	page := &Page[T]{
-		Items:         make([]*T, len(items)),
-		Number:        p.Page.Number,
-		Size:          p.Page.Size,
-		TotalPages:    p.Page.TotalPages,
-		TotalElements: p.Page.TotalElements,
+	_, err = d.json.Token()
+	return err
+}
+
+// decodeList decodes the items if name is the name of the list. Its value is an array or null.
+func (d *pageDecoder[J, T]) decodeList(name string) error {
+	if name != d.name {
+		return d.skip()
 	}
-	for i, item := range items {
+	d.items = d.items[:0] // of several lists with this name, the last one counts
+	token, err := d.json.Token()
+	switch {
+	case err != nil || token == nil:
+		return err
+	case token != json.Delim('['):
+		return errors.New("invalid value of a field")
+	}
+	var item, empty J
+	for d.json.More() {
+		item = empty
+		if err := d.json.Decode(&item); err != nil {
+			return err
+		}
 		v, err := item.value()
 		if err != nil {
-			return nil, resp.unusable(err)
+			return err
 		}
-		page.Items[i] = v
+		d.items = append(d.items, v)
 	}
-	return page, nil
+	_, err = d.json.Token()
+	return err
 }
+
+// skip reads the next value.
+func (d *pageDecoder[J, T]) skip() error { return d.json.Decode(new(json.RawMessage)) }
 
 var errEmptyPages = errors.New("idverify: list: too many consecutive empty pages")
 

@@ -143,13 +143,77 @@ func TestSubscriberCheckService_TracesPages(t *testing.T) {
 
 func TestPhoneCheckService_ListMalformed(t *testing.T) {
 	t.Parallel()
-	for _, body := range []string{``, `null`, `{}`, `[]`, `{"page":{},"_embedded":{"checks":{}}}`, `{"page":{},"_embedded":{"checks":[{}]}}`, `{"page":{"size":"many"}}`, `<html>`} {
-		srv := newService(t, respondWith(200, body))
+	const item = `{"check_id":"a","status":"COMPLETED"}`
+	for body, want := range map[string]string{
+		``:                                 "invalid JSON",
+		`null`:                             "missing page: body begins \"null\"",
+		`{}`:                               "missing page",
+		`{"page":null}`:                    "missing page",
+		`[]`:                               "not a JSON object",
+		`"page"`:                           `not a JSON object: body begins "\"page\""`,
+		`<html>`:                           `invalid JSON: body begins "<html>"`,
+		`{"page":7}`:                       `wrong type of field "page"`,
+		`{"page":{"size":"many"}}`:         `wrong type of field "page.size"`,
+		`{"page":{},"_embedded":[]}`:       `wrong type of field "_embedded"`,
+		`{"page":{},"_embedded":{},}`:      "invalid JSON",
+		`{"page":{},"_embedded":{}}}`:      "invalid JSON",
+		`{"page":{},"_embedded":{}}{}`:     "invalid JSON",
+		`{"page":{},"_embedded":{]}`:       "invalid JSON",
+		`{"page":{},"_embedded":{}`:        "invalid JSON",
+		`{"page":{},"x":[1,{]}`:            "invalid JSON",
+		embedded(`{}`):                     "invalid value of a field",
+		embedded(`[{}]`):                   "missing check_id",
+		embedded(`[null]`):                 "missing check_id",
+		embedded(`[7]`):                    "not a JSON object",
+		embedded(`[` + item + `,]`):        "invalid JSON",
+		embedded(`[` + item + item + `]`):  "invalid JSON",
+		embedded(`[` + item + `}`):         "invalid JSON",
+		embedded(`[{"check_id":7}]`):       `wrong type of field "check_id"`,
+		embedded(`[{"created_at":7}]`):     "timestamp is not a string",
+		embedded(`[{"check_id":7}]`) + `x`: "invalid JSON",
+	} {
+		c := newTransportClient(t, func(*http.Request) (*http.Response, error) { return response(200, []byte(body)), nil })
 
-		page, err := srv.client(t).PhoneChecks.List(t.Context(), idverify.ListOptions{})
+		page, err := c.PhoneChecks.List(t.Context(), idverify.ListOptions{})
 
-		if _, ok := errors.AsType[*idverify.DecodeError](err); !ok || page != nil {
-			t.Errorf("%s: page = %v, error = %v, want only a *DecodeError", body, page, err)
+		if e, ok := errors.AsType[*idverify.DecodeError](err); !ok || page != nil || e.Reason != want {
+			t.Errorf("%s: page = %v, error = %v, want only a *DecodeError with reason %q", body, page, err, want)
+		}
+	}
+}
+
+// embedded returns a page with a list of checks.
+func embedded(list string) string { return `{"page":{},"_embedded":{"checks":` + list + `}}` }
+
+func TestPhoneCheckService_ListUnusual(t *testing.T) {
+	t.Parallel()
+	const item = `{"check_id":"a","status":"COMPLETED","match":true}`
+	for body, want := range map[string]string{
+		`{"page":{}}`:                  "",
+		`{"page":{},"_embedded":null}`: "",
+		embedded(`null`):               "",
+		embedded(`[ ]`):                "",
+		` {"PAGE":{},"_EMBEDDED":{"checks":[` + item + `]}} `:                                                    "a: yes",
+		`{"page":{},"_embedded":{"CHECKS":[7]}}`:                                                                 "",
+		`{"_links":{"next":[{}]},"_embedded":{"other":[7],"checks":[` + item + `],"more":null},"page":{},"x":7}`: "a: yes",
+		// An item contains nothing of the items before it.
+		embedded(`[` + item + `,{"check_id":"b","status":"COMPLETED"}]`):            "a: yes, b: unknown",
+		embedded(`[` + item + `],"checks":[{"check_id":"b","status":"COMPLETED"}]`): "b: unknown",
+	} {
+		c := newTransportClient(t, func(*http.Request) (*http.Response, error) { return response(200, []byte(body)), nil })
+
+		page, err := c.PhoneChecks.List(t.Context(), idverify.ListOptions{})
+
+		if err != nil {
+			t.Errorf("%s: error = %v, want none", body, err)
+			continue
+		}
+		var got []string
+		for _, check := range page.Items {
+			got = append(got, fmt.Sprintf("%s: %v", check.CheckID, check.Matched()))
+		}
+		if page.Items == nil || strings.Join(got, ", ") != want {
+			t.Errorf("%s: items = %q, want %q in a slice that is not nil", body, got, want)
 		}
 	}
 }
