@@ -88,7 +88,7 @@ func (s *service) createCheck(c *call) (any, error) {
 		project.checks[product.name] = append(project.checks[product.name], ck)
 	}
 	view := s.checkView(ck)
-	view.SnapshotBalance = project.workspace.balance.number()
+	view.balance = &project.workspace.balance
 	return view, nil
 }
 

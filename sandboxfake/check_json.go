@@ -1,9 +1,8 @@
 package sandboxfake
 
 import (
-	"bytes"
-	"encoding/json"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/idverify/idverify-go/internal/wire"
@@ -14,68 +13,75 @@ import (
 //
 // Protocol: docs/protocol.md, section 4.
 type checkView struct {
-	CheckID           string      `json:"check_id"`
-	PhoneNumber       string      `json:"phone_number"`
-	CallbackURL       string      `json:"callback_url,omitempty"`
-	ReferenceID       string      `json:"reference_id,omitempty"`
-	Status            string      `json:"status"`
-	Match             *bool       `json:"match,omitempty"`
-	NoSIMChange       *bool       `json:"no_sim_change,omitempty"`
-	NoSIMChangePeriod int         `json:"no_sim_change_period,omitempty"`
-	SIMChangeWithin   int         `json:"sim_change_within,omitempty"`
-	ChargeAmount      json.Number `json:"charge_amount"`
-	ChargeCurrency    string      `json:"charge_currency"`
-	CreatedAt         string      `json:"created_at"`
-	UpdatedAt         string      `json:"updated_at"`
-	TTL               int         `json:"ttl,omitempty"`
-	SnapshotBalance   json.Number `json:"snapshot_balance,omitempty"`
-	NetworkID         string      `json:"network_id,omitempty"`
-	ErrorCode         string      `json:"error_code,omitempty"`
-	Links             checkLinks  `json:"_links"`
+	*check
+	url     string // the Check URL
+	balance *money // of the workspace, in the response to the create request
 }
 
-// checkLinks are the links of a check.
-type checkLinks struct {
-	CheckURL *link `json:"check_url,omitempty"` // until it is opened
-	Self     link  `json:"self"`
+func (s *service) checkView(ck *check) *checkView { return &checkView{check: ck, url: s.checkURL(ck)} }
+
+// checkURL returns the Check URL of a check, whether or not it can be opened.
+func (s *service) checkURL(ck *check) string {
+	return s.url + "/" + ck.product.name + "/" + ck.version + "/checks/" + ck.id + redirectSuffix
 }
 
-// link is a HAL link.
-type link struct {
-	Href string `json:"href"`
+// redirectSuffix follows the URL of a check in its Check URL.
+const redirectSuffix = "/redirect"
+
+func (v *checkView) appendJSON(b []byte) []byte {
+	o := openObject(slices.Grow(b, checkSize))
+	o.text("check_id", v.id)
+	o.text("phone_number", v.phone)
+	o.optional("callback_url", v.callbackURL)
+	o.optional("reference_id", v.referenceID)
+	o.result(v.check)
+	if v.product.period {
+		o.integer("no_sim_change_period", int(v.period))
+		if within := simChangeWithin(v.check); within != 0 {
+			o.integer("sim_change_within", within)
+		}
+	}
+	o.charge(v.check)
+	if !v.product.onCreation {
+		o.integer("ttl", int(checkTTL.Seconds()))
+	}
+	if v.balance != nil {
+		o.amount("snapshot_balance", *v.balance)
+	}
+	o.cause(v.check)
+	links := o.open("_links")
+	if v.status == wire.StatusAccepted {
+		links.link("check_url", v.url)
+	}
+	links.link("self", strings.TrimSuffix(v.url, redirectSuffix))
+	o.buf = links.end()
+	return o.end()
 }
 
-func (s *service) checkView(ck *check) *checkView {
-	self := s.url + "/" + ck.product.name + "/" + ck.version + "/checks/" + ck.id
-	v := &checkView{
-		CheckID:        ck.id,
-		PhoneNumber:    ck.phone,
-		CallbackURL:    ck.callbackURL,
-		ReferenceID:    ck.referenceID,
-		Status:         ck.status,
-		Match:          ck.match.bool(),
-		NoSIMChange:    ck.noSIMChange.bool(),
-		ChargeAmount:   ck.charge.number(),
-		ChargeCurrency: ck.currency,
-		CreatedAt:      formatTime(ck.created),
-		UpdatedAt:      formatTime(ck.updated),
-		ErrorCode:      ck.errorCode,
-		Links:          checkLinks{Self: link{self}},
-	}
-	if !ck.product.onCreation {
-		v.TTL = int(checkTTL.Seconds())
-	}
-	if ck.product.period {
-		v.NoSIMChangePeriod = int(ck.period)
-		v.SIMChangeWithin = simChangeWithin(ck)
-	}
-	if ck.status == wire.StatusAccepted {
-		v.Links.CheckURL = &link{self + "/redirect"}
-	}
+// result adds the status and the result of a check.
+func (o *object) result(ck *check) {
+	o.text("status", ck.status)
+	o.state("match", ck.match)
+	o.state("no_sim_change", ck.noSIMChange)
+}
+
+// charge adds the charge and the times of a check.
+func (o *object) charge(ck *check) {
+	o.amount("charge_amount", ck.charge)
+	o.text("charge_currency", ck.currency)
+	o.time("created_at", ck.created)
+	o.time("updated_at", ck.updated)
+}
+
+// checkSize is about the length of a check in JSON.
+const checkSize = 512
+
+// cause adds the operator or the error that determined the result of a check.
+func (o *object) cause(ck *check) {
 	if ck.status == wire.StatusCompleted {
-		v.NetworkID = sandboxNetwork.NetworkID
+		o.text("network_id", sandboxNetwork.NetworkID)
 	}
-	return v
+	o.optional("error_code", ck.errorCode)
 }
 
 // simChangeBuckets are the possible values of sim_change_within, in minutes. The last value means
@@ -99,37 +105,19 @@ func simChangeWithin(ck *check) int {
 	return 0
 }
 
-// callbackView is the body of a callback.
+// callbackBody returns the body of a check's callback. The body is not part of a web page, so
+// escaping HTML would only make it longer.
 //
 // Protocol: docs/protocol.md, section 6.
-type callbackView struct {
-	CheckID        string      `json:"check_id"`
-	ReferenceID    string      `json:"reference_id,omitempty"`
-	Status         string      `json:"status"`
-	Match          *bool       `json:"match,omitempty"`
-	NoSIMChange    *bool       `json:"no_sim_change,omitempty"`
-	ChargeAmount   json.Number `json:"charge_amount"`
-	ChargeCurrency string      `json:"charge_currency"`
-	CreatedAt      string      `json:"created_at"`
-	UpdatedAt      string      `json:"updated_at"`
-	NetworkID      string      `json:"network_id,omitempty"`
-	ErrorCode      string      `json:"error_code,omitempty"`
-}
-
-// callbackBody returns the body of a check's callback.
-func (s *service) callbackBody(ck *check) []byte {
-	v := s.checkView(ck)
-	var body bytes.Buffer
-	encoder := json.NewEncoder(&body)
-	// The body is not part of a web page, so escaping would only make it longer.
-	encoder.SetEscapeHTML(false)
-	// The view contains only values that JSON can represent.
-	_ = encoder.Encode(callbackView{
-		CheckID: v.CheckID, ReferenceID: v.ReferenceID, Status: v.Status, Match: v.Match, NoSIMChange: v.NoSIMChange,
-		ChargeAmount: v.ChargeAmount, ChargeCurrency: v.ChargeCurrency, CreatedAt: v.CreatedAt, UpdatedAt: v.UpdatedAt,
-		NetworkID: v.NetworkID, ErrorCode: v.ErrorCode,
-	})
-	return bytes.TrimSuffix(body.Bytes(), []byte("\n"))
+func callbackBody(ck *check) []byte {
+	o := openObject(make([]byte, 0, checkSize))
+	o.rawHTML = true
+	o.text("check_id", ck.id)
+	o.optional("reference_id", ck.referenceID)
+	o.result(ck)
+	o.charge(ck)
+	o.cause(ck)
+	return o.end()
 }
 
 // openedView is the response to a device that opens a Check URL, as JSON or as query parameters of

@@ -239,8 +239,8 @@ func (s *Server) checkURL(checkID string) (checkURL, path string, err error) {
 	case ck.product.onCreation:
 		return "", "", badControl("a SIMCheck has no Check URL")
 	}
-	path = "/" + ck.product.name + "/" + ck.version + "/checks/" + ck.id + "/redirect"
-	return svc.checkView(ck).Links.Self.Href + "/redirect", path, nil
+	checkURL = svc.checkURL(ck)
+	return checkURL, strings.TrimPrefix(checkURL, svc.url), nil
 }
 
 // followTimeout limits the time for which a phone follows redirects.

@@ -46,8 +46,8 @@ func (s *service) controlCheckView(r *record) *controlCheckView {
 	v.addTimes(r)
 	if ck.expiry != nil {
 		v.ExpiresAt = new(ck.expiry.Due())
-		if link := s.checkView(ck).Links.CheckURL; link != nil {
-			v.CheckURL = link.Href
+		if ck.status == wire.StatusAccepted {
+			v.CheckURL = s.checkURL(ck)
 			if s.opts.newPage != nil {
 				v.OpenURL = s.url + openPath + ck.id
 			}

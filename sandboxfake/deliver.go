@@ -68,7 +68,7 @@ func (s *service) queueCallback(ck *check) {
 		Status:    idverify.CheckStatus(ck.status),
 		ProjectID: ck.project.id,
 		URL:       target,
-		Body:      s.callbackBody(ck),
+		Body:      callbackBody(ck),
 	}})
 }
 

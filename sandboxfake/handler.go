@@ -178,7 +178,7 @@ func (s *service) handle(c *call) *response {
 	if resp, ok := body.(*response); ok {
 		return resp
 	}
-	return &response{status: c.op.Success, media: wire.MediaHAL, body: body}
+	return &response{status: c.op.Success, media: wire.MediaHAL, raw: appendJSON(nil, body)}
 }
 
 // perform calls the handler of a call. Events of checks until it returns are effects of the call.
@@ -302,9 +302,7 @@ func (r *response) marshal() []byte {
 	if r.body == nil {
 		return r.raw
 	}
-	// The views contain only values that JSON can represent.
-	b, _ := json.Marshal(r.body)
-	return b
+	return appendJSON(nil, r.body)
 }
 
 func (r *response) write(w http.ResponseWriter) {
@@ -324,6 +322,3 @@ func (r *response) writeHeader(w http.ResponseWriter, length int) {
 	}
 	w.WriteHeader(r.status)
 }
-
-// formatTime formats a time for JSON.
-func formatTime(t time.Time) string { return t.UTC().Format(wire.TimeFormat) }

@@ -26,18 +26,38 @@ type listing[T any] struct {
 	view     func(*service, T) any
 }
 
-// pageView is the JSON form of a page.
+// pageView is a page, which is encoded as JSON.
 type pageView struct {
-	Page     pageNumbers      `json:"page"`
-	Embedded map[string][]any `json:"_embedded"`
-	Links    map[string]link  `json:"_links"`
+	pageNumbers
+	embedded string // name below _embedded
+	items    []any
+	links    []pageLink
 }
 
 type pageNumbers struct {
-	Size          int `json:"size"`
-	Number        int `json:"number"`
-	TotalPages    int `json:"total_pages"`
-	TotalElements int `json:"total_elements"`
+	size, number, totalPages, totalElements int
+}
+
+// pageLink is a link of a page to itself or to another page.
+type pageLink struct{ name, href string }
+
+func (v *pageView) appendJSON(b []byte) []byte {
+	o := openObject(slices.Grow(b, (1+len(v.items))*checkSize))
+	page := o.open("page")
+	page.integer("size", v.size)
+	page.integer("number", v.number)
+	page.integer("total_pages", v.totalPages)
+	page.integer("total_elements", v.totalElements)
+	o.buf = page.end()
+	embedded := o.open("_embedded")
+	embedded.list(v.embedded, v.items)
+	o.buf = embedded.end()
+	links := o.open("_links")
+	for _, l := range v.links {
+		links.link(l.name, l.href)
+	}
+	o.buf = links.end()
+	return o.end()
 }
 
 // Default and maximum page size.
@@ -85,11 +105,12 @@ func (l listing[T]) page(s *service, c *call, query url.Values, items []T) (any,
 	if err != nil {
 		return nil, err
 	}
-	page := pageNumbers{Size: size, Number: number, TotalElements: len(items), TotalPages: (len(items) + size - 1) / size}
-	v := pageView{Page: page, Embedded: map[string][]any{l.embedded: {}}, Links: page.links(s.url+c.r.URL.EscapedPath(), query)}
-	if number <= page.TotalPages {
+	page := pageNumbers{size: size, number: number, totalElements: len(items), totalPages: (len(items) + size - 1) / size}
+	v := &pageView{pageNumbers: page, embedded: l.embedded, links: page.links(s.url+c.r.URL.EscapedPath(), query)}
+	if number <= page.totalPages {
+		v.items = make([]any, 0, size)
 		for i := (number - 1) * size; i < min(number*size, len(items)); i++ {
-			v.Embedded[l.embedded] = append(v.Embedded[l.embedded], l.view(s, at(i)))
+			v.items = append(v.items, l.view(s, at(i)))
 		}
 	}
 	return v, nil
@@ -148,24 +169,28 @@ func newestFirst[T any](items []T, created func(T) time.Time, i int) int {
 // linkedParams are the query parameters that the links of a page include.
 var linkedParams = []string{"name", "search", "sort", "group_by"}
 
-// links returns the links of a page to itself and to other pages.
-func (p pageNumbers) links(path string, query url.Values) map[string]link {
-	to := func(number int) link {
-		params := []string{"page=" + strconv.Itoa(number), "size=" + strconv.Itoa(p.Size)}
-		for _, name := range linkedParams {
-			for _, value := range query[name] {
-				params = append(params, name+"="+url.QueryEscape(value))
-			}
+// links returns the links of a page to itself and to other pages, in order of name.
+func (p pageNumbers) links(path string, query url.Values) []pageLink {
+	rest := "&size=" + strconv.Itoa(p.size)
+	for _, name := range linkedParams {
+		for _, value := range query[name] {
+			rest += "&" + name + "=" + url.QueryEscape(value)
 		}
-		return link{path + "?" + strings.Join(params, "&")}
 	}
-	links := map[string]link{"self": to(p.Number), "first": to(1), "last": to(max(1, p.TotalPages))}
-	if p.Number < p.TotalPages {
-		links["next"] = to(p.Number + 1)
+	links := make([]pageLink, 0, 5)
+	add := func(name string, number int) {
+		links = append(links, pageLink{name, path + "?page=" + strconv.Itoa(number) + rest})
 	}
-	if p.Number > 1 {
-		links["prev"] = to(min(p.Number-1, max(1, p.TotalPages)))
+	last := max(1, p.totalPages)
+	add("first", 1)
+	add("last", last)
+	if p.number < p.totalPages {
+		add("next", p.number+1)
 	}
+	if p.number > 1 {
+		add("prev", min(p.number-1, last))
+	}
+	add("self", p.number)
 	return links
 }
 
