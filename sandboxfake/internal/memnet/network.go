@@ -73,7 +73,7 @@ func New(c *Certificates, inMemory bool, errClosed error) *Network {
 		TLSClientConfig: &tls.Config{RootCAs: c.roots},
 		// Idle connections keep their buffers. A process may have thousands, and all responses
 		// are short.
-		ReadBufferSize:        512,
+		ReadBufferSize:        1024,
 		WriteBufferSize:       512,
 		MaxIdleConnsPerHost:   64,
 		IdleConnTimeout:       90 * time.Second,
@@ -228,7 +228,9 @@ func (n *Network) tlsConfig(choose func(*tls.ClientHelloInfo) *tls.Certificate) 
 		// A test makes few connections. Session tickets and a post-quantum key exchange would
 		// cost more than they save.
 		SessionTicketsDisabled: true,
-		CurvePreferences:       []tls.CurveID{tls.X25519, tls.CurveP256},
+		// Small records are useful on slow networks only.
+		DynamicRecordSizingDisabled: true,
+		CurvePreferences:            []tls.CurveID{tls.X25519, tls.CurveP256},
 	}
 }
 
