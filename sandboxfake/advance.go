@@ -84,6 +84,7 @@ func (s *service) advance(ctx context.Context, d time.Duration) error {
 	s.clock.Hold()
 	defer func() {
 		s.clock.Release()
+		s.wakes = time.Time{} // set the timer again: the clock has moved
 		if s.ended == nil {
 			s.noteChange()
 			s.runDue()
@@ -152,15 +153,18 @@ func (s *service) runDue() {
 	if s.ended != nil || s.clock.Held() {
 		return
 	}
-	for e := s.clock.NextBy(s.clock.Now()); e != nil; e = s.clock.NextBy(s.clock.Now()) {
+	now := s.clock.Now()
+	for e := s.clock.NextBy(now); e != nil; e = s.clock.NextBy(now) {
 		e.Run()
 		s.noteChange()
+		now = s.clock.Now()
 	}
 	due, ok := s.clock.Next()
-	if s.clock.Frozen() || !ok {
+	if s.clock.Frozen() || !ok || due.Equal(s.wakes) {
 		return
 	}
-	wait := due.Sub(s.clock.Now())
+	s.wakes = due
+	wait := due.Sub(now)
 	if s.timer == nil {
 		s.timer = time.AfterFunc(wait, s.wake)
 	} else {
@@ -172,6 +176,7 @@ func (s *service) runDue() {
 func (s *service) wake() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.wakes = time.Time{}
 	s.runDue()
 }
 

@@ -27,7 +27,7 @@ func decodeControl(r *http.Request, v any) error { return decodeControlUpTo(wire
 
 // decodeControlUpTo is decodeControl for a body of at most limit bytes.
 func decodeControlUpTo(limit int, r *http.Request, v any) error {
-	body, err := readBodyUpTo(limit, r.Body)
+	body, err := readBodyUpTo(limit, r)
 	switch {
 	case errors.Is(err, errBodyTooLarge):
 		return badControl("the body is too large")
@@ -41,7 +41,7 @@ func decodeControlUpTo(limit int, r *http.Request, v any) error {
 		if field, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
 			return badControl("unknown field %s", field)
 		}
-		return badControl("%s", badJSON(err))
+		return badControl("%s", badJSON(body, err))
 	}
 	if _, err := decoder.Token(); err != io.EOF {
 		return badControl("unexpected text after the JSON value in the body")

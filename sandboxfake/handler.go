@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/idverify/idverify-go/internal/wire"
 )
@@ -28,27 +29,29 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	if s.redirectBrowser(w, r) {
 		return
 	}
-	started := time.Now()
-	header := w.Header()
-	header.Set("Access-Control-Allow-Origin", "*")
-	header.Set("Date", s.Now().Format(http.TimeFormat))
+	c := &call{r: r, started: time.Now()}
 	if r.Method == http.MethodOptions {
-		header.Set("Access-Control-Allow-Methods", "GET, POST, PUT, PATCH, DELETE, OPTIONS")
-		header.Set("Access-Control-Allow-Headers", r.Header.Get("Access-Control-Request-Headers"))
-		w.WriteHeader(http.StatusNoContent)
+		s.allowOrigins(w, r)
 		return
 	}
-	c := &call{r: r, started: started}
-	c.body, c.bodyErr = readBody(r.Body)
-	s.writeCall(w, c, s.respond(c), started)
+	c.body, c.bodyErr = readBody(r)
+	s.writeCall(w, c, s.respond(c), c.started)
+}
+
+// allowOrigins responds to a CORS preflight request of a browser.
+func (s *Server) allowOrigins(w http.ResponseWriter, r *http.Request) {
+	header := w.Header()
+	header.Set("Access-Control-Allow-Origin", "*")
+	header.Set("Access-Control-Allow-Methods", "GET, POST, PUT, PATCH, DELETE, OPTIONS")
+	header.Set("Access-Control-Allow-Headers", r.Header.Get("Access-Control-Request-Headers"))
+	header.Set("Date", s.Now().Format(http.TimeFormat))
+	w.WriteHeader(http.StatusNoContent)
 }
 
 // writeCall writes and logs the response to a call. It panics with http.ErrAbortHandler if a fault
 // closes the connection.
 func (s *Server) writeCall(w http.ResponseWriter, c *call, resp *response, started time.Time) {
 	header := w.Header()
-	header.Set(wire.RequestIDHeader, c.id)
-	c.rate.set(header)
 	if resp.location != nil {
 		if target, err := resp.location(); err != nil {
 			resp = problemResponse(err)
@@ -56,6 +59,10 @@ func (s *Server) writeCall(w http.ResponseWriter, c *call, resp *response, start
 			header.Set("Location", target)
 		}
 	}
+	// One allocation instead of four.
+	values := []string{"*", c.received.Format(http.TimeFormat), c.id}
+	header["Access-Control-Allow-Origin"], header["Date"], header[wire.RequestIDHeader] = values[0:1:1], values[1:2:2], values[2:3:3]
+	c.rate.set(header)
 	s.opts.log.call(c, resp.status, time.Since(started))
 	c.fault.write(w, resp)
 }
@@ -65,6 +72,7 @@ func (s *Server) writeCall(w http.ResponseWriter, c *call, resp *response, start
 func (s *Server) respond(c *call) *response {
 	svc := s.lock()
 	defer svc.mu.Unlock()
+	c.received = svc.clock.Now()
 	return svc.respond(c)
 }
 
@@ -77,6 +85,7 @@ type handler func(*service, *call) (any, error)
 type call struct {
 	r          *http.Request
 	started    time.Time // on the system's clock; zero for a call of the control plane
+	received   time.Time // on the server's clock
 	seq        uint64    // sequence number among the recent events; 0 if the call has no effects
 	id         string    // request ID
 	op         wire.Operation
@@ -124,14 +133,20 @@ func limitBodyTime(w http.ResponseWriter, r *http.Request) {
 // errBodyTooLarge is returned for a body larger than wire.MaxBody.
 var errBodyTooLarge = errors.New("the body is too large")
 
-func readBody(r io.Reader) ([]byte, error) { return readBodyUpTo(wire.MaxBody, r) }
+func readBody(r *http.Request) ([]byte, error) { return readBodyUpTo(wire.MaxBody, r) }
 
-// readBodyUpTo reads a body of at most limit bytes.
-func readBodyUpTo(limit int, r io.Reader) ([]byte, error) {
-	if r == http.NoBody {
+// readBodyUpTo reads the body of a request, which may have at most limit bytes.
+func readBodyUpTo(limit int, r *http.Request) ([]byte, error) {
+	if r.Body == http.NoBody {
 		return nil, nil
 	}
-	body, err := io.ReadAll(io.LimitReader(r, int64(limit)+1))
+	if 0 <= r.ContentLength && r.ContentLength <= int64(limit) {
+		// The journal keeps the body: use no more memory than it needs.
+		body := make([]byte, r.ContentLength)
+		n, err := io.ReadFull(r.Body, body)
+		return body[:n], err
+	}
+	body, err := io.ReadAll(io.LimitReader(r.Body, int64(limit)+1))
 	if len(body) > limit {
 		return nil, errBodyTooLarge
 	}
@@ -203,7 +218,7 @@ func problemResponse(err error) *response {
 // Protocol: docs/protocol.md, section 1.
 func (s *service) admit(c *call) error {
 	route := routes().find(c.r.URL.EscapedPath())
-	if !route.public() {
+	if route.requiresToken() {
 		if c.token = s.tokenOf(c); c.token == nil {
 			return newProblem(wire.Unauthorized, "")
 		}
@@ -238,29 +253,38 @@ func (c *call) decode(v any) error { return c.decodeAs(bodyMedia, v) }
 //
 // Protocol: docs/protocol.md, section 1.
 func (c *call) decodeAs(media []string, v any) error {
-	got, _, err := mime.ParseMediaType(c.r.Header.Get("Content-Type"))
 	switch {
-	case err != nil || !slices.Contains(media, got):
+	case !isMedia(c.r.Header.Get("Content-Type"), media):
 		return newProblem(wire.UnsupportedMediaType, "the body must be "+strings.Join(media, " or "))
 	case errors.Is(c.bodyErr, errBodyTooLarge):
 		return newProblem(wire.PayloadTooLarge, "")
 	case c.bodyErr != nil:
 		return newProblem(wire.BadRequest, "the body is truncated")
 	}
-	decoder := json.NewDecoder(bytes.NewReader(exactFields(c.body, v)))
-	if err := decoder.Decode(v); err != nil {
-		return newProblem(wire.BadRequest, badJSON(err))
-	}
-	if _, err := decoder.Token(); err != io.EOF {
-		return newProblem(wire.BadRequest, "unexpected text after the JSON value in the body")
+	if err := json.Unmarshal(exactFields(c.body, v), v); err != nil {
+		return newProblem(wire.BadRequest, badJSON(c.body, err))
 	}
 	return nil
+}
+
+// isMedia reports whether a Content-Type is one of the given media types, with or without
+// parameters.
+func isMedia(contentType string, media []string) bool {
+	if slices.Contains(media, contentType) {
+		return true
+	}
+	got, _, err := mime.ParseMediaType(contentType)
+	return err == nil && slices.Contains(media, got)
 }
 
 // exactFields removes the fields of a JSON object that do not exactly match a field of the struct
 // that v points to. encoding/json ignores case and would accept "Phone_Number" for "phone_number".
 // The service does not.
 func exactFields(body []byte, v any) []byte {
+	// All fields are in lower case, so that lower-case text contains no other form of them.
+	if isLower(body) {
+		return body
+	}
 	kind := reflect.TypeOf(v).Elem()
 	var fields map[string]json.RawMessage
 	if kind.Kind() != reflect.Struct || json.Unmarshal(body, &fields) != nil {
@@ -281,18 +305,28 @@ func exactFields(body []byte, v any) []byte {
 	return exact
 }
 
-// badJSON describes a decoding error without quoting the body.
-func badJSON(err error) string {
-	var wrongType *json.UnmarshalTypeError
-	switch {
-	case errors.Is(err, io.EOF):
-		return "the body is empty"
-	case errors.Is(err, io.ErrUnexpectedEOF):
-		return "the JSON in the body is truncated"
-	case errors.As(err, &wrongType) && wrongType.Field != "":
-		return "the field " + wrongType.Field + " has the wrong type"
-	case errors.As(err, &wrongType):
+// isLower reports whether text has only ASCII characters without upper-case letters and without
+// backslashes, which could begin an escape sequence of such a letter.
+func isLower(text []byte) bool {
+	return !slices.ContainsFunc(text, func(c byte) bool { return 'A' <= c && c <= 'Z' || c == '\\' || c >= utf8.RuneSelf })
+}
+
+// badJSON describes why a body was not decoded, without quoting it.
+func badJSON(body []byte, err error) string {
+	if wrongType, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		if wrongType.Field != "" {
+			return "the field " + wrongType.Field + " has the wrong type"
+		}
 		return "the body has the wrong JSON type"
+	}
+	var first json.RawMessage
+	switch err := json.NewDecoder(bytes.NewReader(body)).Decode(&first); err {
+	case nil:
+		return "unexpected text after the JSON value in the body"
+	case io.EOF:
+		return "the body is empty"
+	case io.ErrUnexpectedEOF:
+		return "the JSON in the body is truncated"
 	}
 	return "the body is not valid JSON"
 }
@@ -315,10 +349,10 @@ func (r *response) writeHeader(w http.ResponseWriter, length int) {
 	header := w.Header()
 	maps.Copy(header, r.header)
 	if r.media != "" {
-		header.Set("Content-Type", r.media)
+		header["Content-Type"] = []string{r.media}
 	}
 	if r.status != http.StatusNoContent {
-		header.Set("Content-Length", strconv.Itoa(length))
+		header["Content-Length"] = []string{strconv.Itoa(length)}
 	}
 	w.WriteHeader(r.status)
 }

@@ -90,6 +90,7 @@ type router struct {
 	param    *router            // any one segment
 	name     string             // of the parameter, if the segment is one
 	methods  map[string]endpoint
+	public   bool // an operation of the path requires no token
 }
 
 // endpoint is an operation at a path.
@@ -133,11 +134,12 @@ func (n *router) add(op wire.Operation, handle handler) {
 		n.methods = make(map[string]endpoint)
 	}
 	n.methods[op.Method] = endpoint{op, handle}
+	n.public = n.public || op.Scope == ""
 }
 
 // route is the result of a lookup.
 type route struct {
-	methods map[string]endpoint
+	*router
 	version string
 	ids     map[string]string
 }
@@ -145,9 +147,11 @@ type route struct {
 // find returns the route of a path, or nil for an unknown path or version. The path is still
 // escaped, so that %2F can be part of a parameter.
 func (n *router) find(escapedPath string) *route {
-	found := &route{ids: make(map[string]string)}
+	found := &route{}
 	product := ""
-	for segment := range strings.SplitSeq(strings.TrimPrefix(escapedPath, "/"), "/") {
+	for rest, more := strings.TrimPrefix(escapedPath, "/"), true; more; {
+		var segment string
+		segment, rest, more = strings.Cut(rest, "/")
 		text, err := url.PathUnescape(segment)
 		if err != nil || text == "" {
 			return nil
@@ -155,9 +159,10 @@ func (n *router) find(escapedPath string) *route {
 		if product == "" || product == wire.Public {
 			product = text
 		}
+		literal := n.segments[text]
 		switch {
-		case n.segments[text] != nil:
-			n = n.segments[text]
+		case literal != nil:
+			n = literal
 		case n.param == nil:
 			return nil
 		case n.param.name == "v":
@@ -167,29 +172,23 @@ func (n *router) find(escapedPath string) *route {
 			n, found.version = n.param, text
 		default:
 			n = n.param
+			if found.ids == nil {
+				found.ids = make(map[string]string)
+			}
 			found.ids[n.name] = text
 		}
 	}
 	if n.methods == nil {
 		return nil
 	}
-	found.methods = n.methods
+	found.router = n
 	return found
 }
 
-// public reports whether the path requires no bearer token. Such paths are the token endpoints, the
-// key set, Check URLs, and the reachability of the caller.
-func (r *route) public() bool {
-	if r == nil {
-		return false
-	}
-	for _, e := range r.methods {
-		if e.op.Scope == "" {
-			return true
-		}
-	}
-	return false
-}
+// requiresToken reports whether the operations of a path require a bearer token. Those of unknown
+// paths do. The token endpoints, the key set, Check URLs, and the reachability of the caller do
+// not.
+func (r *route) requiresToken() bool { return r == nil || !r.public }
 
 // allow returns the value of the Allow header.
 func (r *route) allow() string {

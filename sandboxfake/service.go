@@ -33,6 +33,7 @@ type service struct {
 	mu      sync.Mutex    // guards the fields below
 	ended   error         // nil until end; then ErrReset or ErrClosed
 	timer   *time.Timer   // wakes a running clock for the next event
+	wakes   time.Time     // due time of the event that the timer is set for; zero for none
 	changed chan struct{} // closed at the next change; nil while nobody waits
 
 	clock      vclock.Clock
@@ -176,9 +177,10 @@ func (i *ids) digest(kind, owner string, c *counter) [sha256.Size]byte {
 	if *c == nil {
 		*c = make(counter)
 	}
-	(*c)[kind]++
-	b := binary.BigEndian.AppendUint64(nil, i.seed)
-	b = binary.BigEndian.AppendUint64(b, (*c)[kind])
+	n := (*c)[kind] + 1
+	(*c)[kind] = n
+	b := binary.BigEndian.AppendUint64(make([]byte, 0, 128), i.seed)
+	b = binary.BigEndian.AppendUint64(b, n)
 	b = append(b, kind...)
 	b = append(b, 0)
 	b = append(b, owner...)
