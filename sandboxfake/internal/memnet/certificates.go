@@ -28,7 +28,7 @@ type Certificates struct {
 	// network. Only the clients of this network trust it, so it can sign any name.
 	inProcess Authority
 	hosts     tls.Certificate // for example.com and *.sandbox.test
-	roots     *x509.CertPool  // the system's roots and both authorities
+	roots     *x509.CertPool  // see newRoots
 	own       *OwnCertificate // of the user, for the service; nil without one
 }
 
@@ -112,7 +112,8 @@ func newAuthority(pair tls.Certificate) Authority {
 	return Authority{pair.Leaf, pair.PrivateKey.(*ecdsa.PrivateKey)}
 }
 
-// newRoots returns a pool of the system's roots and both authorities.
+// newRoots returns a pool of the system's roots, both authorities, and the certificates that most
+// connections present.
 func (c *Certificates) newRoots() *x509.CertPool {
 	// Without system roots, clients still trust everything in this process.
 	roots, err := x509.SystemCertPool()
@@ -121,6 +122,10 @@ func (c *Certificates) newRoots() *x509.CertPool {
 	}
 	roots.AddCert(c.Exported.Certificate)
 	roots.AddCert(c.inProcess.Certificate)
+	// The signature of a trusted certificate is not verified, which saves a tenth of the time of a
+	// handshake.
+	roots.AddCert(c.Service.Leaf)
+	roots.AddCert(c.hosts.Leaf)
 	return roots
 }
 

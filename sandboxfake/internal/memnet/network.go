@@ -70,7 +70,7 @@ func New(c *Certificates, inMemory bool, errClosed error) *Network {
 	n.ctx, n.cancel = context.WithCancel(context.Background())
 	n.transport = &http.Transport{
 		DialContext:     n.dial,
-		TLSClientConfig: &tls.Config{RootCAs: c.roots},
+		TLSClientConfig: &tls.Config{RootCAs: c.roots, CurvePreferences: n.curves()},
 		// Idle connections keep their buffers. A process may have thousands, and all responses
 		// are short.
 		ReadBufferSize:        1024,
@@ -92,7 +92,8 @@ func (n *Network) Listen(addr string) (net.Listener, error) {
 	if n.service != nil {
 		return tls.NewListener(n.service, n.tlsConfig(always(&n.certificates.hosts))), nil
 	}
-	listener, err := net.Listen("tcp", addr)
+	// Without keep-alive probes: IdleTimeout closes the connections of clients that have gone.
+	listener, err := (&net.ListenConfig{KeepAlive: -1}).Listen(context.Background(), "tcp", addr)
 	if err != nil {
 		return nil, err
 	}
@@ -201,7 +202,7 @@ func (n *Network) dial(ctx context.Context, network, addr string) (net.Conn, err
 		return n.direct.Dial(ctx, n.callerAddr())
 	}
 	if n.service == nil {
-		return new(net.Dialer).DialContext(ctx, network, addr)
+		return (&net.Dialer{KeepAlive: -1}).DialContext(ctx, network, addr)
 	}
 	if HostName(addr) == ServiceHost {
 		return n.service.Dial(ctx, n.callerAddr())
@@ -225,13 +226,21 @@ func (n *Network) tlsConfig(choose func(*tls.ClientHelloInfo) *tls.Certificate) 
 			return choose(hello), nil
 		},
 		NextProtos: []string{"http/1.1"},
-		// A test makes few connections. Session tickets and a post-quantum key exchange would
-		// cost more than they save.
+		// A test makes few connections: session tickets would cost more than they save.
 		SessionTicketsDisabled: true,
 		// Small records are useful on slow networks only.
 		DynamicRecordSizingDisabled: true,
 		CurvePreferences:            []tls.CurveID{tls.X25519, tls.CurveP256},
 	}
+}
+
+// curves returns the curves for key exchanges. The fastest is P-256, but with a choice, crypto/tls
+// prefers X25519. Hosts outside an in-memory network may support only one of them.
+func (n *Network) curves() []tls.CurveID {
+	if n.service != nil {
+		return []tls.CurveID{tls.CurveP256}
+	}
+	return []tls.CurveID{tls.X25519, tls.CurveP256, tls.CurveP384, tls.CurveP521}
 }
 
 // always returns a function for tlsConfig that returns certificate.
