@@ -163,23 +163,23 @@ func (o Operation) URL(base, version string, ids ...string) (string, error) {
 	var b strings.Builder
 	b.Grow(len(base) + len(o.Path) + usualIDs)
 	b.WriteString(base)
-	for segment := range strings.SplitSeq(strings.TrimPrefix(o.Path, "/"), "/") {
-		b.WriteByte('/')
+	for rest := o.Path; rest != ""; {
+		text, after, _ := strings.Cut(rest, "{")
+		b.WriteString(text)
+		var name string
+		name, rest, _ = strings.Cut(after, "}")
 		switch {
-		case segment == "{v}":
+		case name == "":
+		case name == "v":
 			b.WriteString(version)
-		case strings.HasPrefix(segment, "{"):
-			name := strings.Trim(segment, "{}")
-			if len(ids) == 0 {
-				return "", fmt.Errorf("missing %s", name)
-			}
+		case len(ids) == 0:
+			return "", fmt.Errorf("missing %s", name)
+		default:
 			if err := checkID(ids[0]); err != nil {
 				return "", fmt.Errorf("%s %w", name, err)
 			}
 			b.WriteString(url.PathEscape(ids[0]))
 			ids = ids[1:]
-		default:
-			b.WriteString(segment)
 		}
 	}
 	return b.String(), nil
