@@ -10,8 +10,6 @@ import (
 	"net/url"
 	"time"
 
-	"github.com/hashicorp/go-retryablehttp"
-
 	"github.com/idverify/idverify-go/internal/wire"
 )
 
@@ -175,7 +173,7 @@ func (a *api) do(ctx context.Context, r request, decode func(response) error) er
 			return invalidArgument(r.op, "cannot encode the parameters as JSON")
 		}
 	}
-	req, err := retryablehttp.NewRequestWithContext(ctx, r.op.Method, target, nil)
+	req, err := http.NewRequestWithContext(ctx, r.op.Method, target, nil)
 	if err != nil {
 		return invalidArgument(r.op, "cannot create the request (is the context nil?)") // err contains the URL
 	}
@@ -200,7 +198,7 @@ func (a *api) do(ctx context.Context, r request, decode func(response) error) er
 }
 
 // perform sends req, with retries, and decodes the response. Parameter r is the request in req.
-func (c *call) perform(req *retryablehttp.Request, r request, decode func(response) error) error {
+func (c *call) perform(req *http.Request, r request, decode func(response) error) error {
 	httpResp, err := c.do(req)
 	if err != nil {
 		return err

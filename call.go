@@ -22,7 +22,7 @@ import (
 const (
 	maxBody          = 10 << 20
 	maxErrorBody     = 1 << 20
-	initialBuffer    = 4 << 10 // without a Content-Length
+	initialBuffer    = 2<<10 - bytes.MinRead // without a Content-Length
 	maxInitialBuffer = 64 << 10
 	maxValues        = 1 << 16
 )
@@ -37,8 +37,12 @@ type call struct {
 	op    wire.Operation
 	scope string // scopes requested by Client.Token, otherwise empty
 
-	retries        retryablehttp.Client
-	client         http.Client
+	// Parts of the call, so that they need no allocations of their own.
+	retries retryablehttp.Client
+	client  http.Client
+	request retryablehttp.Request
+	limited io.LimitedReader
+
 	observation    *observation // nil if there are no observers
 	payload        []byte       // the request body; nil if there is none
 	attempt        int
@@ -52,7 +56,7 @@ type call struct {
 }
 
 // do sends req, with retries, and returns the last response with any status.
-func (c *call) do(req *retryablehttp.Request) (*http.Response, error) {
+func (c *call) do(req *http.Request) (*http.Response, error) {
 	if err := c.awaitToken(req.Context()); err != nil {
 		c.observation.begin(req.Context(), 1) // report the error although there was no attempt
 		return nil, err
@@ -70,7 +74,8 @@ func (c *call) do(req *retryablehttp.Request) (*http.Response, error) {
 		},
 		ErrorHandler: retryablehttp.PassthroughErrorHandler,
 	}
-	resp, err := c.retries.Do(req)
+	c.request = retryablehttp.Request{Request: req} // without a body, because every attempt sets its own
+	resp, err := c.retries.Do(&c.request)
 	if err == nil {
 		return resp, nil
 	}
@@ -188,7 +193,8 @@ func (c *call) readBody(resp *http.Response) error {
 		size = initialBuffer
 	}
 	buf := bytes.NewBuffer(make([]byte, 0, min(size, maxInitialBuffer)+bytes.MinRead))
-	_, err := buf.ReadFrom(io.LimitReader(resp.Body, int64(limit)+1))
+	c.limited = io.LimitedReader{R: resp.Body, N: int64(limit) + 1}
+	_, err := buf.ReadFrom(&c.limited)
 	body := buf.Bytes()
 	if !isSuccess(resp.StatusCode) {
 		// Report the status in any case. A truncated body may still contain the reason.

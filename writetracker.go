@@ -37,6 +37,7 @@ type writeTracker struct {
 	body    []byte // nil if the request has no body
 	maxEnds int    // maximum value of ends
 	cancel  context.CancelFunc
+	trace   httptrace.ClientTrace
 
 	mu       sync.Mutex // guards the fields below
 	reports  bool       // the transport supports net/http/httptrace
@@ -66,10 +67,8 @@ func (t *writeTracker) track(req *http.Request, deadline time.Time) *http.Reques
 	} else {
 		ctx, t.cancel = context.WithDeadlineCause(req.Context(), deadline, errAttemptTimeout)
 	}
-	req = req.WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
-		GetConn: func(string) { t.setReports() },
-		GotConn: t.gotConn,
-	}))
+	t.trace.GetConn, t.trace.GotConn = t.getConn, t.gotConn
+	req = req.WithContext(httptrace.WithClientTrace(ctx, &t.trace))
 	if t.body != nil {
 		req.Body = &trackedBody{tracker: t}
 		req.GetBody = t.newBody
@@ -78,7 +77,8 @@ func (t *writeTracker) track(req *http.Request, deadline time.Time) *http.Reques
 	return req
 }
 
-func (t *writeTracker) setReports() {
+// getConn is called before a connection is obtained.
+func (t *writeTracker) getConn(string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.reports = true
