@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"net/http"
 	"slices"
 	"strings"
@@ -53,29 +54,40 @@ func reportAllocations(b *testing.B, base, other func() error) {
 }
 
 // BenchmarkOverNetHTTP compares Get with a request by net/http that sends a token and decodes the
-// response into a struct.
+// response into a struct. Like Get, the request has a timeout and limits the response body, except
+// in the benchmarks named Unbounded.
 func BenchmarkOverNetHTTP(b *testing.B) {
 	body := fixture(b, "phone_check.json")
-	b.Run("TLS", func(b *testing.B) {
-		srv := newService(b, respondWith(200, string(body)))
-		c := srv.client(b)
-		compareTimes(b, "x-nethttp",
-			func() error { return getWithNetHTTP(b, srv.Client(), srv.URL) },
-			func() error { return errorOf(c.PhoneChecks.Get(b.Context(), phoneCheckID)) })
-	})
-	b.Run("allocations", func(b *testing.B) {
-		respond := func(*http.Request) (*http.Response, error) { return response(200, body), nil }
-		c := newTransportClient(b, respond)
-		plain := &http.Client{Transport: tokenTransport(respond)}
-		base := func() error { return getWithNetHTTP(b, plain, "https://idverify.sandbox.test") }
-		other := func() error { return errorOf(c.PhoneChecks.Get(b.Context(), phoneCheckID)) }
-		compareTimes(b, "x-nethttp-without-network", base, other)
-		reportAllocations(b, base, other)
-	})
+	for _, tt := range []struct {
+		name    string
+		timeout time.Duration
+		maxBody int64
+	}{
+		{"", 30 * time.Second, maxBody},
+		{"Unbounded", 0, math.MaxInt64},
+	} {
+		b.Run("TLS"+tt.name, func(b *testing.B) {
+			srv := newService(b, respondWith(200, string(body)))
+			c := srv.client(b)
+			plain := &http.Client{Transport: srv.Client().Transport, Timeout: tt.timeout}
+			compareTimes(b, "x-nethttp",
+				func() error { return getWithNetHTTP(b, plain, srv.URL, tt.maxBody) },
+				func() error { return errorOf(c.PhoneChecks.Get(b.Context(), phoneCheckID)) })
+		})
+		b.Run("allocations"+tt.name, func(b *testing.B) {
+			respond := func(*http.Request) (*http.Response, error) { return response(200, body), nil }
+			c := newTransportClient(b, respond)
+			plain := &http.Client{Transport: tokenTransport(respond), Timeout: tt.timeout}
+			base := func() error { return getWithNetHTTP(b, plain, "https://idverify.sandbox.test", tt.maxBody) }
+			other := func() error { return errorOf(c.PhoneChecks.Get(b.Context(), phoneCheckID)) }
+			compareTimes(b, "x-nethttp-without-network", base, other)
+			reportAllocations(b, base, other)
+		})
+	}
 }
 
-// getWithNetHTTP reads a check without the client.
-func getWithNetHTTP(b *testing.B, client *http.Client, base string) error {
+// getWithNetHTTP reads a check without the client. It reads at most maxBody bytes of the response.
+func getWithNetHTTP(b *testing.B, client *http.Client, base string, maxBody int64) error {
 	r, err := http.NewRequestWithContext(b.Context(), http.MethodGet, base+"/phone_check/v0.1/checks/"+phoneCheckID, nil)
 	if err != nil {
 		return err
@@ -87,7 +99,11 @@ func getWithNetHTTP(b *testing.B, client *http.Client, base string) error {
 		return err
 	}
 	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
+	var text io.Reader = resp.Body
+	if maxBody < math.MaxInt64 {
+		text = io.LimitReader(text, maxBody)
+	}
+	body, err := io.ReadAll(text)
 	if err != nil {
 		return err
 	}
