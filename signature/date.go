@@ -3,6 +3,7 @@ package signature
 import (
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 )
 
@@ -23,13 +24,22 @@ func (v *Verifier) checkDate(s string) (time.Time, error) {
 	return date, nil
 }
 
-// parseDate parses an IMF-fixdate (RFC 9110, section 5.6.7). It is stricter than time.Parse, which
-// accepts wrong weekdays, fractional seconds and months in any case.
+// parseDate parses an IMF-fixdate (RFC 9110, section 5.6.7), whose parts have fixed positions. The
+// comparison rejects other forms, and dates that do not exist or are another day of the week.
 func parseDate(s string) (t time.Time, ok bool) {
-	t, err := time.Parse(http.TimeFormat, s)
-	if err != nil {
-		return time.Time{}, false
+	if len(s) != len(http.TimeFormat) {
+		return t, false
 	}
+	month := strings.Index("JanFebMarAprMayJunJulAugSepOctNovDec", s[8:11])/3 + 1
+	t = time.Date(number(s[12:16]), time.Month(month), number(s[5:7]), number(s[17:19]), number(s[20:22]), number(s[23:25]), 0, time.UTC)
 	var formatted [len(http.TimeFormat) + 8]byte
 	return t, string(t.AppendFormat(formatted[:0], http.TimeFormat)) == s
+}
+
+// number returns the value of decimal digits. For other characters the value is undefined.
+func number(s string) (n int) {
+	for i := range len(s) {
+		n = 10*n + int(s[i]) - '0'
+	}
+	return n
 }
