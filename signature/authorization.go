@@ -2,6 +2,7 @@ package signature
 
 import (
 	"encoding/base64"
+	"encoding/binary"
 	"slices"
 	"strings"
 )
@@ -13,45 +14,62 @@ const (
 	maxCovered       = 16 // names
 )
 
+// signatureBuffer is the size of a buffer for the signature of the largest key. Decoding needs up
+// to two bytes more than the signature.
+const signatureBuffer = maxKeyBits/8 + 2
+
 // algorithm is the only accepted signature algorithm. A message cannot select a different one.
 const algorithm = "rsa-sha256"
 
-// authorization is a parsed Authorization header or authorization parameter.
+// authorization contains the parts of an Authorization header or authorization parameter, without
+// the signature.
 type authorization struct {
-	keyID     string
-	covered   []string // the names in the parameter headers, in order
-	signature []byte
+	keyID   string
+	covered nameList // the names in the parameter headers, in order
 }
 
-// parseAuthorization parses
+// nameList is a list of at most maxCovered names that needs no allocation.
+type nameList struct {
+	names [maxCovered]string
+	len   int
+}
+
+func (l *nameList) slice() []string { return l.names[:l.len] }
+
+func (l *nameList) set(names []string) { l.len = copy(l.names[:], names) }
+
+// parse parses
 //
 //	Signature keyId="…",algorithm="rsa-sha256",headers="(request-target) host date …",signature="…"
 //
 // The parameters may occur in any order, each at most once. Names are case-insensitive. Values are
 // tokens, or quoted strings without escapes. Unknown parameters are ignored.
-func parseAuthorization(s string) (authorization, error) {
+//
+// The signature is appended to buf, which can be on the caller's stack. It is not a field of a,
+// because the key ID is passed to the key source: the compiler then places every field on the heap.
+func (a *authorization) parse(s string, buf []byte) (signature []byte, err error) {
 	params, err := parseParameters(s)
 	if err != nil {
-		return authorization{}, err
+		return nil, err
 	}
 	if !validKeyID(params.keyID) {
-		return authorization{}, newError(ErrMalformed, "keyId in the Authorization must be 1 to 256 printable ASCII characters without backslashes")
+		return nil, newError(ErrMalformed, "keyId in the Authorization must be 1 to 256 printable ASCII characters without backslashes")
 	}
-	covered, ok := parseCovered(params.headers)
-	if !ok {
-		return authorization{}, newError(ErrMalformed, "headers in the Authorization must list 1 to 16 lower-case names, separated by single spaces")
+	a.keyID = params.keyID
+	if !a.covered.parse(params.headers) {
+		return nil, newError(ErrMalformed, "headers in the Authorization must list 1 to 16 lower-case names, separated by single spaces")
 	}
-	signature, ok := decodeBase64(params.signature)
+	signature, ok := appendBase64(buf, params.signature)
 	if !ok || len(signature) == 0 {
-		return authorization{}, newError(ErrMalformed, "signature in the Authorization is missing or not valid base64")
+		return nil, newError(ErrMalformed, "signature in the Authorization is missing or not valid base64")
 	}
 	switch params.algorithm {
 	case algorithm:
-		return authorization{keyID: params.keyID, covered: covered, signature: signature}, nil
+		return signature, nil
 	case "":
-		return authorization{}, newError(ErrMalformed, "algorithm in the Authorization is missing")
+		return nil, newError(ErrMalformed, "algorithm in the Authorization is missing")
 	default:
-		return authorization{}, newError(ErrAlgorithm, "algorithm in the Authorization is not rsa-sha256")
+		return nil, newError(ErrAlgorithm, "algorithm in the Authorization is not rsa-sha256")
 	}
 }
 
@@ -120,32 +138,30 @@ func cutParameter(s string) (name, value, rest string, more, ok bool) {
 	return name, value, rest, more, ok && (more || rest == "")
 }
 
-// parseCovered splits a list of lower-case names separated by single spaces. A name in parentheses
-// is a special name, not a header.
-func parseCovered(s string) (names []string, ok bool) {
-	if strings.Count(s, " ") >= maxCovered {
-		return nil, false
-	}
-	names = strings.Split(s, " ")
-	for _, name := range names {
+// parse splits a list of lower-case names separated by single spaces. A name in parentheses is a
+// special name, not a header.
+func (l *nameList) parse(s string) bool {
+	for name := range strings.SplitSeq(s, " ") {
 		bare, special := strings.CutPrefix(name, "(")
 		if special {
-			bare, ok = strings.CutSuffix(bare, ")")
-			if !ok {
-				return nil, false
+			var ok bool
+			if bare, ok = strings.CutSuffix(bare, ")"); !ok {
+				return false
 			}
 		}
-		if !isToken(bare) || strings.ToLower(bare) != bare {
-			return nil, false
+		if l.len == maxCovered || !isToken(bare) || strings.ToLower(bare) != bare {
+			return false
 		}
+		l.names[l.len] = name
+		l.len++
 	}
-	return names, true
+	return true
 }
 
-// decodeBase64 decodes standard base64 with padding. It rejects line breaks and nonzero trailing
-// bits.
-func decodeBase64(s string) (decoded []byte, ok bool) {
-	decoded, err := base64.StdEncoding.Strict().DecodeString(s)
+// appendBase64 decodes standard base64 with padding and appends the result to buf, which must be
+// empty. It rejects line breaks and nonzero trailing bits.
+func appendBase64(buf []byte, s string) (decoded []byte, ok bool) {
+	decoded, err := base64.StdEncoding.Strict().AppendDecode(buf, []byte(s))
 	return decoded, err == nil && base64.StdEncoding.EncodedLen(len(decoded)) == len(s)
 }
 
@@ -159,8 +175,20 @@ func skipSpace(s string) string {
 // isQuotable reports whether s can be quoted without escapes: it contains only printable ASCII, and
 // no quotes or backslashes. Escapes are not supported, because parsers handle them differently.
 func isQuotable(s string) bool {
-	for i := range len(s) {
-		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
+	if strings.IndexByte(s, '"') >= 0 || strings.IndexByte(s, '\\') >= 0 {
+		return false
+	}
+	b := []byte(s)
+	// A signature is long, so examine eight bytes at once. For bytes from ' ' to '~', no sum or
+	// difference has its highest bit set. For the first other byte, one of them has.
+	const each = 0x0101010101010101
+	for ; len(b) >= 8; b = b[8:] {
+		if w := binary.LittleEndian.Uint64(b); ((w-each*' ')|(w+each))&(each*0x80) != 0 {
+			return false
+		}
+	}
+	for _, c := range b {
+		if c < ' ' || c > '~' {
 			return false
 		}
 	}

@@ -89,6 +89,7 @@ func TestVerifier_AuthorizationGrammar(t *testing.T) {
 func TestVerifier_AuthorizationBytes(t *testing.T) {
 	t.Parallel()
 	const token = "!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ" // RFC 9110, section 5.6.2
+	quotable := func(c byte) bool { return ' ' <= c && c <= '~' && c != '"' && c != '\\' }
 	v := newVerifier(t, signature.VerifierOptions{})
 	for _, tt := range []struct {
 		name  string
@@ -98,13 +99,16 @@ func TestVerifier_AuthorizationBytes(t *testing.T) {
 		{"name", "%s=1,", func(c byte) bool { return strings.IndexByte(token, c) >= 0 || c == ' ' || c == '\t' }},
 		{"second byte of a name", "a%s=1,", func(c byte) bool { return strings.IndexByte(token, c) >= 0 }},
 		{"unquoted value", "x=a%sb,", func(c byte) bool { return strings.IndexByte(token, c) >= 0 }},
-		{"quoted value", `x="%s",`, func(c byte) bool { return ' ' <= c && c <= '~' && c != '"' && c != '\\' }},
+		{"quoted value", `x="%s",`, quotable},
+		{"start of a long quoted value", `x="%sabcdefghij",`, quotable},
+		{"eighth byte of a quoted value", `x="abcdefg%sabc",`, quotable},
+		{"end of a long quoted value", `x="abcdefghij%s",`, quotable},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			for i := range 256 {
 				c := byte(i)
-				if c == '=' && tt.name != "quoted value" || c == ',' && tt.name == "unquoted value" {
+				if c == '=' && !strings.Contains(tt.form, `"`) || c == ',' && tt.name == "unquoted value" {
 					continue // these bytes end the name or the value
 				}
 				parameter := fmt.Sprintf(tt.form, string([]byte{c}))

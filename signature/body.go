@@ -7,35 +7,40 @@ import (
 	"net/http"
 )
 
-// Minimum and maximum size of the initial read buffer, in bytes. Content-Length determines the size
-// only within these limits, because it is untrusted.
+// Sizes of the initial read buffer, in bytes. Content-Length determines the size only up to
+// maxBuffer, because it is untrusted.
 const (
-	minBuffer = 512
-	maxBuffer = 64 << 10
+	usualBuffer = 512
+	maxBuffer   = 64 << 10
 )
 
 // bodyConsumed is the most likely reason why a body is closed, or ends early without a read error.
 const bodyConsumed = "middleware in front of the verifier has read it (put the verifier first, or restore r.Body)"
 
-// readBody returns the body of r, or an error if the body is larger than MaxBody, whatever its
-// Content-Length. It always restores r.Body.
-func (v *Verifier) readBody(r *http.Request) ([]byte, error) {
+// readBody returns a message with the body of r, or an error if the body is larger than MaxBody,
+// whatever its Content-Length. It always restores r.Body.
+func (v *Verifier) readBody(r *http.Request) (*Message, error) {
 	if r.Body == nil {
 		r.Body = http.NoBody
 	}
 	original := r.Body
-	body, err := readAtMost(original, make([]byte, 0, min(max(r.ContentLength+1, minBuffer), maxBuffer)), v.maxBody+1)
+	received := &receivedBody{Closer: original}
+	buf := received.buf[:0]
+	if r.ContentLength >= usualBuffer {
+		buf = make([]byte, 0, min(r.ContentLength+1, maxBuffer)) // one more, for the read that returns io.EOF
+	}
+	body, err := readAtMost(original, buf, v.maxBody+1)
 	tooLarge := int64(len(body)) > v.maxBody
 	if err == nil && !tooLarge {
-		restored := &restoredBody{Closer: original}
-		restored.Reset(body)
-		r.Body = restored
+		received.Reset(body)
+		r.Body = received
 		// net/http reports a truncated body as an error. If there is no error, other code has read a part
 		// of the body.
 		if int64(len(body)) < r.ContentLength {
 			return nil, newError(ErrBody, "body is shorter than its Content-Length: "+bodyConsumed)
 		}
-		return body, nil
+		received.message.Body = body
+		return &received.message, nil
 	}
 	r.Body = struct {
 		io.Reader
@@ -51,10 +56,13 @@ func (v *Verifier) readBody(r *http.Request) ([]byte, error) {
 	return nil, asWarning(wrapError(ErrBody, "body could not be read", err))
 }
 
-// restoredBody is a body that can be read again. Close closes the original.
-type restoredBody struct {
+// receivedBody is a body that can be read again, the message with this body, and a buffer for
+// bodies of the usual size, so that all three need one allocation. Close closes the original.
+type receivedBody struct {
 	bytes.Reader
 	io.Closer
+	message Message
+	buf     [usualBuffer]byte
 }
 
 // isClosed reports whether err means that the body was closed before it was read. net/http exports

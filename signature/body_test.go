@@ -1,6 +1,10 @@
 package signature_test
 
 import (
+	"bytes"
+	"crypto"
+	"crypto/rsa"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +17,7 @@ import (
 	"testing/iotest"
 	"time"
 
+	"github.com/idverify/idverify-go/internal/attack"
 	"github.com/idverify/idverify-go/signature"
 )
 
@@ -24,6 +29,67 @@ type watchedBody struct {
 
 func (b *watchedBody) Read(p []byte) (int, error) { b.read = true; return b.Reader.Read(p) }
 func (b *watchedBody) Close() error               { b.closed = true; return nil }
+
+func TestVerifier_BodySizes(t *testing.T) {
+	t.Parallel()
+	v := newVerifier(t, signature.VerifierOptions{})
+	for _, size := range []int{0, 1, 510, 511, 512, 513, 64<<10 - 1, 64 << 10, 1 << 20} {
+		for _, known := range []bool{true, false} {
+			content := strings.Repeat("a", size)
+			w := newCallback()
+			withBody(content)(w)
+			w.Set("Digest", attack.Digest(content))
+			w.Sign()
+			r := request(t, w)
+			if r.Body = restored([]byte(content)); !known {
+				r.ContentLength = -1
+			}
+
+			m, err := v.VerifyCallback(r)
+
+			if err != nil {
+				t.Errorf("%d bytes, length known: %v: error = %v, want none", size, known, err)
+				continue
+			}
+			if again, err := io.ReadAll(r.Body); string(m.Body) != content || string(again) != content || err != nil {
+				t.Errorf("%d bytes, length known: %v: %d bytes returned, %d bytes read again, error = %v", size, known, len(m.Body), len(again), err)
+			}
+		}
+	}
+}
+
+// TestVerifier_CallbackAllocations is not parallel, because it counts the allocations of the
+// process.
+func TestVerifier_CallbackAllocations(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates")
+	}
+	v := newVerifier(t, signature.VerifierOptions{})
+	w := newCallback()
+	w.Target = "/callbacks"
+	w.Sign()
+	r := request(t, w)
+	reader := bytes.NewReader(nil)
+	content, body := []byte(body), io.NopCloser(reader)
+	key, sum := keys()["service-1"], sha256.Sum256(nil)
+	sig, err := rsa.SignPKCS1v15(nil, key, crypto.SHA256, sum[:])
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	raw := testing.AllocsPerRun(100, func() { err = rsa.VerifyPKCS1v15(&key.PublicKey, crypto.SHA256, sum[:], sig) })
+	verified := testing.AllocsPerRun(100, func() {
+		reader.Reset(content)
+		r.Body = body
+		if _, err := v.VerifyCallback(r); err != nil {
+			t.Fatal(err)
+		}
+	})
+
+	if verified > raw+1 || err != nil {
+		t.Errorf("%v allocations, error = %v; want those of the RSA verification, %v, and one for the result", verified, err, raw)
+	}
+}
 
 func TestVerifier_ReadsBodyAfterSignature(t *testing.T) {
 	t.Parallel()

@@ -24,7 +24,9 @@ func (v *Verifier) VerifyCallback(r *http.Request) (*Message, error) {
 
 // callback runs cheap checks first. If one fails, it does not look up a key or read the body.
 func (v *Verifier) callback(r *http.Request) (*Message, error) {
-	m, err := v.receivedCallback(r)
+	var buf [signatureBuffer]byte
+	var m message
+	signature, err := v.receivedCallback(&m, r, buf[:0])
 	if err != nil {
 		return nil, err
 	}
@@ -39,29 +41,29 @@ func (v *Verifier) callback(r *http.Request) (*Message, error) {
 	if !ok {
 		return nil, newError(ErrDigest, "digest is not a SHA-256 hash in hexadecimal or base64")
 	}
-	if err := v.checkSignature(r.Context(), &m); err != nil {
+	if err := v.checkSignature(r.Context(), &m, signature); err != nil {
 		return nil, err
 	}
-	body, err := v.readBody(r)
+	result, err := v.readBody(r)
 	if err != nil {
 		return nil, err
 	}
-	if sum := sha256.Sum256(body); subtle.ConstantTimeCompare(sum[:], digest[:]) != 1 {
+	if sum := sha256.Sum256(result.Body); subtle.ConstantTimeCompare(sum[:], digest[:]) != 1 {
 		// If the length is unknown, an empty body usually means that middleware has read it. Anyone on
 		// the network path can also remove the body, so the error is logged as a warning.
-		if len(body) == 0 && r.ContentLength < 0 {
+		if len(result.Body) == 0 && r.ContentLength < 0 {
 			return nil, asWarning(newError(ErrBody, "body is empty, but the signed body is not: "+bodyConsumed))
 		}
 		return nil, newError(ErrDigest, "digest does not match the body (does middleware change it?)")
 	}
-	if err := v.accept(r.Context(), &m, date); err != nil {
+	if err := v.accept(r.Context(), &m, signature, date); err != nil {
 		return nil, err
 	}
-	verified := &Message{KeyID: m.keyID, Date: date, Kind: m.kind, Body: body}
+	result.KeyID, result.Date, result.Kind = m.keyID, date, m.kind
 	if _, query, ok := strings.Cut(m.target, "?"); ok {
-		verified.Query, _ = url.ParseQuery(query) // like url.URL.Query: malformed pairs are skipped
+		result.Query, _ = url.ParseQuery(query) // like url.URL.Query: malformed pairs are skipped
 	}
-	return verified, nil
+	return result, nil
 }
 
 const proxyAdvice = "does a proxy remove or repeat it?"
@@ -69,36 +71,39 @@ const proxyAdvice = "does a proxy remove or repeat it?"
 // requiredValue is like onlyValue, for a header that every callback has. The error contains the
 // name of the header, which the sender does not choose, and the advice.
 func requiredValue(header http.Header, key, advice string) (string, error) {
-	if len(header[key]) != 1 {
+	values := header[key]
+	if len(values) != 1 {
 		return "", newError(ErrCoverage, "required header "+strings.ToLower(key)+" must occur exactly once ("+advice+")")
 	}
-	return onlyValue(header, key)
+	return onlyValue(values)
 }
 
-// receivedCallback extracts the parts of a callback from r. Each part must occur exactly once.
-func (v *Verifier) receivedCallback(r *http.Request) (m message, err error) {
+// receivedCallback sets m to the parts of the callback r, each of which must occur exactly once,
+// and appends the signature to buf.
+func (v *Verifier) receivedCallback(m *message, r *http.Request, buf []byte) (signature []byte, err error) {
 	if r.Method != http.MethodPost {
-		return m, newError(ErrMalformed, "method must be POST")
+		return nil, newError(ErrMalformed, "method must be POST")
 	}
 	if r.ContentLength > v.maxBody {
-		return m, newError(ErrTooLarge, "body is larger than MaxBody")
+		return nil, newError(ErrTooLarge, "body is larger than MaxBody")
 	}
 	values := r.Header["Authorization"]
 	if len(values) != 1 {
-		return m, newError(ErrMalformed, "request must have exactly one Authorization header")
+		return nil, newError(ErrMalformed, "request must have exactly one Authorization header")
 	}
-	if m, err = v.received(r, "post"); err != nil {
-		return m, err
+	if err = v.received(m, r, "post"); err != nil {
+		return nil, err
 	}
-	if m.authorization, err = parseAuthorization(values[0]); err != nil {
-		return m, err
+	if signature, err = m.authorization.parse(values[0], buf); err != nil {
+		return nil, err
 	}
 	if m.date, err = requiredValue(r.Header, "Date", proxyAdvice); err != nil {
-		return m, err
+		return nil, err
 	}
+	m.kindName = v.header
 	if m.kind, err = requiredValue(r.Header, v.headerKey, "check VerifierOptions.CallbackHeader and your proxy"); err != nil {
-		return m, err
+		return nil, err
 	}
 	m.digest, err = requiredValue(r.Header, "Digest", proxyAdvice)
-	return m, err
+	return signature, err
 }

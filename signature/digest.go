@@ -19,7 +19,8 @@ func parseDigest(s string) (sum [sha256.Size]byte, ok bool) {
 		_, err := hex.Decode(sum[:], []byte(value))
 		return sum, err == nil
 	case base64.StdEncoding.EncodedLen(sha256.Size):
-		decoded, ok := decodeBase64(value)
+		var buf [sha256.Size + 1]byte // the value has one byte of padding
+		decoded, ok := appendBase64(buf[:0], value)
 		return sum, ok && copy(sum[:], decoded) == len(decoded) && len(decoded) == sha256.Size
 	}
 	return sum, false

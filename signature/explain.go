@@ -219,7 +219,7 @@ func (e *explanation) confirm(body []byte) error {
 		return err
 	}
 	header := e.callbackHeader()
-	v.headerKey, v.required = http.CanonicalHeaderKey(header), callbackCoverage(header)
+	v.header, v.headerKey, v.required = header, http.CanonicalHeaderKey(header), callbackCoverage(header)
 	for _, d := range e.covered {
 		if isToken(d.name) {
 			r.Header[http.CanonicalHeaderKey(d.name)] = []string{d.options[d.chosen].value}

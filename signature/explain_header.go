@@ -15,8 +15,9 @@ import (
 // foundAuthorization is the Authorization of a message, and how it was changed.
 type foundAuthorization struct {
 	authorization
-	text  string
-	cause string // line of the explanation; empty if it was received as the service sends it
+	signature []byte
+	text      string
+	cause     string // line of the explanation; empty if it was received as the service sends it
 }
 
 // movedTo returns the names of headers to which gateways move the header with the given name.
@@ -32,9 +33,10 @@ func (e *explanation) findAuthorization() (line string, ok bool) {
 		candidates = e.authorizationParameters()
 	}
 	for _, c := range candidates {
-		parsed, err := parseAuthorization(c.value)
+		var parsed authorization
+		signature, err := parsed.parse(c.value, nil)
 		if err == nil {
-			e.authorization = foundAuthorization{parsed, c.value, c.cause}
+			e.authorization = foundAuthorization{parsed, signature, c.value, c.cause}
 			return "", true
 		}
 		if line == "" && strings.HasPrefix(c.value, "Signature") {
@@ -156,7 +158,7 @@ func (e *explanation) receivedDate() string {
 // most often first.
 func (e *explanation) dimensions() []dimension {
 	all := []dimension{e.hosts(), e.paths(), e.queries(), e.method()}
-	for _, name := range e.authorization.covered {
+	for _, name := range e.authorization.covered.slice() {
 		switch name {
 		case "(request-target)", "host":
 		case "date":

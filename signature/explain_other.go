@@ -30,7 +30,7 @@ func (e *explanation) otherChanges() []string {
 // verifier, or else the only one that is not another header of every callback.
 func (e *explanation) callbackHeader() string {
 	own := e.v.required[3]
-	covered := e.authorization.covered
+	covered := e.authorization.covered.slice()
 	if slices.Contains(covered, own) {
 		return own
 	}
@@ -70,8 +70,10 @@ func (e *explanation) readBody() ([]byte, error) {
 		e.bodyRead = true
 		if e.r.ContentLength > e.v.maxBody {
 			e.bodyErr = newError(ErrTooLarge, fmt.Sprintf("it is larger than MaxBody: set VerifierOptions.MaxBody to at least %d to accept it", e.r.ContentLength))
+		} else if m, err := e.v.readBody(e.r); err != nil {
+			e.bodyErr = err
 		} else {
-			e.body, e.bodyErr = e.v.readBody(e.r)
+			e.body = m.Body
 		}
 	}
 	return e.body, e.bodyErr

@@ -115,7 +115,7 @@ func (e *explanation) examine() bool {
 		return false
 	}
 	text := make([]byte, 0, 512)
-	for i, name := range e.authorization.covered {
+	for i, name := range e.authorization.covered.slice() {
 		if i > 0 {
 			text = append(text, '\n')
 		}

@@ -28,8 +28,9 @@ type Authorization struct {
 }
 
 func ParseAuthorization(s string) (Authorization, error) {
-	a, err := parseAuthorization(s)
-	return Authorization{a.keyID, a.covered, a.signature}, err
+	var a authorization
+	signature, err := a.parse(s, nil)
+	return Authorization{a.keyID, a.covered.slice(), signature}, err
 }
 
 // CutQuery returns the signed part of a query, the removed values, and the numbers of
@@ -42,7 +43,7 @@ func CutQuery(raw string) (rest, authorization, date string, counts [3]int) {
 // SigningString returns the signing string of a message for the covered names.
 func SigningString(method, target, host, date string, header http.Header, covered []string) ([]byte, error) {
 	m := message{method: method, target: target, host: host, date: date, header: header}
-	m.covered = covered
+	m.covered.set(covered)
 	return m.signingString(nil)
 }
 

@@ -38,7 +38,8 @@ type message struct {
 	target       string // path and query
 	host         string
 	date         string
-	kind, digest string // callbacks only
+	kindName     string // name of the callback header, in lower case; callbacks only
+	kind, digest string // values of this header and of digest, if they are known
 	header       http.Header
 	key          *rsa.PublicKey // the key that verified the signature; nil before that
 }
@@ -46,8 +47,9 @@ type message struct {
 // checkCoverage returns an error if the signature does not cover a required name, covers a name
 // twice, or covers a special name that only other versions of the draft define.
 func (m *message) checkCoverage(required []string) error {
-	for i, name := range m.covered {
-		if slices.Contains(m.covered[:i], name) {
+	covered := m.covered.slice()
+	for i, name := range covered {
+		if slices.Contains(covered[:i], name) {
 			return newError(ErrCoverage, "signature covers a name twice")
 		}
 		if strings.HasPrefix(name, "(") && name != "(request-target)" {
@@ -55,7 +57,7 @@ func (m *message) checkCoverage(required []string) error {
 		}
 	}
 	for _, name := range required {
-		if !slices.Contains(m.covered, name) {
+		if !slices.Contains(covered, name) {
 			return newError(ErrCoverage, "signature does not cover "+name)
 		}
 	}
@@ -65,23 +67,27 @@ func (m *message) checkCoverage(required []string) error {
 // signingString appends one line "name: value" for each covered name to text. The caller can pass a
 // buffer on the stack.
 func (m *message) signingString(text []byte) ([]byte, error) {
-	for i, name := range m.covered {
+	for i, name := range m.covered.slice() {
 		if i > 0 {
 			text = append(text, '\n')
 		}
 		text = append(text, name...)
 		text = append(text, ": "...)
-		switch name {
-		case "(request-target)":
+		switch {
+		case name == "(request-target)":
 			text = append(text, m.method...)
 			text = append(text, ' ')
 			text = append(text, m.target...)
-		case "host":
+		case name == "host":
 			text = append(text, m.host...)
-		case "date":
+		case name == "date":
 			text = append(text, m.date...)
+		case name == "digest" && m.digest != "":
+			text = append(text, m.digest...)
+		case name == m.kindName && m.kind != "":
+			text = append(text, m.kind...)
 		default:
-			value, err := onlyValue(m.header, http.CanonicalHeaderKey(name))
+			value, err := onlyValue(m.header[http.CanonicalHeaderKey(name)])
 			if err != nil {
 				return nil, err
 			}
@@ -91,10 +97,9 @@ func (m *message) signingString(text []byte) ([]byte, error) {
 	return text, nil
 }
 
-// onlyValue returns the value of a covered header, given its canonical key. The header must occur
-// exactly once; otherwise the application could read a value that was not signed.
-func onlyValue(header http.Header, key string) (string, error) {
-	values := header[key]
+// onlyValue returns the value of a covered header. The header must occur exactly once; otherwise
+// the application could read a value that was not signed.
+func onlyValue(values []string) (string, error) {
 	if len(values) != 1 {
 		return "", newError(ErrCoverage, "covered header must occur exactly once")
 	}

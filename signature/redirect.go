@@ -24,7 +24,9 @@ func (v *Verifier) VerifyRedirect(r *http.Request) (*Message, error) {
 
 // redirect runs the checks in the same order as callback.
 func (v *Verifier) redirect(r *http.Request) (*Message, error) {
-	m, query, err := v.receivedRedirect(r)
+	var buf [signatureBuffer]byte
+	var m message
+	signature, query, err := v.receivedRedirect(&m, r, buf[:0])
 	if err != nil {
 		return nil, err
 	}
@@ -32,40 +34,40 @@ func (v *Verifier) redirect(r *http.Request) (*Message, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := v.checkSignature(r.Context(), &m); err != nil {
+	if err := v.checkSignature(r.Context(), &m, signature); err != nil {
 		return nil, err
 	}
-	if err := v.accept(r.Context(), &m, date); err != nil {
+	if err := v.accept(r.Context(), &m, signature, date); err != nil {
 		return nil, err
 	}
 	parsed, _ := url.ParseQuery(query) // like url.URL.Query: malformed pairs are skipped
 	return &Message{KeyID: m.keyID, Date: date, Query: parsed}, nil
 }
 
-// receivedRedirect extracts the parts of a redirect from r, and returns the signed part of its
-// query.
-func (v *Verifier) receivedRedirect(r *http.Request) (m message, query string, err error) {
+// receivedRedirect sets m to the parts of the redirect r, appends the signature to buf, and returns
+// the signed part of the query.
+func (v *Verifier) receivedRedirect(m *message, r *http.Request, buf []byte) (signature []byte, query string, err error) {
 	if r.Method != http.MethodGet {
-		return m, "", newError(ErrMalformed, "method must be GET")
+		return nil, "", newError(ErrMalformed, "method must be GET")
 	}
-	if m, err = v.received(r, "get"); err != nil {
-		return m, "", err
+	if err = v.received(m, r, "get"); err != nil {
+		return nil, "", err
 	}
 	path, raw, _ := strings.Cut(m.target, "?")
 	q := cutQuery(raw)
 	if q.authorizations != 1 || q.dates != 1 || q.checkIDs != 1 {
-		return m, "", newError(ErrMalformed, "query must contain exactly one authorization, one date and one check_id")
+		return nil, "", newError(ErrMalformed, "query must contain exactly one authorization, one date and one check_id")
 	}
 	m.target = path + "?" + q.rest // q.rest contains the check_id, so it is not empty
 	value, ok := decodeParameter(q.authorization)
 	if !ok {
-		return m, "", newError(ErrMalformed, "authorization in the query is not base64-encoded printable ASCII")
+		return nil, "", newError(ErrMalformed, "authorization in the query is not base64-encoded printable ASCII")
 	}
 	if m.date, ok = decodeParameter(q.date); !ok {
-		return m, "", newError(ErrMalformed, "date in the query is not base64-encoded printable ASCII")
+		return nil, "", newError(ErrMalformed, "date in the query is not base64-encoded printable ASCII")
 	}
-	m.authorization, err = parseAuthorization(value)
-	return m, q.rest, err
+	signature, err = m.authorization.parse(value, buf)
+	return signature, q.rest, err
 }
 
 // redirectQuery contains the parts of a raw query. Parsing and encoding the query again would
@@ -84,7 +86,8 @@ func cutQuery(raw string) redirectQuery {
 	if raw == "" {
 		return q
 	}
-	rest := make([]byte, 0, len(raw)+1)
+	var rest strings.Builder
+	rest.Grow(len(raw) + 1)
 	for segment := range strings.SplitSeq(raw, "&") {
 		key, value, _ := strings.Cut(segment, "=")
 		switch decodedKey(key) {
@@ -99,12 +102,10 @@ func cutQuery(raw string) redirectQuery {
 		case "check_id":
 			q.checkIDs++
 		}
-		rest = append(rest, segment...)
-		rest = append(rest, '&')
+		rest.WriteString(segment)
+		rest.WriteByte('&')
 	}
-	if len(rest) > 0 {
-		q.rest = string(rest[:len(rest)-1])
-	}
+	q.rest = strings.TrimSuffix(rest.String(), "&")
 	return q
 }
 
@@ -123,7 +124,8 @@ func decodeParameter(s string) (string, bool) {
 	if err != nil {
 		return "", false
 	}
-	decoded, ok := decodeBase64(unescaped)
+	var buf [512]byte
+	decoded, ok := appendBase64(buf[:0], unescaped)
 	if !ok || len(decoded) == 0 {
 		return "", false
 	}

@@ -2,6 +2,7 @@ package signature
 
 import (
 	"context"
+	"crypto/rsa"
 	"crypto/sha256"
 	"fmt"
 	"sync"
@@ -70,7 +71,7 @@ func (s *MemoryReplayStore) Claim(_ context.Context, id [32]byte, ttl time.Durat
 
 // accept checks the date again and claims the message. It runs last, so that the replay store
 // contains only messages that pass all other checks.
-func (v *Verifier) accept(ctx context.Context, m *message, date time.Time) error {
+func (v *Verifier) accept(ctx context.Context, m *message, signature []byte, date time.Time) error {
 	// Reading the key or the body may have taken long. Without this check, a copy with a delayed body
 	// would be accepted after the claim of the original has expired. The error is retryable, because
 	// the service signs each attempt again.
@@ -80,7 +81,7 @@ func (v *Verifier) accept(ctx context.Context, m *message, date time.Time) error
 	if v.replay == nil {
 		return nil
 	}
-	fresh, err := v.replay.Claim(ctx, m.id(), v.claimTTL())
+	fresh, err := v.replay.Claim(ctx, claimID(m.key, signature), v.claimTTL())
 	if err != nil {
 		return wrapError(ErrReplayStore, "replay store failed", err)
 	}
@@ -96,10 +97,10 @@ func (v *Verifier) accept(ctx context.Context, m *message, date time.Time) error
 // resolution of one second.
 func (v *Verifier) claimTTL() time.Duration { return 2*v.skew + time.Second }
 
-// id returns a hash of the key's modulus and the signature. It does not include the key ID, which
-// is not signed: one key may be published under several IDs.
-func (m *message) id() [32]byte {
+// claimID returns a hash of the key's modulus and the signature. It does not include the key ID,
+// which is not signed: one key may be published under several IDs.
+func claimID(key *rsa.PublicKey, signature []byte) [32]byte {
 	text := make([]byte, 0, 2*maxKeyBits/8)
-	text = m.key.N.FillBytes(text[:m.key.Size()])
-	return sha256.Sum256(append(text, m.signature...))
+	text = key.N.FillBytes(text[:key.Size()])
+	return sha256.Sum256(append(text, signature...))
 }

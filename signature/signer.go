@@ -83,7 +83,7 @@ func (s *Signer) SignCallback(r *http.Request, body []byte) error {
 	m.date = s.now().UTC().Format(http.TimeFormat)
 	r.Header.Set("Date", m.date)
 	r.Header.Set("Digest", formatDigest(body, s.inBase64))
-	m.covered = callbackCoverage(s.header)
+	m.covered.set(callbackCoverage(s.header))
 	authorization, err := s.sign(&m)
 	if err != nil {
 		return fmt.Errorf("signature: sign callback: %w", err)
@@ -112,7 +112,7 @@ func (s *Signer) SignRedirect(u *url.URL) error {
 		return fmt.Errorf("signature: sign redirect: %w", err)
 	}
 	m := message{method: "get", target: target, host: u.Host, date: s.now().UTC().Format(http.TimeFormat)}
-	m.covered = redirectCoverage()
+	m.covered.set(redirectCoverage())
 	authorization, err := s.sign(&m)
 	if err != nil {
 		return fmt.Errorf("signature: sign redirect: %w", err)
@@ -133,7 +133,7 @@ func (s *Signer) sign(m *message) (string, error) {
 		return "", err
 	}
 	return fmt.Sprintf(`Signature keyId="%s",algorithm="%s",headers="%s",signature="%s"`,
-		s.keyID, algorithm, strings.Join(m.covered, " "), base64.StdEncoding.EncodeToString(signature)), nil
+		s.keyID, algorithm, strings.Join(m.covered.slice(), " "), base64.StdEncoding.EncodeToString(signature)), nil
 }
 
 // encodeParameter returns s in base64 with '+', '/' and '=' escaped, because '+' means a space in a

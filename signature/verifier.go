@@ -31,7 +31,8 @@ type Verifier struct {
 	skew      time.Duration
 	maxBody   int64
 	replay    ReplayStore
-	headerKey string   // canonical key of the callback header
+	header    string   // name of the callback header, in lower case
+	headerKey string   // its canonical key
 	required  []string // names that the signature of a callback must cover
 	target    func(*http.Request) (host, requestURI string)
 	now       func() time.Time
@@ -114,6 +115,7 @@ func NewVerifier(keys KeySource, hosts []string, opts *VerifierOptions) (*Verifi
 		skew:      opts.ClockSkew,
 		maxBody:   min(opts.MaxBody, math.MaxInt64-1), // readBody reads one byte more to detect a larger body
 		replay:    opts.Replay,
+		header:    header,
 		headerKey: http.CanonicalHeaderKey(header),
 		required:  callbackCoverage(header),
 		target:    opts.Target,
@@ -144,18 +146,17 @@ func NewVerifier(keys KeySource, hosts []string, opts *VerifierOptions) (*Verifi
 	return v, nil
 }
 
-// received returns the parts of r that callbacks and redirects have in common. If
+// received sets the parts of m that callbacks and redirects have in common. If
 // VerifierOptions.Target is set, it determines the host and the request target.
-func (v *Verifier) received(r *http.Request, method string) (message, error) {
-	m := message{method: method, host: hostOf(r), header: r.Header}
+func (v *Verifier) received(m *message, r *http.Request, method string) (err error) {
+	m.method, m.host, m.header = method, hostOf(r), r.Header
 	uri := uriOf(r)
 	if v.target != nil {
 		host, requestURI := v.target(r)
 		m.host, uri = cmp.Or(host, m.host), cmp.Or(requestURI, uri)
 	}
-	var err error
 	m.target, err = requestTarget(uri, m.host)
-	return m, err
+	return err
 }
 
 // checkSent checks the coverage, the host and the date of m, and returns the date.
@@ -171,7 +172,7 @@ func (v *Verifier) checkSent(m *message, required []string) (time.Time, error) {
 
 // checkSignature looks up the key, verifies the signature and sets m.key. It builds the signing
 // string first, because that can fail and is cheaper than a key lookup.
-func (v *Verifier) checkSignature(ctx context.Context, m *message) error {
+func (v *Verifier) checkSignature(ctx context.Context, m *message, signature []byte) error {
 	text, err := m.signingString(make([]byte, 0, 512))
 	if err != nil {
 		return err
@@ -188,7 +189,7 @@ func (v *Verifier) checkSignature(ctx context.Context, m *message) error {
 		return newError(ErrAlgorithm, "key is not an RSA key of 2048 to 4096 bits")
 	}
 	sum := sha256.Sum256(text)
-	if rsa.VerifyPKCS1v15(key, crypto.SHA256, sum[:], m.signature) != nil {
+	if rsa.VerifyPKCS1v15(key, crypto.SHA256, sum[:], signature) != nil {
 		return newError(ErrSignature, "signature does not verify: message was forged or changed in transit (does a proxy change the path? see VerifierOptions.Target)")
 	}
 	m.key = key
