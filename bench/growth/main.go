@@ -71,10 +71,11 @@ func draw(in io.Reader, out io.Writer) error {
 	return nil
 }
 
-// parse reads a line such as "sandboxfake Growth/1000/read-2  933  234468 ns/op  0.9972 x-100".
+// parse reads a line such as "BenchmarkGrowth/1000/read-2  933  234468 ns/op  0.9972 x-100".
 func parse(line string) (call string, p point, ok bool) {
 	fields := strings.Fields(line)
 	for i, field := range fields {
+		field = strings.TrimPrefix(field, "Benchmark")
 		switch {
 		case strings.HasPrefix(field, "Growth/"):
 			parts := strings.Split(field, "/")
