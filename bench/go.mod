@@ -8,6 +8,7 @@ require (
 	github.com/go-fed/httpsig v1.1.0
 	github.com/google/go-cmp v0.7.0
 	github.com/idverify/idverify-go v0.0.0-00010101000000-000000000000
+	golang.org/x/oauth2 v0.37.0
 )
 
 require (
@@ -23,6 +24,5 @@ require (
 	github.com/lestrrat-go/option v1.0.1 // indirect
 	github.com/segmentio/asm v1.2.1 // indirect
 	golang.org/x/crypto v0.58.0 // indirect
-	golang.org/x/oauth2 v0.37.0 // indirect
 	golang.org/x/sys v0.49.0 // indirect
 )
