@@ -48,12 +48,7 @@ func summarize(values []float64) summary {
 }
 
 // spread returns the width of the range relative to the median.
-func (s summary) spread() float64 {
-	if s.median == 0 {
-		return 0
-	}
-	return (s.most - s.least) / s.median
-}
+func (s summary) spread() float64 { return (s.most - s.least) / s.median }
 
 // noisy returns the names of the benchmarks with a noisy ratio.
 func (r *results) noisy() (names []string) {
