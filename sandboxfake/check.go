@@ -304,9 +304,19 @@ func (c *check) persists() bool {
 func (s *service) removeCheck(ck *check) {
 	delete(s.checks, ck.id)
 	list := ck.project.checks[ck.product.name]
-	if i, ok := slices.BinarySearchFunc(list, ck.seq, func(c *check, seq uint64) int { return cmp.Compare(c.seq, seq) }); ok {
-		ck.project.checks[ck.product.name] = slices.Delete(list, i, i+1)
+	i, ok := slices.BinarySearchFunc(list, ck.seq, func(c *check, seq uint64) int { return cmp.Compare(c.seq, seq) })
+	switch {
+	case !ok:
+		return
+	case i < len(list)/2:
+		// Checks usually expire in order of creation, so moving the rest would take long.
+		copy(list[1:], list[:i])
+		list[0] = nil
+		list = list[1:]
+	default:
+		list = slices.Delete(list, i, i+1)
 	}
+	ck.project.checks[ck.product.name] = list
 }
 
 // charge charges the workspace of p for a check. Checks of sandbox projects are free.

@@ -60,6 +60,34 @@ func TestServer_ListSort(t *testing.T) {
 	}
 }
 
+func TestServer_ListAfterExpiry(t *testing.T) {
+	t.Parallel()
+	srv := sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithFrozenClock(frozenAt))
+	a := newAPI(t, srv)
+	ids := make(map[string]string)
+	for _, name := range []string{"a", "b", "c", "d", "e", "f"} {
+		ids[name] = a.create(phoneChecks, fmt.Sprintf(`{"phone_number":"447700900012","reference_id":%q}`, name))
+	}
+	for _, step := range []struct {
+		expire string
+		want   []string
+	}{
+		{"b", []string{"a", "c", "d", "e", "f"}},
+		{"e", []string{"a", "c", "d", "f"}},
+		{"a", []string{"c", "d", "f"}},
+		{"d", []string{"c", "f"}},
+		{"f", []string{"c"}},
+		{"c", []string{}},
+	} {
+		srv.Expire(ids[step.expire])
+
+		got := a.get(phoneChecks + "?sort=created_at,asc").listed()
+		if diff := cmp.Diff(step.want, got); diff != "" {
+			t.Errorf("checks after the expiry of %s (-want +got):\n%s", step.expire, diff)
+		}
+	}
+}
+
 func TestServer_ListPages(t *testing.T) {
 	t.Parallel()
 	a := createSixChecks(t)

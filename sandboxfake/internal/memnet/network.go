@@ -76,9 +76,11 @@ func New(c *Certificates, inMemory bool, errClosed error) *Network {
 		ReadBufferSize:        1024,
 		WriteBufferSize:       512,
 		MaxIdleConnsPerHost:   64,
-		IdleConnTimeout:       90 * time.Second,
 		TLSHandshakeTimeout:   10 * time.Second,
 		ExpectContinueTimeout: time.Second,
+	}
+	if !inMemory {
+		n.transport.IdleConnTimeout = 90 * time.Second
 	}
 	return n
 }
