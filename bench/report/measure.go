@@ -20,6 +20,7 @@ type measurement struct {
 	dir   string // of the package
 	bench string // regular expression for -bench
 	test  string // name of a test that prints results, for -run
+	main  string // package of a program that prints results, for go run; replaces bench and test
 	time  string // for -benchtime
 	once  bool   // run each benchmark once, because it takes long
 }
@@ -30,6 +31,7 @@ var everything = []measurement{
 	{dir: "signature", bench: "OverRawRSA"},
 	{dir: "bench", bench: "OverRawRSA"},
 	{dir: "bench", bench: "none", test: "TestBubble"},
+	{dir: "bench", main: "./size", once: true},
 	{dir: "bench/fakes", bench: "Start|Read|Create|List|Memory", time: "500ms"},
 	{dir: "bench/fakes", bench: "Concurrent", time: "2s"},
 	{dir: "sandboxfake", bench: "Timers", time: "3x"},
@@ -66,7 +68,7 @@ func (m *measurer) measure(ctx context.Context, all *results, run measurement) e
 		return err
 	}
 	if len(all.order) == 0 {
-		return fmt.Errorf("%s has no benchmark %s%s", run.dir, run.bench, run.test)
+		return fmt.Errorf("%s has no benchmark %s%s%s", run.dir, run.main, run.test, run.bench)
 	}
 	return nil
 }
@@ -128,16 +130,8 @@ func exactly(name string) string {
 
 // run runs go test, and adds its results.
 func (m *measurer) run(ctx context.Context, into *results, run measurement, count int) error {
-	fmt.Fprintf(m.log, "… %s %s %s\n", run.dir, run.test, run.bench)
-	test := "^$"
-	if run.test != "" {
-		test = "^" + run.test + "$"
-	}
-	args := []string{"test", "-run", test, "-bench", run.bench, "-count", strconv.Itoa(count), "-timeout", "20m"}
-	if run.time != "" {
-		args = append(args, "-benchtime", run.time)
-	}
-	output, err := m.goCommand(ctx, run.dir, args...)
+	fmt.Fprintf(m.log, "… %s %s%s %s\n", run.dir, run.main, run.test, run.bench)
+	output, err := m.goCommand(ctx, run.dir, run.args(count)...)
 	if err != nil {
 		return err
 	}
@@ -145,6 +139,22 @@ func (m *measurer) run(ctx context.Context, into *results, run measurement, coun
 		m.growth = output
 	}
 	return into.parseBenchmarks(run.dir, bytes.NewReader(output), runtime.GOMAXPROCS(0))
+}
+
+// args returns the arguments of the command go.
+func (m measurement) args(count int) []string {
+	if m.main != "" {
+		return []string{"run", m.main}
+	}
+	test := "^$"
+	if m.test != "" {
+		test = "^" + m.test + "$"
+	}
+	args := []string{"test", "-run", test, "-bench", m.bench, "-count", strconv.Itoa(count), "-timeout", "20m"}
+	if m.time != "" {
+		args = append(args, "-benchtime", m.time)
+	}
+	return args
 }
 
 // goCommand runs the command go in a directory below the root, and returns its standard output.
