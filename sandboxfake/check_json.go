@@ -28,6 +28,9 @@ func (s *service) checkURL(ck *check) string {
 // redirectSuffix follows the URL of a check in its Check URL.
 const redirectSuffix = "/redirect"
 
+// checkSize is about the length of a check in JSON.
+const checkSize = 512
+
 func (v *checkView) appendJSON(b []byte) []byte {
 	o := openObject(slices.Grow(b, checkSize))
 	o.text("check_id", v.id)
@@ -49,12 +52,12 @@ func (v *checkView) appendJSON(b []byte) []byte {
 		o.amount("snapshot_balance", *v.balance)
 	}
 	o.cause(v.check)
-	links := o.open("_links")
+	o.open("_links")
 	if v.status == wire.StatusAccepted {
-		links.link("check_url", v.url)
+		o.link("check_url", v.url)
 	}
-	links.link("self", strings.TrimSuffix(v.url, redirectSuffix))
-	o.buf = links.end()
+	o.link("self", strings.TrimSuffix(v.url, redirectSuffix))
+	o.close()
 	return o.end()
 }
 
@@ -72,9 +75,6 @@ func (o *object) charge(ck *check) {
 	o.time("created_at", ck.created)
 	o.time("updated_at", ck.updated)
 }
-
-// checkSize is about the length of a check in JSON.
-const checkSize = 512
 
 // cause adds the operator or the error that determined the result of a check.
 func (o *object) cause(ck *check) {

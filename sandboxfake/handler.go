@@ -1,19 +1,10 @@
 package sandboxfake
 
 import (
-	"bytes"
-	"encoding/json"
-	"errors"
-	"io"
 	"maps"
-	"mime"
 	"net/http"
-	"reflect"
-	"slices"
 	"strconv"
-	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/idverify/idverify-go/internal/wire"
 )
@@ -59,9 +50,9 @@ func (s *Server) writeCall(w http.ResponseWriter, c *call, resp *response, start
 			header.Set("Location", target)
 		}
 	}
-	// One allocation instead of four.
-	values := []string{"*", c.received.Format(http.TimeFormat), c.id}
-	header["Access-Control-Allow-Origin"], header["Date"], header[wire.RequestIDHeader] = values[0:1:1], values[1:2:2], values[2:3:3]
+	header.Set("Access-Control-Allow-Origin", "*")
+	header.Set("Date", c.received.Format(http.TimeFormat))
+	header.Set(wire.RequestIDHeader, c.id)
 	c.rate.set(header)
 	s.opts.log.call(c, resp.status, time.Since(started))
 	c.fault.write(w, resp)
@@ -72,7 +63,6 @@ func (s *Server) writeCall(w http.ResponseWriter, c *call, resp *response, start
 func (s *Server) respond(c *call) *response {
 	svc := s.lock()
 	defer svc.mu.Unlock()
-	c.received = svc.clock.Now()
 	return svc.respond(c)
 }
 
@@ -116,47 +106,11 @@ type response struct {
 	location func() (string, error)
 }
 
-// bodyTimeout limits how long a client can take to send the body of a request, by the system's
-// clock.
-const bodyTimeout = 30 * time.Second
-
-// limitBodyTime makes reads of the body of a request fail after bodyTimeout. Otherwise a client
-// that never sends the rest of a body could keep its connection forever.
-func limitBodyTime(w http.ResponseWriter, r *http.Request) {
-	if r.Body != http.NoBody {
-		// Do not wait for a read by a handler: net/http discards a body that nobody reads. At the end
-		// of the body it removes the deadline, so that the response may take longer.
-		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout))
-	}
-}
-
-// errBodyTooLarge is returned for a body larger than wire.MaxBody.
-var errBodyTooLarge = errors.New("the body is too large")
-
-func readBody(r *http.Request) ([]byte, error) { return readBodyUpTo(wire.MaxBody, r) }
-
-// readBodyUpTo reads the body of a request, which may have at most limit bytes.
-func readBodyUpTo(limit int, r *http.Request) ([]byte, error) {
-	if r.Body == http.NoBody {
-		return nil, nil
-	}
-	if 0 <= r.ContentLength && r.ContentLength <= int64(limit) {
-		// The journal keeps the body: use no more memory than it needs.
-		body := make([]byte, r.ContentLength)
-		n, err := io.ReadFull(r.Body, body)
-		return body[:n], err
-	}
-	body, err := io.ReadAll(io.LimitReader(r.Body, int64(limit)+1))
-	if len(body) > limit {
-		return nil, errBodyTooLarge
-	}
-	return body, err
-}
-
 // respond performs a call and adds it to the journal. The caller holds s.mu, which is unlocked
 // during the latency of a fault.
 func (s *service) respond(c *call) *response {
 	s.runDue()
+	c.received = s.clock.Now()
 	resp := s.handle(c)
 	s.journalRequest(c, resp)
 	if c.noted != nil {
@@ -240,97 +194,6 @@ func (s *service) admit(c *call) error {
 	return nil
 }
 
-// bodyMedia are the accepted media types of a JSON request body.
-//
-// Protocol: docs/protocol.md, section 3.
-var bodyMedia = []string{wire.MediaJSON, wire.MediaHAL}
-
-// decode decodes a JSON body into v.
-func (c *call) decode(v any) error { return c.decodeAs(bodyMedia, v) }
-
-// decodeAs decodes a JSON body with one of the given media types into v. It checks for the errors
-// 415, 413 and 400, in this order.
-//
-// Protocol: docs/protocol.md, section 1.
-func (c *call) decodeAs(media []string, v any) error {
-	switch {
-	case !isMedia(c.r.Header.Get("Content-Type"), media):
-		return newProblem(wire.UnsupportedMediaType, "the body must be "+strings.Join(media, " or "))
-	case errors.Is(c.bodyErr, errBodyTooLarge):
-		return newProblem(wire.PayloadTooLarge, "")
-	case c.bodyErr != nil:
-		return newProblem(wire.BadRequest, "the body is truncated")
-	}
-	if err := json.Unmarshal(exactFields(c.body, v), v); err != nil {
-		return newProblem(wire.BadRequest, badJSON(c.body, err))
-	}
-	return nil
-}
-
-// isMedia reports whether a Content-Type is one of the given media types, with or without
-// parameters.
-func isMedia(contentType string, media []string) bool {
-	if slices.Contains(media, contentType) {
-		return true
-	}
-	got, _, err := mime.ParseMediaType(contentType)
-	return err == nil && slices.Contains(media, got)
-}
-
-// exactFields removes the fields of a JSON object that do not exactly match a field of the struct
-// that v points to. encoding/json ignores case and would accept "Phone_Number" for "phone_number".
-// The service does not.
-func exactFields(body []byte, v any) []byte {
-	// All fields are in lower case, so that lower-case text contains no other form of them.
-	if isLower(body) {
-		return body
-	}
-	kind := reflect.TypeOf(v).Elem()
-	var fields map[string]json.RawMessage
-	if kind.Kind() != reflect.Struct || json.Unmarshal(body, &fields) != nil {
-		return body
-	}
-	known := make(map[string]bool)
-	for field := range kind.Fields() {
-		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
-		known[name] = true
-	}
-	before := len(fields)
-	maps.DeleteFunc(fields, func(name string, _ json.RawMessage) bool { return !known[name] })
-	if len(fields) == before {
-		return body
-	}
-	// These values were unmarshaled, so they can be marshaled.
-	exact, _ := json.Marshal(fields)
-	return exact
-}
-
-// isLower reports whether text has only ASCII characters without upper-case letters and without
-// backslashes, which could begin an escape sequence of such a letter.
-func isLower(text []byte) bool {
-	return !slices.ContainsFunc(text, func(c byte) bool { return 'A' <= c && c <= 'Z' || c == '\\' || c >= utf8.RuneSelf })
-}
-
-// badJSON describes why a body was not decoded, without quoting it.
-func badJSON(body []byte, err error) string {
-	if wrongType, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		if wrongType.Field != "" {
-			return "the field " + wrongType.Field + " has the wrong type"
-		}
-		return "the body has the wrong JSON type"
-	}
-	var first json.RawMessage
-	switch err := json.NewDecoder(bytes.NewReader(body)).Decode(&first); err {
-	case nil:
-		return "unexpected text after the JSON value in the body"
-	case io.EOF:
-		return "the body is empty"
-	case io.ErrUnexpectedEOF:
-		return "the JSON in the body is truncated"
-	}
-	return "the body is not valid JSON"
-}
-
 // marshal returns the body to send.
 func (r *response) marshal() []byte {
 	if r.body == nil {
@@ -349,10 +212,10 @@ func (r *response) writeHeader(w http.ResponseWriter, length int) {
 	header := w.Header()
 	maps.Copy(header, r.header)
 	if r.media != "" {
-		header["Content-Type"] = []string{r.media}
+		header.Set("Content-Type", r.media)
 	}
 	if r.status != http.StatusNoContent {
-		header["Content-Length"] = []string{strconv.Itoa(length)}
+		header.Set("Content-Length", strconv.Itoa(length))
 	}
 	w.WriteHeader(r.status)
 }

@@ -29,7 +29,6 @@ func appendJSON(b []byte, v any) []byte {
 // names of the fields must not need escaping.
 type object struct {
 	buf     []byte
-	fields  int
 	rawHTML bool // do not escape the characters <, > and & in strings
 }
 
@@ -41,7 +40,7 @@ func (o *object) end() []byte { return append(o.buf, '}') }
 
 // name begins the next field.
 func (o *object) name(name string) {
-	if o.fields++; o.fields > 1 {
+	if o.buf[len(o.buf)-1] != '{' {
 		o.buf = append(o.buf, ',')
 	}
 	o.buf = append(o.buf, '"')
@@ -90,11 +89,14 @@ func (o *object) time(name string, value time.Time) {
 	o.buf = append(o.buf, '"')
 }
 
-// open begins an object as the next field. Assign its end to o.buf.
-func (o *object) open(name string) *object {
+// open begins an object as the next field. The fields until close belong to it.
+func (o *object) open(name string) {
 	o.name(name)
-	return openObject(o.buf)
+	o.buf = append(o.buf, '{')
 }
+
+// close ends the object that open began.
+func (o *object) close() { o.buf = append(o.buf, '}') }
 
 // list adds an array.
 func (o *object) list(name string, items []any) {
@@ -111,9 +113,9 @@ func (o *object) list(name string, items []any) {
 
 // link adds a HAL link.
 func (o *object) link(name, href string) {
-	link := o.open(name)
-	link.text("href", href)
-	o.buf = link.end()
+	o.open(name)
+	o.text("href", href)
+	o.close()
 }
 
 // link is a HAL link in a view that encoding/json encodes.
@@ -121,8 +123,8 @@ type link struct {
 	Href string `json:"href"`
 }
 
-// appendText appends s as a JSON string to b. It leaves strings with other characters than
-// printable ASCII to encoding/json.
+// appendText appends s as a JSON string to b. It leaves strings that need other escapes than that
+// of & to encoding/json.
 func appendText(b []byte, s string, rawHTML bool) []byte {
 	begin, copied := len(b), 0
 	b = append(b, '"')
@@ -140,7 +142,7 @@ func appendText(b []byte, s string, rawHTML bool) []byte {
 	return append(b, '"')
 }
 
-// isPlain contains the ASCII characters that encoding/json never escapes.
+// isPlain contains the printable ASCII characters that encoding/json never escapes.
 var isPlain = func() (plain [256]bool) {
 	for c := ' '; c <= '~'; c++ {
 		plain[c] = !strings.ContainsRune(`"\<>&`, c)

@@ -43,20 +43,20 @@ type pageLink struct{ name, href string }
 
 func (v *pageView) appendJSON(b []byte) []byte {
 	o := openObject(slices.Grow(b, (1+len(v.items))*checkSize))
-	page := o.open("page")
-	page.integer("size", v.size)
-	page.integer("number", v.number)
-	page.integer("total_pages", v.totalPages)
-	page.integer("total_elements", v.totalElements)
-	o.buf = page.end()
-	embedded := o.open("_embedded")
-	embedded.list(v.embedded, v.items)
-	o.buf = embedded.end()
-	links := o.open("_links")
+	o.open("page")
+	o.integer("size", v.size)
+	o.integer("number", v.number)
+	o.integer("total_pages", v.totalPages)
+	o.integer("total_elements", v.totalElements)
+	o.close()
+	o.open("_embedded")
+	o.list(v.embedded, v.items)
+	o.close()
+	o.open("_links")
 	for _, l := range v.links {
-		links.link(l.name, l.href)
+		o.link(l.name, l.href)
 	}
-	o.buf = links.end()
+	o.close()
 	return o.end()
 }
 

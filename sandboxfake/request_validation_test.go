@@ -1,6 +1,7 @@
 package sandboxfake_test
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -79,6 +80,9 @@ func TestServer_CreateCheckBodies(t *testing.T) {
 		{"Arabic digits", phoneChecks, `{"phone_number":"٤٤٧٧٠٠٩٠٠٠٠٠"}`, 400, "phone_format_invalid"},
 		{"unknown fields", phoneChecks, `{"phone_number":"447700900000","colour":"red"}`, 201, ""},
 		{"field name in another case", phoneChecks, `{"Phone_Number":"447700900000"}`, 400, "bad_request"},
+		{"other field name in another case", phoneChecks, `{"phone_number":"447700900000","Callback_url":7}`, 201, ""},
+		{"field name with a Kelvin sign", phoneChecks, `{"phone_number":"447700900000","callbacK_url":7}`, 201, ""},
+		{"field name with an escaped letter", phoneChecks, `{"phone_number":"447700900000","c\u0041llback_url":7}`, 201, ""},
 		{"relative callback URL", phoneChecks, `{"phone_number":"447700900000","callback_url":"/callbacks"}`, 400, "bad_request"},
 		{"unsupported scheme", phoneChecks, `{"phone_number":"447700900000","callback_url":"ftp://app.sandbox.test"}`, 400, "bad_request"},
 		{"userinfo", phoneChecks, `{"phone_number":"447700900000","callback_url":"https://me:pw@app.sandbox.test"}`, 400, "bad_request"},
@@ -111,6 +115,34 @@ func TestServer_CreateCheckBodies(t *testing.T) {
 			r.wantProblem(t, row.status, row.fragment)
 			if strings.Contains(string(r.body), "4477") {
 				t.Errorf("problem contains the phone number: %s", r.body)
+			}
+		})
+	}
+}
+
+func TestServer_BodyProblems(t *testing.T) {
+	t.Parallel()
+	owner, method := payer(t, consoleServer(t), newCard)
+	path := workspaces + "/default/topups"
+	for _, row := range []struct{ name, body, want string }{
+		{"empty", ``, "the body is empty"},
+		{"spaces", `   `, "the body is empty"},
+		{"truncated", `{"currency":"EU`, "the JSON in the body is truncated"},
+		{"not JSON", `currency=EUR`, "the body is not valid JSON"},
+		{"trailing text", `{"currency":"EUR"} and more`, "unexpected text after the JSON value in the body"},
+		{"second document", `{"currency":"EUR"}{}`, "unexpected text after the JSON value in the body"},
+		{"wrong type of a field", `{"currency":7}`, "the field currency has the wrong type"},
+		{"array", `[]`, "the body has the wrong JSON type"},
+		{"amount that is not a number", fmt.Sprintf(`{"payment_method_id":%q,"currency":"EUR","amount":"abc"}`, method), "a value in the body is not valid"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+
+			r := owner.post(path, row.body)
+
+			r.wantProblem(t, 400, "bad_request")
+			if got := r.text("detail"); got != row.want {
+				t.Errorf("detail = %q, want %q", got, row.want)
 			}
 		})
 	}

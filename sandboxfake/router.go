@@ -149,9 +149,7 @@ type route struct {
 func (n *router) find(escapedPath string) *route {
 	found := &route{}
 	product := ""
-	for rest, more := strings.TrimPrefix(escapedPath, "/"), true; more; {
-		var segment string
-		segment, rest, more = strings.Cut(rest, "/")
+	for segment := range strings.SplitSeq(strings.TrimPrefix(escapedPath, "/"), "/") {
 		text, err := url.PathUnescape(segment)
 		if err != nil || text == "" {
 			return nil

@@ -177,10 +177,9 @@ func (i *ids) digest(kind, owner string, c *counter) [sha256.Size]byte {
 	if *c == nil {
 		*c = make(counter)
 	}
-	n := (*c)[kind] + 1
-	(*c)[kind] = n
+	(*c)[kind]++
 	b := binary.BigEndian.AppendUint64(make([]byte, 0, 128), i.seed)
-	b = binary.BigEndian.AppendUint64(b, n)
+	b = binary.BigEndian.AppendUint64(b, (*c)[kind])
 	b = append(b, kind...)
 	b = append(b, 0)
 	b = append(b, owner...)

@@ -70,7 +70,7 @@ func New(c *Certificates, inMemory bool, errClosed error) *Network {
 	n.ctx, n.cancel = context.WithCancel(context.Background())
 	n.transport = &http.Transport{
 		DialContext:     n.dial,
-		TLSClientConfig: &tls.Config{RootCAs: c.roots, CurvePreferences: n.curves()},
+		TLSClientConfig: &tls.Config{RootCAs: c.roots},
 		// Idle connections keep their buffers. A process may have thousands, and all responses
 		// are short.
 		ReadBufferSize:        1024,
@@ -79,7 +79,11 @@ func New(c *Certificates, inMemory bool, errClosed error) *Network {
 		TLSHandshakeTimeout:   10 * time.Second,
 		ExpectContinueTimeout: time.Second,
 	}
-	if !inMemory {
+	if inMemory {
+		// All servers support P-256, the fastest curve. With a choice, crypto/tls prefers others.
+		n.transport.TLSClientConfig.CurvePreferences = []tls.CurveID{tls.CurveP256}
+	} else {
+		// In memory, it would close connections whenever the clock of a bubble advances.
 		n.transport.IdleConnTimeout = 90 * time.Second
 	}
 	return n
@@ -228,21 +232,13 @@ func (n *Network) tlsConfig(choose func(*tls.ClientHelloInfo) *tls.Certificate) 
 			return choose(hello), nil
 		},
 		NextProtos: []string{"http/1.1"},
-		// A test makes few connections: session tickets would cost more than they save.
+		// A test makes few connections. Session tickets and a post-quantum key exchange would
+		// cost more than they save.
 		SessionTicketsDisabled: true,
 		// Small records are useful on slow networks only.
 		DynamicRecordSizingDisabled: true,
 		CurvePreferences:            []tls.CurveID{tls.X25519, tls.CurveP256},
 	}
-}
-
-// curves returns the curves for key exchanges. The fastest is P-256, but with a choice, crypto/tls
-// prefers X25519. Hosts outside an in-memory network may support only one of them.
-func (n *Network) curves() []tls.CurveID {
-	if n.service != nil {
-		return []tls.CurveID{tls.CurveP256}
-	}
-	return []tls.CurveID{tls.X25519, tls.CurveP256, tls.CurveP384, tls.CurveP521}
 }
 
 // always returns a function for tlsConfig that returns certificate.
