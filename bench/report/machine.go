@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"os"
 	"runtime"
 	"strconv"
@@ -46,6 +47,17 @@ func (m machine) String() string {
 
 // loaded reports whether other processes use so much that times are unreliable.
 func (m machine) loaded() bool { return m.busy > 0.2 }
+
+// busyWarning follows the load of a loaded machine.
+const busyWarning = "the machine was busy with other work: measure again before you rely on these ratios"
+
+// writeLoad writes the load of the machine before or after the benchmarks.
+func writeLoad(w io.Writer, when string, m machine) {
+	fmt.Fprintf(w, "%s: %s\n", when, m)
+	if m.loaded() {
+		fmt.Fprintln(w, busyWarning)
+	}
+}
 
 // processorModel returns the model in the content of /proc/cpuinfo.
 func processorModel(cpuinfo []byte) string {

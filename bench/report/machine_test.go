@@ -1,6 +1,9 @@
 package main
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 func TestProcessorTime(t *testing.T) {
 	t.Parallel()
@@ -39,5 +42,29 @@ func TestProcessorModel(t *testing.T) {
 		if got := processorModel([]byte(cpuinfo)); got != want {
 			t.Errorf("processorModel(%q) = %q, want %q", cpuinfo, got, want)
 		}
+	}
+}
+
+func TestWriteLoad(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name  string
+		busy  float64
+		lines int
+	}{
+		{"idle", 0.1, 1},
+		{"busy", 0.5, 2},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			var out strings.Builder
+
+			writeLoad(&out, "after", machine{busy: tt.busy})
+
+			got := out.String()
+			if !strings.HasPrefix(got, "after: load ") || strings.Count(got, "\n") != tt.lines || strings.Contains(got, busyWarning) != (tt.lines > 1) {
+				t.Errorf("output = %s\nwant %d lines", got, tt.lines)
+			}
+		})
 	}
 }

@@ -1,9 +1,12 @@
-// Report measures the ratios in docs/performance.md: bash bench/run [FLAG...]
+// Report measures the client, the signatures and the fake: bash bench/run [FLAG...]
 //
 // A ratio is the quotient of two medians that were measured in turn, so that load on the machine
 // affects both. Report runs each benchmark several times and prints the median and the range. If
 // the range of a ratio is wide, it measures the benchmark again. It prints the load of the machine
-// before and after.
+// before and after, and warns if other work makes the times unreliable.
+//
+// With -write, the ratios of benchmarks that were not measured, such as those of a program that is
+// not installed, stay in the file. Report lists them.
 //
 // With -ci it runs a short selection once and compares it with the committed ratios. A ratio that
 // moved is listed, but only a benchmark that does not run is an error.
@@ -12,12 +15,14 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"time"
 )
 
@@ -31,18 +36,14 @@ const repeatUntil = 6 * time.Minute
 const confirmUntil = 45 * time.Second
 
 func main() {
-	ci := flag.Bool("ci", false, "run a short selection and compare it with "+ratiosFile)
-	write := flag.Bool("write", false, "write the ratios to "+ratiosFile)
-	draw := flag.Bool("draw", false, "draw docs/growth.svg")
-	count := flag.Int("count", 3, "runs of each benchmark")
-	root := flag.String("root", ".", "root directory of the repository")
-	flag.Parse()
-	m := &measurer{root: *root, count: *count, log: os.Stderr, deadline: time.Now().Add(repeatUntil)}
-	var err error
-	if *ci {
-		err = compareWithCommitted(context.Background(), m, os.Stdout)
-	} else {
-		err = reportAll(context.Background(), m, os.Stdout, *write, *draw)
+	o, err := parseOptions(os.Args[1:])
+	if err == nil {
+		m := &measurer{root: o.root, count: o.count, log: os.Stderr, deadline: time.Now().Add(repeatUntil)}
+		if o.ci {
+			err = compareWithCommitted(context.Background(), m, os.Stdout)
+		} else {
+			err = reportAll(context.Background(), m, os.Stdout, o)
+		}
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "report:", err)
@@ -50,33 +51,69 @@ func main() {
 	}
 }
 
+// options are the flags of the command.
+type options struct {
+	ci, write, draw bool
+	count           int
+	root            string
+}
+
+// parseOptions parses the arguments. It returns an error if one of them would have no effect.
+func parseOptions(args []string) (o options, err error) {
+	flags := flag.NewFlagSet("report", flag.ExitOnError)
+	flags.BoolVar(&o.ci, "ci", false, "run a short selection and compare it with "+ratiosFile)
+	flags.BoolVar(&o.write, "write", false, "write the ratios to "+ratiosFile)
+	flags.BoolVar(&o.draw, "draw", false, "draw docs/growth.svg")
+	flags.IntVar(&o.count, "count", 3, "runs of each benchmark")
+	flags.StringVar(&o.root, "root", ".", "root directory of the repository")
+	if err := flags.Parse(args); err != nil {
+		return o, err
+	}
+	excluded := false
+	flags.Visit(func(f *flag.Flag) { excluded = excluded || slices.Contains([]string{"write", "draw", "count"}, f.Name) })
+	switch {
+	case flags.NArg() > 0:
+		return o, fmt.Errorf("unexpected argument %q", flags.Arg(0))
+	case o.ci && excluded:
+		return o, errors.New("-ci excludes -write, -draw and -count")
+	case o.count < 1:
+		return o, errors.New("-count must be at least 1")
+	}
+	return o, nil
+}
+
 // compareWithCommitted implements -ci.
 func compareWithCommitted(ctx context.Context, m *measurer, out io.Writer) error {
-	file, err := os.Open(filepath.Join(m.root, ratiosFile))
+	committed, err := readRatios(m.root)
 	if err != nil {
 		return err
 	}
-	defer file.Close()
-	committed, err := parseRatios(file)
-	if err != nil {
-		return fmt.Errorf("%s: %w", ratiosFile, err)
+	if len(committed.order) == 0 {
+		return fmt.Errorf("%s: no ratios (run bash bench/run -write)", ratiosFile)
 	}
 	before := readMachine()
 	m.count = 1
 	m.deadline = time.Now().Add(confirmUntil)
 	var now results
 	for _, run := range selection {
-		if err := m.confirm(ctx, &now, run, committed); err != nil {
+		if err := m.confirm(ctx, &now, run, committed.values); err != nil {
 			return err
 		}
 	}
-	writeComparison(out, compare(committed, &now), before, readMachine())
+	writeComparison(out, compare(committed.values, &now), before, readMachine())
 	return nil
 }
 
 // reportAll measures and prints everything.
-func reportAll(ctx context.Context, m *measurer, out io.Writer, write, draw bool) error {
-	fmt.Fprintf(out, "before: %s\n", readMachine())
+func reportAll(ctx context.Context, m *measurer, out io.Writer, o options) error {
+	var committed ratios
+	if o.write {
+		var err error
+		if committed, err = readRatios(m.root); err != nil {
+			return err
+		}
+	}
+	writeLoad(out, "before", readMachine())
 	each := make([]results, len(everything))
 	for i, run := range everything {
 		if err := m.measure(ctx, &each[i], run); err != nil {
@@ -96,13 +133,13 @@ func reportAll(ctx context.Context, m *measurer, out io.Writer, write, draw bool
 		}
 	}
 	all.print(out)
-	fmt.Fprintf(out, "after: %s\n", readMachine())
-	if write {
-		if err := os.WriteFile(filepath.Join(m.root, ratiosFile), formatRatios(&all), 0o644); err != nil {
+	writeLoad(out, "after", readMachine())
+	if o.write {
+		if err := writeRatios(out, m.root, committed, &all); err != nil {
 			return err
 		}
 	}
-	if draw {
+	if o.draw {
 		return drawGrowth(ctx, m)
 	}
 	return nil

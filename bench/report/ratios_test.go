@@ -2,6 +2,8 @@ package main
 
 import (
 	"bytes"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -16,26 +18,88 @@ func TestParseRatios_RoundTrip(t *testing.T) {
 		{"bench", "Memory", "KiB/check"}: {56}, // not a ratio
 	})
 
-	got, err := parseRatios(bytes.NewReader(formatRatios(r)))
+	written, kept := ratios{}.update(r)
+	got, err := parseRatios(bytes.NewReader(written.format()))
 
-	if err != nil {
-		t.Fatal(err)
+	if err != nil || len(kept) != 0 {
+		t.Fatalf("kept = %v, error = %v, want none", kept, err)
 	}
 	want := map[key]summary{
 		{"bench", "Read", "x-httptest"}: {1.25, 1.2, 1.3},
 		{"bench", "Read", "allocs"}:     {16, 16, 16},
 	}
-	if diff := cmp.Diff(want, got, cmp.AllowUnexported(summary{})); diff != "" {
+	if diff := cmp.Diff(want, got.values, cmp.AllowUnexported(summary{})); diff != "" {
 		t.Errorf("ratios (-want +got):\n%s", diff)
 	}
+}
+
+func TestWriteRatios_KeepsOthers(t *testing.T) {
+	t.Parallel()
+	const comment = "# Written by bash bench/run -write. Columns: package, benchmark, unit, median, minimum, maximum.\n"
+	for _, tt := range []struct {
+		name, file string
+		measured   []key
+		want, out  string
+	}{
+		{"no file", "", []key{{"p", "A", "x-raw"}}, "p A x-raw 2 2 2\n", ""},
+		{
+			"others around and between", "p First x-raw 1 1 1\np A x-raw 1 1 1\np Third x-raw 0.002594 0.001 154\np Fourth allocs 3 3 3\np B x-raw 1 1 1\np Last x-raw 1 1 1\n",
+			[]key{{"p", "A", "x-raw"}, {"p", "B", "x-raw"}},
+			"p First x-raw 1 1 1\np A x-raw 2 2 2\np Third x-raw 0.002594 0.001 154\np Fourth allocs 3 3 3\np B x-raw 2 2 2\np Last x-raw 1 1 1\n",
+			"not measured, kept in bench/ratios.txt: p First x-raw\nnot measured, kept in bench/ratios.txt: p Third x-raw\nnot measured, kept in bench/ratios.txt: p Fourth allocs\nnot measured, kept in bench/ratios.txt: p Last x-raw\n",
+		},
+		{
+			"same benchmark in another package", "q A x-raw 1 1 1\n", []key{{"p", "A", "x-raw"}, {"p", "A", "allocs"}, {"p", "A", "ms"}},
+			"q A x-raw 1 1 1\np A x-raw 2 2 2\np A allocs 2 2 2\n", "not measured, kept in bench/ratios.txt: q A x-raw\n",
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			root := rootWithRatios(t, tt.file)
+			committed, err := readRatios(root)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var measured results
+			for _, k := range tt.measured {
+				measured.add(k, 2)
+			}
+			var out strings.Builder
+
+			err = writeRatios(&out, root, committed, &measured)
+
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(comment+tt.want, string(readFile(filepath.Join(root, ratiosFile)))); diff != "" {
+				t.Errorf("file (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(tt.out, out.String()); diff != "" {
+				t.Errorf("output (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// rootWithRatios returns a root directory with the content of ratios.txt. Without content, the file
+// does not exist.
+func rootWithRatios(t *testing.T, content string) string {
+	root := t.TempDir()
+	if err := os.Mkdir(filepath.Join(root, "bench"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if content != "" {
+		if err := os.WriteFile(filepath.Join(root, ratiosFile), []byte(content), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return root
 }
 
 func TestParseRatios_Invalid(t *testing.T) {
 	t.Parallel()
 	const line = "bench Read x-httptest 1.25 1.2 1.3\n"
 	for _, tt := range []struct{ name, file, want string }{
-		{"empty", "", "no ratios"},
-		{"only a comment", "# none\n\n", "no ratios"},
 		{"truncated", line + "bench Read x-htt", "line 2: 3 fields"},
 		{"too many fields", "bench Read x-httptest 1 1 1 1\n", "line 1: 7 fields"},
 		{"duplicate", line + line, "line 2: duplicate"},
@@ -99,9 +163,10 @@ func TestWriteComparison(t *testing.T) {
 		contains, not string
 	}{
 		{"nothing moved", comparison{compared: 3}, machine{}, "no ratio moved (3 compared)", "busy with other work"},
+		{"nothing moved on a busy machine", comparison{compared: 3}, machine{busy: 0.5}, "no ratio moved (3 compared)\nthe machine was busy with other work", "moved:"},
 		{"moved", moved, machine{}, "moved: bench Read: committed 1.25 (1.2 to 1.3), now 1.5 x-httptest", "busy with other work"},
 		{"moved on a busy machine", moved, machine{busy: 0.5}, "busy with other work", "no ratio moved"},
-		{"not committed", comparison{compared: 1, added: []key{{"bench", "List", "x-httptest"}}}, machine{}, "not in bench/ratios.txt: bench List", "moved:"},
+		{"not committed", comparison{compared: 1, added: []key{{"bench", "List", "x-httptest"}}}, machine{}, "not in bench/ratios.txt (run bash bench/run -write): bench List", "moved:"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
