@@ -2,7 +2,6 @@ package signature
 
 import (
 	"encoding/base64"
-	"encoding/binary"
 	"slices"
 	"strings"
 )
@@ -36,6 +35,7 @@ type nameList struct {
 
 func (l *nameList) slice() []string { return l.names[:l.len] }
 
+// set sets l to the first maxCovered names.
 func (l *nameList) set(names []string) { l.len = copy(l.names[:], names) }
 
 // parse parses
@@ -45,8 +45,9 @@ func (l *nameList) set(names []string) { l.len = copy(l.names[:], names) }
 // The parameters may occur in any order, each at most once. Names are case-insensitive. Values are
 // tokens, or quoted strings without escapes. Unknown parameters are ignored.
 //
-// The signature is appended to buf, which can be on the caller's stack. It is not a field of a,
-// because the key ID is passed to the key source: the compiler then places every field on the heap.
+// parse appends the signature to buf instead of storing it in a. The key ID escapes to the key
+// source, and escape analysis treats a struct as a whole, so the caller's buffer would move to the
+// heap.
 func (a *authorization) parse(s string, buf []byte) (signature []byte, err error) {
 	params, err := parseParameters(s)
 	if err != nil {
@@ -178,17 +179,8 @@ func isQuotable(s string) bool {
 	if strings.IndexByte(s, '"') >= 0 || strings.IndexByte(s, '\\') >= 0 {
 		return false
 	}
-	b := []byte(s)
-	// A signature is long, so examine eight bytes at once. For bytes from ' ' to '~', no sum or
-	// difference has its highest bit set. For the first other byte, one of them has.
-	const each = 0x0101010101010101
-	for ; len(b) >= 8; b = b[8:] {
-		if w := binary.LittleEndian.Uint64(b); ((w-each*' ')|(w+each))&(each*0x80) != 0 {
-			return false
-		}
-	}
-	for _, c := range b {
-		if c < ' ' || c > '~' {
+	for i := range len(s) {
+		if s[i]-' ' > '~'-' ' { // also if s[i] < ' ': the difference wraps around
 			return false
 		}
 	}

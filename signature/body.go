@@ -17,14 +17,13 @@ const (
 // bodyConsumed is the most likely reason why a body is closed, or ends early without a read error.
 const bodyConsumed = "middleware in front of the verifier has read it (put the verifier first, or restore r.Body)"
 
-// readBody returns a message with the body of r, or an error if the body is larger than MaxBody,
-// whatever its Content-Length. It always restores r.Body.
-func (v *Verifier) readBody(r *http.Request) (*Message, error) {
+// readBody returns the body of r, or an error if it is larger than MaxBody, whatever its
+// Content-Length. It always restores r.Body; unless reading failed, to received, which must be new.
+func (v *Verifier) readBody(r *http.Request, received *receivedBody) ([]byte, error) {
 	if r.Body == nil {
 		r.Body = http.NoBody
 	}
 	original := r.Body
-	received := &receivedBody{Closer: original}
 	buf := received.buf[:0]
 	if r.ContentLength >= usualBuffer {
 		buf = make([]byte, 0, min(r.ContentLength+1, maxBuffer)) // one more, for the read that returns io.EOF
@@ -33,14 +32,14 @@ func (v *Verifier) readBody(r *http.Request) (*Message, error) {
 	tooLarge := int64(len(body)) > v.maxBody
 	if err == nil && !tooLarge {
 		received.Reset(body)
+		received.Closer = original
 		r.Body = received
 		// net/http reports a truncated body as an error. If there is no error, other code has read a part
 		// of the body.
 		if int64(len(body)) < r.ContentLength {
 			return nil, newError(ErrBody, "body is shorter than its Content-Length: "+bodyConsumed)
 		}
-		received.message.Body = body
-		return &received.message, nil
+		return body, nil
 	}
 	r.Body = struct {
 		io.Reader
@@ -56,13 +55,12 @@ func (v *Verifier) readBody(r *http.Request) (*Message, error) {
 	return nil, asWarning(wrapError(ErrBody, "body could not be read", err))
 }
 
-// receivedBody is a body that can be read again, the message with this body, and a buffer for
-// bodies of the usual size, so that all three need one allocation. Close closes the original.
+// receivedBody is a body that can be read again, with a buffer for a body of the usual size. Close
+// closes the original.
 type receivedBody struct {
 	bytes.Reader
 	io.Closer
-	message Message
-	buf     [usualBuffer]byte
+	buf [usualBuffer]byte
 }
 
 // isClosed reports whether err means that the body was closed before it was read. net/http exports

@@ -30,7 +30,7 @@ func (v *Verifier) callback(r *http.Request) (*Message, error) {
 	if err != nil {
 		return nil, err
 	}
-	date, err := v.checkSent(&m, v.required)
+	date, err := v.checkSent(&m, v.header.coverage)
 	if err != nil {
 		return nil, err
 	}
@@ -44,14 +44,18 @@ func (v *Verifier) callback(r *http.Request) (*Message, error) {
 	if err := v.checkSignature(r.Context(), &m, signature); err != nil {
 		return nil, err
 	}
-	result, err := v.readBody(r)
+	result := new(struct { // one allocation for both
+		Message
+		body receivedBody
+	})
+	body, err := v.readBody(r, &result.body)
 	if err != nil {
 		return nil, err
 	}
-	if sum := sha256.Sum256(result.Body); subtle.ConstantTimeCompare(sum[:], digest[:]) != 1 {
+	if sum := sha256.Sum256(body); subtle.ConstantTimeCompare(sum[:], digest[:]) != 1 {
 		// If the length is unknown, an empty body usually means that middleware has read it. Anyone on
 		// the network path can also remove the body, so the error is logged as a warning.
-		if len(result.Body) == 0 && r.ContentLength < 0 {
+		if len(body) == 0 && r.ContentLength < 0 {
 			return nil, asWarning(newError(ErrBody, "body is empty, but the signed body is not: "+bodyConsumed))
 		}
 		return nil, newError(ErrDigest, "digest does not match the body (does middleware change it?)")
@@ -59,11 +63,11 @@ func (v *Verifier) callback(r *http.Request) (*Message, error) {
 	if err := v.accept(r.Context(), &m, signature, date); err != nil {
 		return nil, err
 	}
-	result.KeyID, result.Date, result.Kind = m.keyID, date, m.kind
+	result.Message = Message{KeyID: m.keyID, Date: date, Kind: m.kind, Body: body}
 	if _, query, ok := strings.Cut(m.target, "?"); ok {
 		result.Query, _ = url.ParseQuery(query) // like url.URL.Query: malformed pairs are skipped
 	}
-	return result, nil
+	return &result.Message, nil
 }
 
 const proxyAdvice = "does a proxy remove or repeat it?"
@@ -100,8 +104,8 @@ func (v *Verifier) receivedCallback(m *message, r *http.Request, buf []byte) (si
 	if m.date, err = requiredValue(r.Header, "Date", proxyAdvice); err != nil {
 		return nil, err
 	}
-	m.kindName = v.header
-	if m.kind, err = requiredValue(r.Header, v.headerKey, "check VerifierOptions.CallbackHeader and your proxy"); err != nil {
+	m.kindName = v.header.name
+	if m.kind, err = requiredValue(r.Header, v.header.key, "check VerifierOptions.CallbackHeader and your proxy"); err != nil {
 		return nil, err
 	}
 	m.digest, err = requiredValue(r.Header, "Digest", proxyAdvice)

@@ -218,8 +218,7 @@ func (e *explanation) confirm(body []byte) error {
 		_, err := v.redirect(r)
 		return err
 	}
-	header := e.callbackHeader()
-	v.header, v.headerKey, v.required = header, http.CanonicalHeaderKey(header), callbackCoverage(header)
+	v.header = newCallbackHeader(e.callbackHeader())
 	for _, d := range e.covered {
 		if isToken(d.name) {
 			r.Header[http.CanonicalHeaderKey(d.name)] = []string{d.options[d.chosen].value}

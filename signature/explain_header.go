@@ -177,7 +177,7 @@ func (e *explanation) headers(name string) dimension {
 	d := dimension{name: name}
 	key := http.CanonicalHeaderKey(name)
 	label := "header " + name
-	if !slices.Contains(e.v.required, name) && !strings.Contains(name, "callback") {
+	if !slices.Contains(e.v.header.coverage, name) && !strings.Contains(name, "callback") {
 		label = "another covered header"
 	}
 	values := e.headerValues(key)

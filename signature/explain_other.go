@@ -13,7 +13,7 @@ func (e *explanation) otherChanges() []string {
 	if host := e.value("host"); !e.v.hosts.allows(host) {
 		lines = append(lines, fmt.Sprintf("host: signed for %s, which is not one of the verifier's hosts%s: if it is yours, pass it to NewVerifier; if not, the message was sent to another customer and is rightly rejected", e.hostText(host), e.portText(host)))
 	}
-	if e.operation == "callback" && e.callbackHeader() != e.v.required[3] {
+	if e.operation == "callback" && e.callbackHeader() != e.v.header.name {
 		name := e.callbackHeader()
 		if redact(name) != name {
 			name = "another header"
@@ -29,12 +29,12 @@ func (e *explanation) otherChanges() []string {
 // callbackHeader returns the covered header that contains the kind of the callback: that of the
 // verifier, or else the only one that is not another header of every callback.
 func (e *explanation) callbackHeader() string {
-	own := e.v.required[3]
+	own := e.v.header.name
 	covered := e.authorization.covered.slice()
 	if slices.Contains(covered, own) {
 		return own
 	}
-	others := slices.DeleteFunc(slices.Clone(covered), func(name string) bool { return slices.Contains(e.v.required, name) })
+	others := slices.DeleteFunc(slices.Clone(covered), func(name string) bool { return slices.Contains(e.v.header.coverage, name) })
 	if len(others) != 1 || !isToken(others[0]) {
 		return own
 	}
@@ -70,10 +70,8 @@ func (e *explanation) readBody() ([]byte, error) {
 		e.bodyRead = true
 		if e.r.ContentLength > e.v.maxBody {
 			e.bodyErr = newError(ErrTooLarge, fmt.Sprintf("it is larger than MaxBody: set VerifierOptions.MaxBody to at least %d to accept it", e.r.ContentLength))
-		} else if m, err := e.v.readBody(e.r); err != nil {
-			e.bodyErr = err
 		} else {
-			e.body = m.Body
+			e.body, e.bodyErr = e.v.readBody(e.r, new(receivedBody))
 		}
 	}
 	return e.body, e.bodyErr

@@ -114,7 +114,7 @@ func (e *explanation) examine() bool {
 	if e.budget.spent() {
 		return false
 	}
-	text := make([]byte, 0, 512)
+	text := make([]byte, 0, usualText)
 	for i, name := range e.authorization.covered.slice() {
 		if i > 0 {
 			text = append(text, '\n')

@@ -1,6 +1,7 @@
 package signature
 
 import (
+	"cmp"
 	"crypto/rsa"
 	"net/http"
 	"net/url"
@@ -22,9 +23,17 @@ type Message struct {
 	Query url.Values // query of the URL; without authorization and date if a redirect
 }
 
-// callbackCoverage returns the names that the signature of a callback must cover.
-func callbackCoverage(callbackHeader string) []string {
-	return []string{"(request-target)", "host", "date", callbackHeader, "digest"}
+// callbackHeader is the header that contains the kind of a callback.
+type callbackHeader struct {
+	name     string   // in lower case
+	key      string   // canonical form of name
+	coverage []string // the names that the signature of a callback must cover
+}
+
+// newCallbackHeader returns the header with the given name, or the default one for an empty name.
+func newCallbackHeader(name string) callbackHeader {
+	name = cmp.Or(strings.ToLower(name), defaultCallbackHeader)
+	return callbackHeader{name, http.CanonicalHeaderKey(name), []string{"(request-target)", "host", "date", name, "digest"}}
 }
 
 // redirectCoverage returns the names that the signature of a redirect must cover. The authorization
@@ -38,8 +47,8 @@ type message struct {
 	target       string // path and query
 	host         string
 	date         string
-	kindName     string // name of the callback header, in lower case; callbacks only
-	kind, digest string // values of this header and of digest, if they are known
+	kindName     string // name of the callback header, in lower case; received callbacks only
+	kind, digest string // values of this header and of digest; received callbacks only
 	header       http.Header
 	key          *rsa.PublicKey // the key that verified the signature; nil before that
 }
@@ -64,6 +73,9 @@ func (m *message) checkCoverage(required []string) error {
 	return nil
 }
 
+// usualText is the size of a buffer for the signing string of a usual message, in bytes.
+const usualText = 512
+
 // signingString appends one line "name: value" for each covered name to text. The caller can pass a
 // buffer on the stack.
 func (m *message) signingString(text []byte) ([]byte, error) {
@@ -82,6 +94,7 @@ func (m *message) signingString(text []byte) ([]byte, error) {
 			text = append(text, m.host...)
 		case name == "date":
 			text = append(text, m.date...)
+		// Already read from the header of a callback; a lookup by name would allocate the canonical key.
 		case name == "digest" && m.digest != "":
 			text = append(text, m.digest...)
 		case name == m.kindName && m.kind != "":

@@ -124,7 +124,7 @@ func decodeParameter(s string) (string, bool) {
 	if err != nil {
 		return "", false
 	}
-	var buf [512]byte
+	var buf [512]byte // for the authorization with a key of 2048 bits; a longer one is allocated
 	decoded, ok := appendBase64(buf[:0], unescaped)
 	if !ok || len(decoded) == 0 {
 		return "", false

@@ -20,7 +20,7 @@ import (
 type Signer struct {
 	keyID    string
 	key      *rsa.PrivateKey
-	header   string
+	header   callbackHeader
 	inBase64 bool
 	now      func() time.Time
 }
@@ -39,7 +39,7 @@ func NewSigner(keyID string, key *rsa.PrivateKey, opts *SignerOptions) (*Signer,
 	if opts == nil {
 		opts = &SignerOptions{}
 	}
-	s := &Signer{keyID: keyID, key: key, header: callbackHeaderName(opts.CallbackHeader), inBase64: opts.Base64Digest, now: opts.Now}
+	s := &Signer{keyID: keyID, key: key, header: newCallbackHeader(opts.CallbackHeader), inBase64: opts.Base64Digest, now: opts.Now}
 	if s.now == nil {
 		s.now = time.Now
 	}
@@ -48,7 +48,7 @@ func NewSigner(keyID string, key *rsa.PrivateKey, opts *SignerOptions) (*Signer,
 		return nil, errors.New("signature: new signer: key ID must be 1 to 256 printable ASCII characters without quotes or backslashes")
 	case key == nil || !usable(&key.PublicKey):
 		return nil, errors.New("signature: new signer: key must be an RSA key of 2048 to 4096 bits")
-	case !isToken(s.header):
+	case !isToken(s.header.name):
 		return nil, errors.New("signature: new signer: CallbackHeader must be a valid header name")
 	}
 	return s, nil
@@ -69,8 +69,8 @@ func (s *Signer) SignCallback(r *http.Request, body []byte) error {
 	if hostOf(r) == "" {
 		return errors.New("signature: sign callback: request has no host")
 	}
-	if len(r.Header.Values(s.header)) != 1 || r.Header.Get(s.header) == "" {
-		return fmt.Errorf("signature: sign callback: request must have exactly one non-empty header %s (set it to the kind of the callback)", s.header)
+	if len(r.Header[s.header.key]) != 1 || r.Header.Get(s.header.key) == "" {
+		return fmt.Errorf("signature: sign callback: request must have exactly one non-empty header %s (set it to the kind of the callback)", s.header.name)
 	}
 	m := message{method: "post", host: hostOf(r), header: r.Header}
 	var err error
@@ -83,7 +83,7 @@ func (s *Signer) SignCallback(r *http.Request, body []byte) error {
 	m.date = s.now().UTC().Format(http.TimeFormat)
 	r.Header.Set("Date", m.date)
 	r.Header.Set("Digest", formatDigest(body, s.inBase64))
-	m.covered.set(callbackCoverage(s.header))
+	m.covered.set(s.header.coverage)
 	authorization, err := s.sign(&m)
 	if err != nil {
 		return fmt.Errorf("signature: sign callback: %w", err)

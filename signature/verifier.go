@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"math"
 	"net/http"
-	"strings"
 	"time"
 )
 
@@ -26,18 +25,16 @@ const (
 // Verifier verifies the callbacks and redirects that the service sends to a set of hosts. It is
 // safe for concurrent use.
 type Verifier struct {
-	keys      KeySource
-	hosts     hostSet
-	skew      time.Duration
-	maxBody   int64
-	replay    ReplayStore
-	header    string   // name of the callback header, in lower case
-	headerKey string   // its canonical key
-	required  []string // names that the signature of a callback must cover
-	target    func(*http.Request) (host, requestURI string)
-	now       func() time.Time
-	logger    *slog.Logger
-	observe   func(context.Context, Verification) // nil if unset
+	keys    KeySource
+	hosts   hostSet
+	skew    time.Duration
+	maxBody int64
+	replay  ReplayStore
+	header  callbackHeader
+	target  func(*http.Request) (host, requestURI string)
+	now     func() time.Time
+	logger  *slog.Logger
+	observe func(context.Context, Verification) // nil if unset
 }
 
 // VerifierOptions configures [NewVerifier]. The zero value of a field selects its default.
@@ -108,20 +105,17 @@ func NewVerifier(keys KeySource, hosts []string, opts *VerifierOptions) (*Verifi
 	if opts == nil {
 		opts = &VerifierOptions{}
 	}
-	header := callbackHeaderName(opts.CallbackHeader)
 	v := &Verifier{
-		keys:      keys,
-		hosts:     set,
-		skew:      opts.ClockSkew,
-		maxBody:   min(opts.MaxBody, math.MaxInt64-1), // readBody reads one byte more to detect a larger body
-		replay:    opts.Replay,
-		header:    header,
-		headerKey: http.CanonicalHeaderKey(header),
-		required:  callbackCoverage(header),
-		target:    opts.Target,
-		now:       opts.Now,
-		logger:    opts.Logger,
-		observe:   opts.Observe,
+		keys:    keys,
+		hosts:   set,
+		skew:    opts.ClockSkew,
+		maxBody: min(opts.MaxBody, math.MaxInt64-1), // readBody reads one byte more to detect a larger body
+		replay:  opts.Replay,
+		header:  newCallbackHeader(opts.CallbackHeader),
+		target:  opts.Target,
+		now:     opts.Now,
+		logger:  opts.Logger,
+		observe: opts.Observe,
 	}
 	if v.skew == 0 {
 		v.skew = defaultClockSkew
@@ -140,7 +134,7 @@ func NewVerifier(keys KeySource, hosts []string, opts *VerifierOptions) (*Verifi
 		return nil, errors.New("signature: new verifier: ClockSkew must be between 0 and 24 h")
 	case v.maxBody < 0:
 		return nil, errors.New("signature: new verifier: MaxBody must not be negative")
-	case !isToken(header):
+	case !isToken(v.header.name):
 		return nil, errors.New("signature: new verifier: CallbackHeader must be a valid header name")
 	}
 	return v, nil
@@ -173,7 +167,7 @@ func (v *Verifier) checkSent(m *message, required []string) (time.Time, error) {
 // checkSignature looks up the key, verifies the signature and sets m.key. It builds the signing
 // string first, because that can fail and is cheaper than a key lookup.
 func (v *Verifier) checkSignature(ctx context.Context, m *message, signature []byte) error {
-	text, err := m.signingString(make([]byte, 0, 512))
+	text, err := m.signingString(make([]byte, 0, usualText))
 	if err != nil {
 		return err
 	}
@@ -194,11 +188,4 @@ func (v *Verifier) checkSignature(ctx context.Context, m *message, signature []b
 	}
 	m.key = key
 	return nil
-}
-
-func callbackHeaderName(name string) string {
-	if name == "" {
-		return defaultCallbackHeader
-	}
-	return strings.ToLower(name)
 }
