@@ -189,7 +189,7 @@ func (c *call) readBody(resp *http.Response) error {
 	}
 	// Content-Length avoids growing the buffer, but is not trusted for large allocations.
 	size := resp.ContentLength
-	if size <= 0 {
+	if size < 0 {
 		size = initialBuffer
 	}
 	buf := bytes.NewBuffer(make([]byte, 0, min(size, maxInitialBuffer)+bytes.MinRead))

@@ -9,6 +9,7 @@ import (
 	"io"
 	"iter"
 	"net/url"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -93,7 +94,8 @@ func sizedList[J resourceJSON[T], T any](ctx context.Context, a *api, r request,
 	return page, size, err
 }
 
-// decodePage returns the page in resp.
+// decodePage returns the page in resp. The Decoder reports errors by token; Unmarshal reports
+// invalid JSON, or a body that is not an object, first.
 func decodePage[J resourceJSON[T], T any](resp response, name string) (*Page[T], error) {
 	d := pageDecoder[J, T]{json: json.NewDecoder(bytes.NewReader(resp.body)), name: name, items: make([]*T, 0, maxPageSize)}
 	err := d.decode()
@@ -101,7 +103,6 @@ func decodePage[J resourceJSON[T], T any](resp response, name string) (*Page[T],
 		err = errors.New("missing page")
 	}
 	if err != nil {
-		// If the body is not a JSON object, that is the reason for any other error.
 		if invalid := json.Unmarshal(resp.body, new(struct{})); invalid != nil {
 			err = invalid
 		}
@@ -117,7 +118,7 @@ func decodePage[J resourceJSON[T], T any](resp response, name string) (*Page[T],
 }
 
 // pageDecoder decodes a page in one pass, one item after the other. The name of the list is not
-// known to the compiler, so json.Unmarshal would need another pass to find the items.
+// known at compile time, so json.Unmarshal would need another pass to find the items.
 type pageDecoder[J resourceJSON[T], T any] struct {
 	json  *json.Decoder
 	name  string    // of the list
@@ -127,7 +128,7 @@ type pageDecoder[J resourceJSON[T], T any] struct {
 
 // decode decodes the page. For a body that is not JSON, it may return any error.
 func (d *pageDecoder[J, T]) decode() error {
-	err := d.decodeObject(func(name string) error {
+	err := d.decodeObject("", func(name string) error {
 		switch {
 		case strings.EqualFold(name, "page"):
 			err := d.json.Decode(&d.page)
@@ -136,7 +137,7 @@ func (d *pageDecoder[J, T]) decode() error {
 			}
 			return err
 		case strings.EqualFold(name, "_embedded"):
-			return d.decodeObject(d.decodeList)
+			return d.decodeObject("_embedded", d.decodeList)
 		}
 		return d.skip()
 	})
@@ -150,14 +151,15 @@ func (d *pageDecoder[J, T]) decode() error {
 }
 
 // decodeObject calls member for each member of the next value, which is an object or null. The
-// function member decodes the value of the member.
-func (d *pageDecoder[J, T]) decodeObject(member func(name string) error) error {
+// function member decodes the value of the member. Parameter field is the name of the object, or
+// empty for the page.
+func (d *pageDecoder[J, T]) decodeObject(field string, member func(name string) error) error {
 	token, err := d.json.Token()
 	switch {
 	case err != nil || token == nil:
 		return err
 	case token != json.Delim('{'):
-		return errors.New(`wrong type of field "_embedded"`)
+		return &json.UnmarshalTypeError{Field: field, Type: reflect.TypeFor[struct{}]()}
 	}
 	for d.json.More() {
 		token, err := d.json.Token()
