@@ -64,9 +64,13 @@ func startDynalite(t testing.TB) fake {
 }
 
 // startProgram starts a program of testdata/node with the certificate of httptest, and returns its
-// URL and a client that trusts it. It skips the benchmark if the program is not installed.
+// URL and a client that trusts it. It skips the benchmark if the program or Node is not installed.
 func startProgram(t testing.TB, name string) (url string, client *http.Client, stop func()) {
-	if _, err := os.Stat("testdata/node/node_modules/" + name); err != nil {
+	_, err := os.Stat("testdata/node/node_modules/" + name)
+	if err == nil {
+		_, err = exec.LookPath("node")
+	}
+	if err != nil {
 		t.Skipf("%s is not installed (run script/setup fakes)", name)
 	}
 	dir := t.TempDir()
