@@ -9,7 +9,8 @@
 // not installed, stay in the file. Report lists them.
 //
 // With -ci it runs a short selection once and compares it with the committed ratios. A ratio that
-// moved is listed, but only a benchmark that does not run is an error.
+// moved is listed, but only a benchmark that does not run, or a committed ratio of the selection
+// that was not measured, is an error.
 package main
 
 import (
@@ -20,9 +21,10 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"slices"
+	"syscall"
 	"time"
 )
 
@@ -36,15 +38,17 @@ const repeatUntil = 6 * time.Minute
 const confirmUntil = 45 * time.Second
 
 func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	o, err := parseOptions(os.Args[1:])
 	if err == nil {
 		m := &measurer{root: o.root, count: o.count, log: os.Stderr, deadline: time.Now().Add(repeatUntil)}
 		if o.ci {
-			err = compareWithCommitted(context.Background(), m, os.Stdout)
+			err = compareWithCommitted(ctx, m, os.Stdout)
 		} else {
-			err = reportAll(context.Background(), m, os.Stdout, o)
+			err = reportAll(ctx, m, os.Stdout, o)
 		}
 	}
+	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "report:", err)
 		os.Exit(1)
@@ -60,7 +64,7 @@ type options struct {
 
 // parseOptions parses the arguments. It returns an error if one of them would have no effect.
 func parseOptions(args []string) (o options, err error) {
-	flags := flag.NewFlagSet("report", flag.ExitOnError)
+	flags := flag.NewFlagSet("bash bench/run", flag.ExitOnError)
 	flags.BoolVar(&o.ci, "ci", false, "run a short selection and compare it with "+ratiosFile)
 	flags.BoolVar(&o.write, "write", false, "write the ratios to "+ratiosFile)
 	flags.BoolVar(&o.draw, "draw", false, "draw docs/growth.svg")
@@ -100,11 +104,12 @@ func compareWithCommitted(ctx context.Context, m *measurer, out io.Writer) error
 			return err
 		}
 	}
-	writeComparison(out, compare(committed.values, &now), before, readMachine())
-	return nil
+	c := compare(committed.values, &now)
+	c.missing = committed.missing(selection, &now)
+	return writeComparison(out, c, before, readMachine())
 }
 
-// reportAll measures and prints everything.
+// reportAll measures and prints everything. After an error, it prints the results up to then.
 func reportAll(ctx context.Context, m *measurer, out io.Writer, o options) error {
 	var committed ratios
 	if o.write {
@@ -114,28 +119,14 @@ func reportAll(ctx context.Context, m *measurer, out io.Writer, o options) error
 		}
 	}
 	writeLoad(out, "before", readMachine())
-	each := make([]results, len(everything))
-	for i, run := range everything {
-		if err := m.measure(ctx, &each[i], run); err != nil {
-			return err
-		}
-	}
-	if err := m.repeatNoisy(ctx, each, everything); err != nil {
-		return err
-	}
-	var all results
-	for i := range each {
-		all.merge("", &each[i])
-	}
-	for _, p := range profiles {
-		if err := m.profile(ctx, &all, p); err != nil {
-			return err
-		}
-	}
+	all, err := m.measureAll(ctx)
 	all.print(out)
 	writeLoad(out, "after", readMachine())
+	if err != nil {
+		return err
+	}
 	if o.write {
-		if err := writeRatios(out, m.root, committed, &all); err != nil {
+		if err := writeRatios(out, m.root, committed, all); err != nil {
 			return err
 		}
 	}
@@ -145,10 +136,28 @@ func reportAll(ctx context.Context, m *measurer, out io.Writer, o options) error
 	return nil
 }
 
+// measureAll returns the results of everything, or those up to the error.
+func (m *measurer) measureAll(ctx context.Context) (*results, error) {
+	each := make([]results, len(everything))
+	err := m.measureEach(ctx, each, everything)
+	all := new(results)
+	for i := range each {
+		all.merge("", &each[i])
+	}
+	if err != nil {
+		return all, err
+	}
+	for _, p := range profiles {
+		if err := m.profile(ctx, all, p); err != nil {
+			return all, err
+		}
+	}
+	return all, nil
+}
+
 // drawGrowth draws docs/growth.svg from the output of BenchmarkGrowth.
 func drawGrowth(ctx context.Context, m *measurer) error {
-	command := exec.CommandContext(ctx, "go", "run", "./growth")
-	command.Dir = filepath.Join(m.root, "bench")
+	command := m.command(ctx, "bench", "run", "./growth")
 	command.Stdin = bytes.NewReader(m.growth)
 	command.Stderr = os.Stderr
 	svg, err := command.Output()

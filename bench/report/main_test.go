@@ -2,6 +2,8 @@ package main
 
 import (
 	"io"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -79,5 +81,26 @@ func TestReportAll_InvalidFile(t *testing.T) {
 
 	if err == nil || !strings.Contains(err.Error(), "line 1: 2 fields") || out.Len() > 0 {
 		t.Errorf("error = %v, output = %q, want an error before the first measurement", err, out.String())
+	}
+}
+
+func TestReportAll_PrintsBeforeError(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	for name, content := range map[string]string{
+		"go.mod":    "module root\n\ngo 1.26\n",
+		"x_test.go": "package x\n\nimport \"testing\"\n\nfunc BenchmarkTokenHit(b *testing.B) {\n\tb.ReportMetric(7, \"x-oauth2\")\n}\n",
+	} {
+		if err := os.WriteFile(filepath.Join(root, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m := &measurer{root: root, count: 1, log: io.Discard}
+	var out strings.Builder
+
+	err := reportAll(t.Context(), m, &out, options{}) // there is no directory signature
+
+	if err == nil || !strings.Contains(err.Error(), "signature: ") || !strings.Contains(out.String(), " 7 x-oauth2 ") {
+		t.Errorf("error = %v, output = %s\nwant the result of the first package", err, out.String())
 	}
 }

@@ -50,6 +50,17 @@ func (r ratios) update(measured *results) (updated ratios, kept []key) {
 	return updated, kept
 }
 
+// missing returns the ratios that the measurements cover and that have no result.
+func (r ratios) missing(runs []measurement, measured *results) (missing []key) {
+	for _, k := range r.order {
+		covered := slices.ContainsFunc(runs, func(run measurement) bool { return run.covers(k) })
+		if _, ok := measured.values[k]; covered && !ok {
+			missing = append(missing, k)
+		}
+	}
+	return missing
+}
+
 // format returns the content of ratios.txt.
 func (r ratios) format() []byte {
 	var b bytes.Buffer
@@ -129,6 +140,7 @@ type comparison struct {
 	compared int
 	moved    []move
 	added    []key // are not committed
+	missing  []key // are committed, but were not measured
 }
 
 // move is a result outside its committed range and the tolerance.
@@ -163,8 +175,9 @@ func compare(committed map[key]summary, now *results) comparison {
 	return c
 }
 
-// writeComparison writes the summary for a person who reads the log of a CI run.
-func writeComparison(w io.Writer, c comparison, before, after machine) {
+// writeComparison writes the summary for a person who reads the log of a CI run. It returns an
+// error if committed ratios were not measured.
+func writeComparison(w io.Writer, c comparison, before, after machine) error {
 	fmt.Fprintf(w, "before: %s\nafter: %s\n", before, after)
 	for _, m := range c.moved {
 		fmt.Fprintf(w, "moved: %s %s: committed %.4g (%.4g to %.4g), now %.4g %s\n", m.pkg, m.name, m.committed.median, m.committed.least, m.committed.most, m.now, m.unit)
@@ -172,12 +185,19 @@ func writeComparison(w io.Writer, c comparison, before, after machine) {
 	for _, k := range c.added {
 		fmt.Fprintf(w, "not in %s (run bash bench/run -write): %s %s %s\n", ratiosFile, k.pkg, k.name, k.unit)
 	}
+	for _, k := range c.missing {
+		fmt.Fprintf(w, "not measured: %s %s %s\n", k.pkg, k.name, k.unit)
+	}
 	if len(c.moved) == 0 {
 		fmt.Fprintf(w, "no ratio moved (%d compared)\n", c.compared)
 	} else {
-		fmt.Fprintf(w, "%d of %d ratios moved by more than %.0f %% beyond their committed range; this is not an error\n", len(c.moved), c.compared, 100*tolerance)
+		fmt.Fprintf(w, "%d of %d rows moved: ratios by more than %.0f %% beyond their committed range, allocations by any number; this is not an error\n", len(c.moved), c.compared, 100*tolerance)
 	}
 	if before.loaded() || after.loaded() {
 		fmt.Fprintln(w, busyWarning)
 	}
+	if len(c.missing) > 0 {
+		return fmt.Errorf("%s: %d ratios of the selection were not measured (delete those of benchmarks that no longer exist)", ratiosFile, len(c.missing))
+	}
+	return nil
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -153,6 +154,45 @@ func TestCompare(t *testing.T) {
 	}
 }
 
+func TestRatios_Missing(t *testing.T) {
+	t.Parallel()
+	runs := []measurement{
+		{dir: ".", bench: "Read|List"},
+		{dir: "bench", bench: "none", test: "TestBubble"},
+		{dir: "bench", main: "./size"},
+		{dir: "bench/fakes", bench: "(Start|Read)/^sandboxfake"},
+	}
+	measured := resultsOf(map[key][]float64{{".", "List", "allocs"}: {1}})
+	for _, tt := range []struct {
+		row  key
+		want bool
+	}{
+		{key{".", "List", "allocs"}, false},
+		{key{".", "List", "x-raw"}, true}, // another unit
+		{key{".", "Read/TLS", "x-raw"}, true},
+		{key{".", "TokenHit", "allocs"}, false},
+		{key{"signature", "List", "allocs"}, false},
+		{key{"bench", "Bubble/rounds=2", "x-raw"}, true},
+		{key{"bench", "Import/size", "x-nethttp"}, false},
+		{key{"bench/fakes", "Start/sandboxfake-in-memory", "x-httptest"}, true},
+		{key{"bench/fakes", "Start/sandboxfake/clients=8", "x-httptest"}, true},
+		{key{"bench/fakes", "Start/s3rver", "x-httptest"}, false},
+		{key{"bench/fakes", "Start", "x-httptest"}, false},
+		{key{"bench/fakes", "List/sandboxfake", "x-httptest"}, false},
+	} {
+		t.Run(fmt.Sprint(tt.row), func(t *testing.T) {
+			t.Parallel()
+			committed := ratios{order: []key{tt.row}}
+
+			missing := committed.missing(runs, measured)
+
+			if got := len(missing) == 1; got != tt.want {
+				t.Errorf("missing = %v, want the row: %v", missing, tt.want)
+			}
+		})
+	}
+}
+
 func TestWriteComparison(t *testing.T) {
 	t.Parallel()
 	moved := comparison{compared: 3, moved: []move{{key{"bench", "Read", "x-httptest"}, summary{1.25, 1.2, 1.3}, 1.5}}}
@@ -161,19 +201,24 @@ func TestWriteComparison(t *testing.T) {
 		c             comparison
 		before        machine
 		contains, not string
+		err           string
 	}{
-		{"nothing moved", comparison{compared: 3}, machine{}, "no ratio moved (3 compared)", "busy with other work"},
-		{"nothing moved on a busy machine", comparison{compared: 3}, machine{busy: 0.5}, "no ratio moved (3 compared)\nthe machine was busy with other work", "moved:"},
-		{"moved", moved, machine{}, "moved: bench Read: committed 1.25 (1.2 to 1.3), now 1.5 x-httptest", "busy with other work"},
-		{"moved on a busy machine", moved, machine{busy: 0.5}, "busy with other work", "no ratio moved"},
-		{"not committed", comparison{compared: 1, added: []key{{"bench", "List", "x-httptest"}}}, machine{}, "not in bench/ratios.txt (run bash bench/run -write): bench List", "moved:"},
+		{"nothing moved", comparison{compared: 3}, machine{}, "no ratio moved (3 compared)", "busy with other work", ""},
+		{"nothing moved on a busy machine", comparison{compared: 3}, machine{busy: 0.5}, "no ratio moved (3 compared)\nthe machine was busy with other work", "moved:", ""},
+		{"moved", moved, machine{}, "moved: bench Read: committed 1.25 (1.2 to 1.3), now 1.5 x-httptest", "busy with other work", ""},
+		{"moved on a busy machine", moved, machine{busy: 0.5}, "busy with other work", "no ratio moved", ""},
+		{"not committed", comparison{compared: 1, added: []key{{"bench", "List", "x-httptest"}}}, machine{}, "not in bench/ratios.txt (run bash bench/run -write): bench List", "moved:", ""},
+		{"not measured", comparison{compared: 1, missing: []key{{"bench", "List", "x-httptest"}}}, machine{}, "not measured: bench List x-httptest", "moved:", "bench/ratios.txt: 1 ratios of the selection were not measured (delete those of benchmarks that no longer exist)"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			var out strings.Builder
 
-			writeComparison(&out, tt.c, tt.before, machine{})
+			err := writeComparison(&out, tt.c, tt.before, machine{})
 
+			if (err == nil) != (tt.err == "") || err != nil && err.Error() != tt.err {
+				t.Errorf("error = %v, want %q", err, tt.err)
+			}
 			if got := out.String(); !strings.Contains(got, tt.contains) || strings.Contains(got, tt.not) {
 				t.Errorf("output = %s\nwant %q and not %q", got, tt.contains, tt.not)
 			}
