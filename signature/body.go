@@ -18,22 +18,23 @@ const (
 const bodyConsumed = "middleware in front of the verifier has read it (put the verifier first, or restore r.Body)"
 
 // readBody returns the body of r, or an error if it is larger than MaxBody, whatever its
-// Content-Length. It always restores r.Body; unless reading failed, to received, which must be new.
-func (v *Verifier) readBody(r *http.Request, received *receivedBody) ([]byte, error) {
+// Content-Length. It appends the body to buf, which must be empty, if it fits. It always restores
+// r.Body.
+func (v *Verifier) readBody(r *http.Request, buf []byte) ([]byte, error) {
 	if r.Body == nil {
 		r.Body = http.NoBody
 	}
 	original := r.Body
-	buf := received.buf[:0]
-	if r.ContentLength >= usualBuffer {
+	if r.ContentLength >= int64(cap(buf)) {
 		buf = make([]byte, 0, min(r.ContentLength+1, maxBuffer)) // one more, for the read that returns io.EOF
 	}
 	body, err := readAtMost(original, buf, v.maxBody+1)
 	tooLarge := int64(len(body)) > v.maxBody
 	if err == nil && !tooLarge {
-		received.Reset(body)
-		received.Closer = original
-		r.Body = received
+		// The body that is returned must not refer to the original, which may refer to a connection.
+		restored := &restoredBody{Closer: original}
+		restored.Reset(body)
+		r.Body = restored
 		// net/http reports a truncated body as an error. If there is no error, other code has read a part
 		// of the body.
 		if int64(len(body)) < r.ContentLength {
@@ -55,12 +56,10 @@ func (v *Verifier) readBody(r *http.Request, received *receivedBody) ([]byte, er
 	return nil, asWarning(wrapError(ErrBody, "body could not be read", err))
 }
 
-// receivedBody is a body that can be read again, with a buffer for a body of the usual size. Close
-// closes the original.
-type receivedBody struct {
+// restoredBody is a body that can be read again. Close closes the original.
+type restoredBody struct {
 	bytes.Reader
 	io.Closer
-	buf [usualBuffer]byte
 }
 
 // isClosed reports whether err means that the body was closed before it was read. net/http exports

@@ -12,12 +12,14 @@ import (
 	"math"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"runtime/debug"
 	"slices"
 	"strings"
 	"testing"
 	"testing/iotest"
 	"time"
+	"weak"
 
 	"github.com/idverify/idverify-go/internal/attack"
 	"github.com/idverify/idverify-go/signature"
@@ -91,9 +93,33 @@ func TestVerifier_CallbackAllocations(t *testing.T) {
 		}
 	})
 
-	if verified > raw+1 || err != nil {
-		t.Errorf("%v allocations, error = %v; want those of the RSA verification, %v, and one for the result", verified, err, raw)
+	if verified > raw+2 || err != nil {
+		t.Errorf("%v allocations, error = %v; want those of the RSA verification, %v, one for the message and one for r.Body", verified, err, raw)
 	}
+}
+
+func TestVerifier_MessageReleasesBody(t *testing.T) {
+	t.Parallel()
+	w := signedCallback()
+	v := newVerifier(t, signature.VerifierOptions{})
+	verify := func() (*signature.Message, weak.Pointer[watchedBody]) {
+		r := request(t, w)
+		original := &watchedBody{Reader: strings.NewReader(body)}
+		r.Body = original
+		message, err := v.VerifyCallback(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return message, weak.Make(original)
+	}
+
+	message, original := verify()
+	runtime.GC()
+
+	if original.Value() != nil {
+		t.Error("a message keeps the body of its request in memory, and thus the connection")
+	}
+	runtime.KeepAlive(message)
 }
 
 func TestVerifier_ReadsBodyAfterSignature(t *testing.T) {

@@ -46,9 +46,9 @@ func (v *Verifier) callback(r *http.Request) (*Message, error) {
 	}
 	result := new(struct { // one allocation for both
 		Message
-		body receivedBody
+		buf [usualBuffer]byte
 	})
-	body, err := v.readBody(r, &result.body)
+	body, err := v.readBody(r, result.buf[:0])
 	if err != nil {
 		return nil, err
 	}

@@ -71,7 +71,7 @@ func (e *explanation) readBody() ([]byte, error) {
 		if e.r.ContentLength > e.v.maxBody {
 			e.bodyErr = newError(ErrTooLarge, fmt.Sprintf("it is larger than MaxBody: set VerifierOptions.MaxBody to at least %d to accept it", e.r.ContentLength))
 		} else {
-			e.body, e.bodyErr = e.v.readBody(e.r, new(receivedBody))
+			e.body, e.bodyErr = e.v.readBody(e.r, nil)
 		}
 	}
 	return e.body, e.bodyErr
