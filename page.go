@@ -156,8 +156,11 @@ func (d *pageDecoder[J, T]) decode() error {
 func (d *pageDecoder[J, T]) decodeObject(field string, member func(name string) error) error {
 	token, err := d.json.Token()
 	switch {
-	case err != nil || token == nil:
+	case err != nil:
 		return err
+	case token == nil: // null, which also replaces an earlier object
+		d.items = d.items[:0]
+		return nil
 	case token != json.Delim('{'):
 		return &json.UnmarshalTypeError{Field: field, Type: reflect.TypeFor[struct{}]()}
 	}

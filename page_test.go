@@ -191,8 +191,9 @@ func TestPhoneCheckService_ListUnusual(t *testing.T) {
 	for body, want := range map[string]string{
 		`{"page":{}}`:                  "",
 		`{"page":{},"_embedded":null}`: "",
-		embedded(`null`):               "",
-		embedded(`[ ]`):                "",
+		`{"page":{},"_embedded":{"checks":[` + item + `]},"_embedded":null}`: "",
+		embedded(`null`): "",
+		embedded(`[ ]`):  "",
 		` {"PAGE":{},"_EMBEDDED":{"checks":[` + item + `]}} `:                                                    "a: yes",
 		`{"page":{},"_embedded":{"CHECKS":[7]}}`:                                                                 "",
 		`{"_links":{"next":[{}]},"_embedded":{"other":[7],"checks":[` + item + `],"more":null},"page":{},"x":7}`: "a: yes",
