@@ -171,15 +171,16 @@ var linkedParams = []string{"name", "search", "sort", "group_by"}
 
 // links returns the links of a page to itself and to other pages, in order of name.
 func (p pageNumbers) links(path string, query url.Values) []pageLink {
-	rest := "&size=" + strconv.Itoa(p.size)
+	var rest strings.Builder
+	rest.WriteString("&size=" + strconv.Itoa(p.size))
 	for _, name := range linkedParams {
 		for _, value := range query[name] {
-			rest += "&" + name + "=" + url.QueryEscape(value)
+			rest.WriteString("&" + name + "=" + url.QueryEscape(value))
 		}
 	}
 	links := make([]pageLink, 0, 5)
 	add := func(name string, number int) {
-		links = append(links, pageLink{name, path + "?page=" + strconv.Itoa(number) + rest})
+		links = append(links, pageLink{name, path + "?page=" + strconv.Itoa(number) + rest.String()})
 	}
 	last := max(1, p.totalPages)
 	add("first", 1)
