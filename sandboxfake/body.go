@@ -91,8 +91,11 @@ func hasInexactName(body []byte) bool {
 // badJSON describes why a body was not decoded, without quoting it.
 func badJSON(body []byte, err error) string {
 	if wrongType, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		if wrongType.Field != "" {
+		switch {
+		case wrongType.Field != "":
 			return "the field " + wrongType.Field + " has the wrong type"
+		case wrongType.Type.Kind() == reflect.String: // a json.Number; only Go 1.27 has this error for it
+			return badValue
 		}
 		return "the body has the wrong JSON type"
 	}
@@ -109,8 +112,11 @@ func badJSON(body []byte, err error) string {
 	if _, err := decoder.Token(); err != io.EOF {
 		return "unexpected text after the JSON value in the body"
 	}
-	return "a value in the body is not valid"
+	return badValue
 }
+
+// badValue describes a value that its field cannot represent.
+const badValue = "a value in the body is not valid"
 
 // bodyTimeout limits how long a client can take to send the body of a request, by the system's
 // clock.
