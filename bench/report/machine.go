@@ -35,7 +35,7 @@ func readMachine() machine {
 	return m
 }
 
-// readFile returns the content of a file, or nil if there is none.
+// readFile returns the content of a file, or nil if it does not exist.
 func readFile(name string) []byte {
 	content, _ := os.ReadFile(name)
 	return content

@@ -169,7 +169,7 @@ func (o Operation) URL(base, version string, ids ...string) (string, error) {
 		var name string
 		name, rest, _ = strings.Cut(after, "}")
 		switch {
-		case name == "":
+		case name == "": // the path ends with text
 		case name == "v":
 			b.WriteString(version)
 		case len(ids) == 0:
