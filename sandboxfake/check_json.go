@@ -9,7 +9,8 @@ import (
 	"github.com/idverify/idverify-go/signature"
 )
 
-// checkView is the JSON form of a check.
+// checkView is the JSON form of a check. It refers to the check, so the caller of appendJSON holds
+// the mutex.
 //
 // Protocol: docs/protocol.md, section 4.
 type checkView struct {
