@@ -78,8 +78,11 @@ func (c *checkCommand) failRead(err error) int {
 	_, ended := errors.AsType[*idverify.CheckEndedError](err)
 	rejected, _ := errors.AsType[*idverify.Error](err)
 	if ended || rejected != nil && rejected.Fragment() == "check_not_found" {
-		return c.fail(err,
-			"read the callback of the check: a check that ends as EXPIRED or ERROR is not stored",
+		missing := "a SIMCheck that ends as ERROR is not stored and has no callback: only its create reports it"
+		if c.service.device {
+			missing = "read the callback of the check: a check that ends as EXPIRED or ERROR is not stored"
+		}
+		return c.fail(err, missing,
 			"set -product if the check is not a "+c.service.title,
 			c.commandFor("check list", ""))
 	}

@@ -105,7 +105,7 @@ func (e *examination) check(arguments []string, given map[string]bool) error {
 	case !e.list && len(arguments) == 0:
 		return errors.New("the URL of the receiver is missing")
 	case e.list && slices.ContainsFunc(slices.Collect(maps.Keys(given)), notForList):
-		return errors.New("-list has an effect only with -redirect, -strict and -only")
+		return errors.New("with -list, only -redirect, -strict and -only have an effect")
 	case e.redirect && (given["digest"] || given["callback-header"]):
 		return errors.New("-digest and -callback-header are for callbacks, not for -redirect")
 	case e.keysHTTP && given["ca-file"]:

@@ -85,9 +85,14 @@ func adviceOn(err error) advice {
 	return advice{exitError, []string{runDoctor}, "errors-without-a-sentinel"}
 }
 
-// temporary reports whether the request may succeed later.
+// temporary reports whether the request may succeed later. The client retries after the same
+// statuses; any other 5XX is permanent, and usually of a proxy.
 func temporary(status int) bool {
-	return status == http.StatusTooManyRequests || status >= 500 && status != http.StatusNotImplemented
+	switch status {
+	case http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		return true
+	}
+	return false
 }
 
 func later(retryAfter time.Duration) string {
