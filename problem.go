@@ -31,7 +31,7 @@ var problems = []struct {
 	{402, wire.InsufficientBalance, ErrInsufficientBalance, "top up the workspace; use another verification method until then"},
 	{403, wire.Forbidden, ErrForbidden, "the token's scope or the member's role does not permit this operation"},
 	{404, wire.NotFound, ErrNotFound, "check the ID, the version and the base URL"},
-	{404, wire.CheckNotFound, ErrNotFound, "a check that ended as EXPIRED or ERROR cannot be read: use its callback"},
+	{404, wire.CheckNotFound, ErrNotFound, "a check that ended as EXPIRED or ERROR cannot be read: use what its callback, redirect or Create reported"},
 	{404, wire.TraceNotFound, ErrNotFound, ""},
 	{404, wire.WorkspaceNotFound, ErrNotFound, ""},
 	{405, wire.MethodNotAllowed, ErrBadRequest, "check the version and the base URL"},

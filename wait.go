@@ -43,9 +43,9 @@ func (e *CheckEndedError) Error() string {
 	status := cmp.Or(e.statusText, sanitize(string(e.Status))) // the caller may have constructed e
 	switch {
 	case e.err != nil && e.Status == "":
-		s += "check not found: it ended as EXPIRED or ERROR, or never existed (set CallbackURL to receive the result of such checks)"
+		s += "check not found: it ended as EXPIRED or ERROR, or never existed (set CallbackURL to learn how such checks end)"
 	case e.err != nil:
-		s += fmt.Sprintf("check not found after status %s: it ended as EXPIRED or ERROR (its callback contains the result)", status)
+		s += fmt.Sprintf("check not found after status %s: it ended as EXPIRED or ERROR (its callback reports how it ended)", status)
 	case e.Status.Final():
 		s += "check ended as " + string(e.Status)
 		if e.ErrorCode != "" {

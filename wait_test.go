@@ -55,9 +55,9 @@ func TestSubscriberCheckService_WaitEnded(t *testing.T) {
 		gone      bool // errors.Is ErrNotFound
 	}{
 		{"pending, then not found", []string{`{"check_id":"a","status":"PENDING","ttl":120}`, gone}, idverify.StatusPending,
-			"idverify: wait for SubscriberCheck: check not found after status PENDING: it ended as EXPIRED or ERROR (its callback contains the result)", true},
+			"idverify: wait for SubscriberCheck: check not found after status PENDING: it ended as EXPIRED or ERROR (its callback reports how it ended)", true},
 		{"not found", []string{gone}, "",
-			"idverify: wait for SubscriberCheck: check not found: it ended as EXPIRED or ERROR, or never existed (set CallbackURL to receive the result of such checks)", true},
+			"idverify: wait for SubscriberCheck: check not found: it ended as EXPIRED or ERROR, or never existed (set CallbackURL to learn how such checks end)", true},
 		{"status error", []string{`{"check_id":"a","status":"ERROR","match":false,"error_code":"mno_timeout"}`}, idverify.StatusError,
 			"idverify: wait for SubscriberCheck: check ended as ERROR: mno_timeout", false},
 		{"accepted beyond its ttl", []string{`{"check_id":"a","status":"ACCEPTED","ttl":60}`}, idverify.StatusAccepted,
