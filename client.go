@@ -26,7 +26,8 @@ type Client struct {
 }
 
 // NewClient returns a client for the service at baseURL, for example "https://eu.api.example.com".
-// The URL must have the scheme https, a host and nothing else.
+// The URL must have the scheme https and a host, with its port unless that is 443. It may end with
+// a slash and must contain nothing else.
 //
 // NewClient sends no request. If the credentials are wrong, the first operation fails with a
 // [*TokenError].

@@ -1,18 +1,23 @@
 package docs_test
 
 import (
+	"cmp"
 	"errors"
 	"go/ast"
 	"go/token"
 	"maps"
 	"net/http"
+	"net/http/httptest"
 	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/idverify/idverify-go"
+	"github.com/idverify/idverify-go/internal/wire"
 	"github.com/idverify/idverify-go/signature"
 )
 
@@ -81,7 +86,7 @@ func TestErrors_Sentinels(t *testing.T) {
 		}
 	}
 
-	for _, name := range slices.Concat(sortedKeys(sentinels), sortedKeys(reasons), exportedErrors(t, "inbox", "inbox.")) {
+	for _, name := range slices.Concat(sortedKeys(sentinels), sortedKeys(reasons), exportedErrors(t, "inbox", "inbox."), exportedErrors(t, "replaystore/redis", "redis.")) {
 		if !got[name] {
 			t.Errorf("docs/%s does not describe %s", errorsPage, name)
 		}
@@ -174,6 +179,98 @@ func TestErrors_Types(t *testing.T) {
 			if typ, ok := strings.CutSuffix(name, ".Error"); ok && ast.IsExported(typ) && !strings.Contains(string(page), "`*"+typ+"`") {
 				t.Errorf("docs/%s does not describe the error type %s", errorsPage, typ)
 			}
+		}
+	}
+}
+
+// enumeration matches a list of 5XX statuses, such as "429, 500, 502, 503 and 504".
+var enumeration = regexp.MustCompile(`(?:429, )?(5\d\d(?:, 5\d\d)+),? (?:and|or) (5\d\d)`)
+
+// TestErrors_RetriedStatuses compares every list of 5XX statuses in the documents with the statuses
+// after which the client sends a request, or a token request, again.
+func TestErrors_RetriedStatuses(t *testing.T) {
+	t.Parallel()
+	pages, err := filepath.Glob("*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pages = slices.DeleteFunc(pages, func(page string) bool { return page == "performance.md" }) // lists injected faults
+	for _, path := range []string{wire.Token.Path, "/phone_check/v0.1/checks/a"} {
+		var retried []string
+		for status := 500; status <= 599; status++ {
+			if countRequests(t, path, status) > 1 {
+				retried = append(retried, strconv.Itoa(status))
+			}
+		}
+		lists := 0
+		for _, page := range append(pages, "../README.md") {
+			for _, match := range enumeration.FindAllStringSubmatch(readPage(t, page), -1) {
+				lists++
+				if got := append(strings.Split(match[1], ", "), match[2]); !slices.Equal(got, retried) {
+					t.Errorf("docs/%s: %q: want the statuses that are retried, %q", page, match[0], retried)
+				}
+			}
+		}
+		if lists < 8 {
+			t.Errorf("found %d lists of statuses, want at least 8", lists)
+		}
+	}
+	row := regexp.MustCompile("(?m)^\\| `\\*TokenError` \\|.*$").FindString(readPage(t, "../README.md"))
+	if !enumeration.MatchString(row) || strings.Contains(row, "5XX") {
+		t.Errorf("README.md: %s: want the statuses that are worth a retry", row)
+	}
+}
+
+// countRequests returns the number of requests to path that a client makes if they get status.
+func countRequests(t *testing.T, path string, status int) (n int) {
+	t.Helper()
+	credentials := idverify.Credentials{ClientID: "client", ClientSecret: idverify.NewSecret("s3cret-of-client")}
+	client, err := idverify.NewClient("https://service.example.com", credentials,
+		idverify.WithRetry(idverify.RetryPolicy{MinWait: 1, MaxWait: 1, Budget: -1}),
+		idverify.WithHTTPClient(&http.Client{Transport: roundTripper(func(r *http.Request) *http.Response {
+			response := httptest.NewRecorder()
+			if r.URL.Path == path {
+				n++
+				response.WriteHeader(status)
+			} else {
+				response.WriteString(`{"access_token":"token"}`)
+			}
+			return response.Result()
+		})}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _ = client.PhoneChecks.Get(t.Context(), "a")
+	return n
+}
+
+type roundTripper func(*http.Request) *http.Response
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r), nil }
+
+// TestErrors_WithoutFragment compares the statuses of the row for responses of a proxy with those
+// that match a sentinel.
+func TestErrors_WithoutFragment(t *testing.T) {
+	t.Parallel()
+	row := regexp.MustCompile(`(?m)^.*it matches the first sentinel of the table with this status.*$`).FindString(readPage(t, errorsPage))
+	_, list, _ := strings.Cut(row, "With status ")
+	list, _, _ = strings.Cut(list, ", it matches")
+	documented := make(map[int]bool)
+	for _, match := range regexp.MustCompile(`(\d+)(?: to (\d+))?`).FindAllStringSubmatch(list, -1) {
+		first, _ := strconv.Atoi(match[1])
+		last, _ := strconv.Atoi(cmp.Or(match[2], match[1]))
+		for ; first <= last; first++ {
+			documented[first] = true
+		}
+	}
+
+	for status := 400; status <= 499; status++ {
+		matches := false
+		for _, sentinel := range sentinels {
+			matches = matches || errors.Is(&idverify.Error{Status: status}, sentinel)
+		}
+		if matches != documented[status] {
+			t.Errorf("docs/%s: a response %d without a fragment matches a sentinel: %t, want %t", errorsPage, status, documented[status], matches)
 		}
 	}
 }

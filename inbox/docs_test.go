@@ -305,3 +305,65 @@ func page(t *testing.T, name string) string {
 	}
 	return string(text)
 }
+
+// TestErrors_ReturnedBy compares the column "Returned by" of docs/errors.md with the methods.
+func TestErrors_ReturnedBy(t *testing.T) {
+	t.Parallel()
+	b := newBackend(t, databases[0], nil)
+	ctx, product := t.Context(), idverify.ProductPhoneCheck
+	plan := func(db *sql.DB, reference string) error {
+		tx, err := db.BeginTx(ctx, nil)
+		if err != nil {
+			return err
+		}
+		return errors.Join(b.inbox.Plan(ctx, tx, product, reference), tx.Commit())
+	}
+	if err := errors.Join(plan(b.db, "planned"), plan(b.db, "bound"), b.inbox.Bind(ctx, "bound", "check", time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	record := func(checkID string, product idverify.Product) error {
+		_, err := b.inbox.Record(ctx, inbox.Result{Product: product, CheckID: checkID, Status: idverify.StatusCompleted})
+		return err
+	}
+	get := func(reference string) error { _, err := b.inbox.Get(ctx, reference); return err }
+	open := func(source string) error {
+		_, err := inbox.New(ctx, openDB(t, "sqlite", source), inbox.SQLite, nil)
+		return err
+	}
+	sentinels := map[string]error{"inbox.ErrReferenceUsed": inbox.ErrReferenceUsed, "inbox.ErrNotFound": inbox.ErrNotFound,
+		"inbox.ErrConflict": inbox.ErrConflict, "inbox.ErrSchema": inbox.ErrSchema, "inbox.ErrSettings": inbox.ErrSettings}
+	returned := make(map[string][]string)
+	for _, call := range []struct {
+		method string
+		err    error
+	}{
+		{"Plan", plan(b.db, "planned")},
+		{"Bind", b.inbox.Bind(ctx, "unknown", "other", time.Minute)},
+		{"Bind", b.inbox.Bind(ctx, "bound", "other", time.Minute)},
+		{"Discard", b.inbox.Discard(ctx, "unknown")},
+		{"Discard", b.inbox.Discard(ctx, "bound")},
+		{"Record", record("unknown", product)},
+		{"Record", record("check", idverify.ProductSIMCheck)},
+		{"Get", get("unknown")},
+		{"Retry", b.inbox.Retry(ctx, "unknown")},
+		{"New", open(sqliteSource(t))},
+		{"New", open("file:" + filepath.Join(t.TempDir(), "checks.db"))},
+	} {
+		for name, sentinel := range sentinels {
+			if errors.Is(call.err, sentinel) {
+				returned[name] = append(returned[name], "`"+call.method+"`")
+			}
+		}
+	}
+	page, err := os.ReadFile("../docs/errors.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	for name := range sentinels {
+		want := "| `" + name + "` | " + strings.Join(returned[name], ", ") + " | "
+		if !strings.Contains(string(page), want) {
+			t.Errorf("docs/errors.md lacks a row %s", want)
+		}
+	}
+}

@@ -66,7 +66,8 @@ var (
 	ErrNotFound = errors.New("entry not found")
 
 	// ErrConflict means that the entry has another check ID or product, or has ended without a check
-	// ID, or that the check ID has another entry.
+	// ID, or that the check ID has another entry. For Discard, it means that the entry has a check ID
+	// or has ended.
 	ErrConflict = errors.New("conflicting entry")
 
 	// ErrSchema means that the table is missing or too old: see [Migrate].

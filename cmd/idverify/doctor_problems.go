@@ -32,7 +32,7 @@ const (
 // doctorProblems are all problems, in the order of docs/tools.md.
 var doctorProblems = [...]doctorProblem{
 	{"config-base-url", "missing", resultFailed, "Set IDVERIFY_BASE_URL to the base URL of the service."},
-	{"config-base-url", "invalid", resultFailed, "Set IDVERIFY_BASE_URL to https:// and the host only, without white space."},
+	{"config-base-url", "invalid", resultFailed, "Set IDVERIFY_BASE_URL to https:// and the host, with its port unless that is 443, and nothing else."},
 	{"config-credentials", "missing", resultFailed, "Set IDVERIFY_CLIENT_ID and IDVERIFY_CLIENT_SECRET, or IDVERIFY_CREDENTIALS_FILE."},
 	{"config-credentials", "ambiguous", resultFailed, "Unset the variables that your service does not use."},
 	{"config-credentials", "invalid", resultFailed, "Copy the credentials again, without white space or a newline at the end."},
