@@ -66,6 +66,11 @@ func TestServer_RequestsMaskSecrets(t *testing.T) {
 	request.SetBasicAuth(srv.Credentials().ClientID, secret)
 	a.do(request)
 	a.tokenCall(srv.Credentials(), url.Values{"client_secret": {secret}})
+	repeated := a.request(http.MethodGet, "/", "")
+	for _, name := range []string{"Authorization", "Proxy-Authorization", "Cookie"} {
+		repeated.Header[name] = []string{"", "token=" + token, "session=" + secret}
+	}
+	a.do(repeated)
 
 	var text strings.Builder
 	text.WriteString(fmt.Sprintf("%+v", srv.Requests()))

@@ -78,8 +78,8 @@ func (s *service) journalRequest(c *call, resp *response) {
 	}
 	// The request is over: nothing else reads its header.
 	for _, name := range []string{"Authorization", "Proxy-Authorization", "Cookie"} {
-		if entry.Header.Get(name) != "" {
-			entry.Header.Set(name, masked)
+		for i := range entry.Header[name] {
+			entry.Header[name][i] = masked
 		}
 	}
 	entry.truncate()
