@@ -117,3 +117,62 @@ func TestServer_BodyTimeoutEndsBeforeStream(t *testing.T) {
 		}
 	})
 }
+
+// A client that reads no responses loses its connection after 30 seconds.
+func TestServer_WriteTimeout(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct{ name, request string }{
+		{"service", "GET /.well-known/jwks.json HTTP/1.1\r\n"},
+		{"service, preflight", "OPTIONS " + phoneChecks + " HTTP/1.1\r\n"},
+		{"control plane", "GET /_sandbox/health HTTP/1.1\r\n"},
+		{"page", "GET /_sandbox/page/ HTTP/1.1\r\n"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				a := newPageAPI(t)
+				conn, host := a.dial()
+				conn.SetDeadline(time.Now().Add(75 * time.Second))
+				started := time.Now()
+
+				_, err := io.WriteString(conn, strings.Repeat(row.request+"Host: "+host+"\r\n\r\n", 3000))
+
+				// After the timeout, crypto/tls waits another 5 s for the client to read its alert.
+				if waited := time.Since(started); err == nil || waited < 30*time.Second || waited > 35*time.Second {
+					t.Errorf("requests sent for %v (%v), want a connection that is closed after 30 to 35 s", waited, err)
+				}
+			})
+		})
+	}
+}
+
+// A client that reads slowly gets the whole response.
+func TestServer_WriteTimeoutSlowReader(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a := newControlAPI(t)
+		for range 32 { // more than fits into the buffers of the connection
+			a.call(http.MethodPost, phoneChecks, strings.Repeat("x", 8<<10))
+		}
+		request := a.request(http.MethodGet, "/_sandbox/requests", "")
+		request.Header = bearer(a.srv.ControlToken())
+		response, err := a.srv.HTTPClient().Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer response.Body.Close()
+		started := time.Now()
+
+		var read int64
+		for err == nil {
+			time.Sleep(10 * time.Second)
+			var n int64
+			n, err = io.CopyN(io.Discard, response.Body, 16<<10)
+			read += n
+		}
+
+		if err != io.EOF || read != response.ContentLength || time.Since(started) < 2*time.Minute {
+			t.Errorf("%d bytes read in %v (%v), want %d", read, time.Since(started), err, response.ContentLength)
+		}
+	})
+}

@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -180,12 +181,18 @@ type deadline struct {
 }
 
 func (d *deadline) set(t time.Time, cond *sync.Cond) {
-	d.stop()
 	d.at = t
-	if wait := time.Until(t); !t.IsZero() && wait > 0 {
+	switch wait := time.Until(t); {
+	case t.IsZero():
+		d.stop()
+	case wait <= 0:
+		d.stop()
+		cond.Broadcast()
+	case d.timer == nil:
 		d.timer = time.AfterFunc(wait, cond.Broadcast)
+	default:
+		d.timer.Reset(wait)
 	}
-	cond.Broadcast()
 }
 
 func (d *deadline) passed() bool { return !d.at.IsZero() && time.Until(d.at) <= 0 }
@@ -241,4 +248,58 @@ func (l *Listener) Dial(ctx context.Context, from net.Addr) (net.Conn, error) {
 	case <-ctx.Done():
 		return nil, &net.OpError{Op: "dial", Net: l.addr.Network(), Addr: l.addr, Err: ctx.Err()}
 	}
+}
+
+// Limits of a connection of LimitWrites: the duration of a write, by the system's clock, and the
+// number of bytes that the system buffers. By default it buffers megabytes, which are thousands of
+// responses, before a write blocks.
+const (
+	writeTimeout = 30 * time.Second
+	writeBuffer  = 64 << 10
+)
+
+// LimitWrites returns a listener whose connections limit the duration of each write, unless a
+// deadline for writes is set. Otherwise a client that sends requests but does not read the
+// responses could keep its connection forever.
+//
+// http.Server.WriteTimeout would also limit the time until a response begins, which a delayed call
+// or a wait exceeds. A deadline that a handler sets would not apply to what net/http writes itself.
+func LimitWrites(l net.Listener) net.Listener { return limitedListener{l} }
+
+type limitedListener struct{ net.Listener }
+
+func (l limitedListener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	if socket, ok := c.(*net.TCPConn); ok {
+		_ = socket.SetWriteBuffer(writeBuffer)
+	}
+	return &limitedConn{Conn: c}, nil
+}
+
+// limitedConn is a connection of LimitWrites.
+type limitedConn struct {
+	net.Conn
+	hasDeadline atomic.Bool // for writes, set by the user of the connection
+}
+
+func (c *limitedConn) Write(p []byte) (int, error) {
+	if !c.hasDeadline.Load() {
+		if err := c.Conn.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
+			return 0, err
+		}
+	}
+	return c.Conn.Write(p)
+}
+
+func (c *limitedConn) SetDeadline(t time.Time) error {
+	c.hasDeadline.Store(!t.IsZero())
+	return c.Conn.SetDeadline(t)
+}
+
+func (c *limitedConn) SetWriteDeadline(t time.Time) error {
+	c.hasDeadline.Store(!t.IsZero())
+	return c.Conn.SetWriteDeadline(t)
 }

@@ -92,18 +92,18 @@ func New(c *Certificates, inMemory bool, errClosed error) *Network {
 // Transport returns the transport of the network's clients, which trusts its certificates.
 func (n *Network) Transport() *http.Transport { return n.transport }
 
-// Listen returns the service's listener, for TLS connections. addr is the TCP address to listen
-// on; an in-memory network ignores it.
+// Listen returns the service's listener, for TLS connections with [LimitWrites]. addr is the TCP
+// address to listen on; an in-memory network ignores it.
 func (n *Network) Listen(addr string) (net.Listener, error) {
 	if n.service != nil {
-		return tls.NewListener(n.service, n.tlsConfig(always(&n.certificates.hosts))), nil
+		return tls.NewListener(LimitWrites(n.service), n.tlsConfig(always(&n.certificates.hosts))), nil
 	}
 	// Without keep-alive probes: IdleTimeout closes the connections of clients that have gone.
 	listener, err := (&net.ListenConfig{KeepAlive: -1}).Listen(context.Background(), "tcp", addr)
 	if err != nil {
 		return nil, err
 	}
-	return tls.NewListener(listener, n.tlsConfig(n.certificates.forService)), nil
+	return tls.NewListener(LimitWrites(listener), n.tlsConfig(n.certificates.forService)), nil
 }
 
 // ServeDirect makes the connections of the network's clients to addrs, each a host and a port, stay
@@ -119,7 +119,7 @@ func (n *Network) ServeDirect(addrs []string, h http.Handler, maxHeader int) err
 		return fmt.Errorf("certificate: %w", err)
 	}
 	n.direct = n.newListener(443)
-	n.directServer = n.Serve(tls.NewListener(n.direct, n.tlsConfig(always(&certificate))), h, maxHeader)
+	n.directServer = n.Serve(tls.NewListener(LimitWrites(n.direct), n.tlsConfig(always(&certificate))), h, maxHeader)
 	return nil
 }
 
