@@ -10,14 +10,25 @@
 //
 //	keys, err := client.NewJWKS(nil)
 //	hosts := []string{"api.example.com"}
+//	verifier, err := signature.NewVerifier(keys, hosts, nil)
+//	mux.Handle("POST /callbacks", verifier.CallbackHandler(handler))
+//
+// The handler receives only verified callbacks and gets each one from [MessageFromContext]. Create
+// one [JWKS] and one [Verifier] and reuse them; both are safe for concurrent use.
+//
+// # Verify a redirect
+//
+// [Verifier.RedirectHandler] does the same for redirects. Give the verifier of redirects a
+// [ReplayStore], so that a copy of a redirect is rejected:
+//
 //	verifier, err := signature.NewVerifier(keys, hosts, &signature.VerifierOptions{
 //		Replay: signature.NewMemoryReplayStore(0),
 //	})
-//	mux.Handle("POST /callbacks", verifier.CallbackHandler(handler))
+//	mux.Handle("GET /redirect", verifier.RedirectHandler(handler))
 //
-// The handler receives only verified callbacks and gets each one from [MessageFromContext].
-// [Verifier.RedirectHandler] does the same for redirects. Create one [JWKS] and one [Verifier] and
-// reuse them; both are safe for concurrent use.
+// Callbacks need none if you process each check_id once. The verifier claims a message before your
+// handler runs: if the process ends in between and a proxy sends the callback again, a replay store
+// rejects it permanently.
 //
 // # What is verified
 //

@@ -48,8 +48,9 @@ type VerifierOptions struct {
 	MaxBody int64
 
 	// Replay records accepted messages, so that a copy is rejected with ErrReplay. Without a store, a
-	// copy is accepted while its date is within the allowed skew. All processes that serve the same
-	// host must share one store. See [NewMemoryReplayStore].
+	// copy is accepted while its date is within the allowed skew. Use one for redirects; callbacks
+	// need none if you process each check_id once. All processes that serve the same host must share
+	// one store. See [NewMemoryReplayStore].
 	Replay ReplayStore
 
 	// CallbackHeader is the name of the header that contains the kind of a callback. The

@@ -27,7 +27,8 @@ type shop struct {
 	db        *sql.DB
 	client    *idverify.Client
 	keys      *signature.JWKS
-	verifier  *signature.Verifier
+	callbacks *signature.Verifier
+	redirects *signature.Verifier // with a replay store
 	checks    *inbox.Inbox
 	jobs      *river.Client[pgx.Tx]
 	stopping  atomic.Bool // the readiness probe fails
@@ -44,7 +45,7 @@ func (s *shop) handler() (http.Handler, error) {
 		"GET /session":              http.HandlerFunc(s.session),
 		"POST /payouts":             http.HandlerFunc(s.payout),
 		"POST /verification-method": http.HandlerFunc(s.verificationMethod),
-		"POST /callbacks":           s.checks.Handler(s.verifier),
+		"POST /callbacks":           s.checks.Handler(s.callbacks),
 		"GET /livez":                http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }),
 		"GET /readyz":               http.HandlerFunc(s.readyz),
 	} {

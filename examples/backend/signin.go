@@ -94,7 +94,7 @@ func (s *shop) redirect(w http.ResponseWriter, r *http.Request) {
 
 // verifyRedirect verifies and parses a redirect.
 func (s *shop) verifyRedirect(r *http.Request) (*idverify.Redirect, error) {
-	message, err := s.verifier.VerifyRedirect(r)
+	message, err := s.redirects.VerifyRedirect(r)
 	if err != nil {
 		return nil, err
 	}

@@ -149,6 +149,26 @@ func TestShop_SignInRedirectAgain(t *testing.T) {
 	}
 }
 
+// Only redirects need Redis: without it, callbacks are still accepted.
+func TestShop_SignInWithoutRedis(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, func(s *site) { s.env["REDIS_URL"] = "redis://127.0.0.1:1/0" })
+	b := s.browser(t)
+	begun := b.post("/signups", `{"phone_number": "447700900012"}`)
+	redirect := b.redirectOf(b.begin("447700900012"))
+
+	got := b.do("GET", redirect, "")
+	s.open(t, begun.text("check_url"))
+	callback, err := s.service.AwaitDelivery(t.Context(), func(d sandboxfake.Delivery) bool { return len(d.Attempts) > 0 })
+
+	if got.status != http.StatusServiceUnavailable {
+		t.Errorf("status of the redirect = %d, want 503", got.status)
+	}
+	if err != nil || !callback.Acknowledged() {
+		t.Errorf("callback = %+v, %v, want acknowledged", callback.Attempts, err)
+	}
+}
+
 func TestShop_SignInForgedRedirect(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

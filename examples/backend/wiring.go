@@ -41,11 +41,14 @@ func (s *shop) connect(ctx context.Context, c config, pool *pgxpool.Pool, replay
 	if err := errors.Join(err, replaysErr, inserterErr); err != nil {
 		return err
 	}
-	s.verifier, err = signature.NewVerifier(s.keys, []string{c.publicURL.Host},
-		&signature.VerifierOptions{Replay: replays, Target: target, Observe: otelidverify.ObserveVerifier(), Logger: s.log})
-	if err != nil {
+	hosts, options := []string{c.publicURL.Host}, signature.VerifierOptions{Target: target, Observe: otelidverify.ObserveVerifier(), Logger: s.log}
+	callbacks, callbacksErr := signature.NewVerifier(s.keys, hosts, &options)
+	options.Replay = replays // callbacks need none: the inbox stores one result for each check
+	redirects, redirectsErr := signature.NewVerifier(s.keys, hosts, &options)
+	if err := errors.Join(callbacksErr, redirectsErr); err != nil {
 		return err
 	}
+	s.callbacks, s.redirects = callbacks, redirects
 	s.checks, err = inbox.New(ctx, s.db, inbox.Postgres, &inbox.Options{OnResult: enqueue(inserter), Logger: s.log, Observe: otelidverify.ObserveInbox()})
 	if err != nil {
 		return err

@@ -1,5 +1,6 @@
-// Package redis stores the replay claims of a verifier in Redis. All processes behind one callback
-// URL then reject a copy of a message, whichever process received the first one.
+// Package redis stores the replay claims of a verifier in Redis. All processes that serve one host
+// then reject a copy of a message, whichever process received the first one. Use it for redirects;
+// callbacks need no replay store if you process each check ID once, as with module inbox.
 //
 // [Store] implements [signature.ReplayStore] with a client of go-redis. That package has the same
 // name as this one; import one of them under another name:
