@@ -2,7 +2,6 @@ package receivertest_test
 
 import (
 	"context"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -126,14 +125,8 @@ func TestExamine_KnownCauseOnly(t *testing.T) {
 
 func TestExamine_Unreachable(t *testing.T) {
 	t.Parallel()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr := l.Addr().String()
-	l.Close()
 
-	report, err := receivertest.Examine(t.Context(), receivertest.Receiver{Keys: newKeys(t), URL: "http://" + addr + "/callbacks"})
+	report, err := receivertest.Examine(t.Context(), receivertest.Receiver{Keys: newKeys(t), URL: unusedURL + "/callbacks"})
 
 	if err == nil || err.Error() != "receivertest: examine: cannot connect to the receiver: connection refused (is it running?)" {
 		t.Errorf("error = %v, want connection refused", err)

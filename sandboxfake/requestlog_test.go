@@ -2,7 +2,6 @@ package sandboxfake_test
 
 import (
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -54,14 +53,13 @@ func TestWithRequestLog_AttemptCauses(t *testing.T) {
 	lines := make(chan string, 16)
 	srv := sandboxfake.New(t, sandboxfake.WithRequestLog(writerFunc(func(p []byte) { lines <- string(p) })))
 	a := newAPI(t, srv)
-	closed := httptest.NewServer(nil)
-	closed.Close()
-	a.completeCheck(closed.URL + "/callbacks?token=secret")
+	const unused = "http://127.0.0.1:9" // nothing listens on port 9
+	a.completeCheck(unused + "/callbacks?token=secret")
 	if err := srv.Idle(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	srv.Inject(sandboxfake.Match{Operation: sandboxfake.OperationCallback}, sandboxfake.Fault{Drop: true})
-	a.completeCheck(closed.URL)
+	a.completeCheck(unused)
 	if err := srv.Idle(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"maps"
-	"net"
 	"strings"
 	"sync"
 	"testing"
@@ -74,12 +73,6 @@ func TestCheck_ServiceErrors(t *testing.T) {
 func TestCheck_ConnectionErrors(t *testing.T) {
 	t.Parallel()
 	_, env := newService(t)
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	unused := listener.Addr().String()
-	listener.Close()
 	for _, row := range []struct {
 		name, variable, value string
 		code                  int
@@ -87,7 +80,7 @@ func TestCheck_ConnectionErrors(t *testing.T) {
 	}{
 		{"credentials", clientSecretVariable, "wrong", exitProblem, []string{"401 invalid_client", "Next: idverify doctor", "See:  https://github.com/idverify/idverify-go/blob/main/docs/errors.md#token-errors\n", "!wrong"}},
 		{"certificate", caFileVariable, "", exitError, []string{"certificate", "Next: idverify doctor", "See:  https://github.com/idverify/idverify-go/blob/main/docs/errors.md#errors-without-a-sentinel\n"}},
-		{"unreachable", baseURLVariable, "https://" + unused, exitError, []string{"connection refused", "Next: idverify doctor", "!" + unused}},
+		{"unreachable", baseURLVariable, "https://" + unusedAddress, exitError, []string{"connection refused", "Next: idverify doctor", "!" + unusedAddress}},
 		{"no base URL", baseURLVariable, "", exitError, []string{"idverify: IDVERIFY_BASE_URL is missing", "See:  https://github.com/idverify/idverify-go/blob/main/docs/tools.md#connection-to-the-service\n"}},
 	} {
 		t.Run(row.name, func(t *testing.T) {

@@ -187,7 +187,7 @@ func TestDoctor_ReceiverAddress(t *testing.T) {
 		{"invalid", "hooks.example.com/callbacks", "not an absolute http or https URL"},
 		{"invalid", "https://user:the-password@hooks.example.com/callbacks", "without user"},
 		{"unresolved", "https://hooks.invalid/callbacks", "hooks.invalid"},
-		{"unreachable", "https://" + unusedAddress(t), "connection refused"},
+		{"unreachable", "https://" + unusedAddress, "connection refused"},
 	} {
 		t.Run(row.problem, func(t *testing.T) {
 			t.Parallel()

@@ -147,7 +147,7 @@ func TestDoctor_Redis(t *testing.T) {
 		{"redis-connection", "", "redis://127.0.0.1:" + port + "/0", "latency "},
 		{"redis-eviction", "", "unix://" + socket, "until they expire"},
 		{"redis-connection", "invalid", "http://:the-password@redis.example.com", "not a URL of Redis"},
-		{"redis-connection", "unreachable", "redis://:the-password@" + unusedAddress(t), "connection refused"},
+		{"redis-connection", "unreachable", "redis://:the-password@" + unusedAddress, "connection refused"},
 		{"redis-connection", "tls", "rediss://127.0.0.1:" + port, "TLS handshake: no response before the timeout"},
 		{"redis-connection", "tls", "rediss://" + untrusted, "certificate signed by unknown authority"},
 		{"redis-connection", "authentication", "unix://" + withPassword, "(NOAUTH)"},

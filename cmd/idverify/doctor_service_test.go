@@ -23,16 +23,9 @@ func contextWithCancel(t *testing.T) (context.Context, context.CancelFunc) {
 	return context.WithCancel(t.Context())
 }
 
-// unusedAddress returns an address of this machine on which nothing listens.
-func unusedAddress(t *testing.T) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	return listener.Addr().String()
-}
+// unusedAddress rejects connections. Another test could already listen on a port that was free a
+// moment ago.
+const unusedAddress = "127.0.0.1:9"
 
 // connectProxy starts a proxy that connects every host to one address. It responds to CONNECT with
 // a status, or with 200 if that is 0.
@@ -78,7 +71,7 @@ func TestDoctor_Connection(t *testing.T) {
 	_, env := newService(t)
 	for _, row := range []struct{ problem, baseURL, detail string }{
 		{"unresolved", "https://service.invalid", "service.invalid"},
-		{"unreachable", "https://" + unusedAddress(t), "connection refused"},
+		{"unreachable", "https://" + unusedAddress, "connection refused"},
 	} {
 		t.Run(row.problem, func(t *testing.T) {
 			t.Parallel()
@@ -162,7 +155,7 @@ func TestDoctor_Proxy(t *testing.T) {
 	withPassword := strings.Replace(connectProxy(t, "", http.StatusProxyAuthRequired), "http://", "http://user:proxy-password@", 1)
 	for _, row := range []struct{ problem, proxy, detail string }{
 		{"invalid", "http://%zz", "not the URL of a proxy"},
-		{"unreachable", "http://" + unusedAddress(t), "connection refused"},
+		{"unreachable", "http://" + unusedAddress, "connection refused"},
 		{"rejected", withPassword, "responds to CONNECT with 407 Proxy Authentication Required"},
 		{"", through, strings.TrimPrefix(through, "http://")},
 	} {

@@ -305,8 +305,6 @@ func TestExamine_Usage(t *testing.T) {
 
 func TestExamine_Unable(t *testing.T) {
 	t.Parallel()
-	closed := httptest.NewServer(nil)
-	closed.Close()
 	used := httptest.NewServer(http.HandlerFunc(acceptAll))
 	t.Cleanup(used.Close)
 	missing := filepath.Join(t.TempDir(), "missing", "file")
@@ -316,7 +314,7 @@ func TestExamine_Unable(t *testing.T) {
 		want string
 	}{
 		{"port of the key set in use", []string{"-keys", strings.TrimPrefix(used.URL, "http://"), used.URL}, "address already in use (choose another address with -keys"},
-		{"receiver does not listen", []string{"-wait", "0", closed.URL}, "the receiver does not listen"},
+		{"receiver does not listen", []string{"-wait", "0", "http://" + unusedAddress}, "the receiver does not listen"},
 		{"CA file", []string{"-ca-file", missing, used.URL}, "write the CA file"},
 		{"receiver CA", []string{"-receiver-ca", missing, used.URL}, "-receiver-ca: "},
 		{"report", []string{"-o", missing, "-only", "callback/changed-match", used.URL}, "write the report"},
@@ -335,19 +333,17 @@ func TestExamine_Unable(t *testing.T) {
 
 func TestExamine_WaitsForReceiver(t *testing.T) {
 	t.Parallel()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr := listener.Addr().String()
-	listener.Close()
+	addr := reservedAddress(t)
 	server := &http.Server{Handler: http.HandlerFunc(acceptAll)}
 	defer server.Close()
 	stderr := make(chan string, 100)
 	start := func() { // after the first connection has failed
-		if listener, err := net.Listen("tcp", addr); err == nil {
-			go server.Serve(listener)
+		listener, err := net.Listen("tcp", addr)
+		if err != nil {
+			t.Error(err)
+			return
 		}
+		go server.Serve(listener)
 	}
 	p := &program{stdout: io.Discard, stderr: writerFunc(func(text string) {
 		if strings.HasPrefix(text, "waiting until the receiver listens") {
@@ -365,6 +361,28 @@ func TestExamine_WaitsForReceiver(t *testing.T) {
 		}
 		t.Errorf("exit code %d, want 1", code)
 	}
+}
+
+// reservedAddress returns an address that rejects connections until the test listens on it. A
+// connection reserves the port: the system assigns it to no other listener.
+func reservedAddress(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	client, err := net.Dial("tcp", listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close() })
+	server, err := listener.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { server.Close() })
+	return listener.Addr().String()
 }
 
 // writerFunc is an io.Writer that calls a function.
@@ -420,10 +438,8 @@ func TestExamine_OutputReplaced(t *testing.T) {
 	if err := errors.Join(os.WriteFile(file, []byte("old"), 0o600), os.Symlink(file, link)); err != nil {
 		t.Fatal(err)
 	}
-	closed := httptest.NewServer(nil)
-	closed.Close()
 
-	failed := runExamine(t.Context(), nil, "-wait", "0", "-o", link, closed.URL)
+	failed := runExamine(t.Context(), nil, "-wait", "0", "-o", link, "http://"+unusedAddress)
 	before := readText(t, file)
 	replaced := examineReceiver(t, func(keySet, string) http.Handler { return http.HandlerFunc(acceptAll) },
 		"-only", "callback/changed-match", "-o", link)
@@ -502,10 +518,8 @@ func TestExamine_Interrupted(t *testing.T) {
 func TestExamine_InterruptedWhileWaiting(t *testing.T) {
 	t.Parallel()
 	ctx, interrupt := context.WithCancel(t.Context())
-	closed := httptest.NewServer(nil)
-	closed.Close()
 
-	got := runExamine(ctx, func(keySet) { interrupt() }, closed.URL)
+	got := runExamine(ctx, func(keySet) { interrupt() }, "http://"+unusedAddress)
 
 	if got.code != exitError || got.stdout != "" || !strings.Contains(got.stderr, "interrupted before the receiver listened") {
 		t.Errorf("exit code %d, want 3\nstdout: %s\nstderr: %s", got.code, got.stdout, got.stderr)

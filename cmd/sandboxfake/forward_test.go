@@ -110,7 +110,7 @@ func TestProgram_MapSameResult(t *testing.T) {
 	}
 	for _, row := range []struct {
 		name     string
-		receiver http.HandlerFunc // nil: nothing listens
+		receiver http.HandlerFunc // nil: nothing listens, as on port 9
 		fault    string
 		result   string
 		status   any
@@ -143,12 +143,14 @@ func TestProgram_MapSameResult(t *testing.T) {
 			}))
 			server.Config.ErrorLog = log.New(io.Discard, "", 0)
 			server.Start()
-			if t.Cleanup(server.Close); row.receiver == nil {
-				server.Close()
+			t.Cleanup(server.Close)
+			direct := server.URL
+			if row.receiver == nil {
+				direct = "http://127.0.0.1:9"
 			}
-			p, a := startJSON(t, "-fixed-keys", "-map", "shop.example.com="+addr(server.URL))
+			p, a := startJSON(t, "-fixed-keys", "-map", "shop.example.com="+addr(direct))
 			var results, errors []string
-			for _, url := range []string{server.URL + "/callbacks", "http://shop.example.com/callbacks", "https://shop.example.com/callbacks"} {
+			for _, url := range []string{direct + "/callbacks", "http://shop.example.com/callbacks", "https://shop.example.com/callbacks"} {
 				if row.fault != "" {
 					a.control(t, http.MethodPost, "faults", `{"match":{"operation":"callback"},"faults":[`+row.fault+`]}`)
 				}
