@@ -6,14 +6,19 @@ from werkzeug.serving import make_server
 import store
 from verify import VerificationError, verify_callback, verify_redirect
 
+LIMIT = 64 * 1024  # bytes of a body
 app = Flask(__name__)
-app.config['MAX_CONTENT_LENGTH'] = 64 * 1024  # bytes of a body
 
 def target(): return request.environ['REQUEST_URI']  # as sent, other than request.full_path
 
+def body():
+    # In Werkzeug before 2.3, MAX_CONTENT_LENGTH limits only forms.
+    if request.content_length is None or request.content_length > LIMIT: raise VerificationError(413, 'the body is too long')
+    return request.get_data()
+
 @app.post('/callbacks/<shop>')
 def callbacks(shop):
-    product, payload, _ = verify_callback(request.method, target(), request.headers.getlist, request.get_data())
+    product, payload, _ = verify_callback(request.method, target(), request.headers.getlist, body())
     store.record(product, payload)
     return '', 204
 
