@@ -17,6 +17,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/idverify/idverify-go/internal/tooltest"
 	"github.com/idverify/idverify-go/receivertest"
 )
 
@@ -155,19 +156,10 @@ func run(t *testing.T, script string, env ...string) {
 	}
 }
 
-// requireCurl skips the test if sh or curl is missing, or fails it if IDVERIFY_INTEROP is set, as
-// in continuous integration.
+// requireCurl skips the test if a program is missing that the printed commands run.
 func requireCurl(t *testing.T) {
 	t.Helper()
-	for _, tool := range []string{"sh", "curl", "head", "tr"} {
-		if _, err := exec.LookPath(tool); err != nil {
-			const what = "the test did not run: run script/setup interop, which installs curl"
-			if os.Getenv("IDVERIFY_INTEROP") != "" {
-				t.Fatal(what)
-			}
-			t.Skip(what)
-		}
-	}
+	tooltest.Require(t, tooltest.Installed("sh", "curl", "head", "tr"), "run script/setup interop, which installs curl")
 }
 
 func pemOf(certificate []byte) []byte {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/idverify/idverify-go/internal/tooltest"
 	"github.com/idverify/idverify-go/receivertest"
 )
 
@@ -136,14 +137,13 @@ func receiverCommand(t *testing.T, file string) *exec.Cmd {
 	const install = "run script/setup interop, which installs "
 	switch filepath.Ext(file) {
 	case ".js", ".mjs":
-		_, err := exec.LookPath("node")
-		requireTool(t, err == nil, install+"Node.js")
-		_, err = os.Stat(receiverDir + "/node_modules/express")
-		requireTool(t, err == nil, install+"Express and http-signature")
+		tooltest.Require(t, tooltest.Installed("node"), install+"Node.js")
+		_, err := os.Stat(receiverDir + "/node_modules/express")
+		tooltest.Require(t, err == nil, install+"Express and http-signature")
 		return exec.Command("node", file)
 	case ".py":
-		python := pythonWith(t, "cryptography, flask")
-		requireTool(t, python != "", install+"Python with cryptography and Flask")
+		python := tooltest.Python(t, "cryptography, flask")
+		tooltest.Require(t, python != "", install+"Python with cryptography and Flask")
 		return exec.Command(python, file)
 	}
 	program := filepath.Join(t.TempDir(), "receiver")
@@ -151,28 +151,4 @@ func receiverCommand(t *testing.T, file string) *exec.Cmd {
 		t.Fatalf("build the receiver: %v\n%s", err, output)
 	}
 	return exec.Command(program)
-}
-
-// requireTool skips the test if a tool is missing, or fails it if IDVERIFY_INTEROP is set, as in
-// continuous integration.
-func requireTool(t *testing.T, condition bool, what string) {
-	t.Helper()
-	switch {
-	case condition:
-	case os.Getenv("IDVERIFY_INTEROP") != "":
-		t.Fatalf("the test did not run: %s", what)
-	default:
-		t.Skipf("the test did not run: %s", what)
-	}
-}
-
-// pythonWith returns a Python that has the modules, or "".
-func pythonWith(t *testing.T, modules string) string {
-	t.Helper()
-	for _, python := range []string{"python3", "/usr/bin/python3"} {
-		if exec.CommandContext(t.Context(), python, "-c", "import "+modules).Run() == nil {
-			return python
-		}
-	}
-	return ""
 }

@@ -19,6 +19,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/idverify/idverify-go/internal/tooltest"
 	"github.com/idverify/idverify-go/sandboxfake"
 )
 
@@ -119,7 +120,7 @@ func TestServer_FreshCALimits(t *testing.T) {
 // OpenSSL accepts the service's certificate, and its CA for TLS servers only.
 func TestServer_FreshCAInOpenSSL(t *testing.T) {
 	t.Parallel()
-	needTool(t, "openssl")
+	tooltest.Require(t, tooltest.Installed("openssl"), "run script/setup interop")
 	srv := sandboxfake.New(t, sandboxfake.WithFreshKeys())
 	conn, err := tls.Dial("tcp", strings.TrimPrefix(srv.URL(), "https://"), &tls.Config{RootCAs: exportedRoots(t, srv)})
 	if err != nil {
@@ -194,7 +195,7 @@ func TestServer_CACertPEMInClients(t *testing.T) {
 		})
 		t.Run(keys.name+" in curl", func(t *testing.T) {
 			t.Parallel()
-			needTool(t, "curl")
+			tooltest.Require(t, tooltest.Installed("curl"), "run script/setup interop")
 			curl := func(addr, name string) (string, error) {
 				output, err := exec.CommandContext(t.Context(), "curl", "-sS", "--noproxy", "*", "--cacert", caFile, "--connect-to", "::"+addr, "https://"+name+"/.well-known/jwks.json").CombinedOutput()
 				return string(output), err
@@ -209,7 +210,7 @@ func TestServer_CACertPEMInClients(t *testing.T) {
 		})
 		t.Run(keys.name+" in Node", func(t *testing.T) {
 			t.Parallel()
-			needTool(t, "node")
+			tooltest.Require(t, tooltest.Installed("node"), "run script/setup interop")
 			const script = `
 				const [ca, host, port, servername] = process.argv.slice(1);
 				const options = { host, port, servername, ca: require('fs').readFileSync(ca) };
@@ -235,18 +236,6 @@ func TestServer_CACertPEMInClients(t *testing.T) {
 			}
 		})
 	}
-}
-
-// needTool skips a test if a program is not installed. It fails the test in CI.
-func needTool(t *testing.T, name string) {
-	t.Helper()
-	if _, err := exec.LookPath(name); err == nil {
-		return
-	}
-	if os.Getenv("IDVERIFY_INTEROP") != "" {
-		t.Fatalf("%s is not installed", name)
-	}
-	t.Skipf("%s is not installed", name)
 }
 
 func TestServer_HandleUsesSeparateCA(t *testing.T) {

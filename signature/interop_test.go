@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/idverify/idverify-go/internal/tooltest"
 	"github.com/idverify/idverify-go/signature"
 )
 
@@ -43,24 +44,14 @@ type result struct {
 func node(t *testing.T, jobs []job) []result {
 	t.Helper()
 	const dir = "testdata/interop"
-	missing := t.Skipf
-	if os.Getenv("IDVERIFY_INTEROP") != "" {
-		missing = t.Fatalf
-	}
-	path, err := exec.LookPath("node")
-	if err != nil {
-		missing("cannot test with npm http-signature: Node.js is not installed")
-	}
-	probe := exec.CommandContext(t.Context(), path, "-e", "require('http-signature')")
+	probe := exec.CommandContext(t.Context(), "node", "-e", "require('http-signature')")
 	probe.Dir = dir
-	if err := probe.Run(); err != nil {
-		missing("cannot test with npm http-signature: install it with 'npm ci' in signature/%s", dir)
-	}
+	tooltest.Require(t, probe.Run() == nil, "run script/setup interop, which installs Node.js and http-signature")
 	input, err := json.Marshal(jobs)
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), path, "interop.js")
+	cmd := exec.CommandContext(t.Context(), "node", "interop.js")
 	cmd.Dir, cmd.Stdin, cmd.Stderr = dir, bytes.NewReader(input), os.Stderr
 	output, err := cmd.Output()
 	if err != nil {

@@ -21,6 +21,7 @@ import (
 	"testing"
 
 	"github.com/idverify/idverify-go/inbox"
+	"github.com/idverify/idverify-go/internal/tooltest"
 )
 
 // postgresServer is a PostgreSQL server that listens on a Unix socket.
@@ -33,7 +34,7 @@ func startPostgres(t *testing.T) *postgresServer {
 	if path, err := exec.LookPath("initdb"); err == nil {
 		found = append(found, path)
 	}
-	requireServer(t, len(found) > 0, "PostgreSQL is not installed (run script/setup postgres)")
+	tooltest.Require(t, len(found) > 0, "PostgreSQL is not installed (run script/setup postgres)")
 	dir, err := os.MkdirTemp("", "postgres") // the path of t.TempDir is too long for a socket
 	if err != nil {
 		t.Fatal(err)

@@ -15,26 +15,14 @@ import (
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
-)
 
-// requireServer skips the test if a tool is missing, or fails it if IDVERIFY_INTEROP is set, as in
-// continuous integration.
-func requireServer(t *testing.T, installed bool, what string) {
-	t.Helper()
-	switch {
-	case installed:
-	case os.Getenv("IDVERIFY_INTEROP") != "":
-		t.Fatalf("the test did not run: %s", what)
-	default:
-		t.Skipf("the test did not run: %s", what)
-	}
-}
+	"github.com/idverify/idverify-go/internal/tooltest"
+)
 
 // startRedis starts a redis-server on a Unix socket, and stops it when the test ends.
 func startRedis(t *testing.T, args ...string) (socket string) {
 	t.Helper()
-	_, err := exec.LookPath("redis-server")
-	requireServer(t, err == nil, "redis-server is not installed (run script/setup redis)")
+	tooltest.Require(t, tooltest.Installed("redis-server"), "redis-server is not installed (run script/setup redis)")
 	dir, err := os.MkdirTemp("", "redis") // the path of t.TempDir is too long for a socket
 	if err != nil {
 		t.Fatal(err)

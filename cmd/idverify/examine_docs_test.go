@@ -21,6 +21,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/idverify/idverify-go"
+	"github.com/idverify/idverify-go/internal/tooltest"
 	"github.com/idverify/idverify-go/receivertest"
 	"github.com/idverify/idverify-go/signature"
 )
@@ -81,19 +82,6 @@ func TestExamine_CommandsDocumented(t *testing.T) {
 	}
 }
 
-// requireTool skips the test if a tool is missing, or fails it if IDVERIFY_INTEROP is set, as in
-// continuous integration.
-func requireTool(t *testing.T, condition bool, what string) {
-	t.Helper()
-	switch {
-	case condition:
-	case os.Getenv("IDVERIFY_INTEROP") != "":
-		t.Fatalf("the test did not run: %s", what)
-	default:
-		t.Skipf("the test did not run: %s", what)
-	}
-}
-
 // startProbe runs a program of testdata/probe until the test ends. It returns the URL of its probe.
 func startProbe(t *testing.T, interpreter, file string) string {
 	t.Helper()
@@ -117,9 +105,9 @@ func startProbe(t *testing.T, interpreter, file string) string {
 // TestExamine_ProbeSnippets runs the probes of docs/tools.md.
 func TestExamine_ProbeSnippets(t *testing.T) {
 	t.Parallel()
-	for _, row := range []struct{ language, interpreter, file, requires string }{
-		{"js", "node", "probe.js", ""},
-		{"py", "python3", "probe.py", "import flask"},
+	for _, row := range []struct{ language, interpreter, file string }{
+		{"js", "node", "probe.js"},
+		{"py", tooltest.Python(t, "flask"), "probe.py"},
 	} {
 		t.Run(row.language, func(t *testing.T) {
 			t.Parallel()
@@ -127,11 +115,7 @@ func TestExamine_ProbeSnippets(t *testing.T) {
 			if snippet == nil || !strings.Contains(readText(t, "testdata/probe/"+row.file), snippet[1]) {
 				t.Fatalf("docs/tools.md does not contain the probe of %s: %q", row.file, snippet)
 			}
-			_, err := exec.LookPath(row.interpreter)
-			if err == nil && row.requires != "" {
-				err = exec.CommandContext(t.Context(), row.interpreter, "-c", row.requires).Run()
-			}
-			requireTool(t, err == nil, "run script/setup interop, which installs Node.js and Python with Flask")
+			tooltest.Require(t, tooltest.Installed(row.interpreter), "run script/setup interop, which installs Node.js and Python with Flask")
 			probe := receivertest.HTTPProbe(startProbe(t, row.interpreter, row.file), nil)
 			ctx := t.Context()
 

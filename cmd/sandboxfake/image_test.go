@@ -17,6 +17,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/idverify/idverify-go/internal/tooltest"
 )
 
 // TestImage_WithoutDocker runs the build steps of the Dockerfile, and the program like "docker run
@@ -28,7 +30,7 @@ func TestImage_WithoutDocker(t *testing.T) {
 	if runtime.GOOS != "linux" || os.Getuid() != 0 {
 		t.Skip("the test mounts directories: run it on Linux as root")
 	}
-	requireTool(t, installed("sh", "unshare", "mount", "chroot"), "install sh, util-linux and coreutils")
+	tooltest.Require(t, tooltest.Installed("sh", "unshare", "mount", "chroot"), "install sh, util-linux and coreutils")
 	if err := exec.CommandContext(t.Context(), "unshare", "--mount", "true").Run(); err != nil {
 		t.Skip("root of this container cannot mount: the test requires the capability CAP_SYS_ADMIN")
 	}

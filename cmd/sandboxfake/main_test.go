@@ -9,6 +9,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/idverify/idverify-go/internal/tooltest"
 )
 
 func TestProgram_StopsOnSignal(t *testing.T) {
@@ -180,11 +182,7 @@ func TestProgram_PrintedCommands(t *testing.T) {
 func (p *program) runPrinted() string {
 	t := p.t
 	t.Helper()
-	for _, tool := range []string{"sh", "curl", "sed"} {
-		if _, err := exec.LookPath(tool); err != nil {
-			t.Skipf("%s is not installed", tool)
-		}
-	}
+	tooltest.Require(t, tooltest.Installed("sh", "curl", "sed"), "run script/setup interop, which installs curl")
 	var commands []string
 	var text strings.Builder
 	for len(commands) < 3 {

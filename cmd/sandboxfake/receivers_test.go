@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/idverify/idverify-go/internal/attack"
+	"github.com/idverify/idverify-go/internal/tooltest"
 )
 
 // receiver is one of the programs that the inspector page shows, and its output.
@@ -37,11 +38,11 @@ func receiverCommand(t *testing.T, file string) []string {
 	t.Helper()
 	switch filepath.Ext(file) {
 	case ".mjs":
-		requireTool(t, installed("node"), "run script/setup interop, which installs Node.js")
+		tooltest.Require(t, tooltest.Installed("node"), "run script/setup interop, which installs Node.js")
 		return []string{"node", file}
 	case ".py":
-		python := pythonWith(t, "cryptography")
-		requireTool(t, python != "", "run script/setup interop, which installs Python with cryptography")
+		python := tooltest.Python(t, "cryptography")
+		tooltest.Require(t, python != "", "run script/setup interop, which installs Python with cryptography")
 		return []string{python, file}
 	}
 	program := filepath.Join(t.TempDir(), "receiver")

@@ -7,33 +7,13 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/idverify/idverify-go/internal/tooltest"
 )
-
-// requireTool skips the test if a tool is missing, or fails it if
-// IDVERIFY_INTEROP is set, as in continuous integration.
-func requireTool(t *testing.T, condition bool, what string) {
-	t.Helper()
-	switch {
-	case condition:
-	case os.Getenv("IDVERIFY_INTEROP") != "":
-		t.Fatalf("the test did not run: %s", what)
-	default:
-		t.Skipf("the test did not run: %s", what)
-	}
-}
-
-func installed(tools ...string) bool {
-	for _, tool := range tools {
-		if _, err := exec.LookPath(tool); err != nil {
-			return false
-		}
-	}
-	return true
-}
 
 func TestWalkthrough_Curl(t *testing.T) {
 	t.Parallel()
-	requireTool(t, installed("sh", "curl", "sed", "openssl"), "run script/setup interop, which installs curl and openssl")
+	tooltest.Require(t, tooltest.Installed("sh", "curl", "sed", "openssl"), "run script/setup interop, which installs curl and openssl")
 	p, a := startJSON(t)
 	script := exec.CommandContext(t.Context(), "sh", "testdata/walkthrough/walkthrough.sh")
 	script.Env = append(os.Environ(), "URL="+a.URL, "CA="+a.CAFile, "ID="+a.Project.ClientID, "SECRET="+a.Project.ClientSecret, "CONTROL="+a.Token)
@@ -52,13 +32,13 @@ const interopModules = "../../signature/testdata/interop"
 
 func TestWalkthrough_Node(t *testing.T) {
 	t.Parallel()
-	requireTool(t, installed("node"), "run script/setup interop, which installs Node.js")
+	tooltest.Require(t, tooltest.Installed("node"), "run script/setup interop, which installs Node.js")
 	modules, err := filepath.Abs(filepath.Join(interopModules, "node_modules"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, err = os.Stat(filepath.Join(modules, "http-signature"))
-	requireTool(t, err == nil, "run 'npm ci' in signature/testdata/interop")
+	tooltest.Require(t, err == nil, "run 'npm ci' in signature/testdata/interop")
 	p, a := startJSON(t)
 	line, err := json.Marshal(a)
 	if err != nil {
@@ -76,21 +56,10 @@ func TestWalkthrough_Node(t *testing.T) {
 	}
 }
 
-// pythonWith returns a Python that has the modules, or "".
-func pythonWith(t *testing.T, modules string) string {
-	t.Helper()
-	for _, python := range []string{"python3", "/usr/bin/python3"} {
-		if exec.CommandContext(t.Context(), python, "-c", "import "+modules).Run() == nil {
-			return python
-		}
-	}
-	return ""
-}
-
 func TestWalkthrough_Python(t *testing.T) {
 	t.Parallel()
-	python := pythonWith(t, "cryptography, requests")
-	requireTool(t, python != "", "run script/setup interop, which installs Python with cryptography and requests")
+	python := tooltest.Python(t, "cryptography, requests")
+	tooltest.Require(t, python != "", "run script/setup interop, which installs Python with cryptography and requests")
 	p, a := startJSON(t)
 	line, err := json.Marshal(a)
 	if err != nil {

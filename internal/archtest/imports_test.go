@@ -33,6 +33,7 @@ var importRules = []importRule{
 	{pkg: "internal/renewals"},
 	{pkg: "internal/archtest"},
 	{pkg: "internal/synctest"},
+	{pkg: "internal/tooltest"},
 	{pkg: "internal/timeline"},
 	{pkg: "internal/release"},
 	{pkg: "signature", external: "github.com/lestrrat-go/jwx/v2/jwk"},

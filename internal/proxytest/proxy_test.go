@@ -18,6 +18,8 @@ import (
 	"testing"
 	"text/template"
 	"time"
+
+	"github.com/idverify/idverify-go/internal/tooltest"
 )
 
 // command is the command line of each proxy, without the name of its configuration file.
@@ -202,9 +204,6 @@ func find(t *testing.T, name string) string {
 			return path
 		}
 	}
-	if os.Getenv("IDVERIFY_INTEROP") != "" {
-		t.Fatalf("%s is not installed", name)
-	}
-	t.Skipf("%s is not installed", name)
+	tooltest.Require(t, false, "run script/setup proxies, which installs "+name)
 	return ""
 }

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/idverify/idverify-go"
+	"github.com/idverify/idverify-go/internal/tooltest"
 	"github.com/idverify/idverify-go/sandboxfake"
 )
 
@@ -60,8 +61,7 @@ func eachShell(t *testing.T, test func(t *testing.T, name string)) {
 	for name := range shells {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			requireTool(t, "curl")
-			requireTool(t, name)
+			tooltest.Require(t, tooltest.Installed("curl", name), "run script/setup interop")
 			test(t, name)
 		})
 	}
@@ -146,7 +146,7 @@ func TestSnippets_KeepsValues(t *testing.T) {
 
 func TestSnippets_RequestCurl(t *testing.T) {
 	t.Parallel()
-	requireTool(t, "curl")
+	tooltest.Require(t, tooltest.Installed("curl"), "run script/setup interop")
 	srv := sandboxfake.New(t)
 	ca := filepath.Join(t.TempDir(), "ca.pem")
 	if err := os.WriteFile(ca, srv.CACertPEM(), 0o600); err != nil {

@@ -9,27 +9,15 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-)
 
-// requireTool skips the test if a tool is missing, or fails it if IDVERIFY_INTEROP is set, as in
-// continuous integration.
-func requireTool(t *testing.T, tool string) {
-	t.Helper()
-	_, err := exec.LookPath(tool)
-	switch {
-	case err == nil:
-	case os.Getenv("IDVERIFY_INTEROP") != "":
-		t.Fatalf("%s is not installed: run 'script/setup interop'", tool)
-	default:
-		t.Skipf("%s is not installed: run 'script/setup interop'", tool)
-	}
-}
+	"github.com/idverify/idverify-go/internal/tooltest"
+)
 
 // snippet evaluates an expression of JavaScript with the functions of snippets.js in s, those of
 // products.js in p and the value input, and returns the result.
 func snippet[T any](t *testing.T, expression string, input any) T {
 	t.Helper()
-	requireTool(t, "node")
+	tooltest.Require(t, tooltest.Installed("node"), "run script/setup interop, which installs Node.js")
 	dir := t.TempDir()
 	files := map[string]string{
 		"package.json": `{"type": "module"}`,

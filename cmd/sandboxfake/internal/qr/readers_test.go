@@ -5,32 +5,19 @@ import (
 	"fmt"
 	"image/png"
 	"math/rand/v2"
-	"os"
 	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
-)
 
-// requireTool skips the test if a tool of the script/setup group qr is missing, or fails it if
-// IDVERIFY_INTEROP is set, as in continuous integration.
-func requireTool(t *testing.T, name string) {
-	t.Helper()
-	_, err := exec.LookPath(name)
-	switch {
-	case err == nil:
-	case os.Getenv("IDVERIFY_INTEROP") != "":
-		t.Fatalf("%s is missing: run script/setup qr", name)
-	default:
-		t.Skipf("%s is missing: run script/setup qr", name)
-	}
-}
+	"github.com/idverify/idverify-go/internal/tooltest"
+)
 
 // TestZBar_Texts reads codes with zbar, an independent decoder.
 func TestZBar_Texts(t *testing.T) {
 	t.Parallel()
-	requireTool(t, "zbarimg")
+	tooltest.Require(t, tooltest.Installed("zbarimg"), "run script/setup qr")
 	texts := []string{
 		"x", "https://127.0.0.1:40123/_sandbox/open/0190e3c2-8d2c-7d39-a5b1-6f1d2e3c4b5a", "0123456789", "A B\tC\nD",
 		"https://sandbox.example/?a=1&b=<é>", "Zoë, 電話, 🔑 и ключ",
@@ -53,7 +40,7 @@ func TestZBar_Texts(t *testing.T) {
 
 func TestZBar_Masks(t *testing.T) {
 	t.Parallel()
-	requireTool(t, "zbarimg")
+	tooltest.Require(t, tooltest.Installed("zbarimg"), "run script/setup qr")
 	const text = "https://sandbox.example/_sandbox/open/check"
 	for _, version := range []int{4, 10} {
 		codewords := interleave(version, encodeData(version, text))
@@ -75,7 +62,7 @@ func TestZBar_Masks(t *testing.T) {
 // encoder, module by module. Readers would correct a few wrong modules.
 func TestQREncode_Versions(t *testing.T) {
 	t.Parallel()
-	requireTool(t, "qrencode")
+	tooltest.Require(t, tooltest.Installed("qrencode"), "run script/setup qr")
 	for i, capacity := range capacities {
 		lengths := []int{capacity}
 		if i%8 == 0 {

@@ -1,0 +1,44 @@
+// Package tooltest finds programs that some tests run.
+package tooltest
+
+import (
+	"os"
+	"os/exec"
+	"testing"
+)
+
+// Require skips the test if a tool is missing, or fails it if IDVERIFY_INTEROP is set, as in
+// continuous integration. what says how to install the tool.
+func Require(t testing.TB, installed bool, what string) {
+	t.Helper()
+	switch {
+	case installed:
+	case os.Getenv("IDVERIFY_INTEROP") != "":
+		t.Fatalf("the test did not run: %s", what)
+	default:
+		t.Skipf("the test did not run: %s", what)
+	}
+}
+
+// Installed reports whether all programs are in the PATH.
+func Installed(programs ...string) bool {
+	for _, program := range programs {
+		if _, err := exec.LookPath(program); err != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// Python returns a Python that has the modules, or the empty string. It prefers the one for which
+// script/setup installs packages: with that in the PATH, which may have other versions of the
+// packages, the result of a test would depend on the PATH.
+func Python(t testing.TB, modules string) string {
+	t.Helper()
+	for _, python := range []string{"/usr/bin/python3", "python3"} {
+		if exec.CommandContext(t.Context(), python, "-c", "import "+modules).Run() == nil {
+			return python
+		}
+	}
+	return ""
+}
