@@ -2,6 +2,7 @@ package sandboxfake
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/x509"
 	"errors"
@@ -50,6 +51,7 @@ const maxInFlight = 64
 type delivery struct {
 	Delivery
 	project  *project
+	dated    string    // key of messageDates: the check, or without one the delivery that this one repeats
 	revision uint64    // revision of the service at the last change
 	queued   time.Time // on the server's clock
 	due      time.Time // of the attempt that is in flight, or waits for others in flight
@@ -94,6 +96,7 @@ func (p *project) callbackFor(product string) string {
 // queueDelivery sets the ID of d and queues its first attempt.
 func (s *service) queueDelivery(d *delivery) {
 	d.ID = s.ids.uuid("delivery", d.project.id, &d.project.counter)
+	d.dated = cmp.Or(d.dated, d.CheckID, d.ID)
 	d.queued = s.clock.Now()
 	s.noteDelivery(d, s.deliveries.add(d))
 	s.recent.add(recent{kind: recentQueued, at: d.queued, cause: s.performing, ref: d})
@@ -255,7 +258,7 @@ func (s *service) signedCallback(d *delivery, fault *Fault) (*http.Request, erro
 	s.mu.Lock()
 	key := s.keys.signingUnder(fault)
 	s.mu.Unlock()
-	signer, err := s.signer(s.ctx, d.CheckID, key)
+	signer, err := s.signer(s.ctx, d.dated, false, key)
 	if err != nil {
 		return nil, err
 	}

@@ -127,7 +127,11 @@ func (s *service) lastAttempt() string {
 }
 
 // Redeliver queues a callback from the journal for immediate delivery, whatever the result of its
-// earlier attempts. It creates a new delivery with the same body, and a new date and signature.
+// earlier attempts. It creates a new delivery with the same body, and a new date and signature. A
+// date has whole seconds: if the check already has a callback of this second, the new one is sent
+// in the next. With [WithFrozenClock] there is no next second before [Server.Advance]: the callback
+// is then identical to the one of the same second, and a verifier with a replay store rejects it.
+//
 // Redeliver does not wait for the delivery. It fails if the journal has no delivery with this ID.
 func (s *Server) Redeliver(ctx context.Context, deliveryID string) error {
 	_, err := s.redeliver(ctx, deliveryID)
@@ -148,7 +152,8 @@ func (s *Server) redeliver(ctx context.Context, deliveryID string) (newID string
 	if i < 0 {
 		return "", fmt.Errorf("sandboxfake: redeliver: %w", errNoDelivery)
 	}
-	again := &delivery{project: svc.deliveries.entries[i].project, Delivery: svc.deliveries.entries[i].copy()}
+	first := svc.deliveries.entries[i]
+	again := &delivery{project: first.project, dated: first.dated, Delivery: first.copy()}
 	again.Attempts, again.Done = nil, false
 	svc.queueDelivery(again)
 	svc.runDue()

@@ -170,36 +170,40 @@ func (s *service) keySet(*call) (any, error) {
 
 // messageDates determines the dates of signatures. The mutex of the service guards it.
 type messageDates struct {
-	system bool                 // dates come from the system's clock
-	last   map[string]time.Time // last date of each check; the cleanup removes past dates
-	second time.Time            // time of the last cleanup
+	system  bool              // dates come from the system's clock
+	used    map[usedDate]bool // the cleanup removes past dates
+	cleaned int64             // time of the last cleanup
 }
 
-// next returns a date for a message of a check: now in whole seconds, or one second after the
-// check's last date. The date is never in use already, because a receiver would reject the message
-// as a replay. It can be in the future: the caller waits for it, because a receiver accepts a late
-// message. If the system's clock was set back, the wait can be long.
-func (d *messageDates) next(checkID string, now time.Time) time.Time {
-	date := now.UTC().Truncate(time.Second)
-	if !date.Equal(d.second) {
-		d.second = date
-		maps.DeleteFunc(d.last, func(_ string, last time.Time) bool { return last.Before(date) })
-	}
-	if last, ok := d.last[checkID]; ok {
-		date = last.Add(time.Second)
-	}
-	if d.last == nil {
-		d.last = make(map[string]time.Time)
-	}
-	d.last[checkID] = date
-	return date
+// usedDate is the date of a message.
+type usedDate struct {
+	key    string // check ID, or delivery.dated
+	second int64  // Unix time
 }
 
-// signer returns a signer for one message of a check, which must be sent immediately. It waits
-// until the clock reaches a date that the check has not used, or until ctx ends. The caller must
-// not hold the mutex.
-func (s *service) signer(ctx context.Context, checkID string, key signingKey) (*signature.Signer, error) {
-	date := s.messageDate(ctx, checkID)
+// next returns a date for a message: now in whole seconds, or the first later second that no
+// message with the same key has, because a receiver would reject the message as a replay. The date
+// can be in the future: the caller waits for it, because a receiver accepts a late message.
+func (d *messageDates) next(key string, now time.Time) time.Time {
+	date := usedDate{key, now.Unix()}
+	if date.second != d.cleaned {
+		d.cleaned = date.second
+		maps.DeleteFunc(d.used, func(used usedDate, _ bool) bool { return used.second < d.cleaned })
+	}
+	for d.used[date] {
+		date.second++
+	}
+	if d.used == nil {
+		d.used = make(map[usedDate]bool)
+	}
+	d.used[date] = true
+	return time.Unix(date.second, 0).UTC()
+}
+
+// signer returns a signer for one message, which must be sent immediately. It waits for the date of
+// the message, see messageDate. The caller must not hold the mutex.
+func (s *service) signer(ctx context.Context, dated string, redirect bool, key signingKey) (*signature.Signer, error) {
+	date := s.messageDate(ctx, dated, redirect)
 	return signature.NewSigner(key.id, key.key, &signature.SignerOptions{
 		CallbackHeader: s.opts.callbackHeader,
 		Base64Digest:   s.opts.base64Digest,
@@ -210,7 +214,7 @@ func (s *service) signer(ctx context.Context, checkID string, key signingKey) (*
 // signedRedirect returns the URL that the device of a check is redirected to, with its own date and
 // signature. The caller must not hold the mutex.
 func (s *service) signedRedirect(ctx context.Context, ck *check, view openedView, target string, key signingKey) (string, error) {
-	signer, err := s.signer(ctx, view.CheckID, key)
+	signer, err := s.signer(ctx, view.CheckID, true, key)
 	if err != nil {
 		return "", err
 	}
@@ -227,14 +231,17 @@ func (s *service) signedRedirect(ctx context.Context, ck *check, view openedView
 	return location, nil
 }
 
-func (s *service) messageDate(ctx context.Context, checkID string) time.Time {
+// messageDate returns a date that no message with the same key has, and waits until the clock
+// reaches it, or until ctx ends. By the server's clock, it does not wait if the clock is frozen, or
+// for a redirect, which is sent once and never identical to a callback.
+func (s *service) messageDate(ctx context.Context, key string, redirect bool) time.Time {
 	s.mu.Lock()
-	if !s.dates.system {
-		defer s.mu.Unlock()
-		return s.clock.Now()
+	now := s.messageNow()
+	if !s.dates.system && (redirect || s.clock.Frozen()) {
+		s.mu.Unlock()
+		return now
 	}
-	now := time.Now()
-	date := s.dates.next(checkID, now)
+	date := s.dates.next(key, now)
 	s.mu.Unlock()
 	if d := date.Sub(now); d > 0 {
 		wait(ctx, d)

@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -212,6 +213,48 @@ func TestCallbackRetries(t *testing.T) {
 			t.Errorf("acknowledged attempt %d after %v, want attempt 5 after 40 s", len(delivery.Attempts), waited)
 		}
 	})
+}
+
+func TestDuplicateCallback(t *testing.T) {
+	srv := sandboxfake.New(t, sandboxfake.WithFrozenClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)))
+	verifier := srv.Verifier([]string{"shop.sandbox.test"}, &signature.VerifierOptions{Replay: signature.NewMemoryReplayStore(1000)})
+	var handled []string
+	url := srv.Handle("shop.sandbox.test", idverify.CallbackHandler(verifier, func(_ context.Context, c *idverify.Callback) error {
+		handled = append(handled, c.CheckID) // use your own function
+		return nil
+	}))
+	check, err := srv.Client().PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: "447700900012", CallbackURL: url})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := srv.Device().Open(t.Context(), check.CheckURL); err != nil {
+		t.Fatal(err)
+	}
+
+	// A second later, the callback has another date and signature.
+	if err := srv.Advance(t.Context(), time.Second); err != nil {
+		t.Fatal(err)
+	}
+	// In the same second, it is a copy, which the replay store rejects.
+	for range 2 {
+		if err := srv.Redeliver(t.Context(), srv.Deliveries()[0].ID); err != nil {
+			t.Fatal(err)
+		}
+		if err := srv.Idle(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	var statuses []int
+	for _, d := range srv.Deliveries() {
+		statuses = append(statuses, d.Attempts[0].Status)
+	}
+	if want := []int{204, 204, 400}; !slices.Equal(statuses, want) {
+		t.Errorf("responses = %v, want %v", statuses, want)
+	}
+	if want := []string{check.CheckID, check.CheckID}; !slices.Equal(handled, want) {
+		t.Errorf("handled = %v, want the duplicate and not the copy", handled)
+	}
 }
 
 func TestKeyRotation(t *testing.T) {

@@ -106,66 +106,82 @@ func TestWithSystemDates_AfterAdvance(t *testing.T) {
 	}
 }
 
-func TestWithSystemDates_RedirectAndCallback(t *testing.T) {
+func TestServer_RedirectAndCallback(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		a := newAPI(t, sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithSystemDates()))
-		receiver, target := newDatedReceiver(t, a.srv, time.Now)
-		ids := make([]string, 3)
-		for i := range ids {
-			ids[i] = a.create(phoneChecks02, `{"phone_number":"447700900012","callback_url":"`+target+`","redirect_url":"`+target+`"}`)
-		}
+	for _, row := range []struct {
+		name string
+		opts []sandboxfake.Option
+		want map[time.Duration]int // messages of three checks, by time after the first
+	}{
+		{"system's clock", []sandboxfake.Option{sandboxfake.WithSystemDates()}, map[time.Duration]int{0: 3, time.Second: 3}},
+		{"server's clock", nil, map[time.Duration]int{0: 6}},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				a := newAPI(t, sandboxfake.New(t, append(row.opts, sandboxfake.WithInMemory())...))
+				receiver, target := newDatedReceiver(t, a.srv, time.Now)
+				ids := make([]string, 3)
+				for i := range ids {
+					ids[i] = a.create(phoneChecks02, `{"phone_number":"447700900012","callback_url":"`+target+`","redirect_url":"`+target+`"}`)
+				}
 
-		for _, id := range ids {
-			visit, err := a.srv.Device().Open(t.Context(), a.srv.URL()+phoneChecks02+"/"+id+"/redirect")
-			if err != nil {
-				t.Fatal(err)
-			}
-			code := visit.URL.Query().Get("code")
-			if got := a.call(http.MethodPatch, phoneChecks02+"/"+id, `[{"op":"add","path":"/code","value":"`+code+`"}]`); got.status != http.StatusOK {
-				t.Fatalf("exchange: %d %s", got.status, got.body)
-			}
-		}
-		if err := a.srv.Idle(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+				for _, id := range ids {
+					visit, err := a.srv.Device().Open(t.Context(), a.srv.URL()+phoneChecks02+"/"+id+"/redirect")
+					if err != nil {
+						t.Fatal(err)
+					}
+					code := visit.URL.Query().Get("code")
+					if got := a.call(http.MethodPatch, phoneChecks02+"/"+id, `[{"op":"add","path":"/code","value":"`+code+`"}]`); got.status != http.StatusOK {
+						t.Fatalf("exchange: %d %s", got.status, got.body)
+					}
+				}
+				if err := a.srv.Idle(t.Context()); err != nil {
+					t.Fatal(err)
+				}
 
-		if len(receiver.rejected) != 0 || len(receiver.dates) != 6 {
-			t.Fatalf("%d messages accepted, rejected %v, want a redirect and a callback for each check", len(receiver.dates), receiver.rejected)
-		}
-		// Only messages of the same check wait for each other.
-		counts := make(map[time.Time]int)
-		for _, date := range receiver.dates {
-			counts[date]++
-		}
-		first := receiver.dates[0]
-		if diff := cmp.Diff(map[time.Time]int{first: 3, first.Add(time.Second): 3}, counts); diff != "" {
-			t.Errorf("messages by date (-want +got):\n%s", diff)
-		}
-	})
+				if len(receiver.rejected) != 0 || len(receiver.dates) != 6 {
+					t.Fatalf("%d messages accepted, rejected %v, want a redirect and a callback for each check", len(receiver.dates), receiver.rejected)
+				}
+				// Only messages of the same check wait for each other.
+				counts := make(map[time.Duration]int)
+				for _, date := range receiver.dates {
+					counts[date.Sub(receiver.dates[0])]++
+				}
+				if diff := cmp.Diff(row.want, counts); diff != "" {
+					t.Errorf("messages by time after the first (-want +got):\n%s", diff)
+				}
+			})
+		})
+	}
 }
 
-func TestWithSystemDates_ManyMessagesAtOnce(t *testing.T) {
+func TestServer_RedeliverManyTimes(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		const again = 100
-		a := newAPI(t, sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithSystemDates()))
-		receiver, target := newDatedReceiver(t, a.srv, time.Now)
-		a.completeCheck(target)
+	for name, opts := range map[string][]sandboxfake.Option{"system's clock": {sandboxfake.WithSystemDates()}, "server's clock": nil} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				const again = 100
+				a := newAPI(t, sandboxfake.New(t, append(opts, sandboxfake.WithInMemory())...))
+				receiver, target := newDatedReceiver(t, a.srv, time.Now)
+				a.completeCheck(target)
 
-		for range again {
-			if err := a.srv.Redeliver(t.Context(), a.srv.Deliveries()[0].ID); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if err := a.srv.Idle(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+				for range again {
+					if err := a.srv.Redeliver(t.Context(), a.srv.Deliveries()[0].ID); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if err := a.srv.Idle(t.Context()); err != nil {
+					t.Fatal(err)
+				}
 
-		if len(receiver.rejected) != 0 || len(receiver.dates) != again+1 {
-			t.Errorf("%d messages accepted, rejected %v, want %d: messages of one check need different dates", len(receiver.dates), receiver.rejected, again+1)
-		}
-	})
+				if len(receiver.rejected) != 0 || len(receiver.dates) != again+1 {
+					t.Errorf("%d messages accepted, rejected %v, want %d: messages of one check need different dates", len(receiver.dates), receiver.rejected, again+1)
+				}
+			})
+		})
+	}
 }
 
 func TestServer_SignatureDatesUseServerClock(t *testing.T) {
