@@ -10,8 +10,8 @@ import (
 	"github.com/idverify/idverify-go/internal/wire"
 )
 
-// UsageService reports the number and the cost of a workspace's calls. It is available as
-// [Console].Usage.
+// UsageService reports the number and the cost of the checks that a workspace has created. Other
+// calls do not count. It is available as [Console].Usage.
 //
 // Each method reads all pages. If there are more than a million rows, the error is a
 // [*DecodeError]: query a shorter time range.
@@ -23,7 +23,7 @@ type UsageService struct{ workspace *boundWorkspace }
 type UsageQuery struct {
 	From    time.Time    // any time in the first period; periods are in UTC
 	To      time.Time    // any time in the last period; the zero Time means now
-	GroupBy []UsageGroup // empty: one row per period for all calls
+	GroupBy []UsageGroup // empty: one row per period for all checks
 }
 
 // UsageGroup is a field by which usage is grouped.
@@ -35,31 +35,31 @@ const (
 	UsageByProject UsageGroup = "project_id"
 )
 
-// Usage is the number and cost of the calls in one period.
+// Usage is the number and cost of the checks that were created in one period.
 type Usage struct {
 	Date      time.Time   // start of the period, in UTC
 	Product   Product     // empty unless grouped by product
 	ProjectID string      // empty unless grouped by project
-	Counter   int         // calls
-	Amount    json.Number // cost of the calls, decimal
+	Counter   int         // checks
+	Amount    json.Number // their cost, decimal
 	Currency  string
 }
 
-// Hourly returns the usage of each hour with calls.
+// Hourly returns the usage of each hour with checks.
 //
 // Protocol: docs/protocol.md, section 10.
 func (s *UsageService) Hourly(ctx context.Context, q UsageQuery) ([]Usage, error) {
 	return s.usage(ctx, "hourly", hourFormat, q)
 }
 
-// Daily returns the usage of each day with calls.
+// Daily returns the usage of each day with checks.
 //
 // Protocol: docs/protocol.md, section 10.
 func (s *UsageService) Daily(ctx context.Context, q UsageQuery) ([]Usage, error) {
 	return s.usage(ctx, "daily", dayFormat, q)
 }
 
-// Monthly returns the usage of each month with calls.
+// Monthly returns the usage of each month with checks.
 //
 // Protocol: docs/protocol.md, section 10.
 func (s *UsageService) Monthly(ctx context.Context, q UsageQuery) ([]Usage, error) {

@@ -200,9 +200,9 @@ func (e *TokenError) Is(target error) bool {
 	return false
 }
 
-// DecodeError is a 2xx response that the client cannot use: it is not JSON, lacks a required field,
-// or describes another resource or phone number than the request. After a POST or PATCH it matches
-// [ErrOutcomeUnknown]: the service may have performed the operation.
+// DecodeError is a 2xx response that the client cannot use: it is not JSON, is too large, lacks a
+// required field, or describes another resource or phone number than the request. After a POST or
+// PATCH it matches [ErrOutcomeUnknown]: the service may have performed the operation.
 type DecodeError struct {
 	Operation string // the name of the operation as in logs, for example "phone_check.create"
 	Status    int    // HTTP status

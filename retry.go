@@ -58,7 +58,8 @@ type RetryPolicy struct {
 	// service does not multiply its load. A retry takes 1 from the budget, which starts full, and a
 	// first attempt with a 2xx response returns 0.1, up to Budget. When less than 1 is left, the
 	// operation returns the error of its last attempt. Requests after 401 and token requests do not
-	// use the budget. Clients share no budget. 0 selects 100; a negative Budget is unlimited.
+	// use the budget. Only clients of Client.WithVersions share a budget. 0 selects 100; a negative
+	// Budget is unlimited.
 	//
 	// In an outage, a client makes Budget retries and then one attempt for each operation. Choose a
 	// Budget that covers a short failure: the number of operations in flight times MaxAttempts-1.
