@@ -216,6 +216,16 @@ func (c *call) perform(req *http.Request, r request, decode func(response) error
 // credentials, current and previous.
 func (a *api) secrets() []string { return a.credentials.appendSecrets(a.tokens.tokens()) }
 
+// hostname returns the host name of the base URL. A custom transport may repeat it in its errors,
+// which must not contain it.
+func (a *api) hostname() string {
+	u, err := url.Parse(a.base)
+	if err != nil {
+		return ""
+	}
+	return u.Hostname()
+}
+
 // invalidArgument returns the error for an operation that was not sent because of an invalid
 // argument. It does not contain the argument.
 func invalidArgument(op wire.Operation, why string) error {

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/oauth2"
 
+	"github.com/idverify/idverify-go/internal/redact"
 	"github.com/idverify/idverify-go/internal/renewals"
 	"github.com/idverify/idverify-go/internal/wire"
 )
@@ -197,7 +198,7 @@ func (f *tokenFetch) appendSecrets(texts []string) []string {
 func (c *tokenCache) recoverFetch(scope string, f *tokenFetch) {
 	if p := recover(); p != nil {
 		f.retryable = false
-		f.token, f.err = nil, fmt.Errorf("idverify: %s: failed: panic in %s: %s", tokenOperation(scope), panicSite(), sanitize(panicText(p), f.appendSecrets(c.secrets())...))
+		f.token, f.err = nil, fmt.Errorf("idverify: %s: failed: panic in %s: %s", tokenOperation(scope), redact.PanicSite(), redact.Text(redact.PanicText(p), f.appendSecrets(c.secrets())...))
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/oauth2"
 
+	"github.com/idverify/idverify-go/internal/redact"
 	"github.com/idverify/idverify-go/internal/wire"
 )
 
@@ -80,10 +81,10 @@ func (a *api) sourceError(scope string, f *tokenFetch, call *sourceCall) error {
 	}
 	secrets := append(f.appendSecrets(a.secrets()), call.credentials.secrets()...) // the error may contain any of them
 	if call.fault != "" {
-		return fmt.Errorf("idverify: %s: %s%s", tokenOperation(scope), sourceFailed, sanitize(call.fault, secrets...))
+		return fmt.Errorf("idverify: %s: %s%s", tokenOperation(scope), sourceFailed, redact.Text(call.fault, secrets...))
 	}
-	text := sourceErrorText(call.err, secrets...)
-	return &sendError{operation: tokenOperation(scope), err: &credentialsError{call.err, text}, text: sourceFailed + text}
+	err := redact.Error(call.err, secrets...)
+	return &sendError{operation: tokenOperation(scope), err: &credentialsError{err}, text: sourceFailed + err.Error()}
 }
 
 // requestToken requests a token with the last credentials in f.sent.
@@ -134,7 +135,7 @@ func (a *api) tokenSendError(ctx context.Context, scope string, err error, secre
 	if ctx.Err() != nil {
 		err = a.tokens.timeoutErr // the errors of net/http do not identify the timeout
 	}
-	return &sendError{operation: tokenOperation(scope), err: cause(err), text: causeText(cause(err), secrets()...)}
+	return &sendError{operation: tokenOperation(scope), err: redact.Error(err, append(secrets(), a.hostname())...)}
 }
 
 // tokenRequest returns a request without a body for the token endpoint, with Basic authentication.

@@ -13,6 +13,7 @@ import (
 	"github.com/hashicorp/go-retryablehttp"
 	"golang.org/x/oauth2"
 
+	"github.com/idverify/idverify-go/internal/redact"
 	"github.com/idverify/idverify-go/internal/wire"
 )
 
@@ -106,8 +107,7 @@ func (c *call) sendError(err error, written bool) error {
 	e := &sendError{
 		operation: c.title(),
 		written:   written,
-		err:       cause(err),
-		text:      causeText(cause(err), c.secrets()...),
+		err:       redact.Error(err, append(c.secrets(), c.api.hostname())...),
 		attempts:  c.attempt,
 	}
 	if written {

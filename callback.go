@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/idverify/idverify-go/internal/redact"
 	"github.com/idverify/idverify-go/signature"
 )
 
@@ -151,6 +152,6 @@ func (u *unhandled) respondToPanic(w http.ResponseWriter) {
 	w.Header().Set("Connection", "close")
 	w.WriteHeader(http.StatusInternalServerError)
 	_ = http.NewResponseController(w).Flush()
-	u.log("panic in " + panicSite() + ": " + panicText(p))
+	u.log("panic in " + redact.PanicSite() + ": " + redact.PanicText(p))
 	panic(p)
 }

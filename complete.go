@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 
+	"github.com/idverify/idverify-go/internal/redact"
 	"github.com/idverify/idverify-go/internal/wire"
 )
 
@@ -49,7 +50,7 @@ func completeCheck[J resourceJSON[T], T any](ctx context.Context, a *api, op wir
 			final:  true,
 		})
 	default:
-		effect += ", and the check is " + sanitize(string(status(check)), a.secrets()...)
+		effect += ", and the check is " + redact.Text(string(status(check)), a.secrets()...)
 	}
 	err = withOutcome(err, unknownOutcome{effect: effect, action: "use the callback, or get the check later"})
 	return nil, &unconfirmedError{first: err, later: later}

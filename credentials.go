@@ -5,12 +5,12 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"io"
-	"net/url"
 	"os"
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/idverify/idverify-go/internal/redact"
 )
 
 // Credentials are a client ID and its secret, which the client exchanges for access tokens. Project
@@ -59,10 +59,10 @@ func CredentialsFromEnv() (Credentials, error) {
 // have ignored the end of their contexts.
 //
 // An error of source is retried like a token request that was not sent, see [RetryPolicy], unless
-// the service has just rejected the credentials. The
-// operation's error wraps it, and its text is redacted. It does not match the errors of this
-// package, such as [ErrOutcomeUnknown], even if source uses a Console. Invalid credentials and a
-// panic are errors that are not retried.
+// the service has just rejected the credentials. The operation's error matches it by errors.Is and
+// errors.As, but contains only its redacted text. It does not match the errors of this package,
+// such as [ErrOutcomeUnknown], even if source uses a Console. Invalid credentials and a panic are
+// errors that are not retried.
 //
 // To rotate without failed calls, create the new credentials, let source return them in all
 // processes, and then delete the old credentials.
@@ -232,7 +232,7 @@ func (s *credentialSource) run(call *sourceCall) {
 	call.fault = "called runtime.Goexit"
 	defer func() {
 		if p := recover(); p != nil {
-			call.fault = "panic in " + panicSite() + ": " + panicText(p)
+			call.fault = "panic in " + redact.PanicSite() + ": " + redact.PanicText(p)
 		}
 	}()
 	call.credentials, call.err = s.source(call.ctx)
@@ -298,34 +298,20 @@ func (s *credentialSource) setTexts() {
 	}
 }
 
-// credentialsError is an error of a source. Unlike the wrapped error, it does not match the errors
-// of this package, which would describe the operation that needs the token, and its text is
-// redacted.
-type credentialsError struct {
-	err  error
-	text string
-}
+// credentialsError is a redacted error of a source. Unlike that error, it does not match the errors
+// of this package, which would describe the operation that needs the token.
+type credentialsError struct{ error }
 
-func (e *credentialsError) Error() string { return e.text }
-
-// Is reports whether the wrapped error matches target.
+// Is reports whether the error of the source matches target.
 func (e *credentialsError) Is(target error) bool {
-	return !isSentinel(target) && errors.Is(e.err, target)
+	return !isSentinel(target) && errors.Is(e.error, target)
 }
 
-// As is errors.As for the wrapped error. It excludes *url.Error, which contains a URL.
+// As is errors.As for the error of the source.
 func (e *credentialsError) As(target any) bool {
 	switch target.(type) {
-	case **Error, **TokenError, **DecodeError, **CheckEndedError, **sendError, **url.Error:
+	case **Error, **TokenError, **DecodeError, **CheckEndedError, **sendError:
 		return false
 	}
-	return errors.As(e.err, target)
-}
-
-// sourceErrorText returns the sanitized text of an error of a source.
-func sourceErrorText(err error, secrets ...string) string {
-	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return sanitize(err.Error(), secrets...) // not of a response, as causeText assumes
-	}
-	return causeText(cause(err), secrets...)
+	return errors.As(e.error, target)
 }

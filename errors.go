@@ -2,11 +2,15 @@ package idverify
 
 import (
 	"cmp"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
+	"io"
 	"net/http"
 	"strings"
 	"time"
 
+	"github.com/idverify/idverify-go/internal/redact"
 	"github.com/idverify/idverify-go/internal/wire"
 )
 
@@ -238,17 +242,16 @@ func (e *DecodeError) Error() string {
 // Is reports whether target is [ErrOutcomeUnknown] and the operation was a POST or PATCH.
 func (e *DecodeError) Is(target error) bool { return target == ErrOutcomeUnknown && e.unknown != nil }
 
-// sendError is the error of an operation without a response. It never wraps a *url.Error, which
-// contains the URL.
+// sendError is the error of an operation without a response.
 type sendError struct {
 	operation   string          // as in the text of the error
 	written     bool            // the service may have received the whole request
 	unknown     *unknownOutcome // nil unless written, by an operation that is not idempotent
-	err         error
-	text        string        // of err, redacted; empty if the service had no part in it
-	budgetEmpty bool          // as in call
-	pause       time.Duration // as in TokenError
-	attempts    int           // 0: unknown
+	err         error           // redacted
+	text        string          // of err; empty: causeText(err)
+	budgetEmpty bool            // as in call
+	pause       time.Duration   // as in TokenError
+	attempts    int             // 0: unknown
 }
 
 // Error implements error.
@@ -271,5 +274,43 @@ func (e *sendError) Error() string {
 // Is reports whether target is [ErrOutcomeUnknown] and applies to e.
 func (e *sendError) Is(target error) bool { return target == ErrOutcomeUnknown && e.unknown != nil }
 
-// Unwrap returns the cause, for example context.Canceled or an error of package net.
+// Unwrap returns the redacted cause. It matches, for example, context.Canceled or *net.OpError.
 func (e *sendError) Unwrap() error { return e.err }
+
+// causeText returns the text of the cause of a sendError.
+func causeText(err error) string {
+	switch {
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return "truncated response"
+	case errors.Is(err, io.EOF):
+		return "connection closed before the response"
+	}
+	return redact.ErrorText(err)
+}
+
+// causeHint returns what to do about a transport error with the given text, or an empty string.
+func causeHint(err error, text string) string {
+	if _, ok := err.(*credentialsError); ok {
+		return "" // not of the HTTP client
+	}
+	if _, ok := errors.AsType[x509.UnknownAuthorityError](err); ok {
+		return "to trust another CA, set the HTTP client: see WithHTTPClient"
+	}
+	if _, ok := errors.AsType[x509.HostnameError](err); ok {
+		return "check the base URL and any proxy"
+	}
+	if strings.HasSuffix(text, http.StatusText(http.StatusProxyAuthRequired)) {
+		return "set the user and the password of the proxy in its URL"
+	}
+	return ""
+}
+
+// isCertificateError reports whether err is a certificate that the client does not accept. With a
+// custom TLS dialer, package tls may not have wrapped the error of package x509.
+func isCertificateError(err error) bool {
+	_, verification := errors.AsType[*tls.CertificateVerificationError](err)
+	_, authority := errors.AsType[x509.UnknownAuthorityError](err)
+	_, host := errors.AsType[x509.HostnameError](err)
+	_, invalid := errors.AsType[x509.CertificateInvalidError](err)
+	return verification || authority || host || invalid
+}

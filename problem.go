@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/idverify/idverify-go/internal/redact"
 	"github.com/idverify/idverify-go/internal/wire"
 )
 
@@ -126,9 +127,9 @@ func (c *call) problem(resp *http.Response, body []byte) *Error {
 		return e
 	}
 	e.Type = sanitizeType(p.Type, secrets...)
-	e.Detail = sanitize(p.Detail, secrets...)
+	e.Detail = redact.Text(p.Detail, secrets...)
 	if p.Title != "" {
-		e.Title = sanitize(p.Title, secrets...)
+		e.Title = redact.Text(p.Title, secrets...)
 	}
 	return e
 }
@@ -159,13 +160,22 @@ var problemType = regexp.MustCompile(`^[!-~]{0,400}#[\w-]{1,100}$`)
 // string.
 func sanitizeType(s string, secrets ...string) string {
 	base, fragment, _ := strings.Cut(s, "#")
-	if !problemType.MatchString(s) || sanitize(fragment, secrets...) != fragment {
+	if !problemType.MatchString(s) || redact.Text(fragment, secrets...) != fragment {
 		return ""
 	}
-	if address := strings.TrimPrefix(base, "https://"); sanitize(address, secrets...) != address {
+	if address := strings.TrimPrefix(base, "https://"); redact.Text(address, secrets...) != address {
 		return "#" + fragment
 	}
 	return s
+}
+
+// bodyStart returns the sanitized start of an unexpected body, for use in an error.
+func bodyStart(body []byte, secrets ...string) string {
+	text := redact.Text(string(body[:min(len(body), 64<<10)]), secrets...)
+	if text == "" {
+		return "empty body"
+	}
+	return "body begins " + strconv.Quote(text)
 }
 
 // newTokenError returns the error for a response of the token endpoint that is not 2xx.
@@ -180,8 +190,8 @@ func newTokenError(scope string, resp *http.Response, body []byte, secrets []str
 		e.Description = bodyStart(body, secrets...)
 		return e
 	}
-	e.Code = sanitize(p.Code, secrets...)
-	e.Description = sanitize(p.Description, secrets...)
+	e.Code = redact.Text(p.Code, secrets...)
+	e.Description = redact.Text(p.Description, secrets...)
 	return e
 }
 
@@ -210,7 +220,7 @@ func decodeReason(err error) string {
 		return "wrong type of field " + strconv.Quote(typeErr.Field)
 	}
 	// Other errors of encoding/json repeat the value, for example an invalid json.Number.
-	if reason := sanitize(err.Error()); !strings.HasPrefix(reason, "json: ") {
+	if reason := redact.Text(err.Error()); !strings.HasPrefix(reason, "json: ") {
 		return reason
 	}
 	return "invalid value of a field"
@@ -287,14 +297,14 @@ func requestID(h http.Header, secrets ...string) string {
 	if len(id) > 128 || strings.ContainsFunc(id, notVisible) || strings.ContainsAny(id, "[](){}<>\"'`,;|\\") {
 		return ""
 	}
-	if containsSecret(id, secrets) {
+	if redact.Contains(id, secrets) {
 		return redacted
 	}
 	// Support needs the whole ID, even if digits in it look like a phone number.
 	if isPlainID(id) {
 		return id
 	}
-	return sanitize(id)
+	return redact.Text(id)
 }
 
 // Hints of several errors.

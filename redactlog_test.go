@@ -119,11 +119,20 @@ func TestError_KeepsRequestID(t *testing.T) {
 	}
 }
 
+// formatAll prints err and all errors that it wraps, as tools do that log the chain of an error.
 func formatAll(b *strings.Builder, err error) {
-	for e := err; e != nil; e = errors.Unwrap(e) {
-		fmt.Fprintf(b, "%v\n%+v\n", err, err)
-		if ours, ok := e.(*idverify.Error); ok {
-			fmt.Fprintf(b, "%+v\n", *ours)
+	if err == nil {
+		return
+	}
+	fmt.Fprintf(b, "%v\n%+v\n%#v\n%q\n", err, err, err, err)
+	switch e := err.(type) {
+	case *idverify.Error:
+		fmt.Fprintf(b, "%+v\n", *e)
+	case interface{ Unwrap() error }:
+		formatAll(b, e.Unwrap())
+	case interface{ Unwrap() []error }:
+		for _, wrapped := range e.Unwrap() {
+			formatAll(b, wrapped)
 		}
 	}
 }

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+
+	"github.com/idverify/idverify-go/internal/redact"
 )
 
 // redacted is printed in place of a Secret.
-const redacted = "[REDACTED]"
+const redacted = redact.Placeholder
 
 // Secret is a string that is not printed by fmt, encoding/json, log/slog, or packages that read
 // unexported fields by reflection, such as test assertions. Only [Secret.Reveal] returns it.

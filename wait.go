@@ -7,6 +7,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/idverify/idverify-go/internal/redact"
 	"github.com/idverify/idverify-go/internal/wire"
 )
 
@@ -40,7 +41,7 @@ type CheckEndedError struct {
 // Error implements error.
 func (e *CheckEndedError) Error() string {
 	s := errorMessage{operation: cmp.Or(e.title, wire.Title(e.Operation))}.String() + ": "
-	status := cmp.Or(e.statusText, sanitize(string(e.Status))) // the caller may have constructed e
+	status := cmp.Or(e.statusText, redact.Text(string(e.Status))) // the caller may have constructed e
 	switch {
 	case e.err != nil && e.Status == "":
 		s += "check not found: it ended as EXPIRED or ERROR, or never existed (set CallbackURL to learn how such checks end)"
@@ -49,7 +50,7 @@ func (e *CheckEndedError) Error() string {
 	case e.Status.Final():
 		s += "check ended as " + string(e.Status)
 		if e.ErrorCode != "" {
-			s += ": " + cmp.Or(e.errorText, sanitize(e.ErrorCode))
+			s += ": " + cmp.Or(e.errorText, redact.Text(e.ErrorCode))
 		}
 	default:
 		s += fmt.Sprintf("check is still %s after its TTL", status)
@@ -83,7 +84,7 @@ func wait[T any](ctx context.Context, a *api, op wire.Operation, title, checkID 
 		}
 		p := toProgress(check)
 		ended.Status, ended.ErrorCode = p.status, p.errorCode
-		ended.statusText, ended.errorText = sanitize(string(p.status), a.secrets()...), sanitize(p.errorCode, a.secrets()...)
+		ended.statusText, ended.errorText = redact.Text(string(p.status), a.secrets()...), redact.Text(p.errorCode, a.secrets()...)
 		if p.status == StatusCompleted {
 			return check, nil
 		}

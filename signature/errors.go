@@ -1,6 +1,10 @@
 package signature
 
-import "errors"
+import (
+	"errors"
+
+	"github.com/idverify/idverify-go/internal/redact"
+)
 
 // Reasons for rejecting a message: respond with 400. Error.Reason is one of these errors or one of
 // the retryable errors below.
@@ -93,11 +97,11 @@ func reasonName(reason error) string {
 	return ""
 }
 
-// Error is the type of all verification errors. It wraps its Reason and the underlying error, if
-// any, for example context.Canceled.
+// Error is the type of all verification errors. By errors.Is and errors.As, it matches its Reason
+// and the underlying error, if any, for example context.Canceled or *net.OpError.
 //
-// The text is meant for logs and contains no part of the message. Do not include it in a response:
-// the sender may be an attacker.
+// The text and the texts of the errors that it wraps are meant for logs and contain no part of the
+// message. Do not include them in a response: the sender may be an attacker.
 type Error struct {
 	Operation string // "callback" or "redirect"; "key lookup", "key set refresh" or "replay claim" after a direct call to a key source or store
 	Reason    error  // one of the errors above
@@ -133,7 +137,7 @@ func (e *Error) hint() string {
 	return ""
 }
 
-// Unwrap returns Reason and the underlying error, if any.
+// Unwrap returns Reason and the underlying error, if any, in redacted form.
 func (e *Error) Unwrap() []error {
 	if e.cause == nil {
 		return []error{e.Reason}
@@ -161,13 +165,14 @@ func asWarning(err error) error {
 	return err
 }
 
-// wrapError returns an [*Error] with a cause. If cause already wraps an [*Error] with the same
-// reason, as from a JWKS or a MemoryReplayStore, wrapError returns that error.
-func wrapError(reason error, detail string, cause error) error {
+// wrapError returns an [*Error] with a redacted cause. If cause already wraps an [*Error] with the
+// same reason, as from a JWKS or a MemoryReplayStore, wrapError returns that error.
+func wrapError(reason error, detail string, cause error, secrets ...string) error {
 	if e, ok := errors.AsType[*Error](cause); ok && e.Reason == reason {
 		return e
 	}
-	return &Error{Reason: reason, detail: detail + ": " + causeText(cause), cause: withoutURL(cause)}
+	redacted := redact.Error(cause, secrets...)
+	return &Error{Reason: reason, detail: detail + ": " + redacted.Error(), cause: redacted}
 }
 
 // withOperation returns a copy of err with the given operation. It does not modify err, because

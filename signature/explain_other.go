@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/idverify/idverify-go/internal/redact"
 )
 
 // otherChanges returns the lines for what the verifier checks besides signature and body.
@@ -15,7 +17,7 @@ func (e *explanation) otherChanges() []string {
 	}
 	if e.operation == "callback" && e.callbackHeader() != e.v.header.name {
 		name := e.callbackHeader()
-		if redact(name) != name {
+		if redact.Text(name) != name {
 			name = "another header"
 		}
 		lines = append(lines, "callback header: the service sent the kind in "+name+": set VerifierOptions.CallbackHeader to this name")
@@ -82,5 +84,5 @@ func detailOf(err error) string {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e.detail
 	}
-	return redact(err.Error())
+	return redact.Text(err.Error())
 }

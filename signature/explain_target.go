@@ -9,6 +9,8 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+
+	"github.com/idverify/idverify-go/internal/redact"
 )
 
 // Headers in which proxies pass on what they received.
@@ -134,7 +136,7 @@ func (e *explanation) hostText(host string) string {
 	switch {
 	case e.ownName(h.name) && validPort(h.port):
 		return strings.ToLower(host)
-	case validHostName(h.name) && validPort(h.port) && net.ParseIP(strings.Trim(h.name, "[]")) == nil && redact(h.name) == h.name:
+	case validHostName(h.name) && validPort(h.port) && net.ParseIP(strings.Trim(h.name, "[]")) == nil && redact.Text(h.name) == h.name:
 		return strings.ToLower(host)
 	case h == splitHost(hostOf(e.r)):
 		return "the host of the request"

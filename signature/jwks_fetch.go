@@ -2,11 +2,10 @@ package signature
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
-	"runtime"
-	"strings"
 	"time"
+
+	"github.com/idverify/idverify-go/internal/redact"
 )
 
 // run fetches the key set and publishes the result, even if the caller's HTTP client, clock or
@@ -17,7 +16,7 @@ func (j *JWKS) run(ctx context.Context, f *fetch) {
 	defer j.logResult(ctx, f)
 	defer func() {
 		if p := recover(); p != nil {
-			f.err, f.fault = newError(ErrKeySource, "get key set: HTTP client or clock panicked in "+panicSite()+": "+panicText(p)), true
+			f.err, f.fault = newError(ErrKeySource, "get key set: HTTP client or clock panicked in "+redact.PanicSite()+": "+redact.PanicText(p)), true
 		}
 	}()
 
@@ -65,35 +64,6 @@ func (j *JWKS) logResult(ctx context.Context, f *fetch) {
 		slog.Int("failures", failures),
 		slog.Bool("old_set_usable", set != nil && set.usable(f.ended, j.maxStale)),
 		slog.String("error", withOperation("key lookup", f.err).Error()))
-}
-
-// panicText returns the text of a runtime error, and the type of any other value, which may contain
-// a URL or a secret.
-func panicText(p any) (text string) {
-	defer func() {
-		if recover() != nil { // p.Error panicked
-			text = fmt.Sprintf("%T", p)
-		}
-	}()
-	if e, ok := p.(runtime.Error); ok {
-		return e.Error()
-	}
-	return fmt.Sprintf("%T", p)
-}
-
-// panicSite returns the name of the function that panicked. It is called from a deferred function.
-func panicSite() string {
-	pcs := make([]uintptr, 32)
-	frames := runtime.CallersFrames(pcs[:runtime.Callers(3, pcs)]) // skip Callers, panicSite and the deferred function
-	for {
-		frame, more := frames.Next()
-		if !strings.HasPrefix(frame.Function, "runtime.") {
-			return frame.Function
-		}
-		if !more {
-			return "an unknown function"
-		}
-	}
 }
 
 // get fetches and parses the key set.

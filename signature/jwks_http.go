@@ -44,7 +44,7 @@ func fetchBody(ctx context.Context, client *http.Client, url string) (http.Heade
 	r.Close = true
 	response, err := client.Do(r)
 	if err != nil {
-		return nil, nil, wrapError(ErrKeySource, "get key set", fetchCause(ctx, err))
+		return nil, nil, wrapError(ErrKeySource, "get key set", fetchCause(ctx, err), r.URL.Hostname())
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
@@ -52,7 +52,7 @@ func fetchBody(ctx context.Context, client *http.Client, url string) (http.Heade
 	}
 	body, err := io.ReadAll(io.LimitReader(response.Body, maxKeySetBody+1))
 	if err != nil {
-		return nil, nil, wrapError(ErrKeySource, "get key set: read body", fetchCause(ctx, err))
+		return nil, nil, wrapError(ErrKeySource, "get key set: read body", fetchCause(ctx, err), r.URL.Hostname())
 	}
 	if len(body) > maxKeySetBody {
 		return nil, nil, newError(ErrKeySource, "get key set: body is larger than 1 MiB")
@@ -72,8 +72,11 @@ func statusText(status int) string {
 
 // fetchCause returns the cause of ctx if ctx is done, and err otherwise.
 func fetchCause(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
+	switch {
+	case ctx.Err() != nil:
 		return context.Cause(ctx)
+	case errors.Is(err, io.EOF):
+		return fmt.Errorf("connection closed before the response: %w", io.EOF)
 	}
 	return err
 }

@@ -120,9 +120,9 @@ func TestJWKS_ErrorTexts(t *testing.T) {
 		err  error
 		want string
 	}{
-		{&net.DNSError{Err: "no such host", Name: "keys.internal", Server: "10.0.0.2:53"}, "look up host: no such host"},
+		{&net.DNSError{Err: "no such host", Name: "keys.internal", Server: "10.0.0.2:53"}, "host lookup failed: no such host"},
 		{&net.OpError{Op: "dial", Net: "tcp", Addr: &net.TCPAddr{IP: net.IPv4(10, 0, 0, 7), Port: 443}, Err: errors.New("connection refused")}, "dial: connection refused"},
-		{&net.OpError{Op: "dial", Net: "tcp", Addr: &net.TCPAddr{IP: net.IPv4(10, 0, 0, 7), Port: 443}, Err: &net.DNSError{Err: "timeout", Name: "keys.internal"}}, "look up host: timeout"},
+		{&net.OpError{Op: "dial", Net: "tcp", Addr: &net.TCPAddr{IP: net.IPv4(10, 0, 0, 7), Port: 443}, Err: &net.DNSError{Err: "timeout", Name: "keys.internal"}}, "host lookup failed: timeout"},
 		{x509.HostnameError{Certificate: new(x509.Certificate), Host: "keys.internal"}, "certificate is for another host"},
 		{x509.UnknownAuthorityError{}, "x509: certificate signed by unknown authority"},
 	} {
@@ -136,8 +136,8 @@ func TestJWKS_ErrorTexts(t *testing.T) {
 
 			_, err = j.PublicKey(t.Context(), "a")
 
-			if want := "signature: key lookup: verification unavailable: get key set: " + tt.want; err == nil || err.Error() != want {
-				t.Errorf("error = %v, want %q", err, want)
+			if want := "signature: key lookup: verification unavailable: get key set: " + tt.want; err == nil || err.Error() != want || !errors.Is(err, tt.err) {
+				t.Errorf("error = %v, want %q, which matches the error of the transport", err, want)
 			}
 			if strings.Contains(err.Error(), "internal") || strings.Contains(err.Error(), "10.0") {
 				t.Errorf("error = %v contains an address", err)

@@ -37,8 +37,8 @@ func TestJWKS_RecoversFromPanics(t *testing.T) {
 		name, text string
 		fail       func()
 	}{
-		{"panic", ": *errors.errorString", func() { panic(errors.New(secret)) }},
-		{"panic with a string", ": string", func() { panic(secret) }},
+		{"panic", ": a value of type *errors.errorString", func() { panic(errors.New(secret)) }},
+		{"panic with a string", ": a value of type string", func() { panic(secret) }},
 		{"runtime error", ": runtime error: index out of range [7] with length 0", func() { _ = none[7] }},
 		{"Goexit", "called runtime.Goexit", runtime.Goexit},
 	} {

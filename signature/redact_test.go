@@ -24,6 +24,7 @@ var leaks = []string{"://", "s3cret", "127.0.0.1", "2001:db8", "447700900000", "
 // wantNoLeaks checks an error and the log records of a test.
 func wantNoLeaks(t *testing.T, err error, records, want string) {
 	t.Helper()
+	wantChainWithoutLeaks(t, err)
 	texts := map[string]string{"error": fmt.Sprint(err), "log": records}
 	for name, text := range texts {
 		if !strings.Contains(text, want) {
@@ -36,6 +37,26 @@ func wantNoLeaks(t *testing.T, err error, records, want string) {
 		}
 		if strings.ContainsAny(strings.TrimSuffix(text, "\n"), "\n\x1b\u202e") || len([]rune(text)) > 700 {
 			t.Errorf("%s = %q, want a short line without control characters", name, text)
+		}
+	}
+}
+
+// wantChainWithoutLeaks checks err and all errors that it wraps, which a tool may log.
+func wantChainWithoutLeaks(t *testing.T, err error) {
+	t.Helper()
+	if err == nil {
+		return
+	}
+	text := fmt.Sprintf("%v %+v %#v", err, err, err)
+	for _, leak := range leaks {
+		if strings.Contains(text, leak) {
+			t.Errorf("chain of the error contains %s, which contains %q", text, leak)
+		}
+	}
+	wantChainWithoutLeaks(t, errors.Unwrap(err))
+	if e, ok := err.(interface{ Unwrap() []error }); ok {
+		for _, wrapped := range e.Unwrap() {
+			wantChainWithoutLeaks(t, wrapped)
 		}
 	}
 }
@@ -76,7 +97,7 @@ func TestJWKS_RedactsCauses(t *testing.T) {
 	}{
 		{"malformed Location", location("https://keys.internal/%zz?token=s3cret"), "redirect has an invalid Location"},
 		{"malformed relative Location", location("/%zz?token=s3cret"), "redirect has an invalid Location"},
-		{"DNS server down", fails(&net.DNSError{Err: "read udp 127.0.0.1:4711->127.0.0.1:53: read: connection refused", Name: "keys.internal", Server: "127.0.0.1:53"}), "look up host: read udp [REDACTED]->[REDACTED]: read: connection refused"},
+		{"DNS server down", fails(&net.DNSError{Err: "read udp 127.0.0.1:4711->127.0.0.1:53: read: connection refused", Name: "keys.internal", Server: "127.0.0.1:53"}), "host lookup failed: read udp [REDACTED]->[REDACTED]: read: connection refused"},
 		{"DNS server down, IPv6", fails(&net.DNSError{Err: "read udp [2001:db8::1]:4711->[2001:db8::2]:53: i/o timeout"}), "i/o timeout"},
 		{"proxy down", func(*testing.T) http.RoundTripper {
 			proxy := &url.URL{Scheme: "http", Host: "127.0.0.1:9"} // nothing listens on port 9

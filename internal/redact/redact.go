@@ -1,24 +1,20 @@
-package idverify
+// Package redact removes secrets and personal data from texts and errors, for packages idverify and
+// signature.
+package redact
 
 import (
-	"crypto/tls"
-	"crypto/x509"
-	"errors"
-	"fmt"
 	"html"
-	"io"
-	"net"
-	"net/http"
-	"net/url"
 	"regexp"
-	"runtime"
 	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 )
 
-// Patterns of texts that sanitize redacts. They may also match harmless text, so that no secret
+// Placeholder replaces what is removed from a text.
+const Placeholder = "[REDACTED]"
+
+// Patterns of texts that Text redacts. They may also match harmless text, so that no secret
 // leaks.
 var (
 	ipv4 = regexp.MustCompile(`\d{1,3}(?:\.\d{1,3}){3}(?::\d+)?`)
@@ -32,9 +28,9 @@ var (
 	sensitive = regexp.MustCompile(`(?i)\b(?:bearer|basic)[\s:]+(?:[\w.~+/-]*[0-9=][\w.~+/=-]*|[\w.~+/=-]{16,})|\b[a-z][a-z0-9+.-]*://\S+|\+?\(?\d(?:[ ().-]{0,3}\d){6,}`)
 )
 
-// sanitize prepares untrusted text for an error or a log. The result is one line of at most 300
+// Text prepares untrusted text for an error or a log. The result is one line of at most 300
 // printable characters, in which secrets, phone numbers, addresses and URLs are redacted.
-func sanitize(s string, secrets ...string) string {
+func Text(s string, secrets ...string) string {
 	const longest = 300
 	s = redactSecrets(s, 16*longest, secrets)
 	s = strings.Map(func(r rune) rune {
@@ -44,91 +40,23 @@ func sanitize(s string, secrets ...string) string {
 		return r
 	}, s)
 	s = strings.Join(strings.Fields(s), " ")
-	s = ipv4.ReplaceAllString(s, redacted)
+	s = ipv4.ReplaceAllString(s, Placeholder)
 	s = ipv6.ReplaceAllStringFunc(s, func(run string) string {
 		if timeOfDay.MatchString(run) {
 			return run
 		}
-		return redacted
+		return Placeholder
 	})
 	s = sensitive.ReplaceAllStringFunc(s, func(found string) string {
 		if date.MatchString(found) {
 			return found
 		}
-		return redacted
+		return Placeholder
 	})
 	if runes := []rune(s); len(runes) > longest {
 		s = string(runes[:longest]) + "…"
 	}
 	return s
-}
-
-// bodyStart returns the sanitized start of an unexpected body, for use in an error.
-func bodyStart(body []byte, secrets ...string) string {
-	text := sanitize(string(body[:min(len(body), 64<<10)]), secrets...)
-	if text == "" {
-		return "empty body"
-	}
-	return "body begins " + strconv.Quote(text)
-}
-
-// cause unwraps a *url.Error, which contains the URL.
-func cause(err error) error {
-	if urlErr, ok := errors.AsType[*url.Error](err); ok {
-		return urlErr.Err
-	}
-	return err
-}
-
-// causeText returns the sanitized text of a transport error, without the host names and addresses
-// in errors of packages net and x509.
-func causeText(err error, secrets ...string) string {
-	if dnsErr, ok := errors.AsType[*net.DNSError](err); ok {
-		return "host lookup failed: " + sanitize(dnsErr.Err, secrets...)
-	}
-	if opErr, ok := errors.AsType[*net.OpError](err); ok {
-		if opErr.Err == nil {
-			return opErr.Op // opErr.Error would panic
-		}
-		return opErr.Op + ": " + causeText(opErr.Err, secrets...) // a proxyconnect wraps the error of the dial
-	}
-	if _, ok := errors.AsType[x509.HostnameError](err); ok {
-		return "certificate is for another host"
-	}
-	switch {
-	case errors.Is(err, io.ErrUnexpectedEOF):
-		return "truncated response"
-	case errors.Is(err, io.EOF):
-		return "connection closed before the response"
-	}
-	return sanitize(err.Error(), secrets...)
-}
-
-// causeHint returns what to do about a transport error with the given text, or an empty string.
-func causeHint(err error, text string) string {
-	if _, ok := err.(*credentialsError); ok {
-		return "" // not of the HTTP client
-	}
-	if _, ok := errors.AsType[x509.UnknownAuthorityError](err); ok {
-		return "to trust another CA, set the HTTP client: see WithHTTPClient"
-	}
-	if _, ok := errors.AsType[x509.HostnameError](err); ok {
-		return "check the base URL and any proxy"
-	}
-	if strings.HasSuffix(text, http.StatusText(http.StatusProxyAuthRequired)) {
-		return "set the user and the password of the proxy in its URL"
-	}
-	return ""
-}
-
-// isCertificateError reports whether err is a certificate that the client does not accept. With a
-// custom TLS dialer, package tls may not have wrapped the error of package x509.
-func isCertificateError(err error) bool {
-	_, verification := errors.AsType[*tls.CertificateVerificationError](err)
-	_, authority := errors.AsType[x509.UnknownAuthorityError](err)
-	_, host := errors.AsType[x509.HostnameError](err)
-	_, invalid := errors.AsType[x509.CertificateInvalidError](err)
-	return verification || authority || host || invalid
 }
 
 // redactSecrets replaces every secret in s with a placeholder. It also recognizes secrets with
@@ -138,7 +66,7 @@ func redactSecrets(s string, limit int, secrets []string) string {
 	var b strings.Builder
 	for i := 0; i < len(s) && b.Len() < limit; {
 		if n := secretAt(s, i, secrets); n > 0 {
-			b.WriteString(redacted)
+			b.WriteString(Placeholder)
 			i += n
 			continue
 		}
@@ -148,8 +76,8 @@ func redactSecrets(s string, limit int, secrets []string) string {
 	return b.String()
 }
 
-// containsSecret reports whether redactSecrets replaces a part of s.
-func containsSecret(s string, secrets []string) bool {
+// Contains reports whether s contains a secret that Text would redact.
+func Contains(s string, secrets []string) bool {
 	for i := range len(s) {
 		if secretAt(s, i, secrets) > 0 {
 			return true
@@ -268,33 +196,4 @@ func isWordAt(s string, i, n int) bool {
 
 func isWordRune(r rune) bool {
 	return r == '_' || r != utf8.RuneError && (unicode.IsLetter(r) || unicode.IsDigit(r))
-}
-
-// panicText returns the text of a runtime error, and the type of any other value, which may contain
-// a secret or personal data.
-func panicText(p any) (text string) {
-	defer func() {
-		if recover() != nil { // p.Error panicked
-			text = fmt.Sprintf("a value of type %T", p)
-		}
-	}()
-	if e, ok := p.(runtime.Error); ok {
-		return e.Error()
-	}
-	return fmt.Sprintf("a value of type %T", p)
-}
-
-// panicSite returns the name of the function that panicked. It is called from a deferred function.
-func panicSite() string {
-	pcs := make([]uintptr, 32)
-	frames := runtime.CallersFrames(pcs[:runtime.Callers(3, pcs)]) // skip Callers, panicSite and the deferred function
-	for {
-		frame, more := frames.Next()
-		if !strings.HasPrefix(frame.Function, "runtime.") {
-			return frame.Function
-		}
-		if !more {
-			return "an unknown function"
-		}
-	}
 }

@@ -1,0 +1,200 @@
+package redact
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"net"
+	"net/url"
+	"os"
+	"reflect"
+	"strings"
+	"syscall"
+)
+
+// Error returns an error with the text ErrorText(err, secrets...). It matches the same errors as
+// err by errors.Is and errors.As, but wraps none of them: a tool that follows errors.Unwrap and
+// prints what it finds must not print the original texts.
+//
+// The errors of packages net, net/url, tls and x509 that errors.As finds are copies without host
+// names, addresses and URLs. Other types are found unchanged. The interface net.Error is found as
+// an error with the redacted text.
+func Error(err error, secrets ...string) error {
+	if err == nil {
+		return nil
+	}
+	// The error of an http.Client adds only the URL, and hides a timeout of an error that is wrapped
+	// twice.
+	if e, ok := err.(*url.Error); ok && e.Err != nil {
+		err = e.Err
+	}
+	e := &redactedError{
+		text:     ErrorText(err, secrets...),
+		original: func() (error, []string) { return err, secrets },
+	}
+	if n, ok := err.(net.Error); ok {
+		//lint:ignore SA1019 net.Error has the method
+		return &redactedNetError{e, n.Timeout(), n.Temporary()}
+	}
+	return e
+}
+
+// ErrorText returns the redacted text of err, without the host names and addresses in errors of
+// packages net and x509.
+func ErrorText(err error, secrets ...string) string {
+	if e, ok := errors.AsType[*url.Error](err); ok {
+		err = e.Err
+	}
+	if err == nil {
+		return errNoCause.Error()
+	}
+	if e, ok := errors.AsType[*net.DNSError](err); ok {
+		return "host lookup failed: " + Text(e.Err, secrets...)
+	}
+	if e, ok := errors.AsType[*net.OpError](err); ok {
+		if e.Err == nil || e.Err == errNoCause {
+			return Text(e.Op, secrets...)
+		}
+		// The error of a proxyconnect wraps that of the dial.
+		return Text(e.Op, secrets...) + ": " + ErrorText(e.Err, secrets...)
+	}
+	if _, ok := errors.AsType[x509.HostnameError](err); ok {
+		return "certificate is for another host"
+	}
+	text := err.Error()
+	// Package http repeats a relative Location, which contains no host, but maybe secrets.
+	if strings.HasPrefix(text, "failed to parse Location header") {
+		return "redirect has an invalid Location"
+	}
+	visit(err, func(e error) bool {
+		if c := withoutAddress(e, nil); c != nil {
+			text = strings.ReplaceAll(text, e.Error(), c.Error())
+		}
+		return false
+	})
+	return Text(text, secrets...)
+}
+
+// errNoCause takes the place of a missing cause. The methods Error of packages net and net/url
+// panic without one.
+var errNoCause = errors.New("unknown cause")
+
+// redactedError is an error whose original cannot be printed. The original is in a closure, because
+// fmt and packages that use reflection print the fields of a struct, but not the variables of a
+// function.
+type redactedError struct {
+	text     string
+	original func() (err error, secrets []string)
+}
+
+// Error implements error.
+func (e *redactedError) Error() string { return e.text }
+
+// Is is errors.Is for the original.
+func (e *redactedError) Is(target error) bool {
+	original, _ := e.original()
+	return errors.Is(original, target)
+}
+
+// As is errors.As for the original, except that it finds copies: see Error.
+func (e *redactedError) As(target any) bool {
+	original, secrets := e.original()
+	found := reflect.ValueOf(target).Elem()
+	set := func(err error) bool {
+		if err == nil || !reflect.TypeOf(err).AssignableTo(found.Type()) {
+			return false
+		}
+		found.Set(reflect.ValueOf(err))
+		return true
+	}
+	return visit(original, func(err error) bool {
+		if !reflect.TypeOf(err).AssignableTo(found.Type()) {
+			x, ok := err.(interface{ As(target any) bool })
+			return ok && x.As(target)
+		}
+		if c := withoutAddress(err, secrets); c != nil {
+			return set(c)
+		}
+		return found.Kind() == reflect.Interface && set(Error(err, secrets...)) || set(err)
+	})
+}
+
+// redactedNetError is the redactedError of a net.Error.
+type redactedNetError struct {
+	*redactedError
+	timeout, temporary bool
+}
+
+func (e *redactedNetError) Timeout() bool   { return e.timeout }
+func (e *redactedNetError) Temporary() bool { return e.temporary }
+
+// visit calls f for err and all errors that it wraps until f returns true, and reports whether it
+// did.
+func visit(err error, f func(error) bool) bool {
+	if err == nil {
+		return false
+	}
+	if f(err) {
+		return true
+	}
+	switch e := err.(type) {
+	case interface{ Unwrap() error }:
+		return visit(e.Unwrap(), f)
+	case interface{ Unwrap() []error }:
+		for _, wrapped := range e.Unwrap() {
+			if visit(wrapped, f) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// withoutAddress returns a copy of err without the host names, addresses and URLs that its type
+// contains, or nil for all other types.
+func withoutAddress(err error, secrets []string) error {
+	// An error in a field. Methods such as net.OpError.Timeout examine its type.
+	field := func(err error) error {
+		if err == nil {
+			return errNoCause
+		}
+		if c := withoutAddress(err, secrets); c != nil {
+			return c
+		}
+		return Error(err, secrets...)
+	}
+	switch e := err.(type) {
+	case *url.Error:
+		return &url.Error{Op: Text(e.Op, secrets...), URL: Placeholder, Err: field(e.Err)}
+	case *net.OpError:
+		return &net.OpError{Op: Text(e.Op, secrets...), Net: Text(e.Net, secrets...), Err: field(e.Err)}
+	case *net.DNSError:
+		c := *e
+		c.Err, c.Name, c.Server = Text(e.Err, secrets...), Placeholder, ""
+		if e.UnwrapErr != nil {
+			c.UnwrapErr = field(e.UnwrapErr)
+		}
+		return &c
+	case *net.AddrError:
+		return &net.AddrError{Err: Text(e.Err, secrets...), Addr: Placeholder}
+	case *net.ParseError:
+		return &net.ParseError{Type: Text(e.Type, secrets...), Text: Placeholder}
+	case *os.SyscallError:
+		return &os.SyscallError{Syscall: e.Syscall, Err: field(e.Err)}
+	case syscall.Errno:
+		return e
+	case *tls.CertificateVerificationError:
+		return &tls.CertificateVerificationError{UnverifiedCertificates: e.UnverifiedCertificates, Err: field(e.Err)}
+	case tls.RecordHeaderError:
+		e.Conn = nil
+		return e
+	case x509.HostnameError:
+		return x509.HostnameError{Certificate: &x509.Certificate{DNSNames: []string{Placeholder}}, Host: Placeholder}
+	case x509.CertificateInvalidError:
+		if e.Reason != x509.Expired && e.Detail != "" { // the times, or names
+			e.Detail = Placeholder
+		}
+		return e
+	}
+	return nil
+}
