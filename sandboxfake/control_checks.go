@@ -11,26 +11,54 @@ import (
 
 // controlCheckView is the JSON form of a check in the control plane.
 type controlCheckView struct {
-	CheckID     string     `json:"check_id"`
-	Product     string     `json:"product"`
-	Version     string     `json:"version"`
-	ProjectID   string     `json:"project_id"`
-	PhoneNumber string     `json:"phone_number"`
-	ReferenceID string     `json:"reference_id,omitempty"`
-	Status      string     `json:"status"`
-	Match       *bool      `json:"match,omitempty"`
-	NoSIMChange *bool      `json:"no_sim_change,omitempty"`
-	ErrorCode   string     `json:"error_code,omitempty"`
-	CreatedAt   time.Time  `json:"created_at"`
-	UpdatedAt   time.Time  `json:"updated_at"`
-	ExpiresAt   *time.Time `json:"expires_at,omitempty"` // until the check ends
-	OpenedAt    *time.Time `json:"opened_at,omitempty"`
-	CallbackURL string     `json:"callback_url,omitempty"` // of the check or its project
-	RedirectURL string     `json:"redirect_url,omitempty"` // of the check or its project
-	CheckURL    string     `json:"check_url,omitempty"`    // until it is opened
-	OpenURL     string     `json:"open_url,omitempty"`     // page for the phone, until the Check URL is opened
-	Deliveries  int        `json:"deliveries"`
-	Live        bool       `json:"live"`
+	CheckID      string            `json:"check_id"`
+	Product      string            `json:"product"`
+	Version      string            `json:"version"`
+	ProjectID    string            `json:"project_id"`
+	PhoneNumber  string            `json:"phone_number"`
+	ReferenceID  string            `json:"reference_id,omitempty"`
+	Status       string            `json:"status"`
+	Match        *bool             `json:"match,omitempty"`
+	NoSIMChange  *bool             `json:"no_sim_change,omitempty"`
+	ErrorCode    string            `json:"error_code,omitempty"`
+	CreatedAt    time.Time         `json:"created_at"`
+	UpdatedAt    time.Time         `json:"updated_at"`
+	ExpiresAt    *time.Time        `json:"expires_at,omitempty"` // until the check ends
+	OpenedAt     *time.Time        `json:"opened_at,omitempty"`
+	CallbackURL  string            `json:"callback_url,omitempty"` // of the check or its project
+	RedirectURL  string            `json:"redirect_url,omitempty"` // of the check or its project
+	CheckURL     string            `json:"check_url,omitempty"`    // until it is opened
+	OpenURL      string            `json:"open_url,omitempty"`     // page for the phone, until the Check URL is opened
+	Deliveries   int               `json:"deliveries"`
+	LastDelivery *lastDeliveryView `json:"last_delivery,omitempty"` // if the journal has one
+	Live         bool              `json:"live"`
+}
+
+// lastDeliveryView is the JSON form of the state of a check's latest delivery.
+type lastDeliveryView struct {
+	DeliveryID  string        `json:"delivery_id"`
+	Attempts    int           `json:"attempts"`         // that have ended
+	Status      int           `json:"status,omitempty"` // of the response to the last attempt
+	Result      AttemptResult `json:"result,omitempty"` // of the last attempt
+	NextAttempt *time.Time    `json:"next_attempt,omitempty"`
+	Done        bool          `json:"done"`
+}
+
+// lastDelivery returns the state of the latest delivery, or nil.
+func (r *record) lastDelivery() *lastDeliveryView {
+	if len(r.deliveries) == 0 {
+		return nil
+	}
+	d := r.deliveries[len(r.deliveries)-1]
+	v := &lastDeliveryView{DeliveryID: d.ID, Attempts: len(d.Attempts), Done: d.Done}
+	if v.Attempts > 0 {
+		last := d.Attempts[v.Attempts-1]
+		v.Status, v.Result = last.Status, last.Result
+	}
+	if !d.NextAttempt.IsZero() {
+		v.NextAttempt = new(d.NextAttempt)
+	}
+	return v
 }
 
 // controlCheckView returns the view of a check in the history.
@@ -41,7 +69,7 @@ func (s *service) controlCheckView(r *record) *controlCheckView {
 		PhoneNumber: ck.phone, ReferenceID: ck.referenceID,
 		Status: ck.status, Match: ck.match.bool(), NoSIMChange: ck.noSIMChange.bool(), ErrorCode: ck.errorCode,
 		CallbackURL: s.callbackURL(ck), RedirectURL: s.redirectURL(ck),
-		Deliveries: r.queued, Live: ck.live,
+		Deliveries: r.queued, LastDelivery: r.lastDelivery(), Live: ck.live,
 	}
 	v.addTimes(r)
 	if ck.expiry != nil {

@@ -170,12 +170,15 @@ func TestServer_HistoryAttempts(t *testing.T) {
 		<-receiver.received
 		began := time.Now()
 
-		_, during := a.timeline(id)
+		checkDuring, during := a.timeline(id)
 		time.Sleep(3 * time.Second)
 		receiver.respond <- http.StatusServiceUnavailable
 		synctest.Wait()
-		_, after := a.timeline(id)
+		checkAfter, after := a.timeline(id)
 		listed := a.control(http.MethodGet, "deliveries?check_id="+id, "")
+		receiver.respond <- http.StatusForbidden
+		synctest.Wait()
+		checks, _ := a.checks("")
 
 		if last := during[len(during)-1]; last["kind"] != "attempt_in_flight" || last["number"] != 1.0 || last["time"] != began.UTC().Format(time.RFC3339Nano) {
 			t.Errorf("last event during the attempt = %v, want attempt_in_flight", last)
@@ -191,6 +194,15 @@ func TestServer_HistoryAttempts(t *testing.T) {
 		}
 		if attempt := listed.json["deliveries"].([]any)[0].(map[string]any)["attempts"].([]any)[0].(map[string]any); attempt["duration_seconds"] != 3.0 {
 			t.Errorf("attempt in the list of deliveries = %v, want a duration of 3 s", attempt)
+		}
+		delivery := during[3]["delivery_id"]
+		want := []any{
+			map[string]any{"delivery_id": delivery, "attempts": 0.0, "done": false},
+			map[string]any{"delivery_id": delivery, "attempts": 1.0, "status": 503.0, "result": "failed", "next_attempt": after[5]["due"], "done": false},
+			map[string]any{"delivery_id": delivery, "attempts": 2.0, "status": 403.0, "result": "rejected", "done": true},
+		}
+		if diff := cmp.Diff(want, []any{checkDuring["last_delivery"], checkAfter["last_delivery"], checks[0]["last_delivery"]}); diff != "" {
+			t.Errorf("last delivery during the first attempt, after it, and after the second one (-want +got):\n%s", diff)
 		}
 	})
 }
