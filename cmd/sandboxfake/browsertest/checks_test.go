@@ -3,6 +3,7 @@ package browsertest
 import (
 	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/idverify/idverify-go"
@@ -181,7 +182,7 @@ func TestChecks_CreateShowsServiceError(t *testing.T) {
 	t.Parallel()
 	p := start(t)
 	pg := open(t, p)
-	pg.fill("#create-number", "12")
+	pg.fill("#create-callback", "http://user@127.0.0.1:9/")
 
 	pg.clickSends("#create-submit", "POST", "checks")
 
@@ -194,6 +195,48 @@ func TestChecks_CreateShowsServiceError(t *testing.T) {
 	pg.waitFor(`document.querySelector("#error").hidden`)
 	if n := len(p.checks()); n != 0 {
 		t.Errorf("%d checks, want none", n)
+	}
+}
+
+// The field accepts what the Go client accepts, and marks any other number before it is sent.
+func TestChecks_Number(t *testing.T) {
+	t.Parallel()
+	p := start(t)
+	pg := open(t, p)
+	pg.click("[data-action=preset]")
+
+	for i, row := range []struct{ text, want, fault string }{
+		{"+44 7700 900012", "447700900012", ""},
+		{"(44) 7700-900.013", "447700900013", ""},
+		{"07700 900012", "", "Begins with a zero: start with the country code"},
+		{"+44 (0)7700 900012", "", "Omit the (0)"},
+		{"12", "", "Fewer than 7 digits"},
+		{"4477009000124477009000", "", "More than 15 digits"},
+		{"447700900012 ext. 3", "", "Contains a character"},
+	} {
+		before := len(p.checks())
+		pg.fill("#create-number", row.text)
+		if pg.has("#create-number[aria-invalid]") {
+			t.Errorf("%q: the field is marked before the form is sent", row.text)
+		}
+		if row.fault == "" {
+			sent := pg.clickSends("#create-submit", "POST", "checks").json()
+			if sent["phone_number"] != row.want || p.newest().PhoneNumber != row.want {
+				t.Errorf("%q: the page sends %v, and the check has the number %s, want %s", row.text, sent["phone_number"], p.newest().PhoneNumber, row.want)
+			}
+			continue
+		}
+		mark := pg.click("#create-submit")
+
+		pg.waitText("#create-number-error", row.fault)
+		pg.waitFor(`document.activeElement.matches("#create-number[aria-invalid=true][aria-describedby~=create-number-error]")`)
+		if pg.has("#error") || strings.Contains(pg.since(mark), "POST") || len(p.checks()) != before {
+			t.Errorf("%q: the page sends %s, want that only the field is marked", row.text, pg.since(mark))
+		}
+		if i == 2 {
+			pg.checkAccessible("invalid number")
+			pg.screenshots("number")
+		}
 	}
 }
 

@@ -74,12 +74,21 @@ func TestSession_WrongToken(t *testing.T) {
 	if got := pg.url(); strings.Contains(got, "wrong") {
 		t.Errorf("the address bar shows %s, want no token", got)
 	}
+	rejected := func() {
+		t.Helper()
+		pg.waitText("#signin-token-error", "Copy the URL with /_sandbox/#token= from the first line that sandboxfake printed when it started, and paste it here or in the address bar.")
+		pg.waitFor(`document.activeElement.matches("#signin-token[aria-invalid=true][aria-describedby=signin-token-error]")`)
+	}
+	rejected()
 	pg.screenshot("signin")
 	pg.checkAccessible("sign-in form")
-	pg.fill("#signin-token", "also-wrong-also-wrong")
-	pg.click("#signin-submit")
-	pg.waitFor(`!document.querySelector("#error").hidden`)
-	pg.fill("#signin-token", p.Token)
+	for _, wrong := range []string{"also-wrong-also-wrong", "“not a token”"} {
+		pg.fill("#signin-token", wrong)
+		pg.click("#signin-submit")
+		pg.waitFor(`!document.querySelector("#signin-submit").disabled`)
+		rejected()
+	}
+	pg.fill("#signin-token", "Open the inspector in a browser: "+p.InspectorURL)
 	pg.clickSends("#signin-submit", "POST", "session")
 
 	pg.connected()

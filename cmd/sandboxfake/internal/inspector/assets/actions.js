@@ -11,7 +11,7 @@ import { faultText } from './panels.js';
 import { createCheck, startCreate } from './create.js';
 import { callbackURL, command, flowCheck, program, setFlow } from './receiver.js';
 
-let page = null; // invalidate, startSession and signIn of main.js
+let page = null; // invalidate, useToken and signIn of main.js
 
 const selected = () => app.selected;
 
@@ -167,10 +167,7 @@ function openCallbackDialog() {
 // forms are the handlers of the forms, by data-form.
 const forms = {
   none: () => {},
-  signin: async () => {
-    await page.startSession($('signin-token').value.trim());
-    $('signin-token').value = '';
-  },
+  signin: () => page.useToken($('signin-token').value.trim()),
   callback: async () => {
     await post('callbacks', { url: $('callback-url').value, product: $('callback-product').value, body: $('callback-body').value, check_id: selected() ?? undefined });
     $('callback-dialog').close();

@@ -1,8 +1,8 @@
 // The form that creates a check.
 
-import { $, h, notice, setText, show } from './dom.js';
+import { $, h, notice, setFieldError, setText, show } from './dom.js';
 import { Problem, app, post } from './api.js';
-import { hasCallbacks, outcomeOf, presets, versionsOf } from './products.js';
+import { hasCallbacks, normalizeNumber, outcomeOf, presets, versionsOf } from './products.js';
 import { resultText } from './checks.js';
 
 const remembered = ['create-product', 'create-version', 'create-callback', 'create-redirect'];
@@ -26,27 +26,32 @@ export function startCreate(select) {
   restore();
   const form = $('create-form');
   form.addEventListener('input', render);
+  $('create-number').addEventListener('input', () => setFieldError($('create-number'), ''));
   form.addEventListener('click', (event) => {
     const number = event.target.closest('[data-number]')?.dataset.number;
     if (!number) return;
     $('create-number').value = number;
+    setFieldError($('create-number'), '');
     render();
   });
   render();
   return async () => {
-    const check = await createCheck(params());
+    const { number, error } = normalizeNumber($('create-number').value);
+    setFieldError($('create-number'), error && `${error.charAt(0).toUpperCase()}${error.slice(1)}.`);
+    if (error) return;
+    const check = await createCheck(params(number));
     remember();
     select(check.check_id);
     notice('The check is created.');
   };
 }
 
-function params() {
+function params(number) {
   const product = $('create-product').value;
   const text = (id) => $(id).value.trim() || undefined;
   const period = Number($('create-period').value);
   return {
-    product, version: $('create-version').value, phone_number: $('create-number').value.replace(/[^0-9]/g, ''),
+    product, version: $('create-version').value, phone_number: number,
     callback_url: hasCallbacks(product) ? text('create-callback') : undefined,
     redirect_url: $('create-version').value === 'v0.2' ? text('create-redirect') : undefined,
     reference_id: text('create-reference'), period: product !== 'phone_check' && period ? period : undefined,
@@ -62,7 +67,7 @@ function render() {
   show($('create-callback-field'), hasCallbacks(product));
   show($('create-redirect-field'), $('create-version').value === 'v0.2');
   show($('create-period-field'), product !== 'phone_check');
-  const number = $('create-number').value;
+  const number = $('create-number').value.replace(/\D/g, '');
   setText($('create-outcome'), number ? `${number.slice(-2)} ${outcomeText(product, number)}` : '');
   renderPresets(product);
 }

@@ -160,6 +160,14 @@ export function showError(err) {
   $('error').hidden = false;
 }
 
+// setFieldError marks a field as invalid, shows why below it, and moves the focus to it. Without a
+// text, it removes the mark.
+export function setFieldError(input, text) {
+  setAttr(input, 'aria-invalid', text ? 'true' : null);
+  setText($(`${input.id}-error`), text);
+  if (text) input.focus();
+}
+
 export function clearError() {
   $('error').hidden = true;
   $('error-text').textContent = '';

@@ -1,6 +1,6 @@
 // The start of the page: the session, the event stream, and the refresh of the visible view.
 
-import { $, clearError, clockTime, countdowns, notice, setAttr, setText, show, showError } from './dom.js';
+import { $, clearError, clockTime, countdowns, notice, setAttr, setFieldError, setText, show, showError } from './dom.js';
 import { Problem, app, call, get, now, setServer, showView } from './api.js';
 import { refreshChecks, resetChecks } from './checks.js';
 import { refreshTimeline } from './timeline.js';
@@ -157,23 +157,47 @@ function signIn() {
   show($('nav'), false);
 }
 
-// startSession exchanges the control token for a cookie.
-export async function startSession(token) {
-  await call('POST', 'session', undefined, { Authorization: `Bearer ${token}` });
+// useToken starts a session with the control token. text is the token, or contains the URL that the
+// program prints.
+async function useToken(text) {
+  setFieldError($('signin-token'), '');
+  if (!await startSession(tokenOf(text) ?? text)) {
+    signIn();
+    setFieldError($('signin-token'), 'This is not the control token of this run. Copy the URL with /_sandbox/#token= from the first line that sandboxfake printed when it started, and paste it here or in the address bar.');
+    return;
+  }
+  $('signin-token').value = '';
   clearError();
   await open();
 }
 
+// startSession exchanges a token for a cookie, and reports whether the token is valid.
+async function startSession(token) {
+  if (!/^[!-~]+$/.test(token)) return false; // not valid in a header
+  try {
+    await call('POST', 'session', undefined, { Authorization: `Bearer ${token}` });
+    return true;
+  } catch (err) {
+    if (err instanceof Problem && err.status === 401) return false;
+    throw err;
+  }
+}
+
+// tokenOf returns the token in the fragment of a URL, or null.
+function tokenOf(url) {
+  const [, token] = /#token=(.+)$/.exec(url) ?? [];
+  try {
+    return token ? decodeURIComponent(token) : null;
+  } catch {
+    return token;
+  }
+}
+
 // takeToken returns the token of the URL's fragment and removes it from the address and the history.
 function takeToken() {
-  const match = /^#token=(.+)$/.exec(location.hash);
-  if (!match) return null;
-  history.replaceState(null, '', location.pathname + location.search);
-  try {
-    return decodeURIComponent(match[1]);
-  } catch {
-    return match[1];
-  }
+  const token = tokenOf(location.hash);
+  if (token) history.replaceState(null, '', location.pathname + location.search);
+  return token;
 }
 
 // route shows the view of the URL's fragment.
@@ -200,20 +224,19 @@ async function open() {
 async function start() {
   const token = takeToken();
   try {
-    if (token) await startSession(token);
+    if (token) await useToken(token);
     else {
       await call('GET', 'session');
       await open();
     }
   } catch (err) {
-    if (err instanceof Problem && err.status === 401 && token) showError(new Error('The control token is wrong. Open the URL that the program prints at startup.'));
     failedRefresh(err);
   }
 }
 
 window.addEventListener('hashchange', () => {
   const token = takeToken();
-  if (token) startSession(token).catch(showError);
+  if (token) useToken(token).catch(showError);
   else if (app.view && app.view !== 'signin') route();
 });
 
@@ -236,5 +259,5 @@ setInterval(() => {
   if (!app.clock.frozen) countdowns(now());
 }, 1000);
 
-startActions({ invalidate, startSession, signIn });
+startActions({ invalidate, useToken, signIn });
 start();

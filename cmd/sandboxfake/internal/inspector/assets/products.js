@@ -24,5 +24,20 @@ export function outcomeOf(product, number) {
   return { ...completed, match: true, no_sim_change: last <= 4 };
 }
 
+// normalizeNumber returns the digits of a phone number as the Go client normalizes it: number, or
+// error with the reason why it cannot.
+export function normalizeNumber(text) {
+  const rest = text.replace(/^\p{White_Space}+|\p{White_Space}+$/gu, '');
+  const number = rest.replace(/\D/g, '');
+  const malformed = (error) => ({ number: '', error });
+  if (/\([^0-9)]*0[^0-9)]*\)/.test(rest)) return malformed('omit the (0), which is not dialed from abroad');
+  if (/[^0-9 \u00a0\u2009\u202f\t().\-\u2010\u2011\u2013]/u.test(rest.replace(/^([^0-9+]*)\+/, '$1'))) return malformed('contains a character that is neither a digit nor a separator');
+  if (number === '') return malformed('no digits');
+  if (number.startsWith('0')) return malformed('begins with a zero: start with the country code, as in 44 7700 900012');
+  if (number.length < 7) return malformed('fewer than 7 digits');
+  if (number.length > 15) return malformed('more than 15 digits');
+  return { number, error: '' };
+}
+
 // presets are the last two digits of one number for each result, with 12, 13 and 99 first.
 export const presets = ['12', '13', '99', '16'];
