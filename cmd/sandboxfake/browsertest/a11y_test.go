@@ -33,6 +33,15 @@ const pageFaults = `(async () => {
 	}
 	const visible = element => element.checkVisibility({opacityProperty: true, visibilityProperty: true}) && element.getClientRects().length > 0;
 
+	// A label is next to its field or directly above it.
+	for (const label of document.querySelectorAll("label")) {
+		const field = label.control, from = label.getBoundingClientRect(), to = field?.getBoundingClientRect();
+		if (!field || !visible(field) || from.width <= 1 || label.contains(field) && to.top >= from.top - 1 && to.bottom <= from.bottom + 1) continue;
+		const right = Math.max(to.left - from.right, from.left - to.right), down = Math.max(to.top - from.bottom, from.top - to.bottom);
+		if (right > 10 || down > 10 || right > 0 && down > 0)
+			found.push(describe(label) + " is separated from " + describe(field) + " by " + Math.round(right) + " and " + Math.round(down) + " pixels");
+	}
+
 	// WCAG 2.2, section 2.5.8 requires targets of 24 pixels, except links in a sentence.
 	for (const control of document.querySelectorAll("button, input, select, textarea, summary, a[role=button]")) {
 		const box = control.getBoundingClientRect();

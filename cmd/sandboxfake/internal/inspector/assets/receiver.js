@@ -32,7 +32,7 @@ export function startReceiver() {
     h('ol', { class: 'steps' },
       step('1. Start a receiver',
         h('div', { class: 'row' }, h('fieldset', { class: 'row', id: 'receiver-language' }, h('legend', { class: 'hide', text: 'Language' }), ...choices),
-          h('span', { class: 'spring' }), h('label', { for: 'receiver-port', text: 'Port' }), h('input', { id: 'receiver-port', type: 'number', min: '1', max: '65535', value: '3000', class: 'short' })),
+          h('span', { class: 'spring' }), h('label', { class: 'check' }, 'Port', h('input', { id: 'receiver-port', type: 'number', min: '1', max: '65535', value: '3000', class: 'short' }))),
         h('p', { class: 'hint', id: 'receiver-needs' }),
         h('p', { id: 'receiver-saves' }),
         h('div', { class: 'row' }, button('receiver-copy-command', 'receiver-copy-command', 'Copy command', 'primary'), button('receiver-copy-program', 'receiver-copy-program', 'Copy program only')),
