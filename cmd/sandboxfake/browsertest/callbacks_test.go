@@ -5,6 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/idverify/idverify-go"
@@ -60,6 +64,68 @@ func TestCallbacks_Redeliver(t *testing.T) {
 	}
 	if attempts != 3 {
 		t.Errorf("%d attempts, want the first and two redeliveries", attempts)
+	}
+}
+
+// A callback that was not delivered is visible in the list and below the status, with the reason
+// why the service does not retry it, and can be sent again.
+func TestCallbacks_Lost(t *testing.T) {
+	t.Parallel()
+	p := start(t, "-frozen-clock", "2026-01-02T03:04:05Z")
+	var corrected atomic.Bool
+	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if corrected.Load() {
+			w.WriteHeader(http.StatusNoContent)
+			return
+		}
+		status, err := strconv.Atoi(r.URL.Path[1:])
+		if err != nil {
+			panic(http.ErrAbortHandler) // closes the connection
+		}
+		w.WriteHeader(status)
+	}))
+	t.Cleanup(receiver.Close)
+	pg := open(t, p)
+	if got := pg.text("#checks-table thead"); !strings.Contains(got, "Delivery") {
+		t.Errorf("the columns of the list are %q, want one for the delivery", got)
+	}
+
+	for _, row := range []struct {
+		path, state, hint string
+		advance           int // seconds
+	}{
+		{"/403", "403 rejected", "The service does not retry a 4XX. Correct the receiver, then redeliver the callback.", 0},
+		{"/302", "302 rejected", "The service does not retry a 3XX.", 0},
+		{"/closed", "unreachable", "The service does not retry without a response.", 0},
+		{"/503", "503 failed", "The service retries a 5XX: attempt 2 of at most 6 follows.", 0},
+		{"/500", "500 failed", "It was the last of 6 attempts.", 3600},
+	} {
+		corrected.Store(false)
+		c := p.phoneCheck(receiver.URL + row.path)
+		p.open(c.CheckID)
+		p.awaitAttempts(c)
+		if row.advance > 0 {
+			control[any](p, http.MethodPost, "advance", map[string]any{"seconds": row.advance})
+		}
+		pg.selectCheck(c.CheckID)
+		listed := fmt.Sprintf(`#checks-body tr[data-id="%s"]`, c.CheckID)
+
+		pg.waitText(listed, row.state)
+		pg.waitText("#fact-delivery", row.state)
+		pg.waitText("#fact-delivery", row.hint)
+		if top := evaluate[float64](pg, `document.querySelector("#fact-delivery").getBoundingClientRect().bottom - document.querySelector("#detail-status").getBoundingClientRect().bottom`); top > 150 {
+			t.Errorf("%s: the delivery ends %v pixels below the status, want it next to COMPLETED", row.path, top)
+		}
+		if row.path == "/403" {
+			pg.screenshots("rejected")
+		}
+		corrected.Store(true)
+		pg.clickSends("#redeliver", "POST", "redeliver")
+		pg.waitText("#fact-delivery", "204 acknowledged")
+		pg.waitText(listed, "204 acknowledged")
+		if got := pg.text("#fact-delivery"); strings.Contains(got, "retry") {
+			t.Errorf("%s: after the redelivery, the page shows %q", row.path, got)
+		}
 	}
 }
 

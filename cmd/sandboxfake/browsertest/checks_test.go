@@ -246,12 +246,12 @@ func TestChecks_OpenAsPhone(t *testing.T) {
 	r := newReceiver(t, p)
 	pg := open(t, p)
 
-	for _, row := range []struct{ as, want string }{
-		{"", "COMPLETED match=true"},
-		{"phone", "COMPLETED match=true"},
-		{"other_sim", "COMPLETED match=false"},
-		{"wifi", "ERROR not_mobile_ip"},
-		{"offline", "EXPIRED"},
+	for _, row := range []struct{ as, want, shown string }{
+		{"", "COMPLETED match=true", "COMPLETED, match"},
+		{"phone", "COMPLETED match=true", "COMPLETED, match"},
+		{"other_sim", "COMPLETED match=false", "COMPLETED, no match"},
+		{"wifi", "ERROR not_mobile_ip", "ERROR, not_mobile_ip"},
+		{"offline", "EXPIRED", "EXPIRED, no result"},
 	} {
 		c := p.phoneCheck(r.url)
 		pg.selectCheck(c.CheckID)
@@ -267,6 +267,7 @@ func TestChecks_OpenAsPhone(t *testing.T) {
 			t.Errorf("as %q: result %s and callback of %s, want %s of %s", row.as, p.newest().result(), got.CheckID, row.want, c.CheckID)
 		}
 		pg.waitTimeline("attempt")
+		pg.waitText("#open-outcome", row.shown+", callback: 204 acknowledged")
 		if opened := row.as != "offline"; string(got.Status) != p.newest().Status || opened != pg.has(`#timeline > li[data-kind="opened"]`) {
 			t.Errorf("as %q: callback %s, want %s; the timeline must contain opened: %t", row.as, got.Status, p.newest().Status, opened)
 		}

@@ -121,11 +121,12 @@ func TestAccessibility_Views(t *testing.T) {
 	t.Parallel()
 	p := start(t)
 	r := newReceiver(t, p)
-	ended, active := p.ended(r), p.phoneCheck(r.url)
+	ended, active, lost := p.ended(r), p.phoneCheck(r.url), p.phoneCheck("http://127.0.0.1:9/")
+	p.open(lost.CheckID)
 	pg := open(t, p)
 	pg.checkAccessible("list of checks")
 
-	for state, id := range map[string]string{"active check": active.CheckID, "ended check": ended.CheckID} {
+	for state, id := range map[string]string{"active check": active.CheckID, "ended check": ended.CheckID, "lost callback": lost.CheckID} {
 		pg.selectCheck(id)
 		if id == active.CheckID {
 			pg.click("#show-qr")

@@ -1,6 +1,11 @@
 package browsertest
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+)
 
 // On a narrow screen, the path of a request is below its other fields, and complete.
 func TestLayout_RequestsOnPhone(t *testing.T) {
@@ -26,6 +31,44 @@ func TestLayout_RequestsOnPhone(t *testing.T) {
 		t.Errorf("%+v, want each path on a line of its own, and nothing wider than the screen", got)
 	}
 	pg.screenshot("requests-phone")
+}
+
+// On a narrow screen, the list of checks is complete without scrolling.
+func TestLayout_ChecksOnPhone(t *testing.T) {
+	t.Parallel()
+	p := start(t)
+	p.create(map[string]any{"product": "sim_check", "version": "v0.1", "phone_number": "447700900099", "reference_id": "a long reference ID"})
+	p.ended(newReceiver(t, p))
+	pg := open(t, p)
+	pg.waitText("#checks-body", "204 acknowledged")
+	pg.resize(390, 740)
+
+	if cut := evaluate[int](pg, `(e => e.scrollWidth - e.clientWidth)(document.querySelector("#checks-table").parentElement)`); cut > 0 {
+		t.Errorf("%d pixels of the list are hidden", cut)
+	}
+}
+
+// The result is on the screen even if the button that opens the check is at its lower edge.
+func TestLayout_OpenResult(t *testing.T) {
+	t.Parallel()
+	p := start(t)
+	pg := open(t, p)
+	for _, width := range []int64{1280, 390} {
+		c := p.phoneCheck("http://127.0.0.1:9/")
+		pg.selectCheck(c.CheckID)
+		pg.resize(width, 480)
+
+		evaluate[bool](pg, `(e => (e.scrollIntoView({block: "end"}), e.focus({preventScroll: true}), true))(document.querySelector("#open-phone"))`)
+		pg.do(chromedp.KeyEvent(kb.Enter))
+
+		pg.waitText("#open-outcome", "COMPLETED, match, callback: unreachable")
+		pg.waitText("#fact-delivery", "does not retry") // which moves the result down
+		got := evaluate[struct{ Top, Bottom, Header float64 }](pg, `(box => ({top: box.top, bottom: box.bottom, header: document.querySelector(".top").getBoundingClientRect().bottom}))(document.querySelector("#open-result").getBoundingClientRect())`)
+		if got.Top < got.Header || got.Bottom > 480 {
+			t.Errorf("at %d pixels, the result is at %.0f to %.0f, want it on the screen from %.0f to 480", width, got.Top, got.Bottom, got.Header)
+		}
+		pg.resize(1280, 900)
+	}
 }
 
 // The tiles are below each other without holes.

@@ -167,6 +167,7 @@ func TestReceiverPanel_ForgesOneCallback(t *testing.T) {
 	pg.view("checks")
 	pg.selectCheck(forged.CheckID)
 	pg.waitText(`#timeline > li[data-kind="attempt"]`, "injected: wrong key")
+	pg.waitText("#fact-delivery", "The attempt had an injected fault: wrong key.")
 	for _, e := range p.timeline(forged.CheckID) {
 		if e.Kind == "attempt" && string(e.Fault) != `{"wrong_key":true}` {
 			t.Errorf("attempt with the fault %s, want the wrong key", e.Fault)
@@ -199,7 +200,7 @@ func TestReceiverPanel_Result(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct{ name, fault, action, kind, want string }{
 		{"nothing listens", "", "#receiver-open", "bad", "Nothing listens at http://localhost:"},
-		{"drop", `{"drop":true}`, "#receiver-open", "none", "The fault that you set under Clock and faults caused this: drop."},
+		{"drop", `{"drop":true}`, "#receiver-open", "none", "The fault that you set under Clock and faults caused this: drop. The service does not retry without a response."},
 		{"status", `{"status":204}`, "#receiver-open", "none", "The fault that you set under Clock and faults caused this: status 204."},
 		{"expired", "", "#expire-now", "bad", "The check expired before it was opened. Create another one."},
 	} {

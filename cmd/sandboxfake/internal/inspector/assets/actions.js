@@ -4,7 +4,7 @@
 import { $, clearError, copy, h, isLoopback, notice, setAttr, setText, show, showError } from './dom.js';
 import { Problem, app, busy, call, get, post } from './api.js';
 import { filterChecks, newerChecks, olderChecks } from './checks.js';
-import { attemptOf, detail, lastDelivery, latestEvent, selectCheck } from './timeline.js';
+import { attemptOf, detail, latestEvent, refreshTimeline, selectCheck } from './timeline.js';
 import { filterRequests, latestRequest, newerRequests, olderRequests, requestByID, toggleRequest } from './requests.js';
 import { attemptCurl, eventRequest, goTest, requestCurl } from './snippets.js';
 import { faultText } from './panels.js';
@@ -69,7 +69,14 @@ const actions = {
   'requests-older': olderRequests,
   'requests-newer': newerRequests,
   'toggle-request': (button) => toggleRequest(button.dataset.request),
-  'open-phone': async () => renderOpened(await post('open', { check_id: selected(), as: $('open-as').value, follow: $('open-follow').checked })),
+  'open-phone': async () => {
+    const id = selected();
+    const opened = await post('open', { check_id: id, as: $('open-as').value, follow: $('open-follow').checked });
+    if (selected() !== id) return;
+    renderOpened(opened);
+    await refreshTimeline();
+    $('open-result').scrollIntoView({ block: 'nearest' });
+  },
   'copy-link': () => copy(detail.check.open_url || detail.check.check_url, 'the link'),
   'show-qr': (button) => {
     const visible = $('qr').hidden;
@@ -82,7 +89,7 @@ const actions = {
     setAttr(button, 'aria-expanded', String(visible));
   },
   expire: () => post('expire', { check_id: selected() }),
-  redeliver: () => post('redeliver', { delivery_id: lastDelivery() }),
+  redeliver: () => post('redeliver', { delivery_id: detail.check.last_delivery.delivery_id }),
   'redeliver-one': (button) => post('redeliver', { delivery_id: button.dataset.delivery }),
   'send-callback': openCallbackDialog,
   'copy-curl': copyEventCurl,
@@ -143,7 +150,7 @@ function renderOpened({ response: { status, error }, hops }) {
   const plain = (url) => (url.includes('?') ? `${url.slice(0, url.indexOf('?'))}?…` : url);
   const lines = hops.slice(0, 25).map((hop) => `${hop.status || hop.error || 'no response'} ${plain(hop.url)}`);
   if (lines.length === 0) lines.push(status ? `${status}` : error || 'The Check URL was not opened.');
-  $('open-result').replaceChildren(...lines.map((line) => h('p', { class: 'mono break', text: line })));
+  $('open-hops').replaceChildren(...lines.map((line) => h('p', { class: 'mono break', text: line })));
   show($('open-result'), true);
 }
 

@@ -67,12 +67,13 @@ function createRow(check) {
   const button = h('button', { type: 'button', class: 'link mono', dataset: { action: 'select-check' } });
   const cells = {
     number: button, reference: h('span'), product: h('span'), version: h('small', { class: 'muted' }),
-    status: h('span', { class: 'badge' }), ttl: h('span', { class: 'mono' }), result: h('span'), created: h('time'),
+    status: h('span', { class: 'badge' }), ttl: h('small', { class: 'muted', dataset: { before: 'expires in' } }), result: h('small'), created: h('time'),
+    delivery: h('span'), retry: h('small', { class: 'muted', dataset: { before: 'retry in' } }),
   };
   row.cells_ = cells;
   row.append(
     h('th', { scope: 'row' }, cells.number, h('small', { class: 'muted clip' }, cells.created, ' ', cells.reference)), h('td', {}, h('span', { class: 'stack' }, cells.product, cells.version)),
-    h('td', {}, cells.status), h('td', {}, cells.ttl), h('td', {}, cells.result),
+    h('td', {}, h('span', { class: 'stack' }, h('span', {}, cells.status), cells.result, cells.ttl)), h('td', {}, h('span', { class: 'stack' }, cells.delivery, cells.retry)),
   );
   return row;
 }
@@ -87,6 +88,8 @@ function updateRow(row, check) {
   setStatus(c.status, check.status);
   setCountdown(c.ttl, check.expires_at, now());
   setResult(c.result, check);
+  setDelivery(c.delivery, check);
+  setCountdown(c.retry, check.last_delivery?.next_attempt, now());
   setTime(c.created, check.created_at);
   setAttr(row, 'aria-current', check.check_id === app.selected ? 'true' : null);
 }
@@ -121,4 +124,32 @@ export function resultText(check) {
   if (check.no_sim_change === true) parts.push('no SIM change');
   if (check.no_sim_change === false) parts.push('SIM change');
   return parts.join(', ');
+}
+
+// setDelivery shows the state of the latest callback of a check.
+export function setDelivery(node, check) {
+  setText(node, deliveryText(check));
+  setAttr(node, 'data-result', deliveryKind(check));
+}
+
+// hasEnded reports whether the status of a check is final.
+export const hasEnded = (status) => !['ACCEPTED', 'PENDING'].includes(status);
+
+// deliveryText describes the state of the latest callback of a check, such as "403 rejected".
+export function deliveryText({ status, deliveries, last_delivery: delivery }) {
+  if (!delivery) return deliveries ? 'dropped' : hasEnded(status) ? 'none' : '';
+  if (delivery.attempts === 0) return 'in flight';
+  return `${delivery.status ? `${delivery.status} ` : ''}${delivery.result}`;
+}
+
+// deliveryKind reports whether the callback was delivered, was lost, or neither so far.
+export function deliveryKind({ last_delivery: delivery }) {
+  if (!delivery?.attempts) return 'none';
+  return delivery.result === 'acknowledged' ? 'good' : delivery.done ? 'bad' : 'warn';
+}
+
+// whyLost says why no attempt follows the last one of a delivery, which was not acknowledged.
+export function whyLost({ status, result, attempts }) {
+  if (result === 'failed') return `It was the last of ${attempts} attempts.`;
+  return `The service does not retry ${status ? `a ${String(status).charAt(0)}XX` : 'without a response'}.`;
 }

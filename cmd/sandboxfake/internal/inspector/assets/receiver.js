@@ -4,6 +4,7 @@ import { $, button, h, setAttr, setText } from './dom.js';
 import { app, get, setOff } from './api.js';
 import { faultText } from './panels.js';
 import { shellQuote } from './snippets.js';
+import { whyLost } from './checks.js';
 import { whyNotOpen } from './timeline.js';
 
 // directory is the directory of the saved program. A name of its own keeps other files intact.
@@ -112,18 +113,18 @@ async function refreshResult() {
   if (flow !== id) return;
   setOff($('receiver-open'), !check.check_url, whyNotOpen(check));
   const attempt = events.findLast((event) => event.kind === 'attempt');
-  const [text, kind] = result(check, attempt, events.some((event) => event.kind === 'next_attempt'));
+  const [text, kind] = result(check, attempt);
   setText($('receiver-result'), text);
   setAttr($('receiver-result'), 'data-result', kind);
 }
 
 // result describes what happened to the callback of a check, and whether that is good.
-function result(check, attempt, retry) {
+function result(check, attempt) {
   if (check.status === 'EXPIRED') return [whyNotOpen(check), 'bad'];
   if (!attempt) return [check.check_url ? 'The check is created. Open its Check URL.' : 'The callback is in flight.', 'none'];
   const { fault, status } = attempt;
   const accepted = attempt.result === 'acknowledged';
-  const after = retry ? ' The next attempt follows.' : '';
+  const after = accepted || !check.last_delivery ? '' : check.last_delivery.done ? ` ${whyLost(check.last_delivery)}` : ' The next attempt follows.';
   if (fault?.wrong_key && accepted) return [`The receiver accepted a forged callback (${status}). It does not verify signatures.`, 'bad'];
   if (fault?.wrong_key && status === 400) return ['The receiver rejected the forged callback with 400. That is correct.', 'good'];
   // The receiver is not called if the fault has a status.

@@ -1,8 +1,8 @@
 // The selected check: its fields and its timeline.
 
-import { $, duration, h, link, pretty, setAttr, setCountdown, setText, setTime, show, sync } from './dom.js';
+import { $, button, duration, h, link, pretty, setAttr, setCountdown, setText, setTime, show, sync } from './dom.js';
 import { Problem, app, get, now, setOff } from './api.js';
-import { markSelected, resultText, setResult, setStatus } from './checks.js';
+import { deliveryKind, deliveryText, hasEnded, markSelected, resultText, setDelivery, setResult, setStatus, whyLost } from './checks.js';
 import { faultText } from './panels.js';
 import { hasCallbacks, productName } from './products.js';
 
@@ -70,8 +70,10 @@ function renderCheck(check) {
   setText($('detail-title'), `${productName(check.product)} ${check.phone_number}`);
   setStatus($('detail-status'), check.status);
   renderFacts(check);
+  renderDelivery(check);
+  renderOutcome(check);
   const opens = Boolean(check.check_url);
-  const open = !check.product.startsWith('sim') && ['ACCEPTED', 'PENDING'].includes(check.status);
+  const open = !check.product.startsWith('sim') && !hasEnded(check.status);
   show($('phone-actions'), opens || !$('open-result').hidden);
   setOff($('open-phone'), !opens, whyNotOpen(check));
   setOff($('copy-link'), !opens, 'The Check URL can be opened only once.');
@@ -81,7 +83,6 @@ function renderCheck(check) {
   if (!opens) show($('qr'), false);
   setAttr($('save-timeline'), 'href', `page/private/timeline.html?${new URLSearchParams({ check_id: check.check_id })}`);
   setOff($('expire-now'), !open, 'The check has already ended.');
-  setOff($('redeliver'), !lastDelivery(), 'The check has no callback yet.');
   setOff($('send-callback'), !hasCallbacks(check.product), 'A SIMCheck has no callback.');
 }
 
@@ -103,6 +104,7 @@ function renderFacts(check) {
     list.dataset.id = check.check_id;
     list.replaceChildren(
       h('div', {}, h('dt', { text: 'Result' }), h('dd', {}, h('span', { id: 'fact-result' }))),
+      h('div', { id: 'fact-delivery' }, h('dt', { text: 'Delivery' }), h('dd', { class: 'row' }, h('span', { id: 'delivery-state' }), button('redeliver', 'redeliver', 'Redeliver', 'small'), h('span', { id: 'delivery-hint' }))),
       h('div', { id: 'fact-ttl' }, h('dt', { text: 'Expires in' }), h('dd', {}, h('span', { class: 'mono', id: 'fact-left' }), h('progress', { id: 'fact-progress', 'aria-label': 'Time until the check expires' }))),
     );
   }
@@ -135,9 +137,40 @@ function renderFact(list, name, text, element = (value) => h('span', { class: 'b
   row.lastChild.replaceChildren(element(text));
 }
 
-// lastDelivery returns the delivery ID of the latest callback of the selected check.
-export function lastDelivery() {
-  return detail.events.findLast((event) => event.delivery_id)?.delivery_id ?? null;
+// renderDelivery shows the state of the latest callback. A lost one is not hidden below the status
+// of a check that is completed.
+function renderDelivery(check) {
+  const delivery = check.last_delivery;
+  show($('fact-delivery'), hasCallbacks(check.product));
+  $('fact-delivery').classList.toggle('alert', deliveryKind(check) === 'bad');
+  setDelivery($('delivery-state'), check);
+  setText($('delivery-hint'), deliveryHint(check));
+  show($('redeliver'), Boolean(delivery));
+}
+
+function deliveryHint(check) {
+  const delivery = check.last_delivery;
+  switch (deliveryKind(check)) {
+    case 'bad': return `${whyLost(delivery)} ${remedy(delivery)}`;
+    case 'warn': return `The service retries a 5XX: attempt ${delivery.attempts + 1} of at most 6 follows.`;
+  }
+  if (check.deliveries > 0) return '';
+  if (!check.callback_url) return 'The check has no callback URL.';
+  return hasEnded(check.status) ? '' : 'The callback follows when the check ends.';
+}
+
+// remedy says what to do about a lost callback.
+function remedy({ delivery_id: id }) {
+  const { fault } = detail.events.findLast((event) => event.kind === 'attempt' && event.delivery_id === id) ?? {};
+  return fault ? `The attempt had an injected fault: ${faultText(fault)}.` : 'Correct the receiver, then redeliver the callback.';
+}
+
+// renderOutcome repeats the result next to the button that opened the check.
+function renderOutcome(check) {
+  const delivery = check.last_delivery && `callback: ${deliveryText(check)}`;
+  setText($('open-outcome'), [check.status, resultText(check), delivery].filter(Boolean).join(', '));
+  const kind = deliveryKind(check);
+  setAttr($('open-outcome'), 'data-result', kind === 'none' ? $('fact-result').dataset.result : kind);
 }
 
 // latestEvent returns the latest event that has happened.
