@@ -21,6 +21,29 @@ func submatches(expression, text string) []string {
 	return found
 }
 
+// TestParseFlags_Usage requires the usage on stdout, so that "sandboxfake -h | less" shows it, and
+// errors in one line.
+func TestParseFlags_Usage(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		arg            string
+		code           int
+		stdout, stderr string
+	}{
+		{"-h", exitOK, "Usage of sandboxfake:\n  -addr host:port\n", ""},
+		{"-x", exitUsage, "", "sandboxfake: flag provided but not defined: -x (\"sandboxfake -h\" lists the flags)\n"},
+		{"start", exitUsage, "", "sandboxfake: unexpected argument \"start\" (\"sandboxfake -h\" lists the flags)\n"},
+	} {
+		var stdout, stderr strings.Builder
+
+		f, code := parseFlags([]string{row.arg}, &stdout, &stderr)
+
+		if f != nil || code != row.code || !strings.HasPrefix(stdout.String(), row.stdout) || (row.stdout == "") != (stdout.Len() == 0) || stderr.String() != row.stderr {
+			t.Errorf("%s: exit code %d, want %d\nstdout: %s\nstderr: %s", row.arg, code, row.code, &stdout, &stderr)
+		}
+	}
+}
+
 func TestFlags_Documented(t *testing.T) {
 	t.Parallel()
 	read := func(path string) string {

@@ -71,24 +71,28 @@ const (
 	controlTokenEnv = "SANDBOXFAKE_CONTROL_TOKEN"
 )
 
-// parseFlags parses the command line. If the program must exit, it returns nil and the exit code.
-func parseFlags(args []string, stderr io.Writer) (*flags, int) {
+// parseFlags parses the command line. If the program must exit, parseFlags prints the usage or an
+// error, and returns nil and the exit code.
+func parseFlags(args []string, stdout, stderr io.Writer) (*flags, int) {
 	// Without -seed, each run has its own IDs and credentials.
 	f := &flags{seed: rand.Uint64(), digest: hexDigest, signatureDates: systemDates, prices: make(map[idverify.Product]string)}
 	set := flag.NewFlagSet("sandboxfake", flag.ContinueOnError)
-	set.SetOutput(stderr)
+	set.SetOutput(io.Discard) // also of errors, which are printed below
 	f.define(set)
-	switch err := set.Parse(args); {
+	err := set.Parse(args)
+	switch {
 	case err == flag.ErrHelp:
+		set.SetOutput(stdout)
+		set.Usage()
 		return nil, exitOK
 	case err != nil:
-		return nil, exitUsage
 	case f.version && f.healthcheck:
-		fmt.Fprintln(stderr, "sandboxfake: -version and -healthcheck cannot be used together")
-		return nil, exitUsage
+		err = errors.New("-version and -healthcheck cannot be used together")
 	case set.NArg() > 0:
-		fmt.Fprintf(stderr, "sandboxfake: unexpected argument %q (only flags are accepted)\n", set.Arg(0))
-		set.Usage()
+		err = fmt.Errorf("unexpected argument %q", set.Arg(0))
+	}
+	if err != nil {
+		fmt.Fprintf(stderr, "sandboxfake: %v (\"sandboxfake -h\" lists the flags)\n", err)
 		return nil, exitUsage
 	}
 	addrSet := os.Getenv(addrEnv) != ""

@@ -248,9 +248,8 @@ func TestProgram_ControlToken(t *testing.T) {
 		t.Error("two runs with the same seed share a control token: it could be guessed")
 	}
 	help := startEnv(t, env, "-h")
-	help.cmd.Wait()
-	if strings.Contains(help.log.String(), inEnvironment) {
-		t.Error("the help text contains the control token")
+	if text, err := io.ReadAll(help.stdout); err != nil || len(text) == 0 || strings.Contains(string(text), inEnvironment) {
+		t.Errorf("error %v; the help text must not contain the control token: %s", err, text)
 	}
 }
 

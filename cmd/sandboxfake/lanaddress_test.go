@@ -101,7 +101,7 @@ func TestParseFlags_LANPort(t *testing.T) {
 	} {
 		t.Setenv(addrEnv, row.env)
 
-		f, _ := parseFlags(row.args, io.Discard)
+		f, _ := parseFlags(row.args, io.Discard, io.Discard)
 
 		if f == nil || f.addr != row.want {
 			t.Errorf("%v with %q in the environment: flags %+v, want to listen on %s", row.args, row.env, f, row.want)

@@ -113,7 +113,7 @@ const (
 
 // run serves until ctx ends and returns the exit code.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	flags, code := parseFlags(args, stderr)
+	flags, code := parseFlags(args, stdout, stderr)
 	switch {
 	case flags == nil:
 		return code

@@ -115,7 +115,6 @@ func TestProgram_ExitCode(t *testing.T) {
 		code int
 		says string
 	}{
-		{"help", []string{"-h"}, 0, "-addr host:port"},
 		{"unknown flag", []string{"-port", "1"}, 2, "flag provided but not defined: -port"},
 		{"seed that is not a number", []string{"-seed", "x"}, 2, "must be a whole number"},
 		{"negative seed", []string{"-seed", "-1"}, 2, "must be a whole number"},
