@@ -3,38 +3,78 @@ package main
 import (
 	"flag"
 	"fmt"
+	"io"
 	"strings"
 )
 
 // newFlags returns the flag set of a command. arguments describes what follows the flags.
-func (p *program) newFlags(name, arguments string) *flag.FlagSet {
+func newFlags(name, arguments string) *flag.FlagSet {
 	flags := flag.NewFlagSet(name, flag.ContinueOnError)
-	flags.SetOutput(p.stderr)
+	flags.SetOutput(io.Discard) // parse prints errors and the usage
 	flags.Usage = func() {
-		fmt.Fprintln(p.stderr, strings.TrimSpace("Usage: idverify "+name+" [flags] "+arguments))
+		fmt.Fprintln(flags.Output(), strings.TrimSpace("Usage: idverify "+name+" [flags] "+arguments))
 		flags.PrintDefaults()
 	}
 	return flags
 }
 
-// parse parses args, and reports whether the command is to run. Otherwise code is the exit code.
-func parse(flags *flag.FlagSet, args []string) (code int, ok bool) {
+// parse parses args, and reports whether the command is to run. Otherwise it prints the usage or an
+// error, and code is the exit code.
+func (p *program) parse(flags *flag.FlagSet, args []string) (code int, ok bool) {
 	switch err := flags.Parse(args); err {
 	case nil:
 		return exitOK, true
 	case flag.ErrHelp:
+		flags.SetOutput(p.stdout)
+		flags.Usage()
 		return exitOK, false
 	default:
-		return exitUsage, false
+		return p.misused(flags.Name(), err), false
 	}
 }
 
-// parseArguments parses args, and returns the arguments between and after the flags. If their
-// number is wrong, it prints the usage.
-func parseArguments(flags *flag.FlagSet, args []string, atLeast, atMost int) (arguments []string, code int, ok bool) {
+// misused prints an error in the use of a command, and returns the exit code.
+func (p *program) misused(command string, err error) int {
+	text := fmt.Sprintf("idverify: %s: %v", command, err)
+	separator := " "
+	if strings.Contains(text, "\n") { // of an unknownName
+		separator = "\n"
+	}
+	fmt.Fprintf(p.stderr, "%s%s(\"idverify %s -h\" lists the flags)\n", text, separator, command)
+	return exitUsage
+}
+
+// unknownName is the error of a flag whose value is not one of the known names.
+type unknownName struct {
+	flag, kind, name string   // such as "-only", "rule" and its value
+	known            []string // in the order of the documentation
+}
+
+func (e *unknownName) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: there is no %s %q. The %ss are", e.flag, e.kind, e.name, e.kind)
+	width := lineWidth
+	for i, name := range e.known {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		separator := " "
+		if width += len(name) + 2; width > lineWidth {
+			width, separator = len(name)+3, "\n  "
+		}
+		b.WriteString(separator + name)
+	}
+	return b.String()
+}
+
+// lineWidth is the width to which a list of names is wrapped.
+const lineWidth = 100
+
+// parseArguments parses args like parse, and returns the arguments between and after the flags.
+func (p *program) parseArguments(flags *flag.FlagSet, args []string, atLeast, atMost int) (arguments []string, code int, ok bool) {
 	arguments = []string{}
 	for {
-		if code, ok := parse(flags, args); !ok {
+		if code, ok := p.parse(flags, args); !ok {
 			return nil, code, false
 		}
 		if flags.NArg() == 0 {
@@ -44,9 +84,13 @@ func parseArguments(flags *flag.FlagSet, args []string, atLeast, atMost int) (ar
 		args = flags.Args()[1:]
 	}
 	if len(arguments) < atLeast || len(arguments) > atMost {
-		fmt.Fprintf(flags.Output(), "idverify: %s: unexpected number of arguments: %d\n", flags.Name(), len(arguments))
+		code := p.misused(flags.Name(), fmt.Errorf("unexpected number of arguments: %d", len(arguments)))
+		var usage strings.Builder
+		flags.SetOutput(&usage)
 		flags.Usage()
-		return nil, exitUsage, false
+		line, _, _ := strings.Cut(usage.String(), "\n")
+		fmt.Fprintln(p.stderr, line)
+		return nil, code, false
 	}
 	return arguments, exitOK, true
 }

@@ -123,7 +123,7 @@ func (c check) charge() string {
 func (c check) rows(showNumbers bool) []row {
 	expires := ""
 	if ttl := time.Duration(c.TTLSeconds) * time.Second; ttl > 0 && !c.Status.Final() {
-		expires = shortTime(c.CreatedAt.Add(ttl)) + " UTC (TTL " + ttl.String() + ")"
+		expires = shortTime(c.CreatedAt.Add(ttl)) + " UTC (TTL " + seconds(ttl) + ")"
 	}
 	created := ""
 	if !c.CreatedAt.IsZero() {

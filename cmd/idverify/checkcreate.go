@@ -37,13 +37,12 @@ func newCreateCommand(p *program) *createCommand {
 // checkCreate creates a check, and waits for its result with -wait.
 func checkCreate(ctx context.Context, p *program, args []string) int {
 	c := newCreateCommand(p)
-	arguments, code, ok := parseArguments(c.flags, args, 1, 1)
+	arguments, code, ok := p.parseArguments(c.flags, args, 1, 1)
 	if !ok {
 		return code
 	}
-	if problem := c.invalid(); problem != "" {
-		fmt.Fprintf(c.stderr, "idverify: check create: %s\n", problem)
-		return exitUsage
+	if err := c.invalid(); err != nil {
+		return c.misused("check create", err)
 	}
 	ask := !c.fake && !c.yes
 	if ask && !isTerminal(c.stdin) {
@@ -60,17 +59,17 @@ func checkCreate(ctx context.Context, p *program, args []string) int {
 	return c.run(ctx)
 }
 
-// invalid returns why the flags cannot be used together, or "".
-func (c *createCommand) invalid() string {
+// invalid returns why the flags cannot be used together, or nil.
+func (c *createCommand) invalid() error {
 	switch {
 	case c.open && !c.fake:
-		return "-open requires -fake (only the device with the number can open the Check URL)"
+		return errors.New("-open requires -fake (only the device with the number can open the Check URL)")
 	case c.open && c.params.redirectURL != "":
-		return "-open and -redirect-url cannot be used together (the fake cannot reach the URL)"
+		return errors.New("-open and -redirect-url cannot be used together (the fake cannot reach the URL)")
 	case c.product == idverify.ProductSIMCheck && (c.open || c.params.callbackURL != "" || c.params.redirectURL != ""):
-		return "a SIMCheck has no device: -open, -callback-url and -redirect-url are not supported"
+		return errors.New("a SIMCheck has no device: -open, -callback-url and -redirect-url are not supported")
 	}
-	return ""
+	return nil
 }
 
 // readNumber reads and normalizes the number, and requests confirmation if ask is set. It returns

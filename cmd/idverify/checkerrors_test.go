@@ -24,13 +24,13 @@ func TestCheck_ServiceErrors(t *testing.T) {
 		{"balance", "phone_check.create", sandboxfake.Fault{Status: 402}, []string{"check", "create", "-yes", number}, exitProblem,
 			[]string{"402 insufficient_balance", "Next: top up the workspace; until then, verify users in another way\n", "!sandbox", "See:  https://github.com/idverify/idverify-go/blob/main/docs/errors.md#fragments\n"}},
 		{"rate limit", "phone_check.create", sandboxfake.Fault{Status: 429, RetryAfter: time.Minute}, []string{"check", "create", "-yes", number}, exitError,
-			[]string{"429 too_many_requests", "Next: run the command again in 1m0s", "Next: idverify doctor", "See:  https://github.com/idverify/idverify-go/blob/main/docs/errors.md#fragments\n"}},
+			[]string{"429 too_many_requests", "Next: run the command again in 60 s", "Next: idverify doctor", "See:  https://github.com/idverify/idverify-go/blob/main/docs/errors.md#fragments\n"}},
 		{"rate limit of tokens", "token.create", sandboxfake.Fault{Status: 429, RetryAfter: time.Minute}, []string{"token"}, exitError,
-			[]string{"429", "Next: run the command again in 1m0s", "See:  https://github.com/idverify/idverify-go/blob/main/docs/errors.md#token-errors\n"}},
+			[]string{"429", "Next: run the command again in 60 s", "See:  https://github.com/idverify/idverify-go/blob/main/docs/errors.md#token-errors\n"}},
 		{"forbidden", "phone_check.list", sandboxfake.Fault{Status: 403}, []string{"check", "list"}, exitProblem,
 			[]string{"403 forbidden", "Next: idverify doctor"}},
 		{"unavailable", "phone_check.list", sandboxfake.Fault{Status: 503, RetryAfter: time.Minute}, []string{"check", "list"}, exitError,
-			[]string{"503", "Next: run the command again in 1m0s", "Next: idverify doctor"}},
+			[]string{"503", "Next: run the command again in 60 s", "Next: idverify doctor"}},
 		{"permanent 5XX", "phone_check.list", sandboxfake.Fault{Status: 505, Body: "<html>"}, []string{"check", "list"}, exitProblem,
 			[]string{"505", "!later", "Next: idverify doctor", "See:  https://github.com/idverify/idverify-go/blob/main/docs/errors.md#errors-without-a-sentinel\n"}},
 		{"permanent 5XX of tokens", "token.create", sandboxfake.Fault{Status: 505, Body: "<html>"}, []string{"token"}, exitProblem,
@@ -49,7 +49,7 @@ func TestCheck_ServiceErrors(t *testing.T) {
 			[]string{"404 check_not_found"}},
 		{"unknown version", "", sandboxfake.Fault{}, []string{"check", "list", "-version", "v9.9"}, exitProblem, []string{"404 not_found"}},
 		{"no mobile address", "", sandboxfake.Fault{}, []string{"reachability", "192.0.2.1"}, exitProblem, []string{"412 not_mobile_ip", "!192.0.2.1"}},
-		{"scope", "", sandboxfake.Fault{}, []string{"token", "-scope", "console"}, exitProblem, []string{"invalid_scope", "See:  https://github.com/idverify/idverify-go/blob/main/docs/errors.md#token-errors\n"}},
+		{"scope", "", sandboxfake.Fault{}, []string{"token", "-scope", "console"}, exitProblem, []string{"invalid_scope", "Next: set -scope to scopes of these credentials: those of a project can have phone_check, sim_check, subscriber_check, coverage\n", "See:  https://github.com/idverify/idverify-go/blob/main/docs/errors.md#token-errors\n"}},
 		{"no scope", "", sandboxfake.Fault{}, []string{"token", "-scope", ","}, exitUsage, []string{"no scopes"}},
 		{"timeout", "", sandboxfake.Fault{}, []string{"check", "list", "-timeout", "1ns"}, exitError, []string{"deadline exceeded", "Next: set a longer -timeout"}},
 	} {
@@ -79,8 +79,8 @@ func TestCheck_ConnectionErrors(t *testing.T) {
 		stderr                []string
 	}{
 		{"credentials", clientSecretVariable, "wrong", exitProblem, []string{"401 invalid_client", "Next: idverify doctor", "See:  https://github.com/idverify/idverify-go/blob/main/docs/errors.md#token-errors\n", "!wrong"}},
-		{"certificate", caFileVariable, "", exitError, []string{"certificate", "Next: idverify doctor", "See:  https://github.com/idverify/idverify-go/blob/main/docs/errors.md#errors-without-a-sentinel\n"}},
-		{"unreachable", baseURLVariable, "https://" + unusedAddress, exitError, []string{"connection refused", "Next: idverify doctor", "!" + unusedAddress}},
+		{"certificate", caFileVariable, "", exitError, []string{"certificate", "Next: set IDVERIFY_CA_FILE to the root certificate of the server if you trust it\n", "!WithHTTPClient", "Next: idverify doctor", "See:  https://github.com/idverify/idverify-go/blob/main/docs/errors.md#errors-without-a-sentinel\n"}},
+		{"unreachable", baseURLVariable, "https://" + unusedAddress, exitError, []string{"connection refused", "Next: check the port of IDVERIFY_BASE_URL, and that the server runs", "Next: idverify doctor", "!firewall", "!" + unusedAddress}},
 		{"no base URL", baseURLVariable, "", exitError, []string{"idverify: IDVERIFY_BASE_URL is missing", "See:  https://github.com/idverify/idverify-go/blob/main/docs/tools.md#connection-to-the-service\n"}},
 	} {
 		t.Run(row.name, func(t *testing.T) {

@@ -25,7 +25,7 @@ const defaultTimeout = 30 * time.Second
 
 // newCheckCommand defines the flags that all commands for checks have.
 func newCheckCommand(p *program, name, arguments string, timeout time.Duration) *checkCommand {
-	flags := p.newFlags(name, arguments)
+	flags := newFlags(name, arguments)
 	c := &checkCommand{connection: newConnection(p, flags, timeout), flags: flags, product: idverify.ProductPhoneCheck}
 	flags.Func("product", "`product` of the check: phone_check, sim_check or subscriber_check (default phone_check)", func(text string) error {
 		c.product = idverify.Product(text)
@@ -42,7 +42,7 @@ func newCheckCommand(p *program, name, arguments string, timeout time.Duration) 
 // start parses args, which must contain the given number of arguments, and connects to the service.
 // The caller must call close. arguments is nil if the command must end with code.
 func (c *checkCommand) start(ctx context.Context, args []string, count int) (arguments []string, code int) {
-	arguments, code, ok := parseArguments(c.flags, args, count, count)
+	arguments, code, ok := c.parseArguments(c.flags, args, count, count)
 	if !ok {
 		return nil, code
 	}

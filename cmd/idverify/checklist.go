@@ -60,8 +60,7 @@ func checkList(ctx context.Context, p *program, args []string) int {
 	}
 	defer c.close()
 	if c.max < 0 {
-		fmt.Fprintln(c.stderr, "idverify: check list: -limit must not be negative")
-		return exitUsage
+		return c.misused("check list", errors.New("-limit must not be negative"))
 	}
 	ctx, cancel := c.limit(ctx)
 	defer cancel()

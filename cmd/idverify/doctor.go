@@ -18,14 +18,13 @@ import (
 // database.
 func doctor(ctx context.Context, p *program, args []string) int {
 	d := newDoctorRun(p)
-	flags := p.newFlags("doctor", "")
+	flags := newFlags("doctor", "")
 	d.define(flags)
-	if code, ok := parse(flags, args); !ok {
+	if code, ok := p.parse(flags, args); !ok {
 		return code
 	}
 	if err := d.configure(flags.Args()); err != nil {
-		fmt.Fprintf(p.stderr, "idverify: doctor: %v (\"idverify doctor -h\" lists the flags)\n", err)
-		return exitUsage
+		return p.misused("doctor", err)
 	}
 	d.started = time.Now()
 	for _, c := range d.plan() {
@@ -84,8 +83,8 @@ const (
 )
 
 func (d *doctorRun) define(flags *flag.FlagSet) {
-	flags.Var(&d.callbacks, "callback", "callback `URL` to check; repeatable")
-	flags.Var(&d.redirects, "redirect", "redirect `URL` to check; repeatable")
+	flags.Var(&d.callbacks, "callback-url", "callback `URL` to check; repeatable")
+	flags.Var(&d.redirects, "redirect-url", "redirect `URL` to check; repeatable")
 	flags.StringVar(&d.redisURL, "redis", "", "`URL` of the Redis server of the replay store (default $"+redisURLVariable+")")
 	flags.StringVar(&d.database, "database", "", "`source` of the database of module inbox: postgres://… or a SQLite file (default $"+databaseURLVariable+")")
 	flags.Var(&d.only, "only", "run only the check with this `name`, or all whose names begin with it; repeatable")
@@ -99,7 +98,7 @@ func (d *doctorRun) define(flags *flag.FlagSet) {
 func (d *doctorRun) configure(arguments []string) error {
 	switch {
 	case len(arguments) > 0:
-		return errors.New("unexpected argument (pass URLs with -callback, -redirect, -redis or -database)")
+		return errors.New("unexpected argument (pass URLs with -callback-url, -redirect-url, -redis or -database)")
 	case d.timeout <= 0:
 		return errors.New("-timeout must be positive")
 	}
@@ -114,11 +113,12 @@ func (d *doctorRun) configure(arguments []string) error {
 			d.secrets = append(d.secrets, secret)
 		}
 	}
-	for _, list := range []stringList{d.only, d.skip} {
-		for i, name := range list {
-			list[i] = strings.ReplaceAll(name, " ", "-")
-			if !slices.ContainsFunc(doctorProblems[:], func(p doctorProblem) bool { return covers(list[i], p.check) }) {
-				return fmt.Errorf("no check has the name %q, see %stools.md", name, docsURL)
+	known := doctorChecks()
+	for i, list := range []stringList{d.only, d.skip} {
+		for j, name := range list {
+			list[j] = strings.ReplaceAll(name, " ", "-")
+			if !slices.ContainsFunc(known, func(check string) bool { return covers(list[j], check) }) {
+				return &unknownName{[]string{"-only", "-skip"}[i], "check", name, known}
 			}
 		}
 	}
@@ -131,7 +131,7 @@ func (d *doctorRun) configure(arguments []string) error {
 		}
 	}
 	if len(plan) == 0 {
-		return errors.New("nothing to check: the flags select no check, or a check that needs -callback, -redirect, -redis or -database")
+		return errors.New("nothing to check: the flags select no check, or a check that needs -callback-url, -redirect-url, -redis or -database")
 	}
 	return nil
 }
@@ -147,6 +147,17 @@ type doctorCheck struct {
 
 // key returns the name with the target.
 func (c doctorCheck) key() string { return strings.TrimSpace(c.name + " " + c.target) }
+
+// doctorChecks returns the names of all checks, in their order.
+func doctorChecks() []string {
+	url := []string{"https://localhost"}
+	d := &doctorRun{callbacks: url, redirects: url, redisURL: url[0], database: url[0]}
+	var names []string
+	for _, c := range d.plan() {
+		names = append(names, c.name)
+	}
+	return names
+}
 
 // plan returns the selected checks in their order, and the checks of the configuration that they
 // need.

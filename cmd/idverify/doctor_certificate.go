@@ -1,8 +1,13 @@
 package main
 
 import (
+	"bytes"
+	"crypto/sha256"
 	"crypto/x509"
+	"encoding/pem"
 	"errors"
+	"fmt"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -22,7 +27,6 @@ func (d *doctorRun) checkCertificate(e *exchange, host string) diagnosis {
 	leaf := e.tls.PeerCertificates[0]
 	last := e.tls.PeerCertificates[len(e.tls.PeerCertificates)-1]
 	_, wrongHost := errors.AsType[x509.HostnameError](e.invalid)
-	_, unknown := errors.AsType[x509.UnknownAuthorityError](e.invalid)
 	now := time.Now()
 	switch {
 	case e.invalid == nil:
@@ -32,7 +36,7 @@ func (d *doctorRun) checkCertificate(e *exchange, host string) diagnosis {
 		return sick("expired", "the certificate is not valid before %s", day(leaf.NotBefore))
 	case wrongHost:
 		return sick("wrong-host", "the certificate is valid for %s, not for %s", names(leaf), host)
-	case unknown:
+	case isUntrusted(e.invalid):
 		return sick("untrusted", "the issuer %q is not trusted%s", last.Issuer.String(), throughProxy(e))
 	default:
 		return sick("untrusted", "%s%s", e.invalid.Error(), throughProxy(e))
@@ -49,6 +53,44 @@ func (d *doctorRun) checkCertificate(e *exchange, host string) diagnosis {
 		trust = caFileVariable
 	}
 	return healthy("valid for %s, issued by %q, trusted by %s", plural(days, "more day"), leaf.Issuer.String(), trust)
+}
+
+// isUntrusted reports whether a certificate is not trusted because its root certificate is unknown.
+func isUntrusted(err error) bool {
+	_, unknown := errors.AsType[x509.UnknownAuthorityError](err)
+	return unknown
+}
+
+// otherCA compares the root certificate of an untrusted chain with those in the CA file at path.
+// Both can have the same subject, like those of two runs of sandboxfake.
+func otherCA(chain []*x509.Certificate, path string) string {
+	last := chain[len(chain)-1]
+	root := strconv.Quote(last.Issuer.String())
+	if bytes.Equal(last.RawSubject, last.RawIssuer) { // the server sends the root certificate
+		root = identity(last)
+	}
+	text, _ := readFile(caFileVariable, path)
+	var own []string
+	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
+		if c, err := x509.ParseCertificate(block.Bytes); err == nil {
+			own = append(own, identity(c))
+		}
+	}
+	contents := "no certificate"
+	if len(own) > 0 {
+		contents = own[0]
+	}
+	if len(own) > 1 {
+		contents += fmt.Sprintf(" and %d others", len(own)-1)
+	}
+	return "the root certificate of the server is " + root + ", but " + caFileVariable + " contains " + contents
+}
+
+// identity returns the subject of a certificate and the beginning of its fingerprint.
+func identity(c *x509.Certificate) string {
+	sum := sha256.Sum256(c.Raw)
+	fingerprint := strings.ReplaceAll(fmt.Sprintf("% X", sum[:8]), " ", ":")
+	return fmt.Sprintf("%q with SHA-256 %s…", c.Subject.String(), fingerprint)
 }
 
 // throughProxy notes that a proxy may have replaced the certificate.

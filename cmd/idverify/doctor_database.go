@@ -149,7 +149,7 @@ func (d *doctorRun) checkEntries(ctx context.Context) diagnosis {
 	case s.Stopped > 0:
 		return sick("stopped", "%s", detail)
 	case s.OldestAge > delayedResult:
-		return sick("delayed", "%s; the oldest result waits for %v", detail, s.OldestAge.Round(time.Second))
+		return sick("delayed", "%s; the oldest result waits for %s", detail, seconds(s.OldestAge.Round(time.Second)))
 	case s.Overdue > 0:
 		return sick("overdue", "%s", detail)
 	}

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -54,18 +55,6 @@ func TestDoctorProblems_Documented(t *testing.T) {
 	}
 }
 
-// allDoctorChecks returns the names of all checks.
-func allDoctorChecks() []string {
-	d := newDoctorRun(newProgram(nil))
-	d.callbacks, d.redirects = stringList{"https://a.test"}, stringList{"https://a.test"}
-	d.redisURL, d.database = "redis://a.test", "postgres://a.test/"
-	var names []string
-	for _, c := range d.plan() {
-		names = append(names, c.name)
-	}
-	return names
-}
-
 func TestDoctorChecks_Documented(t *testing.T) {
 	t.Parallel()
 	var got []string
@@ -73,15 +62,27 @@ func TestDoctorChecks_Documented(t *testing.T) {
 		got = append(got, spans(row[0])...)
 	}
 
-	if diff := cmp.Diff(allDoctorChecks(), got); diff != "" {
+	if diff := cmp.Diff(doctorChecks(), got); diff != "" {
 		t.Errorf("checks in docs/tools.md (-code +page):\n%s", diff)
+	}
+}
+
+func TestDoctorChecks_Selectable(t *testing.T) {
+	t.Parallel()
+	for _, name := range doctorChecks() {
+		d := newDoctorRun(newProgram(map[string]string{redisURLVariable: "redis://a.test", databaseURLVariable: "postgres://a.test/"}))
+		d.timeout, d.callbacks, d.redirects, d.only = time.Second, stringList{"https://a.test"}, stringList{"https://a.test"}, stringList{name}
+
+		if err := d.configure(nil); err != nil {
+			t.Errorf("-only %s: %v", name, err)
+		}
 	}
 }
 
 func TestDoctorFlags_Documented(t *testing.T) {
 	t.Parallel()
 	d := newDoctorRun(newProgram(nil))
-	flags := d.newFlags("doctor", "")
+	flags := newFlags("doctor", "")
 	d.define(flags)
 	var want, got []string
 	flags.VisitAll(func(f *flag.Flag) { want = append(want, "-"+f.Name) })
@@ -98,7 +99,7 @@ func TestDoctorFlags_Documented(t *testing.T) {
 
 func TestDoctorJSON_Documented(t *testing.T) {
 	t.Parallel()
-	want := []string{"result", "started", "duration_ms", "count", "checks"}
+	want := []string{"result", "started", "duration_seconds", "count", "checks"}
 	for field := range reflect.TypeFor[doctorRow]().Fields() {
 		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 		want = append(want, "checks[]."+name)
@@ -177,12 +178,12 @@ func TestDoctorProblems_Tested(t *testing.T) {
 var testedByTable = map[string]bool{
 	"base-url-proxy invalid": true, "base-url-proxy unreachable": true, "base-url-proxy rejected": true, // TestDoctor_Proxy
 	"base-url-proxy timeout": true, "base-url-tls timeout": true, "callback-tls timeout": true, // doctor_timeout_test.go
-	"base-url-connection unresolved": true, "base-url-connection unreachable": true, // TestDoctor_Connection
+	"base-url-connection unresolved": true, "base-url-connection closed-port": true, "base-url-connection unreachable": true, // TestDoctor_Connection
 	"base-url-tls wrong-host": true, "base-url-tls expired": true, "base-url-tls handshake": true, "base-url-tls expires-soon": true, // TestDoctor_Certificates
 	"callback-tls wrong-host": true, "callback-tls expired": true, "callback-tls handshake": true, "callback-tls expires-soon": true, "callback-tls untrusted": true,
 	"base-url-response none": true, "base-url-response redirect": true, // TestDoctor_Response
 	"clock wrong": true, "clock skewed": true, // TestDoctor_Clock
 	"key-set unusable": true, "key-set ignored": true, // TestDoctor_KeySet
 	"callback-unsigned slow": true, "callback-forged slow": true, // TestDoctor_SlowReceiver
-	"callback-address invalid": true, "callback-address unresolved": true, "callback-address unreachable": true, // TestDoctor_ReceiverAddress
+	"callback-address invalid": true, "callback-address unresolved": true, "callback-address closed-port": true, "callback-address unreachable": true, // TestDoctor_ReceiverAddress
 }

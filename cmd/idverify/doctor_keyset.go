@@ -65,9 +65,9 @@ func (d *doctorRun) checkKeySet(ctx context.Context) diagnosis {
 	case log.records.Load() > 0:
 		return sick("ignored", "%s: they are published twice or with private parts", detail)
 	case age > oldCopy:
-		return sick("cached", "%s, from a cache that fetched them %v ago", detail, age)
+		return sick("cached", "%s, from a cache that fetched them %s ago", detail, seconds(age))
 	}
-	return healthy("%s, fetched in %s, %s", detail, milliseconds(e.ended.Sub(e.began)), validity(e.header, age))
+	return healthy("%s, fetched in %s, %s", detail, seconds(e.ended.Sub(e.began)), validity(e.header, age))
 }
 
 // validity describes how long the key set may be used.
@@ -75,7 +75,7 @@ func validity(header http.Header, age time.Duration) string {
 	for directive := range strings.SplitSeq(header.Get("Cache-Control"), ",") {
 		name, value, _ := strings.Cut(strings.TrimSpace(directive), "=")
 		if maxAge := headerSeconds(value); strings.EqualFold(name, "max-age") && maxAge > 0 {
-			return "valid for " + strconv.Itoa(int((maxAge - age).Minutes())) + " min"
+			return "valid for " + seconds(maxAge-age)
 		}
 	}
 	return "without a max-age"

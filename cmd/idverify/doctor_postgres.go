@@ -89,7 +89,7 @@ func verifies(config *tls.Config) bool {
 
 // evaluatePostgres checks the version and the role of the server, and its connection.
 func evaluatePostgres(version int, standby bool, link databaseLink, latency time.Duration) diagnosis {
-	detail := fmt.Sprintf("PostgreSQL %d, latency %v", version/10000, latency.Round(100*time.Microsecond))
+	detail := fmt.Sprintf("PostgreSQL %d, latency %s", version/10000, seconds(latency))
 	switch {
 	case version/10000 < oldestPostgres:
 		return sick("old", "%s", detail)
@@ -120,7 +120,7 @@ func postgresProblem(err error) diagnosis {
 	if unverified {
 		return sick("tls", "%s", cause(err))
 	}
-	return sick("unreachable", "%s", databaseError(err))
+	return sick(unreachable(err), "%s", databaseError(err))
 }
 
 // databaseError returns the text of an error without the data source name.

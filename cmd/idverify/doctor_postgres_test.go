@@ -149,7 +149,7 @@ func TestDoctor_Postgres(t *testing.T) {
 		{"database-privileges", "", s.url("shop", "shop"), "all privileges"},
 		{"database-entries", "stopped", s.url("shop", "shop"), "1 stopped"},
 		{"database-connection", "invalid", "postgres://shop:the-password@host:port/shop", "malformed"},
-		{"database-connection", "unreachable", "postgres://shop:the-password@" + unusedAddress + "/shop", "connection refused"},
+		{"database-connection", "closed-port", "postgres://shop:the-password@" + unusedAddress + "/shop", "connection refused"},
 		{"database-connection", "authentication", s.url("nobody", "shop"), "(28000)"},
 		{"database-connection", "missing", s.url("shop", "none"), "(3D000)"},
 		{"database-connection", "unencrypted", "postgres://shop@0.0.0.0:" + port + "/shop?sslmode=disable", "without TLS"},

@@ -27,6 +27,7 @@ const (
 	remedyExpiresSoon = "Renew the certificate."
 	remedyPostgresURL = "Pass the data source name of your service: postgres://… or file:… of SQLite."
 	remedyUnreachable = "Check the host, the port, DNS and the firewall."
+	remedyClosedPort  = "Check the port, and that the server runs: nothing listens on this port."
 )
 
 // doctorProblems are all problems, in the order of docs/tools.md.
@@ -44,8 +45,10 @@ var doctorProblems = [...]doctorProblem{
 	{"base-url-proxy", "rejected", resultFailed, "Let the proxy permit CONNECT to the host of the service, and check the user and password in HTTPS_PROXY."},
 	{"base-url-proxy", "timeout", resultFailed, "Repeat later, and check that the proxy of HTTPS_PROXY is not overloaded and speaks HTTP on this port."},
 	{"base-url-connection", "unresolved", resultFailed, "Check the host of IDVERIFY_BASE_URL and the DNS server of this machine."},
+	{"base-url-connection", "closed-port", resultFailed, "Check the port of IDVERIFY_BASE_URL, and that the server runs: nothing listens on this port."},
 	{"base-url-connection", "unreachable", resultFailed, "Permit outgoing connections to the service in your firewall, or set HTTPS_PROXY."},
 	{"base-url-tls", "untrusted", resultFailed, "Set IDVERIFY_CA_FILE to this root certificate if you trust it. If a proxy replaces certificates, it is that of the proxy."},
+	{"base-url-tls", "other-ca", resultFailed, "Set IDVERIFY_CA_FILE to the root certificate of this server, or of a proxy that replaces certificates, if you trust it. Each run of sandboxfake has another one, unless -fixed-keys is set."},
 	{"base-url-tls", "expired", resultFailed, "Check the clock of this machine. If it is right, the operator of the server must renew the certificate."},
 	{"base-url-tls", "wrong-host", resultFailed, "Check IDVERIFY_BASE_URL, DNS and any proxy: another server responds."},
 	{"base-url-tls", "handshake", resultFailed, "Check the port of IDVERIFY_BASE_URL and any proxy: the server does not speak TLS, or ends the connection."},
@@ -72,6 +75,7 @@ var doctorProblems = [...]doctorProblem{
 
 	{"callback-address", "invalid", resultFailed, "Pass the URL that is registered with the service."},
 	{"callback-address", "unresolved", resultFailed, "Check the host of the URL and its DNS records."},
+	{"callback-address", "closed-port", resultFailed, "Start the receiver, and check the port of the URL: nothing listens on it. If only the service can reach the receiver, skip these checks."},
 	{"callback-address", "unreachable", resultFailed, "Start the receiver, and check its port and firewall. If only the service can reach it, skip these checks."},
 	{"callback-address", "private", resultWarning, "Register a URL that is public. The service cannot reach this one, but a sandboxfake in your network can."},
 	{"callback-tls", "unencrypted", resultWarning, "Use https, at least in production."},
@@ -109,6 +113,7 @@ var doctorProblems = [...]doctorProblem{
 	{"callback-get", "none", resultWarning, "Look at the log of the receiver: it ends the connection of a GET request."},
 
 	{"redis-connection", "invalid", resultFailed, "Pass a URL such as rediss://user:password@redis.example.com:6379/0."},
+	{"redis-connection", "closed-port", resultFailed, remedyClosedPort},
 	{"redis-connection", "unreachable", resultFailed, remedyUnreachable},
 	{"redis-connection", "tls", resultFailed, "Check the certificate of Redis and IDVERIFY_CA_FILE. Use redis:// only if Redis does not use TLS."},
 	{"redis-connection", "authentication", resultFailed, "Check the user and the password in the URL, and the ACL of the user."},
@@ -123,6 +128,7 @@ var doctorProblems = [...]doctorProblem{
 
 	{"database-connection", "invalid", resultFailed, remedyPostgresURL},
 	{"database-connection", "missing", resultFailed, "Check the name of the database or file, then let your service call inbox.Migrate."},
+	{"database-connection", "closed-port", resultFailed, remedyClosedPort},
 	{"database-connection", "unreachable", resultFailed, remedyUnreachable + " For SQLite, check the permissions and that the file is a database."},
 	{"database-connection", "tls", resultFailed, "Set sslrootcert to the root certificate, and check the host of the data source name."},
 	{"database-connection", "authentication", resultFailed, "Check the user and the password, and pg_hba.conf."},

@@ -116,9 +116,9 @@ func (r *receiver) checkAddress(ctx context.Context) diagnosis {
 	switch {
 	case err != nil && e.proxy == nil:
 		return sick("unresolved", "%s: %s", host, cause(err))
-	case !e.connected:
-		return sick("unreachable", "from here: %s", e.failure())
-	case e.atProxy() && e.proxyStatus != http.StatusOK:
+	case !e.connected && e.proxy == nil:
+		return sick(unreachable(e.dial), "from here: %s", e.failure())
+	case !e.connected, e.atProxy() && e.proxyStatus != http.StatusOK:
 		return sick("unreachable", "from here, through the proxy: %s", e.failure())
 	case err != nil:
 		return healthy("%s is not resolved here, and may be private; reachable through the proxy", host)
@@ -192,9 +192,9 @@ func (r *receiver) rejection(e *exchange, kind string) diagnosis {
 	case status == 0:
 		return sick("none", "no response to a message that is %s: %s", kind, e.failure())
 	case status == http.StatusBadRequest && took > slowRejection:
-		return sick("slow", "rejects a message that is %s after %s", kind, milliseconds(took))
+		return sick("slow", "rejects a message that is %s after %s", kind, seconds(took))
 	case status == http.StatusBadRequest:
-		return healthy("rejects a message that is %s with 400, in %s", kind, milliseconds(took))
+		return healthy("rejects a message that is %s with 400, in %s", kind, seconds(took))
 	}
 	problem := "other"
 	switch {

@@ -49,7 +49,7 @@ func TestDoctor_CorrectReceivers(t *testing.T) {
 	env[caFileVariable] = appendFiles(t, env[caFileVariable], ca.file)
 	env["HTTPS_PROXY"] = connectProxy(t, address, 0) // the fake is on this machine, so it gets no proxy
 
-	got := doctorJSON(t, env, "-callback", "https://hooks.example.com/callbacks?token=secret-of-the-url", "-redirect", "https://hooks.example.com/return")
+	got := doctorJSON(t, env, "-callback-url", "https://hooks.example.com/callbacks?token=secret-of-the-url", "-redirect-url", "https://hooks.example.com/return")
 
 	got.wantOK(t, "callback-address", "callback-unsigned", "callback-forged", "callback-get", "redirect-address", "redirect-unsigned", "redirect-forged")
 	got.wantProblem(t, "callback-tls", "private-ca", `"CN=Test CA"`)
@@ -145,7 +145,7 @@ func TestDoctor_BrokenReceivers(t *testing.T) {
 			kind, _, _ := strings.Cut(row.check, "-")
 			url := serveTLS(t, certificate, row.handler) + "/path"
 
-			got := doctorJSON(t, map[string]string{caFileVariable: ca.file}, "-only", kind, "-"+kind, url)
+			got := doctorJSON(t, map[string]string{caFileVariable: ca.file}, "-only", kind, "-"+kind+"-url", url)
 
 			got.wantProblem(t, row.check, row.problem, row.detail)
 			if row.check == "callback-unsigned" && problemOf(row.check, row.problem).result == resultFailed {
@@ -163,7 +163,7 @@ func TestDoctor_HangingReceiver(t *testing.T) {
 	url := serveTLS(t, ca.issue(t, longValidity, "127.0.0.1"), http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-release }))
 	t.Cleanup(func() { close(release) })
 
-	got := doctorJSON(t, map[string]string{caFileVariable: ca.file}, "-only", "callback", "-callback", url, "-timeout", "2s")
+	got := doctorJSON(t, map[string]string{caFileVariable: ca.file}, "-only", "callback", "-callback-url", url, "-timeout", "2s")
 
 	got.wantProblem(t, "callback-unsigned", "none", "no response before the timeout")
 }
@@ -175,7 +175,7 @@ func TestDoctor_SlowReceiver(t *testing.T) {
 	for _, check := range []string{"callback-unsigned", "callback-forged"} {
 		got := new(receiver).rejection(e, "unsigned")
 
-		if got.problem != "slow" || problemOf(check, "slow").result != resultWarning || !strings.Contains(newDoctorRun(newProgram(nil)).detail(got), "after 3001 ms") {
+		if got.problem != "slow" || problemOf(check, "slow").result != resultWarning || !strings.Contains(newDoctorRun(newProgram(nil)).detail(got), "after 3.001 s") {
 			t.Errorf("%s = %+v, want the problem slow", check, got)
 		}
 	}
@@ -187,12 +187,13 @@ func TestDoctor_ReceiverAddress(t *testing.T) {
 		{"invalid", "hooks.example.com/callbacks", "not an absolute http or https URL"},
 		{"invalid", "https://user:the-password@hooks.example.com/callbacks", "without user"},
 		{"unresolved", "https://hooks.invalid/callbacks", "hooks.invalid"},
-		{"unreachable", "https://" + unusedAddress, "connection refused"},
+		{"closed-port", "https://" + unusedAddress, "connection refused"},
+		{"unreachable", broadcastURL, ""},
 	} {
 		t.Run(row.problem, func(t *testing.T) {
 			t.Parallel()
 
-			got := doctorJSON(t, nil, "-only", "callback", "-callback", row.url)
+			got := doctorJSON(t, nil, "-only", "callback", "-callback-url", row.url)
 
 			got.wantProblem(t, "callback-address", row.problem, row.detail)
 			if strings.Contains(got.text, "the-password") {
@@ -207,7 +208,7 @@ func TestDoctor_PrivateReceiver(t *testing.T) {
 	srv, _ := newService(t)
 	url := "http" + strings.TrimPrefix(srv.URL(), "https")
 
-	got := doctorJSON(t, nil, "-only", "callback", "-callback", url)
+	got := doctorJSON(t, nil, "-only", "callback", "-callback-url", url)
 
 	got.wantProblem(t, "callback-address", "private", "127.0.0.1 is a private address")
 	got.wantProblem(t, "callback-tls", "unencrypted", "scheme http")

@@ -102,16 +102,15 @@ func (d *doctorRun) checkRedis(ctx context.Context) diagnosis {
 	if o.Password != "" {
 		format += ", with a password"
 	}
-	format += ", latency %v"
-	latency = latency.Round(100 * time.Microsecond)
+	format += ", latency %s"
 	local := o.Network == "unix" || isLocal(o.Addr)
 	switch {
 	case !local && o.TLSConfig == nil:
-		return sick("unencrypted", format+", without TLS", version, latency)
+		return sick("unencrypted", format+", without TLS", version, seconds(latency))
 	case !local && !verifies(o.TLSConfig):
-		return sick("unverified", format+", but the certificate of the server is not verified", version, latency)
+		return sick("unverified", format+", but the certificate of the server is not verified", version, seconds(latency))
 	}
-	return healthy(format, version, latency)
+	return healthy(format, version, seconds(latency))
 }
 
 // redisProblem classifies an error of the connection.
@@ -127,7 +126,7 @@ func redisProblem(err error) diagnosis {
 	case unverified:
 		return sick("tls", "%v", handshake)
 	}
-	return sick("unreachable", "%s", cause(err))
+	return sick(unreachable(err), "%s", cause(err))
 }
 
 // firstWord returns the code of an error reply of Redis.

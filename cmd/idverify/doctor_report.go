@@ -46,18 +46,18 @@ func sick(problem, format string, args ...any) diagnosis {
 
 // doctorRow is the result of one check as it is printed. The names of its JSON fields are stable.
 type doctorRow struct {
-	Name       string       `json:"name"`
-	Target     string       `json:"target,omitempty"`
-	Result     doctorResult `json:"result"`
-	Problem    string       `json:"problem,omitempty"`
-	Detail     string       `json:"detail"`
-	Remedy     string       `json:"remedy,omitempty"`
-	DurationMS int64        `json:"duration_ms"`
+	Name     string       `json:"name"`
+	Target   string       `json:"target,omitempty"`
+	Result   doctorResult `json:"result"`
+	Problem  string       `json:"problem,omitempty"`
+	Detail   string       `json:"detail"`
+	Remedy   string       `json:"remedy,omitempty"`
+	Duration float64      `json:"duration_seconds"`
 }
 
 // add records the diagnosis of a check, and prints it unless the output is JSON.
 func (d *doctorRun) add(c doctorCheck, found diagnosis, took time.Duration) {
-	row := doctorRow{Name: c.name, Target: clean(c.target, lineLength), Result: resultOK, Problem: found.problem, DurationMS: took.Milliseconds()}
+	row := doctorRow{Name: c.name, Target: clean(c.target, lineLength), Result: resultOK, Problem: found.problem, Duration: took.Round(time.Millisecond).Seconds()}
 	row.Detail = d.detail(found)
 	switch {
 	case found.skipped:
@@ -117,12 +117,12 @@ func (d *doctorRun) finish() error {
 		overall = resultInterrupted
 	}
 	text, err := encode(struct {
-		Result     doctorResult         `json:"result"`
-		Started    time.Time            `json:"started"`
-		DurationMS int64                `json:"duration_ms"`
-		Count      map[doctorResult]int `json:"count"`
-		Checks     []doctorRow          `json:"checks"`
-	}{overall, d.started.UTC().Truncate(time.Millisecond), time.Since(d.started).Milliseconds(), numbers, d.rows}, "  ")
+		Result   doctorResult         `json:"result"`
+		Started  time.Time            `json:"started"`
+		Duration float64              `json:"duration_seconds"`
+		Count    map[doctorResult]int `json:"count"`
+		Checks   []doctorRow          `json:"checks"`
+	}{overall, d.started.UTC().Truncate(time.Millisecond), time.Since(d.started).Round(time.Millisecond).Seconds(), numbers, d.rows}, "  ")
 	if err != nil {
 		return err
 	}
@@ -171,6 +171,3 @@ func plural(n int, noun string) string {
 	}
 	return fmt.Sprintf("%d %ss", n, noun)
 }
-
-// milliseconds returns a duration for people.
-func milliseconds(d time.Duration) string { return fmt.Sprintf("%d ms", d.Milliseconds()) }

@@ -2,11 +2,12 @@ package main
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -111,7 +112,7 @@ func (d *doctorRun) checkConnection(ctx context.Context) diagnosis {
 	case e.lookup != nil:
 		return sick("unresolved", "%s: %s", d.serviceURL().Hostname(), cause(e.lookup))
 	case !e.connected:
-		return sick("unreachable", "%s: %s", d.serviceURL().Host, e.failure())
+		return sick(unreachable(e.dial), "%s: %s", d.serviceURL().Host, e.failure())
 	case len(e.addresses) == 0:
 		return healthy("%s", d.serviceURL().Host)
 	}
@@ -119,7 +120,11 @@ func (d *doctorRun) checkConnection(ctx context.Context) diagnosis {
 }
 
 func (d *doctorRun) checkServiceTLS(ctx context.Context) diagnosis {
-	return d.checkCertificate(d.request(ctx), d.serviceURL().Hostname())
+	e := d.request(ctx)
+	if path := d.getenv(caFileVariable); path != "" && isUntrusted(e.invalid) {
+		return sick("other-ca", "%s%s", otherCA(e.tls.PeerCertificates, path), throughProxy(e))
+	}
+	return d.checkCertificate(e, d.serviceURL().Hostname())
 }
 
 // checkResponse checks that the service itself responds.
@@ -134,7 +139,7 @@ func (d *doctorRun) checkResponse(ctx context.Context) diagnosis {
 	if e == d.other {
 		return healthy("%s to a GET request to the token endpoint (no response to the request for the key set)", statusLine(e.status))
 	}
-	return healthy("%s in %s", statusLine(e.status), milliseconds(e.ended.Sub(e.began)))
+	return healthy("%s in %s", statusLine(e.status), seconds(e.ended.Sub(e.began)))
 }
 
 // locationHost returns the host of a redirect.
@@ -169,7 +174,7 @@ func (d *doctorRun) checkClock(ctx context.Context) diagnosis {
 	if skew < 0 {
 		direction = "behind"
 	}
-	size := seconds(skew.Abs())
+	size := seconds(skew.Abs().Round(100 * time.Millisecond))
 	switch {
 	case skew.Abs() <= accuracy:
 		return healthy("agrees with the service within %s", seconds(accuracy))
@@ -181,8 +186,13 @@ func (d *doctorRun) checkClock(ctx context.Context) diagnosis {
 	return healthy("%s %s the service (± %s)", size, direction, seconds(accuracy))
 }
 
-// seconds returns a duration for people.
-func seconds(d time.Duration) string { return fmt.Sprintf("%.1f s", d.Seconds()) }
+// unreachable returns the problem of a failed connection.
+func unreachable(err error) string {
+	if errors.Is(err, syscall.ECONNREFUSED) {
+		return "closed-port"
+	}
+	return "unreachable"
+}
 
 // failure describes why there is no response.
 func (e *exchange) failure() string {

@@ -2,12 +2,15 @@ package main
 
 import (
 	"context"
+	"crypto/sha256"
 	"crypto/tls"
+	"fmt"
 	"io"
 	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -26,6 +29,9 @@ func contextWithCancel(t *testing.T) (context.Context, context.CancelFunc) {
 // unusedAddress rejects connections. Another test could already listen on a port that was free a
 // moment ago.
 const unusedAddress = "127.0.0.1:9"
+
+// broadcastURL has an address to which TCP cannot connect.
+const broadcastURL = "https://255.255.255.255"
 
 // connectProxy starts a proxy that connects every host to one address. It responds to CONNECT with
 // a status, or with 200 if that is 0.
@@ -71,7 +77,8 @@ func TestDoctor_Connection(t *testing.T) {
 	_, env := newService(t)
 	for _, row := range []struct{ problem, baseURL, detail string }{
 		{"unresolved", "https://service.invalid", "service.invalid"},
-		{"unreachable", "https://" + unusedAddress, "connection refused"},
+		{"closed-port", "https://" + unusedAddress, "connection refused"},
+		{"unreachable", broadcastURL, ""},
 	} {
 		t.Run(row.problem, func(t *testing.T) {
 			t.Parallel()
@@ -104,20 +111,53 @@ func TestDoctor_Certificates(t *testing.T) {
 			env := map[string]string{baseURLVariable: row.url, caFileVariable: trusted.file}
 
 			service := doctorJSON(t, env, "-only", "base-url")
-			receiver := doctorJSON(t, env, "-only", "callback", "-callback", row.url+"/callbacks")
+			receiver := doctorJSON(t, env, "-only", "callback", "-callback-url", row.url+"/callbacks")
 
 			if row.problem == "" {
 				service.wantOK(t, "base-url-tls")
 				receiver.wantProblem(t, "callback-tls", "private-ca", `"CN=Trusted CA"`)
 				return
 			}
-			service.wantProblem(t, "base-url-tls", row.problem, row.detail)
 			receiver.wantProblem(t, "callback-tls", row.problem, row.detail)
+			if row.problem == "untrusted" {
+				row.problem, row.detail = "other-ca", `the root certificate of the server is "CN=Unknown CA", but IDVERIFY_CA_FILE contains "CN=Trusted CA" with SHA-256 `
+				doctorJSON(t, map[string]string{baseURLVariable: row.url}, "-only", "base-url").wantProblem(t, "base-url-tls", "untrusted", `the issuer "CN=Unknown CA" is not trusted`)
+			}
+			service.wantProblem(t, "base-url-tls", row.problem, row.detail)
 			if row.problem != "expires-soon" {
 				service.wantSkipped(t, "base url tls failed", "base-url-response")
 				receiver.wantSkipped(t, "callback tls failed", "callback-unsigned", "callback-forged", "callback-get")
 			}
 		})
+	}
+}
+
+// TestProgram_OtherRun uses the CA file of another run of the fake, whose certificate has the same
+// subject.
+func TestProgram_OtherRun(t *testing.T) {
+	t.Parallel()
+	srv, env := newService(t, sandboxfake.WithFreshKeys())
+	other := sandboxfake.New(t, sandboxfake.WithFreshKeys())
+	mixed := with(env, caFileVariable, writeFile(t, string(other.CACertPEM())))
+	fingerprint := func(s *sandboxfake.Server) string {
+		sum := sha256.Sum256(pemBytes(t, string(s.CACertPEM())))
+		return fmt.Sprintf("%X:%X:", sum[0:1], sum[1:2])
+	}
+	const subject = `"CN=sandboxfake CA of one run" with SHA-256 `
+	want := regexp.MustCompile("the root certificate of the server is " + subject + fingerprint(srv) + "[0-9A-F:]*…, but IDVERIFY_CA_FILE contains " + subject + fingerprint(other))
+
+	checked := doctorJSON(t, mixed)
+	listed := runProgram(t, mixed, "", "check", "list")
+	explained := runProgram(t, mixed, rawHead(signedCallback(t), "", "\r\n")+capturedBody, "explain", "-host", "api.example.com")
+
+	checked.wantProblem(t, "base-url-tls", "other-ca", "")
+	for command, text := range map[string]string{"doctor": checked.row(t, "base-url-tls").Detail, "check list": listed.stderr, "explain": explained.stderr} {
+		if !want.MatchString(text) {
+			t.Errorf("%s: output does not match %s:\n%s", command, want, text)
+		}
+	}
+	if listed.code != exitError || explained.code != exitError {
+		t.Errorf("exit codes = %d and %d, want %d", listed.code, explained.code, exitError)
 	}
 }
 
@@ -192,7 +232,10 @@ func TestDoctor_Proxy(t *testing.T) {
 
 		got := doctorJSON(t, intercepting, "-only", "base-url")
 
-		got.wantProblem(t, "base-url-tls", "untrusted", `the issuer "CN=Test CA" is not trusted (the proxy may have replaced`)
+		got.wantProblem(t, "base-url-tls", "other-ca", `" with SHA-256 `)
+		if row := got.row(t, "base-url-tls"); !strings.HasSuffix(row.Detail, "(the proxy may have replaced the certificate of the server)") {
+			t.Errorf("detail = %q, want that the proxy may have replaced the certificate", row.Detail)
+		}
 	})
 }
 
@@ -250,7 +293,7 @@ func TestDoctor_KeySet(t *testing.T) {
 		got := doctorJSON(t, env, "-only", "key-set")
 
 		got.wantOK(t, "key-set")
-		if row := got.row(t, "key-set"); !strings.HasPrefix(row.Detail, "2 keys, fetched in ") || !strings.HasSuffix(row.Detail, ", valid for 5 min") {
+		if row := got.row(t, "key-set"); !strings.HasPrefix(row.Detail, "2 keys, fetched in ") || !strings.HasSuffix(row.Detail, ", valid for 300 s") {
 			t.Errorf("detail = %q, want 2 keys", row.Detail)
 		}
 	})
@@ -275,6 +318,6 @@ func TestDoctor_KeySet(t *testing.T) {
 
 		got := doctorJSON(t, env, "-only", "key-set")
 
-		got.wantProblem(t, "key-set", "cached", "from a cache that fetched them 2m0s ago")
+		got.wantProblem(t, "key-set", "cached", "from a cache that fetched them 120 s ago")
 	})
 }

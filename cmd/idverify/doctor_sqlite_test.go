@@ -152,7 +152,7 @@ func TestDoctor_SQLiteProblems(t *testing.T) {
 			return path
 		}, "permissions 0644"},
 		{"database-entries", "stopped", entryIn("stopped"), "1 stopped"},
-		{"database-entries", "delayed", entryIn("delayed"), "the oldest result waits for 1h0m"},
+		{"database-entries", "delayed", entryIn("delayed"), "the oldest result waits for 3600 s"},
 		{"database-entries", "overdue", entryIn("overdue"), "1 overdue"},
 	} {
 		t.Run(row.check+" "+row.problem, func(t *testing.T) {

@@ -22,7 +22,7 @@ func TestDoctor_HangingTLS(t *testing.T) {
 	t.Parallel()
 	url := "https://" + hangingAddress(t)
 
-	got := doctorJSON(t, map[string]string{baseURLVariable: url}, "-only", "base-url", "-only", "callback", "-callback", url, "-timeout", "500ms")
+	got := doctorJSON(t, map[string]string{baseURLVariable: url}, "-only", "base-url", "-only", "callback", "-callback-url", url, "-timeout", "500ms")
 
 	got.wantOK(t, "base-url-connection")
 	got.wantProblem(t, "base-url-tls", "timeout", "overloaded, or blocked by a firewall")
@@ -34,7 +34,7 @@ func TestDoctor_HangingProxy(t *testing.T) {
 	t.Parallel()
 	env := map[string]string{baseURLVariable: "https://service.example.com", "HTTPS_PROXY": "http://user:the-password@" + hangingAddress(t)}
 
-	got := doctorJSON(t, env, "-only", "base-url", "-only", "callback", "-callback", "https://127.0.0.2/callbacks", "-timeout", "500ms")
+	got := doctorJSON(t, env, "-only", "base-url", "-only", "callback", "-callback-url", "https://127.0.0.2/callbacks", "-timeout", "500ms")
 
 	got.wantProblem(t, "base-url-proxy", "timeout", "no response to CONNECT")
 	got.wantSkipped(t, "base url proxy failed", "base-url-connection", "base-url-tls", "base-url-response")
@@ -45,7 +45,7 @@ func TestDoctor_ReceiverBehindProxy(t *testing.T) {
 	t.Parallel()
 	env := map[string]string{"HTTPS_PROXY": connectProxy(t, "", http.StatusBadGateway)}
 
-	got := doctorJSON(t, env, "-only", "callback", "-callback", "https://203.0.113.5/callbacks")
+	got := doctorJSON(t, env, "-only", "callback", "-callback-url", "https://203.0.113.5/callbacks")
 
 	got.wantProblem(t, "callback-address", "unreachable", "through the proxy: Bad Gateway")
 }

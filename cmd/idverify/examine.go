@@ -16,31 +16,25 @@ import (
 // waits until the receiver listens, sends the messages and prints the report.
 func examine(ctx context.Context, p *program, args []string) int {
 	e := &examination{program: p}
-	flags := p.newFlags("examine", "URL")
+	flags := newFlags("examine", "URL")
 	e.define(flags)
-	arguments, code, ok := parseArguments(flags, args, 0, 1)
+	arguments, code, ok := p.parseArguments(flags, args, 0, 1)
 	if !ok {
 		return code
 	}
 	given := make(map[string]bool)
 	flags.Visit(func(f *flag.Flag) { given[f.Name] = true })
 	if err := e.check(arguments, given); err != nil {
-		return e.usage(err)
+		return e.misused("examine", err)
 	}
 	if e.list {
 		e.printRules()
 		return exitOK
 	}
 	if err := e.requireLocal(ctx); err != nil {
-		return e.usage(err)
+		return e.misused("examine", err)
 	}
 	return e.run(ctx)
-}
-
-// usage prints an error in the use of the command.
-func (e *examination) usage(err error) int {
-	fmt.Fprintf(e.stderr, "idverify: examine: %v (\"idverify examine -h\" lists the flags)\n", err)
-	return exitUsage
 }
 
 // unable prints an error that ends the command.
@@ -62,7 +56,7 @@ func (e *examination) run(ctx context.Context) int {
 		return e.unable(err)
 	}
 	if err := receiver.Validate(); err != nil {
-		return e.usage(forCommand(err))
+		return e.misused("examine", forCommand(err))
 	}
 	server, err := serveKeys(keyServerConfig{addr: e.keys, names: e.keysNames, plain: e.keysHTTP, caFile: e.caFile, now: time.Now()}, receiver.Keys)
 	if err != nil {

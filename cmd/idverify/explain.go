@@ -40,22 +40,28 @@ type explanation struct {
 // explain reports which change would make a captured callback or redirect verify.
 func explain(ctx context.Context, p *program, args []string) int {
 	var f explainFlags
-	flags := p.explainFlagSet(&f)
-	if code, ok := parse(flags, args); !ok {
+	flags := newFlags("explain", "< request.txt")
+	f.define(flags)
+	if code, ok := p.parse(flags, args); !ok {
 		return code
 	}
 	if flags.NArg() > 0 {
 		argument := clean(shellQuote(flags.Arg(0)), lineLength)
-		fmt.Fprintf(p.stderr, "idverify: explain: unexpected argument %s (use < %s)\n", argument, argument)
-		return exitUsage
+		return p.misused("explain", fmt.Errorf("unexpected argument %s (use < %s)", argument, argument))
 	}
 	if len(f.hosts) == 0 {
-		fmt.Fprintln(p.stderr, "idverify: explain: -host is required: the host of your callback or redirect URL")
-		return exitUsage
+		return p.misused("explain", errors.New("-host is required: the host of your callback or redirect URL"))
 	}
 	result, err := p.explain(ctx, &f)
 	if err != nil {
 		fmt.Fprintln(p.stderr, "idverify: explain:", err)
+		source := baseURLVariable
+		if f.jwks != "" {
+			source = "-jwks"
+		}
+		if hint := p.connectionHint(err, source); hint != "" {
+			fmt.Fprintln(p.stderr, "Next: "+clean(hint, lineLength))
+		}
 		return exitError
 	}
 	if f.asJSON {
@@ -74,11 +80,10 @@ func explain(ctx context.Context, p *program, args []string) int {
 	return exitProblem
 }
 
-func (p *program) explainFlagSet(f *explainFlags) *flag.FlagSet {
-	flags := p.newFlags("explain", "< request.txt")
+func (f *explainFlags) define(flags *flag.FlagSet) {
 	f.otherKeys = make(map[string]string)
 	flags.StringVar(&f.jwks, "jwks", "", "`file or https URL` of the key set (default: the key set of "+baseURLVariable+")")
-	flags.Func("other-jwks", "another key set to examine, as `name=file`, for example that of the sandbox (repeatable)", func(s string) error {
+	flags.Func("other-jwks", "another key set to examine, as `name=file`, for example that of the sandbox; repeatable", func(s string) error {
 		name, file, ok := strings.Cut(s, "=")
 		if !ok || name == "" || file == "" {
 			return errors.New("expected name=file")
@@ -86,11 +91,11 @@ func (p *program) explainFlagSet(f *explainFlags) *flag.FlagSet {
 		f.otherKeys[name] = file
 		return nil
 	})
-	flags.Func("host", "`host` of your callback or redirect URL, with its port if it has one (repeatable, required)", func(s string) error {
+	flags.Func("host", "`host` of your callback or redirect URL, with its port if it has one; required; repeatable", func(s string) error {
 		f.hosts = append(f.hosts, s)
 		return nil
 	})
-	flags.Func("path", "registered `path` of your callback or redirect URL, with its query if it has one (repeatable)", func(s string) error {
+	flags.Func("path", "registered `path` of your callback or redirect URL, with its query if it has one; repeatable", func(s string) error {
 		if !strings.HasPrefix(s, "/") {
 			return errors.New("expected a path that begins with /")
 		}
@@ -106,8 +111,7 @@ func (p *program) explainFlagSet(f *explainFlags) *flag.FlagSet {
 		return errors.New("expected a time such as 2026-01-02T15:04:05Z")
 	})
 	flags.StringVar(&f.callbackHeader, "callback-header", "", "`name` of the callback header (default x-service-callback)")
-	flags.BoolVar(&f.asJSON, "json", false, "print JSON")
-	return flags
+	flags.BoolVar(&f.asJSON, "json", false, "print one JSON document")
 }
 
 // explain reads the request and the key sets, and explains the request.

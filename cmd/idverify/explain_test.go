@@ -149,6 +149,7 @@ func TestExplain_Flags(t *testing.T) {
 		{"path", strings.Replace(valid, "/callbacks/phone", "/x", 1), []string{"-jwks", mine, "-host", "api.example.com", "-path", "/callbacks/phone"}, exitProblem, "path: signed for the registered path /callbacks/phone"},
 		{"callback header", valid, []string{"-jwks", mine, "-host", "api.example.com", "-callback-header", "x-other"}, exitProblem, "the service sent the kind in x-service-callback"},
 		{"no key set", valid, []string{"-host", "api.example.com"}, exitError, "IDVERIFY_BASE_URL is missing"},
+		{"closed port", valid, []string{"-jwks", "https://" + unusedAddress, "-host", "api.example.com"}, exitError, "\nNext: check the port of -jwks, and that the server runs"},
 		{"no file", valid, []string{"-jwks", "missing.json", "-host", "api.example.com"}, exitError, "no such file"},
 		{"not a key set", valid, []string{"-jwks", "main.go", "-host", "api.example.com"}, exitError, "not a JSON Web Key Set"},
 		{"empty input", " \n", []string{"-jwks", mine, "-host", "a.example.com"}, exitError, "the input is empty"},

@@ -2,10 +2,12 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net/http"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/idverify/idverify-go"
@@ -24,7 +26,10 @@ func (p *program) fail(err error, next ...string) int {
 	if len(next) == 0 {
 		next = a.next
 	}
-	text := err.Error()
+	if hint := p.connectionHint(err, baseURLVariable); hint != "" {
+		next = append([]string{hint}, next...)
+	}
+	text := strings.Replace(err.Error(), " (to trust another CA, set the HTTP client: see WithHTTPClient)", "", 1)
 	if !strings.HasPrefix(text, "idverify: ") {
 		text = "idverify: " + text
 	}
@@ -36,6 +41,22 @@ func (p *program) fail(err error, next ...string) int {
 		fmt.Fprintln(p.stderr, "See:  "+docsURL+"errors.md#"+a.section)
 	}
 	return a.code
+}
+
+// connectionHint returns what to change if the server was not reached or not trusted, or "". source
+// is the variable or flag with its URL.
+func (p *program) connectionHint(err error, source string) string {
+	path := p.getenv(caFileVariable)
+	invalid, _ := errors.AsType[*tls.CertificateVerificationError](err)
+	switch {
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return "check the port of " + source + ", and that the server runs: nothing listens on this port"
+	case invalid == nil || !isUntrusted(invalid):
+		return ""
+	case path == "":
+		return "set " + caFileVariable + " to the root certificate of the server if you trust it"
+	}
+	return "set " + caFileVariable + " to the root certificate of this server if you trust it: " + otherCA(invalid.UnverifiedCertificates, path)
 }
 
 // advice describes what to do after an error.
@@ -99,5 +120,5 @@ func later(retryAfter time.Duration) string {
 	if retryAfter <= 0 {
 		return "run the command again later"
 	}
-	return fmt.Sprintf("run the command again in %s", retryAfter)
+	return fmt.Sprintf("run the command again in %s", seconds(retryAfter))
 }

@@ -28,6 +28,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 )
@@ -113,18 +114,22 @@ func (c *checkedWriter) Write(b []byte) (int, error) {
 // command runs the command that args begin with.
 func (p *program) command(ctx context.Context, args []string) int {
 	if len(args) == 0 {
-		fmt.Fprint(p.stderr, usage())
+		fmt.Fprint(p.stderr, usage(""))
 		return exitUsage
-	}
-	switch args[0] {
-	case "help", "-h", "-help", "--help":
-		return p.help(ctx, args[1:])
 	}
 	if c, rest, ok := findCommand(args); ok {
 		return c.run(ctx, p, rest)
 	}
+	for i, arg := range args[:min(len(args), 2)] {
+		if isHelp(arg) { // also of "check -h"
+			return p.help(ctx, slices.Concat(args[:i], args[i+1:]))
+		}
+	}
 	return p.unknownCommand(args)
 }
+
+// isHelp reports whether arg requests the usage.
+func isHelp(arg string) bool { return slices.Contains([]string{"help", "-h", "-help", "--help"}, arg) }
 
 // findCommand returns the command that args begin with, and the rest of args.
 func findCommand(args []string) (c command, rest []string, ok bool) {
@@ -137,38 +142,53 @@ func findCommand(args []string) (c command, rest []string, ok bool) {
 	return command{}, nil, false
 }
 
-// help prints the list of commands, or the flags of the command in args.
+// checkPrefix begins the names of the commands for checks.
+const checkPrefix = "check "
+
+// help prints the list of commands, of those for checks, or the flags of the command in args.
 func (p *program) help(ctx context.Context, args []string) int {
-	if len(args) == 0 {
-		fmt.Fprint(p.stdout, usage())
+	switch c, rest, ok := findCommand(args); {
+	case ok && len(rest) == 0:
+		return c.run(ctx, p, []string{"-h"})
+	case len(args) == 0 || len(args) == 1 && isHelp(args[0]):
+		fmt.Fprint(p.stdout, usage(""))
+		return exitOK
+	case len(args) == 1 && args[0]+" " == checkPrefix:
+		fmt.Fprint(p.stdout, usage(checkPrefix))
 		return exitOK
 	}
-	c, rest, ok := findCommand(args)
-	if !ok || len(rest) > 0 {
-		return p.unknownCommand(args)
-	}
-	toStdout := *p
-	toStdout.stderr = p.stdout
-	return c.run(ctx, &toStdout, []string{"-h"})
+	return p.unknownCommand(args)
 }
 
-// unknownCommand reports that args do not begin with a command.
+// unknownCommand reports that args do not begin with a command, and lists the commands.
 func (p *program) unknownCommand(args []string) int {
-	if args[0] == "check" {
-		fmt.Fprintln(p.stderr, "idverify: check needs create, get, list, wait or traces (\"idverify help check create\" lists the flags of one)")
-	} else {
-		fmt.Fprintf(p.stderr, "idverify: unknown command %q (\"idverify help\" lists all)\n", args[0])
+	problem, words, prefix := "unknown", 1, ""
+	switch {
+	case args[0]+" " != checkPrefix:
+	case len(args) == 1:
+		problem, prefix = "incomplete", checkPrefix
+	default:
+		words, prefix = 2, checkPrefix
 	}
+	var names []string
+	for _, c := range commands() {
+		if strings.HasPrefix(c.name, prefix) {
+			names = append(names, c.name)
+		}
+	}
+	fmt.Fprintf(p.stderr, "idverify: %s command %q (the commands are %s)\n", problem, strings.Join(args[:words], " "), strings.Join(names, ", "))
 	return exitUsage
 }
 
-// usage returns the list of commands.
-func usage() string {
+// usage returns the list of the commands whose names begin with prefix.
+func usage(prefix string) string {
 	var b strings.Builder
-	b.WriteString("Usage: idverify COMMAND [FLAGS] [ARGUMENTS]\n\nCommands:\n")
+	b.WriteString("Usage: idverify " + prefix + "COMMAND [FLAGS] [ARGUMENTS]\n\nCommands:\n")
 	for _, c := range commands() {
-		fmt.Fprintf(&b, "  %-16s %s\n", c.name, c.summary)
+		if name, ok := strings.CutPrefix(c.name, prefix); ok {
+			fmt.Fprintf(&b, "  %-16s %s\n", name, c.summary)
+		}
 	}
-	b.WriteString("\n\"idverify help COMMAND\" lists the flags of a command.\n")
+	b.WriteString("\n\"idverify help " + prefix + "COMMAND\" lists the flags of a command.\n")
 	return b.String()
 }

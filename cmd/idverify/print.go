@@ -186,6 +186,11 @@ func (t *table) flush() {
 	t.aligned.Reset()
 }
 
+// seconds returns a duration for people.
+func seconds(d time.Duration) string {
+	return strconv.FormatFloat(d.Round(100*time.Microsecond).Seconds(), 'f', -1, 64) + " s"
+}
+
 // shortTime returns t in UTC, or "" for the zero Time.
 func shortTime(t time.Time) string {
 	if t.IsZero() {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"net/netip"
@@ -12,7 +13,7 @@ import (
 
 // newReachabilityCommand defines the flags of "reachability".
 func newReachabilityCommand(p *program) (c *connection, flags *flag.FlagSet, country *string) {
-	flags = p.newFlags("reachability", "[ADDRESS]\n\n"+
+	flags = newFlags("reachability", "[ADDRESS]\n\n"+
 		"ADDRESS is the public IP address of a device as a backend sees it.\n")
 	c = newConnection(p, flags, defaultTimeout)
 	country = flags.String("country", "", "print the products in this country, instead of those of a device: a `code` such as GB or 44")
@@ -22,20 +23,18 @@ func newReachabilityCommand(p *program) (c *connection, flags *flag.FlagSet, cou
 // reachability prints the products that work for a device or in a country. It is free.
 func reachability(ctx context.Context, p *program, args []string) int {
 	c, flags, country := newReachabilityCommand(p)
-	arguments, code, ok := parseArguments(flags, args, 0, 1)
+	arguments, code, ok := p.parseArguments(flags, args, 0, 1)
 	if !ok {
 		return code
 	}
 	if (len(arguments) == 1) == (*country != "") {
-		fmt.Fprintln(c.stderr, "idverify: reachability: set either an address or -country")
-		return exitUsage
+		return c.misused("reachability", errors.New("set either an address or -country"))
 	}
 	var address netip.Addr
 	if len(arguments) == 1 {
 		var err error
 		if address, err = netip.ParseAddr(arguments[0]); err != nil {
-			fmt.Fprintln(c.stderr, "idverify: reachability: the argument is not an IP address")
-			return exitUsage
+			return c.misused("reachability", errors.New("the argument is not an IP address"))
 		}
 	}
 	if code, ok := c.open(ctx); !ok {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"strings"
@@ -12,9 +13,9 @@ import (
 
 // newTokenCommand defines the flags of "token".
 func newTokenCommand(p *program) (c *connection, flags *flag.FlagSet, scopes *string, show *bool) {
-	flags = p.newFlags("token", "")
+	flags = newFlags("token", "")
 	c = newConnection(p, flags, defaultTimeout)
-	scopes = flags.String("scope", string(idverify.ScopePhoneCheck), "`scopes` of the token, separated by commas: phone_check, sim_check, subscriber_check, coverage")
+	scopes = flags.String("scope", string(idverify.ScopePhoneCheck), "`scopes` of the token, separated by commas: "+strings.Join(scopeNames(productScopes[:]), ", "))
 	show = flags.Bool("show-token", false, "print the token, with which anyone can use the service until it expires")
 	return c, flags, scopes, show
 }
@@ -22,7 +23,7 @@ func newTokenCommand(p *program) (c *connection, flags *flag.FlagSet, scopes *st
 // token obtains an access token. It is free.
 func token(ctx context.Context, p *program, args []string) int {
 	c, flags, names, show := newTokenCommand(p)
-	if _, code, ok := parseArguments(flags, args, 0, 0); !ok {
+	if _, code, ok := p.parseArguments(flags, args, 0, 0); !ok {
 		return code
 	}
 	var scopes []idverify.Scope
@@ -36,6 +37,9 @@ func token(ctx context.Context, p *program, args []string) int {
 	ctx, cancel := c.limit(ctx)
 	defer cancel()
 	got, err := c.client.Token(ctx, scopes...)
+	if e, ok := errors.AsType[*idverify.TokenError](err); ok && e.Code == "invalid_scope" {
+		return c.fail(err, "set -scope to scopes of these credentials: those of a project can have "+strings.Join(scopeNames(productScopes[:]), ", "))
+	}
 	if err != nil {
 		return c.fail(err)
 	}
@@ -54,7 +58,7 @@ func token(ctx context.Context, p *program, args []string) int {
 	}
 	rows := []row{
 		{"Scopes", strings.Join(strings.Fields(strings.ReplaceAll(*names, ",", " ")), " ")},
-		{"Expires", fmt.Sprintf("%s UTC (in %s)", shortTime(got.Expiry), lifetime)},
+		{"Expires", fmt.Sprintf("%s UTC (in %s)", shortTime(got.Expiry), seconds(lifetime))},
 	}
 	if *show {
 		rows = append(rows, row{"Token", got.AccessToken})

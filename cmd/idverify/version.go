@@ -10,8 +10,8 @@ import (
 
 // version prints the version of the program, of Go, and the platform.
 func version(_ context.Context, p *program, args []string) int {
-	flags := p.newFlags("version", "")
-	if _, code, ok := parseArguments(flags, args, 0, 0); !ok {
+	flags := newFlags("version", "")
+	if _, code, ok := p.parseArguments(flags, args, 0, 0); !ok {
 		return code
 	}
 	fmt.Fprintf(p.stdout, "idverify %s %s %s/%s\n", moduleVersion(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
