@@ -27,8 +27,9 @@ func (e *examination) curl(rule string, r request) string {
 		}
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "# The date of the message is that of %s. Receivers accept it for about %v.\n", r.date.UTC().Format(http.TimeFormat), serviceSkew)
-	fmt.Fprintf(&b, "# To send it with a new date, examine the receiver again with only the rule %s.\n", rule)
+	fmt.Fprintf(&b, "# This message is valid for seconds: it was made on %s,\n", r.date.UTC().Format(http.TimeFormat))
+	fmt.Fprintf(&b, "# and receivers accept a date for about %s. For a new message, examine the receiver again with\n", seconds(serviceSkew))
+	fmt.Fprintf(&b, "# only the rule %s.\n", rule)
 	url, options := e.curlTarget(&b)
 
 	if body != "" {

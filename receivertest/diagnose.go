@@ -16,8 +16,11 @@ import (
 type unreachableError struct{ cause string }
 
 func (e unreachableError) Error() string {
-	return "cannot connect to the receiver: " + e.cause + " (is it running?)"
+	return "cannot connect to the receiver: " + e.cause + " (is it running, and at this port?)"
 }
+
+// notAccepted describes a receiver that rejects a valid message, or does not respond.
+const notAccepted = "did not accept a valid message"
 
 // withoutKeySet is the detail of a valid message that the receiver cannot have verified.
 const withoutKeySet = "accepted, although the receiver has never requested the key set"
@@ -53,7 +56,7 @@ func (e *examination) firstValid(ctx context.Context) (outcome, error) {
 	for _, cause := range causes {
 		detail.WriteString("\n" + cause)
 	}
-	o := failed("", a, detail.String())
+	o := failed("", a, notAccepted, detail.String())
 	if a.failure == unreachable {
 		return o, unreachableError{a.cause}
 	}
@@ -73,8 +76,8 @@ func (e *examination) unsignedRedirect(ctx context.Context) (outcome, error) {
 	}
 	if e.Probe.Session == nil && location(e.valid) == location(e.unsigned) {
 		e.stop("a redirect without a signature gets the same response as a valid one")
-		return failed("", e.valid, describe(e.valid.response)+
-			", also to a redirect without a signature: the receiver verifies nothing, or it requires a session (set Probe.Session)"), nil
+		return failed("", e.valid, "responded to a redirect without a signature as to a valid one", describe(e.valid.response)+
+			": the receiver verifies nothing, or it requires a session (set Probe.Session)"), nil
 	}
 	return passed(""), nil
 }
@@ -160,7 +163,7 @@ func (e *examination) experiments(ctx context.Context, a attempt) ([]string, err
 	if date, err := http.ParseTime(a.response.header.Get("Date")); err == nil {
 		if off := date.Sub(a.date).Round(time.Second); off.Abs() > 2*time.Second {
 			all = append(all, experiment{
-				fmt.Sprintf("The clock of the receiver differs by %v: its response is dated %s, the message %s.", off, date.Format(http.TimeFormat), a.date.UTC().Format(http.TimeFormat)),
+				fmt.Sprintf("The clock of the receiver differs by %s: its response is dated %s, the message %s.", seconds(off), date.Format(http.TimeFormat), a.date.UTC().Format(http.TimeFormat)),
 				func(s *attack.Setup) { s.Now = s.Now.Add(off) },
 			})
 		}

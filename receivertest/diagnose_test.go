@@ -70,7 +70,7 @@ func TestExamine_NamesTheCause(t *testing.T) {
 				w.Header().Set("Date", late().UTC().Format(http.TimeFormat))
 				h.ServeHTTP(w, r)
 			})
-		}, "The clock of the receiver differs by 7m0s: its response is dated"},
+		}, "The clock of the receiver differs by 420 s: its response is dated"},
 		{"wrong callback header", func(t *testing.T, k *receivertest.Keys) http.Handler {
 			return verifierWith(t, k.URL(), k.Client(), "api.example.com", &signature.VerifierOptions{CallbackHeader: "X-Other"})
 		}, "The kind is in the header x-service-callback."},
@@ -128,7 +128,7 @@ func TestExamine_Unreachable(t *testing.T) {
 
 	report, err := receivertest.Examine(t.Context(), receivertest.Receiver{Keys: newKeys(t), URL: unusedURL + "/callbacks"})
 
-	if err == nil || err.Error() != "receivertest: examine: cannot connect to the receiver: connection refused (is it running?)" {
+	if err == nil || err.Error() != "receivertest: examine: cannot connect to the receiver: connection refused (is it running, and at this port?)" {
 		t.Errorf("error = %v, want connection refused", err)
 	}
 	if len(report.Findings) != 1 || report.Findings[0].Result != receivertest.Fail {

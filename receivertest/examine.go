@@ -101,8 +101,10 @@ type outcome struct {
 func passed(detail string) outcome        { return outcome{result: Pass, detail: detail} }
 func notApplicable(detail string) outcome { return outcome{result: NotApplicable, detail: detail} }
 
-func failed(severity Severity, sent attempt, detail string) outcome {
-	return outcome{result: Fail, detail: detail, severity: severity, sent: &sent}
+// failed returns the outcome of a failed rule: what the receiver did wrong, and its response to the
+// message that was sent. severity is empty if it is that of the rule.
+func failed(severity Severity, sent attempt, what, response string) outcome {
+	return outcome{result: Fail, detail: what + ": " + response, severity: severity, sent: &sent}
 }
 
 // selectRules returns the first rule, and those that match a pattern in only.

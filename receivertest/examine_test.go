@@ -1,6 +1,7 @@
 package receivertest_test
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -13,12 +14,20 @@ import (
 	"github.com/idverify/idverify-go/signature"
 )
 
+// mistake matches the detail of a failed rule, which reads as a sentence after the word FAIL.
+var mistake = regexp.MustCompile(`^(accepted|acted|did not|neither|rejected|responded) [^:]*: `)
+
 // examine examines a receiver and returns the report.
 func examine(t *testing.T, r receivertest.Receiver) receivertest.Report {
 	t.Helper()
 	report, err := receivertest.Examine(t.Context(), r)
 	if err != nil {
 		t.Fatal(err)
+	}
+	for _, f := range report.Failed() {
+		if !mistake.MatchString(f.Detail) {
+			t.Errorf("%s: detail = %q, want what the receiver did wrong first", f.Rule, f.Detail)
+		}
 	}
 	return report
 }
@@ -185,7 +194,7 @@ func TestExamine_WrongStatus(t *testing.T) {
 	t.Parallel()
 	for fault, detail := range map[string]string{
 		error500:  "response 500 Internal Server Error, want 400",
-		accept200: "accepted: response 200 OK, without an effect; want 400",
+		accept200: "): response 200 OK, without an effect; want 400",
 	} {
 		t.Run(fault, func(t *testing.T) {
 			t.Parallel()
@@ -215,7 +224,7 @@ func TestExamine_ActsBeforeVerification(t *testing.T) {
 
 		for _, rule := range []string{"no-authorization", "changed-match", "signed-for-another-customer", "key-set-error"} {
 			f := finding(t, report, "callback/"+rule)
-			if f.Result != receivertest.Fail || !strings.Contains(f.Detail, "but the receiver acted on the message") {
+			if f.Result != receivertest.Fail || !strings.HasPrefix(f.Detail, "acted on ") {
 				t.Errorf("%s: %s, %q, want a failure because of the effect", rule, f.Result, f.Detail)
 			}
 		}
@@ -236,7 +245,7 @@ func TestExamine_Replay(t *testing.T) {
 		if got := failures(report); got != "replay\nduplicate" {
 			t.Errorf("failed rules = %q, want replay and duplicate", got)
 		}
-		if f := finding(t, report, "callback/replay"); !strings.Contains(f.Detail, "acted again: 2 effects") {
+		if f := finding(t, report, "callback/replay"); !strings.HasPrefix(f.Detail, "acted again on the check (2 effects): ") {
 			t.Errorf("detail = %q, want the number of effects", f.Detail)
 		}
 	})

@@ -35,8 +35,8 @@ func ExampleExamine() {
 		fmt.Printf("%s (%s): %s\n", f.Rule, f.Severity, f.Detail)
 	}
 	// Output:
-	// callback/changed-match (critical): accepted: response 204 No Content
-	// callback/signed-for-another-customer (high): accepted: response 204 No Content
+	// callback/changed-match (critical): accepted an invalid message (changed match): response 204 No Content
+	// callback/signed-for-another-customer (high): accepted an invalid message (signed for another customer): response 204 No Content
 }
 
 // In a bubble of testing/synctest, the waits of the examination take no time. The handler uses the

@@ -53,7 +53,7 @@ func (r Report) WriteJUnit(w io.Writer) error {
 		c := junitCase{Class: "receivertest." + r.Kind, Name: f.Rule}
 		switch f.Result {
 		case Fail:
-			text := f.Title + ".\n" + f.Reason + "\n" + f.Detail + "\n"
+			text := f.Detail + "\n" + f.Reason + "\n"
 			if f.Curl != "" {
 				text += "\n" + f.Curl + "\n"
 			}

@@ -85,7 +85,7 @@ func wantPassed(t *testing.T, report receivertest.Report, notApplicable int) {
 	if n := len(report.Failed()); n > 0 || count != notApplicable {
 		t.Errorf("%d rules failed and %d are not applicable, want 0 and %d for a correct %s receiver", n, count, notApplicable, report.Kind)
 		var text strings.Builder
-		if err := report.WriteText(&text); err != nil {
+		if err := report.WriteText(&text, false); err != nil {
 			t.Error(err)
 		}
 		t.Log(text.String())

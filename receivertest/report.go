@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -16,7 +17,7 @@ type Report struct {
 	Kind     string        `json:"kind"` // "callback" or "redirect"
 	URL      string        `json:"url"`  // Receiver.URL
 	Started  time.Time     `json:"started"`
-	Duration time.Duration `json:"duration"` // in nanoseconds
+	Duration time.Duration `json:"-"` // WriteJSON writes it as duration_seconds
 
 	// Findings contains one finding for each examined rule.
 	Findings []Finding `json:"findings"`
@@ -30,8 +31,10 @@ type Finding struct {
 	Severity Severity `json:"severity"`
 	Result   Result   `json:"result"`
 
-	// Detail describes what happened: why the rule failed or is not applicable. It may contain text
-	// from the receiver's response, with control characters escaped.
+	// Detail describes what happened: what the receiver did wrong, or why the rule is not applicable.
+	// After a failure, the first line begins with a verb, such as "accepted an invalid message", and
+	// the others are likely causes. It may contain text from the receiver's response, with control
+	// characters escaped.
 	Detail string `json:"detail,omitempty"`
 
 	// Curl is a script for sh that sends the message of a failed rule again, or empty. Its comments
@@ -74,7 +77,8 @@ func (r Report) with(result Result) []Finding {
 	return found
 }
 
-// WriteJSON writes the report as one JSON object, with the names of the fields as in their tags.
+// WriteJSON writes the report as one JSON object, with the names of the fields as in their tags and
+// the duration in seconds as duration_seconds.
 func (r Report) WriteJSON(w io.Writer) error {
 	if r.Findings == nil {
 		r.Findings = []Finding{}
@@ -82,54 +86,88 @@ func (r Report) WriteJSON(w io.Writer) error {
 	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", "  ")
-	return enc.Encode(r)
+	return enc.Encode(struct {
+		Report
+		DurationSeconds float64 `json:"duration_seconds"`
+	}{r, r.Duration.Round(time.Millisecond).Seconds()})
 }
 
-// WriteText writes the report for people: a conclusion if anyone can forge a result, failed rules
-// with their details, rules that are not applicable, rules that passed, and the numbers of each.
-// Only the first three failed rules include their commands.
-func (r Report) WriteText(w io.Writer) error {
+// WriteText writes the report for people: a conclusion if anyone can forge a result, failed rules,
+// rules that are not applicable, and the number of each result. With verbose, it also lists the
+// rules that passed, and each rule that is not applicable for the same reason as the one before it.
+//
+// A command to send a message again is long, and useless after seconds. Therefore only the first
+// three rules that failed with different reasons include theirs.
+func (r Report) WriteText(w io.Writer, verbose bool) error {
 	b := bufio.NewWriter(w)
 	fmt.Fprintf(b, "Examination of the %s receiver %s\n", r.Kind, oneLine(r.URL))
 	if conclusion := r.conclusion(); conclusion != "" {
 		fmt.Fprintf(b, "\n%s\n", conclusion)
 	}
-	commands := 0
-	for _, f := range r.Failed() {
-		fmt.Fprintf(b, "\nFAIL  %s (%s)\n", f.Rule, f.Severity)
-		writeIndented(b, "      ", f.Title+".", f.Reason, f.Detail)
-		switch {
-		case f.Curl == "":
-		case commands < maxCommands:
-			commands++
-			fmt.Fprintln(b, "      Send the message again:")
+	failed, shown := r.Failed(), r.commands()
+	for _, f := range failed {
+		what, causes, _ := strings.Cut(f.Detail, "\n")
+		fmt.Fprintln(b)
+		writeIndented(b, "", "FAIL  "+what)
+		writeIndented(b, "      ", fmt.Sprintf("%s (%s): %s", f.Rule, f.Severity, f.Reason), causes)
+		if shown[f.Rule] {
+			fmt.Fprintln(b, "      Send the message again (its date is valid for seconds):")
 			writeIndented(b, "        ", f.Curl)
-		default:
-			fmt.Fprintln(b, "      For the command to send the message again, examine only this rule.")
 		}
 	}
-	for _, group := range []struct {
-		result Result
-		label  string
-	}{{NotApplicable, "n/a "}, {Pass, "pass"}} {
-		found := r.with(group.result)
+	if slices.ContainsFunc(failed, func(f Finding) bool { return f.Curl != "" && !shown[f.Rule] }) {
+		fmt.Fprintln(b, "\nFor the command of another rule, examine only that rule.")
+	}
+	groups := [][]Finding{r.with(NotApplicable)}
+	if verbose {
+		groups = append(groups, r.with(Pass))
+	}
+	for _, found := range groups {
 		if len(found) > 0 {
 			fmt.Fprintln(b)
 		}
-		for _, f := range found {
-			line := group.label + "  " + f.Rule
-			if f.Detail != "" {
-				line += ": " + f.Detail
+		for i := 0; i < len(found); {
+			same := 1
+			for !verbose && i+same < len(found) && found[i+same].Detail == found[i].Detail {
+				same++
 			}
-			writeIndented(b, "", line)
+			writeIndented(b, "", row(found[i], same-1))
+			i += same
 		}
 	}
-	fmt.Fprintf(b, "\n%d passed, %d failed%s, %d not applicable, in %v\n", len(r.with(Pass)), len(r.Failed()), r.severities(), len(r.with(NotApplicable)), r.Duration.Round(time.Millisecond))
+	fmt.Fprintf(b, "\n%d passed, %d failed%s, %d not applicable, in %s\n", len(r.with(Pass)), len(failed), r.severities(), len(r.with(NotApplicable)), seconds(r.Duration))
 	return b.Flush()
 }
 
-// maxCommands is the number of commands in a text report. Each has about 20 lines.
+// row returns the line of a rule that has not failed, and of more rules with the same detail.
+func row(f Finding, more int) string {
+	line := "pass  " + f.Rule
+	if f.Result == NotApplicable {
+		line = "n/a   " + f.Rule
+	}
+	if more > 0 {
+		line += fmt.Sprintf(" and %d more", more)
+	}
+	if f.Detail != "" {
+		line += ": " + f.Detail
+	}
+	return line
+}
+
+// maxCommands is the number of commands in a text. Each has about 20 lines.
 const maxCommands = 3
+
+// commands returns the names of the rules whose command is printed: the first failed ones with
+// different reasons.
+func (r Report) commands() map[string]bool {
+	shown, reasons := make(map[string]bool), make(map[string]bool)
+	for _, f := range r.Failed() {
+		if f.Curl != "" && !reasons[f.Reason] && len(shown) < maxCommands {
+			shown[f.Rule], reasons[f.Reason] = true, true
+		}
+	}
+	return shown
+}
 
 // conclusion summarizes the failures that let anyone forge a result, or returns "".
 func (r Report) conclusion() string {
@@ -186,6 +224,11 @@ func writeIndented(w io.Writer, indent string, texts ...string) {
 			fmt.Fprintln(w, indent+strings.Map(visible, line))
 		}
 	}
+}
+
+// seconds returns a duration for people.
+func seconds(d time.Duration) string {
+	return strconv.FormatFloat(d.Round(time.Millisecond).Seconds(), 'f', -1, 64) + " s"
 }
 
 func visible(c rune) rune {

@@ -30,18 +30,27 @@ func testReport() receivertest.Report {
 			{Rule: "callback/replay", Title: "The receiver does not act again on a copy of a message", Reason: "Anyone who has recorded a message can send it again.", Severity: receivertest.High, Result: receivertest.NotApplicable, Detail: "set Probe.Effects to observe whether the receiver acts"},
 			{
 				Rule: "callback/changed-match", Title: "The receiver rejects an invalid message: changed match", Reason: "Anyone who sees one callback can send it with any result.", Severity: receivertest.Critical, Result: receivertest.Fail,
-				Detail: "accepted: response 200 OK\nthe body is <b>&\"]]>\x00\x1b[31m\xff",
+				Detail: "accepted an invalid message (changed match): response 200 OK\nthe body is <b>&\"]]>\x00\x1b[31m\xff",
 				Curl:   "# A comment.\nprintf %s '{}' |\ncurl --request 'POST' \\\n  'http://127.0.0.1:3000'",
 			},
-			{Rule: "callback/still-accepts", Title: "The receiver accepts a valid message at the end", Reason: "Anyone could block results.", Severity: receivertest.Medium, Result: receivertest.Fail, Detail: "response 429 Too Many Requests"},
+			{Rule: "callback/still-accepts", Title: "The receiver accepts a valid message at the end", Reason: "Anyone could block results.", Severity: receivertest.Medium, Result: receivertest.Fail, Detail: "did not accept a valid message at the end: response 429 Too Many Requests"},
 		},
+	}
+}
+
+// formats returns the functions that write a report, by the name of the golden file.
+func formats(r receivertest.Report) map[string]func(io.Writer) error {
+	return map[string]func(io.Writer) error{
+		"report.txt":  func(w io.Writer) error { return r.WriteText(w, false) },
+		"report.json": r.WriteJSON,
+		"report.xml":  r.WriteJUnit,
 	}
 }
 
 func TestReport_Formats(t *testing.T) {
 	t.Parallel()
 	r := testReport()
-	for file, write := range map[string]func(io.Writer) error{"report.txt": r.WriteText, "report.json": r.WriteJSON, "report.xml": r.WriteJUnit} {
+	for file, write := range formats(r) {
 		golden := filepath.Join("testdata", file)
 		var got bytes.Buffer
 		if err := write(&got); err != nil {
@@ -62,6 +71,46 @@ func TestReport_Formats(t *testing.T) {
 	}
 }
 
+// TestReport_Verbose compares the rules that a text lists. Without verbose, those that passed are
+// only counted.
+func TestReport_Verbose(t *testing.T) {
+	t.Parallel()
+	r := receivertest.Report{Kind: "callback", URL: "https://api.example.com/callbacks"}
+	for _, row := range []struct {
+		name   string
+		result receivertest.Result
+		detail string
+	}{
+		{"a", receivertest.Pass, ""},
+		{"b", receivertest.Pass, "late"},
+		{"c", receivertest.NotApplicable, "set Probe.Effects"},
+		{"d", receivertest.NotApplicable, "set Probe.Session"},
+		{"e", receivertest.NotApplicable, "set Probe.Session"},
+		{"f", receivertest.NotApplicable, "set Probe.Session"},
+	} {
+		r.Findings = append(r.Findings, receivertest.Finding{Rule: "callback/" + row.name, Result: row.result, Detail: row.detail})
+	}
+	const (
+		first = "Examination of the callback receiver https://api.example.com/callbacks\n"
+		last  = "\n2 passed, 0 failed, 4 not applicable, in 0 s\n"
+	)
+	for verbose, want := range map[bool]string{
+		false: "\nn/a   callback/c: set Probe.Effects\nn/a   callback/d and 2 more: set Probe.Session\n",
+		true: "\nn/a   callback/c: set Probe.Effects\nn/a   callback/d: set Probe.Session\nn/a   callback/e: set Probe.Session\n" +
+			"n/a   callback/f: set Probe.Session\n\npass  callback/a\npass  callback/b: late\n",
+	} {
+		var got strings.Builder
+
+		if err := r.WriteText(&got, verbose); err != nil {
+			t.Fatal(err)
+		}
+
+		if diff := cmp.Diff(first+want+last, got.String()); diff != "" {
+			t.Errorf("verbose = %t (-want +got):\n%s", verbose, diff)
+		}
+	}
+}
+
 // TestReport_Conclusion examines receivers that accept forged messages.
 func TestReport_Conclusion(t *testing.T) {
 	t.Parallel()
@@ -69,7 +118,7 @@ func TestReport_Conclusion(t *testing.T) {
 		noSignature:   "\n\nCRITICAL: the receiver does not verify signatures: it accepts messages, and has never requested the key set.\n",
 		"accepts all": "\n\nCRITICAL: the receiver does not verify signatures: it accepts messages that anyone can make.\n",
 		noDigest:      "\n\nCRITICAL: anyone can forge a result, see callback/",
-		"":            "\n\npass",
+		"":            "\n\n",
 	} {
 		t.Run(fault, func(t *testing.T) {
 			t.Parallel()
@@ -86,16 +135,25 @@ func TestReport_Conclusion(t *testing.T) {
 				report := examine(t, r)
 				var text strings.Builder
 
-				if err := report.WriteText(&text); err != nil {
+				if err := report.WriteText(&text, false); err != nil {
 					t.Fatal(err)
 				}
 
 				if _, rest, _ := strings.Cut(text.String(), callbackURL); !strings.HasPrefix(rest, want) {
 					t.Errorf("the report continues with %.300q, want %q", rest, want)
 				}
-				failed, commands := len(report.Failed()), strings.Count(text.String(), "Send the message again:")
-				if commands != min(failed, 3) || strings.Count(text.String(), "examine only this rule") != failed-commands {
-					t.Errorf("%d commands of %d failed rules, want at most 3:\n%s", commands, failed, &text)
+				reasons := make(map[string]bool)
+				for _, f := range report.Failed() {
+					reasons[f.Reason] = true
+					if what, _, _ := strings.Cut(f.Detail, "\n"); !strings.Contains(text.String(), "\nFAIL  "+what+"\n      "+f.Rule+" (") {
+						t.Errorf("the text does not begin the row of %s with %q", f.Rule, what)
+					}
+					if note := " This message is valid for seconds: "; strings.Count(f.Curl, note) != 1 {
+						t.Errorf("%s: the command does not contain %q:\n%s", f.Rule, note, f.Curl)
+					}
+				}
+				if commands := strings.Count(text.String(), "Send the message again (its date is valid for seconds):"); commands != min(len(reasons), 3) {
+					t.Errorf("%d commands of failures with %d reasons, want one of each, and at most 3:\n%s", commands, len(reasons), &text)
 				}
 			})
 		})
@@ -111,12 +169,16 @@ func TestReport_JSONRoundTrip(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	var got receivertest.Report
+	var got struct {
+		receivertest.Report
+		DurationSeconds float64 `json:"duration_seconds"`
+	}
 	if err := json.Unmarshal(b.Bytes(), &got); err != nil {
 		t.Fatal(err)
 	}
 
-	if diff := cmp.Diff(want, got); diff != "" {
+	got.Duration = time.Duration(got.DurationSeconds * float64(time.Second))
+	if diff := cmp.Diff(want, got.Report); diff != "" {
 		t.Errorf("report (-want +got):\n%s", diff)
 	}
 }
@@ -144,7 +206,7 @@ func (w *failingWriter) Write(p []byte) (int, error) {
 func TestReport_WriteError(t *testing.T) {
 	t.Parallel()
 	r := testReport()
-	for name, write := range map[string]func(io.Writer) error{"text": r.WriteText, "JSON": r.WriteJSON, "JUnit": r.WriteJUnit} {
+	for name, write := range formats(r) {
 		if err := write(&failingWriter{100}); err == nil {
 			t.Errorf("%s: no error for a full disk", name)
 		}

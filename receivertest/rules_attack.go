@@ -34,18 +34,22 @@ func variantRule(v attack.Variant) rule {
 				return notApplicable("rejected, which is correct if the backend does not create checks of this product: " + describe(a.response)), nil
 			}
 			if !e.accepted(a) {
-				return failed("", a, describe(a.response)+excerpt(a.response)), nil
+				return failed("", a, notAccepted+" ("+v.Name+")", describe(a.response)+excerpt(a.response)), nil
 			}
 			return passed(""), nil
 		},
 	}
 }
 
+// rejectsInvalid is the beginning of the titles of rules about attacks. The name of the attack
+// follows.
+const rejectsInvalid = "The receiver rejects an invalid message: "
+
 // attackRule returns the rule that a receiver rejects a message.
 func attackRule(row attack.Attack) rule {
 	return rule{
 		name: ruleName(row.Name), severity: Severity(row.Severity), attack: true,
-		title:  "The receiver rejects an invalid message: " + row.Name,
+		title:  rejectsInvalid + row.Name,
 		reason: row.Reason,
 		run: func(e *examination, ctx context.Context) (outcome, error) {
 			return e.attack(ctx, row)
@@ -97,7 +101,7 @@ func (e *examination) attacked(row attack.Attack, a attempt) outcome {
 	case e.accepted(a) && row.Configurable:
 		return notApplicable("accepted, which options of the verifier allow (ClockSkew, MaxBody, a host with any port): " + describe(a.response))
 	case e.accepted(a):
-		return failed("", a, "accepted: "+describe(a.response))
+		return failed("", a, "accepted an invalid message ("+row.Name+")", describe(a.response))
 	case e.rejected(a):
 		e.unconfirmed = append(e.unconfirmed, index)
 		return passed("")
@@ -107,12 +111,12 @@ func (e *examination) attacked(row attack.Attack, a attempt) outcome {
 		if e.silent >= maxSilent {
 			e.stop(fmt.Sprintf("the receiver did not respond to %d invalid messages", e.silent))
 		}
-		return failed(Low, a, describe(a.response)+", so invalid messages occupy its connections")
+		return failed(Low, a, "did not reject an invalid message ("+row.Name+")", describe(a.response)+", so invalid messages occupy its connections")
 	case a.status == http.StatusServiceUnavailable && !names(a.message, keyIDOf(&e.Keys.signing.PublicKey)):
 		// A verifier that may not fetch the key set again yet cannot know that the key does not exist.
 		return passed("")
 	}
-	return failed(Low, a, describe(a.response)+", want 400"+excerpt(a.response))
+	return failed(Low, a, "did not reject an invalid message ("+row.Name+")", describe(a.response)+", want 400"+excerpt(a.response))
 }
 
 // names reports whether a message is signed with the key with this ID, by its own account.
@@ -228,7 +232,7 @@ func (e *examination) checkEffects(ctx context.Context) error {
 		f := &e.report.Findings[i]
 		switch {
 		case f.Result == Pass && n > 0:
-			f.Result, f.Detail = Fail, describe(a.response)+", but the receiver acted on the message"
+			f.Result, f.Detail = Fail, "acted on an invalid message ("+strings.TrimPrefix(f.Title, rejectsInvalid)+"): "+describe(a.response)
 		case f.Result == Fail && a.accepted && n == 0 && e.acts:
 			f.Severity = Low
 			f.Detail += ", without an effect; want 400"
@@ -243,7 +247,7 @@ func (e *examination) stillAccepts(ctx context.Context) (outcome, error) {
 		return notApplicable(e.stopped), nil
 	}
 	if e.stopped != "" {
-		return outcome{result: Fail, detail: e.stopped}, nil
+		return outcome{result: Fail, detail: notAccepted + " at the end: " + e.stopped}, nil
 	}
 	s, err := e.newSubject(ctx, phoneCheck)
 	if err != nil {
@@ -254,7 +258,7 @@ func (e *examination) stillAccepts(ctx context.Context) (outcome, error) {
 	case err != nil:
 		return outcome{}, err
 	case !e.accepted(a):
-		return failed("", a, describe(a.response)+excerpt(a.response)), nil
+		return failed("", a, notAccepted+" at the end", describe(a.response)+excerpt(a.response)), nil
 	}
 	return passed(""), nil
 }

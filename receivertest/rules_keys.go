@@ -93,15 +93,15 @@ func (e *examination) keySetFails(ctx context.Context, fault keySetFault) (outco
 		case err != nil:
 			return outcome{}, err
 		case e.accepted(a):
-			return failed(Critical, a, describe(a.response)+", although the receiver cannot know the key"), nil
+			return failed(Critical, a, "accepted a message with a key that it cannot know", describe(a.response)), nil
 		case unavailable && requested:
 			return e.withoutEffect(ctx, a, "")
 		case unavailable && late:
-			return e.withoutEffect(ctx, a, fmt.Sprintf("without a request for the key set within %v", keySetPatience))
+			return e.withoutEffect(ctx, a, "without a request for the key set within "+seconds(keySetPatience))
 		case requested || a.failure == silent:
-			return failed("", a, describe(a.response)+", want 5XX"+excerpt(a.response)), nil
+			return failed("", a, "did not respond with 5XX while it could not fetch the key of a message", describe(a.response)+excerpt(a.response)), nil
 		case late:
-			return notApplicable(fmt.Sprintf("the receiver did not request the key set within %v; see the rule key-rotation", keySetPatience)), nil
+			return notApplicable("the receiver did not request the key set within " + seconds(keySetPatience) + "; see the rule key-rotation"), nil
 		}
 		if err := pause(ctx, time.Second); err != nil {
 			return outcome{}, err
@@ -116,7 +116,7 @@ func (e *examination) withoutEffect(ctx context.Context, a attempt, detail strin
 	case err != nil && !unsupported(err):
 		return outcome{}, err
 	case err == nil && n > 0:
-		return failed("", a, describe(a.response)+", but the receiver acted on the message"), nil
+		return failed("", a, "acted on a message with a key that it cannot know", describe(a.response)), nil
 	}
 	return passed(detail), nil
 }
@@ -138,9 +138,9 @@ func (e *examination) keyRotation(ctx context.Context) (outcome, error) {
 		case e.accepted(a):
 			return passed(""), nil
 		case rejected && before > published:
-			return failed("", a, describe(a.response)+", although the key set that the receiver requested contains the key"+excerpt(a.response)), nil
+			return failed("", a, "rejected a message although the key set that it has requested contains the key", describe(a.response)+excerpt(a.response)), nil
 		case late || a.failure == silent:
-			return failed("", a, fmt.Sprintf("not accepted within %v: %s", rotationPatience, describe(a.response))), nil
+			return failed("", a, "did not accept a new key within "+seconds(rotationPatience), describe(a.response)), nil
 		}
 		if err := pause(ctx, time.Second); err != nil {
 			return outcome{}, err

@@ -108,9 +108,9 @@ func (e *examination) effect(ctx context.Context) (outcome, error) {
 	case n == 0 && !s.known:
 		return notApplicable("no effect, because the receiver does not know the check: " + withoutCreated), nil
 	case n == 0:
-		return failed("", a, fmt.Sprintf("%s, but no effect within %v", describe(a.response), effectTimeout)), nil
+		return failed("", a, "did not act on a valid message within "+seconds(effectTimeout), describe(a.response)), nil
 	case n > 1:
-		return failed("", a, fmt.Sprintf("%d effects of one message", n)), nil
+		return failed("", a, fmt.Sprintf("acted %d times on one message", n), describe(a.response)), nil
 	}
 	return passed(""), nil
 }
@@ -141,7 +141,7 @@ func (e *examination) duplicate(ctx context.Context) (outcome, error) {
 		return outcome{}, err
 	}
 	if !e.accepted(again) {
-		return failed(Low, again, describe(again.response)+": the service counts the delivery as failed, and after 5XX sends it again"), nil
+		return failed(Low, again, "did not acknowledge a second callback about a check", describe(again.response)+": the service counts the delivery as failed, and after 5XX sends it again"), nil
 	}
 	return e.secondMessage(ctx, again, n)
 }
@@ -153,11 +153,11 @@ func (e *examination) secondMessage(ctx context.Context, again attempt, n int) (
 	case err != nil && !unsupported(err):
 		return outcome{}, err
 	case err == nil && after > n:
-		return failed("", again, fmt.Sprintf("%s, and the receiver acted again: %d effects", describe(again.response), after)), nil
+		return failed("", again, fmt.Sprintf("acted again on the check (%d effects)", after), describe(again.response)), nil
 	case e.rejected(again):
 		return passed(""), nil
 	case !e.accepted(again):
-		return failed(Low, again, describe(again.response)+": respond with 400 to a copy, or acknowledge it"), nil
+		return failed(Low, again, "neither rejected nor acknowledged a second message about a check", describe(again.response)+", want 400 or 2XX"), nil
 	case unsupported(err):
 		return notApplicable("accepted, which is harmless if the receiver does not act again: " + withoutEffects), nil
 	}
@@ -172,7 +172,7 @@ func (e *examination) unknownCheckIgnored(ctx context.Context) (outcome, error) 
 	if !known.known {
 		return notApplicable(withoutCreated), nil
 	}
-	return e.noEffect(ctx, subject{checkID: newCheckID(), product: phoneCheck, header: e.Header})
+	return e.noEffect(ctx, subject{checkID: newCheckID(), product: phoneCheck, header: e.Header}, "a check that its backend has not created")
 }
 
 func (e *examination) otherProduct(ctx context.Context) (outcome, error) {
@@ -184,11 +184,12 @@ func (e *examination) otherProduct(ctx context.Context) (outcome, error) {
 		return notApplicable(withoutCreated), nil
 	}
 	s.product = phoneCheck
-	return e.noEffect(ctx, s)
+	return e.noEffect(ctx, s, "a callback of another product than that of the check")
 }
 
 // noEffect sends a valid message about a check, which must have no effect whatever the response is.
-func (e *examination) noEffect(ctx context.Context, s subject) (outcome, error) {
+// what describes the message.
+func (e *examination) noEffect(ctx context.Context, s subject, what string) (outcome, error) {
 	if e.Probe.Effects == nil {
 		return notApplicable(withoutEffects), nil
 	}
@@ -204,7 +205,7 @@ func (e *examination) noEffect(ctx context.Context, s subject) (outcome, error) 
 		return outcome{}, err
 	}
 	if n > 0 {
-		return failed("", a, describe(a.response)+", and the receiver acted on it"), nil
+		return failed("", a, "acted on "+what, describe(a.response)), nil
 	}
 	return passed(""), nil
 }
@@ -238,14 +239,14 @@ func (e *examination) otherSession(ctx context.Context) (outcome, error) {
 			return outcome{}, err
 		}
 		if n > 0 {
-			return failed("", a, describe(a.response)+", and the receiver acted on it"), nil
+			return failed("", a, "acted on a redirect in the session of another user", describe(a.response)), nil
 		}
 	}
 	switch {
 	case e.rejected(a), e.Probe.Effects != nil && e.acts:
 		return passed(""), nil
 	case a.status/100 == 3 && location(a) == location(e.valid):
-		return failed("", a, describe(a.response)+", as in the session that started the check"), nil
+		return failed("", a, "accepted a redirect in the session of another user", describe(a.response)+", as in the session that started the check"), nil
 	}
 	return notApplicable(describe(a.response) + ": " + withoutEffects), nil
 }

@@ -64,10 +64,10 @@ func (e *examination) otherCheck(ctx context.Context) (outcome, error) {
 		case err != nil && !unsupported(err):
 			return outcome{}, err
 		case err == nil && n > 0:
-			return failed("", a, describe(a.response)+", and the receiver acted on the check of the session: "+row.detail), nil
+			return failed("", a, "acted on a check that the service did not sign", describe(a.response)+": "+row.detail), nil
 		case e.rejected(a), err == nil && e.acts:
 		case a.status/100 == 3 && location(a) == location(e.valid):
-			return failed("", a, describe(a.response)+", as for the check of the session: "+row.detail), nil
+			return failed("", a, "accepted a check that the service did not sign", describe(a.response)+", as for the check of the session: "+row.detail), nil
 		default:
 			return notApplicable(describe(a.response) + ": " + withoutEffects), nil
 		}

@@ -69,7 +69,7 @@ func (e *examination) slowStore(ctx context.Context) (outcome, error) {
 	if r.attempt.failure == responded && r.attempt.status/100 == 5 {
 		return passed(""), nil
 	}
-	return failed("", r.attempt, describe(r.attempt.response)+", want 5XX"), nil
+	return failed("", r.attempt, "did not respond with 5XX while its store hung", describe(r.attempt.response)), nil
 }
 
 func (e *examination) slowStoreRetry(ctx context.Context) (outcome, error) {
@@ -92,9 +92,9 @@ func (e *examination) slowStoreRetry(ctx context.Context) (outcome, error) {
 		case e.accepted(a):
 			return e.actedOnce(ctx, r.subject, a)
 		case a.failure != responded || a.status/100 != 5:
-			return failed("", a, describe(a.response)+", so the result is lost"+excerpt(a.response)), nil
+			return failed("", a, "rejected the callback that the service sends after a 5XX", describe(a.response)+", so the result is lost"+excerpt(a.response)), nil
 		case time.Since(started) >= retryPatience:
-			return failed("", a, fmt.Sprintf("not accepted within %v: %s", retryPatience, describe(a.response))), nil
+			return failed("", a, "did not accept the callback that the service sends after a 5XX within "+seconds(retryPatience), describe(a.response)), nil
 		}
 		if err := pause(ctx, time.Second); err != nil {
 			return outcome{}, err
@@ -120,7 +120,7 @@ func (e *examination) actedOnce(ctx context.Context, s subject, a attempt) (outc
 		return outcome{}, err
 	}
 	if n != 1 {
-		return failed("", a, fmt.Sprintf("%s, but %d effects, want 1", describe(a.response), n)), nil
+		return failed("", a, fmt.Sprintf("acted %d times on a callback that the service sent twice", n), describe(a.response)), nil
 	}
 	return passed(""), nil
 }

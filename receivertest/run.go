@@ -1,13 +1,14 @@
 package receivertest
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 )
 
-// Run examines the receiver and reports each failed rule as an error of the test, with the command
-// to send its message again. Rules that are not applicable are logged. Run must be called from the
-// goroutine of the test.
+// Run examines the receiver and reports each failed rule as an error of the test. The same ones as
+// in the text of a report include the command to send their message again. Rules that are not
+// applicable are logged. Run must be called from the goroutine of the test.
 func Run(t testing.TB, r Receiver) {
 	t.Helper()
 	report, err := Examine(t.Context(), r)
@@ -15,11 +16,16 @@ func Run(t testing.TB, r Receiver) {
 		t.Log(conclusion)
 	}
 	var skipped []string
+	shown := report.commands()
 	for _, f := range report.Findings {
 		switch f.Result {
 		case Fail:
 			var b strings.Builder
-			writeIndented(&b, "", f.Rule+" ("+string(f.Severity)+")", f.Title+".", f.Reason, f.Detail, f.Curl)
+			what, causes, _ := strings.Cut(f.Detail, "\n")
+			writeIndented(&b, "", fmt.Sprintf("%s (%s): %s", f.Rule, f.Severity, what), f.Reason, causes)
+			if shown[f.Rule] {
+				writeIndented(&b, "", f.Curl)
+			}
 			t.Error(b.String())
 		case NotApplicable:
 			skipped = append(skipped, f.Rule+": "+f.Detail)

@@ -61,7 +61,7 @@ func TestRun_Failures(t *testing.T) {
 	if len(f.errors) != 2 || f.fatal != "" {
 		t.Fatalf("errors = %q, fatal %q, want one for each failed rule", f.errors, f.fatal)
 	}
-	for _, want := range []string{"callback/changed-match (critical)", "accepted: response 204 No Content", "curl "} {
+	for _, want := range []string{"callback/changed-match (critical): accepted an invalid message (changed match): response 204 No Content\n", "curl "} {
 		if !strings.Contains(f.errors[0], want) {
 			t.Errorf("error = %q, want %q", f.errors[0], want)
 		}

@@ -66,7 +66,7 @@ func (e *examination) run(ctx context.Context) int {
 	e.announce(server)
 
 	progress := newProgress(e.stderr)
-	connected, err := waitFor(ctx, e.target.addresses(), e.wait, progress)
+	connected, err := waitFor(ctx, e.target.addresses(), e.timeout, progress)
 	progress.clear()
 	if err != nil {
 		return e.unable(err)

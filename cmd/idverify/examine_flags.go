@@ -37,7 +37,7 @@ type examination struct {
 	digest         string
 	receiverCA     string
 	remote         bool
-	wait           time.Duration
+	timeout        time.Duration
 
 	// The key set.
 	keys      string
@@ -46,19 +46,17 @@ type examination struct {
 	caFile    string
 
 	// The rules and the report.
-	strict bool
-	only   stringList
-	fail   string
-	list   bool
-	format string
-	output string
+	strict      bool
+	only        stringList
+	fail        string
+	list        bool
+	json, junit bool
+	verbose     bool
+	output      string
 }
 
-// Values of -digest and -format, which are their defaults.
-const (
-	hexDigest  = "hex"
-	textFormat = "text"
-)
+// hexDigest is the default of -digest.
+const hexDigest = "hex"
 
 // defaultKeys is the default of -keys. The port is fixed, so that a receiver has to be configured
 // only once.
@@ -73,7 +71,7 @@ func (e *examination) define(flags *flag.FlagSet) {
 	flags.StringVar(&e.digest, "digest", hexDigest, "`encoding` of the Digest of callbacks, hex or base64")
 	flags.StringVar(&e.receiverCA, "receiver-ca", "", "trust the CA certificates in the file at this `path` for a receiver over https")
 	flags.BoolVar(&e.remote, "remote", false, "examine a receiver on another machine, which must be yours: it gets forged messages")
-	flags.DurationVar(&e.wait, "wait", 2*time.Minute, "wait for this `duration` until the receiver listens")
+	flags.DurationVar(&e.timeout, "timeout", 2*time.Minute, "stop if the receiver does not listen within this `duration`")
 
 	flags.StringVar(&e.keys, "keys", defaultKeys, "serve the key set on this `host:port`")
 	flags.Var(&e.keysNames, "keys-name", "another `name` by which the receiver reaches the key set, such as host.docker.internal; repeatable")
@@ -84,7 +82,9 @@ func (e *examination) define(flags *flag.FlagSet) {
 	flags.Var(&e.only, "only", "examine only this `rule`, or those of a pattern such as 'callback/key-*'; repeatable")
 	flags.StringVar(&e.fail, "fail", string(receivertest.Low), "lowest `severity` that makes the exit code 1: critical, high, medium or low")
 	flags.BoolVar(&e.list, "list", false, "print the rules with their severities and reasons, and examine nothing")
-	flags.StringVar(&e.format, "format", textFormat, "`format` of the report: text, json or junit")
+	flags.BoolVar(&e.json, "json", false, "print one JSON document")
+	flags.BoolVar(&e.junit, "junit", false, "print one XML document in the format of JUnit")
+	flags.BoolVar(&e.verbose, "v", false, "list all rules, also those that passed")
 	flags.StringVar(&e.output, "o", "", "write the report to this `path`; by default to stdout")
 }
 
@@ -114,30 +114,52 @@ func (e *examination) check(arguments []string, given map[string]bool) error {
 		return errors.New("-digest must be hex or base64")
 	case !slices.Contains(severities, receivertest.Severity(e.fail)):
 		return errors.New("-fail must be critical, high, medium or low")
-	case e.formats()[e.format] == nil:
-		return errors.New("-format must be text, json or junit")
-	case e.wait < 0:
-		return errors.New("-wait must not be negative")
+	case e.json && e.junit || e.verbose && (e.json || e.junit):
+		return errors.New("only one of -json, -junit and -v is possible")
+	case e.timeout < 0:
+		return errors.New("-timeout must not be negative")
 	}
 	for _, pattern := range e.only {
-		if _, err := path.Match(pattern, ""); err != nil {
-			return fmt.Errorf("-only: the pattern %s is malformed", pattern)
-		}
-		rules := receivertest.Rules(e.kind(), e.strict)
-		matches := func(pattern string) bool {
-			return slices.ContainsFunc(rules, func(r receivertest.Rule) bool { ok, _ := path.Match(pattern, r.Name); return ok })
-		}
-		if !matches(pattern) {
-			if full := e.kind().String() + "/" + pattern; matches(full) {
-				return fmt.Errorf("-only: there is no rule %s: use %s", pattern, full)
-			}
-			return fmt.Errorf("-only: there is no rule %s: add -strict or -redirect, or see \"idverify examine -list\"", pattern)
+		if err := e.checkPattern(pattern); err != nil {
+			return err
 		}
 	}
 	if e.list {
 		return nil
 	}
 	return e.checkReceiver(arguments[0])
+}
+
+// checkPattern verifies that a pattern of -only matches a rule.
+func (e *examination) checkPattern(pattern string) error {
+	if _, err := path.Match(pattern, ""); err != nil {
+		return fmt.Errorf("-only: the pattern %s is malformed", pattern)
+	}
+	own, other, advice := e.kind(), receivertest.Redirect, "set -redirect"
+	if e.redirect {
+		other, advice = receivertest.Callback, "omit -redirect"
+	}
+	full := own.String() + "/" + pattern
+	switch {
+	case matchesRule(pattern, receivertest.Rules(own, e.strict)):
+		return nil
+	case matchesRule(full, receivertest.Rules(own, e.strict)):
+		return fmt.Errorf("-only: there is no rule %q: use %s", pattern, full)
+	case matchesRule(pattern, receivertest.Rules(own, true)):
+		return fmt.Errorf("-only: there is no rule %q without -strict", pattern)
+	case matchesRule(pattern, receivertest.Rules(other, true)):
+		return fmt.Errorf("-only: there is no rule %q for receivers of %ss: %s", pattern, own, advice)
+	}
+	var known []string
+	for _, r := range receivertest.Rules(own, e.strict) {
+		known = append(known, r.Name)
+	}
+	return &unknownName{"-only", "rule", pattern, known}
+}
+
+// matchesRule reports whether a pattern matches one of rules.
+func matchesRule(pattern string, rules []receivertest.Rule) bool {
+	return slices.ContainsFunc(rules, func(r receivertest.Rule) bool { ok, _ := path.Match(pattern, r.Name); return ok })
 }
 
 // notForList reports whether a flag has no effect with -list.
@@ -280,7 +302,7 @@ func (e *examination) kind() receivertest.Kind {
 // rules returns the rules of -list.
 func (e *examination) rules() []receivertest.Rule {
 	return slices.DeleteFunc(receivertest.Rules(e.kind(), e.strict), func(r receivertest.Rule) bool {
-		return len(e.only) > 0 && !slices.ContainsFunc(e.only, func(pattern string) bool { ok, _ := path.Match(pattern, r.Name); return ok })
+		return len(e.only) > 0 && !slices.ContainsFunc(e.only, func(pattern string) bool { return matchesRule(pattern, []receivertest.Rule{r}) })
 	})
 }
 

@@ -38,11 +38,11 @@ func (p *progress) rule(done, total int, rule string) {
 
 // waiting shows that the command waits for the receiver. first is false if that was shown before.
 func (p *progress) waiting(first bool, left time.Duration) {
-	switch left := left.Round(time.Second); {
+	switch left := seconds(left.Round(time.Second)); {
 	case p.terminal:
-		fmt.Fprintf(p.w, "%swaiting until the receiver listens, for %v", eraseLine, left)
+		fmt.Fprintf(p.w, "%swaiting until the receiver listens, for %s", eraseLine, left)
 	case first:
-		fmt.Fprintf(p.w, "waiting until the receiver listens, for at most %v\n", left)
+		fmt.Fprintf(p.w, "waiting until the receiver listens, for at most %s\n", left)
 	}
 }
 
@@ -74,7 +74,7 @@ func waitFor(ctx context.Context, addrs []string, limit time.Duration, progress 
 		case ctx.Err() != nil:
 			return "", fmt.Errorf("interrupted before the receiver listened at %s", strings.Join(addrs, " or "))
 		case left <= 0:
-			return "", fmt.Errorf("the receiver does not listen: %w (start it, or set a longer -wait)", err)
+			return "", fmt.Errorf("the receiver does not listen: %w (start it, compare its port with that of the URL or -addr, or set a longer -timeout)", err)
 		}
 		progress.waiting(first, left)
 		select {

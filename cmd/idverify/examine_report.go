@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -19,7 +18,15 @@ import (
 // write writes the report to -o, or to stdout. If that fails, it prints the report to stderr.
 func (e *examination) write(report receivertest.Report) error {
 	var text bytes.Buffer
-	err := e.formats()[e.format](report, &text)
+	var err error
+	switch {
+	case e.json:
+		err = report.WriteJSON(&text)
+	case e.junit:
+		err = report.WriteJUnit(&text)
+	default:
+		err = report.WriteText(&text, e.verbose)
+	}
 	switch {
 	case err != nil:
 	case e.output == "":
@@ -29,8 +36,8 @@ func (e *examination) write(report receivertest.Report) error {
 	}
 	switch {
 	case err != nil:
-		_ = report.WriteText(e.stderr)
-	case e.output != "" || e.format != textFormat:
+		_ = report.WriteText(e.stderr, e.verbose)
+	case e.output != "" || e.json || e.junit:
 		e.summarize(report)
 	}
 	return err
@@ -85,15 +92,6 @@ func writeReport(path string, content []byte) error {
 	return atomicfile.Replace(file, content)
 }
 
-// formats returns the functions that write a report, by the value of -format.
-func (e *examination) formats() map[string]func(receivertest.Report, io.Writer) error {
-	return map[string]func(receivertest.Report, io.Writer) error{
-		textFormat: receivertest.Report.WriteText,
-		"json":     receivertest.Report.WriteJSON,
-		"junit":    receivertest.Report.WriteJUnit,
-	}
-}
-
 // summarize prints the failed rules and the number of all on stderr.
 func (e *examination) summarize(report receivertest.Report) {
 	counts, severe := make(map[receivertest.Result]int), make(map[receivertest.Severity]int)
@@ -104,7 +102,8 @@ func (e *examination) summarize(report receivertest.Report) {
 		}
 	}
 	for _, f := range report.Failed() {
-		fmt.Fprintf(e.stderr, "FAIL  %s (%s): %s\n", f.Rule, f.Severity, f.Title)
+		what, _, _ := strings.Cut(f.Detail, "\n")
+		fmt.Fprintf(e.stderr, "FAIL  %s (%s, %s)\n", clean(what, lineLength), f.Rule, f.Severity)
 	}
 	var numbers []string
 	for _, s := range severities {

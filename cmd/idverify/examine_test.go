@@ -176,7 +176,7 @@ func TestExamine_ExitCode(t *testing.T) {
 
 			got := examineReceiver(t, row.receiver, row.args...)
 
-			if got.code != row.want || !strings.Contains(got.stdout, "\nFAIL  callback/changed-match ") {
+			if got.code != row.want || !strings.Contains(got.stdout, ": response ") || !strings.Contains(got.stdout, "\n      callback/changed-match (") {
 				t.Errorf("exit code %d, want %d\n%s\n%s", got.code, row.want, got.stdout, got.stderr)
 			}
 		})
@@ -186,17 +186,17 @@ func TestExamine_ExitCode(t *testing.T) {
 func TestExamine_Formats(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "report")
-	run := func(format string) []byte {
+	run := func(format ...string) []byte {
 		got := examineReceiver(t, func(keySet, string) http.Handler { return http.HandlerFunc(acceptAll) },
-			"-only", "callback/changed-*", "-format", format, "-o", path)
-		if got.code != exitProblem || got.stdout != "" || !strings.Contains(got.stderr, "\nFAIL  callback/changed-match (critical): ") {
-			t.Errorf("-format %s: exit code %d\nstdout: %s\nstderr: %s", format, got.code, got.stdout, got.stderr)
+			append(format, "-only", "callback/changed-*", "-o", path)...)
+		if got.code != exitProblem || got.stdout != "" || !strings.Contains(got.stderr, "\nFAIL  accepted an invalid message (changed match): response 204 No Content (callback/changed-match, critical)\n") {
+			t.Errorf("%s: exit code %d\nstdout: %s\nstderr: %s", format, got.code, got.stdout, got.stderr)
 		}
 		return []byte(readText(t, path))
 	}
 
 	var report receivertest.Report
-	jsonErr := json.Unmarshal(run("json"), &report)
+	jsonErr := json.Unmarshal(run("-json"), &report)
 	var suite struct {
 		Tests    int `xml:"tests,attr"`
 		Failures int `xml:"failures,attr"`
@@ -207,8 +207,8 @@ func TestExamine_Formats(t *testing.T) {
 			} `xml:"failure"`
 		} `xml:"testcase"`
 	}
-	junitErr := xml.Unmarshal(run("junit"), &suite)
-	text := string(run("text"))
+	junitErr := xml.Unmarshal(run("-junit"), &suite)
+	text, verbose := string(run()), string(run("-v"))
 
 	failed := make(map[string]string) // commands by rule
 	for _, f := range report.Failed() {
@@ -225,8 +225,15 @@ func TestExamine_Formats(t *testing.T) {
 			t.Errorf("JUnit: %s failed: %t, want %t", c.Name, c.Failure != nil, ok)
 		}
 	}
-	if !strings.Contains(text, "\nFAIL  callback/changed-match (critical)\n") {
-		t.Errorf("text: %s", text)
+	const row = "\nFAIL  accepted an invalid message (changed match): response 204 No Content\n      callback/changed-match (critical): "
+	if !strings.Contains(text, row) || strings.Contains(text, "pass  ") || !strings.Contains(text, "\n1 passed, ") {
+		t.Errorf("text: want the failures, and only the number of rules that passed:\n%s", text)
+	}
+	if !strings.Contains(verbose, row) || !strings.Contains(verbose, "\npass  callback/valid: ") {
+		t.Errorf("text with -v: want also the rules that passed:\n%s", verbose)
+	}
+	if n := strings.Count(text, " This message is valid for seconds: "); n != 2 {
+		t.Errorf("text: %d commands with a note about their date, want one for each reason:\n%s", n, text)
 	}
 }
 
@@ -263,27 +270,28 @@ func TestExamine_Usage(t *testing.T) {
 		{"no URL", nil, "the URL of the receiver is missing"},
 		{"two URLs", []string{receiver, receiver}, "unexpected number of arguments: 2"},
 		{"no scheme", []string{"127.0.0.1:3000"}, "must begin with https:// or http://"},
-		{"user", []string{"http://me:secret@127.0.0.1/"}, "neither a user nor a fragment"},
+		{"user", []string{"http://me:hidden@127.0.0.1/"}, "neither a user nor a fragment"},
 		{"list and URL", []string{"-list", receiver}, "-list needs no URL"},
 		{"digest", []string{"-digest", "md5", receiver}, "-digest must be"},
 		{"digest of a redirect", []string{"-redirect", "-digest", "base64", receiver}, "not for -redirect"},
 		{"CA file without TLS", []string{"-keys-http", "-ca-file", "ca.pem", receiver}, "-ca-file has no effect"},
 		{"severity", []string{"-fail", "severe", receiver}, "-fail must be"},
-		{"format", []string{"-format", "xml", receiver}, "-format must be"},
-		{"rule", []string{"-only", "callback/no-such-rule", receiver}, "there is no rule callback/no-such-rule"},
-		{"rule without a kind", []string{"-only", "changed-match", receiver}, "there is no rule changed-match: use callback/changed-match"},
+		{"two formats", []string{"-json", "-junit", receiver}, "only one of -json, -junit and -v"},
+		{"rule", []string{"-only", "callback/no-such-rule", receiver}, "there is no rule \"callback/no-such-rule\". The rules are\n  callback/valid, "},
+		{"rule without a kind", []string{"-only", "changed-match", receiver}, "there is no rule \"changed-match\": use callback/changed-match"},
+		{"strict rule", []string{"-only", "callback/hs2019", receiver}, "there is no rule \"callback/hs2019\" without -strict"},
 		{"malformed pattern", []string{"-only", "callback/[", receiver}, "the pattern callback/[ is malformed"},
-		{"list and format", []string{"-list", "-format", "json"}, "with -list, only -redirect, -strict and -only"},
+		{"list and format", []string{"-list", "-json"}, "with -list, only -redirect, -strict and -only"},
 		{"list and report", []string{"-list", "-o", "report"}, "with -list, only -redirect, -strict and -only"},
-		{"header of the message", []string{"-header", "Host: secret", receiver}, "examine: -header must not contain Host, which is a part of the message"},
+		{"header of the message", []string{"-header", "Host: hidden", receiver}, "examine: -header must not contain Host, which is a part of the message"},
 		{"probe on another machine", []string{"-probe", "http://192.0.2.1/probe", receiver}, "192.0.2.1 is not this machine: a probe"},
-		{"rule of redirects", []string{"-only", "redirect/*", receiver}, "there is no rule redirect/*"},
-		{"header without a value", []string{"-header", "Cookie=secret", receiver}, "-header number 1 must be 'Name: value'"},
+		{"rule of redirects", []string{"-only", "redirect/*", receiver}, "there is no rule \"redirect/*\" for receivers of callbacks: set -redirect"},
+		{"header without a value", []string{"-header", "Cookie=hidden", receiver}, "-header number 1 must be 'Name: value'"},
 		{"address", []string{"-addr", "/socket", receiver}, "-addr must be"},
 		{"address with a path", []string{"-addr", "http://127.0.0.1:3000/x", receiver}, "-addr must be"},
 		{"probe", []string{"-probe", "/probe", receiver}, "-probe must begin"},
 		{"key set", []string{"-keys", "8446", receiver}, "-keys must be host:port"},
-		{"wait", []string{"-wait", "-1s", receiver}, "-wait must not be negative"},
+		{"timeout", []string{"-timeout", "-1s", receiver}, "-timeout must not be negative"},
 		{"unknown flag", []string{receiver, "-x"}, "flag provided but not defined: -x"},
 		{"other machine", []string{"https://192.0.2.1/callbacks"}, "is not this machine: an examination sends forged messages"},
 		{"address on another machine", []string{"-addr", "192.0.2.1:80", receiver}, "is not this machine"},
@@ -296,7 +304,7 @@ func TestExamine_Usage(t *testing.T) {
 			if got.code != exitUsage || got.stdout != "" || !strings.Contains(got.stderr, row.want) {
 				t.Errorf("exit code %d, want 2 and %q\nstdout: %s\nstderr: %s", got.code, row.want, got.stdout, got.stderr)
 			}
-			if strings.Contains(got.stderr, "secret") {
+			if strings.Contains(got.stderr, "hidden") {
 				t.Errorf("the error contains a secret:\n%s", got.stderr)
 			}
 		})
@@ -314,7 +322,7 @@ func TestExamine_Unable(t *testing.T) {
 		want string
 	}{
 		{"port of the key set in use", []string{"-keys", strings.TrimPrefix(used.URL, "http://"), used.URL}, "address already in use (choose another address with -keys"},
-		{"receiver does not listen", []string{"-wait", "0", "http://" + unusedAddress}, "the receiver does not listen"},
+		{"receiver does not listen", []string{"-timeout", "0", "http://" + unusedAddress}, "connection refused (start it, compare its port with that of the URL or -addr"},
 		{"CA file", []string{"-ca-file", missing, used.URL}, "write the CA file"},
 		{"receiver CA", []string{"-receiver-ca", missing, used.URL}, "-receiver-ca: "},
 		{"report", []string{"-o", missing, "-only", "callback/changed-match", used.URL}, "write the report"},
@@ -422,9 +430,9 @@ func TestExamine_OutputKept(t *testing.T) {
 			t.Error(err)
 		}
 		return http.HandlerFunc(acceptAll)
-	}, "-only", "callback/changed-match", "-format", "json", "-o", filepath.Join(dir, "report.json"))
+	}, "-only", "callback/changed-match", "-json", "-o", filepath.Join(dir, "report.json"))
 
-	if got.code != exitError || !strings.Contains(got.stderr, "\nFAIL  callback/changed-match (critical)\n") || !strings.Contains(got.stderr, "write the report: ") {
+	if got.code != exitError || !strings.Contains(got.stderr, "\nFAIL  accepted an invalid message (changed match): ") || !strings.Contains(got.stderr, "write the report: ") {
 		t.Errorf("exit code %d, want 3 and the report\n%s", got.code, got.stderr)
 	}
 }
@@ -439,7 +447,7 @@ func TestExamine_OutputReplaced(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	failed := runExamine(t.Context(), nil, "-wait", "0", "-o", link, "http://"+unusedAddress)
+	failed := runExamine(t.Context(), nil, "-timeout", "0", "-o", link, "http://"+unusedAddress)
 	before := readText(t, file)
 	replaced := examineReceiver(t, func(keySet, string) http.Handler { return http.HandlerFunc(acceptAll) },
 		"-only", "callback/changed-match", "-o", link)
@@ -505,7 +513,7 @@ func TestExamine_Interrupted(t *testing.T) {
 			}
 			receiver.ServeHTTP(w, r)
 		})
-	}, server.URL)
+	}, "-v", server.URL)
 
 	if got.code != exitError || !strings.Contains(got.stderr, "The examination ended early") {
 		t.Errorf("exit code %d, want 3\nstderr: %s", got.code, got.stderr)

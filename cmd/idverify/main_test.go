@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io/fs"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -69,6 +70,32 @@ func TestProgram_Commands(t *testing.T) {
 				t.Errorf("results must be on stdout and usage errors on stderr\nstdout: %s\nstderr: %s", got.stdout, got.stderr)
 			}
 		})
+	}
+}
+
+// TestProgram_Help reads the usage of each command. A user can pass it to a pager, and flags with
+// the same meaning have the same name.
+func TestProgram_Help(t *testing.T) {
+	t.Parallel()
+	durations := regexp.MustCompile(`(?m)^  -(\S+) duration$`)
+	for _, c := range commands() {
+		words := strings.Fields(c.name)
+
+		help := runProgram(t, nil, "", append([]string{"help"}, words...)...)
+		for _, flag := range []string{"-h", "--help"} {
+			if got := runProgram(t, nil, "", append(words, flag)...); got != help || got.code != exitOK || got.stderr != "" || !strings.HasPrefix(got.stdout, "Usage: idverify "+c.name) {
+				t.Errorf("%s %s: exit code %d, want the usage on stdout, as of help\nstdout: %s\nstderr: %s", c.name, flag, got.code, got.stdout, got.stderr)
+			}
+		}
+
+		if strings.Contains(help.stdout, "\n  -json\n") == (c.name == "version") {
+			t.Errorf("%s: want the flag -json, unless the command has one line of output:\n%s", c.name, help.stdout)
+		}
+		for _, m := range durations.FindAllStringSubmatch(help.stdout, -1) {
+			if m[1] != "timeout" {
+				t.Errorf("%s: -%s is a duration, want the name -timeout", c.name, m[1])
+			}
+		}
 	}
 }
 
