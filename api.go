@@ -72,6 +72,7 @@ type request struct {
 	ids   []string   // one for each placeholder of an ID in the path
 	query url.Values // may be nil
 	body  any        // sent as JSON; nil if there is none
+	code  string     // of a code exchange, redacted like a token; may be empty
 }
 
 // response is a 2xx response whose body has been read.
@@ -102,8 +103,13 @@ type resourceJSON[T any] interface {
 
 // send performs op and returns the resource that the response contains.
 func send[J resourceJSON[T], T any](ctx context.Context, a *api, op wire.Operation, body any, ids ...string) (*T, error) {
+	return sendRequest[J](ctx, a, request{op: op, ids: ids, body: body})
+}
+
+// sendRequest performs r and returns the resource that the response contains.
+func sendRequest[J resourceJSON[T], T any](ctx context.Context, a *api, r request) (*T, error) {
 	var v *T
-	err := a.do(ctx, request{op: op, ids: ids, body: body}, func(resp response) (err error) {
+	err := a.do(ctx, r, func(resp response) (err error) {
 		v, err = decode[J](resp)
 		return err
 	})
@@ -167,7 +173,7 @@ func (a *api) do(ctx context.Context, r request, decode func(response) error) er
 	if r.body == nil && !idempotent(r.op) {
 		r.body = struct{}{} // net/http may send a request without a body again: see writeTracker
 	}
-	c := &call{api: a, op: r.op}
+	c := &call{api: a, op: r.op, code: r.code}
 	if r.body != nil {
 		if c.payload, err = json.Marshal(r.body); err != nil {
 			return invalidArgument(r.op, "cannot encode the parameters as JSON")

@@ -37,6 +37,7 @@ type call struct {
 	api   *api
 	op    wire.Operation
 	scope string // scopes requested by Client.Token, otherwise empty
+	code  string // as in request
 
 	// Parts of the call, so that they need no allocations of their own.
 	retries retryablehttp.Client

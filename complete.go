@@ -10,14 +10,20 @@ import (
 )
 
 // completeCheck exchanges code with op and returns the check. If the outcome is unknown, it reads
-// the check with get, and sends the code once more if the check is still PENDING. It performs at
-// most four operations. After ctx has ended, send and get fail without a request.
-func completeCheck[J resourceJSON[T], T any](ctx context.Context, a *api, op wire.Operation, checkID, code string, get func(context.Context, string) (*T, error), status func(*T) CheckStatus) (*T, error) {
+// the check with getOp, and sends the code once more if the check is still PENDING. It performs at
+// most four operations. After ctx has ended, exchange and get fail without a request.
+func completeCheck[J resourceJSON[T], T any](ctx context.Context, a *api, op, getOp wire.Operation, checkID, code string, status func(*T) CheckStatus) (*T, error) {
 	body, err := codePatch(a, op, code)
 	if err != nil {
 		return nil, err
 	}
-	check, err := send[J](ctx, a, op, body, checkID)
+	exchange := func() (*T, error) {
+		return sendRequest[J](ctx, a, request{op: op, ids: []string{checkID}, body: body, code: code})
+	}
+	get := func() (*T, error) {
+		return sendRequest[J](ctx, a, request{op: getOp, ids: []string{checkID}, code: code})
+	}
+	check, err := exchange()
 	unknown := unknownOutcomeOf(err)
 	if unknown == nil || !a.waitRetryAfter(ctx, err) {
 		return check, err
@@ -25,9 +31,9 @@ func completeCheck[J resourceJSON[T], T any](ctx context.Context, a *api, op wir
 
 	var later []error
 	effect := unknown.effect
-	check, readErr := get(ctx, checkID)
+	check, readErr := get()
 	if readErr == nil && status(check) == StatusPending {
-		completed, sendErr := send[J](ctx, a, op, body, checkID)
+		completed, sendErr := exchange()
 		if sendErr == nil {
 			return completed, nil
 		}
@@ -37,7 +43,7 @@ func completeCheck[J resourceJSON[T], T any](ctx context.Context, a *api, op wir
 		later = append(later, sendErr)
 		// Either of the two requests may have used the code.
 		if (unknownOutcomeOf(sendErr) != nil || isCheckNotFound(sendErr)) && a.waitRetryAfter(ctx, sendErr) {
-			check, readErr = get(ctx, checkID)
+			check, readErr = get()
 		}
 	}
 	switch {
@@ -50,7 +56,7 @@ func completeCheck[J resourceJSON[T], T any](ctx context.Context, a *api, op wir
 			final:  true,
 		})
 	default:
-		effect += ", and the check is " + redact.Text(string(status(check)), a.secrets()...)
+		effect += ", and the check is " + redact.Text(string(status(check)), append(a.secrets(), code)...)
 	}
 	err = withOutcome(err, unknownOutcome{effect: effect, action: "use the callback, or get the check later"})
 	return nil, &unconfirmedError{first: err, later: later}

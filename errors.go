@@ -88,9 +88,9 @@ func isSentinel(err error) bool {
 // or any other response without success, for example from a proxy.
 //
 // To handle it, use errors.Is with a sentinel such as [ErrNotMobileIP], or compare
-// [Error.Fragment]. Title and Detail are for people; phone numbers, addresses, tokens and URLs in
-// them are redacted, as in the text of the error. The text contains the RequestID: group errors by
-// Operation, Status and Fragment instead.
+// [Error.Fragment]. Title and Detail are for people; phone numbers, addresses, tokens, URLs and the
+// code of a Complete in them are redacted, as in the text of the error. The text contains the
+// RequestID: group errors by Operation, Status and Fragment instead.
 //
 // Protocol: docs/protocol.md, section 8.
 type Error struct {

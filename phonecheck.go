@@ -109,7 +109,7 @@ func (s *PhoneCheckService) Get(ctx context.Context, checkID string) (*PhoneChec
 //
 // Protocol: docs/protocol.md, section 4.
 func (s *PhoneCheckService) Complete(ctx context.Context, checkID, code string) (*PhoneCheck, error) {
-	return completeCheck[phoneCheckJSON](ctx, s.api, wire.CompletePhoneCheck, checkID, code, s.Get, func(c *PhoneCheck) CheckStatus { return c.Status })
+	return completeCheck[phoneCheckJSON](ctx, s.api, wire.CompletePhoneCheck, wire.GetPhoneCheck, checkID, code, func(c *PhoneCheck) CheckStatus { return c.Status })
 }
 
 // List returns one page of the project's PhoneChecks, newest first unless o specifies another

@@ -142,10 +142,10 @@ func outcomeUnknown(status int) bool {
 	return status < 400 && !isSuccess(status) || status >= 500 && status != http.StatusNotImplemented
 }
 
-// secrets returns the secrets of the client and the token of the last attempt, which may no longer
-// be cached.
+// secrets returns the secrets of the client, the code of the request, and the token of the last
+// attempt, which may no longer be cached.
 func (c *call) secrets() []string {
-	secrets := c.api.secrets()
+	secrets := append(c.api.secrets(), c.code)
 	if c.token != nil {
 		secrets = append(secrets, c.token.AccessToken)
 	}

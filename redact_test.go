@@ -46,11 +46,12 @@ func TestError_RedactsEscapedSecrets(t *testing.T) {
 		"JSON, uppercase":    strings.NewReplacer(`"`, `\"`, "<", `\u003C`, "&", `\u0026`, "+", `\u002B`, "/", `\u002f`).Replace,
 		"repeated":           func(s string) string { return s + "\n" + s },
 	}
-	const secret, token = `p<&"ss/+w'ord=1 2`, `tok/en+"with<all>&'of=it`
+	const secret, token, code = `p<&"ss/+w'ord=1 2`, `tok/en+"with<all>&'of=it`, `c&o/d+e"<of>'a=check 1`
 	basic := []byte(clientID + ":" + secret)
 	values := map[string]string{
 		"client secret":  secret,
 		"token":          token,
+		"code":           code,
 		"base64":         base64.StdEncoding.EncodeToString(basic),
 		"base64, raw":    base64.RawStdEncoding.EncodeToString(basic),
 		"base64url":      base64.URLEncoding.EncodeToString(basic),
@@ -75,13 +76,16 @@ func TestError_RedactsEscapedSecrets(t *testing.T) {
 				}
 				logger := slog.New(slog.NewTextHandler(logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
 				c, err := idverify.NewClient(srv.URL, idverify.Credentials{ClientID: clientID, ClientSecret: idverify.NewSecret(secret)},
-					idverify.WithHTTPClient(srv.Client()), idverify.WithLogger(logger))
+					idverify.WithHTTPClient(srv.Client()), idverify.WithLogger(logger), idverify.WithVersions(idverify.Versions{PhoneCheck: "v0.2"}))
 				if err != nil {
 					t.Fatal(err)
 				}
 
 				for range 3 {
 					_, err := c.PhoneChecks.Get(t.Context(), "a")
+					if what == "code" {
+						_, err = c.PhoneChecks.Complete(t.Context(), "a", code)
+					}
 
 					text := fmt.Sprintf("%+v", err)
 					if e, ok := errors.AsType[*idverify.Error](err); ok {
@@ -279,4 +283,92 @@ func TestCheckEndedError_RedactsSecrets(t *testing.T) {
 			}
 		}
 	})
+}
+
+// The service, a proxy or the transport may echo the request of Complete, also in the response to
+// the read that follows an unknown outcome.
+func TestComplete_RedactsCode(t *testing.T) {
+	t.Parallel()
+	problem := func(status int) func(http.ResponseWriter, string, string) {
+		return func(w http.ResponseWriter, code, body string) {
+			w.Header().Set("X-Request-Id", "for-"+code)
+			w.WriteHeader(status)
+			b, _ := json.Marshal(map[string]any{"type": "https://docs.example/" + code + "#" + code, "title": "no " + code, "detail": "received " + body})
+			w.Write(b)
+		}
+	}
+	for name, echo := range map[string]func(w http.ResponseWriter, code, body string){
+		"problem":           problem(http.StatusForbidden),
+		"retried problem":   problem(http.StatusTooManyRequests),
+		"unknown outcome":   problem(http.StatusServiceUnavailable),
+		"unexpected status": problem(http.StatusFound),
+		"page":              func(w http.ResponseWriter, _, body string) { w.WriteHeader(403); io.WriteString(w, "<h1>"+body) },
+		"escaped for a URL": func(w http.ResponseWriter, _, body string) {
+			w.WriteHeader(403)
+			io.WriteString(w, url.QueryEscape(body))
+		},
+		"escaped for JSON":  func(w http.ResponseWriter, _, body string) { w.WriteHeader(403); fmt.Fprintf(w, "received %q", body) },
+		"unusable response": func(w http.ResponseWriter, _, body string) { fmt.Fprintf(w, "%q", body) },
+		"status":            func(w http.ResponseWriter, code, _ string) { fmt.Fprintf(w, `{"check_id":"a","status":%q}`, code) },
+		"truncated response": func(w http.ResponseWriter, _, body string) {
+			w.Header().Set("Content-Length", "9999")
+			w.WriteHeader(403)
+			io.WriteString(w, body)
+		},
+		"error of the body":    func(w http.ResponseWriter, _, body string) { w.Header().Set("X-Error", body) },
+		"error of a transport": func(w http.ResponseWriter, _, body string) { w.Header().Set("X-Error", body); w.WriteHeader(500) },
+	} {
+		for _, code := range []string{"7c1e0b52-8f7d-4b0e-a9c3-code", "K9X2"} {
+			t.Run(name+"/"+code, func(t *testing.T) {
+				t.Parallel()
+				var printed strings.Builder
+				var body string // of the last exchange
+				logs := new(syncBuffer)
+				exchanges := 0
+				srv := newService(t, func(w http.ResponseWriter, r *http.Request) {
+					if b, _ := io.ReadAll(r.Body); len(b) > 0 {
+						body = string(b)
+					}
+					if r.Method == http.MethodPatch && name == "status" {
+						w.WriteHeader(http.StatusServiceUnavailable)
+						return
+					}
+					exchanges++
+					echo(w, code, body)
+				})
+				transport := srv.Client().Transport
+				fails := roundTripperFunc(func(r *http.Request) (*http.Response, error) {
+					resp, err := transport.RoundTrip(r)
+					if err != nil || resp.Header.Get("X-Error") == "" {
+						return resp, err
+					}
+					defer resp.Body.Close()
+					failure := errors.New("lost " + resp.Header.Get("X-Error"))
+					if resp.StatusCode == http.StatusInternalServerError {
+						return nil, failure
+					}
+					resp.Body = io.NopCloser(iotest.ErrReader(failure))
+					return resp, nil
+				})
+				c := srv.client(t, idverify.WithVersions(idverify.Versions{PhoneCheck: "v0.2"}),
+					idverify.WithHTTPClient(&http.Client{Transport: fails}),
+					idverify.WithLogger(slog.New(slog.NewTextHandler(logs, &slog.HandlerOptions{Level: slog.LevelDebug}))),
+					idverify.WithObserver(func(ctx context.Context, _ string) (context.Context, func(idverify.Attempt)) {
+						return ctx, func(a idverify.Attempt) { fmt.Fprintf(logs, "%+v %#v\n", a, a.Err) }
+					}))
+
+				_, err := c.PhoneChecks.Complete(t.Context(), "a", code)
+
+				formatAll(&printed, err)
+				if err == nil || exchanges == 0 || !strings.Contains(printed.String(), "[REDACTED]") {
+					t.Errorf("error = %v after %d echoes, want a redacted one", err, exchanges)
+				}
+				for name, text := range map[string]string{"error": printed.String(), "log": logs.String()} {
+					if strings.Contains(text, code) {
+						t.Errorf("the %s contains the code:\n%s", name, lineContaining(text, code))
+					}
+				}
+			})
+		}
+	}
 }

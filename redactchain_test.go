@@ -49,19 +49,13 @@ func newBrokenService(t *testing.T) *brokenService {
 		t.Cleanup(func() { l.Close(); <-done })
 		return l.Addr().String()
 	}
-	s := &brokenService{service: newService(t, nil)}
+	s := &brokenService{service: newService(t, nil), closed: "127.0.0.1:9"} // nothing listens on port 9
 	s.resetting = listen(func(c net.Conn) {
 		_, _ = c.Read(make([]byte, 1))
 		_ = c.(*net.TCPConn).SetLinger(0)
 		c.Close()
 	})
 	s.silent = listen(func(c net.Conn) { t.Cleanup(func() { c.Close() }) })
-	client, err := net.Dial("tcp", s.silent)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { client.Close() })
-	s.closed = client.LocalAddr().String() // no other test can listen there
 
 	names, err := net.ListenPacket("udp", "127.0.0.1:0")
 	if err != nil {

@@ -128,7 +128,7 @@ func (s *SubscriberCheckService) Get(ctx context.Context, checkID string) (*Subs
 //
 // Protocol: docs/protocol.md, section 4.
 func (s *SubscriberCheckService) Complete(ctx context.Context, checkID, code string) (*SubscriberCheck, error) {
-	return completeCheck[subscriberCheckJSON](ctx, s.api, wire.CompleteSubscriberCheck, checkID, code, s.Get, func(c *SubscriberCheck) CheckStatus { return c.Status })
+	return completeCheck[subscriberCheckJSON](ctx, s.api, wire.CompleteSubscriberCheck, wire.GetSubscriberCheck, checkID, code, func(c *SubscriberCheck) CheckStatus { return c.Status })
 }
 
 // List returns one page of the project's SubscriberChecks, newest first unless o specifies another

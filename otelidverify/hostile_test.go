@@ -124,6 +124,10 @@ func TestTelemetry_NoPersonalData(t *testing.T) {
 		_, _ = console.Invitations.Create(t.Context(), idverify.InvitationParams{Name: "Person-4712", Reference: "person@example.com", Role: idverify.RoleViewer})
 		remove()
 	}
+	const code = "code-of-a-redirect-4713"
+	srv.Inject(sandboxfake.Match{Operation: "phone_check.complete"}, sandboxfake.Fault{Status: http.StatusForbidden, Body: "unknown code " + code})
+	_, _ = client.WithVersions(idverify.Versions{PhoneCheck: "v0.2"}).PhoneChecks.Complete(t.Context(), "a", code)
+	personal = append(personal, code)
 	if err := srv.Idle(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -134,7 +138,7 @@ func TestTelemetry_NoPersonalData(t *testing.T) {
 			t.Errorf("spans or metrics contain personal[%d] = %q", i, s)
 		}
 	}
-	for _, want := range []string{"idverify phone_check.create", "idverify coverage.device_ip", "idverify invitations.create", "idverify.key_id"} {
+	for _, want := range []string{"idverify phone_check.create", "idverify phone_check.complete", "idverify coverage.device_ip", "idverify invitations.create", "idverify.key_id"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("spans do not contain %q: the test does not cover it", want)
 		}
