@@ -1,6 +1,7 @@
 package receivertest
 
 import (
+	"cmp"
 	"context"
 	"crypto/rsa"
 	"errors"
@@ -95,6 +96,7 @@ type outcome struct {
 	result   Result
 	detail   string
 	severity Severity // if it differs from that of the rule
+	reason   string   // if it differs from that of the rule
 	sent     *attempt // the message that the detail describes
 }
 
@@ -185,9 +187,7 @@ func (e *examination) examine(ctx context.Context, r rule) error {
 func (e *examination) finding(r rule, o outcome) Finding {
 	f := Finding{Rule: r.name, Title: r.title, Reason: r.reason, Severity: r.severity, Result: o.result, Detail: o.detail}
 	if o.result == Fail {
-		if o.severity != "" {
-			f.Severity = o.severity
-		}
+		f.Severity, f.Reason = cmp.Or(o.severity, f.Severity), cmp.Or(o.reason, f.Reason)
 		if o.sent != nil {
 			f.Curl = e.curl(r.name, o.sent.request)
 		}

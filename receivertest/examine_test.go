@@ -179,6 +179,9 @@ func TestExamine_NoSignature(t *testing.T) {
 			if f.Result != receivertest.Fail || f.Severity != receivertest.Critical && f.Severity != receivertest.High || f.Curl == "" {
 				t.Errorf("%s: %s, %s, want a severe failure with a command", rule, f.Result, f.Severity)
 			}
+			if strings.Contains(f.Reason, "is genuine") {
+				t.Errorf("%s: reason = %q, want why an invalid message must be rejected", rule, f.Reason)
+			}
 		}
 		for _, rule := range []string{"signed-for-another-customer", "date-60-s-old", "digest-not-covered", "changed-match"} {
 			if f := finding(t, report, "callback/"+rule); f.Result != receivertest.Pass {

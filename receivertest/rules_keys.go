@@ -93,7 +93,7 @@ func (e *examination) keySetFails(ctx context.Context, fault keySetFault) (outco
 		case err != nil:
 			return outcome{}, err
 		case e.accepted(a):
-			return failed(Critical, a, "accepted a message with a key that it cannot know", describe(a.response)), nil
+			return unknownKey(Critical, a, "accepted"), nil
 		case unavailable && requested:
 			return e.withoutEffect(ctx, a, "")
 		case unavailable && late:
@@ -109,6 +109,13 @@ func (e *examination) keySetFails(ctx context.Context, fault keySetFault) (outco
 	}
 }
 
+// unknownKey returns the outcome of a receiver that accepted or acted on a message without its key.
+func unknownKey(severity Severity, a attempt, verb string) outcome {
+	o := failed(severity, a, verb+" a message with a key that it cannot know", describe(a.response))
+	o.reason = "Only keys that the service publishes prove that a message is from the service."
+	return o
+}
+
 // withoutEffect returns the outcome of a message that is not accepted and must have no effect.
 func (e *examination) withoutEffect(ctx context.Context, a attempt, detail string) (outcome, error) {
 	n, err := e.settled(ctx, a.checkID)
@@ -116,7 +123,7 @@ func (e *examination) withoutEffect(ctx context.Context, a attempt, detail strin
 	case err != nil && !unsupported(err):
 		return outcome{}, err
 	case err == nil && n > 0:
-		return failed("", a, "acted on a message with a key that it cannot know", describe(a.response)), nil
+		return unknownKey("", a, "acted on"), nil
 	}
 	return passed(detail), nil
 }
