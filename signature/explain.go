@@ -51,12 +51,20 @@ type ExplainOptions struct {
 //
 // The cost is limited, because anyone can send invalid messages: at most 64 operations with a
 // public key, 4,096 possible forms of the message, and 2 MiB of text for each of message and body.
-// Explain stops when ctx is done. opts may be nil.
+// Explain stops when ctx is done, also if the body does not arrive. r.Body then returns an error. A
+// read of a body cannot be canceled, so a goroutine continues it until net/http's server ends it:
+// when the connection ends, at http.Server.ReadTimeout, or after your HTTP handler has returned.
+// Explain closes any other body instead. opts may be nil.
 //
 // Protocol: docs/protocol.md, section 12.
 func (v *Verifier) Explain(ctx context.Context, r *http.Request, opts *ExplainOptions) []string {
 	if opts == nil {
 		opts = &ExplainOptions{}
+	}
+	if _, inMemory := r.Body.(*restoredBody); !inMemory && r.Body != nil {
+		body := &contextBody{ReadCloser: r.Body, ctx: ctx, server: r.Context().Value(http.ServerContextKey) != nil}
+		r.Body = body
+		defer body.release(r)
 	}
 	return newExplanation(v, r, opts).lines(ctx)
 }
@@ -161,9 +169,10 @@ func (e *explanation) explain(ctx context.Context) (lines []string, ok bool) {
 	}
 	e.covered = e.dimensions()
 	switch found, err := e.search(ctx); {
+	case found:
 	case err != nil:
 		return []string{"key: " + signedByService + ", but the examination was canceled"}, false
-	case !found:
+	default:
 		return []string{"key: " + signedByService + ", but a covered part (host, path, query, Date, Digest or callback header) differs from what was signed, and no usual change of a proxy explains it: compare the request that your proxy receives with the one that it forwards, and pass your paths in ExplainOptions.Paths; if they are equal, the signature was copied from another message"}, false
 	}
 	return e.conclude()

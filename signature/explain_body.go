@@ -2,9 +2,14 @@ package signature
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
 	"strings"
 	"unicode/utf8"
 )
@@ -247,4 +252,97 @@ func marshal(value any) []byte {
 		return nil
 	}
 	return []byte(strings.TrimSuffix(b.String(), "\n"))
+}
+
+// readBody returns the body of the request and restores it.
+func (e *explanation) readBody() ([]byte, error) {
+	if !e.bodyRead {
+		e.bodyRead = true
+		if e.r.ContentLength > e.v.maxBody {
+			e.bodyErr = newError(ErrTooLarge, fmt.Sprintf("it is larger than MaxBody: set VerifierOptions.MaxBody to at least %d to accept it", e.r.ContentLength))
+		} else {
+			e.body, e.bodyErr = e.v.readBody(e.r, nil)
+		}
+	}
+	return e.body, e.bodyErr
+}
+
+// contextBody is a request body whose Read returns when a context ends, although an io.Reader cannot
+// be interrupted. Each Read of the original is on a goroutine of its own.
+type contextBody struct {
+	io.ReadCloser                 // the original
+	ctx           context.Context // nil after release
+	server        bool            // the original belongs to net/http's server
+	buf           []byte
+	abandoned     error // the error of Read after the context has ended during one; nil before
+}
+
+// Read implements io.Reader. It reads into a buffer of its own, because the caller can reuse p
+// after the context has ended.
+func (b *contextBody) Read(p []byte) (int, error) {
+	switch {
+	case b.abandoned != nil:
+		return 0, b.abandoned
+	case b.ctx == nil || b.ctx.Done() == nil:
+		return b.ReadCloser.Read(p)
+	case b.ctx.Err() != nil:
+		return 0, notReceived(b.ctx)
+	}
+	if b.buf == nil {
+		b.buf = make([]byte, maxBuffer)
+	}
+	type result struct {
+		n        int
+		err      error
+		panicked any
+	}
+	done := make(chan result, 1)
+	original, buf := b.ReadCloser, b.buf[:min(len(p), len(b.buf))]
+	go func() {
+		r := result{err: errors.New("body called runtime.Goexit")}
+		defer func() {
+			r.panicked = recover()
+			done <- r
+		}()
+		r.n, r.err = original.Read(buf)
+	}()
+	select {
+	case r := <-done:
+		if r.panicked != nil {
+			panic(r.panicked)
+		}
+		return copy(p, buf[:r.n]), r.err
+	case <-b.ctx.Done():
+		b.abandoned = notReceived(b.ctx)
+		// Close unblocks Read, see http.Request.Body. That of net/http's server waits for the Read
+		// instead, which the server ends itself.
+		if !b.server {
+			go func() {
+				defer func() { _ = recover() }()
+				_ = original.Close()
+			}()
+		}
+		return 0, b.abandoned
+	}
+}
+
+// Close closes the original. It does nothing after the context has ended during a Read, for which
+// it might wait.
+func (b *contextBody) Close() error {
+	if b.abandoned != nil {
+		return nil
+	}
+	return b.ReadCloser.Close()
+}
+
+// release makes Read independent of the context, and restores the body of r if it was not read.
+func (b *contextBody) release(r *http.Request) {
+	b.ctx, b.buf = nil, nil
+	if r.Body == b && b.abandoned == nil {
+		r.Body = b.ReadCloser
+	}
+}
+
+func notReceived(ctx context.Context) error {
+	return fmt.Errorf("not received before the context ended: %w", ctx.Err())
 }

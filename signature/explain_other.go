@@ -66,19 +66,6 @@ func (e *explanation) clock() string {
 // maxAdvisedSkew is the largest ClockSkew that Explain mentions. A larger one accepts old copies.
 const maxAdvisedSkew = 30 * time.Second
 
-// readBody returns the body of the request and restores it.
-func (e *explanation) readBody() ([]byte, error) {
-	if !e.bodyRead {
-		e.bodyRead = true
-		if e.r.ContentLength > e.v.maxBody {
-			e.bodyErr = newError(ErrTooLarge, fmt.Sprintf("it is larger than MaxBody: set VerifierOptions.MaxBody to at least %d to accept it", e.r.ContentLength))
-		} else {
-			e.body, e.bodyErr = e.v.readBody(e.r, nil)
-		}
-	}
-	return e.body, e.bodyErr
-}
-
 // detailOf returns the text of a verification error without its operation.
 func detailOf(err error) string {
 	if e, ok := errors.AsType[*Error](err); ok {
