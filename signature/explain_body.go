@@ -267,8 +267,8 @@ func (e *explanation) readBody() ([]byte, error) {
 	return e.body, e.bodyErr
 }
 
-// contextBody is a request body whose Read returns when a context ends, although an io.Reader cannot
-// be interrupted. Each Read of the original is on a goroutine of its own.
+// contextBody is a request body whose Read returns when a context ends, although an io.Reader
+// cannot be interrupted. Each Read of the original is on a goroutine of its own.
 type contextBody struct {
 	io.ReadCloser                 // the original
 	ctx           context.Context // nil after release
