@@ -45,14 +45,11 @@ func (s *shop) connect(ctx context.Context, c config, pool *pgxpool.Pool, replay
 	callbacks, callbacksErr := signature.NewVerifier(s.keys, hosts, &options)
 	options.Replay = replays // callbacks need none: the inbox stores one result for each check
 	redirects, redirectsErr := signature.NewVerifier(s.keys, hosts, &options)
-	if err := errors.Join(callbacksErr, redirectsErr); err != nil {
+	checks, inboxErr := inbox.New(ctx, s.db, inbox.Postgres, &inbox.Options{OnResult: enqueue(inserter), Logger: s.log, Observe: otelidverify.ObserveInbox()})
+	if err := errors.Join(callbacksErr, redirectsErr, inboxErr); err != nil {
 		return err
 	}
-	s.callbacks, s.redirects = callbacks, redirects
-	s.checks, err = inbox.New(ctx, s.db, inbox.Postgres, &inbox.Options{OnResult: enqueue(inserter), Logger: s.log, Observe: otelidverify.ObserveInbox()})
-	if err != nil {
-		return err
-	}
+	s.callbacks, s.redirects, s.checks = callbacks, redirects, checks
 	_, keysErr := otelidverify.RegisterJWKS(s.keys)
 	_, checksErr := otelidverify.RegisterInbox(s.checks)
 	if err := errors.Join(replays.Check(ctx), keysErr, checksErr); errors.Is(err, redis.ErrEviction) {
