@@ -71,7 +71,7 @@ func checkPolicies(ctx context.Context, client goredis.UniversalClient) error {
 		return fmt.Errorf("client is a %T: %w", client, ErrPolicyUnknown)
 	}
 	if err != nil {
-		found = append(found, &redactedError{replaceTimeout(ctx, err)})
+		found = append(found, redacted(replaceTimeout(ctx, err)))
 	}
 	return errors.Join(found...)
 }
@@ -83,7 +83,7 @@ func checkPolicy(ctx context.Context, server *goredis.Client) error {
 		if _, replied := errors.AsType[goredis.Error](err); replied && (strings.HasPrefix(err.Error(), "NOPERM") || strings.HasPrefix(err.Error(), "ERR unknown command")) {
 			return ErrPolicyUnknown
 		}
-		return &redactedError{replaceTimeout(ctx, err)}
+		return redacted(replaceTimeout(ctx, err))
 	}
 	fields := make(map[string]string)
 	for line := range strings.Lines(info) {

@@ -5,12 +5,12 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"net"
 	"strings"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 
+	"github.com/idverify/idverify-go/internal/redact"
 	"github.com/idverify/idverify-go/signature"
 )
 
@@ -68,7 +68,7 @@ func New(client goredis.UniversalClient, opts *Options) (*Store, error) {
 }
 
 // Claim implements [signature.ReplayStore]. If Redis is unavailable, full, or does not reply in
-// time, it returns an error that wraps the error of the client or of ctx.
+// time, it returns an error that matches the error of the client or of ctx.
 //
 // Redis may have recorded a claim although Claim returned an error. At most one later call of this
 // Store then returns true, so that a user can reload a redirect after the error. After a restart,
@@ -83,7 +83,7 @@ func (s *Store) Claim(ctx context.Context, id [32]byte, ttl time.Duration) (fres
 	})
 	fresh = s.open.end(claim, recorded, err, ttl)
 	if err != nil {
-		return false, fmt.Errorf("redis replay store: claim: %w", &redactedError{err})
+		return false, fmt.Errorf("redis replay store: claim: %w", redacted(err))
 	}
 	return fresh, nil
 }
@@ -159,23 +159,19 @@ func withTimeout[T any](ctx context.Context, timeout time.Duration, f func(conte
 	}
 }
 
-// redactedError wraps an error of the Redis client. Its text contains no address.
-type redactedError struct{ err error }
-
-// Error implements error.
-func (r *redactedError) Error() string {
-	if e, ok := errors.AsType[*net.DNSError](r.err); ok {
-		return "look up host: " + e.Err
-	}
-	if e, ok := errors.AsType[*net.OpError](r.err); ok && e.Err != nil {
-		return e.Op + ": " + e.Err.Error()
-	}
+// redacted returns an error that matches err. Its text, and that of the errors that it wraps,
+// contains no address.
+func redacted(err error) error {
 	// A cluster replies "MOVED 3999 10.0.0.7:6381" to a client for a single server.
-	if text := r.err.Error(); !strings.HasPrefix(text, "MOVED ") && !strings.HasPrefix(text, "ASK ") {
-		return text
+	if text := err.Error(); strings.HasPrefix(text, "MOVED ") || strings.HasPrefix(text, "ASK ") {
+		err = clusterError{err}
 	}
-	return "server belongs to a cluster (use a ClusterClient)"
+	return redact.Error(err)
 }
 
-// Unwrap returns the original error of the Redis client or of the context.
-func (r *redactedError) Unwrap() error { return r.err }
+// clusterError describes a reply of a cluster to a client for a single server.
+type clusterError struct{ reply error }
+
+func (clusterError) Error() string { return "server belongs to a cluster (use a ClusterClient)" }
+
+func (e clusterError) Unwrap() error { return e.reply }
