@@ -114,6 +114,40 @@ func TestExamine_EndlessBody(t *testing.T) {
 	})
 }
 
+// TestExamine_BusyMachine delays an invalid message until its date is too old. The receiver rejects
+// it for this reason only, which must not hide the receiver's mistake.
+func TestExamine_BusyMachine(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		rule, fault, backendFault string
+		delayed                   int // number of the message: the first one is valid
+	}{
+		{"callback/changed-match", noDigest, "", 2},
+		{"callback/replay", noReplayStore, actsOnDuplicates, 3},
+	} {
+		t.Run(row.rule, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				keys, b := newKeys(t), newBackend(row.backendFault)
+				h := &handmade{fault: row.fault, keys: keys, backend: b, replays: map[string]bool{}}
+				messages := 0
+				delayed := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					if messages++; messages == row.delayed {
+						time.Sleep(6 * time.Second)
+					}
+					h.ServeHTTP(w, r)
+				})
+
+				report := examine(t, receivertest.Receiver{Keys: keys, URL: callbackURL, Handler: delayed, Probe: b.probe(), Only: []string{row.rule}})
+
+				if f := finding(t, report, row.rule); f.Result != receivertest.Fail {
+					t.Errorf("%s: %s %s, want fail", row.rule, f.Result, f.Detail)
+				}
+			})
+		})
+	}
+}
+
 func TestExamine_PanickingHandler(t *testing.T) {
 	t.Parallel()
 	for name, handler := range map[string]http.HandlerFunc{

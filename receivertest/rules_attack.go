@@ -68,8 +68,7 @@ func (e *examination) attack(ctx context.Context, row attack.Attack) (outcome, e
 		if err != nil {
 			return outcome{}, err
 		}
-		setup := e.setup(s)
-		a, err := e.send(ctx, row.Message(setup), s, setup.Now)
+		a, err := e.sendInTime(ctx, s, row.Message)
 		if err != nil {
 			return outcome{}, err
 		}

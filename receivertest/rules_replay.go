@@ -116,15 +116,20 @@ func (e *examination) effect(ctx context.Context) (outcome, error) {
 }
 
 func (e *examination) replay(ctx context.Context) (outcome, error) {
-	s, a, n, o, err := e.acceptedOnce(ctx)
-	if err != nil || o.result != "" {
-		return o, err
+	for range 3 {
+		s, a, n, o, err := e.acceptedOnce(ctx)
+		if err != nil || o.result != "" {
+			return o, err
+		}
+		again, err := e.send(ctx, a.message, s, a.date)
+		if err != nil {
+			return outcome{}, err
+		}
+		if !e.rejected(again) || e.Now().Sub(a.date) < maxDelay {
+			return e.secondMessage(ctx, again, n)
+		}
 	}
-	again, err := e.send(ctx, a.message, s, a.date)
-	if err != nil {
-		return outcome{}, err
-	}
-	return e.secondMessage(ctx, again, n)
+	return notApplicable("the receiver is too slow: it may have rejected the copy because of its old date"), nil
 }
 
 func (e *examination) duplicate(ctx context.Context) (outcome, error) {

@@ -46,16 +46,17 @@ func (e *examination) otherCheck(ctx context.Context) (outcome, error) {
 		if !s.known {
 			return notApplicable(withoutSession), nil
 		}
-		setup := e.setup(s)
-		setup.CheckID = newCheckID()
-		if row.setup != nil {
-			row.setup(&setup, s.checkID)
-		}
-		m := e.signed(setup)
-		if row.sent != nil {
-			row.sent(m, s.checkID)
-		}
-		a, err := e.send(ctx, m, s, setup.Now)
+		a, err := e.sendInTime(ctx, s, func(setup attack.Setup) *attack.Message {
+			setup.CheckID = newCheckID()
+			if row.setup != nil {
+				row.setup(&setup, s.checkID)
+			}
+			m := e.signed(setup)
+			if row.sent != nil {
+				row.sent(m, s.checkID)
+			}
+			return m
+		})
 		if err != nil {
 			return outcome{}, err
 		}
