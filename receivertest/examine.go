@@ -64,7 +64,7 @@ type examination struct {
 	report  Report
 
 	stopped string          // why the remaining rules are not applicable, or empty
-	newKey  *rsa.PrivateKey // published during the examination; nil before
+	newKey  *rsa.PrivateKey // created and published during the examination; nil before
 	valid   attempt         // the first valid message
 	acts    bool            // the receiver acted on a message
 	settle  time.Duration   // how long to wait for an effect that must not occur

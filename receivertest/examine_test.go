@@ -161,6 +161,23 @@ func TestExamine_HandmadeReceiver(t *testing.T) {
 	}
 }
 
+// TestExamine_RefreshBetweenRules examines a receiver that also requests the key set at other times
+// than for a message.
+func TestExamine_RefreshBetweenRules(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := handmadeReceiver(t, "")
+		r.Only = []string{"callback/key-*"}
+		r.Progress = func(int, int, string) {
+			if err := r.Handler.(*handmade).refresh(); err != nil {
+				t.Error(err)
+			}
+		}
+
+		wantAllPassed(t, examine(t, r), 5)
+	})
+}
+
 // handmadeReceiver returns a receiver with a mistake of handmade or backend.
 func handmadeReceiver(t *testing.T, fault string) receivertest.Receiver {
 	t.Helper()

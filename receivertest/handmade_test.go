@@ -262,6 +262,14 @@ func (h *handmade) key(id string) (*rsa.PublicKey, error) {
 	return nil, unknown
 }
 
+// refresh requests the key set.
+func (h *handmade) refresh() (err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.keySet, err = h.fetch()
+	return err
+}
+
 func (h *handmade) fetch() (map[string]*rsa.PublicKey, error) {
 	client := h.keys.Client()
 	if client.Timeout = 3 * time.Second; h.fault == outageHangs {

@@ -43,17 +43,14 @@ const (
 	rotationPatience = 65 * time.Second
 )
 
-// publishNewKey publishes the new key of this examination.
-func (e *examination) publishNewKey() error {
+// createNewKey creates the new key of this examination, without publishing it.
+func (e *examination) createNewKey() (err error) {
 	if e.newKey != nil {
 		return nil
 	}
-	key, err := rsa.GenerateKey(rand.Reader, 2048)
-	if err != nil {
+	if e.newKey, err = rsa.GenerateKey(rand.Reader, 2048); err != nil {
 		return fmt.Errorf("new key: %w", err)
 	}
-	e.newKey = key
-	e.Keys.publish(&key.PublicKey)
 	return nil
 }
 
@@ -79,8 +76,9 @@ func (e *examination) sendWithNewKey(ctx context.Context) (a attempt, requested 
 }
 
 // keySetFails sends messages with a new key until the receiver requests the key set, which fails.
+// The key is not published, because a receiver may request the key set before the fault.
 func (e *examination) keySetFails(ctx context.Context, fault keySetFault) (outcome, error) {
-	if err := e.publishNewKey(); err != nil {
+	if err := e.createNewKey(); err != nil {
 		return outcome{}, err
 	}
 	e.Keys.setFault(fault)
@@ -130,9 +128,10 @@ func (e *examination) withoutEffect(ctx context.Context, a attempt, detail strin
 
 // keyRotation sends messages with a new key until they are accepted.
 func (e *examination) keyRotation(ctx context.Context) (outcome, error) {
-	if err := e.publishNewKey(); err != nil {
+	if err := e.createNewKey(); err != nil {
 		return outcome{}, err
 	}
+	e.Keys.publish(&e.newKey.PublicKey)
 	published, _ := e.Keys.requested()
 	for started := time.Now(); ; {
 		before, _ := e.Keys.requested()
