@@ -89,7 +89,7 @@ func TestVerifier_ExplainEndsWithContext(t *testing.T) {
 				server.StartTLS()
 				t.Cleanup(server.Close)
 				r := unfinishedCallback(t, server, name)
-				closeConn := func() error { return nil }
+				var closeConn func() error
 				if protocol == "HTTP/2.0" {
 					content, end := io.Pipe()
 					r.Body, r.GetBody, closeConn = content, nil, end.Close

@@ -30,7 +30,7 @@ func Error(err error, secrets ...string) error {
 	}
 	e := &redactedError{
 		text:     ErrorText(err, secrets...),
-		original: func() (error, []string) { return err, secrets },
+		original: func() ([]string, error) { return secrets, err },
 	}
 	if n, ok := err.(net.Error); ok {
 		//lint:ignore SA1019 net.Error has the method
@@ -84,7 +84,7 @@ var errNoCause = errors.New("unknown cause")
 // function.
 type redactedError struct {
 	text     string
-	original func() (err error, secrets []string)
+	original func() (secrets []string, err error)
 }
 
 // Error implements error.
@@ -92,13 +92,13 @@ func (e *redactedError) Error() string { return e.text }
 
 // Is is errors.Is for the original.
 func (e *redactedError) Is(target error) bool {
-	original, _ := e.original()
+	_, original := e.original()
 	return errors.Is(original, target)
 }
 
 // As is errors.As for the original, except that it finds copies: see Error.
 func (e *redactedError) As(target any) bool {
-	original, secrets := e.original()
+	secrets, original := e.original()
 	found := reflect.ValueOf(target).Elem()
 	set := func(err error) bool {
 		if err == nil || !reflect.TypeOf(err).AssignableTo(found.Type()) {
