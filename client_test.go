@@ -208,7 +208,7 @@ func TestClient_InvalidArguments(t *testing.T) {
 		"lookup of an address with a zone": {errorOf(c.Reachability.Lookup(ctx, zoned)), idverify.ErrBadRequest},
 		"token without a scope":            {errorOf(c.Token(ctx)), idverify.ErrBadRequest},
 		"token with two scopes in one":     {errorOf(c.Token(ctx, "coverage phone_check")), idverify.ErrBadRequest},
-		//lint:ignore SA1012 the test passes a nil context on purpose
+		//nolint:staticcheck // the test passes a nil context on purpose
 		"nil context": {errorOf(c.PhoneChecks.Get(nil, "a")), idverify.ErrBadRequest},
 	} {
 		if !errors.Is(tt.err, tt.want) {

@@ -196,7 +196,7 @@ func TestClient_TokenErrorsNameScope(t *testing.T) {
 		t.Errorf("truncated response: error = %v, want %s", err, want)
 	}
 
-	//lint:ignore SA1012 users make this mistake
+	//nolint:staticcheck // users make this mistake
 	if _, err := srv.client(t).Token(nil, idverify.ScopeCoverage); !errors.Is(err, idverify.ErrBadRequest) {
 		t.Errorf("nil context: error = %v, want ErrBadRequest", err)
 	}

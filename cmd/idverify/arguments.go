@@ -37,20 +37,20 @@ func (p *program) parse(flags *flag.FlagSet, args []string) (code int, ok bool) 
 func (p *program) misused(command string, err error) int {
 	text := fmt.Sprintf("idverify: %s: %v", command, err)
 	separator := " "
-	if strings.Contains(text, "\n") { // of an unknownName
+	if strings.Contains(text, "\n") { // of an unknownNameError
 		separator = "\n"
 	}
 	fmt.Fprintf(p.stderr, "%s%s(\"idverify %s -h\" lists the flags)\n", text, separator, command)
 	return exitUsage
 }
 
-// unknownName is the error of a flag whose value is not one of the known names.
-type unknownName struct {
+// unknownNameError is the error of a flag whose value is not one of the known names.
+type unknownNameError struct {
 	flag, kind, name string   // such as "-only", "rule" and its value
 	known            []string // in the order of the documentation
 }
 
-func (e *unknownName) Error() string {
+func (e *unknownNameError) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: there is no %s %q. The %ss are", e.flag, e.kind, e.name, e.kind)
 	width := lineWidth

@@ -118,7 +118,7 @@ func (d *doctorRun) configure(arguments []string) error {
 		for j, name := range list {
 			list[j] = strings.ReplaceAll(name, " ", "-")
 			if !slices.ContainsFunc(known, func(check string) bool { return covers(list[j], check) }) {
-				return &unknownName{[]string{"-only", "-skip"}[i], "check", name, known}
+				return &unknownNameError{[]string{"-only", "-skip"}[i], "check", name, known}
 			}
 		}
 	}

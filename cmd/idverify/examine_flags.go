@@ -154,7 +154,7 @@ func (e *examination) checkPattern(pattern string) error {
 	for _, r := range receivertest.Rules(own, e.strict) {
 		known = append(known, r.Name)
 	}
-	return &unknownName{"-only", "rule", pattern, known}
+	return &unknownNameError{"-only", "rule", pattern, known}
 }
 
 // matchesRule reports whether a pattern matches one of rules.

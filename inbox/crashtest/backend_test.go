@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -260,9 +261,7 @@ func (b *backend) call(ctx context.Context, path string, header http.Header, in,
 	if err != nil {
 		return err
 	}
-	for name, values := range header {
-		request.Header[name] = values
-	}
+	maps.Copy(request.Header, header)
 	response, err := b.http.Do(request)
 	if err != nil {
 		return err

@@ -33,7 +33,7 @@ func Error(err error, secrets ...string) error {
 		original: func() ([]string, error) { return secrets, err },
 	}
 	if n, ok := err.(net.Error); ok {
-		//lint:ignore SA1019 net.Error has the method
+		//nolint:staticcheck // net.Error has the method
 		return &redactedNetError{e, n.Timeout(), n.Temporary()}
 	}
 	return e

@@ -1,6 +1,7 @@
 package browsertest
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/chromedp/chromedp"
@@ -104,12 +105,12 @@ func TestLayout_SharedStyle(t *testing.T) {
 	style := func() string {
 		t.Helper()
 		pg.waitFor(`[...document.querySelectorAll(".brand img[src$='page/icon.svg']")].some(e => e.complete && e.naturalWidth > 0 && e.checkVisibility())`)
-		styles := ""
+		var styles strings.Builder
 		for _, scheme := range []string{"light", "dark"} {
 			pg.scheme(scheme)
-			styles += evaluate[string](pg, `(([page, mark]) => [page.backgroundColor, page.color, page.getPropertyValue("--accent"), page.getPropertyValue("--muted"), page.fontFamily, mark.width].join())([document.body, document.querySelector(".brand img")].map(e => getComputedStyle(e))) + " "`)
+			styles.WriteString(evaluate[string](pg, `(([page, mark]) => [page.backgroundColor, page.color, page.getPropertyValue("--accent"), page.getPropertyValue("--muted"), page.fontFamily, mark.width].join())([document.body, document.querySelector(".brand img")].map(e => getComputedStyle(e))) + " "`))
 		}
-		return styles
+		return styles.String()
 	}
 	want := style()
 
