@@ -48,6 +48,6 @@ func TestGoMod_RequiresAllowedModules(t *testing.T) {
 		}
 	}
 	if mod.Toolchain != "" || len(mod.Replace) > 0 || len(mod.Tool) > 0 {
-		t.Errorf("go.mod has a toolchain, replace or tool directive: these belong in tools.mod or a nested module")
+		t.Errorf("go.mod has a toolchain, replace or tool directive: a tool belongs in script/check, anything else in a nested module")
 	}
 }
