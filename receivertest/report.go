@@ -80,9 +80,13 @@ func (r Report) with(result Result) []Finding {
 // WriteJSON writes the report as one JSON object, with the names of the fields as in their tags and
 // the duration in seconds as duration_seconds.
 func (r Report) WriteJSON(w io.Writer) error {
-	if r.Findings == nil {
-		r.Findings = []Finding{}
+	findings := make([]Finding, 0, len(r.Findings))
+	for _, f := range r.Findings {
+		// Versions of Go encode invalid UTF-8 differently.
+		f.Detail, f.Curl = strings.ToValidUTF8(f.Detail, "\ufffd"), strings.ToValidUTF8(f.Curl, "\ufffd")
+		findings = append(findings, f)
 	}
+	r.Findings = findings
 	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", "  ")
