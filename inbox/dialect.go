@@ -6,6 +6,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"strings"
 )
 
 // Dialect is the kind of the database.
@@ -29,10 +30,89 @@ func (d Dialect) String() string {
 }
 
 // skipLocked returns the clause that gives concurrent transactions different rows. It is the only
-// difference between the statements of the dialects. SQLite has one writer and needs none.
+// difference between the dialects in statements on the table. SQLite has one writer and needs none.
 func (d Dialect) skipLocked() string {
 	if d == Postgres {
 		return " FOR UPDATE SKIP LOCKED"
+	}
+	return ""
+}
+
+// readCommitted returns the options of the transactions of this package. They need no higher
+// isolation level, with which concurrent transactions would fail.
+func (d Dialect) readCommitted() *sql.TxOptions {
+	if d == Postgres {
+		return &sql.TxOptions{Isolation: sql.LevelReadCommitted}
+	}
+	return nil
+}
+
+// isReadCommitted reports whether statements without a transaction are read committed, too.
+func (d Dialect) isReadCommitted(ctx context.Context, db *sql.DB) (bool, error) {
+	if d != Postgres {
+		return true, nil
+	}
+	var level string
+	err := db.QueryRowContext(ctx, "SELECT current_setting('default_transaction_isolation')").Scan(&level)
+	return level == "read committed", err
+}
+
+// savepoint exists as long as the transaction in which it was set. SQLite ends a transaction by
+// itself if the disk is full, a statement is interrupted or ON CONFLICT ROLLBACK applies, and
+// database/sql does not notice: later statements of the transaction are committed one by one.
+const savepoint = "idverify_inbox"
+
+// setSavepoint sets the savepoint. On SQLite, it also returns the number of rows that the
+// connection has changed so far, which a rollback does not reduce.
+func (d Dialect) setSavepoint(ctx context.Context, tx *sql.Tx) (changes int64, err error) {
+	if _, err := tx.ExecContext(ctx, "SAVEPOINT "+savepoint); err != nil || d != SQLite {
+		return 0, err
+	}
+	err = tx.QueryRowContext(ctx, "SELECT total_changes()").Scan(&changes)
+	return changes, err
+}
+
+// releaseSavepoint returns failure, the error of the function that used the transaction, or an
+// *endedError if the transaction has ended. Any other problem is left to the commit.
+func (d Dialect) releaseSavepoint(ctx context.Context, tx *sql.Tx, changes int64, failure error) error {
+	_, err := tx.ExecContext(ctx, "RELEASE SAVEPOINT "+savepoint)
+	switch {
+	case d == SQLite && err != nil && ctx.Err() != nil:
+		return &endedError{cause: failure, wrote: true} // unknown: the process was paused
+	case errors.Is(err, sql.ErrTxDone) && ctx.Err() == nil:
+		return &endedError{cause: failure} // by Tx.Commit or Tx.Rollback: later statements have failed
+	case !d.ended(err):
+		return failure
+	case d == SQLite && failure != nil:
+		var now int64
+		err := tx.QueryRowContext(ctx, "SELECT total_changes()").Scan(&now)
+		return &endedError{cause: failure, wrote: err != nil || now != changes}
+	}
+	return &endedError{cause: failure, wrote: true}
+}
+
+// ended reports whether err, of RELEASE, means that the transaction of the savepoint has ended.
+func (d Dialect) ended(err error) bool {
+	switch {
+	case err == nil:
+		return false
+	case d == Postgres:
+		state := sqlState(err)
+		return state == "25P01" || state == "3B001" // no transaction, or another one
+	}
+	return strings.Contains(err.Error(), "no such savepoint") // SQLite has no code for this error
+}
+
+// sqlStateError is implemented by the errors of PostgreSQL drivers that come from the server.
+type sqlStateError interface {
+	error
+	SQLState() string
+}
+
+// sqlState returns the SQLSTATE of an error of PostgreSQL, or an empty string.
+func sqlState(err error) string {
+	if e, ok := errors.AsType[sqlStateError](err); ok {
+		return e.SQLState()
 	}
 	return ""
 }

@@ -50,7 +50,8 @@
 // In one process, [Inbox.Work] calls your function with a transaction. What the function writes
 // with it is committed together with the mark that the result is processed, so in the database each
 // result takes effect once. Effects outside of the database happen at least once: use the
-// Reference as their idempotency key. The CheckID can be empty, see [StatusUnknown].
+// Reference as their idempotency key. The CheckID can be empty, see [StatusUnknown]. The function
+// must return every error of the transaction, see [Inbox.Work].
 //
 // On many machines, use a job queue with workers, such as River on PostgreSQL. OnResult inserts the
 // job in the transaction that stores the result. See docs/replicas.md.

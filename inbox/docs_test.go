@@ -66,17 +66,19 @@ func openDatabase(ctx context.Context, path string, use func(*sql.DB, *inbox.Inb
 }
 
 func retryStopped(ctx context.Context, checks *inbox.Inbox) error {
-	for {
-		stopped, err := checks.Stopped(ctx, 100)
-		if err != nil || len(stopped) == 0 {
+	stopped, err := checks.Stopped(ctx, 1000)
+	if err != nil {
+		return err
+	}
+	for _, e := range stopped {
+		if e.Attempts == 0 {
+			continue // its transaction ended: verify its effects first
+		}
+		if err := checks.Retry(ctx, e.Reference); err != nil {
 			return err
 		}
-		for _, e := range stopped {
-			if err := checks.Retry(ctx, e.Reference); err != nil {
-				return err
-			}
-		}
 	}
+	return nil
 }
 
 // appKey is the key of the context value that replaces the app of the reader.

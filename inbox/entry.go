@@ -32,9 +32,9 @@ type Entry struct {
 	Source         Source    // where the result came from
 	EndedAt        time.Time // when the result was stored; zero until then
 
-	Attempts  int       // started attempts of Work, including the current one
+	Attempts  int       // started attempts of Work, including the current one; 0 if it stopped because a transaction ended
 	DoneAt    time.Time // when the result was processed; zero until then
-	StoppedAt time.Time // when the last attempt of Work failed; zero if Work has not stopped
+	StoppedAt time.Time // when the processing stopped; zero if it has not
 }
 
 // Source is the way in which a result was learned.
@@ -71,7 +71,7 @@ func (i *Inbox) Get(ctx context.Context, reference string) (*Entry, error) {
 	if !validID(reference) {
 		return nil, fmt.Errorf("inbox: get: %w", ErrNotFound)
 	}
-	e, err := scanEntry(i.db.QueryRowContext(ctx, "SELECT "+columns+" FROM idverify_checks WHERE reference = $1", reference))
+	e, err := scanEntry(i.queryRow(ctx, "SELECT "+columns+" FROM idverify_checks WHERE reference = $1", reference))
 	if err != nil {
 		return nil, fmt.Errorf("inbox: get: %w", notFound(err))
 	}

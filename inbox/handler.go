@@ -16,7 +16,7 @@ import (
 // Handler returns the handler for your callback URL. It verifies each callback with v, stores its
 // result once and acknowledges it. It responds as follows:
 //
-//	204  the result is stored, now or before
+//	204  the result is stored, now or before; see Options.OnResult for an entry that stops
 //	204  the callback is not about a planned check: ignored, logged at level warn
 //	400  the callback is invalid; the service does not retry
 //	503  the callback cannot be verified now, or its check is not stored yet; the service retries
@@ -31,6 +31,8 @@ import (
 //
 // The handler responds within eight seconds, or at once if verification has taken longer, and
 // spends at most five of them on the database: the service does not retry after a timeout of ten.
+// If OnResult needs all of this time, up to a second is added. Transactions that fail because of a
+// serialization failure or a deadlock are repeated within this time.
 // After verification it continues if the service closes the connection. It may be called
 // concurrently.
 func (i *Inbox) Handler(v *signature.Verifier) http.Handler {
@@ -72,6 +74,8 @@ func (i *Inbox) handle(w http.ResponseWriter, r *http.Request, deadline time.Tim
 	switch outcome {
 	case OutcomeFailed:
 		level, status = slog.LevelError, http.StatusInternalServerError
+	case OutcomeStopped:
+		level = slog.LevelError // the result is stored, so the service need not send it again
 	case OutcomeEarly:
 		level, status = slog.LevelWarn, http.StatusServiceUnavailable
 	case OutcomeIgnored:
@@ -93,24 +97,28 @@ func (i *Inbox) receive(ctx context.Context, c *idverify.Callback, signed time.T
 	}
 	result := Result{Product: c.Product, CheckID: c.CheckID, ReferenceID: c.ReferenceID, Status: c.Status, Match: c.Match, NoSIMChange: c.NoSIMChange,
 		NetworkID: c.NetworkID, ErrorCode: c.ErrorCode, ChargeAmount: c.ChargeAmount, ChargeCurrency: c.ChargeCurrency}
+	update := func(ctx context.Context, q querier, column string) (*Entry, error) {
+		return i.update(ctx, q, byCheckID, c.CheckID, result, SourceCallback, column)
+	}
 	var stored bool
 	var err error
 	if i.opts.OnResult == nil {
-		stored, err = i.update(ctx, i.db, byCheckID, c.CheckID, result, SourceCallback)
-		i.wake()
-	} else {
-		err = i.inTx(ctx, func(tx *sql.Tx) error {
-			stored, err = i.store(ctx, tx, byCheckID, c.CheckID, result, SourceCallback)
+		err = i.run(ctx, func(q querier) error {
+			e, err := update(ctx, q, "due_at")
+			stored = e != nil
 			return err
 		})
+		i.wake()
+	} else {
+		stored, err = i.store(ctx, update)
 	}
 	switch {
 	case err != nil:
-		return OutcomeFailed, fmt.Errorf("store the result: %w", err)
+		return outcomeOf(false, err), fmt.Errorf("store the result: %w", err)
 	case stored:
 		return OutcomeStored, nil
 	}
-	outcome, err := notStored(ctx, i.db, c, signed)
+	outcome, err := i.notStored(ctx, c, signed)
 	if err != nil {
 		return OutcomeFailed, fmt.Errorf("find the check: %w", err)
 	}
@@ -118,10 +126,10 @@ func (i *Inbox) receive(ctx context.Context, c *idverify.Callback, signed time.T
 }
 
 // notStored returns the outcome of a callback whose result was not stored.
-func notStored(ctx context.Context, q querier, c *idverify.Callback, signed time.Time) (Outcome, error) {
+func (i *Inbox) notStored(ctx context.Context, c *idverify.Callback, signed time.Time) (Outcome, error) {
 	var product string
 	var status sql.NullString
-	err := q.QueryRowContext(ctx, "SELECT product, status FROM idverify_checks WHERE check_id = $1", c.CheckID).Scan(&product, &status)
+	err := i.queryRow(ctx, "SELECT product, status FROM idverify_checks WHERE check_id = $1", c.CheckID).Scan(&product, &status)
 	switch {
 	case err == nil && product != string(c.Product):
 		return OutcomeIgnored, nil
@@ -142,7 +150,7 @@ func notStored(ctx context.Context, q querier, c *idverify.Callback, signed time
 	// The creator of the check chose the reference, and may be another customer. It decides only
 	// whether the service sends the callback again.
 	var planned int
-	err = q.QueryRowContext(ctx, "SELECT count(*) FROM idverify_checks WHERE reference = $1 AND product = $2 AND check_id IS NULL AND status IS NULL",
+	err = i.queryRow(ctx, "SELECT count(*) FROM idverify_checks WHERE reference = $1 AND product = $2 AND check_id IS NULL AND status IS NULL",
 		c.ReferenceID, string(c.Product)).Scan(&planned)
 	switch {
 	case err != nil:

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 )
 
@@ -16,16 +17,26 @@ type Inbox struct {
 	db      *sql.DB
 	dialect Dialect
 	opts    Options
+	isolate bool          // statements without a transaction would not be read committed
 	arrived chan struct{} // capacity 1: wakes Work when a result is stored
+	// calls contains the references of entries whose function was called, whose transaction had
+	// ended, and that have not stopped yet. On SQLite, it also contains those whose function is being
+	// called: its transaction locks the database, so nothing else reads this before it has ended.
+	calls sync.Map
 }
 
 // Options configures [New]. The zero value of a field selects its default.
 type Options struct {
 	// OnResult processes a result in the transaction that stores it. If it returns an error or
 	// panics, the transaction is rolled back: [Inbox.Handler] responds with 500 so that the service
-	// sends the callback again, and Record and Reconcile return the error. It is called once for
-	// each check whose transaction commits. It must use tx for its statements, return within seconds
-	// and when ctx ends, and neither commit nor roll back tx. Use it to insert a job into a queue.
+	// sends the callback again, and Record and Reconcile return the error. After a serialization
+	// failure or a deadlock, it is called again at once. It is called once for each check whose
+	// transaction commits. It must use tx for its statements, return every error of tx, return within
+	// seconds and when ctx ends, and neither commit nor roll back tx. Use it to insert a job into a
+	// queue.
+	//
+	// If tx ends before OnResult returns, its later statements may be committed. It is then not called
+	// again: the result is stored, the entry stops with Attempts 0, and the handler responds with 204.
 	//
 	// If OnResult is nil, results wait for [Inbox.Work]. OnResult is not called for results that were
 	// stored without it: until [Stats].Pending is 0, also call Work of an Inbox without OnResult.
@@ -101,6 +112,11 @@ func New(ctx context.Context, db *sql.DB, d Dialect, opts *Options) (*Inbox, err
 	if err := d.check(ctx, db); err != nil {
 		return nil, fmt.Errorf("inbox: new: %w", err)
 	}
+	readCommitted, err := d.isReadCommitted(ctx, db)
+	if err != nil {
+		return nil, fmt.Errorf("inbox: new: read the isolation level: %w", err)
+	}
+	i.isolate = !readCommitted
 	return i, nil
 }
 

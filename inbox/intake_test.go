@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -22,10 +23,10 @@ import (
 )
 
 // onDatabases runs test as a parallel subtest for each database.
-func onDatabases(t *testing.T, test func(*testing.T, database)) {
+func onDatabases(t *testing.T, test func(*testing.T, database), more ...database) {
 	t.Helper()
 	t.Parallel()
-	for _, d := range databases {
+	for _, d := range slices.Concat(databases, more) {
 		t.Run(d.name, func(t *testing.T) {
 			t.Parallel()
 			test(t, d)

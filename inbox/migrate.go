@@ -52,7 +52,7 @@ func migrate(ctx context.Context, db *sql.DB, d Dialect) error {
 	if err := db.QueryRowContext(ctx, "SELECT max(version) FROM idverify_schema").Scan(&current); err == nil && current.Int64 >= schemaVersion {
 		return nil
 	}
-	tx, err := db.BeginTx(ctx, nil)
+	tx, err := db.BeginTx(ctx, d.readCommitted())
 	if err != nil {
 		return err
 	}

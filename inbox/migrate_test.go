@@ -48,7 +48,7 @@ func TestMigrate_Concurrently(t *testing.T) {
 		if got := versions(t, db); !slices.Equal(got, []string{"1"}) {
 			t.Errorf("versions = %q, want 1 once", got)
 		}
-	})
+	}, serializable)
 }
 
 func TestMigrate_NewerVersion(t *testing.T) {

@@ -37,14 +37,14 @@ const (
 	OutcomeUnknown   Outcome = "unknown"   // the check was not found: ended with StatusUnknown
 	OutcomeDone      Outcome = "done"      // the function of Work returned nil
 	OutcomeFailed    Outcome = "failed"    // not stored, or the function failed and is called again later
-	OutcomeStopped   Outcome = "stopped"   // the function failed MaxAttempts times and is not called again
+	OutcomeStopped   Outcome = "stopped"   // the function is not called again: it failed MaxAttempts times, or its transaction had ended
 )
 
 // Stats describes the entries that are not processed.
 type Stats struct {
 	Pending    int           // results that wait for Work
 	OldestAge  time.Duration // time since the oldest of them was stored; 0 if there is none
-	Stopped    int           // entries whose last attempt of Work failed: see Retry
+	Stopped    int           // entries that are not processed any more: see Retry
 	InProgress int           // checks that have not ended
 	Overdue    int           // checks that Reconcile has to read
 }
@@ -57,7 +57,7 @@ func (i *Inbox) Stats(ctx context.Context) (Stats, error) {
 		oldest sql.NullInt64
 		now    = i.now()
 	)
-	err := i.db.QueryRowContext(ctx, "SELECT "+
+	err := i.queryRow(ctx, "SELECT "+
 		"(SELECT count(*) FROM idverify_checks WHERE due_at IS NOT NULL), "+
 		"(SELECT min(ended_at) FROM idverify_checks WHERE due_at IS NOT NULL), "+
 		"(SELECT count(*) FROM idverify_checks WHERE stopped_at IS NOT NULL), "+

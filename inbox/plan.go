@@ -18,7 +18,8 @@ import (
 //
 // reference is unique for each Create, for example the output of [crypto/rand.Text], and stored
 // instead of the phone number. Store it in a row of yours in the same transaction. If it was
-// planned before, the error is [ErrReferenceUsed], and tx can still be used.
+// planned before, the error is [ErrReferenceUsed], and tx can still be used. After any other error
+// of tx, do not commit it, and do not call Create.
 //
 // If Create fails and its error does not match [idverify.ErrOutcomeUnknown], there is no check, and
 // you may call Create again with the same reference within ten minutes of Plan. Otherwise call
@@ -67,7 +68,7 @@ func (i *Inbox) discard(ctx context.Context, reference string) error {
 	if !validID(reference) {
 		return ErrNotFound
 	}
-	result, err := i.db.ExecContext(ctx, "DELETE FROM idverify_checks WHERE reference = $1 AND check_id IS NULL AND status IS NULL", reference)
+	result, err := i.exec(ctx, "DELETE FROM idverify_checks WHERE reference = $1 AND check_id IS NULL AND status IS NULL", reference)
 	if err != nil {
 		return err
 	}
@@ -75,7 +76,7 @@ func (i *Inbox) discard(ctx context.Context, reference string) error {
 		return err
 	}
 	var n int
-	if err := i.db.QueryRowContext(ctx, "SELECT 1 FROM idverify_checks WHERE reference = $1", reference).Scan(&n); err != nil {
+	if err := i.queryRow(ctx, "SELECT 1 FROM idverify_checks WHERE reference = $1", reference).Scan(&n); err != nil {
 		return notFound(err)
 	}
 	return fmt.Errorf("%w: it has a check ID or has ended", ErrConflict)
@@ -89,7 +90,8 @@ func (i *Inbox) discard(ctx context.Context, reference string) error {
 // ID or has ended without one, or if the check ID has another entry. If ttl is not positive, or
 // more than 24 hours, two minutes are used.
 func (i *Inbox) Bind(ctx context.Context, reference, checkID string, ttl time.Duration) error {
-	if err := i.bind(ctx, i.db, reference, checkID, ttl); err != nil {
+	err := i.run(ctx, func(q querier) error { return i.bind(ctx, q, reference, checkID, ttl) })
+	if err != nil {
 		return fmt.Errorf("inbox: bind: %w", err)
 	}
 	return nil
@@ -150,6 +152,7 @@ func hasCallback(product idverify.Product) bool {
 // querier is implemented by *sql.DB, *sql.Conn and *sql.Tx.
 type querier interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 

@@ -68,7 +68,7 @@ func TestInbox_ConcurrentSources(t *testing.T) {
 		if n := i.number(t, "SELECT count(DISTINCT check_id) FROM effects"); n != checks {
 			t.Errorf("effects of %d checks, want %d", n, checks)
 		}
-	})
+	}, serializable)
 }
 
 // Two entries cannot get the same check ID, not even at the same time.

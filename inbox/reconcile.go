@@ -85,7 +85,7 @@ func (i *Inbox) overdueProducts(ctx context.Context, due int64) ([]idverify.Prod
 	first := make(map[idverify.Product]int64)
 	for _, product := range []idverify.Product{idverify.ProductPhoneCheck, idverify.ProductSIMCheck, idverify.ProductSubscriberCheck} {
 		var at sql.NullInt64
-		err := i.db.QueryRowContext(ctx, "SELECT min(reconcile_at) FROM idverify_checks WHERE product = $1 AND reconcile_at <= $2", string(product), due).Scan(&at)
+		err := i.queryRow(ctx, "SELECT min(reconcile_at) FROM idverify_checks WHERE product = $1 AND reconcile_at <= $2", string(product), due).Scan(&at)
 		if err != nil {
 			return nil, fmt.Errorf("find entries: %w", err)
 		}
@@ -154,7 +154,7 @@ func (i *Inbox) claimOverdue(ctx context.Context, product idverify.Product, due 
 	defer cancel()
 	var o overdue
 	var err error
-	o.Entry, err = scanEntry(i.db.QueryRowContext(ctx, "UPDATE idverify_checks SET reconcile_at = $1 WHERE reference = "+
+	o.Entry, err = scanEntry(i.queryRow(ctx, "UPDATE idverify_checks SET reconcile_at = $1 WHERE reference = "+
 		"(SELECT reference FROM idverify_checks WHERE product = $2 AND reconcile_at <= $3 ORDER BY reconcile_at LIMIT 1"+i.dialect.skipLocked()+") "+
 		"RETURNING "+columns+", give_up_at", i.now()+lease.Microseconds(), string(product), due), &o.giveUpAt)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -187,7 +187,7 @@ func (i *Inbox) reconcile(ctx context.Context, client *idverify.Client, e *overd
 		stored, err := i.record(ctx, found.Result, SourceReconcile)
 		return outcomeOf(stored, err), err
 	case e.CheckID == "":
-		err = i.bind(ctx, i.db, e.Reference, found.CheckID, found.ttl)
+		err = i.run(ctx, func(q querier) error { return i.bind(ctx, q, e.Reference, found.CheckID, found.ttl) })
 		if errors.Is(err, ErrConflict) {
 			err = nil // Bind or Record was faster
 		}
@@ -207,29 +207,26 @@ func (i *Inbox) age(e *overdue) time.Duration { return i.opts.Now().Sub(e.Planne
 func (i *Inbox) readAgain(ctx context.Context, e *overdue, wait time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
-	_, err := i.db.ExecContext(ctx, "UPDATE idverify_checks SET reconcile_at = $1 WHERE reference = $2 AND give_up_at = $3 AND status IS NULL",
+	_, err := i.exec(ctx, "UPDATE idverify_checks SET reconcile_at = $1 WHERE reference = $2 AND give_up_at = $3 AND status IS NULL",
 		i.now()+wait.Microseconds(), e.Reference, e.giveUpAt)
 	return err
 }
 
 // endUnknown stores that the check of an entry has ended and that its result is not known.
 func (i *Inbox) endUnknown(ctx context.Context, e *Entry) (Outcome, error) {
-	outcome := Outcome("")
-	err := i.inTx(ctx, func(tx *sql.Tx) error {
+	result := Result{Product: e.Product, Status: StatusUnknown}
+	ended, err := i.store(ctx, func(ctx context.Context, q querier, column string) (*Entry, error) {
 		// Bind may have stored the check ID in the meantime, and a later time to give up.
-		ended, err := i.store(ctx, tx, "reference = $11 AND give_up_at <= $9", e.Reference, Result{Product: e.Product, Status: StatusUnknown}, SourceReconcile)
-		if ended {
-			outcome = OutcomeUnknown
-		}
-		return err
+		return i.update(ctx, q, "reference = $11 AND give_up_at <= $9", e.Reference, result, SourceReconcile, column)
 	})
-	if err != nil {
-		return OutcomeFailed, err
+	switch {
+	case err != nil:
+		return outcomeOf(false, err), err
+	case !ended:
+		return "", nil
 	}
-	if outcome == OutcomeUnknown {
-		i.log(ctx, slog.LevelWarn, "inbox: check not found, ended as UNKNOWN", nil, slog.String("check_id", e.CheckID), slog.String("reference", e.Reference))
-	}
-	return outcome, nil
+	i.log(ctx, slog.LevelWarn, "inbox: check not found, ended as UNKNOWN", nil, slog.String("check_id", e.CheckID), slog.String("reference", e.Reference))
+	return OutcomeUnknown, nil
 }
 
 // foundCheck is a check that the service has stored.
@@ -291,7 +288,10 @@ func isCheckNotFound(err error) bool {
 
 // outcomeOf returns the outcome of storing a result.
 func outcomeOf(stored bool, err error) Outcome {
+	ended, _ := errors.AsType[*endedError](err)
 	switch {
+	case ended != nil && ended.stopped:
+		return OutcomeStopped
 	case err != nil:
 		return OutcomeFailed
 	case stored:

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"strings"
 
 	"github.com/idverify/idverify-go"
@@ -71,101 +70,91 @@ func (i *Inbox) record(ctx context.Context, r Result, source Source) (stored boo
 	if !isCheck(r.Product) || !r.Status.Final() || !validID(r.CheckID) {
 		return false, fmt.Errorf("%w: the result has no product, no final status or no valid check ID", idverify.ErrBadRequest)
 	}
-	err = i.inTx(ctx, func(tx *sql.Tx) error {
-		stored, err = i.store(ctx, tx, byCheckID, r.CheckID, r, source)
-		if err == nil && !stored {
-			stored, err = i.storeByReference(ctx, tx, r, source)
+	return i.store(ctx, func(ctx context.Context, q querier, column string) (*Entry, error) {
+		e, err := i.update(ctx, q, byCheckID, r.CheckID, r, source, column)
+		if err != nil || e != nil {
+			return e, err
 		}
-		return err
+		return i.updateByReference(ctx, q, r, source, column)
 	})
-	return stored && err == nil, err
 }
 
-// storeByReference stores a result that has no entry with its check ID and without a result. It
-// returns false if a result was stored before.
-func (i *Inbox) storeByReference(ctx context.Context, tx *sql.Tx, r Result, source Source) (stored bool, err error) {
-	e, err := scanEntry(tx.QueryRowContext(ctx, "SELECT "+columns+" FROM idverify_checks WHERE check_id = $1", r.CheckID))
+// updateByReference stores a result that has no entry with its check ID and without a result. It
+// returns nil if a result was stored before.
+func (i *Inbox) updateByReference(ctx context.Context, q querier, r Result, source Source, column string) (*Entry, error) {
+	e, err := scanEntry(q.QueryRowContext(ctx, "SELECT "+columns+" FROM idverify_checks WHERE check_id = $1", r.CheckID))
 	if errors.Is(err, sql.ErrNoRows) && validID(r.ReferenceID) {
-		e, err = scanEntry(tx.QueryRowContext(ctx, "SELECT "+columns+" FROM idverify_checks WHERE reference = $1", r.ReferenceID))
+		e, err = scanEntry(q.QueryRowContext(ctx, "SELECT "+columns+" FROM idverify_checks WHERE reference = $1", r.ReferenceID))
 	}
 	switch {
 	case err != nil:
-		return false, notFound(err)
+		return nil, notFound(err)
 	case e.Product != r.Product, e.CheckID != "" && e.CheckID != r.CheckID:
-		return false, fmt.Errorf("%w: the entry has another product or check ID", ErrConflict)
+		return nil, fmt.Errorf("%w: the entry has another product or check ID", ErrConflict)
 	case e.Status != "":
-		return false, nil
+		return nil, nil
 	}
-	if err := i.bind(ctx, tx, e.Reference, r.CheckID, 0); err != nil {
-		return false, err
+	if err := i.bind(ctx, q, e.Reference, r.CheckID, 0); err != nil {
+		return nil, err
 	}
-	return i.store(ctx, tx, byCheckID, r.CheckID, r, source)
+	return i.update(ctx, q, byCheckID, r.CheckID, r, source, column)
 }
 
-// byCheckID is the condition of store for the entry with a check ID.
+// store stores a result and passes it to OnResult. It returns false if a result was stored before.
+// update executes the statements, which set column to the current time, and returns nil if they
+// change nothing.
+func (i *Inbox) store(ctx context.Context, update func(ctx context.Context, q querier, column string) (*Entry, error)) (stored bool, err error) {
+	if i.opts.OnResult == nil {
+		err = i.inTx(ctx, func(q querier) error {
+			e, err := update(ctx, q, "due_at")
+			stored = e != nil
+			return err
+		})
+		i.wake()
+		return stored && err == nil, err
+	}
+	mark := func(ctx context.Context, q querier) (*Entry, error) { return update(ctx, q, "done_at") }
+	e, err := i.process(ctx, mark, func(ctx context.Context, tx *sql.Tx, e Entry) error {
+		if err := call(func() error { return i.opts.OnResult(ctx, tx, e) }); err != nil {
+			return fmt.Errorf("OnResult: %w", err)
+		}
+		return nil
+	})
+	ended, ok := errors.AsType[*endedError](err)
+	if !ok {
+		return e != nil && err == nil, err
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), i.endTimeout(ctx))
+	defer cancel()
+	ended.stopped, err = i.stop(ctx, e.Reference, 0, never, e.DoneAt.UnixMicro()) // if OnResult has committed it
+	if err == nil && !ended.stopped && ended.wrote {
+		// OnResult must not be called again, so the result is stored without it.
+		err = i.inTx(ctx, func(q querier) error {
+			e, err := update(ctx, q, "stopped_at")
+			ended.stopped = e != nil
+			return err
+		})
+	}
+	return false, i.settle(e.Reference, ended, err)
+}
+
+// byCheckID is the condition of update for the entry with a check ID.
 const byCheckID = "check_id = $11"
 
-// store stores the result of the entry that meets the condition, whose parameter $11 is value, and
-// passes it to OnResult. It returns false if there is no such entry without a result.
-func (i *Inbox) store(ctx context.Context, tx *sql.Tx, condition, value string, r Result, source Source) (stored bool, err error) {
-	if i.opts.OnResult == nil {
-		return i.update(ctx, tx, condition, value, r, source)
-	}
-	statement, args := i.statement(condition, value, r, source)
-	e, err := scanEntry(tx.QueryRowContext(ctx, statement+" RETURNING "+columns, args...))
-	if errors.Is(err, sql.ErrNoRows) {
-		return false, nil
-	}
-	if err != nil {
-		return false, err
-	}
-	if err := call(func() error { return i.opts.OnResult(ctx, tx, *e) }); err != nil {
-		return false, fmt.Errorf("OnResult: %w", err)
-	}
-	return true, nil
-}
-
-// update is store without OnResult. It executes one statement, so it needs no transaction.
-func (i *Inbox) update(ctx context.Context, q querier, condition, value string, r Result, source Source) (stored bool, err error) {
-	statement, args := i.statement(condition, value, r, source)
-	result, err := q.ExecContext(ctx, statement, args...)
-	if err != nil {
-		return false, err
-	}
-	n, err := result.RowsAffected()
-	return n > 0, err
-}
-
-// statement returns the statement that stores a result. If OnResult is set, it also marks the entry
-// as processed.
-func (i *Inbox) statement(condition, value string, r Result, source Source) (statement string, args []any) {
-	processed := "due_at" // by Work
-	if i.opts.OnResult != nil {
-		processed = "done_at"
-	}
+// update stores a result in the entry that meets the condition, whose parameter $11 is value, and
+// sets column, which is due_at, done_at or stopped_at, to the current time. It returns nil if no
+// such entry is without a result. It executes one statement, so it needs no transaction.
+func (i *Inbox) update(ctx context.Context, q querier, condition, value string, r Result, source Source, column string) (*Entry, error) {
 	now := i.now()
-	return "UPDATE idverify_checks SET status = $1, is_match = $2, no_sim_change = $3, network_id = $4, error_code = $5, " +
-			"charge_amount = $6, charge_currency = $7, source = $8, ended_at = $9, " + processed + " = $10, reconcile_at = NULL " +
-			"WHERE " + condition + " AND product = $12 AND status IS NULL",
-		[]any{string(r.Status), smallint(r.Match), smallint(r.NoSIMChange), text(r.NetworkID), text(r.ErrorCode),
-			text(string(r.ChargeAmount)), text(r.ChargeCurrency), string(source), now, now, value, string(r.Product)}
-}
-
-// inTx runs do in a transaction and wakes Work after the commit.
-func (i *Inbox) inTx(ctx context.Context, do func(*sql.Tx) error) error {
-	tx, err := i.db.BeginTx(ctx, nil)
-	if err != nil {
-		return err
+	e, err := scanEntry(q.QueryRowContext(ctx, "UPDATE idverify_checks SET status = $1, is_match = $2, no_sim_change = $3, network_id = $4, error_code = $5, "+
+		"charge_amount = $6, charge_currency = $7, source = $8, ended_at = $9, "+column+" = $10, reconcile_at = NULL "+
+		"WHERE "+condition+" AND product = $12 AND status IS NULL RETURNING "+columns,
+		string(r.Status), smallint(r.Match), smallint(r.NoSIMChange), text(r.NetworkID), text(r.ErrorCode),
+		text(string(r.ChargeAmount)), text(r.ChargeCurrency), string(source), now, now, value, string(r.Product)))
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, nil
 	}
-	defer tx.Rollback()
-	if err := do(tx); err != nil {
-		return err
-	}
-	if err := tx.Commit(); err != nil {
-		return fmt.Errorf("commit: %w", err)
-	}
-	i.wake()
-	return nil
+	return e, err
 }
 
 // wake makes Work look for entries.
@@ -174,31 +163,6 @@ func (i *Inbox) wake() {
 	case i.arrived <- struct{}{}:
 	default: // already signaled
 	}
-}
-
-// call calls a function of the user and turns a panic into an error, so that one entry does not
-// stop the processing of the others.
-func call(f func() error) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = &panicError{value: p, stack: debug.Stack()}
-		}
-	}()
-	return f()
-}
-
-// panicError is a panic of a function of the user.
-type panicError struct {
-	value any
-	stack []byte
-}
-
-// Error implements error. It does not contain the value, which may be personal data.
-func (e *panicError) Error() string {
-	if err, ok := e.value.(interface{ RuntimeError() }); ok {
-		return fmt.Sprintf("panic: %v", err)
-	}
-	return fmt.Sprintf("panic of type %T", e.value)
 }
 
 // text returns s as PostgreSQL can store it, in at most 256 bytes.

@@ -72,7 +72,7 @@ func (i *Inbox) Purge(ctx context.Context) (deleted int64, err error) {
 func (i *Inbox) purgeBatch(ctx context.Context, before int64) (deleted int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
-	result, err := i.db.ExecContext(ctx, "WITH old AS MATERIALIZED (SELECT reference FROM idverify_checks WHERE done_at < $1 ORDER BY done_at LIMIT $2"+i.dialect.skipLocked()+") "+
+	result, err := i.exec(ctx, "WITH old AS MATERIALIZED (SELECT reference FROM idverify_checks WHERE done_at < $1 ORDER BY done_at LIMIT $2"+i.dialect.skipLocked()+") "+
 		"DELETE FROM idverify_checks WHERE reference IN (SELECT reference FROM old)", before, purgeBatch)
 	if err != nil {
 		return 0, err

@@ -16,8 +16,14 @@ import (
 //
 // If do returns an error or panics, or the process is killed, tx is rolled back, and do is called
 // again after a pause that doubles from one second to ten minutes. Other entries are not delayed.
-// After [Options].MaxAttempts attempts the entry stops: it is counted in [Stats] and listed by
+// After a serialization failure or a deadlock, do is called again at once. After
+// [Options].MaxAttempts attempts the entry stops: it is counted in [Stats] and listed by
 // [Inbox.Stopped], and [Inbox.Retry] starts it again.
+//
+// Return every error of tx, and neither commit nor roll back tx. SQLite ends a transaction by
+// itself if the disk is full, a statement is interrupted or ON CONFLICT ROLLBACK applies. Later
+// statements of tx are then committed one by one. Work notices this when do returns: it does not
+// call do again, and the entry stops with Attempts 0. Verify its effects before Retry.
 //
 // Work notices a result stored by this Inbox immediately, and other results within a second. On
 // SQLite do holds the lock of the database, so it must be short. If ctx ends while do runs, Work
@@ -71,17 +77,20 @@ func (i *Inbox) workOnce(ctx context.Context, do func(context.Context, *sql.Tx, 
 	failure := errors.New("the process ended during the last attempt")
 	if e.Attempts <= i.opts.MaxAttempts {
 		var mine bool
-		if mine, failure = i.process(ctx, e, do); !mine {
+		if mine, failure = i.processClaimed(ctx, e, do); !mine {
 			return true, nil // another process has claimed the entry in the meantime
 		}
 	}
 	now := i.opts.Now()
 	event := Event{Operation: "work", Outcome: OutcomeDone, Product: e.Product, Duration: now.Sub(begin), Err: failure}
+	ended, _ := errors.AsType[*endedError](failure)
 	switch {
 	case failure == nil:
 		event.Lag = max(0, now.Sub(e.EndedAt))
 		i.observe(ctx, event)
 		return true, nil
+	case ended != nil:
+		event.Outcome = outcomeOf(false, failure) // if it has not stopped, the next attempt stops it
 	case ctx.Err() != nil:
 		return true, i.schedule(ctx, e, i.now(), e.Attempts-1)
 	case e.Attempts < i.opts.MaxAttempts:
@@ -89,7 +98,7 @@ func (i *Inbox) workOnce(ctx context.Context, do func(context.Context, *sql.Tx, 
 		err = i.schedule(ctx, e, i.now()+e.pause, e.Attempts)
 	default:
 		event.Outcome = OutcomeStopped
-		err = i.stop(ctx, e)
+		_, err = i.stopClaimed(ctx, e, i.opts.MaxAttempts, e.due, never)
 	}
 	i.log(ctx, slog.LevelError, "inbox: entry not processed", failure, slog.String("check_id", e.CheckID), slog.String("reference", e.Reference),
 		slog.Int("attempt", min(e.Attempts, i.opts.MaxAttempts)), slog.String("outcome", string(event.Outcome)))
@@ -112,7 +121,7 @@ func (i *Inbox) claim(ctx context.Context) (*claimed, error) {
 	defer cancel()
 	var due int64
 	now := i.now()
-	e, err := scanEntry(i.db.QueryRowContext(ctx, "UPDATE idverify_checks SET attempts = attempts + 1, "+
+	e, err := scanEntry(i.queryRow(ctx, "UPDATE idverify_checks SET attempts = attempts + 1, "+
 		"due_at = CAST($1 AS bigint) + CASE WHEN attempts < $2 THEN CAST($3 AS bigint) << attempts ELSE CAST($4 AS bigint) END "+
 		"WHERE reference = (SELECT reference FROM idverify_checks WHERE due_at <= $5 ORDER BY due_at LIMIT 1"+i.dialect.skipLocked()+") "+
 		"RETURNING "+columns+", due_at", now, doublings, minPause.Microseconds(), maxPause.Microseconds(), now), &due)
@@ -125,46 +134,30 @@ func (i *Inbox) claim(ctx context.Context) (*claimed, error) {
 	return &claimed{Entry: e, due: due, pause: due - now}, nil
 }
 
-// process calls do in a transaction that also marks the entry as processed. It reports false if
-// another process has claimed the entry since.
-func (i *Inbox) process(ctx context.Context, e *claimed, do func(context.Context, *sql.Tx, Entry) error) (mine bool, err error) {
-	// If ctx ends before do is called, the transaction is rolled back. Afterwards it is committed if
-	// do returns nil.
-	detached, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	defer cancel()
-	detach := context.AfterFunc(ctx, cancel)
-	defer detach()
-	// Without a limit, a lost connection would block Work silently. The function itself may take
-	// longer.
-	limit := time.AfterFunc(queryTimeout, cancel)
-	defer limit.Stop()
-	tx, err := i.db.BeginTx(detached, nil)
-	if err != nil {
-		return true, err
+// processClaimed calls do in a transaction that also marks the entry as processed. It reports false
+// if another process has claimed the entry since.
+func (i *Inbox) processClaimed(ctx context.Context, e *claimed, do func(context.Context, *sql.Tx, Entry) error) (mine bool, err error) {
+	now := i.now()
+	marked, err := i.process(ctx, func(ctx context.Context, q querier) (*Entry, error) {
+		// This locks the row while do runs, so that no other process claims it.
+		result, err := q.ExecContext(ctx, "UPDATE idverify_checks SET due_at = NULL, done_at = $1 WHERE reference = $2 AND due_at = $3", now, e.Reference, e.due)
+		if err != nil {
+			return nil, err
+		}
+		if n, err := result.RowsAffected(); n == 0 {
+			return nil, err
+		}
+		return e.Entry, nil
+	}, do)
+	if ended, ok := errors.AsType[*endedError](err); ok {
+		due := e.due
+		if !ended.wrote {
+			due = never // only if do has committed the mark
+		}
+		ended.stopped, err = i.stopClaimed(ctx, e, 0, due, now)
+		err = i.settle(e.Reference, ended, err)
 	}
-	defer tx.Rollback()
-	// This locks the row while do runs, so that no other process claims it.
-	result, err := tx.ExecContext(detached, "UPDATE idverify_checks SET due_at = NULL, done_at = $1 WHERE reference = $2 AND due_at = $3", i.now(), e.Reference, e.due)
-	if err != nil {
-		return true, err
-	}
-	if err := expectRow(result, ErrConflict); errors.Is(err, ErrConflict) {
-		return false, nil
-	} else if err != nil {
-		return true, err
-	}
-	if !detach() || !limit.Stop() {
-		return true, errors.Join(ctx.Err(), detached.Err())
-	}
-	err = call(func() error { return do(ctx, tx, *e.Entry) })
-	limit.Reset(queryTimeout) // for the commit or the rollback
-	if err != nil {
-		return true, err
-	}
-	if err := tx.Commit(); err != nil {
-		return true, fmt.Errorf("commit: %w", err)
-	}
-	return true, nil
+	return marked != nil || err != nil, err
 }
 
 // schedule sets the time of the next attempt and the number of attempts so far, also if ctx has
@@ -172,46 +165,61 @@ func (i *Inbox) process(ctx context.Context, e *claimed, do func(context.Context
 func (i *Inbox) schedule(ctx context.Context, e *claimed, due int64, attempts int) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 	defer cancel()
-	_, err := i.db.ExecContext(ctx, "UPDATE idverify_checks SET due_at = $1, attempts = $2 WHERE reference = $3 AND due_at = $4", due, attempts, e.Reference, e.due)
+	_, err := i.exec(ctx, "UPDATE idverify_checks SET due_at = $1, attempts = $2 WHERE reference = $3 AND due_at = $4", due, attempts, e.Reference, e.due)
 	if err != nil {
 		return fmt.Errorf("schedule an entry: %w", err)
 	}
 	return nil
 }
 
-// stop ends the attempts to process an entry.
-func (i *Inbox) stop(ctx context.Context, e *claimed) error {
+// stopClaimed is stop, also if ctx has ended.
+func (i *Inbox) stopClaimed(ctx context.Context, e *claimed, attempts int, due, done int64) (stopped bool, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 	defer cancel()
-	_, err := i.db.ExecContext(ctx, "UPDATE idverify_checks SET due_at = NULL, stopped_at = $1, attempts = $2 WHERE reference = $3 AND due_at = $4",
-		i.now(), i.opts.MaxAttempts, e.Reference, e.due)
-	if err != nil {
-		return fmt.Errorf("stop an entry: %w", err)
-	}
-	return nil
+	return i.stop(ctx, e.Reference, attempts, due, done)
 }
 
-// Stopped returns up to limit entries that Work has stopped, longest stopped first. The logged
-// error of the last attempt contains the reason.
-func (i *Inbox) Stopped(ctx context.Context, limit int) ([]*Entry, error) {
-	rows, err := i.db.QueryContext(ctx, "SELECT "+columns+" FROM idverify_checks WHERE stopped_at IS NOT NULL ORDER BY stopped_at LIMIT $1", limit)
+// stop ends the processing of an entry. It does nothing and returns false unless the entry is due
+// at the given time, or was processed at the given time.
+func (i *Inbox) stop(ctx context.Context, reference string, attempts int, due, done int64) (stopped bool, err error) {
+	result, err := i.exec(ctx, "UPDATE idverify_checks SET due_at = NULL, done_at = NULL, stopped_at = $1, attempts = $2 WHERE reference = $3 AND (due_at = $4 OR done_at = $5)",
+		i.now(), attempts, reference, due, done)
 	if err != nil {
-		return nil, fmt.Errorf("inbox: stopped entries: %w", err)
+		return false, fmt.Errorf("stop an entry: %w", err)
 	}
-	entries, err := collect(rows)
+	n, err := result.RowsAffected()
+	return n > 0, err
+}
+
+// never is a time that no entry has.
+const never = -1
+
+// Stopped returns up to limit entries whose processing has stopped, longest stopped first. The
+// logged error of the last attempt contains the reason.
+func (i *Inbox) Stopped(ctx context.Context, limit int) ([]*Entry, error) {
+	var entries []*Entry
+	err := i.run(ctx, func(q querier) error {
+		rows, err := q.QueryContext(ctx, "SELECT "+columns+" FROM idverify_checks WHERE stopped_at IS NOT NULL ORDER BY stopped_at LIMIT $1", limit)
+		if err != nil {
+			return err
+		}
+		entries, err = collect(rows)
+		return err
+	})
 	if err != nil {
 		return nil, fmt.Errorf("inbox: stopped entries: %w", err)
 	}
 	return entries, nil
 }
 
-// Retry lets Work process a stopped entry again, with [Options].MaxAttempts further attempts. The
-// error is [ErrNotFound] if no stopped entry has the reference.
+// Retry lets Work process a stopped entry again, with [Options].MaxAttempts further attempts. If
+// its Attempts is 0, effects of the last attempt may be committed: verify them before. The error is
+// [ErrNotFound] if no stopped entry has the reference.
 func (i *Inbox) Retry(ctx context.Context, reference string) error {
 	if !validID(reference) {
 		return fmt.Errorf("inbox: retry: %w", ErrNotFound)
 	}
-	result, err := i.db.ExecContext(ctx, "UPDATE idverify_checks SET due_at = $1, stopped_at = NULL, attempts = 0 WHERE reference = $2 AND stopped_at IS NOT NULL", i.now(), reference)
+	result, err := i.exec(ctx, "UPDATE idverify_checks SET due_at = $1, stopped_at = NULL, attempts = 0 WHERE reference = $2 AND stopped_at IS NOT NULL", i.now(), reference)
 	if err == nil {
 		err = expectRow(result, ErrNotFound)
 	}

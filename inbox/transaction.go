@@ -1,0 +1,241 @@
+package inbox
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime/debug"
+	"time"
+)
+
+// process marks an entry and calls do with it in one transaction, which it commits if do returns
+// nil. mark returns nil if there is nothing to process; then process returns nil, too. The
+// transaction has the default isolation level of the database, because do may depend on it.
+//
+// The error matches *endedError if the transaction ended before do returned.
+func (i *Inbox) process(ctx context.Context, mark func(context.Context, querier) (*Entry, error), do func(context.Context, *sql.Tx, Entry) error) (e *Entry, err error) {
+	err = repeat(ctx, func() error {
+		e, err = i.processOnce(ctx, mark, do)
+		return err
+	})
+	return e, err
+}
+
+func (i *Inbox) processOnce(ctx context.Context, mark func(context.Context, querier) (*Entry, error), do func(context.Context, *sql.Tx, Entry) error) (e *Entry, err error) {
+	// If ctx ends before do is called, the transaction is rolled back. Afterwards it is committed if
+	// do returns nil.
+	detached, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	detach := context.AfterFunc(ctx, cancel)
+	defer detach()
+	// Without a limit, a lost connection would block Work silently. The function itself may take
+	// longer.
+	limit := time.AfterFunc(queryTimeout, cancel)
+	defer limit.Stop()
+	tx, err := i.db.BeginTx(detached, nil)
+	if err != nil {
+		return nil, cmp.Or(ctx.Err(), err)
+	}
+	defer tx.Rollback()
+	e, err = mark(detached, tx) // locks the entry
+	if err != nil {
+		return nil, cmp.Or(ctx.Err(), err)
+	}
+	if e == nil {
+		return nil, nil
+	}
+	if _, called := i.calls.Load(e.Reference); called {
+		return e, &endedError{wrote: true} // the transaction of that call does not lock the entry
+	}
+	changes, err := i.dialect.setSavepoint(detached, tx)
+	if err != nil {
+		return nil, cmp.Or(ctx.Err(), err)
+	}
+	if !detach() || !limit.Stop() {
+		return nil, cmp.Or(ctx.Err(), context.DeadlineExceeded)
+	}
+	if i.dialect == SQLite { // a transaction of PostgreSQL also ends with its connection
+		i.calls.Store(e.Reference, nil)
+	}
+	defer func() { // also after runtime.Goexit
+		if ended, ok := errors.AsType[*endedError](err); ok && ended.wrote {
+			i.calls.Store(e.Reference, nil) // until the entry has stopped
+		} else {
+			i.calls.Delete(e.Reference)
+		}
+	}()
+	failure := call(func() error { return do(ctx, tx, *e) })
+	limit.Reset(i.endTimeout(ctx))
+	if err := i.dialect.releaseSavepoint(detached, tx, changes, failure); err != nil {
+		return e, err
+	}
+	i.calls.Delete(e.Reference) // before the commit unlocks the entry
+	if err := tx.Commit(); err != nil {
+		return e, fmt.Errorf("commit: %w", err)
+	}
+	return e, nil
+}
+
+// endTimeout returns the time for the end of a transaction whose function has returned.
+func (i *Inbox) endTimeout(ctx context.Context) time.Duration {
+	deadline, ok := ctx.Deadline()
+	if !ok || i.opts.OnResult == nil {
+		return queryTimeout
+	}
+	return max(time.Until(deadline), minEndTimeout) // the service waits for the response
+}
+
+// minEndTimeout is the time for the end of a transaction whose function has used all of its time.
+const minEndTimeout = time.Second / 2
+
+// endedError means that a transaction ended before the function of the user returned.
+type endedError struct {
+	cause   error // of the function; nil if it returned nil
+	wrote   bool  // statements of the function may be committed although the entry is not processed
+	stopped bool  // the entry has stopped
+}
+
+// Error implements error.
+func (e *endedError) Error() string {
+	text := "the transaction ended before the function returned"
+	if e.wrote {
+		text += ", and its later statements may be committed (verify them before Retry; "
+	} else {
+		text += " ("
+	}
+	text += "the function must return every error of tx, and neither commit nor roll back)"
+	if e.cause != nil {
+		text += ": " + e.cause.Error()
+	}
+	return text
+}
+
+// Unwrap returns the error of the function.
+func (e *endedError) Unwrap() error { return e.cause }
+
+// settle returns the error of an entry whose transaction had ended, after an attempt to stop the
+// entry, which failed with err.
+func (i *Inbox) settle(reference string, ended *endedError, err error) error {
+	switch {
+	case err != nil:
+		return fmt.Errorf("%w; stop the entry: %w", ended, err)
+	case !ended.stopped && !ended.wrote:
+		return cmp.Or(ended.cause, errors.New(ended.Error())) // the function is called again
+	}
+	i.calls.Delete(reference)
+	return ended
+}
+
+// inTx runs do, which executes statements of this package only, in a transaction.
+func (i *Inbox) inTx(ctx context.Context, do func(querier) error) error {
+	return repeat(ctx, func() error {
+		tx, err := i.db.BeginTx(ctx, i.dialect.readCommitted())
+		if err != nil {
+			return err
+		}
+		defer tx.Rollback()
+		if err := do(tx); err != nil {
+			return err
+		}
+		if err := tx.Commit(); err != nil {
+			return fmt.Errorf("commit: %w", err)
+		}
+		return nil
+	})
+}
+
+// run runs do, which executes statements that need no transaction.
+func (i *Inbox) run(ctx context.Context, do func(querier) error) error {
+	if !i.isolate {
+		err := do(i.db)
+		if !isConflict(err) {
+			return err
+		}
+		// The default isolation level has changed since New.
+	}
+	return i.inTx(ctx, do)
+}
+
+// exec executes a statement that needs no transaction.
+func (i *Inbox) exec(ctx context.Context, query string, args ...any) (result sql.Result, err error) {
+	err = i.run(ctx, func(q querier) error {
+		result, err = q.ExecContext(ctx, query, args...)
+		return err
+	})
+	return result, err
+}
+
+// queryRow executes a statement that returns one row and needs no transaction, when its result is
+// scanned.
+func (i *Inbox) queryRow(ctx context.Context, query string, args ...any) scanner {
+	return func(dest ...any) error {
+		return i.run(ctx, func(q querier) error { return q.QueryRowContext(ctx, query, args...).Scan(dest...) })
+	}
+}
+
+// scanner is a row that a statement returns.
+type scanner func(dest ...any) error
+
+// Scan reads the columns of the row.
+func (s scanner) Scan(dest ...any) error { return s(dest...) }
+
+// repeat runs a transaction again while it conflicts with others, for as long as the database may
+// take for a callback.
+func repeat(ctx context.Context, transaction func() error) error {
+	end := time.Now().Add(storeTimeout) // not Options.Now, which a test may freeze
+	for pause := minConflictPause; ; pause = min(2*pause, maxConflictPause) {
+		err := transaction()
+		if !isConflict(err) || time.Now().After(end) {
+			return err
+		}
+		select {
+		case <-time.After(rand.N(pause)):
+		case <-ctx.Done():
+			return err
+		}
+	}
+}
+
+// The bounds of the longest random pause of repeat.
+const (
+	minConflictPause = 2 * time.Millisecond
+	maxConflictPause = 128 * time.Millisecond
+)
+
+// isConflict reports whether err is a serialization failure or a deadlock of a transaction that was
+// rolled back.
+func isConflict(err error) bool {
+	if _, ended := errors.AsType[*endedError](err); ended {
+		return false
+	}
+	state := sqlState(err)
+	return state == "40001" || state == "40P01"
+}
+
+// call calls a function of the user and turns a panic into an error, so that one entry does not
+// stop the processing of the others.
+func call(f func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = &panicError{value: p, stack: debug.Stack()}
+		}
+	}()
+	return f()
+}
+
+// panicError is a panic of a function of the user.
+type panicError struct {
+	value any
+	stack []byte
+}
+
+// Error implements error. It does not contain the value, which may be personal data.
+func (e *panicError) Error() string {
+	if err, ok := e.value.(interface{ RuntimeError() }); ok {
+		return fmt.Sprintf("panic: %v", err)
+	}
+	return fmt.Sprintf("panic of type %T", e.value)
+}

@@ -1,0 +1,504 @@
+package inbox_test
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"modernc.org/sqlite"
+
+	"github.com/idverify/idverify-go"
+	"github.com/idverify/idverify-go/inbox"
+	"github.com/idverify/idverify-go/internal/synctest"
+)
+
+// ending is a way in which a transaction ends while a function is called.
+type ending struct {
+	name   string
+	end    func(context.Context, *sql.Tx) error
+	result error // of the function, which ignores the error of end, and then has an effect
+}
+
+// endings returns the endings of a database.
+func endings(d database) (all []ending) {
+	ways := []ending{statements("COMMIT"), statements("ROLLBACK"), statements("ROLLBACK", "BEGIN"),
+		{name: "Tx.Commit", end: func(_ context.Context, tx *sql.Tx) error { return tx.Commit() }}}
+	if d.dialect == inbox.SQLite {
+		ways = append(ways, implicitEndings...)
+	}
+	for _, e := range ways {
+		for _, e.result = range []error{nil, errEffect} {
+			all = append(all, e)
+		}
+	}
+	return all
+}
+
+// implicitEndings are the endings that no statement of the function asks for.
+var implicitEndings = []ending{
+	statements("INSERT OR ROLLBACK INTO unique_rows VALUES (1)"),
+	{name: "full disk", end: fillDisk},
+	{name: "interrupted write", end: interruptWrite},
+}
+
+// do is a function for Work and OnResult.
+func (e ending) do(ctx context.Context, tx *sql.Tx, entry inbox.Entry) error {
+	_ = e.end(ctx, tx)
+	_ = insertEffect(ctx, tx, entry)
+	return e.result
+}
+
+// String returns the name of the ending, for references.
+func (e ending) String() string { return fmt.Sprintf("%s, then %v", e.name, e.result) }
+
+// statements returns an ending by statements.
+func statements(all ...string) ending {
+	return ending{name: strings.Join(all, " "), end: func(ctx context.Context, tx *sql.Tx) error {
+		var failures []error
+		for _, s := range all {
+			_, err := tx.ExecContext(ctx, s)
+			failures = append(failures, err)
+		}
+		return errors.Join(failures...)
+	}}
+}
+
+// fillDisk inserts a row that has no room in the file.
+func fillDisk(ctx context.Context, tx *sql.Tx) error {
+	var pages int
+	if err := tx.QueryRowContext(ctx, "PRAGMA page_count").Scan(&pages); err != nil {
+		return err
+	}
+	_, err := tx.ExecContext(ctx, fmt.Sprintf("PRAGMA max_page_count = %d; INSERT INTO unique_rows VALUES (zeroblob(100000))", pages))
+	_, reset := tx.ExecContext(ctx, "PRAGMA max_page_count = 1000000")
+	return errors.Join(err, reset)
+}
+
+// interruptWrite executes an endless statement, which cancels its own context.
+func interruptWrite(ctx context.Context, tx *sql.Tx) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	id := cancels.next.Add(1)
+	cancels.functions.Store(id, cancel)
+	defer cancels.functions.Delete(id)
+	_, err := tx.ExecContext(ctx, "INSERT INTO unique_rows WITH RECURSIVE n (i) AS (SELECT 2 + cancel_context($1) UNION ALL SELECT i + 1 FROM n) SELECT i FROM n", id)
+	return err
+}
+
+// cancels are the functions that the SQL function cancel_context calls.
+var cancels struct {
+	next      atomic.Int64
+	functions sync.Map // map[int64]context.CancelFunc
+}
+
+// registerCancel registers the function cancel_context of SQLite, for connections opened later.
+var registerCancel = sync.OnceFunc(func() {
+	sqlite.MustRegisterScalarFunction("cancel_context", 1, func(_ *sqlite.FunctionContext, args []driver.Value) (driver.Value, error) {
+		cancel, _ := cancels.functions.Load(args[0])
+		cancel.(context.CancelFunc)()
+		return int64(0), nil
+	})
+})
+
+// newEndingBackend returns a backend with the table that the endings use, and its log.
+func newEndingBackend(t *testing.T, d database, opts inbox.Options) (*workBackend, *strings.Builder) {
+	t.Helper()
+	registerCancel()
+	log := new(strings.Builder)
+	opts.Logger = slog.New(slog.NewTextHandler(log, nil))
+	b := newWorkBackend(t, d, &opts)
+	b.exec(t, "CREATE TABLE unique_rows (n integer UNIQUE)")
+	b.exec(t, "INSERT INTO unique_rows VALUES (1)")
+	return b, log
+}
+
+// wantStopped verifies that an entry has a result and has stopped, after at most one effect.
+func (b *workBackend) wantStopped(t *testing.T, reference string) {
+	t.Helper()
+	if e := b.get(t, reference); e.Status == "" || e.StoppedAt.IsZero() || !e.DoneAt.IsZero() || e.Attempts != 0 {
+		t.Errorf("entry = %+v, want a stopped result with 0 attempts", e)
+	}
+	if n := b.number(t, "SELECT count(*) FROM effects WHERE reference = $1", reference); n > 1 {
+		t.Errorf("%d effects of %q, want at most 1: the customer is credited more than once", n, reference)
+	}
+}
+
+func TestInbox_WorkTransactionEnds(t *testing.T) {
+	onDatabases(t, func(t *testing.T, d database) {
+		b, log := newEndingBackend(t, d, inbox.Options{})
+		for _, e := range endings(d) {
+			b.result(t, e.String())
+
+			calls := 0
+			for range 4 {
+				b.workOnce(t, func(ctx context.Context, tx *sql.Tx, entry inbox.Entry) error {
+					calls++
+					return e.do(ctx, tx, entry)
+				})
+				b.advance(t, 11*time.Minute)
+			}
+
+			b.wantStopped(t, e.String())
+			if calls != 1 {
+				t.Errorf("%s: %d calls, want 1", e, calls)
+			}
+			if n := strings.Count(log.String(), "the transaction ended before the function returned"); n != 1 || !strings.Contains(log.String(), "outcome=stopped") {
+				t.Errorf("%s: log = %s, want one record with the reason", e, log)
+			}
+			log.Reset()
+		}
+		b.wantStats(t, inbox.Stats{Stopped: len(endings(d))})
+		b.wantOutcomes(t, slices.Repeat([]string{"work stopped"}, len(endings(d)))...)
+	})
+}
+
+func TestInbox_OnResultTransactionEnds(t *testing.T) {
+	onDatabases(t, func(t *testing.T, d database) {
+		var e ending
+		calls := 0
+		b, log := newEndingBackend(t, d, inbox.Options{OnResult: func(ctx context.Context, tx *sql.Tx, entry inbox.Entry) error {
+			calls++
+			return e.do(ctx, tx, entry)
+		}})
+		for _, e = range endings(d) {
+			calls = 0
+			references := []string{"callback " + e.String(), "record " + e.String(), "search " + e.String(), "unknown " + e.String()}
+			result := inbox.Result{Product: idverify.ProductPhoneCheck, CheckID: b.startSilent(t, matching, references[1]).CheckID, Status: idverify.StatusCompleted, Match: new(true)}
+
+			b.open(t, b.start(t, matching, references[0]))
+			b.redeliver(t)
+			_, first := b.inbox.Record(t.Context(), result)
+			stored, second := b.inbox.Record(t.Context(), result)
+			b.plan(t, idverify.ProductSIMCheck, references[2])
+			b.createAny(t, idverify.ProductSIMCheck, references[2])
+			b.plan(t, idverify.ProductPhoneCheck, references[3])
+			for range 3 {
+				b.advance(t, 10*time.Minute)
+				_ = b.inbox.Reconcile(t.Context(), b.client)
+			}
+
+			for _, reference := range references {
+				b.wantStopped(t, reference)
+			}
+			if calls != len(references) {
+				t.Errorf("%s: %d calls of OnResult, want %d", e, calls, len(references))
+			}
+			if first == nil || stored || second != nil {
+				t.Errorf("%s: errors of Record = %v and %v (stored = %t), want one error", e, first, second, stored)
+			}
+			if n := strings.Count(log.String(), "msg=\"inbox: callback\" outcome=stopped"); n != 1 {
+				t.Errorf("%s: log = %s, want a record about the callback", e, log)
+			}
+			log.Reset()
+		}
+		n := len(endings(d))
+		if got, want := b.responses(), strings.TrimSpace(strings.Repeat("204 204 ", n)); got != want {
+			t.Errorf("responses = %s, want 204: the results are stored", got)
+		}
+		b.wantOutcomes(t, slices.Repeat([]string{"callback stopped", "callback duplicate", "reconcile stopped", "reconcile stopped"}, n)...)
+	})
+}
+
+// A function that fails after its transaction has ended is called again if it changed nothing.
+func TestInbox_WorkRetriesRolledBack(t *testing.T) {
+	onDatabases(t, func(t *testing.T, d database) {
+		all := []ending{{name: "Tx.Rollback", end: func(_ context.Context, tx *sql.Tx) error { return errors.Join(errEffect, tx.Rollback()) }}}
+		if d.dialect == inbox.SQLite {
+			all = append(all, implicitEndings...)
+		}
+		b, _ := newEndingBackend(t, d, inbox.Options{})
+		var references []string
+		for _, e := range all {
+			references = append(references, e.name)
+			b.result(t, e.name)
+
+			b.workOnce(t, func(ctx context.Context, tx *sql.Tx, _ inbox.Entry) error { return e.end(ctx, tx) })
+			b.advance(t, time.Second)
+			b.workOnce(t, insertEffect)
+		}
+
+		slices.Sort(references)
+		b.wantEffects(t, references...)
+		b.wantOutcomes(t, slices.Repeat([]string{"work failed", "work done"}, len(all))...)
+	})
+}
+
+// A function may use savepoints of its own.
+func TestInbox_WorkSavepoints(t *testing.T) {
+	onDatabases(t, func(t *testing.T, d database) {
+		b, _ := newEndingBackend(t, d, inbox.Options{})
+		b.result(t, "sign-up 1")
+
+		b.workOnce(t, func(ctx context.Context, tx *sql.Tx, e inbox.Entry) error {
+			if err := statements("SAVEPOINT mine", "INSERT INTO unique_rows VALUES (2)", "RELEASE SAVEPOINT mine", "SAVEPOINT mine").end(ctx, tx); err != nil {
+				return err
+			}
+			if _, err := tx.ExecContext(ctx, "INSERT INTO unique_rows VALUES (1)"); err == nil {
+				return errors.New("no conflict")
+			}
+			return errors.Join(statements("ROLLBACK TO SAVEPOINT mine").end(ctx, tx), insertEffect(ctx, tx, e))
+		})
+
+		b.wantEffects(t, "sign-up 1")
+		b.wantOutcomes(t, "work done")
+	})
+}
+
+// While the function of a transaction that has ended is still running, nothing locks the entry.
+func TestInbox_TransactionEndsDuringCall(t *testing.T) {
+	t.Parallel()
+	for _, onResult := range []bool{false, true} {
+		t.Run(fmt.Sprintf("OnResult %t", onResult), func(t *testing.T) {
+			t.Parallel()
+			ended, finish := make(chan struct{}), make(chan struct{})
+			var calls atomic.Int64
+			do := func(ctx context.Context, tx *sql.Tx, e inbox.Entry) error {
+				if calls.Add(1) == 1 {
+					_, _ = tx.ExecContext(ctx, "INSERT OR ROLLBACK INTO unique_rows VALUES (1)")
+					close(ended)
+					<-finish
+				}
+				return insertEffect(ctx, tx, e)
+			}
+			b, _ := newEndingBackend(t, databases[0], endingOptions(onResult, do))
+			process := b.recordOrWork(t, onResult, do)
+
+			var first sync.WaitGroup
+			first.Go(process)
+			<-ended
+			b.advance(t, time.Minute)
+			process()
+			close(finish)
+			first.Wait()
+			process()
+
+			b.wantStopped(t, "sign-up 1")
+			if n := calls.Load(); n != 1 {
+				t.Errorf("%d calls, want 1", n)
+			}
+		})
+	}
+}
+
+// If the entry cannot be stopped, for example because the disk is full, the function is not called
+// again either.
+func TestInbox_StopFails(t *testing.T) {
+	t.Parallel()
+	for _, onResult := range []bool{false, true} {
+		t.Run(fmt.Sprintf("OnResult %t", onResult), func(t *testing.T) {
+			t.Parallel()
+			calls := 0
+			do := func(ctx context.Context, tx *sql.Tx, e inbox.Entry) error {
+				calls++
+				_, _ = tx.ExecContext(ctx, "ROLLBACK")
+				return insertEffect(ctx, tx, e)
+			}
+			b, log := newEndingBackend(t, databases[0], endingOptions(onResult, do))
+			process := b.recordOrWork(t, onResult, do)
+			b.exec(t, "CREATE TRIGGER full BEFORE UPDATE ON idverify_checks WHEN NEW.stopped_at IS NOT NULL BEGIN SELECT RAISE(ABORT, 'no space'); END")
+
+			for range 2 {
+				process()
+				b.advance(t, 11*time.Minute)
+			}
+			b.exec(t, "DROP TRIGGER full")
+			process()
+
+			b.wantStopped(t, "sign-up 1")
+			if calls != 1 {
+				t.Errorf("%d calls, want 1", calls)
+			}
+			if !onResult && !strings.Contains(log.String(), "no space") {
+				t.Errorf("log = %s, want why the entry was not stopped", log)
+			}
+		})
+	}
+}
+
+// endingOptions returns options with OnResult, or for Work.
+func endingOptions(onResult bool, do func(context.Context, *sql.Tx, inbox.Entry) error) inbox.Options {
+	if onResult {
+		return inbox.Options{OnResult: do}
+	}
+	return inbox.Options{}
+}
+
+// recordOrWork plans a check and returns a function that calls Record with its result, or that
+// calls Work after its result was recorded.
+func (b *workBackend) recordOrWork(t *testing.T, onResult bool, do func(context.Context, *sql.Tx, inbox.Entry) error) (process func()) {
+	t.Helper()
+	if !onResult {
+		b.result(t, "sign-up 1")
+		return func() { b.workOnce(t, do) }
+	}
+	b.plan(t, idverify.ProductPhoneCheck, "sign-up 1")
+	result := inbox.Result{Product: idverify.ProductPhoneCheck, CheckID: "check", ReferenceID: "sign-up 1", Status: idverify.StatusCompleted, Match: new(true)}
+	return func() { _, _ = b.inbox.Record(t.Context(), result) }
+}
+
+// serializable is PostgreSQL with another default isolation level.
+var serializable = database{"PostgreSQL, serializable", inbox.Postgres, "pgx", func(t testing.TB) string {
+	source := postgresSource(t)
+	makeSerializable(t, openDB(t, "pgx", source))
+	return source
+}}
+
+// makeSerializable changes the default isolation level of new connections.
+func makeSerializable(t testing.TB, db *sql.DB) {
+	t.Helper()
+	_, err := db.ExecContext(t.Context(), "DO $$ BEGIN EXECUTE 'ALTER DATABASE ' || current_database() || ' SET default_transaction_isolation = serializable'; END $$")
+	if err != nil {
+		t.Fatal(err)
+	}
+	db.SetMaxIdleConns(0)
+}
+
+// Serializable transactions that do not touch the same rows fail, too.
+func TestHandler_Serializable(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name       string
+		database   database
+		concurrent int
+		onResult   func(context.Context, *sql.Tx, inbox.Entry) error
+	}{{"Work", serializable, 32, nil}, {"OnResult", serializable, 8, addEffect}, {"after New", databases[1], 32, nil}} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			const checks = 128
+			i := newIntake(t, test.database, test.onResult)
+			makeSerializable(t, i.db)
+			i.db.SetMaxIdleConns(test.concurrent)
+			i.db.SetMaxOpenConns(test.concurrent)
+			for n := range checks {
+				i.planned(t, fmt.Sprint("r", n), fmt.Sprint("check ", n))
+			}
+			url := i.signedURL(t, nil)
+			var next, failed atomic.Int64
+
+			var all sync.WaitGroup
+			for range test.concurrent {
+				all.Go(func() {
+					for n := next.Add(1); n <= checks; n = next.Add(1) {
+						body := bodyOf(fmt.Sprint("check ", n-1), i.service.Now(), `"status":"COMPLETED","match":true`)
+						status, err := i.send(t.Context(), t, url, "phone_check", body)
+						if err != nil {
+							t.Error(err)
+							return
+						}
+						if status != http.StatusNoContent {
+							failed.Add(1)
+						}
+					}
+				})
+			}
+			all.Wait()
+
+			if n := failed.Load(); n > 0 {
+				t.Errorf("%d of %d callbacks were not stored at the first attempt", n, checks)
+			}
+			if n := i.number(t, "SELECT count(*) FROM idverify_checks WHERE status = 'COMPLETED'"); n != checks {
+				t.Errorf("%d results, want %d", n, checks)
+			}
+			if n := i.effects(t); test.onResult != nil && n != checks {
+				t.Errorf("%d effects, want %d", n, checks)
+			}
+		})
+	}
+}
+
+// Statements of the package are read committed. A function may need the default of the database.
+func TestInbox_IsolationLevels(t *testing.T) {
+	t.Parallel()
+	b := newWorkBackend(t, serializable, &inbox.Options{Retention: time.Second})
+	b.exec(t, "CREATE TABLE levels (n serial, level text)")
+	b.exec(t, "CREATE FUNCTION record_level() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "+
+		"INSERT INTO levels (level) VALUES (current_setting('transaction_isolation')); RETURN NULL; END $$")
+	b.exec(t, "CREATE TRIGGER record_level AFTER UPDATE OR DELETE ON idverify_checks FOR EACH ROW EXECUTE FUNCTION record_level()")
+
+	b.open(t, b.start(t, matching, "sign-up 1"))
+	b.workOnce(t, insertEffect)
+	b.advance(t, time.Minute)
+	if _, err := b.inbox.Purge(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+
+	rows, err := b.db.QueryContext(t.Context(), "SELECT level FROM levels ORDER BY n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	var got []string
+	for rows.Next() {
+		var level string
+		if err := rows.Scan(&level); err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, level)
+	}
+	want := []string{"read committed", "read committed", "read committed", "serializable", "read committed"}
+	if diff := cmp.Diff(want, got); diff != "" || rows.Err() != nil {
+		t.Errorf("levels of Bind, the callback, the claim of Work, its function and Purge (-want +got):\n%s%v", diff, rows.Err())
+	}
+}
+
+// Serialization failures and deadlocks of OnResult are not failures of the callback.
+func TestHandler_Conflicts(t *testing.T) {
+	t.Parallel()
+	postgresSource(t) // starts the server outside of the bubble
+	synctest.Test(t, func(t *testing.T) {
+		var calls, conflicts int
+		var state string
+		i := newIntake(t, databases[1], func(ctx context.Context, tx *sql.Tx, e inbox.Entry) error {
+			if calls++; calls > conflicts {
+				return addEffect(ctx, tx, e)
+			}
+			_, err := tx.ExecContext(ctx, "DO $$ BEGIN RAISE EXCEPTION USING ERRCODE = '"+state+"'; END $$")
+			return err
+		})
+		i.planned(t, "r", "check")
+		url := i.signedURL(t, nil)
+
+		for _, test := range []struct {
+			state     string
+			conflicts int
+			want      int
+		}{
+			{"40001", math.MaxInt, http.StatusInternalServerError},
+			{"40P01", math.MaxInt, http.StatusInternalServerError},
+			{"23505", 1, http.StatusInternalServerError}, // not a conflict of transactions
+			{"40001", 3, http.StatusNoContent},
+		} {
+			calls, conflicts, state = 0, test.conflicts, test.state
+			begin := time.Now()
+
+			status, err := i.send(t.Context(), t, url, "phone_check", signedBody(i.backend, `"status":"COMPLETED","match":true`))
+			if err != nil {
+				t.Fatal(err)
+			}
+
+			if elapsed := time.Since(begin); status != test.want || elapsed > 8*time.Second {
+				t.Errorf("%d times %s: response = %d after %s and %d calls, want %d within 8 s", conflicts, state, status, elapsed, calls, test.want)
+			}
+			if wantMore := state != "23505"; wantMore != (calls > 1) {
+				t.Errorf("%s: %d calls", state, calls)
+			}
+		}
+		if n := i.effects(t); n != 1 {
+			t.Errorf("%d effects, want 1", n)
+		}
+		i.service.Close()
+		i.db.Close()
+	})
+}
