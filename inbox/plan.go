@@ -46,7 +46,7 @@ func (i *Inbox) plan(ctx context.Context, tx *sql.Tx, product idverify.Product, 
 		"VALUES ($1, $2, $3, $4, $5) ON CONFLICT (reference) DO NOTHING",
 		reference, string(product), now, now+createTime.Microseconds(), now+maxCreateTime.Microseconds())
 	if err != nil {
-		return err
+		return databaseError(err)
 	}
 	return expectRow(result, ErrReferenceUsed)
 }

@@ -37,12 +37,12 @@ func (i *Inbox) processOnce(ctx context.Context, mark func(context.Context, quer
 	defer limit.Stop()
 	tx, err := i.db.BeginTx(detached, nil)
 	if err != nil {
-		return nil, cmp.Or(ctx.Err(), err)
+		return nil, databaseError(cmp.Or(ctx.Err(), err))
 	}
 	defer tx.Rollback()
 	e, err = mark(detached, tx) // locks the entry
 	if err != nil {
-		return nil, cmp.Or(ctx.Err(), err)
+		return nil, databaseError(cmp.Or(ctx.Err(), err))
 	}
 	if e == nil {
 		return nil, nil
@@ -52,7 +52,7 @@ func (i *Inbox) processOnce(ctx context.Context, mark func(context.Context, quer
 	}
 	changes, err := i.dialect.setSavepoint(detached, tx)
 	if err != nil {
-		return nil, cmp.Or(ctx.Err(), err)
+		return nil, databaseError(cmp.Or(ctx.Err(), err))
 	}
 	if !detach() || !limit.Stop() {
 		return nil, cmp.Or(ctx.Err(), context.DeadlineExceeded)
@@ -74,7 +74,7 @@ func (i *Inbox) processOnce(ctx context.Context, mark func(context.Context, quer
 	}
 	i.calls.Delete(e.Reference) // before the commit unlocks the entry
 	if err := tx.Commit(); err != nil {
-		return e, fmt.Errorf("commit: %w", err)
+		return e, fmt.Errorf("commit: %w", databaseError(err))
 	}
 	return e, nil
 }
@@ -134,14 +134,14 @@ func (i *Inbox) inTx(ctx context.Context, do func(querier) error) error {
 	return repeat(ctx, func() error {
 		tx, err := i.db.BeginTx(ctx, i.dialect.readCommitted())
 		if err != nil {
-			return err
+			return databaseError(err)
 		}
 		defer tx.Rollback()
 		if err := do(tx); err != nil {
-			return err
+			return databaseError(err)
 		}
 		if err := tx.Commit(); err != nil {
-			return fmt.Errorf("commit: %w", err)
+			return fmt.Errorf("commit: %w", databaseError(err))
 		}
 		return nil
 	})
@@ -152,7 +152,7 @@ func (i *Inbox) run(ctx context.Context, do func(querier) error) error {
 	if !i.isolate {
 		err := do(i.db)
 		if !isConflict(err) {
-			return err
+			return databaseError(err)
 		}
 		// The default isolation level has changed since New.
 	}

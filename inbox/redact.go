@@ -1,0 +1,62 @@
+package inbox
+
+import (
+	"database/sql"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/idverify/idverify-go"
+	"github.com/idverify/idverify-go/internal/redact"
+)
+
+// databaseError returns an error that matches err. Its text, and that of the errors that it wraps,
+// contains no host, user or address of the database. Errors of this package are returned unchanged.
+func databaseError(err error) error {
+	if err == nil {
+		return nil
+	}
+	for _, own := range []error{ErrReferenceUsed, ErrNotFound, ErrConflict, idverify.ErrBadRequest, sql.ErrNoRows} {
+		if errors.Is(err, own) {
+			return err
+		}
+	}
+	return redact.Error(&driverError{err})
+}
+
+// driverError is an error of the database. Drivers add the address to the errors that they wrap, so
+// its text consists of the innermost errors.
+type driverError struct{ err error }
+
+// Error implements error.
+func (e *driverError) Error() string {
+	var texts []string
+	for _, text := range innermost(e.err) {
+		if !slices.Contains(texts, text) { // several addresses of a host often fail for the same reason
+			texts = append(texts, text)
+		}
+	}
+	return strings.Join(texts, "; ")
+}
+
+// Unwrap returns the error of the driver.
+func (e *driverError) Unwrap() error { return e.err }
+
+// innermost returns the texts of the errors that wrap no others, or that come from the server.
+func innermost(err error) []string {
+	switch e := err.(type) {
+	case sqlStateError:
+		return []string{e.Error()}
+	case interface{ Unwrap() error }:
+		if inner := e.Unwrap(); inner != nil {
+			return innermost(inner)
+		}
+	case interface{ Unwrap() []error }:
+		var texts []string
+		for _, inner := range e.Unwrap() {
+			texts = append(texts, innermost(inner)...)
+		}
+		return texts
+	}
+	return []string{err.Error()}
+}
