@@ -58,9 +58,9 @@ type Options struct {
 	Observe func(context.Context, Event)
 
 	// Logger receives a record at level error for each failure that no method returns, and at level
-	// warn for callbacks of checks that are not stored. It contains neither phone numbers nor
-	// addresses, except in the errors of your functions, which are logged unchanged. Default: nothing
-	// is logged.
+	// warn for callbacks of checks that are not stored, and for results of a clock that was ahead. It
+	// contains neither phone numbers nor addresses, except in the errors of your functions, which are
+	// logged unchanged. Default: nothing is logged.
 	Logger *slog.Logger
 
 	// Now returns the current time. Default time.Now.

@@ -43,7 +43,7 @@ const (
 // Stats describes the entries that are not processed.
 type Stats struct {
 	Pending    int           // results that wait for Work
-	OldestAge  time.Duration // time since the oldest of them was stored; 0 if there is none
+	OldestAge  time.Duration // time since the oldest of them was stored, or until one that a clock ahead has stored; 0 if there is none
 	Stopped    int           // entries that are not processed any more: see Retry
 	InProgress int           // checks that have not ended
 	Overdue    int           // checks that Reconcile has to read
@@ -53,22 +53,24 @@ type Stats struct {
 // on the size of the table.
 func (i *Inbox) Stats(ctx context.Context) (Stats, error) {
 	var (
-		s      Stats
-		oldest sql.NullInt64
-		now    = i.now()
+		s     Stats
+		first sql.NullInt64
+		last  sql.NullInt64
+		now   = i.now()
 	)
 	err := i.queryRow(ctx, "SELECT "+
 		"(SELECT count(*) FROM idverify_checks WHERE due_at IS NOT NULL), "+
 		"(SELECT min(ended_at) FROM idverify_checks WHERE due_at IS NOT NULL), "+
+		"(SELECT max(ended_at) FROM idverify_checks WHERE due_at IS NOT NULL), "+
 		"(SELECT count(*) FROM idverify_checks WHERE stopped_at IS NOT NULL), "+
 		"(SELECT count(*) FROM idverify_checks WHERE reconcile_at IS NOT NULL), "+
 		"(SELECT count(*) FROM idverify_checks WHERE reconcile_at <= $1)", now).
-		Scan(&s.Pending, &oldest, &s.Stopped, &s.InProgress, &s.Overdue)
+		Scan(&s.Pending, &first, &last, &s.Stopped, &s.InProgress, &s.Overdue)
 	if err != nil {
 		return Stats{}, fmt.Errorf("inbox: stats: %w", err)
 	}
-	if oldest.Valid {
-		s.OldestAge = max(0, time.Duration(now-oldest.Int64)*time.Microsecond)
+	if first.Valid {
+		s.OldestAge = time.Duration(max(now-first.Int64, last.Int64-now)) * time.Microsecond
 	}
 	return s, nil
 }

@@ -66,6 +66,10 @@ const (
 	doublings    = 10
 )
 
+// maxAhead is longer than any pause, also if the clocks of two processes differ. An entry that is
+// due later was stored, or its pause set, while a clock was ahead.
+const maxAhead = maxPause + maxClockSkew
+
 // workOnce processes the entry that is due first, and reports whether there was one. An error is a
 // failure of the database.
 func (i *Inbox) workOnce(ctx context.Context, do func(context.Context, *sql.Tx, Entry) error) (found bool, err error) {
@@ -115,16 +119,30 @@ type claimed struct {
 }
 
 // claim counts an attempt of the entry that is due first, and schedules the next attempt in case
-// the process is killed. It returns nil if no entry is due.
+// the process is killed. It returns nil if no entry is due, now or later than maxAhead.
 func (i *Inbox) claim(ctx context.Context) (*claimed, error) {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
-	var due int64
 	now := i.now()
+	e, err := i.claimWhere(ctx, "due_at <= $5", now, now)
+	if e != nil || err != nil {
+		return e, err
+	}
+	e, err = i.claimWhere(ctx, "due_at > $5", now+maxAhead.Microseconds(), now)
+	if e != nil {
+		i.log(ctx, slog.LevelWarn, "inbox: entry due too far ahead", nil, slog.String("check_id", e.CheckID), slog.String("reference", e.Reference),
+			slog.Time("ended_at", e.EndedAt))
+	}
+	return e, err
+}
+
+// claimWhere claims the first entry that meets the condition, whose parameter $5 is value.
+func (i *Inbox) claimWhere(ctx context.Context, condition string, value, now int64) (*claimed, error) {
+	var due int64
 	e, err := scanEntry(i.queryRow(ctx, "UPDATE idverify_checks SET attempts = attempts + 1, "+
 		"due_at = CAST($1 AS bigint) + CASE WHEN attempts < $2 THEN CAST($3 AS bigint) << attempts ELSE CAST($4 AS bigint) END "+
-		"WHERE reference = (SELECT reference FROM idverify_checks WHERE due_at <= $5 ORDER BY due_at LIMIT 1"+i.dialect.skipLocked()+") "+
-		"RETURNING "+columns+", due_at", now, doublings, minPause.Microseconds(), maxPause.Microseconds(), now), &due)
+		"WHERE reference = (SELECT reference FROM idverify_checks WHERE "+condition+" ORDER BY due_at LIMIT 1"+i.dialect.skipLocked()+") "+
+		"RETURNING "+columns+", due_at", now, doublings, minPause.Microseconds(), maxPause.Microseconds(), value), &due)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, nil
 	}

@@ -151,6 +151,50 @@ func TestInbox_WorkMeasuresPauseFromFailure(t *testing.T) {
 	}
 }
 
+// A result was stored while a clock was ahead, and the clock was then corrected.
+func TestInbox_WorkClockAhead(t *testing.T) {
+	onDatabases(t, func(t *testing.T, d database) {
+		const ahead = 30 * 24 * time.Hour
+		var log strings.Builder
+		b := newWorkBackend(t, d, &inbox.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		wrong := newInbox(t, b.db, d.dialect, &inbox.Options{Now: func() time.Time { return b.service.Now().Add(ahead) }})
+		storeResult(t, b.db, wrong, "sign-up 1")
+		b.result(t, "sign-up 2")
+
+		b.wantStats(t, inbox.Stats{Pending: 2, OldestAge: ahead})
+		for b.workOnce(t, insertEffect) {
+		}
+
+		b.wantEffects(t, "sign-up 1", "sign-up 2")
+		b.wantOutcomes(t, "work done", "work done")
+		if n := strings.Count(log.String(), "level=WARN"); n != 1 || !strings.Contains(log.String(), "reference=\"sign-up 1\"") {
+			t.Errorf("log = %s, want one record about the entry", &log)
+		}
+	})
+}
+
+// The clock of a process may be behind that of the process that set a pause.
+func TestInbox_WorkClockBehind(t *testing.T) {
+	onDatabases(t, func(t *testing.T, d database) {
+		b := newWorkBackend(t, d, nil)
+		b.result(t, "sign-up 1")
+		for range 12 {
+			b.workOnce(t, func(context.Context, *sql.Tx, inbox.Entry) error { return errEffect })
+			b.advance(t, 10*time.Minute)
+		}
+		b.workOnce(t, func(context.Context, *sql.Tx, inbox.Entry) error { return errEffect })
+		for behind, want := range map[time.Duration]bool{0: false, 10 * time.Minute: false, 11 * time.Minute: true} {
+			other := newInbox(t, b.db, d.dialect, &inbox.Options{Now: func() time.Time { return b.service.Now().Add(-behind) }})
+
+			found, err := other.WorkOnce(t.Context(), insertEffect)
+
+			if err != nil || found != want {
+				t.Errorf("clock behind by %s: found = %t, error %v, want %t", behind, found, err, want)
+			}
+		}
+	})
+}
+
 func TestInbox_Retry(t *testing.T) {
 	t.Parallel()
 	for _, d := range databases {
