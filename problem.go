@@ -211,13 +211,13 @@ func decodeReason(err error) string {
 		return "invalid JSON"
 	}
 	if typeErr, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		switch {
-		case typeErr.Field == "" && typeErr.Type != nil && typeErr.Type.Kind() == reflect.Struct:
+		switch field := wire.Field(typeErr); {
+		case field != "":
+			return "wrong type of field " + strconv.Quote(field)
+		case typeErr.Type != nil && typeErr.Type.Kind() == reflect.Struct:
 			return "not a JSON object"
-		case typeErr.Field == "": // an invalid json.Number, since Go 1.27
-			return "invalid value of a field"
 		}
-		return "wrong type of field " + strconv.Quote(typeErr.Field)
+		return "invalid value of a field"
 	}
 	// Other errors of encoding/json repeat the value, for example an invalid json.Number.
 	if reason := redact.Text(err.Error()); !strings.HasPrefix(reason, "json: ") {

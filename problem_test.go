@@ -194,6 +194,7 @@ func TestDecodeError_Text(t *testing.T) {
 		{`{"check_id":"a","status":"COMPLETED","ttl":1e999}`, "number out of range"},
 		{`{"check_id":"a","status":"COMPLETED","ttl":"soon"}`, "invalid number"},
 		{`{"check_id":"a","status":"COMPLETED","charge_amount":"of Ada"}`, "invalid value of a field"},
+		{`{"check_id":"a","status":"COMPLETED","charge_amount":true}`, "invalid value of a field"},
 	} {
 		srv := newService(t, withRequestID("req-7", respondWith(200, tt.body)))
 
@@ -201,6 +202,21 @@ func TestDecodeError_Text(t *testing.T) {
 
 		if want := prefix + tt.want + " [request req-7, 1 attempt]"; err == nil || err.Error() != want {
 			t.Errorf("%q: error =\n%v\nwant\n%s", tt.body, err, want)
+		}
+	}
+	// The text does not depend on the version of Go, and contains no name that the service chooses.
+	for _, tt := range []struct{ log, want string }{
+		{`7`, `wrong type of field "logs"`},
+		{`{"message":7}`, `wrong type of field "logs.message"`},
+		{`{"attributes":"x"}`, `wrong type of field "logs.attributes"`},
+		{`{"attributes":{"number +447700900000":1e400}}`, "invalid value of a field"},
+	} {
+		srv := newService(t, withRequestID("req-7", respondWith(200, `{"trace_id":"b","logs":[{},`+tt.log+`]}`)))
+
+		_, err := srv.client(t).PhoneChecks.Trace(t.Context(), "a", "b")
+
+		if want := "idverify: get trace of PhoneCheck: 200 OK: unusable response: " + tt.want + " [request req-7, 1 attempt]"; err == nil || err.Error() != want {
+			t.Errorf("log %s: error =\n%v\nwant\n%s", tt.log, err, want)
 		}
 	}
 	srv := newService(t, withRequestID("req-7", respondWith(200, strings.Repeat(" ", 10<<20+1))))

@@ -91,10 +91,10 @@ func hasInexactName(body []byte) bool {
 // badJSON describes why a body was not decoded, without quoting it.
 func badJSON(body []byte, err error) string {
 	if wrongType, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		switch {
-		case wrongType.Field != "":
-			return "the field " + wrongType.Field + " has the wrong type"
-		case wrongType.Type.Kind() == reflect.String: // a json.Number; only Go 1.27 has this error for it
+		if field := wire.Field(wrongType); field != "" {
+			return "the field " + field + " has the wrong type"
+		}
+		if kind := wrongType.Type.Kind(); kind == reflect.String || kind == reflect.Float64 { // see wire.Field
 			return badValue
 		}
 		return "the body has the wrong JSON type"

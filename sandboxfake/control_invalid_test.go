@@ -72,6 +72,24 @@ func invalidControlCalls() []invalidControlCall {
 	}
 }
 
+// The detail does not depend on the version of Go.
+func TestServer_ControlBodyProblems(t *testing.T) {
+	t.Parallel()
+	a := newControlAPI(t, sandboxfake.WithFrozenClock(frozenAt))
+	for _, row := range []struct{ path, body, want string }{
+		{"checks", `{"period":"x"}`, "the field period has the wrong type"},
+		{"faults", `{"faults":[{"drop":true},{"status":"x"}]}`, "the field faults.status has the wrong type"},
+		{"signup", `{"name":"Ada","invitation_ids":["x",7]}`, "the field invitation_ids has the wrong type"},
+		{"advance", `{"seconds":"x"}`, "the field seconds has the wrong type"},
+		{"advance", `{"seconds":1e400}`, "a value in the body is not valid"},
+		{"advance", `[]`, "the body has the wrong JSON type"},
+	} {
+		if got := a.control(http.MethodPost, row.path, row.body); got.status != http.StatusBadRequest || got.json["detail"] != row.want {
+			t.Errorf("%s %s: %d %s, want 400: %s", row.path, row.body, got.status, got.body, row.want)
+		}
+	}
+}
+
 func TestServer_ControlRejectsInvalidCalls(t *testing.T) {
 	t.Parallel()
 	a := newControlAPI(t, sandboxfake.WithFrozenClock(frozenAt))

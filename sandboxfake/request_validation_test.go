@@ -134,6 +134,7 @@ func TestServer_BodyProblems(t *testing.T) {
 		{"wrong type of a field", `{"currency":7}`, "the field currency has the wrong type"},
 		{"array", `[]`, "the body has the wrong JSON type"},
 		{"amount that is not a number", fmt.Sprintf(`{"payment_method_id":%q,"currency":"EUR","amount":"abc"}`, method), "a value in the body is not valid"},
+		{"amount of the wrong type", `{"currency":"EUR","amount":true}`, "a value in the body is not valid"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
