@@ -16,7 +16,7 @@ func TestMain(m *testing.M) {
 	code := m.Run()
 	os.RemoveAll(failing.dir)
 	if code == 0 {
-		if leaked := leakedGoroutines(5 * time.Second); leaked != "" {
+		if leaked := leakedGoroutines(time.Minute); leaked != "" {
 			fmt.Fprintf(os.Stderr, "goroutines that remain after all tests:\n%s", leaked)
 			code = 1
 		}
