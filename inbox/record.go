@@ -129,11 +129,13 @@ func (i *Inbox) store(ctx context.Context, update func(ctx context.Context, q qu
 	ended.stopped, err = i.stop(ctx, e.Reference, 0, never, e.DoneAt.UnixMicro()) // if OnResult has committed it
 	if err == nil && !ended.stopped && ended.wrote {
 		// OnResult must not be called again, so the result is stored without it.
+		stopped := false
 		err = i.inTx(ctx, func(q querier) error {
 			e, err := update(ctx, q, "stopped_at")
-			ended.stopped = e != nil
+			stopped = e != nil
 			return err
 		})
+		ended.stopped = stopped && err == nil // the commit can fail, too
 	}
 	return false, i.settle(e.Reference, ended, err)
 }

@@ -327,6 +327,32 @@ func TestInbox_StopFails(t *testing.T) {
 	}
 }
 
+// If the commit fails that would stop the entry, the result is not stored: the service must send the
+// callback again.
+func TestHandler_StopNotCommitted(t *testing.T) {
+	t.Parallel()
+	calls := 0
+	b, _ := newEndingBackend(t, databases[1], inbox.Options{OnResult: func(ctx context.Context, tx *sql.Tx, e inbox.Entry) error {
+		calls++
+		_, _ = tx.ExecContext(ctx, "ROLLBACK")
+		return insertEffect(ctx, tx, e)
+	}})
+	b.exec(t, "CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'no space'; END $$")
+	b.exec(t, "CREATE CONSTRAINT TRIGGER full_disk AFTER UPDATE ON idverify_checks DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (NEW.stopped_at IS NOT NULL) EXECUTE FUNCTION full_disk()")
+
+	b.open(t, b.start(t, matching, "sign-up 1"))
+	b.exec(t, "DROP TRIGGER full_disk ON idverify_checks")
+	b.redeliver(t)
+
+	if got, want := b.responses(), "500 204"; got != want {
+		t.Errorf("responses = %s, want %s: the first result was not stored", got, want)
+	}
+	b.wantStopped(t, "sign-up 1")
+	if calls != 1 {
+		t.Errorf("%d calls of OnResult, want 1", calls)
+	}
+}
+
 // endingOptions returns options with OnResult, or for Work.
 func endingOptions(onResult bool, do func(context.Context, *sql.Tx, inbox.Entry) error) inbox.Options {
 	if onResult {
