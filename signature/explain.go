@@ -53,8 +53,8 @@ type ExplainOptions struct {
 // public key, 4,096 possible forms of the message, and 2 MiB of text for each of message and body.
 // Explain stops when ctx is done, also if the body does not arrive. r.Body then returns an error. A
 // read of a body cannot be canceled, so a goroutine continues it until net/http's server ends it:
-// when the connection ends, at http.Server.ReadTimeout, or after your HTTP handler has returned.
-// Explain closes any other body instead. opts may be nil.
+// at http.Server.ReadTimeout, which you should set, or when the connection ends. Explain closes any
+// other body instead. opts may be nil.
 //
 // Protocol: docs/protocol.md, section 12.
 func (v *Verifier) Explain(ctx context.Context, r *http.Request, opts *ExplainOptions) []string {
