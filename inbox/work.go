@@ -23,16 +23,17 @@ import (
 // Return every error of tx, and neither commit nor roll back tx. SQLite ends a transaction by
 // itself if the disk is full, a statement is interrupted or ON CONFLICT ROLLBACK applies. Later
 // statements of tx are then committed one by one. Work notices this when do returns: it does not
-// call do again, and the entry stops with Attempts 0. Verify its effects before Retry. If the process
-// is killed before the entry has stopped, do is called again.
+// call do again, and the entry stops with Attempts 0. Verify its effects before Retry. If the
+// process is killed before the entry has stopped, do is called again.
 //
 // Work notices a result stored by this Inbox immediately, and other results within a second. On
 // SQLite do holds the lock of the database, so it must be short. If ctx ends while do runs, Work
 // waits for it; the context of do ends too. If it then fails, the attempt does not count.
 //
 // Several goroutines may call Work, and on PostgreSQL several processes; each entry is processed by
-// one of them. On SQLite, use the same Inbox for all calls. For many machines use a job queue, see [Options].OnResult. Work returns an error at
-// once if OnResult is set, because the entries are processed by it.
+// one of them. On SQLite, use the same Inbox for all calls. For many machines use a job queue, see
+// [Options].OnResult. Work returns an error at once if OnResult is set, because the entries are
+// processed by it.
 func (i *Inbox) Work(ctx context.Context, do func(ctx context.Context, tx *sql.Tx, e Entry) error) error {
 	if i.opts.OnResult != nil {
 		return errors.New("inbox: work: OnResult processes the results (use an Inbox without OnResult)")
