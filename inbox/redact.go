@@ -11,7 +11,8 @@ import (
 )
 
 // databaseError returns an error that matches err. Its text, and that of the errors that it wraps,
-// contains no host, user or address of the database. Errors of this package are returned unchanged.
+// contains no host and no address of the database. A message of the server may contain the names of
+// the user, the database and tables. Errors of this package are returned unchanged.
 func databaseError(err error) error {
 	if err == nil {
 		return nil

@@ -294,7 +294,7 @@ func TestInbox_TransactionEndsDuringCall(t *testing.T) {
 
 // If the entry cannot be stopped, for example because the disk is full, the function is not called
 // again either.
-func TestInbox_StopFails(t *testing.T) {
+func TestInbox_StopFailureBlocksCall(t *testing.T) {
 	t.Parallel()
 	for _, onResult := range []bool{false, true} {
 		t.Run(fmt.Sprintf("OnResult %t", onResult), func(t *testing.T) {

@@ -17,8 +17,9 @@ import (
 // prints what it finds must not print the original texts.
 //
 // The errors of packages net, net/url, tls and x509 that errors.As finds are copies without host
-// names, addresses and URLs. Other types are found unchanged. The interface net.Error is found as
-// an error with the redacted text.
+// names, addresses and URLs, except those in certificates: UnverifiedCertificates is needed to find
+// out which CA is missing. Other types are found unchanged. The interface net.Error is found as an
+// error with the redacted text.
 func Error(err error, secrets ...string) error {
 	if err == nil {
 		return nil
@@ -128,8 +129,8 @@ type redactedNetError struct {
 func (e *redactedNetError) Timeout() bool   { return e.timeout }
 func (e *redactedNetError) Temporary() bool { return e.temporary }
 
-// visit calls f for err and all errors that it wraps until f returns true, and reports whether it
-// did.
+// visit calls f for err and all errors that it wraps until f returns true, and reports whether f
+// returned true.
 func visit(err error, f func(error) bool) bool {
 	if err == nil {
 		return false
@@ -153,7 +154,8 @@ func visit(err error, f func(error) bool) bool {
 // withoutAddress returns a copy of err without the host names, addresses and URLs that its type
 // contains, or nil for all other types.
 func withoutAddress(err error, secrets []string) error {
-	// An error in a field. Methods such as net.OpError.Timeout examine its type.
+	// field returns the redacted error for a field of the copy. It keeps the types that methods such
+	// as net.OpError.Timeout examine.
 	field := func(err error) error {
 		if err == nil {
 			return errNoCause

@@ -1,5 +1,5 @@
-// Package redact removes secrets and personal data from texts and errors, for packages idverify and
-// signature.
+// Package redact removes secrets and personal data from texts and errors, for packages idverify,
+// signature, inbox and replaystore/redis.
 package redact
 
 import (
