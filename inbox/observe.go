@@ -36,14 +36,14 @@ const (
 	OutcomeIgnored   Outcome = "ignored"   // callback of another check, product or status: acknowledged, not stored
 	OutcomeUnknown   Outcome = "unknown"   // the check was not found: ended with StatusUnknown
 	OutcomeDone      Outcome = "done"      // the function of Work returned nil
-	OutcomeFailed    Outcome = "failed"    // not stored, or the function failed and is called again later
+	OutcomeFailed    Outcome = "failed"    // not stored, or the function failed and is called again later, or its entry could not be stopped yet
 	OutcomeStopped   Outcome = "stopped"   // the function is not called again: it failed MaxAttempts times, or its transaction had ended
 )
 
 // Stats describes the entries that are not processed.
 type Stats struct {
 	Pending    int           // results that wait for Work
-	OldestAge  time.Duration // time since the oldest of them was stored, or until one that a clock ahead has stored; 0 if there is none
+	OldestAge  time.Duration // largest difference between now and when one of them was stored, also if a clock was ahead; 0 if there is none
 	Stopped    int           // entries that are not processed any more: see Retry
 	InProgress int           // checks that have not ended
 	Overdue    int           // checks that Reconcile has to read

@@ -69,7 +69,7 @@ const (
 )
 
 // maxAhead is longer than any pause, also if the clocks of two processes differ. An entry that is
-// due later was stored, or its pause set, while a clock was ahead.
+// due later was stored, or its pause set, while a clock was ahead of that of this process.
 const maxAhead = maxPause + maxClockSkew
 
 // workOnce processes the entry that is due first, and reports whether there was one. An error is a
@@ -130,10 +130,18 @@ func (i *Inbox) claim(ctx context.Context) (*claimed, error) {
 	if e != nil || err != nil {
 		return e, err
 	}
-	e, err = i.claimWhere(ctx, "due_at > $5", now+maxAhead.Microseconds(), now)
+	var due int64
+	err = i.queryRow(ctx, "SELECT due_at FROM idverify_checks WHERE due_at > $1 ORDER BY due_at LIMIT 1"+i.dialect.skipLocked(), now+maxAhead.Microseconds()).Scan(&due)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("find an entry due too far ahead: %w", err)
+	}
+	e, err = i.claimWhere(ctx, "due_at = $5", due, now)
 	if e != nil {
-		i.log(ctx, slog.LevelWarn, "inbox: entry due too far ahead", nil, slog.String("check_id", e.CheckID), slog.String("reference", e.Reference),
-			slog.Time("ended_at", e.EndedAt))
+		i.log(ctx, slog.LevelWarn, "inbox: entry due too far ahead, processed now", nil, slog.String("check_id", e.CheckID), slog.String("reference", e.Reference),
+			slog.Time("due_at", time.UnixMicro(due).UTC()))
 	}
 	return e, err
 }

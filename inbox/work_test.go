@@ -159,6 +159,7 @@ func TestInbox_WorkClockAhead(t *testing.T) {
 		b := newWorkBackend(t, d, &inbox.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		wrong := newInbox(t, b.db, d.dialect, &inbox.Options{Now: func() time.Time { return b.service.Now().Add(ahead) }})
 		storeResult(t, b.db, wrong, "sign-up 1")
+		due := "due_at=" + b.service.Now().Add(ahead).UTC().Truncate(time.Microsecond).Format("2006-01-02T15:04:05.000Z")
 		b.result(t, "sign-up 2")
 
 		b.wantStats(t, inbox.Stats{Pending: 2, OldestAge: ahead})
@@ -167,8 +168,8 @@ func TestInbox_WorkClockAhead(t *testing.T) {
 
 		b.wantEffects(t, "sign-up 1", "sign-up 2")
 		b.wantOutcomes(t, "work done", "work done")
-		if n := strings.Count(log.String(), "level=WARN"); n != 1 || !strings.Contains(log.String(), "reference=\"sign-up 1\"") {
-			t.Errorf("log = %s, want one record about the entry", &log)
+		if n := strings.Count(log.String(), "level=WARN"); n != 1 || !strings.Contains(log.String(), "reference=\"sign-up 1\" "+due) {
+			t.Errorf("log = %s, want one record about the entry with %s", &log, due)
 		}
 	})
 }

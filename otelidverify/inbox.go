@@ -78,7 +78,7 @@ func RegisterInbox(checks *inbox.Inbox, configs ...Config) (metric.Registration,
 		{inboxOverdue, "{check}", "Checks that Reconcile has to read.", func(s inbox.Stats) int { return s.Overdue }, nil},
 	}
 	oldest, err := meter.Float64ObservableGauge(inboxOldestAge, metric.WithUnit("s"),
-		metric.WithDescription("Time since the oldest result that waits for Work was stored."))
+		metric.WithDescription("Largest difference between the current time and the time at which a result that waits for Work was stored."))
 	if err != nil {
 		return nil, fmt.Errorf("otelidverify: create %s: %w", inboxOldestAge, err)
 	}
