@@ -66,7 +66,7 @@ func openDatabase(ctx context.Context, path string, use func(*sql.DB, *inbox.Inb
 }
 
 func retryStopped(ctx context.Context, checks *inbox.Inbox) error {
-	stopped, err := checks.Stopped(ctx, 1000)
+	stopped, err := checks.Stopped(ctx, 1000) // those that stopped first
 	if err != nil {
 		return err
 	}
@@ -332,8 +332,19 @@ func TestErrors_ReturnedBy(t *testing.T) {
 		_, err := inbox.New(ctx, openDB(t, "sqlite", source), inbox.SQLite, nil)
 		return err
 	}
+	ending := newInbox(t, b.db, inbox.SQLite, &inbox.Options{
+		Now: func() time.Time { return b.service.Now().Add(time.Hour) },
+		OnResult: func(ctx context.Context, tx *sql.Tx, _ inbox.Entry) error {
+			_, err := tx.ExecContext(ctx, "ROLLBACK")
+			return err
+		},
+	})
+	endingRecord := func() error {
+		_, err := ending.Record(ctx, inbox.Result{Product: product, CheckID: "check", Status: idverify.StatusCompleted})
+		return err
+	}
 	sentinels := map[string]error{"inbox.ErrReferenceUsed": inbox.ErrReferenceUsed, "inbox.ErrNotFound": inbox.ErrNotFound,
-		"inbox.ErrConflict": inbox.ErrConflict, "inbox.ErrSchema": inbox.ErrSchema, "inbox.ErrSettings": inbox.ErrSettings}
+		"inbox.ErrConflict": inbox.ErrConflict, "inbox.ErrSchema": inbox.ErrSchema, "inbox.ErrSettings": inbox.ErrSettings, "inbox.ErrTransactionEnded": inbox.ErrTransactionEnded}
 	returned := make(map[string][]string)
 	for _, call := range []struct {
 		method string
@@ -349,6 +360,8 @@ func TestErrors_ReturnedBy(t *testing.T) {
 		{"Get", get("unknown")},
 		{"Retry", b.inbox.Retry(ctx, "unknown")},
 		{"New", open(sqliteSource(t))},
+		{"Record", endingRecord()},
+		{"Reconcile", ending.Reconcile(ctx, b.client)}, // "planned" was not created
 		{"New", open("file:" + filepath.Join(t.TempDir(), "checks.db"))},
 	} {
 		for name, sentinel := range sentinels {

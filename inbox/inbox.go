@@ -36,7 +36,8 @@ type Options struct {
 	// queue.
 	//
 	// If tx ends before OnResult returns, its later statements may be committed. It is then not called
-	// again: the result is stored, the entry stops with Attempts 0, and the handler responds with 204.
+	// again: the result is stored, the entry stops with Attempts 0, the handler responds with 204, and
+	// Record and Reconcile return [ErrTransactionEnded].
 	//
 	// If OnResult is nil, results wait for [Inbox.Work]. OnResult is not called for results that were
 	// stored without it: until [Stats].Pending is 0, also call Work of an Inbox without OnResult.
@@ -80,6 +81,11 @@ var (
 	// ID, or that the check ID has another entry. For Discard, it means that the entry has a check ID
 	// or has ended.
 	ErrConflict = errors.New("conflicting entry")
+
+	// ErrTransactionEnded means that the transaction of the function ended before the function
+	// returned. The result is stored, and the entry has stopped: the function is not called again. Its
+	// later statements may be committed, so verify its effects before [Inbox.Retry].
+	ErrTransactionEnded = errors.New("the transaction ended before the function returned")
 
 	// ErrSchema means that the table is missing or too old: see [Migrate].
 	ErrSchema = errors.New("database schema missing or too old")

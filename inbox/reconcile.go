@@ -116,7 +116,7 @@ func (i *Inbox) reconcileProduct(ctx context.Context, client *idverify.Client, p
 			failed = 0
 			continue
 		}
-		i.log(ctx, slog.LevelError, "inbox: check not reconciled", err, slog.String("check_id", e.CheckID), slog.String("reference", e.Reference))
+		i.log(ctx, slog.LevelError, "inbox: check not reconciled", err, slog.String("outcome", string(outcome)), slog.String("check_id", e.CheckID), slog.String("reference", e.Reference))
 		if errors.Is(err, idverify.ErrRateLimited) {
 			return first, err
 		}

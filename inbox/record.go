@@ -53,9 +53,10 @@ func ResultOf[C *idverify.PhoneCheck | *idverify.SIMCheck | *idverify.Subscriber
 // stored yet, and then stores the check ID too.
 //
 // The error matches [ErrNotFound] if the check was not planned, [ErrConflict] if the entry has
-// another product or check ID, and [idverify.ErrBadRequest] if the status is not final. If the
-// error comes from the database, the outcome is unknown: call Record again. Do not record a result
-// of the redirect itself or of an unverified callback.
+// another product or check ID, and [idverify.ErrBadRequest] if the status is not final. It matches
+// [ErrTransactionEnded] if the result is stored, but its entry has stopped: see [Options].OnResult.
+// After any other error of the database or of OnResult, the outcome is unknown: call Record again.
+// Do not record a result of the redirect itself or of an unverified callback.
 func (i *Inbox) Record(ctx context.Context, r Result) (stored bool, err error) {
 	begin := i.opts.Now()
 	stored, err = i.record(ctx, r, SourceRecord)
@@ -135,7 +136,10 @@ func (i *Inbox) store(ctx context.Context, update func(ctx context.Context, q qu
 			stopped = e != nil
 			return err
 		})
-		ended.stopped = stopped && err == nil // the commit can fail, too
+		if err != nil { // also of the commit
+			stopped, err = false, fmt.Errorf("stop an entry: %w", err)
+		}
+		ended.stopped = stopped
 	}
 	return false, i.settle(e.Reference, ended, err)
 }

@@ -93,25 +93,28 @@ const minEndTimeout = time.Second / 2
 
 // endedError means that a transaction ended before the function of the user returned.
 type endedError struct {
-	cause   error // of the function; nil if it returned nil
-	wrote   bool  // statements of the function may be committed although the entry is not processed
-	stopped bool  // the entry has stopped
+	reference string
+	cause     error // of the function; nil if it returned nil
+	wrote     bool  // statements of the function may be committed although the entry is not processed
+	stopped   bool  // the entry has stopped
 }
 
 // Error implements error.
 func (e *endedError) Error() string {
-	text := "the transaction ended before the function returned"
+	text, next := ErrTransactionEnded.Error(), "return every error of tx, and do not commit or roll back"
 	if e.wrote {
-		text += ", and its later statements may be committed (verify them before Retry; "
-	} else {
-		text += " ("
+		text += "; later statements may be committed"
+		next = "verify its effects before Retry; " + next
 	}
-	text += "the function must return every error of tx, and neither commit nor roll back)"
+	text += " (" + next + ")"
 	if e.cause != nil {
 		text += ": " + e.cause.Error()
 	}
 	return text
 }
+
+// Is reports whether the entry has stopped and target is ErrTransactionEnded.
+func (e *endedError) Is(target error) bool { return e.stopped && target == ErrTransactionEnded }
 
 // Unwrap returns the error of the function.
 func (e *endedError) Unwrap() error { return e.cause }
@@ -119,9 +122,10 @@ func (e *endedError) Unwrap() error { return e.cause }
 // settle returns the error of an entry whose transaction had ended, after an attempt to stop the
 // entry, which failed with err.
 func (i *Inbox) settle(reference string, ended *endedError, err error) error {
+	ended.reference = reference
 	switch {
 	case err != nil:
-		return fmt.Errorf("%w; stop the entry: %w", ended, err)
+		return fmt.Errorf("%w; %w", ended, err)
 	case !ended.stopped && !ended.wrote:
 		return cmp.Or(ended.cause, errors.New(ended.Error())) // the function is called again
 	}

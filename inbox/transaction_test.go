@@ -9,7 +9,9 @@ import (
 	"log/slog"
 	"math"
 	"net/http"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -159,6 +161,11 @@ func TestInbox_WorkTransactionEnds(t *testing.T) {
 			}
 			log.Reset()
 		}
+		for _, event := range b.events {
+			if !errors.Is(event.Err, inbox.ErrTransactionEnded) {
+				t.Errorf("error = %v, want ErrTransactionEnded", event.Err)
+			}
+		}
 		b.wantStats(t, inbox.Stats{Stopped: len(endings(d))})
 		b.wantOutcomes(t, slices.Repeat([]string{"work stopped"}, len(endings(d)))...)
 	})
@@ -195,11 +202,14 @@ func TestInbox_OnResultTransactionEnds(t *testing.T) {
 			if calls != len(references) {
 				t.Errorf("%s: %d calls of OnResult, want %d", e, calls, len(references))
 			}
-			if first == nil || stored || second != nil {
-				t.Errorf("%s: errors of Record = %v and %v (stored = %t), want one error", e, first, second, stored)
+			if !errors.Is(first, inbox.ErrTransactionEnded) || e.result != nil && !errors.Is(first, e.result) || stored || second != nil {
+				t.Errorf("%s: errors of Record = %v and %v (stored = %t), want ErrTransactionEnded once", e, first, second, stored)
 			}
-			if n := strings.Count(log.String(), "msg=\"inbox: callback\" outcome=stopped"); n != 1 {
-				t.Errorf("%s: log = %s, want a record about the callback", e, log)
+			for reference, record := range map[string]string{references[0]: "inbox: callback", references[2]: "inbox: check not reconciled", references[3]: "inbox: check not reconciled"} {
+				record = fmt.Sprintf("msg=%q outcome=stopped .*reference=%s .*%s", record, regexp.QuoteMeta(strconv.Quote(reference)), inbox.ErrTransactionEnded)
+				if n := len(regexp.MustCompile(record).FindAllString(log.String(), -1)); n != 1 {
+					t.Errorf("%s: log = %s, want one record %s", e, log, record)
+				}
 			}
 			log.Reset()
 		}
@@ -312,6 +322,11 @@ func TestInbox_StopFailureBlocksCall(t *testing.T) {
 			for range 2 {
 				process()
 				b.advance(t, 11*time.Minute)
+			}
+			for _, event := range b.events {
+				if errors.Is(event.Err, inbox.ErrTransactionEnded) || strings.Count(fmt.Sprint(event.Err), "stop") != 1 {
+					t.Errorf("error = %v, want it without ErrTransactionEnded, which means that the entry has stopped", event.Err)
+				}
 			}
 			b.exec(t, "DROP TRIGGER full")
 			process()
