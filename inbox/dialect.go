@@ -77,13 +77,21 @@ func (d Dialect) setSavepoint(ctx context.Context, tx *sql.Tx) (changes int64, e
 func (d Dialect) releaseSavepoint(ctx context.Context, tx *sql.Tx, changes int64, failure error) error {
 	_, err := tx.ExecContext(ctx, "RELEASE SAVEPOINT "+savepoint)
 	switch {
-	case d == SQLite && err != nil && ctx.Err() != nil:
-		return &endedError{cause: failure, wrote: true} // unknown: the process was paused
+	case err == nil:
+		return failure
+	case d == SQLite && ctx.Err() != nil:
+		// There was no time for RELEASE, for example because the process was suspended. The transaction
+		// may have ended before.
+		return &endedError{cause: failure, wrote: true}
 	case errors.Is(err, sql.ErrTxDone) && ctx.Err() == nil:
-		return &endedError{cause: failure} // by Tx.Commit or Tx.Rollback: later statements have failed
+		// The function called Commit or Rollback of tx, so its later statements have failed.
+		return &endedError{cause: failure}
 	case !d.ended(err):
 		return failure
-	case d == SQLite && failure != nil:
+	}
+	// The later statements of the function are committed. If it failed, it can be called again unless
+	// it changed something.
+	if d == SQLite && failure != nil {
 		var now int64
 		err := tx.QueryRowContext(ctx, "SELECT total_changes()").Scan(&now)
 		return &endedError{cause: failure, wrote: err != nil || now != changes}
@@ -91,12 +99,10 @@ func (d Dialect) releaseSavepoint(ctx context.Context, tx *sql.Tx, changes int64
 	return &endedError{cause: failure, wrote: true}
 }
 
-// ended reports whether err, of RELEASE, means that the transaction of the savepoint has ended.
+// ended reports whether err, the error of RELEASE, means that the transaction of the savepoint has
+// ended.
 func (d Dialect) ended(err error) bool {
-	switch {
-	case err == nil:
-		return false
-	case d == Postgres:
+	if d == Postgres {
 		state := sqlState(err)
 		return state == "25P01" || state == "3B001" // no transaction, or another one
 	}

@@ -32,7 +32,7 @@ type Entry struct {
 	Source         Source    // where the result came from
 	EndedAt        time.Time // when the result was stored; zero until then
 
-	Attempts  int       // started attempts of Work, including the current one; 0 if it stopped because a transaction ended
+	Attempts  int       // of Work, including the current one; 0 if the entry stopped because of ErrTransactionEnded
 	DoneAt    time.Time // when the result was processed; zero until then
 	StoppedAt time.Time // when the processing stopped; zero if it has not
 }

@@ -16,7 +16,7 @@ import (
 // Handler returns the handler for your callback URL. It verifies each callback with v, stores its
 // result once and acknowledges it. It responds as follows:
 //
-//	204  the result is stored, now or before; see Options.OnResult for an entry that stops
+//	204  the result is stored, now or before; also if its entry stops, see Options.OnResult
 //	204  the callback is not about a planned check: ignored, logged at level warn
 //	400  the callback is invalid; the service does not retry
 //	503  the callback cannot be verified now, or its check is not stored yet; the service retries
@@ -31,9 +31,9 @@ import (
 //
 // The handler responds within eight seconds, or at once if verification has taken longer, and
 // spends at most five of them on the database: the service does not retry after a timeout of ten.
-// If OnResult needs all of this time, up to a second is added. Transactions that fail because of a
-// serialization failure or a deadlock are repeated within this time.
-// After verification it continues if the service closes the connection. It may be called
+// If OnResult uses all five seconds, ending the transaction may take another second. Transactions
+// that fail because of a serialization failure or a deadlock are repeated within the five seconds.
+// After verification the handler continues if the service closes the connection. It may be called
 // concurrently.
 func (i *Inbox) Handler(v *signature.Verifier) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -272,7 +272,7 @@ func TestHandler_OnResultFails(t *testing.T) {
 			t.Errorf("%d effects, want 1", n)
 		}
 		log := i.log.String()
-		if !strings.Contains(log, "OnResult: queue is full") || !strings.Contains(log, "panic of type string") || !strings.Contains(log, "handler_test.go") {
+		if !strings.Contains(log, "OnResult: queue is full") || !strings.Contains(log, "panic: a value of type string") || !strings.Contains(log, "handler_test.go") {
 			t.Errorf("the log does not contain the error, or the panic with its stack:\n%s", log)
 		}
 		if strings.Contains(log, "7700900012") {

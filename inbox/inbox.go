@@ -19,10 +19,11 @@ type Inbox struct {
 	opts    Options
 	isolate bool          // statements without a transaction would not be read committed
 	arrived chan struct{} // capacity 1: wakes Work when a result is stored
-	// calls contains the references of entries whose function was called, whose transaction had
-	// ended, and that have not stopped yet. On SQLite, it also contains those whose function is being
-	// called: its transaction locks the database, so nothing else reads this before it has ended.
-	calls sync.Map
+	// blocked contains the references of entries whose function must not be called, because its
+	// transaction ended and the entry has not stopped yet. On SQLite, it also contains the entry whose
+	// function is running: other calls can only look it up if the transaction has ended, because until
+	// then it locks the database.
+	blocked sync.Map
 }
 
 // Options configures [New]. The zero value of a field selects its default.

@@ -37,7 +37,7 @@ const (
 	OutcomeUnknown   Outcome = "unknown"   // the check was not found: ended with StatusUnknown
 	OutcomeDone      Outcome = "done"      // the function of Work returned nil
 	OutcomeFailed    Outcome = "failed"    // not stored, or the function failed and is called again later, or its entry could not be stopped yet
-	OutcomeStopped   Outcome = "stopped"   // the function is not called again: it failed MaxAttempts times, or its transaction had ended
+	OutcomeStopped   Outcome = "stopped"   // the function is not called again: it failed MaxAttempts times, or its transaction ended before it returned
 )
 
 // Stats describes the entries that are not processed.

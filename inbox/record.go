@@ -101,10 +101,12 @@ func (i *Inbox) updateByReference(ctx context.Context, q querier, r Result, sour
 	return i.update(ctx, q, byCheckID, r.CheckID, r, source, column)
 }
 
+// updateFunc stores a result with q and sets column, which is due_at, done_at or stopped_at, to the
+// current time. It returns nil if a result was stored before.
+type updateFunc func(ctx context.Context, q querier, column string) (*Entry, error)
+
 // store stores a result and passes it to OnResult. It returns false if a result was stored before.
-// update executes the statements, which set column to the current time, and returns nil if they
-// change nothing.
-func (i *Inbox) store(ctx context.Context, update func(ctx context.Context, q querier, column string) (*Entry, error)) (stored bool, err error) {
+func (i *Inbox) store(ctx context.Context, update updateFunc) (stored bool, err error) {
 	if i.opts.OnResult == nil {
 		err = i.inTx(ctx, func(q querier) error {
 			e, err := update(ctx, q, "due_at")
@@ -127,7 +129,7 @@ func (i *Inbox) store(ctx context.Context, update func(ctx context.Context, q qu
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), i.endTimeout(ctx))
 	defer cancel()
-	ended.stopped, err = i.stop(ctx, e.Reference, 0, never, e.DoneAt.UnixMicro()) // if OnResult has committed it
+	ended.stopped, err = i.stop(ctx, stopping{reference: e.Reference, doneAt: e.DoneAt.UnixMicro()}) // if OnResult has committed it
 	if err == nil && !ended.stopped && ended.wrote {
 		// OnResult must not be called again, so the result is stored without it.
 		stopped := false

@@ -9,14 +9,16 @@ import (
 	"math/rand/v2"
 	"runtime/debug"
 	"time"
+
+	"github.com/idverify/idverify-go/internal/redact"
 )
 
 // process marks an entry and calls do with it in one transaction, which it commits if do returns
-// nil. mark returns nil if there is nothing to process; then process returns nil, too. The
-// transaction has the default isolation level of the database, because do may depend on it.
+// nil. It returns nil if mark does. The transaction has the default isolation level of the
+// database, because do may depend on it.
 //
 // The error matches *endedError if the transaction ended before do returned.
-func (i *Inbox) process(ctx context.Context, mark func(context.Context, querier) (*Entry, error), do func(context.Context, *sql.Tx, Entry) error) (e *Entry, err error) {
+func (i *Inbox) process(ctx context.Context, mark markFunc, do resultFunc) (e *Entry, err error) {
 	err = repeat(ctx, func() error {
 		e, err = i.processOnce(ctx, mark, do)
 		return err
@@ -24,7 +26,13 @@ func (i *Inbox) process(ctx context.Context, mark func(context.Context, querier)
 	return e, err
 }
 
-func (i *Inbox) processOnce(ctx context.Context, mark func(context.Context, querier) (*Entry, error), do func(context.Context, *sql.Tx, Entry) error) (e *Entry, err error) {
+// markFunc marks an entry as processed with q. It returns nil if there is nothing to process.
+type markFunc func(ctx context.Context, q querier) (*Entry, error)
+
+// resultFunc is the function of Work, or Options.OnResult.
+type resultFunc func(ctx context.Context, tx *sql.Tx, e Entry) error
+
+func (i *Inbox) processOnce(ctx context.Context, mark markFunc, do resultFunc) (e *Entry, err error) {
 	// If ctx ends before do is called, the transaction is rolled back. Afterwards it is committed if
 	// do returns nil.
 	detached, cancel := context.WithCancel(context.WithoutCancel(ctx))
@@ -47,7 +55,7 @@ func (i *Inbox) processOnce(ctx context.Context, mark func(context.Context, quer
 	if e == nil {
 		return nil, nil
 	}
-	if _, called := i.calls.Load(e.Reference); called {
+	if _, blocked := i.blocked.Load(e.Reference); blocked {
 		return e, &endedError{wrote: true} // the transaction of that call does not lock the entry
 	}
 	changes, err := i.dialect.setSavepoint(detached, tx)
@@ -58,13 +66,13 @@ func (i *Inbox) processOnce(ctx context.Context, mark func(context.Context, quer
 		return nil, cmp.Or(ctx.Err(), context.DeadlineExceeded)
 	}
 	if i.dialect == SQLite { // a transaction of PostgreSQL also ends with its connection
-		i.calls.Store(e.Reference, nil)
+		i.blocked.Store(e.Reference, nil)
 	}
 	defer func() { // also after runtime.Goexit
 		if ended, ok := errors.AsType[*endedError](err); ok && ended.wrote {
-			i.calls.Store(e.Reference, nil) // until the entry has stopped
+			i.blocked.Store(e.Reference, nil) // until the entry has stopped
 		} else {
-			i.calls.Delete(e.Reference)
+			i.blocked.Delete(e.Reference)
 		}
 	}()
 	failure := call(func() error { return do(ctx, tx, *e) })
@@ -72,7 +80,7 @@ func (i *Inbox) processOnce(ctx context.Context, mark func(context.Context, quer
 	if err := i.dialect.releaseSavepoint(detached, tx, changes, failure); err != nil {
 		return e, err
 	}
-	i.calls.Delete(e.Reference) // before the commit unlocks the entry
+	i.blocked.Delete(e.Reference) // before the commit unlocks the entry
 	if err := tx.Commit(); err != nil {
 		return e, fmt.Errorf("commit: %w", databaseError(err))
 	}
@@ -129,7 +137,7 @@ func (i *Inbox) settle(reference string, ended *endedError, err error) error {
 	case !ended.stopped && !ended.wrote:
 		return cmp.Or(ended.cause, errors.New(ended.Error())) // the function is called again
 	}
-	i.calls.Delete(reference)
+	i.blocked.Delete(reference)
 	return ended
 }
 
@@ -172,8 +180,7 @@ func (i *Inbox) exec(ctx context.Context, query string, args ...any) (result sql
 	return result, err
 }
 
-// queryRow executes a statement that returns one row and needs no transaction, when its result is
-// scanned.
+// queryRow returns the row of a statement that needs no transaction. Scan executes the statement.
 func (i *Inbox) queryRow(ctx context.Context, query string, args ...any) scanner {
 	return func(dest ...any) error {
 		return i.run(ctx, func(q querier) error { return q.QueryRowContext(ctx, query, args...).Scan(dest...) })
@@ -237,9 +244,4 @@ type panicError struct {
 }
 
 // Error implements error. It does not contain the value, which may be personal data.
-func (e *panicError) Error() string {
-	if err, ok := e.value.(interface{ RuntimeError() }); ok {
-		return fmt.Sprintf("panic: %v", err)
-	}
-	return fmt.Sprintf("panic of type %T", e.value)
-}
+func (e *panicError) Error() string { return "panic: " + redact.PanicText(e.value) }

@@ -74,7 +74,7 @@ const maxAhead = maxPause + maxClockSkew
 
 // workOnce processes the entry that is due first, and reports whether there was one. An error is a
 // failure of the database.
-func (i *Inbox) workOnce(ctx context.Context, do func(context.Context, *sql.Tx, Entry) error) (found bool, err error) {
+func (i *Inbox) workOnce(ctx context.Context, do resultFunc) (found bool, err error) {
 	e, err := i.claim(ctx)
 	if err != nil || e == nil {
 		return false, err
@@ -104,7 +104,7 @@ func (i *Inbox) workOnce(ctx context.Context, do func(context.Context, *sql.Tx, 
 		err = i.schedule(ctx, e, i.now()+e.pause, e.Attempts)
 	default:
 		event.Outcome = OutcomeStopped
-		_, err = i.stopClaimed(ctx, e, i.opts.MaxAttempts, e.due, never)
+		_, err = i.stopDetached(ctx, stopping{reference: e.Reference, attempts: i.opts.MaxAttempts, dueAt: e.due})
 	}
 	i.log(ctx, slog.LevelError, "inbox: entry not processed", failure, slog.String("check_id", e.CheckID), slog.String("reference", e.Reference),
 		slog.Int("attempt", min(e.Attempts, i.opts.MaxAttempts)), slog.String("outcome", string(event.Outcome)))
@@ -164,7 +164,7 @@ func (i *Inbox) claimWhere(ctx context.Context, condition string, value, now int
 
 // processClaimed calls do in a transaction that also marks the entry as processed. It reports false
 // if another process has claimed the entry since.
-func (i *Inbox) processClaimed(ctx context.Context, e *claimed, do func(context.Context, *sql.Tx, Entry) error) (mine bool, err error) {
+func (i *Inbox) processClaimed(ctx context.Context, e *claimed, do resultFunc) (mine bool, err error) {
 	now := i.now()
 	marked, err := i.process(ctx, func(ctx context.Context, q querier) (*Entry, error) {
 		// This locks the row while do runs, so that no other process claims it.
@@ -178,11 +178,11 @@ func (i *Inbox) processClaimed(ctx context.Context, e *claimed, do func(context.
 		return e.Entry, nil
 	}, do)
 	if ended, ok := errors.AsType[*endedError](err); ok {
-		due := e.due
-		if !ended.wrote {
-			due = never // only if do has committed the mark
+		s := stopping{reference: e.Reference, doneAt: now} // if do has committed the mark
+		if ended.wrote {
+			s.dueAt = e.due
 		}
-		ended.stopped, err = i.stopClaimed(ctx, e, 0, due, now)
+		ended.stopped, err = i.stopDetached(ctx, s)
 		err = i.settle(e.Reference, ended, err)
 	}
 	return marked != nil || err != nil, err
@@ -200,27 +200,30 @@ func (i *Inbox) schedule(ctx context.Context, e *claimed, due int64, attempts in
 	return nil
 }
 
-// stopClaimed is stop, also if ctx has ended.
-func (i *Inbox) stopClaimed(ctx context.Context, e *claimed, attempts int, due, done int64) (stopped bool, err error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
-	defer cancel()
-	return i.stop(ctx, e.Reference, attempts, due, done)
+// stopping is an entry to stop. It stops only if it is due at dueAt or was processed at doneAt.
+type stopping struct {
+	reference     string
+	attempts      int   // stored in the entry
+	dueAt, doneAt int64 // in microseconds since 1970; 0 for none
 }
 
-// stop ends the processing of an entry. It does nothing and returns false unless the entry is due
-// at the given time, or was processed at the given time.
-func (i *Inbox) stop(ctx context.Context, reference string, attempts int, due, done int64) (stopped bool, err error) {
+// stopDetached calls stop with a context that does not end with ctx.
+func (i *Inbox) stopDetached(ctx context.Context, s stopping) (stopped bool, err error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
+	defer cancel()
+	return i.stop(ctx, s)
+}
+
+// stop ends the processing of an entry, and reports whether it did.
+func (i *Inbox) stop(ctx context.Context, s stopping) (stopped bool, err error) {
 	result, err := i.exec(ctx, "UPDATE idverify_checks SET due_at = NULL, done_at = NULL, stopped_at = $1, attempts = $2 WHERE reference = $3 AND (due_at = $4 OR done_at = $5)",
-		i.now(), attempts, reference, due, done)
+		i.now(), s.attempts, s.reference, s.dueAt, s.doneAt)
 	if err != nil {
 		return false, fmt.Errorf("stop an entry: %w", err)
 	}
 	n, err := result.RowsAffected()
 	return n > 0, err
 }
-
-// never is a time that no entry has.
-const never = -1
 
 // Stopped returns up to limit entries whose processing has stopped, longest stopped first. The
 // logged error of the last attempt contains the reason.
