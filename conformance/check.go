@@ -112,7 +112,7 @@ func (r *run) sandboxIsFree(ctx context.Context) error {
 }
 
 func (r *run) badPhoneNumbers(ctx context.Context) error {
-	for _, number := range []string{"+" + phoneNumber("02"), "44 7700 900002", "number", ""} {
+	for _, number := range []string{"++" + phoneNumber("02"), "44 7700 900002", "number", ""} {
 		resp, err := r.call(ctx, phoneCheck.scope, http.MethodPost, phoneCheck.path, checkBody(number, "", ""))
 		if err != nil {
 			return err

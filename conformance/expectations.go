@@ -31,7 +31,7 @@ func Expectations() []Expectation {
 		// PhoneChecks.
 		{Section: "4", Text: "a created PhoneCheck has check_id, charge_amount, charge_currency and created_at", check: (*run).createsPhoneCheck},
 		{Section: "4", Text: "a sandbox check consumes no balance", check: (*run).sandboxIsFree},
-		{Section: "4", Text: "phone_number contains digits only, without a plus sign", Assumes: "that other values are rejected", check: (*run).badPhoneNumbers},
+		{Section: "4", Text: "phone_number contains digits only", Assumes: "that other values are rejected, except for one leading plus sign", check: (*run).badPhoneNumbers},
 		{Section: "8", Text: "errors are problem documents: type with a fragment, title, status and detail", Assumes: "that an invalid phone_number is an error", check: (*run).problems},
 		{Section: "4", Text: "PhoneCheck, number ending in 0, 2, 4, 6 or 8: COMPLETED, match", Assumes: assumesCheckURL, check: outcomes(phoneCheck, object{"status": "COMPLETED", "match": true}, "02", "04", "06", "08", "10")},
 		{Section: "4", Text: "PhoneCheck, number ending in 1, 3, 5, 7 or 9: COMPLETED, no match", Assumes: assumesCheckURL, check: outcomes(phoneCheck, object{"status": "COMPLETED", "match": false}, "01", "03", "05", "07", "09")},

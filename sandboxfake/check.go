@@ -98,7 +98,7 @@ func (p *checkParams) check(product *product, version string) (*check, error) {
 	if p.PhoneNumber == nil {
 		return nil, newProblem(wire.BadRequest, "phone_number is missing")
 	}
-	if ck.phone = *p.PhoneNumber; !validPhoneNumber(ck.phone) {
+	if ck.phone = strings.TrimPrefix(*p.PhoneNumber, "+"); !validPhoneNumber(ck.phone) {
 		return nil, newProblem(wire.PhoneFormatInvalid, "")
 	}
 	if len(ck.referenceID) > maxReferenceID {

@@ -48,7 +48,7 @@ var problemKinds = []struct {
 	detail   string
 }{
 	{400, wire.BadRequest, "malformed or out-of-range body or parameter"},
-	{400, wire.PhoneFormatInvalid, "phone_number must be 7 to 15 digits in international format, without a plus sign"},
+	{400, wire.PhoneFormatInvalid, "phone_number must be 7 to 15 digits in international format, optionally after a plus sign"},
 	{400, wire.MNONotSupported, "MNO not supported"},
 	{401, wire.Unauthorized, "missing, malformed, expired or revoked access token"},
 	{402, wire.InsufficientBalance, "the balance does not cover the price"},

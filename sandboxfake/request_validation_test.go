@@ -70,7 +70,13 @@ func TestServer_CreateCheckBodies(t *testing.T) {
 		{"null", phoneChecks, `{"phone_number":null}`, 400, "bad_request"},
 		{"JSON number", phoneChecks, `{"phone_number":447700900000}`, 400, "bad_request"},
 		{"empty number", phoneChecks, `{"phone_number":""}`, 400, "phone_format_invalid"},
-		{"plus sign", phoneChecks, `{"phone_number":"+447700900000"}`, 400, "phone_format_invalid"},
+		{"two plus signs", phoneChecks, `{"phone_number":"++447700900000"}`, 400, "phone_format_invalid"},
+		{"plus sign at the end", phoneChecks, `{"phone_number":"447700900000+"}`, 400, "phone_format_invalid"},
+		{"plus sign only", phoneChecks, `{"phone_number":"+"}`, 400, "phone_format_invalid"},
+		{"plus sign before a zero", phoneChecks, `{"phone_number":"+07700900000"}`, 400, "phone_format_invalid"},
+		{"plus sign before 6 digits", phoneChecks, `{"phone_number":"+447700"}`, 400, "phone_format_invalid"},
+		{"plus sign before 15 digits", phoneChecks, `{"phone_number":"+447700900000000"}`, 201, ""},
+		{"plus sign before 16 digits", phoneChecks, `{"phone_number":"+4477009000000000"}`, 400, "phone_format_invalid"},
 		{"spaces", phoneChecks, `{"phone_number":"4477 00900000"}`, 400, "phone_format_invalid"},
 		{"leading zero", phoneChecks, `{"phone_number":"07700900000"}`, 400, "phone_format_invalid"},
 		{"6 digits", phoneChecks, `{"phone_number":"447700"}`, 400, "phone_format_invalid"},
@@ -117,6 +123,30 @@ func TestServer_CreateCheckBodies(t *testing.T) {
 				t.Errorf("problem contains the phone number: %s", r.body)
 			}
 		})
+	}
+}
+
+// Responses and lists show digits only.
+func TestServer_DropsPlusSign(t *testing.T) {
+	t.Parallel()
+	const number = "447700900012"
+	a := newAPI(t, sandboxfake.New(t, sandboxfake.WithInMemory()))
+	for _, path := range []string{phoneChecks, phoneChecks02, "/subscriber_check/v0.1/checks", "/sim_check/v0.1/checks"} {
+		created := a.post(path, `{"phone_number":"+`+number+`"}`)
+		if created.status != http.StatusCreated || created.text("phone_number") != number {
+			t.Fatalf("%s: create = %d %s, want phone_number %s", path, created.status, created.body, number)
+		}
+		check := path + "/" + created.text("check_id")
+
+		read := a.get(check)
+		listed := a.get(path + "?search=phone_number==" + number)
+
+		if got := read.text("phone_number"); got != number {
+			t.Errorf("%s: phone_number of the read check = %q, want %s", path, got, number)
+		}
+		if strings.Contains(string(listed.body), "+"+number) || !strings.Contains(string(listed.body), created.text("check_id")) {
+			t.Errorf("%s: list = %s, want the check with phone_number %s", path, listed.body, number)
+		}
 	}
 }
 
