@@ -43,8 +43,8 @@ const checkTTL = 120 * time.Second
 // checkParams is the body of a create request.
 type checkParams struct {
 	PhoneNumber *string `json:"phone_number"`
-	CallbackURL *string `json:"callback_url"`
-	RedirectURL *string `json:"redirect_url"`
+	CallbackURL string  `json:"callback_url"`
+	RedirectURL string  `json:"redirect_url"`
 	ReferenceID string  `json:"reference_id"`
 	PhoneIP     *string `json:"phone_ip"`
 	Period      *int    `json:"period"`
@@ -94,7 +94,7 @@ func (s *service) createCheck(c *call) (any, error) {
 
 // check validates the parameters and returns a check.
 func (p *checkParams) check(product *product, version string) (*check, error) {
-	ck := &check{product: product, version: version, referenceID: p.ReferenceID}
+	ck := &check{product: product, version: version, callbackURL: p.CallbackURL, referenceID: p.ReferenceID}
 	if p.PhoneNumber == nil {
 		return nil, newProblem(wire.BadRequest, "phone_number is missing")
 	}
@@ -104,15 +104,11 @@ func (p *checkParams) check(product *product, version string) (*check, error) {
 	if len(ck.referenceID) > maxReferenceID {
 		return nil, newProblem(wire.BadRequest, "reference_id must have at most 1024 bytes")
 	}
-	if p.CallbackURL != nil {
-		if ck.callbackURL = *p.CallbackURL; !validURL(ck.callbackURL) {
-			return nil, newProblem(wire.BadRequest, badCallbackURL)
-		}
+	if version == wire.V02 {
+		ck.redirectURL = p.RedirectURL
 	}
-	if p.RedirectURL != nil && version == wire.V02 {
-		if ck.redirectURL = *p.RedirectURL; !validRedirectURL(ck.redirectURL) {
-			return nil, newProblem(wire.BadRequest, badRedirectURL)
-		}
+	if err := validateURLs(ck.callbackURL, ck.redirectURL); err != nil {
+		return nil, err
 	}
 	if p.PhoneIP != nil {
 		if addr, err := netip.ParseAddr(*p.PhoneIP); err != nil || addr.Zone() != "" {

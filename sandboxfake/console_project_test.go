@@ -290,6 +290,7 @@ func TestServer_CreateProjectBodies(t *testing.T) {
 		{`{"name":%q,"configuration":{"phone_check":{},"sim_check":7}}`, 201}, // unknown field: SIMChecks have no URLs
 		{`{"name":%q,"configuration":{"phone_check":{"Callback_URL":7}}}`, 201},
 		{`{"name":%q,"configuration":{"phone_check":{"redirect_url":"https://shop.sandbox.test/?a=1"}}}`, 201},
+		{`{"name":%q,"callback_url":""}`, 201},
 		{`{"name":7}`, 400},
 		{`{"name":""}`, 400},
 		{`{"name":"\t"}`, 400},
@@ -299,7 +300,6 @@ func TestServer_CreateProjectBodies(t *testing.T) {
 		{`{"name":%q,"mode":"test"}`, 400},
 		{`{"name":%q,"mode":"LIVE"}`, 400},
 		{`{"name":%q,"mode":""}`, 400},
-		{`{"name":%q,"callback_url":""}`, 400},
 		{`{"name":%q,"callback_url":"/callbacks"}`, 400},
 		{`{"name":%q,"configuration":[]}`, 400},
 		{`{"name":%q,"configuration":{"phone_check":"https://shop.sandbox.test"}}`, 400},

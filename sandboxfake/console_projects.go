@@ -72,7 +72,7 @@ func (s *service) projectView(c *call, p *project) projectView {
 type projectParams struct {
 	Name          *string                    `json:"name"`
 	Mode          *string                    `json:"mode"`
-	CallbackURL   *string                    `json:"callback_url"`
+	CallbackURL   string                     `json:"callback_url"`
 	Configuration map[string]json.RawMessage `json:"configuration"`
 }
 
@@ -81,17 +81,15 @@ func (p *projectParams) settings() (settings, error) {
 	if err := checkName(p.Name); err != nil {
 		return settings{}, err
 	}
-	chosen := settings{name: *p.Name, mode: modeLive, products: make(map[string]productURLs)}
+	chosen := settings{name: *p.Name, mode: modeLive, callbackURL: p.CallbackURL, products: make(map[string]productURLs)}
 	if p.Mode != nil {
 		chosen.mode = mode(*p.Mode)
 	}
 	if chosen.mode != modeLive && chosen.mode != modeSandbox {
 		return settings{}, newProblem(wire.BadRequest, "mode must be live or sandbox")
 	}
-	if p.CallbackURL != nil {
-		if chosen.callbackURL = *p.CallbackURL; !validURL(chosen.callbackURL) {
-			return settings{}, newProblem(wire.BadRequest, badCallbackURL)
-		}
+	if err := validateURLs(chosen.callbackURL, ""); err != nil {
+		return settings{}, err
 	}
 	for _, product := range configuredProducts {
 		if raw, ok := p.Configuration[product]; ok {
@@ -113,17 +111,12 @@ func parseProductURLs(raw json.RawMessage) (productURLs, error) {
 		return productURLs{}, newProblem(wire.BadRequest, "the configuration of a product must be an object")
 	}
 	var urls productURLs
-	if raw, ok := fields["callback_url"]; ok {
-		if json.Unmarshal(raw, &urls.callbackURL) != nil || !validURL(urls.callbackURL) {
-			return productURLs{}, newProblem(wire.BadRequest, badCallbackURL)
+	for name, url := range map[string]*string{"callback_url": &urls.callbackURL, "redirect_url": &urls.redirectURL} {
+		if raw, ok := fields[name]; ok && (json.Unmarshal(raw, url) != nil || string(raw) == "null") {
+			return productURLs{}, newProblem(wire.BadRequest, "the URLs of a product must be strings")
 		}
 	}
-	if raw, ok := fields["redirect_url"]; ok {
-		if json.Unmarshal(raw, &urls.redirectURL) != nil || !validRedirectURL(urls.redirectURL) {
-			return productURLs{}, newProblem(wire.BadRequest, badRedirectURL)
-		}
-	}
-	return urls, nil
+	return urls, validateURLs(urls.callbackURL, urls.redirectURL)
 }
 
 // createProject handles POST /console/{version}/projects. It also creates the first credentials.

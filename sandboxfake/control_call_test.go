@@ -189,7 +189,7 @@ func TestServer_ControlCreateCheckErrors(t *testing.T) {
 	}{
 		{"invalid phone number", `{"phone_number":"+44 7700"}`, nil, 400, "phone_format_invalid", false},
 		{"no phone number", `{}`, nil, 400, "bad_request", false},
-		{"invalid callback URL", `{"phone_number":"447700900012","callback_url":"ftp://a.test"}`, nil, 400, "callback_url must be", false},
+		{"invalid callback URL", `{"phone_number":"447700900012","callback_url":"ftp://a.test"}`, nil, 400, "callback_url must have the scheme", false},
 		{"fault with status", `{"phone_number":"447700900012"}`, &sandboxfake.Fault{Status: 503}, 503, `"status":503`, false},
 		{"fault with text", `{"phone_number":"447700900012"}`, &sandboxfake.Fault{Status: 502, Body: "<h1>Bad Gateway"}, 502, `"body":"\u003ch1\u003eBad Gateway"`, false},
 		{"fault with another body", `{"phone_number":"447700900012"}`, &sandboxfake.Fault{Body: "{}"}, 201, `"body":{}`, true},

@@ -2,7 +2,6 @@ package sandboxfake
 
 import (
 	"net/http"
-	"strings"
 
 	"github.com/idverify/idverify-go"
 	"github.com/idverify/idverify-go/internal/wire"
@@ -24,9 +23,9 @@ func (s *Server) controlSendCallback(r *http.Request) (any, error) {
 	if err := decodeControlUpTo(6*maxControlCallback+wire.MaxBody, r, &params); err != nil {
 		return nil, err
 	}
-	switch {
-	case !validURL(params.URL):
-		return nil, badControl("%s", strings.Replace(badCallbackURL, "callback_url", "url", 1))
+	switch defect := urlDefect(params.URL); {
+	case defect != "":
+		return nil, badControl("url %s", defect)
 	case params.Body == nil:
 		return nil, badControl("body is missing")
 	case len(*params.Body) > maxControlCallback:

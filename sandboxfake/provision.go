@@ -161,14 +161,10 @@ func provisionParams(p idverify.ProjectParams) *projectParams {
 		text, _ := json.Marshal(productURLsView(u))
 		return text
 	}
-	var callbackURL *string
-	if p.CallbackURL != "" {
-		callbackURL = &p.CallbackURL
-	}
 	return &projectParams{
 		Name:        &p.Name,
 		Mode:        new(string(p.Mode)),
-		CallbackURL: callbackURL,
+		CallbackURL: p.CallbackURL,
 		Configuration: map[string]json.RawMessage{
 			wire.PhoneCheck:      urls(p.PhoneCheck),
 			wire.SubscriberCheck: urls(p.SubscriberCheck),

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"strings"
 	"testing"
 
 	"github.com/idverify/idverify-go"
@@ -123,7 +124,7 @@ func TestServer_RejectsInvalidURLs(t *testing.T) {
 	srv := consoleServer(t)
 	a, owner := newAPI(t, srv), newOwnerAPI(t, srv)
 	invalid := []string{
-		"", " ", "back", "/back", "//app.sandbox.test", "app.sandbox.test/back", "mailto:me@app.sandbox.test", "https:", "https://", "https:///back", "https://:443/back", "https:app.sandbox.test",
+		" ", "back", "/back", "//app.sandbox.test", "app.sandbox.test/back", "mailto:me@app.sandbox.test", "https:", "https://", "https:///back", "https://:443/back", "https:app.sandbox.test",
 		"ftp://app.sandbox.test", "javascript:alert(1)", "https://user@app.sandbox.test", "https://user:password@app.sandbox.test", "https://@app.sandbox.test",
 		"https://app.sandbox.test/#", "https://app.sandbox.test/#fragment", "https://app.sandbox.test/a b", "https://app.sandbox.test/ä", "https://app.sandbox.test/a?b=ä",
 		" https://app.sandbox.test", "https://app.sandbox.test ", "https://app.sandbox.test/a\u007fb", "https://app.sandbox.test/a\tb", "https://app.sandbox.test:port", "https://app.sandbox.test/%zz",
@@ -165,4 +166,77 @@ func TestServer_RejectsInvalidURLs(t *testing.T) {
 	expect("redirect_url", added, 400)
 	expect("redirect_url", similar, 201)
 	expect("callback_url", added[:1], 201)
+}
+
+// A URL that is an empty text counts as absent: that of the project applies.
+func TestServer_EmptyURLs(t *testing.T) {
+	t.Parallel()
+	srv := consoleServer(t)
+	var receiver recordingReceiver
+	callbacks := srv.Handle("shop.sandbox.test", &receiver)
+	owner := newOwnerAPI(t, srv)
+	_, credentials := owner.newProject(fmt.Sprintf(`{"name":"Shop","mode":"sandbox","callback_url":%q,"configuration":{"phone_check":{"callback_url":"","redirect_url":"https://app.sandbox.test/back"}}}`, callbacks))
+	product := newProductAPI(t, srv, credentials)
+	const urls = `"callback_url":"","redirect_url":""`
+
+	created := product.post(phoneChecks02, `{"phone_number":"447700900055",`+urls+`}`)
+	opened := product.get(phoneChecks02 + "/" + created.text("check_id") + "/redirect")
+	if err := srv.Idle(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	project := owner.post(projects, `{"name":"Empty","callback_url":"","configuration":{"phone_check":{`+urls+`},"subscriber_check":{`+urls+`}}}`)
+	patched := owner.call(http.MethodPatch, projects+"/"+project.text("project_id"), `[{"op":"add","path":"/callback_url","value":""},{"op":"add","path":"/configuration/phone_check","value":{`+urls+`}}]`)
+
+	if _, ok := created.json["callback_url"]; ok || created.status != http.StatusCreated {
+		t.Errorf("create = %d %s, want 201 without callback_url", created.status, created.body)
+	}
+	if to := opened.header.Get("Location"); opened.status != http.StatusFound || !strings.HasPrefix(to, "https://app.sandbox.test/back?") {
+		t.Errorf("open = %d to %q, want a redirect to the project's URL", opened.status, to)
+	}
+	if n := receiver.count(); n != 1 {
+		t.Errorf("the project's callback URL received %d callbacks, want 1", n)
+	}
+	for name, r := range map[string]response{"create": project, "patch": patched} {
+		if r.status/100 != 2 || strings.Contains(string(r.body), "_url") {
+			t.Errorf("%s of a project = %d %s, want success without URLs", name, r.status, r.body)
+		}
+	}
+}
+
+func TestServer_DescribesInvalidURLs(t *testing.T) {
+	t.Parallel()
+	srv := consoleServer(t)
+	a, owner := newAPI(t, srv), newOwnerAPI(t, srv)
+	for _, row := range []struct{ url, want string }{
+		{"/back", "must be absolute: begin with https:// or http://"},
+		{"https:///back", "must be absolute: the host is missing"},
+		{"ftp://app.sandbox.test", "must have the scheme https or http"},
+		{"localhost:8080/back", "must have the scheme https or http"},
+		{"https://user:secret@app.sandbox.test", "must not contain userinfo"},
+		{"https://app.sandbox.test/#here", "must not have a fragment"},
+		{"https://app.sandbox.test/ä", "must have a path and query in ASCII (percent-encode other characters)"},
+		{"https://app.sandbox.test/?a=ä", "must have a path and query in ASCII (percent-encode other characters)"},
+		{"https://bücher.sandbox.test", "must have a host in ASCII (write an internationalized name as punycode, xn--…)"},
+		{"https://[fe80::1%25eth0]/", "must have a host without percent escapes and zones"},
+		{"https://app.sandbox.test/a b", "must not contain spaces or control characters (percent-encode them)"},
+		{"https://app.sandbox.test:port", "is malformed: the host, the port or a percent escape is not valid"},
+		{"https://app.sandbox.test/" + strings.Repeat("u", urlLimit), "must have at most 2048 bytes"},
+	} {
+		for _, field := range []string{"callback_url", "redirect_url"} {
+			pair := fmt.Sprintf("%q:%q", field, row.url)
+			for where, r := range map[string]response{
+				"check":   a.post(phoneChecks02, `{"phone_number":"447700900012",`+pair+`}`),
+				"project": owner.post(projects, `{"name":"Shop","configuration":{"phone_check":{`+pair+`}}}`),
+			} {
+				r.wantProblem(t, 400, "bad_request")
+				if got, want := r.text("detail"), field+" "+row.want; got != want {
+					t.Errorf("%s %s of a %s: detail = %q, want %q", field, row.url, where, got, want)
+				}
+			}
+		}
+	}
+	r := a.post(phoneChecks02, `{"phone_number":"447700900012","redirect_url":"https://app.sandbox.test/?code=1"}`)
+	if want := "redirect_url must not have a query parameter that the service adds: check_id, code, error, error_description, authorization, date"; r.text("detail") != want {
+		t.Errorf("redirect URL with a code: detail = %q, want %q", r.text("detail"), want)
+	}
 }
