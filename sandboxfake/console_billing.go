@@ -64,7 +64,8 @@ type paymentMethod struct {
 
 // paymentMethodView is the JSON form of a card.
 type paymentMethodView struct {
-	PaymentMethodID string   `json:"payment_method_id"`
+	ID              string   `json:"id"`
+	PaymentMethodID string   `json:"payment_method_id"` // the same as ID
 	LastFourDigits  string   `json:"last_four_digits"`
 	ExpiryMonth     int      `json:"expiry_month"`
 	ExpiryYear      int      `json:"expiry_year"`
@@ -72,7 +73,7 @@ type paymentMethodView struct {
 }
 
 func (p *paymentMethod) view() paymentMethodView {
-	return paymentMethodView{p.id, p.lastFour, p.expiryMonth, p.expiryYear, p.currencies}
+	return paymentMethodView{p.id, p.id, p.lastFour, p.expiryMonth, p.expiryYear, p.currencies}
 }
 
 // paymentMethodParams is the body of a request to add a card.

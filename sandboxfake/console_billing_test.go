@@ -201,7 +201,7 @@ func TestServer_PaymentMethodBounds(t *testing.T) {
 		r := owner.want(201, http.MethodPost, workspaces+"/default/payment_methods", body)
 
 		want := map[string]any{
-			"payment_method_id": r.text("payment_method_id"), "last_four_digits": row.number[len(row.number)-4:],
+			"id": r.text("payment_method_id"), "payment_method_id": r.text("payment_method_id"), "last_four_digits": row.number[len(row.number)-4:],
 			"expiry_month": float64(row.month), "expiry_year": float64(row.year), "currencies": []any{"USD", "GBP"},
 		}
 		if diff := cmp.Diff(want, r.json); diff != "" {
