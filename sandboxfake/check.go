@@ -198,24 +198,26 @@ func (s *service) openCheck(c *call) (any, error) {
 	if c.noted = s.note(ck, eventOpened, ck.opened); c.noted != nil {
 		c.noted.as = c.as
 	}
-	if ck.version == wire.V01 {
-		s.decideCheck(ck)
-		return &response{status: http.StatusOK, media: wire.MediaJSON, body: openedView{CheckID: ck.id}}, nil
-	}
-	view := openedView{CheckID: ck.id}
-	if outcome := s.outcome(ck); outcome.status == wire.StatusError {
+	view := openedView{CheckID: ck.id, ReferenceID: ck.referenceID}
+	switch outcome := s.outcome(ck); {
+	case ck.version == wire.V01:
+		s.finish(ck, outcome)
+	case outcome.status == wire.StatusError:
 		// A check that has ended has no code.
 		s.finish(ck, outcome)
 		view.Error, view.ErrorDescription = ck.errorCode, "the mobile network returned no result"
 		if ck.errorCode == wire.NotMobileIP {
 			view.ErrorDescription = "the device is not connected to a mobile network"
 		}
-	} else {
+	default:
 		ck.code = s.ids.secret("code", ck.project.id, &ck.project.counter)
 		ck.status, ck.updated = wire.StatusPending, wireTime(ck.opened)
 		view.Code = ck.code
 	}
 	target := s.redirectURL(ck)
+	if target == "" && ck.errorCode == wire.NotMobileIP {
+		return nil, newProblem(wire.NotMobileIP, "")
+	}
 	if target == "" {
 		return &response{status: http.StatusOK, media: wire.MediaJSON, body: view}, nil
 	}

@@ -125,6 +125,7 @@ func callbackBody(ck *check) []byte {
 // a redirect.
 type openedView struct {
 	CheckID          string `json:"check_id"`
+	ReferenceID      string `json:"reference_id,omitempty"` // not in a redirect
 	Code             string `json:"code,omitempty"`
 	Error            string `json:"error,omitempty"`
 	ErrorDescription string `json:"error_description,omitempty"`

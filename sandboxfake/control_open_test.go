@@ -85,8 +85,13 @@ func TestServer_ControlOpenAs(t *testing.T) {
 						t.Logf("got %q", outcomeText(c))
 					}
 				}
-				wantStatus := map[bool]float64{true: 302, false: 200}[redirected]
-				if row.as == "offline" {
+				wantStatus := 200.0
+				switch {
+				case redirected:
+					wantStatus = 302
+				case row.as == "wifi":
+					wantStatus = 412
+				case row.as == "offline":
 					wantStatus = 0
 				}
 				if opened.statusOf() != wantStatus {

@@ -2,11 +2,15 @@ package sandboxfake_test
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/idverify/idverify-go"
 	"github.com/idverify/idverify-go/sandboxfake"
@@ -116,6 +120,77 @@ func TestServer_OpenWithoutRedirectURL(t *testing.T) {
 
 	if r.status != 200 || r.header.Get("Content-Type") != "application/json" || r.text("check_id") != id || r.text("code") == "" {
 		t.Errorf("response = %d %s %s, want 200 with JSON", r.status, r.header.Get("Content-Type"), r.body)
+	}
+}
+
+// The body of an opened check contains the reference ID. Without a redirect URL, a phone on Wi-Fi
+// receives a problem.
+func TestServer_OpenedBody(t *testing.T) {
+	t.Parallel()
+	var errorCode string
+	srv := consoleServer(t, sandboxfake.WithOutcomeFunc(func(idverify.Product, string) sandboxfake.Outcome {
+		if errorCode == "" {
+			return sandboxfake.Outcome{Status: idverify.StatusCompleted, Match: new(true)}
+		}
+		return sandboxfake.Outcome{Status: idverify.StatusError, Match: new(false), ErrorCode: errorCode}
+	}))
+	var receiver recordingReceiver
+	callbacks := srv.Handle("shop.sandbox.test", &receiver)
+	product := newProductAPI(t, srv, srv.NewProject(idverify.ProjectParams{Name: "Live", Mode: idverify.ModeLive}).Credentials)
+	for _, row := range []struct {
+		version, errorCode, fields string
+		status                     int
+		names                      []string // of the body; nil for a problem or redirect
+	}{
+		{"v0.1", "", ``, 200, []string{"check_id"}},
+		{"v0.1", "", `,"reference_id":"order 7"`, 200, []string{"check_id", "reference_id"}},
+		{"v0.1", "mno_timeout", `,"reference_id":"order 7"`, 200, []string{"check_id", "reference_id"}},
+		{"v0.1", "not_mobile_ip", `,"reference_id":"order 7"`, 412, nil},
+		{"v0.1", "not_mobile_ip", `,"redirect_url":"https://app.sandbox.test/"`, 412, nil},
+		{"v0.2", "", ``, 200, []string{"check_id", "code"}},
+		{"v0.2", "", `,"reference_id":"order 7"`, 200, []string{"check_id", "code", "reference_id"}},
+		{"v0.2", "mno_timeout", `,"reference_id":"order 7"`, 200, []string{"check_id", "error", "error_description", "reference_id"}},
+		{"v0.2", "not_mobile_ip", `,"reference_id":"order 7"`, 412, nil},
+		{"v0.2", "not_mobile_ip", `,"reference_id":"order 7","redirect_url":"https://app.sandbox.test/"`, 302, nil},
+	} {
+		for _, name := range []string{"phone_check", "subscriber_check"} {
+			label := strings.Join([]string{name, row.version, row.errorCode, row.fields}, " ")
+			path := "/" + name + "/" + row.version + "/checks"
+			errorCode = row.errorCode
+			id := product.create(path, fmt.Sprintf(`{"phone_number":"447700900012","callback_url":%q%s}`, callbacks, row.fields))
+
+			r := product.get(path + "/" + id + "/redirect")
+
+			if r.status != row.status {
+				t.Errorf("%s: open = %d %s, want %d", label, r.status, r.body, row.status)
+				continue
+			}
+			switch row.status {
+			case 200:
+				if diff := cmp.Diff(row.names, slices.Sorted(maps.Keys(r.json))); diff != "" || r.text("check_id") != id {
+					t.Errorf("%s: body = %s, fields (-want +got):\n%s", label, r.body, diff)
+				}
+				if got := r.text("reference_id"); row.fields != "" && got != "order 7" {
+					t.Errorf("%s: reference_id = %q, want that of the create request", label, got)
+				}
+			case 302:
+				to, err := url.Parse(r.header.Get("Location"))
+				if err != nil || to.Query().Get("error") != row.errorCode || to.Query().Has("reference_id") {
+					t.Errorf("%s: redirect to %s, want the error without reference_id", label, to)
+				}
+			case 412:
+				r.wantProblem(t, 412, "not_mobile_ip")
+			}
+			if err := srv.Idle(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if row.errorCode != "" {
+				if got := receiver.last(t); got["check_id"] != id || got["error_code"] != row.errorCode {
+					t.Errorf("%s: callback = %v, want the error", label, got)
+				}
+				product.get(path+"/"+id).wantProblem(t, 404, "check_not_found")
+			}
+		}
 	}
 }
 

@@ -178,7 +178,7 @@ func (p *pages) chosen(w http.ResponseWriter, r *http.Request) {
 		// See Other makes the browser send GET, as it does for the redirect of the Check URL.
 		w.Header().Set("Location", opened.Response.Location)
 		w.WriteHeader(http.StatusSeeOther)
-	case opened.Response.Status == http.StatusOK:
+	case opened.Response.Status == http.StatusOK, as == "wifi" && opened.Response.Status == http.StatusPreconditionFailed:
 		ended := message{Title: endings[as], Text: []string{resultText(check, as)}}
 		if opened.hasCode() {
 			ended = message{Title: "The phone received a code", Text: []string{"There is no redirect URL. The backend exchanges the code for the result."}}
