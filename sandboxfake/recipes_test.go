@@ -220,7 +220,7 @@ func TestDuplicateCallback(t *testing.T) {
 	verifier := srv.Verifier([]string{"shop.sandbox.test"}, &signature.VerifierOptions{Replay: signature.NewMemoryReplayStore(1000)})
 	var handled []string
 	url := srv.Handle("shop.sandbox.test", idverify.CallbackHandler(verifier, func(_ context.Context, c *idverify.Callback) error {
-		handled = append(handled, c.CheckID) // use your own function
+		handled = append(handled, c.CheckID) // your function: expect one effect, for example one row
 		return nil
 	}))
 	check, err := srv.Client().PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: "447700900012", CallbackURL: url})
