@@ -62,6 +62,7 @@ var cluster struct {
 }
 
 func TestMain(m *testing.M) {
+	registerCancel()
 	code := m.Run()
 	if cluster.server != nil {
 		cluster.server.Close()

@@ -105,19 +105,19 @@ var cancels struct {
 	functions sync.Map // map[int64]context.CancelFunc
 }
 
-// registerCancel registers the function cancel_context of SQLite, for connections opened later.
-var registerCancel = sync.OnceFunc(func() {
+// registerCancel registers the function cancel_context of SQLite, for connections opened later. The
+// driver does not synchronize it with the opening of connections.
+func registerCancel() {
 	sqlite.MustRegisterScalarFunction("cancel_context", 1, func(_ *sqlite.FunctionContext, args []driver.Value) (driver.Value, error) {
 		cancel, _ := cancels.functions.Load(args[0])
 		cancel.(context.CancelFunc)()
 		return int64(0), nil
 	})
-})
+}
 
 // newEndingBackend returns a backend with the table that the endings use, and its log.
 func newEndingBackend(t *testing.T, d database, opts inbox.Options) (*workBackend, *strings.Builder) {
 	t.Helper()
-	registerCancel()
 	log := new(strings.Builder)
 	opts.Logger = slog.New(slog.NewTextHandler(log, nil))
 	b := newWorkBackend(t, d, &opts)
