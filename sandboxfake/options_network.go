@@ -83,8 +83,9 @@ func WithCertificate(certificate tls.Certificate) Option {
 		case len(leaf.DNSNames)+len(leaf.IPAddresses) == 0:
 			return errors.New("certificate: valid for no host (it needs subject alternative names)")
 		}
-		certificate.Leaf = leaf
-		o.certificate = memnet.NewOwnCertificate(certificate)
+		own := certificate // an Option can be applied by several goroutines
+		own.Leaf = leaf
+		o.certificate = memnet.NewOwnCertificate(own)
 		return nil
 	}
 }
