@@ -93,7 +93,9 @@ func TestBubble(t *testing.T) {
 // TestFailNow ends while the mutex of the service is locked.
 func TestFailNow(t *testing.T) {
 	srv := sandboxfake.New(t)
-	check := create(t, srv, "https://shop.sandbox.test/")
+	// The receiver does not respond, so the attempt is in flight when the test ends.
+	url := srv.Handle("shop.sandbox.test", http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
+	check := create(t, srv, url)
 	if _, err := srv.Device().Open(t.Context(), check.CheckURL); err != nil {
 		t.Fatal(err)
 	}
