@@ -59,8 +59,10 @@ func TestExamine_HostileReceiver(t *testing.T) {
 	}
 }
 
+// endless writes first, and then text until the connection is closed.
 func endless(c net.Conn, first, text string) {
 	io.WriteString(c, first)
+	text = strings.Repeat(text, 10_000) // the limit of the receiver's response is reached at once
 	for {
 		if _, err := io.WriteString(c, text); err != nil {
 			return
