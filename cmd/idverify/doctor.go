@@ -6,7 +6,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -14,8 +13,7 @@ import (
 	"github.com/idverify/idverify-go"
 )
 
-// doctor checks the environment of a backend. It only reads: it creates no check, and writes to no
-// database.
+// doctor checks the environment of a backend. It only reads, and creates no check.
 func doctor(ctx context.Context, p *program, args []string) int {
 	d := newDoctorRun(p)
 	flags := newFlags("doctor", "")
@@ -30,7 +28,6 @@ func doctor(ctx context.Context, p *program, args []string) int {
 	for _, c := range d.plan() {
 		d.examine(ctx, c)
 	}
-	d.close()
 	if err := d.finish(); err != nil {
 		fmt.Fprintf(p.stderr, "idverify: doctor: write the result: %v\n", err)
 		return exitError
@@ -52,7 +49,6 @@ type doctorRun struct {
 	// Flags.
 	timeout              time.Duration
 	callbacks, redirects stringList
-	redisURL, database   string
 	only, skip           stringList
 	json, warnings       bool
 
@@ -68,25 +64,15 @@ type doctorRun struct {
 	api     *idverify.Client
 	scopes  []idverify.Scope
 	keyID   string
-	redis   *redisServer
-	stored  *inboxDatabase
 }
 
 func newDoctorRun(p *program) *doctorRun {
 	return &doctorRun{program: p, failed: make(map[string]string)}
 }
 
-// Environment variables that only doctor reads.
-const (
-	redisURLVariable    = "IDVERIFY_REDIS_URL"
-	databaseURLVariable = "IDVERIFY_DATABASE_URL"
-)
-
 func (d *doctorRun) define(flags *flag.FlagSet) {
 	flags.Var(&d.callbacks, "callback-url", "callback `URL` to check; repeatable")
 	flags.Var(&d.redirects, "redirect-url", "redirect `URL` to check; repeatable")
-	flags.StringVar(&d.redisURL, "redis", "", "`URL` of the Redis server of the replay store (default $"+redisURLVariable+")")
-	flags.StringVar(&d.database, "database", "", "`source` of the database of module inbox: postgres://… or a SQLite file (default $"+databaseURLVariable+")")
 	flags.Var(&d.only, "only", "run only the check with this `name`, or all whose names begin with it; repeatable")
 	flags.Var(&d.skip, "skip", "do not run the check with this `name`, or all whose names begin with it; repeatable")
 	flags.DurationVar(&d.timeout, "timeout", 10*time.Second, "timeout of each check")
@@ -98,20 +84,12 @@ func (d *doctorRun) define(flags *flag.FlagSet) {
 func (d *doctorRun) configure(arguments []string) error {
 	switch {
 	case len(arguments) > 0:
-		return errors.New("unexpected argument (pass URLs with -callback-url, -redirect-url, -redis or -database)")
+		return errors.New("unexpected argument (pass URLs with -callback-url or -redirect-url)")
 	case d.timeout <= 0:
 		return errors.New("-timeout must be positive")
 	}
-	if d.redisURL == "" {
-		d.redisURL = d.getenv(redisURLVariable)
-	}
-	if d.database == "" {
-		d.database = d.getenv(databaseURLVariable)
-	}
-	for _, secret := range []string{d.getenv(clientSecretVariable), passwordOf(d.redisURL), passwordOf(d.database)} {
-		if secret != "" {
-			d.secrets = append(d.secrets, secret)
-		}
+	if secret := d.getenv(clientSecretVariable); secret != "" {
+		d.secrets = append(d.secrets, secret)
 	}
 	known := doctorChecks()
 	for i, list := range []stringList{d.only, d.skip} {
@@ -131,7 +109,7 @@ func (d *doctorRun) configure(arguments []string) error {
 		}
 	}
 	if len(plan) == 0 {
-		return errors.New("nothing to check: the flags select no check, or a check that needs -callback-url, -redirect-url, -redis or -database")
+		return errors.New("nothing to check: the flags select no check, or a check that needs -callback-url or -redirect-url")
 	}
 	return nil
 }
@@ -151,7 +129,7 @@ func (c doctorCheck) key() string { return strings.TrimSpace(c.name + " " + c.ta
 // doctorChecks returns the names of all checks, in their order.
 func doctorChecks() []string {
 	url := []string{"https://localhost"}
-	d := &doctorRun{callbacks: url, redirects: url, redisURL: url[0], database: url[0]}
+	d := &doctorRun{callbacks: url, redirects: url}
 	var names []string
 	for _, c := range d.plan() {
 		names = append(names, c.name)
@@ -163,7 +141,7 @@ func doctorChecks() []string {
 // need.
 func (d *doctorRun) plan() []doctorCheck {
 	all := slices.Concat(d.configurationChecks(), d.serviceChecks(), d.credentialsChecks(), d.keySetChecks(),
-		d.receiverChecks("callback", d.callbacks), d.receiverChecks("redirect", d.redirects), d.redisChecks(), d.databaseChecks())
+		d.receiverChecks("callback", d.callbacks), d.receiverChecks("redirect", d.redirects))
 	needed := make(map[string]bool)
 	for _, c := range all {
 		if d.selects(c.name) {
@@ -216,23 +194,4 @@ func (d *doctorRun) examine(parent context.Context, c doctorCheck) {
 		result = skipped("because doctor was interrupted")
 	}
 	d.add(c, result, time.Since(began))
-}
-
-// close closes the connections that checks share.
-func (d *doctorRun) close() {
-	if d.redis != nil {
-		d.redis.client.Close()
-	}
-	if d.stored != nil {
-		d.stored.db.Close()
-	}
-}
-
-// passwordOf returns the password in a URL, or "".
-func passwordOf(text string) string {
-	if u, err := url.Parse(text); err == nil && u.User != nil {
-		password, _ := u.User.Password()
-		return password
-	}
-	return ""
 }

@@ -70,7 +70,7 @@ func TestDoctorChecks_Documented(t *testing.T) {
 func TestDoctorChecks_Selectable(t *testing.T) {
 	t.Parallel()
 	for _, name := range doctorChecks() {
-		d := newDoctorRun(newProgram(map[string]string{redisURLVariable: "redis://a.test", databaseURLVariable: "postgres://a.test/"}))
+		d := newDoctorRun(newProgram(nil))
 		d.timeout, d.callbacks, d.redirects, d.only = time.Second, stringList{"https://a.test"}, stringList{"https://a.test"}, stringList{name}
 
 		if err := d.configure(nil); err != nil {

@@ -22,14 +22,6 @@ func problemOf(check, name string) doctorProblem {
 	return doctorProblem{check, name, resultFailed, ""} // unreachable: a test compares the names with the code
 }
 
-// Remedies of several checks.
-const (
-	remedyExpiresSoon = "Renew the certificate."
-	remedyPostgresURL = "Pass the data source name of your service: postgres://… or file:… of SQLite."
-	remedyUnreachable = "Check the host, the port, DNS and the firewall."
-	remedyClosedPort  = "Check the port, and that the server runs: nothing listens on this port."
-)
-
 // doctorProblems are all problems, in the order of docs/tools.md.
 var doctorProblems = [...]doctorProblem{
 	{"config-base-url", "missing", resultFailed, "Set IDVERIFY_BASE_URL to the base URL of the service."},
@@ -85,7 +77,7 @@ var doctorProblems = [...]doctorProblem{
 	{"callback-tls", "wrong-host", resultFailed, "Use a certificate for the host of the URL: the service cannot connect."},
 	{"callback-tls", "handshake", resultFailed, "Check the port: the server does not speak TLS, or ends the connection."},
 	{"callback-tls", "timeout", resultFailed, "Check the load of the server, and that a firewall does not block TLS."},
-	{"callback-tls", "expires-soon", resultWarning, remedyExpiresSoon},
+	{"callback-tls", "expires-soon", resultWarning, "Renew the certificate."},
 	{"callback-unsigned", "accepted", resultFailed, "CRITICAL: the receiver does not verify signatures, so anyone can forge results. Use signature.Verifier."},
 	{"callback-unsigned", "redirect", resultFailed, "Register the final URL: the service does not follow redirects. Exclude it from any login page."},
 	{"callback-unsigned", "not-found", resultFailed, "Check the path, and that your router accepts the method (POST for callbacks, GET for redirects)."},
@@ -111,43 +103,4 @@ var doctorProblems = [...]doctorProblem{
 	{"redirect-forged", "login", resultWarning, "Respond to an invalid message with 400. Make sure that a customer reaches the URL without a new login."},
 	{"callback-get", "accepted", resultWarning, "Accept only POST, so that a link that is opened by chance has no effect."},
 	{"callback-get", "none", resultWarning, "Look at the log of the receiver: it ends the connection of a GET request."},
-
-	{"redis-connection", "invalid", resultFailed, "Pass a URL such as rediss://user:password@redis.example.com:6379/0."},
-	{"redis-connection", "closed-port", resultFailed, remedyClosedPort},
-	{"redis-connection", "unreachable", resultFailed, remedyUnreachable},
-	{"redis-connection", "tls", resultFailed, "Check the certificate of Redis and IDVERIFY_CA_FILE. Use redis:// only if Redis does not use TLS."},
-	{"redis-connection", "authentication", resultFailed, "Check the user and the password in the URL, and the ACL of the user."},
-	{"redis-connection", "unavailable", resultFailed, "Look at the log of Redis."},
-	{"redis-connection", "unencrypted", resultWarning, "Use rediss:// unless the network is private."},
-	{"redis-connection", "unverified", resultWarning, "Remove skip_verify from the URL, and set IDVERIFY_CA_FILE to the root certificate: anyone in the network can pose as the server."},
-	{"redis-eviction", "evicts", resultFailed, "Set maxmemory-policy noeviction: after an eviction, a copy of a message is accepted."},
-	{"redis-eviction", "unknown", resultWarning, "Make sure that maxmemory-policy is noeviction, or permit the command INFO."},
-	{"redis-memory", "full", resultFailed, "Raise maxmemory, or give the replay store a Redis of its own: a full Redis rejects claims, and your verifier responds to callbacks with 503."},
-	{"redis-memory", "nearly-full", resultWarning, "Raise maxmemory, or give the replay store a Redis of its own: with 100%, it rejects claims, and no message is accepted."},
-	{"redis-memory", "unknown", resultWarning, "Make sure that used_memory is below maxmemory, or permit the command INFO."},
-
-	{"database-connection", "invalid", resultFailed, remedyPostgresURL},
-	{"database-connection", "missing", resultFailed, "Check the name of the database or file, then let your service call inbox.Migrate."},
-	{"database-connection", "closed-port", resultFailed, remedyClosedPort},
-	{"database-connection", "unreachable", resultFailed, remedyUnreachable + " For SQLite, check the permissions and that the file is a database."},
-	{"database-connection", "tls", resultFailed, "Set sslrootcert to the root certificate, and check the host of the data source name."},
-	{"database-connection", "authentication", resultFailed, "Check the user and the password, and pg_hba.conf."},
-	{"database-connection", "old", resultFailed, "Upgrade to PostgreSQL 15 or newer."},
-	{"database-connection", "standby", resultFailed, "Connect to the primary, for example with target_session_attrs=read-write."},
-	{"database-connection", "unencrypted", resultWarning, "Set sslmode=verify-full unless the network is private."},
-	{"database-connection", "unverified", resultWarning, "Set sslmode=verify-full, and sslrootcert to the root certificate: anyone in the network can pose as the server."},
-	{"database-schema", "missing", resultFailed, "Let your service call inbox.Migrate, or apply inbox.Migrations with your tool."},
-	{"database-schema", "outdated", resultFailed, "Let your service call inbox.Migrate, or apply inbox.Migrations with your tool."},
-	{"database-schema", "unreadable", resultFailed, "Grant SELECT on idverify_schema to the user, and repeat."},
-	{"database-settings", "unsafe", resultFailed, "Correct the setting: inbox.New returns ErrSettings. See docs/production.md, Database."},
-	{"database-settings", "not-immediate", resultWarning, "Add _txlock=immediate, unless your service calls SetMaxOpenConns(1)."},
-	{"database-settings", "journal", resultWarning, "Add _pragma=journal_mode(WAL) to the data source name of your service."},
-	{"database-settings", "unreadable", resultFailed, "Look at the log of the database, and repeat."},
-	{"database-privileges", "denied", resultFailed, "Run doctor as the user of your service, and grant what is missing. See docs/production.md, Database."},
-	{"database-privileges", "readable", resultWarning, "Let only the user of your service read the directory: chmod 700."},
-	{"database-privileges", "unreadable", resultFailed, "Look at the log of the database, and repeat."},
-	{"database-entries", "stopped", resultWarning, "Correct the error of your function, then call Inbox.Retry. See docs/production.md, Stopped entries."},
-	{"database-entries", "delayed", resultWarning, "Make sure that Inbox.Work runs, and that its function does not hang."},
-	{"database-entries", "overdue", resultWarning, "Repeat in a minute. If they remain, make sure that Inbox.Reconcile or Run runs, and that callbacks arrive."},
-	{"database-entries", "unreadable", resultFailed, "Look at the log of the database, and repeat."},
 }

@@ -251,7 +251,7 @@ func TestDoctor_Usage(t *testing.T) {
 		{[]string{"-timeout", "0s"}, "-timeout must be positive"},
 		{[]string{"-only", "key-sets"}, "-only: there is no check \"key-sets\". The checks are\n  config-base-url, config-credentials, "},
 		{[]string{"-skip", "call"}, "-skip: there is no check \"call\". The checks are\n  config-base-url, config-credentials, "},
-		{[]string{"-only", "redis"}, "nothing to check"},
+		{[]string{"-only", "callback"}, "nothing to check"},
 		{[]string{"-only", "key-set", "-skip", "config-ca-file"}, "-skip: key-set needs the check config-ca-file"},
 		{[]string{"-skip", "config"}, "-skip: base-url-proxy needs the check config-base-url"},
 	} {
