@@ -101,6 +101,7 @@ func validate(baseURL string, c idverify.Credentials) error {
 // certificates in the CA file in addition to those of the system.
 func (p *program) httpClient() (*http.Client, error) {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.Proxy = p.proxy
 	client := &http.Client{Transport: transport}
 	path := p.getenv(caFileVariable)
 	if path == "" {

@@ -3,6 +3,9 @@ package main
 import (
 	"encoding/json"
 	"maps"
+	"net/http"
+	"net/netip"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -40,7 +43,20 @@ func writeFile(t *testing.T, text string) (path string) {
 }
 
 func newProgram(env map[string]string) *program {
-	return &program{getenv: func(name string) string { return env[name] }}
+	return &program{getenv: func(name string) string { return env[name] }, proxy: proxyOf(env)}
+}
+
+// proxyOf returns the proxy of env as http.ProxyFromEnvironment does for that of the process.
+func proxyOf(env map[string]string) func(*http.Request) (*url.URL, error) {
+	return func(r *http.Request) (*url.URL, error) {
+		host, excluded := r.URL.Hostname(), env["NO_PROXY"]
+		addr, _ := netip.ParseAddr(host)
+		proxy, err := url.Parse(env["HTTPS_PROXY"])
+		if err != nil || proxy.Host == "" || addr.IsLoopback() || excluded != "" && strings.HasSuffix(host, excluded) {
+			return nil, nil
+		}
+		return proxy, nil
+	}
 }
 
 func TestProgram_Client(t *testing.T) {

@@ -4,8 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"net/http"
-	"net/url"
 	"strings"
 	"time"
 
@@ -26,18 +24,12 @@ func (d *doctorRun) credentialsChecks() []doctorCheck {
 // productScopes are the scopes of project credentials.
 var productScopes = [...]idverify.Scope{idverify.ScopePhoneCheck, idverify.ScopeSIMCheck, idverify.ScopeSubscriberCheck, idverify.ScopeCoverage}
 
-// serviceClient returns a client that sends each request once, through the proxy of the
-// environment.
+// serviceClient returns a client that sends each request once.
 func (d *doctorRun) serviceClient() (*idverify.Client, error) {
-	if d.api != nil {
-		return d.api, nil
+	var err error
+	if d.api == nil {
+		d.api, err = d.client(idverify.WithRetry(idverify.RetryPolicy{MaxAttempts: 1}))
 	}
-	httpClient, err := d.httpClient()
-	if err != nil {
-		return nil, err
-	}
-	httpClient.Transport.(*http.Transport).Proxy = func(r *http.Request) (*url.URL, error) { return d.proxyFor(r.URL) }
-	d.api, err = d.client(idverify.WithHTTPClient(httpClient), idverify.WithRetry(idverify.RetryPolicy{MaxAttempts: 1}))
 	return d.api, err
 }
 

@@ -14,8 +14,6 @@ import (
 	"net/url"
 	"sync"
 	"time"
-
-	"golang.org/x/net/http/httpproxy"
 )
 
 // exchange is a request without credentials, with everything that its connection disclosed. It is
@@ -42,29 +40,6 @@ type exchange struct {
 // maxExchangeBody is the limit of a key set.
 const maxExchangeBody = 1 << 20
 
-// proxyFor returns the proxy of the environment for a URL, or nil.
-func (d *doctorRun) proxyFor(u *url.URL) (*url.URL, error) {
-	return d.proxySettings().ProxyFunc()(u)
-}
-
-// proxySettings returns the settings that net/http reads from the environment.
-func (d *doctorRun) proxySettings() *httpproxy.Config {
-	get := func(names ...string) string {
-		for _, name := range names {
-			if value := d.getenv(name); value != "" {
-				return value
-			}
-		}
-		return ""
-	}
-	return &httpproxy.Config{
-		HTTPProxy:  get("HTTP_PROXY", "http_proxy"),
-		HTTPSProxy: get("HTTPS_PROXY", "https_proxy"),
-		NoProxy:    get("NO_PROXY", "no_proxy"),
-		CGI:        d.getenv("REQUEST_METHOD") != "",
-	}
-}
-
 // roots returns the certificates of the CA file and the system, or nil for those of the system.
 func (d *doctorRun) roots() *x509.CertPool {
 	path := d.getenv(caFileVariable)
@@ -80,8 +55,8 @@ func (d *doctorRun) send(ctx context.Context, r *http.Request) exchange {
 	rec := &recorder{}
 	roots := d.roots()
 	transport := &http.Transport{
-		Proxy: func(*http.Request) (*url.URL, error) {
-			proxy, err := d.proxyFor(r.URL)
+		Proxy: func(r *http.Request) (*url.URL, error) {
+			proxy, err := d.proxy(r)
 			rec.record(func(e *exchange) { e.proxy = proxy })
 			return proxy, err
 		},

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -69,14 +70,13 @@ func (d *doctorRun) responded(ctx context.Context) *exchange {
 }
 
 func (d *doctorRun) checkProxy(ctx context.Context) diagnosis {
-	u := d.serviceURL()
-	settings := d.proxySettings()
-	proxy, err := settings.ProxyFunc()(u)
-	if settings.HTTPSProxy == "" {
+	setting := cmp.Or(d.getenv("HTTPS_PROXY"), d.getenv("https_proxy"))
+	if setting == "" {
 		return healthy("none")
 	}
-	settings.NoProxy = ""
-	if used, _ := settings.ProxyFunc()(&url.URL{Scheme: "https", Host: "service.invalid"}); err != nil || used == nil {
+	u := d.serviceURL()
+	proxy, err := d.proxy(&http.Request{URL: u})
+	if err != nil || !isProxy(setting) {
 		return sick("invalid", "HTTPS_PROXY is not the URL of a proxy, and ignored")
 	}
 	if proxy == nil {
@@ -94,6 +94,13 @@ func (d *doctorRun) checkProxy(ctx context.Context) diagnosis {
 		return sick("rejected", "%s responds to CONNECT with %s", proxy.Host, statusLine(e.proxyStatus))
 	}
 	return healthy("%s", proxy.Host)
+}
+
+// isProxy reports whether net/http uses the value of HTTPS_PROXY, in which the scheme is optional.
+func isProxy(setting string) bool {
+	_, err := url.Parse(setting)
+	_, errWithScheme := url.Parse("http://" + setting)
+	return err == nil || errWithScheme == nil
 }
 
 // passwordsOf returns the password of a URL, if any.

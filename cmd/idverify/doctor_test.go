@@ -294,7 +294,8 @@ func TestDoctor_Interrupted(t *testing.T) {
 	ctx, cancel := contextWithCancel(t)
 	cancel()
 	var stdout, stderr strings.Builder
-	p := &program{stdout: &stdout, stderr: &stderr, getenv: func(string) string { return "" }}
+	p := newProgram(nil)
+	p.stdout, p.stderr = &stdout, &stderr
 
 	code := p.run(ctx, []string{"doctor"})
 
@@ -318,7 +319,8 @@ func TestDoctor_InterruptedJSON(t *testing.T) {
 		clientIDVariable: "id", clientSecretVariable: "secret-of-id",
 	}
 	var out, errors strings.Builder
-	p := &program{stdout: &out, stderr: &errors, getenv: func(name string) string { return env[name] }}
+	p := newProgram(env)
+	p.stdout, p.stderr = &out, &errors
 
 	code := p.run(ctx, []string{"doctor", "-json"})
 

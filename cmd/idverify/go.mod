@@ -5,7 +5,6 @@ go 1.26.0
 require (
 	github.com/google/go-cmp v0.7.0
 	github.com/idverify/idverify-go v0.0.0
-	golang.org/x/net v0.62.0
 	golang.org/x/term v0.47.0
 )
 
@@ -26,7 +25,6 @@ require (
 	golang.org/x/crypto v0.58.0 // indirect
 	golang.org/x/oauth2 v0.37.0 // indirect
 	golang.org/x/sys v0.49.0 // indirect
-	golang.org/x/text v0.43.0 // indirect
 )
 
 replace github.com/idverify/idverify-go => ../..

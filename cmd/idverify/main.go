@@ -26,6 +26,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
+	"net/url"
 	"os"
 	"os/signal"
 	"slices"
@@ -37,7 +39,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	// A second signal kills the program.
 	context.AfterFunc(ctx, stop)
-	p := &program{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, getenv: os.Getenv}
+	p := &program{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, getenv: os.Getenv, proxy: http.ProxyFromEnvironment}
 	os.Exit(p.run(ctx, os.Args[1:]))
 }
 
@@ -49,11 +51,12 @@ const (
 	exitError   = 3 // the command could not run
 )
 
-// program holds the input and output of a command.
+// program holds the input, output and environment of a command.
 type program struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer
 	getenv         func(string) string
+	proxy          func(*http.Request) (*url.URL, error) // nil for none
 }
 
 // command is a command of the program.

@@ -20,10 +20,8 @@ type result struct {
 func runProgram(t *testing.T, env map[string]string, stdin string, args ...string) result {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
-	p := &program{
-		stdin: strings.NewReader(stdin), stdout: &stdout, stderr: &stderr,
-		getenv: func(name string) string { return env[name] },
-	}
+	p := newProgram(env)
+	p.stdin, p.stdout, p.stderr = strings.NewReader(stdin), &stdout, &stderr
 	code := p.run(t.Context(), args)
 	return result{code, stdout.String(), stderr.String()}
 }
@@ -150,10 +148,8 @@ func TestProgram_OutputNotWritten(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
 			var stderr bytes.Buffer
-			p := &program{
-				stdin: strings.NewReader(capture), stdout: &failingWriter{row.left, row.err}, stderr: &stderr,
-				getenv: func(name string) string { return env[name] },
-			}
+			p := newProgram(env)
+			p.stdin, p.stdout, p.stderr = strings.NewReader(capture), &failingWriter{row.left, row.err}, &stderr
 
 			code := p.run(t.Context(), row.args)
 

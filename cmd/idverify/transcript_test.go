@@ -101,10 +101,8 @@ func (s transcriptStep) run(t *testing.T, env map[string]string, previous int, s
 		t.Fatalf("unsupported command of a transcript: $ %s", s.command)
 	}
 	var terminal bytes.Buffer
-	p := &program{
-		stdin: strings.NewReader(stdin), stdout: &terminal, stderr: &terminal,
-		getenv: func(name string) string { return env[name] },
-	}
+	p := newProgram(env)
+	p.stdin, p.stdout, p.stderr = strings.NewReader(stdin), &terminal, &terminal
 	args = args[1:]
 	for _, f := range setup {
 		args = f(args, p)
