@@ -8,6 +8,7 @@ require (
 	github.com/lestrrat-go/jwx/v2 v2.1.7
 	golang.org/x/net v0.62.0
 	golang.org/x/oauth2 v0.37.0
+	golang.org/x/term v0.47.0
 )
 
 require (

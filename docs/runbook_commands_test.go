@@ -43,7 +43,7 @@ func TestRunbook_Commands(t *testing.T) {
 }
 
 // programCommands returns the names of the commands of cmd/idverify, and the strings in its code,
-// which include the names of its flags. The program belongs to another module, so it is parsed.
+// which include the names of its flags.
 func programCommands(t *testing.T) (commands []string, literals map[string]bool) {
 	t.Helper()
 	literals = make(map[string]bool)

@@ -1,6 +1,6 @@
 // Idverify is a program for people who run a backend on this SDK.
 //
-//	go run -C cmd/idverify . help
+//	go run ./cmd/idverify help
 //
 // These are its commands; "idverify help COMMAND" lists the flags of one:
 //

@@ -34,8 +34,8 @@ func TestProgram_SandboxEnvironment(t *testing.T) {
 		switch line := lines.Text(); {
 		case strings.HasPrefix(line, "export "):
 			export = line
-		case strings.HasPrefix(line, "go run -C cmd/idverify . "):
-			command = strings.TrimPrefix(line, "go run -C cmd/idverify . ")
+		case strings.HasPrefix(line, "go run ./cmd/idverify "):
+			command = strings.TrimPrefix(line, "go run ./cmd/idverify ")
 		}
 	}
 	printed, err := exec.CommandContext(t.Context(), "sh", "-c", export+"; env").Output()
@@ -56,7 +56,7 @@ func TestProgram_SandboxEnvironment(t *testing.T) {
 
 func TestProgram_ReadmeCommand(t *testing.T) {
 	t.Parallel()
-	m := regexp.MustCompile("`go run -C cmd/idverify \\. (check [^`]*)`").FindStringSubmatch(readText(t, "../../README.md"))
+	m := regexp.MustCompile("`go run \\./cmd/idverify (check [^`]*)`").FindStringSubmatch(readText(t, "../../README.md"))
 	if m == nil {
 		t.Fatal("README.md has no command of the program idverify")
 	}

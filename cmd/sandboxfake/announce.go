@@ -107,7 +107,7 @@ curl -sS --cacert %[7]s -H 'Authorization: Bearer %[8]s' %[1]s/_sandbox/requests
 The program idverify (docs/tools.md) and idverify.CredentialsFromEnv use these environment variables:
 
 export IDVERIFY_BASE_URL=%[1]s IDVERIFY_CLIENT_ID=%[3]s IDVERIFY_CLIENT_SECRET=%[4]s IDVERIFY_CA_FILE=%[13]s
-go run -C cmd/idverify . check create -yes 447700900012
+go run ./cmd/idverify check create -yes 447700900012
 
 Ctrl-C stops the server.
 

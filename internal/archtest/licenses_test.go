@@ -13,7 +13,7 @@ var licenseRow = regexp.MustCompile(`(?m)^\| ([a-z]\S*) \| \S+ \|$`)
 
 func TestLicenses_ListIsComplete(t *testing.T) {
 	t.Parallel()
-	command := exec.CommandContext(t.Context(), "go", "list", "-deps", "-f", "{{with .Module}}{{.Path}}{{end}}", ".", "./signature", "./sandboxfake", "./cmd/sandboxfake")
+	command := exec.CommandContext(t.Context(), "go", "list", "-deps", "-f", "{{with .Module}}{{.Path}}{{end}}", ".", "./signature", "./sandboxfake", "./cmd/sandboxfake", "./cmd/idverify")
 	command.Dir = root
 	out, err := command.Output()
 	if err != nil {
