@@ -2,9 +2,16 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
+	"io/fs"
+	"net/http"
+	"os"
+	"strings"
 	"time"
 
 	"github.com/idverify/idverify-go"
@@ -119,3 +126,137 @@ func (c *connection) openCheckURL(ctx context.Context, checkURL string) (code st
 	}
 	return page.Code, nil
 }
+
+// Environment variables with the connection to the service.
+const (
+	baseURLVariable         = "IDVERIFY_BASE_URL"
+	clientIDVariable        = "IDVERIFY_CLIENT_ID"
+	clientSecretVariable    = "IDVERIFY_CLIENT_SECRET"
+	credentialsFileVariable = "IDVERIFY_CREDENTIALS_FILE" // JSON, instead of the two above
+	caFileVariable          = "IDVERIFY_CA_FILE"          // PEM
+)
+
+// client returns a client with the base URL, credentials and CA certificates of the environment. It
+// sends no request. Its errors name the variable and do not contain its value. Options in options
+// are applied last.
+func (p *program) client(options ...idverify.Option) (*idverify.Client, error) {
+	baseURL, err := p.baseURL()
+	if err != nil {
+		return nil, err
+	}
+	credentials, err := p.credentials()
+	if err != nil {
+		return nil, err
+	}
+	httpClient, err := p.httpClient()
+	if err != nil {
+		return nil, err
+	}
+	options = append([]idverify.Option{idverify.WithHTTPClient(httpClient), idverify.WithUserAgent(userAgent())}, options...)
+	return idverify.NewClient(baseURL, credentials, options...)
+}
+
+// baseURL returns the base URL of the service.
+func (p *program) baseURL() (string, error) {
+	baseURL := p.getenv(baseURLVariable)
+	if baseURL == "" {
+		return "", errors.New(baseURLVariable + " is missing (set it to the base URL of the service)")
+	}
+	if err := validate(baseURL, idverify.Credentials{ClientID: "id", ClientSecret: idverify.NewSecret("secret")}); err != nil {
+		return "", fmt.Errorf("%s: %w", baseURLVariable, err)
+	}
+	return baseURL, nil
+}
+
+// credentials returns the credentials of the project.
+func (p *program) credentials() (idverify.Credentials, error) {
+	id, secret, file := p.getenv(clientIDVariable), p.getenv(clientSecretVariable), p.getenv(credentialsFileVariable)
+	var c idverify.Credentials
+	source := clientIDVariable + ", " + clientSecretVariable
+	switch {
+	case file != "" && (id != "" || secret != ""):
+		return c, fmt.Errorf("%s is set together with %s or %s (unset one of them)", credentialsFileVariable, clientIDVariable, clientSecretVariable)
+	case file != "":
+		source = credentialsFileVariable
+		text, err := readFile(credentialsFileVariable, file)
+		if err != nil {
+			return c, err
+		}
+		// The text of the error could contain a part of the file.
+		if json.Unmarshal(text, &c) != nil {
+			return idverify.Credentials{}, fmt.Errorf(`%s: the file is not JSON with "client_id" and "client_secret"`, credentialsFileVariable)
+		}
+	case id == "" && secret == "":
+		return c, fmt.Errorf("%s and %s are missing (set them, or %s)", clientIDVariable, clientSecretVariable, credentialsFileVariable)
+	case id == "":
+		return c, errors.New(clientIDVariable + " is missing")
+	case secret == "":
+		return c, errors.New(clientSecretVariable + " is missing")
+	default:
+		c = idverify.Credentials{ClientID: id, ClientSecret: idverify.NewSecret(secret)}
+	}
+	if err := validate("https://localhost", c); err != nil {
+		return idverify.Credentials{}, fmt.Errorf("%s: %w", source, err)
+	}
+	return c, nil
+}
+
+// validate returns the error of NewClient without its prefix.
+func validate(baseURL string, c idverify.Credentials) error {
+	_, err := idverify.NewClient(baseURL, c)
+	if cause := errors.Unwrap(err); cause != nil {
+		return cause
+	}
+	return err
+}
+
+// httpClient returns an HTTP client that uses the proxy of the environment, and trusts the
+// certificates in the CA file in addition to those of the system.
+func (p *program) httpClient() (*http.Client, error) {
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.Proxy = p.proxy
+	client := &http.Client{Transport: transport}
+	path := p.getenv(caFileVariable)
+	if path == "" {
+		return client, nil
+	}
+	pool, err := certPool(caFileVariable, path)
+	if err != nil {
+		return nil, err
+	}
+	transport.TLSClientConfig = &tls.Config{RootCAs: pool}
+	return client, nil
+}
+
+// certPool returns the certificates in the file that an environment variable or flag names, and
+// those of the system.
+func certPool(name, path string) (*x509.CertPool, error) {
+	pem, err := readFile(name, path)
+	if err != nil {
+		return nil, err
+	}
+	pool, err := x509.SystemCertPool()
+	if err != nil {
+		pool = x509.NewCertPool() // the system has no certificates
+	}
+	if !pool.AppendCertsFromPEM(pem) {
+		return nil, errors.New(name + ": the file contains no PEM certificate")
+	}
+	return pool, nil
+}
+
+// readFile reads the file that an environment variable or flag names. The error does not contain
+// its path.
+func readFile(name, path string) ([]byte, error) {
+	text, err := os.ReadFile(path)
+	if pathError, ok := errors.AsType[*fs.PathError](err); ok {
+		err = pathError.Err
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: read the file: %w", name, err)
+	}
+	return text, nil
+}
+
+// userAgent returns the start of the User-Agent header.
+func userAgent() string { return "idverify-program/" + strings.Trim(moduleVersion(), "()") }

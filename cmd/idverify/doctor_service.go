@@ -1,16 +1,91 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
+	"encoding/pem"
 	"errors"
+	"io"
+	"log/slog"
 	"net/http"
 	"net/url"
+	"os"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/idverify/idverify-go"
+	"github.com/idverify/idverify-go/signature"
 )
+
+// configurationChecks returns the checks of the environment variables.
+func (d *doctorRun) configurationChecks() []doctorCheck {
+	return []doctorCheck{
+		{name: "config-base-url", run: d.checkBaseURL},
+		{name: "config-credentials", run: d.checkCredentials},
+		{name: "config-ca-file", run: d.checkCAFile},
+	}
+}
+
+func (d *doctorRun) checkBaseURL(context.Context) diagnosis {
+	if d.getenv(baseURLVariable) == "" {
+		return sick("missing", "%s is not set", baseURLVariable)
+	}
+	baseURL, err := d.baseURL()
+	if err != nil {
+		return sick("invalid", "%v", err)
+	}
+	return healthy("%s", strings.TrimSuffix(baseURL, "/"))
+}
+
+func (d *doctorRun) checkCredentials(context.Context) diagnosis {
+	file := d.getenv(credentialsFileVariable)
+	id, secret := d.getenv(clientIDVariable) != "", d.getenv(clientSecretVariable) != ""
+	switch {
+	case file == "" && id != secret:
+		name := clientIDVariable
+		if id {
+			name = clientSecretVariable
+		}
+		return sick("missing", "%s is not set", name)
+	case file == "" && !id && !secret:
+		return sick("missing", "neither %s and %s nor %s is set", clientIDVariable, clientSecretVariable, credentialsFileVariable)
+	case file != "" && (id || secret):
+		return sick("ambiguous", "both %s and %s or %s are set", credentialsFileVariable, clientIDVariable, clientSecretVariable)
+	}
+	credentials, err := d.program.credentials()
+	if err != nil {
+		return sick("invalid", "%v", err)
+	}
+	d.secrets = append(d.secrets, credentials.ClientSecret.Reveal())
+	if file == "" {
+		return healthy("client ID and secret in the environment")
+	}
+	if info, err := os.Stat(file); err == nil && info.Mode().Perm()&0o077 != 0 {
+		return sick("readable", "the credentials file has the permissions %#o", info.Mode().Perm())
+	}
+	return healthy("client ID and secret in a file")
+}
+
+func (d *doctorRun) checkCAFile(context.Context) diagnosis {
+	path := d.getenv(caFileVariable)
+	if path == "" {
+		return healthy("not set: the certificates of the system are used")
+	}
+	if _, err := d.httpClient(); err != nil {
+		return sick("invalid", "%v", err)
+	}
+	text, _ := readFile(caFileVariable, path)
+	n := 0
+	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
+		n++
+	}
+	return healthy("%s, in addition to those of the system", plural(n, "certificate"))
+}
 
 // serviceChecks returns the checks of the connection to the service. They use one request for the
 // key set, which needs no credentials, and another one if there is no response to it.
@@ -216,3 +291,243 @@ func (e *exchange) failure() string {
 func statusLine(status int) string {
 	return strings.TrimSpace(strconv.Itoa(status) + " " + http.StatusText(status))
 }
+
+// credentialsChecks returns the checks of the credentials. They request access tokens, which are
+// free, and read the newest checks of the project.
+func (d *doctorRun) credentialsChecks() []doctorCheck {
+	needs := []string{"config-base-url", "config-ca-file", "config-credentials", "base-url-response"}
+	return []doctorCheck{
+		{name: "credentials-token", needs: needs, run: d.checkToken},
+		{name: "credentials-scopes", needs: append(needs, "credentials-token"), run: d.checkScopes},
+		{name: "credentials-mode", needs: append(needs, "credentials-token", "credentials-scopes"), run: d.checkMode},
+	}
+}
+
+// productScopes are the scopes of project credentials.
+var productScopes = [...]idverify.Scope{idverify.ScopePhoneCheck, idverify.ScopeSIMCheck, idverify.ScopeSubscriberCheck, idverify.ScopeCoverage}
+
+// serviceClient returns a client that sends each request once.
+func (d *doctorRun) serviceClient() (*idverify.Client, error) {
+	var err error
+	if d.api == nil {
+		d.api, err = d.client(idverify.WithRetry(idverify.RetryPolicy{MaxAttempts: 1}))
+	}
+	return d.api, err
+}
+
+// checkToken requests a token for any scope.
+func (d *doctorRun) checkToken(ctx context.Context) diagnosis {
+	client, err := d.serviceClient()
+	if err != nil {
+		return sick("unavailable", "%v", err)
+	}
+	_, err = client.Token(ctx, idverify.ScopePhoneCheck)
+	if e, ok := errors.AsType[*idverify.TokenError](err); ok {
+		switch {
+		case e.Code == "invalid_client":
+			return sick("rejected", "the service does not know the client ID, or the secret is wrong (invalid_client)")
+		case e.Code == "invalid_scope":
+			err = nil // the credentials are right
+		}
+	}
+	if err != nil {
+		return sick("unavailable", "%v", err)
+	}
+	return healthy("accepted by the service")
+}
+
+func (d *doctorRun) checkScopes(ctx context.Context) diagnosis {
+	client, err := d.serviceClient()
+	if err != nil {
+		return sick("unavailable", "%v", err)
+	}
+	var missing []string
+	for _, scope := range productScopes {
+		_, err := client.Token(ctx, scope)
+		if e, ok := errors.AsType[*idverify.TokenError](err); ok && e.Code == "invalid_scope" {
+			missing = append(missing, string(scope))
+			continue
+		}
+		if err != nil {
+			return sick("unavailable", "%v", err)
+		}
+		d.scopes = append(d.scopes, scope)
+	}
+	switch {
+	case len(d.scopes) == 0:
+		return sick("none", "the credentials have no scope of a product")
+	case len(missing) > 0:
+		return sick("missing", "no %s", strings.Join(missing, ", "))
+	}
+	return healthy("%s", strings.Join(scopeNames(d.scopes), ", "))
+}
+
+func scopeNames(scopes []idverify.Scope) []string {
+	var all []string
+	for _, s := range scopes {
+		all = append(all, string(s))
+	}
+	return all
+}
+
+// charge is the price of a check.
+type charge struct {
+	created time.Time
+	amount  json.Number
+}
+
+// checkMode reports whether the newest stored check was charged. The service does not disclose the
+// mode of the project to project credentials, and it may have changed since.
+func (d *doctorRun) checkMode(ctx context.Context) diagnosis {
+	client, err := d.serviceClient()
+	if err != nil {
+		return sick("unavailable", "%v", err)
+	}
+	var newest charge
+	for _, scope := range d.scopes {
+		found, err := newestCharge(ctx, client, scope)
+		if err != nil {
+			return sick("unavailable", "%v", err)
+		}
+		if found.created.After(newest.created) {
+			newest = found
+		}
+	}
+	amount, err := newest.amount.Float64()
+	switch {
+	case newest.created.IsZero() || err != nil:
+		return skipped("unknown: the project has no stored check. Compare the ChargeAmount of the first one with 0")
+	case amount == 0:
+		return sick("free", "the newest check, of %s, was not charged", day(newest.created))
+	}
+	return healthy("live: the newest check, of %s, was charged", day(newest.created))
+}
+
+// newestCharge returns the price of the newest check of a product, or a zero charge.
+func newestCharge(ctx context.Context, client *idverify.Client, scope idverify.Scope) (charge, error) {
+	one := idverify.ListOptions{Size: 1}
+	switch scope {
+	case idverify.ScopePhoneCheck:
+		page, err := client.PhoneChecks.List(ctx, one)
+		if err != nil || len(page.Items) == 0 {
+			return charge{}, err
+		}
+		return charge{page.Items[0].CreatedAt, page.Items[0].ChargeAmount}, nil
+	case idverify.ScopeSIMCheck:
+		page, err := client.SIMChecks.List(ctx, one)
+		if err != nil || len(page.Items) == 0 {
+			return charge{}, err
+		}
+		return charge{page.Items[0].CreatedAt, page.Items[0].ChargeAmount}, nil
+	case idverify.ScopeSubscriberCheck:
+		page, err := client.SubscriberChecks.List(ctx, one)
+		if err != nil || len(page.Items) == 0 {
+			return charge{}, err
+		}
+		return charge{page.Items[0].CreatedAt, page.Items[0].ChargeAmount}, nil
+	}
+	return charge{}, nil
+}
+
+// keySetChecks returns the check of the keys that sign callbacks and redirects.
+func (d *doctorRun) keySetChecks() []doctorCheck {
+	return []doctorCheck{{name: "key-set", needs: []string{"config-base-url", "config-ca-file", "base-url-response"}, run: d.checkKeySet}}
+}
+
+// oldCopy is the age of a cached key set below which a verifier does not fetch it again.
+const oldCopy = 30 * time.Second
+
+// checkKeySet evaluates the key set as a verifier does.
+func (d *doctorRun) checkKeySet(ctx context.Context) diagnosis {
+	e := d.request(ctx)
+	switch {
+	case e.status == 0 || e.err != nil:
+		return sick("unavailable", "%s", e.failure())
+	case e.status != http.StatusOK:
+		return sick("unavailable", "%s", statusLine(e.status))
+	}
+	log := &errorCounter{}
+	keys, err := signature.NewJWKS("https://localhost/.well-known/jwks.json", &signature.JWKSOptions{
+		HTTPClient: &http.Client{Transport: replayed{e}}, Logger: slog.New(log),
+	})
+	if err != nil {
+		return sick("unavailable", "%v", err)
+	}
+	var set struct {
+		Keys []struct {
+			ID string `json:"kid"`
+		} `json:"keys"`
+	}
+	_ = json.Unmarshal(e.body, &set)
+	usable := 0
+	for _, key := range set.Keys {
+		if _, err := keys.PublicKey(ctx, key.ID); err == nil {
+			usable++
+			d.keyID = key.ID
+		}
+	}
+	if usable == 0 {
+		return sick("unusable", "none of %s in the response is usable", plural(len(set.Keys), "key"))
+	}
+	detail := plural(usable, "key")
+	ignored := len(set.Keys) - usable
+	if ignored > 0 {
+		detail += ", " + strconv.Itoa(ignored) + " ignored"
+	}
+	age := headerSeconds(e.header.Get("Age"))
+	switch {
+	case log.records.Load() > 0:
+		return sick("ignored", "%s: they are published twice or with private parts", detail)
+	case age > oldCopy:
+		return sick("cached", "%s, from a cache that fetched them %s ago", detail, seconds(age))
+	}
+	return healthy("%s, fetched in %s, %s", detail, seconds(e.ended.Sub(e.began)), validity(e.header, age))
+}
+
+// validity describes how long the key set may be used.
+func validity(header http.Header, age time.Duration) string {
+	for directive := range strings.SplitSeq(header.Get("Cache-Control"), ",") {
+		name, value, _ := strings.Cut(strings.TrimSpace(directive), "=")
+		if maxAge := headerSeconds(value); strings.EqualFold(name, "max-age") && maxAge > 0 {
+			return "valid for " + seconds(maxAge-age)
+		}
+	}
+	return "without a max-age"
+}
+
+// headerSeconds parses a number of seconds. It returns 0 if there is none.
+func headerSeconds(text string) time.Duration {
+	n, err := strconv.ParseUint(strings.Trim(text, `"`), 10, 31)
+	if err != nil {
+		return 0
+	}
+	return time.Duration(n) * time.Second
+}
+
+// replayed is a transport that returns a response again.
+type replayed struct{ e *exchange }
+
+// RoundTrip implements [http.RoundTripper].
+func (t replayed) RoundTrip(r *http.Request) (*http.Response, error) {
+	return &http.Response{StatusCode: t.e.status, Header: t.e.header, Body: io.NopCloser(bytes.NewReader(t.e.body)), Request: r}, nil
+}
+
+// errorCounter counts log records at level error.
+type errorCounter struct{ records atomic.Int32 }
+
+// Enabled implements [slog.Handler].
+func (c *errorCounter) Enabled(_ context.Context, level slog.Level) bool {
+	return level >= slog.LevelError
+}
+
+// Handle implements [slog.Handler].
+func (c *errorCounter) Handle(context.Context, slog.Record) error {
+	c.records.Add(1)
+	return nil
+}
+
+// WithAttrs implements [slog.Handler].
+func (c *errorCounter) WithAttrs([]slog.Attr) slog.Handler { return c }
+
+// WithGroup implements [slog.Handler].
+func (c *errorCounter) WithGroup(string) slog.Handler { return c }

@@ -3,12 +3,20 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
+	"net/http/httputil"
+	"net/url"
 	"os"
+	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -278,4 +286,567 @@ func (t fileTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 		StatusCode: http.StatusOK, Status: "200 OK", ProtoMajor: 1, ProtoMinor: 1, Request: r, Header: make(http.Header),
 		Body: io.NopCloser(bytes.NewReader(t)), ContentLength: int64(len(t)),
 	}, nil
+}
+
+// maxCapture is the maximum size of a captured request, in bytes.
+const maxCapture = 4 << 20
+
+// capture is a captured request.
+type capture struct {
+	method string
+	target string // path and query, as in the request line
+	host   string
+	header http.Header
+	body   []byte
+	noBody bool     // the capture does not contain the body
+	lost   []string // parts that the capture does not contain, or that the log changed
+
+	parsedBody  bool // the log contains the body as JSON, not as text
+	noSignature bool // the log has redacted the signature
+}
+
+// parseCapture parses a request in the form of HTTP/1.1, as captured by curl -v, tcpdump or a
+// browser, or as JSON of a log. It returns an error if the input contains no request.
+func parseCapture(input []byte) (*capture, error) {
+	input = bytes.TrimPrefix(input, []byte("\uFEFF"))
+	trimmed := bytes.TrimSpace(input)
+	if len(trimmed) == 0 {
+		return nil, errors.New("the input is empty (pass the request on stdin)")
+	}
+	c := &capture{header: make(http.Header)}
+	parse := c.parseRaw
+	if trimmed[0] == '{' || trimmed[0] == '[' {
+		input, parse = trimmed, c.parseJSON
+	}
+	if err := parse(input); err != nil {
+		return nil, err
+	}
+	if host := c.header.Get("Host"); host != "" {
+		c.host = host
+	}
+	c.header.Del("Host")
+	c.findRedacted()
+	c.findMissing()
+	return c, nil
+}
+
+// maxLost is the maximum number of lost parts that are listed.
+const maxLost = 20
+
+// lose reports a part that the capture does not contain or that the log changed.
+func (c *capture) lose(part string) {
+	switch {
+	case slices.Contains(c.lost, part):
+	case len(c.lost) < maxLost:
+		c.lost = append(c.lost, part)
+	case len(c.lost) == maxLost:
+		c.lost = append(c.lost, "other parts, which are not listed")
+	}
+}
+
+// request returns the captured request, as a server receives it.
+func (c *capture) request() *http.Request {
+	r := &http.Request{
+		Method: c.method, Host: c.host, RequestURI: c.target, Header: c.header,
+		Body: io.NopCloser(bytes.NewReader(c.body)), ContentLength: int64(len(c.body)),
+	}
+	if c.noBody {
+		r.Body = unknownBody{}
+	}
+	return r
+}
+
+// unknownBody is the body of a request whose capture does not contain it.
+type unknownBody struct{}
+
+func (unknownBody) Read([]byte) (int, error) {
+	return 0, errors.New("the capture does not contain it")
+}
+func (unknownBody) Close() error { return nil }
+
+// requestLine matches a request line, also in a line of tcpdump -A or of an access log.
+var requestLine = regexp.MustCompile(`(GET|POST|HEAD|PUT|PATCH|DELETE|OPTIONS) (/\S*|https?://\S+)(?: HTTP/[0-9.]+\b|$)`)
+
+// parseRaw parses a message of HTTP/1.1 with LF or CR LF, also with the prefixes of curl -v, or
+// with the pseudo-headers of HTTP/2.
+func (c *capture) parseRaw(input []byte) error {
+	if lines := curlLines(input); lines != nil {
+		input = lines
+		c.noBody = true // curl -v does not print the body
+	}
+	head := true
+	for head {
+		var line string
+		line, input = cutLine(input)
+		switch m := requestLine.FindStringSubmatch(line); {
+		case m != nil && c.method == "":
+			c.method = m[1]
+			c.setTarget(m[2])
+		case strings.HasPrefix(line, ":"):
+			c.pseudoHeader(line)
+		case strings.TrimSpace(line) == "":
+			head = c.method == "" && len(input) > 0 // text before the request
+		default:
+			if name, value, ok := strings.Cut(line, ":"); ok && c.method != "" && isHeaderName(name) && !strings.Contains(value, "\r") {
+				c.header.Add(name, strings.TrimSpace(value))
+			}
+		}
+		head = head && len(input) > 0
+	}
+	if c.method == "" || c.target == "" {
+		return errors.New("the input contains no HTTP request (expected a request line such as \"POST /callbacks HTTP/1.1\", or JSON)")
+	}
+	c.setBody(input)
+	return nil
+}
+
+// curlLines returns the request in the output of curl -v, whose lines begin with ">", or nil.
+func curlLines(input []byte) []byte {
+	var request []byte
+	for line := range bytes.Lines(input) {
+		if rest, ok := bytes.CutPrefix(line, []byte("> ")); ok {
+			request = append(request, rest...)
+		} else if len(bytes.TrimSpace(line)) == 1 && line[0] == '>' {
+			request = append(request, '\n')
+		}
+	}
+	if !requestLine.Match(request) {
+		return nil
+	}
+	return request
+}
+
+func cutLine(b []byte) (line string, rest []byte) {
+	first, rest, _ := bytes.Cut(b, []byte("\n"))
+	return strings.TrimSuffix(string(first), "\r"), rest
+}
+
+// pseudoHeader sets a pseudo-header of HTTP/2, such as ":path: /callbacks".
+func (c *capture) pseudoHeader(line string) {
+	name, value, _ := strings.Cut(line[1:], ":")
+	value = strings.TrimSpace(value)
+	switch name {
+	case "method":
+		c.method = value
+	case "path":
+		c.setTarget(value)
+	case "authority":
+		c.host = value
+	}
+}
+
+// isHeaderName reports whether s is the name of a header.
+func isHeaderName(s string) bool {
+	return s != "" && !strings.ContainsFunc(s, func(r rune) bool {
+		return r <= ' ' || r > '~' || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, r)
+	})
+}
+
+// setTarget sets the request target, and the host if the target is an absolute URL. It does not
+// parse the URL, because that would change its escapes.
+func (c *capture) setTarget(target string) {
+	if scheme, rest, ok := strings.Cut(target, "://"); ok && !strings.ContainsAny(scheme, "/?") {
+		end := len(rest)
+		if i := strings.IndexAny(rest, "/?"); i >= 0 {
+			end = i
+		}
+		c.host, target = rest[:end], rest[end:]
+		if !strings.HasPrefix(target, "/") {
+			target = "/" + target
+		}
+	}
+	target, _, _ = strings.Cut(target, "#")
+	c.target = target
+}
+
+// setBody sets the body of a raw message from the rest of the input.
+func (c *capture) setBody(rest []byte) {
+	if c.noBody {
+		return
+	}
+	if strings.EqualFold(c.header.Get("Transfer-Encoding"), "chunked") {
+		if decoded, err := io.ReadAll(httputil.NewChunkedReader(bytes.NewReader(rest))); err == nil {
+			c.body = decoded
+			return
+		}
+	}
+	c.body = rest
+	length, err := strconv.Atoi(c.header.Get("Content-Length"))
+	switch {
+	case err != nil || length < 0:
+		// An editor or shell adds a line break to the end of a file.
+		c.body = bytes.TrimSuffix(bytes.TrimSuffix(rest, []byte("\n")), []byte("\r"))
+	case length == 0:
+		c.body = nil
+	case len(rest) == 0:
+		c.noBody = true
+	case len(rest) > length && len(bytes.TrimSpace(rest[length:])) == 0:
+		c.body = rest[:length]
+	case len(rest) != length:
+		c.lose("the body has " + strconv.Itoa(len(rest)) + " bytes, but its Content-Length is " + strconv.Itoa(length) + ": the capture truncates or changes it")
+	}
+}
+
+// placeholder matches what logs write in place of a secret or of the end of a long value.
+var placeholder = regexp.MustCompile(`(?i)^\W*(?:redacted|filtered|masked|removed|hidden|omitted|scrubbed|sanitized|obfuscated)\b|[\[<(](?:redacted|filtered|masked|removed|hidden|omitted)\b|\*{3}|^x{4,}$|(?:\.\.\.|…)(?:\W*truncated\W*)?$`)
+
+// findRedacted removes the values that the log has redacted or truncated, and reports them.
+func (c *capture) findRedacted() {
+	for _, name := range slices.Sorted(maps.Keys(c.header)) {
+		if isExamined(name) && slices.ContainsFunc(c.header[name], placeholder.MatchString) {
+			delete(c.header, name)
+			c.lose("the log has redacted or truncated the header " + name)
+			c.noSignature = c.noSignature || name == "Authorization"
+		}
+	}
+	_, query, _ := strings.Cut(c.target, "?")
+	for segment := range strings.SplitSeq(query, "&") {
+		name, value, _ := strings.Cut(segment, "=")
+		if plain, err := url.QueryUnescape(value); err == nil {
+			value = plain
+		}
+		if placeholder.MatchString(value) {
+			c.lose("the log has redacted or truncated a parameter of the query")
+			c.noSignature = c.noSignature || name == "authorization"
+		}
+	}
+	if placeholder.Match(c.body) {
+		c.body, c.noBody = nil, true
+		c.lose("the log has redacted or truncated the body")
+	}
+}
+
+// isExamined reports whether the service signs the header.
+func isExamined(name string) bool {
+	return slices.Contains([]string{"Authorization", "Date", "Digest", "Host"}, name) || strings.Contains(name, "Callback")
+}
+
+// findMissing reports parts of every message that the capture does not contain.
+func (c *capture) findMissing() {
+	missing := func(name string) {
+		if c.header.Get(name) == "" && !slices.ContainsFunc(c.lost, func(s string) bool { return strings.HasSuffix(s, " "+name) }) {
+			c.lose("the capture has no header " + name)
+		}
+	}
+	if c.host == "" {
+		missing("Host")
+	}
+	if c.method != http.MethodPost {
+		return
+	}
+	for _, name := range []string{"Authorization", "Date", "Digest"} {
+		missing(name)
+	}
+	if c.noBody && !slices.Contains(c.lost, "the log has redacted or truncated the body") {
+		c.lose("the capture has no body")
+	}
+}
+
+// object is a JSON object of a log. Its values keep their original text.
+type object map[string]json.RawMessage
+
+// containers are the members that contain a request, or a part of it, in the JSON of common logs:
+// of pino and Caddy (req, request), HAR (log, entries, request), Google Cloud (httpRequest,
+// jsonPayload), the Elastic Common Schema (http, request) and AWS (requestContext, http).
+var containers = []string{"log", "entries", "event", "request", "req", "httpRequest", "http", "jsonPayload", "requestContext"}
+
+// maxNested is the depth to which containers are searched.
+const maxNested = 4
+
+// parseJSON parses a request in the JSON of a log or of a gateway.
+func (c *capture) parseJSON(input []byte) error {
+	d := json.NewDecoder(bytes.NewReader(input))
+	var root json.RawMessage
+	if err := d.Decode(&root); err != nil {
+		return errors.New("the input is not valid JSON")
+	}
+	if d.More() {
+		return errors.New("the input contains more than one JSON value (pass one request)")
+	}
+	var objects []object
+	if err := collect(root, maxNested, &objects); err != nil {
+		return err
+	}
+	c.setJSONHeaders(objects)
+	if err := c.setJSONTarget(objects); err != nil {
+		return err
+	}
+	return c.setJSONBody(objects)
+}
+
+// collect appends the object in raw and those in its containers.
+func collect(raw json.RawMessage, depth int, objects *[]object) error {
+	var list []json.RawMessage
+	if json.Unmarshal(raw, &list) == nil && len(list) > 0 {
+		if len(list) > 1 {
+			return errors.New("the input contains more than one request (pass one)")
+		}
+		raw = list[0]
+	}
+	var o object
+	if json.Unmarshal(raw, &o) != nil || o == nil {
+		return nil
+	}
+	*objects = append(*objects, o)
+	if depth == 0 {
+		return nil
+	}
+	for _, name := range containers {
+		if nested, ok := o[name]; ok {
+			if err := collect(nested, depth-1, objects); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// text returns the first member with one of the names that is a non-empty string.
+func text(objects []object, names ...string) string {
+	for _, name := range names {
+		for _, o := range objects {
+			var s string
+			if json.Unmarshal(o[name], &s) == nil && s != "" {
+				return s
+			}
+		}
+	}
+	return ""
+}
+
+// setJSONTarget sets the method, the request target and the host.
+func (c *capture) setJSONTarget(objects []object) error {
+	if m := requestLine.FindStringSubmatch(text(objects, "request", "request_line")); m != nil {
+		c.method = m[1]
+		c.setTarget(m[2])
+	}
+	if method := text(objects, "method", "httpMethod", "request_method", "requestMethod", "verb"); method != "" {
+		c.method = strings.ToUpper(method)
+	}
+	host := text(objects, "http_host", "domainName", "authority", "domain")
+	if host == "" && c.header.Get("Host") == "" {
+		// A log can also contain the name of its own machine as host.
+		for _, o := range objects {
+			if text([]object{o}, "method", "request_method", "uri", "url") != "" && text([]object{o}, "host") != "" {
+				host = text([]object{o}, "host")
+			}
+		}
+	}
+	target := text(objects, "rawPath", "url", "originalUrl", "requestUrl", "request_uri", "requestUri", "uri", "target", "path", "requestPath", "original", "full")
+	if target == "" {
+		// The member url of the Elastic Common Schema is an object.
+		for _, o := range objects {
+			var u object
+			if json.Unmarshal(o["url"], &u) == nil {
+				target = text([]object{u}, "full", "original", "path")
+				objects = append(objects, u)
+			}
+		}
+	}
+	c.host = host
+	if target != "" {
+		c.setTarget(target)
+	}
+	if c.method == "" || c.target == "" {
+		return errors.New("the JSON contains no HTTP request (expected members such as method, url and headers)")
+	}
+	if !strings.Contains(c.target, "?") {
+		if query := c.jsonQuery(objects); query != "" {
+			c.target += "?" + query
+		}
+	}
+	return nil
+}
+
+// jsonQuery returns the query of a log that contains it apart from the path.
+func (c *capture) jsonQuery(objects []object) string {
+	if raw := text(objects, "rawQueryString", "query_string", "queryString", "rawQuery", "args", "query"); raw != "" {
+		return strings.TrimPrefix(raw, "?")
+	}
+	// A load balancer of AWS passes the parameters escaped, and API Gateway decodes them.
+	escape := url.QueryEscape
+	for _, o := range objects {
+		if _, balancer := o["elb"]; balancer {
+			escape = func(s string) string { return s }
+		}
+	}
+	for _, name := range []string{"multiValueQueryStringParameters", "queryStringParameters", "query"} {
+		for _, o := range objects {
+			var pairs []string
+			for _, p := range orderedPairs(o[name]) {
+				pairs = append(pairs, escape(p.name)+"="+escape(p.value))
+			}
+			if len(pairs) > 0 {
+				c.lose("the log contains the query only as separate parameters: their order and escapes are lost")
+				return strings.Join(pairs, "&")
+			}
+		}
+	}
+	return ""
+}
+
+// pair is a header or parameter.
+type pair struct{ name, value string }
+
+// orderedPairs returns headers or parameters of any form: an object with strings or lists, a list
+// of objects with name and value, a list of pairs, or a list of names and values in turn.
+func orderedPairs(raw json.RawMessage) []pair {
+	var pairs []pair
+	add := func(name string, value json.RawMessage) {
+		for _, s := range stringsOf(value) {
+			pairs = append(pairs, pair{name, s})
+		}
+	}
+	var list []json.RawMessage
+	if json.Unmarshal(raw, &list) != nil {
+		members(raw, add)
+		return pairs
+	}
+	var flat []string
+	if json.Unmarshal(raw, &flat) == nil && len(flat)%2 == 0 {
+		for i := 0; i < len(flat); i += 2 {
+			pairs = append(pairs, pair{flat[i], flat[i+1]})
+		}
+		return pairs
+	}
+	for _, entry := range list {
+		var o object
+		var couple []json.RawMessage
+		switch {
+		case json.Unmarshal(entry, &couple) == nil && len(couple) == 2:
+			if names := stringsOf(couple[0]); len(names) == 1 {
+				add(names[0], couple[1])
+			}
+		case json.Unmarshal(entry, &o) == nil:
+			if name := text([]object{o}, "name", "key", "Name", "Key"); name != "" {
+				add(name, firstOf(o, "value", "Value", "values"))
+			} else {
+				members(entry, add)
+			}
+		}
+	}
+	return pairs
+}
+
+func firstOf(o object, names ...string) json.RawMessage {
+	for _, name := range names {
+		if value, ok := o[name]; ok {
+			return value
+		}
+	}
+	return nil
+}
+
+// members calls f with each member of a JSON object, in its order.
+func members(raw json.RawMessage, f func(name string, value json.RawMessage)) {
+	d := json.NewDecoder(bytes.NewReader(raw))
+	if first, err := d.Token(); err != nil || first != json.Delim('{') {
+		return
+	}
+	for d.More() {
+		name, err := d.Token()
+		key, ok := name.(string)
+		var value json.RawMessage
+		if err != nil || !ok || d.Decode(&value) != nil {
+			return
+		}
+		f(key, value)
+	}
+}
+
+// stringsOf returns a string, number or list of these.
+func stringsOf(raw json.RawMessage) []string {
+	var s string
+	if json.Unmarshal(raw, &s) == nil && len(raw) > 0 && raw[0] == '"' {
+		return []string{s}
+	}
+	var n json.Number
+	if json.Unmarshal(raw, &n) == nil && n != "" {
+		return []string{n.String()}
+	}
+	var list []json.RawMessage
+	if json.Unmarshal(raw, &list) != nil {
+		return nil
+	}
+	var all []string
+	for _, entry := range list {
+		var s string
+		if json.Unmarshal(entry, &s) == nil {
+			all = append(all, s)
+		}
+	}
+	return all
+}
+
+// setJSONHeaders sets the headers. nginx logs each header as a member such as http_date.
+func (c *capture) setJSONHeaders(objects []object) {
+	for _, name := range []string{"multiValueHeaders", "rawHeaders", "headers", "requestHeaders", "request_headers", "header"} {
+		for _, o := range objects {
+			pairs := orderedPairs(o[name])
+			for _, p := range pairs {
+				if isHeaderName(p.name) && !strings.ContainsAny(p.value, "\r\n") {
+					c.header.Add(p.name, strings.TrimSpace(p.value))
+				}
+			}
+			if len(pairs) > 0 {
+				return
+			}
+		}
+	}
+	for _, o := range objects {
+		for name, value := range o {
+			if header, ok := strings.CutPrefix(name, "http_"); ok && isHeaderName(header) {
+				for _, s := range stringsOf(value) {
+					if s != "-" && s != "" && !strings.ContainsAny(s, "\r\n") {
+						c.header.Add(strings.ReplaceAll(header, "_", "-"), s)
+					}
+				}
+			}
+		}
+	}
+}
+
+// setJSONBody sets the body. A log that contains the body as JSON has parsed it.
+func (c *capture) setJSONBody(objects []object) error {
+	for _, name := range []string{"body_base64", "bodyBase64", "body", "rawBody", "raw_body", "request_body", "requestBody", "postData"} {
+		for _, o := range objects {
+			raw, ok := o[name]
+			if !ok || string(raw) == "null" {
+				continue
+			}
+			var post object
+			if name == "postData" && json.Unmarshal(raw, &post) == nil { // HAR
+				raw = post["text"]
+			}
+			if name == "body" && json.Unmarshal(raw, &post) == nil && post["content"] != nil { // Elastic Common Schema
+				raw = post["content"]
+			}
+			var s string
+			if json.Unmarshal(raw, &s) != nil {
+				c.body, c.parsedBody = bytes.Clone(raw), true
+				c.lose("the log contains the body as JSON, not as text: its original white space and escapes may be lost")
+				return nil
+			}
+			c.body = []byte(s)
+			if isTrue(objects, "isBase64Encoded") || strings.Contains(strings.ToLower(name), "base64") {
+				decoded, err := base64.StdEncoding.DecodeString(s)
+				if err != nil {
+					return errors.New("the body is not valid base64")
+				}
+				c.body = decoded
+			}
+			return nil
+		}
+	}
+	c.noBody = c.method == "POST"
+	return nil
+}
+
+func isTrue(objects []object, name string) bool {
+	for _, o := range objects {
+		if string(o[name]) == "true" {
+			return true
+		}
+	}
+	return false
 }

@@ -22,6 +22,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,6 +31,8 @@ import (
 	"net/url"
 	"os"
 	"os/signal"
+	"runtime"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"syscall"
@@ -194,4 +197,23 @@ func usage(prefix string) string {
 	}
 	b.WriteString("\n\"idverify help " + prefix + "COMMAND\" lists the flags of a command.\n")
 	return b.String()
+}
+
+// version prints the version of the program, of Go, and the platform.
+func version(_ context.Context, p *program, args []string) int {
+	flags := newFlags("version", "")
+	if _, code, ok := p.parseArguments(flags, args, 0, 0); !ok {
+		return code
+	}
+	fmt.Fprintf(p.stdout, "idverify %s %s %s/%s\n", moduleVersion(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	return exitOK
+}
+
+// moduleVersion returns the version of the program, or "(devel)".
+func moduleVersion() string {
+	info, _ := debug.ReadBuildInfo()
+	if info == nil {
+		return "(devel)"
+	}
+	return cmp.Or(info.Main.Version, "(devel)")
 }
