@@ -2,12 +2,22 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"maps"
 	"os"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/idverify/idverify-go"
 	"github.com/idverify/idverify-go/sandboxfake"
@@ -280,4 +290,449 @@ func TestCheck_Transcript(t *testing.T) {
 	runTranscript(t, "check", nil)
 	runTranscript(t, "reachability", nil)
 	runTranscript(t, "token", nil)
+}
+
+// createChecks creates checks with the reference IDs order-0, order-1 and so on.
+func createChecks(t *testing.T, srv *sandboxfake.Server, count int) {
+	t.Helper()
+	client := srv.Client()
+	for i := range count {
+		params := idverify.PhoneCheckParams{PhoneNumber: number, ReferenceID: fmt.Sprintf("order-%d", i)}
+		if _, err := client.PhoneChecks.Create(t.Context(), params); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestCheckList_ThousandChecks(t *testing.T) {
+	t.Parallel()
+	srv, env := newService(t, sandboxfake.WithJournalLimit(10_000), sandboxfake.WithFrozenClock(time.Now()))
+	createChecks(t, srv, 1000)
+
+	for _, row := range []struct {
+		limit         string
+		checks, pages int
+		stderr        string
+		last, missing string
+	}{
+		{"150", 150, 2, "There may be more: -limit 150.", "order-149", "order-150"},
+		{"20", 20, 1, "There may be more", "order-19", "order-20"},
+		{"0", 1000, 10, "!more", "order-999", "order-1000"},
+	} {
+		before := requests(srv, "phone_check.list")
+
+		text := runProgram(t, env, "", "check", "list", "-limit", row.limit)
+		document := runProgram(t, env, "", "check", "list", "-json", "-limit", row.limit).decode(t)
+
+		text.expect(t, exitOK, []string{row.last + "\n", "!" + row.missing + "\n"}, []string{row.stderr})
+		if n := strings.Count(text.stdout, "\n") - 1; n != row.checks {
+			t.Errorf("-limit %s: rows = %d, want %d", row.limit, n, row.checks)
+		}
+		if checks, _ := document["checks"].([]any); len(checks) != row.checks {
+			t.Errorf("-limit %s: checks in JSON = %d, want %d", row.limit, len(checks), row.checks)
+		}
+		if n := (requests(srv, "phone_check.list") - before) / 2; n != row.pages {
+			t.Errorf("-limit %s: pages = %d, want %d", row.limit, n, row.pages)
+		}
+	}
+}
+
+func TestCheckList_FailsInTheMiddle(t *testing.T) {
+	t.Parallel()
+	srv, env := newService(t, sandboxfake.WithFrozenClock(time.Now()))
+	createChecks(t, srv, 250)
+	pass, fail := sandboxfake.Fault{}, sandboxfake.Fault{Status: 400}
+	srv.Inject(sandboxfake.Match{Operation: "phone_check.list"}, pass, pass, fail, pass, pass, fail)
+
+	text := runProgram(t, env, "", "check", "list", "-limit", "0")
+	document := runProgram(t, env, "", "check", "list", "-limit", "0", "-json")
+
+	text.expect(t, exitProblem, []string{"order-0\n", "order-199\n", "!order-200\n"}, []string{"idverify: list PhoneChecks: 400"})
+	document.expect(t, exitProblem, []string{`"order-199"`, "!]"}, []string{"idverify: list PhoneChecks: 400"})
+}
+
+func TestCheckList_Filters(t *testing.T) {
+	t.Parallel()
+	at := time.Now().Add(-time.Hour)
+	srv, env := newService(t, sandboxfake.WithFrozenClock(at))
+	createChecks(t, srv, 3)
+	// The checks expire after two minutes.
+	if err := srv.Advance(t.Context(), 100*time.Second); err != nil {
+		t.Fatal(err)
+	}
+	checkID, checkURL := create(t, env, "-reference", `new "order"; status==ACCEPTED`, number)
+	if _, err := srv.Device().Open(t.Context(), checkURL); err != nil {
+		t.Fatal(err)
+	}
+
+	const recently = "50 s after the first three checks"
+	for _, row := range []struct {
+		name string
+		args []string
+		want int
+		only bool // the new check
+	}{
+		{"all", nil, 4, false},
+		{"status", []string{"-status", "completed"}, 1, true},
+		{"reference", []string{"-reference", `new "order"; status==ACCEPTED`}, 1, true},
+		{"reference and status", []string{"-reference", `new "order"; status==ACCEPTED`, "-status", "ACCEPTED"}, 0, false},
+		{"since a time", []string{"-since", at.Add(100 * time.Second).Format(time.RFC3339)}, 1, true},
+		{"since a duration", []string{"-since", recently}, 1, true},
+		{"since two hours", []string{"-since", "2h"}, 4, false},
+		{"reference and since", []string{"-reference", "order-1", "-since", recently}, 0, false},
+		{"since and status", []string{"-since", "2h", "-status", "ACCEPTED"}, 3, false},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+
+			args := append([]string{"check", "list", "-json"}, row.args...)
+			if i := slices.Index(args, recently); i >= 0 { // much time may have passed until the subtest runs
+				args[i] = (time.Since(at) - 50*time.Second).String()
+			}
+
+			got := runProgram(t, env, "", args...)
+
+			checks, _ := got.decode(t)["checks"].([]any)
+			if len(checks) > 0 && checks[0].(map[string]any)["check_id"] != checkID && row.args == nil {
+				t.Errorf("the first check is not the newest one")
+			}
+			if len(checks) != row.want || row.only && !strings.Contains(got.stdout, checkID) {
+				t.Errorf("checks = %d, want %d\n%s", len(checks), row.want, got.stdout)
+			}
+		})
+	}
+}
+
+func TestCheckList_InvalidFlags(t *testing.T) {
+	t.Parallel()
+	for want, args := range map[string][]string{
+		"are not stored":           {"-status", "EXPIRED"},
+		"must be ACCEPTED":         {"-status", "done"},
+		"must be a positive":       {"-since", "-1h"},
+		"a time such as":           {"-since", "yesterday"},
+		"must not be negative":     {"-fake", "-limit", "-1"},
+		"number of arguments: 1":   {"-fake", "order-1"},
+		"not defined: -reference-": {"-reference-id", "order-1"},
+	} {
+		t.Run(want, func(t *testing.T) {
+			t.Parallel()
+
+			got := runProgram(t, nil, "", append([]string{"check", "list"}, args...)...)
+
+			got.expect(t, exitUsage, nil, []string{want})
+		})
+	}
+}
+
+func TestCheck_ServiceErrors(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		name, operation string
+		fault           sandboxfake.Fault
+		args            []string
+		code            int
+		stderr          []string
+	}{
+		{"balance", "phone_check.create", sandboxfake.Fault{Status: 402}, []string{"check", "create", "-yes", number}, exitProblem,
+			[]string{"402 insufficient_balance", "Next: top up the workspace; until then, verify users in another way\n", "!sandbox", "See:  https://github.com/idverify/idverify-go/blob/main/docs/errors.md#fragments\n"}},
+		{"rate limit", "phone_check.create", sandboxfake.Fault{Status: 429, RetryAfter: time.Minute}, []string{"check", "create", "-yes", number}, exitError,
+			[]string{"429 too_many_requests", "Next: run the command again in 60 s", "Next: idverify doctor", "See:  https://github.com/idverify/idverify-go/blob/main/docs/errors.md#fragments\n"}},
+		{"rate limit of tokens", "token.create", sandboxfake.Fault{Status: 429, RetryAfter: time.Minute}, []string{"token"}, exitError,
+			[]string{"429", "Next: run the command again in 60 s", "See:  https://github.com/idverify/idverify-go/blob/main/docs/errors.md#token-errors\n"}},
+		{"forbidden", "phone_check.list", sandboxfake.Fault{Status: 403}, []string{"check", "list"}, exitProblem,
+			[]string{"403 forbidden", "Next: idverify doctor"}},
+		{"unavailable", "phone_check.list", sandboxfake.Fault{Status: 503, RetryAfter: time.Minute}, []string{"check", "list"}, exitError,
+			[]string{"503", "Next: run the command again in 60 s", "Next: idverify doctor"}},
+		{"permanent 5XX", "phone_check.list", sandboxfake.Fault{Status: 505, Body: "<html>"}, []string{"check", "list"}, exitProblem,
+			[]string{"505", "!later", "Next: idverify doctor", "See:  https://github.com/idverify/idverify-go/blob/main/docs/errors.md#errors-without-a-sentinel\n"}},
+		{"permanent 5XX of tokens", "token.create", sandboxfake.Fault{Status: 505, Body: "<html>"}, []string{"token"}, exitProblem,
+			[]string{"505", "!later", "Next: idverify doctor", "See:  https://github.com/idverify/idverify-go/blob/main/docs/errors.md#token-errors\n"}},
+		{"service error of a create", "phone_check.create", sandboxfake.Fault{Status: 500}, []string{"check", "create", "-yes", number}, exitError,
+			[]string{"500", "Next: idverify check list -reference idverify-", "See:  https://github.com/idverify/idverify-go/blob/main/docs/errors.md#outcome-unknown\n"}},
+		{"unusable response", "phone_check.list", sandboxfake.Fault{Body: "<html>"}, []string{"check", "list"}, exitError,
+			[]string{"Next: look for a proxy", "See:  https://github.com/idverify/idverify-go/blob/main/docs/errors.md#errors-without-a-sentinel\n"}},
+		{"not found", "", sandboxfake.Fault{}, []string{"check", "get", "2f1f4b0c-1f57-4f7c-9d2c-0f8f6f1d9a11"}, exitProblem,
+			[]string{"404 check_not_found", "Next: read the callback", "Next: set -product if the check is not a PhoneCheck", "Next: idverify check list\n"}},
+		{"SIMCheck not found", "", sandboxfake.Fault{}, []string{"check", "get", "-product", "sim_check", "2f1f4b0c-1f57-4f7c-9d2c-0f8f6f1d9a11"}, exitProblem,
+			[]string{"404 check_not_found", "Next: a SIMCheck that ends as ERROR is not stored", "!Next: read the callback"}},
+		{"page of a proxy", "phone_check.get", sandboxfake.Fault{Status: 404, Body: "<html>"}, []string{"check", "get", "2f1f4b0c-1f57-4f7c-9d2c-0f8f6f1d9a11"}, exitProblem,
+			[]string{"404", "Next: idverify doctor", "!callback", "See:  https://github.com/idverify/idverify-go/blob/main/docs/errors.md#errors-without-a-sentinel\n"}},
+		{"traces not found", "", sandboxfake.Fault{}, []string{"check", "traces", "2f1f4b0c-1f57-4f7c-9d2c-0f8f6f1d9a11"}, exitProblem,
+			[]string{"404 check_not_found"}},
+		{"unknown version", "", sandboxfake.Fault{}, []string{"check", "list", "-version", "v9.9"}, exitProblem, []string{"404 not_found"}},
+		{"no mobile address", "", sandboxfake.Fault{}, []string{"reachability", "192.0.2.1"}, exitProblem, []string{"412 not_mobile_ip", "!192.0.2.1"}},
+		{"scope", "", sandboxfake.Fault{}, []string{"token", "-scope", "console"}, exitProblem, []string{"invalid_scope", "Next: set -scope to scopes of these credentials: those of a project can have phone_check, sim_check, subscriber_check, coverage\n", "See:  https://github.com/idverify/idverify-go/blob/main/docs/errors.md#token-errors\n"}},
+		{"no scope", "", sandboxfake.Fault{}, []string{"token", "-scope", ","}, exitUsage, []string{"no scopes"}},
+		{"timeout", "", sandboxfake.Fault{}, []string{"check", "list", "-timeout", "1ns"}, exitError, []string{"deadline exceeded", "Next: set a longer -timeout"}},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			srv, env := newService(t)
+			if row.operation != "" {
+				srv.Inject(sandboxfake.Match{Operation: row.operation}, row.fault)
+			}
+
+			got := runProgram(t, env, "", row.args...)
+
+			got.expect(t, row.code, nil, append(row.stderr, "idverify: ", "!idverify: idverify"))
+			if got.stdout != "" {
+				t.Errorf("errors must be on stderr, stdout:\n%s", got.stdout)
+			}
+		})
+	}
+}
+
+func TestCheck_ConnectionErrors(t *testing.T) {
+	t.Parallel()
+	_, env := newService(t)
+	for _, row := range []struct {
+		name, variable, value string
+		code                  int
+		stderr                []string
+	}{
+		{"credentials", clientSecretVariable, "wrong", exitProblem, []string{"401 invalid_client", "Next: idverify doctor", "See:  https://github.com/idverify/idverify-go/blob/main/docs/errors.md#token-errors\n", "!wrong"}},
+		{"certificate", caFileVariable, "", exitError, []string{"certificate", "Next: set IDVERIFY_CA_FILE to the root certificate of the server if you trust it\n", "!WithHTTPClient", "Next: idverify doctor", "See:  https://github.com/idverify/idverify-go/blob/main/docs/errors.md#errors-without-a-sentinel\n"}},
+		{"unreachable", baseURLVariable, "https://" + unusedAddress, exitError, []string{"connection refused", "Next: check the port of IDVERIFY_BASE_URL, and that the server runs", "Next: idverify doctor", "!firewall", "!" + unusedAddress}},
+		{"no base URL", baseURLVariable, "", exitError, []string{"idverify: IDVERIFY_BASE_URL is missing", "See:  https://github.com/idverify/idverify-go/blob/main/docs/tools.md#connection-to-the-service\n"}},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			env := maps.Clone(env)
+			env[row.variable] = row.value
+
+			got := runProgram(t, env, "", "check", "list")
+
+			got.expect(t, row.code, nil, append(row.stderr, "idverify: "))
+		})
+	}
+}
+
+// onWrite calls f once, when a text is written.
+type onWrite struct {
+	text string
+	f    func()
+	once sync.Once
+}
+
+func (w *onWrite) Write(p []byte) (int, error) {
+	if bytes.Contains(p, []byte(w.text)) {
+		w.once.Do(w.f)
+	}
+	return len(p), nil
+}
+
+func TestCheckWait_Interrupted(t *testing.T) {
+	t.Parallel()
+	ctx, interrupt := context.WithCancel(t.Context())
+	_, env := newService(t, sandboxfake.WithRequestLog(&onWrite{text: "phone_check.get", f: interrupt}))
+	checkID, _ := create(t, env, number)
+	var stdout, stderr bytes.Buffer
+	p := &program{stdin: strings.NewReader(""), stdout: &stdout, stderr: &stderr, getenv: func(name string) string { return env[name] }}
+
+	code := p.run(ctx, []string{"check", "wait", checkID})
+
+	result{code, stdout.String(), stderr.String()}.expect(t, exitError, nil,
+		[]string{"context canceled", "Next: idverify check wait " + checkID + "\n"})
+}
+
+func TestCheckCreate_Interrupted(t *testing.T) {
+	t.Parallel()
+	srv, env := newService(t)
+	ctx, interrupt := context.WithCancel(t.Context())
+	stdin := &blockedReader{read: interrupt, closed: t.Context().Done()}
+	var stdout, stderr bytes.Buffer
+	p := &program{stdin: stdin, stdout: &stdout, stderr: &stderr, getenv: func(name string) string { return env[name] }}
+
+	code := p.run(ctx, []string{"check", "create", "-yes", "-"})
+
+	result{code, stdout.String(), stderr.String()}.expect(t, exitError, nil, []string{"read the number: context canceled"})
+	if n := requests(srv, "phone_check.create"); n != 0 {
+		t.Errorf("creates = %d, want 0", n)
+	}
+}
+
+// blockedReader blocks a read until closed, as a terminal without input does.
+type blockedReader struct {
+	read   func()
+	closed <-chan struct{}
+}
+
+func (r *blockedReader) Read([]byte) (int, error) {
+	r.read()
+	<-r.closed
+	return 0, context.Canceled
+}
+
+func TestCheck_HostileValues(t *testing.T) {
+	t.Parallel()
+	const hostile = `\u001b[2Jtitle\u0007\u009b31m\r\u202egnp\nCheck ID  forged\u007f\ud83d\ude00\udb40\udc41`
+	const fields = `"status":"COMPLETED","phone_number":"447700900012","match":true,"charge_amount":0,"charge_currency":"` + hostile +
+		`","created_at":"2026-01-02T03:04:05+0000","network_id":"` + hostile + `","reference_id":"` + hostile + `","callback_url":"` + hostile + `"`
+	const checkID = "2f1f4b0c-1f57-4f7c-9d2c-0f8f6f1d9a11"
+	check := `{"check_id":"` + checkID + `",` + fields + `}`
+	page := `{"page":{"size":20,"number":1,"total_pages":1,"total_elements":1},"_embedded":{`
+	for _, row := range []struct{ name, operation, body, args string }{
+		{"get", "phone_check.get", check, "check get " + checkID},
+		{"list", "phone_check.list", page + `"checks":[` + check + `]}}`, "check list"},
+		{"traces", "phone_check.traces", page + `"traces":[{"trace_id":"1","logs":[{"timestamp":"2026-01-02T03:04:05+0000","message":"` + hostile +
+			`","attributes":{"` + hostile + `":"` + hostile + `","list":["` + hostile + `"]}}]}]}}`, "check traces " + checkID},
+		{"reachability", "coverage.device_ip", `{"network_id":"` + hostile + `","network_name":"` + hostile + `","country_code":"` + hostile +
+			`","supported_products":["` + hostile + `"]}`, "reachability 192.0.2.2"},
+		{"country", "coverage.country", `{"country_code":"` + hostile + `","dialing_code":44,"products":[{"product_id":"` + hostile + `","coverage":"` + hostile +
+			`","networks":[{"network_id":"1","network_name":"` + hostile + `","prices":[{"currency":"` + hostile + `","amount":1}]}]}]}`, "reachability -country GB"},
+	} {
+		for _, format := range []string{"text", "json"} {
+			t.Run(row.name+" "+format, func(t *testing.T) {
+				t.Parallel()
+				srv, env := newService(t)
+				srv.Inject(sandboxfake.Match{Operation: row.operation}, sandboxfake.Fault{Status: 200, Body: row.body})
+				args := strings.Fields(row.args)
+				if format == "json" {
+					args = append(args, "-json")
+				}
+
+				got := runProgram(t, env, "", args...)
+
+				got.expect(t, exitOK, []string{"title", "😀", "!\x1b", "!\x07", "!\u009b", "!\r", "!\u202e", "!\x7f", "!\U000E0041", "!\nCheck ID  forged"}, nil)
+				if format == "json" && !strings.Contains(got.stdout, `\udb40\udc41`) {
+					t.Errorf("a character that is not printed must remain in the JSON:\n%s", got.stdout)
+				}
+				if format == "json" {
+					got.decode(t)
+				}
+			})
+		}
+	}
+}
+
+func TestCheckTraces_HidesNumbers(t *testing.T) {
+	t.Parallel()
+	srv, env := newService(t)
+	const body = `{"page":{"size":100,"number":1,"total_pages":1,"total_elements":1},"_embedded":{"traces":[{"trace_id":"1","logs":[` +
+		`{"timestamp":"2026-01-02T03:04:05+0000","message":"query +44 (7700) 900-012 of 2f1f4b0c-1f57-4f7c-9d2c-0f8f6f1d9a11 at 2026-01-02T03:04:05Z",` +
+		`"attributes":{"msisdn":447700900012,"all":[{"tel":"tel:447700900012"}],"447700900012":1}}]}]}}`
+	srv.Inject(sandboxfake.Match{Operation: "phone_check.traces", Repeat: true}, sandboxfake.Fault{Status: 200, Body: body})
+	run := func(args ...string) result {
+		return runProgram(t, env, "", append([]string{"check", "traces", "2f1f4b0c-1f57-4f7c-9d2c-0f8f6f1d9a11"}, args...)...)
+	}
+
+	run().expect(t, exitOK, []string{"query …12 of 2f1f4b0c-1f57-4f7c-9d2c-0f8f6f1d9a11 at ", "!7700"}, nil)
+	run("-json").expect(t, exitOK, []string{"query …12 of", `"msisdn": "…12"`, "!7700"}, nil)
+	run("-json").decode(t)
+	run("-show-numbers").expect(t, exitOK, []string{"(7700) 900-012", "tel:447700900012"}, nil)
+}
+
+func TestCheck_NextCommandOfFake(t *testing.T) {
+	t.Parallel()
+
+	got := runProgram(t, nil, "", "check", "get", "-fake", "-product", "sim_check", "2f1f4b0c-1f57-4f7c-9d2c-0f8f6f1d9a11")
+
+	got.expect(t, exitProblem, nil, []string{"Next: idverify check list -fake -product sim_check\n"})
+	next := runProgram(t, nil, "", "check", "list", "-fake", "-product", "sim_check")
+	next.expect(t, exitOK, []string{"SIM unchanged"}, nil)
+}
+
+// docSection returns the text of docs/tools.md from a heading to the next one of any level.
+func docSection(t *testing.T, heading string) string {
+	t.Helper()
+	_, section, ok := strings.Cut(readText(t, "../../docs/tools.md"), "\n"+heading+"\n")
+	if !ok {
+		t.Fatalf("docs/tools.md has no heading %q", heading)
+	}
+	section, _, _ = strings.Cut(section, "\n#")
+	return section
+}
+
+// spans returns the first words of all code spans in a text.
+func spans(text string) []string {
+	var found []string
+	for _, m := range regexp.MustCompile("`([^` ]+)[^`]*`").FindAllStringSubmatch(text, -1) {
+		found = append(found, m[1])
+	}
+	return found
+}
+
+func TestCheckFlags_Documented(t *testing.T) {
+	t.Parallel()
+	p := &program{stderr: io.Discard}
+	_, reachabilityFlags, _ := newReachabilityCommand(p)
+	_, tokenFlags, _, _ := newTokenCommand(p)
+	sets := []*flag.FlagSet{
+		newCreateCommand(p).flags, newGetCommand(p).flags, newListCommand(p).flags, newWaitCommand(p).flags, newTracesCommand(p).flags,
+		reachabilityFlags, tokenFlags,
+	}
+	section := docSection(t, "### Flags of checks, reachability and token")
+	for _, set := range sets {
+		var want, got []string
+		set.VisitAll(func(f *flag.Flag) { want = append(want, "-"+f.Name) })
+		for line := range strings.Lines(section) {
+			cells := strings.Split(line, "|")
+			if len(cells) != 5 || !strings.HasPrefix(cells[1], " `-") {
+				continue
+			}
+			commands := strings.TrimSpace(cells[2])
+			if commands == "all" || strings.HasPrefix(commands, "all `check`") && strings.HasPrefix(set.Name(), "check") || strings.Contains(commands, "`"+set.Name()+"`") {
+				got = append(got, spans(cells[1])[0])
+			}
+		}
+		slices.Sort(got)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("flags of %s in docs/tools.md (-flag set +page):\n%s", set.Name(), diff)
+		}
+	}
+}
+
+func TestCheckJSON_Documented(t *testing.T) {
+	t.Parallel()
+	section := docSection(t, "### JSON of checks, reachability and token")
+	var documented []string
+	for line := range strings.Lines(section) {
+		if cells := strings.Split(line, "|"); len(cells) == 5 {
+			documented = append(documented, spans(cells[2])...)
+		}
+	}
+	want := []string{
+		"product", "checks", // check list
+		"product", "check_id", "traces", // check traces
+		"network_id", "network_name", "country_code", "products", "country_code", "dialing_code", "products", // reachability
+		"scopes", "expires_at", "expires_in_seconds", "access_token", // token
+	}
+	for _, document := range []any{check{}, trace{}, traceLog{}, countryProduct{}, countryNetwork{}, price{}} {
+		for field := range reflect.TypeOf(document).Fields() {
+			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+			want = append(want, name)
+		}
+	}
+	slices.Sort(want)
+	slices.Sort(documented)
+	if diff := cmp.Diff(want, documented); diff != "" {
+		t.Errorf("fields in docs/tools.md (-code +page):\n%s", diff)
+	}
+}
+
+func TestCheckJSON_Fields(t *testing.T) {
+	t.Parallel()
+	section := docSection(t, "### JSON of checks, reachability and token")
+	names := regexp.MustCompile(`(?m)^\s*\{?"([a-z_]+)":|[,{]"([a-z_]+)":`)
+	for _, args := range [][]string{
+		{"check", "create", "-fake", number},
+		{"check", "list", "-fake", "-product", "subscriber_check"},
+		{"check", "get", "-fake", "-product", "sim_check", "b04e5343-cdbd-8e4b-bd46-2d551cb7a138"},
+		{"reachability", "-fake", "192.0.2.2"},
+		{"reachability", "-fake", "-country", "GB"},
+		{"token", "-fake", "-show-token"},
+	} {
+		got := runProgram(t, nil, "", append(args, "-json")...)
+
+		got.decode(t)
+		found := names.FindAllStringSubmatch(got.stdout, -1)
+		if got.code != exitOK || len(found) < 3 {
+			t.Errorf("%v: exit code %d, %d fields\n%s", args, got.code, len(found), got.stderr)
+		}
+		for _, m := range found {
+			if name := m[1] + m[2]; !strings.Contains(section, "`"+name+"`") {
+				t.Errorf("%v: docs/tools.md does not contain the field %s", args, name)
+			}
+		}
+	}
 }

@@ -227,3 +227,13 @@ func TestDoctor_PrivateAddresses(t *testing.T) {
 		}
 	}
 }
+
+// A proxy that rejects the connection must not make a receiver look reachable.
+func TestDoctor_ReceiverBehindProxy(t *testing.T) {
+	t.Parallel()
+	env := map[string]string{"HTTPS_PROXY": connectProxy(t, "", http.StatusBadGateway)}
+
+	got := doctorJSON(t, env, "-only", "callback", "-callback-url", "https://203.0.113.5/callbacks")
+
+	got.wantProblem(t, "callback-address", "unreachable", "through the proxy: Bad Gateway")
+}

@@ -2,20 +2,26 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
+	"crypto/rsa"
 	"crypto/sha256"
 	"crypto/tls"
+	"encoding/base64"
 	"fmt"
 	"io"
 	"log"
+	"math/big"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"regexp"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/idverify/idverify-go"
 	"github.com/idverify/idverify-go/sandboxfake"
 )
 
@@ -320,4 +326,224 @@ func TestDoctor_KeySet(t *testing.T) {
 
 		got.wantProblem(t, "key-set", "cached", "from a cache that fetched them 120 s ago")
 	})
+}
+
+func TestDoctor_Configuration(t *testing.T) {
+	t.Parallel()
+	secret := "the-secret-value"
+	variables := map[string]string{clientIDVariable: "id", clientSecretVariable: secret}
+	file := writeFile(t, `{"client_id": "id", "client_secret": "`+secret+`"}`)
+	readable := writeFile(t, `{"client_id": "id", "client_secret": "`+secret+`"}`)
+	if err := os.Chmod(readable, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range []struct {
+		check, problem string
+		env            map[string]string
+		detail         string
+	}{
+		{"config-base-url", "missing", nil, "IDVERIFY_BASE_URL is not set"},
+		{"config-base-url", "invalid", map[string]string{baseURLVariable: "http://api.example.com"}, "must begin with https://"},
+		{"config-base-url", "invalid", map[string]string{baseURLVariable: "https://api.example.com/v1"}, "only scheme and host"},
+		{"config-base-url", "invalid", map[string]string{baseURLVariable: " https://api.example.com"}, "malformed"},
+		{"config-base-url", "invalid", map[string]string{baseURLVariable: "https://u:the-password@api.example.com"}, "must not contain a user"},
+		{"config-credentials", "missing", nil, "neither IDVERIFY_CLIENT_ID and IDVERIFY_CLIENT_SECRET nor IDVERIFY_CREDENTIALS_FILE is set"},
+		{"config-credentials", "missing", map[string]string{clientIDVariable: "id"}, "IDVERIFY_CLIENT_SECRET is not set"},
+		{"config-credentials", "missing", map[string]string{clientSecretVariable: secret}, "IDVERIFY_CLIENT_ID is not set"},
+		{"config-credentials", "invalid", map[string]string{clientIDVariable: "id", clientSecretVariable: secret + "\n"}, "white space"},
+		{"config-credentials", "invalid", map[string]string{credentialsFileVariable: writeFile(t, "not JSON "+secret)}, "not JSON"},
+		{"config-credentials", "invalid", map[string]string{credentialsFileVariable: file + "-missing"}, "no such file"},
+		{"config-credentials", "ambiguous", with(variables, credentialsFileVariable, file), "are set"},
+		{"config-credentials", "readable", map[string]string{credentialsFileVariable: readable}, "permissions 0644"},
+		{"config-ca-file", "invalid", map[string]string{caFileVariable: file}, "no PEM certificate"},
+		{"config-ca-file", "invalid", map[string]string{caFileVariable: file + "-missing"}, "no such file"},
+		{"config-base-url", "", map[string]string{baseURLVariable: "https://api.example.com"}, "https://api.example.com"},
+		{"config-credentials", "", variables, "in the environment"},
+		{"config-credentials", "", map[string]string{credentialsFileVariable: file}, "in a file"},
+		{"config-ca-file", "", nil, "not set"},
+	} {
+		t.Run(row.check+" "+row.problem, func(t *testing.T) {
+			t.Parallel()
+
+			got := doctorJSON(t, row.env, "-only", row.check)
+
+			if row.problem == "" {
+				got.wantOK(t, row.check)
+			} else {
+				got.wantProblem(t, row.check, row.problem, row.detail)
+			}
+			if !strings.Contains(got.row(t, row.check).Detail, row.detail) || strings.Contains(got.text, secret) || strings.Contains(got.text, "the-password") {
+				t.Errorf("output = %s, want %q and no secret", got.text, row.detail)
+			}
+		})
+	}
+}
+
+func liveProject() idverify.ProjectParams {
+	return idverify.ProjectParams{Name: "shop", Mode: idverify.ModeLive}
+}
+
+func createPhoneCheck(t *testing.T, client *idverify.Client) {
+	t.Helper()
+	if _, err := client.PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: "447700900012"}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func countRequests(srv *sandboxfake.Server, operation string) int {
+	n := 0
+	for _, r := range srv.Requests() {
+		if r.Operation == operation {
+			n++
+		}
+	}
+	return n
+}
+
+// rsaKey returns a JSON Web Key with other members.
+func rsaKey(id, members string) string {
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		panic(err)
+	}
+	encode := base64.RawURLEncoding.EncodeToString
+	return `{"kty":"RSA","kid":"` + id + `","use":"sig","alg":"RS256","n":"` + encode(key.N.Bytes()) + `","e":"` + encode(big.NewInt(int64(key.E)).Bytes()) + `"` + members + `}`
+}
+
+func TestDoctor_Credentials(t *testing.T) {
+	t.Parallel()
+	token := func(faults ...sandboxfake.Fault) func(*testing.T, *sandboxfake.Server, map[string]string) {
+		return func(_ *testing.T, srv *sandboxfake.Server, _ map[string]string) {
+			srv.Inject(sandboxfake.Match{Operation: "token.create"}, faults...)
+		}
+	}
+	noScope := sandboxfake.Fault{Status: 400, Fragment: "invalid_scope"}
+	for _, row := range []struct {
+		check, problem string
+		arrange        func(*testing.T, *sandboxfake.Server, map[string]string)
+		detail         string
+	}{
+		{"credentials-token", "rejected", func(_ *testing.T, _ *sandboxfake.Server, env map[string]string) {
+			env[clientSecretVariable] = "another-secret"
+		}, "invalid_client"},
+		{"credentials-token", "unavailable", token(sandboxfake.Fault{Status: 503}), "503"},
+		{"credentials-scopes", "none", func(_ *testing.T, srv *sandboxfake.Server, env map[string]string) {
+			workspace := srv.ConsoleCredentials()
+			env[clientIDVariable], env[clientSecretVariable] = workspace.ClientID, workspace.ClientSecret.Reveal()
+		}, "no scope of a product"},
+		{"credentials-scopes", "missing", token(sandboxfake.Fault{}, noScope, sandboxfake.Fault{}, noScope), "no sim_check, coverage"},
+		{"credentials-scopes", "unavailable", token(sandboxfake.Fault{}, sandboxfake.Fault{Status: 503}), "503"},
+		{"credentials-mode", "free", func(t *testing.T, srv *sandboxfake.Server, _ map[string]string) {
+			createPhoneCheck(t, srv.Client())
+		}, "was not charged"},
+		{"credentials-mode", "unavailable", func(_ *testing.T, srv *sandboxfake.Server, _ map[string]string) {
+			srv.Inject(sandboxfake.Match{Operation: "sim_check.list"}, sandboxfake.Fault{Status: 500})
+		}, "500"},
+	} {
+		t.Run(row.check+" "+row.problem, func(t *testing.T) {
+			t.Parallel()
+			srv, env := newService(t)
+			row.arrange(t, srv, env)
+
+			got := doctorJSON(t, env)
+
+			got.wantProblem(t, row.check, row.problem, row.detail)
+			got.wantOK(t, "key-set")
+			if row.check == "credentials-token" {
+				got.wantSkipped(t, "credentials token failed", "credentials-scopes", "credentials-mode")
+			}
+		})
+	}
+}
+
+// The mode of a project must not be guessed.
+func TestDoctor_UnknownMode(t *testing.T) {
+	t.Parallel()
+	srv, env := newService(t)
+
+	got := doctorJSON(t, env)
+
+	got.wantSkipped(t, "the project has no stored check", "credentials-mode")
+	got.wantOK(t, "credentials-token", "credentials-scopes")
+	if row := got.row(t, "credentials-scopes"); row.Detail != "phone_check, sim_check, subscriber_check, coverage" {
+		t.Errorf("scopes = %q, want all", row.Detail)
+	}
+	if n := countRequests(srv, "token.create"); n != len(productScopes) {
+		t.Errorf("%d token requests, want one for each scope", n)
+	}
+}
+
+// The output must not contain what a server sends to control a terminal, and no phone number.
+func TestDoctor_SanitizesServerText(t *testing.T) {
+	t.Parallel()
+	srv, env := newService(t)
+	srv.Inject(sandboxfake.Match{Operation: "token.create"}, sandboxfake.Fault{Status: 400, Body: "{\"error\":\"server_error\",\"error_description\":\"\\u001b[31mred +447700900012\\u202e" + strings.Repeat("x", 1000) + "\"}"})
+
+	got := runProgram(t, env, "", "doctor")
+
+	if got.code != exitProblem || strings.ContainsAny(got.stdout, "\x1b\u202e") || strings.Contains(got.stdout, "447700900012") || strings.Contains(got.stdout, strings.Repeat("x", 400)) {
+		t.Errorf("stdout = %q", got.stdout)
+	}
+}
+
+// hangingAddress returns the address of a server that accepts connections and sends nothing.
+func hangingAddress(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0") // the kernel accepts
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { listener.Close() })
+	return listener.Addr().String()
+}
+
+func TestDoctor_HangingTLS(t *testing.T) {
+	t.Parallel()
+	url := "https://" + hangingAddress(t)
+
+	got := doctorJSON(t, map[string]string{baseURLVariable: url}, "-only", "base-url", "-only", "callback", "-callback-url", url, "-timeout", "500ms")
+
+	got.wantOK(t, "base-url-connection")
+	got.wantProblem(t, "base-url-tls", "timeout", "overloaded, or blocked by a firewall")
+	got.wantSkipped(t, "base url tls failed", "base-url-response")
+	got.wantProblem(t, "callback-tls", "timeout", "overloaded, or blocked by a firewall")
+}
+
+func TestDoctor_HangingProxy(t *testing.T) {
+	t.Parallel()
+	env := map[string]string{baseURLVariable: "https://service.example.com", "HTTPS_PROXY": "http://user:the-password@" + hangingAddress(t)}
+
+	got := doctorJSON(t, env, "-only", "base-url", "-only", "callback", "-callback-url", "https://127.0.0.2/callbacks", "-timeout", "500ms")
+
+	got.wantProblem(t, "base-url-proxy", "timeout", "no response to CONNECT")
+	got.wantSkipped(t, "base url proxy failed", "base-url-connection", "base-url-tls", "base-url-response")
+}
+
+// The other checks must not depend on the key set.
+func TestDoctor_HangingKeySet(t *testing.T) {
+	t.Parallel()
+	srv, env := newService(t)
+	ca := newAuthority(t, "Test CA")
+	next := front(t, srv, func(http.Header) {})
+	env[baseURLVariable] = serveTLS(t, ca.issue(t, longValidity, "127.0.0.1"), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case strings.HasSuffix(r.URL.Path, "/jwks.json"):
+			<-r.Context().Done()
+			return
+		case r.Method == http.MethodGet && r.URL.Path == "/oauth2/v1/token" && r.Header.Get("Authorization") != "":
+			t.Error("the GET request to the token endpoint contains credentials")
+		}
+		next.ServeHTTP(w, r)
+	}))
+	env[caFileVariable] = ca.file
+
+	all := doctorJSON(t, env, "-timeout", "3s")
+	clock := doctorJSON(t, env, "-only", "clock", "-timeout", "3s")
+
+	all.wantOK(t, "base-url-tls", "base-url-response", "clock", "credentials-token", "credentials-scopes")
+	all.wantProblem(t, "key-set", "unavailable", "no response before the timeout")
+	clock.wantOK(t, "clock")
+	if detail := all.row(t, "base-url-response").Detail; !strings.Contains(detail, "no response to the request for the key set") {
+		t.Errorf("detail of base-url-response = %q, want the key set as the cause", detail)
+	}
 }
