@@ -105,7 +105,7 @@ export async function refreshFaults() {
 }
 
 // renderFaultCheck lets the user limit a fault to the callback of the selected check.
-function renderFaultCheck() {
+export function renderFaultCheck() {
   const choice = $('fault-check');
   show($('fault-check-field'), Boolean(app.selected));
   if (choice.dataset.check === app.selected) return;

@@ -3,7 +3,7 @@
 import { $, button, duration, h, link, pretty, setAttr, setCountdown, setText, setTime, show, sync } from './dom.js';
 import { Problem, app, get, now, setOff } from './api.js';
 import { deliveryKind, deliveryText, hasEnded, markSelected, resultText, setDelivery, setResult, setStatus, whyLost } from './checks.js';
-import { faultText } from './panels.js';
+import { faultText, renderFaultCheck } from './panels.js';
 import { hasCallbacks, productName } from './products.js';
 
 // maxEvents is the maximum number of events that are shown.
@@ -22,6 +22,7 @@ export function selectCheck(id) {
     show($('qr'), false);
     setAttr($('show-qr'), 'aria-expanded', 'false');
     show($('open-result'), false);
+    renderFaultCheck(); // the next refresh would reset a choice that the user makes before it
   }
   markSelected();
   if (!id) showDetail(false);
