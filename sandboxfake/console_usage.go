@@ -90,7 +90,7 @@ func (s *service) getUsage(c *call, m *member) (any, error) {
 		created:  func(r usageRow) time.Time { return r.date },
 		oldFirst: true,
 		fields: map[string]rsql.Field[usageRow]{
-			"date":       func(text string) (func(usageRow) (int, bool), error) { dated = true; return date(text) },
+			"date":       func(searched rsql.Value) (func(usageRow) (int, bool), error) { dated = true; return date(searched) },
 			"product_id": rsql.Text(func(r usageRow) string { return usageProductID(r.product) }),
 			"project_id": rsql.Text(func(r usageRow) string { return r.project }),
 		},

@@ -50,9 +50,9 @@ func (m money) String() string {
 
 // moneyField returns a search field of amounts.
 func moneyField[T any](value func(T) money) rsql.Field[T] {
-	return func(text string) (func(T) (int, bool), error) {
-		searched, err := parseMoney(text)
-		return func(item T) (int, bool) { return cmp.Compare(value(item), searched), true }, err
+	return func(searched rsql.Value) (func(T) (int, bool), error) {
+		amount, err := parseMoney(searched.Text)
+		return func(item T) (int, bool) { return cmp.Compare(value(item), amount), true }, err
 	}
 }
 
