@@ -163,13 +163,16 @@ var productNames = []struct {
 	{ProductSubscriberCheck, "SubscriberCheck", "suk"},
 }
 
-// productOf returns the product with the name or ID s. An unknown product keeps its name.
-func productOf(s string) Product {
-	plain := strings.NewReplacer(" ", "", "_", "").Replace(s)
-	for _, p := range productNames {
-		if strings.EqualFold(plain, p.name) || strings.EqualFold(plain, p.id) {
-			return p.product
+// productOf returns the product with the first known name or ID of names, in any spelling. An
+// unknown product is named as the first of names.
+func productOf(names ...string) Product {
+	for _, name := range names {
+		plain := strings.NewReplacer(" ", "", "_", "", "-", "").Replace(name)
+		for _, p := range productNames {
+			if strings.EqualFold(plain, p.name) || strings.EqualFold(plain, p.id) {
+				return p.product
+			}
 		}
 	}
-	return Product(s)
+	return Product(names[0])
 }

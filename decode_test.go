@@ -74,12 +74,15 @@ func TestReachabilityService_SupportedProducts(t *testing.T) {
 	t.Parallel()
 	all := []idverify.Product{idverify.ProductPhoneCheck, idverify.ProductSIMCheck, idverify.ProductSubscriberCheck}
 	for body, want := range map[string][]idverify.Product{
-		`"supported_products":["PhoneCheck","SIMCheck","SubscriberCheck"]`:                                             all,
-		`"supported_products":["phone check","SIM check","subscriber check"]`:                                          all,
-		`"supported_products":["phone_check","sim_check","subscriber_check"]`:                                          all,
-		`"products":[{"product_id":"pck"},{"product_id":"sck"},{"product_id":"suk","product_name":"SubscriberCheck"}]`: all,
-		`"supported_products":["LocationCheck"]`:                                                                       {"LocationCheck"},
-		`"supported_products":[],"products":[{"product_id":"pck"}]`:                                                    nil,
+		`"supported_products":["PhoneCheck","SIMCheck","SubscriberCheck"]`:                                                                                                      all,
+		`"supported_products":["phone check","SIM check","subscriber check"]`:                                                                                                   all,
+		`"supported_products":["phone_check","sim_check","subscriber_check"]`:                                                                                                   all,
+		`"products":[{"product_id":"pck"},{"product_id":"sck"},{"product_id":"suk","product_name":"SubscriberCheck"}]`:                                                          all,
+		`"products":[{"product_id":"PCK","product_name":"Phone Check"},{"product_id":"SCK","product_name":"Sim Check"},{"product_id":"SUK","product_name":"Subscriber Check"}]`: all,
+		`"products":[{"product_name":"Phone Check"},{"product_id":"7","product_name":"SIM-CHECK"},{"product_id":"subscriber-check"}]`:                                           all,
+		`"products":[{"product_id":"LCK","product_name":"Location Check"}]`:                                                                                                     {"LCK"},
+		`"supported_products":["LocationCheck"]`:                                                                                                                                {"LocationCheck"},
+		`"supported_products":[],"products":[{"product_id":"pck"}]`:                                                                                                             nil,
 		`"network_name":"n"`: nil,
 	} {
 		srv := newService(t, respondWith(200, `{"network_id":"00101",`+body+`}`))

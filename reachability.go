@@ -82,7 +82,7 @@ func (s *ReachabilityService) Country(ctx context.Context, code string) (*Countr
 }
 
 // reachabilityJSON is the JSON of a DeviceReachability. It contains the products by name in
-// SupportedProducts, or by ID in Products.
+// SupportedProducts, or by ID and name in Products.
 type reachabilityJSON struct {
 	NetworkID         string   `json:"network_id"`
 	NetworkName       string   `json:"network_name"`
@@ -104,7 +104,7 @@ func (j reachabilityJSON) value() (*DeviceReachability, error) {
 	}
 	if j.SupportedProducts == nil {
 		for _, p := range j.Products {
-			r.SupportedProducts = append(r.SupportedProducts, productOf(p.ID))
+			r.SupportedProducts = append(r.SupportedProducts, productOf(p.ID, p.Name))
 		}
 	}
 	return r, nil

@@ -146,6 +146,14 @@ func TestServer_ReachabilityBySuffix(t *testing.T) {
 			if diff := cmp.Diff(want, byPath.json["supported_products"]); diff != "" {
 				t.Errorf("%s: supported_products (-want +got):\n%s", ip, diff)
 			}
+			want = []any{
+				map[string]any{"product_id": "PCK", "product_name": "Phone Check"},
+				map[string]any{"product_id": "SCK", "product_name": "Sim Check"},
+				map[string]any{"product_id": "SUK", "product_name": "Subscriber Check"},
+			}
+			if diff := cmp.Diff(want, byPath.json["products"]); diff != "" {
+				t.Errorf("%s: products (-want +got):\n%s", ip, diff)
+			}
 		}
 		if diff := cmp.Diff(byPath.json, byQuery.json); diff != "" {
 			t.Errorf("%s: response by query differs from the one by path (-path +query):\n%s", ip, diff)

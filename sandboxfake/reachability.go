@@ -29,13 +29,14 @@ var sandboxNetwork = coverageNetwork{NetworkID: "00101", NetworkName: "Sandbox M
 // sandboxCountry is the country of all sandbox addresses.
 const sandboxCountry = "GB"
 
-// coverageProducts are the IDs and names of the products in coverage and usage.
+// coverageProducts are the IDs and names of the products in coverage and usage. In the products of
+// a reachability lookup, IDs are in upper case, and names are titles.
 //
 // Protocol: docs/protocol.md, section 5.
-var coverageProducts = []struct{ product, id, name string }{
-	{wire.PhoneCheck, "pck", "PhoneCheck"},
-	{wire.SIMCheck, "sck", "SIMCheck"},
-	{wire.SubscriberCheck, "suk", "SubscriberCheck"},
+var coverageProducts = []struct{ product, id, name, title string }{
+	{wire.PhoneCheck, "pck", "PhoneCheck", "Phone Check"},
+	{wire.SIMCheck, "sck", "SIMCheck", "Sim Check"},
+	{wire.SubscriberCheck, "suk", "SubscriberCheck", "Subscriber Check"},
 }
 
 // countries are the countries that the sandbox covers.
@@ -114,7 +115,7 @@ func reachability(addr netip.Addr) (any, error) {
 	v := reachabilityView{NetworkID: sandboxNetwork.NetworkID, NetworkName: sandboxNetwork.NetworkName, CountryCode: sandboxCountry}
 	for _, p := range coverageProducts {
 		v.SupportedProducts = append(v.SupportedProducts, p.name)
-		v.Products = append(v.Products, productView{ProductID: p.id, ProductName: p.name})
+		v.Products = append(v.Products, productView{ProductID: strings.ToUpper(p.id), ProductName: p.title})
 	}
 	return v, nil
 }
