@@ -42,8 +42,8 @@ func (c *call) decodePatch() ([]patchOperation, error) {
 //
 // Protocol: docs/protocol.md, section 10.
 var patchPaths = []struct{ path, verbs string }{
-	{"/name", "replace"},
-	{"/mode", "replace"},
+	{"/name", "add replace"},
+	{"/mode", "add replace"},
 	{"/callback_url", "add replace remove"},
 	{"/configuration", "add replace remove"},
 	{"/configuration/phone_check", "add replace remove"},
