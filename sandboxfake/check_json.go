@@ -1,6 +1,7 @@
 package sandboxfake
 
 import (
+	"errors"
 	"net/url"
 	"slices"
 	"strings"
@@ -133,11 +134,10 @@ type openedView struct {
 
 // redirect adds the fields of v to the query of target and returns the signed URL.
 func (v openedView) redirect(target string, signer *signature.Signer) (string, error) {
-	u, err := url.Parse(target)
-	if err != nil {
-		return "", err
+	u := browserURL(target)
+	if u == nil {
+		return "", errors.New("invalid redirect URL")
 	}
-	u.Host = browserHost(u)
 	params := []string{u.RawQuery}
 	if u.RawQuery == "" {
 		params = nil

@@ -147,3 +147,40 @@ func FuzzPath(f *testing.F) {
 		}
 	})
 }
+
+// A redirect URL that is accepted has one form, in which every part means the same.
+func FuzzRedirectURL(f *testing.F) {
+	for _, seed := range []string{
+		"https://app.test", `HTTPS://APP.test:0443/a"b/../%2e/c d?e'f&g#`, "http://0x7f.1:80\\a", "http://[::ffff:192.0.2.1]:81/|^`{}", "https://bücher.test?ä", "https://xn--a.test", "https://1.2.3.08/", "https://user@app.test", "//app.test", "https://?a;b=%zz",
+	} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		if redirectDefect(text) != "" {
+			return
+		}
+		u := browserURL(text)
+		again, parsed := browserURL(u.String()), newRequest(t, u.String())
+		if again == nil || again.String() != u.String() || redirectDefect(u.String()) != "" {
+			t.Errorf("%q is written as %q, and that as %v, want it unchanged", text, u, again)
+		}
+		if parsed.Host != u.Host || parsed.URL.Scheme != u.Scheme || parsed.URL.RawQuery != u.RawQuery || strings.Contains(parsed.URL.EscapedPath()+"/", "/../") {
+			t.Errorf("%q is written as %q, which net/url parses as %+v", text, u, parsed.URL)
+		}
+		_, rawQuery, _ := strings.Cut(text, "?")
+		given, err := url.ParseQuery(rawQuery)
+		if err != nil || given.Encode() != parsed.URL.Query().Encode() {
+			t.Errorf("%q is written as %q: query = %v, want %v (error %v)", text, u, parsed.URL.Query(), given, err)
+		}
+	})
+}
+
+// newRequest returns a GET request for a URL.
+func newRequest(t *testing.T, target string) *http.Request {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, target, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return request
+}

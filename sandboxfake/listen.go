@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"net"
 	"net/http"
-	"net/url"
 	"strings"
 
 	"github.com/idverify/idverify-go/sandboxfake/internal/memnet"
@@ -21,7 +20,7 @@ func (s *Server) listen() (net.Listener, error) {
 		s.url = "https://" + advertised(s.opts.addr, listener.Addr())
 	}
 	if public := s.opts.public.addr(listener.Addr()); public != "" {
-		s.publicURL = "https://" + browserHost(&url.URL{Scheme: "https", Host: public})
+		s.publicURL = "https://" + strings.TrimSuffix(public, ":443")
 	}
 	return listener, nil
 }

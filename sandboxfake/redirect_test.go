@@ -77,6 +77,91 @@ func TestServer_RedirectHost(t *testing.T) {
 	}
 }
 
+// The redirect URL is written as browsers do (WHATWG URL), so that its signature covers what they
+// send. cmd/sandboxfake/browsertest compares the same with Chromium.
+func TestServer_RedirectURLOfBrowsers(t *testing.T) {
+	t.Parallel()
+	srv := sandboxfake.New(t, sandboxfake.WithInMemory())
+	a := newAPI(t, srv)
+	for _, row := range []struct{ given, want string }{
+		{"https://app.test", "https://app.test/?"},
+		{"https://app.test?", "https://app.test/?"},
+		{"https://app.test?a", "https://app.test/?a&"},
+		{`https://app.test/a"b<c>d` + "`e{f}g^h", "https://app.test/a%22b%3Cc%3Ed%60e%7Bf%7Dg%5Eh?"},
+		{"https://app.test/!$&'()*+,;=:@-._~[]|%2f%zZ", ""},
+		{"https://app.test/!$&'()*+,;=:@-._~[]|%2f%C3%bc", "https://app.test/!$&'()*+,;=:@-._~[]%7C%2f%C3%bc?"},
+		{"https://app.test/a b/?c d", "https://app.test/a%20b/?c%20d&"},
+		{`https://app.test/?"<>'` + "`{}|^[]" + `\/?:@!$()*+,=%2f%7E~`, "https://app.test/?%22%3C%3E%27`{}|^[]" + `\/?:@!$()*+,=%2f%7E~&`},
+		{"https://app.test/?flag&empty=&=value&&a=1&a=2&", "https://app.test/?flag&empty=&=value&&a=1&a=2&&"},
+		{"https://app.test/a/./b/../c", "https://app.test/a/c?"},
+		{"https://app.test/../../a/..", "https://app.test/?"},
+		{"https://app.test/a/b/.", "https://app.test/a/b/?"},
+		{"https://app.test/a/%2E/%2e%2E/.%2e/b%2e", "https://app.test/b%2e?"},
+		{"https://app.test//a//../b/...", "https://app.test//a/b/...?"},
+		{`https://app.test\a\..\b\`, "https://app.test/b/?"},
+		{"HTTP://APP.Test:080/A", "http://app.test/A?"},
+		{"http://app.test:0443/", "http://app.test:443/?"},
+		{"https://app.test:0/", "https://app.test:0/?"},
+		{"https://app.test:65536/", ""},
+		{"https://app.test./", "https://app.test./?"},
+		{"http://127.1:8080/", "http://127.0.0.1:8080/?"},
+		{"http://0x7f.1/", "http://127.0.0.1/?"},
+		{"http://0X7F000001/", "http://127.0.0.1/?"},
+		{"http://017700000001./", "http://127.0.0.1/?"},
+		{"http://1.2.770/", "http://1.2.3.2/?"},
+		{"http://192.0.2.0x/", "http://192.0.2.0/?"},
+		{"http://4294967295/", "http://255.255.255.255/?"},
+		{"http://4294967296/", ""},
+		{"http://0xffffffffffffffffffff/", ""},
+		{"http://256.0.2.1/", ""},
+		{"http://192.0.2.08/", ""},
+		{"http://192..2.1/", ""},
+		{"http://1.2.3.4.5/", ""},
+		{"http://1.2.3.app/", "http://1.2.3.app/?"},
+		{"http://[2001:0DB8:0000:0000:0001:0000:0000:0001]/", "http://[2001:db8::1:0:0:1]/?"},
+		{"http://[0:0:0:0:0:0:0:1]:80/", "http://[::1]/?"},
+		{"http://[::FFFF:192.0.2.1]:81/", "http://[::ffff:c000:201]:81/?"},
+		{"http://[::192.0.2.1]/", "http://[::c000:201]/?"},
+		{"http://[1:2:3]/", ""},
+		{"http://[::1/", ""},
+		{"https://BÜCHER.test/", "https://xn--bcher-kva.test/?"},
+		{"https://xn--BCHER-kva.test/", "https://xn--bcher-kva.test/?"},
+		{"https://straße.test/", "https://xn--strae-oqa.test/?"},
+		{"https://例え。テスト/", "https://xn--r8jz45g.xn--zckzah/?"},
+		{"https://ｅｘ_ａ--mple.test/", "https://ex_a--mple.test/?"},
+		{"http://１２７.１/", "http://127.0.0.1/?"},
+		{"https://xn--a.test/", ""},
+		{"https://a\u00adb.test/", "https://ab.test/?"},
+		{"https://אa.test/", ""},
+		{"https://a!b.test/", ""},
+		{"https://app.test/ü", ""},
+		{"https://user@bücher.test/", ""},
+		{"https://bücher.test/#", ""},
+	} {
+		created := a.post(phoneChecks02, fmt.Sprintf(`{"phone_number":"447700900012","redirect_url":%q}`, row.given))
+		if row.want == "" {
+			if created.status != 400 || created.fragment() != "bad_request" {
+				t.Errorf("%s: %d %s, want 400", row.given, created.status, created.body)
+			}
+			continue
+		}
+		opened := a.get(phoneChecks02 + "/" + created.text("check_id") + "/redirect")
+
+		location := opened.header.Get("Location")
+		if written, _, _ := strings.Cut(location, "check_id="); created.status != 201 || opened.status != 302 || written != row.want {
+			t.Errorf("%s: create = %d, Location = %s, want %s…", row.given, created.status, location, row.want)
+			continue
+		}
+		_, rest, _ := strings.Cut(location, "://")
+		host, target, _ := strings.Cut(rest, "/")
+		received := httptest.NewRequest(http.MethodGet, "/"+target, nil)
+		received.Host = host
+		if _, err := srv.Verifier([]string{host}, nil).VerifyRedirect(received); err != nil {
+			t.Errorf("%s: redirect that a browser sends to %s is rejected: %v", row.given, host, err)
+		}
+	}
+}
+
 // A check's own redirect URL replaces the project's, and each product has its own.
 func TestServer_RedirectProjectURL(t *testing.T) {
 	t.Parallel()
@@ -201,9 +286,9 @@ func TestServer_RejectsInvalidURLs(t *testing.T) {
 	invalid := []string{
 		" ", "back", "/back", "//app.sandbox.test", "app.sandbox.test/back", "mailto:me@app.sandbox.test", "https:", "https://", "https:///back", "https://:443/back", "https:app.sandbox.test",
 		"ftp://app.sandbox.test", "javascript:alert(1)", "https://user@app.sandbox.test", "https://user:password@app.sandbox.test", "https://@app.sandbox.test",
-		"https://app.sandbox.test/#", "https://app.sandbox.test/#fragment", "https://app.sandbox.test/a b", "https://app.sandbox.test/ä", "https://app.sandbox.test/a?b=ä",
+		"https://app.sandbox.test/#", "https://app.sandbox.test/#fragment", "https://app.sandbox.test/ä", "https://app.sandbox.test/a?b=ä",
 		" https://app.sandbox.test", "https://app.sandbox.test ", "https://app.sandbox.test/a\u007fb", "https://app.sandbox.test/a\tb", "https://app.sandbox.test:port", "https://app.sandbox.test/%zz",
-		"https://bücher.sandbox.test", "https://b%C3%BCcher.sandbox.test", "https://[fe80::1%25eth0]/",
+		"https://b%C3%BCcher.sandbox.test", "https://[fe80::1%25eth0]/",
 	}
 	valid := []string{
 		"https://app.sandbox.test", "http://app.sandbox.test", "HTTPS://app.sandbox.test", "https://app.sandbox.test:8443/a/b?c=d&e", "https://192.0.2.1", "https://[2001:db8::1]/", "https://xn--bcher-kva.sandbox.test",
@@ -238,6 +323,10 @@ func TestServer_RejectsInvalidURLs(t *testing.T) {
 		expect(field, invalid, 400)
 		expect(field, valid, 201)
 	}
+	// Browsers encode these, and the client that sends callbacks does not.
+	encoded := []string{"https://bücher.sandbox.test", "https://app.sandbox.test/a b", "https://app.sandbox.test/?a b"}
+	expect("callback_url", encoded, 400)
+	expect("redirect_url", encoded, 201)
 	expect("redirect_url", added, 400)
 	expect("redirect_url", similar, 201)
 	expect("callback_url", added[:1], 201)
@@ -291,9 +380,9 @@ func TestServer_DescribesInvalidURLs(t *testing.T) {
 		{"https://app.sandbox.test/#here", "must not have a fragment"},
 		{"https://app.sandbox.test/ä", "must have a path and query in ASCII (percent-encode other characters)"},
 		{"https://app.sandbox.test/?a=ä", "must have a path and query in ASCII (percent-encode other characters)"},
-		{"https://bücher.sandbox.test", "must have a host in ASCII (write an internationalized name as punycode, xn--…)"},
+		{"https://אa.sandbox.test", "must have a host in ASCII (write an internationalized name as punycode, xn--…)"},
 		{"https://[fe80::1%25eth0]/", "must have a host without percent escapes and zones"},
-		{"https://app.sandbox.test/a b", "must not contain spaces or control characters (percent-encode them)"},
+		{"https://app.sandbox.test/a\tb", "must not contain spaces or control characters (percent-encode them)"},
 		{"https://app.sandbox.test:port", "is malformed: the host, the port or a percent escape is not valid"},
 		{"https://app.sandbox.test/" + strings.Repeat("u", urlLimit), "must have at most 2048 bytes"},
 	} {

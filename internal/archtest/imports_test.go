@@ -43,7 +43,7 @@ var importRules = []importRule{
 	{pkg: "sandboxfake/internal/memnet"},
 	{pkg: "sandboxfake/internal/rsql"},
 	{pkg: "sandboxfake/internal/vclock"},
-	{pkg: "sandboxfake", local: "internal/renewals internal/timeline internal/wire signature . sandboxfake/internal/memnet sandboxfake/internal/rsql sandboxfake/internal/vclock"},
+	{pkg: "sandboxfake", local: "internal/renewals internal/timeline internal/wire signature . sandboxfake/internal/memnet sandboxfake/internal/rsql sandboxfake/internal/vclock", external: "golang.org/x/net/idna"},
 	{pkg: "cmd/sandboxfake/internal/qr"},
 	{pkg: "cmd/sandboxfake/internal/inspector", local: "internal/timeline cmd/sandboxfake/internal/qr"},
 	{pkg: "cmd/sandboxfake", local: "internal/atomicfile signature . sandboxfake cmd/sandboxfake/internal/inspector cmd/sandboxfake/internal/qr"},

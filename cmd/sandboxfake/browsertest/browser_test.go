@@ -55,14 +55,14 @@ func ownBrowser(t *testing.T, p *program) context.Context {
 }
 
 // launch starts a headless browser that trusts the certificate of p, and no other of its CA. It
-// has the certificate errors of any other browser.
-func launch(t *testing.T, parent context.Context, profile string, p *program) (ctx context.Context, stop func()) {
+// has the certificate errors of any other browser, unless options change that.
+func launch(t *testing.T, parent context.Context, profile string, p *program, options ...chromedp.ExecAllocatorOption) (ctx context.Context, stop func()) {
 	t.Helper()
 	path := findBrowser()
 	if path == "" {
 		t.Skip("chromium is not in the PATH (script/setup browser)")
 	}
-	allocator, stopAllocator := chromedp.NewExecAllocator(parent,
+	allocator, stopAllocator := chromedp.NewExecAllocator(parent, append([]chromedp.ExecAllocatorOption{
 		chromedp.ExecPath(path),
 		chromedp.UserDataDir(profile),
 		chromedp.Headless,
@@ -79,7 +79,7 @@ func launch(t *testing.T, parent context.Context, profile string, p *program) (c
 		chromedp.Flag("disable-backgrounding-occluded-windows", true),
 		chromedp.Flag("disable-renderer-backgrounding", true),
 		chromedp.Flag("enable-precise-memory-info", true),
-	)
+	}, options...)...)
 	ctx, stopContext := chromedp.NewContext(allocator)
 	if err := chromedp.Do(ctx); err != nil {
 		t.Fatal("start browser:", err)
