@@ -2,6 +2,7 @@ package sandboxfake_test
 
 import (
 	"net/http"
+	"net/http/httptest"
 	"net/netip"
 	"testing"
 
@@ -57,6 +58,27 @@ func TestWithCallerIP_DefaultsToConnection(t *testing.T) {
 		browser := &api{t: t, srv: srv}
 		if r := browser.get(callerPath); r.status != 412 || r.fragment() != "not_mobile_ip" {
 			t.Errorf("%s: %d %s, want 412: 127.0.0.1 is not a mobile IP", name, r.status, r.body)
+		}
+	}
+}
+
+// The real service sees no private addresses. Other callers keep their address.
+func TestWithCallerIP_LocalCallers(t *testing.T) {
+	t.Parallel()
+	srv := sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithCallerIP(netip.MustParseAddr("192.0.2.10")))
+	for from, status := range map[string]int{
+		"127.0.0.1:5000": 200, "127.8.9.1:5000": 200, "[::1]:5000": 200, "[::ffff:127.0.0.1]:5000": 200,
+		"10.0.0.1:5000": 200, "172.16.0.1:5000": 200, "192.168.1.1:5000": 200, "169.254.0.1:5000": 200, "[fd00::1]:5000": 200, "[fe80::1%eth0]:5000": 200,
+		"198.51.100.1:5000": 412, "198.51.100.2:5000": 200, "198.51.100.99:5000": 400, "[2001:db8::1]:5000": 412, "": 400,
+	} {
+		request := httptest.NewRequestWithContext(t.Context(), http.MethodGet, callerPath, nil)
+		request.RemoteAddr = from
+		recorder := httptest.NewRecorder()
+
+		sandboxfake.Serve(srv, recorder, request)
+
+		if recorder.Code != status {
+			t.Errorf("caller %s: %d, want %d", from, recorder.Code, status)
 		}
 	}
 }

@@ -34,6 +34,7 @@ type check struct {
 	created, opened, updated                     time.Time
 	expiry                                       *vclock.Event // nil once the check has ended
 	code                                         string        // empty unless PENDING
+	phoneIP                                      netip.Addr    // zero without WithPhoneIPCheck
 	chosen                                       *rule         // result that the control plane chose, or nil
 }
 
@@ -73,6 +74,9 @@ func (s *service) createCheck(c *call) (any, error) {
 	}
 	now := s.clock.Now()
 	project.checkSeq++
+	if !s.opts.phoneIPCheck {
+		ck.phoneIP = netip.Addr{}
+	}
 	ck.id, ck.seq, ck.project = s.ids.uuid(product.name, project.id, &project.counter), project.checkSeq, project
 	ck.status, ck.created, ck.updated = wire.StatusAccepted, wireTime(now), wireTime(now)
 	project.workspace.countUsage(ck)
@@ -111,9 +115,11 @@ func (p *checkParams) check(product *product, version string) (*check, error) {
 		return nil, err
 	}
 	if p.PhoneIP != nil {
-		if addr, err := netip.ParseAddr(*p.PhoneIP); err != nil || addr.Zone() != "" {
+		addr, err := netip.ParseAddr(*p.PhoneIP)
+		if err != nil || addr.Zone() != "" {
 			return nil, newProblem(wire.BadRequest, "phone_ip must be an IP address")
 		}
+		ck.phoneIP = addr.Unmap()
 	}
 	if product.period {
 		period := defaultPeriod
@@ -192,8 +198,11 @@ func (s *service) openCheck(c *call) (any, error) {
 		return nil, newProblem(wire.CheckNotFound, "")
 	}
 	ck.opened = s.clock.Now()
-	if c.as != "" {
+	switch {
+	case c.as != "":
 		ck.chosen = chosenResult(ck, c.as)
+	case ck.phoneIP.IsValid() && ck.phoneIP != c.remoteIP():
+		ck.chosen = &rule{status: wire.StatusError, match: no, errorCode: ipMismatch}
 	}
 	if c.noted = s.note(ck, eventOpened, ck.opened); c.noted != nil {
 		c.noted.as = c.as
@@ -205,9 +214,14 @@ func (s *service) openCheck(c *call) (any, error) {
 	case outcome.status == wire.StatusError:
 		// A check that has ended has no code.
 		s.finish(ck, outcome)
-		view.Error, view.ErrorDescription = ck.errorCode, "the mobile network returned no result"
-		if ck.errorCode == wire.NotMobileIP {
+		view.Error = ck.errorCode
+		switch ck.errorCode {
+		case wire.NotMobileIP:
 			view.ErrorDescription = "the device is not connected to a mobile network"
+		case ipMismatch:
+			view.ErrorDescription = "the Check URL was opened from another address than phone_ip"
+		default:
+			view.ErrorDescription = "the mobile network returned no result"
 		}
 	default:
 		ck.code = s.ids.secret("code", ck.project.id, &ck.project.counter)

@@ -132,7 +132,7 @@ func (s *service) issueTokenFor(c *call) (any, error) {
 		switch {
 		case scope == "" || slices.Contains(scopes[:i], scope):
 			return tokenError(400, wire.InvalidScope, "scopes must be unique and separated by single spaces"), nil
-		case !c.credential.mayHave(scope):
+		case !c.credential.mayHave(scope) && !slices.Contains(s.opts.extraScopes, scope):
 			return tokenError(400, wire.InvalidScope, "unknown scope, or scope not available to these credentials"), nil
 		}
 	}

@@ -31,7 +31,9 @@ type options struct {
 	rateLimit      int              // requests per hour; 0 for no limit
 	prices         map[string]money // by product
 	outcomeFunc    func(idverify.Product, string) Outcome
-	callerIP       netip.Addr // if zero, the address of the connection
+	callerIP       netip.Addr // of callers on a local address; if zero, the address of the connection
+	phoneIPCheck   bool       // WithPhoneIPCheck
+	extraScopes    []string   // WithAdditionalScopes
 	freshKeys      bool
 	control        bool
 	remoteControl  bool
@@ -176,18 +178,51 @@ func WithOutcomeFunc(outcome func(product idverify.Product, phoneNumber string) 
 	}
 }
 
-// WithCallerIP sets the IP address that the service sees for every caller that requests its own
-// reachability, as web SDKs do before they open a Check URL. The last digits of the address
-// determine the result: see [ReachabilityOutcome].
+// WithCallerIP sets the IP address that the service sees for callers on a loopback or private
+// address that request their own reachability, as web SDKs do before they open a Check URL. The
+// last digits of the address determine the result: see [ReachabilityOutcome].
 //
-// By default it is the address of the connection. Over loopback and in memory that is 127.0.0.1,
-// which ends in 1 and is therefore not a mobile IP.
+// By default, and for other callers, it is the address of the connection. Over loopback and in
+// memory that is 127.0.0.1, which ends in 1 and is therefore not a mobile IP.
 func WithCallerIP(ip netip.Addr) Option {
 	return func(o *options) error {
 		if !ip.IsValid() || ip.Zone() != "" {
 			return errors.New("caller IP: address must be valid and have no zone")
 		}
 		o.callerIP = ip
+		return nil
+	}
+}
+
+// WithPhoneIPCheck makes a check end as ERROR with the error code ip_mismatch if its Check URL is
+// opened from another address than the PhoneIP of the check. In memory, the address of a device is
+// 127.0.0.1. By default, the server validates only the syntax of PhoneIP.
+//
+// Protocol: docs/protocol.md, section 4.
+func WithPhoneIPCheck() Option {
+	return func(o *options) error {
+		o.phoneIPCheck = true
+		return nil
+	}
+}
+
+// WithAdditionalScopes adds scopes that all credentials can request, for programs that also request
+// scopes of other products. A token with such a scope grants access to no further operation.
+//
+// Protocol: docs/protocol.md, section 2.
+func WithAdditionalScopes(scopes ...string) Option {
+	return func(o *options) error {
+		for _, scope := range scopes {
+			// RFC 6749, section 3.3.
+			invalid := func(r rune) bool { return r <= ' ' || r >= 0x7f || r == '"' || r == '\\' }
+			switch {
+			case scope == "" || strings.ContainsFunc(scope, invalid):
+				return errors.New("additional scopes: a scope must be printable ASCII without spaces, quotes and backslashes")
+			case slices.Contains(projectScopes, scope) || slices.Contains(workspaceScopes, scope):
+				return fmt.Errorf("additional scopes: %s is a scope of the service, which only its own credentials can request", scope)
+			}
+		}
+		o.extraScopes = append(o.extraScopes, scopes...)
 		return nil
 	}
 }

@@ -77,8 +77,11 @@ const (
 	no
 )
 
-// mnoServerError is the error code of every sandbox check with status ERROR.
-const mnoServerError = "mno_server_error"
+// Error codes of checks with status ERROR, in addition to [wire.NotMobileIP].
+const (
+	mnoServerError = "mno_server_error" // of every sandbox number
+	ipMismatch     = "ip_mismatch"      // of WithPhoneIPCheck
+)
 
 // Sandbox results by suffix. The first row with a matching suffix applies, so rows with two digits
 // come first.

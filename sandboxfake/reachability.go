@@ -97,14 +97,20 @@ func (s *service) deviceIP(c *call) (any, error) {
 // callerIP handles GET /public/coverage/{version}/device_ip. It needs no token, and looks up
 // only the caller's own address.
 func (s *service) callerIP(c *call) (any, error) {
-	if s.opts.callerIP.IsValid() {
-		return reachability(s.opts.callerIP)
-	}
-	addr, err := netip.ParseAddrPort(c.r.RemoteAddr)
-	if err != nil {
+	addr := c.remoteIP()
+	switch local := addr.IsLoopback() || addr.IsPrivate() || addr.IsLinkLocalUnicast(); {
+	case local && s.opts.callerIP.IsValid():
+		addr = s.opts.callerIP
+	case !addr.IsValid():
 		return nil, newProblem(wire.BadRequest, "the caller's IP address is unknown")
 	}
-	return reachability(addr.Addr())
+	return reachability(addr)
+}
+
+// remoteIP returns the address that the call came from, or the zero netip.Addr.
+func (c *call) remoteIP() netip.Addr {
+	addr, _ := netip.ParseAddrPort(c.r.RemoteAddr)
+	return addr.Addr().Unmap().WithZone("")
 }
 
 // reachability returns the response to a lookup of addr.

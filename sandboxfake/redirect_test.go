@@ -279,6 +279,44 @@ func TestServer_OpenedBody(t *testing.T) {
 	}
 }
 
+func TestWithPhoneIPCheck(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		option       sandboxfake.Option
+		phoneIP, end string
+	}{
+		{sandboxfake.WithPhoneIPCheck(), `,"phone_ip":"192.0.2.10"`, "ip_mismatch"},
+		{sandboxfake.WithPhoneIPCheck(), `,"phone_ip":"127.0.0.1"`, ""},
+		{sandboxfake.WithPhoneIPCheck(), `,"phone_ip":"::ffff:127.0.0.1"`, ""},
+		{sandboxfake.WithPhoneIPCheck(), ``, ""},
+		{sandboxfake.WithSeed(1), `,"phone_ip":"192.0.2.10"`, ""},
+	} {
+		srv := sandboxfake.New(t, sandboxfake.WithInMemory(), row.option)
+		var receiver recordingReceiver
+		callbacks := srv.Handle("shop.sandbox.test", &receiver)
+		a := newAPI(t, srv)
+		for _, path := range []string{phoneChecks, phoneChecks02, "/subscriber_check/v0.1/checks", "/subscriber_check/v0.2/checks"} {
+			id := a.create(path, fmt.Sprintf(`{"phone_number":"447700900012","callback_url":%q%s}`, callbacks, row.phoneIP))
+
+			opened := a.get(path + "/" + id + "/redirect")
+			if strings.Contains(path, "v0.2") && row.end == "" {
+				a.call(http.MethodPatch, path+"/"+id, fmt.Sprintf(`[{"op":"add","path":"/code","value":%q}]`, opened.text("code")))
+			}
+
+			if err := srv.Idle(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			got := receiver.last(t)
+			if want := map[bool]string{true: "COMPLETED", false: "ERROR"}[row.end == ""]; opened.status != 200 || got["check_id"] != id || got["status"] != want || row.end != "" && got["error_code"] != row.end {
+				t.Errorf("%s%s: open = %d %s, callback = %v, want %s %s", path, row.phoneIP, opened.status, opened.body, got, want, row.end)
+			}
+			if strings.Contains(path, "v0.2") && (opened.text("error") != row.end || (opened.text("code") == "") != (row.end != "")) {
+				t.Errorf("%s%s: body = %s, want error %q", path, row.phoneIP, opened.body, row.end)
+			}
+		}
+	}
+}
+
 func TestServer_RejectsInvalidURLs(t *testing.T) {
 	t.Parallel()
 	srv := consoleServer(t)

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/idverify/idverify-go"
+	"github.com/idverify/idverify-go/sandboxfake"
 )
 
 const (
@@ -130,6 +131,32 @@ func TestServer_TokenEndpointErrors(t *testing.T) {
 	a.token = token
 	if r := a.get(phoneChecks); r.status != 200 {
 		t.Errorf("status with the token after rejected revocations = %d, want 200", r.status)
+	}
+}
+
+func TestWithAdditionalScopes(t *testing.T) {
+	t.Parallel()
+	srv := consoleServer(t, sandboxfake.WithAdditionalScopes("number_verify", "openid"), sandboxfake.WithAdditionalScopes("dpv:FraudPrevention#check"))
+	a := &api{t: t, srv: srv}
+	for scope, want := range map[string]int{
+		"openid": 200, "phone_check number_verify openid": 200, "dpv:FraudPrevention#check": 200,
+		"openid openid": 400, "openid unknown": 400, "OpenID": 400, "openid projects": 400,
+	} {
+		r := a.tokenCall(srv.Credentials(), url.Values{"grant_type": {"client_credentials"}, "scope": {scope}})
+
+		if r.status != want || want == 200 && r.text("scope") != scope || want == 400 && r.text("error") != "invalid_scope" {
+			t.Errorf("scope %q: %d %s, want %d", scope, r.status, r.body, want)
+		}
+	}
+	product := &api{t: t, srv: srv, token: a.tokenFor(srv.Credentials(), "openid number_verify")}
+	product.get(phoneChecks).wantProblem(t, 403, "forbidden")
+	console := &api{t: t, srv: srv, token: a.tokenFor(srv.ConsoleCredentials(), "openid")}
+	console.get(projects).wantProblem(t, 403, "forbidden")
+	for _, scope := range []string{"", "a b", `a"b`, `a\b`, "ä", "phone_check", "console"} {
+		if srv, err := sandboxfake.Start(sandboxfake.WithInMemory(), sandboxfake.WithAdditionalScopes(scope)); err == nil {
+			srv.Close()
+			t.Errorf("WithAdditionalScopes(%q): no error", scope)
+		}
 	}
 }
 

@@ -52,7 +52,7 @@ type flags struct {
 	prices         map[idverify.Product]string
 	frozenAt       *time.Time // nil: the clock is not frozen
 	signatureDates string
-	callerIP       netip.Addr // zero: the address of the connection
+	callerIP       netip.Addr // of callers on a local address; zero: the address of the connection
 	receiverCA     string
 	journalLimit   int
 }
@@ -154,7 +154,7 @@ func (f *flags) define(set *flag.FlagSet) {
 		return nil
 	})
 	set.Func("signature-dates", "`clock` that dates signatures, system or sandbox (the clock that advance moves); system by default", oneOf(&f.signatureDates, systemDates, sandboxDates))
-	set.TextVar(&f.callerIP, "caller-ip", netip.Addr{}, "`address` of every caller that looks up its own reachability; by default the address of the connection")
+	set.TextVar(&f.callerIP, "caller-ip", netip.MustParseAddr("192.0.2.10"), "`address` of callers on a loopback or private address that look up their own reachability")
 	set.StringVar(&f.receiverCA, "receiver-ca", "", "trust the CA certificates in the file at this `path` for callbacks over https")
 	set.IntVar(&f.journalLimit, "journal-limit", 1024, "`number` of requests, and of deliveries, that the journals keep")
 }

@@ -189,13 +189,13 @@ func TestProgram_ReceiverCAFlag(t *testing.T) {
 func TestProgram_CallerIPFlag(t *testing.T) {
 	t.Parallel()
 	_, without := startJSON(t, "-fixed-keys")
-	_, with := startJSON(t, "-fixed-keys", "-caller-ip", "192.0.2.2")
+	_, with := startJSON(t, "-fixed-keys", "-caller-ip", "192.0.2.1")
 
-	loopback, _ := without.call(t, "", http.MethodGet, "/public/coverage/v0.1/device_ip", "")
-	mobile, _ := with.call(t, "", http.MethodGet, "/public/coverage/v0.1/device_ip", "")
+	mobile, _ := without.call(t, "", http.MethodGet, "/public/coverage/v0.1/device_ip", "")
+	fixed, _ := with.call(t, "", http.MethodGet, "/public/coverage/v0.1/device_ip", "")
 
-	if loopback != http.StatusPreconditionFailed || mobile != http.StatusOK {
-		t.Errorf("reachability of 127.0.0.1 = %d, of 192.0.2.2 = %d, want 412 and 200", loopback, mobile)
+	if mobile != http.StatusOK || fixed != http.StatusPreconditionFailed {
+		t.Errorf("reachability from loopback = %d by default, with -caller-ip 192.0.2.1 = %d, want 200 and 412", mobile, fixed)
 	}
 }
 

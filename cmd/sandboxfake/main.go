@@ -57,7 +57,8 @@
 //	-frozen-clock time               freeze the clock at an RFC 3339 time; only advance moves it
 //	-signature-dates system|sandbox  the clock that dates signatures: the system's by default, or
 //	                                 the one that advance moves
-//	-caller-ip address               the address of every caller that looks up its own reachability
+//	-caller-ip address               the address of callers on a loopback or private address that look
+//	                                 up their own reachability; 192.0.2.10 by default
 //	-journal-limit n                 requests and deliveries that the journals keep; 1024 by default
 //
 // The environment variable SANDBOXFAKE_CONTROL_TOKEN also sets the control token. Prefer it to the
