@@ -13,9 +13,7 @@ import (
 	"github.com/idverify/idverify-go/signature"
 )
 
-// Callback is a message from the service about a check that has ended. Match is valid only when
-// Status is COMPLETED. NoSIMChange is valid only when Status is COMPLETED. Use [Callback.Matched]
-// and [Callback.SIMUnchanged], which are unknown in any other status.
+// Callback is a message from the service about a check that has ended.
 //
 // The service does not store a check that ends as EXPIRED or ERROR. Its callback reports how it
 // ended; with version v0.2, the redirect also reports ERROR.
@@ -30,9 +28,9 @@ import (
 type Callback struct {
 	Product     Product // for an unknown kind, its name: then fields other than Body may be empty
 	CheckID     string
-	Status      CheckStatus // check it first: in status ERROR, Match may be false
-	Match       *bool       // valid only if COMPLETED, see Matched; nil if it does not apply
-	NoSIMChange *bool       // valid only if COMPLETED, see SIMUnchanged; nil if it does not apply, as for a PhoneCheck or if Match is false
+	Status      CheckStatus
+	Match       Verdict // unknown unless COMPLETED, and for an unknown Product
+	NoSIMChange Verdict // unknown unless Match is VerdictYes, and for a PhoneCheck
 
 	ChargeAmount   json.Number // decimal
 	ChargeCurrency string      // for example "API"
@@ -67,8 +65,9 @@ func ParseCallback(m *signature.Message) (*Callback, error) {
 	}
 	c.CheckID = j.CheckID
 	c.Status = j.Status
-	c.Match = j.Match
-	c.NoSIMChange = j.NoSIMChange
+	if known {
+		c.Match, c.NoSIMChange = j.verdicts(c.Product)
+	}
 	c.ChargeAmount = j.ChargeAmount
 	c.ChargeCurrency = j.ChargeCurrency
 	c.CreatedAt = j.CreatedAt.Time

@@ -32,16 +32,16 @@ func TestParseCallback_AllFields(t *testing.T) {
 		want          idverify.Callback
 	}{
 		{"callback_phone_check.json", "phone_check", idverify.Callback{
-			Product: idverify.ProductPhoneCheck, CheckID: "0c8b1f7e-5a43-4d0e-9b62-7f1d3a5c9e21", ReferenceID: "sign-up 42", Status: idverify.StatusCompleted, Match: new(true),
+			Product: idverify.ProductPhoneCheck, CheckID: "0c8b1f7e-5a43-4d0e-9b62-7f1d3a5c9e21", ReferenceID: "sign-up 42", Status: idverify.StatusCompleted, Match: idverify.VerdictYes,
 			ChargeAmount: "1", ChargeCurrency: "API", CreatedAt: created, UpdatedAt: created.Add(6 * time.Second), NetworkID: "00101"}},
 		{"callback_phone_check_error.json", "phone_check", idverify.Callback{
-			Product: idverify.ProductPhoneCheck, CheckID: "0c8b1f7e-5a43-4d0e-9b62-7f1d3a5c9e21", Status: idverify.StatusError, Match: new(false),
+			Product: idverify.ProductPhoneCheck, CheckID: "0c8b1f7e-5a43-4d0e-9b62-7f1d3a5c9e21", Status: idverify.StatusError,
 			ChargeAmount: "1", ChargeCurrency: "API", CreatedAt: created, UpdatedAt: created.Add(6 * time.Second), ErrorCode: "mno_server_error"}},
 		{"callback_phone_check_expired.json", "phone_check", idverify.Callback{
 			Product: idverify.ProductPhoneCheck, CheckID: "0c8b1f7e-5a43-4d0e-9b62-7f1d3a5c9e21", Status: idverify.StatusExpired,
 			ChargeAmount: "1", ChargeCurrency: "API", CreatedAt: created, UpdatedAt: created.Add(2 * time.Minute)}},
 		{"callback_subscriber_check.json", "subscriber_check", idverify.Callback{
-			Product: idverify.ProductSubscriberCheck, CheckID: "d2f4a6c8-3e5b-4d7f-9a1c-4e6b8d0f2a3c", ReferenceID: "log-in 9", Status: idverify.StatusCompleted, Match: new(true), NoSIMChange: new(false),
+			Product: idverify.ProductSubscriberCheck, CheckID: "d2f4a6c8-3e5b-4d7f-9a1c-4e6b8d0f2a3c", ReferenceID: "log-in 9", Status: idverify.StatusCompleted, Match: idverify.VerdictYes, NoSIMChange: idverify.VerdictNo,
 			ChargeAmount: "2", ChargeCurrency: "EUR", CreatedAt: created, UpdatedAt: created.Add(8 * time.Second), NetworkID: "00101"}},
 	} {
 		t.Run(tt.fixture, func(t *testing.T) {
@@ -106,7 +106,7 @@ func TestParseCallback_UnknownValues(t *testing.T) {
 	if c.Product != "invoice" || string(c.Body) != "total: 1" {
 		t.Errorf("callback = %+v, want kind invoice and its body", c)
 	}
-	if later.Status != "FROZEN" || later.Match != nil || later.Status.Final() {
+	if later.Status != "FROZEN" || later.Match != idverify.VerdictUnknown || later.Status.Final() {
 		t.Errorf("callback = %+v, want status FROZEN without a match", later)
 	}
 }
@@ -322,7 +322,7 @@ func FuzzParseCallback(f *testing.F) {
 		if c.Product == idverify.ProductPhoneCheck && (c.CheckID == "" || c.Status == "") {
 			t.Errorf("check without ID or status from %s, want an error", body)
 		}
-		if c.Match != nil && !json.Valid(body) {
+		if c.Match != idverify.VerdictUnknown && !json.Valid(body) {
 			t.Errorf("match from a body that is not JSON, want an error: %s", body)
 		}
 	})

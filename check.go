@@ -123,6 +123,21 @@ func (j checkJSON) valid() error {
 	return nil
 }
 
+// verdicts returns the results of a check of product p. Match may be false in a check that ended as
+// ERROR, and a SubscriberCheck without a match says nothing about the SIM of the person who asked.
+func (j checkJSON) verdicts(p Product) (match, noSIMChange Verdict) {
+	if j.Status != StatusCompleted {
+		return VerdictUnknown, VerdictUnknown
+	}
+	if p == ProductPhoneCheck || p == ProductSubscriberCheck {
+		match = verdictOf(j.Match)
+	}
+	if p == ProductSIMCheck || p == ProductSubscriberCheck && match == VerdictYes {
+		noSIMChange = verdictOf(j.NoSIMChange)
+	}
+	return match, noSIMChange
+}
+
 // Minimum and maximum Period of a check.
 const (
 	minPeriod = 60 * time.Minute

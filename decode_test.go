@@ -3,7 +3,6 @@ package idverify_test
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net/http"
 	"net/netip"
 	"slices"
@@ -44,16 +43,13 @@ func TestPhoneCheckService_DecodesTimes(t *testing.T) {
 
 func TestPhoneCheckService_MissingMatch(t *testing.T) {
 	t.Parallel()
-	for text, want := range map[string]string{``: "nil", `,"match":null`: "nil", `,"match":false`: "false", `,"match":true`: "true"} {
+	for text, want := range map[string]string{``: "unknown", `,"match":null`: "unknown", `,"match":false`: "no", `,"match":true`: "yes"} {
 		check, err := decodeCheck(t, `{"check_id":"a","status":"COMPLETED"`+text+`}`)
 		if err != nil {
 			t.Fatal(err)
 		}
 
-		got := "nil"
-		if check.Match != nil {
-			got = fmt.Sprint(*check.Match)
-		}
+		got := check.Match.String()
 		if got != want {
 			t.Errorf("match%s decoded as %s, want %s", text, got, want)
 		}

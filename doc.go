@@ -21,11 +21,7 @@
 // redirect URL with a code. [RedirectHandler] verifies the redirect, and
 // [PhoneCheckService.Complete] exchanges the code for the result.
 //
-// Match is valid only when Status is COMPLETED. NoSIMChange is valid only when Status is COMPLETED.
-// In status ERROR, Match may be false, but it is not a result: do not let a network outage lock
-// customers out, or let anyone in. Decide with [PhoneCheck.Matched] and [SIMCheck.SIMUnchanged],
-// whose [Verdict] is unknown in any other status. The other checks and [Callback] have the same
-// methods.
+// The result is a [Verdict]: yes, no or unknown.
 //
 // The service does not store a check that ends as EXPIRED or ERROR. Its callback reports how it
 // ended; with version v0.2, the redirect also reports ERROR. A SIMCheck has no callback: Create

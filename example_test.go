@@ -58,7 +58,7 @@ func ExamplePhoneCheckService_Create() {
 		fmt.Println(err)
 		return
 	}
-	fmt.Println("match:", check.Matched())
+	fmt.Println("match:", check.Match)
 	// Output:
 	// ACCEPTED
 	// match: yes
@@ -98,7 +98,7 @@ func ExamplePhoneCheckService_Complete() {
 		fmt.Println(err)
 		return
 	}
-	fmt.Println("match:", check.Matched())
+	fmt.Println("match:", check.Match)
 	// Output: match: no
 }
 
@@ -176,7 +176,7 @@ func ExampleSIMCheckService_Create() {
 			fmt.Println(err)
 			return
 		}
-		switch check.SIMUnchanged() {
+		switch check.NoSIMChange {
 		case idverify.VerdictYes:
 			fmt.Println("the SIM has not changed")
 		case idverify.VerdictNo:
@@ -214,19 +214,14 @@ func ExampleSubscriberCheckService_Create() {
 		fmt.Println(err)
 		return
 	}
-	fmt.Println("match:", check.Matched(), "no SIM change:", check.SIMUnchanged())
+	fmt.Println("match:", check.Match, "no SIM change:", check.NoSIMChange)
 	// Output: match: yes no SIM change: no
 }
 
-// Decides by the verdict. In status ERROR, Match is false, but the verdict is unknown.
+// Decides by the verdict. Unknown is not a no.
 func ExampleVerdict() {
-	for _, c := range []*idverify.Callback{
-		{Product: idverify.ProductPhoneCheck, Status: idverify.StatusCompleted, Match: new(true)},
-		{Product: idverify.ProductPhoneCheck, Status: idverify.StatusCompleted, Match: new(false)},
-		{Product: idverify.ProductPhoneCheck, Status: idverify.StatusError, Match: new(false)},
-		{Product: idverify.ProductPhoneCheck, Status: idverify.StatusExpired},
-	} {
-		switch verdict := c.Matched(); verdict {
+	for _, verdict := range []idverify.Verdict{idverify.VerdictYes, idverify.VerdictNo, idverify.VerdictUnknown} {
+		switch verdict {
 		case idverify.VerdictYes:
 			fmt.Println(verdict, "- signed in")
 		case idverify.VerdictNo:
@@ -238,7 +233,6 @@ func ExampleVerdict() {
 	// Output:
 	// yes - signed in
 	// no - another device has this number
-	// unknown - verify in another way
 	// unknown - verify in another way
 }
 
@@ -363,7 +357,7 @@ func ExampleCallbackHandler() {
 	done := make(chan string, 1)
 	shop := http.NewServeMux()
 	shop.Handle("POST /callbacks", idverify.CallbackHandler(verifier, func(_ context.Context, c *idverify.Callback) error {
-		done <- fmt.Sprint(c.Product, " ", c.ReferenceID, ": ", c.Status, ", match: ", c.Matched())
+		done <- fmt.Sprint(c.Product, " ", c.ReferenceID, ": ", c.Status, ", match: ", c.Match)
 		return nil // after an error, the service retries
 	}))
 
@@ -411,7 +405,7 @@ func ExampleRedirectHandler() {
 			http.Error(w, "please try again later", http.StatusBadGateway)
 			return
 		}
-		fmt.Fprint(w, "verified: ", check.Matched())
+		fmt.Fprint(w, "verified: ", check.Match)
 	}))
 
 	check, err := client.PhoneChecks.Create(ctx, idverify.PhoneCheckParams{

@@ -32,22 +32,22 @@ func TestClient_DecodesFixtures(t *testing.T) {
 			CheckID: phoneCheckID, Status: idverify.StatusAccepted, PhoneNumber: testNumber, CheckURL: base + "/phone_check/v0.1/checks/" + phoneCheckID + "/redirect",
 			ChargeAmount: "1", ChargeCurrency: "API", SnapshotBalance: "99", CreatedAt: created, UpdatedAt: created, TTL: 2 * time.Minute, ReferenceID: "sign-up 42", CallbackURL: callbackURL}},
 		{"phone_check.json", getPhoneCheck, &idverify.PhoneCheck{
-			CheckID: phoneCheckID, Status: idverify.StatusCompleted, PhoneNumber: testNumber, Match: new(true),
+			CheckID: phoneCheckID, Status: idverify.StatusCompleted, PhoneNumber: testNumber, Match: idverify.VerdictYes,
 			ChargeAmount: "1", ChargeCurrency: "API", CreatedAt: created, UpdatedAt: after(6 * time.Second), TTL: 2 * time.Minute, NetworkID: "00101", ReferenceID: "sign-up 42", CallbackURL: callbackURL}},
 		{"phone_check_error.json", getPhoneCheck, &idverify.PhoneCheck{
-			CheckID: phoneCheckID, Status: idverify.StatusError, PhoneNumber: "447700900055", Match: new(false),
+			CheckID: phoneCheckID, Status: idverify.StatusError, PhoneNumber: "447700900055",
 			ChargeAmount: "1", ChargeCurrency: "API", CreatedAt: created, UpdatedAt: after(6 * time.Second), TTL: 2 * time.Minute, ErrorCode: "mno_server_error"}},
 		{"phone_checks.json", func(ctx context.Context, c *idverify.Client) (any, error) {
 			return c.PhoneChecks.List(ctx, idverify.ListOptions{})
 		}, &idverify.Page[idverify.PhoneCheck]{
 			Number: 2, Size: 2, TotalPages: 3, TotalElements: 5, Items: []*idverify.PhoneCheck{
-				{CheckID: "6f0e2d4c-8b1a-4c3d-9e5f-1a2b3c4d5e6f", Status: idverify.StatusCompleted, PhoneNumber: "447700900001", Match: new(false),
+				{CheckID: "6f0e2d4c-8b1a-4c3d-9e5f-1a2b3c4d5e6f", Status: idverify.StatusCompleted, PhoneNumber: "447700900001", Match: idverify.VerdictNo,
 					ChargeAmount: "1", ChargeCurrency: "API", CreatedAt: after(55 * time.Second), UpdatedAt: after(63 * time.Second), TTL: 2 * time.Minute, NetworkID: "00101"},
 				{CheckID: phoneCheckID, Status: idverify.StatusPending, PhoneNumber: testNumber,
 					ChargeAmount: "1", ChargeCurrency: "API", CreatedAt: created, UpdatedAt: after(2 * time.Second), TTL: 2 * time.Minute},
 			}}},
 		{"sim_check.json", getSIMCheck, &idverify.SIMCheck{
-			CheckID: simCheckID, Status: idverify.StatusCompleted, PhoneNumber: testNumber, NoSIMChange: new(true), NoSIMChangePeriod: 7 * 24 * time.Hour, SIMChangeWithin: 525601 * time.Minute,
+			CheckID: simCheckID, Status: idverify.StatusCompleted, PhoneNumber: testNumber, NoSIMChange: idverify.VerdictYes, NoSIMChangePeriod: 7 * 24 * time.Hour, SIMChangeWithin: 525601 * time.Minute,
 			ChargeAmount: "1", ChargeCurrency: "API", SnapshotBalance: "98", CreatedAt: created, UpdatedAt: created, NetworkID: "00101", ReferenceID: "payment 7"}},
 		{"sim_check_error.json", getSIMCheck, &idverify.SIMCheck{
 			CheckID: simCheckID, Status: idverify.StatusError, PhoneNumber: "447700900099", NoSIMChangePeriod: 7 * 24 * time.Hour,
@@ -56,7 +56,7 @@ func TestClient_DecodesFixtures(t *testing.T) {
 			CheckID: subscriberCheckID, Status: idverify.StatusAccepted, PhoneNumber: "447700900006", CheckURL: base + "/subscriber_check/v0.1/checks/" + subscriberCheckID + "/redirect", NoSIMChangePeriod: 24 * time.Hour,
 			ChargeAmount: "2", ChargeCurrency: "EUR", SnapshotBalance: "97.5", CreatedAt: created, UpdatedAt: created, TTL: 2 * time.Minute}},
 		{"subscriber_check.json", getSubscriberCheck, &idverify.SubscriberCheck{
-			CheckID: subscriberCheckID, Status: idverify.StatusCompleted, PhoneNumber: "447700900006", Match: new(true), NoSIMChange: new(false), NoSIMChangePeriod: 24 * time.Hour, SIMChangeWithin: 12 * time.Hour,
+			CheckID: subscriberCheckID, Status: idverify.StatusCompleted, PhoneNumber: "447700900006", Match: idverify.VerdictYes, NoSIMChange: idverify.VerdictNo, NoSIMChangePeriod: 24 * time.Hour, SIMChangeWithin: 12 * time.Hour,
 			ChargeAmount: "2", ChargeCurrency: "EUR", CreatedAt: created, UpdatedAt: after(8 * time.Second), TTL: 2 * time.Minute, NetworkID: "00101", ReferenceID: "log-in 9", CallbackURL: callbackURL}},
 		{"device_reachability.json", func(ctx context.Context, c *idverify.Client) (any, error) {
 			return c.Reachability.Lookup(ctx, netip.MustParseAddr("192.0.2.2"))

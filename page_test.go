@@ -211,7 +211,7 @@ func TestPhoneCheckService_ListUnusual(t *testing.T) {
 		}
 		var got []string
 		for _, check := range page.Items {
-			got = append(got, fmt.Sprintf("%s: %v", check.CheckID, check.Matched()))
+			got = append(got, fmt.Sprintf("%s: %v", check.CheckID, check.Match))
 		}
 		if page.Items == nil || strings.Join(got, ", ") != want {
 			t.Errorf("%s: items = %q, want %q in a slice that is not nil", body, got, want)

@@ -37,8 +37,7 @@ type PhoneCheckParams struct {
 	PhoneIP netip.Addr
 }
 
-// PhoneCheck is a check whether a phone number belongs to a device. Match is valid only when Status
-// is COMPLETED. Use [PhoneCheck.Matched], which is unknown in any other status.
+// PhoneCheck is a check whether a phone number belongs to a device.
 //
 // Protocol: docs/protocol.md, section 4.
 type PhoneCheck struct {
@@ -46,10 +45,9 @@ type PhoneCheck struct {
 	Status      CheckStatus
 	PhoneNumber string // digits only, as sent to the service
 
-	// Match reports whether the number belongs to the device. Match is valid only when Status is
-	// COMPLETED. It is nil before the check ends, and may be false in status ERROR. To make a
-	// decision, use the method Matched.
-	Match *bool
+	// Match reports whether the number belongs to the device. It is unknown unless Status is
+	// COMPLETED.
+	Match Verdict
 
 	// CheckURL is the URL that the device must open. It is empty if it can no longer be opened.
 	CheckURL string
@@ -93,8 +91,6 @@ func (s *PhoneCheckService) Get(ctx context.Context, checkID string) (*PhoneChec
 
 // Complete exchanges the code of a redirect (see [ParseRedirect]) and returns the check, which has
 // ended. Complete requires version v0.2: see [WithVersions].
-//
-// Match is valid only when Status is COMPLETED: use [PhoneCheck.Matched].
 //
 // For a wrong or used code the error is [ErrNotFound].
 //
@@ -175,11 +171,12 @@ func (j phoneCheckJSON) value() (*PhoneCheck, error) {
 	if err := checkJSON(j).valid(); err != nil {
 		return nil, err
 	}
+	match, _ := checkJSON(j).verdicts(ProductPhoneCheck)
 	return &PhoneCheck{
 		CheckID:         j.CheckID,
 		Status:          j.Status,
 		PhoneNumber:     j.PhoneNumber,
-		Match:           j.Match,
+		Match:           match,
 		CheckURL:        j.Links.CheckURL.Href,
 		ChargeAmount:    j.ChargeAmount,
 		ChargeCurrency:  j.ChargeCurrency,

@@ -92,7 +92,7 @@ func TestClient_RetriesUntilSuccess(t *testing.T) {
 
 	check, err := srv.client(t).PhoneChecks.Get(t.Context(), phoneCheckID)
 
-	if err != nil || check.Match == nil || !*check.Match {
+	if err != nil || check.Match != idverify.VerdictYes {
 		t.Errorf("check = %+v, error = %v, want a match and no error", check, err)
 	}
 }

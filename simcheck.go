@@ -32,8 +32,7 @@ type SIMCheckParams struct {
 	Period time.Duration
 }
 
-// SIMCheck is a check that detects recent SIM changes of a phone number. NoSIMChange is valid only
-// when Status is COMPLETED. Use [SIMCheck.SIMUnchanged], which is unknown in any other status.
+// SIMCheck is a check that detects recent SIM changes of a phone number.
 //
 // Protocol: docs/protocol.md, section 4.
 type SIMCheck struct {
@@ -41,10 +40,9 @@ type SIMCheck struct {
 	Status      CheckStatus
 	PhoneNumber string // digits only, as sent to the service
 
-	// NoSIMChange is true if no SIM change was detected. NoSIMChange is valid only when Status is
-	// COMPLETED. It is nil if it is unknown, as in status ERROR. To make a decision, use the method
-	// SIMUnchanged.
-	NoSIMChange *bool
+	// NoSIMChange reports whether the SIM is the same as NoSIMChangePeriod ago. It is unknown unless
+	// Status is COMPLETED.
+	NoSIMChange Verdict
 
 	// NoSIMChangePeriod is the period to which NoSIMChange applies.
 	NoSIMChangePeriod time.Duration
@@ -64,9 +62,8 @@ type SIMCheck struct {
 	ReferenceID     string
 }
 
-// Create performs a SIMCheck for p.PhoneNumber and returns it with its result. NoSIMChange is valid
-// only when Status is COMPLETED: use [SIMCheck.SIMUnchanged]. A check with status ERROR has no
-// result, is charged, and cannot be read later.
+// Create performs a SIMCheck for p.PhoneNumber and returns it with its result. A check with status
+// ERROR has no result, is charged, and cannot be read later.
 //
 // The service charges for each check that it accepts. Create therefore retries only if the service
 // cannot have accepted the check: see [RetryPolicy].
@@ -138,11 +135,12 @@ func (j simCheckJSON) value() (*SIMCheck, error) {
 	if err := checkJSON(j).valid(); err != nil {
 		return nil, err
 	}
+	_, noSIMChange := checkJSON(j).verdicts(ProductSIMCheck)
 	return &SIMCheck{
 		CheckID:           j.CheckID,
 		Status:            j.Status,
 		PhoneNumber:       j.PhoneNumber,
-		NoSIMChange:       j.NoSIMChange,
+		NoSIMChange:       noSIMChange,
 		NoSIMChangePeriod: j.NoSIMChangePeriod.duration(time.Minute),
 		SIMChangeWithin:   j.SIMChangeWithin.duration(time.Minute),
 		ChargeAmount:      j.ChargeAmount,

@@ -43,9 +43,7 @@ type SubscriberCheckParams struct {
 }
 
 // SubscriberCheck is a check that verifies that a phone number belongs to a device, and detects
-// recent SIM changes. Match is valid only when Status is COMPLETED. NoSIMChange is valid only when
-// Status is COMPLETED. Use [SubscriberCheck.Matched] and [SubscriberCheck.SIMUnchanged], which are
-// unknown in any other status.
+// recent SIM changes.
 //
 // Protocol: docs/protocol.md, section 4.
 type SubscriberCheck struct {
@@ -54,15 +52,13 @@ type SubscriberCheck struct {
 	PhoneNumber string // digits only, as sent to the service
 	CheckURL    string // the URL that the device must open; empty if it can no longer be opened
 
-	// Match reports whether the number belongs to the device. Match is valid only when Status is
-	// COMPLETED. It is nil before the check ends, and may be false in status ERROR. To make a
-	// decision, use the method Matched.
-	Match *bool
+	// Match reports whether the number belongs to the device. It is unknown unless Status is
+	// COMPLETED.
+	Match Verdict
 
-	// NoSIMChange is true if no SIM change was detected. NoSIMChange is valid only when Status is
-	// COMPLETED. It is nil until the check has ended, in status ERROR, and if Match is false. To make
-	// a decision, use the method SIMUnchanged.
-	NoSIMChange *bool
+	// NoSIMChange reports whether the SIM is the same as NoSIMChangePeriod ago. It is unknown unless
+	// Match is VerdictYes.
+	NoSIMChange Verdict
 
 	// NoSIMChangePeriod is the period to which NoSIMChange applies.
 	NoSIMChangePeriod time.Duration
@@ -111,9 +107,6 @@ func (s *SubscriberCheckService) Get(ctx context.Context, checkID string) (*Subs
 
 // Complete exchanges the code of a redirect (see [ParseRedirect]) and returns the ended check.
 // Complete requires version v0.2: see [WithVersions].
-//
-// Match is valid only when Status is COMPLETED. NoSIMChange is valid only when Status is COMPLETED.
-// Use [SubscriberCheck.Matched] and [SubscriberCheck.SIMUnchanged].
 //
 // For a wrong or used code the error is [ErrNotFound].
 //
@@ -195,13 +188,14 @@ func (j subscriberCheckJSON) value() (*SubscriberCheck, error) {
 	if err := checkJSON(j).valid(); err != nil {
 		return nil, err
 	}
+	match, noSIMChange := checkJSON(j).verdicts(ProductSubscriberCheck)
 	return &SubscriberCheck{
 		CheckID:           j.CheckID,
 		Status:            j.Status,
 		PhoneNumber:       j.PhoneNumber,
 		CheckURL:          j.Links.CheckURL.Href,
-		Match:             j.Match,
-		NoSIMChange:       j.NoSIMChange,
+		Match:             match,
+		NoSIMChange:       noSIMChange,
 		NoSIMChangePeriod: j.NoSIMChangePeriod.duration(time.Minute),
 		SIMChangeWithin:   j.SIMChangeWithin.duration(time.Minute),
 		ChargeAmount:      j.ChargeAmount,

@@ -1,15 +1,17 @@
 package idverify
 
-import "errors"
+import (
+	"database/sql/driver"
+	"errors"
+	"fmt"
+)
 
-// Verdict is the result of a check: yes, no or unknown. Use it to make a decision. Unlike Match and
-// NoSIMChange, which are valid only when Status is COMPLETED, it can be used in any status.
+// Verdict is the result of a check: yes, no or unknown.
 //
 // Unknown is not a no. Verify in another way, for example with a text message: an outage of a
 // mobile network must not lock customers out, nor let anyone in.
 //
-// JSON and log/slog show a Verdict as "yes", "no" or "unknown". Package database/sql would store
-// its number, so pass it the text of [Verdict.String].
+// In JSON, log/slog and database/sql, a Verdict is the text "yes", "no" or "unknown".
 type Verdict int
 
 // The verdicts. The zero value is VerdictUnknown.
@@ -19,70 +21,12 @@ const (
 	VerdictNo
 )
 
-// Matched reports whether the phone number belongs to the device. It returns VerdictUnknown if c is
-// nil, Status is not COMPLETED, or the service sent no result. Then verify in another way.
-func (c *PhoneCheck) Matched() Verdict {
-	if c == nil {
-		return VerdictUnknown
-	}
-	return verdictOf(c.Status, c.Match)
-}
-
-// SIMUnchanged reports whether the SIM is the same as NoSIMChangePeriod ago. It returns
-// VerdictUnknown if c is nil, Status is not COMPLETED, or the service sent no result. Then verify
-// in another way.
-func (c *SIMCheck) SIMUnchanged() Verdict {
-	if c == nil {
-		return VerdictUnknown
-	}
-	return verdictOf(c.Status, c.NoSIMChange)
-}
-
-// Matched reports whether the phone number belongs to the device. It returns VerdictUnknown if c is
-// nil, Status is not COMPLETED, or the service sent no result. Then verify in another way.
-func (c *SubscriberCheck) Matched() Verdict {
-	if c == nil {
-		return VerdictUnknown
-	}
-	return verdictOf(c.Status, c.Match)
-}
-
-// SIMUnchanged reports whether the SIM is the same as NoSIMChangePeriod ago. It returns
-// VerdictUnknown unless Matched returns VerdictYes, and if the service sent no result.
-func (c *SubscriberCheck) SIMUnchanged() Verdict {
-	if c.Matched() != VerdictYes {
-		return VerdictUnknown
-	}
-	return verdictOf(c.Status, c.NoSIMChange)
-}
-
-// Matched reports whether the phone number belongs to the device. It returns VerdictUnknown if c is
-// nil, Product is not a PhoneCheck or SubscriberCheck, Status is not COMPLETED, or the service sent
-// no result. Then verify in another way. Matched does not report whether the check is yours: see
-// [Callback].
-func (c *Callback) Matched() Verdict {
-	if c == nil || c.Product != ProductPhoneCheck && c.Product != ProductSubscriberCheck {
-		return VerdictUnknown
-	}
-	return verdictOf(c.Status, c.Match)
-}
-
-// SIMUnchanged reports whether the SIM of a SubscriberCheck is unchanged. It returns VerdictUnknown
-// for any other Product, unless Matched returns VerdictYes, and if the service sent no result. It
-// does not report whether the check is yours: see [Callback].
-func (c *Callback) SIMUnchanged() Verdict {
-	if c.Matched() != VerdictYes || c.Product != ProductSubscriberCheck {
-		return VerdictUnknown
-	}
-	return verdictOf(c.Status, c.NoSIMChange)
-}
-
-// verdictOf returns the verdict of result, a field that is valid only if status is COMPLETED.
-func verdictOf(status CheckStatus, result *bool) Verdict {
+// verdictOf returns the verdict of a field in JSON.
+func verdictOf(field *bool) Verdict {
 	switch {
-	case status != StatusCompleted || result == nil:
+	case field == nil:
 		return VerdictUnknown
-	case *result:
+	case *field:
 		return VerdictYes
 	}
 	return VerdictNo
@@ -113,4 +57,22 @@ func (v *Verdict) UnmarshalText(text []byte) error {
 		}
 	}
 	return errors.New(`idverify: decode verdict: the text is not "unknown", "yes" or "no"`)
+}
+
+// Value implements driver.Valuer. It returns the text of String.
+func (v Verdict) Value() (driver.Value, error) { return v.String(), nil }
+
+// Scan implements sql.Scanner. It accepts the texts of Value. NULL is VerdictUnknown. It returns an
+// error for anything else, such as a number.
+func (v *Verdict) Scan(value any) error {
+	switch value := value.(type) {
+	case nil:
+		*v = VerdictUnknown
+		return nil
+	case string:
+		return v.UnmarshalText([]byte(value))
+	case []byte:
+		return v.UnmarshalText(value)
+	}
+	return fmt.Errorf("idverify: scan verdict: the type of the value is %T, not text", value)
 }

@@ -5,7 +5,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"log/slog"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -14,55 +16,43 @@ import (
 
 	idverify "github.com/idverify/idverify-go"
 	"github.com/idverify/idverify-go/sandboxfake"
+	"github.com/idverify/idverify-go/signature"
 )
 
+// TestVerdict_ByStatusAndValue decodes each status with each pair of fields, as a check and as a
+// callback.
 func TestVerdict_ByStatusAndValue(t *testing.T) {
 	t.Parallel()
-	const completed = idverify.StatusCompleted
-	type method func(status idverify.CheckStatus, match, noSIMChange *bool) idverify.Verdict
-	matched := map[string]method{
-		"PhoneCheck": func(s idverify.CheckStatus, match, _ *bool) idverify.Verdict {
-			return (&idverify.PhoneCheck{Status: s, Match: match}).Matched()
-		},
-		"SubscriberCheck": func(s idverify.CheckStatus, match, noSIMChange *bool) idverify.Verdict {
-			return (&idverify.SubscriberCheck{Status: s, Match: match, NoSIMChange: noSIMChange}).Matched()
-		},
-		"Callback": func(s idverify.CheckStatus, match, noSIMChange *bool) idverify.Verdict {
-			return (&idverify.Callback{Product: "subscriber_check", Status: s, Match: match, NoSIMChange: noSIMChange}).Matched()
-		},
-		"PhoneCheck callback": func(s idverify.CheckStatus, match, noSIMChange *bool) idverify.Verdict {
-			return (&idverify.Callback{Product: "phone_check", Status: s, Match: match, NoSIMChange: noSIMChange}).Matched()
-		},
-	}
-	unchanged := map[string]method{
-		"SIMCheck": func(s idverify.CheckStatus, _, noSIMChange *bool) idverify.Verdict {
-			return (&idverify.SIMCheck{Status: s, NoSIMChange: noSIMChange}).SIMUnchanged()
-		},
-		"SubscriberCheck": func(s idverify.CheckStatus, match, noSIMChange *bool) idverify.Verdict {
-			return (&idverify.SubscriberCheck{Status: s, Match: match, NoSIMChange: noSIMChange}).SIMUnchanged()
-		},
-		"Callback": func(s idverify.CheckStatus, match, noSIMChange *bool) idverify.Verdict {
-			return (&idverify.Callback{Product: "subscriber_check", Status: s, Match: match, NoSIMChange: noSIMChange}).SIMUnchanged()
-		},
-	}
 	values := []*bool{nil, new(false), new(true)}
-
-	for _, status := range []idverify.CheckStatus{completed, "ACCEPTED", "PENDING", "EXPIRED", "ERROR", "REVIEWED", "completed", ""} {
+	var body string
+	c := newService(t, func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, body) }).client(t)
+	for _, status := range []string{"COMPLETED", "ACCEPTED", "PENDING", "EXPIRED", "ERROR", "REVIEWED", "completed"} {
 		for _, match := range values {
 			for _, noSIMChange := range values {
-				for name, verdict := range matched {
-					if got, want := verdict(status, match, noSIMChange).String(), wantVerdict(status, match); got != want {
-						t.Errorf("%s in status %q with %s: Matched = %s, want %s", name, status, fields(match, noSIMChange), got, want)
-					}
+				body = checkBody(t, status, match, noSIMChange)
+				phone, err := c.PhoneChecks.Get(t.Context(), phoneCheckID)
+				if err != nil {
+					t.Fatal(err)
 				}
-				for name, verdict := range unchanged {
-					want := wantVerdict(status, noSIMChange)
-					if name != "SIMCheck" && wantVerdict(status, match) != "yes" {
-						want = "unknown" // of another person's SIM
-					}
-					if got := verdict(status, match, noSIMChange).String(); got != want {
-						t.Errorf("%s in status %q with %s: SIMUnchanged = %s, want %s", name, status, fields(match, noSIMChange), got, want)
-					}
+				sim, err := c.SIMChecks.Get(t.Context(), phoneCheckID)
+				if err != nil {
+					t.Fatal(err)
+				}
+				subscriber, err := c.SubscriberChecks.Get(t.Context(), phoneCheckID)
+				if err != nil {
+					t.Fatal(err)
+				}
+				callback := parseVerdicts(t, "subscriber_check", body)
+
+				wantMatch, wantSIM := wantVerdict(status, match), wantVerdict(status, noSIMChange)
+				wantSame := wantSIM
+				if wantMatch != "yes" {
+					wantSame = "unknown" // of another person's SIM
+				}
+				want := []string{wantMatch, wantSIM, wantMatch + " " + wantSame, wantMatch + " " + wantSame}
+				got := []string{phone.Match.String(), sim.NoSIMChange.String(), fmt.Sprint(subscriber.Match, " ", subscriber.NoSIMChange), callback}
+				if !cmp.Equal(got, want) {
+					t.Errorf("%s: PhoneCheck, SIMCheck, SubscriberCheck, callback = %q, want %q", body, got, want)
 				}
 			}
 		}
@@ -72,16 +62,14 @@ func TestVerdict_ByStatusAndValue(t *testing.T) {
 // TestVerdict_CallbackProduct checks that a callback has no verdict that its product cannot have.
 func TestVerdict_CallbackProduct(t *testing.T) {
 	t.Parallel()
-	for product, want := range map[idverify.Product]string{
-		idverify.ProductSubscriberCheck: "yes yes",
-		idverify.ProductPhoneCheck:      "yes unknown",
-		idverify.ProductSIMCheck:        "unknown unknown",
-		"invoice":                       "unknown unknown",
-		"":                              "unknown unknown",
+	for product, want := range map[string]string{
+		"subscriber_check": "yes yes",
+		"phone_check":      "yes unknown",
+		"sim_check":        "unknown unknown",
+		"invoice":          "unknown unknown",
+		"":                 "unknown unknown",
 	} {
-		c := &idverify.Callback{Product: product, Status: idverify.StatusCompleted, Match: new(true), NoSIMChange: new(true)}
-
-		got := fmt.Sprint(c.Matched(), " ", c.SIMUnchanged())
+		got := parseVerdicts(t, product, checkBody(t, "COMPLETED", new(true), new(true)))
 
 		if got != want {
 			t.Errorf("product %q: verdicts = %s, want %s", product, got, want)
@@ -89,39 +77,32 @@ func TestVerdict_CallbackProduct(t *testing.T) {
 	}
 }
 
-// wantVerdict returns the word of the expected verdict.
-func wantVerdict(status idverify.CheckStatus, value *bool) string {
-	if status != "COMPLETED" || value == nil {
-		return "unknown"
+// parseVerdicts returns the verdicts of a callback.
+func parseVerdicts(t *testing.T, kind, body string) string {
+	t.Helper()
+	c, err := idverify.ParseCallback(&signature.Message{Kind: kind, Body: []byte(body)})
+	if err != nil {
+		t.Fatal(err)
 	}
-	return map[bool]string{true: "yes", false: "no"}[*value]
+	return fmt.Sprint(c.Match, " ", c.NoSIMChange)
 }
 
-// fields prints the fields of a check for a failure message.
-func fields(match, noSIMChange *bool) string {
-	b, err := json.Marshal(map[string]*bool{"match": match, "no_sim_change": noSIMChange})
+// checkBody returns the JSON of a check.
+func checkBody(t *testing.T, status string, match, noSIMChange *bool) string {
+	t.Helper()
+	b, err := json.Marshal(map[string]any{"check_id": phoneCheckID, "status": status, "match": match, "no_sim_change": noSIMChange})
 	if err != nil {
-		return err.Error()
+		t.Fatal(err)
 	}
 	return string(b)
 }
 
-func TestVerdict_NilReceiver(t *testing.T) {
-	t.Parallel()
-	var (
-		phone      *idverify.PhoneCheck
-		sim        *idverify.SIMCheck
-		subscriber *idverify.SubscriberCheck
-		callback   *idverify.Callback
-	)
-
-	got := []idverify.Verdict{
-		phone.Matched(), sim.SIMUnchanged(), subscriber.Matched(), subscriber.SIMUnchanged(), callback.Matched(), callback.SIMUnchanged(),
+// wantVerdict returns the word of the expected verdict.
+func wantVerdict(status string, value *bool) string {
+	if status != "COMPLETED" || value == nil {
+		return "unknown"
 	}
-
-	if want := make([]idverify.Verdict, len(got)); !cmp.Equal(got, want) {
-		t.Errorf("verdicts = %v, want %v", got, want)
-	}
+	return map[bool]string{true: "yes", false: "no"}[*value]
 }
 
 func TestVerdict_Text(t *testing.T) {
@@ -168,13 +149,37 @@ func TestVerdict_UnmarshalInvalid(t *testing.T) {
 	}
 }
 
+func TestVerdict_Database(t *testing.T) {
+	t.Parallel()
+	for value, want := range map[any]idverify.Verdict{nil: idverify.VerdictUnknown, "unknown": idverify.VerdictUnknown, "yes": idverify.VerdictYes, "no": idverify.VerdictNo} {
+		v := idverify.VerdictNo
+		if err := v.Scan(value); err != nil || v != want {
+			t.Errorf("Scan(%v) = %s, %v, want %s", value, v, err, want)
+		}
+		stored, err := want.Value()
+		if err != nil || stored != want.String() {
+			t.Errorf("Value of %s = %v, %v, want its text", want, stored, err)
+		}
+	}
+	var v idverify.Verdict
+	if err := v.Scan([]byte("yes")); err != nil || v != idverify.VerdictYes {
+		t.Errorf("Scan of bytes = %s, %v, want yes", v, err)
+	}
+	for _, value := range []any{int64(0), int64(1), 1.0, true, false, "", "true", "Yes", []byte("1"), time.Time{}} {
+		v := idverify.VerdictNo
+		if err := v.Scan(value); err == nil || v != idverify.VerdictNo {
+			t.Errorf("Scan(%T %v) = %s, %v, want an error and the verdict unchanged", value, value, v, err)
+		}
+	}
+}
+
 func TestVerdict_SandboxOutcomes(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		endings    string
-		phone      string // Matched
-		sim        string // SIMUnchanged
-		subscriber string // Matched and SIMUnchanged
+		phone      string // Match
+		sim        string // NoSIMChange
+		subscriber string // both
 	}{
 		{"99", "unknown", "unknown", "unknown unknown"},
 		{"00", "unknown", "yes", "unknown unknown"},
@@ -196,13 +201,13 @@ func TestVerdict_SandboxOutcomes(t *testing.T) {
 				phone := s.openPhoneCheck(t, number)
 				subscriber := s.openSubscriberCheck(t, number)
 
-				if got := sim.SIMUnchanged().String(); got != tt.sim {
-					t.Errorf("SIMCheck %s: SIMUnchanged = %s, want %s", sim.Status, got, tt.sim)
+				if got := sim.NoSIMChange.String(); got != tt.sim {
+					t.Errorf("SIMCheck %s: NoSIMChange = %s, want %s", sim.Status, got, tt.sim)
 				}
-				if got := fmt.Sprint(phone.Matched(), " ", phone.SIMUnchanged()); got != tt.phone+" unknown" {
+				if got := fmt.Sprint(phone.Match, " ", phone.NoSIMChange); got != tt.phone+" unknown" {
 					t.Errorf("PhoneCheck %s: verdicts = %s, want %s unknown", phone.Status, got, tt.phone)
 				}
-				if got := fmt.Sprint(subscriber.Matched(), " ", subscriber.SIMUnchanged()); got != tt.subscriber {
+				if got := fmt.Sprint(subscriber.Match, " ", subscriber.NoSIMChange); got != tt.subscriber {
 					t.Errorf("SubscriberCheck %s: verdicts = %s, want %s", subscriber.Status, got, tt.subscriber)
 				}
 				s.compareRead(t, phone, subscriber)
@@ -219,8 +224,8 @@ func TestVerdict_Expired(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := check.Matched(); got != idverify.VerdictUnknown {
-			t.Errorf("ACCEPTED check of %s: Matched = %s, want unknown", number, got)
+		if got := check.Match; got != idverify.VerdictUnknown {
+			t.Errorf("ACCEPTED check of %s: Match = %s, want unknown", number, got)
 		}
 
 		if err := s.srv.Advance(t.Context(), 3*time.Minute); err != nil {
@@ -228,8 +233,8 @@ func TestVerdict_Expired(t *testing.T) {
 		}
 		c := s.next(t)
 
-		if c.Status != idverify.StatusExpired || c.Matched() != idverify.VerdictUnknown || c.SIMUnchanged() != idverify.VerdictUnknown {
-			t.Errorf("callback %s: verdicts = %s and %s, want EXPIRED with unknown", c.Status, c.Matched(), c.SIMUnchanged())
+		if c.Status != idverify.StatusExpired || c.Match != idverify.VerdictUnknown || c.NoSIMChange != idverify.VerdictUnknown {
+			t.Errorf("callback %s: verdicts = %s and %s, want EXPIRED with unknown", c.Status, c.Match, c.NoSIMChange)
 		}
 	}
 }
@@ -300,12 +305,12 @@ func (s *verdictShop) compareRead(t *testing.T, phone, subscriber *idverify.Call
 		return // neither check is stored
 	}
 	p, err := s.client.PhoneChecks.Get(t.Context(), phone.CheckID)
-	if err != nil || p.Matched() != phone.Matched() {
-		t.Errorf("PhoneCheck: Matched = %s, error = %v, want %s as in the callback", p.Matched(), err, phone.Matched())
+	if err != nil || p.Match != phone.Match {
+		t.Errorf("PhoneCheck: Match = %s, error = %v, want %s as in the callback", p.Match, err, phone.Match)
 	}
 	c, err := s.client.SubscriberChecks.Get(t.Context(), subscriber.CheckID)
-	if err != nil || c.Matched() != subscriber.Matched() || c.SIMUnchanged() != subscriber.SIMUnchanged() {
+	if err != nil || c.Match != subscriber.Match || c.NoSIMChange != subscriber.NoSIMChange {
 		t.Errorf("SubscriberCheck: verdicts = %s and %s, error = %v, want %s and %s as in the callback",
-			c.Matched(), c.SIMUnchanged(), err, subscriber.Matched(), subscriber.SIMUnchanged())
+			c.Match, c.NoSIMChange, err, subscriber.Match, subscriber.NoSIMChange)
 	}
 }

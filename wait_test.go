@@ -32,8 +32,8 @@ func TestPhoneCheckService_WaitCompleted(t *testing.T) {
 
 		check, err := c.PhoneChecks.Wait(t.Context(), "a")
 
-		if err != nil || check.Status != idverify.StatusCompleted || check.Match == nil || *check.Match {
-			t.Fatalf("check = %+v, error = %v, want a completed check with Match false", check, err)
+		if err != nil || check.Status != idverify.StatusCompleted || check.Match != idverify.VerdictNo {
+			t.Fatalf("check = %+v, error = %v, want a completed check without a match", check, err)
 		}
 		if polls[1]-polls[0] != 500*time.Millisecond || polls[2]-polls[1] != 750*time.Millisecond {
 			t.Errorf("polls at %v, want intervals of 500ms, then 750ms", polls[:3])

@@ -81,7 +81,7 @@ func checkSIM(ctx context.Context, client *idverify.Client) error {
 	if err != nil {
 		return err
 	}
-	switch sim.SIMUnchanged() {
+	switch sim.NoSIMChange {
 	case idverify.VerdictYes:
 		return approve(ctx)
 	case idverify.VerdictNo:
@@ -102,7 +102,7 @@ func receiveCallbacks(client *idverify.Client) error {
 	}
 	http.Handle("POST /callbacks", idverify.CallbackHandler(verifier, func(ctx context.Context, c *idverify.Callback) error {
 		// Updates only a check that AddCheck stored. After an error the service sends the callback again.
-		return db.SetResult(ctx, c.CheckID, c.Product, c.Matched().String())
+		return db.SetResult(ctx, c.CheckID, c.Product, c.Match)
 	}))
 	return nil
 }
@@ -129,7 +129,7 @@ func completeCheck(ctx context.Context, client *idverify.Client, redirect *idver
 	check, err := client.PhoneChecks.Complete(ctx, redirect.CheckID, redirect.Code)
 	switch {
 	case err == nil, errors.Is(err, idverify.ErrOutcomeUnknown) && check != nil:
-		return signIn(ctx, check.Matched()) // this session owns check and redirect
+		return signIn(ctx, check.Match) // this session owns check and redirect
 	case errors.Is(err, idverify.ErrOutcomeUnknown):
 		return waitForCallback(ctx)
 	}
@@ -276,7 +276,7 @@ func (d *database) AddCheck(_ context.Context, checkID string, _ idverify.Produc
 	return nil
 }
 
-func (d *database) SetResult(context.Context, string, idverify.Product, string) error {
+func (d *database) SetResult(context.Context, string, idverify.Product, idverify.Verdict) error {
 	return nil
 }
 
@@ -305,8 +305,8 @@ func TestSignUp(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	if got := check.Matched(); got != idverify.VerdictYes {
-		t.Errorf("Matched = %s, want yes", got)
+	if got := check.Match; got != idverify.VerdictYes {
+		t.Errorf("Match = %s, want yes", got)
 	}
 }
 

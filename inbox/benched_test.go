@@ -184,7 +184,7 @@ func (h *handWritten) insert(b testing.TB, id string) {
 
 func (h *handWritten) store(ctx context.Context, c *idverify.Callback) error {
 	matched := 0
-	if c.Matched() == idverify.VerdictYes {
+	if c.Match == idverify.VerdictYes {
 		matched = 1
 	}
 	result, err := h.db.ExecContext(ctx, "UPDATE checks SET status = $1, is_match = $2, network_id = $3, error_code = $4, charge_amount = $5, charge_currency = $6, "+

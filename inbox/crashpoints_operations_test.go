@@ -121,7 +121,7 @@ var handlerOperations = []operation{
 		onResult: true,
 		arrange: func(p *point, t *testing.T) {
 			p.start(t)
-			completed := inbox.Result{Product: idverify.ProductPhoneCheck, CheckID: p.check.CheckID, Status: idverify.StatusCompleted, Match: new(true)}
+			completed := inbox.Result{Product: idverify.ProductPhoneCheck, CheckID: p.check.CheckID, Status: idverify.StatusCompleted, Match: idverify.VerdictYes}
 			if _, err := p.inbox.Record(t.Context(), completed); err != nil {
 				t.Fatal(err)
 			}

@@ -26,7 +26,7 @@
 //	mux.Handle("POST /callbacks", checks.Handler(verifier)) // a signature.Verifier
 //	go checks.Run(ctx, client)                              // calls Reconcile and Purge
 //	go checks.Work(ctx, func(ctx context.Context, tx *sql.Tx, e inbox.Entry) error {
-//		// … write e.Matched() to your own row with tx …
+//		// … write e.Match to your own row with tx …
 //	})
 //
 // For each check:

@@ -29,7 +29,7 @@ func storeDurably(ctx context.Context, checks *inbox.Inbox, mux *http.ServeMux, 
 	mux.Handle("POST /callbacks", checks.Handler(verifier)) // stores each result once
 	go checks.Run(ctx, client)                              // looks for results that are missing
 	go checks.Work(ctx, func(ctx context.Context, tx *sql.Tx, e inbox.Entry) error {
-		return setVerdict(ctx, tx, e.Reference, e.Matched().String()) // called again until it returns nil
+		return setVerdict(ctx, tx, e.Reference, e.Match) // called again until it returns nil
 	})
 
 	if err := checks.Plan(ctx, tx, idverify.ProductPhoneCheck, reference); err != nil { // tx also stores your own row
@@ -90,7 +90,7 @@ func sendToApp(ctx context.Context, checkURL string) error {
 }
 
 // setVerdict replaces a function of the reader's program.
-func setVerdict(ctx context.Context, tx *sql.Tx, reference, verdict string) error {
+func setVerdict(ctx context.Context, tx *sql.Tx, reference string, verdict idverify.Verdict) error {
 	_, err := tx.ExecContext(ctx, "UPDATE sign_ups SET verdict = $1 WHERE reference = $2", verdict, reference)
 	return err
 }

@@ -15,7 +15,7 @@ import (
 // created. Do not treat it as either: verify in another way. Its method Final returns false.
 const StatusUnknown idverify.CheckStatus = "UNKNOWN"
 
-// Entry is a check with its result. Decide with [Entry.Matched] and [Entry.SIMUnchanged].
+// Entry is a check with its result.
 type Entry struct {
 	Reference string // as passed to Plan
 	Product   idverify.Product
@@ -23,8 +23,8 @@ type Entry struct {
 	PlannedAt time.Time // when Plan was called
 
 	Status         idverify.CheckStatus // COMPLETED, EXPIRED, ERROR or StatusUnknown; the check has ended if it is not empty
-	Match          *bool                // valid only if COMPLETED, see Matched
-	NoSIMChange    *bool                // valid only if COMPLETED, see SIMUnchanged
+	Match          idverify.Verdict     // unknown unless COMPLETED, and for a SIMCheck
+	NoSIMChange    idverify.Verdict     // unknown unless COMPLETED, for a PhoneCheck, and for a SubscriberCheck unless Match is yes
 	NetworkID      string               // only if COMPLETED
 	ErrorCode      string               // only if ERROR, for example "mno_timeout"
 	ChargeAmount   json.Number          // decimal; empty if it is not known
@@ -46,24 +46,6 @@ const (
 	SourceRecord    Source = "record"    // Record
 	SourceReconcile Source = "reconcile" // Reconcile
 )
-
-// Matched reports whether the phone number belongs to the device. It returns VerdictUnknown unless
-// the check is COMPLETED.
-func (e Entry) Matched() idverify.Verdict {
-	c := idverify.Callback{Product: e.Product, Status: e.Status, Match: e.Match}
-	return c.Matched()
-}
-
-// SIMUnchanged reports whether the SIM is unchanged. It returns VerdictUnknown unless the check is
-// COMPLETED, for a PhoneCheck, and for a SubscriberCheck unless Matched returns VerdictYes.
-func (e Entry) SIMUnchanged() idverify.Verdict {
-	if e.Product == idverify.ProductSIMCheck {
-		c := idverify.SIMCheck{Status: e.Status, NoSIMChange: e.NoSIMChange}
-		return c.SIMUnchanged()
-	}
-	c := idverify.Callback{Product: e.Product, Status: e.Status, Match: e.Match, NoSIMChange: e.NoSIMChange}
-	return c.SIMUnchanged()
-}
 
 // Get returns the entry with the given reference, for example to show the status of a sign-up. The
 // error is [ErrNotFound] if there is none.
@@ -100,7 +82,7 @@ func scanEntry(row interface{ Scan(...any) error }, more ...any) (*Entry, error)
 		return nil, err
 	}
 	e.CheckID, e.Status = checkID.String, idverify.CheckStatus(status.String)
-	e.Match, e.NoSIMChange = boolPointer(match), boolPointer(noSIMChange)
+	e.Match, e.NoSIMChange = verdictOf(match), verdictOf(noSIMChange)
 	e.ChargeAmount, e.ChargeCurrency, e.Source = json.Number(amount), currency, Source(source)
 	e.PlannedAt = time.UnixMicro(planned).UTC()
 	e.EndedAt, e.DoneAt, e.StoppedAt = timeOf(ended), timeOf(done), timeOf(stopped)
@@ -121,11 +103,26 @@ func collect(rows *sql.Rows) ([]*Entry, error) {
 	return entries, rows.Err()
 }
 
-func boolPointer(b sql.NullBool) *bool {
-	if !b.Valid {
-		return nil
+// verdictOf returns the verdict that verdictColumn stored.
+func verdictOf(b sql.NullBool) idverify.Verdict {
+	switch {
+	case !b.Valid:
+		return idverify.VerdictUnknown
+	case b.Bool:
+		return idverify.VerdictYes
 	}
-	return &b.Bool
+	return idverify.VerdictNo
+}
+
+// verdictColumn returns v as it is stored.
+func verdictColumn(v idverify.Verdict) sql.NullInt16 {
+	switch v {
+	case idverify.VerdictYes:
+		return sql.NullInt16{Int16: 1, Valid: true}
+	case idverify.VerdictNo:
+		return sql.NullInt16{Valid: true}
+	}
+	return sql.NullInt16{}
 }
 
 func timeOf(micros sql.NullInt64) time.Time {

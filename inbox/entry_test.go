@@ -1,66 +1,50 @@
 package inbox_test
 
 import (
+	"fmt"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/idverify/idverify-go"
 	"github.com/idverify/idverify-go/inbox"
 )
 
+// TestEntry_Verdicts records results that were not made with ResultOf.
 func TestEntry_Verdicts(t *testing.T) {
-	t.Parallel()
-	const phone, sim, subscriber = idverify.ProductPhoneCheck, idverify.ProductSIMCheck, idverify.ProductSubscriberCheck
-	const yes, no, unknown = idverify.VerdictYes, idverify.VerdictNo, idverify.VerdictUnknown
-	yesPointer, noPointer := new(true), new(false)
-	for _, test := range []struct {
-		product               idverify.Product
-		match, noSIMChange    *bool
-		matched, simUnchanged idverify.Verdict // of a COMPLETED check
-	}{
-		{phone, nil, nil, unknown, unknown},
-		{phone, yesPointer, nil, yes, unknown},
-		{phone, noPointer, nil, no, unknown},
-		{phone, yesPointer, yesPointer, yes, unknown},
-		{sim, nil, nil, unknown, unknown},
-		{sim, nil, yesPointer, unknown, yes},
-		{sim, nil, noPointer, unknown, no},
-		{sim, yesPointer, yesPointer, unknown, yes},
-		{subscriber, nil, nil, unknown, unknown},
-		{subscriber, nil, yesPointer, unknown, unknown},
-		{subscriber, yesPointer, nil, yes, unknown},
-		{subscriber, yesPointer, yesPointer, yes, yes},
-		{subscriber, yesPointer, noPointer, yes, no},
-		{subscriber, noPointer, nil, no, unknown},
-		{subscriber, noPointer, yesPointer, no, unknown},
-		{subscriber, noPointer, noPointer, no, unknown},
-		{"", yesPointer, yesPointer, unknown, unknown},
-		{"reachability", yesPointer, yesPointer, unknown, unknown},
-	} {
-		for _, status := range []idverify.CheckStatus{
-			idverify.StatusCompleted, idverify.StatusExpired, idverify.StatusError, inbox.StatusUnknown, "", idverify.StatusPending, idverify.StatusAccepted, "completed",
+	onDatabases(t, func(t *testing.T, d database) {
+		const phone, sim, subscriber = idverify.ProductPhoneCheck, idverify.ProductSIMCheck, idverify.ProductSubscriberCheck
+		const yes, no, unknown = idverify.VerdictYes, idverify.VerdictNo, idverify.VerdictUnknown
+		i := newIntake(t, d, addEffect)
+		for n, row := range []struct {
+			product            idverify.Product
+			status             idverify.CheckStatus
+			match, noSIMChange idverify.Verdict
+			want               []idverify.Verdict
+		}{
+			{phone, idverify.StatusCompleted, yes, yes, []idverify.Verdict{yes, unknown}},
+			{phone, idverify.StatusCompleted, no, unknown, []idverify.Verdict{no, unknown}},
+			{phone, idverify.StatusError, yes, unknown, []idverify.Verdict{unknown, unknown}},
+			{sim, idverify.StatusCompleted, yes, yes, []idverify.Verdict{unknown, yes}},
+			{sim, idverify.StatusError, unknown, no, []idverify.Verdict{unknown, unknown}},
+			{subscriber, idverify.StatusCompleted, yes, yes, []idverify.Verdict{yes, yes}},
+			{subscriber, idverify.StatusCompleted, yes, no, []idverify.Verdict{yes, no}},
+			{subscriber, idverify.StatusCompleted, no, yes, []idverify.Verdict{no, unknown}},
+			{subscriber, idverify.StatusCompleted, unknown, yes, []idverify.Verdict{unknown, unknown}},
+			{subscriber, idverify.StatusExpired, yes, yes, []idverify.Verdict{unknown, unknown}},
 		} {
-			e := inbox.Entry{Product: test.product, Status: status, Match: test.match, NoSIMChange: test.noSIMChange}
-
-			matched, simUnchanged := e.Matched(), e.SIMUnchanged()
-
-			wantMatched, wantSIM := unknown, unknown
-			if status == idverify.StatusCompleted {
-				wantMatched, wantSIM = test.matched, test.simUnchanged
+			reference := fmt.Sprint("row ", n)
+			i.plan(t, row.product, reference)
+			result := inbox.Result{Product: row.product, CheckID: "check of " + reference, ReferenceID: reference, Status: row.status, Match: row.match, NoSIMChange: row.noSIMChange}
+			if _, err := i.inbox.Record(t.Context(), result); err != nil {
+				t.Fatal(err)
 			}
-			if matched != wantMatched || simUnchanged != wantSIM {
-				t.Errorf("%s in status %q, match %v, no SIM change %v: verdicts = %s, %s; want %s, %s",
-					test.product, status, text(test.match), text(test.noSIMChange), matched, simUnchanged, wantMatched, wantSIM)
+
+			e := i.get(t, reference)
+
+			if got := []idverify.Verdict{e.Match, e.NoSIMChange}; !cmp.Equal(got, row.want) {
+				t.Errorf("%+v: verdicts = %v, want %v", result, got, row.want)
 			}
 		}
-	}
-}
-
-func text(b *bool) string {
-	switch {
-	case b == nil:
-		return "nil"
-	case *b:
-		return "true"
-	}
-	return "false"
+	})
 }

@@ -57,7 +57,7 @@ func Example() {
 	// 4. Process the result.
 	working, stop := context.WithCancel(ctx)
 	err = checks.Work(working, func(ctx context.Context, tx *sql.Tx, e inbox.Entry) error {
-		fmt.Printf("%s: matched: %s, from %s\n", e.Reference, e.Matched(), e.Source)
+		fmt.Printf("%s: matched: %s, from %s\n", e.Reference, e.Match, e.Source)
 		stop() // a backend continues
 		return nil
 	})
@@ -96,7 +96,7 @@ func ExampleInbox_Record() {
 		log.Fatal(err)
 	}
 
-	fmt.Printf("stored: %t, SIM unchanged: %s\n", stored, e.SIMUnchanged())
+	fmt.Printf("stored: %t, SIM unchanged: %s\n", stored, e.NoSIMChange)
 	// Output:
 	// stored: true, SIM unchanged: no
 }

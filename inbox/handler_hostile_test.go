@@ -95,8 +95,8 @@ func TestHandler_HostileFields(t *testing.T) {
 		if status != 204 || e.Status != idverify.StatusCompleted || i.effects(t) != 1 {
 			t.Errorf("response = %d, entry = %+v; want the result in spite of its other fields", status, e)
 		}
-		if e.Matched() != idverify.VerdictUnknown || e.SIMUnchanged() != idverify.VerdictUnknown {
-			t.Errorf("matched, SIM unchanged = %s, %s; want unknown without a match", e.Matched(), e.SIMUnchanged())
+		if e.Match != idverify.VerdictUnknown || e.NoSIMChange != idverify.VerdictUnknown {
+			t.Errorf("matched, SIM unchanged = %s, %s; want unknown without a match", e.Match, e.NoSIMChange)
 		}
 		for name, text := range map[string]string{"network": e.NetworkID, "error code": e.ErrorCode, "charge": e.ChargeAmount.String()} {
 			if len(text) > 256 || len(text) < 200 || !utf8.ValidString(text) || strings.ContainsRune(text, 0) {

@@ -132,7 +132,7 @@ func TestHandler_DatabaseClosed(t *testing.T) {
 		if got := i.responses(); got != "500 204" {
 			t.Errorf("responses = %s, want 500 and then 204", got)
 		}
-		if i.get(t, "r").Matched() != idverify.VerdictYes || i.effects(t) != 1 {
+		if i.get(t, "r").Match != idverify.VerdictYes || i.effects(t) != 1 {
 			t.Error("the redelivered callback is not stored")
 		}
 	})
@@ -174,7 +174,7 @@ func TestHandler_DatabaseDown(t *testing.T) {
 	if got := i.responses(); got != "500 500 204 204" {
 		t.Errorf("responses = %s, want 500 while the database is down, then 204, and 204 after its crash", got)
 	}
-	if i.get(t, "r").Matched() != idverify.VerdictYes || i.effects(t) != 1 {
+	if i.get(t, "r").Match != idverify.VerdictYes || i.effects(t) != 1 {
 		t.Error("the redelivered callback is not stored")
 	}
 	if got := i.levels(t); got != "ERROR ERROR DEBUG DEBUG" {
@@ -213,7 +213,7 @@ func TestHandler_ServiceDisconnects(t *testing.T) {
 		if !errors.Is(err, context.Canceled) {
 			t.Errorf("error = %v, want that of the closed connection", err)
 		}
-		if i.get(t, "r").Matched() != idverify.VerdictYes || i.effects(t) != 1 {
+		if i.get(t, "r").Match != idverify.VerdictYes || i.effects(t) != 1 {
 			t.Error("the result is not stored: the service does not send it again")
 		}
 	})

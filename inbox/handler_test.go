@@ -40,7 +40,7 @@ func TestHandler_StoresOnce(t *testing.T) {
 			t.Errorf("levels = %s, want DEBUG", got)
 		}
 		second := i.get(t, "r")
-		if !second.EndedAt.Equal(first.EndedAt) || second.DoneAt.IsZero() || second.Matched() != idverify.VerdictYes {
+		if !second.EndedAt.Equal(first.EndedAt) || second.DoneAt.IsZero() || second.Match != idverify.VerdictYes {
 			t.Errorf("entry = %+v, want that of the first callback, %+v", second, first)
 		}
 	})
@@ -70,16 +70,16 @@ func TestHandler_StoresFields(t *testing.T) {
 		}
 
 		e := b.get(t, "changed SIM")
-		if e.Matched() != idverify.VerdictYes || e.SIMUnchanged() != idverify.VerdictNo || e.NetworkID == "" || e.ChargeAmount == "" || e.ChargeCurrency == "" {
+		if e.Match != idverify.VerdictYes || e.NoSIMChange != idverify.VerdictNo || e.NetworkID == "" || e.ChargeAmount == "" || e.ChargeCurrency == "" {
 			t.Errorf("entry = %+v, want a match with a changed SIM, a network and a charge", e)
 		}
 		if !e.EndedAt.Equal(b.service.Now()) || !e.DoneAt.IsZero() || e.Source != inbox.SourceCallback {
 			t.Errorf("entry = %+v, want one that ended now and waits for Work", e)
 		}
-		if e := b.get(t, "ends as ERROR"); e.Status != idverify.StatusError || e.ErrorCode == "" || e.Matched() != idverify.VerdictUnknown {
+		if e := b.get(t, "ends as ERROR"); e.Status != idverify.StatusError || e.ErrorCode == "" || e.Match != idverify.VerdictUnknown {
 			t.Errorf("entry = %+v, want ERROR with its code", e)
 		}
-		if e := b.get(t, "expires"); e.Status != idverify.StatusExpired || e.Matched() != idverify.VerdictUnknown {
+		if e := b.get(t, "expires"); e.Status != idverify.StatusExpired || e.Match != idverify.VerdictUnknown {
 			t.Errorf("entry = %+v, want EXPIRED", e)
 		}
 	})
@@ -107,7 +107,7 @@ func TestHandler_EarlyCallback(t *testing.T) {
 		if got := i.levels(t); got != "WARN DEBUG" {
 			t.Errorf("levels = %s, want WARN DEBUG", got)
 		}
-		if e := i.get(t, "r"); e.Matched() != idverify.VerdictYes || i.effects(t) != 1 {
+		if e := i.get(t, "r"); e.Match != idverify.VerdictYes || i.effects(t) != 1 {
 			t.Errorf("entry = %+v with %d effects, want the result and 1", e, i.effects(t))
 		}
 	})
@@ -160,7 +160,7 @@ func TestHandler_OtherCustomerWithReference(t *testing.T) {
 		if attacked.Status != "" || attacked.CheckID != "" {
 			t.Errorf("entry = %+v, want neither result nor check ID from another customer", attacked)
 		}
-		if e := i.get(t, "guessed"); e.Matched() != idverify.VerdictNo || e.CheckID != check.CheckID || i.effects(t) != 1 {
+		if e := i.get(t, "guessed"); e.Match != idverify.VerdictNo || e.CheckID != check.CheckID || i.effects(t) != 1 {
 			t.Errorf("entry = %+v, want the result of our check", e)
 		}
 	})
@@ -203,7 +203,7 @@ func TestHandler_Forged(t *testing.T) {
 		if forged.Status != "" || events != "" {
 			t.Errorf("entry = %+v, want no result from a forged callback", forged)
 		}
-		if got := i.responses(); got != "400 204" || i.get(t, "r").Matched() != idverify.VerdictYes {
+		if got := i.responses(); got != "400 204" || i.get(t, "r").Match != idverify.VerdictYes {
 			t.Errorf("responses = %s, want 400 and then 204", got)
 		}
 	})
@@ -230,7 +230,7 @@ func TestHandler_KeySetUnavailable(t *testing.T) {
 		if got := i.responses(); got != "503 204" || unavailable.Status != "" {
 			t.Errorf("responses = %s, want 503 and then 204", got)
 		}
-		if i.get(t, "r").Matched() != idverify.VerdictYes || i.effects(t) != 1 {
+		if i.get(t, "r").Match != idverify.VerdictYes || i.effects(t) != 1 {
 			t.Error("the redelivered callback is not stored")
 		}
 	})
@@ -268,7 +268,7 @@ func TestHandler_OnResultFails(t *testing.T) {
 		if first.Status != "" || failed != 0 {
 			t.Errorf("entry = %+v with %d effects after a failure, want a rollback", first, failed)
 		}
-		if n := i.effects(t); n != 1 || i.get(t, "r").Matched() != idverify.VerdictYes {
+		if n := i.effects(t); n != 1 || i.get(t, "r").Match != idverify.VerdictYes {
 			t.Errorf("%d effects, want 1", n)
 		}
 		log := i.log.String()

@@ -22,7 +22,7 @@ func TestInbox_StoresCallback(t *testing.T) {
 			b.open(t, check)
 
 			e := b.get(t, "sign-up 1")
-			if e.Matched() != idverify.VerdictYes || e.Source != inbox.SourceCallback || e.CheckID != check.CheckID {
+			if e.Match != idverify.VerdictYes || e.Source != inbox.SourceCallback || e.CheckID != check.CheckID {
 				t.Errorf("entry = %+v, want the result of the callback", e)
 			}
 		})

@@ -58,7 +58,7 @@ func TestInbox_ConcurrentSources(t *testing.T) {
 		advance(t, i.service, 3*time.Minute) // all delivery attempts
 
 		for n, check := range created {
-			if e := i.get(t, fmt.Sprint("sign-up ", n)); e.Matched() != idverify.VerdictYes || e.CheckID != check.CheckID {
+			if e := i.get(t, fmt.Sprint("sign-up ", n)); e.Match != idverify.VerdictYes || e.CheckID != check.CheckID {
 				t.Errorf("entry = %+v, want a match of check %s", e, check.CheckID)
 			}
 		}

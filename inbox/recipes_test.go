@@ -41,13 +41,13 @@ func TestSignUpVerdict(t *testing.T) {
 	defer cancel()
 	err = checks.Work(ctx, func(ctx context.Context, tx *sql.Tx, e inbox.Entry) error {
 		defer cancel() // one entry is enough
-		return setVerdict(ctx, tx, e.Reference, e.Matched().String())
+		return setVerdict(ctx, tx, e.Reference, e.Match)
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 
-	if e, err := checks.Get(t.Context(), "sign-up 1"); err != nil || e.Matched() != idverify.VerdictNo || e.DoneAt.IsZero() {
+	if e, err := checks.Get(t.Context(), "sign-up 1"); err != nil || e.Match != idverify.VerdictNo || e.DoneAt.IsZero() {
 		t.Errorf("entry = %+v, error %v, want a processed entry with verdict no", e, err)
 	}
 	var verdict string

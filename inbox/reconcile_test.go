@@ -94,7 +94,7 @@ func TestInbox_ReconcileStoresResult(t *testing.T) {
 			if reads := b.count("phone_check.get"); early != 0 || reads != 1 {
 				t.Errorf("%d reads before the callback was overdue, %d in all; want 0 and 1", early, reads)
 			}
-			if e := b.get(t, "sign-up 1"); e.Matched() != idverify.VerdictYes || e.Source != inbox.SourceReconcile || e.DoneAt.IsZero() {
+			if e := b.get(t, "sign-up 1"); e.Match != idverify.VerdictYes || e.Source != inbox.SourceReconcile || e.DoneAt.IsZero() {
 				t.Errorf("entry = %+v, want a processed match", e)
 			}
 			b.wantEffects(t, "sign-up 1")
@@ -149,7 +149,7 @@ func TestInbox_ReconcileNotFound(t *testing.T) {
 
 				elapsed := b.reconcileUntilEnded(t, "sign-up 1") - check.TTL
 
-				if e := b.get(t, "sign-up 1"); e.Status != inbox.StatusUnknown || e.Matched() != idverify.VerdictUnknown || e.CheckID != check.CheckID {
+				if e := b.get(t, "sign-up 1"); e.Status != inbox.StatusUnknown || e.Match != idverify.VerdictUnknown || e.CheckID != check.CheckID {
 					t.Errorf("entry = %+v, want StatusUnknown", e)
 				}
 				if elapsed < 5*time.Minute || elapsed > 6*time.Minute+10*time.Second {
@@ -206,7 +206,7 @@ func TestInbox_ReconcileRaces(t *testing.T) {
 
 			b.reconcile(t)
 
-			if e := b.get(t, "sign-up 1"); e.Source != inbox.SourceCallback || e.Matched() != idverify.VerdictYes {
+			if e := b.get(t, "sign-up 1"); e.Source != inbox.SourceCallback || e.Match != idverify.VerdictYes {
 				t.Errorf("entry = %+v, want the result of the callback", e)
 			}
 			b.wantEffects(t, "sign-up 1")

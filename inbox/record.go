@@ -17,8 +17,8 @@ type Result struct {
 	CheckID     string
 	ReferenceID string
 	Status      idverify.CheckStatus // COMPLETED, EXPIRED or ERROR
-	Match       *bool
-	NoSIMChange *bool
+	Match       idverify.Verdict     // stored only if it can be known: see Entry
+	NoSIMChange idverify.Verdict     // as Match
 
 	NetworkID      string
 	ErrorCode      string
@@ -44,6 +44,21 @@ func ResultOf[C *idverify.PhoneCheck | *idverify.SIMCheck | *idverify.Subscriber
 			NetworkID: c.NetworkID, ErrorCode: c.ErrorCode, ChargeAmount: c.ChargeAmount, ChargeCurrency: c.ChargeCurrency}
 	}
 	return Result{}
+}
+
+// verdicts returns the verdicts that a check of this product and status can have. ResultOf sets no
+// others, but a Result that was made in another way may contain them.
+func (r Result) verdicts() (match, noSIMChange idverify.Verdict) {
+	switch {
+	case r.Status != idverify.StatusCompleted:
+	case r.Product == idverify.ProductSIMCheck:
+		noSIMChange = r.NoSIMChange
+	case r.Product == idverify.ProductSubscriberCheck && r.Match == idverify.VerdictYes:
+		return r.Match, r.NoSIMChange
+	default:
+		match = r.Match
+	}
+	return match, noSIMChange
 }
 
 // Record stores the result of a check that your client returned: from Complete, Wait, Get, or
@@ -154,10 +169,11 @@ const byCheckID = "check_id = $11"
 // such entry is without a result. It executes one statement, so it needs no transaction.
 func (i *Inbox) update(ctx context.Context, q querier, condition, value string, r Result, source Source, column string) (*Entry, error) {
 	now := i.now()
+	match, noSIMChange := r.verdicts()
 	e, err := scanEntry(q.QueryRowContext(ctx, "UPDATE idverify_checks SET status = $1, is_match = $2, no_sim_change = $3, network_id = $4, error_code = $5, "+
 		"charge_amount = $6, charge_currency = $7, source = $8, ended_at = $9, "+column+" = $10, reconcile_at = NULL "+
 		"WHERE "+condition+" AND product = $12 AND status IS NULL RETURNING "+columns,
-		string(r.Status), smallint(r.Match), smallint(r.NoSIMChange), text(r.NetworkID), text(r.ErrorCode),
+		string(r.Status), verdictColumn(match), verdictColumn(noSIMChange), text(r.NetworkID), text(r.ErrorCode),
 		text(string(r.ChargeAmount)), text(r.ChargeCurrency), string(source), now, now, value, string(r.Product)))
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, nil
@@ -176,16 +192,4 @@ func (i *Inbox) wake() {
 // text returns s as PostgreSQL can store it, in at most 256 bytes.
 func text(s string) string {
 	return strings.ToValidUTF8(strings.ReplaceAll(s[:min(len(s), 256)], "\x00", ""), "")
-}
-
-// smallint returns b as it is stored.
-func smallint(b *bool) sql.NullInt16 {
-	if b == nil {
-		return sql.NullInt16{}
-	}
-	v := sql.NullInt16{Valid: true}
-	if *b {
-		v.Int16 = 1
-	}
-	return v
 }

@@ -52,7 +52,7 @@ func TestInbox_RecordComplete(t *testing.T) {
 		if recorded != (source == inbox.SourceRecord) || again {
 			t.Errorf("stored = %t and %t, source %s; want true only for the call that stored it", recorded, again, source)
 		}
-		if e := i.get(t, "r"); e.Matched() != idverify.VerdictYes || i.effects(t) != 1 {
+		if e := i.get(t, "r"); e.Match != idverify.VerdictYes || i.effects(t) != 1 {
 			t.Errorf("entry = %+v with %d effects, want a match with 1", e, i.effects(t))
 		}
 	})
@@ -82,7 +82,7 @@ func TestInbox_RecordWait(t *testing.T) {
 		if !first || second || firstErr != nil || secondErr != nil {
 			t.Errorf("stored = %t and %t, errors = %v and %v; want true, then false", first, second, firstErr, secondErr)
 		}
-		if e := i.get(t, "r"); e.Matched() != idverify.VerdictNo || e.Source != inbox.SourceRecord || i.effects(t) != 1 {
+		if e := i.get(t, "r"); e.Match != idverify.VerdictNo || e.Source != inbox.SourceRecord || i.effects(t) != 1 {
 			t.Errorf("entry = %+v with %d effects, want no match from Record with 1", e, i.effects(t))
 		}
 		if events != "stored duplicate" {
@@ -115,7 +115,7 @@ func TestInbox_RecordSIMCheck(t *testing.T) {
 		}
 
 		for reference, want := range map[string]idverify.Verdict{"unchanged": idverify.VerdictYes, "changed": idverify.VerdictNo, "error": idverify.VerdictUnknown} {
-			if got := i.get(t, reference).SIMUnchanged(); got != want {
+			if got := i.get(t, reference).NoSIMChange; got != want {
 				t.Errorf("SIM of %s unchanged = %s, want %s", reference, got, want)
 			}
 		}

@@ -51,7 +51,7 @@ func BenchmarkThroughput(b *testing.B) {
 				if processed++; processed == b.N {
 					cancel()
 				}
-				_, err := tx.ExecContext(context.WithoutCancel(ctx), "INSERT INTO sign_ups (reference, verdict) VALUES ($1, $2)", e.Reference, e.Matched().String())
+				_, err := tx.ExecContext(context.WithoutCancel(ctx), "INSERT INTO sign_ups (reference, verdict) VALUES ($1, $2)", e.Reference, e.Match)
 				return err
 			})
 
@@ -91,7 +91,7 @@ func plannedResults(b *testing.B, checks *inbox.Inbox, db *sql.DB) []inbox.Resul
 	for n := range results {
 		results[n] = inbox.Result{
 			Product: idverify.ProductPhoneCheck, CheckID: fmt.Sprintf("%s-%d", rand.Text(), n), ReferenceID: rand.Text(),
-			Status: idverify.StatusCompleted, Match: new(true),
+			Status: idverify.StatusCompleted, Match: idverify.VerdictYes,
 		}
 		if err := checks.Plan(b.Context(), tx, results[n].Product, results[n].ReferenceID); err != nil {
 			b.Fatal(err)

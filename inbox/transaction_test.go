@@ -182,7 +182,7 @@ func TestInbox_OnResultTransactionEnds(t *testing.T) {
 		for _, e = range endings(d) {
 			calls = 0
 			references := []string{"callback " + e.String(), "record " + e.String(), "search " + e.String(), "unknown " + e.String()}
-			result := inbox.Result{Product: idverify.ProductPhoneCheck, CheckID: b.startSilent(t, matching, references[1]).CheckID, Status: idverify.StatusCompleted, Match: new(true)}
+			result := inbox.Result{Product: idverify.ProductPhoneCheck, CheckID: b.startSilent(t, matching, references[1]).CheckID, Status: idverify.StatusCompleted, Match: idverify.VerdictYes}
 
 			b.open(t, b.start(t, matching, references[0]))
 			b.redeliver(t)
@@ -385,7 +385,7 @@ func (b *workBackend) recordOrWork(t *testing.T, onResult bool, do func(context.
 		return func() { b.workOnce(t, do) }
 	}
 	b.plan(t, idverify.ProductPhoneCheck, "sign-up 1")
-	result := inbox.Result{Product: idverify.ProductPhoneCheck, CheckID: "check", ReferenceID: "sign-up 1", Status: idverify.StatusCompleted, Match: new(true)}
+	result := inbox.Result{Product: idverify.ProductPhoneCheck, CheckID: "check", ReferenceID: "sign-up 1", Status: idverify.StatusCompleted, Match: idverify.VerdictYes}
 	return func() { _, _ = b.inbox.Record(t.Context(), result) }
 }
 

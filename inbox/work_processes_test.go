@@ -307,7 +307,7 @@ func storeResult(t testing.TB, db *sql.DB, checks *inbox.Inbox, reference string
 	t.Helper()
 	planTx(t, db, checks, reference)
 	stored, err := checks.Record(t.Context(), inbox.Result{Product: idverify.ProductPhoneCheck, CheckID: "check of " + reference, ReferenceID: reference,
-		Status: idverify.StatusCompleted, Match: new(true)})
+		Status: idverify.StatusCompleted, Match: idverify.VerdictYes})
 	if err != nil || !stored {
 		t.Fatalf("stored = %t, error = %v", stored, err)
 	}

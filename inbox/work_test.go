@@ -33,7 +33,7 @@ func TestInbox_WorkCommitsEffects(t *testing.T) {
 			})
 			again := b.workOnce(t, insertEffect)
 
-			if !found || got.Matched() != idverify.VerdictYes || got.Reference != "sign-up 1" || got.Attempts != 1 {
+			if !found || got.Match != idverify.VerdictYes || got.Reference != "sign-up 1" || got.Attempts != 1 {
 				t.Errorf("found = %t, entry = %+v, want the result at the first attempt", found, got)
 			}
 			if again {

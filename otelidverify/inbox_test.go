@@ -52,7 +52,7 @@ func TestRegisterInbox_Gauges(t *testing.T) {
 	}
 	plan(t, db, checks, "sign-up 1")
 	plan(t, db, checks, "sign-up 2")
-	result := inbox.Result{Product: idverify.ProductPhoneCheck, CheckID: "check 2", ReferenceID: "sign-up 2", Status: idverify.StatusCompleted, Match: new(true)}
+	result := inbox.Result{Product: idverify.ProductPhoneCheck, CheckID: "check 2", ReferenceID: "sign-up 2", Status: idverify.StatusCompleted, Match: idverify.VerdictYes}
 	if _, err := checks.Record(t.Context(), result); err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 package sandboxfake_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -14,15 +15,23 @@ import (
 	"github.com/idverify/idverify-go/sandboxfake"
 )
 
-// outcomeText returns the result of a callback: status, match, SIM change, and error code.
+// outcomeText returns the result in the body of a callback: status, match, SIM change, and error
+// code.
 func outcomeText(c *idverify.Callback) string {
+	var body struct {
+		Match       *bool `json:"match"`
+		NoSIMChange *bool `json:"no_sim_change"`
+	}
+	if err := json.Unmarshal(c.Body, &body); err != nil {
+		return err.Error()
+	}
 	show := func(b *bool) string {
 		if b == nil {
 			return "-"
 		}
 		return fmt.Sprint(*b)
 	}
-	return fmt.Sprintf("%s %s %s %s", c.Status, show(c.Match), show(c.NoSIMChange), c.ErrorCode)
+	return fmt.Sprintf("%s %s %s %s", c.Status, show(body.Match), show(body.NoSIMChange), c.ErrorCode)
 }
 
 // Every choice, for both products and versions: the callback and the redirect verify, and have the

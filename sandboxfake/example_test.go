@@ -53,8 +53,8 @@ func ExampleNew() {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := check.SIMUnchanged(); got != idverify.VerdictNo {
-			t.Errorf("SIMUnchanged = %s, want no for a number that ends in 9", got)
+		if got := check.NoSIMChange; got != idverify.VerdictNo {
+			t.Errorf("NoSIMChange = %s, want no for a number that ends in 9", got)
 		}
 	}
 	_ = test
@@ -78,7 +78,7 @@ func ExampleStart() {
 		log.Fatal(err)
 	}
 
-	fmt.Println(check.Status, check.SIMUnchanged())
+	fmt.Println(check.Status, check.NoSIMChange)
 	// Output: COMPLETED yes
 }
 
@@ -94,7 +94,7 @@ func ExampleServer_Handle() {
 	open(srv, "447700900013", url+"/callbacks")
 
 	c := <-callbacks
-	fmt.Println(url, c.Status, c.Matched())
+	fmt.Println(url, c.Status, c.Match)
 	// Output: https://shop.sandbox.test COMPLETED no
 }
 

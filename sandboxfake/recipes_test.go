@@ -40,8 +40,8 @@ func TestPhoneCheck(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	if got := check.Matched(); got != idverify.VerdictYes {
-		t.Errorf("Matched = %s, want yes for an even last digit", got)
+	if got := check.Match; got != idverify.VerdictYes {
+		t.Errorf("Match = %s, want yes for an even last digit", got)
 	}
 }
 
@@ -65,7 +65,7 @@ func TestCallback(t *testing.T) {
 	defer cancel()
 	select {
 	case c := <-results:
-		if c.CheckID != check.CheckID || c.Matched() != idverify.VerdictNo {
+		if c.CheckID != check.CheckID || c.Match != idverify.VerdictNo {
 			t.Errorf("callback = %s, want check %s with verdict no", c.Body, check.CheckID)
 		}
 	case <-ctx.Done():
@@ -83,7 +83,7 @@ func TestRedirect(t *testing.T) {
 			return
 		}
 		check, err := client.PhoneChecks.Complete(r.Context(), redirect.CheckID, redirect.Code)
-		if err != nil || check.Matched() != idverify.VerdictYes {
+		if err != nil || check.Match != idverify.VerdictYes {
 			w.WriteHeader(http.StatusForbidden)
 		}
 	}))
@@ -154,8 +154,8 @@ func TestParallelChecks(t *testing.T) {
 				t.Fatal(err)
 			}
 
-			if got := check.Matched(); got != want {
-				t.Errorf("Matched = %s, want %s", got, want)
+			if got := check.Match; got != want {
+				t.Errorf("Match = %s, want %s", got, want)
 			}
 		})
 	}

@@ -323,10 +323,10 @@ func (c *checkCommand) waitFor(ctx context.Context, checkID string, brief bool) 
 		if c.json {
 			without := check{Product: c.product, CheckID: checkID, Status: e.Status, ErrorCode: e.ErrorCode}
 			if c.service.device {
-				without.Matched = new(idverify.VerdictUnknown)
+				without.Match = new(idverify.VerdictUnknown)
 			}
 			if c.product != idverify.ProductPhoneCheck {
-				without.SIMUnchanged = new(idverify.VerdictUnknown)
+				without.NoSIMChange = new(idverify.VerdictUnknown)
 			}
 			c.printCheck(without)
 		}
@@ -609,9 +609,9 @@ type check struct {
 	Status      idverify.CheckStatus `json:"status"` // empty if it is unknown
 	PhoneNumber string               `json:"phone_number,omitempty"`
 
-	// Matched and SIMUnchanged are nil if they do not apply to the product.
-	Matched      *idverify.Verdict `json:"matched,omitempty"`
-	SIMUnchanged *idverify.Verdict `json:"sim_unchanged,omitempty"`
+	// Match and NoSIMChange are nil if they do not apply to the product.
+	Match       *idverify.Verdict `json:"match,omitempty"`
+	NoSIMChange *idverify.Verdict `json:"no_sim_change,omitempty"`
 
 	CheckURL       string    `json:"check_url,omitempty"`
 	ChargeAmount   string    `json:"charge_amount,omitempty"`
@@ -631,7 +631,7 @@ func ofPhoneCheck(c *idverify.PhoneCheck) check {
 	}
 	return check{
 		Product: idverify.ProductPhoneCheck, CheckID: c.CheckID, Status: c.Status, PhoneNumber: c.PhoneNumber,
-		Matched: new(c.Matched()), CheckURL: c.CheckURL,
+		Match: new(c.Match), CheckURL: c.CheckURL,
 		ChargeAmount: c.ChargeAmount.String(), ChargeCurrency: c.ChargeCurrency,
 		CreatedAt: c.CreatedAt, UpdatedAt: c.UpdatedAt, TTLSeconds: int64(c.TTL / time.Second),
 		NetworkID: c.NetworkID, ErrorCode: c.ErrorCode, ReferenceID: c.ReferenceID, CallbackURL: c.CallbackURL,
@@ -644,7 +644,7 @@ func ofSIMCheck(c *idverify.SIMCheck) check {
 	}
 	return check{
 		Product: idverify.ProductSIMCheck, CheckID: c.CheckID, Status: c.Status, PhoneNumber: c.PhoneNumber,
-		SIMUnchanged: new(c.SIMUnchanged()),
+		NoSIMChange:  new(c.NoSIMChange),
 		ChargeAmount: c.ChargeAmount.String(), ChargeCurrency: c.ChargeCurrency,
 		CreatedAt: c.CreatedAt, UpdatedAt: c.UpdatedAt, TTLSeconds: int64(c.TTL / time.Second),
 		NetworkID: c.NetworkID, ErrorCode: c.ErrorCode, ReferenceID: c.ReferenceID,
@@ -657,7 +657,7 @@ func ofSubscriberCheck(c *idverify.SubscriberCheck) check {
 	}
 	return check{
 		Product: idverify.ProductSubscriberCheck, CheckID: c.CheckID, Status: c.Status, PhoneNumber: c.PhoneNumber,
-		Matched: new(c.Matched()), SIMUnchanged: new(c.SIMUnchanged()), CheckURL: c.CheckURL,
+		Match: new(c.Match), NoSIMChange: new(c.NoSIMChange), CheckURL: c.CheckURL,
 		ChargeAmount: c.ChargeAmount.String(), ChargeCurrency: c.ChargeCurrency,
 		CreatedAt: c.CreatedAt, UpdatedAt: c.UpdatedAt, TTLSeconds: int64(c.TTL / time.Second),
 		NetworkID: c.NetworkID, ErrorCode: c.ErrorCode, ReferenceID: c.ReferenceID, CallbackURL: c.CallbackURL,
@@ -666,12 +666,12 @@ func ofSubscriberCheck(c *idverify.SubscriberCheck) check {
 
 // verified reports whether every verdict that applies to the product is yes.
 func (c check) verified() bool {
-	for _, v := range []*idverify.Verdict{c.Matched, c.SIMUnchanged} {
+	for _, v := range []*idverify.Verdict{c.Match, c.NoSIMChange} {
 		if v != nil && *v != idverify.VerdictYes {
 			return false
 		}
 	}
-	return c.Matched != nil || c.SIMUnchanged != nil
+	return c.Match != nil || c.NoSIMChange != nil
 }
 
 // result returns the result for people, or "" if the check has not ended.
@@ -680,14 +680,14 @@ func (c check) result() string {
 		return ""
 	}
 	text := ""
-	if c.Matched != nil {
-		text = map[idverify.Verdict]string{idverify.VerdictYes: "match", idverify.VerdictNo: "no match"}[*c.Matched]
+	if c.Match != nil {
+		text = map[idverify.Verdict]string{idverify.VerdictYes: "match", idverify.VerdictNo: "no match"}[*c.Match]
 	}
-	if c.SIMUnchanged != nil && *c.SIMUnchanged != idverify.VerdictUnknown {
+	if c.NoSIMChange != nil && *c.NoSIMChange != idverify.VerdictUnknown {
 		if text != "" {
 			text += ", "
 		}
-		text += map[idverify.Verdict]string{idverify.VerdictYes: "SIM unchanged", idverify.VerdictNo: "SIM changed"}[*c.SIMUnchanged]
+		text += map[idverify.Verdict]string{idverify.VerdictYes: "SIM unchanged", idverify.VerdictNo: "SIM changed"}[*c.NoSIMChange]
 	}
 	if text == "" {
 		text = "unknown"

@@ -115,7 +115,7 @@ func TestCheck_Products(t *testing.T) {
 			run("traces", checkID).expect(t, exitOK, []string{"check accepted", "check finished", "status=COMPLETED\n"}, nil)
 			run("get", checkID, "-show-numbers").expect(t, exitOK, []string{row.number}, nil)
 			document := run("wait", "-json", checkID).decode(t)
-			if document["matched"] != row.matched || document["sim_unchanged"] != row.sim || document["phone_number"] != "…"+row.number[10:] {
+			if document["match"] != row.matched || document["no_sim_change"] != row.sim || document["phone_number"] != "…"+row.number[10:] {
 				t.Errorf("JSON = %v", document)
 			}
 		})
@@ -137,7 +137,7 @@ func TestCheck_Ended(t *testing.T) {
 	got := runProgram(t, env, "", "check", "wait", "-json", "-product", "subscriber_check", failed)
 
 	got.expect(t, exitProblem, nil, nil)
-	if document := got.decode(t); document["matched"] != "unknown" || document["sim_unchanged"] != "unknown" || document["check_id"] != failed {
+	if document := got.decode(t); document["match"] != "unknown" || document["no_sim_change"] != "unknown" || document["check_id"] != failed {
 		t.Errorf("JSON = %v, want unknown verdicts", document)
 	}
 }
@@ -265,7 +265,7 @@ func TestCheckCreate_Fake(t *testing.T) {
 		{"no match", []string{"447700900013"}, exitProblem, "Result  no match\n"},
 		{"code exchange", []string{"-version", "v0.2", number}, exitOK, "Result  match\n"},
 		{"subscriber", []string{"-product", "subscriber_check", "-version", "v0.2", "447700900016"}, exitProblem, "Result  match, SIM changed\n"},
-		{"JSON", []string{"-json", number}, exitOK, `"matched": "yes"`},
+		{"JSON", []string{"-json", number}, exitOK, `"match": "yes"`},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()

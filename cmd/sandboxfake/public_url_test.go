@@ -79,7 +79,7 @@ func TestProgram_PublicURLFlag(t *testing.T) {
 
 				callback := <-receiver.callbacks
 
-				if !strings.HasPrefix(check.CheckURL, a.PublicURL+"/") || callback.CheckID != check.CheckID || callback.Matched() != idverify.VerdictYes {
+				if !strings.HasPrefix(check.CheckURL, a.PublicURL+"/") || callback.CheckID != check.CheckID || callback.Match != idverify.VerdictYes {
 					t.Errorf("Check URL %s, callback %s, want the tunnel's URL and a match", check.CheckURL, callback.Body)
 				}
 			})
@@ -101,7 +101,7 @@ func TestProgram_PublicURLFlag(t *testing.T) {
 
 				check, err = client.PhoneChecks.Complete(t.Context(), redirect.CheckID, redirect.Code)
 
-				if err != nil || check.Matched() != idverify.VerdictNo {
+				if err != nil || check.Match != idverify.VerdictNo {
 					t.Errorf("Complete = %+v, %v, want a check that does not match", check, err)
 				}
 			})

@@ -70,7 +70,7 @@ func (s *shop) payout(w http.ResponseWriter, r *http.Request) {
 		decided(w, pending)
 		return
 	}
-	decided(w, payoutDecision(check.SIMUnchanged()))
+	decided(w, payoutDecision(check.NoSIMChange))
 }
 
 // payee returns the number of a verified sign-up if the browser is signed in with it. Otherwise

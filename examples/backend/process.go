@@ -20,7 +20,7 @@ func process(ctx context.Context, tx pgx.Tx, e *inbox.Entry) error {
 	case idverify.ProductPhoneCheck:
 		decision, update = sessionStatus(e), endSession
 	case idverify.ProductSIMCheck:
-		decision, update = payoutDecision(e.SIMUnchanged()), "UPDATE payouts SET decision = $1 WHERE reference = $2 AND decision = 'pending'"
+		decision, update = payoutDecision(e.NoSIMChange), "UPDATE payouts SET decision = $1 WHERE reference = $2 AND decision = 'pending'"
 	default:
 		return fmt.Errorf("unexpected product %q", e.Product)
 	}

@@ -171,7 +171,7 @@ func (s *shop) session(w http.ResponseWriter, r *http.Request) {
 
 // sessionStatus returns the status for the result of a PhoneCheck.
 func sessionStatus(e *inbox.Entry) string {
-	switch e.Matched() {
+	switch e.Match {
 	case idverify.VerdictYes:
 		return "signed_in"
 	case idverify.VerdictNo:

@@ -77,7 +77,7 @@ const (
 
 // signupStatus returns the status for the result of a SubscriberCheck.
 func signupStatus(e *inbox.Entry) string {
-	switch matched, unchanged := e.Matched(), e.SIMUnchanged(); {
+	switch matched, unchanged := e.Match, e.NoSIMChange; {
 	case matched == idverify.VerdictNo, unchanged == idverify.VerdictNo:
 		return rejected
 	case matched == idverify.VerdictYes && unchanged == idverify.VerdictYes:

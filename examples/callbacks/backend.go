@@ -113,7 +113,7 @@ func finish(ctx context.Context, tx *sql.Tx, e inbox.Entry) error {
 
 // describe returns the text for the customer.
 func describe(e *inbox.Entry) string {
-	switch e.Matched() {
+	switch e.Match {
 	case idverify.VerdictYes:
 		return "verified"
 	case idverify.VerdictNo:

@@ -186,9 +186,8 @@ func TestBackend_RejectsForgedCallback(t *testing.T) {
 
 func TestDescribe_UnknownResult(t *testing.T) {
 	t.Parallel()
-	match := true
 
-	got := describe(&inbox.Entry{Product: idverify.ProductPhoneCheck, Status: inbox.StatusUnknown, Match: &match})
+	got := describe(&inbox.Entry{Product: idverify.ProductPhoneCheck, Status: inbox.StatusUnknown})
 
 	if want := "no result: verify in another way"; got != want {
 		t.Errorf("describe = %q, want %q", got, want)

@@ -99,7 +99,7 @@ func phoneChecks(ctx context.Context, table *tabwriter.Writer, shop *backend, ph
 		}
 		select {
 		case result := <-shop.callbacks:
-			fmt.Fprintf(table, "%s\t%s\t%s\tverified\n", number, result.Status, result.Matched())
+			fmt.Fprintf(table, "%s\t%s\t%s\tverified\n", number, result.Status, result.Match)
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -115,7 +115,7 @@ func simChecks(ctx context.Context, table *tabwriter.Writer, shop *backend, _ *s
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\n", number, check.Status, check.SIMUnchanged())
+		fmt.Fprintf(table, "%s\t%s\t%s\n", number, check.Status, check.NoSIMChange)
 	}
 	return nil
 }
@@ -134,7 +134,7 @@ func subscriberChecks(ctx context.Context, table *tabwriter.Writer, shop *backen
 		}
 		select {
 		case result := <-shop.redirects:
-			fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", number, result.Status, result.Matched(), result.SIMUnchanged())
+			fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", number, result.Status, result.Match, result.NoSIMChange)
 		case <-ctx.Done():
 			return ctx.Err()
 		}

@@ -65,7 +65,7 @@ func (g *guard) decide(ctx context.Context, p payout) (decision, error) {
 
 // evaluate returns the decision for a check.
 func evaluate(check *idverify.SIMCheck) decision {
-	switch check.SIMUnchanged() {
+	switch check.NoSIMChange {
 	case idverify.VerdictYes:
 		return pay
 	case idverify.VerdictNo:

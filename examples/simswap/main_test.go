@@ -115,7 +115,7 @@ func TestGuard_DecideCanceledContext(t *testing.T) {
 func TestEvaluate_UnknownStatus(t *testing.T) {
 	t.Parallel()
 
-	got := evaluate(&idverify.SIMCheck{Status: "REVIEWED", NoSIMChange: new(true)})
+	got := evaluate(&idverify.SIMCheck{Status: "REVIEWED"})
 
 	if got != stepUp {
 		t.Errorf("evaluate = %q, want %q: only COMPLETED has a result", got, stepUp)

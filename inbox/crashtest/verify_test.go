@@ -102,12 +102,23 @@ type creation struct {
 
 // result is the part of an entry that the phone number determines.
 type result struct {
-	status        idverify.CheckStatus
-	matched, same idverify.Verdict
+	status             idverify.CheckStatus
+	match, noSIMChange idverify.Verdict
 }
 
 func resultOf(e *inbox.Entry) result {
-	return result{e.Status, e.Matched(), e.SIMUnchanged()}
+	return result{e.Status, e.Match, e.NoSIMChange}
+}
+
+// verdict returns the verdict of a field of the wire or of the table.
+func verdict(b *bool) idverify.Verdict {
+	switch {
+	case b == nil:
+		return idverify.VerdictUnknown
+	case *b:
+		return idverify.VerdictYes
+	}
+	return idverify.VerdictNo
 }
 
 // want returns the possible results. A result that the service keeps must be stored. Others end as
@@ -121,8 +132,11 @@ func (c *creation) want(acknowledged idverify.CheckStatus) map[result]bool {
 	if !c.opened {
 		outcome = sandboxfake.Outcome{Status: idverify.StatusExpired}
 	}
-	e := &inbox.Entry{Product: c.product, Status: outcome.Status, Match: outcome.Match, NoSIMChange: outcome.NoSIMChange}
-	want := map[result]bool{resultOf(e): true}
+	ended := result{status: outcome.Status}
+	if outcome.Status == idverify.StatusCompleted {
+		ended.match, ended.noSIMChange = verdict(outcome.Match), verdict(outcome.NoSIMChange)
+	}
+	want := map[result]bool{ended: true}
 	if outcome.Status != idverify.StatusCompleted && acknowledged == "" {
 		want[result{status: inbox.StatusUnknown}] = true
 	}
@@ -184,16 +198,11 @@ func (w *world) entries(t *testing.T, db *sql.DB) map[string]*inbox.Entry {
 	entries := map[string]*inbox.Entry{}
 	for rows.Next() {
 		var e inbox.Entry
-		var match, same sql.NullBool
-		if err := rows.Scan(&e.Reference, &e.Product, &e.CheckID, &e.Status, &match, &same, &e.Source); err != nil {
+		var match, noSIMChange *bool
+		if err := rows.Scan(&e.Reference, &e.Product, &e.CheckID, &e.Status, &match, &noSIMChange, &e.Source); err != nil {
 			t.Fatal(err)
 		}
-		if match.Valid {
-			e.Match = &match.Bool
-		}
-		if same.Valid {
-			e.NoSIMChange = &same.Bool
-		}
+		e.Match, e.NoSIMChange = verdict(match), verdict(noSIMChange)
 		entries[e.Reference] = &e
 	}
 	if err := rows.Err(); err != nil {

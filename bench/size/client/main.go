@@ -26,5 +26,5 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println(check.Status, check.Matched())
+	fmt.Println(check.Status, check.Match)
 }

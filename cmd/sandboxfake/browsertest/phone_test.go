@@ -115,8 +115,8 @@ func TestPhonePage_Flag(t *testing.T) {
 		t.Errorf("the Check URL leads to %s, want %s", got, c.OpenURL)
 	}
 	pg.click("button[name=as][value=other_sim]")
-	if got := r.nextVerified(t); got.Matched() != idverify.VerdictNo {
-		t.Errorf("match = %v, want no", got.Matched())
+	if got := r.nextVerified(t); got.Match != idverify.VerdictNo {
+		t.Errorf("match = %v, want no", got.Match)
 	}
 }
 

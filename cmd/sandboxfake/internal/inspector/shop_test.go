@@ -43,7 +43,7 @@ func newShop(t *testing.T, srv *sandboxfake.Server, version string) *shop {
 	verifier := srv.Verifier([]string{shopHost}, nil)
 	mux := http.NewServeMux()
 	mux.Handle("POST /callback", idverify.CallbackHandler(verifier, func(_ context.Context, c *idverify.Callback) error {
-		s.record(&s.callbacks, fmt.Sprintf("%s %s match=%s error=%s", c.Product, c.Status, c.Matched(), c.ErrorCode))
+		s.record(&s.callbacks, fmt.Sprintf("%s %s match=%s error=%s", c.Product, c.Status, c.Match, c.ErrorCode))
 		return nil
 	}))
 	mux.Handle("GET /back", idverify.RedirectHandler(verifier, s.redirected))
@@ -61,9 +61,9 @@ func (s *shop) redirected(w http.ResponseWriter, r *http.Request, redirect *idve
 	result := "error=" + redirect.ErrorCode
 	if redirect.Code != "" {
 		if check, err := s.client.PhoneChecks.Complete(r.Context(), redirect.CheckID, redirect.Code); err == nil {
-			result = "match=" + check.Matched().String()
+			result = "match=" + check.Match.String()
 		} else if check, err := s.client.SubscriberChecks.Complete(r.Context(), redirect.CheckID, redirect.Code); err == nil {
-			result = "match=" + check.Matched().String()
+			result = "match=" + check.Match.String()
 		}
 	}
 	s.record(&s.redirects, result)

@@ -28,7 +28,7 @@ expect 'created' "$(echo "$CHECK" | field status)" ACCEPTED
 # The device opens the Check URL over its mobile data connection, without a token.
 call -o /dev/null "$(echo "$CHECK" | href check_url)"
 
-# Read the result, which also arrives by callback. Match is valid only when Status is COMPLETED. The control plane shows the delivery: connection refused, which is not retried.
+# Read the result, which also arrives by callback. match is a result only if status is COMPLETED. The control plane shows the delivery: connection refused, which is not retried.
 CHECK=$(api "$URL/phone_check/v0.1/checks/$CHECK_ID")
 expect 'status' "$(echo "$CHECK" | field status)" COMPLETED
 expect 'match' "$(echo "$CHECK" | field match)" true

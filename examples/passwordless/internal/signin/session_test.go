@@ -19,25 +19,25 @@ func TestApp_Callback(t *testing.T) {
 		was     state
 		product idverify.Product
 		status  idverify.CheckStatus
-		match   *bool
+		match   idverify.Verdict
 		want    state
 	}{
-		{started, idverify.ProductPhoneCheck, idverify.StatusCompleted, new(true), failed},
-		{started, idverify.ProductPhoneCheck, idverify.StatusCompleted, new(false), failed},
-		{started, idverify.ProductPhoneCheck, idverify.StatusError, new(false), failed},
-		{started, idverify.ProductPhoneCheck, idverify.StatusExpired, nil, expired},
-		{pending, idverify.ProductPhoneCheck, idverify.StatusCompleted, new(true), verified},
-		{pending, idverify.ProductPhoneCheck, idverify.StatusCompleted, new(false), notVerified},
-		{pending, idverify.ProductPhoneCheck, idverify.StatusError, new(false), failed},
-		{pending, idverify.ProductPhoneCheck, idverify.StatusExpired, nil, expired},
-		{failed, idverify.ProductPhoneCheck, idverify.StatusCompleted, new(true), failed},
-		{notVerified, idverify.ProductPhoneCheck, idverify.StatusCompleted, new(true), notVerified},
-		{expired, idverify.ProductPhoneCheck, idverify.StatusCompleted, new(true), expired},
-		{elsewhere, idverify.ProductPhoneCheck, idverify.StatusCompleted, new(true), elsewhere},
-		{verified, idverify.ProductPhoneCheck, idverify.StatusExpired, nil, verified},
-		{pending, idverify.ProductSubscriberCheck, idverify.StatusCompleted, new(true), pending},
-		{started, idverify.ProductSubscriberCheck, idverify.StatusExpired, nil, started},
-		{pending, "webhook", idverify.StatusCompleted, new(true), pending},
+		{started, idverify.ProductPhoneCheck, idverify.StatusCompleted, idverify.VerdictYes, failed},
+		{started, idverify.ProductPhoneCheck, idverify.StatusCompleted, idverify.VerdictNo, failed},
+		{started, idverify.ProductPhoneCheck, idverify.StatusError, idverify.VerdictUnknown, failed},
+		{started, idverify.ProductPhoneCheck, idverify.StatusExpired, idverify.VerdictUnknown, expired},
+		{pending, idverify.ProductPhoneCheck, idverify.StatusCompleted, idverify.VerdictYes, verified},
+		{pending, idverify.ProductPhoneCheck, idverify.StatusCompleted, idverify.VerdictNo, notVerified},
+		{pending, idverify.ProductPhoneCheck, idverify.StatusError, idverify.VerdictUnknown, failed},
+		{pending, idverify.ProductPhoneCheck, idverify.StatusExpired, idverify.VerdictUnknown, expired},
+		{failed, idverify.ProductPhoneCheck, idverify.StatusCompleted, idverify.VerdictYes, failed},
+		{notVerified, idverify.ProductPhoneCheck, idverify.StatusCompleted, idverify.VerdictYes, notVerified},
+		{expired, idverify.ProductPhoneCheck, idverify.StatusCompleted, idverify.VerdictYes, expired},
+		{elsewhere, idverify.ProductPhoneCheck, idverify.StatusCompleted, idverify.VerdictYes, elsewhere},
+		{verified, idverify.ProductPhoneCheck, idverify.StatusExpired, idverify.VerdictUnknown, verified},
+		{pending, idverify.ProductSubscriberCheck, idverify.StatusCompleted, idverify.VerdictYes, pending},
+		{started, idverify.ProductSubscriberCheck, idverify.StatusExpired, idverify.VerdictUnknown, started},
+		{pending, "webhook", idverify.StatusCompleted, idverify.VerdictYes, pending},
 	} {
 		t.Run(fmt.Sprint(row.was, " and ", row.product, " ", row.status, " to ", row.want), func(t *testing.T) {
 			t.Parallel()

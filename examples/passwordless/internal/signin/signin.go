@@ -187,7 +187,7 @@ func (a *app) complete(ctx context.Context, redirect *idverify.Redirect) {
 	case err == nil, unknown && check != nil:
 		// If the service did not confirm the code, the check is COMPLETED. Accept its
 		// result: this session started the check and received the redirect.
-		a.sessions.end(redirect.CheckID, finalState(check.Matched(), check.Status))
+		a.sessions.end(redirect.CheckID, finalState(check.Match, check.Status))
 	case errors.Is(err, idverify.ErrNotFound) && !unknown:
 		a.sessions.end(redirect.CheckID, expired)
 	default:
@@ -203,6 +203,6 @@ func (a *app) callback(ctx context.Context, c *idverify.Callback) error {
 		a.Log.WarnContext(ctx, "callback of another product ignored", "product", c.Product)
 		return nil
 	}
-	a.sessions.end(c.CheckID, finalState(c.Matched(), c.Status))
+	a.sessions.end(c.CheckID, finalState(c.Match, c.Status))
 	return nil
 }

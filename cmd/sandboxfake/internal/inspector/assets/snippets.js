@@ -127,9 +127,9 @@ function asserts(check, want, got) {
     `		t.Errorf("Status = %s, want ${want.status}", ${got}.Status)`,
     '	}',
   ];
-  const verify = (method, value) => lines.push(`	if got := ${got}.${method}(); got != idverify.${verdict(value)} {`, `		t.Errorf("${method} = %s, want ${verdict(value).slice(7).toLowerCase()}", got)`, '	}');
-  if (check.product !== 'sim_check') verify('Matched', want.match);
-  if (check.product !== 'phone_check') verify('SIMUnchanged', want.no_sim_change);
+  const verify = (field, value) => lines.push(`	if got := ${got}.${field}; got != idverify.${verdict(value)} {`, `		t.Errorf("${field} = %s, want ${verdict(value).slice(7).toLowerCase()}", got)`, '	}');
+  if (check.product !== 'sim_check') verify('Match', want.match);
+  if (check.product !== 'phone_check') verify('NoSIMChange', want.no_sim_change);
   return lines;
 }
 
