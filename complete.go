@@ -112,7 +112,7 @@ func withOutcome(err error, u unknownOutcome) error {
 // wrong version or a proxy and says nothing about the check.
 func isCheckNotFound(err error) bool {
 	e, ok := errors.AsType[*Error](err)
-	return ok && e.Fragment() == wire.CheckNotFound
+	return ok && e.Code() == wire.CheckNotFound
 }
 
 // unconfirmedError is an error whose outcome is unknown, with the errors of the operations that

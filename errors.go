@@ -56,7 +56,7 @@ var (
 	ErrNotFound = errors.New("not found")
 
 	// ErrConflict means that the state of the resource does not allow the operation.
-	// [Error.Fragment] contains the reason.
+	// [Error.Code] contains the reason.
 	ErrConflict = errors.New("conflict")
 
 	// ErrNotMobileIP means that the IP address does not belong to a mobile network: the device is
@@ -87,10 +87,10 @@ func isSentinel(err error) bool {
 // Error is a response with which the service rejected an operation: a problem document (RFC 9457)
 // or any other response without success, for example from a proxy.
 //
-// To handle it, use errors.Is with a sentinel such as [ErrNotMobileIP], or compare
-// [Error.Fragment]. Title and Detail are for people; phone numbers, addresses, tokens, URLs and the
+// To handle it, use errors.Is with a sentinel such as [ErrNotMobileIP], or compare [Error.Code] with
+// a constant. Title and Detail are for people; phone numbers, addresses, tokens, URLs and the
 // code of a Complete in them are redacted, as in the text of the error. The text contains the
-// RequestID: group errors by Operation, Status and Fragment instead.
+// RequestID: group errors by Operation, Status and Code instead.
 //
 // Protocol: docs/protocol.md, section 8.
 type Error struct {
@@ -117,19 +117,32 @@ type RateLimit struct {
 	Reset     time.Time // start of the next period; zero if unknown
 }
 
-// Fragment returns the fragment of Type, which identifies the problem, for example "not_mobile_ip".
-// It is empty if the response is not a problem document.
-func (e *Error) Fragment() string {
+// Code returns the fragment of Type, which identifies the problem, for example "not_mobile_ip". It
+// is empty if the response is not a problem document.
+func (e *Error) Code() string {
 	_, fragment, _ := strings.Cut(e.Type, "#")
 	return fragment
 }
 
-// Error implements error. The text consists of operation, status, fragment, "outcome unknown" if
+// Codes of an [Error] or a [TokenError] that a sentinel error does not distinguish.
+const (
+	CodeCheckNotFound           = wire.CheckNotFound           // no such check, or it ended as EXPIRED or ERROR
+	CodeProjectNameTaken        = wire.ProjectNameTaken        // another project has this name
+	CodeCredentialsLimitReached = wire.CredentialsLimitReached // a project has at most two pairs
+	CodeCompanyDetailsRequired  = wire.CompanyDetailsRequired  // call Billing.UpdateAccount first
+	CodePaymentDetailsRequired  = wire.PaymentDetailsRequired  // call Billing.AddPaymentMethod first
+	CodeCurrencyFixed           = wire.CurrencyFixed           // the first top-up sets the currency permanently
+	CodeCurrencyNotSupported    = wire.CurrencyNotSupported
+	CodeInvalidClient           = wire.InvalidClient // TokenError: the credentials are wrong
+	CodeInvalidScope            = wire.InvalidScope  // TokenError: the credentials do not allow a scope
+)
+
+// Error implements error. The text consists of operation, status, code, "outcome unknown" if
 // the service may have processed the operation, detail, advice, request ID and number of attempts.
 func (e *Error) Error() string {
 	return errorMessage{
 		operation:   wire.Title(e.Operation),
-		status:      statusText(e.Status, e.Fragment()),
+		status:      statusText(e.Status, e.Code()),
 		detail:      e.Detail,
 		unknown:     e.unknown,
 		hint:        e.hint(),

@@ -61,7 +61,7 @@ func TestError_IsExactlyOneSentinel(t *testing.T) {
 			_, err := srv.client(t, withoutRetries).PhoneChecks.Create(t.Context(), createParams)
 
 			e, ok := errors.AsType[*idverify.Error](err)
-			if !ok || e.Status != tt.status || e.Fragment() != tt.fragment || e.Detail != "the reason" || e.Title != http.StatusText(tt.status) || e.Operation != "phone_check.create" {
+			if !ok || e.Status != tt.status || e.Code() != tt.fragment || e.Detail != "the reason" || e.Title != http.StatusText(tt.status) || e.Operation != "phone_check.create" {
 				t.Fatalf("error = %#v, want an *Error with status, fragment, detail, title and operation", err)
 			}
 			for _, sentinel := range otherSentinels {

@@ -468,7 +468,7 @@ func ExampleError() {
 
 	_, err = service.Client().PhoneChecks.Get(context.Background(), "no-such-check")
 	if e, ok := errors.AsType[*idverify.Error](err); ok {
-		fmt.Println(e.Status, e.Fragment(), errors.Is(err, idverify.ErrNotFound))
+		fmt.Println(e.Status, e.Code(), errors.Is(err, idverify.ErrNotFound))
 	}
 	// Output: 404 check_not_found true
 }

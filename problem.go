@@ -15,15 +15,15 @@ import (
 	"github.com/idverify/idverify-go/internal/wire"
 )
 
-// problems lists the known problems. An error with an unknown or missing fragment matches the
+// problems lists the known problems. An error with an unknown or missing code matches the
 // sentinel of the first row with its status, if there is one, and gets no hint from the table.
 //
 // Protocol: docs/protocol.md, section 8.
 var problems = []struct {
-	status   int
-	fragment string
-	is       error  // sentinel error
-	hint     string // what to do; may be empty
+	status int
+	code   string
+	is     error  // sentinel error
+	hint   string // what to do; may be empty
 }{
 	{400, wire.BadRequest, ErrBadRequest, ""},
 	{400, wire.PhoneFormatInvalid, ErrPhoneFormat, "use 7 to 15 digits in international format"},
@@ -53,7 +53,7 @@ var problems = []struct {
 
 func (e *Error) sentinel() error {
 	for _, p := range problems {
-		if p.fragment == e.Fragment() {
+		if p.code == e.Code() {
 			return p.is
 		}
 	}
@@ -73,11 +73,11 @@ func (e *Error) hint() string {
 		return retryAfterText(e.RetryAfter)
 	case e.Status >= 300 && e.Status <= 399:
 		return redirectHint
-	case e.Fragment() == "" && (e.Status == http.StatusNotFound || e.Status == http.StatusMethodNotAllowed):
+	case e.Code() == "" && (e.Status == http.StatusNotFound || e.Status == http.StatusMethodNotAllowed):
 		return baseURLHint
 	}
 	for _, p := range problems {
-		if p.fragment == e.Fragment() {
+		if p.code == e.Code() {
 			return p.hint
 		}
 	}

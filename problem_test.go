@@ -102,7 +102,7 @@ func TestError_Is(t *testing.T) {
 			if !strings.Contains(fmt.Sprint(err), tt.hint) || tt.hint == "" && strings.Contains(fmt.Sprint(err), "(") {
 				t.Errorf("error = %v, want the hint %q", err, tt.hint)
 			}
-			if e, ok := errors.AsType[*idverify.Error](err); !ok || e.Fragment() != tt.fragment || e.Status != tt.status || e.Detail != "because" || e.Title != http.StatusText(tt.status) {
+			if e, ok := errors.AsType[*idverify.Error](err); !ok || e.Code() != tt.fragment || e.Status != tt.status || e.Detail != "because" || e.Title != http.StatusText(tt.status) {
 				t.Errorf("error = %#v, want an *Error with fragment, status, detail and title", err)
 			}
 		})

@@ -17,7 +17,7 @@ import (
 // renews the token in the last tenth of its lifetime, at most one minute before Expiry. Token
 // requests are retried: see [RetryPolicy].
 //
-// If the credentials do not allow a scope, the error is a [*TokenError] with code "invalid_scope".
+// If the credentials do not allow a scope, the error is a [*TokenError] with [CodeInvalidScope].
 //
 // Protocol: docs/protocol.md, section 2.
 func (c *Client) Token(ctx context.Context, scopes ...Scope) (*oauth2.Token, error) {

@@ -93,7 +93,7 @@ func TestErrors_Sentinels(t *testing.T) {
 	}
 }
 
-func TestErrors_Fragments(t *testing.T) {
+func TestErrors_ProblemCodes(t *testing.T) {
 	t.Parallel()
 	statuses := make(map[string]string)
 	for _, row := range findTable(t, protocolPage, "Fragment").rows {
@@ -101,18 +101,18 @@ func TestErrors_Fragments(t *testing.T) {
 	}
 
 	var got []string
-	for _, row := range findTable(t, errorsPage, "Fragment").rows {
-		fragment, name := codeSpans(row.cells[0])[0], codeSpans(row.cells[2])[0]
-		got = append(got, fragment)
-		if row.cells[1] != statuses[fragment] {
-			t.Errorf("%s: status = %s, want %s as in docs/%s", at(errorsPage, row), row.cells[1], statuses[fragment], protocolPage)
+	for _, row := range findTable(t, errorsPage, "Problem code").rows {
+		code, name := codeSpans(row.cells[0])[0], codeSpans(row.cells[2])[0]
+		got = append(got, code)
+		if row.cells[1] != statuses[code] {
+			t.Errorf("%s: status = %s, want %s as in docs/%s", at(errorsPage, row), row.cells[1], statuses[code], protocolPage)
 		}
 		status, err := strconv.Atoi(row.cells[1])
 		if err != nil {
 			t.Errorf("%s: status = %q, want a number", at(errorsPage, row), row.cells[1])
 		}
-		if e := (&idverify.Error{Status: status, Type: "#" + fragment}); !errors.Is(e, sentinels[name]) {
-			t.Errorf("%s: an error with fragment %s does not match %s", at(errorsPage, row), fragment, name)
+		if e := (&idverify.Error{Status: status, Type: "#" + code}); !errors.Is(e, sentinels[name]) {
+			t.Errorf("%s: an error with code %s does not match %s", at(errorsPage, row), code, name)
 		}
 	}
 
@@ -120,7 +120,7 @@ func TestErrors_Fragments(t *testing.T) {
 	want := constantValues(t, "internal/wire", "BadRequest")
 	slices.Sort(want)
 	if !slices.Equal(got, want) {
-		t.Errorf("fragments = %q, want %q", got, want)
+		t.Errorf("codes = %q, want %q", got, want)
 	}
 }
 

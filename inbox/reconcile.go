@@ -283,7 +283,7 @@ func findWith[T any](ctx context.Context, e *Entry, get func(context.Context, st
 // wrong version or a proxy and says nothing about the check.
 func isCheckNotFound(err error) bool {
 	e, ok := errors.AsType[*idverify.Error](err)
-	return ok && errors.Is(e, idverify.ErrNotFound) && e.Fragment() == "check_not_found"
+	return ok && errors.Is(e, idverify.ErrNotFound) && e.Code() == idverify.CodeCheckNotFound
 }
 
 // outcomeOf returns the outcome of storing a result.

@@ -86,7 +86,7 @@
 //
 // For an attempt, error.type is one of these. It is missing if the attempt was successful.
 //
-//	a fragment or token error code in docs/errors.md, such as "insufficient_balance"
+//	a problem code or token error code in docs/errors.md, such as "insufficient_balance"
 //	the status of any other response without success, such as "503"
 //	unusable_response   a 2xx response that cannot be used
 //	certificate         the client does not accept the certificate of the service

@@ -21,7 +21,7 @@ const (
 	noResponse       = "no_response"
 )
 
-// knownErrors lists the fragments and the token error codes that are values of the attribute
+// knownErrors lists the problem codes and the token error codes that are values of the attribute
 // error.type, in the order of docs/errors.md. A server can respond with any other text, which would
 // make the number of time series unlimited.
 var knownErrors = []string{
@@ -40,7 +40,7 @@ func errorType(err error) string {
 		return known(e.Code, e.Status)
 	}
 	if e, ok := errors.AsType[*idverify.Error](err); ok {
-		return known(e.Fragment(), e.Status)
+		return known(e.Code(), e.Status)
 	}
 	if _, ok := errors.AsType[*idverify.DecodeError](err); ok {
 		return unusableResponse

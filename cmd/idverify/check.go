@@ -85,7 +85,7 @@ func (c *checkCommand) commandFor(name, arguments string) string {
 func (c *checkCommand) failRead(err error) int {
 	_, ended := errors.AsType[*idverify.CheckEndedError](err)
 	rejected, _ := errors.AsType[*idverify.Error](err)
-	if ended || rejected != nil && rejected.Fragment() == "check_not_found" {
+	if ended || rejected != nil && rejected.Code() == idverify.CodeCheckNotFound {
 		missing := "a SIMCheck that ends as ERROR is not stored and has no callback: only its create reports it"
 		if c.service.device {
 			missing = "read the callback of the check: a check that ends as EXPIRED or ERROR is not stored"

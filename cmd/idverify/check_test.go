@@ -434,9 +434,9 @@ func TestCheck_ServiceErrors(t *testing.T) {
 		stderr          []string
 	}{
 		{"balance", "phone_check.create", sandboxfake.Fault{Status: 402}, []string{"check", "create", "-yes", number}, exitProblem,
-			[]string{"402 insufficient_balance", "Next: top up the workspace; until then, verify users in another way\n", "!sandbox", "See:  https://github.com/idverify/idverify-go/blob/main/docs/errors.md#fragments\n"}},
+			[]string{"402 insufficient_balance", "Next: top up the workspace; until then, verify users in another way\n", "!sandbox", "See:  https://github.com/idverify/idverify-go/blob/main/docs/errors.md#problem-codes\n"}},
 		{"rate limit", "phone_check.create", sandboxfake.Fault{Status: 429, RetryAfter: time.Minute}, []string{"check", "create", "-yes", number}, exitError,
-			[]string{"429 too_many_requests", "Next: run the command again in 60 s", "Next: idverify doctor", "See:  https://github.com/idverify/idverify-go/blob/main/docs/errors.md#fragments\n"}},
+			[]string{"429 too_many_requests", "Next: run the command again in 60 s", "Next: idverify doctor", "See:  https://github.com/idverify/idverify-go/blob/main/docs/errors.md#problem-codes\n"}},
 		{"rate limit of tokens", "token.create", sandboxfake.Fault{Status: 429, RetryAfter: time.Minute}, []string{"token"}, exitError,
 			[]string{"429", "Next: run the command again in 60 s", "See:  https://github.com/idverify/idverify-go/blob/main/docs/errors.md#token-errors\n"}},
 		{"forbidden", "phone_check.list", sandboxfake.Fault{Status: 403}, []string{"check", "list"}, exitProblem,

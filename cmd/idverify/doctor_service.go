@@ -324,9 +324,9 @@ func (d *doctorRun) checkToken(ctx context.Context) diagnosis {
 	_, err = client.Token(ctx, idverify.ScopePhoneCheck)
 	if e, ok := errors.AsType[*idverify.TokenError](err); ok {
 		switch {
-		case e.Code == "invalid_client":
+		case e.Code == idverify.CodeInvalidClient:
 			return sick("rejected", "the service does not know the client ID, or the secret is wrong (invalid_client)")
-		case e.Code == "invalid_scope":
+		case e.Code == idverify.CodeInvalidScope:
 			err = nil // the credentials are right
 		}
 	}
@@ -344,7 +344,7 @@ func (d *doctorRun) checkScopes(ctx context.Context) diagnosis {
 	var missing []string
 	for _, scope := range productScopes {
 		_, err := client.Token(ctx, scope)
-		if e, ok := errors.AsType[*idverify.TokenError](err); ok && e.Code == "invalid_scope" {
+		if e, ok := errors.AsType[*idverify.TokenError](err); ok && e.Code == idverify.CodeInvalidScope {
 			missing = append(missing, string(scope))
 			continue
 		}

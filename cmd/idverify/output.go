@@ -278,17 +278,17 @@ func adviceOn(err error) advice {
 	case isTokenError:
 		return advice{exitProblem, []string{runDoctor}, "token-errors"}
 	case isRejected && temporary(rejected.Status):
-		return advice{exitError, []string{later(rejected.RetryAfter), runDoctor}, "fragments"}
-	case isRejected && rejected.Fragment() == "":
+		return advice{exitError, []string{later(rejected.RetryAfter), runDoctor}, "problem-codes"}
+	case isRejected && rejected.Code() == "":
 		return advice{exitProblem, []string{runDoctor}, "errors-without-a-sentinel"} // probably of a proxy
 	case errors.Is(err, idverify.ErrInsufficientBalance):
-		return advice{exitProblem, []string{"top up the workspace; until then, verify users in another way"}, "fragments"}
+		return advice{exitProblem, []string{"top up the workspace; until then, verify users in another way"}, "problem-codes"}
 	case errors.Is(err, idverify.ErrNotMobileIP), errors.Is(err, idverify.ErrNetworkNotSupported):
-		return advice{exitProblem, nil, "fragments"}
+		return advice{exitProblem, nil, "problem-codes"}
 	case errors.Is(err, idverify.ErrUnauthorized), errors.Is(err, idverify.ErrForbidden):
-		return advice{exitProblem, []string{runDoctor}, "fragments"}
+		return advice{exitProblem, []string{runDoctor}, "problem-codes"}
 	case isRejected:
-		return advice{exitProblem, nil, "fragments"}
+		return advice{exitProblem, nil, "problem-codes"}
 	case errors.Is(err, idverify.ErrPhoneFormat), errors.Is(err, idverify.ErrBadRequest):
 		return advice{exitUsage, nil, "sentinels"} // rejected by the client
 	case errors.Is(err, context.DeadlineExceeded):

@@ -37,7 +37,7 @@ func token(ctx context.Context, p *program, args []string) int {
 	ctx, cancel := c.limit(ctx)
 	defer cancel()
 	got, err := c.client.Token(ctx, scopes...)
-	if e, ok := errors.AsType[*idverify.TokenError](err); ok && e.Code == "invalid_scope" {
+	if e, ok := errors.AsType[*idverify.TokenError](err); ok && e.Code == idverify.CodeInvalidScope {
 		return c.fail(err, "set -scope to scopes of these credentials: those of a project can have "+strings.Join(scopeNames(productScopes[:]), ", "))
 	}
 	if err != nil {

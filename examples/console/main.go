@@ -61,7 +61,7 @@ func run(ctx context.Context, out io.Writer) error {
 	if !ok || !errors.Is(err, idverify.ErrConflict) {
 		return fmt.Errorf("top up before the company details: want ErrConflict, got %w", err)
 	}
-	fmt.Fprintf(out, "3. Top-up failed: %s: %s\n", rejected.Fragment(), rejected.Detail)
+	fmt.Fprintf(out, "3. Top-up failed: %s: %s\n", rejected.Code(), rejected.Detail)
 
 	if err := topUp(ctx, out, console); err != nil {
 		return err
