@@ -157,15 +157,16 @@ type patchOperation struct {
 	Value any    `json:"value,omitempty"`
 }
 
-// codePatch returns the request body of op, which exchanges a code.
-func codePatch(a *api, op wire.Operation, code string) ([]patchOperation, error) {
+// completeCheck performs op, which exchanges code, and returns the check.
+func completeCheck[J resourceJSON[T], T any](ctx context.Context, a *api, op wire.Operation, checkID, code string) (*T, error) {
 	switch {
 	case !hasCodeExchange(a, op):
 		return nil, invalidArgument(op, "Complete "+needsCodeExchange)
 	case code == "":
 		return nil, invalidArgument(op, "code is empty")
 	}
-	return []patchOperation{{Op: "add", Path: "/code", Value: code}}, nil
+	body := []patchOperation{{Op: "add", Path: "/code", Value: code}}
+	return sendRequest[J](ctx, a, request{op: op, ids: []string{checkID}, body: body, code: code})
 }
 
 // productNames lists the name and ID of each product in coverage and usage responses.

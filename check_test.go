@@ -1,12 +1,18 @@
 package idverify_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	idverify "github.com/idverify/idverify-go"
+	"github.com/idverify/idverify-go/internal/synctest"
+	"github.com/idverify/idverify-go/sandboxfake"
 )
 
 func TestCheckStatus_Final(t *testing.T) {
@@ -53,4 +59,116 @@ func TestSIMCheckService_CreatePeriod(t *testing.T) {
 			t.Errorf("%v: error = %v, period = %d minutes, want no error and %d", period, err, sent.Period, minutes)
 		}
 	}
+}
+
+// completeRow is a code exchange with faults.
+type completeRow struct {
+	name     string
+	faults   []sandboxfake.Fault // of the nth exchange
+	wrong    bool                // the code is wrong
+	deadline time.Duration       // of the caller; 0: none
+
+	sent    string  // the requests
+	unknown bool    // the error matches ErrOutcomeUnknown
+	is      []error // sentinels that the error matches as well
+	text    string  // in the error
+}
+
+// unknownCode is in the errors after which the code may have been used.
+const unknownCode = "the code may have been used (get the check, and do not exchange the code again"
+
+var completeRows = []completeRow{
+	{name: "no fault", sent: "complete"},
+	{name: "429", faults: []sandboxfake.Fault{status(429)}, sent: "complete complete"},
+	{name: "wrong code", wrong: true, sent: "complete", is: []error{idverify.ErrNotFound}, text: "404 check_not_found"},
+	{name: "rejected", faults: []sandboxfake.Fault{status(402)}, sent: "complete", is: []error{idverify.ErrInsufficientBalance}, text: "402"},
+
+	{name: "response lost", faults: []sandboxfake.Fault{{Drop: true}}, sent: "complete", unknown: true, text: unknownCode + ")"},
+	{name: "response truncated", faults: []sandboxfake.Fault{{Truncate: true}}, sent: "complete", unknown: true, text: unknownCode + ")"},
+	{name: "response unusable", faults: []sandboxfake.Fault{{Body: "<html>"}}, sent: "complete", unknown: true, text: unknownCode + ")"},
+	{name: "response about another check", faults: []sandboxfake.Fault{{Body: `{"check_id":"other","status":"COMPLETED","match":true}`}}, sent: "complete", unknown: true, text: unknownCode + ")"},
+	{name: "503", faults: []sandboxfake.Fault{status(503)}, sent: "complete", unknown: true, text: unknownCode + ")"},
+	{name: "503 for 3 s", faults: []sandboxfake.Fault{{Status: 503, RetryAfter: 3 * time.Second}}, sent: "complete", unknown: true, text: unknownCode + "; the service requests a delay of 3s)"},
+	{name: "redirect", faults: []sandboxfake.Fault{status(302)}, sent: "complete", unknown: true, text: unknownCode},
+	{name: "429, then 503", faults: []sandboxfake.Fault{status(429), status(503)}, sent: "complete complete", unknown: true, text: unknownCode},
+	{name: "deadline", faults: []sandboxfake.Fault{{Latency: time.Hour}}, deadline: 7 * time.Second, sent: "complete", unknown: true, is: []error{context.DeadlineExceeded}, text: unknownCode},
+}
+
+func TestComplete_ExchangesOnce(t *testing.T) {
+	t.Parallel()
+	for _, product := range []string{"phone_check", "subscriber_check"} {
+		for _, row := range completeRows {
+			t.Run(product+"/"+row.name, func(t *testing.T) {
+				t.Parallel()
+				synctest.Test(t, func(t *testing.T) { row.test(t, product) })
+			})
+		}
+	}
+}
+
+func (row completeRow) test(t *testing.T, product string) {
+	s := &matrixTest{t: t, srv: sandboxfake.New(t, sandboxfake.WithInMemory())}
+	s.connect(s.srv.HTTPClient())
+	prepare := newOpenedPhoneCheck
+	if product == "subscriber_check" {
+		prepare = newOpenedSubscriberCheck
+	}
+	ids := prepare(s)
+	id, code := ids[0], ids[1]
+	if row.wrong {
+		code = "wrong-code"
+	}
+	s.srv.Inject(sandboxfake.Match{Operation: product + ".complete"}, row.faults...)
+	ctx := t.Context()
+	if row.deadline > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, row.deadline)
+		defer cancel()
+	}
+	before := len(s.srv.Requests())
+
+	check, err := s.complete(ctx, product, id, code)
+
+	synctest.Wait()
+	var sent []string
+	for _, r := range s.srv.Requests()[before:] {
+		if name, ok := strings.CutPrefix(r.Operation, product+"."); ok {
+			sent = append(sent, name)
+		}
+	}
+	if got := strings.Join(sent, " "); got != row.sent {
+		t.Errorf("requests = %s, want %s (error %v)", got, row.sent, err)
+	}
+	want := ""
+	if row.text == "" {
+		want = id + " COMPLETED"
+	}
+	if check != want || (err == nil) != (check != "") {
+		t.Errorf("check = %q, error = %v, want %q, and either a check or an error", check, err, want)
+	}
+	if errors.Is(err, idverify.ErrOutcomeUnknown) != row.unknown || !strings.Contains(fmt.Sprint(err), row.text) {
+		t.Errorf("error = %v, want %q in it, and that it matches ErrOutcomeUnknown: %t", err, row.text, row.unknown)
+	}
+	for _, sentinel := range append([]error{context.Canceled, context.DeadlineExceeded}, otherSentinels...) {
+		if got, want := errors.Is(err, sentinel), slices.Contains(row.is, sentinel); got != want {
+			t.Errorf("error = %v, matches %q: %t, want %t", err, sentinel, got, want)
+		}
+	}
+}
+
+// complete completes a check and returns its ID and status, or an empty string if there is no
+// check.
+func (s *matrixTest) complete(ctx context.Context, product, id, code string) (string, error) {
+	if product == "subscriber_check" {
+		check, err := s.client.SubscriberChecks.Complete(ctx, id, code)
+		if check == nil {
+			return "", err
+		}
+		return check.CheckID + " " + string(check.Status), err
+	}
+	check, err := s.client.PhoneChecks.Complete(ctx, id, code)
+	if check == nil {
+		return "", err
+	}
+	return check.CheckID + " " + string(check.Status), err
 }

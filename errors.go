@@ -22,11 +22,10 @@ var (
 	// response after the request was written, also because of a timeout or cancellation. The error
 	// keeps its other identity, such as context.Canceled, so test for ErrOutcomeUnknown first.
 	//
-	// The client does not send the request again, see [RetryPolicy], except that Complete sends a code
-	// once more if the check is still PENDING. Errors of GET, PUT and DELETE never match
-	// ErrOutcomeUnknown. Neither do errors of requests that were rejected with status 4xx or 501, or
-	// were not sent. A request whose body the HTTP transport has not read to its end counts as not
-	// sent, because the service cannot process it.
+	// The client does not send the request again: see [RetryPolicy]. Errors of GET, PUT and DELETE
+	// never match ErrOutcomeUnknown. Neither do errors of requests that were rejected with status 4xx
+	// or 501, or were not sent. A request whose body the HTTP transport has not read to its end counts
+	// as not sent, because the service cannot process it.
 	//
 	// Protocol: docs/protocol.md, section 11.
 	ErrOutcomeUnknown = errors.New("outcome unknown")

@@ -35,10 +35,7 @@ func (m errorMessage) String() string {
 	if m.unknown != nil {
 		add("outcome unknown")
 		m.detail = strings.TrimPrefix(m.detail+"; "+m.unknown.effect, "; ")
-		if m.unknown.final {
-			m.hint = ""
-		}
-		m.hint = strings.TrimPrefix(strings.TrimSuffix(m.unknown.action+"; "+m.hint, "; "), "; ")
+		m.hint = strings.TrimSuffix(m.unknown.action+"; "+m.hint, "; ")
 	}
 	add(m.detail)
 	if m.budgetEmpty {
@@ -73,8 +70,7 @@ func statusText(status int, name string) string {
 // may have been processed.
 type unknownOutcome struct {
 	effect string
-	action string // what to do next; empty if another error says so
-	final  bool   // a retry is pointless: omit the hint of the error
+	action string // what to do next
 }
 
 // outcomeOf returns the possible effect of op, or nil if op is idempotent.
@@ -88,7 +84,7 @@ func outcomeOf(op wire.Operation) *unknownOutcome {
 	case wire.CreateTopUp:
 		return &unknownOutcome{effect: "the top-up may have been charged", action: "look for it in Billing.TopUps before you retry"}
 	case wire.CompletePhoneCheck, wire.CompleteSubscriberCheck:
-		return &unknownOutcome{effect: "the code may have been used", action: "get the check before you retry"}
+		return &unknownOutcome{effect: "the code may have been used", action: "get the check, and do not exchange the code again"}
 	}
 	return &unknownOutcome{effect: "the operation may have been performed", action: "read the current state before you retry"}
 }

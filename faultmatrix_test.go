@@ -29,31 +29,30 @@ var faultRows = []struct {
 	idempotent    string // GET, PUT and DELETE
 	nonIdempotent string // POST and PATCH
 	forDelete     string // DELETE, if different: its response has no body to truncate or change
-	forComplete   string // code exchange, if different: a code that was not processed is sent again
 }{
-	{"400", status(400), "400 after 1", "400 after 1", "", ""},
-	{"401", status(401), "ok after 2", "ok after 2", "", ""}, // with another token
-	{"402", status(402), "402 after 1", "402 after 1", "", ""},
-	{"403", status(403), "403 after 1", "403 after 1", "", ""},
-	{"404", status(404), "404 after 1", "404 after 1", "", ""},
-	{"409", status(409), "409 after 1", "409 after 1", "", ""},
-	{"412", status(412), "412 after 1", "412 after 1", "", ""},
-	{"429", status(429), "ok after 2", "ok after 2", "", ""},
-	{"429 for 3 s", sandboxfake.Fault{Status: 429, RetryAfter: 3 * time.Second}, "ok after 2", "ok after 2", "", ""},
-	{"429 for an hour", sandboxfake.Fault{Status: 429, RetryAfter: time.Hour}, "429 after 1", "429 after 1", "", ""},
-	{"500", status(500), "ok after 2", "500 after 1", "", "ok after 2"},
-	{"501", status(501), "501 after 1", "501 after 1", "", ""},
-	{"502", status(502), "ok after 2", "502 after 1", "", "ok after 2"},
-	{"503", status(503), "ok after 2", "503 after 1", "", "ok after 2"},
-	{"503 for 3 s", sandboxfake.Fault{Status: 503, RetryAfter: 3 * time.Second}, "ok after 2", "503 after 1", "", "ok after 2"},
-	{"504", status(504), "ok after 2", "504 after 1", "", "ok after 2"},
-	{"redirect", status(302), "302 after 1", "302 after 1", "", "ok after 2"}, // not followed
-	{"lost after the request", sandboxfake.Fault{Drop: true}, "ok after 2", "lost after 1", "", ""},
-	{"truncated response", sandboxfake.Fault{Truncate: true}, "ok after 2", "lost after 1", "ok after 1", ""},
-	{"no response", sandboxfake.Fault{Latency: time.Hour}, "ok after 2", "lost after 1", "", ""},
-	{"slow response", sandboxfake.Fault{Latency: 20 * time.Second}, "ok after 1", "ok after 1", "", ""},
-	{"HTML instead of JSON", sandboxfake.Fault{Body: "<html><h1>Bad gateway</h1></html>"}, "unusable after 1", "unusable after 1", "ok after 1", ""},
-	{"other JSON", sandboxfake.Fault{Body: "[1]"}, "unusable after 1", "unusable after 1", "ok after 1", ""},
+	{"400", status(400), "400 after 1", "400 after 1", ""},
+	{"401", status(401), "ok after 2", "ok after 2", ""}, // with another token
+	{"402", status(402), "402 after 1", "402 after 1", ""},
+	{"403", status(403), "403 after 1", "403 after 1", ""},
+	{"404", status(404), "404 after 1", "404 after 1", ""},
+	{"409", status(409), "409 after 1", "409 after 1", ""},
+	{"412", status(412), "412 after 1", "412 after 1", ""},
+	{"429", status(429), "ok after 2", "ok after 2", ""},
+	{"429 for 3 s", sandboxfake.Fault{Status: 429, RetryAfter: 3 * time.Second}, "ok after 2", "ok after 2", ""},
+	{"429 for an hour", sandboxfake.Fault{Status: 429, RetryAfter: time.Hour}, "429 after 1", "429 after 1", ""},
+	{"500", status(500), "ok after 2", "500 after 1", ""},
+	{"501", status(501), "501 after 1", "501 after 1", ""},
+	{"502", status(502), "ok after 2", "502 after 1", ""},
+	{"503", status(503), "ok after 2", "503 after 1", ""},
+	{"503 for 3 s", sandboxfake.Fault{Status: 503, RetryAfter: 3 * time.Second}, "ok after 2", "503 after 1", ""},
+	{"504", status(504), "ok after 2", "504 after 1", ""},
+	{"redirect", status(302), "302 after 1", "302 after 1", ""}, // not followed
+	{"lost after the request", sandboxfake.Fault{Drop: true}, "ok after 2", "lost after 1", ""},
+	{"truncated response", sandboxfake.Fault{Truncate: true}, "ok after 2", "lost after 1", "ok after 1"},
+	{"no response", sandboxfake.Fault{Latency: time.Hour}, "ok after 2", "lost after 1", ""},
+	{"slow response", sandboxfake.Fault{Latency: 20 * time.Second}, "ok after 1", "ok after 1", ""},
+	{"HTML instead of JSON", sandboxfake.Fault{Body: "<html><h1>Bad gateway</h1></html>"}, "unusable after 1", "unusable after 1", "ok after 1"},
+	{"other JSON", sandboxfake.Fault{Body: "[1]"}, "unusable after 1", "unusable after 1", "ok after 1"},
 }
 
 // tokenRows lists the result of an operation after a fault of its token request. The operation was
@@ -178,11 +177,8 @@ func TestClient_FaultMatrix(t *testing.T) {
 					if retryable(m.op) {
 						want = row.idempotent
 					}
-					switch {
-					case m.op.Method == http.MethodDelete && row.forDelete != "":
+					if m.op.Method == http.MethodDelete && row.forDelete != "" {
 						want = row.forDelete
-					case strings.HasSuffix(m.op.Name, ".complete") && row.forComplete != "":
-						want = row.forComplete
 					}
 					s.check(m, "fault "+row.name, m.op, row.fault, want)
 				}

@@ -94,18 +94,14 @@ func (s *PhoneCheckService) Get(ctx context.Context, checkID string) (*PhoneChec
 //
 // For a wrong or used code the error is [ErrNotFound].
 //
-// A code can be used once. If the outcome is unknown, Complete therefore reads the check. If that
-// is PENDING, Complete sends the code once more. If it is COMPLETED, Complete returns the check
-// together with an error that matches [ErrOutcomeUnknown], because the service did not confirm this
-// code. The code may be wrong, and the check may have been COMPLETED before this call, for example
-// with the same code. Accept such a result only once, and only for the session that owns check and
-// redirect: nothing else ensures that a code works once. Otherwise the check
-// is nil and the error matches ErrOutcomeUnknown: use the callback, or Get the check later.
-// Complete neither reads nor sends anything after ctx has ended.
+// If the error matches [ErrOutcomeUnknown], the code may have been used. Get the check, with another
+// context if ctx has ended, and do not exchange the code again. COMPLETED proves only that some code
+// of this check was exchanged with your credentials. Accept it only for the session that owns the
+// check and made the only exchange.
 //
 // Protocol: docs/protocol.md, section 4.
 func (s *PhoneCheckService) Complete(ctx context.Context, checkID, code string) (*PhoneCheck, error) {
-	return completeCheck[phoneCheckJSON](ctx, s.api, wire.CompletePhoneCheck, wire.GetPhoneCheck, checkID, code, func(c *PhoneCheck) CheckStatus { return c.Status })
+	return completeCheck[phoneCheckJSON](ctx, s.api, wire.CompletePhoneCheck, checkID, code)
 }
 
 // List returns one page of the project's PhoneChecks, newest first unless o specifies another

@@ -51,8 +51,7 @@ func ParseRedirect(m *signature.Message) (*Redirect, error) {
 // RedirectHandler returns the handler for your redirect URL. It verifies each redirect with v and
 // calls handle, which must compare r.CheckID with the session and respond to the device. If
 // r.ErrorCode is set, the check has ended without a result, and r.Code is empty. Otherwise handle
-// exchanges r.Code with Complete, which can return a check together with [ErrOutcomeUnknown]: see
-// [PhoneCheckService.Complete].
+// exchanges r.Code with [PhoneCheckService.Complete].
 //
 // It responds with 400 to an invalid redirect and with 503 to one that cannot be verified now. The
 // reason is logged to VerifierOptions.Logger. handle may be called concurrently.

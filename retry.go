@@ -26,8 +26,7 @@ import (
 // With one token, an attempt writes a POST or PATCH completely at most once, and any other request
 // at most twice. If a POST or PATCH gets no response although it was written completely, the error
 // matches [ErrOutcomeUnknown]. This includes resets that guarantee that the request was not
-// processed, because proxies send them after their backend has read the request. Complete
-// then reads the check, and sends the code once more only if the check is still PENDING.
+// processed, because proxies send them after their backend has read the request.
 //
 // The delays double from MinWait to MaxWait, with jitter. A Retry-After header sets the minimum. If
 // the delay would exceed MaxWait or the deadline of the context, the operation returns the error at

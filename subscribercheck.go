@@ -105,23 +105,19 @@ func (s *SubscriberCheckService) Get(ctx context.Context, checkID string) (*Subs
 	return send[subscriberCheckJSON](ctx, s.api, wire.GetSubscriberCheck, nil, checkID)
 }
 
-// Complete exchanges the code of a redirect (see [ParseRedirect]) and returns the ended check.
-// Complete requires version v0.2: see [WithVersions].
+// Complete exchanges the code of a redirect (see [ParseRedirect]) and returns the check, which has
+// ended. Complete requires version v0.2: see [WithVersions].
 //
 // For a wrong or used code the error is [ErrNotFound].
 //
-// A code can be used once. If the outcome is unknown, Complete therefore reads the check. If that
-// is PENDING, Complete sends the code once more. If it is COMPLETED, Complete returns the check
-// together with an error that matches [ErrOutcomeUnknown], because the service did not confirm this
-// code. The code may be wrong, and the check may have been COMPLETED before this call, for example
-// with the same code. Accept such a result only once, and only for the session that owns check and
-// redirect: nothing else ensures that a code works once. Otherwise the check
-// is nil and the error matches ErrOutcomeUnknown: use the callback, or Get the check later.
-// Complete neither reads nor sends anything after ctx has ended.
+// If the error matches [ErrOutcomeUnknown], the code may have been used. Get the check, with another
+// context if ctx has ended, and do not exchange the code again. COMPLETED proves only that some code
+// of this check was exchanged with your credentials. Accept it only for the session that owns the
+// check and made the only exchange.
 //
 // Protocol: docs/protocol.md, section 4.
 func (s *SubscriberCheckService) Complete(ctx context.Context, checkID, code string) (*SubscriberCheck, error) {
-	return completeCheck[subscriberCheckJSON](ctx, s.api, wire.CompleteSubscriberCheck, wire.GetSubscriberCheck, checkID, code, func(c *SubscriberCheck) CheckStatus { return c.Status })
+	return completeCheck[subscriberCheckJSON](ctx, s.api, wire.CompleteSubscriberCheck, checkID, code)
 }
 
 // List returns one page of the project's SubscriberChecks, newest first unless o specifies another

@@ -3,6 +3,7 @@ package idverify
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -66,6 +67,13 @@ type progress struct {
 	status    CheckStatus
 	errorCode string
 	ttl       time.Duration
+}
+
+// isCheckNotFound reports whether the service did not find the check. Any other 404 comes from a
+// wrong version or a proxy and says nothing about the check.
+func isCheckNotFound(err error) bool {
+	e, ok := errors.AsType[*Error](err)
+	return ok && e.Code() == wire.CheckNotFound
 }
 
 // wait reads the check with get until it is COMPLETED.

@@ -127,13 +127,16 @@ func handleErrors(ctx context.Context, client *idverify.Client, params idverify.
 
 func completeCheck(ctx context.Context, client *idverify.Client, redirect *idverify.Redirect) error {
 	check, err := client.PhoneChecks.Complete(ctx, redirect.CheckID, redirect.Code)
-	switch {
-	case err == nil, errors.Is(err, idverify.ErrOutcomeUnknown) && check != nil:
-		return signIn(ctx, check.Match) // this session owns check and redirect
-	case errors.Is(err, idverify.ErrOutcomeUnknown):
-		return waitForCallback(ctx)
+	if errors.Is(err, idverify.ErrOutcomeUnknown) {
+		// The context of Complete is often done.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+		defer cancel()
+		check, err = client.PhoneChecks.Get(ctx, redirect.CheckID)
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	return signIn(ctx, check.Match) // this session owns the check and made the only exchange
 }
 
 func createCharged(ctx context.Context, client *idverify.Client, params idverify.PhoneCheckParams) error {
@@ -262,7 +265,6 @@ func findCheck(context.Context, *idverify.Client) error { return nil }
 func signIn(context.Context, idverify.Verdict) error { return nil }
 
 func sendTextMessage(context.Context) error { return errors.New("text message sent") }
-func waitForCallback(context.Context) error { return nil }
 func approve(context.Context) error         { return nil }
 func review(context.Context) error          { return errors.New("held for review") }
 

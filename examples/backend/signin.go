@@ -143,15 +143,28 @@ func (s *shop) complete(ctx context.Context, redirect *idverify.Redirect) error 
 		return err
 	}
 	check, err := s.client.PhoneChecks.Complete(ctx, redirect.CheckID, redirect.Code)
-	unknown := errors.Is(err, idverify.ErrOutcomeUnknown)
 	switch {
-	case err == nil, unknown && check != nil:
-		// If the service did not confirm the code, the check is COMPLETED. claim has made sure that
-		// its result is accepted once, for the session that owns check and redirect.
+	case err == nil:
 		_, err = s.checks.Record(ctx, inbox.ResultOf(check))
-	case errors.Is(err, idverify.ErrNotFound) && !unknown:
+	case errors.Is(err, idverify.ErrOutcomeUnknown):
+		err = s.recordExchanged(ctx, redirect.CheckID)
+	case errors.Is(err, idverify.ErrNotFound):
 		_, err = s.db.ExecContext(ctx, fail, redirect.CheckID)
 	}
+	return err
+}
+
+// recordExchanged stores the result of a check whose code may have been exchanged. claim has made
+// sure that the session owns the check and made the only exchange, so it may use the result of a
+// COMPLETED check. Otherwise the callback brings the result.
+func (s *shop) recordExchanged(ctx context.Context, checkID string) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	defer cancel()
+	check, err := s.client.PhoneChecks.Get(ctx, checkID)
+	if err != nil || check.Status != idverify.StatusCompleted {
+		return err
+	}
+	_, err = s.checks.Record(ctx, inbox.ResultOf(check))
 	return err
 }
 

@@ -192,7 +192,7 @@ func TestShop_SignInExchangeFails(t *testing.T) {
 		faults []sandboxfake.Fault
 		want   string
 	}{
-		// The check is COMPLETED, but the service did not confirm the code.
+		// The check is COMPLETED.
 		{"response lost", []sandboxfake.Fault{{Drop: true}}, "signed_in"},
 		{"code not found", []sandboxfake.Fault{{Status: http.StatusNotFound, Fragment: "check_not_found"}}, failed},
 		{"rejected", []sandboxfake.Fault{{Status: http.StatusForbidden}}, pending},

@@ -171,7 +171,7 @@ func unavailable(err error) bool {
 }
 
 // complete exchanges the code of a redirect. If the check or code is not found, the session becomes
-// expired. After any other error without a check it stays pending until the callback arrives.
+// expired. After any other error it stays pending until the callback arrives.
 func (a *app) complete(ctx context.Context, redirect *idverify.Redirect) {
 	if redirect.ErrorCode != "" {
 		a.Log.InfoContext(ctx, "check ended", "check_id", redirect.CheckID, "error_code", redirect.ErrorCode)
@@ -183,10 +183,15 @@ func (a *app) complete(ctx context.Context, redirect *idverify.Redirect) {
 	defer cancel()
 	check, err := a.Client.PhoneChecks.Complete(ctx, redirect.CheckID, redirect.Code)
 	unknown := errors.Is(err, idverify.ErrOutcomeUnknown)
+	if unknown {
+		// This session owns the check and made the only exchange, so it may use the result of a
+		// COMPLETED check.
+		if read, readErr := a.Client.PhoneChecks.Get(ctx, redirect.CheckID); readErr == nil && read.Status == idverify.StatusCompleted {
+			check, err = read, nil
+		}
+	}
 	switch {
-	case err == nil, unknown && check != nil:
-		// If the service did not confirm the code, the check is COMPLETED. Accept its
-		// result: this session started the check and received the redirect.
+	case err == nil:
 		a.sessions.end(redirect.CheckID, finalState(check.Match, check.Status))
 	case errors.Is(err, idverify.ErrNotFound) && !unknown:
 		a.sessions.end(redirect.CheckID, expired)
