@@ -23,7 +23,7 @@ type api struct {
 	budget      *retryBudget
 }
 
-func newAPI(baseURL string, c Credentials, opts []Option) (*api, error) {
+func newAPI(baseURL string, c CredentialsSource, opts []Option) (*api, error) {
 	base, err := parseBaseURL(baseURL)
 	if err != nil {
 		return nil, err
@@ -32,7 +32,7 @@ func newAPI(baseURL string, c Credentials, opts []Option) (*api, error) {
 	if err != nil {
 		return nil, err
 	}
-	source, err := newCredentialSource(c, s.source)
+	source, err := newCredentialSource(c)
 	if err != nil {
 		return nil, err
 	}

@@ -56,8 +56,9 @@ type createCheckJSON struct {
 	Period      minutes    `json:"period,omitempty"`
 }
 
-// createCheck validates body, which contains the caller's arguments, and performs op.
-func createCheck[J resourceJSON[T], T any](ctx context.Context, a *api, op wire.Operation, body createCheckJSON) (*T, error) {
+// createCheck validates body, which contains the caller's arguments, and performs op. Parameter
+// charge returns the charge of the check.
+func createCheck[J resourceJSON[T], T any](ctx context.Context, a *api, op wire.Operation, body createCheckJSON, charge func(*T) json.Number) (*T, error) {
 	number, err := normalize(body.PhoneNumber)
 	if err != nil {
 		return nil, fmt.Errorf("idverify: %s: not sent: %w", op.Title, err)
@@ -74,7 +75,17 @@ func createCheck[J resourceJSON[T], T any](ctx context.Context, a *api, op wire.
 		return nil, invalidArgument(op, "Period must be in whole minutes, from one hour to 375 days")
 	}
 	body.PhoneIP = body.PhoneIP.Unmap()
-	return send[J](ctx, a, op, &body)
+	check, err := send[J](ctx, a, op, &body)
+	if err == nil && a.liveOnly && isZero(charge(check)) {
+		return nil, fmt.Errorf("idverify: %s: %w: the check was not charged (use the credentials of a live project)", op.Title, ErrSandbox)
+	}
+	return check, err
+}
+
+// isZero reports whether n is zero or missing. Its exponent may exceed the range of a float64.
+func isZero(n json.Number) bool {
+	mantissa, _, _ := strings.Cut(strings.ToLower(n.String()), "e")
+	return strings.Trim(mantissa, "-.0") == ""
 }
 
 // minutes is a duration that is sent as a number of minutes.

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -57,6 +59,68 @@ func TestSIMCheckService_CreatePeriod(t *testing.T) {
 		}
 		if err != nil || sent.Period != minutes {
 			t.Errorf("%v: error = %v, period = %d minutes, want no error and %d", period, err, sent.Period, minutes)
+		}
+	}
+}
+
+func TestWithLiveOnly_ChargeAmount(t *testing.T) {
+	t.Parallel()
+	var body string
+	srv := newService(t, func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, body) })
+	live, plain := srv.client(t, idverify.WithLiveOnly()), srv.client(t)
+	for amount, sandbox := range map[string]bool{
+		"": true, `null`: true, `0`: true, `-0`: true, `0.00`: true, `"0.00"`: true, `0e5`: true, `0E-3`: true, `0.0e400`: true,
+		`1`: false, `100`: false, `0.01`: false, `"0.01"`: false, `0.10`: false, `1e-400`: false, `1E400`: false,
+	} {
+		for _, status := range []string{"ACCEPTED", "COMPLETED", "ERROR"} {
+			body = `{"check_id":"a","status":"` + status + `","match":false,"no_sim_change":false}`
+			if amount != "" {
+				body = strings.TrimSuffix(body, "}") + `,"charge_amount":` + amount + `}`
+			}
+			for product, create := range creators {
+				check, err := create(t.Context(), live)
+				if check == sandbox || errors.Is(err, idverify.ErrSandbox) != sandbox || errors.Is(err, idverify.ErrOutcomeUnknown) {
+					t.Errorf("%s in %s with amount %q: a check = %t, error = %v, want ErrSandbox: %t", product, status, amount, check, err, sandbox)
+				}
+				if check, err := create(t.Context(), plain); !check || err != nil {
+					t.Errorf("%s without WithLiveOnly: error = %v, want a check", product, err)
+				}
+			}
+			if _, err := live.PhoneChecks.Get(t.Context(), "a"); err != nil {
+				t.Errorf("Get: error = %v, want a check: only Create is filtered", err)
+			}
+		}
+	}
+}
+
+// creators create a check of each product and report whether they returned one.
+var creators = map[string]func(context.Context, *idverify.Client) (bool, error){
+	"PhoneCheck": func(ctx context.Context, c *idverify.Client) (bool, error) {
+		check, err := c.PhoneChecks.Create(ctx, createParams)
+		return check != nil, err
+	},
+	"SIMCheck": func(ctx context.Context, c *idverify.Client) (bool, error) {
+		check, err := c.SIMChecks.Create(ctx, idverify.SIMCheckParams{PhoneNumber: createParams.PhoneNumber})
+		return check != nil, err
+	},
+	"SubscriberCheck": func(ctx context.Context, c *idverify.Client) (bool, error) {
+		check, err := c.SubscriberChecks.Create(ctx, idverify.SubscriberCheckParams{PhoneNumber: createParams.PhoneNumber})
+		return check != nil, err
+	},
+}
+
+func TestWithLiveOnly_Projects(t *testing.T) {
+	t.Parallel()
+	srv := sandboxfake.New(t, sandboxfake.WithInMemory())
+	live := srv.NewProject(idverify.ProjectParams{Name: "Live", Mode: idverify.ModeLive}).Client(idverify.WithLiveOnly())
+	sandbox := srv.Client(idverify.WithLiveOnly())
+	for product, create := range creators {
+		check, err := create(t.Context(), sandbox)
+		if check || !errors.Is(err, idverify.ErrSandbox) {
+			t.Errorf("%s of a sandbox project: error = %v, want ErrSandbox and no check", product, err)
+		}
+		if check, err := create(t.Context(), live); !check || err != nil {
+			t.Errorf("%s of a live project: error = %v, want a check", product, err)
 		}
 	}
 }

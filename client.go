@@ -29,9 +29,10 @@ type Client struct {
 // The URL must have the scheme https and a host, with its port unless that is 443. It may end with
 // a slash and must contain nothing else.
 //
-// NewClient sends no request. If the credentials are wrong, the first operation fails with a
-// [*TokenError].
-func NewClient(baseURL string, c Credentials, opts ...Option) (*Client, error) {
+// Parameter c is [Credentials], [CredentialsFile] or another [CredentialsSource]. NewClient sends no
+// request. If the credentials are wrong, the first operation fails with a [*TokenError]: see
+// [Client.CheckCredentials].
+func NewClient(baseURL string, c CredentialsSource, opts ...Option) (*Client, error) {
 	api, err := newAPI(baseURL, c, opts)
 	if err != nil {
 		return nil, fmt.Errorf("idverify: new client: %w", err)

@@ -37,10 +37,10 @@ type boundWorkspace struct {
 	main bool // it is the workspace of the credentials; id is then "default"
 }
 
-// NewConsole returns a Console for the service at baseURL (see [NewClient]) with the credentials of
-// a member of a workspace. It sends no request: invalid credentials cause a [*TokenError] in the
+// NewConsole returns a Console for the service at baseURL with the credentials of a member of a
+// workspace: see [NewClient]. It sends no request: wrong credentials cause a [*TokenError] in the
 // first call.
-func NewConsole(baseURL string, c Credentials, opts ...Option) (*Console, error) {
+func NewConsole(baseURL string, c CredentialsSource, opts ...Option) (*Console, error) {
 	api, err := newAPI(baseURL, c, opts)
 	if err != nil {
 		return nil, fmt.Errorf("idverify: new console: %w", err)

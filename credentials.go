@@ -3,8 +3,10 @@ package idverify
 import (
 	"context"
 	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"slices"
 	"strings"
@@ -16,10 +18,9 @@ import (
 // Credentials are a client ID and its secret, which the client exchanges for access tokens. Project
 // credentials are for a [Client], workspace credentials for a [Console].
 //
-// Read them from the environment with [CredentialsFromEnv], or decode them from the JSON of a file
-// or a secret store, for example {"client_id": "…", "client_secret": "…"}. Other fields of the JSON
-// are ignored; NewClient and NewConsole report missing ones. Encoded as JSON, the secret is a
-// placeholder.
+// Read them from the environment with [CredentialsFromEnv], or decode them from JSON, for example
+// {"client_id": "…", "client_secret": "…"}. Other fields of the JSON are ignored; NewClient and
+// NewConsole report missing ones. Encoded as JSON, the secret is a placeholder.
 //
 // Protocol: docs/protocol.md, section 2.
 type Credentials struct {
@@ -41,35 +42,64 @@ func CredentialsFromEnv() (Credentials, error) {
 	return c, nil
 }
 
-// WithCredentialsSource obtains the credentials from source, so that they can be rotated while the
-// Client or Console is in use. The Credentials that NewClient or NewConsole receives must then be
-// zero. A nil source has no effect.
+// CredentialsSource provides the credentials of a [Client] or a [Console]. [Credentials] are a
+// source that does not change. With another source, the credentials can be rotated while the Client
+// or Console is in use: [CredentialsFile] reads a file, and a [CredentialsFunc] a secret store.
 //
-// The client calls source before each token request, not for each operation: about once per hour
-// and scope. If the service rejects the credentials, the client calls source once more, and
-// requests the token once more if source returns different credentials. While the credentials
-// remain rejected, each operation that needs a token calls source twice. A source can read a file
-// or a secret store. It should not return a copy from a cache of its own.
+// The client calls the source before each token request, not for each operation: about once per
+// hour and scope. If the service rejects the credentials, the client calls the source once more,
+// and requests the token once more if the source returns different credentials. While the
+// credentials remain rejected, each operation that needs a token calls the source twice. A source
+// should not return a copy from a cache of its own.
 //
 // The context is that of the token request, which ends after 30 s, or after the timeout of an
 // attempt if that is shorter. The token request then fails with context.DeadlineExceeded, even if
-// source has not returned. While a call is in progress, other token requests wait for its result.
-// The client does not call source again until that call has returned or its context has ended. In
-// the second case its result is ignored. At most five calls run at the same time, of which four
-// have ignored the end of their contexts.
+// the source has not returned. While a call is in progress, other token requests wait for its
+// result. The client does not call the source again until that call has returned or its context has
+// ended. In the second case its result is ignored. At most five calls run at the same time, of
+// which four have ignored the end of their contexts.
 //
-// An error of source is retried like a token request that was not sent, see [RetryPolicy], unless
-// the service has just rejected the credentials. The operation's error matches it by errors.Is and
-// errors.As, but contains only its redacted text. It does not match the errors of this package,
-// such as [ErrOutcomeUnknown], even if source uses a Console. Invalid credentials and a panic are
-// errors that are not retried.
+// An error of the source is retried like a token request that was not sent, see [RetryPolicy],
+// unless the service has just rejected the credentials. The operation's error matches it by
+// errors.Is and errors.As, but contains only its redacted text. It does not match the errors of this
+// package, such as [ErrOutcomeUnknown], even if the source uses a Console. Invalid credentials and a
+// panic are errors that are not retried.
 //
-// To rotate without failed calls, create the new credentials, let source return them in all
+// To rotate without failed calls, create the new credentials, let the source return them in all
 // processes, and then delete the old credentials.
 //
 // Protocol: docs/protocol.md, section 11.
-func WithCredentialsSource(source func(context.Context) (Credentials, error)) Option {
-	return func(s *settings) { s.source = source }
+type CredentialsSource interface {
+	Credentials(ctx context.Context) (Credentials, error)
+}
+
+// Credentials implements [CredentialsSource]. It returns c.
+func (c Credentials) Credentials(context.Context) (Credentials, error) { return c, nil }
+
+// CredentialsFunc is a function that implements [CredentialsSource].
+type CredentialsFunc func(ctx context.Context) (Credentials, error)
+
+// Credentials implements [CredentialsSource]. It calls f.
+func (f CredentialsFunc) Credentials(ctx context.Context) (Credentials, error) { return f(ctx) }
+
+// CredentialsFile returns a source that reads the JSON of [Credentials] from the file with the given
+// path, each time that it is called. To rotate the credentials, rename a new file to path, so that
+// no reader sees half of it. Its errors contain neither the path nor parts of the file.
+func CredentialsFile(path string) CredentialsSource {
+	return CredentialsFunc(func(context.Context) (Credentials, error) {
+		text, err := os.ReadFile(path)
+		if pathError, ok := errors.AsType[*fs.PathError](err); ok {
+			err = pathError.Err
+		}
+		if err != nil {
+			return Credentials{}, fmt.Errorf("idverify: read credentials file: %w", err)
+		}
+		var c Credentials
+		if json.Unmarshal(text, &c) != nil {
+			return Credentials{}, errors.New(`idverify: read credentials file: not JSON with "client_id" and "client_secret"`)
+		}
+		return c, nil
+	})
 }
 
 // validate returns an error for credentials that are incomplete or cannot be sent in a Basic
@@ -157,17 +187,22 @@ type sourceCall struct {
 	fault       string // why the result cannot be used; not sanitized
 }
 
-// newCredentialSource returns a source of fixed credentials, or of source if it is not nil.
-func newCredentialSource(fixed Credentials, source func(context.Context) (Credentials, error)) (*credentialSource, error) {
-	if source == nil {
-		s := &credentialSource{current: fixed}
+// newCredentialSource returns the source c. It returns an error if c is nil or invalid Credentials.
+func newCredentialSource(c CredentialsSource) (*credentialSource, error) {
+	switch c := c.(type) {
+	case Credentials:
+		s := &credentialSource{current: c}
 		s.setTexts()
-		return s, fixed.validate()
+		return s, c.validate()
+	case CredentialsFunc:
+		if c != nil {
+			return &credentialSource{source: c}, nil
+		}
+	case nil:
+	default:
+		return &credentialSource{source: c.Credentials}, nil
 	}
-	if !fixed.isZero() {
-		return nil, errors.New("pass either Credentials or WithCredentialsSource, not both")
-	}
-	return &credentialSource{source: source}, nil
+	return nil, errors.New("the source of credentials is nil")
 }
 
 // get returns the finished call of the source, or an error if ctx ends before that. If fresh is

@@ -57,7 +57,7 @@ func (s *storedCredentials) reset(f func() idverify.Credentials) {
 	s.current.Store(&c)
 }
 
-// options returns the options of a client or console with the credentials of s. It makes one
+// options returns the options of a client or console that uses the credentials of s. It makes one
 // attempt, so that no retry hides a failure.
 func (s *storedCredentials) options(srv *sandboxfake.Server) []idverify.Option {
 	transport := srv.HTTPClient().Transport.(*http.Transport).Clone()
@@ -65,7 +65,6 @@ func (s *storedCredentials) options(srv *sandboxfake.Server) []idverify.Option {
 	return []idverify.Option{
 		idverify.WithHTTPClient(&http.Client{Transport: transport, Timeout: time.Minute}),
 		idverify.WithClock(srv.Now),
-		idverify.WithCredentialsSource(s.get),
 		withoutRetries,
 	}
 }
@@ -101,12 +100,12 @@ func underLoad(t *testing.T, f func() error, rotate func()) int64 {
 	return calls.Load()
 }
 
-func TestWithCredentialsSource_RotationUnderLoad(t *testing.T) {
+func TestCredentialsSource_RotationUnderLoad(t *testing.T) {
 	t.Parallel()
 	srv := sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithFrozenClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)), sandboxfake.WithJournalLimit(1<<16))
 	console, project := srv.Console(), srv.NewProject(idverify.ProjectParams{Name: "rotated", Mode: idverify.ModeSandbox})
 	store := newStoredCredentials(project.Credentials)
-	client := must(idverify.NewClient(srv.URL(), idverify.Credentials{}, store.options(srv)...))(t)
+	client := must(idverify.NewClient(srv.URL(), idverify.CredentialsFunc(store.get), store.options(srv)...))(t)
 	var creates atomic.Int64
 
 	call := func() error {
@@ -149,14 +148,14 @@ func TestWithCredentialsSource_RotationUnderLoad(t *testing.T) {
 
 // ResetSecret revokes the old secret before its caller knows the new one. A call of the source that
 // began before the reset returns the old secret; later calls wait for the new one.
-func TestWithCredentialsSource_ResetUnderLoad(t *testing.T) {
+func TestCredentialsSource_ResetUnderLoad(t *testing.T) {
 	t.Parallel()
 	srv := sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithJournalLimit(1<<16))
 	account := srv.NewWorkspace("Shop")
 	admin := account.Console()
 	issued := must(admin.WorkspaceCredentials.Create(t.Context(), account.MemberID))(t)
 	store := newStoredCredentials(issued.Credentials)
-	console := must(idverify.NewConsole(srv.URL(), idverify.Credentials{}, store.options(srv)...))(t)
+	console := must(idverify.NewConsole(srv.URL(), idverify.CredentialsFunc(store.get), store.options(srv)...))(t)
 
 	var calls int64
 	for range rotations {

@@ -20,7 +20,7 @@ import (
 	"github.com/idverify/idverify-go/internal/synctest"
 )
 
-func TestWithCredentialsSource_Error(t *testing.T) {
+func TestCredentialsSource_Error(t *testing.T) {
 	t.Parallel()
 	errStore := errors.New("store sealed")
 	const prefix = `idverify: get token for scope "phone_check": credentials source failed: `
@@ -84,7 +84,7 @@ func TestWithCredentialsSource_Error(t *testing.T) {
 }
 
 // The service has rejected the credentials, and whether there are others is not known.
-func TestWithCredentialsSource_SecondCallFails(t *testing.T) {
+func TestCredentialsSource_SecondCallFails(t *testing.T) {
 	t.Parallel()
 	errStore := errors.New("store sealed")
 	s := &secretService{secret: "new-secret"}
@@ -106,10 +106,10 @@ func TestWithCredentialsSource_SecondCallFails(t *testing.T) {
 	}
 }
 
-func TestWithCredentialsSource_Invalid(t *testing.T) {
+func TestCredentialsSource_Invalid(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
-		source credentialsFunc
+		source idverify.CredentialsFunc
 		want   string
 	}{
 		"empty": {func(context.Context) (idverify.Credentials, error) { return idverify.Credentials{}, nil }, "invalid credentials: the client ID and the client secret are missing"},
@@ -117,7 +117,7 @@ func TestWithCredentialsSource_Invalid(t *testing.T) {
 			return idverify.Credentials{ClientSecret: idverify.NewSecret("new-secret")}, nil
 		}, "invalid credentials: the client ID is missing"},
 		"new line":  {func(context.Context) (idverify.Credentials, error) { return pair("new-secret\n"), nil }, "invalid credentials: the client secret begins or ends with white space"},
-		"panic":     {func(context.Context) (idverify.Credentials, error) { panic("no unknown-secret for 447700900012") }, "panic in github.com/idverify/idverify-go_test.TestWithCredentialsSource_Invalid.func4: a value of type string"},
+		"panic":     {func(context.Context) (idverify.Credentials, error) { panic("no unknown-secret for 447700900012") }, "panic in github.com/idverify/idverify-go_test.TestCredentialsSource_Invalid.func4: a value of type string"},
 		"nil error": {func(context.Context) (idverify.Credentials, error) { var e *net.OpError; return pair("new-secret"), e }, ""},
 		"Goexit":    {func(context.Context) (idverify.Credentials, error) { runtime.Goexit(); panic("unreachable") }, "called runtime.Goexit"},
 	} {
@@ -153,7 +153,7 @@ func TestWithCredentialsSource_Invalid(t *testing.T) {
 }
 
 // A source can use a Console. Its errors must not be mistaken for those of the operation.
-func TestWithCredentialsSource_OwnErrors(t *testing.T) {
+func TestCredentialsSource_OwnErrors(t *testing.T) {
 	t.Parallel()
 	errVault := errors.New("vault sealed")
 	for name, respond := range map[string]func(*http.Request) (*http.Response, error){
@@ -195,7 +195,7 @@ func TestWithCredentialsSource_OwnErrors(t *testing.T) {
 }
 
 // A rejected token request of a Console must not decide about retries of the Client.
-func TestWithCredentialsSource_OwnTokenError(t *testing.T) {
+func TestCredentialsSource_OwnTokenError(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s, calls := &secretService{secret: "valid-secret"}, 0
@@ -215,7 +215,7 @@ func TestWithCredentialsSource_OwnTokenError(t *testing.T) {
 
 // The last credentials are redacted after they were replaced, because responses in flight can
 // contain them.
-func TestWithCredentialsSource_RedactsPrevious(t *testing.T) {
+func TestCredentialsSource_RedactsPrevious(t *testing.T) {
 	t.Parallel()
 	s := new(secretService)
 	current, echo := "", ""
@@ -243,7 +243,7 @@ func TestWithCredentialsSource_RedactsPrevious(t *testing.T) {
 
 // The credentials of a token request in progress are redacted even if the source has returned many
 // others since.
-func TestWithCredentialsSource_RedactsSent(t *testing.T) {
+func TestCredentialsSource_RedactsSent(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer

@@ -44,7 +44,7 @@ func (s *hangingSource) count() int {
 }
 
 // A call that never returns must not stop the client: another one replaces it.
-func TestWithCredentialsSource_Hangs(t *testing.T) {
+func TestCredentialsSource_Hangs(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := &secretService{secret: "valid-secret"}
@@ -79,7 +79,7 @@ func TestWithCredentialsSource_Hangs(t *testing.T) {
 }
 
 // A token request that joins a call does not fail when the context of that call ends first.
-func TestWithCredentialsSource_ReplacesCall(t *testing.T) {
+func TestCredentialsSource_ReplacesCall(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := &secretService{secret: "valid-secret"}
@@ -98,7 +98,7 @@ func TestWithCredentialsSource_ReplacesCall(t *testing.T) {
 	})
 }
 
-func TestWithCredentialsSource_LimitsCalls(t *testing.T) {
+func TestCredentialsSource_LimitsCalls(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := &secretService{secret: "valid-secret"}
@@ -123,7 +123,7 @@ func TestWithCredentialsSource_LimitsCalls(t *testing.T) {
 }
 
 // The error of a caller with a short deadline names the source.
-func TestWithCredentialsSource_NamedInTimeout(t *testing.T) {
+func TestCredentialsSource_NamedInTimeout(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := &secretService{secret: "valid-secret"}

@@ -4,12 +4,17 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io/fs"
 	"log/slog"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	idverify "github.com/idverify/idverify-go"
 	"github.com/idverify/idverify-go/internal/synctest"
@@ -50,14 +55,11 @@ func (s *secretService) tokenRequests() int {
 	return s.requests
 }
 
-// credentialsFunc is a source of credentials.
-type credentialsFunc = func(context.Context) (idverify.Credentials, error)
-
 // client returns a client of s whose credentials come from source.
-func (s *secretService) client(t testing.TB, source credentialsFunc, opts ...idverify.Option) *idverify.Client {
+func (s *secretService) client(t testing.TB, source idverify.CredentialsFunc, opts ...idverify.Option) *idverify.Client {
 	t.Helper()
-	opts = append([]idverify.Option{idverify.WithHTTPClient(&http.Client{Transport: s}), idverify.WithRetry(fastRetries), idverify.WithCredentialsSource(source)}, opts...)
-	c, err := idverify.NewClient("https://idverify.sandbox.test", idverify.Credentials{}, opts...)
+	opts = append([]idverify.Option{idverify.WithHTTPClient(&http.Client{Transport: s}), idverify.WithRetry(fastRetries)}, opts...)
+	c, err := idverify.NewClient("https://idverify.sandbox.test", source, opts...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +73,7 @@ func pair(secret string) idverify.Credentials {
 
 // sourceOf returns a source whose n-th call returns the n-th secret. Later calls return the last
 // one. The second result returns the number of calls.
-func sourceOf(secrets ...string) (source credentialsFunc, calls func() int) {
+func sourceOf(secrets ...string) (source idverify.CredentialsFunc, calls func() int) {
 	var mu sync.Mutex
 	n := 0
 	source = func(context.Context) (idverify.Credentials, error) {
@@ -87,7 +89,7 @@ func sourceOf(secrets ...string) (source credentialsFunc, calls func() int) {
 	}
 }
 
-func TestWithCredentialsSource_CalledPerTokenRequest(t *testing.T) {
+func TestCredentialsSource_CalledPerTokenRequest(t *testing.T) {
 	t.Parallel()
 	s := &secretService{secret: "first-secret"}
 	source, calls := sourceOf("first-secret")
@@ -103,7 +105,7 @@ func TestWithCredentialsSource_CalledPerTokenRequest(t *testing.T) {
 	}
 }
 
-func TestWithCredentialsSource_AsksAgain(t *testing.T) {
+func TestCredentialsSource_AsksAgain(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name     string
@@ -135,7 +137,7 @@ func TestWithCredentialsSource_AsksAgain(t *testing.T) {
 }
 
 // A call of the source that began before the rejection may return the rejected credentials.
-func TestWithCredentialsSource_AsksAfterRejection(t *testing.T) {
+func TestCredentialsSource_AsksAfterRejection(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := &secretService{secret: "valid-secret"}
@@ -175,7 +177,7 @@ func TestWithCredentialsSource_AsksAfterRejection(t *testing.T) {
 	})
 }
 
-func TestWithCredentialsSource_ComparesContent(t *testing.T) {
+func TestCredentialsSource_ComparesContent(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
@@ -201,7 +203,7 @@ func TestWithCredentialsSource_ComparesContent(t *testing.T) {
 	})
 }
 
-func TestWithCredentialsSource_Context(t *testing.T) {
+func TestCredentialsSource_Context(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := &secretService{secret: "old-secret"}
@@ -225,11 +227,11 @@ func TestWithCredentialsSource_Context(t *testing.T) {
 	})
 }
 
-func TestWithCredentialsSource_Console(t *testing.T) {
+func TestCredentialsSource_Console(t *testing.T) {
 	t.Parallel()
 	s := &secretService{secret: "new-secret"}
 	source, calls := sourceOf("old-secret", "new-secret")
-	console, err := idverify.NewConsole("https://idverify.sandbox.test", idverify.Credentials{}, idverify.WithHTTPClient(&http.Client{Transport: s}), idverify.WithCredentialsSource(source))
+	console, err := idverify.NewConsole("https://idverify.sandbox.test", source, idverify.WithHTTPClient(&http.Client{Transport: s}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -241,28 +243,27 @@ func TestWithCredentialsSource_Console(t *testing.T) {
 	}
 }
 
-func TestWithCredentialsSource_Arguments(t *testing.T) {
+func TestCredentialsSource_Arguments(t *testing.T) {
 	t.Parallel()
 	source, _ := sourceOf("a-secret")
-	const both, missing = "pass either Credentials or WithCredentialsSource", "the client ID and the client secret are missing"
-	for _, tt := range []struct {
-		name        string
-		credentials idverify.Credentials
-		source      credentialsFunc
-		want        string // empty: no error
+	for name, tt := range map[string]struct {
+		source idverify.CredentialsSource
+		want   string // empty: no error
 	}{
-		{"source", idverify.Credentials{}, source, ""},
-		{"source and empty secret", idverify.Credentials{ClientSecret: idverify.NewSecret("")}, source, ""},
-		{"credentials and nil source", credentials, nil, ""},
-		{"both", credentials, source, both},
-		{"source and client ID", idverify.Credentials{ClientID: "client-1"}, source, both},
-		{"nil source", idverify.Credentials{}, nil, missing},
+		"credentials":     {credentials, ""},
+		"function":        {source, ""},
+		"file":            {idverify.CredentialsFile("missing"), ""}, // NewClient does not call a source
+		"pointer":         {&credentials, ""},
+		"nil":             {nil, "the source of credentials is nil"},
+		"nil function":    {idverify.CredentialsFunc(nil), "the source of credentials is nil"},
+		"no credentials":  {idverify.Credentials{}, "the client ID and the client secret are missing"},
+		"only the client": {idverify.Credentials{ClientID: "client-1"}, "the client secret is missing"},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			_, clientErr := idverify.NewClient("https://idverify.sandbox.test", tt.credentials, idverify.WithCredentialsSource(tt.source))
-			_, consoleErr := idverify.NewConsole("https://idverify.sandbox.test", tt.credentials, idverify.WithCredentialsSource(tt.source))
+			_, clientErr := idverify.NewClient("https://idverify.sandbox.test", tt.source)
+			_, consoleErr := idverify.NewConsole("https://idverify.sandbox.test", tt.source)
 
 			for _, err := range []error{clientErr, consoleErr} {
 				if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
@@ -270,5 +271,40 @@ func TestWithCredentialsSource_Arguments(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func TestCredentialsFile_Rotation(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "credentials.json")
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(`{"client_id": "client-1", "client_secret": "old-secret", "project_id": "p"}`)
+	source := idverify.CredentialsFile(path)
+	before, beforeErr := source.Credentials(t.Context())
+	write(`{"client_id": "client-1", "client_secret": "new-secret"}`)
+	after, afterErr := source.Credentials(t.Context())
+
+	if beforeErr != nil || !cmp.Equal(before, pair("old-secret")) {
+		t.Errorf("credentials = %v, %v, want the old secret", before, beforeErr)
+	}
+	if afterErr != nil || !cmp.Equal(after, pair("new-secret")) {
+		t.Errorf("credentials = %v, %v, want the new secret", after, afterErr)
+	}
+	for _, text := range []string{"", "new-secret", `["new-secret"]`, `{"client_secret": ["new-secret"]}`, `{"client_secret": "[REDACTED]"}`} {
+		write(text)
+		if _, err := source.Credentials(t.Context()); err == nil || strings.Contains(err.Error(), "new-secret") || strings.Contains(err.Error(), path) {
+			t.Errorf("%q: error = %v, want an error without the path and the secret", text, err)
+		}
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := source.Credentials(t.Context()); !errors.Is(err, fs.ErrNotExist) || strings.Contains(err.Error(), path) {
+		t.Errorf("missing file: error = %v, want fs.ErrNotExist without the path", err)
 	}
 }

@@ -58,8 +58,8 @@
 // The other types are [*TokenError] (no access token was issued), [*DecodeError] (a response cannot
 // be used) and [*CheckEndedError] (a check ended without a result). Errors for invalid arguments
 // match [ErrBadRequest] or [ErrPhoneFormat]. Any other error is a connection failure or a done
-// context, and wraps its cause; or your own code failed, such as the source of
-// [WithCredentialsSource]; or an iterator found too many empty pages.
+// context, and wraps its cause; or your own code failed, such as a [CredentialsSource]; or an
+// iterator found too many empty pages.
 //
 // # Tests
 //

@@ -71,13 +71,16 @@ var (
 
 	// ErrIPMismatch means that the IP address is not that of the device with the phone number.
 	ErrIPMismatch = errors.New("IP address mismatch")
+
+	// ErrSandbox means that the check is of a sandbox project: see [WithLiveOnly].
+	ErrSandbox = errors.New("sandbox check")
 )
 
 // isSentinel reports whether err is one of the sentinel errors.
 func isSentinel(err error) bool {
 	switch err {
 	case ErrOutcomeUnknown, ErrBadRequest, ErrPhoneFormat, ErrUnauthorized, ErrInsufficientBalance, ErrForbidden, ErrNotFound,
-		ErrConflict, ErrNotMobileIP, ErrNetworkNotSupported, ErrRateLimited, ErrIPMismatch:
+		ErrConflict, ErrNotMobileIP, ErrNetworkNotSupported, ErrRateLimited, ErrIPMismatch, ErrSandbox:
 		return true
 	}
 	return false

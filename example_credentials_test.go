@@ -9,7 +9,7 @@ import (
 )
 
 // Rotates the credentials of a project while a client uses them.
-func ExampleWithCredentialsSource() {
+func ExampleCredentialsFunc() {
 	service, err := sandboxfake.Start()
 	if err != nil {
 		fmt.Println(err)
@@ -21,9 +21,8 @@ func ExampleWithCredentialsSource() {
 
 	// In production, the source reads a file or a secret store.
 	stored := project.Credentials
-	source := func(context.Context) (idverify.Credentials, error) { return stored, nil }
-	client, err := idverify.NewClient(service.URL(), idverify.Credentials{},
-		idverify.WithCredentialsSource(source), idverify.WithHTTPClient(service.HTTPClient()))
+	source := idverify.CredentialsFunc(func(context.Context) (idverify.Credentials, error) { return stored, nil })
+	client, err := idverify.NewClient(service.URL(), source, idverify.WithHTTPClient(service.HTTPClient()))
 	if err != nil {
 		fmt.Println(err)
 		return

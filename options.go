@@ -1,7 +1,6 @@
 package idverify
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -29,8 +28,8 @@ type settings struct {
 	versions   Versions
 	now        func() time.Time
 	observers  []observer
-	source     func(context.Context) (Credentials, error) // nil without WithCredentialsSource
-	renewals   *renewals.Counter                          // nil unless package sandboxfake counts token renewals
+	liveOnly   bool
+	renewals   *renewals.Counter // nil unless package sandboxfake counts token renewals
 
 	attemptTimeout time.Duration // 0: none
 }
@@ -64,8 +63,7 @@ func WithHTTPClient(c *http.Client) Option {
 func WithRetry(p RetryPolicy) Option { return func(s *settings) { s.retry = p } }
 
 // WithLogger sets the logger. Level debug has a record for each attempt. Level info has a record
-// when the source of [WithCredentialsSource] returns different credentials than before. Level warn
-// has a record for each retry, for each operation that is not retried because the retry budget is
+// when the [CredentialsSource] returns different credentials than before. Level warn has a record for each retry, for each operation that is not retried because the retry budget is
 // empty, for each pause of token requests after a failure, and for each access token that could not
 // be renewed although the current one is still valid. Alert on the last two: without a new token,
 // operations fail.
@@ -89,6 +87,13 @@ func WithVersions(v Versions) Option { return func(s *settings) { s.versions = v
 // [Client.NewJWKS] uses it, too. The default is [time.Now]. Delays and timeouts always use package
 // time.
 func WithClock(now func() time.Time) Option { return func(s *settings) { s.now = now } }
+
+// WithLiveOnly rejects checks of sandbox projects, whose results depend only on the digits of the
+// number: use it in production. Create returns [ErrSandbox] and no check if the charge of the check
+// is zero or missing. The check exists and may end, also with a callback, but its result must not be
+// used. Other methods and callbacks are not filtered. If your price for a product is zero, do not
+// use this option.
+func WithLiveOnly() Option { return func(s *settings) { s.liveOnly = true } }
 
 // Versions contains the version of each API, as in its paths. For [WithVersions], an empty field
 // means "v0.1", which all APIs have; for [Client.WithVersions], the version of that client.

@@ -80,7 +80,7 @@ func (s *PhoneCheckService) Create(ctx context.Context, p PhoneCheckParams) (*Ph
 		RedirectURL: p.RedirectURL,
 		ReferenceID: p.ReferenceID,
 		PhoneIP:     p.PhoneIP,
-	})
+	}, func(c *PhoneCheck) json.Number { return c.ChargeAmount })
 }
 
 // Get returns a PhoneCheck that is in progress or COMPLETED. A check that ended as EXPIRED or ERROR

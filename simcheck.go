@@ -77,7 +77,7 @@ func (s *SIMCheckService) Create(ctx context.Context, p SIMCheckParams) (*SIMChe
 		ReferenceID: p.ReferenceID,
 		PhoneIP:     p.PhoneIP,
 		Period:      minutes(p.Period),
-	})
+	}, func(c *SIMCheck) json.Number { return c.ChargeAmount })
 }
 
 // Get returns a COMPLETED SIMCheck. A check that ended as ERROR is not stored: the error is

@@ -96,7 +96,7 @@ func (s *SubscriberCheckService) Create(ctx context.Context, p SubscriberCheckPa
 		ReferenceID: p.ReferenceID,
 		PhoneIP:     p.PhoneIP,
 		Period:      minutes(p.Period),
-	})
+	}, func(c *SubscriberCheck) json.Number { return c.ChargeAmount })
 }
 
 // Get returns a SubscriberCheck that is in progress or COMPLETED. A check that ended as EXPIRED or

@@ -24,8 +24,28 @@ func (c *Client) Token(ctx context.Context, scopes ...Scope) (*oauth2.Token, err
 	return c.api.token(ctx, scopes)
 }
 
+// CheckCredentials returns an error if c cannot obtain an access token for one of scopes, without
+// which it checks the scopes of the three checks. Call it at the start of a program, and in a
+// readiness probe: while the tokens in the cache of c are valid, it sends no request, so it does not
+// notice that credentials were deleted.
+//
+// An error that matches [ErrUnauthorized], or a [*TokenError] with [CodeInvalidScope], means that the
+// credentials are wrong. After any other error, the service may be unavailable.
+func (c *Client) CheckCredentials(ctx context.Context, scopes ...Scope) error {
+	if len(scopes) == 0 {
+		scopes = []Scope{ScopePhoneCheck, ScopeSIMCheck, ScopeSubscriberCheck}
+	}
+	for _, s := range scopes { // each has the token that its operations use
+		if _, err := c.Token(ctx, s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // Scope limits the operations that an access token allows. The methods of this package request the
-// scopes that they need, so a Scope is required only for [Client.Token].
+// scopes that they need, so a Scope is required only for [Client.Token] and
+// [Client.CheckCredentials].
 type Scope string
 
 // The scopes of project credentials, followed by those of workspace credentials.

@@ -15,6 +15,7 @@ import (
 	"github.com/idverify/idverify-go/internal/synctest"
 
 	idverify "github.com/idverify/idverify-go"
+	"github.com/idverify/idverify-go/sandboxfake"
 )
 
 // If the token is not valid in a header, the error must not suggest that the operation was sent and
@@ -260,5 +261,40 @@ func TestClient_LimitsTokenBody(t *testing.T) {
 		if (err == nil) != (size <= 1<<20) {
 			t.Errorf("token response of %d bytes: error = %v, want success: %v", len(padded), err, size <= 1<<20)
 		}
+	}
+}
+
+func TestClient_CheckCredentials(t *testing.T) {
+	t.Parallel()
+	srv := sandboxfake.New(t, sandboxfake.WithInMemory())
+	tokens := func() (n int) {
+		for _, r := range srv.Requests() {
+			if r.Operation == "token.create" {
+				n++
+			}
+		}
+		return n
+	}
+	c := srv.Client()
+
+	for range 2 { // the second call finds the tokens in the cache
+		if err := c.CheckCredentials(t.Context()); err != nil {
+			t.Errorf("error = %v, want nil", err)
+		}
+	}
+	checkTokens := tokens()
+	_, listErr := c.SIMChecks.List(t.Context(), idverify.ListOptions{})
+	err := c.CheckCredentials(t.Context(), idverify.ScopePhoneCheck)
+
+	if got := tokens(); checkTokens != 3 || got != 3 || listErr != nil || err != nil {
+		t.Errorf("%d token requests, then %d, errors = %v and %v, want 3 for the three checks, which operations use", checkTokens, got, listErr, err)
+	}
+	wrong := must(idverify.NewClient(srv.URL(), idverify.Credentials{ClientID: "unknown", ClientSecret: idverify.NewSecret("secret")}, idverify.WithHTTPClient(srv.HTTPClient())))(t)
+	if err := wrong.CheckCredentials(t.Context()); !errors.Is(err, idverify.ErrUnauthorized) {
+		t.Errorf("wrong credentials: error = %v, want ErrUnauthorized", err)
+	}
+	workspace := must(idverify.NewClient(srv.URL(), srv.ConsoleCredentials(), idverify.WithHTTPClient(srv.HTTPClient())))(t)
+	if e, ok := errors.AsType[*idverify.TokenError](workspace.CheckCredentials(t.Context())); !ok || e.Code != idverify.CodeInvalidScope {
+		t.Errorf("workspace credentials: error = %v, want code invalid_scope", e)
 	}
 }

@@ -35,6 +35,7 @@ var sentinels = map[string]error{
 	"ErrNotMobileIP":         idverify.ErrNotMobileIP,
 	"ErrNetworkNotSupported": idverify.ErrNetworkNotSupported,
 	"ErrRateLimited":         idverify.ErrRateLimited,
+	"ErrSandbox":             idverify.ErrSandbox,
 	"ErrIPMismatch":          idverify.ErrIPMismatch,
 	"ErrOutcomeUnknown":      idverify.ErrOutcomeUnknown,
 }

@@ -274,7 +274,7 @@ func (s *Server) ConsoleCredentials() idverify.Credentials {
 
 // Client returns a client of the initial project that uses the server's HTTP client and clock.
 // Options in opts are applied after these and can override them. If NewClient rejects an option,
-// the test fails. The client has [Server.Credentials]: to test a WithCredentialsSource, call
+// the test fails. The client has [Server.Credentials]: to test a CredentialsSource, call
 // NewClient with [Server.URL] and [Server.HTTPClient] instead.
 func (s *Server) Client(opts ...idverify.Option) *idverify.Client {
 	client, err := idverify.NewClient(s.url, s.Credentials(), s.withDefaults(opts)...)

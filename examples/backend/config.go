@@ -1,10 +1,8 @@
 package main
 
 import (
-	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -12,8 +10,6 @@ import (
 	"os"
 	"strings"
 	"time"
-
-	"github.com/idverify/idverify-go"
 )
 
 // config is the configuration from the environment.
@@ -57,16 +53,6 @@ func configFrom(getenv func(string) string) (config, error) {
 		}
 	}
 	return c, nil
-}
-
-// credentials reads the file for each token request, so that the credentials can be rotated without
-// a restart.
-func (c config) credentials(context.Context) (credentials idverify.Credentials, err error) {
-	file, err := os.ReadFile(c.credentialsFile)
-	if err == nil {
-		err = json.Unmarshal(file, &credentials)
-	}
-	return credentials, err
 }
 
 // httpClient returns a client that trusts the CA file, too.

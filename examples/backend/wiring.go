@@ -27,12 +27,12 @@ func (s *shop) connect(ctx context.Context, c config, pool *pgxpool.Pool, replay
 		return err
 	}
 	// The sign-in on the web needs the code exchange of version v0.2.
-	s.client, err = idverify.NewClient(c.baseURL, idverify.Credentials{}, idverify.WithCredentialsSource(c.credentials), idverify.WithHTTPClient(httpClient),
+	s.client, err = idverify.NewClient(c.baseURL, idverify.CredentialsFile(c.credentialsFile), idverify.WithHTTPClient(httpClient),
 		idverify.WithVersions(idverify.Versions{PhoneCheck: "v0.2"}), idverify.WithLogger(s.log), otelidverify.Option())
 	if err != nil {
 		return err
 	}
-	if _, err := s.client.Token(ctx, idverify.ScopePhoneCheck); errors.Is(err, idverify.ErrUnauthorized) {
+	if err := s.client.CheckCredentials(ctx); errors.Is(err, idverify.ErrUnauthorized) {
 		return err // after any other error the service may be unavailable
 	}
 	s.keys, err = s.client.NewJWKS(nil)
