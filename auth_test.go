@@ -103,9 +103,9 @@ func TestClient_CachesTokenPerScopes(t *testing.T) {
 	c := srv.client(t)
 	ctx := t.Context()
 
-	a := tokenFor(t, c, idverify.ScopeCoverage)
-	b := tokenFor(t, c, idverify.ScopePhoneCheck, idverify.ScopeCoverage)
-	if again := tokenFor(t, c, idverify.ScopeCoverage, idverify.ScopePhoneCheck, idverify.ScopeCoverage); again != b {
+	a := tokenFor(t, c, idverify.ScopeReachability)
+	b := tokenFor(t, c, idverify.ScopePhoneCheck, idverify.ScopeReachability)
+	if again := tokenFor(t, c, idverify.ScopeReachability, idverify.ScopePhoneCheck, idverify.ScopeReachability); again != b {
 		t.Errorf("tokens for the same scopes in another order = %q and %q, want equal", b, again)
 	}
 	_, _ = c.PhoneChecks.Get(ctx, "a")
@@ -124,13 +124,13 @@ func TestClient_TokenReturnsCopy(t *testing.T) {
 	srv := newService(t, nil)
 	c := srv.client(t)
 
-	token, err := c.Token(t.Context(), idverify.ScopeCoverage)
+	token, err := c.Token(t.Context(), idverify.ScopeReachability)
 	if err != nil {
 		t.Fatal(err)
 	}
 	token.AccessToken = "changed"
 
-	if got := tokenFor(t, c, idverify.ScopeCoverage); got != "token-1" {
+	if got := tokenFor(t, c, idverify.ScopeReachability); got != "token-1" {
 		t.Errorf("cached token = %q, want token-1", got)
 	}
 }
@@ -160,14 +160,14 @@ func TestClient_TokenExpiry(t *testing.T) {
 			}
 			clock := newClock()
 			c := srv.client(t, idverify.WithClock(clock.now))
-			first := tokenFor(t, c, idverify.ScopeCoverage)
+			first := tokenFor(t, c, idverify.ScopeReachability)
 
 			clock.advance(tt.used)
-			if got := tokenFor(t, c, idverify.ScopeCoverage); got != first {
+			if got := tokenFor(t, c, idverify.ScopeReachability); got != first {
 				t.Errorf("token after %v = %q, want still %q", tt.used, got, first)
 			}
 			clock.advance(tt.replaced - tt.used)
-			if got := tokenFor(t, c, idverify.ScopeCoverage); got == first {
+			if got := tokenFor(t, c, idverify.ScopeReachability); got == first {
 				t.Errorf("expired token still used after %v, want a new one", tt.replaced)
 			}
 		})
@@ -180,20 +180,20 @@ func TestClient_RefreshesTokenInBackground(t *testing.T) {
 		e := newMemoryService()
 		e.delay = time.Second
 		c := e.client(t)
-		tokenFor(t, c, idverify.ScopeCoverage)
+		tokenFor(t, c, idverify.ScopeReachability)
 
 		time.Sleep(59*time.Minute - time.Nanosecond)
-		tokenFor(t, c, idverify.ScopeCoverage)
+		tokenFor(t, c, idverify.ScopeReachability)
 		synctest.Wait()
 		early := e.count()
 		time.Sleep(time.Nanosecond)
 		for range 20 {
-			if got := tokenFor(t, c, idverify.ScopeCoverage); got != "token-1" {
+			if got := tokenFor(t, c, idverify.ScopeReachability); got != "token-1" {
 				t.Fatalf("token during the refresh = %q, want the old one", got)
 			}
 		}
 		time.Sleep(2 * time.Second)
-		got := tokenFor(t, c, idverify.ScopeCoverage)
+		got := tokenFor(t, c, idverify.ScopeReachability)
 
 		if early != 1 || got != "token-2" || e.count() != 2 {
 			t.Errorf("%d token requests before the last minute, then token %q and %d requests; want 1, token-2 and 2", early, got, e.count())
@@ -207,21 +207,21 @@ func TestClient_PausesAfterFailedRefresh(t *testing.T) {
 		e := newMemoryService()
 		e.fail = map[int]bool{2: true}
 		c := e.client(t)
-		tokenFor(t, c, idverify.ScopeCoverage)
+		tokenFor(t, c, idverify.ScopeReachability)
 
 		time.Sleep(59*time.Minute + 10*time.Second)
 		for range 20 {
-			if got := tokenFor(t, c, idverify.ScopeCoverage); got != "token-1" {
+			if got := tokenFor(t, c, idverify.ScopeReachability); got != "token-1" {
 				t.Fatalf("token = %q, want the old one, which is still valid", got)
 			}
 			synctest.Wait()
 		}
 		refreshes := e.count()
 		time.Sleep(10 * time.Second)
-		tokenFor(t, c, idverify.ScopeCoverage)
+		tokenFor(t, c, idverify.ScopeReachability)
 		synctest.Wait()
 
-		if got := tokenFor(t, c, idverify.ScopeCoverage); refreshes != 2 || got != "token-3" {
+		if got := tokenFor(t, c, idverify.ScopeReachability); refreshes != 2 || got != "token-3" {
 			t.Errorf("%d token requests, then token %q; want 2 and token-3", refreshes, got)
 		}
 	})
@@ -417,7 +417,7 @@ func TestClient_TokenAfterRetries(t *testing.T) {
 	srv := newService(t, nil)
 	srv.token = respondInTurn(respondWith(503, ""), drop, respondWith(200, `{"access_token":"third"}`))
 
-	if got := tokenFor(t, srv.client(t), idverify.ScopeCoverage); got != "third" {
+	if got := tokenFor(t, srv.client(t), idverify.ScopeReachability); got != "third" {
 		t.Errorf("token = %q, want third", got)
 	}
 }

@@ -239,7 +239,7 @@ func TestClient_TokenPauseRetryAfter(t *testing.T) {
 				c := o.client(t, idverify.RetryPolicy{MaxAttempts: 1, MaxWait: tt.maxWait})
 
 				for len(o.times()) < 2 {
-					_, _ = c.Token(t.Context(), idverify.ScopeCoverage)
+					_, _ = c.Token(t.Context(), idverify.ScopeReachability)
 					time.Sleep(100 * time.Millisecond)
 				}
 
@@ -325,7 +325,7 @@ func TestClient_TokenPausePerScopes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := &outage{status: 503}
 		c := o.client(t, idverify.RetryPolicy{MaxAttempts: 1})
-		_, _ = c.Token(t.Context(), idverify.ScopeCoverage)
+		_, _ = c.Token(t.Context(), idverify.ScopeReachability)
 		o.end()
 
 		_, err := c.Token(t.Context(), idverify.ScopePhoneCheck)
@@ -398,16 +398,16 @@ func TestClient_NoTokenPauseAfterRenewal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := &outage{status: 503, up: true}
 		c := o.client(t, idverify.RetryPolicy{})
-		tokenFor(t, c, idverify.ScopeCoverage)
+		tokenFor(t, c, idverify.ScopeReachability)
 		o.up = false
 		time.Sleep(time.Hour - 200*time.Millisecond)
-		tokenFor(t, c, idverify.ScopeCoverage) // its renewal fails
+		tokenFor(t, c, idverify.ScopeReachability) // its renewal fails
 		synctest.Wait()
 		o.end()
 		time.Sleep(200 * time.Millisecond)
 		start := time.Now()
 
-		token := tokenFor(t, c, idverify.ScopeCoverage)
+		token := tokenFor(t, c, idverify.ScopeReachability)
 
 		if took := time.Since(start); took > 0 || token != "token-3" {
 			t.Errorf("token = %q after %v, want token-3 at once", token, took)

@@ -27,7 +27,7 @@ func TestClient_SecondAttemptResult(t *testing.T) {
 	get := func(ctx context.Context, c *idverify.Console) error { return errorOf(c.Projects.Get(ctx, "p")) }
 	remove := func(ctx context.Context, c *idverify.Console) error { return c.Projects.Delete(ctx, "p") }
 	put := func(ctx context.Context, c *idverify.Console) error {
-		return errorOf(c.Billing.UpdateAccount(ctx, idverify.BillingAccount{CompanyName: "n"}))
+		return errorOf(c.Billing.Update(ctx, idverify.BillingAccount{CompanyName: "n"}))
 	}
 	notFound := respondWithProblem(404, "not_found", "no such project")
 	unsent := http.HandlerFunc(nil) // the dial fails

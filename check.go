@@ -180,7 +180,7 @@ func completeCheck[J resourceJSON[T], T any](ctx context.Context, a *api, op wir
 	return sendRequest[J](ctx, a, request{op: op, ids: []string{checkID}, body: body, code: code})
 }
 
-// productNames lists the name and ID of each product in coverage and usage responses.
+// productNames lists the name and ID of each product in reachability and usage responses.
 var productNames = []struct {
 	product  Product
 	name, id string

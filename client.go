@@ -59,6 +59,11 @@ func clientOf(api *api) *Client {
 func (c *Client) WithVersions(v Versions) *Client {
 	derived, s := *c.api, *c.api.settings
 	s.versions.override(v)
+	for _, p := range s.versions.fields() {
+		if !versionSyntax.MatchString(*p.version) {
+			*p.version = "" // api.do rejects it
+		}
+	}
 	derived.settings = &s
 	return clientOf(&derived)
 }

@@ -223,7 +223,7 @@ func TestClient_InvalidArguments(t *testing.T) {
 func TestWithVersions_PerProduct(t *testing.T) {
 	t.Parallel()
 	srv := newService(t, respondWithProblem(404, "not_found", ""))
-	c := srv.client(t, idverify.WithVersions(idverify.Versions{PhoneCheck: "v0.2", Coverage: "v7"}))
+	c := srv.client(t, idverify.WithVersions(idverify.Versions{PhoneCheck: "v0.2", Reachability: "v7"}))
 
 	_, _ = c.PhoneChecks.Get(t.Context(), "a")
 	_, _ = c.SubscriberChecks.Get(t.Context(), "a")

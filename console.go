@@ -11,7 +11,7 @@ import (
 // workspace; calls to the products use project credentials and a [Client]. A Console caches access
 // tokens: create one with [NewConsole] and reuse it. It is safe for concurrent use.
 //
-// A Console works in the workspace of its credentials. [Console.Workspace] returns a Console for
+// A Console works in the workspace of its credentials. [Console.ForWorkspace] returns a Console for
 // another workspace. The operations that a member may call depend on the member's [Role]. If the
 // role does not permit an operation, the error is [ErrForbidden]. Resources of other workspaces are
 // reported as [ErrNotFound].
@@ -24,7 +24,9 @@ type Console struct {
 	WorkspaceCredentials *WorkspaceCredentialsService // credentials for NewConsole
 	Projects             *ProjectService              // sandbox and live projects
 	ProjectCredentials   *ProjectCredentialsService   // credentials for NewClient
-	Billing              *BillingService              // company details, cards and top-ups
+	Billing              *BillingService              // company details and balance
+	PaymentMethods       *PaymentMethodService        // cards for top-ups
+	TopUps               *TopUpService                // payments
 	Usage                *UsageService                // number and cost of calls
 
 	workspace *boundWorkspace
@@ -48,10 +50,10 @@ func NewConsole(baseURL string, c CredentialsSource, opts ...Option) (*Console, 
 	return newConsole(&boundWorkspace{api: api, id: wire.DefaultWorkspace, main: true}), nil
 }
 
-// Workspace returns a Console for the workspace with the given ID. The member whose credentials c
+// ForWorkspace returns a Console for the workspace with the given ID. The member whose credentials c
 // uses must also be a member of that workspace. The new Console shares the access tokens of c.
-// Workspace sends no request.
-func (c *Console) Workspace(id string) *Console {
+// ForWorkspace sends no request.
+func (c *Console) ForWorkspace(id string) *Console {
 	return newConsole(&boundWorkspace{api: c.workspace.api, id: id})
 }
 
@@ -64,6 +66,8 @@ func newConsole(w *boundWorkspace) *Console {
 		Projects:             &ProjectService{w},
 		ProjectCredentials:   &ProjectCredentialsService{w},
 		Billing:              &BillingService{w},
+		PaymentMethods:       &PaymentMethodService{w},
+		TopUps:               &TopUpService{w},
 		Usage:                &UsageService{w},
 		workspace:            w,
 	}

@@ -4,14 +4,15 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"iter"
 	"time"
 
 	"github.com/idverify/idverify-go/internal/wire"
 )
 
-// BillingService manages the payments of a workspace. Before the first top-up, set the company
-// details with UpdateAccount and add a payment method. All methods except Balance require the
-// credentials of the owner. It is available as [Console].Billing.
+// BillingService manages the company details of a workspace, and reads its balance. Before the first
+// top-up, set the company details with Update and add a payment method. All methods except Balance
+// require the credentials of the owner. It is available as [Console].Billing.
 //
 // Protocol: docs/protocol.md, section 10.
 type BillingService struct{ workspace *boundWorkspace }
@@ -28,7 +29,7 @@ type BillingAccount struct {
 	Country      string `json:"country"` // two-letter code
 }
 
-// PaymentMethodParams are the parameters of [BillingService.AddPaymentMethod]. All are required.
+// PaymentMethodParams are the parameters of [PaymentMethodService.Create]. All are required.
 type PaymentMethodParams struct {
 	CardNumber  Secret
 	ExpiryMonth int      // 1 to 12
@@ -45,7 +46,7 @@ type PaymentMethod struct {
 	Currencies      []string
 }
 
-// TopUpParams are the parameters of [BillingService.TopUp]. All are required.
+// TopUpParams are the parameters of [TopUpService.Create]. All are required.
 type TopUpParams struct {
 	PaymentMethodID string
 	Currency        string      // fixed by the first top-up; not "API"
@@ -61,72 +62,18 @@ type TopUp struct {
 	CreatedAt       time.Time
 }
 
-// Account returns the company details. If they are not set, the error is [ErrNotFound].
+// Get returns the company details. If they are not set, the error is [ErrNotFound].
 //
 // Protocol: docs/protocol.md, section 10.
-func (s *BillingService) Account(ctx context.Context) (*BillingAccount, error) {
+func (s *BillingService) Get(ctx context.Context) (*BillingAccount, error) {
 	return sendIn[billingAccountJSON](ctx, s.workspace, wire.GetBillingAccount, nil)
 }
 
-// UpdateAccount replaces the company details, including fields that are empty in a.
+// Update replaces the company details, including fields that are empty in a.
 //
 // Protocol: docs/protocol.md, section 10.
-func (s *BillingService) UpdateAccount(ctx context.Context, a BillingAccount) (*BillingAccount, error) {
+func (s *BillingService) Update(ctx context.Context, a BillingAccount) (*BillingAccount, error) {
 	return sendIn[billingAccountJSON](ctx, s.workspace, wire.UpdateBillingAccount, a)
-}
-
-// PaymentMethods returns one page of the payment methods.
-//
-// Protocol: docs/protocol.md, section 10.
-func (s *BillingService) PaymentMethods(ctx context.Context, o ListOptions) (*Page[PaymentMethod], error) {
-	return listIn[paymentMethodJSON](ctx, s.workspace, wire.ListPaymentMethods, o, "payment_methods")
-}
-
-// PaymentMethod returns a payment method.
-//
-// Protocol: docs/protocol.md, section 10.
-func (s *BillingService) PaymentMethod(ctx context.Context, paymentMethodID string) (*PaymentMethod, error) {
-	return sendIn[paymentMethodJSON](ctx, s.workspace, wire.GetPaymentMethod, nil, paymentMethodID)
-}
-
-// AddPaymentMethod adds a card. The service stores only the last four digits of its number. The
-// error is [ErrConflict] if the company details are not set, or if the card does not support the
-// currency of the first top-up.
-//
-// Protocol: docs/protocol.md, section 10.
-func (s *BillingService) AddPaymentMethod(ctx context.Context, p PaymentMethodParams) (*PaymentMethod, error) {
-	return sendIn[paymentMethodJSON](ctx, s.workspace, wire.AddPaymentMethod, newPaymentMethodJSON{
-		CardNumber:  p.CardNumber.Reveal(),
-		ExpiryMonth: p.ExpiryMonth,
-		ExpiryYear:  p.ExpiryYear,
-		Currencies:  p.Currencies,
-	})
-}
-
-// DeletePaymentMethod deletes a payment method.
-//
-// Protocol: docs/protocol.md, section 10.
-func (s *BillingService) DeletePaymentMethod(ctx context.Context, paymentMethodID string) error {
-	return s.workspace.remove(ctx, wire.DeletePaymentMethod, s.workspace.ids(paymentMethodID)...)
-}
-
-// TopUp increases the balance. It retries only if the service cannot have accepted the payment: see
-// [RetryPolicy]. The first top-up determines the currency of the workspace and discards the
-// remaining "API" balance.
-//
-// The error is [ErrConflict] if there is no payment method, if the currency is not the currency of
-// the workspace, or if the payment method does not support it.
-//
-// Protocol: docs/protocol.md, section 10.
-func (s *BillingService) TopUp(ctx context.Context, p TopUpParams) (*TopUp, error) {
-	return sendIn[topUpJSON](ctx, s.workspace, wire.CreateTopUp, newTopUpJSON(p))
-}
-
-// TopUps returns one page of the top-ups.
-//
-// Protocol: docs/protocol.md, section 10.
-func (s *BillingService) TopUps(ctx context.Context, o ListOptions) (*Page[TopUp], error) {
-	return listIn[topUpJSON](ctx, s.workspace, wire.ListTopUps, o, "top_ups")
 }
 
 // Balance returns the balance of the workspace. Every member may call it.
@@ -138,6 +85,83 @@ func (s *BillingService) Balance(ctx context.Context) (*Balance, error) {
 		return nil, err
 	}
 	return &w.Balance, nil
+}
+
+// PaymentMethodService manages the cards for top-ups. Its methods require the credentials of the
+// owner. It is available as [Console].PaymentMethods.
+//
+// Protocol: docs/protocol.md, section 10.
+type PaymentMethodService struct{ workspace *boundWorkspace }
+
+// Create adds a card. The service stores only the last four digits of its number. The error is
+// [ErrConflict] if the company details are not set, or if the card does not support the currency of
+// the first top-up.
+//
+// Protocol: docs/protocol.md, section 10.
+func (s *PaymentMethodService) Create(ctx context.Context, p PaymentMethodParams) (*PaymentMethod, error) {
+	return sendIn[paymentMethodJSON](ctx, s.workspace, wire.AddPaymentMethod, newPaymentMethodJSON{
+		CardNumber:  p.CardNumber.Reveal(),
+		ExpiryMonth: p.ExpiryMonth,
+		ExpiryYear:  p.ExpiryYear,
+		Currencies:  p.Currencies,
+	})
+}
+
+// Get returns a payment method.
+//
+// Protocol: docs/protocol.md, section 10.
+func (s *PaymentMethodService) Get(ctx context.Context, paymentMethodID string) (*PaymentMethod, error) {
+	return sendIn[paymentMethodJSON](ctx, s.workspace, wire.GetPaymentMethod, nil, paymentMethodID)
+}
+
+// List returns one page of the payment methods.
+//
+// Protocol: docs/protocol.md, section 10.
+func (s *PaymentMethodService) List(ctx context.Context, o ListOptions) (*Page[PaymentMethod], error) {
+	return listIn[paymentMethodJSON](ctx, s.workspace, wire.ListPaymentMethods, o, "payment_methods")
+}
+
+// All returns an iterator over the payment methods, starting with o.Page. It stops after the first
+// error.
+func (s *PaymentMethodService) All(ctx context.Context, o ListOptions) iter.Seq2[*PaymentMethod, error] {
+	return all(ctx, o, s.List)
+}
+
+// Delete deletes a payment method.
+//
+// Protocol: docs/protocol.md, section 10.
+func (s *PaymentMethodService) Delete(ctx context.Context, paymentMethodID string) error {
+	return s.workspace.remove(ctx, wire.DeletePaymentMethod, s.workspace.ids(paymentMethodID)...)
+}
+
+// TopUpService makes payments that increase the balance. Its methods require the credentials of the
+// owner. It is available as [Console].TopUps.
+//
+// Protocol: docs/protocol.md, section 10.
+type TopUpService struct{ workspace *boundWorkspace }
+
+// Create increases the balance. It retries only if the service cannot have accepted the payment: see
+// [RetryPolicy]. The first top-up determines the currency of the workspace and discards the
+// remaining "API" balance.
+//
+// The error is [ErrConflict] if there is no payment method, if the currency is not the currency of
+// the workspace, or if the payment method does not support it.
+//
+// Protocol: docs/protocol.md, section 10.
+func (s *TopUpService) Create(ctx context.Context, p TopUpParams) (*TopUp, error) {
+	return sendIn[topUpJSON](ctx, s.workspace, wire.CreateTopUp, newTopUpJSON(p))
+}
+
+// List returns one page of the top-ups.
+//
+// Protocol: docs/protocol.md, section 10.
+func (s *TopUpService) List(ctx context.Context, o ListOptions) (*Page[TopUp], error) {
+	return listIn[topUpJSON](ctx, s.workspace, wire.ListTopUps, o, "top_ups")
+}
+
+// All returns an iterator over the top-ups, starting with o.Page. It stops after the first error.
+func (s *TopUpService) All(ctx context.Context, o ListOptions) iter.Seq2[*TopUp, error] {
+	return all(ctx, o, s.List)
 }
 
 type billingAccountJSON BillingAccount

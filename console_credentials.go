@@ -3,6 +3,7 @@ package idverify
 import (
 	"context"
 	"errors"
+	"iter"
 	"time"
 
 	"github.com/idverify/idverify-go/internal/wire"
@@ -36,6 +37,14 @@ func (s *ProjectCredentialsService) Create(ctx context.Context, projectID string
 func (s *ProjectCredentialsService) List(ctx context.Context, projectID string, o ListOptions) (*Page[IssuedCredentials], error) {
 	op, ids := s.workspace.projects(wire.ListProjectCredentials, wire.ListProjectCredentialsIn, projectID)
 	return list[issuedJSON](ctx, s.workspace.api, listOf(op, o, ids...), "credentials")
+}
+
+// All returns an iterator over a project's credentials, starting with o.Page. It stops after the
+// first error.
+func (s *ProjectCredentialsService) All(ctx context.Context, projectID string, o ListOptions) iter.Seq2[*IssuedCredentials, error] {
+	return all(ctx, o, func(ctx context.Context, o ListOptions) (*Page[IssuedCredentials], error) {
+		return s.List(ctx, projectID, o)
+	})
 }
 
 // Get returns a credential pair, without its secret.
@@ -86,6 +95,14 @@ func (s *WorkspaceCredentialsService) Create(ctx context.Context, memberID strin
 // Protocol: docs/protocol.md, section 10.
 func (s *WorkspaceCredentialsService) List(ctx context.Context, memberID string, o ListOptions) (*Page[IssuedCredentials], error) {
 	return listIn[issuedJSON](ctx, s.workspace, wire.ListWorkspaceCredentials, o, "credentials", memberID)
+}
+
+// All returns an iterator over a member's credentials, starting with o.Page. It stops after the
+// first error.
+func (s *WorkspaceCredentialsService) All(ctx context.Context, memberID string, o ListOptions) iter.Seq2[*IssuedCredentials, error] {
+	return all(ctx, o, func(ctx context.Context, o ListOptions) (*Page[IssuedCredentials], error) {
+		return s.List(ctx, memberID, o)
+	})
 }
 
 // Get returns a credential pair, without its secret.

@@ -16,21 +16,21 @@ func TestConsole_FromSetupToPaidCheck(t *testing.T) {
 	srv := sandboxfake.New(t)
 	console, ctx := srv.Console(), t.Context()
 
-	if _, err := console.Billing.Account(ctx); !errors.Is(err, idverify.ErrNotFound) {
+	if _, err := console.Billing.Get(ctx); !errors.Is(err, idverify.ErrNotFound) {
 		t.Errorf("billing account before the company details: error = %v, want ErrNotFound", err)
 	}
 	card := idverify.PaymentMethodParams{CardNumber: idverify.NewSecret("4000056655665556"), ExpiryMonth: 12, ExpiryYear: 2030, Currencies: []string{"EUR", "GBP"}}
-	if _, err := console.Billing.AddPaymentMethod(ctx, card); !errors.Is(err, idverify.ErrConflict) {
+	if _, err := console.PaymentMethods.Create(ctx, card); !errors.Is(err, idverify.ErrConflict) {
 		t.Errorf("payment method before the company details: error = %v, want ErrConflict", err)
 	}
-	if _, err := console.Billing.UpdateAccount(ctx, idverify.BillingAccount{CompanyName: "Sandbox Ltd", Country: "GB"}); err != nil {
+	if _, err := console.Billing.Update(ctx, idverify.BillingAccount{CompanyName: "Sandbox Ltd", Country: "GB"}); err != nil {
 		t.Fatal(err)
 	}
-	method, err := console.Billing.AddPaymentMethod(ctx, card)
+	method, err := console.PaymentMethods.Create(ctx, card)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := console.Billing.TopUp(ctx, idverify.TopUpParams{PaymentMethodID: method.PaymentMethodID, Currency: "EUR", Amount: "25.50"}); err != nil {
+	if _, err := console.TopUps.Create(ctx, idverify.TopUpParams{PaymentMethodID: method.PaymentMethodID, Currency: "EUR", Amount: "25.50"}); err != nil {
 		t.Fatal(err)
 	}
 	project, err := console.Projects.Create(ctx, idverify.ProjectParams{Name: "Shop", Mode: idverify.ModeLive})
@@ -177,7 +177,7 @@ func TestWorkspaceCredentialsService_ResetSecret(t *testing.T) {
 	}
 }
 
-func TestConsole_Workspace(t *testing.T) {
+func TestConsole_ForWorkspace(t *testing.T) {
 	t.Parallel()
 	srv := sandboxfake.New(t)
 	console, ctx := srv.Console(), t.Context()
@@ -190,7 +190,7 @@ func TestConsole_Workspace(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	byID := console.Workspace(workspace.WorkspaceID)
+	byID := console.ForWorkspace(workspace.WorkspaceID)
 	renamed, err := byID.Workspaces.Rename(ctx, "Another Ltd")
 	if err != nil {
 		t.Fatal(err)
@@ -199,7 +199,7 @@ func TestConsole_Workspace(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, unknownErr := console.Workspace("no-such-workspace").Projects.Get(ctx, project.ProjectID)
+	_, unknownErr := console.ForWorkspace("no-such-workspace").Projects.Get(ctx, project.ProjectID)
 
 	if renamed.Name != "Another Ltd" || renamed.WorkspaceID != workspace.WorkspaceID || read.Name != project.Name {
 		t.Errorf("renamed workspace = %+v, project = %+v, want the same workspace and project with the new workspace name", renamed, read)

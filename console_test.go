@@ -24,7 +24,7 @@ func TestConsole_DecodesFixtures(t *testing.T) {
 	secret := idverify.NewSecret("shown-once-project-secret")
 	issued := &idverify.IssuedCredentials{
 		Credentials: idverify.Credentials{ClientID: clientID, ClientSecret: secret},
-		Scopes:      []idverify.Scope{idverify.ScopePhoneCheck, idverify.ScopeSIMCheck, idverify.ScopeSubscriberCheck, idverify.ScopeCoverage},
+		Scopes:      []idverify.Scope{idverify.ScopePhoneCheck, idverify.ScopeSIMCheck, idverify.ScopeSubscriberCheck, idverify.ScopeReachability},
 		CreatedAt:   created,
 	}
 	balance := idverify.Balance{Currency: "API", AmountAvailable: "100", AmountReserved: "0", CreditLimit: "5"}
@@ -57,14 +57,14 @@ func TestConsole_DecodesFixtures(t *testing.T) {
 		{"invitation.json", func(ctx context.Context, c *idverify.Console) (any, error) {
 			return c.Invitations.Create(ctx, idverify.InvitationParams{Name: "Grace", Role: idverify.RoleAdmin})
 		}, &idverify.Invitation{InvitationID: "2ae2a4b6-1f3b-4c5d-8e7a-2f4b6d8e0a1c", Name: "Grace", Role: idverify.RoleAdmin, Reference: "ticket 12"}},
-		{"billing_account.json", func(ctx context.Context, c *idverify.Console) (any, error) { return c.Billing.Account(ctx) }, &idverify.BillingAccount{
+		{"billing_account.json", func(ctx context.Context, c *idverify.Console) (any, error) { return c.Billing.Get(ctx) }, &idverify.BillingAccount{
 			CompanyName: "Sandbox Ltd", ContactName: "Ada", ContactEmail: "ada@sandbox.test", Address1: "1 Test Street", Address2: "Floor 2", City: "Testville", Zip: "TE5 7ST", Country: "GB"}},
 		{"payment_method.json", func(ctx context.Context, c *idverify.Console) (any, error) {
-			return c.Billing.PaymentMethod(ctx, "3bf3b5c7-2a4c-4d6e-9f8b-3a5c7e9f1b2d")
+			return c.PaymentMethods.Get(ctx, "3bf3b5c7-2a4c-4d6e-9f8b-3a5c7e9f1b2d")
 		}, &idverify.PaymentMethod{
 			PaymentMethodID: "3bf3b5c7-2a4c-4d6e-9f8b-3a5c7e9f1b2d", LastFourDigits: "4242", ExpiryMonth: 12, ExpiryYear: 2030, Currencies: []string{"EUR", "GBP"}}},
 		{"top_up.json", func(ctx context.Context, c *idverify.Console) (any, error) {
-			return c.Billing.TopUp(ctx, idverify.TopUpParams{Amount: "25.50"})
+			return c.TopUps.Create(ctx, idverify.TopUpParams{Amount: "25.50"})
 		}, &idverify.TopUp{
 			TopUpID: "4ca4c6d8-3b5d-4e7f-8a9c-4b6d8f0a2c3e", PaymentMethodID: "3bf3b5c7-2a4c-4d6e-9f8b-3a5c7e9f1b2d", Currency: "EUR", Amount: "25.50", CreatedAt: created}},
 		{"usage.json", func(ctx context.Context, c *idverify.Console) (any, error) {
@@ -142,24 +142,24 @@ func TestConsole_SendsOperations(t *testing.T) {
 		"workspace_credentials.reset": func(ctx context.Context, c *idverify.Console) error {
 			return errorOf(c.WorkspaceCredentials.ResetSecret(ctx, "MEMBER", "CLIENT"))
 		},
-		"billing.account": func(ctx context.Context, c *idverify.Console) error { return errorOf(c.Billing.Account(ctx)) },
+		"billing.account": func(ctx context.Context, c *idverify.Console) error { return errorOf(c.Billing.Get(ctx)) },
 		"billing.update_account": func(ctx context.Context, c *idverify.Console) error {
-			return errorOf(c.Billing.UpdateAccount(ctx, idverify.BillingAccount{CompanyName: "n"}))
+			return errorOf(c.Billing.Update(ctx, idverify.BillingAccount{CompanyName: "n"}))
 		},
 		"payment_methods.create": func(ctx context.Context, c *idverify.Console) error {
-			return errorOf(c.Billing.AddPaymentMethod(ctx, idverify.PaymentMethodParams{}))
+			return errorOf(c.PaymentMethods.Create(ctx, idverify.PaymentMethodParams{}))
 		},
-		"payment_methods.list": func(ctx context.Context, c *idverify.Console) error { return errorOf(c.Billing.PaymentMethods(ctx, o)) },
+		"payment_methods.list": func(ctx context.Context, c *idverify.Console) error { return errorOf(c.PaymentMethods.List(ctx, o)) },
 		"payment_methods.get": func(ctx context.Context, c *idverify.Console) error {
-			return errorOf(c.Billing.PaymentMethod(ctx, "METHOD"))
+			return errorOf(c.PaymentMethods.Get(ctx, "METHOD"))
 		},
 		"payment_methods.delete": func(ctx context.Context, c *idverify.Console) error {
-			return c.Billing.DeletePaymentMethod(ctx, "METHOD")
+			return c.PaymentMethods.Delete(ctx, "METHOD")
 		},
 		"topups.create": func(ctx context.Context, c *idverify.Console) error {
-			return errorOf(c.Billing.TopUp(ctx, idverify.TopUpParams{Amount: "1"}))
+			return errorOf(c.TopUps.Create(ctx, idverify.TopUpParams{Amount: "1"}))
 		},
-		"topups.list": func(ctx context.Context, c *idverify.Console) error { return errorOf(c.Billing.TopUps(ctx, o)) },
+		"topups.list": func(ctx context.Context, c *idverify.Console) error { return errorOf(c.TopUps.List(ctx, o)) },
 		"usage.get": func(ctx context.Context, c *idverify.Console) error {
 			return errorOf(c.Usage.Daily(ctx, idverify.UsageQuery{From: time.Unix(0, 0)}))
 		},
@@ -183,7 +183,7 @@ func TestConsole_SendsOperations(t *testing.T) {
 				srv := newService(t, respondWithProblem(404, "not_found", ""))
 				c := srv.console(t)
 				if workspace == "ANOTHER" {
-					c = c.Workspace("ANOTHER")
+					c = c.ForWorkspace("ANOTHER")
 				}
 
 				err := call(t.Context(), c)
@@ -242,13 +242,13 @@ func TestConsole_RequestBodies(t *testing.T) {
 			return errorOf(c.Invitations.Create(ctx, idverify.InvitationParams{Name: "Grace", Role: idverify.RoleViewer, Reference: "r"}))
 		}, `{"name":"Grace","role":"VIEWER","reference":"r"}`},
 		{"billing account", func(ctx context.Context, c *idverify.Console) error {
-			return errorOf(c.Billing.UpdateAccount(ctx, idverify.BillingAccount{CompanyName: "a", ContactName: "b", ContactEmail: "c", Address1: "d", City: "f", Zip: "g", Country: "h"}))
+			return errorOf(c.Billing.Update(ctx, idverify.BillingAccount{CompanyName: "a", ContactName: "b", ContactEmail: "c", Address1: "d", City: "f", Zip: "g", Country: "h"}))
 		}, `{"company_name":"a","contact_name":"b","contact_email":"c","address1":"d","address2":"","city":"f","zip":"g","country":"h"}`},
 		{"payment method", func(ctx context.Context, c *idverify.Console) error {
-			return errorOf(c.Billing.AddPaymentMethod(ctx, idverify.PaymentMethodParams{CardNumber: idverify.NewSecret("4000056655665556"), ExpiryMonth: 12, ExpiryYear: 2030, Currencies: []string{"EUR"}}))
+			return errorOf(c.PaymentMethods.Create(ctx, idverify.PaymentMethodParams{CardNumber: idverify.NewSecret("4000056655665556"), ExpiryMonth: 12, ExpiryYear: 2030, Currencies: []string{"EUR"}}))
 		}, `{"card_number":"4000056655665556","expiry_month":12,"expiry_year":2030,"currencies":["EUR"]}`},
 		{"top-up", func(ctx context.Context, c *idverify.Console) error {
-			return errorOf(c.Billing.TopUp(ctx, idverify.TopUpParams{PaymentMethodID: "m", Currency: "EUR", Amount: "25.50"}))
+			return errorOf(c.TopUps.Create(ctx, idverify.TopUpParams{PaymentMethodID: "m", Currency: "EUR", Amount: "25.50"}))
 		}, `{"payment_method_id":"m","currency":"EUR","amount":25.50}`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -275,13 +275,13 @@ func TestConsole_InvalidArguments(t *testing.T) {
 	ctx := t.Context()
 
 	for name, err := range map[string]error{
-		"empty workspace":       errorOf(c.Workspace("").Workspaces.Get(ctx)),
-		"parent workspace":      errorOf(c.Workspace("..").Members.List(ctx, idverify.ListOptions{})),
+		"empty workspace":       errorOf(c.ForWorkspace("").Workspaces.Get(ctx)),
+		"parent workspace":      errorOf(c.ForWorkspace("..").Members.List(ctx, idverify.ListOptions{})),
 		"empty project":         c.Projects.Delete(ctx, ""),
 		"project without mode":  errorOf(c.Projects.Create(ctx, idverify.ProjectParams{Name: "Shop"})),
 		"empty project name":    errorOf(c.Projects.Update(ctx, "p", idverify.ProjectUpdate{Name: new("")})),
 		"empty project mode":    errorOf(c.Projects.Update(ctx, "p", idverify.ProjectUpdate{Mode: new(idverify.ProjectMode(""))})),
-		"invalid amount":        errorOf(c.Billing.TopUp(ctx, idverify.TopUpParams{Amount: "a lot"})),
+		"invalid amount":        errorOf(c.TopUps.Create(ctx, idverify.TopUpParams{Amount: "a lot"})),
 		"usage without a start": errorOf(c.Usage.Monthly(ctx, idverify.UsageQuery{})),
 	} {
 		if !errors.Is(err, idverify.ErrBadRequest) {

@@ -133,6 +133,12 @@ func (s *InvitationService) List(ctx context.Context, o ListOptions) (*Page[Invi
 	return listIn[invitationJSON](ctx, s.workspace, wire.ListInvitations, o, "invitations")
 }
 
+// All returns an iterator over the invitations, starting with o.Page. It stops after the first
+// error.
+func (s *InvitationService) All(ctx context.Context, o ListOptions) iter.Seq2[*Invitation, error] {
+	return all(ctx, o, s.List)
+}
+
 type workspaceJSON struct {
 	WorkspaceID   string    `json:"workspace_id"`
 	Name          string    `json:"name"`

@@ -50,7 +50,7 @@ func TestCredentialsSource_Error(t *testing.T) {
 					}
 					return pair("old-secret"), nil
 				})
-				tokenFor(t, c, idverify.ScopeCoverage)
+				tokenFor(t, c, idverify.ScopeReachability)
 				failing, calls = true, 0
 
 				_, err := c.PhoneChecks.Create(t.Context(), createParams)
@@ -132,7 +132,7 @@ func TestCredentialsSource_Invalid(t *testing.T) {
 					}
 					return pair("old-secret"), nil
 				})
-				tokenFor(t, c, idverify.ScopeCoverage)
+				tokenFor(t, c, idverify.ScopeReachability)
 				failing, calls = true, 0
 
 				_, err := c.PhoneChecks.Get(t.Context(), "a")
@@ -268,7 +268,7 @@ func TestCredentialsSource_RedactsSent(t *testing.T) {
 				return withHeader(response(400, []byte(echo)), "X-Request-Id", secret), nil
 			})}))
 		slow := make(chan error)
-		go func() { slow <- errorOf(c.Token(t.Context(), idverify.ScopeCoverage)) }()
+		go func() { slow <- errorOf(c.Token(t.Context(), idverify.ScopeReachability)) }()
 		synctest.Wait()
 		for i := range 6 {
 			tokenFor(t, c, idverify.Scope(fmt.Sprint("scope-", i)))

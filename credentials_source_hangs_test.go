@@ -54,14 +54,14 @@ func TestCredentialsSource_Hangs(t *testing.T) {
 			idverify.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
 		start := time.Now()
 
-		for err := range concurrently(3, func() error { return errorOf(c.Token(t.Context(), idverify.ScopeCoverage)) }) {
+		for err := range concurrently(3, func() error { return errorOf(c.Token(t.Context(), idverify.ScopeReachability)) }) {
 			if !errors.Is(err, context.DeadlineExceeded) || !strings.HasSuffix(err.Error(), "credentials source failed: no result within the timeout of a token request") {
 				t.Errorf("error = %v, want a timeout of the source", err)
 			}
 		}
 		took, calls := time.Since(start), source.count()
 		time.Sleep(time.Second) // the pause
-		err := errorOf(c.Token(t.Context(), idverify.ScopeCoverage))
+		err := errorOf(c.Token(t.Context(), idverify.ScopeReachability))
 		close(source.release)
 		synctest.Wait()
 		late := errorOf(c.Token(t.Context(), idverify.ScopePhoneCheck))
@@ -87,7 +87,7 @@ func TestCredentialsSource_ReplacesCall(t *testing.T) {
 		defer close(source.release)
 		c := s.client(t, source.get, withoutRetries)
 		first := make(chan error)
-		go func() { first <- errorOf(c.Token(t.Context(), idverify.ScopeCoverage)) }()
+		go func() { first <- errorOf(c.Token(t.Context(), idverify.ScopeReachability)) }()
 		time.Sleep(10 * time.Second)
 
 		err := errorOf(c.Token(t.Context(), idverify.ScopePhoneCheck))
@@ -106,7 +106,7 @@ func TestCredentialsSource_LimitsCalls(t *testing.T) {
 		c := s.client(t, source.get, withoutRetries)
 
 		for range 8 {
-			if err := errorOf(c.Token(t.Context(), idverify.ScopeCoverage)); !errors.Is(err, context.DeadlineExceeded) {
+			if err := errorOf(c.Token(t.Context(), idverify.ScopeReachability)); !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("error = %v, want a timeout of the source", err)
 			}
 			time.Sleep(time.Minute) // longer than the pause
@@ -114,7 +114,7 @@ func TestCredentialsSource_LimitsCalls(t *testing.T) {
 		calls := source.count()
 		close(source.release)
 		synctest.Wait()
-		err := errorOf(c.Token(t.Context(), idverify.ScopeCoverage))
+		err := errorOf(c.Token(t.Context(), idverify.ScopeReachability))
 
 		if calls != 5 || err != nil {
 			t.Errorf("%d calls of the source that did not return, then error = %v; want 5 and nil", calls, err)

@@ -96,7 +96,7 @@ func TestCredentialsSource_CalledPerTokenRequest(t *testing.T) {
 	c := s.client(t, source)
 
 	for range 5 {
-		tokenFor(t, c, idverify.ScopeCoverage)
+		tokenFor(t, c, idverify.ScopeReachability)
 		tokenFor(t, c, idverify.ScopePhoneCheck)
 	}
 
@@ -163,7 +163,7 @@ func TestCredentialsSource_AsksAfterRejection(t *testing.T) {
 		})}))
 		errs := make(chan error, 2)
 
-		go func() { errs <- errorOf(c.Token(t.Context(), idverify.ScopeCoverage)) }()
+		go func() { errs <- errorOf(c.Token(t.Context(), idverify.ScopeReachability)) }()
 		synctest.Wait()
 		go func() { errs <- errorOf(c.Token(t.Context(), idverify.ScopePhoneCheck)) }()
 		synctest.Wait() // the second call of the source is in progress
@@ -189,7 +189,7 @@ func TestCredentialsSource_ComparesContent(t *testing.T) {
 			if i == 2 {
 				s.accept("new-secret-7")
 			}
-			tokenFor(t, c, idverify.ScopeCoverage)
+			tokenFor(t, c, idverify.ScopeReachability)
 			time.Sleep(2 * time.Hour) // until the token has expired
 			synctest.Wait()
 		}
@@ -218,7 +218,7 @@ func TestCredentialsSource_Context(t *testing.T) {
 		ctx, cancel := context.WithTimeout(context.WithValue(t.Context(), key{}, "value"), time.Second)
 		defer cancel()
 
-		_, err := c.Token(ctx, idverify.ScopeCoverage)
+		_, err := c.Token(ctx, idverify.ScopeReachability)
 		time.Sleep(20 * time.Second)
 
 		if !errors.Is(err, context.DeadlineExceeded) || s.tokenRequests() != 1 {

@@ -131,8 +131,8 @@ const (
 	CodeCheckNotFound           = wire.CheckNotFound           // no such check, or it ended as EXPIRED or ERROR
 	CodeProjectNameTaken        = wire.ProjectNameTaken        // another project has this name
 	CodeCredentialsLimitReached = wire.CredentialsLimitReached // a project has at most two pairs
-	CodeCompanyDetailsRequired  = wire.CompanyDetailsRequired  // call Billing.UpdateAccount first
-	CodePaymentDetailsRequired  = wire.PaymentDetailsRequired  // call Billing.AddPaymentMethod first
+	CodeCompanyDetailsRequired  = wire.CompanyDetailsRequired  // call Billing.Update first
+	CodePaymentDetailsRequired  = wire.PaymentDetailsRequired  // call PaymentMethods.Create first
 	CodeCurrencyFixed           = wire.CurrencyFixed           // the first top-up sets the currency permanently
 	CodeCurrencyNotSupported    = wire.CurrencyNotSupported
 	CodeInvalidClient           = wire.InvalidClient // TokenError: the credentials are wrong

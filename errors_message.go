@@ -82,7 +82,7 @@ func outcomeOf(op wire.Operation) *unknownOutcome {
 	case wire.CreatePhoneCheck, wire.CreateSIMCheck, wire.CreateSubscriberCheck:
 		return &unknownOutcome{effect: "the check may exist and may have been charged", action: "call FindByReferenceID; do not create the check again automatically"}
 	case wire.CreateTopUp:
-		return &unknownOutcome{effect: "the top-up may have been charged", action: "look for it in Billing.TopUps before you retry"}
+		return &unknownOutcome{effect: "the top-up may have been charged", action: "look for it in TopUps.List before you retry"}
 	case wire.CompletePhoneCheck, wire.CompleteSubscriberCheck:
 		return &unknownOutcome{effect: "the code may have been used", action: "get the check, and do not exchange the code again"}
 	}

@@ -293,7 +293,7 @@ func TestError_ConstructedByCaller(t *testing.T) {
 		err  error
 		want string
 	}{
-		{&idverify.Error{Status: 412, Type: "#not_mobile_ip", Operation: "coverage.device_ip"},
+		{&idverify.Error{Status: 412, Type: "#not_mobile_ip", Operation: "reachability.device_ip"},
 			"idverify: look up reachability: 412 not_mobile_ip (the device must use its mobile data connection)"},
 		{&idverify.Error{Status: 409, Operation: "fetch the moon", RequestID: "req-7"},
 			"idverify: fetch the moon: 409 Conflict [request req-7]"},

@@ -31,7 +31,7 @@ func ExampleWithObserver() {
 		fmt.Println(err)
 		return
 	}
-	// Output: level=INFO msg=attempt operation=coverage.country request_id=6ed78a84-220f-876f-9e1b-6d4487e395dc remaining=3599
+	// Output: level=INFO msg=attempt operation=reachability.country request_id=6ed78a84-220f-876f-9e1b-6d4487e395dc remaining=3599
 }
 
 // withoutTime removes the time of a record, so that the output of the example does not change.

@@ -22,7 +22,7 @@ func ExampleRetryPolicy() {
 		AttemptTimeout: 5 * time.Second,
 		Budget:         1,
 	})), context.Background()
-	service.Inject(sandboxfake.Match{Operation: "coverage.country", Repeat: true}, sandboxfake.Fault{Status: http.StatusServiceUnavailable})
+	service.Inject(sandboxfake.Match{Operation: "reachability.country", Repeat: true}, sandboxfake.Fault{Status: http.StatusServiceUnavailable})
 
 	for range 3 {
 		if _, err := client.Reachability.Country(ctx, "GB"); err == nil {
@@ -32,7 +32,7 @@ func ExampleRetryPolicy() {
 
 	attempts := 0
 	for _, r := range service.Requests() {
-		if r.Operation == "coverage.country" {
+		if r.Operation == "reachability.country" {
 			attempts++
 		}
 	}

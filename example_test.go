@@ -274,7 +274,7 @@ func ExampleClient_Token() {
 	}
 	defer service.Close()
 
-	token, err := service.Client().Token(context.Background(), idverify.ScopeCoverage)
+	token, err := service.Client().Token(context.Background(), idverify.ScopeReachability)
 	if err != nil {
 		fmt.Println(err)
 		return

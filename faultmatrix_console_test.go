@@ -72,27 +72,27 @@ var consoleOperations = []matrixOperation{
 		return errorOf(s.console.WorkspaceCredentials.ResetSecret(ctx, s.ids[0], s.ids[1]))
 	}},
 
-	{wire.GetBillingAccount, newBillingAccount, func(ctx context.Context, s *matrixTest) error { return errorOf(s.console.Billing.Account(ctx)) }},
+	{wire.GetBillingAccount, newBillingAccount, func(ctx context.Context, s *matrixTest) error { return errorOf(s.console.Billing.Get(ctx)) }},
 	{wire.UpdateBillingAccount, nil, func(ctx context.Context, s *matrixTest) error {
-		return errorOf(s.console.Billing.UpdateAccount(ctx, idverify.BillingAccount{CompanyName: "Shop Ltd"}))
+		return errorOf(s.console.Billing.Update(ctx, idverify.BillingAccount{CompanyName: "Shop Ltd"}))
 	}},
 	{wire.AddPaymentMethod, newBillingAccount, func(ctx context.Context, s *matrixTest) error {
-		return errorOf(s.console.Billing.AddPaymentMethod(ctx, cardParams))
+		return errorOf(s.console.PaymentMethods.Create(ctx, cardParams))
 	}},
 	{wire.ListPaymentMethods, newPaymentMethod, func(ctx context.Context, s *matrixTest) error {
-		return errorOf(s.console.Billing.PaymentMethods(ctx, idverify.ListOptions{}))
+		return errorOf(s.console.PaymentMethods.List(ctx, idverify.ListOptions{}))
 	}},
 	{wire.GetPaymentMethod, newPaymentMethod, func(ctx context.Context, s *matrixTest) error {
-		return errorOf(s.console.Billing.PaymentMethod(ctx, s.ids[0]))
+		return errorOf(s.console.PaymentMethods.Get(ctx, s.ids[0]))
 	}},
 	{wire.DeletePaymentMethod, newPaymentMethod, func(ctx context.Context, s *matrixTest) error {
-		return s.console.Billing.DeletePaymentMethod(ctx, s.ids[0])
+		return s.console.PaymentMethods.Delete(ctx, s.ids[0])
 	}},
 	{wire.CreateTopUp, newPaymentMethod, func(ctx context.Context, s *matrixTest) error {
-		return errorOf(s.console.Billing.TopUp(ctx, idverify.TopUpParams{PaymentMethodID: s.ids[0], Currency: "EUR", Amount: "5"}))
+		return errorOf(s.console.TopUps.Create(ctx, idverify.TopUpParams{PaymentMethodID: s.ids[0], Currency: "EUR", Amount: "5"}))
 	}},
 	{wire.ListTopUps, nil, func(ctx context.Context, s *matrixTest) error {
-		return errorOf(s.console.Billing.TopUps(ctx, idverify.ListOptions{}))
+		return errorOf(s.console.TopUps.List(ctx, idverify.ListOptions{}))
 	}},
 	{wire.GetUsage, nil, func(ctx context.Context, s *matrixTest) error {
 		return errorOf(s.console.Usage.Daily(ctx, idverify.UsageQuery{From: s.srv.Now().Add(-time.Hour)}))
@@ -123,11 +123,11 @@ func newMemberCredentials(s *matrixTest) []string {
 }
 
 func newBillingAccount(s *matrixTest) []string {
-	must(s.console.Billing.UpdateAccount(s.t.Context(), idverify.BillingAccount{CompanyName: "Shop Ltd"}))(s.t)
+	must(s.console.Billing.Update(s.t.Context(), idverify.BillingAccount{CompanyName: "Shop Ltd"}))(s.t)
 	return nil
 }
 
 func newPaymentMethod(s *matrixTest) []string {
 	newBillingAccount(s)
-	return []string{must(s.console.Billing.AddPaymentMethod(s.t.Context(), cardParams))(s.t).PaymentMethodID}
+	return []string{must(s.console.PaymentMethods.Create(s.t.Context(), cardParams))(s.t).PaymentMethodID}
 }

@@ -86,7 +86,7 @@ var (
 		return c.console.ProjectCredentials.Delete(ctx, "project", "client")
 	}}
 	putOperation = http2Operation{"UpdateAccount", http.MethodPut, `{"company_name":"c"}`, func(ctx context.Context, c http2Clients) error {
-		_, err := c.console.Billing.UpdateAccount(ctx, idverify.BillingAccount{CompanyName: "c"})
+		_, err := c.console.Billing.Update(ctx, idverify.BillingAccount{CompanyName: "c"})
 		return err
 	}}
 )

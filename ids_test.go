@@ -26,9 +26,6 @@ var callsWithIDs = map[string]func(context.Context, *idverify.Client, *idverify.
 	"phone_check.traces": func(ctx context.Context, c *idverify.Client, _ *idverify.Console, id ids) error {
 		return errorOf(c.PhoneChecks.Traces(ctx, id("check_id")))
 	},
-	"phone_check.trace": func(ctx context.Context, c *idverify.Client, _ *idverify.Console, id ids) error {
-		return errorOf(c.PhoneChecks.Trace(ctx, id("check_id"), id("trace_id")))
-	},
 	"subscriber_check.get": func(ctx context.Context, c *idverify.Client, _ *idverify.Console, id ids) error {
 		return errorOf(c.SubscriberChecks.Get(ctx, id("check_id")))
 	},
@@ -38,19 +35,13 @@ var callsWithIDs = map[string]func(context.Context, *idverify.Client, *idverify.
 	"subscriber_check.traces": func(ctx context.Context, c *idverify.Client, _ *idverify.Console, id ids) error {
 		return errorOf(c.SubscriberChecks.Traces(ctx, id("check_id")))
 	},
-	"subscriber_check.trace": func(ctx context.Context, c *idverify.Client, _ *idverify.Console, id ids) error {
-		return errorOf(c.SubscriberChecks.Trace(ctx, id("check_id"), id("trace_id")))
-	},
 	"sim_check.get": func(ctx context.Context, c *idverify.Client, _ *idverify.Console, id ids) error {
 		return errorOf(c.SIMChecks.Get(ctx, id("check_id")))
 	},
 	"sim_check.traces": func(ctx context.Context, c *idverify.Client, _ *idverify.Console, id ids) error {
 		return errorOf(c.SIMChecks.Traces(ctx, id("check_id")))
 	},
-	"sim_check.trace": func(ctx context.Context, c *idverify.Client, _ *idverify.Console, id ids) error {
-		return errorOf(c.SIMChecks.Trace(ctx, id("check_id"), id("trace_id")))
-	},
-	"coverage.country": func(ctx context.Context, c *idverify.Client, _ *idverify.Console, id ids) error {
+	"reachability.country": func(ctx context.Context, c *idverify.Client, _ *idverify.Console, id ids) error {
 		return errorOf(c.Reachability.Country(ctx, id("code")))
 	},
 
@@ -116,28 +107,28 @@ var callsWithIDs = map[string]func(context.Context, *idverify.Client, *idverify.
 		return errorOf(o.WorkspaceCredentials.ResetSecret(ctx, id("member_id"), id("client_id")))
 	},
 	"billing.account": func(ctx context.Context, _ *idverify.Client, o *idverify.Console, _ ids) error {
-		return errorOf(o.Billing.Account(ctx))
+		return errorOf(o.Billing.Get(ctx))
 	},
 	"billing.update_account": func(ctx context.Context, _ *idverify.Client, o *idverify.Console, _ ids) error {
-		return errorOf(o.Billing.UpdateAccount(ctx, idverify.BillingAccount{CompanyName: "n"}))
+		return errorOf(o.Billing.Update(ctx, idverify.BillingAccount{CompanyName: "n"}))
 	},
 	"payment_methods.create": func(ctx context.Context, _ *idverify.Client, o *idverify.Console, _ ids) error {
-		return errorOf(o.Billing.AddPaymentMethod(ctx, idverify.PaymentMethodParams{}))
+		return errorOf(o.PaymentMethods.Create(ctx, idverify.PaymentMethodParams{}))
 	},
 	"payment_methods.list": func(ctx context.Context, _ *idverify.Client, o *idverify.Console, _ ids) error {
-		return errorOf(o.Billing.PaymentMethods(ctx, idverify.ListOptions{}))
+		return errorOf(o.PaymentMethods.List(ctx, idverify.ListOptions{}))
 	},
 	"payment_methods.get": func(ctx context.Context, _ *idverify.Client, o *idverify.Console, id ids) error {
-		return errorOf(o.Billing.PaymentMethod(ctx, id("payment_method_id")))
+		return errorOf(o.PaymentMethods.Get(ctx, id("payment_method_id")))
 	},
 	"payment_methods.delete": func(ctx context.Context, _ *idverify.Client, o *idverify.Console, id ids) error {
-		return o.Billing.DeletePaymentMethod(ctx, id("payment_method_id"))
+		return o.PaymentMethods.Delete(ctx, id("payment_method_id"))
 	},
 	"topups.create": func(ctx context.Context, _ *idverify.Client, o *idverify.Console, _ ids) error {
-		return errorOf(o.Billing.TopUp(ctx, idverify.TopUpParams{Amount: "1"}))
+		return errorOf(o.TopUps.Create(ctx, idverify.TopUpParams{Amount: "1"}))
 	},
 	"topups.list": func(ctx context.Context, _ *idverify.Client, o *idverify.Console, _ ids) error {
-		return errorOf(o.Billing.TopUps(ctx, idverify.ListOptions{}))
+		return errorOf(o.TopUps.List(ctx, idverify.ListOptions{}))
 	},
 	"usage.get": func(ctx context.Context, _ *idverify.Client, o *idverify.Console, _ ids) error {
 		return errorOf(o.Usage.Daily(ctx, idverify.UsageQuery{From: newClock().now()}))
@@ -145,8 +136,11 @@ var callsWithIDs = map[string]func(context.Context, *idverify.Client, *idverify.
 }
 
 // notCalled contains the operations whose IDs a caller cannot choose freely. Devices, not the
-// client, open Check URLs. An IP address is a netip.Addr.
-var notCalled = map[string]bool{"phone_check.open": true, "subscriber_check.open": true, "coverage.device_ip": true}
+// client, open Check URLs. An IP address is a netip.Addr. A single trace has no method.
+var notCalled = map[string]bool{
+	"phone_check.open": true, "subscriber_check.open": true, "reachability.device_ip": true,
+	"phone_check.trace": true, "subscriber_check.trace": true, "sim_check.trace": true,
+}
 
 // withIDs returns the operations whose path contains IDs, with their placeholders.
 func withIDs(t testing.TB) map[wire.Operation][]string {
@@ -177,7 +171,7 @@ func (s *service) callWithIDs(t testing.TB, op wire.Operation, id ids) error {
 	v02 := idverify.WithVersions(idverify.Versions{PhoneCheck: "v0.2", SubscriberCheck: "v0.2"})
 	console := s.console(t)
 	if strings.Contains(op.Path, "{workspace_id}") {
-		console = console.Workspace(id("workspace_id"))
+		console = console.ForWorkspace(id("workspace_id"))
 	}
 	return callsWithIDs[op.Name](t.Context(), s.client(t, v02), console, id)
 }

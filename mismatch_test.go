@@ -80,7 +80,7 @@ func TestConsole_AcceptsDefaultWorkspace(t *testing.T) {
 	t.Parallel()
 	srv := newService(t, respondWith(200, resourceWithIDs("workspace-7")))
 
-	for _, c := range []*idverify.Console{srv.console(t), srv.console(t).Workspace("default"), srv.console(t).Workspace("workspace-7")} {
+	for _, c := range []*idverify.Console{srv.console(t), srv.console(t).ForWorkspace("default"), srv.console(t).ForWorkspace("workspace-7")} {
 		w, err := c.Workspaces.Get(t.Context())
 		if err != nil || w.WorkspaceID != "workspace-7" {
 			t.Errorf("workspace = %+v, error = %v, want workspace-7", w, err)

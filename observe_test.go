@@ -245,7 +245,7 @@ func TestWithObserver_DeleteAlreadyDone(t *testing.T) {
 	srv := newService(t, respondInTurn(respondWith(500, ""), respondWithProblem(404, "not_found", "")))
 	console := must(idverify.NewConsole(srv.URL, credentials, idverify.WithHTTPClient(srv.Client()), idverify.WithRetry(fastRetries), log.option()))(t)
 
-	err := console.Workspace("w").Projects.Delete(t.Context(), "p")
+	err := console.ForWorkspace("w").Projects.Delete(t.Context(), "p")
 
 	want := []string{"token.create 1: 200", "projects.delete 1: 500, error, retry", "projects.delete 2: 404"}
 	if diff := cmp.Diff(want, log.lines(t)); err != nil || diff != "" {
@@ -261,7 +261,7 @@ func TestWithObserver_ClientToken(t *testing.T) {
 	c := srv.client(t, log.option())
 
 	for range 2 { // the second token is from the cache
-		tokenFor(t, c, idverify.ScopeCoverage)
+		tokenFor(t, c, idverify.ScopeReachability)
 	}
 
 	want := []string{"token.create 1: 503, error, retry", "token.create 2: 200"}

@@ -73,16 +73,16 @@ func TestWithLogger_Blocked(t *testing.T) {
 				}
 				return e.RoundTrip(r)
 			})})))(t)
-		tokenFor(t, c, idverify.ScopeCoverage)
+		tokenFor(t, c, idverify.ScopeReachability)
 		time.Sleep(59*time.Minute + time.Second) // the renewal is due
 		failing = true
-		tokenFor(t, c, idverify.ScopeCoverage)
+		tokenFor(t, c, idverify.ScopeReachability)
 		synctest.Wait()
 		failing = false
 		time.Sleep(time.Hour) // until the token has expired
 		start := time.Now()
 
-		token := tokenFor(t, c, idverify.ScopeCoverage)
+		token := tokenFor(t, c, idverify.ScopeReachability)
 		took := time.Since(start)
 		close(release)
 

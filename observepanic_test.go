@@ -135,7 +135,7 @@ func TestWithObserver_PanicInTokenRequest(t *testing.T) {
 				c := must(idverify.NewClient("https://idverify.sandbox.test", credentials, withoutRetries, idverify.WithHTTPClient(&http.Client{Transport: transport}),
 					log.option(), observing(ifToken("start of an observer"), ifToken("end of an observer"))))(t)
 
-				_, err := c.Token(t.Context(), idverify.ScopeCoverage)
+				_, err := c.Token(t.Context(), idverify.ScopeReachability)
 
 				dropped := place == "end of an observer" // the token has been obtained by then
 				if dropped && err != nil || !dropped && (err == nil || !strings.HasPrefix(err.Error(), `idverify: get token for scope "coverage": failed: `) || strings.Contains(err.Error(), testNumber)) {
@@ -148,7 +148,7 @@ func TestWithObserver_PanicInTokenRequest(t *testing.T) {
 				if got := attempts[0].Err; got != err {
 					t.Errorf("error of the attempt = %v, want %v", got, err)
 				}
-				if _, err := c.Token(t.Context(), idverify.ScopeCoverage); err != nil {
+				if _, err := c.Token(t.Context(), idverify.ScopeReachability); err != nil {
 					t.Errorf("next call: error = %v, want nil", err)
 				}
 			})

@@ -1,6 +1,7 @@
 package idverify
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -80,8 +81,9 @@ func WithLogger(l *slog.Logger) Option { return func(s *settings) { s.logger = l
 // version is "devel" if the build has none.
 func WithUserAgent(name string) Option { return func(s *settings) { s.userAgent = name } }
 
-// WithVersions selects the version of each API.
-func WithVersions(v Versions) Option { return func(s *settings) { s.versions = v } }
+// WithVersions selects the version of each API that is not empty in v. If it is used more than once,
+// the last version applies.
+func WithVersions(v Versions) Option { return func(s *settings) { s.versions.override(v) } }
 
 // WithClock sets the clock that determines whether an access token has expired. The key set of
 // [Client.NewJWKS] uses it, too. The default is [time.Now]. Delays and timeouts always use package
@@ -95,8 +97,9 @@ func WithClock(now func() time.Time) Option { return func(s *settings) { s.now =
 // use this option.
 func WithLiveOnly() Option { return func(s *settings) { s.liveOnly = true } }
 
-// Versions contains the version of each API, as in its paths. For [WithVersions], an empty field
-// means "v0.1", which all APIs have; for [Client.WithVersions], the version of that client.
+// Versions contains the version of each API, as in its paths. An empty field keeps the
+// version that was selected before: "v0.1", which all APIs have, unless [WithVersions] or
+// [Client.WithVersions] selected another one.
 // PhoneCheck, SubscriberCheck and Console also have "v0.2". With a version that the service does
 // not have, operations fail with [ErrNotFound].
 //
@@ -108,7 +111,7 @@ type Versions struct {
 	PhoneCheck      string
 	SIMCheck        string
 	SubscriberCheck string
-	Coverage        string
+	Reachability    string
 	Console         string
 }
 
@@ -208,7 +211,7 @@ func (v *Versions) fields() []productVersion {
 		{wire.PhoneCheck, &v.PhoneCheck},
 		{wire.SIMCheck, &v.SIMCheck},
 		{wire.SubscriberCheck, &v.SubscriberCheck},
-		{wire.Coverage, &v.Coverage},
+		{wire.Coverage, &v.Reachability},
 		{wire.Console, &v.Console},
 	}
 }
@@ -225,18 +228,11 @@ func (v *Versions) fill() error {
 	return nil
 }
 
-// override sets the versions that are not empty in other. It sets a malformed version to "", which
-// api.do rejects.
+// override sets the versions that are not empty in other.
 func (v *Versions) override(other Versions) {
 	fields := v.fields()
 	for i, p := range other.fields() {
-		switch {
-		case *p.version == "":
-		case versionSyntax.MatchString(*p.version):
-			*fields[i].version = *p.version
-		default:
-			*fields[i].version = ""
-		}
+		*fields[i].version = cmp.Or(*p.version, *fields[i].version)
 	}
 }
 
@@ -250,7 +246,7 @@ func (v *Versions) of(op wire.Operation) string {
 	case wire.SubscriberCheck:
 		return v.SubscriberCheck
 	case wire.Coverage:
-		return v.Coverage
+		return v.Reachability
 	default:
 		return v.Console
 	}

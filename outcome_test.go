@@ -135,7 +135,7 @@ func (o *outcomeTest) compare(op wire.Operation, fault outcomeFault, err error) 
 // otherSentinels are the sentinels of which an *Error matches at most one.
 var otherSentinels = []error{
 	idverify.ErrBadRequest, idverify.ErrPhoneFormat, idverify.ErrUnauthorized, idverify.ErrInsufficientBalance, idverify.ErrForbidden, idverify.ErrNotFound,
-	idverify.ErrConflict, idverify.ErrNotMobileIP, idverify.ErrNetworkNotSupported, idverify.ErrRateLimited, idverify.ErrIPMismatch,
+	idverify.ErrConflict, idverify.ErrNotMobileIP, idverify.ErrNetworkNotSupported, idverify.ErrRateLimited, idverify.ErrIPMismatch, idverify.ErrSandbox,
 }
 
 // cancelDuringRequest cancels the caller's context when the service has read the request.

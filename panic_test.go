@@ -135,7 +135,7 @@ func TestClient_TokenFetchPanicText(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	_, err = c.Token(t.Context(), idverify.ScopeCoverage)
+	_, err = c.Token(t.Context(), idverify.ScopeReachability)
 
 	if err == nil || !strings.Contains(err.Error(), "panic in github.com/idverify/idverify-go_test.brokenTransport.RoundTrip: runtime error: ") {
 		t.Errorf("error = %v, want the name of the function that panicked", err)
@@ -166,12 +166,12 @@ func TestClient_TokenRefreshPanic(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				tokenFor(t, c, idverify.ScopeCoverage)
+				tokenFor(t, c, idverify.ScopeReachability)
 				time.Sleep(59*time.Minute + time.Second) // the refresh is due
 				failing = true
 
 				for range 20 {
-					if got := tokenFor(t, c, idverify.ScopeCoverage); got != "token-1" {
+					if got := tokenFor(t, c, idverify.ScopeReachability); got != "token-1" {
 						t.Fatalf("token = %q, want token-1, which is still valid", got)
 					}
 					synctest.Wait()
@@ -179,10 +179,10 @@ func TestClient_TokenRefreshPanic(t *testing.T) {
 				immediate := fetches
 				failing = false
 				time.Sleep(10 * time.Second)
-				tokenFor(t, c, idverify.ScopeCoverage)
+				tokenFor(t, c, idverify.ScopeReachability)
 				synctest.Wait()
 
-				if got := tokenFor(t, c, idverify.ScopeCoverage); immediate != 2 || got != "token-2" {
+				if got := tokenFor(t, c, idverify.ScopeReachability); immediate != 2 || got != "token-2" {
 					t.Errorf("%d token requests, then token %q; want 2, because a failed refresh pauses, and token-2", immediate, got)
 				}
 			})

@@ -152,11 +152,6 @@ func (s *PhoneCheckService) Traces(ctx context.Context, checkID string) ([]Trace
 	return traces(ctx, s.api, wire.ListPhoneCheckTraces, checkID)
 }
 
-// Trace returns one trace of the check.
-func (s *PhoneCheckService) Trace(ctx context.Context, checkID, traceID string) (*Trace, error) {
-	return send[traceJSON](ctx, s.api, wire.GetPhoneCheckTrace, nil, checkID, traceID)
-}
-
 // phoneCheckJSON is a PhoneCheck on the wire.
 type phoneCheckJSON checkJSON
 

@@ -16,7 +16,7 @@ import (
 
 var sentinels = []error{
 	idverify.ErrBadRequest, idverify.ErrPhoneFormat, idverify.ErrUnauthorized, idverify.ErrInsufficientBalance, idverify.ErrForbidden, idverify.ErrNotFound,
-	idverify.ErrConflict, idverify.ErrNotMobileIP, idverify.ErrNetworkNotSupported, idverify.ErrRateLimited, idverify.ErrIPMismatch,
+	idverify.ErrConflict, idverify.ErrNotMobileIP, idverify.ErrNetworkNotSupported, idverify.ErrRateLimited, idverify.ErrIPMismatch, idverify.ErrSandbox,
 }
 
 // matchedSentinels returns the sentinels that err matches.
@@ -53,8 +53,8 @@ func TestError_Is(t *testing.T) {
 		{405, "method_not_allowed", idverify.ErrBadRequest, "check the version"},
 		{409, "project_name_taken", idverify.ErrConflict, ""},
 		{409, "credentials_limit_reached", idverify.ErrConflict, "two pairs"},
-		{409, "company_details_required", idverify.ErrConflict, "Billing.UpdateAccount"},
-		{409, "payment_details_required", idverify.ErrConflict, "Billing.AddPaymentMethod"},
+		{409, "company_details_required", idverify.ErrConflict, "Billing.Update"},
+		{409, "payment_details_required", idverify.ErrConflict, "PaymentMethods.Create"},
 		{409, "currency_fixed", idverify.ErrConflict, "first top-up"},
 		{409, "currency_not_supported", idverify.ErrConflict, ""},
 		{409, "ip_msisdn_mismatch", idverify.ErrIPMismatch, "another verification method"},
@@ -211,11 +211,11 @@ func TestDecodeError_Text(t *testing.T) {
 		{`{"attributes":"x"}`, `wrong type of field "logs.attributes"`},
 		{`{"attributes":{"number +447700900000":1e400}}`, "invalid value of a field"},
 	} {
-		srv := newService(t, withRequestID("req-7", respondWith(200, `{"trace_id":"b","logs":[{},`+tt.log+`]}`)))
+		srv := newService(t, withRequestID("req-7", respondWith(200, `{"_embedded":{"traces":[{"trace_id":"b","logs":[{},`+tt.log+`]}]}}`)))
 
-		_, err := srv.client(t).PhoneChecks.Trace(t.Context(), "a", "b")
+		_, err := srv.client(t).PhoneChecks.Traces(t.Context(), "a")
 
-		if want := "idverify: get trace of PhoneCheck: 200 OK: unusable response: " + tt.want + " [request req-7, 1 attempt]"; err == nil || err.Error() != want {
+		if want := "idverify: list traces of PhoneCheck: 200 OK: unusable response: " + tt.want + " [request req-7, 1 attempt]"; err == nil || err.Error() != want {
 			t.Errorf("log %s: error =\n%v\nwant\n%s", tt.log, err, want)
 		}
 	}

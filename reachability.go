@@ -28,23 +28,23 @@ type DeviceReachability struct {
 // Supports reports whether the network supports p.
 func (r *DeviceReachability) Supports(p Product) bool { return slices.Contains(r.SupportedProducts, p) }
 
-// CountryCoverage describes the products that the service offers in a country.
-type CountryCoverage struct {
+// CountryReachability describes the products that the service offers in a country.
+type CountryReachability struct {
 	CountryCode string // two letters
 	DialingCode int
-	Products    []ProductCoverage
+	Products    []ProductReachability
 }
 
-// ProductCoverage describes the networks of a country in which a product works.
-type ProductCoverage struct {
+// ProductReachability describes the networks of a country in which a product works.
+type ProductReachability struct {
 	Product  Product
 	Name     string // display name, for example "PhoneCheck"
-	Coverage string // "FULL", "PARTIAL" or "COMING_SOON"
-	Networks []NetworkCoverage
+	Coverage string // the extent: "FULL", "PARTIAL" or "COMING_SOON"
+	Networks []NetworkReachability
 }
 
-// NetworkCoverage describes a network in which a product works.
-type NetworkCoverage struct {
+// NetworkReachability describes a network in which a product works.
+type NetworkReachability struct {
 	NetworkID   string
 	NetworkName string
 	Prices      []Price
@@ -77,7 +77,7 @@ func (s *ReachabilityService) Lookup(ctx context.Context, ip netip.Addr) (*Devic
 // Country returns the products that the service offers in a country. Parameter code is the ISO code
 // ("GB") or the dialing code ("44" or "+44"). If the service does not cover the country, the error
 // is [ErrNotFound].
-func (s *ReachabilityService) Country(ctx context.Context, code string) (*CountryCoverage, error) {
+func (s *ReachabilityService) Country(ctx context.Context, code string) (*CountryReachability, error) {
 	return send[countryJSON](ctx, s.api, wire.GetCountry, nil, strings.TrimPrefix(strings.TrimSpace(code), "+"))
 }
 
@@ -128,15 +128,15 @@ type countryJSON struct {
 	} `json:"products"`
 }
 
-func (j countryJSON) value() (*CountryCoverage, error) {
+func (j countryJSON) value() (*CountryReachability, error) {
 	if j.CountryCode == "" {
 		return nil, errors.New("missing country_code")
 	}
-	c := &CountryCoverage{CountryCode: j.CountryCode, DialingCode: int(j.DialingCode)}
+	c := &CountryReachability{CountryCode: j.CountryCode, DialingCode: int(j.DialingCode)}
 	for _, p := range j.Products {
-		product := ProductCoverage{Product: productOf(p.ID), Name: p.Name, Coverage: p.Coverage}
+		product := ProductReachability{Product: productOf(p.ID), Name: p.Name, Coverage: p.Coverage}
 		for _, n := range p.Networks {
-			network := NetworkCoverage{NetworkID: n.ID, NetworkName: n.Name}
+			network := NetworkReachability{NetworkID: n.ID, NetworkName: n.Name}
 			for _, price := range n.Prices {
 				network.Prices = append(network.Prices, Price{Currency: price.Currency, Amount: price.Amount})
 			}

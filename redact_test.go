@@ -257,7 +257,7 @@ func TestError_RedactsTokenResponseError(t *testing.T) {
 		return resp
 	})
 
-	_, err := c.Token(t.Context(), idverify.ScopeCoverage)
+	_, err := c.Token(t.Context(), idverify.ScopeReachability)
 
 	if text := fmt.Sprint(err); !strings.Contains(text, "lost [REDACTED]") || strings.Contains(text, secret) {
 		t.Errorf("error = %v, want it without the client secret", err)

@@ -40,7 +40,7 @@ func TestClient_RequestsOfReplicas(t *testing.T) {
 		live := func(d time.Duration, keyID string) {
 			for range d / time.Minute {
 				for i := range replicas {
-					must(clients[i].Token(t.Context(), idverify.ScopeCoverage))(t)
+					must(clients[i].Token(t.Context(), idverify.ScopeReachability))(t)
 					must(keys[i].PublicKey(t.Context(), keyID))(t)
 				}
 				time.Sleep(time.Minute) // of the bubble's clock

@@ -120,11 +120,6 @@ func (s *SIMCheckService) Traces(ctx context.Context, checkID string) ([]Trace, 
 	return traces(ctx, s.api, wire.ListSIMCheckTraces, checkID)
 }
 
-// Trace returns one trace of the check.
-func (s *SIMCheckService) Trace(ctx context.Context, checkID, traceID string) (*Trace, error) {
-	return send[traceJSON](ctx, s.api, wire.GetSIMCheckTrace, nil, checkID, traceID)
-}
-
 // simCheckJSON is the JSON of a SIMCheck.
 type simCheckJSON checkJSON
 

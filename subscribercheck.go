@@ -169,11 +169,6 @@ func (s *SubscriberCheckService) Traces(ctx context.Context, checkID string) ([]
 	return traces(ctx, s.api, wire.ListSubscriberCheckTraces, checkID)
 }
 
-// Trace returns one trace of the check.
-func (s *SubscriberCheckService) Trace(ctx context.Context, checkID, traceID string) (*Trace, error) {
-	return send[traceJSON](ctx, s.api, wire.GetSubscriberCheckTrace, nil, checkID, traceID)
-}
-
 // subscriberCheckJSON is the JSON of a SubscriberCheck.
 type subscriberCheckJSON checkJSON
 

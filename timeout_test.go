@@ -86,7 +86,7 @@ func TestWithHTTPClient_TokenTimeout(t *testing.T) {
 		}
 		start := time.Now()
 
-		_, err = c.Token(t.Context(), idverify.ScopeCoverage)
+		_, err = c.Token(t.Context(), idverify.ScopeReachability)
 
 		if took := time.Since(start); err == nil || took != 5*time.Second {
 			t.Errorf("error = %v after %v, want an error after 5s", err, took)
@@ -126,7 +126,7 @@ func TestRetryPolicy_AttemptTimeout(t *testing.T) {
 	const slowToken, slowHeader, slowBody = "token", "header", "body"
 	get := func(ctx context.Context, c *idverify.Client) error { return errorOf(c.PhoneChecks.Get(ctx, "a")) }
 	token := func(ctx context.Context, c *idverify.Client) error {
-		return errorOf(c.Token(ctx, idverify.ScopeCoverage))
+		return errorOf(c.Token(ctx, idverify.ScopeReachability))
 	}
 	for _, tt := range []struct {
 		name            string

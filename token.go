@@ -10,7 +10,7 @@ import (
 	"github.com/idverify/idverify-go/internal/wire"
 )
 
-// Token returns an access token for scopes, for example a token for [ScopeCoverage] that you pass
+// Token returns an access token for scopes, for example a token for [ScopeReachability] that you pass
 // to a device. The methods of the services obtain their tokens themselves.
 //
 // Token returns a copy of the token in the cache of c, which it fetches if necessary. The Client
@@ -53,7 +53,7 @@ const (
 	ScopePhoneCheck      Scope = wire.ScopePhoneCheck      // PhoneChecks
 	ScopeSIMCheck        Scope = wire.ScopeSIMCheck        // SIMChecks
 	ScopeSubscriberCheck Scope = wire.ScopeSubscriberCheck // SubscriberChecks
-	ScopeCoverage        Scope = wire.ScopeCoverage        // device reachability and country coverage
+	ScopeReachability    Scope = wire.ScopeCoverage        // Reachability; its text is "coverage"
 
 	ScopeProjects   Scope = wire.ScopeProjects   // projects of the workspace of the credentials
 	ScopeWorkspaces Scope = wire.ScopeWorkspaces // workspaces of the member, with their projects

@@ -86,7 +86,7 @@ func TestClient_RefreshesShortLivedToken(t *testing.T) {
 		use := func(at time.Duration, want string) {
 			t.Helper()
 			time.Sleep(at - time.Since(start))
-			if got := tokenFor(t, c, idverify.ScopeCoverage); got != want {
+			if got := tokenFor(t, c, idverify.ScopeReachability); got != want {
 				t.Errorf("at %v: token %q, want %q", at, got, want)
 			}
 			synctest.Wait()
@@ -183,7 +183,7 @@ func TestClient_TokenErrorsNameScope(t *testing.T) {
 	canceled, cancel := context.WithCancel(t.Context())
 	cancel()
 	srv := newService(t, nil)
-	_, err := srv.client(t).Token(canceled, idverify.ScopeCoverage, idverify.ScopePhoneCheck)
+	_, err := srv.client(t).Token(canceled, idverify.ScopeReachability, idverify.ScopePhoneCheck)
 	if want := `idverify: get token for scope "coverage phone_check": context canceled`; err == nil || err.Error() != want || !errors.Is(err, context.Canceled) {
 		t.Errorf("canceled context: error = %v, want %s", err, want)
 	}
@@ -192,13 +192,13 @@ func TestClient_TokenErrorsNameScope(t *testing.T) {
 		w.Header().Set("Content-Length", "1000")
 		io.WriteString(w, `{"access_token":"secret-token`)
 	}
-	_, err = srv.client(t, withoutRetries).Token(t.Context(), idverify.ScopeCoverage)
+	_, err = srv.client(t, withoutRetries).Token(t.Context(), idverify.ScopeReachability)
 	if want := `idverify: get token for scope "coverage": truncated response`; err == nil || err.Error() != want {
 		t.Errorf("truncated response: error = %v, want %s", err, want)
 	}
 
 	//nolint:staticcheck // users make this mistake
-	if _, err := srv.client(t).Token(nil, idverify.ScopeCoverage); !errors.Is(err, idverify.ErrBadRequest) {
+	if _, err := srv.client(t).Token(nil, idverify.ScopeReachability); !errors.Is(err, idverify.ErrBadRequest) {
 		t.Errorf("nil context: error = %v, want ErrBadRequest", err)
 	}
 	for scope, valid := range map[idverify.Scope]bool{"": false, " ": false, "a b": false, "a\n": false, "a\x7f": false, "é": false, "!": true, "~": true, "a:b/c": true} {
@@ -222,7 +222,7 @@ func TestClient_TokenResponse(t *testing.T) {
 		srv.token = respondWith(200, `{"access_token":"a","token_type":"Bearer","expires_in":`+tt.expiresIn+`}`)
 		clock := newClock()
 
-		token, err := srv.client(t, idverify.WithClock(clock.now)).Token(t.Context(), idverify.ScopeCoverage)
+		token, err := srv.client(t, idverify.WithClock(clock.now)).Token(t.Context(), idverify.ScopeReachability)
 
 		if err != nil {
 			t.Fatal(err)
@@ -239,7 +239,7 @@ func TestClient_TokenResponse(t *testing.T) {
 		srv := newService(t, nil)
 		srv.token = respondWith(200, `{"access_token":"the-token-itself","expires_in":`+expiresIn+`}`)
 
-		_, err := srv.client(t).Token(t.Context(), idverify.ScopeCoverage)
+		_, err := srv.client(t).Token(t.Context(), idverify.ScopeReachability)
 
 		if _, ok := errors.AsType[*idverify.DecodeError](err); !ok || strings.Contains(err.Error(), "the-token") {
 			t.Errorf("expires_in %s: error = %v, want a *DecodeError without the token", expiresIn, err)
@@ -256,7 +256,7 @@ func TestClient_LimitsTokenBody(t *testing.T) {
 		padded := strings.Replace(string(body), `""`, `"`+strings.Repeat("a", size-len(body))+`"`, 1)
 		srv.token = respondWith(200, padded)
 
-		_, err := srv.client(t).Token(t.Context(), idverify.ScopeCoverage)
+		_, err := srv.client(t).Token(t.Context(), idverify.ScopeReachability)
 
 		if (err == nil) != (size <= 1<<20) {
 			t.Errorf("token response of %d bytes: error = %v, want success: %v", len(padded), err, size <= 1<<20)

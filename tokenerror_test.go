@@ -88,7 +88,7 @@ func TestTokenError_RetryAfter(t *testing.T) {
 			w.WriteHeader(429)
 		}
 
-		_, err := srv.client(t).Token(t.Context(), idverify.ScopeCoverage)
+		_, err := srv.client(t).Token(t.Context(), idverify.ScopeReachability)
 
 		e, ok := errors.AsType[*idverify.TokenError](err)
 		if !ok || e.RetryAfter <= 0 || !strings.HasSuffix(err.Error(), want) || len(srv.tokens()) != 1 {
@@ -109,7 +109,7 @@ func TestClient_UnusableTokenResponse(t *testing.T) {
 		srv := newService(t, nil)
 		srv.token = respondWith(200, body)
 
-		_, err := srv.client(t).Token(t.Context(), idverify.ScopeCoverage)
+		_, err := srv.client(t).Token(t.Context(), idverify.ScopeReachability)
 
 		if _, ok := errors.AsType[*idverify.DecodeError](err); !ok || err.Error() != prefix+want {
 			t.Errorf("body %q: error = %v, want %s", body, err, prefix+want)

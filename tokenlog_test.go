@@ -30,12 +30,12 @@ func TestWithLogger_FailedTokenRefresh(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		tokenFor(t, c, idverify.ScopeCoverage)
+		tokenFor(t, c, idverify.ScopeReachability)
 		time.Sleep(59*time.Minute + time.Second) // until the refresh is due
 		failing = true
 
 		for range 20 {
-			tokenFor(t, c, idverify.ScopeCoverage)
+			tokenFor(t, c, idverify.ScopeReachability)
 			synctest.Wait()
 		}
 
@@ -51,7 +51,7 @@ func TestWithLogger_FailedTokenRefresh(t *testing.T) {
 
 		log.Reset()
 		time.Sleep(time.Hour) // until the token has expired
-		if _, err := c.Token(t.Context(), idverify.ScopeCoverage); !errors.Is(err, idverify.ErrUnauthorized) {
+		if _, err := c.Token(t.Context(), idverify.ScopeReachability); !errors.Is(err, idverify.ErrUnauthorized) {
 			t.Errorf("error = %v, want ErrUnauthorized after the token has expired", err)
 		}
 		if got := log.String(); got != "" {
@@ -73,7 +73,7 @@ func TestClient_TokenRetries(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		_, err = c.Token(t.Context(), idverify.ScopeCoverage)
+		_, err = c.Token(t.Context(), idverify.ScopeReachability)
 
 		if e, ok := errors.AsType[*idverify.TokenError](err); !ok || e.Status != http.StatusServiceUnavailable || e.Scope != "coverage" || requests != 4 {
 			t.Errorf("error = %v after %d requests, want a *TokenError with status 503 after 4", err, requests)

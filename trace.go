@@ -39,8 +39,6 @@ type traceJSON struct {
 	} `json:"logs"`
 }
 
-func (j traceJSON) id() string { return j.TraceID }
-
 func (j traceJSON) value() (*Trace, error) {
 	if j.TraceID == "" {
 		return nil, errors.New("missing trace_id")

@@ -57,7 +57,7 @@ func TestClient_WithVersions(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		derive func(*idverify.Client) *idverify.Client
-		want   []string // of phone_check, sim_check, subscriber_check and coverage
+		want   []string // of phone_check, sim_check, subscriber_check and reachability
 	}{
 		{"base", func(c *idverify.Client) *idverify.Client { return c }, []string{"v0.1", "v0.1", "v0.2", "v0.1"}},
 		{"empty", func(c *idverify.Client) *idverify.Client { return c.WithVersions(idverify.Versions{}) }, []string{"v0.1", "v0.1", "v0.2", "v0.1"}},
@@ -65,7 +65,7 @@ func TestClient_WithVersions(t *testing.T) {
 			return c.WithVersions(idverify.Versions{PhoneCheck: "v0.2"})
 		}, []string{"v0.2", "v0.1", "v0.2", "v0.1"}},
 		{"all", func(c *idverify.Client) *idverify.Client {
-			return c.WithVersions(idverify.Versions{PhoneCheck: "v1", SIMCheck: "v2", SubscriberCheck: "v3.1.4", Coverage: "v4", Console: "v5"})
+			return c.WithVersions(idverify.Versions{PhoneCheck: "v1", SIMCheck: "v2", SubscriberCheck: "v3.1.4", Reachability: "v4", Console: "v5"})
 		}, []string{"v1", "v2", "v3.1.4", "v4"}},
 		{"derived twice", func(c *idverify.Client) *idverify.Client {
 			return c.WithVersions(idverify.Versions{PhoneCheck: "v0.2", SubscriberCheck: "v0.1"}).WithVersions(idverify.Versions{SIMCheck: "v0.3", SubscriberCheck: "v0.2"})
@@ -96,12 +96,28 @@ func TestClient_WithVersions(t *testing.T) {
 	}
 }
 
+func TestWithVersions_UsedTwice(t *testing.T) {
+	t.Parallel()
+	srv := sandboxfake.New(t, sandboxfake.WithInMemory())
+	c := srv.Client(idverify.WithVersions(idverify.Versions{PhoneCheck: "v0.2", SubscriberCheck: "v0.2"}), idverify.WithVersions(idverify.Versions{SubscriberCheck: "v0.1", Reachability: "v7"}))
+
+	var want []string
+	for i, call := range versionCalls {
+		_ = call.call(t.Context(), c)
+		want = append(want, strings.Replace(call.path, "{v}", []string{"v0.2", "v0.1", "v0.1", "v7"}[i], 1))
+	}
+
+	if diff := cmp.Diff(want, paths(srv)); diff != "" {
+		t.Errorf("paths (-want +got):\n%s", diff)
+	}
+}
+
 func TestClient_WithVersionsMalformed(t *testing.T) {
 	t.Parallel()
 	srv := sandboxfake.New(t, sandboxfake.WithInMemory())
 	base := srv.Client()
 	for _, version := range []string{"0.1", "v", "V0.1", "v0.1/x", "v0.1 ", "../v0.1", "v0..1", "v0.1\n", "latest"} {
-		all := idverify.Versions{PhoneCheck: version, SIMCheck: version, SubscriberCheck: version, Coverage: version}
+		all := idverify.Versions{PhoneCheck: version, SIMCheck: version, SubscriberCheck: version, Reachability: version}
 		c := base.WithVersions(all).WithVersions(idverify.Versions{}) // keeps the malformed versions
 		for _, call := range versionCalls {
 			err := call.call(t.Context(), c)

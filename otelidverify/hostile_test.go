@@ -138,7 +138,7 @@ func TestTelemetry_NoPersonalData(t *testing.T) {
 			t.Errorf("spans or metrics contain personal[%d] = %q", i, s)
 		}
 	}
-	for _, want := range []string{"idverify phone_check.create", "idverify phone_check.complete", "idverify coverage.device_ip", "idverify invitations.create", "idverify.key_id"} {
+	for _, want := range []string{"idverify phone_check.create", "idverify phone_check.complete", "idverify reachability.device_ip", "idverify invitations.create", "idverify.key_id"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("spans do not contain %q: the test does not cover it", want)
 		}

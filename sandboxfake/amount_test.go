@@ -27,7 +27,7 @@ func TestServer_ExactAmounts(t *testing.T) {
 	project := account.NewProject(idverify.ProjectParams{Name: "Live", Mode: idverify.ModeLive})
 	console, client := account.Console(), project.Client()
 
-	topUp, err := console.Billing.TopUp(t.Context(), idverify.TopUpParams{PaymentMethodID: method, Currency: "EUR", Amount: manyDigits})
+	topUp, err := console.TopUps.Create(t.Context(), idverify.TopUpParams{PaymentMethodID: method, Currency: "EUR", Amount: manyDigits})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +39,7 @@ func TestServer_ExactAmounts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	topUps, err := console.Billing.TopUps(t.Context(), idverify.ListOptions{})
+	topUps, err := console.TopUps.List(t.Context(), idverify.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

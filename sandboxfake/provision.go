@@ -37,7 +37,7 @@ type Project struct {
 // Console.Invitations.Create returns, with the roles that they grant.
 //
 // The API has no operation for this: people sign up on the service's website. The credentials of
-// each account give access to all workspaces of the user; Console.Workspace selects one.
+// each account give access to all workspaces of the user; Console.ForWorkspace selects one.
 //
 // If name is empty or longer than 255 characters, or if an invitation is unknown or was accepted
 // before, the test fails and nobody is signed up.

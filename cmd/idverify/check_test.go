@@ -576,9 +576,9 @@ func TestCheck_HostileValues(t *testing.T) {
 		{"list", "phone_check.list", page + `"checks":[` + check + `]}}`, "check list"},
 		{"traces", "phone_check.traces", page + `"traces":[{"trace_id":"1","logs":[{"timestamp":"2026-01-02T03:04:05+0000","message":"` + hostile +
 			`","attributes":{"` + hostile + `":"` + hostile + `","list":["` + hostile + `"]}}]}]}}`, "check traces " + checkID},
-		{"reachability", "coverage.device_ip", `{"network_id":"` + hostile + `","network_name":"` + hostile + `","country_code":"` + hostile +
+		{"reachability", "reachability.device_ip", `{"network_id":"` + hostile + `","network_name":"` + hostile + `","country_code":"` + hostile +
 			`","supported_products":["` + hostile + `"]}`, "reachability 192.0.2.2"},
-		{"country", "coverage.country", `{"country_code":"` + hostile + `","dialing_code":44,"products":[{"product_id":"` + hostile + `","coverage":"` + hostile +
+		{"country", "reachability.country", `{"country_code":"` + hostile + `","dialing_code":44,"products":[{"product_id":"` + hostile + `","coverage":"` + hostile +
 			`","networks":[{"network_id":"1","network_name":"` + hostile + `","prices":[{"currency":"` + hostile + `","amount":1}]}]}]}`, "reachability -country GB"},
 	} {
 		for _, format := range []string{"text", "json"} {

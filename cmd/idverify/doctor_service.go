@@ -304,7 +304,7 @@ func (d *doctorRun) credentialsChecks() []doctorCheck {
 }
 
 // productScopes are the scopes of project credentials.
-var productScopes = [...]idverify.Scope{idverify.ScopePhoneCheck, idverify.ScopeSIMCheck, idverify.ScopeSubscriberCheck, idverify.ScopeCoverage}
+var productScopes = [...]idverify.Scope{idverify.ScopePhoneCheck, idverify.ScopeSIMCheck, idverify.ScopeSubscriberCheck, idverify.ScopeReachability}
 
 // serviceClient returns a client that sends each request once.
 func (d *doctorRun) serviceClient() (*idverify.Client, error) {

@@ -93,9 +93,9 @@ type price struct {
 	Currency string `json:"currency"`
 }
 
-func productsOf(coverage *idverify.CountryCoverage) []countryProduct {
-	products := make([]countryProduct, len(coverage.Products))
-	for i, p := range coverage.Products {
+func productsOf(country *idverify.CountryReachability) []countryProduct {
+	products := make([]countryProduct, len(country.Products))
+	for i, p := range country.Products {
 		networks := make([]countryNetwork, len(p.Networks))
 		for j, n := range p.Networks {
 			networks[j] = countryNetwork{n.NetworkID, n.NetworkName, make([]price, len(n.Prices))}

@@ -27,7 +27,7 @@ func TestShop_VerificationMethod(t *testing.T) {
 		{"no address", "", sandboxfake.Fault{}, "sms", true},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			remove := s.service.Inject(sandboxfake.Match{Operation: "coverage.device_ip"}, row.fault)
+			remove := s.service.Inject(sandboxfake.Match{Operation: "reachability.device_ip"}, row.fault)
 			defer remove()
 			s.deviceIP = row.addr
 			before := strings.Count(s.log.String(), "reachability unknown")

@@ -56,7 +56,7 @@ func run(ctx context.Context, out io.Writer) error {
 	fmt.Fprintf(out, "2. Created project %s in mode %s; logs show its secret as %v\n", project.Name, project.Mode, shop.ClientSecret)
 
 	// A top-up out of order fails, and the error contains the missing step.
-	_, err = console.Billing.TopUp(ctx, idverify.TopUpParams{PaymentMethodID: "none-yet", Currency: "EUR", Amount: "25"})
+	_, err = console.TopUps.Create(ctx, idverify.TopUpParams{PaymentMethodID: "none-yet", Currency: "EUR", Amount: "25"})
 	rejected, ok := errors.AsType[*idverify.Error](err)
 	if !ok || !errors.Is(err, idverify.ErrConflict) {
 		return fmt.Errorf("top up before the company details: want ErrConflict, got %w", err)
@@ -78,7 +78,7 @@ func run(ctx context.Context, out io.Writer) error {
 
 // topUp adds company details and a payment method, and tops up the balance.
 func topUp(ctx context.Context, out io.Writer, console *idverify.Console) error {
-	company, err := console.Billing.UpdateAccount(ctx, idverify.BillingAccount{
+	company, err := console.Billing.Update(ctx, idverify.BillingAccount{
 		CompanyName: "Ada Ltd", ContactName: "Ada", ContactEmail: "ada@example.com",
 		Address1: "1 Engine Street", City: "London", Zip: "N1 1AA", Country: "GB",
 	})
@@ -87,7 +87,7 @@ func topUp(ctx context.Context, out io.Writer, console *idverify.Console) error 
 	}
 	fmt.Fprintf(out, "4. Company details: %s, %s\n", company.CompanyName, company.City)
 
-	card, err := console.Billing.AddPaymentMethod(ctx, idverify.PaymentMethodParams{
+	card, err := console.PaymentMethods.Create(ctx, idverify.PaymentMethodParams{
 		CardNumber: idverify.NewSecret("4242424242424242"), ExpiryMonth: 12, ExpiryYear: time.Now().Year() + 3, Currencies: []string{"EUR", "GBP"},
 	})
 	if err != nil {
@@ -95,7 +95,7 @@ func topUp(ctx context.Context, out io.Writer, console *idverify.Console) error 
 	}
 	fmt.Fprintf(out, "5. Payment method: card ending in %s\n", card.LastFourDigits)
 
-	if _, err := console.Billing.TopUp(ctx, idverify.TopUpParams{PaymentMethodID: card.PaymentMethodID, Currency: "EUR", Amount: "25"}); err != nil {
+	if _, err := console.TopUps.Create(ctx, idverify.TopUpParams{PaymentMethodID: card.PaymentMethodID, Currency: "EUR", Amount: "25"}); err != nil {
 		return err
 	}
 	balance, err := console.Billing.Balance(ctx)

@@ -56,7 +56,7 @@ func TestChooser_Choose(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
 			service := sandboxfake.New(t, sandboxfake.WithInMemory())
-			service.Inject(sandboxfake.Match{Operation: "coverage.device_ip"}, row.fault)
+			service.Inject(sandboxfake.Match{Operation: "reachability.device_ip"}, row.fault)
 			var log bytes.Buffer
 			c := &chooser{client: service.Client(), log: slog.New(slog.NewTextHandler(&log, nil))}
 			addr, _ := netip.ParseAddr(row.addr)
@@ -80,7 +80,7 @@ func TestChooser_ChooseTimeout(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		service := sandboxfake.New(t, sandboxfake.WithInMemory())
-		service.Inject(sandboxfake.Match{Operation: "coverage.device_ip", Repeat: true}, sandboxfake.Fault{Latency: time.Minute})
+		service.Inject(sandboxfake.Match{Operation: "reachability.device_ip", Repeat: true}, sandboxfake.Fault{Latency: time.Minute})
 		c := &chooser{client: service.Client(), log: slog.New(slog.DiscardHandler)}
 		start := time.Now()
 

@@ -45,7 +45,7 @@ var operations = []operation{
 		return "", c.ProjectCredentials.Delete(ctx, projectID, clientID)
 	}, ""},
 	{"token", http.MethodPost, false, func(ctx context.Context, c *idverify.Client, _ *idverify.Console) (string, error) {
-		token, err := c.Token(ctx, idverify.ScopeCoverage)
+		token, err := c.Token(ctx, idverify.ScopeReachability)
 		if err != nil {
 			return "", err
 		}

@@ -55,15 +55,15 @@ func (h *harness) httpClient() *http.Client { return &http.Client{Transport: h.t
 // topUp adds company details, a payment method and a balance, in this order, as the console
 // requires.
 func (h *harness) topUp() {
-	ctx, billing := h.t.Context(), h.console.Billing
-	if _, err := billing.UpdateAccount(ctx, idverify.BillingAccount{CompanyName: "Soak Ltd", Country: "GB"}); err != nil {
+	ctx, console := h.t.Context(), h.console
+	if _, err := console.Billing.Update(ctx, idverify.BillingAccount{CompanyName: "Soak Ltd", Country: "GB"}); err != nil {
 		h.t.Fatal(err)
 	}
-	card, err := billing.AddPaymentMethod(ctx, idverify.PaymentMethodParams{CardNumber: idverify.NewSecret("4242424242424242"), ExpiryMonth: 12, ExpiryYear: 2099, Currencies: []string{"EUR"}})
+	card, err := console.PaymentMethods.Create(ctx, idverify.PaymentMethodParams{CardNumber: idverify.NewSecret("4242424242424242"), ExpiryMonth: 12, ExpiryYear: 2099, Currencies: []string{"EUR"}})
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	if _, err := billing.TopUp(ctx, idverify.TopUpParams{PaymentMethodID: card.PaymentMethodID, Currency: "EUR", Amount: "1000000"}); err != nil {
+	if _, err := console.TopUps.Create(ctx, idverify.TopUpParams{PaymentMethodID: card.PaymentMethodID, Currency: "EUR", Amount: "1000000"}); err != nil {
 		h.t.Fatal(err)
 	}
 }

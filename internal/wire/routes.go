@@ -51,10 +51,10 @@ var (
 	ListSIMCheckTraces = Operation{"sim_check.traces", "list traces of SIMCheck", http.MethodGet, "/sim_check/{v}/checks/{check_id}/traces", ScopeSIMCheck, 200}
 	GetSIMCheckTrace   = Operation{"sim_check.trace", "get trace of SIMCheck", http.MethodGet, "/sim_check/{v}/checks/{check_id}/traces/{trace_id}", ScopeSIMCheck, 200}
 
-	LookupDeviceIP      = Operation{"coverage.device_ip", "look up reachability", http.MethodGet, "/coverage/{v}/device_ips/{ip}", ScopeCoverage, 200}
-	LookupDeviceIPQuery = Operation{"coverage.device_ip", "look up reachability", http.MethodGet, "/coverage/{v}/device_ip", ScopeCoverage, 200}
-	LookupCallerIP      = Operation{"coverage.caller_ip", "look up reachability of the caller", http.MethodGet, "/public/coverage/{v}/device_ip", "", 200}
-	GetCountry          = Operation{"coverage.country", "get country coverage", http.MethodGet, "/coverage/{v}/countries/{code}", ScopeCoverage, 200}
+	LookupDeviceIP      = Operation{"reachability.device_ip", "look up reachability", http.MethodGet, "/coverage/{v}/device_ips/{ip}", ScopeCoverage, 200}
+	LookupDeviceIPQuery = Operation{"reachability.device_ip", "look up reachability", http.MethodGet, "/coverage/{v}/device_ip", ScopeCoverage, 200}
+	LookupCallerIP      = Operation{"reachability.caller_ip", "look up reachability of the caller", http.MethodGet, "/public/coverage/{v}/device_ip", "", 200}
+	GetCountry          = Operation{"reachability.country", "get country reachability", http.MethodGet, "/coverage/{v}/countries/{code}", ScopeCoverage, 200}
 
 	CreateProject = Operation{"projects.create", "create project", http.MethodPost, "/console/{v}/projects", ScopeProjects, 201}
 	ListProjects  = Operation{"projects.list", "list projects", http.MethodGet, "/console/{v}/projects", ScopeProjects, 200}
