@@ -29,8 +29,8 @@ type Client struct {
 // The URL must have the scheme https and a host, with its port unless that is 443. It may end with
 // a slash and must contain nothing else.
 //
-// Parameter c is [Credentials], [CredentialsFile] or another [CredentialsSource]. NewClient sends no
-// request. If the credentials are wrong, the first operation fails with a [*TokenError]: see
+// Parameter c is [Credentials], [CredentialsFile] or another [CredentialsSource]. NewClient sends
+// no request. If the credentials are wrong, the first operation fails with a [*TokenError]: see
 // [Client.CheckCredentials].
 func NewClient(baseURL string, c CredentialsSource, opts ...Option) (*Client, error) {
 	api, err := newAPI(baseURL, c, opts)

@@ -50,8 +50,8 @@ func NewConsole(baseURL string, c CredentialsSource, opts ...Option) (*Console, 
 	return newConsole(&boundWorkspace{api: api, id: wire.DefaultWorkspace, main: true}), nil
 }
 
-// ForWorkspace returns a Console for the workspace with the given ID. The member whose credentials c
-// uses must also be a member of that workspace. The new Console shares the access tokens of c.
+// ForWorkspace returns a Console for the workspace with the given ID. The member whose credentials
+// c uses must also be a member of that workspace. The new Console shares the access tokens of c.
 // ForWorkspace sends no request.
 func (c *Console) ForWorkspace(id string) *Console {
 	return newConsole(&boundWorkspace{api: c.workspace.api, id: id})

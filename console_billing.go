@@ -10,9 +10,9 @@ import (
 	"github.com/idverify/idverify-go/internal/wire"
 )
 
-// BillingService manages the company details of a workspace, and reads its balance. Before the first
-// top-up, set the company details with Update and add a payment method. All methods except Balance
-// require the credentials of the owner. It is available as [Console].Billing.
+// BillingService manages the company details of a workspace, and reads its balance. Before the
+// first top-up, set the company details with Update and add a payment method. All methods except
+// Balance require the credentials of the owner. It is available as [Console].Billing.
 //
 // Protocol: docs/protocol.md, section 10.
 type BillingService struct{ workspace *boundWorkspace }
@@ -140,8 +140,8 @@ func (s *PaymentMethodService) Delete(ctx context.Context, paymentMethodID strin
 // Protocol: docs/protocol.md, section 10.
 type TopUpService struct{ workspace *boundWorkspace }
 
-// Create increases the balance. It retries only if the service cannot have accepted the payment: see
-// [RetryPolicy]. The first top-up determines the currency of the workspace and discards the
+// Create increases the balance. It retries only if the service cannot have accepted the payment:
+// see [RetryPolicy]. The first top-up determines the currency of the workspace and discards the
 // remaining "API" balance.
 //
 // The error is [ErrConflict] if there is no payment method, if the currency is not the currency of

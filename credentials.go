@@ -61,9 +61,9 @@ func CredentialsFromEnv() (Credentials, error) {
 //
 // An error of the source is retried like a token request that was not sent, see [RetryPolicy],
 // unless the service has just rejected the credentials. The operation's error matches it by
-// errors.Is and errors.As, but contains only its redacted text. It does not match the errors of this
-// package, such as [ErrOutcomeUnknown], even if the source uses a Console. Invalid credentials and a
-// panic are errors that are not retried.
+// errors.Is and errors.As, but contains only its redacted text. It does not match the errors of
+// this package, such as [ErrOutcomeUnknown], even if the source uses a Console. Invalid credentials
+// and a panic are errors that are not retried.
 //
 // To rotate without failed calls, create the new credentials, let the source return them in all
 // processes, and then delete the old credentials.
@@ -82,9 +82,9 @@ type CredentialsFunc func(ctx context.Context) (Credentials, error)
 // Credentials implements [CredentialsSource]. It calls f.
 func (f CredentialsFunc) Credentials(ctx context.Context) (Credentials, error) { return f(ctx) }
 
-// CredentialsFile returns a source that reads the JSON of [Credentials] from the file with the given
-// path, each time that it is called. To rotate the credentials, rename a new file to path, so that
-// no reader sees half of it. Its errors contain neither the path nor parts of the file.
+// CredentialsFile returns a source that reads the JSON of [Credentials] from the file with the
+// given path, each time that it is called. To rotate the credentials, rename a new file to path, so
+// that no reader sees half of it. Its errors contain neither the path nor parts of the file.
 func CredentialsFile(path string) CredentialsSource {
 	return CredentialsFunc(func(context.Context) (Credentials, error) {
 		text, err := os.ReadFile(path)

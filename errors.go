@@ -89,8 +89,8 @@ func isSentinel(err error) bool {
 // Error is a response with which the service rejected an operation: a problem document (RFC 9457)
 // or any other response without success, for example from a proxy.
 //
-// To handle it, use errors.Is with a sentinel such as [ErrNotMobileIP], or compare [Error.Code] with
-// a constant. Title and Detail are for people; phone numbers, addresses, tokens, URLs and the
+// To handle it, use errors.Is with a sentinel such as [ErrNotMobileIP], or compare [Error.Code]
+// with a constant. Title and Detail are for people; phone numbers, addresses, tokens, URLs and the
 // code of a Complete in them are redacted, as in the text of the error. The text contains the
 // RequestID: group errors by Operation, Status and Code instead.
 //

@@ -64,10 +64,11 @@ func WithHTTPClient(c *http.Client) Option {
 func WithRetry(p RetryPolicy) Option { return func(s *settings) { s.retry = p } }
 
 // WithLogger sets the logger. Level debug has a record for each attempt. Level info has a record
-// when the [CredentialsSource] returns different credentials than before. Level warn has a record for each retry, for each operation that is not retried because the retry budget is
-// empty, for each pause of token requests after a failure, and for each access token that could not
-// be renewed although the current one is still valid. Alert on the last two: without a new token,
-// operations fail.
+// when the [CredentialsSource] returns different credentials than before. Level warn has a record
+// for each retry, for each operation that is not retried because the retry budget is empty, for
+// each pause of token requests after a failure, and for each access token that could not be renewed
+// although the current one is still valid. Alert on the last two: without a new token, operations
+// fail.
 //
 // The key set of [Client.NewJWKS] uses the logger, too: see JWKSOptions.Logger of package
 // signature.
@@ -81,8 +82,8 @@ func WithLogger(l *slog.Logger) Option { return func(s *settings) { s.logger = l
 // version is "devel" if the build has none.
 func WithUserAgent(name string) Option { return func(s *settings) { s.userAgent = name } }
 
-// WithVersions selects the version of each API that is not empty in v. If it is used more than once,
-// the last version applies.
+// WithVersions selects the version of each API that is not empty in v. If it is used more than
+// once, the last version applies.
 func WithVersions(v Versions) Option { return func(s *settings) { s.versions.override(v) } }
 
 // WithClock sets the clock that determines whether an access token has expired. The key set of
@@ -92,9 +93,9 @@ func WithClock(now func() time.Time) Option { return func(s *settings) { s.now =
 
 // WithLiveOnly rejects checks of sandbox projects, whose results depend only on the digits of the
 // number: use it in production. Create returns [ErrSandbox] and no check if the charge of the check
-// is zero or missing. The check exists and may end, also with a callback, but its result must not be
-// used. Other methods and callbacks are not filtered. If your price for a product is zero, do not
-// use this option.
+// is zero or missing. The check exists and may end, also with a callback, but its result must not
+// be used. Other methods and callbacks are not filtered. If your price for a product is zero, do
+// not use this option.
 func WithLiveOnly() Option { return func(s *settings) { s.liveOnly = true } }
 
 // Versions contains the version of each API, as in its paths. An empty field keeps the

@@ -94,10 +94,10 @@ func (s *PhoneCheckService) Get(ctx context.Context, checkID string) (*PhoneChec
 //
 // For a wrong or used code the error is [ErrNotFound].
 //
-// If the error matches [ErrOutcomeUnknown], the code may have been used. Get the check, with another
-// context if ctx has ended, and do not exchange the code again. COMPLETED proves only that some code
-// of this check was exchanged with your credentials. Accept it only for the session that owns the
-// check and made the only exchange.
+// If the error matches [ErrOutcomeUnknown], the code may have been used. Get the check, with
+// another context if ctx has ended, and do not exchange the code again. COMPLETED proves only that
+// some code of this check was exchanged with your credentials. Accept it only for the session that
+// owns the check and made the only exchange.
 //
 // Protocol: docs/protocol.md, section 4.
 func (s *PhoneCheckService) Complete(ctx context.Context, checkID, code string) (*PhoneCheck, error) {

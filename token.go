@@ -10,8 +10,8 @@ import (
 	"github.com/idverify/idverify-go/internal/wire"
 )
 
-// Token returns an access token for scopes, for example a token for [ScopeReachability] that you pass
-// to a device. The methods of the services obtain their tokens themselves.
+// Token returns an access token for scopes, for example a token for [ScopeReachability] that you
+// pass to a device. The methods of the services obtain their tokens themselves.
 //
 // Token returns a copy of the token in the cache of c, which it fetches if necessary. The Client
 // renews the token in the last tenth of its lifetime, at most one minute before Expiry. Token
@@ -26,11 +26,11 @@ func (c *Client) Token(ctx context.Context, scopes ...Scope) (*oauth2.Token, err
 
 // CheckCredentials returns an error if c cannot obtain an access token for one of scopes, without
 // which it checks the scopes of the three checks. Call it at the start of a program, and in a
-// readiness probe: while the tokens in the cache of c are valid, it sends no request, so it does not
-// notice that credentials were deleted.
+// readiness probe: while the tokens in the cache of c are valid, it sends no request, so it does
+// not notice that credentials were deleted.
 //
-// An error that matches [ErrUnauthorized], or a [*TokenError] with [CodeInvalidScope], means that the
-// credentials are wrong. After any other error, the service may be unavailable.
+// An error that matches [ErrUnauthorized], or a [*TokenError] with [CodeInvalidScope], means that
+// the credentials are wrong. After any other error, the service may be unavailable.
 func (c *Client) CheckCredentials(ctx context.Context, scopes ...Scope) error {
 	if len(scopes) == 0 {
 		scopes = []Scope{ScopePhoneCheck, ScopeSIMCheck, ScopeSubscriberCheck}
