@@ -35,8 +35,9 @@ func WithControlPage(newPage func(*Server) http.Handler) Option {
 }
 
 // WithPhonePage redirects a browser that opens a Check URL to /_sandbox/open/{check_id} of
-// [WithControlPage], where a person chooses the result. A browser is a client whose Accept header
-// contains text/html. It is an error without [WithControlPage].
+// [WithControlPage], where a person chooses the result. Other clients open the Check URL: native
+// SDKs, even if they accept text/html, and scripts and images of web pages. It is an error without
+// [WithControlPage].
 func WithPhonePage() Option {
 	return func(o *options) error {
 		o.phonePage = true
@@ -87,7 +88,7 @@ func isPage(r *http.Request) bool {
 	return p == caPath || strings.HasPrefix(p, caPath+"/") || strings.HasPrefix(p, assetsPath) || strings.HasPrefix(p, openPath)
 }
 
-// acceptsHTML reports whether a request is that of a browser that opens a page.
+// acceptsHTML reports whether a client accepts a page.
 func acceptsHTML(r *http.Request) bool {
 	for media := range strings.SplitSeq(strings.Join(r.Header.Values("Accept"), ","), ",") {
 		name, params, err := mime.ParseMediaType(media)
@@ -98,16 +99,29 @@ func acceptsHTML(r *http.Request) bool {
 	return false
 }
 
+// isNavigation reports whether a browser sent a request to show the response in a window or a tab.
+//
+// Browsers that send no Sec-Fetch-Mode, such as Safari before 16.4, are recognized by the
+// User-Agent that every browser has, together with Accept-Language. Native clients that accept
+// text/html lack at least one of them.
+func isNavigation(r *http.Request) bool {
+	if mode := r.Header.Get("Sec-Fetch-Mode"); mode != "" {
+		dest := r.Header.Get("Sec-Fetch-Dest") // an iframe cannot show the page
+		return mode == "navigate" && (dest == "" || dest == "document")
+	}
+	return acceptsHTML(r) && r.Header.Get("Accept-Language") != "" && strings.HasPrefix(r.Header.Get("User-Agent"), "Mozilla/5.0 (")
+}
+
 // redirectBrowser redirects a browser that opens the root path to the control page and, if
 // WithPhonePage is set, one that opens a Check URL to the phone page. It reports whether it did.
 func (s *Server) redirectBrowser(w http.ResponseWriter, r *http.Request) bool {
-	if s.page == nil || r.Method != http.MethodGet || !acceptsHTML(r) {
+	if s.page == nil || r.Method != http.MethodGet {
 		return false
 	}
 	target := ""
-	if r.URL.Path == "/" {
+	if r.URL.Path == "/" && acceptsHTML(r) {
 		target = controlPath
-	} else if route := routes().find(r.URL.EscapedPath()); route != nil && s.opts.phonePage {
+	} else if route := routes().find(r.URL.EscapedPath()); route != nil && s.opts.phonePage && isNavigation(r) {
 		switch route.methods[http.MethodGet].op.Name {
 		case wire.OpenPhoneCheck.Name, wire.OpenSubscriberCheck.Name:
 			target = openPath + url.PathEscape(route.ids["check_id"])

@@ -212,37 +212,61 @@ func TestServer_ControlPageUsesServer(t *testing.T) {
 	}
 }
 
+// phoneClients are the clients that open a Check URL, and whether they get the phone page.
+var phoneClients = []struct {
+	name   string
+	header http.Header
+	page   bool
+}{
+	{"browser", http.Header{"Accept": {browserAccept}, "Sec-Fetch-Mode": {"navigate"}, "Sec-Fetch-Dest": {"document"}}, true},
+	{"browser without a destination", http.Header{"Accept": {"*/*"}, "Sec-Fetch-Mode": {"navigate"}}, true},
+	{"prefetch", http.Header{"Accept": {browserAccept}, "Sec-Fetch-Mode": {"navigate"}, "Sec-Fetch-Dest": {"document"}, "Sec-Purpose": {"prefetch"}}, true},
+	{"older browser", http.Header{"Accept": {browserAccept}, "Accept-Language": {"en-GB,en;q=0.9"}, "User-Agent": {oldSafari}}, true},
+
+	{"iframe", http.Header{"Accept": {browserAccept}, "Accept-Language": {"en"}, "User-Agent": {oldSafari}, "Sec-Fetch-Mode": {"navigate"}, "Sec-Fetch-Dest": {"iframe"}}, false},
+	{"image", http.Header{"Accept": {"image/avif,*/*"}, "Accept-Language": {"en"}, "User-Agent": {oldSafari}, "Sec-Fetch-Mode": {"no-cors"}, "Sec-Fetch-Dest": {"image"}}, false},
+	{"script", http.Header{"Accept": {browserAccept}, "Accept-Language": {"en"}, "User-Agent": {oldSafari}, "Sec-Fetch-Mode": {"cors"}, "Sec-Fetch-Dest": {"empty"}}, false},
+	{"older browser, image", http.Header{"Accept": {"image/webp,*/*"}, "Accept-Language": {"en"}, "User-Agent": {oldSafari}}, false},
+	{"native SDK", http.Header{"Accept": {"text/html,application/xhtml+xml,application/xml,*/*"}, "User-Agent": {"sdk-android/1.0 Android/14"}, "Connection": {"close"}}, false},
+	{"native SDK with the agent of a browser", http.Header{"Accept": {browserAccept}, "User-Agent": {oldSafari}}, false},
+	{"Java", http.Header{"Accept": {"text/html, image/gif, image/jpeg, */*; q=0.2"}, "User-Agent": {"Java/17.0.12"}}, false},
+	{"iOS", http.Header{"Accept": {"*/*"}, "Accept-Language": {"en-GB,en;q=0.9"}, "User-Agent": {"App/1 CFNetwork/1568.100.1 Darwin/24.0.0"}}, false},
+	{"Android", http.Header{"Accept": {"text/html"}, "Accept-Language": {"en"}, "User-Agent": {"Dalvik/2.1.0 (Linux; U; Android 14)"}}, false},
+	{"curl", http.Header{"Accept": {"*/*"}, "User-Agent": {"curl/8.14.1"}}, false},
+	{"none", http.Header{}, false},
+}
+
+// oldSafari is the User-Agent of a browser that sends no Sec-Fetch-Mode.
+const oldSafari = "Mozilla/5.0 (iPhone; CPU iPhone OS 15_8 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/15.6 Mobile/15E148 Safari/604.1"
+
 func TestServer_PhonePage(t *testing.T) {
 	t.Parallel()
 	a := newPageAPI(t, sandboxfake.WithPhonePage())
-	open := func(method, path, accept string) response {
-		request := a.request(method, path, "")
-		request.Header.Set("Accept", accept)
+	open := func(path string, header http.Header) response {
+		request := a.request(http.MethodGet, path, "")
+		request.Header = header.Clone()
 		return a.do(request)
 	}
 	for _, path := range []string{phoneChecks, phoneChecks02, "/subscriber_check/v0.1/checks"} {
-		id := a.create(path, `{"phone_number":"447700900012"}`)
-		before := len(a.srv.Requests())
+		for _, client := range phoneClients {
+			id := a.create(path, `{"phone_number":"447700900012"}`)
+			before := len(a.srv.Requests())
 
-		browser := open(http.MethodGet, path+"/"+id+"/redirect", browserAccept)
+			got := open(path+"/"+id+"/redirect", client.header)
 
-		if browser.status != http.StatusSeeOther || browser.header.Get("Location") != "/_sandbox/open/"+id {
-			t.Errorf("%s: browser gets %d to %q, want 303 to the phone page", path, browser.status, browser.header.Get("Location"))
+			redirected := got.status == http.StatusSeeOther && got.header.Get("Location") == "/_sandbox/open/"+id
+			if redirected != client.page {
+				t.Errorf("%s, %s: %d to %q, want the phone page: %t", path, client.name, got.status, got.header.Get("Location"), client.page)
+			}
+			if n := len(a.srv.Requests()); (n == before) != client.page {
+				t.Errorf("%s, %s: the journal has %d new requests, want only those that open the check", path, client.name, n-before)
+			}
+			if check := a.get(path + "/" + id); (check.json["status"] == "ACCEPTED") != client.page {
+				t.Errorf("%s, %s: check = %s, want it unopened: %t", path, client.name, check.body, client.page)
+			}
 		}
-		if n := len(a.srv.Requests()); n != before {
-			t.Errorf("%s: the redirect to the phone page is in the journal", path)
-		}
-		if got := a.get(path + "/" + id); got.json["status"] != "ACCEPTED" {
-			t.Errorf("%s: check = %s, want it unopened", path, got.body)
-		}
-		if got := open(http.MethodGet, path+"/"+id, browserAccept); got.status != http.StatusUnauthorized {
-			t.Errorf("%s: browser reads the check: %d, want 401 as for other clients", path, got.status)
-		}
-		if got := open(http.MethodGet, path+"/"+id+"/redirect", "*/*"); got.status == http.StatusSeeOther {
-			t.Errorf("%s: a program is redirected to %q", path, got.header.Get("Location"))
-		}
-		if got := a.get(path + "/" + id); got.json["status"] == "ACCEPTED" {
-			t.Errorf("%s: a program did not open the check", path)
+		if got := open(path+"/x", phoneClients[0].header); got.status != http.StatusUnauthorized {
+			t.Errorf("%s: browser reads a check: %d, want 401 as for other clients", path, got.status)
 		}
 	}
 }
@@ -252,7 +276,7 @@ func TestServer_PhonePageOff(t *testing.T) {
 	a := newPageAPI(t)
 	id := a.create(phoneChecks, `{"phone_number":"447700900012"}`)
 	request := a.request(http.MethodGet, phoneChecks+"/"+id+"/redirect", "")
-	request.Header.Set("Accept", browserAccept)
+	request.Header = phoneClients[0].header
 
 	a.do(request)
 

@@ -22,6 +22,7 @@ func (a announced) browse(t *testing.T, method, target, form string) (status int
 		t.Fatal(err)
 	}
 	request.Header.Set("Accept", "text/html,application/xhtml+xml;q=0.9,*/*;q=0.8")
+	request.Header.Set("Sec-Fetch-Mode", "navigate")
 	request.Header.Set("Sec-Fetch-Site", "same-origin")
 	if form != "" {
 		request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
@@ -107,9 +108,14 @@ func TestProgram_WithoutPhonePage(t *testing.T) {
 	_, otherURL := withPage.createRedirect(t)
 	client := withPage.client(t)
 	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, otherURL, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Accept", "text/html,application/xhtml+xml,application/xml,*/*") // as native SDKs do
 
 	status, header, _ := plain.browse(t, http.MethodGet, checkURL, "")
-	native, err := client.Get(otherURL)
+	native, err := client.Do(request)
 
 	if err != nil {
 		t.Fatal(err)

@@ -120,6 +120,28 @@ func TestPhonePage_Flag(t *testing.T) {
 	}
 }
 
+// With -phone-page, an image or a script that opens the Check URL gets the service's response.
+func TestPhonePage_FlagWithoutNavigation(t *testing.T) {
+	t.Parallel()
+	p := start(t, "-phone-page")
+	r := newReceiver(t, p)
+	pg := newPage(t, p)
+	pg.navigate(p.URL + "/_sandbox/ca")
+
+	for name, script := range map[string]string{
+		"script": `fetch(%s).then(() => true)`,
+		"image":  `new Promise((done) => { const img = new Image(); img.onerror = () => done(true); img.src = %s; })`,
+	} {
+		c := p.phoneCheck(r.url)
+
+		evaluate[bool](pg, fmt.Sprintf(script, quote(c.CheckURL)))
+
+		if got := r.nextVerified(t); got.CheckID != c.CheckID || p.newest().Status != "COMPLETED" {
+			t.Errorf("%s: callback of %s, status %s, want COMPLETED of %s", name, got.CheckID, p.newest().Status, c.CheckID)
+		}
+	}
+}
+
 func TestCAPage_Downloads(t *testing.T) {
 	t.Parallel()
 	p := startFresh(t) // nobody must install a CA whose key is public
