@@ -1,11 +1,15 @@
 package docs_test
 
 import (
+	"encoding/json"
 	"fmt"
+	"net/http"
 	"net/netip"
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/idverify/idverify-go"
 	"github.com/idverify/idverify-go/sandboxfake"
@@ -50,6 +54,46 @@ func TestProtocol_AddressOutcomes(t *testing.T) {
 		}
 		if row.cells[1] != strconv.Itoa(status) || row.cells[2] != fragment {
 			t.Errorf("%s: outcome of %s = %d %s, want %s %s", at(protocolPage, row), text, status, fragment, row.cells[1], row.cells[2])
+		}
+	}
+}
+
+// Both pages list the error codes that the control plane can choose.
+func TestProtocol_ErrorCodes(t *testing.T) {
+	t.Parallel()
+	srv := sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithControlPlane())
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, srv.URL()+"/_sandbox/outcomes", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Authorization", "Bearer "+srv.ControlToken())
+	response, err := srv.HTTPClient().Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	var list struct {
+		Outcomes []struct {
+			ErrorCode string `json:"error_code"`
+		}
+	}
+	if err := json.NewDecoder(response.Body).Decode(&list); err != nil {
+		t.Fatal(err)
+	}
+	var want []string
+	for _, outcome := range list.Outcomes {
+		if outcome.ErrorCode != "" {
+			want = append(want, "`"+outcome.ErrorCode+"`")
+		}
+	}
+
+	for _, page := range []string{protocolPage, errorsPage} {
+		var got []string
+		for _, row := range findTable(t, page, "Error code").rows {
+			got = append(got, row.cells[0])
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("error codes in %s (-fake +page):\n%s", page, diff)
 		}
 	}
 }

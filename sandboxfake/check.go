@@ -202,7 +202,7 @@ func (s *service) openCheck(c *call) (any, error) {
 	case c.as != "":
 		ck.chosen = chosenResult(ck, c.as)
 	case ck.phoneIP.IsValid() && ck.phoneIP != c.remoteIP():
-		ck.chosen = &rule{status: wire.StatusError, match: no, errorCode: ipMismatch}
+		ck.chosen = chosenResult(ck, ipMismatch)
 	}
 	if c.noted = s.note(ck, eventOpened, ck.opened); c.noted != nil {
 		c.noted.as = c.as
@@ -214,15 +214,7 @@ func (s *service) openCheck(c *call) (any, error) {
 	case outcome.status == wire.StatusError:
 		// A check that has ended has no code.
 		s.finish(ck, outcome)
-		view.Error = ck.errorCode
-		switch ck.errorCode {
-		case wire.NotMobileIP:
-			view.ErrorDescription = "the device is not connected to a mobile network"
-		case ipMismatch:
-			view.ErrorDescription = "the Check URL was opened from another address than phone_ip"
-		default:
-			view.ErrorDescription = "the mobile network returned no result"
-		}
+		view.Error, view.ErrorDescription = ck.errorCode, errorDescription(ck.errorCode)
 	default:
 		ck.code = s.ids.secret("code", ck.project.id, &ck.project.counter)
 		ck.status, ck.updated = wire.StatusPending, wireTime(ck.opened)

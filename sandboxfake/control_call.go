@@ -169,6 +169,27 @@ func (s *service) internalToken(projectID string) (*token, error) {
 	return &token{credential: p.credentials[0], scopes: projectScopes, expires: s.clock.Now().Add(tokenLifetime)}, nil
 }
 
+// outcomeView is the JSON form of a choice.
+type outcomeView struct {
+	As          string `json:"as"`
+	Title       string `json:"title"`
+	Description string `json:"description"`
+	Status      string `json:"status"`
+	Match       *bool  `json:"match,omitempty"`
+	ErrorCode   string `json:"error_code,omitempty"`
+}
+
+// controlOutcomes handles GET /_sandbox/outcomes.
+func (s *Server) controlOutcomes(*http.Request) (any, error) {
+	view := struct {
+		Outcomes []outcomeView `json:"outcomes"`
+	}{}
+	for _, c := range choices {
+		view.Outcomes = append(view.Outcomes, outcomeView{c.as, c.title, c.description, c.result.status, c.result.match.bool(), c.result.errorCode})
+	}
+	return view, nil
+}
+
 // hopView is the JSON form of a URL that a phone opened.
 type hopView struct {
 	URL    string `json:"url"`
@@ -192,8 +213,8 @@ func (s *Server) controlOpen(r *http.Request) (any, error) {
 	if err := decodeControl(r, &params); err != nil {
 		return nil, err
 	}
-	if choices := []string{asPhone, asOtherSIM, asWiFi, asOffline}; params.As != "" && !slices.Contains(choices, params.As) {
-		return nil, badControl("as must be empty or one of %s", strings.Join(choices, ", "))
+	if params.As != "" && choiceNamed(params.As) == nil {
+		return nil, badControl("as must be empty or one of those that GET %soutcomes lists", controlPath)
 	}
 	if params.CheckID == "" {
 		return nil, badControl("%s", noControlCheckID)

@@ -34,21 +34,55 @@ func outcomeText(c *idverify.Callback) string {
 	return fmt.Sprintf("%s %s %s %s", c.Status, show(body.Match), show(body.NoSIMChange), c.ErrorCode)
 }
 
+// errorCodes are the error codes of checks.
+var errorCodes = []string{
+	"not_mobile_ip", "mno_not_supported", "mno_timeout", "mno_user_not_found", "mno_response_error",
+	"mno_server_error", "mno_no_data_available", "ip_mismatch", "ip_msisdn_mismatch",
+}
+
+func TestServer_ControlOutcomes(t *testing.T) {
+	t.Parallel()
+	a := newControlAPI(t)
+
+	got := a.control(http.MethodGet, "outcomes", "")
+
+	want := []any{
+		map[string]any{"as": "phone", "status": "COMPLETED", "match": true},
+		map[string]any{"as": "other_sim", "status": "COMPLETED", "match": false},
+		map[string]any{"as": "offline", "status": "EXPIRED"},
+	}
+	for _, code := range errorCodes {
+		want = append(want, map[string]any{"as": code, "status": "ERROR", "match": false, "error_code": code})
+	}
+	outcomes, _ := got.json["outcomes"].([]any)
+	for _, outcome := range outcomes {
+		for _, text := range []string{"title", "description"} {
+			if outcome.(map[string]any)[text] == "" {
+				t.Errorf("%v has no %s", outcome, text)
+			}
+			delete(outcome.(map[string]any), text)
+		}
+	}
+	if diff := cmp.Diff(want, outcomes); diff != "" {
+		t.Errorf("outcomes (-want +got):\n%s", diff)
+	}
+}
+
 // Every choice, for both products and versions: the callback and the redirect verify, and have the
 // chosen result whatever the number.
 func TestServer_ControlOpenAs(t *testing.T) {
 	t.Parallel()
-	for _, row := range []struct {
+	type row struct {
 		product, number, as string
 		want                string // result in the callback
-	}{
+	}
+	rows := []row{
 		{"phone_check", "447700900012", "", "COMPLETED true - "},
 		{"phone_check", "447700900013", "", "COMPLETED false - "},
 		{"phone_check", "447700900099", "", "ERROR false - mno_server_error"},
 		{"phone_check", "447700900013", "phone", "COMPLETED true - "},
 		{"phone_check", "447700900099", "phone", "COMPLETED true - "},
 		{"phone_check", "447700900012", "other_sim", "COMPLETED false - "},
-		{"phone_check", "447700900012", "wifi", "ERROR false - not_mobile_ip"},
 		{"phone_check", "447700900012", "offline", "EXPIRED - - "},
 		{"subscriber_check", "447700900018", "", "COMPLETED true false "},
 		{"subscriber_check", "447700900018", "phone", "COMPLETED true false "},
@@ -56,9 +90,14 @@ func TestServer_ControlOpenAs(t *testing.T) {
 		{"subscriber_check", "447700900013", "phone", "COMPLETED true true "},
 		{"subscriber_check", "447700900055", "phone", "COMPLETED true true "},
 		{"subscriber_check", "447700900012", "other_sim", "COMPLETED false - "},
-		{"subscriber_check", "447700900012", "wifi", "ERROR false - not_mobile_ip"},
 		{"subscriber_check", "447700900012", "offline", "EXPIRED - - "},
-	} {
+	}
+	for _, code := range errorCodes {
+		for _, product := range []string{"phone_check", "subscriber_check"} {
+			rows = append(rows, row{product, "447700900012", code, "ERROR false - " + code})
+		}
+	}
+	for _, row := range rows {
 		for _, version := range []string{"v0.1", "v0.2"} {
 			t.Run(strings.Join([]string{row.product, version, row.number, row.as}, " "), func(t *testing.T) {
 				t.Parallel()
@@ -77,7 +116,7 @@ func TestServer_ControlOpenAs(t *testing.T) {
 				}
 				if redirected {
 					r := redirects[0]
-					if r.CheckID != id || (r.Code == "") != failed || failed && !strings.HasSuffix(row.want, r.ErrorCode) {
+					if r.CheckID != id || (r.Code == "") != failed || failed && (!strings.HasSuffix(row.want, " "+r.ErrorCode) || r.ErrorDescription == "") {
 						t.Errorf("redirect %v, want check %s with a code or the error of %q", r, id, row.want)
 					}
 					if !failed {
@@ -98,7 +137,7 @@ func TestServer_ControlOpenAs(t *testing.T) {
 				switch {
 				case redirected:
 					wantStatus = 302
-				case row.as == "wifi":
+				case row.as == "not_mobile_ip":
 					wantStatus = 412
 				case row.as == "offline":
 					wantStatus = 0

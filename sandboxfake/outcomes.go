@@ -3,6 +3,7 @@ package sandboxfake
 import (
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/idverify/idverify-go"
@@ -115,33 +116,71 @@ var (
 	}
 )
 
-// Values of `as`: the phone that opens a Check URL. It determines the result in place of the
-// number.
+// Values of `as`, the choice of a phone that opens a Check URL. The others are error codes.
 const (
 	asPhone    = "phone"     // the number's phone
 	asOtherSIM = "other_sim" // a phone with another SIM
-	asWiFi     = "wifi"      // a phone that is not connected to a mobile network
 	asOffline  = "offline"   // a phone without a connection, which cannot open the Check URL
 )
 
-// chosenResult returns the result of a check whose Check URL is opened by asPhone, asOtherSIM or
-// asWiFi. Whether the SIM was changed still depends on the number, if the sandbox has a match for
-// it.
-func chosenResult(ck *check, as string) *rule {
-	switch as {
-	case asOtherSIM:
-		return &rule{status: wire.StatusCompleted, match: no}
-	case asWiFi:
-		return &rule{status: wire.StatusError, match: no, errorCode: wire.NotMobileIP}
+// choice is a result that a phone can choose in place of that of the number.
+type choice struct {
+	as, title   string
+	description string // of an error, also the error_description of a redirect
+	result      rule
+}
+
+// choices contains each result of a PhoneCheck, and each error code.
+//
+// Protocol: docs/protocol.md, section 4.
+var choices = []choice{
+	{asPhone, "This is the phone", "The mobile network confirms the number.", rule{status: wire.StatusCompleted, match: yes}},
+	{asOtherSIM, "Another SIM", "The SIM in use has another number.", rule{status: wire.StatusCompleted, match: no}},
+	{asOffline, "Network down", "The phone cannot open the check. It expires now.", rule{status: wire.StatusExpired}},
+	failure(wire.NotMobileIP, "On Wi-Fi", "The device is not connected to a mobile network."),
+	failure(wire.MNONotSupported, "Unsupported network", "The mobile network is not supported."),
+	failure("mno_timeout", "Network timeout", "The mobile network did not respond in time."),
+	failure("mno_user_not_found", "Unknown subscriber", "The mobile network does not know the subscriber."),
+	failure("mno_response_error", "Invalid response", "The mobile network returned an invalid response."),
+	failure(mnoServerError, "Network failure", "The mobile network failed."),
+	failure("mno_no_data_available", "No data", "The mobile network has no data about the number."),
+	failure(ipMismatch, "Another address", "The Check URL was opened from another address than that of phone_ip."),
+	failure(wire.IPMSISDNMismatch, "Address of another number", "The address does not belong to the number."),
+}
+
+// failure returns a choice with status ERROR.
+func failure(code, title, description string) choice {
+	return choice{code, title, description, rule{status: wire.StatusError, match: no, errorCode: code}}
+}
+
+// choiceNamed returns the choice with this value of `as`, or nil.
+func choiceNamed(as string) *choice {
+	i := slices.IndexFunc(choices, func(c choice) bool { return c.as == as })
+	if i < 0 {
+		return nil
 	}
-	chosen := &rule{status: wire.StatusCompleted, match: yes}
-	if ck.product.period {
+	return &choices[i]
+}
+
+// chosenResult returns the result of a check whose Check URL is opened with a choice. Whether the
+// SIM was changed still depends on the number, if the sandbox has a match for it.
+func chosenResult(ck *check, as string) *rule {
+	chosen := choiceNamed(as).result
+	if ck.product.period && chosen.match == yes {
 		chosen.noSIMChange = yes
 		if row := decide(ck.product.rules, ck.phone); row.match == yes {
 			chosen.noSIMChange = row.noSIMChange
 		}
 	}
-	return chosen
+	return &chosen
+}
+
+// errorDescription returns the error_description of a redirect with an error code.
+func errorDescription(code string) string {
+	if c := choiceNamed(code); c != nil {
+		return c.description
+	}
+	return "The mobile network returned no result."
 }
 
 // decide returns the first rule that matches a number.

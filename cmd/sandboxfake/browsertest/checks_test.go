@@ -250,7 +250,8 @@ func TestChecks_OpenAsPhone(t *testing.T) {
 		{"", "COMPLETED match=true", "COMPLETED, match"},
 		{"phone", "COMPLETED match=true", "COMPLETED, match"},
 		{"other_sim", "COMPLETED match=false", "COMPLETED, no match"},
-		{"wifi", "ERROR not_mobile_ip", "ERROR, not_mobile_ip"},
+		{"not_mobile_ip", "ERROR not_mobile_ip", "ERROR, not_mobile_ip"},
+		{"mno_no_data_available", "ERROR mno_no_data_available", "ERROR, mno_no_data_available"},
 		{"offline", "EXPIRED", "EXPIRED, no result"},
 	} {
 		c := p.phoneCheck(r.url)

@@ -189,8 +189,9 @@ func (p *page) permission(name string, setting browser.PermissionSetting) {
 	})
 }
 
-// settled is a promise that the page has its final colors, which can change gradually.
-const settled = `new Promise(requestAnimationFrame).then(() => Promise.allSettled(document.getAnimations().map(a => a.finished)))`
+// settled is a promise that the page has its final colors, which can change gradually. Animations
+// of hidden elements do not end.
+const settled = `new Promise(requestAnimationFrame).then(() => Promise.allSettled(document.getAnimations().filter(a => a.effect.target.checkVisibility()).map(a => a.finished)))`
 
 // screenshot stores a screenshot of the whole page in the test's artifacts.
 func (p *page) screenshot(name string) {

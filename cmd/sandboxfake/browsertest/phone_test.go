@@ -39,8 +39,14 @@ func TestPhonePage_Choices(t *testing.T) {
 	}{
 		{"phone", func(pg *page) int { return pg.click("button[name=as][value=phone]") }, "COMPLETED match=true"},
 		{"other_sim", func(pg *page) int { return pg.click("button[name=as][value=other_sim]") }, "COMPLETED match=false"},
-		{"wifi", func(pg *page) int { return pg.click("button[name=as][value=wifi]") }, "ERROR not_mobile_ip"},
+		{"not_mobile_ip", func(pg *page) int { return pg.click("button[name=as][value=not_mobile_ip]") }, "ERROR not_mobile_ip"},
 		{"offline", func(pg *page) int { return pg.click("button[name=as][value=offline]") }, "EXPIRED"},
+		{"mno_timeout", func(pg *page) int {
+			pg.click("summary")
+			pg.screenshot("phone-errors")
+			pg.checkAccessible("phone page with other errors")
+			return pg.click("button[name=as][value=mno_timeout]")
+		}, "ERROR mno_timeout"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			c := p.phoneCheck(r.url)
@@ -49,8 +55,8 @@ func TestPhonePage_Choices(t *testing.T) {
 				pg.screenshot("phone")
 				pg.checkAccessible("phone page")
 				pg.do(chromedp.EmulateViewport(360, 740, chromedp.EmulateMobile))
-				if n := pg.checkFocus(); n < 4 {
-					t.Errorf("%d elements in the tab order, want the four choices", n)
+				if n := pg.checkFocus(); n < 5 {
+					t.Errorf("%d elements in the tab order, want the four choices and the other errors", n)
 				}
 			}
 

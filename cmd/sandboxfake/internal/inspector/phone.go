@@ -16,18 +16,36 @@ import (
 // check ID is a capability, as it is in the Check URL.
 const openPath = indexPath + "open/"
 
-// choice is a way in which a phone can open a check.
+// choice is a result that a phone can choose, as the operation outcomes lists it.
 type choice struct {
-	As      string // of the operation open
-	Label   string
-	Outcome string
+	As          string `json:"as"`
+	Title       string `json:"title"`
+	Description string `json:"description"`
+	Status      string `json:"status"`
+	Match       bool   `json:"match"`
+	ErrorCode   string `json:"error_code"`
 }
 
-var choices = []choice{
-	{"phone", "This is the phone", "The mobile network confirms the number. The check matches."},
-	{"other_sim", "Another SIM", "The SIM in use has another number. The check does not match."},
-	{"wifi", "On Wi-Fi", "The request does not use the mobile network. The check ends with the error not_mobile_ip."},
-	{"offline", "Network down", "The phone cannot open the check. It expires now."},
+// Result describes the result, or is empty if there is none.
+func (c choice) Result() string {
+	switch {
+	case c.ErrorCode != "":
+		return "the error " + c.ErrorCode
+	case c.Status != "COMPLETED":
+		return ""
+	case c.Match:
+		return "a match"
+	}
+	return "no match"
+}
+
+// choices returns the results that a phone can choose.
+func (p *pages) choices(ctx context.Context) ([]choice, error) {
+	var list struct {
+		Outcomes []choice `json:"outcomes"`
+	}
+	_, err := p.call(ctx, http.MethodGet, "outcomes", nil, &list)
+	return list.Outcomes, err
 }
 
 // maxForm is the maximum size of the form in bytes.
@@ -52,7 +70,8 @@ type phoneForm struct {
 	Last      string // digits of the number
 	Project   string // name, or empty if it is unknown
 	Remaining string
-	Choices   []choice
+	Choices   []choice // those that people meet first
+	Failures  []choice // the other errors
 }
 
 // message is the content of template message.html.
@@ -85,7 +104,11 @@ func (p *pages) phonePage(w http.ResponseWriter, r *http.Request) {
 			Name      string `json:"name"`
 		} `json:"projects"`
 	}
-	if _, err := p.call(r.Context(), http.MethodGet, "state", nil, &state); err != nil {
+	list, err := p.choices(r.Context())
+	if err == nil {
+		_, err = p.call(r.Context(), http.MethodGet, "state", nil, &state)
+	}
+	if err != nil {
 		p.writeMessage(w, r, http.StatusBadGateway, unavailable)
 		return
 	}
@@ -93,7 +116,13 @@ func (p *pages) phonePage(w http.ResponseWriter, r *http.Request) {
 		Title:   "How does this phone open the check?",
 		Product: productTitles[check.Product],
 		Last:    check.PhoneNumber[max(0, len(check.PhoneNumber)-4):],
-		Choices: choices,
+	}
+	for _, c := range list {
+		if c.ErrorCode == "" || c.ErrorCode == notMobileIP {
+			form.Choices = append(form.Choices, c)
+		} else {
+			form.Failures = append(form.Failures, c)
+		}
 	}
 	for _, project := range state.Projects {
 		if project.ProjectID == check.ProjectID {
@@ -105,6 +134,10 @@ func (p *pages) phonePage(w http.ResponseWriter, r *http.Request) {
 	}
 	p.render(w, http.StatusOK, "phone.html", form)
 }
+
+// notMobileIP is the error of a phone that is not connected to a mobile network. Its Check URL then
+// responds with 412 if there is no redirect URL.
+const notMobileIP = "not_mobile_ip"
 
 // productTitles are the products whose checks a phone opens.
 var productTitles = map[string]string{"phone_check": "PhoneCheck", "subscriber_check": "SubscriberCheck"}
@@ -156,11 +189,23 @@ func (p *pages) gone(w http.ResponseWriter, r *http.Request, check *openCheck) {
 // chosen handles POST /_sandbox/open/{check_id}, the form of phonePage. The control plane's
 // protection against requests of other origins also covers it.
 func (p *pages) chosen(w http.ResponseWriter, r *http.Request) {
+	invalid := message{Title: "Invalid form", Text: []string{"The form does not contain one of the choices."}, Retry: true}
 	as, status := chosenAs(w, r)
 	if status != http.StatusOK {
-		p.writeMessage(w, r, status, message{Title: "Invalid form", Text: []string{"The form does not contain one of the four choices."}, Retry: true})
+		p.writeMessage(w, r, status, invalid)
 		return
 	}
+	list, err := p.choices(r.Context())
+	if err != nil {
+		p.writeMessage(w, r, http.StatusBadGateway, unavailable)
+		return
+	}
+	i := slices.IndexFunc(list, func(c choice) bool { return c.As == as })
+	if i < 0 {
+		p.writeMessage(w, r, http.StatusBadRequest, invalid)
+		return
+	}
+	chosen := list[i]
 	check, ok := p.findOpen(w, r)
 	if !ok {
 		return
@@ -172,14 +217,14 @@ func (p *pages) chosen(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	switch {
-	case as == "offline":
-		p.writeMessage(w, r, http.StatusOK, message{Title: "Check expired", Text: []string{"The check was not opened, as if the phone had no network.", resultText(check, as)}})
+	case chosen.Status == "EXPIRED":
+		p.writeMessage(w, r, http.StatusOK, message{Title: "Check expired", Text: []string{"The check was not opened, as if the phone had no network.", resultText(check, chosen)}})
 	case opened.Response.Location != "":
 		// See Other makes the browser send GET, as it does for the redirect of the Check URL.
 		w.Header().Set("Location", opened.Response.Location)
 		w.WriteHeader(http.StatusSeeOther)
-	case opened.Response.Status == http.StatusOK, as == "wifi" && opened.Response.Status == http.StatusPreconditionFailed:
-		ended := message{Title: endings[as], Text: []string{resultText(check, as)}}
+	case opened.Response.Status == http.StatusOK, chosen.ErrorCode == notMobileIP && opened.Response.Status == http.StatusPreconditionFailed:
+		ended := message{Title: "The check ended with " + chosen.Result(), Text: []string{resultText(check, chosen)}}
 		if opened.hasCode() {
 			ended = message{Title: "The phone received a code", Text: []string{"There is no redirect URL. The backend exchanges the code for the result."}}
 		}
@@ -187,13 +232,6 @@ func (p *pages) chosen(w http.ResponseWriter, r *http.Request) {
 	default:
 		p.notOpened(w, r, check.CheckID, opened.Response.Status, opened.Response.Status == 0)
 	}
-}
-
-// endings are the titles after a choice that ends the check without a redirect.
-var endings = map[string]string{
-	"phone":     "The check ended with a match",
-	"other_sim": "The check ended without a match",
-	"wifi":      "The check ended with the error not_mobile_ip",
 }
 
 // openedCheckResponse is the response of the operation open.
@@ -227,18 +265,18 @@ func chosenAs(w http.ResponseWriter, r *http.Request) (as string, status int) {
 		return "", http.StatusBadRequest
 	}
 	values := r.PostForm["as"]
-	if len(values) != 1 || !slices.ContainsFunc(choices, func(c choice) bool { return c.As == values[0] }) {
+	if len(values) != 1 {
 		return "", http.StatusBadRequest
 	}
 	return values[0], http.StatusOK
 }
 
 // resultText returns how the result of a check arrives that has ended as chosen.
-func resultText(check *openCheck, as string) string {
+func resultText(check *openCheck, chosen choice) string {
 	switch {
 	case check.CallbackURL != "":
 		return "The result follows in a callback to the backend. You can close this page."
-	case as == "phone" || as == "other_sim":
+	case chosen.Status == "COMPLETED":
 		return "The check has no callback URL. The backend reads the result from the service."
 	}
 	return "The check has no callback URL, and the service does not store checks with this result."

@@ -13,20 +13,30 @@ import (
 	"github.com/idverify/idverify-go/sandboxfake"
 )
 
+// errorCodes are the error codes of checks.
+var errorCodes = []string{
+	"not_mobile_ip", "mno_not_supported", "mno_timeout", "mno_user_not_found", "mno_response_error",
+	"mno_server_error", "mno_no_data_available", "ip_mismatch", "ip_msisdn_mismatch",
+}
+
 var frozenAt = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 func TestPhonePage_Choices(t *testing.T) {
 	t.Parallel()
-	for _, row := range []struct {
+	type row struct {
 		as, number         string // the number alone would have the opposite result
 		callback, redirect string
 		title              string // of the page without a redirect
-	}{
+	}
+	rows := []row{
 		{"phone", "447700900013", "COMPLETED match=yes error=", "match=yes", "The check ended with a match"},
-		{"other_sim", "447700900012", "COMPLETED match=no error=", "match=no", "The check ended without a match"},
-		{"wifi", "447700900012", "ERROR match=unknown error=not_mobile_ip", "error=not_mobile_ip", "The check ended with the error not_mobile_ip"},
+		{"other_sim", "447700900012", "COMPLETED match=no error=", "match=no", "The check ended with no match"},
 		{"offline", "447700900012", "EXPIRED match=unknown error=", "", "Check expired"},
-	} {
+	}
+	for _, code := range errorCodes {
+		rows = append(rows, row{code, "447700900012", "ERROR match=unknown error=" + code, "error=" + code, "The check ended with the error " + code})
+	}
+	for _, row := range rows {
 		for _, product := range []idverify.Product{idverify.ProductPhoneCheck, idverify.ProductSubscriberCheck} {
 			for _, version := range []string{"v0.1", "v0.2"} {
 				t.Run(fmt.Sprintf("%s %s %s", product, version, row.as), func(t *testing.T) {
@@ -40,8 +50,8 @@ func TestPhonePage_Choices(t *testing.T) {
 					callbacks, redirects := s.results()
 					again := s.choose(path, row.as)
 
-					if form.status != 200 || len(before) != 0 || strings.Count(form.body, "<button") != 4 {
-						t.Errorf("form: %d, callbacks %q\n%s\nwant four choices, and an open check", form.status, before, form.body)
+					if form.status != 200 || len(before) != 0 || strings.Count(form.body, "<button") != len(rows) {
+						t.Errorf("form: %d, callbacks %q\n%s\nwant %d choices, and an open check", form.status, before, form.body, len(rows))
 					}
 					if diff := cmp.Diff([]string{string(product) + " " + row.callback}, callbacks); diff != "" {
 						t.Errorf("verified callbacks (-want +got):\n%s", diff)
@@ -73,8 +83,8 @@ func TestPhonePage_WithoutURLs(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct{ version, as, want string }{
 		{"v0.1", "phone", "The backend reads the result"},
-		{"v0.1", "wifi", "does not store checks with this result"},
-		{"v0.2", "wifi", "does not store checks with this result"},
+		{"v0.1", "not_mobile_ip", "does not store checks with this result"},
+		{"v0.2", "mno_timeout", "does not store checks with this result"},
 		{"v0.2", "offline", "does not store checks with this result"},
 		{"v0.2", "other_sim", "The backend exchanges the code"},
 	} {
@@ -116,8 +126,9 @@ func TestPhonePage_OpensOnlyByForm(t *testing.T) {
 		"HEAD":                    {"HEAD", path, "", nil, 200},
 		"choice in the query":     {"POST", path + "?as=phone", "", typed(http.Header{}), 400},
 		"no choice":               {"POST", path, "", typed(http.Header{}), 400},
-		"two choices":             {"POST", path, "as=phone&as=wifi", typed(http.Header{}), 400},
-		"unknown choice":          {"POST", path, "as=", typed(http.Header{}), 400},
+		"two choices":             {"POST", path, "as=phone&as=offline", typed(http.Header{}), 400},
+		"empty choice":            {"POST", path, "as=", typed(http.Header{}), 400},
+		"unknown choice":          {"POST", path, "as=wifi", typed(http.Header{}), 400},
 		"malformed form":          {"POST", path, "as=%zz", typed(http.Header{}), 400},
 		"large form":              {"POST", path, form + "&x=" + strings.Repeat("x", 1<<20), typed(http.Header{}), 413},
 		"JSON":                    {"POST", path, `{"as":"phone"}`, http.Header{"Content-Type": {"application/json"}}, 415},

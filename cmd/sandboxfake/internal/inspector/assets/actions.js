@@ -71,7 +71,7 @@ const actions = {
   'toggle-request': (button) => toggleRequest(button.dataset.request),
   'open-phone': async () => {
     const id = selected();
-    const opened = await post('open', { check_id: id, as: $('open-as').value, follow: $('open-follow').checked });
+    const opened = await post('open', { check_id: id, as: $('open-as').value || undefined, follow: $('open-follow').checked });
     if (selected() !== id) return;
     renderOpened(opened);
     await refreshTimeline();
@@ -125,12 +125,12 @@ const actions = {
   'receiver-copy-program': () => copy(program(), 'the program'),
   'receiver-copy-command': () => copy(command(), 'the command'),
   'receiver-create': async () => setFlow(await receiverCheck()),
-  'receiver-open': () => post('open', { check_id: flowCheck(), as: '', follow: true }),
+  'receiver-open': () => post('open', { check_id: flowCheck(), follow: true }),
   'receiver-forge': async () => {
     const id = await receiverCheck();
     await inject({ operation: 'callback', check_id: id }, { wrong_key: true });
     setFlow(id);
-    await post('open', { check_id: id, as: '', follow: true });
+    await post('open', { check_id: id, follow: true });
   },
 };
 

@@ -3,7 +3,7 @@
 import { $, clearError, clockTime, countdowns, notice, setAttr, setFieldError, setText, show, showError } from './dom.js';
 import { Problem, app, call, get, now, setServer, showView } from './api.js';
 import { refreshChecks, resetChecks } from './checks.js';
-import { refreshTimeline } from './timeline.js';
+import { refreshTimeline, setOutcomes } from './timeline.js';
 import { refreshRequests, resetRequests, setOperations } from './requests.js';
 import { refreshFaults, refreshPanels, startPanels } from './panels.js';
 import { refreshReceiver, startReceiver } from './receiver.js';
@@ -211,9 +211,10 @@ function route() {
 
 // open shows the page to an authorized user.
 async function open() {
-  const [environment, operations] = await Promise.allSettled([get('page/private/environment.json'), get('operations')]);
+  const [environment, operations, outcomes] = await Promise.allSettled([get('page/private/environment.json'), get('operations'), get('outcomes')]);
   app.caFile = environment.value?.ca_file || app.caFile;
   setOperations(operations.value?.operations ?? []);
+  setOutcomes(outcomes.value?.outcomes ?? []);
   await refreshServer();
   startPanels();
   startReceiver();

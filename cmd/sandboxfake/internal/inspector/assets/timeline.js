@@ -202,6 +202,15 @@ const titles = {
   next_attempt: () => 'Next attempt',
 };
 
+// setOutcomes offers the results that a phone can choose.
+export function setOutcomes(outcomes) {
+  const group = (label, list, text) => h('optgroup', { label }, ...list.map((outcome) => h('option', { value: outcome.as, text: text(outcome) })));
+  const [byNumber] = $('open-as').options;
+  $('open-as').replaceChildren(byNumber,
+    group('Phone', outcomes.filter((outcome) => !outcome.error_code), ({ title }) => lowerFirst(title)),
+    group('Error', outcomes.filter((outcome) => outcome.error_code), ({ error_code: code }) => code));
+}
+
 const asText = (as) => [...$('open-as').options].find((option) => option.value === as)?.text ?? as;
 
 function renderEvents({ events, dropped }) {
