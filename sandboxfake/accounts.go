@@ -3,6 +3,7 @@ package sandboxfake
 import (
 	"crypto/sha256"
 	"crypto/subtle"
+	"errors"
 	"slices"
 	"time"
 
@@ -127,6 +128,16 @@ func (s *service) bootstrap() error {
 	p, err := s.provisionProject(owner.Credentials.ClientID, &projectParams{Name: new("Sandbox project"), Mode: new(string(modeSandbox))})
 	if err != nil {
 		return err
+	}
+	if fixed := s.opts.credentials; fixed.ClientID != "" {
+		if fixed.ClientID == owner.Credentials.ClientID {
+			return errors.New("project credentials: the client ID is that of the workspace")
+		}
+		c := s.accounts.credentials[p.Credentials.ClientID]
+		delete(s.accounts.credentials, c.clientID)
+		c.clientID, c.secretHash = fixed.ClientID, sha256.Sum256([]byte(fixed.ClientSecret.Reveal()))
+		s.accounts.credentials[c.clientID] = c
+		p.Credentials = fixed
 	}
 	s.initial.workspace, s.initial.workspaceID = owner.Credentials, owner.WorkspaceID
 	s.initial.project, s.initial.projectID = p.Credentials, p.ProjectID

@@ -20,7 +20,8 @@ type Option func(*options) error
 
 type options struct {
 	seed           uint64
-	newIDs         bool // WithNewIDsAfterReset
+	newIDs         bool                 // WithNewIDsAfterReset
+	credentials    idverify.Credentials // of the initial project; if zero, derived from the seed
 	inMemory       bool
 	addr           string
 	frozenAt       time.Time
@@ -79,6 +80,24 @@ func WithSeed(seed uint64) Option {
 func WithNewIDsAfterReset() Option {
 	return func(o *options) error {
 		o.newIDs = true
+		return nil
+	}
+}
+
+// WithCredentials sets the credentials of the initial project, which [Server.Credentials] returns.
+// By default they are derived from the seed. Use it for programs whose credentials are fixed.
+func WithCredentials(c idverify.Credentials) Option {
+	return func(o *options) error {
+		secret := c.ClientSecret.Reveal()
+		switch {
+		case c.ClientID == "" || secret == "":
+			return errors.New("project credentials: the client ID or the client secret is missing (set both)")
+		case strings.TrimSpace(c.ClientID) != c.ClientID || strings.TrimSpace(secret) != secret:
+			return errors.New("project credentials: the client ID or the client secret begins or ends with white space")
+		case strings.ContainsFunc(c.ClientID, func(r rune) bool { return r == ':' || r < ' ' }):
+			return errors.New("project credentials: the client ID contains a colon or a control character")
+		}
+		o.credentials = c
 		return nil
 	}
 }

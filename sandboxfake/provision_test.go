@@ -161,3 +161,53 @@ func TestServer_SharedServerReproducesIDs(t *testing.T) {
 		t.Errorf("IDs (-alone +among others):\n%s", diff)
 	}
 }
+
+func TestWithCredentials_InitialProject(t *testing.T) {
+	t.Parallel()
+	want := idverify.Credentials{ClientID: "my app", ClientSecret: idverify.NewSecret("a+secret/=")}
+	plain, srv := sandboxfake.New(t, sandboxfake.WithInMemory()), sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithCredentials(want))
+
+	for _, when := range []string{"at the start", "after a reset"} {
+		if got := srv.Credentials(); got.ClientID != want.ClientID || !got.ClientSecret.Equal(want.ClientSecret) {
+			t.Errorf("%s: credentials %v, want those of the option", when, got)
+		}
+		if _, err := srv.Client().PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: "447700900012"}); err != nil {
+			t.Errorf("%s: create: %v", when, err)
+		}
+		srv.Reset()
+	}
+
+	generated, err := idverify.NewClient(srv.URL(), plain.Credentials(), idverify.WithHTTPClient(srv.HTTPClient()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := generated.PhoneChecks.List(t.Context(), idverify.ListOptions{}); !errors.Is(err, idverify.ErrUnauthorized) {
+		t.Errorf("list with the generated credentials: %v, want ErrUnauthorized", err)
+	}
+	if srv.ConsoleCredentials().ClientID != plain.ConsoleCredentials().ClientID {
+		t.Error("the option changes the credentials of the workspace")
+	}
+}
+
+func TestWithCredentials_Invalid(t *testing.T) {
+	t.Parallel()
+	workspace := sandboxfake.New(t, sandboxfake.WithInMemory()).ConsoleCredentials().ClientID
+	for _, row := range []struct{ id, secret, want string }{
+		{"", "secret", "missing"},
+		{"id", "", "missing"},
+		{" id", "secret", "white space"},
+		{"id", "secret\n", "white space"},
+		{"a:b", "secret", "colon"},
+		{"a\tb", "secret", "control character"},
+		{workspace, "secret", "client ID is that of the workspace"},
+	} {
+		srv, err := sandboxfake.Start(sandboxfake.WithInMemory(), sandboxfake.WithCredentials(idverify.Credentials{ClientID: row.id, ClientSecret: idverify.NewSecret(row.secret)}))
+
+		if err == nil || !strings.Contains(err.Error(), row.want) {
+			t.Errorf("%q, %q: %v, want an error with %q", row.id, row.secret, err, row.want)
+		}
+		if err == nil {
+			srv.Close()
+		}
+	}
+}
