@@ -95,7 +95,7 @@ The service runs at %[1]s
 
 Get a token and create a PhoneCheck. In the sandbox, the last digits of the number determine the result:
 
-TOKEN=$(curl -sS --cacert %[7]s -u %[3]s:%[4]s -F grant_type=client_credentials -F scope=phone_check %[1]s/oauth2/v1/token | sed 's/.*"access_token":"\([^"]*\)".*/\1/')
+TOKEN=$(curl -sS --cacert %[7]s -u %[14]s -F grant_type=client_credentials -F scope=phone_check %[1]s/oauth2/v1/token | sed 's/.*"access_token":"\([^"]*\)".*/\1/')
 curl -sS --cacert %[7]s -H "Authorization: Bearer $TOKEN" -H 'Content-Type: application/json' -d '{"phone_number":"447700900012"}' %[1]s/phone_check/v0.1/checks
 
 On Linux, a Go client trusts the CA certificate with SSL_CERT_FILE=%[7]s in its environment.
@@ -106,12 +106,13 @@ curl -sS --cacert %[7]s -H 'Authorization: Bearer %[8]s' %[1]s/_sandbox/requests
 
 The program idverify (docs/tools.md) and idverify.CredentialsFromEnv use these environment variables:
 
-export IDVERIFY_BASE_URL=%[1]s IDVERIFY_CLIENT_ID=%[3]s IDVERIFY_CLIENT_SECRET=%[4]s IDVERIFY_CA_FILE=%[13]s
+export IDVERIFY_BASE_URL=%[1]s IDVERIFY_CLIENT_ID=%[15]s IDVERIFY_CLIENT_SECRET=%[16]s IDVERIFY_CA_FILE=%[13]s
 go run ./cmd/idverify check create -yes 447700900012
 
 Ctrl-C stops the server.
 
-`, a.URL, a.CAFile, a.Project.ClientID, a.Project.ClientSecret, a.Workspace.ClientID, a.Workspace.ClientSecret, ca, a.ControlToken, a.InspectorURL, certificateLine, publicLine, a.CASHA256, shellQuote(absolute(a.CAFile)))
+`, a.URL, a.CAFile, a.Project.ClientID, a.Project.ClientSecret, a.Workspace.ClientID, a.Workspace.ClientSecret, ca, a.ControlToken, a.InspectorURL, certificateLine, publicLine, a.CASHA256, shellQuote(absolute(a.CAFile)),
+		shellQuote(a.Project.ClientID+":"+a.Project.ClientSecret), shellQuote(a.Project.ClientID), shellQuote(a.Project.ClientSecret))
 }
 
 // absolute returns the absolute form of a path, for a program that runs in another directory.

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"crypto/x509"
 	"errors"
 	"flag"
@@ -22,15 +21,16 @@ import (
 // flags contains the values of the flags and environment variables.
 type flags struct {
 	// The program.
-	addr, caFile  string
-	seed          uint64
-	seedSet       bool // the seed is not random
-	newIDs        bool
-	fixedKeys     bool
-	controlToken  string
-	remoteControl bool
-	json          bool
-	quiet         bool
+	addr, caFile           string
+	seed                   uint64
+	seedSet                bool // the seed is not random
+	newIDs                 bool
+	fixedKeys              bool
+	controlToken           string
+	clientID, clientSecret string // of the project; empty for generated ones
+	remoteControl          bool
+	json                   bool
+	quiet                  bool
 
 	// How others reach the service, and it reaches receivers.
 	publicURL       string
@@ -65,21 +65,39 @@ const (
 	sandboxDates = "sandbox"
 )
 
-// Environment variables that set the default of a flag.
-const (
-	addrEnv         = "SANDBOXFAKE_ADDR"
-	controlTokenEnv = "SANDBOXFAKE_CONTROL_TOKEN"
-)
+// envName returns the environment variable that also sets a flag, such as SANDBOXFAKE_CA_FILE.
+func envName(flagName string) string {
+	return "SANDBOXFAKE_" + strings.ToUpper(strings.ReplaceAll(flagName, "-", "_"))
+}
 
-// parseFlags parses the command line. If the program must exit, parseFlags prints the usage or an
-// error, and returns nil and the exit code.
-func parseFlags(args []string, stdout, stderr io.Writer) (*flags, int) {
+// parse parses the command line. A flag that it does not contain is set by its environment
+// variable, unless that is empty.
+func parse(set *flag.FlagSet, args []string, getenv func(string) string) error {
+	set.VisitAll(func(f *flag.Flag) { f.Usage += " [$" + envName(f.Name) + "]" })
+	// The usage contains no value of a variable, because Parse returns before they are read.
+	err := set.Parse(args)
+	given := make(map[string]bool)
+	set.Visit(func(f *flag.Flag) { given[f.Name] = true })
+	set.VisitAll(func(f *flag.Flag) {
+		name := envName(f.Name)
+		if value := getenv(name); err == nil && !given[f.Name] && value != "" {
+			if err = set.Set(f.Name, value); err != nil {
+				err = fmt.Errorf("invalid value of %s: %w", name, err)
+			}
+		}
+	})
+	return err
+}
+
+// parseFlags parses the command line and the environment variables. If the program must exit,
+// parseFlags prints the usage or an error, and returns nil and the exit code.
+func parseFlags(args []string, getenv func(string) string, stdout, stderr io.Writer) (*flags, int) {
 	// Without -seed, each run has its own IDs and credentials.
 	f := &flags{seed: rand.Uint64(), digest: hexDigest, signatureDates: systemDates, prices: make(map[idverify.Product]string)}
 	set := flag.NewFlagSet("sandboxfake", flag.ContinueOnError)
 	set.SetOutput(io.Discard) // also of errors, which are printed below
 	f.define(set)
-	err := set.Parse(args)
+	err := parse(set, args, getenv)
 	switch {
 	case err == flag.ErrHelp:
 		set.SetOutput(stdout)
@@ -95,20 +113,16 @@ func parseFlags(args []string, stdout, stderr io.Writer) (*flags, int) {
 		fmt.Fprintf(stderr, "sandboxfake: %v (\"sandboxfake -h\" lists the flags)\n", err)
 		return nil, exitUsage
 	}
-	addrSet := os.Getenv(addrEnv) != ""
+	addrSet := false
 	set.Visit(func(used *flag.Flag) { addrSet = addrSet || used.Name == "addr" })
 	if f.lan && !addrSet {
 		f.addr = lanAddr
-	}
-	// Do not make the token the flag's default, which the help text prints.
-	if f.controlToken == "" {
-		f.controlToken = os.Getenv(controlTokenEnv)
 	}
 	return f, exitOK
 }
 
 func (f *flags) define(set *flag.FlagSet) {
-	set.StringVar(&f.addr, "addr", cmp.Or(os.Getenv(addrEnv), "127.0.0.1:0"), "listen on this `host:port`; port 0 selects a free port. The environment variable "+addrEnv+" sets the default")
+	set.StringVar(&f.addr, "addr", "127.0.0.1:0", "listen on this `host:port`; port 0 selects a free port")
 	set.StringVar(&f.caFile, "ca-file", "", "write the CA certificate to this `path` and keep it; by default a temporary file")
 	set.Func("seed", "use the same IDs and credentials in every run with this `number`; random by default", func(text string) error {
 		seed, err := strconv.ParseUint(text, 10, 64)
@@ -120,7 +134,9 @@ func (f *flags) define(set *flag.FlagSet) {
 	})
 	set.BoolVar(&f.newIDs, "new-ids-after-reset", false, "use different IDs after each reset, for a database that is not reset; credentials stay the same")
 	set.BoolVar(&f.fixedKeys, "fixed-keys", false, "use public test keys instead of new ones")
-	set.StringVar(&f.controlToken, "control-token", "", "the `token` that /_sandbox/ requires, of at least 16 characters; random by default. Prefer the environment variable "+controlTokenEnv+": other users can see flags")
+	set.StringVar(&f.controlToken, "control-token", "", "the `token` that /_sandbox/ requires, of at least 16 characters; random by default. Prefer the environment variable: other users can see flags")
+	set.StringVar(&f.clientID, "client-id", "", "client `ID` of the project, for programs with fixed credentials; requires -client-secret")
+	set.StringVar(&f.clientSecret, "client-secret", "", "client `secret` of the project. Prefer the environment variable: other users can see flags")
 	set.BoolVar(&f.remoteControl, "remote-control", false, "serve /_sandbox/ to any address, not only to this machine")
 	set.BoolVar(&f.json, "json", false, "print one line of JSON instead of text")
 	set.BoolVar(&f.quiet, "quiet", false, "do not log requests")
@@ -132,19 +148,19 @@ func (f *flags) define(set *flag.FlagSet) {
 	set.StringVar(&f.tlsKey, "tls-key", "", "`path` of the PEM file with the private key of -tls-cert")
 	set.BoolVar(&f.lan, "lan", false, "listen on all addresses, port 8443 by default, and use the address of this machine on the local network in links")
 	set.BoolVar(&f.phonePage, "phone-page", false, "show a browser that opens a Check URL a page where a person chooses the result")
-	set.Func("map", "send callbacks for a public host to a local address, as `host=address` such as shop.example.com=127.0.0.1:3000; repeatable", f.addMapping)
+	set.Func("map", "send callbacks for a public host to a local address, as `host=address` such as shop.example.com=127.0.0.1:3000; repeatable, or separated by commas", each(f.addMapping))
 
 	set.Func("digest", "`encoding` of the Digest of callbacks, hex or base64; hex by default", oneOf(&f.digest, hexDigest, base64Digest))
 	set.StringVar(&f.callbackHeader, "callback-header", "x-service-callback", "`name` of the header with the product of a callback")
 	set.IntVar(&f.rateLimit, "rate-limit", 0, "limit each workspace to this `number` of requests per hour; 0 for no limit")
-	set.Func("price", "price of a check of a live project, as `product=amount` such as phone_check=0.05; repeatable", func(text string) error {
+	set.Func("price", "price of a check of a live project, as `product=amount` such as phone_check=0.05; repeatable, or separated by commas", each(func(text string) error {
 		product, amount, ok := strings.Cut(text, "=")
 		if !ok {
 			return errors.New("must be product=amount")
 		}
 		f.prices[idverify.Product(product)] = amount
 		return nil
-	})
+	}))
 	set.Func("frozen-clock", "freeze the clock at this RFC 3339 `time`, such as 2026-01-02T03:04:05Z; only advance moves it", func(text string) error {
 		at, err := time.Parse(time.RFC3339, text)
 		if err != nil {
@@ -157,6 +173,18 @@ func (f *flags) define(set *flag.FlagSet) {
 	set.TextVar(&f.callerIP, "caller-ip", netip.MustParseAddr("192.0.2.10"), "`address` of callers on a loopback or private address that look up their own reachability")
 	set.StringVar(&f.receiverCA, "receiver-ca", "", "trust the CA certificates in the file at this `path` for callbacks over https")
 	set.IntVar(&f.journalLimit, "journal-limit", 1024, "`number` of requests, and of deliveries, that the journals keep")
+}
+
+// each returns a flag function that calls add for each part of a list that is separated by commas.
+func each(add func(string) error) func(string) error {
+	return func(list string) error {
+		for text := range strings.SplitSeq(list, ",") {
+			if err := add(text); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
 }
 
 // oneOf returns a flag function that sets value to one of values.
@@ -187,6 +215,9 @@ func (f *flags) options(log io.Writer) ([]sandboxfake.Option, error) {
 		{f.newIDs, sandboxfake.WithNewIDsAfterReset},
 		{!f.fixedKeys, sandboxfake.WithFreshKeys},
 		{f.controlToken != "", func() sandboxfake.Option { return sandboxfake.WithControlToken(f.controlToken) }},
+		{f.clientID+f.clientSecret != "", func() sandboxfake.Option {
+			return sandboxfake.WithCredentials(idverify.Credentials{ClientID: f.clientID, ClientSecret: idverify.NewSecret(f.clientSecret)})
+		}},
 		{f.remoteControl, sandboxfake.WithRemoteControl},
 		{f.phonePage, sandboxfake.WithPhonePage},
 		{!f.quiet, func() sandboxfake.Option { return sandboxfake.WithRequestLog(log) }},

@@ -253,6 +253,27 @@ func TestProgram_ControlToken(t *testing.T) {
 	}
 }
 
+func TestProgram_CredentialsFlags(t *testing.T) {
+	t.Parallel()
+	want := credentials{"my app", "it's $HOME; a+secret/="}
+	env := []string{"SANDBOXFAKE_CLIENT_ID=" + want.ClientID, "SANDBOXFAKE_CLIENT_SECRET=" + want.ClientSecret}
+	p, a := startJSONEnv(t, env, "-fixed-keys")
+	before := a.token(t, a.client(t))
+	a.control(t, http.MethodPost, "reset", `{"seed":7}`)
+
+	after := a.token(t, a.client(t))
+
+	if a.Project != want || before == after {
+		t.Errorf("credentials = %v, want those of the variables, also after a reset", a.Project)
+	}
+	state := a.control(t, http.MethodGet, "state", "")["credentials"].(map[string]any)["project"].(map[string]any)
+	if state["client_id"] != want.ClientID || state["client_secret"] != want.ClientSecret {
+		t.Errorf("state has the credentials %v, want those of the variables", state)
+	}
+	p.stop(os.Interrupt)
+	startEnv(t, env).runPrinted()
+}
+
 // The program warns if other machines may know what protects it.
 func TestProgram_WarnsAboutPublicSecrets(t *testing.T) {
 	t.Parallel()

@@ -48,7 +48,7 @@ func checkHealthAddr(addr string) error {
 	}
 	port, err := net.LookupPort("tcp", service)
 	if err == nil && port == 0 {
-		err = errors.New("the port of the server is unknown (use the same -addr as the server, or " + addrEnv + ", with a port other than 0)")
+		err = errors.New("the port of the server is unknown (use the same -addr as the server, or " + envName("addr") + ", with a port other than 0)")
 	}
 	return err
 }

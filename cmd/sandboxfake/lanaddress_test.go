@@ -99,9 +99,9 @@ func TestParseFlags_LANPort(t *testing.T) {
 		{"0.0.0.0:9443", []string{"-lan"}, "0.0.0.0:9443"},
 		{"", nil, "127.0.0.1:0"},
 	} {
-		t.Setenv(addrEnv, row.env)
+		getenv := func(name string) string { return map[string]string{"SANDBOXFAKE_ADDR": row.env}[name] }
 
-		f, _ := parseFlags(row.args, io.Discard, io.Discard)
+		f, _ := parseFlags(row.args, getenv, io.Discard, io.Discard)
 
 		if f == nil || f.addr != row.want {
 			t.Errorf("%v with %q in the environment: flags %+v, want to listen on %s", row.args, row.env, f, row.want)

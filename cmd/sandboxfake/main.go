@@ -24,7 +24,9 @@
 //	-new-ids-after-reset   use other IDs after each reset, but the same credentials
 //	-fixed-keys            use public test keys: it starts faster, and clients can keep the CA file
 //	-ca-file path          write the CA certificate to this path; by default a temporary file
-//	-control-token token   the token that /_sandbox/ requires; see below
+//	-control-token token   the token that /_sandbox/ requires
+//	-client-id id          client ID of the project, for programs with fixed credentials
+//	-client-secret secret  client secret of the project
 //	-remote-control        serve /_sandbox/ to any address, for example other containers
 //	-quiet                 do not log requests
 //
@@ -61,10 +63,10 @@
 //	                                 up their own reachability; 192.0.2.10 by default
 //	-journal-limit n                 requests and deliveries that the journals keep; 1024 by default
 //
-// The environment variable SANDBOXFAKE_CONTROL_TOKEN also sets the control token. Prefer it to the
-// flag, which other users of the machine can see. SANDBOXFAKE_ADDR sets the default of -addr, for
-// the server and for -healthcheck. A health check accepts any certificate: it contains no secret
-// and connects only to this machine.
+// Each flag has an environment variable, SANDBOXFAKE_ and its name in upper case with underscores,
+// such as SANDBOXFAKE_CA_FILE=ca.pem or SANDBOXFAKE_QUIET=true. The flag takes precedence. Prefer
+// the variable for secrets, because other users of the machine can see flags. A health check
+// accepts any certificate: it contains no secret and connects only to this machine.
 //
 // The certificate is valid for loopback and the hosts of -addr and -public-url. In a container
 // called sandbox, pass -addr :8443 -public-url https://sandbox:8443 -remote-control. With
@@ -102,7 +104,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	// A second signal kills the program.
 	context.AfterFunc(ctx, stop)
-	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+	os.Exit(run(ctx, os.Args[1:], os.Getenv, os.Stdout, os.Stderr))
 }
 
 // Exit codes.
@@ -113,8 +115,8 @@ const (
 )
 
 // run serves until ctx ends and returns the exit code.
-func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	flags, code := parseFlags(args, stdout, stderr)
+func run(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) int {
+	flags, code := parseFlags(args, getenv, stdout, stderr)
 	switch {
 	case flags == nil:
 		return code
