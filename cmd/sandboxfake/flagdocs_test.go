@@ -54,7 +54,7 @@ var samples = map[string]string{
 	"public-url": "https://sandbox.example.com", "tls-cert": "cert.pem", "tls-key": "key.pem", "receiver-ca": "ca.pem",
 	"map":    "shop.example.com=127.0.0.1:3000,app.example.com=127.0.0.1:3001",
 	"digest": "base64", "callback-header": "X-Acme-Callback", "rate-limit": "100", "price": "phone_check=0.05,sim_check=2",
-	"frozen-clock": "2026-01-02T03:04:05Z", "signature-dates": "sandbox", "caller-ip": "192.0.2.2", "journal-limit": "10",
+	"frozen-clock": "2026-01-02T03:04:05Z", "signature-dates": "sandbox", "caller-ip": "192.0.2.2", "journal-limit": "10", "extra-scopes": "orders,profile",
 }
 
 // Each flag has an environment variable with the same effect, and takes precedence over it.

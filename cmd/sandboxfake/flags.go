@@ -53,6 +53,8 @@ type flags struct {
 	frozenAt       *time.Time // nil: the clock is not frozen
 	signatureDates string
 	callerIP       netip.Addr // of callers on a local address; zero: the address of the connection
+	phoneIPCheck   bool
+	extraScopes    []string
 	receiverCA     string
 	journalLimit   int
 }
@@ -171,6 +173,11 @@ func (f *flags) define(set *flag.FlagSet) {
 	})
 	set.Func("signature-dates", "`clock` that dates signatures, system or sandbox (the clock that advance moves); system by default", oneOf(&f.signatureDates, systemDates, sandboxDates))
 	set.TextVar(&f.callerIP, "caller-ip", netip.MustParseAddr("192.0.2.10"), "`address` of callers on a loopback or private address that look up their own reachability")
+	set.BoolVar(&f.phoneIPCheck, "phone-ip-check", false, "end a check with ip_mismatch if its Check URL is opened from another address than its phone_ip")
+	set.Func("extra-scopes", "also grant these `scopes`, separated by commas, for programs that request scopes of other products", each(func(scope string) error {
+		f.extraScopes = append(f.extraScopes, scope)
+		return nil
+	}))
 	set.StringVar(&f.receiverCA, "receiver-ca", "", "trust the CA certificates in the file at this `path` for callbacks over https")
 	set.IntVar(&f.journalLimit, "journal-limit", 1024, "`number` of requests, and of deliveries, that the journals keep")
 }
@@ -207,6 +214,7 @@ func (f *flags) options(log io.Writer) ([]sandboxfake.Option, error) {
 		sandboxfake.WithCallbackHeader(f.callbackHeader),
 		sandboxfake.WithPrices(f.prices),
 		sandboxfake.WithJournalLimit(f.journalLimit),
+		sandboxfake.WithAdditionalScopes(f.extraScopes...),
 	}
 	for _, row := range []struct {
 		set    bool
@@ -224,6 +232,7 @@ func (f *flags) options(log io.Writer) ([]sandboxfake.Option, error) {
 		{f.digest == base64Digest, sandboxfake.WithBase64Digest},
 		{f.rateLimit != 0, func() sandboxfake.Option { return sandboxfake.WithRateLimit(f.rateLimit) }},
 		{f.frozenAt != nil, func() sandboxfake.Option { return sandboxfake.WithFrozenClock(*f.frozenAt) }},
+		{f.phoneIPCheck, sandboxfake.WithPhoneIPCheck},
 		{f.signatureDates == systemDates, sandboxfake.WithSystemDates},
 		{f.callerIP.IsValid(), func() sandboxfake.Option { return sandboxfake.WithCallerIP(f.callerIP) }},
 	} {

@@ -199,6 +199,37 @@ func TestProgram_CallerIPFlag(t *testing.T) {
 	}
 }
 
+func TestProgram_PhoneIPCheckFlag(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		name string
+		args []string
+		want string
+	}{{"without", nil, "COMPLETED"}, {"with", []string{"-phone-ip-check"}, "ERROR"}} {
+		_, a := startJSON(t, append(row.args, "-fixed-keys")...)
+		_, check := a.call(t, a.token(t, a.client(t)), http.MethodPost, "/phone_check/v0.1/checks", `{"phone_number":"447700900012","phone_ip":"192.0.2.10"}`)
+		id := check["check_id"].(string)
+
+		a.control(t, http.MethodPost, "open", `{"check_id":"`+id+`"}`)
+
+		got := a.control(t, http.MethodGet, "timeline?check_id="+id, "")["check"].(map[string]any)
+		if got["status"] != row.want || row.want == "ERROR" && got["error_code"] != "ip_mismatch" {
+			t.Errorf("%s: check = %v, want status %s", row.name, got, row.want)
+		}
+	}
+}
+
+func TestProgram_ExtraScopesFlag(t *testing.T) {
+	t.Parallel()
+	_, a := startJSON(t, "-fixed-keys", "-extra-scopes", "orders,profile")
+
+	token := a.tokenFor(t, a.client(t), "phone_check profile orders") // fails the test if a scope is not granted
+
+	if status, body := a.call(t, token, http.MethodGet, "/phone_check/v0.1/checks", ""); status != http.StatusOK {
+		t.Errorf("list = %d %v, want 200", status, body)
+	}
+}
+
 func TestProgram_JournalLimitFlag(t *testing.T) {
 	t.Parallel()
 	_, a := startJSON(t, "-fixed-keys", "-journal-limit", "2")

@@ -61,6 +61,9 @@
 //	                                 the one that advance moves
 //	-caller-ip address               the address of callers on a loopback or private address that look
 //	                                 up their own reachability; 192.0.2.10 by default
+//	-phone-ip-check                  end a check with ip_mismatch if its Check URL is opened from
+//	                                 another address than its phone_ip
+//	-extra-scopes a,b                also grant these scopes, which open no path
 //	-journal-limit n                 requests and deliveries that the journals keep; 1024 by default
 //
 // Each flag has an environment variable, SANDBOXFAKE_ and its name in upper case with underscores,

@@ -129,6 +129,7 @@ func TestProgram_ExitCode(t *testing.T) {
 		{"short control token", []string{"-control-token", "short", "-fixed-keys"}, 1, "control token"},
 		{"client ID without secret", []string{"-client-id", "my-app", "-fixed-keys"}, 1, "sandboxfake: project credentials: the client ID or the client secret is missing"},
 		{"client ID with a colon", []string{"-client-id", "my:app", "-client-secret", "s", "-fixed-keys"}, 1, "contains a colon"},
+		{"empty extra scope", []string{"-extra-scopes", "orders,", "-fixed-keys"}, 1, "sandboxfake: additional scopes: "},
 		{"malformed caller IP", []string{"-caller-ip", "192.0.2"}, 2, "caller-ip"},
 		{"caller IP with a zone", []string{"-caller-ip", "fe80::2%eth0", "-fixed-keys"}, 1, "have no zone"},
 		{"missing receiver CA", []string{"-receiver-ca", filepath.Join(t.TempDir(), "none.pem"), "-fixed-keys"}, 1, "receiver CA"},
