@@ -2,6 +2,7 @@
 package docs_test
 
 import (
+	"encoding/json"
 	"flag"
 	"os"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/idverify/idverify-go/internal/wire"
+	"github.com/idverify/idverify-go/sandboxfake"
 )
 
 const protocolPage = "protocol.md"
@@ -186,5 +188,60 @@ func TestProtocol_Operations(t *testing.T) {
 	}
 	if len(tb.rows) != len(want) {
 		t.Errorf("%d operations are documented, want %d", len(tb.rows), len(want))
+	}
+}
+
+// TestProtocol_DescribedStatus requires a rule for each member and query parameter of the OpenAPI
+// description of the service, with the same status.
+func TestProtocol_DescribedStatus(t *testing.T) {
+	t.Parallel()
+	named := map[string]map[string]bool{"specified": {}, "our decision": {}}
+	word := regexp.MustCompile(`\w+`)
+	for _, tb := range readTables(t, protocolPage) {
+		if !slices.Equal(tb.header, []string{"Rule", "Status", "Code"}) {
+			continue
+		}
+		for _, row := range tb.rows {
+			for _, span := range codeSpans(row.cells[0]) {
+				for _, name := range word.FindAllString(span, -1) {
+					named[row.cells[1]][name] = true
+				}
+			}
+		}
+	}
+	var document any
+	if err := json.Unmarshal(sandboxfake.OpenAPI(), &document); err != nil {
+		t.Fatal(err)
+	}
+
+	found := 0
+	var visit func(name string, value any)
+	visit = func(name string, value any) {
+		object, _ := value.(map[string]any)
+		if status, ok := object["x-status"].(string); ok && name != "" && object["in"] != "path" && object["in"] != "header" {
+			found++
+			if !named[status][name] {
+				t.Errorf("OpenAPI says that %s is %s, but no such rule of docs/%s names it", name, status, protocolPage)
+			}
+		}
+		for key, inner := range object {
+			switch key {
+			case "properties":
+				for name, member := range inner.(map[string]any) {
+					visit(name, member)
+				}
+			case "parameters":
+				for _, p := range inner.([]any) {
+					visit(p.(map[string]any)["name"].(string), p)
+				}
+			default:
+				visit("", inner)
+			}
+		}
+	}
+	visit("", document)
+
+	if found < 100 {
+		t.Errorf("found %d members and parameters, want at least 100", found)
 	}
 }

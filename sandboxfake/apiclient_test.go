@@ -105,7 +105,7 @@ func (a *api) request(method, path, body string) *http.Request {
 	return request
 }
 
-// do sends a request without following redirects.
+// do sends a request without following redirects. It checks that OpenAPI describes the response.
 func (a *api) do(request *http.Request) response {
 	a.t.Helper()
 	client := a.srv.HTTPClient()
@@ -128,6 +128,7 @@ func (a *api) do(request *http.Request) response {
 			a.t.Fatalf("response body is not JSON: %v: %s", err, body)
 		}
 	}
+	wantDescribed(a.t, request, r)
 	return r
 }
 

@@ -1,6 +1,7 @@
 package sandboxfake
 
 import (
+	"encoding/json"
 	"errors"
 	"net/url"
 	"slices"
@@ -61,6 +62,42 @@ func (v *checkView) appendJSON(b []byte) []byte {
 	o.link("self", strings.TrimSuffix(v.url, redirectSuffix))
 	o.close()
 	return o.end()
+}
+
+// checkJSON is the members that checkView.appendJSON writes, for [OpenAPI].
+type checkJSON struct {
+	CheckID     string `json:"check_id"`
+	PhoneNumber string `json:"phone_number"`
+	CallbackURL string `json:"callback_url,omitempty"`
+	resultJSON
+	NoSIMChangePeriod int         `json:"no_sim_change_period,omitempty"`
+	SIMChangeWithin   int         `json:"sim_change_within,omitempty"`
+	TTL               int         `json:"ttl,omitempty"`
+	SnapshotBalance   json.Number `json:"snapshot_balance,omitempty"`
+	Links             struct {
+		CheckURL *link `json:"check_url,omitempty"`
+		Self     link  `json:"self"`
+	} `json:"_links"`
+}
+
+// callbackJSON is the members that callbackBody writes, for [OpenAPI].
+type callbackJSON struct {
+	CheckID string `json:"check_id"`
+	resultJSON
+}
+
+// resultJSON is the members of both.
+type resultJSON struct {
+	ReferenceID    string      `json:"reference_id,omitempty"`
+	Status         string      `json:"status"`
+	Match          *bool       `json:"match,omitempty"`
+	NoSIMChange    *bool       `json:"no_sim_change,omitempty"`
+	ChargeAmount   json.Number `json:"charge_amount"`
+	ChargeCurrency string      `json:"charge_currency"`
+	CreatedAt      string      `json:"created_at"`
+	UpdatedAt      string      `json:"updated_at"`
+	NetworkID      string      `json:"network_id,omitempty"`
+	ErrorCode      string      `json:"error_code,omitempty"`
 }
 
 // result adds the status and the result of a check.

@@ -209,13 +209,16 @@ func (t *topUp) view() topUpView {
 // maxPaidIn is the maximum total of a workspace's top-ups. It prevents an overflow of money.
 const maxPaidIn = 1_000_000_000_000 * moneyUnit
 
+// topUpParams is the body of a request to top up.
+type topUpParams struct {
+	PaymentMethodID string      `json:"payment_method_id"`
+	Currency        string      `json:"currency"`
+	Amount          json.Number `json:"amount"` // also accepts a number in quotes
+}
+
 // createTopUp handles POST …/workspaces/{workspace_id}/topups.
 func (s *service) createTopUp(c *call, m *member) (any, error) {
-	var params struct {
-		PaymentMethodID string      `json:"payment_method_id"`
-		Currency        string      `json:"currency"`
-		Amount          json.Number `json:"amount"` // also accepts a number in quotes
-	}
+	var params topUpParams
 	if err := c.decode(&params); err != nil {
 		return nil, err
 	}

@@ -33,6 +33,7 @@ func serve(t testing.TB, srv *sandboxfake.Server, token, method, target, body st
 			t.Fatalf("response to %s %q is not JSON: %s", method, body, r.body)
 		}
 	}
+	wantDescribed(t, request, r)
 	return r
 }
 

@@ -74,13 +74,16 @@ type invitationView struct {
 
 func (i *invitation) view() invitationView { return invitationView{i.id, i.name, i.role, i.reference} }
 
+// invitationParams is the body of a request to invite a user.
+type invitationParams struct {
+	Name      *string `json:"name"`
+	Role      role    `json:"role"`
+	Reference string  `json:"reference"`
+}
+
 // createInvitation handles POST …/workspaces/{workspace_id}/invitations.
 func (s *service) createInvitation(c *call, m *member) (any, error) {
-	var params struct {
-		Name      *string `json:"name"`
-		Role      role    `json:"role"`
-		Reference string  `json:"reference"`
-	}
+	var params invitationParams
 	if err := c.decode(&params); err != nil {
 		return nil, err
 	}

@@ -19,7 +19,7 @@ type projectView struct {
 	CreatedAt string               `json:"created_at"`
 	UpdatedAt string               `json:"updated_at"`
 	Embedded  *embeddedCredentials `json:"_embedded,omitempty"` // only in the response to create
-	Links     map[string]link      `json:"_links"`
+	Links     selfLink             `json:"_links"`
 }
 
 type embeddedCredentials struct {
@@ -64,7 +64,7 @@ func (s *service) projectView(c *call, p *project) projectView {
 		MemberID:     p.member.id,
 		CreatedAt:    formatTime(p.created),
 		UpdatedAt:    formatTime(p.updated),
-		Links:        map[string]link{"self": {path + "/projects/" + p.id}},
+		Links:        selfLink{link{path + "/projects/" + p.id}},
 	}
 }
 
@@ -165,10 +165,15 @@ func (s *service) listProjects(c *call, m *member) (any, error) {
 	if query.Has("name") {
 		projects = slices.DeleteFunc(slices.Clone(projects), func(p *project) bool { return p.name != query.Get("name") })
 	}
+	return listPage(s, c, projectListing(c), projects)
+}
+
+// projectListing describes lists of projects. c is the call whose version and path the links have.
+func projectListing(c *call) listing[*project] {
 	created := func(p *project) time.Time { return p.created }
 	updated := func(p *project) time.Time { return p.updated }
 	name := func(p *project) string { return p.name }
-	return listPage(s, c, listing[*project]{
+	return listing[*project]{
 		embedded: "projects",
 		created:  created,
 		updated:  updated,
@@ -182,7 +187,7 @@ func (s *service) listProjects(c *call, m *member) (any, error) {
 			"updated_at": rsql.Time(updated),
 		},
 		view: func(s *service, p *project) any { return s.projectView(c, p) },
-	}, projects)
+	}
 }
 
 // ownProject returns the project in the path. Another workspace's project is also reported as not

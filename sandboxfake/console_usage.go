@@ -84,20 +84,7 @@ func (s *service) getUsage(c *call, m *member) (any, error) {
 		return nil, err
 	}
 	dated := false
-	date := rsql.Time(func(r usageRow) time.Time { return r.date })
-	l := listing[usageRow]{
-		embedded: "usage",
-		created:  func(r usageRow) time.Time { return r.date },
-		oldFirst: true,
-		fields: map[string]rsql.Field[usageRow]{
-			"date":       func(searched rsql.Value) (func(usageRow) (int, bool), error) { dated = true; return date(searched) },
-			"product_id": rsql.Text(func(r usageRow) string { return usageProductID(r.product) }),
-			"project_id": rsql.Text(func(r usageRow) string { return r.project }),
-		},
-		view: func(_ *service, r usageRow) any {
-			return usageView{Date: r.date.Format(layout), ProductID: usageProductID(r.product), ProjectID: r.project, Counter: r.counter, Amount: r.amount.number(), Currency: r.currency}
-		},
-	}
+	l := usageListing(layout, &dated)
 	// Filter before grouping, because grouped rows do not have all fields.
 	counted, err := l.filter(query, m.workspace.usageIn(layout))
 	if err != nil {
@@ -111,6 +98,28 @@ func (s *service) getUsage(c *call, m *member) (any, error) {
 		return nil, err
 	}
 	return l.page(s, c, query, sumUsage(counted, byProduct, byProject))
+}
+
+// usageListing describes lists of usage with dates in the given layout. A search by date sets
+// dated.
+func usageListing(layout string, dated *bool) listing[usageRow] {
+	date := rsql.Time(func(r usageRow) time.Time { return r.date })
+	return listing[usageRow]{
+		embedded: "usage",
+		created:  func(r usageRow) time.Time { return r.date },
+		oldFirst: true,
+		fields: map[string]rsql.Field[usageRow]{
+			"date": func(searched rsql.Value) (func(usageRow) (int, bool), error) {
+				*dated = true
+				return date(searched)
+			},
+			"product_id": rsql.Text(func(r usageRow) string { return usageProductID(r.product) }),
+			"project_id": rsql.Text(func(r usageRow) string { return r.project }),
+		},
+		view: func(_ *service, r usageRow) any {
+			return usageView{Date: r.date.Format(layout), ProductID: usageProductID(r.product), ProjectID: r.project, Counter: r.counter, Amount: r.amount.number(), Currency: r.currency}
+		},
+	}
 }
 
 // usageIn returns all usage, by hour, with each date truncated to its period.

@@ -25,7 +25,7 @@ type workspaceView struct {
 		Balance balanceView `json:"balance"`
 		Me      memberView  `json:"me"`
 	} `json:"_embedded"`
-	Links map[string]link `json:"_links"`
+	Links selfLink `json:"_links"`
 }
 
 // balanceView is the JSON form of a balance. The reserved amount and the credit limit are always 0.
@@ -44,7 +44,7 @@ func (s *service) workspaceView(c *call, m *member) workspaceView {
 		Name:          w.name,
 		DataResidency: dataResidency,
 		CreatedAt:     formatTime(w.created),
-		Links:         map[string]link{"self": {s.workspacePath(c, w)}},
+		Links:         selfLink{link{s.workspacePath(c, w)}},
 	}
 	v.Embedded.Balance = balanceView{Currency: w.currency, AmountAvailable: w.balance.number(), AmountReserved: money(0).number(), CreditLimit: money(0).number()}
 	v.Embedded.Me = m.view()
@@ -57,8 +57,13 @@ func (s *service) listWorkspaces(c *call, m *member) (any, error) {
 	memberships := slices.Clone(m.user.memberships)
 	// Sort by creation. The user's own workspace comes first in memberships, but is the newest.
 	slices.SortFunc(memberships, func(a, b *member) int { return cmp.Compare(a.workspace.seq, b.workspace.seq) })
+	return listPage(s, c, workspaceListing(c), memberships)
+}
+
+// workspaceListing describes lists of workspaces. c is the call whose version the links have.
+func workspaceListing(c *call) listing[*member] {
 	created := func(m *member) time.Time { return m.workspace.created }
-	return listPage(s, c, listing[*member]{
+	return listing[*member]{
 		embedded: "workspaces",
 		created:  created,
 		fields: map[string]rsql.Field[*member]{
@@ -67,7 +72,7 @@ func (s *service) listWorkspaces(c *call, m *member) (any, error) {
 			"created_at":   rsql.Time(created),
 		},
 		view: func(s *service, m *member) any { return s.workspaceView(c, m) },
-	}, memberships)
+	}
 }
 
 // getWorkspace handles GET /console/{version}/workspaces/{workspace_id}.

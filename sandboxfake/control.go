@@ -26,11 +26,12 @@ const controlPath = "/_sandbox/"
 // checks, or the limit of [WithJournalLimit] if that is larger, including those that ended as
 // EXPIRED or ERROR.
 //
-// The list of operations and GET /_sandbox/health are open to any address. All other requests
-// require a connection from this machine (see [WithRemoteControl]) and the header "Authorization:
-// Bearer" with the token that [Server.ControlToken] returns, or the cookie that POST
-// /_sandbox/session returns for it. Requests from web pages of other origins are rejected. Requests
-// to the control plane are not recorded and do not count toward a rate limit.
+// The list of operations, GET /_sandbox/health and GET /_sandbox/service.json, which is [OpenAPI],
+// are open to any address. All other requests require a connection from this machine (see
+// [WithRemoteControl]) and the header "Authorization: Bearer" with the token that
+// [Server.ControlToken] returns, or the cookie that POST /_sandbox/session returns for it. Requests
+// from web pages of other origins are rejected. Requests to the control plane are not recorded and
+// do not count toward a rate limit.
 func WithControlPlane() Option {
 	return func(o *options) error {
 		o.control = true
@@ -82,6 +83,7 @@ var controls = []struct {
 	handle       func(*Server, *http.Request) (any, error)
 }{
 	{"GET", "health", "", "returns 200 as soon as the service is up; requires no token", nil, (*Server).controlHealth},
+	{"GET", "service.json", "", "returns a description of the service in OpenAPI 3.1; requires no token", nil, (*Server).controlService},
 	{"GET", "operations", "", "lists the operation names of the service, which faults and requests use", nil, (*Server).controlOperations},
 	{"GET", "state", "", "returns the state of the server: clock, keys, workspaces, projects, the initial credentials, and the sizes of the journals", nil, (*Server).controlState},
 	{"GET", "checks", "", "returns the checks, newest first, including those that ended as EXPIRED or ERROR; ?limit=50 (at most 200), ?before=… (next of the previous page), ?product=…, ?status=…, ?search=… (in check ID, phone number and reference ID)", []string{"limit", "before", "product", "status", "search"}, (*Server).controlChecks},
@@ -141,7 +143,7 @@ func (s *Server) isControl(r *http.Request) bool {
 // isOpenControl reports whether a request needs no token, because it discloses and changes nothing.
 func isOpenControl(r *http.Request) bool {
 	switch r.URL.Path {
-	case controlPath, strings.TrimSuffix(controlPath, "/"), controlPath + "health":
+	case controlPath, strings.TrimSuffix(controlPath, "/"), controlPath + "health", controlPath + "service.json":
 		return r.Method == http.MethodGet || r.Method == http.MethodHead
 	}
 	return false
@@ -216,8 +218,8 @@ func (s *Server) controlHelp(w http.ResponseWriter, _ *http.Request) {
 		}
 	}
 	fmt.Fprintf(w, `
-All requests except this page and health require the header Authorization: Bearer with the control
-token, which the program prints at startup. Every POST requires the header Content-Type:
+All requests except this page, health and service.json require the header Authorization: Bearer with
+the control token, which the program prints at startup. Every POST requires the header Content-Type:
 application/json. Errors are problem documents.
 
 A match:  operation (see operations), project, workspace, repeat

@@ -30,6 +30,7 @@ func TestServer_ControlRequiresToken(t *testing.T) {
 		{"HEAD of help", http.MethodHead, "/_sandbox/", nil, 200},
 		{"health", http.MethodGet, "/_sandbox/health", nil, 200},
 		{"HEAD of health", http.MethodHead, "/_sandbox/health", nil, 200},
+		{"description of the service", http.MethodGet, "/_sandbox/service.json", nil, 200},
 		{"path without slash", http.MethodGet, "/_sandbox", nil, 307},
 		{"POST to health", http.MethodPost, "/_sandbox/health", nil, 401},
 		{"no token", http.MethodGet, "/_sandbox/requests", nil, 401},

@@ -32,6 +32,15 @@ func (s *Server) storeChecks(n int, body string) {
 	}
 }
 
+// DescribedMembers returns the names in the table members.
+func DescribedMembers() []string {
+	var names []string
+	for _, row := range members {
+		names = append(names, row.name)
+	}
+	return names
+}
+
 // StoredTokens returns the number of access tokens in each of the server's two indexes.
 func (s *Server) StoredTokens() (byText, issued int) {
 	svc := s.lock()

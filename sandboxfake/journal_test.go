@@ -94,7 +94,7 @@ func TestServer_JournalsReturnCopies(t *testing.T) {
 	t.Parallel()
 	srv := sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithFrozenClock(frozenAt))
 	a := newAPI(t, srv)
-	srv.Inject(sandboxfake.Match{Operation: "phone_check.create"}, sandboxfake.Fault{Body: "{}"})
+	srv.Inject(sandboxfake.Match{Operation: "phone_check.create"}, sandboxfake.Fault{Body: `{"detail":"injected"}`})
 	srv.Inject(sandboxfake.Match{Operation: sandboxfake.OperationCallback}, sandboxfake.Fault{Body: "{}"})
 	a.post(phoneChecks, `{"phone_number":"447700900012"}`)
 	a.completeCheck(srv.Handle("app.sandbox.test", new(recordingReceiver)))

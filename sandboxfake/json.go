@@ -123,6 +123,11 @@ type link struct {
 	Href string `json:"href"`
 }
 
+// selfLink is the links of a view that has only one to itself.
+type selfLink struct {
+	Self link `json:"self"`
+}
+
 // appendText appends s as a JSON string to b. It leaves strings that need other escapes than that
 // of & to encoding/json.
 func appendText(b []byte, s string, rawHTML bool) []byte {

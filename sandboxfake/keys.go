@@ -145,11 +145,14 @@ type jwk struct {
 	Algorithm string `json:"alg"`
 }
 
+// keySetView is the JSON form of the key set.
+type keySetView struct {
+	Keys []jwk `json:"keys"`
+}
+
 // keySet handles GET /.well-known/jwks.json.
 func (s *service) keySet(*call) (any, error) {
-	set := struct {
-		Keys []jwk `json:"keys"`
-	}{}
+	var set keySetView
 	for _, key := range s.keys.keys {
 		set.Keys = append(set.Keys, jwk{
 			KeyType:   "RSA",

@@ -60,6 +60,22 @@ func (v *pageView) appendJSON(b []byte) []byte {
 	return o.end()
 }
 
+// pageJSON and pageLinksJSON are the members that pageView.appendJSON writes, for [OpenAPI].
+type pageJSON struct {
+	Size          int `json:"size"`
+	Number        int `json:"number"`
+	TotalPages    int `json:"total_pages"`
+	TotalElements int `json:"total_elements"`
+}
+
+type pageLinksJSON struct {
+	First link  `json:"first"`
+	Last  link  `json:"last"`
+	Next  *link `json:"next,omitempty"`
+	Prev  *link `json:"prev,omitempty"`
+	Self  link  `json:"self"`
+}
+
 // Default and maximum page size.
 const (
 	defaultPageSize = 10

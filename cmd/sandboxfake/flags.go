@@ -44,6 +44,7 @@ type flags struct {
 	// Instead of a server.
 	version     bool
 	healthcheck bool
+	openAPI     string // serviceAPI, controlAPI or empty
 
 	// The service.
 	digest         string
@@ -58,6 +59,12 @@ type flags struct {
 	receiverCA     string
 	journalLimit   int
 }
+
+// Values of -openapi. Without a value, a flag has the value "true".
+const (
+	serviceAPI = "true"
+	controlAPI = "control"
+)
 
 // Values of -digest and -signature-dates.
 const (
@@ -106,8 +113,8 @@ func parseFlags(args []string, getenv func(string) string, stdout, stderr io.Wri
 		set.Usage()
 		return nil, exitOK
 	case err != nil:
-	case f.version && f.healthcheck:
-		err = errors.New("-version and -healthcheck cannot be used together")
+	case f.version && f.healthcheck, f.openAPI != "" && (f.version || f.healthcheck):
+		err = errors.New("-version, -healthcheck and -openapi cannot be used together")
 	case set.NArg() > 0:
 		err = fmt.Errorf("unexpected argument %q", set.Arg(0))
 	}
@@ -144,6 +151,13 @@ func (f *flags) define(set *flag.FlagSet) {
 	set.BoolVar(&f.quiet, "quiet", false, "do not log requests")
 	set.BoolVar(&f.version, "version", false, "print the version of the program and exit")
 	set.BoolVar(&f.healthcheck, "healthcheck", false, "report whether a server with the same -addr on this machine is ready, and exit with 0 or 1")
+	set.BoolFunc("openapi", "print the description of the service in OpenAPI 3.1 and exit; -openapi=control prints that of the control plane", func(text string) error {
+		if text != serviceAPI && text != controlAPI {
+			return errors.New("must be -openapi or -openapi=control")
+		}
+		f.openAPI = text
+		return nil
+	})
 
 	set.StringVar(&f.publicURL, "public-url", "", "base `URL` of all links, such as https://sandbox.example.com, if others reach the service through a tunnel or by another name")
 	set.StringVar(&f.tlsCert, "tls-cert", "", "present the certificate in the PEM file at this `path` for the names that it is valid for; requires -tls-key")

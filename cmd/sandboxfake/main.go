@@ -12,9 +12,10 @@
 // [sandboxfake.Server]. It requires the control token as a bearer token and, unless -remote-control
 // is set, a connection from this machine. These paths require neither: GET /_sandbox/ lists the
 // operations, and browsers receive the page instead; GET /_sandbox/health returns 200 once the
-// program is ready; /_sandbox/ca and the paths below it return the CA certificate; /_sandbox/page/,
-// except page/private/, contains the files of the page; and GET and POST /_sandbox/open/{check_id}
-// are the page where a person chooses the result of a check on a phone.
+// program is ready; GET /_sandbox/service.json describes the service in OpenAPI 3.1; /_sandbox/ca
+// and the paths below it return the CA certificate; /_sandbox/page/, except page/private/, contains
+// the files of the page; and GET and POST /_sandbox/open/{check_id} are the page where a person
+// chooses the result of a check on a phone.
 //
 // Each run has its own keys, credentials and control token, unless these flags fix them:
 //
@@ -47,6 +48,8 @@
 //
 //	-version      print the version, the commit, the version of Go and the platform
 //	-healthcheck  exit with 0 if a server with the same -addr on this machine is ready, else with 1
+//	-openapi      print the description of the service in OpenAPI 3.1; -openapi=control prints that
+//	              of the control plane
 //
 // These flags change how the service behaves:
 //
@@ -79,8 +82,8 @@
 // A receiver behind -map gets the request as the service signed it, with the public Host header and
 // the headers X-Forwarded-For, X-Forwarded-Host and X-Forwarded-Proto of a proxy.
 //
-// The exit code is 0 after a signal, -h or -version, 1 if the program cannot start, which includes
-// an unusable flag value, and 2 if a flag cannot be parsed.
+// The exit code is 0 after a signal, -h, -openapi or -version, 1 if the program cannot start, which
+// includes an unusable flag value, and 2 if a flag cannot be parsed.
 package main
 
 import (
@@ -126,6 +129,12 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	case flags.version:
 		info, _ := debug.ReadBuildInfo()
 		fmt.Fprint(stdout, versionLine(info))
+		return exitOK
+	case flags.openAPI == serviceAPI:
+		_, _ = stdout.Write(sandboxfake.OpenAPI())
+		return exitOK
+	case flags.openAPI == controlAPI:
+		_, _ = stdout.Write(openAPI)
 		return exitOK
 	case flags.healthcheck:
 		if err := checkHealth(ctx, flags.addr); err != nil {

@@ -1,6 +1,7 @@
 package main_test
 
 import (
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -11,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/idverify/idverify-go/internal/tooltest"
+	"github.com/idverify/idverify-go/sandboxfake"
 )
 
 func TestProgram_StopsOnSignal(t *testing.T) {
@@ -156,6 +158,8 @@ func TestProgram_ExitCode(t *testing.T) {
 		{"directory as CA file", []string{"-ca-file", t.TempDir(), "-fixed-keys"}, 1, "exists and is not a regular file (use the path of a file"},
 		{"socket as CA file", []string{"-ca-file", socket, "-fixed-keys"}, 1, "exists and is not a regular file (use the path of a file"},
 		{"version and health check", []string{"-version", "-healthcheck"}, 2, "cannot be used together"},
+		{"version and description", []string{"-version", "-openapi"}, 2, "cannot be used together"},
+		{"description of something else", []string{"-openapi=other"}, 2, "must be -openapi or -openapi=control"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
@@ -170,6 +174,24 @@ func TestProgram_ExitCode(t *testing.T) {
 				t.Errorf("output = %q, want it to contain %q", p.log.String(), row.says)
 			}
 		})
+	}
+}
+
+func TestProgram_PrintsOpenAPI(t *testing.T) {
+	t.Parallel()
+	control, err := os.ReadFile("openapi.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for arg, want := range map[string]string{"-openapi": string(sandboxfake.OpenAPI()), "-openapi=control": string(control)} {
+		p := start(t, arg)
+
+		text, err := io.ReadAll(p.stdout)
+		p.cmd.Wait()
+
+		if code := p.cmd.ProcessState.ExitCode(); err != nil || code != 0 || string(text) != want {
+			t.Errorf("%s: exit code %d with %d bytes, %v, want 0 with the description of %d bytes", arg, code, len(text), err, len(want))
+		}
 	}
 }
 

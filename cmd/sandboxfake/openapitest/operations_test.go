@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	validator "github.com/pb33f/libopenapi-validator"
+	"github.com/pb33f/libopenapi-validator/config"
 )
 
 // session sends requests to the program and validates them, and their responses, with the document.
@@ -22,7 +23,7 @@ type session struct {
 
 func newSession(t *testing.T) *session {
 	t.Helper()
-	return &session{start(t), t, newValidator(t), map[string]bool{}}
+	return &session{start(t), t, newValidator(t, controlDocument(t), config.WithRejectUndeclaredRequestBody()), map[string]bool{}}
 }
 
 // request returns a request with the control token. target is a path below /_sandbox/.
@@ -106,6 +107,7 @@ func TestOperations_ValidCalls(t *testing.T) {
 
 	s.call("GET", "", "")
 	s.call("GET", "health", "")
+	s.call("GET", "service.json", "")
 	s.call("GET", "operations", "")
 	s.call("GET", "outcomes", "")
 	s.call("GET", "session", "")

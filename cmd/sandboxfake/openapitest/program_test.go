@@ -45,6 +45,10 @@ type program struct {
 	URL          string `json:"url"`
 	CAFile       string `json:"ca_file"`
 	ControlToken string `json:"control_token"`
+	Project      struct {
+		ClientID     string `json:"client_id"`
+		ClientSecret string `json:"client_secret"`
+	} `json:"project"`
 
 	client *http.Client // trusts the CA
 }

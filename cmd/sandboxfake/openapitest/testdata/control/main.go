@@ -1,4 +1,4 @@
-// A program that uses the client that TestDocument_GeneratesClient generates.
+// A program that uses the client that TestDocument_GeneratesClient generates for the control plane.
 package main
 
 import (
