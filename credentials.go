@@ -87,7 +87,7 @@ func (f CredentialsFunc) Credentials(ctx context.Context) (Credentials, error) {
 // that no reader sees half of it. Its errors contain neither the path nor parts of the file.
 func CredentialsFile(path string) CredentialsSource {
 	return CredentialsFunc(func(context.Context) (Credentials, error) {
-		text, err := os.ReadFile(path)
+		text, err := os.ReadFile(path) //nolint:gosec // The caller chooses the file.
 		if pathError, ok := errors.AsType[*fs.PathError](err); ok {
 			err = pathError.Err
 		}

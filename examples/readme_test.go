@@ -246,6 +246,7 @@ var (
 	_ = clientWithSource
 	_ = handleErrors
 	_ = completeCheck
+	_ = liveClient
 	_ = outgoingProxy
 )
 

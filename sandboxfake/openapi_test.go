@@ -120,7 +120,7 @@ func undescribed(request *http.Request, r response) string {
 	if fragment := r.fragment(); media == wire.MediaProblem && r.status < 500 && !strings.Contains(text, "`"+fragment+"`") {
 		return "the fragment " + fragment
 	}
-	return undescribedValue("body", content.at("schema"), map[string]any(r.json))
+	return undescribedValue("body", content.at("schema"), r.json)
 }
 
 // undescribedValue returns which part of value its schema does not describe, or "".
