@@ -13,14 +13,14 @@ import (
 	"github.com/idverify/idverify-go"
 )
 
-// Option returns an option for [idverify.NewClient] and [idverify.NewConsole] that creates a span
-// for each attempt of an operation and for each token request, and records the metrics
+// ClientOption returns an option for [idverify.NewClient] and [idverify.NewConsole] that creates a
+// span for each attempt of an operation and for each token request, and records the metrics
 // idverify.client.*. See the package comment for their attributes.
 //
-// The option can be used for several clients. Pass it to each of them once: a second Option creates
-// a second span, and with the same MeterProvider it counts each attempt twice.
-func Option(configs ...Config) idverify.Option {
-	c := newConfig(configs)
+// The option can be used for several clients. Pass it to each of them once: a second one creates a
+// second span, and with the same MeterProvider it counts each attempt twice.
+func ClientOption(opts ...Option) idverify.Option {
+	c := newConfig(opts)
 	meter := c.meter()
 	o := &clientObserver{
 		tracer:    c.tracer(),

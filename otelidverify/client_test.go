@@ -23,13 +23,13 @@ func fastRetries() idverify.Option {
 	return idverify.WithRetry(idverify.RetryPolicy{MinWait: time.Millisecond, MaxWait: time.Millisecond})
 }
 
-func TestOption_SpansOfCall(t *testing.T) {
+func TestClientOption_SpansOfCall(t *testing.T) {
 	t.Parallel()
 	r := newTelemetry()
 	srv := sandboxfake.New(t, sandboxfake.WithInMemory())
 	httpClient := srv.HTTPClient()
 	httpClient.Transport = tracingTransport{httpClient.Transport, r.tracers.Tracer("test")}
-	client := srv.Client(idverify.WithHTTPClient(httpClient), otelidverify.Option(r.providers()...))
+	client := srv.Client(idverify.WithHTTPClient(httpClient), otelidverify.ClientOption(r.providers()...))
 
 	ctx, caller := r.caller(t.Context())
 	_, err := client.PhoneChecks.Create(ctx, number)
@@ -70,11 +70,11 @@ func (t tracingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return t.next.RoundTrip(r.WithContext(ctx))
 }
 
-func TestOption_Retries(t *testing.T) {
+func TestClientOption_Retries(t *testing.T) {
 	t.Parallel()
 	r := newTelemetry()
 	srv := sandboxfake.New(t, sandboxfake.WithInMemory())
-	client := srv.Client(fastRetries(), otelidverify.Option(r.providers()...))
+	client := srv.Client(fastRetries(), otelidverify.ClientOption(r.providers()...))
 	unavailable := sandboxfake.Fault{Status: http.StatusServiceUnavailable}
 	srv.Inject(sandboxfake.Match{Operation: "phone_check.list"}, unavailable, unavailable)
 
@@ -104,14 +104,14 @@ func TestOption_Retries(t *testing.T) {
 	}
 }
 
-// TestOption_Durations compares the sums of the histograms with the attempts that another observer
-// receives.
-func TestOption_Durations(t *testing.T) {
+// TestClientOption_Durations compares the sums of the histograms with the attempts that another
+// observer receives.
+func TestClientOption_Durations(t *testing.T) {
 	t.Parallel()
 	r := newTelemetry()
 	srv := sandboxfake.New(t, sandboxfake.WithInMemory())
 	want := make(map[string]float64)
-	client := srv.Client(fastRetries(), otelidverify.Option(r.providers()...), idverify.WithObserver(
+	client := srv.Client(fastRetries(), otelidverify.ClientOption(r.providers()...), idverify.WithObserver(
 		func(ctx context.Context, _ string) (context.Context, func(idverify.Attempt)) {
 			return ctx, func(a idverify.Attempt) {
 				want["idverify.client.attempt.duration"] += a.Duration.Seconds()
@@ -138,13 +138,13 @@ func TestOption_Durations(t *testing.T) {
 	}
 }
 
-func TestOption_Unauthorized(t *testing.T) {
+func TestClientOption_Unauthorized(t *testing.T) {
 	t.Parallel()
 	r := newTelemetry()
 	srv := sandboxfake.New(t, sandboxfake.WithInMemory())
 	httpClient := srv.HTTPClient()
 	httpClient.Transport = tracingTransport{httpClient.Transport, r.tracers.Tracer("test")}
-	client := srv.Client(idverify.WithHTTPClient(httpClient), otelidverify.Option(r.providers()...))
+	client := srv.Client(idverify.WithHTTPClient(httpClient), otelidverify.ClientOption(r.providers()...))
 	srv.Inject(sandboxfake.Match{Operation: "phone_check.create"}, sandboxfake.Fault{Status: http.StatusUnauthorized})
 
 	_, err := client.PhoneChecks.Create(t.Context(), number)
@@ -164,13 +164,13 @@ func TestOption_Unauthorized(t *testing.T) {
 	r.wantSpans(t, want)
 }
 
-func TestOption_TokenFailure(t *testing.T) {
+func TestClientOption_TokenFailure(t *testing.T) {
 	t.Parallel()
 	r := newTelemetry()
 	srv := sandboxfake.New(t, sandboxfake.WithInMemory())
 	credentials := srv.Credentials()
 	credentials.ClientSecret = idverify.NewSecret("wrong-secret-of-the-test")
-	client, err := idverify.NewClient(srv.URL(), credentials, idverify.WithHTTPClient(srv.HTTPClient()), otelidverify.Option(r.providers()...))
+	client, err := idverify.NewClient(srv.URL(), credentials, idverify.WithHTTPClient(srv.HTTPClient()), otelidverify.ClientOption(r.providers()...))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -192,11 +192,11 @@ func TestOption_TokenFailure(t *testing.T) {
 	r.wantSeries(t, wantSeries)
 }
 
-func TestOption_OutcomeUnknown(t *testing.T) {
+func TestClientOption_OutcomeUnknown(t *testing.T) {
 	t.Parallel()
 	r := newTelemetry()
 	srv := sandboxfake.New(t, sandboxfake.WithInMemory())
-	client := srv.Client(otelidverify.Option(r.providers()...))
+	client := srv.Client(otelidverify.ClientOption(r.providers()...))
 	srv.Inject(sandboxfake.Match{Operation: "phone_check.create"}, sandboxfake.Fault{Drop: true})
 
 	_, err := client.PhoneChecks.Create(t.Context(), number)
@@ -212,7 +212,7 @@ func TestOption_OutcomeUnknown(t *testing.T) {
 	}
 }
 
-func TestOption_Canceled(t *testing.T) {
+func TestClientOption_Canceled(t *testing.T) {
 	t.Parallel()
 	r := newTelemetry()
 	srv := sandboxfake.New(t, sandboxfake.WithInMemory())
@@ -225,7 +225,7 @@ func TestOption_Canceled(t *testing.T) {
 		}
 		return next.RoundTrip(req)
 	})
-	client := srv.Client(idverify.WithHTTPClient(httpClient), otelidverify.Option(r.providers()...))
+	client := srv.Client(idverify.WithHTTPClient(httpClient), otelidverify.ClientOption(r.providers()...))
 
 	_, err := client.PhoneChecks.List(ctx, idverify.ListOptions{})
 
@@ -245,11 +245,11 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-func TestOption_RateLimit(t *testing.T) {
+func TestClientOption_RateLimit(t *testing.T) {
 	t.Parallel()
 	r := newTelemetry()
 	srv := sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithRateLimit(10))
-	client := srv.Client(otelidverify.Option(r.providers()...))
+	client := srv.Client(otelidverify.ClientOption(r.providers()...))
 
 	for range 3 {
 		if _, err := client.PhoneChecks.List(t.Context(), idverify.ListOptions{}); err != nil {
@@ -263,11 +263,11 @@ func TestOption_RateLimit(t *testing.T) {
 	}
 }
 
-func TestOption_RequestID(t *testing.T) {
+func TestClientOption_RequestID(t *testing.T) {
 	t.Parallel()
 	r := newTelemetry()
 	srv := sandboxfake.New(t, sandboxfake.WithInMemory())
-	client := srv.Client(otelidverify.Option(r.providers()...))
+	client := srv.Client(otelidverify.ClientOption(r.providers()...))
 
 	if _, err := client.PhoneChecks.Create(t.Context(), number); err != nil {
 		t.Fatal(err)
@@ -286,8 +286,9 @@ func TestOption_RequestID(t *testing.T) {
 	}
 }
 
-// TestOption_BackgroundRenewal renews a token while the attempt that started the renewal ends.
-func TestOption_BackgroundRenewal(t *testing.T) {
+// TestClientOption_BackgroundRenewal renews a token while the attempt that started the renewal
+// ends.
+func TestClientOption_BackgroundRenewal(t *testing.T) {
 	t.Parallel()
 	r := newTelemetry()
 	r.recorder.unordered = true
@@ -304,7 +305,7 @@ func TestOption_BackgroundRenewal(t *testing.T) {
 		}
 		return next.RoundTrip(req)
 	})
-	client := srv.Client(idverify.WithHTTPClient(httpClient), otelidverify.Option(r.providers()...))
+	client := srv.Client(idverify.WithHTTPClient(httpClient), otelidverify.ClientOption(r.providers()...))
 	token, err := client.Token(t.Context(), idverify.ScopePhoneCheck)
 	if err != nil {
 		t.Fatal(err)

@@ -1,7 +1,7 @@
 // Package otelidverify creates OpenTelemetry spans and metrics for the client, the verifier and the
 // inbox of idverify:
 //
-//	client, err := idverify.NewClient(baseURL, credentials, otelidverify.Option())
+//	client, err := idverify.NewClient(baseURL, credentials, otelidverify.ClientOption())
 //	…
 //	verifier, err := signature.NewVerifier(keys, hosts, &signature.VerifierOptions{Observe: otelidverify.ObserveVerifier()})
 //	…

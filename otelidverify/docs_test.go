@@ -22,7 +22,7 @@ import (
 
 // newService is the snippet of docs/production.md.
 func newService(baseURL string, credentials idverify.Credentials, hosts []string, use func(*idverify.Client, *signature.Verifier)) error {
-	client, err := idverify.NewClient(baseURL, credentials, otelidverify.Option())
+	client, err := idverify.NewClient(baseURL, credentials, otelidverify.ClientOption())
 	if err != nil {
 		return err
 	}
@@ -51,13 +51,13 @@ func TestProduction_Snippet(t *testing.T) {
 	if err != nil || !called {
 		t.Errorf("error = %v, want none", err)
 	}
-	block := regexp.MustCompile("(?s)```go\n([^`]*otelidverify.Option[^`]*)```").FindStringSubmatch(production(t))
+	block := regexp.MustCompile("(?s)```go\n([^`]*otelidverify.ClientOption[^`]*)```").FindStringSubmatch(production(t))
 	source, err := os.ReadFile("docs_test.go")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if block == nil {
-		t.Fatal("docs/production.md has no snippet with otelidverify.Option")
+		t.Fatal("docs/production.md has no snippet with otelidverify.ClientOption")
 	}
 	indented := "\t" + strings.ReplaceAll(strings.TrimSuffix(block[1], "\n"), "\n", "\n\t") + "\n"
 	if !strings.Contains(string(source), indented) {
@@ -141,7 +141,7 @@ func emitted(t *testing.T) map[string]string {
 	if _, err := otelidverify.RegisterJWKS(r.keys, r.providers()...); err != nil {
 		t.Fatal(err)
 	}
-	client := r.srv.Client(fastRetries(), otelidverify.Option(r.providers()...))
+	client := r.srv.Client(fastRetries(), otelidverify.ClientOption(r.providers()...))
 	if status := r.deliver(t); status != http.StatusNoContent {
 		t.Fatalf("response to the callback = %d, want 204", status)
 	}

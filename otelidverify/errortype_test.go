@@ -35,7 +35,7 @@ func (r *telemetry) errorTypes(t *testing.T, operation string) []string {
 	return types
 }
 
-func TestOption_ErrorType(t *testing.T) {
+func TestClientOption_ErrorType(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		fault sandboxfake.Fault
@@ -54,7 +54,7 @@ func TestOption_ErrorType(t *testing.T) {
 			t.Parallel()
 			r := newTelemetry()
 			srv := sandboxfake.New(t, sandboxfake.WithInMemory())
-			client := srv.Client(idverify.WithRetry(idverify.RetryPolicy{MaxAttempts: 1}), otelidverify.Option(r.providers()...))
+			client := srv.Client(idverify.WithRetry(idverify.RetryPolicy{MaxAttempts: 1}), otelidverify.ClientOption(r.providers()...))
 			srv.Inject(sandboxfake.Match{Operation: "phone_check.list", Repeat: true}, c.fault) // net/http retries a lost connection itself
 
 			_, err := client.PhoneChecks.List(t.Context(), idverify.ListOptions{})
@@ -69,7 +69,7 @@ func TestOption_ErrorType(t *testing.T) {
 	}
 }
 
-func TestOption_ErrorTypeOfTransport(t *testing.T) {
+func TestClientOption_ErrorTypeOfTransport(t *testing.T) {
 	t.Parallel()
 	for want, transportErr := range map[string]error{
 		"timeout":     context.DeadlineExceeded,
@@ -93,7 +93,7 @@ func TestOption_ErrorTypeOfTransport(t *testing.T) {
 	}
 }
 
-func TestOption_ErrorTypeOfCertificate(t *testing.T) {
+func TestClientOption_ErrorTypeOfCertificate(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*tls.Config){
 		"unknown authority": func(c *tls.Config) { c.RootCAs = x509.NewCertPool() },
@@ -108,7 +108,7 @@ func TestOption_ErrorTypeOfCertificate(t *testing.T) {
 			transport := httpClient.Transport.(*http.Transport).Clone()
 			change(transport.TLSClientConfig)
 			httpClient.Transport = transport
-			client := srv.Client(idverify.WithHTTPClient(httpClient), otelidverify.Option(r.providers()...))
+			client := srv.Client(idverify.WithHTTPClient(httpClient), otelidverify.ClientOption(r.providers()...))
 
 			_, err := client.PhoneChecks.List(t.Context(), idverify.ListOptions{})
 
@@ -124,9 +124,9 @@ func TestOption_ErrorTypeOfCertificate(t *testing.T) {
 	}
 }
 
-// TestOption_DocumentedErrorTypes compares the table of docs/errors.md with values that the tests
-// above receive.
-func TestOption_DocumentedErrorTypes(t *testing.T) {
+// TestClientOption_DocumentedErrorTypes compares the table of docs/errors.md with values that the
+// tests above receive.
+func TestClientOption_DocumentedErrorTypes(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../docs/errors.md")
 	if err != nil {
@@ -145,8 +145,8 @@ func TestOption_DocumentedErrorTypes(t *testing.T) {
 	}
 }
 
-// TestOption_DocumentedErrors receives every fragment and token error code of docs/errors.md.
-func TestOption_DocumentedErrors(t *testing.T) {
+// TestClientOption_DocumentedErrors receives every fragment and token error code of docs/errors.md.
+func TestClientOption_DocumentedErrors(t *testing.T) {
 	t.Parallel()
 	fragments, codes := documentedErrors(t)
 	if len(fragments) < 20 || len(codes) < 4 {
@@ -225,7 +225,7 @@ func newStub(t *testing.T, r *telemetry, respond func(*http.Request) (status int
 		return &http.Response{StatusCode: status, Body: io.NopCloser(strings.NewReader(body)), Header: http.Header{}, Request: req}, nil
 	})
 	client, newErr := idverify.NewClient("https://service.example.com", idverify.Credentials{ClientID: "id", ClientSecret: idverify.NewSecret("stub-secret-9Zw")},
-		idverify.WithHTTPClient(&http.Client{Transport: transport}), idverify.WithRetry(idverify.RetryPolicy{MaxAttempts: 1}), otelidverify.Option(r.providers()...))
+		idverify.WithHTTPClient(&http.Client{Transport: transport}), idverify.WithRetry(idverify.RetryPolicy{MaxAttempts: 1}), otelidverify.ClientOption(r.providers()...))
 	if newErr != nil {
 		t.Fatal(newErr)
 	}

@@ -19,8 +19,8 @@ import (
 	"github.com/idverify/idverify-go/signature"
 )
 
-// In production, use the global providers: otelidverify.Option().
-func ExampleOption() {
+// In production, use the global providers: otelidverify.ClientOption().
+func ExampleClientOption() {
 	ctx := context.Background()
 	spans := tracetest.NewInMemoryExporter()
 	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans))
@@ -34,7 +34,7 @@ func ExampleOption() {
 	client, err := idverify.NewClient(srv.URL(), srv.Credentials(),
 		idverify.WithHTTPClient(srv.HTTPClient()),
 		idverify.WithRetry(idverify.RetryPolicy{MinWait: time.Millisecond}),
-		otelidverify.Option(otelidverify.WithTracerProvider(provider)))
+		otelidverify.ClientOption(otelidverify.WithTracerProvider(provider)))
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -15,8 +15,8 @@ import (
 	"github.com/idverify/idverify-go/signature"
 )
 
-// TestOption_Cardinality sends distinct paths and receives distinct texts of a service.
-func TestOption_Cardinality(t *testing.T) {
+// TestClientOption_Cardinality sends distinct paths and receives distinct texts of a service.
+func TestClientOption_Cardinality(t *testing.T) {
 	t.Parallel()
 	for name, stubbed := range map[string][]string{"operation": nil, "token": {"token"}} {
 		t.Run(name, func(t *testing.T) {
@@ -93,8 +93,8 @@ func TestTelemetry_NoPersonalData(t *testing.T) {
 	t.Parallel()
 	r := newReceiver(t)
 	srv := r.srv
-	client := srv.Client(fastRetries(), otelidverify.Option(r.providers()...))
-	console := srv.Console(fastRetries(), otelidverify.Option(r.providers()...))
+	client := srv.Client(fastRetries(), otelidverify.ClientOption(r.providers()...))
+	console := srv.Console(fastRetries(), otelidverify.ClientOption(r.providers()...))
 	token, err := client.Token(t.Context(), idverify.ScopePhoneCheck)
 	if err != nil {
 		t.Fatal(err)

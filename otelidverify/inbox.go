@@ -28,8 +28,8 @@ const (
 // ObserveInbox returns a function for [inbox.Options].Observe. It records the metrics
 // idverify.inbox.operation.duration and, for processed results, idverify.inbox.lag. It creates no
 // spans.
-func ObserveInbox(configs ...Config) func(context.Context, inbox.Event) {
-	meter := newConfig(configs).meter()
+func ObserveInbox(opts ...Option) func(context.Context, inbox.Event) {
+	meter := newConfig(opts).meter()
 	duration := durations(meter, inboxDuration, "Duration of storing and processing results.")
 	lag, err := meter.Float64Histogram(inboxLag, metric.WithUnit("s"), metric.WithDescription("Time from storing a result to processing it."),
 		metric.WithExplicitBucketBoundaries(0.01, 0.05, 0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 600, 1800, 3600, 7200))
@@ -62,11 +62,11 @@ const statsTimeout = 2 * time.Second
 // The gauges have no attributes: register one Inbox for each MeterProvider. To stop, call
 // Unregister of the result. RegisterInbox returns an error if checks is nil or the meter fails. The
 // error does not affect checks: log it and continue.
-func RegisterInbox(checks *inbox.Inbox, configs ...Config) (metric.Registration, error) {
+func RegisterInbox(checks *inbox.Inbox, opts ...Option) (metric.Registration, error) {
 	if checks == nil {
 		return nil, errors.New("otelidverify: register inbox: checks is nil")
 	}
-	meter := newConfig(configs).meter()
+	meter := newConfig(opts).meter()
 	counts := []struct {
 		name, unit, description string
 		value                   func(inbox.Stats) int

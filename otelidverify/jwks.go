@@ -20,11 +20,11 @@ const jwksAge = "idverify.jwks.age"
 // The gauge has no attributes: register one key set for each MeterProvider. To stop, call
 // Unregister of the result. RegisterJWKS returns an error if keys is nil or the meter fails. The
 // error does not affect keys: log it and continue.
-func RegisterJWKS(keys *signature.JWKS, configs ...Config) (metric.Registration, error) {
+func RegisterJWKS(keys *signature.JWKS, opts ...Option) (metric.Registration, error) {
 	if keys == nil {
 		return nil, errors.New("otelidverify: register key set: keys is nil")
 	}
-	meter := newConfig(configs).meter()
+	meter := newConfig(opts).meter()
 	gauge, err := meter.Float64ObservableGauge(jwksAge, metric.WithUnit("s"),
 		metric.WithDescription("Time since the last successful fetch of the key set."))
 	if err != nil {

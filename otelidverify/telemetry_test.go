@@ -96,8 +96,8 @@ func (r *spanRecorder) OnEnd(s sdktrace.ReadOnlySpan) {
 }
 
 // providers returns the arguments that select the providers of r.
-func (r *telemetry) providers() []otelidverify.Config {
-	return []otelidverify.Config{otelidverify.WithTracerProvider(r.tracers), otelidverify.WithMeterProvider(r.meters)}
+func (r *telemetry) providers() []otelidverify.Option {
+	return []otelidverify.Option{otelidverify.WithTracerProvider(r.tracers), otelidverify.WithMeterProvider(r.meters)}
 }
 
 // caller starts a span as the code that uses the client does.

@@ -18,8 +18,8 @@ const verificationDuration = "idverify.verification.duration"
 // ObserveVerifier returns a function for [signature.VerifierOptions].Observe. It records the metric
 // idverify.verification.duration and adds attributes to the span in the request's context, if any.
 // It does not set the status of that span, which belongs to the HTTP server's instrumentation.
-func ObserveVerifier(configs ...Config) func(context.Context, signature.Verification) {
-	duration := durations(newConfig(configs).meter(), verificationDuration, "Duration of the verification of callbacks and redirects.")
+func ObserveVerifier(opts ...Option) func(context.Context, signature.Verification) {
+	duration := durations(newConfig(opts).meter(), verificationDuration, "Duration of the verification of callbacks and redirects.")
 	return func(ctx context.Context, v signature.Verification) {
 		span := trace.SpanFromContext(ctx)
 		attributes := []attribute.KeyValue{operationKey.String(v.Operation)}

@@ -131,7 +131,7 @@ func TestObserveVerifier_Redirect(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.srv.Handle("shop.example.com", verifier.RedirectHandler(http.NotFoundHandler()))
+	r.srv.Handle("shop.example.com", verifier.RequireRedirect(http.NotFoundHandler()))
 
 	resp, err := r.srv.HTTPClient().Get("https://shop.example.com/back?check_id=c1&code=1")
 

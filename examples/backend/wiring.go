@@ -28,7 +28,7 @@ func (s *shop) connect(ctx context.Context, c config, pool *pgxpool.Pool, replay
 	}
 	// The sign-in on the web needs the code exchange of version v0.2.
 	s.client, err = idverify.NewClient(c.baseURL, idverify.CredentialsFile(c.credentialsFile), idverify.WithHTTPClient(httpClient),
-		idverify.WithVersions(idverify.Versions{PhoneCheck: "v0.2"}), idverify.WithLogger(s.log), otelidverify.Option())
+		idverify.WithVersions(idverify.Versions{PhoneCheck: "v0.2"}), idverify.WithLogger(s.log), otelidverify.ClientOption())
 	if err != nil {
 		return err
 	}

@@ -28,27 +28,27 @@ const (
 	productKey        = attribute.Key("idverify.product")
 )
 
-// Config configures [Option], [ObserveVerifier], [RegisterJWKS], [ObserveInbox] and
-// [RegisterInbox]. A nil Config has no effect.
-type Config func(*config)
+// Option configures [ClientOption], [ObserveVerifier], [RegisterJWKS], [ObserveInbox] and
+// [RegisterInbox]. A nil Option has no effect.
+type Option func(*config)
 
 type config struct {
 	tracers trace.TracerProvider
 	meters  metric.MeterProvider
 }
 
-// WithTracerProvider sets the provider of the tracer for [Option]. The other functions create no
-// spans. The default, also for nil, is the global provider, even if it is set later.
-func WithTracerProvider(p trace.TracerProvider) Config { return func(c *config) { c.tracers = p } }
+// WithTracerProvider sets the provider of the tracer for [ClientOption]. The other functions create
+// no spans. The default, also for nil, is the global provider, even if it is set later.
+func WithTracerProvider(p trace.TracerProvider) Option { return func(c *config) { c.tracers = p } }
 
 // WithMeterProvider sets the provider of the meter. The default, also for nil, is the global
 // provider, even if it is set later.
-func WithMeterProvider(p metric.MeterProvider) Config { return func(c *config) { c.meters = p } }
+func WithMeterProvider(p metric.MeterProvider) Option { return func(c *config) { c.meters = p } }
 
-// newConfig applies configs and the defaults.
-func newConfig(configs []Config) *config {
+// newConfig applies opts and the defaults.
+func newConfig(opts []Option) *config {
 	c := new(config)
-	for _, set := range configs {
+	for _, set := range opts {
 		if set != nil {
 			set(c)
 		}

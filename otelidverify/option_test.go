@@ -42,15 +42,15 @@ func (brokenMeter) Float64ObservableGauge(string, ...metric.Float64ObservableGau
 	return nil, errBroken
 }
 
-// TestOption_BrokenMeter is not parallel: it replaces the global error handler.
-func TestOption_BrokenMeter(t *testing.T) {
+// TestClientOption_BrokenMeter is not parallel: it replaces the global error handler.
+func TestClientOption_BrokenMeter(t *testing.T) {
 	var handled []error
 	previous := otel.GetErrorHandler()
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { handled = append(handled, err) }))
 	defer otel.SetErrorHandler(previous)
 	srv := sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithRateLimit(10))
 
-	client := srv.Client(otelidverify.Option(otelidverify.WithMeterProvider(brokenMeters{})), fastRetries())
+	client := srv.Client(otelidverify.ClientOption(otelidverify.WithMeterProvider(brokenMeters{})), fastRetries())
 	srv.Inject(sandboxfake.Match{Operation: "phone_check.list"}, sandboxfake.Fault{Status: http.StatusBadGateway})
 	_, err := client.PhoneChecks.List(t.Context(), idverify.ListOptions{})
 	otelidverify.ObserveVerifier(otelidverify.WithMeterProvider(brokenMeters{}))(t.Context(), signature.Verification{Operation: "callback"})
@@ -68,27 +68,27 @@ func TestOption_BrokenMeter(t *testing.T) {
 	}
 }
 
-func TestOption_NilProviders(t *testing.T) {
+func TestClientOption_NilProviders(t *testing.T) {
 	t.Parallel()
-	configs := []otelidverify.Config{nil, otelidverify.WithTracerProvider(nil), otelidverify.WithMeterProvider(nil)}
+	opts := []otelidverify.Option{nil, otelidverify.WithTracerProvider(nil), otelidverify.WithMeterProvider(nil)}
 	srv := sandboxfake.New(t, sandboxfake.WithInMemory())
-	client := srv.Client(otelidverify.Option(configs...))
+	client := srv.Client(otelidverify.ClientOption(opts...))
 	keys, err := signature.NewJWKS(client.JWKSURL(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 
 	_, err = client.PhoneChecks.Create(t.Context(), number)
-	otelidverify.ObserveVerifier(configs...)(t.Context(), signature.Verification{Operation: "callback"})
-	registration, registerErr := otelidverify.RegisterJWKS(keys, configs...)
+	otelidverify.ObserveVerifier(opts...)(t.Context(), signature.Verification{Operation: "callback"})
+	registration, registerErr := otelidverify.RegisterJWKS(keys, opts...)
 
 	if err := errors.Join(err, registerErr, registration.Unregister()); err != nil {
 		t.Error(err)
 	}
 }
 
-// TestOption_GlobalProviders is not parallel: it replaces the global providers.
-func TestOption_GlobalProviders(t *testing.T) {
+// TestClientOption_GlobalProviders is not parallel: it replaces the global providers.
+func TestClientOption_GlobalProviders(t *testing.T) {
 	r := newTelemetry()
 	srv := sandboxfake.New(t, sandboxfake.WithInMemory())
 	tracers, meters := otel.GetTracerProvider(), otel.GetMeterProvider()
@@ -96,7 +96,7 @@ func TestOption_GlobalProviders(t *testing.T) {
 	otel.SetMeterProvider(r.meters)
 	defer otel.SetTracerProvider(tracers)
 	defer otel.SetMeterProvider(meters)
-	client := srv.Client(otelidverify.Option())
+	client := srv.Client(otelidverify.ClientOption())
 
 	_, err := client.PhoneChecks.Create(t.Context(), number)
 
@@ -108,11 +108,11 @@ func TestOption_GlobalProviders(t *testing.T) {
 	}
 }
 
-func TestOption_Repeated(t *testing.T) {
+func TestClientOption_Repeated(t *testing.T) {
 	t.Parallel()
 	first, second := newTelemetry(), newTelemetry()
 	srv := sandboxfake.New(t, sandboxfake.WithInMemory())
-	client := srv.Client(otelidverify.Option(first.providers()...), otelidverify.Option(second.providers()...))
+	client := srv.Client(otelidverify.ClientOption(first.providers()...), otelidverify.ClientOption(second.providers()...))
 
 	_, err := client.PhoneChecks.Create(t.Context(), number)
 
@@ -126,11 +126,11 @@ func TestOption_Repeated(t *testing.T) {
 	}
 }
 
-func TestOption_Concurrent(t *testing.T) {
+func TestClientOption_Concurrent(t *testing.T) {
 	t.Parallel()
 	r := newTelemetry()
 	srv := sandboxfake.New(t, sandboxfake.WithInMemory())
-	client := srv.Client(otelidverify.Option(r.providers()...))
+	client := srv.Client(otelidverify.ClientOption(r.providers()...))
 	observe := otelidverify.ObserveVerifier(r.providers()...)
 
 	var all sync.WaitGroup
