@@ -104,7 +104,7 @@ func ParseCallback(m *signature.Message) (*Callback, error) {
 //
 // Protocol: docs/protocol.md, section 6.
 func CallbackHandler(v *signature.Verifier, handle func(context.Context, *Callback) error) http.Handler {
-	return v.CallbackHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return v.RequireCallback(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		u := unhandled{logger: v.Logger(), request: r}
 		defer u.respondToPanic(w)
 		u.message, _ = signature.MessageFromContext(r.Context())

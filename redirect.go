@@ -58,7 +58,7 @@ func ParseRedirect(m *signature.Message) (*Redirect, error) {
 //
 // Protocol: docs/protocol.md, section 7.
 func RedirectHandler(v *signature.Verifier, handle func(http.ResponseWriter, *http.Request, *Redirect)) http.Handler {
-	return v.RedirectHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return v.RequireRedirect(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		m, _ := signature.MessageFromContext(r.Context())
 		redirect, err := ParseRedirect(m)
 		if err != nil {

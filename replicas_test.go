@@ -93,7 +93,7 @@ func publishedKey(t *testing.T, srv *sandboxfake.Server) string {
 	t.Helper()
 	ids := make(chan string, 1)
 	verifier := srv.Verifier([]string{"shop.sandbox.test"}, nil)
-	url := srv.Handle("shop.sandbox.test", verifier.CallbackHandler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+	url := srv.Handle("shop.sandbox.test", verifier.RequireCallback(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		m, _ := signature.MessageFromContext(r.Context())
 		ids <- m.KeyID
 	})))

@@ -38,7 +38,7 @@ import (
 func (i *Inbox) Handler(v *signature.Verifier) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		deadline := time.Now().Add(responseTime) // not Options.Now, which a test may freeze
-		v.CallbackHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		v.RequireCallback(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			i.handle(w, r, deadline)
 		})).ServeHTTP(w, r)
 	})

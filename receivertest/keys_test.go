@@ -129,7 +129,7 @@ func verifierWithRefetch(t *testing.T, keys *receivertest.Keys) http.Handler {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return v.CallbackHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))
+	return v.RequireCallback(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))
 }
 
 func TestExamine_InvalidReceiver(t *testing.T) {

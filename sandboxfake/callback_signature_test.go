@@ -36,7 +36,7 @@ func TestServer_CallbackHeaderAndDigest(t *testing.T) {
 				header = r.Header.Clone()
 				body, _ = io.ReadAll(r.Body)
 				r.Body = io.NopCloser(strings.NewReader(string(body)))
-				verifier.CallbackHandler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { verified = true })).ServeHTTP(w, r)
+				verifier.RequireCallback(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { verified = true })).ServeHTTP(w, r)
 			}))
 			if strings.Contains(name, "rotate") {
 				srv.RotateKeys()

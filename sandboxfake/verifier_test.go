@@ -33,7 +33,7 @@ func TestServer_VerifierOptions(t *testing.T) {
 			reasons = append(reasons, v.Reason)
 		},
 	}
-	handler := srv.Verifier([]string{"app.sandbox.test"}, &opts).CallbackHandler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	handler := srv.Verifier([]string{"app.sandbox.test"}, &opts).RequireCallback(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	url := srv.Handle("app.sandbox.test", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r.Header.Set("X-Forwarded-Host", r.Host)
 		r.Host = "10.0.0.7:8080"

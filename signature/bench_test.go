@@ -147,7 +147,7 @@ func rawRSA(b *testing.B) func() error {
 
 func handleCallback(b *testing.B, v *signature.Verifier) func() error {
 	verified := 0
-	h := v.CallbackHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	h := v.RequireCallback(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if m, ok := signature.MessageFromContext(r.Context()); ok && len(m.Body) == len(benchBody) {
 			verified++
 		}

@@ -243,7 +243,7 @@ func TestVerifier_ConsumedBody(t *testing.T) {
 				passed := false
 				srv := serveVersion(t, version, func(host string) http.Handler {
 					v := verifierFor(t, serviceKeys(), signature.VerifierOptions{Logger: slog.New(logs)}, host)
-					verified := v.CallbackHandler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { passed = true }))
+					verified := v.RequireCallback(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { passed = true }))
 					return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 						consume(r)
 						verified.ServeHTTP(w, r)
@@ -280,7 +280,7 @@ func TestVerifier_ConsumedBodyOfUnknownLength(t *testing.T) {
 		t.Run(fmt.Sprint("HTTP/", version), func(t *testing.T) {
 			t.Parallel()
 			srv := serveVersion(t, version, func(host string) http.Handler {
-				verified := verifierFor(t, serviceKeys(), signature.VerifierOptions{}, host).CallbackHandler(http.NotFoundHandler())
+				verified := verifierFor(t, serviceKeys(), signature.VerifierOptions{}, host).RequireCallback(http.NotFoundHandler())
 				return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 					if r.ProtoMajor != version || r.ContentLength != -1 {
 						t.Errorf("HTTP/%d with Content-Length %d, want HTTP/%d with unknown length", r.ProtoMajor, r.ContentLength, version)

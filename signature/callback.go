@@ -14,7 +14,7 @@ import (
 // Every error is an [*Error]. If [Error.Retryable] returns true, the message cannot be verified
 // now: respond with 503. The reason is then [ErrKeySource], [ErrReplayStore], [ErrBody] or
 // [ErrTooLate]. All other errors mean that the message is invalid: respond with 400.
-// [Verifier.CallbackHandler] sends these responses. Respond to a valid message with 2XX. The
+// [Verifier.RequireCallback] sends these responses. Respond to a valid message with 2XX. The
 // service may still send it again, so process each check_id once.
 //
 // Protocol: docs/protocol.md, section 7.

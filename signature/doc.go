@@ -11,20 +11,20 @@
 //	keys, err := client.NewJWKS(nil)
 //	hosts := []string{"api.example.com"}
 //	verifier, err := signature.NewVerifier(keys, hosts, nil)
-//	mux.Handle("POST /callbacks", verifier.CallbackHandler(handler))
+//	mux.Handle("POST /callbacks", verifier.RequireCallback(handler))
 //
 // The handler receives only verified callbacks and gets each one from [MessageFromContext]. Create
 // one [JWKS] and one [Verifier] and reuse them; both are safe for concurrent use.
 //
 // # Verify a redirect
 //
-// [Verifier.RedirectHandler] does the same for redirects. Give the verifier of redirects a
+// [Verifier.RequireRedirect] does the same for redirects. Give the verifier of redirects a
 // [ReplayStore], so that a copy of a redirect is rejected:
 //
 //	verifier, err := signature.NewVerifier(keys, hosts, &signature.VerifierOptions{
 //		Replay: signature.NewMemoryReplayStore(0),
 //	})
-//	mux.Handle("GET /redirect", verifier.RedirectHandler(handler))
+//	mux.Handle("GET /redirect", verifier.RequireRedirect(handler))
 //
 // Callbacks need none if you process each check_id once. The verifier claims a message before your
 // handler runs: if the process ends in between and a proxy sends the callback again, a replay store

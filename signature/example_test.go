@@ -32,7 +32,7 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	handler := verifier.CallbackHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	handler := verifier.RequireCallback(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		m, _ := signature.MessageFromContext(r.Context())
 		fmt.Printf("%s: %s\n", m.Kind, m.Body)
 		w.WriteHeader(http.StatusNoContent)
@@ -65,8 +65,8 @@ func ExampleNewVerifier() {
 	}
 
 	mux := http.NewServeMux()
-	mux.Handle("POST /callbacks", verifier.CallbackHandler(http.NotFoundHandler()))
-	mux.Handle("GET /back", verifier.RedirectHandler(http.NotFoundHandler()))
+	mux.Handle("POST /callbacks", verifier.RequireCallback(http.NotFoundHandler()))
+	mux.Handle("GET /back", verifier.RequireRedirect(http.NotFoundHandler()))
 
 	w := httptest.NewRecorder()
 	mux.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/callbacks", strings.NewReader("{}")))
@@ -74,7 +74,7 @@ func ExampleNewVerifier() {
 	// Output: 400
 }
 
-// A handler that logs the error and responds like CallbackHandler.
+// A handler that logs the error and responds like RequireCallback.
 func ExampleVerifier_VerifyCallback() {
 	verifier := exampleVerifier()
 	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -108,9 +108,9 @@ func ExampleVerifier_VerifyCallback() {
 }
 
 // The device returns with a code. Accept it only in the session that started the check.
-func ExampleVerifier_RedirectHandler() {
+func ExampleVerifier_RequireRedirect() {
 	sessionCheckID := "c1" // from your session store
-	handler := exampleVerifier().RedirectHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	handler := exampleVerifier().RequireRedirect(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		m, _ := signature.MessageFromContext(r.Context())
 		if m.Query.Get("check_id") != sessionCheckID {
 			http.Error(w, "check belongs to another session", http.StatusForbidden)
@@ -157,7 +157,7 @@ func ExampleVerifierOptions_target() {
 // it has the same request, with the restored body. The response does not change.
 func ExampleVerifier_Explain() {
 	verifier := exampleVerifier()
-	callbacks := verifier.CallbackHandler(http.NotFoundHandler())
+	callbacks := verifier.RequireCallback(http.NotFoundHandler())
 	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		recorder := &statusRecorder{ResponseWriter: w} // records the status that is passed to WriteHeader
 		callbacks.ServeHTTP(recorder, r)
@@ -193,7 +193,7 @@ func ExampleVerifierOptions_observe() {
 	forged := exampleCallback("{}")
 	forged.Host = "another-customer.example.net"
 	for _, r := range []*http.Request{exampleCallback("{}"), exampleCallback("{}"), forged} {
-		verifier.CallbackHandler(http.NotFoundHandler()).ServeHTTP(httptest.NewRecorder(), r)
+		verifier.RequireCallback(http.NotFoundHandler()).ServeHTTP(httptest.NewRecorder(), r)
 	}
 	fmt.Println(results)
 	// Output: map[callback ErrHost:1 callback verified phone_check:2]

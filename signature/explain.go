@@ -142,9 +142,9 @@ func (e *explanation) verify() error {
 }
 
 func (e *explanation) verified() string {
-	line := "verified: this is a valid callback for VerifyCallback or CallbackHandler"
+	line := "verified: this is a valid callback for VerifyCallback or RequireCallback"
 	if e.operation == "redirect" {
-		line = "verified: this is a valid redirect for VerifyRedirect or RedirectHandler"
+		line = "verified: this is a valid redirect for VerifyRedirect or RequireRedirect"
 	}
 	if e.replay {
 		line += " (the replay store was not used: a copy of an accepted message is rejected with ErrReplay)"

@@ -155,7 +155,7 @@ func TestVerifier_ExplainInMiddleware(t *testing.T) {
 			t.Parallel()
 			lines := make(chan []string, 1)
 			v := newVerifier(t, signature.VerifierOptions{Logger: slog.New(slog.DiscardHandler)})
-			handler := v.CallbackHandler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+			handler := v.RequireCallback(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 			mux := http.NewServeMux()
 			mux.Handle("/plain/", http.StripPrefix("/plain", handler))
 			mux.Handle("/", explainRejections(v, lines, handler))

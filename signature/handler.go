@@ -12,7 +12,7 @@ import (
 // date of a redirect expires earlier.
 const retryAfter = "10"
 
-// CallbackHandler returns a handler that calls next only for verified callbacks. In next,
+// RequireCallback returns a handler that calls next only for verified callbacks. In next,
 // [MessageFromContext] returns the message, and r.Body can be read again.
 //
 // The handler responds to an invalid message with 400 and a constant body. It responds to a message
@@ -22,14 +22,14 @@ const retryAfter = "10"
 //
 // The handler works behind http.StripPrefix and http.MaxBytesHandler. Behind a proxy that changes
 // the host or the path, set VerifierOptions.Target.
-func (v *Verifier) CallbackHandler(next http.Handler) http.Handler {
+func (v *Verifier) RequireCallback(next http.Handler) http.Handler {
 	return v.handler(v.VerifyCallback, next)
 }
 
-// RedirectHandler is like [Verifier.CallbackHandler], for redirects. Its 503 responses have no
+// RequireRedirect is like [Verifier.RequireCallback], for redirects. Its 503 responses have no
 // Retry-After, because the service does not retry a redirect. The user can reload the page within
 // the clock skew.
-func (v *Verifier) RedirectHandler(next http.Handler) http.Handler {
+func (v *Verifier) RequireRedirect(next http.Handler) http.Handler {
 	return v.handler(v.VerifyRedirect, next)
 }
 
@@ -104,8 +104,8 @@ func respond(w http.ResponseWriter, err error) {
 
 type messageKey struct{}
 
-// MessageFromContext returns the message that [Verifier.CallbackHandler] or
-// [Verifier.RedirectHandler] verified. It reports false outside these handlers.
+// MessageFromContext returns the message that [Verifier.RequireCallback] or
+// [Verifier.RequireRedirect] verified. It reports false outside these handlers.
 func MessageFromContext(ctx context.Context) (*Message, bool) {
 	m, ok := ctx.Value(messageKey{}).(*Message)
 	return m, ok

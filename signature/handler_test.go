@@ -81,19 +81,19 @@ func send(t *testing.T, client *http.Client, r *http.Request) (status int, heade
 	return response.StatusCode, response.Header, string(read)
 }
 
-func TestCallbackHandler_Verified(t *testing.T) {
+func TestVerifier_RequireCallback(t *testing.T) {
 	t.Parallel()
 	for name, around := range map[string]func(*signature.Verifier, http.Handler) http.Handler{
-		"no middleware": func(v *signature.Verifier, h http.Handler) http.Handler { return v.CallbackHandler(h) },
+		"no middleware": func(v *signature.Verifier, h http.Handler) http.Handler { return v.RequireCallback(h) },
 		"StripPrefix": func(v *signature.Verifier, h http.Handler) http.Handler {
-			return http.StripPrefix("/callbacks", v.CallbackHandler(h))
+			return http.StripPrefix("/callbacks", v.RequireCallback(h))
 		},
 		"MaxBytesHandler": func(v *signature.Verifier, h http.Handler) http.Handler {
-			return http.MaxBytesHandler(v.CallbackHandler(h), 1<<10)
+			return http.MaxBytesHandler(v.RequireCallback(h), 1<<10)
 		},
 		"ServeMux": func(v *signature.Verifier, h http.Handler) http.Handler {
 			mux := http.NewServeMux()
-			mux.Handle("POST /callbacks/{name}", v.CallbackHandler(h))
+			mux.Handle("POST /callbacks/{name}", v.RequireCallback(h))
 			return mux
 		},
 	} {
@@ -120,11 +120,11 @@ func TestCallbackHandler_Verified(t *testing.T) {
 	}
 }
 
-func TestRedirectHandler_Verified(t *testing.T) {
+func TestVerifier_RequireRedirect(t *testing.T) {
 	t.Parallel()
 	var got received
 	srv := serve(t, func(host string) http.Handler {
-		return verifierFor(t, serviceKeys(), signature.VerifierOptions{}, host).RedirectHandler(recorder(&got))
+		return verifierFor(t, serviceKeys(), signature.VerifierOptions{}, host).RequireRedirect(recorder(&got))
 	})
 	u, err := url.Parse(srv.URL + "/back?check_id=c1&code=a%2Bb")
 	if err != nil {
@@ -159,10 +159,10 @@ func TestVerifier_RejectionHidesReason(t *testing.T) {
 	}
 
 	for _, a := range attack.Callbacks() {
-		run(v.CallbackHandler(never), a.Name, a.Message(setupFor("/callbacks/phone", "tenant=7")))
+		run(v.RequireCallback(never), a.Name, a.Message(setupFor("/callbacks/phone", "tenant=7")))
 	}
 	for _, a := range attack.Redirects() {
-		run(v.RedirectHandler(never), a.Name, a.Message(setupFor("/back", "")))
+		run(v.RequireRedirect(never), a.Name, a.Message(setupFor("/back", "")))
 	}
 
 	if len(responses) != 1 {
@@ -188,8 +188,8 @@ func TestVerifier_RetryableResponse(t *testing.T) {
 		never := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("handler called with an unverified message") })
 		callback, redirect := httptest.NewRecorder(), httptest.NewRecorder()
 
-		v.CallbackHandler(never).ServeHTTP(callback, request(t, signedCallback()))
-		v.RedirectHandler(never).ServeHTTP(redirect, request(t, signedRedirect()))
+		v.RequireCallback(never).ServeHTTP(callback, request(t, signedCallback()))
+		v.RequireRedirect(never).ServeHTTP(redirect, request(t, signedRedirect()))
 
 		if retry := callback.Header().Get("Retry-After"); retry != "10" {
 			t.Errorf("%s: callback: Retry-After = %q, want 10, the delay of the service's first retry", name, retry)
@@ -205,7 +205,7 @@ func TestVerifier_RetryableResponse(t *testing.T) {
 	}
 }
 
-func TestCallbackHandler_LogsReason(t *testing.T) {
+func TestVerifier_RequireCallbackLogsReason(t *testing.T) {
 	t.Parallel()
 	var log strings.Builder
 	verifier := verifierFor(t, serviceKeys(), signature.VerifierOptions{Logger: slog.New(slog.NewTextHandler(&log, nil))}, host)
@@ -213,7 +213,7 @@ func TestCallbackHandler_LogsReason(t *testing.T) {
 	r.Header.Set("Authorization", "Bearer not-a-signature")
 
 	w := httptest.NewRecorder()
-	verifier.CallbackHandler(http.NotFoundHandler()).ServeHTTP(w, r)
+	verifier.RequireCallback(http.NotFoundHandler()).ServeHTTP(w, r)
 
 	if !strings.Contains(log.String(), "Authorization scheme is not Signature") || strings.Contains(log.String(), "not-a-signature") {
 		t.Errorf("log = %q, want the reason without content of the message", log.String())
@@ -223,14 +223,14 @@ func TestCallbackHandler_LogsReason(t *testing.T) {
 	}
 }
 
-func TestCallbackHandler_ReverseProxy(t *testing.T) {
+func TestVerifier_RequireCallbackReverseProxy(t *testing.T) {
 	t.Parallel()
 	var got received
 	backend := serve(t, func(string) http.Handler {
 		v := verifierFor(t, serviceKeys(), signature.VerifierOptions{Target: func(r *http.Request) (string, string) {
 			return r.Header.Get("X-Forwarded-Host"), r.Header.Get("X-Original-Uri")
 		}}, host)
-		return v.CallbackHandler(recorder(&got))
+		return v.RequireCallback(recorder(&got))
 	})
 	inner, err := url.Parse(backend.URL + "/internal")
 	if err != nil {

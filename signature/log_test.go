@@ -134,9 +134,9 @@ func TestVerifier_ForgedMessagesLogWarnings(t *testing.T) {
 // handlerOf returns the handler of v for messages of the given kind.
 func handlerOf(v *signature.Verifier, kind messageKind, next http.Handler) http.Handler {
 	if kind.name == "redirect" {
-		return v.RedirectHandler(next)
+		return v.RequireRedirect(next)
 	}
-	return v.CallbackHandler(next)
+	return v.RequireCallback(next)
 }
 
 // logCase is a message that is not verified, with the expected record.
@@ -241,7 +241,7 @@ func TestVerifier_LogLevels(t *testing.T) {
 			}
 			response := httptest.NewRecorder()
 
-			v.CallbackHandler(http.NotFoundHandler()).ServeHTTP(response, r)
+			v.RequireCallback(http.NotFoundHandler()).ServeHTTP(response, r)
 
 			if response.Code != tt.status {
 				t.Errorf("response = %d, want %d", response.Code, tt.status)

@@ -251,7 +251,7 @@ func TestVerifier_ResponseTexts(t *testing.T) {
 		http.StatusBadRequest:         newVerifier(t, signature.VerifierOptions{ClockSkew: 1, Replay: failingStore(errors.New("x"))}),
 		http.StatusServiceUnavailable: newVerifier(t, signature.VerifierOptions{Replay: failingStore(errors.New("x"))}),
 	} {
-		srv := serve(t, func(string) http.Handler { return v.CallbackHandler(http.NotFoundHandler()) })
+		srv := serve(t, func(string) http.Handler { return v.RequireCallback(http.NotFoundHandler()) })
 		r := callbackRequest(t, srv.URL)
 		r.Host = host
 		if status == http.StatusServiceUnavailable {

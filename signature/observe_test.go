@@ -251,9 +251,9 @@ func TestVerifier_ObservePanic(t *testing.T) {
 	}
 }
 
-// TestCallbackHandler_StorePanic checks that a callback is not lost. Without a response the service
-// would not send it again.
-func TestCallbackHandler_StorePanic(t *testing.T) {
+// TestVerifier_RequireCallbackStorePanic checks that a callback is not lost. Without a response the
+// service would not send it again.
+func TestVerifier_RequireCallbackStorePanic(t *testing.T) {
 	t.Parallel()
 	broken := true
 	var handled atomic.Int32
@@ -270,7 +270,7 @@ func TestCallbackHandler_StorePanic(t *testing.T) {
 			return true, nil
 		}),
 	}, srv.Listener.Addr().String())
-	srv.Config.Handler = v.CallbackHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	srv.Config.Handler = v.RequireCallback(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		handled.Add(1)
 		w.WriteHeader(http.StatusNoContent)
 	}))

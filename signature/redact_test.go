@@ -145,7 +145,7 @@ func TestVerifier_RedactsReplayStoreErrors(t *testing.T) {
 			store := storeFunc(func(context.Context, [32]byte, time.Duration) (bool, error) { return false, errors.New(text) })
 			v := newVerifier(t, signature.VerifierOptions{Replay: store, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 
-			v.CallbackHandler(http.NotFoundHandler()).ServeHTTP(httptest.NewRecorder(), request(t, signedCallback()))
+			v.RequireCallback(http.NotFoundHandler()).ServeHTTP(httptest.NewRecorder(), request(t, signedCallback()))
 			_, err := v.VerifyCallback(request(t, signedCallback()))
 
 			wantNoLeaks(t, err, log.String(), "connection refused")

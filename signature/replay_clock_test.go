@@ -133,7 +133,7 @@ func TestVerifier_ChecksDateAfterBody(t *testing.T) {
 			passed := false
 			response := httptest.NewRecorder()
 
-			v.CallbackHandler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { passed = true })).ServeHTTP(response, r)
+			v.RequireCallback(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { passed = true })).ServeHTTP(response, r)
 
 			if tt.want == nil {
 				if !passed {

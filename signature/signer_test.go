@@ -46,7 +46,7 @@ func TestSigner_SignCallback(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				srv.Config.Handler = v.CallbackHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				srv.Config.Handler = v.RequireCallback(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 					got, _ = signature.MessageFromContext(r.Context())
 					w.WriteHeader(http.StatusNoContent)
 				}))

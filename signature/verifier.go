@@ -66,8 +66,8 @@ type VerifierOptions struct {
 	// Now returns the current time. Default time.Now.
 	Now func() time.Time
 
-	// Logger receives a record for each message that [Verifier.CallbackHandler] or
-	// [Verifier.RedirectHandler] does not pass to next. The attributes operation ("callback" or
+	// Logger receives a record for each message that [Verifier.RequireCallback] or
+	// [Verifier.RequireRedirect] does not pass to next. The attributes operation ("callback" or
 	// "redirect"), reason (the name of the reason, such as "ErrHost") and error contain what the
 	// response does not. The level is error if the key source or the replay store is unavailable, or
 	// if middleware has consumed the body. It is warn for everything else, because a sender can cause
@@ -83,7 +83,7 @@ type VerifierOptions struct {
 	//
 	// A panic in Observe does not change the result. It is recovered, and its type is logged to Logger
 	// at level error. A panic in Target, Now, Logger, the key source or the replay store continues to
-	// the caller. [Verifier.CallbackHandler] responds with 500 first, so that the service sends the
+	// the caller. [Verifier.RequireCallback] responds with 500 first, so that the service sends the
 	// callback again.
 	Observe func(context.Context, Verification)
 }

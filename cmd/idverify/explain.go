@@ -181,8 +181,8 @@ var programTerms = strings.NewReplacer(
 	"pass it to NewVerifier", "add it to the hosts of the receiver, and pass it with -host",
 	"check VerifierOptions.CallbackHeader", "check -callback-header",
 	"set VerifierOptions.CallbackHeader to this name", "set -callback-header and the header of the receiver to this name",
-	" for VerifyCallback or CallbackHandler", "",
-	" for VerifyRedirect or RedirectHandler", "",
+	" for VerifyCallback or RequireCallback", "",
+	" for VerifyRedirect or RequireRedirect", "",
 	"ClockSkew is", "the allowed difference is",
 	"a ClockSkew of", "an allowed difference of",
 )

@@ -55,7 +55,7 @@ func (a *app) handler(v *signature.Verifier) http.Handler {
 		defer a.mu.Unlock()
 		a.accepted++
 	})
-	callbacks, redirects := v.CallbackHandler(accept), v.RedirectHandler(accept)
+	callbacks, redirects := v.RequireCallback(accept), v.RequireRedirect(accept)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		verify, handler := v.VerifyRedirect, redirects
 		if r.Method == http.MethodPost {

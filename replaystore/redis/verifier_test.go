@@ -79,7 +79,7 @@ func newRedirect(t *testing.T, store signature.ReplayStore) redirect {
 	if err != nil {
 		t.Fatal(err)
 	}
-	handler := verifier.RedirectHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))
+	handler := verifier.RequireRedirect(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))
 	u := &url.URL{Scheme: "https", Host: host, Path: "/back", RawQuery: "check_id=c1&code=a"}
 	if err := signer.SignRedirect(u); err != nil {
 		t.Fatal(err)
