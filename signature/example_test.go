@@ -162,8 +162,8 @@ func ExampleVerifier_Explain() {
 		recorder := &statusRecorder{ResponseWriter: w} // records the status that is passed to WriteHeader
 		callbacks.ServeHTTP(recorder, r)
 		if recorder.status == http.StatusBadRequest {
-			for _, line := range verifier.Explain(r.Context(), r, nil) {
-				fmt.Println(line) // use a logger, and limit the rate: anyone can send invalid messages
+			for _, change := range verifier.Explain(r.Context(), r, nil).Changes {
+				fmt.Println(change) // use a logger, and limit the rate: anyone can send invalid messages
 			}
 		}
 	})
@@ -174,7 +174,7 @@ func ExampleVerifier_Explain() {
 	handler.ServeHTTP(w, r)
 	fmt.Println(w.Code)
 	// Output:
-	// host: signed for api.example.com, one of the verifier's hosts, but received with another Host header: return it from VerifierOptions.Target, or configure the proxy to keep it
+	// host: signed for api.example.com, one of the verifier's hosts, but received with another Host header: configure the proxy to keep it, or the receiver to verify the original (in Go, with VerifierOptions.Target)
 	// 400
 }
 

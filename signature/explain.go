@@ -2,13 +2,23 @@ package signature
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"crypto/rsa"
 	"crypto/sha256"
+	"errors"
+	"fmt"
 	"io"
 	"log/slog"
+	"maps"
+	"math"
+	"math/big"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
+
+	"github.com/idverify/idverify-go/internal/redact"
 )
 
 // ExplainOptions configures [Verifier.Explain].
@@ -26,24 +36,50 @@ type ExplainOptions struct {
 	AnyDate bool
 }
 
-// Explain returns why r is not verified: one line for each change that would make it verify, with
-// what to do. If there is more than one line, all of these changes are needed. The first line
-// begins with "verified:" if r is valid, and with "not explained:" if no usual cause explains the
-// rejection; such a message is probably forged. Other lines begin with the part that was changed:
-// "authorization:", "key:", "method:", "host:", "path:", "query:", "date:", "digest:",
-// "header NAME:", "another covered header:", "callback header:", "clock:" or "body:". After
-// "not explained:", they contain what was found, such as "body: cannot be examined:" if the body
-// cannot be read or is too large, or "the message is still rejected after these changes:".
-//
-// Use Explain for logs and tools, never for a response: it would help an attacker. The lines
-// contain your hosts, the values of opts, the names of headers, and a host name for which the
-// service really signed the message. They contain nothing else of the message, and no IP address
-// except one of your hosts.
+// Explanation is the result of [Verifier.Explain]. It is meant for logs and tools, never for a
+// response: it would help an attacker.
+type Explanation struct {
+	// Verified reports whether the message is valid as it was received.
+	Verified bool
+
+	// Explained reports whether the message is verified, or would be with all of Changes. A message
+	// that is not explained is probably forged.
+	Explained bool
+
+	// Changes contains what was changed between the service and the verifier. If the message is not
+	// explained, it contains what was found instead.
+	Changes []Change
+}
+
+// Change is a change of one part of a message. Its texts contain hosts of the verifier, values of
+// [ExplainOptions], names of headers, and a host for which the service really signed the message.
+// They contain nothing else of the message, and no IP address except one of the verifier's hosts.
+type Change struct {
+	// Part is "authorization", "key", "method", "host", "path", "query", "body", "clock" or "callback
+	// header"; or the name of a covered header in lower case, such as "date", or "another covered
+	// header". If a message is not explained, it can also be "message".
+	Part string `json:"part"`
+
+	Found string `json:"found"`         // what was changed, or was found
+	Fix   string `json:"fix,omitempty"` // what to do
+}
+
+// String returns the change as one line.
+func (c Change) String() string {
+	text := c.Part + ": " + c.Found
+	if c.Fix != "" {
+		text += ": " + c.Fix
+	}
+	return text
+}
+
+// Explain returns the changes that make r verify, and what to do about each of them.
 //
 // Explain detects whether r is a callback or a redirect. It reads at most MaxBody bytes of the
 // body, and only if the service made the signature, and it restores the body. It replaces r.Body to
 // do so: do not use r concurrently. Pass the same *http.Request that you passed to VerifyCallback,
-// and call Explain before your HTTP handler returns; after that, the body cannot be read.
+// and call Explain before your HTTP handler returns; after that, the body cannot be read. If the
+// body cannot be examined, the last change is that of the part "body", and r is not explained.
 //
 // Explain fetches nothing and does not use the replay store, Logger or Observe. It examines the
 // cached set of a [JWKS], however old it is, [StaticKeys], and opts.Keys. Another type of
@@ -57,7 +93,7 @@ type ExplainOptions struct {
 // other body instead. opts may be nil.
 //
 // Protocol: docs/protocol.md, section 12.
-func (v *Verifier) Explain(ctx context.Context, r *http.Request, opts *ExplainOptions) []string {
+func (v *Verifier) Explain(ctx context.Context, r *http.Request, opts *ExplainOptions) Explanation {
 	if opts == nil {
 		opts = &ExplainOptions{}
 	}
@@ -66,33 +102,36 @@ func (v *Verifier) Explain(ctx context.Context, r *http.Request, opts *ExplainOp
 		r.Body = body
 		defer body.release(r)
 	}
-	return newExplanation(v, r, opts).lines(ctx)
+	return newExamination(v, r, opts).explanation(ctx)
 }
 
-// lines returns the result of Explain.
-func (e *explanation) lines(ctx context.Context) []string {
+// explanation returns the result of Explain.
+func (e *examination) explanation(ctx context.Context) Explanation {
 	err := e.verify()
 	if err == nil {
-		return []string{e.verified()}
+		return Explanation{Verified: true, Explained: true}
 	}
-	found, ok := e.explain(ctx)
-	if ok {
-		return found
+	changes, ok := e.explain(ctx)
+	if rejection, isError := errors.AsType[*Error](err); !ok && isError && e.ownKeys != nil {
+		changes = slices.Insert(changes, 0, Change{Part: messagePart, Found: e.operation + " not verified: " + rejection.Reason.Error()})
 	}
-	rejection := strings.TrimPrefix(withOperation(e.operation, err).Error(), "signature: ")
-	if e.ownKeys == nil && e.authorization.text != "" {
-		rejection = e.operation + " not verified: the keys of the verifier cannot be examined"
-	}
-	return append([]string{"not explained: " + rejection}, found...)
+	return Explanation{Explained: ok, Changes: changes}
 }
 
-// explanation is the state of one call of Explain.
-type explanation struct {
+// Values of Change.Part that several findings have.
+const (
+	authorizationPart = "authorization"
+	bodyPart          = "body"
+	keyPart           = "key"
+	messagePart       = "message"
+)
+
+// examination is the state of one call of Explain.
+type examination struct {
 	v         *Verifier // copy without replay store, logger and observer
 	r         *http.Request
 	opts      *ExplainOptions
 	operation string // "callback" or "redirect"
-	replay    bool   // the verifier has a replay store
 	now       time.Time
 	ownKeys   StaticKeys // of the verifier; nil if unavailable
 
@@ -108,8 +147,8 @@ type explanation struct {
 	bodyErr  error
 }
 
-func newExplanation(v *Verifier, r *http.Request, opts *ExplainOptions) *explanation {
-	e := &explanation{r: r, opts: opts, operation: "redirect", replay: v.replay != nil, ownKeys: cachedKeys(v.keys)}
+func newExamination(v *Verifier, r *http.Request, opts *ExplainOptions) *examination {
+	e := &examination{r: r, opts: opts, operation: "redirect", ownKeys: cachedKeys(v.keys)}
 	if r.Method == http.MethodPost || len(r.Header["Digest"]) > 0 || strings.HasPrefix(r.Header.Get("Authorization"), "Signature ") {
 		e.operation = "callback"
 	}
@@ -131,7 +170,7 @@ func newExplanation(v *Verifier, r *http.Request, opts *ExplainOptions) *explana
 }
 
 // verify verifies the request as it was received.
-func (e *explanation) verify() error {
+func (e *examination) verify() error {
 	var err error
 	if e.operation == "callback" {
 		_, err = e.v.callback(e.r)
@@ -141,78 +180,74 @@ func (e *explanation) verify() error {
 	return err
 }
 
-func (e *explanation) verified() string {
-	line := "verified: this is a valid callback for VerifyCallback or RequireCallback"
-	if e.operation == "redirect" {
-		line = "verified: this is a valid redirect for VerifyRedirect or RequireRedirect"
-	}
-	if e.replay {
-		line += " (the replay store was not used: a copy of an accepted message is rejected with ErrReplay)"
-	}
-	if e.opts.AnyDate {
-		line += " (the clock was not examined)"
-	}
-	return line
-}
-
-// explain returns the changes that make the message verify. Without them, it reports false, and the
-// lines contain what was found.
-func (e *explanation) explain(ctx context.Context) (lines []string, ok bool) {
-	if line, ok := e.findAuthorization(); !ok {
-		return []string{line}, false
+// explain returns the changes that make the message verify. Without them, it reports false and
+// returns what was found.
+func (e *examination) explain(ctx context.Context) (changes []Change, ok bool) {
+	if found, ok := e.findAuthorization(); !ok {
+		return []Change{found}, false
 	}
 	if e.ownKeys == nil && len(e.opts.Keys) == 0 {
-		return []string{"key: the verifier has no keys that can be examined (a JWKS fetches its set for the first message; for another key source, set ExplainOptions.Keys)"}, false
+		return []Change{{keyPart, "the verifier has no keys that can be examined", "a JWKS fetches its set for the first message; for another key source, set ExplainOptions.Keys"}}, false
 	}
 	if !e.findKey() {
-		return []string{e.noKey()}, false
+		return []Change{e.noKey()}, false
 	}
 	e.covered = e.dimensions()
 	switch found, err := e.search(ctx); {
 	case found:
+		return e.conclude()
 	case err != nil:
-		return []string{"key: " + signedByService + ", but the examination was canceled"}, false
-	default:
-		return []string{"key: " + signedByService + ", but a covered part (host, path, query, Date, Digest or callback header) differs from what was signed, and no usual change of a proxy explains it: compare the request that your proxy receives with the one that it forwards, and pass your paths in ExplainOptions.Paths; if they are equal, the signature was copied from another message"}, false
+		return []Change{{Part: keyPart, Found: signedByService + ", but the examination was canceled"}}, false
 	}
-	return e.conclude()
+	return []Change{{keyPart, signedByService + ", but a covered part (host, path, query, Date, Digest or callback header) differs from what was signed, and no usual change of a proxy explains it",
+		"compare the request that your proxy receives with the one that it forwards, and pass the registered paths; if they are equal, the signature was copied from another message"}}, false
 }
 
 const signedByService = "the service made the signature"
 
 // conclude checks everything except the signature for the form of the message that the search
 // found, and verifies the result.
-func (e *explanation) conclude() (lines []string, ok bool) {
-	for _, line := range []string{e.authorization.cause, e.key.cause} {
-		if line != "" {
-			lines = append(lines, line)
+func (e *examination) conclude() (changes []Change, ok bool) {
+	for _, c := range []Change{e.authorization.change, e.key.change} {
+		if c != (Change{}) {
+			changes = append(changes, c)
 		}
 	}
 	for _, d := range e.covered {
-		if line := d.options[d.chosen].cause; line != "" {
-			lines = append(lines, line)
+		if o := d.options[d.chosen]; o.found != "" {
+			changes = append(changes, Change{e.part(d.name), o.found, cmp.Or(o.fix, d.fix)})
 		}
 	}
-	lines = append(lines, e.otherChanges()...)
+	changes = append(changes, e.otherChanges()...)
 	var body []byte
 	if e.operation == "callback" {
-		var line string
-		if body, line, ok = e.originalBody(); line != "" {
-			lines = append(lines, line)
+		var change Change
+		body, change, ok = e.originalBody()
+		if change != (Change{}) {
+			changes = append(changes, change)
 		}
 		if !ok {
-			return lines, false
+			return changes, false
 		}
 	}
-	// The verifier itself decides, so that no line promises what it would reject.
+	// The verifier itself decides, so that no change promises what it would reject.
 	if err := e.confirm(body); err != nil {
-		return append(lines, "the message is still rejected after these changes: "+strings.TrimPrefix(withOperation(e.operation, err).Error(), "signature: ")), false
+		return append(changes, Change{Part: messagePart, Found: "still rejected after these changes: " + detailOf(err)}), false
 	}
-	return lines, len(lines) > 0
+	return changes, len(changes) > 0
+}
+
+// part returns the value of Change.Part for a dimension. It does not repeat names that the sender
+// could have chosen.
+func (e *examination) part(name string) string {
+	if isToken(name) && !slices.Contains(e.v.header.coverage, name) && !strings.Contains(name, "callback") {
+		return "another covered header"
+	}
+	return strings.Trim(name, "()")
 }
 
 // confirm verifies the message in the form that the search found.
-func (e *explanation) confirm(body []byte) error {
+func (e *examination) confirm(body []byte) error {
 	v := *e.v
 	host, date := e.value("host"), e.value("date")
 	v.keys, v.target = StaticKeys{e.authorization.keyID: e.key.key}, nil
@@ -239,19 +274,311 @@ func (e *explanation) confirm(body []byte) error {
 	return err
 }
 
-// originalBody returns the body that the digest belongs to, and the line for its change. The line
-// of a body that cannot be examined or explained is not empty, and the result is false.
-func (e *explanation) originalBody() (body []byte, line string, ok bool) {
-	digest, parsed := parseDigest(e.value("digest"))
-	if !parsed {
-		return nil, "digest: signed in a form that is neither hexadecimal nor standard base64 with padding: the service does not send it", false
+// otherChanges returns the changes of what the verifier checks besides signature and body.
+func (e *examination) otherChanges() []Change {
+	var changes []Change
+	if host := e.value("host"); !e.v.hosts.allows(host) {
+		changes = append(changes, Change{"host", fmt.Sprintf("signed for %s, which is not one of the verifier's hosts%s", e.hostText(host), e.portText(host)),
+			"if it is yours, add it to them; if not, the message was sent to another customer and is rightly rejected"})
 	}
-	received, err := e.readBody()
-	if err != nil {
-		return nil, "body: cannot be examined: " + detailOf(err), false
+	if e.operation == "callback" && e.callbackHeader() != e.v.header.name {
+		name := e.callbackHeader()
+		if redact.Text(name) != name {
+			name = "another header"
+		}
+		changes = append(changes, Change{"callback header", "the service sent the kind in " + name, "configure the verifier with this name (in Go, with VerifierOptions.CallbackHeader)"})
 	}
-	if sha256.Sum256(received) == digest {
-		return received, "", true
+	if c, ok := e.clock(); ok {
+		changes = append(changes, c)
 	}
-	return e.findBody(received, digest)
+	return changes
 }
+
+// callbackHeader returns the covered header that contains the kind of the callback: that of the
+// verifier, or else the only one that is not another header of every callback.
+func (e *examination) callbackHeader() string {
+	own := e.v.header.name
+	covered := e.authorization.covered.slice()
+	if slices.Contains(covered, own) {
+		return own
+	}
+	others := slices.DeleteFunc(slices.Clone(covered), func(name string) bool { return slices.Contains(e.v.header.coverage, name) })
+	if len(others) != 1 || !isToken(others[0]) {
+		return own
+	}
+	return others[0]
+}
+
+// clock reports whether the date is outside the allowed skew, and returns the change.
+func (e *examination) clock() (c Change, ok bool) {
+	date, ok := parseDate(e.value("date"))
+	age := e.now.Sub(date)
+	if !ok || e.opts.AnyDate || age.Abs() <= e.v.skew {
+		return Change{}, false
+	}
+	// Round up, so that the advice suffices. A date of another century saturates a Duration.
+	difference := min(age.Abs(), 100*365*24*time.Hour)
+	difference = (difference + time.Second - 1).Truncate(time.Second)
+	direction, fix := "before", "if all messages are rejected, its clock is fast, synchronize it with NTP; otherwise the message was delayed, or is a copy of an old one"
+	if age < 0 {
+		direction, fix = "after", "its clock is slow, synchronize it with NTP"
+	}
+	if difference <= maxAdvisedSkew {
+		fix += fmt.Sprintf(" (an allowed skew of %v would accept it)", difference)
+	}
+	return Change{"clock", fmt.Sprintf("signed %v %s the time of this machine, and the allowed skew is %v", difference, direction, e.v.skew), fix}, true
+}
+
+// maxAdvisedSkew is the largest ClockSkew that Explain mentions. A larger one accepts old copies.
+const maxAdvisedSkew = 30 * time.Second
+
+// detailOf returns the text of a verification error without its operation.
+func detailOf(err error) string {
+	if e, ok := errors.AsType[*Error](err); ok {
+		return e.detail
+	}
+	return redact.Text(err.Error())
+}
+
+// maxExplainedKeys is the maximum number of public keys with which Explain examines a signature.
+const maxExplainedKeys = 64
+
+// foundKey is the key that made a signature.
+type foundKey struct {
+	key    *rsa.PublicKey
+	hash   [sha256.Size]byte // hash of the text that was signed
+	change Change            // zero if the verifier has the key under its ID
+}
+
+// cachedKeys returns the keys of source that are available without a call of PublicKey, or nil.
+func cachedKeys(source KeySource) StaticKeys {
+	switch source := source.(type) {
+	case StaticKeys:
+		return source
+	case *JWKS:
+		if source != nil {
+			return source.cachedKeys()
+		}
+	}
+	return nil
+}
+
+// findKey looks for the key that made the signature: first under its ID, then among all keys.
+func (e *examination) findKey() bool {
+	type named struct {
+		name string
+		keys StaticKeys
+	}
+	sets := []named{{"", e.ownKeys}}
+	for _, name := range slices.Sorted(maps.Keys(e.opts.Keys)) {
+		sets = append(sets, named{name, cachedKeys(e.opts.Keys[name])})
+	}
+	for _, set := range sets {
+		if e.matches(set.keys[e.authorization.keyID]) {
+			e.key.change = e.otherKeySet(set.name)
+			return true
+		}
+	}
+	for _, set := range sets {
+		for _, id := range slices.Sorted(maps.Keys(set.keys)) {
+			if id != e.authorization.keyID && e.matches(set.keys[id]) {
+				found := "keyId in the Authorization is not the ID of the key that made the signature"
+				if set.name != "" {
+					found += fmt.Sprintf(", which is in the key set %q", set.name)
+				}
+				e.key.change = Change{keyPart, found, "check whether a proxy or a test changes it, and whether the key set is the one of the service"}
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// otherKeySet returns the change for a key of a set in opts.Keys.
+func (e *examination) otherKeySet(name string) Change {
+	if name == "" {
+		return Change{}
+	}
+	found := fmt.Sprintf("signed with a key of the key set %q", name)
+	if e.ownKeys == nil {
+		return Change{keyPart, found + "; the keys of the verifier cannot be examined", "check that it has this key set"}
+	}
+	return Change{keyPart, found + ", which the verifier does not have: the message comes from that environment", "use its base URL for the key set, or change the callback or redirect URL that is registered there"}
+}
+
+// matches reports whether key made the signature, and sets e.key if so.
+func (e *examination) matches(key *rsa.PublicKey) bool {
+	if key == nil || e.budget.keys == maxExplainedKeys {
+		return false
+	}
+	e.budget.keys++
+	hash, ok := signedHash(key, e.authorization.signature)
+	if ok {
+		e.key = foundKey{key: key, hash: hash}
+	}
+	return ok
+}
+
+// noKey returns what was found about a signature that no examined key made.
+func (e *examination) noKey() Change {
+	known := "the key set has no key with the ID in the Authorization"
+	switch {
+	case e.ownKeys == nil:
+		known = "the keys of the verifier cannot be examined"
+	case e.ownKeys[e.authorization.keyID] != nil:
+		known = "the key with the ID in the Authorization did not make the signature"
+	}
+	return Change{keyPart, known + ", and neither did another examined key", "the message is probably forged, or the Authorization was changed, or it comes from another environment (pass its key set, too)"}
+}
+
+// digestInfo is the DER prefix of a SHA-256 hash in a signature (RFC 8017, section 9.2).
+const digestInfo = "\x30\x31\x30\x0d\x06\x09\x60\x86\x48\x01\x65\x03\x04\x02\x01\x05\x00\x04\x20"
+
+// signedHash returns the hash that the owner of key signed, and reports whether key made the
+// signature. With the hash, one operation with the key is enough to examine many forms of a
+// message.
+func signedHash(key *rsa.PublicKey, signature []byte) (hash [sha256.Size]byte, ok bool) {
+	s := new(big.Int).SetBytes(signature)
+	if !usable(key) || key.E > math.MaxInt32 || len(signature) != key.Size() || s.Cmp(key.N) >= 0 {
+		return hash, false
+	}
+	encoded := s.Exp(s, big.NewInt(int64(key.E)), key.N).FillBytes(make([]byte, key.Size()))
+	padding := bytes.Repeat([]byte{0xff}, len(encoded)-3-len(digestInfo)-sha256.Size)
+	prefix := slices.Concat([]byte{0, 1}, padding, []byte{0}, []byte(digestInfo))
+	rest, ok := bytes.CutPrefix(encoded, prefix)
+	copy(hash[:], rest)
+	return hash, ok
+}
+
+// cachedKeys returns the keys of the last valid set, however old it is. It does not fetch the set
+// and does not delay a fetch. The caller must not modify the result.
+func (j *JWKS) cachedKeys() StaticKeys {
+	if set := j.current.Load(); set != nil {
+		return set.keys
+	}
+	return nil
+}
+
+// Limits of the search for the form of a message that was signed. A usual message has less than 500
+// bytes of signed text.
+const (
+	maxForms     = 4096    // forms of a message
+	maxFormBytes = 2 << 20 // signed text of all forms, in bytes
+	maxOptions   = 192     // values of one part
+)
+
+// optionsPerPart limits the values of each part if several parts are changed, by their number.
+var optionsPerPart = [...]int{maxOptions, maxOptions, 40, 8}
+
+// budget counts what Explain has used.
+type budget struct {
+	keys, forms, bytes int
+	bodyForms          int
+	bodyBytes          int
+}
+
+// Names of the parts of the request target. They are not tokens, unlike the names of headers.
+const (
+	methodPart = "(method)"
+	pathPart   = "(path)"
+	queryPart  = "(query)"
+)
+
+// dimension is a part of a message with the values that it may have had when it was signed.
+type dimension struct {
+	name    string   // covered header in lower case, or one of the parts of the request target
+	fix     string   // of a Change
+	options []option // most likely first
+	chosen  int
+}
+
+// option is a possible value of a part.
+type option struct {
+	value   string
+	found   string // of a Change; empty if this is the received value
+	fix     string // of a Change; empty: that of the part
+	general bool   // a later option with the same value has a more precise text
+}
+
+// add appends an option, unless the value is already one. found is empty for the received value.
+func (d *dimension) add(value, found string) { d.addOption(option{value: value, found: found}) }
+
+func (d *dimension) addOption(o option) {
+	i := slices.IndexFunc(d.options, func(other option) bool { return other.value == o.value })
+	switch {
+	case i >= 0 && d.options[i].general:
+		d.options[i] = o
+	case i < 0 && len(d.options) < maxOptions:
+		d.options = append(d.options, o)
+	}
+}
+
+// value returns the chosen value of a part, or "" if the signature does not cover it.
+func (e *examination) value(name string) string {
+	for i := range e.covered {
+		if d := &e.covered[i]; d.name == name && len(d.options) > 0 {
+			return d.options[d.chosen].value
+		}
+	}
+	return ""
+}
+
+// search looks for the form of the message that was signed: first with one changed part, then with
+// two and three.
+func (e *examination) search(ctx context.Context) (found bool, err error) {
+	for _, d := range e.covered {
+		if len(d.options) == 0 {
+			return false, nil
+		}
+	}
+	for changed := range optionsPerPart {
+		if found, err = e.combine(ctx, 0, changed, optionsPerPart[changed]); found || err != nil {
+			return found, err
+		}
+	}
+	return false, nil
+}
+
+// combine examines all forms in which the given number of parts, from the given one on, have
+// another value than their first.
+func (e *examination) combine(ctx context.Context, from, changed, limit int) (found bool, err error) {
+	if changed == 0 {
+		return e.examine(), ctx.Err()
+	}
+	for i := from; i <= len(e.covered)-changed; i++ {
+		d := &e.covered[i]
+		for d.chosen = 1; d.chosen < min(len(d.options), limit); d.chosen++ {
+			if found, err = e.combine(ctx, i+1, changed-1, limit); found || err != nil || e.budget.spent() {
+				return found, err
+			}
+		}
+		d.chosen = 0
+	}
+	return false, nil
+}
+
+// examine reports whether the chosen values are those that were signed.
+func (e *examination) examine() bool {
+	if e.budget.spent() {
+		return false
+	}
+	text := make([]byte, 0, usualText)
+	for i, name := range e.authorization.covered.slice() {
+		if i > 0 {
+			text = append(text, '\n')
+		}
+		text = append(text, name+": "...)
+		if name == "(request-target)" {
+			text = append(text, e.value(methodPart)+" "...)
+			text = append(text, e.value(pathPart)...)
+			text = append(text, e.value(queryPart)...)
+		} else {
+			text = append(text, e.value(name)...)
+		}
+	}
+	e.budget.forms++
+	e.budget.bytes += len(text)
+	return sha256.Sum256(text) == e.key.hash
+}
+
+func (b *budget) spent() bool { return b.forms >= maxForms || b.bytes >= maxFormBytes }

@@ -23,33 +23,50 @@ const (
 
 const keepBody = "pass the body on as received (put the verifier before middleware that parses it)"
 
+// originalBody returns the body that the digest belongs to, and its change. For a body that cannot
+// be examined or explained, it returns what was found, and reports false.
+func (e *examination) originalBody() (body []byte, change Change, ok bool) {
+	digest, parsed := parseDigest(e.value("digest"))
+	if !parsed {
+		return nil, Change{Part: "digest", Found: "signed in a form that is neither hexadecimal nor standard base64 with padding: the service does not send it"}, false
+	}
+	received, err := e.readBody()
+	if err != nil {
+		return nil, Change{Part: bodyPart, Found: "cannot be examined: " + detailOf(err)}, false
+	}
+	if sha256.Sum256(received) == digest {
+		return received, Change{}, true
+	}
+	return e.findBody(received, digest)
+}
+
 // findBody looks for the body that was signed among those from which middleware and proxies make
 // the received one.
-func (e *explanation) findBody(received []byte, digest [sha256.Size]byte) (body []byte, line string, ok bool) {
+func (e *examination) findBody(received []byte, digest [sha256.Size]byte) (body []byte, change Change, ok bool) {
 	switch {
 	case len(received) == 0:
-		return nil, "body: empty, but the signed body is not: " + bodyConsumed, false
+		return nil, Change{Part: bodyPart, Found: "empty, but the signed body is not: " + bodyConsumed}, false
 	case len(received) > maxVariedBody:
-		return nil, "body: differs from the signed one; a body above 16 KiB is not examined further", false
+		return nil, Change{Part: bodyPart, Found: "differs from the signed one; a body above 16 KiB is not examined further"}, false
 	}
-	examine := func(b []byte, cause string) bool {
+	examine := func(b []byte, found string) bool {
 		if e.budget.bodyBytes+len(b) > maxBodyBytes {
 			return false
 		}
 		e.budget.bodyForms++
 		e.budget.bodyBytes += len(b)
 		if sha256.Sum256(b) == digest {
-			body, line, ok = b, "body: "+cause+": "+keepBody, true
+			body, change, ok = b, Change{bodyPart, found, keepBody}, true
 		}
 		return ok
 	}
 	if examineBytes(received, examine) || examineJSON(received, examine) {
-		return body, line, true
+		return body, change, true
 	}
 	if bytes.ContainsRune(received, utf8.RuneError) {
-		return nil, "body: differs from the signed one, and contains replacement characters: middleware read it in another charset; " + keepBody, false
+		return nil, Change{bodyPart, "differs from the signed one, and contains replacement characters: middleware read it in another charset", keepBody}, false
 	}
-	return nil, "body: differs from the signed one, and no usual change of middleware explains it: the rest of the message is genuine, so the body was replaced on the way, or belongs to another message", false
+	return nil, Change{Part: bodyPart, Found: "differs from the signed one, and no usual change of middleware explains it: the rest of the message is genuine, so the body was replaced on the way, or belongs to another message"}, false
 }
 
 // examineBytes calls examine with variants of any body until it returns true.
@@ -66,7 +83,7 @@ func examineBytes(b []byte, examine func([]byte, string) bool) bool {
 		examine(bytes.ReplaceAll(b, []byte("\n"), []byte("\r\n")), "signed with CR LF line breaks, which were replaced by LF") {
 		return true
 	}
-	if decoded, err := base64.StdEncoding.DecodeString(string(withoutEnd)); err == nil && examine(decoded, "received in base64: decode it before the verifier (isBase64Encoded of a gateway)") {
+	if decoded, err := base64.StdEncoding.DecodeString(string(withoutEnd)); err == nil && examine(decoded, "received in base64 (isBase64Encoded of a gateway)") {
 		return true
 	}
 	var text string
@@ -255,7 +272,7 @@ func marshal(value any) []byte {
 }
 
 // readBody returns the body of the request and restores it.
-func (e *explanation) readBody() ([]byte, error) {
+func (e *examination) readBody() ([]byte, error) {
 	if !e.bodyRead {
 		e.bodyRead = true
 		if e.r.ContentLength > e.v.maxBody {

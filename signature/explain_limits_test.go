@@ -65,10 +65,10 @@ func TestVerifier_ExplainLimits(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			lines, keys, forms, bodies, size := signature.ExplainCost(newVerifier(t, signature.VerifierOptions{}), r, opts)
+			got, keys, forms, bodies, size := signature.ExplainCost(newVerifier(t, signature.VerifierOptions{}), r, opts)
 
-			if !strings.HasPrefix(lines[0], "not explained:") {
-				t.Fatalf("got %q, want an unexplained message", lines)
+			if got.Explained {
+				t.Fatalf("got %+v, want an unexplained message", got)
 			}
 			t.Logf("%d operations with keys, %d forms, %d bodies, %d bytes", keys, forms, bodies, size)
 			if keys > 64 || forms > 4096 || bodies > 150 || size > 4<<20+64<<10 {
@@ -96,7 +96,7 @@ func FuzzExplain(f *testing.F) {
 		}
 		before := fmt.Sprint(r.Method, r.Host, r.RequestURI, r.Header)
 
-		lines, keys, forms, bodies, size := signature.ExplainCost(v, r, &signature.ExplainOptions{Paths: []string{target}, Keys: map[string]signature.KeySource{"other": serviceKeys()}})
+		got, keys, forms, bodies, size := signature.ExplainCost(v, r, &signature.ExplainOptions{Paths: []string{target}, Keys: map[string]signature.KeySource{"other": serviceKeys()}})
 
 		if after := fmt.Sprint(r.Method, r.Host, r.RequestURI, r.Header); after != before {
 			t.Errorf("request after Explain = %q, want %q", after, before)
@@ -112,24 +112,24 @@ func FuzzExplain(f *testing.F) {
 		if err != nil {
 			_, err = v.VerifyRedirect(r)
 		}
-		if verified := len(lines) > 0 && strings.HasPrefix(lines[0], "verified:"); len(lines) == 0 || verified != (err == nil) {
-			t.Errorf("got %q, the verifier returns %v", lines, err)
+		if got.Verified != (err == nil) || !got.Explained && len(got.Changes) == 0 {
+			t.Errorf("got %+v, the verifier returns %v", got, err)
 		}
-		for _, line := range lines {
-			if strings.ContainsAny(line, "\r\n") || !strings.Contains(line, ": ") {
-				t.Errorf("line %q, want one line with a prefix", line)
+		for _, c := range got.Changes {
+			if strings.ContainsAny(c.String(), "\r\n") || c.Part == "" || c.Found == "" {
+				t.Errorf("change %q, want one line with a part", c)
 			}
 		}
 	})
 }
 
 // explainRejections logs why the handler of a verifier rejects a message.
-func explainRejections(v *signature.Verifier, lines chan<- []string, next http.Handler) http.Handler {
+func explainRejections(v *signature.Verifier, explanations chan<- signature.Explanation, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		recorder := &statusRecorder{ResponseWriter: w}
 		next.ServeHTTP(recorder, r)
 		if recorder.status == http.StatusBadRequest {
-			lines <- v.Explain(r.Context(), r, nil)
+			explanations <- v.Explain(r.Context(), r, nil)
 		}
 	})
 }
@@ -153,12 +153,12 @@ func TestVerifier_ExplainInMiddleware(t *testing.T) {
 	for _, protocol := range []string{"HTTP/1.1", "HTTP/2.0"} {
 		t.Run(protocol, func(t *testing.T) {
 			t.Parallel()
-			lines := make(chan []string, 1)
+			explanations := make(chan signature.Explanation, 1)
 			v := newVerifier(t, signature.VerifierOptions{Logger: slog.New(slog.DiscardHandler)})
 			handler := v.RequireCallback(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 			mux := http.NewServeMux()
 			mux.Handle("/plain/", http.StripPrefix("/plain", handler))
-			mux.Handle("/", explainRejections(v, lines, handler))
+			mux.Handle("/", explainRejections(v, explanations, handler))
 			server := httptest.NewUnstartedServer(mux)
 			server.EnableHTTP2 = protocol == "HTTP/2.0"
 			server.StartTLS()
@@ -190,7 +190,7 @@ func TestVerifier_ExplainInMiddleware(t *testing.T) {
 				{"forged", body, func(r *http.Request) { r.Header.Set("Authorization", "Signature x") }, "not explained: "},
 			} {
 				explained := send("/callbacks", row.content, row.edit)
-				got := <-lines
+				got := linesOf(<-explanations)
 				plain := send("/plain/callbacks", row.content, row.edit)
 
 				if diff := cmp.Diff(plain, explained); diff != "" {
@@ -220,7 +220,7 @@ func responseText(t *testing.T, client *http.Client, r *http.Request) string {
 	return fmt.Sprint(response.Proto, " ", response.Status, response.Header, string(content))
 }
 
-// The lines repeat nothing of a message, except a host for which the service signed it.
+// The changes repeat nothing of a message, except a host for which the service signed it.
 func TestVerifier_ExplainPrivacy(t *testing.T) {
 	t.Parallel()
 	secrets := []string{"447700900123", "192.0.2.9", "s3cret", "tenant=", "callbacks", "app.internal"}
@@ -231,10 +231,10 @@ func TestVerifier_ExplainPrivacy(t *testing.T) {
 		r.Header.Set("X-Original-Host", "app.internal")
 		r.Header.Set("X-Forwarded-For", "192.0.2.9")
 
-		for _, line := range newVerifier(t, signature.VerifierOptions{}).Explain(context.Background(), r, nil) {
+		for _, c := range newVerifier(t, signature.VerifierOptions{}).Explain(context.Background(), r, nil).Changes {
 			for _, secret := range secrets {
-				if secret != "" && strings.Contains(line, secret) {
-					t.Errorf("%s: line %q contains %q", row.name, line, secret)
+				if secret != "" && strings.Contains(c.String(), secret) {
+					t.Errorf("%s: change %q contains %q", row.name, c, secret)
 				}
 			}
 		}

@@ -60,10 +60,10 @@ func (v *Verifier) VerifyUnobserved(r *http.Request) (*Message, error) { return 
 // ReasonName returns the name of a reason in the log.
 func ReasonName(reason error) string { return reasonName(reason) }
 
-// ExplainCost returns the lines of Explain, and how many operations with keys and forms of the
+// ExplainCost returns the result of Explain, and how many operations with keys and forms of the
 // message and the body it used.
-func ExplainCost(v *Verifier, r *http.Request, opts *ExplainOptions) (lines []string, keys, forms, bodies, size int) {
-	e := newExplanation(v, r, opts)
-	lines = e.lines(r.Context())
-	return lines, e.budget.keys, e.budget.forms, e.budget.bodyForms, e.budget.bytes + e.budget.bodyBytes
+func ExplainCost(v *Verifier, r *http.Request, opts *ExplainOptions) (explanation Explanation, keys, forms, bodies, size int) {
+	e := newExamination(v, r, opts)
+	explanation = e.explanation(r.Context())
+	return explanation, e.budget.keys, e.budget.forms, e.budget.bodyForms, e.budget.bytes + e.budget.bodyBytes
 }

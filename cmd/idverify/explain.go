@@ -35,11 +35,11 @@ type explainFlags struct {
 
 // explanation is the output of the command with -json.
 type explanation struct {
-	Verified      bool     `json:"verified"`
-	Explained     bool     `json:"explained"`      // verified, or Lines contains changes that make it verify
-	ClockExamined bool     `json:"clock_examined"` // -at was set
-	Lines         []string `json:"lines"`          // see Verifier.Explain
-	Lost          []string `json:"lost"`           // parts that the capture does not contain
+	Verified      bool               `json:"verified"`
+	Explained     bool               `json:"explained"`      // see signature.Explanation
+	ClockExamined bool               `json:"clock_examined"` // -at was set
+	Changes       []signature.Change `json:"changes"`
+	Lost          []string           `json:"lost"` // parts that the capture does not contain
 
 	undecided bool // only the body may be invalid, and the capture does not contain it as text
 	noPath    bool // -path was not set
@@ -163,53 +163,35 @@ func (p *program) explain(ctx context.Context, f *explainFlags) (*explanation, e
 	return result, ctx.Err()
 }
 
-const (
-	verifiedPrefix     = "verified:"
-	notExplainedPrefix = "not explained:"
-	bodyPrefix         = "body:"
-	unknownBodyPrefix  = "body: cannot be examined:"
-	otherBodyPrefix    = "body: differs from the signed one"
-)
-
-// programTerms replaces the names of package signature, because the receiver can be written in any
-// language.
-var programTerms = strings.NewReplacer(
-	"in ExplainOptions.Paths", "with -path",
-	"in ExplainOptions.Keys", "with -other-jwks",
-	" see VerifierOptions.Target", "",
-	"return it from VerifierOptions.Target, or configure the proxy to keep it", "configure the proxy to keep it, or the receiver to verify the original (in Go, with VerifierOptions.Target)",
-	"pass it to NewVerifier", "add it to the hosts of the receiver, and pass it with -host",
-	"check VerifierOptions.CallbackHeader", "check -callback-header",
-	"set VerifierOptions.CallbackHeader to this name", "set -callback-header and the header of the receiver to this name",
-	" for VerifyCallback or RequireCallback", "",
-	" for VerifyRedirect or RequireRedirect", "",
-	"ClockSkew is", "the allowed difference is",
-	"a ClockSkew of", "an allowed difference of",
-)
-
 // set sets the result of Verifier.Explain.
-func (e *explanation) set(lines []string, c *capture) {
-	for i, line := range lines {
-		lines[i] = programTerms.Replace(line)
+func (e *explanation) set(found signature.Explanation, c *capture) {
+	e.Verified, e.Explained, e.Changes = found.Verified, found.Explained, append([]signature.Change{}, found.Changes...)
+	last := len(e.Changes) - 1
+	if last < 0 || e.Changes[last].Part != bodyPart || !c.noBody && !c.parsedBody {
+		return
 	}
-	e.Lines = lines
-	e.Verified = strings.HasPrefix(lines[0], verifiedPrefix)
-	e.Explained = !strings.HasPrefix(lines[0], notExplainedPrefix)
-	last := len(lines) - 1
+	body := signature.Change{Part: bodyPart}
 	switch {
-	case c.noBody && strings.HasPrefix(lines[last], unknownBodyPrefix):
+	case c.noBody:
 		// Everything else verifies, so that the missing body is not the cause of the rejection.
-		e.Lines = append(lines[1:last:last], "body: not in the capture, so that only the rest was examined; it verifies"+withChanges(last-1))
-		e.Explained, e.undecided = last > 1, last == 1
-	case c.parsedBody && e.Explained && strings.HasPrefix(lines[last], bodyPrefix):
-		e.Lines[last] = "body: matches the digest once it is re-serialized; the log may have changed it, or middleware in front of the receiver" + captureText
+		e.Changes = slices.DeleteFunc(e.Changes, func(c signature.Change) bool { return c.Part == "message" })
+		last = len(e.Changes) - 1
+		body.Found = "not in the capture, so that only the rest was examined; it verifies" + withChanges(last)
 		e.Explained, e.undecided = last > 0, last == 0
-	case c.parsedBody && strings.HasPrefix(lines[last], otherBodyPrefix):
-		e.Lines[last] = "body: differs from the signed one also if it is re-serialized; the log may have changed it" + captureText
+	case e.Explained:
+		body.Found = "matches the digest once it is re-serialized; the log may have changed it, or middleware in front of the receiver"
+		e.Explained, e.undecided = last > 0, last == 0
+	default:
+		body.Found = "differs from the signed one also if it is re-serialized; the log may have changed it"
 	}
+	if c.parsedBody {
+		body.Fix = "the capture contains it as JSON: capture it as text to decide"
+	}
+	e.Changes[last] = body
 }
 
-const captureText = " (the capture contains it as JSON: capture it as text to decide)"
+// bodyPart is the Change.Part of the body.
+const bodyPart = "body"
 
 func withChanges(n int) string {
 	switch n {
@@ -225,8 +207,14 @@ func (e *explanation) writeText(w io.Writer) {
 	for _, line := range e.Lost {
 		fmt.Fprintln(w, "lost:", clean(line, lineLength))
 	}
-	for _, line := range e.Lines {
-		fmt.Fprintln(w, clean(line, lineLength))
+	switch {
+	case e.Verified:
+		fmt.Fprintln(w, "verified: the message is valid")
+	case !e.Explained && !e.undecided:
+		fmt.Fprintln(w, "not explained: no usual change makes the message valid")
+	}
+	for _, c := range e.Changes {
+		fmt.Fprintln(w, clean(c.String(), lineLength))
 	}
 	if e.noPath && (e.Verified || !e.Explained) {
 		fmt.Fprintln(w, "path: no registered path to compare with (set -path to the path of your callback or redirect URL)")

@@ -18,7 +18,7 @@ import (
 	"github.com/idverify/idverify-go/signature"
 )
 
-// missing is the line of Explain for a body that did not arrive.
+// missing is the finding of Explain for a body that did not arrive.
 const missing = "body: cannot be examined: body could not be read: not received before the context ended: "
 
 // observedBody reports when its first Read begins and ends.
@@ -54,14 +54,14 @@ func unfinishedCallback(t *testing.T, server *httptest.Server, receiver string) 
 func TestVerifier_ExplainEndsWithContext(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string][]string{
-		host:                {"not explained: callback: verification unavailable: body could not be read: not received before the context ended: context canceled", missing + "context canceled"},
-		"other.example.com": {"not explained: callback rejected: host is not", "host: signed for " + host, missing + "context canceled"},
+		host:                {"not explained: message: callback not verified: body incomplete", missing + "context canceled"},
+		"other.example.com": {"not explained: message: callback not verified: host not allowed", "host: signed for " + host, missing + "context canceled"},
 	} {
 		for _, protocol := range []string{"HTTP/1.1", "HTTP/1.1, kept alive", "HTTP/2.0"} {
 			t.Run(name+"/"+protocol, func(t *testing.T) {
 				t.Parallel()
 				v := newVerifier(t, signature.VerifierOptions{})
-				began, ended, lines := make(chan struct{}), make(chan struct{}), make(chan []string, 1)
+				began, ended, explanations := make(chan struct{}), make(chan struct{}), make(chan signature.Explanation, 1)
 				server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 					ctx, cancel := context.WithCancel(r.Context())
 					defer cancel()
@@ -82,7 +82,7 @@ func TestVerifier_ExplainEndsWithContext(t *testing.T) {
 					if protocol == "HTTP/1.1" {
 						w.Header().Set("Connection", "close") // otherwise net/http reads the body before it responds
 					}
-					lines <- got
+					explanations <- got
 				}))
 				server.Config.ErrorLog = log.New(io.Discard, "", 0)
 				server.EnableHTTP2 = protocol == "HTTP/2.0"
@@ -115,14 +115,14 @@ func TestVerifier_ExplainEndsWithContext(t *testing.T) {
 					}
 				}
 
-				got := <-lines
+				got := <-explanations
 				if protocol == "HTTP/1.1, kept alive" {
 					closeConn()
 				}
 				<-ended
 				closeConn()
 
-				checkLines(t, got, want)
+				checkExplanation(t, got, want)
 			})
 		}
 	}
@@ -154,8 +154,8 @@ func TestVerifier_ExplainSlowBody(t *testing.T) {
 		took    time.Duration
 		want    string // last line
 	}{
-		"in time":        {[]string{body[:1], body[1:9], body[9:]}, 10 * time.Second, 3 * time.Second, "verified: "},
-		"no timeout":     {[]string{body[:1], body[1:9], body[9:]}, 0, 3 * time.Second, "verified: "},
+		"in time":        {[]string{body[:1], body[1:9], body[9:]}, 10 * time.Second, 3 * time.Second, "verified"},
+		"no timeout":     {[]string{body[:1], body[1:9], body[9:]}, 0, 3 * time.Second, "verified"},
 		"never":          {nil, 10 * time.Second, 10 * time.Second, missing + "context deadline exceeded"},
 		"never complete": {[]string{body[:9]}, 10 * time.Second, 10 * time.Second, missing + "context deadline exceeded"},
 		"too late":       {[]string{body[:1], body[1:9], body[9:]}, 2500 * time.Millisecond, 2500 * time.Millisecond, missing + "context deadline exceeded"},
@@ -178,11 +178,12 @@ func TestVerifier_ExplainSlowBody(t *testing.T) {
 				if took := time.Since(start); took != tt.took {
 					t.Errorf("Explain took %v, want %v", took, tt.took)
 				}
-				if last := got[len(got)-1]; !strings.HasPrefix(last, tt.want) {
-					t.Errorf("lines = %q, want the last one %q", got, tt.want)
+				lines := linesOf(got)
+				if last := lines[len(lines)-1]; !strings.HasPrefix(last, tt.want) {
+					t.Errorf("lines = %q, want the last one %q", lines, tt.want)
 				}
 				left, err := io.ReadAll(r.Body)
-				if verified := tt.want == "verified: "; verified && (string(left) != body || err != nil) || !verified && !errors.Is(err, context.DeadlineExceeded) {
+				if verified := tt.want == "verified"; verified && (string(left) != body || err != nil) || !verified && !errors.Is(err, context.DeadlineExceeded) {
 					t.Errorf("body after Explain = %q, %v", left, err)
 				}
 				time.Sleep(time.Hour) // the sender gives up
