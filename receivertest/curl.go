@@ -101,7 +101,7 @@ func (e *examination) curlTarget(b *strings.Builder) (url string, options []stri
 		if c.InsecureSkipVerify {
 			options = append(options, "--insecure")
 		} else if c.RootCAs != nil {
-			b.WriteString("# Set CA_FILE to a file with the authorities of Receiver.TLSConfig.\n")
+			b.WriteString("# Set CA_FILE to a file with the certificate authorities of the receiver.\n")
 			options = append(options, `--cacert "$CA_FILE"`)
 		}
 	}

@@ -60,7 +60,7 @@ func TestFinding_Curl(t *testing.T) {
 	t.Parallel()
 	requireCurl(t)
 	for _, kind := range []receivertest.Kind{receivertest.Callback, receivertest.Redirect} {
-		t.Run(kind.String(), func(t *testing.T) {
+		t.Run(string(kind), func(t *testing.T) {
 			t.Parallel()
 			var c recorder
 			srv := httptest.NewServer(&c)
@@ -81,7 +81,7 @@ func TestFinding_Curl(t *testing.T) {
 
 			commands := 0
 			for _, f := range examine(t, r).Failed() {
-				name := strings.TrimPrefix(f.Rule, kind.String()+"/")
+				name := strings.TrimPrefix(f.Rule, string(kind)+"/")
 				if strings.HasPrefix(name, "key-set-") {
 					continue
 				}

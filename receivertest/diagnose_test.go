@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -44,25 +45,26 @@ func TestExamine_NamesTheCause(t *testing.T) {
 	tests := []struct {
 		name    string
 		handler func(*testing.T, *receivertest.Keys) http.Handler
-		want    string
+		code    receivertest.CauseCode
+		want    string // part of the text
 	}{
 		{"wrong path", func(t *testing.T, k *receivertest.Keys) http.Handler {
 			mux := http.NewServeMux()
 			mux.Handle("POST /hooks", verifierWith(t, k.URL(), k.Client(), "api.example.com", nil))
 			return mux
-		}, "The receiver has no handler for POST /callbacks. Compare the path with Receiver.URL."},
+		}, receivertest.CauseHandler, "The receiver has no handler for POST /callbacks. Compare the path with the examined URL."},
 		{"wrong key set path", func(t *testing.T, k *receivertest.Keys) http.Handler {
 			return verifierWith(t, strings.Replace(k.URL(), receivertest.KeySetPath, "/keys", 1), k.Client(), "api.example.com", nil)
-		}, "The receiver requested \"/keys\" instead of the key set, whose path is /.well-known/jwks.json."},
+		}, receivertest.CauseKeySetPath, "The receiver requested \"/keys\" instead of the key set, whose path is /.well-known/jwks.json."},
 		{"wrong key set host", func(t *testing.T, k *receivertest.Keys) http.Handler {
 			return verifierWith(t, "https://other.invalid/.well-known/jwks.json", k.Client(), "api.example.com", nil)
-		}, "The receiver has not requested the key set."},
+		}, receivertest.CauseKeySet, "The receiver has not requested the key set."},
 		{"wrong host", func(t *testing.T, k *receivertest.Keys) http.Handler {
 			return verifierWith(t, k.URL(), k.Client(), "www.example.com", nil)
-		}, `The message is signed for the host "api.example.com". The receiver must allow this host`},
+		}, receivertest.CauseHost, `The message is signed for the host "api.example.com". The receiver must allow this host`},
 		{"host localhost", func(t *testing.T, k *receivertest.Keys) http.Handler {
 			return verifierWith(t, k.URL(), k.Client(), "localhost", nil)
-		}, `The receiver accepts messages for the host "localhost", but Receiver.URL has the host "api.example.com".`},
+		}, receivertest.CauseHost, `The receiver accepts messages for the host "localhost", but the examined URL has the host "api.example.com".`},
 		{"wrong clock", func(t *testing.T, k *receivertest.Keys) http.Handler {
 			late := func() time.Time { return time.Now().Add(7 * time.Minute) }
 			h := verifierWith(t, k.URL(), k.Client(), "api.example.com", &signature.VerifierOptions{Now: late})
@@ -70,10 +72,10 @@ func TestExamine_NamesTheCause(t *testing.T) {
 				w.Header().Set("Date", late().UTC().Format(http.TimeFormat))
 				h.ServeHTTP(w, r)
 			})
-		}, "The clock of the receiver differs by 420 s: its response is dated"},
+		}, receivertest.CauseClock, "The clock of the receiver differs by 420 s: its response is dated"},
 		{"wrong callback header", func(t *testing.T, k *receivertest.Keys) http.Handler {
 			return verifierWith(t, k.URL(), k.Client(), "api.example.com", &signature.VerifierOptions{CallbackHeader: "X-Other"})
-		}, "The kind is in the header x-service-callback."},
+		}, receivertest.CauseCallbackHeader, "The kind is in the header x-service-callback."},
 		{"only base64 digests", func(t *testing.T, k *receivertest.Keys) http.Handler {
 			h := verifierWith(t, k.URL(), k.Client(), "api.example.com", nil)
 			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -83,12 +85,12 @@ func TestExamine_NamesTheCause(t *testing.T) {
 				}
 				h.ServeHTTP(w, r)
 			})
-		}, "The receiver accepts the message if its digest is in base64 (Receiver.Base64Digest)."},
-		{"sign-in page", respond(http.StatusFound, "/login?next=%2Fcallbacks"), "The receiver redirects to a page for signing in. Exempt the path /callbacks from authentication."},
-		{"another URL", respond(http.StatusMovedPermanently, "/callbacks/"), "The service does not follow redirects."},
-		{"unknown check", respond(http.StatusNotFound, ""), "set Probe.Created"},
-		{"5XX", respond(http.StatusBadGateway, ""), "Look for the reason in the log of the receiver"},
-		{"rate limit", respond(http.StatusTooManyRequests, ""), "Raise the limit for the examination."},
+		}, receivertest.CauseDigest, "The receiver accepts the message if its digest is in base64. The examination uses hexadecimal."},
+		{"sign-in page", respond(http.StatusFound, "/login?next=%2Fcallbacks"), receivertest.CauseSignIn, "The receiver redirects to a page for signing in. Exempt the path /callbacks from authentication."},
+		{"another URL", respond(http.StatusMovedPermanently, "/callbacks/"), receivertest.CauseRedirect, "The service does not follow redirects."},
+		{"unknown check", respond(http.StatusNotFound, ""), receivertest.CauseUnknownCheck, "use a probe with Created"},
+		{"5XX", respond(http.StatusBadGateway, ""), receivertest.CauseServerError, "Look for the reason in the log of the receiver"},
+		{"rate limit", respond(http.StatusTooManyRequests, ""), receivertest.CauseRateLimit, "Raise the limit for the examination."},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -98,8 +100,9 @@ func TestExamine_NamesTheCause(t *testing.T) {
 
 				report := examine(t, receivertest.Receiver{Keys: keys, URL: callbackURL, Handler: test.handler(t, keys)})
 
-				if f := report.Findings[0]; f.Result != receivertest.Fail || !strings.Contains(f.Detail, test.want) {
-					t.Errorf("%s: %s, detail:\n%s\nwant %q", f.Rule, f.Result, f.Detail, test.want)
+				named := func(c receivertest.Cause) bool { return c.Code == test.code && strings.Contains(c.Text, test.want) }
+				if f := report.Findings[0]; f.Result != receivertest.Fail || !slices.ContainsFunc(f.Causes, named) {
+					t.Errorf("%s: %s, causes %q, want %s: %q", f.Rule, f.Result, f.Causes, test.code, test.want)
 				}
 				for _, f := range report.Findings[1:] {
 					if f.Result != receivertest.NotApplicable || f.Detail != "the receiver does not accept valid messages" {
@@ -118,7 +121,7 @@ func TestExamine_KnownCauseOnly(t *testing.T) {
 
 	report := examine(t, receivertest.Receiver{Keys: keys, URL: callbackURL, Handler: verifierWith(t, keys.URL(), keys.Client(), "localhost", nil)})
 
-	if _, causes, _ := strings.Cut(report.Findings[0].Detail, "\n"); strings.Contains(causes, "\n") || !strings.Contains(causes, "localhost") {
+	if causes := report.Findings[0].Causes; len(causes) != 1 || causes[0].Code != receivertest.CauseHost {
 		t.Errorf("causes = %q, want only the host", causes)
 	}
 }

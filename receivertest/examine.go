@@ -13,14 +13,15 @@ import (
 // Examine sends messages to the receiver and reports which rules it follows. It returns an error if
 // it cannot run: the Receiver is invalid, the receiver is unreachable, a part of the Probe fails,
 // or ctx is done, which the error wraps. The report then contains the findings so far. A receiver
-// that rejects all messages is not an error but a failed rule, and the detail of its finding names
-// the likely cause.
+// that rejects all messages is not an error but a failed rule, and its finding contains the
+// likely causes.
 //
 // Messages are sent one after the other, each over a new connection. Examine waits at most 10 s for
 // a response, the timeout of the service, and reads at most 1 MiB. When it returns, its connections
 // are closed and a Handler has returned, unless that ignores the end of its request's context for
 // 10 s.
 func Examine(ctx context.Context, r Receiver) (Report, error) {
+	r.Kind = cmp.Or(r.Kind, Callback)
 	a, err := parseReceiver(r)
 	if err != nil {
 		return Report{}, err
@@ -45,7 +46,7 @@ func Examine(ctx context.Context, r Receiver) (Report, error) {
 		e.sender = newSender(a, r.TLSConfig)
 	}
 
-	e.report = Report{Kind: r.Kind.String(), URL: r.URL, Started: r.Now()}
+	e.report = Report{Kind: r.Kind, URL: r.URL, Started: r.Now()}
 	started := time.Now()
 	err = e.run(ctx)
 	e.report.Duration = time.Since(started)
@@ -95,6 +96,7 @@ type rule struct {
 type outcome struct {
 	result   Result
 	detail   string
+	causes   []Cause
 	severity Severity // if it differs from that of the rule
 	reason   string   // if it differs from that of the rule
 	sent     *attempt // the message that the detail describes
@@ -185,7 +187,7 @@ func (e *examination) examine(ctx context.Context, r rule) error {
 }
 
 func (e *examination) finding(r rule, o outcome) Finding {
-	f := Finding{Rule: r.name, Title: r.title, Reason: r.reason, Severity: r.severity, Result: o.result, Detail: o.detail}
+	f := Finding{Rule: r.name, Title: r.title, Reason: r.reason, Severity: r.severity, Result: o.result, Detail: o.detail, Causes: o.causes}
 	if o.result == Fail {
 		f.Severity, f.Reason = cmp.Or(o.severity, f.Severity), cmp.Or(o.reason, f.Reason)
 		if o.sent != nil {

@@ -93,11 +93,11 @@ func TestExamine_WithoutProbe(t *testing.T) {
 			}
 		}
 		for rule, want := range map[string]string{
-			"callback/effect":        "Probe.Effects",
+			"callback/effect":        "needs a probe with Effects",
 			"callback/replay":        "accepted, which is harmless",
-			"callback/unknown-check": "Probe.Created",
-			"callback/other-product": "Probe.Created",
-			"callback/slow-store":    "Probe.SlowStore",
+			"callback/unknown-check": "needs a probe with Created",
+			"callback/other-product": "needs a probe with Created",
+			"callback/slow-store":    "needs a probe with SlowStore",
 		} {
 			if f := finding(t, report, rule); f.Result != receivertest.NotApplicable || !strings.Contains(f.Detail, want) {
 				t.Errorf("%s: %s: %q, want not applicable with %q", rule, f.Result, f.Detail, want)

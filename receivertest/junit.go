@@ -42,7 +42,7 @@ type junitSkipped struct {
 // cannot contain, are replaced.
 func (r Report) WriteJUnit(w io.Writer) error {
 	suite := junitSuite{
-		Name:      "receivertest " + r.Kind + " " + r.URL,
+		Name:      "receivertest " + string(r.Kind) + " " + r.URL,
 		Tests:     len(r.Findings),
 		Failures:  len(r.Failed()),
 		Skipped:   len(r.with(NotApplicable)),
@@ -50,10 +50,14 @@ func (r Report) WriteJUnit(w io.Writer) error {
 		Timestamp: r.Started.UTC().Format(time.RFC3339),
 	}
 	for _, f := range r.Findings {
-		c := junitCase{Class: "receivertest." + r.Kind, Name: f.Rule}
+		c := junitCase{Class: "receivertest." + string(r.Kind), Name: f.Rule}
 		switch f.Result {
 		case Fail:
-			text := f.Detail + "\n" + f.Reason + "\n"
+			text := f.Detail + "\n"
+			for _, c := range f.Causes {
+				text += c.Text + "\n"
+			}
+			text += f.Reason + "\n"
 			if f.Curl != "" {
 				text += "\n" + f.Curl + "\n"
 			}

@@ -141,7 +141,7 @@ func TestExamine_InvalidReceiver(t *testing.T) {
 		want   string
 	}{
 		{func(r *receivertest.Receiver) { r.Keys = nil }, "Keys is nil"},
-		{func(r *receivertest.Receiver) { r.Kind = 7 }, "Kind must be"},
+		{func(r *receivertest.Receiver) { r.Kind = "other" }, "Kind must be"},
 		{func(r *receivertest.Receiver) { r.Keys = new(receivertest.Keys) }, "Keys is the zero value (use NewKeys)"},
 		{func(r *receivertest.Receiver) { r.Kind, r.Base64Digest = receivertest.Redirect, true }, "Base64Digest and CallbackHeader are for callbacks"},
 		{func(r *receivertest.Receiver) { r.Kind, r.CallbackHeader = receivertest.Redirect, "X-Acme" }, "Base64Digest and CallbackHeader are for callbacks"},

@@ -1,6 +1,7 @@
 package receivertest
 
 import (
+	"cmp"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -13,24 +14,15 @@ import (
 	"time"
 )
 
-// Kind is the kind of messages that a receiver receives.
-type Kind int
+// Kind is the kind of messages that a receiver receives. It is the first part of the names of
+// rules.
+type Kind string
 
+// Kinds of receivers.
 const (
-	Callback Kind = iota // POST requests of the service, with the result of a check
-	Redirect             // GET requests of devices that return from a Check URL
+	Callback Kind = "callback" // POST requests of the service, with the result of a check
+	Redirect Kind = "redirect" // GET requests of devices that return from a Check URL
 )
-
-// String returns "callback" or "redirect", the first part of the names of rules.
-func (k Kind) String() string {
-	switch k {
-	case Callback:
-		return "callback"
-	case Redirect:
-		return "redirect"
-	}
-	return fmt.Sprintf("Kind(%d)", int(k))
-}
 
 // Receiver describes the receiver to examine. Keys and URL are required. Set Kind to Redirect for a
 // receiver of redirects. Fields without an effect, such as Base64Digest for redirects, are invalid.
@@ -98,6 +90,7 @@ type address struct {
 
 // Validate returns an error if r is invalid, the same as [Examine].
 func (r Receiver) Validate() error {
+	r.Kind = cmp.Or(r.Kind, Callback)
 	if _, err := parseReceiver(r); err != nil {
 		return err
 	}

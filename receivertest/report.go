@@ -2,6 +2,7 @@ package receivertest
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -14,8 +15,8 @@ import (
 
 // Report is the result of an examination. It contains no values of Receiver.Header.
 type Report struct {
-	Kind     string        `json:"kind"` // "callback" or "redirect"
-	URL      string        `json:"url"`  // Receiver.URL
+	Kind     Kind          `json:"kind"`
+	URL      string        `json:"url"` // Receiver.URL
 	Started  time.Time     `json:"started"`
 	Duration time.Duration `json:"-"` // WriteJSON writes it as duration_seconds
 
@@ -28,20 +29,51 @@ type Finding struct {
 	Rule     string   `json:"rule"`   // for example "callback/changed-match"; stable
 	Title    string   `json:"title"`  // what the receiver must do
 	Reason   string   `json:"reason"` // why
-	Severity Severity `json:"severity"`
+	Severity Severity `json:"severity,omitempty"`
 	Result   Result   `json:"result"`
 
 	// Detail describes what happened: what the receiver did wrong, or why the rule is not applicable.
-	// After a failure, the first line begins with a verb, such as "accepted an invalid message", and
-	// the others are likely causes. It may contain text from the receiver's response, with control
-	// characters escaped.
+	// After a failure, it begins with a verb, such as "accepted an invalid message". It may contain
+	// text from the receiver's response, with control characters escaped.
 	Detail string `json:"detail,omitempty"`
+
+	// Causes are likely causes of the failure of the first rule, that a valid message is accepted. If
+	// it passed, CauseKeySet reports that the receiver cannot have verified the message.
+	Causes []Cause `json:"causes,omitempty"`
 
 	// Curl is a script for sh that sends the message of a failed rule again, or empty. Its comments
 	// say for how long a receiver accepts the message's date, and how to repeat the rule with a new
 	// message.
 	Curl string `json:"curl,omitempty"`
 }
+
+// Cause is a likely cause of what a receiver did.
+type Cause struct {
+	Code CauseCode `json:"code"`
+	Text string    `json:"text"` // the cause, and what to do
+}
+
+// CauseCode identifies a cause.
+type CauseCode string
+
+// Codes of causes.
+const (
+	CauseUnreachable    CauseCode = "unreachable"     // the receiver does not listen
+	CauseConnection     CauseCode = "connection"      // it does not respond with HTTP
+	CauseSignIn         CauseCode = "sign_in"         // it requires signing in
+	CauseRedirect       CauseCode = "redirect"        // it redirects to another URL
+	CauseHandler        CauseCode = "handler"         // it has no handler for the path
+	CauseRateLimit      CauseCode = "rate_limit"      // it limits the rate
+	CauseServerError    CauseCode = "server_error"    // it failed
+	CauseKeySetPath     CauseCode = "key_set_path"    // it requested another path than that of the key set
+	CauseKeySet         CauseCode = "key_set"         // it has not requested the key set
+	CauseHost           CauseCode = "host"            // it expects another host
+	CauseClock          CauseCode = "clock"           // its clock differs
+	CauseDigest         CauseCode = "digest"          // it expects another encoding of the digest
+	CauseCallbackHeader CauseCode = "callback_header" // it expects another callback header
+	CauseUnknownCheck   CauseCode = "unknown_check"   // it does not know the check: the Probe has no Created
+	CauseNoSession      CauseCode = "no_session"      // it requires a session: the Probe has no Session
+)
 
 // Severity is the severity of a rule's failure.
 type Severity string
@@ -104,16 +136,20 @@ func (r Report) WriteJSON(w io.Writer) error {
 // three rules that failed with different reasons include theirs.
 func (r Report) WriteText(w io.Writer, verbose bool) error {
 	b := bufio.NewWriter(w)
-	fmt.Fprintf(b, "Examination of the %s receiver %s\n", r.Kind, oneLine(r.URL))
+	subject := string(r.Kind)
+	if r.Kind == Callback || r.Kind == Redirect {
+		subject += " receiver"
+	}
+	fmt.Fprintf(b, "Examination of the %s %s\n", subject, oneLine(r.URL))
 	if conclusion := r.conclusion(); conclusion != "" {
 		fmt.Fprintf(b, "\n%s\n", conclusion)
 	}
 	failed, shown := r.Failed(), r.commands()
 	for _, f := range failed {
-		what, causes, _ := strings.Cut(f.Detail, "\n")
 		fmt.Fprintln(b)
-		writeIndented(b, "", "FAIL  "+what)
-		writeIndented(b, "      ", fmt.Sprintf("%s (%s): %s", f.Rule, f.Severity, f.Reason), causes)
+		writeIndented(b, "", "FAIL  "+f.Detail)
+		writeIndented(b, "      ", fmt.Sprintf("%s: %s", f.name(), f.Reason))
+		f.writeCauses(b)
 		if shown[f.Rule] {
 			fmt.Fprintln(b, "      Send the message again (its date is valid for seconds):")
 			writeIndented(b, "        ", f.Curl)
@@ -143,6 +179,20 @@ func (r Report) WriteText(w io.Writer, verbose bool) error {
 	return b.Flush()
 }
 
+// name returns the rule with its severity, if any.
+func (f Finding) name() string {
+	if f.Severity == "" {
+		return f.Rule
+	}
+	return fmt.Sprintf("%s (%s)", f.Rule, f.Severity)
+}
+
+func (f Finding) writeCauses(w io.Writer) {
+	for _, c := range f.Causes {
+		writeIndented(w, "      ", c.Text)
+	}
+}
+
 // row returns the line of a rule that has not failed, and of more rules with the same detail.
 func row(f Finding, more int) string {
 	line := "pass  " + f.Rule
@@ -152,8 +202,8 @@ func row(f Finding, more int) string {
 	if more > 0 {
 		line += fmt.Sprintf(" and %d more", more)
 	}
-	if f.Detail != "" {
-		line += ": " + f.Detail
+	if text := cmp.Or(f.Detail, f.Title); text != "" {
+		line += ": " + text
 	}
 	return line
 }
@@ -180,7 +230,7 @@ func (r Report) conclusion() string {
 	for _, f := range r.Findings {
 		_, name, _ := strings.Cut(f.Rule, "/")
 		switch {
-		case f.Detail == withoutKeySet:
+		case f.Result == Pass && slices.ContainsFunc(f.Causes, func(c Cause) bool { return c.Code == CauseKeySet }):
 			requested = false
 		case f.Result == Fail && f.Severity == Critical:
 			critical = append(critical, f.Rule)

@@ -23,17 +23,18 @@ var update = flag.Bool("update", false, "rewrite the golden files")
 
 func testReport() receivertest.Report {
 	return receivertest.Report{
-		Kind: "callback", URL: "https://api.example.com/callbacks?tenant=7",
+		Kind: receivertest.Callback, URL: "https://api.example.com/callbacks?tenant=7",
 		Started: time.Date(2026, time.January, 2, 3, 4, 5, 0, time.UTC), Duration: 1234 * time.Millisecond,
 		Findings: []receivertest.Finding{
 			{Rule: "callback/valid", Title: "The receiver accepts a valid message", Reason: "A receiver that rejects valid messages loses all results.", Severity: receivertest.High, Result: receivertest.Pass},
-			{Rule: "callback/replay", Title: "The receiver does not act again on a copy of a message", Reason: "Anyone who has recorded a message can send it again.", Severity: receivertest.High, Result: receivertest.NotApplicable, Detail: "set Probe.Effects to observe whether the receiver acts"},
+			{Rule: "callback/replay", Title: "The receiver does not act again on a copy of a message", Reason: "Anyone who has recorded a message can send it again.", Severity: receivertest.High, Result: receivertest.NotApplicable, Detail: "needs a probe with Effects (GET), which observes whether the receiver acts"},
 			{
 				Rule: "callback/changed-match", Title: "The receiver rejects an invalid message: changed match", Reason: "Anyone who sees one callback can send it with any result.", Severity: receivertest.Critical, Result: receivertest.Fail,
-				Detail: "accepted an invalid message (changed match): response 200 OK\nthe body is <b>&\"]]>\x00\x1b[31m\xff",
+				Detail: "accepted an invalid message (changed match): response 200 OK; the body is <b>&\"]]>\x00\x1b[31m\xff",
 				Curl:   "# A comment.\nprintf %s '{}' |\ncurl --request 'POST' \\\n  'http://127.0.0.1:3000'",
 			},
-			{Rule: "callback/still-accepts", Title: "The receiver accepts a valid message at the end", Reason: "Anyone could block results.", Severity: receivertest.Medium, Result: receivertest.Fail, Detail: "did not accept a valid message at the end: response 429 Too Many Requests"},
+			{Rule: "callback/still-accepts", Title: "The receiver accepts a valid message at the end", Reason: "Anyone could block results.", Severity: receivertest.Medium, Result: receivertest.Fail, Detail: "did not accept a valid message at the end: response 429 Too Many Requests",
+				Causes: []receivertest.Cause{{Code: receivertest.CauseRateLimit, Text: "The receiver limits the rate. Raise the limit for the examination."}}},
 		},
 	}
 }
@@ -75,7 +76,7 @@ func TestReport_Formats(t *testing.T) {
 // only counted.
 func TestReport_Verbose(t *testing.T) {
 	t.Parallel()
-	r := receivertest.Report{Kind: "callback", URL: "https://api.example.com/callbacks"}
+	r := receivertest.Report{Kind: receivertest.Callback, URL: "https://api.example.com/callbacks"}
 	for _, row := range []struct {
 		name   string
 		result receivertest.Result
@@ -83,10 +84,10 @@ func TestReport_Verbose(t *testing.T) {
 	}{
 		{"a", receivertest.Pass, ""},
 		{"b", receivertest.Pass, "late"},
-		{"c", receivertest.NotApplicable, "set Probe.Effects"},
-		{"d", receivertest.NotApplicable, "set Probe.Session"},
-		{"e", receivertest.NotApplicable, "set Probe.Session"},
-		{"f", receivertest.NotApplicable, "set Probe.Session"},
+		{"c", receivertest.NotApplicable, "needs Effects"},
+		{"d", receivertest.NotApplicable, "needs Session"},
+		{"e", receivertest.NotApplicable, "needs Session"},
+		{"f", receivertest.NotApplicable, "needs Session"},
 	} {
 		r.Findings = append(r.Findings, receivertest.Finding{Rule: "callback/" + row.name, Result: row.result, Detail: row.detail})
 	}
@@ -95,9 +96,9 @@ func TestReport_Verbose(t *testing.T) {
 		last  = "\n2 passed, 0 failed, 4 not applicable, in 0 s\n"
 	)
 	for verbose, want := range map[bool]string{
-		false: "\nn/a   callback/c: set Probe.Effects\nn/a   callback/d and 2 more: set Probe.Session\n",
-		true: "\nn/a   callback/c: set Probe.Effects\nn/a   callback/d: set Probe.Session\nn/a   callback/e: set Probe.Session\n" +
-			"n/a   callback/f: set Probe.Session\n\npass  callback/a\npass  callback/b: late\n",
+		false: "\nn/a   callback/c: needs Effects\nn/a   callback/d and 2 more: needs Session\n",
+		true: "\nn/a   callback/c: needs Effects\nn/a   callback/d: needs Session\nn/a   callback/e: needs Session\n" +
+			"n/a   callback/f: needs Session\n\npass  callback/a\npass  callback/b: late\n",
 	} {
 		var got strings.Builder
 
@@ -145,8 +146,8 @@ func TestReport_Conclusion(t *testing.T) {
 				reasons := make(map[string]bool)
 				for _, f := range report.Failed() {
 					reasons[f.Reason] = true
-					if what, _, _ := strings.Cut(f.Detail, "\n"); !strings.Contains(text.String(), "\nFAIL  "+what+"\n      "+f.Rule+" (") {
-						t.Errorf("the text does not begin the row of %s with %q", f.Rule, what)
+					if !strings.Contains(text.String(), "\nFAIL  "+f.Detail+"\n      "+f.Rule+" (") {
+						t.Errorf("the text does not begin the row of %s with %q", f.Rule, f.Detail)
 					}
 					if note := " This message is valid for seconds: "; strings.Count(f.Curl, note) != 1 {
 						t.Errorf("%s: the command does not contain %q:\n%s", f.Rule, note, f.Curl)

@@ -60,7 +60,7 @@ func allRules(kind Kind, strict bool) []rule {
 		reason: "A receiver that stops accepting messages after invalid ones lets anyone block results.",
 	})
 	for i := range rules {
-		rules[i].name = kind.String() + "/" + rules[i].name
+		rules[i].name = string(kind) + "/" + rules[i].name
 	}
 	return rules
 }

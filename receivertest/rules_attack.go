@@ -41,15 +41,11 @@ func variantRule(v attack.Variant) rule {
 	}
 }
 
-// rejectsInvalid is the beginning of the titles of rules about attacks. The name of the attack
-// follows.
-const rejectsInvalid = "The receiver rejects an invalid message: "
-
 // attackRule returns the rule that a receiver rejects a message.
 func attackRule(row attack.Attack) rule {
 	return rule{
 		name: ruleName(row.Name), severity: Severity(row.Severity), attack: true,
-		title:  rejectsInvalid + row.Name,
+		title:  "The receiver rejects an invalid message: " + row.Name,
 		reason: row.Reason,
 		run: func(e *examination, ctx context.Context) (outcome, error) {
 			return e.attack(ctx, row)
@@ -95,7 +91,7 @@ func (e *examination) attack(ctx context.Context, row attack.Attack) (outcome, e
 // attacked returns the outcome of a message that must be rejected.
 func (e *examination) attacked(row attack.Attack, a attempt) outcome {
 	index := len(e.report.Findings)
-	e.responses[index] = rejection{a.checkID, e.accepted(a), response{failure: a.failure, status: a.status}}
+	e.responses[index] = rejection{row.Name, a.checkID, e.accepted(a), response{failure: a.failure, status: a.status}}
 	switch {
 	case e.accepted(a) && row.Configurable:
 		return notApplicable("accepted, which options of the verifier allow (ClockSkew, MaxBody, a host with any port): " + describe(a.response))
@@ -130,6 +126,7 @@ func names(m *attack.Message, keyID string) bool {
 
 // rejection is the response to a message that must be rejected.
 type rejection struct {
+	attack   string // the name of the attack
 	checkID  string
 	accepted bool
 	response
@@ -231,7 +228,7 @@ func (e *examination) checkEffects(ctx context.Context) error {
 		f := &e.report.Findings[i]
 		switch {
 		case f.Result == Pass && n > 0:
-			f.Result, f.Detail = Fail, "acted on an invalid message ("+strings.TrimPrefix(f.Title, rejectsInvalid)+"): "+describe(a.response)
+			f.Result, f.Detail = Fail, "acted on an invalid message ("+a.attack+"): "+describe(a.response)
 		case f.Result == Fail && a.accepted && n == 0 && e.acts:
 			f.Severity = Low
 			f.Detail += ", without an effect; want 400"

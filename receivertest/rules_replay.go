@@ -47,9 +47,9 @@ func replayRules(kind Kind) []rule {
 }
 
 const (
-	withoutEffects = "set Probe.Effects to observe whether the receiver acts"
-	withoutCreated = "set Probe.Created, so that the receiver knows some checks and not others"
-	withoutSession = "set Probe.Session to start sessions"
+	withoutEffects = "needs a probe with Effects (GET), which observes whether the receiver acts"
+	withoutCreated = "needs a probe with Created (PUT), so that the receiver knows some checks and not others"
+	withoutSession = "needs a probe with Session (POST), which starts sessions"
 	withoutEffect  = "the receiver does not act on a valid message, see the rule effect"
 )
 

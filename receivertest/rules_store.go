@@ -56,7 +56,7 @@ func (e *examination) withSlowStore(ctx context.Context) (result *slowStoreResul
 	return e.slow, nil
 }
 
-const withoutSlowStore = "set Probe.SlowStore to make the store hang"
+const withoutSlowStore = "needs a probe with SlowStore (POST), which makes the store hang"
 
 func (e *examination) slowStore(ctx context.Context) (outcome, error) {
 	if e.Probe.SlowStore == nil {

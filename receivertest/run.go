@@ -21,8 +21,8 @@ func Run(t testing.TB, r Receiver) {
 		switch f.Result {
 		case Fail:
 			var b strings.Builder
-			what, causes, _ := strings.Cut(f.Detail, "\n")
-			writeIndented(&b, "", fmt.Sprintf("%s (%s): %s", f.Rule, f.Severity, what), f.Reason, causes)
+			writeIndented(&b, "", fmt.Sprintf("%s (%s): %s", f.Rule, f.Severity, f.Detail), f.Reason)
+			f.writeCauses(&b)
 			if shown[f.Rule] {
 				writeIndented(&b, "", f.Curl)
 			}

@@ -66,7 +66,7 @@ func TestRun_Failures(t *testing.T) {
 			t.Errorf("error = %q, want %q", f.errors[0], want)
 		}
 	}
-	if len(f.logs) != 2 || !strings.Contains(f.logs[0], "CRITICAL: the receiver does not verify signatures") || !strings.Contains(f.logs[1], "callback/effect: set Probe.Effects") {
+	if len(f.logs) != 2 || !strings.Contains(f.logs[0], "CRITICAL: the receiver does not verify signatures") || !strings.Contains(f.logs[1], "callback/effect: needs a probe with Effects") {
 		t.Errorf("log = %q, want the conclusion and the rule that is not applicable", f.logs)
 	}
 }

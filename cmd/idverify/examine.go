@@ -19,7 +19,6 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -100,7 +99,7 @@ func (e *examination) run(ctx context.Context) int {
 	case err != nil:
 		fmt.Fprintf(e.stderr, "The examination ended early: %v\n", forCommand(err))
 	}
-	if err := e.write(withHandshakes(forFlags(report), server.untrusted())); err != nil {
+	if err := e.write(withHandshakes(report, server.untrusted())); err != nil {
 		return e.unable(fmt.Errorf("write the report: %w", err))
 	}
 	switch {
@@ -255,7 +254,7 @@ func (e *examination) checkPattern(pattern string) error {
 	if e.redirect {
 		other, advice = receivertest.Callback, "omit -redirect"
 	}
-	full := own.String() + "/" + pattern
+	full := string(own) + "/" + pattern
 	switch {
 	case matchesRule(pattern, receivertest.Rules(own, e.strict)):
 		return nil
@@ -536,8 +535,7 @@ func (e *examination) summarize(report receivertest.Report) {
 		}
 	}
 	for _, f := range report.Failed() {
-		what, _, _ := strings.Cut(f.Detail, "\n")
-		fmt.Fprintf(e.stderr, "FAIL  %s (%s, %s)\n", clean(what, lineLength), f.Rule, f.Severity)
+		fmt.Fprintf(e.stderr, "FAIL  %s (%s, %s)\n", clean(f.Detail, lineLength), f.Rule, f.Severity)
 	}
 	var numbers []string
 	for _, s := range severities {
@@ -559,67 +557,19 @@ func (e *examination) printRules() {
 	}
 }
 
-// fieldNames maps the names of package receivertest, in advice to its callers, to flags.
-var fieldNames = []string{
-	"set Probe.Created", "pass a -probe with PUT",
-	"set Probe.Effects", "pass a -probe with GET",
-	"set Probe.SlowStore", "pass a -probe with POST and store",
-	"set Probe.Session", "pass a -probe with POST and session",
-	"Probe.Created", "a -probe with PUT",
-	"Probe.Effects", "a -probe with GET",
-	"Probe.SlowStore", "a -probe with POST and store",
-	"Probe.Session", "a -probe with POST and session",
-	"Receiver.Base64Digest", "-digest base64",
-	"Base64Digest must be false", "-digest hex",
-	"Receiver.URL and Receiver.Addr", "the URL and -addr",
-	"Receiver.URL", "the URL of the command",
-	" (Keys)", "",
-	"the authorities of Receiver.TLSConfig", "the certificates of -receiver-ca",
-}
-
-// detailParts matches the parts of a detail that are quoted from the receiver, and other text.
-var detailParts = regexp.MustCompile(`"(?:[^"\\]|\\.)*"|[^"]+|"`)
-
-// leadingComments matches the comments of a command, which are its first lines.
-var leadingComments = regexp.MustCompile(`^(?:#[^\n]*\n)+`)
-
-// forFlags returns the report with the names of flags. It does not change text that the receiver
-// has sent, nor the messages of commands.
-func forFlags(report receivertest.Report) receivertest.Report {
-	names := strings.NewReplacer(fieldNames...)
-	report.Findings = slices.Clone(report.Findings)
-	for i := range report.Findings {
-		f := &report.Findings[i]
-		f.Detail = detailParts.ReplaceAllStringFunc(f.Detail, func(part string) string {
-			if strings.HasPrefix(part, `"`) {
-				return part
-			}
-			return names.Replace(part)
-		})
-		f.Curl = leadingComments.ReplaceAllStringFunc(f.Curl, names.Replace)
-	}
-	return report
-}
-
-// neverRequested is the beginning of a cause that receivertest lists if it did not receive a
-// request for the key set.
-const neverRequested = "The receiver has not requested the key set."
-
 // withHandshakes replaces the cause that the receiver has not requested the key set, if it has
 // connected to the key server but not trusted its certificate.
 func withHandshakes(report receivertest.Report, untrusted int) receivertest.Report {
-	if untrusted == 0 || len(report.Findings) == 0 || report.Findings[0].Result != receivertest.Fail {
+	if untrusted == 0 {
 		return report
 	}
-	report.Findings = slices.Clone(report.Findings)
-	f := &report.Findings[0]
-	lines := strings.Split(f.Detail, "\n")
-	i := slices.IndexFunc(lines, func(line string) bool { return strings.HasPrefix(line, neverRequested) })
-	if i < 0 {
-		return report
+	for _, f := range report.Failed() {
+		for i := range f.Causes {
+			if c := &f.Causes[i]; c.Code == receivertest.CauseKeySet {
+				c.Text = "The receiver connected to the key set, but does not trust its certificate. Start it with the CA file (Node.js: NODE_EXTRA_CA_CERTS; Python, and Go on Linux: SSL_CERT_FILE), and if it reaches the key set by another name, set -keys-name."
+			}
+		}
 	}
-	lines[i] = "The receiver connected to the key set, but does not trust its certificate. Start it with the CA file (Node.js: NODE_EXTRA_CA_CERTS; Python, and Go on Linux: SSL_CERT_FILE), and if it reaches the key set by another name, set -keys-name."
-	f.Detail = strings.Join(lines, "\n")
 	return report
 }
 
