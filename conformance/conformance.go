@@ -4,14 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/idverify/idverify-go"
+	"github.com/idverify/idverify-go/receivertest"
 )
 
 // Config configures a run. BaseURL and Project are required. An expectation that requires another
@@ -37,16 +36,6 @@ type Config struct {
 	Patience time.Duration
 }
 
-// Status is the outcome of an expectation.
-type Status string
-
-// The statuses of an expectation. NotRun means that it was not evaluated; Result.Reason says why.
-const (
-	Held   Status = "held"
-	Failed Status = "FAILED"
-	NotRun Status = "not run"
-)
-
 // Expectation is one requirement of the protocol.
 type Expectation struct {
 	// Number is the position in [Expectations], starting at 1.
@@ -63,33 +52,35 @@ type Expectation struct {
 	check func(*run, context.Context) error
 }
 
-// Result is an expectation with its status.
-type Result struct {
-	Expectation
-	Status Status
-	Reason string // why it failed or was not run; empty if it held
-}
-
-// Report contains the results of a run, in the order of [Expectations].
-type Report struct {
-	Results []Result
-}
-
-// Run tests every expectation in turn and reports the results. It waits up to Patience for each
-// callback that does not arrive. Run returns an error only if config is invalid; faults of the
+// Run tests every expectation in turn. The report has one finding for each, in the order of
+// [Expectations]; one that was not run is not applicable. Run waits up to Patience for each
+// callback that does not arrive. It returns an error only if config is invalid; faults of the
 // service are in the report. After ctx ends, the remaining expectations are not run.
 //
 // Neither the error nor the report contains secrets, tokens, phone numbers or IP addresses.
-func Run(ctx context.Context, config Config) (*Report, error) {
+func Run(ctx context.Context, config Config) (receivertest.Report, error) {
 	r, err := newRun(config)
 	if err != nil {
-		return nil, fmt.Errorf("conformance: %w", err)
+		return receivertest.Report{}, fmt.Errorf("conformance: %w", err)
 	}
 	defer r.cleanUp(ctx)
-	report := new(Report)
+	report := receivertest.Report{Kind: "service", URL: config.BaseURL, Started: time.Now()}
 	for _, e := range Expectations() {
-		report.Results = append(report.Results, r.evaluate(ctx, e))
+		result, detail := r.evaluate(ctx, e)
+		f := receivertest.Finding{
+			Rule: fmt.Sprintf("service/%d", e.Number), Title: e.Text,
+			Reason: "docs/protocol.md, section " + e.Section,
+			Result: result, Detail: detail,
+		}
+		if e.Assumes != "" {
+			f.Reason += "; assumes " + e.Assumes
+		}
+		if result == receivertest.Fail {
+			f.Detail = e.Text + ": " + detail
+		}
+		report.Findings = append(report.Findings, f)
 	}
+	report.Duration = time.Since(report.Started)
 	return report, nil
 }
 
@@ -140,89 +131,28 @@ func (b blocked) Error() string { return fmt.Sprintf("depends on expectation %d"
 // errCharged stops the run: the project is not a sandbox project, so every check costs money.
 var errCharged = errors.New("the project is charged for checks (use a sandbox project)")
 
-// evaluate runs one expectation and returns its result.
-func (r *run) evaluate(ctx context.Context, e Expectation) Result {
-	result := Result{Expectation: e, Status: NotRun}
-	if missing := r.config.missing(e.needs); missing != "" {
-		result.Reason = "requires " + missing
-		return result
-	}
-	if r.stopped != nil {
-		result.Reason = r.stopped.Error()
-		return result
-	}
-	if ctx.Err() != nil {
-		result.Reason = "the context ended"
-		return result
+// evaluate runs one expectation. The detail says why it failed or was not run.
+func (r *run) evaluate(ctx context.Context, e Expectation) (result receivertest.Result, detail string) {
+	const ended = "the context ended"
+	switch missing := r.config.missing(e.needs); {
+	case missing != "":
+		return receivertest.NotApplicable, "requires " + missing
+	case r.stopped != nil:
+		return receivertest.NotApplicable, r.stopped.Error()
+	case ctx.Err() != nil:
+		return receivertest.NotApplicable, ended
 	}
 	err := e.check(r, ctx)
 	dependency, isBlocked := errors.AsType[blocked](err)
 	switch {
 	case err == nil:
-		result.Status = Held
-		return result
+		return receivertest.Pass, ""
 	case ctx.Err() != nil:
-		result.Reason = "the context ended"
-		return result
+		return receivertest.NotApplicable, ended
 	case isBlocked && dependency.number != e.Number:
-		result.Reason = dependency.Error()
-		return result
+		return receivertest.NotApplicable, dependency.Error()
 	case errors.Is(err, errCharged):
 		r.stopped = err
 	}
-	result.Status, result.Reason = Failed, err.Error()
-	return result
-}
-
-// Failed returns the results of the expectations that failed.
-func (r *Report) Failed() []Result {
-	var failed []Result
-	for _, result := range r.Results {
-		if result.Status == Failed {
-			failed = append(failed, result)
-		}
-	}
-	return failed
-}
-
-// WriteTo writes the report to w as a table. Each expectation has a line, and a second line with
-// the reason if it did not hold. The last line contains the totals. WriteTo implements
-// [io.WriterTo].
-func (r *Report) WriteTo(w io.Writer) (int64, error) {
-	counted := &countingWriter{w: w}
-	table := tabwriter.NewWriter(counted, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "#\tSECTION\tSTATUS\tEXPECTATION")
-	count := make(map[Status]int)
-	for _, result := range r.Results {
-		count[result.Status]++
-		fmt.Fprintf(table, "%d\t%s\t%s\t%s\n", result.Number, result.Section, result.Status, result.Text)
-		if result.Reason != "" {
-			fmt.Fprintf(table, "\t\t\t  %s\n", result.Reason)
-		}
-		if result.Status == Failed && result.Assumes != "" {
-			fmt.Fprintf(table, "\t\t\t  assumes %s (docs/protocol.md)\n", result.Assumes)
-		}
-	}
-	fmt.Fprintf(table, "\n%d expectations: %d held, %d failed, %d not run\n", len(r.Results), count[Held], count[Failed], count[NotRun])
-	err := table.Flush()
-	return counted.n, err
-}
-
-// String returns the table that WriteTo writes.
-func (r *Report) String() string {
-	var b strings.Builder
-	_, _ = r.WriteTo(&b)
-	return b.String()
-}
-
-// countingWriter counts the bytes written to w.
-type countingWriter struct {
-	w io.Writer
-	n int64
-}
-
-func (c *countingWriter) Write(p []byte) (int, error) {
-	n, err := c.w.Write(p)
-	c.n += int64(n)
-	return n, err
+	return receivertest.Fail, err.Error()
 }

@@ -8,10 +8,10 @@
 //
 //	report, err := conformance.Run(ctx, conformance.Config{BaseURL: baseURL, Project: credentials})
 //
-// The report lists each expectation as held, failed or not run, with the reason. Some expectations
-// require workspace credentials, a receiver that the service can reach, or a clock that the suite
-// can advance. An expectation that relies on a decision of this module, such as the path of an
-// operation, names it in Assumes.
+// The report has the form of package receivertest, and lists each expectation as passed, failed or
+// not applicable, with the reason. Some expectations require workspace credentials, a receiver that
+// the service can reach, or a clock that the suite can advance. If an expectation relies on a
+// decision of this module, such as the path of an operation, its finding says what it assumes.
 //
 // The package's tests run the suite against the live service if these environment variables are
 // set:

@@ -24,10 +24,10 @@ func Example() {
 	if err != nil {
 		panic(err)
 	}
-	for _, result := range report.Failed() {
-		fmt.Printf("section %s: %s: %s\n", result.Section, result.Text, result.Reason)
+	for _, f := range report.Failed() {
+		fmt.Printf("%s: %s\n", f.Detail, f.Reason)
 	}
-	first := report.Results[0]
-	fmt.Printf("%d failed; the first: %s: %s\n", len(report.Failed()), first.Text, first.Status)
-	// Output: 0 failed; the first: the token endpoint issues a bearer token for Basic authentication and a multipart form: held
+	first := report.Findings[0]
+	fmt.Printf("%d failed; the first: %s: %s\n", len(report.Failed()), first.Title, first.Result)
+	// Output: 0 failed; the first: the token endpoint issues a bearer token for Basic authentication and a multipart form: pass
 }

@@ -45,10 +45,7 @@ func TestRun_DetectsFault(t *testing.T) {
 
 				report := run(t, config)
 
-				var failed []int
-				for _, result := range report.Failed() {
-					failed = append(failed, result.Number)
-				}
+				failed := failedNumbers(report)
 				if !slices.Equal(failed, row.failed) {
 					t.Errorf("failed expectations = %v, want %v", failed, row.failed)
 				}
@@ -72,10 +69,7 @@ func TestRun_DetectsEndlessRetries(t *testing.T) {
 
 		report := run(t, config)
 
-		var failed []int
-		for _, result := range report.Failed() {
-			failed = append(failed, result.Number)
-		}
+		failed := failedNumbers(report)
 		if want := []int{38, 39, 40, 41}; !slices.Equal(failed, want) {
 			t.Errorf("failed expectations = %v, want %v", failed, want)
 		}
