@@ -47,6 +47,16 @@ func TestPhonePage_Choices(t *testing.T) {
 			pg.checkAccessible("phone page with other errors")
 			return pg.click("button[name=as][value=mno_timeout]")
 		}, "ERROR mno_timeout"},
+		{"mno_not_supported", func(pg *page) int { pg.click("summary"); return pg.click("button[name=as][value=mno_not_supported]") }, "ERROR mno_not_supported"},
+		{"mno_user_not_found", func(pg *page) int { pg.click("summary"); return pg.click("button[name=as][value=mno_user_not_found]") }, "ERROR mno_user_not_found"},
+		{"mno_response_error", func(pg *page) int { pg.click("summary"); return pg.click("button[name=as][value=mno_response_error]") }, "ERROR mno_response_error"},
+		{"mno_server_error", func(pg *page) int { pg.click("summary"); return pg.click("button[name=as][value=mno_server_error]") }, "ERROR mno_server_error"},
+		{"mno_no_data_available", func(pg *page) int {
+			pg.click("summary")
+			return pg.click("button[name=as][value=mno_no_data_available]")
+		}, "ERROR mno_no_data_available"},
+		{"ip_mismatch", func(pg *page) int { pg.click("summary"); return pg.click("button[name=as][value=ip_mismatch]") }, "ERROR ip_mismatch"},
+		{"ip_msisdn_mismatch", func(pg *page) int { pg.click("summary"); return pg.click("button[name=as][value=ip_msisdn_mismatch]") }, "ERROR ip_msisdn_mismatch"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			c := p.phoneCheck(r.url)
