@@ -305,3 +305,19 @@ func TestNewMemoryReplayStore_DefaultSize(t *testing.T) {
 		t.Errorf("claim %d: error = %v, want ErrReplayStore", size, err)
 	}
 }
+
+func TestVerifier_WithoutReplayStore(t *testing.T) {
+	t.Parallel()
+	v := newVerifier(t, signature.VerifierOptions{Replay: signature.NewMemoryReplayStore(0)})
+	w := signedRedirect()
+	if _, err := v.VerifyRedirect(request(t, w)); err != nil {
+		t.Fatal(err)
+	}
+
+	_, err := v.WithoutReplayStore().VerifyRedirect(request(t, w))
+	_, original := v.VerifyRedirect(request(t, w))
+
+	if err != nil || !errors.Is(original, signature.ErrReplay) {
+		t.Errorf("errors = %v without the store, %v with it; want none and ErrReplay", err, original)
+	}
+}

@@ -141,6 +141,17 @@ func NewVerifier(keys KeySource, hosts []string, opts *VerifierOptions) (*Verifi
 	return v, nil
 }
 
+// AcceptsHost reports whether v accepts messages to host: a name with an optional port, as in a URL.
+func (v *Verifier) AcceptsHost(host string) bool { return v.hosts.allows(host) }
+
+// WithoutReplayStore returns a verifier like v without VerifierOptions.Replay, for a receiver that
+// itself ensures that a copy of a message has no effect. v is not changed.
+func (v *Verifier) WithoutReplayStore() *Verifier {
+	derived := *v
+	derived.replay = nil
+	return &derived
+}
+
 // received sets the parts of m that callbacks and redirects have in common. If
 // VerifierOptions.Target is set, it determines the host and the request target.
 func (v *Verifier) received(m *message, r *http.Request, method string) (err error) {

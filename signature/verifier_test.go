@@ -386,3 +386,13 @@ func TestError_OmitsMessageContent(t *testing.T) {
 		}
 	}
 }
+
+func TestVerifier_AcceptsHost(t *testing.T) {
+	t.Parallel()
+	v := newVerifier(t, signature.VerifierOptions{})
+	for name, want := range map[string]bool{host: true, strings.ToUpper(host): true, host + ":443": true, host + ":8443": false, "other.example.com": false, "": false} {
+		if got := v.AcceptsHost(name); got != want {
+			t.Errorf("AcceptsHost(%q) = %v, want %v", name, got, want)
+		}
+	}
+}
