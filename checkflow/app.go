@@ -1,0 +1,74 @@
+package checkflow
+
+import (
+	"cmp"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/idverify/idverify-go"
+)
+
+// App binds checks to the sessions of an app, by a token. It is safe for concurrent use.
+type App struct{ b *binder }
+
+// AppCheck is what an app needs to open a Check URL and to exchange its code.
+type AppCheck struct {
+	CheckID  string `json:"check_id"`
+	CheckURL string `json:"check_url"`
+	Token    string `json:"token"` // for Exchange
+}
+
+// minToken is the minimum length of a session's token: that of 64 random bits in hexadecimal.
+const minToken = 16
+
+// NewApp returns an App. An error names the field of c to change. The fields for a Web must be zero:
+// a check of an app has no redirect URL, so that the device gets the code in the response to the
+// Check URL. The project must have none either, unless it is an app link or a universal link whose
+// page is not Web.Return.
+func NewApp(c Config) (*App, error) {
+	b, err := newBinder("app", c)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("checkflow: new app: %w", err)
+	case c.Verifier != nil || c.RedirectURL != "" || c.StartPage != "":
+		return nil, errors.New("checkflow: new app: Config.Verifier, Config.RedirectURL or Config.StartPage is set (leave them zero: they are for NewWeb)")
+	}
+	return &App{b}, nil
+}
+
+// Start creates a check of p.PhoneNumber and binds it to the session with token, the secret token
+// of the app's own session. If token is empty, as before a login, the result has a new random
+// token. Data travels to the Result in the store; it has at most 4 KiB.
+//
+// Start requires a POST request. It logs the error. [StatusCode] returns the status of the response.
+func (a *App) Start(r *http.Request, token string, p idverify.PhoneCheckParams, data string) (*AppCheck, error) {
+	token = cmp.Or(token, rand.Text())
+	if len(token) < minToken {
+		return nil, fmt.Errorf("checkflow: start: %w: the token is shorter than %d bytes", idverify.ErrBadRequest, minToken)
+	}
+	check, _, err := a.b.start(r, token, p, data)
+	if err != nil {
+		return nil, err
+	}
+	return &AppCheck{CheckID: check.CheckID, CheckURL: check.CheckURL, Token: token}, nil
+}
+
+// Exchange exchanges the code that the app received from the Check URL, for the session with token.
+// Only one Exchange of a check has a verdict, and only with the token of its Start. For any other
+// one, the Result has only the Reason. A wrong code ends the flow. Exchange of another session
+// changes nothing.
+//
+// Use Result.Number. A number in the request may be another one.
+func (a *App) Exchange(r *http.Request, token, checkID, code string) Result {
+	if code == "" {
+		return Result{Reason: ReasonCodeRejected}
+	}
+	f, reason := a.b.claim(detach(r), checkID, token, false)
+	if reason != "" {
+		return Result{Reason: reason}
+	}
+	result, _ := a.b.complete(r, f, code, "")
+	return result
+}

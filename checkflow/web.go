@@ -1,0 +1,220 @@
+package checkflow
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"html"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/idverify/idverify-go"
+	"github.com/idverify/idverify-go/signature"
+)
+
+// Web binds checks to browsers, by a cookie. It is safe for concurrent use.
+type Web struct {
+	b         *binder
+	verifier  *signature.Verifier
+	startPage *url.URL
+	cookie    http.Cookie // without a value
+	origin    *http.CrossOriginProtection
+}
+
+// NewWeb returns a Web. An error names the field of c to change.
+func NewWeb(c Config) (*Web, error) {
+	b, err := newBinder("web", c)
+	if err != nil {
+		return nil, fmt.Errorf("checkflow: new web: %w", err)
+	}
+	if c.Verifier == nil {
+		return nil, errors.New("checkflow: new web: Config.Verifier is nil (set it to a verifier of the service's keys)")
+	}
+	redirect, err := parseRedirectURL(c.RedirectURL)
+	if err != nil {
+		return nil, fmt.Errorf("checkflow: new web: Config.RedirectURL %w", err)
+	}
+	if !c.Verifier.AcceptsHost(redirect.Host) {
+		return nil, errors.New("checkflow: new web: the host of Config.RedirectURL is not a host of Config.Verifier (pass it to signature.NewVerifier)")
+	}
+	page, err := url.Parse(c.StartPage)
+	if err != nil || !isPage(page) {
+		return nil, errors.New("checkflow: new web: Config.StartPage is not a URL or an absolute path (set it to the page on which people start)")
+	}
+	if page.Path == redirect.Path && (page.Host == "" || strings.EqualFold(page.Host, redirect.Host)) {
+		return nil, errors.New("checkflow: new web: Config.StartPage is Config.RedirectURL (set it to the page on which people start)")
+	}
+	return &Web{
+		b:         b,
+		verifier:  c.Verifier.WithoutReplayStore(),
+		startPage: page,
+		cookie:    flowCookie(redirect.Scheme == "https"),
+		origin:    http.NewCrossOriginProtection(),
+	}, nil
+}
+
+// parseRedirectURL parses Config.RedirectURL. Its errors do not contain the URL, which may include
+// a password.
+func parseRedirectURL(text string) (*url.URL, error) {
+	u, err := url.Parse(text)
+	switch {
+	case err != nil || u.Hostname() == "" || u.Scheme != "https" && u.Scheme != "http":
+		return nil, errors.New("is not an absolute https URL (set it to the URL of Return)")
+	case u.Scheme == "http" && !isLoopback(u.Hostname()):
+		return nil, errors.New("has the scheme http and a host other than localhost and loopback addresses (use https)")
+	case u.User != nil || u.Fragment != "":
+		return nil, errors.New("contains a user or a fragment (remove it)")
+	}
+	for _, name := range []string{"check_id", "code", "error", "error_description", "authorization", "date"} {
+		if u.Query().Has(name) {
+			return nil, fmt.Errorf("contains the query parameter %s, which the service sets (remove it)", name)
+		}
+	}
+	return u, nil
+}
+
+func isLoopback(host string) bool {
+	ip, err := netip.ParseAddr(host)
+	return strings.EqualFold(host, "localhost") || err == nil && ip.Unmap().IsLoopback()
+}
+
+func isPage(u *url.URL) bool {
+	if u.Host != "" {
+		return u.Scheme == "https" || u.Scheme == "http"
+	}
+	return u.Scheme == "" && strings.HasPrefix(u.Path, "/")
+}
+
+// Start creates a check of p.PhoneNumber, binds it to the browser that sent r, and returns its
+// Check URL, to which you redirect or link. Data travels to the Result in the store; it has at most
+// 4 KiB. Start sets a cookie and other headers, and writes no response.
+//
+// Start requires a POST request that a page of this origin sent: see [http.CrossOriginProtection].
+// The device must open the Check URL in the same browser. A new Start ends the former one of this
+// browser. If p.PhoneIP is set, the service can reject a check that another address opens.
+//
+// Start logs the error. [StatusCode] returns the status of the response.
+func (web *Web) Start(w http.ResponseWriter, r *http.Request, p idverify.PhoneCheckParams, data string) (checkURL string, err error) {
+	setPrivate(w)
+	if err := web.origin.Check(r); err != nil {
+		return "", fmt.Errorf("checkflow: start: %w: %w", ErrNotAllowed, err)
+	}
+	token := rand.Text()
+	check, ttl, err := web.b.start(r, token, p, data)
+	if err != nil {
+		return "", err
+	}
+	web.setCookie(w, token, int(ttl/time.Second))
+	return check.CheckURL, nil
+}
+
+// Return returns the handler of Config.RedirectURL. It calls report once for each check whose owner
+// has returned, with the verdict or the reason why there is none. If the verdict is yes, report can
+// sign in the person: it must create a new session ID, and set its cookie in this response only. It
+// returns the URL of the next page, to which Return redirects, or "" for Config.StartPage. It must
+// not write the response.
+//
+// In all other cases Return redirects to Config.StartPage, with the [Reason]. It responds with 400
+// to an invalid redirect, and with 503 if the key set is unavailable; the page of this response
+// leads to Config.StartPage, too.
+//
+// If another browser returns before the owner has finished, the flow is revoked, and report is not
+// called: someone may have sent the Check URL to the person who opened it.
+func (web *Web) Return(report func(w http.ResponseWriter, r *http.Request, result Result) (location string)) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		setPrivate(w)
+		redirect, ok := web.verify(w, r)
+		if !ok {
+			return
+		}
+		token := ""
+		if c, err := r.Cookie(web.cookie.Name); err == nil {
+			token = c.Value
+		}
+		f, reason := web.b.claim(detach(r), redirect.CheckID, token, true)
+		if reason != "" {
+			http.Redirect(w, r, web.pageFor(reason), http.StatusSeeOther)
+			return
+		}
+		web.setCookie(w, "", -1) // it is used once
+		result, ok := web.b.complete(r, f, redirect.Code, redirect.ErrorCode)
+		if !ok {
+			http.Redirect(w, r, web.pageFor(result.Reason), http.StatusSeeOther)
+			return
+		}
+		location := report(w, r, result)
+		if location == "" {
+			location = web.pageFor(result.Reason)
+		}
+		http.Redirect(w, r, location, http.StatusSeeOther)
+	})
+}
+
+// verify returns the verified redirect in r. If there is none, verify responds and returns false.
+func (web *Web) verify(w http.ResponseWriter, r *http.Request) (*idverify.Redirect, bool) {
+	if r.Method != http.MethodGet {
+		w.Header().Set("Allow", http.MethodGet)
+		http.Error(w, http.StatusText(http.StatusMethodNotAllowed), http.StatusMethodNotAllowed)
+		return nil, false
+	}
+	if strings.Contains(r.Header.Get("Sec-Purpose"), "prefetch") { // the browser discards a 503 and sends the request again
+		http.Error(w, http.StatusText(http.StatusServiceUnavailable), http.StatusServiceUnavailable)
+		return nil, false
+	}
+	m, err := web.verifier.VerifyRedirect(r)
+	var redirect *idverify.Redirect
+	if err == nil {
+		redirect, err = idverify.ParseRedirect(m)
+	}
+	if err == nil {
+		return redirect, true
+	}
+	status, reason := http.StatusBadRequest, ReasonInvalid
+	if e, ok := errors.AsType[*signature.Error](err); ok && e.Retryable() {
+		status, reason = http.StatusServiceUnavailable, ReasonUnavailable
+	}
+	web.b.Logger.WarnContext(r.Context(), "checkflow: redirect not verified", "error", err)
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(status)
+	page := html.EscapeString(web.pageFor(reason))
+	fmt.Fprintf(w, "<!doctype html>\n<meta http-equiv=\"refresh\" content=\"0; url=%s\">\n<title>Start again</title>\n<a href=\"%s\">Start again</a>\n", page, page)
+	return nil, false
+}
+
+// pageFor returns the URL of the start page with a reason, which may be empty.
+func (web *Web) pageFor(reason Reason) string {
+	u := *web.startPage
+	if reason != "" {
+		q := u.Query()
+		q.Set("reason", string(reason))
+		u.RawQuery = q.Encode()
+	}
+	return u.String()
+}
+
+// flowCookie returns the cookie that binds a browser to its flow. With the prefix of its name, other
+// hosts cannot set it. It is Lax because browsers do not send Strict cookies with the redirect,
+// which comes from the site of the service.
+func flowCookie(secure bool) http.Cookie {
+	c := http.Cookie{Name: "idverify-flow", Path: "/", Secure: secure, HttpOnly: true, SameSite: http.SameSiteLaxMode}
+	if secure {
+		c.Name = "__Host-" + c.Name
+	}
+	return c
+}
+
+// setCookie sets the cookie for maxAge seconds, or deletes it if maxAge is negative.
+func (web *Web) setCookie(w http.ResponseWriter, token string, maxAge int) {
+	c := web.cookie
+	c.Value, c.MaxAge = token, maxAge
+	http.SetCookie(w, &c)
+}
+
+// setPrivate keeps a response out of caches, and its URL out of Referer headers.
+func setPrivate(w http.ResponseWriter) {
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("Referrer-Policy", "no-referrer")
+}
