@@ -1,0 +1,568 @@
+package checkflow_test
+
+import (
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/idverify/idverify-go"
+	"github.com/idverify/idverify-go/checkflow"
+	"github.com/idverify/idverify-go/sandboxfake"
+)
+
+// TestWeb_SignIn is the sign-in without an attack.
+func TestWeb_SignIn(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	b := s.browser()
+
+	b.open(b.start("+44 7700 900-012"))
+
+	b.wantUser(t, "the person", victims)
+	if b.cookie() != "" {
+		t.Error("the flow cookie was not deleted")
+	}
+	results := s.reported()
+	if len(results) != 1 {
+		t.Fatalf("%d results, want 1", len(results))
+	}
+	want := checkflow.Result{Verdict: idverify.VerdictYes, CheckID: results[0].CheckID, Number: victims, Data: "order 17"}
+	if diff := cmp.Diff(want, results[0]); diff != "" {
+		t.Errorf("result (-want +got):\n%s", diff)
+	}
+}
+
+// TestWeb_AttackerOpensVictimsLink: the attacker learns the Check URL of the victim's check.
+func TestWeb_AttackerOpensVictimsLink(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	victim, attacker := s.browser(), s.browser()
+	checkURL := victim.start(victims)
+
+	attacker.open(checkURL).wantReason(t, checkflow.ReasonOtherSession)
+
+	attacker.wantUser(t, "the attacker", "")
+	victim.open(victim.start(victims))
+	victim.wantUser(t, "the victim, after a new start", victims)
+}
+
+// TestWeb_VictimOpensAttackersLink: the attacker starts with the victim's number, sends the victim
+// the Check URL, and learns the redirect URL, for example from a shared screen.
+func TestWeb_VictimOpensAttackersLink(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	victim, attacker := s.browser(), s.browser()
+	redirect := victim.redirectOf(attacker.start(victims))
+
+	victim.open(redirect).wantReason(t, checkflow.ReasonOtherSession)
+	attacker.open(redirect).wantReason(t, checkflow.ReasonRevoked)
+
+	victim.wantUser(t, "the victim", "")
+	attacker.wantUser(t, "the attacker", "")
+	if n := s.calls("phone_check.complete"); n != 0 {
+		t.Errorf("%d exchanges, want 0", n)
+	}
+}
+
+// TestWeb_VictimOpensAttackersRedirect: the attacker's own redirect URL is opened in the victim's
+// browser, which has started a check of its own.
+func TestWeb_VictimOpensAttackersRedirect(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	victim, attacker := s.browser(), s.browser()
+	redirect := attacker.redirectOf(attacker.start(attackers))
+	own := victim.start(victims)
+
+	victim.open(redirect).wantReason(t, checkflow.ReasonOtherSession)
+
+	victim.wantUser(t, "the victim", "")
+	victim.open(own)
+	victim.wantUser(t, "the victim, whose own check goes on", victims)
+}
+
+// TestWeb_RedirectOpenedBefore: another browser opens the redirect URL before the right one.
+func TestWeb_RedirectOpenedBefore(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	victim, attacker := s.browser(), s.browser()
+	redirect := victim.redirectOf(victim.start(victims))
+
+	attacker.open(redirect).wantReason(t, checkflow.ReasonOtherSession)
+	victim.open(redirect).wantReason(t, checkflow.ReasonRevoked)
+
+	attacker.wantUser(t, "the attacker", "")
+	victim.wantUser(t, "the victim", "")
+	victim.open(victim.start(victims))
+	victim.wantUser(t, "the victim, after a new start", victims)
+}
+
+// TestWeb_RedirectOpenedDuring: the attacker owns the flow of the victim's number, and the victim's
+// browser opens the redirect URL while the code is exchanged. To a verifier with a replay store,
+// its redirect is a copy.
+func TestWeb_RedirectOpenedDuring(t *testing.T) {
+	t.Parallel()
+	for _, replayStore := range []bool{false, true} {
+		s := newSite(t)
+		if replayStore {
+			withReplayStore(s.service)(&s.config)
+			s.restart()
+		}
+		victim, attacker := s.browser(), s.browser()
+		redirect := victim.redirectOf(attacker.start(victims))
+		var once sync.Once
+		s.store.setHook(func(step string) error {
+			if step == "finish" {
+				once.Do(func() { victim.open(redirect).wantReason(t, checkflow.ReasonOtherSession) })
+			}
+			return nil
+		})
+
+		attacker.open(redirect).wantReason(t, checkflow.ReasonRevoked)
+
+		attacker.wantUser(t, "the attacker", "")
+		if n := len(s.reported()); n != 0 {
+			t.Errorf("%d results, want 0", n)
+		}
+	}
+}
+
+// TestWeb_RedirectOpenedAfter: another browser opens a copy of the redirect URL after the right
+// one, and the owner reloads it, or goes back.
+func TestWeb_RedirectOpenedAfter(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	victim, attacker := s.browser(), s.browser()
+	redirect := victim.redirectOf(victim.start(victims))
+	cookie := victim.cookie()
+	victim.open(redirect)
+
+	attacker.open(redirect).wantReason(t, checkflow.ReasonRepeated)
+	victim.open(redirect).wantReason(t, checkflow.ReasonRepeated)
+	victim.setCookie(cookie) // the first response was lost
+	victim.open(redirect).wantReason(t, checkflow.ReasonRepeated)
+
+	attacker.wantUser(t, "the attacker", "")
+	victim.wantUser(t, "the victim", victims)
+	if n := len(s.reported()); n != 1 {
+		t.Errorf("%d results, want 1", n)
+	}
+	if log := s.log.String(); strings.Count(log, "reason=repeated") != 3 {
+		t.Errorf("log = %q, want three records with reason=repeated", log)
+	}
+}
+
+// TestWeb_PlantedCookie: the attacker starts with the victim's number and plants the cookie in the
+// victim's browser, so that the victim completes the attacker's flow.
+func TestWeb_PlantedCookie(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	victim, attacker := s.browser(), s.browser()
+	checkURL := attacker.start(victims)
+	planted := attacker.cookie()
+	victim.setCookie(planted)
+
+	redirect := victim.redirectOf(checkURL)
+	victim.open(redirect)
+
+	victim.wantUser(t, "the victim", victims)
+	attacker.open(redirect).wantReason(t, checkflow.ReasonRepeated)
+	attacker.wantUser(t, "the attacker, who knows the cookie", "")
+	if victim.cookie() != "" {
+		t.Error("the victim's browser keeps the planted cookie")
+	}
+}
+
+// TestWeb_PlantedCookieAtStart: the attacker plants a cookie before the victim starts.
+func TestWeb_PlantedCookieAtStart(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	victim, attacker := s.browser(), s.browser()
+	attacker.start(attackers)
+	victim.setCookie(attacker.cookie())
+
+	redirect := victim.redirectOf(victim.start(victims))
+
+	if victim.cookie() == attacker.cookie() {
+		t.Error("the flow uses the planted cookie, want a new one")
+	}
+	attacker.open(redirect).wantReason(t, checkflow.ReasonOtherSession)
+	attacker.wantUser(t, "the attacker", "")
+}
+
+// TestWeb_StolenCookie: the attacker knows the victim's cookie, but not the redirect URL.
+func TestWeb_StolenCookie(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	victim, attacker := s.browser(), s.browser()
+	redirect := victim.redirectOf(victim.start(victims))
+	own := attacker.redirectOf(attacker.start(attackers))
+	attacker.setCookie(victim.cookie())
+
+	attacker.open(own).wantReason(t, checkflow.ReasonOtherSession)
+	forged := attacker.open(strings.Replace(own, parameter(t, own, "check_id"), parameter(t, redirect, "check_id"), 1))
+
+	if forged.status != http.StatusBadRequest {
+		t.Errorf("forged redirect: status %d, want 400", forged.status)
+	}
+	attacker.wantUser(t, "the attacker", "")
+	victim.open(redirect)
+	victim.wantUser(t, "the victim", victims)
+}
+
+func TestWeb_MissingCookie(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	b := s.browser()
+	redirect := b.redirectOf(b.start(victims))
+	b.setCookie("")
+
+	b.open(redirect).wantReason(t, checkflow.ReasonOtherSession)
+
+	b.wantUser(t, "the person", "")
+}
+
+// TestWeb_TwoTabs checks that the last start of a browser counts, whichever tab returns first.
+func TestWeb_TwoTabs(t *testing.T) {
+	t.Parallel()
+	for _, firstReturnsFirst := range []bool{true, false} {
+		s := newSite(t)
+		b := s.browser()
+		first := b.redirectOf(b.start(attackers))
+		second := b.redirectOf(b.start(victims))
+
+		if firstReturnsFirst {
+			b.open(first).wantReason(t, checkflow.ReasonOtherSession)
+			b.open(second)
+		} else {
+			b.open(second)
+			b.open(first).wantReason(t, checkflow.ReasonOtherSession)
+		}
+
+		b.wantUser(t, "the person", victims)
+		if n := len(s.reported()); n != 1 {
+			t.Errorf("%d results, want 1", n)
+		}
+	}
+}
+
+// TestWeb_OtherChecks opens valid redirects of checks that the site has not started.
+func TestWeb_OtherChecks(t *testing.T) {
+	t.Parallel()
+	versions := idverify.WithVersions(idverify.Versions{PhoneCheck: "v0.2", SubscriberCheck: "v0.2"})
+	for name, create := range map[string]func(*testing.T, *site) string{
+		"of another product": func(t *testing.T, s *site) string {
+			check, err := s.service.Client(versions).SubscriberChecks.Create(t.Context(), idverify.SubscriberCheckParams{PhoneNumber: attackers, RedirectURL: s.url + "/return"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return check.CheckURL
+		},
+		"of another project": func(t *testing.T, s *site) string {
+			project := s.service.NewWorkspace("attacker").NewProject(idverify.ProjectParams{Name: "attacker", Mode: idverify.ModeSandbox})
+			check, err := project.Client(versions).PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: attackers, RedirectURL: s.url + "/return"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return check.CheckURL
+		},
+		"without a session": func(t *testing.T, s *site) string {
+			check, err := s.service.Client(versions).PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: attackers, RedirectURL: s.url + "/return"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return check.CheckURL
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t)
+			b := s.browser()
+			own := b.start(victims)
+
+			b.open(create(t, s)).wantReason(t, checkflow.ReasonNotFound)
+
+			b.wantUser(t, "the person", "")
+			b.open(own)
+			b.wantUser(t, "the person, whose own check goes on", victims)
+		})
+	}
+}
+
+// TestWeb_InvalidRedirects checks that an invalid redirect does not reach the store, and leads to
+// the start page.
+func TestWeb_InvalidRedirects(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*site, string) string{
+		"other code": func(_ *site, redirect string) string { return strings.Replace(redirect, "code=", "code=x", 1) },
+		"no signature": func(_ *site, redirect string) string {
+			before, _, _ := strings.Cut(redirect, "&authorization=")
+			return before
+		},
+		"second code": func(_ *site, redirect string) string { return redirect + "&code=x" },
+		"too old": func(s *site, redirect string) string {
+			if err := s.service.Advance(s.t.Context(), 6*time.Second); err != nil {
+				s.t.Fatal(err)
+			}
+			return redirect
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t)
+			owner, other := s.browser(), s.browser()
+			redirect := owner.redirectOf(owner.start(victims))
+			s.store.setHook(nil)
+
+			for _, b := range []*browser{other, owner} {
+				p := b.open(change(s, redirect))
+				if p.status != http.StatusBadRequest || !strings.Contains(p.body, `url=/?reason=invalid"`) {
+					t.Errorf("response = %d %q, want 400 and a link to the start page", p.status, p.body)
+				}
+			}
+
+			if n := s.store.count("claim"); n != 0 {
+				t.Errorf("%d claims, want 0", n)
+			}
+			if name != "too old" {
+				owner.open(redirect)
+				owner.wantUser(t, "the person, with the right redirect", victims)
+			}
+		})
+	}
+}
+
+func TestWeb_ForgedRedirect(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.service.Inject(sandboxfake.Match{Operation: "phone_check.open"}, sandboxfake.Fault{WrongKey: true})
+	b := s.browser()
+
+	p := b.open(b.start(victims))
+
+	if p.status != http.StatusBadRequest {
+		t.Errorf("status %d, want 400", p.status)
+	}
+	b.wantUser(t, "the person", "")
+}
+
+// TestWeb_Prefetch: the browser loads the redirect URL before the person follows it.
+func TestWeb_Prefetch(t *testing.T) {
+	t.Parallel()
+	for _, purpose := range []string{"prefetch", "prefetch;prerender", "prefetch;anonymous-client-ip"} {
+		s := newSite(t)
+		b := s.browser()
+		redirect := b.redirectOf(b.start(victims))
+
+		p := b.send(t.Context(), true, http.MethodGet, redirect, "", http.Header{"Sec-Purpose": {purpose}})
+
+		if n := len(s.reported()); p.status != http.StatusServiceUnavailable || n != 0 {
+			t.Errorf("%s: status %d and %d results, want 503 and 0", purpose, p.status, n)
+		}
+		b.open(redirect)
+		b.wantUser(t, "the person, who follows the link", victims)
+	}
+}
+
+// TestWeb_RejectsStarts sends requests that must not cause a check.
+func TestWeb_RejectsStarts(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, func(c *checkflow.Config) {
+		c.Allow = func(_ *http.Request, number string) error {
+			if number == attackers {
+				return http.ErrNotSupported
+			}
+			return nil
+		}
+	})
+	b := s.browser()
+
+	for name, p := range map[string]page{
+		"page of another site":   b.post(victims, http.Header{"Sec-Fetch-Site": {"cross-site"}, "Origin": {"https://attacker.sandbox.test"}}),
+		"page of a sister site":  b.post(victims, http.Header{"Sec-Fetch-Site": {"same-site"}}),
+		"old browser":            b.post(victims, http.Header{"Sec-Fetch-Site": {""}, "Origin": {"https://attacker.sandbox.test"}}),
+		"GET":                    b.open(s.url + "/start?number=" + victims),
+		"rejected by the option": b.post("+44 7700 900-014", nil),
+	} {
+		if p.status != http.StatusForbidden {
+			t.Errorf("%s: status %d, want 403", name, p.status)
+		}
+	}
+	if p := b.post("12", nil); p.status != http.StatusUnprocessableEntity {
+		t.Errorf("malformed number: status %d, want 422", p.status)
+	}
+	if n := s.calls("phone_check.create"); n != 0 || b.cookie() != "" {
+		t.Errorf("%d checks and cookie %q, want none", n, b.cookie())
+	}
+}
+
+// TestWeb_RejectsMethods checks that only GET reaches the store.
+func TestWeb_RejectsMethods(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	b := s.browser()
+	redirect := b.redirectOf(b.start(victims))
+
+	for _, method := range []string{http.MethodHead, http.MethodPost, http.MethodOptions} {
+		if p := b.send(t.Context(), true, method, redirect, "", nil); p.status != http.StatusMethodNotAllowed {
+			t.Errorf("%s: status %d, want 405", method, p.status)
+		}
+	}
+	b.open(redirect)
+	b.wantUser(t, "the person", victims)
+}
+
+// TestWeb_AccountChanged: an account starts a check, and another one is signed in at the return.
+func TestWeb_AccountChanged(t *testing.T) {
+	t.Parallel()
+	for now, want := range map[string]checkflow.Result{
+		"alice":   {Verdict: idverify.VerdictYes},
+		"mallory": {Reason: checkflow.ReasonAccountChanged},
+		"":        {Reason: checkflow.ReasonAccountChanged},
+	} {
+		t.Run(now, func(t *testing.T) {
+			t.Parallel()
+			var account atomic.Value
+			account.Store("alice")
+			s := newSite(t, func(c *checkflow.Config) { c.Account = func(*http.Request) string { return account.Load().(string) } })
+			b := s.browser()
+			redirect := b.redirectOf(b.start(victims))
+			account.Store(now)
+
+			b.open(redirect)
+
+			results := s.reported()
+			if len(results) != 1 || results[0].Verdict != want.Verdict || results[0].Reason != want.Reason {
+				t.Errorf("results = %+v, want one with %v %q", results, want.Verdict, want.Reason)
+			}
+			if n := s.calls("phone_check.complete"); now != "alice" && n != 0 {
+				t.Errorf("%d exchanges, want 0: the account is compared before", n)
+			}
+		})
+	}
+}
+
+func TestWeb_StartNeedsAccount(t *testing.T) {
+	t.Parallel()
+	for _, account := range []string{"", strings.Repeat("a", 257)} {
+		s := newSite(t, func(c *checkflow.Config) { c.Account = func(*http.Request) string { return account } })
+
+		if p := s.browser().post(victims, nil); p.status != http.StatusForbidden || s.calls("phone_check.create") != 0 {
+			t.Errorf("account of %d bytes: status %d and %d checks, want 403 and 0", len(account), p.status, s.calls("phone_check.create"))
+		}
+	}
+}
+
+// TestWeb_Callbacks: the result of a check arrives by callback before, after or instead of the
+// return. It signs nobody in.
+func TestWeb_Callbacks(t *testing.T) {
+	t.Parallel()
+	for name, row := range map[string]struct {
+		end    func(*testing.T, *site, string) // ends the check before the return
+		reason checkflow.Reason
+		user   string
+	}{
+		"after": {func(*testing.T, *site, string) {}, "", victims},
+		"before, with a match": {func(t *testing.T, s *site, redirect string) {
+			client := s.service.Client(idverify.WithVersions(idverify.Versions{PhoneCheck: "v0.2"}))
+			if _, err := client.PhoneChecks.Complete(t.Context(), parameter(t, redirect, "check_id"), parameter(t, redirect, "code")); err != nil {
+				t.Fatal(err)
+			}
+		}, checkflow.ReasonCodeRejected, ""},
+		"before, without a result": {func(t *testing.T, s *site, redirect string) {
+			s.service.Expire(parameter(t, redirect, "check_id"))
+		}, checkflow.ReasonCodeRejected, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var callbacks atomic.Int32
+			service := sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithFrozenClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)))
+			service.Handle("callbacks.sandbox.test", http.HandlerFunc(func(http.ResponseWriter, *http.Request) { callbacks.Add(1) }))
+			s := newSiteOf(t, service, func(c *checkflow.Config) { c.Create = withCallbacks })
+			owner, other := s.browser(), s.browser()
+			redirect := owner.redirectOf(owner.start(victims))
+			row.end(t, s, redirect)
+			if err := service.Idle(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			owner.wantUser(t, "the person before the return", "")
+
+			owner.open(redirect)
+			if err := service.Idle(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+
+			owner.wantUser(t, "the person", row.user)
+			other.wantUser(t, "another person", "")
+			if got := s.reported(); len(got) != 1 || got[0].Reason != row.reason {
+				t.Errorf("results = %+v, want one with reason %q", got, row.reason)
+			}
+			if n := callbacks.Load(); n != 1 {
+				t.Errorf("%d callbacks, want 1", n)
+			}
+		})
+	}
+}
+
+// TestWeb_ManySessions starts checks that never return. The store limits them before a check is
+// charged.
+func TestWeb_ManySessions(t *testing.T) {
+	t.Parallel()
+	const max = 10_000
+	var created atomic.Int32
+	s := newSite(t, func(c *checkflow.Config) {
+		c.Store = checkflow.NewMemoryStore(max)
+		c.Create = countingCreate(&created)
+	})
+
+	started, rejected := 0, 0
+	for range max + 100 {
+		w, r := newStart(t)
+		switch _, err := s.current().Start(w, r, idverify.PhoneCheckParams{PhoneNumber: victims}, strings.Repeat("x", 100)); {
+		case err == nil:
+			started++
+		case checkflow.StatusCode(err) == http.StatusServiceUnavailable:
+			rejected++
+		}
+	}
+
+	if started != max || rejected != 100 || created.Load() != max {
+		t.Errorf("%d started, %d rejected with 503, %d checks created; want %d, 100, %d", started, rejected, created.Load(), max, max)
+	}
+}
+
+// TestWeb_TwoProcesses returns to two processes at once, with the same session.
+func TestWeb_TwoProcesses(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	second, err := checkflow.NewWeb(s.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.service.Handle(host, http.HandlerFunc(func() http.HandlerFunc {
+		first := s.handler()
+		var n atomic.Int32
+		return func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/return" && n.Add(1)%2 == 0 {
+				second.Return(s.report).ServeHTTP(w, r)
+				return
+			}
+			first.ServeHTTP(w, r)
+		}
+	}()))
+	b := s.browser()
+	redirect := b.redirectOf(b.start(victims))
+
+	var wg sync.WaitGroup
+	for range 20 {
+		wg.Go(func() { b.open(redirect) })
+	}
+	wg.Wait()
+
+	if n, exchanges := len(s.reported()), s.calls("phone_check.complete"); n != 1 || exchanges != 1 {
+		t.Errorf("%d results and %d exchanges, want 1 and 1", n, exchanges)
+	}
+}
