@@ -97,7 +97,9 @@ func (s *site) current() *checkflow.Web {
 }
 
 // handler returns the pages of the site.
-func (s *site) handler() http.Handler {
+func (s *site) handler() http.Handler { return s.handlerWith(s.report) }
+
+func (s *site) handlerWith(report func(http.ResponseWriter, *http.Request, checkflow.Result) string) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(w, "start page, reason %q", r.FormValue("reason"))
@@ -110,7 +112,7 @@ func (s *site) handler() http.Handler {
 		}
 		http.Redirect(w, r, checkURL, http.StatusSeeOther)
 	})
-	mux.HandleFunc("/return", func(w http.ResponseWriter, r *http.Request) { s.current().Return(s.report).ServeHTTP(w, r) })
+	mux.HandleFunc("/return", func(w http.ResponseWriter, r *http.Request) { s.current().Return(report).ServeHTTP(w, r) })
 	mux.HandleFunc("GET /home", func(w http.ResponseWriter, r *http.Request) {
 		c, err := r.Cookie("login")
 		if err == nil {

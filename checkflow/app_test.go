@@ -1,0 +1,337 @@
+package checkflow_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/idverify/idverify-go"
+	"github.com/idverify/idverify-go/checkflow"
+	"github.com/idverify/idverify-go/sandboxfake"
+)
+
+// backend is the backend of an app, with the endpoints /start and /exchange. The bearer token of a
+// request is the token of the app's session.
+type backend struct {
+	t       *testing.T
+	service *sandboxfake.Server
+	url     string
+	config  checkflow.Config
+}
+
+func newBackend(t *testing.T, edit ...func(*checkflow.Config)) *backend {
+	t.Helper()
+	service := sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithFrozenClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)))
+	config := checkflow.Config{
+		Client: service.Client(idverify.WithRetry(idverify.RetryPolicy{MaxAttempts: 1})),
+		Store:  checkflow.NewMemoryStore(0),
+		Allow:  func(*http.Request, string) error { return nil },
+	}
+	for _, e := range edit {
+		e(&config)
+	}
+	app, err := checkflow.NewApp(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("/start", func(w http.ResponseWriter, r *http.Request) {
+		check, err := app.Start(r, bearer(r), idverify.PhoneCheckParams{PhoneNumber: r.FormValue("number")}, "order 17")
+		if err != nil {
+			http.Error(w, "", checkflow.StatusCode(err))
+			return
+		}
+		json.NewEncoder(w).Encode(check)
+	})
+	mux.HandleFunc("POST /exchange", func(w http.ResponseWriter, r *http.Request) {
+		json.NewEncoder(w).Encode(app.Exchange(r, bearer(r), r.FormValue("check_id"), r.FormValue("code")))
+	})
+	return &backend{t: t, service: service, url: service.Handle("app.sandbox.test", mux), config: config}
+}
+
+func bearer(r *http.Request) string {
+	_, token, _ := strings.Cut(r.Header.Get("Authorization"), "Bearer ")
+	return token
+}
+
+// post sends a request of an app and decodes the response into result. It returns the status.
+func (b *backend) post(path, token string, result any) int {
+	b.t.Helper()
+	r, err := http.NewRequestWithContext(b.t.Context(), http.MethodPost, b.url+path, nil)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	if token != "" {
+		r.Header.Set("Authorization", "Bearer "+token)
+	}
+	response, err := b.service.HTTPClient().Do(r)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	defer response.Body.Close()
+	if response.StatusCode == http.StatusOK {
+		if err := json.NewDecoder(response.Body).Decode(result); err != nil {
+			b.t.Fatal(err)
+		}
+	}
+	return response.StatusCode
+}
+
+// start starts a check for a new session.
+func (b *backend) start(number string) (check checkflow.AppCheck) {
+	b.t.Helper()
+	if status := b.post("/start?number="+number, "", &check); status != http.StatusOK {
+		b.t.Fatalf("start: status %d, want 200", status)
+	}
+	return check
+}
+
+func (b *backend) exchange(token, checkID, code string) (result checkflow.Result) {
+	b.t.Helper()
+	b.post("/exchange?check_id="+checkID+"&code="+code, token, &result)
+	return result
+}
+
+// code opens a Check URL on a new device and returns the code in the response.
+func (b *backend) code(checkURL string) string {
+	b.t.Helper()
+	visit, err := b.service.Device().Open(b.t.Context(), checkURL)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	var got struct{ Code string }
+	if err := json.Unmarshal(visit.Body, &got); err != nil || got.Code == "" {
+		b.t.Fatalf("Check URL: response %d %q, error %v, want a code", visit.Status, visit.Body, err)
+	}
+	return got.Code
+}
+
+// calls returns the number of exchanges.
+func (b *backend) exchanges() (n int) {
+	for _, r := range b.service.Requests() {
+		if r.Operation == "phone_check.complete" {
+			n++
+		}
+	}
+	return n
+}
+
+func TestApp_SignIn(t *testing.T) {
+	t.Parallel()
+	b := newBackend(t)
+	check := b.start(victims)
+	code := b.code(check.CheckURL)
+
+	got := b.exchange(check.Token, check.CheckID, code)
+	again := b.exchange(check.Token, check.CheckID, code)
+
+	want := checkflow.Result{Verdict: idverify.VerdictYes, CheckID: check.CheckID, Number: victims, Data: "order 17"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("result (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(checkflow.Result{Reason: checkflow.ReasonRepeated}, again); diff != "" {
+		t.Errorf("result of a second exchange (-want +got):\n%s", diff)
+	}
+}
+
+// TestApp_OwnSession uses the token of the app's own session, for two checks.
+func TestApp_OwnSession(t *testing.T) {
+	t.Parallel()
+	b := newBackend(t)
+	const token = "0123456789abcdef"
+	for range 2 {
+		var check checkflow.AppCheck
+		b.post("/start?number="+victims, token, &check)
+
+		if got := b.exchange(token, check.CheckID, b.code(check.CheckURL)); check.Token != token || got.Verdict != idverify.VerdictYes {
+			t.Errorf("token %q, result %+v; want that of the session, and yes", check.Token, got)
+		}
+	}
+	if status := b.post("/start?number="+victims, token[1:], nil); status != http.StatusServiceUnavailable {
+		t.Errorf("start with a short token: status %d, want 503", status)
+	}
+}
+
+// TestApp_OtherSession exchanges the code of a victim's check in the session of an attacker, who
+// knows it. The flow does not change, because the request is not signed.
+func TestApp_OtherSession(t *testing.T) {
+	t.Parallel()
+	b := newBackend(t)
+	victim, attacker := b.start(victims), b.start(attackers)
+	code := b.code(victim.CheckURL)
+
+	for _, token := range []string{attacker.Token, "", victim.CheckID, strings.ToLower(victim.Token)} {
+		if got := b.exchange(token, victim.CheckID, code); got != (checkflow.Result{Reason: checkflow.ReasonOtherSession}) {
+			t.Errorf("result with another token = %+v, want only reason other_session", got)
+		}
+	}
+
+	if n := b.exchanges(); n != 0 {
+		t.Errorf("%d exchanges, want 0", n)
+	}
+	if got := b.exchange(victim.Token, victim.CheckID, code); got.Verdict != idverify.VerdictYes {
+		t.Errorf("result of the victim = %+v, want yes", got)
+	}
+}
+
+// TestApp_CodeOfOtherCheck exchanges the code of a check of the attacker's own phone for the check
+// of the victim's number, which the attacker has started.
+func TestApp_CodeOfOtherCheck(t *testing.T) {
+	t.Parallel()
+	b := newBackend(t)
+	own, ofVictim := b.start(attackers), b.start(victims)
+	code := b.code(own.CheckURL)
+	victimsCode := b.code(ofVictim.CheckURL)
+
+	got := b.exchange(ofVictim.Token, ofVictim.CheckID, code)
+	mixed := b.exchange(ofVictim.Token, own.CheckID, code)
+	ended := b.exchange(ofVictim.Token, ofVictim.CheckID, victimsCode)
+
+	if got.Verdict != idverify.VerdictUnknown || got.Reason != checkflow.ReasonCodeRejected {
+		t.Errorf("result = %+v, want reason code_rejected", got)
+	}
+	if mixed != (checkflow.Result{Reason: checkflow.ReasonOtherSession}) {
+		t.Errorf("result of the token of another check = %+v, want reason other_session", mixed)
+	}
+	if ended != (checkflow.Result{Reason: checkflow.ReasonRepeated}) {
+		t.Errorf("result after a wrong code = %+v, want reason repeated: a wrong code ends the flow", ended)
+	}
+}
+
+// TestApp_GuessedCode sends wrong codes and IDs. None of them reaches the service more than once.
+func TestApp_GuessedCode(t *testing.T) {
+	t.Parallel()
+	b := newBackend(t)
+	check := b.start(victims)
+	b.code(check.CheckURL)
+
+	for range 10 {
+		if got := b.exchange(check.Token, check.CheckID, "guess"); got.Verdict != idverify.VerdictUnknown {
+			t.Errorf("result = %+v, want no verdict", got)
+		}
+	}
+	for _, id := range []string{"", "%00", "%0a", "%ff", strings.Repeat("c", 300), "unknown"} {
+		if got := b.exchange(check.Token, id, "guess"); got.Reason != checkflow.ReasonNotFound {
+			t.Errorf("result of an invalid check ID = %+v, want not_found", got)
+		}
+	}
+
+	if n := b.exchanges(); n != 1 {
+		t.Errorf("%d exchanges, want 1", n)
+	}
+}
+
+// TestApp_EmptyCode checks that a mistake of the app does not end the flow.
+func TestApp_EmptyCode(t *testing.T) {
+	t.Parallel()
+	b := newBackend(t)
+	check := b.start(victims)
+
+	empty := b.exchange(check.Token, check.CheckID, "")
+	got := b.exchange(check.Token, check.CheckID, b.code(check.CheckURL))
+
+	if empty.Reason != checkflow.ReasonCodeRejected || got.Verdict != idverify.VerdictYes {
+		t.Errorf("results = %+v and %+v, want code_rejected and yes", empty, got)
+	}
+}
+
+// TestApp_TokenOfWeb uses the cookie of a browser as the token of an app, and the other way round,
+// with one store.
+func TestApp_TokenOfWeb(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	config := s.config
+	config.Verifier, config.RedirectURL, config.StartPage = nil, "", ""
+	app, err := checkflow.NewApp(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := s.browser()
+	redirect := b.redirectOf(b.start(victims))
+	_, r := newStart(t)
+
+	got := app.Exchange(r, b.cookie(), parameter(t, redirect, "check_id"), parameter(t, redirect, "code"))
+
+	if got.Reason != checkflow.ReasonOtherSession {
+		t.Errorf("result = %+v, want other_session", got)
+	}
+	check, err := app.Start(r, b.cookie(), idverify.PhoneCheckParams{PhoneNumber: victims}, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, reason, err := s.store.Claim(t.Context(), check.CheckID, [32]byte{}, false); err != nil || reason != checkflow.ReasonOtherSession {
+		t.Errorf("Claim = %q, %v, want other_session", reason, err)
+	}
+	b.open(redirect)
+	b.wantUser(t, "the person", victims)
+}
+
+// TestApp_RejectsStarts sends requests that must not cause a check.
+func TestApp_RejectsStarts(t *testing.T) {
+	t.Parallel()
+	b := newBackend(t)
+	response, err := b.service.HTTPClient().Get(b.url + "/start?number=" + victims)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response.Body.Close()
+
+	if response.StatusCode != http.StatusForbidden {
+		t.Errorf("GET: status %d, want 403", response.StatusCode)
+	}
+	if status := b.post("/start?number=12", "", nil); status != http.StatusUnprocessableEntity {
+		t.Errorf("malformed number: status %d, want 422", status)
+	}
+}
+
+// TestApp_ConcurrentExchanges sends one code in many requests.
+func TestApp_ConcurrentExchanges(t *testing.T) {
+	t.Parallel()
+	b := newBackend(t)
+	check := b.start(victims)
+	code := b.code(check.CheckURL)
+	var yes atomic.Int32
+	var wg sync.WaitGroup
+	for range 50 {
+		wg.Go(func() {
+			if b.exchange(check.Token, check.CheckID, code).Verdict == idverify.VerdictYes {
+				yes.Add(1)
+			}
+		})
+	}
+	wg.Wait()
+
+	if yes.Load() != 1 || b.exchanges() != 1 {
+		t.Errorf("%d results yes and %d exchanges, want 1 and 1", yes.Load(), b.exchanges())
+	}
+}
+
+// TestApp_RedirectToReturn: the project has the redirect URL of a website, so a check of an app ends
+// in a browser. It signs nobody in.
+func TestApp_RedirectToReturn(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	config := s.config
+	config.Verifier, config.RedirectURL, config.StartPage = nil, "", ""
+	config.Create = s.withRedirect
+	app, err := checkflow.NewApp(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, r := newStart(t)
+	check, err := app.Start(r, "", idverify.PhoneCheckParams{PhoneNumber: victims}, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := s.browser()
+	b.setCookie(check.Token)
+
+	b.open(check.CheckURL).wantReason(t, checkflow.ReasonOtherSession)
+
+	b.wantUser(t, "the person", "")
+}

@@ -1,0 +1,301 @@
+package checkflow_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/idverify/idverify-go"
+	"github.com/idverify/idverify-go/checkflow"
+	"github.com/idverify/idverify-go/internal/synctest"
+	"github.com/idverify/idverify-go/receivertest"
+	"github.com/idverify/idverify-go/sandboxfake"
+	"github.com/idverify/idverify-go/signature"
+)
+
+// withRedirect creates a check with the site's redirect URL, as for a project that has one.
+func (s *site) withRedirect(ctx context.Context, client *idverify.Client, p idverify.PhoneCheckParams) (*idverify.PhoneCheck, error) {
+	p.RedirectURL = s.url + "/return"
+	return client.PhoneChecks.Create(ctx, p)
+}
+
+func TestNewWeb_RejectsConfig(t *testing.T) {
+	t.Parallel()
+	service := sandboxfake.New(t, sandboxfake.WithInMemory())
+	valid := checkflow.Config{
+		Client:      service.Client(),
+		Store:       checkflow.NewMemoryStore(0),
+		Allow:       func(*http.Request, string) error { return nil },
+		Verifier:    service.Verifier([]string{host, "localhost:*", "127.0.0.1:8080", "[::1]:8080"}, nil),
+		RedirectURL: "https://" + host + "/return",
+		StartPage:   "/",
+	}
+	for field, edits := range map[string][]func(*checkflow.Config){
+		"Client":   {func(c *checkflow.Config) { c.Client = nil }},
+		"Store":    {func(c *checkflow.Config) { c.Store = nil }},
+		"Allow":    {func(c *checkflow.Config) { c.Allow = nil }},
+		"Verifier": {func(c *checkflow.Config) { c.Verifier = nil }},
+		"RedirectURL": {
+			toRedirectURL(""), toRedirectURL("/return"), toRedirectURL("https:///return"), toRedirectURL("ftp://" + host + "/"), toRedirectURL("shop:return"),
+			toRedirectURL("http://" + host + "/return"), toRedirectURL("http://127.0.0.1.example.com/return"), toRedirectURL("http://localhost.example.com/"),
+			toRedirectURL("https://other.example.com/return"), toRedirectURL("https://" + host + ":8443/return"),
+			toRedirectURL("https://user:secret@" + host + "/return"), toRedirectURL("https://" + host + "/return#x"),
+			toRedirectURL("https://" + host + "/return?code=1"), toRedirectURL("https://" + host + "/return?check%5fid=1"), toRedirectURL("https://" + host + "/%zz?secret"),
+		},
+		"StartPage": {
+			toStartPage(""), toStartPage("start"), toStartPage("//other.example.com/"), toStartPage("javascript:alert(1)"), toStartPage("%zz"),
+			toStartPage("/return"), toStartPage("https://" + strings.ToUpper(host) + "/return?x"),
+		},
+	} {
+		for i, edit := range edits {
+			c := valid
+			edit(&c)
+			_, err := checkflow.NewWeb(c)
+			if err == nil || !strings.Contains(err.Error(), "Config."+field+" ") && !strings.Contains(err.Error(), "of Config."+field+" ") {
+				t.Errorf("%s, case %d: error = %v, want one about Config.%s", field, i, err, field)
+			}
+			if err != nil && (strings.Contains(err.Error(), "secret") || strings.Contains(err.Error(), "example.com") || strings.Contains(err.Error(), host)) {
+				t.Errorf("error %q contains a URL", err)
+			}
+		}
+	}
+	for _, redirectURL := range []string{"http://localhost:3000/return", "http://127.0.0.1:8080/return", "http://[::1]:8080/return", "https://" + host + ":443/return?tenant=7"} {
+		c := valid
+		c.RedirectURL = redirectURL
+		if _, err := checkflow.NewWeb(c); err != nil {
+			t.Errorf("%s: error = %v, want none", redirectURL, err)
+		}
+	}
+}
+
+func toRedirectURL(u string) func(*checkflow.Config) {
+	return func(c *checkflow.Config) { c.RedirectURL = u }
+}
+
+func toStartPage(u string) func(*checkflow.Config) {
+	return func(c *checkflow.Config) { c.StartPage = u }
+}
+
+func TestNewApp_RejectsConfig(t *testing.T) {
+	t.Parallel()
+	service := sandboxfake.New(t, sandboxfake.WithInMemory())
+	valid := checkflow.Config{Client: service.Client(), Store: checkflow.NewMemoryStore(0), Allow: func(*http.Request, string) error { return nil }}
+	for field, edit := range map[string]func(*checkflow.Config){
+		"Client":      func(c *checkflow.Config) { c.Client = nil },
+		"Verifier":    func(c *checkflow.Config) { c.Verifier = service.Verifier([]string{host}, nil) },
+		"RedirectURL": toRedirectURL("https://" + host + "/return"),
+		"StartPage":   toStartPage("/"),
+	} {
+		c := valid
+		edit(&c)
+		if _, err := checkflow.NewApp(c); err == nil || !strings.Contains(err.Error(), "Config."+field) {
+			t.Errorf("%s: error = %v, want one about Config.%s", field, err, field)
+		}
+	}
+}
+
+// TestWeb_Responses checks cookie and headers.
+func TestWeb_Responses(t *testing.T) {
+	t.Parallel()
+	for redirectURL, want := range map[string]http.Cookie{
+		"https://" + host + "/return":   {Name: "__Host-idverify-flow", Secure: true},
+		"http://localhost:3000/return":  {Name: "idverify-flow"},
+		"https://localhost:3000/return": {Name: "__Host-idverify-flow", Secure: true},
+	} {
+		s := newSite(t)
+		s.config.RedirectURL = redirectURL
+		s.config.Verifier = s.service.Verifier([]string{host, "localhost:3000"}, nil)
+		s.restart()
+		b := s.browser()
+
+		started := b.post(victims, nil)
+
+		cookie, err := http.ParseSetCookie(started.header.Get("Set-Cookie"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(cookie.Value) < 26 {
+			t.Errorf("cookie value %q has less than 128 random bits", cookie.Value)
+		}
+		want.Value, want.Path, want.HttpOnly, want.SameSite = cookie.Value, "/", true, http.SameSiteLaxMode
+		want.MaxAge = 180 // the check's TTL of 120 s and a minute
+		want.Raw = cookie.Raw
+		if diff := cmp.Diff(want, *cookie); diff != "" {
+			t.Errorf("cookie (-want +got):\n%s", diff)
+		}
+		for name, p := range map[string]page{
+			"start":           started,
+			"failed start":    b.post("1", nil),
+			"invalid return":  b.send(t.Context(), false, http.MethodGet, s.url+"/return", "", nil),
+			"prefetch":        b.send(t.Context(), false, http.MethodGet, s.url+"/return", "", http.Header{"Sec-Purpose": {"prefetch"}}),
+			"other method":    b.send(t.Context(), false, http.MethodPost, s.url+"/return", "", nil),
+			"rejected return": b.send(t.Context(), false, http.MethodGet, s.redirectWithoutSession(), "", nil),
+		} {
+			if p.header.Get("Cache-Control") != "no-store" || p.header.Get("Referrer-Policy") != "no-referrer" {
+				t.Errorf("%s: headers %v, want no-store and no-referrer", name, p.header)
+			}
+			if strings.Contains(p.location, "code=") {
+				t.Errorf("%s: Location contains the code", name)
+			}
+		}
+	}
+}
+
+// redirectWithoutSession returns a valid redirect URL of a check that checkflow has not started.
+func (s *site) redirectWithoutSession() string {
+	s.t.Helper()
+	check, err := s.withRedirect(s.t.Context(), s.service.Client(idverify.WithVersions(idverify.Versions{PhoneCheck: "v0.2"})), idverify.PhoneCheckParams{PhoneNumber: victims})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return s.browser().redirectOf(check.CheckURL)
+}
+
+// TestWeb_NextPage checks where Return redirects.
+func TestWeb_NextPage(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct{ startPage, location, number, want string }{
+		{"/", "/home", victims, "/home"},
+		{"/", "", victims, "/"},
+		{"/start?lang=en", "", "447700900000", "/start?lang=en&reason=ended"},
+		{"https://other.example.com/a#top", "", "447700900000", "https://other.example.com/a?reason=ended#top"},
+	} {
+		s := newSite(t)
+		s.config.StartPage = row.startPage
+		s.restart()
+		s.service.Handle(host, s.handlerWith(func(http.ResponseWriter, *http.Request, checkflow.Result) string { return row.location }))
+		b := s.browser()
+
+		p := b.send(t.Context(), false, http.MethodGet, b.redirectOf(b.start(row.number)), "", nil)
+
+		if p.status != http.StatusSeeOther || p.location != row.want {
+			t.Errorf("redirect = %d %q, want 303 %q", p.status, p.location, row.want)
+		}
+	}
+}
+
+// TestWeb_Params checks what reaches the service, and what does not.
+func TestWeb_Params(t *testing.T) {
+	t.Parallel()
+	var got idverify.PhoneCheckParams
+	var allowed string
+	s := newSite(t, func(c *checkflow.Config) {
+		c.Allow = func(_ *http.Request, number string) error { allowed = number; return nil }
+		c.Create = func(ctx context.Context, client *idverify.Client, p idverify.PhoneCheckParams) (*idverify.PhoneCheck, error) {
+			got = p
+			return client.PhoneChecks.Create(ctx, p)
+		}
+	})
+	params := idverify.PhoneCheckParams{PhoneNumber: "+44 (7700) 900-012", ReferenceID: "order 17", PhoneIP: netip.MustParseAddr("192.0.2.10")}
+	w, r := newStart(t)
+
+	_, err := s.current().Start(w, r, params, strings.Repeat("x", 4096))
+
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := params
+	want.PhoneNumber, want.RedirectURL = victims, s.url+"/return"
+	if diff := cmp.Diff(want, got, cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" || allowed != victims {
+		t.Errorf("parameters (-want +got):\n%s\nAllow got %q, want %q", diff, allowed, victims)
+	}
+	for name, row := range map[string]struct {
+		p    idverify.PhoneCheckParams
+		data string
+	}{
+		"other redirect URL": {idverify.PhoneCheckParams{PhoneNumber: victims, RedirectURL: "https://other.example.com/"}, ""},
+		"long data":          {idverify.PhoneCheckParams{PhoneNumber: victims}, strings.Repeat("x", 4097)},
+	} {
+		w, r := newStart(t)
+		if _, err := s.current().Start(w, r, row.p, row.data); !errors.Is(err, idverify.ErrBadRequest) {
+			t.Errorf("%s: error = %v, want ErrBadRequest", name, err)
+		}
+	}
+}
+
+// TestWeb_Log checks that records and errors contain no secret.
+func TestWeb_Log(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	victim, attacker := s.browser(), s.browser()
+	redirect := victim.redirectOf(victim.start(victims))
+	secrets := []string{victims, parameter(t, redirect, "code"), victim.cookie(), host, "order 17"}
+
+	attacker.open(redirect)
+	victim.open(redirect)
+	attacker.open(redirect + "x")
+	s.service.Inject(sandboxfake.Match{Operation: "phone_check.create"}, sandboxfake.Fault{Status: 500})
+	victim.post(victims, nil)
+	s.service.Inject(sandboxfake.Match{Operation: "phone_check.complete"}, sandboxfake.Fault{Drop: true})
+	s.service.Inject(sandboxfake.Match{Operation: "phone_check.get"}, sandboxfake.Fault{Drop: true})
+	victim.open(victim.start(victims))
+
+	log := s.log.String()
+	for _, reason := range []string{"other_session", "revoked", "unavailable"} {
+		if !strings.Contains(log, "reason="+reason) {
+			t.Errorf("log = %q, want reason %s", log, reason)
+		}
+	}
+	for _, secret := range secrets {
+		if strings.Contains(log, secret) {
+			t.Errorf("log = %q, which contains %q", log, secret)
+		}
+	}
+}
+
+// TestWeb_Examined sends the attacks of package receivertest to Return.
+func TestWeb_Examined(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		keys, err := receivertest.NewKeys()
+		if err != nil {
+			t.Fatal(err)
+		}
+		keySet, err := signature.NewJWKS(keys.URL(), &signature.JWKSOptions{HTTPClient: keys.Client()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		verifier, err := signature.NewVerifier(keySet, []string{host}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := newSiteOf(t, sandboxfake.New(t, sandboxfake.WithInMemory()), func(c *checkflow.Config) { c.Verifier = verifier })
+
+		receivertest.Run(t, receivertest.Receiver{Keys: keys, Kind: receivertest.Redirect, URL: s.url + "/return", Handler: s.handler(), Strict: true, Probe: receivertest.Probe{
+			Effects: func(_ context.Context, checkID string) (n int, err error) {
+				for _, r := range s.service.Requests() {
+					if r.Operation == "phone_check.complete" && strings.HasSuffix(r.Path, "/"+checkID) {
+						n++
+					}
+				}
+				return n, nil
+			},
+			Session: func(context.Context) (receivertest.Session, error) {
+				b := s.browser()
+				segments := strings.Split(b.start(victims), "/")
+				return receivertest.Session{CheckID: segments[len(segments)-2], Header: http.Header{"Cookie": {fmt.Sprintf("%s=%s", flowCookie, b.cookie())}}}, nil
+			},
+		}})
+	})
+}
+
+// TestWeb_UsesV02 checks that a client of version v0.1, the default, is not used as it is.
+func TestWeb_UsesV02(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, func(c *checkflow.Config) { c.Client = c.Client.WithVersions(idverify.Versions{PhoneCheck: "v0.1"}) })
+	b := s.browser()
+
+	b.open(b.start(victims))
+
+	b.wantUser(t, "the person", victims)
+	for _, r := range s.service.Requests() {
+		if strings.HasPrefix(r.Path, "/phone_check/v0.1") {
+			t.Errorf("request to %s, want version v0.2", r.Path)
+		}
+	}
+}
