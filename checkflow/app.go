@@ -46,7 +46,7 @@ func NewApp(c Config) (*App, error) {
 func (a *App) Start(r *http.Request, token string, p idverify.PhoneCheckParams, data string) (*AppCheck, error) {
 	token = cmp.Or(token, rand.Text())
 	if len(token) < minToken {
-		return nil, fmt.Errorf("checkflow: start: %w: the token is shorter than %d bytes", idverify.ErrBadRequest, minToken)
+		return nil, a.b.notStarted(r, fmt.Errorf("%w: the token is shorter than %d bytes", ErrNotAllowed, minToken))
 	}
 	check, _, err := a.b.start(r, token, p, data)
 	if err != nil {

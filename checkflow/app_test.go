@@ -152,8 +152,8 @@ func TestApp_OwnSession(t *testing.T) {
 			t.Errorf("token %q, result %+v; want that of the session, and yes", check.Token, got)
 		}
 	}
-	if status := b.post("/start?number="+victims, token[1:], nil); status != http.StatusServiceUnavailable {
-		t.Errorf("start with a short token: status %d, want 503", status)
+	if status := b.post("/start?number="+victims, token[1:], nil); status != http.StatusForbidden {
+		t.Errorf("start with a short token: status %d, want 403", status)
 	}
 }
 

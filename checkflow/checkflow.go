@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/idverify/idverify-go"
+	"github.com/idverify/idverify-go/internal/redact"
 	"github.com/idverify/idverify-go/signature"
 )
 
@@ -54,8 +55,8 @@ type Config struct {
 	Create func(ctx context.Context, client *idverify.Client, p idverify.PhoneCheckParams) (*idverify.PhoneCheck, error)
 
 	// Logger receives why a check was not started, and why a return has no verdict. Level error means
-	// that the store or the service failed. No record contains a number, a code or a token. By default
-	// nothing is logged.
+	// that the store or the service failed; a sender can cause everything else. No record contains a
+	// number, an address, a code or a token. By default nothing is logged.
 	Logger *slog.Logger
 
 	// Verifier verifies the redirects to RedirectURL. Its replay store is not used: a Flow already
@@ -99,7 +100,7 @@ const (
 )
 
 // ErrNotAllowed means that Start got a request that is not a POST, comes from a page of another
-// origin, has no account, or is rejected by Config.Allow.
+// origin, has no account or a short token, or is rejected by Config.Allow.
 var ErrNotAllowed = errors.New("not allowed")
 
 // StatusCode returns the HTTP status for an error of Start: 403 for [ErrNotAllowed], 422 if the
@@ -151,18 +152,24 @@ func (b *binder) owner(token string) [32]byte { return sha256.Sum256([]byte(b.ki
 func (b *binder) start(r *http.Request, token string, p idverify.PhoneCheckParams, data string) (*idverify.PhoneCheck, time.Duration, error) {
 	f, err := b.allowed(r, token, &p, data)
 	if err != nil {
-		return nil, 0, fmt.Errorf("checkflow: start: %w", err)
+		return nil, 0, b.notStarted(r, err)
 	}
 	check, ttl, err := b.create(detach(r), f, p)
 	if err != nil {
-		level := slog.LevelError
-		if StatusCode(err) != http.StatusServiceUnavailable {
-			level = slog.LevelWarn
-		}
-		b.Logger.Log(r.Context(), level, "checkflow: check not started", "error", err)
-		return nil, 0, fmt.Errorf("checkflow: start: %w", err)
+		return nil, 0, b.notStarted(r, err)
 	}
 	return check, ttl, nil
+}
+
+// notStarted logs why Start fails, and returns the error of Start.
+func (b *binder) notStarted(r *http.Request, err error) error {
+	err = fmt.Errorf("checkflow: start: %w", redact.Error(err))
+	level := slog.LevelWarn
+	if StatusCode(err) == http.StatusServiceUnavailable {
+		level = slog.LevelError
+	}
+	b.Logger.LogAttrs(r.Context(), level, "checkflow: check not started", slog.String("error", err.Error()))
+	return err
 }
 
 // allowed returns the new flow, without its check, and normalizes the number in p. It returns an
@@ -228,6 +235,7 @@ func (b *binder) create(ctx context.Context, f Flow, p idverify.PhoneCheckParams
 // must not be exchanged.
 func (b *binder) claim(ctx context.Context, checkID, token string, revoke bool) (f Flow, reason Reason) {
 	if !validCheckID(checkID) {
+		b.log(ctx, "checkflow: return rejected", "", ReasonNotFound, nil)
 		return Flow{}, ReasonNotFound
 	}
 	err := withTimeout(ctx, storeTimeout, func(ctx context.Context) (err error) {
@@ -315,7 +323,7 @@ func (b *binder) log(ctx context.Context, message, checkID string, reason Reason
 	level := slog.LevelWarn
 	attrs := []slog.Attr{slog.String("check_id", checkID), slog.String("reason", string(reason))}
 	if err != nil {
-		attrs = append(attrs, slog.String("error", err.Error()))
+		attrs = append(attrs, slog.String("error", redact.ErrorText(err)))
 	}
 	if reason == ReasonUnavailable {
 		level = slog.LevelError

@@ -100,7 +100,7 @@ func isPage(u *url.URL) bool {
 func (web *Web) Start(w http.ResponseWriter, r *http.Request, p idverify.PhoneCheckParams, data string) (checkURL string, err error) {
 	setPrivate(w)
 	if err := web.origin.Check(r); err != nil {
-		return "", fmt.Errorf("checkflow: start: %w: %w", ErrNotAllowed, err)
+		return "", web.b.notStarted(r, fmt.Errorf("%w: %w", ErrNotAllowed, err))
 	}
 	token := rand.Text()
 	check, ttl, err := web.b.start(r, token, p, data)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/netip"
 	"strings"
@@ -224,7 +225,8 @@ func TestWeb_Log(t *testing.T) {
 	s := newSite(t)
 	victim, attacker := s.browser(), s.browser()
 	redirect := victim.redirectOf(victim.start(victims))
-	secrets := []string{victims, parameter(t, redirect, "code"), victim.cookie(), host, "order 17"}
+	secrets := []string{victims, parameter(t, redirect, "code"), victim.cookie(), host, "order 17", "192.0.2.77"}
+	down := &net.OpError{Op: "dial", Net: "tcp", Addr: &net.TCPAddr{IP: net.IPv4(192, 0, 2, 77), Port: 5432}, Err: errors.New("connection refused")}
 
 	attacker.open(redirect)
 	victim.open(redirect)
@@ -234,11 +236,23 @@ func TestWeb_Log(t *testing.T) {
 	s.service.Inject(sandboxfake.Match{Operation: "phone_check.complete"}, sandboxfake.Fault{Drop: true})
 	s.service.Inject(sandboxfake.Match{Operation: "phone_check.get"}, sandboxfake.Fault{Drop: true})
 	victim.open(victim.start(victims))
+	for _, failing := range []string{"available", "claim", "finish"} {
+		redirect := victim.redirectOf(victim.start(victims))
+		s.store.setHook(func(step string) error {
+			if step == failing {
+				return down
+			}
+			return nil
+		})
+		victim.post(victims, nil)
+		victim.open(redirect)
+		s.store.setHook(nil)
+	}
 
 	log := s.log.String()
-	for _, reason := range []string{"other_session", "revoked", "unavailable"} {
-		if !strings.Contains(log, "reason="+reason) {
-			t.Errorf("log = %q, want reason %s", log, reason)
+	for _, part := range []string{"reason=other_session", "reason=revoked", "reason=unavailable", "connection refused"} {
+		if !strings.Contains(log, part) {
+			t.Errorf("log = %q, want %s", log, part)
 		}
 	}
 	for _, secret := range secrets {

@@ -40,7 +40,7 @@ var importRules = []importRule{
 	{pkg: "signature", local: "internal/redact", external: "github.com/lestrrat-go/jwx/v2/jwk"},
 	{pkg: "internal/attack", local: "signature"},
 	{pkg: ".", local: "internal/redact internal/renewals internal/wire signature", external: "github.com/hashicorp/go-retryablehttp golang.org/x/oauth2"},
-	{pkg: "checkflow", local: "signature ."},
+	{pkg: "checkflow", local: "internal/redact signature ."},
 	{pkg: "checkflow/storetest", local: "checkflow"},
 	{pkg: "sandboxfake/internal/memnet"},
 	{pkg: "sandboxfake/internal/rsql"},
