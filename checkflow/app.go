@@ -13,7 +13,7 @@ import (
 // App binds checks to the sessions of an app, by a token. It is safe for concurrent use.
 type App struct{ b *binder }
 
-// AppCheck is what an app needs to open a Check URL and to exchange its code.
+// AppCheck contains the values with which an app opens a Check URL and exchanges its code.
 type AppCheck struct {
 	CheckID  string `json:"check_id"`
 	CheckURL string `json:"check_url"`
@@ -23,8 +23,8 @@ type AppCheck struct {
 // minToken is the minimum length of a session's token: that of 64 random bits in hexadecimal.
 const minToken = 16
 
-// NewApp returns an App. An error names the field of c to change. The fields for a Web must be zero:
-// a check of an app has no redirect URL, so that the device gets the code in the response to the
+// NewApp returns an App. An error names the field of c to change. The fields for a Web must be
+// zero: a check of an app has no redirect URL, so that the app gets the code in the response to the
 // Check URL. The project must have none either, unless it is an app link or a universal link whose
 // page is not Web.Return.
 func NewApp(c Config) (*App, error) {
@@ -42,7 +42,8 @@ func NewApp(c Config) (*App, error) {
 // of the app's own session. If token is empty, as before a login, the result has a new random
 // token. Data travels to the Result in the store; it has at most 4 KiB.
 //
-// Start requires a POST request. It logs the error. [StatusCode] returns the status of the response.
+// Start requires a POST request. It logs the error. [StatusCode] returns the status of the
+// response.
 func (a *App) Start(r *http.Request, token string, p idverify.PhoneCheckParams, data string) (*AppCheck, error) {
 	token = cmp.Or(token, rand.Text())
 	if len(token) < minToken {

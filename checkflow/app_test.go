@@ -311,8 +311,8 @@ func TestApp_ConcurrentExchanges(t *testing.T) {
 	}
 }
 
-// TestApp_RedirectToReturn: the project has the redirect URL of a website, so a check of an app ends
-// in a browser. It signs nobody in.
+// TestApp_RedirectToReturn: the project has the redirect URL of a website, so a check of an app
+// ends in a browser. It signs nobody in.
 func TestApp_RedirectToReturn(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

@@ -148,7 +148,8 @@ func newBinder(kind string, c Config) (*binder, error) {
 // owner returns what a Store contains of the token of a session.
 func (b *binder) owner(token string) [32]byte { return sha256.Sum256([]byte(b.kind + "\x00" + token)) }
 
-// start creates a check that belongs to the session with token. It returns the lifetime of the flow.
+// start creates a check that belongs to the session with token. It returns the lifetime of the
+// flow.
 func (b *binder) start(r *http.Request, token string, p idverify.PhoneCheckParams, data string) (*idverify.PhoneCheck, time.Duration, error) {
 	f, err := b.allowed(r, token, &p, data)
 	if err != nil {

@@ -54,7 +54,7 @@ func Example() {
 	// Output: signed in: 447700900012
 }
 
-// visit submits the form of the start page in a browser, which then opens the Check URL and returns.
+// visit submits the form of the start page in a browser, which opens the Check URL and returns.
 func visit(service *sandboxfake.Server, shop string) {
 	browser := service.HTTPClient()
 	browser.Jar, _ = cookiejar.New(nil)

@@ -30,7 +30,7 @@ const (
 	Revoked State = "revoked" // another browser returned first
 )
 
-// event is what happens to a Flow.
+// event is a call that can change a Flow.
 type event string
 
 const (
@@ -40,7 +40,7 @@ const (
 	finishes     event = "finish"
 )
 
-// effect is what follows from an event: an effect below, or the Reason for which there is none.
+// effect is the consequence of an event: one of those below, or the Reason why there is none.
 type effect string
 
 const (
@@ -122,9 +122,9 @@ type Store interface {
 	// Available returns an error if the store is unreachable or full, so that Add would fail.
 	Available(ctx context.Context) error
 
-	// Add stores f for at least ttl. The error is ErrExists if there is a Flow with this CheckID in any
-	// state, and ErrFull if the store is full. A Store never removes a Flow before its ttl. A CheckID
-	// has at most 256 bytes, printable ASCII.
+	// Add stores f for ttl. The error is ErrExists if there is a Flow with this CheckID in any state,
+	// and ErrFull if the store is full. A Store never removes a Flow before its ttl has passed. A
+	// CheckID has at most 256 bytes, of printable ASCII.
 	Add(ctx context.Context, f Flow, ttl time.Duration) error
 
 	// Claim applies Flow.Claim to the stored Flow. It returns the Flow if the reason is "", and

@@ -195,9 +195,9 @@ func (web *Web) pageFor(reason Reason) string {
 	return u.String()
 }
 
-// flowCookie returns the cookie that binds a browser to its flow. With the prefix of its name, other
-// hosts cannot set it. It is Lax because browsers do not send Strict cookies with the redirect,
-// which comes from the site of the service.
+// flowCookie returns the cookie that binds a browser to its flow. With the prefix of its name,
+// other hosts cannot set it. It is Lax because browsers do not send Strict cookies with the
+// redirect, which comes from the site of the service.
 func flowCookie(secure bool) http.Cookie {
 	c := http.Cookie{Name: "idverify-flow", Path: "/", Secure: secure, HttpOnly: true, SameSite: http.SameSiteLaxMode}
 	if secure {

@@ -141,7 +141,8 @@ func NewVerifier(keys KeySource, hosts []string, opts *VerifierOptions) (*Verifi
 	return v, nil
 }
 
-// AcceptsHost reports whether v accepts messages to host: a name with an optional port, as in a URL.
+// AcceptsHost reports whether v accepts messages to host: a name with an optional port, as in a
+// URL.
 func (v *Verifier) AcceptsHost(host string) bool { return v.hosts.allows(host) }
 
 // WithoutReplayStore returns a verifier like v without VerifierOptions.Replay, for a receiver that
