@@ -24,7 +24,7 @@ const ttl = time.Hour
 
 // Run tests that stores behave as [checkflow.Store] requires. newStore returns a store for one
 // subtest; it can be the same for all, because the IDs of checks are random. It must have room for
-// 16 flows. If it is bounded, Run fills it.
+// 64 flows. If it is bounded, Run fills it.
 func Run(t *testing.T, newStore func(t *testing.T) checkflow.Store) {
 	for _, test := range []struct {
 		name string
