@@ -111,7 +111,7 @@ func (b *backend) code(checkURL string) string {
 	return got.Code
 }
 
-// calls returns the number of exchanges.
+// exchanges returns the number of exchanges.
 func (b *backend) exchanges() (n int) {
 	for _, r := range b.service.Requests() {
 		if r.Operation == "phone_check.complete" {
@@ -206,7 +206,8 @@ func TestApp_CodeOfOtherCheck(t *testing.T) {
 // TestApp_GuessedCode sends wrong codes and IDs. None of them reaches the service more than once.
 func TestApp_GuessedCode(t *testing.T) {
 	t.Parallel()
-	b := newBackend(t)
+	store := &hookedStore{Store: checkflow.NewMemoryStore(0)}
+	b := newBackend(t, func(c *checkflow.Config) { c.Store = store })
 	check := b.start(victims)
 	b.code(check.CheckURL)
 
@@ -215,14 +216,15 @@ func TestApp_GuessedCode(t *testing.T) {
 			t.Errorf("result = %+v, want no verdict", got)
 		}
 	}
-	for _, id := range []string{"", "%00", "%0a", "%ff", strings.Repeat("c", 300), "unknown"} {
+	store.setHook(nil)
+	for _, id := range []string{"", "%00", "%0a", "%ff", strings.Repeat("c", 257), "unknown"} {
 		if got := b.exchange(check.Token, id, "guess"); got.Reason != checkflow.ReasonNotFound {
 			t.Errorf("result of an invalid check ID = %+v, want not_found", got)
 		}
 	}
 
-	if n := b.exchanges(); n != 1 {
-		t.Errorf("%d exchanges, want 1", n)
+	if n, claims := b.exchanges(), store.count("claim"); n != 1 || claims != 1 {
+		t.Errorf("%d exchanges and %d claims of an invalid check ID, want 1 and 1", n, claims)
 	}
 }
 

@@ -542,17 +542,15 @@ func TestWeb_TwoProcesses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.service.Handle(host, http.HandlerFunc(func() http.HandlerFunc {
-		first := s.handler()
-		var n atomic.Int32
-		return func(w http.ResponseWriter, r *http.Request) {
-			if r.URL.Path == "/return" && n.Add(1)%2 == 0 {
-				second.Return(s.report).ServeHTTP(w, r)
-				return
-			}
-			first.ServeHTTP(w, r)
+	first := s.handler()
+	var n atomic.Int32
+	s.service.Handle(host, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/return" && n.Add(1)%2 == 0 {
+			second.Return(s.report).ServeHTTP(w, r)
+			return
 		}
-	}()))
+		first.ServeHTTP(w, r)
+	}))
 	b := s.browser()
 	redirect := b.redirectOf(b.start(victims))
 

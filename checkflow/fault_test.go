@@ -176,7 +176,6 @@ func TestWeb_StoreFails(t *testing.T) {
 						return down
 					})
 
-					redirect := ""
 					p := b.post(victims, nil)
 					if step == "available" || step == "add" || step == "added" {
 						if p.status != http.StatusServiceUnavailable || b.cookie() != "" {
@@ -186,8 +185,7 @@ func TestWeb_StoreFails(t *testing.T) {
 							t.Errorf("%d checks created, want 0", n)
 						}
 					} else {
-						redirect = b.redirectOf(p.location)
-						b.open(redirect).wantReason(t, checkflow.ReasonUnavailable)
+						b.open(b.redirectOf(p.location)).wantReason(t, checkflow.ReasonUnavailable)
 					}
 
 					b.wantUser(t, "the person", "")

@@ -48,7 +48,6 @@ type site struct {
 	config  checkflow.Config   // of web
 	results []checkflow.Result // that Return reported
 	users   map[string]string  // the number that is signed in, by login cookie
-	account string             // that Config.Account returns
 }
 
 // newSite returns a site with a frozen clock.

@@ -199,6 +199,7 @@ func (web *Web) pageFor(reason Reason) string {
 // other hosts cannot set it. It is Lax because browsers do not send Strict cookies with the
 // redirect, which comes from the site of the service.
 func flowCookie(secure bool) http.Cookie {
+	//nolint:gosec // a browser does not store a Secure cookie of http://127.0.0.1
 	c := http.Cookie{Name: "idverify-flow", Path: "/", Secure: secure, HttpOnly: true, SameSite: http.SameSiteLaxMode}
 	if secure {
 		c.Name = "__Host-" + c.Name
@@ -208,7 +209,7 @@ func flowCookie(secure bool) http.Cookie {
 
 // setCookie sets the cookie for maxAge seconds, or deletes it if maxAge is negative.
 func (web *Web) setCookie(w http.ResponseWriter, token string, maxAge int) {
-	c := web.cookie
+	c := web.cookie //nolint:gosec // see flowCookie
 	c.Value, c.MaxAge = token, maxAge
 	http.SetCookie(w, &c)
 }
