@@ -5,6 +5,7 @@ import (
 	"encoding/xml"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 )
 
@@ -53,15 +54,16 @@ func (r Report) WriteJUnit(w io.Writer) error {
 		c := junitCase{Class: "receivertest." + string(r.Kind), Name: f.Rule}
 		switch f.Result {
 		case Fail:
-			text := f.Detail + "\n"
+			var text strings.Builder
+			text.WriteString(f.Detail + "\n")
 			for _, c := range f.Causes {
-				text += c.Text + "\n"
+				text.WriteString(c.Text + "\n")
 			}
-			text += f.Reason + "\n"
+			text.WriteString(f.Reason + "\n")
 			if f.Curl != "" {
-				text += "\n" + f.Curl + "\n"
+				text.WriteString("\n" + f.Curl + "\n")
 			}
-			c.Failure = &junitFailure{Type: string(f.Severity), Message: f.Detail, Text: text}
+			c.Failure = &junitFailure{Type: string(f.Severity), Message: f.Detail, Text: text.String()}
 		case NotApplicable:
 			c.Skipped = &junitSkipped{Message: f.Detail}
 		}
