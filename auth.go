@@ -1,19 +1,26 @@
 package idverify
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"mime/multipart"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/oauth2"
-
 	"github.com/idverify/idverify-go/internal/redact"
 	"github.com/idverify/idverify-go/internal/renewals"
 	"github.com/idverify/idverify-go/internal/wire"
+	"golang.org/x/oauth2"
 )
 
 const (
@@ -296,32 +303,339 @@ func (c *tokenCache) tokens() []string {
 	return texts
 }
 
-// sendAuthorized sends req with a token. If the service responds with 401, it drops the token and
-// sends req once more with a token that is requested after this response.
-func (c *call) sendAuthorized(req *http.Request) (*http.Response, error) {
-	resp, err := c.sendWithToken(req)
-	if err != nil || resp.StatusCode != http.StatusUnauthorized {
-		return resp, err
-	}
-	c.api.tokens.drop(c.op.Scope, c.token)
+const (
+	// defaultLifetime is the lifetime of a token if the response does not contain a positive
+	// expires_in.
+	defaultLifetime = 5 * time.Minute
+	// maxLifetime is the maximum lifetime of a token, so that its calculation does not overflow.
+	maxLifetime = 30 * 24 * time.Hour
+)
 
-	// The first token request has the timeout of an attempt itself. The second one begins later.
-	ctx := req.Context()
-	if !c.deadline.IsZero() {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithDeadlineCause(ctx, c.deadline, errAttemptTimeout)
-		defer cancel()
-	}
-	return c.sendWithToken(req.Clone(ctx))
-}
-
-func (c *call) sendWithToken(req *http.Request) (*http.Response, error) {
-	c.observation.sends(nil)
-	token, err := c.api.tokens.get(req.Context(), c.op.Scope)
-	c.tokenFailed = err != nil
+// fetchToken requests a token. If the service rejects the credentials and they have a source, it
+// requests the token once more with different credentials of the source. It does not retry.
+func (a *api) fetchToken(ctx context.Context, scope string, f *tokenFetch, o *observation) (*oauth2.Token, error) {
+	c, err := a.currentCredentials(ctx, scope, f, false)
 	if err != nil {
 		return nil, err
 	}
-	c.token = token
-	return c.exchange(req)
+	f.sent = append(f.sent, c)
+	token, err := a.requestToken(ctx, scope, f, o)
+	if rejected, ok := errors.AsType[*TokenError](err); !ok || !errors.Is(rejected, ErrUnauthorized) || a.credentials.source == nil {
+		return token, err
+	}
+	// The source may have changed since it was called. A call in progress may be older.
+	next, sourceErr := a.currentCredentials(ctx, scope, f, true)
+	switch {
+	case sourceErr != nil:
+		return nil, fmt.Errorf("%w; %w", err, sourceErr)
+	case next.equal(c):
+		return nil, err
+	}
+	f.sent = append(f.sent, next)
+	return a.requestToken(ctx, scope, f, o)
+}
+
+// currentCredentials returns the credentials for a token request, and logs that they changed. If
+// fresh is set, the source is called after currentCredentials is called.
+func (a *api) currentCredentials(ctx context.Context, scope string, f *tokenFetch, fresh bool) (Credentials, error) {
+	if a.credentials.source == nil {
+		return a.credentials.current, nil
+	}
+	f.awaitsSource.Store(true)
+	call, err := a.credentials.get(ctx, fresh)
+	f.awaitsSource.Store(false)
+	if err != nil {
+		return Credentials{}, &sendError{operation: tokenOperation(scope), err: err, text: sourceFailed + "no result within the timeout of a token request"}
+	}
+	if err := a.sourceError(scope, f, call); err != nil {
+		return Credentials{}, err
+	}
+	if a.credentials.takeChanged() {
+		a.logger.LogAttrs(ctx, slog.LevelInfo, "idverify: credentials changed", slog.String("operation", wire.Token.Name))
+	}
+	return call.credentials, nil
+}
+
+const sourceFailed = "credentials source failed: "
+
+// sourceError returns the error of a token request whose call of the source failed, or nil.
+func (a *api) sourceError(scope string, f *tokenFetch, call *sourceCall) error {
+	if call.err == nil && call.fault == "" {
+		return nil
+	}
+	secrets := append(f.appendSecrets(a.secrets()), call.credentials.secrets()...) // the error may contain any of them
+	if call.fault != "" {
+		return fmt.Errorf("idverify: %s: %s%s", tokenOperation(scope), sourceFailed, redact.Text(call.fault, secrets...))
+	}
+	err := redact.Error(call.err, secrets...)
+	return &sendError{operation: tokenOperation(scope), err: &credentialsError{err}, text: sourceFailed + err.Error()}
+}
+
+// requestToken requests a token with the last credentials in f.sent.
+func (a *api) requestToken(ctx context.Context, scope string, f *tokenFetch, o *observation) (*oauth2.Token, error) {
+	req, form, err := a.tokenRequest(ctx, scope, f.sent[len(f.sent)-1])
+	if err != nil {
+		return nil, err
+	}
+	secrets := func() []string { return f.appendSecrets(a.secrets()) }
+	client := &http.Client{Transport: a.transport}
+	requested := a.now()
+	start := time.Now()
+	tracker := newWriteTracker(wire.Token, form)
+	req = tracker.track(req, time.Time{})
+	defer tracker.cancel()
+	o.sends(tracker)
+	resp, err := client.Do(req)
+	if err != nil {
+		err, _ = tracker.fail(err)
+		err = a.tokenSendError(ctx, scope, err, secrets)
+	}
+	a.logAttempt(ctx, wire.Token, 1, start, resp, err, secrets, slog.String("scope", scope))
+	if err != nil {
+		return nil, err
+	}
+	o.received(resp)
+	defer resp.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxErrorBody))
+	if !isSuccess(resp.StatusCode) {
+		return nil, newTokenError(scope, resp, body, secrets())
+	}
+	if err != nil {
+		return nil, a.tokenSendError(ctx, scope, err, secrets)
+	}
+	token, err := parseToken(resp.StatusCode, body, requested)
+	if unusable, ok := errors.AsType[*DecodeError](err); ok {
+		unusable.RequestID, unusable.scope = requestID(resp.Header, secrets()...), scope
+	}
+	return token, err
+}
+
+// tokenSendError returns the error for a token request that got no complete response because of
+// err.
+func (a *api) tokenSendError(ctx context.Context, scope string, err error, secrets func() []string) error {
+	if ctx.Err() != nil {
+		err = a.tokens.timeoutErr // the errors of net/http do not identify the timeout
+	}
+	return &sendError{operation: tokenOperation(scope), err: redact.Error(err, append(secrets(), a.hostname())...)}
+}
+
+// tokenRequest returns a request without a body for the token endpoint, with Basic authentication.
+// It also returns the body, a multipart form.
+func (a *api) tokenRequest(ctx context.Context, scope string, c Credentials) (*http.Request, []byte, error) {
+	var form bytes.Buffer
+	w := multipart.NewWriter(&form)
+	if err := errors.Join(w.WriteField("grant_type", "client_credentials"), w.WriteField("scope", scope), w.Close()); err != nil {
+		return nil, nil, err
+	}
+	req, err := http.NewRequestWithContext(ctx, wire.Token.Method, a.base+wire.Token.Path, nil)
+	if err != nil {
+		return nil, nil, invalidArgument(wire.Token, "cannot create the request")
+	}
+	req.SetBasicAuth(c.ClientID, c.ClientSecret.Reveal())
+	req.Header.Set("Content-Type", w.FormDataContentType())
+	req.Header.Set("Accept", wire.MediaJSON)
+	req.Header.Set("User-Agent", a.userAgent)
+	return req, form.Bytes(), nil
+}
+
+// parseToken decodes the response of the token endpoint. The lifetime begins when the request was
+// sent, so that Expiry is never too late.
+func parseToken(status int, body []byte, requested time.Time) (*oauth2.Token, error) {
+	var t struct {
+		AccessToken string      `json:"access_token"`
+		TokenType   string      `json:"token_type"`
+		ExpiresIn   json.Number `json:"expires_in"`
+	}
+	// These errors must not contain the body, which contains a token.
+	if err := json.Unmarshal(body, &t); err != nil {
+		e := newDecodeError(wire.Token, status, nil, err)
+		e.wrongHost = true
+		return nil, e
+	}
+	if t.AccessToken == "" {
+		return nil, newDecodeError(wire.Token, status, nil, errors.New("missing access_token"))
+	}
+	// net/http would reject the Authorization header of every operation with this token.
+	if strings.ContainsFunc(t.AccessToken, notVisible) {
+		return nil, newDecodeError(wire.Token, status, nil, errors.New("access_token contains invalid characters"))
+	}
+
+	lifetime := defaultLifetime
+	if seconds, err := t.ExpiresIn.Float64(); err == nil && seconds > 0 {
+		lifetime = time.Duration(min(seconds, maxLifetime.Seconds()) * float64(time.Second))
+	}
+	return &oauth2.Token{
+		AccessToken: t.AccessToken,
+		TokenType:   t.TokenType,
+		ExpiresIn:   int64(lifetime / time.Second),
+		Expiry:      requested.Add(lifetime),
+	}, nil
+}
+
+const (
+	// minTokenPause is the pause after the first failed token request.
+	minTokenPause = time.Second
+	// maxTokenPause limits the pause that a Retry-After header requests, unless RetryPolicy.MaxWait is
+	// longer. A wrong header must not stop the client for hours after the endpoint has recovered.
+	maxTokenPause = time.Minute
+)
+
+// tokenPause is the pause after a token request that failed temporarily while operations waited for
+// the token. Until it ends, no token request for the same scopes starts.
+type tokenPause struct {
+	failures int // consecutive
+	until    time.Time
+	err      error // of the last token request
+}
+
+// pause returns the pause for scope, or the zero value if there is none. It may have ended.
+func (c *tokenCache) pause(scope string) tokenPause {
+	if pauses := c.pauses.Load(); pauses != nil {
+		return (*pauses)[scope]
+	}
+	return tokenPause{}
+}
+
+// setPause sets the pause for scope, or removes it if p is the zero value. The caller holds c.mu.
+func (c *tokenCache) setPause(scope string, p tokenPause) {
+	old := c.pauses.Load()
+	if old == nil && p.failures == 0 {
+		return
+	}
+	pauses := make(map[string]tokenPause)
+	if old != nil {
+		maps.Copy(pauses, *old)
+	}
+	if p.failures > 0 {
+		pauses[scope] = p
+	} else {
+		delete(pauses, scope)
+	}
+	if len(pauses) == 0 {
+		c.pauses.Store(nil)
+		return
+	}
+	c.pauses.Store(&pauses)
+}
+
+// pauseAfter returns the duration of the pause after f, or 0 if there is none. The caller holds
+// c.mu.
+func (c *tokenCache) pauseAfter(f *tokenFetch) time.Duration {
+	if !f.retryable || !f.needed {
+		return 0
+	}
+	p := RetryPolicy{MinWait: min(minTokenPause, c.maxWait), MaxWait: c.maxWait}
+	return max(p.backoff(f.number), min(f.retryAfter, max(maxTokenPause, c.maxWait)))
+}
+
+// tokenRetryable reports whether a later token request may succeed after err, and the minimum delay
+// that the service requests.
+func tokenRetryable(err error) (retryAfter time.Duration, retryable bool) {
+	if e, ok := errors.AsType[*TokenError](err); ok {
+		return e.RetryAfter, isTransient(e.Status)
+	}
+	if e, ok := errors.AsType[*sendError](err); ok {
+		return 0, !isCertificateError(e.err)
+	}
+	return 0, false
+}
+
+// CheckCredentials returns an error if c cannot obtain an access token for one of scopes, without
+// which it checks the scopes of the three checks. Call it at the start of a program, and in a
+// readiness probe: while the tokens in the cache of c are valid, it sends no request, so it does
+// not notice that credentials were deleted.
+//
+// An error that matches [ErrUnauthorized], or a [*TokenError] with [CodeInvalidScope], means that
+// the credentials are wrong. After any other error, the service may be unavailable.
+func (c *Client) CheckCredentials(ctx context.Context, scopes ...Scope) error {
+	if len(scopes) == 0 {
+		scopes = []Scope{ScopePhoneCheck, ScopeSIMCheck, ScopeSubscriberCheck}
+	}
+	for _, s := range scopes { // each has the token that its operations use
+		if _, err := c.Token(ctx, s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Scope limits the operations that an access token allows. The methods of this package request the
+// scopes that they need, so a Scope is required only for [Client.Token] and
+// [Client.CheckCredentials].
+type Scope string
+
+// The scopes of project credentials, followed by those of workspace credentials.
+const (
+	ScopePhoneCheck      Scope = wire.ScopePhoneCheck      // PhoneChecks
+	ScopeSIMCheck        Scope = wire.ScopeSIMCheck        // SIMChecks
+	ScopeSubscriberCheck Scope = wire.ScopeSubscriberCheck // SubscriberChecks
+	ScopeReachability    Scope = wire.ScopeCoverage        // Reachability; its text is "coverage"
+
+	ScopeProjects   Scope = wire.ScopeProjects   // projects of the workspace of the credentials
+	ScopeWorkspaces Scope = wire.ScopeWorkspaces // workspaces of the member, with their projects
+	ScopeConsole    Scope = wire.ScopeConsole    // projects and workspaces together
+)
+
+func (a *api) token(ctx context.Context, scopes []Scope) (*oauth2.Token, error) {
+	scope, err := joinScopes(scopes)
+	if err != nil {
+		return nil, err
+	}
+	if ctx == nil {
+		return nil, invalidArgument(wire.Token, "nil context")
+	}
+
+	c := &call{api: a, op: wire.Token, scope: scope, tokenFailed: true}
+	if err := c.awaitToken(ctx); err != nil {
+		o := newObservation(a.observers, wire.Token)
+		o.begin(ctx, 0)
+		o.end(err, 0, false, c.secrets)
+		return nil, err
+	}
+	for {
+		c.attempt++
+		var token *oauth2.Token
+		if token, c.err = a.tokens.get(ctx, scope); c.err == nil {
+			return new(*token), nil
+		}
+		wait, retry := c.nextAttempt(ctx, nil)
+		if !retry {
+			return nil, c.err
+		}
+		sleep(ctx, wait)
+		if err := ctx.Err(); err != nil {
+			return nil, c.sendError(err, false)
+		}
+	}
+}
+
+// joinScopes returns scopes sorted, without duplicates and separated by spaces, so that each set of
+// scopes has one token.
+func joinScopes(scopes []Scope) (string, error) {
+	if len(scopes) == 0 {
+		return "", invalidArgument(wire.Token, "no scopes given")
+	}
+	names := make([]string, len(scopes))
+	for i, s := range scopes {
+		if s == "" || strings.ContainsFunc(string(s), notVisible) {
+			return "", invalidArgument(wire.Token, "a scope must be 1 or more visible ASCII characters without spaces")
+		}
+		names[i] = string(s)
+	}
+	slices.Sort(names)
+	return strings.Join(slices.Compact(names), " "), nil
+}
+
+// notVisible reports whether r is not a visible ASCII character.
+func notVisible(r rune) bool { return r <= ' ' || r > '~' }
+
+// endFetch reports f.
+func (c *tokenCache) endFetch(o *observation, f *tokenFetch) {
+	o.end(f.err, f.pause, f.pause > 0, func() []string {
+		secrets := f.appendSecrets(c.secrets())
+		if f.token != nil {
+			secrets = append(secrets, f.token.AccessToken) // may not be cached
+		}
+		return secrets
+	})
 }

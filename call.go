@@ -2,19 +2,19 @@ package idverify
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
 	"time"
 
 	"github.com/hashicorp/go-retryablehttp"
-	"golang.org/x/oauth2"
-
 	"github.com/idverify/idverify-go/internal/redact"
 	"github.com/idverify/idverify-go/internal/wire"
+	"golang.org/x/oauth2"
 )
 
 // Maximum size of a response body in bytes and in JSON values. The number of values is limited
@@ -174,10 +174,6 @@ func (c *call) exchange(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// errAttemptTimeout is the error of an attempt or token request that ended because of the attempt
-// timeout, not because of the caller's context.
-var errAttemptTimeout = fmt.Errorf("no response within the attempt timeout (see RetryPolicy.AttemptTimeout and WithHTTPClient): %w", context.DeadlineExceeded)
-
 // readBody reads the response body into c.body.
 func (c *call) readBody(resp *http.Response) error {
 	if resp.Body == nil {
@@ -241,16 +237,212 @@ func (a *api) logAttempt(ctx context.Context, op wire.Operation, attempt int, st
 	a.logger.LogAttrs(ctx, slog.LevelDebug, "idverify: attempt", append(attrs, more...)...)
 }
 
-// read returns the response if its status is 2xx or the resource is already deleted. Otherwise it
-// returns the problem in the response.
-func (c *call) read(resp *http.Response) (response, error) {
-	if !isSuccess(resp.StatusCode) && !c.alreadyDeleted(resp.StatusCode) {
-		return response{}, c.problem(resp, c.body)
+// sendAuthorized sends req with a token. If the service responds with 401, it drops the token and
+// sends req once more with a token that is requested after this response.
+func (c *call) sendAuthorized(req *http.Request) (*http.Response, error) {
+	resp, err := c.sendWithToken(req)
+	if err != nil || resp.StatusCode != http.StatusUnauthorized {
+		return resp, err
 	}
-	return response{call: c, status: resp.StatusCode, header: resp.Header, body: c.body}, nil
+	c.api.tokens.drop(c.op.Scope, c.token)
+
+	// The first token request has the timeout of an attempt itself. The second one begins later.
+	ctx := req.Context()
+	if !c.deadline.IsZero() {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadlineCause(ctx, c.deadline, errAttemptTimeout)
+		defer cancel()
+	}
+	return c.sendWithToken(req.Clone(ctx))
 }
 
-// alreadyDeleted reports whether status is 404 because an earlier write of this DELETE succeeded.
-func (c *call) alreadyDeleted(status int) bool {
-	return c.op.Method == http.MethodDelete && c.maybeProcessed && status == http.StatusNotFound
+func (c *call) sendWithToken(req *http.Request) (*http.Response, error) {
+	c.observation.sends(nil)
+	token, err := c.api.tokens.get(req.Context(), c.op.Scope)
+	c.tokenFailed = err != nil
+	if err != nil {
+		return nil, err
+	}
+	c.token = token
+	return c.exchange(req)
+}
+
+// awaitToken waits until a token request for the call may start. If that would take longer than
+// RetryPolicy.MaxWait or exceed the deadline of ctx, it returns the error of the last token request
+// at once.
+func (c *call) awaitToken(ctx context.Context) error {
+	scope := cmp.Or(c.scope, c.op.Scope)
+	pause := c.api.tokens.pause(scope)
+	if pause.failures == 0 {
+		return nil
+	}
+	wait := time.Until(pause.until)
+	if wait <= 0 {
+		return nil
+	}
+	if wait > c.api.retry.MaxWait || exceedsDeadline(ctx, wait) {
+		return pausedError(pause.err, wait)
+	}
+	sleep(ctx, wait)
+	if err := ctx.Err(); err != nil {
+		return &sendError{operation: tokenOperation(scope), err: err}
+	}
+	return nil
+}
+
+// checkRetry reports whether to retry, and sets the delay. It implements retryablehttp.CheckRetry.
+func (c *call) checkRetry(ctx context.Context, resp *http.Response, _ error) (bool, error) {
+	if c.attempt == 1 && resp != nil && isSuccess(resp.StatusCode) {
+		c.api.budget.refund()
+	}
+	wait, retry := c.nextAttempt(ctx, resp)
+	c.retries.RetryWaitMin = wait
+	if retry {
+		c.endRetried(resp, wait)
+	}
+	return retry, nil
+}
+
+// nextAttempt reports whether to retry after the last attempt, and after what delay. Parameter resp
+// is nil if the attempt failed with c.err.
+func (c *call) nextAttempt(ctx context.Context, resp *http.Response) (wait time.Duration, retry bool) {
+	retry, floor := c.retryable(resp)
+	if !retry || c.attempt >= c.api.retry.MaxAttempts || ctx.Err() != nil || floor > c.api.retry.MaxWait {
+		return 0, false
+	}
+	wait = max(c.api.retry.backoff(c.attempt), floor)
+	if c.tokenFailed {
+		wait = max(0, time.Until(c.api.tokens.pause(cmp.Or(c.scope, c.op.Scope)).until))
+	}
+	if wait > c.api.retry.MaxWait || exceedsDeadline(ctx, wait) {
+		return 0, false // the error of the last attempt is more useful than a timeout
+	}
+	if !c.tokenFailed && !c.api.budget.take() {
+		c.denyRetry(ctx, resp)
+		return 0, false
+	}
+
+	c.maybeProcessed = c.maybeProcessed || resp == nil && c.written() || resp != nil && resp.StatusCode >= 500
+	c.logRetry(ctx, "idverify: retry", resp, slog.Duration("wait", wait))
+	return wait, true
+}
+
+// denyRetry records that the last attempt is not retried because the budget is empty.
+func (c *call) denyRetry(ctx context.Context, resp *http.Response) {
+	c.budgetEmpty = true
+	if err, ok := c.err.(*sendError); ok {
+		err.budgetEmpty = true
+	}
+	c.logRetry(ctx, "idverify: retry budget empty", resp)
+}
+
+// logRetry logs the outcome of the last attempt.
+func (c *call) logRetry(ctx context.Context, message string, resp *http.Response, more ...slog.Attr) {
+	if !c.api.logger.Enabled(ctx, slog.LevelWarn) {
+		return
+	}
+	attrs := append([]slog.Attr{slog.String("operation", c.op.Name), slog.Int("attempt", c.attempt)}, more...)
+	attrs = append(attrs, c.outcome(resp))
+	if resp != nil {
+		attrs = append(attrs, slog.String("request_id", requestID(resp.Header, c.secrets()...)))
+	}
+	if c.scope != "" {
+		attrs = append(attrs, slog.String("scope", c.scope))
+	}
+	c.api.logger.LogAttrs(ctx, slog.LevelWarn, message, attrs...)
+}
+
+// outcome returns the status or the error of the last attempt, for the log.
+func (c *call) outcome(resp *http.Response) slog.Attr {
+	switch {
+	case resp != nil:
+		return slog.Int("status", resp.StatusCode)
+	case c.err != nil:
+		return slog.String("error", c.err.Error())
+	}
+	return slog.String("error", "no response")
+}
+
+// retryable reports whether the last attempt may be retried, and the minimum delay that the service
+// requests.
+func (c *call) retryable(resp *http.Response) (retry bool, floor time.Duration) {
+	if resp != nil {
+		return resp.StatusCode == http.StatusTooManyRequests || idempotent(c.op) && isTransient(resp.StatusCode), retryAfter(resp.Header)
+	}
+	if c.tokenFailed {
+		// The token request precedes the operation, so the operation was not sent.
+		floor, retry = tokenRetryable(c.err)
+		return retry, floor
+	}
+	if err, ok := errors.AsType[*sendError](c.err); ok {
+		return (!err.written || idempotent(c.op)) && !isCertificateError(err.err), 0
+	}
+	return false, 0
+}
+
+// written reports whether the last attempt got no usable response although the request may have
+// been written completely.
+func (c *call) written() bool {
+	if err, ok := errors.AsType[*DecodeError](c.err); ok {
+		return err.unknown != nil // nil for a token request, which precedes the operation
+	}
+	err, ok := errors.AsType[*sendError](c.err)
+	return ok && err.written
+}
+
+// problem returns the error for a response that is not 2xx. The body is a problem document, or
+// anything else, for example the error page of a proxy.
+func (c *call) problem(resp *http.Response, body []byte) *Error {
+	secrets := c.secrets()
+	e := &Error{
+		Status:      resp.StatusCode,
+		Title:       http.StatusText(resp.StatusCode),
+		Operation:   c.op.Name,
+		RetryAfter:  retryAfter(resp.Header),
+		RateLimit:   rateLimit(resp.Header, time.Now()),
+		RequestID:   requestID(resp.Header, secrets...),
+		budgetEmpty: c.budgetEmpty,
+		attempts:    c.attempt,
+	}
+	if outcomeUnknown(resp.StatusCode) {
+		e.unknown = outcomeOf(c.op)
+	}
+	var p struct {
+		Type, Title, Detail string
+	}
+	// If a field has the wrong type, Unmarshal still decodes the others.
+	_ = json.Unmarshal(body, &p)
+	if p.Type == "" && p.Title == "" && p.Detail == "" {
+		e.Detail = bodyStart(body, secrets...)
+		return e
+	}
+	e.Type = sanitizeType(p.Type, secrets...)
+	e.Detail = redact.Text(p.Detail, secrets...)
+	if p.Title != "" {
+		e.Title = redact.Text(p.Title, secrets...)
+	}
+	return e
+}
+
+// secrets returns the secrets of the client, the code of the request, and the token of the last
+// attempt, which may no longer be cached.
+func (c *call) secrets() []string {
+	secrets := append(c.api.secrets(), c.code)
+	if c.token != nil {
+		secrets = append(secrets, c.token.AccessToken)
+	}
+	return secrets
+}
+
+// endRetried reports the last attempt of c, which another one follows after the given delay.
+// Parameter resp is nil if the attempt failed with c.err.
+func (c *call) endRetried(resp *http.Response, wait time.Duration) {
+	if !c.observation.active() {
+		return
+	}
+	err := c.err
+	if resp != nil {
+		err = c.problem(resp, c.body)
+	}
+	c.observation.end(err, wait, true, c.secrets)
 }

@@ -5,44 +5,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"net/netip"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/idverify/idverify-go/internal/redact"
 	"github.com/idverify/idverify-go/internal/wire"
-)
-
-// CheckStatus is the status of a check. Unknown values are kept as the service sent them.
-type CheckStatus string
-
-// The statuses of a check. COMPLETED, EXPIRED and ERROR are final. The service does not store a
-// check that ends as EXPIRED or ERROR. Its callback reports how it ended; with version v0.2, the
-// redirect also reports ERROR. Reading it fails with [ErrNotFound]. A SIMCheck has no callback:
-// Create returns its result.
-//
-// Protocol: docs/protocol.md, section 4.
-const (
-	StatusAccepted  CheckStatus = wire.StatusAccepted  // created; the Check URL has not been opened
-	StatusPending   CheckStatus = wire.StatusPending   // the Check URL was opened; the code has not been exchanged (version v0.2)
-	StatusCompleted CheckStatus = wire.StatusCompleted // ended with a result, see Verdict
-	StatusExpired   CheckStatus = wire.StatusExpired   // ended without a result after its TTL
-	StatusError     CheckStatus = wire.StatusError     // ended without a result; ErrorCode contains the reason
-)
-
-// Final reports whether the check has ended.
-func (s CheckStatus) Final() bool {
-	return s == StatusCompleted || s == StatusExpired || s == StatusError
-}
-
-// Product is a product of the service. Unknown values are kept as the service sent them.
-type Product string
-
-// The check products, named as in paths and callbacks.
-const (
-	ProductPhoneCheck      Product = wire.PhoneCheck
-	ProductSIMCheck        Product = wire.SIMCheck
-	ProductSubscriberCheck Product = wire.SubscriberCheck
 )
 
 // createCheckJSON is the request body for creating a check of any product. Zero fields are not
@@ -203,3 +174,166 @@ func productOf(names ...string) Product {
 	}
 	return Product(names[0])
 }
+
+// The intervals between the reads of Wait, and its duration if a check has no TTL.
+const (
+	minPollInterval = 500 * time.Millisecond
+	maxPollInterval = 5 * time.Second
+	defaultTTL      = 2 * time.Minute
+)
+
+// progress contains the fields of a check that wait needs.
+type progress struct {
+	status    CheckStatus
+	errorCode string
+	ttl       time.Duration
+}
+
+// wait reads the check with get until it is COMPLETED.
+func wait[T any](ctx context.Context, a *api, op wire.Operation, title, checkID string, get func(context.Context, string) (*T, error), toProgress func(*T) progress) (*T, error) {
+	ended := &CheckEndedError{CheckID: checkID, Operation: op.Name, title: title}
+	interval := minPollInterval
+	var end time.Time
+	for {
+		check, err := get(ctx, checkID)
+		if isCheckNotFound(err) {
+			ended.err = err
+			return nil, ended
+		}
+		if err != nil {
+			return nil, err
+		}
+		p := toProgress(check)
+		ended.Status, ended.ErrorCode = p.status, p.errorCode
+		ended.statusText, ended.errorText = redact.Text(string(p.status), a.secrets()...), redact.Text(p.errorCode, a.secrets()...)
+		if p.status == StatusCompleted {
+			return check, nil
+		}
+		if end.IsZero() {
+			if p.ttl <= 0 {
+				p.ttl = defaultTTL
+			}
+			// Count the TTL from the first read, because the service's clock may differ. Wait then
+			// never ends too early, and one more read finds that the check has ended.
+			end = time.Now().Add(min(p.ttl, math.MaxInt64-maxPollInterval) + maxPollInterval)
+		}
+		if p.status.Final() || !time.Now().Before(end) {
+			return nil, ended
+		}
+
+		sleep(ctx, interval)
+		if err := ctx.Err(); err != nil {
+			return nil, &sendError{operation: title, err: err, text: err.Error() + ": check is still " + ended.statusText}
+		}
+		interval = min(interval*3/2, maxPollInterval)
+	}
+}
+
+// Trace is a record of one step of a check. It is for support only: do not base decisions on it.
+type Trace struct {
+	TraceID string
+	Logs    []TraceLog
+}
+
+// TraceLog is an entry of a trace.
+type TraceLog struct {
+	Timestamp  time.Time
+	Message    string
+	Attributes map[string]any // decoded from JSON; nil if there are none
+}
+
+// traces returns the traces of a check from all pages.
+func traces(ctx context.Context, a *api, op wire.Operation, checkID string) ([]Trace, error) {
+	const maxTraces = 10_000 // far more than the steps of a check
+	pages := func(ctx context.Context, o ListOptions) (*Page[Trace], error) {
+		return list[traceJSON](ctx, a, listOf(op, o, checkID), "traces")
+	}
+	return collect(op, maxTraces, all(ctx, ListOptions{Size: 100}, pages))
+}
+
+type traceJSON struct {
+	TraceID string `json:"trace_id"`
+	Logs    []struct {
+		Timestamp  timestamp      `json:"timestamp"`
+		Message    string         `json:"message"`
+		Attributes map[string]any `json:"attributes"`
+	} `json:"logs"`
+}
+
+func (j traceJSON) value() (*Trace, error) {
+	if j.TraceID == "" {
+		return nil, errors.New("missing trace_id")
+	}
+	t := &Trace{TraceID: j.TraceID, Logs: make([]TraceLog, len(j.Logs))}
+	for i, l := range j.Logs {
+		t.Logs[i] = TraceLog{Timestamp: l.Timestamp.Time, Message: l.Message, Attributes: l.Attributes}
+	}
+	return t, nil
+}
+
+// The length of a phone number in digits, including the country code. The maximum is that of ITU-T
+// E.164.
+const (
+	minPhoneDigits = 7
+	maxPhoneDigits = 15
+)
+
+// NormalizePhoneNumber returns the digits of a phone number in international format, as the service
+// expects it: "447700900012" for "+44 (7700) 900-012". The Create methods call it.
+//
+// It removes a leading plus sign, spaces, parentheses, dots and hyphens. It rejects ambiguous
+// input: a leading zero ("0044…", "07700…"), an optional zero ("+44 (0)7700…"), letters, extensions
+// and lists of numbers. The error matches [ErrPhoneFormat] and does not contain the number.
+//
+// Protocol: docs/protocol.md, section 4.
+func NormalizePhoneNumber(s string) (string, error) {
+	number, err := normalize(s)
+	if err != nil {
+		return "", fmt.Errorf("idverify: normalize phone number: %w", err)
+	}
+	return number, nil
+}
+
+// normalize is NormalizePhoneNumber without the name of the operation in the error.
+func normalize(s string) (string, error) {
+	malformed := func(why string) (string, error) {
+		return "", fmt.Errorf("%w: %s", ErrPhoneFormat, why)
+	}
+	var digits [maxPhoneDigits]byte
+	n := 0
+	plus := false
+	rest := strings.TrimSpace(s)
+	for i, r := range rest {
+		switch {
+		case r >= '0' && r <= '9':
+			if n == maxPhoneDigits {
+				return malformed("more than 15 digits")
+			}
+			digits[n] = byte(r)
+			n++
+		case r == '+' && n == 0 && !plus:
+			plus = true
+		case r == '(' && trunkPrefix.MatchString(rest[i:]):
+			return malformed("omit the (0), which is not dialed from abroad")
+		case strings.ContainsRune(phoneSeparators, r):
+		default:
+			return malformed("contains a character that is neither a digit nor a separator")
+		}
+	}
+	switch {
+	case n == 0:
+		return malformed("no digits")
+	case digits[0] == '0':
+		return malformed("begins with a zero: start with the country code, as in 44 7700 900012")
+	case n < minPhoneDigits:
+		return malformed("fewer than 7 digits")
+	}
+	return string(digits[:n]), nil
+}
+
+// trunkPrefix matches a zero in parentheses, with any spacing.
+var trunkPrefix = regexp.MustCompile(`^\([^0-9)]*0[^0-9)]*\)`)
+
+// phoneSeparators are the characters that may separate digits, including no-break spaces and
+// hyphens that are not ASCII.
+const phoneSeparators = " \u00a0\u2009\u202f\t().-\u2010\u2011\u2013"

@@ -1,14 +1,13 @@
 package idverify
 
 import (
-	"errors"
+	"context"
 	"fmt"
 	"net/http"
-	"net/url"
-	"strconv"
 
 	"github.com/idverify/idverify-go/internal/wire"
 	"github.com/idverify/idverify-go/signature"
+	"golang.org/x/oauth2"
 )
 
 // Client calls the product APIs with the credentials of a project. It caches access tokens and
@@ -97,29 +96,16 @@ func (c *Client) NewJWKS(opts *signature.JWKSOptions) (*signature.JWKS, error) {
 // Protocol: docs/protocol.md, section 7.
 func (c *Client) JWKSURL() string { return c.api.base + wire.JWKS.Path }
 
-// parseBaseURL returns scheme and host of baseURL. Its errors do not contain the URL, which may
-// include a password.
-func parseBaseURL(baseURL string) (string, error) {
-	u, err := url.Parse(baseURL)
-	switch {
-	case err != nil:
-		return "", errors.New("the base URL is malformed")
-	case u.Scheme != "https":
-		return "", errors.New("the base URL must begin with https://")
-	case u.Hostname() == "" || u.Opaque != "":
-		return "", errors.New("the base URL has no host")
-	case !validPort(u.Port()):
-		return "", errors.New("the port of the base URL must be 1 to 65535")
-	case u.User != nil:
-		return "", errors.New("the base URL must not contain a user or password: use Credentials")
-	case u.Path != "" && u.Path != "/" || u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
-		return "", errors.New("the base URL must contain only scheme and host")
-	}
-	return "https://" + u.Host, nil
-}
-
-// validPort reports whether port is empty or the number of a TCP port.
-func validPort(port string) bool {
-	n, err := strconv.ParseUint(port, 10, 16)
-	return port == "" || err == nil && n > 0
+// Token returns an access token for scopes, for example a token for [ScopeReachability] that you
+// pass to a device. The methods of the services obtain their tokens themselves.
+//
+// Token returns a copy of the token in the cache of c, which it fetches if necessary. The Client
+// renews the token in the last tenth of its lifetime, at most one minute before Expiry. Token
+// requests are retried: see [RetryPolicy].
+//
+// If the credentials do not allow a scope, the error is a [*TokenError] with [CodeInvalidScope].
+//
+// Protocol: docs/protocol.md, section 2.
+func (c *Client) Token(ctx context.Context, scopes ...Scope) (*oauth2.Token, error) {
+	return c.api.token(ctx, scopes)
 }

@@ -2,7 +2,11 @@ package idverify
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"iter"
+	"time"
 
 	"github.com/idverify/idverify-go/internal/wire"
 )
@@ -89,4 +93,198 @@ func listIn[J resourceJSON[T], T any](ctx context.Context, w *boundWorkspace, op
 // remove sends a DELETE and discards the response.
 func (w *boundWorkspace) remove(ctx context.Context, op wire.Operation, ids ...string) error {
 	return w.do(ctx, request{op: op, ids: ids}, nil)
+}
+
+// Role is the role of a member in a workspace. It determines the operations that the member may
+// call. Unknown values are kept as the service sent them.
+//
+// Protocol: docs/protocol.md, section 10.
+type Role string
+
+// The roles. A workspace has exactly one owner.
+const (
+	RoleOwner  Role = "OWNER"  // all operations
+	RoleAdmin  Role = "ADMIN"  // all operations except billing
+	RoleViewer Role = "VIEWER" // reads all but billing and invitations; manages their own credentials
+)
+
+// Workspace contains members and projects, and has a balance.
+type Workspace struct {
+	WorkspaceID   string
+	Name          string
+	DataResidency string // for example "EU"
+	CreatedAt     time.Time
+	Balance       Balance
+	Me            Member // the member whose credentials were used
+}
+
+// Balance is the balance of a workspace.
+type Balance struct {
+	Currency        string      // "API" until the first top-up
+	AmountAvailable json.Number // decimal
+	AmountReserved  json.Number // decimal
+	CreditLimit     json.Number // decimal
+}
+
+// Member is a user of a workspace.
+type Member struct {
+	MemberID string
+	Name     string
+	Role     Role
+}
+
+// WorkspaceService reads and renames workspaces. It is available as [Console].Workspaces.
+type WorkspaceService struct{ workspace *boundWorkspace }
+
+// Get returns the workspace of the Console.
+//
+// Protocol: docs/protocol.md, section 10.
+func (s *WorkspaceService) Get(ctx context.Context) (*Workspace, error) {
+	return sendIn[workspaceJSON](ctx, s.workspace, wire.GetWorkspace, nil)
+}
+
+// List returns one page of the workspaces that the member belongs to.
+//
+// Protocol: docs/protocol.md, section 10.
+func (s *WorkspaceService) List(ctx context.Context, o ListOptions) (*Page[Workspace], error) {
+	return list[workspaceJSON](ctx, s.workspace.api, listOf(wire.ListWorkspaces, o), "workspaces")
+}
+
+// All returns an iterator over the workspaces that the member belongs to, starting with o.Page. It
+// stops after the first error.
+func (s *WorkspaceService) All(ctx context.Context, o ListOptions) iter.Seq2[*Workspace, error] {
+	return all(ctx, o, s.List)
+}
+
+// Rename changes the name of the workspace. It requires an owner or an admin.
+//
+// Protocol: docs/protocol.md, section 10.
+func (s *WorkspaceService) Rename(ctx context.Context, name string) (*Workspace, error) {
+	return sendIn[workspaceJSON](ctx, s.workspace, wire.UpdateWorkspace, []patchOperation{{Op: "replace", Path: "/name", Value: name}})
+}
+
+// MemberService reads the members of a workspace. It is available as [Console].Members.
+type MemberService struct{ workspace *boundWorkspace }
+
+// List returns one page of the members.
+//
+// Protocol: docs/protocol.md, section 10.
+func (s *MemberService) List(ctx context.Context, o ListOptions) (*Page[Member], error) {
+	return listIn[memberJSON](ctx, s.workspace, wire.ListMembers, o, "members")
+}
+
+// All returns an iterator over the members, starting with o.Page. It stops after the first error.
+func (s *MemberService) All(ctx context.Context, o ListOptions) iter.Seq2[*Member, error] {
+	return all(ctx, o, s.List)
+}
+
+// Get returns a member.
+//
+// Protocol: docs/protocol.md, section 10.
+func (s *MemberService) Get(ctx context.Context, memberID string) (*Member, error) {
+	return sendIn[memberJSON](ctx, s.workspace, wire.GetMember, nil, memberID)
+}
+
+// InvitationParams are the parameters of [InvitationService.Create]. Name and Role are required.
+type InvitationParams struct {
+	Name      string
+	Role      Role   // RoleAdmin or RoleViewer
+	Reference string // your own reference; the service returns it with the invitation
+}
+
+// Invitation is an invitation to join a workspace. A person accepts it by signing up, which is not
+// part of this API.
+type Invitation struct {
+	InvitationID string
+	Name         string
+	Role         Role
+	Reference    string
+}
+
+// InvitationService manages invitations to a workspace. It is available as [Console].Invitations.
+type InvitationService struct{ workspace *boundWorkspace }
+
+// Create creates an invitation. It requires an owner or an admin.
+//
+// Protocol: docs/protocol.md, section 10.
+func (s *InvitationService) Create(ctx context.Context, p InvitationParams) (*Invitation, error) {
+	return sendIn[invitationJSON](ctx, s.workspace, wire.CreateInvitation, invitationJSON{Name: p.Name, Role: p.Role, Reference: p.Reference})
+}
+
+// List returns one page of the invitations.
+//
+// Protocol: docs/protocol.md, section 10.
+func (s *InvitationService) List(ctx context.Context, o ListOptions) (*Page[Invitation], error) {
+	return listIn[invitationJSON](ctx, s.workspace, wire.ListInvitations, o, "invitations")
+}
+
+// All returns an iterator over the invitations, starting with o.Page. It stops after the first
+// error.
+func (s *InvitationService) All(ctx context.Context, o ListOptions) iter.Seq2[*Invitation, error] {
+	return all(ctx, o, s.List)
+}
+
+type workspaceJSON struct {
+	WorkspaceID   string    `json:"workspace_id"`
+	Name          string    `json:"name"`
+	DataResidency string    `json:"data_residency"`
+	CreatedAt     timestamp `json:"created_at"`
+	Embedded      struct {
+		Balance struct {
+			Currency        string      `json:"currency"`
+			AmountAvailable json.Number `json:"amount_available"`
+			AmountReserved  json.Number `json:"amount_reserved"`
+			CreditLimit     json.Number `json:"credit_limit"`
+		} `json:"balance"`
+		Me struct {
+			MemberID string `json:"member_id"`
+			Name     string `json:"name"`
+			Role     Role   `json:"role"`
+		} `json:"me"`
+	} `json:"_embedded"`
+}
+
+func (j workspaceJSON) id() string { return j.WorkspaceID }
+
+func (j workspaceJSON) value() (*Workspace, error) {
+	if j.WorkspaceID == "" {
+		return nil, errors.New("missing workspace_id")
+	}
+	return &Workspace{
+		WorkspaceID:   j.WorkspaceID,
+		Name:          j.Name,
+		DataResidency: j.DataResidency,
+		CreatedAt:     j.CreatedAt.Time,
+		Balance:       Balance(j.Embedded.Balance),
+		Me:            Member(j.Embedded.Me),
+	}, nil
+}
+
+type memberJSON struct {
+	MemberID string `json:"member_id"`
+	Name     string `json:"name"`
+	Role     Role   `json:"role"`
+}
+
+func (j memberJSON) id() string { return j.MemberID }
+
+func (j memberJSON) value() (*Member, error) {
+	if j.MemberID == "" {
+		return nil, errors.New("missing member_id")
+	}
+	return new(Member(j)), nil
+}
+
+type invitationJSON struct {
+	InvitationID string `json:"invitation_id,omitempty"`
+	Name         string `json:"name"`
+	Role         Role   `json:"role"`
+	Reference    string `json:"reference,omitempty"`
+}
+
+func (j invitationJSON) value() (*Invitation, error) {
+	if j.InvitationID == "" {
+		return nil, errors.New("missing invitation_id")
+	}
+	return new(Invitation(j)), nil
 }

@@ -2,11 +2,14 @@ package idverify
 
 import (
 	"cmp"
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 
@@ -328,4 +331,273 @@ func isCertificateError(err error) bool {
 	_, host := errors.AsType[x509.HostnameError](err)
 	_, invalid := errors.AsType[x509.CertificateInvalidError](err)
 	return verification || authority || host || invalid
+}
+
+// errorMessage formats the text of all errors: "idverify: operation: status: detail (hint)
+// [request ID, attempts]". Empty fields are omitted.
+type errorMessage struct {
+	operation   string
+	status      string
+	detail      string
+	unknown     *unknownOutcome // nil if the outcome is known
+	hint        string
+	budgetEmpty bool // as in call; appended to the hint
+	requestID   string
+	attempts    int // 0: unknown
+}
+
+func (m errorMessage) String() string {
+	parts := []string{"idverify"}
+	add := func(part string) {
+		if part != "" {
+			parts = append(parts, part)
+		}
+	}
+	add(m.operation)
+	add(m.status)
+	if m.unknown != nil {
+		add("outcome unknown")
+		m.detail = strings.TrimPrefix(m.detail+"; "+m.unknown.effect, "; ")
+		m.hint = strings.TrimSuffix(m.unknown.action+"; "+m.hint, "; ")
+	}
+	add(m.detail)
+	if m.budgetEmpty {
+		m.hint = strings.TrimPrefix(m.hint+"; not retried because the retry budget is empty", "; ")
+	}
+
+	s := strings.Join(parts, ": ")
+	if m.hint != "" {
+		s += " (" + m.hint + ")"
+	}
+	attempts := fmt.Sprintf("%d attempts", m.attempts)
+	if m.attempts == 1 {
+		attempts = "1 attempt"
+	}
+	switch {
+	case m.requestID != "" && m.attempts > 0:
+		s += " [request " + m.requestID + ", " + attempts + "]"
+	case m.requestID != "":
+		s += " [request " + m.requestID + "]"
+	case m.attempts > 1:
+		s += " [" + attempts + "]"
+	}
+	return s
+}
+
+// statusText returns the HTTP status with name, or with its standard text if name is empty.
+func statusText(status int, name string) string {
+	return strings.TrimSpace(strconv.Itoa(status) + " " + cmp.Or(name, http.StatusText(status)))
+}
+
+// unknownOutcome describes the possible effect of a failed operation that is not idempotent and
+// may have been processed.
+type unknownOutcome struct {
+	effect string
+	action string // what to do next
+}
+
+// outcomeOf returns the possible effect of op, or nil if op is idempotent.
+func outcomeOf(op wire.Operation) *unknownOutcome {
+	if idempotent(op) {
+		return nil
+	}
+	switch op {
+	case wire.CreatePhoneCheck, wire.CreateSIMCheck, wire.CreateSubscriberCheck:
+		return &unknownOutcome{effect: "the check may exist and may have been charged", action: "call FindByReferenceID; do not create the check again automatically"}
+	case wire.CreateTopUp:
+		return &unknownOutcome{effect: "the top-up may have been charged", action: "look for it in TopUps.List before you retry"}
+	case wire.CompletePhoneCheck, wire.CompleteSubscriberCheck:
+		return &unknownOutcome{effect: "the code may have been used", action: "get the check, and do not exchange the code again"}
+	}
+	return &unknownOutcome{effect: "the operation may have been performed", action: "read the current state before you retry"}
+}
+
+// credentialsError is a redacted error of a source. Unlike that error, it does not match the errors
+// of this package, which would describe the operation that needs the token.
+type credentialsError struct{ error }
+
+// Is reports whether the error of the source matches target.
+func (e *credentialsError) Is(target error) bool {
+	return !isSentinel(target) && errors.Is(e.error, target)
+}
+
+// As is errors.As for the error of the source.
+func (e *credentialsError) As(target any) bool {
+	switch target.(type) {
+	case **Error, **TokenError, **DecodeError, **CheckEndedError, **sendError:
+		return false
+	}
+	return errors.As(e.error, target)
+}
+
+// errTokenTimeout is the error of a token request that exceeded tokenTimeout.
+var errTokenTimeout = fmt.Errorf("no response within the timeout of a token request: %w", context.DeadlineExceeded)
+
+// pausedError returns a copy of err that mentions the remaining pause.
+func pausedError(err error, pause time.Duration) error {
+	switch e := err.(type) {
+	case *TokenError:
+		paused := *e
+		paused.pause = pause
+		return &paused
+	case *sendError:
+		paused := *e
+		paused.pause = pause
+		return &paused
+	}
+	return err
+}
+
+// pausedHint returns the advice of an error that an operation returned because of a pause.
+func pausedHint(pause time.Duration) string {
+	return "token requests are paused after a failure; " + retryAfterText(max(pause, time.Second))
+}
+
+// tokenOperation returns the title of a token request in errors.
+func tokenOperation(scope string) string { return wire.Token.Title + " for scope \"" + scope + "\"" }
+
+// errAttemptTimeout is the error of an attempt or token request that ended because of the attempt
+// timeout, not because of the caller's context.
+var errAttemptTimeout = fmt.Errorf("no response within the attempt timeout (see RetryPolicy.AttemptTimeout and WithHTTPClient): %w", context.DeadlineExceeded)
+
+// problems lists the known problems. An error with an unknown or missing code matches the
+// sentinel of the first row with its status, if there is one, and gets no hint from the table.
+//
+// Protocol: docs/protocol.md, section 8.
+var problems = []struct {
+	status int
+	code   string
+	is     error  // sentinel error
+	hint   string // what to do; may be empty
+}{
+	{400, wire.BadRequest, ErrBadRequest, ""},
+	{400, wire.PhoneFormatInvalid, ErrPhoneFormat, "use 7 to 15 digits in international format"},
+	{400, wire.MNONotSupported, ErrNetworkNotSupported, "use another verification method"},
+	{401, wire.Unauthorized, ErrUnauthorized, "the service also rejected a new token: check that the credentials belong to this service"},
+	{402, wire.InsufficientBalance, ErrInsufficientBalance, "top up the workspace; use another verification method until then"},
+	{403, wire.Forbidden, ErrForbidden, "the token's scope or the member's role does not permit this operation"},
+	{404, wire.NotFound, ErrNotFound, "check the ID, the version and the base URL"},
+	{404, wire.CheckNotFound, ErrNotFound, "a check that ended as EXPIRED or ERROR cannot be read: use what its callback, redirect or Create reported"},
+	{404, wire.TraceNotFound, ErrNotFound, ""},
+	{404, wire.WorkspaceNotFound, ErrNotFound, ""},
+	{405, wire.MethodNotAllowed, ErrBadRequest, "check the version and the base URL"},
+	{409, wire.ProjectNameTaken, ErrConflict, ""},
+	{409, wire.CredentialsLimitReached, ErrConflict, "a project has at most two pairs of credentials: delete one"},
+	{409, wire.CompanyDetailsRequired, ErrConflict, "call Billing.Update first"},
+	{409, wire.PaymentDetailsRequired, ErrConflict, "call PaymentMethods.Create first"},
+	{409, wire.CurrencyFixed, ErrConflict, "the first top-up sets the currency permanently"},
+	{409, wire.CurrencyNotSupported, ErrConflict, ""},
+	{409, wire.IPMSISDNMismatch, ErrIPMismatch, "use another verification method"},
+	{410, wire.TraceGone, ErrNotFound, "traces are kept for seven days"},
+	{412, wire.NotMobileIP, ErrNotMobileIP, "the device must use its mobile data connection"},
+	{413, wire.PayloadTooLarge, ErrBadRequest, "shorten the arguments"},
+	{415, wire.UnsupportedMediaType, ErrBadRequest, "check for a proxy that changes requests"},
+	{429, wire.TooManyRequests, ErrRateLimited, ""},
+	{501, wire.MNORedirectUnsupported, ErrNetworkNotSupported, "use another verification method"},
+}
+
+func (e *Error) sentinel() error {
+	for _, p := range problems {
+		if p.code == e.Code() {
+			return p.is
+		}
+	}
+	for _, p := range problems {
+		if p.status == e.Status {
+			return p.is
+		}
+	}
+	return nil
+}
+
+func (e *Error) hint() string {
+	switch {
+	case e.RetryAfter > 0 && isTransient(e.Status) && e.unknown != nil:
+		return delayText(e.RetryAfter) // do not suggest a retry
+	case e.RetryAfter > 0 && isTransient(e.Status):
+		return retryAfterText(e.RetryAfter)
+	case e.Status >= 300 && e.Status <= 399:
+		return redirectHint
+	case e.Code() == "" && (e.Status == http.StatusNotFound || e.Status == http.StatusMethodNotAllowed):
+		return baseURLHint
+	}
+	for _, p := range problems {
+		if p.code == e.Code() {
+			return p.hint
+		}
+	}
+	return ""
+}
+
+// retryAfterText returns advice for a Retry-After header.
+func retryAfterText(wait time.Duration) string {
+	if wait > 24*time.Hour {
+		return "retry later: " + delayText(wait)
+	}
+	return "retry after " + wait.Round(time.Second).String()
+}
+
+// delayText describes a Retry-After header. It does not print delays of more than a day.
+func delayText(wait time.Duration) string {
+	if wait > 24*time.Hour {
+		return "the service requests a delay of more than a day"
+	}
+	return "the service requests a delay of " + wait.Round(time.Second).String()
+}
+
+// Hints of several errors.
+const (
+	baseURLHint  = "check the base URL"
+	proxyHint    = "check for a proxy that changes requests"
+	redirectHint = "redirects are not followed: check the base URL"
+)
+
+// CheckEndedError is the error of Wait for a check that ended without a result, or is still in
+// progress after its TTL. The service does not store a check that ends as EXPIRED or ERROR. Its
+// callback reports how it ended; with version v0.2, the redirect also reports ERROR. Wait cannot
+// distinguish such a check from one that never existed. The error matches [ErrNotFound] if the
+// service did not find the check.
+//
+// Protocol: docs/protocol.md, section 4.
+type CheckEndedError struct {
+	CheckID   string
+	Status    CheckStatus // the last status that was read; empty if there was none
+	ErrorCode string      // of a check that was read with status ERROR
+
+	Operation string // the operation that Wait repeats, for example "phone_check.get"
+
+	title string // "wait for PhoneCheck"
+	err   error
+
+	statusText, errorText string // Status and ErrorCode, redacted
+}
+
+// Error implements error.
+func (e *CheckEndedError) Error() string {
+	s := errorMessage{operation: cmp.Or(e.title, wire.Title(e.Operation))}.String() + ": "
+	status := cmp.Or(e.statusText, redact.Text(string(e.Status))) // the caller may have constructed e
+	switch {
+	case e.err != nil && e.Status == "":
+		s += "check not found: it ended as EXPIRED or ERROR, or never existed (set CallbackURL to learn how such checks end)"
+	case e.err != nil:
+		s += fmt.Sprintf("check not found after status %s: it ended as EXPIRED or ERROR (its callback reports how it ended)", status)
+	case e.Status.Final():
+		s += "check ended as " + string(e.Status)
+		if e.ErrorCode != "" {
+			s += ": " + cmp.Or(e.errorText, redact.Text(e.ErrorCode))
+		}
+	default:
+		s += fmt.Sprintf("check is still %s after its TTL", status)
+	}
+	return s
+}
+
+// Unwrap returns the error of the last read, or nil.
+func (e *CheckEndedError) Unwrap() error { return e.err }
+
+// isCheckNotFound reports whether the service did not find the check. Any other 404 comes from a
+// wrong version or a proxy and says nothing about the check.
+func isCheckNotFound(err error) bool {
+	e, ok := errors.AsType[*Error](err)
+	return ok && e.Code() == wire.CheckNotFound
 }

@@ -10,37 +10,6 @@ import (
 	"github.com/idverify/idverify-go/internal/wire"
 )
 
-// WithObserver calls start before each attempt of an operation and before each token request, and
-// calls the function that it returned once when the attempt has ended. Use it for metrics and
-// traces. The option can be repeated: every start function is called, in the order of the options,
-// with the context that the previous one returned, and the returned functions are called in reverse
-// order. WithObserver(nil) has no effect.
-//
-// Parameter operation is the name of the operation as in logs, for example "phone_check.create". A
-// token request is "token.create". It runs on a goroutine of its own and is shared by all
-// operations that wait for the token.
-//
-// The HTTP requests of the attempt have the context that start returns, so that spans of the HTTP
-// client become children of a span in it. The same applies to a token request that the attempt
-// starts. Only the values of that context are used: cancellation and deadline are always those of
-// the context that start received. Either result of start can be nil.
-//
-// Operations call the functions concurrently and wait for them, so the functions must return
-// quickly. Operations do not wait for the end of a token request: they continue as soon as the
-// token is available, and the function may be called after they have returned.
-//
-// The context of the attempt may already be canceled when the returned function is called. If the
-// transport panics, the function is called and the panic continues. A panic in an observer reaches
-// the caller of the operation. During a token request, a panic in start becomes the error of that
-// request, and a panic in the returned function is dropped.
-func WithObserver(start func(ctx context.Context, operation string) (context.Context, func(Attempt))) Option {
-	return func(s *settings) {
-		if start != nil {
-			s.observers = append(s.observers, start)
-		}
-	}
-}
-
 // Attempt describes an attempt of an operation, or a token request. It does not contain IDs of
 // resources, tokens, secrets, phone numbers, addresses or URLs.
 type Attempt struct {
@@ -172,50 +141,7 @@ func callReversed(functions []func(Attempt), a *Attempt) {
 	}
 }
 
-// endAttempt reports the last attempt of c, which failed with err or was successful.
-func (c *call) endAttempt(err error) {
-	if c.observation.active() {
-		c.observation.end(err, 0, false, c.secrets)
-	}
-}
-
-// endRetried reports the last attempt of c, which another one follows after the given delay.
-// Parameter resp is nil if the attempt failed with c.err.
-func (c *call) endRetried(resp *http.Response, wait time.Duration) {
-	if !c.observation.active() {
-		return
-	}
-	err := c.err
-	if resp != nil {
-		err = c.problem(resp, c.body)
-	}
-	c.observation.end(err, wait, true, c.secrets)
-}
-
 var errAborted = errors.New("ended by a panic or runtime.Goexit")
-
-// endAborted reports the last attempt of c if a panic prevented that.
-func (c *call) endAborted() {
-	if !c.observation.active() {
-		return
-	}
-	err, written := errAborted, false
-	if t := c.observation.tracker; t != nil {
-		_, written = t.fail(err)
-	}
-	c.endAttempt(c.sendError(err, written))
-}
-
-// endFetch reports f.
-func (c *tokenCache) endFetch(o *observation, f *tokenFetch) {
-	o.end(f.err, f.pause, f.pause > 0, func() []string {
-		secrets := f.appendSecrets(c.secrets())
-		if f.token != nil {
-			secrets = append(secrets, f.token.AccessToken) // may not be cached
-		}
-		return secrets
-	})
-}
 
 // withValues returns a context with the cancellation and deadline of ctx and the values of another
 // context, which is usually derived from ctx.

@@ -2,12 +2,15 @@ package idverify
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"regexp"
 	"runtime/debug"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -250,5 +253,63 @@ func (v *Versions) of(op wire.Operation) string {
 		return v.Reachability
 	default:
 		return v.Console
+	}
+}
+
+// parseBaseURL returns scheme and host of baseURL. Its errors do not contain the URL, which may
+// include a password.
+func parseBaseURL(baseURL string) (string, error) {
+	u, err := url.Parse(baseURL)
+	switch {
+	case err != nil:
+		return "", errors.New("the base URL is malformed")
+	case u.Scheme != "https":
+		return "", errors.New("the base URL must begin with https://")
+	case u.Hostname() == "" || u.Opaque != "":
+		return "", errors.New("the base URL has no host")
+	case !validPort(u.Port()):
+		return "", errors.New("the port of the base URL must be 1 to 65535")
+	case u.User != nil:
+		return "", errors.New("the base URL must not contain a user or password: use Credentials")
+	case u.Path != "" && u.Path != "/" || u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
+		return "", errors.New("the base URL must contain only scheme and host")
+	}
+	return "https://" + u.Host, nil
+}
+
+// validPort reports whether port is empty or the number of a TCP port.
+func validPort(port string) bool {
+	n, err := strconv.ParseUint(port, 10, 16)
+	return port == "" || err == nil && n > 0
+}
+
+// WithObserver calls start before each attempt of an operation and before each token request, and
+// calls the function that it returned once when the attempt has ended. Use it for metrics and
+// traces. The option can be repeated: every start function is called, in the order of the options,
+// with the context that the previous one returned, and the returned functions are called in reverse
+// order. WithObserver(nil) has no effect.
+//
+// Parameter operation is the name of the operation as in logs, for example "phone_check.create". A
+// token request is "token.create". It runs on a goroutine of its own and is shared by all
+// operations that wait for the token.
+//
+// The HTTP requests of the attempt have the context that start returns, so that spans of the HTTP
+// client become children of a span in it. The same applies to a token request that the attempt
+// starts. Only the values of that context are used: cancellation and deadline are always those of
+// the context that start received. Either result of start can be nil.
+//
+// Operations call the functions concurrently and wait for them, so the functions must return
+// quickly. Operations do not wait for the end of a token request: they continue as soon as the
+// token is available, and the function may be called after they have returned.
+//
+// The context of the attempt may already be canceled when the returned function is called. If the
+// transport panics, the function is called and the panic continues. A panic in an observer reaches
+// the caller of the operation. During a token request, a panic in start becomes the error of that
+// request, and a panic in the returned function is dropped.
+func WithObserver(start func(ctx context.Context, operation string) (context.Context, func(Attempt))) Option {
+	return func(s *settings) {
+		if start != nil {
+			s.observers = append(s.observers, start)
+		}
 	}
 }

@@ -15,141 +15,12 @@ import (
 	"github.com/idverify/idverify-go/internal/wire"
 )
 
-// problems lists the known problems. An error with an unknown or missing code matches the
-// sentinel of the first row with its status, if there is one, and gets no hint from the table.
-//
-// Protocol: docs/protocol.md, section 8.
-var problems = []struct {
-	status int
-	code   string
-	is     error  // sentinel error
-	hint   string // what to do; may be empty
-}{
-	{400, wire.BadRequest, ErrBadRequest, ""},
-	{400, wire.PhoneFormatInvalid, ErrPhoneFormat, "use 7 to 15 digits in international format"},
-	{400, wire.MNONotSupported, ErrNetworkNotSupported, "use another verification method"},
-	{401, wire.Unauthorized, ErrUnauthorized, "the service also rejected a new token: check that the credentials belong to this service"},
-	{402, wire.InsufficientBalance, ErrInsufficientBalance, "top up the workspace; use another verification method until then"},
-	{403, wire.Forbidden, ErrForbidden, "the token's scope or the member's role does not permit this operation"},
-	{404, wire.NotFound, ErrNotFound, "check the ID, the version and the base URL"},
-	{404, wire.CheckNotFound, ErrNotFound, "a check that ended as EXPIRED or ERROR cannot be read: use what its callback, redirect or Create reported"},
-	{404, wire.TraceNotFound, ErrNotFound, ""},
-	{404, wire.WorkspaceNotFound, ErrNotFound, ""},
-	{405, wire.MethodNotAllowed, ErrBadRequest, "check the version and the base URL"},
-	{409, wire.ProjectNameTaken, ErrConflict, ""},
-	{409, wire.CredentialsLimitReached, ErrConflict, "a project has at most two pairs of credentials: delete one"},
-	{409, wire.CompanyDetailsRequired, ErrConflict, "call Billing.Update first"},
-	{409, wire.PaymentDetailsRequired, ErrConflict, "call PaymentMethods.Create first"},
-	{409, wire.CurrencyFixed, ErrConflict, "the first top-up sets the currency permanently"},
-	{409, wire.CurrencyNotSupported, ErrConflict, ""},
-	{409, wire.IPMSISDNMismatch, ErrIPMismatch, "use another verification method"},
-	{410, wire.TraceGone, ErrNotFound, "traces are kept for seven days"},
-	{412, wire.NotMobileIP, ErrNotMobileIP, "the device must use its mobile data connection"},
-	{413, wire.PayloadTooLarge, ErrBadRequest, "shorten the arguments"},
-	{415, wire.UnsupportedMediaType, ErrBadRequest, "check for a proxy that changes requests"},
-	{429, wire.TooManyRequests, ErrRateLimited, ""},
-	{501, wire.MNORedirectUnsupported, ErrNetworkNotSupported, "use another verification method"},
-}
-
-func (e *Error) sentinel() error {
-	for _, p := range problems {
-		if p.code == e.Code() {
-			return p.is
-		}
-	}
-	for _, p := range problems {
-		if p.status == e.Status {
-			return p.is
-		}
-	}
-	return nil
-}
-
-func (e *Error) hint() string {
-	switch {
-	case e.RetryAfter > 0 && isTransient(e.Status) && e.unknown != nil:
-		return delayText(e.RetryAfter) // do not suggest a retry
-	case e.RetryAfter > 0 && isTransient(e.Status):
-		return retryAfterText(e.RetryAfter)
-	case e.Status >= 300 && e.Status <= 399:
-		return redirectHint
-	case e.Code() == "" && (e.Status == http.StatusNotFound || e.Status == http.StatusMethodNotAllowed):
-		return baseURLHint
-	}
-	for _, p := range problems {
-		if p.code == e.Code() {
-			return p.hint
-		}
-	}
-	return ""
-}
-
-// retryAfterText returns advice for a Retry-After header.
-func retryAfterText(wait time.Duration) string {
-	if wait > 24*time.Hour {
-		return "retry later: " + delayText(wait)
-	}
-	return "retry after " + wait.Round(time.Second).String()
-}
-
-// delayText describes a Retry-After header. It does not print delays of more than a day.
-func delayText(wait time.Duration) string {
-	if wait > 24*time.Hour {
-		return "the service requests a delay of more than a day"
-	}
-	return "the service requests a delay of " + wait.Round(time.Second).String()
-}
-
-// problem returns the error for a response that is not 2xx. The body is a problem document, or
-// anything else, for example the error page of a proxy.
-func (c *call) problem(resp *http.Response, body []byte) *Error {
-	secrets := c.secrets()
-	e := &Error{
-		Status:      resp.StatusCode,
-		Title:       http.StatusText(resp.StatusCode),
-		Operation:   c.op.Name,
-		RetryAfter:  retryAfter(resp.Header),
-		RateLimit:   rateLimit(resp.Header, time.Now()),
-		RequestID:   requestID(resp.Header, secrets...),
-		budgetEmpty: c.budgetEmpty,
-		attempts:    c.attempt,
-	}
-	if outcomeUnknown(resp.StatusCode) {
-		e.unknown = outcomeOf(c.op)
-	}
-	var p struct {
-		Type, Title, Detail string
-	}
-	// If a field has the wrong type, Unmarshal still decodes the others.
-	_ = json.Unmarshal(body, &p)
-	if p.Type == "" && p.Title == "" && p.Detail == "" {
-		e.Detail = bodyStart(body, secrets...)
-		return e
-	}
-	e.Type = sanitizeType(p.Type, secrets...)
-	e.Detail = redact.Text(p.Detail, secrets...)
-	if p.Title != "" {
-		e.Title = redact.Text(p.Title, secrets...)
-	}
-	return e
-}
-
 // outcomeUnknown reports whether the service may have processed a request that got this status. The
 // status may come from a proxy that lost its connection to the service. A redirect may follow a
 // request that was processed, as 303 does. A proxy can also send an invalid status, such as nginx's
 // 0 for a response that is not HTTP. 501 is a rejection: see mno_redirect_unsupported.
 func outcomeUnknown(status int) bool {
 	return status < 400 && !isSuccess(status) || status >= 500 && status != http.StatusNotImplemented
-}
-
-// secrets returns the secrets of the client, the code of the request, and the token of the last
-// attempt, which may no longer be cached.
-func (c *call) secrets() []string {
-	secrets := append(c.api.secrets(), c.code)
-	if c.token != nil {
-		secrets = append(secrets, c.token.AccessToken)
-	}
-	return secrets
 }
 
 // problemType matches the type of a problem: a URI that ends with a fragment.
@@ -306,10 +177,3 @@ func requestID(h http.Header, secrets ...string) string {
 	}
 	return redact.Text(id)
 }
-
-// Hints of several errors.
-const (
-	baseURLHint  = "check the base URL"
-	proxyHint    = "check for a proxy that changes requests"
-	redirectHint = "redirects are not followed: check the base URL"
-)

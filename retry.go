@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"log/slog"
 	"math"
 	"math/rand/v2"
 	"net/http"
@@ -98,110 +97,10 @@ func (p *RetryPolicy) fill() error {
 	return nil
 }
 
-// checkRetry reports whether to retry, and sets the delay. It implements retryablehttp.CheckRetry.
-func (c *call) checkRetry(ctx context.Context, resp *http.Response, _ error) (bool, error) {
-	if c.attempt == 1 && resp != nil && isSuccess(resp.StatusCode) {
-		c.api.budget.refund()
-	}
-	wait, retry := c.nextAttempt(ctx, resp)
-	c.retries.RetryWaitMin = wait
-	if retry {
-		c.endRetried(resp, wait)
-	}
-	return retry, nil
-}
-
-// nextAttempt reports whether to retry after the last attempt, and after what delay. Parameter resp
-// is nil if the attempt failed with c.err.
-func (c *call) nextAttempt(ctx context.Context, resp *http.Response) (wait time.Duration, retry bool) {
-	retry, floor := c.retryable(resp)
-	if !retry || c.attempt >= c.api.retry.MaxAttempts || ctx.Err() != nil || floor > c.api.retry.MaxWait {
-		return 0, false
-	}
-	wait = max(c.api.retry.backoff(c.attempt), floor)
-	if c.tokenFailed {
-		wait = max(0, time.Until(c.api.tokens.pause(cmp.Or(c.scope, c.op.Scope)).until))
-	}
-	if wait > c.api.retry.MaxWait || exceedsDeadline(ctx, wait) {
-		return 0, false // the error of the last attempt is more useful than a timeout
-	}
-	if !c.tokenFailed && !c.api.budget.take() {
-		c.denyRetry(ctx, resp)
-		return 0, false
-	}
-
-	c.maybeProcessed = c.maybeProcessed || resp == nil && c.written() || resp != nil && resp.StatusCode >= 500
-	c.logRetry(ctx, "idverify: retry", resp, slog.Duration("wait", wait))
-	return wait, true
-}
-
 // exceedsDeadline reports whether ctx ends during the next d.
 func exceedsDeadline(ctx context.Context, d time.Duration) bool {
 	deadline, ok := ctx.Deadline()
 	return ok && time.Until(deadline) <= d
-}
-
-// denyRetry records that the last attempt is not retried because the budget is empty.
-func (c *call) denyRetry(ctx context.Context, resp *http.Response) {
-	c.budgetEmpty = true
-	if err, ok := c.err.(*sendError); ok {
-		err.budgetEmpty = true
-	}
-	c.logRetry(ctx, "idverify: retry budget empty", resp)
-}
-
-// logRetry logs the outcome of the last attempt.
-func (c *call) logRetry(ctx context.Context, message string, resp *http.Response, more ...slog.Attr) {
-	if !c.api.logger.Enabled(ctx, slog.LevelWarn) {
-		return
-	}
-	attrs := append([]slog.Attr{slog.String("operation", c.op.Name), slog.Int("attempt", c.attempt)}, more...)
-	attrs = append(attrs, c.outcome(resp))
-	if resp != nil {
-		attrs = append(attrs, slog.String("request_id", requestID(resp.Header, c.secrets()...)))
-	}
-	if c.scope != "" {
-		attrs = append(attrs, slog.String("scope", c.scope))
-	}
-	c.api.logger.LogAttrs(ctx, slog.LevelWarn, message, attrs...)
-}
-
-// outcome returns the status or the error of the last attempt, for the log.
-func (c *call) outcome(resp *http.Response) slog.Attr {
-	switch {
-	case resp != nil:
-		return slog.Int("status", resp.StatusCode)
-	case c.err != nil:
-		return slog.String("error", c.err.Error())
-	}
-	return slog.String("error", "no response")
-}
-
-// retryable reports whether the last attempt may be retried, and the minimum delay that the service
-// requests.
-func (c *call) retryable(resp *http.Response) (retry bool, floor time.Duration) {
-	if resp != nil {
-		return resp.StatusCode == http.StatusTooManyRequests || idempotent(c.op) && isTransient(resp.StatusCode), retryAfter(resp.Header)
-	}
-	if c.tokenFailed {
-		// The token request precedes the operation, so the operation was not sent.
-		floor, retry = tokenRetryable(c.err)
-		return retry, floor
-	}
-	if err, ok := errors.AsType[*sendError](c.err); ok {
-		return (!err.written || idempotent(c.op)) && !isCertificateError(err.err), 0
-	}
-	return false, 0
-}
-
-// written reports whether the last attempt got no usable response although the request may have
-// been written completely.
-func (c *call) written() bool {
-	if err, ok := errors.AsType[*DecodeError](c.err); ok {
-		return err.unknown != nil // nil for a token request, which precedes the operation
-	}
-	err, ok := errors.AsType[*sendError](c.err)
-	return ok && err.written
 }
 
 // idempotent reports whether op can be sent twice with the same effect as once.

@@ -4,6 +4,8 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+
+	"github.com/idverify/idverify-go/internal/wire"
 )
 
 // Verdict is the result of a check: yes, no or unknown.
@@ -76,3 +78,35 @@ func (v *Verdict) Scan(value any) error {
 	}
 	return fmt.Errorf("idverify: scan verdict: the type of the value is %T, not text", value)
 }
+
+// CheckStatus is the status of a check. Unknown values are kept as the service sent them.
+type CheckStatus string
+
+// The statuses of a check. COMPLETED, EXPIRED and ERROR are final. The service does not store a
+// check that ends as EXPIRED or ERROR. Its callback reports how it ended; with version v0.2, the
+// redirect also reports ERROR. Reading it fails with [ErrNotFound]. A SIMCheck has no callback:
+// Create returns its result.
+//
+// Protocol: docs/protocol.md, section 4.
+const (
+	StatusAccepted  CheckStatus = wire.StatusAccepted  // created; the Check URL has not been opened
+	StatusPending   CheckStatus = wire.StatusPending   // the Check URL was opened; the code has not been exchanged (version v0.2)
+	StatusCompleted CheckStatus = wire.StatusCompleted // ended with a result, see Verdict
+	StatusExpired   CheckStatus = wire.StatusExpired   // ended without a result after its TTL
+	StatusError     CheckStatus = wire.StatusError     // ended without a result; ErrorCode contains the reason
+)
+
+// Final reports whether the check has ended.
+func (s CheckStatus) Final() bool {
+	return s == StatusCompleted || s == StatusExpired || s == StatusError
+}
+
+// Product is a product of the service. Unknown values are kept as the service sent them.
+type Product string
+
+// The check products, named as in paths and callbacks.
+const (
+	ProductPhoneCheck      Product = wire.PhoneCheck
+	ProductSIMCheck        Product = wire.SIMCheck
+	ProductSubscriberCheck Product = wire.SubscriberCheck
+)
