@@ -4,19 +4,25 @@ import (
 	"bytes"
 	"context"
 	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"mime"
 	"mime/multipart"
 	"net/http"
+	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	idverify "github.com/idverify/idverify-go"
 	"github.com/idverify/idverify-go/internal/synctest"
+	"github.com/idverify/idverify-go/sandboxfake"
 )
 
 func TestClient_TokenRequest(t *testing.T) {
@@ -436,4 +442,833 @@ func TestTokenError_Text(t *testing.T) {
 	if strings.Contains(fmt.Sprintf("%+v %#v", err, err), "s3cret") {
 		t.Error("the error contains the secret")
 	}
+}
+
+// outage is an http.RoundTripper whose token requests fail until up is set. Other requests are
+// successful. It is for tests in a synctest bubble.
+type outage struct {
+	status     int           // of failed token requests; 0: the connection fails
+	retryAfter time.Duration // of failed token requests
+	latency    time.Duration // of token requests
+
+	mu       sync.Mutex // guards the fields below
+	up       bool
+	requests []time.Duration // since the start of the bubble, of token requests
+	others   int             // other requests
+}
+
+func (o *outage) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.URL.Path != tokenPath {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		o.others++
+		return response(200, []byte(`{"check_id":"a","status":"PENDING"}`)), nil
+	}
+	o.mu.Lock()
+	o.requests = append(o.requests, time.Since(bubbleStart))
+	n := len(o.requests)
+	o.mu.Unlock()
+	time.Sleep(o.latency) // of the bubble's clock
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	switch {
+	case o.up:
+		return response(200, fmt.Appendf(nil, `{"access_token":"token-%d","expires_in":3600}`, n)), nil
+	case o.status == 0:
+		return nil, errors.New("connection reset by peer")
+	}
+	resp := response(o.status, nil)
+	resp.Header.Set("X-Request-Id", fmt.Sprintf("token-request-%d", n))
+	if o.retryAfter > 0 {
+		resp.Header.Set("Retry-After", strconv.Itoa(int(o.retryAfter/time.Second)))
+	}
+	return resp, nil
+}
+
+// bubbleStart is the time at which the clock of each bubble starts.
+var bubbleStart = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// fail starts the outage.
+func (o *outage) fail() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.up = false
+}
+
+// end ends the outage.
+func (o *outage) end() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.up = true
+}
+
+// times returns the times of the token requests.
+func (o *outage) times() []time.Duration {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return append([]time.Duration(nil), o.requests...)
+}
+
+func (o *outage) client(t testing.TB, p idverify.RetryPolicy, opts ...idverify.Option) *idverify.Client {
+	t.Helper()
+	return newTransportClient(t, nil, append(opts, idverify.WithHTTPClient(&http.Client{Transport: o}), idverify.WithRetry(p))...)
+}
+
+// The pauses double from 1 s to MaxWait. Their upper half is random. A success resets them.
+func TestClient_TokenPause(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		for _, tt := range []struct {
+			maxWait time.Duration
+			want    []int // longest pauses in seconds; 0: MaxWait
+		}{
+			{0, []int{1, 2, 4, 8, 10, 10, 1}},
+			{3 * time.Second, []int{1, 2, 3, 3, 3, 3, 1}},
+			{500 * time.Millisecond, []int{0, 0, 0, 0, 0, 0, 0}},
+		} {
+			o := &outage{status: 503}
+			c := o.client(t, idverify.RetryPolicy{MaxAttempts: 7, MaxWait: tt.maxWait})
+
+			_, first := c.PhoneChecks.Get(t.Context(), "a")
+			o.end()
+			time.Sleep(tt.maxWait + 10*time.Second)
+			_, recovered := c.PhoneChecks.Get(t.Context(), "a")
+			o.up = false
+			time.Sleep(2 * time.Hour) // until the token has expired
+			_, last := c.PhoneChecks.Get(t.Context(), "a")
+
+			if first == nil || recovered != nil || last == nil {
+				t.Errorf("errors = %v, %v, %v, want only the second to be nil", first, recovered, last)
+			}
+			times := o.times()
+			if len(times) != 7+1+7 {
+				t.Fatalf("token requests = %d, want 7 failed, 1 successful and 7 failed", len(times))
+			}
+			gaps := append(gapsOf(times[:7]), gapsOf(times[8:])[0])
+			for i, got := range gaps {
+				most := max(time.Duration(tt.want[i])*time.Second, min(tt.maxWait, time.Second))
+				if got < most/2 || got > most {
+					t.Errorf("MaxWait %v: pause %d = %v, want %v to %v", tt.maxWait, i+1, got, most/2, most)
+				}
+			}
+		}
+	})
+}
+
+// gapsOf returns the differences between consecutive times.
+func gapsOf(times []time.Duration) (gaps []time.Duration) {
+	for i := range times[1:] {
+		gaps = append(gaps, times[i+1]-times[i])
+	}
+	return gaps
+}
+
+// Callers that arrive during a pause wait for the next token request and get its result.
+func TestClient_TokenPauseIsShared(t *testing.T) {
+	t.Parallel()
+	for _, up := range []bool{false, true} {
+		t.Run(fmt.Sprint("next request succeeds: ", up), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				const callers = 1000
+				o := &outage{status: 503, latency: 20 * time.Millisecond}
+				c := o.client(t, idverify.RetryPolicy{MaxAttempts: 1})
+				if _, err := c.PhoneChecks.Get(t.Context(), "a"); err == nil {
+					t.Fatal("error = nil, want status 503")
+				}
+				if up {
+					o.end()
+				}
+				var i atomic.Int64
+
+				for err := range concurrently(callers, func() error {
+					// Half of the pause is not random, so all callers arrive before its end.
+					time.Sleep(time.Duration(i.Add(1)) * 400 * time.Microsecond)
+					return errorOf(c.PhoneChecks.Get(t.Context(), "a"))
+				}) {
+					if e, ok := errors.AsType[*idverify.TokenError](err); up && err != nil || !up && (!ok || e.RequestID != "token-request-2") {
+						t.Errorf("error = %v, want the result of the second token request", err)
+					}
+				}
+
+				if got := len(o.times()); got != 2 {
+					t.Errorf("token requests = %d, want 2", got)
+				}
+			})
+		})
+	}
+}
+
+func TestClient_TokenPauseFailsFast(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name     string
+		outage   *outage
+		deadline time.Duration // of the caller; 0: none
+		want     string
+	}{
+		{"deadline", &outage{status: 503}, 400 * time.Millisecond, "503 Service Unavailable: empty body (token requests are paused after a failure; retry after 1s) [request token-request-1]"},
+		{"deadline, connection lost", &outage{}, 400 * time.Millisecond, "connection reset by peer (token requests are paused after a failure; retry after 1s)"},
+		{"Retry-After longer than the deadline", &outage{status: 429, retryAfter: 8 * time.Second}, 7 * time.Second, "(token requests are paused after a failure; retry after 8s) [request token-request-1]"},
+		{"Retry-After longer than MaxWait", &outage{status: 503, retryAfter: 11 * time.Second}, 0, "(token requests are paused after a failure; retry after 11s) [request token-request-1]"},
+		{"Retry-After of an hour", &outage{status: 503, retryAfter: time.Hour}, 0, "(token requests are paused after a failure; retry after 1m0s) [request token-request-1]"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				c := tt.outage.client(t, idverify.RetryPolicy{})
+				ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+				defer cancel()
+				_, first := c.PhoneChecks.Get(ctx, "a")
+				ctx = t.Context()
+				if tt.deadline > 0 {
+					var cancel context.CancelFunc
+					ctx, cancel = context.WithTimeout(ctx, tt.deadline)
+					defer cancel()
+				}
+
+				_, err := c.PhoneChecks.Create(ctx, createParams)
+				_, tokenErr := c.Token(ctx, idverify.ScopePhoneCheck)
+
+				if errors.Is(first, context.DeadlineExceeded) {
+					t.Errorf("error of the first caller = %v, want that of the token request", first)
+				}
+				if took := time.Since(bubbleStart); took > 0 || len(tt.outage.times()) != 1 {
+					t.Errorf("took %v and %d token requests, want 0 and 1", took, len(tt.outage.times()))
+				}
+				for _, err := range []error{err, tokenErr} {
+					if !strings.HasSuffix(fmt.Sprint(err), tt.want) || errors.Is(err, idverify.ErrOutcomeUnknown) {
+						t.Errorf("error = %v, want it to end with %s", err, tt.want)
+					}
+				}
+				if _, ok := errors.AsType[*idverify.TokenError](err); ok != (tt.outage.status > 0) {
+					t.Errorf("error = %#v, is a *TokenError = %v, want %v", err, ok, tt.outage.status > 0)
+				}
+			})
+		})
+	}
+}
+
+// A Retry-After header sets the minimum of the pause, up to a minute.
+func TestClient_TokenPauseRetryAfter(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ retryAfter, maxWait, want time.Duration }{
+		{7 * time.Second, 0, 7 * time.Second},
+		{time.Minute, 0, time.Minute},
+		{time.Hour, 0, time.Minute},
+		{9e9 * time.Second, 0, time.Minute},
+		{time.Hour, 2 * time.Minute, 2 * time.Minute},
+	} {
+		t.Run(tt.retryAfter.String(), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				o := &outage{status: 503, retryAfter: tt.retryAfter}
+				c := o.client(t, idverify.RetryPolicy{MaxAttempts: 1, MaxWait: tt.maxWait})
+
+				for len(o.times()) < 2 {
+					_, _ = c.Token(t.Context(), idverify.ScopeReachability)
+					time.Sleep(100 * time.Millisecond)
+				}
+
+				if got := gapsOf(o.times())[0]; got < tt.want || got > tt.want+100*time.Millisecond {
+					t.Errorf("pause = %v, want %v", got, tt.want)
+				}
+			})
+		})
+	}
+}
+
+// Responses that a later request cannot change must reach each caller at once.
+func TestClient_PermanentTokenErrors(t *testing.T) {
+	t.Parallel()
+	for _, status := range []int{400, 401, 403, 404, 302, 501} {
+		t.Run(strconv.Itoa(status), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				o := &outage{status: status, retryAfter: 5 * time.Second}
+				c := o.client(t, idverify.RetryPolicy{})
+
+				for n := range 3 {
+					_, err := c.PhoneChecks.Get(t.Context(), "a")
+
+					if e, ok := errors.AsType[*idverify.TokenError](err); !ok || e.RequestID != fmt.Sprintf("token-request-%d", n+1) {
+						t.Errorf("error = %v, want that of token request %d", err, n+1)
+					}
+				}
+
+				if took := time.Since(bubbleStart); took > 0 {
+					t.Errorf("took %v, want no pause", took)
+				}
+			})
+		})
+	}
+}
+
+func TestClient_CancelEndsTokenPause(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		o := &outage{status: 503}
+		c := o.client(t, idverify.RetryPolicy{MaxAttempts: 1})
+		_, _ = c.PhoneChecks.Get(t.Context(), "a")
+		o.end()
+		other := make(chan error)
+		go func() { other <- errorOf(c.PhoneChecks.Get(t.Context(), "a")) }()
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(300*time.Millisecond, cancel)
+
+		_, err := c.PhoneChecks.Create(ctx, createParams)
+
+		if want := `idverify: get token for scope "phone_check": context canceled`; !errors.Is(err, context.Canceled) || err.Error() != want {
+			t.Errorf("error = %v, want %s", err, want)
+		}
+		if took := time.Since(bubbleStart); took != 300*time.Millisecond {
+			t.Errorf("took %v, want 300ms", took)
+		}
+		if err := <-other; err != nil {
+			t.Errorf("error of the other caller = %v, want nil", err)
+		}
+	})
+}
+
+// The pause is between attempts, so a short AttemptTimeout does not end it.
+func TestRetryPolicy_AttemptTimeoutInPause(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		o := &outage{status: 503}
+		c := o.client(t, idverify.RetryPolicy{AttemptTimeout: 100 * time.Millisecond})
+		time.AfterFunc(2*time.Second, o.end)
+
+		_, err := c.PhoneChecks.Create(t.Context(), createParams)
+
+		if err != nil || o.others != 1 {
+			t.Errorf("error = %v after %d creates, want nil after 1", err, o.others)
+		}
+	})
+}
+
+// A pause for one set of scopes does not delay another.
+func TestClient_TokenPausePerScopes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		o := &outage{status: 503}
+		c := o.client(t, idverify.RetryPolicy{MaxAttempts: 1})
+		_, _ = c.Token(t.Context(), idverify.ScopeReachability)
+		o.end()
+
+		_, err := c.Token(t.Context(), idverify.ScopePhoneCheck)
+
+		if took := time.Since(bubbleStart); err != nil || took > 0 {
+			t.Errorf("error = %v after %v, want nil at once", err, took)
+		}
+	})
+}
+
+// After 401, the pause applies to the request for a new token too.
+func TestClient_TokenPauseAfter401(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		o := &outage{status: 503}
+		o.end()
+		var revoked atomic.Bool
+		c := newTransportClient(t, nil, idverify.WithRetry(idverify.RetryPolicy{}), idverify.WithHTTPClient(&http.Client{Transport: roundTripperFunc(func(r *http.Request) (*http.Response, error) {
+			if revoked.Load() && r.Header.Get("Authorization") == "Bearer token-1" {
+				return response(401, nil), nil
+			}
+			return o.RoundTrip(r)
+		})}))
+		if _, err := c.PhoneChecks.Get(t.Context(), "a"); err != nil {
+			t.Fatal(err)
+		}
+		revoked.Store(true)
+		o.up = false
+		time.AfterFunc(2*time.Second, o.end)
+
+		for err := range concurrently(100, func() error { return errorOf(c.PhoneChecks.Get(t.Context(), "a")) }) {
+			if err != nil {
+				t.Errorf("error = %v, want nil after the outage", err)
+			}
+		}
+
+		if got := len(o.times()); got < 4 || got > 5 {
+			t.Errorf("token requests = %d, want 1 before the outage and 3 or 4 with pauses of up to 1, 2 and 4 s", got)
+		}
+	})
+}
+
+func TestWithObserver_TokenPause(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		o := &outage{status: 503}
+		log := new(attemptLog)
+		c := o.client(t, idverify.RetryPolicy{}, log.option())
+		time.AfterFunc(2*time.Second, o.end)
+
+		_, err := c.PhoneChecks.Get(t.Context(), "a")
+
+		attempts := slices.DeleteFunc(log.all(t), func(a idverify.Attempt) bool { return a.Operation != "token.create" })
+		if n := len(attempts); err != nil || n < 3 || n > 4 {
+			t.Fatalf("error = %v after %d token requests, want nil after 3 or 4", err, n)
+		}
+		gaps := gapsOf(o.times())
+		for i, a := range attempts {
+			last := i == len(attempts)-1
+			if a.Number != i+1 || a.Retry == last || (a.Err == nil) != last || !last && a.Wait != gaps[i] || last && a.Wait != 0 {
+				t.Errorf("attempt %d = %+v, want number %d, and a pause unless it was successful", i+1, a, i+1)
+			}
+		}
+	})
+}
+
+// A failed renewal delays nobody, not even after the token has expired.
+func TestClient_NoTokenPauseAfterRenewal(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		o := &outage{status: 503, up: true}
+		c := o.client(t, idverify.RetryPolicy{})
+		tokenFor(t, c, idverify.ScopeReachability)
+		o.up = false
+		time.Sleep(time.Hour - 200*time.Millisecond)
+		tokenFor(t, c, idverify.ScopeReachability) // its renewal fails
+		synctest.Wait()
+		o.end()
+		time.Sleep(200 * time.Millisecond)
+		start := time.Now()
+
+		token := tokenFor(t, c, idverify.ScopeReachability)
+
+		if took := time.Since(start); took > 0 || token != "token-3" {
+			t.Errorf("token = %q after %v, want token-3 at once", token, took)
+		}
+	})
+}
+
+// Calls that fail because of a pause are reported although they send nothing.
+func TestClient_RenewalHonorsRetryAfter(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		o := &outage{status: http.StatusTooManyRequests, retryAfter: 50 * time.Second, up: true}
+		c := o.client(t, idverify.RetryPolicy{})
+
+		var failed error
+		for range 3599 { // seconds, until the token expires
+			_, err := c.PhoneChecks.Get(t.Context(), "a")
+			failed = errors.Join(failed, err)
+			o.fail()
+			time.Sleep(time.Second)
+		}
+
+		if failed != nil {
+			t.Errorf("error = %v, want nil: the token is valid", failed)
+		}
+		if got := len(o.times()); got != 3 {
+			t.Errorf("token requests = %d, want 3: the first, the renewal and one after 50 s", got)
+		}
+	})
+}
+
+func TestWithObserver_FailsInTokenPause(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		o, log := &outage{status: 503, retryAfter: time.Minute}, new(attemptLog)
+		c := o.client(t, idverify.RetryPolicy{}, log.option())
+		_, _ = c.PhoneChecks.Get(t.Context(), "a")
+		before := len(log.all(t))
+
+		_, createErr := c.PhoneChecks.Create(t.Context(), createParams)
+		_, tokenErr := c.Token(t.Context(), idverify.ScopePhoneCheck)
+
+		attempts := log.all(t)[before:]
+		if len(attempts) != 2 || len(o.times()) != 1 {
+			t.Fatalf("attempts = %+v after %d token requests, want 2 after 1", attempts, len(o.times()))
+		}
+		for i, want := range []idverify.Attempt{
+			{Operation: "phone_check.create", Number: 1, Err: createErr},
+			{Operation: "token.create", Err: tokenErr},
+		} {
+			if got := attempts[i]; got.Err == nil || got.Err != want.Err || got.Operation != want.Operation || got.Number != want.Number || got.Status != 0 || got.Retry || got.Wait != 0 {
+				t.Errorf("attempt = %+v, want %+v", got, want)
+			}
+		}
+	})
+}
+
+// If the token is not valid in a header, the error must not suggest that the operation was sent and
+// charged.
+func TestClient_RejectsInvalidToken(t *testing.T) {
+	t.Parallel()
+	for _, token := range []string{"token\r\nX-Injected: 1", "token\n", "\rtoken", "to ken", "token ", "to\x00ken", "to\tken", "tok\u00e9n", "token\x7f", "\u2028token"} {
+		srv := newService(t, respondWith(201, `{"check_id":"a","status":"ACCEPTED"}`))
+		body, err := json.Marshal(map[string]any{"access_token": token, "expires_in": 3600})
+		if err != nil {
+			t.Fatal(err)
+		}
+		srv.token = withRequestID("req-7", respondWith(200, string(body)))
+
+		_, err = srv.client(t).PhoneChecks.Create(t.Context(), createParams)
+
+		e, ok := errors.AsType[*idverify.DecodeError](err)
+		if !ok || e.RequestID != "req-7" || e.Operation != "token.create" || !strings.Contains(e.Reason, "access_token") {
+			t.Errorf("%q: error = %v, want a *DecodeError of the token request", token, err)
+		}
+		if text := fmt.Sprint(err); strings.Contains(text, "charged") || strings.Contains(text, "unknown") || strings.Contains(text, "ken\"") || strings.Contains(text, "Injected") {
+			t.Errorf("%q: error = %q, want no token and no unknown outcome: nothing was sent", token, text)
+		}
+		if calls, tokens := len(srv.calls()), len(srv.tokens()); calls != 0 || tokens != 1 {
+			t.Errorf("%q: requests = %d, token requests = %d, want 0 and 1", token, calls, tokens)
+		}
+	}
+}
+
+func TestClient_TokenCharacters(t *testing.T) {
+	t.Parallel()
+	const token = "!\"#$%&'()*+,-./09:;<=>?@AZ[\\]^_`az{|}~"
+	srv := newService(t, respondWith(200, `{"check_id":"a","status":"ACCEPTED"}`))
+	srv.token = func(w http.ResponseWriter, _ *http.Request) {
+		json.NewEncoder(w).Encode(map[string]any{"access_token": token})
+	}
+
+	_, err := srv.client(t).PhoneChecks.Get(t.Context(), "a")
+
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := srv.calls()[0].header.Get("Authorization"); got != "Bearer "+token {
+		t.Errorf("Authorization = %q, want the token %q", got, token)
+	}
+}
+
+// The client refreshes a short-lived token in the last tenth of its lifetime. After a failed
+// refresh it pauses for five seconds.
+func TestClient_RefreshesShortLivedToken(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var requests []time.Duration
+		start := time.Now()
+		failing := false
+		c, err := idverify.NewClient("https://idverify.sandbox.test", credentials, withoutRetries, idverify.WithHTTPClient(&http.Client{
+			Transport: roundTripperFunc(func(r *http.Request) (*http.Response, error) {
+				requests = append(requests, time.Since(start))
+				if failing {
+					return response(503, nil), nil
+				}
+				return response(200, fmt.Appendf(nil, `{"access_token":"token-%d","expires_in":300}`, len(requests))), nil
+			}),
+		}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		use := func(at time.Duration, want string) {
+			t.Helper()
+			time.Sleep(at - time.Since(start))
+			if got := tokenFor(t, c, idverify.ScopeReachability); got != want {
+				t.Errorf("at %v: token %q, want %q", at, got, want)
+			}
+			synctest.Wait()
+		}
+
+		use(0, "token-1")
+		use(270*time.Second-1, "token-1")
+		failing = true
+		use(270*time.Second, "token-1") // the refresh fails
+		use(275*time.Second-1, "token-1")
+		failing = false
+		use(275*time.Second, "token-1") // the refresh succeeds
+		use(276*time.Second, "token-3")
+
+		if want := []time.Duration{0, 270 * time.Second, 275 * time.Second}; !slices.Equal(requests, want) {
+			t.Errorf("token requests at %v, want %v", requests, want)
+		}
+	})
+}
+
+func TestRateLimit_Reset(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		now := time.Now() // 2000-01-01 in a synctest bubble
+		for _, tt := range []struct {
+			reset string
+			want  time.Time
+		}{
+			{"0", now},
+			{"30", now.Add(30 * time.Second)},
+			{"3600", now.Add(time.Hour)},
+			{"31622400", now.Add(366 * 24 * time.Hour)},
+			{"31622401", time.Unix(31622401, 0)},
+			{fmt.Sprint(now.Add(time.Hour).Unix()), now.Add(time.Hour)},
+			{fmt.Sprint(now.Add(-time.Hour).Unix()), now.Add(-time.Hour)},
+			{"999999999", time.Unix(999999999, 0)},
+			{"1000000000", time.Unix(1000000000, 0)},
+			{"1767323045", time.Unix(1767323045, 0)},
+			{"-1", time.Time{}},
+			{"soon", time.Time{}},
+			{"", time.Time{}},
+			{"99999999999999999999", time.Time{}},
+		} {
+			c := newTransportClient(t, func(*http.Request) (*http.Response, error) {
+				resp := response(403, nil)
+				resp.Header.Set("X-RateLimit-Limit", "10")
+				resp.Header.Set("X-RateLimit-Remaining", "7")
+				resp.Header.Set("X-RateLimit-Reset", tt.reset)
+				return resp, nil
+			})
+
+			_, err := c.PhoneChecks.Get(t.Context(), "a")
+
+			e, ok := errors.AsType[*idverify.Error](err)
+			if !ok || e.RateLimit == nil || e.RateLimit.Limit != 10 || e.RateLimit.Remaining != 7 || !e.RateLimit.Reset.Equal(tt.want) {
+				t.Errorf("X-RateLimit-Reset %q at %v: %+v, want %v", tt.reset, now, e.RateLimit, tt.want)
+			}
+		}
+	})
+}
+
+func TestRateLimit_Malformed(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ name, limit, remaining string }{
+		{"no limit", "", "7"},
+		{"malformed limit", "10, 10;w=60", "7"},
+		{"no remaining", "10", ""},
+		{"malformed remaining", "10", "7.5"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			log := new(attemptLog)
+			c := newTransportClient(t, func(*http.Request) (*http.Response, error) {
+				return withHeader(response(403, nil), "X-RateLimit-Limit", tt.limit, "X-RateLimit-Remaining", tt.remaining), nil
+			}, log.option())
+
+			_, err := c.PhoneChecks.Get(t.Context(), "a")
+
+			e, ok := errors.AsType[*idverify.Error](err)
+			if !ok || e.RateLimit != nil {
+				t.Errorf("error = %#v, want an *Error without RateLimit", err)
+			}
+			for _, a := range log.all(t) {
+				if a.RateLimit != nil {
+					t.Errorf("rate limit of %s = %+v, want nil", a.Operation, *a.RateLimit)
+				}
+			}
+		})
+	}
+}
+
+func TestClient_TokenErrorsNameScope(t *testing.T) {
+	t.Parallel()
+	canceled, cancel := context.WithCancel(t.Context())
+	cancel()
+	srv := newService(t, nil)
+	_, err := srv.client(t).Token(canceled, idverify.ScopeReachability, idverify.ScopePhoneCheck)
+	if want := `idverify: get token for scope "coverage phone_check": context canceled`; err == nil || err.Error() != want || !errors.Is(err, context.Canceled) {
+		t.Errorf("canceled context: error = %v, want %s", err, want)
+	}
+
+	srv.token = func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Length", "1000")
+		io.WriteString(w, `{"access_token":"secret-token`)
+	}
+	_, err = srv.client(t, withoutRetries).Token(t.Context(), idverify.ScopeReachability)
+	if want := `idverify: get token for scope "coverage": truncated response`; err == nil || err.Error() != want {
+		t.Errorf("truncated response: error = %v, want %s", err, want)
+	}
+
+	//nolint:staticcheck // users make this mistake
+	if _, err := srv.client(t).Token(nil, idverify.ScopeReachability); !errors.Is(err, idverify.ErrBadRequest) {
+		t.Errorf("nil context: error = %v, want ErrBadRequest", err)
+	}
+	for scope, valid := range map[idverify.Scope]bool{"": false, " ": false, "a b": false, "a\n": false, "a\x7f": false, "é": false, "!": true, "~": true, "a:b/c": true} {
+		srv := newService(t, nil)
+		_, err := srv.client(t).Token(t.Context(), scope)
+		if valid != (err == nil) || !valid && (!errors.Is(err, idverify.ErrBadRequest) || len(srv.tokens()) > 0) {
+			t.Errorf("scope %q: error = %v after %d requests, want success: %v", scope, err, len(srv.tokens()), valid)
+		}
+	}
+}
+
+func TestClient_TokenResponse(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		expiresIn string
+		want      int64 // seconds
+	}{
+		{`3600`, 3600}, {`"3600"`, 3600}, {`1.5`, 1}, {`null`, 300}, {`0`, 300}, {`-1`, 300}, {`1e300`, 30 * 24 * 3600}, {`2592000`, 2592000}, {`2592001`, 2592000},
+	} {
+		srv := newService(t, nil)
+		srv.token = respondWith(200, `{"access_token":"a","token_type":"Bearer","expires_in":`+tt.expiresIn+`}`)
+		clock := newClock()
+
+		token, err := srv.client(t, idverify.WithClock(clock.now)).Token(t.Context(), idverify.ScopeReachability)
+
+		if err != nil {
+			t.Fatal(err)
+		}
+		left := token.Expiry.Sub(clock.now())
+		if token.TokenType != "Bearer" || token.ExpiresIn != tt.want || left < time.Duration(tt.want)*time.Second || left >= time.Duration(tt.want+1)*time.Second {
+			t.Errorf("expires_in %s: TokenType = %q, ExpiresIn = %d, Expiry in %v, want Bearer and %d seconds", tt.expiresIn, token.TokenType, token.ExpiresIn, left, tt.want)
+		}
+		if r := srv.tokens()[0]; r.header.Get("Accept") != "application/json" || !strings.HasPrefix(r.header.Get("User-Agent"), "idverify-go") {
+			t.Errorf("token request header = %v, want Accept and User-Agent", r.header)
+		}
+	}
+	for _, expiresIn := range []string{`"the-token"`, `""`, `[]`, `true`} {
+		srv := newService(t, nil)
+		srv.token = respondWith(200, `{"access_token":"the-token-itself","expires_in":`+expiresIn+`}`)
+
+		_, err := srv.client(t).Token(t.Context(), idverify.ScopeReachability)
+
+		if _, ok := errors.AsType[*idverify.DecodeError](err); !ok || strings.Contains(err.Error(), "the-token") {
+			t.Errorf("expires_in %s: error = %v, want a *DecodeError without the token", expiresIn, err)
+		}
+	}
+}
+
+// The client reads at most 1 MiB of a token response.
+func TestClient_LimitsTokenBody(t *testing.T) {
+	t.Parallel()
+	for _, size := range []int{1<<20 - 1, 1 << 20, 1<<20 + 1} {
+		srv := newService(t, nil)
+		body, _ := json.Marshal(map[string]string{"access_token": "a", "new": ""})
+		padded := strings.Replace(string(body), `""`, `"`+strings.Repeat("a", size-len(body))+`"`, 1)
+		srv.token = respondWith(200, padded)
+
+		_, err := srv.client(t).Token(t.Context(), idverify.ScopeReachability)
+
+		if (err == nil) != (size <= 1<<20) {
+			t.Errorf("token response of %d bytes: error = %v, want success: %v", len(padded), err, size <= 1<<20)
+		}
+	}
+}
+
+func TestClient_CheckCredentials(t *testing.T) {
+	t.Parallel()
+	srv := sandboxfake.New(t, sandboxfake.WithInMemory())
+	tokens := func() (n int) {
+		for _, r := range srv.Requests() {
+			if r.Operation == "token.create" {
+				n++
+			}
+		}
+		return n
+	}
+	c := srv.Client()
+
+	for range 2 { // the second call finds the tokens in the cache
+		if err := c.CheckCredentials(t.Context()); err != nil {
+			t.Errorf("error = %v, want nil", err)
+		}
+	}
+	checkTokens := tokens()
+	_, listErr := c.SIMChecks.List(t.Context(), idverify.ListOptions{})
+	err := c.CheckCredentials(t.Context(), idverify.ScopePhoneCheck)
+
+	if got := tokens(); checkTokens != 3 || got != 3 || listErr != nil || err != nil {
+		t.Errorf("%d token requests, then %d, errors = %v and %v, want 3 for the three checks, which operations use", checkTokens, got, listErr, err)
+	}
+	wrong := must(idverify.NewClient(srv.URL(), idverify.Credentials{ClientID: "unknown", ClientSecret: idverify.NewSecret("secret")}, idverify.WithHTTPClient(srv.HTTPClient())))(t)
+	if err := wrong.CheckCredentials(t.Context()); !errors.Is(err, idverify.ErrUnauthorized) {
+		t.Errorf("wrong credentials: error = %v, want ErrUnauthorized", err)
+	}
+	workspace := must(idverify.NewClient(srv.URL(), srv.ConsoleCredentials(), idverify.WithHTTPClient(srv.HTTPClient())))(t)
+	if e, ok := errors.AsType[*idverify.TokenError](workspace.CheckCredentials(t.Context())); !ok || e.Code != idverify.CodeInvalidScope {
+		t.Errorf("workspace credentials: error = %v, want code invalid_scope", e)
+	}
+}
+
+// A background refresh that fails has no caller to return its error to, so the client logs it.
+func TestWithLogger_FailedTokenRefresh(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		e := newMemoryService()
+		failing := false
+		var log bytes.Buffer
+		c, err := idverify.NewClient("https://idverify.sandbox.test", credentials, idverify.WithHTTPClient(&http.Client{Transport: roundTripperFunc(func(r *http.Request) (*http.Response, error) {
+			if failing {
+				return response(http.StatusUnauthorized, []byte(`{"error":"invalid_client"}`)), nil
+			}
+			return e.RoundTrip(r)
+		})}), idverify.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+		if err != nil {
+			t.Fatal(err)
+		}
+		tokenFor(t, c, idverify.ScopeReachability)
+		time.Sleep(59*time.Minute + time.Second) // until the refresh is due
+		failing = true
+
+		for range 20 {
+			tokenFor(t, c, idverify.ScopeReachability)
+			synctest.Wait()
+		}
+
+		got := log.String()
+		if strings.Count(got, "\n") != 1 {
+			t.Errorf("log =\n%swant 1 record for 1 failed refresh", got)
+		}
+		for _, want := range []string{"level=WARN", `msg="idverify: token not renewed"`, "operation=token.create", "scope=coverage", "expires=2000-01-01T01:00:00.000Z", "invalid_client"} {
+			if !strings.Contains(got, want) {
+				t.Errorf("record = %s, want it to contain %s", got, want)
+			}
+		}
+
+		log.Reset()
+		time.Sleep(time.Hour) // until the token has expired
+		if _, err := c.Token(t.Context(), idverify.ScopeReachability); !errors.Is(err, idverify.ErrUnauthorized) {
+			t.Errorf("error = %v, want ErrUnauthorized after the token has expired", err)
+		}
+		if got := log.String(); got != "" {
+			t.Errorf("log = %s, want nothing: the caller received the error", got)
+		}
+	})
+}
+
+func TestClient_TokenRetries(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		requests := 0
+		var log syncBuffer
+		c, err := idverify.NewClient("https://idverify.sandbox.test", credentials, idverify.WithHTTPClient(&http.Client{Transport: roundTripperFunc(func(*http.Request) (*http.Response, error) {
+			requests++
+			return response(http.StatusServiceUnavailable, nil), nil
+		})}), idverify.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		_, err = c.Token(t.Context(), idverify.ScopeReachability)
+
+		if e, ok := errors.AsType[*idverify.TokenError](err); !ok || e.Status != http.StatusServiceUnavailable || e.Scope != "coverage" || requests != 4 {
+			t.Errorf("error = %v after %d requests, want a *TokenError with status 503 after 4", err, requests)
+		}
+		synctest.Wait()
+		var records, pauses []string
+		for line := range strings.Lines(log.String()) {
+			if strings.Contains(line, `msg="idverify: token requests paused"`) {
+				pauses = append(pauses, line)
+			} else {
+				records = append(records, line)
+			}
+		}
+		if len(records) != 3 || len(pauses) != 4 {
+			t.Fatalf("log =\n%s\nwant a record for each of 3 retries and 4 pauses", log.String())
+		}
+		for _, want := range []string{"level=WARN", "operation=token.create", "scope=coverage", "wait=", "503"} {
+			if !strings.Contains(pauses[0], want) {
+				t.Errorf("record = %s, want it to contain %s", pauses[0], want)
+			}
+		}
+		for _, want := range []string{"level=WARN", `msg="idverify: retry"`, "operation=token.create", "attempt=1", "wait=", "503", "scope=coverage"} {
+			if !strings.Contains(records[0], want) {
+				t.Errorf("record = %s, want it to contain %s", records[0], want)
+			}
+		}
+
+		// The context ends while the client waits for the next attempt.
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(100*time.Millisecond, cancel)
+		requests = 0
+
+		_, err = c.Token(ctx, idverify.ScopePhoneCheck) // coverage is paused
+
+		if want := `idverify: get token for scope "phone_check": context canceled`; !errors.Is(err, context.Canceled) || err.Error() != want || requests != 1 {
+			t.Errorf("error = %v after %d requests, want %s after 1", err, requests, want)
+		}
+	})
 }

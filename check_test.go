@@ -236,3 +236,573 @@ func (s *matrixTest) complete(ctx context.Context, product, id, code string) (st
 	}
 	return check.CheckID + " " + string(check.Status), err
 }
+
+func TestPhoneCheckService_WaitCompleted(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		var polls []time.Duration
+		c := newTransportClient(t, func(*http.Request) (*http.Response, error) {
+			at := time.Since(start)
+			polls = append(polls, at)
+			switch {
+			case at < 10*time.Second:
+				return response(200, []byte(`{"check_id":"a","status":"ACCEPTED","ttl":120}`)), nil
+			case at < 40*time.Second:
+				return response(200, []byte(`{"check_id":"a","status":"PENDING","ttl":120}`)), nil
+			}
+			return response(200, []byte(`{"check_id":"a","status":"COMPLETED","match":false,"ttl":120}`)), nil
+		})
+
+		check, err := c.PhoneChecks.Wait(t.Context(), "a")
+
+		if err != nil || check.Status != idverify.StatusCompleted || check.Match != idverify.VerdictNo {
+			t.Fatalf("check = %+v, error = %v, want a completed check without a match", check, err)
+		}
+		if polls[1]-polls[0] != 500*time.Millisecond || polls[2]-polls[1] != 750*time.Millisecond {
+			t.Errorf("polls at %v, want intervals of 500ms, then 750ms", polls[:3])
+		}
+		if last := len(polls) - 1; polls[last]-polls[last-1] != 5*time.Second || len(polls) > 20 {
+			t.Errorf("%d polls at %v, want at most 20 with intervals that grow to 5s", len(polls), polls)
+		}
+	})
+}
+
+func TestSubscriberCheckService_WaitEnded(t *testing.T) {
+	t.Parallel()
+	const gone = `{"type":"https://docs.sandbox.test/reference/api-errors#check_not_found","status":404,"detail":"no such check"}`
+	for _, tt := range []struct {
+		name      string
+		responses []string
+		status    idverify.CheckStatus
+		want      string
+		gone      bool // errors.Is ErrNotFound
+	}{
+		{"pending, then not found", []string{`{"check_id":"a","status":"PENDING","ttl":120}`, gone}, idverify.StatusPending,
+			"idverify: wait for SubscriberCheck: check not found after status PENDING: it ended as EXPIRED or ERROR (its callback reports how it ended)", true},
+		{"not found", []string{gone}, "",
+			"idverify: wait for SubscriberCheck: check not found: it ended as EXPIRED or ERROR, or never existed (set CallbackURL to learn how such checks end)", true},
+		{"status error", []string{`{"check_id":"a","status":"ERROR","match":false,"error_code":"mno_timeout"}`}, idverify.StatusError,
+			"idverify: wait for SubscriberCheck: check ended as ERROR: mno_timeout", false},
+		{"accepted beyond its ttl", []string{`{"check_id":"a","status":"ACCEPTED","ttl":60}`}, idverify.StatusAccepted,
+			"idverify: wait for SubscriberCheck: check is still ACCEPTED after its TTL", false},
+		{"unknown status beyond its ttl", []string{`{"check_id":"a","status":"FROZEN"}`}, "FROZEN",
+			"idverify: wait for SubscriberCheck: check is still FROZEN after its TTL", false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				responses := tt.responses
+				c := newTransportClient(t, func(*http.Request) (*http.Response, error) {
+					body := responses[0]
+					if len(responses) > 1 {
+						responses = responses[1:]
+					}
+					if body == gone {
+						return response(404, []byte(body)), nil
+					}
+					return response(200, []byte(body)), nil
+				})
+				start := time.Now()
+
+				check, err := c.SubscriberChecks.Wait(t.Context(), "a")
+
+				ended, ok := errors.AsType[*idverify.CheckEndedError](err)
+				if !ok || check != nil || ended.CheckID != "a" || ended.Operation != "subscriber_check.get" || ended.Status != tt.status || err.Error() != tt.want {
+					t.Errorf("check = %v, error =\n%v\nwant no check and\n%s", check, err, tt.want)
+				}
+				if errors.Is(err, idverify.ErrNotFound) != tt.gone {
+					t.Errorf("errors.Is(err, ErrNotFound) = %v, want %v", !tt.gone, tt.gone)
+				}
+				if took := time.Since(start); took > 3*time.Minute || tt.status.Final() && took > 0 {
+					t.Errorf("Wait took %v, want at most 3m, and 0 for a final status", took)
+				}
+			})
+		})
+	}
+}
+
+func TestPhoneCheckService_WaitErrors(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		status := 200
+		c := newTransportClient(t, func(*http.Request) (*http.Response, error) {
+			return response(status, []byte(`{"check_id":"a","status":"ACCEPTED","ttl":120}`)), nil
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), 7*time.Second)
+		defer cancel()
+		start := time.Now()
+
+		_, err := c.PhoneChecks.Wait(ctx, "a")
+
+		if !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != 7*time.Second || fmt.Sprint(err) != "idverify: wait for PhoneCheck: context deadline exceeded: check is still ACCEPTED" {
+			t.Errorf("error after %v = %v, want context.DeadlineExceeded after 7s", time.Since(start), err)
+		}
+		status = 403
+		if _, err := c.PhoneChecks.Wait(t.Context(), "a"); !errors.Is(err, idverify.ErrForbidden) {
+			t.Errorf("error = %v, want ErrForbidden", err)
+		}
+	})
+}
+
+func TestPhoneCheckService_WaitHonorsTTL(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name, ttl string
+		min, max  time.Duration
+	}{
+		{"short", `10`, 15 * time.Second, 20 * time.Second},
+		{"default", `120`, 125 * time.Second, 130 * time.Second},
+		{"long", `3600`, time.Hour + 5*time.Second, time.Hour + 10*time.Second},
+		{"null", `null`, 125 * time.Second, 130 * time.Second},
+		{"zero", `0`, 125 * time.Second, 130 * time.Second},
+		{"negative", `-5`, 125 * time.Second, 130 * time.Second},
+		{"huge negative", `-1e300`, 125 * time.Second, 130 * time.Second},
+		{"fraction", `0.5`, 5500 * time.Millisecond, 11 * time.Second},
+		{"maximum duration", `9223372036`, 2 * time.Hour, 2 * time.Hour}, // until the test's context ends
+		{"maximum duration with fraction", `9223372036.8`, 2 * time.Hour, 2 * time.Hour},
+		{"huge", `1e300`, 2 * time.Hour, 2 * time.Hour},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				c := newTransportClient(t, func(*http.Request) (*http.Response, error) {
+					return response(200, []byte(`{"check_id":"a","status":"ACCEPTED","ttl":`+tt.ttl+`}`)), nil
+				})
+				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Hour)
+				defer cancel()
+				start := time.Now()
+
+				check, err := c.PhoneChecks.Wait(ctx, "a")
+
+				took := time.Since(start)
+				if took < tt.min || took > tt.max || check != nil {
+					t.Errorf("ttl %s: Wait took %v, want %v to %v (check %v, error %v)", tt.ttl, took, tt.min, tt.max, check, err)
+				}
+				_, ended := errors.AsType[*idverify.CheckEndedError](err)
+				if inTime := tt.max < 2*time.Hour; ended != inTime || errors.Is(err, context.DeadlineExceeded) == inTime {
+					t.Errorf("ttl %s: error = %v, want *CheckEndedError: %v", tt.ttl, err, inTime)
+				}
+			})
+		})
+	}
+}
+
+// Callers construct these errors in their own tests.
+func TestCheckEndedError_ConstructedByCaller(t *testing.T) {
+	t.Parallel()
+	for want, err := range map[string]error{
+		"still PENDING":            &idverify.CheckEndedError{Status: idverify.StatusPending},
+		"ended as ERROR: mno_down": &idverify.CheckEndedError{Status: idverify.StatusError, ErrorCode: "mno_down"},
+	} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("error = %q, want it to contain %q", err, want)
+		}
+	}
+}
+
+func TestNormalizePhoneNumber_Formats(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]string{
+		"447700900000":              "447700900000",
+		"+447700900000":             "447700900000",
+		"+44 7700 900-000":          "447700900000",
+		" +44 (7700) 900.000\t":     "447700900000",
+		"+1 (212) 555-0100":         "12125550100",
+		"+44\u00a07700\u202f900000": "447700900000",
+		"44‑7700‑900‑000":           "447700900000",
+		"1234567":                   "1234567",
+		"123456789012345":           "123456789012345",
+		"+49 (89) 000 00":           "498900000",
+		"+1(202)5550100":            "12025550100",
+		"(44)7700900000":            "447700900000",
+		"44 (770) 0900000":          "447700900000",
+	} {
+		got, err := idverify.NormalizePhoneNumber(in)
+
+		if got != want || err != nil {
+			t.Errorf("NormalizePhoneNumber(%q) = %q, %v; want %q", in, got, err, want)
+		}
+	}
+}
+
+func TestNormalizePhoneNumber_Invalid(t *testing.T) {
+	t.Parallel()
+	for name, in := range map[string]string{
+		"empty":                    "",
+		"only separators":          " +-() ",
+		"six digits":               "123456",
+		"sixteen digits":           "1234567890123456",
+		"one megabyte":             strings.Repeat("4", 1<<20),
+		"national number":          "07700 900000",
+		"international prefix 00":  "0044 7700 900000",
+		"zero in brackets":         "+44 (0)7700 900000",
+		"zero in spaced brackets":  "+44 ( 0 ) 7700 900000",
+		"zero without spaces":      "+44(0)7700900012",
+		"zero before a space":      "+44(0) 7700 900012",
+		"zero between tabs":        "+44 (\t0\t) 7700900012",
+		"zero after many spaces":   "+44 (          0) 7700900012",
+		"zero in no-break spaces":  "+44 (\u00a00\u202f)7700900012",
+		"leading zero in brackets": "(0)447700900012",
+		"leading letter":           "x447700900012",
+		"full-width plus":          "＋447700900012",
+		"leading hash":             "#447700900012",
+		"letter after the plus":    "+x447700900012",
+		"letter in brackets":       "44(x)7700900012",
+		"plus in the middle":       "44+7700900000",
+		"two pluses":               "++447700900000",
+		"letters":                  "+44 7700 CALLME",
+		"extension":                "+44 7700 900000 x12",
+		"two numbers":              "4477009/0000441",
+		"list":                     "4477009, 4477008",
+		"line break":               "447700\n900000",
+		"NUL":                      "447700900000\x00",
+		"Arabic-Indic digits":      "٤٤٧٧٠٠٩٠٠٠٠٠",
+		"full-width digits":        "４４７７００９０００００",
+		"invalid UTF-8":            "447700900000\xff",
+		"exponent":                 "4.477e11",
+	} {
+		got, err := idverify.NormalizePhoneNumber(in)
+
+		if got != "" || !errors.Is(err, idverify.ErrPhoneFormat) {
+			t.Errorf("%s: NormalizePhoneNumber = %q, %v, want ErrPhoneFormat", name, got, err)
+		}
+		if err != nil && (strings.ContainsAny(err.Error(), "\n\x00") || strings.Contains(err.Error(), "900000") && !strings.Contains(err.Error(), "44 7700 900000")) {
+			t.Errorf("%s: error = %q, want it without the number", name, err)
+		}
+	}
+}
+
+func TestPhoneCheckService_CreateNormalizesNumber(t *testing.T) {
+	t.Parallel()
+	srv := newService(t, respondWith(201, string(fixture(t, "phone_check_created.json"))))
+
+	_, err := srv.client(t).PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: "+44 (7700) 900-000"})
+
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := string(srv.calls()[0].body), `{"phone_number":"447700900000"}`; got != want {
+		t.Errorf("body = %s, want %s", got, want)
+	}
+}
+
+func FuzzNormalizePhoneNumber(f *testing.F) {
+	for _, s := range []string{"+44 7700 900-000", "0044", "(0)", "123456789012345", "4４", "\xff", "+"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		got, err := idverify.NormalizePhoneNumber(s)
+		if err != nil {
+			if got != "" || !errors.Is(err, idverify.ErrPhoneFormat) {
+				t.Fatalf("NormalizePhoneNumber = %q, %v, want no number with ErrPhoneFormat", got, err)
+			}
+			return
+		}
+		if len(got) < 7 || len(got) > 15 || got[0] == '0' || strings.Trim(got, "0123456789") != "" {
+			t.Errorf("NormalizePhoneNumber(%q) = %q, want 7 to 15 digits without a leading 0", s, got)
+		}
+		digits := strings.Map(func(r rune) rune {
+			if r < '0' || r > '9' {
+				return -1
+			}
+			return r
+		}, s)
+		if digits != got {
+			t.Errorf("NormalizePhoneNumber(%q) = %q, want %q", s, got, digits)
+		}
+		if again, err := idverify.NormalizePhoneNumber(got); again != got || err != nil {
+			t.Errorf("NormalizePhoneNumber(%q) = %q, %v, want it unchanged", got, again, err)
+		}
+	})
+}
+
+// matchingNumber is a number whose PhoneCheck matches in the sandbox.
+const matchingNumber = "447700900012"
+
+func TestPhoneCheckService_CreateAndCallback(t *testing.T) {
+	t.Parallel()
+	for number, want := range map[string]string{
+		"447700900012": "COMPLETED yes",
+		"447700900013": "COMPLETED no",
+		"447700900055": "ERROR unknown",
+	} {
+		t.Run(number, func(t *testing.T) {
+			t.Parallel()
+			srv := sandboxfake.New(t)
+			callbacks := make(chan *idverify.Callback, 1)
+			shop := srv.Handle("shop.sandbox.test", idverify.CallbackHandler(srv.Verifier([]string{"shop.sandbox.test"}, nil), func(_ context.Context, c *idverify.Callback) error {
+				callbacks <- c
+				return nil
+			}))
+
+			check, err := srv.Client().PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: number, ReferenceID: "r", CallbackURL: shop + "/callbacks"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := srv.Device().Open(t.Context(), check.CheckURL); err != nil {
+				t.Fatal(err)
+			}
+			c := <-callbacks
+
+			if got := fmt.Sprint(c.Status, " ", c.Match); got != want || c.CheckID != check.CheckID || c.Product != idverify.ProductPhoneCheck || c.ReferenceID != "r" || !c.CreatedAt.Equal(check.CreatedAt) {
+				t.Errorf("callback = %+v of check %+v, want %s", c, check, want)
+			}
+			read, err := srv.Client().PhoneChecks.Get(t.Context(), check.CheckID)
+			if c.Status == idverify.StatusError {
+				if !errors.Is(err, idverify.ErrNotFound) {
+					t.Errorf("get of a check in ERROR = %+v, %v, want ErrNotFound", read, err)
+				}
+				return
+			}
+			if err != nil || read.Status != c.Status || read.Match != c.Match || read.NetworkID != c.NetworkID {
+				t.Errorf("check = %+v, error = %v, want the result of the callback %+v", read, err, c)
+			}
+		})
+	}
+}
+
+func TestPhoneCheckService_CreateSendsOnce(t *testing.T) {
+	t.Parallel()
+	for name, fault := range map[string]sandboxfake.Fault{
+		"dropped":   {Drop: true},
+		"truncated": {Truncate: true},
+		"500":       {Status: http.StatusInternalServerError},
+		"503":       {Status: http.StatusServiceUnavailable, RetryAfter: time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			srv := sandboxfake.New(t)
+			srv.Inject(sandboxfake.Match{Operation: "phone_check.create"}, fault)
+
+			_, err := srv.Client().PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: matchingNumber})
+
+			if err == nil {
+				t.Fatal("error = nil, want an error")
+			}
+			if n := countRequests(srv, "phone_check.create"); n != 1 {
+				t.Errorf("service received %d creates, want 1: each one is charged", n)
+			}
+		})
+	}
+}
+
+func TestClient_RetriesTransientFaults(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		srv := sandboxfake.New(t, sandboxfake.WithInMemory())
+		c := srv.Client()
+		check, err := c.PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: matchingNumber})
+		if err != nil {
+			t.Fatal(err)
+		}
+		srv.Inject(sandboxfake.Match{Operation: "phone_check.get"},
+			sandboxfake.Fault{Status: 503, RetryAfter: 9 * time.Second}, sandboxfake.Fault{Drop: true}, sandboxfake.Fault{Truncate: true})
+		srv.Inject(sandboxfake.Match{Operation: "phone_check.create"}, sandboxfake.Fault{Status: 429, RetryAfter: 8 * time.Second})
+		start := time.Now()
+
+		_, getErr := c.PhoneChecks.Get(t.Context(), check.CheckID)
+		got := time.Since(start)
+		_, createErr := c.PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: matchingNumber})
+
+		if getErr != nil || createErr != nil {
+			t.Errorf("errors of Get = %v, of Create = %v, want nil", getErr, createErr)
+		}
+		if got < 9*time.Second || got > 12*time.Second {
+			t.Errorf("Get took %v, want 9s (Retry-After) to 12s (with backoff)", got)
+		}
+	})
+}
+
+func TestPhoneCheckService_Wait(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		srv := sandboxfake.New(t, sandboxfake.WithInMemory())
+		c := srv.Client()
+		opened, err := c.PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: matchingNumber})
+		if err != nil {
+			t.Fatal(err)
+		}
+		unopened, err := c.PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: matchingNumber})
+		if err != nil {
+			t.Fatal(err)
+		}
+		device := srv.Device()
+		time.AfterFunc(20*time.Second, func() { device.Open(t.Context(), opened.CheckURL) })
+
+		check, err := c.PhoneChecks.Wait(t.Context(), opened.CheckID)
+		_, expired := c.PhoneChecks.Wait(t.Context(), unopened.CheckID)
+
+		if err != nil || check.Match != idverify.VerdictYes {
+			t.Errorf("opened check = %+v, %v, want a match", check, err)
+		}
+		if e, ok := errors.AsType[*idverify.CheckEndedError](expired); !ok || e.Status != idverify.StatusAccepted || !errors.Is(expired, idverify.ErrNotFound) {
+			t.Errorf("error of the unopened check = %v, want a *CheckEndedError", expired)
+		}
+	})
+}
+
+func TestSubscriberCheckService_CodeExchange(t *testing.T) {
+	t.Parallel()
+	srv := sandboxfake.New(t)
+	c := srv.Client(idverify.WithVersions(idverify.Versions{SubscriberCheck: "v0.2"}))
+	shop := srv.Handle("shop.sandbox.test", idverify.RedirectHandler(srv.Verifier([]string{"shop.sandbox.test"}, nil), func(w http.ResponseWriter, r *http.Request, redirect *idverify.Redirect) {
+		check, err := c.SubscriberChecks.Complete(r.Context(), redirect.CheckID, redirect.Code)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadGateway)
+			return
+		}
+		_, againErr := c.SubscriberChecks.Complete(r.Context(), redirect.CheckID, redirect.Code)
+		fmt.Fprint(w, check.Status, check.Match, check.NoSIMChange, redirect.Query.Get("basket"), errors.Is(againErr, idverify.ErrNotFound))
+	}))
+
+	check, err := c.SubscriberChecks.Create(t.Context(), idverify.SubscriberCheckParams{PhoneNumber: "447700900016", RedirectURL: shop + "/verified?basket=a%2Fb"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	visit, err := srv.Device().Open(t.Context(), check.CheckURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	if got, want := string(visit.Body), "COMPLETEDyesnoa/btrue"; visit.Status != 200 || strings.ReplaceAll(got, " ", "") != strings.ReplaceAll(want, " ", "") {
+		t.Errorf("response to the device = %d %q, want %q", visit.Status, got, want)
+	}
+}
+
+func TestSIMCheckService_ListAndTraces(t *testing.T) {
+	t.Parallel()
+	srv := sandboxfake.New(t)
+	c := srv.Client()
+	for i := range 23 {
+		if _, err := c.SIMChecks.Create(t.Context(), idverify.SIMCheckParams{PhoneNumber: matchingNumber, ReferenceID: fmt.Sprint(i)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	var references []string
+	for check, err := range c.SIMChecks.All(t.Context(), idverify.ListOptions{Sort: "created_at,asc"}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		references = append(references, check.ReferenceID)
+	}
+	page, err := c.SIMChecks.List(t.Context(), idverify.ListOptions{Page: 3, Size: 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	traces, err := c.SIMChecks.Traces(t.Context(), page.Items[0].CheckID)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	if len(references) != 23 || references[0] != "0" || references[22] != "22" {
+		t.Errorf("references = %q, want 0 to 22", references)
+	}
+	if len(page.Items) != 3 || page.Number != 3 || page.TotalPages != 3 || page.TotalElements != 23 {
+		t.Errorf("page = %+v, want page 3 of 3 with 3 of 23 checks", page)
+	}
+	if len(traces) == 0 || len(traces[0].Logs) == 0 {
+		t.Errorf("traces = %+v, want a trace with logs", traces)
+	}
+}
+
+func TestClient_SharesFirstTokenFetch(t *testing.T) {
+	t.Parallel()
+	srv := sandboxfake.New(t, sandboxfake.WithInMemory())
+	c := srv.Client()
+
+	for err := range concurrently(200, func() error {
+		return errorOf(c.PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: matchingNumber}))
+	}) {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+
+	if n := countRequests(srv, "token.create"); n != 1 {
+		t.Errorf("%d token requests, want 1", n)
+	}
+}
+
+func TestClient_TokenLimitedToScope(t *testing.T) {
+	t.Parallel()
+	srv := sandboxfake.New(t)
+
+	token, err := srv.Client().Token(t.Context(), idverify.ScopeReachability)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	for path, want := range map[string]int{"/coverage/v0.1/device_ips/192.0.2.2": 200, "/phone_check/v0.1/checks": 403} {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, srv.URL()+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		token.SetAuthHeader(r)
+		resp, err := srv.HTTPClient().Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != want {
+			t.Errorf("%s: status = %d, want %d", path, resp.StatusCode, want)
+		}
+	}
+}
+
+func TestClient_WrongCredentials(t *testing.T) {
+	t.Parallel()
+	srv := sandboxfake.New(t)
+	wrong, err := idverify.NewClient(srv.URL(), idverify.Credentials{ClientID: srv.Credentials().ClientID, ClientSecret: idverify.NewSecret("wrong")}, idverify.WithHTTPClient(srv.HTTPClient()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	workspace, err := idverify.NewClient(srv.URL(), srv.ConsoleCredentials(), idverify.WithHTTPClient(srv.HTTPClient()))
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	_, wrongErr := wrong.PhoneChecks.Get(t.Context(), "a")
+	_, workspaceErr := workspace.PhoneChecks.Get(t.Context(), "a")
+
+	if e, ok := errors.AsType[*idverify.TokenError](wrongErr); !ok || e.Code != "invalid_client" || !errors.Is(wrongErr, idverify.ErrUnauthorized) {
+		t.Errorf("error with a wrong secret = %v, want invalid_client", wrongErr)
+	}
+	if e, ok := errors.AsType[*idverify.TokenError](workspaceErr); !ok || e.Code != "invalid_scope" || !strings.Contains(workspaceErr.Error(), "NewConsole") {
+		t.Errorf("error with workspace credentials = %v, want invalid_scope and a mention of NewConsole", workspaceErr)
+	}
+}
+
+func TestPhoneCheck_MarshalJSON(t *testing.T) {
+	t.Parallel()
+	srv := sandboxfake.New(t)
+	check, err := srv.Client().PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: matchingNumber})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	stored, err := json.Marshal(check)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var read idverify.PhoneCheck
+	if err := json.Unmarshal(stored, &read); err != nil {
+		t.Fatal(err)
+	}
+
+	if read != *check {
+		t.Errorf("unmarshaled check = %+v, want %+v", read, *check)
+	}
+}
+
+// countRequests returns the number of requests of an operation.
+func countRequests(srv *sandboxfake.Server, operation string) int {
+	n := 0
+	for _, r := range srv.Requests() {
+		if r.Operation == operation {
+			n++
+		}
+	}
+	return n
+}

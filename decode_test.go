@@ -1,15 +1,21 @@
 package idverify_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/netip"
+	"reflect"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	idverify "github.com/idverify/idverify-go"
+	"github.com/idverify/idverify-go/internal/wire"
 )
 
 func TestPhoneCheckService_DecodesTimes(t *testing.T) {
@@ -173,4 +179,602 @@ func FuzzRetryAfter(f *testing.F) {
 			t.Errorf("Retry-After %q: error = %v, want an *Error with a RetryAfter that is not negative", after, err)
 		}
 	})
+}
+
+// TestClient_DecodesFixtures decodes each fixture. Tests of the fake compare its responses with the
+// same files.
+func TestClient_DecodesFixtures(t *testing.T) {
+	t.Parallel()
+	created := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	after := func(d time.Duration) time.Time { return created.Add(d) }
+	const base, callbackURL = "https://idverify.sandbox.test", "https://shop.sandbox.test/callbacks?source=idverify"
+
+	for _, tt := range []struct {
+		fixture string
+		get     func(context.Context, *idverify.Client) (any, error)
+		want    any
+	}{
+		{"phone_check_created.json", getPhoneCheck, &idverify.PhoneCheck{
+			CheckID: phoneCheckID, Status: idverify.StatusAccepted, PhoneNumber: testNumber, CheckURL: base + "/phone_check/v0.1/checks/" + phoneCheckID + "/redirect",
+			ChargeAmount: "1", ChargeCurrency: "API", SnapshotBalance: "99", CreatedAt: created, UpdatedAt: created, TTL: 2 * time.Minute, ReferenceID: "sign-up 42", CallbackURL: callbackURL}},
+		{"phone_check.json", getPhoneCheck, &idverify.PhoneCheck{
+			CheckID: phoneCheckID, Status: idverify.StatusCompleted, PhoneNumber: testNumber, Match: idverify.VerdictYes,
+			ChargeAmount: "1", ChargeCurrency: "API", CreatedAt: created, UpdatedAt: after(6 * time.Second), TTL: 2 * time.Minute, NetworkID: "00101", ReferenceID: "sign-up 42", CallbackURL: callbackURL}},
+		{"phone_check_error.json", getPhoneCheck, &idverify.PhoneCheck{
+			CheckID: phoneCheckID, Status: idverify.StatusError, PhoneNumber: "447700900055",
+			ChargeAmount: "1", ChargeCurrency: "API", CreatedAt: created, UpdatedAt: after(6 * time.Second), TTL: 2 * time.Minute, ErrorCode: "mno_server_error"}},
+		{"phone_checks.json", func(ctx context.Context, c *idverify.Client) (any, error) {
+			return c.PhoneChecks.List(ctx, idverify.ListOptions{})
+		}, &idverify.Page[idverify.PhoneCheck]{
+			Number: 2, Size: 2, TotalPages: 3, TotalElements: 5, Items: []*idverify.PhoneCheck{
+				{CheckID: "6f0e2d4c-8b1a-4c3d-9e5f-1a2b3c4d5e6f", Status: idverify.StatusCompleted, PhoneNumber: "447700900001", Match: idverify.VerdictNo,
+					ChargeAmount: "1", ChargeCurrency: "API", CreatedAt: after(55 * time.Second), UpdatedAt: after(63 * time.Second), TTL: 2 * time.Minute, NetworkID: "00101"},
+				{CheckID: phoneCheckID, Status: idverify.StatusPending, PhoneNumber: testNumber,
+					ChargeAmount: "1", ChargeCurrency: "API", CreatedAt: created, UpdatedAt: after(2 * time.Second), TTL: 2 * time.Minute},
+			}}},
+		{"sim_check.json", getSIMCheck, &idverify.SIMCheck{
+			CheckID: simCheckID, Status: idverify.StatusCompleted, PhoneNumber: testNumber, NoSIMChange: idverify.VerdictYes, NoSIMChangePeriod: 7 * 24 * time.Hour, SIMChangeWithin: 525601 * time.Minute,
+			ChargeAmount: "1", ChargeCurrency: "API", SnapshotBalance: "98", CreatedAt: created, UpdatedAt: created, NetworkID: "00101", ReferenceID: "payment 7"}},
+		{"sim_check_error.json", getSIMCheck, &idverify.SIMCheck{
+			CheckID: simCheckID, Status: idverify.StatusError, PhoneNumber: "447700900099", NoSIMChangePeriod: 7 * 24 * time.Hour,
+			ChargeAmount: "1", ChargeCurrency: "API", SnapshotBalance: "97", CreatedAt: created, UpdatedAt: created, ErrorCode: "mno_server_error"}},
+		{"subscriber_check_created.json", getSubscriberCheck, &idverify.SubscriberCheck{
+			CheckID: subscriberCheckID, Status: idverify.StatusAccepted, PhoneNumber: "447700900006", CheckURL: base + "/subscriber_check/v0.1/checks/" + subscriberCheckID + "/redirect", NoSIMChangePeriod: 24 * time.Hour,
+			ChargeAmount: "2", ChargeCurrency: "EUR", SnapshotBalance: "97.5", CreatedAt: created, UpdatedAt: created, TTL: 2 * time.Minute}},
+		{"subscriber_check.json", getSubscriberCheck, &idverify.SubscriberCheck{
+			CheckID: subscriberCheckID, Status: idverify.StatusCompleted, PhoneNumber: "447700900006", Match: idverify.VerdictYes, NoSIMChange: idverify.VerdictNo, NoSIMChangePeriod: 24 * time.Hour, SIMChangeWithin: 12 * time.Hour,
+			ChargeAmount: "2", ChargeCurrency: "EUR", CreatedAt: created, UpdatedAt: after(8 * time.Second), TTL: 2 * time.Minute, NetworkID: "00101", ReferenceID: "log-in 9", CallbackURL: callbackURL}},
+		{"device_reachability.json", func(ctx context.Context, c *idverify.Client) (any, error) {
+			return c.Reachability.Lookup(ctx, netip.MustParseAddr("192.0.2.2"))
+		}, &idverify.DeviceReachability{
+			NetworkID: "00101", NetworkName: "Sandbox Mobile", CountryCode: "GB",
+			SupportedProducts: []idverify.Product{idverify.ProductPhoneCheck, idverify.ProductSIMCheck, idverify.ProductSubscriberCheck}}},
+		{"country.json", func(ctx context.Context, c *idverify.Client) (any, error) { return c.Reachability.Country(ctx, "GB") }, &idverify.CountryReachability{
+			CountryCode: "GB", DialingCode: 44, Products: []idverify.ProductReachability{
+				{Product: idverify.ProductPhoneCheck, Name: "PhoneCheck", Coverage: "FULL", Networks: []idverify.NetworkReachability{
+					{NetworkID: "00101", NetworkName: "Sandbox Mobile", Prices: []idverify.Price{{Currency: "API", Amount: "1"}, {Currency: "EUR", Amount: "0.025"}}},
+				}},
+				{Product: idverify.ProductSubscriberCheck, Name: "SubscriberCheck", Coverage: "COMING_SOON"},
+			}}},
+		{"traces.json", func(ctx context.Context, c *idverify.Client) (any, error) { return c.SIMChecks.Traces(ctx, "a") }, []idverify.Trace{
+			{TraceID: "b4c6d8e0-5f7a-4b9c-8d1e-6f8a0b2c4d5e", Logs: []idverify.TraceLog{{Timestamp: created, Message: "check accepted"}}},
+			{TraceID: "c5d7e9f1-6a8b-4c0d-9e2f-7a9b1c3d5e6f", Logs: []idverify.TraceLog{}},
+		}},
+	} {
+		t.Run(tt.fixture, func(t *testing.T) {
+			t.Parallel()
+			srv := newService(t, respondWith(200, string(fixture(t, tt.fixture))))
+
+			got, err := tt.get(t.Context(), srv.client(t))
+
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func getPhoneCheck(ctx context.Context, c *idverify.Client) (any, error) {
+	return c.PhoneChecks.Get(ctx, phoneCheckID)
+}
+
+func getSIMCheck(ctx context.Context, c *idverify.Client) (any, error) {
+	return c.SIMChecks.Get(ctx, simCheckID)
+}
+
+func getSubscriberCheck(ctx context.Context, c *idverify.Client) (any, error) {
+	return c.SubscriberChecks.Get(ctx, subscriberCheckID)
+}
+
+func TestClient_DecodesToken(t *testing.T) {
+	t.Parallel()
+	srv := newService(t, nil)
+	srv.token = respondWith(200, string(fixture(t, "token.json")))
+	clock := newClock()
+
+	token, err := srv.client(t, idverify.WithClock(clock.now)).Token(t.Context(), idverify.ScopePhoneCheck)
+
+	if err != nil {
+		t.Fatal(err)
+	}
+	if token.AccessToken != "eyJvcGFxdWUiOnRydWV9.sandbox-access-token" || token.Type() != "Bearer" || !token.Expiry.Equal(clock.now().Add(time.Hour)) || token.ExpiresIn != 3600 {
+		t.Errorf("token type = %s, expiry = %v, want the Bearer token of the fixture, valid for an hour", token.Type(), token.Expiry)
+	}
+}
+
+// TestClient_SendsParameters sends each parameter of the create operations.
+func TestClient_SendsParameters(t *testing.T) {
+	t.Parallel()
+	ip := netip.MustParseAddr("::ffff:192.0.2.7")
+	v02 := idverify.WithVersions(idverify.Versions{PhoneCheck: "v0.2", SubscriberCheck: "v0.2"})
+	for _, tt := range []struct {
+		name string
+		do   func(*idverify.Client) error
+		want string
+	}{
+		{"PhoneCheck", func(c *idverify.Client) error {
+			return errorOf(c.PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: testNumber, CallbackURL: "https://a/?b=c&d", RedirectURL: "https://e/", ReferenceID: "f", PhoneIP: ip}))
+		}, `{"phone_number":"447700900000","callback_url":"https://a/?b=c&d","redirect_url":"https://e/","reference_id":"f","phone_ip":"192.0.2.7"}`},
+		{"SIMCheck", func(c *idverify.Client) error {
+			return errorOf(c.SIMChecks.Create(t.Context(), idverify.SIMCheckParams{PhoneNumber: testNumber, ReferenceID: "f", PhoneIP: netip.MustParseAddr("2001:db8::7"), Period: 90 * time.Minute}))
+		}, `{"phone_number":"447700900000","reference_id":"f","phone_ip":"2001:db8::7","period":90}`},
+		{"SubscriberCheck", func(c *idverify.Client) error {
+			return errorOf(c.SubscriberChecks.Create(t.Context(), idverify.SubscriberCheckParams{PhoneNumber: testNumber, CallbackURL: "https://a/", RedirectURL: "https://e/", ReferenceID: "f", PhoneIP: ip, Period: 540000 * time.Minute}))
+		}, `{"phone_number":"447700900000","callback_url":"https://a/","redirect_url":"https://e/","reference_id":"f","phone_ip":"192.0.2.7","period":540000}`},
+		{"code exchange", func(c *idverify.Client) error { return errorOf(c.PhoneChecks.Complete(t.Context(), "a", "b<c")) }, `[{"op":"add","path":"/code","value":"b<c"}]`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			srv := newService(t, respondWithProblem(404, "check_not_found", ""))
+
+			_ = tt.do(srv.client(t, v02))
+
+			var got, want any
+			if err := json.Unmarshal(srv.calls()[0].body, &got); err != nil {
+				t.Fatal(err)
+			}
+			if err := json.Unmarshal([]byte(tt.want), &want); err != nil {
+				t.Fatal(err)
+			}
+			if !reflect.DeepEqual(got, want) {
+				t.Errorf("body = %s, want %s", srv.calls()[0].body, tt.want)
+			}
+			wantType := "application/json"
+			if srv.calls()[0].method == http.MethodPatch {
+				wantType = "application/json-patch+json"
+			}
+			if got := srv.calls()[0].header.Get("Content-Type"); got != wantType {
+				t.Errorf("Content-Type = %q, want %q", got, wantType)
+			}
+		})
+	}
+}
+
+// operation is a row of operations.json.
+type operation struct {
+	Operation, Method, Path, Scope string
+	Success                        int
+}
+
+// TestClient_SendsOperations sends each product operation of operations.json.
+func TestClient_SendsOperations(t *testing.T) {
+	t.Parallel()
+	v02 := idverify.WithVersions(idverify.Versions{PhoneCheck: "v0.2", SubscriberCheck: "v0.2"})
+	do := map[string]func(context.Context, *idverify.Client){
+		"phone_check.create":   func(ctx context.Context, c *idverify.Client) { _, _ = c.PhoneChecks.Create(ctx, createParams) },
+		"phone_check.get":      func(ctx context.Context, c *idverify.Client) { _, _ = c.PhoneChecks.Get(ctx, "CHECK") },
+		"phone_check.list":     func(ctx context.Context, c *idverify.Client) { _, _ = c.PhoneChecks.List(ctx, idverify.ListOptions{}) },
+		"phone_check.complete": func(ctx context.Context, c *idverify.Client) { _, _ = c.PhoneChecks.Complete(ctx, "CHECK", "code") },
+		"phone_check.traces":   func(ctx context.Context, c *idverify.Client) { _, _ = c.PhoneChecks.Traces(ctx, "CHECK") },
+		"subscriber_check.create": func(ctx context.Context, c *idverify.Client) {
+			_, _ = c.SubscriberChecks.Create(ctx, idverify.SubscriberCheckParams{PhoneNumber: testNumber})
+		},
+		"subscriber_check.get": func(ctx context.Context, c *idverify.Client) { _, _ = c.SubscriberChecks.Get(ctx, "CHECK") },
+		"subscriber_check.list": func(ctx context.Context, c *idverify.Client) {
+			_, _ = c.SubscriberChecks.List(ctx, idverify.ListOptions{})
+		},
+		"subscriber_check.complete": func(ctx context.Context, c *idverify.Client) {
+			_, _ = c.SubscriberChecks.Complete(ctx, "CHECK", "code")
+		},
+		"subscriber_check.traces": func(ctx context.Context, c *idverify.Client) { _, _ = c.SubscriberChecks.Traces(ctx, "CHECK") },
+		"sim_check.create": func(ctx context.Context, c *idverify.Client) {
+			_, _ = c.SIMChecks.Create(ctx, idverify.SIMCheckParams{PhoneNumber: testNumber})
+		},
+		"sim_check.get":    func(ctx context.Context, c *idverify.Client) { _, _ = c.SIMChecks.Get(ctx, "CHECK") },
+		"sim_check.list":   func(ctx context.Context, c *idverify.Client) { _, _ = c.SIMChecks.List(ctx, idverify.ListOptions{}) },
+		"sim_check.traces": func(ctx context.Context, c *idverify.Client) { _, _ = c.SIMChecks.Traces(ctx, "CHECK") },
+		"reachability.device_ip": func(ctx context.Context, c *idverify.Client) {
+			_, _ = c.Reachability.Lookup(ctx, netip.MustParseAddr("192.0.2.7"))
+		},
+		"reachability.country": func(ctx context.Context, c *idverify.Client) { _, _ = c.Reachability.Country(ctx, "GB") },
+	}
+	ids := strings.NewReplacer("{check_id}", "CHECK", "{ip}", "192.0.2.7", "{code}", "GB")
+	for _, op := range operations(t) {
+		call, ok := do[op.Operation]
+		if !ok || strings.HasSuffix(op.Path, "/device_ip") { // another form of the same operation
+			if op.Scope != "" && !strings.HasPrefix(op.Path, "/console/") && !strings.HasSuffix(op.Operation, ".trace") && ok != strings.HasSuffix(op.Path, "/device_ip") {
+				t.Errorf("no method calls %s", op.Operation)
+			}
+			continue
+		}
+		t.Run(op.Operation, func(t *testing.T) {
+			t.Parallel()
+			srv := newService(t, respondWithProblem(404, "not_found", ""))
+
+			call(t.Context(), srv.client(t, v02))
+
+			version := "v0.1"
+			if strings.HasPrefix(op.Path, "/phone_check/") || strings.HasPrefix(op.Path, "/subscriber_check/") {
+				version = "v0.2"
+			}
+			sent := srv.calls()[0]
+			path, _, _ := strings.Cut(sent.uri, "?")
+			if want := strings.Replace(ids.Replace(op.Path), "{v}", version, 1); sent.method != op.Method || path != want {
+				t.Errorf("request = %s %s, want %s %s", sent.method, path, op.Method, want)
+			}
+			if got := scopeOf(t, srv.tokens()[0]); got != op.Scope {
+				t.Errorf("scope = %q, want %q", got, op.Scope)
+			}
+		})
+	}
+}
+
+func operations(t testing.TB) []operation {
+	t.Helper()
+	var ops []operation
+	if err := json.Unmarshal(fixture(t, "operations.json"), &ops); err != nil {
+		t.Fatal(err)
+	}
+	return ops
+}
+
+// scopeOf returns the scope of a token request.
+func scopeOf(t testing.TB, r recordedRequest) string {
+	t.Helper()
+	_, rest, ok := strings.Cut(string(r.body), "name=\"scope\"\r\n\r\n")
+	if !ok {
+		t.Fatalf("form has no scope: %q", r.body)
+	}
+	scope, _, _ := strings.Cut(rest, "\r\n")
+	return scope
+}
+
+// ids returns the ID for a placeholder of a path, such as "check_id".
+type ids func(placeholder string) string
+
+// callsWithIDs contains a call for every operation of the route table whose path contains IDs.
+var callsWithIDs = map[string]func(context.Context, *idverify.Client, *idverify.Console, ids) error{
+	"phone_check.get": func(ctx context.Context, c *idverify.Client, _ *idverify.Console, id ids) error {
+		return errorOf(c.PhoneChecks.Get(ctx, id("check_id")))
+	},
+	"phone_check.complete": func(ctx context.Context, c *idverify.Client, _ *idverify.Console, id ids) error {
+		return errorOf(c.PhoneChecks.Complete(ctx, id("check_id"), "code"))
+	},
+	"phone_check.traces": func(ctx context.Context, c *idverify.Client, _ *idverify.Console, id ids) error {
+		return errorOf(c.PhoneChecks.Traces(ctx, id("check_id")))
+	},
+	"subscriber_check.get": func(ctx context.Context, c *idverify.Client, _ *idverify.Console, id ids) error {
+		return errorOf(c.SubscriberChecks.Get(ctx, id("check_id")))
+	},
+	"subscriber_check.complete": func(ctx context.Context, c *idverify.Client, _ *idverify.Console, id ids) error {
+		return errorOf(c.SubscriberChecks.Complete(ctx, id("check_id"), "code"))
+	},
+	"subscriber_check.traces": func(ctx context.Context, c *idverify.Client, _ *idverify.Console, id ids) error {
+		return errorOf(c.SubscriberChecks.Traces(ctx, id("check_id")))
+	},
+	"sim_check.get": func(ctx context.Context, c *idverify.Client, _ *idverify.Console, id ids) error {
+		return errorOf(c.SIMChecks.Get(ctx, id("check_id")))
+	},
+	"sim_check.traces": func(ctx context.Context, c *idverify.Client, _ *idverify.Console, id ids) error {
+		return errorOf(c.SIMChecks.Traces(ctx, id("check_id")))
+	},
+	"reachability.country": func(ctx context.Context, c *idverify.Client, _ *idverify.Console, id ids) error {
+		return errorOf(c.Reachability.Country(ctx, id("code")))
+	},
+
+	"projects.create": func(ctx context.Context, _ *idverify.Client, o *idverify.Console, _ ids) error {
+		return errorOf(o.Projects.Create(ctx, idverify.ProjectParams{Name: "n", Mode: idverify.ModeLive}))
+	},
+	"projects.list": func(ctx context.Context, _ *idverify.Client, o *idverify.Console, _ ids) error {
+		return errorOf(o.Projects.List(ctx, idverify.ListOptions{}))
+	},
+	"projects.get": func(ctx context.Context, _ *idverify.Client, o *idverify.Console, id ids) error {
+		return errorOf(o.Projects.Get(ctx, id("project_id")))
+	},
+	"projects.update": func(ctx context.Context, _ *idverify.Client, o *idverify.Console, id ids) error {
+		return errorOf(o.Projects.Update(ctx, id("project_id"), idverify.ProjectUpdate{Name: new("n")}))
+	},
+	"projects.delete": func(ctx context.Context, _ *idverify.Client, o *idverify.Console, id ids) error {
+		return o.Projects.Delete(ctx, id("project_id"))
+	},
+	"project_credentials.create": func(ctx context.Context, _ *idverify.Client, o *idverify.Console, id ids) error {
+		return errorOf(o.ProjectCredentials.Create(ctx, id("project_id")))
+	},
+	"project_credentials.list": func(ctx context.Context, _ *idverify.Client, o *idverify.Console, id ids) error {
+		return errorOf(o.ProjectCredentials.List(ctx, id("project_id"), idverify.ListOptions{}))
+	},
+	"project_credentials.get": func(ctx context.Context, _ *idverify.Client, o *idverify.Console, id ids) error {
+		return errorOf(o.ProjectCredentials.Get(ctx, id("project_id"), id("client_id")))
+	},
+	"project_credentials.delete": func(ctx context.Context, _ *idverify.Client, o *idverify.Console, id ids) error {
+		return o.ProjectCredentials.Delete(ctx, id("project_id"), id("client_id"))
+	},
+
+	"workspaces.get": func(ctx context.Context, _ *idverify.Client, o *idverify.Console, _ ids) error {
+		return errors.Join(errorOf(o.Workspaces.Get(ctx)), errorOf(o.Billing.Balance(ctx)))
+	},
+	"workspaces.update": func(ctx context.Context, _ *idverify.Client, o *idverify.Console, _ ids) error {
+		return errorOf(o.Workspaces.Rename(ctx, "n"))
+	},
+	"members.list": func(ctx context.Context, _ *idverify.Client, o *idverify.Console, _ ids) error {
+		return errorOf(o.Members.List(ctx, idverify.ListOptions{}))
+	},
+	"members.get": func(ctx context.Context, _ *idverify.Client, o *idverify.Console, id ids) error {
+		return errorOf(o.Members.Get(ctx, id("member_id")))
+	},
+	"invitations.create": func(ctx context.Context, _ *idverify.Client, o *idverify.Console, _ ids) error {
+		return errorOf(o.Invitations.Create(ctx, idverify.InvitationParams{Name: "n", Role: idverify.RoleViewer}))
+	},
+	"invitations.list": func(ctx context.Context, _ *idverify.Client, o *idverify.Console, _ ids) error {
+		return errorOf(o.Invitations.List(ctx, idverify.ListOptions{}))
+	},
+	"workspace_credentials.create": func(ctx context.Context, _ *idverify.Client, o *idverify.Console, id ids) error {
+		return errorOf(o.WorkspaceCredentials.Create(ctx, id("member_id")))
+	},
+	"workspace_credentials.list": func(ctx context.Context, _ *idverify.Client, o *idverify.Console, id ids) error {
+		return errorOf(o.WorkspaceCredentials.List(ctx, id("member_id"), idverify.ListOptions{}))
+	},
+	"workspace_credentials.get": func(ctx context.Context, _ *idverify.Client, o *idverify.Console, id ids) error {
+		return errorOf(o.WorkspaceCredentials.Get(ctx, id("member_id"), id("client_id")))
+	},
+	"workspace_credentials.delete": func(ctx context.Context, _ *idverify.Client, o *idverify.Console, id ids) error {
+		return o.WorkspaceCredentials.Delete(ctx, id("member_id"), id("client_id"))
+	},
+	"workspace_credentials.reset": func(ctx context.Context, _ *idverify.Client, o *idverify.Console, id ids) error {
+		return errorOf(o.WorkspaceCredentials.ResetSecret(ctx, id("member_id"), id("client_id")))
+	},
+	"billing.account": func(ctx context.Context, _ *idverify.Client, o *idverify.Console, _ ids) error {
+		return errorOf(o.Billing.Get(ctx))
+	},
+	"billing.update_account": func(ctx context.Context, _ *idverify.Client, o *idverify.Console, _ ids) error {
+		return errorOf(o.Billing.Update(ctx, idverify.BillingAccount{CompanyName: "n"}))
+	},
+	"payment_methods.create": func(ctx context.Context, _ *idverify.Client, o *idverify.Console, _ ids) error {
+		return errorOf(o.PaymentMethods.Create(ctx, idverify.PaymentMethodParams{}))
+	},
+	"payment_methods.list": func(ctx context.Context, _ *idverify.Client, o *idverify.Console, _ ids) error {
+		return errorOf(o.PaymentMethods.List(ctx, idverify.ListOptions{}))
+	},
+	"payment_methods.get": func(ctx context.Context, _ *idverify.Client, o *idverify.Console, id ids) error {
+		return errorOf(o.PaymentMethods.Get(ctx, id("payment_method_id")))
+	},
+	"payment_methods.delete": func(ctx context.Context, _ *idverify.Client, o *idverify.Console, id ids) error {
+		return o.PaymentMethods.Delete(ctx, id("payment_method_id"))
+	},
+	"topups.create": func(ctx context.Context, _ *idverify.Client, o *idverify.Console, _ ids) error {
+		return errorOf(o.TopUps.Create(ctx, idverify.TopUpParams{Amount: "1"}))
+	},
+	"topups.list": func(ctx context.Context, _ *idverify.Client, o *idverify.Console, _ ids) error {
+		return errorOf(o.TopUps.List(ctx, idverify.ListOptions{}))
+	},
+	"usage.get": func(ctx context.Context, _ *idverify.Client, o *idverify.Console, _ ids) error {
+		return errorOf(o.Usage.Daily(ctx, idverify.UsageQuery{From: newClock().now()}))
+	},
+}
+
+// notCalled contains the operations whose IDs a caller cannot choose freely. Devices, not the
+// client, open Check URLs. An IP address is a netip.Addr. A single trace has no method.
+var notCalled = map[string]bool{
+	"phone_check.open": true, "subscriber_check.open": true, "reachability.device_ip": true,
+	"phone_check.trace": true, "subscriber_check.trace": true, "sim_check.trace": true,
+}
+
+// withIDs returns the operations whose path contains IDs, with their placeholders.
+func withIDs(t testing.TB) map[wire.Operation][]string {
+	t.Helper()
+	found := make(map[wire.Operation][]string)
+	for _, op := range wire.Operations() {
+		for segment := range strings.SplitSeq(op.Path, "/") {
+			name := strings.Trim(segment, "{}")
+			if name == segment || name == "v" || name == "period" || notCalled[op.Name] {
+				continue
+			}
+			if callsWithIDs[op.Name] == nil {
+				t.Errorf("callsWithIDs has no call for %s", op.Name)
+				continue
+			}
+			found[op] = append(found[op], name)
+		}
+	}
+	if len(found) < 40 {
+		t.Errorf("operations with IDs = %d, want at least 40", len(found))
+	}
+	return found
+}
+
+// callWithIDs calls op. Operations of a workspace use id("workspace_id").
+func (s *service) callWithIDs(t testing.TB, op wire.Operation, id ids) error {
+	t.Helper()
+	v02 := idverify.WithVersions(idverify.Versions{PhoneCheck: "v0.2", SubscriberCheck: "v0.2"})
+	console := s.console(t)
+	if strings.Contains(op.Path, "{workspace_id}") {
+		console = console.ForWorkspace(id("workspace_id"))
+	}
+	return callsWithIDs[op.Name](t.Context(), s.client(t, v02), console, id)
+}
+
+func TestClient_RejectsUnsafeIDs(t *testing.T) {
+	t.Parallel()
+	unsafe := []string{
+		"", ".", "..", "..;", "..;v=1", " .. ", "..?", "p?", "p#x",
+		"../../project-2", "a/b", "/", `..\..\project-2`, `a\b`,
+		"a%2fb", "%2e%2e", "a%", "a\x00", "a\r\nb", "a\tb", "a\x7f", "a\u0085b", "a\xff",
+	}
+	for op, placeholders := range withIDs(t) {
+		t.Run(op.Method+" "+op.Path, func(t *testing.T) {
+			t.Parallel()
+			srv := newService(t, respondWith(500, ""))
+			for _, placeholder := range placeholders {
+				for _, bad := range unsafe {
+					if placeholder == "code" && strings.TrimSpace(bad) != bad {
+						continue // Country trims spaces around the code
+					}
+
+					err := srv.callWithIDs(t, op, func(name string) string {
+						if name == placeholder {
+							return bad
+						}
+						return "good"
+					})
+
+					if !errors.Is(err, idverify.ErrBadRequest) {
+						t.Errorf("%s %q: error = %v, want ErrBadRequest", placeholder, bad, err)
+					}
+					if len(bad) > 2 && strings.Contains(fmt.Sprint(err), bad) {
+						t.Errorf("%s %q: error = %q, want it without the ID", placeholder, bad, err)
+					}
+				}
+			}
+			if n := len(srv.calls()) + len(srv.tokens()); n != 0 {
+				t.Errorf("requests = %d, want 0: a proxy may decode the path", n)
+			}
+		})
+	}
+}
+
+func TestClient_EscapesIDs(t *testing.T) {
+	t.Parallel()
+	for id, want := range map[string]string{
+		"a b":    "a%20b",
+		"a;b":    "a%3Bb",
+		"...":    "...",
+		"..a":    "..a",
+		"größe":  "gr%C3%B6%C3%9Fe",
+		"a+b@:c": "a+b@:c",
+	} {
+		srv := newService(t, respondWithProblem(http.StatusNotFound, "check_not_found", "no such check"))
+
+		_, err := srv.client(t).PhoneChecks.Get(t.Context(), id)
+
+		if !errors.Is(err, idverify.ErrNotFound) {
+			t.Fatalf("Get(%q): error = %v, want ErrNotFound", id, err)
+		}
+		if got := srv.calls()[0].uri; got != "/phone_check/v0.1/checks/"+want {
+			t.Errorf("Get(%q): URI = %q, want %q", id, got, "/phone_check/v0.1/checks/"+want)
+		}
+	}
+}
+
+// resourceWithIDs returns JSON with every kind of ID. All IDs are id.
+func resourceWithIDs(id string) string {
+	return fmt.Sprintf(`{"check_id":%[1]q,"status":"COMPLETED","match":true,"trace_id":%[1]q,"project_id":%[1]q,"client_id":%[1]q,"client_secret":"new-secret",
+		"workspace_id":%[1]q,"member_id":%[1]q,"payment_method_id":%[1]q}`, id)
+}
+
+func TestClient_RejectsMismatchedIDs(t *testing.T) {
+	t.Parallel()
+	const requested, other = "requested-1", "requested-2"
+	for op, placeholders := range withIDs(t) {
+		// The end of the path is the kind of the resource in the response.
+		path := strings.TrimSuffix(op.Path, "/reset")
+		if !strings.HasSuffix(path, "_id}") || op.Method == http.MethodDelete {
+			continue
+		}
+		t.Run(op.Method+" "+op.Path, func(t *testing.T) {
+			t.Parallel()
+			last := placeholders[len(placeholders)-1]
+			id := func(name string) string {
+				if name == last {
+					return requested
+				}
+				return other // the parents are not in the response
+			}
+
+			matchErr := newService(t, respondWith(op.Success, resourceWithIDs(requested))).callWithIDs(t, op, id)
+			srv := newService(t, withRequestID("req-7", respondWith(op.Success, resourceWithIDs(other))))
+			err := srv.callWithIDs(t, op, id)
+
+			if matchErr != nil {
+				t.Errorf("response about the requested resource: error = %v, want nil", matchErr)
+			}
+			e, ok := errors.AsType[*idverify.DecodeError](err)
+			if !ok {
+				t.Fatalf("error = %v, want a *DecodeError: the response is about another resource", err)
+			}
+			if e.Status != op.Success || e.Operation != op.Name || e.RequestID != "req-7" {
+				t.Errorf("error = %+v, want status, operation and request ID of the response", e)
+			}
+			unknown := errors.Is(err, idverify.ErrOutcomeUnknown)
+			if want := op.Method == http.MethodPost || op.Method == http.MethodPatch; unknown != want {
+				t.Errorf("error = %v, matches ErrOutcomeUnknown: %t, want %t", err, unknown, want)
+			}
+			if strings.Contains(err.Error(), "requested-") {
+				t.Errorf("error = %q contains an ID", err)
+			}
+			sent := srv.requests(func(r recordedRequest) bool { return r.uri != tokenPath && r.method == op.Method })
+			if len(sent) != 1 && op.Name != "workspaces.get" {
+				t.Errorf("%d requests, want 1", len(sent))
+			}
+		})
+	}
+}
+
+func TestPhoneCheckService_WaitRejectsMismatchedID(t *testing.T) {
+	t.Parallel()
+	srv := newService(t, respondWith(200, `{"check_id":"another","status":"COMPLETED","match":true}`))
+
+	check, err := srv.client(t).PhoneChecks.Wait(t.Context(), "mine")
+
+	if _, ok := errors.AsType[*idverify.DecodeError](err); !ok || check != nil {
+		t.Errorf("check = %+v, error = %v, want a *DecodeError and no result of another check", check, err)
+	}
+}
+
+func TestConsole_AcceptsDefaultWorkspace(t *testing.T) {
+	t.Parallel()
+	srv := newService(t, respondWith(200, resourceWithIDs("workspace-7")))
+
+	for _, c := range []*idverify.Console{srv.console(t), srv.console(t).ForWorkspace("default"), srv.console(t).ForWorkspace("workspace-7")} {
+		w, err := c.Workspaces.Get(t.Context())
+		if err != nil || w.WorkspaceID != "workspace-7" {
+			t.Errorf("workspace = %+v, error = %v, want workspace-7", w, err)
+		}
+	}
+}
+
+func TestClient_CreateComparesPhoneNumber(t *testing.T) {
+	t.Parallel()
+	const typed = "+44 (7700) 900-000"
+	creates := map[string]func(context.Context, *idverify.Client) error{
+		"PhoneCheck": func(ctx context.Context, c *idverify.Client) error {
+			return errorOf(c.PhoneChecks.Create(ctx, idverify.PhoneCheckParams{PhoneNumber: typed}))
+		},
+		"SIMCheck": func(ctx context.Context, c *idverify.Client) error {
+			return errorOf(c.SIMChecks.Create(ctx, idverify.SIMCheckParams{PhoneNumber: typed}))
+		},
+		"SubscriberCheck": func(ctx context.Context, c *idverify.Client) error {
+			return errorOf(c.SubscriberChecks.Create(ctx, idverify.SubscriberCheckParams{PhoneNumber: typed}))
+		},
+	}
+	for _, tt := range []struct {
+		name, number string // as JSON in the response
+		same         bool
+	}{
+		{"same number", `,"phone_number":"447700900000"`, true},
+		{"same number in another notation", `,"phone_number":"+44 7700 900000"`, true},
+		{"absent", ``, true},
+		{"null", `,"phone_number":null`, true},
+		{"empty", `,"phone_number":""`, true},
+		{"number of another person", `,"phone_number":"447700900001"`, false},
+		{"longer", `,"phone_number":"4477009000001"`, false},
+		{"not a number", `,"phone_number":"4477009xxxxx"`, false},
+	} {
+		for product, create := range creates {
+			t.Run(product+"/"+tt.name, func(t *testing.T) {
+				t.Parallel()
+				srv := newService(t, respondWith(201, `{"check_id":"a","status":"ACCEPTED"`+tt.number+`}`))
+
+				err := create(t.Context(), srv.client(t))
+
+				if tt.same {
+					if err != nil {
+						t.Errorf("error = %v, want nil", err)
+					}
+					return
+				}
+				if _, ok := errors.AsType[*idverify.DecodeError](err); !ok || !errors.Is(err, idverify.ErrOutcomeUnknown) {
+					t.Errorf("error = %v, want a *DecodeError that matches ErrOutcomeUnknown", err)
+				}
+				if strings.Contains(fmt.Sprint(err), "4477009") {
+					t.Errorf("error = %q contains a phone number", err)
+				}
+				if n := len(srv.calls()); n != 1 {
+					t.Errorf("%d creates, want 1: each one is charged", n)
+				}
+			})
+		}
+	}
 }

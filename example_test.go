@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/netip"
 	"os"
@@ -540,4 +541,117 @@ func ExampleSecret() {
 	secret := idverify.NewSecret("do not print me")
 	fmt.Printf("%v %+v\n", secret, idverify.Credentials{ClientID: "a", ClientSecret: secret})
 	// Output: [REDACTED] {ClientID:a ClientSecret:[REDACTED]}
+}
+
+// Rotates the credentials of a project while a client uses them.
+func ExampleCredentialsFunc() {
+	service, err := sandboxfake.Start()
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer service.Close()
+	console, ctx := service.Console(), context.Background()
+	project := service.NewProject(idverify.ProjectParams{Name: "Shop", Mode: idverify.ModeSandbox})
+
+	// In production, the source reads a file or a secret store.
+	stored := project.Credentials
+	source := idverify.CredentialsFunc(func(context.Context) (idverify.Credentials, error) { return stored, nil })
+	client, err := idverify.NewClient(service.URL(), source, idverify.WithHTTPClient(service.HTTPClient()))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	params := idverify.SIMCheckParams{PhoneNumber: "447700900012"}
+	before, err := client.SIMChecks.Create(ctx, params)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println("before:", before.Status)
+
+	// Create, deploy, delete.
+	issued, err := console.ProjectCredentials.Create(ctx, project.ProjectID)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	stored = issued.Credentials
+	err = console.ProjectCredentials.Delete(ctx, project.ProjectID, project.Credentials.ClientID)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+
+	after, err := client.SIMChecks.Create(ctx, params)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println("after:", after.Status)
+	// Output:
+	// before: COMPLETED
+	// after: COMPLETED
+}
+
+// Logs the request ID and the rate limit of successful attempts.
+func ExampleWithObserver() {
+	service, err := sandboxfake.Start(sandboxfake.WithRateLimit(3600))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer service.Close()
+	logger := slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{ReplaceAttr: withoutTime}))
+	client := service.Client(idverify.WithObserver(func(ctx context.Context, _ string) (context.Context, func(idverify.Attempt)) {
+		return ctx, func(a idverify.Attempt) {
+			if a.Err == nil && a.RateLimit != nil {
+				logger.InfoContext(ctx, "attempt", "operation", a.Operation, "request_id", a.RequestID, "remaining", a.RateLimit.Remaining)
+			}
+		}
+	}))
+
+	if _, err := client.Reachability.Country(context.Background(), "GB"); err != nil {
+		fmt.Println(err)
+		return
+	}
+	// Output: level=INFO msg=attempt operation=reachability.country request_id=6ed78a84-220f-876f-9e1b-6d4487e395dc remaining=3599
+}
+
+// withoutTime removes the time of a record, so that the output of the example does not change.
+func withoutTime(_ []string, a slog.Attr) slog.Attr {
+	if a.Key == slog.TimeKey {
+		return slog.Attr{}
+	}
+	return a
+}
+
+// Limits an attempt to five seconds, and the retries of all operations to one until others succeed.
+func ExampleRetryPolicy() {
+	service, err := sandboxfake.Start()
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer service.Close()
+	client, ctx := service.Client(idverify.WithRetry(idverify.RetryPolicy{
+		AttemptTimeout: 5 * time.Second,
+		Budget:         1,
+	})), context.Background()
+	service.Inject(sandboxfake.Match{Operation: "reachability.country", Repeat: true}, sandboxfake.Fault{Status: http.StatusServiceUnavailable})
+
+	for range 3 {
+		if _, err := client.Reachability.Country(ctx, "GB"); err == nil {
+			fmt.Println("the service works")
+		}
+	}
+
+	attempts := 0
+	for _, r := range service.Requests() {
+		if r.Operation == "reachability.country" {
+			attempts++
+		}
+	}
+	fmt.Println(attempts, "attempts for 3 operations")
+	// Output: 4 attempts for 3 operations
 }

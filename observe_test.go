@@ -4,15 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"log/slog"
 	"net/http"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-
 	idverify "github.com/idverify/idverify-go"
 	"github.com/idverify/idverify-go/internal/synctest"
 	"github.com/idverify/idverify-go/sandboxfake"
@@ -342,5 +345,606 @@ func TestWithObserver_OperationNames(t *testing.T) {
 				t.Errorf("first attempt = %+v, want the token request", attempts[0])
 			}
 		})
+	}
+}
+
+// A function that is called at the end of a token request must not delay the callers.
+func TestWithObserver_BlockedEnd(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		c := newTransportClient(t, func(*http.Request) (*http.Response, error) {
+			return response(200, fixture(t, "phone_check.json")), nil
+		}, observing(func(string) {}, func(operation string) {
+			if operation == "token.create" {
+				<-release
+			}
+		}))
+
+		_, err := c.PhoneChecks.Get(t.Context(), phoneCheckID)
+		took := time.Since(bubbleStart)
+		close(release)
+
+		if err != nil || took > 0 {
+			t.Errorf("error = %v after %v, want nil at once", err, took)
+		}
+	})
+}
+
+// An observer of token requests can use the client.
+func TestWithObserver_Reentrant(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var c *idverify.Client
+		inner := make(chan error, 1)
+		c = newTransportClient(t, func(*http.Request) (*http.Response, error) {
+			return response(200, fixture(t, "phone_check.json")), nil
+		}, observing(func(string) {}, func(operation string) {
+			if operation == "token.create" {
+				inner <- errorOf(c.PhoneChecks.Get(context.Background(), phoneCheckID))
+			}
+		}))
+
+		_, err := c.PhoneChecks.Get(t.Context(), phoneCheckID)
+		innerErr := <-inner
+
+		if took := time.Since(bubbleStart); err != nil || innerErr != nil || took > 0 {
+			t.Errorf("errors = %v and %v after %v, want nil at once", err, innerErr, took)
+		}
+	})
+}
+
+// A logger that blocks on the record of a failed renewal must not keep the client without a token.
+func TestWithLogger_Blocked(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		release, failing := make(chan struct{}), false
+		e := newMemoryService()
+		handler := warnHandler{slog.DiscardHandler, func() { <-release }}
+		c := must(idverify.NewClient("https://idverify.sandbox.test", credentials, idverify.WithLogger(slog.New(handler)),
+			idverify.WithHTTPClient(&http.Client{Transport: roundTripperFunc(func(r *http.Request) (*http.Response, error) {
+				if failing {
+					return response(401, nil), nil
+				}
+				return e.RoundTrip(r)
+			})})))(t)
+		tokenFor(t, c, idverify.ScopeReachability)
+		time.Sleep(59*time.Minute + time.Second) // the renewal is due
+		failing = true
+		tokenFor(t, c, idverify.ScopeReachability)
+		synctest.Wait()
+		failing = false
+		time.Sleep(time.Hour) // until the token has expired
+		start := time.Now()
+
+		token := tokenFor(t, c, idverify.ScopeReachability)
+		took := time.Since(start)
+		close(release)
+
+		if token != "token-2" || took > 0 {
+			t.Errorf("token = %q after %v, want token-2 at once", token, took)
+		}
+	})
+}
+
+// warnHandler is a slog.Handler that calls block for each record of level warn.
+type warnHandler struct {
+	slog.Handler
+	block func()
+}
+
+func (warnHandler) Enabled(context.Context, slog.Level) bool { return true }
+
+func (h warnHandler) Handle(_ context.Context, r slog.Record) error {
+	if r.Level == slog.LevelWarn {
+		h.block()
+	}
+	return nil
+}
+
+// A start function or an HTTP transport that never returns must not hold the callers longer than
+// the timeout of a token request and a tenth of it.
+func TestClient_TokenWaitIsBounded(t *testing.T) {
+	t.Parallel()
+	for _, place := range []string{"start of an observer", "transport"} {
+		t.Run(place, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				release := make(chan struct{})
+				defer close(release)
+				c := newTransportClient(t, nil, idverify.WithRetry(idverify.RetryPolicy{MaxAttempts: 1, AttemptTimeout: 10 * time.Second}),
+					idverify.WithHTTPClient(&http.Client{Transport: roundTripperFunc(func(*http.Request) (*http.Response, error) {
+						<-release // ignores the context
+						return nil, errors.New("released")
+					})}),
+					observing(func(operation string) {
+						if operation == "token.create" && place != "transport" {
+							<-release
+						}
+					}, func(string) {}))
+
+				_, err := c.PhoneChecks.Create(t.Context(), createParams)
+
+				if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, idverify.ErrOutcomeUnknown) || !strings.HasPrefix(err.Error(), `idverify: get token for scope "phone_check": no response within the attempt timeout`) {
+					t.Errorf("error = %v, want a timeout of the token request", err)
+				}
+				if took := time.Since(bubbleStart); took != 11*time.Second {
+					t.Errorf("took %v, want 11s", took)
+				}
+			})
+		})
+	}
+}
+
+// spanKey is the key of a context value that contains the names of a span and its parents.
+type spanKey struct{}
+
+func span(ctx context.Context) string {
+	s, _ := ctx.Value(spanKey{}).(string)
+	return s
+}
+
+// withSpan returns an observer that adds name to the span of the context.
+func withSpan(name string) idverify.Option {
+	return idverify.WithObserver(func(ctx context.Context, operation string) (context.Context, func(idverify.Attempt)) {
+		return context.WithValue(ctx, spanKey{}, span(ctx)+"/"+name+operation), nil
+	})
+}
+
+func TestWithObserver_ContextReachesTransport(t *testing.T) {
+	t.Parallel()
+	srv := newService(t, respondInTurn(respondWith(503, ""), respondWith(401, ""), respondWith(200, string(fixture(t, "phone_check.json")))))
+	var sent []string // the requests of one caller follow each other
+	transport := roundTripperFunc(func(r *http.Request) (*http.Response, error) {
+		kind := "check"
+		if r.URL.Path == tokenPath {
+			kind = "token"
+		}
+		sent = append(sent, kind+": "+span(r.Context()))
+		return srv.Client().Transport.RoundTrip(r)
+	})
+	c := srv.client(t, idverify.WithHTTPClient(&http.Client{Transport: transport, Timeout: time.Minute}), withSpan(""))
+
+	_, err := c.PhoneChecks.Get(context.WithValue(t.Context(), spanKey{}, "caller"), phoneCheckID)
+
+	want := []string{
+		"token: caller/phone_check.get/token.create",
+		"check: caller/phone_check.get",
+		"check: caller/phone_check.get", // the retry
+		"token: caller/phone_check.get/token.create",
+		"check: caller/phone_check.get", // again after 401
+	}
+	if diff := cmp.Diff(want, sent); err != nil || diff != "" {
+		t.Errorf("error = %v, spans (-want +got):\n%s", err, diff)
+	}
+}
+
+// sliceContext is a context type whose values cannot be compared.
+type sliceContext struct {
+	context.Context
+	_ []int
+}
+
+// A comparison of contexts must not panic.
+func TestWithObserver_UncomparableContext(t *testing.T) {
+	t.Parallel()
+	log := new(attemptLog)
+	c := newTransportClient(t, func(*http.Request) (*http.Response, error) {
+		return response(200, fixture(t, "phone_check.json")), nil
+	}, log.option(), log.option())
+
+	_, err := c.PhoneChecks.Get(sliceContext{Context: t.Context()}, phoneCheckID)
+
+	if err != nil || len(log.all(t)) != 4 {
+		t.Errorf("error = %v after %d attempts, want nil after 2 for each observer", err, len(log.all(t)))
+	}
+}
+
+func TestWithObserver_Order(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	var calls []string
+	observer := func(name string, returns func(context.Context, func(idverify.Attempt)) (context.Context, func(idverify.Attempt))) idverify.Option {
+		return idverify.WithObserver(func(ctx context.Context, operation string) (context.Context, func(idverify.Attempt)) {
+			mu.Lock()
+			defer mu.Unlock()
+			if operation == "token.create" {
+				return nil, nil
+			}
+			calls = append(calls, fmt.Sprintf("%s starts %s in %q", name, operation, span(ctx)))
+			return returns(context.WithValue(ctx, spanKey{}, span(ctx)+name), func(a idverify.Attempt) {
+				mu.Lock()
+				defer mu.Unlock()
+				calls = append(calls, fmt.Sprintf("%s ends %s", name, a.Operation))
+			})
+		})
+	}
+	both := func(ctx context.Context, end func(idverify.Attempt)) (context.Context, func(idverify.Attempt)) {
+		return ctx, end
+	}
+	c := newTransportClient(t, func(*http.Request) (*http.Response, error) {
+		return response(200, fixture(t, "phone_check.json")), nil
+	},
+		observer("a", both),
+		idverify.WithObserver(nil),
+		observer("b", func(_ context.Context, end func(idverify.Attempt)) (context.Context, func(idverify.Attempt)) {
+			return nil, end
+		}),
+		observer("c", func(ctx context.Context, _ func(idverify.Attempt)) (context.Context, func(idverify.Attempt)) {
+			return ctx, nil
+		}),
+		observer("d", both))
+
+	_, err := c.PhoneChecks.Get(t.Context(), phoneCheckID)
+
+	want := []string{
+		`a starts phone_check.get in ""`,
+		`b starts phone_check.get in "a"`,
+		`c starts phone_check.get in "a"`, // b returned no context
+		`d starts phone_check.get in "ac"`,
+		"d ends phone_check.get", // c returned no function
+		"b ends phone_check.get",
+		"a ends phone_check.get",
+	}
+	if diff := cmp.Diff(want, calls); err != nil || diff != "" {
+		t.Errorf("error = %v, calls (-want +got):\n%s", err, diff)
+	}
+}
+
+// Only the values of an observer's context are used. It changes neither the cancellation nor the
+// deadline of an attempt.
+func TestWithObserver_KeepsCancellation(t *testing.T) {
+	t.Parallel()
+	for name, derive := range map[string]func(context.Context) context.Context{
+		"with a value": func(ctx context.Context) context.Context { return ctx },
+		"not derived":  func(context.Context) context.Context { return context.Background() },
+		"without cancel": func(ctx context.Context) context.Context {
+			return context.WithoutCancel(ctx)
+		},
+		"canceled": func(ctx context.Context) context.Context {
+			ctx, cancel := context.WithCancel(ctx)
+			cancel()
+			return ctx
+		},
+		"with another Err": func(ctx context.Context) context.Context { return endedContext{ctx} },
+		"past its deadline": func(ctx context.Context) context.Context {
+			ctx, cancel := context.WithTimeout(ctx, -1)
+			t.Cleanup(cancel)
+			return ctx
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				var spans []string
+				client := func(timeout time.Duration) *idverify.Client {
+					transport := roundTripperFunc(func(r *http.Request) (*http.Response, error) {
+						if r.URL.Path == tokenPath {
+							return issuedToken(), nil
+						}
+						spans = append(spans, span(r.Context()))
+						// A context that is derived from that of the request is canceled with it.
+						ctx, cancel := context.WithCancel(r.Context())
+						defer cancel()
+						select {
+						case <-ctx.Done():
+							return nil, ctx.Err()
+						case <-time.After(10 * time.Second): // of the bubble
+							return response(200, fixture(t, "phone_check.json")), nil
+						}
+					})
+					observer := idverify.WithObserver(func(ctx context.Context, operation string) (context.Context, func(idverify.Attempt)) {
+						return context.WithValue(derive(ctx), spanKey{}, operation), nil
+					})
+					return must(idverify.NewClient("https://idverify.sandbox.test", credentials, withoutRetries, observer,
+						idverify.WithHTTPClient(&http.Client{Transport: transport, Timeout: timeout})))(t)
+				}
+				get := func(ctx context.Context, timeout time.Duration) (time.Duration, error) {
+					began := time.Now()
+					_, err := client(timeout).PhoneChecks.Get(ctx, phoneCheckID)
+					return time.Since(began), err
+				}
+				canceled, cancel := context.WithCancel(t.Context())
+				time.AfterFunc(time.Second, cancel)
+
+				tookCanceled, errCanceled := get(canceled, time.Minute)
+				deadline, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+				defer cancel()
+				tookDeadline, errDeadline := get(deadline, time.Minute)
+				tookTimeout, errTimeout := get(t.Context(), 3*time.Second)
+				tookSuccess, errSuccess := get(t.Context(), time.Minute)
+
+				if !errors.Is(errCanceled, context.Canceled) || tookCanceled != time.Second {
+					t.Errorf("canceled: error = %v after %v, want context.Canceled after 1s", errCanceled, tookCanceled)
+				}
+				if !errors.Is(errDeadline, context.DeadlineExceeded) || tookDeadline != 2*time.Second {
+					t.Errorf("deadline: error = %v after %v, want context.DeadlineExceeded after 2s", errDeadline, tookDeadline)
+				}
+				if classify(errTimeout) != "lost" || !errors.Is(errTimeout, context.DeadlineExceeded) || tookTimeout != 3*time.Second {
+					t.Errorf("timeout of the HTTP client: error = %v after %v, want it to name the timeout, after 3s", errTimeout, tookTimeout)
+				}
+				if errSuccess != nil || tookSuccess != 10*time.Second {
+					t.Errorf("success: error = %v after %v, want none after 10s", errSuccess, tookSuccess)
+				}
+				if want := slices.Repeat([]string{"phone_check.get"}, 4); !slices.Equal(spans, want) {
+					t.Errorf("spans of the requests = %q, want %q", spans, want)
+				}
+			})
+		})
+	}
+}
+
+// endedContext has ended although its Done channel is that of another context.
+type endedContext struct{ context.Context }
+
+func (endedContext) Err() error { return context.Canceled }
+
+func (endedContext) Deadline() (time.Time, bool) { return bubbleStart, true }
+
+func issuedToken() *http.Response {
+	return response(200, []byte(`{"access_token":"token-1","expires_in":3600}`))
+}
+
+// A token request has the values of the attempt that started it, but not its cancellation.
+func TestWithObserver_TokenOutlivesCaller(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		log := new(attemptLog)
+		var spans []string
+		transport := roundTripperFunc(func(r *http.Request) (*http.Response, error) {
+			spans = append(spans, span(r.Context()))
+			select {
+			case <-r.Context().Done():
+				return nil, r.Context().Err()
+			case <-time.After(5 * time.Second):
+				return issuedToken(), nil
+			}
+		})
+		c := must(idverify.NewClient("https://idverify.sandbox.test", credentials, idverify.WithHTTPClient(&http.Client{Transport: transport}), withSpan(""), log.option()))(t)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+
+		_, err := c.PhoneChecks.Get(ctx, phoneCheckID)
+		time.Sleep(10 * time.Second)
+
+		want := []string{"phone_check.get 1: 0, error", "token.create 1: 200"}
+		if diff := cmp.Diff(want, log.lines(t)); !errors.Is(err, context.DeadlineExceeded) || diff != "" {
+			t.Errorf("error = %v, attempts (-want +got):\n%s", err, diff)
+		}
+		if want := []string{"/phone_check.get/token.create"}; !slices.Equal(spans, want) {
+			t.Errorf("spans = %q, want %q", spans, want)
+		}
+	})
+}
+
+// failOnce calls end at the first call of fail.
+type failOnce struct {
+	end    func()
+	failed atomic.Bool
+}
+
+func (f *failOnce) fail() {
+	if f.failed.CompareAndSwap(false, true) {
+		f.end()
+	}
+}
+
+// observing returns an observer that calls start and end with the name of the operation.
+func observing(start, end func(operation string)) idverify.Option {
+	return idverify.WithObserver(func(ctx context.Context, operation string) (context.Context, func(idverify.Attempt)) {
+		start(operation)
+		return ctx, func(a idverify.Attempt) { end(a.Operation) }
+	})
+}
+
+// A panic in an attempt reaches the caller. All observers that were called learn the end of the
+// attempt.
+func TestWithObserver_PanicInAttempt(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		place  string
+		before int  // attempts of the observer before the one that may fail
+		after  int  // attempts of the observer after it
+		failed bool // the attempt was not successful
+		text   string
+	}{
+		{"transport before the body", 1, 1, true, "create PhoneCheck: ended by a panic"},
+		{"transport after the body", 1, 1, true, "create PhoneCheck: outcome unknown: ended by a panic"},
+		{"start of an observer", 1, 0, true, "create PhoneCheck: ended by a panic"},
+		{"end of an observer", 1, 1, false, ""},
+	} {
+		for name, end := range map[string]func(){"panic": func() { panic("a bug of the caller") }, "Goexit": runtime.Goexit} {
+			t.Run(name+" in "+tt.place, func(t *testing.T) {
+				t.Parallel()
+				before, after := new(attemptLog), new(attemptLog)
+				once := &failOnce{end: end}
+				failAt := func(place string) {
+					if place == tt.place {
+						once.fail()
+					}
+				}
+				ifCreate := func(place string) func(string) {
+					return func(operation string) {
+						if operation == "phone_check.create" {
+							failAt(place)
+						}
+					}
+				}
+				c := newTransportClient(t, func(r *http.Request) (*http.Response, error) {
+					failAt("transport before the body")
+					if _, err := io.Copy(io.Discard, r.Body); err != nil {
+						return nil, err
+					}
+					failAt("transport after the body")
+					return response(201, fixture(t, "phone_check_created.json")), nil
+				}, before.option(), observing(ifCreate("start of an observer"), ifCreate("end of an observer")), after.option())
+				tokenFor(t, c, idverify.ScopePhoneCheck)
+
+				got := make(chan any, 1)
+				go func() {
+					defer func() { got <- recover() }()
+					_, err := c.PhoneChecks.Create(t.Context(), createParams)
+					t.Errorf("Create returned %v, want it to end", err)
+				}()
+
+				if p := <-got; name == "panic" && p != "a bug of the caller" || name == "Goexit" && p != nil {
+					t.Errorf("panic = %v, want the caller's", p)
+				}
+				for _, observer := range []struct {
+					log  *attemptLog
+					want int
+				}{{before, tt.before}, {after, tt.after}} {
+					attempts := observer.log.all(t)[1:] // without the token request
+					if len(attempts) != observer.want {
+						t.Fatalf("attempts = %+v, want %d", attempts, observer.want)
+					}
+					for _, a := range attempts {
+						if failed := a.Err != nil; failed != tt.failed || a.Number != 1 || a.Retry {
+							t.Errorf("attempt = %+v, failed: %v, want %v", a, failed, tt.failed)
+						}
+						if a.Err != nil && !strings.Contains(a.Err.Error(), tt.text) {
+							t.Errorf("error = %v, want it to contain %q", a.Err, tt.text)
+						}
+					}
+				}
+				if _, err := c.PhoneChecks.Create(t.Context(), createParams); err != nil {
+					t.Errorf("next call: error = %v, want nil", err)
+				}
+			})
+		}
+	}
+}
+
+// A panic in a token request becomes its error, because it would otherwise end the process.
+func TestWithObserver_PanicInTokenRequest(t *testing.T) {
+	t.Parallel()
+	for _, place := range []string{"transport", "start of an observer", "end of an observer"} {
+		for name, end := range map[string]func(){"panic": func() { panic("a bug of 447700900000") }, "Goexit": runtime.Goexit} {
+			t.Run(name+" in "+place, func(t *testing.T) {
+				t.Parallel()
+				log := new(attemptLog)
+				once := &failOnce{end: end}
+				ifToken := func(here string) func(string) {
+					return func(operation string) {
+						if operation == "token.create" && here == place {
+							once.fail()
+						}
+					}
+				}
+				transport := roundTripperFunc(func(*http.Request) (*http.Response, error) {
+					ifToken("transport")("token.create")
+					return issuedToken(), nil
+				})
+				c := must(idverify.NewClient("https://idverify.sandbox.test", credentials, withoutRetries, idverify.WithHTTPClient(&http.Client{Transport: transport}),
+					log.option(), observing(ifToken("start of an observer"), ifToken("end of an observer"))))(t)
+
+				_, err := c.Token(t.Context(), idverify.ScopeReachability)
+
+				dropped := place == "end of an observer" // the token has been obtained by then
+				if dropped && err != nil || !dropped && (err == nil || !strings.HasPrefix(err.Error(), `idverify: get token for scope "coverage": failed: `) || strings.Contains(err.Error(), testNumber)) {
+					t.Errorf("error = %v, want nil if it occurred at the end, or else an error that names the token request", err)
+				}
+				attempts := log.all(t)
+				if len(attempts) != 1 {
+					t.Fatalf("attempts = %+v, want 1", attempts)
+				}
+				if got := attempts[0].Err; got != err {
+					t.Errorf("error of the attempt = %v, want %v", got, err)
+				}
+				if _, err := c.Token(t.Context(), idverify.ScopeReachability); err != nil {
+					t.Errorf("next call: error = %v, want nil", err)
+				}
+			})
+		}
+	}
+}
+
+// Responses of the service must not put personal data or secrets into an Attempt.
+func TestAttempt_Redacted(t *testing.T) {
+	t.Parallel()
+	const everything = "number " + testNumber + " or +44 7700 900-000 at 192.0.2.77, Bearer token-1, token-1, s3cret-of-client-1, https://user.example/?a=" + testNumber
+	headers := []string{testNumber, "192.0.2.77", "token-1", "id-of-token-1", "s3cret-of-client-1", "https://user.example/", everything}
+	hide := []string{testNumber, "7700 900", "192.0.2", "token-1", "s3cret", "user.example", phoneCheckID}
+	for i, header := range headers {
+		for _, tt := range []struct {
+			name    string
+			respond http.HandlerFunc
+		}{
+			{"success", respondWith(200, string(fixture(t, "phone_check.json")))},
+			{"problem", respondWithProblem(400, "bad_request", everything)},
+			{"fragment", respondWithProblem(429, testNumber, everything)},
+			{"page of a proxy", respondWith(502, everything)},
+			{"unusable", respondWith(200, everything)},
+			{"another check", respondWith(200, `{"check_id":"`+testNumber+`","status":"COMPLETED"}`)},
+			{"lost", drop},
+		} {
+			t.Run(fmt.Sprint(tt.name, " ", i), func(t *testing.T) {
+				t.Parallel()
+				hostile := func(respond http.HandlerFunc) http.HandlerFunc {
+					return func(w http.ResponseWriter, r *http.Request) {
+						w.Header().Set("X-RateLimit-Limit", header)
+						w.Header().Set("Retry-After", header)
+						withRequestID(header, respond)(w, r)
+					}
+				}
+				log := new(attemptLog)
+				srv := newService(t, hostile(tt.respond))
+				srv.token = hostile(issueToken)
+				c := srv.client(t, log.option())
+				first := errorOf(c.PhoneChecks.Get(t.Context(), phoneCheckID))
+				srv.token = hostile(respondWith(400, everything))
+				second := errorOf(c.Reachability.Country(t.Context(), "GB"))
+
+				attempts := log.all(t)
+
+				if len(attempts) < 4 || second == nil {
+					t.Errorf("attempts = %d, errors = %v and %v, want the token requests and the operations", len(attempts), first, second)
+				}
+				for _, a := range attempts {
+					for _, text := range []string{fmt.Sprintf("%+v", a), fmt.Sprintf("%+v", errors.Unwrap(a.Err)), a.RequestID} {
+						for _, secret := range hide {
+							if strings.Contains(text, secret) && !strings.Contains(srv.URL, secret) {
+								t.Errorf("an attempt contains %q: %s", secret, text)
+							}
+						}
+					}
+				}
+			})
+		}
+	}
+}
+
+func TestWithObserver_Concurrent(t *testing.T) {
+	t.Parallel()
+	const callers = 1000
+	log := new(attemptLog)
+	var n atomic.Int32
+	c := newTransportClient(t, func(*http.Request) (*http.Response, error) {
+		if n.Add(1)%3 == 0 {
+			return response(503, nil), nil
+		}
+		return response(200, fixture(t, "phone_check.json")), nil
+	}, log.option(), withSpan("a"), idverify.WithRetry(idverify.RetryPolicy{MaxAttempts: 100, MinWait: 1, MaxWait: 1000, Budget: -1}))
+
+	for err := range concurrently(callers, func() error { return errorOf(c.PhoneChecks.Get(t.Context(), phoneCheckID)) }) {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	succeeded, retried := 0, 0
+	for _, a := range log.all(t) {
+		switch {
+		case a.Operation != "phone_check.get":
+		case a.Err == nil && !a.Retry && a.Status == 200:
+			succeeded++
+		case a.Err != nil && a.Retry && a.Status == 503:
+			retried++
+		default:
+			t.Fatalf("attempt = %+v, want a success or a retry", a)
+		}
+	}
+	if want := int(n.Load()) - callers; succeeded != callers || retried != want {
+		t.Errorf("successes = %d, retries = %d, want %d and %d", succeeded, retried, callers, want)
 	}
 }

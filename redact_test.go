@@ -2,6 +2,8 @@ package idverify_test
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -9,13 +11,21 @@ import (
 	"html"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
+	"net/http/httptest"
+	"net/netip"
 	"net/url"
+	"os"
+	"reflect"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/iotest"
 	"time"
+	"unsafe"
 
+	"github.com/google/go-cmp/cmp"
 	idverify "github.com/idverify/idverify-go"
 	"github.com/idverify/idverify-go/internal/synctest"
 )
@@ -360,6 +370,578 @@ func TestComplete_RedactsCode(t *testing.T) {
 					}
 				}
 			})
+		}
+	}
+}
+
+// brokenService serves the failures of TestClient_RedactsErrorChain.
+type brokenService struct {
+	*service
+	closed, resetting, silent string // addresses that reject, reset and ignore connections
+	resolver                  string // address of a name server without names
+}
+
+func newBrokenService(t *testing.T) *brokenService {
+	t.Helper()
+	listen := func(serve func(net.Conn)) string {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			for {
+				conn, err := l.Accept()
+				if err != nil {
+					return
+				}
+				serve(conn)
+			}
+		}()
+		t.Cleanup(func() { l.Close(); <-done })
+		return l.Addr().String()
+	}
+	s := &brokenService{service: newService(t, nil), closed: "127.0.0.1:9"} // nothing listens on port 9
+	s.resetting = listen(func(c net.Conn) {
+		_, _ = c.Read(make([]byte, 1))
+		_ = c.(*net.TCPConn).SetLinger(0)
+		c.Close()
+	})
+	s.silent = listen(func(c net.Conn) { t.Cleanup(func() { c.Close() }) })
+
+	names, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { names.Close() })
+	s.resolver = names.LocalAddr().String()
+	go func() {
+		query := make([]byte, 512)
+		for {
+			n, from, err := names.ReadFrom(query)
+			if err != nil {
+				return
+			}
+			query[2], query[3] = 0x84, 0x03 // an authoritative response: no such name
+			_, _ = names.WriteTo(query[:n], from)
+		}
+	}()
+	return s
+}
+
+// transport returns a transport that trusts the certificate of s and connects to addr.
+func (s *brokenService) transport(addr string) *http.Transport {
+	roots := s.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs
+	return &http.Transport{
+		TLSClientConfig: &tls.Config{RootCAs: roots, ServerName: "example.com"},
+		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, network, addr)
+		},
+	}
+}
+
+// matches reports whether errors.As finds an error of type E for which the condition holds, and
+// prints what it finds.
+func matches[E error](b *strings.Builder, err error, condition func(E) bool) bool {
+	e, ok := errors.AsType[E](err)
+	if ok {
+		formatAll(b, e)
+	}
+	return ok && condition(e)
+}
+
+// A tool that logs the chain of an error must not print what the text of the error omits. The chain
+// still matches the errors of the standard library.
+func TestClient_RedactsErrorChain(t *testing.T) {
+	t.Parallel()
+	const host, proxyHost = "eu.api.internal.example", "proxy.corp.example"
+	s := newBrokenService(t)
+	addr := s.Listener.Addr().String()
+	secret := credentials.ClientSecret.Reveal()
+	everything := fmt.Sprintf("no %s of %s via https://%s:443/path at 127.0.0.1:443", secret, testNumber, host)
+	with := func(addr string, change func(*http.Transport)) http.RoundTripper {
+		transport := s.transport(addr)
+		change(transport)
+		t.Cleanup(transport.CloseIdleConnections)
+		return transport
+	}
+	unchanged := func(*http.Transport) {}
+	proxy := func(scheme, addr string) func(*http.Transport) {
+		return func(transport *http.Transport) {
+			transport.Proxy = http.ProxyURL(&url.URL{Scheme: scheme, User: url.UserPassword("user", "s3cret-of-the-proxy"), Host: addr})
+			transport.DialContext = nil
+		}
+	}
+	denyingProxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer conn.Close()
+		fmt.Fprintf(conn, "HTTP/1.1 502 %s for %s denied\r\n\r\n", everything, r.Host)
+	}))
+	t.Cleanup(denyingProxy.Close)
+	plain := httptest.NewServer(respondWith(http.StatusOK, everything))
+	t.Cleanup(plain.Close)
+	errCustom := errors.New(everything)
+	fails := func(err error) http.RoundTripper {
+		return roundTripperFunc(func(*http.Request) (*http.Response, error) { return nil, err })
+	}
+	dialing := func(op *net.OpError) bool { return op.Op == "dial" && op.Addr == nil }
+	notTimeout := func(e net.Error) bool { return !e.Timeout() }
+	timeout := func(e net.Error) bool { return e.Timeout() }
+
+	for _, tt := range []struct {
+		name      string
+		transport http.RoundTripper
+		is        error                                  // nil: not examined
+		as        func(b *strings.Builder, e error) bool // nil: not examined
+	}{
+		{"unknown host", with("", func(transport *http.Transport) {
+			transport.DialContext = (&net.Dialer{Resolver: &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+				return new(net.Dialer).DialContext(ctx, "udp", s.resolver)
+			}}}).DialContext
+		}), nil, func(b *strings.Builder, err error) bool {
+			return matches(b, err, dialing) && matches(b, err, notTimeout) &&
+				matches(b, err, func(e *net.DNSError) bool { return e.IsNotFound && e.Err == "no such host" })
+		}},
+		{"connection refused", with(s.closed, unchanged), syscall.ECONNREFUSED, func(b *strings.Builder, err error) bool {
+			return matches(b, err, dialing) && matches(b, err, notTimeout) &&
+				matches(b, err, func(e *os.SyscallError) bool { return e.Syscall == "connect" }) &&
+				matches(b, err, func(e syscall.Errno) bool { return e == syscall.ECONNREFUSED })
+		}},
+		{"connection reset", with(s.resetting, unchanged), syscall.ECONNRESET, func(b *strings.Builder, err error) bool {
+			return matches(b, err, func(op *net.OpError) bool { return op.Op == "read" && op.Source == nil && op.Addr == nil })
+		}},
+		{"dial timeout", with("", func(transport *http.Transport) {
+			transport.DialContext = (&net.Dialer{Deadline: time.Unix(1, 0)}).DialContext
+		}), nil, func(b *strings.Builder, err error) bool {
+			return matches(b, err, timeout) && matches(b, err, func(op *net.OpError) bool { return op.Timeout() })
+		}},
+		{"handshake timeout", with(s.silent, func(transport *http.Transport) { transport.TLSHandshakeTimeout = 1 }), nil, func(b *strings.Builder, err error) bool {
+			return matches(b, err, timeout)
+		}},
+		{"unknown authority", with(addr, func(transport *http.Transport) { transport.TLSClientConfig.RootCAs = x509.NewCertPool() }), nil, func(b *strings.Builder, err error) bool {
+			return matches(b, err, func(e x509.UnknownAuthorityError) bool { return e.Cert.Equal(s.Certificate()) }) &&
+				matches(b, err, func(e *tls.CertificateVerificationError) bool {
+					return e.UnverifiedCertificates[0].Equal(s.Certificate())
+				})
+		}},
+		{"certificate of another host", with(addr, func(transport *http.Transport) { transport.TLSClientConfig.ServerName = host }), nil, func(b *strings.Builder, err error) bool {
+			return matches(b, err, func(e x509.HostnameError) bool { return e.Host == "[REDACTED]" }) &&
+				matches(b, err, func(e *tls.CertificateVerificationError) bool {
+					return e.UnverifiedCertificates[0].Equal(s.Certificate())
+				})
+		}},
+		{"expired certificate", with(addr, func(transport *http.Transport) {
+			transport.TLSClientConfig.Time = func() time.Time { return s.Certificate().NotAfter.Add(time.Hour) }
+		}), nil, func(b *strings.Builder, err error) bool {
+			return matches(b, err, func(e x509.CertificateInvalidError) bool { return e.Reason == x509.Expired && e.Detail != "" })
+		}},
+		{"not TLS", with(plain.Listener.Addr().String(), unchanged), nil, nil},
+		{"malformed response", with("", func(transport *http.Transport) {
+			transport.DialTLSContext = func(context.Context, string, string) (net.Conn, error) {
+				client, server := net.Pipe()
+				go func() {
+					defer server.Close()
+					_, _ = server.Read(make([]byte, 64<<10))
+					_, _ = io.WriteString(server, everything+"\r\n\r\n")
+				}()
+				return client, nil
+			}
+		}), nil, nil},
+		{"proxy unreachable", with("", proxy("http", s.closed)), syscall.ECONNREFUSED, func(b *strings.Builder, err error) bool {
+			return matches(b, err, func(op *net.OpError) bool { return op.Op == "proxyconnect" && op.Addr == nil })
+		}},
+		{"proxy unknown", with("", func(transport *http.Transport) {
+			proxy("http", proxyHost+":3128")(transport)
+			transport.DialContext = (&net.Dialer{Resolver: &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+				return new(net.Dialer).DialContext(ctx, "udp", s.resolver)
+			}}}).DialContext
+		}), nil, func(b *strings.Builder, err error) bool {
+			return matches(b, err, func(e *net.DNSError) bool { return e.IsNotFound })
+		}},
+		{"proxy denies", with("", proxy("http", denyingProxy.Listener.Addr().String())), nil, nil},
+		{"SOCKS proxy reset", with("", proxy("socks5", s.resetting)), syscall.ECONNRESET, func(b *strings.Builder, err error) bool {
+			return matches(b, err, func(op *net.OpError) bool { return op.Addr == nil })
+		}},
+		{"custom error", fails(errCustom), errCustom, nil},
+		{"wrapped custom error", fails(fmt.Errorf("tunnel to %s:443: %w", host, errCustom)), errCustom, nil},
+		{"joined errors", fails(errors.Join(errCustom, &url.Error{Op: "Get", URL: "https://" + host, Err: os.ErrDeadlineExceeded})), os.ErrDeadlineExceeded, func(b *strings.Builder, err error) bool {
+			return matches(b, err, timeout) && matches(b, err, func(e *url.Error) bool { return e.Op == "Get" && e.Timeout() })
+		}},
+		{"address", fails(fmt.Errorf("dial: %w", &net.AddrError{Err: "missing port in address", Addr: host})), nil, func(b *strings.Builder, err error) bool {
+			return matches(b, err, func(e *net.AddrError) bool { return e.Err == "missing port in address" })
+		}},
+		{"name constraint", fails(x509.CertificateInvalidError{Cert: s.Certificate(), Reason: x509.CANotAuthorizedForThisName, Detail: `DNS name "` + host + `" is excluded`}), nil, func(b *strings.Builder, err error) bool {
+			return matches(b, err, func(e x509.CertificateInvalidError) bool { return e.Reason == x509.CANotAuthorizedForThisName })
+		}},
+		{"errors without a cause", fails(&url.Error{Op: "Get", URL: "https://" + host}), nil, nil},
+	} {
+		for _, at := range []string{"operation", "token"} {
+			t.Run(tt.name+"/"+at, func(t *testing.T) {
+				t.Parallel()
+				var printed strings.Builder
+				logs := new(syncBuffer)
+				transport := tt.transport
+				if at == "operation" {
+					transport = tokenTransport(transport.RoundTrip)
+				}
+				c, err := idverify.NewClient("https://"+host, credentials, withoutRetries,
+					idverify.WithHTTPClient(&http.Client{Transport: transport}),
+					idverify.WithLogger(slog.New(slog.NewTextHandler(logs, &slog.HandlerOptions{Level: slog.LevelDebug}))),
+					idverify.WithObserver(func(ctx context.Context, _ string) (context.Context, func(idverify.Attempt)) {
+						return ctx, func(a idverify.Attempt) { fmt.Fprintf(logs, "%+v %#v\n", a, a.Err) }
+					}))
+				if err != nil {
+					t.Fatal(err)
+				}
+
+				_, err = c.PhoneChecks.Create(t.Context(), createParams)
+
+				formatAll(&printed, err)
+				if err == nil || tt.is != nil && !errors.Is(err, tt.is) || tt.as != nil && !tt.as(&printed, err) {
+					t.Errorf("error = %v does not match as the original does", err)
+				}
+				for _, leak := range []string{host, proxyHost, "127.0.0.1", "://", "s3cret", testNumber, "Basic ", "token-1"} {
+					for name, text := range map[string]string{"error": printed.String(), "log": logs.String()} {
+						if strings.Contains(text, leak) {
+							t.Errorf("the %s contains %q:\n%s", name, leak, lineContaining(text, leak))
+						}
+					}
+				}
+			})
+		}
+	}
+}
+
+func TestClient_RedactsErrorsAndLogs(t *testing.T) {
+	t.Parallel()
+	logs := new(syncBuffer)
+	var printed strings.Builder
+	const ip = "192.0.2.77"
+	everything := "number " + testNumber + " or +44 7700 900-000 at " + ip + " and [2001:db8::77]:443, Bearer token-1, Basic Y2xpZW50, token-1, s3cret-of-client-1, https://user.example/?a=" + testNumber
+	srv := newService(t, nil)
+	hide := []string{testNumber, "7700 900", ip, "2001:db8::77", "token-1", "Y2xpZW50", "s3cret", "user.example", srv.URL}
+	logger := slog.New(slog.NewTextHandler(logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	c := srv.client(t, idverify.WithLogger(logger))
+	console, err := idverify.NewConsole(srv.URL, credentials, idverify.WithHTTPClient(srv.Client()))
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	for _, respond := range []http.HandlerFunc{
+		respondWithProblem(400, "bad_request", everything),
+		respondWithProblem(429, "too_many_requests", everything),
+		respondWithProblem(400, testNumber, "the fragment itself"),
+		respondWith(502, everything),
+		respondWith(200, everything),
+		respondWith(200, `{"check_id":`+testNumber+`}`),
+		withRequestID(everything, respondWith(500, "")),
+		withRequestID("s3cret-of-client-1", respondWith(500, "")),
+		withRequestID("id-of-token-1", respondWith(403, "")),
+		withRequestID("id-of-token-1", respondWith(200, "{}")),
+		drop,
+	} {
+		srv.respond = respond
+		_, err := c.PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: testNumber, PhoneIP: netip.MustParseAddr(ip)})
+		formatAll(&printed, err)
+		_, err = c.Reachability.Lookup(t.Context(), netip.MustParseAddr(ip))
+		formatAll(&printed, err)
+	}
+	_, err = c.PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: testNumber + "000000"})
+	formatAll(&printed, err)
+	srv.Close()
+	_, err = c.Reachability.Lookup(t.Context(), netip.MustParseAddr(ip))
+	formatAll(&printed, err)
+	fmt.Fprintf(&printed, "%+v %#v %+v %#v %v %s %q %x\n", *c, *c, *console, *console, credentials, credentials, credentials, credentials)
+
+	for _, secret := range hide {
+		if strings.Contains(printed.String(), secret) {
+			t.Errorf("an error or %%+v of the client contains %q:\n%s", secret, lineContaining(printed.String(), secret))
+		}
+		if strings.Contains(logs.String(), secret) {
+			t.Errorf("the log contains %q:\n%s", secret, lineContaining(logs.String(), secret))
+		}
+	}
+	for _, want := range []string{"level=DEBUG", "level=WARN", "operation=token.create", "scope=phone_check"} {
+		if !strings.Contains(logs.String(), want) {
+			t.Errorf("the log does not contain %s:\n%s", want, logs)
+		}
+	}
+}
+
+func TestError_RedactsDetail(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ detail, want string }{
+		{"ip:10.1.2.3", "ip:[REDACTED]"},
+		{"client IP:203.0.113.9", "client IP:[REDACTED]"},
+		{"addr 203.0.113.9:denied", "addr [REDACTED]:denied"},
+		{"IP 203.0.113.9.Bad", "IP [REDACTED].Bad"},
+		{"203.0.113.9:99999", "[REDACTED]"},
+		{"ip:2001:db8::7", "ip[REDACTED]"},
+		{"at [2001:db8::7]:443", "at [[REDACTED]]:443"},
+		{"44 7700 900 012", "[REDACTED]"},
+		{"07700-900-012", "[REDACTED]"},
+		{"(07700) 900012 is taken", "[REDACTED] is taken"},
+		{"basic:abcdef==", "[REDACTED]"},
+		{"Bearer aaaaaaaaaaaaaaaaaaaaaaaaaaaa", "[REDACTED]"},
+		// These texts remain unchanged.
+		{"Bearer token expired", "Bearer token expired"},
+		{"the Basic header is missing", "the Basic header is missing"},
+		{"since 03:04:05", "since 03:04:05"},
+		{"valid until 2026-11-21T03:04:05Z", "valid until 2026-11-21T03:04:05Z"},
+		{"between 60 and 540000 minutes", "between 60 and 540000 minutes"},
+		{"use v0.2", "use v0.2"},
+	} {
+		t.Run(tt.detail, func(t *testing.T) {
+			t.Parallel()
+			srv := newService(t, respondWith(400, fmt.Sprintf(`{"type":"https://docs.example/#bad_request","detail":%q}`, tt.detail)))
+
+			_, err := srv.client(t).PhoneChecks.Get(t.Context(), "a")
+
+			if e, ok := errors.AsType[*idverify.Error](err); !ok || e.Detail != tt.want {
+				t.Errorf("error = %v, want the detail %q", err, tt.want)
+			}
+		})
+	}
+}
+
+func TestError_KeepsRequestID(t *testing.T) {
+	t.Parallel()
+	const id = "1d79ee4c-2021-4123-9456-426614174000"
+	srv := newService(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("X-Request-Id", id)
+		w.WriteHeader(http.StatusForbidden)
+	})
+
+	_, err := srv.client(t).PhoneChecks.Get(t.Context(), "a")
+
+	if e, ok := errors.AsType[*idverify.Error](err); !ok || e.RequestID != id {
+		t.Errorf("error = %+v, want request ID %s", err, id)
+	}
+}
+
+// formatAll prints err and all errors that it wraps, as tools do that log the chain of an error.
+func formatAll(b *strings.Builder, err error) {
+	if err == nil {
+		return
+	}
+	fmt.Fprintf(b, "%v\n%+v\n%#v\n%q\n", err, err, err, err)
+	switch e := err.(type) {
+	case *idverify.Error:
+		fmt.Fprintf(b, "%+v\n", *e)
+	case interface{ Unwrap() error }:
+		formatAll(b, e.Unwrap())
+	case interface{ Unwrap() []error }:
+		for _, wrapped := range e.Unwrap() {
+			formatAll(b, wrapped)
+		}
+	}
+}
+
+func lineContaining(text, s string) string {
+	for line := range strings.Lines(text) {
+		if strings.Contains(line, s) {
+			return line
+		}
+	}
+	return ""
+}
+
+func TestSecret_HiddenFromReflection(t *testing.T) {
+	t.Parallel()
+	const text = "s3cret-of-client-1"
+	credentials := idverify.Credentials{ClientID: "client-1", ClientSecret: idverify.NewSecret(text)}
+	client, err := idverify.NewClient("https://eu.api.example.com", credentials)
+	if err != nil {
+		t.Fatal(err)
+	}
+	console, err := idverify.NewConsole("https://eu.api.example.com", credentials)
+	if err != nil {
+		t.Fatal(err)
+	}
+	type config struct {
+		Exported idverify.Secret
+		hidden   idverify.Secret
+		pointer  *idverify.Secret
+		any      any
+		list     []idverify.Credentials
+		byName   map[string]idverify.Secret
+	}
+	secret := credentials.ClientSecret
+	for name, value := range map[string]any{
+		"Secret":              secret,
+		"Credentials":         credentials,
+		"IssuedCredentials":   &idverify.IssuedCredentials{Credentials: credentials},
+		"PaymentMethodParams": idverify.PaymentMethodParams{CardNumber: secret},
+		"Client":              client,
+		"Console":             console,
+		"a user's struct":     config{secret, secret, &secret, secret, []idverify.Credentials{credentials}, map[string]idverify.Secret{"a": secret}},
+	} {
+		w := newWalker()
+
+		w.walk(addressable(value))
+
+		if len(w.visited) == 0 {
+			t.Errorf("%s: the walker visited nothing, want at least one value", name)
+		}
+		found := strings.Join(w.texts, "\n")
+		for _, forbidden := range []string{text, base64.RawStdEncoding.EncodeToString([]byte("client-1:" + text))} {
+			if strings.Contains(found, forbidden) {
+				t.Errorf("%s: reflection finds %q, want no secret", name, forbidden)
+			}
+		}
+		for _, format := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%d"} {
+			if printed := fmt.Sprintf(format, value); strings.Contains(printed, text) || strings.Contains(printed, fmt.Sprintf("%x", text)) {
+				t.Errorf("%s: %s prints %s, want no secret", name, format, printed)
+			}
+		}
+	}
+
+	// Check the walker: it finds unprotected text in the same kinds of fields.
+	type open struct {
+		hidden  string
+		pointer *string
+		any     any
+		byName  map[string][]byte
+	}
+	shown := "shown"
+	w := newWalker()
+	w.walk(addressable(open{shown, &shown, shown, map[string][]byte{"a": []byte(shown)}}))
+	if n := strings.Count(strings.Join(w.texts, "\n"), shown); n != 4 {
+		t.Errorf("the walker found %d texts in %q, want 4", n, w.texts)
+	}
+}
+
+func TestSecret_Equal(t *testing.T) {
+	t.Parallel()
+	a, same, other := idverify.NewSecret("text-1"), idverify.NewSecret("text-1"), idverify.NewSecret("text-2")
+	copied := a
+	var zero, otherZero idverify.Secret
+
+	if copied != a || a == other || zero != otherZero {
+		t.Error("== must report copies of one Secret as equal, and other secrets as different")
+	}
+	for _, tt := range []struct {
+		name string
+		x, y idverify.Secret
+		want bool
+	}{
+		{"copy", a, copied, true},
+		{"same text", a, same, true},
+		{"other text", a, other, false},
+		{"prefix", a, idverify.NewSecret("text"), false},
+		{"zero", idverify.Secret{}, idverify.Secret{}, true},
+		{"zero and empty", idverify.Secret{}, idverify.NewSecret(""), true},
+		{"zero and text", idverify.Secret{}, a, false},
+	} {
+		if got := tt.x.Equal(tt.y); got != tt.want {
+			t.Errorf("%s: Equal = %v, want %v", tt.name, got, tt.want)
+		}
+		x, y := idverify.Credentials{ClientID: "a", ClientSecret: tt.x}, idverify.Credentials{ClientID: "a", ClientSecret: tt.y}
+		for _, opts := range [][]cmp.Option{nil, {cmp.Exporter(func(reflect.Type) bool { return true })}} {
+			diff := cmp.Diff(x, y, opts...)
+			if (diff == "") != tt.want || strings.Contains(diff, "text-") {
+				t.Errorf("%s: cmp.Diff = %q, want equal: %v", tt.name, diff, tt.want)
+			}
+		}
+	}
+	if !reflect.DeepEqual(a, copied) {
+		t.Error("reflect.DeepEqual = false for a copy, want true")
+	}
+}
+
+func TestSecret_UnmarshalText(t *testing.T) {
+	t.Parallel()
+	var v struct{ A, B idverify.Secret }
+
+	err := json.Unmarshal([]byte(`{"A":"text-1"}`), &v)
+
+	if err != nil || v.A.Reveal() != "text-1" || v.B.Reveal() != "" {
+		t.Errorf("secrets = %q and %q, error = %v, want text-1 and an empty secret", v.A.Reveal(), v.B.Reveal(), err)
+	}
+	if b, err := json.Marshal(v); err != nil || string(b) != `{"A":"[REDACTED]","B":"[REDACTED]"}` {
+		t.Errorf("JSON = %s, error = %v, want redacted secrets", b, err)
+	}
+}
+
+func TestSecret_UnmarshalPlaceholder(t *testing.T) {
+	t.Parallel()
+	printed, err := json.Marshal(idverify.NewSecret("text-1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret := idverify.NewSecret("text-2")
+
+	err = json.Unmarshal(printed, &secret)
+
+	if err == nil || !strings.Contains(err.Error(), "placeholder") {
+		t.Errorf("error = %v, want one that names the placeholder", err)
+	}
+	if got := secret.Reveal(); got != "text-2" {
+		t.Errorf("secret = %q, want it unchanged", got)
+	}
+}
+
+// walker collects every text that reflection can reach, including unexported fields.
+type walker struct {
+	texts   []string
+	visited map[visit]bool
+}
+
+type visit struct {
+	at unsafe.Pointer
+	of reflect.Type
+}
+
+func newWalker() *walker { return &walker{visited: make(map[visit]bool)} }
+
+// addressable returns an addressable copy of v.
+func addressable(v any) reflect.Value {
+	value := reflect.New(reflect.TypeOf(v)).Elem()
+	value.Set(reflect.ValueOf(v))
+	return value
+}
+
+// walk visits v, which must be addressable.
+func (w *walker) walk(v reflect.Value) {
+	// A value made from its address has no read-only flag, so unexported fields can be read.
+	at := v.Addr().UnsafePointer()
+	v = reflect.NewAt(v.Type(), at).Elem()
+	if w.visited[visit{at, v.Type()}] {
+		return
+	}
+	w.visited[visit{at, v.Type()}] = true
+	switch v.Kind() {
+	case reflect.String:
+		w.texts = append(w.texts, v.String())
+	case reflect.Slice, reflect.Array:
+		if v.Type().Elem().Kind() == reflect.Uint8 {
+			w.texts = append(w.texts, string(v.Bytes()))
+			return
+		}
+		for i := range v.Len() {
+			w.walk(v.Index(i))
+		}
+	case reflect.Struct:
+		for _, field := range v.Fields() {
+			w.walk(field)
+		}
+	case reflect.Pointer:
+		if !v.IsNil() {
+			w.walk(v.Elem())
+		}
+	case reflect.Interface:
+		if !v.IsNil() {
+			w.walk(addressable(v.Elem().Interface()))
+		}
+	case reflect.Map:
+		for entry := v.MapRange(); entry.Next(); {
+			w.walk(addressable(entry.Key().Interface()))
+			w.walk(addressable(entry.Value().Interface()))
 		}
 	}
 }
