@@ -96,6 +96,9 @@ func queryDefect(text string) string {
 // urlDefect, it may contain what browsers encode: spaces in the path and query, and a host that is
 // not in ASCII.
 func redirectDefect(text string) string {
+	if strings.Contains(text, "#") {
+		return "must not have a fragment"
+	}
 	u := browserURL(text)
 	if u == nil || len(text) > maxURL {
 		return cmp.Or(urlDefect(text), malformedURL)
@@ -202,11 +205,29 @@ func browserName(name string) (ascii string, ok bool) {
 	ascii = strings.ToLower(name)
 	if strings.ContainsFunc(name, func(r rune) bool { return r > unicode.MaxASCII }) || strings.Contains("."+ascii, ".xn--") {
 		var err error
-		if ascii, err = browserIDNA.ToASCII(name); err != nil || !utf8.ValidString(name) {
+		// Browsers map a capital sharp s to a small one; the tables of package idna are older and map it to ss.
+		if ascii, err = browserIDNA.ToASCII(strings.ReplaceAll(name, "ẞ", "ß")); err != nil || !utf8.ValidString(name) {
+			return "", false
+		}
+		// Package idna decodes the label xn-- to an empty one.
+		if emptyLabels(ascii) > emptyLabels(name) {
 			return "", false
 		}
 	}
 	return ascii, ascii != "" && strings.Trim(ascii, "abcdefghijklmnopqrstuvwxyz0123456789.-_") == ""
+}
+
+// emptyLabels returns the number of empty labels of a DNS name.
+func emptyLabels(name string) (n int) {
+	for _, separator := range []string{"。", "．", "｡"} {
+		name = strings.ReplaceAll(name, separator, ".")
+	}
+	for label := range strings.SplitSeq(name, ".") {
+		if label == "" {
+			n++
+		}
+	}
+	return n
 }
 
 // browserIPv4 returns name with dots between four decimal numbers if its last part is a number, as
