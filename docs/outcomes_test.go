@@ -61,7 +61,7 @@ func TestProtocol_AddressOutcomes(t *testing.T) {
 // Both pages list the error codes that the control plane can choose.
 func TestProtocol_ErrorCodes(t *testing.T) {
 	t.Parallel()
-	srv := sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithControlPlane())
+	srv := sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithControl(sandboxfake.ControlOptions{}))
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, srv.URL()+"/_sandbox/outcomes", nil)
 	if err != nil {
 		t.Fatal(err)

@@ -22,7 +22,7 @@ func TestServer_CloseWithStalledClient(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				srv, err := sandboxfake.Start(sandboxfake.WithInMemory(), sandboxfake.WithControlPlane())
+				srv, err := sandboxfake.Start(sandboxfake.WithInMemory(), sandboxfake.WithControl(sandboxfake.ControlOptions{}))
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -19,33 +19,53 @@ import (
 // controlPath is the path of the control plane, alongside the service's own paths.
 const controlPath = "/_sandbox/"
 
-// WithControlPlane adds a JSON API below /_sandbox/ that shows and controls a [Server], for tests
-// in other languages. GET /_sandbox/ lists its operations.
+// WithControl adds a control plane: a JSON API below /_sandbox/ that shows and controls a [Server],
+// for tests in other languages and, with a page, for people. GET /_sandbox/ lists its operations. If
+// the option is repeated, the last one applies.
 //
 // With a control plane, the server also keeps checks with their events. It keeps the newest 10,000
 // checks, or the limit of [WithJournalLimit] if that is larger, including those that ended as
 // EXPIRED or ERROR.
 //
 // The list of operations, GET /_sandbox/health and GET /_sandbox/service.json, which is [OpenAPI],
-// are open to any address. All other requests require a connection from this machine (see
-// [WithRemoteControl]) and the header "Authorization: Bearer" with the token that
-// [Server.ControlToken] returns, or the cookie that POST /_sandbox/session returns for it. Requests
-// from web pages of other origins are rejected. Requests to the control plane are not recorded and
-// do not count toward a rate limit.
-func WithControlPlane() Option {
+// are open to any address. All other requests require a connection from this machine, unless Remote
+// is set, and the header "Authorization: Bearer" with the token that [Server.ControlToken] returns,
+// or the cookie that POST /_sandbox/session returns for it. Requests from web pages of other origins
+// are rejected. Requests to the control plane are not recorded and do not count toward a rate limit.
+func WithControl(c ControlOptions) Option {
 	return func(o *options) error {
-		o.control = true
+		o.control = new(c)
 		return nil
 	}
 }
 
-// WithRemoteControl is [WithControlPlane] for connections from any address, for example from other
-// containers. Anyone with the token can read the journals, which contain phone numbers.
-func WithRemoteControl() Option {
-	return func(o *options) error {
-		o.control, o.remoteControl = true, true
-		return nil
-	}
+// ControlOptions configures [WithControl]. The zero value is a control plane for this machine, with
+// a random token and without a page.
+type ControlOptions struct {
+	// Token has 16 to 256 letters, digits or characters of -._~+/= (RFC 6750). If it is empty, the
+	// server generates a random token.
+	Token idverify.Secret
+
+	// Remote accepts connections from any address, for example from other containers. Anyone with the
+	// token can read the journals, which contain phone numbers.
+	Remote bool
+
+	// Page returns a page for browsers. [New] and [Start] call it once, before the server accepts
+	// requests. The handler receives GET and HEAD requests for /_sandbox/ whose Accept header contains
+	// text/html, and all requests for /_sandbox/ca and below /_sandbox/page/, /_sandbox/open/ and
+	// /_sandbox/ca/. A browser that opens the server's URL is redirected to /_sandbox/.
+	//
+	// These requests require no token and are open to any address, so the handler must not disclose
+	// anything in its responses. Requests below /_sandbox/page/private/ are the exception: the handler
+	// receives only those that the control plane accepts. The page itself calls the operations of the
+	// control plane: it sends the token to POST /_sandbox/session, whose cookie authorizes its further
+	// requests.
+	Page func(*Server) http.Handler
+
+	// PhonePage redirects a browser that opens a Check URL to /_sandbox/open/{check_id} of Page, where
+	// a person chooses the result. Other clients open the Check URL: native SDKs, even if they accept
+	// text/html, and scripts and images of web pages. It requires Page.
+	PhonePage bool
 }
 
 // Minimum and maximum length of a control token, in characters.
@@ -54,25 +74,33 @@ const (
 	maxControlToken = 256
 )
 
-// WithControlToken is [WithControlPlane] with a fixed token. A token has 16 to 256 letters, digits
-// or characters of -._~+/= (RFC 6750). By default the server generates a random token.
-func WithControlToken(token string) Option {
-	return func(o *options) error {
-		const allowed = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~+/="
-		if len(token) < minControlToken || len(token) > maxControlToken || strings.Trim(token, allowed) != "" {
-			return fmt.Errorf("control token must have %d to %d letters, digits or characters of -._~+/=", minControlToken, maxControlToken)
-		}
-		o.control, o.controlToken = true, idverify.NewSecret(token)
+// complete validates c and sets its token. c may be nil.
+func (c *ControlOptions) complete() error {
+	if c == nil {
 		return nil
 	}
+	const allowed = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~+/="
+	token := c.Token.Reveal()
+	switch {
+	case c.PhonePage && c.Page == nil:
+		return errors.New("control: the phone page requires a page (set Page)")
+	case token == "":
+		// Random, because others may know the seed.
+		c.Token = idverify.NewSecret(rand.Text())
+	case len(token) < minControlToken || len(token) > maxControlToken || strings.Trim(token, allowed) != "":
+		return fmt.Errorf("control: the token must have %d to %d letters, digits or characters of -._~+/=", minControlToken, maxControlToken)
+	}
+	return nil
 }
-
-// newControlToken returns a random token. It does not depend on the seed, which others may know.
-func newControlToken() idverify.Secret { return idverify.NewSecret(rand.Text()) }
 
 // ControlToken returns the bearer token of the control plane, or "" if there is no control plane.
 // [Server.Reset] does not change it.
-func (s *Server) ControlToken() string { return s.opts.controlToken.Reveal() }
+func (s *Server) ControlToken() string {
+	if s.opts.control == nil {
+		return ""
+	}
+	return s.opts.control.Token.Reveal()
+}
 
 // controls lists the operations of the control plane, for its routes and its help page.
 var controls = []struct {
@@ -113,9 +141,9 @@ var controls = []struct {
 	{"POST", "reset", `{"seed": 2}`, "restores the initial state, with the same credentials; an optional seed determines the IDs until the next reset", nil, (*Server).controlReset},
 }
 
-// controlPlane returns the handler of the control plane, or nil if the option is not set.
+// controlPlane returns the handler of the control plane, or nil without [WithControl].
 func (s *Server) controlPlane() http.Handler {
-	if !s.opts.control {
+	if s.opts.control == nil {
 		return nil
 	}
 	mux := http.NewServeMux()
@@ -167,7 +195,7 @@ func (s *Server) guardControl(next http.Handler) http.Handler {
 			p := newProblem(wire.Unauthorized, "missing or wrong control token: send the token that the program prints at startup in the header Authorization: Bearer")
 			p.header = http.Header{"Www-Authenticate": {`Bearer realm="control plane"`}}
 			writeControl(w, nil, p)
-		case !s.opts.remoteControl && !fromThisMachine(r):
+		case !s.opts.control.Remote && !fromThisMachine(r):
 			writeControl(w, nil, newProblem(wire.Forbidden, "the control plane accepts only connections from this machine, unless remote control is enabled"))
 		case r.Method == http.MethodPost && media != wire.MediaJSON:
 			writeControl(w, nil, newProblem(wire.UnsupportedMediaType, "a POST request requires Content-Type: application/json, even without a body"))
@@ -185,7 +213,7 @@ func (s *Server) hasControlToken(r *http.Request) bool {
 	}
 	scheme, token, _ := strings.Cut(values[0], " ")
 	// Hashes have a fixed length, so that the comparison does not disclose the token's length.
-	got, want := sha256.Sum256([]byte(token)), sha256.Sum256([]byte(s.opts.controlToken.Reveal()))
+	got, want := sha256.Sum256([]byte(token)), sha256.Sum256([]byte(s.ControlToken()))
 	return strings.EqualFold(scheme, "Bearer") && subtle.ConstantTimeCompare(got[:], want[:]) == 1
 }
 

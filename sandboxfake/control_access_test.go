@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/idverify/idverify-go"
 	"github.com/idverify/idverify-go/sandboxfake"
 )
 
@@ -74,7 +75,7 @@ func TestServer_ControlToken(t *testing.T) {
 		return sandboxfake.New(t, append(opts, sandboxfake.WithInMemory())...)
 	}
 
-	first, second := start(sandboxfake.WithControlPlane()), start(sandboxfake.WithRemoteControl())
+	first, second := start(sandboxfake.WithControl(sandboxfake.ControlOptions{})), start(sandboxfake.WithControl(sandboxfake.ControlOptions{Remote: true}))
 	before := first.ControlToken()
 	first.Reset()
 
@@ -88,13 +89,16 @@ func TestServer_ControlToken(t *testing.T) {
 		t.Errorf("ControlToken() without control plane = %q, want none", got)
 	}
 	const fixed = "a.fixed-token_of~ours+/1234=="
-	if got := start(sandboxfake.WithControlToken(fixed)).ControlToken(); got != fixed {
+	withToken := func(token string) sandboxfake.Option {
+		return sandboxfake.WithControl(sandboxfake.ControlOptions{Token: idverify.NewSecret(token)})
+	}
+	if got := start(withToken(fixed)).ControlToken(); got != fixed {
 		t.Errorf("ControlToken() = %q, want the token of the option", got)
 	}
-	for _, token := range []string{"", "tooshort", strings.Repeat("x", 257), "a token with spaces", "a-token-with-\n-in-it", `a-token-with-"quotes"`} {
-		if srv, err := sandboxfake.Start(sandboxfake.WithInMemory(), sandboxfake.WithControlToken(token)); err == nil {
+	for _, token := range []string{"tooshort", strings.Repeat("x", 257), "a token with spaces", "a-token-with-\n-in-it", `a-token-with-"quotes"`} {
+		if srv, err := sandboxfake.Start(sandboxfake.WithInMemory(), withToken(token)); err == nil {
 			srv.Close()
-			t.Errorf("WithControlToken accepts %q, want an error", token)
+			t.Errorf("WithControl accepts the token %q, want an error", token)
 		}
 	}
 }
@@ -103,7 +107,7 @@ func TestServer_ControlToken(t *testing.T) {
 // distinguishes their callers.
 func TestServer_ControlBehindProxy(t *testing.T) {
 	t.Parallel()
-	srv := sandboxfake.New(t, sandboxfake.WithControlPlane())
+	srv := sandboxfake.New(t, sandboxfake.WithControl(sandboxfake.ControlOptions{}))
 	backend, err := url.Parse(srv.URL())
 	if err != nil {
 		t.Fatal(err)
@@ -187,14 +191,14 @@ func TestServer_ControlRemoteAddresses(t *testing.T) {
 		from   string
 		status int
 	}{
-		{"this machine", sandboxfake.WithControlPlane(), "time", "127.0.0.1:5000", 200},
-		{"this machine over IPv6", sandboxfake.WithControlPlane(), "time", "[::1]:5000", 200},
-		{"this machine over mapped IPv4", sandboxfake.WithControlPlane(), "time", "[::ffff:127.0.0.1]:5000", 200},
-		{"other machine", sandboxfake.WithControlPlane(), "time", "192.0.2.1:5000", 403},
-		{"other machine over IPv6", sandboxfake.WithControlPlane(), "time", "[2001:db8::1]:5000", 403},
-		{"no address", sandboxfake.WithControlPlane(), "time", "", 403},
-		{"health from another machine", sandboxfake.WithControlPlane(), "health", "192.0.2.1:5000", 200},
-		{"other machine with remote control", sandboxfake.WithRemoteControl(), "time", "192.0.2.1:5000", 200},
+		{"this machine", sandboxfake.WithControl(sandboxfake.ControlOptions{}), "time", "127.0.0.1:5000", 200},
+		{"this machine over IPv6", sandboxfake.WithControl(sandboxfake.ControlOptions{}), "time", "[::1]:5000", 200},
+		{"this machine over mapped IPv4", sandboxfake.WithControl(sandboxfake.ControlOptions{}), "time", "[::ffff:127.0.0.1]:5000", 200},
+		{"other machine", sandboxfake.WithControl(sandboxfake.ControlOptions{}), "time", "192.0.2.1:5000", 403},
+		{"other machine over IPv6", sandboxfake.WithControl(sandboxfake.ControlOptions{}), "time", "[2001:db8::1]:5000", 403},
+		{"no address", sandboxfake.WithControl(sandboxfake.ControlOptions{}), "time", "", 403},
+		{"health from another machine", sandboxfake.WithControl(sandboxfake.ControlOptions{}), "health", "192.0.2.1:5000", 200},
+		{"other machine with remote control", sandboxfake.WithControl(sandboxfake.ControlOptions{Remote: true}), "time", "192.0.2.1:5000", 200},
 	} {
 		srv := sandboxfake.New(t, sandboxfake.WithInMemory(), row.option)
 		request := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/_sandbox/"+row.path, nil)

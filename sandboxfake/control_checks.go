@@ -76,7 +76,7 @@ func (s *service) controlCheckView(r *record) *controlCheckView {
 		v.ExpiresAt = new(ck.expiry.Due())
 		if ck.status == wire.StatusAccepted {
 			v.CheckURL = s.checkURL(ck)
-			if s.opts.newPage != nil {
+			if s.opts.control.Page != nil {
 				v.OpenURL = s.url + openPath + ck.id
 			}
 		}

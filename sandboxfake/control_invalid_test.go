@@ -118,7 +118,7 @@ func FuzzControlBody(f *testing.F) {
 	for _, seed := range []string{`{"seconds":1}`, `{"match":{"operation":"callback"},"faults":[{"status":500}]}`, `{"faults":[null]}`, `[]`, `{"seconds":1e999}`, `{"phone_number":"447700900012","product":"subscriber_check","version":"v0.2","period":60}`, `{"check_id":"x","as":"phone","follow":true}`, `{"url":"https://app.sandbox.test","body":"{}","product":"phone_check"}`, "\x00", ``} {
 		f.Add(seed)
 	}
-	srv := sandboxfake.New(f, sandboxfake.WithInMemory(), sandboxfake.WithControlPlane())
+	srv := sandboxfake.New(f, sandboxfake.WithInMemory(), sandboxfake.WithControl(sandboxfake.ControlOptions{}))
 	f.Fuzz(func(t *testing.T, body string) {
 		for _, path := range []string{"advance", "callbacks", "checks", "dates", "expire", "faults", "open", "redeliver", "reset", "signup"} {
 			request := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/_sandbox/"+path, strings.NewReader(body))

@@ -1,7 +1,6 @@
 package sandboxfake
 
 import (
-	"errors"
 	"mime"
 	"net/http"
 	"net/url"
@@ -10,40 +9,6 @@ import (
 
 	"github.com/idverify/idverify-go/internal/wire"
 )
-
-// WithControlPage is [WithControlPlane] with a page for browsers. [Start] calls newPage once,
-// before the server accepts requests. The handler receives GET and HEAD requests for /_sandbox/
-// whose Accept header contains text/html, and all requests for /_sandbox/ca and below
-// /_sandbox/page/, /_sandbox/open/ and /_sandbox/ca/.
-//
-// These requests require no token and are open to any address, so the handler must not disclose
-// anything in its responses. Requests below /_sandbox/page/private/ are the exception: the handler
-// receives only those that the control plane accepts, with its token or cookie, and from this
-// machine unless [WithRemoteControl] is set. A browser that opens the server's URL is redirected to
-// /_sandbox/.
-//
-// The page itself calls the operations of the control plane: it sends
-// [Server.ControlToken] to POST /_sandbox/session, whose cookie authorizes its further requests.
-func WithControlPage(newPage func(*Server) http.Handler) Option {
-	return func(o *options) error {
-		if newPage == nil {
-			return errors.New("control page: nil function")
-		}
-		o.control, o.newPage = true, newPage
-		return nil
-	}
-}
-
-// WithPhonePage redirects a browser that opens a Check URL to /_sandbox/open/{check_id} of
-// [WithControlPage], where a person chooses the result. Other clients open the Check URL: native
-// SDKs, even if they accept text/html, and scripts and images of web pages. It is an error without
-// [WithControlPage].
-func WithPhonePage() Option {
-	return func(o *options) error {
-		o.phonePage = true
-		return nil
-	}
-}
 
 // Paths of the page, below controlPath.
 const (
@@ -113,7 +78,7 @@ func isNavigation(r *http.Request) bool {
 }
 
 // redirectBrowser redirects a browser that opens the root path to the control page and, if
-// WithPhonePage is set, one that opens a Check URL to the phone page. It reports whether it did.
+// PhonePage is set, one that opens a Check URL to the phone page. It reports whether it did.
 func (s *Server) redirectBrowser(w http.ResponseWriter, r *http.Request) bool {
 	if s.page == nil || r.Method != http.MethodGet {
 		return false
@@ -121,7 +86,7 @@ func (s *Server) redirectBrowser(w http.ResponseWriter, r *http.Request) bool {
 	target := ""
 	if r.URL.Path == "/" && acceptsHTML(r) {
 		target = controlPath
-	} else if route := routes().find(r.URL.EscapedPath()); route != nil && s.opts.phonePage && isNavigation(r) {
+	} else if route := routes().find(r.URL.EscapedPath()); route != nil && s.opts.control.PhonePage && isNavigation(r) {
 		switch route.methods[http.MethodGet].op.Name {
 		case wire.OpenPhoneCheck.Name, wire.OpenSubscriberCheck.Name:
 			target = openPath + url.PathEscape(route.ids["check_id"])

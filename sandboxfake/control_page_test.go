@@ -18,9 +18,9 @@ func testPage(*sandboxfake.Server) http.Handler {
 }
 
 // newPageAPI returns an api of an in-memory server with testPage.
-func newPageAPI(t testing.TB, opts ...sandboxfake.Option) *api {
+func newPageAPI(t testing.TB) *api {
 	t.Helper()
-	return newControlAPI(t, append(opts, sandboxfake.WithControlPage(testPage))...)
+	return newControlAPI(t, sandboxfake.WithControl(sandboxfake.ControlOptions{Page: testPage}))
 }
 
 // browserAccept is the Accept header of a browser that opens a page.
@@ -96,7 +96,7 @@ func TestServer_ControlPage(t *testing.T) {
 
 func TestServer_ControlPageOpen(t *testing.T) {
 	t.Parallel()
-	srv := sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithControlPage(testPage))
+	srv := sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithControl(sandboxfake.ControlOptions{Page: testPage}))
 	for _, row := range []struct {
 		name, method, path string
 		header             http.Header
@@ -143,11 +143,7 @@ func TestServer_ControlPagePrivate(t *testing.T) {
 		{"remote control", true, elsewhere, http.MethodGet, true, 200},
 		{"form", false, here, http.MethodPost, true, 415},
 	} {
-		options := []sandboxfake.Option{sandboxfake.WithInMemory(), sandboxfake.WithControlPage(testPage)}
-		if row.remoteControl {
-			options = append(options, sandboxfake.WithRemoteControl())
-		}
-		srv := sandboxfake.New(t, options...)
+		srv := sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithControl(sandboxfake.ControlOptions{Page: testPage, Remote: row.remoteControl}))
 		request := httptest.NewRequestWithContext(t.Context(), row.method, "/_sandbox/page/private/x", nil)
 		request.RemoteAddr = row.from
 		if row.token {
@@ -181,12 +177,11 @@ func TestServer_ControlPageOff(t *testing.T) {
 
 func TestStart_ControlPageOptions(t *testing.T) {
 	t.Parallel()
+	noPage := sandboxfake.WithControl(sandboxfake.ControlOptions{Page: func(*sandboxfake.Server) http.Handler { return nil }})
 	for name, options := range map[string][]sandboxfake.Option{
-		"nil function":          {sandboxfake.WithControlPage(nil)},
-		"nil handler":           {sandboxfake.WithControlPage(func(*sandboxfake.Server) http.Handler { return nil })},
-		"phone page only":       {sandboxfake.WithPhonePage()},
-		"phone page, no page":   {sandboxfake.WithPhonePage(), sandboxfake.WithControlPlane()},
-		"nil handler on socket": {sandboxfake.WithControlPage(func(*sandboxfake.Server) http.Handler { return nil }), sandboxfake.WithAddr("127.0.0.1:0")},
+		"nil handler":           {noPage},
+		"phone page only":       {sandboxfake.WithControl(sandboxfake.ControlOptions{PhonePage: true})},
+		"nil handler on socket": {noPage, sandboxfake.WithAddr("127.0.0.1:0")},
 	} {
 		srv, err := sandboxfake.Start(append([]sandboxfake.Option{sandboxfake.WithInMemory()}, options...)...)
 
@@ -197,15 +192,15 @@ func TestStart_ControlPageOptions(t *testing.T) {
 	}
 }
 
-// The function of WithControlPage can use the server.
+// ControlOptions.Page can use the server.
 func TestServer_ControlPageUsesServer(t *testing.T) {
 	t.Parallel()
 	calls, url, token := 0, "", ""
 
-	srv := sandboxfake.New(t, sandboxfake.WithControlPage(func(s *sandboxfake.Server) http.Handler {
+	srv := sandboxfake.New(t, sandboxfake.WithControl(sandboxfake.ControlOptions{Page: func(s *sandboxfake.Server) http.Handler {
 		calls, url, token = calls+1, s.URL(), s.ControlToken()
 		return testPage(s)
-	}))
+	}}))
 
 	if calls != 1 || url != srv.URL() || token != srv.ControlToken() || token == "" {
 		t.Errorf("%d calls with URL %q, token of the server %t, want 1 with %q, true", calls, url, token == srv.ControlToken(), srv.URL())
@@ -241,7 +236,7 @@ const oldSafari = "Mozilla/5.0 (iPhone; CPU iPhone OS 15_8 like Mac OS X) AppleW
 
 func TestServer_PhonePage(t *testing.T) {
 	t.Parallel()
-	a := newPageAPI(t, sandboxfake.WithPhonePage())
+	a := newControlAPI(t, sandboxfake.WithControl(sandboxfake.ControlOptions{Page: testPage, PhonePage: true}))
 	open := func(path string, header http.Header) response {
 		request := a.request(http.MethodGet, path, "")
 		request.Header = header.Clone()
@@ -281,7 +276,7 @@ func TestServer_PhonePageOff(t *testing.T) {
 	a.do(request)
 
 	if got := a.get(phoneChecks + "/" + id); got.json["status"] != "COMPLETED" {
-		t.Errorf("check opened in a browser = %s, want COMPLETED: only WithPhonePage adds a page", got.body)
+		t.Errorf("check opened in a browser = %s, want COMPLETED: only PhonePage adds a page", got.body)
 	}
 }
 

@@ -47,7 +47,7 @@ func fromOtherOrigin(r *http.Request) bool {
 // stores nothing. The name depends on the token, because the servers of one host share its cookies.
 func (s *Server) session() *http.Cookie {
 	derive := func(purpose string) []byte {
-		mac := hmac.New(sha256.New, []byte(s.opts.controlToken.Reveal()))
+		mac := hmac.New(sha256.New, []byte(s.ControlToken()))
 		mac.Write([]byte(purpose))
 		return mac.Sum(nil)
 	}

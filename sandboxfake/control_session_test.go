@@ -153,7 +153,7 @@ func TestServer_ControlThisMachine(t *testing.T) {
 		{"Host", "192.0.2.2:5000", local, nil, "127.0.0.1", 403},
 		{"forwarded for another machine", "127.0.0.1:5000", local, http.Header{"X-Forwarded-For": {"192.0.2.2"}}, "", 200},
 	} {
-		srv := sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithControlPlane())
+		srv := sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithControl(sandboxfake.ControlOptions{}))
 		ctx := t.Context()
 		if row.local != nil {
 			ctx = context.WithValue(ctx, http.LocalAddrContextKey, row.local)
@@ -190,7 +190,7 @@ func TestServer_ControlOwnAddress(t *testing.T) {
 	if own == nil {
 		t.Skip("this machine has only loopback addresses")
 	}
-	srv := sandboxfake.New(t, sandboxfake.WithFreshKeys(), sandboxfake.WithControlPlane(), sandboxfake.WithAddr(net.JoinHostPort(own.String(), "0")))
+	srv := sandboxfake.New(t, sandboxfake.WithFreshKeys(), sandboxfake.WithControl(sandboxfake.ControlOptions{}), sandboxfake.WithAddr(net.JoinHostPort(own.String(), "0")))
 	a := &api{t: t, srv: srv}
 
 	got := a.control(http.MethodGet, "time", "")

@@ -29,7 +29,7 @@ func (a *api) control(method, path, body string) response {
 // newControlAPI returns an api of an in-memory server with a control plane.
 func newControlAPI(t testing.TB, opts ...sandboxfake.Option) *api {
 	t.Helper()
-	return newAPI(t, sandboxfake.New(t, append([]sandboxfake.Option{sandboxfake.WithInMemory(), sandboxfake.WithControlPlane()}, opts...)...))
+	return newAPI(t, sandboxfake.New(t, append([]sandboxfake.Option{sandboxfake.WithInMemory(), sandboxfake.WithControl(sandboxfake.ControlOptions{})}, opts...)...))
 }
 
 func TestServer_ControlOffByDefault(t *testing.T) {
@@ -39,7 +39,7 @@ func TestServer_ControlOffByDefault(t *testing.T) {
 	got := a.call(http.MethodGet, "/_sandbox/time", "")
 
 	if got.status != http.StatusNotFound {
-		t.Errorf("/_sandbox/time without WithControlPlane = %d, want 404", got.status)
+		t.Errorf("/_sandbox/time without WithControl = %d, want 404", got.status)
 	}
 }
 

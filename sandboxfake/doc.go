@@ -68,7 +68,7 @@
 // # Other languages
 //
 // The program cmd/sandboxfake runs a server, with a page for browsers and phones: see
-// docs/sandbox.md. [WithControlPlane] adds a JSON API below /_sandbox/ that shows and controls a
+// docs/sandbox.md. [WithControl] adds a JSON API below /_sandbox/ that shows and controls a
 // Server. [WithRequestLog] logs each request and each delivery attempt.
 //
 // docs/testing.md has recipes: a first test, parallel tests, expiry, retries, key rotation, faults,

@@ -309,7 +309,7 @@ func TestOpenAPI_DescribesCallbacks(t *testing.T) {
 
 func TestServer_ServesOpenAPI(t *testing.T) {
 	t.Parallel()
-	srv := sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithControlPlane())
+	srv := sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithControl(sandboxfake.ControlOptions{}))
 
 	r := (&api{t: t, srv: srv}).get("/_sandbox/service.json")
 

@@ -4,7 +4,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"net/http"
 	"net/netip"
 	"slices"
 	"strings"
@@ -36,13 +35,9 @@ type options struct {
 	phoneIPCheck   bool       // WithPhoneIPCheck
 	extraScopes    []string   // WithAdditionalScopes
 	freshKeys      bool
-	control        bool
-	remoteControl  bool
-	controlToken   idverify.Secret
-	newPage        func(*Server) http.Handler // WithControlPage
-	phonePage      bool
-	noTimeline     bool        // WithoutTimeline
-	log            *requestLog // nil without WithRequestLog
+	control        *ControlOptions // nil without WithControl
+	noTimeline     bool            // WithoutTimeline
+	log            *requestLog     // nil without WithRequestLog
 	receiverCAs    []*x509.Certificate
 	public         publicHost             // WithPublicURL
 	certificate    *memnet.OwnCertificate // WithCertificate
@@ -55,13 +50,7 @@ func newOptions(opts []Option) (options, error) {
 			return o, err
 		}
 	}
-	if o.control && o.controlToken.Reveal() == "" {
-		o.controlToken = newControlToken()
-	}
-	if o.phonePage && o.newPage == nil {
-		return o, errors.New("the phone page requires a control page")
-	}
-	return o, nil
+	return o, o.control.complete()
 }
 
 // WithSeed sets the seed from which IDs, credentials, codes and tokens are derived. Servers with

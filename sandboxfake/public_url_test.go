@@ -254,7 +254,7 @@ func TestWithPublicURL_HandleRejectsOwnHost(t *testing.T) {
 // The caller's address and the access to the control plane depend only on the connection.
 func TestServer_IgnoresForwardedHeaders(t *testing.T) {
 	t.Parallel()
-	srv := sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithControlPlane())
+	srv := sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithControl(sandboxfake.ControlOptions{}))
 	for _, row := range []struct {
 		path, from, forwarded string
 		status                int

@@ -29,8 +29,8 @@ type Server struct {
 	network      *memnet.Network
 	certificates *memnet.Certificates
 	http         *httptest.Server
-	control      http.Handler // nil without WithControlPlane
-	page         http.Handler // nil without WithControlPage
+	control      http.Handler // nil without WithControl
+	page         http.Handler // nil without ControlOptions.Page
 	streams      atomic.Int32 // open event streams
 	keySource    *keySource
 	renewals     *renewals.Counter // of the server's clients and consoles
@@ -121,10 +121,10 @@ func start(tb TB, opts []Option) (*Server, error) {
 	}
 	s.recent.begin(first.clock.Now(), first.clock.Frozen())
 	s.service.Store(first)
-	if o.newPage != nil {
-		if s.page = o.newPage(s); s.page == nil {
+	if o.control != nil && o.control.Page != nil {
+		if s.page = o.control.Page(s); s.page == nil {
 			listener.Close()
-			return nil, errors.New("sandboxfake: control page: the function returned no handler")
+			return nil, errors.New("sandboxfake: control: Page returned no handler")
 		}
 	}
 	s.control = s.controlPlane()

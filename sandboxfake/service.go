@@ -76,7 +76,7 @@ func newService(opts *options, url string, transport *http.Transport, keys *keyS
 		deliveries: journal[*delivery]{limit: opts.journalLimit},
 		requests:   journal[*Request]{limit: opts.journalLimit},
 	}
-	if opts.control {
+	if opts.control != nil {
 		s.history = newHistory(opts.journalLimit)
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())

@@ -67,7 +67,7 @@ func timelineFile(t *testing.T, test *failedTest) (log, page string) {
 
 func TestNew_TimelineRedacts(t *testing.T) {
 	test := newFailedTest(t)
-	srv := sandboxfake.New(test, sandboxfake.WithInMemory(), sandboxfake.WithFrozenClock(frozenAt), sandboxfake.WithControlPlane())
+	srv := sandboxfake.New(test, sandboxfake.WithInMemory(), sandboxfake.WithFrozenClock(frozenAt), sandboxfake.WithControl(sandboxfake.ControlOptions{}))
 	a := newAPI(t, srv)
 	target := srv.Handle("shop.sandbox.test", new(recordingReceiver))
 	const number, secret = "447700900012", "s3cr3t-1234-abcd"

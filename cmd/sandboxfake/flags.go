@@ -219,12 +219,16 @@ func oneOf(value *string, values ...string) func(string) error {
 	}
 }
 
-// options returns the server's options. The server logs requests to log.
+// control returns the options of the control plane, without its page.
+func (f *flags) control() sandboxfake.ControlOptions {
+	return sandboxfake.ControlOptions{Token: idverify.NewSecret(f.controlToken), Remote: f.remoteControl, PhonePage: f.phonePage}
+}
+
+// options returns the server's other options. The server logs requests to log.
 func (f *flags) options(log io.Writer) ([]sandboxfake.Option, error) {
 	options := []sandboxfake.Option{
 		sandboxfake.WithAddr(f.addr),
 		sandboxfake.WithSeed(f.seed),
-		sandboxfake.WithControlPlane(),
 		sandboxfake.WithCallbackHeader(f.callbackHeader),
 		sandboxfake.WithPrices(f.prices),
 		sandboxfake.WithJournalLimit(f.journalLimit),
@@ -236,12 +240,9 @@ func (f *flags) options(log io.Writer) ([]sandboxfake.Option, error) {
 	}{
 		{f.newIDs, sandboxfake.WithNewIDsAfterReset},
 		{!f.fixedKeys, sandboxfake.WithFreshKeys},
-		{f.controlToken != "", func() sandboxfake.Option { return sandboxfake.WithControlToken(f.controlToken) }},
 		{f.clientID+f.clientSecret != "", func() sandboxfake.Option {
 			return sandboxfake.WithCredentials(idverify.Credentials{ClientID: f.clientID, ClientSecret: idverify.NewSecret(f.clientSecret)})
 		}},
-		{f.remoteControl, sandboxfake.WithRemoteControl},
-		{f.phonePage, sandboxfake.WithPhonePage},
 		{!f.quiet, func() sandboxfake.Option { return sandboxfake.WithRequestLog(log) }},
 		{f.digest == base64Digest, sandboxfake.WithBase64Digest},
 		{f.rateLimit != 0, func() sandboxfake.Option { return sandboxfake.WithRateLimit(f.rateLimit) }},

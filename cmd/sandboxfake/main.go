@@ -168,7 +168,8 @@ func serve(ctx context.Context, f *flags, stdout, stderr io.Writer) error {
 	}
 	defer remove()
 	var caErr error
-	server, err := sandboxfake.Start(append(options, sandboxfake.WithControlPage(func(s *sandboxfake.Server) http.Handler {
+	control := f.control()
+	control.Page = func(s *sandboxfake.Server) http.Handler {
 		// The server responds after this function, so that the file exists once health reports ok.
 		caErr = atomicfile.Replace(caFile, s.CACertPEM())
 		return inspector.New(inspector.Config{
@@ -181,7 +182,8 @@ func serve(ctx context.Context, f *flags, stdout, stderr io.Writer) error {
 			CAFile:       caFile,
 			OpenAPI:      openAPI,
 		})
-	}))...)
+	}
+	server, err := sandboxfake.Start(append(options, sandboxfake.WithControl(control))...)
 	if err != nil {
 		return err
 	}

@@ -48,7 +48,7 @@ type pages struct {
 	templates *template.Template
 }
 
-// New returns a handler for sandboxfake.WithControlPage, which lets only authorized requests reach
+// New returns a handler for sandboxfake.ControlOptions.Page, which lets only authorized requests reach
 // privatePath. All others require no authorization, so the files contain nothing about the server.
 func New(c Config) http.Handler {
 	p := &pages{Config: c, files: newFiles(), templates: newTemplates()}

@@ -23,7 +23,7 @@ const caFile = "/home/ada/ca.pem"
 // start starts a server whose inspector has the path of a CA file.
 func start(t *testing.T, openAPI string) *sandboxfake.Server {
 	t.Helper()
-	return sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithControlPage(func(s *sandboxfake.Server) http.Handler {
+	return sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithControl(sandboxfake.ControlOptions{Page: func(s *sandboxfake.Server) http.Handler {
 		return inspector.New(inspector.Config{
 			URL:          s.URL(),
 			Client:       s.HTTPClient(),
@@ -32,7 +32,7 @@ func start(t *testing.T, openAPI string) *sandboxfake.Server {
 			CAFile:       caFile,
 			OpenAPI:      []byte(openAPI),
 		})
-	}))
+	}}))
 }
 
 // fetched is a response without redirects.

@@ -15,11 +15,11 @@ import (
 // newServer starts a server with the inspector.
 func newServer(t *testing.T, opts ...sandboxfake.Option) *sandboxfake.Server {
 	t.Helper()
-	return sandboxfake.New(t, append(opts, sandboxfake.WithInMemory(), sandboxfake.WithControlPage(func(s *sandboxfake.Server) http.Handler {
+	return sandboxfake.New(t, append(opts, sandboxfake.WithInMemory(), sandboxfake.WithControl(sandboxfake.ControlOptions{Page: func(s *sandboxfake.Server) http.Handler {
 		return inspector.New(inspector.Config{
 			URL: s.URL(), PublicURL: "https://phones.sandbox.test", Client: s.HTTPClient(), ControlToken: s.ControlToken(), CACertPEM: s.CACertPEM(),
 		})
-	}))...)
+	}}))...)
 }
 
 // page is a response that a browser received.

@@ -21,7 +21,7 @@ func (s *Stack) startService(o Options) error {
 		return err
 	}
 	// The replicas compare the dates of signatures with the system clock.
-	s.Service, err = sandboxfake.Start(sandboxfake.WithFreshKeys(), sandboxfake.WithSystemDates(), sandboxfake.WithControlPlane(),
+	s.Service, err = sandboxfake.Start(sandboxfake.WithFreshKeys(), sandboxfake.WithSystemDates(), sandboxfake.WithControl(sandboxfake.ControlOptions{}),
 		sandboxfake.WithReceiverCA(certificate), sandboxfake.WithJournalLimit(o.JournalLimit))
 	if err != nil {
 		return err
