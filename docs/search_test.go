@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/idverify/idverify-go"
 	"github.com/idverify/idverify-go/internal/wire"
@@ -106,7 +107,7 @@ type listClient struct {
 
 func newListClient(t *testing.T) *listClient {
 	t.Helper()
-	srv := sandboxfake.New(t, sandboxfake.WithInMemory())
+	srv := sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithFrozenClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)))
 	account := srv.NewWorkspace("Lists")
 	project := account.NewProject(idverify.ProjectParams{Name: "Lists", Mode: idverify.ModeSandbox})
 	c := &listClient{t: t, srv: srv, tokens: make(map[string]string), ids: map[string]string{

@@ -46,7 +46,7 @@ func TestPhoneCheck(t *testing.T) {
 }
 
 func TestCallback(t *testing.T) {
-	srv := sandboxfake.New(t)
+	srv := sandboxfake.New(t, sandboxfake.WithFrozenClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)))
 	results := make(chan *idverify.Callback, 1)
 	url := srv.Handle("shop.sandbox.test", idverify.CallbackHandler(srv.Verifier([]string{"shop.sandbox.test"}, nil), func(_ context.Context, c *idverify.Callback) error {
 		results <- c
@@ -74,7 +74,7 @@ func TestCallback(t *testing.T) {
 }
 
 func TestRedirect(t *testing.T) {
-	srv := sandboxfake.New(t)
+	srv := sandboxfake.New(t, sandboxfake.WithFrozenClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)))
 	client := srv.Client(idverify.WithVersions(idverify.Versions{PhoneCheck: "v0.2"}))
 	started := "" // the check ID in the session
 	url := srv.Handle("shop.sandbox.test", idverify.RedirectHandler(srv.Verifier([]string{"shop.sandbox.test"}, nil), func(w http.ResponseWriter, r *http.Request, redirect *idverify.Redirect) {
