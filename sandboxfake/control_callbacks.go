@@ -49,7 +49,7 @@ func (s *Server) controlSendCallback(r *http.Request) (any, error) {
 		if rec == nil {
 			return nil, newProblem(wire.CheckNotFound, "check not found in the history")
 		}
-		d.project, d.Status = rec.check.project, idverify.CheckStatus(rec.check.status)
+		d.project, d.ReferenceID, d.Status = rec.check.project, rec.check.referenceID, idverify.CheckStatus(rec.check.status)
 		if d.Product == "" {
 			d.Product = idverify.Product(rec.check.product.name)
 		}

@@ -65,12 +65,13 @@ func (s *service) queueCallback(ck *check) {
 		return
 	}
 	s.queueDelivery(&delivery{project: ck.project, Delivery: Delivery{
-		CheckID:   ck.id,
-		Product:   idverify.Product(ck.product.name),
-		Status:    idverify.CheckStatus(ck.status),
-		ProjectID: ck.project.id,
-		URL:       target,
-		Body:      callbackBody(ck),
+		CheckID:     ck.id,
+		ReferenceID: ck.referenceID,
+		Product:     idverify.Product(ck.product.name),
+		Status:      idverify.CheckStatus(ck.status),
+		ProjectID:   ck.project.id,
+		URL:         target,
+		Body:        callbackBody(ck),
 	}})
 }
 

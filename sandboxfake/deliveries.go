@@ -16,6 +16,7 @@ import (
 type Delivery struct {
 	ID          string
 	CheckID     string
+	ReferenceID string               // of the check; may be empty
 	Product     idverify.Product     // in the callback header
 	Status      idverify.CheckStatus // of the check
 	ProjectID   string

@@ -49,6 +49,28 @@ func TestServer_CallbackRetrySchedule(t *testing.T) {
 	})
 }
 
+func TestServer_DeliveryReferenceID(t *testing.T) {
+	t.Parallel()
+	srv := sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithFrozenClock(frozenAt))
+	a := newAPI(t, srv)
+	host := srv.Handle("app.sandbox.test", http.NotFoundHandler())
+	for _, reference := range []string{`,"reference_id":"order <7>"`, ""} {
+		a.open(phoneChecks, a.create(phoneChecks, `{"phone_number":"447700900012","callback_url":"`+host+`"`+reference+`}`))
+	}
+
+	if err := srv.Redeliver(t.Context(), srv.Deliveries()[0].ID); err != nil {
+		t.Fatal(err)
+	}
+
+	var got []string
+	for _, d := range srv.Deliveries() {
+		got = append(got, d.ReferenceID)
+	}
+	if diff := cmp.Diff([]string{"order <7>", "", "order <7>"}, got); diff != "" {
+		t.Errorf("reference IDs (-want +got):\n%s", diff)
+	}
+}
+
 func TestServer_CallbackRetryByResponse(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
