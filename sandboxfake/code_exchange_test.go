@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/idverify/idverify-go"
 	"github.com/idverify/idverify-go/sandboxfake"
 	"github.com/idverify/idverify-go/signature"
 )
@@ -216,6 +217,52 @@ func TestDevice_CookiesAndRelativeRedirects(t *testing.T) {
 	}
 	if visit.Status != http.StatusTeapot || visit.URL.Path != "/step/two" || len(visit.Hops) != 3 {
 		t.Errorf("visit = %d at %s after %d hops, want 418 at /step/two after 3", visit.Status, visit.URL.Path, len(visit.Hops))
+	}
+}
+
+// A browser submits a form, opens the Check URL, and returns with its cookie.
+func TestDevice_ClientSharesCookies(t *testing.T) {
+	t.Parallel()
+	srv := sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithFrozenClock(frozenAt))
+	service := srv.Client(idverify.WithVersions(idverify.Versions{PhoneCheck: "v0.2"}))
+	mux := http.NewServeMux()
+	host := srv.Handle("app.sandbox.test", mux)
+	mux.HandleFunc("POST /start", func(w http.ResponseWriter, r *http.Request) {
+		check, err := service.PhoneChecks.Create(r.Context(), idverify.PhoneCheckParams{PhoneNumber: "447700900012", RedirectURL: host + "/back"})
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		http.SetCookie(w, &http.Cookie{Name: "check", Value: check.CheckID, Path: "/", Secure: true})
+		http.Redirect(w, r, check.CheckURL, http.StatusSeeOther)
+	})
+	mux.HandleFunc("GET /back", func(w http.ResponseWriter, r *http.Request) {
+		if cookie, err := r.Cookie("check"); err != nil || cookie.Value != r.FormValue("check_id") {
+			w.WriteHeader(http.StatusForbidden)
+		}
+	})
+	device := srv.Device()
+	stay := device.Client() // a copy: the device still follows redirects
+	stay.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+
+	response, err := device.Client().PostForm(host+"/start", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response.Body.Close()
+
+	back := response.Request.URL
+	if back.Path != "/back" || back.Query().Get("code") == "" || response.StatusCode != http.StatusOK {
+		t.Errorf("browser ended at %s with status %d, want /back with a code and 200", back.Path, response.StatusCode)
+	}
+	for want, d := range map[int]*sandboxfake.Device{http.StatusOK: device, http.StatusForbidden: srv.Device()} {
+		visit, err := d.Open(t.Context(), back.String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if visit.Status != want {
+			t.Errorf("status of /back = %d, want %d: only Open and Client of one device share cookies", visit.Status, want)
+		}
 	}
 }
 

@@ -272,7 +272,7 @@ const followTimeout = 30 * time.Second
 func (s *Server) follow(ctx context.Context, target string) []hopView {
 	ctx, cancel := context.WithTimeout(ctx, followTimeout)
 	defer cancel()
-	client := s.Device().client
+	client := s.Device().Client()
 	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	var hops []hopView
 	for len(hops) < maxHops {

@@ -47,6 +47,14 @@ func (s *Server) Device() *Device {
 	}}
 }
 
+// Client returns the browser as an HTTP client, for requests that [Device.Open] does not send, such
+// as the form of a page before its Check URL. Each call returns a new client; all share the device's
+// cookies.
+func (d *Device) Client() *http.Client {
+	client := *d.client
+	return &client
+}
+
 // Open opens a Check URL, or any other URL, and follows redirects as a browser does.
 //
 // A response with any status is a Visit. Open fails if the page is unreachable, if there are too

@@ -6,7 +6,6 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
-	"net/http/cookiejar"
 	"net/url"
 	"regexp"
 	"sync"
@@ -80,11 +79,7 @@ type browser struct {
 
 func (s *shop) browser(t *testing.T) *browser {
 	t.Helper()
-	jar, err := cookiejar.New(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &browser{t: t, shop: s, client: &http.Client{Transport: s.service.HTTPClient().Transport, Jar: jar}}
+	return &browser{t: t, shop: s, client: s.service.Device().Client()}
 }
 
 // view is a page as a browser sees it.
