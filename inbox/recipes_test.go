@@ -3,6 +3,8 @@ package inbox_test
 import (
 	"context"
 	"database/sql"
+	"errors"
+	"net/http"
 	"path/filepath"
 	"testing"
 	"time"
@@ -10,9 +12,10 @@ import (
 	"github.com/idverify/idverify-go"
 	"github.com/idverify/idverify-go/inbox"
 	"github.com/idverify/idverify-go/sandboxfake"
+	"github.com/idverify/idverify-go/signature"
 )
 
-// The recipe of docs/testing.md. TestDocs_SnippetsCompiled compares it with the page.
+// The recipes of docs/testing.md. TestDocs_SnippetsCompiled compares them with the page.
 
 func TestSignUpVerdict(t *testing.T) {
 	srv := sandboxfake.New(t, sandboxfake.WithFrozenClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)))
@@ -53,6 +56,60 @@ func TestSignUpVerdict(t *testing.T) {
 	var verdict string
 	if err := db.QueryRowContext(t.Context(), "SELECT verdict FROM sign_ups WHERE reference = 'sign-up 1'").Scan(&verdict); err != nil || verdict != "no" {
 		t.Errorf("verdict = %q, error %v, want no", verdict, err)
+	}
+}
+
+// newShop creates what your program needs, with one clock: time.Now in production.
+func newShop(ctx context.Context, baseURL string, c idverify.Credentials, db *sql.DB, httpClient *http.Client, now func() time.Time) (*idverify.Client, http.Handler, *inbox.Inbox, error) {
+	client, err := idverify.NewClient(baseURL, c, idverify.WithHTTPClient(httpClient), idverify.WithClock(now))
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	keys, err := client.NewJWKS(nil) // has the client's clock
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	verifier, err := signature.NewVerifier(keys, []string{"shop.sandbox.test"}, &signature.VerifierOptions{Now: now})
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	checks, err := inbox.New(ctx, db, inbox.SQLite, &inbox.Options{Now: now})
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	return client, checks.Handler(verifier), checks, nil
+}
+
+func TestOneClock(t *testing.T) {
+	srv := sandboxfake.New(t, sandboxfake.WithFrozenClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)))
+	db, err := sql.Open("sqlite", "file:"+filepath.Join(t.TempDir(), "shop.db")+"?_txlock=immediate&_pragma=busy_timeout(5000)&_pragma=synchronous(FULL)")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if err := createTables(t.Context(), db); err != nil {
+		t.Fatal(err)
+	}
+	client, handler, checks, err := newShop(t.Context(), srv.URL(), srv.Credentials(), db, srv.HTTPClient(), srv.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	url := srv.Handle("shop.sandbox.test", handler)
+	if _, err := startSignUp(t.Context(), db, checks, client, "sign-up 1", "447700900013", url); err != nil {
+		t.Fatal(err)
+	}
+
+	// Nobody opens the Check URL, so that the check expires after two minutes.
+	if err := srv.Advance(t.Context(), 2*time.Hour); err != nil {
+		t.Fatal(err)
+	}
+
+	e, err := checks.Get(t.Context(), "sign-up 1")
+	if want := time.Date(2026, 1, 2, 3, 6, 5, 0, time.UTC); err != nil || e.Status != idverify.StatusExpired || !e.EndedAt.Equal(want) {
+		t.Fatalf("entry = %+v, error %v, want EXPIRED at %v", e, err, want)
+	}
+	if _, err := client.PhoneChecks.Get(t.Context(), e.CheckID); !errors.Is(err, idverify.ErrNotFound) {
+		t.Errorf("Get = %v, want ErrNotFound", err)
 	}
 }
 
