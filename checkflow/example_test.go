@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log"
 	"net/http"
-	"net/http/cookiejar"
 	"net/url"
 
 	"github.com/idverify/idverify-go"
@@ -56,8 +55,7 @@ func Example() {
 
 // visit submits the form of the start page in a browser, which opens the Check URL and returns.
 func visit(service *sandboxfake.Server, shop string) {
-	browser := service.HTTPClient()
-	browser.Jar, _ = cookiejar.New(nil)
+	browser := service.Device().Client()
 	response, err := browser.PostForm(shop+"/start", url.Values{"number": {"+44 7700 900 012"}})
 	if err != nil {
 		log.Fatal(err)

@@ -9,7 +9,6 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
-	"net/http/cookiejar"
 	"net/http/httptest"
 	"net/url"
 	"strings"
@@ -162,12 +161,7 @@ type browser struct {
 }
 
 func (s *site) browser() *browser {
-	s.t.Helper()
-	jar, err := cookiejar.New(nil)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	return &browser{Client: &http.Client{Transport: s.service.HTTPClient().Transport, Jar: jar}, site: s}
+	return &browser{Client: s.service.Device().Client(), site: s}
 }
 
 // page is a response. Location is that of a redirect that was not followed.
