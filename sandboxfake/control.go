@@ -20,8 +20,8 @@ import (
 const controlPath = "/_sandbox/"
 
 // WithControl adds a control plane: a JSON API below /_sandbox/ that shows and controls a [Server],
-// for tests in other languages and, with a page, for people. GET /_sandbox/ lists its operations. If
-// the option is repeated, the last one applies.
+// for tests in other languages and, with a page, for people. GET /_sandbox/ lists its operations.
+// If the option is repeated, the last one applies.
 //
 // With a control plane, the server also keeps checks with their events. It keeps the newest 10,000
 // checks, or the limit of [WithJournalLimit] if that is larger, including those that ended as
@@ -30,8 +30,9 @@ const controlPath = "/_sandbox/"
 // The list of operations, GET /_sandbox/health and GET /_sandbox/service.json, which is [OpenAPI],
 // are open to any address. All other requests require a connection from this machine, unless Remote
 // is set, and the header "Authorization: Bearer" with the token that [Server.ControlToken] returns,
-// or the cookie that POST /_sandbox/session returns for it. Requests from web pages of other origins
-// are rejected. Requests to the control plane are not recorded and do not count toward a rate limit.
+// or the cookie that POST /_sandbox/session returns for it. Requests from web pages of other
+// origins are rejected. Requests to the control plane are not recorded and do not count toward a
+// rate limit.
 func WithControl(c ControlOptions) Option {
 	return func(o *options) error {
 		o.control = new(c)
@@ -46,25 +47,26 @@ type ControlOptions struct {
 	// server generates a random token.
 	Token idverify.Secret
 
-	// Remote accepts connections from any address, for example from other containers. Anyone with the
-	// token can read the journals, which contain phone numbers.
+	// Remote accepts connections from any address, for example from other containers. Anyone with
+	// the token can read the journals, which contain phone numbers.
 	Remote bool
 
 	// Page returns a page for browsers. [New] and [Start] call it once, before the server accepts
-	// requests. The handler receives GET and HEAD requests for /_sandbox/ whose Accept header contains
-	// text/html, and all requests for /_sandbox/ca and below /_sandbox/page/, /_sandbox/open/ and
-	// /_sandbox/ca/. A browser that opens the server's URL is redirected to /_sandbox/.
+	// requests. The handler receives GET and HEAD requests for /_sandbox/ whose Accept header
+	// contains text/html, and all requests for /_sandbox/ca and below /_sandbox/page/,
+	// /_sandbox/open/ and /_sandbox/ca/. A browser that opens the server's URL is redirected to
+	// /_sandbox/.
 	//
 	// These requests require no token and are open to any address, so the handler must not disclose
-	// anything in its responses. Requests below /_sandbox/page/private/ are the exception: the handler
-	// receives only those that the control plane accepts. The page itself calls the operations of the
-	// control plane: it sends the token to POST /_sandbox/session, whose cookie authorizes its further
-	// requests.
+	// anything in its responses. Requests below /_sandbox/page/private/ are the exception: the
+	// handler receives only those that the control plane accepts. The page itself calls the
+	// operations of the control plane: it sends the token to POST /_sandbox/session, whose cookie
+	// authorizes its further requests.
 	Page func(*Server) http.Handler
 
-	// PhonePage redirects a browser that opens a Check URL to /_sandbox/open/{check_id} of Page, where
-	// a person chooses the result. Other clients open the Check URL: native SDKs, even if they accept
-	// text/html, and scripts and images of web pages. It requires Page.
+	// PhonePage redirects a browser that opens a Check URL to /_sandbox/open/{check_id} of Page,
+	// where a person chooses the result. Other clients open the Check URL: native SDKs, even if
+	// they accept text/html, and scripts and images of web pages. It requires Page.
 	PhonePage bool
 }
 

@@ -48,8 +48,8 @@ func (s *Server) Device() *Device {
 }
 
 // Client returns the browser as an HTTP client, for requests that [Device.Open] does not send, such
-// as the form of a page before its Check URL. Each call returns a new client; all share the device's
-// cookies.
+// as the form of a page before its Check URL. Each call returns a new client; all share the
+// device's cookies.
 func (d *Device) Client() *http.Client {
 	client := *d.client
 	return &client

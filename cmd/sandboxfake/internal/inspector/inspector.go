@@ -48,8 +48,9 @@ type pages struct {
 	templates *template.Template
 }
 
-// New returns a handler for sandboxfake.ControlOptions.Page, which lets only authorized requests reach
-// privatePath. All others require no authorization, so the files contain nothing about the server.
+// New returns a handler for sandboxfake.ControlOptions.Page, which lets only authorized requests
+// reach privatePath. All others require no authorization, so the files contain nothing about the
+// server.
 func New(c Config) http.Handler {
 	p := &pages{Config: c, files: newFiles(), templates: newTemplates()}
 	if len(c.OpenAPI) > 0 {
