@@ -90,7 +90,7 @@ func (c *ControlOptions) complete() error {
 		// Random, because others may know the seed.
 		c.Token = idverify.NewSecret(rand.Text())
 	case len(token) < minControlToken || len(token) > maxControlToken || strings.Trim(token, allowed) != "":
-		return fmt.Errorf("control: the token must have %d to %d letters, digits or characters of -._~+/=", minControlToken, maxControlToken)
+		return fmt.Errorf("control token must have %d to %d letters, digits or characters of -._~+/=", minControlToken, maxControlToken)
 	}
 	return nil
 }
