@@ -248,7 +248,7 @@ func (s *Server) controlHelp(w http.ResponseWriter, _ *http.Request) {
 		}
 	}
 	fmt.Fprintf(w, `
-All requests except this page, health and service.json require the header Authorization: Bearer with
+All requests below except health and service.json require the header Authorization: Bearer with
 the control token, which the program prints at startup. Every POST requires the header Content-Type:
 application/json. Errors are problem documents.
 

@@ -34,7 +34,7 @@ func TestParseFlags_Usage(t *testing.T) {
 	}{
 		{"-h", exitOK, "Usage of sandboxfake:\n  -addr host:port\n", ""},
 		{"-x", exitUsage, "", "sandboxfake: flag provided but not defined: -x (\"sandboxfake -h\" lists the flags)\n"},
-		{"start", exitUsage, "", "sandboxfake: unexpected argument \"start\" (\"sandboxfake -h\" lists the flags)\n"},
+		{"start", exitUsage, "", "sandboxfake: unexpected argument: write the value of a flag as -flag=value (\"sandboxfake -h\" lists the flags)\n"},
 	} {
 		var stdout, stderr strings.Builder
 

@@ -91,6 +91,9 @@ func parse(set *flag.FlagSet, args []string, getenv func(string) string) error {
 		name := envName(f.Name)
 		if value := getenv(name); err == nil && !given[f.Name] && value != "" {
 			if err = set.Set(f.Name, value); err != nil {
+				if _, isBool := f.Value.(interface{ IsBoolFlag() bool }); isBool && err.Error() == "parse error" {
+					err = errors.New("must be true or false")
+				}
 				err = fmt.Errorf("invalid value of %s: %w", name, err)
 			}
 		}
@@ -116,7 +119,8 @@ func parseFlags(args []string, getenv func(string) string, stdout, stderr io.Wri
 	case f.version && f.healthcheck, f.openAPI != "" && (f.version || f.healthcheck):
 		err = errors.New("-version, -healthcheck and -openapi cannot be used together")
 	case set.NArg() > 0:
-		err = fmt.Errorf("unexpected argument %q", set.Arg(0))
+		// Do not quote the argument, which may be a misplaced secret.
+		err = errors.New("unexpected argument: write the value of a flag as -flag=value")
 	}
 	if err != nil {
 		fmt.Fprintf(stderr, "sandboxfake: %v (\"sandboxfake -h\" lists the flags)\n", err)

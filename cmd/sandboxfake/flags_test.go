@@ -308,7 +308,7 @@ func TestProgram_CredentialsFlags(t *testing.T) {
 // The program warns if other machines may know what protects it.
 func TestProgram_WarnsAboutPublicSecrets(t *testing.T) {
 	t.Parallel()
-	const seed, keys = "anyone who knows the seed has the credentials", "the private keys are public"
+	const seed, secret, keys = "anyone who knows the seed has the credentials", "anyone who knows the secret can create checks", "the private keys are public"
 	for _, row := range []struct {
 		name string
 		args []string
@@ -318,6 +318,7 @@ func TestProgram_WarnsAboutPublicSecrets(t *testing.T) {
 		{"public URL", []string{"-public-url", "https://sandbox.test:0", "-seed", "1"}, []string{seed}},
 		{"all addresses", []string{"-addr", "0.0.0.0:0", "-seed", "1"}, []string{seed}},
 		{"all addresses, no seed", []string{"-addr", ":0"}, nil},
+		{"all addresses, fixed credentials", []string{"-addr", ":0", "-client-id", "shop", "-client-secret", "secret"}, []string{secret}},
 		{"all addresses, fixed keys", []string{"-addr", ":0", "-fixed-keys"}, []string{keys}},
 		{"all addresses, both", []string{"-addr", ":0", "-fixed-keys", "-seed", "1"}, []string{seed, keys}},
 		{"loopback", []string{"-addr", "127.0.0.1:0", "-fixed-keys", "-seed", "1"}, nil},

@@ -151,7 +151,7 @@ func TestProgram_ExitCode(t *testing.T) {
 		{"map of one host twice", []string{"-map", "shop.example.com=127.0.0.1:3000", "-map", "Shop.example.com=127.0.0.1:3001"}, 2, "already mapped"},
 		{"map of the public host", []string{"-map", "sandbox.example.com=127.0.0.1:3000", "-public-url", "https://Sandbox.example.com"}, 1, "-map: sandbox.example.com is the service itself"},
 		{"map of the listen address", []string{"-map", "sandbox=127.0.0.1:3000", "-addr", "sandbox:8443"}, 1, "-map: sandbox is the service itself"},
-		{"argument", []string{"start"}, 2, `unexpected argument "start"`},
+		{"argument", []string{"start"}, 2, "unexpected argument: write the value of a flag as -flag=value"},
 		{"address taken", []string{"-addr", taken.Addr().String(), "-fixed-keys"}, 1, "address already in use"},
 		{"address without port", []string{"-addr", "127.0.0.1", "-fixed-keys"}, 1, "missing port"},
 		{"CA file in a missing directory", []string{"-ca-file", filepath.Join(t.TempDir(), "none", "ca.pem"), "-fixed-keys"}, 1, filepath.Join("none", "ca.pem") + " (-ca-file): no such file or directory (use the path of a file"},

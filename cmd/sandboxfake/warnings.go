@@ -20,6 +20,9 @@ func (f *flags) warnAboutPublic(w io.Writer) {
 	if f.seedSet && (listens || linked) {
 		fmt.Fprintln(w, "sandboxfake: warning: -seed: other machines may reach the service, and anyone who knows the seed has the credentials and IDs; use a random 64-bit seed and keep it secret")
 	}
+	if f.clientSecret != "" && (listens || linked) {
+		fmt.Fprintln(w, "sandboxfake: warning: -client-secret: other machines may reach the service, and anyone who knows the secret can create checks; use a long random secret")
+	}
 	if f.fixedKeys && listens {
 		fmt.Fprintln(w, "sandboxfake: warning: -fixed-keys: other machines may reach the service, and anyone can impersonate it, because the private keys are public; use new keys")
 	}
