@@ -205,7 +205,8 @@ func browserName(name string) (ascii string, ok bool) {
 	ascii = strings.ToLower(name)
 	if strings.ContainsFunc(name, func(r rune) bool { return r > unicode.MaxASCII }) || strings.Contains("."+ascii, ".xn--") {
 		var err error
-		// Browsers map a capital sharp s to a small one; the tables of package idna are older and map it to ss.
+		// Browsers map a capital sharp s to a small one. The tables of package idna are older and map
+		// it to ss.
 		if ascii, err = browserIDNA.ToASCII(strings.ReplaceAll(name, "ẞ", "ß")); err != nil || !utf8.ValidString(name) {
 			return "", false
 		}
