@@ -218,7 +218,7 @@ var reconcileOperations = []operation{
 			}
 			p.reconcileUntilEnded(t)
 		},
-		verify: func(p *point, t *testing.T) { p.verifyOnce(t, inbox.StatusUnknown) },
+		verify: func(p *point, t *testing.T) { p.verifyOnce(t, inbox.StatusLost) },
 	},
 	{
 		name:     "Reconcile postpones a check in progress",
@@ -232,7 +232,7 @@ var reconcileOperations = []operation{
 		},
 		act:     (*point).reconcile,
 		recover: (*point).reconcileUntilEnded,
-		verify:  func(p *point, t *testing.T) { p.verifyOnce(t, inbox.StatusUnknown) },
+		verify:  func(p *point, t *testing.T) { p.verifyOnce(t, inbox.StatusLost) },
 	},
 	{
 		name:     "Reconcile ends a check that was not created",
@@ -243,7 +243,7 @@ var reconcileOperations = []operation{
 		},
 		act:     (*point).reconcile,
 		recover: (*point).reconcileUntilEnded,
-		verify:  func(p *point, t *testing.T) { p.verifyOnce(t, inbox.StatusUnknown) },
+		verify:  func(p *point, t *testing.T) { p.verifyOnce(t, inbox.StatusLost) },
 	},
 	{
 		name:    "Reconcile without OnResult",

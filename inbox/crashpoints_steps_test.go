@@ -209,13 +209,13 @@ func failAfterEffect(ctx context.Context, tx *sql.Tx, e inbox.Entry) error {
 
 func (p *point) verifyCompleted(t *testing.T) {
 	t.Helper()
-	p.verifyOnce(t, idverify.StatusCompleted)
+	p.verifyOnce(t, inbox.StatusCompleted)
 }
 
 // verifyAcknowledged verifies the result and that the service has stopped sending the callback.
 func (p *point) verifyAcknowledged(t *testing.T) {
 	t.Helper()
-	p.verifyOnce(t, idverify.StatusCompleted)
+	p.verifyOnce(t, inbox.StatusCompleted)
 	for _, d := range p.service.Deliveries() {
 		if d.CheckID == p.check.CheckID && d.Acknowledged() {
 			return
@@ -225,7 +225,7 @@ func (p *point) verifyAcknowledged(t *testing.T) {
 }
 
 // verifyOnce verifies that the result is stored and took effect exactly once.
-func (p *point) verifyOnce(t *testing.T, status idverify.CheckStatus) {
+func (p *point) verifyOnce(t *testing.T, status inbox.Status) {
 	t.Helper()
 	e := p.get(t, p.reference)
 	if e.Status != status || e.DoneAt.IsZero() || !e.StoppedAt.IsZero() {

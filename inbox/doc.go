@@ -9,12 +9,12 @@
 //
 //  1. [Inbox.Plan] stores a unique reference in your transaction, before Create. A crash after
 //     Create therefore loses nothing.
-//  2. Create the check with this reference as its ReferenceID. [Inbox.Bind] adds its CheckID.
+//  2. [Inbox.CreatePhoneCheck], [Inbox.CreateSubscriberCheck] or [Inbox.CreateSIMCheck] creates the
+//     check with this reference as its ReferenceID, once, and adds its CheckID.
 //  3. [Inbox.Handler] verifies the callback, stores the result once and acknowledges it.
-//     [Inbox.Record] stores results that you learn in another way: from Complete, Wait or a
-//     SIMCheck.
+//     [Inbox.Record] stores results that you learn in another way: from Complete or Wait.
 //  4. [Inbox.Reconcile] finds checks whose Create did not return, and reads checks whose callback
-//     is overdue. A check that can no longer be found ends with [StatusUnknown].
+//     is overdue. A check that can no longer be found ends with [StatusLost].
 //  5. The result is processed once: by [Options].OnResult in the transaction that stores it, or
 //     later by [Inbox.Work].
 //
@@ -35,22 +35,19 @@
 //	// … insert your own row, for example a sign-up with this reference …
 //	err = checks.Plan(ctx, tx, idverify.ProductPhoneCheck, reference)
 //	err = tx.Commit()
-//	check, err := client.PhoneChecks.Create(ctx, idverify.PhoneCheckParams{
+//	check, err := checks.CreatePhoneCheck(ctx, client, idverify.PhoneCheckParams{
 //		PhoneNumber: number,
 //		ReferenceID: reference,
 //		CallbackURL: "https://shop.example.com/callbacks",
 //	})
-//	err = checks.Bind(ctx, reference, check.CheckID, check.TTL)
 //	// … send check.CheckURL to the app …
-//
-// If Create fails and its error does not match ErrOutcomeUnknown, call [Inbox.Discard].
 //
 // # Process results
 //
 // In one process, [Inbox.Work] calls your function with a transaction. What the function writes
 // with it is committed together with the mark that the result is processed, so in the database each
 // result takes effect once. Effects outside of the database happen at least once: use the
-// Reference as their idempotency key. The CheckID can be empty, see [StatusUnknown]. The function
+// Reference as their idempotency key. The CheckID can be empty, see [StatusLost]. The function
 // must return every error of the transaction, see [Inbox.Work].
 //
 // On many machines, use a job queue with workers, such as River on PostgreSQL. OnResult inserts the

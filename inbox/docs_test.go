@@ -254,7 +254,7 @@ func TestProduction_Restore(t *testing.T) {
 			t.Error(err)
 		}
 
-		for reference, want := range map[string]idverify.CheckStatus{"completed": idverify.StatusCompleted, "expired": inbox.StatusUnknown} {
+		for reference, want := range map[string]inbox.Status{"completed": inbox.StatusCompleted, "expired": inbox.StatusLost} {
 			if e, err := checks.Get(t.Context(), reference); err != nil || e.Status != want {
 				t.Errorf("%s: entry = %+v, error %v, want status %s", reference, e, err, want)
 			}

@@ -10,10 +10,20 @@ import (
 	"github.com/idverify/idverify-go"
 )
 
-// StatusUnknown is the status of an entry whose check ended without a known result: the service did
-// not find the check after its callback was overdue. It ended as EXPIRED or ERROR, or was never
-// created. Do not treat it as either: verify in another way. Its method Final returns false.
-const StatusUnknown idverify.CheckStatus = "UNKNOWN"
+// Status describes how the check of an entry ended. It is empty until the check has ended.
+type Status string
+
+// The statuses of entries.
+const (
+	StatusCompleted = Status(idverify.StatusCompleted) // ended with a result, see Entry.Match and Entry.NoSIMChange
+	StatusExpired   = Status(idverify.StatusExpired)   // ended without a result after its TTL
+	StatusError     = Status(idverify.StatusError)     // ended without a result, see Entry.ErrorCode
+
+	// StatusLost means that the service did not find the check after its callback was overdue. The
+	// check ended as EXPIRED or ERROR, or was never created. Do not treat it as either: verify in
+	// another way.
+	StatusLost Status = "LOST"
+)
 
 // Entry is a check with its result.
 type Entry struct {
@@ -22,12 +32,12 @@ type Entry struct {
 	CheckID   string    // empty if it is not known
 	PlannedAt time.Time // when Plan was called
 
-	Status         idverify.CheckStatus // COMPLETED, EXPIRED, ERROR or StatusUnknown; the check has ended if it is not empty
-	Match          idverify.Verdict     // unknown unless COMPLETED, and for a SIMCheck
-	NoSIMChange    idverify.Verdict     // unknown unless COMPLETED, for a PhoneCheck, and for a SubscriberCheck unless Match is yes
-	NetworkID      string               // only if COMPLETED
-	ErrorCode      string               // only if ERROR, for example "mno_timeout"
-	ChargeAmount   json.Number          // decimal; empty if it is not known
+	Status         Status           // how the check ended; empty until then
+	Match          idverify.Verdict // unknown unless COMPLETED, and for a SIMCheck
+	NoSIMChange    idverify.Verdict // unknown unless COMPLETED, for a PhoneCheck, and for a SubscriberCheck unless Match is yes
+	NetworkID      string           // only if COMPLETED
+	ErrorCode      string           // only if ERROR, for example "mno_timeout"
+	ChargeAmount   json.Number      // decimal; empty if it is not known
 	ChargeCurrency string
 	Source         Source    // where the result came from
 	EndedAt        time.Time // when the result was stored; zero until then
@@ -50,10 +60,20 @@ const (
 // Get returns the entry with the given reference, for example to show the status of a sign-up. The
 // error is [ErrNotFound] if there is none.
 func (i *Inbox) Get(ctx context.Context, reference string) (*Entry, error) {
-	if !validID(reference) {
+	return i.getBy(ctx, "reference", reference)
+}
+
+// GetByCheckID returns the entry with the given check ID, for example that of a redirect. The error
+// is [ErrNotFound] if there is none.
+func (i *Inbox) GetByCheckID(ctx context.Context, checkID string) (*Entry, error) {
+	return i.getBy(ctx, "check_id", checkID)
+}
+
+func (i *Inbox) getBy(ctx context.Context, column, id string) (*Entry, error) {
+	if !validID(id) {
 		return nil, fmt.Errorf("inbox: get: %w", ErrNotFound)
 	}
-	e, err := scanEntry(i.queryRow(ctx, "SELECT "+columns+" FROM idverify_checks WHERE reference = $1", reference))
+	e, err := scanEntry(i.queryRow(ctx, "SELECT "+columns+" FROM idverify_checks WHERE "+column+" = $1", id))
 	if err != nil {
 		return nil, fmt.Errorf("inbox: get: %w", notFound(err))
 	}
@@ -81,7 +101,7 @@ func scanEntry(row interface{ Scan(...any) error }, more ...any) (*Entry, error)
 	if err := row.Scan(append(dest, more...)...); err != nil {
 		return nil, err
 	}
-	e.CheckID, e.Status = checkID.String, idverify.CheckStatus(status.String)
+	e.CheckID, e.Status = checkID.String, Status(status.String)
 	e.Match, e.NoSIMChange = verdictOf(match), verdictOf(noSIMChange)
 	e.ChargeAmount, e.ChargeCurrency, e.Source = json.Number(amount), currency, Source(source)
 	e.PlannedAt = time.UnixMicro(planned).UTC()

@@ -76,10 +76,10 @@ func TestHandler_StoresFields(t *testing.T) {
 		if !e.EndedAt.Equal(b.service.Now()) || !e.DoneAt.IsZero() || e.Source != inbox.SourceCallback {
 			t.Errorf("entry = %+v, want one that ended now and waits for Work", e)
 		}
-		if e := b.get(t, "ends as ERROR"); e.Status != idverify.StatusError || e.ErrorCode == "" || e.Match != idverify.VerdictUnknown {
+		if e := b.get(t, "ends as ERROR"); e.Status != inbox.StatusError || e.ErrorCode == "" || e.Match != idverify.VerdictUnknown {
 			t.Errorf("entry = %+v, want ERROR with its code", e)
 		}
-		if e := b.get(t, "expires"); e.Status != idverify.StatusExpired || e.Match != idverify.VerdictUnknown {
+		if e := b.get(t, "expires"); e.Status != inbox.StatusExpired || e.Match != idverify.VerdictUnknown {
 			t.Errorf("entry = %+v, want EXPIRED", e)
 		}
 	})

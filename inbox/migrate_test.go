@@ -2,6 +2,7 @@ package inbox_test
 
 import (
 	"database/sql"
+	"errors"
 	"fmt"
 	"io/fs"
 	"slices"
@@ -45,8 +46,8 @@ func TestMigrate_Concurrently(t *testing.T) {
 		}
 		all.Wait()
 
-		if got := versions(t, db); !slices.Equal(got, []string{"1"}) {
-			t.Errorf("versions = %q, want 1 once", got)
+		if got := versions(t, db); !slices.Equal(got, []string{"1", "2"}) {
+			t.Errorf("versions = %q, want 1 and 2 once", got)
 		}
 	}, serializable)
 }
@@ -65,8 +66,40 @@ func TestMigrate_NewerVersion(t *testing.T) {
 		if diff := cmp.Diff(before, schema(t, d, b.db)); diff != "" {
 			t.Errorf("Migrate changed a newer schema (-before +after):\n%s", diff)
 		}
-		if got := versions(t, b.db); !slices.Equal(got, []string{"1", "99"}) {
-			t.Errorf("versions = %q, want 1 and 99", got)
+		if got := versions(t, b.db); !slices.Equal(got, []string{"1", "2", "99"}) {
+			t.Errorf("versions = %q, want 1, 2 and 99", got)
+		}
+	})
+}
+
+// A database of the first version keeps its entries.
+func TestMigrate_FromFirstVersion(t *testing.T) {
+	onDatabases(t, func(t *testing.T, d database) {
+		db := d.open(t)
+		first, err := fs.ReadFile(inbox.Migrations(), "0001_create_idverify_checks.up.sql")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, statements := range []string{string(first),
+			"INSERT INTO idverify_checks (reference, product, planned_at, give_up_at) VALUES ('planned', 'phone_check', 1, 1)",
+			"INSERT INTO idverify_checks (reference, product, planned_at, give_up_at, status) VALUES ('lost', 'phone_check', 1, 1, 'UNKNOWN')"} {
+			if _, err := db.ExecContext(t.Context(), statements); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := inbox.New(t.Context(), db, d.dialect, nil); !errors.Is(err, inbox.ErrSchema) {
+			t.Errorf("error of New = %v, want ErrSchema: a column is missing", err)
+		}
+
+		if err := inbox.Migrate(t.Context(), db, d.dialect); err != nil {
+			t.Fatal(err)
+		}
+
+		checks := newInbox(t, db, d.dialect, nil)
+		for reference, want := range map[string]inbox.Status{"planned": "", "lost": inbox.StatusLost} {
+			if e, err := checks.Get(t.Context(), reference); err != nil || e.Status != want {
+				t.Errorf("entry %s = %+v, error %v, want status %q", reference, e, err, want)
+			}
 		}
 	})
 }

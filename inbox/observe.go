@@ -34,7 +34,7 @@ const (
 	OutcomeDuplicate Outcome = "duplicate" // a result was stored before; this one was not
 	OutcomeEarly     Outcome = "early"     // callback of a check that is not stored yet: the service sends it again
 	OutcomeIgnored   Outcome = "ignored"   // callback of another check, product or status: acknowledged, not stored
-	OutcomeUnknown   Outcome = "unknown"   // the check was not found: ended with StatusUnknown
+	OutcomeLost      Outcome = "lost"      // the check was not found: ended with StatusLost
 	OutcomeDone      Outcome = "done"      // the function of Work returned nil
 	OutcomeFailed    Outcome = "failed"    // not stored, or the function failed and is called again later, or its entry could not be stopped yet
 	OutcomeStopped   Outcome = "stopped"   // the function is not called again: it failed MaxAttempts times, or its transaction ended before it returned

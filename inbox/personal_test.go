@@ -17,7 +17,7 @@ import (
 func TestInbox_NoPhoneNumbers(t *testing.T) {
 	onDatabases(t, func(t *testing.T, d database) {
 		i := newIntake(t, d, func(ctx context.Context, tx *sql.Tx, e inbox.Entry) error {
-			if e.Reference == "failing" && e.Status != inbox.StatusUnknown {
+			if e.Reference == "failing" && e.Status != inbox.StatusLost {
 				return errors.New("failed")
 			}
 			return addEffect(ctx, tx, e)

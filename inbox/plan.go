@@ -12,19 +12,16 @@ import (
 	"github.com/idverify/idverify-go"
 )
 
-// Plan stores that a check of product will be created with reference as its ReferenceID. Commit tx
-// before you call Create: then a crash loses nothing, because Reconcile finds the check by its
-// reference.
+// Plan stores that a check of product will be created with reference as its ReferenceID. Commit tx,
+// then call [Inbox.CreatePhoneCheck], [Inbox.CreateSubscriberCheck] or [Inbox.CreateSIMCheck]. A
+// crash loses nothing, because Reconcile finds the check by its reference.
 //
 // reference is unique for each Create, for example the output of [crypto/rand.Text], and stored
 // instead of the phone number. Store it in a row of yours in the same transaction. If it was
 // planned before, the error is [ErrReferenceUsed], and tx can still be used. After any other error
-// of tx, do not commit it, and do not call Create.
+// of tx, do not commit it, and do not create the check.
 //
-// If Create fails and its error does not match [idverify.ErrOutcomeUnknown], there is no check, and
-// you may call Create again with the same reference within ten minutes of Plan. Otherwise call
-// [Inbox.Discard]. After ErrOutcomeUnknown, do neither: Reconcile finds the check. Without a check,
-// the entry ends with [StatusUnknown] a quarter of an hour after Plan.
+// If no check is created, the entry ends with [StatusLost] a quarter of an hour after Plan.
 func (i *Inbox) Plan(ctx context.Context, tx *sql.Tx, product idverify.Product, reference string) error {
 	if err := i.plan(ctx, tx, product, reference); err != nil {
 		return fmt.Errorf("inbox: plan: %w", err)
@@ -51,39 +48,164 @@ func (i *Inbox) plan(ctx context.Context, tx *sql.Tx, product idverify.Product, 
 	return expectRow(result, ErrReferenceUsed)
 }
 
-// Discard deletes a planned entry without a check. Call it if Create failed and its error does not
-// match [idverify.ErrOutcomeUnknown]: then there is no check, and Reconcile would search for it and
-// end the entry with [StatusUnknown]. After ErrOutcomeUnknown, do not: the check may exist.
+// CreatePhoneCheck creates the PhoneCheck that was planned with p.ReferenceID, and stores its check
+// ID. If ctx ends after the check was created, it is stored nevertheless. For each planned
+// reference, at most one check is created, also if several processes call CreatePhoneCheck.
+//
+// Before the request to the service, the error matches [ErrNotFound] if no committed transaction
+// has planned the reference, and [ErrConflict] if a check of this reference was created before, is
+// being created, or is of another product.
+//
+// If the error matches [idverify.ErrOutcomeUnknown], the check may exist and may have been charged,
+// or the database failed after the check was created. Do not create another: Reconcile finds the
+// check, and its result is stored. After any other error of Create, such as
+// [idverify.ErrPhoneFormat] or [idverify.ErrSandbox], the entry is deleted. After an error of the
+// database there is no check, and the entry may end with [StatusLost]. After every error, another
+// attempt needs another Plan with another reference.
+func (i *Inbox) CreatePhoneCheck(ctx context.Context, client *idverify.Client, p idverify.PhoneCheckParams) (*idverify.PhoneCheck, error) {
+	return create(ctx, i, idverify.ProductPhoneCheck, p.ReferenceID, func() (*idverify.PhoneCheck, error) {
+		return client.PhoneChecks.Create(ctx, p)
+	}, func(ctx context.Context, c *idverify.PhoneCheck) error {
+		return i.Bind(ctx, p.ReferenceID, c.CheckID, c.TTL)
+	})
+}
+
+// CreateSubscriberCheck creates a planned SubscriberCheck as [Inbox.CreatePhoneCheck] does a
+// PhoneCheck.
+func (i *Inbox) CreateSubscriberCheck(ctx context.Context, client *idverify.Client, p idverify.SubscriberCheckParams) (*idverify.SubscriberCheck, error) {
+	return create(ctx, i, idverify.ProductSubscriberCheck, p.ReferenceID, func() (*idverify.SubscriberCheck, error) {
+		return client.SubscriberChecks.Create(ctx, p)
+	}, func(ctx context.Context, c *idverify.SubscriberCheck) error {
+		return i.Bind(ctx, p.ReferenceID, c.CheckID, c.TTL)
+	})
+}
+
+// CreateSIMCheck creates a planned SIMCheck as [Inbox.CreatePhoneCheck] does a PhoneCheck. It
+// returns the check only if its result is stored. If the error matches [ErrTransactionEnded], the
+// result is stored, but its entry has stopped: see [Options].OnResult.
+func (i *Inbox) CreateSIMCheck(ctx context.Context, client *idverify.Client, p idverify.SIMCheckParams) (*idverify.SIMCheck, error) {
+	return create(ctx, i, idverify.ProductSIMCheck, p.ReferenceID, func() (*idverify.SIMCheck, error) {
+		return client.SIMChecks.Create(ctx, p)
+	}, func(ctx context.Context, c *idverify.SIMCheck) error {
+		result := ResultOf(c)
+		result.ReferenceID = p.ReferenceID
+		_, err := i.Record(ctx, result)
+		return err
+	})
+}
+
+// create marks a planned entry, creates its check with send and stores the check with store.
+func create[C any](ctx context.Context, i *Inbox, product idverify.Product, reference string, send func() (*C, error), store func(context.Context, *C) error) (*C, error) {
+	if err := i.markCreate(ctx, product, reference); err != nil {
+		return nil, fmt.Errorf("inbox: create %s: %w", product, err)
+	}
+	check, err := send()
+	if errors.Is(err, idverify.ErrOutcomeUnknown) {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
+	defer cancel()
+	if err != nil {
+		if discardErr := i.discard(ctx, reference, ""); discardErr != nil {
+			// Its sentinels would mean that no request was sent.
+			err = fmt.Errorf("%w; inbox: discard: %v", err, discardErr) //nolint:errorlint // see above
+		}
+		return nil, err
+	}
+	if err := store(ctx, check); err != nil {
+		return nil, fmt.Errorf("inbox: create %s: %w", product, &createdError{err})
+	}
+	return check, nil
+}
+
+// markCreate marks the planned entry whose check is about to be created. It succeeds once for each
+// entry, because one statement tests and sets the mark. The times of Reconcile now count from the
+// mark.
+func (i *Inbox) markCreate(ctx context.Context, product idverify.Product, reference string) error {
+	if !validID(reference) {
+		return ErrNotFound
+	}
+	now := i.now()
+	result, err := i.exec(ctx, "UPDATE idverify_checks SET create_started_at = $1, reconcile_at = $2, give_up_at = $3 "+
+		"WHERE reference = $4 AND product = $5 AND create_started_at IS NULL AND check_id IS NULL AND status IS NULL",
+		now, now+createTime.Microseconds(), now+maxCreateTime.Microseconds(), reference, string(product))
+	if err == nil {
+		err = expectRow(result, fmt.Errorf("%w: its check was created before or is being created, it has ended, or it has another product (plan another reference)", ErrConflict))
+	}
+	if err == nil {
+		return nil
+	}
+	// On SQLite, a transaction that has planned the entry and is still open also makes the statement
+	// fail.
+	if exists := i.exists(ctx, reference); errors.Is(exists, ErrNotFound) {
+		return fmt.Errorf("%w: not planned (call Plan and commit its transaction before)", ErrNotFound)
+	}
+	return err
+}
+
+// createdError means that a check was created and that storing it failed with err.
+type createdError struct{ err error }
+
+// Error implements error.
+func (e *createdError) Error() string {
+	return "created and charged; do not create again; Reconcile finds it: " + e.err.Error()
+}
+
+// Is reports whether target is ErrOutcomeUnknown, after which a caller has to do the same.
+func (e *createdError) Is(target error) bool { return target == idverify.ErrOutcomeUnknown }
+
+// Unwrap returns the error of the database. It returns nil for the errors that would mean that no
+// request was sent.
+func (e *createdError) Unwrap() error {
+	for _, notSent := range []error{ErrNotFound, ErrConflict, idverify.ErrBadRequest} {
+		if errors.Is(e.err, notSent) {
+			return nil
+		}
+	}
+	return e.err
+}
+
+// Discard deletes a planned entry whose check will not be created, so that Reconcile does not
+// search for it. The create methods of Inbox discard entries themselves. If you create checks in
+// another way, call Discard unless the error of Create matches [idverify.ErrOutcomeUnknown], after
+// which the check may exist.
 //
 // The error is [ErrNotFound] if the reference is not stored, and [ErrConflict] if its entry has a
-// check ID or has ended.
+// check ID, has ended, or was passed to a create method.
 func (i *Inbox) Discard(ctx context.Context, reference string) error {
-	if err := i.discard(ctx, reference); err != nil {
+	if err := i.discard(ctx, reference, " AND create_started_at IS NULL"); err != nil {
 		return fmt.Errorf("inbox: discard: %w", err)
 	}
 	return nil
 }
 
-func (i *Inbox) discard(ctx context.Context, reference string) error {
+// discard deletes an entry without a check ID and without a result that meets the condition.
+func (i *Inbox) discard(ctx context.Context, reference, condition string) error {
 	if !validID(reference) {
 		return ErrNotFound
 	}
-	result, err := i.exec(ctx, "DELETE FROM idverify_checks WHERE reference = $1 AND check_id IS NULL AND status IS NULL", reference)
+	result, err := i.exec(ctx, "DELETE FROM idverify_checks WHERE reference = $1 AND check_id IS NULL AND status IS NULL"+condition, reference)
 	if err != nil {
 		return err
 	}
 	if err := expectRow(result, ErrConflict); !errors.Is(err, ErrConflict) {
 		return err
 	}
-	var n int
-	if err := i.queryRow(ctx, "SELECT 1 FROM idverify_checks WHERE reference = $1", reference).Scan(&n); err != nil {
-		return notFound(err)
+	if err := i.exists(ctx, reference); err != nil {
+		return err
 	}
-	return fmt.Errorf("%w: it has a check ID or has ended", ErrConflict)
+	return fmt.Errorf("%w: it has a check ID, has ended, or its check is being created", ErrConflict)
 }
 
-// Bind stores the ID and the TTL of the check that Create returned. Call it before anyone gets the
-// Check URL. If Bind fails, do not send the Check URL, or call Bind again.
+// exists returns ErrNotFound if no entry has the reference.
+func (i *Inbox) exists(ctx context.Context, reference string) error {
+	var n int
+	return notFound(i.queryRow(ctx, "SELECT 1 FROM idverify_checks WHERE reference = $1", reference).Scan(&n))
+}
+
+// Bind stores the ID and the TTL of a check that was created in another way than by
+// [Inbox.CreatePhoneCheck] or [Inbox.CreateSubscriberCheck], which call Bind themselves. Call it
+// before anyone gets the Check URL. If Bind fails, do not send the Check URL, or call Bind again.
 //
 // Bind does nothing if the check ID is already stored, for example by Reconcile. The error is
 // [ErrNotFound] if the reference was not planned, and [ErrConflict] if its entry has another check

@@ -181,7 +181,7 @@ func TestInbox_Bind(t *testing.T) {
 		if _, err := b.inbox.Record(t.Context(), result); err != nil {
 			t.Fatal(err)
 		}
-		b.exec(t, "UPDATE idverify_checks SET status = 'UNKNOWN' WHERE reference = 'unknown'")
+		b.exec(t, "UPDATE idverify_checks SET status = 'LOST' WHERE reference = 'unknown'")
 
 		for _, test := range []struct {
 			name, reference, checkID string
@@ -237,8 +237,8 @@ func TestInbox_BindAfterReconcile(t *testing.T) {
 		if found.CheckID != check.CheckID || created != nil {
 			t.Errorf("check ID = %q, error = %v; want that of Reconcile and no error", found.CheckID, created)
 		}
-		if !errors.Is(late, inbox.ErrConflict) || b.get(t, "not created").Status != inbox.StatusUnknown {
-			t.Errorf("error = %v, want ErrConflict: the entry has ended as UNKNOWN", late)
+		if !errors.Is(late, inbox.ErrConflict) || b.get(t, "not created").Status != inbox.StatusLost {
+			t.Errorf("error = %v, want ErrConflict: the entry has ended as LOST", late)
 		}
 	})
 }

@@ -41,7 +41,7 @@ const maxReconcileErrors = 3
 //     stored.
 //   - The result of a COMPLETED check is stored.
 //   - A check in progress is read again later.
-//   - A check that is not found ends with [StatusUnknown] once no callback can arrive any more:
+//   - A check that is not found ends with [StatusLost] once no callback can arrive any more:
 //     five minutes after its TTL, or a quarter of an hour after Plan if its ID is not known. It is
 //     never assumed to be EXPIRED.
 //
@@ -177,7 +177,7 @@ func (i *Inbox) reconcile(ctx context.Context, client *idverify.Client, e *overd
 	defer cancel()
 	switch {
 	case found == nil && i.now() >= e.giveUpAt:
-		return i.endUnknown(ctx, e.Entry)
+		return i.endLost(ctx, e.Entry)
 	case found == nil && e.CheckID == "":
 		// The intervals double: most of these checks do not exist.
 		err = i.readAgain(ctx, e, min(max(lease, i.age(e)), time.Duration(e.giveUpAt-i.now())*time.Microsecond))
@@ -212,9 +212,9 @@ func (i *Inbox) readAgain(ctx context.Context, e *overdue, wait time.Duration) e
 	return err
 }
 
-// endUnknown stores that the check of an entry has ended and that its result is not known.
-func (i *Inbox) endUnknown(ctx context.Context, e *Entry) (Outcome, error) {
-	result := Result{Product: e.Product, Status: StatusUnknown}
+// endLost stores that the check of an entry has ended and that its result is not known.
+func (i *Inbox) endLost(ctx context.Context, e *Entry) (Outcome, error) {
+	result := Result{Product: e.Product, Status: idverify.CheckStatus(StatusLost)}
 	ended, err := i.store(ctx, func(ctx context.Context, q querier, column string) (*Entry, error) {
 		// Bind may have stored the check ID in the meantime, and a later time to give up.
 		return i.update(ctx, q, "reference = $11 AND give_up_at <= $9", e.Reference, result, SourceReconcile, column)
@@ -225,8 +225,8 @@ func (i *Inbox) endUnknown(ctx context.Context, e *Entry) (Outcome, error) {
 	case !ended:
 		return "", nil
 	}
-	i.log(ctx, slog.LevelWarn, "inbox: check not found, ended as UNKNOWN", nil, slog.String("check_id", e.CheckID), slog.String("reference", e.Reference))
-	return OutcomeUnknown, nil
+	i.log(ctx, slog.LevelWarn, "inbox: check not found, ended as LOST", nil, slog.String("check_id", e.CheckID), slog.String("reference", e.Reference))
+	return OutcomeLost, nil
 }
 
 // foundCheck is a check that the service has stored.

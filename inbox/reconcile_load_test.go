@@ -32,8 +32,8 @@ func TestInbox_ReconcileSearchesLessOften(t *testing.T) {
 			if n := b.count("phone_check.list"); n != 6 {
 				t.Errorf("%d searches, want 6: after 30 s, 1½, 3, 6 and 12 minutes, and at the end", n)
 			}
-			if e := b.get(t, "sign-up 1"); e.Status != inbox.StatusUnknown {
-				t.Errorf("status = %q, want UNKNOWN", e.Status)
+			if e := b.get(t, "sign-up 1"); e.Status != inbox.StatusLost {
+				t.Errorf("status = %q, want LOST", e.Status)
 			}
 		})
 	}

@@ -103,7 +103,7 @@ func TestInbox_ReconcileContinues(t *testing.T) {
 			}
 			// Two of three reads of PhoneChecks failed. All but three reads of SIMChecks are due.
 			b.wantStats(t, inbox.Stats{Pending: 4, InProgress: 17, Overdue: 7})
-			if e := b.get(t, "other"); e.Status != inbox.StatusUnknown {
+			if e := b.get(t, "other"); e.Status != inbox.StatusLost {
 				t.Errorf("entry = %+v, want it to be read although another product fails", e)
 			}
 		})

@@ -37,7 +37,7 @@ func TestInbox_ReconcileFindsReference(t *testing.T) {
 				}
 				want := inbox.Entry{CheckID: checkID}
 				if product == idverify.ProductSIMCheck {
-					want.Status, want.Source = idverify.StatusCompleted, inbox.SourceReconcile
+					want.Status, want.Source = inbox.StatusCompleted, inbox.SourceReconcile
 				}
 				if e := b.get(t, "sign-up 1"); e.CheckID != want.CheckID || e.Status != want.Status || e.Source != want.Source {
 					t.Errorf("entry = %+v, want %+v", e, want)
@@ -67,7 +67,7 @@ func TestInbox_ReconcileIgnoresOldChecks(t *testing.T) {
 			if before.Status != "" || before.CheckID != "" {
 				t.Errorf("entry = %+v, want nothing of a check that was created before Plan", before)
 			}
-			if e := b.get(t, "payout 1"); e.CheckID != checkID || e.Status != idverify.StatusCompleted {
+			if e := b.get(t, "payout 1"); e.CheckID != checkID || e.Status != inbox.StatusCompleted {
 				t.Errorf("entry = %+v, want the result of the check that was created after Plan", e)
 			}
 		})
@@ -127,7 +127,7 @@ func TestInbox_ReconcileInProgress(t *testing.T) {
 			if early.Status != "" {
 				t.Errorf("entry = %+v, want no read for five minutes", early)
 			}
-			if e := b.get(t, "sign-up 1"); e.Status != idverify.StatusCompleted {
+			if e := b.get(t, "sign-up 1"); e.Status != inbox.StatusCompleted {
 				t.Errorf("entry = %+v, want the result", e)
 			}
 		})
@@ -149,8 +149,8 @@ func TestInbox_ReconcileNotFound(t *testing.T) {
 
 				elapsed := b.reconcileUntilEnded(t, "sign-up 1") - check.TTL
 
-				if e := b.get(t, "sign-up 1"); e.Status != inbox.StatusUnknown || e.Match != idverify.VerdictUnknown || e.CheckID != check.CheckID {
-					t.Errorf("entry = %+v, want StatusUnknown", e)
+				if e := b.get(t, "sign-up 1"); e.Status != inbox.StatusLost || e.Match != idverify.VerdictUnknown || e.CheckID != check.CheckID {
+					t.Errorf("entry = %+v, want StatusLost", e)
 				}
 				if elapsed < 5*time.Minute || elapsed > 6*time.Minute+10*time.Second {
 					t.Errorf("the entry ended %s after the TTL, want 5 to 6 minutes: until then, callbacks can arrive", elapsed)
@@ -173,8 +173,8 @@ func TestInbox_ReconcileNeverCreated(t *testing.T) {
 			elapsed := b.reconcileUntilEnded(t, "sign-up 1")
 			err := b.inbox.Bind(t.Context(), "sign-up 1", "late", time.Minute)
 
-			if e := b.get(t, "sign-up 1"); e.Status != inbox.StatusUnknown {
-				t.Errorf("entry = %+v, want StatusUnknown", e)
+			if e := b.get(t, "sign-up 1"); e.Status != inbox.StatusLost {
+				t.Errorf("entry = %+v, want StatusLost", e)
 			}
 			if elapsed < 15*time.Minute || elapsed > 16*time.Minute+10*time.Second {
 				t.Errorf("the entry ended %s after Plan, want 15 to 16 minutes", elapsed)

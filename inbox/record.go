@@ -64,7 +64,7 @@ func (r Result) verdicts() (match, noSIMChange idverify.Verdict) {
 // Record stores the result of a check that your client returned: from Complete, Wait, Get, or
 // Create of a SIMCheck. It reports whether this call stored it, and returns false and no error if a
 // result was stored before, for example by the callback, or the entry has ended with
-// [StatusUnknown]. It finds the entry by the check ID, or by the reference if the check ID is not
+// [StatusLost]. It finds the entry by the check ID, or by the reference if the check ID is not
 // stored yet, and then stores the check ID too.
 //
 // The error matches [ErrNotFound] if the check was not planned, [ErrConflict] if the entry has

@@ -106,7 +106,7 @@ func TestInbox_RecordSIMCheck(t *testing.T) {
 				t.Errorf("%s: stored = %t, error = %v; want true", reference, stored, err)
 			}
 
-			if e := i.get(t, reference); e.CheckID != check.CheckID || e.Product != idverify.ProductSIMCheck || e.Status != check.Status {
+			if e := i.get(t, reference); e.CheckID != check.CheckID || e.Product != idverify.ProductSIMCheck || e.Status != inbox.Status(check.Status) {
 				t.Errorf("entry = %+v, want the check ID and status of %s", e, check.CheckID)
 			}
 			if err := i.inbox.Bind(t.Context(), reference, check.CheckID, check.TTL); err != nil {
@@ -151,7 +151,7 @@ func TestInbox_RecordErrors(t *testing.T) {
 			{"unknown product", inbox.Result{Product: "a\x00b", CheckID: "check 1", Status: completed}, idverify.ErrBadRequest},
 			{"pending", inbox.Result{Product: phone, CheckID: "check 1", Status: idverify.StatusPending}, idverify.ErrBadRequest},
 			{"unknown status", inbox.Result{Product: phone, CheckID: "check 1", Status: "REVOKED"}, idverify.ErrBadRequest},
-			{"StatusUnknown", inbox.Result{Product: phone, CheckID: "check 1", Status: inbox.StatusUnknown}, idverify.ErrBadRequest},
+			{"StatusLost", inbox.Result{Product: phone, CheckID: "check 1", Status: idverify.CheckStatus(inbox.StatusLost)}, idverify.ErrBadRequest},
 			{"no check ID", inbox.Result{Product: phone, ReferenceID: "unbound", Status: completed}, idverify.ErrBadRequest},
 			{"check ID with NUL", inbox.Result{Product: phone, CheckID: "a\x00b", ReferenceID: "unbound", Status: completed}, idverify.ErrBadRequest},
 			{"check ID too long", inbox.Result{Product: phone, CheckID: long, ReferenceID: "unbound", Status: completed}, idverify.ErrBadRequest},

@@ -47,7 +47,7 @@ func TestInbox_Run(t *testing.T) {
 				shutDown()
 				run.Wait()
 
-				if e.Operation != "reconcile" || e.Outcome != inbox.OutcomeUnknown || elapsed > 16*time.Minute+10*time.Second {
+				if e.Operation != "reconcile" || e.Outcome != inbox.OutcomeLost || elapsed > 16*time.Minute+10*time.Second {
 					t.Errorf("event %+v after %s, want the end of the planned check within 16 minutes", e, elapsed)
 				}
 				if _, err := checks.Get(t.Context(), "old"); err == nil {

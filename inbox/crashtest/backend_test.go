@@ -8,7 +8,6 @@ import (
 	"crypto/x509"
 	"database/sql"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -184,23 +183,24 @@ func (b *backend) signUp(ctx context.Context, s signUp) error {
 		return err
 	}
 	if s.Product == idverify.ProductSIMCheck {
-		check, err := b.client.SIMChecks.Create(ctx, idverify.SIMCheckParams{PhoneNumber: s.Number, ReferenceID: reference})
+		_, err := b.inbox.CreateSIMCheck(ctx, b.client, idverify.SIMCheckParams{PhoneNumber: s.Number, ReferenceID: reference})
 		if err != nil {
 			return err
 		}
-		_, err = b.inbox.Record(ctx, inbox.ResultOf(check))
-		return errors.Join(err, b.call(ctx, "/phone", nil, visit{Reference: reference}, nil))
+		return b.call(ctx, "/phone", nil, visit{Reference: reference}, nil)
 	}
-	v, ttl, err := b.create(ctx, s, reference)
-	if err != nil {
-		return err
-	}
-	if v.Early = s.Early; s.Early {
-		if err := b.call(ctx, "/phone", nil, v, nil); err != nil {
+	if s.Early {
+		v, ttl, err := b.createUnbound(ctx, s, reference)
+		if err == nil {
+			err = b.call(ctx, "/phone", nil, v, nil)
+		}
+		if err != nil {
 			return err
 		}
+		return b.inbox.Bind(ctx, reference, v.CheckID, ttl)
 	}
-	if err := b.inbox.Bind(ctx, reference, v.CheckID, ttl); err != nil || s.Early {
+	v, err := b.create(ctx, s, reference)
+	if err != nil {
 		return err
 	}
 	return b.call(ctx, "/phone", nil, v, nil)
@@ -221,19 +221,35 @@ func (b *backend) plan(ctx context.Context, s signUp, reference string) error {
 	return tx.Commit()
 }
 
-func (b *backend) create(ctx context.Context, s signUp, reference string) (visit, time.Duration, error) {
+func (b *backend) create(ctx context.Context, s signUp, reference string) (visit, error) {
+	if s.Product == idverify.ProductSubscriberCheck {
+		check, err := b.inbox.CreateSubscriberCheck(ctx, b.client, idverify.SubscriberCheckParams{PhoneNumber: s.Number, ReferenceID: reference, CallbackURL: b.config.CallbackURL})
+		if err != nil {
+			return visit{}, err
+		}
+		return visit{Reference: reference, CheckID: check.CheckID, CheckURL: check.CheckURL}, nil
+	}
+	check, err := b.inbox.CreatePhoneCheck(ctx, b.client, idverify.PhoneCheckParams{PhoneNumber: s.Number, ReferenceID: reference, CallbackURL: b.config.CallbackURL})
+	if err != nil {
+		return visit{}, err
+	}
+	return visit{Reference: reference, CheckID: check.CheckID, CheckURL: check.CheckURL}, nil
+}
+
+// createUnbound creates a check whose ID is stored later, so that the result can arrive before.
+func (b *backend) createUnbound(ctx context.Context, s signUp, reference string) (visit, time.Duration, error) {
 	if s.Product == idverify.ProductSubscriberCheck {
 		check, err := b.client.SubscriberChecks.Create(ctx, idverify.SubscriberCheckParams{PhoneNumber: s.Number, ReferenceID: reference, CallbackURL: b.config.CallbackURL})
 		if err != nil {
 			return visit{}, 0, err
 		}
-		return visit{Reference: reference, CheckID: check.CheckID, CheckURL: check.CheckURL}, check.TTL, nil
+		return visit{Reference: reference, CheckID: check.CheckID, CheckURL: check.CheckURL, Early: true}, check.TTL, nil
 	}
 	check, err := b.client.PhoneChecks.Create(ctx, idverify.PhoneCheckParams{PhoneNumber: s.Number, ReferenceID: reference, CallbackURL: b.config.CallbackURL})
 	if err != nil {
 		return visit{}, 0, err
 	}
-	return visit{Reference: reference, CheckID: check.CheckID, CheckURL: check.CheckURL}, check.TTL, nil
+	return visit{Reference: reference, CheckID: check.CheckID, CheckURL: check.CheckURL, Early: true}, check.TTL, nil
 }
 
 // act acts on a result: first outside of the database, then in it.

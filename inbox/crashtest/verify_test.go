@@ -48,8 +48,8 @@ func (w *world) verify(t *testing.T, db *sql.DB) {
 		}
 		c, ok := created[reference]
 		if !ok {
-			if e.Status != inbox.StatusUnknown {
-				problems.add(t, "check %s was not created and has status %q, want %q", reference, e.Status, inbox.StatusUnknown)
+			if e.Status != inbox.StatusLost {
+				problems.add(t, "check %s was not created and has status %q, want %q", reference, e.Status, inbox.StatusLost)
 			}
 			continue
 		}
@@ -68,7 +68,7 @@ func (w *world) verify(t *testing.T, db *sql.DB) {
 // report logs the figures of the run.
 func (w *world) report(t *testing.T, entries map[string]*inbox.Entry, created map[string]*creation, p *problems) {
 	t.Helper()
-	sources, statuses, messages := map[inbox.Source]int{}, map[idverify.CheckStatus]int{}, 0
+	sources, statuses, messages := map[inbox.Source]int{}, map[inbox.Status]int{}, 0
 	for _, e := range entries {
 		sources[e.Source]++
 		statuses[e.Status]++
@@ -102,7 +102,7 @@ type creation struct {
 
 // result is the part of an entry that the phone number determines.
 type result struct {
-	status             idverify.CheckStatus
+	status             inbox.Status
 	match, noSIMChange idverify.Verdict
 }
 
@@ -122,7 +122,7 @@ func verdict(b *bool) idverify.Verdict {
 }
 
 // want returns the possible results. A result that the service keeps must be stored. Others end as
-// UNKNOWN, unless the backend acknowledged the callback.
+// LOST, unless the backend acknowledged the callback.
 func (c *creation) want(acknowledged idverify.CheckStatus) map[result]bool {
 	outcome := map[idverify.Product]func(string) sandboxfake.Outcome{
 		idverify.ProductPhoneCheck:      sandboxfake.PhoneCheckOutcome,
@@ -132,13 +132,13 @@ func (c *creation) want(acknowledged idverify.CheckStatus) map[result]bool {
 	if !c.opened {
 		outcome = sandboxfake.Outcome{Status: idverify.StatusExpired}
 	}
-	ended := result{status: outcome.Status}
+	ended := result{status: inbox.Status(outcome.Status)}
 	if outcome.Status == idverify.StatusCompleted {
 		ended.match, ended.noSIMChange = verdict(outcome.Match), verdict(outcome.NoSIMChange)
 	}
 	want := map[result]bool{ended: true}
 	if outcome.Status != idverify.StatusCompleted && acknowledged == "" {
-		want[result{status: inbox.StatusUnknown}] = true
+		want[result{status: inbox.StatusLost}] = true
 	}
 	return want
 }
