@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/idverify/idverify-go"
-	"github.com/idverify/idverify-go/inbox"
 )
 
 // payoutRequest requests a payout to a customer.
@@ -51,26 +50,22 @@ func (s *shop) payout(w http.ResponseWriter, r *http.Request) {
 		s.unavailable(w, r, "payout not stored", err)
 		return
 	}
-	check, err := s.client.SIMChecks.Create(ctx, idverify.SIMCheckParams{PhoneNumber: number, ReferenceID: reference})
+	check, err := s.checks.CreateSIMCheck(ctx, s.client, idverify.SIMCheckParams{PhoneNumber: number, ReferenceID: reference})
 	switch {
 	case err == nil:
-		_, err = s.checks.Record(ctx, inbox.ResultOf(check))
-	case !errors.Is(err, idverify.ErrOutcomeUnknown):
-		// There is no check, so the request may be repeated with the same ID.
-		if _, dbErr := s.db.ExecContext(ctx, "DELETE FROM payouts WHERE reference = $1 AND decision = 'pending'", reference); dbErr != nil {
-			s.log.ErrorContext(ctx, "payout not deleted", "reference", reference, "error", dbErr)
-		}
-		s.notCreated(ctx, w, r, reference, err)
-		return
-	}
-	if err != nil {
+		decided(w, payoutDecision(check.NoSIMChange))
+	case errors.Is(err, idverify.ErrOutcomeUnknown):
 		// There may be a check, so no other is created. The payout stays pending until Reconcile has
 		// read the check.
 		s.log.ErrorContext(ctx, "payout without a result", "reference", reference, "error", err)
 		decided(w, pending)
-		return
+	default:
+		// There is no check, so the request may be repeated with the same ID.
+		if _, dbErr := s.db.ExecContext(ctx, "DELETE FROM payouts WHERE reference = $1 AND decision = 'pending'", reference); dbErr != nil {
+			s.log.ErrorContext(ctx, "payout not deleted", "reference", reference, "error", dbErr)
+		}
+		s.notCreated(w, r, err)
 	}
-	decided(w, payoutDecision(check.NoSIMChange))
 }
 
 // payee returns the number of a verified sign-up if the browser is signed in with it. Otherwise

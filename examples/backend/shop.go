@@ -97,14 +97,8 @@ func (s *shop) plan(ctx context.Context, product idverify.Product, reference, in
 // errStored means that the row exists.
 var errStored = errors.New("already stored")
 
-// notCreated discards the plan of a check that was not created, and responds. After
-// ErrOutcomeUnknown the plan remains, because Reconcile may find the check.
-func (s *shop) notCreated(ctx context.Context, w http.ResponseWriter, r *http.Request, reference string, err error) {
-	if !errors.Is(err, idverify.ErrOutcomeUnknown) {
-		if dbErr := s.checks.Discard(ctx, reference); dbErr != nil {
-			s.log.ErrorContext(ctx, "plan not discarded", "reference", reference, "error", dbErr)
-		}
-	}
+// notCreated responds to the request for a check that was not created.
+func (s *shop) notCreated(w http.ResponseWriter, r *http.Request, err error) {
 	switch {
 	case errors.Is(err, idverify.ErrPhoneFormat):
 		respond(w, http.StatusUnprocessableEntity, map[string]string{"error": "invalid_phone_number"})

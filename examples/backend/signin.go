@@ -30,17 +30,13 @@ func (s *shop) signIn(w http.ResponseWriter, r *http.Request) {
 		s.unavailable(w, r, "session not stored", err)
 		return
 	}
-	check, err := s.client.PhoneChecks.Create(ctx, idverify.PhoneCheckParams{PhoneNumber: number, ReferenceID: reference,
+	check, err := s.checks.CreatePhoneCheck(ctx, s.client, idverify.PhoneCheckParams{PhoneNumber: number, ReferenceID: reference,
 		RedirectURL: s.url("/redirect"), CallbackURL: s.url("/callbacks")})
 	if err != nil {
-		s.notCreated(ctx, w, r, reference, err)
+		s.notCreated(w, r, err)
 		return
 	}
-	err = s.checks.Bind(ctx, reference, check.CheckID, check.TTL)
-	if err == nil {
-		_, err = s.db.ExecContext(ctx, "UPDATE sessions SET check_id = $1 WHERE reference = $2", check.CheckID, reference)
-	}
-	if err != nil {
+	if _, err := s.db.ExecContext(ctx, "UPDATE sessions SET check_id = $1 WHERE reference = $2", check.CheckID, reference); err != nil {
 		s.unavailable(w, r, "check not stored", err)
 		return
 	}

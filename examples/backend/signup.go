@@ -31,15 +31,11 @@ func (s *shop) signUp(w http.ResponseWriter, r *http.Request) {
 		s.unavailable(w, r, "sign-up not stored", err)
 		return
 	}
-	check, err := s.client.SubscriberChecks.Create(ctx, idverify.SubscriberCheckParams{PhoneNumber: number, ReferenceID: id, CallbackURL: s.url("/callbacks")})
-	created := err == nil
-	if created {
-		err = s.checks.Bind(ctx, id, check.CheckID, check.TTL)
-	}
+	check, err := s.checks.CreateSubscriberCheck(ctx, s.client, idverify.SubscriberCheckParams{PhoneNumber: number, ReferenceID: id, CallbackURL: s.url("/callbacks")})
 	switch {
 	case err == nil:
 		respond(w, http.StatusCreated, map[string]string{"id": id, "check_url": check.CheckURL})
-	case created, errors.Is(err, idverify.ErrOutcomeUnknown):
+	case errors.Is(err, idverify.ErrOutcomeUnknown):
 		// There may be a check, so no other is created. The sign-up stays pending until its callback
 		// arrives or Reconcile has read the check.
 		s.log.ErrorContext(ctx, "sign-up without a Check URL", "signup", id, "error", err)
@@ -48,7 +44,7 @@ func (s *shop) signUp(w http.ResponseWriter, r *http.Request) {
 		if _, dbErr := s.db.ExecContext(ctx, "UPDATE signups SET status = 'failed' WHERE id = $1 AND status = 'pending'", id); dbErr != nil {
 			s.log.ErrorContext(ctx, "sign-up not ended", "signup", id, "error", dbErr)
 		}
-		s.notCreated(ctx, w, r, id, err)
+		s.notCreated(w, r, err)
 	}
 }
 

@@ -79,12 +79,9 @@ func (b *backend) signUp(ctx context.Context, customer, number string) (referenc
 	if err := tx.Commit(); err != nil {
 		return "", "", err
 	}
-	// If the process ends from here on, or an error is returned, Reconcile finds the check.
-	check, err := b.client.PhoneChecks.Create(ctx, idverify.PhoneCheckParams{PhoneNumber: number, ReferenceID: reference, CallbackURL: callbackURL})
+	// If the process ends from here on, Reconcile finds the check.
+	check, err := b.checks.CreatePhoneCheck(ctx, b.client, idverify.PhoneCheckParams{PhoneNumber: number, ReferenceID: reference, CallbackURL: callbackURL})
 	if err != nil {
-		return "", "", err
-	}
-	if err := b.checks.Bind(ctx, reference, check.CheckID, check.TTL); err != nil {
 		return "", "", err
 	}
 	return reference, check.CheckURL, nil
@@ -120,10 +117,10 @@ func describe(e *inbox.Entry) string {
 		return "not verified: another phone has this number"
 	}
 	switch e.Status {
-	case idverify.StatusExpired:
+	case inbox.StatusExpired:
 		return "the Check URL was not opened in time: offer a new check"
-	case idverify.StatusError:
+	case inbox.StatusError:
 		return "no result from the mobile network (" + e.ErrorCode + "): verify in another way"
 	}
-	return "no result: verify in another way" // for example inbox.StatusUnknown
+	return "no result: verify in another way" // for example inbox.StatusLost
 }

@@ -187,7 +187,7 @@ func TestBackend_RejectsForgedCallback(t *testing.T) {
 func TestDescribe_UnknownResult(t *testing.T) {
 	t.Parallel()
 
-	got := describe(&inbox.Entry{Product: idverify.ProductPhoneCheck, Status: inbox.StatusUnknown})
+	got := describe(&inbox.Entry{Product: idverify.ProductPhoneCheck, Status: inbox.StatusLost})
 
 	if want := "no result: verify in another way"; got != want {
 		t.Errorf("describe = %q, want %q", got, want)
