@@ -96,6 +96,43 @@ var storeOperations = []operation{
 	},
 }
 
+// createOperations recover as a user who calls the method again and then lets Reconcile run.
+var createOperations = []operation{
+	{name: "CreatePhoneCheck", onResult: true, arrange: func(p *point, t *testing.T) { p.plan(t, p.product, p.reference) }, act: (*point).createPlanned, recover: (*point).createAgain, verify: (*point).verifyCreatedOnce},
+	{
+		name:     "CreateSIMCheck",
+		onResult: true,
+		arrange:  func(p *point, t *testing.T) { p.product = idverify.ProductSIMCheck; p.plan(t, p.product, p.reference) },
+		act:      (*point).createPlanned,
+		recover:  (*point).createAgain,
+		verify:   (*point).verifyCreatedOnce,
+	},
+	{
+		name:     "CreatePhoneCheck without a check",
+		onResult: true,
+		arrange: func(p *point, t *testing.T) {
+			p.plan(t, p.product, p.reference)
+			p.number = "1"
+		},
+		act: (*point).createPlanned,
+		recover: func(p *point, t *testing.T) {
+			if errors.Is(p.err, idverify.ErrOutcomeUnknown) || p.err == nil {
+				t.Errorf("error = %v, want one that excludes a check", p.err)
+			}
+		},
+		verify: func(p *point, t *testing.T) {
+			if n := p.created(t, p.reference); n != 0 {
+				t.Errorf("%d checks created, want none", n)
+			}
+			if _, err := p.inbox.Get(t.Context(), p.reference); errors.Is(err, inbox.ErrNotFound) {
+				return // discarded
+			}
+			p.reconcileUntilEnded(t)
+			p.verifyOnce(t, inbox.StatusLost)
+		},
+	},
+}
+
 // handlerOperations recover with the service's next attempt.
 var handlerOperations = []operation{
 	{name: "Handler", arrange: (*point).start, act: (*point).openCheck, recover: (*point).redeliverAndWork, verify: (*point).verifyAcknowledged},

@@ -88,6 +88,47 @@ func (p *point) store(t *testing.T) {
 	}
 }
 
+// createPlanned calls the create method of the planned product.
+func (p *point) createPlanned(t *testing.T) error {
+	t.Helper()
+	checkID, err := createMethods[p.product](t.Context(), p.inbox, p.client, p.number, p.reference)
+	if (checkID == "") == (err == nil) {
+		t.Errorf("check %q and error %v, want one of them", checkID, err)
+	}
+	return err
+}
+
+// createAgain calls createPlanned again, as a user who retries after every error, and then
+// Reconcile until the entry has ended.
+func (p *point) createAgain(t *testing.T) {
+	t.Helper()
+	created := p.created(t, p.reference)
+	if unknown := errors.Is(p.err, idverify.ErrOutcomeUnknown); p.err != nil && unknown != (created == 1) {
+		t.Errorf("error = %v after %d checks, want ErrOutcomeUnknown only after one", p.err, created)
+	}
+	for range 2 {
+		if err := p.createPlanned(t); err != nil && !errors.Is(err, inbox.ErrConflict) {
+			t.Errorf("error of another call = %v, want none or ErrConflict", err)
+		}
+	}
+	p.advance(t, 31*time.Second) // the check has not expired yet
+	if err := p.reconcile(t); err != nil {
+		t.Fatal(err)
+	}
+	p.reconcileUntilEnded(t)
+}
+
+// verifyCreatedOnce verifies that at most one check was created, and that Reconcile has found it.
+func (p *point) verifyCreatedOnce(t *testing.T) {
+	t.Helper()
+	e := p.get(t, p.reference)
+	created := p.created(t, p.reference)
+	if created > 1 || created == 1 != (e.CheckID != "") {
+		t.Errorf("%d checks created, check ID %q; want at most one, and its ID", created, e.CheckID)
+	}
+	p.verifyOnce(t, e.Status)
+}
+
 func (p *point) bind(t *testing.T) error {
 	return p.inbox.Bind(t.Context(), p.reference, p.check.CheckID, p.check.TTL)
 }

@@ -35,7 +35,7 @@ type operation struct {
 func TestCrashPoints(t *testing.T) {
 	t.Parallel()
 	for _, d := range databases {
-		for _, op := range slices.Concat(storeOperations, handlerOperations, workOperations, reconcileOperations) {
+		for _, op := range slices.Concat(storeOperations, createOperations, handlerOperations, workOperations, reconcileOperations) {
 			t.Run(d.name+"/"+op.name, func(t *testing.T) {
 				t.Parallel()
 				s := newPoints(t, d, op)
@@ -69,6 +69,8 @@ type point struct {
 	*points
 
 	reference string
+	product   idverify.Product // of createPlanned, with the number
+	number    string
 	check     *idverify.PhoneCheck
 	fn        func(context.Context, *sql.Tx, inbox.Entry) error // the function of Work
 	err       error                                             // of act
@@ -106,7 +108,7 @@ func newPoints(t *testing.T, d database, op operation) *points {
 // test runs the operation and makes its n-th step fail. It reports whether there was such a step.
 func (s *points) test(t *testing.T, op operation, f fault, n int) bool {
 	t.Helper()
-	p := &point{points: s, reference: fmt.Sprintf("%s %d", f.name, n), fn: applyEffect}
+	p := &point{points: s, reference: fmt.Sprintf("%s %d", f.name, n), product: idverify.ProductPhoneCheck, number: matchingNumber, fn: applyEffect}
 	op.arrange(p, t)
 
 	s.faults.arm(n, f)

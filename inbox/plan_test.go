@@ -1,9 +1,13 @@
 package inbox_test
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"math"
+	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -12,6 +16,7 @@ import (
 
 	"github.com/idverify/idverify-go"
 	"github.com/idverify/idverify-go/inbox"
+	"github.com/idverify/idverify-go/sandboxfake"
 )
 
 func TestInbox_PlanInTransaction(t *testing.T) {
@@ -285,6 +290,9 @@ func TestInbox_GetInvalid(t *testing.T) {
 			if _, err := b.inbox.Get(t.Context(), reference); !errors.Is(err, inbox.ErrNotFound) {
 				t.Errorf("%s: error = %v, want ErrNotFound", name, err)
 			}
+			if _, err := b.inbox.GetByCheckID(t.Context(), reference); !errors.Is(err, inbox.ErrNotFound) {
+				t.Errorf("%s: error of GetByCheckID = %v, want ErrNotFound", name, err)
+			}
 		}
 	})
 }
@@ -315,4 +323,293 @@ func TestInbox_Discard(t *testing.T) {
 			}
 		})
 	}
+}
+
+// created returns the number of checks that the service has created for a reference.
+func (b *backend) created(t testing.TB, reference string) (n int) {
+	t.Helper()
+	for _, r := range b.service.Requests() {
+		if strings.HasSuffix(r.Operation, ".create") && r.Status == http.StatusCreated && strings.Contains(string(r.Body), strconv.Quote(reference)) {
+			n++
+		}
+	}
+	return n
+}
+
+// createMethods call the create methods of an Inbox. They return the ID of the check.
+var createMethods = map[idverify.Product]func(context.Context, *inbox.Inbox, *idverify.Client, string, string) (string, error){
+	idverify.ProductPhoneCheck: func(ctx context.Context, i *inbox.Inbox, c *idverify.Client, number, reference string) (string, error) {
+		check, err := i.CreatePhoneCheck(ctx, c, idverify.PhoneCheckParams{PhoneNumber: number, ReferenceID: reference})
+		if check == nil {
+			return "", err
+		}
+		return check.CheckID, err
+	},
+	idverify.ProductSubscriberCheck: func(ctx context.Context, i *inbox.Inbox, c *idverify.Client, number, reference string) (string, error) {
+		check, err := i.CreateSubscriberCheck(ctx, c, idverify.SubscriberCheckParams{PhoneNumber: number, ReferenceID: reference})
+		if check == nil {
+			return "", err
+		}
+		return check.CheckID, err
+	},
+	idverify.ProductSIMCheck: func(ctx context.Context, i *inbox.Inbox, c *idverify.Client, number, reference string) (string, error) {
+		check, err := i.CreateSIMCheck(ctx, c, idverify.SIMCheckParams{PhoneNumber: number, ReferenceID: reference})
+		if check == nil {
+			return "", err
+		}
+		return check.CheckID, err
+	},
+}
+
+func TestInbox_Create(t *testing.T) {
+	onDatabases(t, func(t *testing.T, d database) {
+		b := newBackend(t, d, nil)
+		for product, create := range createMethods {
+			reference := string(product)
+			b.plan(t, product, reference)
+
+			checkID, err := create(t.Context(), b.inbox, b.client, "447700900012", reference)
+			if err != nil {
+				t.Fatal(err)
+			}
+
+			e, err := b.inbox.GetByCheckID(t.Context(), checkID)
+			if err != nil || e.Reference != reference || e.CheckID != checkID {
+				t.Errorf("entry = %+v, error %v, want check %s of %s", e, err, checkID, reference)
+				continue
+			}
+			want := inbox.Status("")
+			if product == idverify.ProductSIMCheck {
+				want = inbox.StatusCompleted
+			}
+			if e.Status != want || (e.NoSIMChange == idverify.VerdictYes) != (want != "") {
+				t.Errorf("entry = %+v, want status %q with its result", e, want)
+			}
+		}
+	})
+}
+
+func TestInbox_CreateRejected(t *testing.T) {
+	onDatabases(t, func(t *testing.T, d database) {
+		b := newBackend(t, d, nil)
+		for product, create := range createMethods {
+			other := idverify.ProductPhoneCheck
+			if product == other {
+				other = idverify.ProductSIMCheck
+			}
+			name := func(state string) string { return string(product) + " " + state }
+			for _, state := range []string{"bound", "lost", "created"} {
+				b.plan(t, product, name(state))
+			}
+			b.plan(t, other, name("of another product"))
+			if err := b.inbox.Bind(t.Context(), name("bound"), name("check"), 0); err != nil {
+				t.Fatal(err)
+			}
+			b.exec(t, "UPDATE idverify_checks SET status = 'LOST' WHERE reference = $1", name("lost"))
+			if _, err := create(t.Context(), b.inbox, b.client, "447700900012", name("created")); err != nil {
+				t.Fatal(err)
+			}
+			before := len(b.service.Requests())
+
+			for reference, want := range map[string]error{
+				name("bound"): inbox.ErrConflict, name("lost"): inbox.ErrConflict, name("created"): inbox.ErrConflict, name("of another product"): inbox.ErrConflict,
+				name("not planned"): inbox.ErrNotFound, "": inbox.ErrNotFound, "a\x00b": inbox.ErrNotFound,
+			} {
+				checkID, err := create(t.Context(), b.inbox, b.client, "447700900012", reference)
+				if checkID != "" || !errors.Is(err, want) || errors.Is(err, idverify.ErrOutcomeUnknown) {
+					t.Errorf("%q: check %q, error %v, want no check and %v", reference, checkID, err, want)
+				}
+			}
+
+			if n := len(b.service.Requests()) - before; n != 0 {
+				t.Errorf("%s: %d requests, want none", product, n)
+			}
+		}
+	})
+}
+
+// The transaction of Plan is open. On SQLite, it locks the database.
+func TestInbox_CreateBeforeCommit(t *testing.T) {
+	onDatabases(t, func(t *testing.T, d database) {
+		if d.dialect == inbox.SQLite {
+			d.source = func(t testing.TB) string {
+				return strings.Replace(sqliteSource(t), "busy_timeout(60000)", "busy_timeout(1000)", 1)
+			}
+		}
+		b := newBackend(t, d, nil)
+		tx, err := b.db.BeginTx(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer tx.Rollback()
+		if err := b.inbox.Plan(t.Context(), tx, idverify.ProductPhoneCheck, "sign-up 1"); err != nil {
+			t.Fatal(err)
+		}
+
+		check, err := b.inbox.CreatePhoneCheck(t.Context(), b.client, idverify.PhoneCheckParams{PhoneNumber: "447700900012", ReferenceID: "sign-up 1"})
+
+		if check != nil || !errors.Is(err, inbox.ErrNotFound) {
+			t.Errorf("check = %v, error = %v, want ErrNotFound", check != nil, err)
+		}
+		if n := len(b.service.Requests()); n != 0 {
+			t.Errorf("%d requests, want none", n)
+		}
+	})
+}
+
+// Two processes create the checks of the same references at the same time.
+func TestInbox_CreateOnce(t *testing.T) {
+	onDatabases(t, func(t *testing.T, d database) {
+		const goroutines = 100
+		b := newBackend(t, d, nil)
+		b.db.SetMaxOpenConns(20)
+		boxes := []*inbox.Inbox{b.inbox, newInbox(t, b.db, d.dialect, &inbox.Options{Now: b.service.Now})}
+		for product, create := range createMethods {
+			reference := string(product)
+			b.plan(t, product, reference)
+			var created, conflicts atomic.Int64
+
+			var all sync.WaitGroup
+			for n := range goroutines {
+				all.Go(func() {
+					switch checkID, err := create(t.Context(), boxes[n%2], b.client, "447700900012", reference); {
+					case err == nil && checkID != "":
+						created.Add(1)
+					case checkID == "" && errors.Is(err, inbox.ErrConflict) && !errors.Is(err, idverify.ErrOutcomeUnknown):
+						conflicts.Add(1)
+					default:
+						t.Errorf("check %q, error %v, want a check or ErrConflict", checkID, err)
+					}
+				})
+			}
+			all.Wait()
+
+			if created.Load() != 1 || conflicts.Load() != goroutines-1 {
+				t.Errorf("%s: %d calls created a check and %d conflicted, want 1 and %d", product, created.Load(), conflicts.Load(), goroutines-1)
+			}
+			if n := b.created(t, reference); n != 1 {
+				t.Errorf("%s: the service created %d checks, want 1: each one is charged", product, n)
+			}
+		}
+	}, serializable)
+}
+
+func TestInbox_CreateFails(t *testing.T) {
+	onDatabases(t, func(t *testing.T, d database) {
+		b := newBackend(t, d, nil)
+		for _, test := range []struct {
+			name   string
+			fault  sandboxfake.Fault
+			number string
+			want   error
+			kept   bool // the entry is left to Reconcile
+			exists bool // the service has created a check
+		}{
+			{name: "lost response", fault: sandboxfake.Fault{Drop: true}, want: idverify.ErrOutcomeUnknown, kept: true, exists: true},
+			{name: "truncated response", fault: sandboxfake.Fault{Truncate: true}, want: idverify.ErrOutcomeUnknown, kept: true, exists: true},
+			{name: "500", fault: sandboxfake.Fault{Status: 500}, want: idverify.ErrOutcomeUnknown, kept: true},
+			{name: "402", fault: sandboxfake.Fault{Status: 402}, want: idverify.ErrInsufficientBalance},
+			{name: "invalid number", number: "1", want: idverify.ErrPhoneFormat},
+			{name: "sandbox project", want: idverify.ErrSandbox, exists: true},
+		} {
+			for product, create := range createMethods {
+				reference := test.name + " " + string(product)
+				b.plan(t, product, reference)
+				client := b.client
+				if errors.Is(test.want, idverify.ErrSandbox) {
+					client = b.service.Client(idverify.WithLiveOnly())
+				}
+				if test.fault != (sandboxfake.Fault{}) {
+					b.service.Inject(sandboxfake.Match{Operation: string(product) + ".create"}, test.fault)
+				}
+
+				checkID, err := create(t.Context(), b.inbox, client, cmp.Or(test.number, "447700900012"), reference)
+				discarded := b.inbox.Discard(t.Context(), reference)
+				_, repeated := create(t.Context(), b.inbox, client, "447700900012", reference)
+
+				if checkID != "" || !errors.Is(err, test.want) {
+					t.Errorf("%s: check %q, error %v, want %v", reference, checkID, err, test.want)
+				}
+				want := inbox.ErrNotFound
+				if test.kept {
+					want = inbox.ErrConflict
+				}
+				if !errors.Is(discarded, want) || !errors.Is(repeated, want) {
+					t.Errorf("%s: error of Discard = %v, of the next call = %v, want %v", reference, discarded, repeated, want)
+				}
+				if n := b.created(t, reference); !test.exists && n != 0 || n > 1 {
+					t.Errorf("%s: %d checks created", reference, n)
+				}
+			}
+		}
+		advance(t, b.service, 31*time.Second)
+		if err := b.inbox.Reconcile(t.Context(), b.client); err != nil {
+			t.Fatal(err)
+		}
+		for product := range createMethods {
+			if e := b.get(t, "lost response "+string(product)); e.CheckID == "" {
+				t.Errorf("%s: Reconcile did not find the check", e.Reference)
+			}
+		}
+	})
+}
+
+// The caller leaves when the service has created the check.
+func TestInbox_CreateCanceled(t *testing.T) {
+	onDatabases(t, func(t *testing.T, d database) {
+		b := newBackend(t, d, nil)
+		for product, create := range createMethods {
+			before, after := "before "+string(product), "after "+string(product)
+			b.plan(t, product, before)
+			b.plan(t, product, after)
+			ended, cancel := context.WithCancel(t.Context())
+			cancel()
+			ctx, cancel := context.WithCancel(t.Context())
+			client := b.service.Client(idverify.WithObserver(func(ctx context.Context, operation string) (context.Context, func(idverify.Attempt)) {
+				return ctx, func(idverify.Attempt) {
+					if operation == string(product)+".create" {
+						cancel()
+					}
+				}
+			}))
+
+			_, canceled := create(ended, b.inbox, b.client, "447700900012", before)
+			checkID, err := create(ctx, b.inbox, client, "447700900012", after)
+
+			if !errors.Is(canceled, context.Canceled) || b.created(t, before) != 0 {
+				t.Errorf("%s: error = %v, want Canceled and no check", before, canceled)
+			}
+			if e := b.get(t, after); ctx.Err() == nil || err != nil || e.CheckID != checkID || checkID == "" {
+				t.Errorf("%s: error = %v, check ID = %q, stored %q; want a stored check", after, err, checkID, e.CheckID)
+			}
+		}
+	})
+}
+
+// A create may start long after Plan: Reconcile does not end its entry while it is in progress.
+func TestInbox_CreateLate(t *testing.T) {
+	onDatabases(t, func(t *testing.T, d database) {
+		b := newBackend(t, d, nil)
+		b.plan(t, idverify.ProductPhoneCheck, "sign-up 1")
+		advance(t, b.service, 14*time.Minute)
+		b.service.Inject(sandboxfake.Match{Operation: "phone_check.create"}, sandboxfake.Fault{Status: 500})
+
+		_, err := b.inbox.CreatePhoneCheck(t.Context(), b.client, idverify.PhoneCheckParams{PhoneNumber: "447700900012", ReferenceID: "sign-up 1"})
+		if !errors.Is(err, idverify.ErrOutcomeUnknown) {
+			t.Fatal(err)
+		}
+
+		for _, step := range []struct {
+			wait time.Duration
+			want inbox.Status
+		}{{14 * time.Minute, ""}, {time.Minute, inbox.StatusLost}} {
+			advance(t, b.service, step.wait)
+			if err := b.inbox.Reconcile(t.Context(), b.client); err != nil {
+				t.Fatal(err)
+			}
+			if e := b.get(t, "sign-up 1"); e.Status != step.want {
+				t.Errorf("status = %q, want %q", e.Status, step.want)
+			}
+		}
+	})
 }
