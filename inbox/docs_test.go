@@ -38,12 +38,9 @@ func storeDurably(ctx context.Context, checks *inbox.Inbox, mux *http.ServeMux, 
 	if err := tx.Commit(); err != nil {
 		return err
 	}
-	check, err := client.PhoneChecks.Create(ctx, idverify.PhoneCheckParams{PhoneNumber: number, ReferenceID: reference, CallbackURL: callbackURL})
+	check, err := checks.CreatePhoneCheck(ctx, client, idverify.PhoneCheckParams{PhoneNumber: number, ReferenceID: reference, CallbackURL: callbackURL})
 	if err != nil {
-		return err // checks.Discard(ctx, reference), unless it is ErrOutcomeUnknown
-	}
-	if err := checks.Bind(ctx, reference, check.CheckID, check.TTL); err != nil { // then send check.CheckURL to the app
-		return err
+		return err // after idverify.ErrOutcomeUnknown, Run looks for the check: do not create another
 	}
 	return sendToApp(ctx, check.CheckURL)
 }
@@ -327,6 +324,10 @@ func TestErrors_ReturnedBy(t *testing.T) {
 		_, err := b.inbox.Record(ctx, inbox.Result{Product: product, CheckID: checkID, Status: idverify.StatusCompleted})
 		return err
 	}
+	create := func(reference string) error {
+		_, err := b.inbox.CreatePhoneCheck(ctx, b.client, idverify.PhoneCheckParams{PhoneNumber: "447700900012", ReferenceID: reference})
+		return err
+	}
 	get := func(reference string) error { _, err := b.inbox.Get(ctx, reference); return err }
 	open := func(source string) error {
 		_, err := inbox.New(ctx, openDB(t, "sqlite", source), inbox.SQLite, nil)
@@ -353,6 +354,8 @@ func TestErrors_ReturnedBy(t *testing.T) {
 		{"Plan", plan(b.db, "planned")},
 		{"Bind", b.inbox.Bind(ctx, "unknown", "other", time.Minute)},
 		{"Bind", b.inbox.Bind(ctx, "bound", "other", time.Minute)},
+		{"Create…", create("unknown")},
+		{"Create…", create("bound")},
 		{"Discard", b.inbox.Discard(ctx, "unknown")},
 		{"Discard", b.inbox.Discard(ctx, "bound")},
 		{"Record", record("unknown", product)},

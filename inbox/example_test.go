@@ -40,12 +40,9 @@ func Example() {
 		log.Fatal(err)
 	}
 
-	// 2. Create the check and store its ID.
-	check, err := client.PhoneChecks.Create(ctx, idverify.PhoneCheckParams{PhoneNumber: "447700900012", ReferenceID: reference, CallbackURL: url + "/callbacks"})
+	// 2. Create the check, once for each reference.
+	check, err := checks.CreatePhoneCheck(ctx, client, idverify.PhoneCheckParams{PhoneNumber: "447700900012", ReferenceID: reference, CallbackURL: url + "/callbacks"})
 	if err != nil {
-		log.Fatal(err)
-	}
-	if err := checks.Bind(ctx, reference, check.CheckID, check.TTL); err != nil {
 		log.Fatal(err)
 	}
 
@@ -68,8 +65,8 @@ func Example() {
 	// sign-up-1: matched: yes, from callback
 }
 
-// A SIMCheck has no callback: Record stores the result of Create.
-func ExampleInbox_Record() {
+// A SIMCheck has no callback: CreateSIMCheck stores its result.
+func ExampleInbox_CreateSIMCheck() {
 	ctx := context.Background()
 	service, err := sandboxfake.Start(sandboxfake.WithInMemory())
 	if err != nil {
@@ -83,11 +80,7 @@ func ExampleInbox_Record() {
 		log.Fatal(err)
 	}
 
-	sim, err := service.Client().SIMChecks.Create(ctx, idverify.SIMCheckParams{PhoneNumber: "447700900015", ReferenceID: reference})
-	if err != nil {
-		log.Fatal(err)
-	}
-	stored, err := checks.Record(ctx, inbox.ResultOf(sim))
+	sim, err := checks.CreateSIMCheck(ctx, service.Client(), idverify.SIMCheckParams{PhoneNumber: "447700900015", ReferenceID: reference})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -96,9 +89,9 @@ func ExampleInbox_Record() {
 		log.Fatal(err)
 	}
 
-	fmt.Printf("stored: %t, SIM unchanged: %s\n", stored, e.NoSIMChange)
+	fmt.Printf("SIM unchanged: %s, stored: %s\n", sim.NoSIMChange, e.NoSIMChange)
 	// Output:
-	// stored: true, SIM unchanged: no
+	// SIM unchanged: no, stored: no
 }
 
 // planExample plans a check in its own transaction.
