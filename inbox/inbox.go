@@ -79,8 +79,8 @@ var (
 	ErrNotFound = errors.New("entry not found")
 
 	// ErrConflict means that the entry has another check ID or product, or has ended without a check
-	// ID, or that the check ID has another entry. For Discard and the create methods, it means that the
-	// entry has a check ID, has ended, or was passed to a create method before.
+	// ID, or that the check ID has another entry. For Discard and the create methods, it means that
+	// the entry has a check ID, has ended, or was passed to a create method before.
 	ErrConflict = errors.New("conflicting entry")
 
 	// ErrTransactionEnded means that the transaction of the function ended before the function

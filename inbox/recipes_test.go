@@ -105,7 +105,7 @@ func TestOneClock(t *testing.T) {
 	}
 
 	e, err := checks.Get(t.Context(), "sign-up 1")
-	if want := time.Date(2026, 1, 2, 3, 6, 5, 0, time.UTC); err != nil || e.Status != idverify.StatusExpired || !e.EndedAt.Equal(want) {
+	if want := time.Date(2026, 1, 2, 3, 6, 5, 0, time.UTC); err != nil || e.Status != inbox.StatusExpired || !e.EndedAt.Equal(want) {
 		t.Fatalf("entry = %+v, error %v, want EXPIRED at %v", e, err, want)
 	}
 	if _, err := client.PhoneChecks.Get(t.Context(), e.CheckID); !errors.Is(err, idverify.ErrNotFound) {
