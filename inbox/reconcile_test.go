@@ -155,7 +155,7 @@ func TestInbox_ReconcileNotFound(t *testing.T) {
 				if elapsed < 5*time.Minute || elapsed > 6*time.Minute+10*time.Second {
 					t.Errorf("the entry ended %s after the TTL, want 5 to 6 minutes: until then, callbacks can arrive", elapsed)
 				}
-				b.wantOutcomes(t, "reconcile unknown")
+				b.wantOutcomes(t, "reconcile lost")
 				b.wantStats(t, inbox.Stats{Pending: 1})
 			})
 		}
