@@ -95,7 +95,7 @@ func TestShop_PayoutNotRecorded(t *testing.T) {
 	b := s.signedIn(t, "447700900012")
 	if _, err := s.db.Exec(t.Context(), `
 		CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'failed'; END $$;
-		CREATE TRIGGER fail BEFORE UPDATE ON idverify_checks FOR EACH ROW EXECUTE FUNCTION fail()`); err != nil {
+		CREATE TRIGGER fail BEFORE UPDATE ON idverify_checks FOR EACH ROW WHEN (OLD.status IS DISTINCT FROM NEW.status) EXECUTE FUNCTION fail()`); err != nil {
 		t.Fatal(err)
 	}
 
