@@ -115,11 +115,11 @@ func rowWithEnding(t *testing.T, tb table, text string) tableRow {
 // describeOutcome returns an outcome as the table of the protocol writes it.
 func describeOutcome(o sandboxfake.Outcome) string {
 	text := string(o.Status)
-	if o.Match != nil {
-		text += fmt.Sprintf(", match %t", *o.Match)
+	if o.Match != idverify.VerdictUnknown {
+		text += fmt.Sprintf(", match %t", o.Match == idverify.VerdictYes)
 	}
-	if o.NoSIMChange != nil {
-		text += fmt.Sprintf(", no_sim_change %t", *o.NoSIMChange)
+	if o.NoSIMChange != idverify.VerdictUnknown {
+		text += fmt.Sprintf(", no_sim_change %t", o.NoSIMChange == idverify.VerdictYes)
 	}
 	if o.Status == idverify.StatusError && o.ErrorCode != "mno_server_error" {
 		text += ", " + o.ErrorCode

@@ -467,13 +467,13 @@ func outcomeText(o sandboxfake.Outcome, subscriber bool) string {
 		return "`" + string(o.Status) + "`"
 	}
 	var texts []string
-	if o.Match != nil {
-		texts = append(texts, map[bool]string{true: "match", false: "no match"}[*o.Match])
+	if o.Match != idverify.VerdictUnknown {
+		texts = append(texts, map[idverify.Verdict]string{idverify.VerdictYes: "match", idverify.VerdictNo: "no match"}[o.Match])
 	}
-	if o.NoSIMChange != nil {
-		texts = append(texts, map[bool]string{true: "no SIM change", false: "SIM changed"}[*o.NoSIMChange])
+	if o.NoSIMChange != idverify.VerdictUnknown {
+		texts = append(texts, map[idverify.Verdict]string{idverify.VerdictYes: "no SIM change", idverify.VerdictNo: "SIM changed"}[o.NoSIMChange])
 	} else if subscriber {
-		return strings.Join(texts, ", ") + " (`NoSIMChange` nil)"
+		return strings.Join(texts, ", ") + " (`NoSIMChange` unknown)"
 	}
 	return strings.Join(texts, ", ")
 }

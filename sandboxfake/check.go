@@ -27,7 +27,7 @@ type check struct {
 	phone, callbackURL, redirectURL, referenceID string
 	status, errorCode                            string
 	period                                       int32 // in minutes
-	match, noSIMChange                           triState
+	match, noSIMChange                           idverify.Verdict
 	live                                         bool // the project was live when the check was created
 	charge                                       money
 	currency                                     string
@@ -165,8 +165,8 @@ var checkListing = listing[*check]{
 		"phone_number":    rsql.Text(func(ck *check) string { return ck.phone }),
 		"reference_id":    rsql.Text(func(ck *check) string { return ck.referenceID }),
 		"status":          rsql.Text(func(ck *check) string { return ck.status }),
-		"match":           rsql.Bool(func(ck *check) (bool, bool) { return ck.match.value() }),
-		"no_sim_change":   rsql.Bool(func(ck *check) (bool, bool) { return ck.noSIMChange.value() }),
+		"match":           rsql.Bool(func(ck *check) (bool, bool) { return ck.match == yes, ck.match != idverify.VerdictUnknown }),
+		"no_sim_change":   rsql.Bool(func(ck *check) (bool, bool) { return ck.noSIMChange == yes, ck.noSIMChange != idverify.VerdictUnknown }),
 		"charge_amount":   moneyField(func(ck *check) money { return ck.charge }),
 		"charge_currency": rsql.Text(func(ck *check) string { return ck.currency }),
 		"created_at":      rsql.Time(func(ck *check) time.Time { return ck.created }),

@@ -103,8 +103,8 @@ type resultJSON struct {
 // result adds the status and the result of a check.
 func (o *object) result(ck *check) {
 	o.text("status", ck.status)
-	o.state("match", ck.match)
-	o.state("no_sim_change", ck.noSIMChange)
+	o.verdict("match", ck.match)
+	o.verdict("no_sim_change", ck.noSIMChange)
 }
 
 // charge adds the charge and the times of a check.

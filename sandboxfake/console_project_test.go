@@ -79,7 +79,7 @@ func TestServer_ProjectModeSetsCharge(t *testing.T) {
 func TestServer_CheckKeepsProjectMode(t *testing.T) {
 	t.Parallel()
 	operator := func(idverify.Product, string) sandboxfake.Outcome {
-		return sandboxfake.Outcome{Status: idverify.StatusCompleted, Match: new(false)}
+		return sandboxfake.Outcome{Status: idverify.StatusCompleted, Match: idverify.VerdictNo}
 	}
 	srv := consoleServer(t, sandboxfake.WithOutcomeFunc(operator))
 	owner := newOwnerAPI(t, srv)

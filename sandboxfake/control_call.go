@@ -185,7 +185,7 @@ func (s *Server) controlOutcomes(*http.Request) (any, error) {
 		Outcomes []outcomeView `json:"outcomes"`
 	}{}
 	for _, c := range choices {
-		view.Outcomes = append(view.Outcomes, outcomeView{c.as, c.title, c.description, c.result.status, c.result.match.bool(), c.result.errorCode})
+		view.Outcomes = append(view.Outcomes, outcomeView{c.as, c.title, c.description, c.result.status, verdictField(c.result.match), c.result.errorCode})
 	}
 	return view, nil
 }

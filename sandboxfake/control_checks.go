@@ -67,7 +67,7 @@ func (s *service) controlCheckView(r *record) *controlCheckView {
 	v := &controlCheckView{
 		CheckID: ck.id, Product: ck.product.name, Version: ck.version, ProjectID: ck.project.id,
 		PhoneNumber: ck.phone, ReferenceID: ck.referenceID,
-		Status: ck.status, Match: ck.match.bool(), NoSIMChange: ck.noSIMChange.bool(), ErrorCode: ck.errorCode,
+		Status: ck.status, Match: verdictField(ck.match), NoSIMChange: verdictField(ck.noSIMChange), ErrorCode: ck.errorCode,
 		CallbackURL: s.callbackURL(ck), RedirectURL: s.redirectURL(ck),
 		Deliveries: r.queued, LastDelivery: r.lastDelivery(), Live: ck.live,
 	}

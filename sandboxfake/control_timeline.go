@@ -82,7 +82,7 @@ func (r *record) timeline() []timelineEvent {
 	for _, e := range r.events {
 		v := checkEventView{Time: e.time, Kind: e.kind, RequestID: e.requestID, As: e.as, Location: e.location}
 		if ck := r.check; e.kind == endKinds[ck.status] {
-			v.Status, v.Match, v.NoSIMChange, v.ErrorCode = ck.status, ck.match.bool(), ck.noSIMChange.bool(), ck.errorCode
+			v.Status, v.Match, v.NoSIMChange, v.ErrorCode = ck.status, verdictField(ck.match), verdictField(ck.noSIMChange), ck.errorCode
 		}
 		events = append(events, timelineEvent{e.time, v})
 	}

@@ -284,24 +284,24 @@ func ExampleWithRateLimit() {
 func ExamplePhoneCheckOutcome() {
 	for _, number := range []string{"447700900012", "447700900013", "447700900055"} {
 		outcome := sandboxfake.PhoneCheckOutcome(number)
-		fmt.Println(outcome.Status, *outcome.Match)
+		fmt.Println(outcome.Status, outcome.Match)
 	}
 	// Output:
-	// COMPLETED true
-	// COMPLETED false
-	// ERROR false
+	// COMPLETED yes
+	// COMPLETED no
+	// ERROR no
 }
 
 func ExampleSIMCheckOutcome() {
-	fmt.Println(*sandboxfake.SIMCheckOutcome("447700900014").NoSIMChange, *sandboxfake.SIMCheckOutcome("447700900015").NoSIMChange)
-	// Output: true false
+	fmt.Println(sandboxfake.SIMCheckOutcome("447700900014").NoSIMChange, sandboxfake.SIMCheckOutcome("447700900015").NoSIMChange)
+	// Output: yes no
 }
 
 func ExampleSubscriberCheckOutcome() {
 	swapped := sandboxfake.SubscriberCheckOutcome("447700900018")
 	mismatch := sandboxfake.SubscriberCheckOutcome("447700900013")
-	fmt.Println(*swapped.Match, *swapped.NoSIMChange, *mismatch.Match, mismatch.NoSIMChange == nil)
-	// Output: true false false true
+	fmt.Println(swapped.Match, swapped.NoSIMChange, mismatch.Match, mismatch.NoSIMChange)
+	// Output: yes no no unknown
 }
 
 func ExampleReachabilityOutcome() {

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/idverify/idverify-go"
 )
 
 // appender is a body that encodes itself. Checks and pages do, because encoding/json would take
@@ -73,11 +75,11 @@ func (o *object) amount(name string, value money) {
 	o.buf = append(o.buf, value.String()...)
 }
 
-// state adds a boolean unless it is not applicable.
-func (o *object) state(name string, value triState) {
-	if b, ok := value.value(); ok {
+// verdict adds a boolean unless value is VerdictUnknown.
+func (o *object) verdict(name string, value idverify.Verdict) {
+	if value != idverify.VerdictUnknown {
 		o.name(name)
-		o.buf = strconv.AppendBool(o.buf, b)
+		o.buf = strconv.AppendBool(o.buf, value == yes)
 	}
 }
 

@@ -16,10 +16,10 @@ import (
 func TestWithOutcomeFunc_Outcome(t *testing.T) {
 	t.Parallel()
 	outcomes := map[string]sandboxfake.Outcome{
-		"447700900001": {Status: idverify.StatusCompleted, Match: new(true), NoSIMChange: new(false)},
-		"447700900002": {Status: idverify.StatusCompleted, Match: new(false), NoSIMChange: new(true)},
+		"447700900001": {Status: idverify.StatusCompleted, Match: idverify.VerdictYes, NoSIMChange: idverify.VerdictNo},
+		"447700900002": {Status: idverify.StatusCompleted, Match: idverify.VerdictNo, NoSIMChange: idverify.VerdictYes},
 		"447700900003": {Status: idverify.StatusCompleted},
-		"447700900004": {Status: idverify.StatusError, Match: new(false), ErrorCode: "mno_timeout"},
+		"447700900004": {Status: idverify.StatusError, Match: idverify.VerdictNo, ErrorCode: "mno_timeout"},
 		"447700900005": {Status: idverify.StatusError, ErrorCode: "ip_mismatch"},
 	}
 	srv := consoleServer(t, sandboxfake.WithOutcomeFunc(func(_ idverify.Product, number string) sandboxfake.Outcome { return outcomes[number] }))
@@ -28,11 +28,11 @@ func TestWithOutcomeFunc_Outcome(t *testing.T) {
 	product := newProductAPI(t, srv, srv.NewProject(idverify.ProjectParams{Name: "Live", Mode: idverify.ModeLive}).Credentials)
 	show := func(o sandboxfake.Outcome) string {
 		fields := map[string]any{"status": string(o.Status)}
-		if o.Match != nil {
-			fields["match"] = *o.Match
+		if o.Match != idverify.VerdictUnknown {
+			fields["match"] = o.Match == idverify.VerdictYes
 		}
-		if o.NoSIMChange != nil {
-			fields["no_sim_change"] = *o.NoSIMChange
+		if o.NoSIMChange != idverify.VerdictUnknown {
+			fields["no_sim_change"] = o.NoSIMChange == idverify.VerdictYes
 		}
 		return outcome(fields)
 	}
@@ -101,7 +101,7 @@ func TestPhoneCheckOutcome_ErrorCode(t *testing.T) {
 		"SIMCheck":        sandboxfake.SIMCheckOutcome(""),
 		"SubscriberCheck": sandboxfake.SubscriberCheckOutcome("x"),
 	} {
-		if got.Status != idverify.StatusError || got.ErrorCode != "mno_server_error" || got.Match != nil {
+		if got.Status != idverify.StatusError || got.ErrorCode != "mno_server_error" || got.Match != idverify.VerdictUnknown {
 			t.Errorf("%s of a number without digits: %+v, want ERROR", name, got)
 		}
 	}

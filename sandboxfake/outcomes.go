@@ -10,29 +10,34 @@ import (
 	"github.com/idverify/idverify-go/internal/wire"
 )
 
-// Outcome is the result of a check for a phone number. A nil field means "not applicable".
+// Outcome is the result of a check for a phone number, as the service reports it. Match and
+// NoSIMChange are VerdictUnknown if the check has no such result. A check with status ERROR can
+// have a Match; the client ignores it.
 type Outcome struct {
 	Status      idverify.CheckStatus // COMPLETED or ERROR
-	Match       *bool
-	NoSIMChange *bool
+	Match       idverify.Verdict
+	NoSIMChange idverify.Verdict
 	ErrorCode   string // only for ERROR
 }
 
 // PhoneCheckOutcome returns the sandbox result of a PhoneCheck of number. Numbers that end in 00,
-// 55 or 99 give ERROR. For other numbers, Match is true if the last digit is even.
+// 55 or 99 give ERROR. For other numbers, Match is VerdictYes if the last digit is even, otherwise
+// VerdictNo.
 //
 // Protocol: docs/protocol.md, section 4.
 func PhoneCheckOutcome(number string) Outcome { return decide(phoneCheckRules, number).outcome() }
 
 // SIMCheckOutcome returns the sandbox result of a SIMCheck of number. Numbers that end in 99 give
-// ERROR. For other numbers, NoSIMChange is true if the last digit is 0 to 4.
+// ERROR. For other numbers, NoSIMChange is VerdictYes if the last digit is 0 to 4, otherwise
+// VerdictNo.
 //
 // Protocol: docs/protocol.md, section 4.
 func SIMCheckOutcome(number string) Outcome { return decide(simCheckRules, number).outcome() }
 
 // SubscriberCheckOutcome returns the sandbox result of a SubscriberCheck of number. Numbers that
-// end in 00, 55 or 99 give ERROR. For other numbers, Match is true if the last digit is even;
-// NoSIMChange is then true for 0, 2 and 4, false for 6 and 8. Without a match, NoSIMChange is nil.
+// end in 00, 55 or 99 give ERROR. For other numbers, Match is VerdictYes if the last digit is even,
+// otherwise VerdictNo. NoSIMChange is VerdictYes for 0, 2 and 4, VerdictNo for 6 and 8, and
+// VerdictUnknown without a match.
 //
 // Protocol: docs/protocol.md, section 4.
 func SubscriberCheckOutcome(number string) Outcome {
@@ -65,17 +70,13 @@ func ReachabilityOutcome(addr netip.Addr) (status int, fragment string) {
 type rule struct {
 	suffixes           string
 	status             string
-	match, noSIMChange triState
+	match, noSIMChange idverify.Verdict
 	errorCode          string
 }
 
-// triState is yes, no, or not applicable.
-type triState int8
-
 const (
-	notApplicable triState = iota
-	yes
-	no
+	yes = idverify.VerdictYes
+	no  = idverify.VerdictNo
 )
 
 // Error codes of checks with status ERROR, in addition to [wire.NotMobileIP].
@@ -196,29 +197,17 @@ func decide(rules []rule, number string) rule {
 }
 
 func (r rule) outcome() Outcome {
-	return Outcome{Status: idverify.CheckStatus(r.status), Match: r.match.bool(), NoSIMChange: r.noSIMChange.bool(), ErrorCode: r.errorCode}
+	return Outcome{Status: idverify.CheckStatus(r.status), Match: r.match, NoSIMChange: r.noSIMChange, ErrorCode: r.errorCode}
 }
 
 // rule returns the rule with this outcome.
 func (o Outcome) rule() rule {
-	return rule{status: string(o.Status), match: triStateOf(o.Match), noSIMChange: triStateOf(o.NoSIMChange), errorCode: o.ErrorCode}
+	return rule{status: string(o.Status), match: o.Match, noSIMChange: o.NoSIMChange, errorCode: o.ErrorCode}
 }
 
-func triStateOf(b *bool) triState {
-	switch {
-	case b == nil:
-		return notApplicable
-	case *b:
-		return yes
-	}
-	return no
-}
-
-// value returns the state as a boolean. ok is false if it is not applicable.
-func (v triState) value() (b, ok bool) { return v == yes, v != notApplicable }
-
-func (v triState) bool() *bool {
-	if v == notApplicable {
+// verdictField returns v as a field in JSON: nil for VerdictUnknown.
+func verdictField(v idverify.Verdict) *bool {
+	if v == idverify.VerdictUnknown {
 		return nil
 	}
 	return new(v == yes)

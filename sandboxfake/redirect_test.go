@@ -219,9 +219,9 @@ func TestServer_OpenedBody(t *testing.T) {
 	var errorCode string
 	srv := consoleServer(t, sandboxfake.WithOutcomeFunc(func(idverify.Product, string) sandboxfake.Outcome {
 		if errorCode == "" {
-			return sandboxfake.Outcome{Status: idverify.StatusCompleted, Match: new(true)}
+			return sandboxfake.Outcome{Status: idverify.StatusCompleted, Match: idverify.VerdictYes}
 		}
-		return sandboxfake.Outcome{Status: idverify.StatusError, Match: new(false), ErrorCode: errorCode}
+		return sandboxfake.Outcome{Status: idverify.StatusError, Match: idverify.VerdictNo, ErrorCode: errorCode}
 	}))
 	var receiver recordingReceiver
 	callbacks := srv.Handle("shop.sandbox.test", &receiver)

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/idverify/idverify-go"
 	"github.com/idverify/idverify-go/internal/timeline"
 )
 
@@ -202,11 +203,11 @@ func resultText(ck *check) string {
 		return ": " + timeline.MaskText(ck.errorCode)
 	}
 	var results []string
-	if match := ck.match.bool(); match != nil {
-		results = append(results, map[bool]string{true: "match", false: "no match"}[*match])
+	if ck.match != idverify.VerdictUnknown {
+		results = append(results, map[idverify.Verdict]string{yes: "match", no: "no match"}[ck.match])
 	}
-	if same := ck.noSIMChange.bool(); same != nil {
-		results = append(results, map[bool]string{true: "no SIM change", false: "SIM change"}[*same])
+	if ck.noSIMChange != idverify.VerdictUnknown {
+		results = append(results, map[idverify.Verdict]string{yes: "no SIM change", no: "SIM change"}[ck.noSIMChange])
 	}
 	if len(results) == 0 {
 		return ""

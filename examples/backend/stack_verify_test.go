@@ -142,7 +142,7 @@ func statusOf(number string) string {
 	switch {
 	case outcome.Status != idverify.StatusCompleted:
 		return failed
-	case *outcome.Match && *outcome.NoSIMChange:
+	case outcome.Match == idverify.VerdictYes && outcome.NoSIMChange == idverify.VerdictYes:
 		return verified
 	}
 	return rejected

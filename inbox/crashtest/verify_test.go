@@ -134,7 +134,7 @@ func (c *creation) want(acknowledged idverify.CheckStatus) map[result]bool {
 	}
 	ended := result{status: inbox.Status(outcome.Status)}
 	if outcome.Status == idverify.StatusCompleted {
-		ended.match, ended.noSIMChange = verdict(outcome.Match), verdict(outcome.NoSIMChange)
+		ended.match, ended.noSIMChange = outcome.Match, outcome.NoSIMChange
 	}
 	want := map[result]bool{ended: true}
 	if outcome.Status != idverify.StatusCompleted && acknowledged == "" {

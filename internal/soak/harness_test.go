@@ -275,15 +275,12 @@ func (r *round) audit(before *big.Rat) {
 	}
 }
 
-// verdict returns the verdict of a field of a sandbox outcome with a status.
-func verdict(status idverify.CheckStatus, b *bool) idverify.Verdict {
-	switch {
-	case status != idverify.StatusCompleted || b == nil:
+// verdict returns the verdict of the client for a sandbox outcome v with a status.
+func verdict(status idverify.CheckStatus, v idverify.Verdict) idverify.Verdict {
+	if status != idverify.StatusCompleted {
 		return idverify.VerdictUnknown
-	case *b:
-		return idverify.VerdictYes
 	}
-	return idverify.VerdictNo
+	return v
 }
 
 // checkTokens limits the number of token requests. Each jump may expire the three tokens, and each

@@ -22,14 +22,20 @@ func TestProducts_Outcome(t *testing.T) {
 	outcomes := map[string]func(string) sandboxfake.Outcome{
 		"phone_check": sandboxfake.PhoneCheckOutcome, "sim_check": sandboxfake.SIMCheckOutcome, "subscriber_check": sandboxfake.SubscriberCheckOutcome,
 	}
+	field := func(v idverify.Verdict) *bool {
+		if v == idverify.VerdictUnknown {
+			return nil
+		}
+		return new(v == idverify.VerdictYes)
+	}
 	want := make(map[string][]outcome)
 	for product, determine := range outcomes {
 		for i := range 100 {
 			o := determine(fmt.Sprintf("4477009000%02d", i))
 			if o.Status == idverify.StatusError {
-				o.Match = nil // valid only if COMPLETED
+				o.Match = idverify.VerdictUnknown // valid only if COMPLETED
 			}
-			want[product] = append(want[product], outcome{string(o.Status), o.Match, o.NoSIMChange, o.ErrorCode})
+			want[product] = append(want[product], outcome{string(o.Status), field(o.Match), field(o.NoSIMChange), o.ErrorCode})
 		}
 	}
 
