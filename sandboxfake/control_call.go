@@ -125,7 +125,7 @@ func (s *Server) controlCreateCheck(r *http.Request) (any, error) {
 		return nil, err
 	}
 	c.r.Header.Set("Content-Type", wire.MediaJSON)
-	c.r.Header.Set("Authorization", "Bearer "+masked)
+	c.r.Header.Set("Authorization", "Bearer "+redacted)
 	if c.body, err = json.Marshal(params.newCheckBody); err != nil {
 		return nil, err
 	}

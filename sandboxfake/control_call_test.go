@@ -122,8 +122,8 @@ func TestServer_ControlCreateCheck(t *testing.T) {
 			if got.statusOf() != 201.0 || last.Path != row.path || last.Method != http.MethodPost || last.Status != http.StatusCreated || string(last.Body) != row.sent {
 				t.Errorf("response %v; last request %s %s %s = %d, want %s %s = 201", got.statusOf(), last.Method, last.Path, last.Body, last.Status, row.path, row.sent)
 			}
-			if last.ClientID != a.srv.Credentials().ClientID || last.Header.Get("Authorization") != "[masked]" {
-				t.Errorf("request of client %q with Authorization %q, want the initial project's, masked", last.ClientID, last.Header.Get("Authorization"))
+			if last.ClientID != a.srv.Credentials().ClientID || last.Header.Get("Authorization") != "[redacted]" {
+				t.Errorf("request of client %q with Authorization %q, want the initial project's, redacted", last.ClientID, last.Header.Get("Authorization"))
 			}
 			body := got.json["response"].(map[string]any)["body"].(map[string]any)
 			if read := a.get(row.path + "/" + got.checkID()); read.status != http.StatusOK || body["check_id"] != got.checkID() {

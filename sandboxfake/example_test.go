@@ -223,8 +223,8 @@ func ExampleServer_Requests() {
 		fmt.Println(r.Status, r.Operation, r.Header.Get("Authorization"))
 	}
 	// Output:
-	// 200 token.create [masked]
-	// 201 phone_check.create [masked]
+	// 200 token.create [redacted]
+	// 201 phone_check.create [redacted]
 	// 200 phone_check.open
 }
 

@@ -85,8 +85,8 @@ func TestServer_RequestsMaskSecrets(t *testing.T) {
 			t.Errorf("the journal contains the %s", what)
 		}
 	}
-	if n := strings.Count(text.String(), "[masked]"); n == 0 {
-		t.Error("the journal contains no [masked] text")
+	if n := strings.Count(text.String(), "[redacted]"); n == 0 {
+		t.Error("the journal contains no [redacted] text")
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 	"github.com/idverify/idverify-go/internal/wire"
 )
 
-// Request is a request in the service's journal. Credentials in headers are masked, as are bodies
+// Request is a request in the service's journal. Credentials in headers are redacted, as are bodies
 // that may contain a code, a token or a card number.
 //
 // The journal keeps at most 4 KiB of the path, 16 KiB of the body, and 64 header lines (16 KiB in
@@ -33,8 +33,8 @@ type Request struct {
 	Fault       *Fault // injected fault, or nil
 }
 
-// masked replaces a secret.
-const masked = timeline.Masked
+// redacted replaces a secret.
+const redacted = timeline.Redacted
 
 // Requests returns the requests in the journal, oldest first: at most 1,024, or the limit of
 // [WithJournalLimit]. See [Server.DroppedRequests]. The result shares no memory with the server.
@@ -72,14 +72,14 @@ func (s *service) journalRequest(c *call, resp *response) {
 		Method:    c.r.Method,
 		Path:      c.r.RequestURI,
 		Header:    c.r.Header,
-		Body:      maskBody(c.op, c.body),
+		Body:      redactBody(c.op, c.body),
 		Status:    resp.status,
 		Fault:     c.fault,
 	}
 	// The request is over: nothing else reads its header.
 	for _, name := range []string{"Authorization", "Proxy-Authorization", "Cookie"} {
 		for i := range entry.Header[name] {
-			entry.Header[name][i] = masked
+			entry.Header[name][i] = redacted
 		}
 	}
 	entry.truncate()
@@ -124,9 +124,9 @@ func (s *service) owner(c *call) (*project, *workspace) {
 	return nil, nil
 }
 
-// maskBody masks a body that may contain a secret: a token to revoke, a code, a card number, or the
+// redactBody redacts a body that may contain a secret: a token to revoke, a code, a card number, or the
 // body of a request that was rejected before its operation was known.
-func maskBody(op wire.Operation, body []byte) []byte {
+func redactBody(op wire.Operation, body []byte) []byte {
 	secret := false
 	switch op.Name {
 	case wire.Revoke.Name, wire.CompletePhoneCheck.Name, wire.CompleteSubscriberCheck.Name, wire.AddPaymentMethod.Name, "":
@@ -135,7 +135,7 @@ func maskBody(op wire.Operation, body []byte) []byte {
 		secret = bytes.Contains(body, []byte("client_secret"))
 	}
 	if secret && len(body) > 0 {
-		return []byte(masked)
+		return []byte(redacted)
 	}
 	return body
 }

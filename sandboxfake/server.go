@@ -56,7 +56,7 @@ var ErrReset = errors.New("sandboxfake: the server was reset")
 // If the test has failed when the server is closed, New writes the latest events of the server to
 // the test's log: requests, callbacks, events of checks, faults, and changes of the clock and the
 // keys. With the flag -artifacts of go test, it also writes them, with details, to timeline.html in
-// the test's directory for artifacts. Both mask secrets, signatures and phone numbers;
+// the test's directory for artifacts. Both redact secrets, signatures and phone numbers;
 // docs/testing.md describes the limits.
 //
 // To write the log, tb must have the methods Failed and Logf; to write the file, also ArtifactDir.

@@ -13,8 +13,8 @@ import (
 	"unicode"
 )
 
-// Masked replaces a secret.
-const Masked = "[masked]"
+// Redacted replaces a secret.
+const Redacted = "[redacted]"
 
 // maxText is the maximum length of a text that MaskText returns, in runes.
 const maxText = 200
@@ -30,7 +30,7 @@ var named = regexp.MustCompile(`(?i)((?:token|secret|code|key|password|authoriza
 var longWord = regexp.MustCompile(`[A-Za-z0-9_]{12,}`)
 
 // MaskText returns text, such as the cause of an error, as one line of printable characters, with
-// addresses, numbers and credentials masked.
+// addresses, numbers and credentials redacted.
 func MaskText(text string) string {
 	text = strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {
@@ -38,11 +38,11 @@ func MaskText(text string) string {
 		}
 		return r
 	}, text[:min(len(text), 8*maxText)])
-	text = named.ReplaceAllString(strings.Join(strings.Fields(text), " "), "${1}"+Masked)
-	text = sensitive.ReplaceAllString(text, Masked)
+	text = named.ReplaceAllString(strings.Join(strings.Fields(text), " "), "${1}"+Redacted)
+	text = sensitive.ReplaceAllString(text, Redacted)
 	text = longWord.ReplaceAllStringFunc(text, func(word string) string {
 		if word != "SubscriberCheck" && hasUpper(word) && (hasLower(word) || strings.ContainsAny(word, digits)) {
-			return Masked
+			return Redacted
 		}
 		return word
 	})
@@ -58,7 +58,7 @@ func MaskPath(path string) string {
 	segments := strings.Split(path, "/")
 	for i, segment := range segments {
 		if segment != "" && !isWord(segment) && !isUUID(segment) {
-			segments[i] = Masked
+			segments[i] = Redacted
 		}
 	}
 	return strings.Join(segments, "/")
@@ -81,23 +81,23 @@ func MaskTarget(target string) string {
 	for i, pair := range pairs {
 		name, _, _ := strings.Cut(pair, "=")
 		if !slices.Contains(shownParameters, name) {
-			name = Masked
+			name = Redacted
 		}
-		pairs[i] = name + "=" + Masked
+		pairs[i] = name + "=" + Redacted
 	}
 	return MaskPath(path) + "?" + strings.Join(pairs, "&")
 }
 
 // MaskURL masks a URL as MaskTarget does, and its userinfo, fragment and any address except
-// loopback. It returns Masked for other text.
+// loopback. It returns Redacted for other text.
 func MaskURL(text string) string {
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return Masked
+		return Redacted
 	}
 	host := u.Host
 	if addr, err := netip.ParseAddr(u.Hostname()); err == nil && !addr.Unmap().IsLoopback() || err != nil && sensitive.MatchString(host) {
-		host = Masked
+		host = Redacted
 	}
 	target := u.EscapedPath()
 	if u.RawQuery != "" {
@@ -110,7 +110,7 @@ func MaskURL(text string) string {
 // a sandbox project.
 func MaskNumber(number string) string {
 	if len(number) < 7 || strings.Trim(number, "0123456789") != "" {
-		return Masked
+		return Redacted
 	}
 	return "…" + number[len(number)-2:]
 }
@@ -118,7 +118,7 @@ func MaskNumber(number string) string {
 // maxBody is the maximum size of a body that MaskBody decodes, in bytes.
 const maxBody = 64 << 10
 
-// MaskBody returns an indented JSON body with masked values. Those of shownFields, booleans, and
+// MaskBody returns an indented JSON body with redacted values. Those of shownFields, booleans, and
 // numbers of at most six digits remain. Of any other body it returns only the size.
 func MaskBody(body []byte) string {
 	var v any
@@ -149,7 +149,7 @@ func maskValue(name string, v any) any {
 		fields := make(map[string]any)
 		for name, value := range v {
 			if !isWord(name) {
-				name, value = Masked, Masked
+				name, value = Redacted, Redacted
 			}
 			fields[name] = maskValue(name, value)
 		}
@@ -162,7 +162,7 @@ func maskValue(name string, v any) any {
 		return items
 	case json.Number:
 		if len(v) > 7 { // digits and a decimal point
-			return Masked
+			return Redacted
 		}
 	case string:
 		return maskString(name, v)
@@ -182,7 +182,7 @@ func maskString(name, text string) string {
 	case slices.Contains(shownFields, name) && (isWord(strings.TrimPrefix(text, "/")) || isUUID(text) || notTime == nil):
 		return text
 	}
-	return Masked
+	return Redacted
 }
 
 // Limits of isWord, in letters.
