@@ -540,13 +540,14 @@ func tokenRetryable(err error) (retryAfter time.Duration, retryable bool) {
 	return 0, false
 }
 
-// CheckCredentials returns an error if c cannot obtain an access token for one of scopes, without
-// which it checks the scopes of the three checks. Call it at the start of a program, and in a
-// readiness probe: while the tokens in the cache of c are valid, it sends no request, so it does
-// not notice that credentials were deleted.
+// CheckCredentials obtains an access token for each of scopes, by default those of the three
+// checks, and returns the first error. Call it at the start of a program, and in a readiness probe:
+// while the tokens in the cache of c are valid, it sends no request, so it does not notice that
+// credentials were deleted.
 //
 // An error that matches [ErrUnauthorized], or a [*TokenError] with [CodeInvalidScope], means that
-// the credentials are wrong. After any other error, the service may be unavailable.
+// the credentials are wrong; if a TokenError has status 401 and no Code, check the base URL and any
+// proxy. After any other error, the service may be unavailable.
 func (c *Client) CheckCredentials(ctx context.Context, scopes ...Scope) error {
 	if len(scopes) == 0 {
 		scopes = []Scope{ScopePhoneCheck, ScopeSIMCheck, ScopeSubscriberCheck}

@@ -143,7 +143,9 @@ func liveClient(ctx context.Context, baseURL string, credentials idverify.Creden
 	if err != nil {
 		return err
 	}
-	if err := client.CheckCredentials(ctx); errors.Is(err, idverify.ErrUnauthorized) {
+	err = client.CheckCredentials(ctx)
+	rejected, ok := errors.AsType[*idverify.TokenError](err)
+	if errors.Is(err, idverify.ErrUnauthorized) || ok && rejected.Code == idverify.CodeInvalidScope {
 		return err // after any other error, the service may be unavailable
 	}
 	use(client)

@@ -32,7 +32,9 @@ func (s *shop) connect(ctx context.Context, c config, pool *pgxpool.Pool, replay
 	if err != nil {
 		return err
 	}
-	if err := s.client.CheckCredentials(ctx); errors.Is(err, idverify.ErrUnauthorized) {
+	err = s.client.CheckCredentials(ctx)
+	rejected, ok := errors.AsType[*idverify.TokenError](err)
+	if errors.Is(err, idverify.ErrUnauthorized) || ok && rejected.Code == idverify.CodeInvalidScope {
 		return err // after any other error the service may be unavailable
 	}
 	s.keys, err = s.client.NewJWKS(nil)
