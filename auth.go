@@ -567,14 +567,14 @@ type Scope string
 
 // The scopes of project credentials, followed by those of workspace credentials.
 const (
-	ScopePhoneCheck      Scope = wire.ScopePhoneCheck      // PhoneChecks
-	ScopeSIMCheck        Scope = wire.ScopeSIMCheck        // SIMChecks
-	ScopeSubscriberCheck Scope = wire.ScopeSubscriberCheck // SubscriberChecks
-	ScopeReachability    Scope = wire.ScopeCoverage        // Reachability; its text is "coverage"
+	ScopePhoneCheck      Scope = "phone_check"      // PhoneChecks
+	ScopeSIMCheck        Scope = "sim_check"        // SIMChecks
+	ScopeSubscriberCheck Scope = "subscriber_check" // SubscriberChecks
+	ScopeReachability    Scope = "coverage"         // Reachability
 
-	ScopeProjects   Scope = wire.ScopeProjects   // projects of the workspace of the credentials
-	ScopeWorkspaces Scope = wire.ScopeWorkspaces // workspaces of the member, with their projects
-	ScopeConsole    Scope = wire.ScopeConsole    // projects and workspaces together
+	ScopeProjects   Scope = "projects"   // projects of the workspace of the credentials
+	ScopeWorkspaces Scope = "workspaces" // workspaces of the member, with their projects
+	ScopeConsole    Scope = "console"    // projects and workspaces together
 )
 
 func (a *api) token(ctx context.Context, scopes []Scope) (*oauth2.Token, error) {

@@ -131,15 +131,15 @@ func (e *Error) Code() string {
 
 // Codes of an [Error] or a [TokenError] that a sentinel error does not distinguish.
 const (
-	CodeCheckNotFound           = wire.CheckNotFound           // no such check, or it ended as EXPIRED or ERROR
-	CodeProjectNameTaken        = wire.ProjectNameTaken        // another project has this name
-	CodeCredentialsLimitReached = wire.CredentialsLimitReached // a project has at most two pairs
-	CodeCompanyDetailsRequired  = wire.CompanyDetailsRequired  // call Billing.Update first
-	CodePaymentDetailsRequired  = wire.PaymentDetailsRequired  // call PaymentMethods.Create first
-	CodeCurrencyFixed           = wire.CurrencyFixed           // the first top-up sets the currency permanently
-	CodeCurrencyNotSupported    = wire.CurrencyNotSupported
-	CodeInvalidClient           = wire.InvalidClient // TokenError: the credentials are wrong
-	CodeInvalidScope            = wire.InvalidScope  // TokenError: the credentials do not allow a scope
+	CodeCheckNotFound           = "check_not_found"           // no such check, or it ended as EXPIRED or ERROR
+	CodeProjectNameTaken        = "project_name_taken"        // another project has this name
+	CodeCredentialsLimitReached = "credentials_limit_reached" // a project has at most two pairs
+	CodeCompanyDetailsRequired  = "company_details_required"  // call Billing.Update first
+	CodePaymentDetailsRequired  = "payment_details_required"  // call PaymentMethods.Create first
+	CodeCurrencyFixed           = "currency_fixed"            // the first top-up sets the currency permanently
+	CodeCurrencyNotSupported    = "currency_not_supported"
+	CodeInvalidClient           = "invalid_client" // TokenError: the credentials are wrong
+	CodeInvalidScope            = "invalid_scope"  // TokenError: the credentials do not allow a scope
 )
 
 // Error implements error. The text consists of operation, status, code, "outcome unknown" if

@@ -4,8 +4,6 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
-
-	"github.com/idverify/idverify-go/internal/wire"
 )
 
 // Verdict is the result of a check: yes, no or unknown.
@@ -89,11 +87,11 @@ type CheckStatus string
 //
 // Protocol: docs/protocol.md, section 4.
 const (
-	StatusAccepted  CheckStatus = wire.StatusAccepted  // created; the Check URL has not been opened
-	StatusPending   CheckStatus = wire.StatusPending   // the Check URL was opened; the code has not been exchanged (version v0.2)
-	StatusCompleted CheckStatus = wire.StatusCompleted // ended with a result, see Verdict
-	StatusExpired   CheckStatus = wire.StatusExpired   // ended without a result after its TTL
-	StatusError     CheckStatus = wire.StatusError     // ended without a result; ErrorCode contains the reason
+	StatusAccepted  CheckStatus = "ACCEPTED"  // created; the Check URL has not been opened
+	StatusPending   CheckStatus = "PENDING"   // the Check URL was opened; the code has not been exchanged (version v0.2)
+	StatusCompleted CheckStatus = "COMPLETED" // ended with a result, see Verdict
+	StatusExpired   CheckStatus = "EXPIRED"   // ended without a result after its TTL
+	StatusError     CheckStatus = "ERROR"     // ended without a result; ErrorCode contains the reason
 )
 
 // Final reports whether the check has ended.
@@ -106,7 +104,7 @@ type Product string
 
 // The check products, named as in paths and callbacks.
 const (
-	ProductPhoneCheck      Product = wire.PhoneCheck
-	ProductSIMCheck        Product = wire.SIMCheck
-	ProductSubscriberCheck Product = wire.SubscriberCheck
+	ProductPhoneCheck      Product = "phone_check"
+	ProductSIMCheck        Product = "sim_check"
+	ProductSubscriberCheck Product = "subscriber_check"
 )

@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	idverify "github.com/idverify/idverify-go"
+	"github.com/idverify/idverify-go/internal/wire"
 	"github.com/idverify/idverify-go/sandboxfake"
 	"github.com/idverify/idverify-go/signature"
 )
@@ -312,5 +313,40 @@ func (s *verdictShop) compareRead(t *testing.T, phone, subscriber *idverify.Call
 	if err != nil || c.Match != subscriber.Match || c.NoSIMChange != subscriber.NoSIMChange {
 		t.Errorf("SubscriberCheck: verdicts = %s and %s, error = %v, want %s and %s as in the callback",
 			c.Match, c.NoSIMChange, err, subscriber.Match, subscriber.NoSIMChange)
+	}
+}
+
+// The exported constants have literal values, so that their documentation shows them.
+func TestConstants_EqualWire(t *testing.T) {
+	t.Parallel()
+	for _, row := range [][2]string{
+		{string(idverify.ScopePhoneCheck), wire.ScopePhoneCheck},
+		{string(idverify.ScopeSIMCheck), wire.ScopeSIMCheck},
+		{string(idverify.ScopeSubscriberCheck), wire.ScopeSubscriberCheck},
+		{string(idverify.ScopeReachability), wire.ScopeCoverage},
+		{string(idverify.ScopeProjects), wire.ScopeProjects},
+		{string(idverify.ScopeWorkspaces), wire.ScopeWorkspaces},
+		{string(idverify.ScopeConsole), wire.ScopeConsole},
+		{idverify.CodeCheckNotFound, wire.CheckNotFound},
+		{idverify.CodeProjectNameTaken, wire.ProjectNameTaken},
+		{idverify.CodeCredentialsLimitReached, wire.CredentialsLimitReached},
+		{idverify.CodeCompanyDetailsRequired, wire.CompanyDetailsRequired},
+		{idverify.CodePaymentDetailsRequired, wire.PaymentDetailsRequired},
+		{idverify.CodeCurrencyFixed, wire.CurrencyFixed},
+		{idverify.CodeCurrencyNotSupported, wire.CurrencyNotSupported},
+		{idverify.CodeInvalidClient, wire.InvalidClient},
+		{idverify.CodeInvalidScope, wire.InvalidScope},
+		{string(idverify.StatusAccepted), wire.StatusAccepted},
+		{string(idverify.StatusPending), wire.StatusPending},
+		{string(idverify.StatusCompleted), wire.StatusCompleted},
+		{string(idverify.StatusExpired), wire.StatusExpired},
+		{string(idverify.StatusError), wire.StatusError},
+		{string(idverify.ProductPhoneCheck), wire.PhoneCheck},
+		{string(idverify.ProductSIMCheck), wire.SIMCheck},
+		{string(idverify.ProductSubscriberCheck), wire.SubscriberCheck},
+	} {
+		if row[0] != row[1] {
+			t.Errorf("exported constant = %q, want %q as in package wire", row[0], row[1])
+		}
 	}
 }
