@@ -48,11 +48,10 @@
 // Most reasons mean that the message is invalid: respond with 400. [ErrKeySource],
 // [ErrReplayStore], [ErrBody] and [ErrTooLate] mean that the message cannot be verified now:
 // respond with 503, so that the service retries. [Error.Retryable] distinguishes the two. The
-// service does not retry after a 4XX response, and it does not store a check that ends as EXPIRED
-// or ERROR. Its callback reports how it ended; with version v0.2, the redirect also reports ERROR.
+// service does not retry after a 4XX response.
 //
-// The handlers respond accordingly. All invalid messages get the same response, which does not
-// disclose the reason.
+// [Verifier.RequireCallback] and [Verifier.RequireRedirect] respond accordingly. All invalid
+// messages get the same response, which does not disclose the reason.
 //
 // # Alerts
 //

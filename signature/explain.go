@@ -42,8 +42,9 @@ type Explanation struct {
 	// Verified reports whether the message is valid as it was received.
 	Verified bool
 
-	// Explained reports whether the message is verified, or would be with all of Changes. A message
-	// that is not explained is probably forged.
+	// Explained reports whether the message is verified, or would be with all of Changes. Explained is
+	// false if no usual change explains the message, or if it could not be examined; Changes contains
+	// the reason. Such a message may be forged.
 	Explained bool
 
 	// Changes contains what was changed between the service and the verifier. If the message is not

@@ -78,13 +78,13 @@ type JWKSOptions struct {
 	// one minute. Without a max-age, a set is used for five minutes. MaxAge limits both.
 	MaxAge time.Duration
 
-	// MinRefetch is the minimum time between fetches for key IDs that are not in the set, the maximum
-	// delay after a failed fetch, and the age below which [JWKS.Refresh] does not fetch the set again.
-	// Default 30 s.
+	// MinRefetch is the minimum time between fetches for key IDs that are not in the set. It is also
+	// the maximum delay after a failed fetch, and the age below which [JWKS.Refresh] does not fetch
+	// the set again. Default 30 s.
 	MinRefetch time.Duration
 
-	// MaxStale is the maximum age of the last valid set while fetches fail, see [JWKS.Age]. Default
-	// 24 h.
+	// MaxStale is how long the last valid set remains in use while fetches fail: its maximum age, see
+	// [JWKS.Age]. Default 24 h.
 	MaxStale time.Duration
 
 	// Now returns the current time. Default time.Now.

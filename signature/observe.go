@@ -22,8 +22,9 @@ type Verification struct {
 	Duration  time.Duration // time until the decision, including the key lookup and reading the body
 
 	// Alert reports whether a sender cannot have caused Err: the key source or the replay store is
-	// unavailable, or middleware has consumed the body. The handlers log it at level error. It is
-	// false if the sender closed the connection, whatever Reason is.
+	// unavailable, or middleware has consumed the body. [Verifier.RequireCallback] and
+	// [Verifier.RequireRedirect] log it at level error. It is false if the sender closed the
+	// connection, whatever Reason is.
 	Alert bool
 }
 

@@ -76,10 +76,10 @@ type VerifierOptions struct {
 	Logger *slog.Logger
 
 	// Observe receives the result of each [Verifier.VerifyCallback] and [Verifier.VerifyRedirect],
-	// also of those in the handlers, for example to count them. It is called after the decision and
-	// before the next handler, on the goroutine of the request and with its context. Calls may be
-	// concurrent. The response waits for Observe, so it must return quickly. Default: nothing is
-	// measured.
+	// also of those in [Verifier.RequireCallback] and [Verifier.RequireRedirect], for example to count
+	// them. It is called after the decision and before the next handler, on the goroutine of the
+	// request and with its context. Calls may be concurrent. The response waits for Observe, so it
+	// must return quickly. Default: nothing is measured.
 	//
 	// A panic in Observe does not change the result. It is recovered, and its type is logged to Logger
 	// at level error. A panic in Target, Now, Logger, the key source or the replay store continues to
