@@ -14,8 +14,11 @@ import (
 // resources, tokens, secrets, phone numbers, addresses or URLs.
 type Attempt struct {
 	Operation string // the name of the operation as in logs, for example "phone_check.create"
-	Number    int    // 1 for the first attempt of the operation; for "token.create" see Retry
 	Status    int    // HTTP status; 0 if there was no response
+
+	// Number is 1 for the first attempt of the operation. For "token.create", it is 1 plus the number
+	// of requests directly before it that each caused a pause: see Retry.
+	Number int
 
 	// Duration includes the wait for an access token and a repetition of the request after 401. It
 	// does not include Wait.
@@ -25,8 +28,7 @@ type Attempt struct {
 	// operation ends during the delay, there is none.
 	//
 	// For "token.create", it reports whether a pause follows: the next request for the same scopes
-	// starts after Wait at the earliest, when an operation needs the token. Number is 1 plus the
-	// number of requests directly before it that each caused a pause.
+	// starts after Wait at the earliest, when an operation needs the token.
 	Retry bool
 	Wait  time.Duration
 
@@ -34,9 +36,9 @@ type Attempt struct {
 	// or would return without another attempt. An attempt that got no access token has the error of
 	// the token request, which is also reported as "token.create".
 	//
-	// An operation that fails because token requests are paused is reported with Number 1, Status 0
-	// and the error of the last token request, and [Client.Token] as "token.create" with Number 0.
-	// Neither sends a request.
+	// While token requests are paused, an operation can fail without sending a request. It is reported
+	// with Number 1, Status 0 and the error of the last token request. [Client.Token] is then reported
+	// as "token.create" with Number 0.
 	Err error
 
 	RequestID string     // the X-Request-Id header of the response, or empty

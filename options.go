@@ -70,8 +70,8 @@ func WithRetry(p RetryPolicy) Option { return func(s *settings) { s.retry = p } 
 // when the [CredentialsSource] returns different credentials than before. Level warn has a record
 // for each retry, for each operation that is not retried because the retry budget is empty, for
 // each pause of token requests after a failure, and for each access token that could not be renewed
-// although the current one is still valid. Alert on the last two: without a new token, operations
-// fail.
+// although the current one is still valid. Alert on paused token requests and failed renewals:
+// without a new token, operations fail.
 //
 // The key set of [Client.NewJWKS] uses the logger, too: see JWKSOptions.Logger of package
 // signature.
@@ -94,11 +94,11 @@ func WithVersions(v Versions) Option { return func(s *settings) { s.versions.ove
 // time.
 func WithClock(now func() time.Time) Option { return func(s *settings) { s.now = now } }
 
-// WithLiveOnly rejects checks of sandbox projects, whose results depend only on the digits of the
-// number: use it in production. Create returns [ErrSandbox] and no check if the charge of the check
-// is zero or missing. The check exists and may end, also with a callback, but its result must not
-// be used. Other methods and callbacks are not filtered. If your price for a product is zero, do
-// not use this option.
+// WithLiveOnly makes Create return [ErrSandbox] and no check if the charge of the check is zero or
+// missing, as in a sandbox project, where the results depend only on the digits of the number. Use
+// it in production, unless your price for a product is zero. The check exists and may end, also
+// with a callback, but its result must not be used. Only Create tests the charge: not Get,
+// Complete, List and Wait, callbacks, or the checks that Reconcile of package inbox finds.
 func WithLiveOnly() Option { return func(s *settings) { s.liveOnly = true } }
 
 // Versions contains the version of each API, as in its paths. An empty field keeps the

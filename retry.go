@@ -22,21 +22,22 @@ import (
 // statuses. After 401 any request is sent once more with a new token, within the same attempt. All
 // other responses are final.
 //
-// With one token, an attempt writes a POST or PATCH completely at most once, and any other request
-// at most twice. If a POST or PATCH gets no response although it was written completely, the error
-// matches [ErrOutcomeUnknown]. This includes resets that guarantee that the request was not
-// processed, because proxies send them after their backend has read the request.
+// With the same access token, an attempt writes a POST or PATCH completely at most once, and any
+// other request at most twice. After 401, the same limits apply again with the new token. If a POST
+// or PATCH gets no response although it was written completely, the error matches
+// [ErrOutcomeUnknown]. This includes resets that guarantee that the request was not processed,
+// because proxies send them after their backend has read the request.
 //
 // The delays double from MinWait to MaxWait, with jitter. A Retry-After header sets the minimum. If
 // the delay would exceed MaxWait or the deadline of the context, the operation returns the error at
 // once.
 //
-// Operations do not retry token requests one by one. After one has failed with a transport error or
-// one of the statuses above, all operations that need the token wait for the next one. It starts
-// after a pause of at most 1 s, which doubles with each failure to MaxWait, with jitter. A
-// Retry-After header sets the minimum, but no more than a minute (or MaxWait, if that is longer).
-// If the remaining pause exceeds MaxWait or the deadline of the context, the operation returns the
-// last error at once. While a token is valid, nothing waits.
+// All operations that need the same token share its requests. If a request fails with a transport
+// error or one of the statuses above, they wait for the next one. It starts after a pause of at
+// most 1 s, which doubles with each failure to MaxWait, with jitter. A Retry-After header sets the
+// minimum, but no more than a minute (or MaxWait, if that is longer). If the remaining pause
+// exceeds MaxWait or the deadline of the context, the operation returns the last error at once.
+// While a token is valid, nothing waits.
 //
 // Protocol: docs/protocol.md, section 11.
 type RetryPolicy struct {
