@@ -66,7 +66,7 @@
 //	idverify.inbox.operation.duration     callbacks, results and attempts to process them
 //	idverify.inbox.lag                    time from storing a result to processing it
 //	idverify.inbox.pending                gauge: results that wait for Work
-//	idverify.inbox.oldest.age             gauge: largest difference in seconds between now and when one of them was stored
+//	idverify.inbox.oldest.age             gauge: age in seconds of the oldest result that waits for Work
 //	idverify.inbox.stopped                gauge: results whose processing has stopped
 //	idverify.inbox.in_progress            gauge: checks that have not ended
 //	idverify.inbox.overdue                gauge: checks that Reconcile has to read

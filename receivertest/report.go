@@ -37,8 +37,9 @@ type Finding struct {
 	// text from the receiver's response, with control characters escaped.
 	Detail string `json:"detail,omitempty"`
 
-	// Causes are likely causes of the failure of the first rule, that a valid message is accepted. If
-	// it passed, CauseKeySet reports that the receiver cannot have verified the message.
+	// Causes are the likely causes of a failure of the first rule, that a valid message is accepted.
+	// If that rule passed, its Causes can contain CauseKeySet: the receiver cannot have verified the
+	// message.
 	Causes []Cause `json:"causes,omitempty"`
 
 	// Curl is a script for sh that sends the message of a failed rule again, or empty. Its comments

@@ -396,7 +396,7 @@ func (d *doctorRun) checkMode(ctx context.Context) diagnosis {
 	amount, err := newest.amount.Float64()
 	switch {
 	case newest.created.IsZero() || err != nil:
-		return skipped("unknown: the project has no stored check. Compare the ChargeAmount of the first one with 0")
+		return skipped("unknown: the project has no stored check. Use idverify.WithLiveOnly, which rejects checks that were not charged")
 	case amount == 0:
 		return sick("free", "the newest check, of %s, was not charged", day(newest.created))
 	}
