@@ -40,7 +40,7 @@ const (
 	maxPrevious = 16
 )
 
-// tokenCache contains the tokens of one pair of credentials, one for each set of scopes.
+// tokenCache contains the tokens of one Credentials, one for each set of scopes.
 //
 // All callers that need the same token share one fetch. The fetch does not use their contexts, so
 // that a canceled caller does not affect the others. Before a token expires, the next token is

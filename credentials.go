@@ -52,14 +52,14 @@ func CredentialsFromEnv() (Credentials, error) {
 // hour and scope. If the service rejects the credentials, the client calls the source once more,
 // and requests the token once more if the source returns different credentials. While the
 // credentials remain rejected, each operation that needs a token calls the source twice. A source
-// should not return a copy from a cache of its own.
+// should not cache credentials: after a rejection, it would return the rejected ones again.
 //
 // The context is that of the token request, which ends after 30 s, or after the timeout of an
 // attempt if that is shorter. The token request then fails with context.DeadlineExceeded, even if
 // the source has not returned. While a call is in progress, other token requests wait for its
 // result. The client does not call the source again until that call has returned or its context has
-// ended. In the second case its result is ignored. At most five calls run at the same time, of
-// which four have ignored the end of their contexts.
+// ended. In the second case its result is ignored. If five calls have not returned, the client
+// starts no other one; token requests wait until their contexts end.
 //
 // An error of the source is retried like a token request that was not sent, see [RetryPolicy],
 // unless the service has just rejected the credentials. The operation's error matches it by
@@ -204,7 +204,7 @@ func newCredentialSource(c CredentialsSource) (*credentialSource, error) {
 	default:
 		return &credentialSource{source: c.Credentials}, nil
 	}
-	return nil, errors.New("the source of credentials is nil")
+	return nil, errors.New("the CredentialsSource is nil")
 }
 
 // get returns the finished call of the source, or an error if ctx ends before that. If fresh is
