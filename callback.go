@@ -15,8 +15,8 @@ import (
 
 // Callback is a message from the service about a check that has ended.
 //
-// The service does not store a check that ends as EXPIRED or ERROR. Its callback reports how it
-// ended; with version v0.2, the redirect also reports ERROR.
+// Get returns [ErrNotFound] for a check that ended as EXPIRED or ERROR: store what its callback
+// reports. See [CheckStatus].
 //
 // A verified callback may be about a check that is not yours: another customer of the service can
 // create a check with your callback URL, and the service signs its callback for your host. Act only
@@ -26,7 +26,7 @@ import (
 //
 // Protocol: docs/protocol.md, section 6.
 type Callback struct {
-	Product     Product // for an unknown kind, its name: then fields other than Body may be empty
+	Product     Product // for an unknown kind, its name; fields other than Body may then be empty
 	CheckID     string
 	Status      CheckStatus
 	Match       Verdict // unknown unless COMPLETED, and for an unknown Product
@@ -47,7 +47,8 @@ type Callback struct {
 // [CallbackHandler] verifies and decodes.
 //
 // For the kinds phone_check and subscriber_check it returns an error if the body is not a check.
-// For other kinds it decodes the fields that it knows. The error does not contain the body.
+// For an unknown kind, it decodes the fields that it knows, and Match and NoSIMChange are unknown.
+// The error does not contain the body.
 func ParseCallback(m *signature.Message) (*Callback, error) {
 	if m == nil {
 		return nil, errors.New("idverify: parse callback: the message is nil")

@@ -146,7 +146,8 @@ type TopUpService struct{ workspace *boundWorkspace }
 // remaining "API" balance.
 //
 // The error is [ErrConflict] if there is no payment method, if the currency is not the currency of
-// the workspace, or if the payment method does not support it.
+// the workspace, or if the payment method does not support it. If the error matches
+// [ErrOutcomeUnknown], look for the top-up in List before you repeat it.
 //
 // Protocol: docs/protocol.md, section 10.
 func (s *TopUpService) Create(ctx context.Context, p TopUpParams) (*TopUp, error) {

@@ -63,10 +63,10 @@ type ProjectUpdate struct {
 }
 
 // ProductURLsUpdate contains the changes of the default URLs for the checks of one product. Nil
-// fields are left unchanged. A pointer to "" removes the URL.
+// fields are left unchanged.
 type ProductURLsUpdate struct {
-	CallbackURL *string // without it, results go to the callback URL of the project
-	RedirectURL *string // without it, devices receive the code as JSON
+	CallbackURL *string // "" removes it: results go to the callback URL of the project
+	RedirectURL *string // "" removes it: devices receive the code as JSON
 }
 
 // ProjectService manages projects. It is available as [Console].Projects. Create, Update and Delete

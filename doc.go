@@ -21,11 +21,10 @@
 // redirect URL with a code. [RedirectHandler] verifies the redirect, and
 // [PhoneCheckService.Complete] exchanges the code for the result.
 //
-// The result is a [Verdict]: yes, no or unknown.
+// Match and NoSIMChange of a check are a [Verdict]: yes, no or unknown.
 //
-// The service does not store a check that ends as EXPIRED or ERROR. Its callback reports how it
-// ended; with version v0.2, the redirect also reports ERROR. A SIMCheck has no callback: Create
-// returns its result.
+// [PhoneCheckService.Get] returns [ErrNotFound] for a check that ended as EXPIRED or ERROR: see
+// [CheckStatus].
 //
 // # Clients
 //
@@ -57,9 +56,11 @@
 //
 // The other types are [*TokenError] (no access token was issued), [*DecodeError] (a response cannot
 // be used) and [*CheckEndedError] (a check ended without a result). Errors for invalid arguments
-// match [ErrBadRequest] or [ErrPhoneFormat]. Any other error is a connection failure or a done
-// context, and wraps its cause; or your own code failed, such as a [CredentialsSource]; or an
-// iterator found too many empty pages.
+// match [ErrBadRequest] or [ErrPhoneFormat]. Any other error is one of these:
+//   - [ErrSandbox], with [WithLiveOnly];
+//   - a connection failure or a done context, with its cause;
+//   - the error of a [CredentialsSource];
+//   - an iterator that found too many empty pages.
 //
 // # Tests
 //

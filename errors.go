@@ -21,9 +21,9 @@ import (
 // others.
 var (
 	// ErrOutcomeUnknown means that the service may have processed a POST or PATCH that failed: the
-	// status is 5xx other than 501, 3xx or invalid, the 2xx response cannot be used, or there was no
-	// response after the request was written, also because of a timeout or cancellation. The error
-	// keeps its other identity, such as context.Canceled, so test for ErrOutcomeUnknown first.
+	// status is 3xx, invalid, or 5xx other than 501, the 2xx response cannot be used, or there was no
+	// response after the request was written, also because of a timeout or cancellation. The error can
+	// also match another error, such as context.Canceled: test for ErrOutcomeUnknown first.
 	//
 	// The client does not send the request again: see [RetryPolicy]. Errors of GET, PUT and DELETE
 	// never match ErrOutcomeUnknown. Neither do errors of requests that were rejected with status 4xx
@@ -53,8 +53,8 @@ var (
 	// the operation.
 	ErrForbidden = errors.New("forbidden")
 
-	// ErrNotFound means that the resource does not exist, belongs to another project or workspace,
-	// or is no longer stored. The service does not store checks that ended as EXPIRED or ERROR.
+	// ErrNotFound means that the resource does not exist, belongs to another project or workspace, or
+	// is not stored, such as a check that ended as EXPIRED or ERROR: see [CheckStatus].
 	ErrNotFound = errors.New("not found")
 
 	// ErrConflict means that the state of the resource does not allow the operation.
@@ -75,7 +75,8 @@ var (
 	// ErrIPMismatch means that the IP address is not that of the device with the phone number.
 	ErrIPMismatch = errors.New("IP address mismatch")
 
-	// ErrSandbox means that the check is of a sandbox project: see [WithLiveOnly].
+	// ErrSandbox means that Create made a check that was not charged. The check exists; do not use
+	// it. See [WithLiveOnly].
 	ErrSandbox = errors.New("sandbox check")
 )
 
@@ -553,10 +554,8 @@ const (
 )
 
 // CheckEndedError is the error of Wait for a check that ended without a result, or is still in
-// progress after its TTL. The service does not store a check that ends as EXPIRED or ERROR. Its
-// callback reports how it ended; with version v0.2, the redirect also reports ERROR. Wait cannot
-// distinguish such a check from one that never existed. The error matches [ErrNotFound] if the
-// service did not find the check.
+// progress after its TTL. The error matches [ErrNotFound] if the service did not find the check: it
+// ended as EXPIRED or ERROR (see [CheckStatus]), or never existed.
 //
 // Protocol: docs/protocol.md, section 4.
 type CheckEndedError struct {

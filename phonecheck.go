@@ -70,7 +70,9 @@ type PhoneCheck struct {
 // The service charges for each check that it accepts. Create therefore retries only if the service
 // cannot have accepted the check: see [RetryPolicy].
 //
-// Errors include [ErrPhoneFormat], [ErrInsufficientBalance], [ErrRateLimited] and [*TokenError].
+// Errors include [ErrOutcomeUnknown] (find the check with FindByReferenceID), [ErrPhoneFormat],
+// [ErrInsufficientBalance], [ErrIPMismatch], [ErrRateLimited], [ErrSandbox] with [WithLiveOnly],
+// and [*TokenError].
 //
 // Protocol: docs/protocol.md, section 4.
 func (s *PhoneCheckService) Create(ctx context.Context, p PhoneCheckParams) (*PhoneCheck, error) {

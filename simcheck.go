@@ -40,8 +40,8 @@ type SIMCheck struct {
 	Status      CheckStatus
 	PhoneNumber string // digits only, as sent to the service
 
-	// NoSIMChange reports whether the SIM is the same as NoSIMChangePeriod ago. It is unknown unless
-	// Status is COMPLETED.
+	// NoSIMChange reports whether the SIM is the same as NoSIMChangePeriod ago. VerdictNo means that
+	// the SIM was changed. The verdict is unknown unless Status is COMPLETED.
 	NoSIMChange Verdict
 
 	// NoSIMChangePeriod is the period to which NoSIMChange applies.
@@ -62,13 +62,15 @@ type SIMCheck struct {
 	ReferenceID     string
 }
 
-// Create performs a SIMCheck for p.PhoneNumber and returns it with its result. A check with status
-// ERROR has no result, is charged, and cannot be read later.
+// Create performs a SIMCheck for p.PhoneNumber and returns it with its result. Create returns a
+// check with status ERROR without an error: look at Status. Such a check has no result, is charged,
+// and cannot be read later.
 //
 // The service charges for each check that it accepts. Create therefore retries only if the service
 // cannot have accepted the check: see [RetryPolicy].
 //
-// Errors include [ErrPhoneFormat], [ErrInsufficientBalance], [ErrRateLimited] and [*TokenError].
+// Errors include [ErrOutcomeUnknown] (find the check with FindByReferenceID), [ErrPhoneFormat],
+// [ErrInsufficientBalance], [ErrRateLimited], [ErrSandbox] with [WithLiveOnly], and [*TokenError].
 //
 // Protocol: docs/protocol.md, section 4.
 func (s *SIMCheckService) Create(ctx context.Context, p SIMCheckParams) (*SIMCheck, error) {

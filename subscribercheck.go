@@ -56,8 +56,8 @@ type SubscriberCheck struct {
 	// COMPLETED.
 	Match Verdict
 
-	// NoSIMChange reports whether the SIM is the same as NoSIMChangePeriod ago. It is unknown unless
-	// Match is VerdictYes.
+	// NoSIMChange reports whether the SIM is the same as NoSIMChangePeriod ago. VerdictNo means that
+	// the SIM was changed. The verdict is unknown unless Match is VerdictYes.
 	NoSIMChange Verdict
 
 	// NoSIMChangePeriod is the period to which NoSIMChange applies.
@@ -85,7 +85,9 @@ type SubscriberCheck struct {
 // The service charges for each check that it accepts. Create therefore retries only if the service
 // cannot have accepted the check: see [RetryPolicy].
 //
-// Errors include [ErrPhoneFormat], [ErrInsufficientBalance], [ErrRateLimited] and [*TokenError].
+// Errors include [ErrOutcomeUnknown] (find the check with FindByReferenceID), [ErrPhoneFormat],
+// [ErrInsufficientBalance], [ErrIPMismatch], [ErrRateLimited], [ErrSandbox] with [WithLiveOnly],
+// and [*TokenError].
 //
 // Protocol: docs/protocol.md, section 4.
 func (s *SubscriberCheckService) Create(ctx context.Context, p SubscriberCheckParams) (*SubscriberCheck, error) {

@@ -6,7 +6,7 @@ import (
 	"fmt"
 )
 
-// Verdict is the result of a check: yes, no or unknown.
+// Verdict is the value of Match or NoSIMChange: yes, no or unknown.
 //
 // Unknown is not a no. Verify in another way, for example with a text message: an outage of a
 // mobile network must not lock customers out, nor let anyone in.
@@ -16,7 +16,7 @@ type Verdict int
 
 // The verdicts. The zero value is VerdictUnknown.
 const (
-	VerdictUnknown Verdict = iota // the check has no result: verify in another way
+	VerdictUnknown Verdict = iota // not known, for example because the check has not COMPLETED: verify in another way
 	VerdictYes
 	VerdictNo
 )
@@ -82,8 +82,8 @@ type CheckStatus string
 
 // The statuses of a check. COMPLETED, EXPIRED and ERROR are final. The service does not store a
 // check that ends as EXPIRED or ERROR. Its callback reports how it ended; with version v0.2, the
-// redirect also reports ERROR. Reading it fails with [ErrNotFound]. A SIMCheck has no callback:
-// Create returns its result.
+// redirect also reports ERROR. Get returns [ErrNotFound] for such a check. A SIMCheck has no
+// callback: Create returns its result.
 //
 // Protocol: docs/protocol.md, section 4.
 const (
