@@ -65,7 +65,7 @@ var tokenRows = []struct {
 	want  string
 }{
 	{"400", status(400), "token 400 after 0"},
-	{"401", sandboxfake.Fault{Status: 401, Fragment: "invalid_client"}, "token 401 after 0"},
+	{"401", sandboxfake.Fault{Status: 401, Code: "invalid_client"}, "token 401 after 0"},
 	{"403", status(403), "token 403 after 0"},
 	{"429", status(429), "ok after 1"},
 	{"429 for 3 s", sandboxfake.Fault{Status: 429, RetryAfter: 3 * time.Second}, "ok after 1"},

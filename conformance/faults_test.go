@@ -28,13 +28,13 @@ func TestRun_DetectsFault(t *testing.T) {
 		{"empty list of PhoneChecks", "phone_check.list", sandboxfake.Fault{Body: `{"_embedded":{"checks":[]}}`}, []int{19}},
 		{"SIMCheck without no_sim_change", "sim_check.create", sandboxfake.Fault{Body: `{"check_id":"a","status":"COMPLETED"}`}, []int{20, 21, 22}},
 		{"SubscriberCheck without a match has no_sim_change", "subscriber_check.get", sandboxfake.Fault{Body: `{"check_id":"a","status":"COMPLETED","match":false,"no_sim_change":true}`}, []int{23, 24, 25}},
-		{"other problem from reachability", "reachability.device_ip", sandboxfake.Fault{Status: 412, Fragment: "too_many_requests"}, []int{27, 28, 29}},
+		{"other problem from reachability", "reachability.device_ip", sandboxfake.Fault{Status: 412, Code: "too_many_requests"}, []int{27, 28, 29}},
 		{"lost callbacks", "callback", sandboxfake.Fault{Drop: true}, []int{30, 35, 36, 37, 42, 50}},
 		{"callbacks signed with another key", "callback", sandboxfake.Fault{WrongKey: true}, []int{33, 41}},
 		{"callbacks with a changed body", "callback", sandboxfake.Fault{Body: `{"check_id":"a"}`}, []int{31, 34, 35, 36, 37, 42}},
 		{"truncated callbacks", "callback", sandboxfake.Fault{Truncate: true}, []int{31, 32, 34, 35, 36, 37, 41, 42}},
 		{"redirects signed with another key", "phone_check.open", sandboxfake.Fault{WrongKey: true}, []int{44}},
-		{"code never accepted", "phone_check.complete", sandboxfake.Fault{Status: 404, Fragment: "check_not_found"}, []int{45}},
+		{"code never accepted", "phone_check.complete", sandboxfake.Fault{Status: 404, Code: "check_not_found"}, []int{45}},
 		{"third pair of credentials accepted", "project_credentials.create", sandboxfake.Fault{Status: 201, Body: `{"client_id":"a","client_secret":"b"}`}, []int{48}},
 	} {
 		t.Run(row.name, func(t *testing.T) {

@@ -22,7 +22,7 @@ func TestInbox_ReconcileOutage(t *testing.T) {
 		for name, fault := range map[string]sandboxfake.Fault{
 			"unavailable":     {Status: http.StatusServiceUnavailable},
 			"connection lost": {Drop: true},
-			"proxy 404":       {Status: http.StatusNotFound, Fragment: "not_found"},
+			"proxy 404":       {Status: http.StatusNotFound, Code: "not_found"},
 			"proxy page":      {Status: http.StatusNotFound, Body: "<html>not found</html>"},
 			"empty page":      {Status: http.StatusOK, Body: "{}"},
 		} {

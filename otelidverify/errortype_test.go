@@ -42,7 +42,7 @@ func TestClientOption_ErrorType(t *testing.T) {
 		want  string
 	}{
 		"known fragment":      {sandboxfake.Fault{Status: http.StatusPaymentRequired}, "insufficient_balance"},
-		"unknown fragment":    {sandboxfake.Fault{Status: http.StatusBadRequest, Fragment: "made_up"}, "400"},
+		"unknown fragment":    {sandboxfake.Fault{Status: http.StatusBadRequest, Code: "made_up"}, "400"},
 		"server error":        {sandboxfake.Fault{Status: http.StatusGatewayTimeout}, "504"},
 		"redirect":            {sandboxfake.Fault{Status: http.StatusFound}, "302"},
 		"no problem document": {sandboxfake.Fault{Status: http.StatusForbidden, Body: "<html>"}, "403"},

@@ -253,7 +253,7 @@ the control token, which the program prints at startup. Every POST requires the 
 application/json. Errors are problem documents.
 
 A match:  operation (see operations), project, workspace, repeat
-A fault:  one of status (with fragment, retry_after_seconds, body), drop, truncate, body, wrong_key; latency_seconds with any of them
+A fault:  one of status (with code, retry_after_seconds, body), drop, truncate, body, wrong_key; latency_seconds with any of them
 
 Do not advance, wait or reset in a callback handler: these operations wait for its response.
 `)

@@ -10,7 +10,7 @@ import (
 // controlFaultView is the JSON form of a [Fault].
 type controlFaultView struct {
 	Status            int     `json:"status,omitempty"`
-	Fragment          string  `json:"fragment,omitempty"`
+	Code              string  `json:"code,omitempty"`
 	RetryAfterSeconds float64 `json:"retry_after_seconds,omitempty"`
 	LatencySeconds    float64 `json:"latency_seconds,omitempty"`
 	Drop              bool    `json:"drop,omitempty"`
@@ -29,7 +29,7 @@ func (v controlFaultView) fault() (Fault, error) {
 		return Fault{}, err
 	}
 	return Fault{
-		Status: v.Status, Fragment: v.Fragment, RetryAfter: retryAfter, Latency: latency,
+		Status: v.Status, Code: v.Code, RetryAfter: retryAfter, Latency: latency,
 		Drop: v.Drop, Truncate: v.Truncate, Body: v.Body, WrongKey: v.WrongKey,
 	}, nil
 }
@@ -39,7 +39,7 @@ func newControlFaultView(f *Fault) *controlFaultView {
 		return nil
 	}
 	return &controlFaultView{
-		Status: f.Status, Fragment: f.Fragment, RetryAfterSeconds: f.RetryAfter.Seconds(), LatencySeconds: f.Latency.Seconds(),
+		Status: f.Status, Code: f.Code, RetryAfterSeconds: f.RetryAfter.Seconds(), LatencySeconds: f.Latency.Seconds(),
 		Drop: f.Drop, Truncate: f.Truncate, Body: f.Body, WrongKey: f.WrongKey,
 	}
 }

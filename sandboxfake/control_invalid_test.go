@@ -46,7 +46,7 @@ func invalidControlCalls() []invalidControlCall {
 		{"fault with invalid status", http.MethodPost, "faults", `{"faults":[{"status":100}]}`, 400},
 		{"negative latency", http.MethodPost, "faults", `{"faults":[{"latency_seconds":-1}]}`, 400},
 		{"latency on a frozen clock", http.MethodPost, "faults", `{"faults":[{"latency_seconds":1}]}`, 400},
-		{"fragment without status", http.MethodPost, "faults", `{"faults":[{"fragment":"not_found"}]}`, 400},
+		{"code without status", http.MethodPost, "faults", `{"faults":[{"code":"not_found"}]}`, 400},
 		{"match of the wrong type", http.MethodPost, "faults", `{"match":{"operation":1},"faults":[{}]}`, 400},
 		{"unknown check", http.MethodPost, "expire", `{"check_id":"x"}`, 404},
 		{"unknown delivery", http.MethodPost, "redeliver", `{"delivery_id":"x"}`, 404},

@@ -306,8 +306,8 @@ func ExampleSubscriberCheckOutcome() {
 
 func ExampleReachabilityOutcome() {
 	for _, ip := range []string{"192.0.2.8", "192.0.2.7", "192.0.2.99"} {
-		status, fragment := sandboxfake.ReachabilityOutcome(netip.MustParseAddr(ip))
-		fmt.Printf("%s %d %q\n", ip, status, fragment)
+		status, code := sandboxfake.ReachabilityOutcome(netip.MustParseAddr(ip))
+		fmt.Printf("%s %d %q\n", ip, status, code)
 	}
 	// Output:
 	// 192.0.2.8 200 ""

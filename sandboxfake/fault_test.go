@@ -200,7 +200,7 @@ func TestFault_Status(t *testing.T) {
 	a := newAPI(t, srv)
 	srv.Inject(sandboxfake.Match{Operation: "phone_check.list"},
 		sandboxfake.Fault{Status: 402},
-		sandboxfake.Fault{Status: 409, Fragment: "ip_msisdn_mismatch"},
+		sandboxfake.Fault{Status: 409, Code: "ip_msisdn_mismatch"},
 		sandboxfake.Fault{Status: 501},
 		sandboxfake.Fault{Status: 429, RetryAfter: time.Minute},
 		sandboxfake.Fault{Status: 429})
@@ -235,7 +235,7 @@ func TestFault_TokenEndpoint(t *testing.T) {
 	t.Parallel()
 	srv := sandboxfake.New(t, sandboxfake.WithInMemory())
 	a := &api{t: t, srv: srv}
-	srv.Inject(sandboxfake.Match{Operation: "token.create"}, sandboxfake.Fault{Status: 401, Fragment: "invalid_client"}, sandboxfake.Fault{Status: 400})
+	srv.Inject(sandboxfake.Match{Operation: "token.create"}, sandboxfake.Fault{Status: 401, Code: "invalid_client"}, sandboxfake.Fault{Status: 400})
 	form := map[string][]string{"grant_type": {"client_credentials"}, "scope": {"phone_check"}}
 
 	first, second := a.tokenCall(srv.Credentials(), form), a.tokenCall(srv.Credentials(), form)
@@ -306,7 +306,7 @@ func TestServer_InjectRejectsInvalidFaults(t *testing.T) {
 		{"two kinds in one fault", sandboxfake.Match{}, sandboxfake.Fault{Status: 500, Drop: true}, "only one of"},
 		{"invalid HTTP status", sandboxfake.Match{}, sandboxfake.Fault{Status: 1000}, "status must be from 200 to 599"},
 		{"informational status", sandboxfake.Match{}, sandboxfake.Fault{Status: 100}, "status must be from 200 to 599"},
-		{"fragment without status", sandboxfake.Match{}, sandboxfake.Fault{Fragment: "bad_request"}, "require a status"},
+		{"code without status", sandboxfake.Match{}, sandboxfake.Fault{Code: "bad_request"}, "require a status"},
 		{"RetryAfter without status", sandboxfake.Match{}, sandboxfake.Fault{RetryAfter: 1}, "require a status"},
 		{"negative latency", sandboxfake.Match{}, sandboxfake.Fault{Latency: -1}, "must not be negative"},
 		{"latency on a frozen clock", sandboxfake.Match{}, sandboxfake.Fault{Latency: 1}, "requires a running clock"},

@@ -13,13 +13,13 @@ import (
 
 // Fault describes how one call, or one attempt of a callback, fails. The zero Fault lets it pass.
 // Set one of Status, Drop, Truncate, Body and WrongKey. Latency can be set alone or with any of
-// them. Fragment, RetryAfter and Body are optional with Status.
+// them. Code, RetryAfter and Body are optional with Status.
 type Fault struct {
-	// Status, from 200 to 599, replaces the service's response, and the call has no effect. Fragment
-	// is the type fragment of the problem document. By default it is the usual fragment for the
-	// status. For a callback, Status replaces the receiver's response, and the receiver is not called.
-	Status   int
-	Fragment string
+	// Status, from 200 to 599, replaces the service's response, and the call has no effect. Code is
+	// the code of the problem or token error. By default it is the usual code for the status. For a
+	// callback, Status replaces the receiver's response, and the receiver is not called.
+	Status int
+	Code   string
 	// RetryAfter sets the Retry-After header of a response with Status, rounded up to whole seconds.
 	// With status 429, it also sets the X-RateLimit headers.
 	RetryAfter time.Duration
@@ -126,8 +126,8 @@ func (f Fault) check(frozen bool) error {
 		return errors.New("only one of status, drop, truncate, body and wrong key can be set, except that status can have a body")
 	case f.Status != 0 && (f.Status < 200 || f.Status > 599):
 		return fmt.Errorf("status must be from 200 to 599, not %d", f.Status)
-	case f.Status == 0 && (f.Fragment != "" || f.RetryAfter != 0):
-		return errors.New("fragment and retry-after require a status")
+	case f.Status == 0 && (f.Code != "" || f.RetryAfter != 0):
+		return errors.New("code and retry-after require a status")
 	case f.Latency < 0 || f.RetryAfter < 0:
 		return errors.New("latency and retry-after must not be negative")
 	case f.Latency > 0 && frozen:
@@ -213,7 +213,7 @@ func (f *Fault) response(op wire.Operation, now time.Time, limit int) *response 
 	case f.Body != "":
 		resp.raw, resp.media = []byte(f.Body), http.DetectContentType([]byte(f.Body))
 	case op.Product() == wire.Token.Product() && f.Status < 500:
-		code := f.Fragment
+		code := f.Code
 		switch {
 		case code != "":
 		case f.Status == http.StatusUnauthorized:
@@ -223,22 +223,22 @@ func (f *Fault) response(op wire.Operation, now time.Time, limit int) *response 
 		}
 		resp.body, resp.media = tokenErrorView{code, "injected"}, wire.MediaJSON
 	default:
-		resp.body, resp.media = statusProblem(f.Status, f.Fragment), wire.MediaProblem
+		resp.body, resp.media = statusProblem(f.Status, f.Code), wire.MediaProblem
 	}
 	return resp
 }
 
 // statusProblem returns a problem with the given status, which may be a status that the service
-// never sends. If fragment is empty, it uses the usual fragment for the status.
-func statusProblem(status int, fragment string) *problem {
+// never sends. If code is empty, it uses the usual code for the status.
+func statusProblem(status int, code string) *problem {
 	for _, kind := range problemKinds {
-		if fragment == "" && kind.status == status {
-			fragment = kind.fragment
+		if code == "" && kind.status == status {
+			code = kind.fragment
 		}
 	}
-	p := newProblem(fragment, "injected")
+	p := newProblem(code, "injected")
 	p.Status, p.Title = status, http.StatusText(status)
-	if fragment == "" {
+	if code == "" {
 		p.Type = "about:blank"
 	}
 	return p

@@ -45,7 +45,7 @@ func SubscriberCheckOutcome(number string) Outcome {
 }
 
 // ReachabilityOutcome returns the HTTP status of a sandbox reachability lookup of addr, and the
-// type fragment of the problem if the status is not 200.
+// code of the problem if the status is not 200.
 //
 // The status is 400 mno_not_supported for an address that ends in 99. For other addresses, the last
 // digit determines it: 200 if the digit is even, or a, c or e; 412 not_mobile_ip if it is odd, or
@@ -53,13 +53,13 @@ func SubscriberCheckOutcome(number string) Outcome {
 // bad_request.
 //
 // Protocol: docs/protocol.md, section 5.
-func ReachabilityOutcome(addr netip.Addr) (status int, fragment string) {
+func ReachabilityOutcome(addr netip.Addr) (status int, code string) {
 	addr = addr.Unmap().WithZone("")
 	text := addr.StringExpanded()
 	for _, rule := range reachabilityRules {
 		for suffix := range strings.FieldsSeq(rule.suffixes) {
 			if strings.HasSuffix(text, suffix) {
-				return rule.status, rule.fragment
+				return rule.status, rule.code
 			}
 		}
 	}
@@ -109,7 +109,7 @@ var (
 	reachabilityRules = []struct {
 		suffixes string
 		status   int
-		fragment string
+		code     string
 	}{
 		{"99", http.StatusBadRequest, wire.MNONotSupported},
 		{"0 2 4 6 8 a c e", http.StatusOK, ""},

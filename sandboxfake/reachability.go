@@ -115,8 +115,8 @@ func (c *call) remoteIP() netip.Addr {
 
 // reachability returns the response to a lookup of addr.
 func reachability(addr netip.Addr) (any, error) {
-	if status, fragment := ReachabilityOutcome(addr); status != http.StatusOK {
-		return nil, newProblem(fragment, "")
+	if status, code := ReachabilityOutcome(addr); status != http.StatusOK {
+		return nil, newProblem(code, "")
 	}
 	v := reachabilityView{NetworkID: sandboxNetwork.NetworkID, NetworkName: sandboxNetwork.NetworkName, CountryCode: sandboxCountry}
 	for _, p := range coverageProducts {

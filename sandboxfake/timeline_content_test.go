@@ -127,7 +127,7 @@ func TestNew_TimelineLimits(t *testing.T) {
 	srv := sandboxfake.New(test, sandboxfake.WithInMemory(), sandboxfake.WithFrozenClock(frozenAt))
 	for range 4999 {
 		srv.RotateKeys()
-		srv.Inject(sandboxfake.Match{}, sandboxfake.Fault{Status: 500, Fragment: "<script>\x1b[2J\u202e"})()
+		srv.Inject(sandboxfake.Match{}, sandboxfake.Fault{Status: 500, Code: "<script>\x1b[2J\u202e"})()
 	}
 	a := newAPI(t, srv)
 	request := a.request(http.MethodGet, "/<script>alert(1)</script>", "")

@@ -90,7 +90,7 @@ func showRequest(v *timeline.Event, e recent, effects []recent) {
 	)
 }
 
-// reasonOf returns the type fragment or error code of a rejected request, and its detail.
+// reasonOf returns the code of a rejected request, and its detail.
 func reasonOf(reason any) (code, detail string) {
 	switch reason := reason.(type) {
 	case *problem:
@@ -285,7 +285,7 @@ func faultText(f *Fault) string {
 		}
 	}
 	add(f.Latency > 0, "latency "+f.Latency.String())
-	add(f.Status != 0, strings.TrimSpace(strconv.Itoa(f.Status)+" "+timeline.MaskText(f.Fragment)))
+	add(f.Status != 0, strings.TrimSpace(strconv.Itoa(f.Status)+" "+timeline.MaskText(f.Code)))
 	add(f.RetryAfter > 0, "retry after "+f.RetryAfter.String())
 	add(f.Drop, "connection dropped")
 	add(f.Truncate, "truncated")

@@ -417,7 +417,7 @@ func TestDoctor_Credentials(t *testing.T) {
 			srv.Inject(sandboxfake.Match{Operation: "token.create"}, faults...)
 		}
 	}
-	noScope := sandboxfake.Fault{Status: 400, Fragment: "invalid_scope"}
+	noScope := sandboxfake.Fault{Status: 400, Code: "invalid_scope"}
 	for _, row := range []struct {
 		check, problem string
 		arrange        func(*testing.T, *sandboxfake.Server, map[string]string)

@@ -194,7 +194,7 @@ func TestShop_SignInExchangeFails(t *testing.T) {
 	}{
 		// The check is COMPLETED.
 		{"response lost", []sandboxfake.Fault{{Drop: true}}, "signed_in"},
-		{"code not found", []sandboxfake.Fault{{Status: http.StatusNotFound, Fragment: "check_not_found"}}, failed},
+		{"code not found", []sandboxfake.Fault{{Status: http.StatusNotFound, Code: "check_not_found"}}, failed},
 		{"rejected", []sandboxfake.Fault{{Status: http.StatusForbidden}}, pending},
 	} {
 		t.Run(row.name, func(t *testing.T) {

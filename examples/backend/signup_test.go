@@ -74,7 +74,7 @@ func TestShop_SignUpNotCreated(t *testing.T) {
 		error string
 	}{
 		{"balance too low", sandboxfake.Fault{Status: http.StatusPaymentRequired}, http.StatusServiceUnavailable, "unavailable"},
-		{"network not supported", sandboxfake.Fault{Status: http.StatusBadRequest, Fragment: "mno_not_supported"}, http.StatusUnprocessableEntity, "unsupported_network"},
+		{"network not supported", sandboxfake.Fault{Status: http.StatusBadRequest, Code: "mno_not_supported"}, http.StatusUnprocessableEntity, "unsupported_network"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			created := s.calls("subscriber_check.create")

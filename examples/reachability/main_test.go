@@ -49,7 +49,7 @@ func TestChooser_Choose(t *testing.T) {
 		{"Wi-Fi address", "192.0.2.11", sandboxfake.Fault{}, mobileData, false},
 		{"unsupported network", "192.0.2.99", sandboxfake.Fault{}, sms, false},
 		{"network without PhoneCheck", "192.0.2.10", sandboxfake.Fault{Body: `{"network_id":"1","network_name":"One","country_code":"GB","supported_products":["SIMCheck"]}`}, sms, false},
-		{"400 for another reason", "192.0.2.10", sandboxfake.Fault{Status: 400, Fragment: "bad_request"}, sms, true},
+		{"400 for another reason", "192.0.2.10", sandboxfake.Fault{Status: 400, Code: "bad_request"}, sms, true},
 		{"error page of a gateway", "192.0.2.10", sandboxfake.Fault{Status: 403, Body: "<html>"}, sms, true},
 		{"invalid address", "", sandboxfake.Fault{}, sms, true},
 	} {

@@ -48,7 +48,7 @@ func TestGuard_Decide(t *testing.T) {
 		{"unchanged SIM", "447700900012", sandboxfake.Fault{}, pay, "INFO"},
 		{"changed SIM", "447700900017", sandboxfake.Fault{}, hold, "INFO"},
 		{"no result", "447700900099", sandboxfake.Fault{}, stepUp, "INFO"},
-		{"unsupported network", "447700900012", sandboxfake.Fault{Status: 400, Fragment: "mno_not_supported"}, stepUp, "INFO"},
+		{"unsupported network", "447700900012", sandboxfake.Fault{Status: 400, Code: "mno_not_supported"}, stepUp, "INFO"},
 		{"invalid phone number", "12", sandboxfake.Fault{}, stepUp, "INFO"},
 		{"insufficient balance", "447700900012", sandboxfake.Fault{Status: 402}, stepUp, "ERROR"},
 		{"service unavailable", "447700900012", sandboxfake.Fault{Status: 503}, stepUp, "WARN"},

@@ -140,7 +140,7 @@ func MaskBody(body []byte) string {
 }
 
 // shownFields are the fields of JSON bodies whose words, IDs and times are not secret.
-var shownFields = []string{"check_id", "status", "product", "version", "error", "error_code", "fragment", "op", "path", "mode", "currency", "charge_currency", "created_at", "updated_at"}
+var shownFields = []string{"check_id", "status", "product", "version", "error", "error_code", "op", "path", "mode", "currency", "charge_currency", "created_at", "updated_at"}
 
 // maskValue returns a decoded JSON value as MaskBody shows it.
 func maskValue(name string, v any) any {

@@ -202,7 +202,7 @@ var invalidBySchema = []invalidCall{
 	{"POST", "faults", `{"faults":[{"status":100}]}`, 400},
 	{"POST", "faults", `{"faults":[{"status":"503"}]}`, 400},
 	{"POST", "faults", `{"faults":[{"latency_seconds":-1}]}`, 400},
-	{"POST", "faults", `{"faults":[{"fragment":"not_found"}]}`, 400},
+	{"POST", "faults", `{"faults":[{"code":"not_found"}]}`, 400},
 	{"POST", "faults", `{"faults":[{"drops":true}]}`, 400},
 	{"POST", "faults", `{"match":{"operation":1},"faults":[{}]}`, 400},
 	{"POST", "checks", `{"product":"other"}`, 400},

@@ -129,7 +129,7 @@ func TestRedirect_ExchangeFails(t *testing.T) {
 	s := newShop(t)
 	b := s.browser(t)
 	s.service.Inject(sandboxfake.Match{Operation: "phone_check.complete"}, sandboxfake.Fault{Status: 503})
-	s.service.Inject(sandboxfake.Match{Operation: "phone_check.get"}, sandboxfake.Fault{Status: 404, Fragment: "check_not_found"})
+	s.service.Inject(sandboxfake.Match{Operation: "phone_check.get"}, sandboxfake.Fault{Status: 404, Code: "check_not_found"})
 
 	waiting := b.open(b.begin("+44 7700 900-012"))
 	if err := s.service.Advance(t.Context(), 3*time.Minute); err != nil {
