@@ -124,8 +124,8 @@ func (s *service) owner(c *call) (*project, *workspace) {
 	return nil, nil
 }
 
-// redactBody redacts a body that may contain a secret: a token to revoke, a code, a card number, or the
-// body of a request that was rejected before its operation was known.
+// redactBody redacts a body that may contain a secret: a token to revoke, a code, a card number, or
+// the body of a request that was rejected before its operation was known.
 func redactBody(op wire.Operation, body []byte) []byte {
 	secret := false
 	switch op.Name {
