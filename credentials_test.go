@@ -378,8 +378,8 @@ func TestCredentialsSource_Arguments(t *testing.T) {
 		"function":        {source, ""},
 		"file":            {idverify.CredentialsFile("missing"), ""}, // NewClient does not call a source
 		"pointer":         {&credentials, ""},
-		"nil":             {nil, "the source of credentials is nil"},
-		"nil function":    {idverify.CredentialsFunc(nil), "the source of credentials is nil"},
+		"nil":             {nil, "the CredentialsSource is nil"},
+		"nil function":    {idverify.CredentialsFunc(nil), "the CredentialsSource is nil"},
 		"no credentials":  {idverify.Credentials{}, "the client ID and the client secret are missing"},
 		"only the client": {idverify.Credentials{ClientID: "client-1"}, "the client secret is missing"},
 	} {
@@ -832,7 +832,7 @@ const (
 	rotations       = 4
 )
 
-// storedCredentials is a secret store. Its method get is a source of credentials.
+// storedCredentials is a secret store. Its method get is a CredentialsFunc.
 type storedCredentials struct {
 	current  atomic.Pointer[idverify.Credentials]
 	replaced atomic.Pointer[chan struct{}] // closed unless the credentials are being replaced

@@ -60,7 +60,7 @@
 //   - [ErrSandbox], with [WithLiveOnly];
 //   - a connection failure or a done context, with its cause;
 //   - the error of a [CredentialsSource];
-//   - an iterator that found too many empty pages.
+//   - the error of an iterator that found too many empty pages.
 //
 // # Tests
 //

@@ -134,7 +134,7 @@ func (e *Error) Code() string {
 const (
 	CodeCheckNotFound           = "check_not_found"           // no such check, or it ended as EXPIRED or ERROR
 	CodeProjectNameTaken        = "project_name_taken"        // another project has this name
-	CodeCredentialsLimitReached = "credentials_limit_reached" // a project has at most two pairs
+	CodeCredentialsLimitReached = "credentials_limit_reached" // a project has at most two credentials
 	CodeCompanyDetailsRequired  = "company_details_required"  // call Billing.Update first
 	CodePaymentDetailsRequired  = "payment_details_required"  // call PaymentMethods.Create first
 	CodeCurrencyFixed           = "currency_fixed"            // the first top-up sets the currency permanently

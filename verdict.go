@@ -82,8 +82,8 @@ type CheckStatus string
 
 // The statuses of a check. COMPLETED, EXPIRED and ERROR are final. The service does not store a
 // check that ends as EXPIRED or ERROR. Its callback reports how it ended; with version v0.2, the
-// redirect also reports ERROR. Get returns [ErrNotFound] for such a check. A SIMCheck has no
-// callback: Create returns its result.
+// redirect also reports ERROR. Get returns [ErrNotFound] for a check that is not stored. A SIMCheck
+// has no callback: Create returns its result.
 //
 // Protocol: docs/protocol.md, section 4.
 const (
