@@ -143,7 +143,7 @@ func liveClient(ctx context.Context, baseURL string, credentials idverify.Creden
 	if err != nil {
 		return err
 	}
-	err = client.CheckCredentials(ctx)
+	err = client.CheckCredentials(ctx, idverify.ScopePhoneCheck) // the scopes of your products
 	rejected, ok := errors.AsType[*idverify.TokenError](err)
 	if errors.Is(err, idverify.ErrUnauthorized) || ok && rejected.Code == idverify.CodeInvalidScope {
 		return err // after any other error, the service may be unavailable
