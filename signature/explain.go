@@ -429,7 +429,10 @@ func (e *examination) noKey() Change {
 	case e.ownKeys[e.authorization.keyID] != nil:
 		known = "the key with the ID in the Authorization did not make the signature"
 	}
-	return Change{keyPart, known + ", and neither did another examined key", "the message is probably forged, or the Authorization was changed, or it comes from another environment (pass its key set, too)"}
+	if len(e.opts.Keys) > 0 {
+		known += ", and no examined key of another key set made the signature"
+	}
+	return Change{keyPart, known, "the message is probably forged, or the Authorization was changed, or it comes from another environment (pass its key set in ExplainOptions.Keys, too)"}
 }
 
 // digestInfo is the DER prefix of a SHA-256 hash in a signature (RFC 8017, section 9.2).

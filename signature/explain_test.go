@@ -423,8 +423,8 @@ func TestVerifier_ExplainKeys(t *testing.T) {
 		want   []string
 	}{
 		{"another key set", other, map[string]signature.KeySource{"sandbox": mine}, []string{`key: signed with a key of the key set "sandbox", which the verifier does not have`}},
-		{"unknown", other, nil, []string{"not explained: message: callback not verified: signature does not verify", "key: the key with the ID in the Authorization did not make"}},
-		{"unknown ID", signature.StaticKeys{"k": other[keyID]}, map[string]signature.KeySource{"sandbox": other}, []string{"not explained: message: callback not verified: unknown key", "key: the key set has no key with the ID"}},
+		{"unknown", other, nil, []string{"not explained: message: callback not verified: signature does not verify", "key: the key with the ID in the Authorization did not make the signature: the message is probably forged"}},
+		{"unknown ID", signature.StaticKeys{"k": other[keyID]}, map[string]signature.KeySource{"sandbox": other}, []string{"not explained: message: callback not verified: unknown key", "key: the key set has no key with the ID in the Authorization, and no examined key of another key set made the signature: the message"}},
 		{"key source of the caller", keyFunc(func(context.Context, string) (*rsa.PublicKey, error) { called = true; return mine[keyID], nil }), nil, []string{"not explained: key: the verifier has no keys that can be examined"}},
 		{"key source of the caller with keys", keyFunc(func(context.Context, string) (*rsa.PublicKey, error) { called = true; return mine[keyID], nil }), map[string]signature.KeySource{"production": mine}, []string{`key: signed with a key of the key set "production"; the keys of the verifier cannot be examined`}},
 	} {

@@ -166,6 +166,9 @@ func (p *program) explain(ctx context.Context, f *explainFlags) (*explanation, e
 // set sets the result of Verifier.Explain.
 func (e *explanation) set(found signature.Explanation, c *capture) {
 	e.Verified, e.Explained, e.Changes = found.Verified, found.Explained, append([]signature.Change{}, found.Changes...)
+	for i := range e.Changes {
+		e.Changes[i].Fix = strings.Replace(e.Changes[i].Fix, "in ExplainOptions.Keys", "with -other-jwks", 1)
+	}
 	last := len(e.Changes) - 1
 	if last < 0 || e.Changes[last].Part != bodyPart || !c.noBody && !c.parsedBody {
 		return

@@ -150,6 +150,7 @@ func TestExplain_Flags(t *testing.T) {
 		{"invalid host", valid, []string{"-jwks", mine, "-host", "https://x"}, exitError, `"https://x" is not a host`},
 		{"another host", valid, []string{"-jwks", mine, "-host", "app.example.com", "-host", "b.example.com"}, exitProblem, "host: signed for api.example.com, which is not one"},
 		{"another key set", valid, []string{"-jwks", other, "-other-jwks", "sandbox=" + mine, "-host", "api.example.com"}, exitProblem, `key: signed with a key of the key set "sandbox"`},
+		{"unknown key", valid, []string{"-jwks", other, "-host", "api.example.com"}, exitProblem, "did not make the signature: the message is probably forged, or the Authorization was changed, or it comes from another environment (pass its key set with -other-jwks, too)\n"},
 		{"invalid other key set", valid, []string{"-jwks", mine, "-other-jwks", "x", "-host", "api.example.com"}, exitUsage, "expected name=file"},
 		{"clock", valid, []string{"-jwks", mine, "-host", "api.example.com", "-at", "2026-01-02T03:05:05Z"}, exitProblem, "clock: signed 1m0s before"},
 		{"invalid time", valid, []string{"-at", "yesterday"}, exitUsage, "expected a time"},
