@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math"
 	"net/netip"
 	"regexp"
@@ -28,8 +29,8 @@ type createCheckJSON struct {
 }
 
 // createCheck validates body, which contains the caller's arguments, and performs op. Parameter
-// charge returns the charge of the check.
-func createCheck[J resourceJSON[T], T any](ctx context.Context, a *api, op wire.Operation, body createCheckJSON, charge func(*T) json.Number) (*T, error) {
+// charge returns the ID of the check and its charge.
+func createCheck[J resourceJSON[T], T any](ctx context.Context, a *api, op wire.Operation, body createCheckJSON, charge func(*T) (id string, amount json.Number)) (*T, error) {
 	number, err := normalize(body.PhoneNumber)
 	if err != nil {
 		return nil, fmt.Errorf("idverify: %s: not sent: %w", op.Title, err)
@@ -46,11 +47,36 @@ func createCheck[J resourceJSON[T], T any](ctx context.Context, a *api, op wire.
 		return nil, invalidArgument(op, "Period must be in whole minutes, from one hour to 375 days")
 	}
 	body.PhoneIP = body.PhoneIP.Unmap()
-	check, err := send[J](ctx, a, op, &body)
-	if err == nil && a.liveOnly && isZero(charge(check)) {
-		return nil, fmt.Errorf("idverify: %s: %w: the check was not charged (use the credentials of a live project)", op.Title, ErrSandbox)
+	var resp response
+	var check *T
+	err = a.do(ctx, request{op: op, body: &body}, func(r response) (err error) {
+		resp = r
+		check, err = decode[J](r)
+		return err
+	})
+	if err != nil || !a.liveOnly {
+		return check, err
 	}
-	return check, err
+	if id, amount := charge(check); isZero(amount) {
+		return nil, a.rejectSandbox(ctx, resp, id)
+	}
+	return check, nil
+}
+
+// rejectSandbox logs and returns the error for the check with the given ID, which was created by
+// resp and not charged.
+func (a *api) rejectSandbox(ctx context.Context, resp response, id string) error {
+	secrets := resp.call.secrets()
+	id, request := sanitizeID(id, secrets...), requestID(resp.header, secrets...)
+	a.logger.LogAttrs(ctx, slog.LevelError, "idverify: sandbox check rejected", slog.String("operation", resp.call.op.Name),
+		slog.String("check_id", id), slog.String("request_id", request))
+	return &sandboxError{errorMessage{
+		operation: resp.call.op.Title,
+		detail:    strings.TrimSpace(ErrSandbox.Error()+" "+id) + " was not charged",
+		hint:      "use the credentials of a live project",
+		requestID: request,
+		attempts:  resp.call.attempt,
+	}}
 }
 
 // isZero reports whether n is zero or missing. Its exponent may exceed the range of a float64.

@@ -1,11 +1,13 @@
 package idverify_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"slices"
 	"strings"
@@ -805,4 +807,26 @@ func countRequests(srv *sandboxfake.Server, operation string) int {
 		}
 	}
 	return n
+}
+
+func TestWithLiveOnly_Record(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ id, text, record string }{
+		{"check-7", "sandbox check check-7 was not charged", "check_id=check-7"},
+		{"447700900000", "sandbox check [REDACTED] was not charged", "check_id=[REDACTED]"},
+	} {
+		srv := newService(t, withRequestID("req-7", respondWith(201, `{"check_id":"`+tt.id+`","status":"ACCEPTED","charge_amount":0}`)))
+		var log bytes.Buffer
+
+		_, err := srv.client(t, idverify.WithLiveOnly(), idverify.WithLogger(slog.New(slog.NewTextHandler(&log, nil)))).PhoneChecks.Create(t.Context(), createParams)
+
+		want := "idverify: create PhoneCheck: " + tt.text + " (use the credentials of a live project) [request req-7, 1 attempt]"
+		if err == nil || err.Error() != want || !errors.Is(err, idverify.ErrSandbox) {
+			t.Errorf("error\n%v\nwant\n%s", err, want)
+		}
+		record := `level=ERROR msg="idverify: sandbox check rejected" operation=phone_check.create ` + tt.record + " request_id=req-7\n"
+		if !strings.HasSuffix(log.String(), record) || strings.Count(log.String(), "\n") != 1 {
+			t.Errorf("log = %q, want one record that ends with %q", log.String(), record)
+		}
+	}
 }

@@ -334,6 +334,15 @@ func isCertificateError(err error) bool {
 	return verification || authority || host || invalid
 }
 
+// sandboxError is the error for a check of a sandbox project: see [WithLiveOnly].
+type sandboxError struct{ message errorMessage }
+
+// Error implements error.
+func (e *sandboxError) Error() string { return e.message.String() }
+
+// Unwrap returns ErrSandbox.
+func (e *sandboxError) Unwrap() error { return ErrSandbox }
+
 // errorMessage formats the text of all errors: "idverify: operation: status: detail (hint)
 // [request ID, attempts]". Empty fields are omitted.
 type errorMessage struct {

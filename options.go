@@ -71,7 +71,8 @@ func WithRetry(p RetryPolicy) Option { return func(s *settings) { s.retry = p } 
 // for each retry, for each operation that is not retried because the retry budget is empty, for
 // each pause of token requests after a failure, and for each access token that could not be renewed
 // although the current one is still valid. Alert on paused token requests and failed renewals:
-// without a new token, operations fail.
+// without a new token, operations fail. Level error has a record for each check that [WithLiveOnly]
+// rejects.
 //
 // The key set of [Client.NewJWKS] uses the logger, too: see JWKSOptions.Logger of package
 // signature.

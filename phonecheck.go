@@ -82,7 +82,7 @@ func (s *PhoneCheckService) Create(ctx context.Context, p PhoneCheckParams) (*Ph
 		RedirectURL: p.RedirectURL,
 		ReferenceID: p.ReferenceID,
 		PhoneIP:     p.PhoneIP,
-	}, func(c *PhoneCheck) json.Number { return c.ChargeAmount })
+	}, func(c *PhoneCheck) (string, json.Number) { return c.CheckID, c.ChargeAmount })
 }
 
 // Get returns a PhoneCheck that is in progress or COMPLETED. A check that ended as EXPIRED or ERROR

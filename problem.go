@@ -160,11 +160,15 @@ func isPlainID(id string) bool {
 	return letter
 }
 
-// requestID returns the X-Request-Id header, redacted, or an empty string if it has more than 128
+// requestID returns the X-Request-Id header, as sanitizeID does.
+func requestID(h http.Header, secrets ...string) string {
+	return sanitizeID(h.Get(wire.RequestIDHeader), secrets...)
+}
+
+// sanitizeID returns an ID of the service, redacted, or an empty string if it has more than 128
 // bytes or contains characters that are unusual in an ID and could imitate the rest of an error
 // text.
-func requestID(h http.Header, secrets ...string) string {
-	id := h.Get(wire.RequestIDHeader)
+func sanitizeID(id string, secrets ...string) string {
 	if len(id) > 128 || strings.ContainsFunc(id, notVisible) || strings.ContainsAny(id, "[](){}<>\"'`,;|\\") {
 		return ""
 	}

@@ -79,7 +79,7 @@ func (s *SIMCheckService) Create(ctx context.Context, p SIMCheckParams) (*SIMChe
 		ReferenceID: p.ReferenceID,
 		PhoneIP:     p.PhoneIP,
 		Period:      minutes(p.Period),
-	}, func(c *SIMCheck) json.Number { return c.ChargeAmount })
+	}, func(c *SIMCheck) (string, json.Number) { return c.CheckID, c.ChargeAmount })
 }
 
 // Get returns a COMPLETED SIMCheck. A check that ended as ERROR is not stored: the error is

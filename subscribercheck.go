@@ -98,7 +98,7 @@ func (s *SubscriberCheckService) Create(ctx context.Context, p SubscriberCheckPa
 		ReferenceID: p.ReferenceID,
 		PhoneIP:     p.PhoneIP,
 		Period:      minutes(p.Period),
-	}, func(c *SubscriberCheck) json.Number { return c.ChargeAmount })
+	}, func(c *SubscriberCheck) (string, json.Number) { return c.CheckID, c.ChargeAmount })
 }
 
 // Get returns a SubscriberCheck that is in progress or COMPLETED. A check that ended as EXPIRED or
