@@ -389,6 +389,7 @@ var doctorProblems = [...]doctorProblem{
 	{"config-credentials", "missing", resultFailed, "Set IDVERIFY_CLIENT_ID and IDVERIFY_CLIENT_SECRET, or IDVERIFY_CREDENTIALS_FILE."},
 	{"config-credentials", "ambiguous", resultFailed, "Unset the variables that your service does not use."},
 	{"config-credentials", "invalid", resultFailed, "Copy the credentials again, without white space or a newline at the end."},
+	{"config-credentials", "unreadable", resultFailed, "Check the path in IDVERIFY_CREDENTIALS_FILE, and that this user can read the file."},
 	{"config-credentials", "readable", resultWarning, "Let only the user of your service read the file: chmod 600."},
 	{"config-ca-file", "invalid", resultFailed, "Set IDVERIFY_CA_FILE to a PEM file with the root certificate, or unset it."},
 

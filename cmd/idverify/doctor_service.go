@@ -8,6 +8,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"io"
+	"io/fs"
 	"log/slog"
 	"net/http"
 	"net/url"
@@ -58,6 +59,9 @@ func (d *doctorRun) checkCredentials(context.Context) diagnosis {
 		return sick("ambiguous", "both %s and %s or %s are set", credentialsFileVariable, clientIDVariable, clientSecretVariable)
 	}
 	credentials, err := d.program.credentials()
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
+		return sick("unreadable", "%v", err)
+	}
 	if err != nil {
 		return sick("invalid", "%v", err)
 	}

@@ -352,7 +352,7 @@ func TestDoctor_Configuration(t *testing.T) {
 		{"config-credentials", "missing", map[string]string{clientSecretVariable: secret}, "IDVERIFY_CLIENT_ID is not set"},
 		{"config-credentials", "invalid", map[string]string{clientIDVariable: "id", clientSecretVariable: secret + "\n"}, "white space"},
 		{"config-credentials", "invalid", map[string]string{credentialsFileVariable: writeFile(t, "not JSON "+secret)}, "not JSON"},
-		{"config-credentials", "invalid", map[string]string{credentialsFileVariable: file + "-missing"}, "no such file"},
+		{"config-credentials", "unreadable", map[string]string{credentialsFileVariable: file + "-missing"}, "no such file"},
 		{"config-credentials", "ambiguous", with(variables, credentialsFileVariable, file), "are set"},
 		{"config-credentials", "readable", map[string]string{credentialsFileVariable: readable}, "permissions 0644"},
 		{"config-ca-file", "invalid", map[string]string{caFileVariable: file}, "no PEM certificate"},
