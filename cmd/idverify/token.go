@@ -38,7 +38,7 @@ func token(ctx context.Context, p *program, args []string) int {
 	defer cancel()
 	got, err := c.client.Token(ctx, scopes...)
 	if e, ok := errors.AsType[*idverify.TokenError](err); ok && e.Code == idverify.CodeInvalidScope {
-		return c.fail(err, "set -scope to scopes of these credentials: those of a project can have "+strings.Join(scopeNames(productScopes[:]), ", "))
+		return c.fail(err, "set -scope to scopes of these credentials: those of a project can have "+strings.Join(scopeNames(productScopes[:]), ", ")+"; those of a workspace, "+string(idverify.ScopeConsole))
 	}
 	if err != nil {
 		return c.fail(err)
