@@ -368,7 +368,7 @@ func (a *api) sourceError(scope string, f *tokenFetch, call *sourceCall) error {
 		return fmt.Errorf("idverify: %s: %s%s", tokenOperation(scope), sourceFailed, redact.Text(call.fault, secrets...))
 	}
 	err := redact.Error(call.err, secrets...)
-	return &sendError{operation: tokenOperation(scope), err: &credentialsError{err}, text: sourceFailed + err.Error()}
+	return &sendError{operation: tokenOperation(scope), err: &credentialsError{err}, text: sourceFailed + strings.TrimPrefix(err.Error(), "idverify: ")}
 }
 
 // requestToken requests a token with the last credentials in f.sent.

@@ -48,7 +48,7 @@ func TestNewClient_InvalidArguments(t *testing.T) {
 		{"port 0", "https://eu.api.example.com:0", credentials, nil, "port of the base URL must be 1 to 65535"},
 		{"port too high", "https://eu.api.example.com:65536", credentials, nil, "port of the base URL must be 1 to 65535"},
 		{"not a URL", "https://a b\x7f", credentials, nil, "malformed"},
-		{"empty credentials", base, idverify.Credentials{}, nil, "the client ID and the client secret are missing"},
+		{"empty credentials", base, idverify.Credentials{}, nil, "the client ID and the client secret are missing (set both fields of Credentials: in JSON, client_id and client_secret)"},
 		{"no client ID", base, idverify.Credentials{ClientSecret: idverify.NewSecret("pa55word")}, nil, "the client ID is missing"},
 		{"no secret", base, idverify.Credentials{ClientID: "a"}, nil, "the client secret is missing"},
 		{"space around the client ID", base, idverify.Credentials{ClientID: " a", ClientSecret: idverify.NewSecret("pa55word")}, nil, "the client ID begins or ends with white space"},

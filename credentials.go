@@ -38,7 +38,7 @@ type Credentials struct {
 func CredentialsFromEnv() (Credentials, error) {
 	const id, secret = "IDVERIFY_CLIENT_ID", "IDVERIFY_CLIENT_SECRET"
 	c := Credentials{ClientID: os.Getenv(id), ClientSecret: NewSecret(os.Getenv(secret))}
-	if err := c.validateAs(id, secret); err != nil {
+	if err := c.validateAs(id, secret, "set both variables"); err != nil {
 		return Credentials{}, fmt.Errorf("idverify: read credentials from the environment: %w", err)
 	}
 	return c, nil
@@ -94,11 +94,11 @@ func CredentialsFile(path string) CredentialsSource {
 			err = pathError.Err
 		}
 		if err != nil {
-			return Credentials{}, fmt.Errorf("idverify: read credentials file: %w", err)
+			return Credentials{}, fmt.Errorf("idverify: read credentials file: %w (restore the file, or correct its path)", err)
 		}
 		var c Credentials
 		if json.Unmarshal(text, &c) != nil {
-			return Credentials{}, errors.New(`idverify: read credentials file: not JSON with "client_id" and "client_secret"`)
+			return Credentials{}, errors.New(`idverify: read credentials file: not JSON with "client_id" and "client_secret" (restore the file)`)
 		}
 		return c, nil
 	})
@@ -106,18 +106,21 @@ func CredentialsFile(path string) CredentialsSource {
 
 // validate returns an error for credentials that are incomplete or cannot be sent in a Basic
 // header.
-func (c Credentials) validate() error { return c.validateAs("the client ID", "the client secret") }
+func (c Credentials) validate() error {
+	return c.validateAs("the client ID", "the client secret", "set both fields of Credentials: in JSON, client_id and client_secret")
+}
 
-// validateAs is validate with the names of the ID and the secret in errors.
-func (c Credentials) validateAs(id, secret string) error {
+// validateAs is validate with the names of the ID and the secret in errors, and what to do if one
+// is missing.
+func (c Credentials) validateAs(id, secret, hint string) error {
 	text := c.ClientSecret.Reveal()
 	switch {
 	case c.ClientID == "" && text == "":
-		return errors.New(id + " and " + secret + " are missing")
+		return errors.New(id + " and " + secret + " are missing (" + hint + ")")
 	case c.ClientID == "":
-		return errors.New(id + " is missing")
+		return errors.New(id + " is missing (" + hint + ")")
 	case text == "":
-		return errors.New(secret + " is missing")
+		return errors.New(secret + " is missing (" + hint + ")")
 	case strings.TrimSpace(c.ClientID) != c.ClientID:
 		return errors.New(id + surrounded)
 	case strings.TrimSpace(text) != text:
@@ -204,7 +207,7 @@ func newCredentialSource(c CredentialsSource) (*credentialSource, error) {
 	default:
 		return &credentialSource{source: c.Credentials}, nil
 	}
-	return nil, errors.New("the CredentialsSource is nil")
+	return nil, errors.New("the CredentialsSource is nil (pass Credentials, CredentialsFile or a CredentialsFunc)")
 }
 
 // get returns the finished call of the source, or an error if ctx ends before that. If fresh is

@@ -53,7 +53,7 @@ func TestCredentialsFromEnv_Invalid(t *testing.T) {
 		env  map[string]string
 		want string
 	}{
-		{"both missing", nil, id + " and " + secret + " are missing"},
+		{"both missing", nil, id + " and " + secret + " are missing (set both variables)"},
 		{"no client ID", map[string]string{secret: "pa55word"}, id + " is missing"},
 		{"empty client ID", map[string]string{id: "", secret: "pa55word"}, id + " is missing"},
 		{"no secret", map[string]string{id: "cl1ent"}, secret + " is missing"},
@@ -378,7 +378,7 @@ func TestCredentialsSource_Arguments(t *testing.T) {
 		"function":        {source, ""},
 		"file":            {idverify.CredentialsFile("missing"), ""}, // NewClient does not call a source
 		"pointer":         {&credentials, ""},
-		"nil":             {nil, "the CredentialsSource is nil"},
+		"nil":             {nil, "the CredentialsSource is nil (pass Credentials, CredentialsFile or a CredentialsFunc)"},
 		"nil function":    {idverify.CredentialsFunc(nil), "the CredentialsSource is nil"},
 		"no credentials":  {idverify.Credentials{}, "the client ID and the client secret are missing"},
 		"only the client": {idverify.Credentials{ClientID: "client-1"}, "the client secret is missing"},
@@ -395,6 +395,29 @@ func TestCredentialsSource_Arguments(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func TestCredentialsFile_Unreadable(t *testing.T) {
+	t.Parallel()
+	malformed := filepath.Join(t.TempDir(), "credentials.json")
+	if err := os.WriteFile(malformed, []byte("new-secret"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{
+		filepath.Join(t.TempDir(), "missing"): "credentials source failed: read credentials file: no such file or directory (restore the file, or correct its path)",
+		malformed:                             `credentials source failed: read credentials file: not JSON with "client_id" and "client_secret" (restore the file)`,
+	} {
+		c, err := idverify.NewClient("https://idverify.sandbox.test", idverify.CredentialsFile(path), withoutRetries)
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		_, err = c.PhoneChecks.Get(t.Context(), "a")
+
+		if want = `idverify: get token for scope "phone_check": ` + want; err == nil || err.Error() != want {
+			t.Errorf("error\n%v\nwant\n%s", err, want)
+		}
 	}
 }
 
@@ -528,7 +551,7 @@ func TestCredentialsSource_Invalid(t *testing.T) {
 		"empty": {func(context.Context) (idverify.Credentials, error) { return idverify.Credentials{}, nil }, "invalid credentials: the client ID and the client secret are missing"},
 		"no ID": {func(context.Context) (idverify.Credentials, error) {
 			return idverify.Credentials{ClientSecret: idverify.NewSecret("new-secret")}, nil
-		}, "invalid credentials: the client ID is missing"},
+		}, "invalid credentials: the client ID is missing (set both fields of Credentials: in JSON, client_id and client_secret)"},
 		"new line":  {func(context.Context) (idverify.Credentials, error) { return pair("new-secret\n"), nil }, "invalid credentials: the client secret begins or ends with white space"},
 		"panic":     {func(context.Context) (idverify.Credentials, error) { panic("no unknown-secret for 447700900012") }, "panic in github.com/idverify/idverify-go_test.TestCredentialsSource_Invalid.func4: a value of type string"},
 		"nil error": {func(context.Context) (idverify.Credentials, error) { var e *net.OpError; return pair("new-secret"), e }, ""},
