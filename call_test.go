@@ -106,7 +106,7 @@ func TestClient_RetriesRateLimitWithoutHeaders(t *testing.T) {
 	if !ok || !errors.Is(err, idverify.ErrRateLimited) || e.RateLimit != nil || e.RetryAfter != 0 || len(srv.calls()) != 4 {
 		t.Errorf("error = %#v after %d attempts, want ErrRateLimited after 4", err, len(srv.calls()))
 	}
-	if text := fmt.Sprint(err); strings.Contains(text, "charged") || strings.Contains(text, "unknown") || strings.Contains(text, "retry") {
+	if text := fmt.Sprint(err); strings.Contains(text, "charged") || strings.Contains(text, "unknown") || strings.Contains(text, "retry after") {
 		t.Errorf("error = %q, want neither an unknown outcome nor a retry time: the service rejected the request without Retry-After", text)
 	}
 	if recovered != nil || check.CheckID != "a" || len(recovering.calls()) != 2 {
@@ -836,7 +836,7 @@ func TestRetryPolicy_BudgetExemptions(t *testing.T) {
 	if n := tokens.Load(); n != 6 {
 		t.Errorf("token requests = %d, want 6: they do not use the budget", n)
 	}
-	if want := "(not retried because the retry budget is empty) [3 attempts]"; !strings.HasSuffix(fmt.Sprint(failed), want) {
+	if want := "(retry later; not retried because the retry budget is empty) [3 attempts]"; !strings.HasSuffix(fmt.Sprint(failed), want) {
 		t.Errorf("error of the operation with 503 = %v, want %s: the budget still had one retry", failed, want)
 	}
 }
@@ -850,7 +850,7 @@ func TestRetryPolicy_BudgetEmpty(t *testing.T) {
 		record  string
 	}{
 		{"status", func(*http.Request) (*http.Response, error) { return response(503, nil), nil },
-			"empty body (not retried because the retry budget is empty)", "status=503"},
+			"empty body (retry later; not retried because the retry budget is empty)", "status=503"},
 		{"status with a hint", func(*http.Request) (*http.Response, error) {
 			resp := response(429, nil)
 			resp.Header.Set("Retry-After", "7")

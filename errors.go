@@ -8,9 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/idverify/idverify-go/internal/redact"
@@ -184,7 +186,7 @@ type TokenError struct {
 
 // Error implements error.
 func (e *TokenError) Error() string {
-	hint := ""
+	var hint string
 	switch {
 	case e.pause > 0:
 		hint = pausedHint(e.pause)
@@ -198,10 +200,12 @@ func (e *TokenError) Error() string {
 		hint = proxyHint
 	case e.Code == wire.UnsupportedGrantType, e.Status == http.StatusNotFound, e.Status == http.StatusMethodNotAllowed:
 		hint = baseURLHint
-	case e.Code == "" && e.Status == http.StatusUnauthorized:
+	case e.Code == "" && (e.Status == http.StatusUnauthorized || e.Status == http.StatusForbidden), e.Status == http.StatusNotImplemented:
 		hint = "not a response of the token endpoint: check the base URL and any proxy"
 	case e.Status >= 300 && e.Status <= 399:
 		hint = redirectHint
+	default:
+		hint = retryLater(e.Status)
 	}
 	return errorMessage{
 		operation: tokenOperation(e.Scope),
@@ -317,6 +321,12 @@ func causeHint(err error, text string) string {
 	}
 	if _, ok := errors.AsType[x509.HostnameError](err); ok {
 		return "check the base URL and any proxy"
+	}
+	if errors.Is(err, syscall.ECONNREFUSED) {
+		return "check the base URL and any proxy, and that the server runs"
+	}
+	if e, ok := errors.AsType[*net.DNSError](err); ok && e.IsNotFound {
+		return "check the base URL, any proxy and the DNS server"
 	}
 	if strings.HasSuffix(text, http.StatusText(http.StatusProxyAuthRequired)) {
 		return "set the user and the password of the proxy in its URL"
@@ -480,7 +490,7 @@ var problems = []struct {
 	is     error  // sentinel error
 	hint   string // what to do; may be empty
 }{
-	{400, wire.BadRequest, ErrBadRequest, ""},
+	{400, wire.BadRequest, ErrBadRequest, "correct the arguments"},
 	{400, wire.PhoneFormatInvalid, ErrPhoneFormat, "use 7 to 15 digits in international format"},
 	{400, wire.MNONotSupported, ErrNetworkNotSupported, "use another verification method"},
 	{401, wire.Unauthorized, ErrUnauthorized, "the service also rejected a new token: check that the credentials belong to this service"},
@@ -489,14 +499,14 @@ var problems = []struct {
 	{404, wire.NotFound, ErrNotFound, "check the ID, the version and the base URL"},
 	{404, wire.CheckNotFound, ErrNotFound, "a check that ended as EXPIRED or ERROR cannot be read: use what its callback, redirect or Create reported"},
 	{404, wire.TraceNotFound, ErrNotFound, ""},
-	{404, wire.WorkspaceNotFound, ErrNotFound, ""},
+	{404, wire.WorkspaceNotFound, ErrNotFound, "check the ID of the workspace and the membership"},
 	{405, wire.MethodNotAllowed, ErrBadRequest, "check the version and the base URL"},
-	{409, wire.ProjectNameTaken, ErrConflict, ""},
+	{409, wire.ProjectNameTaken, ErrConflict, "choose another name"},
 	{409, wire.CredentialsLimitReached, ErrConflict, "a project has at most two pairs of credentials: delete one"},
 	{409, wire.CompanyDetailsRequired, ErrConflict, "call Billing.Update first"},
 	{409, wire.PaymentDetailsRequired, ErrConflict, "call PaymentMethods.Create first"},
 	{409, wire.CurrencyFixed, ErrConflict, "the first top-up sets the currency permanently"},
-	{409, wire.CurrencyNotSupported, ErrConflict, ""},
+	{409, wire.CurrencyNotSupported, ErrConflict, "use a payment method that supports the currency"},
 	{409, wire.IPMSISDNMismatch, ErrIPMismatch, "use another verification method"},
 	{410, wire.TraceGone, ErrNotFound, "traces are kept for seven days"},
 	{412, wire.NotMobileIP, ErrNotMobileIP, "the device must use its mobile data connection"},
@@ -532,9 +542,24 @@ func (e *Error) hint() string {
 		return baseURLHint
 	}
 	for _, p := range problems {
-		if p.code == e.Code() {
+		if p.code == e.Code() && p.hint != "" {
 			return p.hint
 		}
+	}
+	if e.unknown != nil {
+		return ""
+	}
+	return retryLater(e.Status)
+}
+
+// retryLater returns advice for a temporary status without a Retry-After header, or an empty
+// string.
+func retryLater(status int) string {
+	switch status {
+	case http.StatusTooManyRequests:
+		return "retry later, and reduce the number of requests"
+	case http.StatusServiceUnavailable:
+		return "retry later"
 	}
 	return ""
 }

@@ -14,6 +14,7 @@ import (
 	"runtime"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -344,7 +345,7 @@ func TestError_Is(t *testing.T) {
 		want     error // nil: none
 		hint     string
 	}{
-		{400, "bad_request", idverify.ErrBadRequest, ""},
+		{400, "bad_request", idverify.ErrBadRequest, "correct the arguments"},
 		{400, "phone_format_invalid", idverify.ErrPhoneFormat, "7 to 15 digits"},
 		{400, "mno_not_supported", idverify.ErrNetworkNotSupported, "use another verification method"},
 		{401, "unauthorized", idverify.ErrUnauthorized, "belong to this service"},
@@ -353,20 +354,20 @@ func TestError_Is(t *testing.T) {
 		{404, "not_found", idverify.ErrNotFound, "check the ID"},
 		{404, "check_not_found", idverify.ErrNotFound, "callback"},
 		{404, "trace_not_found", idverify.ErrNotFound, ""},
-		{404, "workspace_not_found", idverify.ErrNotFound, ""},
+		{404, "workspace_not_found", idverify.ErrNotFound, "membership"},
 		{405, "method_not_allowed", idverify.ErrBadRequest, "check the version"},
-		{409, "project_name_taken", idverify.ErrConflict, ""},
+		{409, "project_name_taken", idverify.ErrConflict, "choose another name"},
 		{409, "credentials_limit_reached", idverify.ErrConflict, "two pairs"},
 		{409, "company_details_required", idverify.ErrConflict, "Billing.Update"},
 		{409, "payment_details_required", idverify.ErrConflict, "PaymentMethods.Create"},
 		{409, "currency_fixed", idverify.ErrConflict, "first top-up"},
-		{409, "currency_not_supported", idverify.ErrConflict, ""},
+		{409, "currency_not_supported", idverify.ErrConflict, "payment method"},
 		{409, "ip_msisdn_mismatch", idverify.ErrIPMismatch, "another verification method"},
 		{410, "trace_gone", idverify.ErrNotFound, "seven days"},
 		{412, "not_mobile_ip", idverify.ErrNotMobileIP, "mobile data"},
 		{413, "payload_too_large", idverify.ErrBadRequest, "shorten the arguments"},
 		{415, "unsupported_media_type", idverify.ErrBadRequest, "proxy that changes requests"},
-		{429, "too_many_requests", idverify.ErrRateLimited, ""},
+		{429, "too_many_requests", idverify.ErrRateLimited, "(retry later, and reduce the number of requests)"},
 		{501, "mno_redirect_unsupported", idverify.ErrNetworkNotSupported, "use another verification method"},
 		{400, "not_mobile_ip", idverify.ErrNotMobileIP, "mobile data"}, // the fragment takes precedence
 
@@ -387,12 +388,12 @@ func TestError_Is(t *testing.T) {
 		{415, "future_problem", idverify.ErrBadRequest, ""},
 		{416, "future_problem", nil, ""},
 		{428, "future_problem", nil, ""},
-		{429, "future_problem", idverify.ErrRateLimited, ""},
+		{429, "future_problem", idverify.ErrRateLimited, "(retry later, and"},
 		{430, "future_problem", nil, ""},
 		{500, "future_problem", nil, ""},
 		{501, "future_problem", idverify.ErrNetworkNotSupported, ""},
 		{502, "future_problem", nil, ""},
-		{503, "future_problem", nil, ""},
+		{503, "future_problem", nil, "(retry later)"},
 	} {
 		t.Run(fmt.Sprint(tt.status, " ", tt.fragment), func(t *testing.T) {
 			t.Parallel()
@@ -608,6 +609,8 @@ func TestClient_TransportErrorText(t *testing.T) {
 	}{
 		{"DNS", &net.DNSError{Err: "no such host", Name: "eu.api.example.com", Server: "192.0.2.53:53"}, "host lookup failed: no such host"},
 		{"dial", &net.OpError{Op: "dial", Net: "tcp", Addr: &net.TCPAddr{IP: net.IPv4(192, 0, 2, 7), Port: 443}, Err: errors.New("connection refused")}, "dial: connection refused"},
+		{"unknown host", &net.DNSError{Err: "no such host", Name: "eu.api.example.com", IsNotFound: true}, "host lookup failed: no such host (check the base URL, any proxy and the DNS server)"},
+		{"closed port", &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}, "dial: connection refused (check the base URL and any proxy, and that the server runs)"},
 		{"operation without a cause", &net.OpError{Op: "dial", Net: "tcp"}, "dial"},
 		{"certificate of a proxy", &net.OpError{Op: "proxyconnect", Err: x509.HostnameError{Certificate: new(x509.Certificate), Host: "proxy.internal"}}, "proxyconnect: certificate is for another host (check the base URL and any proxy)"},
 		{"untrusted certificate", x509.UnknownAuthorityError{}, "x509: certificate signed by unknown authority (to trust another CA, set the HTTP client: see WithHTTPClient)"},
@@ -659,14 +662,16 @@ func TestTokenError_Is(t *testing.T) {
 		{400, "unsupported_grant_type", nil, "(check the base URL)"},
 		{400, "", nil, ""},
 		{402, "", nil, ""},
-		{403, "", nil, ""},
+		{403, "", nil, "check the base URL and any proxy"},
+		{403, "access_denied", nil, ""},
 		{404, "", nil, "(check the base URL)"},
 		{405, "", nil, "(check the base URL)"},
 		{428, "", nil, ""},
-		{429, "", idverify.ErrRateLimited, ""},
+		{429, "", idverify.ErrRateLimited, "(retry later, and"},
 		{430, "", nil, ""},
 		{500, "", nil, ""},
-		{503, "server_error", nil, ""},
+		{501, "", nil, "check the base URL and any proxy"},
+		{503, "server_error", nil, "(retry later)"},
 		{300, "", nil, "redirects are not followed"},
 		{302, "", nil, "redirects are not followed"},
 		{399, "", nil, "redirects are not followed"},
