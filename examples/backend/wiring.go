@@ -32,10 +32,8 @@ func (s *shop) connect(ctx context.Context, c config, pool *pgxpool.Pool, replay
 	if err != nil {
 		return err
 	}
-	err = s.client.CheckCredentials(ctx)
-	rejected, ok := errors.AsType[*idverify.TokenError](err)
-	if errors.Is(err, idverify.ErrUnauthorized) || ok && rejected.Code == idverify.CodeInvalidScope {
-		return err // after any other error the service may be unavailable
+	if rejected, ok := errors.AsType[*idverify.TokenError](s.client.CheckCredentials(ctx)); ok && (errors.Is(rejected, idverify.ErrUnauthorized) || rejected.Code == idverify.CodeInvalidScope) {
+		return rejected // after any other error the service may be unavailable
 	}
 	s.keys, err = s.client.NewJWKS(nil)
 	replays, replaysErr := redis.New(replayClient, nil)
