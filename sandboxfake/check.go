@@ -34,7 +34,7 @@ type check struct {
 	created, opened, updated                     time.Time
 	expiry                                       *vclock.Event // nil once the check has ended
 	code                                         string        // empty unless PENDING
-	phoneIP                                      netip.Addr    // zero without WithPhoneIPCheck
+	phoneIP                                      *netip.Addr   // nil without phone_ip or WithPhoneIPCheck
 	chosen                                       *rule         // result that the control plane chose, or nil
 }
 
@@ -75,7 +75,7 @@ func (s *service) createCheck(c *call) (any, error) {
 	now := s.clock.Now()
 	project.checkSeq++
 	if !s.opts.phoneIPCheck {
-		ck.phoneIP = netip.Addr{}
+		ck.phoneIP = nil
 	}
 	ck.id, ck.seq, ck.project = s.ids.uuid(product.name, project.id, &project.counter), project.checkSeq, project
 	ck.status, ck.created, ck.updated = wire.StatusAccepted, wireTime(now), wireTime(now)
@@ -119,7 +119,8 @@ func (p *checkParams) check(product *product, version string) (*check, error) {
 		if err != nil || addr.Zone() != "" {
 			return nil, newProblem(wire.BadRequest, "phone_ip must be an IP address")
 		}
-		ck.phoneIP = addr.Unmap()
+		addr = addr.Unmap()
+		ck.phoneIP = &addr
 	}
 	if product.period {
 		period := defaultPeriod
@@ -201,7 +202,7 @@ func (s *service) openCheck(c *call) (any, error) {
 	switch {
 	case c.as != "":
 		ck.chosen = chosenResult(ck, c.as)
-	case ck.phoneIP.IsValid() && ck.phoneIP != c.remoteIP():
+	case ck.phoneIP != nil && *ck.phoneIP != c.remoteIP():
 		ck.chosen = chosenResult(ck, ipMismatch)
 	}
 	if c.noted = s.note(ck, eventOpened, ck.opened); c.noted != nil {
