@@ -14,6 +14,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/idverify/idverify-go/internal/tooltest"
 )
 
 // result is the output of a command.
@@ -380,6 +382,7 @@ func TestTranscript_Matches(t *testing.T) {
 // TestProgram_SandboxEnvironment runs the commands that the program sandboxfake prints.
 func TestProgram_SandboxEnvironment(t *testing.T) {
 	t.Parallel()
+	tooltest.Require(t, tooltest.Installed("sh", "env"), "install a POSIX shell")
 	binary := filepath.Join(t.TempDir(), "sandboxfake")
 	if output, err := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "github.com/idverify/idverify-go/cmd/sandboxfake").CombinedOutput(); err != nil {
 		t.Fatalf("build sandboxfake: %v\n%s", err, output)
