@@ -1,16 +1,27 @@
 package sandboxfake
 
 import (
+	"bytes"
+	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
 	"crypto/subtle"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"maps"
 	"mime"
 	"net"
 	"net/http"
 	"net/netip"
+	"net/url"
+	"path"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/idverify/idverify-go"
 	"github.com/idverify/idverify-go/internal/wire"
@@ -18,27 +29,6 @@ import (
 
 // controlPath is the path of the control plane, alongside the service's own paths.
 const controlPath = "/_sandbox/"
-
-// WithControl adds a control plane: a JSON API below /_sandbox/ that shows and controls a [Server],
-// for tests in other languages and, with a page, for people. GET /_sandbox/ lists its operations.
-// If the option is repeated, the last one applies.
-//
-// With a control plane, the server also keeps checks with their events. It keeps the newest 10,000
-// checks, or the limit of [WithJournalLimit] if that is larger, including those that ended as
-// EXPIRED or ERROR.
-//
-// The list of operations, GET /_sandbox/health and GET /_sandbox/service.json, which is [OpenAPI],
-// are open to any address. All other requests require a connection from this machine, unless Remote
-// is set, and the header "Authorization: Bearer" with the token that [Server.ControlToken] returns,
-// or the cookie that POST /_sandbox/session returns for it. Requests from web pages of other
-// origins are rejected. Requests to the control plane are not recorded and do not count toward a
-// rate limit.
-func WithControl(c ControlOptions) Option {
-	return func(o *options) error {
-		o.control = new(c)
-		return nil
-	}
-}
 
 // ControlOptions configures [WithControl]. The zero value is a control plane for this machine, with
 // a random token and without a page.
@@ -317,4 +307,223 @@ func controlProblem(err error) *problem {
 	}
 	p.Title = http.StatusText(p.Status)
 	return p
+}
+
+// authorized reports whether a request contains the control token or the cookie of a session. If
+// it has an Authorization header, only that is valid.
+func (s *Server) authorized(r *http.Request) bool {
+	if r.Header["Authorization"] != nil {
+		return s.hasControlToken(r)
+	}
+	return s.hasSession(r) && !fromOtherOrigin(r)
+}
+
+// hasSession reports whether a request contains the cookie of a session.
+func (s *Server) hasSession(r *http.Request) bool {
+	want := s.session()
+	for _, got := range r.CookiesNamed(want.Name) {
+		if subtle.ConstantTimeCompare([]byte(got.Value), []byte(want.Value)) == 1 {
+			return true
+		}
+	}
+	return false
+}
+
+// fromOtherOrigin reports whether the browser of a request sends it for a page of another origin.
+// Browsers also send a cookie to other ports of its host, and for GET requests of their pages.
+func fromOtherOrigin(r *http.Request) bool {
+	switch r.Header.Get("Sec-Fetch-Site") {
+	case "same-origin", "none":
+		return false
+	case "":
+		origin, err := url.Parse(r.Header.Get("Origin"))
+		return err != nil || r.Header.Get("Origin") != "" && origin.Host != r.Host
+	}
+	return true
+}
+
+// session returns the cookie of a session. It does not disclose the control token, and the server
+// stores nothing. The name depends on the token, because the servers of one host share its cookies.
+func (s *Server) session() *http.Cookie {
+	derive := func(purpose string) []byte {
+		mac := hmac.New(sha256.New, []byte(s.ControlToken()))
+		mac.Write([]byte(purpose))
+		return mac.Sum(nil)
+	}
+	return &http.Cookie{
+		Name:     "sandboxfake_" + hex.EncodeToString(derive("sandboxfake session name")[:4]),
+		Value:    base64.RawURLEncoding.EncodeToString(derive("sandboxfake session")),
+		Path:     controlPath,
+		Secure:   true,
+		HttpOnly: true,
+		SameSite: http.SameSiteStrictMode,
+	}
+}
+
+// controlSession handles GET /_sandbox/session. The guard has authorized the request.
+func (s *Server) controlSession(*http.Request) (any, error) { return nil, nil }
+
+func (s *Server) controlOpenSession(*http.Request) (any, error) {
+	return setCookie(s.session()), nil
+}
+
+func (s *Server) controlEndSession(*http.Request) (any, error) {
+	cookie := s.session()
+	cookie.Value, cookie.MaxAge = "", -1
+	return setCookie(cookie), nil
+}
+
+// setCookie returns a response without a body that sets a cookie.
+func setCookie(cookie *http.Cookie) *response {
+	return &response{status: http.StatusNoContent, header: http.Header{"Set-Cookie": {cookie.String()}}}
+}
+
+// Paths of the page, below controlPath.
+const (
+	assetsPath  = controlPath + "page/"
+	privatePath = assetsPath + "private/" // guarded as the control plane
+	openPath    = controlPath + "open/"
+	caPath      = controlPath + "ca"
+)
+
+// withPage passes the requests for the page to its handler, and all others to next. The guard of
+// the control plane checks those below privatePath first.
+func (s *Server) withPage(next http.Handler) http.Handler {
+	if s.page == nil {
+		return next
+	}
+	private := s.guardControl(s.page)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == controlPath {
+			w.Header().Set("Vary", "Accept")
+		}
+		switch {
+		case !isPage(r):
+			next.ServeHTTP(w, r)
+		case strings.HasPrefix(r.URL.Path, privatePath):
+			private.ServeHTTP(w, r)
+		default:
+			s.page.ServeHTTP(w, r)
+		}
+	})
+}
+
+// isPage reports whether a request is for the page. A path with dot segments or escapes is not,
+// because two routers could interpret it differently, and the page requires no token.
+func isPage(r *http.Request) bool {
+	p := r.URL.Path
+	if p == controlPath {
+		return (r.Method == http.MethodGet || r.Method == http.MethodHead) && acceptsHTML(r)
+	}
+	if r.URL.RawPath != "" || path.Clean(p) != strings.TrimSuffix(p, "/") {
+		return false
+	}
+	return p == caPath || strings.HasPrefix(p, caPath+"/") || strings.HasPrefix(p, assetsPath) || strings.HasPrefix(p, openPath)
+}
+
+// acceptsHTML reports whether a client accepts a page.
+func acceptsHTML(r *http.Request) bool {
+	for media := range strings.SplitSeq(strings.Join(r.Header.Values("Accept"), ","), ",") {
+		name, params, err := mime.ParseMediaType(media)
+		if err == nil && name == "text/html" && (params["q"] == "" || strings.Trim(params["q"], "0.") != "") {
+			return true
+		}
+	}
+	return false
+}
+
+// isNavigation reports whether a browser sent a request to show the response in a window or a tab.
+//
+// Browsers that send no Sec-Fetch-Mode, such as Safari before 16.4, are recognized by the
+// User-Agent that every browser has, together with Accept-Language. Native clients that accept
+// text/html lack at least one of them.
+func isNavigation(r *http.Request) bool {
+	if mode := r.Header.Get("Sec-Fetch-Mode"); mode != "" {
+		dest := r.Header.Get("Sec-Fetch-Dest") // an iframe cannot show the page
+		return mode == "navigate" && (dest == "" || dest == "document")
+	}
+	return acceptsHTML(r) && r.Header.Get("Accept-Language") != "" && strings.HasPrefix(r.Header.Get("User-Agent"), "Mozilla/5.0 (")
+}
+
+// redirectBrowser redirects a browser that opens the root path to the control page and, if
+// PhonePage is set, one that opens a Check URL to the phone page. It reports whether it did.
+func (s *Server) redirectBrowser(w http.ResponseWriter, r *http.Request) bool {
+	if s.page == nil || r.Method != http.MethodGet {
+		return false
+	}
+	target := ""
+	if r.URL.Path == "/" && acceptsHTML(r) {
+		target = controlPath
+	} else if route := routes().find(r.URL.EscapedPath()); route != nil && s.opts.control.PhonePage && isNavigation(r) {
+		switch route.methods[http.MethodGet].op.Name {
+		case wire.OpenPhoneCheck.Name, wire.OpenSubscriberCheck.Name:
+			target = openPath + url.PathEscape(route.ids["check_id"])
+		}
+	}
+	if target == "" {
+		return false
+	}
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("Location", target)
+	w.WriteHeader(http.StatusSeeOther)
+	return true
+}
+
+// badControl returns a bad_request problem.
+func badControl(format string, args ...any) error {
+	return newProblem(wire.BadRequest, fmt.Sprintf(format, args...))
+}
+
+// decodeControl decodes the body of a request into v. Unknown fields are errors, because a
+// misspelled field could let a test pass for the wrong reason.
+func decodeControl(r *http.Request, v any) error { return decodeControlUpTo(wire.MaxBody, r, v) }
+
+// decodeControlUpTo is decodeControl for a body of at most limit bytes.
+func decodeControlUpTo(limit int, r *http.Request, v any) error {
+	body, err := readBodyUpTo(limit, r)
+	switch {
+	case errors.Is(err, errBodyTooLarge):
+		return badControl("the body is too large")
+	case err != nil:
+		return badControl("the body is truncated")
+	}
+	decoder := json.NewDecoder(bytes.NewReader(body))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(v); err != nil {
+		// encoding/json has no type for this error.
+		if field, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
+			return badControl("unknown field %s", field)
+		}
+		return badControl("%s", badJSON(body, err))
+	}
+	if _, err := decoder.Token(); err != io.EOF {
+		return badControl("unexpected text after the JSON value in the body")
+	}
+	return nil
+}
+
+// checkControlQuery rejects query parameters that are not in known, because a misspelled parameter
+// would have no effect.
+func checkControlQuery(r *http.Request, known []string) error {
+	query, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return badControl("the query is malformed")
+	}
+	for _, name := range slices.Sorted(maps.Keys(query)) {
+		if !slices.Contains(known, name) {
+			return badControl("unknown query parameter %q", name)
+		}
+	}
+	return nil
+}
+
+// maxControlSeconds is 100 years, well within the range of time.Duration.
+const maxControlSeconds = 100 * 365 * 24 * 3600
+
+// controlSpan returns a number of seconds as a duration. The number must be between 0 and limit.
+func controlSpan(name string, seconds float64, limit int64) (time.Duration, error) {
+	if !(seconds >= 0 && seconds <= float64(limit)) { // rejects NaN too
+		return 0, badControl("%s must be from 0 to %d", name, limit)
+	}
+	return time.Duration(seconds * float64(time.Second)), nil
 }

@@ -9,18 +9,6 @@ import (
 	"github.com/idverify/idverify-go/internal/timeline"
 )
 
-// WithRequestLog writes a line to w at the end of each request and of each delivery attempt, with
-// its time, operation, status and duration. The lines contain no credentials, tokens, codes, phone
-// numbers or IP addresses. For headers and bodies, use [Server.Requests].
-//
-// Each line is one Write; the server does not call w concurrently.
-func WithRequestLog(w io.Writer) Option {
-	return func(o *options) error {
-		o.log = &requestLog{w: w}
-		return nil
-	}
-}
-
 // requestLog writes the log of WithRequestLog. A nil *requestLog writes nothing.
 type requestLog struct {
 	mu sync.Mutex // guards w
