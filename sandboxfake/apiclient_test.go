@@ -3,10 +3,14 @@ package sandboxfake_test
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -150,5 +154,182 @@ func (r response) wantProblem(t testing.TB, status int, fragment string) {
 	}
 	if r.json["title"] != http.StatusText(status) || r.json["status"] != float64(status) || r.json["detail"] == "" {
 		t.Errorf("problem = %s, want a title, status and detail", r.body)
+	}
+}
+
+// resetIDs creates a check before and after each of n resets, with the initial credentials, and
+// returns the IDs.
+func resetIDs(t *testing.T, a *api, n int, reset func(int)) []string {
+	t.Helper()
+	credentials := a.srv.Credentials()
+	var ids []string
+	for i := range n + 1 {
+		if i > 0 {
+			reset(i)
+		}
+		if now := a.srv.Credentials(); now.ClientID != credentials.ClientID || now.ClientSecret.Reveal() != credentials.ClientSecret.Reveal() {
+			t.Fatal("Reset changed the credentials, want the same ones: clients keep their configuration")
+		}
+		a.token = a.tokenFor(credentials, "phone_check")
+		ids = append(ids, a.create(phoneChecks, `{"phone_number":"447700900012"}`))
+	}
+	return ids
+}
+
+// distinct returns the number of different IDs.
+func distinct(ids []string) int { return len(slices.Compact(slices.Sorted(slices.Values(ids)))) }
+
+// recordingReceiver is a receiver that acknowledges callbacks and stores their bodies.
+type recordingReceiver struct {
+	mu  sync.Mutex // guards all
+	all []map[string]any
+}
+
+func (b *recordingReceiver) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	text, _ := io.ReadAll(r.Body)
+	var body map[string]any
+	if err := json.Unmarshal(text, &body); err != nil {
+		http.Error(w, "not JSON", http.StatusBadRequest)
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.all = append(b.all, body)
+	w.WriteHeader(http.StatusNoContent)
+}
+
+func (b *recordingReceiver) count() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.all)
+}
+
+func (b *recordingReceiver) last(t testing.TB) map[string]any {
+	t.Helper()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.all) == 0 {
+		t.Fatal("no callback received")
+	}
+	return b.all[len(b.all)-1]
+}
+
+// completeCheck creates a PhoneCheck with the callback URL target and opens its Check URL, which
+// queues the callback.
+func (a *api) completeCheck(target string) (id string) {
+	a.t.Helper()
+	id = a.create(phoneChecks, `{"phone_number":"447700900012","callback_url":"`+target+`"}`)
+	if r := a.get(phoneChecks + "/" + id + "/redirect"); r.status != http.StatusOK {
+		a.t.Fatalf("open: %d %s", r.status, r.body)
+	}
+	return id
+}
+
+// blockingReceiver is a receiver that reports each callback on received and responds with the next
+// status from respond.
+type blockingReceiver struct {
+	received chan *http.Request
+	respond  chan int
+}
+
+func newBlockingReceiver() *blockingReceiver {
+	return &blockingReceiver{received: make(chan *http.Request, 100), respond: make(chan int)}
+}
+
+func (h *blockingReceiver) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	// The request's context is canceled with the connection only after the body was read.
+	io.Copy(io.Discard, r.Body)
+	h.received <- r
+	select {
+	case status := <-h.respond:
+		w.WriteHeader(status)
+	case <-r.Context().Done():
+	}
+}
+
+const phoneChecks = "/phone_check/v0.1/checks"
+
+const phoneChecks02 = "/phone_check/v0.2/checks"
+
+// exchange completes a check with a code.
+func (a *api) exchange(path, id, code string) response {
+	a.t.Helper()
+	return a.call(http.MethodPatch, path+"/"+id, fmt.Sprintf(`[{"op":"add","path":"/code","value":%q}]`, code))
+}
+
+// want sends a request and fails the test unless the response has that status.
+func (a *api) want(status int, method, path, body string) response {
+	a.t.Helper()
+	r := a.call(method, path, body)
+	if r.status != status {
+		a.t.Fatalf("%s %s: %d %s, want %d", method, path, r.status, r.body, status)
+	}
+	return r
+}
+
+// at returns the value at a path of field names, or nil.
+func (r response) at(names ...string) any {
+	var v any = r.json
+	for _, name := range names {
+		object, _ := v.(map[string]any)
+		v = object[name]
+	}
+	return v
+}
+
+// text returns the string at a path of field names, or "".
+func (r response) text(names ...string) string {
+	text, _ := r.at(names...).(string)
+	return text
+}
+
+// number returns the JSON number at a path of field names and indexes, with its original digits.
+func (r response) number(t testing.TB, names ...string) string {
+	t.Helper()
+	decoder := json.NewDecoder(bytes.NewReader(r.body))
+	decoder.UseNumber()
+	var v any
+	if err := decoder.Decode(&v); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		if i, err := strconv.Atoi(name); err == nil {
+			v = v.([]any)[i]
+			continue
+		}
+		v = v.(map[string]any)[name]
+	}
+	number, ok := v.(json.Number)
+	if !ok {
+		t.Fatalf("%v is %#v, want a JSON number", names, v)
+	}
+	return number.String()
+}
+
+// amounts returns the amounts of a page of usage with their original digits.
+func (r response) amounts(t testing.TB) []string {
+	t.Helper()
+	var amounts []string
+	for i := range r.column("usage", "amount") {
+		amounts = append(amounts, r.number(t, "_embedded", "usage", strconv.Itoa(i), "amount"))
+	}
+	return amounts
+}
+
+// column returns one field of each item of a page.
+func (r response) column(embedded, field string) []string {
+	column := []string{}
+	items, _ := r.at("_embedded", embedded).([]any)
+	for _, item := range items {
+		column = append(column, fmt.Sprint(item.(map[string]any)[field]))
+	}
+	return column
+}
+
+// wantStatus fails the test if r has another status.
+func (r response) wantStatus(t testing.TB, status int) {
+	t.Helper()
+	if r.status != status {
+		t.Errorf("response = %d %s, want %d", r.status, r.body, status)
 	}
 }

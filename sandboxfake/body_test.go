@@ -1,6 +1,7 @@
 package sandboxfake_test
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -9,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/idverify/idverify-go/internal/synctest"
 	"github.com/idverify/idverify-go/sandboxfake"
@@ -175,4 +178,193 @@ func TestServer_WriteTimeoutSlowReader(t *testing.T) {
 			t.Errorf("%d bytes read in %v (%v), want %d", read, time.Since(started), err, response.ContentLength)
 		}
 	})
+}
+
+// send sends a request with a body of any media type. If media is empty, it sets no Content-Type.
+func (a *api) send(method, path, media, body string) response {
+	a.t.Helper()
+	request := a.request(method, path, body)
+	request.Header.Set("Authorization", "Bearer "+a.token)
+	if media != "" {
+		request.Header.Set("Content-Type", media)
+	}
+	return a.do(request)
+}
+
+// Operations with a JSON body accept application/json and application/hal+json.
+func TestServer_BodyMediaTypes(t *testing.T) {
+	t.Parallel()
+	srv := consoleServer(t)
+	product, owner := newAPI(t, srv), newOwnerAPI(t, srv)
+	owner.want(200, http.MethodPut, workspaces+"/default/billing_account", `{"company_name":"Sandbox Ltd"}`)
+	method := owner.want(201, http.MethodPost, workspaces+"/default/payment_methods", newCard).text("payment_method_id")
+	names := 0
+	unique := func() string {
+		names++
+		return fmt.Sprintf(`{"name":"Project %d"}`, names)
+	}
+	fixed := func(body string) func() string { return func() string { return body } }
+	for _, row := range []struct {
+		caller       *api
+		method, path string
+		body         func() string
+		status       int
+	}{
+		{product, "POST", phoneChecks, fixed(`{"phone_number":"447700900012"}`), 201},
+		{product, "POST", "/subscriber_check/v0.2/checks", fixed(`{"phone_number":"447700900012"}`), 201},
+		{product, "POST", "/sim_check/v0.1/checks", fixed(`{"phone_number":"447700900012"}`), 201},
+		{owner, "POST", projects, unique, 201},
+		{owner, "POST", workspaces + "/default/projects", unique, 201},
+		{owner, "POST", workspaces + "/default/invitations", fixed(`{"name":"Ada","role":"ADMIN"}`), 201},
+		{owner, "PUT", workspaces + "/default/billing_account", fixed(`{"company_name":"Sandbox Ltd"}`), 200},
+		{owner, "POST", workspaces + "/default/payment_methods", fixed(newCard), 201},
+		{owner, "POST", workspaces + "/default/topups", fixed(fmt.Sprintf(`{"payment_method_id":%q,"currency":"EUR","amount":1}`, method)), 201},
+	} {
+		for _, media := range []string{"application/json", "application/hal+json", "Application/HAL+JSON; charset=utf-8"} {
+			if r := row.caller.send(row.method, row.path, media, row.body()); r.status != row.status {
+				t.Errorf("%s %s as %s: %d %s, want %d", row.method, row.path, media, r.status, r.body, row.status)
+			}
+		}
+		for _, media := range []string{"", "text/plain", "application/problem+json", "application/json-patch+json", "json"} {
+			r := row.caller.send(row.method, row.path, media, row.body())
+			if r.status != 415 || r.fragment() != "unsupported_media_type" {
+				t.Errorf("%s %s as %q: %d %s, want 415", row.method, row.path, media, r.status, r.body)
+			}
+		}
+	}
+
+	for _, media := range []string{"application/json", "application/hal+json"} {
+		r := owner.send(http.MethodPatch, workspaces+"/default", media, `[{"op":"replace","path":"/name","value":"Renamed"}]`)
+		r.wantProblem(t, 415, "unsupported_media_type")
+	}
+}
+
+// The operations of a JSON Patch are applied together or not at all.
+func TestServer_PatchProject(t *testing.T) {
+	t.Parallel()
+	const (
+		before = `{"callback_url":"https://shop.test/","configuration":{"phone_check":{"callback_url":"https://p.test/"},"subscriber_check":{"redirect_url":"https://s.test/"}},"mode":"live","name":"Shop"}`
+		empty  = `"phone_check":{},"subscriber_check":{}`
+	)
+	for _, row := range []struct{ name, patch, want string }{
+		{"no operations", `[]`, before},
+		{"name and mode", `[{"op":"replace","path":"/name","value":"Store"},{"op":"replace","path":"/mode","value":"sandbox"}]`, strings.Replace(strings.Replace(before, "Shop", "Store", 1), "live", "sandbox", 1)},
+		{"add the name and mode", `[{"op":"add","path":"/name","value":"Store"},{"op":"add","path":"/mode","value":"sandbox"}]`, strings.Replace(strings.Replace(before, "Shop", "Store", 1), "live", "sandbox", 1)},
+		{"add over a value", `[{"op":"add","path":"/callback_url","value":"https://b.test/"}]`, strings.Replace(before, "https://shop.test/", "https://b.test/", 1)},
+		{"replace a value", `[{"op":"replace","path":"/configuration/phone_check/callback_url","value":"https://b.test/"}]`, strings.Replace(before, "https://p.test/", "https://b.test/", 1)},
+		{"remove a value", `[{"op":"remove","path":"/configuration/phone_check/callback_url"}]`, strings.Replace(before, `"callback_url":"https://p.test/"`, ``, 1)},
+		{"replace a product", `[{"op":"replace","path":"/configuration/phone_check","value":{}}]`, strings.Replace(before, `"callback_url":"https://p.test/"`, ``, 1)},
+		{"remove a product", `[{"op":"remove","path":"/configuration/phone_check"}]`, strings.Replace(before, `"callback_url":"https://p.test/"`, ``, 1)},
+		{"remove, then add to a product", `[{"op":"remove","path":"/configuration/phone_check"},{"op":"add","path":"/configuration/phone_check/callback_url","value":"https://b.test/"}]`, strings.Replace(before, "https://p.test/", "https://b.test/", 1)},
+		{"replace the configuration", `[{"op":"replace","path":"/configuration","value":{"phone_check":{"callback_url":"https://b.test/"}}}]`, `{"callback_url":"https://shop.test/","configuration":{"phone_check":{"callback_url":"https://b.test/"},"subscriber_check":{}},"mode":"live","name":"Shop"}`},
+		{"remove the configuration", `[{"op":"remove","path":"/configuration"}]`, `{"callback_url":"https://shop.test/","configuration":{` + empty + `},"mode":"live","name":"Shop"}`},
+		{"unknown field in an operation", `[{"op":"remove","path":"/configuration/phone_check/callback_url","from":"/x"}]`, strings.Replace(before, `"callback_url":"https://p.test/"`, ``, 1)},
+
+		{"valid, then invalid operation", `[{"op":"replace","path":"/name","value":"Store"},{"op":"replace","path":"/mode","value":"half"}]`, ""},
+		{"invalid, then valid operation", `[{"op":"replace","path":"/mode","value":"half"},{"op":"replace","path":"/mode","value":"sandbox"}]`, ""},
+		{"unknown path", `[{"op":"add","path":"/colour","value":"red"}]`, ""},
+		{"read-only path", `[{"op":"replace","path":"/project_id","value":"mine"}]`, ""},
+		{"product without URLs", `[{"op":"add","path":"/configuration/sim_check","value":{}}]`, ""},
+		{"path below a value", `[{"op":"add","path":"/configuration/phone_check/callback_url/x","value":"https://b.test/"}]`, ""},
+		{"whole document", `[{"op":"replace","path":"","value":{"name":"Store"}}]`, ""},
+		{"path without slash", `[{"op":"replace","path":"name","value":"Store"}]`, ""},
+		{"path in another case", `[{"op":"replace","path":"/Name","value":"Store"}]`, ""},
+		{"remove the name", `[{"op":"remove","path":"/name"}]`, ""},
+		{"add a number as the name", `[{"op":"add","path":"/name","value":7}]`, ""},
+		{"add an unknown mode", `[{"op":"add","path":"/mode","value":"half"}]`, ""},
+		{"remove the mode", `[{"op":"remove","path":"/mode"}]`, ""},
+		{"remove a missing value", `[{"op":"remove","path":"/configuration/phone_check/redirect_url"}]`, ""},
+		{"replace a missing value", `[{"op":"replace","path":"/configuration/phone_check/redirect_url","value":"https://b.test/"}]`, ""},
+		{"remove twice", `[{"op":"remove","path":"/callback_url"},{"op":"remove","path":"/callback_url"}]`, ""},
+		{"test", `[{"op":"test","path":"/name","value":"Shop"}]`, ""},
+		{"copy", `[{"op":"copy","from":"/name","path":"/callback_url"}]`, ""},
+		{"move", `[{"op":"move","from":"/callback_url","path":"/configuration/phone_check/callback_url","value":"x"}]`, ""},
+		{"no op", `[{"path":"/name","value":"Store"}]`, ""},
+		{"no path", `[{"op":"replace","value":"Store"}]`, ""},
+		{"no value", `[{"op":"replace","path":"/name"}]`, ""},
+		{"null", `[{"op":"add","path":"/callback_url","value":null}]`, ""},
+		{"number", `[{"op":"replace","path":"/name","value":7}]`, ""},
+		{"object for a URL", `[{"op":"add","path":"/callback_url","value":{}}]`, ""},
+		{"URL for an object", `[{"op":"add","path":"/configuration/phone_check","value":"https://b.test/"}]`, ""},
+		{"relative URL", `[{"op":"add","path":"/callback_url","value":"b.test"}]`, ""},
+		{"redirect URL with a code", `[{"op":"add","path":"/configuration/phone_check/redirect_url","value":"https://b.test/?code=1"}]`, ""},
+		{"invalid URL in an object", `[{"op":"add","path":"/configuration","value":{"phone_check":{"callback_url":"b.test"}}}]`, ""},
+		{"member names in another case", `[{"OP":"replace","Path":"/name","VALUE":"Store"}]`, ""},
+		{"op of the wrong type", `[{"op":1,"path":"/name","value":"Store"}]`, ""},
+		{"null operation", `[null]`, ""},
+		{"string operation", `["replace"]`, ""},
+		{"not an array", `{"name":"Store"}`, ""},
+		{"null patch", `null`, ""},
+		{"truncated", `[{"op":"replace","path":"/name","value":"Sto`, ""},
+		{"empty", ``, ""},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			srv := consoleServer(t)
+			owner := newOwnerAPI(t, srv)
+			id, _ := owner.newProject(before)
+			if err := srv.Advance(t.Context(), time.Minute); err != nil {
+				t.Fatal(err)
+			}
+
+			r := owner.call(http.MethodPatch, projects+"/"+id, row.patch)
+
+			want := row.want
+			if want == "" {
+				want = before
+				r.wantProblem(t, 400, "bad_request")
+			}
+			stored := owner.get(projects + "/" + id)
+			if r.status == 200 {
+				if diff := cmp.Diff(stored.json, r.json); diff != "" {
+					t.Errorf("response differs from the stored project (-stored +response):\n%s", diff)
+				}
+			}
+			if changed := stored.text("created_at") != stored.text("updated_at"); changed != (row.want != "" && row.patch != `[]`) {
+				t.Errorf("updated_at = %s, created_at = %s, want updated_at to change only with the project", stored.text("updated_at"), stored.text("created_at"))
+			}
+			shown := make(map[string]any)
+			for _, name := range []string{"name", "mode", "callback_url", "configuration"} {
+				if v, ok := stored.json[name]; ok {
+					shown[name] = v
+				}
+			}
+			got, err := json.Marshal(shown)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(want, string(got)); diff != "" {
+				t.Errorf("project (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestServer_BodyProblems(t *testing.T) {
+	t.Parallel()
+	owner, method := payer(t, consoleServer(t), newCard)
+	path := workspaces + "/default/topups"
+	for _, row := range []struct{ name, body, want string }{
+		{"empty", ``, "the body is empty"},
+		{"spaces", `   `, "the body is empty"},
+		{"truncated", `{"currency":"EU`, "the JSON in the body is truncated"},
+		{"not JSON", `currency=EUR`, "the body is not valid JSON"},
+		{"trailing text", `{"currency":"EUR"} and more`, "unexpected text after the JSON value in the body"},
+		{"second document", `{"currency":"EUR"}{}`, "unexpected text after the JSON value in the body"},
+		{"wrong type of a field", `{"currency":7}`, "the field currency has the wrong type"},
+		{"array", `[]`, "the body has the wrong JSON type"},
+		{"amount that is not a number", fmt.Sprintf(`{"payment_method_id":%q,"currency":"EUR","amount":"abc"}`, method), "a value in the body is not valid"},
+		{"amount of the wrong type", `{"currency":"EUR","amount":true}`, "a value in the body is not valid"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+
+			r := owner.post(path, row.body)
+
+			r.wantProblem(t, 400, "bad_request")
+			if got := r.text("detail"); got != row.want {
+				t.Errorf("detail = %q, want %q", got, row.want)
+			}
+		})
+	}
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -73,95 +74,6 @@ func TestServer_RedirectHost(t *testing.T) {
 			if _, err := srv.Verifier([]string{row.host}, nil).VerifyRedirect(browserRequest(location, row.host)); err != nil {
 				t.Errorf("%s %s: redirect sent by a browser does not verify: %v", row.origin, name, err)
 			}
-		}
-	}
-}
-
-// The redirect URL is written as browsers do (WHATWG URL), so that its signature covers what they
-// send. cmd/sandboxfake/browsertest compares the same with Chromium.
-func TestServer_RedirectURLOfBrowsers(t *testing.T) {
-	t.Parallel()
-	srv := sandboxfake.New(t, sandboxfake.WithInMemory())
-	a := newAPI(t, srv)
-	for _, row := range []struct{ given, want string }{
-		{"https://app.test", "https://app.test/?"},
-		{"https://app.test?", "https://app.test/?"},
-		{"https://app.test?a", "https://app.test/?a&"},
-		{`https://app.test/a"b<c>d` + "`e{f}g^h", "https://app.test/a%22b%3Cc%3Ed%60e%7Bf%7Dg%5Eh?"},
-		{"https://app.test/!$&'()*+,;=:@-._~[]|%2f%zZ", ""},
-		{"https://app.test/!$&'()*+,;=:@-._~[]|%2f%C3%bc", "https://app.test/!$&'()*+,;=:@-._~[]%7C%2f%C3%bc?"},
-		{"https://app.test/a b/?c d", "https://app.test/a%20b/?c%20d&"},
-		{`https://app.test/?"<>'` + "`{}|^[]" + `\/?:@!$()*+,=%2f%7E~`, "https://app.test/?%22%3C%3E%27`{}|^[]" + `\/?:@!$()*+,=%2f%7E~&`},
-		{"https://app.test/?flag&empty=&=value&&a=1&a=2&", "https://app.test/?flag&empty=&=value&&a=1&a=2&&"},
-		{"https://app.test/a/./b/../c", "https://app.test/a/c?"},
-		{"https://app.test/../../a/..", "https://app.test/?"},
-		{"https://app.test/a/b/.", "https://app.test/a/b/?"},
-		{"https://app.test/a/%2E/%2e%2E/.%2e/b%2e", "https://app.test/b%2e?"},
-		{"https://app.test//a//../b/...", "https://app.test//a/b/...?"},
-		{`https://app.test\a\..\b\`, "https://app.test/b/?"},
-		{"HTTP://APP.Test:080/A", "http://app.test/A?"},
-		{"http://app.test:0443/", "http://app.test:443/?"},
-		{"https://app.test:0/", "https://app.test:0/?"},
-		{"https://app.test:65536/", ""},
-		{"https://app.test./", "https://app.test./?"},
-		{"http://127.1:8080/", "http://127.0.0.1:8080/?"},
-		{"http://0x7f.1/", "http://127.0.0.1/?"},
-		{"http://0X7F000001/", "http://127.0.0.1/?"},
-		{"http://017700000001./", "http://127.0.0.1/?"},
-		{"http://1.2.770/", "http://1.2.3.2/?"},
-		{"http://192.0.2.0x/", "http://192.0.2.0/?"},
-		{"http://4294967295/", "http://255.255.255.255/?"},
-		{"http://4294967296/", ""},
-		{"http://0xffffffffffffffffffff/", ""},
-		{"http://256.0.2.1/", ""},
-		{"http://192.0.2.08/", ""},
-		{"http://192..2.1/", ""},
-		{"http://1.2.3.4.5/", ""},
-		{"http://1.2.3.app/", "http://1.2.3.app/?"},
-		{"http://[2001:0DB8:0000:0000:0001:0000:0000:0001]/", "http://[2001:db8::1:0:0:1]/?"},
-		{"http://[0:0:0:0:0:0:0:1]:80/", "http://[::1]/?"},
-		{"http://[::FFFF:192.0.2.1]:81/", "http://[::ffff:c000:201]:81/?"},
-		{"http://[::192.0.2.1]/", "http://[::c000:201]/?"},
-		{"http://[1:2:3]/", ""},
-		{"http://[::1/", ""},
-		{"https://BÜCHER.test/", "https://xn--bcher-kva.test/?"},
-		{"https://xn--BCHER-kva.test/", "https://xn--bcher-kva.test/?"},
-		{"https://straße.test/", "https://xn--strae-oqa.test/?"},
-		{"https://STRAẞE.test/", "https://xn--strae-oqa.test/?"},
-		{"https://xn--bcher-kva.xn--/", ""},
-		{"https://xn--bcher-kva.xn--\u200b/", ""},
-		{"https://bücher.test./", "https://xn--bcher-kva.test./?"},
-		{"https://例え。テスト/", "https://xn--r8jz45g.xn--zckzah/?"},
-		{"https://ｅｘ_ａ--mple.test/", "https://ex_a--mple.test/?"},
-		{"http://１２７.１/", "http://127.0.0.1/?"},
-		{"https://xn--a.test/", ""},
-		{"https://a\u00adb.test/", "https://ab.test/?"},
-		{"https://אa.test/", ""},
-		{"https://a!b.test/", ""},
-		{"https://app.test/ü", ""},
-		{"https://user@bücher.test/", ""},
-		{"https://bücher.test/#", ""},
-	} {
-		created := a.post(phoneChecks02, fmt.Sprintf(`{"phone_number":"447700900012","redirect_url":%q}`, row.given))
-		if row.want == "" {
-			if created.status != 400 || created.fragment() != "bad_request" {
-				t.Errorf("%s: %d %s, want 400", row.given, created.status, created.body)
-			}
-			continue
-		}
-		opened := a.get(phoneChecks02 + "/" + created.text("check_id") + "/redirect")
-
-		location := opened.header.Get("Location")
-		if written, _, _ := strings.Cut(location, "check_id="); created.status != 201 || opened.status != 302 || written != row.want {
-			t.Errorf("%s: create = %d, Location = %s, want %s…", row.given, created.status, location, row.want)
-			continue
-		}
-		_, rest, _ := strings.Cut(location, "://")
-		host, target, _ := strings.Cut(rest, "/")
-		received := httptest.NewRequest(http.MethodGet, "/"+target, nil)
-		received.Host = host
-		if _, err := srv.Verifier([]string{host}, nil).VerifyRedirect(received); err != nil {
-			t.Errorf("%s: redirect that a browser sends to %s is rejected: %v", row.given, host, err)
 		}
 	}
 }
@@ -321,130 +233,259 @@ func TestWithPhoneIPCheck(t *testing.T) {
 	}
 }
 
-func TestServer_RejectsInvalidURLs(t *testing.T) {
+func TestServer_OutcomesAtCodeExchange(t *testing.T) {
 	t.Parallel()
-	srv := consoleServer(t)
-	a, owner := newAPI(t, srv), newOwnerAPI(t, srv)
-	invalid := []string{
-		" ", "back", "/back", "//app.sandbox.test", "app.sandbox.test/back", "mailto:me@app.sandbox.test", "https:", "https://", "https:///back", "https://:443/back", "https:app.sandbox.test",
-		"ftp://app.sandbox.test", "javascript:alert(1)", "https://user@app.sandbox.test", "https://user:password@app.sandbox.test", "https://@app.sandbox.test",
-		"https://app.sandbox.test/#", "https://app.sandbox.test/#fragment", "https://app.sandbox.test/ä", "https://app.sandbox.test/a?b=ä",
-		" https://app.sandbox.test", "https://app.sandbox.test ", "https://app.sandbox.test/a\u007fb", "https://app.sandbox.test/a\tb", "https://app.sandbox.test:port", "https://app.sandbox.test/%zz",
-		"https://b%C3%BCcher.sandbox.test", "https://[fe80::1%25eth0]/",
-	}
-	valid := []string{
-		"https://app.sandbox.test", "http://app.sandbox.test", "HTTPS://app.sandbox.test", "https://app.sandbox.test:8443/a/b?c=d&e", "https://192.0.2.1", "https://[2001:db8::1]/", "https://xn--bcher-kva.sandbox.test",
-		"https://app.sandbox.test/~!$&'()*+,;=:@%2F?~!$&'()*+,:@/?", "https://localhost",
-	}
-	// The parameters that the service adds are not allowed in a redirect URL, escaped or not.
-	var added []string
-	for _, param := range []string{"check_id", "code", "error", "error_description", "authorization", "date"} {
-		added = append(added, "https://app.sandbox.test/?"+param+"=1", "https://app.sandbox.test/?a=b&"+param, fmt.Sprintf("https://app.sandbox.test/?%%%02x%s=1", param[0], param[1:]))
-	}
-	added = append(added, "https://app.sandbox.test/?a=%zz", "https://app.sandbox.test/?a;b")
-	similar := []string{"https://app.sandbox.test/?codes=1&Code=2&check-id=3", "https://app.sandbox.test/?a=code&b=date"}
-
-	post := func(field, value string) map[string]response {
-		pair := fmt.Sprintf("{%q:%q}", field, value)
-		return map[string]response{
-			"check":   a.post(phoneChecks02, fmt.Sprintf(`{"phone_number":"447700900012",%s`, pair[1:])),
-			"project": owner.post(projects, fmt.Sprintf(`{"name":%q,"configuration":{"phone_check":%s}}`, field+value, pair)),
+	for _, table := range sandboxTables {
+		if !table.opened {
+			continue
 		}
-	}
-	expect := func(field string, values []string, status int) {
-		t.Helper()
-		for _, value := range values {
-			for where, r := range post(field, value) {
-				if r.status != status || status == 400 && r.fragment() != "bad_request" {
-					t.Errorf("%s %q of a %s: %d %s, want %d", field, value, where, r.status, r.body, status)
+		path := strings.Replace(table.path, "v0.1", "v0.2", 1)
+		t.Run(path, func(t *testing.T) {
+			t.Parallel()
+			srv := sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithFrozenClock(frozenAt))
+			a := newAPI(t, srv)
+			var receiver recordingReceiver
+			host := srv.Handle("app.sandbox.test", &receiver)
+			for i := range 100 {
+				suffix, want, overrides := table.outcome(i)
+				id := a.create(path, `{"phone_number":"4477009000`+suffix+`","callback_url":"`+host+`"}`)
+
+				opened := a.get(path + "/" + id + "/redirect")
+				code, _ := opened.json["code"].(string)
+				if overrides {
+					if opened.json["error"] != "mno_server_error" || opened.json["error_description"] == nil || code != "" {
+						t.Errorf("%s: response to the device = %s, want an error and no code", suffix, opened.body)
+					}
+					a.exchange(path, id, "anything").wantProblem(t, 404, "check_not_found")
+				} else {
+					if got := a.get(path + "/" + id).json["status"]; got != "PENDING" {
+						t.Errorf("%s: status after opening = %v, want PENDING", suffix, got)
+					}
+					if got := outcome(a.exchange(path, id, code).json); got != want {
+						t.Errorf("%s: result of the exchange = %q, want %q", suffix, got, want)
+					}
+				}
+				if err := srv.Idle(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				if got := outcome(receiver.last(t)); got != want || receiver.count() != i+1 {
+					t.Errorf("%s: callback %d = %q, want one callback per check with %q", suffix, receiver.count(), got, want)
 				}
 			}
-		}
+		})
 	}
-	for _, field := range []string{"callback_url", "redirect_url"} {
-		expect(field, invalid, 400)
-		expect(field, valid, 201)
-	}
-	// Browsers encode these, and the client that sends callbacks does not.
-	encoded := []string{"https://bücher.sandbox.test", "https://app.sandbox.test/a b", "https://app.sandbox.test/?a b"}
-	expect("callback_url", encoded, 400)
-	expect("redirect_url", encoded, 201)
-	expect("redirect_url", added, 400)
-	expect("redirect_url", similar, 201)
-	expect("callback_url", added[:1], 201)
 }
 
-// A URL that is an empty text counts as absent: that of the project applies.
-func TestServer_EmptyURLs(t *testing.T) {
+func TestServer_SingleUseCode(t *testing.T) {
 	t.Parallel()
-	srv := consoleServer(t)
-	var receiver recordingReceiver
-	callbacks := srv.Handle("shop.sandbox.test", &receiver)
-	owner := newOwnerAPI(t, srv)
-	_, credentials := owner.newProject(fmt.Sprintf(`{"name":"Shop","mode":"sandbox","callback_url":%q,"configuration":{"phone_check":{"callback_url":"","redirect_url":"https://app.sandbox.test/back"}}}`, callbacks))
-	product := newProductAPI(t, srv, credentials)
-	const urls = `"callback_url":"","redirect_url":""`
+	a := newAPI(t, sandboxfake.New(t, sandboxfake.WithInMemory()))
+	create := func(path string) string { return a.create(path, `{"phone_number":"447700900012"}`) }
+	one, other, unopened, old := create(phoneChecks02), create(phoneChecks02), create(phoneChecks02), create(phoneChecks)
+	codeOf := func(id string) string {
+		// Paths of another product do not find the check.
+		a.get("/subscriber_check/v0.2/checks/"+id+"/redirect").wantProblem(t, 404, "check_not_found")
+		a.get("/subscriber_check/v0.2/checks/"+id).wantProblem(t, 404, "check_not_found")
+		return a.get(phoneChecks02 + "/" + id + "/redirect").json["code"].(string)
+	}
+	code, otherCode := codeOf(one), codeOf(other)
 
-	created := product.post(phoneChecks02, `{"phone_number":"447700900055",`+urls+`}`)
-	opened := product.get(phoneChecks02 + "/" + created.text("check_id") + "/redirect")
-	if err := srv.Idle(t.Context()); err != nil {
+	a.get(phoneChecks02+"/"+one+"/redirect").wantProblem(t, 404, "check_not_found") // opened twice
+	a.exchange(phoneChecks02, one, otherCode).wantProblem(t, 404, "check_not_found")
+	a.exchange(phoneChecks02, unopened, code).wantProblem(t, 404, "check_not_found")
+	a.exchange(phoneChecks02, unopened, "").wantProblem(t, 404, "check_not_found")
+	a.exchange(phoneChecks02, old, code).wantProblem(t, 404, "check_not_found")
+	a.exchange(phoneChecks, one, code).wantProblem(t, 405, "method_not_allowed") // v0.1 has no exchange
+	if r := a.exchange(phoneChecks02, one, code); outcome(r.json) != "COMPLETED yes -" {
+		t.Errorf("exchange after the rejected ones: %d %s, want COMPLETED with a match", r.status, r.body)
+	}
+	a.exchange(phoneChecks02, one, code).wantProblem(t, 404, "check_not_found")
+	for _, patch := range []string{`{}`, `[]`, `null`, `[{"op":"replace","path":"/code","value":"x"}]`, `[{"op":"add","path":"/match","value":true}]`, `[{"op":"add","path":"/code"}]`, `[{"op":"add","path":"/code","value":7}]`, `[{"op":"add","path":"/codes","value":"` + otherCode + `"}]`, `[{"op":"replace","path":"/code","value":"` + otherCode + `"}]`,
+		`[{"op":"add","path":"/code","value":"x"},{"op":"add","path":"/code","value":"x"}]`} {
+		a.call(http.MethodPatch, phoneChecks02+"/"+other, patch).wantProblem(t, 400, "bad_request")
+	}
+}
+
+func TestServer_ChecksAcrossVersions(t *testing.T) {
+	t.Parallel()
+	a := newAPI(t, sandboxfake.New(t, sandboxfake.WithInMemory()))
+	old := a.create(phoneChecks, `{"phone_number":"447700900012"}`)
+
+	opened := a.get(phoneChecks02 + "/" + old + "/redirect")
+
+	if opened.status != 200 || opened.json["code"] != nil {
+		t.Errorf("v0.1 check opened with a v0.2 path: %d %s, want 200 without a code", opened.status, opened.body)
+	}
+	if got := outcome(a.get(phoneChecks02 + "/" + old).json); got != "COMPLETED yes -" {
+		t.Errorf("check read with the v0.2 path = %q, want COMPLETED with a match", got)
+	}
+	a.get("/subscriber_check/v0.1/checks/"+old).wantProblem(t, 404, "check_not_found")
+}
+
+func TestServer_CodeExpiresWithCheck(t *testing.T) {
+	t.Parallel()
+	srv := sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithFrozenClock(frozenAt))
+	a := newAPI(t, srv)
+	id := a.create(phoneChecks02, `{"phone_number":"447700900012"}`)
+	code := a.get(phoneChecks02 + "/" + id + "/redirect").json["code"].(string)
+
+	if err := srv.Advance(t.Context(), 2*time.Minute); err != nil {
 		t.Fatal(err)
 	}
-	project := owner.post(projects, `{"name":"Empty","callback_url":"","configuration":{"phone_check":{`+urls+`},"subscriber_check":{`+urls+`}}}`)
-	patched := owner.call(http.MethodPatch, projects+"/"+project.text("project_id"), `[{"op":"add","path":"/callback_url","value":""},{"op":"add","path":"/configuration/phone_check","value":{`+urls+`}}]`)
 
-	if _, ok := created.json["callback_url"]; ok || created.status != http.StatusCreated {
-		t.Errorf("create = %d %s, want 201 without callback_url", created.status, created.body)
+	a.exchange(phoneChecks02, id, code).wantProblem(t, 404, "check_not_found")
+}
+
+func TestServer_CreateCheckBodies(t *testing.T) {
+	t.Parallel()
+	a := newAPI(t, sandboxfake.New(t, sandboxfake.WithInMemory()))
+	for _, row := range []struct {
+		name, path, body string
+		status           int
+		fragment         string
+	}{
+		{"empty", phoneChecks, ``, 400, "bad_request"},
+		{"truncated", phoneChecks, `{"phone_number":"44770090`, 400, "bad_request"},
+		{"not JSON", phoneChecks, `phone_number=447700900000`, 400, "bad_request"},
+		{"array", phoneChecks, `[]`, 400, "bad_request"},
+		{"trailing text", phoneChecks, `{"phone_number":"447700900000"} and more`, 400, "bad_request"},
+		{"second document", phoneChecks, `{"phone_number":"447700900000"}{}`, 400, "bad_request"},
+		{"no number", phoneChecks, `{}`, 400, "bad_request"},
+		{"null", phoneChecks, `{"phone_number":null}`, 400, "bad_request"},
+		{"JSON number", phoneChecks, `{"phone_number":447700900000}`, 400, "bad_request"},
+		{"empty number", phoneChecks, `{"phone_number":""}`, 400, "phone_format_invalid"},
+		{"two plus signs", phoneChecks, `{"phone_number":"++447700900000"}`, 400, "phone_format_invalid"},
+		{"plus sign at the end", phoneChecks, `{"phone_number":"447700900000+"}`, 400, "phone_format_invalid"},
+		{"plus sign only", phoneChecks, `{"phone_number":"+"}`, 400, "phone_format_invalid"},
+		{"plus sign before a zero", phoneChecks, `{"phone_number":"+07700900000"}`, 400, "phone_format_invalid"},
+		{"plus sign before 6 digits", phoneChecks, `{"phone_number":"+447700"}`, 400, "phone_format_invalid"},
+		{"plus sign before 15 digits", phoneChecks, `{"phone_number":"+447700900000000"}`, 201, ""},
+		{"plus sign before 16 digits", phoneChecks, `{"phone_number":"+4477009000000000"}`, 400, "phone_format_invalid"},
+		{"spaces", phoneChecks, `{"phone_number":"4477 00900000"}`, 400, "phone_format_invalid"},
+		{"leading zero", phoneChecks, `{"phone_number":"07700900000"}`, 400, "phone_format_invalid"},
+		{"6 digits", phoneChecks, `{"phone_number":"447700"}`, 400, "phone_format_invalid"},
+		{"7 digits", phoneChecks, `{"phone_number":"4477009"}`, 201, ""},
+		{"15 digits", phoneChecks, `{"phone_number":"447700900000000"}`, 201, ""},
+		{"16 digits", phoneChecks, `{"phone_number":"4477009000000000"}`, 400, "phone_format_invalid"},
+		{"Arabic digits", phoneChecks, `{"phone_number":"٤٤٧٧٠٠٩٠٠٠٠٠"}`, 400, "phone_format_invalid"},
+		{"unknown fields", phoneChecks, `{"phone_number":"447700900000","colour":"red"}`, 201, ""},
+		{"field name in another case", phoneChecks, `{"Phone_Number":"447700900000"}`, 400, "bad_request"},
+		{"other field name in another case", phoneChecks, `{"phone_number":"447700900000","Callback_url":7}`, 201, ""},
+		{"field name with a Kelvin sign", phoneChecks, `{"phone_number":"447700900000","callbacK_url":7}`, 201, ""},
+		{"field name with an escaped letter", phoneChecks, `{"phone_number":"447700900000","c\u0041llback_url":7}`, 201, ""},
+		{"relative callback URL", phoneChecks, `{"phone_number":"447700900000","callback_url":"/callbacks"}`, 400, "bad_request"},
+		{"unsupported scheme", phoneChecks, `{"phone_number":"447700900000","callback_url":"ftp://app.sandbox.test"}`, 400, "bad_request"},
+		{"userinfo", phoneChecks, `{"phone_number":"447700900000","callback_url":"https://me:pw@app.sandbox.test"}`, 400, "bad_request"},
+		{"fragment", phoneChecks, `{"phone_number":"447700900000","callback_url":"https://app.sandbox.test/#here"}`, 400, "bad_request"},
+		{"callback URL of the wrong type", phoneChecks, `{"phone_number":"447700900000","callback_url":7}`, 400, "bad_request"},
+		{"invalid address", phoneChecks, `{"phone_number":"447700900000","phone_ip":"here"}`, 400, "bad_request"},
+		{"address with a zone", phoneChecks, `{"phone_number":"447700900000","phone_ip":"fe80::1%eth0"}`, 400, "bad_request"},
+		{"IPv4 address", phoneChecks, `{"phone_number":"447700900000","phone_ip":"192.0.2.1"}`, 201, ""},
+		{"IPv6 address", phoneChecks, `{"phone_number":"447700900000","phone_ip":"2001:db8::1"}`, 201, ""},
+		{"redirect URL with a code", "/phone_check/v0.2/checks", `{"phone_number":"447700900000","redirect_url":"https://app.sandbox.test/?co%64e=1"}`, 400, "bad_request"},
+		{"redirect URL with a query", "/phone_check/v0.2/checks", `{"phone_number":"447700900000","redirect_url":"https://app.sandbox.test/?a=1"}`, 201, ""},
+		{"redirect URL ignored in v0.1", phoneChecks, `{"phone_number":"447700900000","redirect_url":"nonsense"}`, 201, ""},
+		{"59 minutes", "/sim_check/v0.1/checks", `{"phone_number":"447700900000","period":59}`, 400, "bad_request"},
+		{"60 minutes", "/sim_check/v0.1/checks", `{"phone_number":"447700900000","period":60}`, 201, ""},
+		{"540000 minutes", "/sim_check/v0.1/checks", `{"phone_number":"447700900000","period":540000}`, 201, ""},
+		{"540001 minutes", "/sim_check/v0.1/checks", `{"phone_number":"447700900000","period":540001}`, 400, "bad_request"},
+		{"fraction of a minute", "/subscriber_check/v0.1/checks", `{"phone_number":"447700900000","period":60.5}`, 400, "bad_request"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+
+			r := a.post(row.path, row.body)
+
+			if row.status == 201 {
+				if r.status != 201 {
+					t.Errorf("response = %d %s, want 201", r.status, r.body)
+				}
+				return
+			}
+			r.wantProblem(t, row.status, row.fragment)
+			if strings.Contains(string(r.body), "4477") {
+				t.Errorf("problem contains the phone number: %s", r.body)
+			}
+		})
 	}
-	if to := opened.header.Get("Location"); opened.status != http.StatusFound || !strings.HasPrefix(to, "https://app.sandbox.test/back?") {
-		t.Errorf("open = %d to %q, want a redirect to the project's URL", opened.status, to)
-	}
-	if n := receiver.count(); n != 1 {
-		t.Errorf("the project's callback URL received %d callbacks, want 1", n)
-	}
-	for name, r := range map[string]response{"create": project, "patch": patched} {
-		if r.status/100 != 2 || strings.Contains(string(r.body), "_url") {
-			t.Errorf("%s of a project = %d %s, want success without URLs", name, r.status, r.body)
+}
+
+// Responses and lists show digits only.
+func TestServer_DropsPlusSign(t *testing.T) {
+	t.Parallel()
+	const number = "447700900012"
+	a := newAPI(t, sandboxfake.New(t, sandboxfake.WithInMemory()))
+	for _, path := range []string{phoneChecks, phoneChecks02, "/subscriber_check/v0.1/checks", "/sim_check/v0.1/checks"} {
+		created := a.post(path, `{"phone_number":"+`+number+`"}`)
+		if created.status != http.StatusCreated || created.text("phone_number") != number {
+			t.Fatalf("%s: create = %d %s, want phone_number %s", path, created.status, created.body, number)
+		}
+		check := path + "/" + created.text("check_id")
+
+		read := a.get(check)
+		listed := a.get(path + "?search=phone_number==" + number)
+
+		if got := read.text("phone_number"); got != number {
+			t.Errorf("%s: phone_number of the read check = %q, want %s", path, got, number)
+		}
+		if strings.Contains(string(listed.body), "+"+number) || !strings.Contains(string(listed.body), created.text("check_id")) {
+			t.Errorf("%s: list = %s, want the check with phone_number %s", path, listed.body, number)
 		}
 	}
 }
 
-func TestServer_DescribesInvalidURLs(t *testing.T) {
+func TestServer_HeadCheckURL(t *testing.T) {
 	t.Parallel()
-	srv := consoleServer(t)
-	a, owner := newAPI(t, srv), newOwnerAPI(t, srv)
-	for _, row := range []struct{ url, want string }{
-		{"/back", "must be absolute: begin with https:// or http://"},
-		{"https:///back", "must be absolute: the host is missing"},
-		{"ftp://app.sandbox.test", "must have the scheme https or http"},
-		{"localhost:8080/back", "must have the scheme https or http"},
-		{"https://user:secret@app.sandbox.test", "must not contain userinfo"},
-		{"https://app.sandbox.test/#here", "must not have a fragment"},
-		{"https://app.sandbox.test#/here", "must not have a fragment"},
-		{"https://app.sandbox.test:8443#here/there", "must not have a fragment"},
-		{"https://app.sandbox.test/ä", "must have a path and query in ASCII (percent-encode other characters)"},
-		{"https://app.sandbox.test/?a=ä", "must have a path and query in ASCII (percent-encode other characters)"},
-		{"https://אa.sandbox.test", "must have a host in ASCII (write an internationalized name as punycode, xn--…)"},
-		{"https://[fe80::1%25eth0]/", "must have a host without percent escapes and zones"},
-		{"https://app.sandbox.test/a\tb", "must not contain spaces or control characters (percent-encode them)"},
-		{"https://app.sandbox.test:port", "is malformed: the host, the port or a percent escape is not valid"},
-		{"https://app.sandbox.test/" + strings.Repeat("u", urlLimit), "must have at most 2048 bytes"},
-	} {
-		for _, field := range []string{"callback_url", "redirect_url"} {
-			pair := fmt.Sprintf("%q:%q", field, row.url)
-			for where, r := range map[string]response{
-				"check":   a.post(phoneChecks02, `{"phone_number":"447700900012",`+pair+`}`),
-				"project": owner.post(projects, `{"name":"Shop","configuration":{"phone_check":{`+pair+`}}}`),
-			} {
-				r.wantProblem(t, 400, "bad_request")
-				if got, want := r.text("detail"), field+" "+row.want; got != want {
-					t.Errorf("%s %s of a %s: detail = %q, want %q", field, row.url, where, got, want)
-				}
-			}
-		}
+	a := newAPI(t, sandboxfake.New(t, sandboxfake.WithInMemory()))
+	id := a.create(phoneChecks, `{"phone_number":"447700900000"}`)
+
+	r := a.call(http.MethodHead, phoneChecks+"/"+id+"/redirect", "")
+
+	if r.status != http.StatusMethodNotAllowed {
+		t.Errorf("HEAD = %d, want 405", r.status)
 	}
-	r := a.post(phoneChecks02, `{"phone_number":"447700900012","redirect_url":"https://app.sandbox.test/?code=1"}`)
-	if want := "redirect_url must not have a query parameter that the service adds: check_id, code, error, error_description, authorization, date"; r.text("detail") != want {
-		t.Errorf("redirect URL with a code: detail = %q, want %q", r.text("detail"), want)
+	if status := a.get(phoneChecks + "/" + id).json["status"]; status != "ACCEPTED" {
+		t.Errorf("status after HEAD = %v, want ACCEPTED", status)
+	}
+}
+
+func TestServer_UnopenedCheckExpires(t *testing.T) {
+	t.Parallel()
+	for _, clock := range []struct {
+		name string
+		opts []sandboxfake.Option
+	}{
+		{"frozen", []sandboxfake.Option{sandboxfake.WithFrozenClock(frozenAt)}},
+		{"running", nil},
+		{"in memory", []sandboxfake.Option{sandboxfake.WithInMemory()}},
+	} {
+		t.Run(clock.name, func(t *testing.T) {
+			t.Parallel()
+			srv := sandboxfake.New(t, clock.opts...)
+			a := newAPI(t, srv)
+			var receiver recordingReceiver
+			host := srv.Handle("app.sandbox.test", &receiver)
+			path := "/phone_check/v0.1/checks"
+			id := a.create(path, `{"phone_number":"447700900000","callback_url":"`+host+`"}`)
+
+			if err := srv.Advance(t.Context(), 110*time.Second); err != nil {
+				t.Fatal(err)
+			}
+			if r := a.get(path + "/" + id); r.json["status"] != "ACCEPTED" {
+				t.Errorf("read before the TTL: %d %s, want ACCEPTED", r.status, r.body)
+			}
+			if err := srv.Advance(t.Context(), 10*time.Second); err != nil {
+				t.Fatal(err)
+			}
+
+			a.get(path+"/"+id).wantProblem(t, 404, "check_not_found")
+			a.get(path+"/"+id+"/redirect").wantProblem(t, 404, "check_not_found")
+			if list := a.get(path); list.json["page"].(map[string]any)["total_elements"] != 0.0 {
+				t.Errorf("list contains the expired check: %s", list.body)
+			}
+			body := receiver.last(t)
+			if got := outcome(body); got != "EXPIRED - -" || body["check_id"] != id {
+				t.Errorf("callback = %q for check %v, want EXPIRED without match", got, body["check_id"])
+			}
+		})
 	}
 }

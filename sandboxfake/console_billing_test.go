@@ -3,11 +3,16 @@ package sandboxfake_test
 import (
 	"fmt"
 	"net/http"
+	"net/url"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/idverify/idverify-go"
 	"github.com/idverify/idverify-go/sandboxfake"
 )
 
@@ -271,3 +276,300 @@ func TestServer_BillingProblemDetails(t *testing.T) {
 		}
 	}
 }
+
+func TestServer_InsufficientBalance(t *testing.T) {
+	t.Parallel()
+	srv := consoleServer(t, sandboxfake.WithPrices(map[idverify.Product]string{idverify.ProductPhoneCheck: "60", idverify.ProductSIMCheck: "0.000001"}))
+	account := srv.NewWorkspace("Shop")
+	owner := newConsoleAPI(t, srv, account.Credentials)
+	product := newProductAPI(t, srv, account.NewProject(idverify.ProjectParams{Name: "Live", Mode: idverify.ModeLive}).Credentials)
+	product.create(phoneChecks, `{"phone_number":"447700900012"}`)
+
+	product.post(phoneChecks, `{"phone_number":"447700900012"}`).wantProblem(t, 402, "insufficient_balance")
+
+	if n := product.get(phoneChecks).at("page", "total_elements"); n != 1.0 || owner.money("default") != "40 API" {
+		t.Errorf("%v checks, balance %s, want 1 and 40 API", n, owner.money("default"))
+	}
+	product.create("/sim_check/v0.1/checks", `{"phone_number":"447700900012"}`)
+	if got := owner.money("default"); got != "39.999999 API" {
+		t.Errorf("balance after a SIMCheck for 0.000001 = %s, want 39.999999 API", got)
+	}
+	usage := owner.get(workspaces + "/default/usage/daily?group_by=product_id&search=date%3E2026")
+	if diff := cmp.Diff([]string{"60", "0.000001"}, usage.amounts(t)); diff != "" {
+		t.Errorf("usage without the rejected check (-want +got):\n%s", diff)
+	}
+}
+
+func TestServer_MembersShareBalance(t *testing.T) {
+	t.Parallel()
+	srv := consoleServer(t)
+	owner := newOwnerAPI(t, srv)
+	for _, role := range []string{"ADMIN", "VIEWER"} {
+		member := newConsoleAPI(t, srv, owner.invite(role, role).Credentials)
+		id, _ := owner.newProject(fmt.Sprintf(`{"name":%q}`, role))
+		pair := member.want(201, http.MethodPost, projects+"/"+id+"/credentials", "")
+		product := newProductAPI(t, srv, idverify.Credentials{ClientID: pair.text("client_id"), ClientSecret: idverify.NewSecret(pair.text("client_secret"))})
+
+		product.create(phoneChecks, `{"phone_number":"447700900012"}`)
+	}
+
+	if got := owner.money("default"); got != "98 API" {
+		t.Errorf("balance after one check each of an admin and a viewer = %s, want 98 API", got)
+	}
+}
+
+// A balance equal to the price is sufficient.
+func TestServer_PriceEqualsBalance(t *testing.T) {
+	t.Parallel()
+	for price, wants := range map[string][]int{"100": {201, 402}, "50": {201, 201, 402}, "100.000001": {402}, "99.999999": {201, 402}, "0": {201, 201}} {
+		srv := consoleServer(t, sandboxfake.WithPrices(map[idverify.Product]string{idverify.ProductPhoneCheck: price}))
+		product := newProductAPI(t, srv, srv.NewWorkspace("Shop").NewProject(idverify.ProjectParams{Name: "Live", Mode: idverify.ModeLive}).Credentials)
+		for i, want := range wants {
+			if r := product.post(phoneChecks, `{"phone_number":"447700900012"}`); r.status != want {
+				t.Errorf("price %s, check %d of a balance of 100: %d %s, want %d", price, i+1, r.status, r.body, want)
+			}
+		}
+	}
+}
+
+// Concurrent checks are charged exactly, to the millionth.
+func TestServer_ConcurrentCharges(t *testing.T) {
+	t.Parallel()
+	srv := sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithPrices(map[idverify.Product]string{
+		idverify.ProductPhoneCheck: "0.123457", idverify.ProductSIMCheck: "0.2", idverify.ProductSubscriberCheck: "0.333333",
+	}))
+	account := srv.NewWorkspace("Shop")
+	var apis []*api
+	for i := range 4 {
+		apis = append(apis, newProductAPI(t, srv, account.NewProject(idverify.ProjectParams{Name: fmt.Sprintf("Project %d", i), Mode: idverify.ModeLive}).Credentials))
+	}
+	millionths := map[string]int{phoneChecks: 123457, "/sim_check/v0.1/checks": 200000, "/subscriber_check/v0.1/checks": 333333}
+	paths := []string{phoneChecks, "/sim_check/v0.1/checks", "/subscriber_check/v0.1/checks"}
+
+	var mu sync.Mutex
+	spent, accepted, rejected := 0, 0, 0
+	var wg sync.WaitGroup
+	jobs := make(chan int)
+	for range 32 {
+		wg.Go(func() {
+			for i := range jobs {
+				path := paths[i%len(paths)]
+				r := apis[i%len(apis)].post(path, `{"phone_number":"447700900012"}`)
+				mu.Lock()
+				switch {
+				case r.status == 201:
+					accepted++
+					spent += millionths[path]
+				case r.status == 402:
+					rejected++
+				default:
+					t.Errorf("create: %d %s", r.status, r.body)
+				}
+				mu.Unlock()
+				if strings.Contains(string(r.body), `"snapshot_balance":-`) {
+					t.Errorf("negative balance: %s", r.body)
+				}
+			}
+		})
+	}
+	for i := range 1000 {
+		jobs <- i
+	}
+	close(jobs)
+	wg.Wait()
+
+	decimal := func(n int) string {
+		return strings.TrimRight(strings.TrimRight(fmt.Sprintf("%d.%06d", n/1_000_000, n%1_000_000), "0"), ".")
+	}
+	left := 100_000_000 - spent
+	want := fmt.Sprintf(`"amount_available":%s,`, decimal(left))
+	owner := newConsoleAPI(t, srv, account.Credentials)
+	body := string(owner.get(workspaces + "/default").body)
+	if accepted+rejected != 1000 || rejected == 0 || left < 0 || !strings.Contains(body, want) {
+		t.Errorf("%d checks accepted for %d millionths, %d rejected; workspace = %s, want %s", accepted, spent, rejected, body, want)
+	}
+	if left >= 333333 {
+		t.Errorf("a check was rejected with a balance of %d millionths", left)
+	}
+	counted, charged := 0, 0
+	usage := owner.get(workspaces + "/default/usage/hourly?group_by=product_id&search=date%3E2000")
+	amounts := usage.amounts(t)
+	for i, row := range usage.at("_embedded", "usage").([]any) {
+		u := row.(map[string]any)
+		n := int(u["counter"].(float64))
+		price := map[any]int{"pck": 123457, "sck": 200000, "suk": 333333}[u["product_id"]]
+		if amounts[i] != decimal(n*price) {
+			t.Errorf("usage amount = %s for %d checks at %d millionths", amounts[i], n, price)
+		}
+		counted, charged = counted+n, charged+n*price
+	}
+	if counted != accepted || charged != spent {
+		t.Errorf("usage = %d checks for %d millionths, want %d for %d", counted, charged, accepted, spent)
+	}
+}
+
+// usageRows returns the rows of a usage response as text: date, product, project, counter, amount,
+// currency.
+func (r response) usageRows(names map[string]string) []string {
+	rows := []string{}
+	items, _ := r.at("_embedded", "usage").([]any)
+	for _, item := range items {
+		u := item.(map[string]any)
+		row := []string{fmt.Sprint(u["date"])}
+		if product, ok := u["product_id"]; ok {
+			row = append(row, fmt.Sprint(product))
+		}
+		if project, ok := u["project_id"]; ok {
+			row = append(row, names[fmt.Sprint(project)])
+		}
+		rows = append(rows, strings.Join(append(row, fmt.Sprint(u["counter"]), fmt.Sprint(u["amount"]), fmt.Sprint(u["currency"])), " "))
+	}
+	return rows
+}
+
+// newUsageWorkspace returns a workspace with checks in three hours of two days and two checks in
+// the next month, the last one after the first top-up.
+func newUsageWorkspace(t *testing.T) (owner *api, names map[string]string) {
+	t.Helper()
+	srv := sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithFrozenClock(time.Date(2026, 1, 30, 22, 59, 59, 0, time.UTC)))
+	account := srv.NewWorkspace("Busy")
+	live, sandbox := account.NewProject(idverify.ProjectParams{Name: "live", Mode: idverify.ModeLive}), account.NewProject(idverify.ProjectParams{Name: "sandbox", Mode: idverify.ModeSandbox})
+	check := func(p *sandboxfake.Project, paths ...string) {
+		t.Helper()
+		a := newProductAPI(t, srv, p.Credentials)
+		for _, path := range paths {
+			a.create(path, `{"phone_number":"447700900012"}`)
+		}
+	}
+	advance := func(d time.Duration) {
+		t.Helper()
+		if err := srv.Advance(t.Context(), d); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const sim = "/sim_check/v0.1/checks"
+	check(live, phoneChecks, phoneChecks, sim)
+	check(sandbox, phoneChecks)
+	advance(time.Second) // 23:00:00
+	check(live, phoneChecks)
+	advance(time.Hour) // the 31st
+	check(sandbox, sim)
+	advance(24 * time.Hour) // February
+	check(live, phoneChecks)
+	owner = newConsoleAPI(t, srv, account.Credentials)
+	owner.want(200, http.MethodPut, workspaces+"/default/billing_account", `{"company_name":"Sandbox Ltd"}`)
+	method := owner.want(201, http.MethodPost, workspaces+"/default/payment_methods", newCard).text("payment_method_id")
+	owner.want(201, http.MethodPost, workspaces+"/default/topups", fmt.Sprintf(`{"payment_method_id":%q,"currency":"EUR","amount":5}`, method))
+	check(live, phoneChecks)
+	return owner, map[string]string{live.ProjectID: "live", sandbox.ProjectID: "sandbox"}
+}
+
+func TestServer_UsageGroups(t *testing.T) {
+	t.Parallel()
+	owner, names := newUsageWorkspace(t)
+	for _, row := range []struct {
+		period, search, groupBy string
+		want                    []string
+	}{
+		{"hourly", "date>=2026-01-30T22", "", []string{"2026-01-30T22 4 3 API", "2026-01-30T23 1 1 API", "2026-01-31T00 1 0 API", "2026-02-01T00 1 1 API", "2026-02-01T00 1 1 EUR"}},
+		{"hourly", "date>2026-01-30T22;date<2026-02-01T00", "", []string{"2026-01-30T23 1 1 API", "2026-01-31T00 1 0 API"}},
+		{"hourly", "date==2026-01-30T22", "product_id", []string{"2026-01-30T22 pck 3 2 API", "2026-01-30T22 sck 1 1 API"}},
+		{"hourly", "date==2026-01-30T22", "project_id", []string{"2026-01-30T22 live 3 3 API", "2026-01-30T22 sandbox 1 0 API"}},
+		{"daily", "date>=2026-01-30", "", []string{"2026-01-30 5 4 API", "2026-01-31 1 0 API", "2026-02-01 1 1 API", "2026-02-01 1 1 EUR"}},
+		{"daily", "date<=2026-01-31", "product_id,project_id", []string{"2026-01-30 pck live 3 3 API", "2026-01-30 pck sandbox 1 0 API", "2026-01-30 sck live 1 1 API", "2026-01-31 sck sandbox 1 0 API"}},
+		{"daily", "date<=2026-01-31", "product_id&group_by=project_id", []string{"2026-01-30 pck live 3 3 API", "2026-01-30 pck sandbox 1 0 API", "2026-01-30 sck live 1 1 API", "2026-01-31 sck sandbox 1 0 API"}},
+		{"daily", "date>=2026-01-30;product_id!=pck", "product_id", []string{"2026-01-30 sck 1 1 API", "2026-01-31 sck 1 0 API"}},
+		{"daily", "date>=2026-01-30;product_id==sim_check", "", []string{}},
+		{"daily", "date>=2026-01-30;product_id==sck", "", []string{"2026-01-30 1 1 API", "2026-01-31 1 0 API"}},
+		{"monthly", "date>=2026-01", "", []string{"2026-01 6 4 API", "2026-02 1 1 API", "2026-02 1 1 EUR"}},
+		{"monthly", "date==2026-01", "project_id,product_id", []string{"2026-01 pck live 3 3 API", "2026-01 pck sandbox 1 0 API", "2026-01 sck live 1 1 API", "2026-01 sck sandbox 1 0 API"}},
+		{"monthly", "date<2026-01", "", []string{}},
+	} {
+		query := "?search=" + url.QueryEscape(row.search)
+		if row.groupBy != "" {
+			query += "&group_by=" + row.groupBy
+		}
+
+		r := owner.want(200, http.MethodGet, workspaces+"/default/usage/"+row.period+query, "")
+
+		got := r.usageRows(names)
+		if strings.Contains(row.groupBy, "project_id") {
+			// Groups are sorted by ID, not by name.
+			got = sorted(got)
+		}
+		if diff := cmp.Diff(row.want, got); diff != "" {
+			t.Errorf("%s %s %s (-want +got):\n%s", row.period, row.search, row.groupBy, diff)
+		}
+	}
+}
+
+// usagePages returns the rows of all pages of the usage at path, by following the links.
+func (a *api) usagePages(path string, names map[string]string) []string {
+	a.t.Helper()
+	var rows []string
+	for next := a.srv.URL() + workspaces + "/default/usage/" + path; next != ""; {
+		r := a.want(200, http.MethodGet, next, "")
+		rows = append(rows, r.usageRows(names)...)
+		next = r.text("_links", "next", "href")
+	}
+	return rows
+}
+
+func TestServer_UsagePages(t *testing.T) {
+	t.Parallel()
+	owner, names := newUsageWorkspace(t)
+
+	got := owner.usagePages("daily?size=2&group_by=product_id&search="+url.QueryEscape("date>=2026-01-30"), names)
+
+	want := []string{"2026-01-30 pck 4 3 API", "2026-01-30 sck 1 1 API", "2026-01-31 sck 1 0 API", "2026-02-01 pck 1 1 API", "2026-02-01 pck 1 1 EUR"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("rows of all pages (-want +got):\n%s", diff)
+	}
+}
+
+func TestServer_UsageLinksKeepGroups(t *testing.T) {
+	t.Parallel()
+	owner, names := newUsageWorkspace(t)
+
+	got := owner.usagePages("monthly?size=1&group_by=product_id&group_by=project_id&search="+url.QueryEscape("date==2026-01"), names)
+
+	want := []string{"2026-01 pck live 3 3 API", "2026-01 pck sandbox 1 0 API", "2026-01 sck live 1 1 API", "2026-01 sck sandbox 1 0 API"}
+	if diff := cmp.Diff(want, sorted(got)); diff != "" {
+		t.Errorf("rows of all pages (-want +got):\n%s", diff)
+	}
+}
+
+func TestServer_UsageOfDeletedProject(t *testing.T) {
+	t.Parallel()
+	owner, names := newUsageWorkspace(t)
+	path := workspaces + "/default/usage/monthly?group_by=project_id&search=date%3E2025"
+	before := owner.get(path).usageRows(names)
+
+	for id := range names {
+		owner.want(204, http.MethodDelete, projects+"/"+id, "")
+	}
+
+	if diff := cmp.Diff(before, owner.get(path).usageRows(names)); diff != "" || len(before) == 0 {
+		t.Errorf("usage after the projects were deleted (-before +after):\n%s", diff)
+	}
+}
+
+func TestServer_UsageRejectsQueries(t *testing.T) {
+	t.Parallel()
+	owner, _ := newUsageWorkspace(t)
+	for _, query := range []string{
+		"", "?search=", "?search=product_id==pck", "?search=date", "?search=date>=soon", "?search=date>2026,", "?search=colour==red;date>2026",
+		"?search=date>2026&group_by=", "?search=date>2026&group_by=colour", "?search=date>2026&group_by=product_id,", "?search=date>2026&group_by=product_id,product_id",
+		"?search=date>2026&group_by=product_id&group_by=product_id", "?search=date>2026&group_by=product_id&group_by=", "?search=date>2026&search=date>2026",
+		"?search=date>2026&size=0", "?search=date>2026&sort=name,asc",
+	} {
+		r := owner.get(workspaces + "/default/usage/daily" + query)
+
+		if r.status != 400 || r.fragment() != "bad_request" {
+			t.Errorf("%s: %d %s, want 400", query, r.status, r.body)
+		}
+	}
+	owner.get(workspaces+"/default/usage/weekly?search=date>2026").wantProblem(t, 404, "not_found")
+}
+
+func sorted(rows []string) []string { return slices.Sorted(slices.Values(rows)) }

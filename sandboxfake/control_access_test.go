@@ -1,9 +1,12 @@
 package sandboxfake_test
 
 import (
+	"context"
 	"crypto/tls"
 	"io"
 	"log"
+	"maps"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -214,93 +217,190 @@ func TestServer_ControlRemoteAddresses(t *testing.T) {
 	}
 }
 
-func TestServer_ControlOperations(t *testing.T) {
-	t.Parallel()
-	a := newControlAPI(t)
-
-	listed := a.control(http.MethodGet, "operations", "").json["operations"].([]any)
-
-	names := make(map[string]bool)
-	for _, row := range listed {
-		name := row.(map[string]any)["operation"].(string)
-		names[name] = true
-		// Faults accept each name.
-		if got := a.control(http.MethodPost, "faults", `{"match":{"operation":"`+name+`"},"faults":[{}]}`); got.status != http.StatusNoContent {
-			t.Errorf("inject a fault for %s: %d %s, want 204", name, got.status, got.body)
-		}
+// session opens a session and returns its cookie.
+func (a *api) session() *http.Cookie {
+	a.t.Helper()
+	got := a.control(http.MethodPost, "session", "")
+	cookies := (&http.Response{Header: got.header}).Cookies()
+	if got.status != http.StatusNoContent || len(cookies) != 1 {
+		a.t.Fatalf("open a session: %d with %d cookies, want 204 with one", got.status, len(cookies))
 	}
-	for _, want := range []string{"phone_check.create", "token.create", "callback"} {
-		if !names[want] {
-			t.Errorf("operation %s is not listed", want)
-		}
+	return cookies[0]
+}
+
+func TestServer_SessionCookie(t *testing.T) {
+	t.Parallel()
+	a, other := newControlAPI(t), newControlAPI(t)
+
+	cookie := a.session()
+
+	if !cookie.Secure || !cookie.HttpOnly || cookie.SameSite != http.SameSiteStrictMode || cookie.Path != "/_sandbox/" || cookie.Domain != "" {
+		t.Errorf("cookie = %v, want Secure, HttpOnly, SameSite=Strict for /_sandbox/ of the host", cookie)
+	}
+	if strings.Contains(cookie.String(), a.srv.ControlToken()) {
+		t.Error("the cookie contains the control token")
+	}
+	if another := other.session(); another.Name == cookie.Name || another.Value == cookie.Value {
+		t.Error("two servers share a session: the pages of one would replace the cookie of the other")
+	}
+	a.srv.Reset()
+	if again := a.session(); again.String() != cookie.String() {
+		t.Error("Reset changed the cookie: the page would lose its session")
+	}
+	ended := (&http.Response{Header: a.control(http.MethodDelete, "session", "").header}).Cookies()
+	if len(ended) != 1 || ended[0].Name != cookie.Name || ended[0].MaxAge >= 0 || ended[0].Value != "" || ended[0].Path != cookie.Path {
+		t.Errorf("DELETE sets %v, want an expired cookie of the same name", ended)
 	}
 }
 
-func TestServer_Expire(t *testing.T) {
+func TestServer_SessionAuthorizes(t *testing.T) {
 	t.Parallel()
-	expirers := map[string]func(*api, string){
-		"Go": func(a *api, id string) { a.srv.Expire(id) },
-		"control plane": func(a *api, id string) {
-			if got := a.control(http.MethodPost, "expire", `{"check_id":"`+id+`"}`); got.status != http.StatusNoContent {
-				a.t.Errorf("expire: %d %s", got.status, got.body)
+	a, another := newControlAPI(t), newControlAPI(t)
+	cookie, fromAnother := a.session(), another.session()
+	right, token := cookie.Name+"="+cookie.Value, a.srv.ControlToken()
+	origin := strings.TrimPrefix(a.srv.URL(), "https://")
+	for _, row := range []struct {
+		name      string
+		header    http.Header
+		get, post int
+	}{
+		{"no cookie", http.Header{}, 401, 401},
+		{"cookie", http.Header{"Cookie": {right}}, 204, 204},
+		{"cookie among others", http.Header{"Cookie": {"a=b; " + right + "; c=d"}}, 204, 204},
+		{"wrong and right cookie", http.Header{"Cookie": {cookie.Name + "=x; " + right}}, 204, 204},
+		{"wrong value", http.Header{"Cookie": {cookie.Name + "=" + strings.ToLower(cookie.Value)}}, 401, 401},
+		{"truncated value", http.Header{"Cookie": {right[:len(right)-1]}}, 401, 401},
+		{"empty value", http.Header{"Cookie": {cookie.Name + "="}}, 401, 401},
+		{"token as the value", http.Header{"Cookie": {cookie.Name + "=" + token}}, 401, 401},
+		{"cookie of another run", http.Header{"Cookie": {fromAnother.Name + "=" + fromAnother.Value}}, 401, 401},
+		{"value of another run", http.Header{"Cookie": {cookie.Name + "=" + fromAnother.Value}}, 401, 401},
+		{"value under another name", http.Header{"Cookie": {fromAnother.Name + "=" + cookie.Value}}, 401, 401},
+		{"value as a bearer token", bearer(cookie.Value), 401, 401},
+		{"cookie and wrong token", http.Header{"Cookie": {right}, "Authorization": {"Bearer wrong"}}, 401, 401},
+		{"cookie and other scheme", http.Header{"Cookie": {right}, "Authorization": {"Basic eDp5"}}, 401, 401},
+		{"cookie and empty header", http.Header{"Cookie": {right}, "Authorization": {""}}, 401, 401},
+		{"wrong cookie and token", http.Header{"Cookie": {cookie.Name + "=x"}, "Authorization": {"Bearer " + token}}, 204, 204},
+
+		// Browsers send the cookie to all ports of the host, and for pages of all its ports.
+		{"page of the same origin", http.Header{"Cookie": {right}, "Sec-Fetch-Site": {"same-origin"}, "Origin": {"https://" + origin}}, 204, 204},
+		{"address bar", http.Header{"Cookie": {right}, "Sec-Fetch-Site": {"none"}}, 204, 204},
+		{"page of another port", http.Header{"Cookie": {right}, "Sec-Fetch-Site": {"same-site"}}, 401, 403},
+		{"page of another site", http.Header{"Cookie": {right}, "Sec-Fetch-Site": {"cross-site"}}, 401, 403},
+		{"origin without Sec-Fetch-Site", http.Header{"Cookie": {right}, "Origin": {"https://" + origin}}, 204, 204},
+		{"origin of another port", http.Header{"Cookie": {right}, "Origin": {"https://" + origin + ":1"}}, 401, 403},
+		{"origin of a sandboxed frame", http.Header{"Cookie": {right}, "Origin": {"null"}}, 401, 403},
+		{"malformed origin", http.Header{"Cookie": {right}, "Origin": {"https://%zz"}}, 401, 403},
+
+		{"form", http.Header{"Cookie": {right}, "Content-Type": {"application/x-www-form-urlencoded"}}, 204, 415},
+		{"form with files", http.Header{"Cookie": {right}, "Content-Type": {"multipart/form-data; boundary=x"}}, 204, 415},
+		{"plain text", http.Header{"Cookie": {right}, "Content-Type": {"text/plain"}}, 204, 415},
+		{"malformed type", http.Header{"Cookie": {right}, "Content-Type": {"application/json/x"}}, 204, 415},
+	} {
+		send := func(method string) response {
+			request := a.request(method, "/_sandbox/session", "")
+			request.Header = row.header.Clone()
+			if row.header["Content-Type"] == nil {
+				request.Header.Set("Content-Type", "application/json")
 			}
-		},
-	}
-	for name, expire := range expirers {
-		for _, path := range []string{phoneChecks, phoneChecks02} {
-			t.Run(name+path, func(t *testing.T) {
-				t.Parallel()
-				a := newControlAPI(t, sandboxfake.WithFrozenClock(frozenAt))
-				var receiver recordingReceiver
-				id := a.create(path, `{"phone_number":"447700900012","callback_url":"`+a.srv.Handle("app.sandbox.test", &receiver)+`"}`)
-				other := a.create(path, `{"phone_number":"447700900012"}`)
-				if path == phoneChecks02 {
-					a.get(path + "/" + id + "/redirect") // PENDING expires too
-				}
+			return a.do(request)
+		}
 
-				expire(a, id)
+		get, post, del := send(http.MethodGet), send(http.MethodPost), send(http.MethodDelete)
 
-				if err := a.srv.Idle(t.Context()); err != nil {
-					t.Fatal(err)
-				}
-				if !a.srv.Now().Equal(frozenAt) {
-					t.Errorf("clock = %v, want it unchanged", a.srv.Now())
-				}
-				a.get(path+"/"+id).wantProblem(t, 404, "check_not_found")
-				if got := a.get(path + "/" + other); got.status != http.StatusOK {
-					t.Errorf("other check = %d, want 200", got.status)
-				}
-				if body := receiver.last(t); body["check_id"] != id || body["status"] != "EXPIRED" || body["match"] != nil {
-					t.Errorf("callback = %v, want EXPIRED without match", body)
-				}
-			})
+		wantDelete := row.post
+		if wantDelete == http.StatusUnsupportedMediaType {
+			wantDelete = http.StatusNoContent
+		}
+		if get.status != row.get || post.status != row.post || del.status != wantDelete {
+			t.Errorf("%s: GET %d, POST %d, DELETE %d, want %d, %d, %d", row.name, get.status, post.status, del.status, row.get, row.post, wantDelete)
+		}
+		for _, got := range []response{get, post, del} {
+			if got.status >= 400 && got.header.Get("Set-Cookie") != "" {
+				t.Errorf("%s: a response with %d sets a cookie", row.name, got.status)
+			}
 		}
 	}
 }
 
-func TestServer_ExpireEndedCheck(t *testing.T) {
+func TestServer_ControlResponseHeaders(t *testing.T) {
 	t.Parallel()
 	a := newControlAPI(t)
-	id := a.create(phoneChecks, `{"phone_number":"447700900012"}`)
-	a.get(phoneChecks + "/" + id + "/redirect")
-
-	got := a.control(http.MethodPost, "expire", `{"check_id":"`+id+`"}`)
-
-	got.wantProblem(t, http.StatusBadRequest, "bad_request")
-	if check := a.get(phoneChecks + "/" + id); check.json["status"] != "COMPLETED" {
-		t.Errorf("check = %s, want COMPLETED as before", check.body)
+	for _, got := range []response{a.control(http.MethodGet, "time", ""), a.do(a.request(http.MethodGet, "/_sandbox/time", ""))} {
+		for name, want := range map[string]string{"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "Cross-Origin-Resource-Policy": "same-origin", "Access-Control-Allow-Origin": ""} {
+			if value := got.header.Get(name); value != want {
+				t.Errorf("%d with %s %q, want %q", got.status, name, value, want)
+			}
+		}
 	}
 }
 
-func TestServer_ExpireUnknownCheck(t *testing.T) {
+func TestServer_ControlThisMachine(t *testing.T) {
 	t.Parallel()
-	tb := new(fatalTB)
-	srv := sandboxfake.New(tb, sandboxfake.WithInMemory())
-	t.Cleanup(func() { srv.Close() })
+	local := &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 443}
+	for _, row := range []struct {
+		name, from string
+		local      net.Addr
+		header     http.Header
+		host       string
+		status     int
+	}{
+		{"address of this machine", "192.0.2.1:5000", local, nil, "", 200},
+		{"mapped address of this machine", "[::ffff:192.0.2.1]:5000", local, nil, "", 200},
+		{"IPv6 address of this machine", "[2001:db8::1]:5000", &net.TCPAddr{IP: net.ParseIP("2001:db8::1")}, nil, "", 200},
+		{"neighbor", "192.0.2.2:5000", local, nil, "", 403},
+		{"unknown local address", "192.0.2.1:5000", nil, nil, "", 403},
+		{"local address without port", "192.0.2.1:5000", &net.UnixAddr{Name: "192.0.2.1"}, nil, "", 403},
+		{"no remote address", "", &net.TCPAddr{}, nil, "", 403},
+		{"X-Forwarded-For", "192.0.2.2:5000", local, http.Header{"X-Forwarded-For": {"127.0.0.1"}}, "", 403},
+		{"Forwarded", "192.0.2.2:5000", local, http.Header{"Forwarded": {"for=127.0.0.1;host=localhost"}}, "", 403},
+		{"X-Real-IP", "192.0.2.2:5000", local, http.Header{"X-Real-Ip": {"127.0.0.1"}}, "", 403},
+		{"True-Client-IP", "192.0.2.2:5000", local, http.Header{"True-Client-Ip": {"::1"}}, "", 403},
+		{"Host", "192.0.2.2:5000", local, nil, "127.0.0.1", 403},
+		{"forwarded for another machine", "127.0.0.1:5000", local, http.Header{"X-Forwarded-For": {"192.0.2.2"}}, "", 200},
+	} {
+		srv := sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithControl(sandboxfake.ControlOptions{}))
+		ctx := t.Context()
+		if row.local != nil {
+			ctx = context.WithValue(ctx, http.LocalAddrContextKey, row.local)
+		}
+		request := httptest.NewRequestWithContext(ctx, http.MethodGet, "/_sandbox/time", nil)
+		request.RemoteAddr = row.from
+		if row.host != "" {
+			request.Host = row.host
+		}
+		request.Header = bearer(srv.ControlToken())
+		maps.Copy(request.Header, row.header)
+		recorder := httptest.NewRecorder()
 
-	message := tb.catch(func() { srv.Expire("unknown") })
+		sandboxfake.Serve(srv, recorder, request)
 
-	if !strings.Contains(message, "expire") {
-		t.Errorf("failure of the test = %q, want one that names Expire", message)
+		if recorder.Code != row.status {
+			t.Errorf("%s: %d, want %d", row.name, recorder.Code, row.status)
+		}
+	}
+}
+
+func TestServer_ControlOwnAddress(t *testing.T) {
+	t.Parallel()
+	addresses, err := net.InterfaceAddrs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var own net.IP
+	for _, address := range addresses {
+		if n, ok := address.(*net.IPNet); ok && n.IP.To4() != nil && !n.IP.IsLoopback() {
+			own = n.IP
+		}
+	}
+	if own == nil {
+		t.Skip("this machine has only loopback addresses")
+	}
+	srv := sandboxfake.New(t, sandboxfake.WithFreshKeys(), sandboxfake.WithControl(sandboxfake.ControlOptions{}), sandboxfake.WithAddr(net.JoinHostPort(own.String(), "0")))
+	a := &api{t: t, srv: srv}
+
+	got := a.control(http.MethodGet, "time", "")
+
+	if got.status != http.StatusOK {
+		t.Errorf("request to this machine's own address: %d %s, want 200", got.status, got.body)
 	}
 }

@@ -1,17 +1,14 @@
 package sandboxfake_test
 
 import (
-	"context"
-	"io"
+	"encoding/json"
+	"fmt"
 	"net/http"
+	"net/http/httptest"
+	"regexp"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/google/go-cmp/cmp"
-
-	"github.com/idverify/idverify-go"
-	"github.com/idverify/idverify-go/internal/synctest"
 	"github.com/idverify/idverify-go/sandboxfake"
 )
 
@@ -59,214 +56,414 @@ func TestServer_ControlHelp(t *testing.T) {
 	}
 }
 
-func TestServer_ControlAdvance(t *testing.T) {
+// testPage responds to each request with its method and path, so that a test can identify it.
+func testPage(*sandboxfake.Server) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("X-Page", r.Method+" "+r.URL.Path)
+	})
+}
+
+// newPageAPI returns an api of an in-memory server with testPage.
+func newPageAPI(t testing.TB) *api {
+	t.Helper()
+	return newControlAPI(t, sandboxfake.WithControl(sandboxfake.ControlOptions{Page: testPage}))
+}
+
+// browserAccept is the Accept header of a browser that opens a page.
+const browserAccept = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
+
+func TestServer_ControlPage(t *testing.T) {
+	t.Parallel()
+	a := newPageAPI(t)
+	for _, row := range []struct {
+		method, path, accept string
+		page                 bool
+		status               int
+	}{
+		{http.MethodGet, "/_sandbox/", browserAccept, true, 200},
+		{http.MethodHead, "/_sandbox/", browserAccept, true, 200},
+		{http.MethodGet, "/_sandbox/", "image/png, TEXT/HTML; q=0.9", true, 200},
+		{http.MethodGet, "/_sandbox/?x=y", browserAccept, true, 200},
+		{http.MethodGet, "/_sandbox/", "*/*", false, 200},
+		{http.MethodHead, "/_sandbox/", "*/*", false, 200},
+		{http.MethodGet, "/_sandbox/", "", false, 200},
+		{http.MethodGet, "/_sandbox/", "application/json, text/html;q=0.0", false, 200},
+		{http.MethodGet, "/_sandbox/", "text/html-x", false, 200},
+		{http.MethodPost, "/_sandbox/", browserAccept, false, 401},
+		{http.MethodGet, "/_sandbox", browserAccept, false, 307},
+		{http.MethodGet, "/_sandbox/health", browserAccept, false, 200},
+		{http.MethodGet, "/_sandbox/requests", browserAccept, false, 401},
+
+		{http.MethodGet, "/_sandbox/page/main.js", "*/*", true, 200},
+		{http.MethodHead, "/_sandbox/page/main.js", "*/*", true, 200},
+		{http.MethodGet, "/_sandbox/open/a-check", browserAccept, true, 200},
+		{http.MethodPost, "/_sandbox/open/a-check", browserAccept, true, 200},
+		{http.MethodGet, "/_sandbox/ca", browserAccept, true, 200},
+		{http.MethodGet, "/_sandbox/ca/ca.pem", "*/*", true, 200},
+
+		// Nothing else reaches the page, so that no two routers can interpret a path differently.
+		{http.MethodGet, "/_sandbox/page", browserAccept, false, 401},
+		{http.MethodGet, "/_sandbox/open", browserAccept, false, 401},
+		{http.MethodGet, "/_sandbox/cat", browserAccept, false, 401},
+		{http.MethodGet, "/_sandbox/page/private/x", browserAccept, false, 401},
+		{http.MethodGet, "/_sandbox/page/PRIVATE/../private/x", browserAccept, false, 401},
+		{http.MethodGet, "/_sandbox/page/../requests", browserAccept, false, 401},
+		{http.MethodGet, "/_sandbox/page/./main.js", browserAccept, false, 401},
+		{http.MethodGet, "/_sandbox/page//requests", browserAccept, false, 401},
+		{http.MethodGet, "/_sandbox//page/main.js", browserAccept, false, 401},
+		{http.MethodGet, "/_sandbox/page/..%2frequests", browserAccept, false, 401},
+		{http.MethodGet, "/_sandbox/page%2f..%2frequests", browserAccept, false, 401},
+		{http.MethodGet, "/_sandbox/page/%2e%2e/requests", browserAccept, false, 401},
+		{http.MethodGet, "/_sandbox/page/main%2ejs", browserAccept, false, 401},
+		{http.MethodGet, "/%5fsandbox/page/main.js", browserAccept, false, 401},
+		{http.MethodPost, "/_sandbox/open/../reset", browserAccept, false, 401},
+		{http.MethodGet, "/_sandbox/ca/../requests", browserAccept, false, 401},
+	} {
+		request := a.request(row.method, row.path, "")
+		if row.accept != "" {
+			request.Header.Set("Accept", row.accept)
+		}
+
+		got := a.do(request)
+
+		name := fmt.Sprintf("%s %s of %q", row.method, row.path, row.accept)
+		if page := got.header.Get("X-Page") != ""; got.status != row.status || page != row.page {
+			t.Errorf("%s: %d from the page %t, want %d, %t", name, got.status, page, row.status, row.page)
+		}
+		root := strings.HasPrefix(row.path, "/_sandbox/?") || row.path == "/_sandbox/"
+		if vary := got.header.Get("Vary"); root != (vary == "Accept") {
+			t.Errorf("%s: Vary = %q, want Accept for /_sandbox/ only", name, vary)
+		}
+	}
+	if requests := a.srv.Requests(); len(requests) != 1 {
+		t.Errorf("the journal has %d requests, want only that for the token", len(requests))
+	}
+}
+
+func TestServer_ControlPageOpen(t *testing.T) {
+	t.Parallel()
+	srv := sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithControl(sandboxfake.ControlOptions{Page: testPage}))
+	for _, row := range []struct {
+		name, method, path string
+		header             http.Header
+		status             int
+	}{
+		{"page", http.MethodGet, "/_sandbox/", http.Header{"Accept": {"text/html"}}, 200},
+		{"asset", http.MethodGet, "/_sandbox/page/main.js", nil, 200},
+		{"phone page", http.MethodGet, "/_sandbox/open/a-check", nil, 200},
+		{"form of the phone page", http.MethodPost, "/_sandbox/open/a-check", http.Header{"Sec-Fetch-Site": {"same-origin"}}, 200},
+		{"form of another site", http.MethodPost, "/_sandbox/open/a-check", http.Header{"Sec-Fetch-Site": {"cross-site"}}, 403},
+		{"form of another port", http.MethodPost, "/_sandbox/open/a-check", http.Header{"Origin": {"https://example.com:1"}}, 403},
+		{"control plane", http.MethodGet, "/_sandbox/time", bearer(srv.ControlToken()), 403},
+	} {
+		request := httptest.NewRequestWithContext(t.Context(), row.method, row.path, nil)
+		request.RemoteAddr = "192.0.2.1:5000"
+		if row.header != nil {
+			request.Header = row.header
+		}
+		recorder := httptest.NewRecorder()
+
+		sandboxfake.Serve(srv, recorder, request)
+
+		if recorder.Code != row.status {
+			t.Errorf("%s from another machine: %d, want %d", row.name, recorder.Code, row.status)
+		}
+	}
+}
+
+// The page's private paths have the rules of the control plane, not those of the other assets.
+func TestServer_ControlPagePrivate(t *testing.T) {
+	t.Parallel()
+	const here, elsewhere = "127.0.0.1:5000", "192.0.2.1:5000"
+	for _, row := range []struct {
+		name          string
+		remoteControl bool
+		from, method  string
+		token         bool
+		status        int
+	}{
+		{"no token", false, here, http.MethodGet, false, 401},
+		{"token", false, here, http.MethodGet, true, 200},
+		{"token on another machine", false, elsewhere, http.MethodGet, true, 403},
+		{"remote control, no token", true, elsewhere, http.MethodGet, false, 401},
+		{"remote control", true, elsewhere, http.MethodGet, true, 200},
+		{"form", false, here, http.MethodPost, true, 415},
+	} {
+		srv := sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithControl(sandboxfake.ControlOptions{Page: testPage, Remote: row.remoteControl}))
+		request := httptest.NewRequestWithContext(t.Context(), row.method, "/_sandbox/page/private/x", nil)
+		request.RemoteAddr = row.from
+		if row.token {
+			request.Header = bearer(srv.ControlToken())
+		}
+		recorder := httptest.NewRecorder()
+
+		sandboxfake.Serve(srv, recorder, request)
+
+		page := recorder.Header().Get("X-Page") != ""
+		if recorder.Code != row.status || page != (row.status == http.StatusOK) {
+			t.Errorf("%s: %d from the page %t, want %d", row.name, recorder.Code, page, row.status)
+		}
+	}
+}
+
+func TestServer_ControlPageOff(t *testing.T) {
+	t.Parallel()
+	a := newControlAPI(t)
+	for path, want := range map[string]int{"/_sandbox/": 200, "/_sandbox/page/main.js": 401, "/_sandbox/open/a-check": 401, "/_sandbox/ca": 401, "/": 401} {
+		request := a.request(http.MethodGet, path, "")
+		request.Header.Set("Accept", browserAccept)
+
+		got := a.do(request)
+
+		if got.status != want || strings.HasPrefix(got.header.Get("Content-Type"), "text/html") {
+			t.Errorf("%s without control page: %d %s, want %d without HTML", path, got.status, got.header.Get("Content-Type"), want)
+		}
+	}
+}
+
+func TestStart_ControlPageOptions(t *testing.T) {
+	t.Parallel()
+	noPage := sandboxfake.WithControl(sandboxfake.ControlOptions{Page: func(*sandboxfake.Server) http.Handler { return nil }})
+	for name, options := range map[string][]sandboxfake.Option{
+		"nil handler":           {noPage},
+		"phone page only":       {sandboxfake.WithControl(sandboxfake.ControlOptions{PhonePage: true})},
+		"nil handler on socket": {noPage, sandboxfake.WithAddr("127.0.0.1:0")},
+	} {
+		srv, err := sandboxfake.Start(append([]sandboxfake.Option{sandboxfake.WithInMemory()}, options...)...)
+
+		if err == nil {
+			srv.Close()
+			t.Errorf("%s: no error", name)
+		}
+	}
+}
+
+// ControlOptions.Page can use the server.
+func TestServer_ControlPageUsesServer(t *testing.T) {
+	t.Parallel()
+	calls, url, token := 0, "", ""
+
+	srv := sandboxfake.New(t, sandboxfake.WithControl(sandboxfake.ControlOptions{Page: func(s *sandboxfake.Server) http.Handler {
+		calls, url, token = calls+1, s.URL(), s.ControlToken()
+		return testPage(s)
+	}}))
+
+	if calls != 1 || url != srv.URL() || token != srv.ControlToken() || token == "" {
+		t.Errorf("%d calls with URL %q, token of the server %t, want 1 with %q, true", calls, url, token == srv.ControlToken(), srv.URL())
+	}
+}
+
+// phoneClients are the clients that open a Check URL, and whether they get the phone page.
+var phoneClients = []struct {
+	name   string
+	header http.Header
+	page   bool
+}{
+	{"browser", http.Header{"Accept": {browserAccept}, "Sec-Fetch-Mode": {"navigate"}, "Sec-Fetch-Dest": {"document"}}, true},
+	{"browser without a destination", http.Header{"Accept": {"*/*"}, "Sec-Fetch-Mode": {"navigate"}}, true},
+	{"prefetch", http.Header{"Accept": {browserAccept}, "Sec-Fetch-Mode": {"navigate"}, "Sec-Fetch-Dest": {"document"}, "Sec-Purpose": {"prefetch"}}, true},
+	{"older browser", http.Header{"Accept": {browserAccept}, "Accept-Language": {"en-GB,en;q=0.9"}, "User-Agent": {oldSafari}}, true},
+
+	{"iframe", http.Header{"Accept": {browserAccept}, "Accept-Language": {"en"}, "User-Agent": {oldSafari}, "Sec-Fetch-Mode": {"navigate"}, "Sec-Fetch-Dest": {"iframe"}}, false},
+	{"image", http.Header{"Accept": {"image/avif,*/*"}, "Accept-Language": {"en"}, "User-Agent": {oldSafari}, "Sec-Fetch-Mode": {"no-cors"}, "Sec-Fetch-Dest": {"image"}}, false},
+	{"script", http.Header{"Accept": {browserAccept}, "Accept-Language": {"en"}, "User-Agent": {oldSafari}, "Sec-Fetch-Mode": {"cors"}, "Sec-Fetch-Dest": {"empty"}}, false},
+	{"older browser, image", http.Header{"Accept": {"image/webp,*/*"}, "Accept-Language": {"en"}, "User-Agent": {oldSafari}}, false},
+	{"native SDK", http.Header{"Accept": {"text/html,application/xhtml+xml,application/xml,*/*"}, "User-Agent": {"sdk-android/1.0 Android/14"}, "Connection": {"close"}}, false},
+	{"native SDK with the agent of a browser", http.Header{"Accept": {browserAccept}, "User-Agent": {oldSafari}}, false},
+	{"Java", http.Header{"Accept": {"text/html, image/gif, image/jpeg, */*; q=0.2"}, "User-Agent": {"Java/17.0.12"}}, false},
+	{"iOS", http.Header{"Accept": {"*/*"}, "Accept-Language": {"en-GB,en;q=0.9"}, "User-Agent": {"App/1 CFNetwork/1568.100.1 Darwin/24.0.0"}}, false},
+	{"Android", http.Header{"Accept": {"text/html"}, "Accept-Language": {"en"}, "User-Agent": {"Dalvik/2.1.0 (Linux; U; Android 14)"}}, false},
+	{"curl", http.Header{"Accept": {"*/*"}, "User-Agent": {"curl/8.14.1"}}, false},
+	{"none", http.Header{}, false},
+}
+
+// oldSafari is the User-Agent of a browser that sends no Sec-Fetch-Mode.
+const oldSafari = "Mozilla/5.0 (iPhone; CPU iPhone OS 15_8 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/15.6 Mobile/15E148 Safari/604.1"
+
+func TestServer_PhonePage(t *testing.T) {
+	t.Parallel()
+	a := newControlAPI(t, sandboxfake.WithControl(sandboxfake.ControlOptions{Page: testPage, PhonePage: true}))
+	open := func(path string, header http.Header) response {
+		request := a.request(http.MethodGet, path, "")
+		request.Header = header.Clone()
+		return a.do(request)
+	}
+	for _, path := range []string{phoneChecks, phoneChecks02, "/subscriber_check/v0.1/checks"} {
+		for _, client := range phoneClients {
+			id := a.create(path, `{"phone_number":"447700900012"}`)
+			before := len(a.srv.Requests())
+
+			got := open(path+"/"+id+"/redirect", client.header)
+
+			redirected := got.status == http.StatusSeeOther && got.header.Get("Location") == "/_sandbox/open/"+id
+			if redirected != client.page {
+				t.Errorf("%s, %s: %d to %q, want the phone page: %t", path, client.name, got.status, got.header.Get("Location"), client.page)
+			}
+			if n := len(a.srv.Requests()); (n == before) != client.page {
+				t.Errorf("%s, %s: the journal has %d new requests, want only those that open the check", path, client.name, n-before)
+			}
+			if check := a.get(path + "/" + id); (check.json["status"] == "ACCEPTED") != client.page {
+				t.Errorf("%s, %s: check = %s, want it unopened: %t", path, client.name, check.body, client.page)
+			}
+		}
+		if got := open(path+"/x", phoneClients[0].header); got.status != http.StatusUnauthorized {
+			t.Errorf("%s: browser reads a check: %d, want 401 as for other clients", path, got.status)
+		}
+	}
+}
+
+func TestServer_PhonePageOff(t *testing.T) {
+	t.Parallel()
+	a := newPageAPI(t)
+	id := a.create(phoneChecks, `{"phone_number":"447700900012"}`)
+	request := a.request(http.MethodGet, phoneChecks+"/"+id+"/redirect", "")
+	request.Header = phoneClients[0].header
+
+	a.do(request)
+
+	if got := a.get(phoneChecks + "/" + id); got.json["status"] != "COMPLETED" {
+		t.Errorf("check opened in a browser = %s, want COMPLETED: only PhonePage adds a page", got.body)
+	}
+}
+
+func TestServer_RootRedirectsBrowsers(t *testing.T) {
+	t.Parallel()
+	a := newPageAPI(t)
+	for accept, want := range map[string]int{browserAccept: 303, "*/*": 401} {
+		request := a.request(http.MethodGet, "/", "")
+		request.Header.Set("Accept", accept)
+
+		got := a.do(request)
+
+		if got.status != want || want == 303 && got.header.Get("Location") != "/_sandbox/" {
+			t.Errorf("GET / of %q: %d to %q, want %d", accept, got.status, got.header.Get("Location"), want)
+		}
+	}
+}
+
+// goIdentifier matches names that a caller in another language does not know: this package and its
+// exported names, and terms of encoding/json and context.
+var goIdentifier = regexp.MustCompile(`sandboxfake|json:|Go |struct|float64|context|\bnil\b|[a-z][A-Z]|\b[A-Z][a-z]+[A-Z]`)
+
+// invalidControlCall is a call of the control plane that is rejected with the status.
+type invalidControlCall struct {
+	name, method, path, body string
+	status                   int
+}
+
+func invalidControlCalls() []invalidControlCall {
+	return []invalidControlCall{
+		{"unknown path", http.MethodGet, "nothing", "", 404},
+		{"wrong method", http.MethodGet, "reset", "", 405},
+		{"empty body", http.MethodPost, "advance", "", 400},
+		{"truncated body", http.MethodPost, "advance", `{"seconds":`, 400},
+		{"two bodies", http.MethodPost, "advance", `{"seconds":1}{"seconds":1}`, 400},
+		{"not JSON", http.MethodPost, "advance", `seconds`, 400},
+		{"another JSON type", http.MethodPost, "advance", `[]`, 400},
+		{"missing seconds", http.MethodPost, "advance", `{}`, 400},
+		{"seconds as string", http.MethodPost, "advance", `{"seconds":"1"}`, 400},
+		{"negative seconds", http.MethodPost, "advance", `{"seconds":-1}`, 400},
+		{"infinite seconds", http.MethodPost, "advance", `{"seconds":1e300}`, 400},
+		{"unknown field", http.MethodPost, "advance", `{"seconds":1,"minutes":1}`, 400},
+		{"unknown operation", http.MethodPost, "faults", `{"match":{"operation":"phone_check.crate"},"faults":[{"drop":true}]}`, 400},
+		{"check ID for a call", http.MethodPost, "faults", `{"match":{"operation":"phone_check.open","check_id":"x"},"faults":[{"drop":true}]}`, 400},
+		{"unknown project", http.MethodPost, "faults", `{"match":{"project":"x"},"faults":[{"drop":true}]}`, 400},
+		{"unknown workspace", http.MethodPost, "faults", `{"match":{"workspace":"x"},"faults":[{"drop":true}]}`, 400},
+		{"no faults", http.MethodPost, "faults", `{"match":{}}`, 400},
+		{"null fault", http.MethodPost, "faults", `{"faults":[null]}`, 400},
+		{"contradictory fault", http.MethodPost, "faults", `{"faults":[{"drop":true,"truncate":true}]}`, 400},
+		{"fault with invalid status", http.MethodPost, "faults", `{"faults":[{"status":100}]}`, 400},
+		{"negative latency", http.MethodPost, "faults", `{"faults":[{"latency_seconds":-1}]}`, 400},
+		{"latency on a frozen clock", http.MethodPost, "faults", `{"faults":[{"latency_seconds":1}]}`, 400},
+		{"code without status", http.MethodPost, "faults", `{"faults":[{"code":"not_found"}]}`, 400},
+		{"match of the wrong type", http.MethodPost, "faults", `{"match":{"operation":1},"faults":[{}]}`, 400},
+		{"unknown check", http.MethodPost, "expire", `{"check_id":"x"}`, 404},
+		{"unknown delivery", http.MethodPost, "redeliver", `{"delivery_id":"x"}`, 404},
+		{"missing delivery", http.MethodPost, "redeliver", `{}`, 400},
+		{"missing check to expire", http.MethodPost, "expire", `{}`, 400},
+		{"empty check to expire", http.MethodPost, "expire", `{"check_id":""}`, 400},
+		{"missing check to open", http.MethodPost, "open", `{"as":"offline"}`, 400},
+		{"empty check to open", http.MethodPost, "open", `{"check_id":""}`, 400},
+		{"timeline of no check", http.MethodGet, "timeline", "", 400},
+		{"timeline of an empty check", http.MethodGet, "timeline?check_id=", "", 400},
+		{"sign-up without a name", http.MethodPost, "signup", `{}`, 400},
+		{"sign-up with unknown invitation", http.MethodPost, "signup", `{"name":"Ada","invitation_ids":["x"]}`, 400},
+		{"wait that is not a number", http.MethodGet, "deliveries?check_id=x&wait_seconds=soon", "", 400},
+		{"wait of NaN", http.MethodGet, "deliveries?check_id=x&wait_seconds=NaN", "", 400},
+		{"wait without check ID", http.MethodGet, "deliveries?wait_seconds=1", "", 400},
+		{"empty wait", http.MethodGet, "deliveries?check_id=x&wait_seconds=", "", 400},
+		{"wait over the limit", http.MethodGet, "deliveries?check_id=x&wait_seconds=601", "", 400},
+		{"unknown query parameter", http.MethodGet, "deliveries?check_id=x&wait_second=10", "", 400},
+		{"query parameter of another operation", http.MethodGet, "requests?check_id=x", "", 400},
+		{"query of an operation without parameters", http.MethodPost, "idle?wait_seconds=1", "", 400},
+		{"malformed query", http.MethodGet, "requests?operation=%zz", "", 400},
+		{"body too large", http.MethodPost, "advance", `{"seconds":1` + strings.Repeat(" ", 64<<10) + `}`, 400},
+	}
+}
+
+// The detail does not depend on the version of Go.
+func TestServer_ControlBodyProblems(t *testing.T) {
 	t.Parallel()
 	a := newControlAPI(t, sandboxfake.WithFrozenClock(frozenAt))
-	id := a.create(phoneChecks, `{"phone_number":"447700900012"}`)
-
-	advanced := a.control(http.MethodPost, "advance", `{"seconds":120.5}`)
-
-	want := frozenAt.Add(120500 * time.Millisecond).Format(time.RFC3339Nano)
-	if advanced.status != http.StatusOK || advanced.json["now"] != want {
-		t.Errorf("advance: %d %s, want now %s", advanced.status, advanced.body, want)
-	}
-	if now := a.control(http.MethodGet, "time", ""); now.json["now"] != want {
-		t.Errorf("time: %s, want %s", now.body, want)
-	}
-	if got := a.get(phoneChecks + "/" + id); got.status != http.StatusNotFound {
-		t.Errorf("check after 120 s = %d, want 404 because it has expired", got.status)
-	}
-}
-
-func TestServer_ControlFaults(t *testing.T) {
-	t.Parallel()
-	a := newControlAPI(t)
-	injected := a.control(http.MethodPost, "faults", `{"match":{"operation":"phone_check.list","repeat":true},"faults":[{"status":429,"retry_after_seconds":7},{}]}`)
-	if injected.status != http.StatusNoContent {
-		t.Fatalf("inject: %d %s", injected.status, injected.body)
-	}
-
-	first, second := a.get(phoneChecks), a.get(phoneChecks)
-	inForce := a.control(http.MethodGet, "faults", "")
-	a.control(http.MethodDelete, "faults", "")
-	third := a.get(phoneChecks)
-
-	if first.status != http.StatusTooManyRequests || first.header.Get("Retry-After") != "7" || second.status != http.StatusOK || third.status != http.StatusOK {
-		t.Errorf("statuses %d (Retry-After %s), %d, %d, want 429 (7), then 200, then 200 after the faults were removed", first.status, first.header.Get("Retry-After"), second.status, third.status)
-	}
-	want := map[string]any{"injections": []any{map[string]any{
-		"match":  map[string]any{"operation": "phone_check.list", "repeat": true},
-		"faults": []any{map[string]any{"status": 429.0, "retry_after_seconds": 7.0}, map[string]any{}},
-		"left":   2.0,
-	}}}
-	if diff := cmp.Diff(want, inForce.json); diff != "" {
-		t.Errorf("active faults (-want +got):\n%s", diff)
-	}
-}
-
-func TestServer_ControlDeliveries(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		a := newControlAPI(t)
-		var receiver recordingReceiver
-		target := a.srv.Handle("app.sandbox.test", &receiver)
-		id := a.completeCheck(target + "/callbacks")
-
-		delivered := a.control(http.MethodGet, "deliveries?wait_seconds=60&check_id="+id, "")
-		delivery := delivered.json["deliveries"].([]any)[0].(map[string]any)
-		again := a.control(http.MethodPost, "redeliver", `{"delivery_id":"`+delivery["delivery_id"].(string)+`"}`)
-		idle := a.control(http.MethodPost, "idle", "")
-
-		if delivery["check_id"] != id || delivery["done"] != true || delivery["acknowledged"] != true || delivery["product"] != "phone_check" || delivery["status"] != "COMPLETED" {
-			t.Errorf("delivery = %v, want the check's, acknowledged", delivery)
-		}
-		if attempts := delivery["attempts"].([]any); len(attempts) != 1 || attempts[0].(map[string]any)["status"] != 204.0 {
-			t.Errorf("attempts = %v, want one with status 204", attempts)
-		}
-		deliveries := a.srv.Deliveries()
-		if len(deliveries) != 2 || again.json["delivery_id"] != deliveries[1].ID {
-			t.Errorf("redeliver = %s, want the ID of the second of %d deliveries", again.body, len(deliveries))
-		}
-		if again.status != http.StatusOK || idle.status != http.StatusNoContent || receiver.count() != 2 {
-			t.Errorf("redeliver %d, idle %d, receiver got %d callbacks, want 200, 204 and 2", again.status, idle.status, receiver.count())
-		}
-	})
-}
-
-func TestServer_ControlDeliveryTimeout(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		a := newControlAPI(t)
-
-		got := a.control(http.MethodGet, "deliveries?wait_seconds=30&check_id=none", "")
-
-		if diff := cmp.Diff(map[string]any{"deliveries": []any{}, "dropped": 0.0}, got.json); got.status != http.StatusOK || diff != "" {
-			t.Errorf("%d (-want +got):\n%s", got.status, diff)
-		}
-	})
-}
-
-func TestServer_ControlRequests(t *testing.T) {
-	t.Parallel()
-	a := newControlAPI(t)
-	a.create(phoneChecks, `{"phone_number":"447700900012"}`)
-
-	got := a.control(http.MethodGet, "requests?operation=phone_check.create", "")
-
-	requests := got.json["requests"].([]any)
-	if len(requests) != 1 {
-		t.Fatalf("journal has %d creates, want 1: %s", len(requests), got.body)
-	}
-	if r := requests[0].(map[string]any); r["status"] != 201.0 || r["path"] != phoneChecks || r["body"] != `{"phone_number":"447700900012"}` || r["client_id"] != a.srv.Credentials().ClientID {
-		t.Errorf("request in the journal = %v, want the create", r)
-	}
-	if strings.Contains(string(got.body), a.token) || strings.Contains(string(got.body), a.srv.Credentials().ClientSecret.Reveal()) {
-		t.Error("the journal contains a token or a secret")
-	}
-}
-
-func TestServer_ControlRotateKeys(t *testing.T) {
-	t.Parallel()
-	for _, row := range []struct {
-		name string
-		opts []sandboxfake.Option
-	}{
-		{"fixed keys", nil},
-		{"fresh keys", []sandboxfake.Option{sandboxfake.WithFreshKeys()}},
+	for _, row := range []struct{ path, body, want string }{
+		{"checks", `{"period":"x"}`, "the field period has the wrong type"},
+		{"faults", `{"faults":[{"drop":true},{"status":"x"}]}`, "the field faults.status has the wrong type"},
+		{"signup", `{"name":"Ada","invitation_ids":["x",7]}`, "the field invitation_ids has the wrong type"},
+		{"advance", `{"seconds":"x"}`, "the field seconds has the wrong type"},
+		{"advance", `{"seconds":1e400}`, "a value in the body is not valid"},
+		{"advance", `[]`, "the body has the wrong JSON type"},
 	} {
-		t.Run(row.name, func(t *testing.T) {
-			t.Parallel()
-			a := newControlAPI(t, row.opts...)
-
-			rotated := a.control(http.MethodPost, "keys", "")
-
-			keys := a.get("/.well-known/jwks.json").json["keys"].([]any)
-			if len(keys) != 2 || keys[1].(map[string]any)["kid"] != rotated.json["key_id"] || keys[0].(map[string]any)["n"] == keys[1].(map[string]any)["n"] {
-				t.Errorf("key set = %v, want the old key and %v", keys, rotated.json["key_id"])
-			}
-		})
-	}
-}
-
-func TestServer_ControlSignUp(t *testing.T) {
-	t.Parallel()
-	a := newControlAPI(t)
-	invitation, err := a.srv.Console().Invitations.Create(t.Context(), idverify.InvitationParams{Name: "Ada", Role: idverify.RoleViewer})
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	account := a.control(http.MethodPost, "signup", `{"name":"Ada","invitation_ids":["`+invitation.InvitationID+`"]}`)
-
-	credentials, _ := account.json["credentials"].(map[string]any)
-	joined, _ := account.json["joined"].([]any)
-	if account.status != http.StatusOK || account.json["role"] != "OWNER" || len(joined) != 1 || joined[0].(map[string]any)["role"] != "VIEWER" {
-		t.Fatalf("sign-up: %d %s, want an owner who joined as viewer", account.status, account.body)
-	}
-	a.token = a.tokenFor(idverify.Credentials{ClientID: credentials["client_id"].(string), ClientSecret: idverify.NewSecret(credentials["client_secret"].(string))}, "workspaces")
-	if got := a.get("/console/v0.1/workspaces"); got.status != http.StatusOK || got.json["page"].(map[string]any)["total_elements"] != 2.0 {
-		t.Errorf("Ada's workspaces: %d %s, want two", got.status, got.body)
-	}
-}
-
-func TestServer_ControlReset(t *testing.T) {
-	t.Parallel()
-	a := newControlAPI(t)
-	a.create(phoneChecks, `{"phone_number":"447700900012"}`)
-
-	reset := a.control(http.MethodPost, "reset", "")
-
-	if reset.status != http.StatusNoContent || len(a.srv.Requests()) != 0 {
-		t.Errorf("reset = %d with %d requests left, want 204 and none", reset.status, len(a.srv.Requests()))
-	}
-	if got := a.get(phoneChecks); got.status != http.StatusUnauthorized {
-		t.Errorf("status with a token from before the reset = %d, want 401", got.status)
-	}
-}
-
-func TestServer_ControlIdleCanceled(t *testing.T) {
-	t.Parallel()
-	a := newControlAPI(t)
-	received := make(chan struct{})
-	release := make(chan struct{})
-	target := a.srv.Handle("app.sandbox.test", http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
-		close(received)
-		<-release
-	}))
-	defer close(release)
-	a.completeCheck(target)
-	<-received
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	request := a.request(http.MethodPost, "/_sandbox/idle", "").WithContext(ctx)
-	request.Header.Set("Authorization", "Bearer "+a.srv.ControlToken())
-	request.Header.Set("Content-Type", "application/json")
-
-	go func() {
-		response, err := a.srv.HTTPClient().Do(request)
-		if err == nil {
-			io.Copy(io.Discard, response.Body)
-			response.Body.Close()
+		if got := a.control(http.MethodPost, row.path, row.body); got.status != http.StatusBadRequest || got.json["detail"] != row.want {
+			t.Errorf("%s %s: %d %s, want 400: %s", row.path, row.body, got.status, got.body, row.want)
 		}
-		done <- err
-	}()
-	cancel()
-
-	if err := <-done; err == nil {
-		t.Error("idle returned while a callback was in flight, want the context's error")
 	}
 }
 
-func TestServer_ControlFaultsOfOwner(t *testing.T) {
+func TestServer_ControlRejectsInvalidCalls(t *testing.T) {
 	t.Parallel()
-	a := newControlAPI(t)
-	state := a.state()
-	project := state["projects"].([]any)[0].(map[string]any)["project_id"].(string)
-	workspace := state["workspaces"].([]any)[0].(map[string]any)["workspace_id"].(string)
+	a := newControlAPI(t, sandboxfake.WithFrozenClock(frozenAt))
+	for _, row := range invalidControlCalls() {
+		got := a.control(row.method, row.path, row.body)
 
-	got := a.control(http.MethodPost, "faults", `{"match":{"project":"`+project+`","workspace":"`+workspace+`"},"faults":[{"status":503}]}`)
-
-	if failed := a.get(phoneChecks); got.status != http.StatusNoContent || failed.status != http.StatusServiceUnavailable {
-		t.Errorf("injection %d %s, call %d, want 204 and 503", got.status, got.body, failed.status)
+		if got.status != row.status {
+			t.Errorf("%s: %d %s, want %d", row.name, got.status, got.body, row.status)
+		}
+		if got.header.Get("Content-Type") != "application/problem+json" {
+			t.Errorf("%s: Content-Type = %s, want application/problem+json", row.name, got.header.Get("Content-Type"))
+		}
+		if found := goIdentifier.FindString(fmt.Sprint(got.json["detail"])); found != "" {
+			t.Errorf("%s: detail %q contains %q, which a caller in another language does not know", row.name, got.json["detail"], found)
+		}
 	}
+	if !a.srv.Now().Equal(frozenAt) {
+		t.Error("a rejected advance moved the clock")
+	}
+	if got := a.control(http.MethodGet, "faults", ""); len(got.json["injections"].([]any)) != 0 {
+		t.Errorf("a rejected fault was injected: %s", got.body)
+	}
+}
+
+func FuzzControlBody(f *testing.F) {
+	for _, seed := range []string{`{"seconds":1}`, `{"match":{"operation":"callback"},"faults":[{"status":500}]}`, `{"faults":[null]}`, `[]`, `{"seconds":1e999}`, `{"phone_number":"447700900012","product":"subscriber_check","version":"v0.2","period":60}`, `{"check_id":"x","as":"phone","follow":true}`, `{"url":"https://app.sandbox.test","body":"{}","product":"phone_check"}`, "\x00", ``} {
+		f.Add(seed)
+	}
+	srv := sandboxfake.New(f, sandboxfake.WithInMemory(), sandboxfake.WithControl(sandboxfake.ControlOptions{}))
+	f.Fuzz(func(t *testing.T, body string) {
+		for _, path := range []string{"advance", "callbacks", "checks", "dates", "expire", "faults", "open", "redeliver", "reset", "signup"} {
+			request := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/_sandbox/"+path, strings.NewReader(body))
+			request.Header.Set("Content-Type", "application/json")
+			request.Header.Set("Authorization", "Bearer "+srv.ControlToken())
+			request.RemoteAddr = "127.0.0.1:5000"
+			recorder := httptest.NewRecorder()
+
+			sandboxfake.Serve(srv, recorder, request)
+
+			if recorder.Code >= 500 {
+				t.Errorf("%s with %q = %d, want a status below 500", path, body, recorder.Code)
+			}
+			if recorder.Code >= 400 && !json.Valid(recorder.Body.Bytes()) {
+				t.Errorf("%s with %q: response = %q, want a problem document", path, body, recorder.Body)
+			}
+		}
+	})
 }

@@ -2,11 +2,13 @@ package sandboxfake_test
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log"
 	"net/http"
 	"net/netip"
+	"strings"
 	"testing"
 	"time"
 
@@ -313,4 +315,81 @@ func ExampleReachabilityOutcome() {
 	// 192.0.2.8 200 ""
 	// 192.0.2.7 412 "not_mobile_ip"
 	// 192.0.2.99 400 "mno_not_supported"
+}
+
+// The server runs behind a tunnel that forwards https://sandbox.example.com to it.
+func ExampleWithPublicURL() {
+	srv, err := sandboxfake.Start(sandboxfake.WithFreshKeys(), sandboxfake.WithPublicURL("https://sandbox.example.com"))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer srv.Close()
+
+	check, err := srv.Client().PhoneChecks.Create(context.Background(), idverify.PhoneCheckParams{PhoneNumber: "447700900012"})
+
+	fmt.Println(strings.HasPrefix(check.CheckURL, "https://sandbox.example.com/"), err)
+	// Output: true <nil>
+}
+
+// The certificate is valid for sandbox.example.com.
+func ExampleWithCertificate() {
+	certificate, err := tls.LoadX509KeyPair("sandbox.pem", "sandbox-key.pem")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	srv, err := sandboxfake.Start(sandboxfake.WithAddr(":8443"), sandboxfake.WithPublicURL("https://sandbox.example.com:8443"), sandboxfake.WithCertificate(certificate))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer srv.Close()
+	fmt.Println(srv.PublicURL())
+}
+
+func ExampleServer_NewProject() {
+	srv, err := sandboxfake.Start(sandboxfake.WithInMemory()) // in a test: sandboxfake.New(t)
+	if err != nil {
+		panic(err)
+	}
+	defer srv.Close()
+	ctx := context.Background()
+
+	// A separate project isolates a test from others that share the server.
+	shop := srv.NewProject(idverify.ProjectParams{Name: "Shop", Mode: idverify.ModeLive})
+	check, err := shop.Client().PhoneChecks.Create(ctx, idverify.PhoneCheckParams{PhoneNumber: "447700900012"})
+	if err != nil {
+		panic(err)
+	}
+	balance, err := srv.Console().Billing.Balance(ctx)
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println("charged", check.ChargeAmount, check.ChargeCurrency, "and left", balance.AmountAvailable)
+	// Output: charged 1 API and left 99
+}
+
+func ExampleServer_SignUp() {
+	srv, err := sandboxfake.Start(sandboxfake.WithInMemory()) // in a test: sandboxfake.New(t)
+	if err != nil {
+		panic(err)
+	}
+	defer srv.Close()
+	ctx := context.Background()
+
+	invitation, err := srv.Console().Invitations.Create(ctx, idverify.InvitationParams{Name: "Grace", Role: idverify.RoleViewer})
+	if err != nil {
+		panic(err)
+	}
+	grace := srv.SignUp("Grace", invitation.InvitationID)
+
+	joined := grace.Joined[0]
+	_, err = joined.Console().Projects.Create(ctx, idverify.ProjectParams{Name: "Not for viewers", Mode: idverify.ModeLive})
+	fmt.Println(joined.Role, errors.Is(err, idverify.ErrForbidden))
+	_, err = grace.Console().Projects.Create(ctx, idverify.ProjectParams{Name: "Her own", Mode: idverify.ModeLive})
+	fmt.Println(grace.Role, err)
+	// Output:
+	// VIEWER true
+	// OWNER <nil>
 }

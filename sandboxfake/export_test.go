@@ -1,6 +1,7 @@
 package sandboxfake
 
 import (
+	"crypto/tls"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -46,4 +47,13 @@ func (s *Server) StoredTokens() (byText, issued int) {
 	svc := s.lock()
 	defer svc.mu.Unlock()
 	return len(svc.tokens.byText), len(svc.tokens.issued)
+}
+
+// Serve handles a request directly, so that a test can set its RemoteAddr.
+func Serve(s *Server, w http.ResponseWriter, r *http.Request) { s.serve(w, r) }
+
+// IssueExported returns a server certificate for name, signed by the CA of CACertPEM, as anyone
+// with its private key could issue it.
+func IssueExported(s *Server, name string) (tls.Certificate, error) {
+	return s.certificates.Exported.Issue(name)
 }

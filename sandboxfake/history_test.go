@@ -287,3 +287,28 @@ func TestAttempt_DurationWithoutWait(t *testing.T) {
 		}
 	})
 }
+
+func TestServer_Traces(t *testing.T) {
+	t.Parallel()
+	srv := sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithFrozenClock(frozenAt))
+	a := newAPI(t, srv)
+	id := a.create(phoneChecks, `{"phone_number":"447700900012"}`)
+	a.get(phoneChecks + "/" + id + "/redirect")
+	path := phoneChecks + "/" + id + "/traces"
+
+	traces := a.get(path).json["_embedded"].(map[string]any)["traces"].([]any)
+	if len(traces) != 3 {
+		t.Fatalf("%d traces, want 3: accepted, opened, finished", len(traces))
+	}
+	trace := path + "/" + traces[0].(map[string]any)["trace_id"].(string)
+	if diff := cmp.Diff(traces[0], any(a.get(trace).json)); diff != "" {
+		t.Errorf("single trace (-listed +read):\n%s", diff)
+	}
+	a.get(path+"/unknown").wantProblem(t, 404, "trace_not_found")
+	a.get(phoneChecks+"/unknown/traces").wantProblem(t, 404, "check_not_found")
+	if err := srv.Advance(t.Context(), 7*24*time.Hour+time.Second); err != nil {
+		t.Fatal(err)
+	}
+	a.token = a.tokenFor(srv.Credentials(), "phone_check")
+	a.get(trace).wantProblem(t, 410, "trace_gone")
+}

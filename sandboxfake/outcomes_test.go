@@ -3,12 +3,12 @@ package sandboxfake_test
 import (
 	"fmt"
 	"net/http"
-	"net/netip"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/idverify/idverify-go"
 	"github.com/idverify/idverify-go/sandboxfake"
 )
 
@@ -118,94 +118,119 @@ func outcome(check map[string]any) string {
 	return text.String()
 }
 
-func TestServer_ReachabilityBySuffix(t *testing.T) {
+// The outcome is returned by the API, in the callback, and in the redirect of an ERROR.
+func TestWithOutcomeFunc_Outcome(t *testing.T) {
 	t.Parallel()
-	srv := sandboxfake.New(t, sandboxfake.WithInMemory())
-	a := newAPI(t, srv)
-	for i := range 256 {
-		ip := fmt.Sprintf("192.0.2.%d", i)
+	outcomes := map[string]sandboxfake.Outcome{
+		"447700900001": {Status: idverify.StatusCompleted, Match: idverify.VerdictYes, NoSIMChange: idverify.VerdictNo},
+		"447700900002": {Status: idverify.StatusCompleted, Match: idverify.VerdictNo, NoSIMChange: idverify.VerdictYes},
+		"447700900003": {Status: idverify.StatusCompleted},
+		"447700900004": {Status: idverify.StatusError, Match: idverify.VerdictNo, ErrorCode: "mno_timeout"},
+		"447700900005": {Status: idverify.StatusError, ErrorCode: "ip_mismatch"},
+	}
+	srv := consoleServer(t, sandboxfake.WithOutcomeFunc(func(_ idverify.Product, number string) sandboxfake.Outcome { return outcomes[number] }))
+	var received recordingReceiver
+	host := srv.Handle("app.sandbox.test", &received)
+	product := newProductAPI(t, srv, srv.NewProject(idverify.ProjectParams{Name: "Live", Mode: idverify.ModeLive}).Credentials)
+	show := func(o sandboxfake.Outcome) string {
+		fields := map[string]any{"status": string(o.Status)}
+		if o.Match != idverify.VerdictUnknown {
+			fields["match"] = o.Match == idverify.VerdictYes
+		}
+		if o.NoSIMChange != idverify.VerdictUnknown {
+			fields["no_sim_change"] = o.NoSIMChange == idverify.VerdictYes
+		}
+		return outcome(fields)
+	}
+	errorCode := func(body map[string]any) string {
+		code, _ := body["error_code"].(string)
+		return code
+	}
+	for number, want := range outcomes {
+		for _, path := range []string{phoneChecks, "/subscriber_check/v0.1/checks"} {
+			id := product.create(path, fmt.Sprintf(`{"phone_number":%q,"callback_url":%q}`, number, host))
+			product.want(200, http.MethodGet, path+"/"+id+"/redirect", "")
+			if err := srv.Idle(t.Context()); err != nil {
+				t.Fatal(err)
+			}
 
-		byPath, byQuery := a.get("/coverage/v0.1/device_ips/"+ip), a.get("/coverage/v0.1/device_ip?ip="+ip)
-
-		switch {
-		case i%100 == 99:
-			byPath.wantProblem(t, 400, "mno_not_supported")
-			if byPath.json["detail"] != "MNO not supported" || byPath.json["title"] != "Bad Request" {
-				t.Errorf("%s: problem = %s, want the standard title and detail", ip, byPath.body)
+			got := received.last(t)
+			if got["check_id"] != id || outcome(got) != show(want) || errorCode(got) != want.ErrorCode {
+				t.Errorf("%s %s: callback = %v, want %s %q", path, number, got, show(want), want.ErrorCode)
 			}
-		case i%2 == 1:
-			byPath.wantProblem(t, 412, "not_mobile_ip")
-			if byPath.json["detail"] != "Not a mobile IP" || byPath.json["title"] != "Precondition Failed" {
-				t.Errorf("%s: problem = %s, want the standard title and detail", ip, byPath.body)
-			}
-		default:
-			if byPath.status != 200 {
-				t.Errorf("%s: %d, want 200", ip, byPath.status)
-			}
-			want := []any{"PhoneCheck", "SIMCheck", "SubscriberCheck"}
-			if diff := cmp.Diff(want, byPath.json["supported_products"]); diff != "" {
-				t.Errorf("%s: supported_products (-want +got):\n%s", ip, diff)
-			}
-			want = []any{
-				map[string]any{"product_id": "PCK", "product_name": "Phone Check"},
-				map[string]any{"product_id": "SCK", "product_name": "Sim Check"},
-				map[string]any{"product_id": "SUK", "product_name": "Subscriber Check"},
-			}
-			if diff := cmp.Diff(want, byPath.json["products"]); diff != "" {
-				t.Errorf("%s: products (-want +got):\n%s", ip, diff)
+			if read := product.get(path + "/" + id); want.Status == idverify.StatusError && read.status != 404 || want.Status == idverify.StatusCompleted && outcome(read.json) != show(want) {
+				t.Errorf("%s %s: read = %d %s, want %s", path, number, read.status, read.body, show(want))
 			}
 		}
-		if diff := cmp.Diff(byPath.json, byQuery.json); diff != "" {
-			t.Errorf("%s: response by query differs from the one by path (-path +query):\n%s", ip, diff)
+
+		sim := product.post("/sim_check/v0.1/checks", fmt.Sprintf(`{"phone_number":%q}`, number))
+		if sim.status != 201 || outcome(sim.json) != show(want) || errorCode(sim.json) != want.ErrorCode {
+			t.Errorf("SIMCheck %s: %d %s, want %s %q", number, sim.status, sim.body, show(want), want.ErrorCode)
 		}
-		if status, fragment := sandboxfake.ReachabilityOutcome(netip.MustParseAddr(ip)); status != byPath.status || fragment != byPath.fragment() {
-			t.Errorf("%s: ReachabilityOutcome = %d %q, want %d %q as the service responds", ip, status, fragment, byPath.status, byPath.fragment())
+
+		opened := product.get(phoneChecks02 + "/" + product.create(phoneChecks02, fmt.Sprintf(`{"phone_number":%q,"redirect_url":"https://app.sandbox.test/back"}`, number)) + "/redirect")
+		if location := opened.header.Get("Location"); want.ErrorCode != "" && !strings.Contains(location, "&error="+want.ErrorCode+"&") {
+			t.Errorf("%s: redirect = %s, want error %s", number, location, want.ErrorCode)
 		}
 	}
 }
 
-func TestServer_ReachabilityIPv6(t *testing.T) {
+// The outcome function applies only to live projects.
+func TestWithOutcomeFunc_SandboxProject(t *testing.T) {
+	t.Parallel()
+	srv := consoleServer(t, sandboxfake.WithOutcomeFunc(func(idverify.Product, string) sandboxfake.Outcome {
+		return sandboxfake.Outcome{Status: idverify.StatusError, ErrorCode: "mno_timeout"}
+	}))
+	a := newAPI(t, srv)
+
+	r := a.post("/sim_check/v0.1/checks", `{"phone_number":"447700900000"}`)
+
+	if diff := cmp.Diff("COMPLETED - yes", outcome(r.json)); diff != "" {
+		t.Errorf("check of a sandbox project (-want +got):\n%s", diff)
+	}
+}
+
+// The outcome functions include the error code.
+func TestPhoneCheckOutcome_ErrorCode(t *testing.T) {
+	t.Parallel()
+	for name, got := range map[string]sandboxfake.Outcome{
+		"PhoneCheck":      sandboxfake.PhoneCheckOutcome("447700900055"),
+		"SIMCheck":        sandboxfake.SIMCheckOutcome("447700900099"),
+		"SubscriberCheck": sandboxfake.SubscriberCheckOutcome("447700900099"),
+	} {
+		if got.Status != idverify.StatusError || got.ErrorCode != "mno_server_error" {
+			t.Errorf("%s: %+v, want ERROR with mno_server_error", name, got)
+		}
+	}
+	for name, got := range map[string]sandboxfake.Outcome{
+		"PhoneCheck":      sandboxfake.PhoneCheckOutcome("no digits"),
+		"SIMCheck":        sandboxfake.SIMCheckOutcome(""),
+		"SubscriberCheck": sandboxfake.SubscriberCheckOutcome("x"),
+	} {
+		if got.Status != idverify.StatusError || got.ErrorCode != "mno_server_error" || got.Match != idverify.VerdictUnknown {
+			t.Errorf("%s of a number without digits: %+v, want ERROR", name, got)
+		}
+	}
+}
+
+// sim_change_within is the longest span that the period covers, or 525601 without a SIM change.
+func TestServer_SIMChangeWithin(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t, sandboxfake.New(t, sandboxfake.WithInMemory()))
-	for _, row := range []struct {
-		ip       string
-		status   int
-		fragment string
-	}{
-		{"2001:db8::a", 200, ""},
-		{"2001:db8::b", 412, "not_mobile_ip"},
-		{"2001:db8::c", 200, ""},
-		{"2001:db8::d", 412, "not_mobile_ip"},
-		{"2001:db8::e", 200, ""},
-		{"2001:db8::f", 412, "not_mobile_ip"},
-		{"2001:db8::", 200, ""},
-		{"2001:db8::99", 400, "mno_not_supported"},
-		{"2001:db8::9", 412, "not_mobile_ip"},
-		{"::ffff:192.0.2.99", 400, "mno_not_supported"},
-		{"fe80::2%25eth0", 400, "bad_request"},
-		{"not-an-address", 400, "bad_request"},
-		{"192.0.2", 400, "bad_request"},
-	} {
-		r := a.get("/coverage/v0.1/device_ips/" + row.ip)
+	spans := []int{60, 360, 720, 1440, 2880, 4320, 10080, 43200, 129600, 259200, 525600}
+	for i, span := range spans {
+		last := 540000
+		if i+1 < len(spans) {
+			last = spans[i+1] - 1
+		}
+		for _, period := range []int{span, last} {
+			for number, want := range map[string]int{"447700900005": span, "447700900000": 525601} {
+				r := a.post("/sim_check/v0.1/checks", fmt.Sprintf(`{"phone_number":%q,"period":%d}`, number, period))
 
-		if r.status != row.status || r.fragment() != row.fragment {
-			t.Errorf("%s: %d %q, want %d %q", row.ip, r.status, r.fragment(), row.status, row.fragment)
+				if got := r.json["sim_change_within"]; got != float64(want) || r.json["no_sim_change_period"] != float64(period) {
+					t.Errorf("number %s, period %d: sim_change_within = %v for period %v, want %d", number, period, got, r.json["no_sim_change_period"], want)
+				}
+			}
 		}
 	}
-}
-
-// The zero Addr has no digits.
-func TestReachabilityOutcome_ZeroAddr(t *testing.T) {
-	t.Parallel()
-	if status, fragment := sandboxfake.ReachabilityOutcome(netip.Addr{}); status != 400 || fragment != "bad_request" {
-		t.Errorf("ReachabilityOutcome = %d %q, want 400 bad_request", status, fragment)
-	}
-}
-
-func TestServer_ReachabilityOfCaller(t *testing.T) {
-	t.Parallel()
-	a := newAPI(t, sandboxfake.New(t))
-
-	a.get("/coverage/v0.1/device_ip").wantProblem(t, 412, "not_mobile_ip") // 127.0.0.1
-	a.get("/coverage/v0.1/device_ip?ip=").wantProblem(t, 400, "bad_request")
 }

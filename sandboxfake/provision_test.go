@@ -1,7 +1,6 @@
 package sandboxfake_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -13,52 +12,6 @@ import (
 	"github.com/idverify/idverify-go"
 	"github.com/idverify/idverify-go/sandboxfake"
 )
-
-func ExampleServer_NewProject() {
-	srv, err := sandboxfake.Start(sandboxfake.WithInMemory()) // in a test: sandboxfake.New(t)
-	if err != nil {
-		panic(err)
-	}
-	defer srv.Close()
-	ctx := context.Background()
-
-	// A separate project isolates a test from others that share the server.
-	shop := srv.NewProject(idverify.ProjectParams{Name: "Shop", Mode: idverify.ModeLive})
-	check, err := shop.Client().PhoneChecks.Create(ctx, idverify.PhoneCheckParams{PhoneNumber: "447700900012"})
-	if err != nil {
-		panic(err)
-	}
-	balance, err := srv.Console().Billing.Balance(ctx)
-	if err != nil {
-		panic(err)
-	}
-	fmt.Println("charged", check.ChargeAmount, check.ChargeCurrency, "and left", balance.AmountAvailable)
-	// Output: charged 1 API and left 99
-}
-
-func ExampleServer_SignUp() {
-	srv, err := sandboxfake.Start(sandboxfake.WithInMemory()) // in a test: sandboxfake.New(t)
-	if err != nil {
-		panic(err)
-	}
-	defer srv.Close()
-	ctx := context.Background()
-
-	invitation, err := srv.Console().Invitations.Create(ctx, idverify.InvitationParams{Name: "Grace", Role: idverify.RoleViewer})
-	if err != nil {
-		panic(err)
-	}
-	grace := srv.SignUp("Grace", invitation.InvitationID)
-
-	joined := grace.Joined[0]
-	_, err = joined.Console().Projects.Create(ctx, idverify.ProjectParams{Name: "Not for viewers", Mode: idverify.ModeLive})
-	fmt.Println(joined.Role, errors.Is(err, idverify.ErrForbidden))
-	_, err = grace.Console().Projects.Create(ctx, idverify.ProjectParams{Name: "Her own", Mode: idverify.ModeLive})
-	fmt.Println(grace.Role, err)
-	// Output:
-	// VIEWER true
-	// OWNER <nil>
-}
 
 func TestServer_NewProjectMatchesHTTP(t *testing.T) {
 	t.Parallel()

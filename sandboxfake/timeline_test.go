@@ -1,11 +1,17 @@
 package sandboxfake_test
 
 import (
+	"errors"
 	"flag"
 	"fmt"
+	"io/fs"
 	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -180,5 +186,340 @@ func setArtifacts(t *testing.T) {
 	t.Cleanup(func() { _ = artifacts.Set(before) })
 	if err := artifacts.Set("true"); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// threeMethods has only the methods of sandboxfake.TB.
+type threeMethods struct{ test *failedTest }
+
+func (m threeMethods) Helper()                           {}
+func (m threeMethods) Cleanup(do func())                 { m.test.Cleanup(do) }
+func (m threeMethods) Fatalf(format string, args ...any) { m.test.Fatalf(format, args...) }
+
+func TestNew_WithoutTimeline(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		name string
+		tb   func(*failedTest) sandboxfake.TB
+		opts []sandboxfake.Option
+	}{
+		{"passed", func(f *failedTest) sandboxfake.TB { f.passed = true; return f }, nil},
+		{"option", func(f *failedTest) sandboxfake.TB { return f }, []sandboxfake.Option{sandboxfake.WithoutTimeline()}},
+		{"three methods", func(f *failedTest) sandboxfake.TB { return threeMethods{f} }, nil},
+	} {
+		test := newFailedTest(t)
+		srv := sandboxfake.New(row.tb(test), append(row.opts, sandboxfake.WithInMemory())...)
+		a := newAPI(t, srv)
+		a.create(phoneChecks, `{"phone_number":"447700900012"}`)
+		srv.Inject(sandboxfake.Match{}, sandboxfake.Fault{Drop: true})
+		if err := srv.Advance(t.Context(), time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		srv.RotateKeys()
+		srv.Reset()
+
+		if got := test.end(); got != "" {
+			t.Errorf("%s: the log contains %s", row.name, got)
+		}
+		if err := srv.Redeliver(t.Context(), "none"); !errors.Is(err, sandboxfake.ErrClosed) {
+			t.Errorf("%s: error after the test = %v, want ErrClosed", row.name, err)
+		}
+	}
+}
+
+// timelineFile ends a failed test with a file, and returns the log and the page. The flag
+// -artifacts is that of the test process, so the caller does not call t.Parallel.
+func timelineFile(t *testing.T, test *failedTest) (log, page string) {
+	t.Helper()
+	setArtifacts(t)
+	log = test.end()
+	content, err := os.ReadFile(filepath.Join(test.dir, "timeline.html"))
+	if err != nil {
+		t.Fatalf("%v; log:\n%s", err, log)
+	}
+	return log, string(content)
+}
+
+func TestNew_TimelineRedacts(t *testing.T) {
+	test := newFailedTest(t)
+	srv := sandboxfake.New(test, sandboxfake.WithInMemory(), sandboxfake.WithFrozenClock(frozenAt), sandboxfake.WithControl(sandboxfake.ControlOptions{}))
+	a := newAPI(t, srv)
+	target := srv.Handle("shop.sandbox.test", new(recordingReceiver))
+	const number, secret = "447700900012", "s3cr3t-1234-abcd"
+	client := srv.Client(idverify.WithVersions(idverify.Versions{PhoneCheck: "v0.2"}))
+	check, err := client.PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{
+		PhoneNumber: number, ReferenceID: secret, RedirectURL: target + "/back?state=" + secret, CallbackURL: "https://shop.sandbox.test/callbacks/" + secret + "?token=" + secret,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	visit, err := srv.Device().Open(t.Context(), check.CheckURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	code := visit.URL.Query().Get("code")
+	a.call(http.MethodGet, phoneChecks+"?search=phone_number=="+number+"&token="+secret, "")
+	a.call(http.MethodGet, "/device_ip/203.0.113.77/"+number+"?x="+secret, "")
+	a.call(http.MethodPost, phoneChecks, `{"phone_number":"`+number+`x","reference_id":"`+secret+`"}`)
+	a.call(http.MethodPost, "/oauth2/v1/revoke", "token="+a.token)
+	if _, err := client.PhoneChecks.Complete(t.Context(), check.CheckID, code); err != nil {
+		t.Fatal(err)
+	}
+	srv.Inject(sandboxfake.Match{Operation: sandboxfake.OperationCallback, CheckID: secret}, sandboxfake.Fault{Body: secret + number})
+	if err := srv.Idle(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	deliveries := srv.Deliveries()
+	signature := deliveries[0].Attempts[0].Header.Get("Authorization")
+
+	log, page := timelineFile(t, test)
+
+	_, signature, _ = strings.Cut(signature, `signature="`)
+	signature, _, _ = strings.Cut(signature, `"`)
+	for name, hidden := range map[string]string{
+		"phone number": number, "part of the phone number": number[:7], "secret of the caller": secret, "code": code, "token": a.token, "address": "203.0.113.77",
+		"client secret": srv.Credentials().ClientSecret.Reveal(), "control token": srv.ControlToken(), "signature": signature,
+	} {
+		if hidden == "" {
+			t.Errorf("the %s is empty: the test cannot find it", name)
+		}
+		for output, text := range map[string]string{"log": log, "page": page} {
+			if strings.Contains(text, hidden) {
+				t.Errorf("the %s contains the %s:\n%s", output, name, text)
+			}
+		}
+	}
+	for _, shown := range []string{"completed: match", "https://shop.sandbox.test/callbacks/[redacted]?token=[redacted]", check.CheckID, "…12", "acknowledged in"} {
+		if !strings.Contains(page, shown) {
+			t.Errorf("the page does not contain %q:\n%s", shown, page)
+		}
+	}
+}
+
+// A server keeps a bounded number of events.
+func TestNew_TimelineLimits(t *testing.T) {
+	test := newFailedTest(t)
+	srv := sandboxfake.New(test, sandboxfake.WithInMemory(), sandboxfake.WithFrozenClock(frozenAt))
+	for range 4999 {
+		srv.RotateKeys()
+		srv.Inject(sandboxfake.Match{}, sandboxfake.Fault{Status: 500, Code: "<script>\x1b[2J\u202e"})()
+	}
+	a := newAPI(t, srv)
+	request := a.request(http.MethodGet, "/<script>alert(1)</script>", "")
+	request.Header.Set("User-Agent", "<script>")
+	a.do(request)
+	a.call(http.MethodPost, phoneChecks, `{"phone_number":"<script>`+strings.Repeat("x", 60<<10))
+
+	log, page := timelineFile(t, test)
+
+	if !strings.Contains(log, "the last 25 of 15000 events:") || strings.Count(log, "\n") > 30 {
+		t.Errorf("log = %s, want the last 25 of 15000 events", log)
+	}
+	if !strings.Contains(page, "The last 1000 of 15000 events.") || len(page) > 1<<20 {
+		t.Errorf("the page has %d bytes, want the last 1000 of 15000 events", len(page))
+	}
+	if strings.Contains(page, "<script") || strings.ContainsAny(log+page, "\x1b\u202e") {
+		t.Errorf("the page contains a script, or one of both an escape sequence:\n%s%s", log, page)
+	}
+}
+
+// A limit of the journals also limits the requests that the timeline keeps in memory.
+func TestWithJournalLimit_Timeline(t *testing.T) {
+	t.Parallel()
+	test := newFailedTest(t)
+	a := newAPI(t, sandboxfake.New(test, sandboxfake.WithInMemory(), sandboxfake.WithJournalLimit(3)))
+	for i := range 9 {
+		a.get(fmt.Sprint(phoneChecks, "/", i))
+	}
+
+	if log := test.end(); !strings.Contains(log, "the last 3 of 10 events:") {
+		t.Errorf("log = %s, want the last 3 of 10 events", log)
+	}
+}
+
+// A running clock that was advanced differs from the system's.
+func TestNew_TimelineOfAdvancedClock(t *testing.T) {
+	t.Parallel()
+	for _, steps := range []int{0, 1} {
+		test := newFailedTest(t)
+		srv := sandboxfake.New(test, sandboxfake.WithInMemory())
+		newAPI(t, srv)
+		for range steps {
+			if err := srv.Advance(t.Context(), time.Hour); err != nil {
+				t.Fatal(err)
+			}
+		}
+
+		if log := test.end(); strings.Contains(log, " real\n") != (steps > 0) {
+			t.Errorf("log after %d steps of the clock = %s, want the system's time only after a step", steps, log)
+		}
+	}
+}
+
+// The example of docs/testing.md is the log of a test. Its durations differ in each run.
+func TestNew_TimelineInDocs(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../docs/testing.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	output := runFailing(t, "-test.run", "TestAcknowledged")
+
+	got := plainTimes(output[strings.Index(output, "    failing_test.go"):strings.Index(output, "--- FAIL")])
+
+	if !strings.Contains(plainTimes(string(page)), got) {
+		t.Errorf("docs/testing.md does not contain the output, apart from durations:\n%s", output)
+	}
+}
+
+// plainTimes replaces durations in milliseconds and aligned columns.
+func plainTimes(text string) string {
+	text = durations.ReplaceAllString(text, "…")
+	return spaces.ReplaceAllString(text, " ")
+}
+
+// failing is the test program of testdata/failing. TestMain removes its directory.
+var failing struct {
+	build sync.Once
+	dir   string
+	err   error
+}
+
+// runFailing runs tests of testdata/failing, and returns the output. The first call builds them, as
+// far as possible from packages that are already built for this program.
+func runFailing(t *testing.T, args ...string) string {
+	t.Helper()
+	failing.build.Do(func() {
+		if failing.dir, failing.err = os.MkdirTemp("", ""); failing.err != nil {
+			return
+		}
+		build := []string{"test", "-c", "-o", failing.dir + "/failing.test"}
+		if raceDetector {
+			build = append(build, "-race")
+		}
+		if output, err := exec.Command("go", append(build, "./testdata/failing")...).CombinedOutput(); err != nil {
+			failing.err = fmt.Errorf("go %q: %w\n%s", build, err, output)
+		}
+	})
+	if failing.err != nil {
+		t.Fatal(failing.err)
+	}
+	command := exec.CommandContext(t.Context(), failing.dir+"/failing.test", append([]string{"-test.count=1", "-test.v", "-test.timeout=60s"}, args...)...)
+	output, err := command.CombinedOutput()
+	// The status of failed tests is 1, that of a panic is 2.
+	if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() != 1 && exit.ExitCode() != 2 {
+		t.Fatalf("%q: %v, want failed tests\n%s", args, err, output)
+	}
+	return string(output)
+}
+
+var (
+	logLine = regexp.MustCompile(`(?m)^    failing_test\.go:\d+: sandboxfake: (\d+|no) events?`)
+	path    = regexp.MustCompile(`sandboxfake: timeline: (\S+)`)
+)
+
+func TestNew_TimelineOfFailedTests(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	output := runFailing(t, "-test.artifacts", "-test.outputdir", dir, "-test.skip", "TestPanic|TestAcknowledged")
+	const token, create = "token.create        200  scope phone_check", "phone_check.create  201  96da897a created, number …12"
+	total := 0
+	for _, row := range []failedRow{
+		{"TestParent", []string{": 2 events:", token, create}, []string{"timeline.html"}},
+		{"TestParallel/first", []string{": 2 events:", token, create}, []string{"timeline.html"}},
+		{"TestParallel/second", nil, nil},
+		{"TestClosed", []string{token, create, "server closed"}, []string{"timeline.html"}},
+		{"TestReset", []string{token, create, "keys rotated             key 976bb94a signs", "server reset", token, create}, []string{"timeline.html"}},
+		{"TestBubble", []string{"  +0s  " + token, "  +3s  phone_check.create  201  66ca9426 created"}, []string{"timeline.html"}},
+		{"TestFailNow", []string{"phone_check.open    200  96da897a opened, completed: match, callback queued", "due  callback attempt 1       in flight; 96da897a COMPLETED"}, []string{"timeline.html"}},
+		{"TestTwoServers", []string{create, create}, []string{"timeline.html", "timeline-2.html"}},
+		{"TestUnused", []string{": no events"}, []string{"timeline.html"}},
+		{"TestWithout", nil, nil},
+		{"TestPasses", nil, nil},
+		{"FuzzFails", []string{token, create}, []string{"timeline.html"}},
+	} {
+		log := logOf(output, row.name)
+		if strings.Contains(log, "--- SKIP") { // a bubble in FIPS mode
+			continue
+		}
+		total += len(row.files)
+		row.check(t, log)
+	}
+	written := 0
+	_ = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() {
+			written++
+		}
+		return err
+	})
+	if written != total {
+		t.Errorf("the tests wrote %d files, want %d, one for each server of a failed test", written, total)
+	}
+	if n := len(logLine.FindAllString(output, -1)); n != 9 { // in a bubble, the line is that of package testing
+		t.Errorf("%d timelines have the line that calls New, want 9:\n%s", n, output)
+	}
+}
+
+// failedRow is a test of testdata/failing with its timelines.
+type failedRow struct {
+	name  string
+	lines []string // of the log, in order
+	files []string
+}
+
+func (row *failedRow) check(t *testing.T, log string) {
+	t.Helper()
+	rest := log
+	for _, line := range row.lines {
+		_, after, ok := strings.Cut(rest, line)
+		if !ok {
+			t.Errorf("%s: the log does not contain %q in this order:\n%s", row.name, line, log)
+		}
+		rest = after
+	}
+	if row.lines == nil && strings.Contains(log, "sandboxfake:") {
+		t.Errorf("%s: the log contains a timeline, want none:\n%s", row.name, log)
+	}
+	var files []string
+	for _, match := range path.FindAllStringSubmatch(log, -1) {
+		files = append(files, filepath.Base(match[1]))
+		if page, err := os.ReadFile(match[1]); err != nil || !strings.Contains(string(page), "<h1>"+row.name+"</h1>") {
+			t.Errorf("%s: the file is not the timeline of the test (error %v):\n%s", row.name, err, page)
+		}
+	}
+	if diff := cmp.Diff(row.files, files); diff != "" {
+		t.Errorf("%s: files (-want +got):\n%s", row.name, diff)
+	}
+}
+
+// logOf returns the lines of go test -v that belong to a test.
+func logOf(output, name string) string {
+	var log strings.Builder
+	current := ""
+	for line := range strings.Lines(output) {
+		for _, prefix := range []string{"=== RUN   ", "=== NAME  ", "=== CONT  ", "=== PAUSE "} {
+			if test, ok := strings.CutPrefix(line, prefix); ok {
+				current = strings.TrimSpace(test)
+			}
+		}
+		if current == name {
+			log.WriteString(line)
+		}
+	}
+	return log.String()
+}
+
+// A panic ends the process. Without -artifacts, there is no file. A benchmark is a test, too.
+func TestNew_TimelineWithoutArtifacts(t *testing.T) {
+	t.Parallel()
+	for _, args := range [][]string{{"-test.run", "TestPanic"}, {"-test.run", "NONE", "-test.bench", ".", "-test.benchtime", "1x"}} {
+		output := runFailing(t, args...)
+
+		if len(logLine.FindAllString(output, -1)) != 1 || !strings.Contains(output, "phone_check.create  201") {
+			t.Errorf("%q: the output does not contain the timeline:\n%s", args, output)
+		}
+		if strings.Contains(output, "timeline:") || strings.Contains(output, ".html") {
+			t.Errorf("%q: the output names a file, want none without -artifacts:\n%s", args, output)
+		}
 	}
 }

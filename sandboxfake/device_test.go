@@ -7,7 +7,6 @@ import (
 	"net/url"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -15,102 +14,6 @@ import (
 	"github.com/idverify/idverify-go/sandboxfake"
 	"github.com/idverify/idverify-go/signature"
 )
-
-const phoneChecks02 = "/phone_check/v0.2/checks"
-
-// exchange completes a check with a code.
-func (a *api) exchange(path, id, code string) response {
-	a.t.Helper()
-	return a.call(http.MethodPatch, path+"/"+id, fmt.Sprintf(`[{"op":"add","path":"/code","value":%q}]`, code))
-}
-
-func TestServer_OutcomesAtCodeExchange(t *testing.T) {
-	t.Parallel()
-	for _, table := range sandboxTables {
-		if !table.opened {
-			continue
-		}
-		path := strings.Replace(table.path, "v0.1", "v0.2", 1)
-		t.Run(path, func(t *testing.T) {
-			t.Parallel()
-			srv := sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithFrozenClock(frozenAt))
-			a := newAPI(t, srv)
-			var receiver recordingReceiver
-			host := srv.Handle("app.sandbox.test", &receiver)
-			for i := range 100 {
-				suffix, want, overrides := table.outcome(i)
-				id := a.create(path, `{"phone_number":"4477009000`+suffix+`","callback_url":"`+host+`"}`)
-
-				opened := a.get(path + "/" + id + "/redirect")
-				code, _ := opened.json["code"].(string)
-				if overrides {
-					if opened.json["error"] != "mno_server_error" || opened.json["error_description"] == nil || code != "" {
-						t.Errorf("%s: response to the device = %s, want an error and no code", suffix, opened.body)
-					}
-					a.exchange(path, id, "anything").wantProblem(t, 404, "check_not_found")
-				} else {
-					if got := a.get(path + "/" + id).json["status"]; got != "PENDING" {
-						t.Errorf("%s: status after opening = %v, want PENDING", suffix, got)
-					}
-					if got := outcome(a.exchange(path, id, code).json); got != want {
-						t.Errorf("%s: result of the exchange = %q, want %q", suffix, got, want)
-					}
-				}
-				if err := srv.Idle(t.Context()); err != nil {
-					t.Fatal(err)
-				}
-				if got := outcome(receiver.last(t)); got != want || receiver.count() != i+1 {
-					t.Errorf("%s: callback %d = %q, want one callback per check with %q", suffix, receiver.count(), got, want)
-				}
-			}
-		})
-	}
-}
-
-func TestServer_SingleUseCode(t *testing.T) {
-	t.Parallel()
-	a := newAPI(t, sandboxfake.New(t, sandboxfake.WithInMemory()))
-	create := func(path string) string { return a.create(path, `{"phone_number":"447700900012"}`) }
-	one, other, unopened, old := create(phoneChecks02), create(phoneChecks02), create(phoneChecks02), create(phoneChecks)
-	codeOf := func(id string) string {
-		// Paths of another product do not find the check.
-		a.get("/subscriber_check/v0.2/checks/"+id+"/redirect").wantProblem(t, 404, "check_not_found")
-		a.get("/subscriber_check/v0.2/checks/"+id).wantProblem(t, 404, "check_not_found")
-		return a.get(phoneChecks02 + "/" + id + "/redirect").json["code"].(string)
-	}
-	code, otherCode := codeOf(one), codeOf(other)
-
-	a.get(phoneChecks02+"/"+one+"/redirect").wantProblem(t, 404, "check_not_found") // opened twice
-	a.exchange(phoneChecks02, one, otherCode).wantProblem(t, 404, "check_not_found")
-	a.exchange(phoneChecks02, unopened, code).wantProblem(t, 404, "check_not_found")
-	a.exchange(phoneChecks02, unopened, "").wantProblem(t, 404, "check_not_found")
-	a.exchange(phoneChecks02, old, code).wantProblem(t, 404, "check_not_found")
-	a.exchange(phoneChecks, one, code).wantProblem(t, 405, "method_not_allowed") // v0.1 has no exchange
-	if r := a.exchange(phoneChecks02, one, code); outcome(r.json) != "COMPLETED yes -" {
-		t.Errorf("exchange after the rejected ones: %d %s, want COMPLETED with a match", r.status, r.body)
-	}
-	a.exchange(phoneChecks02, one, code).wantProblem(t, 404, "check_not_found")
-	for _, patch := range []string{`{}`, `[]`, `null`, `[{"op":"replace","path":"/code","value":"x"}]`, `[{"op":"add","path":"/match","value":true}]`, `[{"op":"add","path":"/code"}]`, `[{"op":"add","path":"/code","value":7}]`, `[{"op":"add","path":"/codes","value":"` + otherCode + `"}]`, `[{"op":"replace","path":"/code","value":"` + otherCode + `"}]`,
-		`[{"op":"add","path":"/code","value":"x"},{"op":"add","path":"/code","value":"x"}]`} {
-		a.call(http.MethodPatch, phoneChecks02+"/"+other, patch).wantProblem(t, 400, "bad_request")
-	}
-}
-
-func TestServer_ChecksAcrossVersions(t *testing.T) {
-	t.Parallel()
-	a := newAPI(t, sandboxfake.New(t, sandboxfake.WithInMemory()))
-	old := a.create(phoneChecks, `{"phone_number":"447700900012"}`)
-
-	opened := a.get(phoneChecks02 + "/" + old + "/redirect")
-
-	if opened.status != 200 || opened.json["code"] != nil {
-		t.Errorf("v0.1 check opened with a v0.2 path: %d %s, want 200 without a code", opened.status, opened.body)
-	}
-	if got := outcome(a.get(phoneChecks02 + "/" + old).json); got != "COMPLETED yes -" {
-		t.Errorf("check read with the v0.2 path = %q, want COMPLETED with a match", got)
-	}
-	a.get("/subscriber_check/v0.1/checks/"+old).wantProblem(t, 404, "check_not_found")
-}
 
 // The device arrives at the redirect URL with the added parameters, and the signature verifies.
 func TestDevice_FollowsSignedRedirect(t *testing.T) {
@@ -174,20 +77,6 @@ func TestDevice_FollowsSignedRedirect(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestServer_CodeExpiresWithCheck(t *testing.T) {
-	t.Parallel()
-	srv := sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithFrozenClock(frozenAt))
-	a := newAPI(t, srv)
-	id := a.create(phoneChecks02, `{"phone_number":"447700900012"}`)
-	code := a.get(phoneChecks02 + "/" + id + "/redirect").json["code"].(string)
-
-	if err := srv.Advance(t.Context(), 2*time.Minute); err != nil {
-		t.Fatal(err)
-	}
-
-	a.exchange(phoneChecks02, id, code).wantProblem(t, 404, "check_not_found")
 }
 
 func TestDevice_CookiesAndRelativeRedirects(t *testing.T) {

@@ -1,7 +1,15 @@
 package sandboxfake_test
 
 import (
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/pem"
+	"io"
+	"log"
+	"net"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -148,48 +156,6 @@ const (
 	breaks   = -2
 )
 
-func TestServer_UnopenedCheckExpires(t *testing.T) {
-	t.Parallel()
-	for _, clock := range []struct {
-		name string
-		opts []sandboxfake.Option
-	}{
-		{"frozen", []sandboxfake.Option{sandboxfake.WithFrozenClock(frozenAt)}},
-		{"running", nil},
-		{"in memory", []sandboxfake.Option{sandboxfake.WithInMemory()}},
-	} {
-		t.Run(clock.name, func(t *testing.T) {
-			t.Parallel()
-			srv := sandboxfake.New(t, clock.opts...)
-			a := newAPI(t, srv)
-			var receiver recordingReceiver
-			host := srv.Handle("app.sandbox.test", &receiver)
-			path := "/phone_check/v0.1/checks"
-			id := a.create(path, `{"phone_number":"447700900000","callback_url":"`+host+`"}`)
-
-			if err := srv.Advance(t.Context(), 110*time.Second); err != nil {
-				t.Fatal(err)
-			}
-			if r := a.get(path + "/" + id); r.json["status"] != "ACCEPTED" {
-				t.Errorf("read before the TTL: %d %s, want ACCEPTED", r.status, r.body)
-			}
-			if err := srv.Advance(t.Context(), 10*time.Second); err != nil {
-				t.Fatal(err)
-			}
-
-			a.get(path+"/"+id).wantProblem(t, 404, "check_not_found")
-			a.get(path+"/"+id+"/redirect").wantProblem(t, 404, "check_not_found")
-			if list := a.get(path); list.json["page"].(map[string]any)["total_elements"] != 0.0 {
-				t.Errorf("list contains the expired check: %s", list.body)
-			}
-			body := receiver.last(t)
-			if got := outcome(body); got != "EXPIRED - -" || body["check_id"] != id {
-				t.Errorf("callback = %q for check %v, want EXPIRED without match", got, body["check_id"])
-			}
-		})
-	}
-}
-
 func TestServer_DeliveriesDoNotBlockCalls(t *testing.T) {
 	onEachClock(t, func(t *testing.T, srv *sandboxfake.Server) {
 		a := newAPI(t, srv)
@@ -290,5 +256,89 @@ func TestServer_ResetRepeatsIDs(t *testing.T) {
 	}
 	if diff := cmp.Diff(before, run()); diff != "" {
 		t.Errorf("IDs (-before +after Reset):\n%s", diff)
+	}
+}
+
+// The header and digest options apply to the callback and its signature.
+func TestServer_CallbackHeaderAndDigest(t *testing.T) {
+	t.Parallel()
+	for name, row := range map[string]struct {
+		opts   []sandboxfake.Option
+		header string
+		base64 bool
+	}{
+		"by default":           {nil, "X-Service-Callback", false},
+		"WithBase64Digest":     {[]sandboxfake.Option{sandboxfake.WithBase64Digest()}, "X-Service-Callback", true},
+		"WithCallbackHeader":   {[]sandboxfake.Option{sandboxfake.WithCallbackHeader("X-Acme-Callback")}, "X-Acme-Callback", false},
+		"both, after a rotate": {[]sandboxfake.Option{sandboxfake.WithCallbackHeader("X-Acme-Callback"), sandboxfake.WithBase64Digest()}, "X-Acme-Callback", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			srv := sandboxfake.New(t, append(row.opts, sandboxfake.WithInMemory(), sandboxfake.WithFrozenClock(frozenAt))...)
+			verifier := srv.Verifier([]string{"app.sandbox.test"}, nil)
+			var header http.Header
+			var body []byte
+			verified := false
+			host := srv.Handle("app.sandbox.test", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				header = r.Header.Clone()
+				body, _ = io.ReadAll(r.Body)
+				r.Body = io.NopCloser(strings.NewReader(string(body)))
+				verifier.RequireCallback(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { verified = true })).ServeHTTP(w, r)
+			}))
+			if strings.Contains(name, "rotate") {
+				srv.RotateKeys()
+			}
+
+			newAPI(t, srv).completeCheck(host + "/callbacks")
+			if err := srv.Idle(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+
+			if !verified {
+				t.Error("callback does not verify")
+			}
+			if got := header.Values(row.header); len(got) != 1 || got[0] != "phone_check" {
+				t.Errorf("%s = %q, want phone_check", row.header, got)
+			}
+			if other := "X-Service-Callback"; row.header != other && header.Get(other) != "" {
+				t.Errorf("%s is also sent", other)
+			}
+			if got := header.Get("Authorization"); !strings.Contains(got, " "+strings.ToLower(row.header)+" ") {
+				t.Errorf("Authorization = %q, want a signature over %s", got, row.header)
+			}
+			sum := sha256.Sum256(body)
+			want := "SHA-256=" + hex.EncodeToString(sum[:])
+			if row.base64 {
+				want = "SHA-256=" + base64.StdEncoding.EncodeToString(sum[:])
+			}
+			if got := header.Get("Digest"); got != want {
+				t.Errorf("Digest = %q, want %q", got, want)
+			}
+		})
+	}
+}
+
+func TestAttempt_ErrorOmitsHost(t *testing.T) {
+	t.Parallel()
+	backend := httptest.NewUnstartedServer(http.NotFoundHandler())
+	backend.Config.ErrorLog = log.New(io.Discard, "", 0)
+	backend.StartTLS() // its certificate is not valid for localhost
+	t.Cleanup(backend.Close)
+	_, port, err := net.SplitHostPort(backend.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: backend.Certificate().Raw})
+
+	a := newAPI(t, sandboxfake.New(t, sandboxfake.WithReceiverCA(ca)))
+
+	a.completeCheck("https://localhost:" + port + "/callbacks")
+	if err := a.srv.Idle(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+
+	const want = "the connection failed or was lost: the certificate is for another host"
+	if got := a.srv.Deliveries()[0].Attempts[0].Error; got != want {
+		t.Errorf("error of the attempt = %q, want %q", got, want)
 	}
 }

@@ -1,6 +1,7 @@
 package sandboxfake_test
 
 import (
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -125,5 +126,116 @@ func TestWithCallerIP_RejectsInvalidAddresses(t *testing.T) {
 			srv.Close()
 			t.Errorf("WithCallerIP accepts %v, want an error", ip)
 		}
+	}
+}
+
+func TestServer_ReachabilityBySuffix(t *testing.T) {
+	t.Parallel()
+	srv := sandboxfake.New(t, sandboxfake.WithInMemory())
+	a := newAPI(t, srv)
+	for i := range 256 {
+		ip := fmt.Sprintf("192.0.2.%d", i)
+
+		byPath, byQuery := a.get("/coverage/v0.1/device_ips/"+ip), a.get("/coverage/v0.1/device_ip?ip="+ip)
+
+		switch {
+		case i%100 == 99:
+			byPath.wantProblem(t, 400, "mno_not_supported")
+			if byPath.json["detail"] != "MNO not supported" || byPath.json["title"] != "Bad Request" {
+				t.Errorf("%s: problem = %s, want the standard title and detail", ip, byPath.body)
+			}
+		case i%2 == 1:
+			byPath.wantProblem(t, 412, "not_mobile_ip")
+			if byPath.json["detail"] != "Not a mobile IP" || byPath.json["title"] != "Precondition Failed" {
+				t.Errorf("%s: problem = %s, want the standard title and detail", ip, byPath.body)
+			}
+		default:
+			if byPath.status != 200 {
+				t.Errorf("%s: %d, want 200", ip, byPath.status)
+			}
+			want := []any{"PhoneCheck", "SIMCheck", "SubscriberCheck"}
+			if diff := cmp.Diff(want, byPath.json["supported_products"]); diff != "" {
+				t.Errorf("%s: supported_products (-want +got):\n%s", ip, diff)
+			}
+			want = []any{
+				map[string]any{"product_id": "PCK", "product_name": "Phone Check"},
+				map[string]any{"product_id": "SCK", "product_name": "Sim Check"},
+				map[string]any{"product_id": "SUK", "product_name": "Subscriber Check"},
+			}
+			if diff := cmp.Diff(want, byPath.json["products"]); diff != "" {
+				t.Errorf("%s: products (-want +got):\n%s", ip, diff)
+			}
+		}
+		if diff := cmp.Diff(byPath.json, byQuery.json); diff != "" {
+			t.Errorf("%s: response by query differs from the one by path (-path +query):\n%s", ip, diff)
+		}
+		if status, fragment := sandboxfake.ReachabilityOutcome(netip.MustParseAddr(ip)); status != byPath.status || fragment != byPath.fragment() {
+			t.Errorf("%s: ReachabilityOutcome = %d %q, want %d %q as the service responds", ip, status, fragment, byPath.status, byPath.fragment())
+		}
+	}
+}
+
+func TestServer_ReachabilityIPv6(t *testing.T) {
+	t.Parallel()
+	a := newAPI(t, sandboxfake.New(t, sandboxfake.WithInMemory()))
+	for _, row := range []struct {
+		ip       string
+		status   int
+		fragment string
+	}{
+		{"2001:db8::a", 200, ""},
+		{"2001:db8::b", 412, "not_mobile_ip"},
+		{"2001:db8::c", 200, ""},
+		{"2001:db8::d", 412, "not_mobile_ip"},
+		{"2001:db8::e", 200, ""},
+		{"2001:db8::f", 412, "not_mobile_ip"},
+		{"2001:db8::", 200, ""},
+		{"2001:db8::99", 400, "mno_not_supported"},
+		{"2001:db8::9", 412, "not_mobile_ip"},
+		{"::ffff:192.0.2.99", 400, "mno_not_supported"},
+		{"fe80::2%25eth0", 400, "bad_request"},
+		{"not-an-address", 400, "bad_request"},
+		{"192.0.2", 400, "bad_request"},
+	} {
+		r := a.get("/coverage/v0.1/device_ips/" + row.ip)
+
+		if r.status != row.status || r.fragment() != row.fragment {
+			t.Errorf("%s: %d %q, want %d %q", row.ip, r.status, r.fragment(), row.status, row.fragment)
+		}
+	}
+}
+
+// The zero Addr has no digits.
+func TestReachabilityOutcome_ZeroAddr(t *testing.T) {
+	t.Parallel()
+	if status, fragment := sandboxfake.ReachabilityOutcome(netip.Addr{}); status != 400 || fragment != "bad_request" {
+		t.Errorf("ReachabilityOutcome = %d %q, want 400 bad_request", status, fragment)
+	}
+}
+
+func TestServer_ReachabilityOfCaller(t *testing.T) {
+	t.Parallel()
+	a := newAPI(t, sandboxfake.New(t))
+
+	a.get("/coverage/v0.1/device_ip").wantProblem(t, 412, "not_mobile_ip") // 127.0.0.1
+	a.get("/coverage/v0.1/device_ip?ip=").wantProblem(t, 400, "bad_request")
+}
+
+func TestServer_Countries(t *testing.T) {
+	t.Parallel()
+	a := newAPI(t, sandboxfake.New(t, sandboxfake.WithInMemory()))
+	for _, row := range []struct {
+		code, country string
+	}{{"GB", "GB"}, {"gb", "GB"}, {"44", "GB"}, {"DE", "DE"}, {"1", "US"}} {
+		if r := a.get("/coverage/v0.1/countries/" + row.code); r.json["country_code"] != row.country {
+			t.Errorf("%s: %d %s, want %s", row.code, r.status, r.body, row.country)
+		}
+	}
+
+	r := a.get("/coverage/v0.1/countries/XX")
+
+	r.wantProblem(t, 404, "not_found")
+	if r.json["detail"] != "No Reach" {
+		t.Errorf("detail = %q, want No Reach", r.json["detail"])
 	}
 }

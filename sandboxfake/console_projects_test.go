@@ -3,6 +3,7 @@ package sandboxfake_test
 import (
 	"fmt"
 	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -33,96 +34,6 @@ func newProductAPI(t testing.TB, srv *sandboxfake.Server, c idverify.Credentials
 func (a *api) tokenStatus(c idverify.Credentials, scope string) int {
 	a.t.Helper()
 	return a.tokenCall(c, map[string][]string{"grant_type": {"client_credentials"}, "scope": {scope}}).status
-}
-
-func TestServer_ProjectMode(t *testing.T) {
-	t.Parallel()
-	owner := newOwnerAPI(t, consoleServer(t))
-	for _, row := range []struct{ given, mode string }{
-		{`{"name":"A"}`, "live"},
-		{`{"name":"B","mode":"live"}`, "live"},
-		{`{"name":"C","mode":"sandbox"}`, "sandbox"},
-	} {
-		id, _ := owner.newProject(row.given)
-		if got := owner.get(projects + "/" + id).text("mode"); got != row.mode {
-			t.Errorf("mode of a project created with %s = %s, want %s", row.given, got, row.mode)
-		}
-		for _, mode := range []string{"sandbox", "live"} {
-			r := owner.call(http.MethodPatch, projects+"/"+id, fmt.Sprintf(`[{"op":"replace","path":"/mode","value":%q}]`, mode))
-			if r.status != 200 || r.text("mode") != mode {
-				t.Errorf("change the mode from %s to %s: %d %s", row.mode, mode, r.status, r.body)
-			}
-		}
-	}
-}
-
-func TestServer_ProjectModeSetsCharge(t *testing.T) {
-	t.Parallel()
-	srv := consoleServer(t)
-	owner := newOwnerAPI(t, srv)
-	id, credentials := owner.newProject(`{"name":"Shop"}`)
-	product := newProductAPI(t, srv, credentials)
-	charge := func() string {
-		r := product.want(201, http.MethodPost, phoneChecks, `{"phone_number":"447700900012"}`)
-		return fmt.Sprint(r.at("charge_amount"), " ", r.text("charge_currency"), ", left ", r.at("snapshot_balance"))
-	}
-
-	live := charge()
-	owner.want(200, http.MethodPatch, projects+"/"+id, `[{"op":"replace","path":"/mode","value":"sandbox"}]`)
-	sandbox := charge()
-
-	if live != "1 API, left 99" || sandbox != "0 API, left 99" || owner.money("default") != "99 API" {
-		t.Errorf("live check: %s; sandbox check: %s; balance: %s; want charges of 1 and 0", live, sandbox, owner.money("default"))
-	}
-}
-
-func TestServer_CheckKeepsProjectMode(t *testing.T) {
-	t.Parallel()
-	operator := func(idverify.Product, string) sandboxfake.Outcome {
-		return sandboxfake.Outcome{Status: idverify.StatusCompleted, Match: idverify.VerdictNo}
-	}
-	srv := consoleServer(t, sandboxfake.WithOutcomeFunc(operator))
-	owner := newOwnerAPI(t, srv)
-	id, credentials := owner.newProject(`{"name":"Shop"}`)
-	product := newProductAPI(t, srv, credentials)
-	live := product.create(phoneChecks, `{"phone_number":"447700900012"}`)
-	owner.want(200, http.MethodPatch, projects+"/"+id, `[{"op":"replace","path":"/mode","value":"sandbox"}]`)
-	sandbox := product.create(phoneChecks, `{"phone_number":"447700900012"}`)
-
-	product.get(phoneChecks + "/" + live + "/redirect")
-	product.get(phoneChecks + "/" + sandbox + "/redirect")
-
-	if match := product.get(phoneChecks + "/" + live).at("match"); match != false {
-		t.Errorf("match of a live check = %v, want false of the outcome function", match)
-	}
-	if match := product.get(phoneChecks + "/" + sandbox).at("match"); match != true {
-		t.Errorf("match of a sandbox check = %v, want true of the sandbox table", match)
-	}
-}
-
-func TestServer_ProjectCallbackURL(t *testing.T) {
-	t.Parallel()
-	srv := consoleServer(t)
-	owner := newOwnerAPI(t, srv)
-	shop, phone := new(recordingReceiver), new(recordingReceiver)
-	shopURL, phoneURL := srv.Handle("shop.sandbox.test", shop), srv.Handle("phone.sandbox.test", phone)
-	_, credentials := owner.newProject(fmt.Sprintf(`{"name":"Shop","mode":"sandbox","callback_url":%q,"configuration":{"phone_check":{"callback_url":%q}}}`, shopURL, phoneURL))
-	product := newProductAPI(t, srv, credentials)
-
-	for _, path := range []string{phoneChecks, "/subscriber_check/v0.1/checks"} {
-		product.get(path + "/" + product.create(path, `{"phone_number":"447700900012"}`) + "/redirect")
-	}
-	if err := srv.Idle(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-
-	var got []string
-	for _, d := range srv.Deliveries() {
-		got = append(got, string(d.Product)+" "+d.URL)
-	}
-	if diff := cmp.Diff([]string{"phone_check " + phoneURL, "subscriber_check " + shopURL}, got); diff != "" {
-		t.Errorf("deliveries (-want +got):\n%s", diff)
-	}
 }
 
 func TestServer_ProjectCredentialsLimit(t *testing.T) {
@@ -347,5 +258,181 @@ func TestServer_ListProjects(t *testing.T) {
 		if diff := cmp.Diff(row.want, owner.get(projects+row.query).column("projects", "name")); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", row.query, diff)
 		}
+	}
+}
+
+// Responses do not distinguish unknown members and credentials from those of other workspaces.
+func TestServer_CredentialsOfOtherMembers(t *testing.T) {
+	t.Parallel()
+	srv := consoleServer(t)
+	account, other := srv.NewWorkspace("Shop"), srv.NewWorkspace("Other")
+	owner := newConsoleAPI(t, srv, account.Credentials)
+	admin, viewer := owner.invite("Ada", "ADMIN"), owner.invite("Grace", "VIEWER")
+	const members = workspaces + "/default/members/"
+	for _, caller := range []struct {
+		name                                   string
+		api                                    *api
+		own                                    string
+		unknown, create, list, outside, delete int // statuses for unknown members, members of the workspace (create, list, delete) and of another one (outside)
+	}{
+		{"owner", owner, account.MemberID, 404, 403, 200, 404, 204},
+		{"admin", newConsoleAPI(t, srv, admin.Credentials), admin.MemberID, 404, 403, 200, 404, 204},
+		{"viewer", newConsoleAPI(t, srv, viewer.Credentials), viewer.MemberID, 403, 403, 403, 403, 403},
+	} {
+		colleague := viewer
+		if caller.own == viewer.MemberID {
+			colleague = admin
+		}
+		theirs := newConsoleAPI(t, srv, colleague.Credentials).want(201, http.MethodPost, members+colleague.MemberID+"/credentials", "").text("client_id")
+		for _, row := range []struct {
+			method, path string
+			status       int
+		}{
+			{"GET", "unknown/credentials", caller.unknown},
+			{"GET", "unknown/credentials/" + theirs, caller.unknown},
+			{"DELETE", "unknown/credentials/" + theirs, caller.unknown},
+			{"GET", other.MemberID + "/credentials", caller.outside},
+			{"GET", other.MemberID + "/credentials/" + other.Credentials.ClientID, caller.outside},
+			{"DELETE", other.MemberID + "/credentials/" + other.Credentials.ClientID, caller.outside},
+			{"POST", "unknown/credentials", 403},
+			{"POST", "unknown/credentials/" + theirs + "/reset", 403},
+			{"POST", other.MemberID + "/credentials", 403},
+			{"POST", other.MemberID + "/credentials/" + other.Credentials.ClientID + "/reset", 403},
+			{"POST", colleague.MemberID + "/credentials", caller.create},
+			{"POST", colleague.MemberID + "/credentials/" + theirs + "/reset", 403},
+			{"GET", colleague.MemberID + "/credentials", caller.list},
+			{"GET", colleague.MemberID + "/credentials/" + theirs, caller.list},
+			// The credentials must be the member's.
+			{"GET", caller.own + "/credentials/" + theirs, 404},
+			{"DELETE", caller.own + "/credentials/" + theirs, 404},
+			{"POST", caller.own + "/credentials/" + theirs + "/reset", 404},
+			{"GET", caller.own + "/credentials/unknown", 404},
+			{"POST", caller.own + "/credentials/unknown/reset", 404},
+			{"DELETE", colleague.MemberID + "/credentials/" + theirs, caller.delete},
+		} {
+			r := caller.api.call(row.method, members+row.path, "")
+
+			if want := map[int]string{403: "forbidden", 404: "not_found"}[row.status]; r.status != row.status || r.fragment() != want {
+				t.Errorf("%s: %s %s: %d %s, want %d %s", caller.name, row.method, row.path, r.status, r.body, row.status, want)
+			}
+			if row.status == 204 && (len(r.body) != 0 || r.header.Get("Content-Type") != "") {
+				t.Errorf("%s: %s %s: body %q of type %q, want none", caller.name, row.method, row.path, r.body, r.header.Get("Content-Type"))
+			}
+		}
+	}
+	newConsoleAPI(t, srv, other.Credentials).want(200, http.MethodGet, workspaces+"/default", "")
+}
+
+// Reads and lists return the created credentials without their secret.
+func TestServer_CredentialsWithoutSecret(t *testing.T) {
+	t.Parallel()
+	srv := consoleServer(t)
+	account := srv.NewWorkspace("Shop")
+	owner := newConsoleAPI(t, srv, account.Credentials)
+	project, _ := owner.newProject(`{"name":"Shop"}`)
+	for path, scopes := range map[string][]any{
+		projects + "/" + project + "/credentials":                            {"phone_check", "sim_check", "subscriber_check", "coverage"},
+		workspaces + "/default/members/" + account.MemberID + "/credentials": {"projects", "workspaces", "console"},
+	} {
+		created := owner.want(201, http.MethodPost, path, "")
+		read := owner.want(200, http.MethodGet, path+"/"+created.text("client_id"), "")
+		listed := owner.want(200, http.MethodGet, path+"?search=client_id=="+created.text("client_id"), "").at("_embedded", "credentials").([]any)
+
+		if created.text("client_secret") == "" || created.text("client_id") == "" {
+			t.Errorf("%s: created %s, want a client ID and a secret", path, created.body)
+		}
+		want := map[string]any{"client_id": created.text("client_id"), "scopes": scopes, "created_at": "2026-01-02T03:04:05+0000"}
+		if diff := cmp.Diff(want, read.json); diff != "" {
+			t.Errorf("%s: read (-want +got):\n%s", path, diff)
+		}
+		if diff := cmp.Diff([]any{want}, listed); diff != "" {
+			t.Errorf("%s: listed (-want +got):\n%s", path, diff)
+		}
+	}
+}
+
+// A viewer can delete only the project credentials that they created.
+func TestServer_ViewerDeletesOwnCredentials(t *testing.T) {
+	t.Parallel()
+	srv := consoleServer(t)
+	owner := newOwnerAPI(t, srv)
+	viewer := newConsoleAPI(t, srv, owner.invite("Grace", "VIEWER").Credentials)
+	id, first := owner.newProject(`{"name":"Shop"}`)
+	path := projects + "/" + id + "/credentials/"
+	second := viewer.want(201, http.MethodPost, projects+"/"+id+"/credentials", "{}")
+	created := idverify.Credentials{ClientID: second.text("client_id"), ClientSecret: idverify.NewSecret(second.text("client_secret"))}
+
+	viewer.call(http.MethodDelete, path+first.ClientID, "").wantProblem(t, 403, "forbidden")
+	viewer.call(http.MethodDelete, path+"unknown", "").wantProblem(t, 404, "not_found")
+	if r := viewer.want(204, http.MethodDelete, path+created.ClientID, ""); len(r.body) != 0 || r.header.Get("Content-Type") != "" {
+		t.Errorf("response body = %q of type %q, want none", r.body, r.header.Get("Content-Type"))
+	}
+
+	if a, b := owner.tokenStatus(first, "phone_check"), owner.tokenStatus(created, "phone_check"); a != 200 || b != 401 {
+		t.Errorf("token status for the other credentials = %d, for the deleted ones %d, want 200 and 401", a, b)
+	}
+}
+
+// A 204 response has neither a body nor a media type.
+func TestServer_NoContentResponse(t *testing.T) {
+	t.Parallel()
+	srv := consoleServer(t)
+	owner, method := payer(t, srv, newCard)
+	project, credentials := owner.newProject(`{"name":"Shop"}`)
+	for _, path := range []string{
+		workspaces + "/default/payment_methods/" + method,
+		projects + "/" + project + "/credentials/" + credentials.ClientID,
+		projects + "/" + project,
+	} {
+		r := owner.want(204, http.MethodDelete, path, "")
+
+		if got := fmt.Sprintf("%q %q", r.body, r.header.Get("Content-Type")); got != `"" ""` {
+			t.Errorf("DELETE %s: body and media type = %s, want none", path, got)
+		}
+		owner.call(http.MethodDelete, path, "").wantProblem(t, 404, "not_found")
+	}
+}
+
+func TestServer_ProjectNameFilter(t *testing.T) {
+	t.Parallel()
+	srv := consoleServer(t)
+	account := srv.NewWorkspace("Shop")
+	owner := newConsoleAPI(t, srv, account.Credentials)
+	for _, name := range []string{"Shop", "shop", "Shop 2", "Shop, & more; \"A=B\""} {
+		owner.newProject(fmt.Sprintf(`{"name":%q,"mode":"sandbox"}`, name))
+	}
+	for _, path := range []string{projects, workspaces + "/" + account.WorkspaceID + "/projects"} {
+		for _, row := range []struct {
+			query string
+			want  []string
+		}{
+			{"", []string{"Shop", "shop", "Shop 2", "Shop, & more; \"A=B\""}},
+			{"name=Shop", []string{"Shop"}},
+			{"name=shop", []string{"shop"}},
+			{"name=Sho", []string{}},
+			{"name=", []string{}},
+			{"name=" + url.QueryEscape("Shop, & more; \"A=B\""), []string{"Shop, & more; \"A=B\""}},
+			{"name=Shop&search=mode==sandbox", []string{"Shop"}},
+			{"name=Shop&search=mode==live", []string{}},
+		} {
+			r := owner.want(200, http.MethodGet, path+"?"+row.query, "")
+
+			if diff := cmp.Diff(row.want, r.column("projects", "name")); diff != "" {
+				t.Errorf("%s?%s (-want +got):\n%s", path, row.query, diff)
+			}
+			for _, id := range r.column("projects", "member_id") {
+				if id != account.MemberID {
+					t.Errorf("%s?%s: member_id = %q, want %q, who created the project", path, row.query, id, account.MemberID)
+				}
+			}
+			if row.query == "" {
+				continue
+			}
+			self := owner.want(200, http.MethodGet, r.text("_links", "self", "href"), "")
+			if diff := cmp.Diff(row.want, self.column("projects", "name")); diff != "" {
+				t.Errorf("%s?%s: projects of the self link (-want +got):\n%s", path, row.query, diff)
+			}
+		}
+		owner.get(path+"?name=Shop&name=shop").wantProblem(t, 400, "bad_request")
 	}
 }

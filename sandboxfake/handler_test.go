@@ -3,6 +3,7 @@ package sandboxfake_test
 import (
 	"net/http"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,6 +13,59 @@ import (
 	"github.com/idverify/idverify-go/internal/synctest"
 	"github.com/idverify/idverify-go/sandboxfake"
 )
+
+func TestServer_ErrorPrecedence(t *testing.T) {
+	t.Parallel()
+	srv := sandboxfake.New(t, sandboxfake.WithInMemory())
+	a := newAPI(t, srv)
+	simOnly := a.tokenFor(srv.Credentials(), "sim_check")
+	large := `{"phone_number":"` + strings.Repeat("4", 64<<10) + `"}`
+	// Each row has the errors of the rows below it and one more, which takes precedence.
+	for _, row := range []struct {
+		name, token, method, path, contentType, body string
+		status                                       int
+		fragment                                     string
+	}{
+		{"401 before an unknown route", "", "POST", "/phone_check/v9/nothing", "text/plain", large, 401, "unauthorized"},
+		{"404 for an unknown route", simOnly, "POST", "/phone_check/v9/nothing", "text/plain", large, 404, "not_found"},
+		{"405 before the scope", simOnly, "PUT", "/phone_check/v0.2/checks/unknown", "text/plain", large, 405, "method_not_allowed"},
+		{"403 before the resource", simOnly, "PATCH", "/phone_check/v0.2/checks/unknown", "text/plain", large, 403, "forbidden"},
+		{"404 for the resource before its body", a.token, "PATCH", "/phone_check/v0.2/checks/unknown", "text/plain", large, 404, "check_not_found"},
+		{"415 before the size", a.token, "POST", phoneChecks, "text/plain", large, 415, "unsupported_media_type"},
+		{"413 before the content", a.token, "POST", phoneChecks, "application/json", large, 413, "payload_too_large"},
+		{"400 for the content", a.token, "POST", phoneChecks, "application/json", `{"phone_number":`, 400, "bad_request"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			request := a.request(row.method, row.path, row.body)
+			request.Header.Set("Content-Type", row.contentType)
+			if row.token != "" {
+				request.Header.Set("Authorization", "Bearer "+row.token)
+			}
+
+			r := a.do(request)
+
+			r.wantProblem(t, row.status, row.fragment)
+			if row.status == 405 && r.header.Get("Allow") == "" {
+				t.Error("missing Allow header")
+			}
+		})
+	}
+}
+
+func TestServer_Preflight(t *testing.T) {
+	t.Parallel()
+	a := &api{t: t, srv: sandboxfake.New(t, sandboxfake.WithInMemory())}
+	request := a.request(http.MethodOptions, phoneChecks, "")
+	request.Header.Set("Access-Control-Request-Headers", "authorization, content-type")
+
+	r := a.do(request)
+
+	got := []any{r.status, r.header.Get("Access-Control-Allow-Origin"), r.header.Get("Access-Control-Allow-Headers")}
+	if diff := cmp.Diff([]any{204, "*", "authorization, content-type"}, got); diff != "" {
+		t.Errorf("preflight (-want +got):\n%s", diff)
+	}
+}
 
 func TestWithRateLimit_Window(t *testing.T) {
 	t.Parallel()

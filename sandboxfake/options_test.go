@@ -303,3 +303,16 @@ func TestWithPublicURL_SignedRedirect(t *testing.T) {
 		t.Errorf("redirect = %s after status %d, want it verified", text, visit.Status)
 	}
 }
+
+func TestWithPrices_UnknownProduct(t *testing.T) {
+	t.Parallel()
+
+	srv, err := sandboxfake.Start(sandboxfake.WithInMemory(), sandboxfake.WithPrices(map[idverify.Product]string{"phone_chek": "1"}))
+
+	if err == nil {
+		srv.Close()
+	}
+	if err == nil || !strings.Contains(err.Error(), "phone_chek") {
+		t.Errorf("error = %v, want one that names the unknown product", err)
+	}
+}

@@ -1,0 +1,70 @@
+package sandboxfake_test
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestServer_ControlFaults(t *testing.T) {
+	t.Parallel()
+	a := newControlAPI(t)
+	injected := a.control(http.MethodPost, "faults", `{"match":{"operation":"phone_check.list","repeat":true},"faults":[{"status":429,"retry_after_seconds":7},{}]}`)
+	if injected.status != http.StatusNoContent {
+		t.Fatalf("inject: %d %s", injected.status, injected.body)
+	}
+
+	first, second := a.get(phoneChecks), a.get(phoneChecks)
+	inForce := a.control(http.MethodGet, "faults", "")
+	a.control(http.MethodDelete, "faults", "")
+	third := a.get(phoneChecks)
+
+	if first.status != http.StatusTooManyRequests || first.header.Get("Retry-After") != "7" || second.status != http.StatusOK || third.status != http.StatusOK {
+		t.Errorf("statuses %d (Retry-After %s), %d, %d, want 429 (7), then 200, then 200 after the faults were removed", first.status, first.header.Get("Retry-After"), second.status, third.status)
+	}
+	want := map[string]any{"injections": []any{map[string]any{
+		"match":  map[string]any{"operation": "phone_check.list", "repeat": true},
+		"faults": []any{map[string]any{"status": 429.0, "retry_after_seconds": 7.0}, map[string]any{}},
+		"left":   2.0,
+	}}}
+	if diff := cmp.Diff(want, inForce.json); diff != "" {
+		t.Errorf("active faults (-want +got):\n%s", diff)
+	}
+}
+
+func TestServer_ControlFaultsOfOwner(t *testing.T) {
+	t.Parallel()
+	a := newControlAPI(t)
+	state := a.state()
+	project := state["projects"].([]any)[0].(map[string]any)["project_id"].(string)
+	workspace := state["workspaces"].([]any)[0].(map[string]any)["workspace_id"].(string)
+
+	got := a.control(http.MethodPost, "faults", `{"match":{"project":"`+project+`","workspace":"`+workspace+`"},"faults":[{"status":503}]}`)
+
+	if failed := a.get(phoneChecks); got.status != http.StatusNoContent || failed.status != http.StatusServiceUnavailable {
+		t.Errorf("injection %d %s, call %d, want 204 and 503", got.status, got.body, failed.status)
+	}
+}
+
+func TestServer_ControlOperations(t *testing.T) {
+	t.Parallel()
+	a := newControlAPI(t)
+
+	listed := a.control(http.MethodGet, "operations", "").json["operations"].([]any)
+
+	names := make(map[string]bool)
+	for _, row := range listed {
+		name := row.(map[string]any)["operation"].(string)
+		names[name] = true
+		// Faults accept each name.
+		if got := a.control(http.MethodPost, "faults", `{"match":{"operation":"`+name+`"},"faults":[{}]}`); got.status != http.StatusNoContent {
+			t.Errorf("inject a fault for %s: %d %s, want 204", name, got.status, got.body)
+		}
+	}
+	for _, want := range []string{"phone_check.create", "token.create", "callback"} {
+		if !names[want] {
+			t.Errorf("operation %s is not listed", want)
+		}
+	}
+}
