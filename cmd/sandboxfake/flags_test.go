@@ -1,4 +1,4 @@
-package main_test
+package main
 
 import (
 	"crypto/sha256"
@@ -72,7 +72,7 @@ func TestProgram_PriceFlag(t *testing.T) {
 	workspace := announced{URL: a.URL, CAFile: a.CAFile, Project: a.Workspace}
 	_, project := a.call(t, workspace.tokenFor(t, a.client(t), "projects"), http.MethodPost, "/console/v0.1/projects", `{"name":"Live"}`)
 	pair := project["_embedded"].(map[string]any)["credentials"].([]any)[0].(map[string]any)
-	live := announced{URL: a.URL, CAFile: a.CAFile, Project: credentials{pair["client_id"].(string), pair["client_secret"].(string)}}
+	live := announced{URL: a.URL, CAFile: a.CAFile, Project: announcedCredentials{pair["client_id"].(string), pair["client_secret"].(string)}}
 	token := live.tokenFor(t, a.client(t), "phone_check sim_check")
 
 	phone := live.create(t, token, "https://shop.example.com/callbacks")
@@ -286,7 +286,7 @@ func TestProgram_ControlToken(t *testing.T) {
 
 func TestProgram_CredentialsFlags(t *testing.T) {
 	t.Parallel()
-	want := credentials{"my app", "it's $HOME; a+secret/="}
+	want := announcedCredentials{"my app", "it's $HOME; a+secret/="}
 	env := []string{"SANDBOXFAKE_CLIENT_ID=" + want.ClientID, "SANDBOXFAKE_CLIENT_SECRET=" + want.ClientSecret}
 	p, a := startJSONEnv(t, env, "-fixed-keys")
 	before := a.token(t, a.client(t))

@@ -1,4 +1,4 @@
-package main_test
+package main
 
 import (
 	"bufio"
@@ -129,17 +129,17 @@ func (p *program) stop(signal os.Signal) (code int, rest string) {
 
 // announced is the line that -json prints, with its documented fields.
 type announced struct {
-	Inspector string      `json:"inspector_url"`
-	URL       string      `json:"url"`
-	PublicURL string      `json:"public_url"`
-	CAFile    string      `json:"ca_file"`
-	CASHA256  string      `json:"ca_sha256"`
-	Project   credentials `json:"project"`
-	Workspace credentials `json:"workspace"`
-	Token     string      `json:"control_token"`
+	Inspector string               `json:"inspector_url"`
+	URL       string               `json:"url"`
+	PublicURL string               `json:"public_url"`
+	CAFile    string               `json:"ca_file"`
+	CASHA256  string               `json:"ca_sha256"`
+	Project   announcedCredentials `json:"project"`
+	Workspace announcedCredentials `json:"workspace"`
+	Token     string               `json:"control_token"`
 }
 
-type credentials struct {
+type announcedCredentials struct {
 	ClientID     string `json:"client_id"`
 	ClientSecret string `json:"client_secret"`
 }
