@@ -2,8 +2,10 @@ package main
 
 import (
 	"crypto/sha256"
+	"encoding/json"
 	"encoding/pem"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -96,5 +98,120 @@ func TestProgram_AnnouncesFingerprint(t *testing.T) {
 	}
 	if !regexp.MustCompile(`CA certificate .*\n +fingerprint SHA-256 ([0-9A-F]{2}:){31}[0-9A-F]{2}\n`).MatchString(line) {
 		t.Errorf("output = %q, want the fingerprint below the CA certificate", line)
+	}
+}
+
+// browse sends a request as a browser does, without following redirects.
+func (a announced) browse(t *testing.T, method, target, form string) (status int, header http.Header, page string) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), method, target, strings.NewReader(form))
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Accept", "text/html,application/xhtml+xml;q=0.9,*/*;q=0.8")
+	request.Header.Set("Sec-Fetch-Mode", "navigate")
+	request.Header.Set("Sec-Fetch-Site", "same-origin")
+	if form != "" {
+		request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	}
+	client := a.client(t)
+	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	response, err := client.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return response.StatusCode, response.Header, string(body)
+}
+
+// createRedirect creates a check in version v0.2 and returns its ID and Check URL.
+func (a announced) createRedirect(t *testing.T) (checkID, checkURL string) {
+	t.Helper()
+	const body = `{"phone_number":"447700900013","redirect_url":"https://shop.example.com/back"}`
+	status, check := a.call(t, a.token(t, a.client(t)), http.MethodPost, "/phone_check/v0.2/checks", body)
+	if status != http.StatusCreated {
+		t.Fatalf("create = %d %v, want 201", status, check)
+	}
+	return check["check_id"].(string), check["_links"].(map[string]any)["check_url"].(map[string]any)["href"].(string)
+}
+
+func TestProgram_PhonePageFlag(t *testing.T) {
+	t.Parallel()
+	_, a := startJSON(t, "-fixed-keys", "-phone-page")
+	checkID, checkURL := a.createRedirect(t)
+	path := "/_sandbox/open/" + checkID
+
+	status, first, _ := a.browse(t, http.MethodGet, checkURL, "")
+	formStatus, _, form := a.browse(t, http.MethodGet, a.URL+path, "")
+	chosenStatus, chosen, _ := a.browse(t, http.MethodPost, a.URL+path, "as=phone")
+
+	if status != http.StatusSeeOther || first.Get("Location") != path {
+		t.Errorf("Check URL = %d to %q, want 303 to the phone page", status, first.Get("Location"))
+	}
+	if formStatus != http.StatusOK || !strings.Contains(form, "This is the phone") {
+		t.Errorf("phone page = %d\n%s", formStatus, form)
+	}
+	location, err := url.Parse(chosen.Get("Location"))
+	if err != nil || chosenStatus != http.StatusSeeOther || location.Host != "shop.example.com" || location.Query().Get("code") == "" {
+		t.Fatalf("choice = %d to %q, want the redirect URL with a code", chosenStatus, location)
+	}
+	patch := fmt.Sprintf(`[{"op":"add","path":"/code","value":%q}]`, location.Query().Get("code"))
+	if check := a.exchange(t, checkID, patch); check["match"] != true {
+		t.Errorf("check = %v, want the match that was chosen, not the result of the number", check)
+	}
+}
+
+// exchange exchanges the code of a check.
+func (a announced) exchange(t *testing.T, checkID, patch string) map[string]any {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPatch, a.URL+"/phone_check/v0.2/checks/"+checkID, strings.NewReader(patch))
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Content-Type", "application/json-patch+json")
+	request.Header.Set("Authorization", "Bearer "+a.token(t, a.client(t)))
+	status, body := do(t, a.client(t), request)
+	if status != http.StatusOK {
+		t.Fatalf("exchange = %d %s, want 200", status, body)
+	}
+	var check map[string]any
+	if err := json.Unmarshal(body, &check); err != nil {
+		t.Fatal(err)
+	}
+	return check
+}
+
+// Without the flag, and for clients that are not browsers, a Check URL behaves as that of the
+// service.
+func TestProgram_WithoutPhonePage(t *testing.T) {
+	t.Parallel()
+	_, plain := startJSON(t, "-fixed-keys")
+	_, checkURL := plain.createRedirect(t)
+	_, withPage := startJSON(t, "-fixed-keys", "-phone-page")
+	_, otherURL := withPage.createRedirect(t)
+	client := withPage.client(t)
+	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, otherURL, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Accept", "text/html,application/xhtml+xml,application/xml,*/*") // as native SDKs do
+
+	status, header, _ := plain.browse(t, http.MethodGet, checkURL, "")
+	native, err := client.Do(request)
+
+	if err != nil {
+		t.Fatal(err)
+	}
+	native.Body.Close()
+	if status != http.StatusFound || !strings.HasPrefix(header.Get("Location"), "https://shop.example.com/back?") {
+		t.Errorf("browser without -phone-page = %d to %q, want the redirect URL", status, header.Get("Location"))
+	}
+	if location := native.Header.Get("Location"); native.StatusCode != http.StatusFound || !strings.HasPrefix(location, "https://shop.example.com/back?") {
+		t.Errorf("native client with -phone-page = %d to %q, want the redirect URL", native.StatusCode, location)
 	}
 }

@@ -88,17 +88,24 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	_ "embed"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"runtime/debug"
+	"strings"
 	"syscall"
+	"time"
 
 	"github.com/idverify/idverify-go/cmd/sandboxfake/internal/inspector"
 	"github.com/idverify/idverify-go/internal/atomicfile"
@@ -237,4 +244,99 @@ func caPath(path string) (file string, remove func(), err error) {
 		remove()
 	}
 	return file, remove, err
+}
+
+// healthTimeout limits the duration of a health check.
+const healthTimeout = 3 * time.Second
+
+// checkHealth returns nil if the server that listens on addr is ready. addr is the server's -addr:
+// it must be an address of this machine, and its port must not be 0. An empty or unspecified host
+// means this machine, as for a listener.
+func checkHealth(ctx context.Context, addr string) error {
+	if err := checkHealthAddr(addr); err != nil {
+		return fmt.Errorf("sandboxfake: health check: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
+	defer cancel()
+	err := requestHealth(ctx, addr)
+	// Remove the URL, whose host is only a placeholder.
+	if urlErr, ok := errors.AsType[*url.Error](err); ok {
+		err = urlErr.Err
+	}
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("sandboxfake: health check: no response within %v", healthTimeout)
+	case err != nil:
+		return fmt.Errorf("sandboxfake: health check: %w", err)
+	}
+	return nil
+}
+
+// checkHealthAddr returns an error unless addr has a port other than 0.
+func checkHealthAddr(addr string) error {
+	_, service, err := net.SplitHostPort(addr)
+	if err != nil {
+		return err
+	}
+	port, err := net.LookupPort("tcp", service)
+	if err == nil && port == 0 {
+		err = errors.New("the port of the server is unknown (use the same -addr as the server, or " + envName("addr") + ", with a port other than 0)")
+	}
+	return err
+}
+
+// requestHealth requests the status of the server that listens on addr.
+func requestHealth(ctx context.Context, addr string) error {
+	client := &http.Client{
+		Transport: &http.Transport{
+			DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) { return dialLocal(ctx, network, addr) },
+			// This process does not have the CA certificate, which each run generates. Any
+			// certificate is safe: the request contains no secret, and dialLocal ensures that it
+			// does not leave this machine.
+			TLSClientConfig:   &tls.Config{InsecureSkipVerify: true},
+			DisableKeepAlives: true,
+		},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://localhost/_sandbox/health", nil)
+	if err != nil {
+		return err
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	var health struct {
+		Status string `json:"status"`
+	}
+	err = json.NewDecoder(io.LimitReader(response.Body, 1<<10)).Decode(&health)
+	if response.StatusCode != http.StatusOK || err != nil || health.Status != "ok" {
+		return fmt.Errorf("status %d: this is not the response of a sandboxfake that is ready", response.StatusCode)
+	}
+	return nil
+}
+
+// versionLine describes the program in one line: its version, the commit and its time if they are
+// known, the version of Go and the platform. info may be nil.
+func versionLine(info *debug.BuildInfo) string {
+	version, commit := "(unknown version)", ""
+	if info != nil {
+		settings := make(map[string]string)
+		for _, s := range info.Settings {
+			settings[s.Key] = s.Value
+		}
+		if info.Main.Version != "" {
+			version = info.Main.Version
+		}
+		// "go run" and builds from a module archive record no commit.
+		if revision := settings["vcs.revision"]; revision != "" {
+			parts := []string{"commit " + revision, settings["vcs.time"]}
+			if settings["vcs.modified"] == "true" {
+				parts = append(parts, "modified")
+			}
+			commit = " (" + strings.Join(parts, ", ") + ")"
+		}
+	}
+	return fmt.Sprintf("sandboxfake %s%s %s %s/%s\n", version, commit, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
@@ -13,11 +15,14 @@ import (
 	"net/http/httputil"
 	"net/netip"
 	"net/url"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/idverify/idverify-go/cmd/sandboxfake/internal/inspector"
+	"github.com/idverify/idverify-go/cmd/sandboxfake/internal/qr"
 	"github.com/idverify/idverify-go/sandboxfake"
 )
 
@@ -196,4 +201,247 @@ func rootCause(err error) string {
 		}
 		err = inner
 	}
+}
+
+// lanAddr is the default of -addr with -lan.
+const lanAddr = ":8443"
+
+var errNoLANAddress = errors.New("sandboxfake: -lan: this machine has no address on a local network (connect it, or set -public-url)")
+
+// lanURL returns the public URL for -lan, with the address of this machine on the local network and
+// the port of -addr. It is -public-url if that is set.
+func (f *flags) lanURL(interfaces []networkInterface) (string, error) {
+	host, service, err := net.SplitHostPort(f.addr)
+	if err != nil {
+		return "", fmt.Errorf("sandboxfake: -addr: %w", err)
+	}
+	port, err := net.LookupPort("tcp", service)
+	ip, _ := netip.ParseAddr(host)
+	switch {
+	case f.fixedKeys:
+		return "", errors.New("sandboxfake: -lan requires new keys: anyone on the network could use the public ones of -fixed-keys")
+	case host != "" && !ip.IsUnspecified():
+		return "", errors.New("sandboxfake: -lan listens on all addresses: -addr must have no host, as in -addr :9443")
+	case err != nil:
+		return "", fmt.Errorf("sandboxfake: -addr: %w", err)
+	case f.publicURL != "":
+		return f.publicURL, nil
+	}
+	address, ok := lanAddress(interfaces)
+	if !ok {
+		return "", errNoLANAddress
+	}
+	return fmt.Sprintf("https://%s", netip.AddrPortFrom(address, uint16(port))), nil
+}
+
+// networkInterface is a network interface of this machine.
+type networkInterface struct {
+	name      string
+	flags     net.Flags
+	addresses []netip.Addr
+}
+
+// networkInterfaces returns the network interfaces of this machine.
+func networkInterfaces() ([]networkInterface, error) {
+	all, err := net.Interfaces()
+	if err != nil {
+		return nil, err
+	}
+	var interfaces []networkInterface
+	for _, i := range all {
+		found := networkInterface{name: i.Name, flags: i.Flags}
+		prefixes, err := i.Addrs()
+		if err != nil { // the interface was removed
+			continue
+		}
+		for _, prefix := range prefixes {
+			if p, err := netip.ParsePrefix(prefix.String()); err == nil {
+				found.addresses = append(found.addresses, p.Addr().Unmap())
+			}
+		}
+		interfaces = append(interfaces, found)
+	}
+	return interfaces, nil
+}
+
+// lanAddress returns the address at which other machines on the local network most probably reach
+// this one: a private IPv4 address of a physical interface if possible. Otherwise it prefers any
+// address of a physical interface to one of a virtual bridge, and IPv4 to IPv6.
+func lanAddress(interfaces []networkInterface) (netip.Addr, bool) {
+	type candidate struct {
+		address netip.Addr
+		rank    int
+	}
+	var candidates []candidate
+	for _, i := range interfaces {
+		if i.flags&net.FlagUp == 0 || i.flags&(net.FlagLoopback|net.FlagPointToPoint) != 0 {
+			continue
+		}
+		rank := 0
+		if isVirtual(i.name) || i.flags&net.FlagRunning == 0 { // an unplugged cable is up, but not running
+			rank = 10
+		}
+		for _, address := range i.addresses {
+			switch {
+			case !address.IsGlobalUnicast(): // for example link-local
+			case address.Is4() && address.IsPrivate():
+				candidates = append(candidates, candidate{address, rank})
+			case address.Is4():
+				candidates = append(candidates, candidate{address, rank + 1})
+			default:
+				candidates = append(candidates, candidate{address, rank + 2})
+			}
+		}
+	}
+	if len(candidates) == 0 {
+		return netip.Addr{}, false
+	}
+	best := slices.MinFunc(candidates, func(a, b candidate) int { return cmp.Compare(a.rank, b.rank) })
+	return best.address, true
+}
+
+// isVirtual reports whether an interface probably connects only containers and virtual machines of
+// this machine.
+func isVirtual(name string) bool {
+	prefixes := []string{"docker", "br-", "bridge", "veth", "virbr", "vmnet", "vboxnet", "vEthernet", "podman", "cni", "flannel", "cali", "lxc", "lxdbr"}
+	return slices.ContainsFunc(prefixes, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
+}
+
+// lanNotice is the text that -lan prints after the start.
+func (f *flags) lanNotice(publicURL string, caPEM []byte) string {
+	access := "and accepts only connections from this machine"
+	if f.remoteControl {
+		access = "and, with -remote-control, accepts connections from any machine"
+	}
+	notice := fmt.Sprintf(`Everyone on the network can reach the service at %[1]s
+Its control plane below /_sandbox/ requires the control token, %[2]s.
+To install the CA certificate on a phone, open %[1]s/_sandbox/ca there. Compare its SHA-256 fingerprint:
+%[3]s
+
+`, publicURL, access, strings.Join(inspector.Fingerprint(caPEM), ":"))
+	// With -json, the reader is a script.
+	if code, err := qr.Encode(publicURL + "/_sandbox/ca"); err == nil && !f.json {
+		notice += code.Terminal() + "\n"
+	}
+	return notice
+}
+
+// certificate returns the certificate of -tls-cert and -tls-key. ok reports whether the flags are
+// set. If the certificate is not valid now, it prints a warning.
+func (f *flags) certificate(now time.Time, warnings io.Writer) (certificate tls.Certificate, ok bool, err error) {
+	switch {
+	case f.tlsCert == "" && f.tlsKey == "":
+		return certificate, false, nil
+	case f.tlsKey == "":
+		return certificate, false, errors.New("sandboxfake: -tls-cert requires -tls-key, the file with the private key")
+	case f.tlsCert == "":
+		return certificate, false, errors.New("sandboxfake: -tls-key requires -tls-cert, the file with the certificate")
+	}
+	certificates, err := os.ReadFile(f.tlsCert)
+	if err != nil {
+		return certificate, false, fmt.Errorf("sandboxfake: -tls-cert: %w", err)
+	}
+	key, err := os.ReadFile(f.tlsKey)
+	if err != nil {
+		return certificate, false, fmt.Errorf("sandboxfake: -tls-key: %w", err)
+	}
+	if certificate, err = tls.X509KeyPair(certificates, key); err != nil {
+		return certificate, false, keyPairError(certificates, key, err)
+	}
+	switch leaf := certificate.Leaf; {
+	case now.After(leaf.NotAfter):
+		fmt.Fprintf(warnings, "sandboxfake: warning: the certificate of -tls-cert expired at %s\n", leaf.NotAfter.UTC().Format(time.RFC3339))
+	case now.Before(leaf.NotBefore):
+		fmt.Fprintf(warnings, "sandboxfake: warning: the certificate of -tls-cert is not valid before %s\n", leaf.NotBefore.UTC().Format(time.RFC3339))
+	}
+	return certificate, true, nil
+}
+
+// presents reports whether the server presents the certificate of -tls-cert to clients of its URL.
+// If the certificate is valid for the URL but not presented, it prints a warning.
+func (f *flags) presents(ctx context.Context, server *sandboxfake.Server, warnings io.Writer) (bool, error) {
+	base, err := url.Parse(server.URL())
+	if err != nil || f.ownCertificate == nil || f.ownCertificate.VerifyHostname(base.Hostname()) != nil {
+		return false, err
+	}
+	dialer := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}} // only the certificate is read
+	conn, err := dialer.DialContext(ctx, "tcp", base.Host)
+	if err != nil {
+		return false, err
+	}
+	defer conn.Close()
+	if conn.(*tls.Conn).ConnectionState().PeerCertificates[0].Equal(f.ownCertificate) {
+		return true, nil
+	}
+	fmt.Fprintf(warnings, "sandboxfake: warning: the certificate of -tls-cert is not used on loopback: its root certificate is unknown (append it to the file)\n")
+	return false, nil
+}
+
+// keyPairError returns the error for files that tls.X509KeyPair rejects with err. It names the flag
+// of the file to replace.
+func keyPairError(certificates, key []byte, err error) error {
+	leaf, keyBlock := findBlock(certificates, "CERTIFICATE"), findBlock(key, "PRIVATE KEY")
+	switch {
+	case leaf == nil:
+		return errors.New("sandboxfake: -tls-cert: the file contains no certificate in PEM")
+	case !isCertificate(leaf.Bytes):
+		return errors.New("sandboxfake: -tls-cert: the certificate is malformed")
+	case keyBlock == nil:
+		return errors.New("sandboxfake: -tls-key: the file contains no private key in PEM")
+	case keyBlock.Type == "ENCRYPTED PRIVATE KEY" || keyBlock.Headers["DEK-Info"] != "":
+		return errors.New("sandboxfake: -tls-key: the private key is encrypted (decrypt it first)")
+	case strings.Contains(err.Error(), "does not match"):
+		return errors.New("sandboxfake: -tls-key: the private key does not match the first certificate of -tls-cert")
+	}
+	return fmt.Errorf("sandboxfake: -tls-key: the private key is unusable: %w", err)
+}
+
+// findBlock returns the first PEM block whose type ends with suffix, or nil.
+func findBlock(text []byte, suffix string) *pem.Block {
+	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
+		if strings.HasSuffix(block.Type, suffix) {
+			return block
+		}
+	}
+	return nil
+}
+
+func isCertificate(der []byte) bool {
+	_, err := x509.ParseCertificate(der)
+	return err == nil
+}
+
+// dialLocal connects to a server on this machine.
+func dialLocal(ctx context.Context, network, addr string) (net.Conn, error) {
+	conn, err := new(net.Dialer).DialContext(ctx, network, addr)
+	if err != nil {
+		return nil, err
+	}
+	if !isLocal(conn) {
+		conn.Close()
+		return nil, errors.New("the address belongs to another machine")
+	}
+	return conn, nil
+}
+
+// isLocal reports whether both ends of a connection are on this machine: the peer has a loopback
+// address or the address of this end.
+func isLocal(conn net.Conn) bool {
+	local, peer := ip(conn.LocalAddr()), ip(conn.RemoteAddr())
+	return peer.IsLoopback() || peer.IsValid() && peer == local
+}
+
+// ip returns the IP address of a TCP address, or the zero value for other addresses.
+func ip(addr net.Addr) netip.Addr {
+	tcp, ok := addr.(*net.TCPAddr)
+	if !ok {
+		return netip.Addr{}
+	}
+	return tcp.AddrPort().Addr().Unmap()
+}
+
+// isLoopback reports whether a host is this machine. An empty one stands for all addresses.
+func isLoopback(host string) bool {
+	ip, _ := netip.ParseAddr(host)
+	return strings.EqualFold(host, "localhost") || ip.Unmap().IsLoopback()
 }

@@ -2,19 +2,37 @@ package main
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
 	"fmt"
 	"io"
 	"log"
+	"math/big"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httputil"
+	"net/netip"
+	"net/url"
 	"os"
+	"path/filepath"
+	"regexp"
+	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/idverify/idverify-go"
+	"github.com/idverify/idverify-go/cmd/sandboxfake/internal/qr"
 	"github.com/idverify/idverify-go/signature"
 )
 
@@ -246,5 +264,565 @@ func TestProgram_MapToTLS(t *testing.T) {
 				t.Errorf("acknowledged = %v, log %q, want %v and %q", delivery["acknowledged"], p.log.String(), row.acknowledged, row.log)
 			}
 		})
+	}
+}
+
+func TestProgram_LANFlag(t *testing.T) {
+	t.Parallel()
+	p, a := startJSON(t, "-lan", "-addr", ":0", "-public-url", "https://sandbox.example.com:0")
+	block, _ := pem.Decode(mustRead(t, a.CAFile))
+	sum := sha256.Sum256(block.Bytes)
+	fingerprint := strings.ReplaceAll(fmt.Sprintf("% X", sum), " ", ":")
+	if a.URL == a.PublicURL || !strings.HasPrefix(a.PublicURL, "https://sandbox.example.com:") {
+		t.Fatalf("url = %s, public_url = %s, want -public-url with the port of the listener", a.URL, a.PublicURL)
+	}
+	// The program has printed everything before it responds to a signal.
+	p.stop(os.Interrupt)
+
+	for _, want := range []string{"Everyone on the network can reach the service", "accepts only connections from this machine", a.PublicURL + "/_sandbox/ca", fingerprint} {
+		if !strings.Contains(p.log.String(), want) {
+			t.Errorf("output = %q, want it to contain %q", p.log.String(), want)
+		}
+	}
+}
+
+// Other machines reach the service, and not the control plane. The certificate is valid for the
+// address of this machine.
+func TestProgram_LANAddress(t *testing.T) {
+	t.Parallel()
+	p := start(t, "-json", "-lan", "-addr", ":0")
+	line, err := p.stdout.ReadString('\n')
+	if err != nil {
+		if !strings.Contains(p.log.String(), "this machine has no address on a local network (connect it, or set -public-url)") {
+			t.Fatalf("the program prints no line: %v %s", err, p.log.String())
+		}
+		t.Skip("this machine has no address on a local network")
+	}
+	a := parseAnnounced(t, line)
+	public, err := url.Parse(a.PublicURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(mustRead(t, a.CAFile))
+
+	conn, err := tls.Dial("tcp", public.Host, &tls.Config{RootCAs: roots})
+
+	if err != nil {
+		t.Fatalf("connect to the public URL: %v", err)
+	}
+	conn.Close()
+	if ip := net.ParseIP(public.Hostname()); ip == nil || ip.IsLoopback() || ip.IsUnspecified() {
+		t.Errorf("public_url = %s, want an address on the local network", a.PublicURL)
+	}
+	lan := a
+	lan.URL = a.PublicURL
+	lan.token(t, a.client(t))
+	if status, _ := lan.call(t, "", http.MethodGet, "/_sandbox/health", ""); status != http.StatusOK {
+		t.Errorf("health at the public URL = %d, want 200", status)
+	}
+}
+
+func TestLANAddress(t *testing.T) {
+	t.Parallel()
+	const up = net.FlagUp | net.FlagRunning | net.FlagBroadcast
+	type list = []networkInterface
+	i := func(name string, flags net.Flags, addresses ...string) networkInterface {
+		found := networkInterface{name: name, flags: flags}
+		for _, address := range addresses {
+			found.addresses = append(found.addresses, netip.MustParseAddr(address))
+		}
+		return found
+	}
+	lo := i("lo", up|net.FlagLoopback, "127.0.0.1", "::1")
+	docker := i("docker0", up, "172.17.0.1")
+	vpn := i("tun0", up|net.FlagPointToPoint, "10.8.0.2")
+	for _, row := range []struct {
+		name       string
+		interfaces list
+		want       string // empty: none
+	}{
+		{"laptop", list{lo, docker, i("wlan0", up, "192.168.1.5", "2001:db8::5", "fe80::5"), vpn}, "192.168.1.5"},
+		{"first of two", list{lo, i("eth0", up, "10.0.0.5"), i("wlan0", up, "192.168.1.5")}, "10.0.0.5"},
+		{"private before public address", list{i("eth0", up, "198.51.100.5", "10.0.0.5")}, "10.0.0.5"},
+		{"public address", list{lo, i("eth0", up, "2001:db8::5", "198.51.100.5")}, "198.51.100.5"},
+		{"public address before a bridge", list{docker, i("eth0", up, "198.51.100.5")}, "198.51.100.5"},
+		{"IPv6 before a bridge", list{docker, i("eth0", up, "fe80::5", "fd00::5")}, "fd00::5"},
+		{"unplugged cable", list{i("eth0", net.FlagUp|net.FlagBroadcast, "192.168.1.4"), i("wlan0", up, "192.168.1.5")}, "192.168.1.5"},
+		{"interface that is down", list{i("eth0", net.FlagBroadcast, "192.168.1.4"), docker}, "172.17.0.1"},
+		{"virtual machines", list{i("vEthernet (WSL)", up, "172.20.0.1"), i("vboxnet0", up, "192.168.56.1"), i("br-0123456789ab", up, "172.18.0.1"), i("Wi-Fi", up, "192.168.1.5")}, "192.168.1.5"},
+		{"only a bridge", list{lo, i("br0", up, "192.168.1.5")}, "192.168.1.5"},
+		{"only a container bridge", list{lo, docker}, "172.17.0.1"},
+		{"link-local addresses", list{lo, i("eth0", up, "169.254.1.5", "fe80::5")}, ""},
+		{"only a VPN", list{lo, vpn}, ""},
+		{"only loopback", list{lo}, ""},
+		{"no interface", nil, ""},
+	} {
+		got, ok := lanAddress(row.interfaces)
+
+		if ok != (row.want != "") || ok && got.String() != row.want {
+			t.Errorf("%s: address %v (found: %v), want %q", row.name, got, ok, row.want)
+		}
+	}
+}
+
+func TestFlags_LANURL(t *testing.T) {
+	t.Parallel()
+	connected := []networkInterface{{name: "eth0", flags: net.FlagUp | net.FlagRunning, addresses: []netip.Addr{netip.MustParseAddr("192.168.1.5")}}}
+	overIPv6 := []networkInterface{{name: "eth0", flags: net.FlagUp | net.FlagRunning, addresses: []netip.Addr{netip.MustParseAddr("fd00::5")}}}
+	const public = "https://sandbox.example.com"
+	for _, row := range []struct {
+		name       string
+		flags      flags
+		interfaces []networkInterface
+		want, err  string
+	}{
+		{"default port", flags{addr: lanAddr}, connected, "https://192.168.1.5:8443", ""},
+		{"over IPv6", flags{addr: lanAddr}, overIPv6, "https://[fd00::5]:8443", ""},
+		{"other port", flags{addr: ":9443"}, connected, "https://192.168.1.5:9443", ""},
+		{"free port", flags{addr: ":0"}, connected, "https://192.168.1.5:0", ""},
+		{"all IPv4 addresses", flags{addr: "0.0.0.0:8443"}, connected, "https://192.168.1.5:8443", ""},
+		{"all addresses", flags{addr: "[::]:8443"}, connected, "https://192.168.1.5:8443", ""},
+		{"public URL", flags{addr: lanAddr, publicURL: public}, connected, public, ""},
+		{"public URL without network", flags{addr: lanAddr, publicURL: public}, nil, public, ""},
+		{"without network", flags{addr: lanAddr}, nil, "", errNoLANAddress.Error()},
+		{"fixed keys", flags{addr: lanAddr, fixedKeys: true}, connected, "", "sandboxfake: -lan requires new keys: anyone on the network could use the public ones of -fixed-keys"},
+		{"fixed keys and public URL", flags{addr: lanAddr, fixedKeys: true, publicURL: public}, connected, "", "sandboxfake: -lan requires new keys: anyone on the network could use the public ones of -fixed-keys"},
+		{"address", flags{addr: "127.0.0.1:8443"}, connected, "", "sandboxfake: -lan listens on all addresses: -addr must have no host, as in -addr :9443"},
+		{"host", flags{addr: "sandbox:8443"}, connected, "", "sandboxfake: -lan listens on all addresses: -addr must have no host, as in -addr :9443"},
+	} {
+		got, err := row.flags.lanURL(row.interfaces)
+
+		message := ""
+		if err != nil {
+			message = err.Error()
+		}
+		if got != row.want || message != row.err {
+			t.Errorf("%s: %q, error %q, want %q, error %q", row.name, got, message, row.want, row.err)
+		}
+	}
+}
+
+func TestParseFlags_LANPort(t *testing.T) {
+	for _, row := range []struct {
+		env  string
+		args []string
+		want string
+	}{
+		{"", []string{"-lan"}, ":8443"},
+		{"", []string{"-lan", "-addr", ":9443"}, ":9443"},
+		{"", []string{"-lan", "-addr", "127.0.0.1:0"}, "127.0.0.1:0"}, // rejected later
+		{"0.0.0.0:9443", []string{"-lan"}, "0.0.0.0:9443"},
+		{"", nil, "127.0.0.1:0"},
+	} {
+		getenv := func(name string) string { return map[string]string{"SANDBOXFAKE_ADDR": row.env}[name] }
+
+		f, _ := parseFlags(row.args, getenv, io.Discard, io.Discard)
+
+		if f == nil || f.addr != row.want {
+			t.Errorf("%v with %q in the environment: flags %+v, want to listen on %s", row.args, row.env, f, row.want)
+		}
+	}
+}
+
+// pair contains the paths of a certificate and its key.
+type pair struct {
+	certificate, key string
+	der              []byte
+}
+
+// newPair writes a self-signed certificate for names, which expires at the given time.
+func newPair(t *testing.T, expiry time.Time, names ...string) pair {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "own"}, NotBefore: time.Unix(0, 0), NotAfter: expiry}
+	for _, name := range names {
+		if ip := net.ParseIP(name); ip != nil {
+			template.IPAddresses = append(template.IPAddresses, ip)
+		} else {
+			template.DNSNames = append(template.DNSNames, name)
+		}
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pair{writePEM(t, "CERTIFICATE", der), writePEM(t, "PRIVATE KEY", keyDER), der}
+}
+
+// writePEM writes a PEM block to a file and returns its path.
+func writePEM(t *testing.T, kind string, der []byte) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "file.pem")
+	if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestProgram_TLSCertFlag(t *testing.T) {
+	t.Parallel()
+	own := newPair(t, time.Now().Add(time.Hour), "sandbox.example.com", "127.0.0.1")
+	p, a := startJSON(t, "-fixed-keys", "-public-url", "https://sandbox.example.com", "-tls-cert", own.certificate, "-tls-key", own.key)
+	for name, want := range map[string]bool{"sandbox.example.com": true, "127.0.0.1": true, "localhost": false} {
+		conn, err := tls.Dial("tcp", strings.TrimPrefix(a.URL, "https://"), &tls.Config{ServerName: name, InsecureSkipVerify: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := conn.ConnectionState().PeerCertificates[0].Raw
+		conn.Close()
+
+		if (string(got) == string(own.der)) != want {
+			t.Errorf("client of %s gets the certificate of the flag: %v, want %v", name, !want, want)
+		}
+	}
+	p.stop(os.Interrupt)
+	if log := p.log.String(); log != "" {
+		t.Errorf("log = %q, want no warning", log)
+	}
+}
+
+// issued writes a certificate for loopback names that an authority issued, and its key. It returns
+// both, and the PEM certificate of the authority.
+func issued(t *testing.T) (leaf pair, rootPEM []byte) {
+	t.Helper()
+	rootKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	root := &x509.Certificate{
+		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "development CA"}, NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	}
+	rootDER, err := x509.CreateCertificate(rand.Reader, root, root, &rootKey.PublicKey, rootKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(3), NotAfter: time.Now().Add(time.Hour), DNSNames: []string{"localhost"},
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, root, &key.PublicKey, rootKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pair{writePEM(t, "CERTIFICATE", der), writePEM(t, "PRIVATE KEY", keyDER), der}, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: rootDER})
+}
+
+// The CA file verifies the URL, with or without a known issuer.
+func TestProgram_TLSCertPrintedCommands(t *testing.T) {
+	t.Parallel()
+	leaf, rootPEM := issued(t)
+	rootFile := filepath.Join(t.TempDir(), "root.pem")
+	chain := leaf
+	chain.certificate = filepath.Join(t.TempDir(), "chain.pem")
+	leafPEM := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: leaf.der})
+	for path, content := range map[string][]byte{rootFile: rootPEM, chain.certificate: append(leafPEM, rootPEM...)} {
+		if err := os.WriteFile(path, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const own, generated = "Its certificate is that of -tls-cert", "Your browser warns about its certificate."
+	for _, row := range []struct {
+		name     string
+		pair     pair
+		env      []string
+		want     string
+		warnings bool
+	}{
+		{"self-signed", newPair(t, time.Now().Add(time.Hour), "localhost", "127.0.0.1"), nil, own, false},
+		{"chain with its root", chain, nil, own, false},
+		{"root of the system", leaf, []string{"SSL_CERT_FILE=" + rootFile}, own, false},
+		{"unknown root", leaf, nil, generated, true},
+		{"other name", newPair(t, time.Now().Add(time.Hour), "sandbox.example.com"), nil, generated, false},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			if row.env != nil && runtime.GOOS != "linux" {
+				t.Skip("SSL_CERT_FILE has no effect")
+			}
+			p := startEnv(t, row.env, "-fixed-keys", "-quiet", "-tls-cert", row.pair.certificate, "-tls-key", row.pair.key)
+
+			text := p.runPrinted()
+
+			p.stop(os.Interrupt)
+			if !strings.Contains(text, row.want) {
+				t.Errorf("output = %s, want %q", text, row.want)
+			}
+			if got := strings.Contains(p.log.String(), "root certificate is unknown"); got != row.warnings {
+				t.Errorf("log = %q, want a warning: %v", p.log.String(), row.warnings)
+			}
+		})
+	}
+}
+
+// Users test their clients with an expired certificate.
+func TestProgram_TLSCertExpired(t *testing.T) {
+	t.Parallel()
+	expired := newPair(t, time.Date(2020, 1, 2, 3, 4, 5, 0, time.UTC), "sandbox.example.com", "127.0.0.1")
+	p, a := startJSON(t, "-fixed-keys", "-tls-cert", expired.certificate, "-tls-key", expired.key)
+
+	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
+	t.Cleanup(transport.CloseIdleConnections)
+	a.token(t, &http.Client{Transport: transport})
+	p.stop(os.Interrupt) // it has then logged everything
+
+	if want := "warning: the certificate of -tls-cert expired at 2020-01-02T03:04:05Z"; !strings.Contains(p.log.String(), want) {
+		t.Errorf("log = %q, want %q", p.log.String(), want)
+	}
+}
+
+func TestProgram_TLSCertErrors(t *testing.T) {
+	t.Parallel()
+	own, other := newPair(t, time.Now().Add(time.Hour), "sandbox.example.com"), newPair(t, time.Now().Add(time.Hour), "sandbox.example.com")
+	noNames := newPair(t, time.Now().Add(time.Hour))
+	rsaKey, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	missing := filepath.Join(t.TempDir(), "none.pem")
+	for _, row := range []struct {
+		name, certificate, key string
+		want                   string
+	}{
+		{"certificate without key", own.certificate, "", "-tls-cert requires -tls-key"},
+		{"key without certificate", "", own.key, "-tls-key requires -tls-cert"},
+		{"missing certificate file", missing, own.key, "-tls-cert: open " + missing},
+		{"missing key file", own.certificate, missing, "-tls-key: open " + missing},
+		{"key as certificate", own.key, own.key, "-tls-cert: the file contains no certificate"},
+		{"certificate as key", own.certificate, own.certificate, "-tls-key: the file contains no private key"},
+		{"malformed certificate", writePEM(t, "CERTIFICATE", []byte("x")), own.key, "-tls-cert: the certificate is malformed"},
+		{"malformed key", own.certificate, writePEM(t, "PRIVATE KEY", []byte("x")), "-tls-key: the private key is unusable"},
+		{"encrypted key", own.certificate, writePEM(t, "ENCRYPTED PRIVATE KEY", []byte("x")), "-tls-key: the private key is encrypted"},
+		{"key of another certificate", own.certificate, other.key, "-tls-key: the private key does not match"},
+		{"key of another type", own.certificate, writePEM(t, "RSA PRIVATE KEY", x509.MarshalPKCS1PrivateKey(rsaKey)), "-tls-key: the private key does not match"},
+		{"certificate without names", noNames.certificate, noNames.key, "subject alternative names"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			p := start(t, "-fixed-keys", "-tls-cert", row.certificate, "-tls-key", row.key)
+
+			p.cmd.Wait()
+
+			if code := p.cmd.ProcessState.ExitCode(); code != 1 || !strings.Contains(p.log.String(), row.want) {
+				t.Errorf("exit code = %d, output %q, want 1 and %q", code, p.log.String(), row.want)
+			}
+		})
+	}
+}
+
+// tunnel starts a public HTTPS server, with its own certificate, that forwards requests to the
+// program that startProgram starts with the tunnel's URL.
+func tunnel(t *testing.T, keepHost bool, startProgram func(publicURL string) announced) (a announced, phone *http.Client) {
+	t.Helper()
+	ready := make(chan *httputil.ReverseProxy, 1)
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		proxy := <-ready
+		ready <- proxy
+		proxy.ServeHTTP(w, r)
+	}))
+	t.Cleanup(server.Close)
+	a = startProgram(server.URL)
+	local, err := url.Parse(a.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ready <- &httputil.ReverseProxy{
+		Transport: a.client(t).Transport,
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.SetURL(local)
+			r.SetXForwarded()
+			r.Out.Header.Set("X-Forwarded-Host", "evil.example")
+			if keepHost {
+				r.Out.Host = r.In.Host
+			}
+		},
+	}
+	return a, server.Client()
+}
+
+// All parties reach the program through a tunnel, and use the links that it returns.
+func TestProgram_PublicURLFlag(t *testing.T) {
+	t.Parallel()
+	for name, keepHost := range map[string]bool{"tunnel that rewrites Host": false, "tunnel that keeps Host": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a, phone := tunnel(t, keepHost, func(publicURL string) announced {
+				_, a := startJSON(t, "-public-url", publicURL)
+				return a
+			})
+			if !strings.HasPrefix(a.URL, "https://127.0.0.1:") || a.URL == a.PublicURL {
+				t.Fatalf("url = %s, public_url = %s, want a local URL and that of the tunnel", a.URL, a.PublicURL)
+			}
+			credentials := idverify.Credentials{ClientID: a.Project.ClientID, ClientSecret: idverify.NewSecret(a.Project.ClientSecret)}
+			client, err := idverify.NewClient(a.PublicURL, credentials, idverify.WithHTTPClient(phone))
+			if err != nil {
+				t.Fatal(err)
+			}
+			receiver := newShop(t, client)
+
+			t.Run("v0.1", func(t *testing.T) {
+				check, err := client.PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: "447700900012", CallbackURL: receiver.URL + "/callbacks"})
+				if err != nil {
+					t.Fatal(err)
+				}
+				response, err := phone.Get(check.CheckURL)
+				if err != nil {
+					t.Fatal(err)
+				}
+				response.Body.Close()
+
+				callback := <-receiver.callbacks
+
+				if !strings.HasPrefix(check.CheckURL, a.PublicURL+"/") || callback.CheckID != check.CheckID || callback.Match != idverify.VerdictYes {
+					t.Errorf("Check URL %s, callback %s, want the tunnel's URL and a match", check.CheckURL, callback.Body)
+				}
+			})
+			t.Run("v0.2", func(t *testing.T) {
+				client := client.WithVersions(idverify.Versions{PhoneCheck: "v0.2"})
+				check, err := client.PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: "447700900013", RedirectURL: receiver.URL + "/back?order=a+b"})
+				if err != nil {
+					t.Fatal(err)
+				}
+				response, err := phone.Get(check.CheckURL) // follows the redirect to the shop
+				if err != nil {
+					t.Fatal(err)
+				}
+				response.Body.Close()
+				if response.StatusCode != http.StatusOK {
+					t.Fatalf("the shop responds with %d, want 200 to a redirect with a valid signature", response.StatusCode)
+				}
+				redirect := <-receiver.redirects
+
+				check, err = client.PhoneChecks.Complete(t.Context(), redirect.CheckID, redirect.Code)
+
+				if err != nil || check.Match != idverify.VerdictNo {
+					t.Errorf("Complete = %+v, %v, want a check that does not match", check, err)
+				}
+			})
+		})
+	}
+}
+
+// shop is a customer's web server, which verifies callbacks and redirects.
+type shop struct {
+	*httptest.Server
+	callbacks chan *idverify.Callback
+	redirects chan *idverify.Redirect
+}
+
+func newShop(t *testing.T, client *idverify.Client) *shop {
+	t.Helper()
+	s := &shop{callbacks: make(chan *idverify.Callback, 8), redirects: make(chan *idverify.Redirect, 8)}
+	mux := http.NewServeMux()
+	s.Server = httptest.NewServer(mux)
+	t.Cleanup(s.Close)
+	keys, err := client.NewJWKS(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	verifier, err := signature.NewVerifier(keys, []string{strings.TrimPrefix(s.URL, "http://")}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mux.Handle("/callbacks", idverify.CallbackHandler(verifier, func(_ context.Context, c *idverify.Callback) error {
+		s.callbacks <- c
+		return nil
+	}))
+	mux.Handle("/back", idverify.RedirectHandler(verifier, func(_ http.ResponseWriter, _ *http.Request, r *idverify.Redirect) { s.redirects <- r }))
+	return s
+}
+
+// Without a tunnel, the certificate of the program is valid for the public host.
+func TestProgram_PublicURLCertificate(t *testing.T) {
+	t.Parallel()
+	_, a := startJSON(t, "-public-url", "https://Sandbox.example.com:0")
+	cert, err := os.ReadFile(a.CAFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(cert)
+	_, port, _ := strings.Cut(strings.TrimPrefix(a.URL, "https://"), ":")
+
+	conn, err := tls.Dial("tcp", strings.TrimPrefix(a.URL, "https://"), &tls.Config{RootCAs: roots, ServerName: "sandbox.example.com"})
+
+	if err != nil {
+		t.Fatalf("a client that trusts the CA file rejects the public host: %v", err)
+	}
+	conn.Close()
+	if want := "https://sandbox.example.com:" + port; a.PublicURL != want {
+		t.Errorf("public_url = %s, want %s: port 0 is that of the listener", a.PublicURL, want)
+	}
+}
+
+// endpoints is a connection with fixed addresses.
+type endpoints struct {
+	net.Conn
+	local, remote string
+}
+
+func (e endpoints) LocalAddr() net.Addr {
+	return net.TCPAddrFromAddrPort(netip.MustParseAddrPort(e.local))
+}
+func (e endpoints) RemoteAddr() net.Addr {
+	return net.TCPAddrFromAddrPort(netip.MustParseAddrPort(e.remote))
+}
+
+func TestHealthcheck_IsLocal(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		name, local, remote string
+		want                bool
+	}{
+		{"loopback", "127.0.0.1:40000", "127.0.0.1:8443", true},
+		{"IPv6 loopback", "[::1]:40000", "[::1]:8443", true},
+		{"address of this machine", "192.0.2.1:40000", "192.0.2.1:8443", true},
+		{"mapped address of this machine", "192.0.2.1:40000", "[::ffff:192.0.2.1]:8443", true},
+		{"other machine", "192.0.2.1:40000", "192.0.2.2:8443", false},
+		{"other machine over IPv6", "[2001:db8::1]:40000", "[2001:db8::2]:8443", false},
+	} {
+		if got := isLocal(endpoints{local: row.local, remote: row.remote}); got != row.want {
+			t.Errorf("%s: local = %v, want %v", row.name, got, row.want)
+		}
+	}
+}
+
+func TestProgram_LANCode(t *testing.T) {
+	t.Parallel()
+	p := start(t, "-lan", "-addr", ":0", "-public-url", "https://sandbox.example.com:0")
+	var text strings.Builder
+	for !strings.Contains(text.String(), "Ctrl-C") {
+		line, err := p.stdout.ReadString('\n')
+		if err != nil {
+			t.Fatalf("the program prints %q: %v %s", text.String(), err, p.log.String())
+		}
+		text.WriteString(line)
+	}
+	publicURL := regexp.MustCompile(`https://sandbox\.example\.com:\d+`).FindString(text.String())
+	p.stop(os.Interrupt)
+
+	code, err := qr.Encode(publicURL + "/_sandbox/ca")
+
+	if err != nil || publicURL == "" {
+		t.Fatalf("public URL %q: %v\n%s", publicURL, err, text.String())
+	}
+	if !strings.Contains(p.log.String(), code.Terminal()) {
+		t.Errorf("output = %s\nwant the QR code of the page of the CA certificate", p.log.String())
 	}
 }
