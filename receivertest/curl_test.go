@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -164,4 +165,29 @@ func requireCurl(t *testing.T) {
 
 func pemOf(certificate []byte) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate})
+}
+
+// TestFinding_CurlHeader runs a command with a header whose value is shell syntax.
+func TestFinding_CurlHeader(t *testing.T) {
+	t.Parallel()
+	requireCurl(t)
+	var c recorder
+	srv := httptest.NewServer(&c)
+	t.Cleanup(srv.Close)
+
+	report := examine(t, receivertest.Receiver{
+		Keys: newKeys(t), URL: callbackURL, Addr: srv.URL, Only: []string{"callback/changed-match"}, Header: http.Header{"X_a-1": {"v"}},
+	})
+
+	f := finding(t, report, "callback/changed-match")
+	c.take()
+	file := filepath.Join(t.TempDir(), "pwned")
+	value := `"; touch ` + file + `; : "$(touch ` + file + `)`
+	run(t, f.Curl, "HEADER_X_A_1="+value)
+	if got := c.take().Header.Get("X_a-1"); got != value {
+		t.Errorf("header = %q, want %q:\n%s", got, value, f.Curl)
+	}
+	if _, err := os.Stat(file); err == nil {
+		t.Error("the value of the header was run as a command")
+	}
 }

@@ -1,6 +1,7 @@
 package receivertest_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -11,7 +12,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/idverify/idverify-go/internal/synctest"
 	"github.com/idverify/idverify-go/receivertest"
 )
 
@@ -77,22 +77,44 @@ func TestHTTPProbe_Errors(t *testing.T) {
 // unusedURL rejects connections. Another test could listen on a port that was free a moment ago.
 const unusedURL = "http://127.0.0.1:9"
 
-// TestExamine_MissingParts examines a receiver whose probe has none of the parts.
-func TestExamine_MissingParts(t *testing.T) {
+// TestExamine_SessionHeader examines with sessions whose headers are invalid or override a part of
+// the message. They must not become a part of a command.
+func TestExamine_SessionHeader(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := handmadeReceiver(t, "")
-		r.Probe = receivertest.HTTPProbe(strings.Replace(r.Keys.URL(), receivertest.KeySetPath, "/probe", 1), r.Keys.Client())
-
-		report := examine(t, r)
-
-		for _, f := range report.Findings {
-			if f.Result == receivertest.Fail {
-				t.Errorf("%s: %s", f.Rule, f.Detail)
-			}
+	for _, name := range []string{`X"; touch pwned; : "`, "X\ntouch pwned\n", "$(touch pwned)", "host", "Authorization", "Date", "Digest", ""} {
+		session := func(context.Context) (receivertest.Session, error) {
+			return receivertest.Session{CheckID: "00000000-0000-4000-8000-000000000000", Header: http.Header{name: {"v"}}}, nil
 		}
-		if f := finding(t, report, "callback/effect"); f.Result != receivertest.NotApplicable {
-			t.Errorf("effect: %s, want not applicable", f.Result)
+
+		report, err := receivertest.Examine(t.Context(), receivertest.Receiver{
+			Keys: newKeys(t), Kind: receivertest.Redirect, URL: "https://api.example.com/hook",
+			Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }),
+			Probe:   receivertest.Probe{Session: session}, Only: []string{"redirect/no-*"},
+		})
+
+		if err == nil || !strings.Contains(err.Error(), "probe Session: Header ") || strings.Contains(err.Error(), "pwned") {
+			t.Errorf("%q: error = %v, want one about the header", name, err)
 		}
-	})
+		if n := len(report.Findings); n != 0 {
+			t.Errorf("%q: %d findings, want none", name, n)
+		}
+	}
+}
+
+func TestExamine_ProbeFails(t *testing.T) {
+	t.Parallel()
+	r := handmadeReceiver(t, "")
+	r.Probe.Created = nil
+	r.Only = []string{"callback/effect"}
+	broken := errors.New("database is gone")
+	r.Probe.Effects = func(context.Context, string) (int, error) { return 0, broken }
+
+	report, err := receivertest.Examine(t.Context(), r)
+
+	if !errors.Is(err, broken) || !strings.Contains(err.Error(), "probe Effects") {
+		t.Errorf("error = %v, want that of the probe", err)
+	}
+	if len(report.Findings) != 1 {
+		t.Errorf("%d findings, want those before the error", len(report.Findings))
+	}
 }

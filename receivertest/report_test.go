@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"encoding/json"
 	"flag"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -211,5 +213,46 @@ func TestReport_WriteError(t *testing.T) {
 		if err := write(&failingWriter{100}); err == nil {
 			t.Errorf("%s: no error for a full disk", name)
 		}
+	}
+}
+
+// TestReport_RedactsHeaders examines receivers that include the headers of requests in responses.
+func TestReport_RedactsHeaders(t *testing.T) {
+	t.Parallel()
+	const secret = `session="top/secret&7"; other=further-secret`
+	for name, respond := range map[string]func(w http.ResponseWriter, cookie string){
+		"plain":  func(w http.ResponseWriter, cookie string) { fmt.Fprintln(w, "unknown session:", cookie) },
+		"quoted": func(w http.ResponseWriter, cookie string) { fmt.Fprintf(w, `{"session":%q}`, cookie) },
+		"part":   func(w http.ResponseWriter, _ string) { io.WriteString(w, "unknown: top/secret&7") },
+		"path": func(w http.ResponseWriter, cookie string) {
+			w.Header().Set("Location", "/login/"+url.PathEscape(cookie))
+		},
+		"truncated": func(w http.ResponseWriter, cookie string) {
+			io.WriteString(w, strings.Repeat(" ", 4<<10-len(cookie)/2)+cookie)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				recorder := httptest.NewRecorder()
+				respond(recorder, r.Header.Get("Cookie"))
+				status := http.StatusTeapot
+				if location := recorder.Header().Get("Location"); location != "" {
+					w.Header().Set("Location", location)
+					status = http.StatusFound
+				}
+				w.WriteHeader(status)
+				recorder.Body.WriteTo(w)
+			})
+
+			report := examine(t, receivertest.Receiver{
+				Keys: newKeys(t), URL: callbackURL, Handler: handler, Header: http.Header{"Cookie": {secret}}, Only: []string{"callback/valid"},
+			})
+
+			detail := report.Findings[0].Detail
+			if strings.Contains(detail, "secret") || name != "truncated" && !strings.Contains(detail, "[REDACTED]") {
+				t.Errorf("detail = %s, want [REDACTED] in place of the cookie", detail)
+			}
+		})
 	}
 }
