@@ -2,12 +2,7 @@ package conformance
 
 import (
 	"context"
-	"crypto/rsa"
-	"encoding/base64"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"math/big"
 	"net/http"
 	"strings"
 
@@ -117,76 +112,4 @@ func (r *run) plainHTTP(ctx context.Context) error {
 		return fmt.Errorf("request over plain HTTP succeeded: status is %s", statusText(resp.status))
 	}
 	return nil
-}
-
-const keySetPath = "/.well-known/jwks.json"
-
-func (r *run) keySet(ctx context.Context) error {
-	resp, err := r.send(ctx, http.MethodGet, r.config.BaseURL+keySetPath, "", "", nil)
-	if err != nil {
-		return err
-	}
-	if _, err := resp.object(200); err != nil {
-		return err
-	}
-	var set struct {
-		Keys []map[string]any `json:"keys"`
-	}
-	if err := json.Unmarshal(resp.body, &set); err != nil || len(set.Keys) == 0 {
-		return errors.New("keys is missing, empty or not an array of objects")
-	}
-	keys := make(map[string]*rsa.PublicKey)
-	for i, jwk := range set.Keys {
-		id, key, err := publicKey(jwk)
-		if err != nil {
-			return fmt.Errorf("key %d: %w", i+1, err)
-		}
-		if keys[id] != nil {
-			return fmt.Errorf("key %d: duplicate kid", i+1)
-		}
-		keys[id] = key
-	}
-	r.keys = keys
-	return nil
-}
-
-// publicKey returns the key ID and the RSA key of a JWK.
-func publicKey(jwk object) (id string, key *rsa.PublicKey, err error) {
-	if err := jwk.want(object{"kty": "RSA", "use": "sig", "alg": "RS256"}); err != nil {
-		return "", nil, err
-	}
-	if id, err = jwk.text("kid"); err != nil {
-		return "", nil, err
-	}
-	var numbers [2]*big.Int
-	for i, name := range []string{"n", "e"} {
-		text, err := jwk.text(name)
-		if err != nil {
-			return "", nil, err
-		}
-		octets, err := base64.RawURLEncoding.DecodeString(text)
-		if err != nil {
-			return "", nil, fmt.Errorf("%s is not base64url", name)
-		}
-		numbers[i] = new(big.Int).SetBytes(octets)
-	}
-	if numbers[0].BitLen() < 2048 || !numbers[1].IsInt64() || numbers[1].Int64() < 3 || numbers[1].Int64() > 1<<31-1 {
-		return "", nil, errors.New("not a valid RSA key of at least 2048 bits")
-	}
-	return id, &rsa.PublicKey{N: numbers[0], E: int(numbers[1].Int64())}, nil
-}
-
-// key returns the public key with an ID. If the ID is unknown, it fetches the key set, which may
-// have changed. If that fails, the error is blocked{keySetExpectation}.
-func (r *run) key(ctx context.Context, id string) (*rsa.PublicKey, error) {
-	if key := r.keys[id]; key != nil {
-		return key, nil
-	}
-	if err := r.keySet(ctx); err != nil {
-		return nil, blocked{keySetExpectation}
-	}
-	if key := r.keys[id]; key != nil {
-		return key, nil
-	}
-	return nil, errors.New("the key set contains no key with this keyId")
 }
