@@ -138,7 +138,7 @@ func (b *backend) wait(ctx context.Context) error {
 
 func newKeys(t *testing.T) *receivertest.Keys {
 	t.Helper()
-	keys, err := receivertest.NewKeys()
+	keys, err := receivertest.NewTestKeys()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -60,15 +60,20 @@ const (
 
 // NewKeys returns new RSA keys of 2048 bits.
 func NewKeys() (*Keys, error) {
-	k := &Keys{turn: make(chan struct{}, 1)}
-	for _, key := range []**rsa.PrivateKey{&k.signing, &k.unpublished} {
+	var pair [2]*rsa.PrivateKey
+	for i := range pair {
 		var err error
-		if *key, err = rsa.GenerateKey(rand.Reader, 2048); err != nil {
+		if pair[i], err = rsa.GenerateKey(rand.Reader, 2048); err != nil {
 			return nil, fmt.Errorf("receivertest: new keys: %w", err)
 		}
 	}
-	k.publish(&k.signing.PublicKey)
-	return k, nil
+	return newKeys(pair[0], pair[1]), nil
+}
+
+func newKeys(signing, unpublished *rsa.PrivateKey) *Keys {
+	k := &Keys{signing: signing, unpublished: unpublished, turn: make(chan struct{}, 1)}
+	k.publish(&signing.PublicKey)
+	return k
 }
 
 // publish adds a key to the key set, unless it is already in it.

@@ -78,7 +78,10 @@ func TestKeys_Differ(t *testing.T) {
 	t.Parallel()
 	var ids []string
 	for range 2 {
-		keys := newKeys(t)
+		keys, err := receivertest.NewKeys()
+		if err != nil {
+			t.Fatal(err)
+		}
 		w := httptest.NewRecorder()
 		keys.ServeHTTP(w, httptest.NewRequest("GET", receivertest.KeySetPath, nil))
 		var set struct{ Keys []struct{ Kid string } }

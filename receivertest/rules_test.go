@@ -18,10 +18,7 @@ func TestRules_UnknownKind(t *testing.T) {
 
 func TestRules_Findings(t *testing.T) {
 	t.Parallel()
-	keys, err := receivertest.NewKeys()
-	if err != nil {
-		t.Fatal(err)
-	}
+	keys := newKeys(t)
 	// After the first rule, all others are not applicable.
 	rejectAll := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadRequest) })
 	for _, kind := range []receivertest.Kind{receivertest.Callback, receivertest.Redirect} {
