@@ -137,23 +137,17 @@ func decode[J resourceJSON[T], T any](resp response) (*T, error) {
 	return v, nil
 }
 
-// confirm returns an error if response describes a different resource or phone number than
-// requested. Without it, a cache or proxy that mixes up responses could return the result of
-// another person.
+// confirm returns an error if response describes a different resource than requested, or one that
+// does not match the body. Without it, a cache or proxy that mixes up responses could return the
+// result of another person.
 func (r request) confirm(response any) error {
 	if want := r.op.Resource(r.ids); want != "" {
 		if s, ok := response.(interface{ id() string }); !ok || s.id() != want {
 			return errors.New("describes a different resource (check for a cache or proxy that mixes up responses)")
 		}
 	}
-	sent, ok := r.body.(*createCheckJSON)
-	if !ok {
-		return nil
-	}
-	if s, ok := response.(interface{ number() string }); ok && s.number() != "" {
-		if number, err := normalize(s.number()); err != nil || number != sent.PhoneNumber {
-			return errors.New("describes a different phone number (check for a cache or proxy that mixes up responses)")
-		}
+	if sent, ok := r.body.(interface{ confirm(response any) error }); ok {
+		return sent.confirm(response)
 	}
 	return nil
 }

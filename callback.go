@@ -140,18 +140,13 @@ func (u *unhandled) log(text string) {
 		slog.String("kind", u.message.Kind), slog.String("check_id", checkID), slog.String("error", text))
 }
 
-// respondToPanic responds with 500 to a panic, logs and continues it. Without a response net/http
-// would close the connection, after which the service does not retry. It does so after the
-// response, so the body must be empty, and the service must not reuse the connection.
+// respondToPanic responds with 500 to a panic, logs and continues it.
 func (u *unhandled) respondToPanic(w http.ResponseWriter) {
 	p := recover()
 	if p == nil {
 		return
 	}
-	w.Header().Set("Content-Length", "0")
-	w.Header().Set("Connection", "close")
-	w.WriteHeader(http.StatusInternalServerError)
-	_ = http.NewResponseController(w).Flush()
+	redact.RespondToPanic(w)
 	u.log("panic in " + redact.PanicSite() + ": " + redact.PanicText(p))
 	panic(p)
 }

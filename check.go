@@ -28,6 +28,16 @@ type createCheckJSON struct {
 	Period      minutes    `json:"period,omitempty"`
 }
 
+// confirm returns an error if response describes a check of a different phone number.
+func (c *createCheckJSON) confirm(response any) error {
+	if s, ok := response.(interface{ number() string }); ok && s.number() != "" {
+		if number, err := normalize(s.number()); err != nil || number != c.PhoneNumber {
+			return errors.New("describes a different phone number (check for a cache or proxy that mixes up responses)")
+		}
+	}
+	return nil
+}
+
 // createCheck validates body, which contains the caller's arguments, and performs op. Parameter
 // charge returns the ID of the check and its charge.
 func createCheck[J resourceJSON[T], T any](ctx context.Context, a *api, op wire.Operation, body createCheckJSON, charge func(*T) (id string, amount json.Number)) (*T, error) {

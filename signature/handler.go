@@ -5,6 +5,8 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+
+	"github.com/idverify/idverify-go/internal/redact"
 )
 
 // retryAfter is the Retry-After header of a 503 response to a callback, in seconds. It equals the
@@ -49,13 +51,7 @@ func (v *Verifier) verified(w http.ResponseWriter, r *http.Request, verify func(
 	panicked := true
 	defer func() {
 		if panicked {
-			// Without a response net/http would close the connection, after which the service does not
-			// retry. The panic continues and ends the connection, so the body must be empty, and the
-			// sender must not reuse the connection.
-			w.Header().Set("Content-Length", "0")
-			w.Header().Set("Connection", "close")
-			w.WriteHeader(http.StatusInternalServerError)
-			_ = http.NewResponseController(w).Flush()
+			redact.RespondToPanic(w)
 		}
 	}()
 

@@ -2,6 +2,7 @@ package redact
 
 import (
 	"fmt"
+	"net/http"
 	"runtime"
 	"strings"
 )
@@ -33,4 +34,14 @@ func PanicSite() string {
 			return "an unknown function"
 		}
 	}
+}
+
+// RespondToPanic responds with 500 and an empty body before a panic continues. Without a response
+// net/http would close the connection, after which the service does not retry a callback. It does
+// so after the response, so the service must not reuse the connection.
+func RespondToPanic(w http.ResponseWriter) {
+	w.Header().Set("Content-Length", "0")
+	w.Header().Set("Connection", "close")
+	w.WriteHeader(http.StatusInternalServerError)
+	_ = http.NewResponseController(w).Flush()
 }
