@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -156,28 +156,6 @@ func (r response) wantProblem(t testing.TB, status int, fragment string) {
 		t.Errorf("problem = %s, want a title, status and detail", r.body)
 	}
 }
-
-// resetIDs creates a check before and after each of n resets, with the initial credentials, and
-// returns the IDs.
-func resetIDs(t *testing.T, a *api, n int, reset func(int)) []string {
-	t.Helper()
-	credentials := a.srv.Credentials()
-	var ids []string
-	for i := range n + 1 {
-		if i > 0 {
-			reset(i)
-		}
-		if now := a.srv.Credentials(); now.ClientID != credentials.ClientID || now.ClientSecret.Reveal() != credentials.ClientSecret.Reveal() {
-			t.Fatal("Reset changed the credentials, want the same ones: clients keep their configuration")
-		}
-		a.token = a.tokenFor(credentials, "phone_check")
-		ids = append(ids, a.create(phoneChecks, `{"phone_number":"447700900012"}`))
-	}
-	return ids
-}
-
-// distinct returns the number of different IDs.
-func distinct(ids []string) int { return len(slices.Compact(slices.Sorted(slices.Values(ids)))) }
 
 // recordingReceiver is a receiver that acknowledges callbacks and stores their bodies.
 type recordingReceiver struct {
@@ -332,4 +310,25 @@ func (r response) wantStatus(t testing.TB, status int) {
 	if r.status != status {
 		t.Errorf("response = %d %s, want %d", r.status, r.body, status)
 	}
+}
+
+// serve calls the server's handler directly: a connection would take longer than the fuzzed code.
+func serve(t testing.TB, srv *sandboxfake.Server, token, method, target, body string) response {
+	t.Helper()
+	request := httptest.NewRequest(method, target, strings.NewReader(body))
+	request.Header.Set("Authorization", "Bearer "+token)
+	request.Header.Set("Content-Type", "application/json")
+	if method == http.MethodPatch {
+		request.Header.Set("Content-Type", "application/json-patch+json")
+	}
+	recorder := httptest.NewRecorder()
+	sandboxfake.Serve(srv, recorder, request)
+	r := response{status: recorder.Code, header: recorder.Header(), body: recorder.Body.Bytes()}
+	if len(r.body) > 0 {
+		if err := json.Unmarshal(r.body, &r.json); err != nil {
+			t.Fatalf("response to %s %q is not JSON: %s", method, body, r.body)
+		}
+	}
+	wantDescribed(t, request, r)
+	return r
 }

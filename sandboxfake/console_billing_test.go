@@ -1,7 +1,9 @@
 package sandboxfake_test
 
 import (
+	"encoding/json"
 	"fmt"
+	"math/big"
 	"net/http"
 	"net/url"
 	"slices"
@@ -573,3 +575,48 @@ func TestServer_UsageRejectsQueries(t *testing.T) {
 }
 
 func sorted(rows []string) []string { return slices.Sorted(slices.Values(rows)) }
+
+// An amount is either rejected or added to the balance exactly.
+func FuzzTopUpAmount(f *testing.F) {
+	for _, amount := range []string{"1", "25.50", "0.000001", "0", "-1", "1e3", "0.0000001", `"7"`, `"007.10"`, "999999999999.999999", "1000000000000", "null", "{}", "١"} {
+		f.Add(amount)
+	}
+	srv := consoleServer(f)
+	f.Fuzz(func(t *testing.T, amount string) {
+		if !json.Valid([]byte(amount)) {
+			return // the body would be malformed
+		}
+		// Each input needs its own workspace, because the sum of top-ups is limited.
+		account := srv.NewWorkspace("Fuzz")
+		token := (&api{t: t, srv: srv}).tokenFor(account.Credentials, "console")
+		path := workspaces + "/default"
+		serve(t, srv, token, http.MethodPut, path+"/billing_account", `{"company_name":"Sandbox Ltd"}`)
+		method := serve(t, srv, token, http.MethodPost, path+"/payment_methods", newCard).text("payment_method_id")
+
+		r := serve(t, srv, token, http.MethodPost, path+"/topups", fmt.Sprintf(`{"payment_method_id":%q,"currency":"EUR","amount":%s}`, method, amount))
+
+		var workspace struct {
+			Embedded struct {
+				Balance struct {
+					Currency string      `json:"currency"`
+					Amount   json.Number `json:"amount_available"`
+				} `json:"balance"`
+			} `json:"_embedded"`
+		}
+		if err := json.Unmarshal(serve(t, srv, token, http.MethodGet, path, "").body, &workspace); err != nil {
+			t.Fatal(err)
+		}
+		balance := workspace.Embedded.Balance
+		if r.status != 201 {
+			if r.status != 400 || balance.Currency != "API" || balance.Amount != "100" {
+				t.Errorf("amount %s: %d %s, balance %+v, want 400 and 100 API", amount, r.status, r.body, balance)
+			}
+			return
+		}
+		want, isNumber := new(big.Rat).SetString(r.number(t, "amount"))
+		got, _ := new(big.Rat).SetString(balance.Amount.String())
+		if !isNumber || got.Cmp(want) != 0 || want.Sign() <= 0 {
+			t.Errorf("amount %s: response %s, balance %+v, want a positive amount and the same balance", amount, r.body, balance)
+		}
+	})
+}

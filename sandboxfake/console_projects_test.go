@@ -436,3 +436,82 @@ func TestServer_ProjectNameFilter(t *testing.T) {
 		owner.get(path+"?name=Shop&name=shop").wantProblem(t, 400, "bad_request")
 	}
 }
+
+// An accepted patch results in a project that could also be created. A rejected one changes
+// nothing.
+func FuzzProjectPatch(f *testing.F) {
+	for _, patch := range []string{
+		`[]`, `null`, `[null]`, `{}`, ``, `[{"op":"replace","path":"/name","value":"Store"}]`, `[{"op":"replace","path":"/mode","value":"sandbox"},{"op":"remove","path":"/callback_url"}]`,
+		`[{"op":"add","path":"/configuration","value":{"phone_check":{"callback_url":"https://b.test/"}}}]`, `[{"op":"remove","path":"/configuration/phone_check"}]`,
+		`[{"op":"add","path":"/configuration/subscriber_check/redirect_url","value":"https://b.test/?a=1"}]`, `[{"op":"test","path":"/name","value":"Shop"}]`, `[{"op":"add","path":"/callback_url","value":null}]`,
+		`[{"op":"replace","path":"/name","value":"\ud800"}]`, `[{"op":"add","path":"/configuration/~0","value":1}]`, `[{"op":"replace","path":"/name","value":"a","value":"b"}]`,
+	} {
+		f.Add(patch)
+	}
+	srv := consoleServer(f)
+	account := srv.NewWorkspace("Fuzz")
+	token := (&api{t: f, srv: srv}).tokenFor(account.Credentials, "console")
+	project := projects + "/" + account.NewProject(idverify.ProjectParams{Name: "Shop", Mode: idverify.ModeLive, CallbackURL: "https://shop.test/"}).ProjectID
+	f.Fuzz(func(t *testing.T, patch string) {
+		before := serve(t, srv, token, http.MethodGet, project, "")
+
+		r := serve(t, srv, token, http.MethodPatch, project, patch)
+
+		after := serve(t, srv, token, http.MethodGet, project, "")
+		if r.status != 200 {
+			if r.status < 400 || r.status > 499 || !cmp.Equal(before.json, after.json) {
+				t.Errorf("rejected with %d %s, but the project changed from %s to %s", r.status, r.body, before.body, after.body)
+			}
+			return
+		}
+		if !cmp.Equal(r.json, after.json) {
+			t.Errorf("response = %s, stored %s", r.body, after.body)
+		}
+		// A project with the same settings can be created once the name is free.
+		if d := serve(t, srv, token, http.MethodDelete, project, ""); d.status != 204 {
+			t.Fatalf("delete: %d %s", d.status, d.body)
+		}
+		again := serve(t, srv, token, http.MethodPost, projects, string(after.body))
+		if again.status != 201 {
+			t.Fatalf("create rejects the patched project %s: %d %s", after.body, again.status, again.body)
+		}
+		project = projects + "/" + again.text("project_id")
+		for _, field := range []string{"name", "mode", "callback_url", "configuration"} {
+			if diff := cmp.Diff(after.json[field], again.json[field]); diff != "" {
+				t.Errorf("%s (-patched +created):\n%s", field, diff)
+			}
+		}
+	})
+}
+
+// A search either fails with 400 or selects a subset, and a conjunction selects the intersection.
+func FuzzProjectSearch(f *testing.F) {
+	for _, search := range []string{"name==a", "name!=b;mode==live", "(name==a,name=='b');created_at>2026-01-02T03", `name=="\""`, "((name==a))", "name", "name==", ";", "created_at>=2026,", "name=in=(a,b)", "'", "(name==a),name==c"} {
+		f.Add(search)
+	}
+	srv := consoleServer(f)
+	account := srv.NewWorkspace("Fuzz")
+	token := (&api{t: f, srv: srv}).tokenFor(account.Credentials, "console")
+	for _, name := range []string{"a", "b", "c"} {
+		account.NewProject(idverify.ProjectParams{Name: name, Mode: idverify.ModeLive})
+	}
+	f.Fuzz(func(t *testing.T, search string) {
+		found := func(search string) response {
+			return serve(t, srv, token, http.MethodGet, projects+"?sort=name,asc&search="+url.QueryEscape(search), "")
+		}
+
+		r := found(search)
+
+		if r.status == 400 {
+			return
+		}
+		names := r.column("projects", "name")
+		if r.status != 200 || !strings.Contains("a b c", strings.Join(names, " ")) && strings.Join(names, " ") != "a c" {
+			t.Errorf("%q: %d %s, want 200 with some of the projects", search, r.status, r.body)
+		}
+		grouped := found("(" + search + ");name==a")
+		if grouped.status == 200 && strings.Contains(strings.Join(names, " "), "a") != (len(grouped.column("projects", "name")) == 1) {
+			t.Errorf("%q finds %v, but together with name==a it finds %s", search, names, grouped.body)
+		}
+	})
+}

@@ -234,31 +234,6 @@ func TestServer_ResetAndCloseCancelDeliveries(t *testing.T) {
 	}
 }
 
-func TestServer_ResetRepeatsIDs(t *testing.T) {
-	t.Parallel()
-	srv := sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithFrozenClock(frozenAt))
-	run := func() []string {
-		a := newAPI(t, srv)
-		host := srv.Handle("app.sandbox.test", new(recordingReceiver))
-		ids := []string{a.token, a.completeCheck(host), a.keyIDs()[0], srv.Credentials().ClientID}
-		if err := srv.Advance(t.Context(), time.Hour); err != nil {
-			t.Fatal(err)
-		}
-		return append(ids, srv.Deliveries()[0].ID)
-	}
-	before := run()
-	srv.RotateKeys()
-
-	srv.Reset()
-
-	if !srv.Now().Equal(frozenAt) {
-		t.Errorf("frozen clock = %v, want its initial time", srv.Now())
-	}
-	if diff := cmp.Diff(before, run()); diff != "" {
-		t.Errorf("IDs (-before +after Reset):\n%s", diff)
-	}
-}
-
 // The header and digest options apply to the callback and its signature.
 func TestServer_CallbackHeaderAndDigest(t *testing.T) {
 	t.Parallel()

@@ -203,3 +203,70 @@ func TestServer_SameResponsesConcurrently(t *testing.T) {
 
 	golden(t, "golden_bytes.txt", whole)
 }
+
+// resetIDs creates a check before and after each of n resets, with the initial credentials, and
+// returns the IDs.
+func resetIDs(t *testing.T, a *api, n int, reset func(int)) []string {
+	t.Helper()
+	credentials := a.srv.Credentials()
+	var ids []string
+	for i := range n + 1 {
+		if i > 0 {
+			reset(i)
+		}
+		if now := a.srv.Credentials(); now.ClientID != credentials.ClientID || now.ClientSecret.Reveal() != credentials.ClientSecret.Reveal() {
+			t.Fatal("Reset changed the credentials, want the same ones: clients keep their configuration")
+		}
+		a.token = a.tokenFor(credentials, "phone_check")
+		ids = append(ids, a.create(phoneChecks, `{"phone_number":"447700900012"}`))
+	}
+	return ids
+}
+
+// distinct returns the number of different IDs.
+func distinct(ids []string) int { return len(slices.Compact(slices.Sorted(slices.Values(ids)))) }
+
+func TestServer_ResetRepeatsIDs(t *testing.T) {
+	t.Parallel()
+	srv := sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithFrozenClock(frozenAt))
+	run := func() []string {
+		a := newAPI(t, srv)
+		host := srv.Handle("app.sandbox.test", new(recordingReceiver))
+		ids := []string{a.token, a.completeCheck(host), a.keyIDs()[0], srv.Credentials().ClientID}
+		if err := srv.Advance(t.Context(), time.Hour); err != nil {
+			t.Fatal(err)
+		}
+		return append(ids, srv.Deliveries()[0].ID)
+	}
+	before := run()
+	srv.RotateKeys()
+
+	srv.Reset()
+
+	if !srv.Now().Equal(frozenAt) {
+		t.Errorf("frozen clock = %v, want its initial time", srv.Now())
+	}
+	if diff := cmp.Diff(before, run()); diff != "" {
+		t.Errorf("IDs (-before +after Reset):\n%s", diff)
+	}
+}
+
+func TestServer_ResetWithNewIDs(t *testing.T) {
+	t.Parallel()
+	run := func(opts ...sandboxfake.Option) []string {
+		a := newControlAPI(t, opts...)
+		return resetIDs(t, a, 3, func(int) { a.srv.Reset() })
+	}
+
+	same, first, second := run(), run(sandboxfake.WithNewIDsAfterReset()), run(sandboxfake.WithNewIDsAfterReset())
+
+	if distinct(same) != 1 {
+		t.Errorf("IDs without the option = %q, want the same after each reset", same)
+	}
+	if !slices.Equal(first, second) {
+		t.Errorf("IDs of two servers of one seed = %q and %q, want the same", first, second)
+	}
+	if distinct(first) != 4 {
+		t.Errorf("IDs = %q, want a different one after each reset", first)
+	}
+}

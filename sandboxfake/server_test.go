@@ -300,26 +300,6 @@ func TestServer_IsolatesServers(t *testing.T) {
 	}
 }
 
-func TestServer_ResetWithNewIDs(t *testing.T) {
-	t.Parallel()
-	run := func(opts ...sandboxfake.Option) []string {
-		a := newControlAPI(t, opts...)
-		return resetIDs(t, a, 3, func(int) { a.srv.Reset() })
-	}
-
-	same, first, second := run(), run(sandboxfake.WithNewIDsAfterReset()), run(sandboxfake.WithNewIDsAfterReset())
-
-	if distinct(same) != 1 {
-		t.Errorf("IDs without the option = %q, want the same after each reset", same)
-	}
-	if !slices.Equal(first, second) {
-		t.Errorf("IDs of two servers of one seed = %q and %q, want the same", first, second)
-	}
-	if distinct(first) != 4 {
-		t.Errorf("IDs = %q, want a different one after each reset", first)
-	}
-}
-
 func TestServer_RejectsPlainHTTP(t *testing.T) {
 	t.Parallel()
 	srv := sandboxfake.New(t)
