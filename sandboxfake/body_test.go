@@ -368,3 +368,27 @@ func TestServer_BodyProblems(t *testing.T) {
 		})
 	}
 }
+
+func TestServer_EscapesTexts(t *testing.T) {
+	t.Parallel()
+	a := newAPI(t, sandboxfake.New(t, sandboxfake.WithInMemory()))
+	texts := []string{"447700900012", "https://app.example.com/?a=1&b=2", "&&", "a&\n&b", "é&ß", "\u2028\u2029\ufffd", strings.Repeat("long & ", 100)}
+	for c := range 256 {
+		texts = append(texts, string(rune(c)), "a"+string(rune(c))+"&b")
+	}
+	for _, text := range texts {
+		want, err := json.Marshal(struct {
+			ReferenceID string `json:"reference_id"`
+		}{text})
+		if err != nil {
+			t.Fatal(err)
+		}
+		field := strings.Trim(string(want), "{}")
+
+		got := a.post(phoneChecks, `{"phone_number":"447700900012",`+field+`}`)
+
+		if !strings.Contains(string(got.body), field) || got.status != http.StatusCreated {
+			t.Errorf("create with %s = %d %s, want the same text as from encoding/json", field, got.status, got.body)
+		}
+	}
+}

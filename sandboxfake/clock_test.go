@@ -41,6 +41,21 @@ func onEachClock(t *testing.T, test func(*testing.T, *sandboxfake.Server)) {
 	}
 }
 
+// onEachEnd runs a test for Reset and for Close, with each kind of clock. want is the error of the
+// methods that wait.
+func onEachEnd(t *testing.T, test func(t *testing.T, srv *sandboxfake.Server, end func(), want error)) {
+	t.Helper()
+	t.Parallel()
+	t.Run("Reset", func(t *testing.T) {
+		onEachClock(t, func(t *testing.T, srv *sandboxfake.Server) { test(t, srv, srv.Reset, sandboxfake.ErrReset) })
+	})
+	t.Run("Close", func(t *testing.T) {
+		onEachClock(t, func(t *testing.T, srv *sandboxfake.Server) {
+			test(t, srv, func() { srv.Close() }, sandboxfake.ErrClosed)
+		})
+	})
+}
+
 // startAdvance calls Advance in a goroutine and returns a channel for its error.
 func startAdvance(ctx context.Context, srv *sandboxfake.Server, d time.Duration) <-chan error {
 	done := make(chan error, 1)
@@ -316,39 +331,27 @@ func TestServer_RunningClockExpiry(t *testing.T) {
 }
 
 func TestServer_ResetAndCloseEndWaits(t *testing.T) {
-	t.Parallel()
-	for _, row := range []struct {
-		name string
-		end  func(*sandboxfake.Server)
-		want error
-	}{
-		{"Reset", (*sandboxfake.Server).Reset, sandboxfake.ErrReset},
-		{"Close", func(srv *sandboxfake.Server) { srv.Close() }, sandboxfake.ErrClosed},
-	} {
-		t.Run(row.name, func(t *testing.T) {
-			onEachClock(t, func(t *testing.T, srv *sandboxfake.Server) {
-				app := newBlockingReceiver()
-				newAPI(t, srv).completeCheck(srv.Handle("app.sandbox.test", app))
-				<-app.received
-				idle, delivered := make(chan error, 1), make(chan error, 1)
-				go func() { idle <- srv.Idle(t.Context()) }()
-				go func() {
-					_, err := srv.AwaitDelivery(t.Context(), sandboxfake.Delivery.Acknowledged)
-					delivered <- err
-				}()
-				synctest.Wait()
+	onEachEnd(t, func(t *testing.T, srv *sandboxfake.Server, end func(), want error) {
+		app := newBlockingReceiver()
+		newAPI(t, srv).completeCheck(srv.Handle("app.sandbox.test", app))
+		<-app.received
+		idle, delivered := make(chan error, 1), make(chan error, 1)
+		go func() { idle <- srv.Idle(t.Context()) }()
+		go func() {
+			_, err := srv.AwaitDelivery(t.Context(), sandboxfake.Delivery.Acknowledged)
+			delivered <- err
+		}()
+		synctest.Wait()
 
-				row.end(srv)
+		end()
 
-				if err := <-idle; !errors.Is(err, row.want) {
-					t.Errorf("Idle returned %v, want %v", err, row.want)
-				}
-				if err := <-delivered; !errors.Is(err, row.want) {
-					t.Errorf("AwaitDelivery returned %v, want %v", err, row.want)
-				}
-			})
-		})
-	}
+		if err := <-idle; !errors.Is(err, want) {
+			t.Errorf("Idle returned %v, want %v", err, want)
+		}
+		if err := <-delivered; !errors.Is(err, want) {
+			t.Errorf("AwaitDelivery returned %v, want %v", err, want)
+		}
+	})
 }
 
 func TestServer_MethodsAfterClose(t *testing.T) {
@@ -597,36 +600,26 @@ func TestServer_RequestsWithinRenewal(t *testing.T) {
 }
 
 func TestServer_RenewalAtReset(t *testing.T) {
-	for name, tt := range map[string]struct {
-		end  func(*sandboxfake.Server)
-		want error
-	}{
-		"reset": {(*sandboxfake.Server).Reset, sandboxfake.ErrReset},
-		"close": {func(srv *sandboxfake.Server) { srv.Close() }, sandboxfake.ErrClosed},
-	} {
-		t.Run(name, func(t *testing.T) {
-			onEachClock(t, func(t *testing.T, srv *sandboxfake.Server) {
-				release := make(chan struct{})
-				startRenewal(t, srv, tokenCall(t, clientWith(srv, &tokenTransport{renew: func() { <-release }})))
-				defer close(release)
-				idle, requests := make(chan error), make(chan int)
-				go func() { idle <- srv.Idle(t.Context()) }()
-				go func() { requests <- len(srv.Requests()) }()
-				synctest.Wait()
-				start := time.Now()
+	onEachEnd(t, func(t *testing.T, srv *sandboxfake.Server, end func(), want error) {
+		release := make(chan struct{})
+		startRenewal(t, srv, tokenCall(t, clientWith(srv, &tokenTransport{renew: func() { <-release }})))
+		defer close(release)
+		idle, requests := make(chan error), make(chan int)
+		go func() { idle <- srv.Idle(t.Context()) }()
+		go func() { requests <- len(srv.Requests()) }()
+		synctest.Wait()
+		start := time.Now()
 
-				tt.end(srv)
+		end()
 
-				if err := <-idle; !errors.Is(err, tt.want) {
-					t.Errorf("Idle = %v, want %v", err, tt.want)
-				}
-				<-requests
-				if took := time.Since(start); took > 0 {
-					t.Errorf("methods returned after %v, want at once", took)
-				}
-			})
-		})
-	}
+		if err := <-idle; !errors.Is(err, want) {
+			t.Errorf("Idle = %v, want %v", err, want)
+		}
+		<-requests
+		if took := time.Since(start); took > 0 {
+			t.Errorf("methods returned after %v, want at once", took)
+		}
+	})
 }
 
 // The server's clock is advanced by decades, so that a timestamp of the system's clock differs.

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/idverify/idverify-go/internal/synctest"
+	"github.com/idverify/idverify-go/internal/tooltest"
 	"github.com/idverify/idverify-go/sandboxfake"
 	"github.com/idverify/idverify-go/signature"
 )
@@ -231,7 +232,7 @@ func TestServer_MemoryPerServer(t *testing.T) {
 	all := (heap() - before) / servers
 
 	t.Logf("%d KiB per server with a connection, %d KiB on average", each>>10, all>>10)
-	if !raceDetector && max(each, all) > limit {
+	if !tooltest.RaceDetector() && max(each, all) > limit {
 		t.Errorf("a server uses %d bytes with a connection, %d on average, want at most %d", each, all, limit)
 	}
 	for _, srv := range []*sandboxfake.Server{alive[0], alive[servers-1]} {

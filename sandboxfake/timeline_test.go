@@ -19,6 +19,7 @@ import (
 
 	"github.com/idverify/idverify-go"
 	"github.com/idverify/idverify-go/internal/synctest"
+	"github.com/idverify/idverify-go/internal/tooltest"
 	"github.com/idverify/idverify-go/sandboxfake"
 )
 
@@ -394,7 +395,7 @@ func runFailing(t *testing.T, args ...string) string {
 			return
 		}
 		build := []string{"test", "-c", "-o", failing.dir + "/failing.test"}
-		if raceDetector {
+		if tooltest.RaceDetector() {
 			build = append(build, "-race")
 		}
 		if output, err := exec.Command("go", append(build, "./testdata/failing")...).CombinedOutput(); err != nil {

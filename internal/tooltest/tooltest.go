@@ -1,9 +1,11 @@
-// Package tooltest finds programs that some tests run.
+// Package tooltest finds programs that some tests run, and the race detector.
 package tooltest
 
 import (
 	"os"
 	"os/exec"
+	"runtime/debug"
+	"slices"
 	"testing"
 )
 
@@ -41,4 +43,10 @@ func Python(t testing.TB, modules string) string {
 		}
 	}
 	return ""
+}
+
+// RaceDetector reports whether the race detector is enabled, which allocates memory.
+func RaceDetector() bool {
+	build, _ := debug.ReadBuildInfo()
+	return build != nil && slices.Contains(build.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
 }
