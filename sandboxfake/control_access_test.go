@@ -189,30 +189,24 @@ func TestServer_ControlRemoteAddresses(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
 		name   string
-		option sandboxfake.Option
+		remote bool // ControlOptions.Remote
 		path   string
 		from   string
 		status int
 	}{
-		{"this machine", sandboxfake.WithControl(sandboxfake.ControlOptions{}), "time", "127.0.0.1:5000", 200},
-		{"this machine over IPv6", sandboxfake.WithControl(sandboxfake.ControlOptions{}), "time", "[::1]:5000", 200},
-		{"this machine over mapped IPv4", sandboxfake.WithControl(sandboxfake.ControlOptions{}), "time", "[::ffff:127.0.0.1]:5000", 200},
-		{"other machine", sandboxfake.WithControl(sandboxfake.ControlOptions{}), "time", "192.0.2.1:5000", 403},
-		{"other machine over IPv6", sandboxfake.WithControl(sandboxfake.ControlOptions{}), "time", "[2001:db8::1]:5000", 403},
-		{"no address", sandboxfake.WithControl(sandboxfake.ControlOptions{}), "time", "", 403},
-		{"health from another machine", sandboxfake.WithControl(sandboxfake.ControlOptions{}), "health", "192.0.2.1:5000", 200},
-		{"other machine with remote control", sandboxfake.WithControl(sandboxfake.ControlOptions{Remote: true}), "time", "192.0.2.1:5000", 200},
+		{"this machine", false, "time", "127.0.0.1:5000", 200},
+		{"this machine over IPv6", false, "time", "[::1]:5000", 200},
+		{"this machine over mapped IPv4", false, "time", "[::ffff:127.0.0.1]:5000", 200},
+		{"other machine", false, "time", "192.0.2.1:5000", 403},
+		{"other machine over IPv6", false, "time", "[2001:db8::1]:5000", 403},
+		{"no address", false, "time", "", 403},
+		{"health from another machine", false, "health", "192.0.2.1:5000", 200},
+		{"other machine with remote control", true, "time", "192.0.2.1:5000", 200},
 	} {
-		srv := sandboxfake.New(t, sandboxfake.WithInMemory(), row.option)
-		request := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/_sandbox/"+row.path, nil)
-		request.RemoteAddr = row.from
-		request.Header = bearer(srv.ControlToken())
-		recorder := httptest.NewRecorder()
+		srv := sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithControl(sandboxfake.ControlOptions{Remote: row.remote}))
 
-		sandboxfake.Serve(srv, recorder, request)
-
-		if recorder.Code != row.status {
-			t.Errorf("%s: %d, want %d", row.name, recorder.Code, row.status)
+		if got := serveFrom(t, srv, row.from, http.MethodGet, "/_sandbox/"+row.path, bearer(srv.ControlToken())); got.Code != row.status {
+			t.Errorf("%s: %d, want %d", row.name, got.Code, row.status)
 		}
 	}
 }

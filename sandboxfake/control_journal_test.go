@@ -212,35 +212,6 @@ func TestServer_ControlSendCallbackRetries(t *testing.T) {
 	}
 }
 
-func TestServer_ControlSendCallbackInvalid(t *testing.T) {
-	t.Parallel()
-	a := newControlAPI(t)
-	for _, row := range []struct {
-		name, body string
-		status     int
-	}{
-		{"no URL", `{"body":"{}"}`, 400},
-		{"relative URL", `{"url":"/callbacks","body":"{}"}`, 400},
-		{"URL with userinfo", `{"url":"https://u:p@app.sandbox.test","body":"{}"}`, 400},
-		{"no body", `{"url":"https://app.sandbox.test"}`, 400},
-		{"body as JSON", `{"url":"https://app.sandbox.test","body":{}}`, 400},
-		{"body too large", `{"url":"https://app.sandbox.test","body":"` + strings.Repeat("b", 64<<10+1) + `"}`, 400},
-		{"request too large", `{"url":"https://app.sandbox.test","body":"` + strings.Repeat("b", 500<<10) + `"}`, 400},
-		{"unknown product", `{"url":"https://app.sandbox.test","body":"","product":"coverage"}`, 400},
-		{"unknown check", `{"url":"https://app.sandbox.test","body":"","check_id":"x"}`, 404},
-		{"unknown field", `{"url":"https://app.sandbox.test","body":"","key":"x"}`, 400},
-	} {
-		got := a.control(http.MethodPost, "callbacks", row.body)
-
-		if got.status != row.status || got.header.Get("Content-Type") != "application/problem+json" {
-			t.Errorf("%s: %d %s, want a problem with status %d", row.name, got.status, got.body, row.status)
-		}
-	}
-	if n := len(a.srv.Deliveries()); n != 0 {
-		t.Errorf("%d callbacks were queued, want none", n)
-	}
-}
-
 func TestServer_ControlDeliveries(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -29,6 +29,19 @@ func newControlAPI(t testing.TB, opts ...sandboxfake.Option) *api {
 	return newAPI(t, sandboxfake.New(t, append([]sandboxfake.Option{sandboxfake.WithInMemory(), sandboxfake.WithControl(sandboxfake.ControlOptions{})}, opts...)...))
 }
 
+// serveFrom passes a request from a remote address to the server's handler.
+func serveFrom(t *testing.T, srv *sandboxfake.Server, from, method, path string, header http.Header) *httptest.ResponseRecorder {
+	t.Helper()
+	request := httptest.NewRequestWithContext(t.Context(), method, path, nil)
+	request.RemoteAddr = from
+	if header != nil {
+		request.Header = header
+	}
+	recorder := httptest.NewRecorder()
+	sandboxfake.Serve(srv, recorder, request)
+	return recorder
+}
+
 func TestServer_ControlOffByDefault(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t, sandboxfake.New(t, sandboxfake.WithInMemory()))
@@ -156,17 +169,8 @@ func TestServer_ControlPageOpen(t *testing.T) {
 		{"form of another port", http.MethodPost, "/_sandbox/open/a-check", http.Header{"Origin": {"https://example.com:1"}}, 403},
 		{"control plane", http.MethodGet, "/_sandbox/time", bearer(srv.ControlToken()), 403},
 	} {
-		request := httptest.NewRequestWithContext(t.Context(), row.method, row.path, nil)
-		request.RemoteAddr = "192.0.2.1:5000"
-		if row.header != nil {
-			request.Header = row.header
-		}
-		recorder := httptest.NewRecorder()
-
-		sandboxfake.Serve(srv, recorder, request)
-
-		if recorder.Code != row.status {
-			t.Errorf("%s from another machine: %d, want %d", row.name, recorder.Code, row.status)
+		if got := serveFrom(t, srv, "192.0.2.1:5000", row.method, row.path, row.header); got.Code != row.status {
+			t.Errorf("%s from another machine: %d, want %d", row.name, got.Code, row.status)
 		}
 	}
 }
@@ -190,18 +194,16 @@ func TestServer_ControlPagePrivate(t *testing.T) {
 		{"form", false, here, http.MethodPost, true, 415},
 	} {
 		srv := sandboxfake.New(t, sandboxfake.WithInMemory(), sandboxfake.WithControl(sandboxfake.ControlOptions{Page: testPage, Remote: row.remoteControl}))
-		request := httptest.NewRequestWithContext(t.Context(), row.method, "/_sandbox/page/private/x", nil)
-		request.RemoteAddr = row.from
+		header := make(http.Header)
 		if row.token {
-			request.Header = bearer(srv.ControlToken())
+			header = bearer(srv.ControlToken())
 		}
-		recorder := httptest.NewRecorder()
 
-		sandboxfake.Serve(srv, recorder, request)
+		got := serveFrom(t, srv, row.from, row.method, "/_sandbox/page/private/x", header)
 
-		page := recorder.Header().Get("X-Page") != ""
-		if recorder.Code != row.status || page != (row.status == http.StatusOK) {
-			t.Errorf("%s: %d from the page %t, want %d", row.name, recorder.Code, page, row.status)
+		page := got.Header().Get("X-Page") != ""
+		if got.Code != row.status || page != (row.status == http.StatusOK) {
+			t.Errorf("%s: %d from the page %t, want %d", row.name, got.Code, page, row.status)
 		}
 	}
 }
@@ -345,14 +347,31 @@ func TestServer_RootRedirectsBrowsers(t *testing.T) {
 // exported names, and terms of encoding/json and context.
 var goIdentifier = regexp.MustCompile(`sandboxfake|json:|Go |struct|float64|context|\bnil\b|[a-z][A-Z]|\b[A-Z][a-z]+[A-Z]`)
 
-// invalidControlCall is a call of the control plane that is rejected with the status.
-type invalidControlCall struct {
-	name, method, path, body string
-	status                   int
+// The detail does not depend on the version of Go.
+func TestServer_ControlBodyProblems(t *testing.T) {
+	t.Parallel()
+	a := newControlAPI(t, sandboxfake.WithFrozenClock(frozenAt))
+	for _, row := range []struct{ path, body, want string }{
+		{"checks", `{"period":"x"}`, "the field period has the wrong type"},
+		{"faults", `{"faults":[{"drop":true},{"status":"x"}]}`, "the field faults.status has the wrong type"},
+		{"signup", `{"name":"Ada","invitation_ids":["x",7]}`, "the field invitation_ids has the wrong type"},
+		{"advance", `{"seconds":"x"}`, "the field seconds has the wrong type"},
+		{"advance", `{"seconds":1e400}`, "a value in the body is not valid"},
+		{"advance", `[]`, "the body has the wrong JSON type"},
+	} {
+		if got := a.control(http.MethodPost, row.path, row.body); got.status != http.StatusBadRequest || got.json["detail"] != row.want {
+			t.Errorf("%s %s: %d %s, want 400: %s", row.path, row.body, got.status, got.body, row.want)
+		}
+	}
 }
 
-func invalidControlCalls() []invalidControlCall {
-	return []invalidControlCall{
+func TestServer_ControlRejectsInvalidCalls(t *testing.T) {
+	t.Parallel()
+	a := newControlAPI(t, sandboxfake.WithFrozenClock(frozenAt))
+	for _, row := range []struct {
+		name, method, path, body string
+		status                   int
+	}{
 		{"unknown path", http.MethodGet, "nothing", "", 404},
 		{"wrong method", http.MethodGet, "reset", "", 405},
 		{"empty body", http.MethodPost, "advance", "", 400},
@@ -398,31 +417,17 @@ func invalidControlCalls() []invalidControlCall {
 		{"query of an operation without parameters", http.MethodPost, "idle?wait_seconds=1", "", 400},
 		{"malformed query", http.MethodGet, "requests?operation=%zz", "", 400},
 		{"body too large", http.MethodPost, "advance", `{"seconds":1` + strings.Repeat(" ", 64<<10) + `}`, 400},
-	}
-}
-
-// The detail does not depend on the version of Go.
-func TestServer_ControlBodyProblems(t *testing.T) {
-	t.Parallel()
-	a := newControlAPI(t, sandboxfake.WithFrozenClock(frozenAt))
-	for _, row := range []struct{ path, body, want string }{
-		{"checks", `{"period":"x"}`, "the field period has the wrong type"},
-		{"faults", `{"faults":[{"drop":true},{"status":"x"}]}`, "the field faults.status has the wrong type"},
-		{"signup", `{"name":"Ada","invitation_ids":["x",7]}`, "the field invitation_ids has the wrong type"},
-		{"advance", `{"seconds":"x"}`, "the field seconds has the wrong type"},
-		{"advance", `{"seconds":1e400}`, "a value in the body is not valid"},
-		{"advance", `[]`, "the body has the wrong JSON type"},
+		{"callback: no URL", http.MethodPost, "callbacks", `{"body":"{}"}`, 400},
+		{"callback: relative URL", http.MethodPost, "callbacks", `{"url":"/callbacks","body":"{}"}`, 400},
+		{"callback: URL with userinfo", http.MethodPost, "callbacks", `{"url":"https://u:p@app.sandbox.test","body":"{}"}`, 400},
+		{"callback: no body", http.MethodPost, "callbacks", `{"url":"https://app.sandbox.test"}`, 400},
+		{"callback: body as JSON", http.MethodPost, "callbacks", `{"url":"https://app.sandbox.test","body":{}}`, 400},
+		{"callback: body too large", http.MethodPost, "callbacks", `{"url":"https://app.sandbox.test","body":"` + strings.Repeat("b", 64<<10+1) + `"}`, 400},
+		{"callback: request too large", http.MethodPost, "callbacks", `{"url":"https://app.sandbox.test","body":"` + strings.Repeat("b", 500<<10) + `"}`, 400},
+		{"callback: unknown product", http.MethodPost, "callbacks", `{"url":"https://app.sandbox.test","body":"","product":"coverage"}`, 400},
+		{"callback: unknown check", http.MethodPost, "callbacks", `{"url":"https://app.sandbox.test","body":"","check_id":"x"}`, 404},
+		{"callback: unknown field", http.MethodPost, "callbacks", `{"url":"https://app.sandbox.test","body":"","key":"x"}`, 400},
 	} {
-		if got := a.control(http.MethodPost, row.path, row.body); got.status != http.StatusBadRequest || got.json["detail"] != row.want {
-			t.Errorf("%s %s: %d %s, want 400: %s", row.path, row.body, got.status, got.body, row.want)
-		}
-	}
-}
-
-func TestServer_ControlRejectsInvalidCalls(t *testing.T) {
-	t.Parallel()
-	a := newControlAPI(t, sandboxfake.WithFrozenClock(frozenAt))
-	for _, row := range invalidControlCalls() {
 		got := a.control(row.method, row.path, row.body)
 
 		if got.status != row.status {
@@ -440,6 +445,9 @@ func TestServer_ControlRejectsInvalidCalls(t *testing.T) {
 	}
 	if got := a.control(http.MethodGet, "faults", ""); len(got.json["injections"].([]any)) != 0 {
 		t.Errorf("a rejected fault was injected: %s", got.body)
+	}
+	if n := len(a.srv.Deliveries()); n != 0 {
+		t.Errorf("%d callbacks were queued, want none", n)
 	}
 }
 

@@ -2,7 +2,6 @@ package sandboxfake_test
 
 import (
 	"context"
-	"crypto/tls"
 	"fmt"
 	"io"
 	"log/slog"
@@ -76,12 +75,7 @@ func TestServer_CloseWithStalledClient(t *testing.T) {
 				for range 32 {
 					a.call(http.MethodPost, phoneChecks, strings.Repeat("x", 8<<10))
 				}
-				raw, err := srv.HTTPClient().Transport.(*http.Transport).DialContext(t.Context(), "tcp", "idverify.sandbox.test:443")
-				if err != nil {
-					t.Fatal(err)
-				}
-				conn := tls.Client(raw, &tls.Config{InsecureSkipVerify: true})
-				defer conn.Close()
+				conn, _ := a.dial()
 				if _, err := io.WriteString(conn, strings.Replace(row.request, "%s", srv.ControlToken(), 1)); err != nil {
 					t.Fatal(err)
 				}
