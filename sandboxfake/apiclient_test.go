@@ -57,10 +57,7 @@ func (a *api) tokenFor(c idverify.Credentials, scope string) string {
 
 func (a *api) tokenCall(c idverify.Credentials, form url.Values) response {
 	a.t.Helper()
-	request := a.request(http.MethodPost, "/oauth2/v1/token", form.Encode())
-	request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	request.SetBasicAuth(c.ClientID, c.ClientSecret.Reveal())
-	return a.do(request)
+	return a.postForm(tokenPath, c, "application/x-www-form-urlencoded", form.Encode())
 }
 
 // call sends body as JSON, or as a JSON Patch if the method is PATCH.
@@ -154,6 +151,9 @@ func (r response) wantProblem(t testing.TB, status int, fragment string) {
 	}
 	if r.json["title"] != http.StatusText(status) || r.json["status"] != float64(status) || r.json["detail"] == "" {
 		t.Errorf("problem = %s, want a title, status and detail", r.body)
+	}
+	if got := r.header.Get("WWW-Authenticate"); (status == http.StatusUnauthorized) != strings.HasPrefix(got, "Bearer") {
+		t.Errorf("%d with WWW-Authenticate %q, want Bearer with 401 only", status, got)
 	}
 }
 
