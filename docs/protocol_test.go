@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/idverify/idverify-go/internal/wire"
 	"github.com/idverify/idverify-go/sandboxfake"
 )
@@ -38,62 +40,70 @@ var protocolSections = []string{
 	"14. The inbox",
 }
 
+// rule is an item of a list of the protocol page, which ends with its status and its code:
+//
+//   - Requests use HTTPS only. *Specified:* `options.go`, `parseBaseURL`
+type rule struct {
+	line      int // counted from 1
+	text      string
+	specified bool // or our decision
+	code      string
+}
+
+var ruleLine = regexp.MustCompile(`^- (.+) \*(Specified|Ours):\* (.+)$`)
+
+func readRules(t *testing.T) []rule {
+	t.Helper()
+	var rules []rule
+	for i, line := range strings.Split(readPage(t, protocolPage), "\n") {
+		if m := ruleLine.FindStringSubmatch(line); m != nil {
+			rules = append(rules, rule{i + 1, m[1], m[2] == "Specified", m[3]})
+		} else if strings.HasPrefix(line, "- ") {
+			t.Errorf("docs/%s:%d: rule without status or code", protocolPage, i+1)
+		}
+	}
+	return rules
+}
+
 func TestProtocol_CodeReferences(t *testing.T) {
 	t.Parallel()
 	files := declarations(t)
-	moved := make(map[string]string) // code cells, by their old text
+	moved := make(map[string]string) // references, by their old text
 
-	rules := 0
-	for _, tb := range readTables(t, protocolPage) {
-		if !slices.Equal(tb.header, []string{"Rule", "Status", "Code"}) {
-			continue
+	rules := readRules(t)
+	for _, rule := range rules {
+		references := parseReferences(rule.code)
+		if fixed := formatReferences(repair(references, files)); *update && fixed != rule.code {
+			moved[rule.code] = fixed
+			references = parseReferences(fixed)
 		}
-		for _, row := range tb.rows {
-			rules++
-			status, code := row.cells[1], row.cells[2]
-			if status != "specified" && status != "our decision" {
-				t.Errorf("%s: status = %q, want specified or our decision", at(protocolPage, row), status)
+		for _, r := range references {
+			if !r.exists() {
+				t.Errorf("docs/%s:%d: %s does not exist; if the code has moved, run go test ./docs -run Protocol -update", protocolPage, rule.line, r.file)
+				continue
 			}
-			references := parseReferences(code)
-			if len(references) == 0 {
-				t.Errorf("%s: no code reference", at(protocolPage, row))
-			}
-			if fixed := formatReferences(repair(references, files)); *update && fixed != formatReferences(references) {
-				moved[code] = fixed
-				references = parseReferences(fixed)
-			}
-			for _, r := range references {
-				if !r.exists() {
-					t.Errorf("%s: %s does not exist; if the code has moved, run go test ./docs -run Protocol -update", at(protocolPage, row), r.file)
-					continue
-				}
-				for _, name := range r.names {
-					if !files[r.file][name] {
-						t.Errorf("%s: %s does not declare %s; if it has moved, run go test ./docs -run Protocol -update", at(protocolPage, row), r.file, name)
-					}
+			for _, name := range r.names {
+				if !files[r.file][name] {
+					t.Errorf("docs/%s:%d: %s does not declare %s; if it has moved, run go test ./docs -run Protocol -update", protocolPage, rule.line, r.file, name)
 				}
 			}
 		}
 	}
 
-	if rules < 200 {
-		t.Errorf("found %d rules, want at least 200", rules)
+	if len(rules) < 200 {
+		t.Errorf("found %d rules, want at least 200", len(rules))
 	}
 	if len(moved) > 0 {
 		rewriteCode(t, moved)
 	}
 }
 
-// rewriteCode replaces the last cell of rows of the protocol page.
+// rewriteCode replaces the references of rules of the protocol page.
 func rewriteCode(t *testing.T, moved map[string]string) {
 	t.Helper()
-	page, err := os.ReadFile(protocolPage)
-	if err != nil {
-		t.Fatal(err)
-	}
-	text := string(page)
+	text := readPage(t, protocolPage)
 	for old, fixed := range moved {
-		text = strings.ReplaceAll(text, " | "+old+" |\n", " | "+fixed+" |\n")
+		text = strings.ReplaceAll(text, ":* "+old+"\n", ":* "+fixed+"\n")
 	}
 	if err := os.WriteFile(protocolPage, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
@@ -102,13 +112,9 @@ func rewriteCode(t *testing.T, moved map[string]string) {
 
 func TestProtocol_Sections(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile(protocolPage)
-	if err != nil {
-		t.Fatal(err)
-	}
 
 	var got []string
-	for line := range strings.Lines(string(page)) {
+	for line := range strings.Lines(readPage(t, protocolPage)) {
 		if heading, ok := strings.CutPrefix(line, "## "); ok {
 			got = append(got, strings.TrimSpace(heading))
 		}
@@ -147,47 +153,40 @@ func TestProtocol_Citations(t *testing.T) {
 	}
 }
 
-func TestProtocol_Fragments(t *testing.T) {
-	t.Parallel()
-	want := constantValues(t, "internal/wire", "BadRequest")
-
-	var got []string
-	for _, row := range findTable(t, protocolPage, "Fragment").rows {
-		got = append(got, codeSpans(row.cells[0])...)
-	}
-
-	slices.Sort(got)
-	slices.Sort(want)
-	if !slices.Equal(got, want) {
-		t.Errorf("fragments = %q, want %q", got, want)
-	}
-}
-
+// TestProtocol_Operations compares the table with the routes, except those of projects below a
+// workspace.
 func TestProtocol_Operations(t *testing.T) {
 	t.Parallel()
 	var want [][]string
 	for _, op := range wire.Operations() {
+		if strings.Contains(op.Path, "/{workspace_id}/projects") {
+			continue
+		}
 		scope := "`" + op.Scope + "`"
-		switch op {
-		case wire.Token, wire.Revoke:
+		if op == wire.Token || op == wire.Revoke {
 			scope = "Basic"
-		default:
-			if op.Scope == "" {
-				scope = "none"
+		} else if op.Scope == "" {
+			scope = "none"
+		}
+		want = append(want, []string{op.Name, op.Method, "`" + op.Path + "`", scope, strconv.Itoa(op.Success)})
+	}
+
+	var got [][]string
+	for _, row := range findTable(t, protocolPage, "Operation").rows {
+		for _, name := range codeSpans(row.cells[0]) {
+			product, _, _ := strings.Cut(name, ".")
+			cells := []string{name}
+			for _, cell := range row.cells[1:] {
+				cells = append(cells, strings.ReplaceAll(cell, "{product}", product))
 			}
-		}
-		want = append(want, []string{"`" + op.Name + "`", op.Method, "`" + op.Path + "`", scope, strconv.Itoa(op.Success)})
-	}
-
-	tb := findTable(t, protocolPage, "Operation")
-
-	for i, row := range tb.rows {
-		if i < len(want) && !slices.Equal(row.cells, want[i]) {
-			t.Errorf("%s: row = %q, want %q", at(protocolPage, row), row.cells, want[i])
+			got = append(got, cells)
 		}
 	}
-	if len(tb.rows) != len(want) {
-		t.Errorf("%d operations are documented, want %d", len(tb.rows), len(want))
+
+	slices.SortFunc(want, slices.Compare)
+	slices.SortFunc(got, slices.Compare)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("operations (-code +page):\n%s", diff)
 	}
 }
 
@@ -197,15 +196,14 @@ func TestProtocol_DescribedStatus(t *testing.T) {
 	t.Parallel()
 	named := map[string]map[string]bool{"specified": {}, "our decision": {}}
 	word := regexp.MustCompile(`\w+`)
-	for _, tb := range readTables(t, protocolPage) {
-		if !slices.Equal(tb.header, []string{"Rule", "Status", "Code"}) {
-			continue
+	for _, rule := range readRules(t) {
+		status := "our decision"
+		if rule.specified {
+			status = "specified"
 		}
-		for _, row := range tb.rows {
-			for _, span := range codeSpans(row.cells[0]) {
-				for _, name := range word.FindAllString(span, -1) {
-					named[row.cells[1]][name] = true
-				}
+		for _, span := range codeSpans(rule.text) {
+			for _, name := range word.FindAllString(span, -1) {
+				named[status][name] = true
 			}
 		}
 	}
