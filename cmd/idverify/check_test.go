@@ -4,9 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"flag"
 	"fmt"
-	"io"
 	"maps"
 	"os"
 	"reflect"
@@ -652,43 +650,13 @@ func spans(text string) []string {
 	return found
 }
 
-func TestCheckFlags_Documented(t *testing.T) {
-	t.Parallel()
-	p := &program{stderr: io.Discard}
-	_, reachabilityFlags, _ := newReachabilityCommand(p)
-	_, tokenFlags, _, _ := newTokenCommand(p)
-	sets := []*flag.FlagSet{
-		newCreateCommand(p).flags, newGetCommand(p).flags, newListCommand(p).flags, newWaitCommand(p).flags, newTracesCommand(p).flags,
-		reachabilityFlags, tokenFlags,
-	}
-	section := docSection(t, "### Flags of checks, reachability and token")
-	for _, set := range sets {
-		var want, got []string
-		set.VisitAll(func(f *flag.Flag) { want = append(want, "-"+f.Name) })
-		for line := range strings.Lines(section) {
-			cells := strings.Split(line, "|")
-			if len(cells) != 5 || !strings.HasPrefix(cells[1], " `-") {
-				continue
-			}
-			commands := strings.TrimSpace(cells[2])
-			if commands == "all" || strings.HasPrefix(commands, "all `check`") && strings.HasPrefix(set.Name(), "check") || strings.Contains(commands, "`"+set.Name()+"`") {
-				got = append(got, spans(cells[1])[0])
-			}
-		}
-		slices.Sort(got)
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("flags of %s in docs/tools.md (-flag set +page):\n%s", set.Name(), diff)
-		}
-	}
-}
-
 func TestCheckJSON_Documented(t *testing.T) {
 	t.Parallel()
 	section := docSection(t, "### JSON of checks, reachability and token")
 	var documented []string
 	for line := range strings.Lines(section) {
-		if cells := strings.Split(line, "|"); len(cells) == 5 {
-			documented = append(documented, spans(cells[2])...)
+		if cells := strings.Split(line, "|"); len(cells) == 4 {
+			documented = append(documented, slices.DeleteFunc(spans(cells[2]), func(name string) bool { return strings.HasPrefix(name, "-") })...)
 		}
 	}
 	want := []string{

@@ -382,7 +382,7 @@ func problemOf(check, name string) doctorProblem {
 	return doctorProblem{check, name, resultFailed, ""} // unreachable: a test compares the names with the code
 }
 
-// doctorProblems are all problems, in the order of docs/tools.md.
+// doctorProblems are all problems, in the order of docs/tools.md, which lists their names.
 var doctorProblems = [...]doctorProblem{
 	{"config-base-url", "missing", resultFailed, "Set IDVERIFY_BASE_URL to the base URL of the service."},
 	{"config-base-url", "invalid", resultFailed, "Set IDVERIFY_BASE_URL to https:// and the host, with its port unless that is 443, and nothing else."},

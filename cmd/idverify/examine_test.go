@@ -24,13 +24,10 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/idverify/idverify-go"
 	"github.com/idverify/idverify-go/internal/tooltest"
@@ -590,26 +587,6 @@ func pageSection(t *testing.T, heading string) string {
 		section, _, _ = strings.Cut(section, "\n"+level+" ")
 	}
 	return section
-}
-
-func TestExamine_FlagsDocumented(t *testing.T) {
-	t.Parallel()
-	var want []string
-	flags := flag.NewFlagSet("examine", flag.ContinueOnError)
-	new(examination).define(flags)
-	flags.VisitAll(func(f *flag.Flag) { want = append(want, f.Name) }) // in lexical order
-
-	var got []string
-	for _, row := range regexp.MustCompile(`(?m)^\| (.*?) \|`).FindAllStringSubmatch(pageSection(t, "### Flags of examine"), -1) {
-		for _, name := range regexp.MustCompile("`-([a-z-]+)").FindAllStringSubmatch(row[1], -1) {
-			got = append(got, name[1])
-		}
-	}
-
-	slices.Sort(got)
-	if diff := cmp.Diff(want, slices.Compact(got)); diff != "" {
-		t.Errorf("flags in docs/tools.md (-program +table):\n%s", diff)
-	}
 }
 
 // TestExamine_CommandsDocumented parses each command of the section.
