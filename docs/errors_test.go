@@ -190,7 +190,6 @@ func TestErrors_RetriedStatuses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pages = slices.DeleteFunc(pages, func(page string) bool { return page == "performance.md" }) // lists injected faults
 	for _, path := range []string{wire.Token.Path, "/phone_check/v0.1/checks/a"} {
 		var retried []string
 		for status := 500; status <= 599; status++ {

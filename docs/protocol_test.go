@@ -2,8 +2,11 @@
 package docs_test
 
 import (
+	"cmp"
 	"encoding/json"
 	"flag"
+	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -12,7 +15,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/idverify/idverify-go/internal/wire"
 	"github.com/idverify/idverify-go/sandboxfake"
@@ -40,9 +43,9 @@ var protocolSections = []string{
 	"14. The inbox",
 }
 
-// rule is an item of a list of the protocol page, which ends with its status and its code:
+// rule is an item of a list of the protocol page, which ends with its code:
 //
-//   - Requests use HTTPS only. *Specified:* `options.go`, `parseBaseURL`
+//   - Requests use HTTPS only. (specified: `options.go`, `parseBaseURL`)
 type rule struct {
 	line      int // counted from 1
 	text      string
@@ -50,16 +53,16 @@ type rule struct {
 	code      string
 }
 
-var ruleLine = regexp.MustCompile(`^- (.+) \*(Specified|Ours):\* (.+)$`)
+var ruleLine = regexp.MustCompile("^- (.+) \\((specified: )?(`[^()]+`)\\)$")
 
 func readRules(t *testing.T) []rule {
 	t.Helper()
 	var rules []rule
 	for i, line := range strings.Split(readPage(t, protocolPage), "\n") {
 		if m := ruleLine.FindStringSubmatch(line); m != nil {
-			rules = append(rules, rule{i + 1, m[1], m[2] == "Specified", m[3]})
+			rules = append(rules, rule{i + 1, m[1], m[2] != "", m[3]})
 		} else if strings.HasPrefix(line, "- ") {
-			t.Errorf("docs/%s:%d: rule without status or code", protocolPage, i+1)
+			t.Errorf("docs/%s:%d: rule without code", protocolPage, i+1)
 		}
 	}
 	return rules
@@ -90,8 +93,8 @@ func TestProtocol_CodeReferences(t *testing.T) {
 		}
 	}
 
-	if len(rules) < 200 {
-		t.Errorf("found %d rules, want at least 200", len(rules))
+	if len(rules) < 150 {
+		t.Errorf("found %d rules, want at least 150", len(rules))
 	}
 	if len(moved) > 0 {
 		rewriteCode(t, moved)
@@ -103,7 +106,8 @@ func rewriteCode(t *testing.T, moved map[string]string) {
 	t.Helper()
 	text := readPage(t, protocolPage)
 	for old, fixed := range moved {
-		text = strings.ReplaceAll(text, ":* "+old+"\n", ":* "+fixed+"\n")
+		text = strings.ReplaceAll(text, "("+old+")\n", "("+fixed+")\n")
+		text = strings.ReplaceAll(text, "(specified: "+old+")\n", "(specified: "+fixed+")\n")
 	}
 	if err := os.WriteFile(protocolPage, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
@@ -157,35 +161,44 @@ func TestProtocol_Citations(t *testing.T) {
 // workspace.
 func TestProtocol_Operations(t *testing.T) {
 	t.Parallel()
-	var want [][]string
+	var want []string
 	for _, op := range wire.Operations() {
 		if strings.Contains(op.Path, "/{workspace_id}/projects") {
 			continue
 		}
-		scope := "`" + op.Scope + "`"
+		scope := cmp.Or(op.Scope, "none")
 		if op == wire.Token || op == wire.Revoke {
 			scope = "Basic"
-		} else if op.Scope == "" {
-			scope = "none"
 		}
-		want = append(want, []string{op.Name, op.Method, "`" + op.Path + "`", scope, strconv.Itoa(op.Success)})
+		want = append(want, fmt.Sprintf("%s %s %s %s", op.Name, op.Method, op.Path, scope))
+		success := http.StatusOK
+		switch {
+		case op == wire.Token:
+		case strings.HasSuffix(op.Name, ".create"):
+			success = http.StatusCreated
+		case strings.HasSuffix(op.Name, ".delete"):
+			success = http.StatusNoContent
+		}
+		if op.Success != success {
+			t.Errorf("status after success of %s = %d, docs/%s says %d", op.Name, op.Success, protocolPage, success)
+		}
 	}
 
-	var got [][]string
-	for _, row := range findTable(t, protocolPage, "Operation").rows {
-		for _, name := range codeSpans(row.cells[0]) {
-			product, _, _ := strings.Cut(name, ".")
-			cells := []string{name}
-			for _, cell := range row.cells[1:] {
-				cells = append(cells, strings.ReplaceAll(cell, "{product}", product))
+	var got []string
+	for _, row := range findTable(t, protocolPage, "Path").rows {
+		for part := range strings.SplitSeq(row.cells[2], "; ") {
+			method, names, _ := strings.Cut(part, " ")
+			for _, name := range codeSpans(names) {
+				product, _, _ := strings.Cut(name, ".")
+				line := fmt.Sprintf("%s %s %s %s", name, method, strings.Trim(row.cells[0], "`"), strings.Trim(row.cells[1], "`"))
+				got = append(got, strings.ReplaceAll(line, "{product}", product))
 			}
-			got = append(got, cells)
 		}
 	}
 
-	slices.SortFunc(want, slices.Compare)
-	slices.SortFunc(got, slices.Compare)
-	if diff := cmp.Diff(want, got); diff != "" {
+	slices.Sort(want)
+	slices.Sort(got)
+	if diff := gocmp.Diff(want, got); diff != "" {
 		t.Errorf("operations (-code +page):\n%s", diff)
 	}
 }
