@@ -8,7 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -389,30 +389,33 @@ func TestCallbackReceiver(t *testing.T) {
 	})
 }
 
+// The page shows each recipe or names it, and shows no other code.
 func TestRecipes_MatchDocs(t *testing.T) {
 	t.Parallel()
-	doc, err := os.ReadFile(filepath.Join("..", "docs", "testing.md"))
-	if err != nil {
-		t.Fatal(err)
+	read := func(path string) string {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
 	}
-	source, err := os.ReadFile("recipes_test.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	recipes, _, _ := strings.Cut(string(source), "\nfunc TestRecipes_")
+	page := read("../docs/testing.md")
+	recipes, _, _ := strings.Cut(read("recipes_test.go"), "\n// The page shows")
+	recipes += read("../inbox/recipes_test.go")
 
-	shown := 0
-	for i, block := range strings.Split(string(doc), "```") {
-		code, isGo := strings.CutPrefix(block, "go\n")
-		if i%2 == 0 || !isGo || strings.Contains(code, "inbox.") {
-			continue // the tests of inbox compare its recipe
-		}
-		shown++
-		if !strings.Contains(recipes, "\n"+code) {
-			t.Errorf("docs/testing.md shows code that is not a test of this file:\n%s", code)
+	for _, block := range regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(page, -1) {
+		if !strings.Contains(recipes, "\n"+block[1]) {
+			t.Errorf("docs/testing.md shows code that is not a recipe:\n%s", block[1])
 		}
 	}
-	if want := strings.Count(recipes, "\nfunc Test"); shown != want {
-		t.Errorf("docs/testing.md shows %d recipes, want %d", shown, want)
+	for _, recipe := range regexp.MustCompile(`(?m)^func (Test\w+)`).FindAllStringSubmatch(recipes, -1) {
+		if !strings.Contains(page, "func "+recipe[1]+"(") && !strings.Contains(page, "`"+recipe[1]+"`") {
+			t.Errorf("docs/testing.md does not mention the recipe %s", recipe[1])
+		}
+	}
+	for _, name := range regexp.MustCompile("`(Test\\w+)`").FindAllStringSubmatch(page, -1) {
+		if !strings.Contains(recipes, "func "+name[1]+"(") {
+			t.Errorf("docs/testing.md mentions %s, which is not a recipe", name[1])
+		}
 	}
 }
