@@ -6,16 +6,13 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
-	"io/fs"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"os"
-	"path"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -507,42 +504,6 @@ func TestDocs_LogMessages(t *testing.T) {
 				t.Errorf("%s contains the log message %q, which no package logs", document, m[1])
 			}
 		}
-	}
-}
-
-var (
-	fuzzRow    = regexp.MustCompile("(?m)^\\| `(\\S+)` \\|")
-	fuzzTarget = regexp.MustCompile(`(?m)^func (Fuzz\w+)\(`)
-)
-
-func TestDocs_FuzzTargets(t *testing.T) {
-	t.Parallel()
-	var want []string
-	err := fs.WalkDir(os.DirFS(".."), ".", func(name string, d fs.DirEntry, err error) error {
-		if err == nil && d.IsDir() && d.Name() == "testdata" {
-			return fs.SkipDir // its packages belong to other tests
-		}
-		if err != nil || !strings.HasSuffix(name, "_test.go") {
-			return err
-		}
-		for _, m := range fuzzTarget.FindAllStringSubmatch(read(t, "../"+name), -1) {
-			want = append(want, path.Join(path.Dir(name), m[1]))
-		}
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	var got []string
-	for _, m := range fuzzRow.FindAllStringSubmatch(read(t, "../docs/fuzzing.md"), -1) {
-		got = append(got, m[1])
-	}
-
-	slices.Sort(want)
-	slices.Sort(got)
-	if !slices.Equal(got, want) {
-		t.Errorf("targets of docs/fuzzing.md = %q\nwant those of the code, %q", got, want)
 	}
 }
 
