@@ -15,8 +15,7 @@ import (
 	"github.com/idverify/idverify-go/signature"
 )
 
-// The recipes of docs/testing.md. TestRecipes_MatchDocs of package sandboxfake compares them with the
-// page.
+// The recipes of docs/testing.md. TestRecipes_MatchDocs of sandboxfake compares them with the page.
 
 func TestSignUpVerdict(t *testing.T) {
 	srv := sandboxfake.New(t, sandboxfake.WithFrozenClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)))
