@@ -128,8 +128,14 @@ func problemStatuses(t *testing.T) map[string]string {
 		names[m[1]] = m[2]
 	}
 	statuses := make(map[string]string)
-	for _, m := range regexp.MustCompile(`(?m)^\t\{(\d{3}), wire\.(\w+), `).FindAllStringSubmatch(readPage(t, "../sandboxfake/problem.go"), -1) {
-		statuses[names[m[2]]] = m[1]
+	files, err := filepath.Glob("../sandboxfake/*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		for _, m := range regexp.MustCompile(`(?m)^\t\{(\d{3}), wire\.(\w+), `).FindAllStringSubmatch(readPage(t, file), -1) {
+			statuses[names[m[2]]] = m[1]
+		}
 	}
 	return statuses
 }
