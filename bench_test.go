@@ -17,7 +17,7 @@ import (
 )
 
 // A ratio compares the medians of two sides that alternate in one run, because a busy machine slows
-// both. docs/performance.md quotes only such ratios.
+// both.
 
 // compareTimes runs base and other alternately. It reports the ratio of other's median time to
 // base's as the metric name.

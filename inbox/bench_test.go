@@ -10,7 +10,7 @@ import (
 )
 
 // A ratio compares the medians of two sides that alternate in one run, because a busy machine slows
-// both. docs/performance.md quotes only such ratios.
+// both.
 
 // compareTimes runs base and other alternately, each after its preparation, which is not measured.
 // It reports the ratio of other's median time to base's as the metric name.

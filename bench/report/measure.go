@@ -26,7 +26,7 @@ type measurement struct {
 	once  bool   // run each benchmark once, because it takes long
 }
 
-// everything lists the measurements in docs/performance.md.
+// everything lists the measurements of bench/run.
 var everything = []measurement{
 	{dir: ".", bench: "OverNetHTTP|PageOf100|TokenHit|WithObserver"},
 	{dir: "signature", bench: "OverRawRSA"},

@@ -25,7 +25,7 @@ const (
 	inJSON  = `^encoding/json\.|idverify-go\.decode\[`
 )
 
-// profiles lists the profiles in docs/performance.md.
+// profiles lists the profiles that bench/run prints.
 var profiles = []profiled{
 	{"internal/soak", []string{"-run", "TestSoak"}, []share{
 		{"soak/RSA", `crypto/rsa`, ""},

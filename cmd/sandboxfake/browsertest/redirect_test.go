@@ -14,8 +14,7 @@ import (
 )
 
 // redirectURLs are redirect URLs as customers write them, and whether a verifier that decodes the
-// query with URLSearchParams and encodes it again rejects the redirect. docs/protocol.md describes
-// which, in section 7.
+// query with URLSearchParams and encodes it again rejects the redirect.
 var redirectURLs = []struct {
 	url     string
 	changed bool // by URLSearchParams
