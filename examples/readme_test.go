@@ -6,7 +6,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
-	"log/slog"
+	"io/fs"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -21,87 +21,6 @@ import (
 	"github.com/idverify/idverify-go/sandboxfake"
 	"github.com/idverify/idverify-go/signature"
 )
-
-func newClient() error {
-	credentials, err := idverify.CredentialsFromEnv() // IDVERIFY_CLIENT_ID and IDVERIFY_CLIENT_SECRET
-	if err != nil {
-		return err
-	}
-	client, err := idverify.NewClient(os.Getenv("IDVERIFY_BASE_URL"), credentials)
-	if err != nil {
-		return err
-	}
-	return receiveCallbacks(client)
-}
-
-func createCheck(ctx context.Context, client *idverify.Client) error {
-	check, err := client.PhoneChecks.Create(ctx, idverify.PhoneCheckParams{
-		PhoneNumber: "+44 7700 900-012",
-		CallbackURL: "https://shop.example.com/callbacks",
-		ReferenceID: "order-1-attempt-1", // unique for each Create, not for each order
-	})
-	if err != nil {
-		return err
-	}
-	// Store the check before the device can open it: act only on callbacks for stored checks.
-	if err := db.AddCheck(ctx, check.CheckID, idverify.ProductPhoneCheck, "order-1-attempt-1"); err != nil {
-		return err
-	}
-	// The app must open the Check URL on the device, over its mobile data connection.
-	return sendToApp(ctx, check.CheckURL)
-}
-
-func findAfter(ctx context.Context, client *idverify.Client, err error) error {
-	if errors.Is(err, idverify.ErrOutcomeUnknown) { // err is the error of Create
-		// The context of Create is often done: its deadline has passed, or the user has left.
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
-		defer cancel()
-		checks, err := client.PhoneChecks.FindByReferenceID(ctx, "order-1-attempt-1")
-		if err != nil {
-			return err // search again later with the same ID, for example in a scheduled job
-		}
-		if len(checks) == 0 || checks[0].CheckURL == "" { // not listed, or opened or ended
-			return sendTextMessage(ctx) // do not create the check again
-		}
-		check := checks[0]
-		if err := db.AddCheck(ctx, check.CheckID, idverify.ProductPhoneCheck, "order-1-attempt-1"); err != nil {
-			return err
-		}
-		return sendToApp(ctx, check.CheckURL)
-	}
-	return err
-}
-
-func checkSIM(ctx context.Context, client *idverify.Client) error {
-	sim, err := client.SIMChecks.Create(ctx, idverify.SIMCheckParams{PhoneNumber: "447700900012"})
-	if err != nil {
-		return err
-	}
-	switch sim.NoSIMChange {
-	case idverify.VerdictYes:
-		return approve(ctx)
-	case idverify.VerdictNo:
-		return review(ctx)
-	default: // unknown is not a "no"
-		return sendTextMessage(ctx)
-	}
-}
-
-func receiveCallbacks(client *idverify.Client) error {
-	keys, err := client.NewJWKS(&signature.JWKSOptions{Logger: slog.Default()})
-	if err != nil {
-		return err
-	}
-	verifier, err := signature.NewVerifier(keys, []string{"shop.example.com"}, &signature.VerifierOptions{Logger: slog.Default()})
-	if err != nil {
-		return err
-	}
-	http.Handle("POST /callbacks", idverify.CallbackHandler(verifier, func(ctx context.Context, c *idverify.Callback) error {
-		// Updates only a check that AddCheck stored. After an error the service sends the callback again.
-		return db.SetResult(ctx, c.CheckID, c.Product, c.Match)
-	}))
-	return nil
-}
 
 func handleErrors(ctx context.Context, client *idverify.Client, params idverify.PhoneCheckParams) error {
 	check, err := client.PhoneChecks.Create(ctx, params)
@@ -147,10 +66,6 @@ func liveClient(ctx context.Context, baseURL string, credentials idverify.Creden
 	}
 	use(client)
 	return nil
-}
-
-func versions() idverify.Option {
-	return idverify.WithVersions(idverify.Versions{PhoneCheck: "v0.2", SubscriberCheck: "v0.2"})
 }
 
 func customCA(caFile, baseURL string, credentials idverify.Credentials, use func(*idverify.Client, *signature.JWKS) error) error {
@@ -241,7 +156,6 @@ func rotate(ctx context.Context, console *idverify.Console, projectID, inUse str
 
 // Compiled, not run: the environment may name a live project.
 var (
-	_ = newClient
 	_ = clientWithSource
 	_ = handleErrors
 	_ = completeCheck
@@ -256,75 +170,9 @@ func findCheck(context.Context, *idverify.Client) error { return nil }
 
 func signIn(context.Context, idverify.Verdict) error { return nil }
 
+func sendToApp(context.Context, string) error { return nil }
+
 func sendTextMessage(context.Context) error { return errors.New("text message sent") }
-func approve(context.Context) error         { return nil }
-func review(context.Context) error          { return errors.New("held for review") }
-
-// database replaces the reader's database. It records the checks that are added.
-type database struct{ added []string }
-
-var db database
-
-func (d *database) AddCheck(_ context.Context, checkID string, _ idverify.Product, _ string) error {
-	d.added = append(d.added, checkID)
-	return nil
-}
-
-func (d *database) SetResult(context.Context, string, idverify.Product, idverify.Verdict) error {
-	return nil
-}
-
-// sendToApp replaces a function of the reader's program. It fails unless the check was stored
-// before.
-func sendToApp(_ context.Context, checkURL string) error {
-	if len(db.added) == 0 || !strings.Contains(checkURL, db.added[len(db.added)-1]) {
-		return errors.New("the check was not stored before its Check URL was sent")
-	}
-	return nil
-}
-
-func TestSignUp(t *testing.T) {
-	srv := sandboxfake.New(t)
-	client := srv.Client()
-
-	check, err := client.PhoneChecks.Create(t.Context(), idverify.PhoneCheckParams{PhoneNumber: "447700900012"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := srv.Device().Open(t.Context(), check.CheckURL); err != nil {
-		t.Fatal(err)
-	}
-	check, err = client.PhoneChecks.Wait(t.Context(), check.CheckID)
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	if got := check.Match; got != idverify.VerdictYes {
-		t.Errorf("Match = %s, want yes", got)
-	}
-}
-
-func TestReadme_SnippetsRun(t *testing.T) {
-	db = database{}
-	srv := sandboxfake.New(t, sandboxfake.WithInMemory())
-	client := srv.Client(versions())
-
-	if err := createCheck(t.Context(), client); err != nil {
-		t.Error(err)
-	}
-	done, cancel := context.WithCancel(t.Context())
-	cancel()
-	if err := findAfter(done, client, idverify.ErrOutcomeUnknown); err != nil {
-		t.Error(err)
-	}
-	if err := checkSIM(t.Context(), client); err != nil {
-		t.Errorf("SIMCheck of an unchanged SIM: %v, want approval", err)
-	}
-
-	if len(db.added) != 2 || db.added[0] != db.added[1] {
-		t.Errorf("added checks = %q, want the created one, and again when it was found", db.added)
-	}
-}
 
 func TestProduction_CustomCA(t *testing.T) {
 	t.Parallel()
@@ -409,7 +257,7 @@ func TestDocs_SnippetsCompiled(t *testing.T) {
 	t.Parallel()
 	source := read(t, "readme_test.go")
 
-	for document, want := range map[string]int{"README.md": 7, "docs/errors.md": 2, "docs/production.md": 6} {
+	for document, want := range map[string]int{"docs/errors.md": 2, "docs/production.md": 6} {
 		got := 0
 		for _, block := range goBlock.FindAllStringSubmatch(read(t, "../"+document), -1) {
 			snippet := block[1]
@@ -435,48 +283,6 @@ func TestDocs_SnippetsCompiled(t *testing.T) {
 	}
 }
 
-var outcomeRow = regexp.MustCompile(`(?m)^\| ([0-9, ]+) \| (.+) \| (.+) \| (.+) \|$`)
-
-func TestReadme_SandboxOutcomes(t *testing.T) {
-	t.Parallel()
-
-	rows := outcomeRow.FindAllStringSubmatch(read(t, "../README.md"), -1)
-
-	if len(rows) != 7 {
-		t.Fatalf("README.md has %d rows of sandbox outcomes, want 7", len(rows))
-	}
-	for _, row := range rows {
-		for suffix := range strings.SplitSeq(row[1], ", ") {
-			number := "4477009001" + suffix
-			for i, outcome := range []sandboxfake.Outcome{
-				sandboxfake.PhoneCheckOutcome(number), sandboxfake.SIMCheckOutcome(number), sandboxfake.SubscriberCheckOutcome(number),
-			} {
-				if got := outcomeText(outcome, i == 2); got != row[2+i] {
-					t.Errorf("numbers that end in %s: column %d = %q, want %q", suffix, 2+i, row[2+i], got)
-				}
-			}
-		}
-	}
-}
-
-// outcomeText returns o as README.md writes it. Parameter subscriber reports that o is the outcome
-// of a SubscriberCheck.
-func outcomeText(o sandboxfake.Outcome, subscriber bool) string {
-	if o.Status != idverify.StatusCompleted {
-		return "`" + string(o.Status) + "`"
-	}
-	var texts []string
-	if o.Match != idverify.VerdictUnknown {
-		texts = append(texts, map[idverify.Verdict]string{idverify.VerdictYes: "match", idverify.VerdictNo: "no match"}[o.Match])
-	}
-	if o.NoSIMChange != idverify.VerdictUnknown {
-		texts = append(texts, map[idverify.Verdict]string{idverify.VerdictYes: "no SIM change", idverify.VerdictNo: "SIM changed"}[o.NoSIMChange])
-	} else if subscriber {
-		return strings.Join(texts, ", ") + " (`NoSIMChange` unknown)"
-	}
-	return strings.Join(texts, ", ")
-}
-
 var logMessage = regexp.MustCompile("(?:`|msg=\")((?:idverify|signature|inbox): [a-z ]+)[`\"]")
 
 func TestDocs_LogMessages(t *testing.T) {
@@ -494,7 +300,7 @@ func TestDocs_LogMessages(t *testing.T) {
 		}
 	}
 
-	for _, document := range []string{"README.md", "docs/production.md", "docs/security.md"} {
+	for _, document := range []string{"docs/production.md"} {
 		messages := logMessage.FindAllStringSubmatch(read(t, "../"+document), -1)
 		if len(messages) == 0 {
 			t.Errorf("%s has no log messages, want some", document)

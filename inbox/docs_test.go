@@ -22,7 +22,7 @@ import (
 	"github.com/idverify/idverify-go/signature"
 )
 
-// The snippets of README.md and docs/production.md. TestDocs_SnippetsCompiled compares them with
+// The snippets of docs/production.md. TestDocs_SnippetsCompiled compares them with
 // the pages.
 
 func storeDurably(ctx context.Context, checks *inbox.Inbox, mux *http.ServeMux, verifier *signature.Verifier, client *idverify.Client, tx *sql.Tx, reference, number, callbackURL string) error {
@@ -277,7 +277,7 @@ func TestDocs_SnippetsCompiled(t *testing.T) {
 		source.WriteString(page(t, "inbox/"+name))
 	}
 
-	for document, want := range map[string]int{"README.md": 1, "docs/production.md": 2} {
+	for document, want := range map[string]int{"docs/production.md": 3, "docs/testing.md": 2} {
 		got := 0
 		for _, block := range goBlock.FindAllStringSubmatch(page(t, document), -1) {
 			if !strings.Contains(block[1], "inbox.") && !strings.Contains(block[1], "checks.Stopped(") {

@@ -54,7 +54,7 @@ var importRules = []importRule{
 	{pkg: "cmd/idverify", local: "internal/atomicfile signature . sandboxfake receivertest", external: "golang.org/x/term"},
 	{pkg: "examples/passwordless", local: "signature . sandboxfake examples/passwordless/internal/signin"},
 	{pkg: "examples/passwordless/internal/signin", local: "signature ."},
-	{pkg: "examples/*", local: "signature . sandboxfake"},
+	{pkg: "examples/*", local: "signature . checkflow sandboxfake"},
 }
 
 func TestImports_Packages(t *testing.T) {

@@ -1,0 +1,139 @@
+package main
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/idverify/idverify-go"
+	"github.com/idverify/idverify-go/sandboxfake"
+	"github.com/idverify/idverify-go/signature"
+)
+
+func TestSignIn(t *testing.T) {
+	t.Parallel()
+	service := sandboxfake.New(t)
+	site, err := newSite("https://shop.example.com", service.Client(), service.Verifier([]string{"shop.example.com"}, nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	phone := service.Device().Client() // a browser that opens the Check URL over mobile data
+	page, err := phone.PostForm(service.Handle("shop.example.com", site)+"/start", url.Values{"number": {"+44 7700 900 012"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := page.Request.URL.Path; got != "/account" { // a number that ends in 13 leads to "/"
+		t.Errorf("page after the sign-in = %s, want /account", got)
+	}
+}
+
+func TestSite_Rejects(t *testing.T) {
+	t.Parallel()
+	service := sandboxfake.New(t, sandboxfake.WithInMemory())
+	site, err := newSite("https://shop.example.com", service.Client(), service.Verifier([]string{"shop.example.com"}, nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	shop := service.Handle("shop.example.com", site)
+	for number, want := range map[string]string{"+44 7700 900 013": "/", "+44 7700 900 099": "/", "1": "/start"} {
+		browser := service.Device().Client()
+		page, err := browser.PostForm(shop+"/start", url.Values{"number": {number}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := page.Request.URL.Path; got != want {
+			t.Errorf("page after a sign-in with %s = %s, want %s", number, got, want)
+		}
+		if page, err = browser.Get(shop + "/account"); err != nil || page.Request.URL.Path != "/" {
+			t.Errorf("%s: response %v, error %v, want the start page: nobody is signed in", number, page, err)
+		}
+	}
+}
+
+// The functions below are snippets of README.md.
+
+func newLiveSite() (http.Handler, error) {
+	credentials, err := idverify.CredentialsFromEnv() // IDVERIFY_CLIENT_ID and IDVERIFY_CLIENT_SECRET
+	if err != nil {
+		return nil, err
+	}
+	client, err := idverify.NewClient(os.Getenv("IDVERIFY_BASE_URL"), credentials, idverify.WithLiveOnly())
+	if err != nil {
+		return nil, err
+	}
+	keys, err := client.NewJWKS(nil) // the keys with which the service signs redirects and callbacks
+	if err != nil {
+		return nil, err
+	}
+	verifier, err := signature.NewVerifier(keys, []string{"shop.example.com"}, nil)
+	if err != nil {
+		return nil, err
+	}
+	return newSite("https://shop.example.com", client, verifier)
+}
+
+//nolint:paralleltest // sets the environment
+func TestLiveSite(t *testing.T) {
+	t.Setenv("IDVERIFY_BASE_URL", "https://eu.api.example.com")
+	t.Setenv("IDVERIFY_CLIENT_ID", "client")
+	t.Setenv("IDVERIFY_CLIENT_SECRET", "s3cret-of-client")
+
+	if _, err := newLiveSite(); err != nil {
+		t.Error(err)
+	}
+}
+
+// simUnchanged reports whether the SIM of a number is the one of a week ago. Pay after yes, and
+// hold the payout after no. After unknown or an error, ask for another proof of identity.
+func simUnchanged(ctx context.Context, client *idverify.Client, number, payoutID string) (idverify.Verdict, error) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	check, err := client.SIMChecks.Create(ctx, idverify.SIMCheckParams{PhoneNumber: number, ReferenceID: payoutID, Period: 7 * 24 * time.Hour})
+	if err != nil {
+		return idverify.VerdictUnknown, err
+	}
+	return check.NoSIMChange, nil
+}
+
+func TestSIMUnchanged(t *testing.T) {
+	t.Parallel()
+	client := sandboxfake.New(t, sandboxfake.WithInMemory()).Client()
+	for number, want := range map[string]idverify.Verdict{
+		"447700900012": idverify.VerdictYes, "447700900017": idverify.VerdictNo, "447700900099": idverify.VerdictUnknown,
+	} {
+		if got, err := simUnchanged(t.Context(), client, number, "payout "+number); got != want || err != nil {
+			t.Errorf("%s: verdict %s, error %v, want %s", number, got, err, want)
+		}
+	}
+}
+
+// TestReadme_Snippets verifies that each Go snippet of README.md is code of this directory, and so
+// complete and tested.
+func TestReadme_Snippets(t *testing.T) {
+	t.Parallel()
+	read := func(name string) string {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	code := strings.ReplaceAll(read("main.go"), " //nolint:gosec // on loopback only", "") + read("main_test.go")
+
+	snippets := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(read("../../README.md"), -1)
+
+	if len(snippets) != 4 || !strings.HasPrefix(snippets[0][1], "package main\n") {
+		t.Errorf("README.md has %d Go snippets, want 4, the first one of them a whole program", len(snippets))
+	}
+	for _, snippet := range snippets {
+		indented := strings.TrimSuffix(strings.ReplaceAll("\t"+snippet[1], "\n", "\n\t"), "\t")
+		if !strings.Contains(code, snippet[1]) && !strings.Contains(code, indented) {
+			t.Errorf("README.md shows code that is not in examples/signin:\n%s", snippet[1])
+		}
+	}
+}
