@@ -63,13 +63,22 @@ func TestFlow_Transitions(t *testing.T) {
 	_, section, _ := strings.Cut(string(text), "\n### States of a flow\n")
 	section, _, _ = strings.Cut(section, "\n#")
 	documented := make(map[[2]string][2]string)
+	var events []string
 	for line := range strings.Lines(section) {
-		cells := strings.Split(strings.ReplaceAll(line, "`", ""), "|")
-		if len(cells) == 6 && !strings.Contains(line, "---") && !strings.Contains(line, "Next") {
-			for i := range cells {
-				cells[i] = strings.TrimSpace(cells[i])
+		cells := strings.Split(strings.ReplaceAll(strings.TrimSpace(line), "`", ""), " | ")
+		state, ok := strings.CutPrefix(cells[0], "| ")
+		switch {
+		case !ok:
+		case events == nil:
+			events = cells[1:]
+		default:
+			for i, cell := range cells[1:] {
+				next, effect, changes := strings.Cut(strings.TrimSuffix(cell, " |"), ": ")
+				if !changes {
+					next, effect = state, next
+				}
+				documented[[2]string{state, strings.TrimSuffix(events[i], " |")}] = [2]string{next, effect}
 			}
-			documented[[2]string{cells[1], cells[2]}] = [2]string{cells[3], cells[4]}
 		}
 	}
 
