@@ -12,7 +12,7 @@ import (
 )
 
 // logMessage matches the message of a log record.
-var logMessage = regexp.MustCompile(`^(?:idverify|signature|inbox): [a-z]`)
+var logMessage = regexp.MustCompile(`^(?:idverify|signature|inbox|checkflow): [a-z]`)
 
 // TestProduction_LogRecords compares the log records of docs/production.md with the code.
 func TestProduction_LogRecords(t *testing.T) {
@@ -23,7 +23,7 @@ func TestProduction_LogRecords(t *testing.T) {
 		documented[message] = append(documented[message], row.cells[0])
 	}
 	logged := make(map[string][]string)
-	for _, dir := range []string{".", "signature", "inbox"} {
+	for _, dir := range []string{".", "signature", "inbox", "checkflow"} {
 		for _, file := range packageFiles(t, dir) {
 			ast.Inspect(file, func(n ast.Node) bool {
 				if call, ok := n.(*ast.CallExpr); ok {

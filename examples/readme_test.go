@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -113,27 +112,6 @@ func readiness(keys *signature.JWKS) http.HandlerFunc {
 	return ready
 }
 
-func outgoingProxy(proxyUser, proxyPassword string) *http.Client {
-	transport := http.DefaultTransport.(*http.Transport).Clone()
-	transport.Proxy = http.ProxyURL(&url.URL{
-		Scheme: "http",
-		Host:   "proxy.example.com:3128",
-		User:   url.UserPassword(proxyUser, proxyPassword), // nil if the proxy needs no password
-	})
-	httpClient := &http.Client{Transport: transport, Timeout: 30 * time.Second}
-	return httpClient
-}
-
-func clientWithSource(baseURL, credentialsFile string, use func(*idverify.Client)) error {
-	// The file contains {"client_id": "…", "client_secret": "…"}.
-	client, err := idverify.NewClient(baseURL, idverify.CredentialsFile(credentialsFile))
-	if err != nil {
-		return err
-	}
-	use(client)
-	return nil
-}
-
 func rotate(ctx context.Context, console *idverify.Console, projectID, inUse string, deploy func(_ context.Context, clientID, clientSecret string) error) error {
 	page, err := console.ProjectCredentials.List(ctx, projectID, idverify.ListOptions{})
 	if err != nil {
@@ -156,11 +134,9 @@ func rotate(ctx context.Context, console *idverify.Console, projectID, inUse str
 
 // Compiled, not run: the environment may name a live project.
 var (
-	_ = clientWithSource
 	_ = handleErrors
 	_ = completeCheck
 	_ = liveClient
-	_ = outgoingProxy
 )
 
 // These functions replace functions of the reader's program.
@@ -257,7 +233,7 @@ func TestDocs_SnippetsCompiled(t *testing.T) {
 	t.Parallel()
 	source := read(t, "readme_test.go")
 
-	for document, want := range map[string]int{"docs/errors.md": 2, "docs/production.md": 6} {
+	for document, want := range map[string]int{"docs/errors.md": 2, "docs/production.md": 4} {
 		got := 0
 		for _, block := range goBlock.FindAllStringSubmatch(read(t, "../"+document), -1) {
 			snippet := block[1]

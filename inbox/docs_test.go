@@ -25,24 +25,25 @@ import (
 // The snippets of docs/production.md. TestDocs_SnippetsCompiled compares them with
 // the pages.
 
-func storeDurably(ctx context.Context, checks *inbox.Inbox, mux *http.ServeMux, verifier *signature.Verifier, client *idverify.Client, tx *sql.Tx, reference, number, callbackURL string) error {
+func storeDurably(ctx context.Context, checks *inbox.Inbox, mux *http.ServeMux, verifier *signature.Verifier, client *idverify.Client, tx *sql.Tx, reference, number, callbackURL string) (checkURL string, err error) {
 	mux.Handle("POST /callbacks", checks.Handler(verifier)) // stores each result once
-	go checks.Run(ctx, client)                              // looks for results that are missing
+	go checks.Run(ctx, client)                              // finds results that are missing
 	go checks.Work(ctx, func(ctx context.Context, tx *sql.Tx, e inbox.Entry) error {
-		return setVerdict(ctx, tx, e.Reference, e.Match) // called again until it returns nil
+		_, err := tx.ExecContext(ctx, "UPDATE sign_ups SET verdict = $1 WHERE reference = $2", e.Match, e.Reference)
+		return err // called again until it returns nil
 	})
 
 	if err := checks.Plan(ctx, tx, idverify.ProductPhoneCheck, reference); err != nil { // tx also stores your own row
-		return err
+		return "", err
 	}
 	if err := tx.Commit(); err != nil {
-		return err
+		return "", err
 	}
 	check, err := checks.CreatePhoneCheck(ctx, client, idverify.PhoneCheckParams{PhoneNumber: number, ReferenceID: reference, CallbackURL: callbackURL})
 	if err != nil {
-		return err // after idverify.ErrOutcomeUnknown, Run looks for the check: do not create another
+		return "", err // after idverify.ErrOutcomeUnknown, Run looks for the check: do not create another
 	}
-	return sendToApp(ctx, check.CheckURL)
+	return check.CheckURL, nil
 }
 
 func openDatabase(ctx context.Context, path string, use func(*sql.DB, *inbox.Inbox)) error {
@@ -78,21 +79,13 @@ func retryStopped(ctx context.Context, checks *inbox.Inbox) error {
 	return nil
 }
 
-// appKey is the key of the context value that replaces the app of the reader.
-type appKey struct{}
-
-func sendToApp(ctx context.Context, checkURL string) error {
-	ctx.Value(appKey{}).(chan string) <- checkURL
-	return nil
-}
-
 // setVerdict replaces a function of the reader's program.
 func setVerdict(ctx context.Context, tx *sql.Tx, reference string, verdict idverify.Verdict) error {
 	_, err := tx.ExecContext(ctx, "UPDATE sign_ups SET verdict = $1 WHERE reference = $2", verdict, reference)
 	return err
 }
 
-func TestReadme_StoresDurably(t *testing.T) {
+func TestProduction_StoresDurably(t *testing.T) {
 	t.Parallel()
 	processed := make(chan inbox.Event, 100)
 	b := newBackend(t, databases[0], &inbox.Options{Observe: func(_ context.Context, e inbox.Event) { processed <- e }})
@@ -109,15 +102,14 @@ func TestReadme_StoresDurably(t *testing.T) {
 	}
 	mux := http.NewServeMux()
 	callbackURL := b.service.Handle("app.sandbox.test", mux) + "/callbacks"
-	app := make(chan string, 1)
-	ctx, cancel := context.WithTimeout(context.WithValue(t.Context(), appKey{}, app), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 
-	err = storeDurably(ctx, b.inbox, mux, b.service.Verifier([]string{"app.sandbox.test"}, nil), b.client, tx, reference, "447700900012", callbackURL)
+	checkURL, err := storeDurably(ctx, b.inbox, mux, b.service.Verifier([]string{"app.sandbox.test"}, nil), b.client, tx, reference, "447700900012", callbackURL)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.service.Device().Open(ctx, <-app); err != nil {
+	if _, err := b.service.Device().Open(ctx, checkURL); err != nil {
 		t.Fatal(err)
 	}
 

@@ -83,9 +83,7 @@ func TestProduction_Metrics(t *testing.T) {
 
 func TestProduction_Alerts(t *testing.T) {
 	t.Parallel()
-	page := production(t)
-	_, rules, _ := strings.Cut(page, "```yaml\n")
-	rules, table, _ := strings.Cut(rules, "```")
+	table, rules := production(t), readDocument(t, "alerts.yaml")
 	known := map[string]bool{"idverify": true} // the name of the group
 	for name, properties := range emitted(t) {
 		known[prometheusName(name, properties)] = true
@@ -95,7 +93,7 @@ func TestProduction_Alerts(t *testing.T) {
 	}
 
 	if len(rules) < 1000 {
-		t.Fatalf("docs/production.md has no alert rules: %q", rules)
+		t.Fatalf("docs/alerts.yaml has no alert rules: %q", rules)
 	}
 	for _, name := range regexp.MustCompile(`\b(idverify|error|http)[a-z_]*`).FindAllString(rules, -1) {
 		name = strings.TrimSuffix(strings.TrimSuffix(name, "_count"), "_bucket")
@@ -127,11 +125,16 @@ func prometheusName(name, properties string) string {
 
 func production(t *testing.T) string {
 	t.Helper()
-	page, err := os.ReadFile("../docs/production.md")
+	return readDocument(t, "production.md")
+}
+
+func readDocument(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile("../docs/" + name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return string(page)
+	return string(text)
 }
 
 // emitted returns the type, the unit and the sorted attributes of each metric of the package.
