@@ -25,7 +25,7 @@ func TestWalkthrough_Curl(t *testing.T) {
 
 	t.Logf("\n%s", output)
 	if err != nil || !strings.HasSuffix(string(output), "all as expected\n") {
-		t.Errorf("the walkthrough of docs/sandbox.md fails: %v\nlog of sandboxfake:\n%s", err, p.log.String())
+		t.Errorf("the walkthrough fails: %v\nlog of sandboxfake:\n%s", err, p.log.String())
 	}
 }
 
@@ -55,7 +55,7 @@ func TestWalkthrough_Node(t *testing.T) {
 
 	t.Logf("\n%s", output)
 	if err != nil || !strings.HasSuffix(string(output), "the forged callback is rejected\n") {
-		t.Errorf("the walkthrough of docs/sandbox.md fails: %v\nlog of sandboxfake:\n%s", err, p.log.String())
+		t.Errorf("the walkthrough fails: %v\nlog of sandboxfake:\n%s", err, p.log.String())
 	}
 }
 
@@ -76,11 +76,11 @@ func TestWalkthrough_Python(t *testing.T) {
 
 	t.Logf("\n%s", output)
 	if err != nil || !strings.HasSuffix(string(output), "the forged callback is rejected\n") {
-		t.Errorf("the walkthrough of docs/sandbox.md fails: %v\nlog of sandboxfake:\n%s", err, p.log.String())
+		t.Errorf("the walkthrough fails: %v\nlog of sandboxfake:\n%s", err, p.log.String())
 	}
 }
 
-func TestSandboxPage_ShowsWalkthroughs(t *testing.T) {
+func TestSandboxPage_ShowsWalkthrough(t *testing.T) {
 	t.Parallel()
 	read := func(path string) string {
 		text, err := os.ReadFile(path)
@@ -89,22 +89,16 @@ func TestSandboxPage_ShowsWalkthroughs(t *testing.T) {
 		}
 		return string(text)
 	}
-	scripts := map[string]string{
-		"sh": read("testdata/walkthrough/walkthrough.sh"),
-		"js": read("testdata/walkthrough/walkthrough.js"),
-		"py": read("testdata/walkthrough/walkthrough.py"),
-	}
+	script := read("testdata/walkthrough/walkthrough.sh")
 
-	shown := regexp.MustCompile("(?s)```(sh|js|py)\n(.*?)\n```").FindAllStringSubmatch(read("../../docs/sandbox.md"), -1)
+	shown := regexp.MustCompile("(?s)```sh\n(.*?)\n```").FindAllStringSubmatch(read("../../docs/sandbox.md"), -1)
 
-	if len(shown) != len(scripts) {
-		t.Errorf("the page shows %d scripts, want one each with curl, Node and Python", len(shown))
+	if len(shown) != 1 {
+		t.Fatalf("the page shows %d parts of the script, want 1", len(shown))
 	}
-	for _, block := range shown {
-		for paragraph := range strings.SplitSeq(block[2], "\n\n") {
-			if !strings.Contains(scripts[block[1]], paragraph) {
-				t.Errorf("the page shows a paragraph that is not in the script:\n%s", paragraph)
-			}
+	for paragraph := range strings.SplitSeq(shown[0][1], "\n\n") {
+		if !strings.Contains(script, paragraph) {
+			t.Errorf("the page shows a paragraph that is not in the script:\n%s", paragraph)
 		}
 	}
 	if want := fmt.Sprintf("%d numbered expectations", len(conformance.Expectations())); !strings.Contains(read("../../docs/testing.md"), want) {
