@@ -64,7 +64,7 @@ func newSite(origin string, client *idverify.Client, verifier *signature.Verifie
 		}
 		session := rand.Text()
 		users.Store(session, result.Number)
-		http.SetCookie(w, &http.Cookie{Name: "session", Value: session, Path: "/", HttpOnly: true, Secure: origin[:5] == "https"})
+		http.SetCookie(w, &http.Cookie{Name: "session", Value: session, Path: "/", HttpOnly: true, SameSite: http.SameSiteLaxMode, Secure: origin[:5] == "https"})
 		return "/account"
 	}))
 	mux.HandleFunc("GET /account", func(w http.ResponseWriter, r *http.Request) {
