@@ -421,12 +421,12 @@ func outcomeOf(op wire.Operation) *unknownOutcome {
 	if idempotent(op) {
 		return nil
 	}
-	switch op {
-	case wire.CreatePhoneCheck, wire.CreateSIMCheck, wire.CreateSubscriberCheck:
+	switch {
+	case op.Action() == "create" && strings.HasSuffix(op.Path, "/checks"):
 		return &unknownOutcome{effect: "the check may exist and may have been charged", action: "call FindByReferenceID; do not create the check again automatically"}
-	case wire.CreateTopUp:
+	case op == wire.CreateTopUp:
 		return &unknownOutcome{effect: "the top-up may have been charged", action: "look for it in TopUps.List before you retry"}
-	case wire.CompletePhoneCheck, wire.CompleteSubscriberCheck:
+	case op.Action() == "complete":
 		return &unknownOutcome{effect: "the code may have been used", action: "get the check, and do not exchange the code again"}
 	}
 	return &unknownOutcome{effect: "the operation may have been performed", action: "read the current state before you retry"}

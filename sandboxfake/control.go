@@ -455,8 +455,7 @@ func (s *Server) redirectBrowser(w http.ResponseWriter, r *http.Request) bool {
 	if r.URL.Path == "/" && acceptsHTML(r) {
 		target = controlPath
 	} else if route := routes().find(r.URL.EscapedPath()); route != nil && s.opts.control.PhonePage && isNavigation(r) {
-		switch route.methods[http.MethodGet].op.Name {
-		case wire.OpenPhoneCheck.Name, wire.OpenSubscriberCheck.Name:
+		if route.methods[http.MethodGet].op.Action() == "open" {
 			target = openPath + url.PathEscape(route.ids["check_id"])
 		}
 	}

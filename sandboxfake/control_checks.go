@@ -114,7 +114,7 @@ func (s *Server) controlChecks(r *http.Request) (any, error) {
 	}
 	product, status, search := l.query.Get("product"), l.query.Get("status"), l.query.Get("search")
 	if l.query.Has("product") && productNamed(product) == nil {
-		return nil, badControl("%s", badControlProduct)
+		return nil, badControl("product must be %s", productNames())
 	}
 	if l.query.Has("status") && !slices.Contains(checkStatuses, status) {
 		return nil, badControl("status must be one of %s", strings.Join(checkStatuses, ", "))
@@ -149,8 +149,6 @@ func (c *check) contains(text string) bool {
 }
 
 const noControlCheckID = "check_id is missing"
-
-const badControlProduct = "product must be phone_check, sim_check or subscriber_check"
 
 // callResponseView is the JSON form of the service's response to a call of the control plane.
 type callResponseView struct {
@@ -253,7 +251,7 @@ func (s *Server) controlCreateCheck(r *http.Request) (any, error) {
 		return nil, err
 	}
 	if productNamed(params.Product) == nil {
-		return nil, badControl("%s", badControlProduct)
+		return nil, badControl("product must be %s", productNames())
 	}
 	if versions := wire.Versions[params.Product]; !slices.Contains(versions, params.Version) {
 		return nil, badControl("version of %s must be %s", params.Product, strings.Join(versions, " or "))

@@ -360,7 +360,7 @@ func (s *Server) controlSendCallback(r *http.Request) (any, error) {
 	case len(*params.Body) > maxControlCallback:
 		return nil, badControl("body must have at most %d bytes", maxControlCallback)
 	case params.Product != "" && productNamed(params.Product) == nil:
-		return nil, badControl("%s", badControlProduct)
+		return nil, badControl("product must be %s", productNames())
 	}
 	svc := s.lock()
 	defer svc.mu.Unlock()

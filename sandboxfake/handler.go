@@ -415,11 +415,7 @@ func (r *route) allow() string {
 
 // serves reports whether the operation exists in version. Version 0.1 has no code exchange.
 func (e endpoint) serves(version string) bool {
-	switch e.op.Name {
-	case wire.CompletePhoneCheck.Name, wire.CompleteSubscriberCheck.Name:
-		return version == wire.V02
-	}
-	return true
+	return version == wire.V02 || e.op.Action() != "complete"
 }
 
 // problem is an error of the service and its problem document (RFC 9457).

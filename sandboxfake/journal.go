@@ -132,10 +132,10 @@ func (s *service) owner(c *call) (*project, *workspace) {
 // the body of a request that was rejected before its operation was known.
 func redactBody(op wire.Operation, body []byte) []byte {
 	secret := false
-	switch op.Name {
-	case wire.Revoke.Name, wire.CompletePhoneCheck.Name, wire.CompleteSubscriberCheck.Name, wire.AddPaymentMethod.Name, "":
+	switch {
+	case op.Name == wire.Revoke.Name, op.Action() == "complete", op.Name == wire.AddPaymentMethod.Name, op.Name == "":
 		secret = true
-	case wire.Token.Name:
+	case op.Name == wire.Token.Name:
 		secret = bytes.Contains(body, []byte("client_secret"))
 	}
 	if secret && len(body) > 0 {

@@ -170,9 +170,8 @@ func WithPrices(prices map[idverify.Product]string) Option {
 	return func(o *options) error {
 		o.prices = make(map[string]money)
 		for product, text := range prices {
-			priced := []idverify.Product{idverify.ProductPhoneCheck, idverify.ProductSIMCheck, idverify.ProductSubscriberCheck}
-			if !slices.Contains(priced, product) {
-				return fmt.Errorf("prices: unsupported product %q (use %s, %s or %s)", product, priced[0], priced[1], priced[2])
+			if productNamed(string(product)) == nil {
+				return fmt.Errorf("prices: unsupported product %q (use %s)", product, productNames())
 			}
 			price, err := parseMoney(text)
 			if err != nil {

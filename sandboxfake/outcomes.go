@@ -231,6 +231,16 @@ var products = []product{
 	{name: wire.SubscriberCheck, rules: subscriberCheckRules, callbacks: true, period: true},
 }
 
+// productNames returns the names of the products for an error: "a, b or c".
+func productNames() string {
+	names := make([]string, len(products))
+	for i, p := range products {
+		names[i] = p.name
+	}
+	last := len(names) - 1
+	return strings.Join(names[:last], ", ") + " or " + names[last]
+}
+
 // product returns the product of the call's path.
 func (c *call) product() *product { return productNamed(c.op.Product()) }
 

@@ -125,6 +125,13 @@ func Operations() []Operation {
 	}
 }
 
+// Action returns the last part of the name, such as "create". Only operations of checks have the
+// actions "open" and "complete".
+func (o Operation) Action() string {
+	_, action, _ := strings.Cut(o.Name, ".")
+	return action
+}
+
 // Title returns the title of the operation with the given name. For an unknown operation it returns
 // the name.
 func Title(name string) string {
