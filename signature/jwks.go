@@ -4,12 +4,19 @@ import (
 	"context"
 	"crypto/rsa"
 	"errors"
+	"fmt"
+	"io"
 	"log/slog"
+	"math"
 	"net/http"
 	"net/url"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/idverify/idverify-go/internal/redact"
 )
 
 // Defaults of JWKSOptions.
@@ -281,4 +288,307 @@ func (j *JWKS) join(ctx context.Context, forUnknownKey bool) (*fetch, error) {
 	// fetch ends after fetchTimeout.
 	go j.run(context.WithoutCancel(ctx), f)
 	return f, nil
+}
+
+// refreshOperation is the Operation of the errors of JWKS.Refresh.
+const refreshOperation = "key set refresh"
+
+// Refresh fetches the key set now, unless the last valid set is younger than MinRefetch. Use it for
+// a readiness probe, and to reject a removed key before the max-age of the set has passed. After
+// Refresh returns nil, a key no longer verifies if the service removed it at least MinRefetch and
+// 10 s before the call. The 10 s cover the timeout of a fetch and the resolution of the Age header.
+//
+// A cache between you and the service may ignore the request for a new copy. If the Age of the
+// response is MinRefetch or more, Refresh uses the set but returns an error. Within MinRefetch of a
+// fetch, it also returns that error, without a request, once a copy from a cache is older than
+// MinRefetch. Caches that send no Age header are not noticed.
+//
+// Concurrent calls and key lookups share one fetch. During the delay after a failed fetch, Refresh
+// returns the error of that fetch without a request. It does not delay the fetches for key IDs that
+// are not in the set. If ctx is done, Refresh returns an error and the fetch continues.
+//
+// The error wraps [ErrKeySource], and that of ctx if ctx is done. It does not mean that
+// verification is unavailable: the last valid set remains in use until MaxStale. See [JWKS.Age].
+func (j *JWKS) Refresh(ctx context.Context) error {
+	f, err := j.refresh(ctx)
+	if f != nil {
+		select {
+		case <-f.done:
+			if err = f.err; err == nil && f.set.originAge >= j.minRefetch {
+				err = errCachedSet
+			}
+		case <-ctx.Done():
+			err = wrapError(ErrKeySource, "get key set", ctx.Err())
+		}
+	}
+	if err != nil {
+		return withOperation(refreshOperation, err)
+	}
+	return nil
+}
+
+// refresh returns the fetch to wait for, or nil if the last valid set is younger than MinRefetch or
+// was fetched within that time. It releases the lock even if the caller's clock panics.
+func (j *JWKS) refresh(ctx context.Context) (*fetch, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if set := j.current.Load(); set != nil {
+		now := j.now()
+		age, ok := set.age(now)
+		since, _ := elapsed(set.fetched, now)
+		switch {
+		case ok && age < j.minRefetch:
+			return nil, nil
+		case ok && since < j.minRefetch && j.fetch == nil:
+			return nil, errCachedSet // another fetch would most likely return the same copy
+		}
+	}
+	return j.join(ctx, false)
+}
+
+// errCachedSet is the error of Refresh if the last valid set is older than MinRefetch although it
+// was just fetched.
+var errCachedSet = newError(ErrKeySource, "key set came from a cache and is older than MinRefetch (does a cache ignore Cache-Control: no-cache?)")
+
+// Age returns the age of the last valid key set: the time since it was fetched, by the wall clock
+// or the monotonic clock, whichever is longer, and the Age header of that response. It reports
+// false before the first successful fetch. If the wall clock has been set back to before that
+// fetch, the set is not used, and Age returns the largest Duration.
+func (j *JWKS) Age() (age time.Duration, fetched bool) {
+	set := j.current.Load()
+	if set == nil {
+		return 0, false
+	}
+	age, ok := set.age(j.now())
+	if !ok {
+		return math.MaxInt64, true
+	}
+	return age, true
+}
+
+// run fetches the key set and publishes the result, even if the caller's HTTP client, clock or
+// logger panics or calls runtime.Goexit.
+func (j *JWKS) run(ctx context.Context, f *fetch) {
+	f.ended, f.err, f.fault = f.begun, newError(ErrKeySource, "get key set: HTTP client or clock called runtime.Goexit"), true
+	defer j.publish(f)
+	defer j.logResult(ctx, f)
+	defer func() {
+		if p := recover(); p != nil {
+			f.err, f.fault = newError(ErrKeySource, "get key set: HTTP client or clock panicked in "+redact.PanicSite()+": "+redact.PanicText(p)), true
+		}
+	}()
+
+	set, ignored, err := j.get(ctx)
+	ended := j.now()
+	f.set, f.ignored, f.ended, f.err, f.fault = set, ignored, ended, err, false
+}
+
+// publish stores the result and wakes the callers that wait for it. It does not call user code.
+func (j *JWKS) publish(f *fetch) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if f.err == nil {
+		j.current.Store(f.set)
+		j.failures = 0
+	} else {
+		j.lastErr = f.err
+		j.retryPause = pause{from: f.ended, length: min(time.Second<<min(j.failures, 20), j.minRefetch)}
+		if f.fault && j.failures == 0 {
+			j.retryPause = pause{} // not a failure of the service, so the next call may fetch at once
+		}
+		j.failures++
+	}
+	j.fetch = nil
+	close(f.done)
+}
+
+// logResult logs a failed fetch, or the ignored keys of a successful one. It recovers if the logger
+// panics.
+func (j *JWKS) logResult(ctx context.Context, f *fetch) {
+	defer func() { _ = recover() }()
+	if f.err == nil {
+		if f.ignored != (ignoredKeys{}) {
+			j.logger.LogAttrs(ctx, slog.LevelError, "signature: keys of the key set ignored",
+				slog.Int("private_parts", f.ignored.private),
+				slog.Int("duplicate", f.ignored.duplicate))
+		}
+		return
+	}
+	j.mu.Lock()
+	failures := j.failures + 1
+	j.mu.Unlock()
+	set := j.current.Load()
+	j.logger.LogAttrs(ctx, slog.LevelError, "signature: key set not fetched",
+		slog.Int("failures", failures),
+		slog.Bool("old_set_usable", set != nil && set.usable(f.ended, j.maxStale)),
+		slog.String("error", withOperation("key lookup", f.err).Error()))
+}
+
+// get fetches and parses the key set.
+func (j *JWKS) get(ctx context.Context) (*keySet, ignoredKeys, error) {
+	header, body, err := fetchBody(ctx, &j.client, j.url)
+	if err != nil {
+		return nil, ignoredKeys{}, err
+	}
+	keys, ignored, err := parseKeySet(body)
+	if err != nil {
+		return nil, ignored, err
+	}
+	age := cachedFor(header)
+	set, err := j.newest(&keySet{keys: keys, fetched: j.now(), originAge: age, lifetime: lifetime(header, j.maxAge), cached: age > 0})
+	return set, ignored, err
+}
+
+// newest returns set, or a copy of the last valid set if set is an older one from a cache. An older
+// set may contain keys that the service has removed since. It must not extend the use of the last
+// valid set beyond MaxStale.
+func (j *JWKS) newest(set *keySet) (*keySet, error) {
+	last := j.current.Load()
+	if last == nil {
+		return set, nil
+	}
+	age, ok := last.age(set.fetched)
+	if !ok || set.originAge <= age+ageTolerance {
+		return set, nil
+	}
+	kept := &keySet{keys: last.keys, fetched: set.fetched, originAge: age, cached: true}
+	switch since, _ := elapsed(last.fetched, set.fetched); {
+	case last.fresh(set.fetched):
+		kept.lifetime = last.lifetime - since
+	case last.usable(set.fetched, j.maxStale):
+		kept.lifetime = min(minLifetime, j.maxAge)
+	default:
+		return nil, newError(ErrKeySource, "get key set: response came from a cache and is older than the last valid key set")
+	}
+	return kept, nil
+}
+
+const (
+	// fetchTimeout limits one fetch. A callback may wait for two: one that is in progress when it
+	// arrives, and its own. The service waits 10 s for the response.
+	fetchTimeout = 3 * time.Second
+
+	maxKeySetHeader = 64 << 10
+	maxKeySetBody   = 1 << 20
+	maxRedirects    = 5
+
+	// ageTolerance is the accuracy with which two copies from caches are compared. The Age header has
+	// a resolution of one second, and a response takes up to fetchTimeout.
+	ageTolerance = fetchTimeout + 2*time.Second
+
+	minLifetime     = time.Minute
+	defaultLifetime = 5 * time.Minute // without max-age
+)
+
+// fetchBody fetches a key set within fetchTimeout. It returns an error unless the status is 200 and
+// the body is within maxKeySetBody. It closes the connection, because the next fetch is minutes
+// away.
+func fetchBody(ctx context.Context, client *http.Client, url string) (http.Header, []byte, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, fetchTimeout, errors.New("no response within 3 s"))
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil, nil, wrapError(ErrKeySource, "get key set", err)
+	}
+	r.Header.Set("Accept", "application/json")
+	// A cached set may be older than the key of this lookup.
+	r.Header.Set("Cache-Control", "no-cache")
+	r.Close = true
+	response, err := client.Do(r)
+	if err != nil {
+		return nil, nil, wrapError(ErrKeySource, "get key set", fetchCause(ctx, err), r.URL.Hostname())
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return nil, nil, newError(ErrKeySource, statusText(response.StatusCode))
+	}
+	body, err := io.ReadAll(io.LimitReader(response.Body, maxKeySetBody+1))
+	if err != nil {
+		return nil, nil, wrapError(ErrKeySource, "get key set: read body", fetchCause(ctx, err), r.URL.Hostname())
+	}
+	if len(body) > maxKeySetBody {
+		return nil, nil, newError(ErrKeySource, "get key set: body is larger than 1 MiB")
+	}
+	return response.Header, body, nil
+}
+
+// statusText describes a response with a status other than 200. A 3XX or 4XX status suggests a
+// wrong URL, except 429.
+func statusText(status int) string {
+	text := fmt.Sprintf("get key set: %d %s", status, http.StatusText(status))
+	if status/100 == 3 || status/100 == 4 && status != http.StatusTooManyRequests {
+		text += " (check the URL of the key set)"
+	}
+	return text
+}
+
+// fetchCause returns the cause of ctx if ctx is done, and err otherwise.
+func fetchCause(ctx context.Context, err error) error {
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case errors.Is(err, io.EOF):
+		return fmt.Errorf("connection closed before the response: %w", io.EOF)
+	}
+	return err
+}
+
+// defaultTransport returns a clone of http.DefaultTransport with limited response headers. If the
+// application has replaced http.DefaultTransport by another type, it returns that.
+func defaultTransport() http.RoundTripper {
+	t, ok := http.DefaultTransport.(*http.Transport)
+	if !ok {
+		return http.DefaultTransport
+	}
+	t = t.Clone()
+	t.MaxResponseHeaderBytes = maxKeySetHeader
+	return t
+}
+
+// sameHostOnly returns a redirect policy that permits at most maxRedirects redirects, all to https
+// on the same host, and then applies next.
+func sameHostOnly(next func(*http.Request, []*http.Request) error) func(*http.Request, []*http.Request) error {
+	return func(r *http.Request, via []*http.Request) error {
+		switch {
+		case r.URL.Scheme != "https" || !strings.EqualFold(r.URL.Host, via[0].URL.Host):
+			return errors.New("redirected to another host")
+		case len(via) > maxRedirects:
+			return errors.New("too many redirects")
+		case next != nil:
+			return next(r, via)
+		}
+		return nil
+	}
+}
+
+// cachedFor returns the Age of a response (RFC 9111, section 5.1), which is zero unless it came
+// from a cache.
+func cachedFor(header http.Header) time.Duration {
+	seconds, _ := strconv.ParseUint(header.Get("Age"), 10, 31)
+	return time.Duration(seconds) * time.Second
+}
+
+// lifetime returns how long a set may be used without a new fetch, at most limit. This is the
+// max-age minus the Age, but at least minLifetime, or defaultLifetime if there is no max-age.
+func lifetime(header http.Header, limit time.Duration) time.Duration {
+	age, ok := maxAge(header)
+	if !ok {
+		return min(defaultLifetime, limit)
+	}
+	return min(max(age-cachedFor(header), minLifetime), limit)
+}
+
+// maxAge returns the max-age directive of the Cache-Control header (RFC 9111, section 5.2.2.1).
+func maxAge(header http.Header) (age time.Duration, ok bool) {
+	for _, value := range header.Values("Cache-Control") {
+		for directive := range strings.SplitSeq(value, ",") {
+			name, seconds, _ := strings.Cut(strings.TrimSpace(directive), "=")
+			if !strings.EqualFold(name, "max-age") {
+				continue
+			}
+			n, err := strconv.ParseUint(strings.Trim(seconds, `"`), 10, 32)
+			return time.Duration(n) * time.Second, err == nil || errors.Is(err, strconv.ErrRange)
+		}
+	}
+	return 0, false
 }

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/idverify/idverify-go/internal/synctest"
 	"github.com/idverify/idverify-go/signature"
@@ -383,4 +384,283 @@ func TestJWKS_ReadyUntilMaxStale(t *testing.T) {
 			t.Errorf("%s: lookup error = %v, want one only if not ready", st.name, err)
 		}
 	}
+}
+
+// cachedSet responds with a key set that is age seconds old.
+func cachedSet(age int, keys ...string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Cache-Control", "max-age=86400")
+		w.Header().Set("Age", fmt.Sprint(age))
+		fmt.Fprint(w, keySet(keys...))
+	}
+}
+
+// wantAge checks the age of the key set.
+func wantAge(t *testing.T, j *signature.JWKS, want time.Duration) {
+	t.Helper()
+	if age, fetched := j.Age(); !fetched || age != want {
+		t.Errorf("Age = %v, %t, want %v", age, fetched, want)
+	}
+}
+
+// wantCached checks that Refresh reports a copy from a cache, after the given number of fetches.
+func (s *keyServer) wantCached(t *testing.T, j *signature.JWKS, fetches int) {
+	t.Helper()
+	err := j.Refresh(t.Context())
+	if !errors.Is(err, signature.ErrKeySource) || !strings.Contains(fmt.Sprint(err), "signature: key set refresh: key set came from a cache") {
+		t.Errorf("Refresh = %v, want ErrKeySource because of a cache", err)
+	}
+	if got := s.fetches(); got != fetches {
+		t.Errorf("%d fetches, want %d", got, fetches)
+	}
+}
+
+// A cache ignores the request for a new copy, so a removed key may still be in it.
+func TestJWKS_RefreshReportsCache(t *testing.T) {
+	t.Parallel()
+	s := newKeyServer(t, jwk("removed", "service-1"))
+	j := s.jwks(t, signature.JWKSOptions{})
+	s.want(t, j, "removed", "service-1")
+	s.respond(cachedSet(3600, jwk("removed", "service-1")))
+	s.advance(70 * time.Minute)
+
+	s.wantCached(t, j, 2)
+	wantAge(t, j, time.Hour)
+	s.advance(29 * time.Second)
+	s.wantCached(t, j, 2)
+	s.advance(time.Second)
+	s.wantCached(t, j, 3)
+	wantAge(t, j, time.Hour)
+}
+
+// A copy that is younger than MinRefetch is as good as the set itself, until it is older.
+func TestJWKS_RefreshAcceptsYoungCopy(t *testing.T) {
+	t.Parallel()
+	s := newKeyServer(t, jwk("removed", "service-1"))
+	j := s.jwks(t, signature.JWKSOptions{})
+	s.want(t, j, "removed", "service-1")
+	s.respond(cachedSet(10, jwk("b", "service-2")))
+	s.advance(time.Hour)
+
+	err := j.Refresh(t.Context())
+
+	if err != nil {
+		t.Errorf("Refresh = %v, want nil", err)
+	}
+	s.wantError(t, j, "removed", signature.ErrKeySource)
+	wantAge(t, j, 10*time.Second)
+	fetches := s.fetches()
+	s.advance(20*time.Second - 1)
+	if err := j.Refresh(t.Context()); err != nil || s.fetches() != fetches {
+		t.Errorf("Refresh = %v after %d fetches, want nil and no fetch", err, s.fetches()-fetches)
+	}
+	s.advance(1)
+	s.wantCached(t, j, fetches)
+	s.advance(10 * time.Second)
+	if err := j.Refresh(t.Context()); err != nil || s.fetches() != fetches+1 {
+		t.Errorf("Refresh = %v after %d fetches, want nil and one fetch", err, s.fetches()-fetches)
+	}
+}
+
+// Another cache has an older copy, with a key that was removed in the meantime.
+func TestJWKS_OlderCopyKeepsSet(t *testing.T) {
+	t.Parallel()
+	s := newKeyServer(t, jwk("b", "service-2"))
+	s.cacheControl = "max-age=3600"
+	j := s.jwks(t, signature.JWKSOptions{MaxStale: 2 * time.Hour})
+	s.want(t, j, "b", "service-2")
+	s.respond(cachedSet(40_000, jwk("removed", "service-1"), jwk("b", "service-2")))
+	s.advance(31 * time.Second)
+
+	s.wantError(t, j, "removed", signature.ErrKeySource)
+	wantAge(t, j, 31*time.Second)
+	s.want(t, j, "b", "service-2")
+	before := s.fetches()
+	s.advance(59*time.Minute + 29*time.Second - 1) // the max-age of the first response
+	s.want(t, j, "b", "service-2")
+	if s.fetches() != before {
+		t.Errorf("%d fetches before the max-age, want none", s.fetches()-before)
+	}
+	for range 60 {
+		s.advance(time.Minute)
+		s.want(t, j, "b", "service-2")
+	}
+	if n := s.fetches() - before; n != 60 {
+		t.Errorf("%d fetches in an hour after the max-age, want one each minute", n)
+	}
+	wantAge(t, j, 2*time.Hour-1)
+	s.advance(time.Minute)
+	s.wantError(t, j, "b", signature.ErrKeySource)
+	s.wantError(t, j, "removed", signature.ErrKeySource)
+	s.respond(nil)
+	s.advance(time.Minute)
+	s.want(t, j, "b", "service-2")
+}
+
+// A cache that has the same copy for days is all that a receiver gets. The Age of the copy does not
+// grow exactly with the clock.
+func TestJWKS_SameCopyExtendsUse(t *testing.T) {
+	t.Parallel()
+	s := newKeyServer(t)
+	age := 90_000
+	s.respond(func(w http.ResponseWriter, r *http.Request) { cachedSet(age, jwk("b", "service-2"))(w, r) })
+	j := s.jwks(t, signature.JWKSOptions{MaxStale: time.Minute})
+
+	for i := range 10 {
+		age = 90_000 + 60*i + 4*(i%2)
+		s.want(t, j, "b", "service-2")
+		s.advance(time.Minute)
+	}
+
+	if n := s.fetches(); n != 10 {
+		t.Errorf("%d fetches, want one each minute", n)
+	}
+}
+
+// After the clock was set back, it is unknown which copy is older.
+func TestJWKS_CopyAfterClockSetBack(t *testing.T) {
+	t.Parallel()
+	s := newKeyServer(t, jwk("a", "service-1"))
+	j := s.jwks(t, signature.JWKSOptions{})
+	s.want(t, j, "a", "service-1")
+	s.respond(cachedSet(3600, jwk("b", "service-2")))
+	s.advance(-time.Second)
+
+	s.want(t, j, "b", "service-2")
+	wantAge(t, j, time.Hour)
+}
+
+// afterSuspend returns the reading of time.Now on a machine that was suspended at t. It advances
+// only the wall clock, because Linux stops the monotonic clock during a suspend. Package time has
+// no function for this.
+func afterSuspend(tb testing.TB, t time.Time, slept time.Duration) time.Time {
+	tb.Helper()
+	woken := t
+	// With a monotonic clock, bits 30 to 62 of the first word of a time.Time contain the seconds.
+	*(*uint64)(unsafe.Pointer(&woken)) += uint64(slept/time.Second) << 30
+	if woken.Sub(t) != 0 || woken.Round(0).Sub(t.Round(0)) != slept {
+		tb.Fatal("the layout of time.Time has changed: adapt afterSuspend")
+	}
+	return woken
+}
+
+// TestJWKS_ExpiryByBothClocks makes the wall clock and the monotonic clock differ. A key set that
+// is expired by either clock must be fetched again, or a revoked key remains in use.
+func TestJWKS_ExpiryByBothClocks(t *testing.T) {
+	t.Parallel()
+	const maxAge = 5 * time.Minute
+	for _, tt := range []struct {
+		name      string
+		read      func(tb testing.TB, fetched time.Time) time.Time // the clock after the key is revoked
+		refetched bool
+	}{
+		{"suspended for 72 h", func(tb testing.TB, fetched time.Time) time.Time {
+			return afterSuspend(tb, fetched.Add(time.Minute), 72*time.Hour)
+		}, true},
+		{"suspended for less than the max-age", func(tb testing.TB, fetched time.Time) time.Time {
+			return afterSuspend(tb, fetched, maxAge-time.Second)
+		}, false},
+		{"wall clock set back while the monotonic clock runs", func(tb testing.TB, fetched time.Time) time.Time {
+			return afterSuspend(tb, fetched.Add(maxAge), -time.Minute)
+		}, true},
+		{"wall clock set back to before the fetch", func(tb testing.TB, fetched time.Time) time.Time {
+			return afterSuspend(tb, fetched.Add(time.Second), -time.Hour)
+		}, true},
+		{"no monotonic clock, wall clock before the fetch", func(_ testing.TB, fetched time.Time) time.Time {
+			return fetched.Round(0).Add(-time.Nanosecond)
+		}, true},
+		{"no monotonic clock, max-age reached", func(_ testing.TB, fetched time.Time) time.Time {
+			return fetched.Round(0).Add(maxAge)
+		}, true},
+		{"no monotonic clock, max-age not reached", func(_ testing.TB, fetched time.Time) time.Time {
+			return fetched.Round(0).Add(maxAge - time.Nanosecond)
+		}, false},
+		{"both clocks at the fetch", func(_ testing.TB, fetched time.Time) time.Time { return fetched }, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			s := newKeyServer(t, jwk("revoked", "service-1"), jwk("other", "service-2"))
+			fetched := time.Now()
+			s.set(fetched)
+			j := s.jwks(t, signature.JWKSOptions{})
+			s.want(t, j, "revoked", "service-1")
+			s.publish(jwk("other", "service-2"))
+
+			s.set(tt.read(t, fetched))
+
+			if tt.refetched {
+				s.wantError(t, j, "revoked", signature.ErrUnknownKey)
+			} else {
+				s.want(t, j, "revoked", "service-1")
+			}
+			s.want(t, j, "other", "service-2")
+		})
+	}
+}
+
+// TestJWKS_MaxStaleByBothClocks does the same with a key set that cannot be fetched again.
+func TestJWKS_MaxStaleByBothClocks(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name   string
+		read   func(tb testing.TB, fetched time.Time) time.Time
+		usable bool
+	}{
+		{"suspended beyond MaxStale", func(tb testing.TB, fetched time.Time) time.Time {
+			return afterSuspend(tb, fetched.Add(time.Minute), time.Hour)
+		}, false},
+		{"wall clock set back, monotonic clock beyond MaxStale", func(tb testing.TB, fetched time.Time) time.Time {
+			return afterSuspend(tb, fetched.Add(time.Hour+time.Nanosecond), -time.Minute)
+		}, false},
+		{"wall clock before the fetch", func(_ testing.TB, fetched time.Time) time.Time { return fetched.Add(-time.Hour) }, false},
+		{"both clocks at MaxStale", func(_ testing.TB, fetched time.Time) time.Time { return fetched.Add(time.Hour) }, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			s := newKeyServer(t, jwk("a", "service-1"))
+			fetched := time.Now()
+			s.set(fetched)
+			j := s.jwks(t, signature.JWKSOptions{MaxStale: time.Hour})
+			s.want(t, j, "a", "service-1")
+			s.respond(respondWith(503, "", ""))
+
+			s.set(tt.read(t, fetched))
+
+			if tt.usable {
+				s.want(t, j, "a", "service-1")
+			} else {
+				s.wantError(t, j, "a", signature.ErrKeySource)
+			}
+		})
+	}
+}
+
+// TestJWKS_ClockSetBackEndsPauses uses a clock without monotonic readings. A pause must not
+// last until the wall clock has caught up.
+func TestJWKS_ClockSetBackEndsPauses(t *testing.T) {
+	t.Parallel()
+	t.Run("after a failed fetch", func(t *testing.T) {
+		t.Parallel()
+		s := newKeyServer(t, jwk("a", "service-1"))
+		s.respond(respondWith(503, "", ""))
+		j := s.jwks(t, signature.JWKSOptions{})
+		s.wantError(t, j, "a", signature.ErrKeySource)
+		s.respond(nil)
+
+		s.advance(-time.Hour)
+
+		s.want(t, j, "a", "service-1")
+	})
+	t.Run("after a fetch for an unknown key", func(t *testing.T) {
+		t.Parallel()
+		s := newKeyServer(t, jwk("a", "service-1"))
+		j := s.jwks(t, signature.JWKSOptions{})
+		s.want(t, j, "a", "service-1")
+		s.wantError(t, j, "b", signature.ErrUnknownKey)
+		s.publish(jwk("b", "service-2"))
+
+		s.advance(-time.Hour)
+
+		s.want(t, j, "b", "service-2")
+	})
 }

@@ -9,8 +9,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -18,6 +16,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
 	"github.com/idverify/idverify-go/signature"
 )
 
@@ -282,42 +281,6 @@ func TestVerifier_LogsReason(t *testing.T) {
 				t.Errorf("attributes = %v, want operation %s and reason ErrHost", got, kind.name)
 			}
 		})
-	}
-}
-
-// exportedReasons returns the names of the exported errors, as in the source.
-func exportedReasons(t *testing.T) []string {
-	t.Helper()
-	source, err := os.ReadFile("errors.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var names []string
-	for _, match := range regexp.MustCompile(`(?m)^\t(Err\w+) += errors\.New`).FindAllSubmatch(source, -1) {
-		names = append(names, string(match[1]))
-	}
-	return names
-}
-
-// TestReasonName_AllReasons checks that each exported error has its own name in the log.
-func TestReasonName_AllReasons(t *testing.T) {
-	t.Parallel()
-	exported := exportedReasons(t)
-
-	var names []string
-	for _, reason := range []error{
-		signature.ErrMalformed, signature.ErrAlgorithm, signature.ErrCoverage, signature.ErrSkew, signature.ErrHost,
-		signature.ErrUnknownKey, signature.ErrSignature, signature.ErrDigest, signature.ErrReplay, signature.ErrTooLarge,
-		signature.ErrKeySource, signature.ErrReplayStore, signature.ErrBody, signature.ErrTooLate,
-	} {
-		names = append(names, signature.ReasonName(reason))
-	}
-
-	if diff := cmp.Diff(exported, names); diff != "" {
-		t.Errorf("names of the exported errors (-want +got):\n%s", diff)
-	}
-	if name := signature.ReasonName(errors.New("other")); name != "" {
-		t.Errorf("name of another error = %q, want none", name)
 	}
 }
 

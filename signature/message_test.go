@@ -1,7 +1,13 @@
 package signature_test
 
 import (
+	"crypto"
+	"crypto/fips140"
+	"crypto/rsa"
+	"crypto/sha256"
+	"crypto/x509"
 	"encoding/base64"
+	"encoding/pem"
 	"errors"
 	"net/http"
 	"strings"
@@ -205,45 +211,6 @@ func TestVerifier_RedirectParameterBytes(t *testing.T) {
 	}
 }
 
-// TestVerifier_ErrorTexts checks the texts that receivers log.
-func TestVerifier_ErrorTexts(t *testing.T) {
-	t.Parallel()
-	outage := errors.New("connection refused")
-	store := signature.NewMemoryReplayStore(0)
-	for _, tt := range []struct {
-		name   string
-		change func(*attack.Message)
-		kind   messageKind
-		opts   signature.VerifierOptions
-		want   string
-	}{
-		{"coverage", covering("(request-target) host x-service-callback digest"), messageKinds[0], signature.VerifierOptions{}, "signature: callback rejected: signature does not cover date"},
-		{"redirect", keyNamed("other", "unpublished"), messageKinds[1], signature.VerifierOptions{}, "signature: redirect rejected: no usable key with this ID (check that the keys belong to the service that sends the messages; keys that are published twice or with private key parameters are ignored)"},
-		{"too large", withBody(strings.Repeat("a", 10)), messageKinds[0], signature.VerifierOptions{MaxBody: 9}, "signature: callback rejected: body is larger than MaxBody"},
-		{"replay", func(*attack.Message) {}, messageKinds[1], signature.VerifierOptions{Replay: store}, "signature: redirect rejected: message was already accepted"},
-		{"retryable", func(*attack.Message) {}, messageKinds[0], signature.VerifierOptions{Replay: failingStore(outage)}, "signature: callback: verification unavailable: replay store failed: connection refused (respond with 503: the service retries)"},
-		{"retryable redirect", func(*attack.Message) {}, messageKinds[1], signature.VerifierOptions{Replay: failingStore(outage)}, "signature: redirect: verification unavailable: replay store failed: connection refused (respond with 503: the service does not retry a redirect; the user can reload the page within the clock skew, or start over)"},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			v := newVerifier(t, tt.opts)
-			if tt.opts.Replay == store {
-				if _, err := tt.kind.verify(v, request(t, tt.kind.signedAt(now))); err != nil {
-					t.Fatal(err)
-				}
-			}
-			w := tt.kind.make()
-			tt.change(w)
-			w.Sign()
-
-			_, err := tt.kind.verify(v, request(t, w))
-
-			if err == nil || err.Error() != tt.want {
-				t.Errorf("error = %v, want %q", err, tt.want)
-			}
-		})
-	}
-}
-
 // TestVerifier_ResponseTexts checks the complete response to a message that is not verified.
 func TestVerifier_ResponseTexts(t *testing.T) {
 	t.Parallel()
@@ -265,5 +232,68 @@ func TestVerifier_ResponseTexts(t *testing.T) {
 		if got != status || text != http.StatusText(status)+"\n" || header.Get("Content-Type") != "text/plain; charset=utf-8" {
 			t.Errorf("response = %d %q %v, want %d with the status text as plain text", got, text, header, status)
 		}
+	}
+}
+
+// vectorKey is the public key of draft-cavage-http-signatures-12, appendix C. It has 1024 bits,
+// which a Verifier rejects.
+const vectorKey = `-----BEGIN PUBLIC KEY-----
+MIGfMA0GCSqGSIb3DQEBAQUAA4GNADCBiQKBgQDCFENGw33yGihy92pDjZQhl0C3
+6rPJj+CvfSC8+q28hxA161QFNUd13wuCTUcq0Qd2qsBe/2hFyc2DCJJg0h1L78+6
+Z4UMR7EOcpfdUE9Hf3m/hs+FUR45uBJeDK1HSFHD8bHKD6kv8FPGfJTotc+2xjJw
+oYi+1hqp1fIekaxsyQIDAQAB
+-----END PUBLIC KEY-----`
+
+// vectors are the test vectors of appendix C.1 to C.3. C.1 has no parameter headers, which means
+// date; this package requires the parameter.
+var vectors = []struct{ name, headers, signature string }{
+	{"C.1 default", "date", "SjWJWbWN7i0wzBvtPl8rbASWz5xQW6mcJmn+ibttBqtifLN7Sazz6m79cNfwwb8DMJ5cou1s7uEGKKCs+FLEEaDV5lp7q25WqS+lavg7T8hc0GppauB6hbgEKTwblDHYGEtbGmtdHgVCk9SuS13F0hZ8FD0k/5OxEPXe5WozsbM="},
+	{"C.2 basic", "(request-target) host date", "qdx+H7PHHDZgy4y/Ahn9Tny9V3GP6YgBPyUXMmoxWtLbHpUnXS2mg2+SbrQDMCJypxBLSPQR2aAjn7ndmw2iicw3HMbe8VfEdKFYRqzic+efkb3nndiv/x1xSHDJWeSWkx3ButlYSuBskLu6kd9Fswtemr3lgdDEmn04swr2Os0="},
+	{"C.3 all headers", "(request-target) host date content-type digest content-length", "vSdrb+dS3EceC9bcwHSo4MlyKS59iFIrhgYkz8+oVLEEzmYZZvRs8rgOp+63LEM3v+MFHB32NfpB2bEKBIvB1q52LaEUHFv120V01IL+TAD48XaERZFukWgHoBTLMhYS2Gb51gWxpeIq8knRmPnYePbF5MOkR0Zkly4zKH7s1dE="},
+}
+
+func TestSigningString_DraftVectors(t *testing.T) {
+	t.Parallel()
+	block, _ := pem.Decode([]byte(vectorKey))
+	parsed, err := x509.ParsePKIXPublicKey(block.Bytes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := parsed.(*rsa.PublicKey)
+	const (
+		target = "/foo?param=value&pet=dog"
+		date   = "Sun, 05 Jan 2014 21:31:40 GMT"
+		body   = `{"hello": "world"}`
+		digest = "SHA-256=X48E9qOokqqrvdts8nOJRJN3OWDUoyWxBf7kbu9DBPE="
+	)
+	header := http.Header{"Content-Type": {"application/json"}, "Digest": {digest}, "Content-Length": {"18"}}
+	for _, v := range vectors {
+		t.Run(v.name, func(t *testing.T) {
+			t.Parallel()
+
+			auth, err := signature.ParseAuthorization(`Signature keyId="Test",algorithm="rsa-sha256",headers="` + v.headers + `",signature="` + v.signature + `"`)
+			if err != nil {
+				t.Fatal(err)
+			}
+			text, err := signature.SigningString("post", target, "example.com", date, header, auth.Covered)
+			if err != nil {
+				t.Fatal(err)
+			}
+
+			sum := sha256.Sum256(text)
+			// The key of the vectors has 1024 bits, which GODEBUG=fips140=only forbids.
+			fips140.WithoutEnforcement(func() {
+				err = rsa.VerifyPKCS1v15(key, crypto.SHA256, sum[:], auth.Signature)
+			})
+			if err != nil {
+				t.Errorf("signature does not verify for the signing string:\n%s", text)
+			}
+			if base64.StdEncoding.EncodeToString(auth.Signature) != v.signature || strings.Join(auth.Covered, " ") != v.headers || auth.KeyID != "Test" {
+				t.Errorf("Authorization = %+v, want the values of the vector", auth)
+			}
+		})
+	}
+	if sum, ok := signature.ParseDigest(digest); !ok || sum != sha256.Sum256([]byte(body)) {
+		t.Errorf("digest does not match the body of the vectors")
 	}
 }

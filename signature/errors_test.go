@@ -11,10 +11,16 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/idverify/idverify-go/internal/attack"
 	"github.com/idverify/idverify-go/signature"
 )
 
@@ -150,5 +156,98 @@ func TestVerifier_RedactsReplayStoreErrors(t *testing.T) {
 
 			wantNoLeaks(t, err, log.String(), "connection refused")
 		})
+	}
+}
+
+// TestVerifier_ErrorTexts checks the texts that receivers log.
+func TestVerifier_ErrorTexts(t *testing.T) {
+	t.Parallel()
+	outage := errors.New("connection refused")
+	store := signature.NewMemoryReplayStore(0)
+	for _, tt := range []struct {
+		name   string
+		change func(*attack.Message)
+		kind   messageKind
+		opts   signature.VerifierOptions
+		want   string
+	}{
+		{"coverage", covering("(request-target) host x-service-callback digest"), messageKinds[0], signature.VerifierOptions{}, "signature: callback rejected: signature does not cover date"},
+		{"redirect", keyNamed("other", "unpublished"), messageKinds[1], signature.VerifierOptions{}, "signature: redirect rejected: no usable key with this ID (check that the keys belong to the service that sends the messages; keys that are published twice or with private key parameters are ignored)"},
+		{"too large", withBody(strings.Repeat("a", 10)), messageKinds[0], signature.VerifierOptions{MaxBody: 9}, "signature: callback rejected: body is larger than MaxBody"},
+		{"replay", func(*attack.Message) {}, messageKinds[1], signature.VerifierOptions{Replay: store}, "signature: redirect rejected: message was already accepted"},
+		{"retryable", func(*attack.Message) {}, messageKinds[0], signature.VerifierOptions{Replay: failingStore(outage)}, "signature: callback: verification unavailable: replay store failed: connection refused (respond with 503: the service retries)"},
+		{"retryable redirect", func(*attack.Message) {}, messageKinds[1], signature.VerifierOptions{Replay: failingStore(outage)}, "signature: redirect: verification unavailable: replay store failed: connection refused (respond with 503: the service does not retry a redirect; the user can reload the page within the clock skew, or start over)"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			v := newVerifier(t, tt.opts)
+			if tt.opts.Replay == store {
+				if _, err := tt.kind.verify(v, request(t, tt.kind.signedAt(now))); err != nil {
+					t.Fatal(err)
+				}
+			}
+			w := tt.kind.make()
+			tt.change(w)
+			w.Sign()
+
+			_, err := tt.kind.verify(v, request(t, w))
+
+			if err == nil || err.Error() != tt.want {
+				t.Errorf("error = %v, want %q", err, tt.want)
+			}
+		})
+	}
+}
+
+// exportedReasons returns the names of the exported errors, as in the source.
+func exportedReasons(t *testing.T) []string {
+	t.Helper()
+	source, err := os.ReadFile("errors.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, match := range regexp.MustCompile(`(?m)^\t(Err\w+) += errors\.New`).FindAllSubmatch(source, -1) {
+		names = append(names, string(match[1]))
+	}
+	return names
+}
+
+// TestReasonName_AllReasons checks that each exported error has its own name in the log.
+func TestReasonName_AllReasons(t *testing.T) {
+	t.Parallel()
+	exported := exportedReasons(t)
+
+	var names []string
+	for _, reason := range []error{
+		signature.ErrMalformed, signature.ErrAlgorithm, signature.ErrCoverage, signature.ErrSkew, signature.ErrHost,
+		signature.ErrUnknownKey, signature.ErrSignature, signature.ErrDigest, signature.ErrReplay, signature.ErrTooLarge,
+		signature.ErrKeySource, signature.ErrReplayStore, signature.ErrBody, signature.ErrTooLate,
+	} {
+		names = append(names, signature.ReasonName(reason))
+	}
+
+	if diff := cmp.Diff(exported, names); diff != "" {
+		t.Errorf("names of the exported errors (-want +got):\n%s", diff)
+	}
+	if name := signature.ReasonName(errors.New("other")); name != "" {
+		t.Errorf("name of another error = %q, want none", name)
+	}
+}
+
+func TestError_OmitsMessageContent(t *testing.T) {
+	t.Parallel()
+	w := signedCallback()
+	withBody(`{"phone_number":"447700900000"}`)(w)
+
+	_, err := newVerifier(t, signature.VerifierOptions{}).VerifyCallback(request(t, w))
+
+	if want := "signature: callback rejected: digest does not match the body (does middleware change it?)"; err == nil || err.Error() != want {
+		t.Errorf("error = %q, want %q", err, want)
+	}
+	for _, a := range slices.Concat(attack.Callbacks(), attack.Redirects()) {
+		e := signature.Error{Operation: "callback", Reason: a.Want}
+		if !errors.Is(&e, a.Want) || e.Retryable() {
+			t.Errorf("%s: %v is retryable or does not match itself", a.Name, a.Want)
+		}
 	}
 }
