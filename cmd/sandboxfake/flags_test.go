@@ -476,19 +476,12 @@ func TestParseFlags_InvalidEnvironment(t *testing.T) {
 
 func TestFlags_Documented(t *testing.T) {
 	t.Parallel()
-	read := func(path string) string {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return string(text)
-	}
 	var want []string
 	set := flag.NewFlagSet("sandboxfake", flag.ContinueOnError)
 	new(flags).define(set)
 	set.VisitAll(func(f *flag.Flag) { want = append(want, f.Name) }) // in lexical order
-	comment, _, _ := strings.Cut(read("main.go"), "\npackage main")
-	_, section, _ := strings.Cut(read("../../docs/sandbox.md"), "\n## Flags\n")
+	comment, _, _ := strings.Cut(readFile(t, "main.go"), "\npackage main")
+	_, section, _ := strings.Cut(readFile(t, "../../docs/sandbox.md"), "\n## Flags\n")
 	section, _, _ = strings.Cut(section, "\n## ")
 	// The first cell of a row can contain several flags.
 	cells := strings.Join(submatches(`(?m)^\| (.*?) \|`, section), "\n")

@@ -201,12 +201,8 @@ type imageCopy struct{ owner, from, to string }
 // support, because the image would then differ from the one that TestImage runs.
 func readDockerfile(t *testing.T) *dockerfile {
 	t.Helper()
-	text, err := os.ReadFile("Dockerfile")
-	if err != nil {
-		t.Fatal(err)
-	}
 	d, stages := new(dockerfile), []string{}
-	for line := range strings.Lines(string(text)) {
+	for line := range strings.Lines(readFile(t, "Dockerfile")) {
 		op, args, _ := strings.Cut(strings.TrimSpace(line), " ")
 		switch {
 		case op == "" || strings.HasPrefix(op, "#"):
@@ -270,16 +266,8 @@ func execForm(t *testing.T, text string) (command []string) {
 func TestDockerfile_Consistent(t *testing.T) {
 	t.Parallel()
 	d := readDockerfile(t)
-	read := func(path string) string {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return string(text)
-	}
-
-	image := regexp.MustCompile(`(?m)^FROM golang:(\S+) `).FindStringSubmatch(read("Dockerfile"))
-	toolchain := regexp.MustCompile(`(?m)^export GOTOOLCHAIN=go(\S+)$`).FindStringSubmatch(read("../../script/release"))
+	image := regexp.MustCompile(`(?m)^FROM golang:(\S+) `).FindStringSubmatch(readFile(t, "Dockerfile"))
+	toolchain := regexp.MustCompile(`(?m)^export GOTOOLCHAIN=go(\S+)$`).FindStringSubmatch(readFile(t, "../../script/release"))
 
 	if image == nil || toolchain == nil || image[1] != toolchain[1] {
 		t.Errorf("Go version of the Dockerfile = %q, of script/release = %q, want the same", image, toolchain)

@@ -81,7 +81,7 @@ func TestProgram_AnnouncesInspectorFirst(t *testing.T) {
 func TestProgram_AnnouncesFingerprint(t *testing.T) {
 	t.Parallel()
 	_, a := startJSON(t)
-	block, _ := pem.Decode(mustRead(t, a.CAFile))
+	block, _ := pem.Decode([]byte(readFile(t, a.CAFile)))
 	sum := sha256.Sum256(block.Bytes)
 	text := start(t, "-fixed-keys")
 	line := ""

@@ -62,11 +62,7 @@ func TestProgram_KeysFlag(t *testing.T) {
 	t.Parallel()
 	ca := func(args ...string) string {
 		_, a := startJSON(t, args...)
-		cert, err := os.ReadFile(a.CAFile)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return string(cert)
+		return readFile(t, a.CAFile)
 	}
 
 	fixed, fixedToo, fresh, freshToo := ca("-fixed-keys"), ca("-fixed-keys"), ca(), ca()
@@ -183,11 +179,7 @@ func TestProgram_ExitCode(t *testing.T) {
 
 func TestProgram_PrintsOpenAPI(t *testing.T) {
 	t.Parallel()
-	control, err := os.ReadFile("openapi.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for arg, want := range map[string]string{"-openapi": string(sandboxfake.OpenAPI()), "-openapi=control": string(control)} {
+	for arg, want := range map[string]string{"-openapi": string(sandboxfake.OpenAPI()), "-openapi=control": readFile(t, "openapi.json")} {
 		p := start(t, arg)
 
 		text, err := io.ReadAll(p.stdout)

@@ -270,7 +270,7 @@ func TestProgram_MapToTLS(t *testing.T) {
 func TestProgram_LANFlag(t *testing.T) {
 	t.Parallel()
 	p, a := startJSON(t, "-lan", "-addr", ":0", "-public-url", "https://sandbox.example.com:0")
-	block, _ := pem.Decode(mustRead(t, a.CAFile))
+	block, _ := pem.Decode([]byte(readFile(t, a.CAFile)))
 	sum := sha256.Sum256(block.Bytes)
 	fingerprint := strings.ReplaceAll(fmt.Sprintf("% X", sum), " ", ":")
 	if a.URL == a.PublicURL || !strings.HasPrefix(a.PublicURL, "https://sandbox.example.com:") {
@@ -304,7 +304,7 @@ func TestProgram_LANAddress(t *testing.T) {
 		t.Fatal(err)
 	}
 	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(mustRead(t, a.CAFile))
+	roots.AppendCertsFromPEM([]byte(readFile(t, a.CAFile)))
 
 	conn, err := tls.Dial("tcp", public.Host, &tls.Config{RootCAs: roots})
 
@@ -429,15 +429,13 @@ func TestParseFlags_LANPort(t *testing.T) {
 type pair struct {
 	certificate, key string
 	der              []byte
+	template         *x509.Certificate
+	signer           *ecdsa.PrivateKey
 }
 
 // newPair writes a self-signed certificate for names, which expires at the given time.
 func newPair(t *testing.T, expiry time.Time, names ...string) pair {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
 	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "own"}, NotBefore: time.Unix(0, 0), NotAfter: expiry}
 	for _, name := range names {
 		if ip := net.ParseIP(name); ip != nil {
@@ -446,7 +444,20 @@ func newPair(t *testing.T, expiry time.Time, names ...string) pair {
 			template.DNSNames = append(template.DNSNames, name)
 		}
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	return issue(t, template, nil)
+}
+
+// issue writes a certificate signed by issuer, or by itself if that is nil, and its key.
+func issue(t *testing.T, template *x509.Certificate, issuer *pair) pair {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if issuer == nil {
+		issuer = &pair{template: template, signer: key}
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, issuer.template, &key.PublicKey, issuer.signer)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -454,7 +465,7 @@ func newPair(t *testing.T, expiry time.Time, names ...string) pair {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return pair{writePEM(t, "CERTIFICATE", der), writePEM(t, "PRIVATE KEY", keyDER), der}
+	return pair{writePEM(t, "CERTIFICATE", der), writePEM(t, "PRIVATE KEY", keyDER), der, template, key}
 }
 
 // writePEM writes a PEM block to a file and returns its path.
@@ -489,53 +500,21 @@ func TestProgram_TLSCertFlag(t *testing.T) {
 	}
 }
 
-// issued writes a certificate for loopback names that an authority issued, and its key. It returns
-// both, and the PEM certificate of the authority.
-func issued(t *testing.T) (leaf pair, rootPEM []byte) {
-	t.Helper()
-	rootKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	root := &x509.Certificate{
-		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "development CA"}, NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
-	}
-	rootDER, err := x509.CreateCertificate(rand.Reader, root, root, &rootKey.PublicKey, rootKey)
-	if err != nil {
-		t.Fatal(err)
-	}
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(3), NotAfter: time.Now().Add(time.Hour), DNSNames: []string{"localhost"},
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, root, &key.PublicKey, rootKey)
-	if err != nil {
-		t.Fatal(err)
-	}
-	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return pair{writePEM(t, "CERTIFICATE", der), writePEM(t, "PRIVATE KEY", keyDER), der}, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: rootDER})
-}
-
 // The CA file verifies the URL, with or without a known issuer.
 func TestProgram_TLSCertPrintedCommands(t *testing.T) {
 	t.Parallel()
-	leaf, rootPEM := issued(t)
-	rootFile := filepath.Join(t.TempDir(), "root.pem")
+	root := issue(t, &x509.Certificate{
+		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "development CA"}, NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	}, nil)
+	leaf := issue(t, &x509.Certificate{
+		SerialNumber: big.NewInt(3), NotAfter: time.Now().Add(time.Hour), DNSNames: []string{"localhost"},
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}, &root)
 	chain := leaf
 	chain.certificate = filepath.Join(t.TempDir(), "chain.pem")
-	leafPEM := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: leaf.der})
-	for path, content := range map[string][]byte{rootFile: rootPEM, chain.certificate: append(leafPEM, rootPEM...)} {
-		if err := os.WriteFile(path, content, 0o600); err != nil {
-			t.Fatal(err)
-		}
+	if err := os.WriteFile(chain.certificate, []byte(readFile(t, leaf.certificate)+readFile(t, root.certificate)), 0o600); err != nil {
+		t.Fatal(err)
 	}
 	const own, generated = "Its certificate is that of -tls-cert", "Your browser warns about its certificate."
 	for _, row := range []struct {
@@ -547,7 +526,7 @@ func TestProgram_TLSCertPrintedCommands(t *testing.T) {
 	}{
 		{"self-signed", newPair(t, time.Now().Add(time.Hour), "localhost", "127.0.0.1"), nil, own, false},
 		{"chain with its root", chain, nil, own, false},
-		{"root of the system", leaf, []string{"SSL_CERT_FILE=" + rootFile}, own, false},
+		{"root of the system", leaf, []string{"SSL_CERT_FILE=" + root.certificate}, own, false},
 		{"unknown root", leaf, nil, generated, true},
 		{"other name", newPair(t, time.Now().Add(time.Hour), "sandbox.example.com"), nil, generated, false},
 	} {
@@ -752,12 +731,8 @@ func newShop(t *testing.T, client *idverify.Client) *shop {
 func TestProgram_PublicURLCertificate(t *testing.T) {
 	t.Parallel()
 	_, a := startJSON(t, "-public-url", "https://Sandbox.example.com:0")
-	cert, err := os.ReadFile(a.CAFile)
-	if err != nil {
-		t.Fatal(err)
-	}
 	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(cert)
+	roots.AppendCertsFromPEM([]byte(readFile(t, a.CAFile)))
 	_, port, _ := strings.Cut(strings.TrimPrefix(a.URL, "https://"), ":")
 
 	conn, err := tls.Dial("tcp", strings.TrimPrefix(a.URL, "https://"), &tls.Config{RootCAs: roots, ServerName: "sandbox.example.com"})

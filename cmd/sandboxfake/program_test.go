@@ -182,12 +182,8 @@ func parseAnnounced(t *testing.T, line string) (a announced) {
 // client returns an HTTP client that trusts the program's CA certificate.
 func (a announced) client(t *testing.T) *http.Client {
 	t.Helper()
-	cert, err := os.ReadFile(a.CAFile)
-	if err != nil {
-		t.Fatal(err)
-	}
 	roots := x509.NewCertPool()
-	if !roots.AppendCertsFromPEM(cert) {
+	if !roots.AppendCertsFromPEM([]byte(readFile(t, a.CAFile))) {
 		t.Fatal("the CA file contains no certificate")
 	}
 	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}}
@@ -314,11 +310,11 @@ func receive(t *testing.T) (url string, got chan received) {
 	return server.URL, got
 }
 
-func mustRead(t *testing.T, path string) []byte {
+func readFile(t *testing.T, path string) string {
 	t.Helper()
 	content, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return content
+	return string(content)
 }

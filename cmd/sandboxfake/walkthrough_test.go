@@ -82,16 +82,9 @@ func TestWalkthrough_Python(t *testing.T) {
 
 func TestSandboxPage_ShowsWalkthrough(t *testing.T) {
 	t.Parallel()
-	read := func(path string) string {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return string(text)
-	}
-	script := read("testdata/walkthrough/walkthrough.sh")
+	script := readFile(t, "testdata/walkthrough/walkthrough.sh")
 
-	shown := regexp.MustCompile("(?s)```sh\n(.*?)\n```").FindAllStringSubmatch(read("../../docs/sandbox.md"), -1)
+	shown := regexp.MustCompile("(?s)```sh\n(.*?)\n```").FindAllStringSubmatch(readFile(t, "../../docs/sandbox.md"), -1)
 
 	if len(shown) != 1 {
 		t.Fatalf("the page shows %d parts of the script, want 1", len(shown))
@@ -101,7 +94,7 @@ func TestSandboxPage_ShowsWalkthrough(t *testing.T) {
 			t.Errorf("the page shows a paragraph that is not in the script:\n%s", paragraph)
 		}
 	}
-	if want := fmt.Sprintf("%d numbered expectations", len(conformance.Expectations())); !strings.Contains(read("../../docs/testing.md"), want) {
+	if want := fmt.Sprintf("%d numbered expectations", len(conformance.Expectations())); !strings.Contains(readFile(t, "../../docs/testing.md"), want) {
 		t.Errorf("docs/testing.md does not mention %s", want)
 	}
 }
