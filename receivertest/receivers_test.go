@@ -3,7 +3,6 @@ package receivertest_test
 import (
 	"bufio"
 	"encoding/pem"
-	"flag"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -234,14 +233,12 @@ var brokenReceivers = []brokenReceiver{
 	}, []string{"other-check"}},
 }
 
-// The nightly script examines all broken programs, because an examination takes seconds. Otherwise,
-// one for each program and kind shows that the rules find a defect of another language.
-var allPrograms = flag.Bool("receivertest.programs", false, "examine all broken programs")
-
+// TestExamine_BrokenPrograms examines only one broken program for each file and kind with -short,
+// because an examination takes seconds.
 func TestExamine_BrokenPrograms(t *testing.T) {
 	t.Parallel()
 	rows := brokenReceivers
-	if !*allPrograms {
+	if testing.Short() {
 		examined := make(map[string]bool) // by file and kind
 		rows = slices.DeleteFunc(slices.Clone(rows), func(row brokenReceiver) bool {
 			key := row.file + " " + string(row.kind)

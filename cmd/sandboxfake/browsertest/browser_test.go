@@ -54,6 +54,14 @@ func ownBrowser(t *testing.T, p *program) context.Context {
 	return ctx
 }
 
+// skipSlow skips a test with -short: it keeps a browser busy for more than ten seconds.
+func skipSlow(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("slow")
+	}
+}
+
 // launch starts a headless browser that trusts the certificate of p, and no other of its CA. It
 // has the certificate errors of any other browser, unless options change that.
 func launch(t *testing.T, parent context.Context, profile string, p *program, options ...chromedp.ExecAllocatorOption) (ctx context.Context, stop func()) {

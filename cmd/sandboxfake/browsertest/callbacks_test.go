@@ -70,6 +70,7 @@ func TestCallbacks_Redeliver(t *testing.T) {
 // A callback that was not delivered is visible in the list and below the status, with the reason
 // why the service does not retry it, and can be sent again.
 func TestCallbacks_Lost(t *testing.T) {
+	skipSlow(t)
 	t.Parallel()
 	p := start(t, "-frozen-clock", "2026-01-02T03:04:05Z")
 	var corrected atomic.Bool

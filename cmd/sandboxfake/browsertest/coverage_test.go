@@ -118,6 +118,7 @@ func jsonList(list []string) string {
 }
 
 func TestAccessibility_Views(t *testing.T) {
+	skipSlow(t)
 	t.Parallel()
 	p := start(t)
 	r := newReceiver(t, p)

@@ -90,6 +90,7 @@ func createMany(t *testing.T, client *idverify.Client, n int) {
 }
 
 func TestPage_Load(t *testing.T) {
+	skipSlow(t)
 	const checks = 10_000
 	duration := 5 * time.Second
 	if text := os.Getenv("IDVERIFY_BROWSER_LOAD"); text != "" {

@@ -28,6 +28,7 @@ func openPhone(t *testing.T, p *program, url string) *page {
 }
 
 func TestPhonePage_Choices(t *testing.T) {
+	skipSlow(t)
 	t.Parallel()
 	p := start(t)
 	r := newReceiver(t, p)

@@ -16,6 +16,7 @@ import (
 
 // A new user copies the command of a receiver into a terminal, and gets a verified callback.
 func TestReceiverPanel(t *testing.T) {
+	skipSlow(t)
 	t.Parallel()
 	p := start(t)
 	pg := open(t, p)

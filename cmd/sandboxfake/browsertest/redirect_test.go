@@ -112,6 +112,7 @@ func redirectReceivers(t *testing.T, p *program) (got chan arrived, plain, secur
 // A browser that opens a Check URL lands on the redirect URL as the browser itself writes it, and
 // the verifier accepts what arrives.
 func TestRedirect_URLsOfBrowsers(t *testing.T) {
+	skipSlow(t)
 	t.Parallel()
 	p := start(t, "-addr", "localhost:0")
 	got, plain, secure := redirectReceivers(t, p)
