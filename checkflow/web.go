@@ -47,12 +47,16 @@ func NewWeb(c Config) (*Web, error) {
 	if page.Path == redirect.Path && (page.Host == "" || strings.EqualFold(page.Host, redirect.Host)) {
 		return nil, errors.New("checkflow: new web: Config.StartPage is Config.RedirectURL (set it to the page on which people start)")
 	}
+	origin := http.NewCrossOriginProtection()
+	if err := origin.AddTrustedOrigin(originOf(redirect)); err != nil { // a proxy may change the host of requests
+		return nil, errors.New("checkflow: new web: Config.RedirectURL has an invalid host (set it to the URL of Return)")
+	}
 	return &Web{
 		b:         b,
 		verifier:  c.Verifier.WithoutReplayStore(),
 		startPage: page,
 		cookie:    flowCookie(redirect.Scheme == "https"),
-		origin:    http.NewCrossOriginProtection(),
+		origin:    origin,
 	}, nil
 }
 
@@ -76,6 +80,12 @@ func parseRedirectURL(text string) (*url.URL, error) {
 	return u, nil
 }
 
+// originOf returns the origin of u as browsers send it.
+func originOf(u *url.URL) string {
+	host := strings.ToLower(u.Host)
+	return u.Scheme + "://" + strings.TrimSuffix(host, map[string]string{"https": ":443", "http": ":80"}[u.Scheme])
+}
+
 func isLoopback(host string) bool {
 	ip, err := netip.ParseAddr(host)
 	return strings.EqualFold(host, "localhost") || err == nil && ip.Unmap().IsLoopback()
@@ -92,9 +102,10 @@ func isPage(u *url.URL) bool {
 // Check URL, to which you redirect or link. Data travels to the Result in the store; it has at most
 // 4 KiB. Start sets a cookie and other headers, and writes no response.
 //
-// Start requires a POST request that a page of this origin sent: see [http.CrossOriginProtection].
-// The device must open the Check URL in the same browser. A new Start ends the former one of this
-// browser. If p.PhoneIP is set, the service can reject a check that another address opens.
+// Start requires a POST request that a page of the origin of r or of Config.RedirectURL sent: see
+// [http.CrossOriginProtection]. The device must open the Check URL in the same browser. A new Start
+// ends the former one of this browser. If p.PhoneIP is set, the service can reject a check that
+// another address opens.
 //
 // Start logs the error. [StatusCode] returns the status of the response.
 func (web *Web) Start(w http.ResponseWriter, r *http.Request, p idverify.PhoneCheckParams, data string) (checkURL string, err error) {

@@ -147,6 +147,32 @@ func TestWeb_Responses(t *testing.T) {
 	}
 }
 
+// TestWeb_StartBehindProxy sends requests of a browser without Sec-Fetch-Site through a proxy that
+// changes the host.
+func TestWeb_StartBehindProxy(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		redirectURL, origin string
+		want                error
+	}{
+		{"https://" + host + "/return", "https://" + host, nil},
+		{"https://" + strings.ToUpper(host) + ":443/return", "https://" + host, nil},
+		{"https://" + host + "/return", "https://other.sandbox.test", checkflow.ErrNotAllowed},
+		{"https://" + host + "/return", "http://" + host, checkflow.ErrNotAllowed},
+	} {
+		s := newSite(t, toRedirectURL(row.redirectURL))
+		w, r := newStart(t)
+		r.Host = "backend.internal"
+		r.Header.Set("Origin", row.origin)
+
+		_, err := s.current().Start(w, r, idverify.PhoneCheckParams{PhoneNumber: victims}, "")
+
+		if !errors.Is(err, row.want) {
+			t.Errorf("page of %s with %s: error = %v, want %v", row.origin, row.redirectURL, err, row.want)
+		}
+	}
+}
+
 // redirectWithoutSession returns a valid redirect URL of a check that checkflow has not started.
 func (s *site) redirectWithoutSession() string {
 	s.t.Helper()
